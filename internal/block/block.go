@@ -1,0 +1,158 @@
+// Package block does the arithmetic of the allocator: blocks that tile
+// segments, splitting and merging them, and the ordered set of free ones.
+// It knows addresses only as numbers: no driver, no lock, no clock.
+package block
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// ID names a Block in its Table. 0 is no block.
+type ID uint32
+
+// State says what a block is, in the low bits of its Word.
+type State uint64
+
+// The states. Free blocks are in a FreeSet, or table slots without memory
+// when their size is 0. Live blocks belong to the program. Cached blocks were freed by
+// the program and lie in a magazine, ready to go out again as they are.
+// Pending blocks were freed but work of another stream may still use them.
+// In a range of virtual memory, a Part backs a piece of a stitched block
+// that is mapped elsewhere, and a Gap has no memory behind it.
+const (
+	Free State = iota
+	Live
+	Cached
+	Pending
+	Part
+	Gap
+
+	stateMask = 7
+	// Homed is set while a magazine slot refers to the block: only such a
+	// block changes between Live and Cached, by compare-and-swap alone.
+	Homed = 8
+	// Used is set on a live block that other streams were recorded on.
+	Used = 16
+
+	genShift = 8
+)
+
+// Word is a block's generation and state, changed as one.
+//
+// The generation counts the times the block's slot was handed out, so a
+// handle that carries it can be told from one of an earlier life, and sums
+// of generations count allocations.
+type Word uint64
+
+// MakeWord puts a generation and a state with its flags together.
+func MakeWord(gen uint64, s State) Word { return Word(gen<<genShift) | Word(s) }
+
+// Gen returns the generation.
+func (w Word) Gen() uint64 { return uint64(w) >> genShift }
+
+// State returns the state without flags.
+func (w Word) State() State { return State(w) & stateMask }
+
+// Has reports whether the flag (Homed, Used) is set.
+func (w Word) Has(flag State) bool { return State(w)&flag != 0 }
+
+// With returns the word in another state, with its flags and generation.
+func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
+
+// A Block is a contiguous range of one segment and the unit of allocation.
+// It takes 64 bytes, one cache line.
+//
+// Everything but the atomics is guarded by the lock of the owning stream,
+// except that whoever turns a Homed block from Cached to Live may read it.
+// Rules checked by Segment.Check and FreeSet.Check:
+//
+//	B1  blocks in next order tile the segment exactly
+//	B2  two neighbours are never both Free
+//	B3  a Free block is in its free set; no other block is
+//	B4  addresses and sizes are positive multiples of the quantum
+//	B5  every block of a segment names it and its owner
+type Block struct {
+	word atomic.Uint64
+	addr atomic.Uint64
+
+	Size      int64 // bytes, a multiple of the quantum
+	requested atomic.Uint64
+
+	Prev, Next ID // neighbours in address order; 0 at the segment's ends
+	// link holds the children in the free set's tree while Free, and the
+	// generation at homing, in two halves, while Homed.
+	link [2]ID
+
+	Seg   uint32        // index of the segment in the owner's table
+	owner atomic.Uint32 // index of the owning stream
+	Uses  uint32        // index+1 of the recorded uses; 0: none
+	Stack uint32        // index+1 of the recorded Go stack; 0: none
+}
+
+// Word returns the generation and state.
+func (b *Block) Word() Word { return Word(b.word.Load()) }
+
+// SetWord stores the generation and state of a block that is not Homed:
+// that of a homed one changes by Swap alone.
+func (b *Block) SetWord(w Word) { setRelaxed(&b.word, uint64(w)) }
+
+// Swap changes the word from old to new and reports whether it was old.
+func (b *Block) Swap(old, new Word) bool {
+	return b.word.CompareAndSwap(uint64(old), uint64(new))
+}
+
+// Addr returns the address.
+func (b *Block) Addr() uint64 { return b.addr.Load() }
+
+// Requested returns the bytes that the program asked for, while the block is
+// Live, Cached or Pending.
+func (b *Block) Requested() int64 { return int64(b.requested.Load()) }
+
+// SetRequested changes the bytes that the program asked for.
+func (b *Block) SetRequested(n int64) { setRelaxed(&b.requested, uint64(n)) }
+
+// Owner returns the index of the owning stream.
+func (b *Block) Owner() uint32 { return b.owner.Load() }
+
+// SetOwner changes the owner. It stores only a change: slots are recycled
+// within a stream, and an atomic store costs more than a load.
+func (b *Block) SetOwner(o uint32) {
+	if b.owner.Load() != o {
+		b.owner.Store(o)
+	}
+}
+
+// SetHome remembers the generation at which the block was given a home.
+func (b *Block) SetHome(gen uint64) { b.link = [2]ID{ID(gen), ID(gen >> 32)} }
+
+// HomeGen returns what SetHome remembered.
+func (b *Block) HomeGen() uint64 { return uint64(b.link[0]) | uint64(b.link[1])<<32 }
+
+// String prints the state and size: "Live 2M".
+func (b *Block) String() string {
+	return fmt.Sprintf("%s %s", b.Word().State(), FormatBytes(b.Size))
+}
+
+var stateNames = [...]string{"Free", "Live", "Cached", "Pending", "Part", "Gap"}
+
+// String names the state.
+func (s State) String() string {
+	if i := int(s & stateMask); i < len(stateNames) {
+		return stateNames[i]
+	}
+	return fmt.Sprintf("State(%d)", uint64(s))
+}
+
+// FormatBytes prints a size exactly and shortly: "512", "3K", "20M", "1G".
+func FormatBytes(n int64) string {
+	for _, u := range []struct {
+		shift uint
+		name  string
+	}{{30, "G"}, {20, "M"}, {10, "K"}} {
+		if n != 0 && n&(1<<u.shift-1) == 0 {
+			return fmt.Sprintf("%d%s", n>>u.shift, u.name)
+		}
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,59 @@
+package block
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One cache line: the hit path touches nothing else of the table.
+func TestBlockSize(t *testing.T) {
+	require.EqualValues(t, 64, unsafe.Sizeof(Block{}))
+}
+
+func TestWord(t *testing.T) {
+	for _, gen := range []uint64{0, 1, 1 << 32, 1<<56 - 1} {
+		for _, s := range []State{Free, Live, Cached, Pending} {
+			for _, flags := range []State{0, Homed, Used, Homed | Used} {
+				w := MakeWord(gen, s|flags)
+				require.Equal(t, gen, w.Gen())
+				require.Equal(t, s, w.State())
+				require.Equal(t, flags&Homed != 0, w.Has(Homed))
+				require.Equal(t, flags&Used != 0, w.Has(Used))
+				require.Equal(t, MakeWord(gen, Cached|flags), w.With(Cached))
+			}
+		}
+	}
+}
+
+func TestSwap(t *testing.T) {
+	var b Block
+	b.SetWord(MakeWord(3, Live|Homed))
+	require.False(t, b.Swap(MakeWord(2, Live|Homed), MakeWord(2, Cached|Homed)), "an older generation")
+	require.False(t, b.Swap(MakeWord(3, Live), MakeWord(3, Cached)), "another flag")
+	require.True(t, b.Swap(MakeWord(3, Live|Homed), MakeWord(3, Cached|Homed)))
+	require.Equal(t, MakeWord(3, Cached|Homed), b.Word())
+}
+
+func TestHomeGen(t *testing.T) {
+	for _, gen := range []uint64{0, 7, 1<<32 - 1, 1 << 32, 1<<56 - 1} {
+		var b Block
+		b.SetHome(gen)
+		require.Equal(t, gen, b.HomeGen())
+	}
+}
+
+func TestStrings(t *testing.T) {
+	b := &Block{Size: 2 << 20}
+	b.SetWord(MakeWord(9, Live|Homed|Used))
+	require.Equal(t, "Live 2M", b.String())
+	require.Equal(t, "Pending", Pending.String())
+	require.Equal(t, "State(7)", State(7).String())
+	for _, tc := range []struct {
+		n    int64
+		want string
+	}{{0, "0"}, {512, "512"}, {1536, "1536"}, {2048, "2K"}, {1<<20 + 512, "1049088"}, {20 << 20, "20M"}, {1 << 30, "1G"}, {1<<30 + 1<<20, "1025M"}} {
+		require.Equal(t, tc.want, FormatBytes(tc.n))
+	}
+}

@@ -1,0 +1,246 @@
+package block
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+const binWords = (sizeclass.Bins + 63) / 64
+
+// FreeSet holds the free blocks of one pool, ordered by size and address.
+//
+// It is an array of bins by size class with a two-level bitmap of those that
+// are not empty (as in TLSF, Masmano et al. 2004), each bin a treap (Seidel
+// and Aragon 1996) through the blocks themselves. So the best fit is exact,
+// its cost does not grow with the number of blocks in other bins, and the
+// set needs no memory of its own. Priorities are a hash of the slot: the
+// same calls build the same trees.
+type FreeSet struct {
+	Table *Table
+
+	summary uint64 // bit i: words[i] != 0
+	words   [binWords]uint64
+	roots   [sizeclass.Bins]ID
+
+	count int
+	bytes int64
+}
+
+// Len returns the number of free blocks.
+func (f *FreeSet) Len() int { return f.count }
+
+// Bytes returns the sum of the sizes of the free blocks.
+func (f *FreeSet) Bytes() int64 { return f.bytes }
+
+func priority(id ID) uint32 { return uint32(id) * 0x9E3779B1 }
+
+// before orders blocks by size, then by address, with segments in the order
+// of their numbers: so placement is the same wherever the device puts them.
+func (b *Block) before(o *Block) bool {
+	switch {
+	case b.Size != o.Size:
+		return b.Size < o.Size
+	case b.Seg != o.Seg:
+		return b.Seg < o.Seg
+	default:
+		return b.Addr() < o.Addr()
+	}
+}
+
+// Insert adds a free block.
+func (f *FreeSet) Insert(id ID, b *Block) {
+	bin := sizeclass.Bin(b.Size)
+	b.link = [2]ID{}
+	f.count++
+	f.bytes += b.Size
+	root := &f.roots[bin]
+	if *root == 0 {
+		*root = id
+		f.words[bin>>6] |= 1 << (bin & 63)
+		f.summary |= 1 << (bin >> 6)
+		return
+	}
+	f.insertAt(root, id, b)
+}
+
+// insertAt descends to the place where the heap order of priorities wants
+// the block and splits what was there into its two subtrees.
+func (f *FreeSet) insertAt(at *ID, id ID, b *Block) {
+	pri := priority(id)
+	for *at != 0 && priority(*at) >= pri {
+		n := f.Table.At(*at)
+		if b.before(n) {
+			at = &n.link[0]
+		} else {
+			at = &n.link[1]
+		}
+	}
+	rest := *at
+	*at = id
+	lo, hi := &b.link[0], &b.link[1]
+	for rest != 0 {
+		n := f.Table.At(rest)
+		if b.before(n) {
+			*hi, hi = rest, &n.link[0]
+			rest = n.link[0]
+		} else {
+			*lo, lo = rest, &n.link[1]
+			rest = n.link[1]
+		}
+	}
+	*lo, *hi = 0, 0
+}
+
+// Remove takes a block out of the set.
+func (f *FreeSet) Remove(id ID, b *Block) {
+	bin := sizeclass.Bin(b.Size)
+	at := &f.roots[bin]
+	for *at != id {
+		n := f.Table.At(*at)
+		if b.before(n) {
+			at = &n.link[0]
+		} else {
+			at = &n.link[1]
+		}
+	}
+	*at = f.merge(b.link[0], b.link[1])
+	f.count--
+	f.bytes -= b.Size
+	if f.roots[bin] == 0 {
+		f.clearBin(bin)
+	}
+}
+
+// merge joins two trees of which every node of lo precedes every node of hi.
+func (f *FreeSet) merge(lo, hi ID) ID {
+	var root ID
+	at := &root
+	for lo != 0 && hi != 0 {
+		if priority(lo) >= priority(hi) {
+			*at, at = lo, &f.Table.At(lo).link[1]
+			lo = *at
+		} else {
+			*at, at = hi, &f.Table.At(hi).link[0]
+			hi = *at
+		}
+	}
+	*at = lo | hi
+	return root
+}
+
+func (f *FreeSet) clearBin(bin int) {
+	if f.words[bin>>6] &^= 1 << (bin & 63); f.words[bin>>6] == 0 {
+		f.summary &^= 1 << (bin >> 6)
+	}
+}
+
+// BestFit returns the smallest block of at least size bytes, the one at the
+// lowest address among equals, or 0. It stays in the set.
+func (f *FreeSet) BestFit(size int64) ID {
+	bin := sizeclass.Bin(size)
+	if id := f.ceiling(f.roots[bin], size); id != 0 {
+		return id
+	}
+	return f.first(f.nextBin(bin + 1))
+}
+
+// Largest returns the last block in the order, or 0.
+func (f *FreeSet) Largest() ID {
+	if f.summary == 0 {
+		return 0
+	}
+	w := 63 - bits.LeadingZeros64(f.summary)
+	id := f.roots[w<<6+63-bits.LeadingZeros64(f.words[w])]
+	for n := f.Table.At(id); n.link[1] != 0; n = f.Table.At(id) {
+		id = n.link[1]
+	}
+	return id
+}
+
+// ceiling returns the first block of a tree with at least size bytes.
+func (f *FreeSet) ceiling(at ID, size int64) (best ID) {
+	for at != 0 {
+		n := f.Table.At(at)
+		if n.Size >= size {
+			best, at = at, n.link[0]
+		} else {
+			at = n.link[1]
+		}
+	}
+	return best
+}
+
+// nextBin returns the first non-empty bin from bin on, or -1.
+func (f *FreeSet) nextBin(bin int) int {
+	w := bin >> 6
+	if w >= binWords {
+		return -1
+	}
+	if m := f.words[w] >> (bin & 63); m != 0 {
+		return bin + bits.TrailingZeros64(m)
+	}
+	m := f.summary >> (w + 1)
+	if m == 0 {
+		return -1
+	}
+	w += 1 + bits.TrailingZeros64(m)
+	return w<<6 + bits.TrailingZeros64(f.words[w])
+}
+
+func (f *FreeSet) first(bin int) ID {
+	if bin < 0 {
+		return 0
+	}
+	id := f.roots[bin]
+	for n := f.Table.At(id); n.link[0] != 0; n = f.Table.At(id) {
+		id = n.link[0]
+	}
+	return id
+}
+
+// Each calls fn for every block in ascending order until it returns false.
+func (f *FreeSet) Each(fn func(ID, *Block) bool) { f.EachFrom(0, fn) }
+
+// EachFrom is Each for the blocks of at least size bytes, and some that are
+// a little smaller.
+func (f *FreeSet) EachFrom(size int64, fn func(ID, *Block) bool) {
+	for bin := f.nextBin(sizeclass.Bin(size)); bin >= 0; bin = f.nextBin(bin + 1) {
+		if !f.walk(f.roots[bin], fn) {
+			return
+		}
+	}
+}
+
+func (f *FreeSet) walk(at ID, fn func(ID, *Block) bool) bool {
+	if at == 0 {
+		return true
+	}
+	n := f.Table.At(at)
+	lo, hi := n.link[0], n.link[1]
+	return f.walk(lo, fn) && fn(at, n) && f.walk(hi, fn)
+}
+
+// Check verifies rule B3 as far as the set sees it, the order, the bitmaps
+// and the sums.
+func (f *FreeSet) Check() error {
+	var err error
+	var prev *Block
+	count, sum := 0, int64(0)
+	f.Each(func(id ID, b *Block) bool {
+		count, sum = count+1, sum+b.Size
+		switch {
+		case b.Word().State() != Free:
+			err = fmt.Errorf("B3: block %d in the free set is %s", id, b)
+		case prev != nil && !prev.before(b):
+			err = fmt.Errorf("B3: free set out of order at block %d (%s)", id, b)
+		}
+		prev = b
+		return err == nil
+	})
+	if err == nil && (count != f.count || sum != f.bytes) {
+		err = fmt.Errorf("B3: free set holds %d blocks, %d bytes; its books say %d, %d", count, sum, f.count, f.bytes)
+	}
+	return err
+}

@@ -1,0 +1,207 @@
+package block
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// setUp returns an empty set and a function that makes a free block in no
+// set.
+func setUp() (*FreeSet, func(addr uint64, size int64) (ID, *Block)) {
+	tab := new(Table)
+	slots := &SlotCache{Table: tab}
+	return &FreeSet{Table: tab}, func(addr uint64, size int64) (ID, *Block) {
+		if err := slots.Ensure(1); err != nil {
+			panic(err)
+		}
+		id, b := slots.Take()
+		b.addr.Store(addr)
+		b.Size = size
+		b.SetWord(MakeWord(0, Free))
+		return id, b
+	}
+}
+
+// sortedBlocks is the reference: the free blocks in a sorted slice.
+type sortedBlocks []refBlock
+
+type refBlock struct {
+	size int64
+	addr uint64
+	id   ID
+}
+
+func (r refBlock) compare(o refBlock) int {
+	return cmp.Or(cmp.Compare(r.size, o.size), cmp.Compare(r.addr, o.addr))
+}
+
+func (s *sortedBlocks) insert(b refBlock) {
+	i, _ := slices.BinarySearchFunc(*s, b, refBlock.compare)
+	*s = slices.Insert(*s, i, b)
+}
+
+func (s sortedBlocks) bestFit(size int64) ID {
+	i, _ := slices.BinarySearchFunc(s, refBlock{size: size}, refBlock.compare)
+	if i == len(s) {
+		return 0
+	}
+	return s[i].id
+}
+
+func TestFreeSetAgainstSortedSlice(t *testing.T) {
+	for name, size := range map[string]func(*rand.Rand) int64{
+		"few sizes":        func(r *rand.Rand) int64 { return (1 + r.Int64N(4)) * sizeclass.Quantum },
+		"one bin":          func(r *rand.Rand) int64 { return 1<<20 + r.Int64N(64)*sizeclass.Quantum },
+		"all sizes":        func(r *rand.Rand) int64 { return (1 + r.Int64N(1<<50)>>r.IntN(50)) * sizeclass.Quantum },
+		"the same address": func(r *rand.Rand) int64 { return (1 + r.Int64N(1000)) * sizeclass.Quantum },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			set, free := setUp()
+			var ref sortedBlocks
+			for i := range 20_000 {
+				if n := len(ref); n > 0 && (r.IntN(2) == 0 || n > 300) {
+					j := r.IntN(n)
+					set.Remove(ref[j].id, set.Table.At(ref[j].id))
+					ref = slices.Delete(ref, j, j+1)
+				} else {
+					b := refBlock{size: size(r), addr: uint64(i) * sizeclass.Quantum}
+					if r.IntN(2) == 0 {
+						b.addr = 1<<50 - b.addr // not only in ascending order
+					}
+					var block *Block
+					b.id, block = free(b.addr, b.size)
+					ref.insert(b)
+					set.Insert(b.id, block)
+				}
+				want := size(r)
+				require.Equal(t, ref.bestFit(want), set.BestFit(want), "step %d: best fit for %d", i, want)
+				if i%100 == 0 {
+					compareSets(t, ref, set)
+				}
+			}
+			compareSets(t, ref, set)
+			for _, b := range ref {
+				set.Remove(b.id, set.Table.At(b.id))
+			}
+			compareSets(t, nil, set)
+		})
+	}
+}
+
+func compareSets(t *testing.T, ref sortedBlocks, set *FreeSet) {
+	t.Helper()
+	require.NoError(t, set.Check())
+	var got, want []ID
+	var bytes int64
+	set.Each(func(id ID, _ *Block) bool { got = append(got, id); return true })
+	for _, b := range ref {
+		want = append(want, b.id)
+		bytes += b.size
+	}
+	require.Equal(t, want, got, "order by (size, address)")
+	require.Equal(t, len(ref), set.Len())
+	require.Equal(t, bytes, set.Bytes())
+	largest := ID(0)
+	if len(ref) > 0 {
+		largest = ref[len(ref)-1].id
+	}
+	require.Equal(t, largest, set.Largest())
+}
+
+func TestBestFitIsSmallestThenLowest(t *testing.T) {
+	const q = sizeclass.Quantum
+	set, free := setUp()
+	add := func(addr uint64, size int64) ID {
+		id, b := free(addr, size)
+		set.Insert(id, b)
+		return id
+	}
+	require.Zero(t, set.BestFit(q), "an empty set serves nothing")
+	big := add(0, 100*q)
+	high := add(900*q, 10*q)
+	low := add(500*q, 10*q)
+	require.Equal(t, low, set.BestFit(q), "the lowest of the smallest")
+	require.Equal(t, low, set.BestFit(10*q))
+	require.Equal(t, big, set.BestFit(11*q))
+	require.Equal(t, big, set.BestFit(100*q))
+	require.Zero(t, set.BestFit(101*q))
+	set.Remove(low, set.Table.At(low))
+	require.Equal(t, high, set.BestFit(q))
+}
+
+func TestEachStops(t *testing.T) {
+	set, free := setUp()
+	for i := range uint64(10) {
+		id, b := free(i<<20, int64(i+1)*sizeclass.Quantum)
+		set.Insert(id, b)
+	}
+	n := 0
+	set.Each(func(ID, *Block) bool { n++; return n < 3 })
+	require.Equal(t, 3, n)
+}
+
+func TestEachFrom(t *testing.T) {
+	const q = sizeclass.Quantum
+	set, free := setUp()
+	for i := range int64(2000) {
+		id, b := free(uint64(i)<<30, (i+1)*q)
+		set.Insert(id, b)
+	}
+	for _, from := range []int64{1, 31, 32, 33, 1000, 2000} {
+		var got []int64
+		set.EachFrom(from*q, func(_ ID, b *Block) bool { got = append(got, b.Size/q); return true })
+		require.IsIncreasing(t, append([]int64{0}, got...))
+		require.EqualValues(t, 2000, got[len(got)-1])
+		require.LessOrEqual(t, got[0], from, "all that are large enough")
+		require.GreaterOrEqual(t, got[0], from-from/32, "and few that are not")
+	}
+	set.EachFrom(1<<40, func(ID, *Block) bool { t.Error("larger than all"); return true })
+}
+
+// B3 broken on purpose, in every way that the set itself can see.
+func TestFreeSetCheck(t *testing.T) {
+	for name, corrupt := range map[string]func(*FreeSet, *Block){
+		"a live block":        func(_ *FreeSet, b *Block) { b.SetWord(MakeWord(1, Live)) },
+		"a size that changed": func(_ *FreeSet, b *Block) { b.Size = 900 * sizeclass.Quantum },
+		"a wrong count":       func(f *FreeSet, _ *Block) { f.count++ },
+		"a wrong sum":         func(f *FreeSet, _ *Block) { f.bytes-- },
+		"a lost bin":          func(f *FreeSet, b *Block) { f.clearBin(sizeclass.Bin(b.Size)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, free := setUp()
+			var second *Block
+			for i := range uint64(5) {
+				id, b := free(i<<20, 40*sizeclass.Quantum)
+				set.Insert(id, b)
+				if i == 1 {
+					second = b
+				}
+			}
+			require.NoError(t, set.Check())
+			corrupt(set, second)
+			require.ErrorContains(t, set.Check(), "B3")
+		})
+	}
+}
+
+func BenchmarkFreeSet(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	set, free := setUp()
+	for i := range uint64(1000) {
+		id, blk := free(i<<30, (1+r.Int64N(1<<16))*sizeclass.Quantum)
+		set.Insert(id, blk)
+	}
+	for b.Loop() {
+		id := set.BestFit((1 + r.Int64N(1<<15)) * sizeclass.Quantum)
+		blk := set.Table.At(id)
+		set.Remove(id, blk)
+		set.Insert(id, blk)
+	}
+}

@@ -1,0 +1,114 @@
+package block
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTableHandsOutSlotsOnce(t *testing.T) {
+	var tab Table
+	require.False(t, tab.Known(0))
+	require.False(t, tab.Known(1))
+	slots := SlotCache{Table: &tab}
+	seen := map[ID]*Block{}
+	for range 3 * chunkLen {
+		require.NoError(t, slots.Ensure(1))
+		id, b := slots.Take()
+		require.NotZero(t, id, "slot 0 means no block")
+		require.Nil(t, seen[id])
+		seen[id] = b
+	}
+	for id, b := range seen {
+		require.True(t, tab.Known(id))
+		require.Same(t, b, tab.At(id), "chunks never move")
+	}
+	require.False(t, tab.Known(100*chunkLen))
+	require.False(t, tab.Known(1<<32-1))
+	require.EqualValues(t, 4*chunkLen*64, tab.Bytes())
+}
+
+func TestSlotCacheRecycles(t *testing.T) {
+	var tab Table
+	slots := SlotCache{Table: &tab}
+	require.NoError(t, slots.Ensure(2))
+	id, b := slots.Take()
+	b.SetWord(MakeWord(5, Free))
+	slots.Put(id)
+	again, b2 := slots.Take()
+	require.Equal(t, id, again, "the last one back goes out first")
+	require.EqualValues(t, 5, b2.Word().Gen(), "the generation stays, so that old handles stay stale")
+}
+
+// A stream that frees what another allocated must not hoard the slots.
+func TestSlotCacheGivesBack(t *testing.T) {
+	var tab Table
+	a, b := SlotCache{Table: &tab}, SlotCache{Table: &tab}
+	var ids []ID
+	for range 4 * slotBatch {
+		require.NoError(t, a.Ensure(1))
+		id, _ := a.Take()
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		b.Put(id)
+	}
+	require.Less(t, len(b.ids), 4*slotBatch)
+	require.Len(t, tab.free, 2*slotBatch)
+	next := tab.next
+	require.NoError(t, a.Ensure(1))
+	require.Equal(t, next, tab.next, "recycled slots come first")
+
+	b.Drain()
+	a.Drain()
+	require.Empty(t, b.ids)
+	all := slices.Clone(tab.free)
+	slices.Sort(all)
+	require.Equal(t, len(all), len(slices.Compact(all)), "no slot is there twice")
+	require.Len(t, all, int(tab.next)-1, "no slot is lost")
+}
+
+func TestTableFull(t *testing.T) {
+	var tab Table
+	tab.next = maxChunks*chunkLen - 1
+	slots := SlotCache{Table: &tab}
+	require.NoError(t, slots.Ensure(1), "the last slot")
+	require.ErrorIs(t, slots.Ensure(2), ErrTableFull)
+	id, _ := slots.Take()
+	require.EqualValues(t, maxChunks*chunkLen-1, id)
+	require.ErrorIs(t, slots.Ensure(1), ErrTableFull)
+	slots.Put(id)
+	require.NoError(t, slots.Ensure(1), "a slot that came back serves")
+}
+
+func TestTableParallel(t *testing.T) {
+	var tab Table
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			slots := SlotCache{Table: &tab}
+			var mine []ID
+			for i := range 5_000 {
+				if slots.Ensure(1) != nil {
+					t.Error("table full")
+					return
+				}
+				id, b := slots.Take()
+				b.Size = int64(id) // the race detector sees a slot held twice
+				mine = append(mine, id)
+				if i%3 == 0 {
+					slots.Put(mine[0])
+					mine = mine[1:]
+				}
+			}
+			for _, id := range mine {
+				if tab.At(id).Size != int64(id) {
+					t.Errorf("slot %d is somebody else's too", id)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

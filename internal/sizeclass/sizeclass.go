@@ -1,0 +1,50 @@
+// Package sizeclass holds the arithmetic of sizes: rounding a request,
+// sizing a segment, and the bins that a set of free blocks is indexed by.
+// Pure functions on bytes; no state.
+package sizeclass
+
+import (
+	"math"
+	"math/bits"
+)
+
+const (
+	// Quantum is the unit of every block: sizes and offsets are multiples
+	// of it, so every address is aligned to it. PyTorch's kMinBlockSize.
+	Quantum = 512
+	// MaxRequest is the largest request that can be rounded and still be
+	// grown into a segment without overflow. No device comes near it.
+	MaxRequest = math.MaxInt64 / 4
+)
+
+// Round returns size rounded up to a multiple of Quantum, in bytes. It is
+// defined for 0 < size <= MaxRequest and wastes at most Quantum-1 bytes.
+func Round(size int64) int64 {
+	return (size + Quantum - 1) &^ (Quantum - 1)
+}
+
+// RoundTo returns size rounded up to a multiple of unit, which need not be
+// a power of two.
+func RoundTo(size, unit int64) int64 {
+	return (size + unit - 1) / unit * unit
+}
+
+// subBits is the number of mantissa bits in a bin's index: 32 bins for each
+// doubling, so that a bin spans 3 % of its size. Finer bins keep the trees
+// below them a node or two deep even with thousands of free blocks.
+const subBits = 5
+
+// Bins is the number of bins, enough for MaxRequest.
+const Bins = (63 - 9 - subBits + 1) << subBits
+
+// Bin returns the bin of a block of size bytes, a positive multiple of
+// Quantum. Bins ascend with size; all sizes of one bin are smaller than any
+// size of the next.
+func Bin(size int64) int {
+	units := uint64(size) / Quantum
+	if units < 1<<subBits {
+		return int(units)
+	}
+	shift := bits.Len64(units) - 1 - subBits
+	return shift<<subBits + int(units>>shift)
+}
