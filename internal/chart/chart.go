@@ -1,0 +1,364 @@
+// Package chart draws the memory of replayed traces over time, as SVG or
+// PNG, with gonum's plots.
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	xfont "golang.org/x/image/font"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Point is a number of bytes after an event.
+type Point struct {
+	Event int
+	Bytes int64
+}
+
+// Panel is the picture of one trace.
+type Panel struct {
+	Title  string
+	Note   string // behind the title
+	Events int    // where the axis ends
+
+	Requested []Point // by the program
+	Live      []Point // in the allocator's blocks
+	Reserved  []Point // from the device; holds until the next point
+	Reference []Point // the same of the allocator compared with; may be empty
+
+	PeakRequested, PeakReserved int64 // bytes
+}
+
+// Reference names what Panel.Reference shows.
+const Reference = "reserved by PyTorch's default allocator (model)"
+
+// Formats are the file endings that Write knows.
+const Formats = ".svg or .png"
+
+// CheckName returns an error for a file name of another format.
+func CheckName(name string) error {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".svg", ".png":
+		return nil
+	}
+	return fmt.Errorf("a plot ends in %s, not %q", Formats, filepath.Ext(name))
+}
+
+// Sizes of the picture.
+const (
+	width       = 26 * vg.Centimeter
+	panelHeight = 8.5 * vg.Centimeter
+	legendSpace = 1.1 * vg.Centimeter
+	dpi         = 110
+)
+
+// Colours: what is used is green, what is reserved for it blue, and the
+// allocator compared with stays in the background.
+var (
+	ink           = color.RGBA{0x24, 0x29, 0x2f, 0xff}
+	faint         = color.RGBA{0xe3, 0xe6, 0xea, 0xff}
+	requestedLine = color.RGBA{0x1a, 0x7f, 0x37, 0xff}
+	liveFill      = color.RGBA{0xb4, 0xdf, 0xc0, 0xff}
+	reservedLine  = color.RGBA{0x09, 0x52, 0xb5, 0xff}
+	reservedFill  = color.RGBA{0xdd, 0xeb, 0xfb, 0xff}
+	referenceLine = color.RGBA{0x8b, 0x94, 0x9e, 0xff}
+)
+
+// Write draws the panels below one another into a file.
+func Write(name string, panels []Panel) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	err = Draw(f, strings.ToLower(filepath.Ext(name)), panels)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Draw is Write to a writer; the format is ".svg" or ".png".
+func Draw(w io.Writer, format string, panels []Panel) error {
+	height := panelHeight*vg.Length(len(panels)) + legendSpace
+	var canvas interface {
+		vg.CanvasSizer
+		io.WriterTo
+	}
+	if format == ".svg" {
+		canvas = vgsvg.New(width, height)
+	} else {
+		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
+	}
+	c := draw.New(canvas)
+	c.FillPolygon(color.White, []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
+
+	rows := make([][]*plot.Plot, len(panels))
+	withReference := false
+	for i := range panels {
+		p, err := panels[i].plot()
+		if err != nil {
+			return err
+		}
+		rows[i] = []*plot.Plot{p}
+		withReference = withReference || len(panels[i].Reference) > 0
+	}
+	drawLegend(draw.Crop(c, 0, 0, height-legendSpace, 0), withReference)
+	tiles := draw.Tiles{Rows: len(rows), Cols: 1, PadY: 6 * vg.Millimeter, PadLeft: 4 * vg.Millimeter, PadRight: 8 * vg.Millimeter, PadBottom: 4 * vg.Millimeter}
+	for i, row := range plot.Align(rows, tiles, draw.Crop(c, 0, 0, 0, -legendSpace)) {
+		rows[i][0].Draw(row[0])
+		panels[i].drawTitle(row[0], rows[i][0])
+	}
+	var out bytes.Buffer
+	if _, err := canvas.WriteTo(&out); err != nil {
+		return err
+	}
+	// A viewer may not have the font; these are as wide.
+	_, err := w.Write(bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")))
+	return err
+}
+
+// plot makes a panel's plot.
+func (panel *Panel) plot() (*plot.Plot, error) {
+	unit, scale := "GiB", float64(1<<30)
+	if panel.PeakReserved < 1<<29 {
+		unit, scale = "MiB", 1<<20
+	}
+	p := plot.New()
+	p.Title.Text = " " // its space; drawTitle writes there
+	p.Title.TextStyle.Font = face(11, true)
+	p.Title.Padding = 2 * vg.Millimeter
+	p.X.Label.Text, p.Y.Label.Text = "events", unit
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font, a.Label.TextStyle.Color = face(9, false), ink
+		a.Tick.Label.Font, a.Tick.Label.Color = face(9, false), ink
+		a.Color, a.Tick.Color = ink, ink
+		a.Padding = 0
+	}
+	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{8}, ticks{6}
+	p.X.Min, p.X.Max = 0, float64(max(panel.Events, 1))
+
+	top := panel.PeakReserved
+	for _, r := range panel.Reference {
+		top = max(top, r.Bytes)
+	}
+	p.Y.Min, p.Y.Max = 0, 1.12*float64(max(top, 1))/scale
+
+	reserved := line(steps(panel.Reserved, panel.Events), scale, 1.6, reservedLine)
+	reserved.FillColor = reservedFill
+	reference := line(steps(panel.Reference, panel.Events), scale, 1.2, referenceLine)
+	reference.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+	live := line(panel.Live, scale, 0, nil)
+	live.FillColor = liveFill
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	grid.Horizontal.Color = faint
+	p.Add(&plotter.Line{XYs: reserved.XYs, FillColor: reservedFill}, live, grid, reference,
+		line(panel.Requested, scale, 0.9, requestedLine), &plotter.Line{XYs: reserved.XYs, LineStyle: reserved.LineStyle},
+		peaks{panel, unit, scale})
+	return p, nil
+}
+
+// line makes a line in units of scale bytes. A width of 0 draws none.
+func line(points []Point, scale float64, width float64, c color.Color) *plotter.Line {
+	xys := make(plotter.XYs, len(points))
+	for i, p := range points {
+		xys[i].X, xys[i].Y = float64(p.Event), float64(p.Bytes)/scale
+	}
+	return &plotter.Line{XYs: xys, LineStyle: draw.LineStyle{Color: c, Width: vg.Points(width)}}
+}
+
+// steps turns values that hold until the next one into a line from the
+// start to the end.
+func steps(points []Point, end int) (out []Point) {
+	if len(points) == 0 {
+		return nil
+	}
+	out = append(out, Point{})
+	for _, p := range points {
+		out = append(out, Point{p.Event, out[len(out)-1].Bytes}, p)
+	}
+	return append(out, Point{end, out[len(out)-1].Bytes})
+}
+
+// peaks marks the highest points and writes their values next to them.
+type peaks struct {
+	*Panel
+	unit  string
+	scale float64
+}
+
+// Plot implements plot.Plotter.
+func (k peaks) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	mark := func(points []Point, peak int64, name string, col color.Color, above bool) {
+		at, ok := highest(points)
+		if !ok {
+			return
+		}
+		pt := vg.Point{X: x(float64(at.Event)), Y: y(float64(peak) / k.scale)}
+		c.DrawGlyph(draw.GlyphStyle{Color: col, Radius: vg.Points(2.6), Shape: draw.CircleGlyph{}}, pt)
+		label(c, pt, fmt.Sprintf("%s %s %s", name, number(float64(peak)/k.scale), k.unit), col, above)
+	}
+	mark(k.Reserved, k.PeakReserved, "peak reserved", reservedLine, true)
+	mark(k.Requested, k.PeakRequested, "peak requested", requestedLine, false)
+}
+
+// highest returns the first of the highest points.
+func highest(points []Point) (best Point, ok bool) {
+	for _, p := range points {
+		if p.Bytes > best.Bytes {
+			best, ok = p, true
+		}
+	}
+	return best, ok
+}
+
+// label writes a text above a point or to the right below it, on a
+// background of its own, moved so that it stays inside.
+func label(c draw.Canvas, at vg.Point, s string, col color.Color, above bool) {
+	style := text(9, true, col)
+	style.XAlign, style.YAlign = draw.XLeft, draw.YBottom
+	box := style.Rectangle(s)
+	w, h := box.Max.X-box.Min.X, box.Max.Y-box.Min.Y
+	gap := vg.Points(5)
+	pos := vg.Point{X: at.X - w/2, Y: at.Y + gap}
+	if !above { // and to the right, where less was held already
+		pos = vg.Point{X: at.X + gap, Y: at.Y - gap - h}
+	}
+	pos.X = max(c.Min.X+gap, min(pos.X, c.Max.X-w-gap))
+	pos.Y = max(c.Min.Y+gap, min(pos.Y, c.Max.Y-h))
+	m := vg.Points(2)
+	lo, hi := vg.Point{X: pos.X - m, Y: pos.Y - m}, vg.Point{X: pos.X + w + m, Y: pos.Y + h}
+	c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xd0}, []vg.Point{lo, {X: hi.X, Y: lo.Y}, hi, {X: lo.X, Y: hi.Y}})
+	c.FillText(style, pos, s)
+}
+
+// drawTitle writes title and note above the data.
+func (panel *Panel) drawTitle(c draw.Canvas, p *plot.Plot) {
+	data := p.DataCanvas(c)
+	title := text(11, true, ink)
+	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
+	c.FillText(title, vg.Point{X: data.Min.X, Y: c.Max.Y}, panel.Title)
+	note := text(9, false, ink)
+	note.XAlign, note.YAlign = draw.XLeft, draw.YTop
+	// Room for a wider font: a viewer of SVG may not have this one.
+	c.FillText(note, vg.Point{X: data.Min.X + 1.2*title.Width(panel.Title) + 4*vg.Millimeter, Y: c.Max.Y - vg.Points(1.5)}, panel.Note)
+}
+
+// drawLegend explains the colours, once for all panels.
+func drawLegend(c draw.Canvas, withReference bool) {
+	type entry struct {
+		name   string
+		fill   color.Color
+		stroke color.Color
+		dashed bool
+	}
+	entries := []entry{
+		{"requested by the program", nil, requestedLine, false},
+		{"live blocks", liveFill, nil, false},
+		{"reserved from the device", reservedFill, reservedLine, false},
+	}
+	if withReference {
+		entries = append(entries, entry{Reference, nil, referenceLine, true})
+	}
+	style := text(9.5, false, ink)
+	style.XAlign, style.YAlign = draw.XLeft, draw.YCenter
+	pos := vg.Point{X: c.Min.X + 14*vg.Millimeter, Y: (c.Min.Y + c.Max.Y) / 2}
+	const swatch, gap = 8 * vg.Millimeter, 2 * vg.Millimeter
+	for _, e := range entries {
+		lo, hi := vg.Point{X: pos.X, Y: pos.Y - vg.Points(4)}, vg.Point{X: pos.X + swatch, Y: pos.Y + vg.Points(4)}
+		y := pos.Y
+		if e.fill != nil {
+			c.FillPolygon(e.fill, []vg.Point{lo, {X: hi.X, Y: lo.Y}, hi, {X: lo.X, Y: hi.Y}})
+			y = hi.Y
+		}
+		if e.stroke != nil {
+			ls := draw.LineStyle{Color: e.stroke, Width: vg.Points(1.6)}
+			if e.dashed {
+				ls.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+			}
+			c.StrokeLine2(ls, lo.X, y, hi.X, y)
+		}
+		pos.X = hi.X + gap
+		c.FillText(style, pos, e.name)
+		pos.X += 1.1*style.Width(e.name) + 4*gap
+	}
+}
+
+func face(size float64, bold bool) font.Font {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: font.Points(size)}
+	if bold {
+		f.Weight = xfont.WeightBold
+	}
+	return f
+}
+
+func text(size float64, bold bool, c color.Color) draw.TextStyle {
+	return draw.TextStyle{Color: c, Font: face(size, bold), Handler: plot.DefaultTextHandler}
+}
+
+// ticks places about n ticks at round numbers.
+type ticks struct{ n int }
+
+// Ticks implements plot.Ticker.
+func (t ticks) Ticks(lo, hi float64) (out []plot.Tick) {
+	step := niceStep((hi - lo) / float64(t.n))
+	for v := math.Ceil(lo/step) * step; v <= hi+step/1e6; v += step {
+		out = append(out, plot.Tick{Value: v, Label: thousands(v)})
+	}
+	return out
+}
+
+// niceStep returns the least of 1, 2 and 5 times a power of ten that is not
+// below v.
+func niceStep(v float64) float64 {
+	base := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, m := range []float64{1, 2, 5} {
+		if m*base >= v*(1-1e-9) {
+			return m * base
+		}
+	}
+	return 10 * base
+}
+
+// thousands prints a number with commas: 112,000.
+func thousands(v float64) string {
+	if math.Abs(v) < 1000 {
+		return strconv.FormatFloat(v, 'g', 6, 64)
+	}
+	s := strconv.FormatInt(int64(math.Round(v)), 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// number prints three or four digits.
+func number(v float64) string {
+	switch {
+	case v >= 1000:
+		return thousands(v)
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}

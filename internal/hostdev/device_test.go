@@ -1,0 +1,264 @@
+package hostdev_test
+
+import (
+	"bytes"
+	"math"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/hostdev"
+)
+
+func TestOpen(t *testing.T) {
+	tests := map[string]struct {
+		cfg      hostdev.Config
+		name     string
+		capacity int64
+	}{
+		"zero":     {hostdev.Config{}, "host (16 GiB)", 16 << 30},
+		"capacity": {hostdev.Config{Capacity: 300 * mib}, "host (300 MiB)", 300 * mib},
+		"odd":      {hostdev.Config{Capacity: 1000}, "host (1000 bytes)", 1000},
+		"huge":     {hostdev.Config{Capacity: 4 << 40}, "host (4 TiB)", 4 << 40},
+		"named":    {hostdev.Config{Name: "left"}, "left", 16 << 30},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d, err := hostdev.Open(tt.cfg)
+			require.NoError(t, err)
+			assert.Equal(t, tt.name, d.Name())
+			assert.True(t, d.HostAccessible())
+			free, total, err := d.MemInfo()
+			require.NoError(t, err)
+			assert.Equal(t, tt.capacity, total)
+			assert.Equal(t, tt.capacity, free)
+			require.NoError(t, d.Close())
+		})
+	}
+	_, err := hostdev.Open(hostdev.Config{Capacity: -1})
+	require.Error(t, err)
+}
+
+func TestMemAlloc(t *testing.T) {
+	const page = 4096
+	tests := map[string]struct {
+		size  int64
+		align device.Ptr
+		err   error
+	}{
+		"one byte":          {1, 4096, nil},
+		"512":               {512, 4096, nil},
+		"just under 2 MiB":  {2*mib - 1, 4096, nil},
+		"2 MiB":             {2 * mib, 2 * mib, nil},
+		"2 MiB and one":     {2*mib + 1, 2 * mib, nil},
+		"20 MiB":            {20 * mib, 2 * mib, nil},
+		"all":               {64 * mib, 2 * mib, nil},
+		"one too many":      {64*mib + 1, 0, device.ErrOutOfMemory},
+		"largest":           {math.MaxInt64, 0, device.ErrOutOfMemory},
+		"largest less page": {math.MaxInt64 - page, 0, device.ErrOutOfMemory},
+		"zero":              {0, 0, device.ErrInvalidRange},
+		"negative":          {-1, 0, device.ErrInvalidRange},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, 64*mib)
+			p, err := d.MemAlloc(tt.size)
+			if tt.err != nil {
+				require.ErrorIs(t, err, tt.err)
+				require.Zero(t, d.Stats().UsedBytes)
+				return
+			}
+			require.NoError(t, err)
+			if runtime.GOOS != "windows" {
+				require.Zero(t, p%tt.align, "%v", p)
+			}
+			require.NoError(t, d.Memset(p, 9, tt.size, 0))
+			require.Equal(t, []byte{9}, read(t, d, p+device.Ptr(tt.size-1), 1, 0))
+			require.NoError(t, d.MemFree(p))
+			require.Equal(t, 0, d.Stats().Allocations)
+			require.Zero(t, d.Stats().UsedBytes)
+		})
+	}
+}
+
+func TestMemAllocIsZeroedAndDistinct(t *testing.T) {
+	d := open(t, 64*mib)
+	for range 3 {
+		p, q := alloc(t, d, 3*mib), alloc(t, d, 3*mib)
+		require.Equal(t, make([]byte, 3*mib), read(t, d, p, 3*mib, 0))
+		require.NoError(t, d.Memset(p, 1, 3*mib, 0))
+		require.NoError(t, d.Memset(q, 2, 3*mib, 0))
+		require.Equal(t, bytes.Repeat([]byte{1}, 3*mib), read(t, d, p, 3*mib, 0))
+		require.NoError(t, d.MemFree(p))
+		require.NoError(t, d.MemFree(q))
+	}
+}
+
+func TestCapacityCounts(t *testing.T) {
+	d := open(t, 10*mib)
+	p := alloc(t, d, 6*mib)
+	free, _, err := d.MemInfo()
+	require.NoError(t, err)
+	require.EqualValues(t, 4*mib, free)
+	_, err = d.MemAlloc(5 * mib)
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+	require.ErrorContains(t, err, "5242880 bytes asked for, 4194304 of 10485760 free")
+	require.NoError(t, d.MemFree(p))
+	alloc(t, d, 10*mib)
+}
+
+func TestMemFreeErrors(t *testing.T) {
+	d := open(t, 64*mib)
+	p := alloc(t, d, mib)
+	for name, at := range map[string]device.Ptr{
+		"nil": 0, "foreign": 0x1000, "interior": p + 512, "end": p + mib, "last": ^device.Ptr(0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := d.MemFree(at)
+			require.ErrorIs(t, err, device.ErrInvalidRange)
+			require.ErrorContains(t, err, at.String())
+		})
+	}
+	require.NoError(t, d.MemFree(p))
+	require.ErrorIs(t, d.MemFree(p), device.ErrInvalidRange)
+}
+
+// A job that is queued when its memory is freed still runs on real memory.
+func TestMemFreeWaitsForAllStreams(t *testing.T) {
+	d := open(t, 64*mib)
+	p := alloc(t, d, mib)
+	s := newStream(t, d)
+	release := hold(t, d, s)
+	require.NoError(t, d.Memset(p, 1, mib, s))
+	freed := make(chan error)
+	go func() { freed <- d.MemFree(p) }()
+	select {
+	case <-freed:
+		t.Fatal("MemFree did not wait")
+	case <-time.After(20 * time.Millisecond):
+	}
+	// The books are clear at once: nobody can name the range any more.
+	require.ErrorIs(t, d.Memset(p, 1, 1, 0), device.ErrInvalidRange)
+	release()
+	require.NoError(t, <-freed)
+	require.NoError(t, d.SyncStream(s))
+}
+
+func TestConcurrentUse(t *testing.T) {
+	d := open(t, 1<<30)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 30 {
+				p, err := d.MemAlloc(int64(1 + (g*i)%(256<<10)))
+				assert.NoError(t, err)
+				s, err := d.NewStream()
+				assert.NoError(t, err)
+				e, err := d.NewEvent()
+				assert.NoError(t, err)
+				assert.NoError(t, d.Memset(p, byte(g), 1, s))
+				assert.NoError(t, d.RecordEvent(e, s))
+				assert.NoError(t, d.StreamWaitEvent(0, e))
+				b := make([]byte, 1)
+				assert.NoError(t, d.CopyOut(b, p, 0))
+				assert.Equal(t, byte(g), b[0])
+				assert.NoError(t, d.DestroyEvent(e))
+				assert.NoError(t, d.DestroyStream(s))
+				assert.NoError(t, d.MemFree(p))
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, hostdev.Stats{}, d.Stats())
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	before := runtime.NumGoroutine()
+	d := open(t, 64*mib)
+	p := alloc(t, d, mib)
+	e := newEvent(t, d)
+	var streams []device.Stream
+	ran := make([]bool, 8)
+	for i := range ran {
+		s := newStream(t, d)
+		streams = append(streams, s)
+		require.NoError(t, d.Launch(s, func() { time.Sleep(time.Millisecond); ran[i] = true }))
+	}
+	finishes(t, "Close", func() { require.NoError(t, d.Close()) })
+	for i := range ran {
+		require.True(t, ran[i], "Close waits for work")
+	}
+	requireGoroutines(t, before)
+	require.Equal(t, hostdev.Stats{}, d.Stats())
+	b := make([]byte, 1)
+	s := streams[0]
+	for name, call := range everyCall(d, p, b, s, e) {
+		require.ErrorIs(t, call(), device.ErrClosed, name)
+	}
+	require.ErrorIs(t, d.Close(), device.ErrClosed)
+	require.NotEmpty(t, d.Name())
+}
+
+// everyCall is every method that can fail, with arguments that are valid as
+// long as the device is.
+func everyCall(d *hostdev.Device, p device.Ptr, b []byte, s device.Stream, e device.Event) map[string]func() error {
+	second := func(_ any, err error) error { return err }
+	calls := map[string]func() error{
+		"MemAlloc":        func() error { return second(d.MemAlloc(1)) },
+		"MemFree":         func() error { return d.MemFree(p) },
+		"MemInfo":         func() error { _, _, err := d.MemInfo(); return err },
+		"NewStream":       func() error { return second(d.NewStream()) },
+		"DestroyStream":   func() error { return d.DestroyStream(s) },
+		"SyncStream":      func() error { return d.SyncStream(s) },
+		"Launch":          func() error { return d.Launch(s, func() {}) },
+		"NewEvent":        func() error { return second(d.NewEvent()) },
+		"DestroyEvent":    func() error { return d.DestroyEvent(e) },
+		"RecordEvent":     func() error { return d.RecordEvent(e, s) },
+		"QueryEvent":      func() error { return second(d.QueryEvent(e)) },
+		"SyncEvent":       func() error { return d.SyncEvent(e) },
+		"StreamWaitEvent": func() error { return d.StreamWaitEvent(s, e) },
+		"Copy":            func() error { return d.Copy(p, p, 1, s) },
+		"CopyIn":          func() error { return d.CopyIn(p, b, s) },
+		"CopyOut":         func() error { return d.CopyOut(b, p, s) },
+		"Memset":          func() error { return d.Memset(p, 0, 1, s) },
+		"AddressReserve":  func() error { return second(d.AddressReserve(2 * mib)) },
+		"AddressFree":     func() error { return d.AddressFree(p, 2*mib) },
+		"MemCreate":       func() error { return second(d.MemCreate(2 * mib)) },
+		"MemRelease":      func() error { return d.MemRelease(1) },
+		"MemMap":          func() error { return d.MemMap(p, 2*mib, 1) },
+		"MemSetAccess":    func() error { return d.MemSetAccess(p, 2*mib) },
+		"MemUnmap":        func() error { return d.MemUnmap(p, 2*mib) },
+	}
+	return calls
+}
+
+// Close may come at any time, from anywhere.
+func TestCloseDuringUse(t *testing.T) {
+	for range 50 {
+		d := open(t, 1<<30)
+		p := alloc(t, d, mib)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				b := make([]byte, 100)
+				for {
+					s, err := d.NewStream()
+					for _, e := range []error{err, d.Memset(p, 1, mib, s), d.CopyIn(p, b, s), d.DestroyStream(s)} {
+						if e != nil {
+							assert.ErrorIs(t, e, device.ErrClosed)
+							return
+						}
+					}
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		finishes(t, "Close", func() { require.NoError(t, d.Close()) })
+		finishes(t, "a call during Close", wg.Wait)
+	}
+}

@@ -1,0 +1,107 @@
+package plan_test
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/plan"
+	"github.com/cupool/cupool/internal/trace"
+)
+
+// ofStreams returns the blocks of each stream of a trace, sizes rounded to
+// 512 bytes. Those that never die live to its end.
+func ofStreams(t *trace.Trace) [][]plan.Interval {
+	lists := make([][]plan.Interval, len(t.Streams))
+	at := make([]*plan.Interval, t.Blocks) // nil: of no bytes
+	count := make([]int, len(t.Streams))
+	for _, e := range t.Events {
+		if e.Op == trace.Alloc {
+			count[e.Stream]++
+		}
+	}
+	for i := range lists {
+		lists[i] = make([]plan.Interval, 0, count[i])
+	}
+	for now, e := range t.Events {
+		switch {
+		case e.Op == trace.Alloc && e.Size > 0:
+			list := &lists[e.Stream]
+			*list = append(*list, plan.Interval{Size: (e.Size + 511) / 512 * 512, Birth: int32(now), Death: int32(len(t.Events))})
+			at[e.ID] = &(*list)[len(*list)-1]
+		case e.Op == trace.Free && at[e.ID] != nil:
+			at[e.ID].Death = int32(now)
+		}
+	}
+	return lists
+}
+
+// realTraces returns the recorded traces that lie beside the repository.
+func realTraces(tb testing.TB) []*trace.Trace {
+	files, err := filepath.Glob("../../../shared/traces/*.trace.gz")
+	require.NoError(tb, err)
+	if len(files) == 0 {
+		tb.Skip("no recorded traces here")
+	}
+	var all []*trace.Trace
+	for _, name := range files {
+		t, err := trace.ReadFile(name)
+		require.NoError(tb, err)
+		t.Name = strings.TrimSuffix(filepath.Base(name), ".trace.gz")
+		all = append(all, t)
+	}
+	return all
+}
+
+// The plans of real programs take no more memory than what lives at once,
+// in units of 2 MiB.
+func TestRealTraces(t *testing.T) {
+	const unit = 2 << 20
+	log, n := 0.0, 0
+	for _, tr := range realTraces(t) {
+		peak := int64(0)
+		for stream, blocks := range ofStreams(tr) {
+			if len(blocks) == 0 {
+				continue
+			}
+			target := (plan.Bound(blocks) + unit - 1) / unit * unit
+			start := time.Now()
+			r, err := plan.Solve(context.Background(), blocks, plan.Options{Target: target})
+			require.NoError(t, err)
+			t.Logf("%s, stream %d: %d blocks, %d rounds, height ÷ bound %.6f, %v", tr.Name, stream, len(blocks), r.Rounds, float64(r.Height)/float64(r.Bound), time.Since(start).Round(time.Millisecond))
+			require.NoError(t, plan.Check(blocks, r.Offsets))
+			require.Less(t, float64(r.Height)/float64(r.Bound), 1.003)
+			peak += (r.Height + unit - 1) / unit * unit
+		}
+		ratio := float64(peak) / float64(tr.PeakRequested)
+		t.Logf("%s: peak ÷ requested %.6f", tr.Name, ratio)
+		log, n = log+math.Log(ratio), n+1
+	}
+	mean := math.Exp(log / float64(n))
+	t.Logf("geometric mean %.6f", mean)
+	require.Less(t, mean, 1.005)
+}
+
+// One placement of everything, and the whole search to within 2 MiB.
+func BenchmarkSolve(b *testing.B) {
+	for _, tr := range realTraces(b) {
+		blocks := ofStreams(tr)[0]
+		for name, o := range map[string]plan.Options{
+			"one round": {Rounds: 1},
+			"to 2 MiB":  {Target: (plan.Bound(blocks) + 2<<20 - 1) / (2 << 20) * (2 << 20)},
+		} {
+			b.Run(tr.Name+"/"+name, func(b *testing.B) {
+				for b.Loop() {
+					r, err := plan.Solve(context.Background(), blocks, o)
+					require.NoError(b, err)
+					b.ReportMetric(float64(r.Height)/float64(r.Bound), "height/bound")
+				}
+			})
+		}
+	}
+}

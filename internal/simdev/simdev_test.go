@@ -1,0 +1,322 @@
+package simdev_test
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+var _ cupool.Driver = (*simdev.Device)(nil)
+
+const (
+	mib  = 1 << 20
+	gib  = 1 << 30
+	gran = 2 * mib
+	base = device.Ptr(1) << 40
+)
+
+var errBoom = errors.New("boom")
+
+func alloc(t testing.TB, d *simdev.Device, size int64) device.Ptr {
+	t.Helper()
+	p, err := d.MemAlloc(size)
+	require.NoError(t, err)
+	return p
+}
+
+func newStream(t testing.TB, d *simdev.Device) device.Stream {
+	t.Helper()
+	s, err := d.NewStream()
+	require.NoError(t, err)
+	return s
+}
+
+func newEvent(t testing.TB, d *simdev.Device) device.Event {
+	t.Helper()
+	e, err := d.NewEvent()
+	require.NoError(t, err)
+	return e
+}
+
+func TestDefaults(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	require.Equal(t, "sim", d.Name())
+	require.False(t, d.HostAccessible())
+	free, total, err := d.MemInfo()
+	require.NoError(t, err)
+	require.EqualValues(t, 80*gib, total)
+	require.EqualValues(t, 80*gib, free)
+	require.Panics(t, func() { simdev.New(simdev.Config{Capacity: -1}) })
+}
+
+// The same calls give the same addresses: the lowest that fit, or always new
+// ones.
+func TestAddresses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fresh bool
+		want  []device.Ptr // in units of 2 MiB from the base
+	}{
+		"reused": {false, []device.Ptr{0, 1, 2, 0, 7, 1}},
+		"fresh":  {true, []device.Ptr{0, 1, 2, 7, 8, 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := simdev.New(simdev.Config{FreshAddresses: tt.fresh})
+			a, b, c := alloc(t, d, 1), alloc(t, d, gran), alloc(t, d, 5*gran)
+			got := []device.Ptr{a, b, c}
+			require.NoError(t, d.MemFree(b))
+			require.NoError(t, d.MemFree(a))
+			got = append(got, alloc(t, d, gran)) // the ABA: a's address again
+			got = append(got, alloc(t, d, 3*gran))
+			got = append(got, alloc(t, d, gran))
+			for i := range got {
+				got[i] = (got[i] - base) / gran
+			}
+			require.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestAddressesMerge(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	var ps []device.Ptr
+	for range 6 {
+		ps = append(ps, alloc(t, d, gran))
+	}
+	for _, i := range []int{1, 3, 2, 0, 5, 4} { // into nothing, both sides, one side
+		require.NoError(t, d.MemFree(ps[i]))
+	}
+	require.Equal(t, base, alloc(t, d, 6*gran))
+}
+
+func TestCapacity(t *testing.T) {
+	for _, capacity := range []int64{10 * mib, 100 << 40, math.MaxInt64} {
+		d := simdev.New(simdev.Config{Capacity: capacity})
+		p := alloc(t, d, capacity-1)
+		_, err := d.MemAlloc(2)
+		require.ErrorIs(t, err, device.ErrOutOfMemory)
+		_, err = d.MemCreate(gran)
+		require.ErrorIs(t, err, device.ErrOutOfMemory)
+		alloc(t, d, 1)
+		require.NoError(t, d.MemFree(p))
+		free, _, err := d.MemInfo()
+		require.NoError(t, err)
+		require.Equal(t, capacity-1, free)
+		require.Equal(t, capacity, d.Stats().PeakBytes)
+	}
+	d := simdev.New(simdev.Config{})
+	for _, size := range []int64{0, -1, math.MinInt64} {
+		_, err := d.MemAlloc(size)
+		require.ErrorIs(t, err, device.ErrInvalidRange)
+	}
+	_, err := d.MemAlloc(math.MaxInt64)
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+}
+
+func TestRangesAreValidated(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	p, q := alloc(t, d, 1000), alloc(t, d, 1000)
+	b := make([]byte, 1001)
+	require.NoError(t, d.Copy(p, q, 1000, 0))
+	require.NoError(t, d.Copy(0, 0, 0, 0))
+	require.NoError(t, d.CopyIn(p, b[:1000], 0))
+	require.NoError(t, d.CopyOut(b[:1000], p, 0))
+	require.NoError(t, d.Memset(p+999, 1, 1, 0))
+	for name, err := range map[string]error{
+		"target": d.Copy(p+1, q, 1000, 0), "source": d.Copy(p, q+1, 1000, 0),
+		"in": d.CopyIn(p, b, 0), "out": d.CopyOut(b, p, 0), "set": d.Memset(p, 0, 1001, 0),
+		"negative": d.Memset(p, 0, -1, 0), "free interior": d.MemFree(p + 512), "free nothing": d.MemFree(0),
+	} {
+		require.ErrorIs(t, err, device.ErrInvalidRange, name)
+	}
+	require.NoError(t, d.MemFree(p))
+	require.ErrorIs(t, d.MemFree(p), device.ErrInvalidRange)
+	require.ErrorIs(t, d.Copy(q, p, 1, 0), device.ErrInvalidRange)
+}
+
+func TestCostsAndCounts(t *testing.T) {
+	us := func(f float64) time.Duration { return time.Duration(f * 1000) }
+	tests := map[string]struct {
+		call    simdev.Call
+		bytes   int64
+		handles int
+		want    time.Duration
+	}{
+		"alloc nothing":     {simdev.MemAlloc, 0, 1, us(55)},
+		"alloc 1 GiB":       {simdev.MemAlloc, gib, 1, us(81)},
+		"free 1 GiB":        {simdev.MemFree, gib, 1, us(300)},
+		"free 100 TiB":      {simdev.MemFree, 100 << 40, 1, us(40 + 260*102400)},
+		"access 512 MiB":    {simdev.MemSetAccess, gib / 2, 1, us(36.5)},
+		"access 10 handles": {simdev.MemSetAccess, 0, 10, us(200)},
+		"query":             {simdev.QueryEvent, 0, 1, 165},
+	}
+	for name, tt := range tests {
+		require.Equal(t, tt.want, simdev.Cost(tt.call, tt.bytes, tt.handles), name)
+	}
+	d := simdev.New(simdev.Config{Capacity: 3 * gib})
+	p := alloc(t, d, gib)
+	alloc(t, d, gib)
+	_, err := d.MemAlloc(2 * gib) // counts, and costs nothing
+	require.Error(t, err)
+	require.NoError(t, d.MemFree(p))
+	require.EqualValues(t, 3, d.Calls(simdev.MemAlloc))
+	require.Equal(t, us(162), d.Modelled(simdev.MemAlloc))
+	require.Equal(t, us(462), d.ModelledTotal())
+	d.ResetCalls()
+	require.Zero(t, d.Calls(simdev.MemAlloc))
+	require.Zero(t, d.ModelledTotal())
+	seen := map[string]bool{}
+	for c := range simdev.NumCalls {
+		require.False(t, seen[c.String()], "%v", c)
+		seen[c.String()] = true
+	}
+}
+
+// everyCall is every method that can fail, with arguments that are valid.
+func everyCall(t testing.TB, d *simdev.Device) map[simdev.Call]func() error {
+	second := func(_ any, err error) error { return err }
+	p, s, e := alloc(t, d, 10*mib), newStream(t, d), newEvent(t, d)
+	r, err := d.AddressReserve(4 * gran)
+	require.NoError(t, err)
+	h, err := d.MemCreate(gran)
+	require.NoError(t, err)
+	unmapped, err := d.AddressReserve(gran)
+	require.NoError(t, err)
+	require.NoError(t, d.MemMap(r, gran, h))
+	b := make([]byte, 1)
+	return map[simdev.Call]func() error{
+		simdev.MemAlloc:        func() error { return second(d.MemAlloc(1)) },
+		simdev.MemFree:         func() error { return d.MemFree(p) },
+		simdev.MemInfo:         func() error { _, _, err := d.MemInfo(); return err },
+		simdev.NewStream:       func() error { return second(d.NewStream()) },
+		simdev.DestroyStream:   func() error { return d.DestroyStream(s) },
+		simdev.SyncStream:      func() error { return d.SyncStream(s) },
+		simdev.Launch:          func() error { return d.Launch(s, func() {}) },
+		simdev.NewEvent:        func() error { return second(d.NewEvent()) },
+		simdev.DestroyEvent:    func() error { return d.DestroyEvent(e) },
+		simdev.RecordEvent:     func() error { return d.RecordEvent(e, s) },
+		simdev.QueryEvent:      func() error { return second(d.QueryEvent(e)) },
+		simdev.SyncEvent:       func() error { return d.SyncEvent(e) },
+		simdev.StreamWaitEvent: func() error { return d.StreamWaitEvent(s, e) },
+		simdev.Copy:            func() error { return d.Copy(p, p, 1, s) },
+		simdev.CopyIn:          func() error { return d.CopyIn(p, b, s) },
+		simdev.CopyOut:         func() error { return d.CopyOut(b, p, s) },
+		simdev.Memset:          func() error { return d.Memset(p, 0, 1, s) },
+		simdev.AddressReserve:  func() error { return second(d.AddressReserve(gran)) },
+		simdev.AddressFree:     func() error { return d.AddressFree(unmapped, gran) },
+		simdev.MemCreate:       func() error { return second(d.MemCreate(gran)) },
+		simdev.MemRelease:      func() error { return d.MemRelease(h) },
+		simdev.MemMap:          func() error { return d.MemMap(r+2*gran, gran, h) },
+		simdev.MemSetAccess:    func() error { return d.MemSetAccess(r, gran) },
+		simdev.MemUnmap:        func() error { return d.MemUnmap(r, gran) },
+	}
+}
+
+// Each call can be made to fail; it then changes nothing and works the next
+// time.
+func TestFailures(t *testing.T) {
+	for c := range simdev.NumCalls {
+		t.Run(c.String(), func(t *testing.T) {
+			d := simdev.New(simdev.Config{})
+			call := everyCall(t, d)[c]
+			before := d.Stats()
+			calls := d.Calls(c)
+			d.FailNth(c, 1, errBoom)
+			err := call()
+			require.ErrorIs(t, err, errBoom)
+			require.ErrorContains(t, err, c.String())
+			require.Equal(t, before, d.Stats())
+
+			d.FailAlways(c, errBoom)
+			require.ErrorIs(t, call(), errBoom)
+			require.ErrorIs(t, call(), errBoom)
+			d.FailAlways(c, nil)
+			require.Equal(t, before, d.Stats())
+			require.NoError(t, call())
+			require.Equal(t, calls+4, d.Calls(c))
+		})
+	}
+}
+
+func TestFailNth(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	d.FailNth(simdev.MemInfo, 3, errBoom)
+	for i := 1; i <= 6; i++ {
+		_, _, err := d.MemInfo()
+		require.Equal(t, i == 3, errors.Is(err, errBoom), "call %d", i)
+	}
+	d.FailNth(simdev.MemInfo, 1, errBoom)
+	d.FailNth(simdev.MemInfo, 1, nil) // taken back
+	_, _, err := d.MemInfo()
+	require.NoError(t, err)
+}
+
+func TestLostAndClosed(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	calls := everyCall(t, d)
+	d.Lose("for a test")
+	for c, call := range calls {
+		err := call()
+		require.ErrorIs(t, err, device.ErrDeviceLost, "%v", c)
+		require.ErrorContains(t, err, "for a test")
+	}
+	require.NoError(t, d.Close())
+	for c, call := range calls {
+		require.ErrorIs(t, call(), device.ErrClosed, "%v", c)
+	}
+	require.ErrorIs(t, d.Close(), device.ErrClosed)
+	require.Equal(t, 1, d.Stats().Allocations, "what leaked can still be read")
+}
+
+func TestAfterFree(t *testing.T) {
+	var d *simdev.Device
+	var again device.Ptr
+	d = simdev.New(simdev.Config{AfterFree: func(p device.Ptr, size int64) {
+		require.EqualValues(t, 1000, size)
+		again = alloc(t, d, 1000) // the range is free for others already
+		require.Equal(t, p, again)
+	}})
+	p := alloc(t, d, 1000)
+	require.NoError(t, d.MemFree(p))
+	require.Equal(t, p, again)
+}
+
+func TestConcurrentUse(t *testing.T) {
+	d := simdev.New(simdev.Config{ManualEvents: true})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				p, err := d.MemAlloc(mib)
+				assert.NoError(t, err)
+				s, err := d.NewStream()
+				assert.NoError(t, err)
+				e, err := d.NewEvent()
+				assert.NoError(t, err)
+				assert.NoError(t, d.Memset(p, 1, mib, s))
+				assert.NoError(t, d.RecordEvent(e, s))
+				assert.NoError(t, d.StreamWaitEvent(0, e))
+				assert.NoError(t, d.SyncStream(0))
+				done, err := d.QueryEvent(e)
+				assert.NoError(t, err)
+				assert.True(t, done)
+				assert.NoError(t, d.DestroyEvent(e))
+				assert.NoError(t, d.DestroyStream(s))
+				assert.NoError(t, d.MemFree(p))
+			}
+		})
+	}
+	wg.Wait()
+	st := d.Stats()
+	require.LessOrEqual(t, st.PeakBytes, int64(8*mib))
+	st.PeakBytes = 0
+	require.Equal(t, simdev.Stats{}, st)
+}
