@@ -1,0 +1,226 @@
+package cupool
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"reflect"
+	"unsafe"
+)
+
+// Buffer is an array of n elements of type T in device memory. T is of a
+// fixed size and without Go pointers: numbers, bools, and arrays and structs
+// of them.
+//
+// A Buffer works on one stream, by default the one that it was allocated
+// for; On gives the same memory on another. Its methods are safe from
+// several goroutines as far as their order does not matter. Every method
+// but Len, Bytes and Ptr fails with ErrUseAfterFree when the memory was
+// freed, through this Buffer, a view of it or its block.
+type Buffer[T any] struct {
+	a     Allocator
+	s     *Stream
+	block Block // the whole allocation
+	ptr   Ptr   // of the first element
+	n     int
+	view  bool // shares another Buffer's memory
+}
+
+// NewBuffer allocates n elements for work on s (nil: the default stream).
+// The contents are undefined. It fails as Alloc does, with ErrInvalidSize
+// for a negative n or when n elements overflow, and with ErrNotSupported for
+// a T that holds Go pointers.
+func NewBuffer[T any](a Allocator, n int, s *Stream) (*Buffer[T], error) {
+	t := reflect.TypeFor[T]()
+	if !isPlain(t) {
+		return nil, fmt.Errorf("cupool: buffer of %v: elements must not hold Go pointers: %w", t, ErrNotSupported)
+	}
+	hi, bytes := bits.Mul64(uint64(max(n, 0)), uint64(t.Size()))
+	if n < 0 || hi != 0 || bytes > 1<<62 {
+		return nil, fmt.Errorf("cupool: buffer of %d elements of %v, %d bytes each: %w", n, t, t.Size(), ErrInvalidSize)
+	}
+	if s == nil {
+		s = a.DefaultStream()
+	}
+	b, err := a.Alloc(int64(bytes), s)
+	if err != nil {
+		return nil, fmt.Errorf("cupool: buffer of %d elements of %v: %w", n, t, err)
+	}
+	return &Buffer[T]{a: a, s: s, block: b, ptr: b.Ptr(), n: n}, nil
+}
+
+// WithBuffer runs f with a Buffer of n elements and frees it afterwards,
+// however f ends.
+func WithBuffer[T any](a Allocator, n int, s *Stream, f func(*Buffer[T]) error) (err error) {
+	b, err := NewBuffer[T](a, n, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Free()) }()
+	return f(b)
+}
+
+// BufferFrom allocates a Buffer for the elements of src and copies them.
+func BufferFrom[T any](a Allocator, src []T, s *Stream) (*Buffer[T], error) {
+	b, err := NewBuffer[T](a, len(src), s)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.CopyFrom(src); err != nil {
+		return nil, errors.Join(err, b.Free())
+	}
+	return b, nil
+}
+
+// isPlain reports whether values of a type can live outside Go's heap.
+func isPlain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
+		return true
+	case reflect.Array:
+		return isPlain(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !isPlain(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	default: // uintptr too: it is an address more often than a number
+		return false
+	}
+}
+
+// Len returns the number of elements.
+func (b *Buffer[T]) Len() int { return b.n }
+
+// Bytes returns the size in bytes.
+func (b *Buffer[T]) Bytes() int64 { return int64(b.n) * int64(elemSize[T]()) }
+
+// Ptr returns the address of the first element, for kernels.
+func (b *Buffer[T]) Ptr() Ptr { return b.ptr }
+
+// Block returns the handle of the allocation that holds the elements.
+func (b *Buffer[T]) Block() Block { return b.block }
+
+// Stream returns the stream that the methods work on.
+func (b *Buffer[T]) Stream() *Stream { return b.s }
+
+func elemSize[T any]() uintptr { return reflect.TypeFor[T]().Size() }
+
+// check fails when the memory is not this Buffer's any more.
+func (b *Buffer[T]) check(op string) error {
+	if b.block.IsEmpty() {
+		return nil
+	}
+	if now, err := b.a.Lookup(b.block.Ptr()); err == nil && now == b.block {
+		return nil
+	} else if errors.Is(err, ErrClosed) {
+		return err
+	}
+	return &BlockError{Op: op, Ptr: b.ptr, Size: b.Bytes(), Stream: b.s.handle, Err: ErrUseAfterFree, Detail: "the buffer was freed before"}
+}
+
+// checkLen is check for a copy of n elements.
+func (b *Buffer[T]) checkLen(op string, n int) error {
+	if n != b.n {
+		return &BlockError{Op: op, Ptr: b.ptr, Size: b.Bytes(), Stream: b.s.handle, Err: ErrSizeMismatch, Detail: fmt.Sprintf("the other side has %d elements, the buffer %d", n, b.n)}
+	}
+	return b.check(op)
+}
+
+// asBytes returns the memory of a slice of plain elements.
+func asBytes[T any](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*elemSize[T]())
+}
+
+// CopyFrom copies src, which has as many elements as the Buffer, to the
+// device in the order of the stream. src may be reused when it returns.
+func (b *Buffer[T]) CopyFrom(src []T) error {
+	if err := b.checkLen("copy to", len(src)); err != nil || b.Bytes() == 0 {
+		return err
+	}
+	return b.s.CopyIn(b.ptr, asBytes(src))
+}
+
+// CopyTo waits for the stream and copies the elements to dst, which has as
+// many as the Buffer.
+func (b *Buffer[T]) CopyTo(dst []T) error {
+	if err := b.checkLen("copy from", len(dst)); err != nil || b.Bytes() == 0 {
+		return err
+	}
+	return b.s.CopyOut(asBytes(dst), b.ptr)
+}
+
+// Slice is CopyTo into a new slice.
+func (b *Buffer[T]) Slice() ([]T, error) {
+	dst := make([]T, b.n)
+	return dst, b.CopyTo(dst)
+}
+
+// CopyBuffer copies another Buffer of the same length on the device, in the
+// order of this Buffer's stream. The caller orders the streams when src
+// works on another one.
+func (b *Buffer[T]) CopyBuffer(src *Buffer[T]) error {
+	if err := b.checkLen("copy to", src.n); err != nil || b.Bytes() == 0 {
+		return err
+	}
+	if err := src.check("copy from"); err != nil {
+		return err
+	}
+	return b.s.Copy(b.ptr, src.ptr, b.Bytes())
+}
+
+// Memset sets every byte to value, in the order of the stream.
+func (b *Buffer[T]) Memset(value byte) error {
+	if err := b.check("memset"); err != nil || b.Bytes() == 0 {
+		return err
+	}
+	return b.s.Memset(b.ptr, value, b.Bytes())
+}
+
+// View returns the elements from i up to, not including, j as a Buffer that
+// shares this one's memory. It is not freed: its parent is. It fails with
+// ErrInvalidRange.
+func (b *Buffer[T]) View(i, j int) (*Buffer[T], error) {
+	if i < 0 || j < i || j > b.n {
+		return nil, &BlockError{Op: "view", Ptr: b.ptr, Size: b.Bytes(), Err: ErrInvalidRange, Detail: fmt.Sprintf("[%d:%d] of %d elements", i, j, b.n)}
+	}
+	if err := b.check("view"); err != nil {
+		return nil, err
+	}
+	v := *b
+	v.ptr, v.n, v.view = b.ptr+Ptr(uintptr(i)*elemSize[T]()), j-i, true
+	return &v, nil
+}
+
+// On returns the same memory for work on another stream (nil: the default
+// stream), which is recorded
+// on the block: after Free, the memory is not reused before s is done with
+// what it has been given until then. The caller orders the two streams
+// (Stream.Wait). The result is a view.
+func (b *Buffer[T]) On(s *Stream) (*Buffer[T], error) {
+	if err := b.check("use on another stream"); err != nil {
+		return nil, err
+	}
+	if s == nil {
+		s = b.a.DefaultStream()
+	}
+	if err := b.a.RecordStream(b.block, s); err != nil {
+		return nil, err
+	}
+	v := *b
+	v.s, v.view = s, true
+	return &v, nil
+}
+
+// Free gives the memory back. It fails with ErrDoubleFree, and for a view
+// with ErrInteriorPointer.
+func (b *Buffer[T]) Free() error {
+	if b.view {
+		return &BlockError{Op: "free", Ptr: b.ptr, Size: b.Bytes(), Err: ErrInteriorPointer, Detail: "a view is not freed; its parent is"}
+	}
+	return b.a.Free(b.block)
+}

@@ -1,0 +1,300 @@
+package cupool
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cupool/cupool/internal/block"
+)
+
+// The rules of the allocator's books, beside those of blocks (B1 to B5, see
+// internal/block):
+//
+//	C1  reserved = live + pending + cached, and what the books say of each
+//	C2  every segment is in its owner's table and in the index of addresses
+//	C3  a Homed block is Live or Cached; a Pending block waits for someone
+//	C4  the sum of homed blocks is within MagazineBytes and as booked
+//	C5  chunks tile a home, Gaps are where they have no memory, and every
+//	    Part backs exactly one stitched block, which is as large as its Parts
+
+// Check verifies every rule of the books and returns the first that is
+// broken, by its number. It stops all streams' allocations meanwhile.
+func (c *Caching) Check() error {
+	unlock := c.lockAll()
+	defer unlock()
+	var got [2]census
+	for _, s := range *c.streams.Load() {
+		if err := s.verifyLocked(); err != nil {
+			return err
+		}
+		s.countLocked(&got)
+	}
+	return c.compareBooks(got)
+}
+
+// lockAll takes the locks of all streams, in order.
+func (c *Caching) lockAll() (unlock func()) {
+	list := *c.streams.Load()
+	for _, s := range list {
+		s.mu.Lock()
+	}
+	return func() {
+		for _, s := range list {
+			s.mu.Unlock()
+		}
+	}
+}
+
+// census is what is found in the segments, to be held against the books.
+type census struct {
+	segments, reserved  int64
+	out, outBytes       int64 // live and in magazines
+	cachedBytes         int64 // in magazines
+	cached, cachedReq   int64
+	pending, pendBytes  int64
+	freeBytes           int64
+	split, splitBytes   int64
+	hits, hitBytes      int64 // through magazines, not booked yet
+	hitReq, requested   int64
+	homedBytes, largest int64
+}
+
+// countLocked adds what the stream's segments hold, small and large apart.
+func (s *Stream) countLocked(sum *[2]census) {
+	for _, seg := range s.segs {
+		if seg == nil {
+			continue
+		}
+		n := &sum[kindOf(seg.Large)]
+		if !seg.Virtual && !seg.Stitched {
+			n.segments++
+			n.reserved += seg.Size
+		}
+		seg.Each(&s.c.blocks, func(_ block.ID, b *block.Block) { n.add(b) })
+	}
+	for k := range s.homes {
+		for _, h := range s.homes[k] {
+			for _, ch := range h.chunks {
+				if ch.handle != 0 {
+					sum[k].segments++
+					sum[k].reserved += ch.size
+				}
+			}
+		}
+	}
+}
+
+func (n *census) add(b *block.Block) {
+	w := b.Word()
+	switch w.State() {
+	case block.Free:
+		n.freeBytes += b.Size
+		n.largest = max(n.largest, b.Size)
+		if b.Prev|b.Next != 0 {
+			n.split++
+			n.splitBytes += b.Size
+		}
+	case block.Pending:
+		n.pending++
+		n.pendBytes += b.Size
+	case block.Live, block.Cached:
+		n.out++
+		n.outBytes += b.Size
+		n.requested += b.Requested()
+		if w.State() == block.Cached {
+			n.cached++
+			n.cachedBytes += b.Size
+			n.cachedReq += b.Requested()
+			n.largest = max(n.largest, b.Size)
+		}
+		if w.Has(block.Homed) {
+			hits := int64(w.Gen() - b.HomeGen())
+			n.hits += hits
+			n.hitBytes += hits * b.Size
+			n.hitReq += hits * b.Requested()
+			n.homedBytes += b.Size
+		}
+	}
+}
+
+// compareBooks verifies C1 for both pools and their sum.
+func (c *Caching) compareBooks(got [2]census) error {
+	c.books.begin()
+	defer c.books.end()
+	var reserved int64
+	for k, n := range got {
+		p := &c.books.pools[k]
+		reserved += n.reserved
+		if n.reserved != n.outBytes+n.pendBytes+n.freeBytes {
+			return fmt.Errorf("C1: pool %d: reserved %d, live %d + pending %d + cached %d", k, n.reserved, n.outBytes-n.cachedBytes, n.pendBytes, n.freeBytes+n.cachedBytes)
+		}
+		for _, f := range []struct {
+			name      string
+			book, got int64
+		}{
+			{"segments", p.segments.cur, n.segments}, {"reserved", p.reserved.cur, n.reserved},
+			{"out blocks", p.out.cur, n.out}, {"out bytes", p.outBytes.cur, n.outBytes}, {"requested", p.requested.cur, n.requested},
+			{"pending blocks", p.pending, n.pending}, {"pending bytes", p.pendingBytes, n.pendBytes},
+			{"inactive splits", p.inactiveSplit.cur, n.split}, {"inactive split bytes", p.splitBytes.cur, n.splitBytes},
+		} {
+			if f.book != f.got {
+				return fmt.Errorf("C1: pool %d: the books say %d %s, the segments hold %d", k, f.book, f.name, f.got)
+			}
+		}
+	}
+	if r := c.reserved.Load(); r != reserved {
+		return fmt.Errorf("C1: %d bytes are counted against the limit, %d are reserved", r, reserved)
+	}
+	return c.books.checkSum()
+}
+
+// checkSum verifies that the books of both pools are the sum of each.
+func (b *books) checkSum() error {
+	var sums [3][]int64
+	for k := range b.pools {
+		p := &b.pools[k]
+		sums[k] = []int64{p.pending, p.pendingBytes, p.magazineHits}
+		p.each(func(t *tally) { sums[k] = append(sums[k], t.cur, t.total) })
+	}
+	for i, sum := range sums[all] {
+		if sum != sums[small][i]+sums[large][i] {
+			return fmt.Errorf("C1: tally %d is %d for small, %d for large and %d for both", i, sums[small][i], sums[large][i], sum)
+		}
+	}
+	return nil
+}
+
+// verifyLocked verifies the rules that one stream's lock guards.
+func (s *Stream) verifyLocked() error {
+	var homed int64
+	for i, seg := range s.segs {
+		if seg == nil {
+			continue
+		}
+		if e, ok := s.c.segments.find(Ptr(seg.Base)); !ok || e.seg != seg || e.owner != s || seg.Index != uint32(i) {
+			return fmt.Errorf("C2: segment %d at 0x%x of stream %d is not indexed", i, seg.Base, s.index)
+		}
+		if err := seg.Check(&s.c.blocks); err != nil {
+			return fmt.Errorf("%w in segment 0x%x %s", err, seg.Base, seg.Layout(&s.c.blocks))
+		}
+		free := int64(0)
+		var broken error
+		seg.Each(&s.c.blocks, func(id block.ID, b *block.Block) {
+			w := b.Word()
+			switch {
+			case w.State() == block.Free:
+				free += b.Size
+			case w.Has(block.Homed):
+				homed += b.Size
+			}
+			if w.Has(block.Homed) && w.State() != block.Live && w.State() != block.Cached || w.State() == block.Pending && b.Uses == 0 {
+				broken = fmt.Errorf("C3: block %d (%s)", id, b)
+			}
+		})
+		if broken != nil {
+			return broken
+		}
+	}
+	if homed != s.homedBytes || homed > max(s.c.cfg.MagazineBytes, 0) {
+		return fmt.Errorf("C4: stream %d has %d bytes homed, its books say %d, the bound is %d", s.index, homed, s.homedBytes, s.c.cfg.MagazineBytes)
+	}
+	if err := s.verifyHomesLocked(); err != nil {
+		return err
+	}
+	return s.verifyFreeSetsLocked()
+}
+
+// verifyHomesLocked verifies C5.
+func (s *Stream) verifyHomesLocked() error {
+	parts := map[block.ID]bool{}
+	for _, st := range s.stitches {
+		if st.seg == nil {
+			continue
+		}
+		var sum int64
+		for _, id := range st.parts {
+			b := s.c.blocks.At(id)
+			if parts[id] || b.Word().State() != block.Part {
+				return fmt.Errorf("C5: block %d (%s) backs two stitched blocks or none", id, b)
+			}
+			parts[id] = true
+			sum += b.Size
+		}
+		if sum != st.seg.Size {
+			return fmt.Errorf("C5: a stitched block of %d bytes has parts of %d", st.seg.Size, sum)
+		}
+	}
+	for k := range s.homes {
+		for _, h := range s.homes[k] {
+			if err := h.verify(&s.c.blocks, parts); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *home) verify(t *block.Table, parts map[block.ID]bool) (err error) {
+	var at, gaps int64
+	for _, ch := range h.chunks {
+		if ch.off != at {
+			return fmt.Errorf("C5: a chunk of home 0x%x begins at %d, want %d", h.seg.Base, ch.off, at)
+		}
+		if at += ch.size; ch.handle == 0 {
+			gaps += ch.size
+		}
+	}
+	if at != h.seg.Size || gaps != h.gaps {
+		return fmt.Errorf("C5: the chunks of home 0x%x take %d bytes, %d of them gaps; its books say %d and %d", h.seg.Base, at, gaps, h.seg.Size, h.gaps)
+	}
+	h.seg.Each(t, func(id block.ID, b *block.Block) {
+		switch b.Word().State() {
+		case block.Part:
+			if !parts[id] {
+				err = fmt.Errorf("C5: block %d (%s) backs no stitched block", id, b)
+			}
+		case block.Gap:
+			gaps -= b.Size
+		}
+	})
+	if err == nil && gaps != 0 {
+		err = fmt.Errorf("C5: home 0x%x has %d bytes of gaps that no block stands for", h.seg.Base, gaps)
+	}
+	return err
+}
+
+// verifyFreeSetsLocked verifies B3 in both directions: every block of a set
+// is Free, and the sets hold all the free bytes that the segments have.
+func (s *Stream) verifyFreeSetsLocked() error {
+	var n [2]census
+	s.countLocked(&n)
+	for k := range s.pools {
+		if err := s.pools[k].Check(); err != nil {
+			return err
+		}
+		if s.pools[k].Bytes() != n[k].freeBytes {
+			return fmt.Errorf("B3: the free set of pool %d holds %d bytes, the segments have %d", k, s.pools[k].Bytes(), n[k].freeBytes)
+		}
+	}
+	return nil
+}
+
+// Layout prints every segment, one a line in address order, as "stream
+// large: [Live 2M][Free 18M]", for tests and for people. Addresses are left
+// out, so that the same calls give the same text on any device. Blocks in
+// magazines print as Cached.
+func (c *Caching) Layout() string {
+	unlock := c.lockAll()
+	defer unlock()
+	c.segments.mu.RLock()
+	defer c.segments.mu.RUnlock()
+	var sb strings.Builder
+	for _, e := range c.segments.list {
+		name := "small"
+		if e.seg.Large {
+			name = "large"
+		}
+		fmt.Fprintf(&sb, "%d %s: %s\n", e.owner.index, name, e.seg.Layout(&c.blocks))
+	}
+	return sb.String()
+}

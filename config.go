@@ -1,0 +1,193 @@
+package cupool
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Sizes that PyTorch's allocator uses and that are the defaults here.
+const (
+	defaultSmallLimit      = 1 << 20
+	defaultSmallSegment    = 2 << 20
+	defaultLargeSegment    = 20 << 20
+	defaultLargeLimit      = 10 << 20
+	defaultSegmentRounding = 2 << 20
+	defaultMinSplit        = 1<<20 + sizeclass.Quantum
+	defaultMagazineBytes   = 256 << 20
+)
+
+// Backing is where the memory of an allocator comes from.
+type Backing int
+
+// The backings. BackingAuto is BackingVMM where the device has virtual
+// memory management, else BackingSegments.
+const (
+	BackingAuto Backing = iota
+	// BackingSegments asks the device for a segment at a time and gives
+	// back whole ones. It works everywhere.
+	BackingSegments
+	// BackingVMM maps physical memory to address ranges piece by piece and
+	// stitches free pieces together. It needs a Driver with VirtualMemory.
+	BackingVMM
+)
+
+// String returns the name: auto, segments or vmm.
+func (b Backing) String() string {
+	if names := [...]string{"auto", "segments", "vmm"}; b >= 0 && int(b) < len(names) {
+		return names[b]
+	}
+	return fmt.Sprintf("Backing(%d)", int(b))
+}
+
+// Config sets up a Caching allocator. The zero value is the host device
+// with PyTorch's sizes and no limit. Sizes are in bytes.
+type Config struct {
+	// Driver is the device. nil: a new host device of the default capacity,
+	// which Close closes. A Driver given here stays the caller's to close.
+	Driver Driver
+
+	// Limit bounds the bytes reserved from the device. 0: no limit.
+	Limit int64
+	// Fraction bounds them to a part of the device's total memory, in
+	// (0, 1]. 0: no limit. With both, the smaller one holds.
+	Fraction float64
+
+	// SmallLimit is the largest block, after rounding, that comes from the
+	// small pool. 0: 1 MiB.
+	SmallLimit int64
+	// SmallSegment is the size of the small pool's segments. 0: 2 MiB.
+	SmallSegment int64
+	// LargeSegment is the size of the segments that serve requests below
+	// LargeLimit. 0: 20 MiB.
+	LargeSegment int64
+	// LargeLimit is the size from which a request gets a segment of its own
+	// size, rounded up to SegmentRounding. 0: 10 MiB.
+	LargeLimit int64
+	// SegmentRounding is the unit of segments for requests of LargeLimit
+	// and more. 0: 2 MiB, the page of the GPU.
+	SegmentRounding int64
+	// MinSplit is the smallest rest that a large block is split for; less
+	// is left in the block. 0: 1 MiB and 512 bytes, which is PyTorch's
+	// "more than 1 MiB".
+	MinSplit int64
+
+	// Backing says where memory comes from. 0: BackingAuto.
+	Backing Backing
+
+	// MagazineBytes bounds the blocks of each stream that are kept for
+	// lock-free reuse, in bytes; single blocks may take up to a quarter of
+	// it. 0: 256 MiB. Negative: none, which makes placement depend on
+	// nothing but the sequence of calls.
+	MagazineBytes int64
+
+	// RecordStacks keeps the Go stack of every allocation, for the report
+	// of leaks. It costs about a microsecond an allocation and turns the
+	// lock-free path off.
+	RecordStacks bool
+
+	// OnOutOfMemory is asked when everything else has failed. It frees what
+	// it can and returns true to have the allocator search once more. It is
+	// called without locks and may use the allocator.
+	OnOutOfMemory func(requested int64) bool
+
+	// Logger gets what goes wrong where no error can be returned. nil: none.
+	Logger *slog.Logger
+}
+
+// withDefaults returns the Config with every zero field set, or a
+// *ConfigError.
+func (cfg Config) withDefaults() (Config, error) {
+	for _, f := range []struct {
+		p   *int64
+		def int64
+	}{
+		{&cfg.SmallLimit, defaultSmallLimit},
+		{&cfg.SmallSegment, defaultSmallSegment},
+		{&cfg.LargeSegment, defaultLargeSegment},
+		{&cfg.LargeLimit, defaultLargeLimit},
+		{&cfg.SegmentRounding, defaultSegmentRounding},
+		{&cfg.MinSplit, defaultMinSplit},
+		{&cfg.MagazineBytes, defaultMagazineBytes},
+	} {
+		if *f.p == 0 {
+			*f.p = f.def
+		}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return cfg, cfg.validate()
+}
+
+func (cfg *Config) validate() error {
+	const q = sizeclass.Quantum
+	segment := func(size int64) bool { return size > 0 && size%q == 0 && size <= sizeclass.MaxRequest }
+	for _, f := range []struct {
+		name   string
+		value  any
+		ok     bool
+		reason string
+	}{
+		{"Limit", cfg.Limit, cfg.Limit >= 0, "must not be negative; 0 means no limit"},
+		{"Fraction", cfg.Fraction, cfg.Fraction >= 0 && cfg.Fraction <= 1, "must be in (0, 1]; 0 means no limit"},
+		{"SmallLimit", cfg.SmallLimit, cfg.SmallLimit > 0, "must be positive"},
+		{"SmallSegment", cfg.SmallSegment, segment(cfg.SmallSegment) && cfg.SmallSegment >= cfg.SmallLimit, "must be a multiple of 512, at least SmallLimit and below 2^61"},
+		{"LargeLimit", cfg.LargeLimit, cfg.LargeLimit > 0, "must be positive"},
+		{"LargeSegment", cfg.LargeSegment, segment(cfg.LargeSegment) && cfg.LargeSegment >= cfg.LargeLimit, "must be a multiple of 512, at least LargeLimit and below 2^61"},
+		{"SegmentRounding", cfg.SegmentRounding, segment(cfg.SegmentRounding), "must be a positive multiple of 512 below 2^61"},
+		{"Backing", cfg.Backing, cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, "must be BackingAuto, BackingSegments or BackingVMM"},
+		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= q, "must be at least 512"},
+	} {
+		if !f.ok {
+			return &ConfigError{Field: f.name, Value: f.value, Reason: f.reason}
+		}
+	}
+	return nil
+}
+
+// limitOn returns the bytes that may be reserved on a device, or MaxInt64.
+func (cfg *Config) limitOn(d Driver) (int64, error) {
+	limit := int64(math.MaxInt64)
+	if cfg.Limit > 0 {
+		limit = cfg.Limit
+	}
+	if cfg.Fraction > 0 {
+		_, total, err := d.MemInfo()
+		if err != nil {
+			return 0, err
+		}
+		limit = min(limit, int64(math.Round(cfg.Fraction*float64(total))))
+	}
+	return limit, nil
+}
+
+// virtualMemory returns the device's virtual memory as far as it is wanted
+// and there.
+func (cfg *Config) virtualMemory() (VirtualMemory, error) {
+	vm, ok := cfg.Driver.(VirtualMemory)
+	ok = ok && vm.VMMGranularity() > 0
+	switch {
+	case cfg.Backing == BackingVMM && !ok:
+		return nil, fmt.Errorf("cupool: backing vmm on %s: %w", cfg.Driver.Name(), ErrNotSupported)
+	case cfg.Backing != BackingSegments && ok:
+		return vm, nil
+	default:
+		return nil, nil
+	}
+}
+
+// segmentSize returns the bytes to ask the device for when a block of
+// rounded bytes has to be made. The sizes are PyTorch's.
+func (cfg *Config) segmentSize(rounded int64) int64 {
+	switch {
+	case rounded <= cfg.SmallLimit:
+		return cfg.SmallSegment
+	case rounded < cfg.LargeLimit:
+		return cfg.LargeSegment
+	default:
+		return sizeclass.RoundTo(rounded, cfg.SegmentRounding)
+	}
+}

@@ -1,0 +1,134 @@
+package cupool
+
+import (
+	"fmt"
+)
+
+// Event is a point in the work of a stream. It is safe to use from several
+// goroutines, but for Close.
+type Event struct {
+	s      *Stream
+	handle EventHandle
+	epoch  uint64   // of s, that it closed
+	seen   []uint64 // by stream: what s was ordered after at that point
+	closed bool
+}
+
+// Record returns an event at the present end of the stream. Close gives its
+// resources back.
+func (s *Stream) Record() (*Event, error) {
+	c := s.c
+	if err := s.usable("record event"); err != nil {
+		return nil, err
+	}
+	h, err := c.events.get()
+	if err != nil {
+		return nil, s.submit("new event", err)
+	}
+	s.mu.Lock()
+	seen := append([]uint64(nil), s.seen...)
+	s.mu.Unlock()
+	s.waits.mu.Lock()
+	defer s.waits.mu.Unlock()
+	if err := c.driver.RecordEvent(h, s.handle); err != nil {
+		c.events.put(h)
+		return nil, s.submit("record event", err)
+	}
+	c.books.eventsRecorded.Add(1)
+	s.waits.tick++
+	return &Event{s: s, handle: h, epoch: s.waits.tick - 1, seen: seen}, nil
+}
+
+// Done reports whether everything before the event is done.
+func (e *Event) Done() (bool, error) {
+	if e.closed {
+		return false, fmt.Errorf("cupool: event: %w", ErrClosed)
+	}
+	done, err := e.s.c.driver.QueryEvent(e.handle)
+	return done, e.s.submit("query event", err)
+}
+
+// Sync waits on the host until everything before the event is done.
+func (e *Event) Sync() error {
+	if e.closed {
+		return fmt.Errorf("cupool: event: %w", ErrClosed)
+	}
+	if err := e.s.submit("synchronize event", e.s.c.driver.SyncEvent(e.handle)); err != nil {
+		return err
+	}
+	e.s.waits.completed(e.epoch)
+	return nil
+}
+
+// Close gives the event's resources back. Streams that were told to wait for
+// it still do.
+func (e *Event) Close() error {
+	if e.closed {
+		return fmt.Errorf("cupool: event: %w", ErrClosed)
+	}
+	e.closed = true
+	e.s.c.events.put(e.handle)
+	return nil
+}
+
+// Wait makes everything that is submitted to the stream from now on wait for
+// the event, on the device. Blocks of this stream that were freed while the
+// event's stream still used them, before the event was recorded, are ready
+// for reuse on this stream from then on. An event of another allocator is
+// ErrForeignStream.
+func (s *Stream) Wait(e *Event) error {
+	switch {
+	case e.s.c != s.c:
+		return fmt.Errorf("cupool: wait for an event: %w", ErrForeignStream)
+	case e.closed:
+		return fmt.Errorf("cupool: wait for an event: %w", ErrClosed)
+	}
+	if err := s.usable("wait for an event"); err != nil {
+		return err
+	}
+	if err := s.submit("wait for an event", s.c.driver.StreamWaitEvent(s.handle, e.handle)); err != nil {
+		return err
+	}
+	for _, u := range s.sees(e) {
+		s.c.finishUses(u.s.waits.take(s.c, s.index, u.epoch))
+	}
+	return nil
+}
+
+// order says that a stream comes after an epoch of another.
+type order struct {
+	s     *Stream
+	epoch uint64
+}
+
+// sees merges the event's clock into the stream's and returns what is new.
+func (s *Stream) sees(e *Event) (news []order) {
+	streams := *s.c.streams.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	note := func(i uint32, epoch uint64) {
+		for uint32(len(s.seen)) <= i {
+			s.seen = append(s.seen, 0)
+		}
+		if epoch > s.seen[i] && i != s.index {
+			s.seen[i] = epoch
+			news = append(news, order{streams[i], epoch})
+		}
+	}
+	for i, epoch := range e.seen {
+		note(uint32(i), epoch)
+	}
+	note(e.s.index, e.epoch)
+	return news
+}
+
+// WaitStream makes later work of s wait for everything that o has been given
+// so far.
+func (s *Stream) WaitStream(o *Stream) error {
+	e, err := o.Record()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return s.Wait(e)
+}

@@ -1,0 +1,199 @@
+package cupool
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cupool/cupool/internal/block"
+)
+
+// segmentIndex finds the segment that holds an address.
+type segmentIndex struct {
+	mu   sync.RWMutex
+	list []segmentEntry // by base
+}
+
+type segmentEntry struct {
+	base  uint64
+	size  int64
+	seg   *block.Segment
+	owner *Stream
+}
+
+// search returns the place of the first entry that ends after addr.
+func (x *segmentIndex) search(addr uint64) int {
+	i, _ := slices.BinarySearchFunc(x.list, addr, func(e segmentEntry, a uint64) int {
+		if e.base+uint64(e.size) <= a {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// add enters a segment that takes size bytes of addresses.
+func (x *segmentIndex) add(seg *block.Segment, size int64, owner *Stream) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list = slices.Insert(x.list, x.search(seg.Base), segmentEntry{seg.Base, size, seg, owner})
+}
+
+func (x *segmentIndex) remove(seg *block.Segment) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	i := x.search(seg.Base)
+	x.list = slices.Delete(x.list, i, i+1)
+}
+
+func (x *segmentIndex) setOwner(seg *block.Segment, owner *Stream) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list[x.search(seg.Base)].owner = owner
+}
+
+func (x *segmentIndex) find(p Ptr) (segmentEntry, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	i := x.search(uint64(p))
+	if i == len(x.list) || uint64(p) < x.list[i].base {
+		return segmentEntry{}, false
+	}
+	return x.list[i], true
+}
+
+// bytes returns the memory that the index takes, with the segments' books.
+func (x *segmentIndex) bytes() int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return int64(cap(x.list))*32 + int64(len(x.list))*48
+}
+
+// idAt returns the block that the address maps say begins at an address.
+// They may be stale: entries are overwritten, never cleared.
+func (c *Caching) idAt(p Ptr) (block.ID, *block.Block) {
+	for _, m := range c.byAddr {
+		if id := block.ID(m.Get(uint64(p))); id != 0 {
+			if b := c.blocks.At(id); b.Addr() == uint64(p) {
+				return id, b
+			}
+		}
+	}
+	return 0, nil
+}
+
+// FreePtr implements Allocator.
+func (c *Caching) FreePtr(p Ptr, size int64) error {
+	if p == 0 && size <= 0 {
+		return nil // the empty block
+	}
+	if c.freeAt(p, size) {
+		return nil
+	}
+	h, err := c.lookup("free", p, size, true)
+	if err != nil {
+		return err
+	}
+	if size >= 0 && size != h.size {
+		return &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("%d bytes were allocated there", h.size)}
+	}
+	return c.Free(h)
+}
+
+// freeAt frees the homed block that begins at an address and is of a size,
+// if that is not negative, without a lock. It reports whether there is one.
+// What it reads is of the block as the word says, or else the swap fails.
+func (c *Caching) freeAt(p Ptr, size int64) bool {
+	id, b := c.idAt(p)
+	if id == 0 {
+		return false
+	}
+	w := b.Word()
+	return w == block.MakeWord(w.Gen(), block.Live|block.Homed) && b.Addr() == uint64(p) && (size < 0 || size == b.Requested()) &&
+		b.Swap(w, block.MakeWord(w.Gen(), block.Cached|block.Homed))
+}
+
+// Lookup implements Allocator.
+func (c *Caching) Lookup(p Ptr) (Block, error) { return c.lookup("look-up", p, -1, false) }
+
+// lookup finds the live block at an address or, unless exact, around it.
+func (c *Caching) lookup(op string, p Ptr, size int64, exact bool) (Block, error) {
+	fail := func(s *Stream, reason error, detail string) (Block, error) {
+		e := &BlockError{Op: op, Ptr: p, Size: size, Err: reason, Detail: detail}
+		if s != nil {
+			e.Stream = s.handle
+		}
+		return Block{}, e
+	}
+	if c.closed.Load() {
+		return fail(nil, ErrClosed, "the allocator is closed")
+	}
+	s, seg := c.lockSegment(p)
+	if s == nil {
+		return fail(nil, ErrForeignPointer, "no segment of this allocator holds the address")
+	}
+	defer s.mu.Unlock()
+	id, b := s.blockAt(seg, p)
+	if b == nil {
+		return fail(s, ErrForeignPointer, "it is an address that this allocator has reserved, but without memory")
+	}
+	w := b.Word()
+	switch {
+	case w.State() == block.Live && exact && b.Addr() != uint64(p):
+		return fail(s, ErrInteriorPointer, fmt.Sprintf("it is %d bytes into the block at %v of %d bytes", uint64(p)-b.Addr(), Ptr(b.Addr()), b.Requested()))
+	case w.State() == block.Live:
+		return newBlock(Ptr(b.Addr()), b.Requested(), w.Gen(), id, c.id), nil
+	case exact && b.Addr() == uint64(p):
+		return fail(s, ErrDoubleFree, "no block is live there")
+	case exact:
+		return fail(s, ErrForeignPointer, fmt.Sprintf("it is inside memory of this allocator that is not live (%s at %v)", b, Ptr(b.Addr())))
+	default:
+		return fail(s, ErrUseAfterFree, "no block is live there")
+	}
+}
+
+// blockAt returns the block of a segment that holds an address: by the
+// address map when it begins there, else by walking the segment.
+func (s *Stream) blockAt(seg *block.Segment, p Ptr) (block.ID, *block.Block) {
+	// Only the owner of a block that is not Free is settled.
+	if id, b := s.c.idAt(p); id != 0 && b.Word().State() != block.Free && b.Owner() == s.index && s.segs[b.Seg] == seg {
+		return id, b
+	}
+	return seg.Find(&s.c.blocks, uint64(p))
+}
+
+// lockSegment finds the segment that holds an address and locks its owner.
+func (c *Caching) lockSegment(p Ptr) (*Stream, *block.Segment) {
+	for {
+		e, ok := c.segments.find(p)
+		if !ok {
+			return nil, nil
+		}
+		e.owner.mu.Lock()
+		if now, ok := c.segments.find(p); ok && now.seg == e.seg && now.owner == e.owner {
+			return e.owner, e.seg
+		}
+		e.owner.mu.Unlock()
+	}
+}
+
+// blockError describes a call on a handle that failed for a reason.
+func (c *Caching) blockError(op string, h Block, s *Stream, reason error) error {
+	e := &BlockError{Op: op, Ptr: h.ptr, Size: h.size, Err: reason}
+	if s != nil {
+		e.Stream = s.handle
+	}
+	switch reason {
+	case ErrForeignPointer:
+		e.Detail = "the block was allocated by another allocator"
+	case ErrStaleBlock:
+		e.Detail = "its memory has been handed out again since; that block was left alone"
+	case ErrDoubleFree, ErrUseAfterFree:
+		e.Detail = "the block was freed before"
+	case ErrForeignStream:
+		e.Detail = "the stream was made by another allocator"
+	case ErrClosed:
+		e.Detail = "the allocator is closed"
+	}
+	return e
+}
