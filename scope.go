@@ -1,0 +1,148 @@
+package cupool
+
+import (
+	"errors"
+
+	"gorgonia.org/tensor"
+)
+
+// Scope is a stretch of an Engine's work whose memory goes back to the pool
+// at its end, but for what is kept:
+//
+//	sc := eng.Scope()
+//	defer sc.Close()
+//	... compute; every result and temporary is noted ...
+//	sc.Keep(loss)
+//
+// Scopes nest: what is kept in an inner scope belongs to the one around it
+// afterwards. What was freed explicitly meanwhile is left alone, also where
+// its memory has been handed out again.
+//
+// A scope notes all allocations of its engine, whichever goroutine makes
+// them. Goroutines that want scopes of their own use engines of their own.
+// The methods are safe from several goroutines.
+type Scope struct {
+	e      *Engine
+	parent *Scope
+
+	// Guarded by e.scopeMu.
+	blocks []Block
+	limit  int // len(blocks) at which those freed meanwhile are dropped
+	kept   map[Block]struct{}
+	closed bool
+}
+
+const scopeLimit = 1 << 10
+
+// Scope opens a scope inside the engine's innermost one.
+func (e *Engine) Scope() *Scope {
+	e.scopeMu.Lock()
+	defer e.scopeMu.Unlock()
+	s := &Scope{e: e, parent: e.scope.Load(), limit: scopeLimit}
+	e.scope.Store(s)
+	return s
+}
+
+// enter notes a new block in the innermost scope.
+func (e *Engine) enter(b Block) {
+	e.scopeMu.Lock()
+	defer e.scopeMu.Unlock()
+	if s := e.scope.Load(); s != nil {
+		s.addLocked(b)
+	}
+}
+
+func (s *Scope) addLocked(bs ...Block) {
+	s.blocks = append(s.blocks, bs...)
+	if len(s.blocks) < s.limit {
+		return
+	}
+	live := s.blocks[:0]
+	for _, b := range s.blocks {
+		if now, err := s.e.a.Lookup(b.ptr); err == nil && now == b {
+			live = append(live, b)
+		}
+	}
+	s.blocks = live
+	s.limit = max(scopeLimit, 2*len(live))
+}
+
+// Keep exempts the memory of tensors from what Close frees; to keep a view or
+// ShallowClone is to keep all of the memory that it is a part of. A tensor
+// that is kept in a scope survives the scopes inside it too. Tensors that are
+// not in the pool are ignored. It fails with ErrClosed, or an *EngineError
+// around ErrUseAfterFree, and keeps what it can.
+func (s *Scope) Keep(ts ...tensor.Tensor) error {
+	s.e.scopeMu.Lock()
+	defer s.e.scopeMu.Unlock()
+	if s.closed {
+		return engineError("keep", ErrClosed)
+	}
+	var errs []error
+	for _, t := range ts {
+		p, n := extent(t)
+		if n == 0 {
+			continue
+		}
+		b, err := s.e.a.Lookup(p)
+		switch {
+		case err == nil:
+			if s.kept == nil {
+				s.kept = make(map[Block]struct{})
+			}
+			s.kept[b] = struct{}{}
+		case !errors.Is(err, ErrForeignPointer):
+			errs = append(errs, engineError("keep", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close frees what the engine allocated since the scope was opened and that
+// was neither kept nor freed since. Scopes inside it that are still open are
+// closed first. It frees all it can and joins the allocator's errors. To
+// close a scope again does nothing.
+func (s *Scope) Close() error {
+	var errs []error
+	for _, b := range s.leave() {
+		if err := s.e.a.Free(b); err != nil && !errors.Is(err, ErrDoubleFree) {
+			errs = append(errs, engineError("close scope", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leave takes the scope and those inside it off the engine and returns the
+// blocks to be freed.
+func (s *Scope) leave() (freed []Block) {
+	s.e.scopeMu.Lock()
+	defer s.e.scopeMu.Unlock()
+	if s.closed {
+		return nil
+	}
+	for in := s.e.scope.Load(); ; in = in.parent {
+		for _, b := range in.blocks {
+			switch {
+			case !in.keepsLocked(b):
+				freed = append(freed, b)
+			case in.parent != nil:
+				in.parent.addLocked(b)
+			}
+		}
+		in.closed, in.blocks = true, nil
+		if in == s {
+			s.e.scope.Store(s.parent)
+			return freed
+		}
+	}
+}
+
+// keepsLocked reports whether the block is kept here or further out.
+func (s *Scope) keepsLocked(b Block) bool {
+	for ; s != nil; s = s.parent {
+		if _, ok := s.kept[b]; ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,338 @@
+package cupool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"gorgonia.org/tensor"
+)
+
+// std computes on the CPU. It has no state.
+var std tensor.StdEng
+
+// Engine is a tensor.Engine whose tensors live in the memory of an Allocator:
+// give it to tensor.New with tensor.WithEngine, and everything computed from
+// such tensors stays with the engine and in its pool, operations included
+// that take their results from Go's heap in tensor itself. The numbers are
+// those of tensor.StdEng, which computes them.
+//
+// Pool memory is not garbage collected. Give it back with FreeTensor, or
+// open a Scope.
+//
+// An Engine may be used from several goroutines, as far as tensors may:
+// operations that change a tensor's data or shape (T, Reshape, UseUnsafe)
+// need it for themselves. Engines are cheap; with one for each goroutine,
+// each on a stream of its own, scopes do not mix and memory pools are not
+// contended for.
+//
+// Out of memory inside of tensor (tensor.New, Clone, MatMul) is a panic with
+// an *EngineError, since tensor has no other way; Try turns it into an error.
+//
+// # What tensor does without asking its engine
+//
+//   - tensor.New with WithBacking, FromScalar or AsFortran of a backing, and
+//     decoding gob, keep the data in Go's heap; Owns tells. FromHost copies it
+//     into the pool.
+//   - The engine of the first operand decides: Add(stdTensor, poolTensor)
+//     gives a tensor of StdEng.
+//   - The Norm and TensorMul methods of *tensor.Dense, tensor.Contract, and
+//     MatMul, MatVecMul and Outer with tensor.WithIncr but no WithReuse lose
+//     temporaries, which only a Scope gives back. Engine.Norm and
+//     Engine.Contract do not.
+//   - tensor.ReturnTensor does not free pool memory.
+//   - Strings and other types that hold Go pointers must not be put into a
+//     pool: the garbage collector does not look there.
+//
+// # Memory that the CPU cannot touch
+//
+// Over a Driver whose memory is not host accessible, tensors are marked
+// accordingly. What has no kernel is computed on copies in host memory, and
+// Stats counts how often. Most of what tensor computes on its own is then an
+// error (At, SetAt, Memset, iterating copies). An operation that writes to a
+// view writes all the memory that it spans. These must not be used on such a
+// tensor t; what to use instead stands behind the colon:
+//
+//   - t.Zero: Engine.Zero
+//   - t.Outer, tensor.Outer: Engine.Outer, into a zeroed tensor
+//   - t.Materialize of a view that is not contiguous: Engine.Materialize
+//   - tensor.Copy from a tensor of another engine: Engine.Copy
+//   - t.Norm: Engine.Norm
+//   - reading the data (Data, ScalarValue, Get, Eq, printing, gob, npy, masks
+//     by value, package native): of Engine.ToHost's copy
+type Engine struct {
+	a          Allocator
+	d          Driver
+	s          *Stream
+	accessible bool // the CPU may touch the memory
+
+	mems memoryTable
+
+	scopeMu sync.Mutex            // guards the scopes' fields
+	scope   atomic.Pointer[Scope] // the innermost one; nil: none
+
+	lost      atomic.Pointer[EngineError] // the first error that could not be returned
+	fallbacks fallbacks
+}
+
+// EngineOption is an option of NewEngine.
+type EngineOption func(*Engine)
+
+// WithStream makes the engine allocate and work on s, a stream of its
+// allocator; nil is the default stream, which is the default.
+func WithStream(s *Stream) EngineOption {
+	return func(e *Engine) { e.s = s }
+}
+
+// NewEngine returns an engine whose tensors live in a's memory. It fails with
+// ErrInvalidConfig without an allocator, and with ErrForeignStream when the
+// stream is not one of a's. The engine holds nothing that would have to be
+// closed.
+func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
+	if a == nil {
+		return nil, &ConfigError{Field: "Allocator", Value: nil, Reason: "an engine needs one"}
+	}
+	e := &Engine{a: a, d: a.Driver()}
+	for _, o := range opts {
+		o(e)
+	}
+	if e.s == nil {
+		e.s = a.DefaultStream()
+	}
+	e.accessible = e.d.HostAccessible()
+	if _, err := a.Alloc(0, e.s); err != nil {
+		return nil, &EngineError{Op: "new engine", Err: err}
+	}
+	return e, nil
+}
+
+// Allocator returns where the memory comes from.
+func (e *Engine) Allocator() Allocator { return e.a }
+
+// Stream returns the stream that the engine works on. What a program submits
+// to it itself comes before what the engine does later.
+func (e *Engine) Stream() *Stream { return e.s }
+
+// NonStdAlloc tells tensor to call Alloc.
+func (e *Engine) NonStdAlloc() {}
+
+// AllocAccessible reports whether the CPU may touch the engine's memory.
+func (e *Engine) AllocAccessible() bool { return e.accessible }
+
+// WorksWith returns true: all data orders will do.
+func (e *Engine) WorksWith(tensor.DataOrder) bool { return true }
+
+// String names the engine's device.
+func (e *Engine) String() string { return fmt.Sprintf("cupool engine on %s", e.d.Name()) }
+
+// EngineError is an Engine's call that failed. tensor panics with it where
+// it cannot return it.
+type EngineError struct {
+	Op  string // what was tried
+	Err error  // why it failed
+}
+
+func (e *EngineError) Error() string { return fmt.Sprintf("cupool: tensor %s: %v", e.Op, e.Err) }
+
+// Unwrap returns the reason.
+func (e *EngineError) Unwrap() error { return e.Err }
+
+func engineError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &EngineError{Op: op, Err: err}
+}
+
+// Try calls f and returns its error, or the *EngineError that tensor panicked
+// with in f: an allocation or a copy that failed. Other panics go on.
+func Try(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			var ours *EngineError
+			perr, ok := p.(error)
+			if !ok || !errors.As(perr, &ours) {
+				panic(p)
+			}
+			err = perr
+		}
+	}()
+	return f()
+}
+
+// Sync waits until all work on the engine's stream is done. It returns the
+// device's error, or else the first failure since the last Sync of a call
+// whose error tensor drops (Memclr, Transpose). Until then operations on
+// copies, ToHost and FromHost fail with that error too, rather than work on
+// wrong data.
+func (e *Engine) Sync() error {
+	if err := e.s.Sync(); err != nil {
+		return engineError("sync", err)
+	}
+	if err := e.lost.Swap(nil); err != nil {
+		return err
+	}
+	return nil
+}
+
+// pendingError returns the error that the next Sync will return.
+func (e *Engine) pendingError() error {
+	if err := e.lost.Load(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// lose keeps an error that has to be returned later.
+func (e *Engine) lose(op string, err error) {
+	if err != nil {
+		e.lost.CompareAndSwap(nil, &EngineError{Op: op, Err: err})
+	}
+}
+
+// hostReady waits until the CPU may touch the engine's memory: memory is
+// handed out in stream order, so work of the stream that came before, also
+// with memory freed since, may still be running. It asks the device at once;
+// that costs next to nothing where the stream is idle.
+func (e *Engine) hostReady() error {
+	if !e.accessible {
+		return nil
+	}
+	return engineError("sync", e.s.submit("synchronize", e.d.SyncStream(e.s.handle)))
+}
+
+// Alloc implements tensor.Engine: size bytes of zeroed pool memory, as
+// tensor.New needs it. The returned object is valid until the memory is
+// freed. Size 0 is legal. It fails with an *EngineError around what the
+// allocator or the device says.
+func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
+	b, err := e.alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	if b.IsEmpty() {
+		return &noMemory, nil
+	}
+	if err := e.zero(b.ptr, b.size); err != nil {
+		return nil, errors.Join(err, e.a.Free(b))
+	}
+	return e.mems.set(b), nil
+}
+
+// Free implements tensor.Engine; tensor itself never calls it. size is what
+// was allocated, in bytes. It fails with an *EngineError around
+// ErrDoubleFree, ErrForeignPointer, ErrInteriorPointer, ErrSizeMismatch or
+// ErrInvalidSize, and then has changed nothing.
+func (e *Engine) Free(mem tensor.Memory, size int64) error {
+	p, n := extent(mem)
+	switch {
+	case size < 0:
+		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrInvalidSize})
+	case n == 0 && size == 0:
+		return nil
+	case n != size:
+		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("the memory has %d bytes", n)})
+	}
+	return engineError("free", e.a.FreePtr(p, size))
+}
+
+// Memcpy implements tensor.Engine: it copies the bytes of src, or as many as
+// dst has room for. Either may be the engine's memory or a part of it, any
+// other memory of the host, or a tensor; addresses decide. It fails with an
+// *EngineError around ErrUseAfterFree, ErrInvalidRange or what the device
+// says.
+func (e *Engine) Memcpy(dst, src tensor.Memory) error {
+	d, nd := extent(dst)
+	s, ns := extent(src)
+	n := min(nd, ns)
+	switch {
+	case isFreed(dst) || isFreed(src):
+		return engineError("memcpy", ErrUseAfterFree)
+	case n == 0:
+		return nil
+	}
+	defer runtime.KeepAlive(dst)
+	defer runtime.KeepAlive(src)
+	devDst, err := e.onDevice(d, n)
+	if err != nil {
+		return engineError("memcpy", err)
+	}
+	if !devDst {
+		return e.read(cpuBytes(d, n), s)
+	}
+	devSrc, err := e.onDevice(s, n)
+	switch {
+	case err != nil:
+		return engineError("memcpy", err)
+	case devSrc:
+		return engineError("memcpy", e.s.Copy(d, s, n))
+	}
+	return engineError("memcpy", e.s.CopyIn(d, cpuBytes(s, n)))
+}
+
+// Memset implements tensor.Engine: it sets every element of mem to val. val
+// has the type of the elements where mem is a tensor, and gives their type
+// where it is not. It fails with an *EngineError around ErrNotSupported for
+// a type that is not fixed-size data, ErrSizeMismatch for a type that does
+// not fit, or what Memcpy fails with.
+func (e *Engine) Memset(mem tensor.Memory, val interface{}) error {
+	p, n := extent(mem)
+	defer runtime.KeepAlive(mem)
+	pattern, err := patternOf(mem, val)
+	if isFreed(mem) {
+		err = ErrUseAfterFree
+	}
+	if err != nil || n == 0 {
+		return engineError("memset", err)
+	}
+	if d, ok := mem.(*tensor.Dense); ok && d.IsMaterializable() { // may have gaps
+		return e.runInto("memset", d, func(d tensor.Tensor, _ []tensor.Tensor) error { return d.Memset(val) })
+	}
+	if n%int64(len(pattern)) != 0 {
+		return engineError("memset", &BlockError{Op: "memset", Ptr: p, Size: n, Err: ErrSizeMismatch, Detail: fmt.Sprintf("elements have %d bytes", len(pattern))})
+	}
+	if bytes.Count(pattern, []byte{0}) == len(pattern) {
+		return e.zero(p, n)
+	}
+	return e.fill(p, n, pattern)
+}
+
+// Memclr implements tensor.Engine: it zeroes the memory. As it cannot return
+// an error, the next Sync does.
+func (e *Engine) Memclr(mem tensor.Memory) {
+	if d, ok := mem.(*tensor.Dense); ok {
+		e.lose("memclr", e.Zero(d))
+		return
+	}
+	if p, n := extent(mem); n > 0 {
+		e.lose("memclr", e.zero(p, n))
+	}
+	runtime.KeepAlive(mem)
+}
+
+// Accessible implements tensor.Engine: it returns mem once the CPU may touch
+// it. It fails with an *EngineError around ErrNotSupported when the CPU never
+// may (ToHost copies), or ErrUseAfterFree.
+func (e *Engine) Accessible(mem tensor.Memory) (tensor.Memory, error) {
+	p, n := extent(mem)
+	switch {
+	case isFreed(mem):
+		return nil, engineError("access", ErrUseAfterFree)
+	case n == 0:
+		return mem, nil
+	}
+	dev, err := e.onDevice(p, n)
+	switch {
+	case err != nil:
+		return nil, engineError("access", err)
+	case dev:
+		return nil, engineError("access", fmt.Errorf("the CPU cannot touch the memory of %s, only a copy (ToHost): %w", e.d.Name(), ErrNotSupported))
+	}
+	if err := e.hostReady(); err != nil {
+		return nil, err
+	}
+	return mem, nil
+}

@@ -1,0 +1,79 @@
+package cupool_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// BenchmarkEngineAlloc is Alloc, which zeroes, and Free.
+func BenchmarkEngineAlloc(b *testing.B) {
+	c, err := cupool.New(cupool.Config{})
+	require.NoError(b, err)
+	defer c.Close()
+	e, err := cupool.NewEngine(c)
+	require.NoError(b, err)
+	for _, size := range []int64{64, 4 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 16 << 20} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				m, err := e.Alloc(size)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := e.Free(m, size); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEngine compares operations with StdEng's.
+func BenchmarkEngine(b *testing.B) {
+	c, err := cupool.New(cupool.Config{})
+	require.NoError(b, err)
+	defer c.Close()
+	e, err := cupool.NewEngine(c)
+	require.NoError(b, err)
+	for _, op := range []struct {
+		name string
+		f    func(x, y *tensor.Dense) (tensor.Tensor, error)
+	}{
+		{"Add", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y) }},
+		{"Add_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y, tensor.UseUnsafe()) }},
+		{"MulScalar_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) {
+			return tensor.Mul(x, float32(0.5), tensor.UseUnsafe())
+		}},
+		{"Gt", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Gt(x, float32(0), tensor.AsSameType()) }},
+		{"Sum0", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Sum(x, 0) }},
+		{"Repeat", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Repeat(x, 0, 2) }},
+		{"SoftMax", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.SoftMax(x, 1) }},
+		{"MatMul", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.MatMul(x, y) }},
+	} {
+		for _, n := range []int{8, 128} {
+			for _, eng := range []tensor.Engine{tensor.StdEng{}, e} {
+				b.Run(fmt.Sprintf("%s/n=%d/engine=%T", op.name, n, eng), func(b *testing.B) {
+					x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
+					y := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
+					b.ReportAllocs()
+					for b.Loop() {
+						r, err := op.f(x, y)
+						if err != nil {
+							b.Fatal(err)
+						}
+						if eng == tensor.Engine(e) && r != tensor.Tensor(x) {
+							if err := e.FreeTensor(r); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}

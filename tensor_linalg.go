@@ -1,0 +1,101 @@
+package cupool
+
+import (
+	"errors"
+
+	"gorgonia.org/tensor"
+)
+
+// Linear algebra, as tensor.StdEng does it, with the result in the pool.
+
+// matMulOp writes the product of two tensors to a third.
+type matMulOp func(e tensor.StdEng, a, b, prealloc tensor.Tensor) error
+
+func (e *Engine) product(op string, f matMulOp, a, b, prealloc tensor.Tensor) error {
+	if e.serves(a, b, prealloc) {
+		if err := e.hostReady(); err != nil {
+			return err
+		}
+		return f(std, a, b, prealloc)
+	}
+	return e.runInto(op, prealloc, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		return f(std, h[0], h[1], dst)
+	}, a, b)
+}
+
+// MatMul implements tensor.MatMuler: it writes a × b to prealloc.
+func (e *Engine) MatMul(a, b, prealloc tensor.Tensor) error {
+	return e.product("MatMul", tensor.StdEng.MatMul, a, b, prealloc)
+}
+
+// MatVecMul implements tensor.MatVecMuler: it writes a × b to prealloc.
+func (e *Engine) MatVecMul(a, b, prealloc tensor.Tensor) error {
+	return e.product("MatVecMul", tensor.StdEng.MatVecMul, a, b, prealloc)
+}
+
+// Outer implements tensor.OuterProder: it adds the outer product of two
+// vectors to prealloc, a matrix.
+func (e *Engine) Outer(a, b, prealloc tensor.Tensor) error {
+	return e.product("Outer", tensor.StdEng.Outer, a, b, prealloc)
+}
+
+// Inner implements tensor.InnerProder.
+func (e *Engine) Inner(a, b tensor.Tensor) (interface{}, error) {
+	return runValue(e, "Inner", func(h []tensor.Tensor) (interface{}, error) { return std.Inner(h[0], h[1]) }, a, b)
+}
+
+// Trace implements tensor.Tracer.
+func (e *Engine) Trace(a tensor.Tensor) (interface{}, error) {
+	return runValue(e, "Trace", func(h []tensor.Tensor) (interface{}, error) { return std.Trace(h[0]) }, a)
+}
+
+// Dot implements tensor.Dotter. Products with a matrix go to MatMul and
+// MatVecMul.
+func (e *Engine) Dot(x, y tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	if isMatrixProduct(x.Shape(), y.Shape()) {
+		return std.Dot(x, y, opts...)
+	}
+	return e.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.Dot(h[0], h[1], opts...)
+	}, opts, x, y)
+}
+
+// isMatrixProduct reports whether StdEng.Dot leaves operands of these shapes
+// to the methods MatMul and MatVecMul.
+func isMatrixProduct(x, y tensor.Shape) bool {
+	vectorOrMatrix := func(s tensor.Shape) bool { return s.IsVector() || s.IsMatrix() }
+	return vectorOrMatrix(x) && vectorOrMatrix(y) && !(x.IsVector() && y.IsVector())
+}
+
+// SVD implements tensor.SVDer. u and v are nil without uv.
+func (e *Engine) SVD(a tensor.Tensor, uv, full bool) (s, u, v tensor.Tensor, err error) {
+	r, err := runValue(e, "SVD", func(h []tensor.Tensor) (r [3]tensor.Tensor, err error) {
+		r[0], r[1], r[2], err = std.SVD(h[0], uv, full)
+		return r, err
+	}, a)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for i, t := range r {
+		d, ok := t.(*tensor.Dense)
+		if !ok || d == nil {
+			continue
+		}
+		if r[i], err = e.adopt(d); err != nil {
+			return nil, nil, nil, errors.Join(err, e.FreeTensor(r[:i]...))
+		}
+	}
+	return r[0], r[1], r[2], nil
+}
+
+// Norm returns the norm of t along the axes, as t.Norm does, but loses no
+// temporaries.
+func (e *Engine) Norm(t *tensor.Dense, ord tensor.NormOrder, axes ...int) (*tensor.Dense, error) {
+	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].Norm(ord, axes...) }, t)
+}
+
+// Contract returns the product of two tensors along the axes, as
+// tensor.Contract does, but loses no temporaries.
+func (e *Engine) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
+	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].TensorMul(h[1], aAxes, bAxes) }, a, b)
+}

@@ -1,0 +1,184 @@
+package cupool
+
+import (
+	"errors"
+
+	"gorgonia.org/tensor"
+)
+
+// Reductions and the operations that move elements, as tensor.StdEng does
+// them, with the result in the pool.
+
+// axesOp is a reduction along axes.
+type axesOp func(e tensor.StdEng, a tensor.Tensor, along ...int) (tensor.Tensor, error)
+
+func (e *Engine) along(op string, f axesOp, a tensor.Tensor, along []int) (tensor.Tensor, error) {
+	return e.run(op, func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return f(std, h[0], along...)
+	}, nil, a)
+}
+
+// Sum implements tensor.Sumer.
+func (e *Engine) Sum(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	return e.along("Sum", tensor.StdEng.Sum, a, along)
+}
+
+// Min implements tensor.Miner.
+func (e *Engine) Min(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	return e.along("Min", tensor.StdEng.Min, a, along)
+}
+
+// Max implements tensor.Maxer.
+func (e *Engine) Max(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	return e.along("Max", tensor.StdEng.Max, a, along)
+}
+
+// Argmax implements tensor.Argmaxer.
+func (e *Engine) Argmax(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	return e.along("Argmax", func(std tensor.StdEng, t tensor.Tensor, axes ...int) (tensor.Tensor, error) {
+		return std.Argmax(t, axes[0])
+	}, t, []int{axis})
+}
+
+// Argmin implements tensor.Argminer.
+func (e *Engine) Argmin(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	return e.along("Argmin", func(std tensor.StdEng, t tensor.Tensor, axes ...int) (tensor.Tensor, error) {
+		return std.Argmin(t, axes[0])
+	}, t, []int{axis})
+}
+
+// Reduce implements tensor.Reducer.
+func (e *Engine) Reduce(fn interface{}, a tensor.Tensor, axis int, defaultValue interface{}, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.run("Reduce", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.Reduce(fn, h[0], axis, defaultValue, opts...)
+	}, opts, a)
+}
+
+// OptimizedReduce implements tensor.OptimizedReducer.
+func (e *Engine) OptimizedReduce(a tensor.Tensor, axis int, firstFn, lastFn, defaultFn, defaultValue interface{}, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.run("OptimizedReduce", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.OptimizedReduce(h[0], axis, firstFn, lastFn, defaultFn, defaultValue, opts...)
+	}, opts, a)
+}
+
+// Transpose implements tensor.Transposer: it moves the elements of a, which
+// is marked as transposed already.
+func (e *Engine) Transpose(a tensor.Tensor, expStrides []int) error {
+	err := e.runInto("Transpose", a, func(a tensor.Tensor, _ []tensor.Tensor) error {
+		return std.Transpose(a, expStrides)
+	})
+	e.lose("Transpose", err) // Reshape and tensor.Transpose drop it
+	return err
+}
+
+// Concat implements tensor.Concater.
+func (e *Engine) Concat(t tensor.Tensor, axis int, others ...tensor.Tensor) (tensor.Tensor, error) {
+	return e.run("Concat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.Concat(h[0], axis, h[1:]...)
+	}, nil, append([]tensor.Tensor{t}, others...)...)
+}
+
+// StackDense implements tensor.DenseStacker.
+func (e *Engine) StackDense(t tensor.DenseTensor, axis int, others ...tensor.DenseTensor) (tensor.DenseTensor, error) {
+	ts := []tensor.Tensor{t}
+	for _, o := range others {
+		ts = append(ts, o)
+	}
+	r, err := e.run("Stack", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		ds := make([]tensor.DenseTensor, len(h))
+		for i := range h {
+			ds[i] = h[i].(tensor.DenseTensor) // as its original
+		}
+		return std.StackDense(ds[0], axis, ds[1:]...)
+	}, nil, ts...)
+	if err != nil {
+		return nil, err
+	}
+	return r.(tensor.DenseTensor), nil
+}
+
+// Repeat implements tensor.Repeater.
+func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	if shape, _, _, err := t.Shape().Repeat(axis, repeats...); err == nil && plain(t) && e.accessible && e.serves(t) {
+		return e.into(t.Dtype(), shape, func(out *tensor.Dense) error {
+			// It copies fast between tensors of its own.
+			_, err := std.RepeatReuse(relabel(t.(*tensor.Dense)), relabel(out), axis, repeats...)
+			return err
+		})
+	}
+	return e.run("Repeat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.Repeat(h[0], axis, repeats...)
+	}, nil, t)
+}
+
+// RepeatReuse implements tensor.Repeater.
+func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	err := e.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
+		_, err := std.RepeatReuse(h[0], reuse, axis, repeats...)
+		return err
+	}, t)
+	if err != nil {
+		return nil, err
+	}
+	return reuse, nil
+}
+
+// Diag implements tensor.Diager.
+func (e *Engine) Diag(t tensor.Tensor) (tensor.Tensor, error) {
+	return e.run("Diag", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.Diag(h[0])
+	}, nil, t)
+}
+
+// SelectByIndices implements tensor.ByIndiceser.
+func (e *Engine) SelectByIndices(a, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.run("SelectByIndices", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.SelectByIndices(h[0], h[1], axis, opts...)
+	}, opts, a, indices)
+}
+
+// SelectByIndicesB implements tensor.ByIndiceser.
+func (e *Engine) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.run("SelectByIndicesB", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return std.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
+	}, opts, input, outGrad, indices)
+}
+
+// Materialize returns a copy of a view or transposed tensor in the pool, in
+// row-major order, and any other tensor as it is.
+func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
+	if v, ok := t.(tensor.View); !ok || !v.IsMaterializable() {
+		return t, nil
+	}
+	return e.run("Materialize", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.Materialize(h[0]), nil
+	}, nil, t)
+}
+
+// Compute calls f with tensors of tensor.StdEng that have the data of ts, or
+// copies of it where the CPU cannot touch the memory, and moves f's result to
+// the pool. f may call everything that tensor has, and must not change the
+// tensors or keep them. It serves what tensor does past its engine (see
+// Engine). It fails with f's error or an *EngineError around
+// ErrUseAfterFree, ErrNotSupported or what the allocator or device says.
+func (e *Engine) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts ...*tensor.Dense) (*tensor.Dense, error) {
+	in := make([]tensor.Tensor, len(ts))
+	for i, t := range ts {
+		in[i] = t
+	}
+	r, err := e.run("Compute", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		ds := make([]*tensor.Dense, len(h))
+		for i := range h {
+			ds[i] = h[i].(*tensor.Dense)
+		}
+		r, err := f(ds)
+		if r == nil && err == nil {
+			err = errors.New("cupool: Compute: no result")
+		}
+		return r, err
+	}, nil, in...)
+	if err != nil {
+		return nil, err
+	}
+	return r.(*tensor.Dense), nil
+}
