@@ -1,0 +1,97 @@
+//go:build gpu
+
+package cupool_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/gputest"
+)
+
+// cudaConfigs are what the battery runs with: both ways to get memory, and
+// little of it.
+var cudaConfigs = []struct {
+	name string
+	cfg  cupool.Config
+}{
+	{"vmm", cupool.Config{Backing: cupool.BackingAuto}},
+	{"segments", cupool.Config{Backing: cupool.BackingSegments}},
+	{"segments_limit", cupool.Config{Backing: cupool.BackingSegments, Limit: 192 << 20}},
+}
+
+// TestConformanceCUDA runs the battery on a GPU, or on the stand-in driver,
+// with each kind of memory.
+func TestConformanceCUDA(t *testing.T) {
+	h := newHolder(t)
+	for _, k := range []cupool.MemoryKind{cupool.MemoryDevice, cupool.MemoryManaged, cupool.MemoryPinned} {
+		open := func(t *testing.T) cupool.Driver {
+			d, err := cupool.OpenCUDA(0, cupool.CUDAMemory(k))
+			require.NoError(t, err)
+			return d
+		}
+		for _, c := range cudaConfigs {
+			if k != cupool.MemoryDevice && c.cfg.Backing == cupool.BackingAuto {
+				continue // they have no virtual memory: the same as segments
+			}
+			t.Run(fmt.Sprintf("%v/%s", k, c.name), func(t *testing.T) {
+				opt := conformance.Options{Busy: h.busy}
+				if k == cupool.MemoryPinned && !fakecuda.Loaded() {
+					// cuMemHostAlloc waits for all that runs on a GPU, so that
+					// nothing can be allocated while a kernel holds a stream.
+					opt.Elastic = true
+					opt.Busy = func(cupool.Driver, *cupool.Stream) (func(), error) { return nil, cupool.ErrNotSupported }
+				}
+				conformance.Run(t, open, c.cfg, opt)
+			})
+		}
+	}
+}
+
+// A holder keeps streams busy, with a kernel that waits for a flag in pinned
+// memory. Kernels and flags are made before anything is held, as loading and
+// page-locking may wait for all that runs. It keeps the primary context too,
+// which takes a GPU long to make.
+type holder struct {
+	kernels *gputest.Kernels
+	first   cupool.Ptr // of the flags
+	used    atomic.Int64
+}
+
+const flags = 1 << 16
+
+func newHolder(t *testing.T) *holder {
+	d, err := cupool.OpenCUDA(0)
+	require.NoError(t, err)
+	h := new(holder)
+	h.kernels, err = gputest.Load(d.(cupool.CUDAHandles).CUDAContext())
+	require.NoError(t, err)
+	h.first, err = d.(cupool.HostMemory).HostAlloc(4 * flags)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, h.kernels.Close())
+		assert.NoError(t, d.Close())
+	})
+	return h
+}
+
+// busy is conformance.Options.Busy. It lets go by itself after a while, as a
+// kernel cannot be stopped.
+func (h *holder) busy(_ cupool.Driver, s *cupool.Stream) (release func(), err error) {
+	p := h.first + cupool.Ptr(4*(h.used.Add(1)%flags))
+	flag := *(**atomic.Uint32)(unsafe.Pointer(&p))
+	flag.Store(0)
+	if err := h.kernels.Hold(uintptr(s.Handle()), uintptr(p), 10*time.Second); err != nil {
+		return nil, err
+	}
+	return func() { flag.Store(1) }, nil
+}

@@ -1,0 +1,93 @@
+//go:build gpu
+
+package cupool
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cupool/cupool/internal/device"
+)
+
+// hostMemory is hostMemInfo, but in tests on the stand-in driver, which pins
+// memory without taking it from the host.
+var hostMemory = hostMemInfo
+
+// hostMemInfo returns how much memory this program could still get without
+// swapping, and how much there is at all, after Linux and the control group
+// that the program runs in.
+func hostMemInfo() (free, total int64, err error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, 0, fmt.Errorf("cupool: size of the host's memory: %w: %w", device.ErrNotSupported, err)
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		var key string
+		var kib int64
+		if n, _ := fmt.Sscan(sc.Text(), &key, &kib); n != 2 {
+			continue
+		}
+		switch key {
+		case "MemAvailable:":
+			free = kib << 10
+		case "MemTotal:":
+			total = kib << 10
+		}
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("cupool: size of the host's memory: %w: /proc/meminfo does not tell", device.ErrNotSupported)
+	}
+	limit, used := groupMemory("/sys/fs/cgroup")
+	return min(free, max(0, limit-used)), min(total, limit), nil
+}
+
+// groupMemory returns the limit of a control group, of version 2 or 1, and
+// what it uses of it; MaxInt64 when there is none.
+func groupMemory(root string) (limit, used int64) {
+	for _, files := range [][2]string{
+		{"/memory.max", "/memory.current"},
+		{"/memory/memory.limit_in_bytes", "/memory/memory.usage_in_bytes"},
+	} {
+		limit, err := readNumber(root + files[0])
+		if err != nil { // absent, or "max"
+			continue
+		}
+		if used, err = readNumber(root + files[1]); err == nil {
+			return limit, used
+		}
+	}
+	return math.MaxInt64, 0
+}
+
+func readNumber(path string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+}
+
+// pinnedMemInfo returns how much memory may still be page-locked, and how much
+// memory there is. It keeps a part back: where locked pages leave next to
+// nothing, Linux kills programs rather than refuse the lock.
+func pinnedMemInfo() (free, total int64, err error) {
+	free, total, err = hostMemory()
+	return max(0, free-total/32), total, err
+}
+
+// pinnable returns ErrOutOfMemory when size more bytes are too much.
+func pinnable(size int64) error {
+	free, total, err := pinnedMemInfo()
+	if err != nil {
+		return nil // the driver will tell
+	}
+	if size > free {
+		return fmt.Errorf("cupool: %w: page-locking %d bytes when %d of the host's %d may be", device.ErrOutOfMemory, size, free, total)
+	}
+	return nil
+}

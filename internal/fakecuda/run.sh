@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs a command with the stand-in CUDA driver library and the settings to
+# build with it.
+#
+# usage: run.sh [-cuda DIR] COMMAND...
+#
+# DIR has include/cuda.h; without it, `cupool env` looks for a toolkit. Where
+# there is none, or no C compiler, the status is 3 and the command is not run.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+find=()
+if [ "${1:-}" = -cuda ]; then
+	find=(-cuda "$(cd "$2" && pwd)")
+	shift 2
+fi
+[ $# -gt 0 ] || { echo "usage: $0 [-cuda DIR] COMMAND..." >&2; exit 2; }
+command -v "${CC:-cc}" >/dev/null || { echo "$0: no C compiler" >&2; exit 3; }
+
+# Always the same directory, or Go would build everything anew each time.
+lib=${XDG_CACHE_HOME:-$HOME/.cache}/cupool/fakecuda
+mkdir -p "$lib"
+# What env says on standard error matters only when it fails: it may not know
+# yet where libcuda will be.
+settings=$(cd "$here/../.." && go run ./cmd/cupool env ${find[@]+"${find[@]}"} 2>"$lib/env.err") || {
+	cat "$lib/env.err" >&2
+	exit 3
+}
+eval "$settings"
+"$here/build.sh" "$lib"
+export CGO_LDFLAGS="-L$lib $CGO_LDFLAGS"
+export LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+exec "$@"
