@@ -1,0 +1,500 @@
+package cupool_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+func TestCaching(t *testing.T) {
+	runScripts(t, map[string]scriptCase{
+		"nothing":    {"", ""},
+		"empty size": {"a=0 free:a", ""},
+
+		// Segments are PyTorch's.
+		"one byte takes 512 of 2M":             {"a=1", "0 small: [Live 512][Free 2096640]"},
+		"small up to 1M":                       {"a=1M", "0 small: [Live 1M][Free 1M]"},
+		"rounded up to 1M":                     {"a=1023K+513", "0 small: [Live 1M][Free 1M]"},
+		"large beyond 1M":                      {"a=1M+1", "0 large: [Live 1049088][Free 19922432]"},
+		"20M up to 10M":                        {"a=9M", "0 large: [Live 9M][Free 11M]"},
+		"20M just below 10M":                   {"a=9M+1023K", "0 large: [Live 10239K][Free 10241K]"},
+		"its own segment from 10M":             {"a=10M", "0 large: [Live 10M]"},
+		"rounded to 2M, rest below 1M stays":   {"a=11M+1", "0 large: [Live 12M]"},
+		"rounded to 2M, rest of 1M stays":      {"a=11M", "0 large: [Live 12M]"},
+		"rounded to 2M, rest beyond 1M splits": {"a=10M+1", "0 large: [Live 10486272][Free 2096640]"},
+		"a segment each":                       {"a=10M b=2M c=1", "0 large: [Live 10M]; 0 large: [Live 2M][Free 18M]; 0 small: [Live 512][Free 2096640]"},
+
+		// Splitting.
+		"the next comes from the rest":     {"a=2M b=3M", "0 large: [Live 2M][Live 3M][Free 15M]"},
+		"small rests of 512 split":         {"a=1M b=1023K+512", "0 small: [Live 1M][Live 1048064][Free 512]"},
+		"no rest, no split":                {"a=1M b=1M", "0 small: [Live 1M][Live 1M]"},
+		"large rests of 1M do not split":   {"a=2M b=8M c=9M", "0 large: [Live 2M][Live 8M][Live 10M]"},
+		"large rests beyond 1M do":         {"a=2M b=8M c=8M+1023K", "0 large: [Live 2M][Live 8M][Live 9215K][Free 1025K]"},
+		"the rest of an unsplit is reused": {"a=2M b=8M c=9M free:c d=10M", "0 large: [Live 2M][Live 8M][Live 10M]"},
+
+		// Coalescing.
+		"freed alone":       {"a=2M b=3M free:a", "0 large: [Free 2M][Live 3M][Free 15M]"},
+		"with the right":    {"a=2M b=3M c=4M free:c", "0 large: [Live 2M][Live 3M][Free 15M]"},
+		"with the left":     {"a=2M b=3M c=4M d=11M free:a free:b", "0 large: [Free 5M][Live 4M][Live 11M]"},
+		"with both":         {"a=2M b=3M c=4M d=11M free:a free:c free:b", "0 large: [Free 9M][Live 11M]"},
+		"frees coalesce":    {"a=2M b=3M free:a free:b", "0 large: [Free 20M]"},
+		"backwards":         {"a=2M b=3M c=4M free:c free:b free:a", "0 large: [Free 20M]"},
+		"not over segments": {"a=10M b=10M free:a free:b", "0 large: [Free 10M]; 0 large: [Free 10M]"},
+
+		// Best fit: the smallest, then the lowest address.
+		"the smallest hole": {"a=6M b=2M c=3M d=2M e=7M free:a free:c f=3M", "0 large: [Free 6M][Live 2M][Live 3M][Live 2M][Live 7M]"},
+		"the smallest that fits": {
+			"a=3M b=2M c=6M d=2M e=7M free:a free:c f=4M",
+			"0 large: [Free 3M][Live 2M][Live 4M][Free 2M][Live 2M][Live 7M]",
+		},
+		"the lowest of equals":        {"a=3M b=2M c=3M d=12M free:c free:a e=3M", "0 large: [Live 3M][Live 2M][Free 3M][Live 12M]"},
+		"a hole before a new segment": {"a=10M b=10M free:a c=9M", "0 large: [Live 10M]; 0 large: [Live 10M]"},
+
+		// The two pools do not mix.
+		"small does not take large": {"a=2M b=2M free:a c=512", "0 large: [Free 2M][Live 2M][Free 16M]; 0 small: [Live 512][Free 2096640]"},
+		"large does not take small": {"a=1M b=1M free:a c=1M+512", "0 small: [Free 1M][Live 1M]; 0 large: [Live 1049088][Free 19922432]"},
+
+		"the first address comes back": {"a=3M b=2M free:a c=3M", "0 large: [Live 3M][Live 2M][Free 15M]"},
+	}, 1<<30)
+}
+
+// The device refuses the 20 MiB that the configuration wants, but has what
+// the request needs.
+func TestCachingGrowsByWhatIsNeeded(t *testing.T) {
+	runScripts(t, map[string]scriptCase{
+		"20M fit":        {"a=2M", "0 large: [Live 2M][Free 18M]"},
+		"2M fit":         {"x=10M a=2M", "0 large: [Live 10M]; 0 large: [Live 2M]"},
+		"rounded to 2M":  {"x=10M a=3M", "0 large: [Live 10M]; 0 large: [Live 4M]"},
+		"nothing fits":   {"x=20M a=4M oom=2M", "0 large: [Live 20M]; 0 large: [Live 4M]"},
+		"then it serves": {"x=20M a=4M oom=2M free:a b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 2M]"},
+	}, 24<<20)
+}
+
+func TestCachingConfiguredSizes(t *testing.T) {
+	runScripts(t, map[string]scriptCase{
+		"small segment":  {"a=4K", "0 small: [Live 4K][Free 12K]"},
+		"small limit":    {"a=8K b=8K+1", "0 small: [Live 8K][Free 8K]; 0 large: [Live 8704][Free 56K]"},
+		"large limit":    {"a=33K b=31K", "0 large: [Live 33K]; 0 large: [Live 31K][Free 34304]"},
+		"rounding to 3K": {"a=64K", "0 large: [Live 64K][Free 2K]"},
+		"min split":      {"a=62K+512 b=1K", "0 large: [Live 63K]; 0 small: [Live 1K][Free 15K]"},
+	}, 1<<30, func(cfg *cupool.Config) {
+		cfg.SmallLimit, cfg.SmallSegment = 8<<10, 16<<10
+		cfg.LargeLimit, cfg.LargeSegment = 32<<10, 64<<10+512
+		cfg.SegmentRounding, cfg.MinSplit = 3<<10, 1<<10
+	})
+}
+
+func TestAllocSizes(t *testing.T) {
+	c, _ := newPool(t, 1<<30)
+	for _, size := range []int64{-1, math.MinInt64, 1 << 62, math.MaxInt64} {
+		_, err := c.Alloc(size, nil)
+		require.ErrorIs(t, err, cupool.ErrInvalidSize, "%d", size)
+	}
+	_, err := c.Alloc(1<<40, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+
+	empty, err := c.Alloc(0, nil)
+	require.NoError(t, err)
+	require.True(t, empty.IsEmpty())
+	require.Zero(t, empty)
+	require.NoError(t, c.Free(empty))
+	require.NoError(t, c.Free(empty), "there is nothing to free twice")
+	require.NoError(t, c.RecordStream(empty, nil))
+	require.NoError(t, c.FreePtr(0, 0))
+
+	b, err := c.Alloc(1000, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, b.Size(), "as requested")
+	require.Zero(t, b.Ptr()%512)
+	require.Equal(t, "0x10000000000 (1000 bytes)", b.String())
+}
+
+// What goes wrong in a Free names itself and changes nothing.
+func TestFreeErrors(t *testing.T) {
+	other, _ := newPool(t, 1<<30)
+	foreign, err := other.Alloc(512, nil)
+	require.NoError(t, err)
+
+	for _, magazines := range []bool{false, true} {
+		c, d := newPool(t, 1<<30, func(cfg *cupool.Config) {
+			if magazines {
+				cfg.MagazineBytes = 0
+			}
+		})
+		x := newScript(t, c, d)
+		x.run("a=512 free:a a=512 free:a a=512 free:a a=512 b=2M")
+		a, before := x.block("a"), x.layout()
+
+		require.ErrorIs(t, c.Free(foreign), cupool.ErrForeignPointer)
+		require.ErrorIs(t, c.RecordStream(foreign, nil), cupool.ErrForeignPointer)
+		require.Equal(t, before, x.layout())
+
+		require.NoError(t, c.Free(a))
+		err := c.Free(a)
+		require.ErrorIs(t, err, cupool.ErrDoubleFree)
+		require.ErrorContains(t, err, a.Ptr().String())
+		require.ErrorIs(t, c.RecordStream(a, nil), cupool.ErrUseAfterFree)
+
+		again, err := c.Alloc(512, nil)
+		require.NoError(t, err)
+		require.Equal(t, a.Ptr(), again.Ptr())
+		require.NotEqual(t, a, again, "generations tell them apart")
+		err = c.Free(a)
+		require.ErrorIs(t, err, cupool.ErrStaleBlock)
+		require.ErrorIs(t, err, cupool.ErrDoubleFree)
+		require.ErrorIs(t, c.RecordStream(a, nil), cupool.ErrUseAfterFree)
+		require.NoError(t, c.Free(again), "the new block was left alone")
+
+		// The slot in the books now belongs to other memory.
+		x.run("empty c=1K")
+		require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
+		x.run("free:c")
+
+		var leak *cupool.LeakError
+		require.ErrorAs(t, c.Close(), &leak)
+		require.Equal(t, []cupool.Leak{{Ptr: x.block("b").Ptr(), Size: 2 << 20}}, leak.Leaks)
+		require.ErrorIs(t, c.Free(x.block("b")), cupool.ErrClosed)
+	}
+}
+
+func TestForeignStream(t *testing.T) {
+	c, _ := newPool(t, 1<<30)
+	other, _ := newPool(t, 1<<30)
+	_, err := c.Alloc(512, other.DefaultStream())
+	require.ErrorIs(t, err, cupool.ErrForeignStream)
+	b, err := c.Alloc(512, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, c.RecordStream(b, other.DefaultStream()), cupool.ErrForeignStream)
+	require.ErrorIs(t, c.FreeOn(b, other.DefaultStream()), cupool.ErrForeignStream)
+	require.NoError(t, c.Free(b), "nothing was changed")
+}
+
+// A size that recurs is served by the magazines: no driver call, no Go
+// memory, the same address.
+func TestHitPath(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	for _, size := range []int64{512, 1000, 1 << 20, 32 << 20} {
+		for range 20 {
+			b, err := c.Alloc(size, nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Free(b))
+		}
+		first, err := c.Alloc(size, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Free(first))
+
+		before, hits := d.total(), c.Stats().MagazineHits
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			b, err := c.Alloc(size, nil)
+			if err != nil || b.Ptr() != first.Ptr() || c.Free(b) != nil {
+				t.Error("no hit")
+			}
+		}), "Alloc and Free of %d bytes", size)
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			b, err := c.Alloc(size, nil)
+			if err != nil || c.FreePtr(b.Ptr(), -1) != nil {
+				t.Error("no hit")
+			}
+		}), "Alloc and FreePtr of %d bytes", size)
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			b, err := c.Alloc(size, nil)
+			if err != nil || c.FreePtr(b.Ptr(), size) != nil {
+				t.Error("no hit")
+			}
+		}), "Alloc and FreePtr with the size of %d bytes", size)
+		require.Equal(t, before, d.total(), "driver calls")
+		require.GreaterOrEqual(t, c.Stats().MagazineHits-hits, int64(200))
+	}
+}
+
+// The pools serve without the Go heap too, when the sizes do not recur.
+func TestPoolPathAllocatesNothing(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	newScript(t, c, d).run("a=512 b=3M free:a free:b")
+	before, size := d.total(), int64(0)
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		size = (size + 4711) % (3 << 20)
+		b, err := c.Alloc(size+1, nil)
+		if err != nil || c.Free(b) != nil {
+			t.Error("no hit")
+		}
+	}))
+	require.Equal(t, before, d.total(), "driver calls")
+}
+
+// Magazines are bounded in bytes, and blocks beyond a quarter of the bound
+// go to the pool.
+func TestMagazineBound(t *testing.T) {
+	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 2 << 20 })
+	x := newScript(t, c, d)
+	for range 4 {
+		x.run("a=513K free:a")
+	}
+	require.Equal(t, "0 small: [Free 2M]", x.layout(), "more than a quarter")
+	for range 4 {
+		x.run("a=512K free:a")
+	}
+	require.Equal(t, "0 small: [Cached 512K][Free 1536K]", x.layout())
+	x.run("a=512K b=512K c=512K d=512K e=512K f=512K free:a free:b free:c free:d free:e free:f")
+	require.Equal(t, "0 small: [Cached 512K][Cached 512K][Cached 512K][Cached 512K]; 0 small: [Free 2M]", x.layout(), "2M in all")
+}
+
+// A large block is kept from its neighbours only for a program that does
+// nothing else.
+func TestLargeSizesNeedAStreak(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d)
+	for range 20 {
+		x.run("a=2M free:a b=3M free:b")
+	}
+	require.Equal(t, "0 large: [Free 20M]", x.layout())
+	for range 20 {
+		x.run("a=2M free:a")
+	}
+	require.Equal(t, "0 large: [Cached 2M][Free 18M]", x.layout())
+}
+
+// A magazine never makes the pool grow when flushing it would serve.
+func TestMagazinesFlushBeforeGrowth(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d)
+	for range 4 {
+		x.run("a=700K b=700K free:a free:b")
+	}
+	require.Equal(t, "0 small: [Cached 700K][Cached 700K][Free 648K]", x.layout())
+	x.run("c=1M")
+	require.Equal(t, "0 small: [Live 1M][Free 1M]", x.layout())
+	require.Equal(t, 1, d.count("MemAlloc"))
+}
+
+// sizesOfOneSet returns n larger sizes that share a set of the magazines
+// with a size, as internal/magazine hashes them; a set has seven slots.
+func sizesOfOneSet(n int, with int64) (sizes []int64) {
+	set := func(size int64) uint64 { return uint64(size) * 0x9E3779B97F4A7C15 >> 58 }
+	for size := with + 1; len(sizes) < n; size++ {
+		if set(size) == set(with) {
+			sizes = append(sizes, size)
+		}
+	}
+	return sizes
+}
+
+// An evicted block merges with the rest of the very split that evicted it.
+func TestEvictionBesideSplit(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d)
+	sizes := sizesOfOneSet(9, 64<<10)
+	for round := range 200 {
+		r := rand.New(rand.NewPCG(uint64(round), 1))
+		var live []cupool.Block
+		for range 40 {
+			if n := len(live); n > 0 && r.IntN(2) == 0 {
+				i := r.IntN(n)
+				require.NoError(t, c.Free(live[i]))
+				live[i] = live[n-1]
+				live = live[:n-1]
+				continue
+			}
+			size := sizes[r.IntN(len(sizes))]
+			for range 2 { // twice in a row, so that it gets a home
+				b, err := c.Alloc(size, nil)
+				require.NoError(t, err)
+				require.NoError(t, c.Check())
+				live = append(live, b)
+			}
+		}
+		for _, b := range live {
+			require.NoError(t, c.Free(b))
+		}
+		require.NoError(t, c.Check())
+		x.run("empty")
+	}
+}
+
+// A block of the default stream has a home in its magazines and then waits
+// for stream 1, merges with its neighbour, and its place in the books goes to
+// stream 1 with those of many others. What stream 1 caches there must not
+// serve the default stream, nor be evicted by it.
+func TestHomeOfAnotherStreamsBlock(t *testing.T) {
+	for before := 600; before < 650; before++ {
+		c, d := newPool(t, 1<<30, withMagazines)
+		x := newScript(t, c, d)
+		s1 := x.stream("1")
+		var filler []cupool.Block
+		alloc := func(size int64, s *cupool.Stream) cupool.Block {
+			b, err := c.Alloc(size, s)
+			require.NoError(t, err)
+			return b
+		}
+		for i := range 700 {
+			filler = append(filler, alloc(2048+512*int64(i%2), nil)) // never twice in a row: no home
+		}
+		left := alloc(1024, nil)
+		require.NoError(t, c.Free(alloc(512, nil)))
+		homed := alloc(512, nil)
+		require.Less(t, left.Ptr(), homed.Ptr())
+		require.NoError(t, c.RecordStream(homed, s1))
+		require.NoError(t, c.Free(left))
+		for _, b := range filler[:before] {
+			require.NoError(t, c.Free(b))
+		}
+		require.NoError(t, c.Free(homed))
+		_, err := c.ProcessDeferred()
+		require.NoError(t, err)
+		_, err = c.ProcessDeferred()
+		require.NoError(t, err)
+		for _, b := range filler[before:] {
+			require.NoError(t, c.Free(b))
+		}
+		var theirs []cupool.Block
+		for range 64 {
+			theirs = append(theirs, alloc(512, s1))
+		}
+		for _, b := range theirs {
+			require.NoError(t, c.Free(b))
+		}
+		mine := alloc(512, nil)
+		for _, b := range theirs {
+			require.NotEqual(t, b.Ptr(), mine.Ptr(), "%d frees before: memory that is cached for stream 1", before)
+		}
+		for i := range 100 { // until the stream gives homes again
+			require.NoError(t, c.Free(alloc(4096+int64(i), nil)))
+		}
+		for _, size := range sizesOfOneSet(16, 512) {
+			alloc(size, nil)
+			alloc(size, nil)
+		}
+		require.NoError(t, c.Check(), "%d frees before", before)
+	}
+}
+
+// A slot that a block left behind leads to it when it is of another size: it
+// is not handed out, and not counted either.
+func TestHomeOfAnotherSize(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d).run("a=512 free:a a=512 use:a@1 free:a process")
+	a, n := x.block("a"), int64(2)
+	for ; c.Stats().MagazineHits == 0; n++ {
+		require.Less(t, n, int64(1000), "never gets a home")
+		x.run("b=1K free:b")
+	}
+	require.Equal(t, a.Ptr(), x.block("b").Ptr())
+	require.Equal(t, "0 small: [Cached 1K][Free 2047K]", x.layout())
+	x.run("c=512 free:c")
+	st := c.Stats().All
+	n++
+	require.Equal(t, cupool.Stat{Peak: st.Allocation.Peak, Allocated: n, Freed: n}, st.Allocation)
+	require.EqualValues(t, 3*512+(n-3)*1024, st.RequestedBytes.Allocated)
+}
+
+// The books of blocks are recycled across streams and sizes; what the
+// magazines remember of them must never lead astray.
+func TestMagazinesKeepStreamsApart(t *testing.T) {
+	c, d := newPool(t, 8<<30, withMagazines)
+	d.fresh = true
+	x := newScript(t, c, d)
+	streams := []*cupool.Stream{x.stream("0"), x.stream("1"), x.stream("2")}
+	owner := map[cupool.Ptr]int{} // of every address ever seen, by segment
+	const unit = 2 << 20
+	r := rand.New(rand.NewPCG(1, 2))
+	live := make([][]cupool.Block, len(streams))
+	sizes := []int64{512, 1000, 1024, 3000, 4096, 5000, 1 << 19}
+	var want struct{ allocs, frees int64 }
+	for step := range 100_000 {
+		i := r.IntN(len(streams))
+		if n := len(live[i]); n > 300 || n > 0 && r.IntN(5) < 2 {
+			j := r.IntN(n)
+			if r.IntN(3) == 0 {
+				require.NoError(t, c.RecordStream(live[i][j], streams[r.IntN(len(streams))]))
+			}
+			require.NoError(t, c.Free(live[i][j]))
+			want.frees++
+			live[i][j] = live[i][n-1]
+			live[i] = live[i][:n-1]
+		} else {
+			b, err := c.Alloc(sizes[r.IntN(len(sizes))], streams[i])
+			require.NoError(t, err)
+			want.allocs++
+			first, seen := owner[b.Ptr()/unit]
+			require.True(t, !seen || first == i, "step %d: stream %d got memory of stream %d", step, i, first)
+			owner[b.Ptr()/unit] = i
+			live[i] = append(live[i], b)
+		}
+		if step%1000 == 0 {
+			for _, b := range live[i] {
+				require.NoError(t, c.Free(b))
+				want.frees++
+			}
+			live[i] = live[i][:0]
+			_, err := c.ProcessDeferred()
+			require.NoError(t, err)
+			require.NoError(t, c.Check())
+		}
+	}
+	st := c.Stats().All.Allocation
+	require.Equal(t, want.allocs, st.Allocated, "counts are exact")
+	require.Equal(t, want.frees, st.Freed, "counts are exact")
+}
+
+func TestCachingParallel(t *testing.T) {
+	c, _ := newParallelPool(t, 8<<30, withMagazines)
+	s1, err := c.NewStream()
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			streams := []*cupool.Stream{c.DefaultStream(), s1}
+			var live []cupool.Block
+			for i := range 5000 {
+				if n := len(live); n > 0 && r.IntN(2) == 0 {
+					j, by := r.IntN(n), live
+					var err error
+					switch r.IntN(4) {
+					case 0:
+						err = c.FreePtr(by[j].Ptr(), by[j].Size())
+					case 1:
+						err = c.FreeOn(by[j], streams[r.IntN(2)])
+					default:
+						err = c.Free(by[j])
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					live[j] = live[n-1]
+					live = live[:n-1]
+					continue
+				}
+				b, err := c.Alloc(int64(1+r.IntN(8))<<(9+r.IntN(12)), streams[r.IntN(2)])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				live = append(live, b)
+				if i%500 == 0 {
+					_ = c.Stats()
+					if err := c.Check(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+			for _, b := range live {
+				if err := c.Free(b); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	_, err = c.ProcessDeferred()
+	require.NoError(t, err)
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/cudatoolkit"
+)
+
+const infoText = `Shows the devices of this computer, their memory, the versions of CUDA and what
+is supported. Works without CUDA and without a GPU too.`
+
+// runInfo prints the report.
+func runInfo(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlags("info", infoText, stderr)
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "go\t%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	infoToolkit(w)
+	infoHost(w)
+	infoCUDA(w)
+	return w.Flush()
+}
+
+func infoToolkit(w io.Writer) {
+	t, err := cudatoolkit.System{}.Find("")
+	if err != nil {
+		fmt.Fprintf(w, "CUDA toolkit\tnone found\n")
+		return
+	}
+	fmt.Fprintf(w, "CUDA toolkit\t%s in %s\n", t.VersionString(), t.Root)
+}
+
+func infoHost(w io.Writer) {
+	d, err := cupool.Open("host")
+	if err != nil {
+		fmt.Fprintf(w, "host device\t%v\n", err)
+		return
+	}
+	defer d.Close()
+	free, total, err := d.MemInfo()
+	if err != nil {
+		fmt.Fprintf(w, "host device\t%v\n", err)
+		return
+	}
+	vmm := "no"
+	if v, ok := d.(interface{ VMMGranularity() int64 }); ok && v.VMMGranularity() > 0 {
+		vmm = formatSize(v.VMMGranularity()) + " granularity"
+	}
+	fmt.Fprintf(w, "host device\t%s, %s free of %s, virtual memory: %s\n", d.Name(), formatSize(free), formatSize(total), vmm)
+}
+
+func infoCUDA(w io.Writer) {
+	v, err := cupool.CUDAVersion()
+	if errors.Is(err, cupool.ErrNotSupported) {
+		fmt.Fprintf(w, "CUDA\tnot in this build; eval \"$(go run github.com/cupool/cupool/cmd/cupool env)\", then build with -tags gpu\n")
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(w, "CUDA\t%v\n", err)
+		return
+	}
+	fmt.Fprintf(w, "CUDA driver\t%s\nbuilt with headers of\t%s\n", version(v.Driver), version(v.Headers))
+	if len(v.Missing) > 0 {
+		fmt.Fprintf(w, "the driver lacks\t%s\n", strings.Join(v.Missing, ", "))
+	}
+	gpus, err := cupool.CUDADevices()
+	if err != nil {
+		fmt.Fprintf(w, "GPUs\t%v\n", err)
+		return
+	}
+	for _, g := range gpus {
+		infoGPU(w, g)
+	}
+}
+
+func infoGPU(w io.Writer, g cupool.CUDADevice) {
+	free := "unknown"
+	if g.FreeBytes >= 0 {
+		free = formatSize(g.FreeBytes)
+	}
+	fmt.Fprintf(w, "cuda:%d\t%s, compute capability %d.%d, %d multiprocessors\n", g.Ordinal, g.Name, g.Major, g.Minor, g.Multiprocessors)
+	fmt.Fprintf(w, "\t%s\n", g.UUID)
+	fmt.Fprintf(w, "\tmemory: %s free of %s\n", free, formatSize(g.TotalBytes))
+	vmm := "no"
+	if g.VMMGranularity > 0 {
+		vmm = formatSize(g.VMMGranularity) + " granularity"
+	}
+	fmt.Fprintf(w, "\tvirtual memory: %s\n", vmm)
+	fmt.Fprintf(w, "\tnative pools: %s\n", yes(g.NativePools))
+	managed := yes(g.Managed)
+	if g.Managed && !g.ConcurrentManagedAccess {
+		managed = "yes, but not while kernels run"
+	}
+	fmt.Fprintf(w, "\tmanaged memory: %s\n", managed)
+	fmt.Fprintf(w, "\treads pageable host memory: %s\n", yes(g.PageableAccess))
+	fmt.Fprintf(w, "\tsharing between processes: %s\n", sharing(g))
+}
+
+func sharing(g cupool.CUDADevice) string {
+	var kinds []string
+	for _, k := range []struct {
+		has  bool
+		name string
+	}{
+		{g.ShareFD, "virtual memory by file descriptor"},
+		{g.PoolShareFD, "native pools by file descriptor"},
+		{g.ShareFabric, "virtual memory by fabric"},
+		{g.IPCEvents, "events"},
+	} {
+		if k.has {
+			kinds = append(kinds, k.name)
+		}
+	}
+	if len(kinds) == 0 {
+		return "no"
+	}
+	return strings.Join(kinds, ", ")
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func version(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// formatSize prints a size in binary units.
+func formatSize(n int64) string {
+	v, unit := float64(n), "bytes"
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if v < 1024 {
+			break
+		}
+		v, unit = v/1024, u
+	}
+	return fmt.Sprintf("%.4g %s", v, unit)
+}

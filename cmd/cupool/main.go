@@ -1,0 +1,108 @@
+// Command cupool is the tool of the module github.com/cupool/cupool: it sets
+// up the build with CUDA and shows what a computer has.
+//
+//	cupool env     print the settings that a build with CUDA needs
+//	cupool info    show devices, versions and what is supported
+//	cupool replay  replay recorded traces of allocations
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+)
+
+// A command is one subcommand. run gets the arguments after its name; an
+// error is printed, and ends the program with status 1, or with 2 when it
+// wraps errUsage.
+type command struct {
+	name    string
+	summary string
+	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+}
+
+// commands, in the order of the help text.
+var commands = []command{
+	{"env", "print the settings that a build with CUDA needs", runEnv},
+	{"info", "show devices, versions and what is supported", runInfo},
+	{"replay", "replay recorded traces of allocations", runReplay},
+}
+
+var errUsage = errors.New("wrong usage")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program without its process.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status int) {
+	if len(args) == 0 {
+		usage(stderr)
+		return 2
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		usage(stdout)
+		return 0
+	}
+	for _, c := range commands {
+		if c.name == args[0] {
+			return status1(c.name, c.run(ctx, args[1:], stdout, stderr), stderr)
+		}
+	}
+	fmt.Fprintf(stderr, "cupool: unknown command %q\n\n", args[0])
+	usage(stderr)
+	return 2
+}
+
+func status1(name string, err error, stderr io.Writer) int {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return 2
+	}
+	fmt.Fprintf(stderr, "cupool %s: %v\n", name, err)
+	return 1
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "usage: cupool COMMAND [flags]\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(w, "\ncupool COMMAND -h tells more.\n")
+}
+
+// newFlags returns a flag set of a command that takes no arguments beside its
+// flags; text explains it. parse turns what flag has printed into errUsage.
+func newFlags(name, text string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet("cupool "+name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "usage: cupool %s [flags]\n\n%s\n\n", name, text)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+func parse(fs *flag.FlagSet, args []string) error {
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errors.Join(errUsage, err)
+	}
+	if fs.NArg() > 0 {
+		fmt.Fprintf(fs.Output(), "unexpected argument %q\n", fs.Arg(0))
+		fs.Usage()
+		return errUsage
+	}
+	return nil
+}

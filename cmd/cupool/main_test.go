@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUsage(t *testing.T) {
+	status, _, stderr := tool(t)
+	assert.Equal(t, 2, status)
+	assert.Contains(t, stderr, "usage: cupool COMMAND")
+	status, stdout, _ := tool(t, "help")
+	assert.Zero(t, status)
+	for _, c := range commands {
+		assert.Contains(t, stdout, c.name)
+		status, _, stderr := tool(t, c.name, "-h")
+		assert.Zero(t, status, c.name)
+		assert.Contains(t, stderr, "usage: cupool "+c.name)
+		status, _, _ = tool(t, c.name, "-no-such-flag")
+		assert.Equal(t, 2, status, c.name)
+	}
+	status, _, stderr = tool(t, "fly")
+	assert.Equal(t, 2, status)
+	assert.Contains(t, stderr, `unknown command "fly"`)
+	status, _, stderr = tool(t, "env", "more")
+	assert.Equal(t, 2, status)
+	assert.Contains(t, stderr, `unexpected argument "more"`)
+}
+
+func TestEnv(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("CGO_CFLAGS", "")
+	t.Setenv("CGO_LDFLAGS", "-Lit's mine")
+	dir := t.TempDir()
+	status, stdout, stderr := tool(t, "env", "-cuda", dir)
+	assert.Equal(t, 1, status)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "no CUDA toolkit found")
+	assert.Contains(t, stderr, "-tags gpu")
+
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "include"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "include/cuda.h"), []byte("#define CUDA_VERSION 13000\n"), 0o644))
+	status, stdout, stderr = tool(t, "env", "-v", "-cuda", dir)
+	require.Zero(t, status, stderr)
+	assert.Contains(t, stderr, "CUDA 13.0 in "+dir)
+
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("no shell to try it with")
+	}
+	out, err := exec.Command("sh", "-c", stdout+`printf '%s\n%s\n' "$CGO_CFLAGS" "$CGO_LDFLAGS"; cat "$(printf %s "$CGO_CFLAGS" | cut -d' ' -f1 | cut -c3-)/cuda.h"`).Output()
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "-I"+dir+"/include -g -O2\n")
+	assert.Contains(t, string(out), "-Lit's mine\n")
+	assert.Contains(t, string(out), "#include_next <cuda.h>")
+}
+
+func TestInfo(t *testing.T) {
+	status, stdout, stderr := tool(t, "info")
+	require.Zero(t, status, stderr)
+	assert.Contains(t, stdout, "host device")
+	assert.Contains(t, stdout, "16 GiB free of 16 GiB")
+	assert.Regexp(t, `CUDA +not in this build|CUDA driver +\d`, stdout)
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/chart"
+	"github.com/cupool/cupool/internal/replay"
+	"github.com/cupool/cupool/internal/trace"
+)
+
+const replayText = `Replays recorded traces of allocations and shows how much memory the allocator
+reserves for them, what it asks of the driver and how long it takes, beside
+what PyTorch's default allocator would do. A trace is text, an event a line,
+
+  a ID BYTES STREAM   allocate          r ID STREAM      use on another stream
+  f ID                free              e EVENT STREAM   record an event
+  # ...               a comment         w EVENT STREAM   wait for it
+
+or a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot), with gzip
+or without.
+
+With -backing planned the whole trace is one iteration of a program: it is
+replayed once to be recorded, its placement is solved, and it is replayed again
+by the plan. What is shown is of the second time: its peak with the memory of
+the plan, which is held from the start, and the driver's calls from taking that
+memory on.`
+
+// How a replay is measured and drawn.
+const (
+	replayRepeats = 5   // of which the fastest counts, on the simulated device
+	plotParts     = 600 // of a trace, each with its highest and lowest point
+)
+
+// replayOptions are what the command line asks for.
+type replayOptions struct {
+	replay.Options
+	json  bool
+	plot  string
+	files []string
+}
+
+// parseReplay reads the command line. What is wrong with it has been printed
+// when it returns errUsage.
+func parseReplay(args []string, stderr io.Writer) (*replayOptions, error) {
+	o := &replayOptions{}
+	fs := newFlags("replay", replayText, io.Discard)
+	fs.StringVar(&o.Backing, "backing", "", "`where` memory comes from: "+replay.Backings()+" (default: vmm where the device has it)")
+	fs.StringVar(&o.Strategy, "strategy", "", "`how` free blocks are chosen: "+replay.Strategies()+" (default: the first)")
+	fs.Func("capacity", "`bytes` of the device, such as 8GiB (default: unlimited)", func(s string) (err error) {
+		if o.Capacity, err = cupool.ParseBytes(s); err == nil && o.Capacity == 0 {
+			err = errors.New("a device has at least one byte")
+		}
+		return err
+	})
+	fs.StringVar(&o.Device, "device", "sim", "`device`: sim (no memory behind it), host, or cuda")
+	fs.BoolVar(&o.json, "json", false, "print a line of JSON for each trace")
+	fs.StringVar(&o.plot, "plot", "", "draw requested, live and reserved memory over time into this `file`, .svg or .png")
+	fs.BoolVar(&o.Verify, "verify", false, "write contents to the memory and check samples of them (host, cuda)")
+	fs.BoolVar(&o.Magazines, "magazines", false, "keep lock-free magazines as programs do; the results then vary a little")
+
+	wrong := func(err error) error {
+		fmt.Fprintf(stderr, "cupool replay: %v (cupool replay -h tells more)\n", err)
+		return errUsage
+	}
+	fs.Usage = func() {}
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(stderr, "usage: cupool replay [flags] TRACE...\n\n%s\n\n", replayText)
+		fs.SetOutput(stderr)
+		fs.PrintDefaults()
+		return nil, err
+	} else if err != nil {
+		return nil, wrong(err)
+	}
+	if o.files = fs.Args(); len(o.files) == 0 {
+		return nil, wrong(errors.New("which trace?"))
+	}
+	if o.plot != "" {
+		if err := chart.CheckName(o.plot); err != nil {
+			return nil, wrong(err)
+		}
+		o.Samples = plotParts
+	}
+	if o.Device == "sim" && !o.Verify {
+		o.Repeat = replayRepeats
+	}
+	switch err := o.Check(); {
+	case errors.Is(err, cupool.ErrNotSupported):
+		return nil, err
+	case err != nil:
+		return nil, wrong(err)
+	}
+	return o, nil
+}
+
+// runReplay replays traces and reports.
+func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseReplay(args, stderr)
+	if err != nil {
+		return err
+	}
+	traces, total := make([]*trace.Trace, len(o.files)), 0
+	for i, name := range o.files {
+		if traces[i], err = trace.ReadFile(name); err != nil {
+			return err
+		}
+		total += len(traces[i].Events)
+	}
+	bar := newBar(stderr, total*max(o.Repeat, 1))
+	defer bar.close()
+	o.Progress = bar.add
+
+	var rows []replayRow
+	for _, t := range traces {
+		bar.name(shortName(t.Name))
+		r, err := replay.Run(ctx, t, o.Options)
+		if errors.Is(err, context.Canceled) {
+			return errors.New("interrupted")
+		} else if err != nil {
+			return err
+		}
+		if o.json {
+			if err := json.NewEncoder(stdout).Encode(r); err != nil {
+				return err
+			}
+		}
+		rows = append(rows, replayRow{r, t, replay.TorchModel(t, o.Capacity)})
+	}
+	bar.close()
+	if !o.json {
+		if err := printReplays(stdout, rows); err != nil {
+			return err
+		}
+	}
+	if o.plot != "" {
+		return plotReplays(o.plot, rows)
+	}
+	return nil
+}
+
+// shortName is a trace's name in tables and plots: that of the file without
+// directories and endings.
+func shortName(file string) string {
+	name, _, _ := strings.Cut(filepath.Base(file), ".")
+	if name == "" {
+		return filepath.Base(file)
+	}
+	return name
+}
+
+// plotReplays draws a panel for each trace.
+func plotReplays(file string, rows []replayRow) error {
+	var panels []chart.Panel
+	for _, r := range rows {
+		p := chart.Panel{
+			Title: shortName(r.Trace), Note: r.note(), Events: r.Events,
+			PeakRequested: r.PeakRequestedBytes, PeakReserved: r.PeakReservedBytes,
+		}
+		if r.FailedAllocs > 0 { // then the trace's peak was not reached
+			p.PeakRequested = 0
+			for _, s := range r.Samples {
+				p.PeakRequested = max(p.PeakRequested, s.Requested)
+			}
+		}
+		for _, s := range r.Samples {
+			p.Requested = append(p.Requested, chart.Point{Event: s.Event, Bytes: s.Requested})
+			p.Live = append(p.Live, chart.Point{Event: s.Event, Bytes: s.Live})
+		}
+		for _, s := range r.Reserved {
+			p.Reserved = append(p.Reserved, chart.Point(s))
+		}
+		for _, s := range r.torch.Reserved {
+			p.Reference = append(p.Reference, chart.Point(s))
+		}
+		panels = append(panels, p)
+	}
+	return chart.Write(file, panels)
+}
+
+// A bar shows progress on a terminal; elsewhere it is silent.
+type bar struct {
+	container *mpb.Progress
+	bar       *mpb.Bar
+	current   atomic.Value // the string in front
+}
+
+func newBar(w io.Writer, total int) *bar {
+	if f, ok := w.(interface{ Fd() uintptr }); !ok || !term.IsTerminal(int(f.Fd())) {
+		return &bar{}
+	}
+	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithWidth(60))}
+	b.name("")
+	b.bar = b.container.AddBar(int64(total), mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return fmt.Sprint(b.current.Load(), " ") })),
+		mpb.AppendDecorators(decor.CountersNoUnit(" %d/%d events")))
+	return b
+}
+
+// name says what is being replayed.
+func (b *bar) name(s string) { b.current.Store(s) }
+
+// add moves the bar on.
+func (b *bar) add(events int) {
+	if b.bar != nil {
+		b.bar.IncrBy(events)
+	}
+}
+
+// close removes the bar.
+func (b *bar) close() {
+	if b.bar != nil {
+		b.bar.Abort(true)
+		b.container.Wait()
+		b.bar = nil
+	}
+}

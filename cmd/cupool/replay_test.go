@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/replay"
+)
+
+const traces = "../../testdata/traces/"
+
+// tool runs the program and returns what it printed.
+func tool(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs strings.Builder
+	status = run(context.Background(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestReplayTable(t *testing.T) {
+	status, out, errs := tool(t, "replay", "-backing", "segments", traces+"holes.trace", traces+"torch_default.pickle.gz")
+	require.Zero(t, status, errs)
+	require.Empty(t, errs)
+	lines := strings.Split(out, "\n")
+	require.Equal(t, "segments, best-fit, on sim", lines[0])
+	require.Contains(t, lines[3], "trace")
+	require.Regexp(t, `^holes +18 +40\.00 MiB +\d\d\.\d\d MiB +1\.\d{3} +\d+ +\d+ +\d+ µs +\d+ +0 +1\.400 +1\d\d µs$`, lines[4])
+	require.Regexp(t, `^torch_default +379 +77\.90 MiB `, lines[5])
+	require.Regexp(t, `^geometric mean +1\.\d\d\d +1\.\d\d\d$`, lines[6])
+	require.Equal(t, "torch_default: 1 allocation that failed when this was recorded: left out", lines[7])
+}
+
+func TestReplayJSON(t *testing.T) {
+	status, out, errs := tool(t, "replay", "-json", "-backing", "vmm", "-strategy", "best-fit", traces+"holes.trace", traces+"sizes.trace")
+	require.Zero(t, status, errs)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 2)
+	var r replay.Result
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &r))
+	require.Equal(t, traces+"holes.trace", r.Trace)
+	require.Equal(t, "vmm", r.Backing)
+	require.Equal(t, "best-fit", r.Strategy)
+	require.Equal(t, 18, r.Events)
+	require.EqualValues(t, 10*4<<20, r.PeakRequestedBytes)
+	require.EqualValues(t, 1, r.Ratio)
+	require.Equal(t, []string{"trace", "backing", "strategy", "events", "peak_requested_bytes", "peak_reserved_bytes", "ratio",
+		"driver_allocs", "driver_us_modelled", "ns_per_event", "failed_allocs"}, keysOf(t, lines[1]))
+}
+
+// keysOf returns the keys of a JSON object in their order.
+func keysOf(t *testing.T, object string) (keys []string) {
+	d := json.NewDecoder(strings.NewReader(object))
+	for i := 0; d.More() || i == 0; i++ {
+		token, err := d.Token()
+		require.NoError(t, err)
+		if i%2 == 1 {
+			keys = append(keys, token.(string))
+		}
+	}
+	return keys
+}
+
+func TestReplayTooSmall(t *testing.T) {
+	status, out, errs := tool(t, "replay", "-capacity", "64MiB", "-backing", "segments", traces+"full.trace")
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "full: 2 of 6 allocations failed, the first at event 3 (by PyTorch's default: 2)\n  cupool: out of memory on sim: 16 MiB requested")
+}
+
+func TestReplayHost(t *testing.T) {
+	status, out, errs := tool(t, "replay", "-device", "host", "-verify", traces+"streams.trace")
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "streams: contents of 5 blocks checked")
+}
+
+func TestReplayPlot(t *testing.T) {
+	for _, name := range []string{"a.svg", "a.png"} {
+		file := filepath.Join(t.TempDir(), name)
+		status, _, errs := tool(t, "replay", "-plot", file, traces+"holes.trace", traces+"full.trace")
+		require.Zero(t, status, errs)
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Greater(t, info.Size(), int64(5000))
+	}
+}
+
+func TestReplayErrors(t *testing.T) {
+	damaged := filepath.Join(t.TempDir(), "damaged")
+	require.NoError(t, os.WriteFile(damaged, []byte("a 0 1 0\nf 1\n"), 0o666))
+	for _, c := range []struct {
+		status int
+		want   string
+		args   []string
+	}{
+		{1, "cupool replay: " + damaged + ":2: unknown ID 1: no such block was allocated\n", []string{damaged}},
+		{1, "cupool replay: open none: no such file or directory\n", []string{"none"}},
+		{2, "cupool replay: which trace? (cupool replay -h tells more)\n", nil},
+		{2, "cupool replay: unknown backing \"x\": it is one of segments, vmm, planned (cupool replay -h tells more)\n", []string{"-backing", "x", damaged}},
+		{2, "cupool replay: unknown device \"gpu\": it is sim, host or cuda (cupool replay -h tells more)\n", []string{"-device", "gpu", damaged}},
+		{2, "cupool replay: the simulated device has no memory whose contents could be verified (cupool replay -h tells more)\n", []string{"-verify", damaged}},
+		{2, "cupool replay: a plot ends in .svg or .png, not \".gif\" (cupool replay -h tells more)\n", []string{"-plot", "x.gif", damaged}},
+		{2, "cupool replay: invalid value \"0\" for flag -capacity: a device has at least one byte (cupool replay -h tells more)\n", []string{"-capacity", "0", damaged}},
+		{2, "cupool replay: flag provided but not defined: -x (cupool replay -h tells more)\n", []string{"-x", damaged}},
+	} {
+		status, out, errs := tool(t, append([]string{"replay"}, c.args...)...)
+		require.Equal(t, c.want, errs)
+		require.Equal(t, c.status, status, c.args)
+		require.Empty(t, out)
+	}
+	status, _, errs := tool(t, "replay", "-h")
+	require.Zero(t, status)
+	require.Contains(t, errs, "-capacity")
+}
+
+func TestReplayInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs strings.Builder
+	require.Equal(t, 1, run(ctx, []string{"replay", traces + "holes.trace"}, &out, &errs))
+	require.Equal(t, "cupool replay: interrupted\n", errs.String())
+}
+
+func TestFormats(t *testing.T) {
+	for want, got := range map[string]string{
+		"1,234,567": comma(1234567), "123": comma(123), "-123": comma(-123), "-1,234": comma(-1234), "0": comma(0),
+		"512 B": size(512), "1.500 KiB": size(1536), "12.65 GiB": size(13582697440), "200.0 TiB": size(200 << 40),
+		"12 µs": micros(12), "1.5 ms": micros(1500), "0.12 s": micros(120000),
+		"1 free": plural(1, "free"), "2,000 frees": plural(2000, "free"),
+		"gpt2": shortName("/x/gpt2.trace.gz"), ".gz": shortName(".gz"),
+	} {
+		require.Equal(t, want, got)
+	}
+}

@@ -1,0 +1,114 @@
+package cupool_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+// Each bad field names itself.
+func TestConfigErrors(t *testing.T) {
+	for field, bad := range map[string][]cupool.Config{
+		"Limit":           {{Limit: -1}},
+		"Fraction":        {{Fraction: -0.1}, {Fraction: 1.1}, {Fraction: math.NaN()}, {Fraction: math.Inf(1)}},
+		"SmallLimit":      {{SmallLimit: -1}},
+		"SmallSegment":    {{SmallSegment: -512}, {SmallSegment: 1<<20 - 512}, {SmallSegment: 2<<20 + 1}, {SmallSegment: 1 << 61}, {SmallLimit: 4 << 20}},
+		"LargeLimit":      {{LargeLimit: -1}},
+		"LargeSegment":    {{LargeSegment: -512}, {LargeSegment: 10<<20 - 512}, {LargeSegment: 20<<20 + 8}, {LargeSegment: math.MaxInt64 &^ 511}, {LargeLimit: 40 << 20}},
+		"SegmentRounding": {{SegmentRounding: -512}, {SegmentRounding: 1000}, {SegmentRounding: math.MaxInt64 &^ 511}},
+		"MinSplit":        {{MinSplit: -1}, {MinSplit: 511}},
+		"Backing":         {{Backing: -1}, {Backing: cupool.BackingVMM + 1}},
+	} {
+		for i, cfg := range bad {
+			t.Run(field+"/"+strconv.Itoa(i), func(t *testing.T) {
+				cfg.Driver = newCountingDriver(1 << 30)
+				c, err := cupool.New(cfg)
+				require.Nil(t, c)
+				require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+				var ce *cupool.ConfigError
+				require.ErrorAs(t, err, &ce)
+				require.Equal(t, field, ce.Field)
+				require.ErrorContains(t, err, "invalid configuration: "+field+" = ")
+				require.NotEmpty(t, ce.Reason)
+			})
+		}
+	}
+}
+
+func TestConfigExtremes(t *testing.T) {
+	for name, cfg := range map[string]cupool.Config{
+		"zero":               {},
+		"one byte":           {Limit: 1},
+		"smallest":           {SmallLimit: 1, SmallSegment: 512, LargeLimit: 1, LargeSegment: 512, SegmentRounding: 512, MinSplit: 512},
+		"everything small":   {SmallLimit: 1 << 30, SmallSegment: 1 << 30},
+		"huge rounding":      {SegmentRounding: 1 << 50},
+		"largest rounding":   {SegmentRounding: 1<<61 - 512},
+		"largest segments":   {LargeSegment: 1<<61 - 512, SmallSegment: 1<<61 - 512},
+		"never split":        {MinSplit: math.MaxInt64},
+		"a block's magazine": {MagazineBytes: 1},
+		"no magazines":       {MagazineBytes: math.MinInt64},
+		"small fraction":     {Fraction: 1e-12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newCountingDriver(1 << 30)
+			cfg.Driver = d
+			c, err := cupool.New(cfg)
+			require.NoError(t, err)
+			for _, size := range []int64{1, 512, 1 << 20, 3 << 20, 64 << 20, 1 << 60, 1<<61 - 1} {
+				b, err := c.Alloc(size, nil)
+				if err != nil {
+					require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+				}
+				require.NoError(t, c.Check())
+				require.NoError(t, c.Free(b))
+			}
+			if cfg.Limit+int64(cfg.Fraction*1e9) > 0 {
+				require.LessOrEqual(t, c.Stats().All.ReservedBytes.Peak, int64(512))
+			}
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+func TestFractionNeedsTheDevicesSize(t *testing.T) {
+	d := newCountingDriver(1 << 30)
+	d.failing("MemInfo", errors.New("no luck"))
+	_, err := cupool.New(cupool.Config{Driver: d, Fraction: 0.5})
+	require.ErrorContains(t, err, "no luck")
+	_, err = cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err, "without one, nobody asks")
+}
+
+func TestBacking(t *testing.T) {
+	for b, want := range map[cupool.Backing]string{cupool.BackingAuto: "auto", cupool.BackingSegments: "segments", cupool.BackingVMM: "vmm", 7: "Backing(7)"} {
+		require.Equal(t, want, b.String())
+	}
+	d := newCountingDriver(1 << 30) // which has no virtual memory
+	_, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	_, err = cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingAuto})
+	require.NoError(t, err)
+}
+
+// What goes wrong where no error can be returned goes to the Logger.
+func TestLogger(t *testing.T) {
+	var log bytes.Buffer
+	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	x := newScript(t, c, d).run("a=2M busy:1 use:a@1")
+	require.Empty(t, log.String())
+	d.failing("RecordEvent", errors.New("no luck"))
+	x.run("free:a")
+	require.Contains(t, log.String(), "recording an event failed")
+	require.Contains(t, log.String(), "no luck")
+	d.failing("Memset", cupool.ErrDeviceLost)
+	require.Error(t, c.DefaultStream().Memset(1, 0, 1))
+	require.Contains(t, log.String(), "device lost")
+	require.Contains(t, log.String(), "device=counting")
+}

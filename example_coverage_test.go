@@ -1,0 +1,65 @@
+package cupool_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every public identifier of the allocator appears in a runnable Example.
+// Those of the tensor engine and of CUDA have files of their own.
+func TestEveryIdentifierIsInAnExample(t *testing.T) {
+	examples, err := filepath.Glob("example*_test.go")
+	require.NoError(t, err)
+	used := map[string]bool{}
+	for _, name := range examples {
+		ast.Inspect(parse(t, name), func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				used[sel.Sel.Name] = true
+			}
+			return true
+		})
+	}
+	var missing []string
+	need := func(file string, id *ast.Ident) {
+		if id.IsExported() && !used[id.Name] {
+			missing = append(missing, file+": "+id.Name)
+		}
+	}
+	for _, name := range []string{
+		"allocator", "books", "buffer", "caching", "check", "config", "errors", "events", "home", "ladder",
+		"lookup", "open", "stacks", "stats", "stitch", "streams", "trim", "waits",
+	} {
+		for _, d := range parse(t, name+".go").Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				// String, Error and Unwrap are called by the likes of fmt and errors.
+				if n := d.Name.Name; n != "String" && n != "Error" && n != "Unwrap" {
+					need(name, d.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						need(name, spec.Name)
+					case *ast.ValueSpec:
+						for _, id := range spec.Names {
+							need(name, id)
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Empty(t, missing)
+}
+
+func parse(t *testing.T, name string) *ast.File {
+	f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	return f
+}

@@ -1,0 +1,129 @@
+// Mlp trains a multi-layer perceptron on MNIST with gorgonia's tensors. All
+// tensors, the weights as well as every temporary of every step, live in a
+// cupool:
+//
+//	go run ./examples/mlp                     # a subset of MNIST, built in
+//	go run ./examples/mlp -data DIR -hidden 512,256 -optimizer adam
+//	go run ./examples/mlp -plan               # steps served by a plan of their memory
+//
+// ops.go and model.go have the network's formulas, optim.go the optimizers,
+// train.go the steps and epochs, data.go the way of a batch into the pool.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/cupool/cupool"
+)
+
+// The program's exit statuses.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as a shell reports Ctrl-C
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main with everything it depends on. It returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "mlp: %v (mlp -h lists the flags)\n", err)
+		return exitUsage
+	}
+	r, err := train(ctx, o, stdout, stderr)
+	var interrupted *interruption
+	switch {
+	case errors.As(err, &interrupted):
+		fmt.Fprintf(stderr, "mlp: %v; %d blocks leaked\n", err, r.LeakedBlocks)
+		return exitInterrupted
+	case err != nil:
+		fmt.Fprintf(stderr, "mlp: %v\n", err)
+		return exitFailed
+	}
+	r.print(stdout)
+	if o.json {
+		if err := r.printJSON(stdout); err != nil {
+			fmt.Fprintf(stderr, "mlp: %v\n", err)
+			return exitFailed
+		}
+	}
+	return exitOK
+}
+
+// train opens the device, makes a pool on it and an engine on that, trains,
+// and gives everything back.
+func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report, err error) {
+	trainSet, testSet, err := loadData(o)
+	if err != nil {
+		return r, err
+	}
+	device, err := cupool.Open(o.device)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	pool, err := cupool.New(cupool.Config{Driver: device})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }() // complains of leaks
+	memory := cupool.Allocator(pool)
+	var planner *cupool.Planner // nil without -plan
+	if o.plan {
+		if planner, err = cupool.NewPlanner(pool, cupool.PlannerConfig{}); err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, planner.Close()) }()
+		memory = planner
+	}
+	eng, err := cupool.NewEngine(memory)
+	if err != nil {
+		return r, err
+	}
+
+	t, err := newTrainer(pool, eng, o, trainSet, testSet)
+	if err != nil {
+		return r, err
+	}
+	t.plan = planner
+	fmt.Fprintf(stdout, "%s: %d training and %d test images, layers %v, %s, %d epochs of %d steps\n",
+		device.Name(), trainSet.N, testSet.N, o.hidden.layers(trainSet.Size(), 10), o.optimizer, o.epochs, t.steps)
+	epochs, err := runEpochs(ctx, t, stdout, stderr)
+	err = errors.Join(err, t.free())
+	r = newReport(epochs, t.stepTimes, pool.Stats())
+	if planner != nil {
+		r.addPlan(planner.Stats(), pool.Stats())
+	}
+	return r, err
+}
+
+// runEpochs trains, with a line for each epoch and a bar inside it.
+func runEpochs(ctx context.Context, t *trainer, stdout, stderr io.Writer) (epochs []epoch, err error) {
+	for i := range t.epochs {
+		bar := newBar(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.epochs), t.steps)
+		e, err := t.runEpoch(ctx, bar.step)
+		bar.close()
+		if err != nil {
+			return epochs, err
+		}
+		epochs = append(epochs, e)
+		printEpoch(stdout, i, t.epochs, e)
+	}
+	return epochs, nil
+}

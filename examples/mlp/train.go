@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/mnist"
+	"gorgonia.org/tensor"
+)
+
+// A trainer holds all that lasts longer than a step.
+type trainer struct {
+	pool  *cupool.Caching
+	plan  *cupool.Planner // nil: steps are not planned
+	eng   *cupool.Engine
+	net   *mlp
+	opt   optimizer
+	train *batcher
+	test  *batcher
+	rng   *rand.Rand // of the order of the samples
+
+	batch     int
+	steps     int             // of one epoch
+	epochs    int             // of the training
+	lr        float64         // of the first step; it falls linearly to 0
+	stepTimes []time.Duration // of all steps so far
+}
+
+// An epoch is what came of one pass over the training set.
+type epoch struct {
+	loss         float64 // mean over its steps
+	accuracy     float64 // on the test set, after its last step
+	driverAllocs int64   // what the pool had to ask of the device
+	duration     time.Duration
+}
+
+// newTrainer makes the network and the optimizer that o asks for.
+func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test *mnist.Set) (t *trainer, err error) {
+	// Should memory run out half way, the scope frees what is there.
+	scope := eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	defer catch(&err)
+
+	net := newMLP(eng, tensor.Float32, o.random(forWeights), o.hidden.layers(train.Size(), mnist.Classes)...)
+	t = &trainer{
+		pool:   pool,
+		eng:    eng,
+		net:    net,
+		opt:    optimizers[o.optimizer](net),
+		train:  newBatcher(eng, train, o.shift, o.random(forShifts)),
+		test:   newBatcher(eng, test, 0, nil),
+		rng:    o.random(forOrder),
+		batch:  o.batch,
+		steps:  train.N / o.batch,
+		epochs: o.epochs,
+		lr:     o.lr,
+	}
+	return t, scope.Keep(t.tensors()...)
+}
+
+// tensors are all that live between steps.
+func (t *trainer) tensors() []tensor.Tensor {
+	return append(t.net.tensors(), t.opt.tensors()...)
+}
+
+// free gives them back to the pool.
+func (t *trainer) free() error { return t.eng.FreeTensor(t.tensors()...) }
+
+// An interruption says where the training was when ctx ended.
+type interruption struct {
+	epoch, step, steps int
+	cause              error
+}
+
+func (e *interruption) Error() string {
+	return fmt.Sprintf("interrupted in epoch %d after %d of %d steps: %v", e.epoch, e.step, e.steps, e.cause)
+}
+
+func (e *interruption) Unwrap() error { return e.cause }
+
+// runEpoch trains on the samples in random order, all but the last few that
+// fill no batch, and then measures the accuracy. It calls progress after
+// every step.
+func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err error) {
+	start, before := time.Now(), t.pool.Stats().DriverAllocs
+	scope := t.eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	defer catch(&err)
+
+	// The losses are added up where they are computed and looked at once.
+	lossSum := zeros(t.eng, t.net.dt, t.batch, mnist.Classes)
+	order := t.rng.Perm(t.train.set.N)
+	for i := range t.steps {
+		if ctx.Err() != nil {
+			return e, &interruption{len(t.stepTimes)/t.steps + 1, i, t.steps, context.Cause(ctx)}
+		}
+		stepStart := time.Now()
+		if err := t.planned(func() error { return t.step(order[i*t.batch:(i+1)*t.batch], lossSum) }); err != nil {
+			return e, err
+		}
+		t.stepTimes = append(t.stepTimes, time.Since(stepStart))
+		progress()
+	}
+	e.loss = -number(t.eng, must(tensor.Sum(lossSum))) / float64(t.steps*t.batch)
+	if e.accuracy, err = t.accuracy(); err != nil {
+		return e, err
+	}
+	e.driverAllocs = t.pool.Stats().DriverAllocs - before
+	e.duration = time.Since(start)
+	return e, nil
+}
+
+// planned runs a step as an iteration, if steps are planned.
+func (t *trainer) planned(step func() error) error {
+	if t.plan == nil {
+		return step()
+	}
+	if err := t.plan.BeginIteration(); err != nil {
+		return err
+	}
+	return errors.Join(step(), t.plan.EndIteration())
+}
+
+// step learns from one batch. Everything it makes goes back to the pool at
+// its end, for the next step to find.
+func (t *trainer) step(samples []int, lossSum tensor.Tensor) (err error) {
+	scope := t.eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	defer catch(&err)
+
+	x, y := t.train.batch(samples)
+	acts := t.net.forward(x)
+	logLikelihood, d := crossEntropy(acts[len(acts)-1], y)
+	must(tensor.Add(lossSum, logLikelihood, tensor.UseUnsafe()))
+	t.net.backward(acts, d)
+	done := float64(len(t.stepTimes)) / float64(t.steps*t.epochs)
+	t.opt.step(t.lr * (1 - done))
+	return nil
+}
+
+// accuracy is the part of the test set that the network recognizes.
+func (t *trainer) accuracy() (float64, error) {
+	const batch = 500
+	right := 0
+	for from := 0; from < t.test.set.N; from += batch {
+		n, err := t.recognized(from, min(from+batch, t.test.set.N))
+		if err != nil {
+			return 0, err
+		}
+		right += n
+	}
+	return float64(right) / float64(t.test.set.N), nil
+}
+
+// recognized counts the test images in [from, to) whose largest logit is
+// that of their label.
+func (t *trainer) recognized(from, to int) (right int, err error) {
+	scope := t.eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	defer catch(&err)
+
+	samples := make([]int, to-from)
+	for i := range samples {
+		samples[i] = from + i
+	}
+	x, _ := t.test.batch(samples)
+	acts := t.net.forward(x)
+	best := must(tensor.Argmax(acts[len(acts)-1], 1))
+	guesses := must(t.eng.ToHost(best)).Data().([]int)
+	for i, s := range samples {
+		if guesses[i] == int(t.test.set.Labels[s]) {
+			right++
+		}
+	}
+	return right, nil
+}

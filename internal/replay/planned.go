@@ -1,0 +1,101 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/cupool/cupool"
+)
+
+// Backing planned: the whole trace is one iteration of a program. It is
+// replayed once for the Planner to record, and then again by the plan. All
+// results are of the second replay, in which the plan's memory is held from
+// the start; taking that memory counts among the calls of the driver, what
+// recording asked for does not.
+
+// planBudget bounds the time in which a plan is made. Most take less than
+// two seconds; a plan that takes as little memory as there can be ends it.
+const planBudget = time.Minute
+
+// rehearse records the trace, has it planned and begins the iteration that
+// is measured.
+func (r *run) rehearse(ctx context.Context) error {
+	p, err := cupool.NewPlanner(r.pool, cupool.PlannerConfig{
+		Confirm: 1, Budget: planBudget, MaxRequests: min(r.t.Blocks+1, math.MaxInt32/2),
+	})
+	if err != nil {
+		return err
+	}
+	r.planner, r.alloc = p, p
+	check := r.check
+	r.check = nil
+	if err := r.iteration(ctx, nil); err != nil {
+		return err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return err
+	}
+	r.check = check
+	r.result.FailedAllocs, r.result.FirstFailed, r.result.Failure = 0, 0, nil
+	r.before = r.dev.meter.calls()
+	r.oomsOld = r.pool.Stats().OOMs
+	if err := p.BeginIteration(); err != nil {
+		return err
+	}
+	r.pool.ResetPeak()
+	if r.o.Samples > 0 {
+		r.result.Reserved = []Point{{0, r.pool.Stats().All.ReservedBytes.Current}}
+	}
+	return nil
+}
+
+// iteration replays the trace as an iteration of its own and frees what is
+// left. It keeps the times, if there are any, of the parts that were faster.
+func (r *run) iteration(ctx context.Context, times []time.Duration) error {
+	if err := r.planner.BeginIteration(); err != nil {
+		return err
+	}
+	for from := 0; from < len(r.t.Events); from += chunk {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start := time.Now()
+		if err := r.replay(from, min(from+chunk, len(r.t.Events))); err != nil {
+			return err
+		}
+		if times != nil {
+			times[from/chunk] = min(times[from/chunk], time.Since(start))
+		}
+	}
+	return errors.Join(r.freeRest(), r.planner.EndIteration())
+}
+
+// planOnly ends the measured iteration and repeats it for its times.
+func (r *run) planOnly(ctx context.Context) error {
+	if err := r.planner.EndIteration(); err != nil {
+		return err
+	}
+	st := r.planner.Stats()
+	r.result.Plan = &st
+	r.check = nil
+	for i := 1; i < r.o.Repeat && r.result.FailedAllocs == 0; i++ {
+		if err := r.iteration(ctx, r.result.times); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held returns what the program holds now: bytes as requested, and in blocks.
+func (r *run) held() (requested, live int64) {
+	st := r.pool.Stats()
+	requested, live = st.All.RequestedBytes.Current, st.LiveBytes
+	if r.planner != nil { // the pool counts the plan's memory as one block
+		p := r.planner.Stats()
+		requested += p.RequestedBytes - p.ArenaBytes
+		live += p.LiveBytes - p.ArenaBytes
+	}
+	return requested, live
+}

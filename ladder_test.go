@@ -1,0 +1,389 @@
+package cupool_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+const mib = 1 << 20
+
+// Each rung of the ladder serves in its turn. The device has 40 MiB.
+func TestLadder(t *testing.T) {
+	type calls map[string]int
+	for name, tc := range map[string]struct {
+		before, ops, want string
+		calls             calls // made by ops
+		retries           int64
+		change            func(*cupool.Config)
+		capacity          int64 // 0: 40 MiB
+		shrink            int64 // another program takes that much of the device before ops
+	}{
+		"flush magazines": {
+			before: "a=700K b=700K free:a free:b a=700K b=700K free:a free:b a=700K b=700K free:a free:b",
+			ops:    "c=1M", want: "0 small: [Live 1M][Free 1M]",
+			calls: calls{}, change: withMagazines,
+		},
+		"completed events": {
+			before: "a=20M busy:1 free:a@1 idle:1",
+			ops:    "b=20M", want: "0 large: [Live 20M]",
+			calls: calls{"QueryEvent": 1},
+		},
+		"completed events of any stream": {
+			before: "a=20M busy:1 free:a@1 b=20M@2 busy:1 free:b@1 idle:1",
+			ops:    "c=20M@2", want: "0 large: [Free 20M]; 2 large: [Live 20M]",
+			calls: calls{"QueryEvent": 2},
+		},
+		"release idle segments": { // it would grow beyond what it ever had
+			before: "a=300M free:a",
+			ops:    "b=302M", want: "0 large: [Live 302M]",
+			calls: calls{"MemFree": 1, "MemAlloc": 1}, capacity: 1 << 30,
+		},
+		"not while it is small": {
+			before: "a=20M free:a",
+			ops:    "b=22M", want: "0 large: [Free 20M]; 0 large: [Live 22M]",
+			calls: calls{"MemAlloc": 1}, capacity: 1 << 30,
+		},
+		"not below what it once had": {
+			before: "a=300M b=20M free:b trim:300M free:a",
+			ops:    "c=20M@1", want: "0 large: [Free 300M]; 1 large: [Live 20M]",
+			calls: calls{"MemAlloc": 1, "NewStream": 1}, capacity: 1 << 30,
+		},
+		"grow": {
+			before: "a=20M",
+			ops:    "b=20M", want: "0 large: [Live 20M]; 0 large: [Live 20M]",
+			calls: calls{"MemAlloc": 1},
+		},
+		"grow by what is needed": {
+			before: "a=30M",
+			ops:    "b=3M", want: "0 large: [Live 30M]; 0 large: [Live 4M]",
+			calls: calls{"MemAlloc": 2},
+		},
+		"wait for one pending block": {
+			before: "a=20M b=20M busy:1 busy:2 free:a@1 free:b@2",
+			ops:    "c=20M", want: "0 large: [Live 20M]; 0 large: [Pending 20M]",
+			calls:   calls{"MemAlloc": 1, "SyncEvent": 1, "QueryEvent": 3},
+			retries: 1,
+		},
+		"the smallest that suffices": {
+			before: "a=22M b=12M c=6M busy:1 busy:2 busy:3 free:a@1 free:b@2 free:c@3",
+			ops:    "d=12M", want: "0 large: [Pending 22M]; 0 large: [Live 12M]; 0 large: [Pending 6M]",
+			retries: 1,
+		},
+		"but not one that is live": {
+			before: "a=10M b=12M c=18M busy:1 busy:2 use:a@1 free:b@1 free:c@2",
+			ops:    "d=10M", want: "0 large: [Live 10M]; 0 large: [Live 10M][Free 2M]; 0 large: [Pending 18M]",
+			retries: 1,
+		},
+		"with all its users": {
+			before: "a=40M busy:1 busy:2 use:a@1 use:a@2 free:a",
+			ops:    "b=40M", want: "0 large: [Live 40M]",
+			calls:   calls{"MemAlloc": 1, "SyncEvent": 2, "QueryEvent": 2},
+			retries: 1,
+		},
+		"release cached segments": { // of another stream
+			before: "a=20M@1 b=20M free:b trim:20M free:a", shrink: 20 * mib,
+			ops: "c=20M", want: "0 large: [Live 20M]",
+			calls:   calls{"MemAlloc": 2, "MemFree": 1},
+			retries: 1,
+		},
+		"largest first and no more than needed": {
+			before: "a=10M@1 b=12M@1 c=14M@1 y=20M free:y trim:36M free:a free:b free:c", shrink: 24 * mib, capacity: 60 * mib,
+			ops: "e=10M", want: "1 large: [Free 10M]; 1 large: [Free 12M]; 0 large: [Live 10M]",
+			calls:   calls{"MemAlloc": 2, "MemFree": 1},
+			retries: 1,
+		},
+		"wait for all pending blocks": { // which merge
+			before: "a=9M b=9M x=20M busy:1 busy:2 free:a@1 free:b@2",
+			ops:    "c=15M", want: "0 large: [Live 15M][Free 5M]; 0 large: [Live 20M]",
+			retries: 1,
+		},
+		"and of other streams": {
+			before: "a=20M@1 x=20M busy:2 free:a@2",
+			ops:    "c=20M", want: "0 large: [Live 20M]; 0 large: [Live 20M]",
+			retries: 1,
+		},
+		"and their magazines": {
+			before: "b=38M a=1M@1 free:b trim:2M free:a a=1M@1 free:a a=1M@1 free:a",
+			ops:    "c=40M", want: "0 large: [Live 40M]",
+			calls:   calls{"MemAlloc": 3, "MemFree": 1},
+			retries: 1, change: withMagazines,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := newPool(t, cmp.Or(tc.capacity, 40*mib), func(cfg *cupool.Config) {
+				if tc.change != nil {
+					tc.change(cfg)
+				}
+			})
+			x := newScript(t, c, d).run(tc.before)
+			before := map[string]int{}
+			for _, call := range allCalls {
+				before[call] = d.count(call)
+			}
+			d.capacity -= tc.shrink
+			require.Equal(t, tc.want, x.run(tc.ops).layout())
+			require.Equal(t, tc.retries, c.Stats().Retries)
+			for _, call := range allCalls {
+				if tc.calls != nil {
+					require.Equal(t, tc.calls[call], d.count(call)-before[call], call)
+				}
+			}
+		})
+	}
+}
+
+var allCalls = []string{"MemAlloc", "MemFree", "MemInfo", "NewStream", "DestroyStream", "SyncStream",
+	"NewEvent", "DestroyEvent", "RecordEvent", "QueryEvent", "SyncEvent", "StreamWaitEvent"}
+
+// A program that repeats itself comes to rest, though each round first grows
+// beyond what it had with segments of its own idle.
+func TestReleasedSegmentsThatComeBack(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	x := newScript(t, c, d)
+	var rounds []int
+	for range 20 {
+		before := d.count("MemAlloc") + d.count("MemFree")
+		x.run("a=20M free:a b=30M free:b c=12M@1 free:c d=40M free:d")
+		rounds = append(rounds, d.count("MemAlloc")+d.count("MemFree")-before)
+	}
+	require.Zero(t, rounds[len(rounds)-1], "calls of the device, by round: %v", rounds)
+	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(102*mib))
+}
+
+// The garbage collector's cleanups give blocks back when nothing else does.
+func TestLadderCollectsGarbage(t *testing.T) {
+	for range 20 {
+		c, _ := newPool(t, 20*mib)
+		func() {
+			for range 10 {
+				b, err := c.Alloc(2*mib, nil)
+				require.NoError(t, err)
+				runtime.AddCleanup(&[100]byte{}, c.FreeLater, b)
+			}
+		}()
+		b, err := c.Alloc(20*mib, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.Stats().Retries)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestLadderAsksTheProgram(t *testing.T) {
+	var c *cupool.Caching
+	var cache []cupool.Block
+	var asked []int64
+	c, _ = newPool(t, 40*mib, func(cfg *cupool.Config) {
+		cfg.OnOutOfMemory = func(requested int64) bool {
+			asked = append(asked, requested)
+			for _, b := range cache {
+				require.NoError(t, c.Free(b), "it may use the allocator")
+			}
+			freed := len(cache) > 0
+			cache = nil
+			return freed
+		}
+	})
+	for range 2 {
+		b, err := c.Alloc(20*mib, nil)
+		require.NoError(t, err)
+		cache = append(cache, b)
+	}
+	b, err := c.Alloc(40*mib-7, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int64{40*mib - 7}, asked)
+	require.EqualValues(t, 1, c.Stats().Retries)
+
+	_, err = c.Alloc(mib, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.Equal(t, []int64{40*mib - 7, mib}, asked, "asked once each")
+	require.NoError(t, c.Free(b))
+	_, err = c.Alloc(mib, nil)
+	require.NoError(t, err, "later allocations go on working")
+	require.EqualValues(t, 1, c.Stats().OOMs)
+}
+
+func TestLimits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg  cupool.Config
+		want int64 // MiB that can be reserved of 100
+	}{
+		"none":         {cupool.Config{}, 100},
+		"bytes":        {cupool.Config{Limit: 30 * mib}, 30},
+		"fraction":     {cupool.Config{Fraction: 0.5}, 50},
+		"the smaller":  {cupool.Config{Limit: 30 * mib, Fraction: 0.5}, 30},
+		"or the other": {cupool.Config{Limit: 60 * mib, Fraction: 0.5}, 50},
+		"all of it":    {cupool.Config{Fraction: 1}, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newCountingDriver(100 * mib)
+			tc.cfg.Driver = d
+			c, err := cupool.New(tc.cfg)
+			require.NoError(t, err)
+			_, err = c.Alloc(tc.want*mib+1, nil)
+			require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+			b, err := c.Alloc(tc.want*mib, nil)
+			require.NoError(t, err)
+			_, err = c.Alloc(1, nil)
+			require.ErrorIs(t, err, cupool.ErrOutOfMemory, "hard")
+			require.NoError(t, c.Free(b))
+			_, err = c.Alloc(20*mib, nil)
+			require.NoError(t, err, "the cache is given back below the limit")
+			require.NoError(t, c.Check())
+		})
+	}
+}
+
+func TestOOMError(t *testing.T) {
+	c, d := newPool(t, 100*mib, func(cfg *cupool.Config) { cfg.Limit = 80 * mib })
+	x := newScript(t, c, d).run("a=20M b=6M c=14M e=10M busy:1 use:e@1 free:b")
+	d.failing("SyncEvent", errors.New("no luck"))
+	x.run("free:e")
+	_, err := c.Alloc(60*mib-1, x.stream("0"))
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.ErrorContains(t, oom.Cause, "exceed the limit")
+	oom.Cause = nil
+	require.Equal(t, cupool.OOMError{
+		Device: "counting", Requested: 60*mib - 1, Rounded: 60 * mib, Segment: 60 * mib,
+		Live: 34 * mib, Pending: 10 * mib, Cached: 6 * mib, LargestFree: 6 * mib, Reserved: 50 * mib,
+		DeviceFree: 50 * mib, DeviceTotal: 100 * mib, Limit: 80 * mib,
+		Hint: "free at least 30 MiB of the 34 MiB that the program holds",
+	}, *oom)
+	require.Equal(t, "cupool: out of memory on counting: 60 MiB requested (block 60 MiB, segment 60 MiB); "+
+		"live 34 MiB, pending 10 MiB, cached 6 MiB (largest free 6 MiB, fragmentation 0 %), reserved 50 MiB of a limit of 80 MiB; "+
+		"device has 50 MiB free of 100 MiB; free at least 30 MiB of the 34 MiB that the program holds", err.Error())
+}
+
+func TestOOMHints(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ops, size string
+		want      string
+		limit     int64
+		change    func(d *countingDriver)
+	}{
+		"device":   {"", "200M", "the request is larger than the device", 0, nil},
+		"limit":    {"", "60M", "the request is larger than the limit", 50 * mib, nil},
+		"raise it": {"a=40M", "20M", "the device has the memory: raise Limit or Fraction", 50 * mib, nil},
+		"pieces": {
+			"a=6M b=2M c=6M d=2M e=4M f=6M g=2M h=6M i=2M j=4M k=60M free:a free:c free:f free:h", "22M",
+			"24 MiB is cached, but in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit", 0, nil,
+		},
+		"free something": {"a=50M b=30M", "30M", "free at least 10 MiB of the 80 MiB that the program holds", 0, nil},
+		"the device says nothing": {
+			"a=50M b=30M", "30M", "free at least 30 MiB of the 80 MiB that the program holds", 0,
+			func(d *countingDriver) { d.fail["MemInfo"] = errors.New("no luck") },
+		},
+		"the device refuses": {
+			"a=50M", "30M", "the device reports enough free memory but refuses it: it may be fragmented or shared", 0,
+			func(d *countingDriver) { d.fail["MemAlloc"] = fmt.Errorf("%w: no luck", cupool.ErrOutOfMemory) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := newPool(t, 100*mib, func(cfg *cupool.Config) { cfg.Limit = tc.limit })
+			newScript(t, c, d).run(tc.ops)
+			if tc.change != nil {
+				tc.change(d)
+			}
+			_, err := c.Alloc(parseSize(t, tc.size), nil)
+			var oom *cupool.OOMError
+			require.ErrorAs(t, err, &oom)
+			require.Equal(t, tc.want, oom.Hint)
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// An error of the device that is not about memory ends the attempt at once
+// and leaves the books as they were.
+func TestLadderPassesErrorsOn(t *testing.T) {
+	for call, ops := range map[string]string{"MemAlloc": "a=10M", "MemFree": "a=20M b=20M free:a"} {
+		t.Run(call, func(t *testing.T) {
+			c, d := newPool(t, 40*mib)
+			x := newScript(t, c, d).run(ops)
+			before := x.layout()
+			noLuck := errors.New("no luck")
+			d.failing(call, noLuck)
+			_, err := c.Alloc(30*mib, nil)
+			require.ErrorIs(t, err, noLuck)
+			require.NotErrorIs(t, err, cupool.ErrOutOfMemory)
+			require.Zero(t, c.Stats().OOMs)
+			require.NoError(t, c.Check())
+			require.Equal(t, before, x.layout())
+			d.failing(call, nil)
+			x.run("c=20M")
+		})
+	}
+}
+
+// unalignedDriver returns addresses that no device should.
+type unalignedDriver struct{ *countingDriver }
+
+func (d unalignedDriver) MemAlloc(size int64) (cupool.Ptr, error) {
+	p, err := d.countingDriver.MemAlloc(size)
+	return p + 256, err
+}
+
+func (d unalignedDriver) MemFree(p cupool.Ptr) error { return d.countingDriver.MemFree(p - 256) }
+
+func TestUnalignedSegmentIsRefused(t *testing.T) {
+	d := unalignedDriver{newCountingDriver(1 << 30)}
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	_, err = c.Alloc(512, nil)
+	require.ErrorContains(t, err, "unaligned address 0x10000000100")
+	require.Empty(t, d.mem, "it went back")
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	require.NoError(t, c.Check())
+}
+
+// As soon as one stream's segment went back, another stream may get the same
+// addresses: nothing of the old must hide the new.
+func TestSegmentsChangeHands(t *testing.T) {
+	c, _ := newPool(t, 40*mib)
+	stop := make(chan struct{})
+	var allocators, releaser sync.WaitGroup
+	for range 2 {
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		allocators.Go(func() {
+			for range 3000 {
+				b, err := c.Alloc(12*mib, s)
+				if errors.Is(err, cupool.ErrOutOfMemory) {
+					continue
+				}
+				if got, err := c.Lookup(b.Ptr() + 5*mib); err != nil || got != b {
+					t.Errorf("%v is %v: %v", b, got, err)
+				}
+				if err := c.FreePtr(b.Ptr(), b.Size()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	releaser.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := c.EmptyCache(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	allocators.Wait()
+	close(stop)
+	releaser.Wait()
+	require.NoError(t, c.Check())
+}

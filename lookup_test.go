@@ -1,0 +1,140 @@
+package cupool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+// atBase runs a test with memory that begins at different addresses: some
+// that the address maps hold, and some that only a walk of the segment finds.
+func atBase(t *testing.T, f func(t *testing.T, c *cupool.Caching, x *script)) {
+	for name, base := range map[string]cupool.Ptr{"low": 1 << 40, "beyond 57 bits": 1 << 60, "the highest": 1<<63 + 1<<40} {
+		t.Run(name, func(t *testing.T) {
+			c, d := newPool(t, 1<<30)
+			d.base = base
+			f(t, c, newScript(t, c, d))
+		})
+	}
+}
+
+func TestLookup(t *testing.T) {
+	atBase(t, func(t *testing.T, c *cupool.Caching, x *script) {
+		x.run("a=2M b=3M+7 s=1000 z=512@1 p=4M busy:1 free:p@1")
+		for _, name := range []string{"a", "b", "s", "z"} {
+			b := x.block(name)
+			for _, off := range []int64{0, 1, 511, b.Size() / 2, b.Size() - 1} {
+				got, err := c.Lookup(b.Ptr() + cupool.Ptr(off))
+				require.NoError(t, err, "%s + %d", name, off)
+				require.Equal(t, b, got)
+			}
+		}
+		a, b := x.block("a"), x.block("b")
+		for name, tc := range map[string]struct {
+			p    cupool.Ptr
+			want error
+		}{
+			"before all":     {a.Ptr() - 1, cupool.ErrForeignPointer},
+			"nil":            {0, cupool.ErrForeignPointer},
+			"far behind":     {a.Ptr() + 1<<35, cupool.ErrForeignPointer},
+			"pending":        {x.block("p").Ptr(), cupool.ErrUseAfterFree},
+			"inside pending": {x.block("p").Ptr() + 5, cupool.ErrUseAfterFree},
+			"free":           {a.Ptr() + 19<<20, cupool.ErrUseAfterFree},
+		} {
+			_, err := c.Lookup(tc.p)
+			require.ErrorIs(t, err, tc.want, name)
+			require.ErrorContains(t, err, tc.p.String(), name)
+		}
+		x.run("free:a")
+		_, err := c.Lookup(a.Ptr())
+		require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+		got, err := c.Lookup(b.Ptr())
+		require.NoError(t, err)
+		require.Equal(t, b, got)
+	})
+}
+
+func TestFreePtr(t *testing.T) {
+	atBase(t, func(t *testing.T, c *cupool.Caching, x *script) {
+		x.run("a=2M b=1000 p=4M busy:1 free:p@1")
+		a, b := x.block("a"), x.block("b")
+		before := x.layout()
+		for name, tc := range map[string]struct {
+			p    cupool.Ptr
+			size int64
+			want error
+			text string
+		}{
+			"interior":      {a.Ptr() + 512, -1, cupool.ErrInteriorPointer, "512 bytes into the block"},
+			"one byte in":   {b.Ptr() + 1, 1000, cupool.ErrInteriorPointer, "of 1000 bytes"},
+			"foreign":       {42, -1, cupool.ErrForeignPointer, "no segment"},
+			"nil with size": {0, 512, cupool.ErrForeignPointer, "0x0"},
+			"too small":     {b.Ptr(), 999, cupool.ErrSizeMismatch, "1000 bytes were allocated there"},
+			"too large":     {b.Ptr(), 1024, cupool.ErrSizeMismatch, "1024 bytes"},
+			"zero":          {b.Ptr(), 0, cupool.ErrSizeMismatch, "1000 bytes"},
+			"free":          {a.Ptr() + 10<<20, -1, cupool.ErrForeignPointer, "not live (Free 14M"},
+			"pending":       {x.block("p").Ptr(), -1, cupool.ErrDoubleFree, "no block is live there"},
+		} {
+			err := c.FreePtr(tc.p, tc.size)
+			require.ErrorIs(t, err, tc.want, name)
+			require.ErrorContains(t, err, tc.text, name)
+			var be *cupool.BlockError
+			require.ErrorAs(t, err, &be, name)
+			require.Equal(t, tc.p, be.Ptr, name)
+			require.Equal(t, before, x.layout(), "%s: nothing was changed", name)
+		}
+		require.NoError(t, c.FreePtr(a.Ptr(), 2<<20))
+		require.ErrorIs(t, c.FreePtr(a.Ptr(), -1), cupool.ErrDoubleFree)
+		require.NoError(t, c.FreePtr(b.Ptr(), -1))
+		require.ErrorIs(t, c.FreePtr(b.Ptr(), 1000), cupool.ErrDoubleFree)
+		require.NoError(t, c.FreePtr(0, 0))
+		require.NoError(t, c.FreePtr(0, -1))
+		require.NoError(t, c.Check())
+
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, c.FreePtr(a.Ptr(), -1), cupool.ErrClosed)
+		_, err := c.Lookup(a.Ptr())
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	})
+}
+
+// What the address maps remember of memory that went back to the device must
+// not be believed.
+func TestLookupOfReturnedMemory(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	x := newScript(t, c, d).run("a=2M b=1000")
+	a, b := x.block("a"), x.block("b")
+	x.run("free:a free:b empty")
+	for _, p := range []cupool.Ptr{a.Ptr(), b.Ptr()} {
+		require.ErrorIs(t, c.FreePtr(p, -1), cupool.ErrForeignPointer)
+		_, err := c.Lookup(p)
+		require.ErrorIs(t, err, cupool.ErrForeignPointer)
+	}
+	x.run("c=20M@1") // at the same address, for another stream
+	require.Equal(t, a.Ptr(), x.block("c").Ptr())
+	got, err := c.Lookup(a.Ptr())
+	require.NoError(t, err)
+	require.Equal(t, x.block("c"), got)
+	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
+	require.NoError(t, c.FreePtr(a.Ptr(), 20<<20))
+}
+
+// Blocks that go through magazines are found like others.
+func TestLookupWithMagazines(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d).run("a=1000 free:a a=1000 free:a a=1000")
+	a := x.block("a")
+	got, err := c.Lookup(a.Ptr() + 999)
+	require.NoError(t, err)
+	require.Equal(t, a, got)
+	require.NoError(t, c.FreePtr(a.Ptr(), -1))
+	_, err = c.Lookup(a.Ptr())
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+	require.ErrorIs(t, c.FreePtr(a.Ptr(), -1), cupool.ErrDoubleFree)
+	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
+	x.run("a=1000")
+	require.ErrorIs(t, c.FreePtr(a.Ptr(), 1001), cupool.ErrSizeMismatch)
+	require.NoError(t, c.FreePtr(a.Ptr(), 1000))
+}

@@ -1,0 +1,138 @@
+package cupool_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+func TestScope(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		before := e.from(random(e.r, tensor.Float64, 8))
+		sc := e.Scope()
+		x := e.from(random(e.r, tensor.Float64, 3, 4))
+		kept := must(tensor.Add(x, x))
+		must(tensor.MatMul(x, must(tensor.Transpose(x))))
+		rows := must(tensor.Exp(x)).(*tensor.Dense)
+		shallow := must(tensor.Exp(x)).(*tensor.Dense)
+		freed := must(tensor.Exp(x))
+		e.free(freed)
+		require.NoError(t, sc.Keep(kept, view(rows, tensor.S(1, 2)), shallow.ShallowClone(), before, nil, random(e.r, tensor.Int, 2)))
+		require.ErrorIs(t, sc.Keep(x.ShallowClone(), nil, (*tensor.Dense)(nil)), nil)
+		require.NoError(t, sc.Close())
+		require.Equal(t, int64(5), e.live())
+		for _, d := range []tensor.Tensor{before, x, kept, rows, shallow} {
+			require.True(t, e.Owns(d))
+		}
+		require.NoError(t, sc.Close(), "again")
+		require.ErrorIs(t, sc.Keep(x), cupool.ErrClosed)
+		e.free(before, x, kept, rows, shallow)
+	})
+}
+
+// TestScopeNested tests where memory goes that is kept at one level and not
+// at another.
+func TestScopeNested(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keepOuter, keepInner bool
+		afterInner           bool // lives after the inner scope
+		afterOuter           bool
+	}{
+		"not kept":     {false, false, false, false},
+		"kept inside":  {false, true, true, false},
+		"kept outside": {true, false, true, true},
+		"kept in both": {true, true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, closeInner := range []bool{true, false} {
+				e := newBench(t, false)
+				outer := e.Scope()
+				first := must(e.Empty(tensor.Int, 3))
+				inner := e.Scope()
+				x := must(e.Empty(tensor.Int, 5))
+				if tc.keepInner {
+					require.NoError(t, inner.Keep(x))
+				}
+				if tc.keepOuter {
+					require.NoError(t, outer.Keep(x))
+				}
+				if closeInner {
+					require.NoError(t, inner.Close())
+					require.True(t, e.Owns(first))
+					require.Equal(t, tc.afterInner, e.Owns(x))
+				}
+				require.NoError(t, outer.Close())
+				require.NoError(t, inner.Close(), "closed with the outer one")
+				require.False(t, e.Owns(first))
+				require.Equal(t, tc.afterOuter, e.Owns(x))
+				if tc.afterOuter {
+					e.free(x)
+				}
+				last := must(e.Empty(tensor.Int, 3))
+				require.True(t, e.Owns(last), "no scope is left")
+				e.free(last)
+			}
+		})
+	}
+}
+
+// TestScopeRecycled: memory that was freed in a scope and handed out again
+// past the engine is not freed with the scope.
+func TestScopeRecycled(t *testing.T) {
+	e := newBench(t, false)
+	sc := e.Scope()
+	x := must(e.Empty(tensor.Int, 64))
+	p := cupool.Ptr(x.Uintptr())
+	e.free(x)
+	b, err := e.c.Alloc(512, nil)
+	require.NoError(t, err)
+	require.Equal(t, p, b.Ptr(), "the test needs the same block")
+	require.NoError(t, sc.Close())
+	require.NoError(t, e.c.Free(b))
+}
+
+// TestScopeLong: a scope forgets what is freed meanwhile.
+func TestScopeLong(t *testing.T) {
+	e := newBench(t, false)
+	sc := e.Scope()
+	var live []*tensor.Dense
+	for i := range 20_000 {
+		d := must(e.Empty(tensor.Int, 1+i%9))
+		if i%100 == 0 {
+			live = append(live, d)
+		} else {
+			e.free(d)
+		}
+	}
+	require.Less(t, cupool.ScopeLen(sc), 4*1024)
+	require.NoError(t, sc.Keep(live[0]))
+	require.NoError(t, sc.Close())
+	require.Equal(t, int64(1), e.live())
+	e.free(live[0])
+}
+
+// TestScopeConcurrent: a scope notes what all goroutines allocate.
+func TestScopeConcurrent(t *testing.T) {
+	e := newBench(t, false)
+	for range 20 {
+		sc := e.Scope()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for i := range 50 {
+					d := must(e.Empty(tensor.Float32, 1+i))
+					if i%3 == 0 {
+						must(0, e.FreeTensor(d))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.NoError(t, sc.Close())
+		require.Zero(t, e.live())
+	}
+}

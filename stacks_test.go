@@ -1,0 +1,59 @@
+package cupool_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+//go:noinline
+func forgetABlock(t *testing.T, c *cupool.Caching, size int64) {
+	_, err := c.Alloc(size, nil)
+	require.NoError(t, err)
+}
+
+//go:noinline
+func forgetABuffer(t *testing.T, c *cupool.Caching) {
+	_, err := cupool.NewBuffer[float32](c, 10, nil)
+	require.NoError(t, err)
+}
+
+func TestRecordStacks(t *testing.T) {
+	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.RecordStacks, cfg.MagazineBytes = true, 0 })
+	x := newScript(t, c, d)
+	for range 5 {
+		x.run("a=512 free:a b=2M free:b") // their stacks are dropped again
+	}
+	require.Zero(t, c.Stats().MagazineHits, "no lock-free path")
+	forgetABlock(t, c, 1000)
+	forgetABlock(t, c, 30<<20) // through a miss
+	forgetABuffer(t, c)
+
+	err := c.Close()
+	var leak *cupool.LeakError
+	require.ErrorAs(t, err, &leak)
+	require.Len(t, leak.Leaks, 3)
+	for _, l := range leak.Leaks {
+		culprit := "cupool_test.forgetABlock"
+		if l.Size == 40 {
+			culprit = "cupool_test.forgetABuffer"
+		}
+		require.Contains(t, l.Stack, culprit+"\n\t")
+		require.Contains(t, l.Stack, "stacks_test.go:")
+		require.Contains(t, l.Stack, "cupool_test.TestRecordStacks")
+		require.NotContains(t, l.Stack, "handOutLocked", "the allocator's own depths are left out")
+	}
+	require.Equal(t, 3, strings.Count(err.Error(), "allocated at\n\t\t"))
+	require.Contains(t, err.Error(), "3 leaked blocks, 30 MiB")
+}
+
+func TestNoStacks(t *testing.T) {
+	c, _ := newPool(t, 1<<30)
+	forgetABlock(t, c, 1000)
+	var leak *cupool.LeakError
+	require.ErrorAs(t, c.Close(), &leak)
+	require.Empty(t, leak.Leaks[0].Stack)
+}

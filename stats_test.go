@@ -1,0 +1,184 @@
+package cupool_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+func TestStats(t *testing.T) {
+	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.Limit = 512 * mib })
+	x := newScript(t, c, d).run("a=2M b=3M+1 s=1000 p=4M free:a busy:1 free:p@1")
+	st := c.Stats()
+	stat := func(cur, peak, allocated, freed int64) cupool.Stat {
+		return cupool.Stat{Current: cur, Peak: peak, Allocated: allocated, Freed: freed}
+	}
+	const bBlock = 3*mib + 512
+	require.Equal(t, cupool.PoolStats{
+		Allocation:         stat(1, 3, 3, 2),
+		Segment:            stat(1, 1, 1, 0),
+		Active:             stat(2, 3, 3, 1),
+		InactiveSplit:      stat(2, 2, 4, 2),
+		RequestedBytes:     stat(3*mib+1, 9*mib+1, 9*mib+1, 6*mib),
+		AllocatedBytes:     stat(bBlock, bBlock+6*mib, bBlock+6*mib, 6*mib),
+		ActiveBytes:        stat(bBlock+4*mib, bBlock+6*mib, bBlock+6*mib, 2*mib),
+		ReservedBytes:      stat(20*mib, 20*mib, 20*mib, 0),
+		InactiveSplitBytes: stat(16*mib-bBlock, 18*mib, 18*mib+18*mib-bBlock+14*mib-bBlock+2*mib, 18*mib+18*mib-bBlock),
+	}, st.Large)
+	require.Equal(t, stat(1000, 1000, 1000, 0), st.Small.RequestedBytes)
+	require.Equal(t, stat(1024, 1024, 1024, 0), st.Small.AllocatedBytes)
+	require.Equal(t, stat(2, 4, 4, 2), st.All.Allocation)
+	require.Equal(t, stat(22*mib, 22*mib, 22*mib, 0), st.All.ReservedBytes)
+
+	require.EqualValues(t, bBlock+1024, st.LiveBytes)
+	require.EqualValues(t, 4*mib, st.PendingBytes)
+	require.EqualValues(t, 22*mib-bBlock-1024-4*mib, st.CachedBytes)
+	require.Equal(t, st.All.ReservedBytes.Current, st.LiveBytes+st.PendingBytes+st.CachedBytes)
+	require.EqualValues(t, 14*mib-bBlock, st.LargestFree)
+	require.EqualValues(t, 512*mib, st.Limit)
+	require.EqualValues(t, 2, st.Hits)
+	require.EqualValues(t, 2, st.Misses)
+	require.InDelta(t, 0.5, st.HitRatio(), 0)
+	require.Zero(t, st.MagazineHits)
+	require.EqualValues(t, 2, st.DriverAllocs)
+	require.Zero(t, st.DriverFrees)
+	require.EqualValues(t, 1, st.EventsRecorded)
+	require.EqualValues(t, 1, st.BlocksPending)
+	require.EqualValues(t, 2, st.Streams)
+	require.Positive(t, st.MetadataBytes)
+	require.InDelta(t, 1-float64(st.LargestFree)/float64(st.CachedBytes), st.Fragmentation(), 1e-9)
+
+	_, err := c.Alloc(600*mib, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.EqualValues(t, 1, c.Stats().OOMs)
+	x.run("idle:1 free:b free:s empty")
+	st = c.Stats()
+	require.EqualValues(t, 2, st.DriverFrees)
+	require.Zero(t, st.CachedBytes)
+	require.Zero(t, st.Fragmentation(), "of nothing")
+	require.InDelta(t, 1, cupool.Stats{}.HitRatio(), 0, "of nothing")
+}
+
+// The same program, with and without magazines, gives the same counts.
+func TestStatsAreExactWithMagazines(t *testing.T) {
+	run := func(change ...func(*cupool.Config)) cupool.Stats {
+		c, _ := newPool(t, 1<<30, change...)
+		r := rand.New(rand.NewPCG(1, 2))
+		var live []cupool.Block
+		for range 20_000 {
+			if n := len(live); n > 50 || n > 0 && r.IntN(2) == 0 {
+				i := r.IntN(n)
+				require.NoError(t, c.Free(live[i]))
+				live[i] = live[n-1]
+				live = live[:n-1]
+				continue
+			}
+			b, err := c.Alloc(int64(1+r.IntN(6))*1000, nil)
+			require.NoError(t, err)
+			live = append(live, b)
+		}
+		return c.Stats()
+	}
+	want, got := run(), run(withMagazines)
+	require.Positive(t, got.MagazineHits)
+	for name, pick := range map[string]func(*cupool.Stats) *cupool.Stat{
+		"allocation": func(s *cupool.Stats) *cupool.Stat { return &s.All.Allocation },
+		"active":     func(s *cupool.Stats) *cupool.Stat { return &s.All.Active },
+		"requested":  func(s *cupool.Stats) *cupool.Stat { return &s.All.RequestedBytes },
+		"allocated":  func(s *cupool.Stats) *cupool.Stat { return &s.All.AllocatedBytes },
+		"bytes":      func(s *cupool.Stats) *cupool.Stat { return &s.Small.ActiveBytes },
+	} {
+		w, g := pick(&want), pick(&got)
+		require.GreaterOrEqual(t, g.Peak, w.Peak, name)
+		g.Peak = w.Peak // may be higher by what the magazines held
+		require.Equal(t, *w, *g, name)
+	}
+	require.Equal(t, want.LiveBytes, got.LiveBytes)
+	require.Equal(t, want.Hits+want.Misses, got.Hits+got.Misses)
+}
+
+func TestResetPeak(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	x := newScript(t, c, d).run("a=2M b=3M free:a")
+	require.EqualValues(t, 5*mib, c.Stats().All.AllocatedBytes.Peak)
+	c.ResetPeak()
+	require.EqualValues(t, 3*mib, c.Stats().All.AllocatedBytes.Peak)
+	require.EqualValues(t, 3*mib, c.Stats().Large.AllocatedBytes.Peak)
+	x.run("a=1M+512")
+	require.EqualValues(t, 5*mib, c.Stats().All.AllocatedBytes.Peak, "too little is left of the 2M to split")
+	require.EqualValues(t, 3, c.Stats().All.Allocation.Allocated, "the sums stay")
+}
+
+func TestResetAccumulated(t *testing.T) {
+	for _, magazines := range []bool{false, true} {
+		c, d := newPool(t, 1<<30, func(cfg *cupool.Config) {
+			if magazines {
+				cfg.MagazineBytes = 0
+			}
+		})
+		x := newScript(t, c, d).run("b=2M a=1M free:a a=1M free:a a=1M free:a")
+		c.ResetAccumulated()
+		st := c.Stats()
+		for _, s := range []cupool.Stat{st.All.Allocation, st.All.Active, st.All.AllocatedBytes, st.All.ActiveBytes, st.All.RequestedBytes, st.All.ReservedBytes, st.Small.Allocation} {
+			require.Zero(t, s.Allocated)
+			require.Zero(t, s.Freed)
+		}
+		require.EqualValues(t, 2*mib, st.LiveBytes, "current values stay")
+		for name, n := range map[string]int64{"hits": st.Hits, "misses": st.Misses, "magazine hits": st.MagazineHits,
+			"driver allocs": st.DriverAllocs, "driver frees": st.DriverFrees, "ooms": st.OOMs, "retries": st.Retries, "events": st.EventsRecorded} {
+			require.Zero(t, n, name)
+		}
+		x.run("a=1M free:a free:b a=1M")
+		got := c.Stats().All.Allocation
+		require.Equal(t, cupool.Stat{Current: 1, Peak: got.Peak, Allocated: 2, Freed: 2}, got)
+	}
+}
+
+func TestWriteStats(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	newScript(t, c, d).run("a=2M b=3M s=1000 free:a")
+	var sb strings.Builder
+	require.NoError(t, c.WriteStats(&sb))
+	text := sb.String()
+	for _, line := range []string{
+		"cupool on counting\n",
+		"                            current       peak  allocated   freed\n",
+		"             allocations          2          3          3       1\n",
+		"                reserved     22 MiB     22 MiB     22 MiB     0 B\n",
+		"      small: allocations          1          1          1       0\n",
+		"        large: allocated      3 MiB      5 MiB      5 MiB   2 MiB\n",
+		"reserved 22 MiB = live 3.001 MiB + pending 0 B + cached 19 MiB; limit none\n",
+		"largest free 15 MiB, fragmentation 21.0 %\n",
+		"hits 1 (33.33 %), of them without a lock 0; misses 2, retries 0, out of memory 0\n",
+		"driver: 2 allocations, 0 frees; ",
+		"events: 0 recorded, 0 queries, 0 failures\n",
+		"blocks pending 0, streams 1, books ",
+	} {
+		require.Contains(t, text, line)
+	}
+	require.Len(t, strings.Split(strings.TrimSpace(text), "\n"), 2+3*9+5)
+}
+
+// brokenWriter fails after n bytes.
+type brokenWriter struct{ n int }
+
+func (w *brokenWriter) Write(p []byte) (int, error) {
+	if w.n -= len(p); w.n < 0 {
+		return 0, errors.New("disk full")
+	}
+	return len(p), nil
+}
+
+func TestWriteStatsErrors(t *testing.T) {
+	c, _ := newPool(t, 1<<30)
+	var sb strings.Builder
+	require.NoError(t, c.WriteStats(&sb))
+	for _, n := range []int{0, 30, sb.Len() - 1} {
+		require.ErrorContains(t, c.WriteStats(&brokenWriter{n}), "disk full", "after %d bytes", n)
+	}
+}

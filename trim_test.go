@@ -1,0 +1,167 @@
+package cupool_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+func TestTrim(t *testing.T) {
+	// Cached: 10, 30 and 20 MiB; in use: 12 MiB and a small segment.
+	const before = "a=10M b=30M c=20M@1 d=12M e=512 free:a free:b free:c"
+	for name, tc := range map[string]struct {
+		keep     string
+		released int64
+		sizes    []int64 // in the order in which they go
+		want     string
+	}{
+		"enough":         {"80M", 0, nil, "0 large: [Free 10M]; 0 large: [Free 30M]; 1 large: [Free 20M]; 0 large: [Live 12M]; 0 small: [Live 512][Free 2096640]"},
+		"as much":        {"74M", 0, nil, "0 large: [Free 10M]; 0 large: [Free 30M]; 1 large: [Free 20M]; 0 large: [Live 12M]; 0 small: [Live 512][Free 2096640]"},
+		"a byte less":    {"73M+1023K", 30 << 20, []int64{30 << 20}, "0 large: [Free 10M]; 1 large: [Free 20M]; 0 large: [Live 12M]; 0 small: [Live 512][Free 2096640]"},
+		"two":            {"43M", 50 << 20, []int64{30 << 20, 20 << 20}, "0 large: [Free 10M]; 0 large: [Live 12M]; 0 small: [Live 512][Free 2096640]"},
+		"all":            {"0", 60 << 20, []int64{30 << 20, 20 << 20, 10 << 20}, "0 large: [Live 12M]; 0 small: [Live 512][Free 2096640]"},
+		"more than ever": {"1T", 0, nil, "0 large: [Free 10M]; 0 large: [Free 30M]; 1 large: [Free 20M]; 0 large: [Live 12M]; 0 small: [Live 512][Free 2096640]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := newPool(t, 1<<30)
+			x := newScript(t, c, d).run(before)
+			n, err := c.Trim(parseSize(t, tc.keep))
+			require.NoError(t, err)
+			require.Equal(t, tc.released, n)
+			require.Equal(t, tc.sizes, d.freed)
+			require.Equal(t, tc.want, x.layout())
+			require.NoError(t, c.Check())
+		})
+	}
+}
+
+func TestTrimScripts(t *testing.T) {
+	runScripts(t, map[string]scriptCase{
+		"only wholly free segments":  {"a=2M b=2M free:a trim:0", "0 large: [Free 2M][Live 2M][Free 16M]"},
+		"does not wait":              {"a=20M busy:1 free:a@1 trim:0", "0 large: [Pending 20M]"},
+		"but sees what is done":      {"a=20M busy:1 free:a@1 idle:1 trim:0", ""},
+		"empty cache waits":          {"a=20M busy:1 free:a@1 empty", ""},
+		"and leaves what is live":    {"a=20M b=30M free:a empty", "0 large: [Live 30M]"},
+		"the reserve goes on":        {"a=20M free:a empty b=20M", "0 large: [Live 20M]"},
+		"reserve":                    {"reserve:30M a=30M", "0 large: [Live 30M]"},
+		"reserve on a stream":        {"reserve:30M@1", "1 large: [Free 30M]"},
+		"reserve what is there":      {"a=30M free:a reserve:30M", "0 large: [Free 30M]"},
+		"reserve nothing":            {"reserve:0", ""},
+		"reserved memory is trimmed": {"reserve:30M trim:0", ""},
+	}, 1<<30)
+	runScripts(t, map[string]scriptCase{
+		"magazines are flushed":    {"a=1M free:a a=1M free:a a=1M free:a trim:0", ""},
+		"also those of others":     {"a=1M@1 free:a a=1M@1 free:a a=1M@1 free:a empty", ""},
+		"live ones do not go":      {"a=1M free:a a=1M free:a a=1M b=1M free:b trim:0", "0 small: [Live 1M][Free 1M]"},
+		"and come home afterwards": {"a=1M free:a a=1M free:a a=1M trim:0 free:a a=1M free:a", "0 small: [Cached 1M][Free 1M]"},
+	}, 1<<30, withMagazines)
+}
+
+func TestTrimErrors(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	_, err := c.Trim(-1)
+	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+
+	x := newScript(t, c, d).run("a=20M b=30M free:a free:b")
+	before := x.layout()
+	noLuck := errors.New("no luck")
+	d.failing("MemFree", noLuck)
+	n, err := c.Trim(0)
+	require.ErrorIs(t, err, noLuck)
+	require.Zero(t, n)
+	require.ErrorIs(t, c.EmptyCache(), noLuck)
+	require.Equal(t, before, x.layout(), "what the device refuses stays in the books")
+	require.NoError(t, c.Check())
+	x.run("a=20M free:a")
+	d.failing("MemFree", nil)
+	x.run("empty")
+	require.Empty(t, d.mem)
+
+	x.run("a=20M busy:1 use:a@1 free:a")
+	d.failing("SyncEvent", noLuck)
+	require.ErrorIs(t, c.EmptyCache(), noLuck)
+	d.failing("SyncEvent", nil)
+	require.NoError(t, c.EmptyCache())
+
+	require.NoError(t, c.Close())
+	_, err = c.Trim(0)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	require.ErrorIs(t, c.EmptyCache(), cupool.ErrClosed)
+	require.ErrorIs(t, c.Reserve(1, nil), cupool.ErrClosed)
+}
+
+// After Reserve, the first allocation is a hit.
+func TestReserve(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	require.NoError(t, c.Reserve(100<<20, nil))
+	before := d.total()
+	newScript(t, c, d).run("a=40M b=60M")
+	require.Equal(t, before, d.total())
+	require.ErrorIs(t, c.Reserve(1<<40, nil), cupool.ErrOutOfMemory)
+}
+
+func TestClose(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d)
+	x.run("a=512 free:a a=512 free:a a=512 free:a b=2M c=3M@1 busy:1 use:b@1 free:b free:c d=4M@2 close:2 free:d")
+	require.NoError(t, c.Close())
+	require.Empty(t, d.mem, "all memory went back")
+	require.Len(t, d.streams, 1, "and the streams")
+	require.Empty(t, d.events, "and the events")
+	require.False(t, d.isBusy(x.stream("0")))
+	require.Zero(t, d.count("Close"), "the device is the caller's")
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+
+	require.ErrorIs(t, c.Close(), cupool.ErrClosed)
+	_, err := c.Alloc(512, nil)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	require.ErrorIs(t, c.Free(x.block("a")), cupool.ErrClosed)
+	require.ErrorIs(t, c.RecordStream(x.block("a"), nil), cupool.ErrClosed)
+	require.ErrorIs(t, x.stream("1").Close(), cupool.ErrClosed)
+}
+
+func TestCloseReportsLeaks(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d).run("a=1000 free:a a=1000 free:a a=1000 b=2M c=3M@1 d=4M free:d e=1000")
+	err := c.Close()
+	var leak *cupool.LeakError
+	require.ErrorAs(t, err, &leak)
+	require.Len(t, leak.Leaks, 4)
+	require.EqualValues(t, 2000+5<<20, leak.Bytes)
+	for i, name := range []string{"a", "e", "b", "c"} { // by address
+		b := x.block(name)
+		require.Equal(t, b.Ptr(), leak.Leaks[i].Ptr)
+		require.Equal(t, b.Size(), leak.Leaks[i].Size)
+		require.Empty(t, leak.Leaks[i].Stack)
+		require.ErrorIs(t, c.Free(b), cupool.ErrClosed)
+	}
+	require.Equal(t, x.stream("1").Handle(), leak.Leaks[3].Stream)
+	require.Empty(t, d.mem, "their memory went back too")
+}
+
+func TestCloseJoinsErrors(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	newScript(t, c, d).run("a=2M b=512@1")
+	calls := []string{"SyncStream", "MemFree", "DestroyStream"}
+	for _, call := range calls {
+		d.failing(call, errors.New("no "+call))
+	}
+	err := c.Close()
+	for _, call := range calls {
+		require.ErrorContains(t, err, "no "+call)
+	}
+	var leak *cupool.LeakError
+	require.ErrorAs(t, err, &leak)
+}
+
+// Close of an allocator that opened its own device closes that too.
+func TestCloseOwnDevice(t *testing.T) {
+	c, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	_, _, err = c.Driver().MemInfo()
+	require.ErrorIs(t, err, cupool.ErrClosed)
+}
