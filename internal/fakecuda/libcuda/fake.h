@@ -77,7 +77,7 @@ long fake_setting(const char *name, long otherwise);
 bool fake_fatal(CUresult r);
 
 // memory.c: what an address range is.
-typedef enum { DEVICE, MANAGED, PINNED, REGISTERED, MAPPED, POOLED, IMPORTED } memory_kind;
+typedef enum { DEVICE, MANAGED, PINNED, REGISTERED, MAPPED, POOLED, IMPORTED, POOL_IMPORTED } memory_kind;
 
 typedef struct {
 	addr start;

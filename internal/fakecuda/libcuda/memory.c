@@ -183,6 +183,7 @@ void fake_range_close(range *r) {
 	case POOLED:
 		fake_store_give(r->device, r->offset, r->size); // fall through
 	case IMPORTED:
+	case POOL_IMPORTED:
 		munmap(r->bytes, n);
 		munmap((void *)r->start, n);
 		break;

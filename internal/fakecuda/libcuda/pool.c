@@ -126,7 +126,7 @@ CUresult cuMemFreeAsync(CUdeviceptr p, CUstream h) {
 	CUresult r = fake_stream(h, &s);
 	pthread_rwlock_rdlock(&fake_mem);
 	range *x = fake_range(p);
-	bool ok = x != NULL && x->start == p && x->kind == POOLED;
+	bool ok = x != NULL && x->start == p && (x->kind == POOLED || x->kind == POOL_IMPORTED);
 	pthread_rwlock_unlock(&fake_mem);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -140,6 +140,8 @@ void fake_pool_free_now(addr p) {
 		CUmemoryPool pool = pool_by_id(r.owner);
 		put(pool, r.size);
 		fake_range_close(&r);
+	} else if (fake_range_remove(p, POOL_IMPORTED, &r)) {
+		fake_range_close(&r); // the pool's owner is charged for it
 	}
 	pthread_mutex_unlock(&fake_lock);
 }
@@ -298,5 +300,5 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrE
 	pthread_mutex_unlock(&fake_lock);
 	if (!ok || !fake_ticket_parse(data, &t))
 		return CUDA_ERROR_INVALID_VALUE;
-	return fake_ticket_import(&t, (addr *)p);
+	return fake_ticket_import(&t, POOL_IMPORTED, (addr *)p);
 }

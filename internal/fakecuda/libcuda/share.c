@@ -53,8 +53,8 @@ char *fake_ticket_map(const ticket *t) {
 	return p;
 }
 
-CUresult fake_ticket_import(const ticket *t, addr *out) {
-	range r = {.size = t->size, .kind = IMPORTED, .ctx = fake_current(), .device = fake_current()->device, .offset = -1};
+CUresult fake_ticket_import(const ticket *t, memory_kind kind, addr *out) {
+	range r = {.size = t->size, .kind = kind, .ctx = fake_current(), .device = fake_current()->device, .offset = -1};
 	r.bytes = fake_ticket_map(t);
 	r.start = r.bytes != NULL ? fake_addresses(t->size, PAGE) : 0;
 	if (r.start == 0)
@@ -86,7 +86,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (t.pid == getpid()) // as CUDA: not in the process that made it
 		return CUDA_ERROR_INVALID_CONTEXT;
-	return fake_ticket_import(&t, (addr *)p);
+	return fake_ticket_import(&t, IMPORTED, (addr *)p);
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr p) {

@@ -18,6 +18,6 @@ bool fake_ticket_read(int fd, ticket *t);
 char *fake_ticket_map(const ticket *t);
 void fake_ticket_write(void *out64, ticket t);
 bool fake_ticket_parse(const void *in64, ticket *t);
-CUresult fake_ticket_import(const ticket *t, addr *out);
+CUresult fake_ticket_import(const ticket *t, memory_kind kind, addr *out);
 
 #endif
