@@ -83,6 +83,8 @@ type books struct {
 	eventFailures  atomic.Int64
 	stitches       atomic.Int64
 	stitchReuses   atomic.Int64
+	moves          atomic.Int64
+	movedBytes     atomic.Int64
 }
 
 func (b *books) begin() {
@@ -211,6 +213,7 @@ func (c *Caching) Stats() Stats {
 		DriverAllocs: b.driverAllocs.Load(), DriverFrees: b.driverFrees.Load(),
 		EventsRecorded: b.eventsRecorded.Load(), EventQueries: b.eventQueries.Load(), EventFailures: b.eventFailures.Load(),
 		Stitches: b.stitches.Load(), StitchReuses: b.stitchReuses.Load(),
+		Moves: b.moves.Load(), MovedBytes: b.movedBytes.Load(),
 		BlocksPending: b.pools[all].pending, PendingBytes: b.pools[all].pendingBytes,
 		MagazineHits:  b.pools[all].magazineHits,
 		MetadataBytes: meta + c.blocks.Bytes() + c.byAddr[small].Bytes() + c.byAddr[large].Bytes() + c.segments.bytes(),
@@ -278,7 +281,7 @@ func (c *Caching) ResetAccumulated() {
 		b.pools[k].rebase(&got[k])
 		b.pools[all].rebase(&got[k])
 	}
-	for _, n := range [...]*atomic.Int64{&b.misses, &b.retries, &b.ooms, &b.driverAllocs, &b.driverFrees, &b.eventsRecorded, &b.eventQueries, &b.eventFailures, &b.stitches, &b.stitchReuses} {
+	for _, n := range [...]*atomic.Int64{&b.misses, &b.retries, &b.ooms, &b.driverAllocs, &b.driverFrees, &b.eventsRecorded, &b.eventQueries, &b.eventFailures, &b.stitches, &b.stitchReuses, &b.moves, &b.movedBytes} {
 		n.Store(0)
 	}
 }

@@ -49,6 +49,7 @@ type Caching struct {
 	granularity int64         // of vm, in bytes
 	capacity    int64         // bytes that the device has
 	left        leftovers
+	stranded    stranded
 
 	reserved  atomic.Int64   // bytes held from the device
 	highWater atomic.Int64   // the most that reserved has been

@@ -53,6 +53,8 @@ type Stats struct {
 
 	Stitches       int64 // address ranges mapped to join free memory
 	StitchReuses   int64 // times that such a range served again
+	Moves          int64 // segments, or handles of virtual memory, that went from an idle stream to another
+	MovedBytes     int64 // in them
 	DriverAllocs   int64 // segments, or handles of virtual memory, asked of the device
 	DriverFrees    int64 // segments given back
 	EventsRecorded int64
@@ -104,13 +106,13 @@ func (s Stats) Write(w io.Writer, title string) error {
 	_, err := fmt.Fprintf(w, `reserved %s = live %s + pending %s + cached %s; limit %s
 largest free %s, fragmentation %.1f %%
 hits %d (%.2f %%), of them without a lock %d; misses %d, retries %d, out of memory %d
-driver: %d allocations, %d frees; stitches: %d, reused %d; events: %d recorded, %d queries, %d failures
+driver: %d allocations, %d frees; stitches: %d, reused %d; moves between streams: %d; events: %d recorded, %d queries, %d failures
 blocks pending %d, streams %d, books %s
 `,
 		formatBytes(s.All.ReservedBytes.Current), formatBytes(s.LiveBytes), formatBytes(s.PendingBytes), formatBytes(s.CachedBytes), limit,
 		formatBytes(s.LargestFree), 100*s.Fragmentation(),
 		s.Hits, 100*s.HitRatio(), s.MagazineHits, s.Misses, s.Retries, s.OOMs,
-		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.EventsRecorded, s.EventQueries, s.EventFailures,
+		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.Moves, s.EventsRecorded, s.EventQueries, s.EventFailures,
 		s.BlocksPending, s.Streams, formatBytes(s.MetadataBytes))
 	return err
 }

@@ -41,7 +41,8 @@ type Stream struct {
 	usesFree   []uint32
 	seen       []uint64 // by stream: the epoch this stream is ordered after
 
-	heir atomic.Pointer[Stream] // set by Close: where its memory went
+	heir   atomic.Pointer[Stream] // set by Close: where its live memory went
+	lender lender                 // guarded by Caching.reclaim
 }
 
 // useSet is the streams recorded on one block.
@@ -285,9 +286,10 @@ func (c *Caching) FreeOn(h Block, s *Stream) error {
 }
 
 // Close waits for the stream's work and destroys it, unless it was adopted.
-// What it holds of free and live memory goes over to the default stream:
-// blocks that are live then count as allocated there. The default stream
-// cannot be closed. Closing twice is ErrClosed.
+// What it leaves serves whichever stream misses memory next; with blocks that
+// are live, which count as allocated on the default stream then, everything
+// goes over to that one. The default stream cannot be closed. Closing twice
+// is ErrClosed.
 func (s *Stream) Close() error {
 	c := s.c
 	if s == c.def {
@@ -303,7 +305,7 @@ func (s *Stream) Close() error {
 		return err
 	}
 	c.finishUses(s.waits.close())
-	s.moveTo(c.def)
+	s.bequeath()
 	if s.adopted {
 		return nil
 	}
