@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/mnist"
@@ -46,8 +47,11 @@ func shuffleLabels(s *mnist.Set, rng *rand.Rand) *mnist.Set {
 	return &shuffled
 }
 
-// MNIST's mean and standard deviation, of pixels from 0 to 1.
-const pixelMean, pixelSigma = 0.1307, 0.3081
+// blackInk is what a black pixel is to the network, and white is 0: gonum's
+// matrix product skips the zeros of its first operand, and four pixels of five
+// are white. Pixels around their mean instead, the usual way, train to the same
+// accuracy in more than twice the time. 2 learned better than 1 and 3 did.
+const blackInk = 2
 
 // A batcher copies samples into tensors of the pool.
 type batcher struct {
@@ -62,7 +66,7 @@ type batcher struct {
 func newBatcher(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) *batcher {
 	b := &batcher{eng: eng, set: set, shift: shift, rng: rng}
 	for v := range b.ink {
-		b.ink[v] = (float32(v)/255 - pixelMean) / pixelSigma
+		b.ink[v] = blackInk * float32(v) / 255
 	}
 	return b
 }
@@ -88,13 +92,16 @@ func (b *batcher) batch(samples []int) (x, y tensor.Tensor) {
 
 // appendImage adds an image to b.x, moved to the right by dx and down by dy.
 func (b *batcher) appendImage(image []byte, dx, dy int) {
-	for row := range b.set.Rows {
-		for col := range b.set.Cols {
-			pixel := byte(0)
-			if r, c := row-dy, col-dx; r >= 0 && r < b.set.Rows && c >= 0 && c < b.set.Cols {
-				pixel = image[r*b.set.Cols+c]
-			}
-			b.x = append(b.x, b.ink[pixel])
+	rows, cols := b.set.Rows, b.set.Cols
+	start := len(b.x)
+	b.x = slices.Grow(b.x, len(image))[:start+len(image)]
+	moved := b.x[start:]
+	clear(moved)
+	for row := max(0, dy); row < min(rows, rows+dy); row++ {
+		from := image[(row-dy)*cols : (row-dy+1)*cols]
+		to := moved[row*cols : (row+1)*cols]
+		for col := max(0, dx); col < min(cols, cols+dx); col++ {
+			to[col] = b.ink[from[col-dx]]
 		}
 	}
 }

@@ -30,7 +30,7 @@ type options struct {
 }
 
 // usualRates are learning rates that suit the optimizers.
-var usualRates = map[string]float64{"sgd": 0.05, "adam": 0.003}
+var usualRates = map[string]float64{"sgd": 0.1, "adam": 0.005}
 
 // parse reads the command line. It returns flag.ErrHelp after it has printed
 // the help that was asked for to out.
@@ -40,7 +40,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.StringVar(&o.device, "device", "host", "`device` to train on: host, or host:4GiB for a smaller one")
 	fs.StringVar(&o.data, "data", "", "`directory` of MNIST's four files, gzip or not (default: a subset of 10,000 + 2,000 images)")
 	fs.IntVar(&o.trainSamples, "train-samples", 0, "train on the first `n` images only (default: all)")
-	fs.IntVar(&o.epochs, "epochs", 8, "`passes` over the training set")
+	fs.IntVar(&o.epochs, "epochs", 6, "`passes` over the training set")
 	fs.IntVar(&o.batch, "batch", 100, "`samples` in a step")
 	fs.Var(&o.hidden, "hidden", "`widths` of the hidden layers, like 512,256; none for no hidden layer")
 	fs.Float64Var(&o.lr, "lr", 0, fmt.Sprintf("learning `rate` of the first step, which falls to 0 (default: %v for sgd, %v for adam)", usualRates["sgd"], usualRates["adam"]))
