@@ -216,7 +216,7 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 	if b.IsEmpty() {
 		return &noMemory, nil
 	}
-	if err := e.zero(b.ptr, b.size); err != nil {
+	if err := e.clear(b.ptr, b.size, !e.accessible || b.size >= zeroOnStream); err != nil {
 		return nil, errors.Join(err, e.a.Free(b))
 	}
 	return e.mems.set(b), nil

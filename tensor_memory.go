@@ -85,6 +85,9 @@ func (e *Engine) alloc(size int64) (Block, error) {
 // extent returns where memory is. Empty memory has no address: asking a tensor
 // for it would panic.
 func extent(mem tensor.Memory) (Ptr, int64) {
+	if m, ok := mem.(*memory); ok { // what Free gets most, without three calls
+		return m.ptr, m.size
+	}
 	if isNil(mem) || mem.MemSize() == 0 {
 		return 0, 0
 	}
@@ -133,12 +136,16 @@ func (e *Engine) onDevice(p Ptr, n int64) (bool, error) {
 // the CPU where that is possible, sees zeros.
 func (e *Engine) zero(p Ptr, n int64) error {
 	dev, err := e.onDevice(p, n)
-	switch {
-	case err != nil:
+	if err != nil {
 		return engineError("zero", err)
-	case dev:
-		return engineError("zero", e.s.Memset(p, 0, n))
-	case n >= zeroOnStream && e.owns(p):
+	}
+	return e.clear(p, n, dev || n >= zeroOnStream && e.owns(p))
+}
+
+// clear is zero of memory that is known to be the pool's if the stream is to
+// do it.
+func (e *Engine) clear(p Ptr, n int64, onStream bool) error {
+	if onStream {
 		if err := e.s.Memset(p, 0, n); err != nil {
 			return engineError("zero", err)
 		}
