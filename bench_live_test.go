@@ -125,6 +125,11 @@ func BenchmarkRandomLive1000(b *testing.B) {
 	for _, backing := range []cupool.Backing{cupool.BackingAuto, cupool.BackingSegments} {
 		b.Run("backing="+backing.String(), func(b *testing.B) {
 			c := benchPool(b, func(cfg *cupool.Config) { cfg.Backing = backing })
+			free, _, err := c.Driver().MemInfo()
+			require.NoError(b, err)
+			if free < 16<<30 {
+				b.Skip("the blocks take up to 16 GiB")
+			}
 			newLiveBlocks(c, randomSizes(1000)).run(b, 20*1000)
 		})
 	}

@@ -68,16 +68,25 @@ var sizes = []struct {
 	bytes int64
 }{{"512", 512}, {"1MiB", 1 << 20}, {"32MiB", 32 << 20}}
 
+// reportCalls reports the calls to the device since ResetAccumulated.
+func reportCalls(b *testing.B, c *cupool.Caching) {
+	st := c.Stats()
+	calls := st.DriverAllocs + st.DriverFrees + st.EventsRecorded + st.EventQueries
+	b.ReportMetric(float64(calls)/float64(b.N), "driver-calls/op")
+}
+
 // An allocation and its free, of a size that recurs.
 func BenchmarkHit(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("size="+size.name, func(b *testing.B) {
 			c := benchPool(b)
 			warm(b, c, size.bytes, nil)
+			c.ResetAccumulated()
 			b.ReportAllocs()
 			for b.Loop() {
 				pair(b, c, size.bytes, nil)
 			}
+			reportCalls(b, c)
 		})
 	}
 }
