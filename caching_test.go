@@ -403,7 +403,7 @@ func TestMagazinesKeepStreamsApart(t *testing.T) {
 	const unit = 2 << 20
 	r := rand.New(rand.NewPCG(1, 2))
 	live := make([][]cupool.Block, len(streams))
-	sizes := []int64{512, 1000, 1024, 3000, 4096, 5000, 1 << 19}
+	sizes := []int64{512, 1000, 1024, 3000, 4096, 5000, 1 << 17}
 	var want struct{ allocs, frees int64 }
 	for step := range 100_000 {
 		i := r.IntN(len(streams))

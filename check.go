@@ -212,8 +212,8 @@ func (s *Stream) verifyHomesLocked() error {
 			continue
 		}
 		var sum int64
-		for _, id := range st.parts {
-			b := s.c.blocks.At(id)
+		for _, p := range st.parts {
+			id, b := p.id, s.c.blocks.At(p.id)
 			if parts[id] || b.Word().State() != block.Part {
 				return fmt.Errorf("C5: block %d (%s) backs two stitched blocks or none", id, b)
 			}

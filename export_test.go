@@ -27,7 +27,7 @@ var Corruptions = map[string]map[string]func(*Caching){
 		"a part too few":     func(c *Caching) { c.def.stitches[0].parts = c.def.stitches[0].parts[1:] },
 		"a part of nothing":  func(c *Caching) { c.def.stitches[0].seg = nil },
 		"a part that is live": func(c *Caching) {
-			c.blocks.At(c.def.stitches[0].parts[0]).SetWord(block.MakeWord(1, block.Live))
+			c.blocks.At(c.def.stitches[0].parts[0].id).SetWord(block.MakeWord(1, block.Live))
 		}},
 }
 

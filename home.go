@@ -91,7 +91,7 @@ func (s *Stream) growHomeLocked(k kind, need int64) error {
 	if need, err = s.fillGapsLocked(h, k, need); err != nil || need <= 0 {
 		return err
 	}
-	if h.seg.Size+sizeclass.RoundTo(need, s.c.granularity) > h.limit {
+	if !h.hasRoom(sizeclass.RoundTo(need, s.c.granularity)) {
 		return fmt.Errorf("cupool: %d more bytes do not fit the address range of %d bytes: %w", need, h.limit, ErrOutOfMemory)
 	}
 	var add []chunk
@@ -107,26 +107,27 @@ func (s *Stream) growHomeLocked(k kind, need int64) error {
 	if err := s.c.back(h, add); err != nil {
 		return err
 	}
-	h.chunks = append(h.chunks, add...)
-	if last := s.c.blocks.At(h.seg.Last); h.seg.Last != 0 && last.Prev == 0 && last.Word().State() == block.Free {
-		s.c.books.begin()
-		s.c.books.splitTaken(k, -1, -last.Size) // it was alone and shares the home now
-		s.c.books.end()
-	}
-	id, b := h.seg.Extend(total, &s.slots)
-	s.backedLocked(h, k, add, id, b)
+	s.c.bookChunks(k, add)
+	s.extendLocked(h, k, add)
 	return nil
 }
+
+// hasRoom reports whether size more bytes of addresses are left at the end.
+func (h *home) hasRoom(size int64) bool { return h.seg.Size+size <= h.limit }
 
 // homeLocked returns the pool's newest home, made when there is none or it
 // has no addresses left for need bytes more.
 func (s *Stream) homeLocked(k kind, need int64) (*home, error) {
 	if n := len(s.homes[k]); n > 0 {
 		h := s.homes[k][n-1]
-		if h.gaps > 0 || h.seg.Size+sizeclass.RoundTo(need, s.c.granularity) <= h.limit {
+		if h.gaps > 0 || h.hasRoom(sizeclass.RoundTo(need, s.c.granularity)) {
 			return h, nil
 		}
 	}
+	return s.newHomeLocked(k)
+}
+
+func (s *Stream) newHomeLocked(k kind) (*home, error) {
 	c := s.c
 	limit := sizeclass.RoundTo(c.capacity, c.granularity)
 	p, err := c.vm.AddressReserve(limit)
@@ -155,31 +156,58 @@ func (s *Stream) fillGapsLocked(h *home, k kind, need int64) (int64, error) {
 		if err := s.c.back(h, fill); err != nil {
 			return need, err
 		}
-		h.chunks[i] = fill[0]
-		if rest := gap.size - fill[0].size; rest > 0 {
-			h.chunks = slices.Insert(h.chunks, i+1, chunk{off: gap.off + fill[0].size, size: rest})
-		}
-		id, b := h.seg.Find(s.slots.Table, h.seg.Base+uint64(gap.off))
-		if b.Size > fill[0].size {
-			_, rest := h.seg.Split(id, b, fill[0].size, &s.slots)
-			rest.SetWord(block.MakeWord(rest.Word().Gen(), block.Gap))
-		}
-		h.gaps -= fill[0].size
 		need -= fill[0].size
-		s.backedLocked(h, k, fill, id, b)
+		s.c.bookChunks(k, fill)
+		s.fillGapLocked(h, i, fill[0])
 	}
 	return need, nil
 }
 
-// backedLocked enters memory that was mapped into the books, as one block.
-func (s *Stream) backedLocked(h *home, k kind, add []chunk, id block.ID, b *block.Block) {
-	books := &s.c.books
-	books.begin()
-	for _, c := range add {
-		books.segmentAdded(k, c.size)
+// extendLocked enters chunks that were mapped to the end of a home.
+func (s *Stream) extendLocked(h *home, k kind, add []chunk) {
+	h.chunks = append(h.chunks, add...)
+	if last := s.c.blocks.At(h.seg.Last); h.seg.Last != 0 && last.Prev == 0 && last.Word().State() == block.Free {
+		s.c.books.begin()
+		s.c.books.splitTaken(k, -1, -last.Size) // it was alone and shares the home now
+		s.c.books.end()
 	}
-	books.end()
+	total := int64(0)
+	for _, ch := range add {
+		total += ch.size
+	}
+	id, b := h.seg.Extend(total, &s.slots)
 	s.insertFreeLocked(h.seg, id, b)
+}
+
+// fillGapLocked enters a chunk that was mapped to the beginning of gap i. Two
+// slots must have been ensured.
+func (s *Stream) fillGapLocked(h *home, i int, fill chunk) {
+	gap := h.chunks[i]
+	h.chunks[i] = fill
+	if rest := gap.size - fill.size; rest > 0 {
+		h.chunks = slices.Insert(h.chunks, i+1, chunk{off: gap.off + fill.size, size: rest})
+	}
+	// One block may stand for several gaps in a row.
+	at := h.seg.Base + uint64(gap.off)
+	id, b := h.seg.Find(s.slots.Table, at)
+	if front := int64(at - b.Addr()); front > 0 {
+		id, b = h.seg.Split(id, b, front, &s.slots)
+	}
+	if b.Size > fill.size {
+		_, rest := h.seg.Split(id, b, fill.size, &s.slots)
+		rest.SetWord(block.MakeWord(rest.Word().Gen(), block.Gap))
+	}
+	h.gaps -= fill.size
+	s.insertFreeLocked(h.seg, id, b)
+}
+
+// bookChunks enters memory that came from the device into the books.
+func (c *Caching) bookChunks(k kind, add []chunk) {
+	c.books.begin()
+	for _, ch := range add {
+		c.books.segmentAdded(k, ch.size)
+	}
+	c.books.end()
 }
 
 // insertFreeLocked adds a block that is in no set to the pool, merged with
@@ -247,121 +275,6 @@ func (c *Caching) unback(h *home, chunks []chunk, mapped int) error {
 	return errors.Join(errs...)
 }
 
-// unbackFree takes the memory of chunks away until a call fails, and returns
-// how many of them have none any more. A handle that cannot be released is
-// left over.
-func (c *Caching) unbackFree(h *home, chunks []chunk) (n int, err error) {
-	for _, ch := range chunks {
-		at := Ptr(h.seg.Base) + Ptr(ch.off)
-		if err := c.vm.MemUnmap(at, ch.size); err != nil {
-			return n, c.driverError(fmt.Errorf("cupool: unmapping %d bytes at %v on %s: %w", ch.size, at, c.driver.Name(), err))
-		}
-		n++
-		if err := c.giveBack(leftover{base: at, handle: ch.handle}); err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
-// releaseChunks gives memory of whole free chunks back to the device until
-// need bytes went, and returns how many did. It waits for the stream's work
-// first, with its lock held: only so it is certain that nothing uses the
-// memory, and that nothing new does before it is unmapped.
-func (s *Stream) releaseChunks(need int64) (released int64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var runs []run
-	for _, k := range [...]kind{large, small} {
-		r, _ := s.idleRunsLocked(k)
-		runs = append(runs, r...)
-	}
-	if len(runs) == 0 || need <= 0 {
-		return 0, nil
-	}
-	if err := s.c.driver.SyncStream(s.handle); err != nil {
-		return 0, s.submit("synchronize", err)
-	}
-	for _, r := range runs {
-		hi := r.lo
-		for want := need - released; hi < r.hi && want > 0; hi++ {
-			want -= r.h.chunks[hi].size
-		}
-		n, err := s.unmapLocked(r, hi)
-		if released += n; err != nil || released >= need {
-			return released, err
-		}
-	}
-	return released, nil
-}
-
-// unmapLocked takes the memory of a run's chunks up to hi away.
-func (s *Stream) unmapLocked(r run, hi int) (int64, error) {
-	c, h := s.c, r.h
-	chunks := slices.Clone(h.chunks[r.lo:hi])
-	if len(chunks) == 0 {
-		return 0, nil
-	}
-	if err := s.slots.Ensure(2); err != nil {
-		return 0, fmt.Errorf("cupool: %w", err)
-	}
-	if err := s.dropStitchesLocked(h, r.lo, hi); err != nil {
-		return 0, err
-	}
-	n, err := c.unbackFree(h, chunks)
-	if chunks = chunks[:n]; n == 0 {
-		return 0, err
-	}
-	off, size := chunks[0].off, int64(0)
-	for _, ch := range chunks {
-		size += ch.size
-	}
-	_, b, _ := s.carveLocked(h.seg, r.id, off, size)
-	b.SetWord(block.MakeWord(b.Word().Gen(), block.Gap))
-	for i := r.lo; i < r.lo+n; i++ {
-		h.chunks[i].handle = 0 // the places stay, for the indexes of other runs
-	}
-	h.gaps += size
-	c.reserved.Add(-size)
-	k := kindOf(h.seg.Large)
-	c.books.begin()
-	for _, ch := range chunks {
-		c.books.segmentTaken(k, ch.size)
-	}
-	c.books.end()
-	s.checkLocked()
-	return size, err
-}
-
-// carveLocked cuts size bytes at an offset of the segment out of a free
-// block and returns them as a block in no set, with the block of what
-// remains behind it, or 0. The pieces beside it stay in the pool. Two slots
-// must have been ensured.
-func (s *Stream) carveLocked(seg *block.Segment, id block.ID, off, size int64) (block.ID, *block.Block, block.ID) {
-	k, b := kindOf(seg.Large), s.c.blocks.At(id)
-	books := &s.c.books
-	s.pools[k].Remove(id, b)
-	books.begin()
-	defer books.end()
-	if b.Prev|b.Next != 0 {
-		books.splitTaken(k, 1, b.Size)
-	}
-	if front := int64(seg.Base) + off - int64(b.Addr()); front > 0 {
-		restID, rest := seg.Split(id, b, front, &s.slots)
-		s.pools[k].Insert(id, b)
-		books.splitAdded(k, b.Size)
-		id, b = restID, rest
-	}
-	var behind block.ID
-	if b.Size > size {
-		restID, rest := seg.Split(id, b, size, &s.slots)
-		s.pools[k].Insert(restID, rest)
-		books.splitAdded(k, rest.Size)
-		behind = restID
-	}
-	return id, b, behind
-}
-
 // closeHomesLocked unmaps and gives back everything the homes hold, when
 // nothing is live any more.
 func (s *Stream) closeHomesLocked() error {
@@ -380,7 +293,7 @@ func (s *Stream) closeHomeLocked(h *home, k kind) error {
 	c := s.c
 	backed := slices.DeleteFunc(slices.Clone(h.chunks), func(ch chunk) bool { return ch.handle == 0 })
 	err := c.unback(h, backed, len(backed))
-	err = errors.Join(err, c.vm.AddressFree(Ptr(h.seg.Base), h.limit))
+	err = errors.Join(err, c.giveBack(leftover{base: Ptr(h.seg.Base), addresses: h.limit}))
 	c.books.begin()
 	for _, ch := range backed {
 		c.reserved.Add(-ch.size)

@@ -26,6 +26,7 @@ type rung struct {
 var ladder = []rung{
 	{"flush magazines", false, (*Caching).flushOwn},
 	{"completed events", false, (*Caching).collectDone},
+	{"idle memory of other streams", false, (*Caching).takeIdle},
 	{"release idle segments", false, (*Caching).releaseIdle},
 	{"grow", true, func(*Caching, request) (bool, error) { return true, nil }},
 	{"wait for one pending block", true, (*Caching).waitForOne},
@@ -38,7 +39,7 @@ var ladder = []rung{
 	{"release what came free", true, (*Caching).releaseEnough},
 }
 
-const firstReclaiming = 4 // index in ladder: from here on a success is a retry
+const firstReclaiming = 5 // index in ladder: from here on a success is a retry
 
 // allocMiss climbs the ladder for a request that the pools could not serve.
 func (c *Caching) allocMiss(r request) (Block, error) {
@@ -235,7 +236,7 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	}
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
-	need := c.reserved.Load() + r.segment - max(c.highWater.Load(), idleFloor)
+	need := c.reserved.Load() + r.segment - c.sufficient(idleFloor)
 	key := regret{r.s, r.kind, r.segment}
 	if c.regrets[key] > regretLimit {
 		c.regrets[key]--
@@ -394,8 +395,9 @@ func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 	if c.vm != nil {
 		return c.releaseVirtual(need)
 	}
+	defer func() { err = errors.Join(err, c.bury()) }()
 	var found []idle
-	for _, s := range c.openStreams() {
+	for _, s := range c.holders() {
 		s.mu.Lock()
 		for _, seg := range s.segs {
 			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
@@ -428,7 +430,8 @@ func (c *Caching) releaseVirtual(need int64) (released int64, err error) {
 	if err := c.giveBackLeftovers(); err != nil {
 		return 0, err
 	}
-	for _, s := range c.openStreams() {
+	defer func() { err = errors.Join(err, c.bury()) }()
+	for _, s := range c.holders() {
 		n, err := s.releaseChunks(need - released)
 		if released += n; err != nil || released >= need {
 			return released, err

@@ -113,7 +113,7 @@ func TestLadder(t *testing.T) {
 		"and their magazines": {
 			before: "b=38M a=1M@1 free:b trim:2M free:a a=1M@1 free:a a=1M@1 free:a",
 			ops:    "c=40M", want: "0 large: [Live 40M]",
-			calls:   calls{"MemAlloc": 3, "MemFree": 1},
+			calls:   calls{"MemAlloc": 2, "MemFree": 1},
 			retries: 1, change: withMagazines,
 		},
 	} {

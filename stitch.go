@@ -21,12 +21,32 @@ import (
 
 // stitch is a range of addresses that chunks are mapped to a second time.
 type stitch struct {
-	home   *home
 	base   Ptr
-	size   int64   // bytes mapped
-	chunks []int64 // their offsets in the home, in the order of the range
+	size   int64      // bytes mapped
+	chunks []chunkRef // in the order of the range
 	seg    *block.Segment
-	parts  []block.ID // in the home, while the range holds a block
+	parts  []part // while the range holds a block
+}
+
+// chunkRef names a chunk by where it is mapped first.
+type chunkRef struct {
+	h   *home
+	off int64
+}
+
+func (p chunkRef) index() int   { return p.h.chunkAt(p.off) }
+func (p chunkRef) chunk() chunk { return p.h.chunks[p.index()] }
+
+// in returns the number of the run that has the chunk, or -1.
+func (p chunkRef) in(runs []run) int {
+	i := p.index()
+	return slices.IndexFunc(runs, func(r run) bool { return r.h == p.h && r.lo <= i && i < r.hi })
+}
+
+// part is a block of a home that backs a piece of a stitched one.
+type part struct {
+	h  *home
+	id block.ID
 }
 
 // maxStitches bounds the ranges that a stream keeps mapped for later use.
@@ -146,9 +166,6 @@ func (s *Stream) tailLocked(k kind) int64 {
 // stitchLocked returns a block on chunks of the runs, which together are
 // large enough: on a range that is mapped already or on a new one.
 func (s *Stream) stitchLocked(r request, runs []run) (block.ID, *block.Block, error) {
-	if len(s.homes[large]) > 1 {
-		runs = ofOneHome(runs, r.rounded)
-	}
 	st := s.findStitchLocked(r.rounded, runs)
 	if st == nil {
 		var err error
@@ -169,18 +186,6 @@ func (s *Stream) stitchLocked(r request, runs []run) (block.ID, *block.Block, er
 	return id, b, nil
 }
 
-// ofOneHome returns the runs of the first home that can serve alone, or
-// all: a stitch takes its chunks from one home.
-func ofOneHome(runs []run, need int64) []run {
-	sum := map[*home]int64{}
-	for _, r := range runs {
-		if sum[r.h] += r.size; sum[r.h] >= need {
-			return slices.DeleteFunc(runs, func(o run) bool { return o.h != r.h })
-		}
-	}
-	return nil
-}
-
 // findStitchLocked returns the smallest idle range of at least need bytes
 // whose first chunks, as far as need goes, are all free; or nil.
 func (s *Stream) findStitchLocked(need int64, runs []run) (best *stitch) {
@@ -194,12 +199,11 @@ func (s *Stream) findStitchLocked(need int64, runs []run) (best *stitch) {
 
 // isFree reports whether the chunks under the first need bytes are in runs.
 func (st *stitch) isFree(need int64, runs []run) bool {
-	for _, off := range st.chunks {
-		i := st.home.chunkAt(off)
-		if !slices.ContainsFunc(runs, func(r run) bool { return r.h == st.home && r.lo <= i && i < r.hi }) {
+	for _, p := range st.chunks {
+		if p.in(runs) < 0 {
 			return false
 		}
-		if need -= st.home.chunks[i].size; need <= 0 {
+		if need -= p.chunk().size; need <= 0 {
 			break
 		}
 	}
@@ -215,13 +219,10 @@ func (s *Stream) mapStitchLocked(need int64, runs []run) (_ *stitch, err error) 
 			return nil, err
 		}
 	}
-	if len(runs) == 0 {
-		return nil, fmt.Errorf("cupool: free chunks lie in several address ranges: %w", ErrOutOfMemory)
-	}
-	st := &stitch{home: runs[0].h}
+	st := &stitch{}
 	for _, r := range runs {
 		for i := r.lo; i < r.hi && st.size < need; i++ {
-			st.chunks = append(st.chunks, r.h.chunks[i].off)
+			st.chunks = append(st.chunks, chunkRef{r.h, r.h.chunks[i].off})
 			st.size += r.h.chunks[i].size
 		}
 	}
@@ -229,8 +230,8 @@ func (s *Stream) mapStitchLocked(need int64, runs []run) (_ *stitch, err error) 
 		return nil, c.driverError(fmt.Errorf("cupool: reserving %d bytes of addresses on %s: %w", st.size, c.driver.Name(), err))
 	}
 	at := st.base
-	for _, off := range st.chunks {
-		ch := st.home.chunks[st.home.chunkAt(off)]
+	for _, p := range st.chunks {
+		ch := p.chunk()
 		if err = c.vm.MemMap(at, ch.size, ch.handle); err != nil {
 			break
 		}
@@ -250,33 +251,37 @@ func (s *Stream) mapStitchLocked(need int64, runs []run) (_ *stitch, err error) 
 }
 
 // takePartsLocked takes the memory under the first need bytes of a range out
-// of the home's free blocks.
+// of the homes' free blocks.
 func (s *Stream) takePartsLocked(st *stitch, need int64, runs []run) {
-	type piece struct{ off, size int64 }
+	type piece struct {
+		chunkRef
+		size int64
+	}
 	var pieces []piece
-	for _, off := range st.chunks {
+	for _, p := range st.chunks {
 		if need <= 0 {
 			break
 		}
-		size := min(need, st.home.chunks[st.home.chunkAt(off)].size)
-		pieces = append(pieces, piece{off, size})
+		size := min(need, p.chunk().size)
+		pieces = append(pieces, piece{p, size})
 		need -= size
 	}
 	// From left to right, so that what is left behind a piece is known as
 	// the block in which the next one lies.
-	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Compare(a.off, b.off) })
+	slices.SortFunc(pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(a.h.seg.Base, b.h.seg.Base), cmp.Compare(a.off, b.off))
+	})
 	behind := map[block.ID]block.ID{}
 	for _, p := range pieces {
-		i := st.home.chunkAt(p.off)
-		r := runs[slices.IndexFunc(runs, func(r run) bool { return r.h == st.home && r.lo <= i && i < r.hi })]
+		r := runs[p.in(runs)]
 		in := r.id
 		if next, ok := behind[in]; ok {
 			in = next
 		}
-		id, b, rest := s.carveLocked(st.home.seg, in, p.off, p.size)
+		id, b, rest := s.carveLocked(p.h.seg, in, p.off, p.size)
 		behind[r.id] = rest
 		b.SetWord(block.MakeWord(b.Word().Gen(), block.Part))
-		st.parts = append(st.parts, id)
+		st.parts = append(st.parts, part{p.h, id})
 	}
 }
 
@@ -289,8 +294,8 @@ func (s *Stream) unstitchLocked(seg *block.Segment, id block.ID, b *block.Block)
 	s.c.segments.remove(seg)
 	s.segs[seg.Index] = nil
 	st.seg = nil
-	for _, part := range st.parts {
-		s.insertFreeLocked(st.home.seg, part, s.c.blocks.At(part))
+	for _, p := range st.parts {
+		s.insertFreeLocked(p.h.seg, p.id, s.c.blocks.At(p.id))
 	}
 	st.parts = st.parts[:0]
 }
@@ -299,7 +304,7 @@ func (s *Stream) unstitchLocked(seg *block.Segment, id block.ID, b *block.Block)
 // from lo up to hi. The stream's work must be done.
 func (s *Stream) dropStitchesLocked(h *home, lo, hi int) error {
 	return s.dropLocked(func(st *stitch) bool {
-		return st.home == h && slices.ContainsFunc(st.chunks, func(off int64) bool { i := h.chunkAt(off); return lo <= i && i < hi })
+		return slices.ContainsFunc(st.chunks, func(p chunkRef) bool { return p.h == h && lo <= p.index() && p.index() < hi })
 	})
 }
 

@@ -1,7 +1,34 @@
 package cupool
 
-// stranded keeps track of memory that lies idle on other streams than the
-// one that needs it. Guarded by Caching.reclaim.
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Stranded memory.
+//
+// A stream reuses its own memory without asking anybody, because its order
+// makes that safe. The price is that what idle and closed streams cache is
+// lost to the others, tens of GiB in PyTorch's case. Here a miss takes it
+// over before the device is asked for more.
+//
+// What a closed stream leaves, its estate, is nobody's, and its work was
+// waited for: whoever misses first gets it, and no call to the device is
+// needed. Of an open stream, memory is taken that is wholly free, once an
+// event has proven that the stream's work is over. Ordering the taker behind
+// work that is not over (StreamWaitEvent) would do as well, but streams that
+// the program made independent could then wait for each other in a circle.
+//
+// Streams that take turns would take the same memory from each other for
+// ever. So open streams are asked only where more would be reserved than ever
+// was, and one that often misses what was taken from it is left alone.
+
+// stranded keeps track of such memory. Guarded by Caching.reclaim.
 type stranded struct {
 	estates []*Stream // closed streams that still hold memory
 }
@@ -12,5 +39,283 @@ type lender struct {
 	regrets int  // times that it missed after that
 }
 
-// bequeath hands over what a closed stream leaves.
-func (s *Stream) bequeath() { s.moveTo(s.c.def) }
+// takeFloor is the reserve, in bytes, up to which streams keep what they have:
+// taking less than that from each other is not worth the time.
+const takeFloor = 64 << 20
+
+// provePolls bounds how often one miss asks the device about events that are
+// not done at once. A GPU takes a few microseconds to pass an event of a
+// stream with nothing to do, 64 queries take 10, and growing by one chunk 30.
+const provePolls = 64
+
+// bequeath hands over what a closed stream leaves: to the default stream
+// when some of it is still in use, else to the first that misses.
+func (s *Stream) bequeath() {
+	s.mu.Lock()
+	s.unhomeAllLocked()
+	s.flushLocked()
+	used, empty := false, true
+	for _, seg := range s.segs {
+		if seg != nil {
+			empty = false
+			used = used || !s.isIdleLocked(seg)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case used:
+		s.moveTo(s.c.def)
+	case !empty:
+		s.c.stranded.estates = append(s.c.stranded.estates, s)
+	}
+}
+
+// isIdleLocked reports whether nothing in a segment is in use.
+func (s *Stream) isIdleLocked(seg *block.Segment) bool {
+	idle := true
+	seg.Each(&s.c.blocks, func(_ block.ID, b *block.Block) {
+		if st := b.Word().State(); st != block.Free && st != block.Gap {
+			idle = false
+		}
+	})
+	return idle
+}
+
+// takeIdle gets memory for a request that other streams leave idle.
+func (c *Caching) takeIdle(r request) (found bool, err error) {
+	switch {
+	case len(*c.streams.Load()) == 1:
+		return false, nil
+	case r.rounded > c.limit, c.vm != nil && r.rounded > c.capacity:
+		return false, nil // what never fits must not take from those that do
+	}
+	c.reclaim.Lock()
+	defer c.reclaim.Unlock()
+	if l := &r.s.lender; l.lent {
+		l.lent = false
+		l.regrets++
+	}
+	for _, e := range c.stranded.estates {
+		n, err := c.take(r, e, r.s.lacks(r), new(int))
+		if found = found || n > 0; err != nil {
+			return found, err
+		}
+	}
+	_ = c.bury()
+	need := c.excess(r)
+	if need <= 0 {
+		return found, nil
+	}
+	polls := provePolls
+	for _, d := range c.lenders(r.s) {
+		n, err := c.take(r, d, need, &polls)
+		if n > 0 {
+			found, d.lender.lent = true, true
+		}
+		if need = c.excess(r); err != nil || need <= 0 {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// excess returns the bytes of what a request lacks that would make the
+// reserve larger than is sufficient.
+func (c *Caching) excess(r request) int64 {
+	lacks := r.s.lacks(r)
+	return min(lacks, c.reserved.Load()+lacks-c.sufficient(takeFloor))
+}
+
+// sufficient returns the reserve, in bytes, beyond which idle memory is used
+// or given back before the device is asked for more: the most that there
+// ever was, and at least floor.
+func (c *Caching) sufficient(floor int64) int64 { return max(c.highWater.Load(), floor) }
+
+// lenders lists the open streams that idle memory may be taken from, those
+// that regretted it least first.
+func (c *Caching) lenders(taker *Stream) []*Stream {
+	all := slices.DeleteFunc(c.openStreams(), func(s *Stream) bool { return s == taker })
+	slices.SortStableFunc(all, func(a, b *Stream) int { return cmp.Compare(a.lender.regrets, b.lender.regrets) })
+	return all
+}
+
+// holders lists the streams that may hold memory.
+func (c *Caching) holders() []*Stream { return append(c.openStreams(), c.stranded.estates...) }
+
+// lacks returns the bytes that the device would be asked for to serve a
+// request, 0 when the stream has enough.
+func (s *Stream) lacks(r request) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.pools[r.kind].BestFit(r.rounded) != 0:
+		return 0
+	case s.c.vm == nil:
+		return s.c.cfg.segmentSize(r.rounded)
+	case r.kind == small:
+		return sizeclass.RoundTo(r.rounded-s.tailLocked(small), s.c.granularity)
+	}
+	_, idle := s.idleRunsLocked(large)
+	return sizeclass.RoundTo(max(r.rounded-idle, 0), s.c.granularity)
+}
+
+// take moves at least need bytes of idle memory from a stream to that of the
+// request, as far as there are so many, and returns how many it moved.
+func (c *Caching) take(r request, from *Stream, need int64, polls *int) (taken int64, err error) {
+	defer lockBoth(r.s, from)()
+	if need <= 0 || r.s.usableLocked() != nil {
+		return 0, nil
+	}
+	from.flushLocked()
+	switch {
+	case c.vm == nil:
+		taken = from.moveBestLocked(r, polls)
+	case from.heir.Load() != nil && from.pools[r.kind].Bytes() > 0:
+		taken = from.moveHomesLocked(r.kind, r.s)
+	default:
+		taken, err = from.moveChunksLocked(r, need, polls)
+	}
+	r.s.checkLocked()
+	from.checkLocked()
+	return taken, err
+}
+
+// bury gives the addresses of estates back that hold no memory any more.
+func (c *Caching) bury() (err error) {
+	c.stranded.estates = slices.DeleteFunc(c.stranded.estates, func(e *Stream) bool {
+		e.mu.Lock()
+		held := false
+		for _, seg := range e.segs {
+			held = held || seg != nil && !seg.Virtual
+		}
+		for _, homes := range e.homes {
+			for _, h := range homes {
+				held = held || h.gaps < h.seg.Size
+			}
+		}
+		e.mu.Unlock()
+		if !held {
+			_, e := e.dismantle()
+			err = errors.Join(err, e)
+		}
+		return !held
+	})
+	return err
+}
+
+// lockBoth takes the locks of two streams, in their order.
+func lockBoth(a, b *Stream) (unlock func()) {
+	if a.index > b.index {
+		a, b = b, a
+	}
+	a.mu.Lock()
+	b.mu.Lock()
+	return func() { b.mu.Unlock(); a.mu.Unlock() }
+}
+
+// moveBestLocked moves the segment that fits a request best. An open stream
+// gives none that is larger than what the device would be asked for: it
+// would soon have to ask for such a one itself.
+func (s *Stream) moveBestLocked(r request, polls *int) int64 {
+	most := s.c.cfg.segmentSize(r.rounded)
+	if s.heir.Load() != nil {
+		most = math.MaxInt64
+	}
+	var best *block.Segment
+	for _, seg := range s.segs {
+		if seg == nil || kindOf(seg.Large) != r.kind || seg.Size < r.rounded || seg.Size > most || !seg.IsWhollyFree(&s.c.blocks) {
+			continue
+		}
+		if best == nil || seg.Size < best.Size {
+			best = seg
+		}
+	}
+	if best == nil || !s.lendsLocked(polls) {
+		return 0
+	}
+	s.handOverLocked(best, r.s)
+	s.noteMoves(1, best.Size)
+	return best.Size
+}
+
+// moveHomesLocked moves the homes of an estate's pool as they are, with what
+// was stitched from them.
+func (s *Stream) moveHomesLocked(k kind, heir *Stream) (bytes int64) {
+	n := 0
+	for _, h := range s.homes[k] {
+		s.handOverLocked(h.seg, heir)
+		for _, ch := range h.chunks {
+			if ch.handle != 0 {
+				n++
+				bytes += ch.size
+			}
+		}
+	}
+	heir.homes[k] = append(s.homes[k], heir.homes[k]...)
+	s.homes[k] = nil
+	if k == large {
+		heir.stitches = append(heir.stitches, s.stitches...)
+		s.stitches = nil
+	}
+	s.noteMoves(n, bytes)
+	return bytes
+}
+
+// moveChunksLocked moves whole free chunks of either pool.
+func (s *Stream) moveChunksLocked(r request, need int64, polls *int) (int64, error) {
+	runs := s.wholeRunsLocked()
+	if len(runs) == 0 || !s.lendsLocked(polls) {
+		return 0, nil
+	}
+	chunks, err := s.detachRunsLocked(runs, need)
+	bytes, e := r.s.attachLocked(r.kind, chunks)
+	s.noteMoves(len(chunks), bytes)
+	return bytes, errors.Join(err, e)
+}
+
+// handOverLocked moves a segment to another stream.
+func (s *Stream) handOverLocked(seg *block.Segment, heir *Stream) {
+	i := seg.Index
+	s.moveSegmentLocked(seg, heir)
+	s.segs[i] = nil
+}
+
+func (s *Stream) noteMoves(n int, bytes int64) {
+	s.c.books.moves.Add(int64(n))
+	s.c.books.movedBytes.Add(bytes)
+}
+
+// lendsLocked reports whether idle memory of the stream may be taken.
+func (s *Stream) lendsLocked(polls *int) bool {
+	switch l := &s.lender; {
+	case s.heir.Load() != nil:
+		return true // its work was waited for when it was closed
+	case l.regrets > regretLimit:
+		l.regrets-- // the other one gets memory of its own now
+		return false
+	}
+	return s.isOverLocked(polls)
+}
+
+// isOverLocked reports whether all that the stream was given is done. What is
+// in its pools was freed before, so that nothing uses that any more.
+func (s *Stream) isOverLocked(polls *int) bool {
+	c := s.c
+	e, err := c.events.get()
+	if err == nil {
+		defer c.events.put(e)
+		err = c.driver.RecordEvent(e, s.handle)
+	}
+	if err == nil {
+		c.books.eventsRecorded.Add(1)
+	}
+	for done := false; err == nil; *polls-- {
+		c.books.eventQueries.Add(1)
+		if done, err = c.driver.QueryEvent(e); done || *polls <= 0 {
+			return done
+		}
+	}
+	c.books.eventFailures.Add(1)
+	_ = c.driverError(err)
+	return false
+}

@@ -81,6 +81,10 @@ func (c *Caching) Close() error {
 		leaks = append(leaks, l...)
 		errs = append(errs, err)
 	}
+	for _, e := range c.stranded.estates {
+		_, err := e.dismantle()
+		errs = append(errs, err)
+	}
 	errs = append(errs, c.events.close())
 	if c.vm != nil {
 		errs = append(errs, c.giveBackLeftovers())
@@ -94,8 +98,19 @@ func (c *Caching) Close() error {
 	return errors.Join(errs...)
 }
 
-// shutDown gives back all that a stream holds and lists its live blocks.
+// shutDown ends a stream, gives back all that it holds and lists its live
+// blocks.
 func (s *Stream) shutDown() (leaks []Leak, err error) {
+	leaks, err = s.dismantle()
+	s.waits.close()
+	if !s.adopted {
+		err = errors.Join(err, s.submit("destroy stream", s.c.driver.DestroyStream(s.handle)))
+	}
+	return leaks, err
+}
+
+// dismantle gives back all that a stream holds and lists its live blocks.
+func (s *Stream) dismantle() (leaks []Leak, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flushLocked()
@@ -110,10 +125,6 @@ func (s *Stream) shutDown() (leaks []Leak, err error) {
 		if seg != nil {
 			errs = append(errs, s.freeSegmentLocked(seg))
 		}
-	}
-	s.waits.close()
-	if !s.adopted {
-		errs = append(errs, s.submit("destroy stream", s.c.driver.DestroyStream(s.handle)))
 	}
 	return leaks, errors.Join(errs...)
 }

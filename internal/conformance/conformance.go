@@ -106,6 +106,11 @@ var battery = []struct {
 	{"stitched_at_the_limit", testStitchLimit},
 	{"stitched_stream_closed", testStitchStreamClosed},
 
+	{"stranded_memory", testStranded},
+	{"stranded_on_a_busy_stream", testStrandedBusy},
+	{"stranded_by_turns", testStrandedTurns},
+	{"stranded_storm", testStrandedStorm},
+
 	{"model", testModel},
 	{"statistics", testStats},
 	{"statistics_reset", testStatsReset},

@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,9 +24,26 @@ type model struct {
 	highWater int64
 	regrets   map[modelRegret]int
 
+	// As takeIdle in stranded.go has them.
+	proves  bool // events are done at once
+	open    []int
+	estates []int
+	lenders map[int]*modelLender
+
 	hits, misses, frees int64
 	segments            int64 // ever asked for
-	streams             int64
+	moves, movedBytes   int64
+}
+
+func newModel(cfg *cupool.Config, proves bool) *model {
+	return &model{cfg: cfg, proves: proves, open: []int{0, 1, 2}, regrets: map[modelRegret]int{}, lenders: map[int]*modelLender{}}
+}
+
+func (m *model) lender(stream int) *modelLender {
+	if m.lenders[stream] == nil {
+		m.lenders[stream] = &modelLender{}
+	}
+	return m.lenders[stream]
 }
 
 type modelSegment struct {
@@ -40,6 +58,11 @@ type modelSegment struct {
 type modelRegret struct {
 	stream, large int
 	size          int64
+}
+
+type modelLender struct {
+	lent    bool
+	regrets int
 }
 
 type modelBlock struct {
@@ -101,6 +124,78 @@ func (m *model) fit(size int64, stream int) (seg *modelSegment, b *modelBlock, g
 func (m *model) grows(size int64, stream int) bool {
 	_, b, _ := m.fit(size, stream)
 	return b == nil
+}
+
+// takeIdle moves a segment to the request's stream that a closed stream left
+// or, when the reserve would become larger than it ever was, that another
+// stream leaves idle.
+func (m *model) takeIdle(size int64, stream int) {
+	_, b, grow := m.fit(size, stream)
+	if b != nil {
+		return
+	}
+	if l := m.lender(stream); l.lent {
+		l.lent = false
+		l.regrets++
+	}
+	for _, from := range m.estates {
+		if m.moveBest(size, math.MaxInt64, from, stream) {
+			m.bury()
+			return
+		}
+	}
+	if !m.proves || m.stats[2].ReservedBytes.Current+grow <= max(m.highWater, 64*mib) {
+		return
+	}
+	from := slices.DeleteFunc(slices.Clone(m.open), func(s int) bool { return s == stream })
+	slices.SortStableFunc(from, func(a, b int) int { return cmp.Compare(m.lender(a).regrets, m.lender(b).regrets) })
+	for _, s := range from {
+		if m.moveBest(size, grow, s, stream) {
+			m.lender(s).lent = true
+			return
+		}
+	}
+}
+
+// moveBest moves the idle segment of at most so many bytes that serves a
+// request best.
+func (m *model) moveBest(size, most int64, from, to int) bool {
+	var best *modelSegment
+	for _, seg := range m.segs {
+		if seg.stream == from && seg.large == m.kind(size) && seg.isIdle() && seg.size >= (size+511)/512*512 && seg.size <= most &&
+			(best == nil || seg.size < best.size || seg.size == best.size && seg.index < best.index) {
+			best = seg
+		}
+	}
+	if best == nil {
+		return false
+	}
+	if l := m.lender(from); l.regrets > 4 && slices.Contains(m.open, from) {
+		l.regrets--
+		return false
+	}
+	best.index, best.stream = m.freeIndex(to), to
+	m.moves++
+	m.movedBytes += best.size
+	return true
+}
+
+// bury forgets estates that hold nothing any more.
+func (m *model) bury() {
+	m.estates = slices.DeleteFunc(m.estates, func(e int) bool {
+		return !slices.ContainsFunc(m.segs, func(s *modelSegment) bool { return s.stream == e })
+	})
+}
+
+// close ends a stream: what it holds goes to the default stream when some of
+// it is in use, and else to the next stream that needs it.
+func (m *model) close(stream int) {
+	m.open = slices.DeleteFunc(m.open, func(s int) bool { return s == stream })
+	if slices.ContainsFunc(m.segs, func(s *modelSegment) bool { return s.stream == stream && !s.isIdle() }) {
+		m.moveTo(stream, 0)
+	}
+	m.estates = append(m.estates, stream)
+	m.bury()
 }
 
 // releaseIdle gives idle segments back for a request that would make the
@@ -264,6 +359,7 @@ func (m *model) trim(keep int64) (released int64) {
 		m.regrets[modelRegret{seg.stream, seg.large, seg.size}]++
 		released += seg.size
 	}
+	m.bury()
 	return released
 }
 
@@ -275,7 +371,6 @@ func (m *model) moveTo(from, to int) {
 		seg.index = m.freeIndex(to)
 		seg.stream = to
 	}
-	m.streams--
 }
 
 func (m *model) resetPeak() {
@@ -284,7 +379,7 @@ func (m *model) resetPeak() {
 
 func (m *model) resetAccumulated() {
 	m.eachStat(func(s *cupool.Stat) { s.Allocated, s.Freed = 0, 0 })
-	m.hits, m.misses, m.segments, m.frees = 0, 0, 0, 0
+	m.hits, m.misses, m.segments, m.frees, m.moves, m.movedBytes = 0, 0, 0, 0, 0, 0
 }
 
 func (m *model) eachStat(f func(*cupool.Stat)) {
@@ -318,7 +413,8 @@ func (m *model) layout() string {
 func (m *model) expect(got cupool.Stats) cupool.Stats {
 	want := cupool.Stats{
 		Small: m.stats[0], Large: m.stats[1], All: m.stats[2],
-		Hits: m.hits, Misses: m.misses, DriverAllocs: m.segments, DriverFrees: m.frees, Streams: m.streams,
+		Hits: m.hits, Misses: m.misses, DriverAllocs: m.segments, DriverFrees: m.frees, Streams: int64(len(m.open)),
+		Moves: m.moves, MovedBytes: m.movedBytes,
 		EventsRecorded: got.EventsRecorded, EventQueries: got.EventQueries, MetadataBytes: got.MetadataBytes,
 	}
 	for _, seg := range m.segs {

@@ -19,7 +19,7 @@ func testModel(t *testing.T, e *env) {
 	s := seed(t)
 	for i := range 3 {
 		r := e.rig(t, noMagazines, unlimited, segments)
-		p := &modelProgram{r: r, large: i == 2, maxLive: 40, c: choices(s, i), m: &model{cfg: &r.cfg, streams: 3, regrets: map[modelRegret]int{}}}
+		p := &modelProgram{r: r, large: i == 2, maxLive: 40, c: choices(s, i), m: newModel(&r.cfg, !e.opt.WaitsRun)}
 		p.streams = []*cupool.Stream{r.DefaultStream(), r.stream()}
 		p.index = []int{0, 1}
 		p.reader, p.next = r.stream(), 3
@@ -62,6 +62,7 @@ func (p *modelProgram) step() {
 			p.settle()
 		}
 		b := p.r.alloc(size, p.streams[i])
+		p.m.takeIdle(b.Size(), p.index[i])
 		p.m.releaseIdle(b.Size(), p.index[i])
 		require.NoError(t, p.m.alloc(b, p.index[i]))
 		p.live = append(p.live, b)
@@ -88,10 +89,10 @@ func (p *modelProgram) step() {
 	case n < 98:
 		p.settle()
 		require.NoError(t, p.streams[1].Close())
-		p.m.moveTo(p.index[1], 0)
+		p.m.close(p.index[1])
 		p.streams[1], p.index[1] = p.r.stream(), p.next
+		p.m.open = append(p.m.open, p.next)
 		p.next++
-		p.m.streams++
 	default:
 		p.r.unchanged(func() {
 			_, err := p.r.Alloc(-1, nil)

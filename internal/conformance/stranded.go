@@ -1,0 +1,213 @@
+package conformance
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+// strandedStreams is how many streams cache memory and then do nothing.
+const strandedStreams = 4
+
+// strandedBlock is the size of the blocks, so large that streams take them
+// from each other.
+const strandedBlock = 32 * mib
+
+// strand makes streams cache two blocks each, written to.
+func strand(r *rig) (streams []*cupool.Stream) {
+	for range strandedStreams {
+		streams = append(streams, r.stream())
+	}
+	for range 20 { // so often that the blocks may lie in magazines
+		var blocks []cupool.Block
+		for i := range 2 * strandedStreams {
+			s := streams[i/2]
+			blocks = append(blocks, r.alloc(strandedBlock, s))
+			require.NoError(r.t, writeOr(r.env, blocks[i], uint64(i), s))
+		}
+		r.free(blocks...)
+	}
+	for _, s := range streams {
+		require.NoError(r.t, s.Sync())
+	}
+	return streams
+}
+
+// allocStranded allocates on a stream as much as all of them cache: as one
+// block where memory can be stitched.
+func (r *rig) allocStranded(s *cupool.Stream) (blocks []cupool.Block) {
+	r.t.Helper()
+	const n = 2 * strandedStreams
+	if r.vmm() {
+		return append(blocks, r.alloc(n*strandedBlock, s))
+	}
+	for range n {
+		blocks = append(blocks, r.alloc(strandedBlock, s))
+	}
+	return blocks
+}
+
+// testStranded: what streams cache that are idle, or closed, serves another
+// one before the device is asked for more, and without the device after that.
+func testStranded(t *testing.T, e *env) {
+	for name, closed := range map[string]int{"idle": 0, "closed": strandedStreams, "both": strandedStreams / 2} {
+		t.Run(name, func(t *testing.T) {
+			if e.opt.WaitsRun && closed < strandedStreams {
+				t.Skip("no event is done here before somebody waits")
+			}
+			r := e.rig(t, unlimited)
+			streams := strand(r)
+			for _, s := range streams[:closed] {
+				require.NoError(t, s.Close())
+				require.NoError(t, r.Check())
+			}
+			taker, before := r.stream(), r.Stats()
+			for round := range 3 {
+				blocks := r.allocStranded(taker)
+				st := r.Stats()
+				require.Equal(t, before.All.ReservedBytes, st.All.ReservedBytes)
+				require.Equal(t, before.DriverAllocs, st.DriverAllocs)
+				require.Equal(t, st.All.ReservedBytes.Current, st.MovedBytes)
+				require.NoError(t, r.Check())
+				for i, b := range blocks {
+					require.NoError(t, writeOr(e, b, uint64(100*round+i), taker))
+				}
+				for i, b := range blocks {
+					if !e.opt.NoContents {
+						require.NoError(t, verify(b, uint64(100*round+i), taker))
+					}
+				}
+				r.free(blocks...)
+			}
+			require.NoError(t, r.EmptyCache())
+			r.requireNothing()
+		})
+	}
+}
+
+// testStrandedBusy: what a stream freed is not taken from it while its work
+// is not over.
+func testStrandedBusy(t *testing.T, e *env) {
+	r := e.rig(t, unlimited)
+	busy, taker := r.stream(), r.stream()
+	b, to := r.alloc(2*strandedBlock, busy), r.alloc(2*strandedBlock, busy)
+	require.NoError(t, writeOr(e, b, 7, busy))
+	require.NoError(t, busy.Sync())
+	release := r.makeBusy(busy)
+	require.NoError(t, copyTo(to, b, busy))
+	r.free(b)
+	before := r.Stats().All.ReservedBytes.Current
+	own := r.alloc(2*strandedBlock, taker)
+	require.NoError(t, taker.Memset(own.Ptr(), 0xEE, own.Size()))
+	require.Equal(t, before+2*strandedBlock, r.Stats().All.ReservedBytes.Current)
+	require.Zero(t, r.Stats().MovedBytes)
+	release()
+	require.NoError(t, busy.Sync())
+	require.NoError(t, taker.Sync())
+	if !e.opt.NoContents {
+		require.NoError(t, verify(to, 7, busy))
+	}
+	if !e.opt.WaitsRun {
+		more := r.alloc(2*strandedBlock, taker)
+		require.EqualValues(t, 2*strandedBlock, r.Stats().MovedBytes, "now it is")
+		require.NoError(t, r.Check())
+		r.free(more)
+	}
+	r.free(own, to)
+}
+
+// testStrandedTurns: streams that take turns come to rest: each has what it
+// needs after a while, and the device is not asked any more.
+func testStrandedTurns(t *testing.T, e *env) {
+	r := e.rig(t, unlimited)
+	streams := []*cupool.Stream{r.DefaultStream(), r.stream(), r.stream()}
+	var last cupool.Stats
+	for range 64 {
+		last = r.Stats()
+		for _, s := range streams {
+			b := r.alloc(2*strandedBlock, s)
+			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+			r.free(b)
+			require.NoError(t, s.Sync())
+		}
+	}
+	st := r.Stats()
+	require.Equal(t, last.DriverAllocs, st.DriverAllocs)
+	require.Equal(t, last.Moves, st.Moves)
+	require.Equal(t, last.EventsRecorded, st.EventsRecorded)
+	require.LessOrEqual(t, st.All.ReservedBytes.Peak, int64(len(streams))*2*strandedBlock)
+}
+
+// testStrandedStorm passes memory around: goroutines with streams of their
+// own, which they close and renew, allocate so much that they take from each
+// other.
+func testStrandedStorm(t *testing.T, e *env) {
+	s := seed(t)
+	r := e.rig(t, unlimited)
+	sh := &shadow{}
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			c := choices(s, g)
+			for round := range scaled(40) {
+				check(t, r.visit(c, sh, uint64(g)<<32+uint64(round)<<8))
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d moves of %d MiB", r.Stats().Moves, r.Stats().MovedBytes/mib)
+	require.NoError(t, r.EmptyCache())
+	r.requireNothing()
+}
+
+// visit is the life of a stream: it allocates, writes, verifies, and leaves.
+func (r *rig) visit(c chooser, sh *shadow, seed uint64) error {
+	s, err := r.NewStream()
+	if err != nil {
+		return err
+	}
+	var live []cupool.Block
+	for i := range 2 + c.IntN(4) {
+		b, err := r.Alloc(int64(1+c.IntN(24<<20)), s)
+		if err == nil {
+			err = sh.add(b, seed+uint64(i))
+		}
+		if err == nil {
+			err = writeOr(r.env, b, seed+uint64(i), s)
+		}
+		if err != nil {
+			return err
+		}
+		live = append(live, b)
+	}
+	closing := c.IntN(3) == 0 // with the blocks live
+	if closing {
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	for i, b := range live {
+		if !r.env.opt.NoContents {
+			reader := s
+			if closing {
+				reader = r.DefaultStream()
+			}
+			if err := verify(b, seed+uint64(i), reader); err != nil {
+				return err
+			}
+		}
+		if err := sh.remove(b); err != nil {
+			return err
+		}
+		if err := r.Free(b); err != nil {
+			return err
+		}
+	}
+	if closing {
+		return nil
+	}
+	return s.Close()
+}
