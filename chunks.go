@@ -139,7 +139,7 @@ func (s *Stream) attachChunkLocked(k kind, ch chunk) error {
 	if err := s.slots.Ensure(2); err != nil {
 		return fmt.Errorf("cupool: %w", err)
 	}
-	h, err := s.homeLocked(k, ch.size)
+	h, err := s.growingHomeLocked(k, ch.size)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (s *Stream) growHomeLocked(k kind, need int64) error {
 	if have := s.c.reserved.Load(); need > s.c.capacity-have {
 		return fmt.Errorf("%w: %d more bytes, with %d reserved of the device's %d", ErrOutOfMemory, need, have, s.c.capacity)
 	}
-	h, err := s.homeLocked(k, need)
+	h, err := s.growingHomeLocked(k, need)
 	if err != nil {
 		return err
 	}
@@ -115,9 +115,9 @@ func (s *Stream) growHomeLocked(k kind, need int64) error {
 // hasRoom reports whether size more bytes of addresses are left at the end.
 func (h *home) hasRoom(size int64) bool { return h.seg.Size+size <= h.limit }
 
-// homeLocked returns the pool's newest home, made when there is none or it
+// growingHomeLocked returns the pool's newest home, made when there is none or it
 // has no addresses left for need bytes more.
-func (s *Stream) homeLocked(k kind, need int64) (*home, error) {
+func (s *Stream) growingHomeLocked(k kind, need int64) (*home, error) {
 	if n := len(s.homes[k]); n > 0 {
 		h := s.homes[k][n-1]
 		if h.gaps > 0 || h.hasRoom(sizeclass.RoundTo(need, s.c.granularity)) {
