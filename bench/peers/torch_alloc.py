@@ -18,9 +18,7 @@ SOURCE = r"""
 
 using workload::MiB;
 
-static c10::cuda::CUDACachingAllocator::CUDAAllocator *torch_allocator() {
-  return c10::cuda::CUDACachingAllocator::get();
-}
+static auto torch_allocator() { return c10::cuda::CUDACachingAllocator::get(); }
 
 static void check(cudaError_t err) { TORCH_CHECK(err == cudaSuccess, cudaGetErrorString(err)); }
 

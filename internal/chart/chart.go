@@ -1,26 +1,16 @@
-// Package chart draws the memory of replayed traces over time, as SVG or
-// PNG, with gonum's plots.
+// Package chart draws the memory of replayed traces over time, and curves of
+// measurements, as SVG or PNG, with gonum's plots.
 package chart
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"io"
-	"math"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
-	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Point is a number of bytes after an event.
@@ -46,18 +36,6 @@ type Panel struct {
 // Reference names what Panel.Reference shows.
 const Reference = "reserved by PyTorch's default allocator (model)"
 
-// Formats are the file endings that Write knows.
-const Formats = ".svg or .png"
-
-// CheckName returns an error for a file name of another format.
-func CheckName(name string) error {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".svg", ".png":
-		return nil
-	}
-	return fmt.Errorf("a plot ends in %s, not %q", Formats, filepath.Ext(name))
-}
-
 // Sizes of the picture.
 const (
 	width       = 26 * vg.Centimeter
@@ -80,35 +58,16 @@ var (
 
 // Write draws the panels below one another into a file.
 func Write(name string, panels []Panel) error {
-	if err := CheckName(name); err != nil {
-		return err
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	err = Draw(f, strings.ToLower(filepath.Ext(name)), panels)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return writeFile(name, func(w io.Writer, format string) error { return Draw(w, format, panels) })
 }
 
 // Draw is Write to a writer; the format is ".svg" or ".png".
 func Draw(w io.Writer, format string, panels []Panel) error {
 	height := panelHeight*vg.Length(len(panels)) + legendSpace
-	var canvas interface {
-		vg.CanvasSizer
-		io.WriterTo
-	}
-	if format == ".svg" {
-		canvas = vgsvg.New(width, height)
-	} else {
-		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
-	}
-	c := draw.New(canvas)
-	c.FillPolygon(color.White, []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
+	return render(w, format, width, height, func(c draw.Canvas) error { return drawPanels(c, height, panels) })
+}
 
+func drawPanels(c draw.Canvas, height vg.Length, panels []Panel) error {
 	rows := make([][]*plot.Plot, len(panels))
 	withReference := false
 	for i := range panels {
@@ -125,13 +84,7 @@ func Draw(w io.Writer, format string, panels []Panel) error {
 		rows[i][0].Draw(row[0])
 		panels[i].drawTitle(row[0], rows[i][0])
 	}
-	var out bytes.Buffer
-	if _, err := canvas.WriteTo(&out); err != nil {
-		return err
-	}
-	// A viewer may not have the font; these are as wide.
-	_, err := w.Write(bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")))
-	return err
+	return nil
 }
 
 // plot makes a panel's plot.
@@ -140,17 +93,8 @@ func (panel *Panel) plot() (*plot.Plot, error) {
 	if panel.PeakReserved < 1<<29 {
 		unit, scale = "MiB", 1<<20
 	}
-	p := plot.New()
+	p := newPlot("events", unit)
 	p.Title.Text = " " // its space; drawTitle writes there
-	p.Title.TextStyle.Font = face(11, true)
-	p.Title.Padding = 2 * vg.Millimeter
-	p.X.Label.Text, p.Y.Label.Text = "events", unit
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Label.TextStyle.Color = face(9, false), ink
-		a.Tick.Label.Font, a.Tick.Label.Color = face(9, false), ink
-		a.Color, a.Tick.Color = ink, ink
-		a.Padding = 0
-	}
 	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{8}, ticks{6}
 	p.X.Min, p.X.Max = 0, float64(max(panel.Events, 1))
 
@@ -166,10 +110,7 @@ func (panel *Panel) plot() (*plot.Plot, error) {
 	reference.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 	live := line(panel.Live, scale, 0, nil)
 	live.FillColor = liveFill
-	grid := plotter.NewGrid()
-	grid.Vertical.Width = 0
-	grid.Horizontal.Color = faint
-	p.Add(&plotter.Line{XYs: reserved.XYs, FillColor: reservedFill}, live, grid, reference,
+	p.Add(&plotter.Line{XYs: reserved.XYs, FillColor: reservedFill}, live, newGrid(), reference,
 		line(panel.Requested, scale, 0.9, requestedLine), &plotter.Line{XYs: reserved.XYs, LineStyle: reserved.LineStyle},
 		peaks{panel, unit, scale})
 	return p, nil
@@ -300,65 +241,4 @@ func drawLegend(c draw.Canvas, withReference bool) {
 		c.FillText(style, pos, e.name)
 		pos.X += 1.1*style.Width(e.name) + 4*gap
 	}
-}
-
-func face(size float64, bold bool) font.Font {
-	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: font.Points(size)}
-	if bold {
-		f.Weight = xfont.WeightBold
-	}
-	return f
-}
-
-func text(size float64, bold bool, c color.Color) draw.TextStyle {
-	return draw.TextStyle{Color: c, Font: face(size, bold), Handler: plot.DefaultTextHandler}
-}
-
-// ticks places about n ticks at round numbers.
-type ticks struct{ n int }
-
-// Ticks implements plot.Ticker.
-func (t ticks) Ticks(lo, hi float64) (out []plot.Tick) {
-	step := niceStep((hi - lo) / float64(t.n))
-	for v := math.Ceil(lo/step) * step; v <= hi+step/1e6; v += step {
-		out = append(out, plot.Tick{Value: v, Label: thousands(v)})
-	}
-	return out
-}
-
-// niceStep returns the least of 1, 2 and 5 times a power of ten that is not
-// below v.
-func niceStep(v float64) float64 {
-	base := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, m := range []float64{1, 2, 5} {
-		if m*base >= v*(1-1e-9) {
-			return m * base
-		}
-	}
-	return 10 * base
-}
-
-// thousands prints a number with commas: 112,000.
-func thousands(v float64) string {
-	if math.Abs(v) < 1000 {
-		return strconv.FormatFloat(v, 'g', 6, 64)
-	}
-	s := strconv.FormatInt(int64(math.Round(v)), 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// number prints three or four digits.
-func number(v float64) string {
-	switch {
-	case v >= 1000:
-		return thousands(v)
-	case v >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v >= 10:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
 }

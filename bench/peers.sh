@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Measures cupool, PyTorch's allocator and cudaMallocAsync on this machine's
+# GPU, one after the other, and prints one table.
+#
+# usage: bench/peers.sh [DIR]
+#
+# DIR (build/peers) gets what each printed (ours.txt, pytorch.txt, async.txt),
+# and table.md and table.json. It takes a GPU, Go, nvcc and a Python with
+# PyTorch; the column of a peer that cannot run stays empty. Variables:
+#
+#   COUNT                how often each is measured (3)
+#   CPUS                 numbers of goroutines for the parallel ones (1,2,4,8,16)
+#   BENCHTIME            time for each of ours (0.5s)
+#   NVCC, PYTHON         the programs (nvcc, python3)
+#   CUPOOL_TEST_BINARY   go test -c -tags gpu . made elsewhere, for a machine without Go
+#   CUPOOL_TABLE_BINARY  go build ./bench/table, likewise
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${1:-build/peers}
+count=${COUNT:-3}
+python=${PYTHON:-python3}
+mkdir -p "$out"
+rm -f "$out"/{ours,pytorch,async}.txt "$out"/table.{md,json}
+
+say() { echo "bench/peers.sh: $*" >&2; }
+fail() { say "$@"; exit 3; }
+have() { command -v "$1" >/dev/null; }
+
+gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) ||
+	fail "no GPU here: nvidia-smi says: ${gpu:-nothing}"
+
+# ours: on device memory.
+test=${CUPOOL_TEST_BINARY:-}
+if [ -z "$test" ]; then
+	have go || fail "no Go here, and CUPOOL_TEST_BINARY names no binary of: go test -c -tags gpu ."
+	settings=$(go run ./cmd/cupool env) || fail "no build for CUDA: see above"
+	eval "$settings"
+	test=$out/cupool.test
+	go test -c -tags gpu -o "$test" .
+fi
+[ -x "$test" ] || fail "CUPOOL_TEST_BINARY: $test is no program"
+measure() { # -test.bench EXPR -test.cpu N
+	CUPOOL_DEVICE=cuda "$(realpath "$test")" -test.run '^$' -test.benchmem -test.timeout 1h \
+		-test.count "$count" -test.benchtime "${BENCHTIME:-0.5s}" "$@"
+}
+say "measuring cupool"
+{
+	echo "date: $(date -u +%F)"
+	echo "gpu: $(head -n 1 <<<"$gpu")"
+	measure -test.bench '^Benchmark(Hit|RandomLive1000|CrossStream|EngineAllocFree|MissSplit|Trim1000|Ruler)$'
+	measure -test.bench '^BenchmarkParallelHit$' -test.cpu "${CPUS:-1,2,4,8,16}"
+} | tee "$out/ours.txt" >&2
+
+# PyTorch builds its part when it runs.
+peers=()
+if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+	say "measuring PyTorch"
+	"$python" bench/peers/torch_alloc.py "$count" | tee "$out/pytorch.txt" >&2
+	peers+=(-pytorch "$out/pytorch.txt")
+else
+	say "PyTorch is left out: $python has no torch that works with CUDA (PYTHON names another)"
+fi
+
+nvcc=${NVCC:-$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")}
+if have "$nvcc"; then
+	say "measuring cudaMallocAsync"
+	"$nvcc" -O3 -std=c++17 -o "$out/cuda_alloc" bench/peers/cuda_alloc.cu
+	"$(realpath "$out/cuda_alloc")" "$count" | tee "$out/async.txt" >&2
+	peers+=(-async "$out/async.txt")
+else
+	say "cudaMallocAsync is left out: there is no $nvcc (NVCC or CUDA_HOME name another)"
+fi
+
+table=(${CUPOOL_TABLE_BINARY:-go run ./bench/table})
+if ! have "${table[0]}"; then
+	say "no Go here to make the table, and no CUPOOL_TABLE_BINARY; elsewhere: go run ./bench/table ${peers[*]} $out/ours.txt"
+	exit 0
+fi
+"${table[@]}" -format json "${peers[@]}" "$out/ours.txt" >"$out/table.json"
+"${table[@]}" "${peers[@]}" "$out/ours.txt" | tee "$out/table.md"
