@@ -1,8 +1,13 @@
 # What a developer runs. CI runs .ci/run, which is all of check and test.
-.PHONY: check test fuzz bench
+.PHONY: check test fuzz bench bench-peers plot
+SHELL = bash
+.SHELLFLAGS = -e -o pipefail -c
 
 FUZZTIME ?= 1m
 COUNT ?= 10
+CPUS ?= 1,2,4,8,16
+BENCH = go test -run '^$$' -benchmem -timeout 4h
+BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 check: ## formatting, vet, staticcheck
 	test -z "$$(gofmt -l .)"
@@ -18,6 +23,14 @@ test: ## plain, with the race detector, with the invariant-checking build
 fuzz: ## random programs against an oracle
 	go test -tags invariants -run '^$$' -fuzz FuzzCaching -fuzztime $(FUZZTIME) .
 
-bench: ## every benchmark, summed up by benchstat
-	go test -run '^$$' -bench . -benchmem -count $(COUNT) . | tee bench.out
-	go run golang.org/x/perf/cmd/benchstat@latest bench.out
+bench: ## every benchmark, summed up by benchstat; CUPOOL_DEVICE=cuda and GOFLAGS=-tags=gpu for a GPU
+	$(BENCH) -bench . -skip '^BenchmarkParallelHit$$' -count $(COUNT) . | tee bench.out
+	$(BENCH) -bench '^BenchmarkParallelHit$$' -cpu $(CPUS) -count $(COUNT) . | tee -a bench.out
+	go run $(BENCHSTAT) bench.out
+
+bench-peers: ## ours beside PyTorch's allocator and cudaMallocAsync on a GPU; the script says what it takes
+	bench/peers.sh
+
+plot: ## docs/live.svg: the time of a step by the number of live blocks
+	$(BENCH) -bench '^BenchmarkLive$$' -count $(COUNT) . | tee live.out
+	go run ./bench/plot docs/live.svg live.out

@@ -41,7 +41,7 @@ func run(args []string) error {
 		Y:         "ns",
 		Points:    points,
 		Bound:     2 * points[0].Median,
-		BoundName: fmt.Sprintf("goal: at most twice the time at %.0f", points[0].X),
+		BoundName: "goal: at most twice the first",
 	})
 }
 
