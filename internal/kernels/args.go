@@ -1,0 +1,183 @@
+package kernels
+
+// The structures below are the kernels' arguments, field by field as in the
+// .cu files. Every field has eight bytes.
+
+// Limits of the structures.
+const (
+	MaxDims   = 8
+	MaxParams = 16 // tensors that one optimizer step updates
+)
+
+// Walk is a way through a tensor, in elements.
+type Walk struct {
+	Dims   int64 // at least 1
+	Shape  [MaxDims]int64
+	Stride [MaxDims]int64
+}
+
+// Walk3 is the way through up to three tensors at once.
+type Walk3 struct {
+	Dims   int64
+	Shape  [MaxDims]int64
+	Stride [3][MaxDims]int64
+}
+
+// Operations of Binary.
+const (
+	Add = iota
+	Sub
+	Mul
+	Div
+	Pow
+	Mod
+	Min
+	Max
+)
+
+// Operations of CompareSame and CompareBool.
+const (
+	Gt = iota
+	Gte
+	Lt
+	Lte
+	Eq
+	Ne
+)
+
+// BinaryArgs are those of Binary, CompareSame and CompareBool.
+type BinaryArgs struct {
+	Dst, A, B   uint64  // A, B: 0 for the scalars
+	VA, VB      float64 // the scalars
+	Op, Incr, N int64   // Incr 1: add to Dst
+	Walk        Walk3   // Dst, A, B
+}
+
+// Operations of Unary.
+const (
+	Neg = iota
+	Inv
+	Square
+	Cube
+	Exp
+	Tanh
+	Log
+	Log2
+	Log10
+	Sqrt
+	Cbrt
+	InvSqrt
+	Sign
+	Abs
+	Clamp
+	Sigmoid
+	ReLU
+	Same
+)
+
+// UnaryArgs are those of Unary.
+type UnaryArgs struct {
+	Dst, A      uint64
+	P, Q        float64 // bounds of Clamp
+	Op, Incr, N int64
+	Walk        Walk3 // Dst, A
+}
+
+// CopyArgs are those of Copy.
+type CopyArgs struct {
+	Dst, A uint64 // A 0: fill with Value
+	Value  uint64
+	N      int64
+	Walk   Walk3 // Dst, A
+}
+
+// SelectArgs are those of Select: Dst[o, j, i] = A[o, Index[j], i], or bytes
+// of 0xFF where the index is out of range.
+type SelectArgs struct {
+	Dst, A, Index          uint64 // Index: int64
+	Outer, N, Picks, Inner int64
+}
+
+// Operations of ReduceRows, ReduceColumns and, but for Sum, Arg.
+const (
+	Sum = iota
+	Maximum
+	Minimum
+)
+
+// ReduceArgs are those of ReduceRows, for neighbours along Inner, and
+// ReduceColumns, for neighbours along Outer. Result o is of the N elements
+// A[Outer(o)+Inner(r)]; Chunks of them are made side by side, each of Chunk
+// elements.
+type ReduceArgs struct {
+	Dst, A                        uint64
+	Op, Results, N, Chunk, Chunks int64
+	Outer, Inner                  Walk
+}
+
+// ArgArgs are those of Arg; Dst is of int64.
+type ArgArgs struct {
+	Dst, A         uint64
+	Op, Results, N int64
+	Outer, Inner   Walk
+}
+
+// SoftMaxArgs are those of SoftMax and SoftMaxBack, whose A is the output and
+// G the gradient by it.
+type SoftMaxArgs struct {
+	Dst, A, G           uint64
+	Log, Rows, N, Inner int64
+}
+
+// CrossEntropyArgs are those of CrossEntropy.
+type CrossEntropyArgs struct {
+	Grad, Loss, X, Target  uint64 // Loss: one a row; 0: not wanted
+	Scale                  float64
+	Weights, Incr, Rows, N int64 // Weights 1: targets are weights, not int64 indices; Incr 1: add to Loss
+}
+
+// Activations of Bias and BiasBack.
+const (
+	ActNone = iota
+	ActReLU
+	ActSigmoid
+	ActTanh
+)
+
+// BiasArgs are those of Bias. Dst may be A.
+type BiasArgs struct {
+	Dst, A, B              uint64
+	Activation, Rows, Cols int64
+}
+
+// BiasBackArgs are those of BiasBack. DX may be DY.
+type BiasBackArgs struct {
+	DX, DB, Y, DY          uint64 // DB 0: not wanted
+	Activation, Rows, Cols int64
+}
+
+// SGDArgs are those of SGD; Y of the grid is the number of tensors.
+type SGDArgs struct {
+	LR, Momentum, Decay float64
+	P                   [MaxParams]struct {
+		W, G, V uint64 // V 0: no momentum
+		N       int64
+	}
+}
+
+// AdamArgs are those of Adam; Y of the grid is the number of tensors.
+type AdamArgs struct {
+	LR, Beta1, Beta2, Epsilon, Decay, C1, C2 float64
+	P                                        [MaxParams]struct {
+		W, G, M, V uint64
+		N          int64
+	}
+}
+
+// RandomArgs are those of Random: uniform in [P, P+Q), or normal with mean P
+// and deviation Q.
+type RandomArgs struct {
+	Dst, Seed, Stream uint64
+	P, Q              float64
+	Normal, N         int64
+}

@@ -1,0 +1,9 @@
+// All kernels, in the order in which they use each other's functions.
+
+#include "elementwise.cu"
+#include "copy.cu"
+#include "reduce.cu"
+#include "softmax.cu"
+#include "layer.cu"
+#include "optimizer.cu"
+#include "random.cu"

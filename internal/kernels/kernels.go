@@ -1,0 +1,97 @@
+// Package kernels has the kernels that compute on a GPU: CUDA C++ in the .cu
+// files, compiled by build.sh to kernels.ptx, which is embedded, so that users
+// need no nvcc. args.go has the structure that each kernel takes. The package
+// knows nothing of CUDA's driver; who launches is in cu_kernels.go of the
+// module's root.
+package kernels
+
+import (
+	_ "embed"
+	"unsafe"
+)
+
+// PTX is all kernels, for compute capability 7.5 and up.
+//
+//go:embed kernels.ptx
+var PTX string
+
+// A Kernel is the number of a kernel. Those of arithmetic come in pairs: the
+// next one is the same for float64.
+type Kernel int
+
+// The kernels.
+const (
+	Binary Kernel = 2 * iota
+	CompareSame
+	CompareBool
+	Unary
+	ReduceRows
+	ReduceColumns
+	Arg
+	SoftMax
+	SoftMaxBack
+	CrossEntropy
+	Bias
+	BiasBack
+	SGD
+	Adam
+	Random
+	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
+)
+
+// The rest that is not by type.
+const (
+	Select Kernel = Copy + 4 // as Copy
+	Count         = Select + 4
+)
+
+// Of returns the kernel for float32 or, if double, float64.
+func (k Kernel) Of(double bool) Kernel {
+	if double {
+		return k + 1
+	}
+	return k
+}
+
+// OfSize returns Copy or Select for elements of so many bytes; ok is false
+// where there is none.
+func (k Kernel) OfSize(bytes uintptr) (sized Kernel, ok bool) {
+	switch bytes {
+	case 1:
+		return k, true
+	case 2:
+		return k + 1, true
+	case 4:
+		return k + 2, true
+	case 8:
+		return k + 3, true
+	}
+	return 0, false
+}
+
+// Name returns the kernel's name in PTX.
+func (k Kernel) Name() string {
+	switch {
+	case k >= Select:
+		return "select" + sizes[k-Select]
+	case k >= Copy:
+		return "copy" + sizes[k-Copy]
+	case k%2 == 1:
+		return names[k/2] + "_f64"
+	}
+	return names[k/2] + "_f32"
+}
+
+var (
+	sizes = [...]string{"_1", "_2", "_4", "_8"}
+	names = [...]string{"binary", "compare_same", "compare_bool", "unary", "reduce_rows", "reduce_columns", "arg",
+		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "sgd", "adam", "random"}
+)
+
+// A Launch is a kernel with its grid of X times Y blocks, threads a block, and
+// its argument: a pointer to one of the structures of this package.
+type Launch struct {
+	Kernel      Kernel
+	X, Y, Block int
+	Args        unsafe.Pointer
+}
