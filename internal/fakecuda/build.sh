@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds the stand-in for the CUDA driver library.
+# Builds the stand-ins for the CUDA driver library and cuBLAS.
 #
 # usage: build.sh OUTDIR
 #
-# Leaves libcuda.so.1, and libcuda.so for linking, in OUTDIR. Needs a C
-# compiler and CUDA's headers (cuda.h of CUDA 11.0 or newer), which it looks
+# Leaves libcuda.so.1, and libcuda.so for linking, and libcublas.so.12 in
+# OUTDIR. Needs a C compiler, a C++ compiler for the kernels of
+# internal/kernels, and CUDA's headers (cuda.h of CUDA 11.0 or newer), which it looks
 # for in CGO_CFLAGS, CUDA_HOME, CUDA_PATH and /usr/local/cuda; otherwise the
 # compiler's own directories have to have them.
 set -eu
@@ -21,10 +22,24 @@ for home in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
 	[ -n "$home" ] && [ -f "$home/include/cuda.h" ] && includes+=("-I$home/include")
 done
 
-# Built under another name and then moved, as a test may be running with the
-# last one.
-${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -fPIC -shared -pthread \
-	-Wl,-soname,libcuda.so.1 ${includes[@]+"${includes[@]}"} \
-	-o "$out/.libcuda.so.1.$$" "$src"/*.c -ldl
-mv "$out/.libcuda.so.1.$$" "$out/libcuda.so.1"
-ln -sf libcuda.so.1 "$out/libcuda.so"
+# Built under other names and then moved, as a test may be running with the
+# last ones.
+build() { # NAME.so.N SOURCE...
+	local name=$1
+	shift
+	${CC:-cc} -std=gnu11 -O2 -g -Wall -Wextra -fPIC -shared -pthread \
+		-Wl,-soname,"$name" ${includes[@]+"${includes[@]}"} -I"$src" \
+		-o "$out/.$name.$$" "$@"
+	mv "$out/.$name.$$" "$out/$name"
+	ln -sf "$name" "$out/${name%.*}"
+}
+
+# The kernels need a C++ compiler; without one there are none.
+emulate=
+if command -v "${CXX:-c++}" >/dev/null; then
+	emulate=$out/.emulate.$$.o
+	trap 'rm -f "$emulate"' EXIT
+	${CXX:-c++} -std=gnu++17 -O2 -g -Wall -Wextra -fPIC -pthread -I"$src" -c -o "$emulate" "$src/emulate.cc"
+fi
+build libcuda.so.1 "$src"/*.c $emulate -ldl ${emulate:+-lstdc++ -lm}
+build libcublas.so.12 "$src/../libcublas/cublas.c" -L"$out" -lcuda

@@ -1,5 +1,7 @@
 #include "fake.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -59,6 +61,20 @@ static uint32_t *word(addr p) {
 	return (uint32_t *)fake_translate(p, &left);
 }
 
+// emulate runs a kernel of ../../kernels, with its device addresses replaced by
+// where the bytes are. It cannot see memory that is put together from several
+// handles.
+static void emulate(const op *o) {
+	size_t left;
+	for (size_t i = 0; i < o->emulated->size / sizeof *o->params; i++) {
+		char *bytes = fake_translate(o->params[i], &left);
+		if (bytes != NULL)
+			o->params[i] = (uint64_t)bytes;
+	}
+	fake_emulate(o->emulated, o->params, o->grid_x, o->grid_y, o->block);
+	free(o->params);
+}
+
 static bool kernel(const op *o) {
 	uint32_t wrong = 0;
 	for (uint64_t i = 0; i < o->args[1]; i++) {
@@ -110,11 +126,11 @@ void fake_run(CUcontext ctx, op *o) {
 		fake_pool_free_now(o->dst);
 		return;
 	}
-	if (o->kind == OP_KERNEL && o->kernel == SPIN) {
+	if (o->kind == OP_KERNEL && o->emulated == NULL && o->kernel == SPIN) {
 		pause_for(o->args[0]);
 		return;
 	}
-	if (o->kind == OP_KERNEL && o->kernel == HOLD) {
+	if (o->kind == OP_KERNEL && o->emulated == NULL && o->kernel == HOLD) {
 		if (!hold(o))
 			fake_lose(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
 		return;
@@ -128,7 +144,10 @@ void fake_run(CUcontext ctx, op *o) {
 		ok = set(o);
 		break;
 	case OP_KERNEL:
-		ok = kernel(o);
+		if (o->emulated != NULL)
+			emulate(o);
+		else
+			ok = kernel(o);
 		break;
 	default:
 		break;
@@ -229,7 +248,8 @@ CUresult cuMemsetD8_v2(CUdeviceptr p, unsigned char v, size_t n) { FAKE_CALL(tru
 CUresult cuMemsetD16_v2(CUdeviceptr p, unsigned short v, size_t n) { FAKE_CALL(true); return submit_and_wait(SET(v, n, 2)); }
 CUresult cuMemsetD32_v2(CUdeviceptr p, unsigned v, size_t n) { FAKE_CALL(true); return submit_and_wait(SET(v, n, 4)); }
 
-// A module is nothing, a function the number of a kernel and one.
+// A module is nothing; a function is the number of a kernel above and one, or
+// an emulated kernel.
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image) {
 	FAKE_CALL(true);
@@ -244,6 +264,7 @@ CUresult cuModuleUnload(CUmodule m) {
 }
 
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
+	char symbol[128];
 	FAKE_CALL(true);
 	(void)m;
 	for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
@@ -251,7 +272,22 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
 			*f = (CUfunction)(i + 1);
 			return CUDA_SUCCESS;
 		}
-	return CUDA_ERROR_NOT_FOUND;
+	snprintf(symbol, sizeof symbol, "emulated_%s", name);
+	*f = (CUfunction)dlsym(RTLD_DEFAULT, symbol);
+	return *f != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+static op kernel_op(CUfunction f, void **params) {
+	op o = {.kind = OP_KERNEL, .kernel = (int)((size_t)f - 1)};
+	if ((size_t)f > sizeof kernels / sizeof *kernels) {
+		o.emulated = (const emulated *)f;
+		o.params = malloc(o.emulated->size);
+		memcpy(o.params, params[0], o.emulated->size);
+		return o;
+	}
+	for (int i = 0; i < kernels[o.kernel].params; i++)
+		o.args[i] = *(uint64_t *)params[i];
+	return o;
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream h, void **params, void **extra) {
@@ -259,16 +295,16 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	FAKE_CALL(true);
 	(void)shared;
 	(void)extra;
-	size_t k = (size_t)f - 1;
 	CUresult r = fake_stream(h, &s);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (k >= sizeof kernels / sizeof *kernels || gx * gy * gz == 0 || bx * by * bz == 0 || bx > 1024)
+	if (f == NULL || gx * gy * gz == 0 || bx * by * bz == 0 || bx > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (fake_stream_context(s) != fake_current())
 		return CUDA_ERROR_INVALID_HANDLE;
-	op o = {.kind = OP_KERNEL, .kernel = (int)k};
-	for (int i = 0; i < kernels[k].params; i++)
-		o.args[i] = *(uint64_t *)params[i];
+	op o = kernel_op(f, params);
+	o.grid_x = gx;
+	o.grid_y = gy;
+	o.block = bx;
 	return fake_submit(s, o);
 }

@@ -5,7 +5,7 @@
 // memory.c the address space and what is in it; attrs.c questions about it;
 // handles.c which streams and events exist; stream.c those and their worker
 // threads; copy.c copies, memsets, kernels; vmm.c virtual memory; pool.c
-// stream-ordered pools; share.c handles for other processes; lookup.c entry
+// stream-ordered pools; emulate.cc the kernels of internal/kernels; share.c handles for other processes; lookup.c entry
 // points by name; stubs.c everything else that programs link.
 //
 // Locks, in the order in which they are taken: fake_lock (contexts, handles,
@@ -26,6 +26,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "emulate.h"
 
 #if CUDA_VERSION < 11020
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
@@ -131,6 +133,9 @@ typedef struct op {
 	uint64_t until;
 	int kernel;
 	uint64_t args[8];
+	const emulated *emulated; // instead of kernel
+	uint64_t *params;         // its argument; freed after the launch
+	unsigned grid_x, grid_y, block;
 	struct op *next;
 } op;
 
@@ -141,6 +146,9 @@ void fake_sync_device(int device);
 void fake_streams_end(CUcontext ctx);
 CUstream fake_null_stream(CUcontext ctx);
 CUcontext fake_stream_context(CUstream s);
+
+// emulate.cc: missing where there was no C++ compiler
+void fake_emulate(const emulated *k, const void *args, unsigned gx, unsigned gy, unsigned bx) __attribute__((weak));
 
 // copy.c
 void fake_run(CUcontext ctx, op *o);
