@@ -93,5 +93,6 @@ cp_value cp_module_load(uintptr_t ctx, const char *image);
 int cp_module_unload(uintptr_t ctx, uintptr_t module);
 cp_value cp_module_function(uintptr_t ctx, uintptr_t module, const char *name);
 int cp_launch(uintptr_t ctx, uintptr_t function, unsigned grid, unsigned block, uintptr_t stream, uint64_t *args, size_t n);
+int cp_launch_struct(uintptr_t ctx, uintptr_t function, unsigned grid_x, unsigned grid_y, unsigned block, uintptr_t stream, void *args);
 
 #endif

@@ -27,6 +27,7 @@ const (
 	NVLinkUncorrectable Result = C.CUDA_ERROR_NVLINK_UNCORRECTABLE
 	InvalidHandle       Result = C.CUDA_ERROR_INVALID_HANDLE
 	NotReady            Result = C.CUDA_ERROR_NOT_READY
+	NotFound            Result = C.CUDA_ERROR_NOT_FOUND
 	IllegalAddress      Result = C.CUDA_ERROR_ILLEGAL_ADDRESS
 	LaunchTimeout       Result = C.CUDA_ERROR_LAUNCH_TIMEOUT
 	ContextIsDestroyed  Result = C.CUDA_ERROR_CONTEXT_IS_DESTROYED

@@ -1,6 +1,6 @@
 //go:build gpu
 
-// Kernels, for the tests on a GPU.
+// Kernels: those of the engine (internal/kernels) and of the tests on a GPU.
 
 #include "calls.h"
 
@@ -29,4 +29,10 @@ int cp_launch(uintptr_t ctx, uintptr_t function, unsigned grid, unsigned block, 
 	for (size_t i = 0; i < n; i++)
 		params[i] = &args[i];
 	CP_RUN(ctx, cuLaunchKernel((CUfunction)function, grid, 1, 1, block, 1, 1, 0, (CUstream)stream, params, NULL));
+}
+
+// cp_launch_struct passes one argument, which the driver copies.
+int cp_launch_struct(uintptr_t ctx, uintptr_t function, unsigned grid_x, unsigned grid_y, unsigned block, uintptr_t stream, void *args) {
+	void *params[] = {args};
+	CP_RUN(ctx, cuLaunchKernel((CUfunction)function, grid_x, grid_y, 1, block, 1, 1, 0, (CUstream)stream, params, NULL));
 }

@@ -3,6 +3,8 @@
 package cudadrv
 
 /*
+#cgo noescape cp_launch_struct
+#cgo nocallback cp_launch_struct
 #include <stdlib.h>
 #include "calls.h"
 */
@@ -33,4 +35,12 @@ func ModuleFunction(ctx, module uintptr, name string) (uintptr, Result) {
 // integer or pointer arguments.
 func Launch(ctx, function uintptr, grid, block int, stream uintptr, args ...uint64) Result {
 	return Result(C.cp_launch(C.uintptr_t(ctx), C.uintptr_t(function), C.uint(grid), C.uint(block), C.uintptr_t(stream), (*C.uint64_t)(unsafe.SliceData(args)), C.size_t(len(args))))
+}
+
+// LaunchStruct is cuLaunchKernel of a kernel whose one parameter is a
+// structure, with a grid of gridX times gridY blocks. args is the structure,
+// which holds no Go pointer and may be reused when it returns. It makes one
+// crossing and allocates nothing.
+func LaunchStruct(ctx, function uintptr, gridX, gridY, block int, stream uintptr, args unsafe.Pointer) Result {
+	return Result(C.cp_launch_struct(C.uintptr_t(ctx), C.uintptr_t(function), C.uint(gridX), C.uint(gridY), C.uint(block), C.uintptr_t(stream), args))
 }
