@@ -86,7 +86,7 @@ func alloc(t testing.TB, d *cudaDriver, n int64) Ptr {
 	return p
 }
 
-func kernels(t testing.TB, d *cudaDriver) *gputest.Kernels {
+func testKernels(t testing.TB, d *cudaDriver) *gputest.Kernels {
 	t.Helper()
 	k, err := gputest.Load(d.CUDAContext())
 	require.NoError(t, err)

@@ -21,6 +21,7 @@ type cudaContext struct {
 	streams handleSet[*cudaDriver] // by owner; nil: adopted
 	events  handleSet[*cudaDriver] // by owner
 	memory  addressBook
+	kernels cudaKernels
 
 	drivers int // guarded by cudaContexts
 }
@@ -53,6 +54,7 @@ func (c *cudaContext) leave() {
 	cudaContexts.Lock()
 	defer cudaContexts.Unlock()
 	if c.drivers--; c.drivers == 0 {
+		c.unloadKernels()
 		delete(cudaContexts.byHandle, c.handle)
 	}
 }

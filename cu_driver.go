@@ -19,6 +19,7 @@ type cudaDriver struct {
 	label       string
 	granularity int64        // of virtual memory; 0: there is none
 	waitCopyIn  bool         // see CopyIn
+	major       int          // of the compute capability
 	release     func() error // gives the primary context back
 	closed      atomic.Bool
 	managed     atomic.Int64 // bytes of MemAlloc; see takeManaged
@@ -27,6 +28,7 @@ type cudaDriver struct {
 	pools   handleSet[struct{}] // native pools that it made or imported
 	opened  handleSet[struct{}] // other processes' memory that it maps
 	pinned  registrations       // Go memory that it has page-locked
+	blas    cudaBlas
 }
 
 // The parts that a CUDA Driver has.
@@ -57,6 +59,7 @@ func openDriver(c *cudaContext, release func() error, opts []CUDAOption) (Driver
 	d := &cudaDriver{ctx: c, kind: o.kind, release: release}
 	d.label = fmt.Sprintf("%s (%s, %v memory)", c.name(), name, o.kind)
 	d.waitCopyIn = cuAttribute(c.device, attrHostPageTables) != 0
+	d.major = cuAttribute(c.device, attrMajor)
 	if o.kind == MemoryDevice && cuAttribute(c.device, attrVMM) != 0 {
 		if g, r := cudadrv.Granularity(c.handle, c.device); r == cudadrv.Success {
 			d.granularity = g
@@ -117,6 +120,7 @@ func (d *cudaDriver) Close() error {
 		}
 	}
 	note("cuCtxSynchronize", d.ctx.synchronize())
+	errs = append(errs, d.closeBlas())
 	d.closeHandles(note)
 	d.closeMemory(note)
 	d.ctx.leave()

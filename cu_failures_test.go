@@ -74,7 +74,7 @@ func TestCUDALost(t *testing.T) {
 		return
 	}
 	d, sharing := openTest(t), openTest(t, CUDAPinned())
-	k := kernels(t, d)
+	k := testKernels(t, d)
 	s, e := newStream(t, d), newEvent(t, d)
 	p := alloc(t, d, 4096)
 	require.NoError(t, k.Fill(uintptr(s), 0x1000, 4096, 1))

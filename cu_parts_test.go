@@ -109,7 +109,7 @@ func TestCUDAVirtualMemory(t *testing.T) {
 // while work on them is still to come, as the allocator does.
 func TestCUDAStitch(t *testing.T) {
 	d := openTest(t)
-	k := kernels(t, d)
+	k := testKernels(t, d)
 	s := newStream(t, d)
 	g := d.VMMGranularity()
 	home, err := d.AddressReserve(4 * g)
@@ -310,7 +310,7 @@ func TestCUDAStreamInfo(t *testing.T) {
 func TestCUDAKernels(t *testing.T) {
 	for _, kind := range kinds {
 		d := openTest(t, CUDAMemory(kind))
-		k := kernels(t, d)
+		k := testKernels(t, d)
 		s := newStream(t, d)
 		const n = 1<<20 + 4
 		p := alloc(t, d, n)

@@ -50,7 +50,7 @@ func TestCUDAStreams(t *testing.T) {
 
 func TestCUDAEvents(t *testing.T) {
 	d := openTest(t)
-	k := kernels(t, d)
+	k := testKernels(t, d)
 	busy, waiting := newStream(t, d), newStream(t, d)
 	e := newEvent(t, d)
 	done, err := d.QueryEvent(e)
@@ -109,7 +109,7 @@ func TestCUDAEvents(t *testing.T) {
 // happened yet, from memory of all kinds.
 func TestCUDACopyInReusesSource(t *testing.T) {
 	d := openTest(t)
-	k := kernels(t, d)
+	k := testKernels(t, d)
 	s := newStream(t, d)
 	for _, n := range []int64{1, 4096, 64 << 10, 64<<10 + 1, 1 << 20, 16 << 20} {
 		pinned, err := d.HostAlloc(n)

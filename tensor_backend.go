@@ -68,6 +68,8 @@ type Engine struct {
 	d          Driver
 	s          *Stream
 	accessible bool // the CPU may touch the memory
+	gpu        *gpu // nil: the device does not compute
+	tf32       bool
 
 	mems memoryTable
 
@@ -85,6 +87,13 @@ type EngineOption func(*Engine)
 // allocator; nil is the default stream, which is the default.
 func WithStream(s *Stream) EngineOption {
 	return func(e *Engine) { e.s = s }
+}
+
+// WithTF32 lets a GPU round the operands of products of float32 to TF32, 10 bits
+// of mantissa instead of 23, which its tensor cores multiply much faster. Off
+// without it. Devices that do not have it, or do not compute, ignore it.
+func WithTF32() EngineOption {
+	return func(e *Engine) { e.tf32 = true }
 }
 
 // NewEngine returns an engine whose tensors live in a's memory. It fails with
@@ -106,7 +115,24 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	if _, err := a.Alloc(0, e.s); err != nil {
 		return nil, &EngineError{Op: "new engine", Err: err}
 	}
-	return e, nil
+	return e, e.findGPU()
+}
+
+// findGPU makes the engine compute on its device, if that can.
+func (e *Engine) findGPU() error {
+	d, ok := e.d.(computer)
+	if !ok {
+		return nil
+	}
+	err := d.loadKernels()
+	if errors.Is(err, ErrNotSupported) {
+		return nil
+	}
+	if err != nil {
+		return engineError("new engine", err)
+	}
+	e.gpu = &gpu{e: e, d: d, tf32: e.tf32}
+	return nil
 }
 
 // Allocator returns where the memory comes from.
@@ -287,6 +313,11 @@ func (e *Engine) Memset(mem tensor.Memory, val interface{}) error {
 	}
 	if err != nil || n == 0 {
 		return engineError("memset", err)
+	}
+	if d, ok := mem.(*tensor.Dense); ok {
+		if ok, err := e.gpu.fill(d, pattern); ok {
+			return err
+		}
 	}
 	if d, ok := mem.(*tensor.Dense); ok && d.IsMaterializable() { // may have gaps
 		return e.runInto("memset", d, func(d tensor.Tensor, _ []tensor.Tensor) error { return d.Memset(val) })

@@ -99,7 +99,8 @@ type bench struct {
 	c   *cupool.Caching
 	t   testing.TB
 	r   *rand.Rand
-	far bool
+	far bool // the CPU cannot touch the memory
+	gpu bool // the device computes
 }
 
 // newBench returns an engine over poisoned memory of the host device, far
@@ -119,10 +120,18 @@ func newBench(t testing.TB, far bool, opts ...cupool.EngineOption) *bench {
 	return &bench{Engine: e, c: c, t: t, r: newSeeded(t), far: far}
 }
 
-// both runs a test over memory that the CPU can touch and over other memory.
+// gpuBench, of builds with the tag gpu, returns an engine that computes on a
+// GPU.
+var gpuBench func(t testing.TB, opts ...cupool.EngineOption) *bench
+
+// both runs a test over memory that the CPU can touch and over other memory,
+// which a GPU computes on or none.
 func both(t *testing.T, f func(t *testing.T, e *bench)) {
 	t.Run("near", func(t *testing.T) { f(t, newBench(t, false)) })
 	t.Run("far", func(t *testing.T) { f(t, newBench(t, true)) })
+	if gpuBench != nil {
+		t.Run("gpu", func(t *testing.T) { f(t, gpuBench(t)) })
+	}
 }
 
 func (e *bench) live() int64 { return e.c.Stats().All.Allocation.Current }
@@ -221,12 +230,17 @@ func elements(t *tensor.Dense) []interface{} {
 	return es
 }
 
-// requireSame requires that two tensors have the same type, shape and bits.
+// requireSame requires that two tensors have the same type, shape and bits. A
+// GPU may round in other ways.
 func (e *bench) requireSame(want, got tensor.Tensor, what string) {
 	e.t.Helper()
 	w, g := e.host(want), e.host(got)
 	require.Equal(e.t, w.Dtype(), g.Dtype(), what)
 	require.Equal(e.t, []int(w.Shape()), []int(g.Shape()), what)
+	if e.gpu && isFloat(w.Dtype()) && w.MemSize() > 0 {
+		e.requireClose(floatsOf(w), floatsOf(g), bounds[w.Dtype()], what)
+		return
+	}
 	require.Equal(e.t, w.DataOrder(), g.DataOrder(), what)
 	require.Equal(e.t, w.Mask(), g.Mask(), what)
 	if we, ge := elements(w), elements(g); !slices.Equal(we, ge) {
@@ -238,4 +252,43 @@ func (e *bench) requireSame(want, got tensor.Tensor, what string) {
 // bytesAt is memory of the host device as a slice.
 func bytesAt(p cupool.Ptr, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), p)), n)
+}
+
+func isFloat(dt tensor.Dtype) bool { return dt == tensor.Float32 || dt == tensor.Float64 }
+
+// bounds are on ‖got-want‖/‖want‖ of operations that round once or twice.
+var bounds = map[tensor.Dtype]float64{tensor.Float32: 1e-6, tensor.Float64: 1e-13}
+
+// requireClose requires that elements are the same but for rounding:
+// ‖got-want‖ ≤ bound·‖want‖, with infinities and NaNs in the same places.
+// Which of them is which does not matter: in StdEng 0/0 and -1/0 depend on
+// where the result goes. TestGPUSpecialValues looks closely.
+func (e *bench) requireClose(w, g []float64, bound float64, what string) {
+	e.t.Helper()
+	require.Len(e.t, g, len(w), what)
+	var diff, norm float64
+	for i := range w {
+		if !isFinite(w[i]) {
+			require.False(e.t, isFinite(g[i]), "%s: element %d is %v, want %v", what, i, g[i], w[i])
+			continue
+		}
+		diff += (g[i] - w[i]) * (g[i] - w[i])
+		norm += w[i] * w[i]
+	}
+	require.LessOrEqual(e.t, math.Sqrt(diff), bound*math.Sqrt(norm), "%s: want %v, got %v", what, w, g)
+}
+
+func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// floatsOf returns the elements of a host tensor in row-major order.
+func floatsOf(t *tensor.Dense) []float64 {
+	var fs []float64
+	if t.MemSize() == 0 {
+		return fs
+	}
+	it := t.Iterator()
+	for i, err := it.Start(); err == nil; i, err = it.Next() {
+		fs = append(fs, reflect.ValueOf(t.Get(i)).Float())
+	}
+	return fs
 }

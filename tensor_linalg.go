@@ -12,6 +12,9 @@ import (
 type matMulOp func(e tensor.StdEng, a, b, prealloc tensor.Tensor) error
 
 func (e *Engine) product(op string, f matMulOp, a, b, prealloc tensor.Tensor) error {
+	if ok, err := e.gpu.product(op, a, b, prealloc); ok {
+		return err
+	}
 	if e.serves(a, b, prealloc) {
 		if err := e.hostReady(); err != nil {
 			return err
@@ -41,6 +44,9 @@ func (e *Engine) Outer(a, b, prealloc tensor.Tensor) error {
 
 // Inner implements tensor.InnerProder.
 func (e *Engine) Inner(a, b tensor.Tensor) (interface{}, error) {
+	if v, ok, err := e.gpu.innerValue(a, b); ok {
+		return v, err
+	}
 	return runValue(e, "Inner", func(h []tensor.Tensor) (interface{}, error) { return std.Inner(h[0], h[1]) }, a, b)
 }
 
@@ -54,6 +60,10 @@ func (e *Engine) Trace(a tensor.Tensor) (interface{}, error) {
 func (e *Engine) Dot(x, y tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 	if isMatrixProduct(x.Shape(), y.Shape()) {
 		return std.Dot(x, y, opts...)
+	}
+	o := parseOpts(opts)
+	if r, ok, err := e.gpu.dot(x, y, &o); ok {
+		return r, err
 	}
 	return e.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return std.Dot(h[0], h[1], opts...)

@@ -105,12 +105,15 @@ func isNil(mem tensor.Memory) bool {
 // inside it; in the latter case the caller keeps the object alive. The
 // slice is put together in memory because a conversion from uintptr would
 // claim that p is a pointer that Go knows.
-func cpuBytes(p Ptr, n int64) []byte {
+func cpuBytes(p Ptr, n int64) []byte { return sliceAt[byte](p, int(n)) }
+
+// sliceAt is cpuBytes for n elements of a type.
+func sliceAt[T any](p Ptr, n int) []T {
 	header := struct {
 		p        Ptr
 		len, cap int
-	}{p, int(n), int(n)}
-	return *(*[]byte)(unsafe.Pointer(&header))
+	}{p, n, n}
+	return *(*[]T)(unsafe.Pointer(&header))
 }
 
 // onDevice reports whether [p, p+n) is pool memory that the CPU cannot touch.
@@ -201,6 +204,11 @@ func (e *Engine) fill(p Ptr, n int64, pattern []byte) error {
 				err = e.s.Memset(p, pattern[0], n)
 			}
 			return engineError("memset", err)
+		}
+	}
+	if dev, err := e.onDevice(p, n); err == nil && dev {
+		if ok, err := e.gpu.fillRange(p, n, pattern); ok {
+			return err
 		}
 	}
 	chunk := bytes.Repeat(pattern, int(max(1, min(n, fillChunk)/int64(len(pattern)))))

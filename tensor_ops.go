@@ -162,6 +162,9 @@ func isFloat(dt tensor.Dtype) bool {
 // StdEng computes that as it computes one that it is told to reuse; else what
 // it does in place to a copy of a is the same.
 func (e *Engine) elementwise(op string, f binaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt, o funcOpts, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.binary(op, a, b, &o, dt); ok {
+		return r, err
+	}
 	switch {
 	case !e.accessible || !e.serves(a, b, o.reuse, o.incr):
 	case !o.fresh():
@@ -207,6 +210,9 @@ func (e *Engine) betweenScalar(op string, f scalarOp, t tensor.Tensor, s interfa
 // elementwiseScalar is elementwise with a scalar: a Go value, or a tensor of
 // one element.
 func (e *Engine) elementwiseScalar(op string, f scalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt, o funcOpts, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.binaryScalar(op, t, s, leftTensor, &o, dt); ok {
+		return r, err
+	}
 	st, _ := s.(tensor.Tensor)
 	switch {
 	case !e.accessible || !e.serves(t, st, o.reuse, o.incr):
@@ -236,6 +242,9 @@ func (e *Engine) elementwiseScalar(op string, f scalarOp, t tensor.Tensor, s int
 // unary computes an operation on one tensor.
 func (e *Engine) unary(op string, f unaryOp, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 	o := parseOpts(opts)
+	if r, ok, err := e.gpu.function(op, a, &o); ok {
+		return r, err
+	}
 	switch {
 	case !e.accessible || !e.serves(a, o.reuse) || o.incr != nil: // StdEng clones a for incr
 	case !o.fresh():
@@ -256,6 +265,10 @@ func (e *Engine) unary(op string, f unaryOp, a tensor.Tensor, opts []tensor.Func
 
 // Clamp implements tensor.Clamper.
 func (e *Engine) Clamp(a tensor.Tensor, min, max interface{}, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	o := parseOpts(opts)
+	if r, ok, err := e.gpu.clamp(a, min, max, &o); ok {
+		return r, err
+	}
 	return e.unary("Clamp", func(std tensor.StdEng, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 		return std.Clamp(a, min, max, opts...)
 	}, a, opts)
@@ -310,12 +323,20 @@ func (e *Engine) LogSoftMaxB(output, grad tensor.Tensor, axis int, opts ...tenso
 }
 
 func (e *Engine) softMax(op string, f softMaxOp, x tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	o := parseOpts(opts)
+	if r, ok, err := e.gpu.softMax(op, op == "LogSoftMax", axis, &o, x); ok {
+		return r, err
+	}
 	return e.soft(op, func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 		return f(std, h[0], axis, opts...)
 	}, opts, x)
 }
 
 func (e *Engine) softMaxBack(op string, f softMaxB, output, grad tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	o := parseOpts(opts)
+	if r, ok, err := e.gpu.softMax(op, op == "LogSoftMaxB", axis, &o, output, grad); ok {
+		return r, err
+	}
 	return e.soft(op, func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 		return f(std, h[0], h[1], axis, opts...)
 	}, opts, output, grad)

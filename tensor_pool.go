@@ -205,6 +205,9 @@ func (e *Engine) Copy(dst, src tensor.Tensor) error {
 		e.ownerOf(dst) == e && e.ownerOf(src) == e {
 		return e.Memcpy(dst, src)
 	}
+	if ok, err := e.gpu.copyTensor(dst, src); ok {
+		return err
+	}
 	return e.runInto("copy", dst, func(dst tensor.Tensor, h []tensor.Tensor) error {
 		return tensor.Copy(dst, h[0])
 	}, src)

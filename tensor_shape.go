@@ -20,21 +20,33 @@ func (e *Engine) along(op string, f axesOp, a tensor.Tensor, along []int) (tenso
 
 // Sum implements tensor.Sumer.
 func (e *Engine) Sum(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.reduce("Sum", a, along); ok {
+		return r, err
+	}
 	return e.along("Sum", tensor.StdEng.Sum, a, along)
 }
 
 // Min implements tensor.Miner.
 func (e *Engine) Min(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.reduce("Min", a, along); ok {
+		return r, err
+	}
 	return e.along("Min", tensor.StdEng.Min, a, along)
 }
 
 // Max implements tensor.Maxer.
 func (e *Engine) Max(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.reduce("Max", a, along); ok {
+		return r, err
+	}
 	return e.along("Max", tensor.StdEng.Max, a, along)
 }
 
 // Argmax implements tensor.Argmaxer.
 func (e *Engine) Argmax(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.argReduce("Argmax", t, axis); ok {
+		return r, err
+	}
 	return e.along("Argmax", func(std tensor.StdEng, t tensor.Tensor, axes ...int) (tensor.Tensor, error) {
 		return std.Argmax(t, axes[0])
 	}, t, []int{axis})
@@ -42,6 +54,9 @@ func (e *Engine) Argmax(t tensor.Tensor, axis int) (tensor.Tensor, error) {
 
 // Argmin implements tensor.Argminer.
 func (e *Engine) Argmin(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.argReduce("Argmin", t, axis); ok {
+		return r, err
+	}
 	return e.along("Argmin", func(std tensor.StdEng, t tensor.Tensor, axes ...int) (tensor.Tensor, error) {
 		return std.Argmin(t, axes[0])
 	}, t, []int{axis})
@@ -64,6 +79,10 @@ func (e *Engine) OptimizedReduce(a tensor.Tensor, axis int, firstFn, lastFn, def
 // Transpose implements tensor.Transposer: it moves the elements of a, which
 // is marked as transposed already.
 func (e *Engine) Transpose(a tensor.Tensor, expStrides []int) error {
+	if ok, err := e.gpu.transpose(a, expStrides); ok {
+		e.lose("Transpose", err)
+		return err
+	}
 	err := e.runInto("Transpose", a, func(a tensor.Tensor, _ []tensor.Tensor) error {
 		return std.Transpose(a, expStrides)
 	})
@@ -73,6 +92,9 @@ func (e *Engine) Transpose(a tensor.Tensor, expStrides []int) error {
 
 // Concat implements tensor.Concater.
 func (e *Engine) Concat(t tensor.Tensor, axis int, others ...tensor.Tensor) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.concat(t, axis, others); ok {
+		return r, err
+	}
 	return e.run("Concat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		return std.Concat(h[0], axis, h[1:]...)
 	}, nil, append([]tensor.Tensor{t}, others...)...)
@@ -80,6 +102,10 @@ func (e *Engine) Concat(t tensor.Tensor, axis int, others ...tensor.Tensor) (ten
 
 // StackDense implements tensor.DenseStacker.
 func (e *Engine) StackDense(t tensor.DenseTensor, axis int, others ...tensor.DenseTensor) (tensor.DenseTensor, error) {
+	if r, ok, err := e.gpu.stack(t, axis, others); ok {
+		d, _ := r.(tensor.DenseTensor)
+		return d, err
+	}
 	ts := []tensor.Tensor{t}
 	for _, o := range others {
 		ts = append(ts, o)
@@ -99,6 +125,9 @@ func (e *Engine) StackDense(t tensor.DenseTensor, axis int, others ...tensor.Den
 
 // Repeat implements tensor.Repeater.
 func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.repeat(t, nil, axis, repeats); ok {
+		return r, err
+	}
 	if shape, _, _, err := t.Shape().Repeat(axis, repeats...); err == nil && plain(t) && e.accessible && e.serves(t) {
 		return e.into(t.Dtype(), shape, func(out *tensor.Dense) error {
 			// It copies fast between tensors of its own.
@@ -113,6 +142,9 @@ func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tenso
 
 // RepeatReuse implements tensor.Repeater.
 func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	if r, ok, err := e.gpu.repeat(t, reuse, axis, repeats); ok {
+		return r, err
+	}
 	err := e.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
 		_, err := std.RepeatReuse(h[0], reuse, axis, repeats...)
 		return err
@@ -132,6 +164,10 @@ func (e *Engine) Diag(t tensor.Tensor) (tensor.Tensor, error) {
 
 // SelectByIndices implements tensor.ByIndiceser.
 func (e *Engine) SelectByIndices(a, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	o := parseOpts(opts)
+	if r, ok, err := e.gpu.selectByIndices(a, indices, axis, &o); ok {
+		return r, err
+	}
 	return e.run("SelectByIndices", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return std.SelectByIndices(h[0], h[1], axis, opts...)
 	}, opts, a, indices)
@@ -149,6 +185,9 @@ func (e *Engine) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis in
 func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
 	if v, ok := t.(tensor.View); !ok || !v.IsMaterializable() {
 		return t, nil
+	}
+	if r, ok, err := e.gpu.materialize(t); ok {
+		return r, err
 	}
 	return e.run("Materialize", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.Materialize(h[0]), nil

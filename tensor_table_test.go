@@ -268,7 +268,7 @@ func TestEngineOperations(t *testing.T) {
 					case e.far && c.far == impossible:
 					case e.far && c.far == fails:
 						e.requireFails(dt, c)
-					case c.finite:
+					case c.finite || e.gpu: // cuBLAS multiplies zeros with infinities, tensor leaves them out
 						e.compareOn(nil, fmt.Sprint(name, dt), dt, c.shapes, c.lossy, c.f)
 					default:
 						e.compare(fmt.Sprint(name, dt), dt, c.shapes, c.lossy, c.f)

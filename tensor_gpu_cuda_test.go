@@ -1,0 +1,109 @@
+//go:build gpu
+
+package cupool_test
+
+import (
+	"cmp"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/fakecuda"
+)
+
+func init() { gpuBench = newGPUBench }
+
+// newGPUBench returns an engine that computes on a GPU, or on the stand-in
+// driver, which runs the same kernels on the CPU.
+func newGPUBench(t testing.TB, opts ...cupool.EngineOption) *bench {
+	d, err := cupool.OpenCUDA(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	cfg := cupool.Config{Driver: d}
+	if fakecuda.Loaded() {
+		cfg.Backing = cupool.BackingSegments // its kernels see no memory of several handles
+	}
+	c, err := cupool.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
+	e, err := cupool.NewEngine(poisoned{c}, opts...)
+	require.NoError(t, err)
+	if !cupool.Computes(e) {
+		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
+	}
+	return &bench{Engine: e, c: c, t: t, r: newSeeded(t), far: true, gpu: true}
+}
+
+// TestGPUSpecialValues compares operations on NaN, infinities and zeros of
+// both signs with Go's, in all pairs.
+func TestGPUSpecialValues(t *testing.T) {
+	e := newGPUBench(t)
+	n := len(special)
+	var xs, ys []float64
+	for i := range n * n {
+		xs, ys = append(xs, special[i/n]), append(ys, special[i%n])
+	}
+	x, y := e.from(vector(xs)), e.from(vector(ys))
+	arith, cmps, between := binaryFuncs()
+	for name, want := range map[string]func(x, y float64) float64{
+		"Add": func(x, y float64) float64 { return x + y }, "Sub": func(x, y float64) float64 { return x - y },
+		"Mul": func(x, y float64) float64 { return x * y }, "Div": func(x, y float64) float64 { return x / y },
+		"Pow": math.Pow, "Mod": math.Mod,
+	} {
+		e.requireSpecial(name, xs, ys, want, must(arith[name](x, y)))
+	}
+	for name, holds := range map[string]func(x, y float64) bool{
+		"Gt": func(x, y float64) bool { return x > y }, "Gte": func(x, y float64) bool { return x >= y },
+		"Lt": func(x, y float64) bool { return x < y }, "Lte": func(x, y float64) bool { return x <= y },
+		"ElEq": func(x, y float64) bool { return x == y }, "ElNe": func(x, y float64) bool { return x != y },
+	} {
+		want := func(x, y float64) float64 {
+			if holds(x, y) {
+				return 1
+			}
+			return 0
+		}
+		e.requireSpecial(name, xs, ys, want, must(cmps[name](x, y, tensor.AsSameType())))
+	}
+	e.requireSpecial("MinBetween", xs, ys, func(x, y float64) float64 { return pick(y < x, y, x) }, must(between["MinBetween"](x, y)))
+	e.requireSpecial("MaxBetween", xs, ys, func(x, y float64) float64 { return pick(y > x, y, x) }, must(between["MaxBetween"](x, y)))
+	for name, want := range map[string]func(float64) float64{
+		"Neg": func(x float64) float64 { return -x }, "Inv": func(x float64) float64 { return 1 / x }, "Exp": math.Exp, "Tanh": math.Tanh,
+		"Log": math.Log, "Log2": math.Log2, "Log10": math.Log10, "Sqrt": math.Sqrt, "Cbrt": math.Cbrt, "Abs": math.Abs,
+		"Sign": func(x float64) float64 { return pick(x < 0, -1, pick(x > 0, 1, x)) },
+	} {
+		e.requireSpecial(name, xs, ys, func(x, _ float64) float64 { return want(x) }, must(unaryFuncs[name](x)))
+	}
+	e.free(x, y)
+	require.Zero(t, e.Stats().Fallbacks)
+}
+
+func vector(xs []float64) *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(xs)), tensor.WithBacking(xs))
+}
+
+func pick[T cmp.Ordered](first bool, x, y T) T {
+	if first {
+		return x
+	}
+	return y
+}
+
+// requireSpecial requires r to be want of xs and ys, zeros' signs included, and
+// frees it.
+func (e *bench) requireSpecial(name string, xs, ys []float64, want func(x, y float64) float64, r tensor.Tensor) {
+	e.t.Helper()
+	for i, got := range e.as64(r) {
+		w := want(xs[i], ys[i])
+		if math.IsNaN(w) {
+			require.True(e.t, math.IsNaN(got), "%s(%v, %v) = %v", name, xs[i], ys[i], got)
+			continue
+		}
+		require.InDelta(e.t, 0, pick(w == got, 0, w-got), 1e-15, "%s(%v, %v) = %v", name, xs[i], ys[i], got)
+		require.Equal(e.t, math.Signbit(w), math.Signbit(got), "%s(%v, %v) = %v", name, xs[i], ys[i], got)
+	}
+	e.free(r)
+}

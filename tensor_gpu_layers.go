@@ -1,0 +1,135 @@
+package cupool
+
+import (
+	"unsafe"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/layers"
+)
+
+// The fused steps on a GPU. What they are called with fits.
+
+// addresses fills in where tensors are, 0 for nil; false: not all of them are
+// this engine's device memory.
+func (g *gpu) addresses(to []*uint64, ts ...tensor.Tensor) bool {
+	if g == nil {
+		return false
+	}
+	for i, t := range ts {
+		if isNil(t) {
+			continue
+		}
+		v, ok := g.operandOf(t)
+		if !ok {
+			return false
+		}
+		*to[i] = v.address()
+	}
+	return true
+}
+
+func (g *gpu) biasActivate(x, bias tensor.Tensor, rows, cols int, act Activation) (bool, error) {
+	args := kernels.BiasArgs{Activation: int64(act), Rows: int64(rows), Cols: int64(cols)}
+	if !g.addresses([]*uint64{&args.A, &args.B}, x, bias) {
+		return false, nil
+	}
+	args.Dst = args.A
+	return true, g.each("BiasActivate", kernels.Bias.Of(isDouble(x)), rows*cols, unsafe.Pointer(&args))
+}
+
+func (g *gpu) biasActivateBack(y, dy, db tensor.Tensor, rows, cols int, act Activation) (bool, error) {
+	args := kernels.BiasBackArgs{Activation: int64(act), Rows: int64(rows), Cols: int64(cols)}
+	if !g.addresses([]*uint64{&args.Y, &args.DY, &args.DB}, y, dy, db) {
+		return false, nil
+	}
+	args.DX = args.DY
+	l := kernels.Launch{Kernel: kernels.BiasBack.Of(isDouble(y)), X: blocks(cols, gpuWarp), Y: 1, Block: gpuMaxBlock, Args: unsafe.Pointer(&args)}
+	return true, g.launch("BiasActivateBack", l)
+}
+
+func (g *gpu) crossEntropy(logits, target, loss, grad tensor.Tensor, rows, cols int, weights bool) (bool, error) {
+	args := kernels.CrossEntropyArgs{Scale: 1 / float64(rows), Incr: 1, Rows: int64(rows), N: int64(cols)}
+	if !g.addresses([]*uint64{&args.X, &args.Target, &args.Loss, &args.Grad}, logits, target, loss, grad) {
+		return false, nil
+	}
+	if weights {
+		args.Weights = 1
+	}
+	return true, g.rows("CrossEntropy", kernels.CrossEntropy.Of(isDouble(logits)), rows, unsafe.Pointer(&args))
+}
+
+// batches calls f with as many parameters of one type as a launch takes, each
+// not larger than any, and the number of elements of the largest.
+func batches(params []Param, f func(batch []Param, double bool, largest int) error) error {
+	for from := 0; from < len(params); {
+		to, largest, double := from, 0, isDouble(params[from].Value)
+		for to < len(params) && to-from < kernels.MaxParams && isDouble(params[to].Value) == double {
+			largest = max(largest, params[to].Value.Shape().TotalSize())
+			to++
+		}
+		if err := f(params[from:to], double, largest); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// served reports whether all tensors of the parameters are in device memory.
+func (g *gpu) served(params []Param) bool {
+	var ignore uint64
+	for _, p := range params {
+		if !g.addresses([]*uint64{&ignore, &ignore, &ignore, &ignore}, p.Value, p.Grad, p.Momentum, p.Second) {
+			return false
+		}
+	}
+	return g != nil
+}
+
+func (g *gpu) sgdStep(o SGD, params []Param) (bool, error) {
+	if !g.served(params) {
+		return false, nil
+	}
+	return true, batches(params, func(batch []Param, double bool, largest int) error {
+		args := kernels.SGDArgs{LR: o.LearningRate, Momentum: o.Momentum, Decay: o.WeightDecay}
+		for i, p := range batch {
+			to := &args.P[i]
+			g.addresses([]*uint64{&to.W, &to.G, &to.V}, p.Value, p.Grad, p.Momentum)
+			to.N = int64(p.Value.Shape().TotalSize())
+		}
+		l := kernels.Launch{Kernel: kernels.SGD.Of(double), X: blocks(largest, gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}
+		return g.launch("SGDStep", l)
+	})
+}
+
+func (g *gpu) adamStep(o layers.AdamOptions, step int, params []Param) (bool, error) {
+	if !g.served(params) {
+		return false, nil
+	}
+	c1, c2 := o.Corrections(step)
+	return true, batches(params, func(batch []Param, double bool, largest int) error {
+		args := kernels.AdamArgs{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.Decay, C1: c1, C2: c2}
+		for i, p := range batch {
+			to := &args.P[i]
+			g.addresses([]*uint64{&to.W, &to.G, &to.M, &to.V}, p.Value, p.Grad, p.Momentum, p.Second)
+			to.N = int64(p.Value.Shape().TotalSize())
+		}
+		l := kernels.Launch{Kernel: kernels.Adam.Of(double), X: blocks(largest, gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}
+		return g.launch("AdamStep", l)
+	})
+}
+
+func (g *gpu) random(op string, t tensor.Tensor, normal bool, p, q float64, s Seed) (bool, error) {
+	n := t.Shape().TotalSize()
+	args := kernels.RandomArgs{Seed: s.Seed, Stream: s.Stream, P: p, Q: q, N: int64(n)}
+	if !g.addresses([]*uint64{&args.Dst}, t) {
+		return false, nil
+	}
+	if normal {
+		args.Normal = 1
+	}
+	per := 16 / int(t.Dtype().Size()) // numbers a thread makes
+	return true, g.each(op, kernels.Random.Of(isDouble(t)), (n+per-1)/per, unsafe.Pointer(&args))
+}

@@ -1,0 +1,183 @@
+package cupool
+
+import (
+	"errors"
+	"unsafe"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/cublas"
+)
+
+// matrixOf returns a matrix for cuBLAS: rows without gaps between their
+// elements, or such columns, which are the rows of its transpose. false: it is
+// neither.
+func (v *operandView) matrixOf(rows, cols, rowStride, colStride int) (cublas.Matrix, bool) {
+	m := cublas.Matrix{P: uintptr(v.p), Rows: int64(rows), Cols: int64(cols)}
+	switch {
+	case (colStride == 1 || cols == 1) && (rowStride >= cols || rows == 1):
+		m.Stride = int64(max(rowStride, cols))
+		if rows == 1 {
+			m.Stride = int64(cols)
+		}
+	case (rowStride == 1 || rows == 1) && (colStride >= rows || cols == 1):
+		m.Transposed, m.Stride = true, int64(max(colStride, rows))
+		if cols == 1 {
+			m.Stride = int64(rows)
+		}
+	default:
+		return m, false
+	}
+	return m, true
+}
+
+// matrix returns a tensor of two dimensions as a matrix. One that cuBLAS
+// cannot read is copied; the copy, or nil, has to be freed.
+func (g *gpu) matrix(v *operandView) (cublas.Matrix, *tensor.Dense, error) {
+	if m, ok := v.matrixOf(v.shape[0], v.shape[1], v.strides[0], v.strides[1]); ok {
+		return m, nil, nil
+	}
+	c, err := g.materialized(v)
+	if err != nil {
+		return cublas.Matrix{}, nil, err
+	}
+	m, _ := c.matrixOf(c.shape[0], c.shape[1], c.strides[0], c.strides[1])
+	return m, c.d, nil
+}
+
+// column returns a vector as a matrix of one column, or as one row.
+func (v *operandView) column() cublas.Matrix {
+	return cublas.Matrix{P: uintptr(v.p), Rows: int64(v.n), Cols: 1, Stride: int64(max(1, v.strides[0]))}
+}
+
+func transposedMatrix(m cublas.Matrix) cublas.Matrix {
+	m.Rows, m.Cols, m.Transposed = m.Cols, m.Rows, !m.Transposed
+	return m
+}
+
+// product computes the three products that tensor asks an engine for.
+func (g *gpu) product(op string, a, b, dst tensor.Tensor) (bool, error) {
+	var v [3]operandView
+	if g == nil || !g.floatsOf(v[:], a, b, dst) || v[2].overlaps(&v[0]) || v[2].overlaps(&v[1]) {
+		return false, nil
+	}
+	x, y, z := &v[0], &v[1], &v[2]
+	dims := [3]int{len(x.shape), len(y.shape), len(z.shape)}
+	switch {
+	case op == "MatMul" && dims == [3]int{2, 2, 2} && x.shape[1] == y.shape[0] && z.shape[0] == x.shape[0] && z.shape[1] == y.shape[1]:
+		return g.matMul(op, x, y, z)
+	case op == "MatVecMul" && dims == [3]int{2, 1, 1} && x.shape[1] == y.n && z.n == x.shape[0]:
+		m, temp, err := g.matrix(x)
+		if err != nil {
+			return true, err
+		}
+		return g.multiply(op, &cublas.Product{A: m, B: y.column(), C: z.column(), Alpha: 1, Double: x.double()}, temp)
+	case op == "Outer" && dims == [3]int{1, 1, 2} && z.shape[0] == x.n && z.shape[1] == y.n:
+		c, ok := z.matrixOf(z.shape[0], z.shape[1], z.strides[0], z.strides[1])
+		if !ok || c.Transposed {
+			return false, nil
+		}
+		return g.multiply(op, &cublas.Product{A: x.column(), B: transposedMatrix(y.column()), C: c, Alpha: 1, Beta: 1, Double: x.double()})
+	}
+	return false, nil
+}
+
+func (g *gpu) matMul(op string, x, y, z *operandView) (bool, error) {
+	c, ok := z.matrixOf(z.shape[0], z.shape[1], z.strides[0], z.strides[1])
+	if !ok {
+		return false, nil
+	}
+	a, tempA, err := g.matrix(x)
+	if err != nil {
+		return true, err
+	}
+	b, tempB, err := g.matrix(y)
+	if err != nil {
+		return true, errors.Join(err, g.free(tempA))
+	}
+	if c.Transposed { // (AB)ᵀ = BᵀAᵀ
+		a, b, c = transposedMatrix(b), transposedMatrix(a), transposedMatrix(c)
+	}
+	return g.multiply(op, &cublas.Product{A: a, B: b, C: c, Alpha: 1, Double: x.double()}, tempA, tempB)
+}
+
+// inner computes the product of two vectors into dst, a tensor of one element.
+func (g *gpu) inner(op string, x, y, dst *operandView) (bool, error) {
+	c := cublas.Matrix{P: uintptr(dst.p), Rows: 1, Cols: 1, Stride: 1}
+	return g.multiply(op, &cublas.Product{A: transposedMatrix(x.column()), B: y.column(), C: c, Alpha: 1, Double: x.double()})
+}
+
+// vectors returns two vectors of one length and type.
+func (g *gpu) vectors(a, b tensor.Tensor) (v [2]operandView, ok bool) {
+	ok = g != nil && g.floatsOf(v[:], a, b) && len(v[0].shape) == 1 && len(v[1].shape) == 1 && v[0].n == v[1].n
+	return v, ok
+}
+
+// dot computes the product of two vectors as a new scalar.
+func (g *gpu) dot(a, b tensor.Tensor, o *funcOpts) (tensor.Tensor, bool, error) {
+	v, ok := g.vectors(a, b)
+	if !ok || !o.fresh() {
+		return nil, false, nil
+	}
+	dst, err := g.fresh(v[0].dt, nil)
+	if err != nil {
+		return nil, true, err
+	}
+	if ok, err := g.inner("Dot", &v[0], &v[1], &dst); !ok || err != nil {
+		_ = g.e.freeTensor(dst.d)
+		return nil, ok, err
+	}
+	return dst.d, true, nil
+}
+
+// innerValue is dot with the result as a Go value, for which it waits.
+func (g *gpu) innerValue(a, b tensor.Tensor) (interface{}, bool, error) {
+	r, ok, err := g.dot(a, b, &funcOpts{})
+	if !ok || err != nil {
+		return nil, ok, err
+	}
+	defer g.e.freeTensor(r)
+	if r.Dtype() == tensor.Float64 {
+		var x float64
+		err = g.e.read(unsafe.Slice((*byte)(unsafe.Pointer(&x)), 8), Ptr(r.Uintptr()))
+		return x, true, err
+	}
+	var x float32
+	err = g.e.read(unsafe.Slice((*byte)(unsafe.Pointer(&x)), 4), Ptr(r.Uintptr()))
+	return x, true, err
+}
+
+// multiply submits a product with a workspace from the pool, and frees temps
+// and the workspace, which work of the stream that comes later may have at
+// once. It does not serve what is too large for cuBLAS.
+func (g *gpu) multiply(op string, p *cublas.Product, temps ...*tensor.Dense) (bool, error) {
+	p.TF32 = g.tf32
+	err := g.e.s.usable(op)
+	if err == nil {
+		err = g.multiplyWithWorkspace(op, p)
+	}
+	err = errors.Join(err, g.free(temps...))
+	if errors.Is(err, cublas.ErrSize) {
+		return false, nil
+	}
+	return true, engineError(op, err)
+}
+
+func (g *gpu) multiplyWithWorkspace(op string, p *cublas.Product) error {
+	w, err := g.e.a.Alloc(g.d.workspace(), g.e.s)
+	if err != nil {
+		return err
+	}
+	p.Workspace, p.Size = uintptr(w.ptr), w.size
+	return errors.Join(g.e.s.submit(op, g.d.multiply(p, g.e.s.handle)), g.e.a.Free(w))
+}
+
+func (g *gpu) free(temps ...*tensor.Dense) error {
+	var errs []error
+	for _, t := range temps {
+		if t != nil {
+			errs = append(errs, g.e.freeTensor(t))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,253 @@
+package cupool
+
+import (
+	"fmt"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/philox"
+)
+
+// The fused steps of training: what would be several operations of tensor, in
+// one pass over the memory, with nothing allocated. All tensors are of float32
+// or all of float64, belong to one engine and lie in row-major order without
+// gaps. Their methods fail with an *EngineError around ErrNotSupported or
+// ErrSizeMismatch where that is not so, and then have changed nothing, or
+// around what the device says.
+
+// Activation is a function that BiasActivate applies to every element.
+type Activation = layers.Activation
+
+// The activations.
+const (
+	NoActivation Activation = layers.None
+	ReLU         Activation = layers.ReLU
+	Sigmoid      Activation = layers.Sigmoid
+	Tanh         Activation = layers.Tanh
+)
+
+// BiasActivate sets x, a matrix, to act(x + bias): bias, a vector or one row
+// as long as x's rows, is added to each of them.
+func (e *Engine) BiasActivate(x, bias tensor.Tensor, act Activation) error {
+	const op = "BiasActivate"
+	rows, cols, err := matrixShape(op, x)
+	if err == nil {
+		err = e.fit(op, x.Dtype(), want{t: x, n: rows * cols}, want{t: bias, n: cols})
+	}
+	if err != nil {
+		return err
+	}
+	if ok, err := e.gpu.biasActivate(x, bias, rows, cols, act); ok {
+		return err
+	}
+	return e.onHost(op, []tensor.Tensor{bias}, []tensor.Tensor{x}, func(in, out []*tensor.Dense) {
+		if isDouble(x) {
+			layers.BiasActivate(slice[float64](out[0]), slice[float64](in[0]), act)
+		} else {
+			layers.BiasActivate(slice[float32](out[0]), slice[float32](in[0]), act)
+		}
+	})
+}
+
+// BiasActivateBack goes back through BiasActivate: it turns dy, the gradient by
+// its result y, into the gradient by x, and sets db, which has the size of
+// bias, to that by bias, unless db is nil.
+func (e *Engine) BiasActivateBack(y, dy, db tensor.Tensor, act Activation) error {
+	const op = "BiasActivateBack"
+	rows, cols, err := matrixShape(op, y)
+	if err == nil {
+		err = e.fit(op, y.Dtype(), want{t: y, n: rows * cols}, want{t: dy, n: rows * cols}, want{db, cols, true})
+	}
+	if err != nil {
+		return err
+	}
+	if ok, err := e.gpu.biasActivateBack(y, dy, db, rows, cols, act); ok {
+		return err
+	}
+	return e.onHost(op, []tensor.Tensor{y}, []tensor.Tensor{dy, db}, func(in, out []*tensor.Dense) {
+		if isDouble(y) {
+			layers.BiasActivateBack(slice[float64](in[0]), slice[float64](out[0]), slice[float64](out[1]), cols, act)
+		} else {
+			layers.BiasActivateBack(slice[float32](in[0]), slice[float32](out[0]), slice[float32](out[1]), cols, act)
+		}
+	})
+}
+
+// CrossEntropy compares logits, one row a sample, with the classes that are
+// wanted: target has either the index of a class for each row, of type
+// tensor.Int, or the weights of all classes, as the logits have them. It adds
+// -Σ weight·log SoftMax(logits) of each row to loss, a vector, so that losses
+// can be added up over steps, and sets grad to the gradient of their mean by
+// the logits. An index that is out of range wants no class.
+func (e *Engine) CrossEntropy(logits, target, loss, grad tensor.Tensor) error {
+	const op = "CrossEntropy"
+	rows, cols, err := matrixShape(op, logits)
+	if err == nil {
+		err = e.fit(op, logits.Dtype(), want{t: logits, n: rows * cols}, want{t: loss, n: rows}, want{t: grad, n: rows * cols})
+	}
+	weights := err == nil && target != nil && target.Dtype() == logits.Dtype()
+	switch {
+	case err != nil:
+	case weights:
+		err = e.fit(op, logits.Dtype(), want{t: target, n: rows * cols})
+	default:
+		err = e.fitType(op, tensor.Int, want{t: target, n: rows})
+	}
+	if err != nil {
+		return err
+	}
+	if ok, err := e.gpu.crossEntropy(logits, target, loss, grad, rows, cols, weights); ok {
+		return err
+	}
+	return e.onHost(op, []tensor.Tensor{logits, target}, []tensor.Tensor{loss, grad}, func(in, out []*tensor.Dense) {
+		if isDouble(logits) {
+			crossEntropyOnHost[float64](in, out, cols, weights)
+		} else {
+			crossEntropyOnHost[float32](in, out, cols, weights)
+		}
+	})
+}
+
+func crossEntropyOnHost[T layers.Float](in, out []*tensor.Dense, cols int, weights bool) {
+	loss := slice[T](out[0])
+	target := func(r, c int) T {
+		if slice[int](in[1])[r] == c {
+			return 1
+		}
+		return 0
+	}
+	if weights {
+		target = func(r, c int) T { return slice[T](in[1])[r*cols+c] }
+	}
+	layers.CrossEntropy(slice[T](in[0]), loss, slice[T](out[1]), cols, 1/float64(len(loss)), target)
+}
+
+// SGD is stochastic gradient descent.
+type SGD struct {
+	LearningRate float64
+	Momentum     float64 // 0: none
+	WeightDecay  float64 // 0: none
+}
+
+// Param is a tensor that is learned, with its gradient and what the optimizer
+// remembers of it: all of one size, of zeros at first.
+type Param struct {
+	Value, Grad tensor.Tensor
+	Momentum    tensor.Tensor // SGD: nil without momentum. Adam: the first moment
+	Second      tensor.Tensor // Adam: the second moment
+}
+
+// SGDStep moves parameters against their gradients:
+//
+//	m ← Momentum·m + gradient + WeightDecay·value
+//	value ← value − LearningRate·m
+//
+// Where a Param has no Momentum, m is not remembered.
+func (e *Engine) SGDStep(o SGD, params ...Param) error {
+	const op = "SGDStep"
+	for _, p := range params {
+		if err := e.fitParam(op, p, p.Momentum); err != nil {
+			return err
+		}
+	}
+	if ok, err := e.gpu.sgdStep(o, params); ok {
+		return err
+	}
+	for _, p := range params {
+		err := e.onHost(op, []tensor.Tensor{p.Grad}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
+			if isDouble(p.Value) {
+				layers.SGD(slice[float64](out[0]), slice[float64](in[0]), slice[float64](out[1]), o.LearningRate, o.Momentum, o.WeightDecay)
+			} else {
+				layers.SGD(slice[float32](out[0]), slice[float32](in[0]), slice[float32](out[1]), o.LearningRate, o.Momentum, o.WeightDecay)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Adam is the optimizer of Kingma and Ba (2015), with decoupled weight decay
+// (Loshchilov and Hutter, 2019). Its usual constants: Beta1 0.9, Beta2 0.999,
+// Epsilon 1e-8.
+type Adam struct {
+	LearningRate          float64
+	Beta1, Beta2, Epsilon float64
+	WeightDecay           float64 // 0: none
+}
+
+// AdamStep moves parameters, step being the number of the step, from 1.
+func (e *Engine) AdamStep(o Adam, step int, params ...Param) error {
+	const op = "AdamStep"
+	for _, p := range params {
+		if err := e.fitParam(op, p, p.Momentum, p.Second); err != nil {
+			return err
+		}
+		if isNil(p.Momentum) || isNil(p.Second) {
+			return engineError(op, fmt.Errorf("a parameter without both moments: %w", ErrNotSupported))
+		}
+	}
+	if step < 1 {
+		return engineError(op, fmt.Errorf("step %d, steps count from 1: %w", step, ErrNotSupported))
+	}
+	a := layers.AdamOptions{LR: o.LearningRate, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.WeightDecay}
+	if ok, err := e.gpu.adamStep(a, step, params); ok {
+		return err
+	}
+	for _, p := range params {
+		err := e.onHost(op, []tensor.Tensor{p.Grad}, []tensor.Tensor{p.Value, p.Momentum, p.Second}, func(in, out []*tensor.Dense) {
+			if isDouble(p.Value) {
+				layers.Adam(slice[float64](out[0]), slice[float64](in[0]), slice[float64](out[1]), slice[float64](out[2]), step, a)
+			} else {
+				layers.Adam(slice[float32](out[0]), slice[float32](in[0]), slice[float32](out[1]), slice[float32](out[2]), step, a)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Seed selects random numbers: each Stream of each Seed is a sequence of its
+// own, the same on every device but for rounding.
+type Seed struct{ Seed, Stream uint64 }
+
+// Uniform fills t with random numbers in [lo, hi).
+func (e *Engine) Uniform(t tensor.Tensor, lo, hi float64, s Seed) error {
+	return e.random("Uniform", t, false, lo, hi-lo, s)
+}
+
+// Normal fills t with normally distributed random numbers.
+func (e *Engine) Normal(t tensor.Tensor, mean, deviation float64, s Seed) error {
+	return e.random("Normal", t, true, mean, deviation, s)
+}
+
+func (e *Engine) random(op string, t tensor.Tensor, normal bool, p, q float64, s Seed) error {
+	if isNil(t) {
+		return engineError(op, fmt.Errorf("no tensor: %w", ErrNotSupported))
+	}
+	if err := e.fit(op, t.Dtype(), want{t: t, n: t.Shape().TotalSize()}); err != nil {
+		return err
+	}
+	if ok, err := e.gpu.random(op, t, normal, p, q, s); ok {
+		return err
+	}
+	return e.onHost(op, nil, []tensor.Tensor{t}, func(_, out []*tensor.Dense) {
+		if isDouble(t) {
+			randomOnHost(slice[float64](out[0]), normal, p, q, s)
+		} else {
+			randomOnHost(slice[float32](out[0]), normal, p, q, s)
+		}
+	})
+}
+
+func randomOnHost[T layers.Float](dst []T, normal bool, p, q float64, s Seed) {
+	if normal {
+		philox.Normal(dst, p, q, s.Stream, s.Seed)
+	} else {
+		philox.Uniform(dst, p, q, s.Stream, s.Seed)
+	}
+}

@@ -1,0 +1,110 @@
+package cupool_test
+
+import (
+	"fmt"
+	"log"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// A layer of a network learns by the fused steps: its forward and backward
+// pass, the loss and the optimizer.
+func ExampleEngine_CrossEntropy() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool, cupool.WithTF32()) // TF32 is for GPUs; others ignore it
+	if err != nil {
+		log.Fatal(err)
+	}
+	sc := eng.Scope()
+	defer sc.Close()
+
+	// Points of the plane: class 1 lies above the diagonal.
+	points := []float32{0, 1, 1, 2, -1, 1, 1, 0, 2, 1, 1, -1}
+	x, _ := eng.FromHost(tensor.New(tensor.WithShape(6, 2), tensor.WithBacking(points)))
+	classes, _ := eng.FromHost(tensor.New(tensor.WithBacking([]int{1, 1, 1, 0, 0, 0})))
+
+	zeros := func(shape ...int) *tensor.Dense {
+		return tensor.New(tensor.WithEngine(eng), tensor.Of(tensor.Float32), tensor.WithShape(shape...))
+	}
+	w := cupool.Param{Value: zeros(2, 2), Grad: zeros(2, 2), Momentum: zeros(2, 2), Second: zeros(2, 2)}
+	b := cupool.Param{Value: zeros(2), Grad: zeros(2), Momentum: zeros(2), Second: zeros(2)}
+	if err := eng.Normal(w.Value, 0, 0.1, cupool.Seed{Seed: 1, Stream: 0}); err != nil {
+		log.Fatal(err)
+	}
+	y, grad, loss := zeros(6, 2), zeros(6, 2), zeros(6)
+	xT, _ := x.SafeT()
+
+	adam := cupool.Adam{LearningRate: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	for step := 1; step <= 100; step++ {
+		if _, err := tensor.MatMul(x, w.Value, tensor.WithReuse(y)); err != nil {
+			log.Fatal(err)
+		}
+		// Between two layers the activation would be ReLU, Sigmoid or Tanh.
+		if err := eng.BiasActivate(y, b.Value, cupool.NoActivation); err != nil {
+			log.Fatal(err)
+		}
+		if err := eng.Zero(loss); err != nil {
+			log.Fatal(err)
+		}
+		if err := eng.CrossEntropy(y, classes, loss, grad); err != nil {
+			log.Fatal(err)
+		}
+		if err := eng.BiasActivateBack(y, grad, b.Grad, cupool.NoActivation); err != nil {
+			log.Fatal(err)
+		}
+		if _, err := tensor.MatMul(xT, grad, tensor.WithReuse(w.Grad)); err != nil {
+			log.Fatal(err)
+		}
+		if err := eng.AdamStep(adam, step, w, b); err != nil {
+			log.Fatal(err)
+		}
+	}
+	best, _ := tensor.Argmax(y, 1)
+	h, _ := eng.ToHost(best)
+	fmt.Println(h.Data())
+	// Output: [1 1 1 0 0 0]
+}
+
+func ExampleEngine_SGDStep() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{1, 2})))
+	g, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{10, 0})))
+	defer eng.FreeTensor(w, g)
+
+	err = eng.SGDStep(cupool.SGD{LearningRate: 0.1, Momentum: 0, WeightDecay: 0.5}, cupool.Param{Value: w, Grad: g})
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, _ := eng.ToHost(w)
+	fmt.Println(h.Data())
+
+	// Random numbers depend on the seed and their place only.
+	if err := eng.Uniform(w, 0, 1, cupool.Seed{Seed: 42}); err != nil {
+		log.Fatal(err)
+	}
+	h, _ = eng.ToHost(w)
+	fmt.Printf("%.4f\n", h.Data())
+	// Output:
+	// [-0.050000000000000044 1.9]
+	// [0.4686 0.3409]
+}
+
+// The activations that BiasActivate applies.
+func ExampleActivation() {
+	fmt.Println(cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh)
+	// Output: none ReLU sigmoid tanh
+}

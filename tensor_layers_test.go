@@ -1,0 +1,219 @@
+package cupool_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/philox"
+)
+
+// as64 returns the elements of a tensor as float64.
+func (e *bench) as64(t tensor.Tensor) []float64 { return floatsOf(e.host(t)) }
+
+// requireNear requires t's elements to be want but for the rounding of several
+// operations on numbers around 1, which is appended lest small results count.
+func (e *bench) requireNear(want []float64, t tensor.Tensor, what string) {
+	e.t.Helper()
+	e.requireClose(append(want, 1), append(e.as64(t), 1), 10*bounds[t.Dtype()], what)
+}
+
+// matrixShapes are a batch of one, odd sizes, and more than one tile of the
+// kernels.
+var matrixShapes = [][]int{{1, 1}, {1, 7}, {7, 1}, {5, 3}, {33, 31}, {64, 70}, {3, 0}, {0, 3}}
+
+func TestBiasActivate(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			for _, act := range []cupool.Activation{cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh} {
+				for _, s := range matrixShapes {
+					e.checkBias(dt, act, s[0], s[1])
+				}
+			}
+		}
+	})
+}
+
+// checkBias goes forth and back.
+func (e *bench) checkBias(dt tensor.Dtype, act cupool.Activation, rows, cols int) {
+	what := fmt.Sprint(dt, act, rows, cols)
+	x, b := e.from(random(e.r, dt, rows, cols)), e.from(random(e.r, dt, 1, cols))
+	want := e.as64(x)
+	layers.BiasActivate(want, e.as64(b), act)
+	require.NoError(e.t, e.BiasActivate(x, b, act), what)
+	e.requireNear(want, x, what)
+
+	dy, db := e.from(random(e.r, dt, rows, cols)), e.from(random(e.r, dt, cols))
+	wantDX, wantDB := e.as64(dy), make([]float64, cols)
+	layers.BiasActivateBack(e.as64(x), wantDX, wantDB, max(cols, 1), act)
+	if rows*cols > 0 {
+		require.NoError(e.t, e.BiasActivateBack(x, dy, db, act), what)
+		e.requireNear(wantDX, dy, what)
+		e.requireNear(wantDB, db, what)
+	}
+	require.NoError(e.t, e.BiasActivateBack(x, dy, nil, act), what)
+	e.free(x, b, dy, db)
+}
+
+func TestCrossEntropy(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			for _, s := range matrixShapes {
+				for _, weights := range []bool{false, true} {
+					e.checkCrossEntropy(dt, s[0], s[1], weights)
+				}
+			}
+		}
+	})
+}
+
+func (e *bench) checkCrossEntropy(dt tensor.Dtype, rows, cols int, weights bool) {
+	what := fmt.Sprint(dt, rows, cols, weights)
+	x, loss, grad := e.from(random(e.r, dt, rows, cols)), e.from(random(e.r, dt, rows)), must(e.Empty(dt, rows, cols))
+	classes := make([]int, rows)
+	for i := range classes {
+		classes[i] = e.r.IntN(cols+1) - 1 // -1 wants none
+	}
+	target := func(r, c int) float64 {
+		if classes[r] == c {
+			return 1
+		}
+		return 0
+	}
+	host := tensor.New(tensor.WithShape(rows), tensor.WithBacking(classes))
+	if weights {
+		host = random(e.r, dt, rows, cols)
+		given := e.as64(host)
+		target = func(r, c int) float64 { return given[r*cols+c] }
+	}
+	y := e.from(host)
+	wantLoss, wantGrad := e.as64(loss), make([]float64, rows*cols)
+	layers.CrossEntropy(e.as64(x), wantLoss, wantGrad, cols, 1/float64(rows), target)
+	require.NoError(e.t, e.CrossEntropy(x, y, loss, grad), what)
+	e.requireNear(wantLoss, loss, what)
+	e.requireNear(wantGrad, grad, what)
+	e.free(x, loss, grad, y)
+}
+
+func TestOptimizers(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			// More tensors than a launch takes, of different sizes.
+			var params, plain []cupool.Param
+			var all []tensor.Tensor
+			for i := range 19 {
+				s := []int{1 + 37*i}
+				p := cupool.Param{Value: e.from(random(e.r, dt, s...)), Grad: e.from(random(e.r, dt, s...)),
+					Momentum: e.from(random(e.r, dt, s...)), Second: e.from(must(tensor.Square(random(e.r, dt, s...))).(*tensor.Dense))}
+				all = append(all, p.Value, p.Grad, p.Momentum, p.Second)
+				params = append(params, p)
+				plain = append(plain, cupool.Param{Value: p.Value, Grad: p.Grad})
+			}
+			e.checkStep("SGD", params, func() error {
+				return e.SGDStep(cupool.SGD{LearningRate: 0.1, Momentum: 0.9, WeightDecay: 0.01}, params...)
+			},
+				func(w, g, m, v []float64) { layers.SGD(w, g, m, 0.1, 0.9, 0.01) })
+			e.checkStep("plain SGD", params, func() error { return e.SGDStep(cupool.SGD{LearningRate: 0.1}, plain...) },
+				func(w, g, m, v []float64) { layers.SGD(w, g, nil, 0.1, 0, 0) })
+			o := layers.AdamOptions{LR: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Decay: 0.01}
+			e.checkStep("Adam", params, func() error {
+				return e.AdamStep(cupool.Adam{LearningRate: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.01}, 3, params...)
+			}, func(w, g, m, v []float64) { layers.Adam(w, g, m, v, 3, o) })
+			e.free(all...)
+		}
+	})
+}
+
+// checkStep compares a step with one in float64.
+func (e *bench) checkStep(what string, params []cupool.Param, step func() error, want func(w, g, m, v []float64)) {
+	var ws, ms, vs [][]float64
+	for _, p := range params {
+		w, m, v := e.as64(p.Value), e.as64(p.Momentum), e.as64(p.Second)
+		want(w, e.as64(p.Grad), m, v)
+		ws, ms, vs = append(ws, w), append(ms, m), append(vs, v)
+	}
+	require.NoError(e.t, step())
+	for i, p := range params {
+		e.requireNear(ws[i], p.Value, what)
+		e.requireNear(ms[i], p.Momentum, what)
+		e.requireNear(vs[i], p.Second, what)
+	}
+}
+
+func TestRandomTensors(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, n := range []int{1, 2, 3, 5, 1000} {
+			d, f := must(e.Empty(tensor.Float64, n)), must(e.Empty(tensor.Float32, n))
+			seed := cupool.Seed{Seed: e.r.Uint64(), Stream: e.r.Uint64()}
+			wantD, wantF := make([]float64, n), make([]float32, n)
+
+			philox.Uniform(wantD, -1, 3, seed.Stream, seed.Seed)
+			philox.Uniform(wantF, -1, 3, seed.Stream, seed.Seed)
+			require.NoError(t, e.Uniform(d, -1, 2, seed))
+			require.NoError(t, e.Uniform(f, -1, 2, seed))
+			e.requireNear(widened(wantD), d, "uniform")
+			e.requireNear(widened(wantF), f, "uniform")
+
+			philox.Normal(wantD, 3, 2, seed.Stream, seed.Seed)
+			philox.Normal(wantF, 3, 2, seed.Stream, seed.Seed)
+			require.NoError(t, e.Normal(d, 3, 2, seed))
+			require.NoError(t, e.Normal(f, 3, 2, seed))
+			e.requireNear(widened(wantD), d, "normal")
+			e.requireNear(widened(wantF), f, "normal")
+			e.free(d, f)
+		}
+	})
+}
+
+func widened[T layers.Float](xs []T) []float64 {
+	fs := make([]float64, len(xs))
+	for i, x := range xs {
+		fs[i] = float64(x)
+	}
+	return fs
+}
+
+// TestFusedErrors: nothing is changed by what a fused step does not take.
+func TestFusedErrors(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, b, n := e.from(random(e.r, tensor.Float64, 3, 4)), e.from(random(e.r, tensor.Float64, 4)), e.from(random(e.r, tensor.Float64, 3))
+		f, i := e.from(random(e.r, tensor.Float32, 4)), e.from(random(e.r, tensor.Int, 3, 4))
+		gone := e.from(random(e.r, tensor.Float64, 4))
+		views := transposed(x.ShallowClone())
+		e.free(gone)
+		before := e.as64(x)
+		adam := cupool.Adam{LearningRate: 1}
+		for what, c := range map[string]struct {
+			err  error
+			want error
+		}{
+			"no matrix":       {e.BiasActivate(b, b, cupool.ReLU), cupool.ErrNotSupported},
+			"no tensor":       {e.BiasActivate(nil, b, cupool.ReLU), cupool.ErrNotSupported},
+			"no bias":         {e.BiasActivate(x, nil, cupool.ReLU), cupool.ErrNotSupported},
+			"another type":    {e.BiasActivate(x, f, cupool.ReLU), cupool.ErrNotSupported},
+			"integers":        {e.BiasActivate(i, b, cupool.ReLU), cupool.ErrNotSupported},
+			"another size":    {e.BiasActivate(x, n, cupool.ReLU), cupool.ErrSizeMismatch},
+			"freed":           {e.BiasActivate(x, gone, cupool.ReLU), cupool.ErrUseAfterFree},
+			"a view":          {e.BiasActivate(views, n, cupool.ReLU), cupool.ErrNotSupported},
+			"sizes back":      {e.BiasActivateBack(x, b, nil, cupool.ReLU), cupool.ErrSizeMismatch},
+			"classes":         {e.CrossEntropy(x, b, n, x), cupool.ErrSizeMismatch},
+			"no classes":      {e.CrossEntropy(x, nil, n, x), cupool.ErrNotSupported},
+			"no gradient":     {e.SGDStep(cupool.SGD{}, cupool.Param{Value: x}), cupool.ErrNotSupported},
+			"gradient's size": {e.SGDStep(cupool.SGD{}, cupool.Param{Value: x, Grad: b}), cupool.ErrSizeMismatch},
+			"no moments":      {e.AdamStep(adam, 1, cupool.Param{Value: x, Grad: x}), cupool.ErrNotSupported},
+			"step 0":          {e.AdamStep(adam, 0, cupool.Param{Value: x, Grad: x, Momentum: x, Second: x}), cupool.ErrNotSupported},
+			"random integers": {e.Uniform(i, 0, 1, cupool.Seed{}), cupool.ErrNotSupported},
+			"random nothing":  {e.Normal(nil, 0, 1, cupool.Seed{}), cupool.ErrNotSupported},
+		} {
+			require.ErrorIs(t, c.err, c.want, what)
+			var ours *cupool.EngineError
+			require.ErrorAs(t, c.err, &ours, what)
+		}
+		require.Equal(t, before, e.as64(x))
+		e.free(x, b, n, f, i)
+	})
+}
