@@ -25,19 +25,21 @@ func kindOf(isLarge bool) kind {
 
 // tally is the running form of a Stat.
 type tally struct {
-	cur, peak int64
-	total     int64 // of what was added
-	base      int64 // cur when total was last reset
+	added, taken   int64 // sums; what is there is the difference
+	added0, taken0 int64 // of them, before totals were last reset
+	peak           int64 // no less than was ever there; see books.fold
 }
 
-func (t *tally) add(n int64) {
-	t.cur += n
-	t.total += n
-	t.peak = max(t.peak, t.cur)
+func (t *tally) cur() int64 { return t.added - t.taken }
+
+// raise keeps the peak and returns how far below it the tally is.
+func (t *tally) raise() int64 {
+	t.peak = max(t.peak, t.cur())
+	return t.peak - t.cur()
 }
 
 func (t *tally) stat() Stat {
-	return Stat{Current: t.cur, Peak: t.peak, Allocated: t.total, Freed: t.total + t.base - t.cur}
+	return Stat{Current: t.cur(), Peak: t.peak, Allocated: t.added - t.added0, Freed: t.taken - t.taken0}
 }
 
 // active is the Stat of what is out or pending.
@@ -62,15 +64,32 @@ type poolBooks struct {
 	pendingBase               int64 // pending when totals were last reset
 	pendingBytesBase          int64
 	magazineHits              int64
+
+	room, splitRoom room // below the peaks
+}
+
+// room is how much may be added before fold must be called.
+type room struct{ blocks, bytes int64 }
+
+// take makes the room smaller by one block and returns a negative number
+// when there was none left.
+func (r *room) take(bytes int64) int64 {
+	r.blocks--
+	r.bytes -= bytes
+	return r.blocks | r.bytes
 }
 
 // books are the allocator's statistics. While only the default stream
 // exists its lock guards them; from the second stream on they have a lock of
 // their own, taken last.
+//
+// Peaks are exact and yet cost an allocation a few subtractions: fold finds
+// how many blocks and bytes may still go out before any peak is reached, and
+// until they have, none needs to be looked at.
 type books struct {
 	shared bool // written under the lock of every existing stream
 	mu     sync.Mutex
-	pools  [3]poolBooks
+	pools  [3]poolBooks // that of all is summed up by fold
 
 	misses  atomic.Int64
 	retries atomic.Int64
@@ -87,89 +106,124 @@ type books struct {
 	movedBytes     atomic.Int64
 }
 
+// begin and end are a call only where streams share the books.
 func (b *books) begin() {
 	if b.shared {
-		b.mu.Lock()
+		b.lock()
 	}
 }
 
 func (b *books) end() {
 	if b.shared {
-		b.mu.Unlock()
+		b.unlock()
 	}
+}
+
+//go:noinline
+func (b *books) lock() { b.mu.Lock() }
+
+//go:noinline
+func (b *books) unlock() { b.mu.Unlock() }
+
+// fold sums both pools up, raises the peaks to what is there, and finds how
+// far below its peaks each pool is.
+func (b *books) fold() {
+	b.pools[all].sum(&b.pools[small], &b.pools[large])
+	for k := range b.pools {
+		p := &b.pools[k]
+		p.segments.raise()
+		p.reserved.raise()
+		active, bytes := p.out.cur()+p.pending, p.outBytes.cur()+p.pendingBytes
+		p.activePeak, p.activeBytesPeak = max(p.activePeak, active), max(p.activeBytesPeak, bytes)
+		p.room.blocks = min(p.out.raise(), p.activePeak-active)
+		p.room.bytes = min(p.outBytes.raise(), p.requested.raise(), p.activeBytesPeak-bytes)
+		p.splitRoom = room{p.inactiveSplit.raise(), p.splitBytes.raise()}
+	}
+}
+
+// sum sets the tallies, but for peaks, to the sum of two pools'.
+func (p *poolBooks) sum(x, y *poolBooks) {
+	xs, ys := x.tallies(), y.tallies()
+	for i, t := range p.tallies() {
+		t.added, t.taken = xs[i].added+ys[i].added, xs[i].taken+ys[i].taken
+		t.added0, t.taken0 = xs[i].added0+ys[i].added0, xs[i].taken0+ys[i].taken0
+	}
+	p.pending, p.pendingBytes = x.pending+y.pending, x.pendingBytes+y.pendingBytes
+	p.pendingBase, p.pendingBytesBase = x.pendingBase+y.pendingBase, x.pendingBytesBase+y.pendingBytesBase
+	p.magazineHits = x.magazineHits + y.magazineHits
 }
 
 // allocated notes that a block left the free set for the program.
 func (b *books) allocated(k kind, size, requested int64) {
-	b.pools[k].allocated(size, requested)
-	b.pools[all].allocated(size, requested)
-}
-
-func (p *poolBooks) allocated(size, requested int64) {
-	p.out.add(1)
-	p.outBytes.add(size)
-	p.requested.add(requested)
-	p.activePeak = max(p.activePeak, p.out.cur+p.pending)
-	p.activeBytesPeak = max(p.activeBytesPeak, p.outBytes.cur+p.pendingBytes)
+	p := &b.pools[k]
+	p.out.added++
+	p.outBytes.added += size
+	p.requested.added += requested
+	if p.room.take(size)|b.pools[all].room.take(size) < 0 {
+		b.fold()
+	}
 }
 
 // freed notes that the program gave a block back for good.
 func (b *books) freed(k kind, size, requested int64) {
-	for _, p := range [...]*poolBooks{&b.pools[k], &b.pools[all]} {
-		p.out.cur--
-		p.outBytes.cur -= size
-		p.requested.cur -= requested
-	}
+	p := &b.pools[k]
+	p.out.taken++
+	p.outBytes.taken += size
+	p.requested.taken += requested
 }
 
 // pend notes a block that begins (n 1) or ends (n -1) to wait for streams.
 func (b *books) pend(k kind, n, size int64) {
-	for _, p := range [...]*poolBooks{&b.pools[k], &b.pools[all]} {
-		p.pending += n
-		p.pendingBytes += n * size
-	}
+	b.pools[k].pending += n
+	b.pools[k].pendingBytes += n * size
 }
 
 // hits notes that a block went through a magazine n times.
 func (b *books) hits(k kind, n, size, requested int64) {
-	for _, p := range [...]*poolBooks{&b.pools[k], &b.pools[all]} {
-		p.out.total += n
-		p.outBytes.total += n * size
-		p.requested.total += n * requested
-		p.magazineHits += n
-	}
+	p := &b.pools[k]
+	p.out.pass(n)
+	p.outBytes.pass(n * size)
+	p.requested.pass(n * requested)
+	p.magazineHits += n
+}
+
+// pass counts what came and went.
+func (t *tally) pass(n int64) {
+	t.added += n
+	t.taken += n
 }
 
 // splitAdded notes a free block that shares its segment with others.
 func (b *books) splitAdded(k kind, bytes int64) {
-	for _, p := range [...]*poolBooks{&b.pools[k], &b.pools[all]} {
-		p.inactiveSplit.add(1)
-		p.splitBytes.add(bytes)
+	p := &b.pools[k]
+	p.inactiveSplit.added++
+	p.splitBytes.added += bytes
+	if p.splitRoom.take(bytes)|b.pools[all].splitRoom.take(bytes) < 0 {
+		b.fold()
 	}
 }
 
-// splitTaken notes n such blocks that left the free set.
+// splitTaken notes n such blocks that left the free set. With a negative n
+// they are back as if they had not left.
 func (b *books) splitTaken(k kind, n, bytes int64) {
-	for _, p := range [...]*poolBooks{&b.pools[k], &b.pools[all]} {
-		p.inactiveSplit.cur -= n
-		p.splitBytes.cur -= bytes
+	b.pools[k].inactiveSplit.taken += n
+	b.pools[k].splitBytes.taken += bytes
+	if n < 0 {
+		b.fold()
 	}
 }
 
 // segmentAdded notes a segment that came from the device.
 func (b *books) segmentAdded(k kind, size int64) {
-	for _, p := range [...]*poolBooks{&b.pools[k], &b.pools[all]} {
-		p.segments.add(1)
-		p.reserved.add(size)
-	}
+	b.pools[k].segments.added++
+	b.pools[k].reserved.added += size
+	b.fold()
 }
 
 // segmentTaken notes a segment that went back.
 func (b *books) segmentTaken(k kind, size int64) {
-	for _, p := range [...]*poolBooks{&b.pools[k], &b.pools[all]} {
-		p.segments.cur--
-		p.reserved.cur -= size
-	}
+	b.pools[k].segments.taken++
+	b.pools[k].reserved.taken += size
 }
 
 func (p *poolBooks) stats() PoolStats {
@@ -186,11 +240,8 @@ func (p *poolBooks) stats() PoolStats {
 	}
 }
 
-func (p *poolBooks) each(fn func(*tally)) {
-	for _, t := range [...]*tally{&p.out, &p.outBytes, &p.requested,
-		&p.segments, &p.reserved, &p.inactiveSplit, &p.splitBytes} {
-		fn(t)
-	}
+func (p *poolBooks) tallies() [7]*tally {
+	return [...]*tally{&p.out, &p.outBytes, &p.requested, &p.segments, &p.reserved, &p.inactiveSplit, &p.splitBytes}
 }
 
 // Stats returns a snapshot of the books. It stops all streams' slow paths
@@ -207,6 +258,7 @@ func (c *Caching) Stats() Stats {
 	c.books.begin()
 	defer c.books.end()
 	b := &c.books
+	b.fold()
 	st := Stats{
 		Small: b.pools[small].stats(), Large: b.pools[large].stats(), All: b.pools[all].stats(),
 		Limit: c.limitBytes(), Misses: b.misses.Load(), Retries: b.retries.Load(), OOMs: b.ooms.Load(),
@@ -223,7 +275,7 @@ func (c *Caching) Stats() Stats {
 		p.addMagazines(&got[k])
 		st.All.addMagazines(&got[k])
 		st.MagazineHits += got[k].hits
-		st.CachedBytes += got[k].freeBytes + got[k].cachedBytes
+		st.CachedBytes += got[k].freeBytes + got[k].fastBytes + got[k].cachedBytes
 		st.LargestFree = max(st.LargestFree, got[k].largest)
 	}
 	st.LiveBytes = st.All.AllocatedBytes.Current
@@ -252,11 +304,15 @@ func (c *Caching) ResetPeak() {
 	defer unlock()
 	c.books.begin()
 	defer c.books.end()
+	c.books.fold()
 	for k := range c.books.pools {
 		p := &c.books.pools[k]
-		p.each(func(t *tally) { t.peak = t.cur })
-		p.activePeak, p.activeBytesPeak = p.out.cur+p.pending, p.outBytes.cur+p.pendingBytes
+		for _, t := range p.tallies() {
+			t.peak = t.cur()
+		}
+		p.activePeak, p.activeBytesPeak = p.out.cur()+p.pending, p.outBytes.cur()+p.pendingBytes
 	}
+	c.books.fold()
 }
 
 // ResetAccumulated sets to zero what was allocated and freed so far, hits,
@@ -272,25 +328,25 @@ func (c *Caching) ResetAccumulated() {
 	b := &c.books
 	b.begin()
 	defer b.end()
-	for k := range b.pools {
-		b.pools[k].each(func(t *tally) { t.total, t.base = 0, t.cur })
-		b.pools[k].magazineHits = 0
-		b.pools[k].pendingBase, b.pools[k].pendingBytesBase = b.pools[k].pending, b.pools[k].pendingBytes
-	}
-	for k := range got { // what is cached in magazines was freed before
-		b.pools[k].rebase(&got[k])
-		b.pools[all].rebase(&got[k])
+	for k := range got {
+		p := &b.pools[k]
+		for _, t := range p.tallies() {
+			t.added0, t.taken0 = t.added, t.taken
+		}
+		p.magazineHits = 0
+		p.pendingBase, p.pendingBytesBase = p.pending, p.pendingBytes
+		p.rebase(&got[k]) // what is cached in magazines was freed before
 	}
 	for _, n := range [...]*atomic.Int64{&b.misses, &b.retries, &b.ooms, &b.driverAllocs, &b.driverFrees, &b.eventsRecorded, &b.eventQueries, &b.eventFailures, &b.stitches, &b.stitchReuses, &b.moves, &b.movedBytes} {
 		n.Store(0)
 	}
 }
 
-// rebase takes what lies in magazines off the tallies' bases.
+// rebase counts what lies in magazines among what was freed.
 func (p *poolBooks) rebase(n *census) {
-	p.out.base -= n.cached
-	p.outBytes.base -= n.cachedBytes
-	p.requested.base -= n.cachedReq
+	p.out.taken0 += n.cached
+	p.outBytes.taken0 += n.cachedBytes
+	p.requested.taken0 += n.cachedReq
 }
 
 // bookHitsLocked books what went through the stream's magazines so far.

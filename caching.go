@@ -48,8 +48,11 @@ type Caching struct {
 	vm          VirtualMemory // nil: segments
 	granularity int64         // of vm, in bytes
 	capacity    int64         // bytes that the device has
-	left        leftovers
-	stranded    stranded
+
+	fastLimit int64 // bytes of the largest block for the fast bins; 0: none is
+	homeLimit int64 // bytes of the largest block for magazines; 0: none is
+	left      leftovers
+	stranded  stranded
 
 	reserved  atomic.Int64   // bytes held from the device
 	highWater atomic.Int64   // the most that reserved has been
@@ -82,6 +85,10 @@ func New(cfg Config) (*Caching, error) {
 	}
 	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, limit: limit, id: pools.Add(1), regrets: map[regret]int{}}
 	c.events.driver = cfg.Driver
+	if cfg.MagazineBytes >= 0 && !cfg.RecordStacks {
+		c.fastLimit = min(cfg.SmallLimit, block.FastLimit)
+		c.homeLimit = cfg.MagazineBytes / 4
+	}
 	c.byAddr[small] = addrmap.New(uint(bits.TrailingZeros(sizeclass.Quantum)))
 	c.byAddr[large] = addrmap.New(uint(bits.Len64(uint64(cfg.SmallLimit)) - 1)) // no large block is smaller
 	if c.vm, err = cfg.virtualMemory(); err != nil {
@@ -124,63 +131,62 @@ func (c *Caching) Alloc(size int64, s *Stream) (Block, error) {
 
 // Free implements Allocator.
 func (c *Caching) Free(h Block) error {
-	if h.pool() == c.id {
-		b := c.blocks.At(h.id())
-		live := block.MakeWord(h.gen, block.Live|block.Homed)
-		if b.Word() == live && b.Swap(live, block.MakeWord(h.gen, block.Cached|block.Homed)) {
-			return nil
-		}
+	if h.pool() != c.id {
+		return c.freeOther(h)
 	}
-	return c.freeSlow(h)
-}
-
-// takeBack ends the life of a block that a stale slot led to and that is of
-// another size than was asked for, as if it had not gone out.
-func (c *Caching) takeBack(h Block) {
-	s, b, err := c.lockOwner("free", h, ErrDoubleFree)
-	if err != nil {
-		return
+	b := c.blocks.At(h.id())
+	live := block.MakeWord(h.gen, block.Live|block.Homed)
+	if b.Word() == live && b.Swap(live, block.MakeWord(h.gen, block.Cached|block.Homed)) {
+		return nil
 	}
-	defer s.mu.Unlock()
-	c.books.begin()
-	c.books.hits(s.kindOf(b), -1, b.Size, b.Requested())
-	c.books.end()
-	_ = s.freeLocked(h, b)
-}
-
-// request is one allocation on its way through the slow path.
-type request struct {
-	size    int64 // bytes as asked for
-	rounded int64 // bytes of the block
-	segment int64 // bytes to ask the device for, when it comes to that
-	kind    kind
-	s       *Stream
-	proc    int // the processor whose magazines are concerned
+	s := c.stream(b.Owner())
+	s.mu.Lock()
+	if b.Word() != block.MakeWord(h.gen, block.Live) || b.Owner() != s.index || c.closed.Load() {
+		s.mu.Unlock()
+		return c.freeOther(h)
+	}
+	s.releaseLocked(h.id(), b)
+	s.checkLocked()
+	s.mu.Unlock()
+	return nil
 }
 
 func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
-	switch {
-	case s.c != c:
-		return Block{}, &BlockError{Op: "allocation", Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator"}
-	case size == 0:
-		return Block{}, nil
-	case size < 0 || size > sizeclass.MaxRequest:
-		return Block{}, &BlockError{Op: "allocation", Size: size, Stream: s.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))}
+	if s.c != c || uint64(size-1) >= sizeclass.MaxRequest {
+		return c.allocNone(size, s)
 	}
 	rounded := sizeclass.Round(size)
-	r := request{size: size, rounded: rounded, kind: kindOf(rounded > c.cfg.SmallLimit), segment: c.cfg.segmentSize(rounded), s: s, proc: proc}
 	s.mu.Lock()
-	if err := s.usableLocked(); err != nil {
-		s.mu.Unlock()
-		return Block{}, err
+	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil {
+		defer s.mu.Unlock()
+		return Block{}, s.usableLocked()
 	}
-	h, ok, err := s.takeLocked(r)
+	h, ok := s.takeLocked(size, rounded, proc)
 	s.mu.Unlock()
-	if ok || err != nil {
-		return h, err
+	if ok {
+		return h, nil
 	}
-	return c.allocMiss(r)
+	return c.allocMiss(request{size: size, rounded: rounded, kind: c.kindOfSize(rounded), proc: proc, s: s})
 }
+
+// allocNone answers requests for no bytes and those that are mistakes.
+func (c *Caching) allocNone(size int64, s *Stream) (Block, error) {
+	e := &BlockError{Op: "allocation", Size: size, Stream: s.handle}
+	switch {
+	case s.c != c:
+		e.Err, e.Detail = ErrForeignStream, "the stream was made by another allocator"
+	case size == 0:
+		return Block{}, nil
+	default:
+		e.Err, e.Detail = ErrInvalidSize, fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))
+	}
+	return Block{}, e
+}
+
+// kindOfSize returns the pool of a block that is or was handed out: what is
+// cut from a small segment is small. Free blocks of the large pool may be of
+// any size.
+func (c *Caching) kindOfSize(size int64) kind { return kindOf(size > c.cfg.SmallLimit) }
 
 // usableLocked reports why nothing can be allocated on s any more.
 func (s *Stream) usableLocked() error {
@@ -193,53 +199,67 @@ func (s *Stream) usableLocked() error {
 	return s.c.lostError()
 }
 
-// takeLocked serves the request from the stream's free blocks.
-func (s *Stream) takeLocked(r request) (Block, bool, error) {
+// takeLocked serves a request from the stream's free blocks: a small one
+// from the fast bins if it can, and those merge before it fails.
+func (s *Stream) takeLocked(size, rounded int64, proc int) (Block, bool) {
+	c := s.c
 	s.searches++
-	free := &s.pools[r.kind]
-	id := free.BestFit(r.rounded)
-	if id == 0 {
-		return Block{}, false, nil
+	if rounded <= c.fastLimit {
+		if id, b := s.fast.Pop(rounded); id != 0 {
+			return s.outLocked(size, small, proc, id, b), true
+		}
 	}
-	if err := s.slots.Ensure(1); err != nil {
-		return Block{}, false, fmt.Errorf("cupool: %w", err)
+	k := c.kindOfSize(rounded)
+	free := &s.pools[k]
+	id := free.BestFit(rounded)
+	if id == 0 && k == small && s.mergeFastLocked() {
+		id = free.BestFit(rounded)
 	}
-	b := s.c.blocks.At(id)
+	if id == 0 || s.slots.Ensure(1) != nil { // growing finds the same error
+		return Block{}, false
+	}
+	b := c.blocks.At(id)
 	free.Remove(id, b)
-	return s.handOutLocked(r, id, b), true, nil
+	return s.handOutLocked(size, rounded, proc, id, b), true
 }
 
-// handOutLocked makes a Free block that is in no set the program's. It
-// splits off what is not needed, and homes the block when its size recurs.
-func (s *Stream) handOutLocked(r request, id block.ID, b *block.Block) Block {
-	c := s.c
-	shared, whole := b.Prev|b.Next != 0, b.Size
-	var rest *block.Block
-	if b.Size-r.rounded >= c.minSplit(r.kind) {
-		var restID block.ID
-		restID, rest = s.segs[b.Seg].Split(id, b, r.rounded, &s.slots)
-		s.pools[r.kind].Insert(restID, rest)
+// handOutLocked makes a Free block that is in no set the program's, and
+// splits off what is not needed.
+func (s *Stream) handOutLocked(size, rounded int64, proc int, id block.ID, b *block.Block) Block {
+	c, k := s.c, s.c.kindOfSize(rounded)
+	c.books.begin()
+	if b.Prev|b.Next != 0 {
+		c.books.splitTaken(k, 1, b.Size)
 	}
-	gen := b.Word().Gen() + 1
-	b.SetRequested(r.size)
-	c.byAddr[r.kind].Set(b.Addr(), uint32(id))
+	if b.Size-rounded >= c.minSplit(k) {
+		restID, rest := s.segs[b.Seg].Split(id, b, rounded, &s.slots)
+		s.pools[k].Insert(restID, rest)
+		c.books.splitAdded(k, rest.Size)
+	}
+	c.books.end()
+	c.byAddr[k].Set(b.Addr(), uint32(id))
+	return s.outLocked(size, k, proc, id, b)
+}
+
+// outLocked makes a block the program's as it is, and homes it when its size
+// recurs.
+func (s *Stream) outLocked(size int64, k kind, proc int, id block.ID, b *block.Block) Block {
+	c, gen := s.c, b.Word().Gen()+1
+	b.SetRequested(size)
+	b.SetWord(block.MakeWord(gen, block.Live))
 	if c.cfg.RecordStacks {
 		b.Stack = c.stacks.add(callers())
 	}
-	b.SetWord(block.MakeWord(gen, block.Live))
-
 	c.books.begin()
-	if shared {
-		c.books.splitTaken(r.kind, 1, whole)
-	}
-	if rest != nil {
-		c.books.splitAdded(r.kind, rest.Size)
-	}
-	c.books.allocated(r.kind, b.Size, r.size)
+	c.books.allocated(k, b.Size, size)
 	c.books.end()
-	s.maybeHomeLocked(r.proc, id, b, gen) // may merge an evicted block with rest
+	if s.crossed > 0 {
+		s.crossed--
+	} else if b.Size <= c.homeLimit && s.magazine.Wants(proc, size, k == large) {
+		s.giveHomeLocked(proc, id, b) // may merge an evicted block with a rest
+	}
 	s.checkLocked()
-	return newBlock(Ptr(b.Addr()), r.size, gen, id, c.id)
+	return newBlock(Ptr(b.Addr()), size, gen, id, c.id)
 }
 
 // minSplit returns the smallest rest worth a block of its own, in bytes.
@@ -250,61 +270,9 @@ func (c *Caching) minSplit(k kind) int64 {
 	return c.cfg.MinSplit
 }
 
-// maybeHomeLocked gives a live block a place in the magazines when its size
-// recurs and the bound allows it.
-func (s *Stream) maybeHomeLocked(proc int, id block.ID, b *block.Block, gen uint64) {
-	if s.crossed > 0 {
-		s.crossed--
-		return
-	}
-	bound := s.c.cfg.MagazineBytes
-	if bound < 0 || s.c.cfg.RecordStacks || s.c.lost.Load() != nil || b.Size > bound/4 || !s.magazine.Wants(proc, b.Requested(), s.kindOf(b) == large) || s.homedBytes+b.Size > bound {
-		return
-	}
-	b.SetHome(gen)
-	b.SetWord(block.MakeWord(gen, block.Live|block.Homed))
-	s.homedBytes += b.Size
-	if evicted := s.magazine.Home(proc, id, b.Requested()); evicted != 0 {
-		s.evictLocked(evicted)
-	}
-}
-
-// evictLocked takes a block that lost its slot out of the magazines: a live
-// one stays live, a cached one goes back to the pool.
-func (s *Stream) evictLocked(id block.ID) {
-	b := s.c.blocks.At(id)
-	if b.Owner() != s.index {
-		return // the slot was stale
-	}
-	if w, ok := s.unhomeLocked(b); ok && w.State() == block.Cached {
-		s.releaseLocked(id, b)
-	}
-}
-
-// unhomeLocked ends the time in which a block may change without the lock
-// and books what it did meanwhile. It returns the word it left, or false for
-// a block that is not homed.
-func (s *Stream) unhomeLocked(b *block.Block) (block.Word, bool) {
-	w := b.Word()
-	for w.Has(block.Homed) && !b.Swap(w, w&^block.Homed) {
-		w = b.Word()
-	}
-	if !w.Has(block.Homed) {
-		return w, false
-	}
-	s.homedBytes -= b.Size
-	if n := w.Gen() - b.HomeGen(); n > 0 {
-		c := s.c
-		c.books.begin()
-		c.books.hits(s.kindOf(b), int64(n), b.Size, b.Requested())
-		c.books.end()
-	}
-	return w &^ block.Homed, true
-}
-
-func (s *Stream) kindOf(b *block.Block) kind { return kindOf(s.segs[b.Seg].Large) }
-
-func (c *Caching) freeSlow(h Block) error {
+// freeOther frees blocks that are homed or used by other streams, and says
+// what is wrong with others.
+func (c *Caching) freeOther(h Block) error {
 	if h.IsEmpty() {
 		return nil
 	}
@@ -331,11 +299,11 @@ func (s *Stream) freeLocked(h Block, b *block.Block) error {
 	return nil
 }
 
-// releaseLocked returns a block that nothing uses any more to its pool,
-// merged with its free neighbours. The block is Live, Cached or Pending.
+// releaseLocked returns a block that nothing uses any more to its pool: a
+// small one to the fast bins, others merged with their free neighbours. The
+// block is Live, Cached or Pending.
 func (s *Stream) releaseLocked(id block.ID, b *block.Block) {
-	c, seg := s.c, s.segs[b.Seg]
-	k := kindOf(seg.Large)
+	c, k := s.c, s.c.kindOfSize(b.Size)
 	if b.Stack != 0 {
 		c.stacks.drop(b.Stack)
 		b.Stack = 0
@@ -347,32 +315,13 @@ func (s *Stream) releaseLocked(id block.ID, b *block.Block) {
 		c.books.freed(k, b.Size, b.Requested())
 	}
 	c.books.end()
-	if seg.Stitched {
+	if b.Size <= c.fastLimit {
+		s.fast.Push(id, b)
+	} else if seg := s.segs[b.Seg]; seg.Stitched {
 		s.unstitchLocked(seg, id, b)
 	} else {
 		s.insertFreeLocked(seg, id, b)
 	}
-}
-
-// flushLocked returns everything that lies in the stream's magazines to its
-// pools and reports whether there was anything.
-func (s *Stream) flushLocked() bool {
-	found := false
-	s.magazine.Each(func(id block.ID) bool {
-		b := s.c.blocks.At(id)
-		if w := b.Word(); !w.Has(block.Homed) || b.Owner() != s.index {
-			return true
-		} else if w.State() != block.Cached {
-			return false
-		}
-		if w, ok := s.unhomeLocked(b); ok && w.State() == block.Cached {
-			s.releaseLocked(id, b)
-			found = true
-		}
-		return true
-	})
-	s.checkLocked()
-	return found
 }
 
 // lockOwner finds the stream that owns a handle's block and locks it, after
@@ -449,6 +398,6 @@ func (s *Stream) checkLocked() {
 
 // callers returns the program counters of the code that called Alloc.
 func callers() (pc [16]uintptr) {
-	runtime.Callers(5, pc[:])
+	runtime.Callers(6, pc[:])
 	return pc
 }

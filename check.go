@@ -53,6 +53,7 @@ type census struct {
 	cached, cachedReq   int64
 	pending, pendBytes  int64
 	freeBytes           int64
+	fast, fastBytes     int64 // in fast bins
 	split, splitBytes   int64
 	hits, hitBytes      int64 // through magazines, not booked yet
 	hitReq, requested   int64
@@ -98,6 +99,12 @@ func (n *census) add(b *block.Block) {
 		n.pending++
 		n.pendBytes += b.Size
 	case block.Live, block.Cached:
+		if w == block.MakeWord(w.Gen(), block.Cached) { // in the fast bins
+			n.fast++
+			n.fastBytes += b.Size
+			n.largest = max(n.largest, b.Size)
+			return
+		}
 		n.out++
 		n.outBytes += b.Size
 		n.requested += b.Requested()
@@ -125,17 +132,17 @@ func (c *Caching) compareBooks(got [2]census) error {
 	for k, n := range got {
 		p := &c.books.pools[k]
 		reserved += n.reserved
-		if n.reserved != n.outBytes+n.pendBytes+n.freeBytes {
-			return fmt.Errorf("C1: pool %d: reserved %d, live %d + pending %d + cached %d", k, n.reserved, n.outBytes-n.cachedBytes, n.pendBytes, n.freeBytes+n.cachedBytes)
+		if n.reserved != n.outBytes+n.pendBytes+n.freeBytes+n.fastBytes {
+			return fmt.Errorf("C1: pool %d: reserved %d, live %d + pending %d + cached %d", k, n.reserved, n.outBytes-n.cachedBytes, n.pendBytes, n.freeBytes+n.fastBytes+n.cachedBytes)
 		}
 		for _, f := range []struct {
 			name      string
 			book, got int64
 		}{
-			{"segments", p.segments.cur, n.segments}, {"reserved", p.reserved.cur, n.reserved},
-			{"out blocks", p.out.cur, n.out}, {"out bytes", p.outBytes.cur, n.outBytes}, {"requested", p.requested.cur, n.requested},
+			{"segments", p.segments.cur(), n.segments}, {"reserved", p.reserved.cur(), n.reserved},
+			{"out blocks", p.out.cur(), n.out}, {"out bytes", p.outBytes.cur(), n.outBytes}, {"requested", p.requested.cur(), n.requested},
 			{"pending blocks", p.pending, n.pending}, {"pending bytes", p.pendingBytes, n.pendBytes},
-			{"inactive splits", p.inactiveSplit.cur, n.split}, {"inactive split bytes", p.splitBytes.cur, n.splitBytes},
+			{"inactive splits", p.inactiveSplit.cur(), n.split}, {"inactive split bytes", p.splitBytes.cur(), n.splitBytes},
 		} {
 			if f.book != f.got {
 				return fmt.Errorf("C1: pool %d: the books say %d %s, the segments hold %d", k, f.book, f.name, f.got)
@@ -145,20 +152,21 @@ func (c *Caching) compareBooks(got [2]census) error {
 	if r := c.reserved.Load(); r != reserved {
 		return fmt.Errorf("C1: %d bytes are counted against the limit, %d are reserved", r, reserved)
 	}
-	return c.books.checkSum()
+	return c.books.checkPeaks()
 }
 
-// checkSum verifies that the books of both pools are the sum of each.
-func (b *books) checkSum() error {
-	var sums [3][]int64
+// checkPeaks verifies that nothing is above its peak.
+func (b *books) checkPeaks() error {
+	b.pools[all].sum(&b.pools[small], &b.pools[large])
 	for k := range b.pools {
 		p := &b.pools[k]
-		sums[k] = []int64{p.pending, p.pendingBytes, p.magazineHits}
-		p.each(func(t *tally) { sums[k] = append(sums[k], t.cur, t.total) })
-	}
-	for i, sum := range sums[all] {
-		if sum != sums[small][i]+sums[large][i] {
-			return fmt.Errorf("C1: tally %d is %d for small, %d for large and %d for both", i, sums[small][i], sums[large][i], sum)
+		for i, t := range p.tallies() {
+			if t.cur() > t.peak {
+				return fmt.Errorf("C1: pool %d: tally %d is %d, its peak %d", k, i, t.cur(), t.peak)
+			}
+		}
+		if a, n := p.out.cur()+p.pending, p.outBytes.cur()+p.pendingBytes; a > p.activePeak || n > p.activeBytesPeak {
+			return fmt.Errorf("C1: pool %d: %d blocks of %d bytes are active, their peaks %d and %d", k, a, n, p.activePeak, p.activeBytesPeak)
 		}
 	}
 	return nil

@@ -24,6 +24,7 @@ type loose struct {
 func (s *Stream) releaseChunks(need int64) (released int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mergeFastLocked()
 	runs := s.wholeRunsLocked()
 	if len(runs) == 0 || need <= 0 {
 		return 0, nil

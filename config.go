@@ -79,8 +79,9 @@ type Config struct {
 
 	// MagazineBytes bounds the blocks of each stream that are kept for
 	// lock-free reuse, in bytes; single blocks may take up to a quarter of
-	// it. 0: 256 MiB. Negative: none, which makes placement depend on
-	// nothing but the sequence of calls.
+	// it. 0: 256 MiB. Negative: none, and small blocks are merged with
+	// their neighbours at once, which makes placement depend on nothing but
+	// the sequence of calls.
 	MagazineBytes int64
 
 	// RecordStacks keeps the Go stack of every allocation, for the report

@@ -10,10 +10,10 @@ var Corruptions = map[string]map[string]func(*Caching){
 	"B3": {"a set that lost a block": func(c *Caching) { c.def.pools[large].Remove(c.def.segs[0].First, c.first()) },
 		"a live block in a free set": func(c *Caching) { c.first().SetWord(block.MakeWord(1, block.Live)) }},
 	"B5": {"another owner": func(c *Caching) { c.second().SetOwner(7) }},
-	"C1": {"live bytes": func(c *Caching) { c.books.pools[large].outBytes.cur += 512 },
+	"C1": {"live bytes": func(c *Caching) { c.books.pools[large].outBytes.added += 512 },
 		"pending blocks":    func(c *Caching) { c.books.pools[large].pending++ },
-		"splits":            func(c *Caching) { c.books.pools[large].inactiveSplit.cur-- },
-		"the sum of pools":  func(c *Caching) { c.books.pools[all].requested.cur++ },
+		"splits":            func(c *Caching) { c.books.pools[large].inactiveSplit.taken++ },
+		"a peak":            func(c *Caching) { c.books.pools[all].requested.peak = 0 },
 		"against the limit": func(c *Caching) { c.reserved.Add(1) }},
 	"C2": {"a segment not indexed": func(c *Caching) { c.segments.remove(c.def.segs[0]) },
 		"another owner": func(c *Caching) { c.segments.list[0].owner = new(Stream) },
@@ -30,6 +30,10 @@ var Corruptions = map[string]map[string]func(*Caching){
 			c.blocks.At(c.def.stitches[0].parts[0].id).SetWord(block.MakeWord(1, block.Live))
 		}},
 }
+
+// HomedBytes returns the bytes of the default stream's blocks that the
+// magazines refer to.
+func (c *Caching) HomedBytes() int64 { return c.def.homedBytes }
 
 func (c *Caching) first() *block.Block  { return c.blocks.At(c.def.segs[0].First) }
 func (c *Caching) second() *block.Block { return c.blocks.At(c.first().Next) }

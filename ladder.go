@@ -41,6 +41,18 @@ var ladder = []rung{
 
 const firstReclaiming = 5 // index in ladder: from here on a success is a retry
 
+// request is an allocation that the pools could not serve.
+type request struct {
+	size    int64 // bytes as asked for
+	rounded int64 // bytes of the block
+	kind    kind
+	proc    int // the processor whose magazines are concerned
+	s       *Stream
+}
+
+// segment returns the bytes to ask the device for, when it comes to that.
+func (r *request) segment() int64 { return r.s.c.cfg.segmentSize(r.rounded) }
+
 // allocMiss climbs the ladder for a request that the pools could not serve.
 func (c *Caching) allocMiss(r request) (Block, error) {
 	var refused error
@@ -78,15 +90,15 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	if err := s.usableLocked(); err != nil {
 		return Block{}, false, err
 	}
-	h, ok, err := s.takeLocked(r)
-	if ok || err != nil || !grow {
-		return h, ok, err
+	h, ok := s.takeLocked(r.size, r.rounded, r.proc)
+	if ok || !grow {
+		return h, ok, nil
 	}
 	id, b, err := s.growLocked(r)
 	if err != nil {
 		return Block{}, false, err
 	}
-	return s.handOutLocked(r, id, b), true, nil
+	return s.handOutLocked(r.size, r.rounded, r.proc, id, b), true, nil
 }
 
 // growLocked gets a segment for the request. When the device refuses the
@@ -95,9 +107,9 @@ func (s *Stream) growLocked(r request) (block.ID, *block.Block, error) {
 	if s.c.vm != nil {
 		return s.growVirtualLocked(r)
 	}
-	id, b, err := s.newSegmentLocked(r.segment, r.kind)
+	id, b, err := s.newSegmentLocked(r.segment(), r.kind)
 	need := sizeclass.RoundTo(r.rounded, s.c.cfg.SegmentRounding)
-	if errors.Is(err, ErrOutOfMemory) && need < r.segment {
+	if errors.Is(err, ErrOutOfMemory) && need < r.segment() {
 		id, b, err = s.newSegmentLocked(need, r.kind)
 	}
 	if err == nil {
@@ -236,8 +248,8 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	}
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
-	need := c.reserved.Load() + r.segment - c.sufficient(idleFloor)
-	key := regret{r.s, r.kind, r.segment}
+	need := c.reserved.Load() + r.segment() - c.sufficient(idleFloor)
+	key := regret{r.s, r.kind, r.segment()}
 	if c.regrets[key] > regretLimit {
 		c.regrets[key]--
 		return false, nil
@@ -287,7 +299,7 @@ func (s *Stream) pendingFor(r request) (best block.ID, users []*Stream) {
 		if set.waiting == 0 {
 			continue
 		}
-		if b := s.c.blocks.At(set.id); s.kindOf(b) == r.kind && b.Size >= r.rounded && b.Size < size {
+		if b := s.c.blocks.At(set.id); s.c.kindOfSize(b.Size) == r.kind && b.Size >= r.rounded && b.Size < size {
 			best, size, users = set.id, b.Size, slices.Clone(set.streams)
 		}
 	}
@@ -312,7 +324,7 @@ func (u *Stream) epochOf(id block.ID) uint64 {
 func (c *Caching) releaseEnough(r request) (bool, error) {
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
-	n, err := c.releaseSegments(r.segment)
+	n, err := c.releaseSegments(r.segment())
 	return n > 0, err
 }
 
@@ -399,6 +411,7 @@ func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 	var found []idle
 	for _, s := range c.holders() {
 		s.mu.Lock()
+		s.mergeFastLocked()
 		for _, seg := range s.segs {
 			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
 				found = append(found, idle{s, seg, seg.Base, seg.Size})
@@ -458,7 +471,7 @@ func (c *Caching) oomError(r request, cause error) error {
 	st := c.Stats()
 	e := &OOMError{
 		Device: c.driver.Name(), Stream: r.s.handle,
-		Requested: r.size, Rounded: r.rounded, Segment: r.segment,
+		Requested: r.size, Rounded: r.rounded, Segment: r.segment(),
 		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
 		LargestFree: st.LargestFree, Reserved: st.All.ReservedBytes.Current,
 		DeviceFree: -1, DeviceTotal: -1, Limit: c.limitBytes(),

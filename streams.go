@@ -29,6 +29,7 @@ type Stream struct {
 
 	mu         sync.Mutex // guards what follows
 	pools      [2]block.FreeSet
+	fast       block.FastBins // small blocks that were freed and not merged yet
 	slots      block.SlotCache
 	segs       []*block.Segment // by Block.Seg; nil where one was given back
 	homedBytes int64
@@ -66,7 +67,7 @@ func (c *Caching) addStream(h StreamHandle, adopted bool) *Stream {
 func (c *Caching) addStreamLocked(h StreamHandle, adopted bool) *Stream {
 	old := *c.streams.Load()
 	s := &Stream{c: c, handle: h, index: uint32(len(old)), adopted: adopted, magazine: magazine.New(&c.blocks, uint32(len(old)))}
-	s.slots.Table = &c.blocks
+	s.slots.Table, s.fast.Table = &c.blocks, &c.blocks
 	for k := range s.pools {
 		s.pools[k].Table = &c.blocks
 	}
@@ -323,6 +324,7 @@ func (s *Stream) moveTo(heir *Stream) {
 	second.mu.Lock()
 	defer second.mu.Unlock()
 	s.unhomeAllLocked()
+	s.mergeFastLocked()
 	for _, seg := range s.segs {
 		if seg != nil {
 			s.moveSegmentLocked(seg, heir)

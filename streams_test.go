@@ -54,7 +54,7 @@ func TestStreamCloseWithMagazines(t *testing.T) {
 		"cached blocks stay":     {"a=1M@1 free:a a=1M@1 free:a a=1M@1 free:a", "1 small: [Cached 1M][Free 1M]"},
 		"until it is closed":     {"a=1M@1 free:a a=1M@1 free:a a=1M@1 free:a close:1", "1 small: [Free 2M]"},
 		"live ones stay":         {"a=1M@1 free:a a=1M@1 free:a a=1M@1 close:1", "0 small: [Live 1M][Free 1M]"},
-		"and are freed":          {"a=1M@1 free:a a=1M@1 free:a a=1M@1 close:1 free:a", "0 small: [Free 2M]"},
+		"and are freed":          {"a=1M@1 free:a a=1M@1 free:a a=1M@1 close:1 free:a", "0 small: [Cached 1M][Free 1M]"},
 		"recorded ones are slow": {"a=1M free:a a=1M free:a a=1M busy:1 use:a@1 free:a", "0 small: [Pending 1M][Free 1M]"},
 	}, 1<<30, withMagazines)
 }

@@ -120,6 +120,7 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 			leaks = append(leaks, s.abandonLocked(seg)...)
 		}
 	}
+	s.mergeFastLocked()
 	errs = append(errs, s.closeHomesLocked())
 	for _, seg := range s.segs {
 		if seg != nil {

@@ -111,7 +111,7 @@ func (s *Stream) pendLocked(id block.ID, b *block.Block) {
 	c, set := s.c, &s.uses[b.Uses-1]
 	w := b.Word()
 	b.SetWord(block.MakeWord(w.Gen(), block.Pending))
-	k := s.kindOf(b)
+	k := c.kindOfSize(b.Size)
 	c.books.begin()
 	c.books.freed(k, b.Size, b.Requested())
 	c.books.pend(k, 1, b.Size)

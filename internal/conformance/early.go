@@ -42,11 +42,14 @@ func newScene(r *rig, size int64, recurring bool) *scene {
 	return s
 }
 
+// fewTries is how many allocations show whether a block comes back.
+const fewTries = 40
+
 // reuse allocates on the owner's stream until the block's memory is handed
 // out again, overwrites what it gets, and reports whether that happened.
-func (s *scene) reuse() bool {
+func (s *scene) reuse(tries int) bool {
 	t, size := s.r.t, s.block.Size()
-	for range 40 {
+	for range tries {
 		b := s.r.alloc(size, s.owner)
 		s.more = append(s.more, b)
 		require.NoError(t, s.owner.Memset(b.Ptr(), 0xEE, size))
@@ -97,18 +100,18 @@ func testEarlyFree(t *testing.T, e *env) {
 			require.NoError(t, s.r.RecordStream(s.block, s.reader))
 			s.r.free(s.block)
 			assert.EqualValues(t, 1, s.r.Stats().BlocksPending)
-			assert.False(t, s.reuse(), "memory in use was handed out")
+			assert.False(t, s.reuse(fewTries), "memory in use was handed out")
 			assert.True(t, s.outcome(), "memory in use was overwritten")
 			s.r.free(s.more...)
 			s.more = nil
-			assert.True(t, s.reuse(), "memory that is not in use any more stays away")
+			assert.True(t, s.reuse(fewTries+1), "memory that is not in use any more stays away")
 			s.end()
 		})
 	})
 	t.Run("free_on", func(t *testing.T) {
 		forScenes(t, e, func(t *testing.T, s *scene) {
 			require.NoError(t, s.r.FreeOn(s.block, s.reader))
-			assert.False(t, s.reuse(), "memory in use was handed out")
+			assert.False(t, s.reuse(fewTries), "memory in use was handed out")
 			assert.True(t, s.outcome(), "memory in use was overwritten")
 			s.end()
 		})
@@ -116,7 +119,7 @@ func testEarlyFree(t *testing.T, e *env) {
 	t.Run("not_recorded", func(t *testing.T) {
 		forScenes(t, e, func(t *testing.T, s *scene) {
 			s.r.free(s.block)
-			assert.True(t, s.reuse(), "this test cannot see memory handed out too early")
+			assert.True(t, s.reuse(fewTries), "this test cannot see memory handed out too early")
 			// The owner's work must be done before the reader goes on, or
 			// nothing would go wrong.
 			require.NoError(t, s.owner.Sync())
@@ -191,7 +194,7 @@ func testEventWait(t *testing.T, e *env) {
 		done, err := ev.Done()
 		require.NoError(t, err)
 		require.False(t, done)
-		assert.True(t, s.reuse(), "the memory is ready for reuse")
+		assert.True(t, s.reuse(fewTries), "the memory is ready for reuse")
 		assert.True(t, s.outcome(), "the owner's work has to wait for the reader's")
 		done, err = ev.Done()
 		require.NoError(t, err)
@@ -242,7 +245,7 @@ func testEventWaitTransitive(t *testing.T, e *env) {
 		require.EqualValues(t, 1, s.r.Stats().BlocksPending)
 		require.NoError(t, s.owner.WaitStream(fourth))
 		require.Zero(t, s.r.Stats().BlocksPending)
-		assert.True(t, s.reuse(), "the memory is ready for reuse")
+		assert.True(t, s.reuse(fewTries), "the memory is ready for reuse")
 		assert.True(t, s.outcome(), "the owner's work has to wait for the reader's")
 		s.end()
 	})

@@ -26,12 +26,18 @@ const (
 )
 
 // set is one cache line. A slot holds a block's ID above a tag of the size.
-// recent is the tag of the last miss, victim picks the slot that is given up.
+// recent is half the tag of the last miss, victim picks the slot that is
+// given up, and tags has a bit for every tag in the slots and perhaps for
+// some that were (Bloom 1970), so that most misses look at no slot.
 type set struct {
-	recent uint32 // guarded by the stream's lock, as victim
-	victim uint32
+	recent uint16 // guarded by the stream's lock, as victim
+	victim uint16
+	tags   atomic.Uint32
 	slots  [ways]atomic.Uint64
 }
+
+// bit returns the bit of a tag in set.tags.
+func bit(tag uint32) uint32 { return 1 << (tag & 31) }
 
 type shard struct {
 	sets   [setCount]set
@@ -77,6 +83,9 @@ func (c *Cache) Get(proc int, size int64) (block.ID, *block.Block, uint64) {
 	}
 	i, tag := hash(size)
 	s := &sh.sets[i%setCount]
+	if s.tags.Load()&bit(tag) == 0 {
+		return 0, nil, 0
+	}
 	for w := range s.slots {
 		slot := s.slots[w].Load()
 		if uint32(slot) != tag || slot == 0 {
@@ -111,8 +120,8 @@ func (c *Cache) Wants(proc int, size int64, large bool) bool {
 	}
 	i, tag := hash(size)
 	s := &sh.sets[i%setCount]
-	again := s.recent == tag
-	s.recent = tag
+	again := s.recent == uint16(tag>>16)
+	s.recent = uint16(tag >> 16)
 	if sh.last != size {
 		sh.last, sh.streak = size, 0
 	}
@@ -137,15 +146,29 @@ func (c *Cache) Home(proc int, id block.ID, size int64) (evicted block.ID) {
 	}
 	i, tag := hash(size)
 	s := &sh.sets[i%setCount]
-	slot := uint64(id)<<32 | uint64(tag)
+	way := s.vacant(c.Table)
+	if way < 0 {
+		s.victim = (s.victim + 1) % ways
+		way = int(s.victim)
+		evicted = block.ID(s.slots[way].Load() >> 32)
+	}
+	s.slots[way].Store(uint64(id)<<32 | uint64(tag))
+	tags := uint32(0)
 	for w := range s.slots {
-		if v := s.slots[w].Load(); v == 0 || !c.Table.At(block.ID(v>>32)).Word().Has(block.Homed) {
-			s.slots[w].Store(slot)
-			return 0
+		tags |= bit(uint32(s.slots[w].Load()))
+	}
+	s.tags.Store(tags)
+	return evicted
+}
+
+// vacant returns a slot that is empty or whose block has left it, or -1.
+func (s *set) vacant(t *block.Table) int {
+	for w := range s.slots {
+		if v := s.slots[w].Load(); v == 0 || !t.At(block.ID(v>>32)).Word().Has(block.Homed) {
+			return w
 		}
 	}
-	s.victim = (s.victim + 1) % ways
-	return block.ID(s.slots[s.victim].Swap(slot) >> 32)
+	return -1
 }
 
 // Each calls fn for the block of every slot; with clear, slots for which fn
