@@ -51,47 +51,53 @@ func engineAllocFree(b *testing.B, e *cupool.Engine, size int64) {
 	}
 }
 
+// engineOps are operations that BenchmarkEngine compares.
+var engineOps = []struct {
+	name string
+	f    func(x, y *tensor.Dense) (tensor.Tensor, error)
+}{
+	{"Add", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y) }},
+	{"Add_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y, tensor.UseUnsafe()) }},
+	{"MulScalar_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) {
+		return tensor.Mul(x, float32(0.5), tensor.UseUnsafe())
+	}},
+	{"Gt", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Gt(x, float32(0), tensor.AsSameType()) }},
+	{"Sum0", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Sum(x, 0) }},
+	{"Repeat", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Repeat(x, 0, 2) }},
+	{"SoftMax", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.SoftMax(x, 1) }},
+	{"MatMul", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.MatMul(x, y) }},
+}
+
 // BenchmarkEngine compares operations with StdEng's.
 func BenchmarkEngine(b *testing.B) {
-	c, err := cupool.New(cupool.Config{})
+	e, err := cupool.NewEngine(benchPool(b))
 	require.NoError(b, err)
-	defer c.Close()
-	e, err := cupool.NewEngine(c)
-	require.NoError(b, err)
-	for _, op := range []struct {
-		name string
-		f    func(x, y *tensor.Dense) (tensor.Tensor, error)
-	}{
-		{"Add", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y) }},
-		{"Add_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y, tensor.UseUnsafe()) }},
-		{"MulScalar_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) {
-			return tensor.Mul(x, float32(0.5), tensor.UseUnsafe())
-		}},
-		{"Gt", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Gt(x, float32(0), tensor.AsSameType()) }},
-		{"Sum0", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Sum(x, 0) }},
-		{"Repeat", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Repeat(x, 0, 2) }},
-		{"SoftMax", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.SoftMax(x, 1) }},
-		{"MatMul", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.MatMul(x, y) }},
-	} {
+	for _, op := range engineOps {
 		for _, n := range []int{8, 128} {
-			for _, eng := range []tensor.Engine{tensor.StdEng{}, e} {
-				b.Run(fmt.Sprintf("%s/n=%d/engine=%T", op.name, n, eng), func(b *testing.B) {
-					x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
-					y := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
-					b.ReportAllocs()
-					for b.Loop() {
-						r, err := op.f(x, y)
-						if err != nil {
-							b.Fatal(err)
-						}
-						if eng == tensor.Engine(e) && r != tensor.Tensor(x) {
-							if err := e.FreeTensor(r); err != nil {
-								b.Fatal(err)
-							}
-						}
-					}
-				})
-			}
+			b.Run(fmt.Sprintf("%s/n=%d/engine=StdEng", op.name, n), func(b *testing.B) {
+				engineOp(b, tensor.StdEng{}, n, op.f, func(...tensor.Tensor) error { return nil })
+			})
+			b.Run(fmt.Sprintf("%s/n=%d/engine=cupool", op.name, n), func(b *testing.B) {
+				engineOp(b, e, n, op.f, e.FreeTensor)
+			})
 		}
 	}
+}
+
+// engineOp measures an operation on n × n tensors of eng, and the freeing of
+// its result unless that is one of them.
+func engineOp(b *testing.B, eng tensor.Engine, n int, op func(x, y *tensor.Dense) (tensor.Tensor, error), free func(...tensor.Tensor) error) {
+	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
+	y := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := op(x, y)
+		if err == nil && r != tensor.Tensor(x) {
+			err = free(r)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	require.NoError(b, free(x, y))
 }
