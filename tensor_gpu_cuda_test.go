@@ -11,7 +11,6 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/fakecuda"
 )
 
 func init() { gpuBench = newGPUBench }
@@ -22,11 +21,7 @@ func newGPUBench(t testing.TB, opts ...cupool.EngineOption) *bench {
 	d, err := cupool.OpenCUDA(0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	cfg := cupool.Config{Driver: d}
-	if fakecuda.Loaded() {
-		cfg.Backing = cupool.BackingSegments // its kernels see no memory of several handles
-	}
-	c, err := cupool.New(cfg)
+	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
 	e, err := cupool.NewEngine(poisoned{c}, opts...)

@@ -62,8 +62,7 @@ static uint32_t *word(addr p) {
 }
 
 // emulate runs a kernel of ../../kernels, with its device addresses replaced by
-// where the bytes are. It cannot see memory that is put together from several
-// handles.
+// where the bytes are.
 static void emulate(const op *o) {
 	size_t left;
 	for (size_t i = 0; i < o->emulated->size / sizeof *o->params; i++) {

@@ -15,9 +15,12 @@ typedef struct {
 	bool released, imported;
 } memory;
 
+// A reservation has a shadow: what is mapped at its addresses is mapped there
+// too, for workers, so that neighbours are neighbours to kernels.
 typedef struct {
 	addr start;
 	size_t size;
+	char *shadow;
 } reservation;
 
 static memory *handles; // guarded by fake_lock, as are the reservations
@@ -68,11 +71,12 @@ CUresult cuMemAddressReserve(CUdeviceptr *p, size_t size, size_t align, CUdevice
 	if (size == 0 || size % GRANULARITY != 0 || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	addr a = fake_addresses(size, align > GRANULARITY ? align : GRANULARITY);
-	if (a == 0)
+	char *shadow = (char *)fake_addresses(size, GRANULARITY);
+	if (a == 0 || shadow == NULL)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&fake_lock);
 	reserved = grow(reserved, &reserved_room, nreserved, sizeof *reserved);
-	reserved[nreserved++] = (reservation){a, size};
+	reserved[nreserved++] = (reservation){a, size, shadow};
 	pthread_mutex_unlock(&fake_lock);
 	*p = a;
 	return CUDA_SUCCESS;
@@ -98,6 +102,7 @@ static CUresult address_free(addr p, size_t size) {
 	reservation *r = reservation_of(p, size);
 	if (r == NULL || r->start != p || r->size != size || any_range(p, size))
 		return CUDA_ERROR_INVALID_VALUE;
+	munmap(r->shadow, size);
 	*r = reserved[--nreserved];
 	munmap((void *)p, size);
 	return CUDA_SUCCESS;
@@ -150,10 +155,15 @@ static CUresult map(addr p, size_t size, CUmemGenericAllocationHandle h) {
 		return CUDA_ERROR_INVALID_VALUE;
 	if (m->size != size) // as CUDA says it, on an H200 with driver 580
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (reservation_of(p, size) == NULL || any_range(p, size))
+	reservation *r = reservation_of(p, size);
+	if (r == NULL || any_range(p, size))
 		return CUDA_ERROR_INVALID_VALUE;
+	char *bytes = r->shadow + (p - r->start);
+	// Of size 0, shared memory stays where it was and is mapped once more.
+	if (mremap(m->bytes, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, bytes) == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	m->maps++;
-	fake_range_add((range){.start = p, .size = size, .kind = MAPPED, .device = m->device, .bytes = m->bytes, .offset = m->offset, .owner = h});
+	fake_range_add((range){.start = p, .size = size, .kind = MAPPED, .device = m->device, .bytes = bytes, .offset = m->offset, .owner = h});
 	return CUDA_SUCCESS;
 }
 
@@ -193,6 +203,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size) {
 		range r;
 		if (!fake_range_remove(p, MAPPED, &r))
 			break;
+		(void)mmap(r.bytes, r.size, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		memory *m = &handles[r.owner - 1];
 		m->maps--;
 		drop_if_unused(m);
