@@ -2,6 +2,8 @@ package cupool
 
 import (
 	"fmt"
+	"reflect"
+	"runtime"
 
 	"gorgonia.org/tensor"
 
@@ -69,18 +71,14 @@ func matrixShape(op string, t tensor.Tensor) (rows, cols int, err error) {
 
 func isDouble(t tensor.Tensor) bool { return t.Dtype() == tensor.Float64 }
 
-// slice returns the elements of a host tensor, or nil.
+// slice returns the elements of a host tensor, or nil where it has none or they
+// are of another type.
 func slice[T layers.Float | int](d *tensor.Dense) []T {
-	if d == nil || d.MemSize() == 0 {
+	if d == nil || d.MemSize() == 0 || d.Dtype().Type != reflect.TypeFor[T]() {
 		return nil
 	}
-	switch s := d.Data().(type) {
-	case []T:
-		return s
-	default: // a scalar's data is no slice
-		p, n := extent(d)
-		return sliceAt[T](p, int(n)/int(d.Dtype().Size()))
-	}
+	p, n := extent(d)
+	return sliceAt[T](p, int(n)/int(d.Dtype().Size()))
 }
 
 // onHost calls f with host twins of in and out, whose data it changes. There
@@ -116,5 +114,7 @@ func (e *Engine) onHost(op string, in, out []tensor.Tensor, f func(in, out []*te
 		return err
 	}
 	f(hin, hout)
+	runtime.KeepAlive(hin) // slice has only addresses
+	runtime.KeepAlive(hout)
 	return c.writeBack()
 }

@@ -111,14 +111,16 @@ func (e *Engine) CrossEntropy(logits, target, loss, grad tensor.Tensor) error {
 
 func crossEntropyOnHost[T layers.Float](in, out []*tensor.Dense, cols int, weights bool) {
 	loss := slice[T](out[0])
+	classes := slice[int](in[1])
 	target := func(r, c int) T {
-		if slice[int](in[1])[r] == c {
+		if classes[r] == c {
 			return 1
 		}
 		return 0
 	}
 	if weights {
-		target = func(r, c int) T { return slice[T](in[1])[r*cols+c] }
+		ws := slice[T](in[1])
+		target = func(r, c int) T { return ws[r*cols+c] }
 	}
 	layers.CrossEntropy(slice[T](in[0]), loss, slice[T](out[1]), cols, 1/float64(len(loss)), target)
 }

@@ -53,14 +53,66 @@ func shuffleLabels(s *mnist.Set, rng *rand.Rand) *mnist.Set {
 // accuracy in more than twice the time. 2 learned better than 1 and 3 did.
 const blackInk = 2
 
-// A batcher copies samples into tensors of the pool.
+// A source makes batches of samples as tensors of the pool: images, one a row,
+// and the classes they show.
+type source interface {
+	// shuffle makes the order of an epoch's samples known. Its tensors belong
+	// to the engine's scope.
+	shuffle(order []int)
+	// batch returns the samples with the places [from, to) in that order as new
+	// tensors.
+	batch(from, to int) (x, y tensor.Tensor)
+	// tensors are all that live between steps.
+	tensors() []tensor.Tensor
+}
+
+// newSource returns what makes batches of set: from images moved by up to shift
+// pixels in x and y, as rng says, or from a copy of the set on the device.
+func newSource(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) source {
+	b := newBatcher(eng, set, shift, rng)
+	if shift > 0 {
+		return b
+	}
+	r := &resident{eng: eng}
+	b.shuffle(naturalOrder(set.N))
+	r.x, r.y = b.batch(0, set.N)
+	return r
+}
+
+func naturalOrder(n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+// A resident set is on the device as a whole.
+type resident struct {
+	eng   *cupool.Engine
+	x, y  tensor.Tensor
+	order *tensor.Dense
+}
+
+func (r *resident) shuffle(order []int) { r.order = upload(r.eng, order, len(order)) }
+
+func (r *resident) batch(from, to int) (x, y tensor.Tensor) {
+	picks := must(r.order.Slice(tensor.S(from, to)))
+	return must(tensor.ByIndices(r.x, picks, 0)), must(tensor.ByIndices(r.y, picks, 0))
+}
+
+func (r *resident) tensors() []tensor.Tensor { return []tensor.Tensor{r.x, r.y} }
+
+// A batcher copies samples to the device, a batch at a time.
 type batcher struct {
 	eng   *cupool.Engine
 	set   *mnist.Set
 	shift int          // move images by up to so many pixels in x and y
 	rng   *rand.Rand   // of the shifts
 	ink   [256]float32 // what a pixel's value is to the network
-	x, y  []float32    // a batch on its way to the device
+	order []int
+	x     []float32 // a batch on its way to the device
+	y     []int
 }
 
 func newBatcher(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) *batcher {
@@ -71,24 +123,22 @@ func newBatcher(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) *
 	return b
 }
 
-// batch returns the samples with the given indices as new tensors: the
-// images, one a row, and the labels, one-hot.
-func (b *batcher) batch(samples []int) (x, y tensor.Tensor) {
+func (b *batcher) shuffle(order []int) { b.order = order }
+
+func (b *batcher) batch(from, to int) (x, y tensor.Tensor) {
 	b.x, b.y = b.x[:0], b.y[:0]
-	for _, i := range samples {
+	for _, i := range b.order[from:to] {
 		dx, dy := 0, 0
 		if b.shift > 0 {
 			dx, dy = b.rng.IntN(2*b.shift+1)-b.shift, b.rng.IntN(2*b.shift+1)-b.shift
 		}
 		b.appendImage(b.set.Image(i), dx, dy)
-		var hot [mnist.Classes]float32
-		hot[b.set.Labels[i]] = 1
-		b.y = append(b.y, hot[:]...)
+		b.y = append(b.y, int(b.set.Labels[i]))
 	}
-	x = upload(b.eng, b.x, len(samples), b.set.Size())
-	y = upload(b.eng, b.y, len(samples), mnist.Classes)
-	return x, y
+	return upload(b.eng, b.x, to-from, b.set.Size()), upload(b.eng, b.y, to-from)
 }
+
+func (b *batcher) tensors() []tensor.Tensor { return nil }
 
 // appendImage adds an image to b.x, moved to the right by dx and down by dy.
 func (b *batcher) appendImage(image []byte, dx, dy int) {

@@ -153,7 +153,7 @@ func TestJSONKeys(t *testing.T) {
 	if err := json.Unmarshal([]byte(lastLine(stdout)), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"driver_allocs_first_epoch", "driver_allocs_last_epoch", "hit_ratio", "leaked_blocks",
+	want := []string{"device", "driver_allocs_first_epoch", "driver_allocs_last_epoch", "gpu_fallback_ops", "hit_ratio", "leaked_blocks",
 		"peak_live_bytes", "peak_reserved_bytes", "step_us_median", "steps", "test_accuracy"}
 	var keys []string
 	for k := range got {

@@ -55,21 +55,23 @@ func (m *mlp) params() []param {
 	return ps
 }
 
+// activation is what a layer applies to its output.
+func (m *mlp) activation(layer int) cupool.Activation {
+	if layer == len(m.layers)-1 {
+		return cupool.NoActivation
+	}
+	return cupool.ReLU
+}
+
 // forward runs a batch x through the network, one sample a row. It returns
 // the input of every layer, as backward needs it, and, last, the output, one
 // row of logits a sample. All but x itself are new.
 func (m *mlp) forward(x tensor.Tensor) []tensor.Tensor {
 	acts := []tensor.Tensor{x}
-	one := ones(m.eng, m.dt, x.Shape()[0], 1)
 	for i, l := range m.layers {
-		// tensor adds no row to all rows of a matrix, so the bias is the
-		// weight of an input that is always 1.
-		z := must(tensor.MatMul(acts[i], l.w.value))
-		bias := must(tensor.MatMul(one, l.b.value))
-		z = must(tensor.Add(z, bias, tensor.UseUnsafe()))
-		if i < len(m.layers)-1 {
-			z = must(tensor.MaxBetween(z, scalar(m.dt, 0))) // ReLU
-		}
+		z := must(m.eng.Empty(m.dt, x.Shape()[0], l.w.value.Shape()[1]))
+		must(tensor.MatMul(acts[i], l.w.value, tensor.WithReuse(z)))
+		check(m.eng.BiasActivate(z, l.b.value, m.activation(i)))
 		acts = append(acts, z)
 	}
 	return acts
@@ -78,32 +80,24 @@ func (m *mlp) forward(x tensor.Tensor) []tensor.Tensor {
 // backward sets the gradients of all parameters, from what forward returned
 // and the gradient of the loss by the logits, d, which it overwrites.
 func (m *mlp) backward(acts []tensor.Tensor, d tensor.Tensor) {
-	one := ones(m.eng, m.dt, 1, d.Shape()[0])
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l := m.layers[i]
+		check(m.eng.BiasActivateBack(acts[i+1], d, l.b.grad, m.activation(i)))
 		must(matMulTA(acts[i], d, tensor.WithReuse(l.w.grad)))
-		must(tensor.MatMul(one, d, tensor.WithReuse(l.b.grad)))
-		if i == 0 {
-			return
+		if i > 0 {
+			in := must(m.eng.Empty(m.dt, acts[i].Shape()...))
+			d = must(matMulTB(d, l.w.value, tensor.WithReuse(in)))
 		}
-		// Through the weights, then through the ReLU, whose slope is 1 where
-		// it let the signal pass, else 0.
-		d = must(matMulTB(d, l.w.value))
-		slope := must(tensor.Gt(acts[i], scalar(m.dt, 0), tensor.AsSameType()))
-		d = must(tensor.Mul(d, slope, tensor.UseUnsafe()))
 	}
 }
 
-// crossEntropy compares logits with the labels y, one-hot, row by row. It
-// returns y∘log(softmax(logits)), whose sum is minus the loss of the batch,
-// and the gradient of the mean loss by the logits.
-func crossEntropy(logits, y tensor.Tensor) (logLikelihood, d tensor.Tensor) {
-	dt, n := logits.Dtype(), logits.Shape()[0]
-	logp := must(tensor.LogSoftMax(logits, 1))
-	logLikelihood = must(tensor.Mul(y, logp))
-	d = must(tensor.Sub(must(tensor.Exp(logp)), y, tensor.UseUnsafe()))
-	d = must(tensor.Mul(d, scalar(dt, 1/float64(n)), tensor.UseUnsafe()))
-	return logLikelihood, d
+// crossEntropy compares logits with the classes y, row by row. It adds their
+// losses to loss, one a row, and returns the gradient of the mean loss by the
+// logits.
+func (m *mlp) crossEntropy(logits, y, loss tensor.Tensor) (d tensor.Tensor) {
+	d = must(m.eng.Empty(m.dt, logits.Shape()...))
+	check(m.eng.CrossEntropy(logits, y, loss, d))
+	return d
 }
 
 // tensors are all that the network keeps.

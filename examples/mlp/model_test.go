@@ -47,16 +47,16 @@ func inScope(t *testing.T, eng *cupool.Engine, f func()) {
 	}
 }
 
-// randomBatch is n samples of a width, with labels of so many classes.
+// randomBatch is n samples of a width, each of one of so many classes.
 func randomBatch(eng *cupool.Engine, rng *rand.Rand, n, width, classes int) (x, y *tensor.Dense) {
-	xs, ys := make([]float64, n*width), make([]float64, n*classes)
+	xs, ys := make([]float64, n*width), make([]int, n)
 	for i := range xs {
 		xs[i] = rng.NormFloat64()
 	}
 	for i := range n {
-		ys[i*classes+rng.IntN(classes)] = 1
+		ys[i] = rng.IntN(classes)
 	}
-	return upload(eng, xs, n, width), upload(eng, ys, n, classes)
+	return upload(eng, xs, n, width), upload(eng, ys, n)
 }
 
 // The gradients of the whole network, against (f(w+h)−f(w−h))/2h.
@@ -80,15 +80,15 @@ func TestGradients(t *testing.T) {
 				loss := func() (sum float64) {
 					inScope(t, eng, func() {
 						acts := net.forward(x)
-						logLikelihood, _ := crossEntropy(acts[len(acts)-1], y)
-						sum = -number(eng, must(tensor.Sum(logLikelihood))) / n
+						losses := zeros(eng, net.dt, n)
+						net.crossEntropy(acts[len(acts)-1], y, losses)
+						sum = number(eng, must(tensor.Sum(losses))) / n
 					})
 					return sum
 				}
 				inScope(t, eng, func() {
 					acts := net.forward(x)
-					_, d := crossEntropy(acts[len(acts)-1], y)
-					net.backward(acts, d)
+					net.backward(acts, net.crossEntropy(acts[len(acts)-1], y, zeros(eng, net.dt, n)))
 				})
 				for i, p := range net.params() {
 					values, grads := p.value.Data().([]float64), p.grad.Data().([]float64)
@@ -112,10 +112,11 @@ func TestCrossEntropy(t *testing.T) {
 	eng := newEngine(t)
 	inScope(t, eng, func() {
 		logits := upload(eng, []float64{math.Log(1), math.Log(3), 0, 1000}, 2, 2)
-		y := upload(eng, []float64{1, 0, 0, 1}, 2, 2)
-		logLikelihood, d := crossEntropy(logits, y)
-		if got, want := number(eng, must(tensor.Sum(logLikelihood))), math.Log(0.25); math.Abs(got-want) > 1e-12 {
-			t.Errorf("log likelihood %v, want %v", got, want)
+		y := upload(eng, []int{0, 1}, 2)
+		losses := zeros(eng, tensor.Float64, 2)
+		d := (&mlp{eng: eng, dt: tensor.Float64}).crossEntropy(logits, y, losses)
+		if got, want := number(eng, must(tensor.Sum(losses))), -math.Log(0.25); math.Abs(got-want) > 1e-12 {
+			t.Errorf("loss %v, want %v", got, want)
 		}
 		want := []float64{(0.25 - 1) / 2, 0.75 / 2, 0, 0}
 		for i, got := range d.Data().([]float64) {

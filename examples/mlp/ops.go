@@ -66,28 +66,13 @@ func matMulTB(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error)
 	return tensor.MatMul(a, b, opts...)
 }
 
-// scalar is v in the type of a tensor, as the scalar operations want it.
-func scalar(dt tensor.Dtype, v float64) any {
-	if dt == tensor.Float32 {
-		return float32(v)
-	}
-	return v
-}
-
 // zeros makes a tensor in the pool; New clears its memory.
 func zeros(eng *cupool.Engine, dt tensor.Dtype, shape ...int) *tensor.Dense {
 	return tensor.New(tensor.WithEngine(eng), tensor.Of(dt), tensor.WithShape(shape...))
 }
 
-// ones makes a tensor of ones in the pool.
-func ones(eng *cupool.Engine, dt tensor.Dtype, shape ...int) *tensor.Dense {
-	t := must(eng.Empty(dt, shape...))
-	check(eng.Memset(t, scalar(dt, 1)))
-	return t
-}
-
 // upload copies values into a new tensor in the pool.
-func upload[T float32 | float64](eng *cupool.Engine, values []T, shape ...int) *tensor.Dense {
+func upload[T float32 | float64 | int](eng *cupool.Engine, values []T, shape ...int) *tensor.Dense {
 	return must(eng.FromHost(tensor.New(tensor.WithBacking(values), tensor.WithShape(shape...))))
 }
 

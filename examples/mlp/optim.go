@@ -1,9 +1,9 @@
 package main
 
 import (
-	"math"
 	"slices"
 
+	"github.com/cupool/cupool"
 	"gorgonia.org/tensor"
 )
 
@@ -30,33 +30,33 @@ func moments(m *mlp) []tensor.Tensor {
 	return ts
 }
 
-// sgd is stochastic gradient descent with momentum 0.9:
-//
-//	v ← 0.9·v + g
-//	w ← w − lr·v
+// remembering are a network's parameters with what optimizers remember of
+// them.
+func remembering(m *mlp, mean, variance []tensor.Tensor) []cupool.Param {
+	var ps []cupool.Param
+	for i, p := range m.params() {
+		q := cupool.Param{Value: p.value, Grad: p.grad, Momentum: mean[i]}
+		if variance != nil {
+			q.Second = variance[i]
+		}
+		ps = append(ps, q)
+	}
+	return ps
+}
+
+// sgd is stochastic gradient descent with momentum 0.9.
 type sgd struct {
 	m        *mlp
 	velocity []tensor.Tensor
 }
 
 func (o *sgd) step(lr float64) {
-	const momentum = 0.9
-	s := func(v float64) any { return scalar(o.m.dt, v) }
-	for i, p := range o.m.params() {
-		v := o.velocity[i]
-		must(tensor.Mul(v, s(momentum), tensor.UseUnsafe()))
-		must(tensor.Add(v, p.grad, tensor.UseUnsafe()))
-		must(tensor.Mul(v, s(-lr), tensor.WithIncr(p.value)))
-	}
+	check(o.m.eng.SGDStep(cupool.SGD{LearningRate: lr, Momentum: 0.9}, remembering(o.m, o.velocity, nil)...))
 }
 
 func (o *sgd) tensors() []tensor.Tensor { return o.velocity }
 
-// adam is Adam (Kingma and Ba) with its usual constants:
-//
-//	m ← β₁·m + (1−β₁)·g
-//	v ← β₂·v + (1−β₂)·g²
-//	w ← w − lr·m̂/(√v̂ + ε)   m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ)
+// adam is Adam with its usual constants.
 type adam struct {
 	m              *mlp
 	mean, variance []tensor.Tensor
@@ -64,22 +64,9 @@ type adam struct {
 }
 
 func (o *adam) step(lr float64) {
-	const beta1, beta2, epsilon = 0.9, 0.999, 1e-8
-	s := func(v float64) any { return scalar(o.m.dt, v) }
 	o.t++
-	// The corrections of both moments, moved into the step and ε.
-	c1 := 1 - math.Pow(beta1, float64(o.t))
-	c2 := math.Sqrt(1 - math.Pow(beta2, float64(o.t)))
-	for i, p := range o.m.params() {
-		m, v := o.mean[i], o.variance[i]
-		must(tensor.Mul(m, s(beta1), tensor.UseUnsafe()))
-		must(tensor.Mul(p.grad, s(1-beta1), tensor.WithIncr(m)))
-		must(tensor.Mul(v, s(beta2), tensor.UseUnsafe()))
-		must(tensor.Mul(must(tensor.Square(p.grad)), s(1-beta2), tensor.WithIncr(v)))
-
-		root := must(tensor.Add(must(tensor.Sqrt(v)), s(epsilon*c2), tensor.UseUnsafe()))
-		must(tensor.Mul(must(tensor.Div(m, root)), s(-lr*c2/c1), tensor.WithIncr(p.value)))
-	}
+	c := cupool.Adam{LearningRate: lr, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	check(o.m.eng.AdamStep(c, o.t, remembering(o.m, o.mean, o.variance)...))
 }
 
 func (o *adam) tensors() []tensor.Tensor { return slices.Concat(o.mean, o.variance) }

@@ -37,7 +37,7 @@ var usualRates = map[string]float64{"sgd": 0.1, "adam": 0.005}
 func parse(args []string, out io.Writer) (*options, error) {
 	o := &options{hidden: widths{128}}
 	fs := flag.NewFlagSet("mlp", flag.ContinueOnError)
-	fs.StringVar(&o.device, "device", "host", "`device` to train on: host, or host:4GiB for a smaller one")
+	fs.StringVar(&o.device, "device", "host", "`device` to train on: host, host:4GiB for a smaller one, or, built with -tags gpu, cuda or cuda:1")
 	fs.StringVar(&o.data, "data", "", "`directory` of MNIST's four files, gzip or not (default: a subset of 10,000 + 2,000 images)")
 	fs.IntVar(&o.trainSamples, "train-samples", 0, "train on the first `n` images only (default: all)")
 	fs.IntVar(&o.epochs, "epochs", 6, "`passes` over the training set")
@@ -46,7 +46,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.Float64Var(&o.lr, "lr", 0, fmt.Sprintf("learning `rate` of the first step, which falls to 0 (default: %v for sgd, %v for adam)", usualRates["sgd"], usualRates["adam"]))
 	fs.Uint64Var(&o.seed, "seed", 1, "`number` that all random numbers come from")
 	fs.StringVar(&o.optimizer, "optimizer", "sgd", "`method`: sgd, with momentum, or adam")
-	fs.IntVar(&o.shift, "shift", 1, "move training images by up to `n` pixels at random, against overfitting")
+	fs.IntVar(&o.shift, "shift", 1, "move training images by up to `n` pixels at random, against overfitting; with 0 they stay on the device")
 	fs.BoolVar(&o.shuffleLabels, "shuffle-labels", false, "train on shuffled labels: nothing can be learned")
 	fs.BoolVar(&o.plan, "plan", false, "serve the steps by a plan of their memory, which is made from the first ones")
 	fs.BoolVar(&o.json, "json", false, "end with one line of JSON")

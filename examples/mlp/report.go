@@ -15,6 +15,7 @@ import (
 
 // A report is what -json prints.
 type report struct {
+	Device                 string  `json:"device"`
 	TestAccuracy           float64 `json:"test_accuracy"`
 	Steps                  int     `json:"steps"`
 	StepMicrosMedian       float64 `json:"step_us_median"`
@@ -24,6 +25,7 @@ type report struct {
 	PeakLiveBytes          int64   `json:"peak_live_bytes"`
 	PeakReservedBytes      int64   `json:"peak_reserved_bytes"`
 	LeakedBlocks           int64   `json:"leaked_blocks"`
+	FallbackOps            int64   `json:"gpu_fallback_ops"` // operations that the device left to the host
 
 	// With -plan only.
 	PlannedSteps int64 `json:"planned_steps,omitempty"` // served by the plan from beginning to end

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -19,9 +20,12 @@ type trainer struct {
 	eng   *cupool.Engine
 	net   *mlp
 	opt   optimizer
-	train *batcher
-	test  *batcher
+	train source
+	test  source
 	rng   *rand.Rand // of the order of the samples
+
+	trainN, testN int // samples
+	testLabels    []byte
 
 	batch     int
 	steps     int             // of one epoch
@@ -47,13 +51,18 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 
 	net := newMLP(eng, tensor.Float32, o.random(forWeights), o.hidden.layers(train.Size(), mnist.Classes)...)
 	t = &trainer{
-		pool:   pool,
-		eng:    eng,
-		net:    net,
-		opt:    optimizers[o.optimizer](net),
-		train:  newBatcher(eng, train, o.shift, o.random(forShifts)),
-		test:   newBatcher(eng, test, 0, nil),
-		rng:    o.random(forOrder),
+		pool:  pool,
+		eng:   eng,
+		net:   net,
+		opt:   optimizers[o.optimizer](net),
+		train: newSource(eng, train, o.shift, o.random(forShifts)),
+		test:  newSource(eng, test, 0, nil),
+		rng:   o.random(forOrder),
+
+		trainN:     train.N,
+		testN:      test.N,
+		testLabels: test.Labels,
+
 		batch:  o.batch,
 		steps:  train.N / o.batch,
 		epochs: o.epochs,
@@ -64,7 +73,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 
 // tensors are all that live between steps.
 func (t *trainer) tensors() []tensor.Tensor {
-	return append(t.net.tensors(), t.opt.tensors()...)
+	return slices.Concat(t.net.tensors(), t.opt.tensors(), t.train.tensors(), t.test.tensors())
 }
 
 // free gives them back to the pool.
@@ -92,26 +101,42 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	defer catch(&err)
 
 	// The losses are added up where they are computed and looked at once.
-	lossSum := zeros(t.eng, t.net.dt, t.batch, mnist.Classes)
-	order := t.rng.Perm(t.train.set.N)
+	lossSum := zeros(t.eng, t.net.dt, t.batch)
+	t.train.shuffle(t.rng.Perm(t.trainN))
 	for i := range t.steps {
 		if ctx.Err() != nil {
 			return e, &interruption{len(t.stepTimes)/t.steps + 1, i, t.steps, context.Cause(ctx)}
 		}
 		stepStart := time.Now()
-		if err := t.planned(func() error { return t.step(order[i*t.batch:(i+1)*t.batch], lossSum) }); err != nil {
+		if err := t.planned(func() error { return t.step(i*t.batch, lossSum) }); err != nil {
 			return e, err
 		}
 		t.stepTimes = append(t.stepTimes, time.Since(stepStart))
 		progress()
 	}
-	e.loss = -number(t.eng, must(tensor.Sum(lossSum))) / float64(t.steps*t.batch)
+	if err := t.settle(start); err != nil {
+		return e, err
+	}
+	e.loss = number(t.eng, must(tensor.Sum(lossSum))) / float64(t.steps*t.batch)
 	if e.accuracy, err = t.accuracy(); err != nil {
 		return e, err
 	}
 	e.driverAllocs = t.pool.Stats().DriverAllocs - before
 	e.duration = time.Since(start)
 	return e, nil
+}
+
+// settle waits for the steps of the epoch that began at start. A device that
+// the CPU runs ahead of took as long as all of them for each.
+func (t *trainer) settle(start time.Time) error {
+	if err := t.eng.Sync(); err != nil || t.eng.AllocAccessible() {
+		return err
+	}
+	mean := time.Since(start) / time.Duration(t.steps)
+	for i := len(t.stepTimes) - t.steps; i < len(t.stepTimes); i++ {
+		t.stepTimes[i] = mean
+	}
+	return nil
 }
 
 // planned runs a step as an iteration, if steps are planned.
@@ -125,18 +150,16 @@ func (t *trainer) planned(step func() error) error {
 	return errors.Join(step(), t.plan.EndIteration())
 }
 
-// step learns from one batch. Everything it makes goes back to the pool at
-// its end, for the next step to find.
-func (t *trainer) step(samples []int, lossSum tensor.Tensor) (err error) {
+// step learns from the batch that begins at a place in the order. Everything
+// it makes goes back to the pool at its end, for the next step to find.
+func (t *trainer) step(from int, lossSum tensor.Tensor) (err error) {
 	scope := t.eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
 	defer catch(&err)
 
-	x, y := t.train.batch(samples)
+	x, y := t.train.batch(from, from+t.batch)
 	acts := t.net.forward(x)
-	logLikelihood, d := crossEntropy(acts[len(acts)-1], y)
-	must(tensor.Add(lossSum, logLikelihood, tensor.UseUnsafe()))
-	t.net.backward(acts, d)
+	t.net.backward(acts, t.net.crossEntropy(acts[len(acts)-1], y, lossSum))
 	done := float64(len(t.stepTimes)) / float64(t.steps*t.epochs)
 	t.opt.step(t.lr * (1 - done))
 	return nil
@@ -146,14 +169,15 @@ func (t *trainer) step(samples []int, lossSum tensor.Tensor) (err error) {
 func (t *trainer) accuracy() (float64, error) {
 	const batch = 500
 	right := 0
-	for from := 0; from < t.test.set.N; from += batch {
-		n, err := t.recognized(from, min(from+batch, t.test.set.N))
+	t.test.shuffle(naturalOrder(t.testN))
+	for from := 0; from < t.testN; from += batch {
+		n, err := t.recognized(from, min(from+batch, t.testN))
 		if err != nil {
 			return 0, err
 		}
 		right += n
 	}
-	return float64(right) / float64(t.test.set.N), nil
+	return float64(right) / float64(t.testN), nil
 }
 
 // recognized counts the test images in [from, to) whose largest logit is
@@ -163,16 +187,12 @@ func (t *trainer) recognized(from, to int) (right int, err error) {
 	defer func() { err = errors.Join(err, scope.Close()) }()
 	defer catch(&err)
 
-	samples := make([]int, to-from)
-	for i := range samples {
-		samples[i] = from + i
-	}
-	x, _ := t.test.batch(samples)
+	x, _ := t.test.batch(from, to)
 	acts := t.net.forward(x)
 	best := must(tensor.Argmax(acts[len(acts)-1], 1))
 	guesses := must(t.eng.ToHost(best)).Data().([]int)
-	for i, s := range samples {
-		if guesses[i] == int(t.test.set.Labels[s]) {
+	for i, guess := range guesses {
+		if guess == int(t.testLabels[from+i]) {
 			right++
 		}
 	}

@@ -82,11 +82,15 @@ func slope[T Float](act Activation, y T) T {
 // by x, and sets db to that by b: the sum of its rows of cols elements. db may
 // be nil.
 func BiasActivateBack[T Float](y, dy, db []T, cols int, act Activation) {
+	if act != None {
+		for i, v := range y {
+			dy[i] *= slope(act, v)
+		}
+	}
 	clear(db)
-	for i, v := range y {
-		dy[i] *= slope(act, v)
-		if db != nil {
-			db[i%cols] += dy[i]
+	for ; db != nil && len(dy) > 0; dy = dy[cols:] {
+		for c, d := range dy[:cols] {
+			db[c] += d
 		}
 	}
 }
