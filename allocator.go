@@ -18,10 +18,10 @@
 //     split off. When the size recurs, the block gets a home in a magazine.
 //  3. ladder.go, allocMiss: else the ladder, searching again after every
 //     rung: empty the magazines, collect what other streams are done with
-//     (waits.go), ask the device for a segment (growLocked), and, once that
-//     refuses, wait for one pending block, give cached segments back, wait
-//     for all, collect Go's garbage, ask the program, and fail with an
-//     *OOMError (errors.go).
+//     (waits.go), take over what others leave idle (stranded.go), ask the
+//     device for a segment (growLocked), and, once that refuses, wait for
+//     one pending block, give cached segments back, wait for all, collect
+//     Go's garbage, ask the program, and fail with an *OOMError (errors.go).
 //
 // # The way of one Free
 //
@@ -37,8 +37,9 @@
 // lock-free one is counted by the blocks' generations, and Stats puts both
 // together. check.go says which rules always hold, and verifies them after
 // every step in builds with -tags invariants. lookup.go finds blocks by
-// address, trim.go gives memory back, home.go and stitch.go are virtual
-// memory, planner.go serves whole iterations from a plan.
+// address, trim.go and decay.go give memory back, home.go, chunks.go and
+// stitch.go are virtual memory, sleep.go leaves it to other programs for a
+// while, planner.go serves whole iterations from a plan.
 // tensor_backend.go is the tensor.Engine, buffer.go the typed arrays. Devices are behind Driver: open.go opens them,
 // internal/hostdev is the embedded one, cu_bridge.go (-tags gpu) is CUDA.
 package cupool

@@ -104,6 +104,7 @@ type books struct {
 	stitchReuses   atomic.Int64
 	moves          atomic.Int64
 	movedBytes     atomic.Int64
+	decayedBytes   atomic.Int64
 }
 
 // begin and end are a call only where streams share the books.
@@ -265,7 +266,7 @@ func (c *Caching) Stats() Stats {
 		DriverAllocs: b.driverAllocs.Load(), DriverFrees: b.driverFrees.Load(),
 		EventsRecorded: b.eventsRecorded.Load(), EventQueries: b.eventQueries.Load(), EventFailures: b.eventFailures.Load(),
 		Stitches: b.stitches.Load(), StitchReuses: b.stitchReuses.Load(),
-		Moves: b.moves.Load(), MovedBytes: b.movedBytes.Load(),
+		Moves: b.moves.Load(), MovedBytes: b.movedBytes.Load(), DecayedBytes: b.decayedBytes.Load(), AsleepBytes: c.sleep.bytes.Load(),
 		BlocksPending: b.pools[all].pending, PendingBytes: b.pools[all].pendingBytes,
 		MagazineHits:  b.pools[all].magazineHits,
 		MetadataBytes: meta + c.blocks.Bytes() + c.byAddr[small].Bytes() + c.byAddr[large].Bytes() + c.segments.bytes(),
@@ -337,7 +338,7 @@ func (c *Caching) ResetAccumulated() {
 		p.pendingBase, p.pendingBytesBase = p.pending, p.pendingBytes
 		p.rebase(&got[k]) // what is cached in magazines was freed before
 	}
-	for _, n := range [...]*atomic.Int64{&b.misses, &b.retries, &b.ooms, &b.driverAllocs, &b.driverFrees, &b.eventsRecorded, &b.eventQueries, &b.eventFailures, &b.stitches, &b.stitchReuses, &b.moves, &b.movedBytes} {
+	for _, n := range [...]*atomic.Int64{&b.misses, &b.retries, &b.ooms, &b.driverAllocs, &b.driverFrees, &b.eventsRecorded, &b.eventQueries, &b.eventFailures, &b.stitches, &b.stitchReuses, &b.moves, &b.movedBytes, &b.decayedBytes} {
 		n.Store(0)
 	}
 }

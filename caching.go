@@ -53,6 +53,8 @@ type Caching struct {
 	homeLimit int64 // bytes of the largest block for magazines; 0: none is
 	left      leftovers
 	stranded  stranded
+	decay     decay
+	sleep     sleep
 
 	reserved  atomic.Int64   // bytes held from the device
 	highWater atomic.Int64   // the most that reserved has been
@@ -101,6 +103,7 @@ func New(cfg Config) (*Caching, error) {
 	}
 	c.streams.Store(new([]*Stream))
 	c.def = c.addStream(0, true)
+	c.startDecay()
 	return c, nil
 }
 
@@ -157,7 +160,7 @@ func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
 	}
 	rounded := sizeclass.Round(size)
 	s.mu.Lock()
-	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil {
+	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil || c.sleep.asleep.Load() {
 		defer s.mu.Unlock()
 		return Block{}, s.usableLocked()
 	}
@@ -195,6 +198,8 @@ func (s *Stream) usableLocked() error {
 		return fmt.Errorf("cupool: allocator on %s: %w", s.c.driver.Name(), ErrClosed)
 	case s.heir.Load() != nil:
 		return fmt.Errorf("cupool: stream 0x%x: %w", uintptr(s.handle), ErrClosed)
+	case s.c.sleep.asleep.Load():
+		return s.c.asleepError("allocation")
 	}
 	return s.c.lostError()
 }

@@ -10,7 +10,8 @@ import (
 // The rules of the allocator's books, beside those of blocks (B1 to B5, see
 // internal/block):
 //
-//	C1  reserved = live + pending + cached, and what the books say of each
+//	C1  reserved and asleep = live + pending + cached, and what the books
+//	    say of each
 //	C2  every segment is in its owner's table and in the index of addresses
 //	C3  a Homed block is Live or Cached; a Pending block waits for someone
 //	C4  the sum of homed blocks is within MagazineBytes and as booked
@@ -48,6 +49,7 @@ func (c *Caching) lockAll() (unlock func()) {
 // census is what is found in the segments, to be held against the books.
 type census struct {
 	segments, reserved  int64
+	asleep              int64 // without memory until Wake
 	out, outBytes       int64 // live and in magazines
 	cachedBytes         int64 // in magazines
 	cached, cachedReq   int64
@@ -76,7 +78,11 @@ func (s *Stream) countLocked(sum *[2]census) {
 	for k := range s.homes {
 		for _, h := range s.homes[k] {
 			for _, ch := range h.chunks {
-				if ch.handle != 0 {
+				switch ch.handle {
+				case 0:
+				case asleep:
+					sum[k].asleep += ch.size
+				default:
 					sum[k].segments++
 					sum[k].reserved += ch.size
 				}
@@ -132,8 +138,8 @@ func (c *Caching) compareBooks(got [2]census) error {
 	for k, n := range got {
 		p := &c.books.pools[k]
 		reserved += n.reserved
-		if n.reserved != n.outBytes+n.pendBytes+n.freeBytes+n.fastBytes {
-			return fmt.Errorf("C1: pool %d: reserved %d, live %d + pending %d + cached %d", k, n.reserved, n.outBytes-n.cachedBytes, n.pendBytes, n.freeBytes+n.fastBytes+n.cachedBytes)
+		if n.reserved+n.asleep != n.outBytes+n.pendBytes+n.freeBytes+n.fastBytes {
+			return fmt.Errorf("C1: pool %d: reserved %d, asleep %d, live %d + pending %d + cached %d", k, n.reserved, n.asleep, n.outBytes-n.cachedBytes, n.pendBytes, n.freeBytes+n.fastBytes+n.cachedBytes)
 		}
 		for _, f := range []struct {
 			name      string

@@ -18,18 +18,24 @@ type loose struct {
 }
 
 // releaseChunks gives memory of whole free chunks back to the device until
-// need bytes went, and returns how many did. It waits for the stream's work
-// first, with its lock held: only so it is certain that nothing uses the
-// memory, and that nothing new does before it is unmapped.
-func (s *Stream) releaseChunks(need int64) (released int64, err error) {
+// need bytes went, and returns how many did. Nothing may use the memory, nor
+// anything new before it is unmapped: so with the stream's lock held the
+// stream's work is waited for or, without wait, nothing is done unless that
+// is over.
+func (s *Stream) releaseChunks(need int64, wait bool) (released int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mergeFastLocked()
 	runs := s.wholeRunsLocked()
-	if len(runs) == 0 || need <= 0 {
+	switch {
+	case len(runs) == 0 || need <= 0:
 		return 0, nil
-	}
-	if s.heir.Load() == nil { // else it waited when it was closed
+	case s.heir.Load() != nil: // it waited when it was closed
+	case !wait:
+		if polls := provePolls; !s.isOverLocked(&polls) {
+			return 0, nil
+		}
+	default:
 		if err := s.c.driver.SyncStream(s.handle); err != nil {
 			return 0, s.submit("synchronize", err)
 		}
@@ -133,8 +139,8 @@ func (s *Stream) attachLocked(k kind, in []loose) (attached int64, err error) {
 	return attached, err
 }
 
-// attachChunkLocked maps a chunk to the first gap that holds it, or else to
-// the end of the newest home.
+// attachChunkLocked maps a chunk to the end of the newest home, where it makes
+// the largest free block larger, or else to the first gap that holds it.
 func (s *Stream) attachChunkLocked(k kind, ch chunk) error {
 	c := s.c
 	if err := s.slots.Ensure(2); err != nil {
@@ -144,17 +150,17 @@ func (s *Stream) attachChunkLocked(k kind, ch chunk) error {
 	if err != nil {
 		return err
 	}
-	gap := slices.IndexFunc(h.chunks, func(o chunk) bool { return o.handle == 0 && o.size >= ch.size })
-	switch {
-	case gap >= 0:
-		ch.off = h.chunks[gap].off
-	case h.hasRoom(ch.size):
-		ch.off = h.seg.Size
-	default:
-		if h, err = s.newHomeLocked(k); err != nil {
-			return err
+	gap := -1
+	if !h.hasRoom(ch.size) {
+		gap = slices.IndexFunc(h.chunks, func(o chunk) bool { return o.handle == 0 && o.size >= ch.size })
+		if gap < 0 {
+			if h, err = s.newHomeLocked(k); err != nil {
+				return err
+			}
 		}
-		ch.off = 0
+	}
+	if ch.off = h.seg.Size; gap >= 0 {
+		ch.off = h.chunks[gap].off
 	}
 	if err := c.mapChunk(h, ch); err != nil {
 		return err

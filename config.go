@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"time"
 
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -54,6 +55,19 @@ type Config struct {
 	// Fraction bounds them to a part of the device's total memory, in
 	// (0, 1]. 0: no limit. With both, the smaller one holds.
 	Fraction float64
+
+	// SoftLimit is where reclaiming starts, in bytes reserved: beyond it,
+	// idle memory serves other streams and pools or is given back before the
+	// device is asked for more, even when the program then often has to ask
+	// again. What is needed is reserved all the same, up to Limit. 0: none
+	// but the most that was ever reserved.
+	SoftLimit int64
+	// Decay is the time after which memory that nobody needed meanwhile goes
+	// back to the device. It costs a goroutine, which ends with Close. It
+	// waits for nothing: what streams at work may still use stays, and
+	// segments do while any stream is at work. 0: never; idle memory is kept
+	// until it is wanted elsewhere. Else at least 50 ms.
+	Decay time.Duration
 
 	// SmallLimit is the largest block, after rounding, that comes from the
 	// small pool. 0: 1 MiB.
@@ -133,6 +147,8 @@ func (cfg *Config) validate() error {
 		reason string
 	}{
 		{"Limit", cfg.Limit, cfg.Limit >= 0, "must not be negative; 0 means no limit"},
+		{"SoftLimit", cfg.SoftLimit, cfg.SoftLimit >= 0, "must not be negative; 0 means none"},
+		{"Decay", cfg.Decay, cfg.Decay >= 0 && (cfg.Decay == 0 || cfg.Decay >= minDecay), "must be 0 (never) or at least " + minDecay.String()},
 		{"Fraction", cfg.Fraction, cfg.Fraction >= 0 && cfg.Fraction <= 1, "must be in (0, 1]; 0 means no limit"},
 		{"SmallLimit", cfg.SmallLimit, cfg.SmallLimit > 0, "must be positive"},
 		{"SmallSegment", cfg.SmallSegment, segment(cfg.SmallSegment) && cfg.SmallSegment >= cfg.SmallLimit, "must be a multiple of 512, at least SmallLimit and below 2^61"},

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +18,8 @@ import (
 func TestConfigErrors(t *testing.T) {
 	for field, bad := range map[string][]cupool.Config{
 		"Limit":           {{Limit: -1}},
+		"SoftLimit":       {{SoftLimit: -1}},
+		"Decay":           {{Decay: -1}, {Decay: time.Millisecond}},
 		"Fraction":        {{Fraction: -0.1}, {Fraction: 1.1}, {Fraction: math.NaN()}, {Fraction: math.Inf(1)}},
 		"SmallLimit":      {{SmallLimit: -1}},
 		"SmallSegment":    {{SmallSegment: -512}, {SmallSegment: 1<<20 - 512}, {SmallSegment: 2<<20 + 1}, {SmallSegment: 1 << 61}, {SmallLimit: 4 << 20}},

@@ -20,6 +20,8 @@ var (
 	ErrDeviceLost = device.ErrDeviceLost
 	// ErrClosed: the allocator, stream, buffer or device was closed before.
 	ErrClosed = device.ErrClosed
+	// ErrAsleep: the allocator sleeps and has no memory until it is woken.
+	ErrAsleep = errors.New("asleep")
 	// ErrInvalidRange: an address range outside the memory it should be in.
 	ErrInvalidRange = device.ErrInvalidRange
 

@@ -1,8 +1,10 @@
 package cupool_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/cupool/cupool"
 )
@@ -40,4 +42,36 @@ func ExampleVirtualMemory() {
 	// Output:
 	// true
 	// 24 MiB, <nil>
+}
+
+// A server that hands the GPU over to another one for a while: the memory
+// goes, the addresses stay, and the weights are put back.
+func ExampleCaching_Sleep() {
+	pool, err := cupool.New(cupool.Config{SoftLimit: 1 << 30, Decay: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	weights, err1 := pool.Alloc(4<<20, nil)
+	cache, err2 := pool.Alloc(12<<20, nil)
+	if err := errors.Join(err1, err2, pool.DefaultStream().Memset(weights.Ptr(), 7, weights.Size())); err != nil {
+		log.Fatal(err)
+	}
+
+	err = pool.Sleep(func(b cupool.Block) bool { return b == weights })
+	st := pool.Stats()
+	fmt.Println(st.AsleepBytes>>20, "MiB asleep,", st.All.ReservedBytes.Current, "reserved,", err)
+	_, err = pool.Alloc(100, nil)
+	fmt.Println(errors.Is(err, cupool.ErrAsleep))
+
+	err = pool.Wake()
+	word := make([]byte, 2)
+	err = errors.Join(err, pool.DefaultStream().CopyOut(word, weights.Ptr()))
+	fmt.Println(word, err)
+	fmt.Println(pool.Free(weights), pool.Free(cache))
+	// Output:
+	// 16 MiB asleep, 0 reserved, <nil>
+	// true
+	// [7 7] <nil>
+	// <nil> <nil>
 }

@@ -291,7 +291,12 @@ func (s *Stream) closeHomesLocked() error {
 
 func (s *Stream) closeHomeLocked(h *home, k kind) error {
 	c := s.c
-	backed := slices.DeleteFunc(slices.Clone(h.chunks), func(ch chunk) bool { return ch.handle == 0 })
+	backed := slices.DeleteFunc(slices.Clone(h.chunks), func(ch chunk) bool {
+		if ch.handle == asleep {
+			c.sleep.bytes.Add(-ch.size)
+		}
+		return ch.handle == 0 || ch.handle == asleep
+	})
 	err := c.unback(h, backed, len(backed))
 	err = errors.Join(err, c.giveBack(leftover{base: Ptr(h.seg.Base), addresses: h.limit}))
 	c.books.begin()

@@ -250,7 +250,7 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	defer c.reclaim.Unlock()
 	need := c.reserved.Load() + r.segment() - c.sufficient(idleFloor)
 	key := regret{r.s, r.kind, r.segment()}
-	if c.regrets[key] > regretLimit {
+	if c.regrets[key] > regretLimit && !c.pressed(r) {
 		c.regrets[key]--
 		return false, nil
 	}
@@ -324,6 +324,9 @@ func (u *Stream) epochOf(id block.ID) uint64 {
 func (c *Caching) releaseEnough(r request) (bool, error) {
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
+	if c.sleep.asleep.Load() {
+		return false, nil
+	}
 	n, err := c.releaseSegments(r.segment())
 	return n > 0, err
 }
@@ -405,7 +408,7 @@ type idle struct {
 // returns how many did.
 func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 	if c.vm != nil {
-		return c.releaseVirtual(need)
+		return c.releaseVirtual(need, true)
 	}
 	defer func() { err = errors.Join(err, c.bury()) }()
 	var found []idle
@@ -438,14 +441,15 @@ func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 	return released, nil
 }
 
-// releaseVirtual is releaseSegments for virtual memory, chunk by chunk.
-func (c *Caching) releaseVirtual(need int64) (released int64, err error) {
+// releaseVirtual is releaseSegments for virtual memory, chunk by chunk. Without
+// wait it leaves streams alone that have work under way.
+func (c *Caching) releaseVirtual(need int64, wait bool) (released int64, err error) {
 	if err := c.giveBackLeftovers(); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, c.bury()) }()
 	for _, s := range c.holders() {
-		n, err := s.releaseChunks(need - released)
+		n, err := s.releaseChunks(need-released, wait)
 		if released += n; err != nil || released >= need {
 			return released, err
 		}

@@ -142,7 +142,7 @@ func (l *lane) serveLocked(size int64) (Block, bool) {
 
 // usable reports whether anything can be allocated on the stream.
 func (l *lane) usable() bool {
-	return !l.closed && l.s.heir.Load() == nil && !l.p.c.closed.Load() && l.p.c.lost.Load() == nil
+	return !l.closed && l.s.heir.Load() == nil && !l.p.c.closed.Load() && l.p.c.lost.Load() == nil && !l.p.c.sleep.asleep.Load()
 }
 
 // sweepLocked lists the blocks that should have died before request i and

@@ -30,7 +30,7 @@ type PoolStats struct {
 }
 
 // Stats is a snapshot of an allocator's books: ReservedBytes = LiveBytes +
-// PendingBytes + CachedBytes. Counts and sums are exact. A peak may be
+// PendingBytes + CachedBytes - AsleepBytes. Counts and sums are exact. A peak may be
 // higher than what was ever live by as much as the magazines held at that
 // moment, at most Config.MagazineBytes a stream, because blocks that go
 // through a magazine are not counted one by one.
@@ -42,6 +42,7 @@ type Stats struct {
 	LiveBytes    int64 // in blocks that the program holds
 	PendingBytes int64 // freed, but still used by other streams
 	CachedBytes  int64 // free, ready for reuse
+	AsleepBytes  int64 // of these, given back to the device until Wake
 	LargestFree  int64 // the largest cached block
 	Limit        int64 // what may be reserved; 0: no limit
 
@@ -55,6 +56,7 @@ type Stats struct {
 	StitchReuses   int64 // times that such a range served again
 	Moves          int64 // segments, or handles of virtual memory, that went from an idle stream to another
 	MovedBytes     int64 // in them
+	DecayedBytes   int64 // given back because they were idle for long (Config.Decay)
 	DriverAllocs   int64 // segments, or handles of virtual memory, asked of the device
 	DriverFrees    int64 // segments given back
 	EventsRecorded int64

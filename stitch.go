@@ -26,6 +26,7 @@ type stitch struct {
 	chunks []chunkRef // in the order of the range
 	seg    *block.Segment
 	parts  []part // while the range holds a block
+	asleep bool   // not mapped until Wake
 }
 
 // chunkRef names a chunk by where it is mapped first.
@@ -229,6 +230,18 @@ func (s *Stream) mapStitchLocked(need int64, runs []run) (_ *stitch, err error) 
 	if st.base, err = c.vm.AddressReserve(st.size); err != nil {
 		return nil, c.driverError(fmt.Errorf("cupool: reserving %d bytes of addresses on %s: %w", st.size, c.driver.Name(), err))
 	}
+	if err = c.mapStitch(st); err != nil {
+		return nil, errors.Join(err, c.giveBack(leftover{base: st.base, addresses: st.size}))
+	}
+	s.stitches = append(s.stitches, st)
+	s.stitched++
+	c.books.stitches.Add(1)
+	return st, nil
+}
+
+// mapStitch maps a range's chunks side by side, or undoes what it did.
+func (c *Caching) mapStitch(st *stitch) (err error) {
+	_ = c.giveBackLeftovers() // they may lie there
 	at := st.base
 	for _, p := range st.chunks {
 		ch := p.chunk()
@@ -241,13 +254,10 @@ func (s *Stream) mapStitchLocked(need int64, runs []run) (_ *stitch, err error) 
 		err = c.vm.MemSetAccess(st.base, st.size)
 	}
 	if err != nil {
-		undo := c.giveBack(leftover{base: st.base, mapped: int64(at - st.base), addresses: st.size})
-		return nil, c.driverError(fmt.Errorf("cupool: stitching %d chunks to %d bytes at %v on %s: %w", len(st.chunks), st.size, st.base, c.driver.Name(), errors.Join(err, undo)))
+		undo := c.giveBack(leftover{base: st.base, mapped: int64(at - st.base)})
+		return c.driverError(fmt.Errorf("cupool: stitching %d chunks to %d bytes at %v on %s: %w", len(st.chunks), st.size, st.base, c.driver.Name(), errors.Join(err, undo)))
 	}
-	s.stitches = append(s.stitches, st)
-	s.stitched++
-	c.books.stitches.Add(1)
-	return st, nil
+	return nil
 }
 
 // takePartsLocked takes the memory under the first need bytes of a range out
@@ -324,8 +334,10 @@ func (s *Stream) dropLocked(match func(*stitch) bool) (err error) {
 		if st.seg != nil || err != nil || !match(st) {
 			return false
 		}
-		if err = s.c.vm.MemUnmap(st.base, st.size); err != nil {
-			return false
+		if !st.asleep {
+			if err = s.c.vm.MemUnmap(st.base, st.size); err != nil {
+				return false
+			}
 		}
 		err = s.c.giveBack(leftover{base: st.base, addresses: st.size})
 		return true

@@ -39,9 +39,10 @@ type lender struct {
 	regrets int  // times that it missed after that
 }
 
-// takeFloor is the reserve, in bytes, up to which streams keep what they have:
-// taking less than that from each other is not worth the time.
-const takeFloor = 64 << 20
+// Streams that hold less than takeFloor bytes keep them as long as the reserve
+// is below idleFloor: the working sets of a small program are not worth the
+// time.
+const takeFloor = 32 << 20
 
 // provePolls bounds how often one miss asks the device about events that are
 // not done at once. A GPU takes a few microseconds to pass an event of a
@@ -84,13 +85,16 @@ func (s *Stream) isIdleLocked(seg *block.Segment) bool {
 // takeIdle gets memory for a request that other streams leave idle.
 func (c *Caching) takeIdle(r request) (found bool, err error) {
 	switch {
-	case len(*c.streams.Load()) == 1:
+	case c.vm == nil && len(*c.streams.Load()) == 1:
 		return false, nil
 	case r.rounded > c.limit, c.vm != nil && r.rounded > c.capacity:
 		return false, nil // what never fits must not take from those that do
 	}
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
+	if c.sleep.asleep.Load() {
+		return false, nil
+	}
 	if l := &r.s.lender; l.lent {
 		l.lent = false
 		l.regrets++
@@ -107,7 +111,7 @@ func (c *Caching) takeIdle(r request) (found bool, err error) {
 		return found, nil
 	}
 	polls := provePolls
-	for _, d := range c.lenders(r.s) {
+	for _, d := range c.lenders(r) {
 		n, err := c.take(r, d, need, &polls)
 		if n > 0 {
 			found, d.lender.lent = true, true
@@ -123,18 +127,31 @@ func (c *Caching) takeIdle(r request) (found bool, err error) {
 // reserve larger than is sufficient.
 func (c *Caching) excess(r request) int64 {
 	lacks := r.s.lacks(r)
-	return min(lacks, c.reserved.Load()+lacks-c.sufficient(takeFloor))
+	return min(lacks, c.reserved.Load()+lacks-c.sufficient(0))
 }
 
 // sufficient returns the reserve, in bytes, beyond which idle memory is used
 // or given back before the device is asked for more: the most that there
-// ever was, and at least floor.
-func (c *Caching) sufficient(floor int64) int64 { return max(c.highWater.Load(), floor) }
+// ever was, at least floor, and at most the soft limit.
+func (c *Caching) sufficient(floor int64) int64 {
+	n := max(c.highWater.Load(), floor)
+	if soft := c.cfg.SoftLimit; soft > 0 {
+		n = min(n, soft)
+	}
+	return n
+}
+
+// pressed reports whether a request would grow beyond the soft limit, where
+// idle memory is reclaimed whether or not that is regretted.
+func (c *Caching) pressed(r request) bool {
+	return c.cfg.SoftLimit > 0 && c.reserved.Load()+r.rounded > c.cfg.SoftLimit
+}
 
 // lenders lists the open streams that idle memory may be taken from, those
-// that regretted it least first.
-func (c *Caching) lenders(taker *Stream) []*Stream {
-	all := slices.DeleteFunc(c.openStreams(), func(s *Stream) bool { return s == taker })
+// that regretted it least first. Beyond the soft limit chunks of the taker's
+// other pool do too; else the pools would often take them from each other.
+func (c *Caching) lenders(r request) []*Stream {
+	all := slices.DeleteFunc(c.openStreams(), func(s *Stream) bool { return s == r.s && (c.vm == nil || !c.pressed(r)) })
 	slices.SortStableFunc(all, func(a, b *Stream) int { return cmp.Compare(a.lender.regrets, b.lender.regrets) })
 	return all
 }
@@ -203,8 +220,13 @@ func (c *Caching) bury() (err error) {
 	return err
 }
 
-// lockBoth takes the locks of two streams, in their order.
+// lockBoth takes the locks of two streams, which may be the same, in their
+// order.
 func lockBoth(a, b *Stream) (unlock func()) {
+	if a == b {
+		a.mu.Lock()
+		return a.mu.Unlock
+	}
 	if a.index > b.index {
 		a, b = b, a
 	}
@@ -230,7 +252,7 @@ func (s *Stream) moveBestLocked(r request, polls *int) int64 {
 			best = seg
 		}
 	}
-	if best == nil || !s.lendsLocked(polls) {
+	if best == nil || !s.lendsLocked(r, polls) {
 		return 0
 	}
 	s.handOverLocked(best, r.s)
@@ -261,10 +283,14 @@ func (s *Stream) moveHomesLocked(k kind, heir *Stream) (bytes int64) {
 	return bytes
 }
 
-// moveChunksLocked moves whole free chunks of either pool.
+// moveChunksLocked moves whole free chunks of either pool, or of the other
+// pool of the same stream.
 func (s *Stream) moveChunksLocked(r request, need int64, polls *int) (int64, error) {
 	runs := s.wholeRunsLocked()
-	if len(runs) == 0 || !s.lendsLocked(polls) {
+	if s == r.s {
+		runs = slices.DeleteFunc(runs, func(o run) bool { return kindOf(o.h.seg.Large) == r.kind })
+	}
+	if len(runs) == 0 || !s.lendsLocked(r, polls) {
 		return 0, nil
 	}
 	chunks, err := s.detachRunsLocked(runs, need)
@@ -285,16 +311,43 @@ func (s *Stream) noteMoves(n int, bytes int64) {
 	s.c.books.movedBytes.Add(bytes)
 }
 
-// lendsLocked reports whether idle memory of the stream may be taken.
-func (s *Stream) lendsLocked(polls *int) bool {
+// lendsLocked reports whether idle memory of the stream may be taken for a
+// request.
+func (s *Stream) lendsLocked(r request, polls *int) bool {
 	switch l := &s.lender; {
 	case s.heir.Load() != nil:
 		return true // its work was waited for when it was closed
+	case s.c.pressed(r):
+	case s.c.reserved.Load() < idleFloor && s.heldLocked() < takeFloor:
+		return false
 	case l.regrets > regretLimit:
 		l.regrets-- // the other one gets memory of its own now
 		return false
 	}
 	return s.isOverLocked(polls)
+}
+
+// heldLocked returns the bytes of memory that the stream holds.
+func (s *Stream) heldLocked() (n int64) {
+	for _, seg := range s.segs {
+		if seg != nil && !seg.Virtual && !seg.Stitched {
+			n += seg.Size
+		}
+	}
+	for _, homes := range s.homes {
+		for _, h := range homes {
+			n += h.seg.Size - h.gaps
+		}
+	}
+	return n
+}
+
+// isOver is isOverLocked for a caller without the lock.
+func (s *Stream) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	polls := provePolls
+	return s.isOverLocked(&polls)
 }
 
 // isOverLocked reports whether all that the stream was given is done. What is

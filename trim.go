@@ -22,6 +22,9 @@ func (c *Caching) Trim(keep int64) (released int64, err error) {
 	}
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
+	if c.sleep.asleep.Load() {
+		return 0, c.asleepError("trim")
+	}
 	if _, err := c.collectDone(request{}); err != nil {
 		return 0, err
 	}
@@ -37,6 +40,9 @@ func (c *Caching) EmptyCache() error {
 	}
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
+	if c.sleep.asleep.Load() {
+		return c.asleepError("empty cache")
+	}
 	c.drainLater()
 	c.flushAll()
 	if _, err := c.waitPending(); err != nil {
@@ -62,6 +68,7 @@ func (c *Caching) Reserve(size int64, s *Stream) error {
 // still live; their memory goes back too. Calls after Close fail with
 // ErrClosed.
 func (c *Caching) Close() error {
+	c.decay.end()
 	c.drainLater()
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()

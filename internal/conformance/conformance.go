@@ -111,6 +111,12 @@ var battery = []struct {
 	{"stranded_by_turns", testStrandedTurns},
 	{"stranded_storm", testStrandedStorm},
 
+	{"sleep", testSleep},
+	{"sleep_not_supported", testSleepNotSupported},
+	{"sleep_then_close", testSleepClose},
+	{"sleep_in_goroutines", testSleepStorm},
+	{"sleep_failing_calls", testSleepFailing},
+
 	{"model", testModel},
 	{"statistics", testStats},
 	{"statistics_reset", testStatsReset},

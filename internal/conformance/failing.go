@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/cupool/cupool"
@@ -257,4 +258,11 @@ func (f *Failing) Launch(s cupool.StreamHandle, fn func()) error {
 		return cupool.ErrNotSupported
 	}
 	return l.Launch(s, fn)
+}
+
+// snapshot returns how many calls of each kind were made.
+func (f *Failing) snapshot() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.byKind)
 }

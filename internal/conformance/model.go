@@ -144,7 +144,7 @@ func (m *model) takeIdle(size int64, stream int) {
 			return
 		}
 	}
-	if !m.proves || m.stats[2].ReservedBytes.Current+grow <= max(m.highWater, 64*mib) {
+	if !m.proves || m.stats[2].ReservedBytes.Current+grow <= m.highWater {
 		return
 	}
 	from := slices.DeleteFunc(slices.Clone(m.open), func(s int) bool { return s == stream })
@@ -170,14 +170,28 @@ func (m *model) moveBest(size, most int64, from, to int) bool {
 	if best == nil {
 		return false
 	}
-	if l := m.lender(from); l.regrets > 4 && slices.Contains(m.open, from) {
-		l.regrets--
-		return false
+	if l := m.lender(from); slices.Contains(m.open, from) {
+		switch {
+		case m.stats[2].ReservedBytes.Current < 256*mib && m.held(from) < 32*mib:
+			return false
+		case l.regrets > 4:
+			l.regrets--
+			return false
+		}
 	}
 	best.index, best.stream = m.freeIndex(to), to
 	m.moves++
 	m.movedBytes += best.size
 	return true
+}
+
+func (m *model) held(stream int) (n int64) {
+	for _, seg := range m.segs {
+		if seg.stream == stream {
+			n += seg.size
+		}
+	}
+	return n
 }
 
 // bury forgets estates that hold nothing any more.
