@@ -141,7 +141,7 @@ func (c *Caching) unmapAll() error {
 			for _, h := range s.homes[k] {
 				for i := range h.chunks {
 					if !slices.Contains(awake, chunkRef{h, h.chunks[i].off}) {
-						errs = append(errs, c.sleepChunk(h, i))
+						errs = append(errs, s.sleepChunkLocked(h, i))
 					}
 				}
 			}
@@ -170,9 +170,9 @@ func (s *Stream) unmapStitchesLocked() (awake []chunkRef, err error) {
 	return awake, errors.Join(append(errs, s.dropLocked(func(st *stitch) bool { return st.asleep }))...)
 }
 
-// sleepChunk gives the memory of a chunk back and keeps its place.
-func (c *Caching) sleepChunk(h *home, i int) error {
-	ch := h.chunks[i]
+// sleepChunkLocked gives the memory of a chunk back and keeps its place.
+func (s *Stream) sleepChunkLocked(h *home, i int) error {
+	c, ch := s.c, h.chunks[i]
 	if ch.handle == 0 || ch.handle == asleep {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (c *Caching) sleepChunk(h *home, i int) error {
 	}
 	h.chunks[i].handle = asleep
 	c.sleep.bytes.Add(ch.size)
-	return c.releaseLoose(loose{ch.handle, ch.size, kindOf(h.seg.Large)})
+	return s.c.releaseLoose(loose{ch.handle, ch.size, kindOf(h.seg.Large)})
 }
 
 // Wake gets new memory for everything that sleeps, at the same addresses, and
@@ -221,7 +221,7 @@ func (c *Caching) mapAll() error {
 		for k := range s.homes {
 			for _, h := range s.homes[k] {
 				for i := range h.chunks {
-					if err := c.wakeChunk(h, i); err != nil {
+					if err := s.wakeChunkLocked(h, i); err != nil {
 						return err
 					}
 				}
@@ -242,18 +242,18 @@ func (c *Caching) mapAll() error {
 	return nil
 }
 
-// wakeChunk gives a chunk new memory.
-func (c *Caching) wakeChunk(h *home, i int) error {
+// wakeChunkLocked gives a chunk new memory.
+func (s *Stream) wakeChunkLocked(h *home, i int) error {
 	if h.chunks[i].handle != asleep {
 		return nil
 	}
 	add := []chunk{{off: h.chunks[i].off, size: h.chunks[i].size}}
-	if err := c.back(h, add); err != nil {
+	if err := s.c.back(h, add); err != nil {
 		return err
 	}
 	h.chunks[i] = add[0]
-	c.sleep.bytes.Add(-add[0].size)
-	c.bookChunks(kindOf(h.seg.Large), add)
+	s.c.sleep.bytes.Add(-add[0].size)
+	s.c.bookChunks(kindOf(h.seg.Large), add)
 	return nil
 }
 
