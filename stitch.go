@@ -22,6 +22,7 @@ import (
 // stitch is a range of addresses that chunks are mapped to a second time.
 type stitch struct {
 	base   Ptr
+	limit  int64      // bytes of addresses
 	size   int64      // bytes mapped
 	chunks []chunkRef // in the order of the range
 	seg    *block.Segment
@@ -227,11 +228,12 @@ func (s *Stream) mapStitchLocked(need int64, runs []run) (_ *stitch, err error) 
 			st.size += r.h.chunks[i].size
 		}
 	}
-	if st.base, err = c.vm.AddressReserve(st.size); err != nil {
+	st.limit = st.size
+	if st.base, err = c.vm.AddressReserve(st.limit); err != nil {
 		return nil, c.driverError(fmt.Errorf("cupool: reserving %d bytes of addresses on %s: %w", st.size, c.driver.Name(), err))
 	}
 	if err = c.mapStitch(st); err != nil {
-		return nil, errors.Join(err, c.giveBack(leftover{base: st.base, addresses: st.size}))
+		return nil, errors.Join(err, c.giveBack(leftover{base: st.base, addresses: st.limit}))
 	}
 	s.stitches = append(s.stitches, st)
 	s.stitched++
@@ -310,12 +312,32 @@ func (s *Stream) unstitchLocked(seg *block.Segment, id block.ID, b *block.Block)
 	st.parts = st.parts[:0]
 }
 
-// dropStitchesLocked unmaps the idle ranges that use any of a home's chunks
-// from lo up to hi. The stream's work must be done.
+// dropStitchesLocked ends the second mappings of a home's chunks from lo up
+// to hi, which are free: idle ranges are unmapped, those that hold a block
+// become shorter behind it. The stream's work must be done.
 func (s *Stream) dropStitchesLocked(h *home, lo, hi int) error {
-	return s.dropLocked(func(st *stitch) bool {
-		return slices.ContainsFunc(st.chunks, func(p chunkRef) bool { return p.h == h && lo <= p.index() && p.index() < hi })
-	})
+	uses := func(p chunkRef) bool { return p.h == h && lo <= p.index() && p.index() < hi }
+	for _, st := range s.stitches {
+		if i := slices.IndexFunc(st.chunks, uses); i >= 0 && st.seg != nil {
+			if err := s.c.shorten(st, i); err != nil {
+				return err
+			}
+		}
+	}
+	return s.dropLocked(func(st *stitch) bool { return slices.ContainsFunc(st.chunks, uses) })
+}
+
+// shorten unmaps a range's chunks from the n-th on.
+func (c *Caching) shorten(st *stitch, n int) error {
+	size := int64(0)
+	for _, p := range st.chunks[:n] {
+		size += p.chunk().size
+	}
+	if err := c.vm.MemUnmap(st.base+Ptr(size), st.size-size); err != nil {
+		return c.driverError(fmt.Errorf("cupool: unmapping the end of a stitched range on %s: %w", c.driver.Name(), err))
+	}
+	st.chunks, st.size = st.chunks[:n], size
+	return nil
 }
 
 // forgetStitchesLocked unmaps all idle ranges, after waiting for the
@@ -339,7 +361,7 @@ func (s *Stream) dropLocked(match func(*stitch) bool) (err error) {
 				return false
 			}
 		}
-		err = s.c.giveBack(leftover{base: st.base, addresses: st.size})
+		err = s.c.giveBack(leftover{base: st.base, addresses: st.limit})
 		return true
 	})
 	if err != nil {

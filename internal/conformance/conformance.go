@@ -105,6 +105,7 @@ var battery = []struct {
 	{"stitched_while_pending", testStitchPending},
 	{"stitched_at_the_limit", testStitchLimit},
 	{"stitched_stream_closed", testStitchStreamClosed},
+	{"physical_memory", testPhysical},
 
 	{"stranded_memory", testStranded},
 	{"stranded_on_a_busy_stream", testStrandedBusy},
