@@ -70,6 +70,7 @@ type Engine struct {
 	accessible bool // the CPU may touch the memory
 	gpu        *gpu // nil: the device does not compute
 	tf32       bool
+	capturing  bool // see Capture, during which nobody else uses the engine
 
 	mems memoryTable
 
@@ -296,7 +297,7 @@ func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 	case devSrc:
 		return engineError("memcpy", e.s.Copy(d, s, n))
 	}
-	return engineError("memcpy", e.s.CopyIn(d, cpuBytes(s, n)))
+	return e.write(d, cpuBytes(s, n))
 }
 
 // Memset implements tensor.Engine: it sets every element of mem to val. val

@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 
@@ -107,4 +108,43 @@ func ExampleEngine_SGDStep() {
 func ExampleActivation() {
 	fmt.Println(cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh)
 	// Output: none ReLU sigmoid tanh
+}
+
+// A graph is for GPUs: elsewhere a program goes on without.
+func ExampleEngine_Capture() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	stream, err := pool.NewStream() // the default stream cannot be captured
+	if err != nil {
+		log.Fatal(err)
+	}
+	eng, err := cupool.NewEngine(pool, cupool.WithStream(stream))
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{1, 2})))
+	g, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{10, 20})))
+	defer eng.FreeTensor(w, g)
+	step := func() error { return eng.SGDStep(cupool.SGD{LearningRate: 0.01}, cupool.Param{Value: w, Grad: g}) }
+
+	var graph *cupool.Graph
+	graph, err = eng.Capture(step)
+	switch {
+	case err == nil:
+		defer graph.Close()
+		step = graph.Launch
+	case !errors.Is(err, cupool.ErrNotSupported):
+		log.Fatal(err)
+	}
+	for range 5 {
+		if err := step(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	h, _ := eng.ToHost(w)
+	fmt.Printf("%.1f\n", h.Data())
+	// Output: [0.5 1.0]
 }

@@ -167,6 +167,8 @@ func (e *Engine) read(dst []byte, p Ptr) error {
 	switch {
 	case err != nil:
 		return engineError("read", err)
+	case dev && e.capturing:
+		return engineError("read", errCaptured)
 	case dev:
 		return engineError("read", e.s.CopyOut(dst, p))
 	}
@@ -183,6 +185,8 @@ func (e *Engine) write(p Ptr, src []byte) error {
 	switch {
 	case err != nil:
 		return engineError("write", err)
+	case dev && e.capturing:
+		return engineError("write", errCaptured)
 	case dev:
 		return engineError("write", e.s.CopyIn(p, src))
 	}

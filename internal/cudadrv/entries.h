@@ -41,6 +41,9 @@ typedef struct { // CUipcMemHandle, CUipcEventHandle
 	X(streamGetCaptureInfo, "cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo", 10010, (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id)) \
 	X(streamBeginCapture, "cuStreamBeginCapture", "cuStreamBeginCapture_v2", 10010, (CUstream s, CUstreamCaptureMode mode)) \
 	X(streamEndCapture, "cuStreamEndCapture", "cuStreamEndCapture", 10000, (CUstream s, CUgraph *graph)) \
+	X(graphInstantiate, "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", 11040, (CUgraphExec *exec, CUgraph graph, unsigned long long flags)) \
+	X(graphLaunch, "cuGraphLaunch", "cuGraphLaunch", 10000, (CUgraphExec exec, CUstream s)) \
+	X(graphExecDestroy, "cuGraphExecDestroy", "cuGraphExecDestroy", 10000, (CUgraphExec exec)) \
 	X(streamGetId, "cuStreamGetId", "cuStreamGetId", 12000, (CUstream s, unsigned long long *id)) \
 	X(memAddressReserve, "cuMemAddressReserve", "cuMemAddressReserve", 10020, (CUdeviceptr *p, size_t size, size_t align, CUdeviceptr at, unsigned long long flags)) \
 	X(memAddressFree, "cuMemAddressFree", "cuMemAddressFree", 10020, (CUdeviceptr p, size_t size)) \

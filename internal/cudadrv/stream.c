@@ -1,6 +1,7 @@
 //go:build gpu
 
-// What can be asked about streams, addresses and errors.
+// What can be asked about streams, addresses and errors, and captures of
+// streams.
 
 #include "calls.h"
 
@@ -90,4 +91,30 @@ const char *cp_error_text(int err) {
 	if (cp_getErrorString == NULL || cp_getErrorString((CUresult)err, &s) != CUDA_SUCCESS)
 		return NULL;
 	return s;
+}
+
+static CUresult instantiate(CUstream stream, CUgraphExec *exec) {
+	CUgraph graph = NULL;
+	CUresult r = cp_streamEndCapture(stream, &graph);
+	if (r != CUDA_SUCCESS || graph == NULL)
+		return r != CUDA_SUCCESS ? r : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	r = cp_graphInstantiate(exec, graph, 0);
+	CUresult dropped = cuGraphDestroy(graph);
+	return r != CUDA_SUCCESS ? r : dropped;
+}
+
+// cp_stream_instantiate ends a capture and makes its graph ready to run.
+cp_value cp_stream_instantiate(uintptr_t ctx, uintptr_t stream) {
+	cp_value v = {CP_MISSING, 0};
+	if (cp_streamEndCapture == NULL || cp_graphInstantiate == NULL || cp_graphLaunch == NULL || cp_graphExecDestroy == NULL)
+		return v;
+	CP_RUN_VALUE(ctx, v, instantiate((CUstream)stream, (CUgraphExec *)&v.value));
+}
+
+int cp_graph_launch(uintptr_t ctx, uintptr_t exec, uintptr_t stream) {
+	CP_RUN(ctx, cp_graphLaunch((CUgraphExec)exec, (CUstream)stream));
+}
+
+int cp_graph_destroy(uintptr_t ctx, uintptr_t exec) {
+	CP_RUN(ctx, cp_graphExecDestroy((CUgraphExec)exec));
 }

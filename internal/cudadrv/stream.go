@@ -51,6 +51,22 @@ func StreamDropCapture(ctx, stream uintptr) Result {
 	return Result(C.cp_stream_end_capture(C.uintptr_t(ctx), C.uintptr_t(stream)))
 }
 
+// StreamInstantiate is cuStreamEndCapture and cuGraphInstantiateWithFlags. It
+// returns what GraphLaunch runs. It is Missing before CUDA 11.4.
+func StreamInstantiate(ctx, stream uintptr) (exec uintptr, r Result) {
+	return value(C.cp_stream_instantiate(C.uintptr_t(ctx), C.uintptr_t(stream)))
+}
+
+// GraphLaunch is cuGraphLaunch.
+func GraphLaunch(ctx, exec, stream uintptr) Result {
+	return Result(C.cp_graph_launch(C.uintptr_t(ctx), C.uintptr_t(exec), C.uintptr_t(stream)))
+}
+
+// GraphDestroy is cuGraphExecDestroy.
+func GraphDestroy(ctx, exec uintptr) Result {
+	return Result(C.cp_graph_destroy(C.uintptr_t(ctx), C.uintptr_t(exec)))
+}
+
 // PointerInfo is what the driver knows of an address.
 type PointerInfo struct {
 	Known   bool // memory of CUDA: device, managed, pinned or registered

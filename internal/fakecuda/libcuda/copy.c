@@ -201,6 +201,9 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n, CUstre
 	FAKE_CALL(true);
 	op o = {.kind = OP_COPY, .dst = dst, .src = (addr)src, .n = n};
 	if (!covered((addr)src, n)) {
+		CUstream on;
+		if (fake_stream(s, &on) == CUDA_SUCCESS && fake_capturing(on))
+			return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		o.staged = malloc(n);
 		memcpy(o.staged, src, n);
 		o.host_src = o.staged;
@@ -213,6 +216,8 @@ CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream h) 
 	FAKE_CALL(true);
 	CUresult r = fake_stream(h, &s);
 	bool pageable = !covered((addr)dst, n);
+	if (r == CUDA_SUCCESS && pageable && fake_capturing(s))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (r == CUDA_SUCCESS)
 		r = submit(h, (op){.kind = OP_COPY, .dst = (addr)dst, .host_dst = pageable ? dst : NULL, .src = src, .n = n});
 	return r == CUDA_SUCCESS && pageable ? fake_wait(s) : r;

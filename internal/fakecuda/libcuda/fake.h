@@ -5,7 +5,8 @@
 // memory.c the address space and what is in it; attrs.c questions about it;
 // handles.c which streams and events exist; stream.c those and their worker
 // threads; copy.c copies, memsets, kernels; vmm.c virtual memory; pool.c
-// stream-ordered pools; emulate.cc the kernels of internal/kernels; share.c handles for other processes; lookup.c entry
+// stream-ordered pools; graph.c captured
+// work; emulate.cc the kernels of internal/kernels; share.c handles for other processes; lookup.c entry
 // points by name; stubs.c everything else that programs link.
 //
 // Locks, in the order in which they are taken: fake_lock (contexts, handles,
@@ -146,9 +147,16 @@ void fake_sync_device(int device);
 void fake_streams_end(CUcontext ctx);
 CUstream fake_null_stream(CUcontext ctx);
 CUcontext fake_stream_context(CUstream s);
+bool fake_capturing(CUstream s);
 
 // emulate.cc: missing where there was no C++ compiler
 void fake_emulate(const emulated *k, const void *args, unsigned gx, unsigned gy, unsigned bx) __attribute__((weak));
+
+// graph.c
+typedef struct fake_graph fake_graph;
+fake_graph *fake_graph_new(void);
+void fake_graph_add(fake_graph *g, op o);
+void fake_graph_drop(fake_graph *g);
 
 // copy.c
 void fake_run(CUcontext ctx, op *o);

@@ -18,6 +18,7 @@ struct CUstream_st {
 	_Atomic uint64_t completed;
 	bool alive, started;
 	bool capturing;
+	fake_graph *graph; // being captured
 	uint64_t capture_id;
 
 	CUstream next; // of all streams ever made
@@ -89,10 +90,12 @@ static void start(CUstream s) {
 CUresult fake_submit(CUstream s, op o) {
 	CUresult r = CUDA_SUCCESS;
 	pthread_mutex_lock(&s->mu);
-	if (!s->alive || s->capturing) {
-		// Captured work would go into the graph, which is not kept.
+	if (!s->alive) {
 		free(o.staged);
-		r = s->alive ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+		free(o.params);
+		r = CUDA_ERROR_INVALID_HANDLE;
+	} else if (s->capturing) {
+		fake_graph_add(s->graph, o);
 	} else {
 		op *q = malloc(sizeof *q);
 		*q = o;
@@ -270,6 +273,7 @@ CUresult cuStreamBeginCapture_v2(CUstream h, CUstreamCaptureMode mode) {
 	if ((uintptr_t)h <= 1 || !fake_handle_known(h) || !h->alive || h->capturing)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	h->capture_id = ++last_capture;
+	h->graph = fake_graph_new();
 	h->capturing = true;
 	return CUDA_SUCCESS;
 }
@@ -279,15 +283,11 @@ CUresult cuStreamEndCapture(CUstream h, CUgraph *graph) {
 	if (!fake_handle_known(h) || !h->capturing)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	h->capturing = false;
-	*graph = malloc(1);
+	*graph = (CUgraph)h->graph;
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphDestroy(CUgraph graph) {
-	FAKE_CALL(false);
-	free(graph);
-	return CUDA_SUCCESS;
-}
+bool fake_capturing(CUstream s) { return s->capturing; }
 
 static CUresult capture(CUstream h, CUstreamCaptureStatus *status, cuuint64_t *id) {
 	CUstream s;

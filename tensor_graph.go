@@ -1,0 +1,213 @@
+package cupool
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// grapher is the optional part of a Driver that keeps work given to a stream as
+// a graph, to be run again as a whole (cu_graph.go).
+type grapher interface {
+	beginCapture(s StreamHandle) error
+	// endCapture returns the graph. The capture is over in any case.
+	endCapture(s StreamHandle) (graph uintptr, err error)
+	dropCapture(s StreamHandle)
+	launchGraph(graph uintptr, s StreamHandle) error
+	destroyGraph(graph uintptr) error
+}
+
+// Graph is work of an Engine that was captured, with the memory that it uses.
+// Its methods are safe from several goroutines.
+type Graph struct {
+	e    *Engine
+	d    grapher
+	held *heldMemory
+
+	mu     sync.Mutex
+	graph  uintptr
+	closed bool
+}
+
+// Capture calls f and keeps what it computes as a CUDA graph, which Launch runs
+// as often as wanted, at the price of one call. Nothing runs during Capture.
+// Tensors that f uses are read and written where they were, so they have to
+// live as long as the Graph, and what f computes with that is no tensor
+// (learning rates, sizes) stays what it was.
+//
+// Memory that f allocates belongs to the Graph: results of f can be read after
+// a Launch until Close, and are not to be freed. The pool gives it to nobody
+// else meanwhile; within f it is used again as it is freed.
+//
+// f must not wait for the device nor copy to or from the host (Sync, ToHost,
+// FromHost, operations without a kernel), and nothing else may use the engine
+// during Capture. Operations should have run before, since the first use of
+// some makes what a capture cannot hold. Where any of that goes wrong, Capture
+// fails, gives all memory back, and the engine is as before. It fails with an
+// *EngineError around ErrNotSupported where the device has no graphs or the
+// engine works on the default stream, which cannot be captured (WithStream), or
+// around f's error or the device's.
+func (e *Engine) Capture(f func() error) (*Graph, error) {
+	const op = "capture"
+	d, ok := e.d.(grapher)
+	if !ok || e.gpu == nil {
+		return nil, engineError(op, fmt.Errorf("%s has no graphs: %w", e.d.Name(), ErrNotSupported))
+	}
+	if e.s.handle == 0 {
+		return nil, engineError(op, fmt.Errorf("the default stream cannot be captured, use NewEngine(a, WithStream(s)): %w", ErrNotSupported))
+	}
+	if err := e.pendingError(); err != nil {
+		return nil, err
+	}
+	if err := e.s.usable(op); err != nil {
+		return nil, engineError(op, err)
+	}
+	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}}
+	if err := e.s.submit(op, d.beginCapture(e.s.handle)); err != nil {
+		return nil, engineError(op, err)
+	}
+	err := g.call(f)
+	if err == nil {
+		g.graph, err = d.endCapture(e.s.handle)
+		err = e.s.submit(op, err)
+	} else {
+		d.dropCapture(e.s.handle)
+	}
+	if err != nil {
+		return nil, engineError(op, errors.Join(err, g.held.release()))
+	}
+	return g, nil
+}
+
+// call calls f with the graph's memory for the engine's, in a scope of its own
+// whose blocks stay with the graph. Should f panic otherwise than Try expects,
+// the capture is dropped and the memory given back on the way out.
+func (g *Graph) call(f func() error) (err error) {
+	e := g.e
+	sc := e.Scope()
+	done := false
+	e.a, e.capturing = g.held, true
+	defer func() {
+		sc.leave()
+		e.a, e.capturing = g.held.Allocator, false
+		if !done {
+			g.d.dropCapture(e.s.handle)
+			_ = g.held.release()
+		}
+	}()
+	err = Try(f)
+	if err == nil {
+		err = e.pendingError()
+	}
+	done = true
+	return err
+}
+
+// errCaptured: a graph would copy from or to host memory that is somebody
+// else's by the time it runs.
+var errCaptured = fmt.Errorf("copies from and to the host cannot be captured: %w", ErrNotSupported)
+
+// Launch submits the graph to the engine's stream. It returns before it is
+// done. It fails with an *EngineError around ErrClosed or the device's error.
+func (g *Graph) Launch() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return engineError("launch graph", ErrClosed)
+	}
+	if err := g.e.s.usable("launch graph"); err != nil {
+		return engineError("launch graph", err)
+	}
+	return engineError("launch graph", g.e.s.submit("launch graph", g.d.launchGraph(g.graph, g.e.s.handle)))
+}
+
+// Close gives the graph and its memory back; what was launched still runs. To
+// close a Graph again does nothing.
+func (g *Graph) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	return engineError("close graph", errors.Join(g.d.destroyGraph(g.graph), g.held.release()))
+}
+
+// heldMemory is an Allocator whose blocks, once freed, are handed out again
+// for the same size only, and go back to the allocator below all together.
+type heldMemory struct {
+	Allocator
+
+	mu     sync.Mutex
+	blocks map[Ptr]*heldBlock
+	idle   map[int64][]*heldBlock // by size
+}
+
+type heldBlock struct {
+	Block
+	freed bool
+}
+
+// Alloc implements Allocator.
+func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if idle := h.idle[size]; len(idle) > 0 {
+		b := idle[len(idle)-1]
+		h.idle[size] = idle[:len(idle)-1]
+		b.freed = false
+		return b.Block, nil
+	}
+	b, err := h.Allocator.Alloc(size, s)
+	if err == nil && !b.IsEmpty() {
+		h.blocks[b.ptr] = &heldBlock{Block: b}
+	}
+	return b, err
+}
+
+// Free implements Allocator.
+func (h *heldMemory) Free(b Block) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := h.blocks[b.ptr]
+	if own == nil || own.Block != b {
+		return h.Allocator.Free(b)
+	}
+	return h.freeLocked(own)
+}
+
+// FreePtr implements Allocator.
+func (h *heldMemory) FreePtr(p Ptr, size int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := h.blocks[p]
+	switch {
+	case own == nil:
+		return h.Allocator.FreePtr(p, size)
+	case size >= 0 && size != own.size:
+		return &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("it has %d bytes", own.size)}
+	}
+	return h.freeLocked(own)
+}
+
+func (h *heldMemory) freeLocked(b *heldBlock) error {
+	if b.freed {
+		return &BlockError{Op: "free", Ptr: b.ptr, Size: b.size, Err: ErrDoubleFree, Detail: "during a capture"}
+	}
+	b.freed = true
+	h.idle[b.size] = append(h.idle[b.size], b)
+	return nil
+}
+
+// release frees all blocks.
+func (h *heldMemory) release() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, b := range h.blocks {
+		errs = append(errs, h.Allocator.Free(b.Block))
+	}
+	clear(h.blocks)
+	clear(h.idle)
+	return errors.Join(errs...)
+}

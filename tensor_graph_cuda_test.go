@@ -1,0 +1,118 @@
+//go:build gpu
+
+package cupool_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// newGraphBench is newGPUBench on a stream that can be captured, without poison,
+// which goes to the default stream.
+func newGraphBench(t *testing.T) *bench {
+	e := newGPUBench(t)
+	s := must(e.c.NewStream())
+	e.Engine = must(cupool.NewEngine(e.c, cupool.WithStream(s)))
+	return e
+}
+
+// TestGraph launches a captured computation on changing data and compares it
+// with the same done eagerly.
+func TestGraph(t *testing.T) {
+	e := newGraphBench(t)
+	for _, dt := range floats {
+		x, w, b := e.from(random(e.r, dt, 9, 7)), e.from(random(e.r, dt, 7, 5)), e.from(random(e.r, dt, 5))
+		sum := e.from(random(e.r, dt, 9, 5))
+		compute := func() (tensor.Tensor, error) {
+			sc := e.Scope()
+			defer sc.Close()
+			y, err := tensor.MatMul(x, w)
+			if err != nil {
+				return nil, err
+			}
+			if err := e.BiasActivate(y, b, cupool.ReLU); err != nil {
+				return nil, err
+			}
+			z, err := tensor.Mul(y, y)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := tensor.Add(sum, z, tensor.UseUnsafe()); err != nil {
+				return nil, err
+			}
+			return z, sc.Keep(z)
+		}
+		e.free(must(compute())) // what a capture cannot hold is made
+		before, live := e.as64(sum), e.live()
+		var result tensor.Tensor
+		g, err := e.Capture(func() (err error) {
+			result, err = compute()
+			return err
+		})
+		require.NoError(t, err)
+		require.Equal(t, before, e.as64(sum), "nothing runs during Capture")
+		require.Greater(t, e.live(), live, "the graph has memory")
+		for range 3 {
+			next := e.from(random(e.r, dt, 9, 7))
+			require.NoError(t, e.Copy(x, next))
+			wantSum := e.as64(sum)
+			require.NoError(t, g.Launch())
+			gotSum := e.as64(sum)
+			want := must(compute())
+			for i, v := range e.as64(want) {
+				wantSum[i] += v
+			}
+			e.requireClose(e.as64(want), e.as64(result), bounds[dt], "the result")
+			e.requireClose(wantSum, gotSum, 10*bounds[dt], "the sum")
+			e.free(next, want)
+		}
+		require.NoError(t, g.Close())
+		require.NoError(t, g.Close(), "again")
+		require.ErrorIs(t, g.Launch(), cupool.ErrClosed)
+		e.free(x, w, b, sum)
+	}
+	require.Zero(t, e.live())
+}
+
+func TestGraphFailures(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.from(random(e.r, tensor.Float64, 4, 4))
+	mine := errors.New("mine")
+	for what, f := range map[string]func() error{
+		"own error":  func() error { _ = must(tensor.Exp(x)); return mine },
+		"copy out":   func() error { _, err := e.ToHost(must(tensor.Exp(x))); return err },
+		"copy in":    func() error { _, err := e.FromHost(random(e.r, tensor.Float64, 3)); return err },
+		"a fallback": func() error { _, err := x.Trace(); return err },
+		"waiting":    e.Sync,
+		"double free": func() error {
+			y := must(tensor.Exp(x)).(*tensor.Dense)
+			z := y.ShallowClone()
+			return errors.Join(e.FreeTensor(y), e.FreeTensor(z))
+		},
+		"out of memory": func() error {
+			return cupool.Try(func() error { _, err := e.Empty(tensor.Float64, 1<<40); return err })
+		},
+	} {
+		live := e.live()
+		_, err := e.Capture(f)
+		require.Error(t, err, what)
+		var ours *cupool.EngineError
+		require.ErrorAs(t, err, &ours, what)
+		require.Equal(t, live, e.live(), what)
+		y := must(tensor.Exp(x)) // the engine is as before
+		require.Len(t, e.as64(y), 16, what)
+		e.free(y)
+	}
+	require.Panics(t, func() { _, _ = e.Capture(func() error { _ = must(tensor.Exp(x)); panic("mine") }) })
+	e.free(x)
+	require.Zero(t, e.live())
+
+	byDefault := must(cupool.NewEngine(e.c))
+	_, err := byDefault.Capture(func() error { return nil })
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+}
