@@ -99,7 +99,7 @@ func (g *gpu) sgdStep(o SGD, params []Param) (bool, error) {
 			g.addresses([]*uint64{&to.W, &to.G, &to.V}, p.Value, p.Grad, p.Momentum)
 			to.N = int64(p.Value.Shape().TotalSize())
 		}
-		l := kernels.Launch{Kernel: kernels.SGD.Of(double), X: blocks(largest, gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}
+		l := kernels.Launch{Kernel: kernels.SGD.Of(double), X: blocks(largest, 4*gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}
 		return g.launch("SGDStep", l)
 	})
 }

@@ -12,18 +12,38 @@ struct SGDArgs {
 	} p[MAX_PARAMS];
 };
 
+template <typename T> static __device__ __forceinline__ void sgd_element(const SGDArgs &a, T &w, T g, T *v) {
+	T d = g + (T)a.decay * w;
+	if (v) {
+		d += (T)a.momentum * *v;
+		*v = d;
+	}
+	w -= (T)a.lr * d;
+}
+
+// Four elements at a time are few large accesses to memory, which is all that
+// the step's time goes to.
+template <typename T> struct alignas(4 * sizeof(T)) Quad {
+	T x[4];
+};
+
 template <typename T> static __device__ void sgd(const SGDArgs &a) {
 	T *w = (T *)a.p[blockIdx.y].w, *v = (T *)a.p[blockIdx.y].v;
 	const T *g = (const T *)a.p[blockIdx.y].g;
-	T lr = (T)a.lr, momentum = (T)a.momentum, decay = (T)a.decay;
-	EACH(i, a.p[blockIdx.y].n) {
-		T d = g[i] + decay * w[i];
-		if (v) {
-			d += momentum * v[i];
-			v[i] = d;
-		}
-		w[i] -= lr * d;
+	u64 n = (u64)a.p[blockIdx.y].n;
+	u64 quads = ((u64)w | (u64)v | (u64)g) % sizeof(Quad<T>) == 0 ? n / 4 : 0;
+	EACH(i, quads) {
+		Quad<T> wi = ((Quad<T> *)w)[i], gi = ((const Quad<T> *)g)[i], vi;
+		if (v)
+			vi = ((Quad<T> *)v)[i];
+		for (int k = 0; k < 4; k++)
+			sgd_element<T>(a, wi.x[k], gi.x[k], v ? &vi.x[k] : (T *)0);
+		((Quad<T> *)w)[i] = wi;
+		if (v)
+			((Quad<T> *)v)[i] = vi;
 	}
+	EACH(i, n - 4 * quads)
+		sgd_element<T>(a, w[4 * quads + i], g[4 * quads + i], v ? v + 4 * quads + i : (T *)0);
 }
 
 // Adam (Kingma and Ba, 2015, algorithm 1) with decoupled weight decay
