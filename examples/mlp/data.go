@@ -89,15 +89,29 @@ func naturalOrder(n int) []int {
 
 // A resident set is on the device as a whole.
 type resident struct {
-	eng   *cupool.Engine
-	x, y  tensor.Tensor
-	order *tensor.Dense
+	eng    *cupool.Engine
+	x, y   tensor.Tensor
+	order  *tensor.Dense
+	window *tensor.Dense // if there is one, batches are what it has
 }
 
-func (r *resident) shuffle(order []int) { r.order = upload(r.eng, order, len(order)) }
+func (r *resident) shuffle(order []int) {
+	r.order, r.window = upload(r.eng, order, len(order)), nil
+}
+
+// open makes a window of n samples, for batches at one place of memory.
+func (r *resident) open(n int) { r.window = must(r.eng.Empty(tensor.Int, n)) }
+
+// move moves the window to a place in the order.
+func (r *resident) move(from int) {
+	check(r.eng.Copy(r.window, must(r.order.Slice(tensor.S(from, from+r.window.Shape()[0])))))
+}
 
 func (r *resident) batch(from, to int) (x, y tensor.Tensor) {
-	picks := must(r.order.Slice(tensor.S(from, to)))
+	picks := tensor.Tensor(r.window)
+	if r.window == nil {
+		picks = must(r.order.Slice(tensor.S(from, to)))
+	}
 	return must(tensor.ByIndices(r.x, picks, 0)), must(tensor.ByIndices(r.y, picks, 0))
 }
 

@@ -92,7 +92,11 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 		defer func() { err = errors.Join(err, planner.Close()) }()
 		memory = planner
 	}
-	eng, err := cupool.NewEngine(memory)
+	stream, err := memory.NewStream() // the default stream cannot be captured
+	if err != nil {
+		return r, err
+	}
+	eng, err := cupool.NewEngine(memory, cupool.WithStream(stream))
 	if err != nil {
 		return r, err
 	}

@@ -26,6 +26,7 @@ type options struct {
 	shift         int
 	shuffleLabels bool
 	plan          bool
+	graph         bool
 	json          bool
 }
 
@@ -49,6 +50,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.IntVar(&o.shift, "shift", 1, "move training images by up to `n` pixels at random, against overfitting; with 0 they stay on the device")
 	fs.BoolVar(&o.shuffleLabels, "shuffle-labels", false, "train on shuffled labels: nothing can be learned")
 	fs.BoolVar(&o.plan, "plan", false, "serve the steps by a plan of their memory, which is made from the first ones")
+	fs.BoolVar(&o.graph, "graph", false, "run the steps as a CUDA graph, captured once an epoch; with -shift 0 and sgd only")
 	fs.BoolVar(&o.json, "json", false, "end with one line of JSON")
 
 	fs.SetOutput(io.Discard) // main prints errors, in one line
@@ -81,6 +83,8 @@ func (o *options) complete() error {
 		return fmt.Errorf("-train-samples must not be negative, as %d is", o.trainSamples)
 	case o.shift < 0:
 		return fmt.Errorf("-shift must not be negative, as %d is", o.shift)
+	case o.graph && (o.shift != 0 || o.optimizer != "sgd" || o.plan):
+		return errors.New("-graph needs -shift 0 and -optimizer sgd, and goes without -plan")
 	case !(o.lr >= 0) || math.IsInf(o.lr, 0):
 		return fmt.Errorf("-lr must be a positive number, not %v", o.lr)
 	}

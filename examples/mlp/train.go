@@ -32,6 +32,7 @@ type trainer struct {
 	epochs    int             // of the training
 	lr        float64         // of the first step; it falls linearly to 0
 	stepTimes []time.Duration // of all steps so far
+	graph     bool            // run steps as a CUDA graph
 }
 
 // An epoch is what came of one pass over the training set.
@@ -67,6 +68,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		steps:  train.N / o.batch,
 		epochs: o.epochs,
 		lr:     o.lr,
+		graph:  o.graph,
 	}
 	return t, scope.Keep(t.tensors()...)
 }
@@ -103,12 +105,22 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	// The losses are added up where they are computed and looked at once.
 	lossSum := zeros(t.eng, t.net.dt, t.batch)
 	t.train.shuffle(t.rng.Perm(t.trainN))
+	step := func(from int) error { return t.step(from, lossSum) }
+	var graph *graphStep
+	defer func() { err = errors.Join(err, graph.close()) }()
 	for i := range t.steps {
 		if ctx.Err() != nil {
 			return e, &interruption{len(t.stepTimes)/t.steps + 1, i, t.steps, context.Cause(ctx)}
 		}
 		stepStart := time.Now()
-		if err := t.planned(func() error { return t.step(i*t.batch, lossSum) }); err != nil {
+		// The very first step makes what is made when it is used first.
+		if t.graph && graph == nil && len(t.stepTimes) > 0 {
+			if graph, err = t.capture(step); err != nil {
+				return e, err
+			}
+			step = graph.step
+		}
+		if err := t.planned(func() error { return step(i * t.batch) }); err != nil {
 			return e, err
 		}
 		t.stepTimes = append(t.stepTimes, time.Since(stepStart))
@@ -124,6 +136,37 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	e.driverAllocs = t.pool.Stats().DriverAllocs - before
 	e.duration = time.Since(start)
 	return e, nil
+}
+
+// A graphStep is a step as a CUDA graph; nil is none.
+type graphStep struct {
+	graph *cupool.Graph
+	data  *resident
+}
+
+// capture makes a graph of a step, for the rest of an epoch: the learning rate
+// stays what it is.
+func (t *trainer) capture(step func(from int) error) (*graphStep, error) {
+	data := t.train.(*resident)
+	data.open(t.batch)
+	g, err := t.eng.Capture(func() error { return step(0) })
+	if err != nil {
+		return nil, err
+	}
+	return &graphStep{g, data}, nil
+}
+
+func (g *graphStep) step(from int) (err error) {
+	defer catch(&err)
+	g.data.move(from)
+	return g.graph.Launch()
+}
+
+func (g *graphStep) close() error {
+	if g == nil {
+		return nil
+	}
+	return g.graph.Close()
 }
 
 // settle waits for the steps of the epoch that began at start. A device that
