@@ -50,8 +50,11 @@ var std tensor.StdEng
 // # Memory that the CPU cannot touch
 //
 // Over a Driver whose memory is not host accessible, tensors are marked
-// accordingly. What has no kernel is computed on copies in host memory, and
-// Stats counts how often. Most of what tensor computes on its own is then an
+// accordingly. Where the device computes (CUDA, with device memory), operations
+// on float32 and float64 run there, on the engine's stream, and return before
+// they are done; results are in row-major order, and Max and Min pass NaN on.
+// What has no kernel is computed on copies in host memory, and Stats counts how
+// often. Most of what tensor computes on its own is then an
 // error (At, SetAt, Memset, iterating copies). An operation that writes to a
 // view writes all the memory that it spans. These must not be used on such a
 // tensor t; what to use instead stands behind the colon:
