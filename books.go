@@ -23,73 +23,21 @@ func kindOf(isLarge bool) kind {
 	return small
 }
 
-// tally is the running form of a Stat.
-type tally struct {
-	added, taken   int64 // sums; what is there is the difference
-	added0, taken0 int64 // of them, before totals were last reset
-	peak           int64 // no less than was ever there; see books.fold
-}
+// sum is a quantity in all ledgers.
+type sum struct{ added, taken int64 }
 
-func (t *tally) cur() int64 { return t.added - t.taken }
+func (s sum) cur() int64 { return s.added - s.taken }
 
-// raise keeps the peak and returns how far below it the tally is.
-func (t *tally) raise() int64 {
-	t.peak = max(t.peak, t.cur())
-	return t.peak - t.cur()
-}
+// totals are the sums of the small and large pools and of both.
+type totals [3][quantities]sum
 
-func (t *tally) stat() Stat {
-	return Stat{Current: t.cur(), Peak: t.peak, Allocated: t.added - t.added0, Freed: t.taken - t.taken0}
-}
-
-// active is the Stat of what is out or pending.
-func active(out *tally, pending, base, peak int64) Stat {
-	s := out.stat()
-	s.Current += pending
-	s.Freed -= pending - base
-	s.Peak = peak
-	return s
-}
-
-// poolBooks are the tallies of one pool. "Out" blocks are those that left
-// the free sets: live ones and those cached in magazines; Stats tells the
-// two apart when it is read, so that the lock-free path counts nothing.
-type poolBooks struct {
-	out, outBytes, requested  tally
-	segments, reserved        tally
-	inactiveSplit, splitBytes tally
-	pending, pendingBytes     int64
-	activePeak                int64 // of out and pending
-	activeBytesPeak           int64
-	pendingBase               int64 // pending when totals were last reset
-	pendingBytesBase          int64
-	magazineHits              int64
-
-	room, splitRoom room // below the peaks
-}
-
-// room is how much may be added before fold must be called.
-type room struct{ blocks, bytes int64 }
-
-// take makes the room smaller by one block and returns a negative number
-// when there was none left.
-func (r *room) take(bytes int64) int64 {
-	r.blocks--
-	r.bytes -= bytes
-	return r.blocks | r.bytes
-}
-
-// books are the allocator's statistics. While only the default stream
-// exists its lock guards them; from the second stream on they have a lock of
-// their own, taken last.
-//
-// Peaks are exact and yet cost an allocation a few subtractions: fold finds
-// how many blocks and bytes may still go out before any peak is reached, and
-// until they have, none needs to be looked at.
+// books are the allocator's statistics: what the ledgers do not hold.
 type books struct {
-	shared bool // written under the lock of every existing stream
-	mu     sync.Mutex
-	pools  [3]poolBooks // that of all is summed up by fold
+	mu    sync.Mutex // taken last; guards what follows
+	peaks [3][peaks]int64
+	bases totals // when totals were last reset
+
+	shares atomic.Int64 // counts the times that all rooms became void
 
 	misses  atomic.Int64
 	retries atomic.Int64
@@ -107,142 +55,117 @@ type books struct {
 	decayedBytes   atomic.Int64
 }
 
-// begin and end are a call only where streams share the books.
-func (b *books) begin() {
-	if b.shared {
-		b.lock()
+// sumUp sets t to the sum of the ledgers. Without the streams' locks that is
+// of values that were not all true at the same moment.
+func (c *Caching) sumUp(t *totals) {
+	for _, s := range *c.streams.Load() {
+		for k := range s.ledger.pools {
+			for q := range s.ledger.pools[k] {
+				x := &s.ledger.pools[k][q]
+				t[k][q].added += x.added.Load()
+				t[k][q].taken += x.taken.Load()
+			}
+		}
+	}
+	for q := range t[all] {
+		t[all][q] = sum{t[small][q].added + t[large][q].added, t[small][q].taken + t[large][q].taken}
 	}
 }
 
-func (b *books) end() {
-	if b.shared {
-		b.unlock()
+// now returns what the peaks are kept of.
+func (t *totals) now(k kind) (n [peaks]int64) {
+	for q := range quantities {
+		n[q] = t[k][q].cur()
 	}
+	n[activeBlocks] = n[outBlocks] + n[pendingBlocks]
+	n[activeBytes] = n[outBytes] + n[pendingBytes]
+	return n
 }
 
-//go:noinline
-func (b *books) lock() { b.mu.Lock() }
-
-//go:noinline
-func (b *books) unlock() { b.mu.Unlock() }
-
-// fold sums both pools up, raises the peaks to what is there, and finds how
-// far below its peaks each pool is.
-func (b *books) fold() {
-	b.pools[all].sum(&b.pools[small], &b.pools[large])
-	for k := range b.pools {
-		p := &b.pools[k]
-		p.segments.raise()
-		p.reserved.raise()
-		active, bytes := p.out.cur()+p.pending, p.outBytes.cur()+p.pendingBytes
-		p.activePeak, p.activeBytesPeak = max(p.activePeak, active), max(p.activeBytesPeak, bytes)
-		p.room.blocks = min(p.out.raise(), p.activePeak-active)
-		p.room.bytes = min(p.outBytes.raise(), p.requested.raise(), p.activeBytesPeak-bytes)
-		p.splitRoom = room{p.inactiveSplit.raise(), p.splitBytes.raise()}
+// raise makes the peaks of a pool no lower than what is there, and returns
+// how far below them each quantity is. The books are locked.
+func (b *books) raise(t *totals, k kind) (below [peaks]int64) {
+	for q, n := range t.now(k) {
+		b.peaks[k][q] = max(b.peaks[k][q], n)
+		below[q] = b.peaks[k][q] - n
 	}
+	return below
 }
 
-// sum sets the tallies, but for peaks, to the sum of two pools'.
-func (p *poolBooks) sum(x, y *poolBooks) {
-	xs, ys := x.tallies(), y.tallies()
-	for i, t := range p.tallies() {
-		t.added, t.taken = xs[i].added+ys[i].added, xs[i].taken+ys[i].taken
-		t.added0, t.taken0 = xs[i].added0+ys[i].added0, xs[i].taken0+ys[i].taken0
+// fold raises the peaks to what is there, and gives the stream room below
+// them: half of what others do not have already, or all of it while there is
+// one stream. Where the others have more than there is by now, since one that
+// had no room left added on, what they have becomes void.
+func (s *Stream) fold() {
+	c, b := s.c, &s.c.books
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var t totals
+	c.sumUp(&t)
+	var out, split [3]space
+	for k := range t {
+		below := b.raise(&t, kind(k))
+		out[k] = space{min(below[outBlocks], below[activeBlocks]), min(below[outBytes], below[requestedBytes], below[activeBytes])}
+		split[k] = space{below[splits], below[splitBytes]}
 	}
-	p.pending, p.pendingBytes = x.pending+y.pending, x.pendingBytes+y.pendingBytes
-	p.pendingBase, p.pendingBytesBase = x.pendingBase+y.pendingBase, x.pendingBytesBase+y.pendingBytesBase
-	p.magazineHits = x.magazineHits + y.magazineHits
-}
-
-// allocated notes that a block left the free set for the program.
-func (b *books) allocated(k kind, size, requested int64) {
-	p := &b.pools[k]
-	p.out.added++
-	p.outBytes.added += size
-	p.requested.added += requested
-	if p.room.take(size)|b.pools[all].room.take(size) < 0 {
-		b.fold()
+	others := *c.streams.Load()
+	if !s.leave(&out, &split, others) {
+		b.shares.Add(1)
 	}
-}
-
-// freed notes that the program gave a block back for good.
-func (b *books) freed(k kind, size, requested int64) {
-	p := &b.pools[k]
-	p.out.taken++
-	p.outBytes.taken += size
-	p.requested.taken += requested
-}
-
-// pend notes a block that begins (n 1) or ends (n -1) to wait for streams.
-func (b *books) pend(k kind, n, size int64) {
-	b.pools[k].pending += n
-	b.pools[k].pendingBytes += n * size
-}
-
-// hits notes that a block went through a magazine n times.
-func (b *books) hits(k kind, n, size, requested int64) {
-	p := &b.pools[k]
-	p.out.pass(n)
-	p.outBytes.pass(n * size)
-	p.requested.pass(n * requested)
-	p.magazineHits += n
-}
-
-// pass counts what came and went.
-func (t *tally) pass(n int64) {
-	t.added += n
-	t.taken += n
-}
-
-// splitAdded notes a free block that shares its segment with others.
-func (b *books) splitAdded(k kind, bytes int64) {
-	p := &b.pools[k]
-	p.inactiveSplit.added++
-	p.splitBytes.added += bytes
-	if p.splitRoom.take(bytes)|b.pools[all].splitRoom.take(bytes) < 0 {
-		b.fold()
+	for k := range t {
+		s.ledger.room[k].set(out[k], len(others))
+		s.ledger.splitRoom[k].set(split[k], len(others))
 	}
+	s.ledger.share.SetOwned(b.shares.Load())
 }
 
-// splitTaken notes n such blocks that left the free set. With a negative n
-// they are back as if they had not left.
-func (b *books) splitTaken(k kind, n, bytes int64) {
-	b.pools[k].inactiveSplit.taken += n
-	b.pools[k].splitBytes.taken += bytes
-	if n < 0 {
-		b.fold()
+// leave takes what other streams have off what there is, and reports whether
+// that was enough; else it leaves it as it is.
+func (s *Stream) leave(out, split *[3]space, streams []*Stream) bool {
+	o, p := *out, *split
+	for _, other := range streams {
+		l := &other.ledger
+		if other == s || l.share.Load() != s.c.books.shares.Load() {
+			continue
+		}
+		for k := range o {
+			o[k].take(&l.room[k])
+			p[k].take(&l.splitRoom[k])
+		}
 	}
+	for k := range o {
+		if o[k].blocks|o[k].bytes|p[k].blocks|p[k].bytes < 0 {
+			return false
+		}
+	}
+	*out, *split = o, p
+	return true
 }
 
-// segmentAdded notes a segment that came from the device.
-func (b *books) segmentAdded(k kind, size int64) {
-	b.pools[k].segments.added++
-	b.pools[k].reserved.added += size
-	b.fold()
-}
-
-// segmentTaken notes a segment that went back.
-func (b *books) segmentTaken(k kind, size int64) {
-	b.pools[k].segments.taken++
-	b.pools[k].reserved.taken += size
-}
-
-func (p *poolBooks) stats() PoolStats {
+// stats returns the statistics of a pool, or of both. The books are locked.
+func (b *books) stats(t *totals, k kind) PoolStats {
+	stat := func(q quantity) Stat {
+		x, base := t[k][q], b.bases[k][q]
+		return Stat{Current: x.cur(), Peak: b.peaks[k][q], Allocated: x.added - base.added, Freed: x.taken - base.taken}
+	}
+	active := func(out, pending, peak quantity) Stat {
+		s, p := stat(out), t[k][pending].cur()
+		s.Current += p
+		s.Freed -= p - b.bases[k][pending].cur()
+		s.Peak = b.peaks[k][peak]
+		return s
+	}
 	return PoolStats{
-		Allocation:         p.out.stat(),
-		Segment:            p.segments.stat(),
-		Active:             active(&p.out, p.pending, p.pendingBase, p.activePeak),
-		InactiveSplit:      p.inactiveSplit.stat(),
-		RequestedBytes:     p.requested.stat(),
-		AllocatedBytes:     p.outBytes.stat(),
-		ActiveBytes:        active(&p.outBytes, p.pendingBytes, p.pendingBytesBase, p.activeBytesPeak),
-		ReservedBytes:      p.reserved.stat(),
-		InactiveSplitBytes: p.splitBytes.stat(),
+		Allocation:         stat(outBlocks),
+		Segment:            stat(segments),
+		Active:             active(outBlocks, pendingBlocks, activeBlocks),
+		InactiveSplit:      stat(splits),
+		RequestedBytes:     stat(requestedBytes),
+		AllocatedBytes:     stat(outBytes),
+		ActiveBytes:        active(outBytes, pendingBytes, activeBytes),
+		ReservedBytes:      stat(reservedBytes),
+		InactiveSplitBytes: stat(splitBytes),
 	}
-}
-
-func (p *poolBooks) tallies() [7]*tally {
-	return [...]*tally{&p.out, &p.outBytes, &p.requested, &p.segments, &p.reserved, &p.inactiveSplit, &p.splitBytes}
 }
 
 // Stats returns a snapshot of the books. It stops all streams' slow paths
@@ -256,19 +179,20 @@ func (c *Caching) Stats() Stats {
 		s.countLocked(&got)
 		meta += s.magazine.Bytes()
 	}
-	c.books.begin()
-	defer c.books.end()
 	b := &c.books
-	b.fold()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var t totals
+	c.sumUp(&t)
 	st := Stats{
-		Small: b.pools[small].stats(), Large: b.pools[large].stats(), All: b.pools[all].stats(),
+		Small: b.stats(&t, small), Large: b.stats(&t, large), All: b.stats(&t, all),
 		Limit: c.limitBytes(), Misses: b.misses.Load(), Retries: b.retries.Load(), OOMs: b.ooms.Load(),
 		DriverAllocs: b.driverAllocs.Load(), DriverFrees: b.driverFrees.Load(),
 		EventsRecorded: b.eventsRecorded.Load(), EventQueries: b.eventQueries.Load(), EventFailures: b.eventFailures.Load(),
 		Stitches: b.stitches.Load(), StitchReuses: b.stitchReuses.Load(),
 		Moves: b.moves.Load(), MovedBytes: b.movedBytes.Load(), DecayedBytes: b.decayedBytes.Load(), AsleepBytes: c.sleep.bytes.Load(),
-		BlocksPending: b.pools[all].pending, PendingBytes: b.pools[all].pendingBytes,
-		MagazineHits:  b.pools[all].magazineHits,
+		BlocksPending: t[all][pendingBlocks].cur(), PendingBytes: t[all][pendingBytes].cur(),
+		MagazineHits:  t[all][magazineHits].added - b.bases[all][magazineHits].added,
 		MetadataBytes: meta + c.blocks.Bytes() + c.byAddr[small].Bytes() + c.byAddr[large].Bytes() + c.segments.bytes(),
 		Streams:       int64(len(c.openStreams())),
 	}
@@ -303,17 +227,15 @@ func (s *Stat) adjust(more, idle int64) {
 func (c *Caching) ResetPeak() {
 	unlock := c.lockAll()
 	defer unlock()
-	c.books.begin()
-	defer c.books.end()
-	c.books.fold()
-	for k := range c.books.pools {
-		p := &c.books.pools[k]
-		for _, t := range p.tallies() {
-			t.peak = t.cur()
-		}
-		p.activePeak, p.activeBytesPeak = p.out.cur()+p.pending, p.outBytes.cur()+p.pendingBytes
+	b := &c.books
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var t totals
+	c.sumUp(&t)
+	for k := range t {
+		b.peaks[k] = t.now(kind(k))
 	}
-	c.books.fold()
+	b.shares.Add(1) // there is no room below the new peaks
 }
 
 // ResetAccumulated sets to zero what was allocated and freed so far, hits,
@@ -327,16 +249,13 @@ func (c *Caching) ResetAccumulated() {
 		s.countLocked(&got)
 	}
 	b := &c.books
-	b.begin()
-	defer b.end()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bases = totals{}
+	c.sumUp(&b.bases)
 	for k := range got {
-		p := &b.pools[k]
-		for _, t := range p.tallies() {
-			t.added0, t.taken0 = t.added, t.taken
-		}
-		p.magazineHits = 0
-		p.pendingBase, p.pendingBytesBase = p.pending, p.pendingBytes
-		p.rebase(&got[k]) // what is cached in magazines was freed before
+		b.bases.rebase(kind(k), &got[k])
+		b.bases.rebase(all, &got[k])
 	}
 	for _, n := range [...]*atomic.Int64{&b.misses, &b.retries, &b.ooms, &b.driverAllocs, &b.driverFrees, &b.eventsRecorded, &b.eventQueries, &b.eventFailures, &b.stitches, &b.stitchReuses, &b.moves, &b.movedBytes, &b.decayedBytes} {
 		n.Store(0)
@@ -344,10 +263,10 @@ func (c *Caching) ResetAccumulated() {
 }
 
 // rebase counts what lies in magazines among what was freed.
-func (p *poolBooks) rebase(n *census) {
-	p.out.taken0 += n.cached
-	p.outBytes.taken0 += n.cachedBytes
-	p.requested.taken0 += n.cachedReq
+func (t *totals) rebase(k kind, n *census) {
+	t[k][outBlocks].taken += n.cached
+	t[k][outBytes].taken += n.cachedBytes
+	t[k][requestedBytes].taken += n.cachedReq
 }
 
 // bookHitsLocked books what went through the stream's magazines so far.
@@ -361,9 +280,7 @@ func (s *Stream) bookHitsLocked() {
 			if !w.Has(block.Homed) {
 				return
 			}
-			s.c.books.begin()
-			s.c.books.hits(kindOf(seg.Large), int64(w.Gen()-b.HomeGen()), b.Size, b.Requested())
-			s.c.books.end()
+			s.noteHits(b, int64(w.Gen()-b.HomeGen()))
 			b.SetHome(w.Gen())
 		})
 	}

@@ -232,16 +232,14 @@ func (s *Stream) takeLocked(size, rounded int64, proc int) (Block, bool) {
 // splits off what is not needed.
 func (s *Stream) handOutLocked(size, rounded int64, proc int, id block.ID, b *block.Block) Block {
 	c, k := s.c, s.c.kindOfSize(rounded)
-	c.books.begin()
 	if b.Prev|b.Next != 0 {
-		c.books.splitTaken(k, 1, b.Size)
+		s.noteUnsplit(k, 1, b.Size)
 	}
 	if b.Size-rounded >= c.minSplit(k) {
 		restID, rest := s.segs[b.Seg].Split(id, b, rounded, &s.slots)
 		s.pools[k].Insert(restID, rest)
-		c.books.splitAdded(k, rest.Size)
+		s.noteSplit(k, rest.Size)
 	}
-	c.books.end()
 	c.byAddr[k].Set(b.Addr(), uint32(id))
 	return s.outLocked(size, k, proc, id, b)
 }
@@ -255,9 +253,7 @@ func (s *Stream) outLocked(size int64, k kind, proc int, id block.ID, b *block.B
 	if c.cfg.RecordStacks {
 		b.Stack = c.stacks.add(callers())
 	}
-	c.books.begin()
-	c.books.allocated(k, b.Size, size)
-	c.books.end()
+	s.noteOut(k, b.Size, size)
 	if s.crossed > 0 {
 		s.crossed--
 	} else if b.Size <= c.homeLimit && s.magazine.Wants(proc, size, k == large) {
@@ -313,13 +309,11 @@ func (s *Stream) releaseLocked(id block.ID, b *block.Block) {
 		c.stacks.drop(b.Stack)
 		b.Stack = 0
 	}
-	c.books.begin()
 	if b.Word().State() == block.Pending {
-		c.books.pend(k, -1, b.Size)
+		s.noteDone(k, b.Size, b.Requested())
 	} else {
-		c.books.freed(k, b.Size, b.Requested())
+		s.noteFreed(k, b.Size, b.Requested())
 	}
-	c.books.end()
 	if b.Size <= c.fastLimit {
 		s.fast.Push(id, b)
 	} else if seg := s.segs[b.Seg]; seg.Stitched {

@@ -132,47 +132,44 @@ func (n *census) add(b *block.Block) {
 
 // compareBooks verifies C1 for both pools and their sum.
 func (c *Caching) compareBooks(got [2]census) error {
-	c.books.begin()
-	defer c.books.end()
+	var t totals
+	c.sumUp(&t)
 	var reserved int64
 	for k, n := range got {
-		p := &c.books.pools[k]
 		reserved += n.reserved
 		if n.reserved+n.asleep != n.outBytes+n.pendBytes+n.freeBytes+n.fastBytes {
 			return fmt.Errorf("C1: pool %d: reserved %d, asleep %d, live %d + pending %d + cached %d", k, n.reserved, n.asleep, n.outBytes-n.cachedBytes, n.pendBytes, n.freeBytes+n.fastBytes+n.cachedBytes)
 		}
 		for _, f := range []struct {
-			name      string
-			book, got int64
+			name string
+			q    quantity
+			got  int64
 		}{
-			{"segments", p.segments.cur(), n.segments}, {"reserved", p.reserved.cur(), n.reserved},
-			{"out blocks", p.out.cur(), n.out}, {"out bytes", p.outBytes.cur(), n.outBytes}, {"requested", p.requested.cur(), n.requested},
-			{"pending blocks", p.pending, n.pending}, {"pending bytes", p.pendingBytes, n.pendBytes},
-			{"inactive splits", p.inactiveSplit.cur(), n.split}, {"inactive split bytes", p.splitBytes.cur(), n.splitBytes},
+			{"segments", segments, n.segments}, {"reserved", reservedBytes, n.reserved},
+			{"out blocks", outBlocks, n.out}, {"out bytes", outBytes, n.outBytes}, {"requested", requestedBytes, n.requested},
+			{"pending blocks", pendingBlocks, n.pending}, {"pending bytes", pendingBytes, n.pendBytes},
+			{"inactive splits", splits, n.split}, {"inactive split bytes", splitBytes, n.splitBytes},
 		} {
-			if f.book != f.got {
-				return fmt.Errorf("C1: pool %d: the books say %d %s, the segments hold %d", k, f.book, f.name, f.got)
+			if book := t[k][f.q].cur(); book != f.got {
+				return fmt.Errorf("C1: pool %d: the books say %d %s, the segments hold %d", k, book, f.name, f.got)
 			}
 		}
 	}
 	if r := c.reserved.Load(); r != reserved {
 		return fmt.Errorf("C1: %d bytes are counted against the limit, %d are reserved", r, reserved)
 	}
-	return c.books.checkPeaks()
+	return c.books.checkPeaks(&t)
 }
 
 // checkPeaks verifies that nothing is above its peak.
-func (b *books) checkPeaks() error {
-	b.pools[all].sum(&b.pools[small], &b.pools[large])
-	for k := range b.pools {
-		p := &b.pools[k]
-		for i, t := range p.tallies() {
-			if t.cur() > t.peak {
-				return fmt.Errorf("C1: pool %d: tally %d is %d, its peak %d", k, i, t.cur(), t.peak)
+func (b *books) checkPeaks(t *totals) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k := range t {
+		for q, n := range t.now(kind(k)) {
+			if q := quantity(q); n > b.peaks[k][q] && (q < pendingBlocks || q >= activeBlocks) {
+				return fmt.Errorf("C1: pool %d: quantity %d is %d, its peak %d", k, q, n, b.peaks[k][q])
 			}
-		}
-		if a, n := p.out.cur()+p.pending, p.outBytes.cur()+p.pendingBytes; a > p.activePeak || n > p.activeBytesPeak {
-			return fmt.Errorf("C1: pool %d: %d blocks of %d bytes are active, their peaks %d and %d", k, a, n, p.activePeak, p.activeBytesPeak)
 		}
 	}
 	return nil

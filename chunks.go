@@ -43,19 +43,17 @@ func (s *Stream) releaseChunks(need int64, wait bool) (released int64, err error
 	out, err := s.detachRunsLocked(runs, need)
 	for _, l := range out {
 		released += l.size
-		err = errors.Join(err, s.c.releaseLoose(l))
+		err = errors.Join(err, s.releaseLoose(l))
 	}
 	s.checkLocked()
 	return released, err
 }
 
 // releaseLoose gives memory back to the device.
-func (c *Caching) releaseLoose(l loose) error {
-	c.books.begin()
-	c.books.segmentTaken(l.k, l.size)
-	c.books.end()
-	c.reserved.Add(-l.size)
-	return c.giveBack(leftover{handle: l.handle})
+func (s *Stream) releaseLoose(l loose) error {
+	s.noteSegmentGone(l.k, l.size)
+	s.c.reserved.Add(-l.size)
+	return s.c.giveBack(leftover{handle: l.handle})
 }
 
 // wholeRunsLocked lists the whole chunks that are free, of the large pool
@@ -125,15 +123,13 @@ func (s *Stream) attachLocked(k kind, in []loose) (attached int64, err error) {
 			err = s.attachChunkLocked(k, chunk{handle: l.handle, size: l.size})
 		}
 		if err != nil {
-			err = errors.Join(err, s.c.releaseLoose(l))
+			err = errors.Join(err, s.releaseLoose(l))
 			continue
 		}
 		attached += l.size
 		if l.k != k {
-			s.c.books.begin()
-			s.c.books.segmentTaken(l.k, l.size)
-			s.c.books.segmentAdded(k, l.size)
-			s.c.books.end()
+			s.noteSegmentGone(l.k, l.size)
+			s.noteSegment(k, l.size)
 		}
 	}
 	return attached, err
@@ -196,24 +192,21 @@ func (c *Caching) mapChunk(h *home, ch chunk) error {
 // must have been ensured.
 func (s *Stream) carveLocked(seg *block.Segment, id block.ID, off, size int64) (block.ID, *block.Block, block.ID) {
 	k, b := kindOf(seg.Large), s.c.blocks.At(id)
-	books := &s.c.books
 	s.pools[k].Remove(id, b)
-	books.begin()
-	defer books.end()
 	if b.Prev|b.Next != 0 {
-		books.splitTaken(k, 1, b.Size)
+		s.noteUnsplit(k, 1, b.Size)
 	}
 	if front := int64(seg.Base) + off - int64(b.Addr()); front > 0 {
 		restID, rest := seg.Split(id, b, front, &s.slots)
 		s.pools[k].Insert(id, b)
-		books.splitAdded(k, b.Size)
+		s.noteSplit(k, b.Size)
 		id, b = restID, rest
 	}
 	var behind block.ID
 	if b.Size > size {
 		restID, rest := seg.Split(id, b, size, &s.slots)
 		s.pools[k].Insert(restID, rest)
-		books.splitAdded(k, rest.Size)
+		s.noteSplit(k, rest.Size)
 		behind = restID
 	}
 	return id, b, behind

@@ -107,7 +107,7 @@ func (s *Stream) growHomeLocked(k kind, need int64) error {
 	if err := s.c.back(h, add); err != nil {
 		return err
 	}
-	s.c.bookChunks(k, add)
+	s.bookChunks(k, add)
 	s.extendLocked(h, k, add)
 	return nil
 }
@@ -157,7 +157,7 @@ func (s *Stream) fillGapsLocked(h *home, k kind, need int64) (int64, error) {
 			return need, err
 		}
 		need -= fill[0].size
-		s.c.bookChunks(k, fill)
+		s.bookChunks(k, fill)
 		s.fillGapLocked(h, i, fill[0])
 	}
 	return need, nil
@@ -167,9 +167,7 @@ func (s *Stream) fillGapsLocked(h *home, k kind, need int64) (int64, error) {
 func (s *Stream) extendLocked(h *home, k kind, add []chunk) {
 	h.chunks = append(h.chunks, add...)
 	if last := s.c.blocks.At(h.seg.Last); h.seg.Last != 0 && last.Prev == 0 && last.Word().State() == block.Free {
-		s.c.books.begin()
-		s.c.books.splitTaken(k, -1, -last.Size) // it was alone and shares the home now
-		s.c.books.end()
+		s.noteUnsplit(k, -1, -last.Size) // it was alone and shares the home now
 	}
 	total := int64(0)
 	for _, ch := range add {
@@ -202,12 +200,10 @@ func (s *Stream) fillGapLocked(h *home, i int, fill chunk) {
 }
 
 // bookChunks enters memory that came from the device into the books.
-func (c *Caching) bookChunks(k kind, add []chunk) {
-	c.books.begin()
+func (s *Stream) bookChunks(k kind, add []chunk) {
 	for _, ch := range add {
-		c.books.segmentAdded(k, ch.size)
+		s.noteSegment(k, ch.size)
 	}
-	c.books.end()
 }
 
 // insertFreeLocked adds a block that is in no set to the pool, merged with
@@ -216,15 +212,12 @@ func (s *Stream) insertFreeLocked(seg *block.Segment, id block.ID, b *block.Bloc
 	k := kindOf(seg.Large)
 	id, b, merged, mergedBytes := seg.Coalesce(id, b, &s.pools[k], &s.slots)
 	s.pools[k].Insert(id, b)
-	books := &s.c.books
-	books.begin()
 	if merged > 0 {
-		books.splitTaken(k, merged, mergedBytes)
+		s.noteUnsplit(k, merged, mergedBytes)
 	}
 	if b.Prev|b.Next != 0 {
-		books.splitAdded(k, b.Size)
+		s.noteSplit(k, b.Size)
 	}
-	books.end()
 }
 
 // back makes handles for the chunks, maps them to the home and opens them
@@ -299,12 +292,10 @@ func (s *Stream) closeHomeLocked(h *home, k kind) error {
 	})
 	err := c.unback(h, backed, len(backed))
 	err = errors.Join(err, c.giveBack(leftover{base: Ptr(h.seg.Base), addresses: h.limit}))
-	c.books.begin()
 	for _, ch := range backed {
 		c.reserved.Add(-ch.size)
-		c.books.segmentTaken(k, ch.size)
+		s.noteSegmentGone(k, ch.size)
 	}
-	c.books.end()
 	var ids []block.ID
 	h.seg.Each(&c.blocks, func(id block.ID, _ *block.Block) { ids = append(ids, id) })
 	for _, id := range ids {
@@ -312,9 +303,7 @@ func (s *Stream) closeHomeLocked(h *home, k kind) error {
 		if b.Word().State() == block.Free {
 			s.pools[k].Remove(id, b)
 			if b.Prev|b.Next != 0 {
-				c.books.begin()
-				c.books.splitTaken(k, 1, b.Size)
-				c.books.end()
+				s.noteUnsplit(k, 1, b.Size)
 			}
 		}
 		b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))

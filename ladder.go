@@ -143,9 +143,7 @@ func (s *Stream) newSegmentLocked(size int64, k kind) (block.ID, *block.Block, e
 	s.addSegmentLocked(seg)
 	c.segments.add(seg, size, s)
 	id, b := seg.Begin(&s.slots)
-	c.books.begin()
-	c.books.segmentAdded(k, size)
-	c.books.end()
+	s.noteSegment(k, size)
 	return id, b, nil
 }
 
@@ -189,9 +187,7 @@ func (s *Stream) freeSegmentLocked(seg *block.Segment) error {
 	s.pools[k].Remove(seg.First, c.blocks.At(seg.First))
 	s.slots.Put(seg.First)
 	s.segs[seg.Index] = nil
-	c.books.begin()
-	c.books.segmentTaken(k, seg.Size)
-	c.books.end()
+	s.noteSegmentGone(k, seg.Size)
 	s.checkLocked()
 	return nil
 }

@@ -13,9 +13,7 @@ func (c *Caching) takeBack(h Block) {
 		return
 	}
 	defer s.mu.Unlock()
-	c.books.begin()
-	c.books.hits(c.kindOfSize(b.Size), -1, b.Size, b.Requested())
-	c.books.end()
+	s.noteHits(b, -1)
 	_ = s.freeLocked(h, b)
 }
 
@@ -59,10 +57,7 @@ func (s *Stream) unhomeLocked(b *block.Block) (block.Word, bool) {
 	}
 	s.homedBytes -= b.Size
 	if n := w.Gen() - b.HomeGen(); n > 0 {
-		c := s.c
-		c.books.begin()
-		c.books.hits(c.kindOfSize(b.Size), int64(n), b.Size, b.Requested())
-		c.books.end()
+		s.noteHits(b, int64(n))
 	}
 	return w &^ block.Homed, true
 }

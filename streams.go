@@ -24,6 +24,7 @@ type Stream struct {
 	index   uint32
 	adopted bool // somebody else's to destroy
 
+	ledger   ledger // written under mu
 	magazine *magazine.Cache
 	waits    waitList // blocks that wait for this stream
 
@@ -72,13 +73,9 @@ func (c *Caching) addStreamLocked(h StreamHandle, adopted bool) *Stream {
 		s.pools[k].Table = &c.blocks
 	}
 	s.waits.tick = 1
-	if len(old) == 1 {
-		c.def.mu.Lock()
-		c.books.shared = true
-		c.def.mu.Unlock()
-	}
 	list := append(slices.Clone(old), s)
 	c.streams.Store(&list)
+	c.books.shares.Add(1) // one stream had all the room
 	return s
 }
 

@@ -112,10 +112,7 @@ func (s *Stream) pendLocked(id block.ID, b *block.Block) {
 	w := b.Word()
 	b.SetWord(block.MakeWord(w.Gen(), block.Pending))
 	k := c.kindOfSize(b.Size)
-	c.books.begin()
-	c.books.freed(k, b.Size, b.Requested())
-	c.books.pend(k, 1, b.Size)
-	c.books.end()
+	s.notePending(k, b.Size, b.Requested())
 	c.waiting.Add(1)
 	s.crossed = crossedRest
 	for _, u := range set.streams {

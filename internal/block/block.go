@@ -6,6 +6,8 @@ package block
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/relaxed"
 )
 
 // ID names a Block in its Table. 0 is no block.
@@ -73,11 +75,11 @@ func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 //	B4  addresses and sizes are positive multiples of the quantum
 //	B5  every block of a segment names it and its owner
 type Block struct {
-	word atomic.Uint64
-	addr atomic.Uint64
+	word relaxed.Uint64
+	addr relaxed.Uint64
 
 	Size      int64 // bytes, a multiple of the quantum
-	requested atomic.Uint64
+	requested relaxed.Uint64
 
 	Prev, Next ID // neighbours in address order; 0 at the segment's ends
 	// link holds the children in the free set's tree while Free, and the
@@ -95,7 +97,7 @@ func (b *Block) Word() Word { return Word(b.word.Load()) }
 
 // SetWord stores the generation and state of a block that is not Homed:
 // that of a homed one changes by Swap alone.
-func (b *Block) SetWord(w Word) { setRelaxed(&b.word, uint64(w)) }
+func (b *Block) SetWord(w Word) { b.word.SetOwned(uint64(w)) }
 
 // Swap changes the word from old to new and reports whether it was old.
 func (b *Block) Swap(old, new Word) bool {
@@ -110,7 +112,7 @@ func (b *Block) Addr() uint64 { return b.addr.Load() }
 func (b *Block) Requested() int64 { return int64(b.requested.Load()) }
 
 // SetRequested changes the bytes that the program asked for.
-func (b *Block) SetRequested(n int64) { setRelaxed(&b.requested, uint64(n)) }
+func (b *Block) SetRequested(n int64) { b.requested.SetOwned(uint64(n)) }
 
 // Owner returns the index of the owning stream.
 func (b *Block) Owner() uint32 { return b.owner.Load() }

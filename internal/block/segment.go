@@ -54,7 +54,7 @@ func (s *Segment) Extend(size int64, slots *SlotCache) (ID, *Block) {
 }
 
 func (s *Segment) fill(b *Block, addr uint64, size int64) {
-	setRelaxed(&b.addr, addr)
+	b.addr.SetOwned(addr)
 	b.Size = size
 	b.Seg = s.Index
 	b.Uses, b.Stack = 0, 0
