@@ -182,7 +182,7 @@ func (s *Stream) sleepChunkLocked(h *home, i int) error {
 	}
 	h.chunks[i].handle = asleep
 	c.sleep.bytes.Add(ch.size)
-	return s.c.releaseLoose(loose{ch.handle, ch.size, kindOf(h.seg.Large)})
+	return s.releaseLoose(loose{ch.handle, ch.size, kindOf(h.seg.Large)})
 }
 
 // Wake gets new memory for everything that sleeps, at the same addresses, and
@@ -253,7 +253,7 @@ func (s *Stream) wakeChunkLocked(h *home, i int) error {
 	}
 	h.chunks[i] = add[0]
 	s.c.sleep.bytes.Add(-add[0].size)
-	s.c.bookChunks(kindOf(h.seg.Large), add)
+	s.bookChunks(kindOf(h.seg.Large), add)
 	return nil
 }
 
