@@ -4,7 +4,10 @@ package cupool_test
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,4 +104,101 @@ func (e *bench) requireSpecial(name string, xs, ys []float64, want func(x, y flo
 		require.Equal(e.t, math.Signbit(w), math.Signbit(got), "%s(%v, %v) = %v", name, xs[i], ys[i], got)
 	}
 	e.free(r)
+}
+
+// TestGPUSeveralEngines computes on several streams at once.
+func TestGPUSeveralEngines(t *testing.T) {
+	e := newGPUBench(t)
+	want := random(e.r, tensor.Float64, 33, 33)
+	product := must(tensor.MatMul(want, want))
+	var group sync.WaitGroup
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		eng := must(cupool.NewEngine(e.c, cupool.WithStream(must(e.c.NewStream()))))
+		group.Go(func() {
+			for range 20 {
+				errs <- productOn(eng, want, product)
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		close(errs)
+	}()
+	for err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+// productOn fails where m times m is not product.
+func productOn(eng *cupool.Engine, m, product tensor.Tensor) (err error) {
+	sc := eng.Scope()
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	x, err := eng.FromHost(m)
+	if err != nil {
+		return err
+	}
+	y, err := tensor.MatMul(x, x)
+	if err != nil {
+		return err
+	}
+	p, err := eng.FromHost(product)
+	if err != nil {
+		return err
+	}
+	if _, err = tensor.Sub(y, p, tensor.UseUnsafe()); err != nil {
+		return err
+	}
+	h, err := eng.ToHost(y)
+	if err != nil {
+		return err
+	}
+	for _, diff := range floatsOf(h) {
+		if !(math.Abs(diff) < 1e-9) {
+			return fmt.Errorf("off by %v", diff)
+		}
+	}
+	return nil
+}
+
+// TestGPUTF32: products are exact to float32 unless TF32 is asked for.
+func TestGPUTF32(t *testing.T) {
+	for _, c := range []struct {
+		opts  []cupool.EngineOption
+		bound float64
+	}{{nil, 1e-6}, {[]cupool.EngineOption{cupool.WithTF32()}, 2e-3}} {
+		e := newGPUBench(t, c.opts...)
+		a, b := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(64, 96)), tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(96, 80))
+		for _, m := range []*tensor.Dense{a, b} {
+			xs := m.Data().([]float32)
+			for i := range xs {
+				xs[i] = e.r.Float32()
+			}
+		}
+		x, y := e.from(a), e.from(b)
+		got := must(tensor.MatMul(x, y))
+		e.requireClose(floatsOf(must(tensor.MatMul(a, b)).(*tensor.Dense)), e.as64(got), c.bound, "product")
+		e.free(x, y, got)
+	}
+}
+
+// TestGPURowBroadcast adds a vector to every row of a matrix, which StdEng does
+// not.
+func TestGPURowBroadcast(t *testing.T) {
+	e := newGPUBench(t)
+	x, row, column := e.from(random(e.r, tensor.Float32, 5, 7)), e.from(random(e.r, tensor.Float32, 7)), e.from(random(e.r, tensor.Float32, 7, 1))
+	for _, v := range []*tensor.Dense{row, transposed(column)} {
+		got := must(tensor.Mul(x, v))
+		want := e.as64(x)
+		vs := e.as64(v)
+		for i := range want {
+			want[i] *= vs[i%7]
+		}
+		e.requireClose(want, e.as64(got), bounds[tensor.Float32], "rows")
+		e.free(got)
+	}
+	short := e.from(random(e.r, tensor.Float32, 5))
+	_, err := tensor.Add(x, short)
+	require.Error(t, err)
+	e.free(x, row, column, short)
 }
