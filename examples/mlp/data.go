@@ -62,6 +62,8 @@ type source interface {
 	// batch returns the samples with the places [from, to) in that order as new
 	// tensors.
 	batch(from, to int) (x, y tensor.Tensor)
+	// rest gives up what was made for steps that do not come.
+	rest() error
 	// tensors are all that live between steps.
 	tensors() []tensor.Tensor
 }
@@ -115,6 +117,8 @@ func (r *resident) batch(from, to int) (x, y tensor.Tensor) {
 	return must(tensor.ByIndices(r.x, picks, 0)), must(tensor.ByIndices(r.y, picks, 0))
 }
 
+func (r *resident) rest() error { return nil }
+
 func (r *resident) tensors() []tensor.Tensor { return []tensor.Tensor{r.x, r.y} }
 
 // A batcher copies samples to the device, a batch at a time.
@@ -151,6 +155,8 @@ func (b *batcher) batch(from, to int) (x, y tensor.Tensor) {
 	}
 	return upload(b.eng, b.x, to-from, b.set.Size()), upload(b.eng, b.y, to-from)
 }
+
+func (b *batcher) rest() error { return nil }
 
 func (b *batcher) tensors() []tensor.Tensor { return nil }
 

@@ -181,6 +181,7 @@ func TestErrors(t *testing.T) {
 		"no rate":            {[]string{"-lr", "NaN"}, exitUsage, "-lr must be a positive number"},
 		"hidden widths":      {[]string{"-hidden", "512,x"}, exitUsage, `"512,x" for flag -hidden`},
 		"graph and shifts":   {[]string{"-graph"}, exitUsage, "-graph needs -shift 0"},
+		"prefetch for none":  {[]string{"-prefetch", "-shift", "0"}, exitUsage, "-prefetch is for batches made on the host"},
 		"graph and adam":     {[]string{"-graph", "-shift", "0", "-optimizer", "adam"}, exitUsage, "-graph needs -shift 0 and -optimizer sgd"},
 		"graph on the host":  {[]string{"-graph", "-shift", "0"}, exitFailed, "has no graphs: not supported"},
 		"unknown optimizer":  {[]string{"-optimizer", "lion"}, exitUsage, `-optimizer is sgd or adam, not "lion"`},
@@ -263,5 +264,32 @@ func TestPlan(t *testing.T) {
 	}
 	if got.LeakedBlocks != 0 || got.HitRatio < want.HitRatio-0.01 {
 		t.Errorf("%d blocks leaked, hit ratio %v (%v without)", got.LeakedBlocks, got.HitRatio, want.HitRatio)
+	}
+}
+
+// Prefetched batches are the same batches, also when the training is cut off
+// among them.
+func TestPrefetch(t *testing.T) {
+	epochs := func(args ...string) string {
+		status, stdout, stderr := runMLP(t.Context(), append(args, "-train-samples", "200", "-batch", "20", "-epochs", "2")...)
+		if status != exitOK {
+			t.Fatalf("exit status %d: %s", status, stderr)
+		}
+		var losses []string
+		for line := range strings.Lines(stdout) {
+			if loss, _, ok := strings.Cut(line, "device"); ok && strings.HasPrefix(line, "epoch") {
+				losses = append(losses, loss)
+			}
+		}
+		return strings.Join(losses, "\n")
+	}
+	if plain, ahead := epochs(), epochs("-prefetch"); plain != ahead {
+		t.Errorf("without -prefetch\n%s\nand with it\n%s", plain, ahead)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var stderr bytes.Buffer
+	status := run(ctx, []string{"-data", dataDir, "-hidden", "8", "-train-samples", "100", "-batch", "20", "-epochs", "50", "-prefetch"}, &canceller{cancel: cancel}, &stderr)
+	if status != exitInterrupted || !strings.Contains(stderr.String(), "; 0 blocks leaked") {
+		t.Errorf("exit status %d, %s", status, stderr.String())
 	}
 }

@@ -27,6 +27,7 @@ type options struct {
 	shuffleLabels bool
 	plan          bool
 	graph         bool
+	prefetch      bool
 	json          bool
 }
 
@@ -51,6 +52,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.BoolVar(&o.shuffleLabels, "shuffle-labels", false, "train on shuffled labels: nothing can be learned")
 	fs.BoolVar(&o.plan, "plan", false, "serve the steps by a plan of their memory, which is made from the first ones")
 	fs.BoolVar(&o.graph, "graph", false, "run the steps as a CUDA graph, captured once an epoch; with -shift 0 and sgd only")
+	fs.BoolVar(&o.prefetch, "prefetch", false, "make the next batch on another stream while the device computes; not with -shift 0")
 	fs.BoolVar(&o.json, "json", false, "end with one line of JSON")
 
 	fs.SetOutput(io.Discard) // main prints errors, in one line
@@ -85,6 +87,8 @@ func (o *options) complete() error {
 		return fmt.Errorf("-shift must not be negative, as %d is", o.shift)
 	case o.graph && (o.shift != 0 || o.optimizer != "sgd" || o.plan):
 		return errors.New("-graph needs -shift 0 and -optimizer sgd, and goes without -plan")
+	case o.prefetch && (o.shift == 0 || o.plan):
+		return errors.New("-prefetch is for batches made on the host, not with -shift 0, and goes without -plan")
 	case !(o.lr >= 0) || math.IsInf(o.lr, 0):
 		return fmt.Errorf("-lr must be a positive number, not %v", o.lr)
 	}

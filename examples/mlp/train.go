@@ -56,7 +56,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		eng:   eng,
 		net:   net,
 		opt:   optimizers[o.optimizer](net),
-		train: newSource(eng, train, o.shift, o.random(forShifts)),
+		train: trainSource(eng, o, train),
 		test:  newSource(eng, test, 0, nil),
 		rng:   o.random(forOrder),
 
@@ -71,6 +71,14 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		graph:  o.graph,
 	}
 	return t, scope.Keep(t.tensors()...)
+}
+
+// trainSource makes the batches to train on as o asks for.
+func trainSource(eng *cupool.Engine, o *options, set *mnist.Set) source {
+	if o.prefetch {
+		return newPrefetcher(eng, set, o.shift, o.batch, o.random(forShifts))
+	}
+	return newSource(eng, set, o.shift, o.random(forShifts))
 }
 
 // tensors are all that live between steps.
@@ -107,7 +115,7 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	t.train.shuffle(t.rng.Perm(t.trainN))
 	step := func(from int) error { return t.step(from, lossSum) }
 	var graph *graphStep
-	defer func() { err = errors.Join(err, graph.close()) }()
+	defer func() { err = errors.Join(err, graph.close(), t.train.rest()) }()
 	for i := range t.steps {
 		if ctx.Err() != nil {
 			return e, &interruption{len(t.stepTimes)/t.steps + 1, i, t.steps, context.Cause(ctx)}
