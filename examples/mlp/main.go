@@ -92,11 +92,7 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 		defer func() { err = errors.Join(err, planner.Close()) }()
 		memory = planner
 	}
-	stream, err := memory.NewStream() // the default stream cannot be captured
-	if err != nil {
-		return r, err
-	}
-	eng, err := cupool.NewEngine(memory, cupool.WithStream(stream))
+	eng, err := engineOn(memory)
 	if err != nil {
 		return r, err
 	}
@@ -116,6 +112,16 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 		r.addPlan(planner.Stats(), pool.Stats())
 	}
 	return r, err
+}
+
+// engineOn makes an engine on a stream of its own, as the default stream cannot
+// be captured.
+func engineOn(memory cupool.Allocator) (*cupool.Engine, error) {
+	stream, err := memory.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	return cupool.NewEngine(memory, cupool.WithStream(stream))
 }
 
 // runEpochs trains, with a line for each epoch and a bar inside it.
