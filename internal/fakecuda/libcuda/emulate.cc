@@ -4,6 +4,7 @@
 
 #include <ucontext.h>
 
+#include <memory>
 #include <vector>
 
 #include "../../kernels/kernels.cu"
@@ -33,7 +34,7 @@ struct barrier {
 
 struct fiber {
 	ucontext_t context;
-	std::vector<char> stack;
+	std::unique_ptr<char[]> stack;
 	unsigned thread;
 	bool done;
 };
@@ -72,26 +73,29 @@ void enter() {
 
 void run_fibers(block &b) {
 	b.left = blockDim.x;
-	b.fibers.resize(b.left);
+	if (b.fibers.size() < b.left)
+		b.fibers.resize(b.left);
 	b.slots.resize(b.left);
 	b.warps.assign((b.left + WARP - 1) / WARP, barrier());
 	b.all = barrier();
 	for (unsigned i = 0; i < blockDim.x; i++) {
 		fiber &f = b.fibers[i];
-		f.stack.resize(STACK);
+		if (f.stack == nullptr)
+			f.stack.reset(new char[STACK]);
 		f.thread = i;
 		f.done = false;
 		b.all.members++;
 		b.warps[i / WARP].members++;
 		getcontext(&f.context);
-		f.context.uc_stack.ss_sp = f.stack.data();
-		f.context.uc_stack.ss_size = f.stack.size();
+		f.context.uc_stack.ss_sp = f.stack.get();
+		f.context.uc_stack.ss_size = STACK;
 		f.context.uc_link = &b.scheduler;
 		makecontext(&f.context, enter, 0);
 	}
 	running = &b;
 	while (b.left > 0) {
-		for (fiber &f : b.fibers) {
+		for (unsigned i = 0; i < blockDim.x; i++) {
+			fiber &f = b.fibers[i];
 			if (f.done)
 				continue;
 			b.now = &f;
@@ -117,7 +121,7 @@ u64 emulated_exchange(u64 bits, unsigned lane) {
 }
 
 extern "C" void fake_emulate(const emulated *k, const void *args, unsigned gx, unsigned gy, unsigned bx) {
-	block b;
+	static thread_local block b; // keeps its fibers' stacks
 	b.kernel = k;
 	b.args = args;
 	gridDim = {gx, gy, 1};
