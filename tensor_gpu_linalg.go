@@ -101,6 +101,26 @@ func (g *gpu) matMul(op string, x, y, z *operandView) (bool, error) {
 	return g.multiply(op, &cublas.Product{A: a, B: b, C: c, Alpha: 1, Double: x.double()}, tempA, tempB)
 }
 
+// batchMatMul computes a batch of products whose shapes fit.
+func (g *gpu) batchMatMul(a, b, dst tensor.Tensor) (bool, error) {
+	var v [3]operandView
+	if g == nil || !g.floatsOf(v[:], a, b, dst) || v[2].overlaps(&v[0]) || v[2].overlaps(&v[1]) {
+		return false, nil
+	}
+	var m [3]cublas.Matrix
+	for i := range v {
+		var ok bool
+		if m[i], ok = v[i].matrixOf(v[i].shape[1], v[i].shape[2], v[i].strides[1], v[i].strides[2]); !ok {
+			return false, nil
+		}
+		m[i].Next = int64(v[i].strides[0])
+	}
+	if m[2].Transposed { // (AB)ᵀ = BᵀAᵀ
+		m[0], m[1], m[2] = transposedMatrix(m[1]), transposedMatrix(m[0]), transposedMatrix(m[2])
+	}
+	return g.multiply("BatchMatMul", &cublas.Product{A: m[0], B: m[1], C: m[2], Alpha: 1, Batch: int64(v[0].shape[0]), Double: v[0].double()})
+}
+
 // inner computes the product of two vectors into dst, a tensor of one element.
 func (g *gpu) inner(op string, x, y, dst *operandView) (bool, error) {
 	c := cublas.Matrix{P: uintptr(dst.p), Rows: 1, Cols: 1, Stride: 1}

@@ -104,6 +104,28 @@ func ExampleEngine_SGDStep() {
 	// [0.4686 0.3409]
 }
 
+func ExampleEngine_BatchMatMul() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 1, 2), tensor.WithBacking([]float64{1, 2, 3, 4})))
+	b, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 2, 1), tensor.WithBacking([]float64{1, 10, 100, 1000})))
+	c, _ := eng.Empty(tensor.Float64, 2, 1, 1)
+	defer eng.FreeTensor(a, b, c)
+	if err := eng.BatchMatMul(a, b, c); err != nil {
+		log.Fatal(err)
+	}
+	h, _ := eng.ToHost(c)
+	fmt.Println(h.Data())
+	// Output: [21 4300]
+}
+
 // The activations that BiasActivate applies.
 func ExampleActivation() {
 	fmt.Println(cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh)

@@ -217,3 +217,42 @@ func TestFusedErrors(t *testing.T) {
 		e.free(x, b, n, f, i)
 	})
 }
+
+func TestBatchMatMul(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			for _, s := range [][4]int{{1, 1, 1, 1}, {3, 2, 4, 5}, {2, 1, 7, 3}, {5, 3, 1, 1}, {4, 33, 31, 2}} {
+				n, rows, inner, cols := s[0], s[1], s[2], s[3]
+				a, b := e.from(random(e.r, dt, n, rows, inner)), e.from(random(e.r, dt, n, inner, cols))
+				bT := transposed(e.from(random(e.r, dt, n, cols, inner)), 0, 2, 1)
+				for _, right := range []*tensor.Dense{b, bT} {
+					c := must(e.Empty(dt, n, rows, cols))
+					require.NoError(t, e.BatchMatMul(a, right, c))
+					e.requireNear(productsOf(e.as64(a), e.as64(right), n, rows, inner, cols), c, fmt.Sprint(dt, s))
+					e.free(c)
+				}
+				e.free(a, b, bT)
+			}
+			x, y := e.from(random(e.r, dt, 2, 3, 4)), e.from(random(e.r, dt, 3, 4))
+			require.ErrorIs(t, e.BatchMatMul(x, x, x), cupool.ErrSizeMismatch)
+			require.ErrorIs(t, e.BatchMatMul(x, y, x), cupool.ErrSizeMismatch)
+			require.ErrorIs(t, e.BatchMatMul(x, nil, x), cupool.ErrSizeMismatch)
+			e.free(x, y)
+		}
+		if e.gpu {
+			require.Zero(t, e.Stats().Fallbacks)
+		}
+	})
+}
+
+// productsOf multiplies n pairs of matrices.
+func productsOf(a, b []float64, n, rows, inner, cols int) []float64 {
+	c := make([]float64, n*rows*cols)
+	for at := range c {
+		i, j := at/cols, at%cols // i counts the rows of all matrices
+		for k := range inner {
+			c[at] += a[i*inner+k] * b[(i/rows*inner+k)*cols+j]
+		}
+	}
+	return c
+}

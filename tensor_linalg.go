@@ -2,6 +2,8 @@ package cupool
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 
 	"gorgonia.org/tensor"
 )
@@ -29,6 +31,51 @@ func (e *Engine) product(op string, f matMulOp, a, b, prealloc tensor.Tensor) er
 // MatMul implements tensor.MatMuler: it writes a × b to prealloc.
 func (e *Engine) MatMul(a, b, prealloc tensor.Tensor) error {
 	return e.product("MatMul", tensor.StdEng.MatMul, a, b, prealloc)
+}
+
+// BatchMatMul writes the products of as many pairs of matrices as a has to
+// prealloc: a is (n, i, k), b (n, k, j) and prealloc (n, i, j). It fails with an
+// *EngineError around ErrSizeMismatch, ErrNotSupported for tensors of another
+// engine, or what the device says.
+func (e *Engine) BatchMatMul(a, b, prealloc tensor.Tensor) error {
+	const op = "BatchMatMul"
+	var s [3]tensor.Shape
+	for i, t := range []tensor.Tensor{a, b, prealloc} {
+		if isNil(t) || t.Dims() != 3 {
+			return engineError(op, fmt.Errorf("operand %d has not three dimensions: %w", i+1, ErrSizeMismatch))
+		}
+		s[i] = t.Shape()
+	}
+	if s[0][0] != s[1][0] || s[0][2] != s[1][1] || !s[2].Eq(tensor.Shape{s[0][0], s[0][1], s[1][2]}) {
+		return engineError(op, fmt.Errorf("%v times %v to %v: %w", s[0], s[1], s[2], ErrSizeMismatch))
+	}
+	if ok, err := e.gpu.batchMatMul(a, b, prealloc); ok {
+		return err
+	}
+	return e.runInto(op, prealloc, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		return engineError(op, multiplyBatch(h[0], h[1], dst))
+	}, a, b)
+}
+
+// multiplyBatch is BatchMatMul for host tensors.
+func multiplyBatch(a, b, dst tensor.Tensor) error {
+	x, y := tensor.Materialize(a).(*tensor.Dense), tensor.Materialize(b).(*tensor.Dense)
+	r := tensor.NewDense(a.Dtype(), dst.Shape().Clone())
+	for i := range a.Shape()[0] {
+		if _, err := tensor.MatMul(matrixAt(x, i), matrixAt(y, i), tensor.WithReuse(matrixAt(r, i))); err != nil {
+			return err
+		}
+	}
+	runtime.KeepAlive(x) // matrixAt has only addresses
+	runtime.KeepAlive(y)
+	return tensor.Copy(dst, r)
+}
+
+// matrixAt returns the i-th matrix of a host tensor in row-major order. Slice
+// would drop its dimensions of one element.
+func matrixAt(t *tensor.Dense, i int) *tensor.Dense {
+	size := uintptr(t.Shape()[1]*t.Shape()[2]) * t.Dtype().Size()
+	return tensor.NewDense(t.Dtype(), t.Shape()[1:].Clone(), tensor.FromMemory(t.Uintptr()+uintptr(i)*size, size))
 }
 
 // MatVecMul implements tensor.MatVecMuler: it writes a × b to prealloc.
