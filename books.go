@@ -37,7 +37,8 @@ type books struct {
 	peaks [3][peaks]int64
 	bases totals // when totals were last reset
 
-	shares atomic.Int64 // counts the times that all rooms became void
+	shares  atomic.Int64 // counts the times that all rooms became void
+	crossed atomic.Bool  // set when a block was pending for the first time
 
 	misses  atomic.Int64
 	retries atomic.Int64
@@ -83,14 +84,25 @@ func (t *totals) now(k kind) (n [peaks]int64) {
 }
 
 // raise makes the peaks of a pool no lower than what is there, and returns
-// how far below them each quantity is. The books are locked.
+// how far below them each quantity is. The books are locked. What is out is
+// active, so that the one's peak is no lower than the other's.
 func (b *books) raise(t *totals, k kind) (below [peaks]int64) {
 	for q, n := range t.now(k) {
-		b.peaks[k][q] = max(b.peaks[k][q], n)
-		below[q] = b.peaks[k][q] - n
+		p := &b.peaks[k][q]
+		switch quantity(q) {
+		case activeBlocks:
+			*p = max(*p, b.peaks[k][outBlocks])
+		case activeBytes:
+			*p = max(*p, b.peaks[k][outBytes])
+		}
+		*p = max(*p, n)
+		below[q] = *p - n
 	}
 	return below
 }
+
+// spaces are how far below the peaks each pool is.
+type spaces struct{ out, active, split [3]space }
 
 // fold raises the peaks to what is there, and gives the stream room below
 // them: half of what others do not have already, or all of it while there is
@@ -102,44 +114,43 @@ func (s *Stream) fold() {
 	defer b.mu.Unlock()
 	var t totals
 	c.sumUp(&t)
-	var out, split [3]space
+	var free spaces
 	for k := range t {
 		below := b.raise(&t, kind(k))
-		out[k] = space{min(below[outBlocks], below[activeBlocks]), min(below[outBytes], below[requestedBytes], below[activeBytes])}
-		split[k] = space{below[splits], below[splitBytes]}
+		free.out[k] = space{below[outBlocks], min(below[outBytes], below[requestedBytes])}
+		free.active[k] = space{below[activeBlocks], below[activeBytes]}
+		free.split[k] = space{below[splits], below[splitBytes]}
 	}
-	others := *c.streams.Load()
-	if !s.leave(&out, &split, others) {
+	streams := *c.streams.Load()
+	if left, ok := s.unshared(free, streams); ok {
+		free = left
+	} else {
 		b.shares.Add(1)
 	}
+	l := &s.ledger
 	for k := range t {
-		s.ledger.room[k].set(out[k], len(others))
-		s.ledger.splitRoom[k].set(split[k], len(others))
+		l.room[k].set(free.out[k], len(streams))
+		l.activeRoom[k].set(free.active[k], len(streams))
+		l.splitRoom[k].set(free.split[k], len(streams))
 	}
-	s.ledger.share.SetOwned(b.shares.Load())
+	l.share.SetOwned(b.shares.Load())
 }
 
-// leave takes what other streams have off what there is, and reports whether
-// that was enough; else it leaves it as it is.
-func (s *Stream) leave(out, split *[3]space, streams []*Stream) bool {
-	o, p := *out, *split
-	for _, other := range streams {
-		l := &other.ledger
-		if other == s || l.share.Load() != s.c.books.shares.Load() {
+// unshared takes what other streams have off what there is, and reports
+// whether that was enough.
+func (s *Stream) unshared(free spaces, streams []*Stream) (_ spaces, ok bool) {
+	ok = true
+	for _, o := range streams {
+		l := &o.ledger
+		if o == s || l.share.Load() != s.c.books.shares.Load() {
 			continue
 		}
-		for k := range o {
-			o[k].take(&l.room[k])
-			p[k].take(&l.splitRoom[k])
+		for k := range free.out {
+			left := free.out[k].take(&l.room[k]) | free.active[k].take(&l.activeRoom[k]) | free.split[k].take(&l.splitRoom[k])
+			ok = ok && left >= 0
 		}
 	}
-	for k := range o {
-		if o[k].blocks|o[k].bytes|p[k].blocks|p[k].bytes < 0 {
-			return false
-		}
-	}
-	*out, *split = o, p
-	return true
+	return free, ok
 }
 
 // stats returns the statistics of a pool, or of both. The books are locked.
@@ -152,7 +163,7 @@ func (b *books) stats(t *totals, k kind) PoolStats {
 		s, p := stat(out), t[k][pending].cur()
 		s.Current += p
 		s.Freed -= p - b.bases[k][pending].cur()
-		s.Peak = b.peaks[k][peak]
+		s.Peak = max(s.Peak, b.peaks[k][peak])
 		return s
 	}
 	return PoolStats{

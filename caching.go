@@ -23,7 +23,7 @@ import (
 // from several goroutines.
 //
 // Locks, in the order in which they are taken: reclaim, Stream.mu,
-// Stream.waits.mu, segments.mu, books.mu. A stream's lock is held across
+// Stream.clock.mu, segments.mu, books.mu. A stream's lock is held across
 // MemAlloc and MemFree for that stream; none but reclaim is held while
 // waiting for events, and none in callbacks.
 type Caching struct {
@@ -58,7 +58,6 @@ type Caching struct {
 
 	reserved  atomic.Int64   // bytes held from the device
 	highWater atomic.Int64   // the most that reserved has been
-	waiting   atomic.Int64   // blocks in some stream's wait list
 	regrets   map[regret]int // segments given back, by size; guarded by reclaim
 	reclaim   sync.Mutex     // one goroutine at a time takes memory away from pools
 	closed    atomic.Bool
@@ -310,7 +309,7 @@ func (s *Stream) releaseLocked(id block.ID, b *block.Block) {
 		b.Stack = 0
 	}
 	if b.Word().State() == block.Pending {
-		s.noteDone(k, b.Size, b.Requested())
+		s.noteDone(k, b.Size)
 	} else {
 		s.noteFreed(k, b.Size, b.Requested())
 	}

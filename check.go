@@ -167,7 +167,7 @@ func (b *books) checkPeaks(t *totals) error {
 	defer b.mu.Unlock()
 	for k := range t {
 		for q, n := range t.now(kind(k)) {
-			if q := quantity(q); n > b.peaks[k][q] && (q < pendingBlocks || q >= activeBlocks) {
+			if q := quantity(q); n > b.peaks[k][q] && (q < pendingBlocks || q >= activeBlocks && b.crossed.Load()) {
 				return fmt.Errorf("C1: pool %d: quantity %d is %d, its peak %d", k, q, n, b.peaks[k][q])
 			}
 		}
@@ -177,7 +177,7 @@ func (b *books) checkPeaks(t *totals) error {
 
 // verifyLocked verifies the rules that one stream's lock guards.
 func (s *Stream) verifyLocked() error {
-	var homed int64
+	var homed, waiting int64
 	for i, seg := range s.segs {
 		if seg == nil {
 			continue
@@ -197,6 +197,8 @@ func (s *Stream) verifyLocked() error {
 				free += b.Size
 			case w.Has(block.Homed):
 				homed += b.Size
+			case w.State() == block.Pending:
+				waiting += b.Size
 			}
 			if w.Has(block.Homed) && w.State() != block.Live && w.State() != block.Cached || w.State() == block.Pending && b.Uses == 0 {
 				broken = fmt.Errorf("C3: block %d (%s)", id, b)
@@ -205,6 +207,9 @@ func (s *Stream) verifyLocked() error {
 		if broken != nil {
 			return broken
 		}
+	}
+	if waiting != s.waiting {
+		return fmt.Errorf("C3: stream %d has %d pending bytes, its books say %d wait", s.index, waiting, s.waiting)
 	}
 	if homed != s.homedBytes || homed > max(s.c.cfg.MagazineBytes, 0) {
 		return fmt.Errorf("C4: stream %d has %d bytes homed, its books say %d, the bound is %d", s.index, homed, s.homedBytes, s.c.cfg.MagazineBytes)

@@ -87,7 +87,7 @@ func (c *Caching) releaseDecayed(need int64) (released int64, err error) {
 	if c.closed.Load() || c.sleep.asleep.Load() || c.lost.Load() != nil {
 		return 0, nil
 	}
-	if _, err := c.collectDone(request{}); err != nil {
+	if err := c.settleEverything(); err != nil {
 		return 0, err
 	}
 	c.flushAll()

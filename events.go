@@ -28,15 +28,13 @@ func (s *Stream) Record() (*Event, error) {
 	s.mu.Lock()
 	seen := append([]uint64(nil), s.seen...)
 	s.mu.Unlock()
-	s.waits.mu.Lock()
-	defer s.waits.mu.Unlock()
+	epoch := s.clock.tick.Add(1) - 1 // before the event: see waits.go
 	if err := c.driver.RecordEvent(h, s.handle); err != nil {
 		c.events.put(h)
 		return nil, s.submit("record event", err)
 	}
 	c.books.eventsRecorded.Add(1)
-	s.waits.tick++
-	return &Event{s: s, handle: h, epoch: s.waits.tick - 1, seen: seen}, nil
+	return &Event{s: s, handle: h, epoch: epoch, seen: seen}, nil
 }
 
 // Done reports whether everything before the event is done.
@@ -45,6 +43,9 @@ func (e *Event) Done() (bool, error) {
 		return false, fmt.Errorf("cupool: event: %w", ErrClosed)
 	}
 	done, err := e.s.c.driver.QueryEvent(e.handle)
+	if done {
+		raise(&e.s.clock.done, e.epoch)
+	}
 	return done, e.s.submit("query event", err)
 }
 
@@ -56,7 +57,7 @@ func (e *Event) Sync() error {
 	if err := e.s.submit("synchronize event", e.s.c.driver.SyncEvent(e.handle)); err != nil {
 		return err
 	}
-	e.s.waits.completed(e.epoch)
+	raise(&e.s.clock.done, e.epoch)
 	return nil
 }
 
@@ -89,20 +90,13 @@ func (s *Stream) Wait(e *Event) error {
 	if err := s.submit("wait for an event", s.c.driver.StreamWaitEvent(s.handle, e.handle)); err != nil {
 		return err
 	}
-	for _, u := range s.sees(e) {
-		s.c.finishUses(u.s.waits.take(s.c, s.index, u.epoch))
-	}
+	s.sees(e)
 	return nil
 }
 
-// order says that a stream comes after an epoch of another.
-type order struct {
-	s     *Stream
-	epoch uint64
-}
-
-// sees merges the event's clock into the stream's and returns what is new.
-func (s *Stream) sees(e *Event) (news []order) {
+// sees merges the event's clock into the stream's, and frees the blocks whose
+// waits that proves to be over.
+func (s *Stream) sees(e *Event) {
 	streams := *s.c.streams.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,14 +106,14 @@ func (s *Stream) sees(e *Event) (news []order) {
 		}
 		if epoch > s.seen[i] && i != s.index {
 			s.seen[i] = epoch
-			news = append(news, order{streams[i], epoch})
+			s.popLocked(s.waitListLocked(streams[i]), epoch)
 		}
 	}
 	for i, epoch := range e.seen {
 		note(uint32(i), epoch)
 	}
 	note(e.s.index, e.epoch)
-	return news
+	s.checkLocked()
 }
 
 // WaitStream makes later work of s wait for everything that o has been given

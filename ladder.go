@@ -199,21 +199,24 @@ func (c *Caching) flushOwn(r request) (bool, error) {
 	return r.s.homedBytes > 0 && r.s.flushLocked(), nil
 }
 
-// collectDone frees what waited for events that are done, and what cleanups
-// queued.
-func (c *Caching) collectDone(request) (bool, error) {
+// collectDone frees blocks of the request's stream that waited for events
+// that are done, and what cleanups queued.
+func (c *Caching) collectDone(r request) (bool, error) {
 	freed := c.drainLater()
-	if c.waiting.Load() == 0 {
-		return freed > 0, nil
+	how := ask
+	if r.s.patient() {
+		how = peek
 	}
-	for _, u := range *c.streams.Load() {
-		n, err := c.collect(u, false)
-		if errors.Is(err, ErrDeviceLost) {
-			return false, err
-		}
-		freed += n // other failures leave their blocks waiting; go on
-	}
-	return freed > 0, nil
+	n, err := r.s.settle(how)
+	return freed+n > 0, c.onlyLost(err) // other failures leave blocks waiting
+}
+
+// settleEverything frees what waited for events that are done, of all
+// streams, and what cleanups queued.
+func (c *Caching) settleEverything() error {
+	c.drainLater()
+	_, err := c.settleAll(ask)
+	return c.onlyLost(err)
 }
 
 // regret is a segment that was given back too early.
@@ -260,19 +263,13 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 // waitForOne waits for the pending block that serves the request with the
 // least: the smallest that suffices, the oldest among equals.
 func (c *Caching) waitForOne(r request) (bool, error) {
-	if c.waiting.Load() == 0 {
-		return false, nil
-	}
-	id, users := r.s.pendingFor(r)
-	if id == 0 {
-		return false, nil
-	}
-	for _, u := range users {
-		if err := c.waitEpoch(u, u.epochOf(id)); err != nil {
+	for _, o := range r.s.pendingFor(r) {
+		if err := c.waitEpoch(o.s, o.epoch); err != nil {
 			return false, c.onlyLost(err)
 		}
 	}
-	return c.collectDone(r)
+	n, err := r.s.settle(peek)
+	return n > 0, c.onlyLost(err)
 }
 
 // onlyLost keeps the error of a lost device, which ends everything, and
@@ -284,35 +281,36 @@ func (c *Caching) onlyLost(err error) error {
 	return nil
 }
 
-// pendingFor chooses a pending block for a request, with the streams that
-// use it.
-func (s *Stream) pendingFor(r request) (best block.ID, users []*Stream) {
+// order is an epoch of a stream to wait for.
+type order struct {
+	s     *Stream
+	epoch uint64
+}
+
+// pendingFor chooses a pending block for a request and returns what it waits
+// for.
+func (s *Stream) pendingFor(r request) (orders []order) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size := int64(math.MaxInt64)
+	best, size := block.ID(0), int64(math.MaxInt64)
 	for i := range s.uses {
 		set := &s.uses[i]
 		if set.waiting == 0 {
 			continue
 		}
 		if b := s.c.blocks.At(set.id); s.c.kindOfSize(b.Size) == r.kind && b.Size >= r.rounded && b.Size < size {
-			best, size, users = set.id, b.Size, slices.Clone(set.streams)
+			best, size = set.id, b.Size
 		}
 	}
-	return best, users
-}
-
-// epochOf returns the epoch that a block waits for on u, or 0.
-func (u *Stream) epochOf(id block.ID) uint64 {
-	l := &u.waits
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, w := range l.fifo[l.head:] {
-		if w.id == id {
-			return w.epoch
+	for i := range s.waits {
+		l := &s.waits[i]
+		for _, w := range l.fifo[l.head:] {
+			if w.id == best {
+				orders = append(orders, order{l.user, w.epoch})
+			}
 		}
 	}
-	return 0
+	return orders
 }
 
 // releaseEnough gives cached segments back, largest first, until the
@@ -346,18 +344,12 @@ func (c *Caching) flushAll() (found bool) {
 // waitPending waits until no block that was pending when it was called is
 // so any more, and returns how many came free.
 func (c *Caching) waitPending() (freed int, err error) {
-	if c.waiting.Load() == 0 {
-		return 0, nil
-	}
 	for _, u := range c.openStreams() {
-		if epoch := u.pendingEpoch(); epoch > 0 {
+		if epoch := u.clock.newest.Load(); epoch > u.clock.done.Load() {
 			err = errors.Join(err, c.waitEpoch(u, epoch))
 		}
-		n, e := c.collect(u, false)
-		freed += n
-		err = errors.Join(err, e)
 	}
-	return freed, err
+	return c.collectAll(), err
 }
 
 // cleanupWait bounds the time that cleanups get to run in.
@@ -403,6 +395,9 @@ type idle struct {
 // device, the largest first, until at least need bytes came back, and
 // returns how many did.
 func (c *Caching) releaseSegments(need int64) (released int64, err error) {
+	if _, err := c.settleAll(peek); c.onlyLost(err) != nil {
+		return 0, err
+	}
 	if c.vm != nil {
 		return c.releaseVirtual(need, true)
 	}

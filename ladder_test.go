@@ -36,10 +36,16 @@ func TestLadder(t *testing.T) {
 			ops:    "b=20M", want: "0 large: [Live 20M]",
 			calls: calls{"QueryEvent": 1},
 		},
-		"completed events of any stream": {
+		"completed events of other streams' blocks, which are left to them": {
 			before: "a=20M busy:1 free:a@1 b=20M@2 busy:1 free:b@1 idle:1",
-			ops:    "c=20M@2", want: "0 large: [Free 20M]; 2 large: [Live 20M]",
+			ops:    "c=20M@2", want: "0 large: [Pending 20M]; 2 large: [Live 20M]",
 			calls: calls{"QueryEvent": 2},
+		},
+		"completed events of any stream, where memory is short": {
+			before: "a=20M busy:1 free:a@1 b=20M@2 idle:1",
+			ops:    "c=20M@2", want: "2 large: [Live 20M]; 2 large: [Live 20M]",
+			calls:   calls{"QueryEvent": 1, "MemFree": 1, "MemAlloc": 2},
+			retries: 1,
 		},
 		"release idle segments": { // it would grow beyond what it ever had
 			before: "a=300M free:a",
@@ -69,7 +75,7 @@ func TestLadder(t *testing.T) {
 		"wait for one pending block": {
 			before: "a=20M b=20M busy:1 busy:2 free:a@1 free:b@2",
 			ops:    "c=20M", want: "0 large: [Live 20M]; 0 large: [Pending 20M]",
-			calls:   calls{"MemAlloc": 1, "SyncEvent": 1, "QueryEvent": 3},
+			calls:   calls{"MemAlloc": 1, "SyncEvent": 1, "QueryEvent": 5},
 			retries: 1,
 		},
 		"the smallest that suffices": {
@@ -85,7 +91,7 @@ func TestLadder(t *testing.T) {
 		"with all its users": {
 			before: "a=40M busy:1 busy:2 use:a@1 use:a@2 free:a",
 			ops:    "b=40M", want: "0 large: [Live 40M]",
-			calls:   calls{"MemAlloc": 1, "SyncEvent": 2, "QueryEvent": 2},
+			calls:   calls{"MemAlloc": 1, "SyncEvent": 2, "QueryEvent": 4},
 			retries: 1,
 		},
 		"release cached segments": { // of another stream

@@ -51,6 +51,7 @@ func (t *tally) pass(n int64) {
 type ledger struct {
 	pools           [2][quantities]tally
 	room, splitRoom [3]room       // below the peaks of each pool and of both
+	activeRoom      [3]room       // likewise, once anything was pending
 	share           relaxed.Int64 // books.shares when the room was given
 }
 
@@ -83,9 +84,11 @@ func (r *room) set(s space, streams int) {
 // space is how far below its peaks a pool is.
 type space struct{ blocks, bytes int64 }
 
-func (s *space) take(r *room) {
+// take takes a room off and returns a negative number when it was larger.
+func (s *space) take(r *room) int64 {
 	s.blocks -= max(r.blocks.Load(), 0)
 	s.bytes -= max(r.bytes.Load(), 0)
+	return s.blocks | s.bytes
 }
 
 // noteOut notes that a block left the free set for the program.
@@ -94,38 +97,54 @@ func (s *Stream) noteOut(k kind, size, requested int64) {
 	p[outBlocks].add(1)
 	p[outBytes].add(size)
 	p[requestedBytes].add(requested)
-	if l := &s.ledger; l.room[k].take(size)|l.room[all].take(size) < 0 || l.share.Load() != s.c.books.shares.Load() {
+	l, b := &s.ledger, &s.c.books
+	left := l.room[k].take(size) | l.room[all].take(size)
+	if b.crossed.Load() {
+		left |= l.activeRoom[k].take(size) | l.activeRoom[all].take(size)
+	}
+	if left < 0 || l.share.Load() != b.shares.Load() {
 		s.fold()
 	}
 }
 
 // noteFreed notes that the program gave a block back for good.
 func (s *Stream) noteFreed(k kind, size, requested int64) {
+	s.noteBack(k, size, requested)
+	if s.c.books.crossed.Load() {
+		s.ledger.activeRoom[k].give(1, requested)
+		s.ledger.activeRoom[all].give(1, requested)
+	}
+}
+
+// noteBack notes that the program gave a block back. There is room again for
+// what was requested; of what was rounded up, nothing is sure to come back.
+func (s *Stream) noteBack(k kind, size, requested int64) {
 	p := &s.ledger.pools[k]
 	p[outBlocks].take(1)
 	p[outBytes].take(size)
 	p[requestedBytes].take(requested)
-	s.ledger.room[k].give(1, requested) // of the rounding, nothing is sure to come back
+	s.ledger.room[k].give(1, requested)
 	s.ledger.room[all].give(1, requested)
 }
 
 // notePending notes a block that the program gave back and that begins to
 // wait for streams. It stays active.
 func (s *Stream) notePending(k kind, size, requested int64) {
-	p := &s.ledger.pools[k]
-	p[outBlocks].take(1)
-	p[outBytes].take(size)
-	p[requestedBytes].take(requested)
-	p[pendingBlocks].add(1)
-	p[pendingBytes].add(size)
+	if b := &s.c.books; !b.crossed.Load() {
+		b.crossed.Store(true)
+		b.shares.Add(1) // there are no active rooms yet
+	}
+	s.noteBack(k, size, requested)
+	s.ledger.pools[k][pendingBlocks].add(1)
+	s.ledger.pools[k][pendingBytes].add(size)
 }
 
 // noteDone notes a block that no longer waits.
-func (s *Stream) noteDone(k kind, size, requested int64) {
+func (s *Stream) noteDone(k kind, size int64) {
 	s.ledger.pools[k][pendingBlocks].take(1)
 	s.ledger.pools[k][pendingBytes].take(size)
-	s.ledger.room[k].give(1, requested)
-	s.ledger.room[all].give(1, requested)
+	s.ledger.activeRoom[k].give(1, size)
+	s.ledger.activeRoom[all].give(1, size)
 }
 
 // noteHits notes that a block went through a magazine n times.

@@ -110,6 +110,9 @@ func (c *Caching) takeIdle(r request) (found bool, err error) {
 	if need <= 0 {
 		return found, nil
 	}
+	if _, err := c.settleAll(peek); c.onlyLost(err) != nil {
+		return found, err
+	}
 	polls := provePolls
 	for _, d := range c.lenders(r) {
 		n, err := c.take(r, d, need, &polls)

@@ -26,7 +26,7 @@ type Stream struct {
 
 	ledger   ledger // written under mu
 	magazine *magazine.Cache
-	waits    waitList // blocks that wait for this stream
+	clock    clock
 
 	mu         sync.Mutex // guards what follows
 	pools      [2]block.FreeSet
@@ -37,8 +37,10 @@ type Stream struct {
 	crossed    int        // blocks to give no home from now on
 	homes      [2][]*home // of virtual memory; the newest grows
 	stitches   []*stitch
-	stitched   int64 // stitches made so far
-	searches   int64 // allocations that searched the pools so far
+	stitched   int64      // stitches made so far
+	searches   int64      // allocations that searched the pools so far
+	waits      []waitList // of blocks of this stream
+	waiting    int64      // bytes of blocks in them
 	uses       []useSet
 	usesFree   []uint32
 	seen       []uint64 // by stream: the epoch this stream is ordered after
@@ -72,7 +74,7 @@ func (c *Caching) addStreamLocked(h StreamHandle, adopted bool) *Stream {
 	for k := range s.pools {
 		s.pools[k].Table = &c.blocks
 	}
-	s.waits.tick = 1
+	s.clock.tick.Store(1)
 	list := append(slices.Clone(old), s)
 	c.streams.Store(&list)
 	c.books.shares.Add(1) // one stream had all the room
@@ -206,12 +208,14 @@ func (s *Stream) Sync() error {
 }
 
 func (s *Stream) sync() error {
-	upTo := s.waits.closeEpoch()
+	upTo := s.clock.tick.Add(1) - 1
 	if err := s.submit("synchronize", s.c.driver.SyncStream(s.handle)); err != nil {
 		return err
 	}
-	s.waits.completed(upTo)
-	s.c.collect(s, false)
+	raise(&s.clock.done, upTo)
+	if s.clock.newest.Load() > 0 { // somebody may wait for it
+		s.c.collectAll()
+	}
 	return nil
 }
 
@@ -302,7 +306,7 @@ func (s *Stream) Close() error {
 		s.heir.Store(nil)
 		return err
 	}
-	c.finishUses(s.waits.close())
+	c.endWaits(s)
 	s.bequeath()
 	if s.adopted {
 		return nil
@@ -333,6 +337,7 @@ func (s *Stream) moveTo(heir *Stream) {
 		s.homes[k] = nil
 	}
 	heir.stitches = append(heir.stitches, s.stitches...)
+	s.moveWaitsLocked(heir)
 	s.segs, s.stitches, s.uses, s.usesFree, s.seen = nil, nil, nil, nil, nil
 	heir.checkLocked()
 }

@@ -25,7 +25,7 @@ func (c *Caching) Trim(keep int64) (released int64, err error) {
 	if c.sleep.asleep.Load() {
 		return 0, c.asleepError("trim")
 	}
-	if _, err := c.collectDone(request{}); err != nil {
+	if err := c.settleEverything(); err != nil {
 		return 0, err
 	}
 	c.flushAll()
@@ -109,7 +109,8 @@ func (c *Caching) Close() error {
 // blocks.
 func (s *Stream) shutDown() (leaks []Leak, err error) {
 	leaks, err = s.dismantle()
-	s.waits.close()
+	s.clock.ended.Store(true)
+	s.waits, s.waiting = nil, 0
 	if !s.adopted {
 		err = errors.Join(err, s.submit("destroy stream", s.c.driver.DestroyStream(s.handle)))
 	}

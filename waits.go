@@ -1,8 +1,11 @@
 package cupool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +22,11 @@ import (
 // costs no driver call at all; the event that covers it is recorded when an
 // earlier one completes, or when somebody needs the memory.
 //
+// The stamp needs no lock of the stream that is waited for: an epoch is
+// closed before its event is recorded, so whoever still reads its number has
+// submitted his work before the event. The blocks wait in a list of their
+// own stream, under its lock, until that stream looks how far the other is.
+//
 // An order that the program makes itself proves the same without an event
 // query: after s.Wait(e), everything that e's epoch covers is over for s
 // (vector clocks; Lamport 1978, Mattern 1988).
@@ -32,18 +40,37 @@ const maxInFlight = 4
 const crossedRest = 64
 
 // An event is recorded at once for a block of eagerBytes or more, and else
-// when batchBlocks were freed since the last one. Fewer wait until somebody
-// misses them: the event is then later than it might be, by what the stream
-// was given meanwhile, and thousands of small frees cost few driver calls.
+// when batchBlocks of one stream were freed since the last one. Fewer wait
+// until somebody misses them: the event is then later than it might be, by
+// what the stream was given meanwhile, and thousands of small frees cost few
+// driver calls.
 const (
 	eagerBytes  = 2 << 20
 	batchBlocks = 16
 )
 
-// waiter is a block that waits for an epoch of a stream; id 0: no more.
+// A miss asks for an event where blocks wait without one, unless little
+// memory does: then growing by some blocks, once, makes every event serve
+// many of them from there on. Little is whatever waits in a reserve of less
+// than patientBytes, and this part of a larger one.
+const (
+	patientBytes = 64 << 20
+	patientPart  = 512
+)
+
+// waiter is a block that waits for an epoch of a stream.
 type waiter struct {
 	id    block.ID
 	epoch uint64
+}
+
+// waitList holds the blocks of one stream that wait for another, by epoch.
+// Guarded by the lock of the blocks' stream.
+type waitList struct {
+	user *Stream
+	fifo []waiter
+	head int // of fifo
+	open int // how many have the epoch of the last one
 }
 
 // mark is a recorded event and the epoch that it closed.
@@ -52,18 +79,25 @@ type mark struct {
 	epoch uint64
 }
 
-// waitList holds the blocks that wait for one stream, by epoch.
-type waitList struct {
-	mu       sync.Mutex
-	tick     uint64 // the open epoch
-	done     uint64 // every epoch up to this one is over
-	fifo     []waiter
-	head     int    // of fifo
-	inFlight []mark // oldest first
-	closed   bool
+// clock counts a stream's epochs and knows which are over.
+type clock struct {
+	tick   atomic.Uint64 // the open epoch
+	done   atomic.Uint64 // every epoch up to this one is over
+	newest atomic.Uint64 // the newest that a block waits for
+	ended  atomic.Bool   // the stream is closed, its work is done
 
-	open int // blocks stamped since an event was last recorded
+	mu       sync.Mutex // taken to record and to query
+	inFlight []mark     // oldest first; guarded by mu
 }
+
+// insist says what may be done to learn how far a stream is.
+type insist int
+
+const (
+	peek  insist = iota // ask about the events in flight
+	ask                 // and record one where blocks wait and none is
+	force               // and record one where blocks wait that none covers
+)
 
 // eventPool recycles the device's events.
 type eventPool struct {
@@ -108,15 +142,13 @@ func (p *eventPool) close() error {
 // pendLocked makes a freed block wait for the streams recorded on it, those
 // that are not closed, and so done.
 func (s *Stream) pendLocked(id block.ID, b *block.Block) {
-	c, set := s.c, &s.uses[b.Uses-1]
-	w := b.Word()
-	b.SetWord(block.MakeWord(w.Gen(), block.Pending))
-	k := c.kindOfSize(b.Size)
-	s.notePending(k, b.Size, b.Requested())
-	c.waiting.Add(1)
+	set := &s.uses[b.Uses-1]
+	b.SetWord(block.MakeWord(b.Word().Gen(), block.Pending))
+	s.notePending(s.c.kindOfSize(b.Size), b.Size, b.Requested())
+	s.waiting += b.Size
 	s.crossed = crossedRest
 	for _, u := range set.streams {
-		if u.addWaiter(id, b.Size) {
+		if s.awaitLocked(u, waiter{id, u.clock.stamp()}, b.Size) {
 			set.waiting++
 		}
 	}
@@ -128,37 +160,57 @@ func (s *Stream) pendLocked(id block.ID, b *block.Block) {
 // doneLocked returns a Pending block that waits for nothing to its pool.
 func (s *Stream) doneLocked(id block.ID, b *block.Block) {
 	s.dropUsesLocked(b)
-	s.c.waiting.Add(-1)
+	s.waiting -= b.Size
 	s.releaseLocked(id, b)
 }
 
-// finishUses notes that one stream is done with Pending blocks and returns
-// how many that made free. Blocks of one owner in a row share its lock.
-func (c *Caching) finishUses(done []waiter) (freed int) {
-	for len(done) > 0 {
-		s := c.stream(c.blocks.At(done[0].id).Owner())
-		s.mu.Lock()
-		n := 0
-		for n < len(done) && c.blocks.At(done[n].id).Owner() == s.index {
-			if s.finishUseLocked(done[n].id) {
-				freed++
-			}
-			n++ // stays 0 when the owner was closed before it was locked
-		}
-		s.checkLocked()
-		s.mu.Unlock()
-		done = done[n:]
+// stamp returns the open epoch for a block to wait for.
+func (k *clock) stamp() uint64 {
+	epoch := k.tick.Load()
+	raise(&k.newest, epoch)
+	return epoch
+}
+
+// raise makes a value no lower than v.
+func raise(p *atomic.Uint64, v uint64) {
+	for old := p.Load(); old < v && !p.CompareAndSwap(old, v); {
+		old = p.Load()
 	}
-	return freed
+}
+
+// awaitLocked makes a block wait for an epoch of u. It reports false when u
+// is closed and so has nothing left to wait for. A failing event leaves the
+// block waiting, which is safe, until a later one succeeds.
+func (s *Stream) awaitLocked(u *Stream, w waiter, size int64) bool {
+	if u.clock.ended.Load() {
+		return false // no later than this its lists are emptied, under this lock
+	}
+	l := s.waitListLocked(u)
+	if n := len(l.fifo); n == l.head || l.fifo[n-1].epoch != w.epoch {
+		l.open = 0
+	}
+	l.fifo = append(l.fifo, w)
+	if l.open++; size >= eagerBytes || l.open >= batchBlocks {
+		u.recordAhead()
+	}
+	return true
+}
+
+// waitListLocked returns the list of blocks that wait for u.
+func (s *Stream) waitListLocked(u *Stream) *waitList {
+	for i := range s.waits {
+		if s.waits[i].user == u {
+			return &s.waits[i]
+		}
+	}
+	s.waits = append(s.waits, waitList{user: u})
+	return &s.waits[len(s.waits)-1]
 }
 
 // finishUseLocked notes that one stream is done with a Pending block and
 // reports whether that made it free.
 func (s *Stream) finishUseLocked(id block.ID) bool {
 	b := s.c.blocks.At(id)
-	if b.Word().State() != block.Pending {
-		return false // the allocator was closed meanwhile
-	}
 	set := &s.uses[b.Uses-1]
 	if set.waiting--; set.waiting > 0 {
 		return false
@@ -167,137 +219,17 @@ func (s *Stream) finishUseLocked(id block.ID) bool {
 	return true
 }
 
-// addWaiter makes a block wait for the open epoch. It reports false when the
-// stream is closed and so has nothing left to wait for. A failing event
-// leaves the block waiting, which is safe, until a later one succeeds.
-func (u *Stream) addWaiter(id block.ID, size int64) bool {
-	l := &u.waits
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	l.fifo = append(l.fifo, waiter{id: id, epoch: l.tick})
-	l.open++
-	if (size >= eagerBytes || l.open >= batchBlocks) && len(l.inFlight) < maxInFlight {
-		_ = u.recordLocked()
-	}
-	return true
-}
-
-// recordLocked closes the open epoch with an event; waits.mu is held.
-func (u *Stream) recordLocked() error {
-	c, l := u.c, &u.waits
-	e, err := c.events.get()
-	if err == nil {
-		if err = c.driver.RecordEvent(e, u.handle); err != nil {
-			c.events.put(e)
-		}
-	}
-	if err != nil {
-		c.books.eventFailures.Add(1)
-		c.cfg.Logger.Warn("recording an event failed; freed blocks wait on", "stream", uintptr(u.handle), "error", err)
-		return c.driverError(fmt.Errorf("cupool: recording an event on stream 0x%x: %w", uintptr(u.handle), err))
-	}
-	c.books.eventsRecorded.Add(1)
-	l.inFlight = append(l.inFlight, mark{event: e, epoch: l.tick})
-	l.tick++
-	l.open = 0
-	return nil
-}
-
-// uncovered reports whether a block waits for an epoch that no event in
-// flight covers; mu is held.
-func (l *waitList) uncovered() bool {
-	n, covered := len(l.fifo), l.done
-	if k := len(l.inFlight); k > 0 {
-		covered = max(covered, l.inFlight[k-1].epoch)
-	}
-	return n > l.head && l.fifo[n-1].epoch > covered
-}
-
-// closeEpoch ends the open epoch without an event and returns it.
-func (l *waitList) closeEpoch() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tick++
-	return l.tick - 1
-}
-
-// completed notes that everything up to an epoch is over.
-func (l *waitList) completed(epoch uint64) {
-	l.mu.Lock()
-	l.done = max(l.done, epoch)
-	l.mu.Unlock()
-}
-
-// collectBatch is how many blocks collect takes from a list at once, so that
-// it needs no memory of its own.
-const collectBatch = 64
-
-// collect frees the blocks whose wait for u is over, asking the device about
-// events in flight. With force the open epoch is closed first, however many
-// those are, so that everything that is over comes free. It returns the
-// number of blocks that did.
-func (c *Caching) collect(u *Stream, force bool) (freed int, err error) {
-	var batch [collectBatch]waiter
-	for {
-		n, e := u.nextDone(batch[:], force)
-		freed += c.finishUses(batch[:n])
-		if err = errors.Join(err, e); n < len(batch) {
-			return freed, err
-		}
-	}
-}
-
-// nextDone takes waiters whose epoch is over from the list.
-func (u *Stream) nextDone(out []waiter, force bool) (n int, err error) {
-	l := &u.waits
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.head == len(l.fifo) {
-		return 0, nil
-	}
-	if l.uncovered() && (force || len(l.inFlight) == 0) {
-		err = u.recordLocked()
-	}
-	err = errors.Join(err, u.queryLocked())
-	for l.head < len(l.fifo) && n < len(out) && l.fifo[l.head].epoch <= l.done {
-		if w := l.fifo[l.head]; w.id != 0 {
-			out[n] = w
-			n++
-		}
+// popLocked finishes the uses of a list up to an epoch and returns how many
+// blocks came free.
+func (s *Stream) popLocked(l *waitList, upTo uint64) (freed int) {
+	for l.head < len(l.fifo) && l.fifo[l.head].epoch <= upTo {
 		l.head++
+		if s.finishUseLocked(l.fifo[l.head-1].id) {
+			freed++
+		}
 	}
 	l.compact()
-	if l.uncovered() && len(l.inFlight) < maxInFlight {
-		err = errors.Join(err, u.recordLocked())
-	}
-	return n, err
-}
-
-// queryLocked asks about the events in flight, oldest first, up to the first
-// that is not done.
-func (u *Stream) queryLocked() error {
-	c, l := u.c, &u.waits
-	for len(l.inFlight) > 0 {
-		m := l.inFlight[0]
-		if m.epoch > l.done {
-			c.books.eventQueries.Add(1)
-			done, err := c.driver.QueryEvent(m.event)
-			if err != nil {
-				c.books.eventFailures.Add(1)
-				return c.driverError(fmt.Errorf("cupool: querying an event of stream 0x%x: %w", uintptr(u.handle), err))
-			}
-			if !done {
-				return nil
-			}
-			l.done = m.epoch
-		}
-		c.events.put(m.event)
-		l.inFlight = append(l.inFlight[:0], l.inFlight[1:]...)
-	}
-	return nil
+	return freed
 }
 
 // compact drops what was taken from the front of the list.
@@ -310,72 +242,205 @@ func (l *waitList) compact() {
 	}
 }
 
-// take removes the waiters of one owner up to an epoch, wherever they are.
-func (l *waitList) take(c *Caching, owner uint32, upTo uint64) (taken []waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := l.head; i < len(l.fifo) && l.fifo[i].epoch <= upTo; i++ {
-		if w := l.fifo[i]; w.id != 0 && c.blocks.At(w.id).Owner() == owner {
-			taken = append(taken, w)
-			l.fifo[i].id = 0
-		}
+// collectLocked frees the blocks whose waits are known to be over and
+// returns their number.
+func (s *Stream) collectLocked() (freed int) {
+	for i := range s.waits {
+		l := &s.waits[i]
+		freed += s.popLocked(l, l.user.clock.done.Load())
 	}
-	return taken
+	return freed
 }
 
-// close ends the list of a stream whose work is done and returns the rest.
-func (l *waitList) close() (rest []waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	for _, w := range l.fifo[l.head:] {
-		if w.id != 0 {
-			rest = append(rest, w)
+// collectAll is collectLocked for all streams.
+func (c *Caching) collectAll() (freed int) {
+	for _, s := range *c.streams.Load() {
+		s.mu.Lock()
+		freed += s.collectLocked()
+		s.checkLocked()
+		s.mu.Unlock()
+	}
+	return freed
+}
+
+// settle asks how far the streams are that the blocks of s wait for, frees
+// those whose wait is over, and returns their number.
+func (s *Stream) settle(how insist) (freed int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.waits {
+		if l := &s.waits[i]; l.head < len(l.fifo) {
+			err = errors.Join(err, l.user.advance(how))
 		}
 	}
-	l.fifo, l.head = nil, 0
-	return rest
+	freed = s.collectLocked()
+	s.checkLocked()
+	return freed, err
+}
+
+// settleAll is settle for all streams.
+func (c *Caching) settleAll(how insist) (freed int, err error) {
+	for _, s := range *c.streams.Load() {
+		n, e := s.settle(how)
+		freed += n
+		err = errors.Join(err, e)
+	}
+	return freed, err
+}
+
+// patient reports whether so little of the stream's memory waits that a miss
+// should rather grow than ask for an event.
+func (s *Stream) patient() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reserved := s.c.reserved.Load()
+	return reserved < patientBytes || s.waiting < reserved/patientPart
+}
+
+// recordAhead records an event unless there are enough in flight.
+func (u *Stream) recordAhead() {
+	k := &u.clock
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.inFlight) < maxInFlight {
+		_ = u.recordLocked()
+	}
+}
+
+// recordLocked closes the open epoch with an event; clock.mu is held. When
+// the device refuses, the next event covers the epoch.
+func (u *Stream) recordLocked() error {
+	c, k := u.c, &u.clock
+	e, err := c.events.get()
+	epoch := k.tick.Add(1) - 1 // before the event: see above
+	if err == nil {
+		if err = c.driver.RecordEvent(e, u.handle); err != nil {
+			c.events.put(e)
+		}
+	}
+	if err != nil {
+		c.books.eventFailures.Add(1)
+		c.cfg.Logger.Warn("recording an event failed; freed blocks wait on", "stream", uintptr(u.handle), "error", err)
+		return c.driverError(fmt.Errorf("cupool: recording an event on stream 0x%x: %w", uintptr(u.handle), err))
+	}
+	c.books.eventsRecorded.Add(1)
+	k.inFlight = append(k.inFlight, mark{event: e, epoch: epoch})
+	return nil
+}
+
+// uncovered reports whether a block waits for an epoch that no event in
+// flight covers; mu is held.
+func (k *clock) uncovered() bool {
+	covered := k.done.Load()
+	if n := len(k.inFlight); n > 0 {
+		covered = max(covered, k.inFlight[n-1].epoch)
+	}
+	return k.newest.Load() > covered
+}
+
+// advance learns how far the stream is.
+func (u *Stream) advance(how insist) error {
+	k := &u.clock
+	if k.newest.Load() <= k.done.Load() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var err error
+	if (how == force || how == ask && len(k.inFlight) == 0) && k.uncovered() {
+		err = u.recordLocked()
+	}
+	err = errors.Join(err, u.queryLocked())
+	if how != peek && len(k.inFlight) < maxInFlight && k.uncovered() {
+		err = errors.Join(err, u.recordLocked())
+	}
+	return err
+}
+
+// queryLocked asks about the events in flight, oldest first, up to the first
+// that is not done; clock.mu is held.
+func (u *Stream) queryLocked() error {
+	c, k := u.c, &u.clock
+	for len(k.inFlight) > 0 {
+		m := k.inFlight[0]
+		if m.epoch > k.done.Load() {
+			c.books.eventQueries.Add(1)
+			done, err := c.driver.QueryEvent(m.event)
+			if err != nil {
+				c.books.eventFailures.Add(1)
+				return c.driverError(fmt.Errorf("cupool: querying an event of stream 0x%x: %w", uintptr(u.handle), err))
+			}
+			if !done {
+				return nil
+			}
+			raise(&k.done, m.epoch)
+		}
+		c.events.put(m.event)
+		k.inFlight = append(k.inFlight[:0], k.inFlight[1:]...)
+	}
+	return nil
 }
 
 // waitEpoch waits on the host until an epoch of u is over.
 func (c *Caching) waitEpoch(u *Stream, epoch uint64) error {
-	l := &u.waits
-	l.mu.Lock()
-	if l.done >= epoch || l.closed {
-		l.mu.Unlock()
+	k := &u.clock
+	k.mu.Lock()
+	if k.done.Load() >= epoch || k.ended.Load() {
+		k.mu.Unlock()
 		return nil
 	}
 	var m mark
-	for _, m = range l.inFlight {
+	for _, m = range k.inFlight {
 		if m.epoch >= epoch {
 			break
 		}
 	}
 	if m.epoch < epoch {
 		if err := u.recordLocked(); err != nil {
-			l.mu.Unlock()
+			k.mu.Unlock()
 			return err
 		}
-		m = l.inFlight[len(l.inFlight)-1]
+		m = k.inFlight[len(k.inFlight)-1]
 	}
-	l.mu.Unlock()
+	k.mu.Unlock()
 	// The event may be recycled meanwhile; then it was done.
 	if err := c.driver.SyncEvent(m.event); err != nil {
 		return c.driverError(fmt.Errorf("cupool: waiting for an event of stream 0x%x: %w", uintptr(u.handle), err))
 	}
-	l.completed(m.epoch)
+	raise(&k.done, m.epoch)
 	return nil
 }
 
-// pendingEpoch returns the newest epoch that a block waits for on u, or 0.
-func (u *Stream) pendingEpoch() uint64 {
-	l := &u.waits
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := len(l.fifo); n > l.head {
-		return l.fifo[n-1].epoch
+// endWaits frees what waits for a stream that is closed and whose work is
+// done, and forgets its lists.
+func (c *Caching) endWaits(u *Stream) {
+	u.clock.ended.Store(true)
+	for _, s := range *c.streams.Load() {
+		s.mu.Lock()
+		for i := range s.waits {
+			if s.waits[i].user == u {
+				s.popLocked(&s.waits[i], math.MaxUint64)
+				s.waits = slices.Delete(s.waits, i, i+1)
+				break
+			}
+		}
+		s.checkLocked()
+		s.mu.Unlock()
 	}
-	return 0
+}
+
+// moveWaitsLocked hands the stream's lists to another that took its blocks.
+func (s *Stream) moveWaitsLocked(heir *Stream) {
+	for _, l := range s.waits {
+		if l.head == len(l.fifo) {
+			continue
+		}
+		to := heir.waitListLocked(l.user)
+		to.fifo = append(to.fifo, l.fifo[l.head:]...)
+		slices.SortStableFunc(to.fifo[to.head:], func(a, b waiter) int { return cmp.Compare(a.epoch, b.epoch) })
+	}
+	heir.waiting += s.waiting
+	s.waits, s.waiting = nil, 0
 }
 
 // ProcessDeferred frees the blocks whose wait for other streams is over and
@@ -384,15 +449,7 @@ func (u *Stream) pendingEpoch() uint64 {
 // waiting.
 func (c *Caching) ProcessDeferred() (freed int, err error) {
 	c.drainLater()
-	if c.waiting.Load() == 0 {
-		return 0, nil
-	}
-	for _, u := range c.openStreams() {
-		n, e := c.collect(u, true)
-		freed += n
-		err = errors.Join(err, e)
-	}
-	return freed, err
+	return c.settleAll(force)
 }
 
 // laterQueue holds handles that FreeLater was given: a stack that any

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,10 +14,10 @@ import (
 )
 
 // freeManyOn allocates n blocks and frees each on another stream.
-func freeManyOn(t *testing.T, c *cupool.Caching, s *cupool.Stream, n int) {
+func freeManyOn(t *testing.T, c *cupool.Caching, s *cupool.Stream, n int, size int64) {
 	t.Helper()
 	for range n {
-		b, err := c.Alloc(512, nil)
+		b, err := c.Alloc(size, nil)
 		require.NoError(t, err)
 		require.NoError(t, c.FreeOn(b, s))
 	}
@@ -31,13 +32,13 @@ func TestOneEventServesManyFrees(t *testing.T) {
 	require.NoError(t, c.Reserve(512, nil))
 	d.busy(s)
 	for i := range 4 {
-		freeManyOn(t, c, s, 15)
+		freeManyOn(t, c, s, 15, 512)
 		require.Equal(t, i, d.count("RecordEvent"), "not before a batch is full")
-		freeManyOn(t, c, s, 1)
+		freeManyOn(t, c, s, 1, 512)
 		require.Equal(t, i+1, d.count("RecordEvent"), "an event for a batch of sixteen")
 	}
 	before := d.total()
-	freeManyOn(t, c, s, 1000)
+	freeManyOn(t, c, s, 1000, 512)
 	require.Equal(t, before, d.total(), "no driver call at all")
 	require.EqualValues(t, 1064, c.Stats().BlocksPending)
 
@@ -53,7 +54,7 @@ func TestOneEventServesManyFrees(t *testing.T) {
 
 	// Events are recycled.
 	d.busy(s)
-	freeManyOn(t, c, s, 1000)
+	freeManyOn(t, c, s, 1000, 512)
 	d.idle(s)
 	_, err = c.ProcessDeferred()
 	require.NoError(t, err)
@@ -82,12 +83,13 @@ func TestUncoveredBlocksAreCoveredLater(t *testing.T) {
 	c, d := newPool(t, 1<<30)
 	x := newScript(t, c, d)
 	s := x.stream("1")
+	x.run("keep=70M")
 	for range 4 {
 		d.busy(s)
-		freeManyOn(t, c, s, 16)
+		freeManyOn(t, c, s, 16, 64<<10)
 	}
 	d.busy(s)
-	freeManyOn(t, c, s, 10)
+	freeManyOn(t, c, s, 10, 64<<10)
 	require.Equal(t, 4, d.count("RecordEvent"))
 	d.step(s)
 	x.run("big=10M") // a miss looks
@@ -96,6 +98,26 @@ func TestUncoveredBlocksAreCoveredLater(t *testing.T) {
 	d.idle(s)
 	x.run("big2=10M")
 	require.Zero(t, c.Stats().BlocksPending)
+}
+
+// Where little waits, a miss grows rather than ask for an event, so that in
+// time every event serves a batch.
+func TestPatience(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before string
+		events int
+	}{
+		"in a small reserve":         {"a=1M free:a@1", 0},
+		"in a large one":             {"keep=100M a=1M free:a@1", 1},
+		"and little in a large one":  {"keep=1G a=1M free:a@1", 0},
+		"but no longer than a batch": {strings.Repeat("a=1M free:a@1 ", 16), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := newPool(t, 2<<30)
+			newScript(t, c, d).run(tc.before).run("b=1M c=1M d=1M")
+			require.Equal(t, tc.events, d.count("RecordEvent"))
+		})
+	}
 }
 
 // ProcessDeferred gets everything that is over, however the events stand.
@@ -109,8 +131,8 @@ func TestProcessDeferred(t *testing.T) {
 
 	s1, s2 := x.stream("1"), x.stream("2")
 	d.busy(s1)
-	freeManyOn(t, c, s1, 200)
-	freeManyOn(t, c, s2, 200)
+	freeManyOn(t, c, s1, 200, 512)
+	freeManyOn(t, c, s2, 200, 512)
 	n, err = c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Equal(t, 200, n, "those of the idle stream")

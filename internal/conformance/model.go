@@ -327,8 +327,9 @@ func (m *model) free(p cupool.Ptr, pending bool) {
 	}
 }
 
-// retire frees what is pending.
+// retire frees what is pending, stream by stream.
 func (m *model) retire() {
+	slices.SortStableFunc(m.wait, func(a, b modelWaiter) int { return cmp.Compare(a.seg.stream, b.seg.stream) })
 	for _, w := range m.wait {
 		m.release(w.seg, w.b)
 	}
