@@ -22,7 +22,7 @@ import (
 // Its way of working is in the package's doc comment. All methods are safe
 // from several goroutines.
 //
-// Locks, in the order in which they are taken: reclaim, Stream.mu,
+// Locks, in the order in which they are taken: reclaim, stranded, Stream.mu,
 // Stream.clock.mu, segments.mu, books.mu. A stream's lock is held across
 // MemAlloc and MemFree for that stream; none but reclaim is held while
 // waiting for events, and none in callbacks.

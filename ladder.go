@@ -245,7 +245,9 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	if c.vm != nil {
 		return false, nil // growing there takes idle memory from all over the pool
 	}
-	c.reclaim.Lock()
+	if !c.reclaim.TryLock() {
+		return false, nil // who has it may wait for work, which may wait for this allocation
+	}
 	defer c.reclaim.Unlock()
 	need := c.reserved.Load() + r.segment() - c.sufficient(idleFloor)
 	key := regret{r.s, r.kind, r.segment()}

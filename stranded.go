@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -28,8 +29,11 @@ import (
 // ever. So open streams are asked only where more would be reserved than ever
 // was, and one that often misses what was taken from it is left alone.
 
-// stranded keeps track of such memory. Guarded by Caching.reclaim.
+// stranded keeps track of such memory. Its lock is taken before those of
+// streams and is not held while waiting for anything, so that a miss does not
+// wait for those who reclaim memory and wait for work.
 type stranded struct {
+	mu      sync.Mutex
 	estates []*Stream // closed streams that still hold memory
 }
 
@@ -52,6 +56,9 @@ const provePolls = 64
 // bequeath hands over what a closed stream leaves: to the default stream
 // when some of it is still in use, else to the first that misses.
 func (s *Stream) bequeath() {
+	left := &s.c.stranded
+	left.mu.Lock()
+	defer left.mu.Unlock()
 	s.mu.Lock()
 	s.unhomeAllLocked()
 	s.flushLocked()
@@ -67,7 +74,7 @@ func (s *Stream) bequeath() {
 	case used:
 		s.moveTo(s.c.def)
 	case !empty:
-		s.c.stranded.estates = append(s.c.stranded.estates, s)
+		left.estates = append(left.estates, s)
 	}
 }
 
@@ -90,22 +97,20 @@ func (c *Caching) takeIdle(r request) (found bool, err error) {
 	case r.rounded > c.limit, c.vm != nil && r.rounded > c.capacity:
 		return false, nil // what never fits must not take from those that do
 	}
-	c.reclaim.Lock()
-	defer c.reclaim.Unlock()
-	if c.sleep.asleep.Load() {
-		return false, nil
-	}
+	left := &c.stranded
+	left.mu.Lock()
+	defer left.mu.Unlock()
 	if l := &r.s.lender; l.lent {
 		l.lent = false
 		l.regrets++
 	}
-	for _, e := range c.stranded.estates {
-		n, err := c.take(r, e, r.s.lacks(r), new(int))
+	for _, e := range left.estates {
+		n, err := c.take(r, e, r.s.lacks(r), nil)
 		if found = found || n > 0; err != nil {
 			return found, err
 		}
 	}
-	_ = c.bury()
+	_ = c.buryLocked()
 	need := c.excess(r)
 	if need <= 0 {
 		return found, nil
@@ -160,7 +165,11 @@ func (c *Caching) lenders(r request) []*Stream {
 }
 
 // holders lists the streams that may hold memory.
-func (c *Caching) holders() []*Stream { return append(c.openStreams(), c.stranded.estates...) }
+func (c *Caching) holders() []*Stream {
+	c.stranded.mu.Lock()
+	defer c.stranded.mu.Unlock()
+	return append(c.openStreams(), c.stranded.estates...)
+}
 
 // lacks returns the bytes that the device would be asked for to serve a
 // request, 0 when the stream has enough.
@@ -180,17 +189,19 @@ func (s *Stream) lacks(r request) int64 {
 }
 
 // take moves at least need bytes of idle memory from a stream to that of the
-// request, as far as there are so many, and returns how many it moved.
+// request, as far as there are so many, and returns how many it moved. polls
+// bounds the asking whether an open stream's work is over; nil is an estate.
 func (c *Caching) take(r request, from *Stream, need int64, polls *int) (taken int64, err error) {
 	defer lockBoth(r.s, from)()
-	if need <= 0 || r.s.usableLocked() != nil {
+	estate := polls == nil
+	if need <= 0 || r.s.usableLocked() != nil || !estate && from.heir.Load() != nil {
 		return 0, nil
 	}
 	from.flushLocked()
 	switch {
 	case c.vm == nil:
 		taken = from.moveBestLocked(r, polls)
-	case from.heir.Load() != nil && from.pools[r.kind].Bytes() > 0:
+	case estate && from.pools[r.kind].Bytes() > 0:
 		taken = from.moveHomesLocked(r.kind, r.s)
 	default:
 		taken, err = from.moveChunksLocked(r, need, polls)
@@ -201,7 +212,24 @@ func (c *Caching) take(r request, from *Stream, need int64, polls *int) (taken i
 }
 
 // bury gives the addresses of estates back that hold no memory any more.
-func (c *Caching) bury() (err error) {
+func (c *Caching) bury() error {
+	c.stranded.mu.Lock()
+	defer c.stranded.mu.Unlock()
+	return c.buryLocked()
+}
+
+// dissolve gives back all that estates hold.
+func (c *Caching) dissolve() (err error) {
+	c.stranded.mu.Lock()
+	defer c.stranded.mu.Unlock()
+	for _, e := range c.stranded.estates {
+		_, failed := e.dismantle()
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+func (c *Caching) buryLocked() (err error) {
 	c.stranded.estates = slices.DeleteFunc(c.stranded.estates, func(e *Stream) bool {
 		e.mu.Lock()
 		held := false
@@ -243,7 +271,7 @@ func lockBoth(a, b *Stream) (unlock func()) {
 // would soon have to ask for such a one itself.
 func (s *Stream) moveBestLocked(r request, polls *int) int64 {
 	most := s.c.cfg.segmentSize(r.rounded)
-	if s.heir.Load() != nil {
+	if polls == nil {
 		most = math.MaxInt64
 	}
 	var best *block.Segment
@@ -318,8 +346,8 @@ func (s *Stream) noteMoves(n int, bytes int64) {
 // request.
 func (s *Stream) lendsLocked(r request, polls *int) bool {
 	switch l := &s.lender; {
-	case s.heir.Load() != nil:
-		return true // its work was waited for when it was closed
+	case polls == nil:
+		return true // an estate's work was waited for when it was closed
 	case s.c.pressed(r):
 	case s.c.reserved.Load() < idleFloor && s.heldLocked() < takeFloor:
 		return false

@@ -46,7 +46,7 @@ type Stream struct {
 	seen       []uint64 // by stream: the epoch this stream is ordered after
 
 	heir   atomic.Pointer[Stream] // set by Close: where its live memory went
-	lender lender                 // guarded by Caching.reclaim
+	lender lender                 // guarded by Caching.stranded
 }
 
 // useSet is the streams recorded on one block.

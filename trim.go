@@ -88,10 +88,7 @@ func (c *Caching) Close() error {
 		leaks = append(leaks, l...)
 		errs = append(errs, err)
 	}
-	for _, e := range c.stranded.estates {
-		_, err := e.dismantle()
-		errs = append(errs, err)
-	}
+	errs = append(errs, c.dissolve())
 	errs = append(errs, c.events.close())
 	if c.vm != nil {
 		errs = append(errs, c.giveBackLeftovers())

@@ -111,6 +111,7 @@ var battery = []struct {
 	{"stranded_on_a_busy_stream", testStrandedBusy},
 	{"stranded_by_turns", testStrandedTurns},
 	{"stranded_storm", testStrandedStorm},
+	{"stranded_does_not_wait", testStrandedNoWait},
 
 	{"sleep", testSleep},
 	{"sleep_not_supported", testSleepNotSupported},

@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -210,4 +212,34 @@ func (r *rig) visit(c chooser, sh *shadow, seed uint64) error {
 		return nil
 	}
 	return s.Close()
+}
+
+// testStrandedNoWait: a miss does not wait for those who wait for work, here
+// the closing of a stream whose work needs what is allocated.
+func testStrandedNoWait(t *testing.T, e *env) {
+	if e.opt.WaitsRun {
+		t.Skip("waits make the device run here")
+	}
+	r := e.rig(t, unlimited)
+	if !r.vmm() {
+		t.Skip("giving segments back waits for the device itself")
+	}
+	closing, s := r.stream(), r.stream()
+	r.free(r.alloc(8*strandedBlock, closing))
+	release := r.makeBusy(closing)
+	closed := make(chan error)
+	go func() { closed <- closing.Close() }()
+	for {
+		b, err := r.Alloc(1, closing)
+		if errors.Is(err, cupool.ErrClosed) {
+			break // now it waits for the stream's work
+		}
+		require.NoError(t, err)
+		r.free(b)
+		time.Sleep(time.Millisecond)
+	}
+	b := r.alloc(9*strandedBlock, s) // it would hang
+	release()
+	require.NoError(t, <-closed)
+	r.free(b)
 }
