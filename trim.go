@@ -107,7 +107,6 @@ func (c *Caching) Close() error {
 func (s *Stream) shutDown() (leaks []Leak, err error) {
 	leaks, err = s.dismantle()
 	s.clock.ended.Store(true)
-	s.waits, s.waiting = nil, 0
 	if !s.adopted {
 		err = errors.Join(err, s.submit("destroy stream", s.c.driver.DestroyStream(s.handle)))
 	}
@@ -132,6 +131,7 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 			errs = append(errs, s.freeSegmentLocked(seg))
 		}
 	}
+	s.waits, s.waiting = nil, 0
 	return leaks, errors.Join(errs...)
 }
 
