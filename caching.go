@@ -216,7 +216,7 @@ func (s *Stream) takeLocked(size, rounded int64, proc int) (Block, bool) {
 	k := c.kindOfSize(rounded)
 	free := &s.pools[k]
 	id := free.BestFit(rounded)
-	if id == 0 && k == small && s.mergeFastLocked() {
+	if id == 0 && k == small && s.mergeForLocked(rounded) {
 		id = free.BestFit(rounded)
 	}
 	if id == 0 || s.slots.Ensure(1) != nil { // growing finds the same error

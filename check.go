@@ -302,15 +302,13 @@ func (s *Stream) verifyFreeSetsLocked() error {
 func (c *Caching) Layout() string {
 	unlock := c.lockAll()
 	defer unlock()
-	c.segments.mu.RLock()
-	defer c.segments.mu.RUnlock()
 	var sb strings.Builder
-	for _, e := range c.segments.list {
+	c.segments.each(func(e segmentEntry) {
 		name := "small"
 		if e.seg.Large {
 			name = "large"
 		}
 		fmt.Fprintf(&sb, "%d %s: %s\n", e.owner.index, name, e.seg.Layout(&c.blocks))
-	}
+	})
 	return sb.String()
 }

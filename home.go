@@ -78,6 +78,23 @@ func (c *Caching) chunkSize(k kind, have, need int64) int64 {
 	return sizeclass.RoundTo(size, g)
 }
 
+// smallGrowth makes a small pool of more than 2 GiB grow by this part of it at
+// once: before it grows, all that it has cached is merged in vain.
+const smallGrowth = 1024
+
+// growByLocked maps at least need more bytes to the pool's home, and for a
+// small pool a little more where the device has it.
+func (s *Stream) growByLocked(k kind, need int64) error {
+	if n := len(s.homes[k]); k == small && n > 0 {
+		if more := s.homes[k][n-1].seg.Size / smallGrowth; more > need {
+			if err := s.growHomeLocked(k, more); !errors.Is(err, ErrOutOfMemory) {
+				return err
+			}
+		}
+	}
+	return s.growHomeLocked(k, need)
+}
+
 // growHomeLocked maps at least need more bytes of memory to the pool's home
 // and adds them to its free blocks: first into gaps, then at the end.
 func (s *Stream) growHomeLocked(k kind, need int64) error {
@@ -207,8 +224,8 @@ func (s *Stream) bookChunks(k kind, add []chunk) {
 }
 
 // insertFreeLocked adds a block that is in no set to the pool, merged with
-// its free neighbours.
-func (s *Stream) insertFreeLocked(seg *block.Segment, id block.ID, b *block.Block) {
+// its free neighbours, and returns the bytes that these are now.
+func (s *Stream) insertFreeLocked(seg *block.Segment, id block.ID, b *block.Block) int64 {
 	k := kindOf(seg.Large)
 	id, b, merged, mergedBytes := seg.Coalesce(id, b, &s.pools[k], &s.slots)
 	s.pools[k].Insert(id, b)
@@ -218,6 +235,7 @@ func (s *Stream) insertFreeLocked(seg *block.Segment, id block.ID, b *block.Bloc
 	if b.Prev|b.Next != 0 {
 		s.noteSplit(k, b.Size)
 	}
+	return b.Size
 }
 
 // back makes handles for the chunks, maps them to the home and opens them
@@ -310,6 +328,6 @@ func (s *Stream) closeHomeLocked(h *home, k kind) error {
 		s.slots.Put(id)
 	}
 	c.segments.remove(h.seg)
-	s.segs[h.seg.Index] = nil
+	s.dropSegmentLocked(h.seg.Index)
 	return err
 }

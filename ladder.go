@@ -186,7 +186,7 @@ func (s *Stream) freeSegmentLocked(seg *block.Segment) error {
 	c.reserved.Add(-seg.Size)
 	s.pools[k].Remove(seg.First, c.blocks.At(seg.First))
 	s.slots.Put(seg.First)
-	s.segs[seg.Index] = nil
+	s.dropSegmentLocked(seg.Index)
 	s.noteSegmentGone(k, seg.Size)
 	s.checkLocked()
 	return nil
@@ -454,7 +454,7 @@ func (c *Caching) releaseVirtual(need int64, wait bool) (released int64, err err
 func (f *idle) release() (bool, error) {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	if !slices.Contains(f.s.segs, f.seg) || !f.seg.IsWhollyFree(&f.s.c.blocks) {
+	if i := int(f.seg.Index); i >= len(f.s.segs) || f.s.segs[i] != f.seg || !f.seg.IsWhollyFree(&f.s.c.blocks) {
 		return false, nil
 	}
 	if err := f.s.freeSegmentLocked(f.seg); err != nil {

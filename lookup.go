@@ -2,72 +2,9 @@ package cupool
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/cupool/cupool/internal/block"
 )
-
-// segmentIndex finds the segment that holds an address.
-type segmentIndex struct {
-	mu   sync.RWMutex
-	list []segmentEntry // by base
-}
-
-type segmentEntry struct {
-	base  uint64
-	size  int64
-	seg   *block.Segment
-	owner *Stream
-}
-
-// search returns the place of the first entry that ends after addr.
-func (x *segmentIndex) search(addr uint64) int {
-	i, _ := slices.BinarySearchFunc(x.list, addr, func(e segmentEntry, a uint64) int {
-		if e.base+uint64(e.size) <= a {
-			return -1
-		}
-		return 1
-	})
-	return i
-}
-
-// add enters a segment that takes size bytes of addresses.
-func (x *segmentIndex) add(seg *block.Segment, size int64, owner *Stream) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.list = slices.Insert(x.list, x.search(seg.Base), segmentEntry{seg.Base, size, seg, owner})
-}
-
-func (x *segmentIndex) remove(seg *block.Segment) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	i := x.search(seg.Base)
-	x.list = slices.Delete(x.list, i, i+1)
-}
-
-func (x *segmentIndex) setOwner(seg *block.Segment, owner *Stream) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.list[x.search(seg.Base)].owner = owner
-}
-
-func (x *segmentIndex) find(p Ptr) (segmentEntry, bool) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	i := x.search(uint64(p))
-	if i == len(x.list) || uint64(p) < x.list[i].base {
-		return segmentEntry{}, false
-	}
-	return x.list[i], true
-}
-
-// bytes returns the memory that the index takes, with the segments' books.
-func (x *segmentIndex) bytes() int64 {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return int64(cap(x.list))*32 + int64(len(x.list))*48
-}
 
 // idAt returns the block that the address maps say begins at an address.
 // They may be stale: entries are overwritten, never cleared.

@@ -1,6 +1,10 @@
 package cupool
 
-import "github.com/cupool/cupool/internal/block"
+import (
+	"math"
+
+	"github.com/cupool/cupool/internal/block"
+)
 
 // Which blocks the magazines (internal/magazine) and the fast bins hold, and
 // the way back to the pools.
@@ -84,14 +88,21 @@ func (s *Stream) flushLocked() bool {
 	return found
 }
 
+// mergeForLocked merges blocks of the fast bins, the largest first, until one
+// of at least size bytes comes about, and reports whether it did.
+func (s *Stream) mergeForLocked(size int64) bool {
+	for id, b := s.fast.PopLargest(); id != 0; id, b = s.fast.PopLargest() {
+		if s.insertFreeLocked(s.segs[b.Seg], id, b) >= size {
+			return true
+		}
+	}
+	return false
+}
+
 // mergeFastLocked returns what lies in the fast bins to the small pool,
 // merged with its free neighbours, and reports whether there was anything.
 func (s *Stream) mergeFastLocked() bool {
-	if s.fast.Len() == 0 {
-		return false
-	}
-	for id, b := s.fast.PopAny(); id != 0; id, b = s.fast.PopAny() {
-		s.insertFreeLocked(s.segs[b.Seg], id, b)
-	}
-	return true
+	found := s.fast.Len() > 0
+	s.mergeForLocked(math.MaxInt64)
+	return found
 }

@@ -58,10 +58,10 @@ const maxStitches = 512
 // asking for other sizes at random would pay at every step. So stitches are
 // rationed: stitchBurst at first, then one in stitchEvery allocations; beyond
 // that a pool grows, until the best fit serves by itself. Replays of real
-// programs need one in 600 to 2,000.
+// programs need no more than the burst.
 const (
 	stitchBurst = 256
-	stitchEvery = 256
+	stitchEvery = 2048
 )
 
 // creditLocked returns how many stitches the stream may still make.
@@ -143,7 +143,7 @@ func (s *Stream) growVirtualLocked(r request) (block.ID, *block.Block, error) {
 				return id, b, err
 			}
 		}
-		if err := s.growHomeLocked(r.kind, missing); err != nil {
+		if err := s.growByLocked(r.kind, missing); err != nil {
 			return 0, nil, err
 		}
 		grown = true
@@ -304,7 +304,7 @@ func (s *Stream) unstitchLocked(seg *block.Segment, id block.ID, b *block.Block)
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
 	s.slots.Put(id)
 	s.c.segments.remove(seg)
-	s.segs[seg.Index] = nil
+	s.dropSegmentLocked(seg.Index)
 	st.seg = nil
 	for _, p := range st.parts {
 		s.insertFreeLocked(p.h.seg, p.id, s.c.blocks.At(p.id))

@@ -334,7 +334,7 @@ func (s *Stream) moveChunksLocked(r request, need int64, polls *int) (int64, err
 func (s *Stream) handOverLocked(seg *block.Segment, heir *Stream) {
 	i := seg.Index
 	s.moveSegmentLocked(seg, heir)
-	s.segs[i] = nil
+	s.dropSegmentLocked(i)
 }
 
 func (s *Stream) noteMoves(n int, bytes int64) {

@@ -33,6 +33,7 @@ type Stream struct {
 	fast       block.FastBins // small blocks that were freed and not merged yet
 	slots      block.SlotCache
 	segs       []*block.Segment // by Block.Seg; nil where one was given back
+	segsFull   int              // no place below is free
 	homedBytes int64
 	crossed    int        // blocks to give no home from now on
 	homes      [2][]*home // of virtual memory; the newest grows
@@ -338,6 +339,7 @@ func (s *Stream) moveTo(heir *Stream) {
 	}
 	heir.stitches = append(heir.stitches, s.stitches...)
 	s.moveWaitsLocked(heir)
+	s.segsFull = 0
 	s.segs, s.stitches, s.uses, s.usesFree, s.seen = nil, nil, nil, nil, nil
 	heir.checkLocked()
 }
@@ -385,11 +387,19 @@ func (s *Stream) moveSegmentLocked(seg *block.Segment, heir *Stream) {
 
 // addSegmentLocked gives a segment a place in the stream's table.
 func (s *Stream) addSegmentLocked(seg *block.Segment) {
-	i := slices.Index(s.segs, nil)
-	if i < 0 {
-		i = len(s.segs)
+	i := s.segsFull
+	for i < len(s.segs) && s.segs[i] != nil {
+		i++
+	}
+	if i == len(s.segs) {
 		s.segs = append(s.segs, nil)
 	}
-	s.segs[i] = seg
+	s.segs[i], s.segsFull = seg, i+1
 	seg.Index, seg.Owner = uint32(i), s.index
+}
+
+// dropSegmentLocked takes a segment out of the stream's table.
+func (s *Stream) dropSegmentLocked(i uint32) {
+	s.segs[i] = nil
+	s.segsFull = min(s.segsFull, int(i))
 }

@@ -65,16 +65,18 @@ func (f *FastBins) Pop(size int64) (ID, *Block) {
 	return 0, nil
 }
 
-// PopAny removes some block, or returns 0.
-func (f *FastBins) PopAny() (ID, *Block) {
-	bin := f.next(0)
-	if bin < 0 {
-		return 0, nil
+// PopLargest removes a block of the last bin that has any, or returns 0.
+func (f *FastBins) PopLargest() (ID, *Block) {
+	for w := len(f.words) - 1; w >= 0; w-- {
+		if m := f.words[w]; m != 0 {
+			bin := w<<6 + 63 - bits.LeadingZeros64(m)
+			id := f.heads[bin]
+			b := f.Table.At(id)
+			f.take(bin, b)
+			return id, b
+		}
 	}
-	id := f.heads[bin]
-	b := f.Table.At(id)
-	f.take(bin, b)
-	return id, b
+	return 0, nil
 }
 
 func (f *FastBins) take(bin int, b *Block) {

@@ -75,8 +75,11 @@ func TestFastBinsRandom(t *testing.T) {
 		require.Equal(t, len(in), bins.Len())
 	}
 	require.NotZero(t, served)
-	for id, b := bins.PopAny(); id != 0; id, b = bins.PopAny() {
+	last := FastLimit + sizeclass.Quantum
+	for id, b := bins.PopLargest(); id != 0; id, b = bins.PopLargest() {
 		require.Equal(t, in[id], b.Size)
+		require.LessOrEqual(t, sizeclass.Bin(b.Size), sizeclass.Bin(int64(last)))
+		last = int(b.Size)
 		delete(in, id)
 	}
 	require.Empty(t, in)

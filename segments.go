@@ -1,0 +1,94 @@
+package cupool
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/cupool/cupool/internal/block"
+)
+
+// segmentIndex finds the segment that holds an address. Entries that were
+// removed stay in the list, without a segment, until as many are gone as are
+// left, so that giving back many takes no time for each of the others.
+type segmentIndex struct {
+	mu   sync.RWMutex
+	list []segmentEntry // by base
+	gone int            // of them, without a segment
+}
+
+type segmentEntry struct {
+	base  uint64
+	size  int64
+	seg   *block.Segment // nil: removed
+	owner *Stream
+}
+
+// search returns the place of the first entry that ends after addr.
+func (x *segmentIndex) search(addr uint64) int {
+	i, _ := slices.BinarySearchFunc(x.list, addr, func(e segmentEntry, a uint64) int {
+		if e.base+uint64(e.size) <= a {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// add enters a segment that takes size bytes of addresses. Only entries that
+// are gone can be in the way.
+func (x *segmentIndex) add(seg *block.Segment, size int64, owner *Stream) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	i := x.search(seg.Base)
+	j := i
+	for j < len(x.list) && x.list[j].base < seg.Base+uint64(size) {
+		j++
+	}
+	x.gone -= j - i
+	x.list = slices.Replace(x.list, i, j, segmentEntry{seg.Base, size, seg, owner})
+}
+
+func (x *segmentIndex) remove(seg *block.Segment) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := &x.list[x.search(seg.Base)]
+	e.seg, e.owner = nil, nil
+	if x.gone++; x.gone > len(x.list)/2 {
+		x.list = slices.DeleteFunc(x.list, func(e segmentEntry) bool { return e.seg == nil })
+		x.gone = 0
+	}
+}
+
+func (x *segmentIndex) setOwner(seg *block.Segment, owner *Stream) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list[x.search(seg.Base)].owner = owner
+}
+
+func (x *segmentIndex) find(p Ptr) (segmentEntry, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	i := x.search(uint64(p))
+	if i == len(x.list) || uint64(p) < x.list[i].base || x.list[i].seg == nil {
+		return segmentEntry{}, false
+	}
+	return x.list[i], true
+}
+
+// each calls fn for every segment, by address, with the index locked.
+func (x *segmentIndex) each(fn func(segmentEntry)) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, e := range x.list {
+		if e.seg != nil {
+			fn(e)
+		}
+	}
+}
+
+// bytes returns the memory that the index takes, with the segments' books.
+func (x *segmentIndex) bytes() int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return int64(cap(x.list))*32 + int64(len(x.list)-x.gone)*48
+}
