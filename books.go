@@ -56,18 +56,25 @@ type books struct {
 	decayedBytes   atomic.Int64
 }
 
-// sumUp sets t to the sum of the ledgers. Without the streams' locks that is
-// of values that were not all true at the same moment.
+// sumUp sets t to the sum of the ledgers. The streams are locked.
 func (c *Caching) sumUp(t *totals) {
 	for _, s := range *c.streams.Load() {
-		for k := range s.ledger.pools {
-			for q := range s.ledger.pools[k] {
-				x := &s.ledger.pools[k][q]
-				t[k][q].added += x.added.Load()
-				t[k][q].taken += x.taken.Load()
-			}
+		t.add(&s.ledger)
+	}
+	t.addPools()
+}
+
+func (t *totals) add(l *ledger) {
+	for k := range l.pools {
+		for q := range l.pools[k] {
+			x := &l.pools[k][q]
+			t[k][q].added += x.added.Load()
+			t[k][q].taken += x.taken.Load()
 		}
 	}
+}
+
+func (t *totals) addPools() {
 	for q := range t[all] {
 		t[all][q] = sum{t[small][q].added + t[large][q].added, t[small][q].taken + t[large][q].taken}
 	}
@@ -101,56 +108,50 @@ func (b *books) raise(t *totals, k kind) (below [peaks]int64) {
 	return below
 }
 
-// spaces are how far below the peaks each pool is.
-type spaces struct{ out, active, split [3]space }
-
 // fold raises the peaks to what is there, and gives the stream room below
 // them: half of what others do not have already, or all of it while there is
 // one stream. Where the others have more than there is by now, since one that
 // had no room left added on, what they have becomes void.
+//
+// The others go on meanwhile. They count what they add before they take the
+// room for it, and give room back before they count what they freed; so a
+// ledger that is read between two looks at its rooms is no fuller than the
+// larger of these says.
 func (s *Stream) fold() {
 	c, b := s.c, &s.c.books
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var t totals
-	c.sumUp(&t)
-	var free spaces
+	streams := *c.streams.Load()
+	for {
+		var t totals
+		var held spaces
+		shares := b.shares.Load()
+		for _, o := range streams {
+			before := o.ledger.held(shares)
+			t.add(&o.ledger)
+			if o != s {
+				held.add(before, o.ledger.held(shares))
+			}
+		}
+		t.addPools()
+		free, ok := b.spaces(&t).without(held)
+		if ok {
+			s.ledger.give(free, len(streams), shares)
+			return
+		}
+		b.shares.Add(1)
+	}
+}
+
+// spaces raises the peaks and returns how far below them each pool is.
+func (b *books) spaces(t *totals) (free spaces) {
 	for k := range t {
-		below := b.raise(&t, kind(k))
+		below := b.raise(t, kind(k))
 		free.out[k] = space{below[outBlocks], min(below[outBytes], below[requestedBytes])}
 		free.active[k] = space{below[activeBlocks], below[activeBytes]}
 		free.split[k] = space{below[splits], below[splitBytes]}
 	}
-	streams := *c.streams.Load()
-	if left, ok := s.unshared(free, streams); ok {
-		free = left
-	} else {
-		b.shares.Add(1)
-	}
-	l := &s.ledger
-	for k := range t {
-		l.room[k].set(free.out[k], len(streams))
-		l.activeRoom[k].set(free.active[k], len(streams))
-		l.splitRoom[k].set(free.split[k], len(streams))
-	}
-	l.share.SetOwned(b.shares.Load())
-}
-
-// unshared takes what other streams have off what there is, and reports
-// whether that was enough.
-func (s *Stream) unshared(free spaces, streams []*Stream) (_ spaces, ok bool) {
-	ok = true
-	for _, o := range streams {
-		l := &o.ledger
-		if o == s || l.share.Load() != s.c.books.shares.Load() {
-			continue
-		}
-		for k := range free.out {
-			left := free.out[k].take(&l.room[k]) | free.active[k].take(&l.activeRoom[k]) | free.split[k].take(&l.splitRoom[k])
-			ok = ok && left >= 0
-		}
-	}
-	return free, ok
+	return free
 }
 
 // stats returns the statistics of a pool, or of both. The books are locked.

@@ -72,6 +72,12 @@ func (r *room) give(n, bytes int64) {
 	r.bytes.AddOwned(bytes)
 }
 
+// space is room that is shared out.
+type space struct{ blocks, bytes int64 }
+
+// left returns what there is, none where that is negative.
+func (r *room) left() space { return space{max(r.blocks.Load(), 0), max(r.bytes.Load(), 0)} }
+
 // set makes the room a part of a space that several streams share.
 func (r *room) set(s space, streams int) {
 	if streams > 1 {
@@ -81,13 +87,57 @@ func (r *room) set(s space, streams int) {
 	r.bytes.SetOwned(s.bytes)
 }
 
-// space is how far below its peaks a pool is.
-type space struct{ blocks, bytes int64 }
+// spaces are those below the peaks of each pool and of both.
+type spaces struct{ out, active, split [3]space }
 
-// take takes a room off and returns a negative number when it was larger.
-func (s *space) take(r *room) int64 {
-	s.blocks -= max(r.blocks.Load(), 0)
-	s.bytes -= max(r.bytes.Load(), 0)
+// held returns the ledger's rooms, none when they are void.
+func (l *ledger) held(shares int64) (s spaces) {
+	if l.share.Load() != shares {
+		return s
+	}
+	for k := range s.out {
+		s.out[k], s.active[k], s.split[k] = l.room[k].left(), l.activeRoom[k].left(), l.splitRoom[k].left()
+	}
+	return s
+}
+
+// give makes the ledger's rooms a part of the spaces.
+func (l *ledger) give(s spaces, streams int, shares int64) {
+	for k := range s.out {
+		l.room[k].set(s.out[k], streams)
+		l.activeRoom[k].set(s.active[k], streams)
+		l.splitRoom[k].set(s.split[k], streams)
+	}
+	l.share.SetOwned(shares)
+}
+
+// add adds the larger of two looks at the same rooms.
+func (s *spaces) add(a, b spaces) {
+	for k := range s.out {
+		s.out[k].add(a.out[k], b.out[k])
+		s.active[k].add(a.active[k], b.active[k])
+		s.split[k].add(a.split[k], b.split[k])
+	}
+}
+
+func (s *space) add(a, b space) {
+	s.blocks += max(a.blocks, b.blocks)
+	s.bytes += max(a.bytes, b.bytes)
+}
+
+// without returns what is left of the spaces, and whether that is any.
+func (s spaces) without(o spaces) (_ spaces, ok bool) {
+	bad := int64(0)
+	for k := range s.out {
+		bad |= s.out[k].take(o.out[k]) | s.active[k].take(o.active[k]) | s.split[k].take(o.split[k])
+	}
+	return s, bad >= 0
+}
+
+// take returns a negative number when there was less.
+func (s *space) take(o space) int64 {
+	s.blocks -= o.blocks
+	s.bytes -= o.bytes
 	return s.blocks | s.bytes
 }
 
@@ -109,22 +159,22 @@ func (s *Stream) noteOut(k kind, size, requested int64) {
 
 // noteFreed notes that the program gave a block back for good.
 func (s *Stream) noteFreed(k kind, size, requested int64) {
-	s.noteBack(k, size, requested)
 	if s.c.books.crossed.Load() {
 		s.ledger.activeRoom[k].give(1, requested)
 		s.ledger.activeRoom[all].give(1, requested)
 	}
+	s.noteBack(k, size, requested)
 }
 
 // noteBack notes that the program gave a block back. There is room again for
 // what was requested; of what was rounded up, nothing is sure to come back.
 func (s *Stream) noteBack(k kind, size, requested int64) {
+	s.ledger.room[k].give(1, requested)
+	s.ledger.room[all].give(1, requested)
 	p := &s.ledger.pools[k]
 	p[outBlocks].take(1)
 	p[outBytes].take(size)
 	p[requestedBytes].take(requested)
-	s.ledger.room[k].give(1, requested)
-	s.ledger.room[all].give(1, requested)
 }
 
 // notePending notes a block that the program gave back and that begins to
@@ -134,17 +184,17 @@ func (s *Stream) notePending(k kind, size, requested int64) {
 		b.crossed.Store(true)
 		b.shares.Add(1) // there are no active rooms yet
 	}
-	s.noteBack(k, size, requested)
 	s.ledger.pools[k][pendingBlocks].add(1)
 	s.ledger.pools[k][pendingBytes].add(size)
+	s.noteBack(k, size, requested)
 }
 
 // noteDone notes a block that no longer waits.
 func (s *Stream) noteDone(k kind, size int64) {
-	s.ledger.pools[k][pendingBlocks].take(1)
-	s.ledger.pools[k][pendingBytes].take(size)
 	s.ledger.activeRoom[k].give(1, size)
 	s.ledger.activeRoom[all].give(1, size)
+	s.ledger.pools[k][pendingBlocks].take(1)
+	s.ledger.pools[k][pendingBytes].take(size)
 }
 
 // noteHits notes that a block went through a magazine n times.
@@ -169,11 +219,11 @@ func (s *Stream) noteSplit(k kind, bytes int64) {
 // noteUnsplit notes n such blocks that left the free set. With a negative n
 // they are back as if they had not left.
 func (s *Stream) noteUnsplit(k kind, n, bytes int64) {
+	s.ledger.splitRoom[k].give(n, bytes)
+	s.ledger.splitRoom[all].give(n, bytes)
 	p := &s.ledger.pools[k]
 	p[splits].take(n)
 	p[splitBytes].take(bytes)
-	s.ledger.splitRoom[k].give(n, bytes)
-	s.ledger.splitRoom[all].give(n, bytes)
 	if n < 0 {
 		s.fold()
 	}

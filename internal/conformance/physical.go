@@ -181,7 +181,7 @@ func testPhysical(t *testing.T, e *env) {
 		t.Skip("no virtual memory")
 	}
 	m := &stitcher{r: r, p: p, c: choices(seed, 0), late: e.opt.Busy == nil, streams: []*cupool.Stream{r.stream(), r.stream(), r.stream()}}
-	for i := range scaled(600) {
+	for i := range scaled(400) {
 		require.NoError(t, m.step(), "step %d", i)
 		require.NoError(t, p.disjoint(m.live), "step %d", i)
 		if i%8 == 0 {
@@ -191,7 +191,7 @@ func testPhysical(t *testing.T, e *env) {
 	}
 	st := r.Stats()
 	t.Logf("%d stitches, reused %d times, %d moves", st.Stitches, st.StitchReuses, st.Moves)
-	if steps := scaled(600); steps == 600 {
+	if steps := scaled(400); steps == 400 {
 		require.Positive(t, st.Stitches)
 		require.True(t, st.Moves > 0 || e.opt.WaitsRun)
 	}

@@ -241,7 +241,7 @@ func testSleepFailing(t *testing.T, e *env) {
 	})
 	for _, kind := range []string{"SyncStream", "CopyOut", "MemUnmap", "MemRelease", "MemCreate", "MemMap", "MemSetAccess", "CopyIn"} {
 		require.NotZero(t, calls[kind], kind)
-		step := max(1, calls[kind]/4)
+		step := max(1, calls[kind]/2)
 		for n := 1; n <= calls[kind]; n += step {
 			e.sleepTwice(t, d, fmt.Sprintf("%s %d", kind, n), func(f *Failing) { f.FailNth(kind, n, errInjected) }, nil)
 		}

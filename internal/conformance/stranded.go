@@ -90,6 +90,9 @@ func testStranded(t *testing.T, e *env) {
 	}
 }
 
+// roundingSlack is the bytes by which a segment may be larger than its block.
+const roundingSlack = 4 << 10
+
 // testStrandedBusy: what a stream freed is not taken from it while its work
 // is not over.
 func testStrandedBusy(t *testing.T, e *env) {
@@ -104,7 +107,7 @@ func testStrandedBusy(t *testing.T, e *env) {
 	before := r.Stats().All.ReservedBytes.Current
 	own := r.alloc(2*strandedBlock, taker)
 	require.NoError(t, taker.Memset(own.Ptr(), 0xEE, own.Size()))
-	require.Equal(t, before+2*strandedBlock, r.Stats().All.ReservedBytes.Current)
+	require.InDelta(t, before+2*strandedBlock, r.Stats().All.ReservedBytes.Current, roundingSlack)
 	require.Zero(t, r.Stats().MovedBytes)
 	release()
 	require.NoError(t, busy.Sync())
@@ -114,7 +117,7 @@ func testStrandedBusy(t *testing.T, e *env) {
 	}
 	if !e.opt.WaitsRun {
 		more := r.alloc(2*strandedBlock, taker)
-		require.EqualValues(t, 2*strandedBlock, r.Stats().MovedBytes, "now it is")
+		require.InDelta(t, 2*strandedBlock, r.Stats().MovedBytes, roundingSlack, "now it is")
 		require.NoError(t, r.Check())
 		r.free(more)
 	}
@@ -131,7 +134,7 @@ func testStrandedTurns(t *testing.T, e *env) {
 		last = r.Stats()
 		for _, s := range streams {
 			b := r.alloc(2*strandedBlock, s)
-			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+			require.NoError(t, s.Memset(b.Ptr(), 1, mib))
 			r.free(b)
 			require.NoError(t, s.Sync())
 		}
@@ -140,7 +143,7 @@ func testStrandedTurns(t *testing.T, e *env) {
 	require.Equal(t, last.DriverAllocs, st.DriverAllocs)
 	require.Equal(t, last.Moves, st.Moves)
 	require.Equal(t, last.EventsRecorded, st.EventsRecorded)
-	require.LessOrEqual(t, st.All.ReservedBytes.Peak, int64(len(streams))*2*strandedBlock)
+	require.LessOrEqual(t, st.All.ReservedBytes.Peak, int64(len(streams))*(2*strandedBlock+roundingSlack))
 }
 
 // testStrandedStorm passes memory around: goroutines with streams of their
