@@ -13,31 +13,36 @@
 //  1. caching.go, Caching.Alloc: a block of exactly this size that was freed
 //     before lies in a magazine (internal/magazine): one compare-and-swap
 //     makes it live again. No lock, no driver, no Go memory.
-//  2. caching.go, takeLocked: else the best fit, by size and then address,
-//     among the stream's free blocks (internal/block). What is left over is
-//     split off. When the size recurs, the block gets a home in a magazine.
+//  2. caching.go, takeLocked: else, under the stream's lock, a small block
+//     of about the size that lies in the fast bins as it was freed, and else
+//     the best fit, by size and then address, among the free blocks
+//     (internal/block). What is left over of that is split off. When the
+//     size recurs, the block gets a home in a magazine (magazines.go).
 //  3. ladder.go, allocMiss: else the ladder, searching again after every
 //     rung: empty the magazines, collect what other streams are done with
-//     (waits.go), take over what others leave idle (stranded.go), ask the
-//     device for a segment (growLocked), and, once that refuses, wait for
-//     one pending block, give cached segments back, wait for all, collect
-//     Go's garbage, ask the program, and fail with an *OOMError (errors.go).
+//     (waits.go), take over what others leave idle (stranded.go), give idle
+//     segments back (release.go), ask the device for a segment (growLocked),
+//     and, once that refuses, wait for one pending block, give cached
+//     segments back, wait for all, collect Go's garbage, ask the program,
+//     and fail with an *OOMError (oom.go).
 //
 // # The way of one Free
 //
 //  1. caching.go, Caching.Free: a block that has a home goes back to it with
 //     one compare-and-swap, from any goroutine.
-//  2. caching.go, freeLocked: a block that no other stream uses goes back to
-//     its pool, merged with its free neighbours.
+//  2. caching.go, releaseLocked: a block that no other stream uses goes back
+//     to its pool: a small one to the fast bins, which merge when a search
+//     fails, a large one merged with its free neighbours.
 //  3. streams.go, RecordStream, and waits.go, pendLocked: a block that other
-//     streams use waits for their events first. One event serves all blocks
-//     that were freed since the last one.
+//     streams use waits for their events first (clock.go). One event serves
+//     all blocks that were freed since the last one.
 //
-// The books (books.go, stats.go) follow every step of the slow path; the
-// lock-free one is counted by the blocks' generations, and Stats puts both
-// together. check.go says which rules always hold, and verifies them after
-// every step in builds with -tags invariants. lookup.go finds blocks by
-// address, trim.go and decay.go give memory back, home.go, chunks.go and
+// The books follow every step of the slow path, each stream's in its ledger
+// (ledger.go); the lock-free path is counted by the blocks' generations, and
+// Stats puts all together (books.go, stats.go). check.go says which rules
+// always hold, and verifies them after every step in builds with -tags
+// invariants. lookup.go and segments.go find blocks by address, trim.go,
+// release.go and decay.go give memory back, home.go, chunks.go and
 // stitch.go are virtual memory, sleep.go leaves it to other programs for a
 // while, planner.go serves whole iterations from a plan.
 // tensor_backend.go is the tensor.Engine, buffer.go the typed arrays. Devices are behind Driver: open.go opens them,

@@ -31,8 +31,8 @@ func TestEveryIdentifierIsInAnExample(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"allocator", "books", "buffer", "caching", "check", "chunks", "config", "decay", "errors", "events", "home", "ladder",
-		"lookup", "open", "sleep", "stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",
+		"allocator", "books", "buffer", "caching", "check", "chunks", "clock", "config", "decay", "errors", "events", "home", "ladder", "ledger",
+		"lookup", "magazines", "oom", "open", "release", "segments", "sleep", "stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",
 	} {
 		for _, d := range parse(t, name+".go").Decls {
 			switch d := d.(type) {

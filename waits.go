@@ -3,10 +3,8 @@ package cupool
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/block"
@@ -30,10 +28,6 @@ import (
 // An order that the program makes itself proves the same without an event
 // query: after s.Wait(e), everything that e's epoch covers is over for s
 // (vector clocks; Lamport 1978, Mattern 1988).
-
-// maxInFlight bounds the events of one stream that are recorded ahead. More
-// of them free memory sooner, fewer cost less.
-const maxInFlight = 4
 
 // crossedRest is how many blocks a stream gives no home after one had to
 // wait for another stream: a home is of no use to blocks that always do.
@@ -73,72 +67,6 @@ type waitList struct {
 	open int // how many have the epoch of the last one
 }
 
-// mark is a recorded event and the epoch that it closed.
-type mark struct {
-	event EventHandle
-	epoch uint64
-}
-
-// clock counts a stream's epochs and knows which are over.
-type clock struct {
-	tick   atomic.Uint64 // the open epoch
-	done   atomic.Uint64 // every epoch up to this one is over
-	newest atomic.Uint64 // the newest that a block waits for
-	ended  atomic.Bool   // the stream is closed, its work is done
-
-	mu       sync.Mutex // taken to record and to query
-	inFlight []mark     // oldest first; guarded by mu
-}
-
-// insist says what may be done to learn how far a stream is.
-type insist int
-
-const (
-	peek  insist = iota // ask about the events in flight
-	ask                 // and record one where blocks wait and none is
-	force               // and record one where blocks wait that none covers
-)
-
-// eventPool recycles the device's events.
-type eventPool struct {
-	driver Driver
-	mu     sync.Mutex
-	free   []EventHandle
-	made   []EventHandle
-}
-
-func (p *eventPool) get() (EventHandle, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.free); n > 0 {
-		e := p.free[n-1]
-		p.free = p.free[:n-1]
-		return e, nil
-	}
-	e, err := p.driver.NewEvent()
-	if err == nil {
-		p.made = append(p.made, e)
-	}
-	return e, err
-}
-
-func (p *eventPool) put(e EventHandle) {
-	p.mu.Lock()
-	p.free = append(p.free, e)
-	p.mu.Unlock()
-}
-
-func (p *eventPool) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for _, e := range p.made {
-		errs = append(errs, p.driver.DestroyEvent(e))
-	}
-	p.made, p.free = nil, nil
-	return errors.Join(errs...)
-}
-
 // pendLocked makes a freed block wait for the streams recorded on it, those
 // that are not closed, and so done.
 func (s *Stream) pendLocked(id block.ID, b *block.Block) {
@@ -162,20 +90,6 @@ func (s *Stream) doneLocked(id block.ID, b *block.Block) {
 	s.dropUsesLocked(b)
 	s.waiting -= b.Size
 	s.releaseLocked(id, b)
-}
-
-// stamp returns the open epoch for a block to wait for.
-func (k *clock) stamp() uint64 {
-	epoch := k.tick.Load()
-	raise(&k.newest, epoch)
-	return epoch
-}
-
-// raise makes a value no lower than v.
-func raise(p *atomic.Uint64, v uint64) {
-	for old := p.Load(); old < v && !p.CompareAndSwap(old, v); {
-		old = p.Load()
-	}
 }
 
 // awaitLocked makes a block wait for an epoch of u. It reports false when u
@@ -295,120 +209,6 @@ func (s *Stream) patient() bool {
 	defer s.mu.Unlock()
 	reserved := s.c.reserved.Load()
 	return reserved < patientBytes || s.waiting < reserved/patientPart
-}
-
-// recordAhead records an event unless there are enough in flight.
-func (u *Stream) recordAhead() {
-	k := &u.clock
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.inFlight) < maxInFlight {
-		_ = u.recordLocked()
-	}
-}
-
-// recordLocked closes the open epoch with an event; clock.mu is held. When
-// the device refuses, the next event covers the epoch.
-func (u *Stream) recordLocked() error {
-	c, k := u.c, &u.clock
-	e, err := c.events.get()
-	epoch := k.tick.Add(1) - 1 // before the event: see above
-	if err == nil {
-		if err = c.driver.RecordEvent(e, u.handle); err != nil {
-			c.events.put(e)
-		}
-	}
-	if err != nil {
-		c.books.eventFailures.Add(1)
-		c.cfg.Logger.Warn("recording an event failed; freed blocks wait on", "stream", uintptr(u.handle), "error", err)
-		return c.driverError(fmt.Errorf("cupool: recording an event on stream 0x%x: %w", uintptr(u.handle), err))
-	}
-	c.books.eventsRecorded.Add(1)
-	k.inFlight = append(k.inFlight, mark{event: e, epoch: epoch})
-	return nil
-}
-
-// uncovered reports whether a block waits for an epoch that no event in
-// flight covers; mu is held.
-func (k *clock) uncovered() bool {
-	covered := k.done.Load()
-	if n := len(k.inFlight); n > 0 {
-		covered = max(covered, k.inFlight[n-1].epoch)
-	}
-	return k.newest.Load() > covered
-}
-
-// advance learns how far the stream is.
-func (u *Stream) advance(how insist) error {
-	k := &u.clock
-	if k.newest.Load() <= k.done.Load() {
-		return nil
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var err error
-	if (how == force || how == ask && len(k.inFlight) == 0) && k.uncovered() {
-		err = u.recordLocked()
-	}
-	err = errors.Join(err, u.queryLocked())
-	if how != peek && len(k.inFlight) < maxInFlight && k.uncovered() {
-		err = errors.Join(err, u.recordLocked())
-	}
-	return err
-}
-
-// queryLocked asks about the events in flight, oldest first, up to the first
-// that is not done; clock.mu is held.
-func (u *Stream) queryLocked() error {
-	c, k := u.c, &u.clock
-	for len(k.inFlight) > 0 {
-		m := k.inFlight[0]
-		if m.epoch > k.done.Load() {
-			c.books.eventQueries.Add(1)
-			done, err := c.driver.QueryEvent(m.event)
-			if err != nil {
-				c.books.eventFailures.Add(1)
-				return c.driverError(fmt.Errorf("cupool: querying an event of stream 0x%x: %w", uintptr(u.handle), err))
-			}
-			if !done {
-				return nil
-			}
-			raise(&k.done, m.epoch)
-		}
-		c.events.put(m.event)
-		k.inFlight = append(k.inFlight[:0], k.inFlight[1:]...)
-	}
-	return nil
-}
-
-// waitEpoch waits on the host until an epoch of u is over.
-func (c *Caching) waitEpoch(u *Stream, epoch uint64) error {
-	k := &u.clock
-	k.mu.Lock()
-	if k.done.Load() >= epoch || k.ended.Load() {
-		k.mu.Unlock()
-		return nil
-	}
-	var m mark
-	for _, m = range k.inFlight {
-		if m.epoch >= epoch {
-			break
-		}
-	}
-	if m.epoch < epoch {
-		if err := u.recordLocked(); err != nil {
-			k.mu.Unlock()
-			return err
-		}
-		m = k.inFlight[len(k.inFlight)-1]
-	}
-	k.mu.Unlock()
-	// The event may be recycled meanwhile; then it was done.
-	if err := c.driver.SyncEvent(m.event); err != nil {
-		return c.driverError(fmt.Errorf("cupool: waiting for an event of stream 0x%x: %w", uintptr(u.handle), err))
-	}
-	raise(&k.done, m.epoch)
-	return nil
 }
 
 // endWaits frees what waits for a stream that is closed and whose work is

@@ -1,0 +1,43 @@
+package cupool
+
+import "fmt"
+
+// oomError puts the numbers of a failure together.
+func (c *Caching) oomError(r request, cause error) error {
+	st := c.Stats()
+	e := &OOMError{
+		Device: c.driver.Name(), Stream: r.s.handle,
+		Requested: r.size, Rounded: r.rounded, Segment: r.segment(),
+		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
+		LargestFree: st.LargestFree, Reserved: st.All.ReservedBytes.Current,
+		DeviceFree: -1, DeviceTotal: -1, Limit: c.limitBytes(),
+		Fragmentation: st.Fragmentation(), Cause: cause,
+	}
+	if free, total, err := c.driver.MemInfo(); err == nil {
+		e.DeviceFree, e.DeviceTotal = free, total
+	}
+	e.Hint = e.hint()
+	return e
+}
+
+// hint says what would have made the request fit.
+func (e *OOMError) hint() string {
+	room := e.DeviceFree
+	if e.Limit > 0 && (room < 0 || e.Limit-e.Reserved < room) {
+		room = e.Limit - e.Reserved
+	}
+	switch {
+	case e.DeviceTotal >= 0 && e.Rounded > e.DeviceTotal:
+		return "the request is larger than the device"
+	case e.Limit > 0 && e.Rounded > e.Limit:
+		return "the request is larger than the limit"
+	case e.Limit > 0 && e.DeviceFree >= e.Rounded && room < e.Rounded:
+		return "the device has the memory: raise Limit or Fraction"
+	case e.Cached >= e.Rounded:
+		return fmt.Sprintf("%s is cached, but in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit", formatBytes(e.Cached))
+	case room >= e.Rounded:
+		return "the device reports enough free memory but refuses it: it may be fragmented or shared"
+	default:
+		return fmt.Sprintf("free at least %s of the %s that the program holds", formatBytes(e.Rounded-max(room, 0)), formatBytes(e.Live))
+	}
+}

@@ -1,0 +1,166 @@
+package cupool
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cupool/cupool/internal/block"
+)
+
+// Giving memory back to the device.
+
+// regret is a segment that was given back too early.
+type regret struct {
+	s    *Stream
+	k    kind
+	size int64
+}
+
+// regretLimit is how often a pool may have to ask again for a segment of a
+// size that releaseIdle gave back before such segments are left alone: a
+// program that repeats itself comes to rest. Replays of real programs
+// reserve 3 to 5 % more with a limit below 4, and no less with a higher one.
+const regretLimit = 4
+
+// idleFloor is the reserve, in bytes, up to which idle segments are kept
+// however it grows: a small program is not worth a call to the device.
+const idleFloor = 256 << 20
+
+// releaseIdle gives wholly free segments back, the largest first, as far as
+// growing would reserve more than the allocator ever has. Keeping them is
+// what makes PyTorch's default reserve half as much again as its programs
+// ask for; giving back no more than this keeps a steady state free of calls
+// to the device, and does not wait where memory has been enough before.
+func (c *Caching) releaseIdle(r request) (bool, error) {
+	if c.vm != nil {
+		return false, nil // growing there takes idle memory from all over the pool
+	}
+	if !c.reclaim.TryLock() {
+		return false, nil // who has it may wait for work, which may wait for this allocation
+	}
+	defer c.reclaim.Unlock()
+	need := c.reserved.Load() + r.segment() - c.sufficient(idleFloor)
+	key := regret{r.s, r.kind, r.segment()}
+	if c.regrets[key] > regretLimit && !c.pressed(r) {
+		c.regrets[key]--
+		return false, nil
+	}
+	if need <= 0 {
+		return false, nil
+	}
+	_, err := c.releaseSegments(need)
+	return false, err
+}
+
+// releaseEnough gives cached segments back, largest first, until the
+// request's segment fits.
+func (c *Caching) releaseEnough(r request) (bool, error) {
+	c.reclaim.Lock()
+	defer c.reclaim.Unlock()
+	if c.sleep.asleep.Load() {
+		return false, nil
+	}
+	n, err := c.releaseSegments(r.segment())
+	return n > 0, err
+}
+
+// idle is a wholly free segment, found under its stream's lock.
+type idle struct {
+	s    *Stream
+	seg  *block.Segment
+	base uint64
+	size int64
+}
+
+// releaseSegments gives wholly free segments of any stream back to the
+// device, the largest first, until at least need bytes came back, and
+// returns how many did.
+func (c *Caching) releaseSegments(need int64) (released int64, err error) {
+	if _, err := c.settleAll(peek); c.onlyLost(err) != nil {
+		return 0, err
+	}
+	if c.vm != nil {
+		return c.releaseVirtual(need, true)
+	}
+	defer func() { err = errors.Join(err, c.bury()) }()
+	var found []idle
+	for _, s := range c.holders() {
+		s.mu.Lock()
+		s.mergeFastLocked()
+		for _, seg := range s.segs {
+			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
+				found = append(found, idle{s, seg, seg.Base, seg.Size})
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.SortFunc(found, func(a, b idle) int {
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.base, b.base))
+	})
+	for _, f := range found {
+		if released >= need {
+			break
+		}
+		ok, err := f.release()
+		if err != nil {
+			return released, err
+		}
+		if ok {
+			released += f.size
+			c.regrets[regret{f.s, kindOf(f.seg.Large), f.size}]++
+		}
+	}
+	return released, nil
+}
+
+// releaseVirtual is releaseSegments for virtual memory, chunk by chunk. Without
+// wait it leaves streams alone that have work under way.
+func (c *Caching) releaseVirtual(need int64, wait bool) (released int64, err error) {
+	if err := c.giveBackLeftovers(); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.bury()) }()
+	for _, s := range c.holders() {
+		n, err := s.releaseChunks(need-released, wait)
+		if released += n; err != nil || released >= need {
+			return released, err
+		}
+	}
+	return released, nil
+}
+
+// release gives the segment back if it is still there and wholly free.
+func (f *idle) release() (bool, error) {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if i := int(f.seg.Index); i >= len(f.s.segs) || f.s.segs[i] != f.seg || !f.seg.IsWhollyFree(&f.s.c.blocks) {
+		return false, nil
+	}
+	if err := f.s.freeSegmentLocked(f.seg); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// freeSegmentLocked gives a wholly free segment back to the device. It
+// leaves the index first: as soon as the device has the memory, another
+// stream may get it.
+func (s *Stream) freeSegmentLocked(seg *block.Segment) error {
+	c, k := s.c, kindOf(seg.Large)
+	c.segments.remove(seg)
+	c.byAddr[k].Clear(seg.Base, seg.Size)
+	if err := c.driver.MemFree(Ptr(seg.Base)); err != nil {
+		c.segments.add(seg, seg.Size, s)
+		return c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(seg.Base), seg.Size, c.driver.Name(), err))
+	}
+	c.books.driverFrees.Add(1)
+	c.reserved.Add(-seg.Size)
+	s.pools[k].Remove(seg.First, c.blocks.At(seg.First))
+	s.slots.Put(seg.First)
+	s.dropSegmentLocked(seg.Index)
+	s.noteSegmentGone(k, seg.Size)
+	s.checkLocked()
+	return nil
+}
