@@ -87,7 +87,9 @@ func New(cfg Config) (*Caching, error) {
 	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, limit: limit, id: pools.Add(1), regrets: map[regret]int{}}
 	c.events.driver = cfg.Driver
 	if cfg.MagazineBytes >= 0 && !cfg.RecordStacks {
-		c.fastLimit = min(cfg.SmallLimit, block.FastLimit)
+		if cfg.Strategy != FirstFit {
+			c.fastLimit = min(cfg.SmallLimit, block.FastLimit)
+		}
 		c.homeLimit = cfg.MagazineBytes / 4
 	}
 	c.byAddr[small] = addrmap.New(uint(bits.TrailingZeros(sizeclass.Quantum)))
@@ -158,6 +160,9 @@ func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
 		return c.allocNone(size, s)
 	}
 	rounded := sizeclass.Round(size)
+	if c.cfg.Strategy == Segregated {
+		rounded = sizeclass.RoundClass(rounded)
+	}
 	s.mu.Lock()
 	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil || c.sleep.asleep.Load() {
 		defer s.mu.Unlock()
@@ -214,17 +219,24 @@ func (s *Stream) takeLocked(size, rounded int64, proc int) (Block, bool) {
 		}
 	}
 	k := c.kindOfSize(rounded)
-	free := &s.pools[k]
-	id := free.BestFit(rounded)
+	id := s.fitLocked(k, rounded)
 	if id == 0 && k == small && s.mergeForLocked(rounded) {
-		id = free.BestFit(rounded)
+		id = s.fitLocked(k, rounded)
 	}
 	if id == 0 || s.slots.Ensure(1) != nil { // growing finds the same error
 		return Block{}, false
 	}
 	b := c.blocks.At(id)
-	free.Remove(id, b)
+	s.pools[k].Remove(id, b)
 	return s.handOutLocked(size, rounded, proc, id, b), true
+}
+
+// fitLocked chooses a free block of at least size bytes, or returns 0.
+func (s *Stream) fitLocked(k kind, size int64) block.ID {
+	if s.c.cfg.Strategy == FirstFit {
+		return s.pools[k].FirstFit(size)
+	}
+	return s.pools[k].BestFit(size)
 }
 
 // handOutLocked makes a Free block that is in no set the program's, and

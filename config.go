@@ -43,6 +43,32 @@ func (b Backing) String() string {
 	return fmt.Sprintf("Backing(%d)", int(b))
 }
 
+// Strategy is how an allocator chooses among its free blocks.
+type Strategy int
+
+// The strategies. None changes what a program may rely on.
+const (
+	// BestFit takes the smallest block that is large enough, of several the
+	// one with the lowest segment number and address.
+	BestFit Strategy = iota
+	// FirstFit takes the block with the lowest segment number and address
+	// that is large enough. It looks at all that are, so it is slower, and
+	// it takes small blocks from no fast bins.
+	FirstFit
+	// Segregated is BestFit for sizes that are rounded up to one of eight
+	// between two powers of two, so that a freed block serves all requests
+	// of its class whole. It wastes up to an eighth of a block.
+	Segregated
+)
+
+// String returns the name: best-fit, first-fit or segregated.
+func (s Strategy) String() string {
+	if names := [...]string{"best-fit", "first-fit", "segregated"}; s >= 0 && int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("Strategy(%d)", int(s))
+}
+
 // Config sets up a Caching allocator. The zero value is the host device
 // with PyTorch's sizes and no limit. Sizes are in bytes.
 type Config struct {
@@ -90,6 +116,9 @@ type Config struct {
 
 	// Backing says where memory comes from. 0: BackingAuto.
 	Backing Backing
+
+	// Strategy says which free block serves a request. 0: BestFit.
+	Strategy Strategy
 
 	// MagazineBytes bounds the blocks of each stream that are kept for
 	// lock-free reuse, in bytes; single blocks may take up to a quarter of
@@ -156,6 +185,7 @@ func (cfg *Config) validate() error {
 		{"LargeSegment", cfg.LargeSegment, segment(cfg.LargeSegment) && cfg.LargeSegment >= cfg.LargeLimit, "must be a multiple of 512, at least LargeLimit and below 2^61"},
 		{"SegmentRounding", cfg.SegmentRounding, segment(cfg.SegmentRounding), "must be a positive multiple of 512 below 2^61"},
 		{"Backing", cfg.Backing, cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, "must be BackingAuto, BackingSegments or BackingVMM"},
+		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= Segregated, "must be BestFit, FirstFit or Segregated"},
 		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= q, "must be at least 512"},
 	} {
 		if !f.ok {

@@ -61,6 +61,24 @@ func ExampleConfig() {
 	// true
 }
 
+func ExampleStrategy() {
+	for _, s := range []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated} {
+		pool, err := cupool.New(cupool.Config{Strategy: s})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		b, _ := pool.Alloc(100_000, nil)
+		fmt.Println(s, pool.Stats().LiveBytes)
+		_ = pool.Free(b)
+		_ = pool.Close()
+	}
+	// Output:
+	// best-fit 100352
+	// first-fit 100352
+	// segregated 106496
+}
+
 func ExampleBacking() {
 	for b := range cupool.Backing(3) {
 		fmt.Println(b, b == cupool.BackingAuto, b == cupool.BackingSegments, b == cupool.BackingVMM)

@@ -113,7 +113,7 @@ func (s *Stream) homeOf(b *block.Block, k kind) *home {
 func (s *Stream) growVirtualLocked(r request) (block.ID, *block.Block, error) {
 	grown := false
 	for {
-		if id := s.pools[r.kind].BestFit(r.rounded); id != 0 {
+		if id := s.fitLocked(r.kind, r.rounded); id != 0 {
 			b := s.c.blocks.At(id)
 			if err := s.slots.Ensure(1); err != nil {
 				return 0, nil, fmt.Errorf("cupool: %w", err)

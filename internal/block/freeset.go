@@ -146,6 +146,20 @@ func (f *FreeSet) BestFit(size int64) ID {
 	return f.first(f.nextBin(bin + 1))
 }
 
+// FirstFit returns the block of at least size bytes that comes first by
+// segment number and address, or 0. It stays in the set. It looks at all
+// blocks that are large enough.
+func (f *FreeSet) FirstFit(size int64) (first ID) {
+	var best *Block
+	f.EachFrom(size, func(id ID, b *Block) bool {
+		if b.Size >= size && (best == nil || b.Seg < best.Seg || b.Seg == best.Seg && b.Addr() < best.Addr()) {
+			first, best = id, b
+		}
+		return true
+	})
+	return first
+}
+
 // Largest returns the last block in the order, or 0.
 func (f *FreeSet) Largest() ID {
 	if f.summary == 0 {

@@ -51,8 +51,8 @@ var (
 	}
 	strategies = []choice{
 		{"best-fit", func(*cupool.Config) {}},
-		{"first-fit", nil},
-		{"segregated", nil},
+		{"first-fit", func(c *cupool.Config) { c.Strategy = cupool.FirstFit }},
+		{"segregated", func(c *cupool.Config) { c.Strategy = cupool.Segregated }},
 	}
 )
 
@@ -74,8 +74,7 @@ func names(choices []choice) string {
 	return strings.Join(all, ", ")
 }
 
-// Check returns what is wrong with the options: ErrNotSupported for what
-// this build does not have.
+// Check returns what is wrong with the options.
 func (o *Options) Check() error {
 	trial := *o
 	return trial.complete()
@@ -122,9 +121,6 @@ func apply(what string, choices []choice, name string, cfg *cupool.Config) error
 	for _, c := range choices {
 		if c.name != name {
 			continue
-		}
-		if c.set == nil {
-			return fmt.Errorf("%s %s: %w in this build", what, name, cupool.ErrNotSupported)
 		}
 		c.set(cfg)
 		return nil

@@ -11,7 +11,9 @@ import (
 const (
 	// Quantum is the unit of every block: sizes and offsets are multiples
 	// of it, so every address is aligned to it. PyTorch's kMinBlockSize.
-	Quantum = 512
+	Quantum = 1 << quantumBits
+
+	quantumBits = 9
 	// MaxRequest is the largest request that can be rounded and still be
 	// grown into a segment without overflow. No device comes near it.
 	MaxRequest = math.MaxInt64 / 4
@@ -27,6 +29,20 @@ func Round(size int64) int64 {
 // a power of two.
 func RoundTo(size, unit int64) int64 {
 	return (size + unit - 1) / unit * unit
+}
+
+// classBits is the number of mantissa bits of a size class.
+const classBits = 3
+
+// RoundClass returns size, a positive multiple of Quantum, rounded up to a
+// size class: one of eight between a power of two and the next, as with
+// PyTorch's roundup_power2_divisions:8. It wastes less than an eighth.
+func RoundClass(size int64) int64 {
+	shift := bits.Len64(uint64(size-1)) - 1 - classBits
+	if shift < quantumBits {
+		return size
+	}
+	return (size + 1<<shift - 1) &^ (1<<shift - 1)
 }
 
 // subBits is the number of mantissa bits in a bin's index: 32 bins for each

@@ -63,3 +63,18 @@ func TestLargestBin(t *testing.T) {
 	require.Less(t, Bin(Round(MaxRequest)), Bins)
 	require.Equal(t, Bins-1, Bin((1<<54-1)*Quantum))
 }
+
+func TestRoundClass(t *testing.T) {
+	for size, want := range map[int64]int64{
+		512: 512, 4096: 4096, 7680: 7680, 8192: 8192, 8704: 9216, 9216: 9216, 16384: 16384, 16896: 18432,
+		1 << 20: 1 << 20, 1<<20 + 512: 1<<20 + 1<<17, 15 << 20: 15 << 20,
+	} {
+		require.Equal(t, want, RoundClass(size), "%d", size)
+	}
+	for size := int64(Quantum); size < 1<<22; size += Quantum {
+		got := RoundClass(size)
+		require.GreaterOrEqual(t, got, size)
+		require.Less(t, got-size, max(size/8, 1))
+		require.Equal(t, got, RoundClass(got))
+	}
+}
