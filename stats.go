@@ -33,7 +33,9 @@ type PoolStats struct {
 // PendingBytes + CachedBytes - AsleepBytes. Counts and sums are exact. A peak may be
 // higher than what was ever live by as much as the magazines held at that
 // moment, at most Config.MagazineBytes a stream, because blocks that go
-// through a magazine are not counted one by one.
+// through a magazine are not counted one by one. While goroutines allocate on
+// several streams at once, a peak is of moments at which one of them looked
+// at what the others had.
 type Stats struct {
 	All   PoolStats
 	Small PoolStats // requests up to Config.SmallLimit
