@@ -61,6 +61,9 @@ func (e *env) sleeper(t *testing.T, d cupool.Driver) *sleeper {
 		require.NoError(t, c.Free(b.Block))
 	}
 	require.NoError(t, closing.Close())
+	// What was written on the default stream is read on another: a Sleep
+	// that fails to wait orders neither.
+	require.NoError(t, z.DefaultStream().Sync())
 	return z
 }
 
