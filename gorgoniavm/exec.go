@@ -1,0 +1,211 @@
+package gorgoniavm
+
+import (
+	"fmt"
+
+	"github.com/cupool/cupool"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// exec computes one node and gives back what nobody reads after it.
+func (m *VM) exec(in *instr) error {
+	h, err := m.compute(in)
+	if err != nil {
+		return err
+	}
+	m.slots[in.out] = h
+	if err := m.look(in, h.v); err != nil {
+		return err
+	}
+	if in.keep {
+		if err := m.bindKept(in.node, h); err != nil {
+			return err
+		}
+	}
+	for _, from := range in.dead {
+		m.drop(&m.slots[from])
+	}
+	if m.prog.uses[in.out] == 0 && len(in.derivOf) == 0 {
+		m.drop(&m.slots[in.out])
+	}
+	return nil
+}
+
+// compute returns the value of a node.
+func (m *VM) compute(in *instr) (held, error) {
+	if in.op == nil {
+		return m.load(in.node)
+	}
+	if v, ok := constantOf(in.op); ok {
+		return m.constant(in.node, v)
+	}
+	m.args = m.args[:0]
+	for _, from := range in.in {
+		v := m.slots[from].v
+		if v == nil {
+			return held{}, fmt.Errorf("its operand %s: %w", nameOf(m.prog.instrs[from].node), ErrNoValue)
+		}
+		m.args = append(m.args, v)
+	}
+	if isStatement(in.op) {
+		return held{}, m.statement(in)
+	}
+	if arity := in.op.Arity(); arity >= 0 && arity != len(m.args) {
+		return held{}, fmt.Errorf("%d operands, but it takes %d: %w", len(m.args), arity, ErrOperand)
+	}
+	v, err := in.run(m, in, m.args)
+	if err != nil {
+		return held{}, err
+	}
+	if v == nil {
+		return held{}, ErrNoValue
+	}
+	h := m.blocks.hold(v, false)
+	m.drop(&m.dst)
+	return h, nil
+}
+
+// reuse returns the argument that in may overwrite: nobody reads it
+// afterwards, and its block is the VM's and nobody else's.
+func (m *VM) reuse(in *instr) (int, bool) {
+	if in.inPlace < 0 {
+		return 0, false
+	}
+	h := m.slots[in.in[in.inPlace]]
+	d, ok := h.v.(*tensor.Dense)
+	return in.inPlace, ok && m.blocks.sole(h) && d.Shape().Eq(in.shape)
+}
+
+// destination makes a tensor for the result of in, whose elements are
+// undefined. It is given back when the operation fails or returns another one.
+func (m *VM) destination(in *instr) (*tensor.Dense, error) {
+	d, err := m.e.Empty(in.dt, in.shape...)
+	if err != nil {
+		return nil, err
+	}
+	m.dst = m.blocks.hold(d, false)
+	return d, nil
+}
+
+// binding is a value that a node has until the next RunAll.
+type binding struct {
+	node *gorgonia.Node
+	h    held
+}
+
+// bindKept gives a node its value.
+func (m *VM) bindKept(n *gorgonia.Node, h held) error {
+	v, err := m.fit(n, h.v)
+	if err != nil {
+		return err
+	}
+	if err := gorgonia.UnsafeLet(n, v); err != nil {
+		return fmt.Errorf("binding the result to its node: %w", err)
+	}
+	h.v = v
+	m.kept = append(m.kept, binding{n, m.blocks.again(h)})
+	return nil
+}
+
+// fit returns v in the shape of its node: operations may return other
+// dimensions of size one than gorgonia says.
+func (m *VM) fit(n *gorgonia.Node, v gorgonia.Value) (gorgonia.Value, error) {
+	d, ok := v.(*tensor.Dense)
+	switch {
+	case !ok:
+		return v, nil
+	case n.IsScalar():
+		return m.scalarOf(d)
+	}
+	clone := d.ShallowClone()
+	if shape := n.Shape(); !d.Shape().Eq(shape) {
+		if err := clone.Reshape(shape...); err != nil {
+			return nil, fmt.Errorf("the result has the shape %v, its node %v: %w", d.Shape(), shape, ErrOperand)
+		}
+	}
+	return clone, nil
+}
+
+// releaseKept takes the values of the last RunAll from their nodes.
+func (m *VM) releaseKept() {
+	for i := range m.kept {
+		h := m.kept[i].h
+		m.drop(&m.kept[i].h)
+		forget(h.v)
+	}
+	m.kept = m.kept[:0]
+}
+
+// dropKept is releaseKept after a failure: scalars too are as before a run.
+func (m *VM) dropKept() { m.releaseKept() }
+
+// input is how the engine sees the tensor of an input.
+type input struct {
+	of   *tensor.Dense
+	at   cupool.Ptr
+	seen *tensor.Dense
+}
+
+// load returns the value of an input. What lies in the pool already is used
+// where it is, and what the CPU can touch too; else it is copied to the device,
+// each time, as the program may have changed it.
+func (m *VM) load(n *gorgonia.Node) (held, error) {
+	v := n.Value()
+	if v == nil {
+		return held{}, fmt.Errorf("%w; give it one with gorgonia.Let", ErrNoValue)
+	}
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		return held{v: v}, nil
+	}
+	if d.Dtype() != n.Dtype() || d.Shape().TotalSize() != n.Shape().TotalSize() {
+		return held{}, fmt.Errorf("its value is a %v of %v, the node a %v of %v: %w", d.Shape(), d.Dtype(), n.Shape(), n.Dtype(), ErrOperand)
+	}
+	if d.MemSize() == 0 && d.Shape().TotalSize() > 0 {
+		return held{}, fmt.Errorf("its value is a freed tensor: %w", cupool.ErrUseAfterFree)
+	}
+	if n.IsScalar() {
+		s, err := m.scalarOf(d)
+		return held{v: s}, err
+	}
+	if !m.e.AllocAccessible() && !m.e.Owns(d) {
+		up, err := m.e.FromHost(d)
+		if err != nil {
+			return held{}, err
+		}
+		return m.blocks.hold(up, false), nil
+	}
+	return m.blocks.hold(m.seen(n, d), true), nil
+}
+
+// seen returns d as a tensor of the engine. Operations may change its header
+// while they run, so that it is not the program's own.
+func (m *VM) seen(n *gorgonia.Node, d *tensor.Dense) *tensor.Dense {
+	at := cupool.Ptr(d.Uintptr())
+	if in, ok := m.inputs[n]; ok && in.of == d && in.at == at && in.seen.Shape().Eq(d.Shape()) {
+		return in.seen
+	}
+	clone := d.ShallowClone()
+	tensor.WithEngine(m.e)(clone)
+	m.inputs[n] = input{of: d, at: at, seen: clone}
+	return clone
+}
+
+// constant returns a constant, which is copied to the pool once.
+func (m *VM) constant(n *gorgonia.Node, v gorgonia.Value) (held, error) {
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		return held{v: v}, nil
+	}
+	h, ok := m.consts[n]
+	if !ok {
+		up, err := m.e.FromHost(d)
+		if err != nil {
+			return held{}, err
+		}
+		h = m.blocks.hold(up, false)
+		m.consts[n] = h
+	}
+	return m.blocks.again(h), nil
+}

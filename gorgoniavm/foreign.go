@@ -1,0 +1,81 @@
+package gorgoniavm
+
+import (
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// foreign lets gorgonia compute an operation on the CPU, on its own engine:
+// on the memory itself where the CPU can touch it, or on copies. What it
+// allocates on the way, and keeps for itself, is then in Go's heap; the result
+// is moved to the pool.
+func foreign(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	m.foreign[in.name]++
+	host := make([]gorgonia.Value, len(args))
+	for i, v := range args {
+		h, err := m.foreignArg(v)
+		if err != nil {
+			return nil, err
+		}
+		host[i] = h
+	}
+	r, err := m.doForeign(in, host)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := r.(*tensor.Dense)
+	switch {
+	case !ok:
+		return r, nil
+	case in.scalar:
+		return toScalar(d.Get(0))
+	case m.e.Owns(d): // an operand, or the destination
+		d = d.ShallowClone()
+		tensor.WithEngine(m.e)(d)
+		return d, nil
+	}
+	return m.e.FromHost(d)
+}
+
+// foreignArg returns an operand as gorgonia sees it.
+func (m *VM) foreignArg(v gorgonia.Value) (gorgonia.Value, error) {
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		return v, nil
+	}
+	if !m.e.AllocAccessible() {
+		d, err := m.e.ToHost(d)
+		if err != nil {
+			return nil, err
+		}
+		tensor.WithEngine(gorgonia.StandardEngine{})(d)
+		return d, nil
+	}
+	if _, err := m.e.Accessible(d); err != nil {
+		return nil, err
+	}
+	clone := d.ShallowClone()
+	tensor.WithEngine(gorgonia.StandardEngine{})(clone)
+	return clone, nil
+}
+
+// doForeign calls the operation, with a destination in the pool where the
+// tape machine would give it one.
+func (m *VM) doForeign(in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	pre, ok := in.op.(gorgonia.UsePreallocDoer)
+	if !ok || in.scalar || !m.e.AllocAccessible() || !in.op.CallsExtern() || !in.op.ReturnsPtr() {
+		return in.op.Do(args...)
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.e.Zero(dst); err != nil {
+		return nil, err
+	}
+	h, err := m.foreignArg(dst)
+	if err != nil {
+		return nil, err
+	}
+	return pre.UsePreallocDo(h, args...)
+}

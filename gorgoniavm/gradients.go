@@ -1,0 +1,143 @@
+package gorgoniavm
+
+import (
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Gradients are added when everything else is done, so that a run that fails
+// changes none of them.
+
+// prepareGradients makes the gradients of inputs that have none yet.
+func (m *VM) prepareGradients() error {
+	for _, n := range m.prog.targets {
+		d, ok := n.Value().(*tensor.Dense)
+		switch {
+		case !n.IsVar() || n.Value() == nil:
+			continue
+		case ok && !m.e.AllocAccessible() && !m.e.Owns(d):
+			if err := ToPool(m.e, n); err != nil {
+				return err
+			}
+		}
+		if _, err := m.gradientOf(n); err != nil {
+			return fmt.Errorf("the gradient of %s: %w", nameOf(n), err)
+		}
+	}
+	return nil
+}
+
+// gradientOf returns the gradient that is bound to a node, in the pool, and
+// binds a new one if there is none.
+func (m *VM) gradientOf(n *gorgonia.Node) (gorgonia.Value, error) {
+	g := boundGradient(n)
+	d, ok := g.(*tensor.Dense)
+	switch {
+	case g != nil && (!ok || m.e.Owns(d)):
+		return g, nil
+	case ok && d.MemSize() > 0: // in Go's heap
+		up, err := m.e.FromHost(d)
+		if err != nil {
+			return nil, err
+		}
+		return m.adoptGradient(n, up)
+	}
+	return m.zeroGradient(n)
+}
+
+// boundGradient returns the gradient that is bound to n, or nil: where there
+// is none, Grad returns the value of the node that computes it.
+func boundGradient(n *gorgonia.Node) gorgonia.Value {
+	g, err := n.Grad()
+	if err != nil || g == nil {
+		return nil
+	}
+	if d := n.Deriv(); d != nil && d.Value() == g {
+		return nil
+	}
+	return g
+}
+
+// zeroGradient binds a gradient of zeros.
+func (m *VM) zeroGradient(n *gorgonia.Node) (gorgonia.Value, error) {
+	v := n.Value()
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		zero, err := zeroOf(v)
+		if err != nil {
+			return nil, err
+		}
+		gorgonia.WithGrad(zero)(n)
+		return zero, nil
+	}
+	g, err := m.e.Empty(d.Dtype(), d.Shape().Clone()...)
+	if err != nil {
+		return nil, err
+	}
+	h, err := m.adoptGradient(n, g)
+	if err != nil {
+		return nil, err
+	}
+	return h, m.e.Zero(g)
+}
+
+// adoptGradient binds a gradient that is the VM's, until Close.
+func (m *VM) adoptGradient(n *gorgonia.Node, g *tensor.Dense) (gorgonia.Value, error) {
+	if old, ok := m.duals[n]; ok {
+		m.drop(&old)
+	}
+	m.duals[n] = m.blocks.hold(g, false)
+	gorgonia.WithGrad(g)(n)
+	return g, nil
+}
+
+// commit adds the gradients of this run to those of the nodes, and sets the
+// variables of Set.
+func (m *VM) commit() error {
+	for i := range m.prog.instrs {
+		m.at = &m.prog.instrs[i]
+		for _, of := range m.at.derivOf {
+			if err := m.addGradient(of, m.slots[i].v); err != nil {
+				return err
+			}
+		}
+	}
+	return m.assign()
+}
+
+// addGradient adds d to the gradient of n.
+func (m *VM) addGradient(n *gorgonia.Node, d gorgonia.Value) error {
+	g, err := m.gradientOf(n)
+	if err != nil {
+		return err
+	}
+	to, isTensor := g.(*tensor.Dense)
+	from, fromTensor := d.(*tensor.Dense)
+	if !isTensor {
+		if fromTensor {
+			if d, err = m.scalarOf(from); err != nil {
+				return err
+			}
+		}
+		sum, err := addScalars(g, d)
+		if err != nil {
+			return err
+		}
+		gorgonia.WithGrad(sum)(n)
+		return nil
+	}
+	if !fromTensor {
+		_, err := m.e.AddScalar(to, d.Data(), true, tensor.UseUnsafe())
+		return err
+	}
+	if !from.Shape().Eq(to.Shape()) && from.Shape().TotalSize() == to.Shape().TotalSize() {
+		from = from.ShallowClone()
+		if err := from.Reshape(to.Shape().Clone()...); err != nil {
+			return err
+		}
+	}
+	_, err = m.e.Add(to, from, tensor.UseUnsafe())
+	return err
+}

@@ -1,0 +1,280 @@
+package gorgoniavm
+
+import (
+	"fmt"
+	"reflect"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// kernel computes an operation on values as the engine has them. What it
+// returns is new, or lies in one of the operands.
+type kernel func(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error)
+
+// kernels are the operations that the engine computes, on its device. All
+// others gorgonia computes by itself (foreign.go).
+var kernels = map[string]kernel{
+	"gorgonia.elemBinOp":      elementwise,
+	"gorgonia.elemUnaryOp":    elementwise,
+	"gorgonia.linAlgBinOp":    product,
+	"*gorgonia.softmaxOp":     toDestination,
+	"*gorgonia.softmaxDiffOp": toDestination,
+	"gorgonia.sumOp":          reduce,
+	"*gorgonia.maxOp":         reduce,
+	"*gorgonia.repeatOp":      repeat,
+	"gorgonia.reshapeOp":      reshape,
+	"gorgonia.transposeOp":    transpose,
+	"gorgonia.concatOp":       plain,
+	"*gorgonia.sliceOp":       slice,
+	"gorgonia.sliceIncrOp":    addToSlice,
+	"gorgonia.sizeOp":         plain,
+	"gorgonia.Iop":            plain,
+}
+
+// kernelOf returns an operation's type and what computes it.
+func kernelOf(op gorgonia.Op) (string, kernel) {
+	name := opName(op)
+	if k, ok := kernels[name]; ok {
+		return name, k
+	}
+	return name, foreign
+}
+
+// overwritable returns the argument of op that its result may overwrite.
+func overwritable(op gorgonia.Op, name string) (int, bool) {
+	switch name {
+	case "gorgonia.elemBinOp", "gorgonia.elemUnaryOp":
+		a := op.OverwritesInput()
+		return a, a >= 0
+	}
+	return 0, false
+}
+
+// plain lets gorgonia call the engine.
+func plain(_ *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	return in.op.Do(args...)
+}
+
+// elementwise computes in place where it can.
+func elementwise(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	if _, ok := m.reuse(in); ok {
+		return in.op.(gorgonia.UnsafeDoer).UnsafeDo(args...)
+	}
+	return in.op.Do(args...)
+}
+
+// toDestination computes into a new tensor, which gorgonia would take from
+// Go's heap.
+func toDestination(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	return in.op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
+}
+
+// product computes products of matrices and vectors.
+func product(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	if in.scalar {
+		return in.op.Do(args...)
+	}
+	return toDestination(m, in, args)
+}
+
+// reduce sums up, or finds the maximum, along axes.
+func reduce(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	along := intsOf(in.op, "along")
+	sum := m.e.Sum
+	if in.name == "*gorgonia.maxOp" {
+		sum = m.e.Max
+	}
+	t, err := sum(d, along...)
+	if err != nil {
+		return nil, err
+	}
+	r := t.(*tensor.Dense)
+	m.dst = m.blocks.hold(r, false)
+	if r.IsScalar() {
+		return m.scalarOf(r)
+	}
+	if !r.Shape().Eq(in.shape) {
+		return r, r.Reshape(in.shape.Clone()...)
+	}
+	return r, nil
+}
+
+// repeat repeats elements along an axis. Gorgonia reads a single element on
+// the CPU.
+func repeat(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	n, err := intOf(args[1])
+	if err != nil {
+		return nil, err
+	}
+	d, isTensor := args[0].(*tensor.Dense)
+	if isTensor && n == 1 && d.Shape().Eq(in.shape) {
+		return d, nil
+	}
+	dst, err := m.destination(in)
+	switch {
+	case err != nil:
+		return nil, err
+	case !isTensor:
+		return dst, m.e.Memset(dst, args[0].Data())
+	}
+	axis := int(field(in.op, "along").Int())
+	if axis >= d.Dims() || d.Shape().TotalSize() == 1 {
+		return m.repeatOne(dst, d, in.shape)
+	}
+	return m.e.RepeatReuse(d, dst, axis, n)
+}
+
+// repeatOne fills dst with a tensor that has to get axes first.
+func (m *VM) repeatOne(dst, d *tensor.Dense, shape tensor.Shape) (gorgonia.Value, error) {
+	if d.Shape().TotalSize() != 1 {
+		return nil, fmt.Errorf("repeating a %v to a %v: %w", d.Shape(), shape, ErrOperand)
+	}
+	flat := d.ShallowClone()
+	if err := flat.Reshape(1); err != nil {
+		return nil, err
+	}
+	all := dst.ShallowClone()
+	if err := all.Reshape(shape.TotalSize()); err != nil {
+		return nil, err
+	}
+	if shape.TotalSize() == 1 {
+		return dst, m.e.Copy(all, flat)
+	}
+	_, err := m.e.RepeatReuse(flat, all, 0, shape.TotalSize())
+	return dst, err
+}
+
+// reshape gives the same memory another shape.
+func reshape(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, ok := args[0].(*tensor.Dense)
+	if !ok {
+		dst, err := m.destination(in)
+		if err != nil {
+			return nil, err
+		}
+		return dst, m.e.Memset(dst, args[0].Data())
+	}
+	if in.scalar {
+		return m.scalarOf(d)
+	}
+	clone := d.ShallowClone()
+	return clone, clone.Reshape(in.shape.Clone()...)
+}
+
+// transpose moves the elements, which gorgonia does by way of Go's heap.
+func transpose(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	from := d.ShallowClone()
+	if err := from.T(intsOf(in.op, "pattern")...); err != nil {
+		if _, noop := err.(tensor.NoOpError); !noop {
+			return nil, err
+		}
+	}
+	return dst, m.e.Copy(dst, from)
+}
+
+// slice copies a part of a tensor.
+func slice(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	v, err := sliced(in.op, d)
+	if err != nil {
+		return nil, err
+	}
+	if in.scalar {
+		return m.scalarOf(v)
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if !v.Shape().Eq(in.shape) {
+		return nil, fmt.Errorf("a slice of shape %v for a node of shape %v: %w", v.Shape(), in.shape, ErrOperand)
+	}
+	return dst, m.e.Copy(dst, v)
+}
+
+// addToSlice puts a tensor into a part of one of zeros.
+func addToSlice(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.e.Zero(dst); err != nil {
+		return nil, err
+	}
+	return in.op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
+}
+
+// sliced returns the view that a sliceOp takes of d.
+func sliced(op gorgonia.Op, d *tensor.Dense) (*tensor.Dense, error) {
+	slices := make([]tensor.Slice, d.Dims())
+	s := op.(interface{ IsSlice() tensor.Slice }).IsSlice()
+	if s != nil && s.End() > s.Start() {
+		slices[field(op, "along").Int()] = s
+	}
+	v, err := d.Slice(slices...)
+	if err != nil {
+		return nil, err
+	}
+	return v.(*tensor.Dense), nil
+}
+
+func dense(v gorgonia.Value) (*tensor.Dense, error) {
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		return nil, fmt.Errorf("an operand of type %T: %w", v, ErrOperand)
+	}
+	return d, nil
+}
+
+// field returns a field of an operation. Gorgonia exports none.
+func field(op gorgonia.Op, name string) reflect.Value {
+	return reflect.Indirect(reflect.ValueOf(op)).FieldByName(name)
+}
+
+func intsOf(op gorgonia.Op, name string) []int {
+	f := field(op, name)
+	is := make([]int, f.Len())
+	for i := range is {
+		is[i] = int(f.Index(i).Int())
+	}
+	return is
+}
+
+// intOf returns a scalar as an int, cut off like gorgonia's.
+func intOf(v gorgonia.Value) (int, error) {
+	switch x := v.Data().(type) {
+	case float64:
+		return int(x), nil
+	case float32:
+		return int(x), nil
+	case int:
+		return x, nil
+	case int64:
+		return int(x), nil
+	case int32:
+		return int(x), nil
+	case byte:
+		return int(x), nil
+	}
+	return 0, fmt.Errorf("%T is no number of times: %w", v.Data(), ErrOperand)
+}

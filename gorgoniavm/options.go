@@ -1,0 +1,101 @@
+package gorgoniavm
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/cupool/cupool"
+	"gorgonia.org/gorgonia"
+)
+
+// Option is an option of New.
+type Option func(*config)
+
+type config struct {
+	bind     bool
+	bindOnly gorgonia.Nodes
+	keep     gorgonia.Nodes
+	keepAll  bool
+	watch    gorgonia.Nodes
+	watchAll bool
+	watchNaN bool
+	watchInf bool
+	eval     bool
+	log      *slog.Logger
+}
+
+// BindDualValues adds the gradients of the graph to those of the nodes that
+// they belong to, as solvers need it: n.Grad() is the sum over RunAlls since a
+// solver zeroed it. Without nodes it does so for all inputs that gorgonia.Grad
+// was asked for. On a device whose memory the CPU cannot touch, the values of
+// these nodes are moved to the pool by the first RunAll.
+//
+// Without this option n.Grad() is the gradient of the last RunAll.
+func BindDualValues(nodes ...*gorgonia.Node) Option {
+	return func(c *config) {
+		c.bind = true
+		c.bindOnly = append(c.bindOnly, nodes...)
+	}
+}
+
+// Keep makes the values of nodes outlast RunAll, until the next one, Reset or
+// Close. Inputs, roots of the graph, scalars and gradients need no Keep.
+func Keep(nodes ...*gorgonia.Node) Option {
+	return func(c *config) { c.keep = append(c.keep, nodes...) }
+}
+
+// TraceValues is Keep for all nodes: as much memory as the graph has values.
+func TraceValues() Option {
+	return func(c *config) { c.keepAll = true }
+}
+
+// EvalMode runs operations that know of training (dropout, batch
+// normalization) in evaluation mode. Without it they train.
+func EvalMode() Option {
+	return func(c *config) { c.eval = true }
+}
+
+// WithLogger makes the VM log every operation with its node, at slog's debug
+// level. Without it, and with nil, nothing is logged.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) { c.log = l }
+}
+
+// Watch logs the values of nodes, or of all without any, at slog's info
+// level, to the logger of WithLogger. It copies them to Go's heap, which waits
+// for the device.
+func Watch(nodes ...*gorgonia.Node) Option {
+	return func(c *config) {
+		c.watchAll = c.watchAll || len(nodes) == 0
+		c.watch = append(c.watch, nodes...)
+	}
+}
+
+// WatchNaN makes RunAll fail at the first operation whose result has a NaN. It
+// looks at all results on the CPU, which is slow.
+func WatchNaN() Option {
+	return func(c *config) { c.watchNaN = true }
+}
+
+// WatchInf is WatchNaN for infinities.
+func WatchInf() Option {
+	return func(c *config) { c.watchInf = true }
+}
+
+// validate checks that all nodes are g's.
+func (c *config) validate(g *gorgonia.ExprGraph) error {
+	for _, l := range []struct {
+		option string
+		nodes  gorgonia.Nodes
+	}{{"BindDualValues", c.bindOnly}, {"Keep", c.keep}, {"Watch", c.watch}} {
+		for _, n := range l.nodes {
+			if n == nil || n.Graph() != g {
+				return &cupool.ConfigError{Field: l.option, Value: n, Reason: "the node is not one of the graph"}
+			}
+		}
+	}
+	return nil
+}
+
+// nameOf names a node for errors and logs.
+func nameOf(n *gorgonia.Node) string { return fmt.Sprintf("%s (node %d)", n.Name(), n.ID()) }

@@ -1,0 +1,186 @@
+package gorgoniavm
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// program is a graph in the order in which it runs: gorgonia's, the same as
+// the tape machine's.
+type program struct {
+	instrs   []instr
+	uses     []int32 // how often each instruction's result is read
+	training []gorgonia.TrainModeOp
+	targets  []*gorgonia.Node // whose gradients are bound
+}
+
+// instr computes a node. Its result is in the slot of its own number.
+type instr struct {
+	node  *gorgonia.Node
+	op    gorgonia.Op // nil: an input
+	name  string      // the operation's type
+	run   kernel
+	in    []int // the slots it reads
+	dead  []int // of those, the ones that nobody reads after it, once each
+	out   int
+	shape tensor.Shape
+	dt    tensor.Dtype // of no type: a statement
+
+	scalar  bool
+	inPlace int              // the argument that the result may overwrite, or -1
+	keep    bool             // the node has the value after RunAll
+	watch   bool             // its value is logged
+	derivOf []*gorgonia.Node // the nodes to whose gradients the result is added
+}
+
+// compile sorts g and works out all that does not change between runs.
+func compile(g *gorgonia.ExprGraph, c *config) (*program, error) {
+	sorted, err := gorgonia.Sort(g)
+	if err != nil {
+		return nil, fmt.Errorf("gorgoniavm: sorting the graph: %w", err)
+	}
+	slices.Reverse(sorted)
+	p := &program{instrs: make([]instr, len(sorted)), uses: make([]int32, len(sorted))}
+	slot := make(map[int64]int, len(sorted))
+	bound := make(map[*gorgonia.Node]bool)
+	for i, n := range sorted {
+		slot[n.ID()] = i
+		in := &p.instrs[i]
+		*in = instr{node: n, op: n.Op(), out: i, inPlace: -1}
+		in.describe()
+		for children := g.From(n.ID()); children.Next(); {
+			from := slot[children.Node().ID()]
+			in.in = append(in.in, from)
+			p.uses[from]++
+		}
+		if t, ok := in.op.(gorgonia.TrainModeOp); ok {
+			p.training = append(p.training, t)
+		}
+		p.bind(in, c, bound)
+	}
+	p.findLastUses()
+	p.findKept(c)
+	return p, nil
+}
+
+// describe fills in what depends on the node alone.
+func (in *instr) describe() {
+	in.name, in.run = kernelOf(in.op)
+	if isStatement(in.op) {
+		return
+	}
+	in.shape = in.node.Shape()
+	in.dt = in.node.Dtype()
+	in.scalar = in.node.IsScalar()
+}
+
+// bind notes the nodes whose gradient the instruction computes, if they are
+// to have it.
+func (p *program) bind(in *instr, c *config, bound map[*gorgonia.Node]bool) {
+	if !c.bind {
+		return
+	}
+	for _, of := range in.node.DerivOf() {
+		if len(c.bindOnly) == 0 && !of.IsVar() || len(c.bindOnly) > 0 && !c.bindOnly.Contains(of) {
+			continue
+		}
+		in.derivOf = append(in.derivOf, of)
+		if !bound[of] {
+			bound[of] = true
+			p.targets = append(p.targets, of)
+		}
+	}
+}
+
+// findLastUses notes which slots end with which instruction, and which
+// instructions may overwrite one of them.
+func (p *program) findLastUses() {
+	left := slices.Clone(p.uses)
+	for i := range p.instrs {
+		in := &p.instrs[i]
+		for _, from := range in.in {
+			if left[from]--; left[from] == 0 {
+				in.dead = append(in.dead, from)
+			}
+		}
+		if a, ok := overwritable(in.op, in.name); ok && a < len(in.in) {
+			from := &p.instrs[in.in[a]]
+			if slices.Contains(in.dead, in.in[a]) && !in.scalar && !from.scalar && from.dt == in.dt && from.shape.Eq(in.shape) {
+				in.inPlace = a
+			}
+		}
+	}
+}
+
+// findKept notes which values nodes have after RunAll: those that were asked
+// for, scalars, and what no other node reads, gradients that are not bound
+// among them.
+func (p *program) findKept(c *config) {
+	read := make([]int32, len(p.instrs))
+	for i := range p.instrs {
+		if !isStatement(p.instrs[i].op) {
+			for _, from := range p.instrs[i].in {
+				read[from]++
+			}
+		}
+	}
+	for i := range p.instrs {
+		in := &p.instrs[i]
+		switch {
+		case in.op == nil || isStatement(in.op) || isConstant(in.op):
+		case c.keepAll || in.scalar || c.keep.Contains(in.node) || c.bindOnly.Contains(in.node):
+			in.keep = true
+		case len(in.derivOf) > 0:
+		default:
+			in.keep = read[i] == 0 || slices.ContainsFunc(in.node.DerivOf(), (*gorgonia.Node).IsVar)
+		}
+		in.watch = c.log != nil && c.watching(in.node)
+	}
+}
+
+// setTraining puts the operations that know of it in a mode.
+func (p *program) setTraining(on bool) error {
+	for _, t := range p.training {
+		if err := t.SetTraining(on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Gorgonia's operations have no exported types. Their names are as stable as
+// its hashes of graphs, which have them too.
+const (
+	opLet  = "gorgonia.letOp"
+	opRead = "gorgonia.readOp"
+)
+
+func opName(op gorgonia.Op) string {
+	if op == nil {
+		return "input"
+	}
+	return reflect.TypeOf(op).String()
+}
+
+func isStatement(op gorgonia.Op) bool {
+	name := opName(op)
+	return name == opLet || name == opRead
+}
+
+func isConstant(op gorgonia.Op) bool {
+	_, ok := constantOf(op)
+	return ok
+}
+
+// constantOf returns the value of a constant.
+func constantOf(op gorgonia.Op) (gorgonia.Value, bool) {
+	switch opName(op) {
+	case "gorgonia.constantScalar", "gorgonia.constantTensor":
+		return op.(gorgonia.Valuer).Value(), true
+	}
+	return nil, false
+}

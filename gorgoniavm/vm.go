@@ -1,0 +1,164 @@
+package gorgoniavm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cupool/cupool"
+	"gorgonia.org/gorgonia"
+)
+
+// VM runs a gorgonia graph with every value in the memory of an Engine's
+// pool. It implements gorgonia.VM.
+//
+// A VM is for one goroutine at a time, and so are the engine's stream and the
+// graph that it runs. VMs of different graphs on engines of their own run side
+// by side, also where their inputs share tensors that nobody writes to.
+type VM struct {
+	e    *cupool.Engine
+	c    config
+	prog *program
+
+	inputs  map[*gorgonia.Node]input // tensors of the inputs as the engine sees them
+	consts  map[*gorgonia.Node]held  // constants in the pool, until Close
+	duals   map[*gorgonia.Node]held  // gradients that this VM made, until Close
+	kept    []binding                // values that nodes have until the next RunAll
+	slots   []held                   // by node, during RunAll
+	uses    []int32                  // how often a slot will still be read
+	blocks  blockRefs                // the blocks that slots and kept values share
+	lets    []binding                // what Sets of this run assign
+	dst     held                     // made for the present operation
+	args    []gorgonia.Value         // of the present operation
+	at      *instr                   // the present operation
+	foreign map[string]int64         // see Fallbacks
+	closed  bool
+}
+
+var _ gorgonia.VM = (*VM)(nil)
+
+// New returns a VM that runs g with e's memory, on e's stream. It sorts the
+// graph once: nodes that are added later are not run. It fails with a
+// *cupool.ConfigError without graph or engine or for a node that is not the
+// graph's, and with gorgonia's error for a graph that has cycles.
+func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
+	if g == nil {
+		return nil, &cupool.ConfigError{Field: "graph", Reason: "a VM needs one"}
+	}
+	if e == nil {
+		return nil, &cupool.ConfigError{Field: "engine", Reason: "a VM needs one"}
+	}
+	var c config
+	for _, o := range opts {
+		o(&c)
+	}
+	if err := c.validate(g); err != nil {
+		return nil, err
+	}
+	prog, err := compile(g, &c)
+	if err != nil {
+		return nil, err
+	}
+	return &VM{
+		e: e, c: c, prog: prog,
+		inputs:  make(map[*gorgonia.Node]input),
+		consts:  make(map[*gorgonia.Node]held),
+		duals:   make(map[*gorgonia.Node]held),
+		slots:   make([]held, len(prog.instrs)),
+		uses:    make([]int32, len(prog.instrs)),
+		blocks:  blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
+		foreign: make(map[string]int64),
+	}, nil
+}
+
+// RunAll runs the whole graph. What nodes had from the RunAll before is given
+// back first; there is no need to call Reset in between.
+//
+// It fails with an *OpError that names the node, around what the operation
+// said: an *cupool.OOMError when the pool cannot serve it, ErrNoValue for an
+// input without a value, ErrNotANumber for WatchNaN and WatchInf. After a
+// failure the values of the run are given back, no gradient and no variable of
+// a Set has changed, and RunAll may be called again.
+func (m *VM) RunAll() error {
+	if m.closed {
+		return fmt.Errorf("gorgoniavm: RunAll: %w", cupool.ErrClosed)
+	}
+	m.releaseKept()
+	defer m.clear()
+	err := cupool.Try(m.run)
+	if err == nil {
+		return nil
+	}
+	m.dropKept()
+	if m.at == nil {
+		return fmt.Errorf("gorgoniavm: RunAll: %w", err)
+	}
+	return &OpError{Node: nameOf(m.at.node), Op: m.at.name, Err: err}
+}
+
+func (m *VM) run() error {
+	if err := m.prog.setTraining(!m.c.eval); err != nil {
+		return err
+	}
+	if err := m.prepareGradients(); err != nil {
+		return err
+	}
+	copy(m.uses, m.prog.uses)
+	for i := range m.prog.instrs {
+		m.at = &m.prog.instrs[i]
+		if err := m.exec(m.at); err != nil {
+			return err
+		}
+	}
+	return m.commit()
+}
+
+// clear gives back what the run still holds.
+func (m *VM) clear() {
+	m.drop(&m.dst)
+	for i := range m.slots {
+		m.drop(&m.slots[i])
+	}
+	for i := range m.lets {
+		m.drop(&m.lets[i].h)
+	}
+	m.lets = m.lets[:0]
+	clear(m.args)
+	m.at = nil
+}
+
+// Reset gives back the values that nodes have from the last RunAll: those are
+// freed tensors then. Gradients stay.
+func (m *VM) Reset() { m.releaseKept() }
+
+// Close gives back all that the VM holds, gradients included: values and
+// gradients of nodes that it made are freed tensors then. What was read with
+// gorgonia.Read stays. To close a VM again does nothing. It returns what the
+// allocator says.
+func (m *VM) Close() error {
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	m.releaseKept()
+	for _, all := range []map[*gorgonia.Node]held{m.consts, m.duals} {
+		for _, h := range all {
+			m.drop(&h)
+			forget(h.v)
+		}
+		clear(all)
+	}
+	clear(m.inputs)
+	return errors.Join(m.blocks.errs...)
+}
+
+// Fallbacks returns how often gorgonia computed an operation by itself, in Go
+// on the CPU, by the operation's type (as "*gorgonia.im2colOp"). On a device
+// whose memory the CPU cannot touch, operands and results are copied for it.
+// See the package comment for the operations that are not among them.
+func (m *VM) Fallbacks() map[string]int64 {
+	all := make(map[string]int64, len(m.foreign))
+	for op, n := range m.foreign {
+		all[op] = n
+	}
+	return all
+}

@@ -1,0 +1,93 @@
+package gorgoniavm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+func (c *config) watching(n *gorgonia.Node) bool {
+	return c.watchAll || c.watch.Contains(n)
+}
+
+// look logs and checks a new value.
+func (m *VM) look(in *instr, v gorgonia.Value) error {
+	if m.c.log != nil {
+		m.logValue(in, v)
+	}
+	if v == nil || !m.c.watchNaN && !m.c.watchInf {
+		return nil
+	}
+	v, err := m.onHost(v)
+	if err != nil {
+		return err
+	}
+	if x, bad := m.c.findBad(v); bad {
+		return fmt.Errorf("the result has a %v: %w", x, ErrNotANumber)
+	}
+	return nil
+}
+
+func (m *VM) logValue(in *instr, v gorgonia.Value) {
+	level := slog.LevelDebug
+	if in.watch {
+		level = slog.LevelInfo
+	}
+	if !m.c.log.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("node", nameOf(in.node)), slog.String("op", in.name)}
+	if v != nil {
+		attrs = append(attrs, slog.Any("shape", v.Shape()), slog.String("type", v.Dtype().String()))
+		if in.watch {
+			h, err := m.onHost(v)
+			if err != nil {
+				h = nil
+			}
+			attrs = append(attrs, slog.String("value", fmt.Sprintf("%3.3g", h)))
+		}
+	}
+	m.c.log.LogAttrs(context.Background(), level, "gorgoniavm: executed", attrs...)
+}
+
+// onHost returns a value that the CPU may read.
+func (m *VM) onHost(v gorgonia.Value) (gorgonia.Value, error) {
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		return v, nil
+	}
+	if !m.e.Owns(d) {
+		return d, nil
+	}
+	return m.e.ToHost(d)
+}
+
+// findBad returns the first number of v that must not be there.
+func (c *config) findBad(v gorgonia.Value) (float64, bool) {
+	bad := func(x float64) bool {
+		return c.watchNaN && math.IsNaN(x) || c.watchInf && math.IsInf(x, 0)
+	}
+	switch data := v.Data().(type) {
+	case float64:
+		return data, bad(data)
+	case float32:
+		return float64(data), bad(float64(data))
+	case []float64:
+		for _, x := range data {
+			if bad(x) {
+				return x, true
+			}
+		}
+	case []float32:
+		for _, x := range data {
+			if bad(float64(x)) {
+				return float64(x), true
+			}
+		}
+	}
+	return 0, false
+}
