@@ -12,7 +12,6 @@ import (
 	"gorgonia.org/tensor"
 )
 
-
 // bits returns numbers as bits, so that NaN equals NaN and -0 is not 0.
 func bits(data any) any {
 	switch x := data.(type) {
