@@ -52,14 +52,17 @@ type Caching struct {
 	fastLimit int64 // bytes of the largest block for the fast bins; 0: none is
 	homeLimit int64 // bytes of the largest block for magazines; 0: none is
 	left      leftovers
-	stranded  stranded
-	decay     decay
-	sleep     sleep
+
+	collectAbove int64         // bytes reserved; 0: no GarbageCollectionThreshold
+	idleTick     atomic.Uint64 // of Segment.IdleSince
+	stranded     stranded
+	decay        decay
+	sleep        sleep
 
 	reserved  atomic.Int64   // bytes held from the device
 	highWater atomic.Int64   // the most that reserved has been
 	regrets   map[regret]int // segments given back, by size; guarded by reclaim
-	reclaim   sync.Mutex     // one goroutine at a time takes memory away from pools
+	reclaim   reclaimLock    // one goroutine at a time takes memory away from pools
 	closed    atomic.Bool
 	lost      atomic.Pointer[error] // the error after which the device is gone
 }
@@ -85,6 +88,10 @@ func New(cfg Config) (*Caching, error) {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, limit: limit, id: pools.Add(1), regrets: map[regret]int{}}
+	if c.collectAbove, err = cfg.collectAboveOn(cfg.Driver, limit); err != nil {
+		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
+	}
+	c.reclaim.tell = cfg.OnRelease
 	c.events.driver = cfg.Driver
 	if cfg.MagazineBytes >= 0 && !cfg.RecordStacks {
 		if cfg.Strategy != FirstFit {
@@ -104,6 +111,9 @@ func New(cfg Config) (*Caching, error) {
 	}
 	c.streams.Store(new([]*Stream))
 	c.def = c.addStream(0, true)
+	if err := c.reserveInitial(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	c.startDecay()
 	return c, nil
 }
@@ -160,8 +170,8 @@ func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
 		return c.allocNone(size, s)
 	}
 	rounded := sizeclass.Round(size)
-	if c.cfg.Strategy == Segregated {
-		rounded = sizeclass.RoundClass(rounded)
+	if c.cfg.classes {
+		rounded = c.cfg.roundClass(rounded)
 	}
 	s.mu.Lock()
 	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil || c.sleep.asleep.Load() {
@@ -233,10 +243,15 @@ func (s *Stream) takeLocked(size, rounded int64, proc int) (Block, bool) {
 
 // fitLocked chooses a free block of at least size bytes, or returns 0.
 func (s *Stream) fitLocked(k kind, size int64) block.ID {
+	below := s.c.cfg.fitsBelow(k, size)
 	if s.c.cfg.Strategy == FirstFit {
-		return s.pools[k].FirstFit(size)
+		return s.pools[k].FirstFit(size, below)
 	}
-	return s.pools[k].BestFit(size)
+	id := s.pools[k].BestFit(size)
+	if below != math.MaxInt64 && id != 0 && s.c.blocks.At(id).Size >= below {
+		return 0
+	}
+	return id
 }
 
 // handOutLocked makes a Free block that is in no set the program's, and
@@ -246,7 +261,7 @@ func (s *Stream) handOutLocked(size, rounded int64, proc int, id block.ID, b *bl
 	if b.Prev|b.Next != 0 {
 		s.noteUnsplit(k, 1, b.Size)
 	}
-	if b.Size-rounded >= c.minSplit(k) {
+	if b.Size-rounded >= c.minSplit(k) && !c.cfg.isOversize(k, rounded) {
 		restID, rest := s.segs[b.Seg].Split(id, b, rounded, &s.slots)
 		s.pools[k].Insert(restID, rest)
 		s.noteSplit(k, rest.Size)

@@ -52,7 +52,7 @@ func (s *Stream) releaseChunks(need int64, wait bool) (released int64, err error
 // releaseLoose gives memory back to the device.
 func (s *Stream) releaseLoose(l loose) error {
 	s.noteSegmentGone(l.k, l.size)
-	s.c.reserved.Add(-l.size)
+	s.c.returned(l.size)
 	return s.c.giveBack(leftover{handle: l.handle})
 }
 

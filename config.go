@@ -18,6 +18,7 @@ const (
 	defaultSegmentRounding = 2 << 20
 	defaultMinSplit        = 1<<20 + sizeclass.Quantum
 	defaultMagazineBytes   = 256 << 20
+	defaultNonSplitRest    = 20 << 20
 )
 
 // Backing is where the memory of an allocator comes from.
@@ -35,9 +36,11 @@ const (
 	BackingVMM
 )
 
+var backingNames = [...]string{"auto", "segments", "vmm"}
+
 // String returns the name: auto, segments or vmm.
 func (b Backing) String() string {
-	if names := [...]string{"auto", "segments", "vmm"}; b >= 0 && int(b) < len(names) {
+	if names := backingNames; b >= 0 && int(b) < len(names) {
 		return names[b]
 	}
 	return fmt.Sprintf("Backing(%d)", int(b))
@@ -56,14 +59,20 @@ const (
 	// it takes small blocks from no fast bins.
 	FirstFit
 	// Segregated is BestFit for sizes that are rounded up to one of eight
-	// between two powers of two, so that a freed block serves all requests
-	// of its class whole. It wastes up to an eighth of a block.
+	// between two powers of two (or as Config.Divisions says), so that a
+	// freed block serves all requests of its class whole. It wastes up to an
+	// eighth of a block.
 	Segregated
+	// PowerOfTwo is BestFit for sizes that are rounded up to a power of two.
+	// It wastes up to half of a block.
+	PowerOfTwo
 )
 
-// String returns the name: best-fit, first-fit or segregated.
+var strategyNames = [...]string{"best-fit", "first-fit", "segregated", "power-of-two"}
+
+// String returns the name: best-fit, first-fit, segregated or power-of-two.
 func (s Strategy) String() string {
-	if names := [...]string{"best-fit", "first-fit", "segregated"}; s >= 0 && int(s) < len(names) {
+	if names := strategyNames; s >= 0 && int(s) < len(names) {
 		return names[s]
 	}
 	return fmt.Sprintf("Strategy(%d)", int(s))
@@ -114,6 +123,43 @@ type Config struct {
 	// "more than 1 MiB".
 	MinSplit int64
 
+	// MinBlock is the unit of blocks: sizes are rounded up to a multiple of
+	// it, and addresses in a segment are multiples of it from its start. A
+	// power of two, at most SmallLimit, that divides the sizes of segments.
+	// 0: 512.
+	MinBlock int64
+	// MaxSplit is the size from which segments are kept whole (PyTorch's
+	// max_split_size): a block that large serves no smaller request, and
+	// one of its size is not split for a request of less, but given away
+	// whole if less than MaxNonSplitRounding of it is wasted. It is for
+	// segments, which BackingAuto then means; with BackingVMM it is an
+	// error. At least LargeSegment. 0: any block is split.
+	MaxSplit int64
+	// MaxNonSplitRounding is what may be wasted of a block of MaxSplit or
+	// more. It needs MaxSplit. 0: 20 MiB.
+	MaxNonSplitRounding int64
+	// Divisions rounds sizes up to few between two powers of two, so that
+	// blocks serve again for similar requests. Zero: to MinBlock only, or as
+	// the Strategy says; PowerOfTwo allows no other.
+	Divisions Divisions
+
+	// GrowthFactor is how a pool grows. 0: by segments of the sizes above.
+	// 1: by what a request needs, in units of SegmentRounding. More: to so
+	// many times what the stream holds, or else by what it needs where limit
+	// or device refuse that. Virtual memory grows by what is missing for 0
+	// and 1.
+	GrowthFactor float64
+	// InitialSize is reserved from the beginning, for the large blocks of
+	// the default stream; other streams take it over while it is idle. 0:
+	// nothing.
+	InitialSize int64
+	// GarbageCollectionThreshold is the part of the limit, or without one of
+	// the device's memory, beyond which cached segments are given back before
+	// the device is asked for more, those that have been idle for longest
+	// first. Virtual memory has its cached memory serve instead, as beyond a
+	// SoftLimit. In (0, 1); 0: none.
+	GarbageCollectionThreshold float64
+
 	// Backing says where memory comes from. 0: BackingAuto.
 	Backing Backing
 
@@ -137,8 +183,20 @@ type Config struct {
 	// called without locks and may use the allocator.
 	OnOutOfMemory func(requested int64) bool
 
+	// BeforeGrow is called before the device is asked for memory for a
+	// request, with the bytes of the block that is missing. It is called
+	// without locks and may use the allocator; what it frees can serve.
+	BeforeGrow func(size int64)
+	// OnRelease is called after memory went back to the device, with the
+	// bytes, also by Trim, Sleep and Close. It is called without locks and may
+	// use the allocator.
+	OnRelease func(released int64)
+
 	// Logger gets what goes wrong where no error can be returned. nil: none.
 	Logger *slog.Logger
+
+	classes   bool                   // sizes are rounded by more than sizeclass.Round
+	classBits [len(Divisions{})]int8 // log2 of Divisions; -1: none
 }
 
 // withDefaults returns the Config with every zero field set, or a
@@ -155,6 +213,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		{&cfg.SegmentRounding, defaultSegmentRounding},
 		{&cfg.MinSplit, defaultMinSplit},
 		{&cfg.MagazineBytes, defaultMagazineBytes},
+		{&cfg.MinBlock, sizeclass.Quantum},
 	} {
 		if *f.p == 0 {
 			*f.p = f.def
@@ -163,7 +222,17 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return cfg, cfg.validate()
+	if err := cfg.validate(); err != nil {
+		return cfg, err
+	}
+	if cfg.MaxSplit > 0 {
+		cfg.Backing = BackingSegments
+		if cfg.MaxNonSplitRounding == 0 {
+			cfg.MaxNonSplitRounding = defaultNonSplitRest
+		}
+	}
+	cfg.setClasses()
+	return cfg, nil
 }
 
 func (cfg *Config) validate() error {
@@ -185,8 +254,18 @@ func (cfg *Config) validate() error {
 		{"LargeSegment", cfg.LargeSegment, segment(cfg.LargeSegment) && cfg.LargeSegment >= cfg.LargeLimit, "must be a multiple of 512, at least LargeLimit and below 2^61"},
 		{"SegmentRounding", cfg.SegmentRounding, segment(cfg.SegmentRounding), "must be a positive multiple of 512 below 2^61"},
 		{"Backing", cfg.Backing, cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, "must be BackingAuto, BackingSegments or BackingVMM"},
-		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= Segregated, "must be BestFit, FirstFit or Segregated"},
+		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, "must be BestFit, FirstFit, Segregated or PowerOfTwo"},
 		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= q, "must be at least 512"},
+		{"MinBlock", cfg.MinBlock, cfg.minBlockOK(), "must be a power of two, from 512 to SmallLimit, that divides SmallSegment, LargeSegment and SegmentRounding"},
+		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.MaxSplit >= cfg.LargeSegment, "must be at least LargeSegment; 0 means none"},
+		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.Backing != BackingVMM, "is for segments; virtual memory splits and joins all blocks"},
+		{"MaxNonSplitRounding", cfg.MaxNonSplitRounding, cfg.MaxNonSplitRounding >= 0 && (cfg.MaxSplit > 0 || cfg.MaxNonSplitRounding == 0), "must not be negative, and needs MaxSplit; 0 means 20 MiB"},
+		{"Divisions", cfg.Divisions, cfg.Divisions.valid(), "must be powers of two up to 2^20; 0 means none"},
+		{"Divisions", cfg.Divisions, cfg.Strategy != PowerOfTwo || cfg.Divisions == Divisions{}, "must be zero with PowerOfTwo, which says the same otherwise"},
+		{"GrowthFactor", cfg.GrowthFactor, cfg.GrowthFactor == 0 || cfg.GrowthFactor >= 1 && cfg.GrowthFactor <= maxGrowthFactor, "must be 0 (fixed sizes) or from 1 to 64"},
+		{"InitialSize", cfg.InitialSize, cfg.InitialSize >= 0 && cfg.InitialSize <= sizeclass.MaxRequest, "must not be negative; 0 means nothing"},
+		{"InitialSize", cfg.InitialSize, cfg.Limit == 0 || cfg.InitialSize <= cfg.Limit, "must not be larger than Limit"},
+		{"GarbageCollectionThreshold", cfg.GarbageCollectionThreshold, cfg.GarbageCollectionThreshold >= 0 && cfg.GarbageCollectionThreshold < 1, "must be in (0, 1); 0 means none"},
 	} {
 		if !f.ok {
 			return &ConfigError{Field: f.name, Value: f.value, Reason: f.reason}
@@ -223,18 +302,5 @@ func (cfg *Config) virtualMemory() (VirtualMemory, error) {
 		return vm, nil
 	default:
 		return nil, nil
-	}
-}
-
-// segmentSize returns the bytes to ask the device for when a block of
-// rounded bytes has to be made. The sizes are PyTorch's.
-func (cfg *Config) segmentSize(rounded int64) int64 {
-	switch {
-	case rounded <= cfg.SmallLimit:
-		return cfg.SmallSegment
-	case rounded < cfg.LargeLimit:
-		return cfg.LargeSegment
-	default:
-		return sizeclass.RoundTo(rounded, cfg.SegmentRounding)
 	}
 }

@@ -17,17 +17,25 @@ import (
 // Each bad field names itself.
 func TestConfigErrors(t *testing.T) {
 	for field, bad := range map[string][]cupool.Config{
-		"Limit":           {{Limit: -1}},
-		"SoftLimit":       {{SoftLimit: -1}},
-		"Decay":           {{Decay: -1}, {Decay: time.Millisecond}},
-		"Fraction":        {{Fraction: -0.1}, {Fraction: 1.1}, {Fraction: math.NaN()}, {Fraction: math.Inf(1)}},
-		"SmallLimit":      {{SmallLimit: -1}},
-		"SmallSegment":    {{SmallSegment: -512}, {SmallSegment: 1<<20 - 512}, {SmallSegment: 2<<20 + 1}, {SmallSegment: 1 << 61}, {SmallLimit: 4 << 20}},
-		"LargeLimit":      {{LargeLimit: -1}},
-		"LargeSegment":    {{LargeSegment: -512}, {LargeSegment: 10<<20 - 512}, {LargeSegment: 20<<20 + 8}, {LargeSegment: math.MaxInt64 &^ 511}, {LargeLimit: 40 << 20}},
-		"SegmentRounding": {{SegmentRounding: -512}, {SegmentRounding: 1000}, {SegmentRounding: math.MaxInt64 &^ 511}},
-		"MinSplit":        {{MinSplit: -1}, {MinSplit: 511}},
-		"Backing":         {{Backing: -1}, {Backing: cupool.BackingVMM + 1}},
+		"Limit":                      {{Limit: -1}},
+		"SoftLimit":                  {{SoftLimit: -1}},
+		"Decay":                      {{Decay: -1}, {Decay: time.Millisecond}},
+		"Fraction":                   {{Fraction: -0.1}, {Fraction: 1.1}, {Fraction: math.NaN()}, {Fraction: math.Inf(1)}},
+		"SmallLimit":                 {{SmallLimit: -1}},
+		"SmallSegment":               {{SmallSegment: -512}, {SmallSegment: 1<<20 - 512}, {SmallSegment: 2<<20 + 1}, {SmallSegment: 1 << 61}, {SmallLimit: 4 << 20}},
+		"LargeLimit":                 {{LargeLimit: -1}},
+		"LargeSegment":               {{LargeSegment: -512}, {LargeSegment: 10<<20 - 512}, {LargeSegment: 20<<20 + 8}, {LargeSegment: math.MaxInt64 &^ 511}, {LargeLimit: 40 << 20}},
+		"SegmentRounding":            {{SegmentRounding: -512}, {SegmentRounding: 1000}, {SegmentRounding: math.MaxInt64 &^ 511}},
+		"MinSplit":                   {{MinSplit: -1}, {MinSplit: 511}},
+		"Backing":                    {{Backing: -1}, {Backing: cupool.BackingVMM + 1}},
+		"Strategy":                   {{Strategy: -1}, {Strategy: cupool.PowerOfTwo + 1}},
+		"MinBlock":                   {{MinBlock: -512}, {MinBlock: 256}, {MinBlock: 1536}, {MinBlock: 2 << 20}, {MinBlock: 4096, SegmentRounding: 1024}},
+		"MaxSplit":                   {{MaxSplit: -1}, {MaxSplit: 20<<20 - 1}, {MaxSplit: 1 << 30, Backing: cupool.BackingVMM}},
+		"MaxNonSplitRounding":        {{MaxNonSplitRounding: 1}, {MaxNonSplitRounding: -1, MaxSplit: 1 << 30}},
+		"Divisions":                  {{Divisions: cupool.SameDivisions(3)}, {Divisions: cupool.SameDivisions(-2)}, {Divisions: cupool.SameDivisions(1 << 21)}, {Divisions: cupool.SameDivisions(2), Strategy: cupool.PowerOfTwo}},
+		"GrowthFactor":               {{GrowthFactor: 0.5}, {GrowthFactor: -1}, {GrowthFactor: 65}, {GrowthFactor: math.NaN()}, {GrowthFactor: math.Inf(1)}},
+		"InitialSize":                {{InitialSize: -1}, {InitialSize: math.MaxInt64}, {InitialSize: 2, Limit: 1}},
+		"GarbageCollectionThreshold": {{GarbageCollectionThreshold: -0.1}, {GarbageCollectionThreshold: 1}, {GarbageCollectionThreshold: math.NaN()}},
 	} {
 		for i, cfg := range bad {
 			t.Run(field+"/"+strconv.Itoa(i), func(t *testing.T) {
@@ -81,12 +89,17 @@ func TestConfigExtremes(t *testing.T) {
 }
 
 func TestFractionNeedsTheDevicesSize(t *testing.T) {
-	d := newCountingDriver(1 << 30)
-	d.failing("MemInfo", errors.New("no luck"))
+	d := failingInfo()
 	_, err := cupool.New(cupool.Config{Driver: d, Fraction: 0.5})
 	require.ErrorContains(t, err, "no luck")
 	_, err = cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err, "without one, nobody asks")
+}
+
+func failingInfo() cupool.Driver {
+	d := newCountingDriver(1 << 30)
+	d.failing("MemInfo", errors.New("no luck"))
+	return d
 }
 
 func TestBacking(t *testing.T) {

@@ -62,7 +62,7 @@ func ExampleConfig() {
 }
 
 func ExampleStrategy() {
-	for _, s := range []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated} {
+	for _, s := range []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated, cupool.PowerOfTwo} {
 		pool, err := cupool.New(cupool.Config{Strategy: s})
 		if err != nil {
 			fmt.Println(err)
@@ -77,6 +77,7 @@ func ExampleStrategy() {
 	// best-fit 100352
 	// first-fit 100352
 	// segregated 106496
+	// power-of-two 131072
 }
 
 func ExampleBacking() {

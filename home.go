@@ -85,7 +85,12 @@ const smallGrowth = 1024
 // growByLocked maps at least need more bytes to the pool's home, and for a
 // small pool a little more where the device has it.
 func (s *Stream) growByLocked(k kind, need int64) error {
-	if n := len(s.homes[k]); k == small && n > 0 {
+	if more := s.extraLocked(s.c.granularity); more > need {
+		if err := s.growHomeLocked(k, more); !errors.Is(err, ErrOutOfMemory) {
+			return err
+		}
+	}
+	if n := len(s.homes[k]); k == small && n > 0 && s.c.cfg.GrowthFactor != 1 {
 		if more := s.homes[k][n-1].seg.Size / smallGrowth; more > need {
 			if err := s.growHomeLocked(k, more); !errors.Is(err, ErrOutOfMemory) {
 				return err
@@ -234,6 +239,8 @@ func (s *Stream) insertFreeLocked(seg *block.Segment, id block.ID, b *block.Bloc
 	}
 	if b.Prev|b.Next != 0 {
 		s.noteSplit(k, b.Size)
+	} else if s.c.collectAbove > 0 {
+		seg.IdleSince = s.c.idleTick.Add(1)
 	}
 	return b.Size
 }
@@ -311,7 +318,7 @@ func (s *Stream) closeHomeLocked(h *home, k kind) error {
 	err := c.unback(h, backed, len(backed))
 	err = errors.Join(err, c.giveBack(leftover{base: Ptr(h.seg.Base), addresses: h.limit}))
 	for _, ch := range backed {
-		c.reserved.Add(-ch.size)
+		c.returned(ch.size)
 		s.noteSegmentGone(k, ch.size)
 	}
 	var ids []block.ID

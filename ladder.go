@@ -26,7 +26,8 @@ var ladder = []rung{
 	{"completed events", false, (*Caching).collectDone},
 	{"idle memory of other streams", false, (*Caching).takeIdle},
 	{"release idle segments", false, (*Caching).releaseIdle},
-	{"grow", true, func(*Caching, request) (bool, error) { return true, nil }},
+	{"release the longest idle", false, (*Caching).releaseOldest},
+	{"grow", true, (*Caching).beforeGrowing},
 	{"wait for one pending block", true, (*Caching).waitForOne},
 	{"release cached segments", true, (*Caching).releaseEnough},
 	{"wait for all pending blocks", true, (*Caching).waitForAll},
@@ -37,7 +38,7 @@ var ladder = []rung{
 	{"release what came free", true, (*Caching).releaseEnough},
 }
 
-const firstReclaiming = 5 // index in ladder: from here on a success is a retry
+const firstReclaiming = 6 // index in ladder: from here on a success is a retry
 
 // request is an allocation that the pools could not serve.
 type request struct {
@@ -99,17 +100,12 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	return s.handOutLocked(r.size, r.rounded, r.proc, id, b), true, nil
 }
 
-// growLocked gets a segment for the request. When the device refuses the
-// size that the configuration wants, it tries what the request needs.
+// growLocked gets memory for the request from the device.
 func (s *Stream) growLocked(r request) (block.ID, *block.Block, error) {
 	if s.c.vm != nil {
 		return s.growVirtualLocked(r)
 	}
-	id, b, err := s.newSegmentLocked(r.segment(), r.kind)
-	need := sizeclass.RoundTo(r.rounded, s.c.cfg.SegmentRounding)
-	if errors.Is(err, ErrOutOfMemory) && need < r.segment() {
-		id, b, err = s.newSegmentLocked(need, r.kind)
-	}
+	id, b, err := s.newSegmentForLocked(r)
 	if err == nil {
 		s.c.books.misses.Add(1)
 	}
@@ -196,6 +192,14 @@ func (c *Caching) settleEverything() error {
 	return c.onlyLost(err)
 }
 
+// beforeGrowing tells the program that the device will be asked.
+func (c *Caching) beforeGrowing(r request) (bool, error) {
+	if c.cfg.BeforeGrow != nil {
+		c.cfg.BeforeGrow(r.rounded)
+	}
+	return true, nil
+}
+
 // waitForOne waits for the pending block that serves the request with the
 // least: the smallest that suffices, the oldest among equals.
 func (c *Caching) waitForOne(r request) (bool, error) {
@@ -234,7 +238,7 @@ func (s *Stream) pendingFor(r request) (orders []order) {
 		if set.waiting == 0 {
 			continue
 		}
-		if b := s.c.blocks.At(set.id); s.c.kindOfSize(b.Size) == r.kind && b.Size >= r.rounded && b.Size < size {
+		if b := s.c.blocks.At(set.id); s.c.kindOfSize(b.Size) == r.kind && b.Size >= r.rounded && b.Size < min(size, s.c.cfg.fitsBelow(r.kind, r.rounded)) {
 			best, size = set.id, b.Size
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 
 	"github.com/cupool/cupool/internal/block"
 )
@@ -54,6 +56,38 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	return false, err
 }
 
+// collectAboveOn returns the reserve, in bytes, that the
+// GarbageCollectionThreshold comes to on a device, or 0 for none.
+func (cfg *Config) collectAboveOn(d Driver, limit int64) (int64, error) {
+	if cfg.GarbageCollectionThreshold == 0 {
+		return 0, nil
+	}
+	if limit == math.MaxInt64 {
+		var err error
+		if _, limit, err = d.MemInfo(); err != nil {
+			return 0, err
+		}
+	}
+	return max(int64(cfg.GarbageCollectionThreshold*float64(limit)), 1), nil
+}
+
+// releaseOldest gives wholly free segments back, those that have been idle
+// for longest first, as far as growing would exceed the threshold of
+// Config.GarbageCollectionThreshold (PyTorch's garbage_collect_cached_blocks;
+// its age counts searches, the order here is of the frees).
+func (c *Caching) releaseOldest(r request) (bool, error) {
+	if c.collectAbove == 0 || c.vm != nil || !c.reclaim.TryLock() {
+		return false, nil // who has the lock may wait for this allocation
+	}
+	defer c.reclaim.Unlock()
+	need := c.reserved.Load() + r.segment() - c.collectAbove
+	if need <= 0 {
+		return false, nil
+	}
+	_, err := c.releaseSegmentsBy(need, func(a, b idle) int { return cmp.Compare(a.since, b.since) })
+	return false, err
+}
+
 // releaseEnough gives cached segments back, largest first, until the
 // request's segment fits.
 func (c *Caching) releaseEnough(r request) (bool, error) {
@@ -68,16 +102,24 @@ func (c *Caching) releaseEnough(r request) (bool, error) {
 
 // idle is a wholly free segment, found under its stream's lock.
 type idle struct {
-	s    *Stream
-	seg  *block.Segment
-	base uint64
-	size int64
+	s     *Stream
+	seg   *block.Segment
+	base  uint64
+	size  int64
+	since uint64 // the tick of Segment.IdleSince
 }
 
 // releaseSegments gives wholly free segments of any stream back to the
 // device, the largest first, until at least need bytes came back, and
 // returns how many did.
 func (c *Caching) releaseSegments(need int64) (released int64, err error) {
+	return c.releaseSegmentsBy(need, func(a, b idle) int {
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.base, b.base))
+	})
+}
+
+// releaseSegmentsBy is releaseSegments in another order.
+func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (released int64, err error) {
 	if _, err := c.settleAll(peek); c.onlyLost(err) != nil {
 		return 0, err
 	}
@@ -91,14 +133,12 @@ func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 		s.mergeFastLocked()
 		for _, seg := range s.segs {
 			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
-				found = append(found, idle{s, seg, seg.Base, seg.Size})
+				found = append(found, idle{s, seg, seg.Base, seg.Size, seg.IdleSince})
 			}
 		}
 		s.mu.Unlock()
 	}
-	slices.SortFunc(found, func(a, b idle) int {
-		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.base, b.base))
-	})
+	slices.SortFunc(found, order)
 	for _, f := range found {
 		if released >= need {
 			break
@@ -156,11 +196,36 @@ func (s *Stream) freeSegmentLocked(seg *block.Segment) error {
 		return c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(seg.Base), seg.Size, c.driver.Name(), err))
 	}
 	c.books.driverFrees.Add(1)
-	c.reserved.Add(-seg.Size)
+	c.returned(seg.Size)
 	s.pools[k].Remove(seg.First, c.blocks.At(seg.First))
 	s.slots.Put(seg.First)
 	s.dropSegmentLocked(seg.Index)
 	s.noteSegmentGone(k, seg.Size)
 	s.checkLocked()
 	return nil
+}
+
+// returned counts bytes that went back to the device. The reclaim lock is
+// held.
+func (c *Caching) returned(bytes int64) {
+	c.reserved.Add(-bytes)
+	c.reclaim.released += bytes
+}
+
+// reclaimLock is the lock under which memory is taken away from pools. Who
+// unlocks it tells Config.OnRelease what went back to the device meanwhile.
+type reclaimLock struct {
+	sync.Mutex
+	tell     func(released int64)
+	released int64
+}
+
+// Unlock shadows that of the Mutex.
+func (l *reclaimLock) Unlock() {
+	n := l.released
+	l.released = 0
+	l.Mutex.Unlock()
+	if n > 0 && l.tell != nil {
+		l.tell(n)
+	}
 }

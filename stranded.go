@@ -3,7 +3,6 @@ package cupool
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 
@@ -143,7 +142,7 @@ func (c *Caching) excess(r request) int64 {
 // ever was, at least floor, and at most the soft limit.
 func (c *Caching) sufficient(floor int64) int64 {
 	n := max(c.highWater.Load(), floor)
-	if soft := c.cfg.SoftLimit; soft > 0 {
+	if soft := c.softLimit(); soft > 0 {
 		n = min(n, soft)
 	}
 	return n
@@ -152,7 +151,17 @@ func (c *Caching) sufficient(floor int64) int64 {
 // pressed reports whether a request would grow beyond the soft limit, where
 // idle memory is reclaimed whether or not that is regretted.
 func (c *Caching) pressed(r request) bool {
-	return c.cfg.SoftLimit > 0 && c.reserved.Load()+r.rounded > c.cfg.SoftLimit
+	soft := c.softLimit()
+	return soft > 0 && c.reserved.Load()+r.rounded > soft
+}
+
+// softLimit returns where reclaiming starts, in bytes reserved, or 0.
+func (c *Caching) softLimit() int64 {
+	soft := c.cfg.SoftLimit
+	if above := c.collectAbove; above > 0 && c.vm != nil && (soft == 0 || above < soft) {
+		return above
+	}
+	return soft
 }
 
 // lenders lists the open streams that idle memory may be taken from, those
@@ -177,7 +186,7 @@ func (s *Stream) lacks(r request) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.pools[r.kind].BestFit(r.rounded) != 0:
+	case s.fitLocked(r.kind, r.rounded) != 0:
 		return 0
 	case s.c.vm == nil:
 		return s.c.cfg.segmentSize(r.rounded)
@@ -272,7 +281,7 @@ func lockBoth(a, b *Stream) (unlock func()) {
 func (s *Stream) moveBestLocked(r request, polls *int) int64 {
 	most := s.c.cfg.segmentSize(r.rounded)
 	if polls == nil {
-		most = math.MaxInt64
+		most = s.c.cfg.fitsBelow(r.kind, r.rounded) - 1
 	}
 	var best *block.Segment
 	for _, seg := range s.segs {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 func withStrategy(s cupool.Strategy) func(*cupool.Config) {
@@ -30,42 +31,78 @@ func TestStrategies(t *testing.T) {
 			"and another fits":     {"a=33K b=1K free:a c=35K", "0 small: [Live 36K][Live 1K][Free 2011K]"},
 			"small ones as before": {"a=512 b=1K c=3584", "0 small: [Live 512][Live 1K][Live 3584][Free 2043K]"},
 		},
+		cupool.PowerOfTwo: {
+			"rounded up":           {"a=33K b=5M", "0 small: [Live 64K][Free 1984K]; 0 large: [Live 8M][Free 12M]"},
+			"and another fits":     {"a=33K b=1K free:a c=63K", "0 small: [Live 64K][Live 1K][Free 1983K]"},
+			"over the pool's edge": {"a=600K b=1M c=1M+1", "0 small: [Live 1M][Live 1M]; 0 large: [Live 2M][Free 18M]"},
+		},
 	} {
 		t.Run(s.String(), func(t *testing.T) { runScripts(t, table, 1<<30, withStrategy(s)) })
 	}
 }
 
-// Random programs keep the books right with every strategy and backing.
+// Random programs keep the books right with every strategy and policy, with
+// segments and with virtual memory.
 func TestStrategiesRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	for _, s := range []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated} {
-		for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingAuto} {
+	for name, change := range map[string]func(*cupool.Config){
+		"best-fit":          func(cfg *cupool.Config) { cfg.Strategy = cupool.BestFit },
+		"first-fit":         func(cfg *cupool.Config) { cfg.Strategy = cupool.FirstFit },
+		"segregated":        func(cfg *cupool.Config) { cfg.Strategy = cupool.Segregated },
+		"power-of-two":      func(cfg *cupool.Config) { cfg.Strategy = cupool.PowerOfTwo },
+		"divisions":         func(cfg *cupool.Config) { cfg.Divisions = cupool.Divisions{0: 4, 2: 2} },
+		"min block":         func(cfg *cupool.Config) { cfg.MinBlock = 64 << 10 },
+		"max split":         func(cfg *cupool.Config) { cfg.MaxSplit = 20 * mib; cfg.MaxNonSplitRounding = mib },
+		"first-fit, whole":  func(cfg *cupool.Config) { cfg.MaxSplit = 20 * mib; cfg.Strategy = cupool.FirstFit },
+		"grow twofold":      func(cfg *cupool.Config) { cfg.GrowthFactor = 2 },
+		"grow as requested": func(cfg *cupool.Config) { cfg.GrowthFactor = 1 },
+		"longest idle":      func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold = 0.01 },
+		"initial size":      func(cfg *cupool.Config) { cfg.InitialSize = 100 * mib },
+		"all at once": func(cfg *cupool.Config) {
+			cfg.Strategy, cfg.GrowthFactor, cfg.InitialSize, cfg.GarbageCollectionThreshold = cupool.Segregated, 1.5, 1, 0.02
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
 			for _, magazines := range []int64{-1, 0} {
-				r := rand.New(rand.NewPCG(seed, uint64(s)))
-				c, _ := newPool(t, 1<<34, func(cfg *cupool.Config) { cfg.Strategy, cfg.Backing, cfg.MagazineBytes = s, backing, magazines })
-				var live []cupool.Block
-				for i := range 2000 {
-					if len(live) > 0 && r.IntN(2) == 0 || len(live) > 100 {
-						j := r.IntN(len(live))
-						require.NoError(t, c.Free(live[j]))
-						live[j] = live[len(live)-1]
-						live = live[:len(live)-1]
-					} else {
-						b, err := c.Alloc(1+r.Int64N(1<<(1+r.IntN(24))), nil)
-						require.NoError(t, err)
-						live = append(live, b)
-					}
-					if i%50 == 0 {
-						require.NoError(t, c.Check())
-					}
+				for device, d := range map[string]cupool.Driver{"segments": newCountingDriver(1 << 34), "vmm": simdev.New(simdev.Config{Capacity: 1 << 34})} {
+					cfg := cupool.Config{Driver: d, MagazineBytes: magazines}
+					change(&cfg)
+					c, err := cupool.New(cfg)
+					require.NoError(t, err)
+					randomAllocations(t, c, rand.New(rand.NewPCG(seed, uint64(magazines))))
+					require.NoError(t, c.Close(), device)
 				}
-				for _, b := range live {
-					require.NoError(t, c.Free(b))
-				}
-				require.NoError(t, c.EmptyCache())
-				require.Zero(t, c.Stats().All.ReservedBytes.Current)
 			}
+		})
+	}
+}
+
+// randomAllocations allocates and frees at random, and gives everything back.
+func randomAllocations(t *testing.T, c *cupool.Caching, r *rand.Rand) {
+	var live []cupool.Block
+	other, err := c.NewStream()
+	require.NoError(t, err)
+	streams := []*cupool.Stream{nil, other}
+	for i := range 2000 {
+		if len(live) > 0 && r.IntN(2) == 0 || len(live) > 100 {
+			j := r.IntN(len(live))
+			require.NoError(t, c.Free(live[j]))
+			live[j] = live[len(live)-1]
+			live = live[:len(live)-1]
+		} else {
+			b, err := c.Alloc(1+r.Int64N(1<<(1+r.IntN(26))), streams[r.IntN(2)])
+			require.NoError(t, err)
+			live = append(live, b)
+		}
+		if i%50 == 0 {
+			require.NoError(t, c.Check())
 		}
 	}
+	for _, b := range live {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.EmptyCache())
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	require.NoError(t, c.Check())
 }

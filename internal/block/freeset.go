@@ -146,12 +146,15 @@ func (f *FreeSet) BestFit(size int64) ID {
 	return f.first(f.nextBin(bin + 1))
 }
 
-// FirstFit returns the block of at least size bytes that comes first by
-// segment number and address, or 0. It stays in the set. It looks at all
-// blocks that are large enough.
-func (f *FreeSet) FirstFit(size int64) (first ID) {
+// FirstFit returns the block of at least size and less than below bytes that
+// comes first by segment number and address, or 0. It stays in the set. It
+// looks at all blocks of such sizes.
+func (f *FreeSet) FirstFit(size, below int64) (first ID) {
 	var best *Block
 	f.EachFrom(size, func(id ID, b *Block) bool {
+		if b.Size >= below {
+			return false
+		}
 		if b.Size >= size && (best == nil || b.Seg < best.Seg || b.Seg == best.Seg && b.Addr() < best.Addr()) {
 			first, best = id, b
 		}

@@ -18,6 +18,8 @@ type Segment struct {
 	Index uint32 // in the owner's table, as Block.Seg
 	Owner uint32 // index of the owning stream
 
+	IdleSince uint64 // a tick, when it became one Free block; kept where it matters
+
 	// Virtual segments are address ranges that memory is mapped to piece by
 	// piece; they grow at their end. Stitched segments hold one block, on
 	// memory that Parts of a virtual segment stand for.

@@ -53,6 +53,7 @@ var (
 		{"best-fit", func(*cupool.Config) {}},
 		{"first-fit", func(c *cupool.Config) { c.Strategy = cupool.FirstFit }},
 		{"segregated", func(c *cupool.Config) { c.Strategy = cupool.Segregated }},
+		{"power-of-two", func(c *cupool.Config) { c.Strategy = cupool.PowerOfTwo }},
 	}
 )
 

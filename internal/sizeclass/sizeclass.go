@@ -31,13 +31,11 @@ func RoundTo(size, unit int64) int64 {
 	return (size + unit - 1) / unit * unit
 }
 
-// classBits is the number of mantissa bits of a size class.
-const classBits = 3
-
 // RoundClass returns size, a positive multiple of Quantum, rounded up to a
-// size class: one of eight between a power of two and the next, as with
-// PyTorch's roundup_power2_divisions:8. It wastes less than an eighth.
-func RoundClass(size int64) int64 {
+// size class: one of 1<<classBits between a power of two and the next, as
+// with PyTorch's roundup_power2_divisions. With 3 it wastes less than an
+// eighth, with 0, powers of two, less than half.
+func RoundClass(size int64, classBits int) int64 {
 	shift := bits.Len64(uint64(size-1)) - 1 - classBits
 	if shift < quantumBits {
 		return size

@@ -69,12 +69,17 @@ func TestRoundClass(t *testing.T) {
 		512: 512, 4096: 4096, 7680: 7680, 8192: 8192, 8704: 9216, 9216: 9216, 16384: 16384, 16896: 18432,
 		1 << 20: 1 << 20, 1<<20 + 512: 1<<20 + 1<<17, 15 << 20: 15 << 20,
 	} {
-		require.Equal(t, want, RoundClass(size), "%d", size)
+		require.Equal(t, want, RoundClass(size, 3), "%d", size)
 	}
-	for size := int64(Quantum); size < 1<<22; size += Quantum {
-		got := RoundClass(size)
-		require.GreaterOrEqual(t, got, size)
-		require.Less(t, got-size, max(size/8, 1))
-		require.Equal(t, got, RoundClass(got))
+	for size, want := range map[int64]int64{512: 512, 1024: 1024, 1536: 2048, 1<<20 + 512: 2 << 20, MaxRequest/Quantum*Quantum + Quantum: MaxRequest + 1} {
+		require.Equal(t, want, RoundClass(size, 0), "%d", size)
+	}
+	for classBits := range 6 {
+		for size := int64(Quantum); size < 1<<22; size += Quantum {
+			got := RoundClass(size, classBits)
+			require.GreaterOrEqual(t, got, size)
+			require.Less(t, got-size, max(size>>classBits, 1))
+			require.Equal(t, got, RoundClass(got, classBits))
+		}
 	}
 }

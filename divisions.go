@@ -1,0 +1,143 @@
+package cupool
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Divisions say how many sizes there are for blocks from a power of two to the
+// next, by size: element i is for sizes from 1 MiB << i, the first also for
+// what is smaller, the last for what is larger. Each is a power of two; 0 and
+// 1 leave sizes alone. It is PyTorch's roundup_power2_divisions.
+type Divisions [16]int
+
+// SameDivisions returns n for all sizes.
+func SameDivisions(n int) (d Divisions) {
+	for i := range d {
+		d[i] = n
+	}
+	return d
+}
+
+// firstDivision is log2 of the size that the second element is above.
+const firstDivision = 20
+
+// divisionOf returns the element that is for a size in bytes.
+func divisionOf(size int64) int {
+	return min(max(bits.Len64(uint64(size))-1-firstDivision, 0), len(Divisions{})-1)
+}
+
+// ParseDivisions reads what PyTorch takes: one power of two for all sizes, or
+// [256:1,512:2,1024:4,>:8], where the first number of a pair is a size in MiB
+// and the second is for sizes from there to its double; that of the first pair
+// also for what is smaller, that of ">" for what is larger than in the last.
+// Sizes that are not listed are left alone. It fails with a *ConfigError.
+func ParseDivisions(s string) (d Divisions, err error) {
+	fail := func(reason string) (Divisions, error) {
+		return Divisions{}, &ConfigError{Field: "divisions", Value: s, Reason: reason}
+	}
+	list, isList := strings.CutPrefix(strings.ReplaceAll(s, " ", ""), "[")
+	if !isList {
+		n, err := strconv.Atoi(list)
+		if d = SameDivisions(n); err != nil || n == 0 || !d.valid() {
+			return fail("must be a power of two, or a list such as [256:1,512:2,1024:4,>:8]")
+		}
+		return d, nil
+	}
+	list, closed := strings.CutSuffix(list, "]")
+	if !closed {
+		return fail("the list must end with ]")
+	}
+	last := -1
+	for _, pair := range strings.Split(list, ",") {
+		size, count, _ := strings.Cut(pair, ":")
+		n, err := strconv.Atoi(count)
+		if err != nil || n <= 0 || n > maxDivisions || n&(n-1) != 0 {
+			return fail(fmt.Sprintf("%q must be SIZE:DIVISIONS, with a power of two behind the colon", pair))
+		}
+		i := len(d) - 1
+		if size != ">" {
+			mib, err := strconv.ParseInt(size, 10, 64)
+			if err != nil || mib <= 0 || mib&(mib-1) != 0 || bits.Len64(uint64(mib)) > len(d) {
+				return fail(fmt.Sprintf("the size in %q must be a power of two from 1 to 32768, in MiB, or >", pair))
+			}
+			i = bits.Len64(uint64(mib)) - 1
+		}
+		if i <= last {
+			return fail(fmt.Sprintf("the sizes must ascend, and %q does not", pair))
+		}
+		from := i
+		if last < 0 || size == ">" {
+			from = last + 1
+		}
+		for ; from <= i; from++ {
+			d[from] = n
+		}
+		last = i
+	}
+	return d, nil
+}
+
+// String returns what ParseDivisions reads, or "none".
+func (d Divisions) String() string {
+	switch {
+	case d == Divisions{}:
+		return "none"
+	case d == SameDivisions(d[0]):
+		return strconv.Itoa(d[0])
+	}
+	var pairs []string
+	for i, n := range d {
+		pairs = append(pairs, fmt.Sprintf("%d:%d", 1<<i, max(n, 1)))
+	}
+	return "[" + strings.Join(pairs, ",") + "]"
+}
+
+// valid reports whether every element is 0 or a power of two that anybody can
+// mean.
+func (d Divisions) valid() bool {
+	return !slices.ContainsFunc(d[:], func(n int) bool { return n < 0 || n > maxDivisions || n&(n-1) != 0 })
+}
+
+// maxDivisions leaves sizes below its 512-fold alone.
+const maxDivisions = 1 << 20
+
+// setClasses prepares roundClass.
+func (cfg *Config) setClasses() {
+	if cfg.Strategy == Segregated && cfg.Divisions == (Divisions{}) {
+		cfg.Divisions = SameDivisions(segregatedDivisions)
+	}
+	cfg.classes = cfg.MinBlock > sizeclass.Quantum
+	for i, n := range cfg.Divisions {
+		if cfg.classBits[i] = -1; n > 1 {
+			cfg.classBits[i] = int8(bits.TrailingZeros(uint(n)))
+		} else if cfg.Strategy == PowerOfTwo {
+			cfg.classBits[i] = 0
+		}
+		cfg.classes = cfg.classes || cfg.classBits[i] >= 0
+	}
+}
+
+// segregatedDivisions are those of Segregated, where nothing else is said.
+const segregatedDivisions = 8
+
+// roundClass rounds a multiple of the quantum up as Strategy, Divisions and
+// MinBlock say.
+func (cfg *Config) roundClass(size int64) int64 {
+	if n := cfg.classBits[divisionOf(size)]; n >= 0 {
+		size = sizeclass.RoundClass(size, int(n))
+	}
+	return sizeclass.RoundTo(size, cfg.MinBlock)
+}
+
+// minBlockOK reports whether MinBlock is a unit for all segments.
+func (cfg *Config) minBlockOK() bool {
+	n := cfg.MinBlock
+	return n >= sizeclass.Quantum && n&(n-1) == 0 &&
+		(n == sizeclass.Quantum || n <= cfg.SmallLimit && (cfg.SmallSegment|cfg.LargeSegment|cfg.SegmentRounding)&(n-1) == 0)
+}

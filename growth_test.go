@@ -1,0 +1,149 @@
+package cupool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// An oversize block is kept whole: for requests of about its size only.
+func TestMaxSplit(t *testing.T) {
+	whole := func(cfg *cupool.Config) { cfg.MaxSplit, cfg.MaxNonSplitRounding = 40*mib, 4*mib }
+	for s, table := range map[cupool.Strategy]map[string]scriptCase{
+		cupool.BestFit: {
+			"not split":                    {"a=43M", "0 large: [Live 44M]"},
+			"below it is":                  {"a=38M free:a b=2M", "0 large: [Live 2M][Free 36M]"},
+			"serves no smaller one":        {"a=44M free:a b=2M", "0 large: [Free 44M]; 0 large: [Live 2M][Free 18M]"},
+			"serves one of about its size": {"a=44M free:a b=40M+1", "0 large: [Live 44M]"},
+			"but wastes no more":           {"a=44M free:a b=40M", "0 large: [Free 44M]; 0 large: [Live 40M]"},
+			"small ones as before":         {"a=1K", "0 small: [Live 1K][Free 2047K]"},
+		},
+		cupool.FirstFit: {
+			"passes over whole ones": {"a=44M b=38M free:a free:b c=2M", "0 large: [Free 44M]; 0 large: [Live 2M][Free 36M]"},
+		},
+	} {
+		t.Run(s.String(), func(t *testing.T) { runScripts(t, table, 1<<30, whole, withStrategy(s)) })
+	}
+}
+
+// What waits for another stream and would not serve is not waited for.
+func TestMaxSplitWaitsForWhatFits(t *testing.T) {
+	c, d := newPool(t, 84*mib, func(cfg *cupool.Config) { cfg.MaxSplit = 40 * mib })
+	x := newScript(t, c, d).run("a=44M b=38M busy:1 free:a@1")
+	x.run("free:b c=2M")
+	require.Zero(t, d.count("SyncEvent")+d.count("SyncStream"))
+	require.Contains(t, x.layout(), "[Pending 44M]")
+	x.run("idle:1")
+}
+
+// Blocks are multiples of MinBlock.
+func TestMinBlock(t *testing.T) {
+	runScripts(t, map[string]scriptCase{
+		"small": {"a=1 b=64K c=64K+1", "0 small: [Live 64K][Live 64K][Live 128K][Free 1792K]"},
+		"large": {"a=1M+1", "0 large: [Live 1088K][Free 19392K]"},
+	}, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock, cfg.Backing = 64<<10, cupool.BackingSegments })
+}
+
+func TestGrowthFactor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		factor   float64
+		capacity int64
+		scriptCase
+	}{
+		"as requested":          {1, 1 << 30, scriptCase{"a=1K b=3M c=11M", "0 small: [Live 1K][Free 2047K]; 0 large: [Live 4M]; 0 large: [Live 12M]"}},
+		"the first is fixed":    {2, 1 << 30, scriptCase{"a=2M", "0 large: [Live 2M][Free 18M]"}},
+		"doubles":               {2, 1 << 30, scriptCase{"a=20M b=20M c=20M", "0 large: [Live 20M]; 0 large: [Live 20M]; 0 large: [Live 20M][Free 20M]"}},
+		"more than doubles":     {3, 1 << 30, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 38M]"}},
+		"half as much again":    {1.5, 1 << 30, scriptCase{"a=100M b=2M", "0 large: [Live 100M]; 0 large: [Live 2M][Free 48M]"}},
+		"never less than fixed": {1.1, 1 << 30, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 18M]"}},
+		"else the fixed size":   {3, 50 * mib, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 18M]"}},
+		"else what it needs":    {3, 23 * mib, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M]"}},
+		"below MaxSplit":        {64, 1 << 30, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 196M]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := newPool(t, tc.capacity, func(cfg *cupool.Config) {
+				cfg.GrowthFactor, cfg.Backing = tc.factor, cupool.BackingSegments
+				if tc.factor == 64 {
+					cfg.MaxSplit = 200 * mib
+				}
+			})
+			require.Equal(t, tc.want, newScript(t, c, d).run(tc.ops).layout())
+		})
+	}
+}
+
+// A home grows by the factor too, and by what is missing where there is no
+// more.
+func TestGrowthFactorVirtual(t *testing.T) {
+	reserved := func(capacity int64, factor float64) int64 {
+		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: capacity}), GrowthFactor: factor, MagazineBytes: -1})
+		require.NoError(t, err)
+		for range 2 {
+			_, err := c.Alloc(40*mib, nil)
+			require.NoError(t, err)
+		}
+		_, err = c.Alloc(2*mib, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Check())
+		return c.Stats().All.ReservedBytes.Current
+	}
+	require.EqualValues(t, 82*mib, reserved(1<<30, 0))
+	require.EqualValues(t, 82*mib, reserved(1<<30, 1))
+	require.EqualValues(t, 160*mib, reserved(1<<30, 2))
+	require.EqualValues(t, 82*mib, reserved(83*mib, 2))
+}
+
+func TestInitialSize(t *testing.T) {
+	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.InitialSize, cfg.Backing = 99*mib, cupool.BackingSegments })
+	require.Equal(t, "0 large: [Free 100M]", newScript(t, c, d).layout())
+	st := c.Stats()
+	require.Zero(t, st.All.Allocation.Allocated+st.Misses+st.All.AllocatedBytes.Peak, "nothing was allocated")
+	require.EqualValues(t, 100*mib, st.CachedBytes)
+	newScript(t, c, d).run("a=60M b=40M")
+	require.Equal(t, 1, d.count("MemAlloc"))
+
+	c, d = newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.InitialSize, cfg.MaxSplit = 99*mib, 40*mib })
+	require.Equal(t, "0 large: [Free 38M]; 0 large: [Free 38M]; 0 large: [Free 24M]", newScript(t, c, d).layout())
+
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), InitialSize: 99 * mib})
+	require.NoError(t, err)
+	require.EqualValues(t, 100*mib, c.Stats().CachedBytes)
+	require.NoError(t, c.Close())
+
+	_, err = cupool.New(cupool.Config{Driver: newCountingDriver(64 * mib), InitialSize: 99 * mib})
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.ErrorContains(t, err, "initial size")
+}
+
+// BeforeGrow is asked once for every request that needs memory of the device,
+// before that is called, and may free what serves.
+func TestBeforeGrow(t *testing.T) {
+	var c *cupool.Caching
+	var d *countingDriver
+	var asked []int64
+	var before []int // calls to the device
+	var spare cupool.Block
+	c, d = newPool(t, 50*mib, func(cfg *cupool.Config) {
+		cfg.Backing = cupool.BackingSegments
+		cfg.BeforeGrow = func(size int64) {
+			asked = append(asked, size)
+			before = append(before, d.count("MemAlloc"))
+			require.NoError(t, c.Free(spare))
+			spare = cupool.Block{}
+		}
+	})
+	x := newScript(t, c, d).run("a=20M b=20M")
+	require.Equal(t, []int64{20 * mib, 20 * mib}, asked)
+	spare = x.block("a")
+	x.run("c=19M")
+	require.Equal(t, x.block("c").Ptr(), x.block("a").Ptr(), "what it freed")
+	require.Equal(t, 2, d.count("MemAlloc"))
+	x.run("oom=30M")
+	require.Equal(t, []int64{20 * mib, 20 * mib, 19 * mib, 30 * mib}, asked)
+	x.run("free:b d=20M")
+	require.Len(t, asked, 4, "the cache had it")
+	require.Equal(t, []int{0, 1, 2, 2}, before)
+}

@@ -1,0 +1,73 @@
+package cupool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// What has been idle for longest goes first, and only beyond the threshold.
+func TestGarbageCollectionThreshold(t *testing.T) {
+	c, d := newPool(t, 1000*mib, func(cfg *cupool.Config) {
+		cfg.GarbageCollectionThreshold, cfg.Limit, cfg.Backing = 0.5, 400*mib, cupool.BackingSegments
+	})
+	x := newScript(t, c, d).run("a=60M b=40M c=50M free:b free:a free:c d=40M free:d")
+	require.Equal(t, "0 large: [Free 60M]; 0 large: [Free 40M]; 0 large: [Free 50M]", x.layout())
+	x.run("e=70M") // 220 MiB are more than half of the limit
+	require.Equal(t, []int64{60 * mib}, d.freed)
+	x.run("f=90M")
+	require.Equal(t, []int64{60 * mib, 50 * mib}, d.freed, "b served once more and is the youngest")
+
+	_, err := cupool.New(cupool.Config{Driver: failingInfo(), GarbageCollectionThreshold: 0.5})
+	require.ErrorContains(t, err, "no luck", "without a limit the device's size counts")
+}
+
+// OnRelease hears of every byte that goes back, on whatever way, and may use
+// the allocator.
+func TestOnRelease(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(backing.String(), func(t *testing.T) {
+			var c *cupool.Caching
+			var released, calls int64
+			c, err := cupool.New(cupool.Config{
+				Driver: simdev.New(simdev.Config{Capacity: 200 * mib}), Backing: backing, MagazineBytes: -1,
+				OnRelease: func(bytes int64) {
+					released += bytes
+					if calls++; calls == 1 { // no lock is held
+						b, err := c.Alloc(1, nil)
+						require.NoError(t, err)
+						require.NoError(t, c.Free(b))
+						_, err = c.Trim(1 << 40)
+						require.NoError(t, err)
+						require.Positive(t, c.Stats().All.ReservedBytes.Current)
+					}
+				},
+			})
+			require.NoError(t, err)
+			x := newScript(t, c, nil)
+			gone := func(step string) {
+				t.Helper()
+				r := c.Stats().All.ReservedBytes
+				require.Equal(t, r.Allocated-r.Current, released, step)
+			}
+			x.run("a=60M b=60M free:a")
+			gone("nothing yet")
+			x.run("trim:61M")
+			gone("Trim")
+			require.EqualValues(t, 1, calls)
+			x.run("free:b c=150M") // b goes back for it, or becomes part of it
+			gone("under pressure")
+			x.run("oom=100M free:c empty")
+			gone("EmptyCache")
+			x.run("d=10M@1 free:d close:1 e=2M")
+			require.NoError(t, c.Free(x.block("e")))
+			require.NoError(t, c.Close())
+			r := c.Stats().All.ReservedBytes
+			require.Zero(t, r.Current)
+			require.Equal(t, r.Allocated, released, "Close")
+		})
+	}
+}
