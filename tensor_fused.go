@@ -54,7 +54,7 @@ func (e *Engine) fitParam(op string, p Param, more ...tensor.Tensor) error {
 		return engineError(op, fmt.Errorf("a parameter without a value or gradient: %w", ErrNotSupported))
 	}
 	n := p.Value.Shape().TotalSize()
-	ws := []want{{t: p.Value, n: n}, {t: p.Grad, n: n}}
+	ws := append(make([]want, 0, 4), want{t: p.Value, n: n}, want{t: p.Grad, n: n}) // no Go memory
 	for _, t := range more {
 		ws = append(ws, want{t, n, true})
 	}

@@ -1,0 +1,174 @@
+package gorgoniavm
+
+import (
+	"errors"
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/layers"
+)
+
+// Solver moves a model's weights against their gradients, in place: what it
+// remembers of them (moments) lives in the pool from the first Step to Close,
+// and no further Step allocates memory there. It implements gorgonia.Solver,
+// with the numbers of Gorgonia's own solvers, each of which takes several
+// tensors a step from the pool and loses them.
+//
+// Weights and gradients are of float32 or float64, scalars or tensors without
+// gaps, one of a kind for each. Tensors may be anywhere that the CPU can
+// touch, and in the engine's memory on a device: there the engine's kernels
+// do the work, on its stream, and Step returns before it is done. What a
+// Solver remembers belongs to no scope of the engine.
+//
+// The methods of a Solver are for one goroutine at a time.
+type Solver struct {
+	eng    *cupool.Engine
+	method rule
+	step   int // of steps so far
+	params []param
+	batch  []cupool.Param // of weights in device memory; kept for its room
+	closed bool
+}
+
+// NewSolver returns a Solver that moves weights by a Method: SGD, Momentum,
+// RMSProp, Adam or AdamW. It fails with a *cupool.ConfigError for a number out
+// of its range, and without an engine or method.
+func NewSolver(eng *cupool.Engine, m Method) (*Solver, error) {
+	if eng == nil {
+		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver needs one"}
+	}
+	if m == nil {
+		return nil, &cupool.ConfigError{Field: "Method", Value: nil, Reason: "a solver needs one"}
+	}
+	r, err := m.rule()
+	if err != nil {
+		return nil, err
+	}
+	return &Solver{eng: eng, method: r}, nil
+}
+
+// SolverError is a Step that failed for a weight. It unwraps to
+// cupool.ErrNotSupported, cupool.ErrSizeMismatch, cupool.ErrUseAfterFree,
+// cupool.ErrOutOfMemory or what the device says.
+type SolverError struct {
+	Index int    // of the weight in the model
+	Name  string // of its node, if it has one
+	Err   error
+}
+
+func (e *SolverError) Error() string {
+	return fmt.Sprintf("gorgoniavm: solving for weight %d %s: %v", e.Index, e.Name, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *SolverError) Unwrap() error { return e.Err }
+
+// LearnRate returns the learning rate of the next Step.
+func (s *Solver) LearnRate() float64 { return s.method.rate }
+
+// SetLearnRate sets the learning rate from the next Step on. It fails with a
+// *cupool.ConfigError for a rate that is not positive.
+func (s *Solver) SetLearnRate(rate float64) error {
+	if !(rate > 0) {
+		return &cupool.ConfigError{Field: "LearnRate", Value: rate, Reason: "must be positive"}
+	}
+	s.method.rate = rate
+	return nil
+}
+
+// Step implements gorgonia.Solver: it moves the weights of the model and zeroes
+// their gradients. The model has the same weights in the same order every
+// time. It fails with a *SolverError, before it has moved anything unless a
+// device fails in the middle, or with cupool.ErrClosed.
+func (s *Solver) Step(model []gorgonia.ValueGrad) error {
+	if s.closed {
+		return fmt.Errorf("gorgoniavm: solver: %w", cupool.ErrClosed)
+	}
+	if s.step > 0 && len(model) != len(s.params) {
+		return fmt.Errorf("gorgoniavm: solver: a model of %d weights after one of %d: %w", len(model), len(s.params), cupool.ErrSizeMismatch)
+	}
+	for len(s.params) < len(model) {
+		s.params = append(s.params, param{})
+	}
+	for i, n := range model {
+		if err := s.prepare(i, n); err != nil {
+			return &SolverError{Index: i, Name: nameOf(n), Err: err}
+		}
+	}
+	s.step++
+	for i := range s.params {
+		p := &s.params[i]
+		if p.onDevice() {
+			if err := s.prepareOnDevice(p); err != nil {
+				return &SolverError{Index: i, Name: nameOf(model[i]), Err: err}
+			}
+			continue
+		}
+		s.moveOnHost(p)
+	}
+	return s.moveOnDevice()
+}
+
+// prepare finds the weight and gradient of a node, and at first makes what is
+// remembered of them.
+func (s *Solver) prepare(i int, n gorgonia.ValueGrad) error {
+	p := &s.params[i]
+	if err := p.find(s.eng, n); err != nil {
+		return err
+	}
+	return p.remember(s.eng, n.Value().Shape(), s.method.states(p.onDevice()))
+}
+
+// moveOnHost moves a weight that the CPU can touch.
+func (s *Solver) moveOnHost(p *param) {
+	if p.w64 != nil {
+		move(&s.method, s.step, p.w64, p.g64, &p.s64)
+	} else {
+		move(&s.method, s.step, p.w32, p.g32, &p.s32)
+	}
+}
+
+// move moves the weights w and zeroes their gradient g.
+func move[T layers.Float](r *rule, step int, w, g []T, state *[2][]T) {
+	layers.Shape(g, w, r.shaping)
+	switch r.kind {
+	case sgd:
+		layers.SGD(w, g, nil, r.rate, 0, 0)
+	case momentum:
+		layers.SGD(w, g, state[0], r.rate, r.momentum, 0)
+	case nesterov:
+		layers.Nesterov(w, g, state[0], r.rate, r.momentum)
+	case rmsProp:
+		layers.RMSProp(w, g, state[0], r.rmsProp())
+	case adam:
+		layers.Adam(w, g, state[0], state[1], step, r.adamOptions())
+	}
+	clear(g)
+}
+
+// Close gives back what the Solver remembers. It fails with what the allocator
+// says. To close a Solver again does nothing.
+func (s *Solver) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var errs []error
+	for i := range s.params {
+		errs = append(errs, s.params[i].forget(s.eng.Allocator()))
+	}
+	s.params, s.batch = nil, nil
+	return errors.Join(errs...)
+}
+
+// nameOf returns the name of a node, or nothing.
+func nameOf(n gorgonia.ValueGrad) string {
+	if named, ok := n.(gorgonia.Namer); ok && named != nil {
+		return named.Name()
+	}
+	return ""
+}
+
+var _ gorgonia.Solver = (*Solver)(nil)

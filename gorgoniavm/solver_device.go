@@ -1,0 +1,137 @@
+package gorgoniavm
+
+import (
+	"gorgonia.org/tensor"
+)
+
+// The steps of a Solver on a device: where a method has a kernel, that moves
+// many weights at once (Engine.SGDStep, AdamStep); what it has not is made of
+// the engine's elementwise operations, in place.
+
+// prepareOnDevice does what comes before the kernel of all weights, for one: it
+// shapes the gradient, or moves the weight where there is no such kernel.
+func (s *Solver) prepareOnDevice(p *param) error {
+	if err := s.shapeOnDevice(p); err != nil {
+		return err
+	}
+	switch s.method.kind {
+	case nesterov:
+		return s.nesterovOnDevice(p)
+	case rmsProp:
+		return s.rmsPropOnDevice(p)
+	}
+	return nil
+}
+
+// moveOnDevice moves all weights on the device and zeroes their gradients.
+func (s *Solver) moveOnDevice() error {
+	s.batch = s.batch[:0]
+	for i := range s.params {
+		if p := &s.params[i]; p.onDevice() {
+			s.batch = append(s.batch, p.device)
+		}
+	}
+	if len(s.batch) == 0 {
+		return nil
+	}
+	if err := s.launch(); err != nil {
+		return err
+	}
+	for _, p := range s.batch {
+		if err := s.eng.Zero(p.Grad); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Solver) launch() error {
+	r := &s.method
+	switch r.kind {
+	case sgd, nesterov: // without Momentum, which has been seen to
+		for i := range s.batch {
+			s.batch[i].Momentum = nil
+		}
+		return s.eng.SGDStep(r.sgd(0), s.batch...)
+	case momentum:
+		return s.eng.SGDStep(r.sgd(r.momentum), s.batch...)
+	case adam:
+		return s.eng.AdamStep(r.adam(), s.step, s.batch...)
+	}
+	return nil
+}
+
+// chain keeps the first error of several operations. A device that fails one
+// fails those after it too.
+type chain struct{ err error }
+
+func (c *chain) then(_ tensor.Tensor, err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// shapeOnDevice is layers.Shape.
+func (s *Solver) shapeOnDevice(p *param) error {
+	shape := s.method.shaping
+	if shape.Identity() {
+		return nil
+	}
+	e, w, g := s.eng, p.device.Value, p.device.Grad
+	var c chain
+	if shape.L1 != 0 {
+		c.then(e.Sign(w, tensor.WithReuse(p.scratch)))
+		c.then(e.MulScalar(p.scratch, p.number(shape.L1), true, tensor.WithIncr(g)))
+	}
+	if shape.L2 != 0 {
+		c.then(e.MulScalar(w, p.number(shape.L2), true, tensor.WithIncr(g)))
+	}
+	if shape.Scale != 1 {
+		c.then(e.MulScalar(g, p.number(shape.Scale), true, tensor.UseUnsafe()))
+	}
+	c.clamp(s, p, shape.Clip)
+	return c.err
+}
+
+func (c *chain) clamp(s *Solver, p *param, limit float64) {
+	if limit != 0 {
+		c.then(s.eng.Clamp(p.device.Grad, p.number(-limit), p.number(limit), tensor.UseUnsafe()))
+	}
+}
+
+// nesterovOnDevice is layers.Nesterov up to the step against the gradient.
+func (s *Solver) nesterovOnDevice(p *param) error {
+	e, g, v, mu := s.eng, p.device.Grad, p.device.Momentum, p.number(s.method.momentum)
+	var c chain
+	c.then(e.MulScalar(v, mu, true, tensor.UseUnsafe()))
+	c.then(e.Add(v, g, tensor.UseUnsafe()))
+	c.then(e.MulScalar(v, mu, true, tensor.WithIncr(g)))
+	return c.err
+}
+
+// rmsPropOnDevice is layers.RMSProp.
+func (s *Solver) rmsPropOnDevice(p *param) error {
+	r, e := &s.method, s.eng
+	w, g, v, t := p.device.Value, p.device.Grad, p.device.Momentum, p.scratch
+	var c chain
+	c.then(e.Mul(g, g, tensor.WithReuse(t)))
+	c.then(e.MulScalar(v, p.number(r.momentum), true, tensor.UseUnsafe()))
+	c.then(e.MulScalar(t, p.number(1-r.momentum), true, tensor.WithIncr(v)))
+	c.clamp(s, p, r.clip)
+	c.then(e.AddScalar(v, p.number(r.epsilon), true, tensor.WithReuse(t)))
+	c.then(e.InvSqrt(t, tensor.UseUnsafe()))
+	c.then(e.Mul(t, g, tensor.UseUnsafe()))
+	if r.decay != 0 {
+		c.then(e.MulScalar(w, p.number(1-r.decay), true, tensor.UseUnsafe()))
+	}
+	c.then(e.MulScalar(t, p.number(-r.rate), true, tensor.WithIncr(w)))
+	return c.err
+}
+
+// number returns x as the weight's type has it.
+func (p *param) number(x float64) any {
+	if p.dt == tensor.Float32 {
+		return float32(x)
+	}
+	return x
+}

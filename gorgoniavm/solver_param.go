@@ -1,0 +1,193 @@
+package gorgoniavm
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// param is a weight with its gradient and what a Solver remembers of it. On the
+// host they are slices of one of two types, on a device tensors.
+type param struct {
+	dt   tensor.Dtype
+	size int // elements
+
+	w32, g32 []float32
+	w64, g64 []float64
+	s32      [2][]float32
+	s64      [2][]float64
+
+	device  cupool.Param
+	scratch tensor.Tensor
+
+	blocks []cupool.Block // of what is remembered
+	states int            // how many tensors that is
+}
+
+func (p *param) onDevice() bool { return p.device.Value != nil }
+
+// find looks up the weight and the gradient of a node, which may be others than
+// those of the last step, but not of another size or type.
+func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
+	w, g, err := valueAndGrad(n)
+	if err != nil {
+		return err
+	}
+	switch {
+	case w.Dtype() != g.Dtype() || elementsOf(w) != elementsOf(g):
+		return fmt.Errorf("a weight of %v %v with a gradient of %v %v: %w", w.Shape(), w.Dtype(), g.Shape(), g.Dtype(), cupool.ErrSizeMismatch)
+	case p.size != 0 && (p.size != elementsOf(w) || p.dt != w.Dtype()):
+		return fmt.Errorf("%d elements of %v, after %d of %v: %w", elementsOf(w), w.Dtype(), p.size, p.dt, cupool.ErrSizeMismatch)
+	case w.Dtype() != tensor.Float32 && w.Dtype() != tensor.Float64:
+		return fmt.Errorf("weights of %v: %w", w.Dtype(), cupool.ErrNotSupported)
+	}
+	device := p.device
+	p.dt, p.size = w.Dtype(), elementsOf(w)
+	p.w32, p.w64, p.g32, p.g64, device.Value, device.Grad = nil, nil, nil, nil, nil, nil
+	wt, onDevice := deviceTensor(w)
+	if onDevice {
+		gt, ok := deviceTensor(g)
+		if !ok || wt.Engine() != tensor.Engine(eng) || gt.Engine() != tensor.Engine(eng) {
+			return fmt.Errorf("a weight and gradient that are not both in the solver's engine: %w", cupool.ErrNotSupported)
+		}
+		device.Value, device.Grad = wt, gt
+		p.device = device
+		return nil
+	}
+	p.device = device
+	if p.dt == tensor.Float64 {
+		p.w64, err = elements[float64](w)
+		return errors.Join(err, into(&p.g64, g))
+	}
+	p.w32, err = elements[float32](w)
+	return errors.Join(err, into(&p.g32, g))
+}
+
+func into[T float32 | float64](dst *[]T, v gorgonia.Value) (err error) {
+	*dst, err = elements[T](v)
+	return err
+}
+
+func valueAndGrad(n gorgonia.ValueGrad) (w, g gorgonia.Value, err error) {
+	if n == nil {
+		return nil, nil, fmt.Errorf("no node: %w", cupool.ErrNotSupported)
+	}
+	if w = n.Value(); w == nil {
+		return nil, nil, fmt.Errorf("no value: %w", cupool.ErrNotSupported)
+	}
+	if g, err = n.Grad(); err == nil && g == nil {
+		err = fmt.Errorf("no gradient; bind dual values or call gorgonia.Grad: %w", cupool.ErrNotSupported)
+	}
+	return w, g, err
+}
+
+// deviceTensor returns a value as a tensor in memory that the CPU cannot touch,
+// if it is one.
+func deviceTensor(v gorgonia.Value) (*tensor.Dense, bool) {
+	d, ok := v.(*tensor.Dense)
+	return d, ok && !d.IsNativelyAccessible()
+}
+
+// elements returns a value's elements. Those of a tensor may lie in any
+// engine's memory, once that is done with them.
+func elements[T float32 | float64](v gorgonia.Value) ([]T, error) {
+	switch v := v.(type) {
+	case *gorgonia.F32: // a pointer to the number
+		return unsafe.Slice((*T)(unsafe.Pointer(v)), 1), nil
+	case *gorgonia.F64:
+		return unsafe.Slice((*T)(unsafe.Pointer(v)), 1), nil
+	case *tensor.Dense:
+		if _, err := v.Engine().Accessible(v); err != nil {
+			return nil, err
+		}
+		if v.RequiresIterator() || v.DataOrder() != 0 || v.IsMasked() {
+			return nil, fmt.Errorf("a tensor of shape %v that is not one without gaps in row-major order: %w", v.Shape(), cupool.ErrNotSupported)
+		}
+		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(v.Raw))), v.Shape().TotalSize()), nil
+	}
+	return nil, fmt.Errorf("a value of type %T: %w", v, cupool.ErrNotSupported)
+}
+
+// elementsOf returns how many elements a value has; a scalar has one.
+func elementsOf(v gorgonia.Value) int { return v.Shape().TotalSize() }
+
+// remember makes as many tensors of zeros as the method remembers, once.
+func (p *param) remember(eng *cupool.Engine, shape tensor.Shape, states int) error {
+	if p.states == states {
+		return nil
+	}
+	if p.states != 0 {
+		return fmt.Errorf("the weight has moved between the host and the device: %w", cupool.ErrNotSupported)
+	}
+	p.states = states
+	if !p.onDevice() && !eng.AllocAccessible() { // a scalar, say, whose model is on a device
+		for i := range states {
+			if p.dt == tensor.Float64 {
+				p.s64[i] = make([]float64, p.size)
+			} else {
+				p.s32[i] = make([]float32, p.size)
+			}
+		}
+		return nil
+	}
+	made := make([]*tensor.Dense, states)
+	for i := range made {
+		t, err := p.zeros(eng, shape)
+		if err != nil {
+			return errors.Join(err, p.forget(eng.Allocator()))
+		}
+		made[i] = t
+	}
+	return p.place(made)
+}
+
+// zeros makes a tensor of zeros like the weight. It takes its memory from the
+// allocator, not the engine, whose scopes would free it.
+func (p *param) zeros(eng *cupool.Engine, shape tensor.Shape) (*tensor.Dense, error) {
+	b, err := eng.Allocator().Alloc(int64(p.size)*int64(p.dt.Size()), eng.Stream())
+	if err != nil {
+		return nil, err
+	}
+	p.blocks = append(p.blocks, b)
+	t := tensor.NewDense(p.dt, shape.Clone(), tensor.FromMemory(uintptr(b.Ptr()), uintptr(b.Size())), tensor.WithEngine(eng))
+	return t, eng.Zero(t)
+}
+
+// place puts what is remembered where the method looks for it. The last tensor
+// of a device may be one to work in.
+func (p *param) place(made []*tensor.Dense) (err error) {
+	if p.onDevice() {
+		for i, to := range []*tensor.Tensor{&p.device.Momentum, &p.device.Second} {
+			if i < len(made) {
+				*to = made[i]
+			}
+		}
+		if len(made) > 0 {
+			p.scratch = made[len(made)-1]
+		}
+		return nil
+	}
+	for i, t := range made {
+		if p.dt == tensor.Float64 {
+			err = errors.Join(err, into(&p.s64[i], t))
+		} else {
+			err = errors.Join(err, into(&p.s32[i], t))
+		}
+	}
+	return err
+}
+
+// forget gives back what is remembered.
+func (p *param) forget(a cupool.Allocator) error {
+	var errs []error
+	for _, b := range p.blocks {
+		errs = append(errs, a.Free(b))
+	}
+	*p = param{}
+	return errors.Join(errs...)
+}

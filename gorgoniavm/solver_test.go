@@ -1,0 +1,435 @@
+package gorgoniavm_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm"
+)
+
+// weight is a gorgonia.ValueGrad.
+type weight struct {
+	name        string
+	value, grad gorgonia.Value
+	err         error
+}
+
+func (w *weight) Value() gorgonia.Value         { return w.value }
+func (w *weight) Grad() (gorgonia.Value, error) { return w.grad, w.err }
+func (w *weight) Name() string                  { return w.name }
+
+// solverRig is a pool with an engine.
+func solverRig(t *testing.T) (*cupool.Caching, *cupool.Engine) {
+	t.Helper()
+	pool, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	eng, err := cupool.NewEngine(pool)
+	require.NoError(t, err)
+	return pool, eng
+}
+
+// shapes of the weights that tests solve for; nil is a scalar.
+var shapes = []tensor.Shape{{7, 5}, nil, {5}, {2, 3, 4}}
+
+// newModel makes random weights of a type, with tensors in eng's pool, if there
+// is one, or in Go's memory. The same seed makes the same weights.
+func newModel(t *testing.T, eng *cupool.Engine, dt tensor.Dtype, seed uint64) (model []gorgonia.ValueGrad) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i, s := range shapes {
+		w := &weight{name: fmt.Sprint("w", i)}
+		if s == nil {
+			w.value, w.grad = scalar(dt, r.NormFloat64()), scalar(dt, 0)
+		} else {
+			w.value, w.grad = dense(t, eng, dt, s, r), dense(t, eng, dt, s, nil)
+		}
+		model = append(model, w)
+	}
+	return model
+}
+
+func scalar(dt tensor.Dtype, x float64) gorgonia.Value {
+	if dt == tensor.Float32 {
+		return gorgonia.NewF32(float32(x))
+	}
+	return gorgonia.NewF64(x)
+}
+
+// dense makes a tensor of random numbers, or zeros, in eng's pool if there is one.
+func dense(t *testing.T, eng *cupool.Engine, dt tensor.Dtype, s tensor.Shape, r *rand.Rand) *tensor.Dense {
+	t.Helper()
+	d := tensor.New(tensor.Of(dt), tensor.WithShape(s...))
+	if r != nil {
+		fill(d, r)
+	}
+	if eng == nil {
+		return d
+	}
+	d, err := eng.FromHost(d)
+	require.NoError(t, err)
+	return d
+}
+
+func fill(d *tensor.Dense, r *rand.Rand) {
+	for i := range d.DataSize() {
+		if d.Dtype() == tensor.Float32 {
+			d.Float32s()[i] = float32(r.NormFloat64())
+		} else {
+			d.Float64s()[i] = r.NormFloat64()
+		}
+	}
+}
+
+// tensorsOf returns a model's weights that are tensors.
+func tensorsOf(model []gorgonia.ValueGrad) []gorgonia.ValueGrad {
+	return slices.DeleteFunc(model, func(n gorgonia.ValueGrad) bool { return n.Value().Shape().IsScalar() })
+}
+
+// setGrads gives a model random gradients.
+func setGrads(t *testing.T, eng *cupool.Engine, model []gorgonia.ValueGrad, r *rand.Rand) {
+	t.Helper()
+	for _, n := range model {
+		switch g := n.(*weight).grad.(type) {
+		case *gorgonia.F32:
+			*g = gorgonia.F32(r.NormFloat64())
+		case *gorgonia.F64:
+			*g = gorgonia.F64(r.NormFloat64())
+		case *tensor.Dense:
+			h := tensor.New(tensor.Of(g.Dtype()), tensor.WithShape(g.Shape()...))
+			fill(h, r)
+			if eng == nil {
+				require.NoError(t, tensor.Copy(g, h))
+			} else {
+				require.NoError(t, eng.Copy(g, h))
+			}
+		}
+	}
+}
+
+// numbers returns the elements of a model's weights or gradients.
+func numbers(t *testing.T, eng *cupool.Engine, model []gorgonia.ValueGrad, grads bool) (xs []float64) {
+	t.Helper()
+	for _, n := range model {
+		v := n.Value()
+		if grads {
+			v, _ = n.Grad()
+		}
+		if d, ok := v.(*tensor.Dense); ok && eng != nil {
+			h, err := eng.ToHost(d)
+			require.NoError(t, err)
+			v = h
+		}
+		switch x := v.Data().(type) {
+		case float32:
+			xs = append(xs, float64(x))
+		case float64:
+			xs = append(xs, x)
+		case []float64:
+			xs = append(xs, x...)
+		case []float32:
+			for _, x := range x {
+				xs = append(xs, float64(x))
+			}
+		}
+	}
+	return xs
+}
+
+func freeModel(t *testing.T, eng *cupool.Engine, model []gorgonia.ValueGrad) {
+	t.Helper()
+	for _, n := range model {
+		w := n.(*weight)
+		for _, v := range []gorgonia.Value{w.value, w.grad} {
+			if d, ok := v.(*tensor.Dense); ok {
+				require.NoError(t, eng.FreeTensor(d))
+			}
+		}
+	}
+}
+
+// Gorgonia's solvers, by what they are called here. Its Momentum forgets the
+// momentum of scalars, and regularizes that of tensors instead of the weights.
+var stock = map[string]struct {
+	method gorgoniavm.Method
+	stock  func() gorgonia.Solver
+}{
+	"SGD": {gorgoniavm.SGD{LearnRate: 0.1}, func() gorgonia.Solver { return gorgonia.NewVanillaSolver(gorgonia.WithLearnRate(0.1)) }},
+	"SGD, all options": {
+		gorgoniavm.SGD{LearnRate: 0.1, Regularization: gorgoniavm.Regularization{L1: 0.01, L2: 0.02, BatchSize: 3, Clip: 0.3}},
+		func() gorgonia.Solver {
+			return gorgonia.NewVanillaSolver(gorgonia.WithLearnRate(0.1), gorgonia.WithL1Reg(0.01), gorgonia.WithL2Reg(0.02), gorgonia.WithBatchSize(3), gorgonia.WithClip(0.3))
+		},
+	},
+	"Momentum": {gorgoniavm.Momentum{}, func() gorgonia.Solver { return gorgonia.NewMomentum() }},
+	"Momentum, options": {
+		gorgoniavm.Momentum{LearnRate: 0.02, Momentum: 0.8, Regularization: gorgoniavm.Regularization{BatchSize: 2, Clip: 0.4}},
+		func() gorgonia.Solver {
+			return gorgonia.NewMomentum(gorgonia.WithLearnRate(0.02), gorgonia.WithMomentum(0.8), gorgonia.WithBatchSize(2), gorgonia.WithClip(0.4))
+		},
+	},
+	"RMSProp": {gorgoniavm.RMSProp{}, func() gorgonia.Solver { return gorgonia.NewRMSPropSolver() }},
+	"RMSProp, options": {
+		gorgoniavm.RMSProp{LearnRate: 0.01, Rho: 0.9, Epsilon: 1e-6, L2: 0.001},
+		func() gorgonia.Solver {
+			return gorgonia.NewRMSPropSolver(gorgonia.WithLearnRate(0.01), gorgonia.WithRho(0.9), gorgonia.WithEps(1e-6), gorgonia.WithL2Reg(0.001))
+		},
+	},
+	"Adam": {gorgoniavm.Adam{}, func() gorgonia.Solver { return gorgonia.NewAdamSolver() }},
+	"Adam, all options": {
+		gorgoniavm.Adam{LearnRate: 0.01, Beta1: 0.8, Beta2: 0.99, Epsilon: 1e-6, Regularization: gorgoniavm.Regularization{L1: 0.01, L2: 0.02, BatchSize: 3, Clip: 0.3}},
+		func() gorgonia.Solver {
+			return gorgonia.NewAdamSolver(gorgonia.WithLearnRate(0.01), gorgonia.WithBeta1(0.8), gorgonia.WithBeta2(0.99), gorgonia.WithEps(1e-6),
+				gorgonia.WithL1Reg(0.01), gorgonia.WithL2Reg(0.02), gorgonia.WithBatchSize(3), gorgonia.WithClip(0.3))
+		},
+	},
+}
+
+func TestSolversBesideGorgonias(t *testing.T) {
+	const steps, seed = 200, 3
+	tolerance := map[tensor.Dtype]float64{tensor.Float64: 1e-10, tensor.Float32: 1e-4}
+	for name, c := range stock {
+		for dt, delta := range tolerance {
+			t.Run(fmt.Sprint(name, " ", dt), func(t *testing.T) {
+				_, eng := solverRig(t)
+				ours, theirs := newModel(t, eng, dt, seed), newModel(t, nil, dt, seed)
+				if _, ok := c.method.(gorgoniavm.Momentum); ok {
+					ours, theirs = tensorsOf(ours), tensorsOf(theirs)
+				}
+				start := numbers(t, nil, theirs, false)
+				s, err := gorgoniavm.NewSolver(eng, c.method)
+				require.NoError(t, err)
+				other := c.stock()
+				for step := range uint64(steps) {
+					setGrads(t, eng, ours, rand.New(rand.NewPCG(seed, step)))
+					setGrads(t, nil, theirs, rand.New(rand.NewPCG(seed, step)))
+					require.NoError(t, s.Step(ours))
+					require.NoError(t, other.Step(theirs))
+				}
+				require.InDeltaSlice(t, numbers(t, nil, theirs, false), numbers(t, eng, ours, false), delta)
+				require.NotEqual(t, start, numbers(t, eng, ours, false))
+				for _, g := range numbers(t, eng, ours, true) {
+					require.Zero(t, g, "gradients are zeroed")
+				}
+				require.NoError(t, s.Close())
+				freeModel(t, eng, ours)
+			})
+		}
+	}
+}
+
+// The methods that Gorgonia has not, or not right, beside their formulas.
+func TestSolversByFormula(t *testing.T) {
+	const rate, mu, steps, seed = 0.05, 0.9, 50, 5
+	formulas := map[string]struct {
+		method gorgoniavm.Method
+		move   func(w, g float64, state *[2]float64, step int) float64
+	}{
+		"Nesterov": {
+			gorgoniavm.Momentum{LearnRate: rate, Momentum: mu, Nesterov: true},
+			func(w, g float64, s *[2]float64, _ int) float64 {
+				s[0] = mu*s[0] + g
+				return w - rate*(g+mu*s[0])
+			},
+		},
+		"Momentum, L2": {
+			gorgoniavm.Momentum{LearnRate: rate, Momentum: mu, Regularization: gorgoniavm.Regularization{L2: 0.1}},
+			func(w, g float64, s *[2]float64, _ int) float64 {
+				s[0] = mu*s[0] + g + 0.1*w
+				return w - rate*s[0]
+			},
+		},
+		"AdamW": {
+			gorgoniavm.AdamW{LearnRate: rate, WeightDecay: 0.1},
+			func(w, g float64, s *[2]float64, step int) float64 {
+				s[0], s[1] = 0.9*s[0]+0.1*g, 0.999*s[1]+0.001*g*g
+				mean, variance := s[0]/(1-math.Pow(0.9, float64(step))), s[1]/(1-math.Pow(0.999, float64(step)))
+				return w*(1-rate*0.1) - rate*mean/(math.Sqrt(variance)+1e-8)
+			},
+		},
+		"RMSProp, Clip": {
+			gorgoniavm.RMSProp{LearnRate: rate, Rho: mu, Clip: 0.5},
+			func(w, g float64, s *[2]float64, _ int) float64 {
+				s[0] = mu*s[0] + (1-mu)*g*g
+				return w - rate*min(max(g, -0.5), 0.5)/math.Sqrt(s[0]+1e-8)
+			},
+		},
+	}
+	for name, f := range formulas {
+		t.Run(name, func(t *testing.T) {
+			_, eng := solverRig(t)
+			model := newModel(t, eng, tensor.Float64, seed)
+			want := numbers(t, eng, model, false)
+			states := make([][2]float64, len(want))
+			s, err := gorgoniavm.NewSolver(eng, f.method)
+			require.NoError(t, err)
+			for step := range uint64(steps) {
+				setGrads(t, eng, model, rand.New(rand.NewPCG(seed, step)))
+				for i, g := range numbers(t, eng, model, true) {
+					want[i] = f.move(want[i], g, &states[i], int(step)+1)
+				}
+				require.NoError(t, s.Step(model))
+			}
+			require.InDeltaSlice(t, want, numbers(t, eng, model, false), 1e-9)
+			require.NoError(t, s.Close())
+			freeModel(t, eng, model)
+		})
+	}
+}
+
+// After the first one, steps take no memory from Go or the pool.
+func TestSolverStepsAllocateNothing(t *testing.T) {
+	for name, c := range stock {
+		t.Run(name, func(t *testing.T) {
+			pool, eng := solverRig(t)
+			model := newModel(t, eng, tensor.Float32, 1)
+			live := pool.Stats().All.Allocation.Current
+			s, err := gorgoniavm.NewSolver(eng, c.method)
+			require.NoError(t, err)
+			require.NoError(t, s.Step(model))
+			allocated := pool.Stats().All.Allocation.Allocated
+			require.Zero(t, testing.AllocsPerRun(20, func() { err = errors.Join(err, s.Step(model)) }))
+			require.NoError(t, err)
+			require.Equal(t, allocated, pool.Stats().All.Allocation.Allocated)
+			require.NoError(t, s.Close())
+			require.NoError(t, s.Close())
+			require.Equal(t, live, pool.Stats().All.Allocation.Current, "Close gives everything back")
+			require.ErrorIs(t, s.Step(model), cupool.ErrClosed)
+			freeModel(t, eng, model)
+		})
+	}
+}
+
+// What a solver remembers is not a step's scope's.
+func TestSolverInAScope(t *testing.T) {
+	_, eng := solverRig(t)
+	model := newModel(t, eng, tensor.Float64, 1)
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
+	require.NoError(t, err)
+	for range 3 {
+		scope := eng.Scope()
+		require.NoError(t, s.Step(model))
+		require.NoError(t, scope.Close())
+	}
+	require.NoError(t, s.Close(), "nobody else has freed it")
+	freeModel(t, eng, model)
+}
+
+func TestSolverLearnRate(t *testing.T) {
+	_, eng := solverRig(t)
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
+	require.NoError(t, err)
+	require.Equal(t, 0.001, s.LearnRate())
+	require.NoError(t, s.SetLearnRate(2))
+	w := &weight{value: gorgonia.NewF64(1), grad: gorgonia.NewF64(3)}
+	require.NoError(t, s.Step([]gorgonia.ValueGrad{w}))
+	require.Equal(t, -5.0, w.value.Data())
+	require.ErrorIs(t, s.SetLearnRate(0), cupool.ErrInvalidConfig)
+	require.ErrorIs(t, s.SetLearnRate(math.NaN()), cupool.ErrInvalidConfig)
+}
+
+func TestSolverConfigErrors(t *testing.T) {
+	_, eng := solverRig(t)
+	for _, m := range []gorgoniavm.Method{
+		nil,
+		gorgoniavm.SGD{LearnRate: -1},
+		gorgoniavm.SGD{LearnRate: math.Inf(1)},
+		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L1: -1}},
+		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L2: math.NaN()}},
+		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{BatchSize: -1}},
+		gorgoniavm.Momentum{Momentum: 1},
+		gorgoniavm.RMSProp{Rho: -0.1},
+		gorgoniavm.RMSProp{Clip: -1},
+		gorgoniavm.Adam{Beta1: 1},
+		gorgoniavm.Adam{Epsilon: -1},
+		gorgoniavm.AdamW{Beta2: 2},
+		gorgoniavm.AdamW{WeightDecay: -1},
+	} {
+		_, err := gorgoniavm.NewSolver(eng, m)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig, "%+v", m)
+	}
+	_, err := gorgoniavm.NewSolver(nil, gorgoniavm.SGD{})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+}
+
+func TestSolverStepErrors(t *testing.T) {
+	_, eng := solverRig(t)
+	matrix := func() *tensor.Dense { return tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(2, 3)) }
+	column, err := matrix().Slice(nil, tensor.S(1))
+	require.NoError(t, err)
+	freed := dense(t, eng, tensor.Float64, tensor.Shape{2, 3}, nil)
+	require.NoError(t, eng.FreeTensor(freed))
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		w    gorgonia.ValueGrad
+		want error
+	}{
+		"no node":           {nil, cupool.ErrNotSupported},
+		"no value":          {&weight{}, cupool.ErrNotSupported},
+		"no gradient":       {&weight{value: matrix()}, cupool.ErrNotSupported},
+		"failing gradient":  {&weight{value: matrix(), err: boom}, boom},
+		"gradient's size":   {&weight{value: matrix(), grad: gorgonia.NewF64(1)}, cupool.ErrSizeMismatch},
+		"gradient's type":   {&weight{value: gorgonia.NewF32(1), grad: gorgonia.NewF64(1)}, cupool.ErrSizeMismatch},
+		"integers":          {&weight{value: gorgonia.NewI(1), grad: gorgonia.NewI(1)}, cupool.ErrNotSupported},
+		"gaps":              {&weight{value: column.(*tensor.Dense), grad: column.(*tensor.Dense)}, cupool.ErrNotSupported},
+		"freed":             {&weight{value: freed, grad: matrix()}, cupool.ErrUseAfterFree},
+		"of another engine": {&weight{value: matrix(), grad: freed}, cupool.ErrUseAfterFree},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
+			require.NoError(t, err)
+			good := &weight{name: "good", value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
+			err = s.Step([]gorgonia.ValueGrad{good, c.w})
+			require.ErrorIs(t, err, c.want)
+			var se *gorgoniavm.SolverError
+			require.ErrorAs(t, err, &se)
+			require.Equal(t, 1, se.Index)
+			require.Equal(t, 1.0, good.value.Data(), "nothing has moved")
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// A model stays what it is.
+func TestSolverChangedModel(t *testing.T) {
+	_, eng := solverRig(t)
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
+	require.NoError(t, err)
+	one := &weight{name: "one", value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
+	require.NoError(t, s.Step([]gorgonia.ValueGrad{one}))
+	require.ErrorIs(t, s.Step([]gorgonia.ValueGrad{one, one}), cupool.ErrSizeMismatch)
+	one.value, one.grad = gorgonia.NewF32(1), gorgonia.NewF32(1)
+	err = s.Step([]gorgonia.ValueGrad{one})
+	require.ErrorIs(t, err, cupool.ErrSizeMismatch)
+	require.ErrorContains(t, err, "weight 0 one")
+}
+
+// A full device is an error, and the solver goes on when there is room again.
+func TestSolverOutOfMemory(t *testing.T) {
+	pool, err := cupool.New(cupool.Config{Limit: 4 << 20})
+	require.NoError(t, err)
+	eng, err := cupool.NewEngine(pool)
+	require.NoError(t, err)
+	w := &weight{
+		value: tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(300_000)),
+		grad:  tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(300_000)),
+	}
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Step([]gorgonia.ValueGrad{w}), cupool.ErrOutOfMemory, "two moments of 2.4 MB are more than 4 MiB")
+	require.Zero(t, pool.Stats().All.Allocation.Current, "the one that there was room for is not lost")
+	w.value = tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(10))
+	w.grad = tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(10))
+	require.NoError(t, s.Step([]gorgonia.ValueGrad{w}))
+	require.NoError(t, s.Close())
+	require.NoError(t, pool.Close())
+}

@@ -1,0 +1,81 @@
+package layers
+
+import "math"
+
+// What solvers do besides SGD and Adam.
+
+// Shaping is what becomes of a gradient before an optimizer uses it: that of a
+// regularization of the weights is added, the sum scaled, and then clamped.
+type Shaping struct {
+	L1, L2 float64
+	Scale  float64
+	Clip   float64 // to [-Clip, Clip]; 0: not at all
+}
+
+// Identity reports whether nothing becomes of gradients.
+func (s Shaping) Identity() bool { return s == Shaping{Scale: 1} }
+
+// Shape shapes the gradient g of weights w.
+func Shape[T Float](g, w []T, s Shaping) {
+	if s.Identity() {
+		return
+	}
+	l1, l2, scale := T(s.L1), T(s.L2), T(s.Scale)
+	for i, x := range w {
+		g[i] = (g[i] + l1*sign(x) + l2*x) * scale
+	}
+	Clamp(g, s.Clip)
+}
+
+// Clamp moves elements that are farther than limit from zero to there. A limit
+// of 0 is none.
+func Clamp[T Float](g []T, limit float64) {
+	if limit == 0 {
+		return
+	}
+	hi := T(limit)
+	for i, x := range g {
+		g[i] = min(max(x, -hi), hi)
+	}
+}
+
+func sign[T Float](x T) T {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return 0
+}
+
+// Nesterov moves w against its gradient g with Nesterov's momentum, as
+// Sutskever et al. (2013) write it for the gradient at w:
+//
+//	v ← momentum·v + g
+//	w ← w − lr·(g + momentum·v)
+func Nesterov[T Float](w, g, v []T, lr, momentum float64) {
+	rate, mu := T(lr), T(momentum)
+	for i := range w {
+		v[i] = mu*v[i] + g[i]
+		w[i] -= rate * (g[i] + mu*v[i])
+	}
+}
+
+// RMSPropOptions are the constants of RMSProp.
+type RMSPropOptions struct{ LR, Rho, Epsilon, Decay, Clip float64 }
+
+// RMSProp moves w against its gradient g, after Hinton's lecture 6:
+//
+//	v ← ρ·v + (1−ρ)·g²
+//	w ← w − lr·clamp(g)/√(v+ε) − decay·w
+func RMSProp[T Float](w, g, v []T, o RMSPropOptions) {
+	rho, rest, rate, eps, decay := T(o.Rho), T(1-o.Rho), T(o.LR), T(o.Epsilon), T(o.Decay)
+	for i, d := range g {
+		v[i] = rho*v[i] + rest*d*d
+	}
+	Clamp(g, o.Clip)
+	for i := range w {
+		w[i] -= rate*g[i]/T(math.Sqrt(float64(v[i]+eps))) + decay*w[i]
+	}
+}
