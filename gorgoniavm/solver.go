@@ -94,7 +94,7 @@ func (s *Solver) Step(model []gorgonia.ValueGrad) error {
 	}
 	for i, n := range model {
 		if err := s.prepare(i, n); err != nil {
-			return &SolverError{Index: i, Name: nameOf(n), Err: err}
+			return &SolverError{Index: i, Name: weightName(n), Err: err}
 		}
 	}
 	s.step++
@@ -102,7 +102,7 @@ func (s *Solver) Step(model []gorgonia.ValueGrad) error {
 		p := &s.params[i]
 		if p.onDevice() {
 			if err := s.prepareOnDevice(p); err != nil {
-				return &SolverError{Index: i, Name: nameOf(model[i]), Err: err}
+				return &SolverError{Index: i, Name: weightName(model[i]), Err: err}
 			}
 			continue
 		}
@@ -163,8 +163,8 @@ func (s *Solver) Close() error {
 	return errors.Join(errs...)
 }
 
-// nameOf returns the name of a node, or nothing.
-func nameOf(n gorgonia.ValueGrad) string {
+// weightName returns the name of a node, or nothing.
+func weightName(n gorgonia.ValueGrad) string {
 	if named, ok := n.(gorgonia.Namer); ok && named != nil {
 		return named.Name()
 	}
