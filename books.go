@@ -206,7 +206,7 @@ func (c *Caching) Stats() Stats {
 		BlocksPending: t[all][pendingBlocks].cur(), PendingBytes: t[all][pendingBytes].cur(),
 		MagazineHits:  t[all][magazineHits].added - b.bases[all][magazineHits].added,
 		MetadataBytes: meta + c.blocks.Bytes() + c.byAddr[small].Bytes() + c.byAddr[large].Bytes() + c.segments.bytes(),
-		Streams:       int64(len(c.openStreams())),
+		Streams:       int64(len(c.family.root.openStreams())),
 	}
 	for k, p := range [...]*PoolStats{&st.Small, &st.Large} {
 		p.addMagazines(&got[k])

@@ -23,15 +23,21 @@ import (
 // from several goroutines.
 //
 // Locks, in the order in which they are taken: reclaim, stranded, Stream.mu,
-// Stream.clock.mu, segments.mu, books.mu. A stream's lock is held across
-// MemAlloc and MemFree for that stream; none but reclaim is held while
-// waiting for events, and none in callbacks.
+// Stream.clock.mu, segments.mu, books.mu, family.mu; of a family, reclaim of the
+// root before that of a pool. A stream's lock is held across MemAlloc and MemFree
+// for that stream; none but reclaim is held while waiting for events, and none in
+// callbacks.
 type Caching struct {
 	driver     Driver
 	ownsDriver bool
 	cfg        Config
 	limit      int64 // bytes, MaxInt64 without one
 	id         uint32
+
+	family                   *family
+	name                     string // of a private pool, as what follows
+	noSplit, isolated, lends bool
+	retired                  atomic.Bool
 
 	blocks   block.Table
 	byAddr   [2]*addrmap.Map // live blocks by address, of each kind of pool
@@ -88,8 +94,18 @@ func New(cfg Config) (*Caching, error) {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, limit: limit, id: pools.Add(1), regrets: map[regret]int{}}
-	if c.collectAbove, err = cfg.collectAboveOn(cfg.Driver, limit); err != nil {
-		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
+	c.family = newFamily(c)
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// begin sets up what follows from the fields that New or NewPool have set.
+func (c *Caching) begin() (err error) {
+	cfg := &c.cfg
+	if c.collectAbove, err = cfg.collectAboveOn(cfg.Driver, c.limit); err != nil {
+		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	c.reclaim.tell = cfg.OnRelease
 	c.events.driver = cfg.Driver
@@ -102,27 +118,27 @@ func New(cfg Config) (*Caching, error) {
 	c.byAddr[small] = addrmap.New(uint(bits.TrailingZeros(sizeclass.Quantum)))
 	c.byAddr[large] = addrmap.New(uint(bits.Len64(uint64(cfg.SmallLimit)) - 1)) // no large block is smaller
 	if c.vm, err = cfg.virtualMemory(); err != nil {
-		return nil, err
+		return err
 	} else if c.vm != nil {
 		c.granularity = c.vm.VMMGranularity()
 		if _, c.capacity, err = cfg.Driver.MemInfo(); err != nil {
-			return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
+			return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 		}
 	}
 	c.streams.Store(new([]*Stream))
 	c.def = c.addStream(0, true)
 	if err := c.reserveInitial(); err != nil {
-		return nil, errors.Join(err, c.Close())
+		return errors.Join(err, c.Close())
 	}
 	c.startDecay()
-	return c, nil
+	return nil
 }
 
 // Driver returns the device.
-func (c *Caching) Driver() Driver { return c.driver }
+func (c *Caching) Driver() Driver { return c.family.root.driver }
 
 // DefaultStream returns the device's default stream.
-func (c *Caching) DefaultStream() *Stream { return c.def }
+func (c *Caching) DefaultStream() *Stream { return c.family.root.def }
 
 // Alloc implements Allocator. A size that was lately freed on the same
 // processor and stream is served with one atomic and no lock.
@@ -166,6 +182,9 @@ func (c *Caching) Free(h Block) error {
 }
 
 func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
+	if t := c.own(s); t != nil && t != s {
+		return c.Alloc(size, t)
+	}
 	if s.c != c || uint64(size-1) >= sizeclass.MaxRequest {
 		return c.allocNone(size, s)
 	}
@@ -174,7 +193,7 @@ func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
 		rounded = c.cfg.roundClass(rounded)
 	}
 	s.mu.Lock()
-	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil || c.sleep.asleep.Load() {
+	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil || c.sleep.asleep.Load() || c.retired.Load() {
 		defer s.mu.Unlock()
 		return Block{}, s.usableLocked()
 	}
@@ -214,6 +233,8 @@ func (s *Stream) usableLocked() error {
 		return fmt.Errorf("cupool: stream 0x%x: %w", uintptr(s.handle), ErrClosed)
 	case s.c.sleep.asleep.Load():
 		return s.c.asleepError("allocation")
+	case s.c.retired.Load():
+		return fmt.Errorf("cupool: %s on %s was retired: %w", s.c.name, s.c.driver.Name(), ErrClosed)
 	}
 	return s.c.lostError()
 }
@@ -291,7 +312,10 @@ func (s *Stream) outLocked(size int64, k kind, proc int, id block.ID, b *block.B
 
 // minSplit returns the smallest rest worth a block of its own, in bytes.
 func (c *Caching) minSplit(k kind) int64 {
-	if k == small || c.vm != nil {
+	switch {
+	case c.noSplit:
+		return math.MaxInt64
+	case k == small || c.vm != nil:
 		return sizeclass.Quantum
 	}
 	return c.cfg.MinSplit
@@ -302,6 +326,9 @@ func (c *Caching) minSplit(k kind) int64 {
 func (c *Caching) freeOther(h Block) error {
 	if h.IsEmpty() {
 		return nil
+	}
+	if o := c.other(h); o != nil {
+		return o.Free(h)
 	}
 	s, b, err := c.lockOwner("free", h, ErrDoubleFree)
 	if err != nil {
@@ -386,14 +413,19 @@ func (c *Caching) openStreams() []*Stream {
 	return slices.DeleteFunc(slices.Clone(*c.streams.Load()), func(s *Stream) bool { return s.heir.Load() != nil })
 }
 
-// driverError remembers a device that is lost and passes the error on.
+// driverError remembers a device that is lost, for the whole family, and
+// passes the error on.
 func (c *Caching) driverError(err error) error {
-	if errors.Is(err, ErrDeviceLost) && c.lost.CompareAndSwap(nil, &err) {
-		for _, s := range *c.streams.Load() {
+	if !errors.Is(err, ErrDeviceLost) || !c.family.root.lost.CompareAndSwap(nil, &err) {
+		return err
+	}
+	for _, m := range c.family.list() {
+		m.lost.Store(&err)
+		for _, s := range *m.streams.Load() {
 			s.magazine.Drop()
 		}
-		c.cfg.Logger.Error("device lost", "device", c.driver.Name(), "error", err)
 	}
+	c.cfg.Logger.Error("device lost", "device", c.driver.Name(), "error", err)
 	return err
 }
 

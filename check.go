@@ -1,6 +1,7 @@
 package cupool
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 //	C4  the sum of homed blocks is within MagazineBytes and as booked
 //	C5  chunks tile a home, Gaps are where they have no memory, and every
 //	    Part backs exactly one stitched block, which is as large as its Parts
+//	C6  the members of a family hold what counts against its limit
 
 // Check verifies every rule of the books and returns the first that is
 // broken, by its number. It stops all streams' allocations meanwhile.
@@ -30,7 +32,7 @@ func (c *Caching) Check() error {
 		}
 		s.countLocked(&got)
 	}
-	return c.compareBooks(got)
+	return errors.Join(c.compareBooks(got), c.family.check())
 }
 
 // lockAll takes the locks of all streams, in order.

@@ -60,6 +60,24 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestConformancePools runs the battery on a private pool.
+func TestConformancePools(t *testing.T) {
+	opt := conformance.Options{Wrap: func(c *cupool.Caching) (*cupool.Caching, error) {
+		return c.NewPool(cupool.PoolConfig{})
+	}}
+	host := configs[5]
+	t.Run("host/"+host.name, func(t *testing.T) { conformance.Run(t, openHost, host.cfg, opt) })
+	opt.NoContents, opt.WaitsRun, opt.Busy = true, true, simBusy
+	for _, c := range []int{0, 2} {
+		t.Run("sim_manual/"+configs[c].name, func(t *testing.T) {
+			open := func(*testing.T) cupool.Driver {
+				return simdev.New(simdev.Config{ManualEvents: true, FreshAddresses: true})
+			}
+			conformance.Run(t, open, configs[c].cfg, opt)
+		})
+	}
+}
+
 func simBusy(d cupool.Driver, s *cupool.Stream) (func(), error) {
 	return func() { d.(*simdev.Device).CompleteStream(s.Handle()) }, nil
 }

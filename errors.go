@@ -89,6 +89,7 @@ type OOMError struct {
 	Cached      int64 // bytes free in the pools
 	LargestFree int64 // bytes of the largest cached block
 	Reserved    int64 // bytes held from the device
+	OtherPools  int64 // bytes held by the other members of the family (NewPool)
 	DeviceFree  int64 // bytes the device has left; -1: it did not say
 	DeviceTotal int64 // bytes the device has; -1: it did not say
 	Limit       int64 // bytes that Config allows to reserve; 0: no limit
@@ -97,6 +98,8 @@ type OOMError struct {
 	Fragmentation float64
 	Hint          string // what would have helped
 	Cause         error  // what the device said last
+
+	room int64 // bytes that the limits leave
 }
 
 func (e *OOMError) Error() string {
@@ -106,6 +109,9 @@ func (e *OOMError) Error() string {
 		formatBytes(e.Cached), formatBytes(e.LargestFree), 100*e.Fragmentation, formatBytes(e.Reserved))
 	if e.Limit > 0 {
 		fmt.Fprintf(&sb, " of a limit of %s", formatBytes(e.Limit))
+	}
+	if e.OtherPools > 0 {
+		fmt.Fprintf(&sb, "; other pools hold %s", formatBytes(e.OtherPools))
 	}
 	if e.DeviceTotal >= 0 {
 		fmt.Fprintf(&sb, "; device has %s free of %s", formatBytes(e.DeviceFree), formatBytes(e.DeviceTotal))

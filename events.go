@@ -97,7 +97,13 @@ func (s *Stream) Wait(e *Event) error {
 // sees merges the event's clock into the stream's, and frees the blocks whose
 // waits that proves to be over.
 func (s *Stream) sees(e *Event) {
-	streams := *s.c.streams.Load()
+	s.learn(e)
+	s.eachTwin(func(t *Stream) { t.learn(e) })
+}
+
+// learn is sees for one member of the family.
+func (s *Stream) learn(e *Event) {
+	streams := *e.s.c.streams.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	note := func(i uint32, epoch uint64) {

@@ -259,7 +259,7 @@ func (c *Caching) back(h *home, chunks []chunk) (err error) {
 	mapped := 0
 	defer func() {
 		if err != nil {
-			c.reserved.Add(-size)
+			c.unreserve(size)
 			err = c.driverError(fmt.Errorf("cupool: backing %d bytes at %v on %s: %w", size, base, c.driver.Name(), errors.Join(err, c.unback(h, chunks, mapped))))
 		}
 	}()

@@ -73,6 +73,9 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 		case err == nil:
 		case errors.Is(err, ErrOutOfMemory):
 			refused = err
+			if h, ok := c.borrow(r); ok {
+				return h, nil
+			}
 		default:
 			return Block{}, err
 		}
@@ -128,7 +131,7 @@ func (s *Stream) newSegmentLocked(size int64, k kind) (block.ID, *block.Block, e
 		err = errors.Join(fmt.Errorf("device returned the unaligned address %v", p), c.driver.MemFree(p))
 	}
 	if err != nil {
-		c.reserved.Add(-size)
+		c.unreserve(size)
 		return 0, nil, c.driverError(fmt.Errorf("cupool: allocating a segment of %d bytes on %s for stream 0x%x: %w", size, c.driver.Name(), uintptr(s.handle), err))
 	}
 	c.noteReserved()
@@ -139,20 +142,6 @@ func (s *Stream) newSegmentLocked(size int64, k kind) (block.ID, *block.Block, e
 	id, b := seg.Begin(&s.slots)
 	s.noteSegment(k, size)
 	return id, b, nil
-}
-
-// reserve counts bytes against the limit. A request that is refused never
-// counts, not even for a moment, so that no other is refused for its sake.
-func (c *Caching) reserve(size int64) error {
-	for {
-		now := c.reserved.Load()
-		if size > c.limit-now {
-			return fmt.Errorf("%w: %d more bytes would exceed the limit of %d with %d reserved", ErrOutOfMemory, size, c.limit, now)
-		}
-		if c.reserved.CompareAndSwap(now, now+size) {
-			return nil
-		}
-	}
 }
 
 // noteReserved keeps the highest value that reserved has had.
@@ -272,7 +261,7 @@ func (c *Caching) flushAll() (found bool) {
 // waitPending waits until no block that was pending when it was called is
 // so any more, and returns how many came free.
 func (c *Caching) waitPending() (freed int, err error) {
-	for _, u := range c.openStreams() {
+	for _, u := range c.family.root.openStreams() {
 		if epoch := u.clock.newest.Load(); epoch > u.clock.done.Load() {
 			err = errors.Join(err, c.waitEpoch(u, epoch))
 		}

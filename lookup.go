@@ -67,6 +67,9 @@ func (c *Caching) lookup(op string, p Ptr, size int64, exact bool) (Block, error
 	}
 	s, seg := c.lockSegment(p)
 	if s == nil {
+		if o := c.family.at(p); o != nil && o != c {
+			return o.lookup(op, p, size, exact)
+		}
 		return fail(nil, ErrForeignPointer, "no segment of this allocator holds the address")
 	}
 	defer s.mu.Unlock()

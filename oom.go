@@ -1,11 +1,16 @@
 package cupool
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // oomError puts the numbers of a failure together.
 func (c *Caching) oomError(r request, cause error) error {
 	st := c.Stats()
+	room, others := c.room()
 	e := &OOMError{
+		room: room, OtherPools: others,
 		Device: c.driver.Name(), Stream: r.s.handle,
 		Requested: r.size, Rounded: r.rounded, Segment: r.segment(),
 		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
@@ -23,8 +28,8 @@ func (c *Caching) oomError(r request, cause error) error {
 // hint says what would have made the request fit.
 func (e *OOMError) hint() string {
 	room := e.DeviceFree
-	if e.Limit > 0 && (room < 0 || e.Limit-e.Reserved < room) {
-		room = e.Limit - e.Reserved
+	if e.room < math.MaxInt64 && (room < 0 || e.room < room) {
+		room = e.room
 	}
 	switch {
 	case e.DeviceTotal >= 0 && e.Rounded > e.DeviceTotal:
@@ -37,6 +42,8 @@ func (e *OOMError) hint() string {
 		return fmt.Sprintf("%s is cached, but in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit", formatBytes(e.Cached))
 	case room >= e.Rounded:
 		return "the device reports enough free memory but refuses it: it may be fragmented or shared"
+	case e.OtherPools > e.Live:
+		return fmt.Sprintf("free at least %s of what other pools hold", formatBytes(e.Rounded-max(room, 0)))
 	default:
 		return fmt.Sprintf("free at least %s of the %s that the program holds", formatBytes(e.Rounded-max(room, 0)), formatBytes(e.Live))
 	}

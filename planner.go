@@ -130,17 +130,17 @@ func NewPlanner(c *Caching, cfg PlannerConfig) (*Planner, error) {
 func (p *Planner) Caching() *Caching { return p.c }
 
 // Driver returns the device.
-func (p *Planner) Driver() Driver { return p.c.driver }
+func (p *Planner) Driver() Driver { return p.c.Driver() }
 
 // DefaultStream returns the device's default stream.
-func (p *Planner) DefaultStream() *Stream { return p.c.def }
+func (p *Planner) DefaultStream() *Stream { return p.c.DefaultStream() }
 
 // NewStream makes a stream of the device.
 func (p *Planner) NewStream() (*Stream, error) { return p.c.NewStream() }
 
 // lane returns a stream's lane, or nil where there is nothing to plan.
 func (p *Planner) lane(s *Stream) *lane {
-	if s.c != p.c {
+	if s = p.c.own(s); s == nil {
 		return nil
 	}
 	if list := *p.byStream.Load(); int(s.index) < len(list) && list[s.index] != nil {
@@ -252,14 +252,14 @@ func (p *Planner) recordingLane(h Block) *lane {
 // without the plan, which is made again without the block.
 func (p *Planner) RecordStream(h Block, s *Stream) error {
 	if s == nil {
-		s = p.c.def
+		s = p.c.DefaultStream()
 	}
 	if l := p.laneOf(h.pool()); l != nil {
 		return l.recordStream(h, s)
 	}
 	err := p.c.RecordStream(h, s)
 	if err == nil && h.pool() == p.c.id {
-		if l := p.recordingLane(h); l != nil && l.s != s {
+		if l := p.recordingLane(h); l != nil && l.s.base != s {
 			l.noteUse(h)
 		}
 	}

@@ -305,7 +305,7 @@ func (l *lane) findLocked(op string, h Block, gone error) (*slot, error) {
 
 // recordStream notes that another stream uses a block of the arena.
 func (l *lane) recordStream(h Block, s *Stream) error {
-	if s.c != l.p.c {
+	if s.c != l.p.c.family.root {
 		return l.p.c.blockError("record stream", h, s, ErrForeignStream)
 	}
 	l.mu.Lock()
@@ -313,7 +313,7 @@ func (l *lane) recordStream(h Block, s *Stream) error {
 	if _, err := l.findLocked("record stream", h, ErrUseAfterFree); err != nil {
 		return err
 	}
-	if s == l.s {
+	if s == l.s.base {
 		return nil // ordered already
 	}
 	id := uint32(h.id())

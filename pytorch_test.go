@@ -64,7 +64,7 @@ func backings(t *testing.T, capacity int64, f func(t *testing.T, c *cupool.Cachi
 			require.NoError(t, err)
 			f(t, c)
 			require.NoError(t, c.Check())
-			require.NoError(t, c.Close())
+			require.NoError(t, ignore(c.Close(), cupool.ErrClosed))
 			require.NoError(t, d.Close())
 		})
 	}

@@ -88,16 +88,27 @@ func (c *Caching) releaseOldest(r request) (bool, error) {
 	return false, err
 }
 
-// releaseEnough gives cached segments back, largest first, until the
-// request's segment fits.
+// releaseEnough gives cached segments back, largest first, the allocator's own
+// before those of others in its family, until the request's segment fits.
 func (c *Caching) releaseEnough(r request) (bool, error) {
+	n, err := c.releaseUpTo(r.segment())
+	if err == nil && n < r.segment() {
+		var more int64
+		more, err = c.releaseOthers(r.segment() - n)
+		n += more
+	}
+	return n > 0, err
+}
+
+// releaseUpTo gives cached segments back, largest first, until at least need
+// bytes came back, and returns how many did.
+func (c *Caching) releaseUpTo(need int64) (released int64, err error) {
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
-	if c.sleep.asleep.Load() {
-		return false, nil
+	if c.sleep.asleep.Load() || c.closed.Load() {
+		return 0, nil
 	}
-	n, err := c.releaseSegments(r.segment())
-	return n > 0, err
+	return c.releaseSegments(need)
 }
 
 // idle is a wholly free segment, found under its stream's lock.
@@ -208,7 +219,7 @@ func (s *Stream) freeSegmentLocked(seg *block.Segment) error {
 // returned counts bytes that went back to the device. The reclaim lock is
 // held.
 func (c *Caching) returned(bytes int64) {
-	c.reserved.Add(-bytes)
+	c.unreserve(bytes)
 	c.reclaim.released += bytes
 }
 

@@ -2,6 +2,7 @@ package cupool
 
 import (
 	"errors"
+	"fmt"
 
 	"gorgonia.org/tensor"
 )
@@ -24,6 +25,7 @@ import (
 type Scope struct {
 	e      *Engine
 	parent *Scope
+	pool   *Caching // where memory comes from; nil: the engine's allocator
 
 	// Guarded by e.scopeMu.
 	blocks []Block
@@ -38,9 +40,39 @@ const scopeLimit = 1 << 10
 func (e *Engine) Scope() *Scope {
 	e.scopeMu.Lock()
 	defer e.scopeMu.Unlock()
-	s := &Scope{e: e, parent: e.scope.Load(), limit: scopeLimit}
+	var pool *Caching
+	if around := e.scope.Load(); around != nil {
+		pool = around.pool
+	}
+	return e.openScopeLocked(pool)
+}
+
+func (e *Engine) openScopeLocked(pool *Caching) *Scope {
+	s := &Scope{e: e, parent: e.scope.Load(), pool: pool, limit: scopeLimit}
 	e.scope.Store(s)
 	return s
+}
+
+// ScopeIn opens a scope whose memory comes from a private pool of the engine's
+// allocator (Caching.NewPool), or from that allocator itself. Scopes inside it
+// use the pool too, unless they are given another. The memory of a Graph is the
+// allocator's wherever it is captured. It fails with an *EngineError around
+// ErrForeignStream for a pool that does not share the engine's stream.
+func (e *Engine) ScopeIn(pool *Caching) (*Scope, error) {
+	if pool == nil || pool.own(e.s) == nil {
+		return nil, engineError("open scope", fmt.Errorf("the pool is not one of the engine's allocator: %w", ErrForeignStream))
+	}
+	e.scopeMu.Lock()
+	defer e.scopeMu.Unlock()
+	return e.openScopeLocked(pool), nil
+}
+
+// source returns where the engine's memory comes from at present.
+func (e *Engine) source() Allocator {
+	if s := e.scope.Load(); s != nil && s.pool != nil && !e.capturing {
+		return s.pool
+	}
+	return e.a
 }
 
 // enter notes a new block in the innermost scope.

@@ -84,9 +84,7 @@ func (c *Caching) calm() (err error) {
 		s.unhomeAllLocked() // a block with a home comes and goes without asking
 	}
 	unlock()
-	for _, s := range c.openStreams() {
-		err = errors.Join(err, s.sync())
-	}
+	err = c.family.syncAll()
 	c.drainLater()
 	c.flushAll()
 	return err

@@ -35,7 +35,8 @@ type PoolStats struct {
 // moment, at most Config.MagazineBytes a stream, because blocks that go
 // through a magazine are not counted one by one. While goroutines allocate on
 // several streams at once, a peak is of moments at which one of them looked
-// at what the others had.
+// at what the others had. Events count where the streams were made: a private
+// pool uses those of its allocator (NewPool).
 type Stats struct {
 	All   PoolStats
 	Small PoolStats // requests up to Config.SmallLimit

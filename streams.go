@@ -22,7 +22,8 @@ type Stream struct {
 	c       *Caching
 	handle  StreamHandle
 	index   uint32
-	adopted bool // somebody else's to destroy
+	adopted bool    // somebody else's to destroy
+	base    *Stream // the root's, which programs have; most often itself
 
 	ledger   ledger // written under mu
 	magazine *magazine.Cache
@@ -71,6 +72,7 @@ func (c *Caching) addStream(h StreamHandle, adopted bool) *Stream {
 func (c *Caching) addStreamLocked(h StreamHandle, adopted bool) *Stream {
 	old := *c.streams.Load()
 	s := &Stream{c: c, handle: h, index: uint32(len(old)), adopted: adopted, magazine: magazine.New(&c.blocks, uint32(len(old)))}
+	s.findBase()
 	s.slots.Table, s.fast.Table = &c.blocks, &c.blocks
 	for k := range s.pools {
 		s.pools[k].Table = &c.blocks
@@ -88,6 +90,9 @@ func (c *Caching) NewStream() (*Stream, error) {
 	if c.closed.Load() {
 		return nil, fmt.Errorf("cupool: new stream: %w", ErrClosed)
 	}
+	if root := c.family.root; root != c {
+		return root.NewStream()
+	}
 	h, err := c.driver.NewStream()
 	if err != nil {
 		return nil, c.driverError(fmt.Errorf("cupool: new stream on %s: %w", c.driver.Name(), err))
@@ -104,6 +109,9 @@ func (c *Caching) NewStream() (*Stream, error) {
 // until that is closed. A Driver that can tell its own streams refuses
 // those of another device with ErrForeignStream.
 func (c *Caching) AdoptStream(h StreamHandle) (*Stream, error) {
+	if root := c.family.root; root != c && !c.closed.Load() {
+		return root.AdoptStream(h)
+	}
 	c.streamsMu.Lock()
 	defer c.streamsMu.Unlock()
 	if c.closed.Load() {
@@ -225,20 +233,23 @@ func (s *Stream) sync() error {
 // ErrForeignPointer, ErrForeignStream or ErrClosed.
 func (c *Caching) RecordStream(h Block, s *Stream) error {
 	if s == nil {
-		s = c.def
+		s = c.DefaultStream()
 	}
-	if s.c != c {
+	if s.c != c.family.root {
 		return c.blockError("record stream", h, s, ErrForeignStream)
 	}
 	if h.IsEmpty() {
 		return nil
+	}
+	if o := c.other(h); o != nil {
+		return o.RecordStream(h, s)
 	}
 	owner, b, err := c.lockOwner("record stream", h, ErrUseAfterFree)
 	if err != nil {
 		return err
 	}
 	defer owner.mu.Unlock()
-	if owner == s {
+	if owner.base == s {
 		return nil // ordered already
 	}
 	for w := b.Word(); ; w = b.Word() {
@@ -303,12 +314,15 @@ func (s *Stream) Close() error {
 	if c.closed.Load() || !s.heir.CompareAndSwap(nil, c.def) {
 		return fmt.Errorf("cupool: closing stream 0x%x: %w", uintptr(s.handle), ErrClosed)
 	}
+	s.closeTwins()
 	if err := s.sync(); err != nil {
 		s.heir.Store(nil)
+		s.reopenTwins()
 		return err
 	}
 	c.endWaits(s)
 	s.bequeath()
+	s.bequeathTwins()
 	if s.adopted {
 		return nil
 	}

@@ -75,7 +75,7 @@ type Engine struct {
 	tf32       bool
 	capturing  bool // see Capture, during which nobody else uses the engine
 
-	mems memoryTable
+	mems memoryTables
 
 	scopeMu sync.Mutex            // guards the scopes' fields
 	scope   atomic.Pointer[Scope] // the innermost one; nil: none

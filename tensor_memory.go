@@ -14,7 +14,7 @@ import (
 )
 
 // memory is a live block as tensor sees it. There is one for each slot of
-// the allocator's block table, so that Alloc makes no Go object; it is
+// an allocator's block table, so that Alloc makes no Go object; it is
 // overwritten when the slot is handed out again.
 type memory struct {
 	ptr  Ptr
@@ -27,8 +27,44 @@ func (m *memory) String() string   { return fmt.Sprintf("%v (%d bytes)", m.ptr, 
 
 const memoryChunk = 1 << 10
 
+// memoryTables hold memory objects by the number of the allocator, of which
+// there are few: that of the engine, and pools that lend it memory.
+type memoryTables struct {
+	list atomic.Pointer[[]*memoryTable]
+	mu   sync.Mutex // taken to add to list
+}
+
+// set returns the memory object of a block.
+func (t *memoryTables) set(b Block) *memory {
+	if list := t.list.Load(); list != nil {
+		for _, m := range *list {
+			if m.pool == b.pool() {
+				return m.set(b)
+			}
+		}
+	}
+	return t.add(b.pool()).set(b)
+}
+
+func (t *memoryTables) add(pool uint32) *memoryTable {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*memoryTable
+	if old := t.list.Load(); old != nil {
+		list = slices.Clone(*old)
+	}
+	if i := slices.IndexFunc(list, func(m *memoryTable) bool { return m.pool == pool }); i >= 0 {
+		return list[i]
+	}
+	m := &memoryTable{pool: pool}
+	list = append(list, m)
+	t.list.Store(&list)
+	return m
+}
+
 // memoryTable holds memory objects by slot, in chunks that do not move.
 type memoryTable struct {
+	pool   uint32
 	chunks atomic.Pointer[[]*[memoryChunk]memory]
 	mu     sync.Mutex // taken to add chunks
 }
@@ -72,7 +108,7 @@ const zeroOnStream = 4 << 20
 
 // alloc takes a block from the allocator. Its contents are undefined.
 func (e *Engine) alloc(size int64) (Block, error) {
-	b, err := e.a.Alloc(size, e.s)
+	b, err := e.source().Alloc(size, e.s)
 	if err != nil {
 		return Block{}, engineError("alloc", err)
 	}

@@ -20,6 +20,9 @@ func (c *Caching) Trim(keep int64) (released int64, err error) {
 	if c.closed.Load() {
 		return 0, fmt.Errorf("cupool: trim: %w", ErrClosed)
 	}
+	if err := c.fadePools(); err != nil {
+		return 0, err
+	}
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
 	if c.sleep.asleep.Load() {
@@ -37,6 +40,9 @@ func (c *Caching) Trim(keep int64) (released int64, err error) {
 func (c *Caching) EmptyCache() error {
 	if c.closed.Load() {
 		return fmt.Errorf("cupool: empty cache: %w", ErrClosed)
+	}
+	if err := c.fadePools(); err != nil {
+		return err
 	}
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
@@ -68,6 +74,11 @@ func (c *Caching) Reserve(size int64, s *Stream) error {
 // still live; their memory goes back too. Calls after Close fail with
 // ErrClosed.
 func (c *Caching) Close() error {
+	var errs []error
+	if c == c.family.root {
+		errs = append(errs, c.family.close())
+	}
+	defer c.family.leave(c)
 	c.decay.end()
 	c.drainLater()
 	c.reclaim.Lock()
@@ -78,7 +89,6 @@ func (c *Caching) Close() error {
 	if !first {
 		return fmt.Errorf("cupool: close: %w", ErrClosed)
 	}
-	var errs []error
 	for _, s := range c.openStreams() {
 		errs = append(errs, s.sync())
 	}

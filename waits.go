@@ -166,13 +166,15 @@ func (s *Stream) collectLocked() (freed int) {
 	return freed
 }
 
-// collectAll is collectLocked for all streams.
+// collectAll is collectLocked for all streams of the family.
 func (c *Caching) collectAll() (freed int) {
-	for _, s := range *c.streams.Load() {
-		s.mu.Lock()
-		freed += s.collectLocked()
-		s.checkLocked()
-		s.mu.Unlock()
+	for _, m := range c.family.list() {
+		for _, s := range *m.streams.Load() {
+			s.mu.Lock()
+			freed += s.collectLocked()
+			s.checkLocked()
+			s.mu.Unlock()
+		}
 	}
 	return freed
 }
@@ -215,17 +217,16 @@ func (s *Stream) patient() bool {
 // done, and forgets its lists.
 func (c *Caching) endWaits(u *Stream) {
 	u.clock.ended.Store(true)
-	for _, s := range *c.streams.Load() {
-		s.mu.Lock()
-		for i := range s.waits {
-			if s.waits[i].user == u {
+	for _, m := range c.family.list() {
+		for _, s := range *m.streams.Load() {
+			s.mu.Lock()
+			if i := slices.IndexFunc(s.waits, func(l waitList) bool { return l.user == u }); i >= 0 {
 				s.popLocked(&s.waits[i], math.MaxUint64)
 				s.waits = slices.Delete(s.waits, i, i+1)
-				break
 			}
+			s.checkLocked()
+			s.mu.Unlock()
 		}
-		s.checkLocked()
-		s.mu.Unlock()
 	}
 }
 

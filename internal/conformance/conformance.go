@@ -29,6 +29,9 @@ type Options struct {
 	// Elastic: how much the device has depends on what else the computer
 	// does (pinned memory), so that it cannot be filled to the last byte.
 	Elastic bool
+	// Wrap makes the allocator under test of one with the Config, whose streams
+	// it shares: a private pool. nil: it is that one itself.
+	Wrap func(*cupool.Caching) (*cupool.Caching, error)
 	// NoContents: there is no memory behind the device.
 	NoContents bool
 }

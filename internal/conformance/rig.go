@@ -21,6 +21,7 @@ const (
 // rig is one allocator under test with its device.
 type rig struct {
 	*cupool.Caching
+	root   *cupool.Caching // made by New; most often the same
 	t      *testing.T
 	env    *env
 	device cupool.Driver // as opened
@@ -49,7 +50,11 @@ func (e *env) rigOn(t *testing.T, wrap func(cupool.Driver) cupool.Driver, change
 	}
 	c, err := cupool.New(r.cfg)
 	require.NoError(t, err)
-	r.Caching = c
+	r.Caching, r.root = c, c
+	if wrap := e.opt.Wrap; wrap != nil {
+		r.Caching, err = wrap(c)
+		require.NoError(t, err)
+	}
 	r.setDefaults()
 	t.Cleanup(r.finish)
 	return r
@@ -58,15 +63,22 @@ func (e *env) rigOn(t *testing.T, wrap func(cupool.Driver) cupool.Driver, change
 func (r *rig) finish() {
 	r.release()
 	if r.t.Skipped() || r.t.Failed() {
-		_, _ = r.Close(), r.device.Close()
+		_, _, _ = r.Close(), r.root.Close(), r.device.Close()
 		return
 	}
-	assert.NoError(r.t, r.Check())
-	if err := r.Close(); !errors.Is(err, cupool.ErrClosed) {
-		assert.NoError(r.t, err)
-	}
-	assert.NoError(r.t, r.Check(), "after Close")
+	r.closeAll()
 	assert.NoError(r.t, r.device.Close())
+}
+
+// closeAll closes what is not closed yet, but for the device.
+func (r *rig) closeAll() {
+	for _, c := range []*cupool.Caching{r.Caching, r.root} {
+		assert.NoError(r.t, c.Check())
+		if err := c.Close(); !errors.Is(err, cupool.ErrClosed) {
+			assert.NoError(r.t, err)
+		}
+		assert.NoError(r.t, c.Check(), "after Close")
+	}
 }
 
 // setDefaults fills in the sizes that a Config leaves to the allocator.

@@ -203,7 +203,7 @@ func testAdopted(t *testing.T, e *env) {
 	require.NoError(t, err)
 	require.NotSame(t, s, again)
 	r.free(r.alloc(5000, again))
-	require.NoError(t, r.Close())
+	r.closeAll()
 	require.NoError(t, r.device.DestroyStream(h))
 }
 

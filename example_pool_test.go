@@ -1,0 +1,115 @@
+package cupool_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// A tenant gets a pool with a limit of its own. When he leaves, Close gives all
+// that he held back at once and says what that was.
+func ExampleCaching_NewPool() {
+	c, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	tenant, err := c.NewPool(cupool.PoolConfig{Name: "tenant 7", Limit: 64 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := tenant.Alloc(48<<20, nil); err != nil {
+		log.Fatal(err)
+	}
+	_, err = tenant.Alloc(32<<20, nil)
+	fmt.Println("over the limit:", errors.Is(err, cupool.ErrOutOfMemory))
+	for _, p := range c.Pools() {
+		fmt.Printf("%s holds %d MiB, the allocator %d\n", p.Name(), p.Stats().LiveBytes>>20, c.Stats().LiveBytes>>20)
+	}
+	var leak *cupool.LeakError
+	if errors.As(tenant.Close(), &leak) {
+		fmt.Println("given back:", leak.Bytes>>20, "MiB")
+	}
+	// Output:
+	// over the limit: true
+	// tenant 7 holds 48 MiB, the allocator 0
+	// given back: 48 MiB
+}
+
+// A pool of memory that a library wants to have allocated itself. Retire ends
+// it without touching what is in use.
+func ExampleCaching_Retire() {
+	c, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.NewPool(cupool.PoolConfig{
+		Alloc: func(size int64) (cupool.Ptr, error) {
+			fmt.Println("alloc", size)
+			return c.Driver().MemAlloc(size)
+		},
+		Free: func(p cupool.Ptr, size int64) error {
+			fmt.Println("free", size)
+			return c.Driver().MemFree(p)
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := p.Alloc(32<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := p.Retire(); err != nil {
+		log.Fatal(err)
+	}
+	_, err = p.Alloc(1, nil)
+	fmt.Println(errors.Is(err, cupool.ErrClosed), len(c.Pools()))
+	if err := errors.Join(c.Free(b), c.EmptyCache()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(c.Pools()))
+	// Output:
+	// alloc 33554432
+	// true 1
+	// free 33554432
+	// 0
+}
+
+// What is computed in the scope lives in the pool.
+func ExampleEngine_ScopeIn() {
+	c, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	activations, err := c.NewPool(cupool.PoolConfig{Name: "activations", UseOnOOM: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := cupool.NewEngine(c)
+	if err != nil {
+		log.Fatal(err)
+	}
+	weights := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(1024), tensor.WithEngine(e))
+	sc, err := e.ScopeIn(activations)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := tensor.Add(weights, weights); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Stats().LiveBytes, activations.Stats().LiveBytes)
+	if err := errors.Join(sc.Close(), e.FreeTensor(weights)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Stats().LiveBytes, activations.Stats().LiveBytes)
+	// Output:
+	// 4096 4096
+	// 0 0
+}

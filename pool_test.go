@@ -1,0 +1,440 @@
+package cupool_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// What private pools have that an allocator has not; the rest is in the battery
+// (TestConformancePools), and PyTorch's checklist in pool_pytorch_test.go.
+
+func newPrivate(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) *cupool.Caching {
+	t.Helper()
+	p, err := c.NewPool(cfg)
+	require.NoError(t, err)
+	return p
+}
+
+func TestPoolConfigErrors(t *testing.T) {
+	backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+		alloc := func(int64) (cupool.Ptr, error) { return 0, nil }
+		for field, cfg := range map[string]cupool.PoolConfig{
+			"Limit":    {Limit: -1},
+			"Alloc":    {Alloc: alloc},
+			"UseOnOOM": {Isolated: true, UseOnOOM: true},
+		} {
+			_, err := c.NewPool(cfg)
+			var e *cupool.ConfigError
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, field, e.Field)
+		}
+		require.ErrorIs(t, c.Retire(), cupool.ErrNotSupported)
+		require.NoError(t, c.Close())
+		_, err := c.NewPool(cupool.PoolConfig{})
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	})
+}
+
+// TestPoolFamily: every member frees, finds and records the blocks of every
+// other, by handle and by address, and tells what is wrong with them.
+func TestPoolFamily(t *testing.T) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+		a, b := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{Name: "b"})
+		s, err := a.NewStream()
+		require.NoError(t, err)
+		require.Same(t, c.DefaultStream(), b.DefaultStream())
+		members := []*cupool.Caching{c, a, b}
+		for _, from := range members {
+			for _, by := range members {
+				x := allocate(t, from, 3000, s)
+				got, err := by.Lookup(x.Ptr() + 2999)
+				require.NoError(t, err)
+				require.Equal(t, x, got)
+				require.ErrorIs(t, by.FreePtr(x.Ptr()+1, -1), cupool.ErrInteriorPointer)
+				require.ErrorIs(t, by.FreePtr(x.Ptr(), 1), cupool.ErrSizeMismatch)
+				require.NoError(t, by.RecordStream(x, nil))
+				require.NoError(t, by.Free(x))
+				require.ErrorIs(t, by.Free(x), cupool.ErrDoubleFree)
+				require.ErrorIs(t, by.RecordStream(x, nil), cupool.ErrUseAfterFree)
+				require.NoError(t, by.FreePtr(allocate(t, from, 70_000, nil).Ptr(), 70_000))
+				by.FreeLater(allocate(t, from, 512, s))
+				_, err = by.ProcessDeferred()
+				require.NoError(t, err)
+				require.Zero(t, from.Stats().LiveBytes)
+			}
+		}
+		foreign, err := cupool.New(cupool.Config{})
+		require.NoError(t, err)
+		x := allocate(t, foreign, 1, nil)
+		require.ErrorIs(t, a.Free(x), cupool.ErrForeignPointer)
+		_, err = a.Alloc(1, foreign.DefaultStream())
+		require.ErrorIs(t, err, cupool.ErrForeignStream)
+		require.NoError(t, foreign.Free(x))
+		require.NoError(t, foreign.Close())
+		require.Equal(t, []*cupool.Caching{a, b}, c.Pools())
+		require.Equal(t, []string{"", "b"}, []string{c.Name(), b.Name()})
+	})
+}
+
+// TestPoolLimits: the allocator's limit is for all of its pools together, a
+// pool's own for the pool, and a tenant at its limit takes nothing from others.
+func TestPoolLimits(t *testing.T) {
+	limit := func(cfg *cupool.Config) { cfg.Limit = 96 << 20 }
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+		a, b := newPrivate(t, c, cupool.PoolConfig{Limit: 40 << 20}), newPrivate(t, c, cupool.PoolConfig{})
+		require.EqualValues(t, 40<<20, a.Stats().Limit)
+		require.EqualValues(t, 96<<20, b.Stats().Limit)
+		cached := allocate(t, c, 30<<20, nil)
+		require.NoError(t, c.Free(cached))
+
+		x := allocate(t, a, 30<<20, nil)
+		_, err := a.Alloc(20<<20, nil)
+		var oom *cupool.OOMError
+		require.ErrorAs(t, err, &oom)
+		require.EqualValues(t, 40<<20, oom.Limit)
+		require.EqualValues(t, 30<<20, oom.OtherPools)
+		require.Contains(t, err.Error(), "other pools hold 30 MiB")
+		require.EqualValues(t, 30<<20, c.Stats().CachedBytes, "the tenant's own limit was in the way")
+
+		y := allocate(t, b, 60<<20, nil) // takes what the root caches
+		require.Zero(t, c.Stats().CachedBytes)
+		_, err = b.Alloc(30<<20, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.ErrorContains(t, err, "the device has the memory: raise Limit")
+		require.NoError(t, c.Free(x))
+		y2 := allocate(t, b, 30<<20, nil) // takes what the tenant caches
+		require.Zero(t, a.Stats().CachedBytes)
+		require.NoError(t, errors.Join(b.Free(y), b.Free(y2)))
+	}, limit)
+}
+
+// TestPoolIsolated: what an isolated pool caches stays its own.
+func TestPoolIsolated(t *testing.T) {
+	backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+		p := newPrivate(t, c, cupool.PoolConfig{Isolated: true})
+		x := allocate(t, p, 40<<20, nil)
+		require.NoError(t, p.Free(x))
+		_, err := c.Alloc(40<<20, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.ErrorContains(t, err, "free at least 16 MiB of what other pools hold")
+		require.EqualValues(t, 40<<20, p.Stats().CachedBytes)
+		require.NoError(t, p.EmptyCache())
+		require.NoError(t, c.Free(allocate(t, c, 40<<20, nil)))
+	})
+}
+
+// TestPoolClose gives all memory back as a whole and lists what was live; the
+// root closes pools that are open, and says which.
+func TestPoolClose(t *testing.T) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+		p, q := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		x, y := allocate(t, p, 5000, s), allocate(t, p, 5<<20, nil)
+		var leak *cupool.LeakError
+		require.ErrorAs(t, p.Close(), &leak)
+		require.Len(t, leak.Leaks, 2)
+		require.EqualValues(t, 5000+5<<20, leak.Bytes)
+		require.Zero(t, p.Stats().All.ReservedBytes.Current)
+		require.ErrorIs(t, c.Free(x), cupool.ErrForeignPointer)
+		require.ErrorIs(t, p.Free(y), cupool.ErrClosed)
+		require.NoError(t, s.Sync(), "streams stay")
+		require.Equal(t, []*cupool.Caching{q}, c.Pools())
+
+		allocate(t, q, 1, s)
+		err = c.Close()
+		require.ErrorAs(t, err, &leak)
+		require.ErrorContains(t, err, "closing tenant")
+		require.ErrorIs(t, q.Close(), cupool.ErrClosed)
+		_, err = q.Alloc(1, nil)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+		require.ErrorIs(t, s.Sync(), cupool.ErrClosed)
+	})
+}
+
+// TestPoolStreamClosed: a stream that is closed ends for all members; their
+// memory of it goes to their other streams, none to another member.
+func TestPoolStreamClosed(t *testing.T) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+		before, err := c.NewStream()
+		require.NoError(t, err)
+		p := newPrivate(t, c, cupool.PoolConfig{})
+		require.NoError(t, before.Close())
+		_, err = p.Alloc(1, before)
+		require.ErrorIs(t, err, cupool.ErrClosed, "closed before the pool saw it")
+
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		live, idle := allocate(t, p, 5000, s), allocate(t, p, 50<<20, s)
+		require.NoError(t, p.Free(idle))
+		pending := allocate(t, p, 5000, nil)
+		require.NoError(t, p.FreeOn(pending, s))
+		require.NoError(t, s.Close())
+		require.NoError(t, errors.Join(c.Check(), p.Check()))
+		require.Zero(t, p.Stats().BlocksPending)
+		_, err = p.Alloc(1, s)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+		require.NoError(t, p.Free(live))
+
+		reserved := p.Stats().All.ReservedBytes.Current
+		require.NoError(t, p.Free(allocate(t, p, 48<<20, nil)))
+		require.Equal(t, reserved, p.Stats().All.ReservedBytes.Current, "the closed stream's memory serves")
+		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	})
+}
+
+// TestPoolOrder: what orders streams frees the blocks of all members that
+// waited for it.
+func TestPoolOrder(t *testing.T) {
+	for _, how := range []string{"wait", "sync"} {
+		t.Run(how, func(t *testing.T) {
+			dev := simdev.New(simdev.Config{ManualEvents: true})
+			c, err := cupool.New(cupool.Config{Driver: dev, MagazineBytes: -1})
+			require.NoError(t, err)
+			a, b := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			u, err := c.NewStream()
+			require.NoError(t, err)
+			for _, m := range []*cupool.Caching{c, a, b} {
+				require.NoError(t, m.FreeOn(allocate(t, m, 5<<20, s), u))
+				require.EqualValues(t, 1, m.Stats().BlocksPending)
+			}
+			if how == "wait" {
+				require.NoError(t, s.WaitStream(u))
+			} else {
+				require.NoError(t, u.Sync())
+			}
+			for _, m := range []*cupool.Caching{c, a, b} {
+				require.Zero(t, m.Stats().BlocksPending)
+				require.NoError(t, m.Check())
+			}
+			require.NoError(t, c.Close())
+			require.NoError(t, dev.Close())
+		})
+	}
+}
+
+// TestPoolSleep: members sleep and wake on their own, with what they hold.
+func TestPoolSleep(t *testing.T) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+		p := newPrivate(t, c, cupool.PoolConfig{})
+		buf, err := cupool.BufferFrom(p, []int32{1, 2, 3}, nil)
+		require.NoError(t, err)
+		err = p.Sleep(func(cupool.Block) bool { return true })
+		if errors.Is(err, cupool.ErrNotSupported) {
+			require.NoError(t, buf.Free())
+			t.Skip(err)
+		}
+		require.NoError(t, err)
+		require.Zero(t, p.Stats().All.ReservedBytes.Current)
+		require.NoError(t, c.Free(allocate(t, c, 5000, nil)), "the others are awake")
+		require.NoError(t, p.Wake())
+		got, err := buf.Slice()
+		require.NoError(t, err)
+		require.Equal(t, []int32{1, 2, 3}, got)
+		require.NoError(t, buf.Free())
+	})
+}
+
+// TestPoolUpstreamFailures: what the program's functions fail with comes back,
+// and out of memory has the ladder climbed.
+func TestPoolUpstreamFailures(t *testing.T) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+		d := c.Driver()
+		full, broken, stuck := false, errors.New("broken"), errors.New("stuck")
+		var fail, failFree error
+		sizes := map[cupool.Ptr]int64{}
+		p := newPrivate(t, c, cupool.PoolConfig{
+			Alloc: func(size int64) (cupool.Ptr, error) {
+				if fail != nil {
+					return 0, fail
+				}
+				if full {
+					full = false
+					return 0, fmt.Errorf("upstream is full: %w", cupool.ErrOutOfMemory)
+				}
+				a, err := d.MemAlloc(size)
+				sizes[a] = size
+				return a, err
+			},
+			Free: func(a cupool.Ptr, size int64) error {
+				if failFree != nil {
+					return failFree
+				}
+				require.Equal(t, sizes[a], size)
+				delete(sizes, a)
+				return d.MemFree(a)
+			},
+		})
+		require.Same(t, d, p.Driver())
+		fail = broken
+		_, err := p.Alloc(1, nil)
+		require.ErrorIs(t, err, broken)
+		fail = nil
+		x := allocate(t, p, 30<<20, nil)
+		require.NoError(t, p.Free(x))
+		full = true
+		require.NoError(t, p.Free(allocate(t, p, 40<<20, nil)), "after the cache was given back")
+		failFree = stuck
+		require.ErrorIs(t, p.EmptyCache(), stuck)
+		require.NoError(t, p.Check())
+		failFree = nil
+		require.NoError(t, p.Close())
+		require.Empty(t, sizes)
+	})
+}
+
+// TestPoolFailingDriver fails every call of the device in turn while a pool
+// works, and is retired. Nothing may be lost.
+func TestPoolFailingDriver(t *testing.T) {
+	injected := errors.New("injected")
+	for _, b := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(b.String(), func(t *testing.T) {
+			for n, more := 1, true; more; n++ {
+				f := conformance.NewFailing(simdev.New(simdev.Config{}))
+				c, err := cupool.New(cupool.Config{Driver: f, Backing: b})
+				require.NoError(t, err)
+				p := newPrivate(t, c, cupool.PoolConfig{})
+				f.FailNth("", n, injected)
+				err = usePool(c, p)
+				more = f.Calls("") >= n
+				require.True(t, err == nil || errors.Is(err, injected), "call %d: %v", n, err)
+				require.NoError(t, errors.Join(c.Check(), p.Check()), "call %d: %v", n, err)
+				f.Heal()
+				var leak *cupool.LeakError
+				err = ignore(p.Close(), cupool.ErrClosed)
+				require.True(t, err == nil || errors.As(err, &leak), "call %d: %v", n, err)
+				require.NoError(t, c.Check())
+				require.NoError(t, c.Close())
+				require.Zero(t, f.Held(), "call %d", n)
+			}
+		})
+	}
+}
+
+func usePool(c, p *cupool.Caching) (err error) {
+	s, err := c.NewStream()
+	if err != nil {
+		return err
+	}
+	for _, size := range []int64{1000, 30 << 20, 5 << 20} {
+		b, e := p.Alloc(size, s)
+		err = errors.Join(err, e)
+		if e == nil {
+			err = errors.Join(err, p.FreeOn(b, nil))
+		}
+	}
+	_, e := p.ProcessDeferred()
+	return errors.Join(err, e, s.Close(), p.Retire())
+}
+
+// TestPoolStorm has goroutines use the members of a family on shared streams,
+// short of memory, while pools are made, retired and closed.
+func TestPoolStorm(t *testing.T) {
+	limit := func(cfg *cupool.Config) { cfg.Limit = 200 << 20 }
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+		seed := seeded(t).Uint64()
+		lender := newPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
+		steady := newPrivate(t, c, cupool.PoolConfig{Limit: 60 << 20})
+		var wg sync.WaitGroup
+		for g := range uint64(4) {
+			r := rand.New(rand.NewPCG(seed, g))
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			wg.Go(func() {
+				for range 60 {
+					p := []*cupool.Caching{c, lender, steady, nil}[r.IntN(4)]
+					if p == nil {
+						p = must(c.NewPool(cupool.PoolConfig{}))
+						defer func() { must(0, ignore(p.Retire(), cupool.ErrClosed)) }()
+					}
+					must(0, poolStep(r, c, p, s))
+				}
+			})
+		}
+		wg.Wait()
+		require.NoError(t, c.EmptyCache())
+		for _, p := range append(c.Pools(), c) {
+			require.NoError(t, p.Check())
+			require.Zero(t, p.Stats().LiveBytes)
+		}
+		require.Len(t, c.Pools(), 2)
+	}, limit)
+}
+
+func ignore(err, known error) error {
+	if errors.Is(err, known) {
+		return nil
+	}
+	return err
+}
+
+// poolStep allocates from p, writes, reads, and has c free.
+func poolStep(r *rand.Rand, c, p *cupool.Caching, s *cupool.Stream) error {
+	var held []cupool.Block
+	for range 1 + r.IntN(4) {
+		b, err := p.Alloc(1+r.Int64N(1<<(10+r.IntN(16))), s)
+		if errors.Is(err, cupool.ErrOutOfMemory) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		held = append(held, b)
+	}
+	for i, b := range held {
+		if err := s.Memset(b.Ptr(), byte(i+1), b.Size()); err != nil {
+			return err
+		}
+	}
+	for i, b := range held {
+		got := make([]byte, min(b.Size(), 512))
+		if err := s.CopyOut(got, b.Ptr()+cupool.Ptr(b.Size()-int64(len(got)))); err != nil {
+			return err
+		}
+		for _, v := range got {
+			if v != byte(i+1) {
+				return fmt.Errorf("%v holds %d, want %d", b, v, i+1)
+			}
+		}
+		if err := []func(cupool.Block) error{c.Free, p.Free, func(b cupool.Block) error { return c.FreeOn(b, nil) }}[r.IntN(3)](b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestPoolPlanned: a Planner works over a pool as over any allocator.
+func TestPoolPlanned(t *testing.T) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+		pool := newPrivate(t, c, cupool.PoolConfig{})
+		p, err := cupool.NewPlanner(pool, cupool.PlannerConfig{Confirm: 1})
+		require.NoError(t, err)
+		s, err := p.NewStream()
+		require.NoError(t, err)
+		for range 4 {
+			require.NoError(t, p.BeginIteration())
+			for _, on := range []*cupool.Stream{nil, s} {
+				x, err := p.Alloc(3<<20, on)
+				require.NoError(t, err)
+				require.NoError(t, p.RecordStream(x, on))
+				require.NoError(t, p.Free(x))
+			}
+			require.NoError(t, p.EndIteration())
+			require.NoError(t, p.Wait(t.Context()))
+		}
+		require.EqualValues(t, 6, p.Stats().PlannedHits)
+		require.NoError(t, p.Close())
+		require.Zero(t, c.Stats().All.Allocation.Allocated)
+	})
+}
