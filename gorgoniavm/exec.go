@@ -26,7 +26,7 @@ func (m *VM) exec(in *instr) error {
 	for _, from := range in.dead {
 		m.drop(&m.slots[from])
 	}
-	if m.prog.uses[in.out] == 0 && len(in.derivOf) == 0 {
+	if m.prog.uses[in.out] == 0 {
 		m.drop(&m.slots[in.out])
 	}
 	return nil
@@ -127,18 +127,19 @@ func (m *VM) fit(n *gorgonia.Node, v gorgonia.Value) (gorgonia.Value, error) {
 	return clone, nil
 }
 
-// releaseKept takes the values of the last RunAll from their nodes.
+// releaseKept takes the values of the last RunAll from their nodes. What the
+// program took from a node meanwhile (ExprGraph.UnbindAll) may be somebody
+// else's tensor by now.
 func (m *VM) releaseKept() {
 	for i := range m.kept {
-		h := m.kept[i].h
-		m.drop(&m.kept[i].h)
-		forget(h.v)
+		b := &m.kept[i]
+		if b.node.Value() == b.h.v {
+			forget(b.h.v)
+		}
+		m.drop(&b.h)
 	}
 	m.kept = m.kept[:0]
 }
-
-// dropKept is releaseKept after a failure: scalars too are as before a run.
-func (m *VM) dropKept() { m.releaseKept() }
 
 // input is how the engine sees the tensor of an input.
 type input struct {

@@ -59,23 +59,64 @@ func (m *VM) foreignArg(v gorgonia.Value) (gorgonia.Value, error) {
 	return clone, nil
 }
 
-// doForeign calls the operation, with a destination in the pool where the
-// tape machine would give it one.
+// How gorgonia's operations treat a destination that they are given.
+type destination int
+
+const (
+	noDestination destination = iota
+	overwrites                // its elements do not matter
+	adds                      // they have to be zero
+	transforms                // they have to be the first operand's
+)
+
+// destinations are the operations that are given one, where the CPU can touch
+// the pool. The others have to allocate by themselves.
+var destinations = map[string]destination{
+	"gorgonia.im2colOp":         overwrites,
+	"gorgonia.col2imOp":         overwrites,
+	"*gorgonia.maxPoolOp":       overwrites,
+	"*gorgonia.maxPoolDiffOp":   overwrites,
+	"*gorgonia.avgPoolOp":       adds,
+	"*gorgonia.avgPoolDiffOp":   adds,
+	"*gorgonia.dropoutDiffOp":   overwrites,
+	"*gorgonia.BatchNormOp":     transforms,
+	"*gorgonia.batchnormDiffOp": transforms,
+}
+
+// destinationOf says whether in gets a destination. Operations that are not
+// gorgonia's get one where the tape machine would give it to them.
+func (m *VM) destinationOf(in *instr) destination {
+	if _, ok := in.op.(gorgonia.UsePreallocDoer); !ok || in.scalar || !m.e.AllocAccessible() {
+		return noDestination
+	}
+	if in.op.CallsExtern() && in.op.ReturnsPtr() {
+		return adds
+	}
+	return destinations[in.name]
+}
+
+// doForeign calls the operation.
 func (m *VM) doForeign(in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	pre, ok := in.op.(gorgonia.UsePreallocDoer)
-	if !ok || in.scalar || !m.e.AllocAccessible() || !in.op.CallsExtern() || !in.op.ReturnsPtr() {
+	kind := m.destinationOf(in)
+	if kind == noDestination {
 		return in.op.Do(args...)
 	}
 	dst, err := m.destination(in)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.e.Zero(dst); err != nil {
+	switch kind {
+	case adds:
+		err = m.e.Zero(dst)
+	case transforms:
+		err = m.e.Copy(dst, args[0].(*tensor.Dense))
+	}
+	if err != nil {
 		return nil, err
 	}
 	h, err := m.foreignArg(dst)
 	if err != nil {
 		return nil, err
 	}
-	return pre.UsePreallocDo(h, args...)
+	return in.op.(gorgonia.UsePreallocDoer).UsePreallocDo(h, args...)
 }

@@ -26,6 +26,10 @@ var kernels = map[string]kernel{
 	"gorgonia.reshapeOp":      reshape,
 	"gorgonia.transposeOp":    transpose,
 	"gorgonia.concatOp":       plain,
+	"gorgonia.tensordotOp":    contract,
+	"gorgonia.minBetween":     plain,
+	"gorgonia.maxBetween":     plain,
+	"*gorgonia.byIndicesOp":   plain,
 	"*gorgonia.sliceOp":       slice,
 	"gorgonia.sliceIncrOp":    addToSlice,
 	"gorgonia.sizeOp":         plain,
@@ -80,6 +84,19 @@ func product(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 		return in.op.Do(args...)
 	}
 	return toDestination(m, in, args)
+}
+
+// contract is a product along axes, of which gorgonia would lose temporaries.
+func contract(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	b, err := dense(args[1])
+	if err != nil {
+		return nil, err
+	}
+	return m.e.Contract(a, b, intsOf(in.op, "aAxes"), intsOf(in.op, "bAxes"))
 }
 
 // reduce sums up, or finds the maximum, along axes.

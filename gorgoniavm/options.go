@@ -49,8 +49,10 @@ func TraceValues() Option {
 	return func(c *config) { c.keepAll = true }
 }
 
-// EvalMode runs operations that know of training (dropout, batch
-// normalization) in evaluation mode. Without it they train.
+// EvalMode puts the operations that know of training (dropout, batch
+// normalization) in evaluation mode. Without it they train. The operations are
+// the graph's: like the tape machine, the VM that was made last decides for
+// all VMs of the graph.
 func EvalMode() Option {
 	return func(c *config) { c.eval = true }
 }

@@ -60,7 +60,9 @@ func compile(g *gorgonia.ExprGraph, c *config) (*program, error) {
 		if t, ok := in.op.(gorgonia.TrainModeOp); ok {
 			p.training = append(p.training, t)
 		}
-		p.bind(in, c, bound)
+		if p.bind(in, c, bound); len(in.derivOf) > 0 {
+			p.uses[i]++ // at the end
+		}
 	}
 	p.findLastUses()
 	p.findKept(c)
@@ -142,7 +144,8 @@ func (p *program) findKept(c *config) {
 	}
 }
 
-// setTraining puts the operations that know of it in a mode.
+// setTraining puts the operations that know of it in a mode. Batch
+// normalization forgets what it learned whenever it is told to train.
 func (p *program) setTraining(on bool) error {
 	for _, t := range p.training {
 		if err := t.SetTraining(on); err != nil {

@@ -58,6 +58,9 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := prog.setTraining(!c.eval); err != nil {
+		return nil, fmt.Errorf("gorgoniavm: setting the mode: %w", err)
+	}
 	return &VM{
 		e: e, c: c, prog: prog,
 		inputs:  make(map[*gorgonia.Node]input),
@@ -88,7 +91,7 @@ func (m *VM) RunAll() error {
 	if err == nil {
 		return nil
 	}
-	m.dropKept()
+	m.releaseKept()
 	if m.at == nil {
 		return fmt.Errorf("gorgoniavm: RunAll: %w", err)
 	}
@@ -96,9 +99,6 @@ func (m *VM) RunAll() error {
 }
 
 func (m *VM) run() error {
-	if err := m.prog.setTraining(!m.c.eval); err != nil {
-		return err
-	}
 	if err := m.prepareGradients(); err != nil {
 		return err
 	}
@@ -140,13 +140,17 @@ func (m *VM) Close() error {
 	}
 	m.closed = true
 	m.releaseKept()
-	for _, all := range []map[*gorgonia.Node]held{m.consts, m.duals} {
-		for _, h := range all {
-			m.drop(&h)
+	for _, h := range m.consts {
+		m.drop(&h)
+	}
+	for n, h := range m.duals {
+		if boundGradient(n) == h.v {
 			forget(h.v)
 		}
-		clear(all)
+		m.drop(&h)
 	}
+	clear(m.consts)
+	clear(m.duals)
 	clear(m.inputs)
 	return errors.Join(m.blocks.errs...)
 }
