@@ -104,7 +104,11 @@ func (m *VM) commit() error {
 			}
 		}
 	}
-	return m.assign()
+	if err := m.assign(); err != nil {
+		return err
+	}
+	m.at = nil
+	return m.settle()
 }
 
 // addGradient adds d to the gradient of n.

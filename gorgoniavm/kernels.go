@@ -78,21 +78,40 @@ func toDestination(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, err
 	return in.op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
 }
 
+// outerProduct is what a linAlgBinOp has for an operator when it is one.
+const outerProduct = 3
+
 // product computes products of matrices and vectors.
 func product(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	if in.scalar {
+	switch {
+	case in.scalar:
 		return in.op.Do(args...)
+	case field(in.op, "āBinaryOperator").Uint() == outerProduct:
+		return outer(m, in, args)
 	}
 	return toDestination(m, in, args)
 }
 
-// contract is a product along axes, of which gorgonia would lose temporaries.
-func contract(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	a, err := dense(args[0])
+// outer computes outer products. Tensor would clear the destination on the
+// CPU.
+func outer(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, b, err := pair(args)
 	if err != nil {
 		return nil, err
 	}
-	b, err := dense(args[1])
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.e.Zero(dst); err != nil {
+		return nil, err
+	}
+	return dst, m.e.Outer(a, b, dst)
+}
+
+// contract is a product along axes, of which gorgonia would lose temporaries.
+func contract(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, b, err := pair(args)
 	if err != nil {
 		return nil, err
 	}
@@ -261,6 +280,15 @@ func dense(v gorgonia.Value) (*tensor.Dense, error) {
 		return nil, fmt.Errorf("an operand of type %T: %w", v, ErrOperand)
 	}
 	return d, nil
+}
+
+// pair returns two operands.
+func pair(args []gorgonia.Value) (a, b *tensor.Dense, err error) {
+	if a, err = dense(args[0]); err != nil {
+		return nil, nil, err
+	}
+	b, err = dense(args[1])
+	return a, b, err
 }
 
 // field returns a field of an operation. Gorgonia exports none.

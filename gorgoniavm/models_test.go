@@ -202,8 +202,8 @@ func newSlicesAndConcat() *model {
 
 func newProducts() *model {
 	m := newModel()
-	a, b := m.param("a", 1, 4, 5), m.param("b", 2, 5, 3)
-	v, w := m.param("v", 3, 5), m.param("w", 4, 5)
+	a, b := m.param("a", 1, 4, 8), m.param("b", 2, 8, 3)
+	v, w := m.param("v", 3, 8), m.param("w", 4, 8)
 	ba, bb := m.param("ba", 5, 3, 2, 4), m.param("bb", 6, 3, 4, 2)
 	td := G.Must(G.Tensordot([]int{1}, []int{0}, a, b))
 	return m.learn(G.Must(G.Mul(a, b)), G.Must(G.Mul(a, v)), G.Must(G.OuterProd(v, w)), G.Must(G.Mul(v, v)),

@@ -38,8 +38,8 @@ func BindDualValues(nodes ...*gorgonia.Node) Option {
 	}
 }
 
-// Keep makes the values of nodes outlast RunAll, until the next one, Reset or
-// Close. Inputs, roots of the graph, scalars and gradients need no Keep.
+// Keep makes the values of nodes outlast RunAll, until the next one or Close.
+// Inputs, roots of the graph, scalars and gradients need no Keep.
 func Keep(nodes ...*gorgonia.Node) Option {
 	return func(c *config) { c.keep = append(c.keep, nodes...) }
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // VM runs a gorgonia graph with every value in the memory of an Engine's
@@ -112,6 +113,15 @@ func (m *VM) run() error {
 	return m.commit()
 }
 
+// settle waits for the device where the program may look at the values
+// without asking: where the CPU can touch them.
+func (m *VM) settle() error {
+	if !m.e.AllocAccessible() {
+		return nil
+	}
+	return m.e.Sync()
+}
+
 // clear gives back what the run still holds.
 func (m *VM) clear() {
 	m.drop(&m.dst)
@@ -126,33 +136,56 @@ func (m *VM) clear() {
 	m.at = nil
 }
 
-// Reset gives back the values that nodes have from the last RunAll: those are
-// freed tensors then. Gradients stay.
-func (m *VM) Reset() { m.releaseKept() }
+// Reset does nothing: every RunAll begins anew. The values of the last one
+// stay, as on gorgonia's machines.
+func (m *VM) Reset() {}
 
-// Close gives back all that the VM holds, gradients included: values and
-// gradients of nodes that it made are freed tensors then. What was read with
-// gorgonia.Read stays. To close a VM again does nothing. It returns what the
-// allocator says.
+// Close gives back all that the VM holds. Nodes keep their values and
+// gradients as copies in Go's heap; the tensors that they had are freed ones
+// then. To close a VM again does nothing. It returns what the allocator or the
+// device says; everything is given back all the same.
 func (m *VM) Close() error {
 	if m.closed {
 		return nil
 	}
 	m.closed = true
-	m.releaseKept()
-	for _, h := range m.consts {
-		m.drop(&h)
+	var errs []error
+	for i := range m.kept {
+		b := &m.kept[i]
+		errs = append(errs, m.leave(b.h, b.node.Value(), func(v gorgonia.Value) error {
+			return gorgonia.UnsafeLet(b.node, v)
+		}))
 	}
 	for n, h := range m.duals {
-		if boundGradient(n) == h.v {
-			forget(h.v)
-		}
-		m.drop(&h)
+		errs = append(errs, m.leave(h, boundGradient(n), func(v gorgonia.Value) error {
+			gorgonia.WithGrad(v)(n)
+			return nil
+		}))
+	}
+	for _, h := range m.consts {
+		m.blocks.drop(h)
 	}
 	clear(m.consts)
 	clear(m.duals)
 	clear(m.inputs)
-	return errors.Join(m.blocks.errs...)
+	m.kept = nil
+	return errors.Join(append(errs, m.blocks.errs...)...)
+}
+
+// leave gives back a value of a node, which gets a copy in its place if it has
+// it still.
+func (m *VM) leave(h held, now gorgonia.Value, bind func(gorgonia.Value) error) error {
+	defer m.blocks.drop(h)
+	d, ok := h.v.(*tensor.Dense)
+	if !ok || now != h.v {
+		return nil
+	}
+	c, err := m.e.ToHost(d)
+	if err == nil {
+		err = bind(c)
+	}
+	forget(d)
+	return err
 }
 
 // Fallbacks returns how often gorgonia computed an operation by itself, in Go
