@@ -54,11 +54,11 @@ func (m *model) learn(nodes ...*G.Node) *model {
 	return m
 }
 
-func newModel() *model { return &model{g: G.NewGraph()} }
+func startModel() *model { return &model{g: G.NewGraph()} }
 
 // newConvnet is gorgonia's example, smaller and without its dropout.
 func newConvnet() *model {
-	m := newModel()
+	m := startModel()
 	x := G.NewTensor(m.g, tensor.Float32, 4, G.WithShape(3, 1, 12, 12), G.WithName("x"), G.WithValue(values(1, 3, 1, 12, 12)))
 	y := G.NewMatrix(m.g, tensor.Float32, G.WithShape(3, 10), G.WithName("y"), G.WithValue(oneHot(2, 3, 10)))
 	m.inputs = G.Nodes{x, y}
@@ -87,7 +87,7 @@ func newConvnet() *model {
 // has all.
 func newLSTM() *model {
 	const in, hidden = 8, 8
-	m := newModel()
+	m := startModel()
 	gate := make(map[string][3]*G.Node)
 	for i, g := range []string{"i", "f", "o", "c"} {
 		gate[g] = [3]*G.Node{
@@ -115,7 +115,7 @@ func newLSTM() *model {
 // newRNN unrolls a plain recurrent network over a batch.
 func newRNN() *model {
 	const batch, in, hidden, steps = 3, 4, 6, 4
-	m := newModel()
+	m := startModel()
 	wx, wh := m.param("wx", 1, in, hidden), m.param("wh", 2, hidden, hidden)
 	xs := m.param("xs", 3, steps, batch, in)
 	h := m.param("h", 4, batch, hidden)
@@ -130,7 +130,7 @@ func newRNN() *model {
 
 // newLinearRegression has scalars to learn.
 func newLinearRegression() *model {
-	m := newModel()
+	m := startModel()
 	x := G.NewVector(m.g, tensor.Float32, G.WithShape(50), G.WithName("x"), G.WithValue(values(1, 50)))
 	y := G.NewVector(m.g, tensor.Float32, G.WithShape(50), G.WithName("y"), G.WithValue(values(2, 50)))
 	a := G.NewScalar(m.g, tensor.Float32, G.WithName("a"), G.WithValue(float32(0.5)))
@@ -142,7 +142,7 @@ func newLinearRegression() *model {
 
 // newLogisticRegression is gorgonia's example, with regularization.
 func newLogisticRegression() *model {
-	m := newModel()
+	m := startModel()
 	x := G.NewMatrix(m.g, tensor.Float32, G.WithShape(20, 7), G.WithName("x"), G.WithValue(values(1, 20, 7)))
 	y := G.NewVector(m.g, tensor.Float32, G.WithShape(20), G.WithName("y"), G.WithValue(values(2, 20)))
 	w := m.param("w", 3, 7)
@@ -159,7 +159,7 @@ func newLogisticRegression() *model {
 }
 
 func newBatchNorm() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 5, 2, 3, 4)
 	s, b := m.param("s", 2, 5, 2, 3, 4), m.param("b", 3, 5, 2, 3, 4)
 	y, _, _, _, err := G.BatchNorm(x, s, b, 0.1, 1e-5)
@@ -170,26 +170,26 @@ func newBatchNorm() *model {
 }
 
 func newGroupNorm() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 2, 6, 3, 3)
 	s, b := m.param("s", 2, 1, 6, 1, 1), m.param("b", 3, 1, 6, 1, 1)
 	return m.learn(G.Must(G.GroupNorm(x, s, b, 3, 6, 1e-5)))
 }
 
 func newAveragePool() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 2, 3, 8, 8)
 	return m.learn(G.Must(G.AveragePool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})))
 }
 
 func newUpsample() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 2, 3, 4, 4)
 	return m.learn(G.Must(G.Upsample2D(x, 2)))
 }
 
 func newSlicesAndConcat() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 4, 6)
 	left := G.Must(G.Slice(x, nil, G.S(0, 3)))
 	right := G.Must(G.Slice(x, nil, G.S(3, 6)))
@@ -201,7 +201,7 @@ func newSlicesAndConcat() *model {
 }
 
 func newProducts() *model {
-	m := newModel()
+	m := startModel()
 	a, b := m.param("a", 1, 4, 8), m.param("b", 2, 8, 3)
 	v, w := m.param("v", 3, 8), m.param("w", 4, 8)
 	ba, bb := m.param("ba", 5, 3, 2, 4), m.param("bb", 6, 3, 4, 2)
@@ -211,26 +211,26 @@ func newProducts() *model {
 }
 
 func newReductions() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 3, 4, 5)
 	y := m.param("y", 2, 3, 4)
 	return m.learn(G.Must(G.Sum(x, 1)), G.Must(G.Mean(x, 0)), G.Must(G.Sum(x, 0, 2)), G.Must(G.Max(y, 1)), G.Must(G.Mean(y)), G.Must(G.Sum(y)))
 }
 
 func newByIndices() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 5, 3)
 	at := G.NewVector(m.g, tensor.Int, G.WithShape(4), G.WithName("at"), G.WithValue(tensor.New(tensor.WithShape(4), tensor.WithBacking([]int{4, 0, 0, 2}))))
 	return m.learn(G.Must(G.ByIndices(x, at, 0)))
 }
 
 func newSparsemax() *model {
-	m := newModel()
+	m := startModel()
 	return m.learn(G.Must(G.Sparsemax(m.param("x", 1, 3, 5))))
 }
 
 func newActivations() *model {
-	m := newModel()
+	m := startModel()
 	x := m.param("x", 1, 4, 5)
 	y := G.Must(G.Add(x, m.param("y", 2, 4, 5)))
 	nodes := []*G.Node{G.Must(G.LeakyRelu(y, 0.1)), G.Must(G.Softplus(y)), G.Must(G.Cube(y)), G.Must(G.Exp(y)), G.Must(G.Abs(y)),
@@ -239,13 +239,13 @@ func newActivations() *model {
 }
 
 func newComparisons() *model {
-	m := newModel()
+	m := startModel()
 	x, y := m.param("x", 1, 4, 5), m.param("y", 2, 4, 5)
 	return m.learn(G.Must(G.HadamardProd(x, G.Must(G.Gt(x, y, true)))), G.Must(G.HadamardProd(y, G.Must(G.Lte(x, y, true)))),
 		G.Must(G.HadamardDiv(x, G.Must(G.Exp(y)))), G.Must(G.Sub(x, y)))
 }
 
 func newLogSoftMax() *model {
-	m := newModel()
+	m := startModel()
 	return m.learn(G.Must(G.LogSoftMax(m.param("x", 1, 4, 5))))
 }
