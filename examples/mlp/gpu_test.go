@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/fakecuda"
 )
 
@@ -55,7 +56,7 @@ func losses(t *testing.T, args ...string) (ls []float64, r report) {
 	t.Helper()
 	args = strings.Fields(strings.Join(args, " "))
 	status, stdout, stderr := runMLP(t.Context(), append(args, "-train-samples", "200", "-batch", "20", "-epochs", "3", "-json")...)
-	if status != exitOK {
+	if status != training.ExitOK {
 		t.Fatalf("exit status %d: %s", status, stderr)
 	}
 	for line := range strings.Lines(stdout) {

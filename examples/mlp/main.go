@@ -7,73 +7,49 @@
 //	go run ./examples/mlp -plan               # steps served by a plan of their memory
 //
 // ops.go and model.go have the network's formulas, optim.go the optimizers,
-// train.go the steps and epochs, data.go the way of a batch into the pool.
+// train.go the steps and epochs, data.go the way of a batch into the pool;
+// what examples/gorgonia does in the same way is in examples/internal/training.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/training"
 )
 
-// The program's exit statuses.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130 // as a shell reports Ctrl-C
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { training.Main(run) }
 
 // run is main with everything it depends on. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
-	}
 	if err != nil {
-		fmt.Fprintf(stderr, "mlp: %v (mlp -h lists the flags)\n", err)
-		return exitUsage
+		return training.Usage("mlp", err, stderr)
 	}
 	r, err := train(ctx, o, stdout, stderr)
-	var interrupted *interruption
-	switch {
-	case errors.As(err, &interrupted):
-		fmt.Fprintf(stderr, "mlp: %v; %d blocks leaked\n", err, r.LeakedBlocks)
-		return exitInterrupted
-	case err != nil:
-		fmt.Fprintf(stderr, "mlp: %v\n", err)
-		return exitFailed
+	if err != nil {
+		return training.Failed("mlp", err, r.LeakedBlocks, stderr)
 	}
 	r.print(stdout)
-	if o.json {
+	if o.JSON {
 		if err := r.printJSON(stdout); err != nil {
-			fmt.Fprintf(stderr, "mlp: %v\n", err)
-			return exitFailed
+			return training.Failed("mlp", err, r.LeakedBlocks, stderr)
 		}
 	}
-	return exitOK
+	return training.ExitOK
 }
 
 // train opens the device, makes a pool on it and an engine on that, trains,
 // and gives everything back.
 func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report, err error) {
-	trainSet, testSet, err := loadData(o)
+	trainSet, testSet, err := training.LoadData(&o.Options)
 	if err != nil {
 		return r, err
 	}
-	device, err := cupool.Open(o.device)
+	device, err := cupool.Open(o.Device)
 	if err != nil {
 		return r, err
 	}
@@ -103,7 +79,7 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	}
 	t.plan = planner
 	fmt.Fprintf(stdout, "%s: %d training and %d test images, layers %v, %s, %d epochs of %d steps\n",
-		device.Name(), trainSet.N, testSet.N, o.hidden.layers(trainSet.Size(), 10), o.optimizer, o.epochs, t.steps)
+		device.Name(), trainSet.N, testSet.N, o.Hidden.Layers(trainSet.Size(), 10), o.Optimizer, o.Epochs, t.steps)
 	epochs, err := runEpochs(ctx, t, stdout, stderr)
 	err = errors.Join(err, t.free())
 	r = newReport(epochs, t.stepTimes, pool.Stats())
@@ -127,9 +103,9 @@ func engineOn(memory cupool.Allocator) (*cupool.Engine, error) {
 // runEpochs trains, with a line for each epoch and a bar inside it.
 func runEpochs(ctx context.Context, t *trainer, stdout, stderr io.Writer) (epochs []epoch, err error) {
 	for i := range t.epochs {
-		bar := newBar(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.epochs), t.steps)
-		e, err := t.runEpoch(ctx, bar.step)
-		bar.close()
+		bar := training.NewBar(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.epochs), t.steps)
+		e, err := t.runEpoch(ctx, bar.Step)
+		bar.Close()
 		if err != nil {
 			return epochs, err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/mnist"
 	subset "github.com/cupool/cupool/testdata/mnist"
 )
@@ -79,7 +80,7 @@ func lastLine(s string) string {
 func runReport(t *testing.T, args ...string) report {
 	t.Helper()
 	status, stdout, stderr := runMLP(t.Context(), append(args, "-json")...)
-	if status != exitOK {
+	if status != training.ExitOK {
 		t.Fatalf("exit status %d: %s", status, stderr)
 	}
 	var r report
@@ -127,7 +128,7 @@ func TestShuffledLabels(t *testing.T) {
 func TestSeed(t *testing.T) {
 	losses := func(seed string) string {
 		status, stdout, stderr := runMLP(t.Context(), "-seed", seed, "-train-samples", "200", "-batch", "20", "-epochs", "2")
-		if status != exitOK {
+		if status != training.ExitOK {
 			t.Fatalf("exit status %d: %s", status, stderr)
 		}
 		var lines []string
@@ -171,28 +172,28 @@ func TestErrors(t *testing.T) {
 		status int
 		want   string
 	}{
-		"unknown flag":       {[]string{"-colour"}, exitUsage, "-colour"},
-		"not a number":       {[]string{"-epochs", "many"}, exitUsage, `"many" for flag -epochs`},
-		"no epochs":          {[]string{"-epochs", "0"}, exitUsage, "-epochs must be at least 1, not 0"},
-		"no batch":           {[]string{"-batch", "-1"}, exitUsage, "-batch must be at least 1, not -1"},
-		"negative samples":   {[]string{"-train-samples", "-1"}, exitUsage, "-train-samples must not be negative"},
-		"negative shift":     {[]string{"-shift", "-1"}, exitUsage, "-shift must not be negative"},
-		"negative rate":      {[]string{"-lr", "-0.1"}, exitUsage, "-lr must be a positive number"},
-		"no rate":            {[]string{"-lr", "NaN"}, exitUsage, "-lr must be a positive number"},
-		"hidden widths":      {[]string{"-hidden", "512,x"}, exitUsage, `"512,x" for flag -hidden`},
-		"graph and shifts":   {[]string{"-graph"}, exitUsage, "-graph needs -shift 0"},
-		"prefetch for none":  {[]string{"-prefetch", "-shift", "0"}, exitUsage, "-prefetch is for batches made on the host"},
-		"graph and adam":     {[]string{"-graph", "-shift", "0", "-optimizer", "adam"}, exitUsage, "-graph needs -shift 0 and -optimizer sgd"},
-		"graph on the host":  {[]string{"-graph", "-shift", "0"}, exitFailed, "has no graphs: not supported"},
-		"unknown optimizer":  {[]string{"-optimizer", "lion"}, exitUsage, `-optimizer is sgd or adam, not "lion"`},
-		"argument":           {[]string{"train"}, exitUsage, `unexpected argument "train"`},
-		"no directory":       {[]string{"-data", filepath.Join(empty, "no")}, exitFailed, "there is no directory"},
-		"empty directory":    {[]string{"-data", empty}, exitFailed, "train-images-idx3-ubyte: no such file"},
-		"too many samples":   {[]string{"-train-samples", "1001"}, exitFailed, "-train-samples 1001, but there are 1000"},
-		"too large a batch":  {[]string{"-train-samples", "10", "-batch", "11"}, exitFailed, "-batch 11, but there are 10 training images"},
-		"unknown device":     {[]string{"-device", "toaster"}, exitFailed, "toaster"},
-		"no room for a step": {[]string{"-device", "host:4MiB", "-train-samples", "1000", "-batch", "1000"}, exitFailed, "out of memory"},
-		"no room for the network": {[]string{"-device", "host:1MiB", "-hidden", "4096,4096"}, exitFailed,
+		"unknown flag":       {[]string{"-colour"}, training.ExitUsage, "-colour"},
+		"not a number":       {[]string{"-epochs", "many"}, training.ExitUsage, `"many" for flag -epochs`},
+		"no epochs":          {[]string{"-epochs", "0"}, training.ExitUsage, "-epochs must be at least 1, not 0"},
+		"no batch":           {[]string{"-batch", "-1"}, training.ExitUsage, "-batch must be at least 1, not -1"},
+		"negative samples":   {[]string{"-train-samples", "-1"}, training.ExitUsage, "-train-samples must not be negative"},
+		"negative shift":     {[]string{"-shift", "-1"}, training.ExitUsage, "-shift must not be negative"},
+		"negative rate":      {[]string{"-lr", "-0.1"}, training.ExitUsage, "-lr must be a positive number"},
+		"no rate":            {[]string{"-lr", "NaN"}, training.ExitUsage, "-lr must be a positive number"},
+		"hidden widths":      {[]string{"-hidden", "512,x"}, training.ExitUsage, `"512,x" for flag -hidden`},
+		"graph and shifts":   {[]string{"-graph"}, training.ExitUsage, "-graph needs -shift 0"},
+		"prefetch for none":  {[]string{"-prefetch", "-shift", "0"}, training.ExitUsage, "-prefetch is for batches made on the host"},
+		"graph and adam":     {[]string{"-graph", "-shift", "0", "-optimizer", "adam"}, training.ExitUsage, "-graph needs -shift 0 and -optimizer sgd"},
+		"graph on the host":  {[]string{"-graph", "-shift", "0"}, training.ExitFailed, "has no graphs: not supported"},
+		"unknown optimizer":  {[]string{"-optimizer", "lion"}, training.ExitUsage, `-optimizer is sgd or adam, not "lion"`},
+		"argument":           {[]string{"train"}, training.ExitUsage, `unexpected argument "train"`},
+		"no directory":       {[]string{"-data", filepath.Join(empty, "no")}, training.ExitFailed, "there is no directory"},
+		"empty directory":    {[]string{"-data", empty}, training.ExitFailed, "train-images-idx3-ubyte: no such file"},
+		"too many samples":   {[]string{"-train-samples", "1001"}, training.ExitFailed, "-train-samples 1001, but there are 1000"},
+		"too large a batch":  {[]string{"-train-samples", "10", "-batch", "11"}, training.ExitFailed, "-batch 11, but there are 10 training images"},
+		"unknown device":     {[]string{"-device", "toaster"}, training.ExitFailed, "toaster"},
+		"no room for a step": {[]string{"-device", "host:4MiB", "-train-samples", "1000", "-batch", "1000"}, training.ExitFailed, "out of memory"},
+		"no room for the network": {[]string{"-device", "host:1MiB", "-hidden", "4096,4096"}, training.ExitFailed,
 			"out of memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +211,7 @@ func TestErrors(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	status, stdout, stderr := runMLP(t.Context(), "-h")
-	if status != exitOK || stderr != "" || !strings.Contains(stdout, "-shuffle-labels") {
+	if status != training.ExitOK || stderr != "" || !strings.Contains(stdout, "-shuffle-labels") {
 		t.Errorf("exit status %d, %q, %q", status, stdout, stderr)
 	}
 }
@@ -232,8 +233,8 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stderr bytes.Buffer
 	status := run(ctx, []string{"-data", dataDir, "-hidden", "8", "-train-samples", "100", "-batch", "20", "-epochs", "50", "-json"}, &canceller{cancel: cancel}, &stderr)
-	if status != exitInterrupted {
-		t.Errorf("exit status %d, want %d", status, exitInterrupted)
+	if status != training.ExitInterrupted {
+		t.Errorf("exit status %d, want %d", status, training.ExitInterrupted)
 	}
 	if want := "interrupted in epoch 2 after 0 of 5 steps: context canceled; 0 blocks leaked\n"; !strings.HasSuffix(stderr.String(), want) {
 		t.Errorf("error output %q, want %q", stderr.String(), want)
@@ -272,7 +273,7 @@ func TestPlan(t *testing.T) {
 func TestPrefetch(t *testing.T) {
 	epochs := func(args ...string) string {
 		status, stdout, stderr := runMLP(t.Context(), append(args, "-train-samples", "200", "-batch", "20", "-epochs", "2")...)
-		if status != exitOK {
+		if status != training.ExitOK {
 			t.Fatalf("exit status %d: %s", status, stderr)
 		}
 		var losses []string
@@ -289,7 +290,7 @@ func TestPrefetch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stderr bytes.Buffer
 	status := run(ctx, []string{"-data", dataDir, "-hidden", "8", "-train-samples", "100", "-batch", "20", "-epochs", "50", "-prefetch"}, &canceller{cancel: cancel}, &stderr)
-	if status != exitInterrupted || !strings.Contains(stderr.String(), "; 0 blocks leaked") {
+	if status != training.ExitInterrupted || !strings.Contains(stderr.String(), "; 0 blocks leaked") {
 		t.Errorf("exit status %d, %s", status, stderr.String())
 	}
 }

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/mnist"
 	"gorgonia.org/tensor"
 )
@@ -50,24 +50,24 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 	defer func() { err = errors.Join(err, scope.Close()) }()
 	defer catch(&err)
 
-	net := newMLP(eng, tensor.Float32, o.random(forWeights), o.hidden.layers(train.Size(), mnist.Classes)...)
+	net := newMLP(eng, tensor.Float32, o.Random(training.ForWeights), o.Hidden.Layers(train.Size(), mnist.Classes)...)
 	t = &trainer{
 		pool:  pool,
 		eng:   eng,
 		net:   net,
-		opt:   optimizers[o.optimizer](net),
+		opt:   optimizers[o.Optimizer](net),
 		train: trainSource(eng, o, train),
 		test:  newSource(eng, test, 0, nil),
-		rng:   o.random(forOrder),
+		rng:   o.Random(training.ForOrder),
 
 		trainN:     train.N,
 		testN:      test.N,
 		testLabels: test.Labels,
 
-		batch:  o.batch,
-		steps:  train.N / o.batch,
-		epochs: o.epochs,
-		lr:     o.lr,
+		batch:  o.Batch,
+		steps:  train.N / o.Batch,
+		epochs: o.Epochs,
+		lr:     o.LR,
 		graph:  o.graph,
 	}
 	return t, scope.Keep(t.tensors()...)
@@ -76,9 +76,9 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 // trainSource makes the batches to train on as o asks for.
 func trainSource(eng *cupool.Engine, o *options, set *mnist.Set) source {
 	if o.prefetch {
-		return newPrefetcher(eng, set, o.shift, o.batch, o.random(forShifts))
+		return newPrefetcher(eng, set, o.Shift, o.Batch, o.Random(training.ForShifts))
 	}
-	return newSource(eng, set, o.shift, o.random(forShifts))
+	return newSource(eng, set, o.Shift, o.Random(training.ForShifts))
 }
 
 // tensors are all that live between steps.
@@ -88,18 +88,6 @@ func (t *trainer) tensors() []tensor.Tensor {
 
 // free gives them back to the pool.
 func (t *trainer) free() error { return t.eng.FreeTensor(t.tensors()...) }
-
-// An interruption says where the training was when ctx ended.
-type interruption struct {
-	epoch, step, steps int
-	cause              error
-}
-
-func (e *interruption) Error() string {
-	return fmt.Sprintf("interrupted in epoch %d after %d of %d steps: %v", e.epoch, e.step, e.steps, e.cause)
-}
-
-func (e *interruption) Unwrap() error { return e.cause }
 
 // runEpoch trains on the samples in random order, all but the last few that
 // fill no batch, and then measures the accuracy. It calls progress after
@@ -118,7 +106,7 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	defer func() { err = errors.Join(err, graph.close(), t.train.rest()) }()
 	for i := range t.steps {
 		if ctx.Err() != nil {
-			return e, &interruption{len(t.stepTimes)/t.steps + 1, i, t.steps, context.Cause(ctx)}
+			return e, &training.Interruption{Epoch: len(t.stepTimes)/t.steps + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
 		}
 		stepStart := time.Now()
 		// The very first step makes what is made when it is used first.
@@ -220,7 +208,7 @@ func (t *trainer) step(from int, lossSum tensor.Tensor) (err error) {
 func (t *trainer) accuracy() (float64, error) {
 	const batch = 500
 	right := 0
-	t.test.shuffle(naturalOrder(t.testN))
+	t.test.shuffle(training.NaturalOrder(t.testN))
 	for from := 0; from < t.testN; from += batch {
 		n, err := t.recognized(from, min(from+batch, t.testN))
 		if err != nil {

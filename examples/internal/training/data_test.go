@@ -1,4 +1,4 @@
-package main
+package training
 
 import (
 	"slices"
@@ -27,7 +27,7 @@ func TestAppendImage(t *testing.T) {
 		"far out":   {4, -3, make([]float32, 6)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBatcher(nil, set, 0, nil)
+			b := NewBatcher(set, 0, nil)
 			b.x = slices.Repeat([]float32{9}, 14)[:2] // two pixels are there, the rest is of an earlier batch
 			b.appendImage(image, c.dx, c.dy)
 			want := []float32{9, 9}

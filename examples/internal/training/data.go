@@ -1,0 +1,116 @@
+package training
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/cupool/cupool/internal/mnist"
+	subset "github.com/cupool/cupool/testdata/mnist"
+)
+
+// LoadData reads the training and test set that o asks for.
+func LoadData(o *Options) (train, test *mnist.Set, err error) {
+	if o.Data == "" {
+		train, test, err = mnist.LoadFS(subset.Files, "testdata/mnist")
+	} else {
+		train, test, err = mnist.Load(o.Data)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.TrainSamples > train.N {
+		return nil, nil, fmt.Errorf("-train-samples %d, but there are %d", o.TrainSamples, train.N)
+	}
+	if o.TrainSamples > 0 {
+		train = train.Take(o.TrainSamples)
+	}
+	if o.Batch > train.N {
+		return nil, nil, fmt.Errorf("-batch %d, but there are %d training images", o.Batch, train.N)
+	}
+	if o.ShuffleLabels {
+		train = shuffleLabels(train, o.Random(ForLabels))
+	}
+	return train, test, nil
+}
+
+// shuffleLabels gives every image the label of another one, so that there is
+// nothing to learn.
+func shuffleLabels(s *mnist.Set, rng *rand.Rand) *mnist.Set {
+	shuffled := *s
+	shuffled.Labels = make([]byte, s.N)
+	for to, from := range rng.Perm(s.N) {
+		shuffled.Labels[to] = s.Labels[from]
+	}
+	return &shuffled
+}
+
+// NaturalOrder is 0, 1, 2, ….
+func NaturalOrder(n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+// blackInk is what a black pixel is to the network, and white is 0: gonum's
+// matrix product skips the zeros of its first operand, and four pixels of five
+// are white. Pixels around their mean instead, the usual way, train to the same
+// accuracy in more than twice the time. 2 learned better than 1 and 3 did.
+const blackInk = 2
+
+// A Batcher puts batches of samples together in Go's memory.
+type Batcher struct {
+	Set   *mnist.Set
+	shift int          // move images by up to so many pixels in x and y
+	rng   *rand.Rand   // of the shifts
+	ink   [256]float32 // what a pixel's value is to the network
+	order []int
+	x     []float32
+	y     []int
+}
+
+// NewBatcher returns what makes batches of set, with images moved by up to
+// shift pixels in x and y, as rng says. Without shifts rng may be nil.
+func NewBatcher(set *mnist.Set, shift int, rng *rand.Rand) *Batcher {
+	b := &Batcher{Set: set, shift: shift, rng: rng}
+	for v := range b.ink {
+		b.ink[v] = blackInk * float32(v) / 255
+	}
+	return b
+}
+
+// Shuffle makes the order of the samples known.
+func (b *Batcher) Shuffle(order []int) { b.order = order }
+
+// Batch returns the samples with the places [from, to) in that order, images
+// one after the other and the classes that they show, until the next call.
+func (b *Batcher) Batch(from, to int) (x []float32, y []int) {
+	b.x, b.y = b.x[:0], b.y[:0]
+	for _, i := range b.order[from:to] {
+		dx, dy := 0, 0
+		if b.shift > 0 {
+			dx, dy = b.rng.IntN(2*b.shift+1)-b.shift, b.rng.IntN(2*b.shift+1)-b.shift
+		}
+		b.appendImage(b.Set.Image(i), dx, dy)
+		b.y = append(b.y, int(b.Set.Labels[i]))
+	}
+	return b.x, b.y
+}
+
+// appendImage adds an image to b.x, moved to the right by dx and down by dy.
+func (b *Batcher) appendImage(image []byte, dx, dy int) {
+	rows, cols := b.Set.Rows, b.Set.Cols
+	start := len(b.x)
+	b.x = slices.Grow(b.x, len(image))[:start+len(image)]
+	moved := b.x[start:]
+	clear(moved)
+	for row := max(0, dy); row < min(rows, rows+dy); row++ {
+		from := image[(row-dy)*cols : (row-dy+1)*cols]
+		to := moved[row*cols : (row+1)*cols]
+		for col := max(0, dx); col < min(cols, cols+dx); col++ {
+			to[col] = b.ink[from[col-dx]]
+		}
+	}
+}
