@@ -31,6 +31,7 @@ type Scope struct {
 	blocks []Block
 	limit  int // len(blocks) at which those freed meanwhile are dropped
 	kept   map[Block]struct{}
+	left   bool // see Leave
 	closed bool
 }
 
@@ -130,9 +131,31 @@ func (s *Scope) Keep(ts ...tensor.Tensor) error {
 	return errors.Join(errs...)
 }
 
-// Close frees what the engine allocated since the scope was opened and that
-// was neither kept nor freed since. Scopes inside it that are still open are
-// closed first. It frees all it can and joins the allocator's errors. To
+// Leave ends the scope's stretch and gives nothing back yet: what is allocated
+// from now on is not the scope's, and Close frees what was, when the program
+// is through with that. Scopes inside it that are still open end with it. Keep
+// works until Close. To leave a scope again does nothing.
+func (s *Scope) Leave() {
+	s.e.scopeMu.Lock()
+	defer s.e.scopeMu.Unlock()
+	s.leaveLocked()
+}
+
+func (s *Scope) leaveLocked() {
+	if s.left || s.closed {
+		return
+	}
+	for in := s.e.scope.Load(); in != s; in = in.parent {
+		s.blocks = append(s.blocks, in.blocks...)
+		in.closed, in.blocks = true, nil
+	}
+	s.left = true
+	s.e.scope.Store(s.parent)
+}
+
+// Close frees what the engine allocated since the scope was opened, up to
+// Leave, and that was neither kept nor freed since. Scopes inside it that are
+// still open are closed first. It frees all it can and joins the allocator's errors. To
 // close a scope again does nothing.
 func (s *Scope) Close() error {
 	var errs []error
@@ -149,24 +172,21 @@ func (s *Scope) Close() error {
 func (s *Scope) leave() (freed []Block) {
 	s.e.scopeMu.Lock()
 	defer s.e.scopeMu.Unlock()
-	if s.closed {
-		return nil
+	s.leaveLocked()
+	around := s.parent
+	for around != nil && around.closed { // s was left before
+		around = around.parent
 	}
-	for in := s.e.scope.Load(); ; in = in.parent {
-		for _, b := range in.blocks {
-			switch {
-			case !in.keepsLocked(b):
-				freed = append(freed, b)
-			case in.parent != nil:
-				in.parent.addLocked(b)
-			}
-		}
-		in.closed, in.blocks = true, nil
-		if in == s {
-			s.e.scope.Store(s.parent)
-			return freed
+	for _, b := range s.blocks {
+		switch {
+		case !s.keepsLocked(b):
+			freed = append(freed, b)
+		case around != nil:
+			around.addLocked(b)
 		}
 	}
+	s.closed, s.blocks = true, nil
+	return freed
 }
 
 // keepsLocked reports whether the block is kept here or further out.

@@ -136,3 +136,45 @@ func TestScopeConcurrent(t *testing.T) {
 		require.Zero(t, e.live())
 	}
 }
+
+// TestScopeLeave: after Leave, nothing is noted, and nothing freed until Close.
+func TestScopeLeave(t *testing.T) {
+	e := newBench(t, false)
+	around := e.Scope()
+	first := e.Scope()
+	x, kept := must(e.Empty(tensor.Int, 3)), must(e.Empty(tensor.Int, 4))
+	inner := e.Scope()
+	y := must(e.Empty(tensor.Int, 5))
+	require.NoError(t, inner.Keep(y))
+	first.Leave()
+	first.Leave()
+	require.NoError(t, inner.Close(), "it ended with the first")
+	second := e.Scope()
+	z := must(e.Empty(tensor.Int, 6))
+	require.NoError(t, first.Keep(kept))
+	require.NoError(t, first.Close())
+	for d, lives := range map[*tensor.Dense]bool{x: false, y: false, kept: true, z: true} {
+		require.Equal(t, lives, e.Owns(d))
+	}
+	require.NoError(t, second.Close())
+	require.False(t, e.Owns(z))
+	require.NoError(t, around.Close())
+	require.Zero(t, e.live(), "what was kept in a scope belongs to the one around it")
+}
+
+// TestScopeLeaveOutlivesTheOuter: what a scope keeps that outlives the one
+// around it is the next one's.
+func TestScopeLeaveOutlivesTheOuter(t *testing.T) {
+	e := newBench(t, false)
+	far, near := e.Scope(), e.Scope()
+	s := e.Scope()
+	x := must(e.Empty(tensor.Int, 3))
+	s.Leave()
+	require.NoError(t, near.Close())
+	require.True(t, e.Owns(x))
+	require.NoError(t, s.Keep(x))
+	require.NoError(t, s.Close())
+	require.True(t, e.Owns(x))
+	require.NoError(t, far.Close())
+	require.Zero(t, e.live())
+}

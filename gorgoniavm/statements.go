@@ -29,8 +29,7 @@ func (m *VM) read(in *instr) error {
 	if len(m.args) != 1 {
 		return fmt.Errorf("%d operands: %w", len(m.args), ErrOperand)
 	}
-	// The operation's one field, which is not exported.
-	into := (*gorgonia.Value)(reflect.ValueOf(in.op).FieldByName("into").UnsafePointer())
+	into := readTarget(in.op)
 	d, ok := m.args[0].(*tensor.Dense)
 	if !ok {
 		v, err := gorgonia.CloneValue(m.args[0])
@@ -46,6 +45,12 @@ func (m *VM) read(in *instr) error {
 	}
 	*into = h
 	return nil
+}
+
+// readTarget returns where a Read puts the value: the operation's one field,
+// which is not exported.
+func readTarget(op gorgonia.Op) *gorgonia.Value {
+	return (*gorgonia.Value)(reflect.ValueOf(op).FieldByName("into").UnsafePointer())
 }
 
 // assign does what Set says, a = b, once everything else is done.

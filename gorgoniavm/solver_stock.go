@@ -1,0 +1,93 @@
+package gorgoniavm
+
+import (
+	"errors"
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// StockSolver is one of Gorgonia's own solvers, or any other, that leaks
+// nothing: what a Step takes from the engine's pool goes back after the next
+// one, which may still need it, as Adam's needs the moments. What the first
+// Step takes stays until Close: there solvers make what they keep.
+//
+// A Solver computes the same with less memory. The methods of a StockSolver
+// are for one goroutine at a time, and nobody else uses the engine during Step.
+type StockSolver struct {
+	e      *cupool.Engine
+	solver gorgonia.Solver
+	first  *cupool.Scope
+	last   *cupool.Scope
+	closed bool
+}
+
+var _ gorgonia.Solver = (*StockSolver)(nil)
+
+// NewStockSolver returns a StockSolver. It fails with a *cupool.ConfigError
+// without an engine or solver, and with cupool.ErrNotSupported on a device
+// whose memory the CPU cannot touch, as Gorgonia's solvers do.
+func NewStockSolver(e *cupool.Engine, s gorgonia.Solver) (*StockSolver, error) {
+	switch {
+	case e == nil:
+		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver's memory needs one"}
+	case s == nil:
+		return nil, &cupool.ConfigError{Field: "Solver", Value: nil, Reason: "there has to be one"}
+	case !e.AllocAccessible():
+		return nil, fmt.Errorf("gorgoniavm: a stock solver on %v: %w", e, cupool.ErrNotSupported)
+	}
+	return &StockSolver{e: e, solver: s}, nil
+}
+
+// Step implements gorgonia.Solver. It fails with what the solver says, with
+// cupool.ErrOutOfMemory when the pool is full, and with cupool.ErrClosed.
+func (s *StockSolver) Step(model []gorgonia.ValueGrad) (err error) {
+	if s.closed {
+		return fmt.Errorf("gorgoniavm: solver: %w", cupool.ErrClosed)
+	}
+	scope := s.e.Scope()
+	err = cupool.Try(func() error { return s.solver.Step(model) })
+	scope.Leave()
+	err = errors.Join(err, keepModel(scope, model))
+	if s.first == nil {
+		s.first = scope
+		return err
+	}
+	if s.last != nil {
+		err = errors.Join(err, s.last.Close())
+	}
+	s.last = scope
+	return err
+}
+
+// keepModel keeps a model's weights and gradients, should a solver have made
+// new ones.
+func keepModel(scope *cupool.Scope, model []gorgonia.ValueGrad) error {
+	var errs []error
+	for _, n := range model {
+		g, err := n.Grad()
+		errs = append(errs, err)
+		for _, v := range []gorgonia.Value{n.Value(), g} {
+			if d, ok := v.(*tensor.Dense); ok {
+				errs = append(errs, scope.Keep(d))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close gives back what the solver holds; it must not be used any more. It
+// returns what the allocator says. To close a StockSolver again does nothing.
+func (s *StockSolver) Close() error {
+	s.closed = true
+	var errs []error
+	for _, scope := range []*cupool.Scope{s.first, s.last} {
+		if scope != nil {
+			errs = append(errs, scope.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
