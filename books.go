@@ -248,6 +248,7 @@ func (c *Caching) ResetPeak() {
 		b.peaks[k] = t.now(kind(k))
 	}
 	b.shares.Add(1) // there is no room below the new peaks
+	c.stacks.resetLabels(func(s *Stat) { s.Peak = s.Current })
 }
 
 // ResetAccumulated sets to zero what was allocated and freed so far, hits,
@@ -272,6 +273,7 @@ func (c *Caching) ResetAccumulated() {
 	for _, n := range [...]*atomic.Int64{&b.misses, &b.retries, &b.ooms, &b.driverAllocs, &b.driverFrees, &b.eventsRecorded, &b.eventQueries, &b.eventFailures, &b.stitches, &b.stitchReuses, &b.moves, &b.movedBytes, &b.decayedBytes} {
 		n.Store(0)
 	}
+	c.stacks.resetLabels(func(s *Stat) { s.Allocated, s.Freed = 0, 0 })
 }
 
 // rebase counts what lies in magazines among what was freed.

@@ -359,7 +359,7 @@ func (s *Stream) freeLocked(h Block, b *block.Block) error {
 func (s *Stream) releaseLocked(id block.ID, b *block.Block) {
 	c, k := s.c, s.c.kindOfSize(b.Size)
 	if b.Stack != 0 {
-		c.stacks.drop(b.Stack)
+		c.stacks.drop(b.Stack, b.Requested())
 		b.Stack = 0
 	}
 	if b.Word().State() == block.Pending {

@@ -136,6 +136,7 @@ type Leak struct {
 	Size   int64 // bytes as requested
 	Stream StreamHandle
 	Stack  string // where it was allocated, with Config.RecordStacks
+	Label  string // of WithLabel, if any
 }
 
 // LeakError lists the blocks that were live at Close, by address. Their
@@ -157,6 +158,9 @@ func (e *LeakError) Error() string {
 			break
 		}
 		fmt.Fprintf(&sb, "\n\t%v: %d bytes", l.Ptr, l.Size)
+		if l.Label != "" {
+			fmt.Fprintf(&sb, " for %s", l.Label)
+		}
 		if l.Stack != "" {
 			fmt.Fprintf(&sb, ", allocated at\n\t\t%s", strings.ReplaceAll(strings.TrimSpace(l.Stack), "\n", "\n\t\t"))
 		}

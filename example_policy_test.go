@@ -69,3 +69,28 @@ func ExampleDivisions() {
 	// true
 	// 1280 KiB
 }
+
+// Each part of a program has a name of its own.
+func ExampleCaching_WithLabel() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	encoder := pool.WithLabel("encoder") // an Allocator, for an Engine too
+	w, err := cupool.NewBuffer[float32](encoder, 1<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	tmp, err := cupool.NewBuffer[float32](encoder, 1<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(w.Free(), tmp.Free()); err != nil {
+		log.Fatal(err)
+	}
+	for _, l := range pool.Labels() {
+		var now cupool.LabelStats = l
+		fmt.Println(now.Label, now.Blocks.Current, "blocks; at most", now.Bytes.Peak>>20, "MiB")
+	}
+	// Output: encoder 0 blocks; at most 8 MiB
+}

@@ -1,58 +1,63 @@
 package cupool
 
 import (
-	"fmt"
-	"runtime"
-	"strings"
 	"sync"
+
+	"github.com/cupool/cupool/internal/callstack"
 )
 
-// stackTable keeps the Go stacks of live blocks while Config.RecordStacks is
-// on. Numbers are one more than the place in the list, 0 is no stack.
+// origin is what is remembered of where a live block came from.
+type origin struct {
+	pc    [16]uintptr // with Config.RecordStacks
+	label *label      // of an Allocator of WithLabel; nil: none
+}
+
+// stackTable keeps the origins of live blocks that have any. Numbers are one
+// more than the place in the list, 0 is no origin.
 type stackTable struct {
-	mu   sync.Mutex
-	list [][16]uintptr
-	free []uint32
+	mu     sync.Mutex
+	list   []origin
+	free   []uint32
+	labels []*label // by name
 }
 
 func (t *stackTable) add(pc [16]uintptr) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.addLocked(origin{pc: pc})
+}
+
+func (t *stackTable) addLocked(o origin) uint32 {
 	if n := len(t.free); n > 0 {
 		i := t.free[n-1]
 		t.free = t.free[:n-1]
-		t.list[i-1] = pc
+		t.list[i-1] = o
 		return i
 	}
-	t.list = append(t.list, pc)
+	t.list = append(t.list, o)
 	return uint32(len(t.list))
 }
 
-func (t *stackTable) drop(i uint32) {
+// drop forgets the origin of a block of so many bytes as requested.
+func (t *stackTable) drop(i uint32, bytes int64) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.list[i-1].label; l != nil {
+		l.free(bytes)
+	}
 	t.free = append(t.free, i)
-	t.mu.Unlock()
 }
 
-// format prints a stack as Go does: function, file and line.
-func (t *stackTable) format(i uint32) string {
+// describe returns a block's stack as Go prints it, and its label.
+func (t *stackTable) describe(i uint32) (stack, label string) {
 	if i == 0 {
-		return ""
+		return "", ""
 	}
 	t.mu.Lock()
-	pc := t.list[i-1]
+	o := t.list[i-1]
 	t.mu.Unlock()
-	n := 0
-	for n < len(pc) && pc[n] != 0 {
-		n++
+	if o.label != nil {
+		label = o.label.name
 	}
-	var sb strings.Builder
-	frames := runtime.CallersFrames(pc[:n])
-	for {
-		f, more := frames.Next()
-		fmt.Fprintf(&sb, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
-		if !more {
-			return sb.String()
-		}
-	}
+	return callstack.Format(o.pc[:]), label
 }

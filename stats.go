@@ -88,8 +88,16 @@ func (s Stats) Fragmentation() float64 {
 	return 1 - float64(s.LargestFree)/float64(s.CachedBytes)
 }
 
-// WriteStats prints the statistics as a table for people.
-func (c *Caching) WriteStats(w io.Writer) error { return c.Stats().Write(w, c.driver.Name()) }
+// WriteStats prints the statistics, and those of labels, as a table for people.
+func (c *Caching) WriteStats(w io.Writer) error {
+	err := c.Stats().Write(w, c.driver.Name())
+	for _, l := range c.Labels() {
+		if err == nil {
+			err = l.write(w)
+		}
+	}
+	return err
+}
 
 // Write prints the statistics as a table for people, under a title.
 func (s Stats) Write(w io.Writer, title string) error {

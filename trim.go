@@ -158,7 +158,9 @@ func (s *Stream) abandonLocked(seg *block.Segment) (leaks []Leak) {
 	for _, id := range held {
 		b := c.blocks.At(id)
 		if w, _ := s.unhomeLocked(b); w.State() == block.Live {
-			leaks = append(leaks, Leak{Ptr: Ptr(b.Addr()), Size: b.Requested(), Stream: s.handle, Stack: c.stacks.format(b.Stack)})
+			l := Leak{Ptr: Ptr(b.Addr()), Size: b.Requested(), Stream: s.handle}
+			l.Stack, l.Label = c.stacks.describe(b.Stack)
+			leaks = append(leaks, l)
 		}
 		if b.Uses != 0 {
 			s.dropUsesLocked(b)

@@ -1,0 +1,117 @@
+package cupool_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+func TestLabels(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	x := newScript(t, c, d)
+	enc, dec := c.WithLabel("encoder"), c.WithLabel("decoder")
+	alloc := func(a cupool.Allocator, size int64) cupool.Block {
+		b, err := a.Alloc(size, nil)
+		require.NoError(t, err)
+		return b
+	}
+	a, b := alloc(enc, 1000), alloc(enc, 3*mib)
+	alloc(dec, 0)
+	x.run("plain=5M")
+	stat := func(cur, peak, allocated, freed int64) cupool.Stat {
+		return cupool.Stat{Current: cur, Peak: peak, Allocated: allocated, Freed: freed}
+	}
+	require.Equal(t, []cupool.LabelStats{
+		{Label: "decoder"},
+		{Label: "encoder", Blocks: stat(2, 2, 2, 0), Bytes: stat(3*mib+1000, 3*mib+1000, 3*mib+1000, 0)},
+	}, c.Labels())
+
+	require.NoError(t, dec.Free(a), "who frees it does not matter")
+	require.NoError(t, c.FreePtr(b.Ptr(), b.Size()))
+	require.ErrorIs(t, enc.Free(b), cupool.ErrDoubleFree)
+	require.Equal(t, cupool.LabelStats{Label: "encoder", Blocks: stat(0, 2, 2, 2), Bytes: stat(0, 3*mib+1000, 3*mib+1000, 3*mib+1000)}, c.Labels()[1])
+
+	// A block that others use counts until they are done.
+	p := alloc(c.WithLabel("decoder"), 2*mib)
+	x.run("busy:1")
+	require.NoError(t, c.FreeOn(p, x.stream("1")))
+	require.EqualValues(t, 2*mib, c.Labels()[0].Bytes.Current)
+	x.run("idle:1 process")
+	require.Zero(t, c.Labels()[0].Bytes.Current)
+
+	c.ResetPeak()
+	require.Equal(t, stat(0, 0, 2*mib, 2*mib), c.Labels()[0].Bytes)
+	c.ResetAccumulated()
+	require.Equal(t, stat(0, 0, 0, 0), c.Labels()[0].Bytes)
+
+	alloc(dec, 512)
+	var text bytes.Buffer
+	require.NoError(t, c.WriteStats(&text))
+	require.Contains(t, text.String(), "\nfor decoder: 1 blocks, 512 B; at most 1, 512 B\n")
+	err := c.Close()
+	require.ErrorContains(t, err, "512 bytes for decoder")
+	require.Zero(t, c.Labels()[0].Bytes.Current)
+	_, err = dec.Alloc(1, nil)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+}
+
+// A label and the stack stand side by side.
+func TestLabelsWithStacks(t *testing.T) {
+	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.RecordStacks = true })
+	_, err := c.WithLabel("encoder").Alloc(1000, nil)
+	require.NoError(t, err)
+	var leak *cupool.LeakError
+	require.ErrorAs(t, c.Close(), &leak)
+	require.Equal(t, "encoder", leak.Leaks[0].Label)
+	require.Contains(t, leak.Leaks[0].Stack, "TestLabelsWithStacks")
+}
+
+// Labeled and other blocks of the same sizes go through the same magazines
+// and pools.
+func TestLabelsInGoroutines(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	c, _ := newParallelPool(t, 1<<34, withMagazines)
+	views := []cupool.Allocator{c, c.WithLabel("a"), c.WithLabel("b")}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(g)))
+			var live []cupool.Block
+			for range 3000 {
+				if len(live) > 20 || len(live) > 0 && r.IntN(2) == 0 {
+					i := r.IntN(len(live))
+					if err := views[r.IntN(3)].Free(live[i]); err != nil {
+						t.Error(err)
+					}
+					live = append(live[:i], live[i+1:]...)
+					continue
+				}
+				b, err := views[r.IntN(3)].Alloc([]int64{512, 5000, 2 * mib}[r.IntN(3)], nil)
+				if err != nil {
+					t.Error(err)
+				}
+				live = append(live, b)
+			}
+			for _, b := range live {
+				if err := c.Free(b); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, c.Check())
+	for _, l := range c.Labels() {
+		require.Zero(t, l.Blocks.Current)
+		require.Zero(t, l.Bytes.Current)
+		require.Equal(t, l.Bytes.Allocated, l.Bytes.Freed)
+		require.Positive(t, l.Blocks.Allocated)
+	}
+	require.Zero(t, c.Stats().LiveBytes)
+}
