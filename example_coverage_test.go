@@ -31,9 +31,9 @@ func TestEveryIdentifierIsInAnExample(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"allocator", "books", "buffer", "caching", "check", "chunks", "clock", "config", "decay", "divisions", "errors", "events", "growth",
-		"home", "labels", "ladder", "ledger", "lookup", "magazines", "oom", "open", "pool", "pool_streams", "release", "segments", "sleep",
-		"stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",
+		"allocator", "books", "buffer", "caching", "check", "chunks", "clock", "config", "configenv", "decay", "divisions", "errors", "events",
+		"growth", "home", "labels", "ladder", "ledger", "lookup", "magazines", "oom", "open", "pool", "pool_streams", "release", "segments",
+		"settings", "sleep", "stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",
 	} {
 		for _, d := range parse(t, name+".go").Decls {
 			switch d := d.(type) {

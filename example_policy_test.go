@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 
 	"github.com/cupool/cupool"
 )
@@ -93,4 +94,45 @@ func ExampleCaching_WithLabel() {
 		fmt.Println(now.Label, now.Blocks.Current, "blocks; at most", now.Bytes.Peak>>20, "MiB")
 	}
 	// Output: encoder 0 blocks; at most 8 MiB
+}
+
+// A program that lets the environment configure its allocator.
+func ExampleConfigFromEnv() {
+	os.Setenv(cupool.AllocConf, "max_split_size_mb:256,garbage_collection_threshold:0.8")
+	os.Setenv("CUPOOL_MAX_SIZE", "1GiB")
+	defer os.Unsetenv(cupool.AllocConf)
+	defer os.Unsetenv("CUPOOL_MAX_SIZE")
+
+	fromFlag, err := cupool.ParseAllocConf("garbage_collection_threshold:0.5") // comes first
+	if err != nil {
+		log.Fatal(err)
+	}
+	cfg, settings, err := cupool.ConfigFromEnv(fromFlag)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var s cupool.Setting
+	for _, s = range settings {
+		switch s.Source {
+		case cupool.SourceDefault:
+		case cupool.SourceProgram:
+			fmt.Println(s.Field, "=", s.Value, "of a flag, not", s.Unused)
+		default:
+			fmt.Println(s.Field, "=", s.Value, "of", s.Source)
+		}
+	}
+	pool, err := cupool.New(cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+
+	os.Setenv("CUPOOL_MAX_SIZE", "lots")
+	_, _, err = cupool.ConfigFromEnv(cupool.Config{})
+	fmt.Println(err)
+	// Output:
+	// Limit = 1G of CUPOOL_MAX_SIZE
+	// GarbageCollectionThreshold = 0.5 of a flag, not CUPOOL_ALLOC_CONF=0.8
+	// MaxSplit = 256 of CUPOOL_ALLOC_CONF
+	// cupool: invalid configuration: max_size in CUPOOL_MAX_SIZE = lots: must be a size such as 512MiB or 2G
 }

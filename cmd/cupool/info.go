@@ -14,12 +14,20 @@ import (
 )
 
 const infoText = `Shows the devices of this computer, their memory, the versions of CUDA and what
-is supported. Works without CUDA and without a GPU too.`
+is supported, and the settings of the allocator in effect with where each comes
+from: from -conf, from the environment (` + cupool.AllocConf + `, CUPOOL_MAX_SIZE,
+CUPOOL_INITIAL_SIZE, CUPOOL_GROWTH_FACTOR) or by default. Works without CUDA and
+without a GPU too.`
 
 // runInfo prints the report.
 func runInfo(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("info", infoText, stderr)
+	conf := fs.String("conf", "", confUsage)
 	if err := parse(fs, args); err != nil {
+		return err
+	}
+	_, settings, err := config(*conf)
+	if err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
@@ -27,6 +35,7 @@ func runInfo(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	infoToolkit(w)
 	infoHost(w)
 	infoCUDA(w)
+	printSettings(w, settings)
 	return w.Flush()
 }
 

@@ -56,9 +56,11 @@ type replayOptions struct {
 // when it returns errUsage.
 func parseReplay(args []string, stderr io.Writer) (*replayOptions, error) {
 	o := &replayOptions{}
+	var conf string
 	fs := newFlags("replay", replayText, io.Discard)
 	fs.StringVar(&o.Backing, "backing", "", "`where` memory comes from: "+replay.Backings()+" (default: vmm where the device has it)")
-	fs.StringVar(&o.Strategy, "strategy", "", "`how` free blocks are chosen: "+replay.Strategies()+" (default: the first)")
+	fs.StringVar(&o.Strategy, "strategy", "", "`how` free blocks are chosen: "+replay.Strategies()+" (default: best-fit)")
+	fs.StringVar(&conf, "conf", "", confUsage)
 	fs.Func("capacity", "`bytes` of the device, such as 8GiB (default: unlimited)", func(s string) (err error) {
 		if o.Capacity, err = cupool.ParseBytes(s); err == nil && o.Capacity == 0 {
 			err = errors.New("a device has at least one byte")
@@ -84,6 +86,11 @@ func parseReplay(args []string, stderr io.Writer) (*replayOptions, error) {
 	} else if err != nil {
 		return nil, wrong(err)
 	}
+	cfg, _, err := config(conf)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	o.Config = cfg
 	if o.files = fs.Args(); len(o.files) == 0 {
 		return nil, wrong(errors.New("which trace?"))
 	}

@@ -53,6 +53,28 @@ func TestReplayJSON(t *testing.T) {
 		"driver_allocs", "driver_us_modelled", "ns_per_event", "failed_allocs"}, keysOf(t, lines[1]))
 }
 
+// The allocator is set up by -conf and the environment; flags of their own come
+// first.
+func TestReplaySettings(t *testing.T) {
+	t.Setenv("CUPOOL_ALLOC_CONF", "strategy:power-of-two,max_split_size_mb:64")
+	for flags, want := range map[string]replay.Result{
+		"":                         {Backing: "segments", Strategy: "power-of-two"},
+		"-conf strategy:first-fit": {Backing: "segments", Strategy: "first-fit"},
+		"-strategy best-fit -conf strategy:first-fit": {Backing: "segments", Strategy: "best-fit"},
+	} {
+		args := append(append([]string{"replay", "-json"}, strings.Fields(flags)...), traces+"holes.trace")
+		status, out, errs := tool(t, args...)
+		require.Zero(t, status, errs)
+		var got replay.Result
+		require.NoError(t, json.Unmarshal([]byte(out), &got))
+		require.Equal(t, want.Backing, got.Backing, flags)
+		require.Equal(t, want.Strategy, got.Strategy, flags)
+	}
+	status, _, errs := tool(t, "replay", "-conf", "fly:1", traces+"holes.trace")
+	require.Equal(t, 2, status)
+	require.Contains(t, errs, "fly: is no key")
+}
+
 // keysOf returns the keys of a JSON object in their order.
 func keysOf(t *testing.T, object string) (keys []string) {
 	d := json.NewDecoder(strings.NewReader(object))

@@ -13,8 +13,8 @@ import (
 type Options struct {
 	Device   string // "" or "sim", or a name that cupool.Open takes
 	Capacity int64  // bytes of the device; 0: unlimited
-	Backing  string // see Backings; "" is vmm where the device has it, else segments
-	Strategy string // see Strategies; "" is the first
+	Backing  string // see Backings; "" is what Config says: by default vmm where the device has it, else segments
+	Strategy string // see Strategies; "" is what Config says
 
 	// Magazines lets the allocator keep blocks in its lock-free magazines,
 	// as programs do by default. It makes placement, and so the result,
@@ -50,7 +50,7 @@ var (
 		{backingPlanned, func(*cupool.Config) {}}, // over vmm where the device has it
 	}
 	strategies = []choice{
-		{"best-fit", func(*cupool.Config) {}},
+		{"best-fit", func(c *cupool.Config) { c.Strategy = cupool.BestFit }},
 		{"first-fit", func(c *cupool.Config) { c.Strategy = cupool.FirstFit }},
 		{"segregated", func(c *cupool.Config) { c.Strategy = cupool.Segregated }},
 		{"power-of-two", func(c *cupool.Config) { c.Strategy = cupool.PowerOfTwo }},
@@ -99,7 +99,13 @@ func (o *Options) complete() error {
 		o.Config.MagazineBytes = 0
 	}
 	if o.Strategy == "" {
-		o.Strategy = strategies[0].name
+		o.Strategy = o.Config.Strategy.String()
+	}
+	if o.Backing == "" && (o.Config.Backing != cupool.BackingAuto || o.Config.MaxSplit > 0) {
+		o.Backing = cupool.BackingSegments.String()
+		if o.Config.MaxSplit == 0 {
+			o.Backing = o.Config.Backing.String()
+		}
 	}
 	if err := apply("strategy", strategies, o.Strategy, &o.Config); err != nil || o.Backing == "" {
 		return err
