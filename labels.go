@@ -67,13 +67,17 @@ func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
 	if err != nil || h.IsEmpty() {
 		return h, err
 	}
-	owner, b, err := l.lockOwner("label", h, ErrUseAfterFree)
+	c, label := l.Caching, l.label
+	if o := c.other(h); o != nil { // lent by another pool
+		c, label = o, o.stacks.labelOf(label.name)
+	}
+	owner, b, err := c.lockOwner("label", h, ErrUseAfterFree)
 	if err != nil {
 		return Block{}, err // the allocator was closed meanwhile
 	}
 	defer owner.mu.Unlock()
 	owner.unhomeLocked(b)
-	l.stacks.setLabel(b, l.label)
+	c.stacks.setLabel(b, label)
 	return h, nil
 }
 
@@ -99,7 +103,8 @@ func (t *stackTable) setLabel(b *block.Block, l *label) {
 	l.alloc(b.Requested())
 }
 
-// Labels returns the statistics of all labels, by name. They are exact.
+// Labels returns the statistics of all labels, by name. They are exact. A
+// block that another pool of the family lent is counted there.
 func (c *Caching) Labels() (all []LabelStats) {
 	t := &c.stacks
 	t.mu.Lock()
