@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/magazine"
 )
 
@@ -29,7 +29,7 @@ type Stream struct {
 	magazine *magazine.Cache
 	clock    clock
 
-	mu         sync.Mutex // guards what follows
+	mu         lock.Mutex // guards what follows
 	pools      [2]block.FreeSet
 	fast       block.FastBins // small blocks that were freed and not merged yet
 	slots      block.SlotCache
@@ -232,36 +232,49 @@ func (s *Stream) sync() error {
 // the same one twice, changes nothing. It fails with ErrUseAfterFree,
 // ErrForeignPointer, ErrForeignStream or ErrClosed.
 func (c *Caching) RecordStream(h Block, s *Stream) error {
+	owner, _, err := c.recordUse("record stream", h, s)
+	if owner != nil {
+		owner.mu.Unlock()
+	}
+	return err
+}
+
+// FreeOn is RecordStream followed by Free: the block was last used by work
+// that s has been given.
+func (c *Caching) FreeOn(h Block, s *Stream) error {
+	owner, b, err := c.recordUse("free", h, s)
+	if owner == nil {
+		return err
+	}
+	defer owner.mu.Unlock()
+	return owner.freeLocked(h, b)
+}
+
+// recordUse notes that s uses a live block and returns its owner, locked, or
+// nil with an error and for the empty Block.
+func (c *Caching) recordUse(op string, h Block, s *Stream) (*Stream, *block.Block, error) {
 	if s == nil {
 		s = c.DefaultStream()
 	}
 	if s.c != c.family.root {
-		return c.blockError("record stream", h, s, ErrForeignStream)
+		return nil, nil, c.blockError(op, h, s, ErrForeignStream)
 	}
 	if h.IsEmpty() {
-		return nil
+		return nil, nil, nil
 	}
 	if o := c.other(h); o != nil {
-		return o.RecordStream(h, s)
+		return o.recordUse(op, h, s)
 	}
-	owner, b, err := c.lockOwner("record stream", h, ErrUseAfterFree)
-	if err != nil {
-		return err
+	owner, b, err := c.lockOwner(op, h, ErrUseAfterFree)
+	if err != nil || owner.base == s { // ordered already
+		return owner, b, err
 	}
-	defer owner.mu.Unlock()
-	if owner.base == s {
-		return nil // ordered already
-	}
-	for w := b.Word(); ; w = b.Word() {
-		if w.State() != block.Live || w.Gen() != h.gen {
-			return c.blockError("record stream", h, owner, ErrUseAfterFree)
-		}
-		if b.Swap(w, w|block.Used) {
-			break
-		}
+	if !b.MarkUsed(h.gen) {
+		owner.mu.Unlock()
+		return nil, nil, c.blockError(op, h, owner, ErrUseAfterFree)
 	}
 	owner.addUseLocked(h.id(), b, s)
-	return nil
+	return owner, b, nil
 }
 
 // addUseLocked notes that stream u uses the block.
@@ -288,15 +301,6 @@ func (s *Stream) dropUsesLocked(b *block.Block) {
 	*set = useSet{streams: set.streams[:0]}
 	s.usesFree = append(s.usesFree, b.Uses-1)
 	b.Uses = 0
-}
-
-// FreeOn is RecordStream followed by Free: the block was last used by work
-// that s has been given.
-func (c *Caching) FreeOn(h Block, s *Stream) error {
-	if err := c.RecordStream(h, s); err != nil {
-		return err
-	}
-	return c.Free(h)
 }
 
 // Close waits for the stream's work and destroys it, unless it was adopted.
