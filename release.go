@@ -150,20 +150,51 @@ func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (rele
 		s.mu.Unlock()
 	}
 	slices.SortFunc(found, order)
-	for _, f := range found {
-		if released >= need {
-			break
-		}
-		ok, err := f.release()
-		if err != nil {
+	for len(found) > 0 && released < need {
+		batch := alike(found, need-released)
+		n, err := c.releaseAlike(batch)
+		if released += n; err != nil {
 			return released, err
 		}
-		if ok {
-			released += f.size
-			c.regrets[regret{f.s, kindOf(f.seg.Large), f.size}]++
-		}
+		found = found[len(batch):]
 	}
 	return released, nil
+}
+
+// releaseBatch bounds the segments that go back under one lock, which makes
+// each cheaper: an allocation that comes meanwhile waits for so many calls
+// of MemFree.
+const releaseBatch = 16
+
+// alike returns the first idle segments, as far as they are of one regret,
+// none more than need bytes take and no more than releaseBatch.
+func alike(found []idle, need int64) []idle {
+	n := 1
+	for n < min(len(found), releaseBatch) && int64(n)*found[0].size < need && found[n].regret() == found[0].regret() {
+		n++
+	}
+	return found[:n]
+}
+
+func (f *idle) regret() regret { return regret{f.s, kindOf(f.seg.Large), f.size} }
+
+// releaseAlike gives those back of the segments, which are alike, that are
+// still there and wholly free. It returns their bytes.
+func (c *Caching) releaseAlike(found []idle) (int64, error) {
+	s := found[0].s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	segs := make([]*block.Segment, 0, releaseBatch)
+	for _, f := range found {
+		if i := int(f.seg.Index); i < len(s.segs) && s.segs[i] == f.seg && f.seg.IsWhollyFree(&c.blocks) {
+			segs = append(segs, f.seg)
+		}
+	}
+	n, err := s.freeSegmentsLocked(segs)
+	if n > 0 {
+		c.regrets[found[0].regret()] += n
+	}
+	return int64(n) * found[0].size, err
 }
 
 // releaseVirtual is releaseSegments for virtual memory, chunk by chunk. Without
@@ -182,38 +213,37 @@ func (c *Caching) releaseVirtual(need int64, wait bool) (released int64, err err
 	return released, nil
 }
 
-// release gives the segment back if it is still there and wholly free.
-func (f *idle) release() (bool, error) {
-	f.s.mu.Lock()
-	defer f.s.mu.Unlock()
-	if i := int(f.seg.Index); i >= len(f.s.segs) || f.s.segs[i] != f.seg || !f.seg.IsWhollyFree(&f.s.c.blocks) {
-		return false, nil
+// freeSegmentsLocked gives wholly free segments back to the device, up to
+// the first that it refuses, and returns how many went. They leave the index
+// first: as soon as the device has the memory, another stream may get it.
+func (s *Stream) freeSegmentsLocked(segs []*block.Segment) (freed int, err error) {
+	c := s.c
+	c.segments.remove(segs...)
+	for _, seg := range segs {
+		if err = c.driver.MemFree(Ptr(seg.Base)); err != nil {
+			err = c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(seg.Base), seg.Size, c.driver.Name(), err))
+			break
+		}
+		c.returned(seg.Size)
+		s.forgetSegmentLocked(seg)
+		freed++
 	}
-	if err := f.s.freeSegmentLocked(f.seg); err != nil {
-		return false, err
+	for _, seg := range segs[freed:] {
+		c.segments.add(seg, seg.Size, s)
 	}
-	return true, nil
+	c.books.driverFrees.Add(int64(freed))
+	s.checkLocked()
+	return freed, err
 }
 
-// freeSegmentLocked gives a wholly free segment back to the device. It
-// leaves the index first: as soon as the device has the memory, another
-// stream may get it.
-func (s *Stream) freeSegmentLocked(seg *block.Segment) error {
-	c, k := s.c, kindOf(seg.Large)
-	c.segments.remove(seg)
-	c.byAddr[k].Clear(seg.Base, seg.Size)
-	if err := c.driver.MemFree(Ptr(seg.Base)); err != nil {
-		c.segments.add(seg, seg.Size, s)
-		return c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(seg.Base), seg.Size, c.driver.Name(), err))
-	}
-	c.books.driverFrees.Add(1)
-	c.returned(seg.Size)
-	s.pools[k].Remove(seg.First, c.blocks.At(seg.First))
+// forgetSegmentLocked takes a wholly free segment that the device has again
+// out of the pool and the books.
+func (s *Stream) forgetSegmentLocked(seg *block.Segment) {
+	k := kindOf(seg.Large)
+	s.pools[k].Remove(seg.First, s.c.blocks.At(seg.First))
 	s.slots.Put(seg.First)
 	s.dropSegmentLocked(seg.Index)
 	s.noteSegmentGone(k, seg.Size)
-	s.checkLocked()
-	return nil
 }
 
 // returned counts bytes that went back to the device. The reclaim lock is

@@ -8,18 +8,18 @@ import (
 )
 
 // segmentIndex finds the segment that holds an address. Entries that were
-// removed stay in the list, without a segment, until as many are gone as are
-// left, so that giving back many takes no time for each of the others.
+// removed stay in the list until as many are gone as are left, so that giving
+// back many takes no time for each of the others.
 type segmentIndex struct {
 	mu   sync.RWMutex
 	list []segmentEntry // by base
-	gone int            // of them, without a segment
+	gone int            // of them, removed
 }
 
 type segmentEntry struct {
 	base  uint64
 	size  int64
-	seg   *block.Segment // nil: removed
+	seg   *block.Segment
 	owner *Stream
 }
 
@@ -45,16 +45,18 @@ func (x *segmentIndex) add(seg *block.Segment, size int64, owner *Stream) {
 		j++
 	}
 	x.gone -= j - i
+	seg.Gone = false
 	x.list = slices.Replace(x.list, i, j, segmentEntry{seg.Base, size, seg, owner})
 }
 
-func (x *segmentIndex) remove(seg *block.Segment) {
+func (x *segmentIndex) remove(segs ...*block.Segment) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	e := &x.list[x.search(seg.Base)]
-	e.seg, e.owner = nil, nil
-	if x.gone++; x.gone > len(x.list)/2 {
-		x.list = slices.DeleteFunc(x.list, func(e segmentEntry) bool { return e.seg == nil })
+	for _, seg := range segs {
+		seg.Gone = true
+	}
+	if x.gone += len(segs); x.gone > len(x.list)/2 {
+		x.list = slices.DeleteFunc(x.list, func(e segmentEntry) bool { return e.seg.Gone })
 		x.gone = 0
 	}
 }
@@ -69,7 +71,7 @@ func (x *segmentIndex) find(p Ptr) (segmentEntry, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	i := x.search(uint64(p))
-	if i == len(x.list) || uint64(p) < x.list[i].base || x.list[i].seg == nil {
+	if i == len(x.list) || uint64(p) < x.list[i].base || x.list[i].seg.Gone {
 		return segmentEntry{}, false
 	}
 	return x.list[i], true
@@ -80,7 +82,7 @@ func (x *segmentIndex) each(fn func(segmentEntry)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, e := range x.list {
-		if e.seg != nil {
+		if !e.seg.Gone {
 			fn(e)
 		}
 	}

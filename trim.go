@@ -138,7 +138,8 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 	errs = append(errs, s.closeHomesLocked())
 	for _, seg := range s.segs {
 		if seg != nil {
-			errs = append(errs, s.freeSegmentLocked(seg))
+			_, err := s.freeSegmentsLocked([]*block.Segment{seg})
+			errs = append(errs, err)
 		}
 	}
 	s.waits, s.waiting = nil, 0

@@ -1,9 +1,11 @@
 // Package addrmap maps device addresses to blocks: a radix tree of four
 // levels of 4,096 entries. A look-up is four loads and takes no lock. A leaf
-// takes 16 KiB and exists only where a block starts: with units of 512
+// takes 16 KiB and exists only where a block has ever begun: with units of 512
 // bytes it covers 2 MiB (0.8 % of the memory it describes), with units of
-// 1 MiB it covers 4 GiB. Coarse units are for blocks that are larger than
-// one, so that no two begin in the same: their map stays in the cache.
+// 1 MiB it covers 4 GiB. Leaves stay for the memory that comes to the same
+// addresses next: making one costs more than all else about a small segment.
+// Coarse units are for blocks that are larger than one, so that no two begin
+// in the same: their map stays in the cache.
 package addrmap
 
 import (
@@ -98,24 +100,6 @@ func child[T any](p *atomic.Pointer[T], bytes *atomic.Int64, size int64) *T {
 	p.Store(c)
 	bytes.Add(size)
 	return c
-}
-
-// Clear forgets the leaves that lie wholly inside [addr, addr+size).
-// Entries of a leaf that is shared with other memory stay.
-func (m *Map) Clear(addr uint64, size int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	first := (addr>>m.unitBits + fanout - 1) >> leafShift
-	end := (addr + uint64(size)) >> m.unitBits >> leafShift
-	for l := first; l < end; l++ {
-		u := l << leafShift
-		if m.find(u) == nil {
-			continue
-		}
-		n := m.root[u>>topShift].Load()[u>>midShift%fanout].Load()
-		n[u>>leafShift%fanout].Store(nil)
-		m.bytes.Add(-fanout * 4)
-	}
 }
 
 // Bytes returns the memory that the nodes take, without the root.

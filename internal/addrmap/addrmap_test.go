@@ -74,29 +74,6 @@ func TestAgainstMap(t *testing.T) {
 	})
 }
 
-func TestClear(t *testing.T) {
-	forUnits(t, func(t *testing.T, unit uint64, m *Map) {
-		leafBytes := fanout * unit
-		for i := range uint64(5) {
-			m.Set(i*leafBytes+unit, uint32(i+1))
-		}
-		before := m.Bytes()
-		// From inside the first leaf to inside the last: those two are shared.
-		m.Clear(unit, int64(4*leafBytes))
-		for i, want := range []uint32{1, 0, 0, 0, 5} {
-			require.Equal(t, want, m.Get(uint64(i)*leafBytes+unit), "leaf %d", i)
-		}
-		require.Equal(t, before-3*fanout*4, m.Bytes())
-		m.Clear(leafBytes, int64(leafBytes))
-		require.Equal(t, before-3*fanout*4, m.Bytes(), "nothing there any more")
-		m.Clear(1<<50, 1<<23) // where nothing ever was
-		m.Clear(1<<33, 1<<23)
-
-		m.Set(2*leafBytes+unit, 9)
-		require.EqualValues(t, 9, m.Get(2*leafBytes+unit), "the place is usable again")
-	})
-}
-
 func TestBytes(t *testing.T) {
 	m := New(9)
 	require.Zero(t, m.Bytes())
@@ -109,7 +86,7 @@ func TestBytes(t *testing.T) {
 	require.Equal(t, first+fanout*4, m.Bytes(), "one leaf more")
 }
 
-// Readers take no lock while writers add and forget leaves.
+// Readers take no lock while writers add leaves.
 func TestConcurrentReaders(t *testing.T) {
 	m := New(9)
 	stop := make(chan struct{})
@@ -121,8 +98,7 @@ func TestConcurrentReaders(t *testing.T) {
 				for i := range uint64(1000) {
 					m.Set(base+i*4096, round+1)
 				}
-				m.Clear(base, 1000*4096)
-			}
+				}
 		})
 		readers.Go(func() {
 			for i := uint64(0); ; i++ {

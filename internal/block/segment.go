@@ -24,6 +24,8 @@ type Segment struct {
 	// piece; they grow at their end. Stitched segments hold one block, on
 	// memory that Parts of a virtual segment stand for.
 	Virtual, Stitched bool
+
+	Gone bool // removed from the allocator's index, whose lock guards it
 }
 
 // Contains reports whether the address lies in the segment.
