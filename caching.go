@@ -165,13 +165,16 @@ func (c *Caching) Free(h Block) error {
 		return c.freeOther(h)
 	}
 	b := c.blocks.At(h.id())
-	live := block.MakeWord(h.gen, block.Live|block.Homed)
-	if b.Word() == live && b.Swap(live, block.MakeWord(h.gen, block.Cached|block.Homed)) {
+	homed, live := block.MakeWord(h.gen, block.Live|block.Homed), block.MakeWord(h.gen, block.Live)
+	if b.Word() == homed && b.Swap(homed, block.MakeWord(h.gen, block.Cached|block.Homed)) {
 		return nil
+	}
+	if b.Word() != live {
+		return c.freeOther(h)
 	}
 	s := c.stream(b.Owner())
 	s.mu.Lock()
-	if b.Word() != block.MakeWord(h.gen, block.Live) || b.Owner() != s.index || c.closed.Load() {
+	if b.Word() != live || b.Owner() != s.index || c.closed.Load() {
 		s.mu.Unlock()
 		return c.freeOther(h)
 	}

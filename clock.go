@@ -66,7 +66,7 @@ func (u *Stream) recordAhead() {
 func (u *Stream) recordLocked() error {
 	c, k := u.c, &u.clock
 	e, err := c.events.get()
-	epoch := k.tick.Add(1) - 1 // before the event: see above
+	epoch := k.tick.Add(1) - 1 // before the event: see waits.go
 	if err == nil {
 		if err = c.driver.RecordEvent(e, u.handle); err != nil {
 			c.events.put(e)

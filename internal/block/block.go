@@ -104,6 +104,21 @@ func (b *Block) Swap(old, new Word) bool {
 	return b.word.CompareAndSwap(uint64(old), uint64(new))
 }
 
+// MarkUsed sets Used and reports whether the block is live in its generation
+// gen. Only a homed block changes without the owner's lock, which is held.
+func (b *Block) MarkUsed(gen uint64) bool {
+	for w := b.Word(); w.State() == Live && w.Gen() == gen; w = b.Word() {
+		if !w.Has(Homed) {
+			b.SetWord(w | Used)
+			return true
+		}
+		if b.Swap(w, w|Used) {
+			return true
+		}
+	}
+	return false
+}
+
 // Addr returns the address.
 func (b *Block) Addr() uint64 { return b.addr.Load() }
 
