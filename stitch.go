@@ -61,7 +61,7 @@ const maxStitches = 512
 // programs need no more than the burst.
 const (
 	stitchBurst = 256
-	stitchEvery = 2048
+	stitchEvery = 16384
 )
 
 // creditLocked returns how many stitches the stream may still make.

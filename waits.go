@@ -40,7 +40,7 @@ const crossedRest = 64
 // driver calls.
 const (
 	eagerBytes  = 2 << 20
-	batchBlocks = 16
+	batchBlocks = 32
 )
 
 // A miss asks for an event where blocks wait without one, unless little

@@ -98,7 +98,7 @@ func TestConcurrentReaders(t *testing.T) {
 				for i := range uint64(1000) {
 					m.Set(base+i*4096, round+1)
 				}
-				}
+			}
 		})
 		readers.Go(func() {
 			for i := uint64(0); ; i++ {

@@ -1,7 +1,7 @@
 // Package magazine keeps freed blocks where the next request of the same
 // size finds them without a lock.
 //
-// A cache has one shard a processor, a shard 64 sets by size, a set seven
+// A cache has one shard a processor, a shard 64 sets by size, a set eight
 // slots in one cache line. A slot is the home of a block: it refers to the
 // block whether the block is out or back, and the block's own word, changed
 // by compare-and-swap, says which. So taking a homed block and giving it
@@ -16,34 +16,34 @@ import (
 	"math/bits"
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/cupool/cupool/internal/block"
 )
 
 const (
 	setCount = 64
-	ways     = 7
+	ways     = 8
 )
 
 // set is one cache line. A slot holds a block's ID above a tag of the size.
-// recent is half the tag of the last miss, victim picks the slot that is
-// given up, and tags has a bit for every tag in the slots and perhaps for
-// some that were (Bloom 1970), so that most misses look at no slot.
-type set struct {
-	recent uint16 // guarded by the stream's lock, as victim
-	victim uint16
-	tags   atomic.Uint32
-	slots  [ways]atomic.Uint64
-}
+type set [ways]atomic.Uint64
 
-// bit returns the bit of a tag in set.tags.
-func bit(tag uint32) uint32 { return 1 << (tag & 31) }
-
+// shard is the sets with what a miss looks at in a few lines of its own. tags
+// has a bit for every tag in a set's slots and perhaps for some that were
+// (Bloom 1970), so that most misses look at no slot; recent is half the tag
+// of a set's last miss, victim picks the slot that is given up.
 type shard struct {
-	sets   [setCount]set
-	last   int64 // size of the last miss; guarded by the stream's lock
+	sets   [setCount]set // first, so that each is one line
+	tags   [setCount]atomic.Uint32
+	recent [setCount]uint16 // guarded by the stream's lock, as what follows
+	victim [setCount]uint8
+	last   int64 // size of the last miss of all
 	streak int   // misses of that size in a row
 }
+
+// bit returns the bit of a tag in shard.tags.
+func bit(tag uint32) uint32 { return 1 << (tag & 31) }
 
 // Cache is the magazines of one stream. Get and the words of homed blocks
 // are for any goroutine without a lock; the other methods are guarded by
@@ -82,12 +82,12 @@ func (c *Cache) Get(proc int, size int64) (block.ID, *block.Block, uint64) {
 		return 0, nil, 0
 	}
 	i, tag := hash(size)
-	s := &sh.sets[i%setCount]
-	if s.tags.Load()&bit(tag) == 0 {
+	if sh.tags[i%setCount].Load()&bit(tag) == 0 {
 		return 0, nil, 0
 	}
-	for w := range s.slots {
-		slot := s.slots[w].Load()
+	s := &sh.sets[i%setCount]
+	for w := range s {
+		slot := s[w].Load()
 		if uint32(slot) != tag || slot == 0 {
 			continue
 		}
@@ -119,9 +119,8 @@ func (c *Cache) Wants(proc int, size int64, large bool) bool {
 		p.Store(sh)
 	}
 	i, tag := hash(size)
-	s := &sh.sets[i%setCount]
-	again := s.recent == uint16(tag>>16)
-	s.recent = uint16(tag >> 16)
+	again := sh.recent[i%setCount] == uint16(tag>>16)
+	sh.recent[i%setCount] = uint16(tag >> 16)
 	if sh.last != size {
 		sh.last, sh.streak = size, 0
 	}
@@ -148,23 +147,23 @@ func (c *Cache) Home(proc int, id block.ID, size int64) (evicted block.ID) {
 	s := &sh.sets[i%setCount]
 	way := s.vacant(c.Table)
 	if way < 0 {
-		s.victim = (s.victim + 1) % ways
-		way = int(s.victim)
-		evicted = block.ID(s.slots[way].Load() >> 32)
+		sh.victim[i%setCount] = (sh.victim[i%setCount] + 1) % ways
+		way = int(sh.victim[i%setCount])
+		evicted = block.ID(s[way].Load() >> 32)
 	}
-	s.slots[way].Store(uint64(id)<<32 | uint64(tag))
+	s[way].Store(uint64(id)<<32 | uint64(tag))
 	tags := uint32(0)
-	for w := range s.slots {
-		tags |= bit(uint32(s.slots[w].Load()))
+	for w := range s {
+		tags |= bit(uint32(s[w].Load()))
 	}
-	s.tags.Store(tags)
+	sh.tags[i%setCount].Store(tags)
 	return evicted
 }
 
 // vacant returns a slot that is empty or whose block has left it, or -1.
 func (s *set) vacant(t *block.Table) int {
-	for w := range s.slots {
-		if v := s.slots[w].Load(); v == 0 || !t.At(block.ID(v>>32)).Word().Has(block.Homed) {
+	for w := range s {
+		if v := s[w].Load(); v == 0 || !t.At(block.ID(v>>32)).Word().Has(block.Homed) {
 			return w
 		}
 	}
@@ -180,8 +179,8 @@ func (c *Cache) Each(fn func(block.ID) (drop bool)) {
 			continue
 		}
 		for j := range sh.sets {
-			for w := range sh.sets[j].slots {
-				p := &sh.sets[j].slots[w]
+			for w := range sh.sets[j] {
+				p := &sh.sets[j][w]
 				if v := p.Load(); v != 0 && fn(block.ID(v>>32)) {
 					p.Store(0)
 				}
@@ -202,7 +201,7 @@ func (c *Cache) Drop() {
 func (c *Cache) Bytes() (n int64) {
 	for i := range c.shards {
 		if c.shards[i].Load() != nil {
-			n += setCount * 64
+			n += int64(unsafe.Sizeof(shard{}))
 		}
 	}
 	return n
