@@ -31,7 +31,7 @@ func TestEveryIdentifierIsInAnExample(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"allocator", "books", "buffer", "caching", "check", "chunks", "clock", "config", "configenv", "decay", "divisions", "errors", "events",
+		"allocator", "arena", "arena_marks", "books", "buffer", "caching", "check", "chunks", "clock", "config", "configenv", "decay", "divisions", "errors", "events",
 		"growth", "home", "labels", "ladder", "ledger", "lookup", "magazines", "oom", "open", "pool", "pool_streams", "release", "segments",
 		"settings", "sleep", "stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",
 	} {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/block"
 )
@@ -246,11 +247,10 @@ func (s *Stream) forgetSegmentLocked(seg *block.Segment) {
 	s.noteSegmentGone(k, seg.Size)
 }
 
-// returned counts bytes that went back to the device. The reclaim lock is
-// held.
+// returned counts bytes that went back to the device.
 func (c *Caching) returned(bytes int64) {
 	c.unreserve(bytes)
-	c.reclaim.released += bytes
+	c.reclaim.released.Add(bytes)
 }
 
 // reclaimLock is the lock under which memory is taken away from pools. Who
@@ -258,13 +258,12 @@ func (c *Caching) returned(bytes int64) {
 type reclaimLock struct {
 	sync.Mutex
 	tell     func(released int64)
-	released int64
+	released atomic.Int64 // memory also goes back without the lock, when moving it fails
 }
 
 // Unlock shadows that of the Mutex.
 func (l *reclaimLock) Unlock() {
-	n := l.released
-	l.released = 0
+	n := l.released.Swap(0)
 	l.Mutex.Unlock()
 	if n > 0 && l.tell != nil {
 		l.tell(n)

@@ -1,0 +1,113 @@
+package cupool_test
+
+import (
+	"fmt"
+	"log"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// Everything a phase allocates is given back at once.
+func ExampleArena() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	var arena *cupool.Arena
+	arena, err = cupool.NewArena(pool, cupool.ArenaConfig{Size: 16 << 20, Overflow: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer arena.Close()
+
+	var first cupool.Block
+	for phase := range 3 {
+		a, err := arena.AllocAligned(1<<20, 1<<16, arena.Stream())
+		if err != nil {
+			log.Fatal(err)
+		}
+		first = a
+		if _, err := arena.Alloc(100, nil); err != nil {
+			log.Fatal(err)
+		}
+		var st cupool.ArenaStats = arena.Stats()
+		fmt.Println("phase", phase, st.Blocks, "blocks, aligned:", a.Ptr()%(1<<16) == 0)
+		if err := arena.Reset(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(arena.Free(first) != nil) // it went with the Reset
+	// Output:
+	// phase 0 2 blocks, aligned: true
+	// phase 1 2 blocks, aligned: true
+	// phase 2 2 blocks, aligned: true
+	// true
+}
+
+// Temporaries of an inner step go at its end, what is around it stays.
+func ExampleArena_Release() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	arena, err := cupool.NewArena(pool, cupool.ArenaConfig{Size: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer arena.Close()
+
+	if _, err := arena.Alloc(1000, nil); err != nil {
+		log.Fatal(err)
+	}
+	var before cupool.Mark = arena.Mark()
+	for range 10 {
+		if _, err := arena.Alloc(5000, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(arena.Stats().Blocks, "blocks")
+	if err := arena.Release(before); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(arena.Stats().Blocks, "block")
+	// Output:
+	// 11 blocks
+	// 1 block
+}
+
+// An engine whose tensors live for a step.
+func ExampleArena_engine() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	arena, err := cupool.NewArena(pool, cupool.ArenaConfig{Size: 1 << 20, Overflow: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer arena.Close()
+	eng, err := cupool.NewEngine(arena)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		x := tensor.New(tensor.WithShape(2, 2), tensor.Of(tensor.Float32), tensor.WithEngine(eng))
+		y, err := tensor.Add(x, float32(1))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(y.Data(), arena.Stats().Blocks)
+		if err := arena.Reset(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// [1 1 1 1] 2
+	// [1 1 1 1] 2
+	// [1 1 1 1] 2
+}
