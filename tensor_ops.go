@@ -3,6 +3,7 @@ package cupool
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"gorgonia.org/tensor"
 )
@@ -358,6 +359,12 @@ func (e *Engine) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOp
 		})
 	}
 	if dst := o.reuse; o.unsafe || dst != nil {
+		if dst != nil && plain(x) && plain(dst) && dst.Shape().Eq(x.Shape()) && e.accessible && e.serves(append(ts, dst)...) && apart(dst, ts) {
+			if err := e.hostReady(); err != nil {
+				return nil, err
+			}
+			return f(ts, tensor.WithReuse(dst), tensor.UseUnsafe())
+		}
 		if dst == nil {
 			dst = x
 		}
@@ -373,4 +380,13 @@ func (e *Engine) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOp
 	return e.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return f(h, opts...)
 	}, opts, ts...)
+}
+
+// apart reports whether dst shares no memory with any of ts.
+func apart(dst tensor.Tensor, ts []tensor.Tensor) bool {
+	p, n := extent(dst)
+	return !slices.ContainsFunc(ts, func(t tensor.Tensor) bool {
+		q, m := extent(t)
+		return p < q+Ptr(m) && q < p+Ptr(n)
+	})
 }

@@ -130,9 +130,7 @@ func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tenso
 	}
 	if shape, _, _, err := t.Shape().Repeat(axis, repeats...); err == nil && plain(t) && e.accessible && e.serves(t) {
 		return e.into(t.Dtype(), shape, func(out *tensor.Dense) error {
-			// It copies fast between tensors of its own.
-			_, err := std.RepeatReuse(relabel(t.(*tensor.Dense)), relabel(out), axis, repeats...)
-			return err
+			return repeatFast(t, out, axis, repeats)
 		})
 	}
 	return e.run("Repeat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
@@ -140,10 +138,23 @@ func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tenso
 	}, nil, t)
 }
 
+// repeatFast repeats a plain tensor to another one: StdEng copies fast between
+// tensors of its own.
+func repeatFast(t, out tensor.Tensor, axis int, repeats []int) error {
+	_, err := std.RepeatReuse(relabel(t.(*tensor.Dense)), relabel(out.(*tensor.Dense)), axis, repeats...)
+	return err
+}
+
 // RepeatReuse implements tensor.Repeater.
 func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
 	if r, ok, err := e.gpu.repeat(t, reuse, axis, repeats); ok {
 		return r, err
+	}
+	if plain(t) && plain(reuse) && e.accessible && e.serves(t, reuse) {
+		if err := e.hostReady(); err != nil {
+			return nil, err
+		}
+		return reuse, repeatFast(t, reuse, axis, repeats)
 	}
 	err := e.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
 		_, err := std.RepeatReuse(h[0], reuse, axis, repeats...)

@@ -113,3 +113,14 @@ func newPool(t testing.TB) (*cupool.Engine, *cupool.Caching) {
 	require.NoError(t, err)
 	return e, a
 }
+
+// newCleanPool is newPool without the poison, for benchmarks.
+func newCleanPool(t testing.TB) *cupool.Engine {
+	t.Helper()
+	a, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
+	e, err := cupool.NewEngine(a)
+	require.NoError(t, err)
+	return e
+}

@@ -1,6 +1,7 @@
 package gorgoniavm
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -169,23 +170,26 @@ func repeat(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	return m.e.RepeatReuse(d, dst, axis, n)
 }
 
-// repeatOne fills dst with a tensor that has to get axes first.
+// repeatOne fills dst with the one element of d.
 func (m *VM) repeatOne(dst, d *tensor.Dense, shape tensor.Shape) (gorgonia.Value, error) {
 	if d.Shape().TotalSize() != 1 {
 		return nil, fmt.Errorf("repeating a %v to a %v: %w", d.Shape(), shape, ErrOperand)
 	}
-	flat := d.ShallowClone()
-	if err := flat.Reshape(1); err != nil {
-		return nil, err
+	if m.e.AllocAccessible() {
+		v, err := m.scalarOf(d)
+		if err != nil {
+			return nil, err
+		}
+		return dst, m.e.Memset(dst, v.Data())
 	}
-	all := dst.ShallowClone()
-	if err := all.Reshape(shape.TotalSize()); err != nil {
+	from, to := d.ShallowClone(), dst.ShallowClone()
+	if err := errors.Join(from.Reshape(1), to.Reshape(shape.TotalSize())); err != nil {
 		return nil, err
 	}
 	if shape.TotalSize() == 1 {
-		return dst, m.e.Copy(all, flat)
+		return dst, m.e.Copy(to, from)
 	}
-	_, err := m.e.RepeatReuse(flat, all, 0, shape.TotalSize())
+	_, err := m.e.RepeatReuse(from, to, 0, shape.TotalSize())
 	return dst, err
 }
 

@@ -1,9 +1,15 @@
 package gorgoniavm_test
 
 import (
+	"io"
+	"log"
+
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
+
+// Gorgonia's group normalization prints its gradients.
+func init() { log.SetOutput(io.Discard) }
 
 // models are graphs that the machines are compared on. Most are those of
 // gorgonia's tests and examples.
