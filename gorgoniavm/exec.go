@@ -54,7 +54,7 @@ func (m *VM) compute(in *instr) (held, error) {
 	if arity := in.op.Arity(); arity >= 0 && arity != len(m.args) {
 		return held{}, fmt.Errorf("%d operands, but it takes %d: %w", len(m.args), arity, ErrOperand)
 	}
-	v, err := in.run(m, in, m.args)
+	v, err := m.count(in)
 	if err != nil {
 		return held{}, err
 	}
@@ -64,6 +64,20 @@ func (m *VM) compute(in *instr) (held, error) {
 	h := m.blocks.hold(v, false)
 	m.drop(&m.dst)
 	return h, nil
+}
+
+// count runs an operation, and counts it when the engine had to compute some
+// of it on copies.
+func (m *VM) count(in *instr) (gorgonia.Value, error) {
+	if m.e.AllocAccessible() {
+		return in.run(m, in, m.args)
+	}
+	before := m.e.Stats().Fallbacks
+	v, err := in.run(m, in, m.args)
+	if m.e.Stats().Fallbacks != before {
+		m.fallbacks[in.name]++
+	}
+	return v, err
 }
 
 // reuse returns the argument that in may overwrite: nobody reads it

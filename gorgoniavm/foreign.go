@@ -10,7 +10,7 @@ import (
 // allocates on the way, and keeps for itself, is then in Go's heap; the result
 // is moved to the pool.
 func foreign(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	m.foreign[in.name]++
+	m.fallbacks[in.name]++
 	host := make([]gorgonia.Value, len(args))
 	for i, v := range args {
 		h, err := m.foreignArg(v)

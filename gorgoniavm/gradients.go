@@ -13,19 +13,34 @@ import (
 // prepareGradients makes the gradients of inputs that have none yet.
 func (m *VM) prepareGradients() error {
 	for _, n := range m.prog.targets {
-		d, ok := n.Value().(*tensor.Dense)
-		switch {
-		case !n.IsVar() || n.Value() == nil:
+		if !n.IsVar() || n.Value() == nil {
 			continue
-		case ok && !m.e.AllocAccessible() && !m.e.Owns(d):
-			if err := ToPool(m.e, n); err != nil {
-				return err
-			}
+		}
+		if err := m.moveWeight(n); err != nil {
+			return fmt.Errorf("the value of %s: %w", nameOf(n), err)
 		}
 		if _, err := m.gradientOf(n); err != nil {
 			return fmt.Errorf("the gradient of %s: %w", nameOf(n), err)
 		}
 	}
+	return nil
+}
+
+// moveWeight moves a value that is to be learned to a device whose memory the
+// CPU cannot touch, where the gradients are. It is the VM's until Close.
+func (m *VM) moveWeight(n *gorgonia.Node) error {
+	d, ok := n.Value().(*tensor.Dense)
+	if !ok || m.e.AllocAccessible() || m.e.Owns(d) {
+		return nil
+	}
+	if old, ok := m.weights[n]; ok { // the program gave it another value since
+		delete(m.weights, n)
+		m.blocks.drop(old)
+	}
+	if err := ToPool(m.e, n); err != nil {
+		return err
+	}
+	m.weights[n] = m.blocks.hold(n.Value(), false)
 	return nil
 }
 
@@ -86,7 +101,7 @@ func (m *VM) zeroGradient(n *gorgonia.Node) (gorgonia.Value, error) {
 // adoptGradient binds a gradient that is the VM's, until Close.
 func (m *VM) adoptGradient(n *gorgonia.Node, g *tensor.Dense) (gorgonia.Value, error) {
 	if old, ok := m.duals[n]; ok {
-		m.drop(&old)
+		m.blocks.drop(old)
 	}
 	m.duals[n] = m.blocks.hold(g, false)
 	gorgonia.WithGrad(g)(n)

@@ -1,12 +1,8 @@
 package gorgoniavm_test
 
 import (
-	"errors"
 	"math/rand"
-	"testing"
 
-	"github.com/cupool/cupool"
-	"github.com/stretchr/testify/require"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -72,55 +68,3 @@ func newMLP(batch int, sizes ...int) *model {
 func name(s string, i int) string { return s + string(rune('0'+i)) }
 
 func newMNIST() *model { return newMLP(mlpBatch, mlpSizes...) }
-
-// poisoned fills memory with 0xFF, a NaN in every float type, when it is
-// handed out and when it is taken back.
-type poisoned struct{ *cupool.Caching }
-
-func (a poisoned) poison(b cupool.Block) error {
-	if b.IsEmpty() {
-		return nil
-	}
-	s := a.DefaultStream()
-	return errors.Join(s.Memset(b.Ptr(), 0xFF, b.Size()), s.Sync())
-}
-
-func (a poisoned) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
-	b, err := a.Caching.Alloc(n, s)
-	if err == nil {
-		err = a.poison(b)
-	}
-	return b, err
-}
-
-func (a poisoned) Free(b cupool.Block) error {
-	if now, err := a.Lookup(b.Ptr()); err == nil && now == b {
-		if err := a.poison(b); err != nil {
-			return err
-		}
-	}
-	return a.Caching.Free(b)
-}
-
-// newPool returns an engine on the default device, whose memory is poisoned.
-// At the end of the test nothing may be live.
-func newPool(t testing.TB) (*cupool.Engine, *cupool.Caching) {
-	t.Helper()
-	a, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
-	e, err := cupool.NewEngine(poisoned{a})
-	require.NoError(t, err)
-	return e, a
-}
-
-// newCleanPool is newPool without the poison, for benchmarks.
-func newCleanPool(t testing.TB) *cupool.Engine {
-	t.Helper()
-	a, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
-	e, err := cupool.NewEngine(a)
-	require.NoError(t, err)
-	return e
-}

@@ -63,22 +63,24 @@ func (m *model) learn(nodes ...*G.Node) *model {
 func startModel() *model { return &model{g: G.NewGraph()} }
 
 // newConvnet is gorgonia's example, smaller and without its dropout.
-func newConvnet() *model {
+func newConvnet() *model { return newConvnetOf(3, 12, 4, 8) }
+
+// newConvnetOf returns a network of convolutions for a batch of square images.
+func newConvnetOf(batch, size int, channels ...int) *model {
 	m := startModel()
-	x := G.NewTensor(m.g, tensor.Float32, 4, G.WithShape(3, 1, 12, 12), G.WithName("x"), G.WithValue(values(1, 3, 1, 12, 12)))
-	y := G.NewMatrix(m.g, tensor.Float32, G.WithShape(3, 10), G.WithName("y"), G.WithValue(oneHot(2, 3, 10)))
+	x := G.NewTensor(m.g, tensor.Float32, 4, G.WithShape(batch, 1, size, size), G.WithName("x"), G.WithValue(values(1, batch, 1, size, size)))
+	y := G.NewMatrix(m.g, tensor.Float32, G.WithShape(batch, 10), G.WithName("y"), G.WithValue(oneHot(2, batch, 10)))
 	m.inputs = G.Nodes{x, y}
 	h := x
-	chans := []int{4, 8}
 	from := 1
-	for i, c := range chans {
+	for i, c := range channels {
 		w := m.param(name("w", i), int64(3+i), c, from, 3, 3)
 		h = G.Must(G.Rectify(G.Must(G.Conv2d(h, w, tensor.Shape{3, 3}, []int{1, 1}, []int{1, 1}, []int{1, 1}))))
 		h = G.Must(G.MaxPool2D(h, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2}))
-		from = c
+		from, size = c, size/2
 	}
-	h = G.Must(G.Reshape(h, tensor.Shape{3, 8 * 3 * 3}))
-	h = G.Must(G.Rectify(G.Must(G.Mul(h, m.param("w8", 8, 8*3*3, 20)))))
+	h = G.Must(G.Reshape(h, tensor.Shape{batch, from * size * size}))
+	h = G.Must(G.Rectify(G.Must(G.Mul(h, m.param("w8", 8, from*size*size, 20)))))
 	p := G.Must(G.SoftMax(G.Must(G.Mul(h, m.param("w9", 9, 20, 10)))))
 	m.cost = G.Must(G.Neg(G.Must(G.Mean(G.Must(G.HadamardProd(G.Must(G.Log(p)), y))))))
 	if _, err := G.Grad(m.cost, m.weights...); err != nil {

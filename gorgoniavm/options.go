@@ -27,8 +27,8 @@ type config struct {
 // BindDualValues adds the gradients of the graph to those of the nodes that
 // they belong to, as solvers need it: n.Grad() is the sum over RunAlls since a
 // solver zeroed it. Without nodes it does so for all inputs that gorgonia.Grad
-// was asked for. On a device whose memory the CPU cannot touch, the values of
-// these nodes are moved to the pool by the first RunAll.
+// was asked for. On a device whose memory the CPU cannot touch, RunAll moves
+// the values of these nodes to the pool, and Close brings them back.
 //
 // Without this option n.Grad() is the gradient of the last RunAll.
 func BindDualValues(nodes ...*gorgonia.Node) Option {

@@ -20,19 +20,20 @@ type VM struct {
 	c    config
 	prog *program
 
-	inputs  map[*gorgonia.Node]input // tensors of the inputs as the engine sees them
-	consts  map[*gorgonia.Node]held  // constants in the pool, until Close
-	duals   map[*gorgonia.Node]held  // gradients that this VM made, until Close
-	kept    []binding                // values that nodes have until the next RunAll
-	slots   []held                   // by node, during RunAll
-	uses    []int32                  // how often a slot will still be read
-	blocks  blockRefs                // the blocks that slots and kept values share
-	lets    []binding                // what Sets of this run assign
-	dst     held                     // made for the present operation
-	args    []gorgonia.Value         // of the present operation
-	at      *instr                   // the present operation
-	foreign map[string]int64         // see Fallbacks
-	closed  bool
+	inputs    map[*gorgonia.Node]input // tensors of the inputs as the engine sees them
+	consts    map[*gorgonia.Node]held  // constants in the pool, until Close
+	duals     map[*gorgonia.Node]held  // gradients that this VM made, until Close
+	weights   map[*gorgonia.Node]held  // values that it moved to the device, until Close
+	kept      []binding                // values that nodes have until the next RunAll
+	slots     []held                   // by node, during RunAll
+	uses      []int32                  // how often a slot will still be read
+	blocks    blockRefs                // the blocks that slots and kept values share
+	lets      []binding                // what Sets of this run assign
+	dst       held                     // made for the present operation
+	args      []gorgonia.Value         // of the present operation
+	at        *instr                   // the present operation
+	fallbacks map[string]int64         // see Fallbacks
+	closed    bool
 }
 
 var _ gorgonia.VM = (*VM)(nil)
@@ -64,13 +65,14 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	}
 	return &VM{
 		e: e, c: c, prog: prog,
-		inputs:  make(map[*gorgonia.Node]input),
-		consts:  make(map[*gorgonia.Node]held),
-		duals:   make(map[*gorgonia.Node]held),
-		slots:   make([]held, len(prog.instrs)),
-		uses:    make([]int32, len(prog.instrs)),
-		blocks:  blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
-		foreign: make(map[string]int64),
+		inputs:    make(map[*gorgonia.Node]input),
+		consts:    make(map[*gorgonia.Node]held),
+		duals:     make(map[*gorgonia.Node]held),
+		weights:   make(map[*gorgonia.Node]held),
+		slots:     make([]held, len(prog.instrs)),
+		uses:      make([]int32, len(prog.instrs)),
+		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
+		fallbacks: make(map[string]int64),
 	}, nil
 }
 
@@ -150,11 +152,11 @@ func (m *VM) Close() error {
 	}
 	m.closed = true
 	var errs []error
-	for i := range m.kept {
-		b := &m.kept[i]
-		errs = append(errs, m.leave(b.h, b.node.Value(), func(v gorgonia.Value) error {
-			return gorgonia.UnsafeLet(b.node, v)
-		}))
+	for _, b := range m.kept {
+		errs = append(errs, m.leaveValue(b.node, b.h))
+	}
+	for n, h := range m.weights {
+		errs = append(errs, m.leaveValue(n, h))
 	}
 	for n, h := range m.duals {
 		errs = append(errs, m.leave(h, boundGradient(n), func(v gorgonia.Value) error {
@@ -165,11 +167,12 @@ func (m *VM) Close() error {
 	for _, h := range m.consts {
 		m.blocks.drop(h)
 	}
-	clear(m.consts)
-	clear(m.duals)
-	clear(m.inputs)
-	m.kept = nil
+	m.kept, m.weights, m.duals, m.consts, m.inputs = nil, nil, nil, nil, nil
 	return errors.Join(append(errs, m.blocks.errs...)...)
+}
+
+func (m *VM) leaveValue(n *gorgonia.Node, h held) error {
+	return m.leave(h, n.Value(), func(v gorgonia.Value) error { return gorgonia.UnsafeLet(n, v) })
 }
 
 // leave gives back a value of a node, which gets a copy in its place if it has
@@ -188,13 +191,13 @@ func (m *VM) leave(h held, now gorgonia.Value, bind func(gorgonia.Value) error) 
 	return err
 }
 
-// Fallbacks returns how often gorgonia computed an operation by itself, in Go
-// on the CPU, by the operation's type (as "*gorgonia.im2colOp"). On a device
-// whose memory the CPU cannot touch, operands and results are copied for it.
-// See the package comment for the operations that are not among them.
+// Fallbacks returns how often an operation was computed by gorgonia itself, in
+// Go on the CPU, by the operation's type (as "*gorgonia.im2colOp"). On a
+// device whose memory the CPU cannot touch, that is done on copies, and
+// operations that the engine has no kernel for count too.
 func (m *VM) Fallbacks() map[string]int64 {
-	all := make(map[string]int64, len(m.foreign))
-	for op, n := range m.foreign {
+	all := make(map[string]int64, len(m.fallbacks))
+	for op, n := range m.fallbacks {
 		all[op] = n
 	}
 	return all

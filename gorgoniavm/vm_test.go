@@ -169,7 +169,7 @@ func BenchmarkRunAll(b *testing.B) {
 		}
 	})
 	b.Run("vm=pool", func(b *testing.B) {
-		e := newCleanPool(b)
+		e := newPlainPool(b)
 		m := newMNIST()
 		vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...))
 		require.NoError(b, err)

@@ -1,0 +1,148 @@
+package gorgoniavm_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+// meter is an allocator that counts bytes as requested, fails when it is told
+// to, and fills memory with 0xFF, a NaN in every float type, when it is handed
+// out and when it is taken back.
+type meter struct {
+	*cupool.Caching
+
+	mu                sync.Mutex
+	live, peak, total int64
+	failIn            int // allocations until one fails; 0: none does
+}
+
+func (m *meter) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
+	if m.fails() && n > 0 {
+		return cupool.Block{}, &cupool.OOMError{Requested: n, Hint: "this is a test"}
+	}
+	b, err := m.Caching.Alloc(n, s)
+	if err != nil || b.IsEmpty() {
+		return b, err
+	}
+	m.mu.Lock()
+	m.live += n
+	m.total += n
+	m.peak = max(m.peak, m.live)
+	m.mu.Unlock()
+	return b, m.poison(b, s)
+}
+
+func (m *meter) fails() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failIn == 0 {
+		return false
+	}
+	m.failIn--
+	return m.failIn == 0
+}
+
+func (m *meter) Free(b cupool.Block) error {
+	if now, err := m.Lookup(b.Ptr()); err == nil && now == b && !b.IsEmpty() {
+		if err := m.poison(b, nil); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		m.live -= b.Size()
+		m.mu.Unlock()
+	}
+	return m.Caching.Free(b)
+}
+
+func (m *meter) FreePtr(p cupool.Ptr, n int64) error {
+	b, err := m.Lookup(p)
+	if err != nil || b.Ptr() != p || b.Size() != n {
+		return m.Caching.FreePtr(p, n)
+	}
+	return m.Free(b)
+}
+
+func (m *meter) poison(b cupool.Block, s *cupool.Stream) error {
+	if s == nil {
+		s = m.DefaultStream()
+	}
+	return errors.Join(s.Memset(b.Ptr(), 0xFF, b.Size()), s.Sync())
+}
+
+// newPool returns an engine on the host device, over a meter. At the end of
+// the test nothing may be live.
+func newPool(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+	t.Helper()
+	return newPoolOn(t, nil, opts...)
+}
+
+// newPoolOn is newPool for any device.
+func newPoolOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+	t.Helper()
+	a, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
+	m := &meter{Caching: a}
+	e, err := cupool.NewEngine(m, opts...)
+	require.NoError(t, err)
+	return e, m
+}
+
+// newPlainPool is newPool without the meter, for benchmarks.
+func newPlainPool(t testing.TB) *cupool.Engine {
+	t.Helper()
+	a, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
+	e, err := cupool.NewEngine(a)
+	require.NoError(t, err)
+	return e
+}
+
+// farDriver is the host device behind addresses that the CPU cannot touch: a
+// read or write of them ends the test at once.
+type farDriver struct{ cupool.Driver }
+
+const farOffset = 1 << 52
+
+func (d farDriver) HostAccessible() bool { return false }
+
+func (d farDriver) MemAlloc(n int64) (cupool.Ptr, error) {
+	p, err := d.Driver.MemAlloc(n)
+	if err != nil {
+		return 0, err
+	}
+	return p + farOffset, nil
+}
+
+func (d farDriver) MemFree(p cupool.Ptr) error { return d.Driver.MemFree(p - farOffset) }
+
+func (d farDriver) Copy(dst, src cupool.Ptr, n int64, s cupool.StreamHandle) error {
+	return d.Driver.Copy(dst-farOffset, src-farOffset, n, s)
+}
+
+func (d farDriver) CopyIn(dst cupool.Ptr, src []byte, s cupool.StreamHandle) error {
+	return d.Driver.CopyIn(dst-farOffset, src, s)
+}
+
+func (d farDriver) CopyOut(dst []byte, src cupool.Ptr, s cupool.StreamHandle) error {
+	return d.Driver.CopyOut(dst, src-farOffset, s)
+}
+
+func (d farDriver) Memset(dst cupool.Ptr, v byte, n int64, s cupool.StreamHandle) error {
+	return d.Driver.Memset(dst-farOffset, v, n, s)
+}
+
+// newFarPool is newPool on a device whose memory the CPU cannot touch.
+func newFarPool(t testing.TB) (*cupool.Engine, *meter) {
+	t.Helper()
+	d, err := cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return newPoolOn(t, farDriver{d})
+}
