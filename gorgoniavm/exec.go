@@ -19,9 +19,7 @@ func (m *VM) exec(in *instr) error {
 		return err
 	}
 	if in.keep {
-		if err := m.bindKept(in.node, h); err != nil {
-			return err
-		}
+		m.kept = append(m.kept, binding{in.node, m.blocks.again(h)})
 	}
 	for _, from := range in.dead {
 		m.drop(&m.slots[from])
@@ -42,9 +40,9 @@ func (m *VM) compute(in *instr) (held, error) {
 	}
 	m.args = m.args[:0]
 	for _, from := range in.in {
-		v := m.slots[from].v
-		if v == nil {
-			return held{}, fmt.Errorf("its operand %s: %w", nameOf(m.prog.instrs[from].node), ErrNoValue)
+		v, err := m.operand(from)
+		if err != nil {
+			return held{}, fmt.Errorf("its operand %s: %w", nameOf(m.prog.instrs[from].node), err)
 		}
 		m.args = append(m.args, v)
 	}
@@ -64,6 +62,31 @@ func (m *VM) compute(in *instr) (held, error) {
 	h := m.blocks.hold(v, false)
 	m.drop(&m.dst)
 	return h, nil
+}
+
+// operand returns the value in a slot. A scalar that was computed on the device
+// is read when it is first needed.
+func (m *VM) operand(slot int) (gorgonia.Value, error) {
+	h := &m.slots[slot]
+	d, ok := h.v.(*tensor.Dense)
+	if !ok || !m.prog.instrs[slot].scalar {
+		if h.v == nil {
+			return nil, ErrNoValue
+		}
+		return h.v, nil
+	}
+	v, err := m.scalarOf(d)
+	if err != nil {
+		return nil, err
+	}
+	for i := range m.kept { // lest it is read twice
+		if b := &m.kept[i]; b.h.v == h.v {
+			b.take(m, v)
+		}
+	}
+	m.drop(h)
+	h.v = v
+	return v, nil
 }
 
 // count runs an operation, and counts it when the engine had to compute some
@@ -108,18 +131,29 @@ type binding struct {
 	h    held
 }
 
-// bindKept gives a node its value.
-func (m *VM) bindKept(n *gorgonia.Node, h held) error {
-	v, err := m.fit(n, h.v)
-	if err != nil {
-		return err
+// bindKept gives nodes the values that they are to have.
+func (m *VM) bindKept() error {
+	for i := range m.kept {
+		b := &m.kept[i]
+		v, err := m.fit(b.node, b.h.v)
+		if err == nil {
+			err = gorgonia.UnsafeLet(b.node, v)
+		}
+		if err != nil {
+			return &OpError{Node: nameOf(b.node), Op: opName(b.node.Op()), Err: fmt.Errorf("binding the result to its node: %w", err)}
+		}
+		b.take(m, v)
 	}
-	if err := gorgonia.UnsafeLet(n, v); err != nil {
-		return fmt.Errorf("binding the result to its node: %w", err)
-	}
-	h.v = v
-	m.kept = append(m.kept, binding{n, m.blocks.again(h)})
 	return nil
+}
+
+// take makes v the binding's value, in place of a tensor that it is read from
+// or a clone of.
+func (b *binding) take(m *VM, v gorgonia.Value) {
+	if _, ok := v.(*tensor.Dense); !ok {
+		m.drop(&b.h)
+	}
+	b.h.v = v
 }
 
 // fit returns v in the shape of its node: operations may return other

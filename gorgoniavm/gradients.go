@@ -108,9 +108,13 @@ func (m *VM) adoptGradient(n *gorgonia.Node, g *tensor.Dense) (gorgonia.Value, e
 	return g, nil
 }
 
-// commit adds the gradients of this run to those of the nodes, and sets the
-// variables of Set.
+// commit binds what nodes are to have, adds the gradients of this run to those
+// of the nodes, and sets the variables of Set.
 func (m *VM) commit() error {
+	m.at = nil
+	if err := m.bindKept(); err != nil {
+		return err
+	}
 	for i := range m.prog.instrs {
 		m.at = &m.prog.instrs[i]
 		for _, of := range m.at.derivOf {

@@ -136,13 +136,10 @@ func reduce(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	}
 	r := t.(*tensor.Dense)
 	m.dst = m.blocks.hold(r, false)
-	if r.IsScalar() {
-		return m.scalarOf(r)
+	if r.IsScalar() || r.Shape().Eq(in.shape) {
+		return r, nil
 	}
-	if !r.Shape().Eq(in.shape) {
-		return r, r.Reshape(in.shape.Clone()...)
-	}
-	return r, nil
+	return r, r.Reshape(in.shape.Clone()...)
 }
 
 // repeat repeats elements along an axis. Gorgonia reads a single element on

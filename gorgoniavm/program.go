@@ -1,7 +1,6 @@
 package gorgoniavm
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -9,8 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// program is a graph in the order in which it runs: gorgonia's, the same as
-// the tape machine's.
+// program is a graph in the order in which it runs.
 type program struct {
 	instrs   []instr
 	uses     []int32 // how often each instruction's result is read
@@ -37,23 +35,22 @@ type instr struct {
 	derivOf []*gorgonia.Node // the nodes to whose gradients the result is added
 }
 
-// compile sorts g and works out all that does not change between runs.
+// compile works out all that does not change between runs.
 func compile(g *gorgonia.ExprGraph, c *config) (*program, error) {
-	sorted, err := gorgonia.Sort(g)
+	o, err := order(g, c)
 	if err != nil {
-		return nil, fmt.Errorf("gorgoniavm: sorting the graph: %w", err)
+		return nil, err
 	}
-	slices.Reverse(sorted)
-	p := &program{instrs: make([]instr, len(sorted)), uses: make([]int32, len(sorted))}
-	slot := make(map[int64]int, len(sorted))
+	p := &program{instrs: make([]instr, len(o.nodes)), uses: make([]int32, len(o.nodes))}
+	slot := make(map[*gorgonia.Node]int, len(o.nodes))
 	bound := make(map[*gorgonia.Node]bool)
-	for i, n := range sorted {
-		slot[n.ID()] = i
+	for i, n := range o.nodes {
+		slot[n] = i
 		in := &p.instrs[i]
 		*in = instr{node: n, op: n.Op(), out: i, inPlace: -1}
 		in.describe()
-		for children := g.From(n.ID()); children.Next(); {
-			from := slot[children.Node().ID()]
+		for _, child := range o.children[n] {
+			from := slot[child]
 			in.in = append(in.in, from)
 			p.uses[from]++
 		}
@@ -63,9 +60,10 @@ func compile(g *gorgonia.ExprGraph, c *config) (*program, error) {
 		if p.bind(in, c, bound); len(in.derivOf) > 0 {
 			p.uses[i]++ // at the end
 		}
+		in.keep = c.keeps(in, o.read[n])
+		in.watch = c.log != nil && c.watching(n)
 	}
 	p.findLastUses()
-	p.findKept(c)
 	return p, nil
 }
 
@@ -118,30 +116,19 @@ func (p *program) findLastUses() {
 	}
 }
 
-// findKept notes which values nodes have after RunAll: those that were asked
-// for, scalars, and what no other node reads, gradients that are not bound
-// among them.
-func (p *program) findKept(c *config) {
-	read := make([]int32, len(p.instrs))
-	for i := range p.instrs {
-		if !isStatement(p.instrs[i].op) {
-			for _, from := range p.instrs[i].in {
-				read[from]++
-			}
-		}
+// keeps reports whether a node has its value after RunAll: if that was asked
+// for, if it is a scalar, and if no other node reads it, as a gradient that is
+// not bound.
+func (c *config) keeps(in *instr, read bool) bool {
+	switch {
+	case in.op == nil || isStatement(in.op) || isConstant(in.op):
+		return false
+	case c.keepAll || in.scalar || c.keep.Contains(in.node) || c.bindOnly.Contains(in.node):
+		return true
+	case len(in.derivOf) > 0:
+		return false
 	}
-	for i := range p.instrs {
-		in := &p.instrs[i]
-		switch {
-		case in.op == nil || isStatement(in.op) || isConstant(in.op):
-		case c.keepAll || in.scalar || c.keep.Contains(in.node) || c.bindOnly.Contains(in.node):
-			in.keep = true
-		case len(in.derivOf) > 0:
-		default:
-			in.keep = read[i] == 0 || slices.ContainsFunc(in.node.DerivOf(), (*gorgonia.Node).IsVar)
-		}
-		in.watch = c.log != nil && c.watching(in.node)
-	}
+	return !read || slices.ContainsFunc(in.node.DerivOf(), (*gorgonia.Node).IsVar)
 }
 
 // setTraining puts the operations that know of it in a mode. Batch

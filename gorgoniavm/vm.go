@@ -89,13 +89,22 @@ func (m *VM) RunAll() error {
 		return fmt.Errorf("gorgoniavm: RunAll: %w", cupool.ErrClosed)
 	}
 	m.releaseKept()
-	defer m.clear()
+	done := false
+	defer func() {
+		m.clear()
+		if !done {
+			m.releaseKept()
+		}
+	}()
 	err := cupool.Try(m.run)
-	if err == nil {
+	if done = err == nil; done {
 		return nil
 	}
-	m.releaseKept()
-	if m.at == nil {
+	var named *OpError
+	switch {
+	case errors.As(err, &named):
+		return err
+	case m.at == nil:
 		return fmt.Errorf("gorgoniavm: RunAll: %w", err)
 	}
 	return &OpError{Node: nameOf(m.at.node), Op: m.at.name, Err: err}

@@ -1,0 +1,92 @@
+package gorgoniavm
+
+import (
+	"fmt"
+	"slices"
+
+	"gorgonia.org/gorgonia"
+)
+
+// ordered is the nodes of a graph that have to be computed, in the order of
+// the tape machine, but for scalars at the end.
+type ordered struct {
+	nodes    gorgonia.Nodes
+	children map[*gorgonia.Node]gorgonia.Nodes
+	read     map[*gorgonia.Node]bool // by another node than a statement
+}
+
+func order(g *gorgonia.ExprGraph, c *config) (*ordered, error) {
+	sorted, err := gorgonia.Sort(g)
+	if err != nil {
+		return nil, fmt.Errorf("gorgoniavm: sorting the graph: %w", err)
+	}
+	o := &ordered{nodes: sorted, children: make(map[*gorgonia.Node]gorgonia.Nodes), read: make(map[*gorgonia.Node]bool)}
+	for _, n := range sorted {
+		for children := g.From(n.ID()); children.Next(); {
+			child := children.Node().(*gorgonia.Node)
+			o.children[n] = append(o.children[n], child)
+			o.read[child] = o.read[child] || !isStatement(n.Op())
+		}
+	}
+	o.prune(c)
+	slices.Reverse(o.nodes)
+	o.scalarsLast()
+	return o, nil
+}
+
+// prune leaves out what is of use to nobody. Gorgonia derives a cost by all
+// that it depends on, the input images too; whoever names the nodes whose
+// gradients are to be bound does not want the others, unless nodes of the
+// graph read them. The nodes are sorted with those that read before those
+// that are read.
+func (o *ordered) prune(c *config) {
+	if len(c.bindOnly) == 0 || c.keepAll {
+		return
+	}
+	needed := make(map[*gorgonia.Node]bool)
+	o.nodes = slices.DeleteFunc(o.nodes, func(n *gorgonia.Node) bool {
+		bound := slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains)
+		wanted := isStatement(n.Op()) || bound || c.keep.Contains(n) || c.bindOnly.Contains(n)
+		if !needed[n] && !wanted && (o.read[n] || len(n.DerivOf()) > 0) {
+			return true
+		}
+		for _, child := range o.children[n] {
+			needed[child] = true
+		}
+		return false
+	})
+}
+
+// scalarsLast moves operations among scalars to the end, unless a tensor
+// depends on them: to read a sum off the device waits for all that was
+// submitted, which is best done once the rest of the run is.
+func (o *ordered) scalarsLast() {
+	early := make(map[*gorgonia.Node]bool) // what has to be computed in its place
+	for _, n := range slices.Backward(o.nodes) {
+		if !early[n] && o.amongScalars(n) {
+			continue
+		}
+		early[n] = true
+		for _, child := range o.children[n] {
+			early[child] = true
+		}
+	}
+	slices.SortStableFunc(o.nodes, func(a, b *gorgonia.Node) int {
+		switch {
+		case early[a] == early[b]:
+			return 0
+		case early[a]:
+			return -1
+		}
+		return 1
+	})
+}
+
+// amongScalars reports whether a node is a scalar, or a statement, and has
+// nothing but scalars for operands.
+func (o *ordered) amongScalars(n *gorgonia.Node) bool {
+	if n.Op() == nil || !isStatement(n.Op()) && !n.IsScalar() {
+		return false
+	}
+	return !slices.ContainsFunc(o.children[n], func(c *gorgonia.Node) bool { return !c.IsScalar() })
+}
