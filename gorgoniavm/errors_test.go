@@ -14,7 +14,7 @@ import (
 )
 
 func TestNewErrors(t *testing.T) {
-	e, _ := newPool(t)
+	e, _ := newMeter(t)
 	c, other := newChain(), newChain()
 	for name, f := range map[string]func() (*gorgoniavm.VM, error){
 		"no graph":        func() (*gorgoniavm.VM, error) { return gorgoniavm.New(nil, e) },
@@ -79,7 +79,7 @@ func TestRunErrors(t *testing.T) {
 		}, gorgoniavm.ErrOperand, "long"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, a := newPool(t)
+			e, a := newMeter(t)
 			ch := newChain()
 			mend := c.set(t, e, ch)
 			vm, err := gorgoniavm.New(ch.g, e)
@@ -102,7 +102,7 @@ func TestRunErrors(t *testing.T) {
 
 // A panic that is not the engine's goes on, and leaves nothing behind either.
 func TestPanic(t *testing.T) {
-	e, a := newPool(t)
+	e, a := newMeter(t)
 	c := newChain()
 	op := &ownOp{name: "panics", arity: 2, do: func(...G.Value) (G.Value, error) { panic(errOp) }}
 	c.own(op)
@@ -116,7 +116,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	e, _ := newPool(t)
+	e, _ := newMeter(t)
 	c := newChain()
 	vm := c.run(t, e)
 	require.NoError(t, vm.Close())

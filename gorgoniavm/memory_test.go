@@ -30,7 +30,7 @@ func TestLiveBytesAreConstant(t *testing.T) {
 	steps := map[string]int{"mlp": 1000}
 	for name, build := range models {
 		t.Run(name, func(t *testing.T) {
-			e, a := newPool(t)
+			e, a := newMeter(t)
 			m := build()
 			vm := open(t, m, e)
 			require.NoError(t, vm.RunAll())
@@ -71,7 +71,7 @@ func tapeBytes(t *testing.T, m *model) int64 {
 func TestPeakIsNoMoreThanTheTapeMachines(t *testing.T) {
 	for name, build := range models {
 		t.Run(name, func(t *testing.T) {
-			e, a := newPool(t)
+			e, a := newMeter(t)
 			m := build()
 			vm := open(t, m, e)
 			require.NoError(t, vm.RunAll())
@@ -94,7 +94,7 @@ func TestPeakIsNoMoreThanTheTapeMachines(t *testing.T) {
 func TestShareOfThePool(t *testing.T) {
 	for name, build := range map[string]func() *model{"mlp": newMNIST, "convnet": func() *model { return newConvnetOf(20, 28, 8, 16) }} {
 		t.Run(name, func(t *testing.T) {
-			e, a := newPool(t)
+			e, a := newMeter(t)
 			m := build()
 			vm := open(t, m, e)
 			require.NoError(t, vm.RunAll())
@@ -127,7 +127,7 @@ func bigHeapBytes(before, after runtime.MemStats) int64 {
 
 // VMs on streams of their own run at once, sharing the weights that they read.
 func TestTwoVMsAtOnce(t *testing.T) {
-	_, a := newPool(t)
+	_, a := newMeter(t)
 	weights := newMLP(16, 20, 30, 10)
 	want := make([]trained, 2)
 	var wg sync.WaitGroup
@@ -158,7 +158,7 @@ func TestOutOfMemoryAnywhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := models[name]()
 			want := m.tape(t, 1)
-			e, a := newPool(t)
+			e, a := newMeter(t)
 			vm := open(t, m, e)
 			failures := 0
 			for n := 1; ; n++ {

@@ -54,9 +54,9 @@ func TestKept(t *testing.T) {
 			{"all", func(c *chain) []gorgoniavm.Option { return []gorgoniavm.Option{gorgoniavm.TraceValues()} }, true, true},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				e, a := newPool(t)
+				e, a := newMeter(t)
 				if far {
-					e, a = newFarPool(t)
+					e, a = newFarMeter(t)
 				}
 				ch := newChain()
 				vm := ch.run(t, e, c.opt(ch)...)
@@ -84,7 +84,7 @@ func TestKept(t *testing.T) {
 
 // Roots and gradients that are not bound are kept without being asked for.
 func TestKeptByItself(t *testing.T) {
-	e, _ := newPool(t)
+	e, _ := newMeter(t)
 	c := newChain()
 	root := G.Must(G.Neg(c.cube))
 	_, err := G.Grad(c.sum, c.x)
@@ -99,7 +99,7 @@ func TestKeptByItself(t *testing.T) {
 // A program may take values from their nodes: they are given back all the
 // same, and what gorgonia does with the tensor then is left alone.
 func TestUnboundMeanwhile(t *testing.T) {
-	e, a := newPool(t)
+	e, a := newMeter(t)
 	c := newChain()
 	vm := c.run(t, e, gorgoniavm.Keep(c.square))
 	c.g.UnbindAllNonInputs()
@@ -118,7 +118,7 @@ func TestBindDualValues(t *testing.T) {
 		return data(t, e, g)
 	}
 	for name, newEngine := range map[string]func(testing.TB) (*cupool.Engine, *meter){
-		"near": func(t testing.TB) (*cupool.Engine, *meter) { return newPool(t) }, "far": newFarPool,
+		"near": func(t testing.TB) (*cupool.Engine, *meter) { return newMeter(t) }, "far": newFarMeter,
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, a := newEngine(t)
@@ -147,7 +147,7 @@ func TestBindDualValues(t *testing.T) {
 
 // A gradient of an inner node is bound when it is asked for.
 func TestBindInnerNode(t *testing.T) {
-	e, _ := newPool(t)
+	e, _ := newMeter(t)
 	c := newChain()
 	_, err := G.Grad(c.sum, c.x)
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestBindInnerNode(t *testing.T) {
 }
 
 func TestEvalMode(t *testing.T) {
-	e, _ := newPool(t)
+	e, _ := newMeter(t)
 	g := G.NewGraph()
 	x := G.NewMatrix(g, tensor.Float32, G.WithShape(100, 10), G.WithName("x"), G.WithInit(G.Ones()))
 	y := G.Must(G.Dropout(x, 0.5))
@@ -184,7 +184,7 @@ func TestEvalMode(t *testing.T) {
 func TestWatch(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	e, _ := newPool(t)
+	e, _ := newMeter(t)
 	c := newChain()
 	c.run(t, e, gorgoniavm.WithLogger(log), gorgoniavm.Watch(c.square))
 	assert.Contains(t, out.String(), "9   16]")
@@ -219,7 +219,7 @@ func TestWatchNumbers(t *testing.T) {
 		{"number", 1, gorgoniavm.WatchNaN(), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, a := newPool(t)
+			e, a := newMeter(t)
 			ch := newChain()
 			require.NoError(t, G.Let(ch.x, tensor.New(tensor.WithBacking([]float32{1, c.x, 3, 4}))))
 			vm, err := gorgoniavm.New(ch.g, e, c.opt)

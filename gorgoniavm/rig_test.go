@@ -74,15 +74,22 @@ func (m *meter) poison(b cupool.Block, s *cupool.Stream) error {
 	return errors.Join(s.Memset(b.Ptr(), 0xFF, b.Size()), s.Sync())
 }
 
-// newPool returns an engine on the host device, over a meter. At the end of
-// the test nothing may be live.
-func newPool(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+// newPool returns an engine on the host device, whose memory is poisoned. At
+// the end of the test nothing may be live.
+func newPool(t testing.TB) (*cupool.Engine, *cupool.Caching) {
 	t.Helper()
-	return newPoolOn(t, nil, opts...)
+	e, m := newMeter(t)
+	return e, m.Caching
 }
 
-// newPoolOn is newPool for any device.
-func newPoolOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+// newMeter is newPool with the meter.
+func newMeter(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+	t.Helper()
+	return newMeterOn(t, nil, opts...)
+}
+
+// newMeterOn is newMeter for any device.
+func newMeterOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
 	t.Helper()
 	a, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
@@ -93,7 +100,7 @@ func newPoolOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cup
 	return e, m
 }
 
-// newPlainPool is newPool without the meter, for benchmarks.
+// newPlainPool is newPool without the poison, for benchmarks.
 func newPlainPool(t testing.TB) *cupool.Engine {
 	t.Helper()
 	a, err := cupool.New(cupool.Config{})
@@ -138,11 +145,11 @@ func (d farDriver) Memset(dst cupool.Ptr, v byte, n int64, s cupool.StreamHandle
 	return d.Driver.Memset(dst-farOffset, v, n, s)
 }
 
-// newFarPool is newPool on a device whose memory the CPU cannot touch.
-func newFarPool(t testing.TB) (*cupool.Engine, *meter) {
+// newFarMeter is newMeter on a device whose memory the CPU cannot touch.
+func newFarMeter(t testing.TB) (*cupool.Engine, *meter) {
 	t.Helper()
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return newPoolOn(t, farDriver{d})
+	return newMeterOn(t, farDriver{d})
 }

@@ -43,8 +43,8 @@ func TestRead(t *testing.T) {
 
 // engines are the devices that a test runs on.
 var engines = map[string]func(testing.TB) (*cupool.Engine, *meter){
-	"near": func(t testing.TB) (*cupool.Engine, *meter) { return newPool(t) },
-	"far":  newFarPool,
+	"near": func(t testing.TB) (*cupool.Engine, *meter) { return newMeter(t) },
+	"far":  newFarMeter,
 }
 
 // Set says a = b: the next run begins with what this one came to.
@@ -102,7 +102,7 @@ func TestRandomNodes(t *testing.T) {
 }
 
 func TestToPool(t *testing.T) {
-	e, a := newPool(t)
+	e, a := newMeter(t)
 	m := newMLP(4, 6, 3)
 	require.NoError(t, gorgoniavm.ToPool(e, m.weights...))
 	before := a.live

@@ -14,13 +14,13 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// newGPUPool is newPool on a GPU with kernels.
-func newGPUPool(t testing.TB) (*cupool.Engine, *meter) {
+// newGPUMeter is newMeter on a GPU with kernels.
+func newGPUMeter(t testing.TB) (*cupool.Engine, *meter) {
 	t.Helper()
 	d, err := cupool.Open("cuda:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return newPoolOn(t, d)
+	return newMeterOn(t, d)
 }
 
 // Every model trains on a GPU to what it trains to on the CPU, as far as
@@ -31,7 +31,7 @@ func TestModelsOnGPU(t *testing.T) {
 			gpuRig(t) // or skips
 			m := models[name]()
 			want := m.tape(t, 3)
-			e, a := newGPUPool(t)
+			e, a := newGPUMeter(t)
 			vm := open(t, m, e)
 			got := m.train(t, e, vm, 3)
 			for i := range want.Costs {

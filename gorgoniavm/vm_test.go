@@ -147,7 +147,7 @@ func TestBitIdentical(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := build()
 			want := m.tape(t, 5)
-			e, _ := newPool(t)
+			e, _ := newMeter(t)
 			vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...))
 			require.NoError(t, err)
 			got := m.train(t, e, vm, 5)
