@@ -65,21 +65,30 @@ func (u *Stream) recordAhead() {
 // the device refuses, the next event covers the epoch.
 func (u *Stream) recordLocked() error {
 	c, k := u.c, &u.clock
-	e, err := c.events.get()
 	epoch := k.tick.Add(1) - 1 // before the event: see waits.go
-	if err == nil {
-		if err = c.driver.RecordEvent(e, u.handle); err != nil {
-			c.events.put(e)
-		}
-	}
+	e, err := u.recordEvent()
 	if err != nil {
 		c.books.eventFailures.Add(1)
 		c.cfg.Logger.Warn("recording an event failed; freed blocks wait on", "stream", uintptr(u.handle), "error", err)
 		return c.driverError(fmt.Errorf("cupool: recording an event on stream 0x%x: %w", uintptr(u.handle), err))
 	}
-	c.books.eventsRecorded.Add(1)
 	k.inFlight = append(k.inFlight, mark{event: e, epoch: epoch})
 	return nil
+}
+
+// recordEvent marks the present end of the stream with an event of the pool.
+func (u *Stream) recordEvent() (EventHandle, error) {
+	c := u.c
+	e, err := c.events.get()
+	if err != nil {
+		return 0, err
+	}
+	if err = c.driver.RecordEvent(e, u.handle); err != nil {
+		c.events.put(e)
+		return 0, err
+	}
+	c.books.eventsRecorded.Add(1)
+	return e, nil
 }
 
 // uncovered reports whether a block waits for an epoch that no event in

@@ -394,13 +394,9 @@ func (s *Stream) isOver() bool {
 // in its pools was freed before, so that nothing uses that any more.
 func (s *Stream) isOverLocked(polls *int) bool {
 	c := s.c
-	e, err := c.events.get()
+	e, err := s.recordEvent()
 	if err == nil {
 		defer c.events.put(e)
-		err = c.driver.RecordEvent(e, s.handle)
-	}
-	if err == nil {
-		c.books.eventsRecorded.Add(1)
 	}
 	for done := false; err == nil; *polls-- {
 		c.books.eventQueries.Add(1)
