@@ -185,11 +185,8 @@ func (c *Caching) Free(h Block) error {
 }
 
 func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
-	if t := c.own(s); t != nil && t != s {
-		return c.Alloc(size, t)
-	}
 	if s.c != c || uint64(size-1) >= sizeclass.MaxRequest {
-		return c.allocNone(size, s)
+		return c.allocElse(size, s)
 	}
 	rounded := sizeclass.Round(size)
 	if c.cfg.classes {
@@ -197,8 +194,9 @@ func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
 	}
 	s.mu.Lock()
 	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil || c.sleep.asleep.Load() || c.retired.Load() {
-		defer s.mu.Unlock()
-		return Block{}, s.usableLocked()
+		err := s.usableLocked()
+		s.mu.Unlock()
+		return Block{}, err
 	}
 	h, ok := s.takeLocked(size, rounded, proc)
 	s.mu.Unlock()
@@ -208,8 +206,12 @@ func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
 	return c.allocMiss(request{size: size, rounded: rounded, kind: c.kindOfSize(rounded), proc: proc, s: s})
 }
 
-// allocNone answers requests for no bytes and those that are mistakes.
-func (c *Caching) allocNone(size int64, s *Stream) (Block, error) {
+// allocElse answers requests for the streams of a pool's family, for no bytes
+// and those that are mistakes.
+func (c *Caching) allocElse(size int64, s *Stream) (Block, error) {
+	if own := c.own(s); own != nil && own != s {
+		return c.Alloc(size, own)
+	}
 	e := &BlockError{Op: "allocation", Size: size, Stream: s.handle}
 	switch {
 	case s.c != c:
