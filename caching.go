@@ -303,7 +303,7 @@ func (s *Stream) outLocked(size int64, k kind, proc int, id block.ID, b *block.B
 	b.SetRequested(size)
 	b.SetWord(block.MakeWord(gen, block.Live))
 	if c.cfg.RecordStacks {
-		b.Stack = c.stacks.add(callers())
+		b.Stack = c.stacks.add(callers(6))
 	}
 	s.noteOut(k, b.Size, size)
 	if s.crossed > 0 {
@@ -458,8 +458,9 @@ func (s *Stream) checkLocked() {
 	}
 }
 
-// callers returns the program counters of the code that called Alloc.
-func callers() (pc [16]uintptr) {
-	runtime.Callers(6, pc[:])
+// callers returns the program counters of the code that called Alloc, which is
+// below the first skip ones.
+func callers(skip int) (pc [16]uintptr) {
+	runtime.Callers(skip, pc[:])
 	return pc
 }

@@ -1,5 +1,7 @@
 package cupool
 
+import "github.com/cupool/cupool/internal/device"
+
 // The optional parts of a Driver that CUDA's Driver has. Programs find them
 // by type assertion; each call fails with ErrNotSupported where the GPU, the
 // driver or the kind of memory does not have it.
@@ -40,14 +42,12 @@ type HostMemory interface {
 	HostUnregister(b []byte) error
 }
 
-// A Location is where managed memory lies.
-type Location struct {
-	Kind LocationKind
-	ID   int // the device's ordinal or the NUMA node
-}
+// A Location is where managed memory, or a native pool's, lies: OnDevice with
+// its ordinal, OnHost, or OnNUMA with the node.
+type Location = device.Location
 
 // LocationKind says what a Location is; the values are CUDA's.
-type LocationKind int
+type LocationKind = device.LocationKind
 
 const (
 	OnDevice LocationKind = 1 // ID is the ordinal
@@ -91,42 +91,42 @@ type MemoryIPC interface {
 
 // NativePool is the device's own stream-ordered allocator (CUmemoryPool);
 // 0 is the one that is current.
-type NativePool uintptr
+type NativePool = device.Pool
 
-// NativePoolConfig sets up a native pool.
-type NativePoolConfig struct {
-	MaxSize   int64 // bytes; 0: the driver's limit. CUDA 12.2
-	Shareable bool  // may be exported to other processes
-}
+// NativePoolConfig sets up a native pool: MaxSize in bytes (0: the driver's
+// limit; CUDA 12.2), Shareable for export by file descriptor, and the Location
+// of the memory (zero: the device itself; others by CUDA's version). The type
+// of allocation is always pinned, which is the only one that pools have.
+type NativePoolConfig = device.PoolConfig
 
 // NativePoolAttribute is an attribute of a native pool; the values are
 // CUDA's. The first three are 0 or 1, the others bytes.
-type NativePoolAttribute int
+type NativePoolAttribute = device.PoolAttribute
 
 const (
-	PoolReuseFollowEvents       NativePoolAttribute = 1 // reuse across streams that events order
-	PoolReuseOpportunistic      NativePoolAttribute = 2 // reuse across streams of what is done
-	PoolReuseInternalDependency NativePoolAttribute = 3 // reuse across streams by making one wait
-	PoolReleaseThreshold        NativePoolAttribute = 4 // what a synchronization leaves reserved
-	PoolReservedCurrent         NativePoolAttribute = 5 // read only
-	PoolReservedHigh            NativePoolAttribute = 6 // may be set to 0
-	PoolUsedCurrent             NativePoolAttribute = 7 // read only
-	PoolUsedHigh                NativePoolAttribute = 8 // may be set to 0
+	PoolReuseFollowEvents       = device.PoolReuseFollowEvents       // reuse across streams that events order
+	PoolReuseOpportunistic      = device.PoolReuseOpportunistic      // reuse across streams of what is done
+	PoolReuseInternalDependency = device.PoolReuseInternalDependency // reuse across streams by making one wait
+	PoolReleaseThreshold        = device.PoolReleaseThreshold        // what a synchronization leaves reserved
+	PoolReservedCurrent         = device.PoolReservedCurrent         // read only
+	PoolReservedHigh            = device.PoolReservedHigh            // may be set to 0, which means to the current value
+	PoolUsedCurrent             = device.PoolUsedCurrent             // read only
+	PoolUsedHigh                = device.PoolUsedHigh                // may be set to 0, which means to the current value
 )
 
 // Access is what a device may do with a native pool's memory; the values are
 // CUDA's.
-type Access int
+type Access = device.Access
 
 const (
-	NoAccess        Access = 0
-	ReadAccess      Access = 1
-	ReadWriteAccess Access = 3
+	NoAccess        = device.NoAccess
+	ReadAccess      = device.ReadAccess
+	ReadWriteAccess = device.ReadWriteAccess
 )
 
 // PoolPointer is an allocation of an exported pool, for another process:
 // plain bytes to send.
-type PoolPointer [64]byte
+type PoolPointer = device.PoolPointer
 
 // NativePools is the device's own stream-ordered allocator. CUDA 11.2.
 type NativePools interface {

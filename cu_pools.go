@@ -76,7 +76,11 @@ func (d *cudaDriver) NewNativePool(cfg NativePoolConfig) (NativePool, error) {
 	if cfg.Shareable {
 		handles = cudadrv.HandleFD
 	}
-	p, r := cudadrv.PoolCreate(d.ctx.handle, d.ctx.device, handles, cfg.MaxSize)
+	at := cfg.Location
+	if at == (Location{}) {
+		at = Location{Kind: OnDevice, ID: d.ctx.device}
+	}
+	p, r := cudadrv.PoolCreate(d.ctx.handle, int(at.Kind), at.ID, handles, cfg.MaxSize)
 	if r == cudadrv.Success {
 		d.pools.put(p, struct{}{})
 	}

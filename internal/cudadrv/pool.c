@@ -44,15 +44,15 @@ int cp_pool_make_current(uintptr_t ctx, int device, uintptr_t pool) {
 	CP_RUN(ctx, cp_deviceSetMemPool(device, (cp_pool)pool));
 }
 
-cp_value cp_pool_create(uintptr_t ctx, int device, int handle_types, size_t max_size) {
+cp_value cp_pool_create(uintptr_t ctx, int location, int id, int handle_types, size_t max_size) {
 	cp_value v = {CP_MISSING, 0};
 	cp_pool_props props = {0};
 	if (cp_memPoolCreate == NULL)
 		return v;
 	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
 	props.handleTypes = handle_types;
-	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	props.location.id = device;
+	props.location.type = location;
+	props.location.id = id;
 	props.maxSize = max_size;
 	CP_RUN_VALUE(ctx, v, cp_memPoolCreate((cp_pool *)&v.value, &props));
 }

@@ -38,10 +38,10 @@ func SetCurrentPool(ctx uintptr, device int, pool uintptr) Result {
 	return Result(C.cp_pool_make_current(C.uintptr_t(ctx), C.int(device), C.uintptr_t(pool)))
 }
 
-// PoolCreate is cuMemPoolCreate. maxSize, in bytes, is 0 for the driver's own
+// PoolCreate is cuMemPoolCreate at a location of CUDA's kind. maxSize, in bytes, is 0 for the driver's own
 // limit; drivers before CUDA 12.2 do not know it.
-func PoolCreate(ctx uintptr, device, handleTypes int, maxSize int64) (uintptr, Result) {
-	return value(C.cp_pool_create(C.uintptr_t(ctx), C.int(device), C.int(handleTypes), C.size_t(maxSize)))
+func PoolCreate(ctx uintptr, kind, id, handleTypes int, maxSize int64) (uintptr, Result) {
+	return value(C.cp_pool_create(C.uintptr_t(ctx), C.int(kind), C.int(id), C.int(handleTypes), C.size_t(maxSize)))
 }
 
 // PoolDestroy is cuMemPoolDestroy.

@@ -5,7 +5,8 @@
 // CUDA's virtual memory calls do.
 //
 // Files: device.go holds the Device and its memory, stream.go the streams,
-// job.go what runs on them, event.go the events, vmm.go virtual memory;
+// job.go what runs on them, event.go the events, vmm.go virtual memory, pool.go
+// stream-ordered pools;
 // mem_*.go and phys_*.go talk to the operating system. vspace keeps the books
 // of addresses, handles names streams and events.
 package hostdev
@@ -52,10 +53,13 @@ type Device struct {
 	closed   atomic.Bool
 	workers  sync.WaitGroup
 
-	mu    sync.RWMutex // guards space, used and phys
+	mu    sync.RWMutex // guards space, used, phys and pools
 	space vspace.Space
 	used  int64     // bytes of capacity taken: allocations and handles
 	phys  *physical // nil: no virtual memory here
+	pools pools
+
+	pooling atomic.Bool // there are pools
 
 	streams handles.Table[stream] // without stream 0
 	stream0 *stream
@@ -124,7 +128,7 @@ func (d *Device) MemFree(p device.Ptr) error {
 		return err
 	}
 	d.mu.Lock()
-	size, err := d.space.RemoveAlloc(p)
+	size, err := d.removeLocked(p)
 	d.mu.Unlock()
 	if err != nil {
 		return d.failure("MemFree", err)
@@ -138,6 +142,14 @@ func (d *Device) MemFree(p device.Ptr) error {
 		return fmt.Errorf("hostdev: MemFree of %d bytes at %v: %w", size, p, err)
 	}
 	return d.usable("MemFree")
+}
+
+// removeLocked forgets an allocation, unless it is a pool's.
+func (d *Device) removeLocked(p device.Ptr) (int64, error) {
+	if _, ok := d.pools.live[p]; ok {
+		return 0, fmt.Errorf("%w: %v is a pool's, for FreeAsync", device.ErrInvalidRange, p)
+	}
+	return d.space.RemoveAlloc(p)
 }
 
 // MemInfo returns the capacity that is not taken, and the capacity, in bytes.
@@ -180,6 +192,7 @@ func (d *Device) Close() error {
 	d.workers.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.closePoolsLocked()
 	var errs []error
 	d.space.EachAlloc(func(p device.Ptr, size int64) {
 		errs = append(errs, memFree(p, roundPage(size)))

@@ -87,6 +87,9 @@ func (d *Device) SyncEvent(e device.Event) error {
 	if on, seq := ev.point(); on != nil {
 		on.wait(seq)
 	}
+	if d.pooling.Load() {
+		d.shrinkPools()
+	}
 	return d.usable("SyncEvent")
 }
 

@@ -55,6 +55,21 @@ func (f *physical) unmapAt(p device.Ptr, size int64) error {
 	return err
 }
 
+// mapNew maps the pages at off to addresses that the system chooses.
+func (f *physical) mapNew(off, size int64) (device.Ptr, error) {
+	p, err := unix.MmapPtr(f.fd, off, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	return device.Ptr(uintptr(p)), err
+}
+
+// dup returns another descriptor of the file, for another process.
+func (f *physical) dup() (int, error) { return unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0) }
+
+// reopenPhysical opens what dup gave to another process.
+func reopenPhysical(fd int) (*physical, error) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	return &physical{fd: own}, err
+}
+
 func memProtect(p device.Ptr, size int64) error {
 	return unix.Mprotect(view(p, uint64(size)), unix.PROT_READ|unix.PROT_WRITE)
 }

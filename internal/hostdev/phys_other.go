@@ -10,6 +10,11 @@ type physical struct{}
 
 func openPhysical() (*physical, error) { return nil, device.ErrNotSupported }
 
+func reopenPhysical(int) (*physical, error) { return nil, device.ErrNotSupported }
+
+func (*physical) mapNew(int64, int64) (device.Ptr, error) { return 0, device.ErrNotSupported }
+func (*physical) dup() (int, error)                       { return -1, device.ErrNotSupported }
+
 func (*physical) close() error                         { return device.ErrNotSupported }
 func (*physical) create(int64) (int64, error)          { return 0, device.ErrNotSupported }
 func (*physical) release(int64, int64) error           { return device.ErrNotSupported }

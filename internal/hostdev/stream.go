@@ -97,6 +97,9 @@ func (d *Device) SyncStream(h device.Stream) error {
 		return err
 	}
 	s.wait(s.submitted.Load())
+	if d.pooling.Load() {
+		d.shrinkPools()
+	}
 	return d.usable("SyncStream")
 }
 

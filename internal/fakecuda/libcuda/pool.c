@@ -173,6 +173,8 @@ CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool p) { FAKE_CALL(false); WITH
 
 static CUresult create(CUmemoryPool *p, const CUmemPoolProps *props) {
 	int d = props->location.id;
+	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_NOT_SUPPORTED; // as drivers before CUDA 12.6
 	if (d < 0 || d >= fake_devices || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
 	*p = make(d);
