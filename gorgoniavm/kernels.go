@@ -31,6 +31,7 @@ var kernels = map[string]kernel{
 	"gorgonia.minBetween":     plain,
 	"gorgonia.maxBetween":     plain,
 	"*gorgonia.byIndicesOp":   plain,
+	"*gorgonia.dropoutOp":     dropout,
 	"*gorgonia.sliceOp":       slice,
 	"gorgonia.sliceIncrOp":    addToSlice,
 	"gorgonia.sizeOp":         plain,
@@ -40,16 +41,24 @@ var kernels = map[string]kernel{
 // kernelOf returns an operation's type and what computes it.
 func kernelOf(op gorgonia.Op) (string, kernel) {
 	name := opName(op)
-	if k, ok := kernels[name]; ok {
-		return name, k
+	k, ok := kernels[name]
+	switch {
+	case !ok:
+		return name, foreign
+	case name == "gorgonia.elemUnaryOp" && op.String() == "sigmoid":
+		return name, sigmoid
 	}
-	return name, foreign
+	return name, k
 }
 
-// overwritable returns the argument of op that its result may overwrite.
+// overwritable returns the argument of op that its result may overwrite. What
+// comparisons have for a result is no number of their operands'.
 func overwritable(op gorgonia.Op, name string) (int, bool) {
 	switch name {
-	case "gorgonia.elemBinOp", "gorgonia.elemUnaryOp":
+	case "gorgonia.elemBinOp":
+		a := op.OverwritesInput()
+		return a, a >= 0 && !field(op, "retSame").Bool()
+	case "gorgonia.elemUnaryOp":
 		a := op.OverwritesInput()
 		return a, a >= 0
 	}

@@ -92,7 +92,7 @@ func TestPeakIsNoMoreThanTheTapeMachines(t *testing.T) {
 
 // Of a step's tensor bytes, 99 % and more come from the pool.
 func TestShareOfThePool(t *testing.T) {
-	for name, build := range map[string]func() *model{"mlp": newMNIST, "convnet": func() *model { return newConvnetOf(20, 28, 8, 16) }} {
+	for name, build := range map[string]func() *model{"mlp": newMNIST, "convnet": func() *model { return newConvnetOf(20, 28, 8, 16) }, "dropout": newDropout} {
 		t.Run(name, func(t *testing.T) {
 			e, a := newMeter(t)
 			m := build()
@@ -111,6 +111,13 @@ func TestShareOfThePool(t *testing.T) {
 			assert.Greater(t, float64(pool)/float64(pool+big), 0.99, "%d bytes of tensors in Go's heap", big)
 		})
 	}
+}
+
+// newDropout is a layer with dropout.
+func newDropout() *model {
+	m := startModel()
+	h := G.Must(G.Dropout(G.Must(G.Rectify(G.Must(G.Mul(m.param("x", 1, 128, 256), m.param("w", 2, 256, 256))))), 0.4))
+	return m.learn(h)
 }
 
 // bigHeapBytes are the bytes of objects of 1 KiB and more: what else Go

@@ -175,7 +175,7 @@ func TestEvalMode(t *testing.T) {
 			numbers := data(t, e, y.Value()).([]float32)
 			assert.Equal(t, c.zeros, slices.Contains(numbers, 0))
 			assert.Equal(t, c.zeros, slices.Contains(numbers, 2), "what is left weighs more")
-			assert.Equal(t, map[string]int64{"*gorgonia.dropoutOp": 1}, vm.Fallbacks())
+			assert.Equal(t, c.zeros, vm.Fallbacks()["*gorgonia.dropoutOp"] == 1)
 			require.NoError(t, vm.Close())
 		})
 	}

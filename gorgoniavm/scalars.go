@@ -74,3 +74,14 @@ func zeroOf(v gorgonia.Value) (gorgonia.Value, error) {
 	}
 	return nil, fmt.Errorf("the gradient of a %T: %w", v, ErrOperand)
 }
+
+// oneOf returns 1 as tensor takes it.
+func oneOf(dt tensor.Dtype) (any, error) {
+	switch dt {
+	case tensor.Float64:
+		return float64(1), nil
+	case tensor.Float32:
+		return float32(1), nil
+	}
+	return nil, fmt.Errorf("a %v: %w", dt, ErrOperand)
+}
