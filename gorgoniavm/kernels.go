@@ -3,7 +3,7 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -88,15 +88,12 @@ func toDestination(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, err
 	return in.op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
 }
 
-// outerProduct is what a linAlgBinOp has for an operator when it is one.
-const outerProduct = 3
-
 // product computes products of matrices and vectors.
 func product(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	switch {
 	case in.scalar:
 		return in.op.Do(args...)
-	case field(in.op, "āBinaryOperator").Uint() == outerProduct:
+	case in.outer:
 		return outer(m, in, args)
 	}
 	return toDestination(m, in, args)
@@ -125,7 +122,7 @@ func contract(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.e.Contract(a, b, intsOf(in.op, "aAxes"), intsOf(in.op, "bAxes"))
+	return m.e.Contract(a, b, in.axes, in.otherAxes)
 }
 
 // reduce sums up, or finds the maximum, along axes.
@@ -134,12 +131,11 @@ func reduce(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	along := intsOf(in.op, "along")
 	sum := m.e.Sum
 	if in.name == "*gorgonia.maxOp" {
 		sum = m.e.Max
 	}
-	t, err := sum(d, along...)
+	t, err := sum(d, in.axes...)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +165,7 @@ func repeat(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	case !isTensor:
 		return dst, m.e.Memset(dst, args[0].Data())
 	}
-	axis := int(field(in.op, "along").Int())
+	axis := in.axes[0]
 	if axis >= d.Dims() || d.Shape().TotalSize() == 1 {
 		return m.repeatOne(dst, d, in.shape)
 	}
@@ -227,7 +223,8 @@ func transpose(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) 
 		return nil, err
 	}
 	from := d.ShallowClone()
-	if err := from.T(intsOf(in.op, "pattern")...); err != nil {
+	// tensor keeps the axes, and recycles them.
+	if err := from.T(slices.Clone(in.axes)...); err != nil {
 		if _, noop := err.(tensor.NoOpError); !noop {
 			return nil, err
 		}
@@ -241,7 +238,7 @@ func slice(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := sliced(in.op, d)
+	v, err := sliced(in, d)
 	if err != nil {
 		return nil, err
 	}
@@ -270,14 +267,15 @@ func addToSlice(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error)
 	return in.op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
 }
 
-// sliced returns the view that a sliceOp takes of d.
-func sliced(op gorgonia.Op, d *tensor.Dense) (*tensor.Dense, error) {
-	slices := make([]tensor.Slice, d.Dims())
-	s := op.(interface{ IsSlice() tensor.Slice }).IsSlice()
+// sliced returns the view that a sliceOp takes of d. A program may change the
+// slice between runs (gorgonia.UnsafeLet).
+func sliced(in *instr, d *tensor.Dense) (*tensor.Dense, error) {
+	parts := make([]tensor.Slice, d.Dims())
+	s := in.op.(interface{ IsSlice() tensor.Slice }).IsSlice()
 	if s != nil && s.End() > s.Start() {
-		slices[field(op, "along").Int()] = s
+		parts[in.axes[0]] = s
 	}
-	v, err := d.Slice(slices...)
+	v, err := d.Slice(parts...)
 	if err != nil {
 		return nil, err
 	}
@@ -299,20 +297,6 @@ func pair(args []gorgonia.Value) (a, b *tensor.Dense, err error) {
 	}
 	b, err = dense(args[1])
 	return a, b, err
-}
-
-// field returns a field of an operation. Gorgonia exports none.
-func field(op gorgonia.Op, name string) reflect.Value {
-	return reflect.Indirect(reflect.ValueOf(op)).FieldByName(name)
-}
-
-func intsOf(op gorgonia.Op, name string) []int {
-	f := field(op, name)
-	is := make([]int, f.Len())
-	for i := range is {
-		is[i] = int(f.Index(i).Int())
-	}
-	return is
 }
 
 // intOf returns a scalar as an int, cut off like gorgonia's.

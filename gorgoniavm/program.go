@@ -28,6 +28,10 @@ type instr struct {
 	shape tensor.Shape
 	dt    tensor.Dtype // of no type: a statement
 
+	axes      []int // of operations along axes
+	otherAxes []int // of the second operand
+	outer     bool  // an outer product
+
 	scalar  bool
 	inPlace int              // the argument that the result may overwrite, or -1
 	keep    bool             // the node has the value after RunAll
@@ -76,7 +80,20 @@ func (in *instr) describe() {
 	in.shape = in.node.Shape()
 	in.dt = in.node.Dtype()
 	in.scalar = in.node.IsScalar()
+	switch in.name {
+	case "gorgonia.sumOp", "*gorgonia.maxOp", "*gorgonia.repeatOp", "*gorgonia.sliceOp":
+		in.axes = intsOf(in.op, "along")
+	case "gorgonia.transposeOp":
+		in.axes = intsOf(in.op, "pattern")
+	case "gorgonia.tensordotOp":
+		in.axes, in.otherAxes = intsOf(in.op, "aAxes"), intsOf(in.op, "bAxes")
+	case "gorgonia.linAlgBinOp":
+		in.outer = field(in.op, "āBinaryOperator").Uint() == outerProduct
+	}
 }
+
+// outerProduct is what a linAlgBinOp has for an operator when it is one.
+const outerProduct = 3
 
 // bind notes the nodes whose gradient the instruction computes, if they are
 // to have it.
@@ -142,12 +159,31 @@ func (p *program) setTraining(on bool) error {
 	return nil
 }
 
-// Gorgonia's operations have no exported types. Their names are as stable as
-// its hashes of graphs, which have them too.
+// Gorgonia's operations have no exported types and fields. This package knows
+// them by name, as of gorgonia v0.9.18; one with another name would run as one
+// of a program's own (foreign.go).
 const (
 	opLet  = "gorgonia.letOp"
 	opRead = "gorgonia.readOp"
 )
+
+// field returns a field of an operation.
+func field(op gorgonia.Op, name string) reflect.Value {
+	return reflect.Indirect(reflect.ValueOf(op)).FieldByName(name)
+}
+
+// intsOf returns a field that is an int or a slice of them.
+func intsOf(op gorgonia.Op, name string) []int {
+	f := field(op, name)
+	if f.CanInt() {
+		return []int{int(f.Int())}
+	}
+	is := make([]int, f.Len())
+	for i := range is {
+		is[i] = int(f.Index(i).Int())
+	}
+	return is
+}
 
 func opName(op gorgonia.Op) string {
 	if op == nil {

@@ -157,27 +157,36 @@ func TestBitIdentical(t *testing.T) {
 	}
 }
 
+// BenchmarkRunAll runs the same graph on both machines.
 func BenchmarkRunAll(b *testing.B) {
-	b.Run("vm=tape", func(b *testing.B) {
-		m := newMNIST()
-		vm := G.NewTapeMachine(m.g, G.BindDualValues(m.weights...))
-		defer vm.Close()
-		b.ReportAllocs()
-		for b.Loop() {
-			require.NoError(b, vm.RunAll())
-			vm.Reset()
-		}
-	})
-	b.Run("vm=pool", func(b *testing.B) {
-		e := newPlainPool(b)
-		m := newMNIST()
-		vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...))
-		require.NoError(b, err)
-		defer vm.Close()
-		b.ReportAllocs()
-		for b.Loop() {
-			require.NoError(b, vm.RunAll())
-			vm.Reset()
-		}
-	})
+	for _, c := range []struct {
+		name  string
+		build func() *model
+	}{
+		{"mnist", newMNIST},
+		{"convnet", func() *model { return newConvnetOf(20, 28, 8, 16) }},
+		{"lstm", newLSTM},
+	} {
+		b.Run("graph="+c.name+"/vm=tape", func(b *testing.B) {
+			m := c.build()
+			vm := G.NewTapeMachine(m.g, G.BindDualValues(m.weights...))
+			defer vm.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, vm.RunAll())
+				vm.Reset()
+			}
+		})
+		b.Run("graph="+c.name+"/vm=pool", func(b *testing.B) {
+			m := c.build()
+			vm, err := gorgoniavm.New(m.g, newPlainPool(b), gorgoniavm.BindDualValues(m.weights...))
+			require.NoError(b, err)
+			defer vm.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, vm.RunAll())
+				vm.Reset()
+			}
+		})
+	}
 }
