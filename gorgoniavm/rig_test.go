@@ -19,6 +19,7 @@ type meter struct {
 	mu                sync.Mutex
 	live, peak, total int64
 	failIn            int // allocations until one fails; 0: none does
+	streams           map[cupool.Ptr]*cupool.Stream
 }
 
 func (m *meter) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
@@ -33,8 +34,9 @@ func (m *meter) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
 	m.live += n
 	m.total += n
 	m.peak = max(m.peak, m.live)
+	m.streams[b.Ptr()] = s
 	m.mu.Unlock()
-	return b, m.poison(b, s)
+	return b, m.poison(b)
 }
 
 func (m *meter) fails() bool {
@@ -49,7 +51,7 @@ func (m *meter) fails() bool {
 
 func (m *meter) Free(b cupool.Block) error {
 	if now, err := m.Lookup(b.Ptr()); err == nil && now == b && !b.IsEmpty() {
-		if err := m.poison(b, nil); err != nil {
+		if err := m.poison(b); err != nil {
 			return err
 		}
 		m.mu.Lock()
@@ -67,10 +69,11 @@ func (m *meter) FreePtr(p cupool.Ptr, n int64) error {
 	return m.Free(b)
 }
 
-func (m *meter) poison(b cupool.Block, s *cupool.Stream) error {
-	if s == nil {
-		s = m.DefaultStream()
-	}
+// poison fills a block in the order of its stream.
+func (m *meter) poison(b cupool.Block) error {
+	m.mu.Lock()
+	s := m.streams[b.Ptr()]
+	m.mu.Unlock()
 	return errors.Join(s.Memset(b.Ptr(), 0xFF, b.Size()), s.Sync())
 }
 
@@ -94,7 +97,7 @@ func newMeterOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cu
 	a, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
-	m := &meter{Caching: a}
+	m := &meter{Caching: a, streams: make(map[cupool.Ptr]*cupool.Stream)}
 	e, err := cupool.NewEngine(m, opts...)
 	require.NoError(t, err)
 	return e, m

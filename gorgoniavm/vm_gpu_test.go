@@ -6,12 +6,15 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gorgonia.org/gorgonia"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm"
 )
 
 // newGPUMeter is newMeter on a GPU with kernels.
@@ -47,6 +50,111 @@ func TestModelsOnGPU(t *testing.T) {
 			t.Logf("on the CPU: %v", vm.Fallbacks())
 		})
 	}
+}
+
+// What is computed on the CPU is known, and most is not.
+func TestFallbacksOnGPU(t *testing.T) {
+	for name, want := range map[string]map[string]int64{
+		"mlp":                 {},
+		"rnn":                 {},
+		"lstm":                {},
+		"linear regression":   {},
+		"slices and concat":   {},
+		"reductions":          {},
+		"log softmax":         {},
+		"logistic regression": {"gorgonia.elemUnaryOp": 1},
+		"convnet":             {"gorgonia.im2colOp": 2, "gorgonia.col2imOp": 1, "*gorgonia.maxPoolOp": 2, "*gorgonia.maxPoolDiffOp": 2},
+		"batch norm":          {"*gorgonia.BatchNormOp": 1, "*gorgonia.batchnormDiffOp": 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gpuRig(t) // or skips
+			m := models[name]()
+			e, _ := newGPUMeter(t)
+			vm := open(t, m, e)
+			require.NoError(t, vm.RunAll())
+			assert.Equal(t, want, vm.Fallbacks())
+		})
+	}
+}
+
+// VMs on streams of their own run at once.
+func TestTwoVMsOnGPU(t *testing.T) {
+	gpuRig(t) // or skips
+	_, a := newGPUMeter(t)
+	want, got := make([]trained, 2), make([]trained, 2)
+	var wg sync.WaitGroup
+	for i := range got {
+		s, err := a.NewStream()
+		require.NoError(t, err)
+		e, err := cupool.NewEngine(a, cupool.WithStream(s))
+		require.NoError(t, err)
+		m := models["mlp"]()
+		want[i] = m.tape(t, 10)
+		vm := open(t, m, e)
+		wg.Go(func() { got[i] = m.train(t, e, vm, 10) })
+	}
+	wg.Wait()
+	for i := range got {
+		for j := range want[i].Costs {
+			near(t, want[i].Costs[j], got[i].Costs[j])
+		}
+	}
+}
+
+// A run that runs out of device memory leaves nothing behind.
+func TestOutOfMemoryOnGPU(t *testing.T) {
+	gpuRig(t) // or skips
+	for _, name := range []string{"mlp", "convnet"} {
+		t.Run(name, func(t *testing.T) {
+			m := models[name]()
+			want := m.tape(t, 1)
+			e, a := newGPUMeter(t)
+			vm := open(t, m, e)
+			require.NoError(t, vm.RunAll())
+			zeroGradients(t, e, m)
+			live := a.live
+			for n := 1; ; n++ {
+				a.failIn = n
+				err := vm.RunAll()
+				if err == nil {
+					break
+				}
+				require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+				require.LessOrEqual(t, a.live, live)
+			}
+			a.failIn = 0
+			zeroGradients(t, e, m)
+			near(t, want.Costs[0], m.train(t, e, vm, 1).Costs[0])
+		})
+	}
+}
+
+// BenchmarkStepOnGPU is a step of training of the MNIST network, with its
+// images on the device: what examples/mlp does without gorgonia.
+func BenchmarkStepOnGPU(b *testing.B) {
+	d, err := cupool.Open("cuda:0")
+	require.NoError(b, err)
+	defer d.Close()
+	a, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(b, err)
+	defer a.Close()
+	e, err := cupool.NewEngine(a)
+	require.NoError(b, err)
+	m := newMNIST()
+	require.NoError(b, gorgoniavm.ToPool(e, append(slices.Clone(m.inputs), m.weights...)...))
+	vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...))
+	require.NoError(b, err)
+	defer vm.Close()
+	solver, err := gorgoniavm.NewSolver(e, gorgoniavm.Momentum{LearnRate: 0.01})
+	require.NoError(b, err)
+	defer solver.Close()
+	model := gorgonia.NodesToValueGrads(m.weights)
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, vm.RunAll())
+		require.NoError(b, solver.Step(model))
+	}
+	require.NoError(b, e.Sync())
 }
 
 // near compares numbers that are given by their bits.
