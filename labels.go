@@ -32,19 +32,8 @@ type label struct {
 	blocks, bytes Stat
 }
 
-func (l *label) alloc(bytes int64) { l.blocks.add(1); l.bytes.add(bytes) }
-func (l *label) free(bytes int64)  { l.blocks.take(1); l.bytes.take(bytes) }
-
-func (s *Stat) add(n int64) {
-	s.Allocated += n
-	s.Current += n
-	s.Peak = max(s.Peak, s.Current)
-}
-
-func (s *Stat) take(n int64) {
-	s.Freed += n
-	s.Current -= n
-}
+func (l *label) alloc(bytes int64) { l.blocks.Add(1); l.bytes.Add(bytes) }
+func (l *label) free(bytes int64)  { l.blocks.Take(1); l.bytes.Take(bytes) }
 
 // WithLabel returns the allocator as it is seen by a part of the program: what
 // is allocated through it is counted under a name, in Labels, WriteStats and

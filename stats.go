@@ -15,6 +15,19 @@ type Stat struct {
 	Freed     int64 // sum of what was taken away, likewise
 }
 
+// Add counts n more, for those who keep books of their own.
+func (s *Stat) Add(n int64) {
+	s.Allocated += n
+	s.Current += n
+	s.Peak = max(s.Peak, s.Current)
+}
+
+// Take counts n less.
+func (s *Stat) Take(n int64) {
+	s.Freed += n
+	s.Current -= n
+}
+
 // PoolStats are the statistics of one pool, by PyTorch's names and meaning.
 type PoolStats struct {
 	Allocation    Stat // blocks that the program holds

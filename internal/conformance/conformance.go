@@ -11,6 +11,7 @@
 package conformance
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/cupool/cupool"
@@ -32,6 +33,11 @@ type Options struct {
 	// Wrap makes the allocator under test of one with the Config, whose streams
 	// it shares: a private pool. nil: it is that one itself.
 	Wrap func(*cupool.Caching) (*cupool.Caching, error)
+	// Through is an adaptor that the calls of an Allocator go through. nil:
+	// none.
+	Through func(*cupool.Caching) (cupool.Allocator, error)
+	// Only names the tests to run. nil: all.
+	Only []string
 	// NoContents: there is no memory behind the device.
 	NoContents bool
 }
@@ -140,6 +146,9 @@ func Run(t *testing.T, open func(*testing.T) cupool.Driver, cfg cupool.Config, o
 		e.opt = o
 	}
 	for _, b := range battery {
+		if len(e.opt.Only) > 0 && !slices.Contains(e.opt.Only, b.name) {
+			continue
+		}
 		t.Run(b.name, func(t *testing.T) { b.test(t, e) })
 	}
 }

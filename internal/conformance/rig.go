@@ -21,12 +21,13 @@ const (
 // rig is one allocator under test with its device.
 type rig struct {
 	*cupool.Caching
-	root   *cupool.Caching // made by New; most often the same
-	t      *testing.T
-	env    *env
-	device cupool.Driver // as opened
-	cfg    cupool.Config // with defaults where sizes matter
-	busy   []func()      // releases of what is still busy
+	through cupool.Allocator // what its calls as an Allocator go through; most often the same
+	root    *cupool.Caching  // made by New; most often the same
+	t       *testing.T
+	env     *env
+	device  cupool.Driver // as opened
+	cfg     cupool.Config // with defaults where sizes matter
+	busy    []func()      // releases of what is still busy
 }
 
 // rig opens a device and an allocator over it. At the end of the test the
@@ -55,9 +56,36 @@ func (e *env) rigOn(t *testing.T, wrap func(cupool.Driver) cupool.Driver, change
 		r.Caching, err = wrap(c)
 		require.NoError(t, err)
 	}
+	r.through = r.Caching
+	if f := e.opt.Through; f != nil {
+		r.through, err = f(r.Caching)
+		require.NoError(t, err)
+	}
 	r.setDefaults()
 	t.Cleanup(r.finish)
 	return r
+}
+
+// The calls of an Allocator.
+func (r *rig) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
+	return r.through.Alloc(size, s)
+}
+func (r *rig) Free(b cupool.Block) error              { return r.through.Free(b) }
+func (r *rig) FreePtr(p cupool.Ptr, size int64) error { return r.through.FreePtr(p, size) }
+func (r *rig) RecordStream(b cupool.Block, s *cupool.Stream) error {
+	return r.through.RecordStream(b, s)
+}
+func (r *rig) Lookup(p cupool.Ptr) (cupool.Block, error) { return r.through.Lookup(p) }
+
+// FreeOn is that of Caching where nothing is in between.
+func (r *rig) FreeOn(b cupool.Block, s *cupool.Stream) error {
+	if r.through == r.Caching {
+		return r.Caching.FreeOn(b, s)
+	}
+	if err := r.RecordStream(b, s); err != nil {
+		return err
+	}
+	return r.Free(b)
 }
 
 func (r *rig) finish() {

@@ -68,24 +68,31 @@ type Trace struct {
 func (t *Trace) Write(w io.Writer) error {
 	bw := bufio.NewWriterSize(w, 1<<16)
 	line := make([]byte, 0, 64)
-	number := func(n int64) { line = strconv.AppendInt(append(line, ' '), n, 10) }
 	for _, e := range t.Events {
 		if int(e.Op) >= len(letters) || letters[e.Op] == 0 {
 			return fmt.Errorf("trace: unknown operation %d", e.Op)
 		}
-		line = append(line[:0], letters[e.Op])
-		number(int64(e.ID))
-		if e.Op == Alloc {
-			number(e.Size)
-		}
-		if e.Op != Free {
-			number(t.Streams[e.Stream])
-		}
-		if _, err := bw.Write(append(line, '\n')); err != nil {
+		line = AppendEvent(line[:0], e.Op, int64(e.ID), e.Size, t.Streams[e.Stream])
+		if _, err := bw.Write(line); err != nil {
 			return err
 		}
 	}
 	return bw.Flush()
+}
+
+// AppendEvent appends the line of text that says so. What the operation has no
+// use for is left out.
+func AppendEvent(line []byte, op Op, id, size, stream int64) []byte {
+	line = append(line, letters[op])
+	number := func(n int64) { line = strconv.AppendInt(append(line, ' '), n, 10) }
+	number(id)
+	if op == Alloc {
+		number(size)
+	}
+	if op != Free {
+		number(stream)
+	}
+	return append(line, '\n')
 }
 
 // ParseError says where a trace is damaged and how.

@@ -1,0 +1,60 @@
+package adaptor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cupool/cupool"
+)
+
+// SizePool is an allocator for requests of a range of sizes.
+type SizePool struct {
+	// Max is the largest request in bytes, 0 for no bound.
+	Max int64
+	// Allocator serves those that are larger than the Max of the pool before.
+	Allocator cupool.Allocator
+}
+
+// BySize chooses among several allocators by the size of a request: pools for
+// small, medium and large blocks, each with its own sizes of segments and its
+// own way to choose.
+type BySize struct {
+	several
+	max []int64
+}
+
+// NewBySize returns an allocator over pools in ascending order of Max, of which
+// the last has none. They are of the same device, best private pools of one
+// allocator (cupool.Caching.NewPool). It fails with a *cupool.ConfigError.
+func NewBySize(pools ...SizePool) (*BySize, error) {
+	s := &BySize{}
+	for i, p := range pools {
+		last := i == len(pools)-1
+		switch {
+		case p.Allocator == nil:
+			return nil, &cupool.ConfigError{Field: fmt.Sprintf("pools[%d].Allocator", i), Value: nil, Reason: "is missing"}
+		case last && p.Max != 0:
+			return nil, &cupool.ConfigError{Field: fmt.Sprintf("pools[%d].Max", i), Value: p.Max, Reason: "must be 0 for the last pool, which takes what is left"}
+		case !last && (p.Max <= 0 || i > 0 && p.Max <= pools[i-1].Max):
+			return nil, &cupool.ConfigError{Field: fmt.Sprintf("pools[%d].Max", i), Value: p.Max, Reason: "must be positive and larger than that of the pool before"}
+		}
+		s.all = append(s.all, p.Allocator)
+		if !last {
+			s.max = append(s.max, p.Max)
+		}
+	}
+	if len(pools) == 0 {
+		return nil, &cupool.ConfigError{Field: "pools", Value: pools, Reason: "must be at least one"}
+	}
+	return s, nil
+}
+
+// Alloc implements cupool.Allocator.
+func (s *BySize) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) {
+	i, _ := slices.BinarySearch(s.max, size)
+	now, err := s.streamOf(i, on)
+	if err != nil {
+		return cupool.Block{}, err
+	}
+	return s.all[i].Alloc(size, now)
+}

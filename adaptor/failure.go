@@ -1,0 +1,41 @@
+package adaptor
+
+import (
+	"errors"
+
+	"github.com/cupool/cupool"
+)
+
+// Failure is an allocation that failed for lack of memory.
+type Failure struct {
+	Size    int64 // bytes as requested
+	Stream  *cupool.Stream
+	Attempt int   // 1 for the first
+	Err     error // matches cupool.ErrOutOfMemory
+}
+
+// FailureCallback asks the program when memory ran out.
+type FailureCallback struct {
+	cupool.Allocator
+	ask func(Failure) (retry bool)
+}
+
+// NewFailureCallback calls ask when an allocation fails for lack of memory,
+// and tries again for as long as it returns true. It is called without locks,
+// from the goroutine that allocates, and may use the allocator.
+func NewFailureCallback(a cupool.Allocator, ask func(Failure) (retry bool)) *FailureCallback {
+	return &FailureCallback{Allocator: a, ask: ask}
+}
+
+// Unwrap returns the allocator behind.
+func (f *FailureCallback) Unwrap() cupool.Allocator { return f.Allocator }
+
+// Alloc implements cupool.Allocator.
+func (f *FailureCallback) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
+	for attempt := 1; ; attempt++ {
+		b, err := f.Allocator.Alloc(size, s)
+		if !errors.Is(err, cupool.ErrOutOfMemory) || !f.ask(Failure{Size: size, Stream: s, Attempt: attempt, Err: err}) {
+			return b, err
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package adaptor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/cupool/cupool"
+)
+
+// Logging says what is called: at slog.LevelDebug what succeeds, at
+// slog.LevelWarn what fails. Where the Logger is not enabled for that it costs
+// next to nothing.
+type Logging struct {
+	cupool.Allocator
+	log *slog.Logger
+}
+
+// NewLogging logs what is called through it. A record has the attributes ptr,
+// size, stream, took (of an allocation) and error, as far as they apply.
+func NewLogging(a cupool.Allocator, log *slog.Logger) *Logging {
+	return &Logging{Allocator: a, log: log}
+}
+
+// Unwrap returns the allocator behind.
+func (l *Logging) Unwrap() cupool.Allocator { return l.Allocator }
+
+// say logs a call with what makes its attributes.
+func (l *Logging) say(call string, err error, attrs func() []slog.Attr) {
+	level := slog.LevelDebug
+	if err != nil {
+		level = slog.LevelWarn
+	}
+	ctx := context.Background()
+	if !l.log.Enabled(ctx, level) {
+		return
+	}
+	all := attrs()
+	if err != nil {
+		all = append(all, slog.Any("error", err))
+	}
+	l.log.LogAttrs(ctx, level, call, all...)
+}
+
+func (l *Logging) block(b cupool.Block) []slog.Attr {
+	return []slog.Attr{slog.Any("ptr", b.Ptr()), slog.Int64("size", b.Size())}
+}
+
+func (l *Logging) stream(s *cupool.Stream) slog.Attr {
+	if s == nil {
+		s = l.DefaultStream()
+	}
+	return slog.Uint64("stream", uint64(s.Handle()))
+}
+
+// Alloc implements cupool.Allocator.
+func (l *Logging) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
+	start := time.Now()
+	b, err := l.Allocator.Alloc(size, s)
+	l.say("alloc", err, func() []slog.Attr {
+		return []slog.Attr{slog.Any("ptr", b.Ptr()), slog.Int64("size", size), l.stream(s), slog.Duration("took", time.Since(start))}
+	})
+	return b, err
+}
+
+// Free implements cupool.Allocator.
+func (l *Logging) Free(b cupool.Block) error {
+	err := l.Allocator.Free(b)
+	l.say("free", err, func() []slog.Attr { return l.block(b) })
+	return err
+}
+
+// FreePtr implements cupool.Allocator.
+func (l *Logging) FreePtr(p cupool.Ptr, size int64) error {
+	err := l.Allocator.FreePtr(p, size)
+	l.say("free", err, func() []slog.Attr { return []slog.Attr{slog.Any("ptr", p), slog.Int64("size", size)} })
+	return err
+}
+
+// RecordStream implements cupool.Allocator.
+func (l *Logging) RecordStream(b cupool.Block, s *cupool.Stream) error {
+	err := l.Allocator.RecordStream(b, s)
+	l.say("record stream", err, func() []slog.Attr { return append(l.block(b), l.stream(s)) })
+	return err
+}

@@ -1,0 +1,110 @@
+package adaptor
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/trace"
+)
+
+// Recording writes what is called as a trace for `cupool replay`: a line of
+// text for each allocation, free and use on another stream, in the order in
+// which they took effect. What failed is a comment. What streams wait for each
+// other is not seen here and so not in it.
+type Recording struct {
+	cupool.Allocator
+	mu   sync.Mutex
+	w    *bufio.Writer
+	err  error // of w, the first
+	ids  map[cupool.Block]int64
+	next int64
+	line []byte
+}
+
+// NewRecording writes a trace of what is called through it, until Flush or for
+// good.
+func NewRecording(a cupool.Allocator, w io.Writer) *Recording {
+	return &Recording{Allocator: a, w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
+}
+
+// Unwrap returns the allocator behind.
+func (r *Recording) Unwrap() cupool.Allocator { return r.Allocator }
+
+// Flush writes out what is buffered. It returns the first error of the writer,
+// after which nothing more is written.
+func (r *Recording) Flush() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep(r.w.Flush())
+	return r.err
+}
+
+func (r *Recording) keep(err error) {
+	if r.err == nil && err != nil {
+		r.err = fmt.Errorf("adaptor: writing a trace: %w", err)
+	}
+}
+
+func (r *Recording) writeLocked(op trace.Op, id, size int64, s *cupool.Stream) {
+	if r.err != nil {
+		return
+	}
+	r.line = trace.AppendEvent(r.line[:0], op, id, size, int64(s.Handle()))
+	_, err := r.w.Write(r.line)
+	r.keep(err)
+}
+
+// Alloc implements cupool.Allocator.
+func (r *Recording) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
+	b, err := r.Allocator.Alloc(size, s)
+	if s == nil {
+		s = r.DefaultStream()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case errors.Is(err, cupool.ErrOutOfMemory) && r.err == nil:
+		_, failed := fmt.Fprintf(r.w, "# out of memory: %d bytes on stream %d\n", size, s.Handle())
+		r.keep(failed)
+	case err == nil && !b.IsEmpty():
+		r.ids[b] = r.next
+		r.writeLocked(trace.Alloc, r.next, size, s)
+		r.next++
+	}
+	return b, err
+}
+
+// Free implements cupool.Allocator.
+func (r *Recording) Free(b cupool.Block) error {
+	r.mu.Lock() // until it is written: its memory may go out again at once
+	defer r.mu.Unlock()
+	err := r.Allocator.Free(b)
+	if id, ok := r.ids[b]; ok && err == nil {
+		delete(r.ids, b)
+		r.writeLocked(trace.Free, id, 0, r.DefaultStream())
+	}
+	return err
+}
+
+// FreePtr implements cupool.Allocator.
+func (r *Recording) FreePtr(p cupool.Ptr, size int64) error {
+	return freePtr(r.Allocator, p, size, r.Free)
+}
+
+// RecordStream implements cupool.Allocator.
+func (r *Recording) RecordStream(b cupool.Block, s *cupool.Stream) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.Allocator.RecordStream(b, s)
+	if s == nil {
+		s = r.DefaultStream()
+	}
+	if id, ok := r.ids[b]; ok && err == nil {
+		r.writeLocked(trace.Use, id, 0, s)
+	}
+	return err
+}

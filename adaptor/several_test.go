@@ -1,0 +1,133 @@
+package adaptor_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/adaptor"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// onOneDevice returns two allocators of the same device that know nothing of
+// each other.
+func onOneDevice(t *testing.T, limit int64) (first, second *cupool.Caching) {
+	d := simdev.New(simdev.Config{Capacity: 1 << 30})
+	set := func(cfg *cupool.Config) { cfg.Driver = d }
+	return newPool(t, set, func(cfg *cupool.Config) { cfg.Limit = limit }), newPool(t, set)
+}
+
+func TestFallback(t *testing.T) {
+	first, second := onOneDevice(t, 100*mib)
+	f := adaptor.NewFallback(first, adaptor.NewStatistics(second))
+	a, b := alloc(t, f, 80*mib), alloc(t, f, 80*mib)
+	require.EqualValues(t, 80*mib, first.Stats().LiveBytes)
+	require.EqualValues(t, 80*mib, second.Stats().LiveBytes)
+	for _, x := range []cupool.Block{a, b} {
+		got, err := f.Lookup(x.Ptr() + mib)
+		require.NoError(t, err)
+		require.Equal(t, x, got)
+	}
+	_, err := f.Alloc(2<<30, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.ErrorContains(t, err, "limit of 100 MiB")
+	require.ErrorContains(t, err, "larger than the device", "what both say")
+	_, err = f.Alloc(-1, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+
+	require.NoError(t, f.Free(b))
+	failedFrees(t, f, a, b)
+	require.ErrorIs(t, f.Free(alloc(t, newPool(t), 1)), cupool.ErrForeignPointer)
+	require.NoError(t, f.FreePtr(a.Ptr(), a.Size()))
+	require.Zero(t, first.Stats().LiveBytes+second.Stats().LiveBytes)
+	require.Same(t, first.DefaultStream(), f.DefaultStream())
+	require.Equal(t, first.Driver(), f.Driver())
+}
+
+// The second allocator adopts the first one's streams.
+func TestFallbackStreams(t *testing.T) {
+	first, second := onOneDevice(t, 1*mib)
+	f := adaptor.NewFallback(first, second)
+	s, err := f.NewStream()
+	require.NoError(t, err)
+	u, err := f.NewStream()
+	require.NoError(t, err)
+	b, err := f.Alloc(5*mib, s)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, second.Stats().Streams)
+	require.NoError(t, f.RecordStream(b, u))
+	require.EqualValues(t, 3, second.Stats().Streams)
+	require.NoError(t, f.RecordStream(b, f.DefaultStream()))
+	require.NoError(t, f.Free(b))
+	b, err = f.Alloc(5*mib, s)
+	require.NoError(t, err)
+	require.NoError(t, f.Free(b))
+	require.EqualValues(t, 3, second.Stats().Streams, "the same ones")
+
+	require.NoError(t, f.CloseStream(s))
+	require.NoError(t, f.CloseStream(u))
+	require.EqualValues(t, 1, first.Stats().Streams)
+	require.EqualValues(t, 1, second.Stats().Streams)
+	require.ErrorIs(t, f.CloseStream(s), cupool.ErrClosed)
+	_, err = f.Alloc(5*mib, s)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+
+	arena, err := cupool.NewArena(second, cupool.ArenaConfig{Size: 5 * mib})
+	require.NoError(t, err)
+	f = adaptor.NewFallback(first, arena)
+	s, err = f.NewStream()
+	require.NoError(t, err)
+	_, err = f.Alloc(2*mib, s)
+	require.ErrorIs(t, err, cupool.ErrForeignStream, "an arena adopts none")
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+}
+
+// A pool of the same family shares the streams.
+func TestFallbackInAFamily(t *testing.T) {
+	c := newPool(t)
+	tenant, err := c.NewPool(cupool.PoolConfig{Limit: 10 * mib})
+	require.NoError(t, err)
+	f := adaptor.NewFallback(tenant, c)
+	s, err := f.NewStream()
+	require.NoError(t, err)
+	b, err := f.Alloc(50*mib, s)
+	require.NoError(t, err)
+	require.EqualValues(t, 50*mib, c.Stats().LiveBytes)
+	require.NoError(t, f.RecordStream(b, nil))
+	require.NoError(t, f.Free(b))
+	require.EqualValues(t, 2, c.Stats().Streams)
+	require.NoError(t, f.CloseStream(s))
+}
+
+func TestBySize(t *testing.T) {
+	c := newPool(t)
+	a, err := bySize(c)
+	require.NoError(t, err)
+	pools := append([]*cupool.Caching{c}, c.Pools()...)
+	for size, want := range map[int64]int{1: 0, 64 << 10: 0, 64<<10 + 1: 1, 1 << 20: 1, 1<<20 + 1: 2, 50 << 20: 2} {
+		b := alloc(t, a, size)
+		for i, p := range pools {
+			require.Equal(t, i == want, p.Stats().LiveBytes > 0, "%d bytes in pool %d", size, i)
+		}
+		got, err := a.Lookup(b.Ptr())
+		require.NoError(t, err)
+		require.Equal(t, b, got)
+		require.NoError(t, a.RecordStream(b, a.DefaultStream()))
+		require.NoError(t, a.FreePtr(b.Ptr(), size))
+	}
+	require.True(t, alloc(t, a, 0).IsEmpty())
+	_, err = a.Alloc(-1, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+
+	for name, pools := range map[string][]adaptor.SizePool{
+		"none":         nil,
+		"no allocator": {{}},
+		"bounded":      {{Max: 5, Allocator: c}},
+		"unbounded":    {{Allocator: c}, {Allocator: c}},
+		"descending":   {{Max: 5, Allocator: c}, {Max: 5, Allocator: c}, {Allocator: c}},
+	} {
+		_, err := adaptor.NewBySize(pools...)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig, name)
+	}
+}

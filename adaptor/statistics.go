@@ -1,0 +1,98 @@
+package adaptor
+
+import (
+	"sync"
+
+	"github.com/cupool/cupool"
+)
+
+// Counters are what went through a Statistics in a section of a program.
+type Counters struct {
+	Blocks cupool.Stat
+	Bytes  cupool.Stat // as requested
+}
+
+func (c *Counters) add(bytes int64) { c.Blocks.Add(1); c.Bytes.Add(bytes) }
+
+func (c *Counters) take(bytes int64) { c.Blocks.Take(1); c.Bytes.Take(bytes) }
+
+// Statistics counts blocks and bytes, exactly. Push begins to count anew for a
+// section of the program, Pop goes back; sections nest.
+type Statistics struct {
+	cupool.Allocator
+	mu       sync.Mutex
+	sections []Counters // the innermost last
+}
+
+// NewStatistics counts what is allocated and freed through it.
+func NewStatistics(a cupool.Allocator) *Statistics {
+	return &Statistics{Allocator: a, sections: make([]Counters, 1)}
+}
+
+// Unwrap returns the allocator behind.
+func (s *Statistics) Unwrap() cupool.Allocator { return s.Allocator }
+
+// Counters returns those of the innermost section, or without one those since
+// the beginning. In a section, Current is the difference to its begin, which is
+// negative when more was freed.
+func (s *Statistics) Counters() Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sections[len(s.sections)-1]
+}
+
+// Push begins a section.
+func (s *Statistics) Push() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sections = append(s.sections, Counters{})
+}
+
+// Pop ends the innermost section and returns its counters. What it counted is
+// in those around it too. Without a section it returns what Counters does, and
+// false.
+func (s *Statistics) Pop() (Counters, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.sections) - 1
+	c := s.sections[last]
+	if last == 0 {
+		return c, false
+	}
+	s.sections = s.sections[:last]
+	return c, true
+}
+
+func (s *Statistics) count(b cupool.Block, how func(*Counters, int64)) {
+	if b.IsEmpty() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.sections {
+		how(&s.sections[i], b.Size())
+	}
+}
+
+// Alloc implements cupool.Allocator.
+func (s *Statistics) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) {
+	b, err := s.Allocator.Alloc(size, on)
+	if err == nil {
+		s.count(b, (*Counters).add)
+	}
+	return b, err
+}
+
+// Free implements cupool.Allocator.
+func (s *Statistics) Free(b cupool.Block) error {
+	err := s.Allocator.Free(b)
+	if err == nil {
+		s.count(b, (*Counters).take)
+	}
+	return err
+}
+
+// FreePtr implements cupool.Allocator.
+func (s *Statistics) FreePtr(p cupool.Ptr, size int64) error {
+	return freePtr(s.Allocator, p, size, s.Free)
+}
