@@ -136,3 +136,12 @@ func ExampleConfigFromEnv() {
 	// MaxSplit = 256 of CUPOOL_ALLOC_CONF
 	// cupool: invalid configuration: max_size in CUPOOL_MAX_SIZE = lots: must be a size such as 512MiB or 2G
 }
+
+// A Stat for books of one's own.
+func ExampleStat() {
+	var tokens cupool.Stat
+	tokens.Add(3)
+	tokens.Take(2)
+	fmt.Println(tokens.Current, "of at most", tokens.Peak)
+	// Output: 1 of at most 3
+}
