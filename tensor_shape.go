@@ -2,6 +2,7 @@ package cupool
 
 import (
 	"errors"
+	"runtime"
 
 	"gorgonia.org/tensor"
 )
@@ -128,9 +129,10 @@ func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tenso
 	if r, ok, err := e.gpu.repeat(t, nil, axis, repeats); ok {
 		return r, err
 	}
-	if shape, _, _, err := t.Shape().Repeat(axis, repeats...); err == nil && plain(t) && e.accessible && e.serves(t) {
+	if shape, times, ok := e.repeats(t, axis, repeats); ok {
 		return e.into(t.Dtype(), shape, func(out *tensor.Dense) error {
-			return repeatFast(t, out, axis, repeats)
+			copyRepeated(out, t, axis, times)
+			return nil
 		})
 	}
 	return e.run("Repeat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
@@ -138,23 +140,17 @@ func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tenso
 	}, nil, t)
 }
 
-// repeatFast repeats a plain tensor to another one: StdEng copies fast between
-// tensors of its own.
-func repeatFast(t, out tensor.Tensor, axis int, repeats []int) error {
-	_, err := std.RepeatReuse(relabel(t.(*tensor.Dense)), relabel(out.(*tensor.Dense)), axis, repeats...)
-	return err
-}
-
 // RepeatReuse implements tensor.Repeater.
 func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
 	if r, ok, err := e.gpu.repeat(t, reuse, axis, repeats); ok {
 		return r, err
 	}
-	if plain(t) && plain(reuse) && e.accessible && e.serves(t, reuse) {
+	if shape, times, ok := e.repeats(t, axis, repeats); ok && plain(reuse) && e.serves(reuse) && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
 		if err := e.hostReady(); err != nil {
 			return nil, err
 		}
-		return reuse, repeatFast(t, reuse, axis, repeats)
+		copyRepeated(reuse, t, axis, times)
+		return reuse, nil
 	}
 	err := e.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
 		_, err := std.RepeatReuse(h[0], reuse, axis, repeats...)
@@ -164,6 +160,40 @@ func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (
 		return nil, err
 	}
 	return reuse, nil
+}
+
+// repeats returns the shape of a repeated tensor and how often each slice along
+// the axis is in it, if copyRepeated serves: StdEng makes Go objects for each
+// of them.
+func (e *Engine) repeats(t tensor.Tensor, axis int, repeats []int) (shape tensor.Shape, times []int, ok bool) {
+	if !e.accessible || !plain(t) || !e.serves(t) || axis < 0 || axis >= t.Dims() || t.(*tensor.Dense).IsMasked() {
+		return nil, nil, false
+	}
+	shape, times, _, err := t.Shape().Repeat(axis, repeats...)
+	return shape, times, err == nil
+}
+
+// copyRepeated copies each slice of t along an axis so many times to dst.
+func copyRepeated(dst, t tensor.Tensor, axis int, times []int) {
+	inner := int(t.Dtype().Size())
+	for _, n := range t.Shape()[axis+1:] {
+		inner *= n
+	}
+	p, n := extent(t)
+	from := cpuBytes(p, n)
+	p, n = extent(dst)
+	to := cpuBytes(p, n)
+	for len(from) > 0 {
+		for _, n := range times {
+			for range n {
+				copy(to[:inner], from)
+				to = to[inner:]
+			}
+			from = from[inner:]
+		}
+	}
+	runtime.KeepAlive(t)
+	runtime.KeepAlive(dst)
 }
 
 // Diag implements tensor.Diager.

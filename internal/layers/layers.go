@@ -128,13 +128,19 @@ func CrossEntropy[T Float](x, loss, grad []T, cols int, scale float64, target fu
 //
 // v may be nil for no momentum.
 func SGD[T Float](w, g, v []T, lr, momentum, decay float64) {
-	for i := range w {
-		d := g[i] + T(decay)*w[i]
-		if v != nil {
-			d += T(momentum) * v[i]
-			v[i] = d
+	rate, mu, wd := T(lr), T(momentum), T(decay)
+	g = g[:len(w)]
+	if v == nil {
+		for i, x := range w {
+			w[i] = x - rate*(g[i]+wd*x)
 		}
-		w[i] -= T(lr) * d
+		return
+	}
+	v = v[:len(w)]
+	for i, x := range w {
+		d := g[i] + wd*x + mu*v[i]
+		v[i] = d
+		w[i] = x - rate*d
 	}
 }
 
@@ -147,10 +153,13 @@ type AdamOptions struct{ LR, Beta1, Beta2, Epsilon, Decay float64 }
 func Adam[T Float](w, g, m, v []T, step int, o AdamOptions) {
 	c1, c2 := o.Corrections(step)
 	b1, b2, rate, root := T(o.Beta1), T(o.Beta2), T(o.LR/c1), T(1/math.Sqrt(c2))
-	for i := range w {
-		m[i] = b1*m[i] + (1-b1)*g[i]
-		v[i] = b2*v[i] + (1-b2)*g[i]*g[i]
-		w[i] = T(1-o.LR*o.Decay)*w[i] - rate*m[i]/(T(math.Sqrt(float64(v[i])))*root+T(o.Epsilon))
+	rest, eps := T(1-o.LR*o.Decay), T(o.Epsilon)
+	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
+	for i, d := range g {
+		mean := b1*m[i] + (1-b1)*d
+		variance := b2*v[i] + (1-b2)*d*d
+		m[i], v[i] = mean, variance
+		w[i] = rest*w[i] - rate*mean/(T(math.Sqrt(float64(variance)))*root+eps)
 	}
 }
 

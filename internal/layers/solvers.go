@@ -21,6 +21,7 @@ func Shape[T Float](g, w []T, s Shaping) {
 		return
 	}
 	l1, l2, scale := T(s.L1), T(s.L2), T(s.Scale)
+	g = g[:len(w)]
 	for i, x := range w {
 		g[i] = (g[i] + l1*sign(x) + l2*x) * scale
 	}
@@ -56,9 +57,11 @@ func sign[T Float](x T) T {
 //	w ← w − lr·(g + momentum·v)
 func Nesterov[T Float](w, g, v []T, lr, momentum float64) {
 	rate, mu := T(lr), T(momentum)
-	for i := range w {
-		v[i] = mu*v[i] + g[i]
-		w[i] -= rate * (g[i] + mu*v[i])
+	w, v = w[:len(g)], v[:len(g)]
+	for i, d := range g {
+		x := mu*v[i] + d
+		v[i] = x
+		w[i] -= rate * (d + mu*x)
 	}
 }
 
@@ -71,11 +74,12 @@ type RMSPropOptions struct{ LR, Rho, Epsilon, Decay, Clip float64 }
 //	w ← w − lr·clamp(g)/√(v+ε) − decay·w
 func RMSProp[T Float](w, g, v []T, o RMSPropOptions) {
 	rho, rest, rate, eps, decay := T(o.Rho), T(1-o.Rho), T(o.LR), T(o.Epsilon), T(o.Decay)
+	w, v = w[:len(g)], v[:len(g)]
 	for i, d := range g {
 		v[i] = rho*v[i] + rest*d*d
 	}
 	Clamp(g, o.Clip)
-	for i := range w {
-		w[i] -= rate*g[i]/T(math.Sqrt(float64(v[i]+eps))) + decay*w[i]
+	for i, d := range g {
+		w[i] -= rate*d/T(math.Sqrt(float64(v[i]+eps))) + decay*w[i]
 	}
 }
