@@ -203,15 +203,76 @@ func (e *Engine) Diag(t tensor.Tensor) (tensor.Tensor, error) {
 	}, nil, t)
 }
 
-// SelectByIndices implements tensor.ByIndiceser.
+// SelectByIndices implements tensor.ByIndiceser. Unlike StdEng it heeds
+// WithReuse.
 func (e *Engine) SelectByIndices(a, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 	o := parseOpts(opts)
 	if r, ok, err := e.gpu.selectByIndices(a, indices, axis, &o); ok {
 		return r, err
 	}
+	if shape, ok := e.selectsRows(a, indices); ok && axis == 0 && o.incr == nil && !o.unsafe {
+		switch dst := o.reuse; {
+		case dst == nil:
+			return e.into(a.Dtype(), shape, func(out *tensor.Dense) error {
+				copyRows(out, a, indices)
+				return nil
+			})
+		case plain(dst) && e.serves(dst) && dst.Dtype() == a.Dtype() && dst.Shape().Eq(shape) && apart(dst, []tensor.Tensor{a, indices}):
+			if err := e.hostReady(); err != nil {
+				return nil, err
+			}
+			copyRows(dst, a, indices)
+			return dst, nil
+		}
+	}
+	if o.reuse != nil {
+		err := e.runInto("SelectByIndices", o.reuse, func(dst tensor.Tensor, h []tensor.Tensor) error {
+			r, err := std.SelectByIndices(h[0], h[1], axis)
+			if err != nil {
+				return err
+			}
+			return tensor.Copy(dst, r)
+		}, a, indices)
+		return o.reuse, err
+	}
 	return e.run("SelectByIndices", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return std.SelectByIndices(h[0], h[1], axis, opts...)
 	}, opts, a, indices)
+}
+
+// selectsRows returns the shape of what indices select along the first axis, if
+// copyRows serves.
+func (e *Engine) selectsRows(a, indices tensor.Tensor) (tensor.Shape, bool) {
+	at, ok := indices.(*tensor.Dense)
+	if !ok || !e.accessible || !plain(a) || !e.serves(a, at) || a.(*tensor.Dense).IsMasked() ||
+		at.Dtype() != tensor.Int || at.Dims() != 1 || at.RequiresIterator() || at.MemSize() == 0 || e.hostReady() != nil {
+		return nil, false
+	}
+	for _, i := range at.Ints() {
+		if i < 0 || i >= a.Shape()[0] {
+			return nil, false
+		}
+	}
+	shape := a.Shape().Clone()
+	shape[0] = at.Shape().TotalSize()
+	return shape, true
+}
+
+// copyRows copies the slices of a along the first axis that the indices name to
+// dst.
+func copyRows(dst, a, indices tensor.Tensor) {
+	p, n := extent(a)
+	from := cpuBytes(p, n)
+	p, n = extent(dst)
+	to := cpuBytes(p, n)
+	row := len(from) / a.Shape()[0]
+	for _, i := range indices.(*tensor.Dense).Ints() {
+		copy(to[:row], from[i*row:])
+		to = to[row:]
+	}
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(dst)
+	runtime.KeepAlive(indices)
 }
 
 // SelectByIndicesB implements tensor.ByIndiceser.

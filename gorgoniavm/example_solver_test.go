@@ -53,7 +53,7 @@ func ExampleSolver() {
 
 // descend takes a hundred steps at falling learning rates.
 func descend(eng *cupool.Engine, m gorgoniavm.Method, p Point) (err error) {
-	solver, err := gorgoniavm.NewSolver(eng, m)
+	solver, err := gorgoniavm.NewSolver(eng, m, gorgoniavm.KeepGradients()) // they are set, not added to
 	if err != nil {
 		return err
 	}

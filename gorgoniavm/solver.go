@@ -26,16 +26,27 @@ import (
 type Solver struct {
 	eng    *cupool.Engine
 	method rule
-	step   int // of steps so far
+	keep   bool // gradients are not zeroed
+	step   int  // of steps so far
 	params []param
 	batch  []cupool.Param // of weights in device memory; kept for its room
 	closed bool
 }
 
+// SolverOption is an option of NewSolver.
+type SolverOption func(*Solver)
+
+// KeepGradients leaves the gradients of a Step as they are, or as a
+// Regularization left them. That saves zeroing gradients that nobody adds to:
+// those of a VM without BindDualValues, where each RunAll makes new ones.
+func KeepGradients() SolverOption {
+	return func(s *Solver) { s.keep = true }
+}
+
 // NewSolver returns a Solver that moves weights by a Method: SGD, Momentum,
 // RMSProp, Adam or AdamW. It fails with a *cupool.ConfigError for a number out
 // of its range, and without an engine or method.
-func NewSolver(eng *cupool.Engine, m Method) (*Solver, error) {
+func NewSolver(eng *cupool.Engine, m Method, opts ...SolverOption) (*Solver, error) {
 	if eng == nil {
 		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver needs one"}
 	}
@@ -46,7 +57,11 @@ func NewSolver(eng *cupool.Engine, m Method) (*Solver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Solver{eng: eng, method: r}, nil
+	s := &Solver{eng: eng, method: r}
+	for _, o := range opts {
+		o(s)
+	}
+	return s, nil
 }
 
 // SolverError is a Step that failed for a weight. It unwraps to
@@ -78,8 +93,8 @@ func (s *Solver) SetLearnRate(rate float64) error {
 	return nil
 }
 
-// Step implements gorgonia.Solver: it moves the weights of the model and zeroes
-// their gradients. The model has the same weights in the same order every
+// Step implements gorgonia.Solver: it moves the weights of the model and, unless
+// they are kept, zeroes their gradients. The model has the same weights in the same order every
 // time. It fails with a *SolverError, before it has moved anything unless a
 // device fails in the middle, or with cupool.ErrClosed.
 func (s *Solver) Step(model []gorgonia.ValueGrad) error {
@@ -128,9 +143,13 @@ func (s *Solver) moveOnHost(p *param) {
 	} else {
 		move(&s.method, s.step, p.w32, p.g32, &p.s32)
 	}
+	if !s.keep {
+		clear(p.g32)
+		clear(p.g64)
+	}
 }
 
-// move moves the weights w and zeroes their gradient g.
+// move moves the weights w against their gradient g.
 func move[T layers.Float](r *rule, step int, w, g []T, state *[2][]T) {
 	layers.Shape(g, w, r.shaping)
 	switch r.kind {
@@ -145,7 +164,6 @@ func move[T layers.Float](r *rule, step int, w, g []T, state *[2][]T) {
 	case adam:
 		layers.Adam(w, g, state[0], state[1], step, r.adamOptions())
 	}
-	clear(g)
 }
 
 // Close gives back what the Solver remembers. It fails with what the allocator

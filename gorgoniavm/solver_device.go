@@ -23,7 +23,8 @@ func (s *Solver) prepareOnDevice(p *param) error {
 	return nil
 }
 
-// moveOnDevice moves all weights on the device and zeroes their gradients.
+// moveOnDevice moves all weights on the device and zeroes their gradients,
+// unless they are kept.
 func (s *Solver) moveOnDevice() error {
 	s.batch = s.batch[:0]
 	for i := range s.params {
@@ -34,7 +35,7 @@ func (s *Solver) moveOnDevice() error {
 	if len(s.batch) == 0 {
 		return nil
 	}
-	if err := s.launch(); err != nil {
+	if err := s.launch(); err != nil || s.keep {
 		return err
 	}
 	for _, p := range s.batch {

@@ -433,3 +433,19 @@ func TestSolverOutOfMemory(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, pool.Close())
 }
+
+// Gradients that are kept are still there.
+func TestSolverKeepGradients(t *testing.T) {
+	_, eng := solverRig(t)
+	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+		model := newModel(t, eng, dt, 1)
+		setGrads(t, eng, model, rand.New(rand.NewPCG(1, 1)))
+		want := numbers(t, eng, model, true)
+		s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{}, gorgoniavm.KeepGradients())
+		require.NoError(t, err)
+		require.NoError(t, s.Step(model))
+		require.Equal(t, want, numbers(t, eng, model, true))
+		require.NoError(t, s.Close())
+		freeModel(t, eng, model)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"log"
 	"math"
 	"os"
@@ -14,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/cupool/cupool/examples/internal/training"
-	"github.com/cupool/cupool/internal/mnist"
-	subset "github.com/cupool/cupool/testdata/mnist"
 )
 
 // dataDir has the first 1,000 training and 500 test images, not compressed.
@@ -28,7 +25,7 @@ func TestMain(m *testing.M) {
 			return 0, err
 		}
 		defer os.RemoveAll(dataDir)
-		if err := writeData(dataDir, 1000, 500); err != nil {
+		if err := training.WriteSubset(dataDir, 1000, 500); err != nil {
 			return 0, err
 		}
 		return m.Run(), nil
@@ -37,30 +34,6 @@ func TestMain(m *testing.M) {
 		log.Fatal(err)
 	}
 	os.Exit(status)
-}
-
-// writeData writes a part of the built-in data set.
-func writeData(dir string, nTrain, nTest int) error {
-	train, test, err := mnist.LoadFS(subset.Files, "subset")
-	if err != nil {
-		return err
-	}
-	train, test = train.Take(nTrain), test.Take(nTest)
-	for name, write := range map[string]func(*os.File) error{
-		mnist.TrainImages: func(f *os.File) error { return mnist.WriteImages(f, &train.Images) },
-		mnist.TrainLabels: func(f *os.File) error { return mnist.WriteLabels(f, train.Labels) },
-		mnist.TestImages:  func(f *os.File) error { return mnist.WriteImages(f, &test.Images) },
-		mnist.TestLabels:  func(f *os.File) error { return mnist.WriteLabels(f, test.Labels) },
-	} {
-		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(write(f), f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // runMLP runs the program on dataDir, unless args say otherwise, with a small

@@ -1,0 +1,64 @@
+//go:build gpu
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/internal/fakecuda"
+)
+
+// A GPU learns what the host learns, from the same seed, and leaves nothing of
+// the perceptron to it.
+func TestTrainingOnGPU(t *testing.T) {
+	for _, args := range [][]string{{"-shift", "0"}, {"-shift", "1", "-optimizer", "adam"}} {
+		args = append(args, "-hidden", "24", "-train-samples", "100", "-data", smallData(t))
+		host := runReport(t, args...)
+		gpu := runReport(t, append(args, "-device", "cuda")...)
+		if gpu.FallbackOps > 0 && fakecuda.Loaded() {
+			t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
+		}
+		require.Zero(t, gpu.FallbackOps)
+		require.Empty(t, gpu.ForeignOps)
+		require.Zero(t, gpu.LeakedBlocks)
+		require.InDelta(t, host.LossFirst, gpu.LossFirst, 1e-4)
+		require.InDelta(t, host.LossLast, gpu.LossLast, 1e-2)
+		require.Equal(t, gpu.LiveBytesFirst, gpu.LiveBytesLast)
+		require.Greater(t, gpu.PoolByteShare, 0.99)
+	}
+}
+
+// The convolutional network runs there too, with what Gorgonia computes by
+// itself on the CPU.
+func TestConvnetOnGPU(t *testing.T) {
+	args := []string{"-net", "convnet", "-data", smallData(t), "-train-samples", "20", "-batch", "10", "-epochs", "1"}
+	for _, device := range []string{"cuda", "cuda:0,managed"} {
+		r := runReport(t, append(args, "-device", device)...)
+		require.Equal(t, 2, r.Steps)
+		require.Positive(t, r.ForeignOps["gorgonia.im2colOp"])
+		require.Zero(t, r.LeakedBlocks)
+		require.Equal(t, r.LiveBytesFirst, r.LiveBytesLast)
+	}
+}
+
+// Gorgonia's own machine needs memory that the CPU can touch.
+func TestStockMachineOnGPU(t *testing.T) {
+	for _, args := range [][]string{{"-vm", "tape"}, {"-vm", "stock"}, {"-compare"}} {
+		status, _, stderr := runSmall(t.Context(), append(args, "-device", "cuda")...)
+		require.Equal(t, training.ExitFailed, status)
+		require.Contains(t, stderr, "which cannot touch the memory of cuda:0")
+	}
+	r := runReport(t, "-vm", "tape", "-device", "cuda:0,managed", "-train-samples", "100")
+	require.Less(t, r.LossLast, r.LossFirst)
+}
+
+// smallData writes a few images, for a driver that runs kernels on the CPU.
+func smallData(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, training.WriteSubset(dir, 100, 20))
+	return dir
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/mnist"
+)
+
+// A trainer holds all that lasts longer than a step.
+type trainer struct {
+	pool *cupool.Caching
+	eng  *cupool.Engine
+	o    *options
+	rng  *rand.Rand // of the order of the samples
+
+	steps  int // of one epoch
+	trainN int
+	test   *mnist.Set
+
+	net     *network
+	machine *machine
+	data    *feed
+	twin    *machine // with -compare
+
+	testNet  *network
+	testData *feed
+
+	m measurement
+}
+
+// An epoch is what came of one pass over the training set.
+type epoch struct {
+	loss     float64 // mean over its steps
+	accuracy float64 // on the test set, after its last step
+	duration time.Duration
+}
+
+// newTrainer makes the networks and machines that o asks for.
+func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test *mnist.Set) (t *trainer, err error) {
+	t = &trainer{pool: pool, eng: eng, o: o, rng: o.Random(training.ForOrder), steps: train.N / o.Batch, trainN: train.N, test: test}
+	// Should memory run out half way, the scope frees what is there.
+	scope := eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	if err := t.build(train); err != nil {
+		return nil, errors.Join(err, t.closeMachines())
+	}
+	return t, scope.Keep(t.tensors()...)
+}
+
+func (t *trainer) build(train *mnist.Set) (err error) {
+	if t.net, err = t.network(nil); err != nil {
+		return err
+	}
+	if t.o.vm != "stock" {
+		if err := gorgoniavm.ToPool(t.eng, t.net.weights...); err != nil {
+			return err
+		}
+	}
+	if t.data, err = newFeed(t.eng, t.net, train, t.o.Shift, t.o.Random(training.ForShifts)); err != nil {
+		return err
+	}
+	if t.machine, err = newMachine(t.eng, t.net, t.o.vm, t.o.Optimizer); err != nil {
+		return err
+	}
+	if err := t.buildTest(); err != nil || !t.o.compare {
+		return err
+	}
+	return t.buildTwin()
+}
+
+// network makes a network to train, or one to test with the weights of another.
+func (t *trainer) network(from *network) (*network, error) {
+	rng := t.o.Random(training.ForWeights)
+	if t.o.net == "convnet" {
+		return newConvnet(t.o.Batch, rng, from)
+	}
+	return newMLP(t.o.Batch, t.o.Hidden.Layers(t.test.Size(), classes), rng, from)
+}
+
+// buildTest makes the network that is tested, with the weights of the one that
+// is trained.
+func (t *trainer) buildTest() (err error) {
+	if t.testNet, err = t.network(t.net); err != nil {
+		return err
+	}
+	t.testData, err = newFeed(t.eng, t.testNet, t.test, 0, nil)
+	return err
+}
+
+// buildTwin makes a network like the trained one with weights of its own, which
+// sees the same batches.
+func (t *trainer) buildTwin() error {
+	n, err := t.network(nil)
+	if err != nil {
+		return err
+	}
+	for to, from := range map[*gorgonia.Node]*tensor.Dense{n.x: t.data.x, n.y: t.data.y} {
+		if err := gorgonia.Let(to, from.ShallowClone()); err != nil { // the machine puts its own engine in
+			return err
+		}
+	}
+	t.twin, err = newMachine(t.eng, n, "stock", t.o.Optimizer)
+	return err
+}
+
+// tensors are all that live in the pool between steps, but for what the
+// machines made.
+func (t *trainer) tensors() (ts []tensor.Tensor) {
+	for _, n := range t.net.weights {
+		if d, ok := n.Value().(*tensor.Dense); ok && t.eng.Owns(d) {
+			ts = append(ts, d)
+		}
+	}
+	return append(append(ts, t.data.tensors()...), t.testData.tensors()...)
+}
+
+// close gives everything back to the pool.
+func (t *trainer) close() error {
+	return errors.Join(t.closeMachines(), t.eng.FreeTensor(t.tensors()...))
+}
+
+func (t *trainer) closeMachines() error {
+	var errs []error
+	for _, m := range []*machine{t.machine, t.twin} {
+		if m != nil {
+			errs = append(errs, m.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runEpoch trains on the samples in random order, all but the last few that
+// fill no batch, and then measures the accuracy. It calls progress after
+// every step.
+func (t *trainer) runEpoch(ctx context.Context, number int, progress func()) (e epoch, err error) {
+	start := time.Now()
+	if err := t.data.shuffle(t.rng.Perm(t.trainN)); err != nil {
+		return e, err
+	}
+	for i := range t.steps {
+		if ctx.Err() != nil {
+			return e, &training.Interruption{Epoch: number + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
+		}
+		loss, err := t.step(i)
+		if err != nil {
+			return e, err
+		}
+		t.note(loss)
+		e.loss += loss / float64(t.steps)
+		progress()
+	}
+	if err := t.settle(start); err != nil {
+		return e, err
+	}
+	if e.accuracy, err = t.accuracy(); err != nil {
+		return e, err
+	}
+	t.m.accuracy = e.accuracy
+	e.duration = time.Since(start)
+	return e, nil
+}
+
+// step learns from the batch with a number, and so does the twin. The last step
+// of an epoch is weighed.
+func (t *trainer) step(i int) (loss float64, err error) {
+	rate := t.o.Rate(float64(len(t.m.times)) / float64(t.steps*t.o.Epochs))
+	var loading time.Duration
+	learn := func() error {
+		start := time.Now()
+		if err := t.data.load(i*t.o.Batch, (i+1)*t.o.Batch); err != nil {
+			return err
+		}
+		loading = time.Since(start)
+		loss, err = t.machine.step(rate)
+		t.m.times = append(t.m.times, time.Since(start))
+		return err
+	}
+	if i == t.steps-1 {
+		err = t.weighed(learn)
+	} else {
+		err = learn()
+	}
+	if err != nil || t.twin == nil {
+		return loss, err
+	}
+	start := time.Now()
+	_, err = t.twin.step(rate)
+	t.m.twinTimes = append(t.m.twinTimes, loading+time.Since(start))
+	return loss, err
+}
+
+// settle waits for the steps of the epoch that began at start. A device that
+// the CPU runs ahead of took as long as all of them for each.
+func (t *trainer) settle(start time.Time) error {
+	if err := t.eng.Sync(); err != nil || t.eng.AllocAccessible() {
+		return err
+	}
+	mean := time.Since(start) / time.Duration(t.steps)
+	for i := len(t.m.times) - t.steps; i < len(t.m.times); i++ {
+		t.m.times[i] = mean
+	}
+	return nil
+}
+
+// accuracy is the part of the test set that the network recognizes.
+func (t *trainer) accuracy() (accuracy float64, err error) {
+	vm, err := newVM(t.eng, t.testNet, t.o.vm)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, vm.Close()) }()
+	if err := t.testData.shuffle(training.NaturalOrder(t.test.N)); err != nil {
+		return 0, err
+	}
+	right := 0
+	for from := 0; from < t.test.N; from += t.o.Batch {
+		n, err := t.recognized(vm, from, min(from+t.o.Batch, t.test.N))
+		if err != nil {
+			return 0, err
+		}
+		right += n
+	}
+	return float64(right) / float64(t.test.N), nil
+}
+
+// recognized counts the test images in [from, to) whose largest output is that
+// of their label.
+func (t *trainer) recognized(vm gorgonia.VM, from, to int) (right int, err error) {
+	if err := t.testData.load(from, to); err != nil {
+		return 0, err
+	}
+	defer vm.Reset()
+	if err := vm.RunAll(); err != nil {
+		return 0, err
+	}
+	out, err := t.eng.ToHost(t.testNet.out.Value().(tensor.Tensor))
+	if err != nil {
+		return 0, err
+	}
+	rows := out.Float32s()
+	for i := from; i < to; i++ {
+		row := rows[(i-from)*classes:][:classes]
+		best := 0
+		for c, v := range row {
+			if v > row[best] {
+				best = c
+			}
+		}
+		if best == int(t.test.Labels[i]) {
+			right++
+		}
+	}
+	return right, nil
+}
