@@ -346,3 +346,26 @@ func TestNativeEngine(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, st.LiveBlocks)
 }
+
+// TestNativeEngineScopeIn: the engine's allocator does not know the pool.
+func TestNativeEngineScopeIn(t *testing.T) {
+	n, c := newNative(t, openHost(t), cupool.NativeConfig{})
+	p := newPrivate(t, c, cupool.PoolConfig{})
+	e, err := cupool.NewEngine(n)
+	require.NoError(t, err)
+	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(3, 4), tensor.WithEngine(e))
+	sc, err := e.ScopeIn(p)
+	require.NoError(t, err)
+	y, err := tensor.Add(x, x)
+	require.NoError(t, err)
+	z, err := tensor.Add(y, y)
+	require.NoError(t, err)
+	require.True(t, e.Owns(y))
+	require.EqualValues(t, 2, p.Stats().All.Allocation.Current)
+	require.NoError(t, sc.Keep(z))
+	require.NoError(t, sc.Close())
+	require.EqualValues(t, 1, p.Stats().All.Allocation.Current)
+	require.NoError(t, e.FreeTensor(x, z))
+	require.Zero(t, p.Stats().All.Allocation.Current)
+	require.ErrorIs(t, e.FreeTensor(tensor.New(tensor.WithBacking([]float32{1}))), cupool.ErrForeignPointer)
+}

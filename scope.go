@@ -56,13 +56,14 @@ func (e *Engine) openScopeLocked(pool *Caching) *Scope {
 
 // ScopeIn opens a scope whose memory comes from a private pool of the engine's
 // allocator (Caching.NewPool), or from that allocator itself. Scopes inside it
-// use the pool too, unless they are given another. The memory of a Graph is the
-// allocator's wherever it is captured. It fails with an *EngineError around
-// ErrForeignStream for a pool that does not share the engine's stream.
+// use the pool too, unless they are given another, and so does a Graph that is
+// captured in it. It fails with an *EngineError around ErrForeignStream for a
+// pool that does not share the engine's stream.
 func (e *Engine) ScopeIn(pool *Caching) (*Scope, error) {
 	if pool == nil || pool.own(e.s) == nil {
 		return nil, engineError("open scope", fmt.Errorf("the pool is not one of the engine's allocator: %w", ErrForeignStream))
 	}
+	e.pooled.Store(true)
 	e.scopeMu.Lock()
 	defer e.scopeMu.Unlock()
 	return e.openScopeLocked(pool), nil
@@ -74,6 +75,40 @@ func (e *Engine) source() Allocator {
 		return s.pool
 	}
 	return e.a
+}
+
+// lookup finds live memory of the engine's allocator, or of a pool beside it
+// that the allocator may not know of (ScopeIn).
+func (e *Engine) lookup(p Ptr) (Block, error) {
+	b, err := e.a.Lookup(p)
+	if e.isBeside(err) {
+		return e.s.c.Lookup(p)
+	}
+	return b, err
+}
+
+// free is lookup's counterpart for blocks.
+func (e *Engine) free(b Block) error {
+	err := e.a.Free(b)
+	if e.isBeside(err) {
+		return e.s.c.Free(b)
+	}
+	return err
+}
+
+// freePtr is free by address.
+func (e *Engine) freePtr(p Ptr, size int64) error {
+	err := e.a.FreePtr(p, size)
+	if e.isBeside(err) {
+		return e.s.c.FreePtr(p, size)
+	}
+	return err
+}
+
+// isBeside reports whether an error of the engine's allocator may only mean that
+// the memory is a pool's.
+func (e *Engine) isBeside(err error) bool {
+	return err != nil && e.pooled.Load() && errors.Is(err, ErrForeignPointer)
 }
 
 // enter notes a new block in the innermost scope.
@@ -92,7 +127,7 @@ func (s *Scope) addLocked(bs ...Block) {
 	}
 	live := s.blocks[:0]
 	for _, b := range s.blocks {
-		if now, err := s.e.a.Lookup(b.ptr); err == nil && now == b {
+		if now, err := s.e.lookup(b.ptr); err == nil && now == b {
 			live = append(live, b)
 		}
 	}
@@ -117,7 +152,7 @@ func (s *Scope) Keep(ts ...tensor.Tensor) error {
 		if n == 0 {
 			continue
 		}
-		b, err := s.e.a.Lookup(p)
+		b, err := s.e.lookup(p)
 		switch {
 		case err == nil:
 			if s.kept == nil {
@@ -160,7 +195,7 @@ func (s *Scope) leaveLocked() {
 func (s *Scope) Close() error {
 	var errs []error
 	for _, b := range s.leave() {
-		if err := s.e.a.Free(b); err != nil && !errors.Is(err, ErrDoubleFree) {
+		if err := s.e.free(b); err != nil && !errors.Is(err, ErrDoubleFree) {
 			errs = append(errs, engineError("close scope", err))
 		}
 	}

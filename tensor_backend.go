@@ -77,6 +77,7 @@ type Engine struct {
 
 	mems memoryTables
 
+	pooled  atomic.Bool           // ScopeIn was called
 	scopeMu sync.Mutex            // guards the scopes' fields
 	scope   atomic.Pointer[Scope] // the innermost one; nil: none
 
@@ -247,7 +248,7 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 		return &noMemory, nil
 	}
 	if err := e.clear(b.ptr, b.size, !e.accessible || b.size >= zeroOnStream); err != nil {
-		return nil, errors.Join(err, e.a.Free(b))
+		return nil, errors.Join(err, e.free(b))
 	}
 	return e.mems.set(b), nil
 }
@@ -266,7 +267,7 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 	case n != size:
 		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("the memory has %d bytes", n)})
 	}
-	return engineError("free", e.a.FreePtr(p, size))
+	return engineError("free", e.freePtr(p, size))
 }
 
 // Memcpy implements tensor.Engine: it copies the bytes of src, or as many as

@@ -62,7 +62,7 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 	if err := e.s.usable(op); err != nil {
 		return nil, engineError(op, err)
 	}
-	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}}
+	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: e.source(), blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}}
 	if err := e.s.submit(op, d.beginCapture(e.s.handle)); err != nil {
 		return nil, engineError(op, err)
 	}
@@ -134,9 +134,11 @@ func (g *Graph) Close() error {
 }
 
 // heldMemory is an Allocator whose blocks, once freed, are handed out again
-// for the same size only, and go back to the allocator below all together.
+// for the same size only, and go back to where they came from all together. It
+// is no private pool, as that could not use what the engine's allocator caches.
 type heldMemory struct {
 	Allocator
+	from Allocator // of its blocks: the same, or a pool (ScopeIn)
 
 	mu     sync.Mutex
 	blocks map[Ptr]*heldBlock
@@ -158,7 +160,7 @@ func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
 		b.freed = false
 		return b.Block, nil
 	}
-	b, err := h.Allocator.Alloc(size, s)
+	b, err := h.from.Alloc(size, s)
 	if err == nil && !b.IsEmpty() {
 		h.blocks[b.ptr] = &heldBlock{Block: b}
 	}
@@ -205,7 +207,7 @@ func (h *heldMemory) release() error {
 	defer h.mu.Unlock()
 	var errs []error
 	for _, b := range h.blocks {
-		errs = append(errs, h.Allocator.Free(b.Block))
+		errs = append(errs, h.from.Free(b.Block))
 	}
 	clear(h.blocks)
 	clear(h.idle)

@@ -116,3 +116,32 @@ func TestGraphFailures(t *testing.T) {
 	_, err := byDefault.Capture(func() error { return nil })
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 }
+
+// TestGraphInPool captures in a scope of a private pool, which the graph then
+// has its memory from.
+func TestGraphInPool(t *testing.T) {
+	e := newGraphBench(t)
+	p, err := e.c.NewPool(cupool.PoolConfig{Name: "graphs", Isolated: true})
+	require.NoError(t, err)
+	x := e.from(random(e.r, tensor.Float32, 9, 7))
+	e.free(must(tensor.Add(x, x)))
+	live := e.live()
+	var y tensor.Tensor
+	sc, err := e.ScopeIn(p)
+	require.NoError(t, err)
+	g, err := e.Capture(func() (err error) {
+		y, err = tensor.Add(x, x)
+		return err
+	})
+	require.NoError(t, err)
+	require.NoError(t, sc.Close())
+	require.Equal(t, live, e.live())
+	require.EqualValues(t, 1, p.Stats().All.Allocation.Current)
+	require.True(t, e.Owns(y))
+	require.NoError(t, g.Launch())
+	want := must(tensor.Add(x, x))
+	e.requireClose(e.as64(want), e.as64(y), 0, "the result")
+	e.free(x, want)
+	require.NoError(t, g.Close())
+	require.Zero(t, p.Stats().All.Allocation.Current)
+}

@@ -159,7 +159,7 @@ func (e *Engine) onDevice(p Ptr, n int64) (bool, error) {
 	if e.accessible {
 		return false, nil
 	}
-	b, err := e.a.Lookup(p)
+	b, err := e.lookup(p)
 	switch {
 	case errors.Is(err, ErrForeignPointer):
 		return false, nil

@@ -12,7 +12,7 @@ import (
 
 // owns reports whether the address is in live memory of the allocator.
 func (e *Engine) owns(p Ptr) bool {
-	_, err := e.a.Lookup(p)
+	_, err := e.lookup(p)
 	return err == nil
 }
 
@@ -51,7 +51,7 @@ func (e *Engine) freeTensor(t tensor.Tensor) error {
 	if n == 0 {
 		return nil
 	}
-	if err := e.a.FreePtr(p, n); err != nil {
+	if err := e.freePtr(p, n); err != nil {
 		return engineError("free", err)
 	}
 	if d, ok := t.(*tensor.Dense); ok {
@@ -122,7 +122,7 @@ func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
 	}
 	if n > 0 {
 		if err := e.write(b.ptr, cpuBytes(p, n)); err != nil {
-			return nil, errors.Join(err, e.a.Free(b))
+			return nil, errors.Join(err, e.free(b))
 		}
 		runtime.KeepAlive(r)
 		setMemory(r, b.ptr, n)
