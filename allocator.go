@@ -44,9 +44,11 @@
 // invariants. lookup.go and segments.go find blocks by address, trim.go,
 // release.go and decay.go give memory back, home.go, chunks.go and
 // stitch.go are virtual memory, sleep.go leaves it to other programs for a
-// while, planner.go serves whole iterations from a plan.
-// tensor_backend.go is the tensor.Engine, buffer.go the typed arrays. Devices are behind Driver: open.go opens them,
-// internal/hostdev is the embedded one, cu_bridge.go (-tags gpu) is CUDA.
+// while, pool.go makes private pools, planner.go serves whole iterations from
+// a plan, native.go has the device's own pools. tensor_backend.go is the
+// tensor.Engine, buffer.go the typed arrays. Devices are behind Driver: open.go
+// opens them, internal/hostdev is the embedded one, cu_bridge.go (-tags gpu) is
+// CUDA.
 package cupool
 
 import (

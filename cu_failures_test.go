@@ -229,7 +229,7 @@ func TestCUDAOldDriver(t *testing.T) {
 	// Older entry points stand in for the newer ones.
 	m := openTest(t, CUDAManaged())
 	p := alloc(t, m, 1<<20)
-	require.NoError(t, m.Prefetch(p, 1<<20, Location{OnDevice, 0}, 0))
+	require.NoError(t, m.Prefetch(p, 1<<20, Location{Kind: OnDevice, ID: 0}, 0))
 	require.NoError(t, m.Advise(p, 1<<20, AdvisePreferredLocation, Location{Kind: OnHost}))
 	_, err = d.AddressReserve(d.VMMGranularity())
 	require.NoError(t, err)

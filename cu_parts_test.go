@@ -264,20 +264,20 @@ func TestCUDAManagedHints(t *testing.T) {
 	if cuAttribute(0, attrConcurrentManaged) == 0 {
 		t.Skip("hints need concurrent managed access")
 	}
-	for _, at := range []Location{{OnDevice, 0}, {Kind: OnHost}} {
+	for _, at := range []Location{{Kind: OnDevice}, {Kind: OnHost}} {
 		require.NoError(t, d.Prefetch(p, n, at, s))
 		require.NoError(t, d.Advise(p, n, AdvisePreferredLocation, at))
 		require.NoError(t, d.Advise(p, n, AdviseAccessedBy, at))
 		require.NoError(t, d.Advise(p, n, AdviseNotAccessedBy, at))
 	}
 	for _, a := range []Advice{AdviseReadMostly, AdviseNotReadMostly, AdviseNoPreferredLocation} {
-		require.NoError(t, d.Advise(p, n, a, Location{OnDevice, 0}))
+		require.NoError(t, d.Advise(p, n, a, Location{Kind: OnDevice, ID: 0}))
 	}
 	require.NoError(t, d.SyncStream(s))
-	require.Error(t, d.Advise(p, n, Advice(99), Location{OnDevice, 0}))
-	require.ErrorIs(t, d.Prefetch(p, n+1, Location{OnDevice, 0}, s), ErrInvalidRange)
+	require.Error(t, d.Advise(p, n, Advice(99), Location{Kind: OnDevice, ID: 0}))
+	require.ErrorIs(t, d.Prefetch(p, n+1, Location{Kind: OnDevice, ID: 0}, s), ErrInvalidRange)
 	plain := openTest(t)
-	require.Error(t, plain.Prefetch(alloc(t, plain, n), n, Location{OnDevice, 0}, 0), "not managed memory")
+	require.Error(t, plain.Prefetch(alloc(t, plain, n), n, Location{Kind: OnDevice, ID: 0}, 0), "not managed memory")
 }
 
 func TestCUDAStreamInfo(t *testing.T) {

@@ -5,10 +5,9 @@
 // CUDA's virtual memory calls do.
 //
 // Files: device.go holds the Device and its memory, stream.go the streams,
-// job.go what runs on them, event.go the events, vmm.go virtual memory, pool.go
-// stream-ordered pools;
-// mem_*.go and phys_*.go talk to the operating system. vspace keeps the books
-// of addresses, handles names streams and events.
+// job.go what runs on them, event.go the events, vmm.go virtual memory,
+// pool*.go stream-ordered pools; mem_*.go and phys_*.go talk to the operating
+// system. vspace keeps the books of addresses, handles names streams and events.
 package hostdev
 
 import (
