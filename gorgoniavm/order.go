@@ -2,6 +2,7 @@ package gorgoniavm
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"gorgonia.org/gorgonia"
@@ -47,7 +48,7 @@ func (o *ordered) prune(c *config) {
 	o.nodes = slices.DeleteFunc(o.nodes, func(n *gorgonia.Node) bool {
 		bound := slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains)
 		wanted := isStatement(n.Op()) || bound || c.keep.Contains(n) || c.bindOnly.Contains(n)
-		if !needed[n] && !wanted && (o.read[n] || len(n.DerivOf()) > 0) {
+		if !needed[n] && !wanted && (o.read[n] || isGradient(n)) {
 			return true
 		}
 		for _, child := range o.children[n] {
@@ -56,6 +57,18 @@ func (o *ordered) prune(c *config) {
 		return false
 	})
 }
+
+// isGradient reports whether gorgonia.Grad made a node for a gradient. Those of
+// nodes that it was not asked for are known by their group alone.
+func isGradient(n *gorgonia.Node) bool {
+	group := reflect.ValueOf(n).Elem().FieldByName("group").String()
+	return len(n.DerivOf()) > 0 || group == gradientGroup || group == strayGroup
+}
+
+const (
+	gradientGroup = "gradients"
+	strayGroup    = "undifferentiated nodes"
+)
 
 // scalarsLast moves operations among scalars to the end, unless a tensor
 // depends on them: to read a sum off the device waits for all that was

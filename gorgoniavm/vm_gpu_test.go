@@ -77,6 +77,21 @@ func TestFallbacksOnGPU(t *testing.T) {
 	}
 }
 
+// In managed memory the CPU computes everything, as on the host.
+func TestModelsInManagedMemory(t *testing.T) {
+	for _, name := range []string{"mlp", "convnet"} {
+		t.Run(name, func(t *testing.T) {
+			m := models[name]()
+			want := m.tape(t, 3)
+			d, err := cupool.OpenCUDA(0, cupool.CUDAManaged())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, d.Close()) })
+			e, _ := newMeterOn(t, d)
+			assert.Equal(t, want, m.train(t, e, open(t, m, e), 3))
+		})
+	}
+}
+
 // VMs on streams of their own run at once.
 func TestTwoVMsOnGPU(t *testing.T) {
 	gpuRig(t) // or skips
