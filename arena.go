@@ -192,7 +192,7 @@ func (r *Arena) overflowLocked(size, align int64, s *Stream) (Block, error) {
 // after all that used the arena's memory before the last Reset.
 func (r *Arena) orderLocked(s *Stream) error {
 	if s == r.s || slices.Contains(r.ordered, s) {
-		return nil
+		return s.usable("allocation")
 	}
 	if s.c.family != r.s.c.family {
 		return r.fail("allocation", 0, -1, ErrForeignStream, "the stream was made by another allocator")

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
 )
 
 func newArena(t *testing.T, size int64, change ...func(*cupool.ArenaConfig)) (*cupool.Arena, *cupool.Caching, *countingDriver) {
@@ -379,6 +380,27 @@ func TestArenaSteadyState(t *testing.T) {
 	before := d.total()
 	require.Zero(t, testing.AllocsPerRun(100, phase))
 	require.Equal(t, before, d.total())
+}
+
+// The battery for any Allocator, in the arena and beside it.
+func TestConformanceArena(t *testing.T) {
+	for name, size := range map[string]int64{"large": 1 << 30, "small": 1 << 16} {
+		t.Run(name, func(t *testing.T) {
+			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+				d := openHost(t)
+				c, err := cupool.New(cupool.Config{Driver: d})
+				require.NoError(t, err)
+				a, err := cupool.NewArena(c, cupool.ArenaConfig{Size: size, Overflow: true})
+				require.NoError(t, err)
+				t.Cleanup(func() {
+					require.NoError(t, a.Close())
+					require.NoError(t, c.Close())
+					require.NoError(t, d.Close())
+				})
+				return a
+			})
+		})
+	}
 }
 
 func BenchmarkArena(b *testing.B) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
 )
 
 func TestLabels(t *testing.T) {
@@ -114,4 +115,18 @@ func TestLabelsInGoroutines(t *testing.T) {
 		require.Positive(t, l.Blocks.Allocated)
 	}
 	require.Zero(t, c.Stats().LiveBytes)
+}
+
+// The battery for any Allocator, with labels.
+func TestConformanceLabels(t *testing.T) {
+	conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+		d := openHost(t)
+		c, err := cupool.New(cupool.Config{Driver: d})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			require.NoError(t, c.Close())
+			require.NoError(t, d.Close())
+		})
+		return c.WithLabel("tested")
+	})
 }

@@ -3,7 +3,6 @@ package adaptor_test
 import (
 	"io"
 	"log/slog"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,44 +12,52 @@ import (
 	"github.com/cupool/cupool/internal/conformance"
 )
 
-// What of the battery concerns an Allocator's methods; the rest is of the
-// Caching behind.
-var (
-	// independent tests look at nothing but these methods.
-	independent = []string{
-		"sizes_no_device_has", "zero_size", "alignment", "contents_survive_neighbours", "random_in_goroutines", "producers_and_consumers",
-		"pipeline_across_streams", "stale_handle", "wrong_pointers", "use_after_free", "double_free_in_goroutines", "own_stream_is_ordered",
-	}
-	// transparent tests look at the books of the one Caching behind, too.
-	transparent = append(slices.Clone(independent),
-		"sizes", "random_on_streams", "double_free", "another_allocators_things", "early_free", "free_waits_for_all_streams")
-	// whenFull are for those that have nothing to fall back on.
-	whenFull = append(slices.Clone(transparent),
-		"out_of_memory", "out_of_memory_then_retry", "callback", "pending_under_pressure")
-)
+// What of the battery for a Caching concerns the methods of an Allocator.
+var battery = []string{
+	"sizes", "sizes_no_device_has", "zero_size", "alignment", "contents_survive_neighbours",
+	"random_on_streams", "random_in_goroutines", "producers_and_consumers", "pipeline_across_streams",
+	"double_free", "stale_handle", "wrong_pointers", "use_after_free", "another_allocators_things", "double_free_in_goroutines",
+	"early_free", "free_waits_for_all_streams", "own_stream_is_ordered",
+	"out_of_memory", "out_of_memory_then_retry", "callback", "pending_under_pressure",
+}
 
 func TestConformance(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		tests   []string
-		through func(*cupool.Caching) (cupool.Allocator, error)
-	}{
-		{"one behind the other", whenFull, oneBehindTheOther},
-		{"fallback", transparent, func(c *cupool.Caching) (cupool.Allocator, error) {
-			spare, err := c.NewPool(cupool.PoolConfig{Name: "spare"})
-			return adaptor.NewFallback(c, spare), err
-		}},
-		{"by size", independent, func(c *cupool.Caching) (cupool.Allocator, error) { return bySize(c) }},
+	conformance.Run(t, openHost, cupool.Config{}, conformance.Options{Through: oneBehindTheOther, Only: battery})
+}
+
+// The battery for any Allocator.
+func TestConformanceAllocator(t *testing.T) {
+	for name, over := range map[string]func(*cupool.Caching) (cupool.Allocator, error){
+		"one behind the other": oneBehindTheOther,
+		"by size":              func(c *cupool.Caching) (cupool.Allocator, error) { return bySize(c) },
+		"fallback": func(c *cupool.Caching) (cupool.Allocator, error) {
+			first, err := c.NewPool(cupool.PoolConfig{})
+			require.NoError(t, err)
+			limited, err := adaptor.NewLimiting(first, 2*mib)
+			return adaptor.NewFallback(limited, c), err
+		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			open := func(t *testing.T) cupool.Driver {
-				d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 8 << 30})
+		t.Run(name, func(t *testing.T) {
+			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+				d := openHost(t)
+				c, err := cupool.New(cupool.Config{Driver: d})
 				require.NoError(t, err)
-				return d
-			}
-			conformance.Run(t, open, cupool.Config{}, conformance.Options{Through: tc.through, Only: tc.tests})
+				a, err := over(c)
+				require.NoError(t, err)
+				t.Cleanup(func() {
+					require.NoError(t, c.Close())
+					require.NoError(t, d.Close())
+				})
+				return a
+			})
 		})
 	}
+}
+
+func openHost(t *testing.T) cupool.Driver {
+	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 8 << 30})
+	require.NoError(t, err)
+	return d
 }
 
 // oneBehindTheOther puts all adaptors of one allocator together.

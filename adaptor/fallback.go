@@ -15,6 +15,10 @@ type Fallback struct{ several }
 // no memory for from second. Both are of the same device, or of devices whose
 // streams are the same (a GPU's device, managed and pinned memory). A block is
 // freed where it is from, whichever that is.
+//
+// A Caching that is full tries everything, up to collecting Go's garbage, each
+// time before it says so. Where that happens often, a Limiting in front of it
+// says so at once.
 func NewFallback(first, second cupool.Allocator) *Fallback {
 	return &Fallback{several{all: []cupool.Allocator{first, second}}}
 }
