@@ -134,6 +134,7 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 			leaks = append(leaks, s.abandonLocked(seg)...)
 		}
 	}
+	s.waits, s.waiting = nil, 0 // nothing is left that waits
 	s.mergeFastLocked()
 	errs = append(errs, s.closeHomesLocked())
 	for _, seg := range s.segs {
@@ -142,7 +143,6 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 			errs = append(errs, err)
 		}
 	}
-	s.waits, s.waiting = nil, 0
 	return leaks, errors.Join(errs...)
 }
 
