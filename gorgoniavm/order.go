@@ -14,6 +14,7 @@ type ordered struct {
 	nodes    gorgonia.Nodes
 	children map[*gorgonia.Node]gorgonia.Nodes
 	read     map[*gorgonia.Node]bool // by another node than a statement
+	forward  map[*gorgonia.Node]bool // and than a gradient
 }
 
 func order(g *gorgonia.ExprGraph, c *config) (*ordered, error) {
@@ -21,12 +22,16 @@ func order(g *gorgonia.ExprGraph, c *config) (*ordered, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gorgoniavm: sorting the graph: %w", err)
 	}
-	o := &ordered{nodes: sorted, children: make(map[*gorgonia.Node]gorgonia.Nodes), read: make(map[*gorgonia.Node]bool)}
+	o := &ordered{nodes: sorted, children: make(map[*gorgonia.Node]gorgonia.Nodes),
+		read: make(map[*gorgonia.Node]bool), forward: make(map[*gorgonia.Node]bool)}
 	for _, n := range sorted {
 		for children := g.From(n.ID()); children.Next(); {
 			child := children.Node().(*gorgonia.Node)
 			o.children[n] = append(o.children[n], child)
-			o.read[child] = o.read[child] || !isStatement(n.Op())
+			if !isStatement(n.Op()) {
+				o.read[child] = true
+				o.forward[child] = o.forward[child] || !isGradient(n)
+			}
 		}
 	}
 	o.prune(c)
@@ -46,9 +51,7 @@ func (o *ordered) prune(c *config) {
 	}
 	needed := make(map[*gorgonia.Node]bool)
 	o.nodes = slices.DeleteFunc(o.nodes, func(n *gorgonia.Node) bool {
-		bound := slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains)
-		wanted := isStatement(n.Op()) || bound || c.keep.Contains(n) || c.bindOnly.Contains(n)
-		if !needed[n] && !wanted && (o.read[n] || isGradient(n)) {
+		if !needed[n] && !o.wanted(n, c) {
 			return true
 		}
 		for _, child := range o.children[n] {
@@ -56,6 +59,13 @@ func (o *ordered) prune(c *config) {
 		}
 		return false
 	})
+}
+
+// wanted reports whether a program may want a node's value for its own sake:
+// it says so, or the node is a root of what it made itself.
+func (o *ordered) wanted(n *gorgonia.Node, c *config) bool {
+	return isStatement(n.Op()) || slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains) ||
+		c.keep.Contains(n) || c.bindOnly.Contains(n) || !o.forward[n] && !isGradient(n)
 }
 
 // isGradient reports whether gorgonia.Grad made a node for a gradient. Those of
