@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/fakecuda"
 )
 
 func openFirstGPU(t *testing.T) cupool.Driver {
@@ -62,6 +64,63 @@ func TestCUDANativeLocation(t *testing.T) {
 
 // TestCUDANativeShare shares a pool and a block with another process.
 func TestCUDANativeShare(t *testing.T) { shareNative(t, openFirstGPU) }
+
+// TestCUDANativeGraph captures with an engine whose memory is the driver's: that
+// of the graph is the Caching's.
+func TestCUDANativeGraph(t *testing.T) {
+	n, c := newNative(t, openFirstGPU(t), cupool.NativeConfig{})
+	s, err := n.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(n, cupool.WithStream(s))
+	require.NoError(t, err)
+	x, err := e.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2, 3})))
+	require.NoError(t, err)
+	add := func() (y tensor.Tensor, err error) { return tensor.Add(x, x) }
+	require.NoError(t, e.FreeTensor(must(add())))
+	var y tensor.Tensor
+	g, err := e.Capture(func() (err error) {
+		y, err = add()
+		return err
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, c.Stats().All.Allocation.Current)
+	require.NoError(t, g.Launch())
+	require.Equal(t, []float32{2, 4, 6}, must(e.ToHost(y)).Data())
+	require.NoError(t, g.Close())
+	require.NoError(t, e.FreeTensor(x))
+	require.Zero(t, c.Stats().All.Allocation.Current)
+}
+
+// TestCUDANativeMissing: what a driver without pools says.
+func TestCUDANativeMissing(t *testing.T) {
+	if !fakecuda.Loaded() {
+		t.Skip("needs the stand-in driver")
+	}
+	const notSupported = 801
+	n, c := newNative(t, openFirstGPU(t), cupool.NativeConfig{})
+	defer fakecuda.Reset()
+	for call, f := range map[string]func() error{
+		"cuDeviceGetDefaultMemPool": func() error { return second(cupool.NewNative(c, cupool.NativeConfig{})) },
+		"cuMemPoolCreate": func() error {
+			return second(cupool.NewNative(c, cupool.NativeConfig{Pool: &cupool.NativePoolConfig{}}))
+		},
+		"cuMemAllocFromPoolAsync": func() error { return second(n.Alloc(1, nil)) },
+	} {
+		fakecuda.Fail(call, 1, notSupported, 1)
+		err := f()
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		require.ErrorContains(t, err, call)
+	}
+	b, err := n.Alloc(5000, nil)
+	require.NoError(t, err)
+	fakecuda.Fail("cuMemFreeAsync", 1, 1, 1)
+	require.ErrorContains(t, n.Free(b), "cuMemFreeAsync")
+	require.NoError(t, n.Free(b))
+	fakecuda.Fail("cuMemAllocFromPoolAsync", 1, 2, 1)
+	b, err = n.Alloc(5000, nil)
+	require.NoError(t, err, "out of memory once, and then not")
+	require.NoError(t, n.Free(b))
+}
 
 // TestCUDAPool runs the battery on a private pool, with both backings.
 func TestCUDAPool(t *testing.T) {

@@ -22,7 +22,11 @@ func (d *cudaDriver) AllocAsync(size int64, pool NativePool, s StreamHandle) (Pt
 	}
 	p, r := cudadrv.AllocAsync(d.ctx.handle, uintptr(pool), size, uintptr(s))
 	if r != cudadrv.Success {
-		return 0, d.ctx.fail("cuMemAllocAsync", r, fmt.Sprintf("%d bytes, pool 0x%x, %s", size, uintptr(pool), stream(s)))
+		call := "cuMemAllocFromPoolAsync"
+		if pool == 0 {
+			call = "cuMemAllocAsync"
+		}
+		return 0, d.ctx.fail(call, r, fmt.Sprintf("%d bytes, pool 0x%x, %s", size, uintptr(pool), stream(s)))
 	}
 	return Ptr(p), nil
 }

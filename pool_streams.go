@@ -41,8 +41,11 @@ func (c *Caching) addTwins(upTo uint32) *Stream {
 
 // eachTwin calls f for what the pools of the family have of a stream.
 func (s *Stream) eachTwin(f func(twin *Stream)) {
-	for _, p := range s.c.family.pools() {
-		p.streamsMu.Lock()
+	for _, p := range s.c.family.list() {
+		if p == s.c {
+			continue
+		}
+		p.streamsMu.Lock() // one that is being made is seen, or sees what came before
 		list := *p.streams.Load()
 		p.streamsMu.Unlock()
 		if int(s.index) < len(list) {

@@ -438,3 +438,37 @@ func TestPoolPlanned(t *testing.T) {
 		require.Zero(t, c.Stats().All.Allocation.Allocated)
 	})
 }
+
+// TestPoolHitsMakeNothing: a hit of a pool costs no Go memory and no call to
+// the device either, whichever member frees it.
+func TestPoolHitsMakeNothing(t *testing.T) {
+	c, d := newParallelPool(t, 1<<30)
+	p := newPrivate(t, c, cupool.PoolConfig{})
+	s, err := p.NewStream()
+	require.NoError(t, err)
+	for _, size := range []int64{512, 70_000, 3 << 20} {
+		for _, on := range []*cupool.Stream{nil, s} {
+			pair := func() { must(0, p.Free(must(p.Alloc(size, on)))) }
+			byRoot := func() { must(0, c.FreePtr(must(p.Alloc(size, on)).Ptr(), size)) }
+			for range 10 {
+				pair()
+				byRoot()
+			}
+			calls := d.total()
+			require.Zero(t, testing.AllocsPerRun(100, pair), "%d bytes", size)
+			require.Zero(t, testing.AllocsPerRun(100, byRoot), "%d bytes, freed by address", size)
+			require.Equal(t, calls, d.total())
+		}
+	}
+}
+
+func BenchmarkPoolHit(b *testing.B) {
+	c := benchPool(b)
+	p, err := c.NewPool(cupool.PoolConfig{})
+	require.NoError(b, err)
+	warm(b, p, 1<<20, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		pair(b, p, 1<<20, nil)
+	}
+}

@@ -35,7 +35,8 @@ type Graph struct {
 // live as long as the Graph, and what f computes with that is no tensor
 // (learning rates, sizes) stays what it was.
 //
-// Memory that f allocates belongs to the Graph: results of f can be read after
+// Memory that f allocates belongs to the Graph, and is taken from the Caching
+// where the engine's allocator is a Native: results of f can be read after
 // a Launch until Close, and are not to be freed. The pool gives it to nobody
 // else meanwhile; within f it is used again as it is freed.
 //
@@ -62,7 +63,12 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 	if err := e.s.usable(op); err != nil {
 		return nil, engineError(op, err)
 	}
-	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: e.source(), blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}}
+	from := e.source()
+	if _, ok := from.(*Native); ok {
+		from = e.s.c // or allocating would be captured too
+		e.pooled.Store(true)
+	}
+	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from, blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}}
 	if err := e.s.submit(op, d.beginCapture(e.s.handle)); err != nil {
 		return nil, engineError(op, err)
 	}
