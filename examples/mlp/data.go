@@ -31,43 +31,62 @@ func newSource(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) so
 	if shift > 0 {
 		return b
 	}
-	r := &resident{eng: eng}
 	b.shuffle(training.NaturalOrder(set.N))
-	r.x, r.y = b.batch(0, set.N)
-	return r
+	x, y := b.batch(0, set.N)
+	return &resident{eng: eng, all: samples{x.(*tensor.Dense), y.(*tensor.Dense)}}
 }
 
-// A resident set is on the device as a whole.
+// samples are images, one a row, and the classes they show.
+type samples struct{ x, y *tensor.Dense }
+
+// part returns the samples [from, to) in place. Slice alone would drop the
+// dimension of one sample.
+func (s samples) part(from, to int) samples {
+	rows := func(t *tensor.Dense) *tensor.Dense {
+		shape := t.Shape().Clone()
+		shape[0] = to - from
+		part := must(t.Slice(tensor.S(from, to))).(*tensor.Dense)
+		check(part.Reshape(shape...))
+		return part
+	}
+	return samples{rows(s.x), rows(s.y)}
+}
+
+// A resident set is on the device as a whole, and once more in the order of an
+// epoch, so that a batch is a part of that.
 type resident struct {
-	eng    *cupool.Engine
-	x, y   tensor.Tensor
-	order  *tensor.Dense
-	window *tensor.Dense // if there is one, batches are what it has
+	eng     *cupool.Engine
+	all     samples
+	ordered samples
 }
 
 func (r *resident) shuffle(order []int) {
-	r.order, r.window = upload(r.eng, order, len(order)), nil
-}
-
-// open makes a window of n samples, for batches at one place of memory.
-func (r *resident) open(n int) { r.window = must(r.eng.Empty(tensor.Int, n)) }
-
-// move moves the window to a place in the order.
-func (r *resident) move(from int) {
-	check(r.eng.Copy(r.window, must(r.order.Slice(tensor.S(from, from+r.window.Shape()[0])))))
+	at := upload(r.eng, order, len(order))
+	pick := func(t *tensor.Dense) *tensor.Dense { return must(tensor.ByIndices(t, at, 0)).(*tensor.Dense) }
+	r.ordered = samples{pick(r.all.x), pick(r.all.y)}
+	check(r.eng.FreeTensor(at))
 }
 
 func (r *resident) batch(from, to int) (x, y tensor.Tensor) {
-	picks := tensor.Tensor(r.window)
-	if r.window == nil {
-		picks = must(r.order.Slice(tensor.S(from, to)))
-	}
-	return must(tensor.ByIndices(r.x, picks, 0)), must(tensor.ByIndices(r.y, picks, 0))
+	part := r.ordered.part(from, to)
+	return part.x, part.y
+}
+
+// window returns memory for n samples.
+func (r *resident) window(n int) samples {
+	return samples{must(r.eng.Empty(r.all.x.Dtype(), n, r.all.x.Shape()[1])), must(r.eng.Empty(tensor.Int, n))}
+}
+
+// copyTo fills a window with the samples from a place in the order on.
+func (r *resident) copyTo(w samples, from int) {
+	part := r.ordered.part(from, from+w.x.Shape()[0])
+	check(r.eng.Copy(w.x, part.x))
+	check(r.eng.Copy(w.y, part.y))
 }
 
 func (r *resident) rest() error { return nil }
 
-func (r *resident) tensors() []tensor.Tensor { return []tensor.Tensor{r.x, r.y} }
+func (r *resident) tensors() []tensor.Tensor { return []tensor.Tensor{r.all.x, r.all.y} }
 
 // A batcher copies samples to the device, a batch at a time.
 type batcher struct {

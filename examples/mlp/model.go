@@ -70,24 +70,25 @@ func (m *mlp) forward(x tensor.Tensor) []tensor.Tensor {
 	acts := []tensor.Tensor{x}
 	for i, l := range m.layers {
 		z := must(m.eng.Empty(m.dt, x.Shape()[0], l.w.value.Shape()[1]))
-		must(tensor.MatMul(acts[i], l.w.value, tensor.WithReuse(z)))
-		check(m.eng.BiasActivate(z, l.b.value, m.activation(i)))
+		check(m.eng.Linear(acts[i], l.w.value, l.b.value, z, m.activation(i)))
 		acts = append(acts, z)
 	}
 	return acts
 }
 
 // backward sets the gradients of all parameters, from what forward returned
-// and the gradient of the loss by the logits, d, which it overwrites.
-func (m *mlp) backward(acts []tensor.Tensor, d tensor.Tensor) {
+// and the gradient of the loss by the logits.
+func (m *mlp) backward(acts []tensor.Tensor, logits tensor.Tensor) {
+	d := logits // the gradient by a layer's output, before its activation
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l := m.layers[i]
-		check(m.eng.BiasActivateBack(acts[i+1], d, l.b.grad, m.activation(i)))
-		must(matMulTA(acts[i], d, tensor.WithReuse(l.w.grad)))
+		var in tensor.Tensor // the same of the layer before; the first has none
+		act := cupool.NoActivation
 		if i > 0 {
-			in := must(m.eng.Empty(m.dt, acts[i].Shape()...))
-			d = must(matMulTB(d, l.w.value, tensor.WithReuse(in)))
+			in, act = must(m.eng.Empty(m.dt, acts[i].Shape()...)), m.activation(i-1)
 		}
+		check(m.eng.LinearBack(acts[i], l.w.value, d, in, l.w.grad, l.b.grad, act))
+		d = in
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The formulas of the network are written as nested calls of the tensor API.
+// The formulas of the network are written as calls of the engine and of tensor.
 // tensor has two ways to fail: it returns an error, or, where the pool has no
 // memory left, it panics with the engine's error. must makes the first one
 // look like the second, and catch, deferred by whoever runs a formula, turns
@@ -46,24 +46,6 @@ func catch(err *error) {
 	default:
 		panic(p)
 	}
-}
-
-// matMulTA is aᵀ·b. T only marks a as transposed; nothing is moved.
-func matMulTA(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	if err := a.T(); err != nil {
-		return nil, err
-	}
-	defer a.UT()
-	return tensor.MatMul(a, b, opts...)
-}
-
-// matMulTB is a·bᵀ.
-func matMulTB(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	if err := b.T(); err != nil {
-		return nil, err
-	}
-	defer b.UT()
-	return tensor.MatMul(a, b, opts...)
 }
 
 // zeros makes a tensor in the pool; New clears its memory.

@@ -101,26 +101,8 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	// The losses are added up where they are computed and looked at once.
 	lossSum := zeros(t.eng, t.net.dt, t.batch)
 	t.train.shuffle(t.rng.Perm(t.trainN))
-	step := func(from int) error { return t.step(from, lossSum) }
-	var graph *graphStep
-	defer func() { err = errors.Join(err, graph.close(), t.train.rest()) }()
-	for i := range t.steps {
-		if ctx.Err() != nil {
-			return e, &training.Interruption{Epoch: len(t.stepTimes)/t.steps + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
-		}
-		stepStart := time.Now()
-		// The very first step makes what is made when it is used first.
-		if t.graph && graph == nil && len(t.stepTimes) > 0 {
-			if graph, err = t.capture(step); err != nil {
-				return e, err
-			}
-			step = graph.step
-		}
-		if err := t.planned(func() error { return step(i * t.batch) }); err != nil {
-			return e, err
-		}
-		t.stepTimes = append(t.stepTimes, time.Since(stepStart))
-		progress()
+	if err := t.runSteps(ctx, lossSum, progress); err != nil {
+		return e, err
 	}
 	if err := t.settle(start); err != nil {
 		return e, err
@@ -134,32 +116,79 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	return e, nil
 }
 
-// A graphStep is a step as a CUDA graph; nil is none.
-type graphStep struct {
-	graph *cupool.Graph
-	data  *resident
-}
-
-// capture makes a graph of a step, for the rest of an epoch: the learning rate
-// stays what it is.
-func (t *trainer) capture(step func(from int) error) (*graphStep, error) {
-	data := t.train.(*resident)
-	data.open(t.batch)
-	g, err := t.eng.Capture(func() error { return step(0) })
-	if err != nil {
-		return nil, err
+// runSteps takes the steps of an epoch.
+func (t *trainer) runSteps(ctx context.Context, lossSum tensor.Tensor, progress func()) (err error) {
+	var graph *graphSteps
+	defer func() { err = errors.Join(err, graph.close(), t.train.rest()) }()
+	for i := 0; i < t.steps; {
+		if ctx.Err() != nil {
+			return &training.Interruption{Epoch: len(t.stepTimes)/t.steps + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
+		}
+		// The very first step makes what is made when it is used first.
+		if t.graph && graph == nil && len(t.stepTimes) > 0 {
+			if graph, err = t.capture(lossSum); err != nil {
+				return err
+			}
+		}
+		n, stepStart := 1, time.Now()
+		if graph != nil && i+graph.n <= t.steps {
+			n, err = graph.n, graph.launch(i*t.batch)
+		} else {
+			err = t.planned(func() error { return t.step(i*t.batch, lossSum) })
+		}
+		if err != nil {
+			return err
+		}
+		took := time.Since(stepStart) / time.Duration(n)
+		for range n {
+			t.stepTimes = append(t.stepTimes, took)
+			progress()
+		}
+		i += n
 	}
-	return &graphStep{g, data}, nil
+	return nil
 }
 
-func (g *graphStep) step(from int) (err error) {
+// mostGraphSteps is how many steps a graph has, if an epoch has as many: enough
+// that what comes between two launches takes little of the time.
+const mostGraphSteps = 12
+
+// graphSteps are n steps as a CUDA graph, on samples in a window; nil are none.
+type graphSteps struct {
+	graph  *cupool.Graph
+	data   *resident
+	window samples
+	n      int
+}
+
+// capture makes a graph of steps, for the rest of an epoch: the learning rate
+// stays what it is.
+func (t *trainer) capture(lossSum tensor.Tensor) (*graphSteps, error) {
+	g := &graphSteps{data: t.train.(*resident), n: min(mostGraphSteps, t.steps)}
+	g.window = g.data.window(g.n * t.batch)
+	defer func(all samples) { g.data.ordered = all }(g.data.ordered)
+	g.data.ordered = g.window
+	var err error
+	g.graph, err = t.eng.Capture(func() error {
+		for i := range g.n {
+			if err := t.step(i*t.batch, lossSum); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return g, err
+}
+
+// launch runs the steps on the samples from a place in the order on.
+func (g *graphSteps) launch(from int) (err error) {
 	defer catch(&err)
-	g.data.move(from)
+	g.data.copyTo(g.window, from)
 	return g.graph.Launch()
 }
 
-func (g *graphStep) close() error {
-	if g == nil {
+func (g *graphSteps) close() error {
+	if g == nil || g.graph == nil {
 		return nil
 	}
 	return g.graph.Close()

@@ -156,6 +156,35 @@ type BiasBackArgs struct {
 	Activation, Rows, Cols int64
 }
 
+// A Product is c = a·b, M×N, from K products each, in row-major order without
+// gaps. With a Bias it is Act(c + Bias), with a Y, what the activation made,
+// c times its slope there.
+type Product struct {
+	C, A, B                         uint64
+	Bias, Y, Sums                   uint64 // 0: none. Sums: of b's columns, with Left
+	Activation, Transposed, M, N, K int64
+	Tile, Blocks                    int64 // Tile: see LinearTile
+}
+
+// Which of a Product's operands lies there as its transpose.
+const (
+	Neither = iota
+	Right
+	Left
+)
+
+// LinearThreads are a block's of Linear.
+const LinearThreads = 256
+
+// LinearTile returns the part of a product's result that a block makes, of so
+// many rows: 16, of float32 only, 32 or 64.
+func LinearTile(tile int64) (rows, cols int64) { return tile, max(tile, 32) }
+
+// LinearArgs are those of Linear. The second product may have no blocks.
+type LinearArgs struct {
+	P [2]Product
+}
+
 // SGDArgs are those of SGD; Y of the grid is the number of tensors.
 type SGDArgs struct {
 	LR, Momentum, Decay float64

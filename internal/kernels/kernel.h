@@ -12,7 +12,13 @@ typedef unsigned long long u64;
 // wait for each other, which internal/fakecuda has to know.
 #define KERNEL(name, Args) extern "C" __global__ void name(const Args a)
 #define BARRIER_KERNEL(name, Args) KERNEL(name, Args)
+// UNROLL makes a loop over an array straight code, so that the array is in
+// registers. ROLL keeps a loop short.
+#define UNROLL _Pragma("unroll")
+#define ROLL _Pragma("unroll 1")
 #else
+#define UNROLL
+#define ROLL
 #include "emulate.h" // of internal/fakecuda: the same kernels on a CPU
 #endif
 
@@ -82,6 +88,11 @@ static __device__ __forceinline__ Places at(const Walk3 &w, u64 i) {
 #define INSTANTIATE(K, name, Args) \
 	K(name##_f32, Args) { name<float>(a); } \
 	K(name##_f64, Args) { name<double>(a); }
+
+// A Quad is four elements, which one access to memory moves.
+template <typename T> struct alignas(4 * sizeof(T)) Quad {
+	T x[4];
+};
 
 static __device__ __forceinline__ float infinity(float) { return __int_as_float(0x7f800000); }
 static __device__ __forceinline__ double infinity(double) { return __longlong_as_double(0x7ff0000000000000LL); }

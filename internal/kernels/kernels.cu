@@ -5,5 +5,6 @@
 #include "reduce.cu"
 #include "softmax.cu"
 #include "layer.cu"
+#include "linear.cu"
 #include "optimizer.cu"
 #include "random.cu"

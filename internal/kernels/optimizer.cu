@@ -21,12 +21,7 @@ template <typename T> static __device__ __forceinline__ void sgd_element(const S
 	w -= (T)a.lr * d;
 }
 
-// Four elements at a time are few large accesses to memory, which is all that
-// the step's time goes to.
-template <typename T> struct alignas(4 * sizeof(T)) Quad {
-	T x[4];
-};
-
+// By Quads, as memory is all that the step's time goes to.
 template <typename T> static __device__ void sgd(const SGDArgs &a) {
 	T *w = (T *)a.p[blockIdx.y].w, *v = (T *)a.p[blockIdx.y].v;
 	const T *g = (const T *)a.p[blockIdx.y].g;

@@ -1,0 +1,105 @@
+//go:build gpu
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/internal/fakecuda"
+	"gorgonia.org/tensor"
+)
+
+// The first hundred steps on a GPU have the losses that they have on the host.
+func TestFirstStepsOnGPU(t *testing.T) {
+	flags := "-shift 0 -train-samples 1000 -epochs 10 -batch 100 -hidden 512,256" // as measured in docs/performance.md, but for the batch
+	if fakecuda.Loaded() {
+		flags = "-shift 0 -train-samples 100 -epochs 10 -batch 10 -hidden 24,12"
+	}
+	for _, more := range []string{"", " -optimizer adam"} {
+		host, gpu := stepLosses(t, "host", flags+more), stepLosses(t, "cuda", flags+more)
+		if len(host) != 100 || len(gpu) != 100 {
+			t.Fatalf("%d and %d steps", len(host), len(gpu))
+		}
+		var most float64
+		for i := range host {
+			diff := math.Abs(host[i] - gpu[i])
+			if most = max(most, diff); !(diff < 1e-3) {
+				t.Errorf("%s: step %d: loss %v on the host and %v on the GPU", more, i+1, host[i], gpu[i])
+			}
+		}
+		t.Logf("%s: losses from %v to %v, which differ by at most %.2g", more, host[0], host[99], most)
+	}
+}
+
+// stepLosses trains on a device and returns the loss of each step.
+func stepLosses(t *testing.T, device, flags string) (losses []float64) {
+	t.Helper()
+	o, err := parse(append(strings.Fields(flags), "-device", device, "-data", dataDir), io.Discard)
+	if err == nil {
+		losses, err = o.stepLosses()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return losses
+}
+
+func (o *options) stepLosses() (losses []float64, err error) {
+	train, test, err := training.LoadData(&o.Options)
+	if err != nil {
+		return nil, err
+	}
+	d, err := cupool.Open(o.Device)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	pool, err := poolOn(d)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	eng, err := engineOn(pool)
+	if err != nil {
+		return nil, err
+	}
+	tr, err := newTrainer(pool, eng, o, train, test)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, tr.free()) }()
+	for range tr.epochs {
+		of, err := tr.epochLosses()
+		if err != nil {
+			return nil, err
+		}
+		losses = append(losses, of...)
+	}
+	if n := eng.Stats().Fallbacks; n > 0 && !fakecuda.Loaded() {
+		return nil, fmt.Errorf("%d operations were left to the host", n)
+	}
+	return losses, nil
+}
+
+// epochLosses takes the steps of an epoch and waits for each.
+func (t *trainer) epochLosses() (losses []float64, err error) {
+	sc := t.eng.Scope()
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	defer catch(&err)
+	t.train.shuffle(t.rng.Perm(t.trainN))
+	loss := zeros(t.eng, t.net.dt, t.batch)
+	for i := range t.steps {
+		check(t.eng.Zero(loss))
+		check(t.step(i*t.batch, loss))
+		losses = append(losses, number(t.eng, must(tensor.Sum(loss)))/float64(t.batch))
+		t.stepTimes = append(t.stepTimes, 0) // the learning rate goes by their number
+	}
+	return losses, nil
+}

@@ -1,0 +1,89 @@
+package cupool
+
+import (
+	"math"
+	"unsafe"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/kernels"
+)
+
+// Products that the kernel Linear makes are small: at most so many blocks of
+// the largest tile. cuBLAS has faster kernels for larger ones.
+const gpuLinearBlocks = 256
+
+// gpuFull is a number of blocks of Linear that keeps a GPU busy.
+const gpuFull = 128
+
+// linear is Linear in one launch.
+func (g *gpu) linear(l layerSize, x, w, bias, y tensor.Tensor, act Activation) (bool, error) {
+	p := kernels.Product{Activation: int64(act), Transposed: kernels.Neither, M: int64(l.rows), N: int64(l.out), K: int64(l.in)}
+	if !g.addresses([]*uint64{&p.A, &p.B, &p.Bias, &p.C}, x, w, bias, y) || !tile(&p, isDouble(x)) {
+		return false, nil
+	}
+	return true, g.products("Linear", isDouble(x), p)
+}
+
+// linearBack is LinearBack in one launch.
+func (g *gpu) linearBack(l layerSize, x, w, dz, dx, dw, db tensor.Tensor, act Activation) (bool, error) {
+	var ps []kernels.Product
+	if !isNil(dw) {
+		p := kernels.Product{Transposed: kernels.Left, M: int64(l.in), N: int64(l.out), K: int64(l.rows)}
+		if !g.addresses([]*uint64{&p.A, &p.B, &p.C, &p.Sums}, x, dz, dw, db) || !tile(&p, isDouble(x)) {
+			return false, nil
+		}
+		ps = append(ps, p)
+	}
+	if !isNil(dx) {
+		p := kernels.Product{Activation: int64(act), Transposed: kernels.Right, M: int64(l.rows), N: int64(l.in), K: int64(l.out)}
+		if !g.addresses([]*uint64{&p.A, &p.B, &p.C, &p.Y}, dz, w, dx, x) || !tile(&p, isDouble(x)) {
+			return false, nil
+		}
+		ps = append(ps, p)
+	}
+	return g != nil, g.products("LinearBack", isDouble(x), ps...)
+}
+
+// tile divides a product among blocks; false: it is nothing for Linear. Small
+// tiles keep more of a GPU busy, large ones go to memory less often.
+func tile(p *kernels.Product, double bool) bool {
+	if p.M*p.N*p.K == 0 || max(p.M*p.N, p.M*p.K, p.K*p.N) > math.MaxInt32/2 || blocksOf(p, 64) > gpuLinearBlocks {
+		return false
+	}
+	switch {
+	case blocksOf(p, 64) >= gpuFull:
+		p.Tile = 64
+	case blocksOf(p, 32) >= gpuFull || double:
+		p.Tile = 32
+	default:
+		p.Tile = 16
+	}
+	p.Blocks = blocksOf(p, p.Tile)
+	return true
+}
+
+// blocksOf returns how many blocks a product takes with a tile. The sums are
+// one more row.
+func blocksOf(p *kernels.Product, tile int64) int64 {
+	rows, cols := kernels.LinearTile(tile)
+	m := p.M
+	if p.Sums != 0 {
+		m++
+	}
+	return (m + rows - 1) / rows * ((p.N + cols - 1) / cols)
+}
+
+// products launches Linear for one or two products; what takes a block longer
+// begins first.
+func (g *gpu) products(op string, double bool, ps ...kernels.Product) error {
+	var args kernels.LinearArgs
+	if copy(args.P[:], ps) == 0 {
+		return nil
+	}
+	if args.P[1].Blocks > 0 && args.P[1].K > args.P[0].K {
+		args.P[0], args.P[1] = args.P[1], args.P[0]
+	}
+	return g.launch(op, kernels.Launch{Kernel: kernels.Linear.Of(double), X: int(args.P[0].Blocks + args.P[1].Blocks), Y: 1,
+		Block: kernels.LinearThreads, Args: unsafe.Pointer(&args)})
+}
