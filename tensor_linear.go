@@ -19,7 +19,7 @@ func (e *Engine) Linear(x, w, bias, y tensor.Tensor, act Activation) error {
 	const op = "Linear"
 	l, err := e.layer(op, x, w, want{t: bias}, want{t: y})
 	if err == nil {
-		err = apart(op, []tensor.Tensor{y}, x, w, bias)
+		err = fitApart(op, []tensor.Tensor{y}, x, w, bias)
 	}
 	if err != nil || l.rows*l.out == 0 {
 		return err
@@ -55,7 +55,7 @@ func (e *Engine) LinearBack(x, w, dz, dx, dw, db tensor.Tensor, act Activation) 
 		err = engineError(op, fmt.Errorf("db without dw: %w", ErrNotSupported))
 	}
 	if err == nil {
-		err = apart(op, []tensor.Tensor{dx, dw, db}, x, w, dz)
+		err = fitApart(op, []tensor.Tensor{dx, dw, db}, x, w, dz)
 	}
 	if err != nil {
 		return err
@@ -87,14 +87,15 @@ func (e *Engine) layer(op string, x, w tensor.Tensor, bias, y want) (l layerSize
 	return l, e.fit(op, x.Dtype(), want{t: x, n: l.rows * l.in}, want{t: w, n: l.in * out}, bias, y)
 }
 
-// apart fails where an output shares memory with an input or another output.
-func apart(op string, outputs []tensor.Tensor, inputs ...tensor.Tensor) error {
+// fitApart fails where an output shares memory with an input or another output.
+func fitApart(op string, outputs []tensor.Tensor, inputs ...tensor.Tensor) error {
 	for i, out := range outputs {
-		p, n := extent(out)
-		for _, t := range append(inputs[:len(inputs):len(inputs)], outputs[:i]...) {
-			if q, m := extent(t); n > 0 && m > 0 && p < q+Ptr(m) && q < p+Ptr(n) {
-				return engineError(op, fmt.Errorf("outputs of shapes %v and %v overlap: %w", out.Shape(), t.Shape(), ErrNotSupported))
-			}
+		if isNil(out) {
+			continue
+		}
+		others := append(inputs[:len(inputs):len(inputs)], outputs[:i]...)
+		if !apart(out, others) {
+			return engineError(op, fmt.Errorf("an output of shape %v overlaps another tensor: %w", out.Shape(), ErrNotSupported))
 		}
 	}
 	return nil

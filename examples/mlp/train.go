@@ -22,7 +22,10 @@ type trainer struct {
 	opt   optimizer
 	train source
 	test  source
-	rng   *rand.Rand // of the order of the samples
+	loss  *tensor.Dense // of each sample of a batch, added up over an epoch
+
+	rng   *rand.Rand   // of the order of the samples
+	order <-chan []int // that of the next epoch
 
 	trainN, testN int // samples
 	testLabels    []byte
@@ -32,7 +35,7 @@ type trainer struct {
 	epochs    int             // of the training
 	lr        float64         // of the first step; it falls linearly to 0
 	stepTimes []time.Duration // of all steps so far
-	graph     bool            // run steps as a CUDA graph
+	graph     *graphSteps     // nil: steps are no CUDA graph
 }
 
 // An epoch is what came of one pass over the training set.
@@ -58,6 +61,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		opt:   optimizers[o.Optimizer](net),
 		train: trainSource(eng, o, train),
 		test:  newSource(eng, test, 0, nil),
+		loss:  zeros(eng, net.dt, o.Batch),
 		rng:   o.Random(training.ForOrder),
 
 		trainN:     train.N,
@@ -68,8 +72,11 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		steps:  train.N / o.Batch,
 		epochs: o.Epochs,
 		lr:     o.LR,
-		graph:  o.graph,
 	}
+	if o.graph {
+		t.graph = newGraphSteps(t.train.(*resident), t.batch, t.steps)
+	}
+	t.order = t.shuffled()
 	return t, scope.Keep(t.tensors()...)
 }
 
@@ -83,11 +90,24 @@ func trainSource(eng *cupool.Engine, o *options, set *mnist.Set) source {
 
 // tensors are all that live between steps.
 func (t *trainer) tensors() []tensor.Tensor {
-	return slices.Concat(t.net.tensors(), t.opt.tensors(), t.train.tensors(), t.test.tensors())
+	ts := slices.Concat(t.net.tensors(), t.opt.tensors(), t.train.tensors(), t.test.tensors(), []tensor.Tensor{t.loss})
+	if t.graph != nil {
+		ts = append(ts, t.graph.window.x, t.graph.window.y)
+	}
+	return ts
 }
 
-// free gives them back to the pool.
-func (t *trainer) free() error { return t.eng.FreeTensor(t.tensors()...) }
+// free gives them, and the graph, back to the pool.
+func (t *trainer) free() error {
+	return errors.Join(t.graph.close(), t.eng.FreeTensor(t.tensors()...))
+}
+
+// shuffled starts to make the order of an epoch, during the epoch before.
+func (t *trainer) shuffled() <-chan []int {
+	order := make(chan []int, 1)
+	go func() { order <- t.rng.Perm(t.trainN) }()
+	return order
+}
 
 // runEpoch trains on the samples in random order, all but the last few that
 // fill no batch, and then measures the accuracy. It calls progress after
@@ -99,15 +119,16 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	defer catch(&err)
 
 	// The losses are added up where they are computed and looked at once.
-	lossSum := zeros(t.eng, t.net.dt, t.batch)
-	t.train.shuffle(t.rng.Perm(t.trainN))
-	if err := t.runSteps(ctx, lossSum, progress); err != nil {
+	check(t.eng.Zero(t.loss))
+	t.train.shuffle(<-t.order)
+	t.order = t.shuffled()
+	if err := t.runSteps(ctx, progress); err != nil {
 		return e, err
 	}
 	if err := t.settle(start); err != nil {
 		return e, err
 	}
-	e.loss = number(t.eng, must(tensor.Sum(lossSum))) / float64(t.steps*t.batch)
+	e.loss = number(t.eng, must(tensor.Sum(t.loss))) / float64(t.steps*t.batch)
 	if e.accuracy, err = t.accuracy(); err != nil {
 		return e, err
 	}
@@ -117,81 +138,36 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 }
 
 // runSteps takes the steps of an epoch.
-func (t *trainer) runSteps(ctx context.Context, lossSum tensor.Tensor, progress func()) (err error) {
-	var graph *graphSteps
-	defer func() { err = errors.Join(err, graph.close(), t.train.rest()) }()
+func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
+	defer func() { err = errors.Join(err, t.train.rest()) }()
 	for i := 0; i < t.steps; {
 		if ctx.Err() != nil {
 			return &training.Interruption{Epoch: len(t.stepTimes)/t.steps + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
 		}
-		// The very first step makes what is made when it is used first.
-		if t.graph && graph == nil && len(t.stepTimes) > 0 {
-			if graph, err = t.capture(lossSum); err != nil {
-				return err
-			}
-		}
-		n, stepStart := 1, time.Now()
-		if graph != nil && i+graph.n <= t.steps {
-			n, err = graph.n, graph.launch(i*t.batch)
+		n, start := 1, time.Now()
+		if g := t.graph; g != nil && g.graph != nil && i+g.n <= t.steps {
+			n, err = g.n, g.launch(i*t.batch)
 		} else {
-			err = t.planned(func() error { return t.step(i*t.batch, lossSum) })
+			err = t.planned(func() error { return t.step(i * t.batch) })
 		}
 		if err != nil {
 			return err
 		}
-		took := time.Since(stepStart) / time.Duration(n)
+		took := time.Since(start) / time.Duration(n)
 		for range n {
 			t.stepTimes = append(t.stepTimes, took)
 			progress()
 		}
 		i += n
-	}
-	return nil
-}
-
-// mostGraphSteps is how many steps a graph has, if an epoch has as many: enough
-// that what comes between two launches takes little of the time.
-const mostGraphSteps = 12
-
-// graphSteps are n steps as a CUDA graph, on samples in a window; nil are none.
-type graphSteps struct {
-	graph  *cupool.Graph
-	data   *resident
-	window samples
-	n      int
-}
-
-// capture makes a graph of steps, for the rest of an epoch: the learning rate
-// stays what it is.
-func (t *trainer) capture(lossSum tensor.Tensor) (*graphSteps, error) {
-	g := &graphSteps{data: t.train.(*resident), n: min(mostGraphSteps, t.steps)}
-	g.window = g.data.window(g.n * t.batch)
-	defer func(all samples) { g.data.ordered = all }(g.data.ordered)
-	g.data.ordered = g.window
-	var err error
-	g.graph, err = t.eng.Capture(func() error {
-		for i := range g.n {
-			if err := t.step(i*t.batch, lossSum); err != nil {
+		// The very first step makes what is made when it is used first, and the
+		// learning rate changes with the epoch.
+		if t.graph != nil && (i == t.steps || t.graph.graph == nil) {
+			if err := t.graph.capture(t); err != nil {
 				return err
 			}
 		}
-		return nil
-	})
-	return g, err
-}
-
-// launch runs the steps on the samples from a place in the order on.
-func (g *graphSteps) launch(from int) (err error) {
-	defer catch(&err)
-	g.data.copyTo(g.window, from)
-	return g.graph.Launch()
-}
-
-func (g *graphSteps) close() error {
-	if g == nil || g.graph == nil {
-		return nil
 	}
-	return g.graph.Close()
+	return nil
 }
 
 // settle waits for the steps of the epoch that began at start. A device that
@@ -220,14 +196,14 @@ func (t *trainer) planned(step func() error) error {
 
 // step learns from the batch that begins at a place in the order. Everything
 // it makes goes back to the pool at its end, for the next step to find.
-func (t *trainer) step(from int, lossSum tensor.Tensor) (err error) {
+func (t *trainer) step(from int) (err error) {
 	scope := t.eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
 	defer catch(&err)
 
 	x, y := t.train.batch(from, from+t.batch)
 	acts := t.net.forward(x)
-	t.net.backward(acts, t.net.crossEntropy(acts[len(acts)-1], y, lossSum))
+	t.net.backward(acts, t.net.crossEntropy(acts[len(acts)-1], y, t.loss))
 	done := float64(len(t.stepTimes)) / float64(t.steps*t.epochs)
 	t.opt.step(t.lr * (1 - done))
 	return nil
