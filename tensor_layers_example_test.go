@@ -72,6 +72,52 @@ func ExampleEngine_CrossEntropy() {
 	// Output: [1 1 1 0 0 0]
 }
 
+// Two layers, forth and back.
+func ExampleEngine_Linear() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sc := eng.Scope()
+	defer sc.Close()
+	matrix := func(rows, cols int, values ...float64) *tensor.Dense {
+		m, _ := eng.FromHost(tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(values)))
+		return m
+	}
+	x := matrix(1, 2, 1, 2) // one sample
+	w1, b1 := matrix(2, 2, 1, -1, 1, -1), matrix(1, 2, 0, 1)
+	w2, b2 := matrix(2, 1, 3, 4), matrix(1, 1, 0.5)
+	y, _ := eng.Empty(tensor.Float64, 1, 2)
+	z, _ := eng.Empty(tensor.Float64, 1, 1)
+	if err := errors.Join(eng.Linear(x, w1, b1, y, cupool.ReLU), eng.Linear(y, w2, b2, z, cupool.NoActivation)); err != nil {
+		log.Fatal(err)
+	}
+	h, _ := eng.ToHost(z)
+	fmt.Println(h.Data())
+
+	dz := matrix(1, 1, 1) // the gradient by z
+	dy, _ := eng.Empty(tensor.Float64, 1, 2)
+	dw1, _ := eng.Empty(tensor.Float64, 2, 2)
+	dw2, _ := eng.Empty(tensor.Float64, 2, 1)
+	db1, _ := eng.Empty(tensor.Float64, 1, 2)
+	db2, _ := eng.Empty(tensor.Float64, 1, 1)
+	// y came from a ReLU, and dy is by what that was given; x came from nothing.
+	err = errors.Join(eng.LinearBack(y, w2, dz, dy, dw2, db2, cupool.ReLU), eng.LinearBack(x, w1, dy, nil, dw1, db1, cupool.NoActivation))
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, _ = eng.ToHost(dw1)
+	fmt.Println(h.Data())
+	// Output:
+	// [9.5]
+	// [3 0 6 0]
+}
+
 func ExampleEngine_SGDStep() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
