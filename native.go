@@ -28,7 +28,8 @@ type NativeConfig struct {
 	// ReleaseThreshold is how many bytes the pool keeps reserved when the
 	// program waits for the device; more goes back to it. 0: everything is
 	// kept. Negative: what the pool has; a new one keeps nothing, which makes
-	// every allocation after a synchronization a slow one.
+	// every allocation after a synchronization a slow one. The default pool,
+	// whoever uses it, has what it had before again after Close.
 	ReleaseThreshold int64
 }
 
@@ -44,10 +45,11 @@ type Native struct {
 	c        *Caching // whose streams these are
 	d        NativePools
 	pool     NativePool
-	maxSize  int64 // bytes; 0: none of its own
-	own      bool  // the pool, to be destroyed
-	imported bool  // the pool is another process's
-	exported bool  // guarded by mu
+	maxSize  int64   // bytes; 0: none of its own
+	before   *uint64 // the default pool's release threshold, if that was changed
+	own      bool    // the pool, to be destroyed
+	imported bool    // the pool is another process's
+	exported bool    // guarded by mu
 
 	mu     sync.Mutex
 	books  nativeBooks
@@ -83,15 +85,26 @@ func NewNative(c *Caching, cfg NativeConfig) (*Native, error) {
 		return nil, fmt.Errorf("cupool: native allocator on %s: %w", c.Driver().Name(), err)
 	}
 	if cfg.ReleaseThreshold >= 0 {
-		keep := uint64(cfg.ReleaseThreshold)
-		if keep == 0 {
-			keep = math.MaxUint64
-		}
-		if err := d.SetNativePoolAttribute(n.pool, PoolReleaseThreshold, keep); err != nil {
+		if err := n.keep(uint64(cfg.ReleaseThreshold)); err != nil {
 			return nil, errors.Join(fmt.Errorf("cupool: native allocator on %s: %w", c.Driver().Name(), err), n.destroy())
 		}
 	}
 	return n.open(), nil
+}
+
+// keep sets the release threshold; 0 is everything.
+func (n *Native) keep(bytes uint64) error {
+	if bytes == 0 {
+		bytes = math.MaxUint64
+	}
+	before, err := n.d.NativePoolAttribute(n.pool, PoolReleaseThreshold)
+	if err == nil {
+		err = n.d.SetNativePoolAttribute(n.pool, PoolReleaseThreshold, bytes)
+	}
+	if err == nil && !n.own {
+		n.before = &before
+	}
+	return err
 }
 
 func nativePoolsOf(c *Caching) (NativePools, error) {
@@ -316,7 +329,7 @@ func (n *Native) Lookup(p Ptr) (Block, error) {
 }
 
 // Close frees what is live and lists it in a *LeakError, waits for all work,
-// destroys the pool if it is its own, and otherwise leaves it what it keeps.
+// destroys the pool if it is its own, and otherwise leaves it as it was.
 // Calls after Close fail with ErrClosed.
 func (n *Native) Close() error {
 	n.mu.Lock()
@@ -352,9 +365,13 @@ func ignoreClosed(err error) error {
 	return err
 }
 
+// destroy ends the Native's hold on the pool.
 func (n *Native) destroy() error {
-	if !n.own {
-		return nil
+	switch {
+	case n.own:
+		return n.d.DestroyNativePool(n.pool)
+	case n.before != nil:
+		return n.d.SetNativePoolAttribute(n.pool, PoolReleaseThreshold, *n.before)
 	}
-	return n.d.DestroyNativePool(n.pool)
+	return nil
 }

@@ -160,6 +160,21 @@ func testNativeAttributes(t *testing.T, n *cupool.Native) {
 	require.NotZero(t, n.Pool())
 }
 
+// TestNativeDefaultPool: the pool that others use too is left as it was.
+func TestNativeDefaultPool(t *testing.T) {
+	d := openHost(t)
+	pools := d.(cupool.NativePools)
+	n, _ := newNative(t, d, cupool.NativeConfig{ReleaseThreshold: 1 << 20})
+	def, err := pools.DefaultNativePool()
+	require.NoError(t, err)
+	require.Equal(t, def, n.Pool())
+	require.EqualValues(t, 1<<20, attribute(t, n, cupool.PoolReleaseThreshold))
+	require.NoError(t, n.Close())
+	after, err := pools.NativePoolAttribute(def, cupool.PoolReleaseThreshold)
+	require.NoError(t, err)
+	require.Zero(t, after)
+}
+
 // TestNativeOOM: what others cache makes room, and the program is asked.
 func TestNativeOOM(t *testing.T) {
 	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 256 << 20})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
@@ -471,4 +472,29 @@ func BenchmarkPoolHit(b *testing.B) {
 	for b.Loop() {
 		pair(b, p, 1<<20, nil)
 	}
+}
+
+// TestPoolEngine: an engine lives in a pool, and uses tensors of the others.
+func TestPoolEngine(t *testing.T) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+		p := newPrivate(t, c, cupool.PoolConfig{})
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		e, err := cupool.NewEngine(p, cupool.WithStream(s))
+		require.NoError(t, err)
+		root, err := cupool.NewEngine(c, cupool.WithStream(s))
+		require.NoError(t, err)
+		x, err := root.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2, 3})))
+		require.NoError(t, err)
+		y, err := e.FromHost(x)
+		require.NoError(t, err)
+		z, err := tensor.Add(y, x)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, p.Stats().All.Allocation.Current)
+		require.True(t, root.Owns(z) && e.Owns(x))
+		require.Equal(t, []float32{2, 4, 6}, must(root.ToHost(z)).Data())
+		require.NoError(t, root.FreeTensor(y, z))
+		require.NoError(t, e.FreeTensor(x))
+		require.Zero(t, p.Stats().LiveBytes+c.Stats().LiveBytes)
+	})
 }
