@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync"
 
 	"github.com/cupool/cupool"
 )
@@ -144,4 +145,18 @@ func ExampleStat() {
 	tokens.Take(2)
 	fmt.Println(tokens.Current, "of at most", tokens.Peak)
 	// Output: 1 of at most 3
+}
+
+// One allocator for a process, made when it is first wanted.
+func ExampleNew_once() {
+	pool := sync.OnceValues(func() (*cupool.Caching, error) { // a package's variable
+		return cupool.New(cupool.Config{})
+	})
+	a, err1 := pool()
+	b, err2 := pool()
+	if err := errors.Join(err1, err2); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(a == b, a.Close())
+	// Output: true <nil>
 }
