@@ -4,7 +4,6 @@ package gorgoniavm_test
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -37,12 +36,7 @@ func TestModelsOnGPU(t *testing.T) {
 			e, a := newGPUMeter(t)
 			vm := open(t, m, e)
 			got := m.train(t, e, vm, 3)
-			for i := range want.Costs {
-				near(t, want.Costs[i], got.Costs[i])
-				for w := range want.Gradients[i] {
-					near(t, want.Gradients[i][w], got.Gradients[i][w])
-				}
-			}
+			nearAll(t, want, got)
 			require.NoError(t, vm.RunAll())
 			live := a.live
 			require.NoError(t, vm.RunAll())
@@ -110,9 +104,7 @@ func TestTwoVMsOnGPU(t *testing.T) {
 	}
 	wg.Wait()
 	for i := range got {
-		for j := range want[i].Costs {
-			near(t, want[i].Costs[j], got[i].Costs[j])
-		}
+		nearAll(t, want[i], got[i])
 	}
 }
 
@@ -170,21 +162,4 @@ func BenchmarkStepOnGPU(b *testing.B) {
 		require.NoError(b, solver.Step(model))
 	}
 	require.NoError(b, e.Sync())
-}
-
-// near compares numbers that are given by their bits.
-func near(t *testing.T, want, got any) {
-	t.Helper()
-	if w, ok := want.(uint32); ok {
-		want, got = []uint32{w}, []uint32{got.(uint32)}
-	}
-	w, g := want.([]uint32), got.([]uint32)
-	require.Len(t, g, len(w))
-	largest := 1e-3
-	for i := range w {
-		largest = max(largest, math.Abs(float64(math.Float32frombits(w[i]))))
-	}
-	for i := range w {
-		require.InDelta(t, math.Float32frombits(w[i]), math.Float32frombits(g[i]), 1e-4*largest)
-	}
 }
