@@ -26,7 +26,7 @@
 //
 //   - An input's value is the program's; the VM does not write to it, but for
 //     gorgonia.Set. Tensors in Go's heap will do, and so will tensors in the
-//     pool.
+//     pool. Views of tensors are copied by every RunAll.
 //   - n.Grad() of inputs lasts: with BindDualValues it is the same tensor for
 //     every run, which the solver zeroes; without, it is as any other value.
 //   - The values of the graph's roots, of scalars, of nodes given to Keep, and
@@ -35,7 +35,9 @@
 //   - What gorgonia.Read has read is in Go's heap and lasts.
 //   - Close leaves values and gradients in Go's heap, by copying them.
 //
-// A tensor whose block has gone back is a freed one: its use is an error.
+// A tensor whose block has gone back is a freed one: its use is an error. Where
+// RunAll is called inside a Scope of the engine, the values of nodes end with
+// that; gradients do not.
 //
 // # On a GPU
 //

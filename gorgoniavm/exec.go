@@ -197,8 +197,8 @@ type input struct {
 }
 
 // load returns the value of an input. What lies in the pool already is used
-// where it is, and what the CPU can touch too; else it is copied to the device,
-// each time, as the program may have changed it.
+// where it is, and what the CPU can touch too; else, and for views, it is
+// copied, each time, as the program may have changed it.
 func (m *VM) load(n *gorgonia.Node) (held, error) {
 	v := n.Value()
 	if v == nil {
@@ -218,14 +218,25 @@ func (m *VM) load(n *gorgonia.Node) (held, error) {
 		s, err := m.scalarOf(d)
 		return held{v: s}, err
 	}
-	if !m.e.AllocAccessible() && !m.e.Owns(d) {
-		up, err := m.e.FromHost(d)
-		if err != nil {
-			return held{}, err
-		}
-		return m.blocks.hold(up, false), nil
+	if d.IsMaterializable() || !m.e.AllocAccessible() && !m.e.Owns(d) {
+		return m.copied(d)
 	}
 	return m.blocks.hold(m.seen(n, d), true), nil
+}
+
+// copied returns a copy of an input in the pool, without the gaps of views.
+func (m *VM) copied(d *tensor.Dense) (held, error) {
+	up, err := m.e.Empty(d.Dtype(), d.Shape().Clone()...)
+	if err != nil {
+		return held{}, err
+	}
+	m.dst = m.blocks.hold(up, false)
+	if err := m.e.Copy(up, d); err != nil {
+		return held{}, err
+	}
+	h := m.dst
+	m.dst = held{}
+	return h, nil
 }
 
 // seen returns d as a tensor of the engine. Operations may change its header
@@ -249,7 +260,7 @@ func (m *VM) constant(n *gorgonia.Node, v gorgonia.Value) (held, error) {
 	}
 	h, ok := m.consts[n]
 	if !ok {
-		up, err := m.e.FromHost(d)
+		up, err := m.copyOf(d)
 		if err != nil {
 			return held{}, err
 		}

@@ -37,11 +37,12 @@ func (m *VM) moveWeight(n *gorgonia.Node) error {
 		delete(m.weights, n)
 		m.blocks.drop(old)
 	}
-	if err := ToPool(m.e, n); err != nil {
+	up, err := m.copyOf(d)
+	if err != nil {
 		return err
 	}
-	m.weights[n] = m.blocks.hold(n.Value(), false)
-	return nil
+	m.weights[n] = m.blocks.hold(up, false)
+	return gorgonia.UnsafeLet(n, up)
 }
 
 // gradientOf returns the gradient that is bound to a node, in the pool, and
@@ -53,11 +54,11 @@ func (m *VM) gradientOf(n *gorgonia.Node) (gorgonia.Value, error) {
 	case g != nil && (!ok || m.e.Owns(d)):
 		return g, nil
 	case ok && d.MemSize() > 0: // in Go's heap
-		up, err := m.e.FromHost(d)
+		up, err := m.copyOf(d)
 		if err != nil {
 			return nil, err
 		}
-		return m.adoptGradient(n, up)
+		return m.adoptGradient(n, up), nil
 	}
 	return m.zeroGradient(n)
 }
@@ -87,25 +88,21 @@ func (m *VM) zeroGradient(n *gorgonia.Node) (gorgonia.Value, error) {
 		gorgonia.WithGrad(zero)(n)
 		return zero, nil
 	}
-	g, err := m.e.Empty(d.Dtype(), d.Shape().Clone()...)
+	g, err := m.lasting(d, func(t *tensor.Dense) error { return m.e.Zero(t) })
 	if err != nil {
 		return nil, err
 	}
-	h, err := m.adoptGradient(n, g)
-	if err != nil {
-		return nil, err
-	}
-	return h, m.e.Zero(g)
+	return m.adoptGradient(n, g), nil
 }
 
 // adoptGradient binds a gradient that is the VM's, until Close.
-func (m *VM) adoptGradient(n *gorgonia.Node, g *tensor.Dense) (gorgonia.Value, error) {
+func (m *VM) adoptGradient(n *gorgonia.Node, g *tensor.Dense) gorgonia.Value {
 	if old, ok := m.duals[n]; ok {
 		m.blocks.drop(old)
 	}
 	m.duals[n] = m.blocks.hold(g, false)
 	gorgonia.WithGrad(g)(n)
-	return g, nil
+	return g
 }
 
 // commit binds what nodes are to have, adds the gradients of this run to those

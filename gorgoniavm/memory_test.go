@@ -236,3 +236,27 @@ func zeroGradients(t *testing.T, e *cupool.Engine, m *model) {
 		}
 	}
 }
+
+// What outlives a run belongs to no scope of the engine.
+func TestRunInAScope(t *testing.T) {
+	e, a := newMeter(t)
+	m := models["mlp"]()
+	want := m.tape(t, 3)
+	vm := open(t, m, e)
+	got := m.train(t, e, scoped{vm, t, e}, 3)
+	assert.Equal(t, want, got)
+	assert.Equal(t, gradientBytes(m), a.live)
+}
+
+// scoped runs a VM in scopes.
+type scoped struct {
+	*gorgoniavm.VM
+	t *testing.T
+	e *cupool.Engine
+}
+
+func (s scoped) RunAll() error {
+	scope := s.e.Scope()
+	defer func() { require.NoError(s.t, scope.Close()) }()
+	return s.VM.RunAll()
+}

@@ -1,6 +1,8 @@
 package gorgoniavm
 
 import (
+	"errors"
+
 	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -19,7 +21,7 @@ type held struct {
 type blockRefs struct {
 	a    cupool.Allocator
 	refs map[cupool.Ptr]blockRef
-	errs []error // of frees
+	err  error // of the first free that failed
 }
 
 type blockRef struct {
@@ -72,8 +74,8 @@ func (r *blockRefs) drop(h held) {
 	if ref.borrowed {
 		return
 	}
-	if err := r.a.Free(ref.block); err != nil {
-		r.errs = append(r.errs, err)
+	if err := r.a.Free(ref.block); r.err == nil {
+		r.err = err
 	}
 }
 
@@ -83,6 +85,26 @@ func (r *blockRefs) sole(h held) bool {
 	ref := r.refs[h.p]
 	d, ok := h.v.(*tensor.Dense)
 	return ok && h.p != 0 && ref.n == 1 && !ref.borrowed && int64(d.MemSize()) == ref.block.Size()
+}
+
+// lasting returns a tensor like d that belongs to no scope of the engine, as
+// those that outlive a run must not, once fill has written its elements.
+func (m *VM) lasting(d *tensor.Dense, fill func(t *tensor.Dense) error) (*tensor.Dense, error) {
+	a := m.e.Allocator()
+	b, err := a.Alloc(int64(d.Shape().TotalSize())*int64(d.Dtype().Size()), m.e.Stream())
+	if err != nil {
+		return nil, err
+	}
+	t := tensor.NewDense(d.Dtype(), d.Shape().Clone(), tensor.FromMemory(uintptr(b.Ptr()), uintptr(b.Size())), tensor.WithEngine(m.e))
+	if err := fill(t); err != nil {
+		return nil, errors.Join(err, a.Free(b))
+	}
+	return t, nil
+}
+
+// copyOf returns what lasting fills with d's elements.
+func (m *VM) copyOf(d *tensor.Dense) (*tensor.Dense, error) {
+	return m.lasting(d, func(t *tensor.Dense) error { return m.e.Copy(t, d) })
 }
 
 // drop empties a holder.

@@ -177,7 +177,7 @@ func (m *VM) Close() error {
 		m.blocks.drop(h)
 	}
 	m.kept, m.weights, m.duals, m.consts, m.inputs = nil, nil, nil, nil, nil
-	return errors.Join(append(errs, m.blocks.errs...)...)
+	return errors.Join(append(errs, m.blocks.err)...)
 }
 
 func (m *VM) leaveValue(n *gorgonia.Node, h held) error {
