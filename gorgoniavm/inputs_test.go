@@ -15,7 +15,9 @@ import (
 // Inputs may be anything that has their shape: in Go's heap or in the pool,
 // whole, parts of other tensors, or transposed.
 func TestInputs(t *testing.T) {
-	set := func() *tensor.Dense { return tensor.New(tensor.WithBacking(tensor.Range(tensor.Float32, 0, 24)), tensor.WithShape(4, 6)) }
+	set := func() *tensor.Dense {
+		return tensor.New(tensor.WithBacking(tensor.Range(tensor.Float32, 0, 24)), tensor.WithShape(4, 6))
+	}
 	part := func(t *testing.T, d *tensor.Dense, s ...tensor.Slice) *tensor.Dense {
 		v, err := d.Slice(s...)
 		require.NoError(t, err)
