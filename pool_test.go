@@ -2,16 +2,12 @@ package cupool_test
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
@@ -245,174 +241,6 @@ func TestPoolSleep(t *testing.T) {
 		require.Equal(t, []int32{1, 2, 3}, got)
 		require.NoError(t, buf.Free())
 	})
-}
-
-// TestPoolUpstreamFailures: what the program's functions fail with comes back,
-// and out of memory has the ladder climbed.
-func TestPoolUpstreamFailures(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
-		d := c.Driver()
-		full, broken, stuck := false, errors.New("broken"), errors.New("stuck")
-		var fail, failFree error
-		sizes := map[cupool.Ptr]int64{}
-		p := newPrivate(t, c, cupool.PoolConfig{
-			Alloc: func(size int64) (cupool.Ptr, error) {
-				if fail != nil {
-					return 0, fail
-				}
-				if full {
-					full = false
-					return 0, fmt.Errorf("upstream is full: %w", cupool.ErrOutOfMemory)
-				}
-				a, err := d.MemAlloc(size)
-				sizes[a] = size
-				return a, err
-			},
-			Free: func(a cupool.Ptr, size int64) error {
-				if failFree != nil {
-					return failFree
-				}
-				require.Equal(t, sizes[a], size)
-				delete(sizes, a)
-				return d.MemFree(a)
-			},
-		})
-		require.Same(t, d, p.Driver())
-		fail = broken
-		_, err := p.Alloc(1, nil)
-		require.ErrorIs(t, err, broken)
-		fail = nil
-		x := allocate(t, p, 30<<20, nil)
-		require.NoError(t, p.Free(x))
-		full = true
-		require.NoError(t, p.Free(allocate(t, p, 40<<20, nil)), "after the cache was given back")
-		failFree = stuck
-		require.ErrorIs(t, p.EmptyCache(), stuck)
-		require.NoError(t, p.Check())
-		failFree = nil
-		require.NoError(t, p.Close())
-		require.Empty(t, sizes)
-	})
-}
-
-// TestPoolFailingDriver fails every call of the device in turn while a pool
-// works, and is retired. Nothing may be lost.
-func TestPoolFailingDriver(t *testing.T) {
-	injected := errors.New("injected")
-	for _, b := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
-		t.Run(b.String(), func(t *testing.T) {
-			for n, more := 1, true; more; n++ {
-				f := conformance.NewFailing(simdev.New(simdev.Config{}))
-				c, err := cupool.New(cupool.Config{Driver: f, Backing: b})
-				require.NoError(t, err)
-				p := newPrivate(t, c, cupool.PoolConfig{})
-				f.FailNth("", n, injected)
-				err = usePool(c, p)
-				more = f.Calls("") >= n
-				require.True(t, err == nil || errors.Is(err, injected), "call %d: %v", n, err)
-				require.NoError(t, errors.Join(c.Check(), p.Check()), "call %d: %v", n, err)
-				f.Heal()
-				var leak *cupool.LeakError
-				err = ignore(p.Close(), cupool.ErrClosed)
-				require.True(t, err == nil || errors.As(err, &leak), "call %d: %v", n, err)
-				require.NoError(t, c.Check())
-				require.NoError(t, c.Close())
-				require.Zero(t, f.Held(), "call %d", n)
-			}
-		})
-	}
-}
-
-func usePool(c, p *cupool.Caching) (err error) {
-	s, err := c.NewStream()
-	if err != nil {
-		return err
-	}
-	for _, size := range []int64{1000, 30 << 20, 5 << 20} {
-		b, e := p.Alloc(size, s)
-		err = errors.Join(err, e)
-		if e == nil {
-			err = errors.Join(err, p.FreeOn(b, nil))
-		}
-	}
-	_, e := p.ProcessDeferred()
-	return errors.Join(err, e, s.Close(), p.Retire())
-}
-
-// TestPoolStorm has goroutines use the members of a family on shared streams,
-// short of memory, while pools are made, retired and closed.
-func TestPoolStorm(t *testing.T) {
-	limit := func(cfg *cupool.Config) { cfg.Limit = 200 << 20 }
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
-		seed := seeded(t).Uint64()
-		lender := newPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
-		steady := newPrivate(t, c, cupool.PoolConfig{Limit: 60 << 20})
-		var wg sync.WaitGroup
-		for g := range uint64(4) {
-			r := rand.New(rand.NewPCG(seed, g))
-			s, err := c.NewStream()
-			require.NoError(t, err)
-			wg.Go(func() {
-				for range 60 {
-					p := []*cupool.Caching{c, lender, steady, nil}[r.IntN(4)]
-					if p == nil {
-						p = must(c.NewPool(cupool.PoolConfig{}))
-						defer func() { must(0, ignore(p.Retire(), cupool.ErrClosed)) }()
-					}
-					must(0, poolStep(r, c, p, s))
-				}
-			})
-		}
-		wg.Wait()
-		require.NoError(t, c.EmptyCache())
-		for _, p := range append(c.Pools(), c) {
-			require.NoError(t, p.Check())
-			require.Zero(t, p.Stats().LiveBytes)
-		}
-		require.Len(t, c.Pools(), 2)
-	}, limit)
-}
-
-func ignore(err, known error) error {
-	if errors.Is(err, known) {
-		return nil
-	}
-	return err
-}
-
-// poolStep allocates from p, writes, reads, and has c free.
-func poolStep(r *rand.Rand, c, p *cupool.Caching, s *cupool.Stream) error {
-	var held []cupool.Block
-	for range 1 + r.IntN(4) {
-		b, err := p.Alloc(1+r.Int64N(1<<(10+r.IntN(16))), s)
-		if errors.Is(err, cupool.ErrOutOfMemory) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		held = append(held, b)
-	}
-	for i, b := range held {
-		if err := s.Memset(b.Ptr(), byte(i+1), b.Size()); err != nil {
-			return err
-		}
-	}
-	for i, b := range held {
-		got := make([]byte, min(b.Size(), 512))
-		if err := s.CopyOut(got, b.Ptr()+cupool.Ptr(b.Size()-int64(len(got)))); err != nil {
-			return err
-		}
-		for _, v := range got {
-			if v != byte(i+1) {
-				return fmt.Errorf("%v holds %d, want %d", b, v, i+1)
-			}
-		}
-		if err := []func(cupool.Block) error{c.Free, p.Free, func(b cupool.Block) error { return c.FreeOn(b, nil) }}[r.IntN(3)](b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // TestPoolPlanned: a Planner works over a pool as over any allocator.
