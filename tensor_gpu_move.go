@@ -246,8 +246,7 @@ func (g *gpu) selectByIndices(a, indices tensor.Tensor, axis int, o *funcOpts) (
 	if !okA || !okI || axis < 0 || axis >= len(v.shape) || at.dt != tensor.Int || len(at.shape) != 1 || !at.rowMajor() || !v.rowMajor() || o.incr != nil || o.unsafe {
 		return nil, false, nil
 	}
-	k, ok := kernels.Select.OfSize(v.dt.Size())
-	if !ok {
+	if _, ok := kernels.Select.OfSize(v.dt.Size()); !ok {
 		return nil, false, nil
 	}
 	shape := slices.Clone(v.shape)
@@ -267,7 +266,13 @@ func (g *gpu) selectByIndices(a, indices tensor.Tensor, axis int, o *funcOpts) (
 	for _, size := range v.shape[axis+1:] {
 		args.Inner *= int64(size)
 	}
-	if err := g.each("SelectByIndices", k, dst.n, unsafe.Pointer(&args)); err != nil {
+	// By the largest elements that what is side by side can be moved in.
+	n, size := dst.n, v.dt.Size()
+	for size < 8 && args.Inner%2 == 0 && (args.A|args.Dst)%uint64(2*size) == 0 {
+		n, size, args.Inner = n/2, 2*size, args.Inner/2
+	}
+	k, _ := kernels.Select.OfSize(size)
+	if err := g.each("SelectByIndices", k, n, unsafe.Pointer(&args)); err != nil {
 		g.drop(&dst, o)
 		return nil, true, err
 	}
