@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
@@ -41,28 +42,51 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
+// policies are the settings that say what to reserve, to round and to keep.
+var policies = map[string]func(*cupool.Config){
+	"best-fit":          func(cfg *cupool.Config) { cfg.Strategy = cupool.BestFit },
+	"first-fit":         func(cfg *cupool.Config) { cfg.Strategy = cupool.FirstFit },
+	"segregated":        func(cfg *cupool.Config) { cfg.Strategy = cupool.Segregated },
+	"power-of-two":      func(cfg *cupool.Config) { cfg.Strategy = cupool.PowerOfTwo },
+	"divisions":         func(cfg *cupool.Config) { cfg.Divisions = cupool.Divisions{0: 4, 2: 2} },
+	"min block":         func(cfg *cupool.Config) { cfg.MinBlock = 64 << 10 },
+	"max split":         func(cfg *cupool.Config) { cfg.MaxSplit = 20 * mib; cfg.MaxNonSplitRounding = mib },
+	"first-fit, whole":  func(cfg *cupool.Config) { cfg.MaxSplit = 20 * mib; cfg.Strategy = cupool.FirstFit },
+	"grow twofold":      func(cfg *cupool.Config) { cfg.GrowthFactor = 2 },
+	"grow as requested": func(cfg *cupool.Config) { cfg.GrowthFactor = 1 },
+	"longest idle":      func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold = 0.01 },
+	"initial size":      func(cfg *cupool.Config) { cfg.InitialSize = 100 * mib },
+	"all at once": func(cfg *cupool.Config) {
+		cfg.Strategy, cfg.GrowthFactor, cfg.InitialSize, cfg.GarbageCollectionThreshold = cupool.Segregated, 1.5, 1, 0.02
+	},
+}
+
+// The battery for any Allocator, with every policy.
+func TestConformancePolicies(t *testing.T) {
+	for name, change := range policies {
+		t.Run(name, func(t *testing.T) {
+			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+				cfg := cupool.Config{Driver: openHost(t)}
+				change(&cfg)
+				c, err := cupool.New(cfg)
+				require.NoError(t, err)
+				t.Cleanup(func() {
+					require.NoError(t, c.Check())
+					require.NoError(t, c.Close())
+					require.NoError(t, cfg.Driver.Close())
+				})
+				return c
+			})
+		})
+	}
+}
+
 // Random programs keep the books right with every strategy and policy, with
 // segments and with virtual memory.
 func TestStrategiesRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	for name, change := range map[string]func(*cupool.Config){
-		"best-fit":          func(cfg *cupool.Config) { cfg.Strategy = cupool.BestFit },
-		"first-fit":         func(cfg *cupool.Config) { cfg.Strategy = cupool.FirstFit },
-		"segregated":        func(cfg *cupool.Config) { cfg.Strategy = cupool.Segregated },
-		"power-of-two":      func(cfg *cupool.Config) { cfg.Strategy = cupool.PowerOfTwo },
-		"divisions":         func(cfg *cupool.Config) { cfg.Divisions = cupool.Divisions{0: 4, 2: 2} },
-		"min block":         func(cfg *cupool.Config) { cfg.MinBlock = 64 << 10 },
-		"max split":         func(cfg *cupool.Config) { cfg.MaxSplit = 20 * mib; cfg.MaxNonSplitRounding = mib },
-		"first-fit, whole":  func(cfg *cupool.Config) { cfg.MaxSplit = 20 * mib; cfg.Strategy = cupool.FirstFit },
-		"grow twofold":      func(cfg *cupool.Config) { cfg.GrowthFactor = 2 },
-		"grow as requested": func(cfg *cupool.Config) { cfg.GrowthFactor = 1 },
-		"longest idle":      func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold = 0.01 },
-		"initial size":      func(cfg *cupool.Config) { cfg.InitialSize = 100 * mib },
-		"all at once": func(cfg *cupool.Config) {
-			cfg.Strategy, cfg.GrowthFactor, cfg.InitialSize, cfg.GarbageCollectionThreshold = cupool.Segregated, 1.5, 1, 0.02
-		},
-	} {
+	for name, change := range policies {
 		t.Run(name, func(t *testing.T) {
 			for _, magazines := range []int64{-1, 0} {
 				for device, d := range map[string]cupool.Driver{"segments": newCountingDriver(1 << 34), "vmm": simdev.New(simdev.Config{Capacity: 1 << 34})} {
