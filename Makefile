@@ -22,6 +22,7 @@ test: ## plain, with the race detector, with the invariant-checking build
 
 fuzz: ## random programs against an oracle
 	go test -tags invariants -run '^$$' -fuzz FuzzCaching -fuzztime $(FUZZTIME) .
+	go test -run '^$$' -fuzz FuzzParseAllocConf -fuzztime $(FUZZTIME) .
 
 bench: ## every benchmark, summed up by benchstat; CUPOOL_DEVICE=cuda and GOFLAGS=-tags=gpu for a GPU
 	$(BENCH) -bench . -skip '^BenchmarkParallelHit$$' -count $(COUNT) . | tee bench.out

@@ -52,6 +52,20 @@ func TestPyTorchOutOfMemoryRetry(t *testing.T) {
 // TestPyTorchRaisesOOM fills the device with blocks of mixed sizes that are
 // then cached, so that every way of giving memory back is used.
 func TestPyTorchRaisesOOM(t *testing.T) {
+	for name, change := range map[string]func(*cupool.Config){
+		"plain":     func(*cupool.Config) {},
+		"threshold": func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold = 0.5 },
+		"max_split": func(cfg *cupool.Config) {
+			if cfg.Backing == cupool.BackingSegments {
+				cfg.MaxSplit = 32 << 20
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { raisesOOM(t, change) })
+	}
+}
+
+func raisesOOM(t *testing.T, change func(*cupool.Config)) {
 	const total = int64(512 << 20)
 	backings(t, total, func(t *testing.T, c *cupool.Caching) {
 		for range 3 {
@@ -79,7 +93,7 @@ func TestPyTorchRaisesOOM(t *testing.T) {
 			b := allocate(t, c, total-2<<20, nil)
 			require.NoError(t, c.Free(b))
 		}
-	})
+	}, change)
 }
 
 func TestPyTorchNotifiesOOM(t *testing.T) {

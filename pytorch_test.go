@@ -26,10 +26,10 @@ import (
 //	test_allocator_fuzz                          TestPyTorchAllocatorFuzz; battery, "random"
 //	test_cachingAllocator_raw_alloc              not applicable: caching cannot be turned off; a program
 //	                                             that wants none calls the Driver
-//	test_allocator_settings                      TestPyTorchAllocatorSettings; round-up forms are not
-//	                                             applicable: sizes are rounded to 512 only
-//	test_allocator_backend                       TestPyTorchAllocatorBackend; nothing is read from the environment
-//	test_allocator_memory_fraction_setting       TestPyTorchAllocatorSettings
+//	test_allocator_settings                      TestPyTorchAllocatorSettings, TestParseAllocConf and its errors;
+//	                                             round-up forms: TestParseDivisions, TestDivisionsRoundAsPyTorch
+//	test_allocator_backend                       TestPyTorchAllocatorBackend, TestConfigFromEnv
+//	test_allocator_memory_fraction_setting       TestPyTorchAllocatorSettings, TestParseAllocConfErrors
 //	test_multi_threads_alloc_in_same_order       TestPyTorchMultiThreadsAllocInSameOrder
 //	test_nccl_mem_alloc_addresses_in_random_order  TestPyTorchAddressesInRandomOrder
 //
@@ -40,8 +40,8 @@ import (
 //	test_set/get_per_process_memory_fraction     TestPyTorchPerProcessMemoryFraction
 //	test_throw_on_cudamalloc_oom                 not applicable: there is no mode that refuses before trying;
 //	                                             the counter of refusals is in TestPyTorchOutOfMemory
-//	test_max_split_expandable                    not applicable: there is no largest size to split, neither
-//	test_garbage_collect_expandable              by age; what goes back and when is in the battery, "trim"
+//	test_max_split_expandable                    TestMaxSplit; with virtual memory it is refused: TestConfigErrors
+//	test_garbage_collect_expandable              TestGarbageCollectionThreshold; with virtual memory: TestSoftLimitVirtual
 //
 //	test_record_stream                           TestPyTorchRecordStream; battery, "early_free"
 //	test_record_stream_on_shifted_view           TestPyTorchRecordStreamOnShiftedView

@@ -79,10 +79,24 @@ func TestSoftLimit(t *testing.T) {
 
 // Beyond the soft limit, chunks of the other pool of the same stream serve.
 func TestSoftLimitVirtual(t *testing.T) {
+	for name, change := range map[string]func(*cupool.Config){
+		"soft limit": func(cfg *cupool.Config) { cfg.SoftLimit = 40 * mib },
+		"threshold":  func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold, cfg.Limit = 0.5, 80*mib },
+		"the lower holds": func(cfg *cupool.Config) {
+			cfg.GarbageCollectionThreshold, cfg.Limit, cfg.SoftLimit = 0.5, 100*mib, 40*mib
+		},
+	} {
+		t.Run(name, func(t *testing.T) { softLimitVirtual(t, change) })
+	}
+}
+
+func softLimitVirtual(t *testing.T, change func(*cupool.Config)) {
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
 	defer d.Close()
-	c, err := cupool.New(cupool.Config{Driver: d, SoftLimit: 40 * mib, MagazineBytes: -1})
+	cfg := cupool.Config{Driver: d, MagazineBytes: -1}
+	change(&cfg)
+	c, err := cupool.New(cfg)
 	require.NoError(t, err)
 	if d.(cupool.VirtualMemory).VMMGranularity() == 0 {
 		t.Skip("no virtual memory here")
