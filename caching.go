@@ -64,6 +64,7 @@ type Caching struct {
 	stranded     stranded
 	decay        decay
 	sleep        sleep
+	pressure     pressure
 
 	reserved  atomic.Int64   // bytes held from the device
 	highWater atomic.Int64   // the most that reserved has been

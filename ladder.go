@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"runtime/metrics"
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
@@ -27,18 +28,21 @@ var ladder = []rung{
 	{"idle memory of other streams", false, (*Caching).takeIdle},
 	{"release idle segments", false, (*Caching).releaseIdle},
 	{"release the longest idle", false, (*Caching).releaseOldest},
+	{"collect garbage under pressure", false, (*Caching).relieve},
 	{"grow", true, (*Caching).beforeGrowing},
 	{"wait for one pending block", true, (*Caching).waitForOne},
 	{"release cached segments", true, (*Caching).releaseEnough},
 	{"wait for all pending blocks", true, (*Caching).waitForAll},
 	{"release what came free", true, (*Caching).releaseEnough},
 	{"collect garbage", true, (*Caching).collectGarbage},
+	{"collect garbage again", true, (*Caching).collectAgain},
+	{"collect garbage again", true, (*Caching).collectAgain},
 	{"release what came free", true, (*Caching).releaseEnough},
 	{"callback", true, (*Caching).askCallback},
 	{"release what came free", true, (*Caching).releaseEnough},
 }
 
-const firstReclaiming = 6 // index in ladder: from here on a success is a retry
+const firstReclaiming = 7 // index in ladder: from here on a success is a retry
 
 // request is an allocation that the pools could not serve.
 type request struct {
@@ -272,23 +276,53 @@ func (c *Caching) waitPending() (freed int, err error) {
 // cleanupWait bounds the time that cleanups get to run in.
 const cleanupWait = 100 * time.Millisecond
 
-// collectGarbage runs Go's collector, whose cleanups may give blocks back.
-// They run on goroutines of their own: one more, which is found with them,
-// tells when they had their turn. Not all of them do in the first round.
+// collectGarbage runs Go's collector, whose cleanups may give blocks back, or
+// waits for whoever does so already, who may find what is lacking here.
 func (c *Caching) collectGarbage(r request) (bool, error) {
-	for range 2 {
-		done := make(chan struct{})
-		runtime.AddCleanup(new([64]byte), func(done chan struct{}) { close(done) }, done)
-		runtime.GC()
-		select {
-		case <-done:
-		case <-time.After(cleanupWait):
-		}
+	p := &c.family.root.pressure
+	before, freed := p.runs.Load(), 0
+	p.mu.Lock()
+	if p.runs.Load() == before {
+		freed = c.runCollector()
 	}
-	if c.drainLater() == 0 {
+	p.mu.Unlock()
+	if freed == 0 && !p.on.Load() {
 		return false, nil
 	}
 	return c.waitForAll(r)
+}
+
+// collectAgain collects once more where many tensors have lifetimes: other
+// goroutines may have been faster to take what came free.
+func (c *Caching) collectAgain(r request) (bool, error) {
+	if !c.family.root.pressure.on.Load() {
+		return false, nil
+	}
+	return c.collectGarbage(r)
+}
+
+// runCollector runs Go's collector, twice as a tensor's owner is found only
+// after the tensor, and returns how many blocks cleanups gave back.
+func (c *Caching) runCollector() int {
+	for range 2 {
+		runtime.GC()
+		awaitCleanups()
+	}
+	freed := c.drainLater()
+	c.family.root.pressure.runs.Add(1)
+	return freed
+}
+
+// awaitCleanups waits, for some time, until the cleanups have run that the
+// collector has found. They run on goroutines of their own.
+func awaitCleanups() {
+	counts := []metrics.Sample{{Name: "/gc/cleanups/queued:cleanups"}, {Name: "/gc/cleanups/executed:cleanups"}}
+	metrics.Read(counts[:1])
+	for end := time.Now().Add(cleanupWait); time.Now().Before(end); time.Sleep(cleanupWait / 1000) {
+		if metrics.Read(counts[1:]); counts[1].Value.Uint64() >= counts[0].Value.Uint64() {
+			return
+		}
+	}
 }
 
 // askCallback lets the program free something.

@@ -21,7 +21,8 @@ var std tensor.StdEng
 // those of tensor.StdEng, which computes them.
 //
 // Pool memory is not garbage collected. Give it back with FreeTensor, or
-// open a Scope.
+// open a Scope. WithLifetimes has the garbage collector find what was
+// forgotten.
 //
 // An Engine may be used from several goroutines, as far as tensors may:
 // operations that change a tensor's data or shape (T, Reshape, UseUnsafe)
@@ -81,6 +82,8 @@ type Engine struct {
 	scopeMu sync.Mutex            // guards the scopes' fields
 	scope   atomic.Pointer[Scope] // the innermost one; nil: none
 
+	life *lifetimes // nil: tensors live until they are freed
+
 	lost      atomic.Pointer[EngineError] // the first error that could not be returned
 	fallbacks fallbacks
 }
@@ -117,6 +120,9 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 		e.s = a.DefaultStream()
 	}
 	e.accessible = e.d.HostAccessible()
+	if err := e.startLifetimes(); err != nil {
+		return nil, err
+	}
 	if _, err := a.Alloc(0, e.s); err != nil {
 		return nil, &EngineError{Op: "new engine", Err: err}
 	}

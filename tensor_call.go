@@ -80,6 +80,7 @@ func (e *Engine) runInto(op string, dst tensor.Tensor, f func(dst tensor.Tensor,
 
 // runValue is run for an operation that returns no tensor.
 func runValue[T any](e *Engine, op string, f func(h []tensor.Tensor) (T, error), ts ...tensor.Tensor) (T, error) {
+	defer keepAlive(ts...)
 	c := call{e: e, op: op}
 	h, err := c.twins(false, ts)
 	if err != nil {
@@ -142,7 +143,7 @@ func (c *call) twin(t tensor.Tensor, out bool) (tensor.Tensor, error) {
 		return nil, engineError(c.op, fmt.Errorf("tensor of shape %v: %w", d.Shape(), ErrUseAfterFree))
 	}
 	if d.IsNativelyAccessible() {
-		if o, ok := d.Engine().(*Engine); ok && o != c.e {
+		if o := EngineOf(d); o != nil && o != c.e {
 			if err := o.hostReady(); err != nil {
 				return nil, err
 			}
@@ -206,7 +207,7 @@ func (e *Engine) stage(d *tensor.Dense) (*tensor.Dense, error) {
 
 // ownerOf returns the engine that knows how to get at t's memory.
 func (e *Engine) ownerOf(t tensor.Tensor) *Engine {
-	if o, ok := t.Engine().(*Engine); ok {
+	if o := EngineOf(t); o != nil {
 		return o
 	}
 	return e

@@ -43,7 +43,7 @@ type gpu struct {
 // operandOf returns a tensor as kernels see it; false if it is none for them.
 func (g *gpu) operandOf(t tensor.Tensor) (operandView, bool) {
 	d, ok := t.(*tensor.Dense)
-	if !ok || d == nil || d.Engine() != tensor.Engine(g.e) || d.IsMasked() || d.MemSize() == 0 {
+	if !ok || d == nil || EngineOf(d) != g.e || d.IsMasked() || d.MemSize() == 0 {
 		return operandView{}, false
 	}
 	v := operandView{d: d, p: Ptr(d.Uintptr()), dt: d.Dtype(), shape: d.Shape(), strides: d.Strides(), n: d.Shape().TotalSize()}

@@ -30,6 +30,7 @@ const (
 // BiasActivate sets x, a matrix, to act(x + bias): bias, a vector or one row
 // as long as x's rows, is added to each of them.
 func (e *Engine) BiasActivate(x, bias tensor.Tensor, act Activation) error {
+	defer keepAlive(x, bias)
 	const op = "BiasActivate"
 	rows, cols, err := matrixShape(op, x)
 	if err == nil {
@@ -54,6 +55,7 @@ func (e *Engine) BiasActivate(x, bias tensor.Tensor, act Activation) error {
 // its result y, into the gradient by x, and sets db, which has the size of
 // bias, to that by bias, unless db is nil.
 func (e *Engine) BiasActivateBack(y, dy, db tensor.Tensor, act Activation) error {
+	defer keepAlive(y, dy, db)
 	const op = "BiasActivateBack"
 	rows, cols, err := matrixShape(op, y)
 	if err == nil {
@@ -81,6 +83,7 @@ func (e *Engine) BiasActivateBack(y, dy, db tensor.Tensor, act Activation) error
 // can be added up over steps, and sets grad to the gradient of their mean by
 // the logits. An index that is out of range wants no class.
 func (e *Engine) CrossEntropy(logits, target, loss, grad tensor.Tensor) error {
+	defer keepAlive(logits, target, loss, grad)
 	const op = "CrossEntropy"
 	rows, cols, err := matrixShape(op, logits)
 	if err == nil {
@@ -147,6 +150,7 @@ type Param struct {
 //
 // Where a Param has no Momentum, m is not remembered.
 func (e *Engine) SGDStep(o SGD, params ...Param) error {
+	defer keepAlive(params...)
 	const op = "SGDStep"
 	for _, p := range params {
 		if err := e.fitParam(op, p, p.Momentum); err != nil {
@@ -182,6 +186,7 @@ type Adam struct {
 
 // AdamStep moves parameters, step being the number of the step, from 1.
 func (e *Engine) AdamStep(o Adam, step int, params ...Param) error {
+	defer keepAlive(params...)
 	const op = "AdamStep"
 	for _, p := range params {
 		if err := e.fitParam(op, p, p.Momentum, p.Second); err != nil {
@@ -228,6 +233,7 @@ func (e *Engine) Normal(t tensor.Tensor, mean, deviation float64, s Seed) error 
 }
 
 func (e *Engine) random(op string, t tensor.Tensor, normal bool, p, q float64, s Seed) error {
+	defer keepAlive(t)
 	if isNil(t) {
 		return engineError(op, fmt.Errorf("no tensor: %w", ErrNotSupported))
 	}

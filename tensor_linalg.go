@@ -14,6 +14,7 @@ import (
 type matMulOp func(e tensor.StdEng, a, b, prealloc tensor.Tensor) error
 
 func (e *Engine) product(op string, f matMulOp, a, b, prealloc tensor.Tensor) error {
+	defer keepAlive(a, b, prealloc)
 	if ok, err := e.gpu.product(op, a, b, prealloc); ok {
 		return err
 	}
@@ -38,6 +39,7 @@ func (e *Engine) MatMul(a, b, prealloc tensor.Tensor) error {
 // *EngineError around ErrSizeMismatch, ErrNotSupported for tensors of another
 // engine, or what the device says.
 func (e *Engine) BatchMatMul(a, b, prealloc tensor.Tensor) error {
+	defer keepAlive(a, b, prealloc)
 	const op = "BatchMatMul"
 	var s [3]tensor.Shape
 	for i, t := range []tensor.Tensor{a, b, prealloc} {
@@ -91,6 +93,7 @@ func (e *Engine) Outer(a, b, prealloc tensor.Tensor) error {
 
 // Inner implements tensor.InnerProder.
 func (e *Engine) Inner(a, b tensor.Tensor) (interface{}, error) {
+	defer keepAlive(a, b)
 	if v, ok, err := e.gpu.innerValue(a, b); ok {
 		return v, err
 	}
@@ -105,6 +108,7 @@ func (e *Engine) Trace(a tensor.Tensor) (interface{}, error) {
 // Dot implements tensor.Dotter. Products with a matrix go to MatMul and
 // MatVecMul.
 func (e *Engine) Dot(x, y tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	defer keepAlive(x, y)
 	if isMatrixProduct(x.Shape(), y.Shape()) {
 		return std.Dot(x, y, opts...)
 	}

@@ -163,6 +163,7 @@ func isFloat(dt tensor.Dtype) bool {
 // StdEng computes that as it computes one that it is told to reuse; else what
 // it does in place to a copy of a is the same.
 func (e *Engine) elementwise(op string, f binaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt, o funcOpts, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
+	defer keepAlive(a, b)
 	if r, ok, err := e.gpu.binary(op, a, b, &o, dt); ok {
 		return r, err
 	}
@@ -211,6 +212,7 @@ func (e *Engine) betweenScalar(op string, f scalarOp, t tensor.Tensor, s interfa
 // elementwiseScalar is elementwise with a scalar: a Go value, or a tensor of
 // one element.
 func (e *Engine) elementwiseScalar(op string, f scalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt, o funcOpts, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
+	defer keepAlive(t)
 	if r, ok, err := e.gpu.binaryScalar(op, t, s, leftTensor, &o, dt); ok {
 		return r, err
 	}
@@ -242,6 +244,7 @@ func (e *Engine) elementwiseScalar(op string, f scalarOp, t tensor.Tensor, s int
 
 // unary computes an operation on one tensor.
 func (e *Engine) unary(op string, f unaryOp, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer keepAlive(a)
 	o := parseOpts(opts)
 	if r, ok, err := e.gpu.function(op, a, &o); ok {
 		return r, err
@@ -266,6 +269,7 @@ func (e *Engine) unary(op string, f unaryOp, a tensor.Tensor, opts []tensor.Func
 
 // Clamp implements tensor.Clamper.
 func (e *Engine) Clamp(a tensor.Tensor, min, max interface{}, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	defer keepAlive(a)
 	o := parseOpts(opts)
 	if r, ok, err := e.gpu.clamp(a, min, max, &o); ok {
 		return r, err
@@ -277,6 +281,7 @@ func (e *Engine) Clamp(a tensor.Tensor, min, max interface{}, opts ...tensor.Fun
 
 // Map implements tensor.Mapper: fn is a func of a's element type to itself.
 func (e *Engine) Map(fn interface{}, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	defer keepAlive(a)
 	o := parseOpts(opts)
 	if o.fresh() && plain(a) && e.accessible && e.serves(a) {
 		return e.into(a.Dtype(), a.Shape(), func(out *tensor.Dense) error {
@@ -324,6 +329,7 @@ func (e *Engine) LogSoftMaxB(output, grad tensor.Tensor, axis int, opts ...tenso
 }
 
 func (e *Engine) softMax(op string, f softMaxOp, x tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer keepAlive(x)
 	o := parseOpts(opts)
 	if r, ok, err := e.gpu.softMax(op, op == "LogSoftMax", axis, &o, x); ok {
 		return r, err
@@ -334,6 +340,7 @@ func (e *Engine) softMax(op string, f softMaxOp, x tensor.Tensor, axis int, opts
 }
 
 func (e *Engine) softMaxBack(op string, f softMaxB, output, grad tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer keepAlive(output, grad)
 	o := parseOpts(opts)
 	if r, ok, err := e.gpu.softMax(op, op == "LogSoftMaxB", axis, &o, output, grad); ok {
 		return r, err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
 )
 
 var (
@@ -229,7 +231,7 @@ func (e *bench) compareOn(others []float64, name string, dt tensor.Dtype, shapes
 	}
 	if w.panic == nil && w.err == nil && w.result != nil {
 		e.requireSame(w.result, g.result, name)
-		require.Same(e.t, e.Engine, g.result.Engine(), name)
+		require.Same(e.t, e.Engine, cupool.EngineOf(g.result), name)
 		if g.result.MemSize() > 0 {
 			require.True(e.t, e.Owns(g.result), "%s: the result is not in the pool", name)
 		}

@@ -86,7 +86,9 @@ func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tensor.NewDense(dt, shape, tensor.FromMemory(uintptr(b.ptr), uintptr(b.size)), tensor.WithEngine(e)), nil
+	d := tensor.NewDense(dt, shape, tensor.FromMemory(uintptr(b.ptr), uintptr(b.size)), tensor.WithEngine(e))
+	e.own(d, b)
+	return d, nil
 }
 
 // sizeOf returns the bytes of a tensor.
@@ -128,6 +130,7 @@ func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
 		setMemory(r, b.ptr, n)
 	}
 	setEngine(r, e)
+	e.own(r, b)
 	if !e.accessible {
 		e.fallbacks.bytes.Add(n)
 	}
@@ -192,6 +195,7 @@ func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 // *EngineError around ErrSizeMismatch, ErrUseAfterFree or what the device
 // says.
 func (e *Engine) Copy(dst, src tensor.Tensor) error {
+	defer keepAlive(dst, src)
 	if isNil(dst) || isNil(src) {
 		return engineError("copy", fmt.Errorf("no tensor: %w", ErrNotSupported))
 	}

@@ -21,6 +21,7 @@ func (e *Engine) along(op string, f axesOp, a tensor.Tensor, along []int) (tenso
 
 // Sum implements tensor.Sumer.
 func (e *Engine) Sum(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	defer keepAlive(a)
 	if r, ok, err := e.gpu.reduce("Sum", a, along); ok {
 		return r, err
 	}
@@ -29,6 +30,7 @@ func (e *Engine) Sum(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
 
 // Min implements tensor.Miner.
 func (e *Engine) Min(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	defer keepAlive(a)
 	if r, ok, err := e.gpu.reduce("Min", a, along); ok {
 		return r, err
 	}
@@ -37,6 +39,7 @@ func (e *Engine) Min(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
 
 // Max implements tensor.Maxer.
 func (e *Engine) Max(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	defer keepAlive(a)
 	if r, ok, err := e.gpu.reduce("Max", a, along); ok {
 		return r, err
 	}
@@ -45,6 +48,7 @@ func (e *Engine) Max(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
 
 // Argmax implements tensor.Argmaxer.
 func (e *Engine) Argmax(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	defer keepAlive(t)
 	if r, ok, err := e.gpu.argReduce("Argmax", t, axis); ok {
 		return r, err
 	}
@@ -55,6 +59,7 @@ func (e *Engine) Argmax(t tensor.Tensor, axis int) (tensor.Tensor, error) {
 
 // Argmin implements tensor.Argminer.
 func (e *Engine) Argmin(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	defer keepAlive(t)
 	if r, ok, err := e.gpu.argReduce("Argmin", t, axis); ok {
 		return r, err
 	}
@@ -80,6 +85,7 @@ func (e *Engine) OptimizedReduce(a tensor.Tensor, axis int, firstFn, lastFn, def
 // Transpose implements tensor.Transposer: it moves the elements of a, which
 // is marked as transposed already.
 func (e *Engine) Transpose(a tensor.Tensor, expStrides []int) error {
+	defer keepAlive(a)
 	if ok, err := e.gpu.transpose(a, expStrides); ok {
 		e.lose("Transpose", err)
 		return err
@@ -93,6 +99,8 @@ func (e *Engine) Transpose(a tensor.Tensor, expStrides []int) error {
 
 // Concat implements tensor.Concater.
 func (e *Engine) Concat(t tensor.Tensor, axis int, others ...tensor.Tensor) (tensor.Tensor, error) {
+	defer keepAlive(t)
+	defer keepAlive(others...)
 	if r, ok, err := e.gpu.concat(t, axis, others); ok {
 		return r, err
 	}
@@ -103,6 +111,8 @@ func (e *Engine) Concat(t tensor.Tensor, axis int, others ...tensor.Tensor) (ten
 
 // StackDense implements tensor.DenseStacker.
 func (e *Engine) StackDense(t tensor.DenseTensor, axis int, others ...tensor.DenseTensor) (tensor.DenseTensor, error) {
+	defer keepAlive(t)
+	defer keepAlive(others...)
 	if r, ok, err := e.gpu.stack(t, axis, others); ok {
 		d, _ := r.(tensor.DenseTensor)
 		return d, err
@@ -126,6 +136,7 @@ func (e *Engine) StackDense(t tensor.DenseTensor, axis int, others ...tensor.Den
 
 // Repeat implements tensor.Repeater.
 func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	defer keepAlive(t)
 	if r, ok, err := e.gpu.repeat(t, nil, axis, repeats); ok {
 		return r, err
 	}
@@ -142,6 +153,7 @@ func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tenso
 
 // RepeatReuse implements tensor.Repeater.
 func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	defer keepAlive(t, reuse)
 	if r, ok, err := e.gpu.repeat(t, reuse, axis, repeats); ok {
 		return r, err
 	}
@@ -206,6 +218,7 @@ func (e *Engine) Diag(t tensor.Tensor) (tensor.Tensor, error) {
 // SelectByIndices implements tensor.ByIndiceser. Unlike StdEng it heeds
 // WithReuse.
 func (e *Engine) SelectByIndices(a, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	defer keepAlive(a, indices)
 	o := parseOpts(opts)
 	if r, ok, err := e.gpu.selectByIndices(a, indices, axis, &o); ok {
 		return r, err
@@ -285,6 +298,7 @@ func (e *Engine) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis in
 // Materialize returns a copy of a view or transposed tensor in the pool, in
 // row-major order, and any other tensor as it is.
 func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
+	defer keepAlive(t)
 	if v, ok := t.(tensor.View); !ok || !v.IsMaterializable() {
 		return t, nil
 	}

@@ -52,7 +52,7 @@ func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
 	wt, onDevice := deviceTensor(w)
 	if onDevice {
 		gt, ok := deviceTensor(g)
-		if !ok || wt.Engine() != tensor.Engine(eng) || gt.Engine() != tensor.Engine(eng) {
+		if !ok || cupool.EngineOf(wt) != eng || cupool.EngineOf(gt) != eng {
 			return fmt.Errorf("a weight and gradient that are not both in the solver's engine: %w", cupool.ErrNotSupported)
 		}
 		device.Value, device.Grad = wt, gt
