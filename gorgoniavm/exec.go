@@ -32,11 +32,11 @@ func (m *VM) exec(in *instr) error {
 
 // compute returns the value of a node.
 func (m *VM) compute(in *instr) (held, error) {
-	if in.op == nil {
+	switch in.kind {
+	case variable:
 		return m.load(in.node)
-	}
-	if v, ok := constantOf(in.op); ok {
-		return m.constant(in.node, v)
+	case constant:
+		return m.constant(in.node)
 	}
 	m.args = m.args[:0]
 	for _, from := range in.in {
@@ -46,7 +46,7 @@ func (m *VM) compute(in *instr) (held, error) {
 		}
 		m.args = append(m.args, v)
 	}
-	if isStatement(in.op) {
+	if in.kind == statement {
 		return held{}, m.statement(in)
 	}
 	if arity := in.op.Arity(); arity >= 0 && arity != len(m.args) {
@@ -59,9 +59,12 @@ func (m *VM) compute(in *instr) (held, error) {
 	if v == nil {
 		return held{}, ErrNoValue
 	}
-	h := m.blocks.hold(v, false)
-	m.drop(&m.dst)
-	return h, nil
+	h := m.dst
+	if m.dst = (held{}); h.v == v {
+		return h, nil
+	}
+	defer m.blocks.drop(h)
+	return m.blocks.hold(v, false), nil
 }
 
 // operand returns the value in a slot. A scalar that was computed on the device
@@ -117,11 +120,16 @@ func (m *VM) reuse(in *instr) (int, bool) {
 // destination makes a tensor for the result of in, whose elements are
 // undefined. It is given back when the operation fails or returns another one.
 func (m *VM) destination(in *instr) (*tensor.Dense, error) {
-	d, err := m.e.Empty(in.dt, in.shape...)
+	return m.empty(in.dt, in.shape)
+}
+
+// empty makes a destination.
+func (m *VM) empty(dt tensor.Dtype, shape tensor.Shape) (*tensor.Dense, error) {
+	d, b, err := m.take(dt, shape)
 	if err != nil {
 		return nil, err
 	}
-	m.dst = m.blocks.hold(d, false)
+	m.dst = m.blocks.own(d, b)
 	return d, nil
 }
 
@@ -226,11 +234,10 @@ func (m *VM) load(n *gorgonia.Node) (held, error) {
 
 // copied returns a copy of an input in the pool, without the gaps of views.
 func (m *VM) copied(d *tensor.Dense) (held, error) {
-	up, err := m.e.Empty(d.Dtype(), d.Shape().Clone()...)
+	up, err := m.empty(d.Dtype(), d.Shape())
 	if err != nil {
 		return held{}, err
 	}
-	m.dst = m.blocks.hold(up, false)
 	if err := m.e.Copy(up, d); err != nil {
 		return held{}, err
 	}
@@ -253,10 +260,10 @@ func (m *VM) seen(n *gorgonia.Node, d *tensor.Dense) *tensor.Dense {
 }
 
 // constant returns a constant, which is copied to the pool once.
-func (m *VM) constant(n *gorgonia.Node, v gorgonia.Value) (held, error) {
-	d, ok := v.(*tensor.Dense)
+func (m *VM) constant(n *gorgonia.Node) (held, error) {
+	d, ok := n.Value().(*tensor.Dense)
 	if !ok {
-		return held{v: v}, nil
+		return held{v: n.Value()}, nil
 	}
 	h, ok := m.consts[n]
 	if !ok {

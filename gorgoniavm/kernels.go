@@ -144,7 +144,7 @@ func reduce(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	if r.IsScalar() || r.Shape().Eq(in.shape) {
 		return r, nil
 	}
-	return r, r.Reshape(in.shape.Clone()...)
+	return r, r.Reshape(in.shape...)
 }
 
 // repeat repeats elements along an axis. Gorgonia reads a single element on
@@ -209,7 +209,7 @@ func reshape(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 		return m.scalarOf(d)
 	}
 	clone := d.ShallowClone()
-	return clone, clone.Reshape(in.shape.Clone()...)
+	return clone, clone.Reshape(in.shape...)
 }
 
 // transpose moves the elements, which gorgonia does by way of Go's heap.

@@ -28,7 +28,7 @@ func order(g *gorgonia.ExprGraph, c *config) (*ordered, error) {
 		for children := g.From(n.ID()); children.Next(); {
 			child := children.Node().(*gorgonia.Node)
 			o.children[n] = append(o.children[n], child)
-			if !isStatement(n.Op()) {
+			if !isStatement(n) {
 				o.read[child] = true
 				o.forward[child] = o.forward[child] || !isGradient(n)
 			}
@@ -64,7 +64,7 @@ func (o *ordered) prune(c *config) {
 // wanted reports whether a program may want a node's value for its own sake:
 // it says so, or the node is a root of what it made itself.
 func (o *ordered) wanted(n *gorgonia.Node, c *config) bool {
-	return isStatement(n.Op()) || slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains) ||
+	return isStatement(n) || slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains) ||
 		c.keep.Contains(n) || c.bindOnly.Contains(n) || !o.forward[n] && !isGradient(n)
 }
 
@@ -108,7 +108,7 @@ func (o *ordered) scalarsLast() {
 // amongScalars reports whether a node is a scalar, or a statement, and has
 // nothing but scalars for operands.
 func (o *ordered) amongScalars(n *gorgonia.Node) bool {
-	if n.Op() == nil || !isStatement(n.Op()) && !n.IsScalar() {
+	if n.Op() == nil || !isStatement(n) && !n.IsScalar() {
 		return false
 	}
 	return !slices.ContainsFunc(o.children[n], func(c *gorgonia.Node) bool { return !c.IsScalar() })

@@ -19,6 +19,7 @@ type program struct {
 // instr computes a node. Its result is in the slot of its own number.
 type instr struct {
 	node  *gorgonia.Node
+	kind  nodeKind
 	op    gorgonia.Op // nil: an input
 	name  string      // the operation's type
 	run   kernel
@@ -37,6 +38,28 @@ type instr struct {
 	keep    bool             // the node has the value after RunAll
 	watch   bool             // its value is logged
 	derivOf []*gorgonia.Node // the nodes to whose gradients the result is added
+}
+
+// nodeKind says what computes a node.
+type nodeKind int
+
+const (
+	operation nodeKind = iota
+	variable           // the program gives it a value
+	constant
+	statement // Read or Set
+)
+
+func kindOf(op gorgonia.Op) nodeKind {
+	switch opName(op) {
+	case "input":
+		return variable
+	case "gorgonia.constantScalar", "gorgonia.constantTensor":
+		return constant
+	case opLet, opRead:
+		return statement
+	}
+	return operation
 }
 
 // compile works out all that does not change between runs.
@@ -73,8 +96,9 @@ func compile(g *gorgonia.ExprGraph, c *config) (*program, error) {
 
 // describe fills in what depends on the node alone.
 func (in *instr) describe() {
+	in.kind = kindOf(in.op)
 	in.name, in.run = kernelOf(in.op)
-	if isStatement(in.op) {
+	if in.kind == statement {
 		return
 	}
 	in.shape = in.node.Shape()
@@ -138,7 +162,7 @@ func (p *program) findLastUses() {
 // not bound.
 func (c *config) keeps(in *instr, read bool) bool {
 	switch {
-	case in.op == nil || isStatement(in.op) || isConstant(in.op):
+	case in.kind != operation:
 		return false
 	case c.keepAll || in.scalar || c.keep.Contains(in.node) || c.bindOnly.Contains(in.node):
 		return true
@@ -192,21 +216,4 @@ func opName(op gorgonia.Op) string {
 	return reflect.TypeOf(op).String()
 }
 
-func isStatement(op gorgonia.Op) bool {
-	name := opName(op)
-	return name == opLet || name == opRead
-}
-
-func isConstant(op gorgonia.Op) bool {
-	_, ok := constantOf(op)
-	return ok
-}
-
-// constantOf returns the value of a constant.
-func constantOf(op gorgonia.Op) (gorgonia.Value, bool) {
-	switch opName(op) {
-	case "gorgonia.constantScalar", "gorgonia.constantTensor":
-		return op.(gorgonia.Valuer).Value(), true
-	}
-	return nil, false
-}
+func isStatement(n *gorgonia.Node) bool { return kindOf(n.Op()) == statement }

@@ -87,17 +87,33 @@ func (r *blockRefs) sole(h held) bool {
 	return ok && h.p != 0 && ref.n == 1 && !ref.borrowed && int64(d.MemSize()) == ref.block.Size()
 }
 
-// lasting returns a tensor like d that belongs to no scope of the engine, as
-// those that outlive a run must not, once fill has written its elements.
+// own is hold for a tensor over a new block of the VM's.
+func (r *blockRefs) own(v gorgonia.Value, b cupool.Block) held {
+	if b.IsEmpty() {
+		return held{v: v}
+	}
+	r.refs[b.Ptr()] = blockRef{block: b, n: 1}
+	return held{v: v, p: b.Ptr()}
+}
+
+// take makes a tensor whose elements are undefined. It belongs to no scope of
+// the engine, which would free it.
+func (m *VM) take(dt tensor.Dtype, shape tensor.Shape) (*tensor.Dense, cupool.Block, error) {
+	b, err := m.blocks.a.Alloc(int64(shape.TotalSize())*int64(dt.Size()), m.e.Stream())
+	if err != nil {
+		return nil, b, err
+	}
+	return tensor.NewDense(dt, shape, tensor.FromMemory(uintptr(b.Ptr()), uintptr(b.Size())), tensor.WithEngine(m.e)), b, nil
+}
+
+// lasting returns a tensor like d once fill has written its elements.
 func (m *VM) lasting(d *tensor.Dense, fill func(t *tensor.Dense) error) (*tensor.Dense, error) {
-	a := m.e.Allocator()
-	b, err := a.Alloc(int64(d.Shape().TotalSize())*int64(d.Dtype().Size()), m.e.Stream())
+	t, b, err := m.take(d.Dtype(), d.Shape())
 	if err != nil {
 		return nil, err
 	}
-	t := tensor.NewDense(d.Dtype(), d.Shape().Clone(), tensor.FromMemory(uintptr(b.Ptr()), uintptr(b.Size())), tensor.WithEngine(m.e))
 	if err := fill(t); err != nil {
-		return nil, errors.Join(err, a.Free(b))
+		return nil, errors.Join(err, m.blocks.a.Free(b))
 	}
 	return t, nil
 }

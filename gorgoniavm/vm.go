@@ -3,6 +3,7 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
@@ -26,7 +27,6 @@ type VM struct {
 	weights   map[*gorgonia.Node]held  // values that it moved to the device, until Close
 	kept      []binding                // values that nodes have until the next RunAll
 	slots     []held                   // by node, during RunAll
-	uses      []int32                  // how often a slot will still be read
 	blocks    blockRefs                // the blocks that slots and kept values share
 	lets      []binding                // what Sets of this run assign
 	dst       held                     // made for the present operation
@@ -70,7 +70,6 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		duals:     make(map[*gorgonia.Node]held),
 		weights:   make(map[*gorgonia.Node]held),
 		slots:     make([]held, len(prog.instrs)),
-		uses:      make([]int32, len(prog.instrs)),
 		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
 		fallbacks: make(map[string]int64),
 	}, nil
@@ -114,7 +113,6 @@ func (m *VM) run() error {
 	if err := m.prepareGradients(); err != nil {
 		return err
 	}
-	copy(m.uses, m.prog.uses)
 	for i := range m.prog.instrs {
 		m.at = &m.prog.instrs[i]
 		if err := m.exec(m.at); err != nil {
@@ -205,9 +203,5 @@ func (m *VM) leave(h held, now gorgonia.Value, bind func(gorgonia.Value) error) 
 // device whose memory the CPU cannot touch, that is done on copies, and
 // operations that the engine has no kernel for count too.
 func (m *VM) Fallbacks() map[string]int64 {
-	all := make(map[string]int64, len(m.fallbacks))
-	for op, n := range m.fallbacks {
-		all[op] = n
-	}
-	return all
+	return maps.Clone(m.fallbacks)
 }
