@@ -300,7 +300,7 @@ func (s *Stream) verifyFreeSetsLocked() error {
 // Layout prints every segment, one a line in address order, as "stream
 // large: [Live 2M][Free 18M]", for tests and for people. Addresses are left
 // out, so that the same calls give the same text on any device. Blocks in
-// magazines print as Cached.
+// magazines print as Cached, those of WithLabel with their label.
 func (c *Caching) Layout() string {
 	unlock := c.lockAll()
 	defer unlock()
@@ -310,7 +310,15 @@ func (c *Caching) Layout() string {
 		if e.seg.Large {
 			name = "large"
 		}
-		fmt.Fprintf(&sb, "%d %s: %s\n", e.owner.index, name, e.seg.Layout(&c.blocks))
+		fmt.Fprintf(&sb, "%d %s: ", e.owner.index, name)
+		e.seg.Each(&c.blocks, func(_ block.ID, b *block.Block) {
+			text := b.String()
+			if label := c.stacks.labelOfBlock(b.Stack); label != "" {
+				text += " " + label
+			}
+			fmt.Fprintf(&sb, "[%s]", text)
+		})
+		sb.WriteByte('\n')
 	})
 	return sb.String()
 }

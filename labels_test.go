@@ -3,6 +3,7 @@ package cupool_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -32,6 +33,7 @@ func TestLabels(t *testing.T) {
 		{Label: "encoder", Blocks: stat(2, 2, 2, 0), Bytes: stat(3*mib+1000, 3*mib+1000, 3*mib+1000, 0)},
 	}, c.Labels())
 
+	require.Regexp(t, `^0 small: \[Live 1K encoder\].*\[Live 3M encoder\]\[Live 5M\]`, strings.ReplaceAll(c.Layout(), "\n", ""))
 	require.NoError(t, dec.Free(a), "who frees it does not matter")
 	require.NoError(t, c.FreePtr(b.Ptr(), b.Size()))
 	require.ErrorIs(t, enc.Free(b), cupool.ErrDoubleFree)
@@ -129,4 +131,19 @@ func TestConformanceLabels(t *testing.T) {
 		})
 		return c.WithLabel("tested")
 	})
+}
+
+func BenchmarkLabeled(b *testing.B) {
+	c, _ := newPool(b, 1<<30, withMagazines)
+	a := c.WithLabel("measured")
+	b.ReportAllocs()
+	for b.Loop() {
+		x, err := a.Alloc(5000, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := a.Free(x); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

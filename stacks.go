@@ -56,8 +56,15 @@ func (t *stackTable) describe(i uint32) (stack, label string) {
 	t.mu.Lock()
 	o := t.list[i-1]
 	t.mu.Unlock()
-	if o.label != nil {
-		label = o.label.name
+	return callstack.Format(o.pc[:]), o.label.text()
+}
+
+// labelOfBlock returns a block's label, "" for none.
+func (t *stackTable) labelOfBlock(i uint32) string {
+	if i == 0 {
+		return ""
 	}
-	return callstack.Format(o.pc[:]), label
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.list[i-1].label.text()
 }
