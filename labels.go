@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/magazine"
 )
 
 // Labels say what memory is for. A block's label stands beside its stack, if
@@ -60,7 +61,10 @@ type labeled struct {
 
 // Alloc implements Allocator.
 func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
-	h, err := l.Caching.Alloc(size, s)
+	if s == nil {
+		s = l.def
+	}
+	h, err := l.allocSlow(size, s, magazine.Proc()) // what lies in magazines stays there
 	if err != nil || h.IsEmpty() {
 		return h, err
 	}
@@ -73,7 +77,9 @@ func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
 		return Block{}, err // the allocator was closed meanwhile
 	}
 	defer owner.mu.Unlock()
-	owner.unhomeLocked(b)
+	if _, homed := owner.unhomeLocked(b); homed {
+		owner.crossed = crossedRest // a home is of no use to such blocks
+	}
 	c.stacks.setLabel(b, label)
 	return h, nil
 }
