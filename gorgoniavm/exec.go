@@ -119,8 +119,22 @@ func (m *VM) reuse(in *instr) (int, bool) {
 
 // destination makes a tensor for the result of in, whose elements are
 // undefined. It is given back when the operation fails or returns another one.
+// The header is that of the last run, which nobody has any more: what lasts
+// has headers of its own.
 func (m *VM) destination(in *instr) (*tensor.Dense, error) {
-	return m.empty(in.dt, in.shape)
+	d := m.headers[in.out]
+	if d == nil || !d.Shape().Eq(in.shape) || d.IsMaterializable() {
+		d, err := m.empty(in.dt, in.shape)
+		m.headers[in.out] = d
+		return d, err
+	}
+	b, err := m.blocks.a.Alloc(int64(d.Shape().TotalSize())*int64(in.dt.Size()), m.e.Stream())
+	if err != nil {
+		return nil, err
+	}
+	tensor.FromMemory(uintptr(b.Ptr()), uintptr(b.Size()))(d)
+	m.dst = m.blocks.own(d, b)
+	return d, nil
 }
 
 // empty makes a destination.

@@ -27,6 +27,7 @@ type VM struct {
 	weights   map[*gorgonia.Node]held  // values that it moved to the device, until Close
 	kept      []binding                // values that nodes have until the next RunAll
 	slots     []held                   // by node, during RunAll
+	headers   []*tensor.Dense          // of destinations, by node
 	blocks    blockRefs                // the blocks that slots and kept values share
 	lets      []binding                // what Sets of this run assign
 	dst       held                     // made for the present operation
@@ -70,6 +71,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		duals:     make(map[*gorgonia.Node]held),
 		weights:   make(map[*gorgonia.Node]held),
 		slots:     make([]held, len(prog.instrs)),
+		headers:   make([]*tensor.Dense, len(prog.instrs)),
 		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
 		fallbacks: make(map[string]int64),
 	}, nil
@@ -93,6 +95,7 @@ func (m *VM) RunAll() error {
 		m.clear()
 		if !done {
 			m.releaseKept()
+			clear(m.headers) // an operation may have left one transposed
 		}
 	}()
 	err := cupool.Try(m.run)
