@@ -79,7 +79,8 @@ func (s Strategy) String() string {
 }
 
 // Config sets up a Caching allocator. The zero value is the host device
-// with PyTorch's sizes and no limit. Sizes are in bytes.
+// with PyTorch's sizes and no limit. Sizes are in bytes. New reads nothing
+// from the environment; ConfigFromEnv does, for programs that ask for it.
 type Config struct {
 	// Driver is the device. nil: a new host device of the default capacity,
 	// which Close closes. A Driver given here stays the caller's to close.

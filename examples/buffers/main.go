@@ -32,7 +32,11 @@ func run(w io.Writer, device string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	pool, err := cupool.New(cupool.Config{Driver: dev, Limit: 40 << 20})
+	cfg, _, err := cupool.ConfigFromEnv(cupool.Config{Driver: dev, Limit: 40 << 20}) // and what CUPOOL_ALLOC_CONF says
+	if err != nil {
+		return err
+	}
+	pool, err := cupool.New(cfg)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	if (o.vm != "pool" || o.compare) && !device.HostAccessible() {
 		return r, fmt.Errorf("the machine of Gorgonia computes on the CPU, which cannot touch the memory of %s; use -vm pool without -compare, or a device like cuda:0,managed", device.Name())
 	}
-	pool, err := cupool.New(cupool.Config{Driver: device})
+	pool, err := training.PoolOn(device)
 	if err != nil {
 		return r, err
 	}

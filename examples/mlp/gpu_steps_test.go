@@ -60,7 +60,7 @@ func (o *options) stepLosses() (losses []float64, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	pool, err := poolOn(d)
+	pool, err := training.PoolOn(d)
 	if err != nil {
 		return nil, err
 	}

@@ -42,15 +42,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return training.ExitOK
 }
 
-// poolOn makes a pool as the environment says (CUPOOL_ALLOC_CONF).
-func poolOn(device cupool.Driver) (*cupool.Caching, error) {
-	cfg, _, err := cupool.ConfigFromEnv(cupool.Config{Driver: device})
-	if err != nil {
-		return nil, err
-	}
-	return cupool.New(cfg)
-}
-
 // train opens the device, makes a pool on it and an engine on that, trains,
 // and gives everything back.
 func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report, err error) {
@@ -63,7 +54,7 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 		return r, err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	pool, err := poolOn(device)
+	pool, err := training.PoolOn(device)
 	if err != nil {
 		return r, err
 	}
