@@ -94,3 +94,46 @@ func ExampleSolverError() {
 	fmt.Println(errors.As(err, &failed), failed.Index, failed.Name)
 	// Output: true 0 w
 }
+
+// Gradients that the VM makes anew in each run need no zeroing.
+func ExampleGradients() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	g := gorgonia.NewGraph()
+	w := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithShape(2), gorgonia.WithName("w"),
+		gorgonia.WithValue(tensor.New(tensor.WithBacking([]float64{3, -4}))))
+	loss := gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.Square(w))))
+	if _, err := gorgonia.Grad(loss, w); err != nil {
+		log.Fatal(err)
+	}
+	vm, err := gorgoniavm.New(g, eng, gorgoniavm.Gradients(w))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer vm.Close()
+	solver, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{LearnRate: 0.25}, gorgoniavm.KeepGradients())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer solver.Close()
+	for range 3 {
+		if err := vm.RunAll(); err != nil {
+			log.Fatal(err)
+		}
+		if err := solver.Step(gorgonia.NodesToValueGrads(gorgonia.Nodes{w})); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(loss.Value().Data(), w.Value().Data())
+	}
+	// Output:
+	// 25 [1.5 -2]
+	// 6.25 [0.75 -1]
+	// 1.5625 [0.375 -0.5]
+}

@@ -14,6 +14,7 @@ type Option func(*config)
 type config struct {
 	bind     bool
 	bindOnly gorgonia.Nodes
+	grads    gorgonia.Nodes
 	keep     gorgonia.Nodes
 	keepAll  bool
 	watch    gorgonia.Nodes
@@ -36,6 +37,14 @@ func BindDualValues(nodes ...*gorgonia.Node) Option {
 		c.bind = true
 		c.bindOnly = append(c.bindOnly, nodes...)
 	}
+}
+
+// Gradients names the nodes whose gradients the program wants: n.Grad() is that
+// of the last RunAll. As with BindDualValues, gradients of other nodes that
+// nothing reads are not computed, but none is added to another or has to be
+// zeroed, which a solver need not do then (KeepGradients).
+func Gradients(nodes ...*gorgonia.Node) Option {
+	return func(c *config) { c.grads = append(c.grads, nodes...) }
 }
 
 // Keep makes the values of nodes outlast RunAll, until the next one or Close.
@@ -89,7 +98,7 @@ func (c *config) validate(g *gorgonia.ExprGraph) error {
 	for _, l := range []struct {
 		option string
 		nodes  gorgonia.Nodes
-	}{{"BindDualValues", c.bindOnly}, {"Keep", c.keep}, {"Watch", c.watch}} {
+	}{{"BindDualValues", c.bindOnly}, {"Gradients", c.grads}, {"Keep", c.keep}, {"Watch", c.watch}} {
 		for _, n := range l.nodes {
 			if n == nil || n.Graph() != g {
 				return &cupool.ConfigError{Field: l.option, Value: n, Reason: "the node is not one of the graph"}

@@ -42,11 +42,11 @@ func order(g *gorgonia.ExprGraph, c *config) (*ordered, error) {
 
 // prune leaves out what is of use to nobody. Gorgonia derives a cost by all
 // that it depends on, the input images too; whoever names the nodes whose
-// gradients are to be bound does not want the others, unless nodes of the
+// gradients are wanted does not want the others, unless nodes of the
 // graph read them. The nodes are sorted with those that read before those
 // that are read.
 func (o *ordered) prune(c *config) {
-	if len(c.bindOnly) == 0 || c.keepAll {
+	if len(c.bindOnly) == 0 && len(c.grads) == 0 || c.keepAll {
 		return
 	}
 	needed := make(map[*gorgonia.Node]bool)
@@ -64,7 +64,7 @@ func (o *ordered) prune(c *config) {
 // wanted reports whether a program may want a node's value for its own sake:
 // it says so, or the node is a root of what it made itself.
 func (o *ordered) wanted(n *gorgonia.Node, c *config) bool {
-	return isStatement(n) || slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains) ||
+	return isStatement(n) || slices.ContainsFunc(n.DerivOf(), c.bindOnly.Contains) || slices.ContainsFunc(n.DerivOf(), c.grads.Contains) ||
 		c.keep.Contains(n) || c.bindOnly.Contains(n) || !o.forward[n] && !isGradient(n)
 }
 

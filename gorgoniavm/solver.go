@@ -38,7 +38,8 @@ type SolverOption func(*Solver)
 
 // KeepGradients leaves the gradients of a Step as they are, or as a
 // Regularization left them. That saves zeroing gradients that nobody adds to:
-// those of a VM without BindDualValues, where each RunAll makes new ones.
+// those of a VM with Gradients, or without BindDualValues, where each RunAll
+// makes new ones.
 func KeepGradients() SolverOption {
 	return func(s *Solver) { s.keep = true }
 }

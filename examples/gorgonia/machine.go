@@ -47,16 +47,12 @@ func (m *machine) setVM(vm gorgonia.VM, err error) error {
 }
 
 // newVM makes the VM that kind names. A network to test is run in evaluation
-// mode. Gradients that are bound are added up, and then those that nobody asked
-// for are not computed, the one by the images: worth it on the CPU, but not the
-// launches that it takes on a GPU.
+// mode.
 func newVM(eng *cupool.Engine, n *network, kind string) (gorgonia.VM, error) {
 	training := n.loss != nil
 	switch {
-	case kind == "pool" && training && eng.AllocAccessible():
-		return gorgoniavm.New(n.g, eng, gorgoniavm.BindDualValues(n.weights...))
 	case kind == "pool" && training:
-		return gorgoniavm.New(n.g, eng)
+		return gorgoniavm.New(n.g, eng, gorgoniavm.Gradients(n.weights...))
 	case kind == "pool":
 		return gorgoniavm.New(n.g, eng, gorgoniavm.EvalMode())
 	case kind == "tape" && training:
@@ -80,11 +76,7 @@ func (m *machine) useSolver(eng *cupool.Engine, optimizer string) error {
 		"adam":    gorgoniavm.Adam{},
 		"rmsprop": gorgoniavm.RMSProp{},
 	}
-	var opts []gorgoniavm.SolverOption
-	if !eng.AllocAccessible() {
-		opts = append(opts, gorgoniavm.KeepGradients())
-	}
-	s, err := gorgoniavm.NewSolver(eng, methods[optimizer], opts...)
+	s, err := gorgoniavm.NewSolver(eng, methods[optimizer], gorgoniavm.KeepGradients()) // the VM makes new ones
 	if err != nil {
 		return err
 	}
