@@ -222,6 +222,9 @@ func transpose(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) 
 	if err != nil {
 		return nil, err
 	}
+	if done, err := m.permute(dst, d, in.axes); done || err != nil {
+		return dst, err
+	}
 	from := d.ShallowClone()
 	// tensor keeps the axes, and recycles them.
 	if err := from.T(slices.Clone(in.axes)...); err != nil {

@@ -82,3 +82,51 @@ func dropTo[T float32 | float64](dst, src []T, keep T, random func() float64) {
 		}
 	}
 }
+
+// permute moves the elements of src to dst, whose axes are src's in the order
+// of axes. It serves what the CPU can touch, where it takes a fraction of the
+// time of tensor's iterators.
+func (m *VM) permute(dst, src *tensor.Dense, axes []int) (bool, error) {
+	if !m.e.AllocAccessible() || src.RequiresIterator() || src.DataOrder() != 0 || src.Dims() == 0 ||
+		len(src.Strides()) != len(axes) || src.Shape().TotalSize() == 0 {
+		return false, nil
+	}
+	if _, err := m.e.Accessible(dst); err != nil {
+		return false, err
+	}
+	steps := make([]int, len(axes))
+	for i, axis := range axes {
+		steps[i] = src.Strides()[axis]
+	}
+	switch x := src.Data().(type) {
+	case []float32:
+		permuteTo(dst.Data().([]float32), x, dst.Shape(), steps)
+	case []float64:
+		permuteTo(dst.Data().([]float64), x, dst.Shape(), steps)
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+// permuteTo fills dst in order from src, in which the elements of each axis
+// are so many steps apart.
+func permuteTo[T any](dst, src []T, shape tensor.Shape, steps []int) {
+	last := len(shape) - 1
+	n, step := shape[last], steps[last]
+	at := make([]int, last)
+	for from := 0; len(dst) > 0; dst = dst[n:] {
+		for i := range n {
+			dst[i] = src[from+i*step]
+		}
+		for i := last - 1; i >= 0; i-- {
+			at[i]++
+			from += steps[i]
+			if at[i] < shape[i] {
+				break
+			}
+			from -= at[i] * steps[i]
+			at[i] = 0
+		}
+	}
+}
