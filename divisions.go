@@ -55,24 +55,15 @@ func ParseDivisions(s string) (d Divisions, err error) {
 	}
 	last := -1
 	for _, pair := range strings.Split(list, ",") {
-		size, count, _ := strings.Cut(pair, ":")
-		n, err := strconv.Atoi(count)
-		if err != nil || n <= 0 || n > maxDivisions || n&(n-1) != 0 {
-			return fail(fmt.Sprintf("%q must be SIZE:DIVISIONS, with a power of two behind the colon", pair))
-		}
-		i := len(d) - 1
-		if size != ">" {
-			mib, err := strconv.ParseInt(size, 10, 64)
-			if err != nil || mib <= 0 || mib&(mib-1) != 0 || bits.Len64(uint64(mib)) > len(d) {
-				return fail(fmt.Sprintf("the size in %q must be a power of two from 1 to 32768, in MiB, or >", pair))
-			}
-			i = bits.Len64(uint64(mib)) - 1
+		i, n, reason := parseDivision(pair)
+		if reason != "" {
+			return fail(reason)
 		}
 		if i <= last {
 			return fail(fmt.Sprintf("the sizes must ascend, and %q does not", pair))
 		}
 		from := i
-		if last < 0 || size == ">" {
+		if last < 0 || strings.HasPrefix(pair, ">") {
 			from = last + 1
 		}
 		for ; from <= i; from++ {
@@ -81,6 +72,24 @@ func ParseDivisions(s string) (d Divisions, err error) {
 		last = i
 	}
 	return d, nil
+}
+
+// parseDivision reads SIZE:DIVISIONS and returns the element that it is for, or
+// what is wrong with it. ">" is for the last one.
+func parseDivision(pair string) (i, n int, reason string) {
+	size, count, _ := strings.Cut(pair, ":")
+	n, err := strconv.Atoi(count)
+	if err != nil || n <= 0 || n > maxDivisions || n&(n-1) != 0 {
+		return 0, 0, fmt.Sprintf("%q must be SIZE:DIVISIONS, with a power of two behind the colon", pair)
+	}
+	if size == ">" {
+		return len(Divisions{}) - 1, n, ""
+	}
+	mib, err := strconv.ParseInt(size, 10, 64)
+	if err != nil || mib <= 0 || mib&(mib-1) != 0 || bits.Len64(uint64(mib)) > len(Divisions{}) {
+		return 0, 0, fmt.Sprintf("the size in %q must be a power of two from 1 to 32768, in MiB, or >", pair)
+	}
+	return bits.Len64(uint64(mib)) - 1, n, ""
 }
 
 // String returns what ParseDivisions reads, or "none".
