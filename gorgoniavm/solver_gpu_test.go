@@ -15,7 +15,7 @@ import (
 	"github.com/cupool/cupool/internal/fakecuda"
 )
 
-// gpuRig is solverRig on a GPU with kernels.
+// gpuRig is a pool and an engine on a GPU with kernels.
 func gpuRig(t *testing.T) (*cupool.Caching, *cupool.Engine) {
 	t.Helper()
 	dev, err := cupool.Open("cuda:0")
@@ -53,7 +53,7 @@ func TestSolversOnGPU(t *testing.T) {
 	}
 	for name, m := range methods {
 		t.Run(name, func(t *testing.T) {
-			_, host := solverRig(t)
+			host, _ := newPool(t)
 			pool, eng := gpuRig(t)
 			solvers := map[*cupool.Engine]*gorgoniavm.Solver{}
 			models := map[*cupool.Engine][]gorgonia.ValueGrad{}

@@ -27,17 +27,6 @@ func (w *weight) Value() gorgonia.Value         { return w.value }
 func (w *weight) Grad() (gorgonia.Value, error) { return w.grad, w.err }
 func (w *weight) Name() string                  { return w.name }
 
-// solverRig is a pool with an engine.
-func solverRig(t *testing.T) (*cupool.Caching, *cupool.Engine) {
-	t.Helper()
-	pool, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	eng, err := cupool.NewEngine(pool)
-	require.NoError(t, err)
-	return pool, eng
-}
-
 // shapes of the weights that tests solve for; nil is a scalar.
 var shapes = []tensor.Shape{{7, 5}, nil, {5}, {2, 3, 4}}
 
@@ -200,7 +189,7 @@ func TestSolversBesideGorgonias(t *testing.T) {
 	for name, c := range stock {
 		for dt, delta := range tolerance {
 			t.Run(fmt.Sprint(name, " ", dt), func(t *testing.T) {
-				_, eng := solverRig(t)
+				eng, _ := newPool(t)
 				ours, theirs := newModel(t, eng, dt, seed), newModel(t, nil, dt, seed)
 				if _, ok := c.method.(gorgoniavm.Momentum); ok {
 					ours, theirs = tensorsOf(ours), tensorsOf(theirs)
@@ -266,7 +255,7 @@ func TestSolversByFormula(t *testing.T) {
 	}
 	for name, f := range formulas {
 		t.Run(name, func(t *testing.T) {
-			_, eng := solverRig(t)
+			eng, _ := newPool(t)
 			model := newModel(t, eng, tensor.Float64, seed)
 			want := numbers(t, eng, model, false)
 			states := make([][2]float64, len(want))
@@ -290,7 +279,7 @@ func TestSolversByFormula(t *testing.T) {
 func TestSolverStepsAllocateNothing(t *testing.T) {
 	for name, c := range stock {
 		t.Run(name, func(t *testing.T) {
-			pool, eng := solverRig(t)
+			eng, pool := newPool(t)
 			model := newModel(t, eng, tensor.Float32, 1)
 			live := pool.Stats().All.Allocation.Current
 			s, err := gorgoniavm.NewSolver(eng, c.method)
@@ -311,7 +300,7 @@ func TestSolverStepsAllocateNothing(t *testing.T) {
 
 // What a solver remembers is not a step's scope's.
 func TestSolverInAScope(t *testing.T) {
-	_, eng := solverRig(t)
+	eng, _ := newPool(t)
 	model := newModel(t, eng, tensor.Float64, 1)
 	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
 	require.NoError(t, err)
@@ -325,7 +314,7 @@ func TestSolverInAScope(t *testing.T) {
 }
 
 func TestSolverLearnRate(t *testing.T) {
-	_, eng := solverRig(t)
+	eng, _ := newPool(t)
 	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
 	require.NoError(t, err)
 	require.Equal(t, 0.001, s.LearnRate())
@@ -337,106 +326,9 @@ func TestSolverLearnRate(t *testing.T) {
 	require.ErrorIs(t, s.SetLearnRate(math.NaN()), cupool.ErrInvalidConfig)
 }
 
-func TestSolverConfigErrors(t *testing.T) {
-	_, eng := solverRig(t)
-	for _, m := range []gorgoniavm.Method{
-		nil,
-		gorgoniavm.SGD{LearnRate: -1},
-		gorgoniavm.SGD{LearnRate: math.Inf(1)},
-		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L1: -1}},
-		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L2: math.NaN()}},
-		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{BatchSize: -1}},
-		gorgoniavm.Momentum{Momentum: 1},
-		gorgoniavm.RMSProp{Rho: -0.1},
-		gorgoniavm.RMSProp{Clip: -1},
-		gorgoniavm.Adam{Beta1: 1},
-		gorgoniavm.Adam{Epsilon: -1},
-		gorgoniavm.AdamW{Beta2: 2},
-		gorgoniavm.AdamW{WeightDecay: -1},
-	} {
-		_, err := gorgoniavm.NewSolver(eng, m)
-		require.ErrorIs(t, err, cupool.ErrInvalidConfig, "%+v", m)
-	}
-	_, err := gorgoniavm.NewSolver(nil, gorgoniavm.SGD{})
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-}
-
-func TestSolverStepErrors(t *testing.T) {
-	_, eng := solverRig(t)
-	matrix := func() *tensor.Dense { return tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(2, 3)) }
-	column, err := matrix().Slice(nil, tensor.S(1))
-	require.NoError(t, err)
-	freed := dense(t, eng, tensor.Float64, tensor.Shape{2, 3}, nil)
-	require.NoError(t, eng.FreeTensor(freed))
-	boom := errors.New("boom")
-	for name, c := range map[string]struct {
-		w    gorgonia.ValueGrad
-		want error
-	}{
-		"no node":           {nil, cupool.ErrNotSupported},
-		"no value":          {&weight{}, cupool.ErrNotSupported},
-		"no gradient":       {&weight{value: matrix()}, cupool.ErrNotSupported},
-		"failing gradient":  {&weight{value: matrix(), err: boom}, boom},
-		"gradient's size":   {&weight{value: matrix(), grad: gorgonia.NewF64(1)}, cupool.ErrSizeMismatch},
-		"gradient's type":   {&weight{value: gorgonia.NewF32(1), grad: gorgonia.NewF64(1)}, cupool.ErrSizeMismatch},
-		"integers":          {&weight{value: gorgonia.NewI(1), grad: gorgonia.NewI(1)}, cupool.ErrNotSupported},
-		"gaps":              {&weight{value: column.(*tensor.Dense), grad: column.(*tensor.Dense)}, cupool.ErrNotSupported},
-		"freed":             {&weight{value: freed, grad: matrix()}, cupool.ErrUseAfterFree},
-		"of another engine": {&weight{value: matrix(), grad: freed}, cupool.ErrUseAfterFree},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
-			require.NoError(t, err)
-			good := &weight{name: "good", value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
-			err = s.Step([]gorgonia.ValueGrad{good, c.w})
-			require.ErrorIs(t, err, c.want)
-			var se *gorgoniavm.SolverError
-			require.ErrorAs(t, err, &se)
-			require.Equal(t, 1, se.Index)
-			require.Equal(t, 1.0, good.value.Data(), "nothing has moved")
-			require.NoError(t, s.Close())
-		})
-	}
-}
-
-// A model stays what it is.
-func TestSolverChangedModel(t *testing.T) {
-	_, eng := solverRig(t)
-	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
-	require.NoError(t, err)
-	one := &weight{name: "one", value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
-	require.NoError(t, s.Step([]gorgonia.ValueGrad{one}))
-	require.ErrorIs(t, s.Step([]gorgonia.ValueGrad{one, one}), cupool.ErrSizeMismatch)
-	one.value, one.grad = gorgonia.NewF32(1), gorgonia.NewF32(1)
-	err = s.Step([]gorgonia.ValueGrad{one})
-	require.ErrorIs(t, err, cupool.ErrSizeMismatch)
-	require.ErrorContains(t, err, "weight 0 one")
-}
-
-// A full device is an error, and the solver goes on when there is room again.
-func TestSolverOutOfMemory(t *testing.T) {
-	pool, err := cupool.New(cupool.Config{Limit: 4 << 20})
-	require.NoError(t, err)
-	eng, err := cupool.NewEngine(pool)
-	require.NoError(t, err)
-	w := &weight{
-		value: tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(300_000)),
-		grad:  tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(300_000)),
-	}
-	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
-	require.NoError(t, err)
-	require.ErrorIs(t, s.Step([]gorgonia.ValueGrad{w}), cupool.ErrOutOfMemory, "two moments of 2.4 MB are more than 4 MiB")
-	require.Zero(t, pool.Stats().All.Allocation.Current, "the one that there was room for is not lost")
-	w.value = tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(10))
-	w.grad = tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(10))
-	require.NoError(t, s.Step([]gorgonia.ValueGrad{w}))
-	require.NoError(t, s.Close())
-	require.NoError(t, pool.Close())
-}
-
 // Gradients that are kept are still there.
 func TestSolverKeepGradients(t *testing.T) {
-	_, eng := solverRig(t)
+	eng, _ := newPool(t)
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		model := newModel(t, eng, dt, 1)
 		setGrads(t, eng, model, rand.New(rand.NewPCG(1, 1)))

@@ -1,0 +1,111 @@
+package gorgoniavm_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm"
+)
+
+func TestSolverConfigErrors(t *testing.T) {
+	eng, _ := newPool(t)
+	for _, m := range []gorgoniavm.Method{
+		nil,
+		gorgoniavm.SGD{LearnRate: -1},
+		gorgoniavm.SGD{LearnRate: math.Inf(1)},
+		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L1: -1}},
+		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{L2: math.NaN()}},
+		gorgoniavm.SGD{Regularization: gorgoniavm.Regularization{BatchSize: -1}},
+		gorgoniavm.Momentum{Momentum: 1},
+		gorgoniavm.RMSProp{Rho: -0.1},
+		gorgoniavm.RMSProp{Clip: -1},
+		gorgoniavm.Adam{Beta1: 1},
+		gorgoniavm.Adam{Epsilon: -1},
+		gorgoniavm.AdamW{Beta2: 2},
+		gorgoniavm.AdamW{WeightDecay: -1},
+	} {
+		_, err := gorgoniavm.NewSolver(eng, m)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig, "%+v", m)
+	}
+	_, err := gorgoniavm.NewSolver(nil, gorgoniavm.SGD{})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+}
+
+func TestSolverStepErrors(t *testing.T) {
+	eng, _ := newPool(t)
+	matrix := func() *tensor.Dense { return tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(2, 3)) }
+	column, err := matrix().Slice(nil, tensor.S(1))
+	require.NoError(t, err)
+	freed := dense(t, eng, tensor.Float64, tensor.Shape{2, 3}, nil)
+	require.NoError(t, eng.FreeTensor(freed))
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		w    gorgonia.ValueGrad
+		want error
+	}{
+		"no node":           {nil, cupool.ErrNotSupported},
+		"no value":          {&weight{}, cupool.ErrNotSupported},
+		"no gradient":       {&weight{value: matrix()}, cupool.ErrNotSupported},
+		"failing gradient":  {&weight{value: matrix(), err: boom}, boom},
+		"gradient's size":   {&weight{value: matrix(), grad: gorgonia.NewF64(1)}, cupool.ErrSizeMismatch},
+		"gradient's type":   {&weight{value: gorgonia.NewF32(1), grad: gorgonia.NewF64(1)}, cupool.ErrSizeMismatch},
+		"integers":          {&weight{value: gorgonia.NewI(1), grad: gorgonia.NewI(1)}, cupool.ErrNotSupported},
+		"gaps":              {&weight{value: column.(*tensor.Dense), grad: column.(*tensor.Dense)}, cupool.ErrNotSupported},
+		"freed":             {&weight{value: freed, grad: matrix()}, cupool.ErrUseAfterFree},
+		"of another engine": {&weight{value: matrix(), grad: freed}, cupool.ErrUseAfterFree},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
+			require.NoError(t, err)
+			good := &weight{name: "good", value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
+			err = s.Step([]gorgonia.ValueGrad{good, c.w})
+			require.ErrorIs(t, err, c.want)
+			var se *gorgoniavm.SolverError
+			require.ErrorAs(t, err, &se)
+			require.Equal(t, 1, se.Index)
+			require.Equal(t, 1.0, good.value.Data(), "nothing has moved")
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// A model stays what it is.
+func TestSolverChangedModel(t *testing.T) {
+	eng, _ := newPool(t)
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
+	require.NoError(t, err)
+	one := &weight{name: "one", value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
+	require.NoError(t, s.Step([]gorgonia.ValueGrad{one}))
+	require.ErrorIs(t, s.Step([]gorgonia.ValueGrad{one, one}), cupool.ErrSizeMismatch)
+	one.value, one.grad = gorgonia.NewF32(1), gorgonia.NewF32(1)
+	err = s.Step([]gorgonia.ValueGrad{one})
+	require.ErrorIs(t, err, cupool.ErrSizeMismatch)
+	require.ErrorContains(t, err, "weight 0 one")
+}
+
+// A full device is an error, and the solver goes on when there is room again.
+func TestSolverOutOfMemory(t *testing.T) {
+	pool, err := cupool.New(cupool.Config{Limit: 4 << 20})
+	require.NoError(t, err)
+	eng, err := cupool.NewEngine(pool)
+	require.NoError(t, err)
+	w := &weight{
+		value: tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(300_000)),
+		grad:  tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(300_000)),
+	}
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Step([]gorgonia.ValueGrad{w}), cupool.ErrOutOfMemory, "two moments of 2.4 MB are more than 4 MiB")
+	require.Zero(t, pool.Stats().All.Allocation.Current, "the one that there was room for is not lost")
+	w.value = tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(10))
+	w.grad = tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(10))
+	require.NoError(t, s.Step([]gorgonia.ValueGrad{w}))
+	require.NoError(t, s.Close())
+	require.NoError(t, pool.Close())
+}
