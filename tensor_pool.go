@@ -143,6 +143,7 @@ func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
 // It fails with an *EngineError around ErrUseAfterFree or what the device
 // says.
 func (e *Engine) ToHost(t tensor.Tensor) (*tensor.Dense, error) {
+	defer keepAlive(t)
 	d, ok := t.(*tensor.Dense)
 	if !ok || d == nil {
 		return nil, engineError("copy to host", fmt.Errorf("%T: %w", t, ErrNotSupported))
@@ -165,6 +166,7 @@ func (e *Engine) ToHost(t tensor.Tensor) (*tensor.Dense, error) {
 // with an *EngineError around ErrNotSupported for elements that hold Go
 // pointers, ErrUseAfterFree, or what the allocator or device says.
 func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
+	defer keepAlive(t)
 	if isNil(t) {
 		return nil, engineError("copy to the pool", fmt.Errorf("no tensor: %w", ErrNotSupported))
 	}
