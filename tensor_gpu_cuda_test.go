@@ -202,3 +202,14 @@ func TestGPURowBroadcast(t *testing.T) {
 	require.Error(t, err)
 	e.free(x, row, column, short)
 }
+
+// TestGPUServes: what once had no kernel is computed on the device.
+func TestGPUServes(t *testing.T) {
+	e := newGPUBench(t)
+	x, y := e.from(random(e.r, tensor.Float32, 2, 3, 4)), e.from(random(e.r, tensor.Float32, 5, 4, 7))
+	dot, each := must(tensor.Dot(x, y)), must(tensor.Repeat(x, 1, 2, 0, 3))
+	require.Equal(t, tensor.Shape{2, 3, 5, 7}, dot.Shape())
+	require.Equal(t, tensor.Shape{2, 5, 4}, each.Shape())
+	require.Empty(t, e.Stats().ByOp)
+	e.free(x, y, dot, each)
+}

@@ -2,11 +2,13 @@ package cupool
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/cublas"
+	"github.com/cupool/cupool/internal/kernels"
 )
 
 // matrixOf returns a matrix for cuBLAS: rows without gaps between their
@@ -133,8 +135,16 @@ func (g *gpu) vectors(a, b tensor.Tensor) (v [2]operandView, ok bool) {
 	return v, ok
 }
 
-// dot computes the product of two vectors as a new scalar.
+// dot computes the product of two vectors as a new scalar, or of tensors one of
+// which has more than two dimensions.
 func (g *gpu) dot(a, b tensor.Tensor, o *funcOpts) (tensor.Tensor, bool, error) {
+	if g != nil && max(a.Dims(), b.Dims()) > 2 && min(a.Dims(), b.Dims()) > 0 {
+		var v [2]operandView
+		if !o.fresh() || !g.floatsOf(v[:], a, b) {
+			return nil, false, nil
+		}
+		return g.contract(&v[0], &v[1])
+	}
 	v, ok := g.vectors(a, b)
 	if !ok || !o.fresh() {
 		return nil, false, nil
@@ -148,6 +158,50 @@ func (g *gpu) dot(a, b tensor.Tensor, o *funcOpts) (tensor.Tensor, bool, error) 
 		return nil, ok, err
 	}
 	return dst.d, true, nil
+}
+
+// contract computes the product along x's last axis and y's last but one, as a
+// new tensor of the axes that are left.
+func (g *gpu) contract(x, y *operandView) (r tensor.Tensor, ok bool, err error) {
+	last, along := len(x.shape)-1, max(len(y.shape)-2, 0)
+	inner := x.shape[last]
+	if inner != y.shape[along] || max(len(x.shape), len(y.shape)) > kernels.MaxDims {
+		return nil, false, nil
+	}
+	right := *y // that axis first
+	right.shape = append([]int{inner}, slices.Delete(slices.Clone(y.shape), along, along+1)...)
+	right.strides = append([]int{y.strides[along]}, slices.Delete(slices.Clone(y.strides), along, along+1)...)
+	dst, err := g.fresh(x.dt, append(slices.Clone(x.shape[:last]), right.shape[1:]...))
+	if err != nil {
+		return nil, true, err
+	}
+	var temps []*tensor.Dense
+	defer func() {
+		err = errors.Join(err, g.free(temps...))
+		if !ok || err != nil {
+			r, err = nil, errors.Join(err, g.e.freeTensor(dst.d))
+		}
+	}()
+	operands := [2]operandView{*x, right}
+	for i, rows := range [2]int{x.n / inner, inner} {
+		if v := &operands[i]; !v.rowMajor() {
+			if *v, err = g.materialized(v); err != nil {
+				return nil, true, err
+			}
+			temps = append(temps, v.d)
+		}
+		operands[i] = operands[i].matrixOfRows(rows)
+	}
+	z := dst.matrixOfRows(x.n / inner)
+	ok, err = g.matMul("Dot", &operands[0], &operands[1], &z)
+	return dst.d, ok, err
+}
+
+// matrixOfRows returns v, whose elements lie in row-major order, with two
+// dimensions.
+func (v operandView) matrixOfRows(rows int) operandView {
+	v.shape, v.strides = []int{rows, v.n / rows}, []int{v.n / rows, 1}
+	return v
 }
 
 // innerValue is dot with the result as a Go value, for which it waits.

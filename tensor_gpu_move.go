@@ -201,9 +201,31 @@ func (g *gpu) assemble(op string, parts []operandView, shape []int, axis int) (t
 	return dst.d, true, nil
 }
 
-// repeat repeats every element along an axis n times, into dst if that is not
+// repeatEach repeats the slices along an axis, each as often as times says, into
+// reuse if that is not nil. They are selected by an index for each that there
+// will be.
+func (g *gpu) repeatEach(t, reuse tensor.Tensor, axis int, times []int) (tensor.Tensor, bool, error) {
+	if g.e.capturing || axis < 0 || axis >= t.Dims() || len(times) != t.Shape()[axis] || slices.Min(times) < 0 || slices.Max(times) == 0 {
+		return nil, false, nil
+	}
+	var picks []int
+	for i, n := range times {
+		picks = append(picks, slices.Repeat([]int{i}, n)...)
+	}
+	at, err := g.e.FromHost(tensor.New(tensor.WithBacking(picks)))
+	if err != nil {
+		return nil, true, err
+	}
+	defer g.e.freeTensor(at)
+	return g.selectByIndices(t, at, axis, &funcOpts{reuse: reuse})
+}
+
+// repeat repeats every element along an axis n times, into reuse if that is not
 // nil.
 func (g *gpu) repeat(t, reuse tensor.Tensor, axis int, repeats []int) (tensor.Tensor, bool, error) {
+	if g != nil && len(repeats) > 1 {
+		return g.repeatEach(t, reuse, axis, repeats)
+	}
 	if g == nil || len(repeats) != 1 || repeats[0] < 1 {
 		return nil, false, nil
 	}
