@@ -99,8 +99,7 @@ func (v *operandView) rowMajor() bool {
 // clashes reports whether to write to v while w is read goes wrong: they share
 // memory, but not element by element.
 func (v *operandView) clashes(w *operandView) bool {
-	nv, nw := Ptr(v.d.MemSize()), Ptr(w.d.MemSize())
-	if v.p+nv <= w.p || w.p+nw <= v.p {
+	if !v.overlaps(w) {
 		return false
 	}
 	return v.p != w.p || v.dt.Size() != w.dt.Size() || !slices.Equal(v.shape, w.shape) || !slices.Equal(v.strides, w.strides)
@@ -108,7 +107,17 @@ func (v *operandView) clashes(w *operandView) bool {
 
 // overlaps reports whether they share memory.
 func (v *operandView) overlaps(w *operandView) bool {
-	return v.p < w.p+Ptr(w.d.MemSize()) && w.p < v.p+Ptr(v.d.MemSize())
+	return v.p < w.end() && w.p < v.end()
+}
+
+// end is where the memory between the first and the last element ends. v.d may
+// have more, or less.
+func (v *operandView) end() Ptr {
+	last := 0
+	for d, size := range v.shape {
+		last += (size - 1) * v.strides[d]
+	}
+	return v.p + Ptr(last+1)*Ptr(v.dt.Size())
 }
 
 // fresh returns a new tensor for a result.

@@ -192,9 +192,9 @@ func (g *gpu) assemble(op string, parts []operandView, shape []int, axis int) (t
 	from := 0
 	for i := range parts {
 		to := dst.part(axis, from, parts[i].shape[axis])
-		if _, err := g.copy(op, &to, &parts[i]); err != nil {
+		if ok, err := g.copy(op, &to, &parts[i]); !ok || err != nil {
 			_ = g.e.freeTensor(dst.d)
-			return nil, true, err
+			return nil, ok, err
 		}
 		from += parts[i].shape[axis]
 	}
@@ -251,9 +251,9 @@ func (g *gpu) repeat(t, reuse tensor.Tensor, axis int, repeats []int) (tensor.Te
 	to.shape = src.shape
 	to.strides = slices.Insert(slices.Clone(dst.strides), axis+1, dst.strides[axis])
 	to.strides[axis] = n * dst.strides[axis]
-	if _, err := g.copy("Repeat", &to, &src); err != nil {
+	if ok, err := g.copy("Repeat", &to, &src); !ok || err != nil {
 		g.drop(&dst, &o)
-		return nil, true, err
+		return nil, ok, err
 	}
 	return dst.d, true, nil
 }
