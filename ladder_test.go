@@ -259,7 +259,7 @@ func TestOOMError(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.ErrorContains(t, oom.Cause, "exceed the limit")
 	oom.Cause = nil
-	require.Equal(t, cupool.OOMError{
+	require.EqualExportedValues(t, cupool.OOMError{
 		Device: "counting", Requested: 60*mib - 1, Rounded: 60 * mib, Segment: 60 * mib,
 		Live: 34 * mib, Pending: 10 * mib, Cached: 6 * mib, LargestFree: 6 * mib, Reserved: 50 * mib,
 		DeviceFree: 50 * mib, DeviceTotal: 100 * mib, Limit: 80 * mib,

@@ -141,7 +141,7 @@ func TestHeldMemory(t *testing.T) {
 	c, err := New(Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	h := &heldMemory{Allocator: c, blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}
+	h := &heldMemory{Allocator: c, from: c, blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}
 	outside, err := c.Alloc(4096, nil)
 	require.NoError(t, err)
 	a, err := h.Alloc(4096, nil)

@@ -86,7 +86,7 @@ func TestUncoveredBlocksAreCoveredLater(t *testing.T) {
 	x.run("keep=70M")
 	for range 4 {
 		d.busy(s)
-		freeManyOn(t, c, s, 16, 64<<10)
+		freeManyOn(t, c, s, 32, 64<<10)
 	}
 	d.busy(s)
 	freeManyOn(t, c, s, 10, 64<<10)
@@ -94,7 +94,7 @@ func TestUncoveredBlocksAreCoveredLater(t *testing.T) {
 	d.step(s)
 	x.run("big=10M") // a miss looks
 	require.Equal(t, 5, d.count("RecordEvent"))
-	require.EqualValues(t, 58, c.Stats().BlocksPending)
+	require.EqualValues(t, 106, c.Stats().BlocksPending)
 	d.idle(s)
 	x.run("big2=10M")
 	require.Zero(t, c.Stats().BlocksPending)
@@ -110,7 +110,7 @@ func TestPatience(t *testing.T) {
 		"in a small reserve":         {"a=1M free:a@1", 0},
 		"in a large one":             {"keep=100M a=1M free:a@1", 1},
 		"and little in a large one":  {"keep=1G a=1M free:a@1", 0},
-		"but no longer than a batch": {strings.Repeat("a=1M free:a@1 ", 16), 1},
+		"but no longer than a batch": {strings.Repeat("a=1M free:a@1 ", 32), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, d := newPool(t, 2<<30)
