@@ -69,6 +69,7 @@ type Caching struct {
 	reserved  atomic.Int64   // bytes held from the device
 	highWater atomic.Int64   // the most that reserved has been
 	regrets   map[regret]int // segments given back, by size; guarded by reclaim
+	idle      []idle         // what a release looks through; guarded by reclaim
 	reclaim   reclaimLock    // one goroutine at a time takes memory away from pools
 	closed    atomic.Bool
 	lost      atomic.Pointer[error] // the error after which the device is gone

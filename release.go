@@ -126,7 +126,10 @@ type idle struct {
 // returns how many did.
 func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 	return c.releaseSegmentsBy(need, func(a, b idle) int {
-		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.base, b.base))
+		if a.size != b.size {
+			return cmp.Compare(b.size, a.size)
+		}
+		return cmp.Compare(a.base, b.base)
 	})
 }
 
@@ -139,7 +142,7 @@ func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (rele
 		return c.releaseVirtual(need, true)
 	}
 	defer func() { err = errors.Join(err, c.bury()) }()
-	var found []idle
+	found := c.idle[:0]
 	for _, s := range c.holders() {
 		s.mu.Lock()
 		s.mergeFastLocked()
@@ -150,6 +153,8 @@ func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (rele
 		}
 		s.mu.Unlock()
 	}
+	c.idle = found
+	defer func() { clear(c.idle) }()
 	slices.SortFunc(found, order)
 	for len(found) > 0 && released < need {
 		batch := alike(found, need-released)
@@ -218,17 +223,18 @@ func (c *Caching) releaseVirtual(need int64, wait bool) (released int64, err err
 // the first that it refuses, and returns how many went. They leave the index
 // first: as soon as the device has the memory, another stream may get it.
 func (s *Stream) freeSegmentsLocked(segs []*block.Segment) (freed int, err error) {
-	c := s.c
+	c, bytes := s.c, int64(0)
 	c.segments.remove(segs...)
 	for _, seg := range segs {
 		if err = c.driver.MemFree(Ptr(seg.Base)); err != nil {
 			err = c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(seg.Base), seg.Size, c.driver.Name(), err))
 			break
 		}
-		c.returned(seg.Size)
 		s.forgetSegmentLocked(seg)
+		bytes += seg.Size
 		freed++
 	}
+	c.returned(bytes)
 	for _, seg := range segs[freed:] {
 		c.segments.add(seg, seg.Size, s)
 	}
