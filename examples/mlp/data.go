@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
@@ -12,9 +13,11 @@ import (
 // A source makes batches of samples as tensors of the pool: images, one a row,
 // and the classes they show.
 type source interface {
-	// shuffle makes the order of an epoch's samples known. Its tensors belong
-	// to the engine's scope.
+	// shuffle makes the order of an epoch's samples known.
 	shuffle(order []int)
+	// prepare tells the order of the epoch after this one, once all batches of
+	// this one were asked for: the next shuffle is given the same.
+	prepare(order []int)
 	// batch returns the samples with the places [from, to) in that order as new
 	// tensors.
 	batch(from, to int) (x, y tensor.Tensor)
@@ -33,11 +36,19 @@ func newSource(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) so
 	}
 	b.shuffle(training.NaturalOrder(set.N))
 	x, y := b.batch(0, set.N)
-	return &resident{eng: eng, all: samples{x.(*tensor.Dense), y.(*tensor.Dense)}}
+	return newResident(eng, samples{x.(*tensor.Dense), y.(*tensor.Dense)})
 }
 
 // samples are images, one a row, and the classes they show.
 type samples struct{ x, y *tensor.Dense }
+
+// tensors are those of samples that are there.
+func (s samples) tensors() []tensor.Tensor {
+	if s.x == nil {
+		return nil
+	}
+	return []tensor.Tensor{s.x, s.y}
+}
 
 // part returns the samples [from, to) in place. Slice alone would drop the
 // dimension of one sample.
@@ -53,18 +64,40 @@ func (s samples) part(from, to int) samples {
 }
 
 // A resident set is on the device as a whole, and once more in the order of an
-// epoch, so that a batch is a part of that.
+// epoch, so that a batch is a part of that. The order of the next epoch is made
+// on a stream of its own while the last steps are computed.
 type resident struct {
-	eng     *cupool.Engine
+	eng     *cupool.Engine // computes
+	side    *cupool.Engine // puts in order
 	all     samples
 	ordered samples
+	next    samples // for the next shuffle; none if it was not prepared
+}
+
+func newResident(eng *cupool.Engine, all samples) *resident {
+	r := &resident{eng: eng, side: sideEngine(eng), all: all}
+	check(r.side.Stream().WaitStream(eng.Stream()))
+	for _, t := range all.tensors() {
+		check(eng.Allocator().RecordStream(memoryOf(eng, t), r.side.Stream()))
+	}
+	return r
+}
+
+func (r *resident) prepare(order []int) {
+	at := upload(r.side, order, len(order))
+	pick := func(t *tensor.Dense) *tensor.Dense { return must(r.side.SelectByIndices(t, at, 0)).(*tensor.Dense) }
+	r.next = samples{pick(r.all.x), pick(r.all.y)}
+	check(r.side.FreeTensor(at))
 }
 
 func (r *resident) shuffle(order []int) {
-	at := upload(r.eng, order, len(order))
-	pick := func(t *tensor.Dense) *tensor.Dense { return must(tensor.ByIndices(t, at, 0)).(*tensor.Dense) }
-	r.ordered = samples{pick(r.all.x), pick(r.all.y)}
-	check(r.eng.FreeTensor(at))
+	if r.next.x == nil {
+		r.prepare(order)
+	}
+	check(r.rest())
+	check(r.eng.Stream().WaitStream(r.side.Stream()))
+	handOver(r.eng, r.next.tensors()...)
+	r.ordered, r.next = r.next, samples{}
 }
 
 func (r *resident) batch(from, to int) (x, y tensor.Tensor) {
@@ -84,9 +117,36 @@ func (r *resident) copyTo(w samples, from int) {
 	check(r.eng.Copy(w.y, part.y))
 }
 
-func (r *resident) rest() error { return nil }
+// rest frees what is in order, for the device when it has computed that.
+func (r *resident) rest() error {
+	done := r.ordered
+	r.ordered = samples{}
+	return r.eng.FreeTensor(done.tensors()...)
+}
 
-func (r *resident) tensors() []tensor.Tensor { return []tensor.Tensor{r.all.x, r.all.y} }
+func (r *resident) tensors() []tensor.Tensor {
+	return slices.Concat(r.all.tensors(), r.ordered.tensors(), r.next.tensors())
+}
+
+// sideEngine returns an engine beside another, on a stream of its own.
+func sideEngine(eng *cupool.Engine) *cupool.Engine {
+	stream := must(eng.Allocator().NewStream())
+	return must(cupool.NewEngine(eng.Allocator(), cupool.WithStream(stream)))
+}
+
+// handOver gives tensors of a side engine to the one that computes. Its stream
+// is recorded on their memory: once freed, it is not used again before that
+// stream has done with it.
+func handOver(eng *cupool.Engine, ts ...tensor.Tensor) {
+	for _, t := range ts {
+		check(eng.Allocator().RecordStream(memoryOf(eng, t), eng.Stream()))
+		tensor.WithEngine(eng)(t)
+	}
+}
+
+func memoryOf(eng *cupool.Engine, t tensor.Tensor) cupool.Block {
+	return must(eng.Allocator().Lookup(cupool.Ptr(t.Uintptr())))
+}
 
 // A batcher copies samples to the device, a batch at a time.
 type batcher struct {
@@ -99,6 +159,8 @@ func newBatcher(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) *
 }
 
 func (b *batcher) shuffle(order []int) { b.Shuffle(order) }
+
+func (b *batcher) prepare([]int) {}
 
 func (b *batcher) batch(from, to int) (x, y tensor.Tensor) {
 	images, classes := b.Batch(from, to)

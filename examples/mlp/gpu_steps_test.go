@@ -92,8 +92,8 @@ func (t *trainer) epochLosses() (losses []float64, err error) {
 	sc := t.eng.Scope()
 	defer func() { err = errors.Join(err, sc.Close()) }()
 	defer catch(&err)
-	t.train.shuffle(<-t.order)
-	t.order = t.shuffled()
+	t.train.shuffle(t.order)
+	t.order = <-t.shuffled()
 	for i := range t.steps {
 		check(t.eng.Zero(t.loss))
 		check(t.step(i * t.batch))

@@ -11,9 +11,7 @@ import (
 
 // A prefetcher makes the next batch while the device works on the last one: in
 // a goroutine, and on a stream of its own, so that copies and computation run
-// at the same time. The tensors go over to the engine that computes, whose
-// stream is recorded on their memory: once freed, it is not used again before
-// that stream has done with it.
+// at the same time. The tensors go over to the engine that computes.
 type prefetcher struct {
 	eng  *cupool.Engine // computes
 	made *batcher       // on an engine of its own
@@ -31,9 +29,7 @@ type fetched struct {
 }
 
 func newPrefetcher(eng *cupool.Engine, set *mnist.Set, shift, size int, rng *rand.Rand) *prefetcher {
-	stream := must(eng.Allocator().NewStream())
-	copies := must(cupool.NewEngine(eng.Allocator(), cupool.WithStream(stream)))
-	return &prefetcher{eng: eng, made: newBatcher(copies, set, shift, rng), size: size}
+	return &prefetcher{eng: eng, made: newBatcher(sideEngine(eng), set, shift, rng), size: size}
 }
 
 // shuffle starts the goroutine of an epoch, which may be one batch ahead of
@@ -67,14 +63,12 @@ func (p *prefetcher) fetch(from int) (f fetched) {
 	defer catch(&f.err)
 	x, y := p.made.batch(from, from+p.size)
 	check(p.made.eng.Sync())
-	for _, t := range []tensor.Tensor{x, y} {
-		memory := must(p.eng.Allocator().Lookup(cupool.Ptr(t.Uintptr())))
-		check(p.eng.Allocator().RecordStream(memory, p.eng.Stream()))
-		tensor.WithEngine(p.eng)(t)
-	}
+	handOver(p.eng, x, y)
 	check(scope.Keep(x, y))
 	return fetched{x: x, y: y}
 }
+
+func (p *prefetcher) prepare([]int) {}
 
 // batch returns the batches in order. Each is freed when the next is asked for.
 func (p *prefetcher) batch(int, int) (x, y tensor.Tensor) {

@@ -24,8 +24,8 @@ type trainer struct {
 	test  source
 	loss  *tensor.Dense // of each sample of a batch, added up over an epoch
 
-	rng   *rand.Rand   // of the order of the samples
-	order <-chan []int // that of the next epoch
+	rng   *rand.Rand // of the order of the samples
+	order []int      // that of the next epoch
 
 	trainN, testN int // samples
 	testLabels    []byte
@@ -76,7 +76,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 	if o.graph {
 		t.graph = newGraphSteps(t.train.(*resident), t.batch, t.steps)
 	}
-	t.order = t.shuffled()
+	t.order = <-t.shuffled()
 	return t, scope.Keep(t.tensors()...)
 }
 
@@ -102,7 +102,7 @@ func (t *trainer) free() error {
 	return errors.Join(t.graph.close(), t.eng.FreeTensor(t.tensors()...))
 }
 
-// shuffled starts to make the order of an epoch, during the epoch before.
+// shuffled makes the order of an epoch, during the epoch before.
 func (t *trainer) shuffled() <-chan []int {
 	order := make(chan []int, 1)
 	go func() { order <- t.rng.Perm(t.trainN) }()
@@ -120,10 +120,13 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 
 	// The losses are added up where they are computed and looked at once.
 	check(t.eng.Zero(t.loss))
-	t.train.shuffle(<-t.order)
-	t.order = t.shuffled()
+	t.train.shuffle(t.order)
+	following := t.shuffled()
 	if err := t.runSteps(ctx, progress); err != nil {
 		return e, err
+	}
+	if t.order = <-following; len(t.stepTimes) < t.steps*t.epochs {
+		t.train.prepare(t.order)
 	}
 	if err := t.settle(start); err != nil {
 		return e, err
