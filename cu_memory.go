@@ -250,7 +250,7 @@ func (c *cudaContext) checkRange(p Ptr, n int64) error {
 			return fmt.Errorf("cupool: %s: %w: %v is not memory that CUDA knows", c.name(), device.ErrInvalidRange, p)
 		case !i.Host && !i.Managed && i.Device != c.device:
 			return fmt.Errorf("cupool: %s: %w: %v is memory of cuda:%d", c.name(), ErrForeignPointer, p, i.Device)
-		case i.Size == 0: // the driver does not say
+		case i.Size == 0 || i.Start == 0: // the driver does not say, as of pools in the host's memory
 			return nil
 		}
 		start, size = Ptr(i.Start), i.Size

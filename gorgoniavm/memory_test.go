@@ -138,7 +138,8 @@ func TestTwoVMsAtOnce(t *testing.T) {
 	want := make([]trained, 2)
 	var wg sync.WaitGroup
 	got := make([]trained, 2)
-	run := func(i int) (*model, *cupool.Engine, *gorgoniavm.VM) {
+	// Tape machines write to tensors that graphs share, so they come first.
+	run := func(i int) func() {
 		s, err := a.NewStream()
 		require.NoError(t, err)
 		e, err := cupool.NewEngine(a, cupool.WithStream(s))
@@ -147,11 +148,11 @@ func TestTwoVMsAtOnce(t *testing.T) {
 		shared := G.NewMatrix(m.g, tensor.Float32, G.WithShape(20, 30), G.WithName("shared"), G.WithValue(weights.weights[0].Value()))
 		m.cost = G.Must(G.Add(m.cost, G.Must(G.Sum(G.Must(G.Mul(m.inputs[0], shared))))))
 		want[i] = m.tape(t, 20)
-		return m, e, open(t, m, e)
+		vm := open(t, m, e)
+		return func() { got[i] = m.train(t, e, vm, 20) }
 	}
-	for i := range got {
-		m, e, vm := run(i)
-		wg.Go(func() { got[i] = m.train(t, e, vm, 20) })
+	for _, train := range []func(){run(0), run(1)} {
+		wg.Go(train)
 	}
 	wg.Wait()
 	assert.Equal(t, want, got)

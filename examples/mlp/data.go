@@ -25,6 +25,8 @@ type source interface {
 	rest() error
 	// tensors are all that live between steps.
 	tensors() []tensor.Tensor
+	// fallbacks counts the operations that an engine of its own left to the host.
+	fallbacks() int64
 }
 
 // newSource returns what makes batches of set: from images moved by up to shift
@@ -70,31 +72,30 @@ type resident struct {
 	eng     *cupool.Engine // computes
 	side    *cupool.Engine // puts in order
 	all     samples
+	seen    samples // the same, as the side engine sees it
 	ordered samples
 	next    samples // for the next shuffle; none if it was not prepared
 }
 
 func newResident(eng *cupool.Engine, all samples) *resident {
-	r := &resident{eng: eng, side: sideEngine(eng), all: all}
+	r := &resident{eng: eng, side: must(engineOn(eng.Allocator())), all: all, seen: samples{all.x.ShallowClone(), all.y.ShallowClone()}}
 	check(r.side.Stream().WaitStream(eng.Stream()))
-	for _, t := range all.tensors() {
-		check(eng.Allocator().RecordStream(memoryOf(eng, t), r.side.Stream()))
-	}
+	handOver(r.side, r.seen.tensors()...)
 	return r
 }
 
 func (r *resident) prepare(order []int) {
 	at := upload(r.side, order, len(order))
-	pick := func(t *tensor.Dense) *tensor.Dense { return must(r.side.SelectByIndices(t, at, 0)).(*tensor.Dense) }
-	r.next = samples{pick(r.all.x), pick(r.all.y)}
+	pick := func(t *tensor.Dense) *tensor.Dense { return must(tensor.ByIndices(t, at, 0)).(*tensor.Dense) }
+	r.next = samples{pick(r.seen.x), pick(r.seen.y)}
 	check(r.side.FreeTensor(at))
 }
 
 func (r *resident) shuffle(order []int) {
+	check(r.rest())
 	if r.next.x == nil {
 		r.prepare(order)
 	}
-	check(r.rest())
 	check(r.eng.Stream().WaitStream(r.side.Stream()))
 	handOver(r.eng, r.next.tensors()...)
 	r.ordered, r.next = r.next, samples{}
@@ -128,15 +129,11 @@ func (r *resident) tensors() []tensor.Tensor {
 	return slices.Concat(r.all.tensors(), r.ordered.tensors(), r.next.tensors())
 }
 
-// sideEngine returns an engine beside another, on a stream of its own.
-func sideEngine(eng *cupool.Engine) *cupool.Engine {
-	stream := must(eng.Allocator().NewStream())
-	return must(cupool.NewEngine(eng.Allocator(), cupool.WithStream(stream)))
-}
+func (r *resident) fallbacks() int64 { return r.side.Stats().Fallbacks }
 
-// handOver gives tensors of a side engine to the one that computes. Its stream
-// is recorded on their memory: once freed, it is not used again before that
-// stream has done with it.
+// handOver gives tensors of one engine to another, whose stream is recorded on
+// their memory: once freed, it is not used again before that stream has done
+// with it.
 func handOver(eng *cupool.Engine, ts ...tensor.Tensor) {
 	for _, t := range ts {
 		check(eng.Allocator().RecordStream(memoryOf(eng, t), eng.Stream()))
@@ -170,3 +167,5 @@ func (b *batcher) batch(from, to int) (x, y tensor.Tensor) {
 func (b *batcher) rest() error { return nil }
 
 func (b *batcher) tensors() []tensor.Tensor { return nil }
+
+func (b *batcher) fallbacks() int64 { return 0 }

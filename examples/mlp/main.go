@@ -83,7 +83,7 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	epochs, err := runEpochs(ctx, t, stdout, stderr)
 	err = errors.Join(err, t.free())
 	r = newReport(epochs, t.stepTimes, pool.Stats())
-	r.Device, r.FallbackOps = device.Name(), eng.Stats().Fallbacks
+	r.Device, r.FallbackOps = device.Name(), eng.Stats().Fallbacks+t.train.fallbacks()+t.test.fallbacks()
 	if planner != nil {
 		r.addPlan(planner.Stats(), pool.Stats())
 	}

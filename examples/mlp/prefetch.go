@@ -29,7 +29,7 @@ type fetched struct {
 }
 
 func newPrefetcher(eng *cupool.Engine, set *mnist.Set, shift, size int, rng *rand.Rand) *prefetcher {
-	return &prefetcher{eng: eng, made: newBatcher(sideEngine(eng), set, shift, rng), size: size}
+	return &prefetcher{eng: eng, made: newBatcher(must(engineOn(eng.Allocator())), set, shift, rng), size: size}
 }
 
 // shuffle starts the goroutine of an epoch, which may be one batch ahead of
@@ -104,3 +104,5 @@ func (p *prefetcher) rest() error {
 }
 
 func (p *prefetcher) tensors() []tensor.Tensor { return nil }
+
+func (p *prefetcher) fallbacks() int64 { return p.made.eng.Stats().Fallbacks }
