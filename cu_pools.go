@@ -85,10 +85,17 @@ func (d *cudaDriver) NewNativePool(cfg NativePoolConfig) (NativePool, error) {
 		at = Location{Kind: OnDevice, ID: d.ctx.device}
 	}
 	p, r := cudadrv.PoolCreate(d.ctx.handle, int(at.Kind), at.ID, handles, cfg.MaxSize)
-	if r == cudadrv.Success {
-		d.pools.put(p, struct{}{})
+	if r != cudadrv.Success {
+		return 0, d.poolError("cuMemPoolCreate", r, 0)
 	}
-	return NativePool(p), d.poolError("cuMemPoolCreate", r, 0)
+	if at.Kind != OnDevice { // whose memory the device may not use by itself
+		if r = cudadrv.PoolSetAccess(d.ctx.handle, p, d.ctx.device, int(ReadWriteAccess)); r != cudadrv.Success {
+			_ = cudadrv.PoolDestroy(d.ctx.handle, p)
+			return 0, d.poolError("cuMemPoolSetAccess", r, 0)
+		}
+	}
+	d.pools.put(p, struct{}{})
+	return NativePool(p), nil
 }
 
 // DestroyNativePool implements NativePools. It fails with ErrInvalidHandle

@@ -43,6 +43,7 @@ typedef struct { // CUipcMemHandle, CUipcEventHandle
 	X(streamEndCapture, "cuStreamEndCapture", "cuStreamEndCapture", 10000, (CUstream s, CUgraph *graph)) \
 	X(graphInstantiate, "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", 11040, (CUgraphExec *exec, CUgraph graph, unsigned long long flags)) \
 	X(graphLaunch, "cuGraphLaunch", "cuGraphLaunch", 10000, (CUgraphExec exec, CUstream s)) \
+	X(graphUpload, "cuGraphUpload", "cuGraphUpload", 11010, (CUgraphExec exec, CUstream s)) \
 	X(graphExecDestroy, "cuGraphExecDestroy", "cuGraphExecDestroy", 10000, (CUgraphExec exec)) \
 	X(streamGetId, "cuStreamGetId", "cuStreamGetId", 12000, (CUstream s, unsigned long long *id)) \
 	X(memAddressReserve, "cuMemAddressReserve", "cuMemAddressReserve", 10020, (CUdeviceptr *p, size_t size, size_t align, CUdeviceptr at, unsigned long long flags)) \

@@ -100,7 +100,12 @@ static CUresult instantiate(CUstream stream, CUgraphExec *exec) {
 		return r != CUDA_SUCCESS ? r : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	r = cp_graphInstantiate(exec, graph, 0);
 	CUresult dropped = cuGraphDestroy(graph);
-	return r != CUDA_SUCCESS ? r : dropped;
+	if (r != CUDA_SUCCESS || cp_graphUpload == NULL)
+		return r != CUDA_SUCCESS ? r : dropped;
+	// Else the first launch would do that, and the device wait for it.
+	if ((r = cp_graphUpload(*exec, stream)) != CUDA_SUCCESS)
+		cp_graphExecDestroy(*exec);
+	return r;
 }
 
 // cp_stream_instantiate ends a capture and makes its graph ready to run.

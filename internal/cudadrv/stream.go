@@ -51,8 +51,9 @@ func StreamDropCapture(ctx, stream uintptr) Result {
 	return Result(C.cp_stream_end_capture(C.uintptr_t(ctx), C.uintptr_t(stream)))
 }
 
-// StreamInstantiate is cuStreamEndCapture and cuGraphInstantiateWithFlags. It
-// returns what GraphLaunch runs. It is Missing before CUDA 11.4.
+// StreamInstantiate is cuStreamEndCapture, cuGraphInstantiateWithFlags and,
+// where there is one, cuGraphUpload. It returns what GraphLaunch runs. It is
+// Missing before CUDA 11.4.
 func StreamInstantiate(ctx, stream uintptr) (exec uintptr, r Result) {
 	return value(C.cp_stream_instantiate(C.uintptr_t(ctx), C.uintptr_t(stream)))
 }

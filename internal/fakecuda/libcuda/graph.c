@@ -51,6 +51,13 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	return CUDA_SUCCESS;
 }
 
+CUresult cuGraphUpload(CUgraphExec exec, CUstream h) {
+	CUstream s;
+	FAKE_CALL(true);
+	(void)exec;
+	return fake_stream(h, &s);
+}
+
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
 	FAKE_CALL(false);
 	fake_graph_drop((fake_graph *)exec);
