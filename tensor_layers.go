@@ -19,12 +19,14 @@ import (
 // Activation is a function that BiasActivate applies to every element.
 type Activation = layers.Activation
 
-// The activations.
+// The activations. Rectify is ReLU but at 0, where its slope is 1, as that of
+// Gorgonia's: what is below 0 becomes −0, which tells it from 0.
 const (
 	NoActivation Activation = layers.None
 	ReLU         Activation = layers.ReLU
 	Sigmoid      Activation = layers.Sigmoid
 	Tanh         Activation = layers.Tanh
+	Rectify      Activation = layers.Rectify
 )
 
 // BiasActivate sets x, a matrix, to act(x + bias): bias, a vector or one row

@@ -174,8 +174,8 @@ func ExampleEngine_BatchMatMul() {
 
 // The activations that BiasActivate applies.
 func ExampleActivation() {
-	fmt.Println(cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh)
-	// Output: none ReLU sigmoid tanh
+	fmt.Println(cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh, cupool.Rectify)
+	// Output: none ReLU sigmoid tanh rectify
 }
 
 // A graph is for GPUs: elsewhere a program goes on without.

@@ -29,7 +29,7 @@ var matrixShapes = [][]int{{1, 1}, {1, 7}, {7, 1}, {5, 3}, {33, 31}, {64, 70}, {
 func TestBiasActivate(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		for _, dt := range floats {
-			for _, act := range []cupool.Activation{cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh} {
+			for _, act := range []cupool.Activation{cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh, cupool.Rectify} {
 				for _, s := range matrixShapes {
 					e.checkBias(dt, act, s[0], s[1])
 				}

@@ -22,7 +22,7 @@ var layerSizes = [][3]int{{1, 1, 1}, {1, 7, 3}, {5, 1, 2}, {3, 4, 1}, {17, 33, 1
 // last is too large for it.
 var largeLayers = [][3]int{{300, 20, 500}, {700, 33, 760}, {1100, 2, 1000}}
 
-var activations = []cupool.Activation{cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh}
+var activations = []cupool.Activation{cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh, cupool.Rectify}
 
 func TestLinear(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {

@@ -49,7 +49,7 @@ func (m *VM) compute(in *instr) (held, error) {
 	if in.kind == statement {
 		return held{}, m.statement(in)
 	}
-	if arity := in.op.Arity(); arity >= 0 && arity != len(m.args) {
+	if arity := in.op.Arity(); !in.fused && arity >= 0 && arity != len(m.args) {
 		return held{}, fmt.Errorf("%d operands, but it takes %d: %w", len(m.args), arity, ErrOperand)
 	}
 	v, err := m.count(in)

@@ -33,6 +33,9 @@ type instr struct {
 	otherAxes []int // of the second operand
 	outer     bool  // an outer product
 
+	fused bool  // it computes what other instructions did too (fuse.go)
+	parts []int // slots that it fills beside its own; -1: none
+
 	scalar  bool
 	inPlace int              // the argument that the result may overwrite, or -1
 	keep    bool             // the node has the value after RunAll
@@ -63,12 +66,12 @@ func kindOf(op gorgonia.Op) nodeKind {
 }
 
 // compile works out all that does not change between runs.
-func compile(g *gorgonia.ExprGraph, c *config) (*program, error) {
+func compile(g *gorgonia.ExprGraph, c *config, onDevice bool) (*program, error) {
 	o, err := order(g, c)
 	if err != nil {
 		return nil, err
 	}
-	p := &program{instrs: make([]instr, len(o.nodes)), uses: make([]int32, len(o.nodes))}
+	p := &program{instrs: make([]instr, len(o.nodes))}
 	slot := make(map[*gorgonia.Node]int, len(o.nodes))
 	bound := make(map[*gorgonia.Node]bool)
 	for i, n := range o.nodes {
@@ -77,21 +80,34 @@ func compile(g *gorgonia.ExprGraph, c *config) (*program, error) {
 		*in = instr{node: n, op: n.Op(), out: i, inPlace: -1}
 		in.describe()
 		for _, child := range o.children[n] {
-			from := slot[child]
-			in.in = append(in.in, from)
-			p.uses[from]++
+			in.in = append(in.in, slot[child])
 		}
 		if t, ok := in.op.(gorgonia.TrainModeOp); ok {
 			p.training = append(p.training, t)
 		}
-		if p.bind(in, c, bound); len(in.derivOf) > 0 {
-			p.uses[i]++ // at the end
-		}
+		p.bind(in, c, bound)
 		in.keep = c.keeps(in, o.read[n])
 		in.watch = c.log != nil && c.watching(n)
 	}
+	if onDevice && c.log == nil && !c.watchNaN && !c.watchInf {
+		p.instrs = fuse(p.instrs)
+	}
+	p.countUses()
 	p.findLastUses()
 	return p, nil
+}
+
+// countUses notes how often results are read, gradients at the end once more.
+func (p *program) countUses() {
+	p.uses = make([]int32, len(p.instrs))
+	for i := range p.instrs {
+		for _, from := range p.instrs[i].in {
+			p.uses[from]++
+		}
+		if len(p.instrs[i].derivOf) > 0 {
+			p.uses[i]++
+		}
+	}
 }
 
 // describe fills in what depends on the node alone.
@@ -148,7 +164,7 @@ func (p *program) findLastUses() {
 				in.dead = append(in.dead, from)
 			}
 		}
-		if a, ok := overwritable(in.op, in.name); ok && a < len(in.in) {
+		if a, ok := overwritable(in.op, in.name); ok && !in.fused && a < len(in.in) {
 			from := &p.instrs[in.in[a]]
 			if slices.Contains(in.dead, in.in[a]) && !in.scalar && !from.scalar && from.dt == in.dt && from.shape.Eq(in.shape) {
 				in.inPlace = a

@@ -57,7 +57,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	if err := c.validate(g); err != nil {
 		return nil, err
 	}
-	prog, err := compile(g, &c)
+	prog, err := compile(g, &c, !e.AllocAccessible())
 	if err != nil {
 		return nil, err
 	}

@@ -142,6 +142,7 @@ const (
 	ActReLU
 	ActSigmoid
 	ActTanh
+	ActRectify
 )
 
 // BiasArgs are those of Bias. Dst may be A.

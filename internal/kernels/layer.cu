@@ -7,13 +7,14 @@ struct BiasArgs {
 	i64 activation, rows, cols;
 };
 
-enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH };
+enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_RECTIFY };
 
 template <typename T> static __device__ __forceinline__ T activate(i64 act, T x) {
 	switch (act) {
 	case ACT_RELU: return function<T>(RELU, x, (T)0, (T)0);
 	case ACT_SIGMOID: return function<T>(SIGMOID, x, (T)0, (T)0);
 	case ACT_TANH: return m_tanh(x);
+	case ACT_RECTIFY: return x >= 0 ? x + (T)0 : x * (T)0; // -0 where x is below 0, +0 where it is 0
 	default: return x;
 	}
 }
@@ -24,6 +25,7 @@ template <typename T> static __device__ __forceinline__ T slope(i64 act, T y) {
 	case ACT_RELU: return y > 0 ? (T)1 : (T)0;
 	case ACT_SIGMOID: return y * (1 - y);
 	case ACT_TANH: return 1 - y * y;
+	case ACT_RECTIFY: return y > 0 || (y == 0 && 1 / y > 0) ? (T)1 : (T)0;
 	default: return (T)1;
 	}
 }

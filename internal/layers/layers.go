@@ -22,9 +22,10 @@ const (
 	ReLU
 	Sigmoid
 	Tanh
+	Rectify // ReLU whose slope at 0 is 1, and whose result is −0 below that
 )
 
-// String returns "none", "ReLU", "sigmoid" or "tanh".
+// String returns "none", "ReLU", "sigmoid", "tanh" or "rectify".
 func (a Activation) String() string {
 	switch a {
 	case None:
@@ -35,6 +36,8 @@ func (a Activation) String() string {
 		return "sigmoid"
 	case Tanh:
 		return "tanh"
+	case Rectify:
+		return "rectify"
 	}
 	return fmt.Sprintf("Activation(%d)", int(a))
 }
@@ -59,6 +62,11 @@ func activate[T Float](act Activation, x T) T {
 		return T(1 / (1 + math.Exp(-float64(x))))
 	case Tanh:
 		return T(math.Tanh(float64(x)))
+	case Rectify:
+		if x >= 0 {
+			return x + 0 // −0 becomes 0
+		}
+		return x * 0 // −0, or NaN
 	}
 	return x
 }
@@ -74,6 +82,10 @@ func slope[T Float](act Activation, y T) T {
 		return y * (1 - y)
 	case Tanh:
 		return 1 - y*y
+	case Rectify:
+		if y != y || math.Signbit(float64(y)) {
+			return 0
+		}
 	}
 	return 1
 }

@@ -41,7 +41,7 @@ func dot(a, b []float64) (sum float64) {
 // TestBiasActivateBack compares the gradients with finite differences.
 func TestBiasActivateBack(t *testing.T) {
 	const rows, cols, seed = 4, 3, 1
-	for _, act := range []Activation{None, ReLU, Sigmoid, Tanh} {
+	for _, act := range []Activation{None, ReLU, Sigmoid, Tanh, Rectify} {
 		t.Run(fmt.Sprint(act), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			x, b, g := randoms(r, rows*cols), randoms(r, cols), randoms(r, rows*cols)
