@@ -50,6 +50,10 @@
 // counts it. In managed memory (cupool.CUDAManaged) the CPU computes all of the
 // graph, without copies.
 //
+// Dense layers, products of matrices with a bias and Rectify, and their
+// gradients are computed in one step each, where nobody reads, keeps, traces,
+// watches or logs what lies between (Engine.Linear, Engine.LinearBack).
+//
 // Scalars are Go values on every device. A sum is read off the device when it
 // is needed, which waits for it. RunAll returns otherwise before the device is
 // done; Engine.Sync waits. Inputs in Go's heap are copied to the device by

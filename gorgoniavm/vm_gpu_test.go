@@ -3,6 +3,7 @@
 package gorgoniavm_test
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/fakecuda"
 )
 
 // newGPUMeter is newMeter on a GPU with kernels.
@@ -134,6 +136,30 @@ func TestOutOfMemoryOnGPU(t *testing.T) {
 			near(t, want.Costs[0], m.train(t, e, vm, 1).Costs[0])
 		})
 	}
+}
+
+// A step whose layers are fused takes less than half of the launches.
+func TestLaunchesOfAStep(t *testing.T) {
+	gpuRig(t) // or skips
+	if !fakecuda.Loaded() {
+		t.Skip("only the stand-in driver counts")
+	}
+	launches := func(opts ...gorgoniavm.Option) int {
+		m := newMLP(16, 20, 30, 20, 10)
+		e, _ := newGPUMeter(t)
+		vm, err := gorgoniavm.New(m.g, e, append(opts, gorgoniavm.Gradients(m.weights...))...)
+		require.NoError(t, err)
+		defer vm.Close()
+		require.NoError(t, vm.RunAll()) // makes constants
+		fakecuda.Count(true)
+		defer fakecuda.Count(false)
+		require.NoError(t, vm.RunAll())
+		return fakecuda.Calls("cuLaunchKernel") + fakecuda.Calls("cublasGemmEx")
+	}
+	fused, all := launches(), launches(gorgoniavm.WithLogger(slog.New(slog.DiscardHandler)))
+	t.Logf("%d launches, %d without fused layers", fused, all)
+	require.Less(t, 2*fused, all)
+	require.Greater(t, fused, 6)
 }
 
 // BenchmarkStepOnGPU is a step of training of the MNIST network, with its
