@@ -14,8 +14,11 @@ import (
 )
 
 const (
-	// tries is how often a waiter lets other goroutines run before it
-	// sleeps. The usual holder is done long before.
+	// looks is how often a waiter looks before it stands in line: for as long
+	// as the usual holder takes, so that it stays on its processor.
+	looks = 256
+	// tries is how often the first in line lets other goroutines run before
+	// it sleeps.
 	tries = 256
 	// A waiter sleeps from shortest to longest, while a holder waits for the
 	// device, say: it loses no more than as much as it has waited already,
@@ -42,6 +45,11 @@ func (m *Mutex) Lock() {
 func (m *Mutex) Unlock() { m.held.SetOwned(0) }
 
 func (m *Mutex) wait() {
+	for range looks {
+		if m.held.Load() == 0 && m.held.CompareAndSwap(0, 1) {
+			return
+		}
+	}
 	m.queue.Lock()
 	defer m.queue.Unlock()
 	for range tries {
