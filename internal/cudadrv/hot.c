@@ -62,6 +62,8 @@ static int page_locked(const void *p) {
 
 static CUresult copy_in(uintptr_t dst, const void *src, size_t n, CUstream stream, int wait) {
 	CUresult r = cuMemcpyHtoDAsync((CUdeviceptr)dst, src, n, stream);
+	if (r == CUDA_ERROR_INVALID_VALUE) // a pool in host memory is no device
+		r = cuMemcpyAsync((CUdeviceptr)dst, (CUdeviceptr)src, n, stream);
 	if (r == CUDA_SUCCESS && (wait || page_locked(src)))
 		r = cuStreamSynchronize(stream);
 	return r;
@@ -73,6 +75,8 @@ int cp_copy_in(uintptr_t ctx, uintptr_t dst, const void *src, size_t n, uintptr_
 
 static CUresult copy_out(void *dst, uintptr_t src, size_t n, CUstream stream) {
 	CUresult r = cuMemcpyDtoHAsync(dst, (CUdeviceptr)src, n, stream);
+	if (r == CUDA_ERROR_INVALID_VALUE) // likewise
+		r = cuMemcpyAsync((CUdeviceptr)dst, (CUdeviceptr)src, n, stream);
 	return r != CUDA_SUCCESS ? r : cuStreamSynchronize(stream);
 }
 
