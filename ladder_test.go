@@ -277,9 +277,10 @@ func TestOOMHints(t *testing.T) {
 		limit     int64
 		change    func(d *countingDriver)
 	}{
-		"device":   {"", "200M", "the request is larger than the device", 0, nil},
-		"limit":    {"", "60M", "the request is larger than the limit", 50 * mib, nil},
-		"raise it": {"a=40M", "20M", "the device has the memory: raise Limit or Fraction", 50 * mib, nil},
+		"device":              {"", "200M", "the request is larger than the device", 0, nil},
+		"limit":               {"", "60M", "the request is larger than the limit", 50 * mib, nil},
+		"raise it":            {"a=40M", "20M", "the device has the memory: raise Limit or Fraction", 50 * mib, nil},
+		"less than a segment": {"", "512K", "the limit leaves 1 MiB, the device is asked for 2 MiB at a time: raise Limit or Fraction", mib, nil},
 		"pieces": {
 			"a=6M b=2M c=6M d=2M e=4M f=6M g=2M h=6M i=2M j=4M k=60M free:a free:c free:f free:h", "22M",
 			"24 MiB is cached, but in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit", 0, nil,

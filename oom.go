@@ -40,6 +40,8 @@ func (e *OOMError) hint() string {
 		return "the device has the memory: raise Limit or Fraction"
 	case e.Cached >= e.Rounded:
 		return fmt.Sprintf("%s is cached, but in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit", formatBytes(e.Cached))
+	case room >= e.Rounded && room < e.Segment && e.DeviceFree >= e.Segment:
+		return fmt.Sprintf("the limit leaves %s, the device is asked for %s at a time: raise Limit or Fraction", formatBytes(room), formatBytes(e.Segment))
 	case room >= e.Rounded:
 		return "the device reports enough free memory but refuses it: it may be fragmented or shared"
 	case e.OtherPools > e.Live:
