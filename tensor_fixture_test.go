@@ -17,41 +17,8 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/fardev"
 )
-
-// farDriver is the host device behind addresses that the CPU cannot touch: a
-// read or write of them ends the test at once.
-type farDriver struct{ cupool.Driver }
-
-const farOffset = 1 << 52
-
-func (d farDriver) HostAccessible() bool { return false }
-
-func (d farDriver) MemAlloc(n int64) (cupool.Ptr, error) {
-	p, err := d.Driver.MemAlloc(n)
-	if err != nil {
-		return 0, err
-	}
-	return p + farOffset, nil
-}
-
-func (d farDriver) MemFree(p cupool.Ptr) error { return d.Driver.MemFree(p - farOffset) }
-
-func (d farDriver) Copy(dst, src cupool.Ptr, n int64, s cupool.StreamHandle) error {
-	return d.Driver.Copy(dst-farOffset, src-farOffset, n, s)
-}
-
-func (d farDriver) CopyIn(dst cupool.Ptr, src []byte, s cupool.StreamHandle) error {
-	return d.Driver.CopyIn(dst-farOffset, src, s)
-}
-
-func (d farDriver) CopyOut(dst []byte, src cupool.Ptr, s cupool.StreamHandle) error {
-	return d.Driver.CopyOut(dst, src-farOffset, s)
-}
-
-func (d farDriver) Memset(dst cupool.Ptr, v byte, n int64, s cupool.StreamHandle) error {
-	return d.Driver.Memset(dst-farOffset, v, n, s)
-}
 
 // poisoned fills memory with 0xFF, a NaN in every float type, when it is
 // handed out and when it is taken back.
@@ -110,7 +77,7 @@ func newBench(t testing.TB, far bool, opts ...cupool.EngineOption) *bench {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	if far {
-		d = farDriver{d}
+		d = fardev.Driver{Driver: d}
 	}
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/fardev"
 )
 
 // meter is an allocator that counts bytes as requested, fails when it is told
@@ -114,45 +115,11 @@ func newPlainPool(t testing.TB) *cupool.Engine {
 	return e
 }
 
-// farDriver is the host device behind addresses that the CPU cannot touch: a
-// read or write of them ends the test at once.
-type farDriver struct{ cupool.Driver }
-
-const farOffset = 1 << 52
-
-func (d farDriver) HostAccessible() bool { return false }
-
-func (d farDriver) MemAlloc(n int64) (cupool.Ptr, error) {
-	p, err := d.Driver.MemAlloc(n)
-	if err != nil {
-		return 0, err
-	}
-	return p + farOffset, nil
-}
-
-func (d farDriver) MemFree(p cupool.Ptr) error { return d.Driver.MemFree(p - farOffset) }
-
-func (d farDriver) Copy(dst, src cupool.Ptr, n int64, s cupool.StreamHandle) error {
-	return d.Driver.Copy(dst-farOffset, src-farOffset, n, s)
-}
-
-func (d farDriver) CopyIn(dst cupool.Ptr, src []byte, s cupool.StreamHandle) error {
-	return d.Driver.CopyIn(dst-farOffset, src, s)
-}
-
-func (d farDriver) CopyOut(dst []byte, src cupool.Ptr, s cupool.StreamHandle) error {
-	return d.Driver.CopyOut(dst, src-farOffset, s)
-}
-
-func (d farDriver) Memset(dst cupool.Ptr, v byte, n int64, s cupool.StreamHandle) error {
-	return d.Driver.Memset(dst-farOffset, v, n, s)
-}
-
 // newFarMeter is newMeter on a device whose memory the CPU cannot touch.
 func newFarMeter(t testing.TB) (*cupool.Engine, *meter) {
 	t.Helper()
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return newMeterOn(t, farDriver{d})
+	return newMeterOn(t, fardev.Driver{Driver: d})
 }
