@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -115,8 +114,8 @@ func (t *trainer) report() report {
 	return r
 }
 
-// print writes the summary for people.
-func (r report) print(w io.Writer) {
+// Print writes the summary for people.
+func (r report) Print(w io.Writer) {
 	fmt.Fprintf(w, "\ntest accuracy   %.2f %%\n", 100*r.TestAccuracy)
 	fmt.Fprintf(w, "loss            %.4f in the first step, %.4f in the last\n", r.LossFirst, r.LossLast)
 	fmt.Fprintf(w, "steps           %d, %.0f µs each (median)\n", r.Steps, r.StepMicrosMedian)
@@ -135,5 +134,5 @@ func (r report) print(w io.Writer) {
 	}
 }
 
-// printJSON writes the report as one line.
-func (r report) printJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
+// Leaked implements training.Report.
+func (r report) Leaked() int64 { return r.LeakedBlocks }

@@ -30,16 +30,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return training.Usage("mlp", err, stderr)
 	}
 	r, err := train(ctx, o, stdout, stderr)
-	if err != nil {
-		return training.Failed("mlp", err, r.LeakedBlocks, stderr)
-	}
-	r.print(stdout)
-	if o.JSON {
-		if err := r.printJSON(stdout); err != nil {
-			return training.Failed("mlp", err, r.LeakedBlocks, stderr)
-		}
-	}
-	return training.ExitOK
+	return training.Ended("mlp", r, err, o.JSON, stdout, stderr)
 }
 
 // train opens the device, makes a pool on it and an engine on that, trains,

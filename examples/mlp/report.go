@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -58,8 +57,8 @@ func (r *report) addPlan(p cupool.PlannerStats, pool cupool.Stats) {
 	}
 }
 
-// print writes the summary for people.
-func (r report) print(w io.Writer) {
+// Print writes the summary for people.
+func (r report) Print(w io.Writer) {
 	fmt.Fprintf(w, "\ntest accuracy   %.2f %%\n", 100*r.TestAccuracy)
 	fmt.Fprintf(w, "steps           %d, %.0f µs each (median)\n", r.Steps, r.StepMicrosMedian)
 	fmt.Fprintln(w, "the pool")
@@ -73,8 +72,8 @@ func (r report) print(w io.Writer) {
 	}
 }
 
-// printJSON writes the report as one line.
-func (r report) printJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
+// Leaked implements training.Report.
+func (r report) Leaked() int64 { return r.LeakedBlocks }
 
 // printEpoch writes an epoch's line.
 func printEpoch(w io.Writer, i, n int, e epoch) {

@@ -4,6 +4,7 @@ package training
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,9 +38,30 @@ func Usage(name string, err error, stderr io.Writer) int {
 	return ExitUsage
 }
 
-// Failed reports how a training ended that failed, with the blocks that are
-// left in the pool, and returns the exit status.
-func Failed(name string, err error, leaked int64, stderr io.Writer) int {
+// A Report is what came of a training, as text and, marshaled, as JSON.
+type Report interface {
+	// Print writes it for people.
+	Print(w io.Writer)
+	// Leaked is the number of blocks that are left in the pool.
+	Leaked() int64
+}
+
+// Ended reports how a training ended, with err or as r says, with a line of
+// JSON if that is asked for. It returns the exit status.
+func Ended(name string, r Report, err error, asJSON bool, stdout, stderr io.Writer) int {
+	if err != nil {
+		return failed(name, err, r.Leaked(), stderr)
+	}
+	r.Print(stdout)
+	if asJSON {
+		if err := json.NewEncoder(stdout).Encode(r); err != nil {
+			return failed(name, err, r.Leaked(), stderr)
+		}
+	}
+	return ExitOK
+}
+
+func failed(name string, err error, leaked int64, stderr io.Writer) int {
 	var interrupted *Interruption
 	if errors.As(err, &interrupted) {
 		fmt.Fprintf(stderr, "%s: %v; %d blocks leaked\n", name, err, leaked)
