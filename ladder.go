@@ -277,13 +277,16 @@ func (c *Caching) waitPending() (freed int, err error) {
 const cleanupWait = 100 * time.Millisecond
 
 // collectGarbage runs Go's collector, whose cleanups may give blocks back, or
-// waits for whoever does so already, who may find what is lacking here.
+// waits for whoever does so already, who may find what is lacking here. It is
+// spared where it has been of no use lately (pressure.go).
 func (c *Caching) collectGarbage(r request) (bool, error) {
 	p := &c.family.root.pressure
 	before, freed := p.runs.Load(), 0
 	p.mu.Lock()
-	if p.runs.Load() == before {
+	if start := time.Now(); p.runs.Load() == before && p.hopeful(start) {
 		freed = c.runCollector()
+		end := time.Now()
+		p.noteRefused(end, end.Sub(start), freed)
 	}
 	p.mu.Unlock()
 	if freed == 0 && !p.on.Load() {

@@ -18,6 +18,16 @@ const (
 	pressureFresh  = 10 * time.Second
 )
 
+// A request that would be refused runs the collector too, which takes
+// milliseconds and is in vain where nothing was dropped. A program may be
+// refused thousands of times a second: after vainRuns runs in vain, these take
+// no more than vainBudget of the time. So one that drops something and asks
+// again is heard at once, unless it has just been refused many times.
+const (
+	vainRuns   = 8
+	vainBudget = 0.1
+)
+
 // pressure decides whether a miss runs the collector before it grows.
 type pressure struct {
 	on   atomic.Bool
@@ -29,6 +39,28 @@ type pressure struct {
 	lastAt   time.Time
 	lastTook time.Duration // smoothed
 	lastFree int64         // bytes that the last run gave back
+
+	vain     float64 // runs for refused requests that gave nothing back, less those that time has forgiven
+	vainAt   time.Time
+	vainTook time.Duration // the last of them
+}
+
+// hopeful reports whether it is time to collect for a request that would be
+// refused. Where tensors have lifetimes it always is.
+func (p *pressure) hopeful(now time.Time) bool {
+	if forgiven := vainBudget * now.Sub(p.vainAt).Seconds() / p.vainTook.Seconds(); p.vain > 0 {
+		p.vain, p.vainAt = max(p.vain-forgiven, 0), now
+	}
+	return p.on.Load() || p.vain <= vainRuns-1
+}
+
+// noteRefused remembers a run for a request that would be refused, which ended
+// at a time, took some and gave so many blocks back.
+func (p *pressure) noteRefused(at time.Time, took time.Duration, freed int) {
+	if p.vain++; freed > 0 {
+		p.vain = 0
+	}
+	p.vainAt, p.vainTook = at, max(took, 1)
 }
 
 // due reports whether it is time to collect, with so many bytes in use.

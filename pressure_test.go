@@ -48,3 +48,28 @@ func TestPressureNote(t *testing.T) {
 	require.Equal(t, 5*time.Second, p.lastTook)
 	require.Equal(t, int64(6), p.lastFree)
 }
+
+// Runs for requests that are refused anyway: some are free, and then they take
+// a tenth of the time, until one is of use.
+func TestPressureHopeful(t *testing.T) {
+	const took = 4 * time.Millisecond
+	p, now := &pressure{}, time.Unix(1000, 0)
+	runs := func(requests int, every time.Duration) (n int) {
+		for range requests {
+			if now = now.Add(every); p.hopeful(now) {
+				p.noteRefused(now, took, 0)
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, vainRuns, runs(1000, time.Microsecond), "a storm of requests")
+	require.Equal(t, 1000, runs(1000, 10*took), "so seldom that it takes a tenth")
+	require.InDelta(t, 100, runs(1000, took), 1, "in a tenth of the time")
+	now = now.Add(time.Hour)
+	require.Equal(t, vainRuns, runs(1000, time.Microsecond), "a storm after a rest")
+	p.noteRefused(now, took, 1)
+	require.Equal(t, vainRuns, runs(1000, time.Microsecond), "a run gave something back")
+	p.on.Store(true)
+	require.Equal(t, 1000, runs(1000, time.Microsecond), "tensors have lifetimes")
+}
