@@ -167,21 +167,21 @@ func (c *Caching) Free(h Block) error {
 		return c.freeOther(h)
 	}
 	b := c.blocks.At(h.id())
-	homed, live := block.MakeWord(h.gen, block.Live|block.Homed), block.MakeWord(h.gen, block.Live)
+	homed := block.MakeWord(h.gen, block.Live|block.Homed)
 	if b.Word() == homed && b.Swap(homed, block.MakeWord(h.gen, block.Cached|block.Homed)) {
 		return nil
 	}
-	if b.Word() != live {
+	w := b.Word()
+	if w&^block.Used != block.MakeWord(h.gen, block.Live) {
 		return c.freeOther(h)
 	}
 	s := c.stream(b.Owner())
 	s.mu.Lock()
-	if b.Word() != live || b.Owner() != s.index || c.closed.Load() {
+	if b.Word() != w || b.Owner() != s.index || c.closed.Load() {
 		s.mu.Unlock()
 		return c.freeOther(h)
 	}
-	s.releaseLocked(h.id(), b)
-	s.checkLocked()
+	s.backLocked(h.id(), b)
 	s.mu.Unlock()
 	return nil
 }
@@ -345,19 +345,24 @@ func (c *Caching) freeOther(h Block) error {
 	return s.freeLocked(h, b)
 }
 
-// freeLocked takes back a live block: at once, or when the streams recorded
-// on it are done with it.
+// freeLocked takes back a block that may be homed, if it is live.
 func (s *Stream) freeLocked(h Block, b *block.Block) error {
 	if w, _ := s.unhomeLocked(b); w.State() != block.Live {
 		return s.c.blockError("free", h, s, ErrDoubleFree)
 	}
+	s.backLocked(h.id(), b)
+	return nil
+}
+
+// backLocked takes back a live block without a home: at once, or when the
+// streams recorded on it are done with it.
+func (s *Stream) backLocked(id block.ID, b *block.Block) {
 	if b.Uses != 0 {
-		s.pendLocked(h.id(), b)
+		s.pendLocked(id, b)
 	} else {
-		s.releaseLocked(h.id(), b)
+		s.releaseLocked(id, b)
 	}
 	s.checkLocked()
-	return nil
 }
 
 // releaseLocked returns a block that nothing uses any more to its pool: a

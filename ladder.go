@@ -3,7 +3,6 @@ package cupool
 import (
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"runtime/metrics"
 	"time"
@@ -225,24 +224,17 @@ type order struct {
 func (s *Stream) pendingFor(r request) (orders []order) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	best, size := block.ID(0), int64(math.MaxInt64)
-	for i := range s.uses {
-		set := &s.uses[i]
-		if set.waiting == 0 {
-			continue
+	best, size := block.ID(0), s.c.cfg.fitsBelow(r.kind, r.rounded)
+	s.eachWaiterLocked(func(_ *Stream, w waiter) {
+		if b := s.c.blocks.At(w.id); s.c.kindOfSize(b.Size) == r.kind && b.Size >= r.rounded && b.Size < size {
+			best, size = w.id, b.Size
 		}
-		if b := s.c.blocks.At(set.id); s.c.kindOfSize(b.Size) == r.kind && b.Size >= r.rounded && b.Size < min(size, s.c.cfg.fitsBelow(r.kind, r.rounded)) {
-			best, size = set.id, b.Size
+	})
+	s.eachWaiterLocked(func(u *Stream, w waiter) {
+		if w.id == best {
+			orders = append(orders, order{u, w.epoch})
 		}
-	}
-	for i := range s.waits {
-		l := &s.waits[i]
-		for _, w := range l.fifo[l.head:] {
-			if w.id == best {
-				orders = append(orders, order{l.user, w.epoch})
-			}
-		}
-	}
+	})
 	return orders
 }
 

@@ -51,13 +51,6 @@ type Stream struct {
 	lender lender                 // guarded by Caching.stranded
 }
 
-// useSet is the streams recorded on one block.
-type useSet struct {
-	id      block.ID
-	streams []*Stream
-	waiting int // of them, while the block is Pending
-}
-
 // addStream makes the allocator's side of a device stream, or returns nil
 // when the allocator was closed.
 func (c *Caching) addStream(h StreamHandle, adopted bool) *Stream {
@@ -273,34 +266,8 @@ func (c *Caching) recordUse(op string, h Block, s *Stream) (*Stream, *block.Bloc
 		owner.mu.Unlock()
 		return nil, nil, c.blockError(op, h, owner, ErrUseAfterFree)
 	}
-	owner.addUseLocked(h.id(), b, s)
+	owner.addUseLocked(b, s)
 	return owner, b, nil
-}
-
-// addUseLocked notes that stream u uses the block.
-func (s *Stream) addUseLocked(id block.ID, b *block.Block, u *Stream) {
-	if b.Uses == 0 {
-		if n := len(s.usesFree); n > 0 {
-			b.Uses = s.usesFree[n-1] + 1
-			s.usesFree = s.usesFree[:n-1]
-		} else {
-			s.uses = append(s.uses, useSet{})
-			b.Uses = uint32(len(s.uses))
-		}
-		s.uses[b.Uses-1].id = id
-	}
-	set := &s.uses[b.Uses-1]
-	if !slices.Contains(set.streams, u) {
-		set.streams = append(set.streams, u)
-	}
-}
-
-func (s *Stream) dropUsesLocked(b *block.Block) {
-	set := &s.uses[b.Uses-1]
-	clear(set.streams)
-	*set = useSet{streams: set.streams[:0]}
-	s.usesFree = append(s.usesFree, b.Uses-1)
-	b.Uses = 0
 }
 
 // Close waits for the stream's work and destroys it, unless it was adopted.
@@ -386,11 +353,7 @@ func (s *Stream) moveSegmentLocked(seg *block.Segment, heir *Stream) {
 	heir.addSegmentLocked(seg)
 	s.c.segments.setOwner(seg, heir)
 	seg.Each(&s.c.blocks, func(id block.ID, b *block.Block) {
-		if b.Uses != 0 {
-			set := s.uses[b.Uses-1]
-			heir.uses = append(heir.uses, set)
-			b.Uses = uint32(len(heir.uses))
-		}
+		s.moveUsesLocked(b, heir)
 		free := b.Word().State() == block.Free
 		if free {
 			s.pools[k].Remove(id, b)

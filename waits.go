@@ -70,17 +70,20 @@ type waitList struct {
 // pendLocked makes a freed block wait for the streams recorded on it, those
 // that are not closed, and so done.
 func (s *Stream) pendLocked(id block.ID, b *block.Block) {
-	set := &s.uses[b.Uses-1]
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Pending))
 	s.notePending(s.c.kindOfSize(b.Size), b.Size, b.Requested())
 	s.waiting += b.Size
 	s.crossed = crossedRest
-	for _, u := range set.streams {
-		if s.awaitLocked(u, waiter{id, u.clock.stamp()}, b.Size) {
-			set.waiting++
+	waits := 0
+	if set := s.setLocked(b); set == nil {
+		waits = s.awaitLocked(s.base.c.stream(b.Uses-1), id, b.Size)
+	} else {
+		for _, u := range set.streams {
+			set.waiting += s.awaitLocked(u, id, b.Size)
 		}
+		waits = set.waiting
 	}
-	if set.waiting == 0 {
+	if waits == 0 {
 		s.doneLocked(id, b)
 	}
 }
@@ -92,22 +95,23 @@ func (s *Stream) doneLocked(id block.ID, b *block.Block) {
 	s.releaseLocked(id, b)
 }
 
-// awaitLocked makes a block wait for an epoch of u. It reports false when u
-// is closed and so has nothing left to wait for. A failing event leaves the
-// block waiting, which is safe, until a later one succeeds.
-func (s *Stream) awaitLocked(u *Stream, w waiter, size int64) bool {
+// awaitLocked makes a block wait for the open epoch of u, and returns how many
+// waits that makes: none when u is closed. A failing event leaves the block
+// waiting, which is safe, until a later one succeeds.
+func (s *Stream) awaitLocked(u *Stream, id block.ID, size int64) int {
 	if u.clock.ended.Load() {
-		return false // no later than this its lists are emptied, under this lock
+		return 0 // no later than this its lists are emptied, under this lock
 	}
+	epoch := u.clock.stamp()
 	l := s.waitListLocked(u)
-	if n := len(l.fifo); n == l.head || l.fifo[n-1].epoch != w.epoch {
+	if n := len(l.fifo); n == l.head || l.fifo[n-1].epoch != epoch {
 		l.open = 0
 	}
-	l.fifo = append(l.fifo, w)
+	l.fifo = append(l.fifo, waiter{id, epoch})
 	if l.open++; size >= eagerBytes || l.open >= batchBlocks {
 		u.recordAhead()
 	}
-	return true
+	return 1
 }
 
 // waitListLocked returns the list of blocks that wait for u.
@@ -121,13 +125,24 @@ func (s *Stream) waitListLocked(u *Stream) *waitList {
 	return &s.waits[len(s.waits)-1]
 }
 
+// eachWaiterLocked calls f for all that waits, and what it waits for.
+func (s *Stream) eachWaiterLocked(f func(u *Stream, w waiter)) {
+	for i := range s.waits {
+		l := &s.waits[i]
+		for _, w := range l.fifo[l.head:] {
+			f(l.user, w)
+		}
+	}
+}
+
 // finishUseLocked notes that one stream is done with a Pending block and
 // reports whether that made it free.
 func (s *Stream) finishUseLocked(id block.ID) bool {
 	b := s.c.blocks.At(id)
-	set := &s.uses[b.Uses-1]
-	if set.waiting--; set.waiting > 0 {
-		return false
+	if set := s.setLocked(b); set != nil {
+		if set.waiting--; set.waiting > 0 {
+			return false
+		}
 	}
 	s.doneLocked(id, b)
 	return true

@@ -88,7 +88,7 @@ type Block struct {
 
 	Seg   uint32        // index of the segment in the owner's table
 	owner atomic.Uint32 // index of the owning stream
-	Uses  uint32        // index+1 of the recorded uses; 0: none
+	Uses  uint32        // the streams recorded on the block, as the allocator names them; 0: none
 	Stack uint32        // index+1 of the recorded Go stack; 0: none
 }
 
