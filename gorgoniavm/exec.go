@@ -219,8 +219,8 @@ type input struct {
 }
 
 // load returns the value of an input. What lies in the pool already is used
-// where it is, and what the CPU can touch too; else, and for views, it is
-// copied, each time, as the program may have changed it.
+// where it is, and what the CPU can touch too; else, and for views with gaps or
+// of Go's heap, it is copied, each time, as the program may have changed it.
 func (m *VM) load(n *gorgonia.Node) (held, error) {
 	v := n.Value()
 	if v == nil {
@@ -240,19 +240,37 @@ func (m *VM) load(n *gorgonia.Node) (held, error) {
 		s, err := m.scalarOf(d)
 		return held{v: s}, err
 	}
-	if d.IsMaterializable() || !m.e.AllocAccessible() && !m.e.Owns(d) {
-		return m.copied(d)
+	if !m.inPlace(n, d) {
+		return m.copied(n, d)
+	}
+	if m.recording != nil {
+		m.recording.use(n, d)
 	}
 	return m.blocks.hold(m.seen(n, d), true), nil
 }
 
+// inPlace reports whether an input is used where it lies. A CUDA graph does so
+// where the last run did.
+func (m *VM) inPlace(n *gorgonia.Node, d *tensor.Dense) bool {
+	if m.recording != nil && !m.known(n, d) {
+		return false
+	}
+	if d.IsMaterializable() {
+		return !d.RequiresIterator() && d.DataOrder() == 0 && m.e.Owns(d)
+	}
+	return m.e.AllocAccessible() || m.e.Owns(d)
+}
+
 // copied returns a copy of an input in the pool, without the gaps of views.
-func (m *VM) copied(d *tensor.Dense) (held, error) {
+func (m *VM) copied(n *gorgonia.Node, d *tensor.Dense) (held, error) {
 	up, err := m.empty(d.Dtype(), d.Shape())
 	if err != nil {
 		return held{}, err
 	}
-	if err := m.e.Copy(up, d); err != nil {
+	if m.recording != nil {
+		delete(m.inputs, n) // the next recording copies it too
+		m.recording.stage(n, up)
+	} else if err := m.e.Copy(up, d); err != nil {
 		return held{}, err
 	}
 	h := m.dst
@@ -260,17 +278,28 @@ func (m *VM) copied(d *tensor.Dense) (held, error) {
 	return h, nil
 }
 
-// seen returns d as a tensor of the engine. Operations may change its header
-// while they run, so that it is not the program's own.
+// seen returns d as a tensor of the engine that is no view. Operations may
+// change its header while they run, so that it is not the program's own.
 func (m *VM) seen(n *gorgonia.Node, d *tensor.Dense) *tensor.Dense {
-	at := cupool.Ptr(d.Uintptr())
-	if in, ok := m.inputs[n]; ok && in.of == d && in.at == at && in.seen.Shape().Eq(d.Shape()) {
-		return in.seen
+	if m.known(n, d) {
+		return m.inputs[n].seen
 	}
-	clone := d.ShallowClone()
-	tensor.WithEngine(m.e)(clone)
-	m.inputs[n] = input{of: d, at: at, seen: clone}
-	return clone
+	at := d.Uintptr()
+	var seen *tensor.Dense
+	if d.IsMaterializable() {
+		seen = tensor.NewDense(d.Dtype(), d.Shape().Clone(), tensor.FromMemory(at, d.MemSize()))
+	} else {
+		seen = d.ShallowClone()
+	}
+	tensor.WithEngine(m.e)(seen)
+	m.inputs[n] = input{of: d, at: cupool.Ptr(at), seen: seen}
+	return seen
+}
+
+// known reports whether d is what seen saw last.
+func (m *VM) known(n *gorgonia.Node, d *tensor.Dense) bool {
+	in, ok := m.inputs[n]
+	return ok && d.MemSize() > 0 && in.of == d && in.at == cupool.Ptr(d.Uintptr()) && in.seen.Shape().Eq(d.Shape())
 }
 
 // constant returns a constant, which is copied to the pool once.

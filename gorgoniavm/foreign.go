@@ -1,6 +1,9 @@
 package gorgoniavm
 
 import (
+	"fmt"
+
+	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -10,6 +13,9 @@ import (
 // allocates on the way, and keeps for itself, is then in Go's heap; the result
 // is moved to the pool.
 func foreign(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	if m.recording != nil {
+		return nil, fmt.Errorf("gorgonia computes it by itself, in Go: %w", cupool.ErrNotSupported)
+	}
 	m.fallbacks[in.name]++
 	host := make([]gorgonia.Value, len(args))
 	for i, v := range args {

@@ -117,6 +117,9 @@ func (f *fuser) scales() {
 			continue
 		}
 		for arg, from := range f.instrs[i].in {
+			if f.instrs[f.instrs[i].in[1-arg]].scalar {
+				continue // the repeated one is the only tensor
+			}
 			if scalar, chain := f.repeated(from, i); scalar >= 0 {
 				f.remove(chain...)
 				f.instrs[i].replace(scale, f.instrs[i].in[1-arg], scalar)

@@ -139,3 +139,43 @@ func TestWhatIsNotFused(t *testing.T) {
 	}
 	require.NotNil(t, read)
 }
+
+// scaled is the sum of some rows of x, times a number.
+type scaled struct {
+	g          *G.ExprGraph
+	x, by, cut *G.Node
+	sum        *G.Node
+}
+
+func newScaled(t testing.TB) *scaled {
+	t.Helper()
+	g := G.NewGraph()
+	s := &scaled{g: g}
+	s.x = G.NewMatrix(g, tensor.Float32, G.WithShape(4, 3), G.WithName("x"),
+		G.WithValue(tensor.New(tensor.WithBacking(tensor.Range(tensor.Float32, 0, 12)), tensor.WithShape(4, 3))))
+	s.by = G.NewScalar(g, tensor.Float32, G.WithName("by"), G.WithValue(float32(1)))
+	s.cut = G.Must(G.Slice(s.x, G.S(0, 2)))
+	s.sum = G.Must(G.Sum(G.Must(G.Mul(G.Must(G.Mul(s.cut, s.by)), G.NewConstant(float32(2))))))
+	_, err := G.Grad(s.sum, s.x)
+	require.NoError(t, err)
+	return s
+}
+
+// The gradient of a product with scalars is one of scalars, repeated: no tensor
+// that is scaled.
+func TestScaledScalars(t *testing.T) {
+	for name, newEngine := range engines {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newEngine(t)
+			s := newScaled(t)
+			vm, err := gorgoniavm.New(s.g, e, gorgoniavm.Gradients(s.x))
+			require.NoError(t, err)
+			require.NoError(t, vm.RunAll())
+			require.Equal(t, float32(30), s.sum.Value().Data())
+			g, err := s.x.Grad()
+			require.NoError(t, err)
+			require.Equal(t, []float32{2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0}, data(t, e, g))
+			require.NoError(t, vm.Close())
+		})
+	}
+}

@@ -106,19 +106,14 @@ func (m *VM) adoptGradient(n *gorgonia.Node, g *tensor.Dense) gorgonia.Value {
 }
 
 // commit binds what nodes are to have, adds the gradients of this run to those
-// of the nodes, and sets the variables of Set.
-func (m *VM) commit() error {
+// of the nodes, all or some, and sets the variables of Set.
+func (m *VM) commit(which gradients) error {
 	m.at = nil
 	if err := m.bindKept(); err != nil {
 		return err
 	}
-	for i := range m.prog.instrs {
-		m.at = &m.prog.instrs[i]
-		for _, of := range m.at.derivOf {
-			if err := m.addGradient(of, m.slots[i].v); err != nil {
-				return err
-			}
-		}
+	if err := m.addGradients(which); err != nil {
+		return err
 	}
 	if err := m.assign(); err != nil {
 		return err
@@ -127,12 +122,32 @@ func (m *VM) commit() error {
 	return m.settle()
 }
 
-// addGradient adds d to the gradient of n.
-func (m *VM) addGradient(n *gorgonia.Node, d gorgonia.Value) error {
-	g, err := m.gradientOf(n)
-	if err != nil {
-		return err
+// gradients says which gradients are added: that which in computes, to g?
+type gradients func(in *instr, g gorgonia.Value) bool
+
+func everyGradient(*instr, gorgonia.Value) bool { return true }
+
+func (m *VM) addGradients(which gradients) error {
+	for i := range m.prog.instrs {
+		m.at = &m.prog.instrs[i]
+		for _, of := range m.at.derivOf {
+			g, err := m.gradientOf(of)
+			if err != nil {
+				return err
+			}
+			if !which(m.at, g) {
+				continue
+			}
+			if err := m.addGradient(of, g, m.slots[i].v); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
+}
+
+// addGradient adds d to g, the gradient of n.
+func (m *VM) addGradient(n *gorgonia.Node, g, d gorgonia.Value) (err error) {
 	to, isTensor := g.(*tensor.Dense)
 	from, fromTensor := d.(*tensor.Dense)
 	if !isTensor {

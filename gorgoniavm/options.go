@@ -22,6 +22,7 @@ type config struct {
 	watchNaN bool
 	watchInf bool
 	eval     bool
+	replay   bool
 	log      *slog.Logger
 }
 

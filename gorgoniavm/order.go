@@ -15,6 +15,7 @@ type ordered struct {
 	children map[*gorgonia.Node]gorgonia.Nodes
 	read     map[*gorgonia.Node]bool // by another node than a statement
 	forward  map[*gorgonia.Node]bool // and than a gradient
+	late     map[*gorgonia.Node]bool // see scalarsLast
 }
 
 func order(g *gorgonia.ExprGraph, c *config) (*ordered, error) {
@@ -23,7 +24,7 @@ func order(g *gorgonia.ExprGraph, c *config) (*ordered, error) {
 		return nil, fmt.Errorf("gorgoniavm: sorting the graph: %w", err)
 	}
 	o := &ordered{nodes: sorted, children: make(map[*gorgonia.Node]gorgonia.Nodes),
-		read: make(map[*gorgonia.Node]bool), forward: make(map[*gorgonia.Node]bool)}
+		read: make(map[*gorgonia.Node]bool), forward: make(map[*gorgonia.Node]bool), late: make(map[*gorgonia.Node]bool)}
 	for _, n := range sorted {
 		for children := g.From(n.ID()); children.Next(); {
 			child := children.Node().(*gorgonia.Node)
@@ -87,6 +88,7 @@ func (o *ordered) scalarsLast() {
 	early := make(map[*gorgonia.Node]bool) // what has to be computed in its place
 	for _, n := range slices.Backward(o.nodes) {
 		if !early[n] && o.amongScalars(n) {
+			o.late[n] = true
 			continue
 		}
 		early[n] = true
@@ -96,9 +98,9 @@ func (o *ordered) scalarsLast() {
 	}
 	slices.SortStableFunc(o.nodes, func(a, b *gorgonia.Node) int {
 		switch {
-		case early[a] == early[b]:
+		case o.late[a] == o.late[b]:
 			return 0
-		case early[a]:
+		case o.late[b]:
 			return -1
 		}
 		return 1

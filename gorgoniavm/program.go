@@ -14,6 +14,7 @@ type program struct {
 	uses     []int32 // how often each instruction's result is read
 	training []gorgonia.TrainModeOp
 	targets  []*gorgonia.Node // whose gradients are bound
+	late     int              // the first of the instructions that come last (order.scalarsLast)
 }
 
 // instr computes a node. Its result is in the slot of its own number.
@@ -37,6 +38,7 @@ type instr struct {
 	parts []int // slots that it fills beside its own; -1: none
 
 	scalar  bool
+	late    bool
 	inPlace int              // the argument that the result may overwrite, or -1
 	keep    bool             // the node has the value after RunAll
 	watch   bool             // its value is logged
@@ -86,11 +88,14 @@ func compile(g *gorgonia.ExprGraph, c *config, onDevice bool) (*program, error) 
 			p.training = append(p.training, t)
 		}
 		p.bind(in, c, bound)
-		in.keep = c.keeps(in, o.read[n])
+		in.keep, in.late = c.keeps(in, o.read[n]), o.late[n]
 		in.watch = c.log != nil && c.watching(n)
 	}
 	if onDevice && c.log == nil && !c.watchNaN && !c.watchInf {
 		p.instrs = fuse(p.instrs)
+	}
+	if p.late = slices.IndexFunc(p.instrs, func(in instr) bool { return in.late }); p.late < 0 {
+		p.late = len(p.instrs)
 	}
 	p.countUses()
 	p.findLastUses()

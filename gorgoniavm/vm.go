@@ -33,7 +33,9 @@ type VM struct {
 	dst       held                     // made for the present operation
 	args      []gorgonia.Value         // of the present operation
 	at        *instr                   // the present operation
+	recording *recording               // of this run, as long as it is made
 	fallbacks map[string]int64         // see Fallbacks
+	replay    replays                  // runs as CUDA graphs (Replay)
 	closed    bool
 }
 
@@ -74,6 +76,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		headers:   make([]*tensor.Dense, len(prog.instrs)),
 		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
 		fallbacks: make(map[string]int64),
+		replay:    replays{on: c.replay},
 	}, nil
 }
 
@@ -95,16 +98,20 @@ func (m *VM) RunAll() error {
 		m.clear()
 		if !done {
 			m.releaseKept()
+			m.dropRecording()
 			clear(m.headers) // an operation may have left one transposed
 		}
 	}()
-	err := cupool.Try(m.run)
-	if done = err == nil; done {
-		return nil
-	}
+	err := m.named(cupool.Try(m.run))
+	done = err == nil
+	return err
+}
+
+// named returns an error with the present operation's node.
+func (m *VM) named(err error) error {
 	var named *OpError
 	switch {
-	case errors.As(err, &named):
+	case err == nil || errors.As(err, &named):
 		return err
 	case m.at == nil:
 		return fmt.Errorf("gorgoniavm: RunAll: %w", err)
@@ -116,13 +123,25 @@ func (m *VM) run() error {
 	if err := m.prepareGradients(); err != nil {
 		return err
 	}
-	for i := range m.prog.instrs {
-		m.at = &m.prog.instrs[i]
+	if done, err := m.replayed(); done || err != nil {
+		return err
+	}
+	if err := m.walk(m.prog.instrs); err != nil {
+		return err
+	}
+	m.replay.ran = true
+	return m.commit(everyGradient)
+}
+
+// walk computes nodes one by one.
+func (m *VM) walk(instrs []instr) error {
+	for i := range instrs {
+		m.at = &instrs[i]
 		if err := m.exec(m.at); err != nil {
 			return err
 		}
 	}
-	return m.commit()
+	return nil
 }
 
 // settle waits for the device where the program may look at the values
@@ -161,7 +180,7 @@ func (m *VM) Close() error {
 		return nil
 	}
 	m.closed = true
-	var errs []error
+	errs := []error{m.closeRecording()}
 	for _, b := range m.kept {
 		errs = append(errs, m.leaveValue(b.node, b.h))
 	}

@@ -94,15 +94,19 @@ type trained struct {
 }
 
 // train runs steps of training from the model's present weights, and gives the
-// weights their values back. e is nil for gorgonia's own machine.
-func (m *model) train(t testing.TB, e *cupool.Engine, vm G.VM, steps int) trained {
+// weights their values back. e is nil for gorgonia's own machine. What is to be
+// done before each step is given its number.
+func (m *model) train(t testing.TB, e *cupool.Engine, vm G.VM, steps int, before ...func(i int)) trained {
 	t.Helper()
 	var r trained
-	before := make([]any, len(m.weights))
+	start := make([]any, len(m.weights))
 	for i, w := range m.weights {
-		before[i] = clone(t, e, w.Value())
+		start[i] = clone(t, e, w.Value())
 	}
-	for range steps {
+	for i := range steps {
+		for _, f := range before {
+			f(i)
+		}
 		require.NoError(t, vm.RunAll())
 		r.Costs = append(r.Costs, bits(m.cost.Value().Data()))
 		r.Gradients = append(r.Gradients, gradients(t, e, m))
@@ -110,7 +114,7 @@ func (m *model) train(t testing.TB, e *cupool.Engine, vm G.VM, steps int) traine
 		vm.Reset()
 	}
 	for i, w := range m.weights {
-		require.NoError(t, G.Let(w, before[i]))
+		require.NoError(t, G.Let(w, start[i]))
 	}
 	return r
 }

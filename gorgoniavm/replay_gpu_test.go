@@ -1,0 +1,399 @@
+//go:build gpu
+
+package gorgoniavm_test
+
+import (
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/fakecuda"
+)
+
+// newReplayMeter is newGPUMeter on a stream that can be recorded, and skips
+// where there are no kernels. It does not fill memory, which waits for the
+// device.
+func newReplayMeter(t *testing.T, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+	t.Helper()
+	gpuRig(t) // or skips
+	_, a := newGPUMeter(t)
+	a.plain = true
+	return newStreamEngine(t, a, opts...), a
+}
+
+// newStreamEngine returns an engine on a stream of its own.
+func newStreamEngine(t *testing.T, a cupool.Allocator, opts ...cupool.EngineOption) *cupool.Engine {
+	t.Helper()
+	s, err := a.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(a, append(opts, cupool.WithStream(s))...)
+	require.NoError(t, err)
+	return e
+}
+
+// requireSame compares what two ways to train on a GPU came to: to the bit on the
+// stand-in driver, whose kernels add up in one order.
+func requireSame(t *testing.T, want, got trained) {
+	t.Helper()
+	if fakecuda.Loaded() {
+		require.Equal(t, want, got)
+	}
+	nearAll(t, want, got)
+}
+
+// Every model trains to what it trains to without recordings, and what a graph
+// can hold is one, from the second run on.
+func TestReplayTrains(t *testing.T) {
+	const steps = 6
+	recordings := map[string]int64{"comparisons": 1, "log softmax": 1, "lstm": 1, "mlp": 1, "reductions": 1, "rnn": 1,
+		"linear regression": 3} // which learns scalars: given up
+	for _, name := range slices.Sorted(maps.Keys(models)) {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newReplayMeter(t)
+			m := models[name]()
+			want := m.train(t, e, open(t, m, e), steps)
+			vm := open(t, m, e, gorgoniavm.Replay())
+			requireSame(t, want, m.train(t, e, vm, steps))
+			stats := vm.Replays()
+			assert.Equal(t, recordings[name], stats.Recordings)
+			switch stats.Recordings {
+			case 0:
+				require.ErrorIs(t, stats.Err, cupool.ErrNotSupported)
+				var node *gorgoniavm.OpError
+				require.ErrorAs(t, stats.Err, &node)
+			case 1:
+				require.NoError(t, stats.Err)
+				require.EqualValues(t, steps-1, stats.Launches)
+			}
+		})
+	}
+}
+
+// Inputs may be bound to other tensors before each run, whatever has the shape.
+func TestReplayInputs(t *testing.T) {
+	const steps, batch, in = 6, 4, 6
+	for name, next := range map[string]func(t *testing.T, e *cupool.Engine, all *tensor.Dense, i int) *tensor.Dense{
+		"rows": func(t *testing.T, _ *cupool.Engine, all *tensor.Dense, i int) *tensor.Dense {
+			return rows(t, all, i*batch, batch)
+		},
+		"columns": func(t *testing.T, _ *cupool.Engine, all *tensor.Dense, i int) *tensor.Dense {
+			v, err := all.Slice(tensor.S(i, i+batch), tensor.S(1, 1+in))
+			require.NoError(t, err)
+			return v.(*tensor.Dense)
+		},
+		"of Go's heap": func(_ *testing.T, _ *cupool.Engine, _ *tensor.Dense, i int) *tensor.Dense {
+			return values(int64(i), batch, in)
+		},
+		"first in the pool": func(t *testing.T, _ *cupool.Engine, all *tensor.Dense, i int) *tensor.Dense {
+			if i > 2 {
+				return values(int64(i), batch, in)
+			}
+			return rows(t, all, 0, batch)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newReplayMeter(t)
+			width := in
+			if name == "columns" {
+				width += 3
+			}
+			all, err := e.FromHost(values(9, steps*batch, width))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, e.FreeTensor(all)) }()
+			m := newMLP(batch, in, 5, 3)
+			let := func(i int) { require.NoError(t, G.Let(m.inputs[0], next(t, e, all, i))) }
+			want := m.train(t, e, open(t, m, e), steps, let)
+			require.NotEqual(t, want.Costs[0], want.Costs[1])
+			vm := open(t, m, e, gorgoniavm.Replay())
+			requireSame(t, want, m.train(t, e, vm, steps, let))
+			assert.EqualValues(t, 1, vm.Replays().Recordings)
+			assert.EqualValues(t, steps-1, vm.Replays().Launches)
+		})
+	}
+}
+
+// rows returns rows of a matrix, in place.
+func rows(t testing.TB, all *tensor.Dense, from, n int) *tensor.Dense {
+	t.Helper()
+	v, err := all.Slice(tensor.S(from, from+n))
+	require.NoError(t, err)
+	return v.(*tensor.Dense)
+}
+
+// A tensor in the pool that is the same in every run is read in place.
+func TestReplayReadsInPlace(t *testing.T) {
+	e, _ := newReplayMeter(t)
+	m := newMLP(4, 6, 5, 3)
+	require.NoError(t, gorgoniavm.ToPool(e, m.inputs...))
+	x := m.inputs[0].Value().(*tensor.Dense)
+	let := func(i int) { require.NoError(t, e.Copy(x, values(int64(i), 4, 6))) }
+	want := m.train(t, e, open(t, m, e), 5, let)
+	vm := open(t, m, e, gorgoniavm.Replay())
+	requireSame(t, want, m.train(t, e, vm, 5, let))
+	require.NoError(t, vm.Close())
+	for _, n := range m.inputs {
+		require.NoError(t, e.FreeTensor(n.Value().(tensor.Tensor)))
+	}
+}
+
+// What a graph was made with may change: then another one is made.
+func TestReplayRecordsAnew(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, e *cupool.Engine, s *scaled)
+		sum    float32   // after it
+		grad   []float32 // by the first and last row
+	}{
+		"nothing":  {func(*testing.T, *cupool.Engine, *scaled) {}, 30, []float32{2, 0}},
+		"a scalar": {func(t *testing.T, _ *cupool.Engine, s *scaled) { require.NoError(t, G.Let(s.by, float32(3))) }, 90, []float32{6, 0}},
+		"a slice":  {func(t *testing.T, _ *cupool.Engine, s *scaled) { require.NoError(t, G.UnsafeLet(s.cut, G.S(1, 3))) }, 66, []float32{0, 0}},
+		"a weight": {func(t *testing.T, _ *cupool.Engine, s *scaled) {
+			require.NoError(t, G.Let(s.x, tensor.New(tensor.WithBacking(tensor.Range(tensor.Float32, 1, 13)), tensor.WithShape(4, 3))))
+		}, 42, []float32{2, 0}},
+		"a gradient": {func(t *testing.T, _ *cupool.Engine, s *scaled) {
+			G.WithGrad(tensor.New(tensor.WithBacking(make([]float32, 12)), tensor.WithShape(4, 3)))(s.x)
+		}, 30, []float32{2, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newReplayMeter(t)
+			s := newScaled(t)
+			vm, err := gorgoniavm.New(s.g, e, gorgoniavm.BindDualValues(s.x), gorgoniavm.Replay())
+			require.NoError(t, err)
+			run := func(sum float32, grad []float32) {
+				t.Helper()
+				g, err := s.x.Grad()
+				if d, ok := g.(*tensor.Dense); err == nil && ok && e.Owns(d) {
+					require.NoError(t, e.Zero(d))
+				}
+				require.NoError(t, vm.RunAll())
+				require.Equal(t, sum, s.sum.Value().Data())
+				g, err = s.x.Grad()
+				require.NoError(t, err)
+				all := data(t, e, g).([]float32)
+				require.Equal(t, grad, []float32{all[0], all[11]})
+			}
+			for range 3 {
+				run(30, []float32{2, 0})
+			}
+			c.change(t, e, s)
+			for range 3 {
+				run(c.sum, c.grad)
+			}
+			want := gorgoniavm.ReplayStats{Recordings: 2, Launches: 5}
+			if name == "nothing" {
+				want.Recordings = 1
+			}
+			assert.Equal(t, want, vm.Replays())
+			require.NoError(t, vm.Close())
+		})
+	}
+}
+
+// What changes in every run is not recorded for ever.
+func TestReplayGivesUp(t *testing.T) {
+	e, _ := newReplayMeter(t)
+	s := newScaled(t)
+	vm, err := gorgoniavm.New(s.g, e, gorgoniavm.Replay())
+	require.NoError(t, err)
+	for i := range 10 {
+		require.NoError(t, G.Let(s.by, float32(i)))
+		require.NoError(t, vm.RunAll())
+		require.Equal(t, 30*float32(i), s.sum.Value().Data())
+	}
+	assert.Equal(t, gorgoniavm.ReplayStats{Recordings: 3, Launches: 3}, vm.Replays())
+	require.NoError(t, vm.Close())
+}
+
+// Runs that look at values are not recorded.
+func TestReplayOfWatchedRuns(t *testing.T) {
+	for name, opt := range map[string]gorgoniavm.Option{
+		"log": gorgoniavm.WithLogger(slog.New(slog.DiscardHandler)), "NaN": gorgoniavm.WatchNaN(), "Inf": gorgoniavm.WatchInf(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newReplayMeter(t)
+			m := newMLP(4, 6, 5, 3)
+			vm := open(t, m, e, gorgoniavm.Replay(), opt)
+			want := m.tape(t, 3)
+			nearAll(t, want, m.train(t, e, vm, 3))
+			require.ErrorIs(t, vm.Replays().Err, cupool.ErrNotSupported)
+			require.Zero(t, vm.Replays().Recordings)
+		})
+	}
+}
+
+// Values and gradients are there after each launch, memory is what it was after
+// the first, and Close gives all back and leaves copies.
+func TestReplayLives(t *testing.T) {
+	e, a := newReplayMeter(t)
+	m := newMLP(2, 3, 4, 2)
+	hidden := m.g.Roots()
+	vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...), gorgoniavm.Keep(hidden...), gorgoniavm.Replay())
+	require.NoError(t, err)
+	require.NoError(t, vm.RunAll())
+	want := bits(m.cost.Value().Data())
+	require.NoError(t, vm.RunAll())
+	live := a.live
+	var grads []G.Value
+	for i := range 1000 {
+		require.NoError(t, vm.RunAll())
+		vm.Reset()
+		require.Equal(t, live, a.live, "step %d", i)
+		require.Equal(t, want, bits(m.cost.Value().Data()))
+		now := make([]G.Value, len(m.weights))
+		for w := range m.weights {
+			now[w], err = m.weights[w].Grad()
+			require.NoError(t, err)
+			require.True(t, grads == nil || grads[w] == now[w], "the same tensors")
+		}
+		grads = now
+	}
+	require.EqualValues(t, 1001, vm.Replays().Launches)
+	before := gradients(t, e, m)
+	require.NoError(t, vm.Close())
+	require.Zero(t, a.live)
+	require.Equal(t, before, gradients(t, nil, m))
+}
+
+// A recording that runs out of memory is a run as ever, and leaves nothing.
+func TestReplayOutOfMemory(t *testing.T) {
+	e, a := newReplayMeter(t)
+	m := newMLP(4, 6, 5, 3)
+	failed := 0
+	for n := 1; ; n++ {
+		vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...), gorgoniavm.Replay())
+		require.NoError(t, err)
+		require.NoError(t, vm.RunAll())
+		want, live := bits(m.cost.Value().Data()), a.live
+		a.failIn = n
+		require.NoError(t, vm.RunAll())
+		a.failIn = 0
+		require.Equal(t, want, bits(m.cost.Value().Data()))
+		stats := vm.Replays()
+		if stats.Err != nil {
+			failed++
+			require.ErrorIs(t, stats.Err, cupool.ErrOutOfMemory)
+			require.Equal(t, live, a.live)
+		}
+		require.NoError(t, vm.RunAll())
+		require.EqualValues(t, 1, vm.Replays().Recordings, "when there is memory again")
+		require.NoError(t, vm.Close())
+		require.Zero(t, a.live)
+		if stats.Err == nil {
+			break
+		}
+	}
+	require.Greater(t, failed, 5)
+}
+
+// A run that fails gives the recording back, and the next one is right.
+func TestReplayFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil, mend func(t *testing.T, m *model, e *cupool.Engine)
+	}{
+		"no value": {
+			func(t *testing.T, m *model, e *cupool.Engine) {
+				freed, err := e.Empty(tensor.Float32, 4, 6)
+				require.NoError(t, err)
+				require.NoError(t, G.Let(m.inputs[0], freed))
+				require.NoError(t, e.FreeTensor(freed))
+			},
+			func(t *testing.T, m *model, _ *cupool.Engine) {
+				require.NoError(t, G.Let(m.inputs[0], values(1, 4, 6)))
+			},
+		},
+		"a device that fails": {
+			func(t *testing.T, _ *model, _ *cupool.Engine) {
+				if !fakecuda.Loaded() {
+					t.Skip("only the stand-in driver fails when it is told to")
+				}
+				fakecuda.Fail("cuGraphLaunch", 1, 999, 1)
+			},
+			func(*testing.T, *model, *cupool.Engine) { fakecuda.Reset() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, a := newReplayMeter(t)
+			m := newMLP(4, 6, 5, 3)
+			vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...), gorgoniavm.Replay())
+			require.NoError(t, err)
+			require.NoError(t, vm.RunAll())
+			want := bits(m.cost.Value().Data())
+			for range fewRuns + 1 {
+				require.NoError(t, vm.RunAll())
+			}
+			c.spoil(t, m, e)
+			require.Error(t, vm.RunAll())
+			require.Less(t, a.live, int64(4096), "weights and constants")
+			c.mend(t, m, e)
+			require.NoError(t, vm.RunAll())
+			require.Equal(t, want, bits(m.cost.Value().Data()))
+			require.EqualValues(t, 2, vm.Replays().Recordings)
+			require.NoError(t, vm.Close())
+			require.Zero(t, a.live)
+		})
+	}
+}
+
+const fewRuns = 10
+
+// Two VMs over one pool record and launch side by side.
+func TestTwoReplays(t *testing.T) {
+	_, a := newReplayMeter(t)
+	want, got := make([]trained, 2), make([]trained, 2)
+	var wg sync.WaitGroup
+	for i := range got {
+		e := newStreamEngine(t, a)
+		m := models["mlp"]()
+		want[i] = m.train(t, e, open(t, m, e), 10)
+		vm := open(t, m, e, gorgoniavm.Replay())
+		wg.Go(func() {
+			got[i] = m.train(t, e, vm, 10)
+			assert.EqualValues(t, 9, vm.Replays().Launches)
+		})
+	}
+	wg.Wait()
+	for i := range got {
+		requireSame(t, want[i], got[i])
+	}
+}
+
+// The garbage collector leaves a recording its memory.
+func TestReplayWithLifetimes(t *testing.T) {
+	e, a := newReplayMeter(t, cupool.WithLifetimes())
+	m := models["reductions"]()
+	want := m.train(t, e, open(t, m, e), 5)
+	vm := open(t, m, e, gorgoniavm.Replay())
+	requireSame(t, want, m.train(t, e, vm, 5, func(int) {
+		runtime.GC()
+		a.ProcessDeferred()
+	}))
+	require.Positive(t, vm.Replays().Launches)
+}
+
+// A launch is one call in place of all that start operations.
+func TestLaunchesOfAReplay(t *testing.T) {
+	if !fakecuda.Loaded() {
+		t.Skip("only the stand-in driver counts")
+	}
+	e, _ := newReplayMeter(t)
+	m := newMLP(16, 20, 30, 20, 10)
+	vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...), gorgoniavm.Replay())
+	require.NoError(t, err)
+	defer vm.Close()
+	require.NoError(t, vm.RunAll())
+	require.NoError(t, vm.RunAll())
+	fakecuda.Count(true)
+	defer fakecuda.Count(false)
+	require.NoError(t, vm.RunAll())
+	assert.Zero(t, fakecuda.Calls("cuLaunchKernel")+fakecuda.Calls("cublasGemmEx"))
+	assert.Equal(t, 1, fakecuda.Calls("cuGraphLaunch"))
+}
