@@ -1,5 +1,5 @@
 # What a developer runs. CI runs .ci/run, which is all of check and test.
-.PHONY: check test fuzz bench bench-peers plot
+.PHONY: check test fuzz bench bench-peers gpu plot
 SHELL = bash
 .SHELLFLAGS = -e -o pipefail -c
 
@@ -31,6 +31,9 @@ bench: ## every benchmark, summed up by benchstat; CUPOOL_DEVICE=cuda and GOFLAG
 
 bench-peers: ## ours beside PyTorch's allocator and cudaMallocAsync on a GPU; the script says what it takes
 	bench/peers.sh
+
+gpu: ## everything that docs/gpu-validation.md reports, on this machine's GPU
+	bench/validate.sh
 
 plot: ## docs/live.svg: the time of a step by the number of live blocks
 	$(BENCH) -bench '^BenchmarkLive$$' -count $(COUNT) . | tee live.out

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Runs on this machine's GPU what docs/gpu-validation.md reports, and prints a
+# line for each part: its name, the tests that passed, were skipped and failed,
+# and the seconds.
+#
+# usage: bench/validate.sh [-out DIR] [PART...]
+#
+# Parts (all of them, if none is named):
+#
+#   driver     the Driver: memory, streams, events, native pools, two processes
+#   device, managed, pinned
+#              the conformance battery on each kind of memory
+#   programs   kernels that verify what random programs allocate, a full device
+#   engine     tensors, graphs, private pools
+#   gorgonia   Gorgonia's graphs
+#   examples   the examples; MNIST names a directory with all of MNIST for them
+#   replay     recorded programs with their contents verified; TRACES names a
+#              directory with more than testdata/traces
+#   memcheck   compute-sanitizer over the device battery, random kernels, engine
+#
+# DIR (build/validate) gets what each printed. It takes a GPU and Go; on a
+# machine without Go, CUPOOL_BINARIES names a directory that
+#
+#   bench/validate.sh -build DIR
+#
+# filled elsewhere. The repository has to be here in both cases.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+
+build() { # DIR
+	mkdir -p "$1"
+	settings=$(go run ./cmd/cupool env) || { echo "bench/validate.sh: no build for CUDA: see above" >&2; exit 3; }
+	eval "$settings"
+	go test -c -tags gpu -ldflags='-s -w' -o "$1/cupool.test" .
+	go test -c -tags gpu -ldflags='-s -w' -o "$1/gorgoniavm.test" ./gorgoniavm
+	go build -tags gpu -ldflags='-s -w' -o "$1/" ./cmd/cupool ./examples/buffers ./examples/mlp ./examples/gorgonia
+}
+
+out=build/validate
+case ${1:-} in
+-build) build "${2:?bench/validate.sh: -build needs a directory}"; exit ;;
+-out) out=${2:?bench/validate.sh: -out needs a directory}; shift 2 ;;
+esac
+mkdir -p "$out"
+bin=${CUPOOL_BINARIES:-}
+if [ -z "$bin" ]; then
+	bin=$out/bin
+	build "$bin"
+fi
+out=$(realpath "$out") bin=$(realpath "$bin")
+failed=0
+
+# part runs a command in a directory, and prints the line.
+part() { # NAME DIRECTORY COMMAND...
+	local name=$1 dir=$2 log=$out/$1.txt from=$SECONDS status=0 word=ok
+	shift 2
+	(cd "$root/$dir" && "$@") >"$log" 2>&1 || status=$?
+	count() { grep -cE "^ *--- $1: " "$log" || true; }
+	[ "$status" = 0 ] || { word="FAILED (status $status, see $log)"; failed=1; }
+	local tests=
+	if grep -qE '^ *--- ' "$log"; then
+		tests="$(count PASS) passed, $(count SKIP) skipped, $(count FAIL) failed"
+	fi
+	printf '%-14s %5d s  %-40s %s\n' "$name" $((SECONDS - from)) "$tests" "$word"
+}
+tests() { # NAME EXPRESSION [MORE...]
+	local name=$1 run=$2
+	shift 2
+	part "$name" . "$bin/cupool.test" -test.v -test.timeout 1h -test.run "$run" "$@"
+}
+battery() { tests "$1" "^TestConformanceCUDA$/^$1$"; }
+
+programs='^TestGPU(RandomKernels|EightStreams|Stitched|Stranded|Planner|Sleep|Full|TwoProcesses)'
+run() { # PART
+	case $1 in
+	driver) tests driver '^TestCUDA' ;;
+	device | managed | pinned) battery "$1" ;;
+	programs) tests programs "$programs" ;;
+	engine) tests engine '^Test(GPU|Graph|Engine|Linear|BatchMatMul|Optimizers)' -test.skip "$programs" ;;
+	gorgonia) part gorgonia gorgoniavm "$bin/gorgoniavm.test" -test.v -test.run 'GPU|Managed' ;;
+	examples)
+		part buffers . "$bin/buffers" -device cuda
+		for flags in "" -graph; do
+			part "mlp$flags" . "$bin/mlp" -device cuda $flags ${MNIST:+-data "$MNIST" -shift 0} -json
+			part "gorgonia-mlp$flags" . "$bin/gorgonia" -device cuda $flags ${MNIST:+-data "$MNIST" -shift 0} -json
+		done
+		part gorgonia-conv . "$bin/gorgonia" -device cuda -net convnet -train-samples 3000 ${MNIST:+-data "$MNIST"} -json
+		;;
+	replay)
+		for backing in segments vmm; do
+			part "replay-$backing" . "$bin/cupool" replay -device cuda -verify -backing $backing \
+				$(find testdata/traces ${TRACES:-} \( -name '*.trace*' -o -name '*.pickle.gz' \) | sort)
+		done
+		;;
+	memcheck)
+		check=(compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9)
+		part check-battery . "${check[@]}" "$bin/cupool.test" -test.short -test.v -test.run '^TestConformanceCUDA$/^device$' \
+			-test.skip free_waits_for_all_streams
+		part check-engine . "${check[@]}" "$bin/cupool.test" -test.v -test.run '^Test(GPURandomShapes|Linear|BatchMatMul|Graph)'
+		;;
+	*) echo "bench/validate.sh: no part $1; it has: driver device managed pinned programs engine gorgonia examples replay memcheck" >&2; exit 2 ;;
+	esac
+}
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "nvidia-smi shows no GPU"
+[ $# -gt 0 ] || set -- driver device managed pinned programs engine gorgonia examples replay memcheck
+for name in "$@"; do run "$name"; done
+exit $failed
