@@ -40,18 +40,18 @@
 //
 // The books follow every step of the slow path, each stream's in its ledger
 // (ledger.go); the lock-free path is counted by the blocks' generations, and
-// Stats puts all together (books.go, stats.go). check.go says which rules
-// always hold, and verifies them after every step in builds with -tags
-// invariants. lookup.go and segments.go find blocks by address, trim.go,
-// release.go and decay.go give memory back, growth.go and divisions.go say how
-// much is asked for, configenv.go what the environment wants of that, home.go,
-// chunks.go and stitch.go are virtual memory, sleep.go leaves it to other
-// programs for a while, pool.go makes private pools, planner.go serves whole
-// iterations from a plan, arena.go phases, native.go has the device's own
-// pools, and package adaptor what goes around any of them. tensor_backend.go
-// is the tensor.Engine, buffer.go the typed arrays. Devices are behind Driver:
-// open.go opens them, internal/hostdev is the embedded one, cu_bridge.go
-// (-tags gpu) is CUDA.
+// Stats puts all together (books.go, stats.go), Snapshot pictures every block
+// (snapshot.go). check.go says which rules always hold, and verifies them
+// after every step in builds with -tags invariants. lookup.go and segments.go
+// find blocks by address, trim.go, release.go and decay.go give memory back,
+// growth.go and divisions.go say how much is asked for, configenv.go what the
+// environment wants of that, home.go, chunks.go and stitch.go are virtual
+// memory, sleep.go leaves it to other programs for a while, pool.go makes
+// private pools, planner.go serves whole iterations from a plan, arena.go
+// phases, native.go has the device's own pools, and package adaptor what goes
+// around any of them. tensor_backend.go is the tensor.Engine, buffer.go the
+// typed arrays. Devices are behind Driver: open.go opens them,
+// internal/hostdev is the embedded one, cu_bridge.go (-tags gpu) is CUDA.
 package cupool
 
 import (

@@ -3,7 +3,6 @@ package cupool
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cupool/cupool/internal/block"
 )
@@ -295,30 +294,4 @@ func (s *Stream) verifyFreeSetsLocked() error {
 		}
 	}
 	return nil
-}
-
-// Layout prints every segment, one a line in address order, as "stream
-// large: [Live 2M][Free 18M]", for tests and for people. Addresses are left
-// out, so that the same calls give the same text on any device. Blocks in
-// magazines print as Cached, those of WithLabel with their label.
-func (c *Caching) Layout() string {
-	unlock := c.lockAll()
-	defer unlock()
-	var sb strings.Builder
-	c.segments.each(func(e segmentEntry) {
-		name := "small"
-		if e.seg.Large {
-			name = "large"
-		}
-		fmt.Fprintf(&sb, "%d %s: ", e.owner.index, name)
-		e.seg.Each(&c.blocks, func(_ block.ID, b *block.Block) {
-			text := b.String()
-			if label := c.stacks.labelOfBlock(b.Stack); label != "" {
-				text += " " + label
-			}
-			fmt.Fprintf(&sb, "[%s]", text)
-		})
-		sb.WriteByte('\n')
-	})
-	return sb.String()
 }

@@ -56,14 +56,3 @@ func TestCheckShowsTheSegment(t *testing.T) {
 	cupool.Corruptions["B2"]["free neighbours"](c)
 	require.ErrorContains(t, c.Check(), "in segment 0x10000000000 [Free 2M][Free 3M][Free 15M]")
 }
-
-func TestLayout(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
-	require.Empty(t, c.Layout())
-	x.run("b=2M c=3M@1 p=4M a=1K free:a a=1K free:a a=1K free:a busy:1 free:p@1 free:b")
-	require.Equal(t, `0 large: [Free 2M][Pending 4M][Free 14M]
-1 large: [Live 3M][Free 17M]
-0 small: [Cached 1K][Free 2047K]
-`, c.Layout())
-}

@@ -34,7 +34,7 @@ func TestEveryIdentifierIsInAnExample(t *testing.T) {
 		"allocator", "arena", "arena_marks", "books", "buffer", "caching", "check", "chunks", "clock", "config", "configenv", "decay", "divisions", "errors", "events",
 		"growth", "home", "labels", "ladder", "ledger", "lookup", "magazines", "native", "native_books", "native_oom", "native_share",
 		"native_socket", "oom", "open", "pool", "pool_config", "pool_streams", "release", "segments",
-		"settings", "sleep", "stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",
+		"settings", "sleep", "snapshot", "stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",
 	} {
 		for _, d := range parse(t, name+".go").Decls {
 			switch d := d.(type) {

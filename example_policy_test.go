@@ -97,6 +97,33 @@ func ExampleCaching_WithLabel() {
 	// Output: encoder 0 blocks; at most 8 MiB
 }
 
+// What holds the memory, for people or as JSON.
+func ExampleCaching_Snapshot() {
+	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	b, err := pool.WithLabel("weights").Alloc(3<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Free(b)
+	var now cupool.Snapshot = pool.Snapshot() // json.Marshal prints it
+	for _, seg := range now.Segments {
+		var seg cupool.SegmentSnapshot = seg
+		fmt.Println(seg.Type, "segment of", seg.Size>>20, "MiB")
+		for _, b := range seg.Blocks {
+			var b cupool.BlockSnapshot = b
+			fmt.Println(b.State, b.Size>>20, "MiB", b.Label)
+		}
+	}
+	// Output:
+	// large segment of 20 MiB
+	// live 3 MiB weights
+	// free 17 MiB
+}
+
 // A program that lets the environment configure its allocator.
 func ExampleConfigFromEnv() {
 	os.Setenv(cupool.AllocConf, "max_split_size_mb:256,garbage_collection_threshold:0.8")

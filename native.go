@@ -343,7 +343,7 @@ func (n *Native) Close() error {
 	var errs []error
 	var leaks []Leak
 	for _, b := range left {
-		stack, _ := n.c.stacks.describe(b.stack)
+		stack, _ := n.c.stacks.at(b.stack).describe()
 		leaks = append(leaks, Leak{Ptr: b.base, Size: b.size, Stream: b.s.handle, Stack: stack})
 		errs = append(errs, n.giveBack(b))
 	}

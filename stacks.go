@@ -48,23 +48,17 @@ func (t *stackTable) drop(i uint32, bytes int64) {
 	t.free = append(t.free, i)
 }
 
-// describe returns a block's stack as Go prints it, and its label.
-func (t *stackTable) describe(i uint32) (stack, label string) {
+// at returns a block's origin, the zero one for 0.
+func (t *stackTable) at(i uint32) origin {
 	if i == 0 {
-		return "", ""
-	}
-	t.mu.Lock()
-	o := t.list[i-1]
-	t.mu.Unlock()
-	return callstack.Format(o.pc[:]), o.label.text()
-}
-
-// labelOfBlock returns a block's label, "" for none.
-func (t *stackTable) labelOfBlock(i uint32) string {
-	if i == 0 {
-		return ""
+		return origin{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.list[i-1].label.text()
+	return t.list[i-1]
+}
+
+// describe returns the stack as Go prints it, "" for none, and the label.
+func (o origin) describe() (stack, label string) {
+	return callstack.Format(o.pc[:]), o.label.text()
 }

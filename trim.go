@@ -160,7 +160,7 @@ func (s *Stream) abandonLocked(seg *block.Segment) (leaks []Leak) {
 		b := c.blocks.At(id)
 		if w, _ := s.unhomeLocked(b); w.State() == block.Live {
 			l := Leak{Ptr: Ptr(b.Addr()), Size: b.Requested(), Stream: s.handle}
-			l.Stack, l.Label = c.stacks.describe(b.Stack)
+			l.Stack, l.Label = c.stacks.at(b.Stack).describe()
 			leaks = append(leaks, l)
 		}
 		if b.Uses != 0 {
