@@ -99,7 +99,9 @@ type OOMError struct {
 	Hint          string // what would have helped
 	Cause         error  // what the device said last
 
-	room int64 // bytes that the limits leave
+	room    int64 // bytes that the limits leave
+	least   int64 // the fewest bytes that the device is asked for
+	virtual bool  // memory is virtual, and joined
 }
 
 func (e *OOMError) Error() string {

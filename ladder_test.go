@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 const mib = 1 << 20
@@ -281,6 +282,14 @@ func TestOOMHints(t *testing.T) {
 		"limit":               {"", "60M", "the request is larger than the limit", 50 * mib, nil},
 		"raise it":            {"a=40M", "20M", "the device has the memory: raise Limit or Fraction", 50 * mib, nil},
 		"less than a segment": {"", "512K", "the limit leaves 1 MiB, the device is asked for 2 MiB at a time: raise Limit or Fraction", mib, nil},
+		"less than a segment of the device": {
+			"a=98M", "512K", "the device has 1 MiB left and is asked for 2 MiB at a time: free at least 1 MiB", 0,
+			func(d *countingDriver) { d.capacity -= mib },
+		},
+		"more than the least": { // the device is asked for 20 MiB, and then for 6
+			"a=90M", "5M", "the device reports enough free memory but refuses it: it may be fragmented or shared", 0,
+			func(d *countingDriver) { d.fail["MemAlloc"] = fmt.Errorf("%w: no luck", cupool.ErrOutOfMemory) },
+		},
 		"pieces": {
 			"a=6M b=2M c=6M d=2M e=4M f=6M g=2M h=6M i=2M j=4M k=60M free:a free:c free:f free:h", "22M",
 			"24 MiB is cached, but in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit", 0, nil,
@@ -308,6 +317,25 @@ func TestOOMHints(t *testing.T) {
 			require.ErrorContains(t, err, tc.want)
 		})
 	}
+}
+
+// Virtual memory joins all pieces but those that share a chunk.
+func TestOOMHintVirtual(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 40 * mib}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	var blocks []cupool.Block
+	for range 40 {
+		b, err := c.Alloc(mib, nil)
+		require.NoError(t, err)
+		blocks = append(blocks, b)
+	}
+	for i := 0; i < len(blocks); i += 2 {
+		require.NoError(t, c.Free(blocks[i]))
+	}
+	_, err = c.Alloc(16*mib, nil)
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
+	require.Equal(t, "20 MiB is cached, but for other streams or in pieces too small to be joined: allocate first what lives long", oom.Hint)
 }
 
 // An error of the device that is not about memory ends the attempt at once
