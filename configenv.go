@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -190,8 +191,25 @@ func blame(err error, all []given) error {
 	}
 	for _, g := range all {
 		if g.field == bad.Field {
-			return g.fail(fmt.Sprintf("%s (%s is Config.%s)", bad.Reason, g.key, g.field))
+			return g.fail(inKeys(bad.Reason))
 		}
 	}
 	return err
+}
+
+// inKeys returns what is wrong with a Config as who wrote keys understands it.
+// What 0 means to a Config is left out: to leave a key out means the same.
+func inKeys(reason string) string {
+	reason, _, _ = strings.Cut(reason, "; 0 means")
+	return fieldNames.ReplaceAllStringFunc(reason, func(field string) string { return settingOfField(field).key })
+}
+
+var fieldNames = regexp.MustCompile(`\b(` + strings.Join(fields(), "|") + `)\b`)
+
+// fields lists the fields that settings set.
+func fields() (names []string) {
+	for _, s := range settings {
+		names = append(names, s.field)
+	}
+	return names
 }

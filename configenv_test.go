@@ -48,9 +48,9 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"max_split_size_mb:0":               {"max_split_size_mb", "whole number of MiB, at least 1"},
 		"max_split_size_mb:1.5":             {"max_split_size_mb", "whole number of MiB, at least 1"},
 		"max_split_size_mb:9999999999999":   {"max_split_size_mb", "whole number of MiB"},
-		"max_split_size_mb:19":              {"max_split_size_mb", "at least LargeSegment; 0 means none (max_split_size_mb is Config.MaxSplit)"},
-		"large_segment_size_mb:8":           {"large_segment_size_mb", "at least LargeLimit"},
-		"max_non_split_rounding_mb:32":      {"max_non_split_rounding_mb", "needs MaxSplit"},
+		"max_split_size_mb:19":              {"max_split_size_mb", "must be at least large_segment_size_mb (20 MiB)"},
+		"large_segment_size_mb:8":           {"large_segment_size_mb", "at least large_limit (10 MiB)"},
+		"max_non_split_rounding_mb:32":      {"max_non_split_rounding_mb", "needs max_split_size_mb"},
 		"garbage_collection_threshold:1":    {"garbage_collection_threshold", "in (0, 1)"},
 		"garbage_collection_threshold:most": {"garbage_collection_threshold", "a number in (0, 1)"},
 		"per_process_memory_fraction:1.01":  {"per_process_memory_fraction", "in (0, 1]"},
@@ -64,15 +64,15 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"decay:1":                           {"decay", "a duration such as 10s"},
 		"decay:1ms":                         {"decay", "at least 50ms"},
 		"growth_factor:0.5":                 {"growth_factor", "from 1 to 64"},
-		"min_block:1000":                    {"min_block", "a power of two"},
+		"min_block:1000":                    {"min_block", "a power of two, from 512 to small_limit (1 MiB), that divides small_segment (2 MiB), large_segment_size_mb (20 MiB) and segment_rounding (2 MiB)"},
 		"record_stacks:1":                   {"record_stacks", "True or False"},
 		"magazine_bytes:some":               {"magazine_bytes", `or "none"`},
 		// Contradictions.
 		"decay:1s,decay:2s":                                {"decay", "contradicts decay = 1s"},
 		"backing:vmm,expandable_segments:False":            {"expandable_segments", "contradicts backing = vmm"},
-		"expandable_segments:True,max_split_size_mb:512":   {"max_split_size_mb", "virtual memory splits and joins all blocks"},
-		"strategy:power-of-two,roundup_power2_divisions:8": {"roundup_power2_divisions", "must be zero with PowerOfTwo"},
-		"max_size:1G,initial_size:2G":                      {"initial_size", "must not be larger than Limit"},
+		"expandable_segments:True,max_split_size_mb:512":   {"max_split_size_mb", "is for segments, not for backing vmm"},
+		"strategy:power-of-two,roundup_power2_divisions:8": {"roundup_power2_divisions", "must not be set with strategy power-of-two"},
+		"max_size:1G,initial_size:2G":                      {"initial_size", "must not be larger than max_size (1 GiB)"},
 	} {
 		_, err := cupool.ParseAllocConf(conf)
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig, conf)
@@ -145,7 +145,7 @@ func TestConfigFromEnvErrors(t *testing.T) {
 		"bad factor":       {env: map[string]string{"CUPOOL_GROWTH_FACTOR": "0.5"}, expect: "growth_factor in CUPOOL_GROWTH_FACTOR = 0.5: must be 0 (fixed sizes) or from 1 to 64"},
 		"unknown key":      {env: map[string]string{cupool.AllocConf: "fly:1"}, expect: "CUPOOL_ALLOC_CONF = fly: is no key"},
 		"two variables":    {env: map[string]string{cupool.AllocConf: "max_size:1G", "CUPOOL_MAX_SIZE": "2G"}, expect: "max_size in CUPOOL_MAX_SIZE = 2G: contradicts max_size in CUPOOL_ALLOC_CONF = 1G"},
-		"with the program": {cfg: cupool.Config{Backing: cupool.BackingVMM}, env: map[string]string{cupool.AllocConf: "max_split_size_mb:64"}, expect: "max_split_size_mb in CUPOOL_ALLOC_CONF = 64: is for segments"},
+		"with the program": {cfg: cupool.Config{Backing: cupool.BackingVMM}, env: map[string]string{cupool.AllocConf: "max_split_size_mb:64"}, expect: "max_split_size_mb in CUPOOL_ALLOC_CONF = 64: is for segments, not for backing vmm"},
 		"of the program":   {cfg: cupool.Config{Backing: 7}, env: map[string]string{cupool.AllocConf: "backing:vmm"}, expect: "Backing"},
 	} {
 		t.Run(name, func(t *testing.T) {
