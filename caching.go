@@ -22,9 +22,9 @@ import (
 // Its way of working is in the package's doc comment. All methods are safe
 // from several goroutines.
 //
-// Locks, in the order in which they are taken: reclaim, stranded, Stream.mu,
-// Stream.clock.mu, segments.mu, books.mu, family.mu; of a family, reclaim of the
-// root before that of a pool. A stream's lock is held across MemAlloc and MemFree
+// Locks, in the order in which they are taken: reclaim, streamsMu, stranded,
+// Stream.mu, Stream.clock.mu, segments.mu, books.mu, family.mu; of a family, those
+// of the root before those of a pool. A stream's lock is held across MemAlloc and MemFree
 // for that stream; none but reclaim is held while waiting for events, and none in
 // callbacks.
 type Caching struct {
@@ -47,8 +47,9 @@ type Caching struct {
 	stacks   stackTable
 	later    laterQueue
 
-	streams   atomic.Pointer[[]*Stream] // by index; closed ones stay
-	streamsMu sync.Mutex                // taken to append to streams
+	streams   atomic.Pointer[[]*Stream] // by place; closed ones stay until others have theirs
+	streamsMu sync.Mutex                // taken to change streams
+	numbers   uint64                    // streams made so far; guarded by streamsMu
 	def       *Stream
 
 	vm          VirtualMemory // nil: segments
@@ -216,6 +217,8 @@ func (c *Caching) allocElse(size int64, s *Stream) (Block, error) {
 	}
 	e := &BlockError{Op: "allocation", Size: size, Stream: s.handle}
 	switch {
+	case s.c == c.family.root && s.heir.Load() != nil:
+		return Block{}, s.usable("allocation")
 	case s.c != c:
 		e.Err, e.Detail = ErrForeignStream, "the stream was made by another allocator"
 	case size == 0:

@@ -34,8 +34,9 @@ func (c *Caching) Check() error {
 	return errors.Join(c.compareBooks(got), c.family.check())
 }
 
-// lockAll takes the locks of all streams, in order.
+// lockAll takes the locks of all streams, in order, and keeps new ones out.
 func (c *Caching) lockAll() (unlock func()) {
+	c.streamsMu.Lock()
 	list := *c.streams.Load()
 	for _, s := range list {
 		s.mu.Lock()
@@ -44,6 +45,7 @@ func (c *Caching) lockAll() (unlock func()) {
 		for _, s := range list {
 			s.mu.Unlock()
 		}
+		c.streamsMu.Unlock()
 	}
 }
 

@@ -112,7 +112,9 @@ func (s *Stream) learn(e *Event) {
 		}
 		if epoch > s.seen[i] && i != s.index {
 			s.seen[i] = epoch
-			s.popLocked(s.waitListLocked(streams[i]), epoch)
+			if l := s.findWaitsLocked(streams[i]); l != nil {
+				s.popLocked(l, epoch)
+			}
 		}
 	}
 	for i, epoch := range e.seen {

@@ -37,3 +37,6 @@ func (c *Caching) HomedBytes() int64 { return c.def.homedBytes }
 
 func (c *Caching) first() *block.Block  { return c.blocks.At(c.def.segs[0].First) }
 func (c *Caching) second() *block.Block { return c.blocks.At(c.first().Next) }
+
+// Places returns how many streams the allocator keeps, closed ones included.
+func (c *Caching) Places() int { return len(*c.streams.Load()) }

@@ -143,11 +143,15 @@ func (p *Planner) lane(s *Stream) *lane {
 	if s = p.c.own(s); s == nil {
 		return nil
 	}
-	if list := *p.byStream.Load(); int(s.index) < len(list) && list[s.index] != nil {
+	if list := *p.byStream.Load(); int(s.index) < len(list) && list[s.index].isOf(s) {
 		return list[s.index]
 	}
 	return p.addLane(s)
 }
+
+// isOf reports whether a lane is a stream's. A closed stream's may be in the
+// place of another's.
+func (l *lane) isOf(s *Stream) bool { return l != nil && l.s == s }
 
 func (p *Planner) addLane(s *Stream) *lane {
 	p.mu.Lock()
@@ -156,7 +160,7 @@ func (p *Planner) addLane(s *Stream) *lane {
 	for int(s.index) >= len(list) {
 		list = append(list, nil)
 	}
-	if l := list[s.index]; l != nil {
+	if l := list[s.index]; l.isOf(s) {
 		return l
 	}
 	l := &lane{p: p, s: s, id: pools.Add(1)}
@@ -241,7 +245,7 @@ func (p *Planner) recordingLane(h Block) *lane {
 		return nil
 	}
 	list := *p.byStream.Load()
-	if i := p.c.blocks.At(h.id()).Owner(); int(i) < len(list) && list[i] != nil && list[i].recording.Load() {
+	if i := p.c.blocks.At(h.id()).Owner(); int(i) < len(list) && list[i].isOf(p.c.stream(i)) && list[i].recording.Load() {
 		return list[i]
 	}
 	return nil

@@ -316,6 +316,9 @@ func (c *Caching) borrow(r request) (Block, bool) {
 // lend serves a request from the pool's free blocks.
 func (c *Caching) lend(r request) (Block, bool) {
 	s := c.own(r.s)
+	if s == nil {
+		return Block{}, false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.usableLocked() != nil {

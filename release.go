@@ -197,7 +197,7 @@ func (c *Caching) releaseAlike(found []idle) (int64, error) {
 		}
 	}
 	n, err := s.freeSegmentsLocked(segs)
-	if n > 0 {
+	if n > 0 && s.heir.Load() == nil {
 		c.regrets[found[0].regret()] += n
 	}
 	return int64(n) * found[0].size, err

@@ -33,7 +33,7 @@ type SegmentSnapshot struct {
 
 	Blocks []BlockSnapshot `json:"blocks"` // by address; they tile the range
 
-	index uint32 // of the stream
+	number uint64 // of the stream
 }
 
 // BlockSnapshot is a block.
@@ -89,7 +89,7 @@ func (c *Caching) Snapshot() Snapshot {
 func pictureLocked(e segmentEntry) SegmentSnapshot {
 	p := SegmentSnapshot{
 		Address: Ptr(e.seg.Base), Size: e.seg.Size, Stream: e.owner.handle, Type: "small",
-		Virtual: e.seg.Virtual || e.seg.Stitched, Stitched: e.seg.Stitched, index: e.owner.index,
+		Virtual: e.seg.Virtual || e.seg.Stitched, Stitched: e.seg.Stitched, number: e.owner.number,
 	}
 	if e.seg.Large {
 		p.Type = "large"
@@ -120,7 +120,7 @@ func (p *SegmentSnapshot) add(b *block.Block) {
 func (c *Caching) Layout() string {
 	var sb strings.Builder
 	for _, seg := range c.Snapshot().Segments {
-		fmt.Fprintf(&sb, "%d %s: ", seg.index, seg.Type)
+		fmt.Fprintf(&sb, "%d %s: ", seg.number, seg.Type)
 		for _, b := range seg.Blocks {
 			text := fmt.Sprintf("%s %s", b.state, block.FormatBytes(b.Size))
 			if b.Label != "" {

@@ -3,6 +3,7 @@ package cupool
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
@@ -53,14 +54,17 @@ const takeFloor = 32 << 20
 const provePolls = 64
 
 // bequeath hands over what a closed stream leaves: to the default stream
-// when some of it is still in use, else to the first that misses.
+// when some of it is still in use, else to the first that misses. The reclaim
+// lock is held.
 func (s *Stream) bequeath() {
+	maps.DeleteFunc(s.c.regrets, func(r regret, _ int) bool { return r.s == s })
 	left := &s.c.stranded
 	left.mu.Lock()
 	defer left.mu.Unlock()
 	s.mu.Lock()
 	s.unhomeAllLocked()
 	s.flushLocked()
+	s.magazine.Drop() // its slots are no longer known by the stream's place
 	used, empty := false, true
 	for _, seg := range s.segs {
 		if seg != nil {

@@ -3,7 +3,6 @@ package cupool
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/block"
@@ -21,7 +20,8 @@ import (
 type Stream struct {
 	c       *Caching
 	handle  StreamHandle
-	index   uint32
+	index   uint32  // its place in Caching.streams (places.go)
+	number  uint64  // of the family's streams, in the order in which they were made
 	adopted bool    // somebody else's to destroy
 	base    *Stream // the root's, which programs have; most often itself
 
@@ -48,6 +48,7 @@ type Stream struct {
 	seen       []uint64 // by stream: the epoch this stream is ordered after
 
 	heir   atomic.Pointer[Stream] // set by Close: where its live memory went
+	over   atomic.Bool            // Close is done
 	lender lender                 // guarded by Caching.stranded
 }
 
@@ -63,18 +64,7 @@ func (c *Caching) addStream(h StreamHandle, adopted bool) *Stream {
 }
 
 func (c *Caching) addStreamLocked(h StreamHandle, adopted bool) *Stream {
-	old := *c.streams.Load()
-	s := &Stream{c: c, handle: h, index: uint32(len(old)), adopted: adopted, magazine: magazine.New(&c.blocks, uint32(len(old)))}
-	s.findBase()
-	s.slots.Table, s.fast.Table = &c.blocks, &c.blocks
-	for k := range s.pools {
-		s.pools[k].Table = &c.blocks
-	}
-	s.clock.tick.Store(1)
-	list := append(slices.Clone(old), s)
-	c.streams.Store(&list)
-	c.books.shares.Add(1) // one stream had all the room
-	return s
+	return c.placeLocked(c.vacantLocked(), h, adopted)
 }
 
 // NewStream makes a stream of the device. It fails with ErrClosed or what
@@ -291,6 +281,7 @@ func (s *Stream) Close() error {
 		s.reopenTwins()
 		return err
 	}
+	defer s.over.Store(true)
 	c.endWaits(s)
 	s.bequeath()
 	s.bequeathTwins()

@@ -114,12 +114,20 @@ func (s *Stream) awaitLocked(u *Stream, id block.ID, size int64) int {
 	return 1
 }
 
-// waitListLocked returns the list of blocks that wait for u.
-func (s *Stream) waitListLocked(u *Stream) *waitList {
+// findWaitsLocked returns the list of blocks that wait for u, or nil.
+func (s *Stream) findWaitsLocked(u *Stream) *waitList {
 	for i := range s.waits {
 		if s.waits[i].user == u {
 			return &s.waits[i]
 		}
+	}
+	return nil
+}
+
+// waitListLocked is findWaitsLocked, and makes the list when there is none.
+func (s *Stream) waitListLocked(u *Stream) *waitList {
+	if l := s.findWaitsLocked(u); l != nil {
+		return l
 	}
 	s.waits = append(s.waits, waitList{user: u})
 	return &s.waits[len(s.waits)-1]
