@@ -212,7 +212,7 @@ func (c *Caching) Stats() Stats {
 		p.addMagazines(&got[k])
 		st.All.addMagazines(&got[k])
 		st.MagazineHits += got[k].hits
-		st.CachedBytes += got[k].freeBytes + got[k].fastBytes + got[k].cachedBytes
+		st.CachedBytes += got[k].cachedFree() + got[k].cachedBytes
 		st.LargestFree = max(st.LargestFree, got[k].largest)
 	}
 	st.LiveBytes = st.All.AllocatedBytes.Current

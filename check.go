@@ -53,6 +53,7 @@ func (c *Caching) lockAll() (unlock func()) {
 type census struct {
 	segments, reserved  int64
 	asleep              int64 // without memory until Wake
+	leaving             int64 // free, and being given back
 	out, outBytes       int64 // live and in magazines
 	cachedBytes         int64 // in magazines
 	cached, cachedReq   int64
@@ -64,6 +65,9 @@ type census struct {
 	hitReq, requested   int64
 	homedBytes, largest int64
 }
+
+// cachedFree returns the cached bytes that are not in magazines.
+func (n *census) cachedFree() int64 { return n.freeBytes + n.fastBytes + n.leaving }
 
 // countLocked adds what the stream's segments hold, small and large apart.
 func (s *Stream) countLocked(sum *[2]census) {
@@ -77,6 +81,12 @@ func (s *Stream) countLocked(sum *[2]census) {
 			n.reserved += seg.Size
 		}
 		seg.Each(&s.c.blocks, func(_ block.ID, b *block.Block) { n.add(b) })
+	}
+	for _, f := range s.leaving {
+		n := &sum[f.k]
+		n.segments++
+		n.reserved += f.size
+		n.leaving += f.size
 	}
 	for k := range s.homes {
 		for _, h := range s.homes[k] {
@@ -140,8 +150,8 @@ func (c *Caching) compareBooks(got [2]census) error {
 	var reserved int64
 	for k, n := range got {
 		reserved += n.reserved
-		if n.reserved+n.asleep != n.outBytes+n.pendBytes+n.freeBytes+n.fastBytes {
-			return fmt.Errorf("C1: pool %d: reserved %d, asleep %d, live %d + pending %d + cached %d", k, n.reserved, n.asleep, n.outBytes-n.cachedBytes, n.pendBytes, n.freeBytes+n.fastBytes+n.cachedBytes)
+		if n.reserved+n.asleep != n.outBytes+n.pendBytes+n.cachedFree() {
+			return fmt.Errorf("C1: pool %d: reserved %d, asleep %d, live %d + pending %d + cached %d", k, n.reserved, n.asleep, n.outBytes-n.cachedBytes, n.pendBytes, n.cachedFree()+n.cachedBytes)
 		}
 		for _, f := range []struct {
 			name string

@@ -51,7 +51,7 @@ func (s *Stream) releaseChunks(need int64, wait bool) (released int64, err error
 
 // releaseLoose gives memory back to the device.
 func (s *Stream) releaseLoose(l loose) error {
-	s.noteSegmentGone(l.k, l.size)
+	s.noteSegmentsGone(l.k, 1, l.size)
 	s.c.returned(l.size)
 	return s.c.giveBack(leftover{handle: l.handle})
 }
@@ -128,7 +128,7 @@ func (s *Stream) attachLocked(k kind, in []loose) (attached int64, err error) {
 		}
 		attached += l.size
 		if l.k != k {
-			s.noteSegmentGone(l.k, l.size)
+			s.noteSegmentsGone(l.k, 1, l.size)
 			s.noteSegment(k, l.size)
 		}
 	}

@@ -319,7 +319,7 @@ func (s *Stream) closeHomeLocked(h *home, k kind) error {
 	err = errors.Join(err, c.giveBack(leftover{base: Ptr(h.seg.Base), addresses: h.limit}))
 	for _, ch := range backed {
 		c.returned(ch.size)
-		s.noteSegmentGone(k, ch.size)
+		s.noteSegmentsGone(k, 1, ch.size)
 	}
 	var ids []block.ID
 	h.seg.Each(&c.blocks, func(id block.ID, _ *block.Block) { ids = append(ids, id) })

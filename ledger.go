@@ -236,8 +236,8 @@ func (s *Stream) noteSegment(k kind, size int64) {
 	s.fold()
 }
 
-// noteSegmentGone notes one that went back.
-func (s *Stream) noteSegmentGone(k kind, size int64) {
-	s.ledger.pools[k][segments].take(1)
-	s.ledger.pools[k][reservedBytes].take(size)
+// noteSegmentsGone notes n that went back.
+func (s *Stream) noteSegmentsGone(k kind, n, bytes int64) {
+	s.ledger.pools[k][segments].take(n)
+	s.ledger.pools[k][reservedBytes].take(bytes)
 }

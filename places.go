@@ -43,7 +43,7 @@ func (f *family) isVacant(i int) bool {
 func (s *Stream) isEmpty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.heir.Load() == nil || len(s.homes[small])+len(s.homes[large]) > 0 {
+	if s.heir.Load() == nil || len(s.homes[small])+len(s.homes[large])+len(s.leaving) > 0 {
 		return false
 	}
 	for _, seg := range s.segs {

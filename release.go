@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -119,6 +120,8 @@ type idle struct {
 	base  uint64
 	size  int64
 	since uint64 // the tick of Segment.IdleSince
+	index uint32 // in the stream's table
+	k     kind
 }
 
 // releaseSegments gives wholly free segments of any stream back to the
@@ -142,23 +145,12 @@ func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (rele
 		return c.releaseVirtual(need, true)
 	}
 	defer func() { err = errors.Join(err, c.bury()) }()
-	found := c.idle[:0]
-	for _, s := range c.holders() {
-		s.mu.Lock()
-		s.mergeFastLocked()
-		for _, seg := range s.segs {
-			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
-				found = append(found, idle{s, seg, seg.Base, seg.Size, seg.IdleSince})
-			}
-		}
-		s.mu.Unlock()
-	}
-	c.idle = found
-	defer func() { clear(c.idle) }()
+	found := c.findIdle()
 	slices.SortFunc(found, order)
+	defer func() { clear(c.idle) }()
 	for len(found) > 0 && released < need {
-		batch := alike(found, need-released)
-		n, err := c.releaseAlike(batch)
+		batch := together(found, need-released)
+		n, err := c.releaseTogether(batch)
 		if released += n; err != nil {
 			return released, err
 		}
@@ -167,40 +159,82 @@ func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (rele
 	return released, nil
 }
 
-// releaseBatch bounds the segments that go back under one lock, which makes
-// each cheaper: an allocation that comes meanwhile waits for so many calls
-// of MemFree.
-const releaseBatch = 16
+// findIdle lists the wholly free segments, in a list that the allocator keeps.
+func (c *Caching) findIdle() []idle {
+	found := c.idle[:0]
+	for _, s := range c.holders() {
+		s.mu.Lock()
+		s.mergeFastLocked()
+		for i, seg := range s.segs {
+			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
+				found = append(found, s.idleAt(i))
+			}
+		}
+		s.mu.Unlock()
+	}
+	c.idle = found
+	return found
+}
 
-// alike returns the first idle segments, as far as they are of one regret,
+// idleAt describes the segment at a place of the stream's table.
+func (s *Stream) idleAt(i int) idle {
+	seg := s.segs[i]
+	return idle{s, seg, seg.Base, seg.Size, seg.IdleSince, uint32(i), kindOf(seg.Large)}
+}
+
+// releaseBatch bounds the segments that leave a stream's pools at once, for
+// which an allocation may have to wait: some tens of microseconds.
+const releaseBatch = 1024
+
+// together returns the first idle segments, as far as they are of one stream,
 // none more than need bytes take and no more than releaseBatch.
-func alike(found []idle, need int64) []idle {
-	n := 1
-	for n < min(len(found), releaseBatch) && int64(n)*found[0].size < need && found[n].regret() == found[0].regret() {
+func together(found []idle, need int64) []idle {
+	n, bytes := 1, found[0].size
+	for n < min(len(found), releaseBatch) && bytes < need && found[n].s == found[0].s {
+		bytes += found[n].size
 		n++
 	}
 	return found[:n]
 }
 
-func (f *idle) regret() regret { return regret{f.s, kindOf(f.seg.Large), f.size} }
-
-// releaseAlike gives those back of the segments, which are alike, that are
-// still there and wholly free. It returns their bytes.
-func (c *Caching) releaseAlike(found []idle) (int64, error) {
+// releaseTogether gives those back of the segments, which are of one stream,
+// that are still there and wholly free. It returns their bytes.
+func (c *Caching) releaseTogether(found []idle) (released int64, err error) {
 	s := found[0].s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	segs := make([]*block.Segment, 0, releaseBatch)
-	for _, f := range found {
-		if i := int(f.seg.Index); i < len(s.segs) && s.segs[i] == f.seg && f.seg.IsWhollyFree(&c.blocks) {
-			segs = append(segs, f.seg)
+	here := slices.DeleteFunc(found, func(f idle) bool {
+		return int(f.index) >= len(s.segs) || s.segs[f.index] != f.seg || !f.seg.IsWhollyFree(&c.blocks)
+	})
+	n, err := s.freeSegmentsLocked(here)
+	for _, f := range here[:n] {
+		released += f.size
+	}
+	c.regret(here[:n])
+	return released, err
+}
+
+// regret remembers segments that were given back, those of a closed stream
+// aside: it will not miss them.
+func (c *Caching) regret(gone []idle) {
+	for run := range alike(gone) {
+		if s := run[0].s; s.heir.Load() == nil {
+			c.regrets[regret{s, run[0].k, run[0].size}] += len(run)
 		}
 	}
-	n, err := s.freeSegmentsLocked(segs)
-	if n > 0 && s.heir.Load() == nil {
-		c.regrets[found[0].regret()] += n
+}
+
+// alike cuts a list into runs of one size and pool.
+func alike(found []idle) iter.Seq[[]idle] {
+	return func(yield func([]idle) bool) {
+		for n := 0; len(found) > 0; found = found[n:] {
+			for n = 1; n < len(found) && found[n].size == found[0].size && found[n].k == found[0].k; n++ {
+			}
+			if !yield(found[:n]) {
+				return
+			}
+		}
 	}
-	return int64(n) * found[0].size, err
 }
 
 // releaseVirtual is releaseSegments for virtual memory, chunk by chunk. Without
@@ -219,38 +253,84 @@ func (c *Caching) releaseVirtual(need int64, wait bool) (released int64, err err
 	return released, nil
 }
 
-// freeSegmentsLocked gives wholly free segments back to the device, up to
-// the first that it refuses, and returns how many went. They leave the index
-// first: as soon as the device has the memory, another stream may get it.
-func (s *Stream) freeSegmentsLocked(segs []*block.Segment) (freed int, err error) {
-	c, bytes := s.c, int64(0)
-	c.segments.remove(segs...)
-	for _, seg := range segs {
-		if err = c.driver.MemFree(Ptr(seg.Base)); err != nil {
-			err = c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(seg.Base), seg.Size, c.driver.Name(), err))
-			break
+// freeSegmentsLocked gives wholly free segments back to the device, up to the
+// first that it refuses, and returns how many went. They leave the pools under
+// the lock, which is then given away until the device has answered, so that no
+// allocation waits for that. The books count them until then.
+func (s *Stream) freeSegmentsLocked(out []idle) (freed int, err error) {
+	s.detachSegmentsLocked(out)
+	s.mu.Unlock()
+	for freed < len(out) && err == nil {
+		if err = s.c.driver.MemFree(Ptr(out[freed].base)); err == nil {
+			freed++
 		}
-		s.forgetSegmentLocked(seg)
-		bytes += seg.Size
-		freed++
 	}
-	c.returned(bytes)
-	for _, seg := range segs[freed:] {
-		c.segments.add(seg, seg.Size, s)
+	s.mu.Lock()
+	s.forgetLocked(out[:freed])
+	for _, f := range out[freed:] {
+		s.reattachLocked(f.seg)
 	}
-	c.books.driverFrees.Add(int64(freed))
+	s.leaving = nil
 	s.checkLocked()
+	if err != nil {
+		f := out[freed]
+		err = s.c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(f.base), f.size, s.c.driver.Name(), err))
+	}
 	return freed, err
 }
 
-// forgetSegmentLocked takes a wholly free segment that the device has again
-// out of the pool and the books.
-func (s *Stream) forgetSegmentLocked(seg *block.Segment) {
-	k := kindOf(seg.Large)
-	s.pools[k].Remove(seg.First, s.c.blocks.At(seg.First))
-	s.slots.Put(seg.First)
-	s.dropSegmentLocked(seg.Index)
-	s.noteSegmentGone(k, seg.Size)
+// detachSegmentsLocked takes wholly free segments out of the pools and out of
+// the index of addresses: as soon as the device has the memory, another stream
+// may get it. Where most of a pool goes, that is one pass over what has the size.
+func (s *Stream) detachSegmentsLocked(out []idle) {
+	for run := range alike(out) {
+		pool := &s.pools[run[0].k]
+		sweep := len(run) > pool.Len()/sweepPart
+		for _, f := range run {
+			b := s.c.blocks.At(f.seg.First)
+			if !sweep {
+				pool.Remove(f.seg.First, b)
+			}
+			b.SetWord(block.MakeWord(b.Word().Gen(), block.Gap))
+			s.dropSegmentLocked(f.index)
+		}
+		if sweep {
+			pool.Sweep(run[0].size)
+		}
+	}
+	s.c.segments.removeIdle(out)
+	s.leaving = out
+}
+
+// sweepPart is the part of a pool's blocks from which on to look at all of a
+// size is faster than to look for each.
+const sweepPart = 8
+
+// forgetLocked takes segments that the device has again out of the books.
+func (s *Stream) forgetLocked(gone []idle) {
+	c, bytes := s.c, int64(0)
+	for _, f := range gone {
+		b := c.blocks.At(f.seg.First)
+		b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
+		s.slots.Put(f.seg.First)
+		bytes += f.size
+	}
+	for run := range alike(gone) {
+		n := int64(len(run))
+		s.noteSegmentsGone(run[0].k, n, n*run[0].size)
+	}
+	c.returned(bytes)
+	c.books.driverFrees.Add(int64(len(gone)))
+}
+
+// reattachLocked takes a segment back that the device would not have.
+func (s *Stream) reattachLocked(seg *block.Segment) {
+	s.addSegmentLocked(seg)
+	b := s.c.blocks.At(seg.First)
+	b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
+	b.Seg = seg.Index
+	s.pools[kindOf(seg.Large)].Insert(seg.First, b)
+	s.c.segments.add(seg, seg.Size, s)
 }
 
 // returned counts bytes that went back to the device.

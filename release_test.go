@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,5 +70,62 @@ func TestOnRelease(t *testing.T) {
 			require.Zero(t, r.Current)
 			require.Equal(t, r.Allocated, released, "Close")
 		})
+	}
+}
+
+// While the device takes its time to take memory back, the pools go on: no
+// lock is held, and the books count the memory until it is gone.
+func TestAllocationWhileReleasing(t *testing.T) {
+	c, d := newPool(t, 1000*mib)
+	x := newScript(t, c, d).run("a=20M b=20M c=2M d=20M free:a free:b free:d")
+	var left []int64
+	d.hook = func(call string) {
+		if call != "MemFree" {
+			return
+		}
+		b, err := c.Alloc(mib+1, nil)
+		require.NoError(t, err, "of the segment that stays")
+		st := c.Stats()
+		left = append(left, st.All.ReservedBytes.Current)
+		require.Equal(t, st.All.ReservedBytes.Current, st.LiveBytes+st.CachedBytes)
+		require.NoError(t, c.Check())
+		require.NoError(t, c.Free(b))
+	}
+	n, err := c.Trim(0)
+	d.hook = nil
+	require.NoError(t, err)
+	require.EqualValues(t, 60*mib, n)
+	require.Equal(t, []int64{80 * mib, 80 * mib, 80 * mib}, left)
+	require.EqualValues(t, 20*mib, c.Stats().All.ReservedBytes.Current)
+	require.Equal(t, "0 large: [Live 2M][Free 18M]", x.layout())
+}
+
+// Segments that the device does not take back stay, and serve again.
+func TestRefusedRelease(t *testing.T) {
+	for refused := range 4 {
+		c, d := newPool(t, 1000*mib)
+		x := newScript(t, c, d).run("a=10M b=20M c=30M d=20M e=2M free:a free:b free:c free:d")
+		frees := 0
+		d.hook = func(call string) {
+			if call == "MemFree" {
+				if frees == refused {
+					d.failing(call, errors.New("no luck"))
+				}
+				frees++
+			}
+		}
+		n, err := c.Trim(0)
+		require.ErrorContains(t, err, "no luck")
+		d.hook = nil
+		st := c.Stats()
+		require.EqualValues(t, refused, st.DriverFrees)
+		require.EqualValues(t, 4-refused, st.All.Segment.Current-1, "the one in use aside")
+		require.Equal(t, st.All.ReservedBytes.Freed, n)
+		require.NoError(t, c.Check())
+		d.failing("MemFree", nil)
+		allocs := st.DriverAllocs
+		x.run([]string{"a=20M b=20M c=30M d=10M", "a=20M b=20M d=10M", "b=20M d=10M", "d=10M"}[refused])
+		require.Equal(t, allocs, c.Stats().DriverAllocs)
+		x.run("trim:0")
 	}
 }

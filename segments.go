@@ -55,7 +55,22 @@ func (x *segmentIndex) remove(segs ...*block.Segment) {
 	for _, seg := range segs {
 		seg.Gone = true
 	}
-	if x.gone += len(segs); x.gone > len(x.list)/2 {
+	x.tidy(len(segs))
+}
+
+// removeIdle is remove for a list of idle segments.
+func (x *segmentIndex) removeIdle(out []idle) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, f := range out {
+		f.seg.Gone = true
+	}
+	x.tidy(len(out))
+}
+
+// tidy counts entries that are gone, and drops these when they are many.
+func (x *segmentIndex) tidy(more int) {
+	if x.gone += more; x.gone > len(x.list)/2 {
 		x.list = slices.DeleteFunc(x.list, func(e segmentEntry) bool { return e.seg.Gone })
 		x.gone = 0
 	}

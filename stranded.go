@@ -245,7 +245,7 @@ func (c *Caching) dissolve() (err error) {
 func (c *Caching) buryLocked() (err error) {
 	c.stranded.estates = slices.DeleteFunc(c.stranded.estates, func(e *Stream) bool {
 		e.mu.Lock()
-		held := false
+		held := len(e.leaving) > 0
 		for _, seg := range e.segs {
 			held = held || seg != nil && !seg.Virtual
 		}

@@ -35,6 +35,7 @@ type Stream struct {
 	slots      block.SlotCache
 	segs       []*block.Segment // by Block.Seg; nil where one was given back
 	segsFull   int              // no place below is free
+	leaving    []idle           // segments that the device is being given back
 	homedBytes int64
 	crossed    int        // blocks to give no home from now on
 	homes      [2][]*home // of virtual memory; the newest grows

@@ -137,9 +137,9 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 	s.waits, s.waiting = nil, 0 // nothing is left that waits
 	s.mergeFastLocked()
 	errs = append(errs, s.closeHomesLocked())
-	for _, seg := range s.segs {
+	for i, seg := range s.segs {
 		if seg != nil {
-			_, err := s.freeSegmentsLocked([]*block.Segment{seg})
+			_, err := s.freeSegmentsLocked([]idle{s.idleAt(i)})
 			errs = append(errs, err)
 		}
 	}

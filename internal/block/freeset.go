@@ -113,6 +113,29 @@ func (f *FreeSet) Remove(id ID, b *Block) {
 	}
 }
 
+// Sweep takes the blocks out of the set that are not Free any more, all of
+// them with a size in the bin of size, in one pass over that bin.
+func (f *FreeSet) Sweep(size int64) {
+	bin := sizeclass.Bin(size)
+	if f.roots[bin] = f.sweep(f.roots[bin]); f.roots[bin] == 0 {
+		f.clearBin(bin)
+	}
+}
+
+func (f *FreeSet) sweep(at ID) ID {
+	if at == 0 {
+		return 0
+	}
+	n := f.Table.At(at)
+	n.link = [2]ID{f.sweep(n.link[0]), f.sweep(n.link[1])}
+	if n.Word().State() == Free {
+		return at
+	}
+	f.count--
+	f.bytes -= n.Size
+	return f.merge(n.link[0], n.link[1])
+}
+
 // merge joins two trees of which every node of lo precedes every node of hi.
 func (f *FreeSet) merge(lo, hi ID) ID {
 	var root ID

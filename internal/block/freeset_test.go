@@ -205,3 +205,33 @@ func BenchmarkFreeSet(b *testing.B) {
 		set.Insert(id, blk)
 	}
 }
+
+// What is no longer Free leaves its bin in one pass, and nothing else does.
+func TestSweep(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		set, free := setUp()
+		var ref sortedBlocks
+		for i := range 1 + r.IntN(200) {
+			b := refBlock{size: 1<<20 + r.Int64N(4)*40*sizeclass.Quantum, addr: uint64(i+1) << 30} // in several bins
+			var blk *Block
+			b.id, blk = free(b.addr, b.size)
+			ref.insert(b)
+			set.Insert(b.id, blk)
+		}
+		size := ref[r.IntN(len(ref))].size
+		some := 1 + r.IntN(3) // of three
+		ref = slices.DeleteFunc(ref, func(b refBlock) bool {
+			if sizeclass.Bin(b.size) != sizeclass.Bin(size) || r.IntN(3) >= some {
+				return false
+			}
+			set.Table.At(b.id).SetWord(MakeWord(0, Gap))
+			return true
+		})
+		set.Sweep(size)
+		compareSets(t, ref, set)
+	}
+	set, _ := setUp()
+	set.Sweep(1 << 20)
+	compareSets(t, nil, set)
+}
