@@ -11,6 +11,8 @@ package addrmap
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/relaxed"
 )
 
 const (
@@ -24,13 +26,14 @@ const (
 )
 
 type (
-	leaf [fanout]atomic.Uint32
+	leaf [fanout]relaxed.Uint32
 	mid  [fanout]atomic.Pointer[leaf]
 	top  [fanout]atomic.Pointer[mid]
 )
 
 // Map maps addresses to non-zero 32-bit values, one for each unit. New
-// makes one. All methods are safe from several goroutines.
+// makes one. All methods are safe from several goroutines, but that one at a
+// time may set the value of a unit: whoever owns the memory there.
 type Map struct {
 	root     [fanout]atomic.Pointer[top]
 	unitBits uint
@@ -79,7 +82,7 @@ func (m *Map) Set(addr uint64, v uint32) bool {
 		l = m.grow(u)
 	}
 	if e := &l[u%fanout]; e.Load() != v {
-		e.Store(v)
+		e.SetOwned(v)
 	}
 	return true
 }

@@ -11,3 +11,6 @@ type Int64 struct{ atomic.Int64 }
 
 // Uint64 is an atomic.Uint64 that its owner writes cheaply.
 type Uint64 struct{ atomic.Uint64 }
+
+// Uint32 is an atomic.Uint32 that its owner writes cheaply.
+type Uint32 struct{ atomic.Uint32 }

@@ -12,6 +12,7 @@ func TestOwned(t *testing.T) {
 	var mu sync.Mutex
 	var a Int64
 	var b Uint64
+	var c Uint32
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -20,6 +21,7 @@ func TestOwned(t *testing.T) {
 				a.AddOwned(3)
 				a.SetOwned(a.Load() - 1)
 				b.SetOwned(b.Load() + 2)
+				c.SetOwned(c.Load() + 2)
 				mu.Unlock()
 			}
 		})
@@ -35,4 +37,5 @@ func TestOwned(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, 8000, a.Load())
 	require.EqualValues(t, 8000, b.Load())
+	require.EqualValues(t, 8000, c.Load())
 }

@@ -10,3 +10,6 @@ func (p *Int64) AddOwned(n int64) { p.Store(p.Load() + n) }
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Uint64) SetOwned(v uint64) { p.Store(v) }
+
+// SetOwned stores v. Nobody else may write meanwhile.
+func (p *Uint32) SetOwned(v uint32) { p.Store(v) }

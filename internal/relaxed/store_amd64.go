@@ -15,3 +15,6 @@ func (p *Int64) AddOwned(n int64) { *(*int64)(unsafe.Pointer(p)) += n }
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Uint64) SetOwned(v uint64) { *(*uint64)(unsafe.Pointer(p)) = v }
+
+// SetOwned stores v. Nobody else may write meanwhile.
+func (p *Uint32) SetOwned(v uint32) { *(*uint32)(unsafe.Pointer(p)) = v }
