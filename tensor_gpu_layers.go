@@ -88,6 +88,12 @@ func (g *gpu) served(params []Param) bool {
 	return g != nil
 }
 
+// at returns where a tensor is that is known to be served, 0 for nil.
+func at(t tensor.Tensor) uint64 {
+	p, _ := extent(t)
+	return uint64(p)
+}
+
 func (g *gpu) sgdStep(o SGD, params []Param) (bool, error) {
 	if !g.served(params) {
 		return false, nil
@@ -96,7 +102,7 @@ func (g *gpu) sgdStep(o SGD, params []Param) (bool, error) {
 		args := kernels.SGDArgs{LR: o.LearningRate, Momentum: o.Momentum, Decay: o.WeightDecay}
 		for i, p := range batch {
 			to := &args.P[i]
-			g.addresses([]*uint64{&to.W, &to.G, &to.V}, p.Value, p.Grad, p.Momentum)
+			to.W, to.G, to.V = at(p.Value), at(p.Grad), at(p.Momentum)
 			to.N = int64(p.Value.Shape().TotalSize())
 		}
 		l := kernels.Launch{Kernel: kernels.SGD.Of(double), X: blocks(largest, 4*gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}
@@ -113,7 +119,7 @@ func (g *gpu) adamStep(o layers.AdamOptions, step int, params []Param) (bool, er
 		args := kernels.AdamArgs{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.Decay, C1: c1, C2: c2}
 		for i, p := range batch {
 			to := &args.P[i]
-			g.addresses([]*uint64{&to.W, &to.G, &to.M, &to.V}, p.Value, p.Grad, p.Momentum, p.Second)
+			to.W, to.G, to.M, to.V = at(p.Value), at(p.Grad), at(p.Momentum), at(p.Second)
 			to.N = int64(p.Value.Shape().TotalSize())
 		}
 		l := kernels.Launch{Kernel: kernels.Adam.Of(double), X: blocks(largest, gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}

@@ -32,7 +32,7 @@ func newReplayMeter(t *testing.T, opts ...cupool.EngineOption) (*cupool.Engine, 
 }
 
 // newStreamEngine returns an engine on a stream of its own.
-func newStreamEngine(t *testing.T, a cupool.Allocator, opts ...cupool.EngineOption) *cupool.Engine {
+func newStreamEngine(t testing.TB, a cupool.Allocator, opts ...cupool.EngineOption) *cupool.Engine {
 	t.Helper()
 	s, err := a.NewStream()
 	require.NoError(t, err)

@@ -109,9 +109,12 @@ func (m *VM) RunAll() error {
 
 // named returns an error with the present operation's node.
 func (m *VM) named(err error) error {
+	if err == nil {
+		return nil
+	}
 	var named *OpError
 	switch {
-	case err == nil || errors.As(err, &named):
+	case errors.As(err, &named):
 		return err
 	case m.at == nil:
 		return fmt.Errorf("gorgoniavm: RunAll: %w", err)

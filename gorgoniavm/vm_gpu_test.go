@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
@@ -165,27 +166,45 @@ func TestLaunchesOfAStep(t *testing.T) {
 // BenchmarkStepOnGPU is a step of training of the MNIST network, with its
 // images on the device: what examples/mlp does without gorgonia.
 func BenchmarkStepOnGPU(b *testing.B) {
-	d, err := cupool.Open("cuda:0")
-	require.NoError(b, err)
-	defer d.Close()
-	a, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(b, err)
-	defer a.Close()
-	e, err := cupool.NewEngine(a)
-	require.NoError(b, err)
-	m := newMNIST()
-	require.NoError(b, gorgoniavm.ToPool(e, append(slices.Clone(m.inputs), m.weights...)...))
-	vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...))
-	require.NoError(b, err)
-	defer vm.Close()
-	solver, err := gorgoniavm.NewSolver(e, gorgoniavm.Momentum{LearnRate: 0.01})
-	require.NoError(b, err)
-	defer solver.Close()
-	model := gorgonia.NodesToValueGrads(m.weights)
-	b.ReportAllocs()
-	for b.Loop() {
-		require.NoError(b, vm.RunAll())
-		require.NoError(b, solver.Step(model))
+	for _, c := range []struct {
+		name   string
+		vm     func(weights gorgonia.Nodes) []gorgoniavm.Option
+		solver []gorgoniavm.SolverOption
+	}{
+		{"bound gradients", func(w gorgonia.Nodes) []gorgoniavm.Option {
+			return []gorgoniavm.Option{gorgoniavm.BindDualValues(w...)}
+		}, nil},
+		{"gradients", func(w gorgonia.Nodes) []gorgoniavm.Option {
+			return []gorgoniavm.Option{gorgoniavm.Gradients(w...)}
+		}, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}},
+		{"replay", func(w gorgonia.Nodes) []gorgoniavm.Option {
+			return []gorgoniavm.Option{gorgoniavm.Gradients(w...), gorgoniavm.Replay()}
+		}, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			_, a := newGPUMeter(b)
+			e := newStreamEngine(b, a.Caching)
+			m := newMNIST()
+			require.NoError(b, gorgoniavm.ToPool(e, append(slices.Clone(m.inputs), m.weights...)...))
+			all := append(slices.Clone(m.inputs), m.weights...)
+			defer func() {
+				for _, n := range all {
+					require.NoError(b, e.FreeTensor(n.Value().(tensor.Tensor)))
+				}
+			}()
+			vm, err := gorgoniavm.New(m.g, e, c.vm(m.weights)...)
+			require.NoError(b, err)
+			defer vm.Close()
+			solver, err := gorgoniavm.NewSolver(e, gorgoniavm.Momentum{LearnRate: 0.01}, c.solver...)
+			require.NoError(b, err)
+			defer solver.Close()
+			model := gorgonia.NodesToValueGrads(m.weights)
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, vm.RunAll())
+				require.NoError(b, solver.Step(model))
+			}
+			require.NoError(b, e.Sync())
+		})
 	}
-	require.NoError(b, e.Sync())
 }

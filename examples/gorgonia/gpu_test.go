@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,12 @@ import (
 // A GPU learns what the host learns, from the same seed, and leaves nothing of
 // the perceptron to it.
 func TestTrainingOnGPU(t *testing.T) {
-	for _, args := range [][]string{{"-shift", "0"}, {"-shift", "1", "-optimizer", "adam"}} {
+	for _, args := range [][]string{
+		{"-shift", "0"},
+		{"-shift", "1", "-optimizer", "adam"},
+		{"-shift", "0", "-graph"},
+		{"-shift", "1", "-graph", "-optimizer", "adam"},
+	} {
 		args = append(args, "-hidden", "24", "-train-samples", "100", "-data", smallData(t))
 		host := runReport(t, args...)
 		gpu := runReport(t, append(args, "-device", "cuda")...)
@@ -22,12 +28,34 @@ func TestTrainingOnGPU(t *testing.T) {
 			t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
 		}
 		require.Zero(t, gpu.FallbackOps)
+		if slices.Contains(args, "-graph") {
+			require.EqualValues(t, gpu.Steps-1, gpu.GraphSteps, gpu.GraphError)
+			require.Zero(t, host.GraphSteps)
+			require.NotEmpty(t, host.GraphError)
+			require.Zero(t, gpu.PoolByteShare, "the last step takes no memory")
+		} else {
+			require.Greater(t, gpu.PoolByteShare, 0.9) // fused layers of this size take little; of MNIST's it is 0.995
+		}
 		require.Empty(t, gpu.ForeignOps)
 		require.Zero(t, gpu.LeakedBlocks)
 		require.InDelta(t, host.LossFirst, gpu.LossFirst, 1e-4)
 		require.InDelta(t, host.LossLast, gpu.LossLast, 1e-2)
 		require.Equal(t, gpu.LiveBytesFirst, gpu.LiveBytesLast)
-		require.Greater(t, gpu.PoolByteShare, 0.9) // fused layers of this size take little; of MNIST's it is 0.995
+	}
+}
+
+// Steps as CUDA graphs have the losses of others. One sample in a batch is a
+// matrix too.
+func TestGraphsOnGPU(t *testing.T) {
+	for _, batch := range []string{"1", "7"} {
+		args := []string{"-shift", "0", "-hidden", "12", "-train-samples", "15", "-batch", batch, "-data", smallData(t), "-device", "cuda"}
+		want, got := runReport(t, args...), runReport(t, append(args, "-graph")...)
+		if got.FallbackOps > 0 && fakecuda.Loaded() {
+			t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
+		}
+		require.EqualValues(t, got.Steps-1, got.GraphSteps, got.GraphError)
+		require.InDelta(t, want.LossLast, got.LossLast, 1e-5)
+		require.Equal(t, want.TestAccuracy, got.TestAccuracy)
 	}
 }
 

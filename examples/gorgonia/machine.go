@@ -21,15 +21,15 @@ type machine struct {
 }
 
 // newMachine makes the machine that kind names, for a network whose weights
-// are where it wants them.
-func newMachine(eng *cupool.Engine, n *network, kind, optimizer string) (m *machine, err error) {
+// are where it wants them. The options are for -vm pool.
+func newMachine(eng *cupool.Engine, n *network, kind, optimizer string, opts ...gorgoniavm.Option) (m *machine, err error) {
 	m = &machine{n: n, model: gorgonia.NodesToValueGrads(n.weights)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
 		}
 	}()
-	if err := m.setVM(newVM(eng, n, kind)); err != nil {
+	if err := m.setVM(newVM(eng, n, kind, opts...)); err != nil {
 		return m, err
 	}
 	if kind == "pool" {
@@ -48,13 +48,13 @@ func (m *machine) setVM(vm gorgonia.VM, err error) error {
 
 // newVM makes the VM that kind names. A network to test is run in evaluation
 // mode.
-func newVM(eng *cupool.Engine, n *network, kind string) (gorgonia.VM, error) {
+func newVM(eng *cupool.Engine, n *network, kind string, opts ...gorgoniavm.Option) (gorgonia.VM, error) {
 	training := n.loss != nil
 	switch {
 	case kind == "pool" && training:
-		return gorgoniavm.New(n.g, eng, gorgoniavm.Gradients(n.weights...))
+		return gorgoniavm.New(n.g, eng, append(opts, gorgoniavm.Gradients(n.weights...))...)
 	case kind == "pool":
-		return gorgoniavm.New(n.g, eng, gorgoniavm.EvalMode())
+		return gorgoniavm.New(n.g, eng, append(opts, gorgoniavm.EvalMode())...)
 	case kind == "tape" && training:
 		return gorgoniavm.NewTape(n.g, eng, gorgoniavm.TapeConfig{BindDualValues: n.weights, Exclusive: true})
 	case kind == "tape":

@@ -133,6 +133,7 @@ func TestErrors(t *testing.T) {
 		"unknown optimizer":  {[]string{"-optimizer", "lion"}, training.ExitUsage, `-optimizer is sgd or adam, not "lion"`},
 		"convnet's layers":   {[]string{"-net", "convnet", "-hidden", "3"}, training.ExitUsage, "-net convnet has its own -hidden layers"},
 		"stock with itself":  {[]string{"-vm", "stock", "-compare"}, training.ExitUsage, "-compare compares other machines"},
+		"graphs of another":  {[]string{"-vm", "tape", "-graph"}, training.ExitUsage, "-graph needs -vm pool"},
 		"no batch":           {[]string{"-batch", "0"}, training.ExitUsage, "-batch must be at least 1, not 0"},
 		"argument":           {[]string{"train"}, training.ExitUsage, `unexpected argument "train"`},
 		"no directory":       {[]string{"-data", filepath.Join(empty, "no")}, training.ExitFailed, "there is no directory"},

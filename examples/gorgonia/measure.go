@@ -12,6 +12,7 @@ import (
 
 // A measurement is what is noted of all steps.
 type measurement struct {
+	began               time.Time // the present epoch
 	times, twinTimes    []time.Duration
 	lossFirst, lossLast float64
 	accuracy            float64
@@ -21,11 +22,22 @@ type measurement struct {
 	records          []runtime.MemProfileRecord // room for the heap's profile
 }
 
-// note notes what came of a step.
-func (t *trainer) note(loss float64) {
+// note notes what came of an epoch's step i. CUDA graphs have their memory from
+// the second step of all on.
+func (t *trainer) note(loss float64, i int) {
+	n, first := len(t.m.times), 1
+	if t.o.graph {
+		first = 2
+	}
+	if n > first && i < t.steps-1 {
+		return
+	}
 	live := t.pool.Stats().All.AllocatedBytes.Current
-	if len(t.m.times) == 1 {
-		t.m.lossFirst, t.m.liveFirst = loss, live
+	if n == 1 {
+		t.m.lossFirst = loss
+	}
+	if n <= first {
+		t.m.liveFirst = live
 	}
 	t.m.lossLast, t.m.liveLast = loss, live
 }
@@ -76,14 +88,18 @@ type report struct {
 	Steps                int              `json:"steps"`
 	StepMicrosMedian     float64          `json:"step_us_median"`
 	TapeStepMicrosMedian float64          `json:"tape_step_us_median,omitempty"` // the twin's, with -compare
-	PoolByteShare        float64          `json:"pool_byte_share"`               // of the bytes of tensors that a step takes
-	LiveBytesFirst       int64            `json:"live_bytes_first"`              // after the first step
+	PoolByteShare        float64          `json:"pool_byte_share"`               // of the bytes of tensors that a step takes; 0: it takes none of the pool's, as with -graph
+	LiveBytesFirst       int64            `json:"live_bytes_first"`              // after the first step, with -graph the second
 	LiveBytesLast        int64            `json:"live_bytes_last"`
 	PeakLiveBytes        int64            `json:"peak_live_bytes"`
 	PeakReservedBytes    int64            `json:"peak_reserved_bytes"`
 	LeakedBlocks         int64            `json:"leaked_blocks"`
 	ForeignOps           map[string]int64 `json:"foreign_ops,omitempty"` // that Gorgonia computed on the CPU
 	FallbackOps          int64            `json:"gpu_fallback_ops"`      // operations that the device left to the host
+
+	// With -graph only.
+	GraphSteps int64  `json:"graph_steps,omitempty"` // that were launched as CUDA graphs
+	GraphError string `json:"graph_error,omitempty"` // why others were not
 }
 
 // report sums up a training whose tensors have all been freed.
@@ -110,8 +126,16 @@ func (t *trainer) report() report {
 	}
 	if vm, ok := t.machine.vm.(*gorgoniavm.VM); ok {
 		r.ForeignOps = vm.Fallbacks()
+		r.addReplays(vm.Replays())
 	}
 	return r
+}
+
+func (r *report) addReplays(s gorgoniavm.ReplayStats) {
+	r.GraphSteps = s.Launches
+	if s.Err != nil {
+		r.GraphError = s.Err.Error()
+	}
 }
 
 // Print writes the summary for people.
@@ -121,6 +145,9 @@ func (r report) Print(w io.Writer) {
 	fmt.Fprintf(w, "steps           %d, %.0f µs each (median)\n", r.Steps, r.StepMicrosMedian)
 	if r.TapeStepMicrosMedian > 0 {
 		fmt.Fprintf(w, "  stock         %.0f µs each, of the tape machine in Go's memory\n", r.TapeStepMicrosMedian)
+	}
+	if r.GraphSteps > 0 || r.GraphError != "" {
+		fmt.Fprintf(w, "  CUDA graphs   %d steps %s\n", r.GraphSteps, r.GraphError)
 	}
 	fmt.Fprintln(w, "the pool")
 	if r.PoolByteShare > 0 {

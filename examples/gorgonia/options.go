@@ -16,6 +16,7 @@ type options struct {
 	vm      string
 	net     string
 	compare bool
+	graph   bool
 }
 
 // parse reads the command line. It returns flag.ErrHelp after it has printed
@@ -27,6 +28,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.StringVar(&o.vm, "vm", "pool", "`machine`: pool (gorgoniavm), tape (Gorgonia's, with pool memory in scopes) or stock (Gorgonia's, in Go's memory)")
 	fs.StringVar(&o.net, "net", "mlp", "`network`: mlp, or convnet, Gorgonia's example with its optimizer, RMSProp, and its learning rate")
 	fs.BoolVar(&o.compare, "compare", false, "have a twin of the network do every step with -vm stock, and report its times too")
+	fs.BoolVar(&o.graph, "graph", false, "run the steps as CUDA graphs, where there are any; with -vm pool only")
 	err := training.Parse(fs, "Gorgonia trains networks on MNIST as Gorgonia graphs, every value in a cupool.", args, out)
 	if err != nil {
 		return nil, err
@@ -48,6 +50,8 @@ func (o *options) complete(given map[string]bool) error {
 		return fmt.Errorf("-net is mlp or convnet, not %q", o.net)
 	case o.net == "convnet" && (given["hidden"] || given["optimizer"]):
 		return errors.New("-net convnet has its own -hidden layers and -optimizer")
+	case o.graph && o.vm != "pool":
+		return errors.New("-graph needs -vm pool")
 	case o.compare && o.vm == "stock":
 		return errors.New("-compare compares other machines with -vm stock")
 	}

@@ -21,6 +21,7 @@ type trainer struct {
 	eng  *cupool.Engine
 	o    *options
 	rng  *rand.Rand // of the order of the samples
+	next chan []int // that of the next epoch
 
 	steps  int // of one epoch
 	trainN int
@@ -47,6 +48,7 @@ type epoch struct {
 // newTrainer makes the networks and machines that o asks for.
 func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test *mnist.Set) (t *trainer, err error) {
 	t = &trainer{pool: pool, eng: eng, o: o, rng: o.Random(training.ForOrder), steps: train.N / o.Batch, trainN: train.N, test: test}
+	t.shuffle()
 	// Should memory run out half way, the scope frees what is there.
 	scope := eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
@@ -68,8 +70,15 @@ func (t *trainer) build(train *mnist.Set) (err error) {
 	if t.data, err = newFeed(t.eng, t.net, train, t.o.Shift, t.o.Random(training.ForShifts)); err != nil {
 		return err
 	}
-	if t.machine, err = newMachine(t.eng, t.net, t.o.vm, t.o.Optimizer); err != nil {
+	var opts []gorgoniavm.Option
+	if t.o.graph {
+		opts = append(opts, gorgoniavm.Replay())
+	}
+	if t.machine, err = newMachine(t.eng, t.net, t.o.vm, t.o.Optimizer, opts...); err != nil {
 		return err
+	}
+	if t.o.vm == "pool" && !t.o.compare { // a twin has the same inputs
+		t.data.parts()
 	}
 	if err := t.buildTest(); err != nil || !t.o.compare {
 		return err
@@ -103,7 +112,7 @@ func (t *trainer) buildTwin() error {
 	if err != nil {
 		return err
 	}
-	for to, from := range map[*gorgonia.Node]*tensor.Dense{n.x: t.data.x, n.y: t.data.y} {
+	for to, from := range map[*gorgonia.Node]*tensor.Dense{n.x: t.data.inputs.x, n.y: t.data.inputs.y} {
 		if err := gorgonia.Let(to, from.ShallowClone()); err != nil { // the machine puts its own engine in
 			return err
 		}
@@ -138,14 +147,22 @@ func (t *trainer) closeMachines() error {
 	return errors.Join(errs...)
 }
 
+// shuffle makes the order of the next epoch, during the present one.
+func (t *trainer) shuffle() {
+	t.next = make(chan []int, 1)
+	go func() { t.next <- t.rng.Perm(t.trainN) }()
+}
+
 // runEpoch trains on the samples in random order, all but the last few that
 // fill no batch, and then measures the accuracy. It calls progress after
 // every step.
 func (t *trainer) runEpoch(ctx context.Context, number int, progress func()) (e epoch, err error) {
 	start := time.Now()
-	if err := t.data.shuffle(t.rng.Perm(t.trainN)); err != nil {
+	t.m.began = start
+	if err := t.data.shuffle(<-t.next); err != nil {
 		return e, err
 	}
+	t.shuffle()
 	for i := range t.steps {
 		if ctx.Err() != nil {
 			return e, &training.Interruption{Epoch: number + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
@@ -154,12 +171,9 @@ func (t *trainer) runEpoch(ctx context.Context, number int, progress func()) (e 
 		if err != nil {
 			return e, err
 		}
-		t.note(loss)
+		t.note(loss, i)
 		e.loss += loss / float64(t.steps)
 		progress()
-	}
-	if err := t.settle(start); err != nil {
-		return e, err
 	}
 	if e.accuracy, err = t.accuracy(); err != nil {
 		return e, err
@@ -170,7 +184,7 @@ func (t *trainer) runEpoch(ctx context.Context, number int, progress func()) (e 
 }
 
 // step learns from the batch with a number, and so does the twin. The last step
-// of an epoch is weighed.
+// of an epoch is weighed, which is not to count for the time of those before.
 func (t *trainer) step(i int) (loss float64, err error) {
 	rate := t.o.Rate(float64(len(t.m.times)) / float64(t.steps*t.o.Epochs))
 	var loading time.Duration
@@ -185,7 +199,7 @@ func (t *trainer) step(i int) (loss float64, err error) {
 		return err
 	}
 	if i == t.steps-1 {
-		err = t.weighed(learn)
+		err = errors.Join(t.settle(i), t.weighed(learn))
 	} else {
 		err = learn()
 	}
@@ -198,15 +212,16 @@ func (t *trainer) step(i int) (loss float64, err error) {
 	return loss, err
 }
 
-// settle waits for the steps of the epoch that began at start. A device that
-// the CPU runs ahead of took as long as all of them for each.
-func (t *trainer) settle(start time.Time) error {
-	if err := t.eng.Sync(); err != nil || t.eng.AllocAccessible() {
+// settle waits for the first n steps of the epoch. A device that the CPU runs
+// ahead of took as long as all of them for each.
+func (t *trainer) settle(n int) error {
+	if err := t.eng.Sync(); err != nil || t.eng.AllocAccessible() || n == 0 {
 		return err
 	}
-	mean := time.Since(start) / time.Duration(t.steps)
-	for i := len(t.m.times) - t.steps; i < len(t.m.times); i++ {
-		t.m.times[i] = mean
+	mean := time.Since(t.m.began) / time.Duration(n)
+	times := t.m.times[len(t.m.times)-n:]
+	for i := range times {
+		times[i] = mean
 	}
 	return nil
 }
