@@ -3,6 +3,7 @@ package cupool
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cupool/cupool/internal/block"
 )
@@ -16,7 +17,8 @@ import (
 //	C3  a Homed block is Live or Cached; a Pending block waits for someone
 //	C4  the sum of homed blocks is within MagazineBytes and as booked
 //	C5  chunks tile a home, Gaps are where they have no memory, and every
-//	    Part backs exactly one stitched block, which is as large as its Parts
+//	    Part backs exactly one stitched block, which is as large as its Parts;
+//	    what a stream has stitched is of its own homes
 //	C6  the members of a family hold what counts against its limit
 
 // Check verifies every rule of the books and returns the first that is
@@ -54,6 +56,7 @@ type census struct {
 	segments, reserved  int64
 	asleep              int64 // without memory until Wake
 	leaving             int64 // free, and being given back
+	lent                int64 // to stitched blocks of the other pool
 	out, outBytes       int64 // live and in magazines
 	cachedBytes         int64 // in magazines
 	cached, cachedReq   int64
@@ -80,7 +83,13 @@ func (s *Stream) countLocked(sum *[2]census) {
 			n.segments++
 			n.reserved += seg.Size
 		}
-		seg.Each(&s.c.blocks, func(_ block.ID, b *block.Block) { n.add(b) })
+		seg.Each(&s.c.blocks, func(_ block.ID, b *block.Block) {
+			n.add(b)
+			if !seg.Large && b.Word().State() == block.Part {
+				sum[small].lent += b.Size
+				sum[large].lent -= b.Size
+			}
+		})
 	}
 	for _, f := range s.leaving {
 		n := &sum[f.k]
@@ -150,8 +159,8 @@ func (c *Caching) compareBooks(got [2]census) error {
 	var reserved int64
 	for k, n := range got {
 		reserved += n.reserved
-		if n.reserved+n.asleep != n.outBytes+n.pendBytes+n.cachedFree() {
-			return fmt.Errorf("C1: pool %d: reserved %d, asleep %d, live %d + pending %d + cached %d", k, n.reserved, n.asleep, n.outBytes-n.cachedBytes, n.pendBytes, n.cachedFree()+n.cachedBytes)
+		if n.reserved+n.asleep-n.lent != n.outBytes+n.pendBytes+n.cachedFree() {
+			return fmt.Errorf("C1: pool %d: reserved %d, asleep %d, lent %d, live %d + pending %d + cached %d", k, n.reserved, n.asleep, n.lent, n.outBytes-n.cachedBytes, n.pendBytes, n.cachedFree()+n.cachedBytes)
 		}
 		for _, f := range []struct {
 			name string
@@ -237,6 +246,9 @@ func (s *Stream) verifyLocked() error {
 func (s *Stream) verifyHomesLocked() error {
 	parts := map[block.ID]bool{}
 	for _, st := range s.stitches {
+		if p := slices.IndexFunc(st.chunks, func(p chunkRef) bool { return !slices.Contains(s.homes[kindOf(p.h.seg.Large)], p.h) }); p >= 0 {
+			return fmt.Errorf("C5: a stitched range at %v has a chunk of a home that stream %d has not", st.base, s.index)
+		}
 		if st.seg == nil {
 			continue
 		}

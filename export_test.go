@@ -26,6 +26,7 @@ var Corruptions = map[string]map[string]func(*Caching){
 		"a gap that is none": func(c *Caching) { c.def.homes[large][0].gaps += 512 },
 		"a part too few":     func(c *Caching) { c.def.stitches[0].parts = c.def.stitches[0].parts[1:] },
 		"a part of nothing":  func(c *Caching) { c.def.stitches[0].seg = nil },
+		"a home of nobody":   func(c *Caching) { c.def.stitches[0].chunks[0].h = &home{seg: c.def.homes[large][0].seg} },
 		"a part that is live": func(c *Caching) {
 			c.blocks.At(c.def.stitches[0].parts[0].id).SetWord(block.MakeWord(1, block.Live))
 		}},

@@ -17,7 +17,8 @@ import (
 // waits: the chunks are free in the order of the pool's stream, and the
 // block is for that stream. In the home the pieces are taken as Parts until
 // the block is freed; then they go home and merge. The mapping stays and is
-// used again when its chunks are free again.
+// used again when its chunks are free again. Small blocks are cut from homes
+// alone, but the chunks that they leave free serve stitched blocks too.
 
 // stitch is a range of addresses that chunks are mapped to a second time.
 type stitch struct {
@@ -99,6 +100,19 @@ func (s *Stream) idleRunsLocked(k kind) (runs []run, total int64) {
 	return runs, total
 }
 
+// stitchableLocked lists the whole chunks that are free for a large block of
+// need bytes: those of the large pool, and behind them, where these are too few,
+// those that the small pool has no use for.
+func (s *Stream) stitchableLocked(need int64) (runs []run, total int64) {
+	runs, total = s.idleRunsLocked(large)
+	if total >= need {
+		return runs, total
+	}
+	s.mergeFastLocked()
+	lent, more := s.idleRunsLocked(small)
+	return append(runs, lent...), total + more
+}
+
 func (s *Stream) homeOf(b *block.Block, k kind) *home {
 	for _, h := range s.homes[k] {
 		if h.seg.Index == b.Seg {
@@ -126,7 +140,7 @@ func (s *Stream) growVirtualLocked(r request) (block.ID, *block.Block, error) {
 		}
 		missing := r.rounded - s.tailLocked(r.kind)
 		if r.kind == large {
-			runs, total := s.idleRunsLocked(large)
+			runs, total := s.stitchableLocked(r.rounded)
 			if missing = r.rounded - total; missing <= 0 && s.creditLocked() <= 0 {
 				if err := s.growHomeLocked(large, r.rounded-s.tailLocked(large)); err == nil {
 					grown = true

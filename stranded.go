@@ -197,7 +197,7 @@ func (s *Stream) lacks(r request) int64 {
 	case r.kind == small:
 		return sizeclass.RoundTo(r.rounded-s.tailLocked(small), s.c.granularity)
 	}
-	_, idle := s.idleRunsLocked(large)
+	_, idle := s.stitchableLocked(r.rounded)
 	return sizeclass.RoundTo(max(r.rounded-idle, 0), s.c.granularity)
 }
 
@@ -215,7 +215,7 @@ func (c *Caching) take(r request, from *Stream, need int64, polls *int) (taken i
 	case c.vm == nil:
 		taken = from.moveBestLocked(r, polls)
 	case estate && from.pools[r.kind].Bytes() > 0:
-		taken = from.moveHomesLocked(r.kind, r.s)
+		taken, err = from.moveHomesLocked(r.kind, r.s)
 	default:
 		taken, err = from.moveChunksLocked(r, need, polls)
 	}
@@ -305,8 +305,16 @@ func (s *Stream) moveBestLocked(r request, polls *int) int64 {
 }
 
 // moveHomesLocked moves the homes of an estate's pool as they are, with what
-// was stitched from them.
-func (s *Stream) moveHomesLocked(k kind, heir *Stream) (bytes int64) {
+// was stitched from them alone.
+func (s *Stream) moveHomesLocked(k kind, heir *Stream) (bytes int64, err error) {
+	moves := func(p chunkRef) bool { return kindOf(p.h.seg.Large) == k }
+	stays := func(p chunkRef) bool { return !moves(p) }
+	err = s.dropLocked(func(st *stitch) bool {
+		return slices.ContainsFunc(st.chunks, moves) && slices.ContainsFunc(st.chunks, stays)
+	})
+	if err != nil {
+		return 0, err
+	}
 	n := 0
 	for _, h := range s.homes[k] {
 		s.handOverLocked(h.seg, heir)
@@ -319,12 +327,15 @@ func (s *Stream) moveHomesLocked(k kind, heir *Stream) (bytes int64) {
 	}
 	heir.homes[k] = append(s.homes[k], heir.homes[k]...)
 	s.homes[k] = nil
-	if k == large {
-		heir.stitches = append(heir.stitches, s.stitches...)
-		s.stitches = nil
-	}
+	s.stitches = slices.DeleteFunc(s.stitches, func(st *stitch) bool {
+		if moves(st.chunks[0]) {
+			heir.stitches = append(heir.stitches, st)
+			return true
+		}
+		return false
+	})
 	s.noteMoves(n, bytes)
-	return bytes
+	return bytes, nil
 }
 
 // moveChunksLocked moves whole free chunks of either pool, or of the other

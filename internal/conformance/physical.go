@@ -216,7 +216,7 @@ type stitcher struct {
 
 func (m *stitcher) step() error {
 	switch n := m.c.IntN(100); {
-	case n < 50 && len(m.live) < 30:
+	case n < 50 && len(m.live) < 40:
 		return m.alloc()
 	case n < 80 && len(m.live) > 0:
 		return m.free()
@@ -232,11 +232,12 @@ func (m *stitcher) step() error {
 	return nil
 }
 
-// alloc allocates a block, seldom a small one, and writes it.
+// alloc allocates a block, often one of the small pool that is large enough to
+// leave whole chunks free, and writes it.
 func (m *stitcher) alloc() error {
 	size := int64(1 + m.c.IntN(12<<20))
-	if m.c.IntN(5) == 0 {
-		size = int64(1 + m.c.IntN(1<<20))
+	if m.c.IntN(3) == 0 {
+		size = 1<<20 - int64(m.c.IntN(1<<m.c.IntN(20)))
 	}
 	m.seed++
 	p := piece{s: m.streams[m.c.IntN(len(m.streams))], seed: m.seed}
