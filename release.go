@@ -29,7 +29,8 @@ type regret struct {
 const regretLimit = 4
 
 // idleFloor is the reserve, in bytes, up to which idle segments are kept
-// however it grows: a small program is not worth a call to the device.
+// however it grows, and pools keep theirs from each other: a small program is
+// not worth a call to the device.
 const idleFloor = 256 << 20
 
 // releaseIdle gives wholly free segments back, the largest first, as far as

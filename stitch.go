@@ -101,11 +101,11 @@ func (s *Stream) idleRunsLocked(k kind) (runs []run, total int64) {
 }
 
 // stitchableLocked lists the whole chunks that are free for a large block of
-// need bytes: those of the large pool, and behind them, where these are too few,
-// those that the small pool has no use for.
+// need bytes: those of the large pool, and behind them, where these are too few
+// and the program is no small one, those that the small pool has no use for.
 func (s *Stream) stitchableLocked(need int64) (runs []run, total int64) {
 	runs, total = s.idleRunsLocked(large)
-	if total >= need {
+	if total >= need || s.c.reserved.Load() < idleFloor {
 		return runs, total
 	}
 	s.mergeFastLocked()
