@@ -78,7 +78,7 @@ run() { # PART
 	device | managed | pinned) battery "$1" ;;
 	programs) tests programs "$programs" ;;
 	engine) tests engine '^Test(GPU|Graph|Engine|Linear|BatchMatMul|Optimizers)' -test.skip "$programs" ;;
-	gorgonia) part gorgonia gorgoniavm "$bin/gorgoniavm.test" -test.v -test.run 'GPU|Managed' ;;
+	gorgonia) part gorgonia gorgoniavm "$bin/gorgoniavm.test" -test.v -test.run 'GPU|Managed|Replay' ;;
 	examples)
 		part buffers . "$bin/buffers" -device cuda
 		for flags in "" -graph; do

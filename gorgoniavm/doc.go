@@ -26,7 +26,7 @@
 //
 //   - An input's value is the program's; the VM does not write to it, but for
 //     gorgonia.Set. Tensors in Go's heap will do, and so will tensors in the
-//     pool. Views of tensors are copied by every RunAll.
+//     pool, and rows of them. Other views are copied by every RunAll.
 //   - n.Grad() of inputs lasts: with BindDualValues it is the same tensor for
 //     every run, which the solver zeroes; without, it is as any other value.
 //   - The values of the graph's roots, of scalars, of nodes given to Keep, and
@@ -53,6 +53,9 @@
 // Dense layers, products of matrices with a bias and Rectify, and their
 // gradients are computed in one step each, where nobody reads, keeps, traces,
 // watches or logs what lies between (Engine.Linear, Engine.LinearBack).
+//
+// To start operations one by one takes most of the time of a small graph. With
+// Replay a run is recorded as a CUDA graph, which later runs launch.
 //
 // Scalars are Go values on every device. A sum is read off the device when it
 // is needed, which waits for it. RunAll returns otherwise before the device is

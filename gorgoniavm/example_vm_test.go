@@ -200,3 +200,27 @@ func ExampleToPool() {
 	// true true
 	// <nil>
 }
+
+// On a GPU, the second run is recorded as a CUDA graph, and later ones are
+// launches of that. This device has no graphs: the VM runs as without Replay.
+func ExampleReplay() {
+	eng, pool := engine()
+	g := gorgonia.NewGraph()
+	x := vector(g, "x", 1, 2, 3)
+	sum := gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.Square(x))))
+	vm, err := gorgoniavm.New(g, eng, gorgoniavm.Replay())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		if err := vm.RunAll(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	stats := vm.Replays()
+	fmt.Println(sum.Value(), stats.Recordings, stats.Launches, errors.Is(stats.Err, cupool.ErrNotSupported))
+	fmt.Println(errors.Join(vm.Close(), pool.Close()))
+	// Output:
+	// 14 0 0 true
+	// <nil>
+}
