@@ -71,7 +71,7 @@ func (e *Engine) ScopeIn(pool *Caching) (*Scope, error) {
 
 // source returns where the engine's memory comes from at present.
 func (e *Engine) source() Allocator {
-	if s := e.scope.Load(); s != nil && s.pool != nil && !e.capturing {
+	if s := e.scope.Load(); s != nil && s.pool != nil && e.captured == nil {
 		return s.pool
 	}
 	return e.a

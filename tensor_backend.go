@@ -71,10 +71,11 @@ type Engine struct {
 	a          Allocator
 	d          Driver
 	s          *Stream
-	accessible bool // the CPU may touch the memory
-	gpu        *gpu // nil: the device does not compute
+	work       *Stream // what operations are submitted to: s, but within a Fork
+	accessible bool    // the CPU may touch the memory
+	gpu        *gpu    // nil: the device does not compute
 	tf32       bool
-	capturing  bool // see Capture, during which nobody else uses the engine
+	captured   *Graph // see Capture, during which nobody else uses the engine; or nil
 
 	mems memoryTables
 
@@ -119,6 +120,7 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	if e.s == nil {
 		e.s = a.DefaultStream()
 	}
+	e.work = e.s
 	e.accessible = e.d.HostAccessible()
 	if err := e.startLifetimes(); err != nil {
 		return nil, err
@@ -305,7 +307,7 @@ func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 	case err != nil:
 		return engineError("memcpy", err)
 	case devSrc:
-		return engineError("memcpy", e.s.Copy(d, s, n))
+		return engineError("memcpy", e.work.Copy(d, s, n))
 	}
 	return e.write(d, cpuBytes(s, n))
 }

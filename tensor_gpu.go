@@ -184,10 +184,11 @@ func (g *gpu) each(op string, k kernels.Kernel, n int, args unsafe.Pointer) erro
 func blocks(n, each int) int { return max(1, min((n+each-1)/each, gpuMaxGrid)) }
 
 func (g *gpu) launch(op string, l kernels.Launch) error {
-	if err := g.e.s.usable(op); err != nil {
+	s := g.e.work
+	if err := s.usable(op); err != nil {
 		return engineError(op, err)
 	}
-	return engineError(op, g.e.s.submit(op, g.d.launch(l, g.e.s.handle)))
+	return engineError(op, s.submit(op, g.d.launch(l, s.handle)))
 }
 
 // address returns a tensor's address as the kernels' arguments have it.

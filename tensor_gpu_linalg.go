@@ -226,7 +226,7 @@ func (g *gpu) innerValue(a, b tensor.Tensor) (interface{}, bool, error) {
 // once. It does not serve what is too large for cuBLAS.
 func (g *gpu) multiply(op string, p *cublas.Product, temps ...*tensor.Dense) (bool, error) {
 	p.TF32 = g.tf32
-	err := g.e.s.usable(op)
+	err := g.e.work.usable(op)
 	if err == nil {
 		err = g.multiplyWithWorkspace(op, p)
 	}
@@ -243,7 +243,7 @@ func (g *gpu) multiplyWithWorkspace(op string, p *cublas.Product) error {
 		return err
 	}
 	p.Workspace, p.Size = uintptr(w.ptr), w.size
-	return errors.Join(g.e.s.submit(op, g.d.multiply(p, g.e.s.handle)), g.e.a.Free(w))
+	return errors.Join(g.e.work.submit(op, g.d.multiply(p, g.e.work.handle)), g.e.a.Free(w))
 }
 
 func (g *gpu) free(temps ...*tensor.Dense) error {

@@ -205,7 +205,7 @@ func (g *gpu) assemble(op string, parts []operandView, shape []int, axis int) (t
 // reuse if that is not nil. They are selected by an index for each that there
 // will be.
 func (g *gpu) repeatEach(t, reuse tensor.Tensor, axis int, times []int) (tensor.Tensor, bool, error) {
-	if g.e.capturing || axis < 0 || axis >= t.Dims() || len(times) != t.Shape()[axis] || slices.Min(times) < 0 || slices.Max(times) == 0 {
+	if g.e.captured != nil || axis < 0 || axis >= t.Dims() || len(times) != t.Shape()[axis] || slices.Min(times) < 0 || slices.Max(times) == 0 {
 		return nil, false, nil
 	}
 	var picks []int

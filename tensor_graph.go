@@ -23,6 +23,7 @@ type Graph struct {
 	e    *Engine
 	d    grapher
 	held *heldMemory
+	side *sideStream // of the capture, once there was a Fork
 
 	mu     sync.Mutex
 	graph  uintptr
@@ -68,19 +69,12 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 		from = e.s.c // or allocating would be captured too
 		e.pooled.Store(true)
 	}
-	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from, blocks: make(map[Ptr]*heldBlock), idle: make(map[int64][]*heldBlock)}}
+	g := &Graph{e: e, d: d, held: newHeldMemory(e.a, from)}
 	if err := e.s.submit(op, d.beginCapture(e.s.handle)); err != nil {
 		return nil, engineError(op, err)
 	}
-	err := g.call(f)
-	if err == nil {
-		g.graph, err = d.endCapture(e.s.handle)
-		err = e.s.submit(op, err)
-	} else {
-		d.dropCapture(e.s.handle)
-	}
-	if err != nil {
-		return nil, engineError(op, errors.Join(err, g.held.release()))
+	if err := g.end(g.call(f)); err != nil {
+		return nil, engineError(op, err)
 	}
 	return g, nil
 }
@@ -92,13 +86,12 @@ func (g *Graph) call(f func() error) (err error) {
 	e := g.e
 	sc := e.Scope()
 	done := false
-	e.a, e.capturing = g.held, true
+	e.a, e.captured = g.held, g
 	defer func() {
 		sc.leave()
-		e.a, e.capturing = g.held.Allocator, false
+		e.a, e.captured = g.held.Allocator, nil
 		if !done {
-			g.d.dropCapture(e.s.handle)
-			_ = g.held.release()
+			_ = g.end(errPanic)
 		}
 	}()
 	err = Try(f)
@@ -107,6 +100,31 @@ func (g *Graph) call(f func() error) (err error) {
 	}
 	done = true
 	return err
+}
+
+var errPanic = errors.New("the captured function panicked")
+
+// end ends the capture of what f was called for, and drops it where that failed.
+// All streams are joined in any case, as a capture fails that has others.
+func (g *Graph) end(failed error) error {
+	s, err := g.e.s, failed
+	if joined := g.join(); err == nil {
+		err = joined
+	}
+	if err == nil {
+		g.graph, err = g.d.endCapture(s.handle)
+		err = s.submit("capture", err)
+	} else {
+		g.d.dropCapture(s.handle)
+	}
+	err = errors.Join(err, g.side.close(g.e.d))
+	if err == nil {
+		return nil
+	}
+	if g.graph != 0 {
+		err = errors.Join(err, g.d.destroyGraph(g.graph))
+	}
+	return errors.Join(err, g.held.release())
 }
 
 // errCaptured: a graph would copy from or to host memory that is somebody
@@ -137,85 +155,4 @@ func (g *Graph) Close() error {
 	}
 	g.closed = true
 	return engineError("close graph", errors.Join(g.d.destroyGraph(g.graph), g.held.release()))
-}
-
-// heldMemory is an Allocator whose blocks, once freed, are handed out again
-// for the same size only, and go back to where they came from all together. It
-// is no private pool, as that could not use what the engine's allocator caches.
-type heldMemory struct {
-	Allocator
-	from Allocator // of its blocks: the same, or a pool (ScopeIn)
-
-	mu     sync.Mutex
-	blocks map[Ptr]*heldBlock
-	idle   map[int64][]*heldBlock // by size
-}
-
-type heldBlock struct {
-	Block
-	freed bool
-}
-
-// Alloc implements Allocator.
-func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if idle := h.idle[size]; len(idle) > 0 {
-		b := idle[len(idle)-1]
-		h.idle[size] = idle[:len(idle)-1]
-		b.freed = false
-		return b.Block, nil
-	}
-	b, err := h.from.Alloc(size, s)
-	if err == nil && !b.IsEmpty() {
-		h.blocks[b.ptr] = &heldBlock{Block: b}
-	}
-	return b, err
-}
-
-// Free implements Allocator.
-func (h *heldMemory) Free(b Block) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	own := h.blocks[b.ptr]
-	if own == nil || own.Block != b {
-		return h.Allocator.Free(b)
-	}
-	return h.freeLocked(own)
-}
-
-// FreePtr implements Allocator.
-func (h *heldMemory) FreePtr(p Ptr, size int64) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	own := h.blocks[p]
-	switch {
-	case own == nil:
-		return h.Allocator.FreePtr(p, size)
-	case size >= 0 && size != own.size:
-		return &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("it has %d bytes", own.size)}
-	}
-	return h.freeLocked(own)
-}
-
-func (h *heldMemory) freeLocked(b *heldBlock) error {
-	if b.freed {
-		return &BlockError{Op: "free", Ptr: b.ptr, Size: b.size, Err: ErrDoubleFree, Detail: "during a capture"}
-	}
-	b.freed = true
-	h.idle[b.size] = append(h.idle[b.size], b)
-	return nil
-}
-
-// release frees all blocks.
-func (h *heldMemory) release() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var errs []error
-	for _, b := range h.blocks {
-		errs = append(errs, h.from.Free(b.Block))
-	}
-	clear(h.blocks)
-	clear(h.idle)
-	return errors.Join(errs...)
 }

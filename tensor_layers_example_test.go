@@ -216,3 +216,49 @@ func ExampleEngine_Capture() {
 	fmt.Printf("%.1f\n", h.Data())
 	// Output: [0.5 1.0]
 }
+
+// What does not fill the device runs beside something else in a graph: here the
+// weights' gradient and update, beside the gradient that the layer before needs.
+func ExampleEngine_Fork() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	scope := eng.Scope()
+	defer scope.Close()
+	matrix := func(values ...float64) *tensor.Dense {
+		t, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking(values)))
+		return t
+	}
+	x, w, dz, dx, dw := matrix(1, 0, 0, 1), matrix(1, 2, 3, 4), matrix(1, 1, 0, 1), matrix(0, 0, 0, 0), matrix(0, 0, 0, 0)
+
+	back := func() error { // for Capture; it may as well be called
+		weights := func() error { return eng.LinearBack(x, w, dz, nil, dw, nil, cupool.NoActivation) }
+		if err := eng.Fork(weights); err != nil {
+			return err
+		}
+		if err := eng.LinearBack(x, w, dz, dx, nil, nil, cupool.NoActivation); err != nil {
+			return err
+		}
+		update := func() error { return eng.SGDStep(cupool.SGD{LearningRate: 1}, cupool.Param{Value: w, Grad: dw}) }
+		if err := eng.Fork(update); err != nil { // after dx, which is made from w
+			return err
+		}
+		return eng.Join() // before whatever reads w
+	}
+	if err := back(); err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range []tensor.Tensor{dx, w} {
+		h, _ := eng.ToHost(t)
+		fmt.Println(h.Data())
+	}
+	// Output:
+	// [3 7 2 4]
+	// [0 1 3 3]
+}

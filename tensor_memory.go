@@ -185,7 +185,7 @@ func (e *Engine) zero(p Ptr, n int64) error {
 // do it.
 func (e *Engine) clear(p Ptr, n int64, onStream bool) error {
 	if onStream {
-		if err := e.s.Memset(p, 0, n); err != nil {
+		if err := e.work.Memset(p, 0, n); err != nil {
 			return engineError("zero", err)
 		}
 		return e.hostReady()
@@ -203,7 +203,7 @@ func (e *Engine) read(dst []byte, p Ptr) error {
 	switch {
 	case err != nil:
 		return engineError("read", err)
-	case dev && e.capturing:
+	case dev && e.captured != nil:
 		return engineError("read", errCaptured)
 	case dev:
 		return engineError("read", e.s.CopyOut(dst, p))
@@ -221,7 +221,7 @@ func (e *Engine) write(p Ptr, src []byte) error {
 	switch {
 	case err != nil:
 		return engineError("write", err)
-	case dev && e.capturing:
+	case dev && e.captured != nil:
 		return engineError("write", errCaptured)
 	case dev:
 		return engineError("write", e.s.CopyIn(p, src))
@@ -241,7 +241,7 @@ func (e *Engine) fill(p Ptr, n int64, pattern []byte) error {
 	if bytes.Count(pattern, pattern[:1]) == len(pattern) {
 		if dev, err := e.onDevice(p, n); err != nil || dev {
 			if err == nil {
-				err = e.s.Memset(p, pattern[0], n)
+				err = e.work.Memset(p, pattern[0], n)
 			}
 			return engineError("memset", err)
 		}

@@ -97,8 +97,14 @@ func (r *resident) shuffle(order []int) {
 		r.prepare(order)
 	}
 	check(r.eng.Stream().WaitStream(r.side.Stream()))
+	r.ordered, r.next = r.upcoming(), samples{}
+}
+
+// upcoming returns what is in order for the next shuffle, as the engine that
+// computes sees it. Only what runs after that shuffle may read it.
+func (r *resident) upcoming() samples {
 	handOver(r.eng, r.next.tensors()...)
-	r.ordered, r.next = r.next, samples{}
+	return r.next
 }
 
 func (r *resident) batch(from, to int) (x, y tensor.Tensor) {

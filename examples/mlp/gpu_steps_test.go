@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,40 +52,52 @@ func stepLosses(t *testing.T, device, flags string) (losses []float64) {
 }
 
 func (o *options) stepLosses() (losses []float64, err error) {
+	err = o.withTrainer(func(tr *trainer) error {
+		for range tr.epochs {
+			of, err := tr.epochLosses()
+			if err != nil {
+				return err
+			}
+			losses = append(losses, of...)
+		}
+		return nil
+	})
+	return losses, err
+}
+
+// withTrainer calls f with what trains as o asks for. Nothing may be left to the
+// host.
+func (o *options) withTrainer(f func(*trainer) error) (err error) {
 	train, test, err := training.LoadData(&o.Options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d, err := cupool.Open(o.Device)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	pool, err := training.PoolOn(d)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	eng, err := engineOn(pool)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	tr, err := newTrainer(pool, eng, o, train, test)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, tr.free()) }()
-	for range tr.epochs {
-		of, err := tr.epochLosses()
-		if err != nil {
-			return nil, err
-		}
-		losses = append(losses, of...)
+	if err := f(tr); err != nil {
+		return err
 	}
 	if n := eng.Stats().Fallbacks; n > 0 && !fakecuda.Loaded() {
-		return nil, fmt.Errorf("%d operations were left to the host", n)
+		return fmt.Errorf("%d operations were left to the host", n)
 	}
-	return losses, nil
+	return nil
 }
 
 // epochLosses takes the steps of an epoch and waits for each.
@@ -96,9 +109,60 @@ func (t *trainer) epochLosses() (losses []float64, err error) {
 	t.order = <-t.shuffled()
 	for i := range t.steps {
 		check(t.eng.Zero(t.loss))
-		check(t.step(i * t.batch))
+		check(t.step(i*t.batch, t.learn))
 		losses = append(losses, number(t.eng, must(tensor.Sum(t.loss)))/float64(t.batch))
 		t.stepTimes = append(t.stepTimes, 0) // the learning rate goes by their number
 	}
 	return losses, nil
+}
+
+// A graph's steps compute the same, to the bit, whether parts of them run at the
+// same time or not: on a window with steps left over, and in place.
+func TestForkedSteps(t *testing.T) {
+	for _, steps := range []string{"3", "10"} {
+		t.Run(steps, func(t *testing.T) {
+			forked, inOrder := trainByGraph(t, steps, "true"), trainByGraph(t, steps, "false")
+			if forked == nil || inOrder == nil {
+				t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
+			}
+			for i := range inOrder {
+				if !slices.Equal(inOrder[i], forked[i]) {
+					t.Fatalf("epoch %d: the losses and parameters differ", i+1)
+				}
+			}
+		})
+	}
+}
+
+// trainByGraph returns what three epochs of 10 steps leave in each parameter,
+// and their losses.
+func trainByGraph(t *testing.T, steps, fork string) (after [][]float32) {
+	t.Helper()
+	flags := "-device cuda -shift 0 -train-samples 200 -epochs 3 -batch 20 -hidden 24,12 -graph -graph-steps " + steps + " -graph-fork=" + fork
+	o, err := parse(append(strings.Fields(flags), "-data", dataDir), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = o.withTrainer(func(tr *trainer) error {
+		tr.testN = 20
+		for range tr.epochs {
+			e, err := tr.runEpoch(t.Context(), func() {})
+			if err != nil {
+				return err
+			}
+			all := []float32{float32(e.loss), float32(e.accuracy)}
+			for _, p := range tr.net.params() {
+				all = append(all, must(tr.eng.ToHost(p.value)).Data().([]float32)...)
+			}
+			after = append(after, all)
+		}
+		return nil
+	})
+	if errors.Is(err, cupool.ErrNotSupported) && fakecuda.Loaded() {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
 }

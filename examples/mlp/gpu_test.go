@@ -42,12 +42,14 @@ func TestTrainingByGraph(t *testing.T) {
 	if r.FallbackOps > 0 && fakecuda.Loaded() {
 		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
 	}
-	graph, r := losses(t, "-device", "cuda", "-shift 0 -graph")
-	if last := len(graph) - 1; graph[last] > 1.5*eager[last] || graph[last] > 0.5*graph[0] {
-		t.Errorf("losses %v with a graph, and %v without", graph, eager)
-	}
-	if r.FallbackOps != 0 || r.LeakedBlocks != 0 || r.DriverAllocsLastEpoch != 0 {
-		t.Errorf("%+v", r)
+	for _, flags := range []string{"", "-graph-steps 4 -graph-fork=false"} {
+		graph, r := losses(t, "-device", "cuda", "-shift 0 -graph", flags)
+		if last := len(graph) - 1; graph[last] > 1.5*eager[last] || graph[last] > 0.5*graph[0] {
+			t.Errorf("%s: losses %v with a graph, and %v without", flags, graph, eager)
+		}
+		if r.FallbackOps != 0 || r.LeakedBlocks != 0 || r.DriverAllocsLastEpoch != 0 {
+			t.Errorf("%s: %+v", flags, r)
+		}
 	}
 }
 

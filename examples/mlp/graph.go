@@ -2,40 +2,66 @@ package main
 
 import "github.com/cupool/cupool"
 
-// mostGraphSteps is the most steps that a graph has: enough that what comes
-// between two launches takes little of the time.
-const mostGraphSteps = 30
-
-// graphSteps are n steps as a CUDA graph, on the samples of a window. The graph
-// is nil before the first capture.
+// graphSteps are n steps as a CUDA graph. The graph is nil before the first
+// capture. Where a graph may have all steps of an epoch, it is captured on that
+// epoch's samples, where they lie; others run on a window, which samples are
+// copied to before each launch.
 type graphSteps struct {
 	graph  *cupool.Graph
 	data   *resident
-	window samples
+	window samples // none: graphs are of whole epochs
 	n      int
+	fork   bool // see learnForked
 }
 
-// newGraphSteps makes the window for as many steps of a batch as an epoch's steps
-// can be divided by.
-func newGraphSteps(data *resident, batch, steps int) *graphSteps {
-	n := min(mostGraphSteps, steps)
-	for steps%n != 0 {
-		n--
+// newGraphSteps makes the window, for the steps of an epoch in graphs of at most
+// so many.
+func newGraphSteps(data *resident, batch, steps, most int, fork bool) *graphSteps {
+	g := &graphSteps{data: data, n: graphSize(steps, most), fork: fork}
+	if g.n < steps {
+		g.window = data.window(g.n * batch)
 	}
-	return &graphSteps{data: data, window: data.window(n * batch), n: n}
+	return g
 }
+
+// graphSize is how many steps of an epoch a graph is to have: the most that they
+// can be divided by, or else so many that fewer are left over than there are
+// graphs.
+func graphSize(steps, most int) int {
+	most = min(steps, most)
+	for n := most; 2*n > most; n-- {
+		if steps%n == 0 {
+			return n
+		}
+	}
+	return steps / ((steps + most - 1) / most)
+}
+
+// inPlace reports whether a graph reads an epoch's samples where they lie.
+func (g *graphSteps) inPlace() bool { return g.window.x == nil }
 
 // capture makes a new graph of t's steps, while the device computes what it was
-// given. The learning rate stays what it is now.
-func (g *graphSteps) capture(t *trainer) (err error) {
-	if err := g.close(); err != nil {
-		return err
-	}
+// given. The learning rate stays what it is now. In place, the graph has the
+// steps of this epoch from one on, or else, from 0, those of the next.
+func (g *graphSteps) capture(t *trainer, from int) (err error) {
+	defer catch(&err)
+	check(g.close())
 	defer func(all samples) { g.data.ordered = all }(g.data.ordered)
-	g.data.ordered = g.window
+	if g.inPlace() {
+		g.n = t.steps - from
+		if from == 0 {
+			g.data.ordered = g.data.upcoming()
+		}
+	} else {
+		from, g.data.ordered = 0, g.window
+	}
+	learn := t.learn
+	if g.fork {
+		learn = t.learnForked
+	}
 	g.graph, err = t.eng.Capture(func() error {
 		for i := range g.n {
-			if err := t.step(i * t.batch); err != nil {
+			if err := t.step((from+i)*t.batch, learn); err != nil {
 				return err
 			}
 		}
@@ -47,7 +73,9 @@ func (g *graphSteps) capture(t *trainer) (err error) {
 // launch runs the steps on the samples from a place in the order on.
 func (g *graphSteps) launch(from int) (err error) {
 	defer catch(&err)
-	g.data.copyTo(g.window, from)
+	if !g.inPlace() {
+		g.data.copyTo(g.window, from)
+	}
 	return g.graph.Launch()
 }
 

@@ -69,6 +69,9 @@ func (m *mlp) activation(layer int) cupool.Activation {
 func (m *mlp) forward(x tensor.Tensor) []tensor.Tensor {
 	acts := []tensor.Tensor{x}
 	for i, l := range m.layers {
+		if i == 1 { // the first layer's parameters were not updated in a Fork
+			check(m.eng.Join())
+		}
 		z := must(m.eng.Empty(m.dt, x.Shape()[0], l.w.value.Shape()[1]))
 		check(m.eng.Linear(acts[i], l.w.value, l.b.value, z, m.activation(i)))
 		acts = append(acts, z)
@@ -88,6 +91,30 @@ func (m *mlp) backward(acts []tensor.Tensor, logits tensor.Tensor) {
 			in, act = must(m.eng.Empty(m.dt, acts[i].Shape()...)), m.activation(i-1)
 		}
 		check(m.eng.LinearBack(acts[i], l.w.value, d, in, l.w.grad, l.b.grad, act))
+		d = in
+	}
+}
+
+// backwardForked is backward for steps that are captured, with the update of
+// each layer's parameters. What the next layer back and the next step's first
+// layer do not wait for is forked: all of it but the first layer's. forward
+// joins.
+func (m *mlp) backwardForked(acts []tensor.Tensor, logits tensor.Tensor, update func(layer int) error) {
+	d := logits
+	for i := len(m.layers) - 1; i >= 0; i-- {
+		l := m.layers[i]
+		weights := func() error {
+			return m.eng.LinearBack(acts[i], l.w.value, d, nil, l.w.grad, l.b.grad, cupool.NoActivation)
+		}
+		if i == 0 {
+			check(weights())
+			check(update(i))
+			return
+		}
+		check(m.eng.Fork(weights))
+		in := must(m.eng.Empty(m.dt, acts[i].Shape()...))
+		check(m.eng.LinearBack(acts[i], l.w.value, d, in, nil, nil, m.activation(i-1)))
+		check(m.eng.Fork(func() error { return update(i) })) // after in, which is made from the weights
 		d = in
 	}
 }

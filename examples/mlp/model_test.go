@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cupool/cupool"
@@ -105,6 +106,61 @@ func TestGradients(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Without a capture, what is forked gives the gradients and updates that backward
+// and step give.
+func TestBackwardForked(t *testing.T) {
+	const lr, n = 0.1, 5
+	for _, hidden := range [][]int{nil, {4}, {4, 3}} {
+		after := func(forked bool) (values []float64) {
+			eng := newEngine(t)
+			inScope(t, eng, func() {
+				r := rand.New(rand.NewPCG(1, 2))
+				net := newMLP(eng, tensor.Float64, r, slices.Concat([]int{6}, hidden, []int{2})...)
+				x := uploadAs(eng, net.dt, normal(r, n*6), n, 6)
+				y := upload(eng, []int{0, 1, 1, 0, 1}, n)
+				opt := newSGD(net)
+				for range 3 {
+					acts := net.forward(x)
+					d := net.crossEntropy(acts[len(acts)-1], y, zeros(eng, net.dt, n))
+					if forked {
+						net.backwardForked(acts, d, func(layer int) error { return opt.stepLayer(lr, layer) })
+					} else {
+						net.backward(acts, d)
+						opt.step(lr)
+					}
+				}
+				for _, p := range net.params() {
+					values = append(values, p.value.Data().([]float64)...)
+				}
+			})
+			return values
+		}
+		if want, got := after(false), after(true); !slices.Equal(want, got) {
+			t.Errorf("hidden layers %v: parameters %v, want %v", hidden, got, want)
+		}
+	}
+}
+
+// normal returns normally distributed values.
+func normal(r *rand.Rand, n int) []float64 {
+	values := make([]float64, n)
+	for i := range values {
+		values[i] = r.NormFloat64()
+	}
+	return values
+}
+
+func TestGraphSize(t *testing.T) {
+	for _, c := range []struct{ steps, most, want int }{
+		{468, 30, 26}, {468, 117, 117}, {468, 100, 78}, {468, 468, 468}, {468, 1000, 468}, {468, 1, 1},
+		{58, 30, 29}, {59, 30, 29}, {59, 59, 59}, {10, 4, 3}, {7, 4, 3}, {1, 30, 1},
+	} {
+		if got := graphSize(c.steps, c.most); got != c.want {
+			t.Errorf("graphSize(%d, %d) is %d, want %d", c.steps, c.most, got, c.want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 
 	"github.com/cupool/cupool/examples/internal/training"
@@ -12,8 +13,11 @@ import (
 type options struct {
 	training.Options
 	plan     bool
-	graph    bool
 	prefetch bool
+
+	graph      bool
+	graphSteps int  // the most that a graph has
+	graphFork  bool // see learnForked
 }
 
 // parse reads the command line. It returns flag.ErrHelp after it has printed
@@ -24,6 +28,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 	o.Register(fs)
 	fs.BoolVar(&o.plan, "plan", false, "serve the steps by a plan of their memory, which is made from the first ones")
 	fs.BoolVar(&o.graph, "graph", false, "run the steps as a CUDA graph, captured once an epoch; with -shift 0 and sgd only")
+	fs.IntVar(&o.graphSteps, "graph-steps", 30, "with -graph: at most so many `steps` in a graph; with as many as an epoch has it reads their samples in place")
+	fs.BoolVar(&o.graphFork, "graph-fork", true, "with -graph: gradients and updates of parameters run beside what does not need them")
 	fs.BoolVar(&o.prefetch, "prefetch", false, "make the next batch on another stream while the device computes; not with -shift 0")
 	err := training.Parse(fs, "Mlp trains a multi-layer perceptron on MNIST, every tensor in a cupool.", args, out)
 	if err != nil {
@@ -40,6 +46,8 @@ func (o *options) complete() error {
 	switch {
 	case o.graph && (o.Shift != 0 || o.Optimizer != "sgd" || o.plan):
 		return errors.New("-graph needs -shift 0 and -optimizer sgd, and goes without -plan")
+	case o.graphSteps < 1:
+		return fmt.Errorf("-graph-steps %d: a graph has a step at least", o.graphSteps)
 	case o.prefetch && (o.Shift == 0 || o.plan):
 		return errors.New("-prefetch is for batches made on the host, not with -shift 0, and goes without -plan")
 	}

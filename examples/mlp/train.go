@@ -74,7 +74,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		lr:     o.LR,
 	}
 	if o.graph {
-		t.graph = newGraphSteps(t.train.(*resident), t.batch, t.steps)
+		t.graph = newGraphSteps(t.train.(*resident), t.batch, t.steps, o.graphSteps, o.graphFork)
 	}
 	t.order = <-t.shuffled()
 	return t, scope.Keep(t.tensors()...)
@@ -126,7 +126,9 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 		return e, err
 	}
 	if t.order = <-following; len(t.stepTimes) < t.steps*t.epochs {
-		t.train.prepare(t.order)
+		if err := t.prepare(); err != nil {
+			return e, err
+		}
 	}
 	if err := t.settle(start); err != nil {
 		return e, err
@@ -140,6 +142,16 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	return e, nil
 }
 
+// prepare makes what the next epoch begins with, while the device computes what
+// it was given. The learning rate changes with the epoch, and so does a graph.
+func (t *trainer) prepare() error {
+	t.train.prepare(t.order)
+	if t.graph == nil {
+		return nil
+	}
+	return t.graph.capture(t, 0)
+}
+
 // runSteps takes the steps of an epoch.
 func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 	defer func() { err = errors.Join(err, t.train.rest()) }()
@@ -151,7 +163,7 @@ func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 		if g := t.graph; g != nil && g.graph != nil && i+g.n <= t.steps {
 			n, err = g.n, g.launch(i*t.batch)
 		} else {
-			err = t.planned(func() error { return t.step(i * t.batch) })
+			err = t.planned(func() error { return t.step(i*t.batch, t.learn) })
 		}
 		if err != nil {
 			return err
@@ -162,10 +174,9 @@ func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 			progress()
 		}
 		i += n
-		// The very first step makes what is made when it is used first, and the
-		// learning rate changes with the epoch.
-		if t.graph != nil && (i == t.steps || t.graph.graph == nil) {
-			if err := t.graph.capture(t); err != nil {
+		// The very first step makes what is made when it is used first.
+		if g := t.graph; g != nil && g.graph == nil && i < t.steps {
+			if err := g.capture(t, i); err != nil {
 				return err
 			}
 		}
@@ -199,17 +210,33 @@ func (t *trainer) planned(step func() error) error {
 
 // step learns from the batch that begins at a place in the order. Everything
 // it makes goes back to the pool at its end, for the next step to find.
-func (t *trainer) step(from int) (err error) {
+func (t *trainer) step(from int, learn func(acts []tensor.Tensor, logits tensor.Tensor)) (err error) {
 	scope := t.eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
 	defer catch(&err)
 
 	x, y := t.train.batch(from, from+t.batch)
 	acts := t.net.forward(x)
-	t.net.backward(acts, t.net.crossEntropy(acts[len(acts)-1], y, t.loss))
-	done := float64(len(t.stepTimes)) / float64(t.steps*t.epochs)
-	t.opt.step(t.lr * (1 - done))
+	learn(acts, t.net.crossEntropy(acts[len(acts)-1], y, t.loss))
 	return nil
+}
+
+// learn updates the parameters, from what forward returned and the gradient of
+// the loss by the logits.
+func (t *trainer) learn(acts []tensor.Tensor, logits tensor.Tensor) {
+	t.net.backward(acts, logits)
+	t.opt.step(t.rate())
+}
+
+// learnForked is learn for steps that are captured, by sgd.
+func (t *trainer) learnForked(acts []tensor.Tensor, logits tensor.Tensor) {
+	lr, opt := t.rate(), t.opt.(*sgd)
+	t.net.backwardForked(acts, logits, func(layer int) error { return opt.stepLayer(lr, layer) })
+}
+
+// rate is the learning rate of the next step.
+func (t *trainer) rate() float64 {
+	return t.lr * (1 - float64(len(t.stepTimes))/float64(t.steps*t.epochs))
 }
 
 // accuracy is the part of the test set that the network recognizes.

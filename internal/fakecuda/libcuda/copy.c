@@ -202,7 +202,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n, CUstre
 	op o = {.kind = OP_COPY, .dst = dst, .src = (addr)src, .n = n};
 	if (!covered((addr)src, n)) {
 		CUstream on;
-		if (fake_stream(s, &on) == CUDA_SUCCESS && fake_capturing(on))
+		if (fake_stream(s, &on) == CUDA_SUCCESS && fake_capture_forbids(on))
 			return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		o.staged = malloc(n);
 		memcpy(o.staged, src, n);
@@ -216,7 +216,7 @@ CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream h) 
 	FAKE_CALL(true);
 	CUresult r = fake_stream(h, &s);
 	bool pageable = !covered((addr)dst, n);
-	if (r == CUDA_SUCCESS && pageable && fake_capturing(s))
+	if (r == CUDA_SUCCESS && pageable && fake_capture_forbids(s))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (r == CUDA_SUCCESS)
 		r = submit(h, (op){.kind = OP_COPY, .dst = (addr)dst, .host_dst = pageable ? dst : NULL, .src = src, .n = n});

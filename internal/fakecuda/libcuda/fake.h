@@ -3,14 +3,14 @@
 //
 // Files: control.c faults, counters, settings; device.c devices and contexts;
 // memory.c the address space and what is in it; attrs.c questions about it;
-// handles.c which streams and events exist; stream.c those and their worker
-// threads; copy.c copies, memsets, kernels; vmm.c virtual memory; pool.c
-// stream-ordered pools; graph.c captured
-// work; emulate.cc the kernels of internal/kernels; share.c handles for other processes; lookup.c entry
+// handles.c which streams and events exist; stream.c streams and their worker
+// threads; event.c events; copy.c copies, memsets, kernels; vmm.c virtual memory;
+// pool.c stream-ordered pools; capture.c captures of streams; graph.c what is
+// made of them; emulate.cc the kernels of internal/kernels; share.c handles for other processes; lookup.c entry
 // points by name; stubs.c everything else that programs link.
 //
 // Locks, in the order in which they are taken: fake_lock (contexts, handles,
-// pools), a stream's, an event's, then fake_mem (the address space, held by a
+// pools), a stream's, an event's, that of captures, then fake_mem (the address space, held by a
 // worker while it touches memory). Streams, events and contexts are never
 // given back to malloc, so that a stale handle is an error and no crash.
 
@@ -147,7 +147,6 @@ void fake_sync_device(int device);
 void fake_streams_end(CUcontext ctx);
 CUstream fake_null_stream(CUcontext ctx);
 CUcontext fake_stream_context(CUstream s);
-bool fake_capturing(CUstream s);
 
 // emulate.cc: missing where there was no C++ compiler
 void fake_emulate(const emulated *k, const void *args, unsigned gx, unsigned gy, unsigned bx) __attribute__((weak));
@@ -155,8 +154,11 @@ void fake_emulate(const emulated *k, const void *args, unsigned gx, unsigned gy,
 // graph.c
 typedef struct fake_graph fake_graph;
 fake_graph *fake_graph_new(void);
-void fake_graph_add(fake_graph *g, op o);
 void fake_graph_drop(fake_graph *g);
+
+// capture.c
+typedef struct fake_capture fake_capture;
+bool fake_capture_forbids(CUstream s); // and breaks the capture of s, if there is one
 
 // copy.c
 void fake_run(CUcontext ctx, op *o);

@@ -1,42 +1,11 @@
-#include "fake.h"
+#include "stream.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-// A stream is a queue with a worker thread, which starts with the first work.
-struct CUstream_st {
-	CUcontext ctx;
-	unsigned flags;
-	int priority;
-	uint64_t id;
-
-	pthread_mutex_t mu;
-	pthread_cond_t moved; // completed has grown, or there is work
-	op *head, **tail;
-	uint64_t submitted;
-	_Atomic uint64_t completed;
-	bool alive, started;
-	bool capturing;
-	fake_graph *graph; // being captured
-	uint64_t capture_id;
-
-	CUstream next; // of all streams ever made
-};
-
-// An event is a place in a stream's order; recording it is no work.
-struct CUevent_st {
-	CUcontext ctx;
-	unsigned flags;
-	pthread_mutex_t mu;
-	bool alive, captured;
-	CUstream on; // NULL: never recorded
-	uint64_t seq;
-	CUevent next;
-};
-
-static _Atomic(CUstream) streams;
-static _Atomic uint64_t last_id, last_capture;
+_Atomic(CUstream) fake_streams;
+static _Atomic uint64_t last_id;
 
 static void *work(void *arg) {
 	CUstream s = arg;
@@ -94,8 +63,8 @@ CUresult fake_submit(CUstream s, op o) {
 		free(o.staged);
 		free(o.params);
 		r = CUDA_ERROR_INVALID_HANDLE;
-	} else if (s->capturing) {
-		fake_graph_add(s->graph, o);
+	} else if (s->capture != NULL) {
+		r = fake_capture_submit(s, o);
 	} else {
 		op *q = malloc(sizeof *q);
 		*q = o;
@@ -121,7 +90,7 @@ CUresult fake_wait(CUstream s) {
 }
 
 void fake_sync_device(int device) {
-	for (CUstream s = streams; s != NULL; s = s->next)
+	for (CUstream s = fake_streams; s != NULL; s = s->next)
 		if (s->ctx->device == device)
 			fake_wait(s);
 }
@@ -136,8 +105,8 @@ static CUstream make(CUcontext ctx, unsigned flags, int priority) {
 	s->tail = &s->head;
 	pthread_mutex_init(&s->mu, NULL);
 	pthread_cond_init(&s->moved, NULL);
-	s->next = streams;
-	while (!atomic_compare_exchange_weak(&streams, &s->next, s)) {
+	s->next = fake_streams;
+	while (!atomic_compare_exchange_weak(&fake_streams, &s->next, s)) {
 	}
 	fake_handle_add(s);
 	return s;
@@ -185,13 +154,6 @@ CUresult fake_stream(CUstream h, CUstream *out) {
 	return fake_handle_known(h) && h->alive ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-#define FIND(h, s)                                 \
-	do {                                       \
-		CUresult find_r_ = fake_stream(h, &(s)); \
-		if (find_r_ != CUDA_SUCCESS)       \
-			return find_r_;            \
-	} while (0)
-
 CUresult cuStreamCreate(CUstream *s, unsigned flags) {
 	FAKE_CALL(true);
 	*s = make(fake_current(), flags, 0);
@@ -216,7 +178,7 @@ CUresult cuStreamSynchronize(CUstream h) {
 	CUstream s;
 	FAKE_CALL(true);
 	FIND(h, s);
-	if (s->capturing)
+	if (fake_capture_forbids(s))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	return fake_wait(s);
 }
@@ -267,146 +229,11 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream h, CUstreamCaptureMode mode) {
-	FAKE_CALL(true);
-	(void)mode;
-	if ((uintptr_t)h <= 1 || !fake_handle_known(h) || !h->alive || h->capturing)
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	h->capture_id = ++last_capture;
-	h->graph = fake_graph_new();
-	h->capturing = true;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuStreamEndCapture(CUstream h, CUgraph *graph) {
-	FAKE_CALL(true);
-	if (!fake_handle_known(h) || !h->capturing)
-		return CUDA_ERROR_ILLEGAL_STATE;
-	h->capturing = false;
-	*graph = (CUgraph)h->graph;
-	return CUDA_SUCCESS;
-}
-
-bool fake_capturing(CUstream s) { return s->capturing; }
-
-static CUresult capture(CUstream h, CUstreamCaptureStatus *status, cuuint64_t *id) {
-	CUstream s;
-	FIND(h, s);
-	*status = s->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-	if (id != NULL)
-		*id = s->capture_id;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing(CUstream h, CUstreamCaptureStatus *status) {
-	FAKE_CALL(true);
-	return capture(h, status, NULL);
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream h, CUstreamCaptureStatus *status, cuuint64_t *id) {
-	FAKE_CALL(true);
-	return capture(h, status, id);
-}
-
-// Events.
-
-static _Atomic(CUevent) events;
-
-CUresult cuEventCreate(CUevent *out, unsigned flags) {
-	FAKE_CALL(true);
-	CUevent e = calloc(1, sizeof *e);
-	e->ctx = fake_current();
-	e->flags = flags;
-	e->alive = true;
-	pthread_mutex_init(&e->mu, NULL);
-	e->next = events;
-	while (!atomic_compare_exchange_weak(&events, &e->next, e)) {
-	}
-	fake_handle_add(e);
-	*out = e;
-	return CUDA_SUCCESS;
-}
-
-static bool usable(CUevent e) { return e != NULL && fake_handle_known(e) && e->alive; }
-
-CUresult cuEventDestroy_v2(CUevent e) {
-	FAKE_CALL(true);
-	if (!usable(e))
-		return CUDA_ERROR_INVALID_HANDLE;
-	e->alive = false;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuEventRecord(CUevent e, CUstream h) {
-	CUstream s;
-	FAKE_CALL(true);
-	FIND(h, s);
-	if (!usable(e) || e->ctx != s->ctx)
-		return CUDA_ERROR_INVALID_HANDLE;
-	pthread_mutex_lock(&s->mu);
-	pthread_mutex_lock(&e->mu);
-	e->on = s;
-	e->seq = s->submitted;
-	e->captured = s->capturing;
-	pthread_mutex_unlock(&e->mu);
-	pthread_mutex_unlock(&s->mu);
-	return CUDA_SUCCESS;
-}
-
-static CUresult point(CUevent e, CUstream *on, uint64_t *seq) {
-	if (!usable(e))
-		return CUDA_ERROR_INVALID_HANDLE;
-	pthread_mutex_lock(&e->mu);
-	*on = e->on;
-	*seq = e->seq;
-	bool captured = e->captured;
-	pthread_mutex_unlock(&e->mu);
-	return captured ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
-}
-
-CUresult cuEventQuery(CUevent e) {
-	CUstream on;
-	uint64_t seq;
-	FAKE_CALL(true);
-	CUresult r = point(e, &on, &seq);
-	if (r != CUDA_SUCCESS)
-		return r;
-	return on == NULL || on->completed >= seq ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
-CUresult cuEventSynchronize(CUevent e) {
-	CUstream on;
-	uint64_t seq;
-	FAKE_CALL(true);
-	CUresult r = point(e, &on, &seq);
-	if (r != CUDA_SUCCESS || on == NULL)
-		return r;
-	pthread_mutex_lock(&on->mu);
-	while (on->completed < seq)
-		pthread_cond_wait(&on->moved, &on->mu);
-	pthread_mutex_unlock(&on->mu);
-	return (CUresult)e->ctx->lost;
-}
-
-CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) {
-	CUstream s, on;
-	uint64_t seq;
-	FAKE_CALL(true);
-	(void)flags;
-	FIND(h, s);
-	CUresult r = point(e, &on, &seq);
-	if (r != CUDA_SUCCESS || on == NULL || on == s)
-		return r;
-	return fake_submit(s, (op){.kind = OP_WAIT, .on = on, .until = seq});
-}
-
 void fake_streams_end(CUcontext ctx) {
-	for (CUstream s = streams; s != NULL; s = s->next)
+	for (CUstream s = fake_streams; s != NULL; s = s->next)
 		if (s->ctx == ctx && s->alive) {
 			fake_wait(s);
 			destroy(s);
 		}
-	for (CUevent e = events; e != NULL; e = e->next)
-		if (e->ctx == ctx)
-			e->alive = false;
+	fake_events_end(ctx);
 }
