@@ -32,7 +32,7 @@ type owner struct {
 
 // own has the collector care for d, new and without views, and its block.
 func (e *Engine) own(d *tensor.Dense, b Block) {
-	if e.life == nil || b.IsEmpty() || e.capturing { // then it is the graph's
+	if e.life == nil || b.IsEmpty() || e.captured != nil { // then it is the graph's
 		return
 	}
 	o := &owner{e, b}
