@@ -4,12 +4,21 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"unsafe"
+
+	"github.com/cupool/cupool/internal/sizeclass"
 )
 
 const (
 	chunkBits = 10
 	chunkLen  = 1 << chunkBits
 	maxChunks = 1 << 14 // 16 Mi blocks, 1 GiB of books
+
+	// A table of more than slabLen chunks, 8 MiB, gets so many at a time, in
+	// huge pages where the system has them: with so many blocks, each that is
+	// looked at would else cost a look through the tables of pages, too.
+	slabLen  = 1 << 7
+	hugePage = 2 << 20 // bytes
 )
 
 // ErrTableFull: the table has no slot left.
@@ -54,7 +63,7 @@ func (t *Table) refill(dst []ID, n int) ([]ID, error) {
 			break
 		}
 		if t.chunks[chunk].Load() == nil {
-			t.chunks[chunk].Store(new([chunkLen]Block))
+			t.grow(chunk)
 		}
 		dst = append(dst, t.next)
 		t.next++
@@ -65,17 +74,36 @@ func (t *Table) refill(dst []ID, n int) ([]ID, error) {
 	return dst, nil
 }
 
+// grow makes a chunk, with those behind it where the table is large.
+func (t *Table) grow(chunk ID) {
+	if chunk < slabLen {
+		t.chunks[chunk].Store(new([chunkLen]Block))
+		return
+	}
+	slab := new([slabLen][chunkLen]Block)
+	memory := unsafe.Slice((*byte)(unsafe.Pointer(slab)), unsafe.Sizeof(*slab))
+	memory = memory[-uintptr(unsafe.Pointer(slab))%hugePage:] // from the first whole page on
+	useHugePages(memory[:len(memory)/hugePage*hugePage])
+	for i := range slab {
+		t.chunks[int(chunk)&^(slabLen-1)+i].Store(&slab[i])
+	}
+}
+
 func (t *Table) giveBack(ids []ID) {
 	t.mu.Lock()
 	t.free = append(t.free, ids...)
 	t.mu.Unlock()
 }
 
-// Bytes returns the memory that the chunks take.
+// Bytes returns the memory that the chunks take, of slabs the pages in use.
 func (t *Table) Bytes() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return int64(t.next+chunkLen-1) >> chunkBits * chunkLen * 64
+	n := int64(t.next+chunkLen-1) >> chunkBits * chunkLen * 64
+	if n > slabLen*chunkLen*64 {
+		n = sizeclass.RoundTo(n, hugePage)
+	}
+	return n
 }
 
 // slotBatch is how many slots move between a Table and a SlotCache at once.

@@ -30,6 +30,23 @@ func TestTableHandsOutSlotsOnce(t *testing.T) {
 	require.EqualValues(t, 4*chunkLen*64, tab.Bytes())
 }
 
+// A large table grows by slabs of chunks.
+func TestTableSlabs(t *testing.T) {
+	tab := Table{next: slabLen*chunkLen - 1}
+	slots := SlotCache{Table: &tab}
+	seen := map[*Block]ID{}
+	for range 2*slabLen*chunkLen + 3 {
+		require.NoError(t, slots.Ensure(1))
+		id, b := slots.Take()
+		require.Zero(t, seen[b])
+		seen[b] = id
+	}
+	for b, id := range seen {
+		require.Same(t, b, tab.At(id))
+	}
+	require.EqualValues(t, 3*slabLen*chunkLen*64+hugePage, tab.Bytes())
+}
+
 func TestSlotCacheRecycles(t *testing.T) {
 	var tab Table
 	slots := SlotCache{Table: &tab}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package block
+
+// useHugePages does nothing: these systems choose by themselves.
+func useHugePages([]byte) {}
