@@ -35,15 +35,16 @@
 //     to its pool: a small one to the fast bins, which merge when a search
 //     fails, a large one merged with its free neighbours.
 //  3. streams.go, RecordStream, and waits.go, pendLocked: a block that other
-//     streams use waits for their events first (clock.go). One event serves
-//     all blocks that were freed since the last one.
+//     streams use (uses.go) waits for their events first (clock.go). One event
+//     serves all blocks that were freed since the last one.
 //
 // The books follow every step of the slow path, each stream's in its ledger
 // (ledger.go); the lock-free path is counted by the blocks' generations, and
 // Stats puts all together (books.go, stats.go), Snapshot pictures every block
 // (snapshot.go). check.go says which rules always hold, and verifies them
 // after every step in builds with -tags invariants. lookup.go and segments.go
-// find blocks by address, trim.go, release.go and decay.go give memory back,
+// find blocks by address, places.go streams by the number that blocks have of
+// them, trim.go, release.go and decay.go give memory back,
 // growth.go and divisions.go say how much is asked for, configenv.go what the
 // environment wants of that, home.go, chunks.go and stitch.go are virtual
 // memory, sleep.go leaves it to other programs for a while, pool.go makes
