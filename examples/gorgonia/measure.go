@@ -146,8 +146,11 @@ func (r report) Print(w io.Writer) {
 	if r.TapeStepMicrosMedian > 0 {
 		fmt.Fprintf(w, "  stock         %.0f µs each, of the tape machine in Go's memory\n", r.TapeStepMicrosMedian)
 	}
-	if r.GraphSteps > 0 || r.GraphError != "" {
-		fmt.Fprintf(w, "  CUDA graphs   %d steps %s\n", r.GraphSteps, r.GraphError)
+	if r.GraphSteps > 0 {
+		fmt.Fprintf(w, "  CUDA graphs   %d of them\n", r.GraphSteps)
+	}
+	if r.GraphError != "" {
+		fmt.Fprintf(w, "  no CUDA graph %s\n", r.GraphError)
 	}
 	fmt.Fprintln(w, "the pool")
 	if r.PoolByteShare > 0 {
