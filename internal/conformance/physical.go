@@ -163,6 +163,10 @@ func (p *physical) disjoint(live []piece) error {
 	return nil
 }
 
+// ballast is held all the time, as the pools of a small program keep their
+// memory from each other.
+const ballast = 256 * mib
+
 // testPhysical runs random programs of blocks that have to be stitched, on
 // streams that are late, come and go and take memory from each other, with
 // an allocator that trims and sleeps, against an oracle that knows every
@@ -176,10 +180,11 @@ func testPhysical(t *testing.T, e *env) {
 		}
 		p = newPhysical(d)
 		return p
-	}, func(c *cupool.Config) { c.Limit, c.Fraction = 400*mib, 0 })
+	}, func(c *cupool.Config) { c.Limit, c.Fraction = ballast+400*mib, 0 })
 	if !r.vmm() {
 		t.Skip("no virtual memory")
 	}
+	heavy := r.alloc(ballast, nil)
 	m := &stitcher{r: r, p: p, c: choices(seed, 0), late: e.opt.Busy == nil, streams: []*cupool.Stream{r.stream(), r.stream(), r.stream()}}
 	for i := range scaled(400) {
 		require.NoError(t, m.step(), "step %d", i)
@@ -198,6 +203,7 @@ func testPhysical(t *testing.T, e *env) {
 	for len(m.live) > 0 {
 		require.NoError(t, m.free())
 	}
+	r.free(heavy)
 	require.NoError(t, r.EmptyCache())
 	r.requireNothing()
 	require.Zero(t, p.held())
@@ -223,7 +229,7 @@ func (m *stitcher) step() error {
 	case n < 92 && len(m.live) > 0:
 		return m.copyLate()
 	case n < 95:
-		return second(m.r.Trim(int64(m.c.IntN(400)) * mib))
+		return second(m.r.Trim(ballast + int64(m.c.IntN(400))*mib))
 	case n < 97:
 		return m.nap()
 	case n < 99:
