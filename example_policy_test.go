@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 
+	"gorgonia.org/tensor"
+
 	"github.com/cupool/cupool"
 )
 
@@ -95,6 +97,34 @@ func ExampleCaching_WithLabel() {
 		fmt.Println(now.Label, now.Blocks.Current, "blocks; at most", now.Bytes.Peak>>20, "MiB")
 	}
 	// Output: encoder 0 blocks; at most 8 MiB
+}
+
+// What a part of a step holds.
+func ExampleEngine_ScopeLabeled() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	forward, err := eng.ScopeLabeled("forward")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := eng.Empty(tensor.Float32, 1024); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.Labels()[0].Label, pool.Labels()[0].Bytes.Current, "bytes")
+	if err := forward.Close(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.Labels()[0].Label, pool.Labels()[0].Bytes.Current, "bytes")
+	// Output:
+	// forward 4096 bytes
+	// forward 0 bytes
 }
 
 // What holds the memory, for people or as JSON.

@@ -46,9 +46,10 @@ func (l *label) free(bytes int64)  { l.blocks.Take(1); l.bytes.Take(bytes) }
 
 // WithLabel returns the allocator as it is seen by a part of the program: what
 // is allocated through it stands under a name in Labels, WriteStats, Snapshot,
-// Layout and a LeakError, whoever frees it. An Engine, a scope or a goroutine gets a name
-// of its own that way; the same name twice is one label. Such blocks take the
-// stream's lock when they are allocated and freed.
+// Layout and a LeakError, whoever frees it. An Engine or a goroutine gets a
+// name of its own that way, a scope by Engine.ScopeLabeled; the same name
+// twice is one label. Such blocks take the stream's lock when they are
+// allocated and freed.
 func (c *Caching) WithLabel(name string) Allocator {
 	return &labeled{Caching: c, label: c.stacks.labelOf(name)}
 }

@@ -25,7 +25,7 @@ import (
 type Scope struct {
 	e      *Engine
 	parent *Scope
-	pool   *Caching // where memory comes from; nil: the engine's allocator
+	from   Allocator // where memory comes from; nil: the engine's allocator
 
 	// Guarded by e.scopeMu.
 	blocks []Block
@@ -41,15 +41,15 @@ const scopeLimit = 1 << 10
 func (e *Engine) Scope() *Scope {
 	e.scopeMu.Lock()
 	defer e.scopeMu.Unlock()
-	var pool *Caching
+	var from Allocator
 	if around := e.scope.Load(); around != nil {
-		pool = around.pool
+		from = around.from
 	}
-	return e.openScopeLocked(pool)
+	return e.openScopeLocked(from)
 }
 
-func (e *Engine) openScopeLocked(pool *Caching) *Scope {
-	s := &Scope{e: e, parent: e.scope.Load(), pool: pool, limit: scopeLimit}
+func (e *Engine) openScopeLocked(from Allocator) *Scope {
+	s := &Scope{e: e, parent: e.scope.Load(), from: from, limit: scopeLimit}
 	e.scope.Store(s)
 	return s
 }
@@ -69,10 +69,25 @@ func (e *Engine) ScopeIn(pool *Caching) (*Scope, error) {
 	return e.openScopeLocked(pool), nil
 }
 
+// ScopeLabeled opens a scope whose memory stands under a name in the statistics
+// and snapshots of the allocator, or of the pool that a scope around it uses
+// (Caching.WithLabel). Scopes inside it have the label too, unless they are
+// given another. It fails with an *EngineError around ErrNotSupported for an
+// allocator without labels.
+func (e *Engine) ScopeLabeled(name string) (*Scope, error) {
+	e.scopeMu.Lock()
+	defer e.scopeMu.Unlock()
+	a, ok := e.source().(interface{ WithLabel(name string) Allocator })
+	if !ok {
+		return nil, engineError("open scope", fmt.Errorf("labels on an allocator %T: %w", e.source(), ErrNotSupported))
+	}
+	return e.openScopeLocked(a.WithLabel(name)), nil
+}
+
 // source returns where the engine's memory comes from at present.
 func (e *Engine) source() Allocator {
-	if s := e.scope.Load(); s != nil && s.pool != nil && e.captured == nil {
-		return s.pool
+	if s := e.scope.Load(); s != nil && s.from != nil && e.captured == nil {
+		return s.from
 	}
 	return e.a
 }

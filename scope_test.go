@@ -178,3 +178,47 @@ func TestScopeLeaveOutlivesTheOuter(t *testing.T) {
 	require.NoError(t, far.Close())
 	require.Zero(t, e.live())
 }
+
+// Scopes with labels, inside each other and in a private pool.
+func TestScopeLabeled(t *testing.T) {
+	c, _ := newPool(t, 1<<30)
+	p, err := c.NewPool(cupool.PoolConfig{})
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(c)
+	require.NoError(t, err)
+	alloc := func() {
+		_, err := e.Empty(tensor.Float32, 256)
+		require.NoError(t, err)
+	}
+	bytes := func(c *cupool.Caching) map[string]int64 {
+		all := map[string]int64{}
+		for _, l := range c.Labels() {
+			all[l.Label] = l.Bytes.Current
+		}
+		return all
+	}
+	outer := must(e.ScopeLabeled("forward"))
+	alloc()
+	plain := e.Scope()
+	alloc()
+	inner := must(e.ScopeLabeled("attention"))
+	alloc()
+	pool := must(e.ScopeIn(p))
+	alloc()
+	pooled := must(e.ScopeLabeled("pooled"))
+	alloc()
+	require.Equal(t, map[string]int64{"forward": 2048, "attention": 1024}, bytes(c))
+	require.Equal(t, map[string]int64{"pooled": 1024}, bytes(p))
+	require.EqualValues(t, 2048, p.Stats().LiveBytes)
+	for _, s := range []*cupool.Scope{pooled, pool, inner, plain, outer} {
+		require.NoError(t, s.Close())
+	}
+	require.Equal(t, map[string]int64{"forward": 0, "attention": 0}, bytes(c))
+	require.Equal(t, map[string]int64{"pooled": 0}, bytes(p))
+
+	n, err := cupool.NewEngine(struct{ cupool.Allocator }{c})
+	require.NoError(t, err)
+	_, err = n.ScopeLabeled("x")
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.NoError(t, c.Close())
+}
