@@ -47,20 +47,18 @@ const (
 // replayOptions are what the command line asks for.
 type replayOptions struct {
 	replay.Options
+	conf  string
 	json  bool
 	plot  string
 	files []string
 }
 
-// parseReplay reads the command line. What is wrong with it has been printed
-// when it returns errUsage.
-func parseReplay(args []string, stderr io.Writer) (*replayOptions, error) {
-	o := &replayOptions{}
-	var conf string
+// flags returns the flags that set the options.
+func (o *replayOptions) flags() *flag.FlagSet {
 	fs := newFlags("replay", replayText, io.Discard)
 	fs.StringVar(&o.Backing, "backing", "", "`where` memory comes from: "+replay.Backings()+" (default: vmm where the device has it)")
 	fs.StringVar(&o.Strategy, "strategy", "", "`how` free blocks are chosen: "+replay.Strategies()+" (default: best-fit)")
-	fs.StringVar(&conf, "conf", "", confUsage)
+	fs.StringVar(&o.conf, "conf", "", confUsage)
 	fs.Func("capacity", "`bytes` of the device, such as 8GiB (default: unlimited)", func(s string) (err error) {
 		if o.Capacity, err = cupool.ParseBytes(s); err == nil && o.Capacity == 0 {
 			err = errors.New("a device has at least one byte")
@@ -72,44 +70,66 @@ func parseReplay(args []string, stderr io.Writer) (*replayOptions, error) {
 	fs.StringVar(&o.plot, "plot", "", "draw requested, live and reserved memory over time into this `file`, .svg or .png")
 	fs.BoolVar(&o.Verify, "verify", false, "write contents to the memory and check samples of them (host, cuda)")
 	fs.BoolVar(&o.Magazines, "magazines", false, "keep lock-free magazines as programs do; the results then vary a little")
-
-	wrong := func(err error) error {
-		fmt.Fprintf(stderr, "cupool replay: %v (cupool replay -h tells more)\n", err)
-		return errUsage
-	}
 	fs.Usage = func() {}
-	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(stderr, "usage: cupool replay [flags] TRACE...\n\n%s\n\n", replayText)
-		fs.SetOutput(stderr)
-		fs.PrintDefaults()
-		return nil, err
-	} else if err != nil {
-		return nil, wrong(err)
+	return fs
+}
+
+// complete takes the traces and what the flags imply, and returns what is wrong
+// with them.
+func (o *replayOptions) complete(files []string) (err error) {
+	if o.Config, _, err = config(o.conf); err != nil {
+		return err
 	}
-	cfg, _, err := config(conf)
-	if err != nil {
-		return nil, wrong(err)
-	}
-	o.Config = cfg
-	if o.files = fs.Args(); len(o.files) == 0 {
-		return nil, wrong(errors.New("which trace?"))
+	if o.files = files; len(files) == 0 {
+		return errors.New("which trace?")
 	}
 	if o.plot != "" {
 		if err := chart.CheckName(o.plot); err != nil {
-			return nil, wrong(err)
+			return err
 		}
 		o.Samples = plotParts
 	}
 	if o.Device == "sim" && !o.Verify {
 		o.Repeat = replayRepeats
 	}
-	switch err := o.Check(); {
+	return o.Check()
+}
+
+// parseReplay reads the command line. What is wrong with it has been printed
+// when it returns errUsage.
+func parseReplay(args []string, stderr io.Writer) (*replayOptions, error) {
+	o := &replayOptions{}
+	fs := o.flags()
+	err := fs.Parse(args)
+	if err == nil {
+		err = o.complete(fs.Args())
+	}
+	switch {
+	case err == nil:
+		return o, nil
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(stderr, "usage: cupool replay [flags] TRACE...\n\n%s\n\n", replayText)
+		fs.SetOutput(stderr)
+		fs.PrintDefaults()
+		return nil, err
 	case errors.Is(err, cupool.ErrNotSupported):
 		return nil, err
-	case err != nil:
-		return nil, wrong(err)
 	}
-	return o, nil
+	fmt.Fprintf(stderr, "cupool replay: %v (cupool replay -h tells more)\n", err)
+	return nil, errUsage
+}
+
+// readTraces reads the files and returns how many events they have.
+func readTraces(files []string) (traces []*trace.Trace, events int, err error) {
+	for _, name := range files {
+		t, err := trace.ReadFile(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		traces = append(traces, t)
+		events += len(t.Events)
+	}
+	return traces, events, nil
 }
 
 // runReplay replays traces and reports.
@@ -118,14 +138,11 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	traces, total := make([]*trace.Trace, len(o.files)), 0
-	for i, name := range o.files {
-		if traces[i], err = trace.ReadFile(name); err != nil {
-			return err
-		}
-		total += len(traces[i].Events)
+	traces, events, err := readTraces(o.files)
+	if err != nil {
+		return err
 	}
-	bar := newBar(stderr, total*max(o.Repeat, 1))
+	bar := newBar(stderr, events*o.Passes())
 	defer bar.close()
 	o.Progress = bar.add
 

@@ -61,6 +61,16 @@ const backingPlanned = "planned"
 
 func (o *Options) planned() bool { return o.Backing == backingPlanned }
 
+// Passes returns how often a trace is replayed unless allocations fail, which
+// is how often Progress hears of each event.
+func (o *Options) Passes() int {
+	n := max(o.Repeat, 1)
+	if o.planned() {
+		n++ // to be recorded
+	}
+	return n
+}
+
 // Backings returns the names that Options.Backing may have.
 func Backings() string { return names(backings) }
 

@@ -61,12 +61,16 @@ func (r *run) iteration(ctx context.Context, times []time.Duration) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		to := min(from+chunk, len(r.t.Events))
 		start := time.Now()
-		if err := r.replay(from, min(from+chunk, len(r.t.Events))); err != nil {
+		if err := r.replay(from, to); err != nil {
 			return err
 		}
 		if times != nil {
 			times[from/chunk] = min(times[from/chunk], time.Since(start))
+		}
+		if r.o.Progress != nil {
+			r.o.Progress(to - from)
 		}
 	}
 	return errors.Join(r.freeRest(), r.planner.EndIteration())

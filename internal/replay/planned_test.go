@@ -21,8 +21,11 @@ func TestPlanned(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".trace"), func(t *testing.T) {
 			tr, err := trace.ReadFile(file)
 			require.NoError(t, err)
-			r, err := Run(context.Background(), tr, Options{Backing: "planned", Repeat: 2, Samples: 50})
+			seen := 0
+			o := Options{Backing: "planned", Repeat: 2, Samples: 50, Progress: func(n int) { seen += n }}
+			r, err := Run(context.Background(), tr, o)
 			require.NoError(t, err)
+			require.Equal(t, o.Passes()*len(tr.Events), seen)
 			require.Equal(t, "planned", r.Backing)
 			require.Zero(t, r.FailedAllocs)
 			require.Zero(t, r.Plan.Deviations, r.Plan.LastDeviation)
