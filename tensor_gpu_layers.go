@@ -60,16 +60,32 @@ func (g *gpu) crossEntropy(logits, target, loss, grad tensor.Tensor, rows, cols 
 	return true, g.rows("CrossEntropy", kernels.CrossEntropy.Of(isDouble(logits)), rows, unsafe.Pointer(&args))
 }
 
-// batches calls f with as many parameters of one type as a launch takes, each
-// not larger than any, and the number of elements of the largest.
-func batches(params []Param, f func(batch []Param, double bool, largest int) error) error {
+// paramAddresses are where a parameter's tensors are, 0 for nil.
+type paramAddresses struct{ value, grad, momentum, second uint64 }
+
+// addressesOf returns those of all parameters; false: not all of them are in
+// device memory.
+func (g *gpu) addressesOf(params []Param) ([]paramAddresses, bool) {
+	at := make([]paramAddresses, len(params))
+	for i, p := range params {
+		to := &at[i]
+		if !g.addresses([]*uint64{&to.value, &to.grad, &to.momentum, &to.second}, p.Value, p.Grad, p.Momentum, p.Second) {
+			return nil, false
+		}
+	}
+	return at, g != nil
+}
+
+// batches calls f for as many parameters of one type as a launch takes, [from,
+// to), with the number of elements of the largest.
+func batches(params []Param, f func(from, to int, double bool, largest int) error) error {
 	for from := 0; from < len(params); {
 		to, largest, double := from, 0, isDouble(params[from].Value)
 		for to < len(params) && to-from < kernels.MaxParams && isDouble(params[to].Value) == double {
 			largest = max(largest, params[to].Value.Shape().TotalSize())
 			to++
 		}
-		if err := f(params[from:to], double, largest); err != nil {
+		if err := f(from, to, double, largest); err != nil {
 			return err
 		}
 		from = to
@@ -77,52 +93,35 @@ func batches(params []Param, f func(batch []Param, double bool, largest int) err
 	return nil
 }
 
-// served reports whether all tensors of the parameters are in device memory.
-func (g *gpu) served(params []Param) bool {
-	var ignore uint64
-	for _, p := range params {
-		if !g.addresses([]*uint64{&ignore, &ignore, &ignore, &ignore}, p.Value, p.Grad, p.Momentum, p.Second) {
-			return false
-		}
-	}
-	return g != nil
-}
-
-// at returns where a tensor is that is known to be served, 0 for nil.
-func at(t tensor.Tensor) uint64 {
-	p, _ := extent(t)
-	return uint64(p)
-}
-
 func (g *gpu) sgdStep(o SGD, params []Param) (bool, error) {
-	if !g.served(params) {
+	at, ok := g.addressesOf(params)
+	if !ok {
 		return false, nil
 	}
-	return true, batches(params, func(batch []Param, double bool, largest int) error {
+	return true, batches(params, func(from, to int, double bool, largest int) error {
 		args := kernels.SGDArgs{LR: o.LearningRate, Momentum: o.Momentum, Decay: o.WeightDecay}
-		for i, p := range batch {
-			to := &args.P[i]
-			to.W, to.G, to.V = at(p.Value), at(p.Grad), at(p.Momentum)
-			to.N = int64(p.Value.Shape().TotalSize())
+		for i, p := range params[from:to] {
+			a, k := at[from+i], &args.P[i]
+			k.W, k.G, k.V, k.N = a.value, a.grad, a.momentum, int64(p.Value.Shape().TotalSize())
 		}
-		l := kernels.Launch{Kernel: kernels.SGD.Of(double), X: blocks(largest, 4*gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}
+		l := kernels.Launch{Kernel: kernels.SGD.Of(double), X: blocks(largest, 4*gpuBlock), Y: to - from, Block: gpuBlock, Args: unsafe.Pointer(&args)}
 		return g.launch("SGDStep", l)
 	})
 }
 
 func (g *gpu) adamStep(o layers.AdamOptions, step int, params []Param) (bool, error) {
-	if !g.served(params) {
+	at, ok := g.addressesOf(params)
+	if !ok {
 		return false, nil
 	}
 	c1, c2 := o.Corrections(step)
-	return true, batches(params, func(batch []Param, double bool, largest int) error {
+	return true, batches(params, func(from, to int, double bool, largest int) error {
 		args := kernels.AdamArgs{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.Decay, C1: c1, C2: c2}
-		for i, p := range batch {
-			to := &args.P[i]
-			to.W, to.G, to.M, to.V = at(p.Value), at(p.Grad), at(p.Momentum), at(p.Second)
-			to.N = int64(p.Value.Shape().TotalSize())
+		for i, p := range params[from:to] {
+			a, k := at[from+i], &args.P[i]
+			k.W, k.G, k.M, k.V, k.N = a.value, a.grad, a.momentum, a.second, int64(p.Value.Shape().TotalSize())
 		}
-		l := kernels.Launch{Kernel: kernels.Adam.Of(double), X: blocks(largest, gpuBlock), Y: len(batch), Block: gpuBlock, Args: unsafe.Pointer(&args)}
+		l := kernels.Launch{Kernel: kernels.Adam.Of(double), X: blocks(largest, gpuBlock), Y: to - from, Block: gpuBlock, Args: unsafe.Pointer(&args)}
 		return g.launch("AdamStep", l)
 	})
 }

@@ -2,6 +2,12 @@ package main
 
 import "github.com/cupool/cupool"
 
+// usualGraphSteps is the most steps that a graph has, unless -graph-steps says
+// otherwise: enough that what comes between two launches takes little of the
+// time. Each epoch captures a graph, as the learning rate is part of it, and a
+// larger one takes longer to upload, which the device waits for.
+const usualGraphSteps = 30
+
 // graphSteps are n steps as a CUDA graph. The graph is nil before the first
 // capture. Where a graph may have all steps of an epoch, it is captured on that
 // epoch's samples, where they lie; others run on a window, which samples are

@@ -28,7 +28,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	o.Register(fs)
 	fs.BoolVar(&o.plan, "plan", false, "serve the steps by a plan of their memory, which is made from the first ones")
 	fs.BoolVar(&o.graph, "graph", false, "run the steps as a CUDA graph, captured once an epoch; with -shift 0 and sgd only")
-	fs.IntVar(&o.graphSteps, "graph-steps", 30, "with -graph: at most so many `steps` in a graph; with as many as an epoch has it reads their samples in place")
+	fs.IntVar(&o.graphSteps, "graph-steps", usualGraphSteps, "with -graph: at most so many `steps` in a graph; with as many as an epoch has it reads their samples in place")
 	fs.BoolVar(&o.graphFork, "graph-fork", true, "with -graph: gradients and updates of parameters run beside what does not need them")
 	fs.BoolVar(&o.prefetch, "prefetch", false, "make the next batch on another stream while the device computes; not with -shift 0")
 	err := training.Parse(fs, "Mlp trains a multi-layer perceptron on MNIST, every tensor in a cupool.", args, out)
