@@ -28,7 +28,7 @@ func (s *Stream) releaseChunks(need int64, wait bool) (released int64, err error
 	s.mergeFastLocked()
 	runs := s.wholeRunsLocked()
 	switch {
-	case len(runs) == 0 || need <= 0:
+	case len(runs) == 0 || need <= 0 || s.isCaptured():
 		return 0, nil
 	case s.heir.Load() != nil: // it waited when it was closed
 	case !wait:

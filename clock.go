@@ -24,6 +24,8 @@ type clock struct {
 	newest atomic.Uint64 // the newest that a block waits for
 	ended  atomic.Bool   // the stream is closed, its work is done
 
+	captured atomic.Bool // see capture; set with mu held
+
 	mu       sync.Mutex // taken to record and to query
 	inFlight []mark     // oldest first; guarded by mu
 }
@@ -51,6 +53,30 @@ func raise(p *atomic.Uint64, v uint64) {
 	}
 }
 
+// capture calls begin, which makes the device keep the stream's work as a graph
+// (tensor_graph.go). Until endCapture the allocator neither records events on
+// the stream nor waits for it, as that would break the capture: what waits for
+// the stream waits on.
+func (u *Stream) capture(begin func() error) error {
+	k := &u.base.clock
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := begin()
+	if err == nil {
+		k.captured.Store(true)
+	}
+	return err
+}
+
+func (u *Stream) endCapture() {
+	k := &u.base.clock
+	k.mu.Lock()
+	k.captured.Store(false)
+	k.mu.Unlock()
+}
+
+func (u *Stream) isCaptured() bool { return u.base.clock.captured.Load() }
+
 // recordAhead records an event unless there are enough in flight.
 func (u *Stream) recordAhead() {
 	k := &u.clock
@@ -62,9 +88,13 @@ func (u *Stream) recordAhead() {
 }
 
 // recordLocked closes the open epoch with an event; clock.mu is held. When
-// the device refuses, the next event covers the epoch.
+// the device refuses, the next event covers the epoch, as it does while the
+// stream is captured.
 func (u *Stream) recordLocked() error {
 	c, k := u.c, &u.clock
+	if u.isCaptured() {
+		return nil
+	}
 	epoch := k.tick.Add(1) - 1 // before the event: see waits.go
 	e, err := u.recordEvent()
 	if err != nil {
@@ -144,7 +174,8 @@ func (u *Stream) queryLocked() error {
 	return nil
 }
 
-// waitEpoch waits on the host until an epoch of u is over.
+// waitEpoch waits on the host until an epoch of u is over, unless that is part
+// of a capture.
 func (c *Caching) waitEpoch(u *Stream, epoch uint64) error {
 	k := &u.clock
 	k.mu.Lock()
@@ -159,7 +190,7 @@ func (c *Caching) waitEpoch(u *Stream, epoch uint64) error {
 		}
 	}
 	if m.epoch < epoch {
-		if err := u.recordLocked(); err != nil {
+		if err := u.recordLocked(); err != nil || u.isCaptured() {
 			k.mu.Unlock()
 			return err
 		}

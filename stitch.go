@@ -230,7 +230,7 @@ func (st *stitch) isFree(need int64, runs []run) bool {
 // until they hold need bytes. What a failing call left is undone.
 func (s *Stream) mapStitchLocked(need int64, runs []run) (_ *stitch, err error) {
 	c := s.c
-	if len(s.stitches) >= maxStitches {
+	if len(s.stitches) >= maxStitches && !s.isCaptured() {
 		if err := s.forgetStitchesLocked(); err != nil {
 			return nil, err
 		}

@@ -408,8 +408,14 @@ func (s *Stream) isOver() bool {
 // isOverLocked reports whether all that the stream was given is done. What is
 // in its pools was freed before, so that nothing uses that any more.
 func (s *Stream) isOverLocked(polls *int) bool {
-	c := s.c
+	c, k := s.c, &s.base.clock
+	k.mu.Lock()
+	if s.isCaptured() {
+		k.mu.Unlock()
+		return false
+	}
 	e, err := s.recordEvent()
+	k.mu.Unlock()
 	if err == nil {
 		defer c.events.put(e)
 	}

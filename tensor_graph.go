@@ -70,7 +70,8 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 		e.pooled.Store(true)
 	}
 	g := &Graph{e: e, d: d, held: newHeldMemory(e.a, from)}
-	if err := e.s.submit(op, d.beginCapture(e.s.handle)); err != nil {
+	begin := func() error { return e.s.submit(op, d.beginCapture(e.s.handle)) }
+	if err := e.s.capture(begin); err != nil {
 		return nil, engineError(op, err)
 	}
 	if err := g.end(g.call(f)); err != nil {
@@ -117,6 +118,7 @@ func (g *Graph) end(failed error) error {
 	} else {
 		g.d.dropCapture(s.handle)
 	}
+	s.endCapture()
 	err = errors.Join(err, g.side.close(g.e.d))
 	if err == nil {
 		return nil

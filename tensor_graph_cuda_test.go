@@ -79,6 +79,54 @@ func TestGraph(t *testing.T) {
 	require.Zero(t, e.live())
 }
 
+// TestGraphBesideOthers has other goroutines' work come to the captured stream
+// meanwhile: blocks that wait for it, and memory that is looked for on it. No
+// event of a capture can be asked, and waiting for the stream would break it.
+func TestGraphBesideOthers(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.from(random(e.r, tensor.Float32, 64))
+	e.free(must(tensor.Exp(x)))
+	require.NoError(t, e.Sync())
+	other := must(e.c.NewStream())
+	const size = 64 << 20
+	used := must(e.c.Alloc(size, other))
+	require.NoError(t, e.c.RecordStream(used, e.Stream()))
+	require.NoError(t, e.c.Free(must(e.c.Alloc(size, e.Stream())))) // idle memory
+	before := e.c.Stats()
+	g, err := e.Capture(func() error {
+		y, err := tensor.Exp(x)
+		if err != nil {
+			return err
+		}
+		failed := make(chan error)
+		go func() {
+			err := e.c.Free(used)
+			_, waited := e.c.ProcessDeferred()
+			_, full := e.c.Alloc(1<<50, other) // tries everything
+			_, trimmed := e.c.Trim(0)
+			if !errors.Is(full, cupool.ErrOutOfMemory) {
+				err = errors.Join(err, full, errors.New("memory without end"))
+			}
+			failed <- errors.Join(err, waited, trimmed)
+		}()
+		if err := <-failed; err != nil {
+			return err
+		}
+		_, err = tensor.Add(y, x, tensor.UseUnsafe())
+		return err
+	})
+	require.NoError(t, err)
+	st := e.c.Stats()
+	require.Equal(t, before.EventFailures, st.EventFailures)
+	require.Positive(t, st.PendingBytes, "the block waits for what is captured")
+	require.NoError(t, g.Launch())
+	require.NoError(t, e.Sync())
+	must(e.c.ProcessDeferred())
+	require.Zero(t, e.c.Stats().PendingBytes, "it waits no more")
+	require.NoError(t, g.Close())
+	e.free(x)
+}
+
 func TestGraphFailures(t *testing.T) {
 	e := newGraphBench(t)
 	x := e.from(random(e.r, tensor.Float64, 4, 4))
