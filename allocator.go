@@ -13,7 +13,7 @@
 //  1. caching.go, Caching.Alloc: a block of exactly this size that was freed
 //     before lies in a magazine (internal/magazine): one compare-and-swap
 //     makes it live again. No lock, no driver, no Go memory.
-//  2. caching.go, takeLocked: else, under the stream's lock, a small block
+//  2. take.go, takeLocked: else, under the stream's lock, a small block
 //     of about the size that lies in the fast bins as it was freed, and else
 //     the best fit, by size and then address, among the free blocks
 //     (internal/block). What is left over of that is split off. When the
