@@ -5,6 +5,8 @@ package cupool
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/cupool/cupool/internal/cublas"
@@ -23,11 +25,13 @@ type cudaKernels struct {
 	functions [kernels.Count]uintptr
 }
 
-// cudaBlas are the cuBLAS handles of a Driver, one for each stream, as the
-// work of one handle is in the order of its calls.
+// cudaBlas are the cuBLAS handles of a Driver, one for each stream, so that
+// streams do not wait for each other's calls. Those of streams that are gone
+// serve new ones: to destroy one waits for the device.
 type cudaBlas struct {
 	mu       sync.Mutex
 	byStream map[StreamHandle]*cublas.Handle
+	idle     []*cublas.Handle
 }
 
 // loadKernels implements computer. The driver compiles the PTX for the GPU the
@@ -84,8 +88,8 @@ func (d *cudaDriver) launch(l kernels.Launch, s StreamHandle) error {
 }
 
 // multiply implements computer.
-func (d *cudaDriver) multiply(p *cublas.Product, s StreamHandle) error {
-	h, err := d.blasHandle(s)
+func (d *cudaDriver) multiply(p *cublas.Product, of, s StreamHandle) error {
+	h, err := d.blasHandle(of)
 	if err == nil {
 		err = h.Gemm(uintptr(s), p)
 	}
@@ -108,7 +112,7 @@ func (d *cudaDriver) blasHandle(s StreamHandle) (*cublas.Handle, error) {
 	if h := d.blas.byStream[s]; h != nil {
 		return h, nil
 	}
-	h, err := cublas.New(d.ctx.handle)
+	h, err := d.blas.unusedLocked(d.ctx.handle)
 	if err != nil {
 		return nil, err
 	}
@@ -119,15 +123,34 @@ func (d *cudaDriver) blasHandle(s StreamHandle) (*cublas.Handle, error) {
 	return h, nil
 }
 
+func (b *cudaBlas) unusedLocked(ctx uintptr) (*cublas.Handle, error) {
+	if n := len(b.idle); n > 0 {
+		h := b.idle[n-1]
+		b.idle = b.idle[:n-1]
+		return h, nil
+	}
+	return cublas.New(ctx)
+}
+
+// leave makes the handle of a stream that is gone idle.
+func (b *cudaBlas) leave(s StreamHandle) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h := b.byStream[s]; h != nil {
+		delete(b.byStream, s)
+		b.idle = append(b.idle, h)
+	}
+}
+
 // closeBlas destroys the handles.
 func (d *cudaDriver) closeBlas() error {
 	d.blas.mu.Lock()
 	defer d.blas.mu.Unlock()
 	var errs []error
-	for _, h := range d.blas.byStream {
+	for _, h := range append(slices.Collect(maps.Values(d.blas.byStream)), d.blas.idle...) {
 		errs = append(errs, h.Close())
 	}
-	d.blas.byStream = nil
+	d.blas.byStream, d.blas.idle = nil, nil
 	if d.ctx.usable() != nil {
 		return nil
 	}

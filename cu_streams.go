@@ -50,6 +50,7 @@ func (d *cudaDriver) DestroyStream(s StreamHandle) error {
 		d.ctx.streams.put(uintptr(s), d)
 		return d.ctx.fail("cuStreamSynchronize", r, stream(s))
 	}
+	d.blas.leave(s)
 	if r := d.ctx.destroyStream(s); r != cudadrv.Success {
 		d.ctx.streams.put(uintptr(s), d)
 		return d.ctx.fail("cuStreamDestroy", r, stream(s))

@@ -17,8 +17,10 @@ type computer interface {
 	// where they cannot be had.
 	loadKernels() error
 	launch(l kernels.Launch, s StreamHandle) error
-	// multiply fails with ErrNotSupported where there is no cuBLAS.
-	multiply(p *cublas.Product, s StreamHandle) error
+	// multiply submits a product to s with cuBLAS' handle of the stream of: the
+	// second stream of a capture has none, as making one may wait for the device.
+	// It fails with ErrNotSupported where there is no cuBLAS.
+	multiply(p *cublas.Product, of, s StreamHandle) error
 	// workspace is how many bytes multiply works best with.
 	workspace() int64
 }

@@ -213,3 +213,35 @@ func TestGPUServes(t *testing.T) {
 	require.Empty(t, e.Stats().ByOp)
 	e.free(x, y, dot, each)
 }
+
+// Streams that are gone leave their cuBLAS handle to others, and what a capture
+// forks uses the engine's, as none can be made then.
+func TestGPUBlasHandles(t *testing.T) {
+	e := newGPUBench(t)
+	a, b := random(e.r, tensor.Float32, 3, 4), random(e.r, tensor.Float32, 4, 5)
+	want := must(tensor.MatMul(a, b)).Data().([]float32)
+	for range 3 {
+		s := must(e.c.NewStream())
+		mine := must(cupool.NewEngine(e.c, cupool.WithStream(s)))
+		x, y := must(mine.FromHost(a)), must(mine.FromHost(b))
+		multiply := func() *tensor.Dense {
+			z := must(mine.Empty(tensor.Float32, 3, 5))
+			require.NoError(t, mine.MatMul(x, y, z))
+			return z
+		}
+		z := multiply()
+		var forked *tensor.Dense
+		g, err := mine.Capture(func() error {
+			return mine.Fork(func() error { forked = multiply(); return nil })
+		})
+		require.NoError(t, err)
+		require.NoError(t, g.Launch())
+		require.Equal(t, want, must(mine.ToHost(z)).Data(), "alone")
+		require.Equal(t, want, must(mine.ToHost(forked)).Data(), "forked")
+		all, _ := cupool.BlasHandles(e.c.Driver())
+		require.Equal(t, 1, all)
+		require.NoError(t, errors.Join(g.Close(), mine.FreeTensor(x, y, z), s.Close()))
+		_, idle := cupool.BlasHandles(e.c.Driver())
+		require.Equal(t, 1, idle)
+	}
+}

@@ -243,7 +243,7 @@ func (g *gpu) multiplyWithWorkspace(op string, p *cublas.Product) error {
 		return err
 	}
 	p.Workspace, p.Size = uintptr(w.ptr), w.size
-	return errors.Join(g.e.work.submit(op, g.d.multiply(p, g.e.work.handle)), g.e.a.Free(w))
+	return errors.Join(g.e.work.submit(op, g.d.multiply(p, g.e.s.handle, g.e.work.handle)), g.e.a.Free(w))
 }
 
 func (g *gpu) free(temps ...*tensor.Dense) error {
