@@ -106,7 +106,9 @@ func (p *faulty) program(w int64) {
 		p.do("done", err)
 		require.NoError(p.t, ev.Close())
 	}
-	p.do("sync", u.Sync())
+	for _, x := range []*cupool.Stream{s, u, p.DefaultStream()} { // what is idle can be taken from now on
+		p.do("sync", x.Sync())
+	}
 	p.free(d, u)
 	d = p.alloc(2*w, nil) // over the limit, unless what is cached goes
 	p.free(p.alloc(w, u), s)
