@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/realtime"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -265,7 +266,7 @@ func (c *Caching) waitPending() (freed int, err error) {
 	return c.collectAll(), err
 }
 
-// cleanupWait bounds the time that cleanups get to run in.
+// cleanupWait is about the most time that cleanups get to run in.
 const cleanupWait = 100 * time.Millisecond
 
 // collectGarbage runs Go's collector, whose cleanups may give blocks back, or
@@ -313,10 +314,12 @@ func (c *Caching) runCollector() int {
 func awaitCleanups() {
 	counts := []metrics.Sample{{Name: "/gc/cleanups/queued:cleanups"}, {Name: "/gc/cleanups/executed:cleanups"}}
 	metrics.Read(counts[:1])
-	for end := time.Now().Add(cleanupWait); time.Now().Before(end); time.Sleep(cleanupWait / 1000) {
+	const looks = 1000
+	for range looks {
 		if metrics.Read(counts[1:]); counts[1].Value.Uint64() >= counts[0].Value.Uint64() {
 			return
 		}
+		realtime.Sleep(cleanupWait / looks)
 	}
 }
 

@@ -2,7 +2,8 @@
 // most of which nobody else wants to enter. sync.Mutex takes an atomic
 // exchange to be given back, since there may be sleepers to wake; this one is
 // given back by a plain store, which on amd64 is half of the price of the
-// pair. So nobody is woken: who has to wait looks again and again.
+// pair. So nobody is woken: who has to wait looks again and again, and sleeps by
+// the computer's own clock in between, not by that of a testing/synctest bubble.
 package lock
 
 import (
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cupool/cupool/internal/realtime"
 	"github.com/cupool/cupool/internal/relaxed"
 )
 
@@ -59,6 +61,7 @@ func (m *Mutex) wait() {
 		runtime.Gosched()
 	}
 	for pause := shortest; !m.held.CompareAndSwap(0, 1); pause = min(2*pause, longest) {
-		time.Sleep(pause)
+		realtime.Sleep(pause)
+		runtime.Gosched() // the holder may stand in line behind this goroutine
 	}
 }

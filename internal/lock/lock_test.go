@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,34 @@ func TestMutex(t *testing.T) {
 			require.Equal(t, goroutines*rounds, entered)
 		})
 	}
+}
+
+// In a synctest bubble time stands still while a goroutine waits for a
+// sync.Mutex: who has that one and waits for ours must not need the time.
+func TestMutexInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m Mutex
+		var outer sync.Mutex
+		m.Lock()
+		go func() {
+			outer.Lock()
+			defer outer.Unlock()
+			m.Lock()
+			//lint:ignore SA2001 to have waited is all
+			m.Unlock()
+		}()
+		for m.queue.TryLock() { // until the goroutine is first in line
+			m.queue.Unlock()
+			runtime.Gosched()
+		}
+		for range 10 * tries { // until it sleeps
+			runtime.Gosched()
+		}
+		m.Unlock()
+		outer.Lock()
+		//lint:ignore SA2001 to have waited is all
+		outer.Unlock()
+	})
 }
 
 func BenchmarkPair(b *testing.B) {

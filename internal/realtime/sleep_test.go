@@ -1,0 +1,27 @@
+package realtime
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The clock of a bubble does not go on while a goroutine sleeps by the
+// computer's.
+func TestSleepInBubble(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
+		t.Skip("no sleep but Go's on this system")
+	}
+	outside := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		inside := time.Now()
+		for range 10 {
+			Sleep(time.Millisecond)
+		}
+		require.Equal(t, inside, time.Now())
+	})
+	require.GreaterOrEqual(t, time.Since(outside), time.Millisecond)
+}
