@@ -35,12 +35,13 @@ func (c *Caching) vacantLocked() uint32 {
 func (f *family) isVacant(i int) bool {
 	return !slices.ContainsFunc(f.list(), func(m *Caching) bool {
 		list := *m.streams.Load()
-		return i < len(list) && !list[i].isEmpty()
+		return i < len(list) && !list[i].vacate()
 	})
 }
 
-// isEmpty reports whether a stream is closed and holds nothing any more.
-func (s *Stream) isEmpty() bool {
+// vacate reports whether a stream is closed and holds nothing any more, and
+// gives back the slots of blocks that it kept for more then.
+func (s *Stream) vacate() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.heir.Load() == nil || len(s.homes[small])+len(s.homes[large])+len(s.leaving) > 0 {

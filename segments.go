@@ -49,13 +49,11 @@ func (x *segmentIndex) add(seg *block.Segment, size int64, owner *Stream) {
 	x.list = slices.Replace(x.list, i, j, segmentEntry{seg.Base, size, seg, owner})
 }
 
-func (x *segmentIndex) remove(segs ...*block.Segment) {
+func (x *segmentIndex) remove(seg *block.Segment) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, seg := range segs {
-		seg.Gone = true
-	}
-	x.tidy(len(segs))
+	seg.Gone = true
+	x.tidy(1)
 }
 
 // removeIdle is remove for a list of idle segments.

@@ -20,8 +20,8 @@ type trainer struct {
 	pool *cupool.Caching
 	eng  *cupool.Engine
 	o    *options
-	rng  *rand.Rand // of the order of the samples
-	next chan []int // that of the next epoch
+	rng  *rand.Rand   // of the order of the samples
+	next <-chan []int // that of the next epoch
 
 	steps  int // of one epoch
 	trainN int
@@ -48,7 +48,7 @@ type epoch struct {
 // newTrainer makes the networks and machines that o asks for.
 func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test *mnist.Set) (t *trainer, err error) {
 	t = &trainer{pool: pool, eng: eng, o: o, rng: o.Random(training.ForOrder), steps: train.N / o.Batch, trainN: train.N, test: test}
-	t.shuffle()
+	t.next = training.Shuffled(t.rng, t.trainN)
 	// Should memory run out half way, the scope frees what is there.
 	scope := eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
@@ -147,12 +147,6 @@ func (t *trainer) closeMachines() error {
 	return errors.Join(errs...)
 }
 
-// shuffle makes the order of the next epoch, during the present one.
-func (t *trainer) shuffle() {
-	t.next = make(chan []int, 1)
-	go func() { t.next <- t.rng.Perm(t.trainN) }()
-}
-
 // runEpoch trains on the samples in random order, all but the last few that
 // fill no batch, and then measures the accuracy. It calls progress after
 // every step.
@@ -162,7 +156,7 @@ func (t *trainer) runEpoch(ctx context.Context, number int, progress func()) (e 
 	if err := t.data.shuffle(<-t.next); err != nil {
 		return e, err
 	}
-	t.shuffle()
+	t.next = training.Shuffled(t.rng, t.trainN)
 	for i := range t.steps {
 		if ctx.Err() != nil {
 			return e, &training.Interruption{Epoch: number + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}

@@ -106,7 +106,7 @@ func (t *trainer) epochLosses() (losses []float64, err error) {
 	defer func() { err = errors.Join(err, sc.Close()) }()
 	defer catch(&err)
 	t.train.shuffle(t.order)
-	t.order = <-t.shuffled()
+	t.order = <-training.Shuffled(t.rng, t.trainN)
 	for i := range t.steps {
 		check(t.eng.Zero(t.loss))
 		check(t.step(i*t.batch, t.learn))

@@ -76,7 +76,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 	if o.graph {
 		t.graph = newGraphSteps(t.train.(*resident), t.batch, t.steps, o.graphSteps, o.graphFork)
 	}
-	t.order = <-t.shuffled()
+	t.order = <-training.Shuffled(t.rng, t.trainN)
 	return t, scope.Keep(t.tensors()...)
 }
 
@@ -102,13 +102,6 @@ func (t *trainer) free() error {
 	return errors.Join(t.graph.close(), t.eng.FreeTensor(t.tensors()...))
 }
 
-// shuffled makes the order of an epoch, during the epoch before.
-func (t *trainer) shuffled() <-chan []int {
-	order := make(chan []int, 1)
-	go func() { order <- t.rng.Perm(t.trainN) }()
-	return order
-}
-
 // runEpoch trains on the samples in random order, all but the last few that
 // fill no batch, and then measures the accuracy. It calls progress after
 // every step.
@@ -121,7 +114,7 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	// The losses are added up where they are computed and looked at once.
 	check(t.eng.Zero(t.loss))
 	t.train.shuffle(t.order)
-	following := t.shuffled()
+	following := training.Shuffled(t.rng, t.trainN)
 	if err := t.runSteps(ctx, progress); err != nil {
 		return e, err
 	}

@@ -193,12 +193,6 @@ func testFailingCalls(t *testing.T, e *env) {
 	d := e.open(t)
 	defer func() { require.NoError(t, d.Close()) }()
 	clean := e.faulty(t, d, "clean", func(*Failing) {})
-	for range 9 { // a busy computer may be too slow for a stream to be found idle
-		if clean.Stats().Moves > 0 {
-			break
-		}
-		clean = e.faulty(t, d, "clean", func(*Failing) {})
-	}
 	require.Zero(t, clean.bad)
 	kinds := []string{"NewStream", "DestroyStream", "SyncStream", "NewEvent", "RecordEvent", "QueryEvent", "StreamWaitEvent", "SyncEvent", "Copy", "CopyIn", "CopyOut", "Memset"}
 	if granularityOf(&cupool.Config{Driver: d, Backing: e.cfg.Backing}) > 0 {

@@ -84,6 +84,13 @@ func NewBatcher(set *mnist.Set, shift int, rng *rand.Rand) *Batcher {
 // Shuffle makes the order of the samples known.
 func (b *Batcher) Shuffle(order []int) { b.order = order }
 
+// Shuffled makes the order of an epoch's n samples, during the epoch before.
+func Shuffled(rng *rand.Rand, n int) <-chan []int {
+	order := make(chan []int, 1)
+	go func() { order <- rng.Perm(n) }()
+	return order
+}
+
 // Batch returns the samples with the places [from, to) in that order, images
 // one after the other and the classes that they show, until the next call.
 func (b *Batcher) Batch(from, to int) (x []float32, y []int) {
