@@ -20,7 +20,7 @@
 //     size recurs, the block gets a home in a magazine (magazines.go).
 //  3. ladder.go, allocMiss: else the ladder, searching again after every
 //     rung: empty the magazines, collect what other streams are done with
-//     (waits.go), take over what others leave idle (stranded.go), give idle
+//     (waits.go), take over what others leave idle (stranded.go, estates.go), give idle
 //     segments back (release.go), collect Go's garbage if the device fills
 //     up with what it may hold (pressure.go, lifetime.go), ask the device for
 //     a segment (growLocked), and, once that refuses, wait for one pending block, give cached

@@ -3,7 +3,6 @@ package cupool
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -52,45 +51,6 @@ const takeFloor = 32 << 20
 // not done at once. A GPU takes a few microseconds to pass an event of a
 // stream with nothing to do, 64 queries take 10, and growing by one chunk 30.
 const provePolls = 64
-
-// bequeath hands over what a closed stream leaves: to the default stream
-// when some of it is still in use, else to the first that misses. The reclaim
-// lock is held.
-func (s *Stream) bequeath() {
-	maps.DeleteFunc(s.c.regrets, func(r regret, _ int) bool { return r.s == s })
-	left := &s.c.stranded
-	left.mu.Lock()
-	defer left.mu.Unlock()
-	s.mu.Lock()
-	s.unhomeAllLocked()
-	s.flushLocked()
-	s.magazine.Drop() // its slots are no longer known by the stream's place
-	used, empty := false, true
-	for _, seg := range s.segs {
-		if seg != nil {
-			empty = false
-			used = used || !s.isIdleLocked(seg)
-		}
-	}
-	s.mu.Unlock()
-	switch {
-	case used:
-		s.moveTo(s.c.def)
-	case !empty:
-		left.estates = append(left.estates, s)
-	}
-}
-
-// isIdleLocked reports whether nothing in a segment is in use.
-func (s *Stream) isIdleLocked(seg *block.Segment) bool {
-	idle := true
-	seg.Each(&s.c.blocks, func(_ block.ID, b *block.Block) {
-		if st := b.Word().State(); st != block.Free && st != block.Gap {
-			idle = false
-		}
-	})
-	return idle
-}
 
 // takeIdle gets memory for a request that other streams leave idle.
 func (c *Caching) takeIdle(r request) (found bool, err error) {
@@ -177,13 +137,6 @@ func (c *Caching) lenders(r request) []*Stream {
 	return all
 }
 
-// holders lists the streams that may hold memory.
-func (c *Caching) holders() []*Stream {
-	c.stranded.mu.Lock()
-	defer c.stranded.mu.Unlock()
-	return append(c.openStreams(), c.stranded.estates...)
-}
-
 // lacks returns the bytes that the device would be asked for to serve a
 // request, 0 when the stream has enough.
 func (s *Stream) lacks(r request) int64 {
@@ -224,46 +177,6 @@ func (c *Caching) take(r request, from *Stream, need int64, polls *int) (taken i
 	return taken, err
 }
 
-// bury gives the addresses of estates back that hold no memory any more.
-func (c *Caching) bury() error {
-	c.stranded.mu.Lock()
-	defer c.stranded.mu.Unlock()
-	return c.buryLocked()
-}
-
-// dissolve gives back all that estates hold.
-func (c *Caching) dissolve() (err error) {
-	c.stranded.mu.Lock()
-	defer c.stranded.mu.Unlock()
-	for _, e := range c.stranded.estates {
-		_, failed := e.dismantle()
-		err = errors.Join(err, failed)
-	}
-	return err
-}
-
-func (c *Caching) buryLocked() (err error) {
-	c.stranded.estates = slices.DeleteFunc(c.stranded.estates, func(e *Stream) bool {
-		e.mu.Lock()
-		held := len(e.leaving) > 0
-		for _, seg := range e.segs {
-			held = held || seg != nil && !seg.Virtual
-		}
-		for _, homes := range e.homes {
-			for _, h := range homes {
-				held = held || h.gaps < h.seg.Size
-			}
-		}
-		e.mu.Unlock()
-		if !held {
-			_, e := e.dismantle()
-			err = errors.Join(err, e)
-		}
-		return !held
-	})
-	return err
-}
-
 // lockBoth takes the locks of two streams, which may be the same, in their
 // order.
 func lockBoth(a, b *Stream) (unlock func()) {
@@ -302,40 +215,6 @@ func (s *Stream) moveBestLocked(r request, polls *int) int64 {
 	s.handOverLocked(best, r.s)
 	s.noteMoves(1, best.Size)
 	return best.Size
-}
-
-// moveHomesLocked moves the homes of an estate's pool as they are, with what
-// was stitched from them alone.
-func (s *Stream) moveHomesLocked(k kind, heir *Stream) (bytes int64, err error) {
-	moves := func(p chunkRef) bool { return kindOf(p.h.seg.Large) == k }
-	stays := func(p chunkRef) bool { return !moves(p) }
-	err = s.dropLocked(func(st *stitch) bool {
-		return slices.ContainsFunc(st.chunks, moves) && slices.ContainsFunc(st.chunks, stays)
-	})
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, h := range s.homes[k] {
-		s.handOverLocked(h.seg, heir)
-		for _, ch := range h.chunks {
-			if ch.handle != 0 {
-				n++
-				bytes += ch.size
-			}
-		}
-	}
-	heir.homes[k] = append(s.homes[k], heir.homes[k]...)
-	s.homes[k] = nil
-	s.stitches = slices.DeleteFunc(s.stitches, func(st *stitch) bool {
-		if moves(st.chunks[0]) {
-			heir.stitches = append(heir.stitches, st)
-			return true
-		}
-		return false
-	})
-	s.noteMoves(n, bytes)
-	return bytes, nil
 }
 
 // moveChunksLocked moves whole free chunks of either pool, or of the other

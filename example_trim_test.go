@@ -1,0 +1,118 @@
+package cupool_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"strings"
+
+	"github.com/cupool/cupool"
+)
+
+// Trim gives cached memory back to the device, down to a reserve.
+func ExampleCaching_Trim() {
+	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	a, err1 := pool.Alloc(10<<20, nil)
+	b, err2 := pool.Alloc(30<<20, nil)
+	if err := errors.Join(err1, err2, pool.Free(a), pool.Free(b)); err != nil {
+		log.Fatal(err)
+	}
+	released, err := pool.Trim(10 << 20)
+	fmt.Println(released>>20, "MiB given back,", err)
+	fmt.Println(pool.Stats().All.ReservedBytes.Current>>20, "MiB reserved")
+	// Output:
+	// 30 MiB given back, <nil>
+	// 10 MiB reserved
+}
+
+func ExampleCaching_EmptyCache() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pool.Reserve(30<<20, nil); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.EmptyCache())
+	fmt.Println(pool.Stats().All.ReservedBytes.Current, "bytes reserved")
+	// Output:
+	// <nil>
+	// 0 bytes reserved
+}
+
+// Reserve makes the first step of a program as fast as the others.
+func ExampleCaching_Reserve() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pool.Reserve(64<<20, nil); err != nil {
+		log.Fatal(err)
+	}
+	misses := pool.Stats().Misses
+	b, err := pool.Alloc(64<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.Stats().Misses-misses, "misses")
+	if err := pool.Free(b); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 0 misses
+}
+
+func ExampleCaching_WriteStats() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	var table strings.Builder // or os.Stderr
+	if err := pool.WriteStats(&table); err != nil {
+		log.Fatal(err)
+	}
+	title, _, _ := strings.Cut(table.String(), "\n")
+	fmt.Println(title)
+	// Output: cupool on host (16 GiB)
+}
+
+func ExampleStats() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	for range 100 {
+		b, err := pool.Alloc(1000, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := pool.Free(b); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	var st cupool.Stats = pool.Stats()
+	fmt.Printf("%.0f %% hits, fragmentation at most 1: %v\n", 100*st.HitRatio(), st.Fragmentation() <= 1)
+	var p cupool.PoolStats = st.Small // up to Config.SmallLimit
+	var blocks cupool.Stat = p.Allocation
+	fmt.Println(blocks.Allocated, "allocated,", blocks.Freed, "freed,", blocks.Current, "live")
+
+	pool.ResetPeak()
+	pool.ResetAccumulated()
+	fmt.Println(pool.Stats().Small.Allocation.Allocated)
+	if err := st.Write(io.Discard, "before the reset"); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 99 % hits, fragmentation at most 1: true
+	// 100 allocated, 100 freed, 0 live
+	// 0
+}
