@@ -208,7 +208,8 @@ func copyRepeated(dst, t tensor.Tensor, axis int, times []int) {
 	runtime.KeepAlive(dst)
 }
 
-// Diag implements tensor.Diager.
+// Diag implements tensor.Diager. As StdEng's, the result has the shape of t,
+// begins with the diagonal's elements, and is zero behind them.
 func (e *Engine) Diag(t tensor.Tensor) (tensor.Tensor, error) {
 	return e.run("Diag", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		return std.Diag(h[0])
