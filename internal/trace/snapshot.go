@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"math/big"
@@ -27,9 +28,11 @@ func readSnapshot(r io.Reader, name string) (*Trace, error) {
 	fail := func(event int, format string, args ...any) error {
 		return &ParseError{File: name, Event: event, Reason: fmt.Sprintf(format, args...)}
 	}
-	v, err := ogorek.NewDecoder(r).Decode()
+	in := &counted{Reader: r}
+	buf := bufio.NewReaderSize(in, bufferSize) // the decoder takes it as it is
+	v, err := ogorek.NewDecoder(buf).Decode()
 	if err != nil {
-		return nil, fail(-1, "damaged pickle: %v", err)
+		return nil, fail(-1, "damaged pickle at byte %d: %v", in.n-int64(buf.Buffered()), err)
 	}
 	root, ok := v.(pyDict)
 	if !ok {
@@ -59,6 +62,18 @@ func readSnapshot(r io.Reader, name string) (*Trace, error) {
 		}
 	}
 	return b.finish(), nil
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // entry adds one entry of a device's trace.

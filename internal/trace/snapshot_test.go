@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -116,7 +117,7 @@ func TestTruncatedSnapshot(t *testing.T) {
 	plain := pickled(t, 4, snapshot(entries{pyAlloc(1, 1), pyFree(1), pyDone(1)}))
 	for n := 1; n < len(plain); n++ {
 		_, err := Read(bytes.NewReader(plain[:n]), "x")
-		require.Error(t, err, n)
+		require.ErrorContains(t, err, fmt.Sprintf("damaged pickle at byte %d: ", n))
 		damaged := bytes.Clone(plain)
 		damaged[n] ^= 0x55
 		_, _ = Read(bytes.NewReader(damaged), "x") // whatever it is, no panic
