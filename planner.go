@@ -88,6 +88,7 @@ type Planner struct {
 	mu       sync.Mutex              // taken to add lanes
 	byStream atomic.Pointer[[]*lane] // by Stream.index; nil for none
 	lanes    atomic.Pointer[[]*lane] // by id, ascending
+	past     laneStats               // of lanes that were taken out
 }
 
 var _ Allocator = (*Planner)(nil)
@@ -154,6 +155,7 @@ func (p *Planner) lane(s *Stream) *lane {
 func (l *lane) isOf(s *Stream) bool { return l != nil && l.s == s }
 
 func (p *Planner) addLane(s *Stream) *lane {
+	p.retireLanes()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := slices.Clone(*p.byStream.Load())
@@ -175,6 +177,21 @@ func (p *Planner) addLane(s *Stream) *lane {
 	p.lanes.Store(&lanes)
 	p.byStream.Store(&list)
 	return l
+}
+
+// retireLanes takes the lanes of closed streams out in which nothing lives,
+// so that a program may make streams without end.
+func (p *Planner) retireLanes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(*p.lanes.Load()), func(l *lane) bool {
+		old, ok := l.retireIdle(&p.past)
+		if ok {
+			_ = p.giveBack(old) // fails if the Caching is closed or the device is lost
+		}
+		return ok
+	})
+	p.lanes.Store(&list)
 }
 
 // laneOf returns the lane whose handles carry a pool's number, or nil.

@@ -21,3 +21,6 @@ var PlanCorruptions = map[string]map[string]func(*Planner){
 }
 
 func (p *Planner) first() *lane { return (*p.lanes.Load())[0] }
+
+// Lanes returns how many streams the Planner keeps something of.
+func (p *Planner) Lanes() int { return len(*p.lanes.Load()) }

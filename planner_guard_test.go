@@ -254,6 +254,36 @@ func TestPlannerStreamClosed(t *testing.T) {
 	require.Equal(t, int64(2), x.Stats().Arenas)
 }
 
+// A program may make a stream for each request: of closed ones nothing stays
+// but what they counted.
+func TestPlannerStreamsWithoutEnd(t *testing.T) {
+	for name, detect := range map[string]bool{"told": false, "detected": true} {
+		t.Run(name, func(t *testing.T) {
+			x := newPlanned(t, sim(0), cupool.PlannerConfig{Confirm: 1, Detect: detect})
+			for range 50 {
+				for range 20 {
+					if !detect {
+						require.NoError(t, x.BeginIteration())
+					}
+					x.run("a=40K@1 b=50K@1 c=70K@1 free:a free:b free:c")
+					if !detect {
+						require.NoError(t, x.EndIteration())
+					}
+					require.NoError(t, x.Wait(context.Background()))
+				}
+				require.NoError(t, x.streams[1].Close())
+				x.streams = x.streams[:1]
+			}
+			require.LessOrEqual(t, x.Lanes(), 2)
+			st := x.Stats()
+			require.LessOrEqual(t, st.Arenas, int64(1))
+			require.EqualValues(t, 50*20*3, st.PlannedHits+st.Passed)
+			require.EqualValues(t, 50, st.Plans)
+			require.NotZero(t, st.PlannedHits)
+		})
+	}
+}
+
 // Every rule of the books is checked: breaking it is noticed.
 func TestPlannerCheck(t *testing.T) {
 	for rule, ways := range cupool.PlanCorruptions {

@@ -127,3 +127,18 @@ func (l *lane) shutDown() (leaks []Leak, old arena) {
 	l.record(nil)
 	return leaks, old
 }
+
+// retireIdle shuts the lane of a closed stream down if nothing lives in it
+// and no plan is being made for it, adds its statistics to the past ones, and
+// reports whether it did.
+func (l *lane) retireIdle(past *laneStats) (old arena, ok bool) {
+	l.mu.Lock()
+	idle := l.s.heir.Load() != nil && l.live == 0 && l.solving == nil
+	l.mu.Unlock()
+	if !idle { // a closed stream's lane that is idle stays so
+		return arena{}, false
+	}
+	_, old = l.shutDown()
+	past.add(&l.stats)
+	return old, true
+}

@@ -58,22 +58,32 @@ type laneStats struct {
 	last                                             Deviation
 }
 
+// add adds what o counts. Plans go with their lane.
+func (s *laneStats) add(o *laneStats) {
+	s.planned += o.planned
+	s.hits += o.hits
+	s.passed += o.passed
+	s.strays += o.strays
+	s.deviations += o.deviations
+	s.plans += o.plans
+	if o.deviations > 0 {
+		s.last = o.last
+	}
+}
+
 func (s *laneStats) solved(pl *layout) {
 	s.height, s.bound, s.rounds, s.took = pl.height, pl.bound, int64(pl.rounds), pl.took
 }
 
 // Stats returns a snapshot.
 func (p *Planner) Stats() PlannerStats {
-	st := PlannerStats{Iterations: p.counted.Load()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st, sum := PlannerStats{}, p.past
 	for _, l := range *p.lanes.Load() {
 		l.mu.Lock()
 		n := &l.stats
-		st.Planned += n.planned
-		st.PlannedHits += n.hits
-		st.Passed += n.passed
-		st.Strays += n.strays
-		st.Deviations += n.deviations
-		st.Plans += n.plans
+		sum.add(n)
 		if !l.arena.IsEmpty() {
 			st.Arenas++
 		}
@@ -86,13 +96,12 @@ func (p *Planner) Stats() PlannerStats {
 		st.Bound += n.bound
 		st.Rounds += n.rounds
 		st.SolveTime += n.took
-		if n.deviations > 0 {
-			st.LastDeviation = n.last
-		}
-		if l.find != nil {
-			st.Iterations += n.planned
-		}
 		l.mu.Unlock()
+	}
+	st.Planned, st.PlannedHits, st.Passed, st.Strays = sum.planned, sum.hits, sum.passed, sum.strays
+	st.Deviations, st.LastDeviation, st.Plans = sum.deviations, sum.last, sum.plans
+	if st.Iterations = p.counted.Load(); p.cfg.Detect {
+		st.Iterations += sum.planned
 	}
 	return st
 }
