@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every public identifier of the allocator appears in a runnable Example.
-// Those of the tensor engine and of CUDA have files of their own.
+// Every public identifier of the allocator and of the devices appears in a
+// runnable Example. Those of the tensor engine have files of their own.
 func TestEveryIdentifierIsInAnExample(t *testing.T) {
 	examples, err := filepath.Glob("example*_test.go")
 	require.NoError(t, err)
@@ -31,7 +31,8 @@ func TestEveryIdentifierIsInAnExample(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"allocator", "arena", "arena_marks", "books", "buffer", "caching", "check", "chunks", "clock", "config", "configenv", "decay", "divisions", "errors", "events",
+		"allocator", "arena", "arena_marks", "books", "buffer", "caching", "check", "chunks", "clock", "config", "configenv", "cu_bridge",
+		"cu_bridge_stub", "cu_devices", "cu_error", "cu_optional", "cu_options", "cu_streams", "decay", "divisions", "errors", "events",
 		"growth", "home", "labels", "ladder", "ledger", "lookup", "magazines", "native", "native_books", "native_oom", "native_share",
 		"native_socket", "oom", "open", "pool", "pool_config", "pool_streams", "release", "segments",
 		"settings", "sleep", "snapshot", "stacks", "stats", "stitch", "stranded", "streams", "trim", "waits",

@@ -1,0 +1,203 @@
+package cupool_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/cupool/cupool"
+)
+
+// hostPools opens a host device, as it has native pools too.
+func hostPools() (cupool.Driver, cupool.NativePools) {
+	device, err := cupool.OpenHost(cupool.HostConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return device, device.(cupool.NativePools)
+}
+
+// The driver's own pools without a Native around them.
+func ExampleNativePools() {
+	device, pools := hostPools()
+	defer device.Close()
+	const mine cupool.StreamHandle = 0 // the default stream
+	var pool cupool.NativePool
+	pool, err := pools.NewNativePool(cupool.NativePoolConfig{MaxSize: 64 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := pools.AllocAsync(4<<20, pool, mine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(device.Memset(p, 1, 4<<20, mine), pools.FreeAsync(p, mine)); err != nil {
+		log.Fatal(err)
+	}
+	q, err := pools.AllocAsync(4<<20, pool, mine) // though the work on p may still run
+	fmt.Println(q == p, err)
+	_, err = pools.AllocAsync(100<<20, pool, mine)
+	fmt.Println(errors.Is(err, cupool.ErrOutOfMemory))
+	if err := errors.Join(pools.FreeAsync(q, mine), pools.DestroyNativePool(pool)); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// true <nil>
+	// true
+}
+
+// Pool 0 is the current one: libraries that are told of no pool use it.
+func ExampleNativePools_current() {
+	device, pools := hostPools()
+	defer device.Close()
+	before, err := pools.CurrentNativePool()
+	if err != nil {
+		log.Fatal(err)
+	}
+	pool, err := pools.NewNativePool(cupool.NativePoolConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := pools.SetCurrentNativePool(pool); err != nil {
+		log.Fatal(err)
+	}
+	p, err := pools.AllocAsync(1<<20, 0, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	used, err := pools.NativePoolAttribute(pool, cupool.PoolUsedCurrent)
+	fmt.Println(used, err)
+	standard, err := pools.DefaultNativePool()
+	fmt.Println(before == standard, err)
+	if err := errors.Join(pools.FreeAsync(p, 0), pools.SetCurrentNativePool(before), pools.DestroyNativePool(pool)); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 1048576 <nil>
+	// true <nil>
+}
+
+// A pool that does not take memory from one stream for another, and that
+// keeps 2 MiB when the program waits for the device.
+func ExampleNativePoolAttribute() {
+	device, pools := hostPools()
+	defer device.Close()
+	pool, err := pools.NewNativePool(cupool.NativePoolConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pools.DestroyNativePool(pool)
+	for a, v := range map[cupool.NativePoolAttribute]uint64{
+		cupool.PoolReuseFollowEvents:       0,
+		cupool.PoolReuseOpportunistic:      0,
+		cupool.PoolReuseInternalDependency: 0,
+		cupool.PoolReleaseThreshold:        2 << 20,
+	} {
+		if err := pools.SetNativePoolAttribute(pool, a, v); err != nil {
+			log.Fatal(err)
+		}
+	}
+	report := func(when string) {
+		used, err1 := pools.NativePoolAttribute(pool, cupool.PoolUsedCurrent)
+		most, err2 := pools.NativePoolAttribute(pool, cupool.PoolUsedHigh)
+		reserved, err3 := pools.NativePoolAttribute(pool, cupool.PoolReservedCurrent)
+		fmt.Println(when, used>>20, "MiB used,", most>>20, "at most,", reserved>>20, "reserved", errors.Join(err1, err2, err3))
+	}
+	p, err1 := pools.AllocAsync(2<<20, pool, 0)
+	q, err2 := pools.AllocAsync(2<<20, pool, 0)
+	report("allocated:")
+	err3 := errors.Join(pools.FreeAsync(p, 0), pools.FreeAsync(q, 0), device.SyncStream(0))
+	report("freed:")
+	err4 := errors.Join(pools.TrimNativePool(pool, 0), pools.SetNativePoolAttribute(pool, cupool.PoolUsedHigh, 0))
+	report("trimmed:")
+	fmt.Println(errors.Join(err1, err2, err3, err4))
+	// Output:
+	// allocated: 4 MiB used, 4 at most, 4 reserved <nil>
+	// freed: 0 MiB used, 4 at most, 2 reserved <nil>
+	// trimmed: 0 MiB used, 0 at most, 0 reserved <nil>
+	// <nil>
+}
+
+// What other GPUs may do with a pool's memory: at first nothing. The host
+// device has no others.
+func ExampleAccess() {
+	device, pools := hostPools()
+	defer device.Close()
+	pool, err := pools.DefaultNativePool()
+	if err != nil {
+		log.Fatal(err)
+	}
+	words := map[cupool.Access]string{
+		cupool.NoAccess:        "nothing",
+		cupool.ReadAccess:      "reads",
+		cupool.ReadWriteAccess: "reads and writes",
+	}
+	a, err := pools.NativePoolAccess(pool, 0)
+	fmt.Println(words[a], err)
+	err = pools.SetNativePoolAccess(pool, 0, cupool.NoAccess) // its own device
+	fmt.Println(errors.Is(err, cupool.ErrInvalidRange))
+	err = pools.SetNativePoolAccess(pool, 1, cupool.ReadWriteAccess)
+	fmt.Println(err)
+	// Output:
+	// reads and writes <nil>
+	// true
+	// hostdev: SetNativePoolAccess: invalid device address range: there is no device 1
+}
+
+// A pool in the memory of the host, by preference of a NUMA node, where the
+// driver has that, and else in the device's.
+func ExampleLocation() {
+	device, pools := hostPools()
+	defer device.Close()
+	words := map[cupool.LocationKind]string{cupool.OnNUMA: "NUMA node", cupool.OnHost: "host", cupool.OnDevice: "device"}
+	for _, at := range []cupool.Location{{Kind: cupool.OnNUMA, ID: 0}, {Kind: cupool.OnHost}, {Kind: cupool.OnDevice, ID: 0}} {
+		pool, err := pools.NewNativePool(cupool.NativePoolConfig{Location: at})
+		if errors.Is(err, cupool.ErrNotSupported) {
+			continue
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("a pool on", words[at.Kind], at.ID)
+		if err := pools.DestroyNativePool(pool); err != nil {
+			log.Fatal(err)
+		}
+		break
+	}
+	// Output: a pool on device 0
+}
+
+// What the program asked for, and what the pool made of it, in whole pages.
+func ExampleNativeStats() {
+	c, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	n, err := cupool.NewNative(c, cupool.NativeConfig{Pool: &cupool.NativePoolConfig{MaxSize: 8 << 20}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer n.Close()
+	a, err1 := n.Alloc(1<<20, nil)
+	b, err2 := n.Alloc(2<<20, nil)
+	if err := errors.Join(err1, err2, n.Free(a)); err != nil {
+		log.Fatal(err)
+	}
+	_, err = n.Alloc(16<<20, nil)
+	fmt.Println(errors.Is(err, cupool.ErrOutOfMemory))
+	st, err := n.Stats()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("live:", st.LiveBlocks, "blocks of", st.LiveBytes>>20, "MiB, at most", st.PeakBytes>>20)
+	fmt.Println("calls:", st.Allocations, st.Frees, "made room for:", st.Retries, "failed:", st.OOMs)
+	fmt.Println("the pool's MiB:", st.Used>>20, "used, at most", st.UsedHigh>>20, "and at most", st.ReservedHigh>>20, "reserved")
+	fmt.Println(st.Reserved >= st.Used, n.Free(b))
+	// Output:
+	// true
+	// live: 1 blocks of 2 MiB, at most 3
+	// calls: 2 1 made room for: 0 failed: 1
+	// the pool's MiB: 2 used, at most 3 and at most 3 reserved
+	// true <nil>
+}
