@@ -172,10 +172,43 @@ func ExampleEngine_BatchMatMul() {
 	// Output: [21 4300]
 }
 
-// The activations that BiasActivate applies.
+// What the activations make of three numbers.
 func ExampleActivation() {
-	fmt.Println(cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh, cupool.Rectify)
-	// Output: none ReLU sigmoid tanh rectify
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Scope().Close() // frees the tensors
+	bias, err := eng.FromHost(tensor.New(tensor.WithBacking([]float64{0, 0, 0})))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for _, act := range []cupool.Activation{cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh, cupool.Rectify} {
+		x, err := eng.FromHost(tensor.New(tensor.WithShape(1, 3), tensor.WithBacking([]float64{-1, 0, 2})))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := eng.BiasActivate(x, bias, act); err != nil {
+			log.Fatal(err)
+		}
+		h, err := eng.ToHost(x)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%v %.2f\n", act, h.Data())
+	}
+	// Output:
+	// none [-1.00 0.00 2.00]
+	// ReLU [0.00 0.00 2.00]
+	// sigmoid [0.27 0.50 0.88]
+	// tanh [-0.76 0.00 0.96]
+	// rectify [-0.00 0.00 2.00]
 }
 
 // A graph is for GPUs: elsewhere a program goes on without.
