@@ -56,19 +56,19 @@ func ExampleEngine_Alloc() {
 		log.Fatal(err)
 	}
 	host := tensor.New(tensor.WithShape(4), tensor.Of(tensor.Float32))
-	if err := eng.Memcpy(host, mem); err != nil { // waits until the copy is there
+	if err := eng.Memcpy(host, mem); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(host)
 
-	eng.Memclr(mem) // has no error to return: the next Sync does
-	if err := eng.Sync(); err != nil {
+	eng.Memclr(mem) // has no error to return: Sync does
+	if err := errors.Join(eng.Sync(), eng.Memcpy(host, mem), eng.Free(mem, 16)); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(eng.Free(mem, 16))
+	fmt.Println(host)
 	// Output:
 	// [2  2  2  2]
-	// <nil>
+	// [0  0  0  0]
 }
 
 // A tensor's numbers are read where they are if the CPU may do that, and else
@@ -117,8 +117,8 @@ func ExampleEngine_WorksWith() {
 		log.Fatal(err)
 	}
 	defer eng.Scope().Close() // frees the tensors
-	eng.NonStdAlloc()         // does nothing: having the method says that Alloc is to be called
 
+	eng.NonStdAlloc() // does nothing: having the method says that Alloc is to be called
 	x := tensor.New(tensor.WithShape(2, 3), tensor.Of(tensor.Float32), tensor.AsFortran(nil), tensor.WithEngine(eng))
 	fmt.Println(eng.WorksWith(x.DataOrder()), eng.Owns(x))
 	// Output:
