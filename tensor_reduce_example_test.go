@@ -80,7 +80,7 @@ func ExampleEngine_Argmax() {
 	// [1  0] [0  2]
 }
 
-// Reductions by functions of one's own, here the products of columns.
+// A reduction by a function of one's own, here the products of columns.
 func ExampleEngine_Reduce() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
@@ -103,30 +103,48 @@ func ExampleEngine_Reduce() {
 		log.Fatal(err)
 	}
 	fmt.Println(r)
+	// Output: [ 4  10  18]
+}
 
-	// OptimizedReduce takes functions of whole slices: one for the first axis,
-	// one for the last, and one of two elements for those in between.
-	slices := func(into, from []float64) {
+// Reductions by functions of whole slices take three: for the first axis, for
+// the last one, and of two elements for those in between.
+func ExampleEngine_OptimizedReduce() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Scope().Close() // frees the tensors
+	x, err := eng.FromHost(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	first := func(into, from []float64) {
 		for i := range into {
 			into[i] *= from[i]
 		}
 	}
-	slice := func(a []float64) float64 {
+	last := func(a []float64) float64 {
 		r := 1.0
 		for _, v := range a {
 			r *= v
 		}
 		return r
 	}
+	between := func(a, b float64) float64 { return a * b }
 	for axis := range 2 {
-		r, err := eng.OptimizedReduce(x, axis, slices, slice, product, 1.0)
+		r, err := eng.OptimizedReduce(x, axis, first, last, between, 1.0)
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(r)
 	}
 	// Output:
-	// [ 4  10  18]
 	// [ 4  10  18]
 	// [  6  120]
 }
