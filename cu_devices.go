@@ -56,7 +56,7 @@ func describeDevice(i int) CUDADevice {
 func CUDAVersion() (CUDAVersions, error) {
 	v := CUDAVersions{Driver: int(cudadrv.DriverVersion()), Headers: int(cudadrv.HeaderVersion)}
 	for _, e := range cudadrv.Entries() {
-		if !e.Present {
+		if !e.Present && e.Since == cudadrv.Needs(e.Name) { // else an older form of the call stands in
 			v.Missing = append(v.Missing, fmt.Sprintf("%s (CUDA %v)", e.Name, e.Since))
 		}
 	}

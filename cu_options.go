@@ -88,5 +88,5 @@ type CUDADevice struct {
 type CUDAVersions struct {
 	Driver  int      // the newest CUDA that the driver serves
 	Headers int      // the headers that this program was built with
-	Missing []string // entry points that the driver lacks, with the version that has them
+	Missing []string // calls that the driver lacks in every form, with the version that has them
 }

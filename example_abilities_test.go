@@ -101,9 +101,9 @@ func ExampleEventBatch() {
 	// Output: 3 of 3 are done, <nil>
 }
 
-// What a program keeps for a stream it keeps by the stream's number: handles
-// are used again. And what must not be in a graph it does not give to a
-// stream that is being captured.
+// A program that keeps something for each stream does so by the stream's
+// number, as handles are used again. While a stream is captured, what it is
+// given becomes part of a graph.
 func ExampleStreamInfo() {
 	device := firstGPU()
 	defer device.Close()
@@ -128,7 +128,8 @@ func ExampleStreamInfo() {
 	// Output: mine false
 }
 
-// From page-locked memory and into a Go slice, without that a copy waits.
+// From page-locked memory to the device and into a Go slice: none of the
+// copies waits, and one synchronization at the end is enough.
 func ExampleHostMemory() {
 	device := firstGPU()
 	defer device.Close()
@@ -141,7 +142,7 @@ func ExampleHostMemory() {
 	}
 	if host, ok := device.(cupool.HostMemory); ok {
 		staging, err1 := host.HostAlloc(n)
-		there, err2 := host.HostRegister(result) // what the GPU has it at
+		there, err2 := host.HostRegister(result) // its address on the GPU
 		if err := errors.Join(err1, err2,
 			device.Memset(staging, 7, n, s),
 			device.Copy(x, staging, n, s),
