@@ -4,10 +4,7 @@ package cupool_test
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,41 +54,23 @@ func TestConformanceCUDA(t *testing.T) {
 	}
 }
 
-// A holder keeps streams busy, with a kernel that waits for a flag in pinned
-// memory. Kernels and flags are made before anything is held, as loading and
-// page-locking may wait for all that runs. It keeps the primary context too,
-// which takes a GPU long to make.
-type holder struct {
-	kernels *gputest.Kernels
-	first   cupool.Ptr // of the flags
-	used    atomic.Int64
-}
+// A holder keeps streams busy. Its kernels are loaded before anything is held,
+// and it keeps the primary context, which takes a GPU long to make.
+type holder struct{ *gputest.Kernels }
 
-const flags = 1 << 16
-
-func newHolder(t *testing.T) *holder {
+func newHolder(t *testing.T) holder {
 	d, err := cupool.OpenCUDA(0)
 	require.NoError(t, err)
-	h := new(holder)
-	h.kernels, err = gputest.Load(d.(cupool.CUDAHandles).CUDAContext())
-	require.NoError(t, err)
-	h.first, err = d.(cupool.HostMemory).HostAlloc(4 * flags)
+	k, err := gputest.Load(d.(cupool.CUDAHandles).CUDAContext())
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, h.kernels.Close())
+		assert.NoError(t, k.Close())
 		assert.NoError(t, d.Close())
 	})
-	return h
+	return holder{k}
 }
 
-// busy is conformance.Options.Busy. It lets go by itself after a while, as a
-// kernel cannot be stopped.
-func (h *holder) busy(_ cupool.Driver, s *cupool.Stream) (release func(), err error) {
-	p := h.first + cupool.Ptr(4*(h.used.Add(1)%flags))
-	flag := *(**atomic.Uint32)(unsafe.Pointer(&p))
-	flag.Store(0)
-	if err := h.kernels.Hold(uintptr(s.Handle()), uintptr(p), 10*time.Second); err != nil {
-		return nil, err
-	}
-	return func() { flag.Store(1) }, nil
+// busy is conformance.Options.Busy.
+func (h holder) busy(_ cupool.Driver, s *cupool.Stream) (release func(), err error) {
+	return h.Busy(uintptr(s.Handle()))
 }

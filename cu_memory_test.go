@@ -116,9 +116,10 @@ func TestGPUStranded(t *testing.T) {
 				require.NoError(t, g.retire(x, nil))
 			}
 			busy := streams[0]
-			require.NoError(t, g.k.Spin(uintptr(busy.Handle()), 200*time.Millisecond))
+			release, err := g.k.Busy(uintptr(busy.Handle()))
+			require.NoError(t, err)
 			last := g.put(t, size, busy, 77)
-			require.NoError(t, g.retire(last, nil)) // after the spinning, and so not yet
+			require.NoError(t, g.retire(last, nil))
 			for _, s := range streams[1:] {
 				require.NoError(t, s.Sync())
 			}
@@ -132,6 +133,7 @@ func TestGPUStranded(t *testing.T) {
 			st := g.Stats()
 			require.Equal(t, before.DriverAllocs, st.DriverAllocs)
 			require.EqualValues(t, 3*size, st.MovedBytes)
+			release()
 			for _, x := range got {
 				require.NoError(t, g.retire(x, nil))
 			}

@@ -6,7 +6,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/cupool/cupool/internal/cudadrv"
 )
@@ -21,17 +23,30 @@ const threads = 256
 type Kernels struct {
 	ctx, module                   uintptr
 	spin, hold, fill, check, plus uintptr
+
+	flags uintptr // of uint32, in pinned memory
+	busy  atomic.Uint64
 }
+
+// maxBusy is how many streams can be busy at once, and holdTime how long if
+// they are not released: a kernel cannot be stopped.
+const (
+	maxBusy  = 1 << 14
+	holdTime = 10 * time.Second
+)
 
 // Load loads the kernels into a context (CUDAHandles.CUDAContext) and runs
 // each of them once: the driver loads a kernel when it is first launched,
-// which may have to wait for all that runs.
+// which may have to wait for all that runs, as page-locking memory may.
 func Load(ctx uintptr) (*Kernels, error) {
 	m, r := cudadrv.ModuleLoad(ctx, ptx)
 	if r != cudadrv.Success {
 		return nil, fmt.Errorf("gputest: loading the kernels: %v", r)
 	}
 	k := &Kernels{ctx: ctx, module: m}
+	if k.flags, r = cudadrv.HostAlloc(ctx, 4*maxBusy); r != cudadrv.Success {
+		return nil, fmt.Errorf("gputest: page-locked memory for flags: %v", r)
+	}
 	for name, f := range map[string]*uintptr{
 		"cupool_spin": &k.spin, "cupool_hold": &k.hold, "cupool_fill": &k.fill, "cupool_check": &k.check, "cupool_add": &k.plus,
 	} {
@@ -39,21 +54,31 @@ func Load(ctx uintptr) (*Kernels, error) {
 			return nil, fmt.Errorf("gputest: kernel %s: %v", name, r)
 		}
 	}
-	return k, errors.Join(k.Spin(0, 0), k.Hold(0, 0, 0), k.Fill(0, 0, 0, 0), k.Check(0, 0, 0, 0, 0), k.Add(0, 0, 0, 0),
+	return k, errors.Join(k.Spin(0, 0), k.holdFor(0, k.flags, 0), k.Fill(0, 0, 0, 0), k.Check(0, 0, 0, 0, 0), k.Add(0, 0, 0, 0),
 		result("synchronize", cudadrv.StreamSync(ctx, 0)))
 }
 
 // Close unloads the kernels.
-func (k *Kernels) Close() error { return result("unload", cudadrv.ModuleUnload(k.ctx, k.module)) }
+func (k *Kernels) Close() error {
+	return errors.Join(result("free", cudadrv.HostFree(k.ctx, k.flags)), result("unload", cudadrv.ModuleUnload(k.ctx, k.module)))
+}
 
 // Spin keeps a stream busy for d.
 func (k *Kernels) Spin(stream uintptr, d time.Duration) error {
 	return result("spin", cudadrv.Launch(k.ctx, k.spin, 1, 1, stream, uint64(d.Nanoseconds())))
 }
 
-// Hold keeps a stream busy until the uint32 at flag, in pinned memory, is not
-// 0 any more, but no longer than d.
-func (k *Kernels) Hold(stream, flag uintptr, d time.Duration) error {
+// Busy keeps a stream busy until release is called, or for ten seconds.
+func (k *Kernels) Busy(stream uintptr) (release func(), err error) {
+	p := k.flags + uintptr(4*(k.busy.Add(1)%maxBusy))
+	flag := *(**atomic.Uint32)(unsafe.Pointer(&p))
+	flag.Store(0)
+	return func() { flag.Store(1) }, k.holdFor(stream, p, holdTime)
+}
+
+// holdFor keeps a stream busy until the word at flag is not 0 any more, but no
+// longer than d.
+func (k *Kernels) holdFor(stream, flag uintptr, d time.Duration) error {
 	return result("hold", cudadrv.Launch(k.ctx, k.hold, 1, 1, stream, uint64(flag), uint64(d.Nanoseconds())))
 }
 
