@@ -22,6 +22,9 @@ var (
 	ErrClosed = device.ErrClosed
 	// ErrAsleep: the allocator sleeps and has no memory until it is woken.
 	ErrAsleep = errors.New("asleep")
+	// ErrInvalidHandle: no such stream, event, pool or memory, or it was
+	// destroyed before.
+	ErrInvalidHandle = device.ErrInvalidHandle
 	// ErrInvalidRange: an address range outside the memory it should be in.
 	ErrInvalidRange = device.ErrInvalidRange
 

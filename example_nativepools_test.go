@@ -41,8 +41,10 @@ func ExampleNativePools() {
 	if err := errors.Join(pools.FreeAsync(q, mine), pools.DestroyNativePool(pool)); err != nil {
 		log.Fatal(err)
 	}
+	fmt.Println(errors.Is(pools.DestroyNativePool(pool), cupool.ErrInvalidHandle))
 	// Output:
 	// true <nil>
+	// true
 	// true
 }
 

@@ -31,9 +31,9 @@ var (
 	// ErrDeviceLost: the device failed for good (on CUDA: the context was
 	// lost, say after an illegal address). No further call can succeed.
 	ErrDeviceLost = errors.New("device lost")
-	// ErrInvalidHandle: a stream or event that this device never made or
-	// has already destroyed.
-	ErrInvalidHandle = errors.New("invalid stream or event handle")
+	// ErrInvalidHandle: a stream, event, pool or memory handle that this
+	// device never made or has already destroyed.
+	ErrInvalidHandle = errors.New("invalid handle")
 	// ErrInvalidRange: an address range that is not inside one allocation
 	// of this device.
 	ErrInvalidRange = errors.New("invalid device address range")
