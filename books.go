@@ -90,51 +90,42 @@ func (t *totals) now(k kind) (n [peaks]int64) {
 	return n
 }
 
-// raise makes the peaks of a pool no lower than what is there, and returns
-// how far below them each quantity is. The books are locked. What is out is
-// active, so that the one's peak is no lower than the other's.
-func (b *books) raise(t *totals, k kind) (below [peaks]int64) {
-	for q, n := range t.now(k) {
-		p := &b.peaks[k][q]
-		switch quantity(q) {
-		case activeBlocks:
-			*p = max(*p, b.peaks[k][outBlocks])
-		case activeBytes:
-			*p = max(*p, b.peaks[k][outBytes])
+// raise makes the peaks no lower than what is there. The books are locked.
+// What is out is active, so that the one's peak is no lower than the other's.
+func (b *books) raise(t *totals) {
+	for k := range t {
+		p := &b.peaks[k]
+		for q, n := range t.now(kind(k)) {
+			p[q] = max(p[q], n)
 		}
-		*p = max(*p, n)
-		below[q] = *p - n
+		p[activeBlocks] = max(p[activeBlocks], p[outBlocks])
+		p[activeBytes] = max(p[activeBytes], p[outBytes])
 	}
-	return below
 }
 
 // fold raises the peaks to what is there, and gives the stream room below
 // them: half of what others do not have already, or all of it while there is
 // one stream. Where the others have more than there is by now, since one that
-// had no room left added on, what they have becomes void.
-//
-// The others go on meanwhile. They count what they add before they take the
-// room for it, and give room back before they count what they freed; so a
-// ledger that is read between two looks at its rooms is no fuller than the
-// larger of these says.
+// had no room left added on, what they have becomes void. A stream that has
+// just counted an allocation may not see that, and adds this one allocation
+// above the peaks.
 func (s *Stream) fold() {
 	c, b := s.c, &s.c.books
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	streams := *c.streams.Load()
 	for {
-		var t totals
-		var held spaces
+		var v survey
 		shares := b.shares.Load()
 		for _, o := range streams {
-			before := o.ledger.held(shares)
-			t.add(&o.ledger)
-			if o != s {
-				held.add(before, o.ledger.held(shares))
+			if rooms := v.look(&o.ledger, shares); o != s {
+				v.held.add(rooms)
 			}
 		}
-		t.addPools()
-		free, ok := b.spaces(&t).without(held)
+		v.least.addPools()
+		v.most.addPools()
+		b.raise(&v.least)
+		free, ok := b.below(&v.most).without(v.held)
 		if ok {
 			s.ledger.give(free, len(streams), shares)
 			return
@@ -143,15 +134,49 @@ func (s *Stream) fold() {
 	}
 }
 
-// spaces raises the peaks and returns how far below them each pool is.
-func (b *books) spaces(t *totals) (free spaces) {
+// below returns how far below the peaks each pool is.
+func (b *books) below(t *totals) (free spaces) {
 	for k := range t {
-		below := b.raise(t, kind(k))
-		free.out[k] = space{below[outBlocks], min(below[outBytes], below[requestedBytes])}
-		free.active[k] = space{below[activeBlocks], below[activeBytes]}
-		free.split[k] = space{below[splits], below[splitBytes]}
+		n := t.now(kind(k))
+		for q := range n {
+			n[q] = b.peaks[k][q] - n[q]
+		}
+		free.out[k] = space{n[outBlocks], min(n[outBytes], n[requestedBytes])}
+		free.active[k] = space{n[activeBlocks], n[activeBytes]}
+		free.split[k] = space{n[splits], n[splitBytes]}
 	}
 	return free
+}
+
+// survey is what fold sees of ledgers whose streams go on meanwhile: sums that
+// are no more than what was there at any moment of the look, sums that are no
+// less, and the rooms. The streams count what they add before they take the
+// room for it, and give room back before they count what they took away. So
+// most, with held, is no less than what they may have without another fold.
+type survey struct {
+	least, most totals
+	held        spaces
+}
+
+// look adds a ledger to the sums, in the order that makes them so, and returns
+// its rooms.
+func (v *survey) look(l *ledger, shares int64) (rooms spaces) {
+	each := func(f func(t *tally, least, most *sum)) {
+		for k := range l.pools {
+			for q := range l.pools[k] {
+				f(&l.pools[k][q], &v.least[k][q], &v.most[k][q])
+			}
+		}
+	}
+	each(func(t *tally, least, _ *sum) { least.added += t.added.Load() })
+	each(func(t *tally, least, most *sum) {
+		n := t.taken.Load()
+		least.taken += n
+		most.taken += n
+	})
+	rooms = l.held(shares)
+	each(func(t *tally, _, most *sum) { most.added += t.added.Load() })
+	return rooms
 }
 
 // stats returns the statistics of a pool, or of both. The books are locked.
@@ -196,6 +221,7 @@ func (c *Caching) Stats() Stats {
 	defer b.mu.Unlock()
 	var t totals
 	c.sumUp(&t)
+	b.raise(&t) // what is there can be above the peaks, see fold
 	st := Stats{
 		Small: b.stats(&t, small), Large: b.stats(&t, large), All: b.stats(&t, all),
 		Limit: c.limitBytes(), Misses: b.misses.Load(), Retries: b.retries.Load(), OOMs: b.ooms.Load(),

@@ -111,18 +111,18 @@ func (l *ledger) give(s spaces, streams int, shares int64) {
 	l.share.SetOwned(shares)
 }
 
-// add adds the larger of two looks at the same rooms.
-func (s *spaces) add(a, b spaces) {
+// add adds rooms of another ledger.
+func (s *spaces) add(o spaces) {
 	for k := range s.out {
-		s.out[k].add(a.out[k], b.out[k])
-		s.active[k].add(a.active[k], b.active[k])
-		s.split[k].add(a.split[k], b.split[k])
+		s.out[k].add(o.out[k])
+		s.active[k].add(o.active[k])
+		s.split[k].add(o.split[k])
 	}
 }
 
-func (s *space) add(a, b space) {
-	s.blocks += max(a.blocks, b.blocks)
-	s.bytes += max(a.bytes, b.bytes)
+func (s *space) add(o space) {
+	s.blocks += o.blocks
+	s.bytes += o.bytes
 }
 
 // without returns what is left of the spaces, and whether that is any.
@@ -219,13 +219,15 @@ func (s *Stream) noteSplit(k kind, bytes int64) {
 // noteUnsplit notes n such blocks that left the free set. With a negative n
 // they are back as if they had not left.
 func (s *Stream) noteUnsplit(k kind, n, bytes int64) {
-	s.ledger.splitRoom[k].give(n, bytes)
-	s.ledger.splitRoom[all].give(n, bytes)
+	if n > 0 {
+		s.ledger.splitRoom[k].give(n, bytes)
+		s.ledger.splitRoom[all].give(n, bytes)
+	}
 	p := &s.ledger.pools[k]
 	p[splits].take(n)
 	p[splitBytes].take(bytes)
 	if n < 0 {
-		s.fold()
+		s.fold() // the rooms are new then
 	}
 }
 

@@ -2,6 +2,9 @@
 
 package relaxed
 
+// Reorders says whether a store may come later than the owner's next loads.
+const Reorders = false
+
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Int64) SetOwned(v int64) { p.Store(v) }
 

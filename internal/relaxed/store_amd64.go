@@ -4,6 +4,9 @@ package relaxed
 
 import "unsafe"
 
+// Reorders says whether a store may come later than the owner's next loads.
+const Reorders = true
+
 // On amd64 stores of words are atomic and stay in order. The owner's lock,
 // when it is given back, makes them visible at the latest.
 
