@@ -51,9 +51,10 @@ func (s *Stream) releaseChunks(need int64, wait bool) (released int64, err error
 
 // releaseLoose gives memory back to the device.
 func (s *Stream) releaseLoose(l loose) error {
+	err := s.c.giveBack(leftover{handle: l.handle})
 	s.noteSegmentsGone(l.k, 1, l.size)
 	s.c.returned(l.size)
-	return s.c.giveBack(leftover{handle: l.handle})
+	return err
 }
 
 // wholeRunsLocked lists the whole chunks that are free, of the large pool

@@ -40,6 +40,7 @@ var ladder = []rung{
 	{"release what came free", true, (*Caching).releaseEnough},
 	{"callback", true, (*Caching).askCallback},
 	{"release what came free", true, (*Caching).releaseEnough},
+	{"wait for who gives memory back", true, (*Caching).awaitRelease},
 }
 
 const firstReclaiming = 7 // index in ladder: from here on a success is a retry
@@ -57,16 +58,22 @@ type request struct {
 func (r *request) segment() int64 { return r.s.c.cfg.segmentSize(r.rounded) }
 
 // allocMiss climbs the ladder for a request that the pools could not serve.
+// Once that was refused it looks at what others have given back meanwhile, too:
+// what is on its way to the device counts as reserved until it is there, so
+// that who gives it back is waited for at the end.
 func (c *Caching) allocMiss(r request) (Block, error) {
 	var refused error
+	var returns uint64 // when it was
 	for i, step := range ladder {
 		freed, err := step.climb(c, r)
 		if err != nil {
 			return Block{}, err
 		}
-		if !freed {
+		now := c.family.returns.Load()
+		if !freed && (refused == nil || now == returns) {
 			continue
 		}
+		returns = now
 		h, ok, err := c.tryAgain(r, step.grows)
 		switch {
 		case ok:
@@ -86,6 +93,15 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 	}
 	c.books.ooms.Add(1)
 	return Block{}, c.oomError(r, refused)
+}
+
+// awaitRelease waits for who gives memory back, if anybody does, so that the
+// ladder finds it gone.
+func (c *Caching) awaitRelease(request) (bool, error) {
+	c.reclaim.Lock()
+	//lint:ignore SA2001 to have waited is all
+	c.reclaim.Unlock()
+	return false, nil
 }
 
 // tryAgain searches the stream's pools and, with grow, asks the device.

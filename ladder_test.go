@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
@@ -421,4 +423,59 @@ func TestSegmentsChangeHands(t *testing.T) {
 	close(stop)
 	releaser.Wait()
 	require.NoError(t, c.Check())
+}
+
+// slowFree is a device that is asked for time to take memory back.
+type slowFree struct {
+	cupool.Driver
+	asked, taken chan struct{}
+}
+
+func (d *slowFree) MemFree(p cupool.Ptr) error {
+	if d.asked != nil {
+		close(d.asked)
+		d.asked = nil
+		<-d.taken
+	}
+	return d.Driver.MemFree(p)
+}
+
+// What another goroutine gives back counts against the limit until the device
+// has it. A request waits for that.
+func TestMissWaitsForRelease(t *testing.T) {
+	asked := make(chan struct{})
+	d := &slowFree{Driver: sim(0), asked: asked, taken: make(chan struct{})}
+	growing := make(chan struct{}, 1)
+	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments, Limit: 20 * mib, OnOutOfMemory: func(int64) bool {
+		t.Error("it was not out of memory")
+		return false
+	}, BeforeGrow: func(int64) {
+		select {
+		case growing <- struct{}{}:
+		default:
+		}
+	}})
+	require.NoError(t, err)
+	b, err := c.Alloc(20*mib, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Free(b))
+	<-growing
+
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := c.Trim(0)
+		assert.NoError(t, err)
+	})
+	<-asked
+	wg.Go(func() {
+		b, err := c.Alloc(20*mib, nil)
+		assert.NoError(t, err)
+		assert.NoError(t, c.Free(b))
+	})
+	<-growing
+	time.Sleep(10 * time.Millisecond) // until the limit has refused it
+	close(d.taken)
+	wg.Wait()
+	require.Zero(t, c.Stats().OOMs)
+	require.NoError(t, c.Close())
 }

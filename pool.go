@@ -25,8 +25,9 @@ type family struct {
 	members atomic.Pointer[[]*Caching] // those that are open, the root first
 	closed  bool                       // no pools are made any more
 
-	reserved int64 // bytes held from the device by all
-	stuck    int64 // of them, what closed pools could not give back
+	returns  atomic.Uint64 // times that memory went back to the device
+	reserved int64         // bytes held from the device by all
+	stuck    int64         // of them, what closed pools could not give back
 }
 
 func newFamily(root *Caching) *family {

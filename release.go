@@ -337,6 +337,7 @@ func (s *Stream) reattachLocked(seg *block.Segment) {
 // returned counts bytes that went back to the device.
 func (c *Caching) returned(bytes int64) {
 	c.unreserve(bytes)
+	c.family.returns.Add(1)
 	c.reclaim.released.Add(bytes)
 }
 
