@@ -85,10 +85,10 @@ type Planner struct {
 	open      atomic.Bool
 	counted   atomic.Int64 // iterations, explicit ones
 
-	mu       sync.Mutex              // taken to add lanes
+	mu       sync.Mutex              // taken to change lanes, before theirs
 	byStream atomic.Pointer[[]*lane] // by Stream.index; nil for none
 	lanes    atomic.Pointer[[]*lane] // by id, ascending
-	past     laneStats               // of lanes that were taken out
+	past     laneStats               // of lanes that were taken out; guarded by mu
 }
 
 var _ Allocator = (*Planner)(nil)
@@ -155,9 +155,9 @@ func (p *Planner) lane(s *Stream) *lane {
 func (l *lane) isOf(s *Stream) bool { return l != nil && l.s == s }
 
 func (p *Planner) addLane(s *Stream) *lane {
-	p.retireLanes()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.retireLanesLocked()
 	list := slices.Clone(*p.byStream.Load())
 	for int(s.index) >= len(list) {
 		list = append(list, nil)
@@ -179,11 +179,9 @@ func (p *Planner) addLane(s *Stream) *lane {
 	return l
 }
 
-// retireLanes takes the lanes of closed streams out in which nothing lives,
+// retireLanesLocked takes the lanes of closed streams out in which nothing lives,
 // so that a program may make streams without end.
-func (p *Planner) retireLanes() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *Planner) retireLanesLocked() {
 	list := slices.DeleteFunc(slices.Clone(*p.lanes.Load()), func(l *lane) bool {
 		old, ok := l.retireIdle(&p.past)
 		if ok {
