@@ -93,7 +93,7 @@ func (s *Stream) countLocked(sum *[2]census) {
 		})
 	}
 	for _, f := range s.leaving {
-		n := &sum[f.k]
+		n := &sum[f.kind()]
 		n.segments++
 		n.reserved += f.size
 		n.leaving += f.size

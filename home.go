@@ -332,7 +332,7 @@ func (s *Stream) closeHomeLocked(h *home, k kind) error {
 			}
 		}
 		b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
-		s.slots.Put(id)
+		s.slots.Put(id, b)
 	}
 	c.segments.remove(h.seg)
 	s.dropSegmentLocked(h.seg.Index)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -122,8 +121,9 @@ type idle struct {
 	size  int64
 	since uint64 // the tick of Segment.IdleSince
 	index uint32 // in the stream's table
-	k     kind
 }
+
+func (f *idle) kind() kind { return kindOf(f.seg.Large) }
 
 // releaseSegments gives wholly free segments of any stream back to the
 // device, the largest first, until at least need bytes came back, and
@@ -137,7 +137,9 @@ func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 	})
 }
 
-// releaseSegmentsBy is releaseSegments in another order.
+// releaseSegmentsBy is releaseSegments in another order. Where all of them
+// have to go, they go stream by stream: to sort many by their addresses would
+// take longer than all else.
 func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (released int64, err error) {
 	if _, err := c.settleAll(peek); c.onlyLost(err) != nil {
 		return 0, err
@@ -146,8 +148,10 @@ func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (rele
 		return c.releaseVirtual(need, true)
 	}
 	defer func() { err = errors.Join(err, c.bury()) }()
-	found := c.findIdle()
-	slices.SortFunc(found, order)
+	found, bytes := c.findIdle()
+	if bytes > need {
+		slices.SortFunc(found, order)
+	}
 	defer func() { clear(c.idle) }()
 	for len(found) > 0 && released < need {
 		batch := together(found, need-released)
@@ -160,27 +164,23 @@ func (c *Caching) releaseSegmentsBy(need int64, order func(a, b idle) int) (rele
 	return released, nil
 }
 
-// findIdle lists the wholly free segments, in a list that the allocator keeps.
-func (c *Caching) findIdle() []idle {
-	found := c.idle[:0]
+// findIdle lists the wholly free segments, in a list that the allocator keeps,
+// and returns their bytes.
+func (c *Caching) findIdle() (found []idle, bytes int64) {
+	found = c.idle[:0]
 	for _, s := range c.holders() {
 		s.mu.Lock()
 		s.mergeFastLocked()
 		for i, seg := range s.segs {
 			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
-				found = append(found, s.idleAt(i))
+				found = append(found, idle{s, seg, seg.Base, seg.Size, seg.IdleSince, uint32(i)})
+				bytes += seg.Size
 			}
 		}
 		s.mu.Unlock()
 	}
 	c.idle = found
-	return found
-}
-
-// idleAt describes the segment at a place of the stream's table.
-func (s *Stream) idleAt(i int) idle {
-	seg := s.segs[i]
-	return idle{s, seg, seg.Base, seg.Size, seg.IdleSince, uint32(i), kindOf(seg.Large)}
+	return found, bytes
 }
 
 // releaseBatch bounds the segments that leave a stream's pools at once, for
@@ -204,38 +204,53 @@ func (c *Caching) releaseTogether(found []idle) (released int64, err error) {
 	s := found[0].s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	here := slices.DeleteFunc(found, func(f idle) bool {
-		return int(f.index) >= len(s.segs) || s.segs[f.index] != f.seg || !f.seg.IsWhollyFree(&c.blocks)
-	})
+	here := s.stillIdleLocked(found)
 	n, err := s.freeSegmentsLocked(here)
-	for _, f := range here[:n] {
-		released += f.size
+	return c.regret(here[:n]), err
+}
+
+// stillIdleLocked keeps those of the segments in the list that are still there
+// and wholly free.
+func (s *Stream) stillIdleLocked(found []idle) []idle {
+	n := 0
+	for i := range found {
+		f := &found[i]
+		if int(f.index) >= len(s.segs) || s.segs[f.index] != f.seg || !f.seg.IsWhollyFree(&s.c.blocks) {
+			continue
+		}
+		if n < i {
+			found[n] = *f
+		}
+		n++
 	}
-	c.regret(here[:n])
-	return released, err
+	return found[:n]
+}
+
+// sumUp returns the segments and bytes of a list by pool.
+func sumUp(out []idle) (n, bytes [2]int64) {
+	for i := range out {
+		k := out[i].kind()
+		n[k]++
+		bytes[k] += out[i].size
+	}
+	return n, bytes
 }
 
 // regret remembers segments that were given back, those of a closed stream
-// aside: it will not miss them.
-func (c *Caching) regret(gone []idle) {
-	for run := range alike(gone) {
-		if s := run[0].s; s.heir.Load() == nil {
-			c.regrets[regret{s, run[0].k, run[0].size}] += len(run)
+// aside: it will not miss them. It returns the bytes of all.
+func (c *Caching) regret(gone []idle) (bytes int64) {
+	for len(gone) > 0 {
+		first, n := &gone[0], 1
+		for n < len(gone) && gone[n].size == first.size && gone[n].kind() == first.kind() {
+			n++
 		}
-	}
-}
-
-// alike cuts a list into runs of one size and pool.
-func alike(found []idle) iter.Seq[[]idle] {
-	return func(yield func([]idle) bool) {
-		for n := 0; len(found) > 0; found = found[n:] {
-			for n = 1; n < len(found) && found[n].size == found[0].size && found[n].k == found[0].k; n++ {
-			}
-			if !yield(found[:n]) {
-				return
-			}
+		if first.s.heir.Load() == nil {
+			c.regrets[regret{first.s, first.kind(), first.size}] += n
 		}
+		bytes += int64(n) * first.size
+		gone = gone[n:]
 	}
+	return bytes
 }
 
 // releaseVirtual is releaseSegments for virtual memory, chunk by chunk. Without
@@ -282,46 +297,45 @@ func (s *Stream) freeSegmentsLocked(out []idle) (freed int, err error) {
 
 // detachSegmentsLocked takes wholly free segments out of the pools and out of
 // the index of addresses: as soon as the device has the memory, another stream
-// may get it. Where most of a pool goes, that is one pass over what has the size.
+// may get it. Where most of the pools goes, that is one pass over all of them.
 func (s *Stream) detachSegmentsLocked(out []idle) {
-	for run := range alike(out) {
-		pool := &s.pools[run[0].k]
-		sweep := len(run) > pool.Len()/sweepPart
-		for _, f := range run {
-			b := s.c.blocks.At(f.seg.First)
-			if !sweep {
-				pool.Remove(f.seg.First, b)
-			}
-			b.SetWord(block.MakeWord(b.Word().Gen(), block.Gap))
-			s.dropSegmentLocked(f.index)
+	n, _ := sumUp(out)
+	sweep := len(out) > (s.pools[small].Len()+s.pools[large].Len())/sweepPart
+	for i := range out {
+		f := &out[i]
+		b := s.c.blocks.At(f.seg.First)
+		if !sweep {
+			s.pools[f.kind()].Remove(f.seg.First, b)
 		}
-		if sweep {
-			pool.Sweep(run[0].size)
-		}
+		b.SetWord(block.MakeWord(b.Word().Gen(), block.Gap))
+		s.dropSegmentLocked(f.index)
+	}
+	if sweep {
+		s.pools[small].Sweep(int(n[small]))
+		s.pools[large].Sweep(int(n[large]))
 	}
 	s.c.segments.removeIdle(out)
 	s.leaving = out
 }
 
-// sweepPart is the part of a pool's blocks from which on to look at all of a
-// size is faster than to look for each.
+// sweepPart is the part of the pools' blocks from which on to look at all of
+// them is faster than to look for each.
 const sweepPart = 8
 
 // forgetLocked takes segments that the device has again out of the books.
 func (s *Stream) forgetLocked(gone []idle) {
-	c, bytes := s.c, int64(0)
-	for _, f := range gone {
-		b := c.blocks.At(f.seg.First)
+	for i := range gone {
+		id := gone[i].seg.First
+		b := s.c.blocks.At(id)
 		b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
-		s.slots.Put(f.seg.First)
-		bytes += f.size
+		s.slots.Put(id, b)
 	}
-	for run := range alike(gone) {
-		n := int64(len(run))
-		s.noteSegmentsGone(run[0].k, n, n*run[0].size)
+	n, bytes := sumUp(gone)
+	for k := range n {
+		s.noteSegmentsGone(kind(k), n[k], bytes[k])
 	}
-	c.returned(bytes)
-	c.books.driverFrees.Add(int64(len(gone)))
+	s.c.returned(bytes[small] + bytes[large])
+	s.c.books.driverFrees.Add(int64(len(gone)))
 }
 
 // reattachLocked takes a segment back that the device would not have.

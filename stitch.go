@@ -316,7 +316,7 @@ func (s *Stream) unstitchLocked(seg *block.Segment, id block.ID, b *block.Block)
 	i := slices.IndexFunc(s.stitches, func(st *stitch) bool { return st.seg == seg })
 	st := s.stitches[i]
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
-	s.slots.Put(id)
+	s.slots.Put(id, b)
 	s.c.segments.remove(seg)
 	s.dropSegmentLocked(seg.Index)
 	st.seg = nil

@@ -139,7 +139,7 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 	errs = append(errs, s.closeHomesLocked())
 	for i, seg := range s.segs {
 		if seg != nil {
-			_, err := s.freeSegmentsLocked([]idle{s.idleAt(i)})
+			_, err := s.freeSegmentsLocked([]idle{{s: s, seg: seg, base: seg.Base, size: seg.Size, index: uint32(i)}})
 			errs = append(errs, err)
 		}
 	}

@@ -113,21 +113,27 @@ func (f *FreeSet) Remove(id ID, b *Block) {
 	}
 }
 
-// Sweep takes the blocks out of the set that are not Free any more, all of
-// them with a size in the bin of size, in one pass over that bin.
-func (f *FreeSet) Sweep(size int64) {
-	bin := sizeclass.Bin(size)
-	if f.roots[bin] = f.sweep(f.roots[bin]); f.roots[bin] == 0 {
-		f.clearBin(bin)
+// Sweep takes the n blocks out of the set that are not Free any more, in one
+// pass over all of it. Where none stays, no block is looked at.
+func (f *FreeSet) Sweep(n int) {
+	if n == f.count {
+		*f = FreeSet{Table: f.Table}
+		return
+	}
+	for bin := f.nextBin(0); bin >= 0; bin = f.nextBin(bin + 1) {
+		if f.roots[bin] = f.sweep(f.roots[bin]); f.roots[bin] == 0 {
+			f.clearBin(bin)
+		}
 	}
 }
 
 func (f *FreeSet) sweep(at ID) ID {
-	if at == 0 {
-		return 0
-	}
 	n := f.Table.At(at)
-	n.link = [2]ID{f.sweep(n.link[0]), f.sweep(n.link[1])}
+	for side, below := range n.link {
+		if below != 0 {
+			n.link[side] = f.sweep(below)
+		}
+	}
 	if n.Word().State() == Free {
 		return at
 	}

@@ -115,7 +115,7 @@ func (s *Segment) absorb(id ID, b *Block, nextID ID, next *Block, slots *SlotCac
 	} else {
 		s.Last = id
 	}
-	slots.Put(nextID)
+	slots.Put(nextID, next)
 }
 
 // IsWhollyFree reports whether one free block covers the segment.

@@ -139,8 +139,8 @@ func (c *SlotCache) Take() (ID, *Block) {
 
 // Put takes the slot of a Free block back: a size of 0 marks it unused. Its
 // word stays, so that old handles stay stale.
-func (c *SlotCache) Put(id ID) {
-	c.Table.At(id).Size = 0
+func (c *SlotCache) Put(id ID, b *Block) {
+	b.Size = 0
 	c.ids = append(c.ids, id)
 	if n := len(c.ids); n >= 4*slotBatch {
 		c.Table.giveBack(c.ids[n-2*slotBatch:])

@@ -53,7 +53,7 @@ func TestSlotCacheRecycles(t *testing.T) {
 	require.NoError(t, slots.Ensure(2))
 	id, b := slots.Take()
 	b.SetWord(MakeWord(5, Free))
-	slots.Put(id)
+	slots.Put(id, b)
 	again, b2 := slots.Take()
 	require.Equal(t, id, again, "the last one back goes out first")
 	require.EqualValues(t, 5, b2.Word().Gen(), "the generation stays, so that old handles stay stale")
@@ -70,7 +70,7 @@ func TestSlotCacheGivesBack(t *testing.T) {
 		ids = append(ids, id)
 	}
 	for _, id := range ids {
-		b.Put(id)
+		b.Put(id, tab.At(id))
 	}
 	require.Less(t, len(b.ids), 4*slotBatch)
 	require.Len(t, tab.free, 2*slotBatch)
@@ -96,7 +96,7 @@ func TestTableFull(t *testing.T) {
 	id, _ := slots.Take()
 	require.EqualValues(t, maxChunks*chunkLen-1, id)
 	require.ErrorIs(t, slots.Ensure(1), ErrTableFull)
-	slots.Put(id)
+	slots.Put(id, tab.At(id))
 	require.NoError(t, slots.Ensure(1), "a slot that came back serves")
 }
 
@@ -116,7 +116,7 @@ func TestTableParallel(t *testing.T) {
 				b.Size = int64(id) // the race detector sees a slot held twice
 				mine = append(mine, id)
 				if i%3 == 0 {
-					slots.Put(mine[0])
+					slots.Put(mine[0], tab.At(mine[0]))
 					mine = mine[1:]
 				}
 			}
