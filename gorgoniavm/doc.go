@@ -57,9 +57,9 @@
 // To start operations one by one takes most of the time of a small graph. With
 // Replay a run is recorded as a CUDA graph, which later runs launch.
 //
-// Scalars are Go values on every device. A sum is read off the device when it
-// is needed, which waits for it. RunAll returns otherwise before the device is
-// done; Engine.Sync waits. Inputs in Go's heap are copied to the device by
+// Scalars are Go values on every device. RunAll waits for those that the device
+// computes, the cost most often, but not for what comes after them, such as the
+// gradients: it returns before the device is done; Engine.Sync waits. Inputs in Go's heap are copied to the device by
 // every RunAll, and stay where they are. The values of nodes whose gradients
 // are bound move to the device, as solvers work on them there, until Close.
 //

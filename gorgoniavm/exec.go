@@ -14,6 +14,12 @@ func (m *VM) exec(in *instr) error {
 	if err != nil {
 		return err
 	}
+	if in.scalar {
+		if h.fetch, err = m.fetch(in.out, h.v); err != nil {
+			m.drop(&h)
+			return err
+		}
+	}
 	m.slots[in.out] = h
 	if err := m.look(in, h.v); err != nil {
 		return err
@@ -71,14 +77,13 @@ func (m *VM) compute(in *instr) (held, error) {
 // is read when it is first needed.
 func (m *VM) operand(slot int) (gorgonia.Value, error) {
 	h := &m.slots[slot]
-	d, ok := h.v.(*tensor.Dense)
-	if !ok || !m.prog.instrs[slot].scalar {
+	if _, ok := h.v.(*tensor.Dense); !ok || !m.prog.instrs[slot].scalar {
 		if h.v == nil {
 			return nil, ErrNoValue
 		}
 		return h.v, nil
 	}
-	v, err := m.scalarOf(d)
+	v, err := m.scalar(*h)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +162,7 @@ type binding struct {
 func (m *VM) bindKept() error {
 	for i := range m.kept {
 		b := &m.kept[i]
-		v, err := m.fit(b.node, b.h.v)
+		v, err := m.fit(b.node, b.h)
 		if err == nil {
 			err = gorgonia.UnsafeLet(b.node, v)
 		}
@@ -178,15 +183,15 @@ func (b *binding) take(m *VM, v gorgonia.Value) {
 	b.h.v = v
 }
 
-// fit returns v in the shape of its node: operations may return other
+// fit returns a value in the shape of its node: operations may return other
 // dimensions of size one than gorgonia says.
-func (m *VM) fit(n *gorgonia.Node, v gorgonia.Value) (gorgonia.Value, error) {
-	d, ok := v.(*tensor.Dense)
+func (m *VM) fit(n *gorgonia.Node, h held) (gorgonia.Value, error) {
+	d, ok := h.v.(*tensor.Dense)
 	switch {
 	case !ok:
-		return v, nil
+		return h.v, nil
 	case n.IsScalar():
-		return m.scalarOf(d)
+		return m.scalar(h)
 	}
 	clone := d.ShallowClone()
 	if shape := n.Shape(); !d.Shape().Eq(shape) {

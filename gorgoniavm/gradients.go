@@ -138,7 +138,7 @@ func (m *VM) addGradients(which gradients) error {
 			if !which(m.at, g) {
 				continue
 			}
-			if err := m.addGradient(of, g, m.slots[i].v); err != nil {
+			if err := m.addGradient(of, g, m.slots[i]); err != nil {
 				return err
 			}
 		}
@@ -146,15 +146,13 @@ func (m *VM) addGradients(which gradients) error {
 	return nil
 }
 
-// addGradient adds d to g, the gradient of n.
-func (m *VM) addGradient(n *gorgonia.Node, g, d gorgonia.Value) (err error) {
+// addGradient adds h to g, the gradient of n.
+func (m *VM) addGradient(n *gorgonia.Node, g gorgonia.Value, h held) (err error) {
 	to, isTensor := g.(*tensor.Dense)
-	from, fromTensor := d.(*tensor.Dense)
 	if !isTensor {
-		if fromTensor {
-			if d, err = m.scalarOf(from); err != nil {
-				return err
-			}
+		d, err := m.scalar(h)
+		if err != nil {
+			return err
 		}
 		sum, err := addScalars(g, d)
 		if err != nil {
@@ -163,8 +161,9 @@ func (m *VM) addGradient(n *gorgonia.Node, g, d gorgonia.Value) (err error) {
 		gorgonia.WithGrad(sum)(n)
 		return nil
 	}
+	from, fromTensor := h.v.(*tensor.Dense)
 	if !fromTensor {
-		_, err := m.e.AddScalar(to, d.Data(), true, tensor.UseUnsafe())
+		_, err := m.e.AddScalar(to, h.v.Data(), true, tensor.UseUnsafe())
 		return err
 	}
 	if !from.Shape().Eq(to.Shape()) && from.Shape().TotalSize() == to.Shape().TotalSize() {

@@ -1,6 +1,7 @@
 package gorgoniavm
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cupool/cupool"
@@ -8,11 +9,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// recording is a run as a CUDA graph: all instructions but those that come last,
+// recording is a run as CUDA graphs: all instructions but those that come last,
 // with the additions to gradients that are tensors. Its values lie in the
-// graph's memory, in the same place in every run, so no holder counts them.
+// graphs' memory, in the same place in every run, so no holder counts them.
 type recording struct {
-	graph    *cupool.Graph
+	graphs   []*cupool.Graph // one after the other; scalars are fetched behind the first
 	launches int
 
 	// What it was made with.
@@ -26,6 +27,7 @@ type recording struct {
 	scalars []binding // kept scalars, which are read after each launch
 	bound   []binding // kept tensors, which their nodes have
 	lets    []binding
+	fetches []held // scalars on their way to the host
 }
 
 // recordedInput is a tensor that a graph reads or adds to.
@@ -85,6 +87,14 @@ func (r *recording) stage(n *gorgonia.Node, to *tensor.Dense) {
 	r.inputs = append(r.inputs, recordedInput{node: n, stage: to.ShallowClone()})
 }
 
+// fetch notes that a scalar is fetched by every launch. Without a way it is
+// read when it is needed.
+func (r *recording) fetch(f *fetch, from *tensor.Dense) {
+	if f != nil {
+		r.fetches = append(r.fetches, held{v: from, fetch: f})
+	}
+}
+
 // complete notes what the instructions that were recorded depend on, and leave.
 func (r *recording) complete(m *VM) error {
 	for i := range m.prog.instrs[:m.prog.late] {
@@ -97,9 +107,11 @@ func (r *recording) complete(m *VM) error {
 			r.grads = append(r.grads, recordedInPlace(n, d))
 		}
 	}
-	r.slots = uncounted(m.slots)
+	for _, h := range m.slots {
+		r.slots = append(r.slots, h.uncounted())
+	}
 	for _, b := range m.lets {
-		r.lets = append(r.lets, binding{b.node, held{v: b.h.v}})
+		r.lets = append(r.lets, binding{b.node, b.h.uncounted()})
 	}
 	return r.keep(m)
 }
@@ -127,10 +139,10 @@ func (r *recording) depend(in *instr) error {
 func (r *recording) keep(m *VM) error {
 	for _, b := range m.kept {
 		if b.node.IsScalar() {
-			r.scalars = append(r.scalars, binding{b.node, held{v: b.h.v}})
+			r.scalars = append(r.scalars, binding{b.node, b.h.uncounted()})
 			continue
 		}
-		v, err := m.fit(b.node, b.h.v)
+		v, err := m.fit(b.node, b.h)
 		if err != nil {
 			return err
 		}
@@ -139,14 +151,8 @@ func (r *recording) keep(m *VM) error {
 	return nil
 }
 
-// uncounted returns values without references to their blocks.
-func uncounted(slots []held) []held {
-	values := make([]held, len(slots))
-	for i, h := range slots {
-		values[i].v = h.v
-	}
-	return values
-}
+// uncounted returns a value without a reference to its block.
+func (h held) uncounted() held { return held{v: h.v, fetch: h.fetch} }
 
 // fits reports whether a launch would compute with what nodes have now.
 func (r *recording) fits(m *VM) bool {
@@ -195,6 +201,33 @@ func (r *recording) feed(e *cupool.Engine) error {
 		}
 	}
 	return nil
+}
+
+// run launches the graphs.
+func (r *recording) run(e *cupool.Engine) error {
+	for i, g := range r.graphs {
+		if err := g.Launch(); err != nil {
+			return err
+		}
+		if i > 0 {
+			continue
+		}
+		for _, h := range r.fetches {
+			if err := h.fetch.begin(e.Stream(), h.v.(*tensor.Dense)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// close gives the graphs back.
+func (r *recording) close() error {
+	var errs []error
+	for _, g := range r.graphs {
+		errs = append(errs, g.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // restore puts what a launch leaves where a walk would have put it.

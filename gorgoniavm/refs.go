@@ -11,8 +11,9 @@ import (
 // held is a value and the reference that its holder has to the block it lies
 // in. Scalars and tensors in Go's heap have no block.
 type held struct {
-	v gorgonia.Value
-	p cupool.Ptr // of the block; 0: none
+	v     gorgonia.Value
+	p     cupool.Ptr // of the block; 0: none
+	fetch *fetch     // of a scalar on a device that is under way to the host, or nil
 }
 
 // blockRefs counts the holders of blocks. Views, reshaped tensors and shallow
@@ -85,6 +86,14 @@ func (r *blockRefs) sole(h held) bool {
 	ref := r.refs[h.p]
 	d, ok := h.v.(*tensor.Dense)
 	return ok && h.p != 0 && ref.n == 1 && !ref.borrowed && int64(d.MemSize()) == ref.block.Size()
+}
+
+// borrow makes all blocks somebody else's.
+func (r *blockRefs) borrow() {
+	for p, ref := range r.refs {
+		ref.borrowed = true
+		r.refs[p] = ref
+	}
 }
 
 // own is hold for a tensor over a new block of the VM's.

@@ -4,16 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/cupool/cupool"
 )
 
 // What takes the time of a small graph on a GPU is to start its operations.
-// With Replay, a VM does that once, into a CUDA graph (recording.go), and then
-// starts the whole.
+// With Replay, a VM does that once, into CUDA graphs (recording.go), and then
+// starts these.
 
-// Replay has RunAll record a run as a CUDA graph (cupool.Engine.Capture) and
-// launch that from then on, in place of the operations one by one. The numbers
+// Replay has RunAll record a run as CUDA graphs (cupool.Engine.Capture), one up
+// to the last scalar that is read off the device and one for the rest, and
+// launch those from then on, in place of the operations one by one. The numbers
 // are the same. The first RunAll computes as ever, the second one records.
 //
 // A recording reads inputs where they lie as long as they are the same tensors
@@ -40,8 +42,8 @@ func Replay() Option {
 
 // ReplayStats say how a VM with Replay ran. The zero value is one without.
 type ReplayStats struct {
-	Recordings int64 // CUDA graphs made
-	Launches   int64 // runs by one; the others were computed operation by operation
+	Recordings int64 // runs recorded as CUDA graphs
+	Launches   int64 // runs by launching one; the others were computed operation by operation
 	Err        error // of the last recording that failed, an *OpError where an operation did; nil: none has
 }
 
@@ -98,26 +100,24 @@ func (m *VM) record() {
 	r.stats.Err = err
 }
 
-// capture records a run. Memory that the run takes is the graph's, and none of
+// capture records a run. Memory that the run takes is the graphs', and none of
 // it is given back here, whichever way it goes.
 func (m *VM) capture() (*recording, error) {
 	if err := m.recordable(); err != nil {
 		return nil, err
 	}
 	rec, blocks := new(recording), m.blocks
+	m.recording, m.blocks.refs = rec, maps.Clone(blocks.refs)
 	defer func() {
 		m.blocks, m.recording, m.at, m.dst = blocks, nil, nil, held{}
 		clear(m.slots)
 		clear(m.headers) // which the recording has now
 		m.kept, m.lets = m.kept[:0], m.lets[:0]
 	}()
-	var err error
-	rec.graph, err = m.e.Capture(func() error {
-		m.recording = rec
-		m.blocks = blockRefs{a: m.e.Allocator(), refs: maps.Clone(blocks.refs)}
-		return m.named(cupool.Try(func() error { return m.recordRun(rec) }))
-	})
-	return rec, err
+	if err := m.recordRun(rec); err != nil {
+		return nil, errors.Join(err, rec.close())
+	}
+	return rec, nil
 }
 
 // recordable fails for what a graph would leave out.
@@ -133,19 +133,59 @@ func (m *VM) recordable() error {
 	return nil
 }
 
-// recordRun computes what the graph is to compute, and notes what is to be done
-// besides.
+// recordRun records what graphs are to compute, and notes what is to be done
+// besides. What comes after the scalars that are fetched is a graph of its own,
+// which may use the memory of the first one, but not free it.
 func (m *VM) recordRun(rec *recording) error {
-	if err := m.walk(m.prog.instrs[:m.prog.late]); err != nil {
-		return err
+	instrs := inputsFirst(m.prog.instrs[:m.prog.late])
+	if n := m.fetches.after(instrs); 0 < n && n < len(instrs) {
+		if err := m.recordGraph(rec, func() error { return m.walk(instrs[:n]) }); err != nil {
+			return err
+		}
+		m.blocks.borrow()
+		instrs = instrs[n:]
 	}
-	if err := m.addGradients(recorded); err != nil {
-		return err
+	return m.recordGraph(rec, func() error {
+		if err := m.walk(instrs); err != nil {
+			return err
+		}
+		if err := m.addGradients(recorded); err != nil {
+			return err
+		}
+		return rec.complete(m)
+	})
+}
+
+// inputsFirst returns instructions with inputs before all others. What is
+// copied before a launch would be lost in memory that the launch works in
+// before it comes to that input.
+func inputsFirst(instrs []instr) []instr {
+	sorted := slices.Clone(instrs)
+	slices.SortStableFunc(sorted, func(a, b instr) int {
+		switch {
+		case a.kind == variable && b.kind != variable:
+			return -1
+		case a.kind != variable && b.kind == variable:
+			return 1
+		}
+		return 0
+	})
+	return sorted
+}
+
+// recordGraph adds what f computes as a graph.
+func (m *VM) recordGraph(rec *recording, f func() error) error {
+	g, err := m.e.Capture(func() error {
+		m.blocks.a = m.e.Allocator()
+		if err := m.named(cupool.Try(f)); err != nil {
+			return err
+		}
+		return m.blocks.err
+	})
+	if err == nil {
+		rec.graphs = append(rec.graphs, g)
 	}
-	if err := rec.complete(m); err != nil {
-		return err
-	}
-	return m.blocks.err
+	return err
 }
 
 // launch runs a recording and what comes after it.
@@ -153,7 +193,7 @@ func (m *VM) launch(rec *recording) error {
 	if err := rec.feed(m.e); err != nil {
 		return err
 	}
-	if err := rec.graph.Launch(); err != nil {
+	if err := rec.run(m.e); err != nil {
 		return err
 	}
 	rec.launches++
@@ -178,7 +218,7 @@ func (m *VM) dropRecording() {
 		m.replay.wasted++
 	}
 	rec.unbind()
-	if err := rec.graph.Close(); m.blocks.err == nil {
+	if err := rec.close(); m.blocks.err == nil {
 		m.blocks.err = err
 	}
 }
@@ -195,5 +235,5 @@ func (m *VM) closeRecording() error {
 	for _, b := range rec.bound {
 		errs = append(errs, m.leaveValue(b.node, b.h))
 	}
-	return errors.Join(append(errs, rec.graph.Close())...)
+	return errors.Join(append(errs, rec.close())...)
 }

@@ -122,6 +122,38 @@ func TestReplayInputs(t *testing.T) {
 	}
 }
 
+// An input is copied before the launch, and is not lost in memory that the
+// launch works in before it reads that input.
+func TestReplayInputOfLaterUse(t *testing.T) {
+	e, _ := newReplayMeter(t)
+	g := G.NewGraph()
+	var xs G.Nodes
+	sums := func(i int, f func(*G.Node) (*G.Node, error)) *G.Node {
+		xs = append(xs, G.NewMatrix(g, tensor.Float32, G.WithShape(4, 6), G.WithName(name("x", i))))
+		return G.Must(G.Sum(G.Must(G.Mul(G.Must(f(xs[i])), G.NewConstant(values(int64(i), 6, 2)))), 1))
+	}
+	sum := G.Must(G.Sum(G.Must(G.HadamardProd(sums(0, G.Exp), sums(1, G.Tanh)))))
+	run := func(opts ...gorgoniavm.Option) (all []any, stats gorgoniavm.ReplayStats) {
+		vm, err := gorgoniavm.New(g, e, opts...)
+		require.NoError(t, err)
+		for i := range 4 {
+			for k, x := range xs {
+				require.NoError(t, G.Let(x, values(int64(10*i+k), 4, 6)))
+			}
+			require.NoError(t, vm.RunAll())
+			all = append(all, sum.Value().Data())
+		}
+		require.NoError(t, vm.Close())
+		return all, vm.Replays()
+	}
+	want, _ := run()
+	got, stats := run(gorgoniavm.Replay())
+	require.EqualValues(t, 3, stats.Launches, stats.Err)
+	for i := range want {
+		near(t, bits(want[i]), bits(got[i]))
+	}
+}
+
 // rows returns rows of a matrix, in place.
 func rows(t testing.TB, all *tensor.Dense, from, n int) *tensor.Dense {
 	t.Helper()
@@ -470,7 +502,8 @@ func TestReplayWithLifetimes(t *testing.T) {
 	require.Positive(t, vm.Replays().Launches)
 }
 
-// A launch is one call in place of all that start operations.
+// A launch is two calls in place of all that start operations: one up to the
+// cost, which is waited for alone, and one for what comes after.
 func TestLaunchesOfAReplay(t *testing.T) {
 	if !fakecuda.Loaded() {
 		t.Skip("only the stand-in driver counts")
@@ -486,5 +519,6 @@ func TestLaunchesOfAReplay(t *testing.T) {
 	defer fakecuda.Count(false)
 	require.NoError(t, vm.RunAll())
 	assert.Zero(t, fakecuda.Calls("cuLaunchKernel")+fakecuda.Calls("cublasGemmEx"))
-	assert.Equal(t, 1, fakecuda.Calls("cuGraphLaunch"))
+	assert.Equal(t, 2, fakecuda.Calls("cuGraphLaunch"))
+	requireOneWait(t)
 }

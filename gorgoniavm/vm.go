@@ -34,6 +34,7 @@ type VM struct {
 	args      []gorgonia.Value         // of the present operation
 	at        *instr                   // the present operation
 	recording *recording               // of this run, as long as it is made
+	fetches   fetches                  // scalars on their way from the device
 	fallbacks map[string]int64         // see Fallbacks
 	replay    replays                  // runs as CUDA graphs (Replay)
 	closed    bool
@@ -75,6 +76,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		slots:     make([]held, len(prog.instrs)),
 		headers:   make([]*tensor.Dense, len(prog.instrs)),
 		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
+		fetches:   fetches{bySlot: make([]*fetch, len(prog.instrs))},
 		fallbacks: make(map[string]int64),
 		replay:    replays{on: c.replay},
 	}, nil
@@ -166,6 +168,7 @@ func (m *VM) clear() {
 		m.drop(&m.lets[i].h)
 	}
 	m.lets = m.lets[:0]
+	m.fetches.end()
 	clear(m.args)
 	m.at = nil
 }
@@ -200,6 +203,7 @@ func (m *VM) Close() error {
 		m.blocks.drop(h)
 	}
 	m.kept, m.weights, m.duals, m.consts, m.inputs = nil, nil, nil, nil, nil
+	errs = append(errs, m.fetches.close(m.e))
 	return errors.Join(append(errs, m.blocks.err)...)
 }
 
