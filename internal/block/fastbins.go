@@ -21,7 +21,7 @@ const (
 type FastBins struct {
 	Table *Table
 
-	words [(fastClasses + 63) / 64]uint64 // bins that are not empty
+	words [fastClasses/64 + 1]uint64 // bins that are not empty; the last is 0
 	heads [fastClasses]ID
 	count int
 }
@@ -45,14 +45,16 @@ func (f *FastBins) Push(id ID, b *Block) {
 
 // Pop removes a block of at least size bytes, and at most an eighth more,
 // or returns 0. Size is at most FastLimit. Within a bin only the last that was
-// pushed is looked at.
+// pushed is looked at, and no more than two bins.
 func (f *FastBins) Pop(size int64) (ID, *Block) {
-	bin := sizeclass.Bin(size)
+	first := sizeclass.Bin(size)
+	bins := f.window(first)
 	for range 2 {
-		if bin = f.next(bin); bin < 0 {
+		if bins == 0 {
 			break
 		}
-		id := f.heads[bin]
+		bin := first + bits.TrailingZeros64(bins)
+		id := f.heads[bin&(fastClasses-1)]
 		b := f.Table.At(id)
 		if more := b.Size - size; more > size>>fastSlack {
 			break
@@ -60,9 +62,16 @@ func (f *FastBins) Pop(size int64) (ID, *Block) {
 			f.take(bin, b)
 			return id, b
 		}
-		bin++
+		bins &= bins - 1
 	}
 	return 0, nil
+}
+
+// window returns which of the 64 bins from bin on are not empty. The sizes of
+// the last are more than an eighth larger than those of the first.
+func (f *FastBins) window(bin int) uint64 {
+	w := bin >> 6 & (fastClasses/64 - 1)
+	return f.words[w]>>(bin&63) | f.words[w+1]<<(63-bin&63)<<1
 }
 
 // PopLargest removes a block of the last bin that has any, or returns 0.
@@ -79,19 +88,13 @@ func (f *FastBins) PopLargest() (ID, *Block) {
 	return 0, nil
 }
 
+// take removes the last block that was pushed to a bin.
 func (f *FastBins) take(bin int, b *Block) {
 	f.count--
-	if f.heads[bin] = b.link[0]; f.heads[bin] == 0 {
-		f.words[bin>>6] &^= 1 << (bin & 63)
+	f.heads[bin&(fastClasses-1)] = b.link[0]
+	empty := uint64(0)
+	if b.link[0] == 0 {
+		empty = 1
 	}
-}
-
-// next returns the first bin from bin on that is not empty, or -1.
-func (f *FastBins) next(bin int) int {
-	for w := bin >> 6; w < len(f.words); w, bin = w+1, 0 {
-		if m := f.words[w] >> (bin & 63); m != 0 {
-			return w<<6 + bin&63 + bits.TrailingZeros64(m)
-		}
-	}
-	return -1
+	f.words[bin>>6&(fastClasses/64-1)] &^= empty << (bin & 63)
 }

@@ -53,12 +53,9 @@ const Bins = (63 - 9 - subBits + 1) << subBits
 
 // Bin returns the bin of a block of size bytes, a positive multiple of
 // Quantum. Bins ascend with size; all sizes of one bin are smaller than any
-// size of the next.
+// size of the next. It has no branch, as sizes come in no order.
 func Bin(size int64) int {
 	units := uint64(size) / Quantum
-	if units < 1<<subBits {
-		return int(units)
-	}
-	shift := bits.Len64(units) - 1 - subBits
-	return shift<<subBits + int(units>>shift)
+	shift := bits.Len64(units|1<<subBits) - 1 - subBits // 0 for up to 63 units
+	return shift<<subBits + int(units>>(shift&63))
 }
