@@ -49,6 +49,14 @@ func (b *Block) before(o *Block) bool {
 	}
 }
 
+// side returns the index of the subtree of n that a block is or belongs in.
+func (n *Block) side(b *Block) int {
+	if b.before(n) {
+		return 0
+	}
+	return 1
+}
+
 // Insert adds a free block.
 func (f *FreeSet) Insert(id ID, b *Block) {
 	bin := sizeclass.Bin(b.Size)
@@ -71,26 +79,18 @@ func (f *FreeSet) insertAt(at *ID, id ID, b *Block) {
 	pri := priority(id)
 	for *at != 0 && priority(*at) >= pri {
 		n := f.Table.At(*at)
-		if b.before(n) {
-			at = &n.link[0]
-		} else {
-			at = &n.link[1]
-		}
+		at = &n.link[n.side(b)]
 	}
 	rest := *at
 	*at = id
-	lo, hi := &b.link[0], &b.link[1]
+	ends := [2]*ID{&b.link[0], &b.link[1]} // of what comes before b, and after it
 	for rest != 0 {
 		n := f.Table.At(rest)
-		if b.before(n) {
-			*hi, hi = rest, &n.link[0]
-			rest = n.link[0]
-		} else {
-			*lo, lo = rest, &n.link[1]
-			rest = n.link[1]
-		}
+		side := n.side(b)
+		*ends[side^1], ends[side^1] = rest, &n.link[side]
+		rest = n.link[side]
 	}
-	*lo, *hi = 0, 0
+	*ends[0], *ends[1] = 0, 0
 }
 
 // Remove takes a block out of the set.
@@ -99,13 +99,12 @@ func (f *FreeSet) Remove(id ID, b *Block) {
 	at := &f.roots[bin]
 	for *at != id {
 		n := f.Table.At(*at)
-		if b.before(n) {
-			at = &n.link[0]
-		} else {
-			at = &n.link[1]
-		}
+		at = &n.link[n.side(b)]
 	}
-	*at = f.merge(b.link[0], b.link[1])
+	lo, hi := b.link[0], b.link[1]
+	if *at = lo | hi; lo != 0 && hi != 0 {
+		*at = f.merge(lo, hi)
+	}
 	f.count--
 	f.bytes -= b.Size
 	if f.roots[bin] == 0 {
@@ -209,11 +208,11 @@ func (f *FreeSet) Largest() ID {
 func (f *FreeSet) ceiling(at ID, size int64) (best ID) {
 	for at != 0 {
 		n := f.Table.At(at)
+		side := 1
 		if n.Size >= size {
-			best, at = at, n.link[0]
-		} else {
-			at = n.link[1]
+			best, side = at, 0
 		}
+		at = n.link[side]
 	}
 	return best
 }
