@@ -71,7 +71,8 @@ func (m *Map) find(u uint64) *leaf {
 }
 
 // Set sets the value of the unit that holds addr and reports whether the
-// map can hold the address. It stores only a change.
+// map can hold the address. Nothing waits for the store, as something would
+// for a look at what is there.
 func (m *Map) Set(addr uint64, v uint32) bool {
 	u := addr >> m.unitBits
 	l := m.find(u)
@@ -81,9 +82,7 @@ func (m *Map) Set(addr uint64, v uint32) bool {
 		}
 		l = m.grow(u)
 	}
-	if e := &l[u%fanout]; e.Load() != v {
-		e.SetOwned(v)
-	}
+	l[u%fanout].SetOwned(v)
 	return true
 }
 
