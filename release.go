@@ -113,14 +113,17 @@ func (c *Caching) releaseUpTo(need int64) (released int64, err error) {
 	return c.releaseSegments(need)
 }
 
-// idle is a wholly free segment, found under its stream's lock.
+// idle is a wholly free segment, found under its stream's lock. It has what
+// giving back needs, so that no other record is looked up.
 type idle struct {
 	s     *Stream
 	seg   *block.Segment
+	b     *block.Block // that covers the segment
 	base  uint64
 	size  int64
-	since uint64 // the tick of Segment.IdleSince
-	index uint32 // in the stream's table
+	since uint64   // the tick of Segment.IdleSince
+	id    block.ID // of b
+	index uint32   // in the stream's table
 }
 
 func (f *idle) kind() kind { return kindOf(f.seg.Large) }
@@ -171,16 +174,28 @@ func (c *Caching) findIdle() (found []idle, bytes int64) {
 	for _, s := range c.holders() {
 		s.mu.Lock()
 		s.mergeFastLocked()
-		for i, seg := range s.segs {
-			if seg != nil && !seg.Virtual && !seg.Stitched && seg.IsWhollyFree(&c.blocks) {
-				found = append(found, idle{s, seg, seg.Base, seg.Size, seg.IdleSince, uint32(i)})
-				bytes += seg.Size
-			}
-		}
+		found = s.appendIdleLocked(found)
 		s.mu.Unlock()
 	}
 	c.idle = found
+	for i := range found {
+		bytes += found[i].size
+	}
 	return found, bytes
+}
+
+// appendIdleLocked adds the stream's wholly free segments to a list.
+func (s *Stream) appendIdleLocked(found []idle) []idle {
+	blocks := &s.c.blocks
+	for i, seg := range s.segs {
+		if seg == nil || seg.Virtual || seg.Stitched {
+			continue
+		}
+		if b := blocks.At(seg.First); b.IsWhole() {
+			found = append(found, idle{s, seg, b, seg.Base, seg.Size, seg.IdleSince, seg.First, uint32(i)})
+		}
+	}
+	return found
 }
 
 // releaseBatch bounds the segments that leave a stream's pools at once, for
@@ -190,12 +205,15 @@ const releaseBatch = 1024
 // together returns the first idle segments, as far as they are of one stream,
 // none more than need bytes take and no more than releaseBatch.
 func together(found []idle, need int64) []idle {
-	n, bytes := 1, found[0].size
-	for n < min(len(found), releaseBatch) && bytes < need && found[n].s == found[0].s {
-		bytes += found[n].size
-		n++
+	found = found[:min(len(found), releaseBatch)]
+	bytes := int64(0)
+	for i := range found {
+		if bytes >= need || found[i].s != found[0].s {
+			return found[:i]
+		}
+		bytes += found[i].size
 	}
-	return found[:n]
+	return found
 }
 
 // releaseTogether gives those back of the segments, which are of one stream,
@@ -215,7 +233,7 @@ func (s *Stream) stillIdleLocked(found []idle) []idle {
 	n := 0
 	for i := range found {
 		f := &found[i]
-		if int(f.index) >= len(s.segs) || s.segs[f.index] != f.seg || !f.seg.IsWhollyFree(&s.c.blocks) {
+		if int(f.index) >= len(s.segs) || s.segs[f.index] != f.seg || !f.b.IsWhole() {
 			continue
 		}
 		if n < i {
@@ -303,11 +321,10 @@ func (s *Stream) detachSegmentsLocked(out []idle) {
 	sweep := len(out) > (s.pools[small].Len()+s.pools[large].Len())/sweepPart
 	for i := range out {
 		f := &out[i]
-		b := s.c.blocks.At(f.seg.First)
 		if !sweep {
-			s.pools[f.kind()].Remove(f.seg.First, b)
+			s.pools[f.kind()].Remove(f.id, f.b)
 		}
-		b.SetWord(block.MakeWord(b.Word().Gen(), block.Gap))
+		f.b.SetWord(block.MakeWord(f.b.Word().Gen(), block.Gap))
 		s.dropSegmentLocked(f.index)
 	}
 	if sweep {
@@ -325,10 +342,9 @@ const sweepPart = 8
 // forgetLocked takes segments that the device has again out of the books.
 func (s *Stream) forgetLocked(gone []idle) {
 	for i := range gone {
-		id := gone[i].seg.First
-		b := s.c.blocks.At(id)
-		b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
-		s.slots.Put(id, b)
+		f := &gone[i]
+		f.b.SetWord(block.MakeWord(f.b.Word().Gen(), block.Free))
+		s.slots.Put(f.id, f.b)
 	}
 	n, bytes := sumUp(gone)
 	for k := range n {

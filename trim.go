@@ -137,11 +137,9 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 	s.waits, s.waiting = nil, 0 // nothing is left that waits
 	s.mergeFastLocked()
 	errs = append(errs, s.closeHomesLocked())
-	for i, seg := range s.segs {
-		if seg != nil {
-			_, err := s.freeSegmentsLocked([]idle{{s: s, seg: seg, base: seg.Base, size: seg.Size, index: uint32(i)}})
-			errs = append(errs, err)
-		}
+	for _, f := range s.appendIdleLocked(nil) { // all that are left
+		_, err := s.freeSegmentsLocked([]idle{f})
+		errs = append(errs, err)
 	}
 	return leaks, errors.Join(errs...)
 }

@@ -119,10 +119,10 @@ func (s *Segment) absorb(id ID, b *Block, nextID ID, next *Block, slots *SlotCac
 }
 
 // IsWhollyFree reports whether one free block covers the segment.
-func (s *Segment) IsWhollyFree(t *Table) bool {
-	b := t.At(s.First)
-	return b.Next == 0 && b.Word().State() == Free
-}
+func (s *Segment) IsWhollyFree(t *Table) bool { return t.At(s.First).IsWhole() }
+
+// IsWhole reports whether the block is free and covers its segment.
+func (b *Block) IsWhole() bool { return b.Prev|b.Next == 0 && b.Word().State() == Free }
 
 // Find returns the block that holds the address, which must be inside.
 func (s *Segment) Find(t *Table, addr uint64) (ID, *Block) {
