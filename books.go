@@ -321,7 +321,7 @@ func (s *Stream) bookHitsLocked() {
 				return
 			}
 			s.noteHits(b, int64(w.Gen()-b.HomeGen()))
-			b.SetHome(w.Gen())
+			b.SetHomeGen(w.Gen())
 		})
 	}
 }

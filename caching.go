@@ -40,6 +40,7 @@ type Caching struct {
 	retired                  atomic.Bool
 
 	blocks   block.Table
+	procs    *magazine.Procs
 	byAddr   [2]*addrmap.Map // live blocks by address, of each kind of pool
 	segments segmentIndex
 	books    books
@@ -112,6 +113,7 @@ func (c *Caching) begin() (err error) {
 	}
 	c.reclaim.tell = cfg.OnRelease
 	c.events.driver = cfg.Driver
+	c.procs = magazine.NewProcs()
 	if cfg.MagazineBytes >= 0 && !cfg.RecordStacks {
 		if cfg.Strategy != FirstFit {
 			c.fastLimit = min(cfg.SmallLimit, block.FastLimit)
@@ -144,22 +146,17 @@ func (c *Caching) Driver() Driver { return c.family.root.driver }
 func (c *Caching) DefaultStream() *Stream { return c.family.root.def }
 
 // Alloc implements Allocator. A size that was lately freed on the same
-// processor and stream is served with one atomic and no lock.
+// processor and stream is served without a lock.
 func (c *Caching) Alloc(size int64, s *Stream) (Block, error) {
 	if s == nil {
 		s = c.def
 	}
-	proc := magazine.Proc()
 	if s.c == c {
-		if id, b, gen := s.magazine.Get(proc, size); id != 0 {
-			h := newBlock(Ptr(b.Addr()), b.Requested(), gen, id, c.id)
-			if h.size == size {
-				return h, nil
-			}
-			c.takeBack(h)
+		if id, b, gen := s.magazine.Get(size); id != 0 {
+			return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
 		}
 	}
-	return c.allocSlow(size, s, proc)
+	return c.allocSlow(size, s)
 }
 
 // Free implements Allocator.
@@ -168,8 +165,7 @@ func (c *Caching) Free(h Block) error {
 		return c.freeOther(h)
 	}
 	b := c.blocks.At(h.id())
-	homed := block.MakeWord(h.gen, block.Live|block.Homed)
-	if b.Word() == homed && b.Swap(homed, block.MakeWord(h.gen, block.Cached|block.Homed)) {
+	if b.FreeHomed(h.gen) {
 		return nil
 	}
 	w := b.Word()
@@ -187,7 +183,7 @@ func (c *Caching) Free(h Block) error {
 	return nil
 }
 
-func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
+func (c *Caching) allocSlow(size int64, s *Stream) (Block, error) {
 	if s.c != c || uint64(size-1) >= sizeclass.MaxRequest {
 		return c.allocElse(size, s)
 	}
@@ -201,12 +197,12 @@ func (c *Caching) allocSlow(size int64, s *Stream, proc int) (Block, error) {
 		s.mu.Unlock()
 		return Block{}, err
 	}
-	h, ok := s.takeLocked(size, rounded, proc)
+	h, ok := s.takeLocked(size, rounded)
 	s.mu.Unlock()
 	if ok {
 		return h, nil
 	}
-	return c.allocMiss(request{size: size, rounded: rounded, kind: c.kindOfSize(rounded), proc: proc, s: s})
+	return c.allocMiss(request{size: size, rounded: rounded, kind: c.kindOfSize(rounded), s: s})
 }
 
 // allocElse answers requests for the streams of a pool's family, for no bytes
@@ -268,7 +264,7 @@ func (c *Caching) freeOther(h Block) error {
 
 // freeLocked takes back a block that may be homed, if it is live.
 func (s *Stream) freeLocked(h Block, b *block.Block) error {
-	if w, _ := s.unhomeLocked(b); w.State() != block.Live {
+	if !s.unhomeLocked(h.id(), b) {
 		return s.c.blockError("free", h, s, ErrDoubleFree)
 	}
 	s.backLocked(h.id(), b)
@@ -278,7 +274,7 @@ func (s *Stream) freeLocked(h Block, b *block.Block) error {
 // backLocked takes back a live block without a home: at once, or when the
 // streams recorded on it are done with it.
 func (s *Stream) backLocked(id block.ID, b *block.Block) {
-	if b.Uses != 0 {
+	if b.Uses() != 0 {
 		s.pendLocked(id, b)
 	} else {
 		s.releaseLocked(id, b)
@@ -354,9 +350,7 @@ func (c *Caching) driverError(err error) error {
 	}
 	for _, m := range c.family.list() {
 		m.lost.Store(&err)
-		for _, s := range *m.streams.Load() {
-			s.magazine.Drop()
-		}
+		m.procs.Shut()
 	}
 	c.cfg.Logger.Error("device lost", "device", c.driver.Name(), "error", err)
 	return err

@@ -20,8 +20,8 @@ func (s *Stream) bequeath() {
 	defer left.mu.Unlock()
 	s.mu.Lock()
 	s.unhomeAllLocked()
-	s.flushLocked()
-	s.magazine.Drop() // its slots are no longer known by the stream's place
+	s.mergeFastLocked()
+	s.magazine.Drop()
 	used, empty := false, true
 	for _, seg := range s.segs {
 		if seg != nil {

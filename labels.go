@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/magazine"
 )
 
 // Labels say what memory is for. A block's label stands beside its stack, if
@@ -65,7 +64,7 @@ func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
 	if s == nil {
 		s = l.def
 	}
-	h, err := l.allocSlow(size, s, magazine.Proc()) // what lies in magazines stays there
+	h, err := l.allocSlow(size, s) // what lies in magazines stays there
 	if err != nil || h.IsEmpty() {
 		return h, err
 	}
@@ -78,7 +77,8 @@ func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
 		return Block{}, err // the allocator was closed meanwhile
 	}
 	defer owner.mu.Unlock()
-	if _, homed := owner.unhomeLocked(b); homed {
+	if b.Word().Has(block.Homed) {
+		owner.unhomeLocked(h.id(), b)
 		owner.crossed = crossedRest // a home is of no use to such blocks
 	}
 	c.stacks.setLabel(b, label)

@@ -50,7 +50,6 @@ type request struct {
 	size    int64 // bytes as asked for
 	rounded int64 // bytes of the block
 	kind    kind
-	proc    int // the processor whose magazines are concerned
 	s       *Stream
 }
 
@@ -112,7 +111,7 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	if err := s.usableLocked(); err != nil {
 		return Block{}, false, err
 	}
-	h, ok := s.takeLocked(r.size, r.rounded, r.proc)
+	h, ok := s.takeLocked(r.size, r.rounded)
 	if ok || !grow {
 		return h, ok, nil
 	}
@@ -120,7 +119,7 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	if err != nil {
 		return Block{}, false, err
 	}
-	return s.handOutLocked(r.size, r.rounded, r.proc, id, b), true, nil
+	return s.handOutLocked(r.size, r.rounded, id, b), true, nil
 }
 
 // growLocked gets memory for the request from the device.

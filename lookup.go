@@ -39,7 +39,7 @@ func (c *Caching) FreePtr(p Ptr, size int64) error {
 
 // freeAt frees the homed block that begins at an address and is of a size,
 // if that is not negative, without a lock. It reports whether there is one.
-// What it reads is of the block as the word says, or else the swap fails.
+// What it reads is of the block as the word says, or else the word is another.
 func (c *Caching) freeAt(p Ptr, size int64) bool {
 	id, b := c.idAt(p)
 	if id == 0 {
@@ -47,7 +47,7 @@ func (c *Caching) freeAt(p Ptr, size int64) bool {
 	}
 	w := b.Word()
 	return w == block.MakeWord(w.Gen(), block.Live|block.Homed) && b.Addr() == uint64(p) && (size < 0 || size == b.Requested()) &&
-		b.Swap(w, block.MakeWord(w.Gen(), block.Cached|block.Homed))
+		b.FreeHomed(w.Gen())
 }
 
 // Lookup implements Allocator.

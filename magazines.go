@@ -4,88 +4,72 @@ import (
 	"math"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/magazine"
 )
 
 // Which blocks the magazines (internal/magazine) and the fast bins hold, and
 // the way back to the pools.
 
-// takeBack ends the life of a block that a stale slot led to and that is of
-// another size than was asked for, as if it had not gone out.
-func (c *Caching) takeBack(h Block) {
-	s, b, err := c.lockOwner("free", h, ErrDoubleFree)
-	if err != nil {
-		return
-	}
-	defer s.mu.Unlock()
-	s.noteHits(b, -1)
-	_ = s.freeLocked(h, b)
-}
-
 // giveHomeLocked gives a live block a place in the magazines, where the bound
 // allows it.
-func (s *Stream) giveHomeLocked(proc int, id block.ID, b *block.Block) {
-	if s.homedBytes+b.Size > s.c.cfg.MagazineBytes || s.c.lost.Load() != nil {
+func (s *Stream) giveHomeLocked(id block.ID, b *block.Block) {
+	if s.homedBytes+b.Size > s.c.cfg.MagazineBytes {
 		return
 	}
-	gen := b.Word().Gen()
-	b.SetHome(gen)
-	b.SetWord(block.MakeWord(gen, block.Live|block.Homed))
+	evicted, ok := s.magazine.Home(id, b)
+	if !ok {
+		return
+	}
 	s.homedBytes += b.Size
-	if evicted := s.magazine.Home(proc, id, b.Requested()); evicted != 0 {
-		s.evictLocked(evicted)
+	if evicted.ID != 0 {
+		s.leftLocked(evicted)
 	}
 }
 
-// evictLocked takes a block that lost its slot out of the magazines: a live
-// one stays live, a cached one goes back to the pool.
-func (s *Stream) evictLocked(id block.ID) {
-	b := s.c.blocks.At(id)
-	if b.Owner() != s.index {
-		return // the slot was stale
+// unhomeLocked takes a block out of the magazines, if it is there, and reports
+// whether it is live.
+func (s *Stream) unhomeLocked(id block.ID, b *block.Block) bool {
+	if l, ok := s.magazine.Leave(id); ok {
+		s.leftLocked(l)
 	}
-	if w, ok := s.unhomeLocked(b); ok && w.State() == block.Cached {
-		s.releaseLocked(id, b)
-	}
+	return b.Word().State() == block.Live
 }
 
-// unhomeLocked ends the time in which a block may change without the lock
-// and books what it did meanwhile. It returns the word it left, or false for
-// a block that is not homed.
-func (s *Stream) unhomeLocked(b *block.Block) (block.Word, bool) {
-	w := b.Word()
-	for w.Has(block.Homed) && !b.Swap(w, w&^block.Homed) {
-		w = b.Word()
-	}
-	if !w.Has(block.Homed) {
-		return w, false
-	}
+// leftLocked books what a block did in the magazines that it left. From now on
+// it changes with the lock only: a live one stays live, a cached one goes back
+// to its pool.
+func (s *Stream) leftLocked(l magazine.Leaver) {
+	b := s.c.blocks.At(l.ID)
 	s.homedBytes -= b.Size
-	if n := w.Gen() - b.HomeGen(); n > 0 {
-		s.noteHits(b, int64(n))
+	if l.Hits > 0 {
+		s.noteHits(b, l.Hits)
 	}
-	return w &^ block.Homed, true
+	if l.Word.State() == block.Cached {
+		s.releaseLocked(l.ID, b)
+	}
 }
 
 // flushLocked returns everything that lies in the stream's magazines to its
 // pools and reports whether there was anything.
 func (s *Stream) flushLocked() bool {
 	found := false
-	s.magazine.Each(func(id block.ID) bool {
-		b := s.c.blocks.At(id)
-		if w := b.Word(); !w.Has(block.Homed) || b.Owner() != s.index {
-			return true
-		} else if w.State() != block.Cached {
-			return false
-		}
-		if w, ok := s.unhomeLocked(b); ok && w.State() == block.Cached {
-			s.releaseLocked(id, b)
+	if s.homedBytes > 0 {
+		s.magazine.Flush(false, func(l magazine.Leaver) {
+			s.leftLocked(l)
 			found = true
-		}
-		return true
-	})
+		})
+	}
 	found = s.mergeFastLocked() || found
 	s.checkLocked()
 	return found
+}
+
+// unhomeAllLocked takes every block out of the magazines. One that is freed
+// meanwhile goes to its pool, before or after it lost its home.
+func (s *Stream) unhomeAllLocked() {
+	if s.homedBytes > 0 {
+		s.magazine.Flush(true, s.leftLocked)
+	}
 }
 
 // mergeForLocked merges blocks of the fast bins, the largest first, until one

@@ -61,7 +61,7 @@ func (s *Stream) vacate() bool {
 // one's, as only their sum means anything.
 func (c *Caching) placeLocked(at uint32, h StreamHandle, adopted bool) *Stream {
 	list := append(slices.Clone(*c.streams.Load()), nil)
-	s := &Stream{c: c, handle: h, index: at, adopted: adopted, magazine: magazine.New(&c.blocks, at)}
+	s := &Stream{c: c, handle: h, index: at, adopted: adopted, magazine: magazine.New(&c.blocks, at, c.procs)}
 	s.findBase()
 	s.slots.Table, s.fast.Table = &c.blocks, &c.blocks
 	for k := range s.pools {

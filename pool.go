@@ -325,10 +325,10 @@ func (c *Caching) lend(r request) (Block, bool) {
 	if s.usableLocked() != nil {
 		return Block{}, false
 	}
-	if h, ok := s.takeLocked(r.size, r.rounded, r.proc); ok {
+	if h, ok := s.takeLocked(r.size, r.rounded); ok {
 		return h, true
 	}
 	s.collectLocked()
 	s.flushLocked()
-	return s.takeLocked(r.size, r.rounded, r.proc)
+	return s.takeLocked(r.size, r.rounded)
 }

@@ -253,10 +253,11 @@ func (c *Caching) recordUse(op string, h Block, s *Stream) (*Stream, *block.Bloc
 	if err != nil || owner.base == s { // ordered already
 		return owner, b, err
 	}
-	if !b.MarkUsed(h.gen) {
+	if !owner.unhomeLocked(h.id(), b) {
 		owner.mu.Unlock()
 		return nil, nil, c.blockError(op, h, owner, ErrUseAfterFree)
 	}
+	b.MarkUsed()
 	owner.addUseLocked(b, s)
 	return owner, b, nil
 }
@@ -319,25 +320,6 @@ func (s *Stream) moveTo(heir *Stream) {
 	s.segsFull = 0
 	s.segs, s.stitches, s.uses, s.usesFree, s.seen = nil, nil, nil, nil, nil
 	heir.checkLocked()
-}
-
-// unhomeAllLocked takes every block out of the magazines. One that is freed
-// meanwhile goes to its pool too, before or after it lost its home.
-func (s *Stream) unhomeAllLocked() {
-	var cached []block.ID
-	for _, seg := range s.segs {
-		if seg == nil {
-			continue
-		}
-		seg.Each(&s.c.blocks, func(id block.ID, b *block.Block) {
-			if w, ok := s.unhomeLocked(b); ok && w.State() == block.Cached {
-				cached = append(cached, id)
-			}
-		})
-	}
-	for _, id := range cached {
-		s.releaseLocked(id, s.c.blocks.At(id))
-	}
 }
 
 func (s *Stream) moveSegmentLocked(seg *block.Segment, heir *Stream) {

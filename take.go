@@ -9,12 +9,12 @@ import (
 
 // takeLocked serves a request from the stream's free blocks: a small one
 // from the fast bins if it can, and those merge before it fails.
-func (s *Stream) takeLocked(size, rounded int64, proc int) (Block, bool) {
+func (s *Stream) takeLocked(size, rounded int64) (Block, bool) {
 	c := s.c
 	s.searches++
 	if rounded <= c.fastLimit {
 		if id, b := s.fast.Pop(rounded); id != 0 {
-			return s.outLocked(size, small, proc, id, b), true
+			return s.outLocked(size, small, id, b), true
 		}
 	}
 	k := c.kindOfSize(rounded)
@@ -27,7 +27,7 @@ func (s *Stream) takeLocked(size, rounded int64, proc int) (Block, bool) {
 	}
 	b := c.blocks.At(id)
 	s.pools[k].Remove(id, b)
-	return s.handOutLocked(size, rounded, proc, id, b), true
+	return s.handOutLocked(size, rounded, id, b), true
 }
 
 // fitLocked chooses a free block of at least size bytes, or returns 0.
@@ -45,7 +45,7 @@ func (s *Stream) fitLocked(k kind, size int64) block.ID {
 
 // handOutLocked makes a Free block that is in no set the program's, and
 // splits off what is not needed.
-func (s *Stream) handOutLocked(size, rounded int64, proc int, id block.ID, b *block.Block) Block {
+func (s *Stream) handOutLocked(size, rounded int64, id block.ID, b *block.Block) Block {
 	c, k := s.c, s.c.kindOfSize(rounded)
 	if b.Prev|b.Next != 0 {
 		s.noteUnsplit(k, 1, b.Size)
@@ -56,12 +56,12 @@ func (s *Stream) handOutLocked(size, rounded int64, proc int, id block.ID, b *bl
 		s.noteSplit(k, rest.Size)
 	}
 	c.byAddr[k].Set(b.Addr(), uint32(id))
-	return s.outLocked(size, k, proc, id, b)
+	return s.outLocked(size, k, id, b)
 }
 
 // outLocked makes a block the program's as it is, and homes it when its size
 // recurs.
-func (s *Stream) outLocked(size int64, k kind, proc int, id block.ID, b *block.Block) Block {
+func (s *Stream) outLocked(size int64, k kind, id block.ID, b *block.Block) Block {
 	c, gen := s.c, b.Word().Gen()+1
 	b.SetRequested(size)
 	b.SetWord(block.MakeWord(gen, block.Live))
@@ -71,8 +71,8 @@ func (s *Stream) outLocked(size int64, k kind, proc int, id block.ID, b *block.B
 	s.noteOut(k, b.Size, size)
 	if s.crossed > 0 {
 		s.crossed--
-	} else if b.Size <= c.homeLimit && s.magazine.Wants(proc, size, k == large) {
-		s.giveHomeLocked(proc, id, b) // may merge an evicted block with a rest
+	} else if b.Size <= c.homeLimit && s.magazine.Wants(size, k == large) {
+		s.giveHomeLocked(id, b) // may merge an evicted block with a rest
 	}
 	s.checkLocked()
 	return newBlock(Ptr(b.Addr()), size, gen, id, c.id)

@@ -127,7 +127,8 @@ func (s *Stream) shutDown() (leaks []Leak, err error) {
 func (s *Stream) dismantle() (leaks []Leak, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flushLocked()
+	s.unhomeAllLocked()
+	s.mergeFastLocked()
 	var errs []error
 	for _, seg := range slices.Clone(s.segs) {
 		if seg != nil {
@@ -156,12 +157,12 @@ func (s *Stream) abandonLocked(seg *block.Segment) (leaks []Leak) {
 	})
 	for _, id := range held {
 		b := c.blocks.At(id)
-		if w, _ := s.unhomeLocked(b); w.State() == block.Live {
+		if b.Word().State() == block.Live {
 			l := Leak{Ptr: Ptr(b.Addr()), Size: b.Requested(), Stream: s.handle}
 			l.Stack, l.Label = c.stacks.at(b.Stack).describe()
 			leaks = append(leaks, l)
 		}
-		if b.Uses != 0 {
+		if b.Uses() != 0 {
 			s.dropUsesLocked(b)
 		}
 		s.releaseLocked(id, b)

@@ -21,22 +21,22 @@ type useSet struct {
 
 // setLocked returns the set of a block that has one, or nil.
 func (s *Stream) setLocked(b *block.Block) *useSet {
-	if b.Uses&manyUses == 0 {
+	if b.Uses()&manyUses == 0 {
 		return nil
 	}
-	return &s.uses[b.Uses&^manyUses]
+	return &s.uses[b.Uses()&^manyUses]
 }
 
 // addUseLocked notes that stream u uses the block.
 func (s *Stream) addUseLocked(b *block.Block, u *Stream) {
 	switch {
-	case b.Uses == 0:
-		b.Uses = u.index + 1
+	case b.Uses() == 0:
+		b.SetUses(u.index + 1)
 		return
-	case b.Uses == u.index+1:
+	case b.Uses() == u.index+1:
 		return
-	case b.Uses&manyUses == 0:
-		s.giveSetLocked(b, s.base.c.stream(b.Uses-1))
+	case b.Uses()&manyUses == 0:
+		s.giveSetLocked(b, s.base.c.stream(b.Uses()-1))
 	}
 	if set := s.setLocked(b); !slices.Contains(set.streams, u) {
 		set.streams = append(set.streams, u)
@@ -55,7 +55,7 @@ func (s *Stream) giveSetLocked(b *block.Block, first *Stream) {
 	}
 	set := &s.uses[i]
 	set.streams = append(set.streams, first)
-	b.Uses = i | manyUses
+	b.SetUses(i | manyUses)
 }
 
 // dropUsesLocked forgets which streams were recorded on a block.
@@ -63,15 +63,15 @@ func (s *Stream) dropUsesLocked(b *block.Block) {
 	if set := s.setLocked(b); set != nil {
 		clear(set.streams)
 		*set = useSet{streams: set.streams[:0]}
-		s.usesFree = append(s.usesFree, b.Uses&^manyUses)
+		s.usesFree = append(s.usesFree, b.Uses()&^manyUses)
 	}
-	b.Uses = 0
+	b.SetUses(0)
 }
 
 // moveUsesLocked hands a block's set over with the block.
 func (s *Stream) moveUsesLocked(b *block.Block, heir *Stream) {
 	if set := s.setLocked(b); set != nil {
-		b.Uses = uint32(len(heir.uses)) | manyUses
+		b.SetUses(uint32(len(heir.uses)) | manyUses)
 		heir.uses = append(heir.uses, *set)
 	}
 }

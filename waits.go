@@ -76,7 +76,7 @@ func (s *Stream) pendLocked(id block.ID, b *block.Block) {
 	s.crossed = crossedRest
 	waits := 0
 	if set := s.setLocked(b); set == nil {
-		waits = s.awaitLocked(s.base.c.stream(b.Uses-1), id, b.Size)
+		waits = s.awaitLocked(s.base.c.stream(b.Uses()-1), id, b.Size)
 	} else {
 		for _, u := range set.streams {
 			set.waiting += s.awaitLocked(u, id, b.Size)

@@ -31,10 +31,12 @@ const (
 	Gap
 
 	stateMask = 7
-	// Homed is set while a magazine slot refers to the block: only such a
-	// block changes between Live and Cached, by compare-and-swap alone.
+	// Homed is set while a magazine slot refers to the block: such a block is
+	// Live or Cached, and changes between the two without the owner's lock
+	// (home.go).
 	Homed = 8
-	// Used is set on a live block that other streams were recorded on.
+	// Used is set on a live block that other streams were recorded on. It is
+	// not homed.
 	Used = 16
 
 	genShift = 8
@@ -88,35 +90,10 @@ type Block struct {
 
 	Seg   uint32        // index of the segment in the owner's table
 	owner atomic.Uint32 // index of the owning stream
-	Uses  uint32        // the streams recorded on the block, as the allocator names them; 0: none
-	Stack uint32        // index+1 of the recorded Go stack; 0: none
-}
-
-// Word returns the generation and state.
-func (b *Block) Word() Word { return Word(b.word.Load()) }
-
-// SetWord stores the generation and state of a block that is not Homed:
-// that of a homed one changes by Swap alone.
-func (b *Block) SetWord(w Word) { b.word.SetOwned(uint64(w)) }
-
-// Swap changes the word from old to new and reports whether it was old.
-func (b *Block) Swap(old, new Word) bool {
-	return b.word.CompareAndSwap(uint64(old), uint64(new))
-}
-
-// MarkUsed sets Used and reports whether the block is live in its generation
-// gen. Only a homed block changes without the owner's lock, which is held.
-func (b *Block) MarkUsed(gen uint64) bool {
-	for w := b.Word(); w.State() == Live && w.Gen() == gen; w = b.Word() {
-		if !w.Has(Homed) {
-			b.SetWord(w | Used)
-			return true
-		}
-		if b.Swap(w, w|Used) {
-			return true
-		}
-	}
-	return false
+	// uses names the streams recorded on the block; of a Homed one it is the
+	// processor that is its home.
+	uses  relaxed.Uint32
+	Stack uint32 // index+1 of the recorded Go stack; 0: none
 }
 
 // Addr returns the address.
@@ -129,6 +106,15 @@ func (b *Block) Requested() int64 { return int64(b.requested.Load()) }
 // SetRequested changes the bytes that the program asked for.
 func (b *Block) SetRequested(n int64) { b.requested.SetOwned(uint64(n)) }
 
+// Word returns the generation and state.
+func (b *Block) Word() Word { return Word(b.word.Load()) }
+
+// SetWord stores the generation and state of a block that is not Homed.
+func (b *Block) SetWord(w Word) { b.word.SetOwned(uint64(w)) }
+
+// MarkUsed sets Used on a live block that is not Homed.
+func (b *Block) MarkUsed() { b.SetWord(b.Word() | Used) }
+
 // Owner returns the index of the owning stream.
 func (b *Block) Owner() uint32 { return b.owner.Load() }
 
@@ -140,11 +126,12 @@ func (b *Block) SetOwner(o uint32) {
 	}
 }
 
-// SetHome remembers the generation at which the block was given a home.
-func (b *Block) SetHome(gen uint64) { b.link = [2]ID{ID(gen), ID(gen >> 32)} }
+// Uses returns the streams recorded on a block that is not Homed, as the
+// allocator names them. 0: none.
+func (b *Block) Uses() uint32 { return b.uses.Load() }
 
-// HomeGen returns what SetHome remembered.
-func (b *Block) HomeGen() uint64 { return uint64(b.link[0]) | uint64(b.link[1])<<32 }
+// SetUses changes the streams recorded on a block that is not Homed.
+func (b *Block) SetUses(u uint32) { b.uses.SetOwned(u) }
 
 // String prints the state and size: "Live 2M".
 func (b *Block) String() string {

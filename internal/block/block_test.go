@@ -27,26 +27,9 @@ func TestWord(t *testing.T) {
 	}
 }
 
-func TestSwap(t *testing.T) {
-	var b Block
-	b.SetWord(MakeWord(3, Live|Homed))
-	require.False(t, b.Swap(MakeWord(2, Live|Homed), MakeWord(2, Cached|Homed)), "an older generation")
-	require.False(t, b.Swap(MakeWord(3, Live), MakeWord(3, Cached)), "another flag")
-	require.True(t, b.Swap(MakeWord(3, Live|Homed), MakeWord(3, Cached|Homed)))
-	require.Equal(t, MakeWord(3, Cached|Homed), b.Word())
-}
-
-func TestHomeGen(t *testing.T) {
-	for _, gen := range []uint64{0, 7, 1<<32 - 1, 1 << 32, 1<<56 - 1} {
-		var b Block
-		b.SetHome(gen)
-		require.Equal(t, gen, b.HomeGen())
-	}
-}
-
 func TestStrings(t *testing.T) {
 	b := &Block{Size: 2 << 20}
-	b.SetWord(MakeWord(9, Live|Homed|Used))
+	b.SetWord(MakeWord(9, Live|Used))
 	require.Equal(t, "Live 2M", b.String())
 	require.Equal(t, "Pending", Pending.String())
 	require.Equal(t, "State(7)", State(7).String())

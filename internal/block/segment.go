@@ -61,7 +61,8 @@ func (s *Segment) fill(b *Block, addr uint64, size int64) {
 	b.addr.SetOwned(addr)
 	b.Size = size
 	b.Seg = s.Index
-	b.Uses, b.Stack = 0, 0
+	b.SetUses(0)
+	b.Stack = 0
 	b.SetOwner(s.Owner)
 }
 

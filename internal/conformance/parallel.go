@@ -255,11 +255,11 @@ func hammer(t *testing.T, r *rig, streams []*cupool.Stream, n int, meanwhile fun
 	if meanwhile != nil {
 		side.Go(func() {
 			for i := 0; ; i++ {
+				meanwhile(i) // once at the least, however late this comes
 				select {
 				case <-done:
 					return
 				default:
-					meanwhile(i)
 				}
 			}
 		})

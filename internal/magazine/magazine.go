@@ -1,24 +1,25 @@
 // Package magazine keeps freed blocks where the next request of the same
-// size finds them without a lock.
+// size finds them without a lock and, most often, without an atomic
+// read-modify-write.
 //
 // A cache has one shard a processor, a shard 64 sets by size, a set eight
 // slots in one cache line. A slot is the home of a block: it refers to the
-// block whether the block is out or back, and the block's own word, changed
-// by compare-and-swap, says which. So taking a homed block and giving it
-// back is one atomic each, from any goroutine, and everything else about
-// slots is a hint: a stale slot leads to a word that does not match.
+// block whether the block is out or back, and the block's own word says which.
+// So giving a homed block back is one compare-and-swap, from any goroutine.
+// To take it is a plain store, as only who is inside of the processor (Procs)
+// does. Everything else about slots is a hint: a stale one leads to a block
+// that has another home, or none.
 //
 // A size is given a home when it keeps missing (Wants), so that one-off sizes
 // go back to the pool, where they coalesce.
 package magazine
 
 import (
-	"math/bits"
-	"runtime"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/relaxed"
 )
 
 const (
@@ -26,8 +27,9 @@ const (
 	ways     = 8
 )
 
-// set is one cache line. A slot holds a block's ID above a tag of the size.
-type set [ways]atomic.Uint64
+// set is one cache line. A slot holds a block's ID above a tag of the size. It
+// is written with the stream's lock.
+type set [ways]relaxed.Uint64
 
 // shard is the sets with what a miss looks at in a few lines of its own. tags
 // has a bit for every tag in a set's slots and perhaps for some that were
@@ -35,7 +37,8 @@ type set [ways]atomic.Uint64
 // of a set's last miss, victim picks the slot that is given up.
 type shard struct {
 	sets   [setCount]set // first, so that each is one line
-	tags   [setCount]atomic.Uint32
+	tags   [setCount]relaxed.Uint32
+	proc   *proc
 	recent [setCount]uint16 // guarded by the stream's lock, as what follows
 	victim [setCount]uint8
 	last   int64 // size of the last miss of all
@@ -45,21 +48,18 @@ type shard struct {
 // bit returns the bit of a tag in shard.tags.
 func bit(tag uint32) uint32 { return 1 << (tag & 31) }
 
-// Cache is the magazines of one stream. Get and the words of homed blocks
-// are for any goroutine without a lock; the other methods are guarded by
-// the stream's lock.
+// Cache is the magazines of one stream. Get is for any goroutine; the other
+// methods are guarded by the stream's lock.
 type Cache struct {
-	Table  *block.Table
+	table  *block.Table
 	owner  uint32 // index of the stream
-	shards []atomic.Pointer[shard]
-	mask   int
+	procs  *Procs
+	shards []atomic.Pointer[shard] // by processor
 }
 
-// New returns an empty cache for the blocks of one stream, with a shard for
-// every processor.
-func New(t *block.Table, owner uint32) *Cache {
-	n := 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1))
-	return &Cache{Table: t, owner: owner, shards: make([]atomic.Pointer[shard], n), mask: n - 1}
+// New returns an empty cache for the blocks of one stream.
+func New(t *block.Table, owner uint32, p *Procs) *Cache {
+	return &Cache{table: t, owner: owner, procs: p, shards: make([]atomic.Pointer[shard], len(p.list))}
 }
 
 // hash spreads a size in bytes: the set from the high bits, the tag from
@@ -69,41 +69,42 @@ func hash(size int64) (set uint, tag uint32) {
 	return uint(h >> 58), uint32(h >> 26)
 }
 
-// Proc returns the processor that the goroutine runs on, which chooses the
-// shard: a hint that any other number may replace.
-func Proc() int { return procID() }
-
-// Get takes a cached block that was last handed out for size bytes, and
-// returns its new generation. Where a stale slot led astray, the block's
-// Requested differs from size and the caller frees it again.
-func (c *Cache) Get(proc int, size int64) (block.ID, *block.Block, uint64) {
-	sh := c.shards[proc&c.mask].Load()
+// Get takes a cached block that was last handed out for size bytes on this
+// processor, and returns its new generation, or 0.
+func (c *Cache) Get(size int64) (id block.ID, b *block.Block, gen uint64) {
+	proc := procPin()
+	if uint(proc) >= uint(len(c.shards)) {
+		procUnpin()
+		return 0, nil, 0
+	}
+	sh := c.shards[proc].Load()
 	if sh == nil {
+		procUnpin()
 		return 0, nil, 0
 	}
 	i, tag := hash(size)
-	if sh.tags[i%setCount].Load()&bit(tag) == 0 {
-		return 0, nil, 0
-	}
-	s := &sh.sets[i%setCount]
-	for w := range s {
-		slot := s[w].Load()
-		if uint32(slot) != tag || slot == 0 {
-			continue
-		}
-		b := c.Table.At(block.ID(slot >> 32))
-		old := b.Word()
-		// A stale slot may lead to a block that another stream caches now.
-		// The owner stays as long as the word does.
-		if old != block.MakeWord(old.Gen(), block.Cached|block.Homed) || b.Owner() != c.owner {
-			continue
-		}
-		gen := old.Gen() + 1
-		if b.Swap(old, block.MakeWord(gen, block.Live|block.Homed)) {
-			return block.ID(slot >> 32), b, gen
+	if sh.proc.come() && sh.tags[i%setCount].Load()&bit(tag) != 0 {
+		s := &sh.sets[i%setCount]
+		for w := range s {
+			slot := s[w].Load()
+			if uint32(slot) != tag {
+				continue
+			}
+			b = c.table.At(block.ID(slot >> 32))
+			// The slot may be stale, or of another size with the same tag. What is
+			// homed here while this is inside was so before.
+			if b.Requested() != size || b.Owner() != c.owner {
+				continue
+			}
+			if gen = b.TakeHomed(proc); gen != 0 {
+				id = block.ID(slot >> 32)
+				break
+			}
 		}
 	}
-	return 0, nil, 0
+	sh.proc.leave()
+	procUnpin()
+	return id, b, gen
 }
 
 // Wants notes a miss of size and reports whether its block deserves a home:
@@ -111,11 +112,15 @@ func (c *Cache) Get(proc int, size int64) (block.ID, *block.Block, uint64) {
 // block, when the last sixteen misses of all were. A large block that is kept
 // from its neighbours spoils the placement of others, so it is kept only for
 // a program that does nothing else.
-func (c *Cache) Wants(proc int, size int64, large bool) bool {
-	p := &c.shards[proc&c.mask]
+func (c *Cache) Wants(size int64, large bool) bool {
+	id := procID()
+	if id >= len(c.shards) {
+		return false
+	}
+	p := &c.shards[id]
 	sh := p.Load()
 	if sh == nil {
-		sh = new(shard)
+		sh = &shard{proc: &c.procs.list[id]}
 		p.Store(sh)
 	}
 	i, tag := hash(size)
@@ -135,44 +140,82 @@ func (c *Cache) Wants(proc int, size int64, large bool) bool {
 // real programs reserve 0.4 % less with 8 or more than with 1 to 3.
 const largeStreak = 16
 
-// Home makes a slot refer to the block. It returns a block that lost its
-// slot to this one, or 0; the caller decides what becomes of it. The slot may
-// have been stale, and the block another stream's by now.
-func (c *Cache) Home(proc int, id block.ID, size int64) (evicted block.ID) {
-	sh := c.shards[proc&c.mask].Load()
+// A Leaver is a block that left its home: the word that it has now, and how
+// often it went out since that was booked.
+type Leaver struct {
+	ID   block.ID
+	Word block.Word
+	Hits int64
+}
+
+// Home makes a slot of this processor the home of a live block, and reports
+// whether it did. There may be a block that lost its slot to this one.
+func (c *Cache) Home(id block.ID, b *block.Block) (evicted Leaver, ok bool) {
+	proc := c.procs.enter()
+	if proc < 0 {
+		return Leaver{}, false
+	}
+	defer c.procs.exit(proc)
+	return c.place(proc, id, b)
+}
+
+// place is Home inside of a processor.
+func (c *Cache) place(proc int, id block.ID, b *block.Block) (evicted Leaver, ok bool) {
+	sh := c.shards[proc].Load()
 	if sh == nil {
-		return id
+		return Leaver{}, false
 	}
-	i, tag := hash(size)
-	s := &sh.sets[i%setCount]
-	way := s.vacant(c.Table)
+	i, tag := hash(b.Requested())
+	i %= setCount
+	s := &sh.sets[i]
+	way := c.vacant(s, proc)
 	if way < 0 {
-		sh.victim[i%setCount] = (sh.victim[i%setCount] + 1) % ways
-		way = int(sh.victim[i%setCount])
-		evicted = block.ID(s[way].Load() >> 32)
+		sh.victim[i] = (sh.victim[i] + 1) % ways
+		way = int(sh.victim[i])
+		evicted, _ = c.leave(block.ID(s[way].Load()>>32), true)
 	}
-	s[way].Store(uint64(id)<<32 | uint64(tag))
+	s[way].SetOwned(uint64(id)<<32 | uint64(tag))
 	tags := uint32(0)
 	for w := range s {
 		tags |= bit(uint32(s[w].Load()))
 	}
-	sh.tags[i%setCount].Store(tags)
-	return evicted
+	sh.tags[i].SetOwned(tags)
+	b.SetHome(proc)
+	return evicted, true
 }
 
-// vacant returns a slot that is empty or whose block has left it, or -1.
-func (s *set) vacant(t *block.Table) int {
+// vacant returns a slot that is empty or stale, or -1.
+func (c *Cache) vacant(s *set, proc int) int {
 	for w := range s {
-		if v := s[w].Load(); v == 0 || !t.At(block.ID(v>>32)).Word().Has(block.Homed) {
+		if id := block.ID(s[w].Load() >> 32); id == 0 || !c.lives(id, proc) {
 			return w
 		}
 	}
 	return -1
 }
 
-// Each calls fn for the block of every slot; with clear, slots for which fn
-// returns true are emptied. A block may be seen twice.
-func (c *Cache) Each(fn func(block.ID) (drop bool)) {
+// lives reports whether a block has its home on a processor. With the stream's
+// lock that stays so, or the block is another stream's.
+func (c *Cache) lives(id block.ID, proc int) bool {
+	b := c.table.At(id)
+	return b.Word().Has(block.Homed) && b.Owner() == c.owner && b.Home() == proc
+}
+
+// leave takes a block out of its home.
+func (c *Cache) leave(id block.ID, cached bool) (Leaver, bool) {
+	w, hits, ok := c.table.At(id).LeaveHome(cached)
+	return Leaver{id, w, hits}, ok
+}
+
+// Leave takes a live block of this stream out of its home, if it has one, and
+// reports whether it did.
+func (c *Cache) Leave(id block.ID) (Leaver, bool) { return c.leave(id, false) }
+
+// Flush takes all blocks that are Cached out of their homes, and those that are
+// live too, if so asked. It calls f for each, while all processors are closed.
+func (c *Cache) Flush(live bool, f func(Leaver)) {
+	c.procs.close()
+	defer c.procs.open()
 	for i := range c.shards {
 		sh := c.shards[i].Load()
 		if sh == nil {
@@ -180,17 +223,29 @@ func (c *Cache) Each(fn func(block.ID) (drop bool)) {
 		}
 		for j := range sh.sets {
 			for w := range sh.sets[j] {
-				p := &sh.sets[j][w]
-				if v := p.Load(); v != 0 && fn(block.ID(v>>32)) {
-					p.Store(0)
-				}
+				c.flushSlot(&sh.sets[j][w], i, live, f)
 			}
 		}
 	}
 }
 
-// Drop forgets all slots, without a lock, so that Get finds nothing more. The
-// blocks keep their homes in name until the stream takes them.
+func (c *Cache) flushSlot(slot *relaxed.Uint64, proc int, live bool, f func(Leaver)) {
+	id := block.ID(slot.Load() >> 32)
+	if id == 0 {
+		return
+	}
+	switch lives := c.lives(id, proc); {
+	case !lives:
+		slot.SetOwned(0)
+	case live || c.table.At(id).Word().State() == block.Cached:
+		slot.SetOwned(0)
+		if l, ok := c.leave(id, true); ok {
+			f(l)
+		}
+	}
+}
+
+// Drop gives the shards' memory up. All blocks have left.
 func (c *Cache) Drop() {
 	for i := range c.shards {
 		c.shards[i].Store(nil)
