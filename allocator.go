@@ -11,8 +11,8 @@
 // that was freed on a stream is reused on it without waiting.
 //
 //  1. caching.go, Caching.Alloc: a block of exactly this size that was freed
-//     before lies in a magazine (internal/magazine): one compare-and-swap
-//     makes it live again. No lock, no driver, no Go memory.
+//     before lies in a magazine of this processor (internal/magazine): a plain
+//     store makes it live again. No lock, no driver, no Go memory.
 //  2. take.go, takeLocked: else, under the stream's lock, a small block
 //     of about the size that lies in the fast bins as it was freed, and else
 //     the best fit, by size and then address, among the free blocks
