@@ -10,9 +10,10 @@ import (
 	"github.com/cupool/cupool/internal/block"
 )
 
-// Trim gives wholly free segments back to the device, largest first, until
-// at most keep bytes are reserved, and returns the bytes that went. It does
-// not wait for pending blocks, but the device may wait for its work.
+// Trim gives wholly free segments back to the device until at most keep bytes
+// are reserved, and returns the bytes that went: the largest first, where some
+// can stay. It does not wait for pending blocks, but the device may wait for
+// its work.
 func (c *Caching) Trim(keep int64) (released int64, err error) {
 	if keep < 0 {
 		return 0, &BlockError{Op: "trim", Size: keep, Err: ErrInvalidSize}
