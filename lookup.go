@@ -51,7 +51,24 @@ func (c *Caching) freeAt(p Ptr, size int64) bool {
 }
 
 // Lookup implements Allocator.
-func (c *Caching) Lookup(p Ptr) (Block, error) { return c.lookup("look-up", p, -1, false) }
+func (c *Caching) Lookup(p Ptr) (Block, error) {
+	if h, ok := c.liveAt(p); ok {
+		return h, nil
+	}
+	return c.lookup("look-up", p, -1, false)
+}
+
+// liveAt returns the live block that begins at an address, without a lock. Until
+// its word changes it is the block that was read.
+func (c *Caching) liveAt(p Ptr) (Block, bool) {
+	id, b := c.idAt(p)
+	if id == 0 || c.closed.Load() {
+		return Block{}, false
+	}
+	w := b.Word()
+	h := newBlock(p, b.Requested(), w.Gen(), id, c.id)
+	return h, w.State() == block.Live && b.Addr() == uint64(p) && b.Word() == w
+}
 
 // lookup finds the live block at an address or, unless exact, around it.
 func (c *Caching) lookup(op string, p Ptr, size int64, exact bool) (Block, error) {

@@ -25,7 +25,7 @@ func (m *VM) exec(in *instr) error {
 		return err
 	}
 	if in.keep {
-		m.kept = append(m.kept, binding{in.node, m.blocks.again(h)})
+		m.kept = append(m.kept, binding{in.node, in.shape, m.blocks.again(h)})
 	}
 	for _, from := range in.dead {
 		m.drop(&m.slots[from])
@@ -40,7 +40,7 @@ func (m *VM) exec(in *instr) error {
 func (m *VM) compute(in *instr) (held, error) {
 	switch in.kind {
 	case variable:
-		return m.load(in.node)
+		return m.load(in)
 	case constant:
 		return m.constant(in.node)
 	}
@@ -154,16 +154,17 @@ func (m *VM) empty(dt tensor.Dtype, shape tensor.Shape) (*tensor.Dense, error) {
 
 // binding is a value that a node has until the next RunAll.
 type binding struct {
-	node *gorgonia.Node
-	h    held
+	node  *gorgonia.Node
+	shape tensor.Shape // of the node, which makes a copy for whoever asks
+	h     held
 }
 
 // bindKept gives nodes the values that they are to have.
 func (m *VM) bindKept() error {
 	for i := range m.kept {
 		b := &m.kept[i]
-		v, err := m.fit(b.node, b.h)
-		if err == nil {
+		v, err := m.fit(b)
+		if err == nil && b.node.Value() != v {
 			err = gorgonia.UnsafeLet(b.node, v)
 		}
 		if err != nil {
@@ -185,18 +186,18 @@ func (b *binding) take(m *VM, v gorgonia.Value) {
 
 // fit returns a value in the shape of its node: operations may return other
 // dimensions of size one than gorgonia says.
-func (m *VM) fit(n *gorgonia.Node, h held) (gorgonia.Value, error) {
-	d, ok := h.v.(*tensor.Dense)
+func (m *VM) fit(b *binding) (gorgonia.Value, error) {
+	d, ok := b.h.v.(*tensor.Dense)
 	switch {
 	case !ok:
-		return h.v, nil
-	case n.IsScalar():
-		return m.scalar(h)
+		return b.h.v, nil
+	case b.node.IsScalar():
+		return m.scalar(b.h)
 	}
 	clone := d.ShallowClone()
-	if shape := n.Shape(); !d.Shape().Eq(shape) {
-		if err := clone.Reshape(shape...); err != nil {
-			return nil, fmt.Errorf("the result has the shape %v, its node %v: %w", d.Shape(), shape, ErrOperand)
+	if !d.Shape().Eq(b.shape) {
+		if err := clone.Reshape(b.shape...); err != nil {
+			return nil, fmt.Errorf("the result has the shape %v, its node %v: %w", d.Shape(), b.shape, ErrOperand)
 		}
 	}
 	return clone, nil
@@ -226,7 +227,8 @@ type input struct {
 // load returns the value of an input. What lies in the pool already is used
 // where it is, and what the CPU can touch too; else, and for views with gaps or
 // of Go's heap, it is copied, each time, as the program may have changed it.
-func (m *VM) load(n *gorgonia.Node) (held, error) {
+func (m *VM) load(in *instr) (held, error) {
+	n := in.node
 	v := n.Value()
 	if v == nil {
 		return held{}, fmt.Errorf("%w; give it one with gorgonia.Let", ErrNoValue)
@@ -235,13 +237,13 @@ func (m *VM) load(n *gorgonia.Node) (held, error) {
 	if !ok {
 		return held{v: v}, nil
 	}
-	if d.Dtype() != n.Dtype() || d.Shape().TotalSize() != n.Shape().TotalSize() {
-		return held{}, fmt.Errorf("its value is a %v of %v, the node a %v of %v: %w", d.Shape(), d.Dtype(), n.Shape(), n.Dtype(), ErrOperand)
+	if d.Dtype() != in.dt || d.Shape().TotalSize() != in.shape.TotalSize() {
+		return held{}, fmt.Errorf("its value is a %v of %v, the node a %v of %v: %w", d.Shape(), d.Dtype(), in.shape, in.dt, ErrOperand)
 	}
 	if d.MemSize() == 0 && d.Shape().TotalSize() > 0 {
 		return held{}, fmt.Errorf("its value is a freed tensor: %w", cupool.ErrUseAfterFree)
 	}
-	if n.IsScalar() {
+	if in.scalar {
 		s, err := m.scalarOf(d)
 		return held{v: s}, err
 	}

@@ -111,7 +111,7 @@ func (r *recording) complete(m *VM) error {
 		r.slots = append(r.slots, h.uncounted())
 	}
 	for _, b := range m.lets {
-		r.lets = append(r.lets, binding{b.node, b.h.uncounted()})
+		r.lets = append(r.lets, binding{b.node, b.shape, b.h.uncounted()})
 	}
 	return r.keep(m)
 }
@@ -137,16 +137,17 @@ func (r *recording) depend(in *instr) error {
 
 // keep notes the values that nodes have after a run.
 func (r *recording) keep(m *VM) error {
-	for _, b := range m.kept {
+	for i := range m.kept {
+		b := &m.kept[i]
 		if b.node.IsScalar() {
-			r.scalars = append(r.scalars, binding{b.node, b.h.uncounted()})
+			r.scalars = append(r.scalars, binding{b.node, b.shape, b.h.uncounted()})
 			continue
 		}
-		v, err := m.fit(b.node, b.h)
+		v, err := m.fit(b)
 		if err != nil {
 			return err
 		}
-		r.bound = append(r.bound, binding{b.node, held{v: v}})
+		r.bound = append(r.bound, binding{b.node, b.shape, held{v: v}})
 	}
 	return nil
 }

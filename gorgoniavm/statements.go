@@ -19,7 +19,7 @@ func (m *VM) statement(in *instr) error {
 		return fmt.Errorf("%d operands: %w", len(in.in), ErrOperand)
 	}
 	to := m.prog.instrs[in.in[0]].node
-	m.lets = append(m.lets, binding{to, m.blocks.again(m.slots[in.in[1]])})
+	m.lets = append(m.lets, binding{to, in.shape, m.blocks.again(m.slots[in.in[1]])})
 	return nil
 }
 
