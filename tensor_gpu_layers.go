@@ -49,15 +49,18 @@ func (g *gpu) biasActivateBack(y, dy, db tensor.Tensor, rows, cols int, act Acti
 	return true, g.launch("BiasActivateBack", l)
 }
 
-func (g *gpu) crossEntropy(logits, target, loss, grad tensor.Tensor, rows, cols int, weights bool) (bool, error) {
-	args := kernels.CrossEntropyArgs{Scale: 1 / float64(rows), Incr: 1, Rows: int64(rows), N: int64(cols)}
+func (g *gpu) crossEntropy(op string, s lossSize, logits, target, loss, grad tensor.Tensor) (bool, error) {
+	args := kernels.CrossEntropyArgs{Scale: s.scale, Rows: int64(s.rows), N: int64(s.cols)}
 	if !g.addresses([]*uint64{&args.X, &args.Target, &args.Loss, &args.Grad}, logits, target, loss, grad) {
 		return false, nil
 	}
-	if weights {
+	if s.weights {
 		args.Weights = 1
 	}
-	return true, g.rows("CrossEntropy", kernels.CrossEntropy.Of(isDouble(logits)), rows, unsafe.Pointer(&args))
+	if s.mean {
+		args.Incr = 1
+	}
+	return true, g.rows(op, kernels.CrossEntropy.Of(isDouble(logits)), s.rows, unsafe.Pointer(&args))
 }
 
 // paramAddresses are where a parameter's tensors are, 0 for nil.

@@ -85,37 +85,60 @@ func (e *Engine) BiasActivateBack(y, dy, db tensor.Tensor, act Activation) error
 // can be added up over steps, and sets grad to the gradient of their mean by
 // the logits. An index that is out of range wants no class.
 func (e *Engine) CrossEntropy(logits, target, loss, grad tensor.Tensor) error {
+	return e.crossEntropy("CrossEntropy", logits, target, loss, grad, lossSize{mean: true})
+}
+
+// ScaledCrossEntropy is CrossEntropy that sets loss, in place of adding to it,
+// and sets grad to scale times the gradient of the sum of the rows' losses.
+func (e *Engine) ScaledCrossEntropy(logits, target, loss, grad tensor.Tensor, scale float64) error {
+	return e.crossEntropy("ScaledCrossEntropy", logits, target, loss, grad, lossSize{scale: scale})
+}
+
+func (e *Engine) crossEntropy(op string, logits, target, loss, grad tensor.Tensor, s lossSize) (err error) {
 	defer keepAlive(logits, target, loss, grad)
-	const op = "CrossEntropy"
-	rows, cols, err := matrixShape(op, logits)
+	s.rows, s.cols, err = matrixShape(op, logits)
 	if err == nil {
-		err = e.fit(op, logits.Dtype(), want{t: logits, n: rows * cols}, want{t: loss, n: rows}, want{t: grad, n: rows * cols})
+		err = e.fit(op, logits.Dtype(), want{t: logits, n: s.rows * s.cols}, want{t: loss, n: s.rows}, want{t: grad, n: s.rows * s.cols})
 	}
-	weights := err == nil && target != nil && target.Dtype() == logits.Dtype()
+	s.weights = err == nil && target != nil && target.Dtype() == logits.Dtype()
 	switch {
 	case err != nil:
-	case weights:
-		err = e.fit(op, logits.Dtype(), want{t: target, n: rows * cols})
+	case s.weights:
+		err = e.fit(op, logits.Dtype(), want{t: target, n: s.rows * s.cols})
 	default:
-		err = e.fitType(op, tensor.Int, want{t: target, n: rows})
+		err = e.fitType(op, tensor.Int, want{t: target, n: s.rows})
 	}
 	if err != nil {
 		return err
 	}
-	if ok, err := e.gpu.crossEntropy(logits, target, loss, grad, rows, cols, weights); ok {
+	if s.mean {
+		s.scale = 1 / float64(s.rows)
+	}
+	if ok, err := e.gpu.crossEntropy(op, s, logits, target, loss, grad); ok {
 		return err
 	}
 	return e.onHost(op, []tensor.Tensor{logits, target}, []tensor.Tensor{loss, grad}, func(in, out []*tensor.Dense) {
 		if isDouble(logits) {
-			crossEntropyOnHost[float64](in, out, cols, weights)
+			crossEntropyOnHost[float64](s, in, out)
 		} else {
-			crossEntropyOnHost[float32](in, out, cols, weights)
+			crossEntropyOnHost[float32](s, in, out)
 		}
 	})
 }
 
-func crossEntropyOnHost[T layers.Float](in, out []*tensor.Dense, cols int, weights bool) {
+// lossSize is what there is to a cross entropy beside its tensors.
+type lossSize struct {
+	rows, cols int
+	weights    bool    // targets are weights of classes
+	mean       bool    // the gradient is that of the mean, and losses are added up
+	scale      float64 // of the gradient
+}
+
+func crossEntropyOnHost[T layers.Float](s lossSize, in, out []*tensor.Dense) {
 	loss := slice[T](out[0])
+	if !s.mean {
+		clear(loss)
+	}
 	classes := slice[int](in[1])
 	target := func(r, c int) T {
 		if classes[r] == c {
@@ -123,11 +146,11 @@ func crossEntropyOnHost[T layers.Float](in, out []*tensor.Dense, cols int, weigh
 		}
 		return 0
 	}
-	if weights {
+	if s.weights {
 		ws := slice[T](in[1])
-		target = func(r, c int) T { return ws[r*cols+c] }
+		target = func(r, c int) T { return ws[r*s.cols+c] }
 	}
-	layers.CrossEntropy(slice[T](in[0]), loss, slice[T](out[1]), cols, 1/float64(len(loss)), target)
+	layers.CrossEntropy(slice[T](in[0]), loss, slice[T](out[1]), s.cols, s.scale, target)
 }
 
 // SGD is stochastic gradient descent.

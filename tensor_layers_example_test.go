@@ -10,6 +10,33 @@ import (
 	"github.com/cupool/cupool"
 )
 
+// The loss of a step by itself, and the gradient of the sum over the samples.
+func ExampleEngine_ScaledCrossEntropy() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sc := eng.Scope()
+	defer sc.Close()
+
+	logits, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{1, 1, 2, 2})))
+	classes, _ := eng.FromHost(tensor.New(tensor.WithBacking([]int{0, 1})))
+	loss, _ := eng.Empty(tensor.Float64, 2)
+	grad, _ := eng.Empty(tensor.Float64, 2, 2)
+	if err := eng.ScaledCrossEntropy(logits, classes, loss, grad, 1); err != nil {
+		log.Fatal(err)
+	}
+	h, _ := eng.ToHost(loss)
+	g, _ := eng.ToHost(grad)
+	fmt.Printf("%.2f %v\n", h.Data(), g.Data())
+	// Output: [0.69 0.69] [-0.5 0.5 0.5 -0.5]
+}
+
 // A layer of a network learns by the fused steps: its forward and backward
 // pass, the loss and the optimizer.
 func ExampleEngine_CrossEntropy() {

@@ -96,6 +96,11 @@ func (e *bench) checkCrossEntropy(dt tensor.Dtype, rows, cols int, weights bool)
 	require.NoError(e.t, e.CrossEntropy(x, y, loss, grad), what)
 	e.requireNear(wantLoss, loss, what)
 	e.requireNear(wantGrad, grad, what)
+	clear(wantLoss)
+	layers.CrossEntropy(e.as64(x), wantLoss, wantGrad, cols, -0.25, target)
+	require.NoError(e.t, e.ScaledCrossEntropy(x, y, loss, grad, -0.25), what)
+	e.requireNear(wantLoss, loss, what)
+	e.requireNear(wantGrad, grad, what)
 	e.free(x, loss, grad, y)
 }
 

@@ -15,7 +15,7 @@ func (m *VM) exec(in *instr) error {
 		return err
 	}
 	if in.scalar {
-		if h.fetch, err = m.fetch(in.out, h.v); err != nil {
+		if h.fetch, err = m.fetch(in, h.v); err != nil {
 			m.drop(&h)
 			return err
 		}

@@ -5,11 +5,21 @@ package gorgoniavm
 func FusedLayers(m *VM) (forward, back int) {
 	for i := range m.prog.instrs {
 		switch in := &m.prog.instrs[i]; {
-		case in.parts != nil:
+		case len(in.parts) == 2:
 			back++
-		case in.fused && len(in.in) == 3:
+		case in.fused && len(in.in) == 3 && in.parts == nil:
 			forward++
 		}
 	}
 	return forward, back
+}
+
+// FusedLosses returns how many losses of a VM are computed with their gradient.
+func FusedLosses(m *VM) (n int) {
+	for i := range m.prog.instrs {
+		if m.prog.instrs[i].losses {
+			n++
+		}
+	}
+	return n
 }

@@ -15,12 +15,16 @@ import (
 
 // fetch is a scalar's way to the host, the same in every run.
 type fetch struct {
-	to    *tensor.Dense // over page-locked memory
+	of    *instr
+	to    *tensor.Dense // over page-locked memory; nil: the device has none
 	event *cupool.Event // behind the copy; nil: there is none to wait for
 }
 
-// begin submits the copy of a scalar of the device.
+// begin submits the copy of what the device has.
 func (f *fetch) begin(s *cupool.Stream, from *tensor.Dense) (err error) {
+	if f.to == nil {
+		return nil
+	}
 	if err := s.Copy(cupool.Ptr(f.to.Uintptr()), cupool.Ptr(from.Uintptr()), int64(f.to.MemSize())); err != nil {
 		return err
 	}
@@ -28,15 +32,15 @@ func (f *fetch) begin(s *cupool.Stream, from *tensor.Dense) (err error) {
 	return err
 }
 
-// value waits for the copy.
-func (f *fetch) value() (gorgonia.Value, error) {
+// wait returns what the device had, once the copy is there.
+func (f *fetch) wait() (*tensor.Dense, error) {
 	if f.event != nil {
 		if err := f.event.Sync(); err != nil {
 			return nil, err
 		}
 		f.end()
 	}
-	return toScalar(f.to.Get(0))
+	return f.to, nil
 }
 
 // end waits for nothing any more.
@@ -47,70 +51,58 @@ func (f *fetch) end() {
 	}
 }
 
-// fetches are those of a VM.
-type fetches struct {
-	places cupool.Ptr // page-locked memory, a place for each slot; 0: none yet
-	none   bool       // and there will be none
-	bySlot []*fetch   // nil: nobody has needed it
-}
-
-// placeSize is enough for any scalar, in bytes.
-const placeSize = 8
-
-// fetch begins to fetch the result of an instruction, if it is a scalar of the
-// device. While a run is recorded it notes that launches are to do so. It
-// returns nil for others, and where the device has no page-locked memory.
-func (m *VM) fetch(slot int, v gorgonia.Value) (*fetch, error) {
+// fetch begins to fetch the result of an instruction that is a scalar, if it is
+// on the device. While a run is recorded it notes that launches are to do so.
+// It returns nil where there is nothing to fetch.
+func (m *VM) fetch(in *instr, v gorgonia.Value) (*fetch, error) {
 	d, ok := v.(*tensor.Dense)
-	if !ok || m.e.AllocAccessible() || d.IsNativelyAccessible() || d.Shape().TotalSize() != 1 {
+	if !ok || m.e.AllocAccessible() || !m.e.Owns(d) {
 		return nil, nil
 	}
-	f := m.fetches.bySlot[slot]
-	if m.recording != nil {
-		m.recording.fetch(f, d)
-		return f, nil
+	f := m.fetches[in.out]
+	if f == nil {
+		f = m.newFetch(in, d)
+		m.fetches[in.out] = f
 	}
-	if f == nil || f.to.Dtype() != d.Dtype() {
-		if f = m.newFetch(slot, d.Dtype()); f == nil {
-			return nil, nil
-		}
+	if m.recording != nil {
+		m.recording.fetches = append(m.recording.fetches, held{v: d, fetch: f})
+		return f, nil
 	}
 	return f, f.begin(m.e.Stream(), d)
 }
 
-// newFetch makes the way of a slot; nil: the device has no memory for it, so
-// that the scalar is read when it is needed.
-func (m *VM) newFetch(slot int, dt tensor.Dtype) *fetch {
-	fs := &m.fetches
-	if fs.places == 0 && !fs.none {
-		pinned, ok := m.e.Allocator().Driver().(cupool.HostMemory)
-		if ok {
-			p, err := pinned.HostAlloc(int64(len(fs.bySlot)) * placeSize)
-			ok, fs.places = err == nil, p
-		}
-		fs.none = !ok
+// newFetch makes a way to the host. Where the device has no memory for it, the
+// scalar is read when it is needed.
+func (m *VM) newFetch(in *instr, d *tensor.Dense) *fetch {
+	f := &fetch{of: in}
+	pinned, ok := m.e.Allocator().Driver().(cupool.HostMemory)
+	if !ok {
+		return f
 	}
-	if fs.none || dt.Size() > placeSize {
-		return nil
+	size := d.Shape().TotalSize() * int(d.Dtype().Size())
+	if p, err := pinned.HostAlloc(int64(size)); err == nil {
+		f.to = tensor.NewDense(d.Dtype(), tensor.Shape{d.Shape().TotalSize()}, tensor.FromMemory(uintptr(p), uintptr(size)))
 	}
-	at := fs.places + cupool.Ptr(slot*placeSize)
-	fs.bySlot[slot] = &fetch{to: tensor.NewDense(dt, tensor.Shape{1}, tensor.FromMemory(uintptr(at), dt.Size()))}
-	return fs.bySlot[slot]
+	return f
 }
 
+// fetches are those of a VM, by slot; nil: the slot's value has not been on the
+// device.
+type fetches []*fetch
+
 // after returns how many instructions there are up to the last one whose result
-// is fetched.
-func (fs *fetches) after(instrs []instr) int {
+// is on its way while the device goes on.
+func (fs fetches) after(instrs []instr) int {
 	n := len(instrs)
-	for n > 0 && fs.bySlot[instrs[n-1].out] == nil {
+	for n > 0 && (fs[instrs[n-1].out] == nil || fs[instrs[n-1].out].to == nil) {
 		n--
 	}
 	return n
 }
 
 // end ends those that nobody waited for.
-func (fs *fetches) end() {
-	for _, f := range fs.bySlot {
+func (fs fetches) end() {
+	for _, f := range fs {
 		if f != nil {
 			f.end()
 		}
@@ -118,12 +110,15 @@ func (fs *fetches) end() {
 }
 
 // close gives the memory back, once no copy is under way.
-func (fs *fetches) close(e *cupool.Engine) error {
-	if fs.places == 0 {
-		return nil
-	}
+func (fs fetches) close(e *cupool.Engine) error {
 	fs.end()
-	return errors.Join(e.Sync(), e.Allocator().Driver().(cupool.HostMemory).HostFree(fs.places))
+	var errs []error
+	for _, f := range fs {
+		if f != nil && f.to != nil {
+			errs = append(errs, e.Sync(), e.Allocator().Driver().(cupool.HostMemory).HostFree(cupool.Ptr(f.to.Uintptr())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // scalar returns a scalar as a Go value.
@@ -132,8 +127,20 @@ func (m *VM) scalar(h held) (gorgonia.Value, error) {
 	switch {
 	case !ok:
 		return h.v, nil
-	case h.fetch != nil && m.recording == nil:
-		return h.fetch.value()
+	case h.fetch == nil:
+		return m.scalarOf(d)
 	}
-	return m.scalarOf(d)
+	var err error
+	if h.fetch.to != nil && m.recording == nil {
+		d, err = h.fetch.wait()
+	} else {
+		d, err = m.e.ToHost(d)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case h.fetch.of.losses:
+		return sumOfLogs(d)
+	}
+	return toScalar(d.Get(0))
 }

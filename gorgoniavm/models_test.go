@@ -32,6 +32,7 @@ var models = map[string]func() *model{
 	"activations":         newActivations,
 	"comparisons":         newComparisons,
 	"log softmax":         newLogSoftMax,
+	"cross entropy":       func() *model { return newLoss(fusedLosses["mean"].loss) },
 }
 
 // param returns an input of the graph with random numbers.

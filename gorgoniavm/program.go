@@ -37,6 +37,8 @@ type instr struct {
 	fused bool  // it computes what other instructions did too (fuse.go)
 	parts []int // slots that it fills beside its own; -1: none
 
+	losses bool // its value is sumOfLogs of what it leaves on the device
+
 	scalar  bool
 	late    bool
 	inPlace int              // the argument that the result may overwrite, or -1

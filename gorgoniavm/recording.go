@@ -87,14 +87,6 @@ func (r *recording) stage(n *gorgonia.Node, to *tensor.Dense) {
 	r.inputs = append(r.inputs, recordedInput{node: n, stage: to.ShallowClone()})
 }
 
-// fetch notes that a scalar is fetched by every launch. Without a way it is
-// read when it is needed.
-func (r *recording) fetch(f *fetch, from *tensor.Dense) {
-	if f != nil {
-		r.fetches = append(r.fetches, held{v: from, fetch: f})
-	}
-}
-
 // complete notes what the instructions that were recorded depend on, and leave.
 func (r *recording) complete(m *VM) error {
 	for i := range m.prog.instrs[:m.prog.late] {

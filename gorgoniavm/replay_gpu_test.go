@@ -55,7 +55,7 @@ func requireSame(t *testing.T, want, got trained) {
 // can hold is one, from the second run on.
 func TestReplayTrains(t *testing.T) {
 	const steps = 6
-	recordings := map[string]int64{"comparisons": 1, "log softmax": 1, "lstm": 1, "mlp": 1, "reductions": 1, "rnn": 1,
+	recordings := map[string]int64{"comparisons": 1, "cross entropy": 1, "log softmax": 1, "lstm": 1, "mlp": 1, "reductions": 1, "rnn": 1,
 		"linear regression": 3} // which learns scalars: given up
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		t.Run(name, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestReplayLives(t *testing.T) {
 // Every value is what it is without recordings, also of nodes that share memory
 // with an input that moves.
 func TestReplayTraced(t *testing.T) {
-	for _, name := range []string{"comparisons", "log softmax", "lstm", "mlp", "reductions", "rnn"} {
+	for _, name := range []string{"comparisons", "cross entropy", "log softmax", "lstm", "mlp", "reductions", "rnn"} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := newReplayMeter(t)
 			m := models[name]()

@@ -49,6 +49,17 @@ func toScalar(x any) (gorgonia.Value, error) {
 	return nil, fmt.Errorf("a scalar of type %T: %w", x, ErrOperand)
 }
 
+// floatOf returns a scalar as a float64.
+func floatOf(v gorgonia.Value) (float64, error) {
+	switch x := v.Data().(type) {
+	case float64:
+		return x, nil
+	case float32:
+		return float64(x), nil
+	}
+	return 0, fmt.Errorf("a scalar of type %T: %w", v.Data(), ErrOperand)
+}
+
 // addScalars returns a + b.
 func addScalars(a, b gorgonia.Value) (gorgonia.Value, error) {
 	switch a := a.(type) {

@@ -76,7 +76,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		slots:     make([]held, len(prog.instrs)),
 		headers:   make([]*tensor.Dense, len(prog.instrs)),
 		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
-		fetches:   fetches{bySlot: make([]*fetch, len(prog.instrs))},
+		fetches:   make(fetches, len(prog.instrs)),
 		fallbacks: make(map[string]int64),
 		replay:    replays{on: c.replay},
 	}, nil
