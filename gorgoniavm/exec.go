@@ -44,6 +44,9 @@ func (m *VM) compute(in *instr) (held, error) {
 	case constant:
 		return m.constant(in.node)
 	}
+	if v := m.numbers[in.out]; v != nil {
+		return held{v: v}, nil
+	}
 	m.args = m.args[:0]
 	for _, from := range in.in {
 		v, err := m.operand(from)
@@ -64,6 +67,9 @@ func (m *VM) compute(in *instr) (held, error) {
 	}
 	if v == nil {
 		return held{}, ErrNoValue
+	}
+	if in.fixed {
+		m.numbers[in.out] = v
 	}
 	h := m.dst
 	if m.dst = (held{}); h.v == v {

@@ -205,11 +205,31 @@ func reshape(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 		}
 		return dst, m.e.Memset(dst, args[0].Data())
 	}
-	if in.scalar {
+	switch {
+	case in.scalar:
 		return m.scalarOf(d)
+	case slices.Equal(d.Shape(), in.shape): // to Eq, a row is a column
+		return d, nil
+	}
+	return m.reshaped(in, d)
+}
+
+// reshaped returns a tensor over d's memory. On a device its header is that of
+// the last run, as a destination's.
+func (m *VM) reshaped(in *instr, d *tensor.Dense) (*tensor.Dense, error) {
+	plain := !m.e.AllocAccessible() && !d.IsMaterializable() && d.DataOrder() == 0 && !d.IsMasked()
+	if h := m.headers[in.out]; plain && h != nil && slices.Equal(h.Shape(), in.shape) && !h.IsMaterializable() {
+		tensor.FromMemory(d.Uintptr(), d.MemSize())(h)
+		return h, nil
 	}
 	clone := d.ShallowClone()
-	return clone, clone.Reshape(in.shape...)
+	if err := clone.Reshape(in.shape...); err != nil {
+		return nil, err
+	}
+	if plain {
+		m.headers[in.out] = clone
+	}
+	return clone, nil
 }
 
 // transpose moves the elements, which gorgonia does by way of Go's heap.

@@ -37,6 +37,7 @@ type instr struct {
 	fused bool  // it computes what other instructions did too (fuse.go)
 	parts []int // slots that it fills beside its own; -1: none
 
+	fixed  bool // a number that is the same in every run
 	losses bool // its value is sumOfLogs of what it leaves on the device
 
 	scalar  bool
@@ -99,9 +100,19 @@ func compile(g *gorgonia.ExprGraph, c *config, onDevice bool) (*program, error) 
 	if p.late = slices.IndexFunc(p.instrs, func(in instr) bool { return in.late }); p.late < 0 {
 		p.late = len(p.instrs)
 	}
+	p.findFixed()
 	p.countUses()
 	p.findLastUses()
 	return p, nil
+}
+
+// findFixed notes which numbers are computed of nothing but constants.
+func (p *program) findFixed() {
+	for i := range p.instrs {
+		in := &p.instrs[i]
+		in.fixed = in.kind == operation && in.scalar && (in.fused || in.name == "gorgonia.elemBinOp") && len(in.derivOf) == 0 &&
+			!slices.ContainsFunc(in.in, func(from int) bool { return p.instrs[from].kind != constant && !p.instrs[from].fixed })
+	}
 }
 
 // countUses notes how often results are read, gradients at the end once more.

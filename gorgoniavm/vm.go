@@ -28,6 +28,7 @@ type VM struct {
 	kept      []binding                // values that nodes have until the next RunAll
 	slots     []held                   // by node, during RunAll
 	headers   []*tensor.Dense          // of destinations, by node
+	numbers   []gorgonia.Value         // that are the same in every run, by node
 	blocks    blockRefs                // the blocks that slots and kept values share
 	lets      []binding                // what Sets of this run assign
 	dst       held                     // made for the present operation
@@ -75,6 +76,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		weights:   make(map[*gorgonia.Node]held),
 		slots:     make([]held, len(prog.instrs)),
 		headers:   make([]*tensor.Dense, len(prog.instrs)),
+		numbers:   make([]gorgonia.Value, len(prog.instrs)),
 		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
 		fetches:   make(fetches, len(prog.instrs)),
 		fallbacks: make(map[string]int64),
