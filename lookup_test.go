@@ -1,8 +1,10 @@
 package cupool_test
 
 import (
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
@@ -137,4 +139,39 @@ func TestLookupWithMagazines(t *testing.T) {
 	x.run("a=1000")
 	require.ErrorIs(t, c.FreePtr(a.Ptr(), 1001), cupool.ErrSizeMismatch)
 	require.NoError(t, c.FreePtr(a.Ptr(), 1000))
+}
+
+// A look-up beside allocations and frees of the same addresses finds a block as
+// it was handed out, or none.
+func TestLookupBesideOthers(t *testing.T) {
+	c, _ := newPool(t, 1<<30, withMagazines)
+	sizes := []int64{1000, 1024, 3 << 20}
+	var addresses []cupool.Ptr
+	for _, size := range sizes {
+		b, err := c.Alloc(size, nil)
+		require.NoError(t, err)
+		addresses = append(addresses, b.Ptr())
+		require.NoError(t, c.Free(b))
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 1000 {
+				b, err := c.Alloc(sizes[(i+n)%len(sizes)], nil)
+				if !assert.NoError(t, err) {
+					return
+				}
+				got, err := c.Lookup(b.Ptr())
+				assert.NoError(t, err)
+				assert.Equal(t, b, got)
+				for _, p := range addresses {
+					if got, err := c.Lookup(p); err == nil {
+						assert.Contains(t, sizes, got.Size())
+					}
+				}
+				assert.NoError(t, c.Free(b))
+			}
+		})
+	}
+	wg.Wait()
 }
