@@ -52,7 +52,9 @@
 //
 // Dense layers, products of matrices with a bias and Rectify, and their
 // gradients are computed in one step each, where nobody reads, keeps, traces,
-// watches or logs what lies between (Engine.Linear, Engine.LinearBack).
+// watches or logs what lies between (Engine.Linear, Engine.LinearBack). So is a
+// sum of y ⊙ LogSoftMax(z) over all rows with its gradient by z
+// (Engine.ScaledCrossEntropy); a y of 0 makes 0 there, whatever the logarithm.
 //
 // To start operations one by one takes most of the time of a small graph. With
 // Replay a run is recorded as a CUDA graph, which later runs launch.
