@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -44,53 +45,120 @@ func TestEnter(t *testing.T) {
 	require.Equal(t, -1, (&Procs{}).enter(), "a processor that came later")
 }
 
+// A goroutine that comes and another that closes the processor at the same time
+// do not both find that they are alone, which without a barrier they do soon.
+func TestBarrier(t *testing.T) {
+	if !hasBarrier() || runtime.GOMAXPROCS(0) < 2 {
+		t.Skip("nothing is left to a barrier")
+	}
+	p := &Procs{list: []proc{{plain: true}}}
+	h := &p.list[0]
+	var start, came atomic.Int64 // the round, 0 after the last; the round, negative for one that was not let in
+	start.Store(-1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for i := int64(1); ; i++ {
+			for start.Load() != i {
+				if start.Load() == 0 {
+					return
+				}
+			}
+			if h.come() {
+				came.Store(i)
+				for start.Load() == i { // stays inside
+				}
+			} else {
+				came.Store(-i)
+			}
+			h.leave()
+		}
+	}()
+	both, in, rounds := 0, 0, int64(20_000)
+	began := time.Now()
+	for i := int64(1); i <= rounds; i++ {
+		if time.Since(began) > 5*time.Second {
+			rounds = i // the two take turns, as others need the processors
+		}
+		start.Store(i)
+		for range rand.IntN(100) { // until about when the other sees that
+		}
+		h.gate.Add(1)
+		barrier()
+		inside := h.busy.Load() != 0
+		for came.Load() != i && came.Load() != -i {
+		}
+		h.gate.Add(-1)
+		if came.Load() == i {
+			if in++; !inside {
+				both++
+			}
+		}
+		start.Store(-i)
+		for h.busy.Load() != 0 {
+		}
+	}
+	start.Store(0)
+	<-over
+	require.Zero(t, both, "of %d rounds, in %d of which the goroutine came first", rounds, in)
+}
+
 // Who is inside is alone there: goroutines on the processors, and others that
 // close them, count up what only they may touch.
 func TestInsideAlone(t *testing.T) {
 	p := NewProcs()
 	counts := make([]struct{ n, m relaxed.Int64 }, len(p.list))
-	var inside atomic.Int64
 	count := func(id int) (alone bool) {
 		counts[id].n.AddOwned(1)
 		alone = counts[id].n.Load() == counts[id].m.Load()+1
 		counts[id].m.AddOwned(1)
 		return alone
 	}
+	const goroutines, times = 4, 50_000
 	var wg sync.WaitGroup
-	for range 4 {
+	for range goroutines {
 		wg.Go(func() {
-			for range 50_000 {
-				if id := p.enter(); id >= 0 {
-					alone := count(id)
-					p.exit(id)
-					inside.Add(1)
-					if !alone {
-						t.Error("somebody else was inside")
-						return
-					}
+			for n := 0; n < times; {
+				id := p.enter()
+				if id < 0 {
+					runtime.Gosched()
+					continue
+				}
+				alone := count(id)
+				p.exit(id)
+				if n++; !alone {
+					t.Error("somebody else was inside")
+					return
 				}
 			}
 		})
 	}
-	wg.Go(func() {
-		for range 2_000 {
-			p.close()
-			for id := range counts {
-				if !count(id) {
-					t.Error("somebody else is inside")
-				}
+	var closings int64
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	for open := true; open; closings++ {
+		p.close()
+		for id := range counts {
+			if !count(id) {
+				t.Error("somebody else is inside")
 			}
-			p.open()
 		}
-	})
-	wg.Wait()
+		p.open()
+		select {
+		case <-done:
+			open = false
+		default:
+		}
+	}
 	sum := int64(0)
 	for i := range counts {
 		require.Equal(t, counts[i].n.Load(), counts[i].m.Load())
 		sum += counts[i].n.Load()
 	}
-	require.Equal(t, inside.Load()+2_000*int64(len(counts)), sum)
-	require.NotZero(t, inside.Load())
+	require.Equal(t, goroutines*times+closings*int64(len(counts)), sum)
 }
 
 // crowd is a cache whose blocks several goroutines use at once.
