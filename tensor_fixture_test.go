@@ -171,6 +171,13 @@ func value(dt tensor.Dtype, v float64) interface{} {
 	return reflect.ValueOf(v).Convert(dt.Type).Interface()
 }
 
+// single returns a host tensor of one element.
+func single(dt tensor.Dtype, v float64) *tensor.Dense {
+	d := tensor.New(tensor.Of(dt), tensor.WithShape(1))
+	d.Set(0, value(dt, v))
+	return d
+}
+
 // elements returns the elements of a host tensor in memory order, all NaNs as
 // the same.
 func elements(t *tensor.Dense) []interface{} {

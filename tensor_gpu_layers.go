@@ -1,12 +1,12 @@
 package cupool
 
 import (
+	"math"
 	"unsafe"
 
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/kernels"
-	"github.com/cupool/cupool/internal/layers"
 )
 
 // The fused steps on a GPU. What they are called with fits.
@@ -97,12 +97,13 @@ func batches(params []Param, f func(from, to int, double bool, largest int) erro
 }
 
 func (g *gpu) sgdStep(o SGD, params []Param) (bool, error) {
+	args := kernels.SGDArgs{LR: o.LearningRate, Momentum: o.Momentum, Decay: o.WeightDecay}
 	at, ok := g.addressesOf(params)
-	if !ok {
+	if !ok || !g.addresses([]*uint64{&args.RateAt}, o.Rate) {
 		return false, nil
 	}
 	return true, batches(params, func(from, to int, double bool, largest int) error {
-		args := kernels.SGDArgs{LR: o.LearningRate, Momentum: o.Momentum, Decay: o.WeightDecay}
+		args := args
 		for i, p := range params[from:to] {
 			a, k := at[from+i], &args.P[i]
 			k.W, k.G, k.V, k.N = a.value, a.grad, a.momentum, int64(p.Value.Shape().TotalSize())
@@ -112,14 +113,15 @@ func (g *gpu) sgdStep(o SGD, params []Param) (bool, error) {
 	})
 }
 
-func (g *gpu) adamStep(o layers.AdamOptions, step int, params []Param) (bool, error) {
+func (g *gpu) adamStep(o Adam, step int, params []Param) (bool, error) {
+	args := kernels.AdamArgs{LR: o.LearningRate, Step: float64(step), Beta1: o.Beta1, Beta2: o.Beta2,
+		Log1: math.Log(o.Beta1), Log2: math.Log(o.Beta2), Epsilon: o.Epsilon, Decay: o.WeightDecay}
 	at, ok := g.addressesOf(params)
-	if !ok {
+	if !ok || !g.addresses([]*uint64{&args.RateAt, &args.StepAt}, o.Rate, o.Step) {
 		return false, nil
 	}
-	c1, c2 := o.Corrections(step)
 	return true, batches(params, func(from, to int, double bool, largest int) error {
-		args := kernels.AdamArgs{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.Decay, C1: c1, C2: c2}
+		args := args
 		for i, p := range params[from:to] {
 			a, k := at[from+i], &args.P[i]
 			k.W, k.G, k.M, k.V, k.N = a.value, a.grad, a.momentum, a.second, int64(p.Value.Shape().TotalSize())

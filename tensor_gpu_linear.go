@@ -48,25 +48,25 @@ func (g *gpu) linearBack(l layerSize, x, w, dz, dx, dw, db tensor.Tensor, act Ac
 // tile divides a product among blocks; false: it is nothing for Linear. Small
 // tiles keep more of a GPU busy, large ones go to memory less often.
 func tile(p *kernels.Product, double bool) bool {
-	if p.M*p.N*p.K == 0 || max(p.M*p.N, p.M*p.K, p.K*p.N) > math.MaxInt32/2 || blocksOf(p, 64) > gpuLinearBlocks {
+	if p.M*p.N*p.K == 0 || max(p.M*p.N, p.M*p.K, p.K*p.N) > math.MaxInt32/2 || blocksOf(p, 64, double) > gpuLinearBlocks {
 		return false
 	}
-	switch {
-	case blocksOf(p, 64) >= gpuFull:
-		p.Tile = 64
-	case blocksOf(p, 32) >= gpuFull || double:
-		p.Tile = 32
-	default:
-		p.Tile = 16
+	tiles := []int64{64, 32, 16, 8}
+	if double {
+		tiles = tiles[:2]
 	}
-	p.Blocks = blocksOf(p, p.Tile)
+	for _, p.Tile = range tiles {
+		if p.Blocks = blocksOf(p, p.Tile, double); p.Blocks >= gpuFull {
+			break
+		}
+	}
 	return true
 }
 
 // blocksOf returns how many blocks a product takes with a tile. The sums are
 // one more row.
-func blocksOf(p *kernels.Product, tile int64) int64 {
-	rows, cols := kernels.LinearTile(tile)
+func blocksOf(p *kernels.Product, tile int64, double bool) int64 {
+	rows, cols := kernels.LinearTile(tile, double)
 	m := p.M
 	if p.Sums != 0 {
 		m++
@@ -81,9 +81,15 @@ func (g *gpu) products(op string, double bool, ps ...kernels.Product) error {
 	if copy(args.P[:], ps) == 0 {
 		return nil
 	}
-	if args.P[1].Blocks > 0 && args.P[1].K > args.P[0].K {
+	if blockWork(&args.P[1], double) > blockWork(&args.P[0], double) {
 		args.P[0], args.P[1] = args.P[1], args.P[0]
 	}
 	return g.launch(op, kernels.Launch{Kernel: kernels.Linear.Of(double), X: int(args.P[0].Blocks + args.P[1].Blocks), Y: 1,
 		Block: kernels.LinearThreads, Args: unsafe.Pointer(&args)})
+}
+
+// blockWork returns how much a block of a product multiplies; 0: there is none.
+func blockWork(p *kernels.Product, double bool) int64 {
+	rows, cols := kernels.LinearTile(p.Tile, double)
+	return rows * cols * p.K
 }

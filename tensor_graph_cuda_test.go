@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/layers"
 )
 
 // newGraphBench is newGPUBench on a stream that can be captured, without poison,
@@ -192,4 +193,46 @@ func TestGraphInPool(t *testing.T) {
 	e.free(x, want)
 	require.NoError(t, g.Close())
 	require.Zero(t, p.Stats().All.Allocation.Current)
+}
+
+// TestGraphGoesOn launches one graph as several steps of an optimizer, with a
+// learning rate and a number that change from step to step.
+func TestGraphGoesOn(t *testing.T) {
+	e := newGraphBench(t)
+	for _, dt := range floats {
+		param := func() cupool.Param {
+			return cupool.Param{Value: e.from(random(e.r, dt, 41)), Grad: e.from(random(e.r, dt, 41)), Momentum: e.from(tensor.New(tensor.Of(dt), tensor.WithShape(41))),
+				Second: e.from(tensor.New(tensor.Of(dt), tensor.WithShape(41)))}
+		}
+		sgd, adam, rate, step := param(), param(), e.from(single(dt, 0)), e.from(single(dt, 0))
+		one := value(dt, 1)
+		update := func() error {
+			if _, err := tensor.Add(step, one, tensor.UseUnsafe()); err != nil {
+				return err
+			}
+			a := cupool.Adam{Rate: rate, Step: step, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+			return errors.Join(e.SGDStep(cupool.SGD{Rate: rate, Momentum: 0.9}, sgd), e.AdamStep(a, 0, adam))
+		}
+		require.NoError(t, update()) // by a rate of 0, which changes no value
+		for _, p := range []cupool.Param{sgd, adam} {
+			require.NoError(t, errors.Join(e.Zero(p.Momentum), e.Zero(p.Second)))
+		}
+		require.NoError(t, e.Zero(step))
+		g, err := e.Capture(update)
+		require.NoError(t, err)
+		wantSGD, wantAdam := e.as64(sgd.Value), e.as64(adam.Value)
+		m, am, av := make([]float64, 41), make([]float64, 41), make([]float64, 41)
+		for i := 1; i <= 5; i++ {
+			lr := 0.5 / float64(i)
+			require.NoError(t, e.Copy(rate, single(dt, lr)))
+			require.NoError(t, g.Launch())
+			layers.SGD(wantSGD, e.as64(sgd.Grad), m, lr, 0.9, 0)
+			layers.Adam(wantAdam, e.as64(adam.Grad), am, av, i, layers.AdamOptions{LR: lr, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
+			e.requireClose(wantSGD, e.as64(sgd.Value), 10*bounds[dt], "SGD")
+			e.requireClose(wantAdam, e.as64(adam.Value), 10*bounds[dt], "Adam")
+		}
+		require.NoError(t, g.Close())
+		e.free(sgd.Value, sgd.Grad, sgd.Momentum, sgd.Second, adam.Value, adam.Grad, adam.Momentum, adam.Second, rate, step)
+	}
+	require.Zero(t, e.live())
 }

@@ -104,51 +104,6 @@ func (e *bench) checkCrossEntropy(dt tensor.Dtype, rows, cols int, weights bool)
 	e.free(x, loss, grad, y)
 }
 
-func TestOptimizers(t *testing.T) {
-	both(t, func(t *testing.T, e *bench) {
-		for _, dt := range floats {
-			// More tensors than a launch takes, of different sizes.
-			var params, plain []cupool.Param
-			var all []tensor.Tensor
-			for i := range 19 {
-				s := []int{1 + 37*i}
-				p := cupool.Param{Value: e.from(random(e.r, dt, s...)), Grad: e.from(random(e.r, dt, s...)),
-					Momentum: e.from(random(e.r, dt, s...)), Second: e.from(must(tensor.Square(random(e.r, dt, s...))).(*tensor.Dense))}
-				all = append(all, p.Value, p.Grad, p.Momentum, p.Second)
-				params = append(params, p)
-				plain = append(plain, cupool.Param{Value: p.Value, Grad: p.Grad})
-			}
-			e.checkStep("SGD", params, func() error {
-				return e.SGDStep(cupool.SGD{LearningRate: 0.1, Momentum: 0.9, WeightDecay: 0.01}, params...)
-			},
-				func(w, g, m, v []float64) { layers.SGD(w, g, m, 0.1, 0.9, 0.01) })
-			e.checkStep("plain SGD", params, func() error { return e.SGDStep(cupool.SGD{LearningRate: 0.1}, plain...) },
-				func(w, g, m, v []float64) { layers.SGD(w, g, nil, 0.1, 0, 0) })
-			o := layers.AdamOptions{LR: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Decay: 0.01}
-			e.checkStep("Adam", params, func() error {
-				return e.AdamStep(cupool.Adam{LearningRate: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.01}, 3, params...)
-			}, func(w, g, m, v []float64) { layers.Adam(w, g, m, v, 3, o) })
-			e.free(all...)
-		}
-	})
-}
-
-// checkStep compares a step with one in float64.
-func (e *bench) checkStep(what string, params []cupool.Param, step func() error, want func(w, g, m, v []float64)) {
-	var ws, ms, vs [][]float64
-	for _, p := range params {
-		w, m, v := e.as64(p.Value), e.as64(p.Momentum), e.as64(p.Second)
-		want(w, e.as64(p.Grad), m, v)
-		ws, ms, vs = append(ws, w), append(ms, m), append(vs, v)
-	}
-	require.NoError(e.t, step())
-	for i, p := range params {
-		e.requireNear(ws[i], p.Value, what)
-		e.requireNear(ms[i], p.Momentum, what)
-		e.requireNear(vs[i], p.Second, what)
-	}
-}
-
 func TestRandomTensors(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		for _, n := range []int{1, 2, 3, 5, 1000} {
@@ -209,6 +164,8 @@ func TestFusedErrors(t *testing.T) {
 			"no classes":      {e.CrossEntropy(x, nil, n, x), cupool.ErrNotSupported},
 			"no gradient":     {e.SGDStep(cupool.SGD{}, cupool.Param{Value: x}), cupool.ErrNotSupported},
 			"gradient's size": {e.SGDStep(cupool.SGD{}, cupool.Param{Value: x, Grad: b}), cupool.ErrSizeMismatch},
+			"rate's size":     {e.SGDStep(cupool.SGD{Rate: b}, cupool.Param{Value: x, Grad: x}), cupool.ErrSizeMismatch},
+			"step's type":     {e.AdamStep(cupool.Adam{Step: f}, 1, cupool.Param{Value: x, Grad: x, Momentum: x, Second: x}), cupool.ErrNotSupported},
 			"no moments":      {e.AdamStep(adam, 1, cupool.Param{Value: x, Grad: x}), cupool.ErrNotSupported},
 			"step 0":          {e.AdamStep(adam, 0, cupool.Param{Value: x, Grad: x, Momentum: x, Second: x}), cupool.ErrNotSupported},
 			"random integers": {e.Uniform(i, 0, 1, cupool.Seed{}), cupool.ErrNotSupported},

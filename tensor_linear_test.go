@@ -18,9 +18,10 @@ import (
 var layerSizes = [][3]int{{1, 1, 1}, {1, 7, 3}, {5, 1, 2}, {3, 4, 1}, {17, 33, 10}, {33, 65, 31}, {16, 140, 36}, {70, 68, 12},
 	{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}
 
-// largeLayers have as many tiles as make the kernel choose larger ones. The
-// last is too large for it.
-var largeLayers = [][3]int{{300, 20, 500}, {700, 33, 760}, {1100, 2, 1000}}
+// largeLayers have as many tiles as make the kernel choose its larger ones, each
+// of them for all three products. The last is too large for it.
+var largeLayers = [][3]int{{300, 70, 500}, {70, 300, 500}, {300, 500, 70}, {500, 33, 500}, {33, 500, 500}, {500, 500, 33},
+	{700, 33, 760}, {33, 700, 760}, {700, 760, 33}, {1100, 2, 1000}}
 
 var activations = []cupool.Activation{cupool.NoActivation, cupool.ReLU, cupool.Sigmoid, cupool.Tanh, cupool.Rectify}
 

@@ -177,28 +177,41 @@ const (
 // LinearThreads are a block's of Linear.
 const LinearThreads = 256
 
-// LinearTile returns the part of a product's result that a block makes, of so
-// many rows: 16, of float32 only, 32 or 64.
-func LinearTile(tile int64) (rows, cols int64) { return tile, max(tile, 32) }
+// LinearTile returns the part of a product's result that a block makes, for a
+// Product's Tile: 8, 16, 32 or 64 of float32, 32 or 64 of float64.
+func LinearTile(tile int64, double bool) (rows, cols int64) {
+	switch {
+	case tile < 32:
+		return tile, 32
+	case tile == 32 && double:
+		return 32, 32
+	}
+	return tile, 64
+}
 
 // LinearArgs are those of Linear. The second product may have no blocks.
 type LinearArgs struct {
 	P [2]Product
 }
 
-// SGDArgs are those of SGD; Y of the grid is the number of tensors.
+// SGDArgs are those of SGD; Y of the grid is the number of tensors. RateAt, if
+// not 0, is where the rate is in place of LR.
 type SGDArgs struct {
 	LR, Momentum, Decay float64
+	RateAt              uint64
 	P                   [MaxParams]struct {
 		W, G, V uint64 // V 0: no momentum
 		N       int64
 	}
 }
 
-// AdamArgs are those of Adam; Y of the grid is the number of tensors.
+// AdamArgs are those of Adam; Y of the grid is the number of tensors. RateAt and
+// StepAt, if not 0, are where the rate and the step's number are in place of LR
+// and Step. Log1 and Log2 are the logarithms of Beta1 and Beta2.
 type AdamArgs struct {
-	LR, Beta1, Beta2, Epsilon, Decay, C1, C2 float64
-	P                                        [MaxParams]struct {
+	LR, Step, Beta1, Beta2, Log1, Log2, Epsilon, Decay float64
+	RateAt, StepAt                                     uint64
+	P                                                  [MaxParams]struct {
 		W, G, M, V uint64
 		N          int64
 	}

@@ -80,6 +80,7 @@ enum { NEG, INV, SQUARE, CUBE, EXP, TANH, LOG, LOG2, LOG10, SQRT, CBRT, INVSQRT,
 	static __device__ __forceinline__ float m_##name(float x) { return name##f(x); } \
 	static __device__ __forceinline__ double m_##name(double x) { return name(x); }
 MATH(exp)
+MATH(expm1)
 MATH(tanh)
 MATH(log)
 MATH(log2)

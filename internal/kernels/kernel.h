@@ -12,6 +12,9 @@ typedef unsigned long long u64;
 // wait for each other, which internal/fakecuda has to know.
 #define KERNEL(name, Args) extern "C" __global__ void name(const Args a)
 #define BARRIER_KERNEL(name, Args) KERNEL(name, Args)
+// BOUNDED_KERNEL is one for blocks of so many threads, of which registers are to
+// leave room for so many on a multiprocessor.
+#define BOUNDED_KERNEL(name, Args, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) name(const Args a)
 // UNROLL makes a loop over an array straight code, so that the array is in
 // registers. ROLL keeps a loop short.
 #define UNROLL _Pragma("unroll")

@@ -24,18 +24,22 @@ struct LinearArgs {
 	Product p[2]; // the second may have no blocks
 };
 
-enum { LINEAR_THREADS = 256, LINEAR_ROOM = 36864 }; // bytes of shared memory
+enum { LINEAR_THREADS = 256, LINEAR_ROOM = 32768 }; // bytes of shared memory
 
 // Sizes of what a block works with: ROWS of a and COLS columns of b, CHUNK
-// products at a time. Every thread has HIGH×4 elements of the result; where
-// that leaves threads over, groups of them share the products.
-template <typename T, int ROWS, int COLS> struct Sizes {
+// products at a time. Every thread has HIGH×4 elements of the result; where that
+// leaves threads over, groups of them share the products.
+template <typename Element, int ROWS_, int COLS_, int HIGH_, int CHUNK_> struct Sizes {
+	typedef Element T;
 	enum {
-		HIGH = ROWS == 16 ? 4 : 32 / sizeof(T),
-		WIDE = COLS / 4,            // threads
-		GROUP = ROWS / HIGH * WIDE, // threads
+		ROWS = ROWS_,
+		COLS = COLS_,
+		HIGH = HIGH_,
+		CHUNK = CHUNK_,
+		ACROSS = COLS / 4,  // threads
+		DOWN = ROWS / HIGH, // threads
+		GROUP = DOWN * ACROSS,
 		GROUPS = LINEAR_THREADS / GROUP,
-		CHUNK = 8192 / COLS / sizeof(T),
 	};
 };
 
@@ -114,44 +118,69 @@ template <typename T, int TILE, int CHUNK, bool ALONG> struct Panel {
 	}
 };
 
-// finish does with four neighbours of a product what comes next.
-template <typename T> static __device__ __forceinline__ void finish(const Product &p, int row, int col, const Quad<T> &v) {
-	if (row > p.m || (row == p.m && p.sums == 0))
-		return;
-	T *to = row < p.m ? (T *)p.c + row * p.n : (T *)p.sums;
+// expected returns what a product's element and its three neighbours need of the
+// bias, or of y. It is read before the product is made, as that takes as long as
+// a part of it.
+template <typename T> static __device__ __forceinline__ Quad<T> expected(const Product &p, int row, int col) {
+	const T *from = p.bias ? (const T *)p.bias + col : p.y && row < p.m ? (const T *)p.y + row * p.n + col : (const T *)0;
+	Quad<T> by;
 	UNROLL
-	for (int j = 0; j < 4; j++) {
-		int c = col + j;
-		if (c >= p.n)
-			return;
-		T z = v.x[j];
-		if (p.bias)
-			z = activate<T>(p.activation, z + ((const T *)p.bias)[c]);
-		if (p.y)
-			z *= slope<T>(p.activation, ((const T *)p.y)[row * p.n + c]);
-		to[c] = z;
-	}
+	for (int j = 0; j < 4; j++)
+		by.x[j] = from && col + j < p.n ? from[j] : (T)0;
+	return by;
 }
 
-// A Tile is a block's part of a product. Two pairs of panels are in shared
-// memory: one that is multiplied, and the next.
-template <typename T, int ROWS, int COLS, bool A_ALONG, bool B_ALONG> struct Tile {
-	using S = Sizes<T, ROWS, COLS>;
-	using A = Panel<T, ROWS, S::CHUNK, A_ALONG>;
-	using B = Panel<T, COLS, S::CHUNK, B_ALONG>;
+// finish does with an element and its neighbours what comes next.
+template <typename T> static __device__ __forceinline__ void finish(const Product &p, int row, int col, Quad<T> &v, const Quad<T> &by) {
+	if (row > p.m || (row == p.m && p.sums == 0))
+		return;
+	T *to = row < p.m ? (T *)p.c + row * p.n + col : (T *)p.sums + col;
+	UNROLL
+	for (int j = 0; j < 4; j++) {
+		if (p.bias)
+			v.x[j] = activate<T>(p.activation, v.x[j] + by.x[j]);
+		else if (p.y)
+			v.x[j] *= slope<T>(p.activation, by.x[j]);
+	}
+	if (col + 4 <= p.n && (u64)to % sizeof(Quad<T>) == 0) {
+		*(Quad<T> *)to = v;
+		return;
+	}
+	UNROLL
+	for (int j = 0; j < 4; j++)
+		if (col + j < p.n)
+			to[j] = v.x[j];
+}
+
+// A Tile is a block's part of a product. One pair of panels is in shared
+// memory, and the next in registers, on its way there.
+template <typename S, bool A_ALONG, bool B_ALONG> struct Tile {
+	using T = typename S::T;
+	using A = Panel<T, S::ROWS, S::CHUNK, A_ALONG>;
+	using B = Panel<T, S::COLS, S::CHUNK, B_ALONG>;
+	enum {
+		PARTS = S::HIGH / 4,               // of the tile, gathered one after the other
+		PART = 4 * S::DOWN * S::ACROSS,    // quads
+		MINE = 1 + (PART - 1) / LINEAR_THREADS, // of these, a thread finishes
+	};
 	A a;
 	B b;
 	Quad<T> sum[S::HIGH];
+	Quad<T> by[PARTS][MINE];
 	int group, y, x; // where sum is, in its sizes
 
-	__device__ __forceinline__ void put(T *room, int chunk) {
-		room += chunk % 2 * (A::SIZE + B::SIZE);
-		a.put(room);
-		b.put(room + A::SIZE);
+	template <bool WHOLE> __device__ __forceinline__ void fetch() {
+		a.template fetch<WHOLE>();
+		b.template fetch<WHOLE>();
 	}
 
-	__device__ __forceinline__ void multiply(const T *room, int chunk) {
-		room += chunk % 2 * (A::SIZE + B::SIZE);
+	__device__ __forceinline__ void put(T *room) const {
+		a.put(room);
+		b.put(room + A::SIZE);
+		__syncthreads();
+	}
+
+	__device__ __forceinline__ void multiply(const T *room) {
 		const T *u = room + group * A::STRIDE + S::HIGH * y, *v = room + A::SIZE + group * B::STRIDE + 4 * x;
 		UNROLL
 		for (int i = 0; i < S::CHUNK; i += S::GROUPS) {
@@ -166,52 +195,84 @@ template <typename T, int ROWS, int COLS, bool A_ALONG, bool B_ALONG> struct Til
 					sum[r].x[c] += s[r / 4].x[r % 4] * t.x[c];
 			}
 		}
+		__syncthreads();
 	}
 
+	// multiply_all fetches one chunk more than there is, of nothing: were that
+	// left out, the compiler would move what is fetched to where it is put, and
+	// every chunk would wait for memory.
 	template <bool WHOLE> __device__ __forceinline__ void multiply_all(T *room, int chunks) {
-		a.template fetch<WHOLE>(), b.template fetch<WHOLE>();
-		put(room, 0);
-		__syncthreads();
+		fetch<WHOLE>();
+		put(room);
 		ROLL
 		for (int chunk = 0; chunk < chunks; chunk++) {
-			bool more = chunk + 1 < chunks;
-			if (more)
-				a.template fetch<WHOLE>(), b.template fetch<WHOLE>();
-			multiply(room, chunk);
-			if (more)
-				put(room, chunk + 1);
-			__syncthreads();
+			fetch<WHOLE>();
+			multiply(room);
+			put(room);
 		}
 	}
 
-	// gather adds up what the groups have.
+	// A quad of a part is of the product's row row_of, from the column col_of on.
+	__device__ __forceinline__ int row_of(int part, int q) const {
+		int row = q / S::ACROSS;
+		return a.corner + row / 4 * S::HIGH + 4 * part + row % 4;
+	}
+	__device__ __forceinline__ int col_of(int q) const { return b.corner + q % S::ACROSS * 4; }
+
+	__device__ __forceinline__ void expect(const Product &p) {
+		UNROLL
+		for (int part = 0; part < PARTS; part++) {
+			UNROLL
+			for (int i = 0; i < MINE; i++) {
+				int q = threadIdx.x + i * LINEAR_THREADS;
+				by[part][i] = expected<T>(p, row_of(part, q), col_of(q));
+			}
+		}
+	}
+
+	// gather adds up what the groups have, four rows of each thread at a time.
 	__device__ __forceinline__ void gather(const Product &p, Quad<T> *all) {
 		UNROLL
-		for (int r = 0; r < S::HIGH; r++)
-			all[(group * ROWS + S::HIGH * y + r) * S::WIDE + x] = sum[r];
-		__syncthreads();
-		for (int q = threadIdx.x; q < ROWS * S::WIDE; q += LINEAR_THREADS) {
-			Quad<T> v = all[q];
+		for (int part = 0; part < PARTS; part++) {
+			__syncthreads();
 			UNROLL
-			for (int g = 1; g < S::GROUPS; g++) {
+			for (int r = 0; r < 4; r++)
+				all[group * PART + (4 * y + r) * S::ACROSS + x] = sum[4 * part + r];
+			__syncthreads();
+			UNROLL
+			for (int i = 0; i < MINE; i++) {
+				int q = threadIdx.x + i * LINEAR_THREADS;
+				if (q >= PART)
+					break;
+				Quad<T> v = all[q];
 				UNROLL
-				for (int c = 0; c < 4; c++)
-					v.x[c] += all[g * ROWS * S::WIDE + q].x[c];
+				for (int g = 1; g < S::GROUPS; g++) {
+					UNROLL
+					for (int c = 0; c < 4; c++)
+						v.x[c] += all[g * PART + q].x[c];
+				}
+				finish<T>(p, row_of(part, q), col_of(q), v, by[part][i]);
 			}
-			finish<T>(p, a.corner + q / S::WIDE, b.corner + q % S::WIDE * 4, v);
 		}
 	}
 
-	__device__ __forceinline__ void run(const Product &p, u64 block, Quad<T> *room) {
-		u64 column = split(block, (u64)(p.n + COLS - 1) / COLS);
-		a.set(p.a, (int)block * ROWS, p.m, p.k, p.sums != 0);
-		b.set(p.b, (int)column * COLS, p.n, p.k, false);
-		int t = threadIdx.x % S::GROUP, warp = t / 32; // of 4 by 8 threads
+	// Of a warp, neighbours by x read the same of a, and those by y the same of
+	// b, which shared memory then hands out in half as many turns.
+	__device__ __forceinline__ void place() {
+		int t = threadIdx.x % S::GROUP;
 		group = threadIdx.x / S::GROUP;
-		y = warp / (S::WIDE / 8) * 4 + t % 32 / 8, x = warp % (S::WIDE / 8) * 8 + t % 8;
+		x = t % 2 + t / 4 % (S::ACROSS / 2) * 2, y = t / 2 % 2 + t / (2 * S::ACROSS) * 2;
 		UNROLL
 		for (int r = 0; r < S::HIGH; r++)
 			sum[r] = Quad<T>{{0, 0, 0, 0}};
+	}
+
+	__device__ __forceinline__ void run(const Product &p, u64 block, Quad<T> *room) {
+		u64 column = split(block, (u64)(p.n + S::COLS - 1) / S::COLS);
+		a.set(p.a, (int)block * S::ROWS, p.m, p.k, p.sums != 0);
+		b.set(p.b, (int)column * S::COLS, p.n, p.k, false);
+		place();
+		expect(p);
 		int chunks = ((int)p.k + S::CHUNK - 1) / S::CHUNK;
 		if (a.whole(p.a, p.m, p.k) && b.whole(p.b, p.n, p.k))
 			multiply_all<true>((T *)room, chunks);
@@ -221,27 +282,41 @@ template <typename T, int ROWS, int COLS, bool A_ALONG, bool B_ALONG> struct Til
 	}
 };
 
-template <typename T, int ROWS, int COLS> static __device__ __forceinline__ void tile(const Product &p, u64 block, Quad<T> *room) {
+template <typename S> static __device__ __forceinline__ void tile(const Product &p, u64 block, void *room) {
+	Quad<typename S::T> *quads = (Quad<typename S::T> *)room;
 	switch (p.transposed) {
-	case NEITHER: return Tile<T, ROWS, COLS, true, false>().run(p, block, room);
-	case RIGHT: return Tile<T, ROWS, COLS, true, true>().run(p, block, room);
-	default: return Tile<T, ROWS, COLS, false, false>().run(p, block, room);
+	case NEITHER: return Tile<S, true, false>().run(p, block, quads);
+	case RIGHT: return Tile<S, true, true>().run(p, block, quads);
+	default: return Tile<S, false, false>().run(p, block, quads);
 	}
 }
 
-// linear makes tiles of 16×32, for float only, of 32×32 or of 64×64.
+// tile_of makes tiles as LinearTile of args.go says.
+static __device__ __forceinline__ void tile_of(float, const Product &p, u64 block, void *room) {
+	switch (p.tile) {
+	case 8: return tile<Sizes<float, 8, 32, 4, 128>>(p, block, room);
+	case 16: return tile<Sizes<float, 16, 32, 4, 64>>(p, block, room);
+	case 32: return tile<Sizes<float, 32, 64, 8, 32>>(p, block, room);
+	default: return tile<Sizes<float, 64, 64, 8, 32>>(p, block, room);
+	}
+}
+
+static __device__ __forceinline__ void tile_of(double, const Product &p, u64 block, void *room) {
+	if (p.tile == 32)
+		return tile<Sizes<double, 32, 32, 4, 32>>(p, block, room);
+	tile<Sizes<double, 64, 64, 4, 16>>(p, block, room);
+}
+
 template <typename T> static __device__ void linear(const LinearArgs &a) {
-	__shared__ Quad<T> room[LINEAR_ROOM / sizeof(Quad<T>)];
+	__shared__ Quad<double> room[LINEAR_ROOM / sizeof(Quad<double>)];
 	u64 block = blockIdx.x;
 	bool second = block >= (u64)a.p[0].blocks;
 	const Product &p = a.p[second];
 	if (second)
 		block -= (u64)a.p[0].blocks;
-	switch (p.tile) {
-	case 16: return tile<T, sizeof(T) == 4 ? 16 : 32, 32>(p, block, room);
-	case 32: return tile<T, 32, 32>(p, block, room);
-	default: return tile<T, 64, 64>(p, block, room);
-	}
+	tile_of((T)0, p, block, room);
 }
 
-INSTANTIATE(BARRIER_KERNEL, linear, LinearArgs)
+// Two blocks on a multiprocessor, as one waits now and then.
+#define LINEAR_KERNEL(name, Args) BOUNDED_KERNEL(name, Args, LINEAR_THREADS, 2)
+INSTANTIATE(LINEAR_KERNEL, linear, LinearArgs)

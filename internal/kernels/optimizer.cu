@@ -3,28 +3,34 @@
 
 #include "kernel.h"
 
+// given returns what is at an address, or, where that is 0, otherwise. So a
+// graph can go on with another value than it was captured with.
+template <typename T> static __device__ __forceinline__ T given(u64 at, double otherwise) { return at ? *(const T *)at : (T)otherwise; }
+
 // v ← momentum·v + g + decay·w; w ← w − lr·v
 struct SGDArgs {
 	double lr, momentum, decay;
+	u64 rate_at; // of lr
 	struct {
 		u64 w, g, v; // v 0: no momentum
 		i64 n;
 	} p[MAX_PARAMS];
 };
 
-template <typename T> static __device__ __forceinline__ void sgd_element(const SGDArgs &a, T &w, T g, T *v) {
+template <typename T> static __device__ __forceinline__ void sgd_element(const SGDArgs &a, T lr, T &w, T g, T *v) {
 	T d = g + (T)a.decay * w;
 	if (v) {
 		d += (T)a.momentum * *v;
 		*v = d;
 	}
-	w -= (T)a.lr * d;
+	w -= lr * d;
 }
 
 // By Quads, as memory is all that the step's time goes to.
 template <typename T> static __device__ void sgd(const SGDArgs &a) {
 	T *w = (T *)a.p[blockIdx.y].w, *v = (T *)a.p[blockIdx.y].v;
 	const T *g = (const T *)a.p[blockIdx.y].g;
+	T lr = given<T>(a.rate_at, a.lr);
 	u64 n = (u64)a.p[blockIdx.y].n;
 	u64 quads = ((u64)w | (u64)v | (u64)g) % sizeof(Quad<T>) == 0 ? n / 4 : 0;
 	EACH(i, quads) {
@@ -32,19 +38,21 @@ template <typename T> static __device__ void sgd(const SGDArgs &a) {
 		if (v)
 			vi = ((Quad<T> *)v)[i];
 		for (int k = 0; k < 4; k++)
-			sgd_element<T>(a, wi.x[k], gi.x[k], v ? &vi.x[k] : (T *)0);
+			sgd_element<T>(a, lr, wi.x[k], gi.x[k], v ? &vi.x[k] : (T *)0);
 		((Quad<T> *)w)[i] = wi;
 		if (v)
 			((Quad<T> *)v)[i] = vi;
 	}
 	EACH(i, n - 4 * quads)
-		sgd_element<T>(a, w[4 * quads + i], g[4 * quads + i], v ? v + 4 * quads + i : (T *)0);
+		sgd_element<T>(a, lr, w[4 * quads + i], g[4 * quads + i], v ? v + 4 * quads + i : (T *)0);
 }
 
 // Adam (Kingma and Ba, 2015, algorithm 1) with decoupled weight decay
-// (Loshchilov and Hutter, 2019); c1 = 1-β₁ᵗ, c2 = 1-β₂ᵗ.
+// (Loshchilov and Hutter, 2019). What the moments are short of after so many
+// steps, 1-βᵗ, is -expm1(t·log β), which keeps its digits where β is near 1.
 struct AdamArgs {
-	double lr, beta1, beta2, epsilon, decay, c1, c2;
+	double lr, step, beta1, beta2, log1, log2, epsilon, decay;
+	u64 rate_at, step_at; // of lr and step
 	struct {
 		u64 w, g, m, v;
 		i64 n;
@@ -54,7 +62,8 @@ struct AdamArgs {
 template <typename T> static __device__ void adam(const AdamArgs &a) {
 	T *w = (T *)a.p[blockIdx.y].w, *m = (T *)a.p[blockIdx.y].m, *v = (T *)a.p[blockIdx.y].v;
 	const T *g = (const T *)a.p[blockIdx.y].g;
-	T b1 = (T)a.beta1, b2 = (T)a.beta2, rate = (T)(a.lr / a.c1), root = (T)(1 / sqrt(a.c2)), eps = (T)a.epsilon, keep = (T)(1 - a.lr * a.decay);
+	T lr = given<T>(a.rate_at, a.lr), t = given<T>(a.step_at, a.step), b1 = (T)a.beta1, b2 = (T)a.beta2, eps = (T)a.epsilon;
+	T rate = -lr / m_expm1(t * (T)a.log1), root = 1 / m_sqrt(-m_expm1(t * (T)a.log2)), keep = 1 - lr * (T)a.decay;
 	EACH(i, a.p[blockIdx.y].n) {
 		m[i] = b1 * m[i] + (1 - b1) * g[i];
 		v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];

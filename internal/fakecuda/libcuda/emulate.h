@@ -30,6 +30,7 @@ extern thread_local emulated_dim threadIdx, blockIdx, blockDim, gridDim;
 
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __shared__ static thread_local // blocks of a launch run on one thread
 
 #define EMULATED(name, Args, barriers)                                     \
@@ -43,6 +44,7 @@ extern thread_local emulated_dim threadIdx, blockIdx, blockDim, gridDim;
 	static void name##_thread(const Args &a)
 #define KERNEL(name, Args) EMULATED(name, Args, 0)
 #define BARRIER_KERNEL(name, Args) EMULATED(name, Args, 1)
+#define BOUNDED_KERNEL(name, Args, threads, blocks) BARRIER_KERNEL(name, Args)
 
 void __syncthreads();
 
