@@ -33,8 +33,9 @@ type Graph struct {
 // Capture calls f and keeps what it computes as a CUDA graph, which Launch runs
 // as often as wanted, at the price of one call. Nothing runs during Capture.
 // Tensors that f uses are read and written where they were, so they have to
-// live as long as the Graph, and what f computes with that is no tensor
-// (learning rates, sizes) stays what it was.
+// live as long as the Graph, and what f computes with that is no tensor (sizes,
+// numbers) stays what it was. Optimizers take what changes from step to step
+// from tensors too: SGD.Rate, Adam.Rate and Adam.Step.
 //
 // Memory that f allocates belongs to the Graph, and is taken from the Caching
 // where the engine's allocator is a Native: results of f can be read after

@@ -255,8 +255,9 @@ func ExampleEngine_Capture() {
 	}
 	w, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{1, 2})))
 	g, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{10, 20})))
-	defer eng.FreeTensor(w, g)
-	step := func() error { return eng.SGDStep(cupool.SGD{LearningRate: 0.01}, cupool.Param{Value: w, Grad: g}) }
+	rate, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{0})))
+	defer eng.FreeTensor(w, g, rate)
+	step := func() error { return eng.SGDStep(cupool.SGD{Rate: rate}, cupool.Param{Value: w, Grad: g}) }
 
 	var graph *cupool.Graph
 	graph, err = eng.Capture(step)
@@ -267,14 +268,17 @@ func ExampleEngine_Capture() {
 	case !errors.Is(err, cupool.ErrNotSupported):
 		log.Fatal(err)
 	}
-	for range 5 {
+	for _, r := range []float64{0.01, 0.03} { // the graph reads it when it runs
+		if err := eng.Copy(rate, tensor.New(tensor.WithBacking([]float64{r}))); err != nil {
+			log.Fatal(err)
+		}
 		if err := step(); err != nil {
 			log.Fatal(err)
 		}
 	}
 	h, _ := eng.ToHost(w)
 	fmt.Printf("%.1f\n", h.Data())
-	// Output: [0.5 1.0]
+	// Output: [0.6 1.2]
 }
 
 // What does not fill the device runs beside something else in a graph: here the

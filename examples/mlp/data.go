@@ -44,13 +44,7 @@ func newSource(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) so
 // samples are images, one a row, and the classes they show.
 type samples struct{ x, y *tensor.Dense }
 
-// tensors are those of samples that are there.
-func (s samples) tensors() []tensor.Tensor {
-	if s.x == nil {
-		return nil
-	}
-	return []tensor.Tensor{s.x, s.y}
-}
+func (s samples) tensors() []tensor.Tensor { return []tensor.Tensor{s.x, s.y} }
 
 // part returns the samples [from, to) in place. Slice alone would drop the
 // dimension of one sample.
@@ -65,74 +59,72 @@ func (s samples) part(from, to int) samples {
 	return samples{rows(s.x), rows(s.y)}
 }
 
-// A resident set is on the device as a whole, and once more in the order of an
-// epoch, so that a batch is a part of that. The order of the next epoch is made
-// on a stream of its own while the last steps are computed.
+// A resident set is on the device as a whole, and in the order of an epoch in one
+// of two places, so that a batch is a part of that. The order of the next epoch
+// is made in the other place, on a stream of its own, while the last steps are
+// computed.
 type resident struct {
-	eng     *cupool.Engine // computes
-	side    *cupool.Engine // puts in order
-	all     samples
-	seen    samples // the same, as the side engine sees it
-	ordered samples
-	next    samples // for the next shuffle; none if it was not prepared
+	eng    *cupool.Engine // computes
+	side   *cupool.Engine // puts in order
+	seen   samples        // the whole set, as the side engine sees it
+	all    samples
+	places [2]place
+	now    int  // the place of this epoch
+	ready  bool // the other one is in order for the next shuffle
+}
+
+// A place is memory for all samples, as both engines see it.
+type place struct {
+	samples
+	side samples
 }
 
 func newResident(eng *cupool.Engine, all samples) *resident {
-	r := &resident{eng: eng, side: must(engineOn(eng.Allocator())), all: all, seen: samples{all.x.ShallowClone(), all.y.ShallowClone()}}
+	r := &resident{eng: eng, side: must(engineOn(eng.Allocator())), all: all}
+	r.seen = r.share(all)
+	for i := range r.places {
+		s := samples{must(eng.Empty(all.x.Dtype(), all.x.Shape()...)), must(eng.Empty(all.y.Dtype(), all.y.Shape()...))}
+		r.places[i] = place{s, r.share(s)}
+	}
 	check(r.side.Stream().WaitStream(eng.Stream()))
-	handOver(r.side, r.seen.tensors()...)
 	return r
+}
+
+// share returns samples as the side engine sees them.
+func (r *resident) share(s samples) samples {
+	s = samples{s.x.ShallowClone(), s.y.ShallowClone()}
+	handOver(r.side, s.tensors()...)
+	return s
 }
 
 func (r *resident) prepare(order []int) {
 	at := upload(r.side, order, len(order))
-	pick := func(t *tensor.Dense) *tensor.Dense { return must(tensor.ByIndices(t, at, 0)).(*tensor.Dense) }
-	r.next = samples{pick(r.seen.x), pick(r.seen.y)}
+	to := r.places[1-r.now].side
+	must(tensor.ByIndices(r.seen.x, at, 0, tensor.WithReuse(to.x)))
+	must(tensor.ByIndices(r.seen.y, at, 0, tensor.WithReuse(to.y)))
 	check(r.side.FreeTensor(at))
+	r.ready = true
 }
 
 func (r *resident) shuffle(order []int) {
-	check(r.rest())
-	if r.next.x == nil {
+	if !r.ready {
 		r.prepare(order)
 	}
+	// Each stream waits for what the other one did until now.
 	check(r.eng.Stream().WaitStream(r.side.Stream()))
-	r.ordered, r.next = r.upcoming(), samples{}
-}
-
-// upcoming returns what is in order for the next shuffle, as the engine that
-// computes sees it. Only what runs after that shuffle may read it.
-func (r *resident) upcoming() samples {
-	handOver(r.eng, r.next.tensors()...)
-	return r.next
+	check(r.side.Stream().WaitStream(r.eng.Stream()))
+	r.now, r.ready = 1-r.now, false
 }
 
 func (r *resident) batch(from, to int) (x, y tensor.Tensor) {
-	part := r.ordered.part(from, to)
+	part := r.places[r.now].part(from, to)
 	return part.x, part.y
 }
 
-// window returns memory for n samples.
-func (r *resident) window(n int) samples {
-	return samples{must(r.eng.Empty(r.all.x.Dtype(), n, r.all.x.Shape()[1])), must(r.eng.Empty(tensor.Int, n))}
-}
-
-// copyTo fills a window with the samples from a place in the order on.
-func (r *resident) copyTo(w samples, from int) {
-	part := r.ordered.part(from, from+w.x.Shape()[0])
-	check(r.eng.Copy(w.x, part.x))
-	check(r.eng.Copy(w.y, part.y))
-}
-
-// rest frees what is in order, for the device when it has computed that.
-func (r *resident) rest() error {
-	done := r.ordered
-	r.ordered = samples{}
-	return r.eng.FreeTensor(done.tensors()...)
-}
+func (r *resident) rest() error { return nil }
 
 func (r *resident) tensors() []tensor.Tensor {
-	return slices.Concat(r.all.tensors(), r.ordered.tensors(), r.next.tensors())
+	return slices.Concat(r.all.tensors(), r.places[0].tensors(), r.places[1].tensors())
 }
 
 func (r *resident) fallbacks() int64 { return r.side.Stats().Fallbacks }

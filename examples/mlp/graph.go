@@ -1,94 +1,118 @@
 package main
 
-import "github.com/cupool/cupool"
+import (
+	"errors"
+
+	"github.com/cupool/cupool"
+	"gorgonia.org/tensor"
+)
 
 // usualGraphSteps is the most steps that a graph has, unless -graph-steps says
-// otherwise: enough that what comes between two launches takes little of the
-// time. Each epoch captures a graph, as the learning rate is part of it, and a
-// larger one takes longer to upload, which the device waits for.
-const usualGraphSteps = 30
+// otherwise. Graphs of 30 are as fast, but more of them hold more memory.
+const usualGraphSteps = 500
 
-// graphSteps are n steps as a CUDA graph. The graph is nil before the first
-// capture. Where a graph may have all steps of an epoch, it is captured on that
-// epoch's samples, where they lie; others run on a window, which samples are
-// copied to before each launch.
+// graphSteps are the steps of an epoch as CUDA graphs, captured once: one for
+// each place where an epoch's samples may lie. The learning rate and the number
+// of a step, which change from epoch to epoch, are read where begin puts them.
 type graphSteps struct {
-	graph  *cupool.Graph
-	data   *resident
-	window samples // none: graphs are of whole epochs
-	n      int
-	fork   bool // see learnForked
+	data           *resident
+	graphs         [2][]*cupool.Graph // by the place; none before capture
+	n              int                // steps of each, but for the last
+	fork           bool               // see learnForked
+	rates, numbers *tensor.Dense      // of the epoch's steps
 }
 
-// newGraphSteps makes the window, for the steps of an epoch in graphs of at most
-// so many.
-func newGraphSteps(data *resident, batch, steps, most int, fork bool) *graphSteps {
-	g := &graphSteps{data: data, n: graphSize(steps, most), fork: fork}
-	if g.n < steps {
-		g.window = data.window(g.n * batch)
+// newGraphSteps makes no graphs yet, which are to have at most so many of an
+// epoch's steps.
+func newGraphSteps(eng *cupool.Engine, data *resident, steps, most int, fork bool) *graphSteps {
+	return &graphSteps{
+		data:    data,
+		n:       graphSize(steps, most),
+		fork:    fork,
+		rates:   zeros(eng, tensor.Float32, steps),
+		numbers: zeros(eng, tensor.Float32, steps),
 	}
-	return g
 }
 
-// graphSize is how many steps of an epoch a graph is to have: the most that they
-// can be divided by, or else so many that fewer are left over than there are
-// graphs.
+// graphSize is how many steps graphs of at most so many have, if they are to be
+// few and about equal.
 func graphSize(steps, most int) int {
-	most = min(steps, most)
-	for n := most; 2*n > most; n-- {
-		if steps%n == 0 {
-			return n
-		}
-	}
-	return steps / ((steps + most - 1) / most)
+	graphs := (steps + most - 1) / most
+	return (steps + graphs - 1) / graphs
 }
 
-// inPlace reports whether a graph reads an epoch's samples where they lie.
-func (g *graphSteps) inPlace() bool { return g.window.x == nil }
-
-// capture makes a new graph of t's steps, while the device computes what it was
-// given. The learning rate stays what it is now. In place, the graph has the
-// steps of this epoch from one on, or else, from 0, those of the next.
-func (g *graphSteps) capture(t *trainer, from int) (err error) {
-	defer catch(&err)
-	check(g.close())
-	defer func(all samples) { g.data.ordered = all }(g.data.ordered)
-	if g.inPlace() {
-		g.n = t.steps - from
-		if from == 0 {
-			g.data.ordered = g.data.upcoming()
-		}
-	} else {
-		from, g.data.ordered = 0, g.window
-	}
-	learn := t.learn
-	if g.fork {
-		learn = t.learnForked
-	}
-	g.graph, err = t.eng.Capture(func() error {
-		for i := range g.n {
-			if err := t.step((from+i)*t.batch, learn); err != nil {
+// capture makes all graphs, once a step was taken without.
+func (g *graphSteps) capture(t *trainer) error {
+	defer func(now int) { g.data.now = now }(g.data.now)
+	for place := range g.graphs {
+		g.data.now = place
+		for from := 0; from < t.steps; from += g.n {
+			graph, err := t.eng.Capture(func() error { return g.steps(t, from, min(from+g.n, t.steps)) })
+			if err != nil {
 				return err
 			}
+			g.graphs[place] = append(g.graphs[place], graph)
 		}
-		return nil
-	})
-	return err
-}
-
-// launch runs the steps on the samples from a place in the order on.
-func (g *graphSteps) launch(from int) (err error) {
-	defer catch(&err)
-	if !g.inPlace() {
-		g.data.copyTo(g.window, from)
 	}
-	return g.graph.Launch()
+	return nil
 }
 
-// close gives the graph back, if there is one.
+// captured reports whether there are graphs.
+func (g *graphSteps) captured() bool { return len(g.graphs[0]) > 0 }
+
+// steps takes those of an epoch in [from, to), for capture.
+func (g *graphSteps) steps(t *trainer, from, to int) error {
+	learner := t.learn
+	if g.fork {
+		learner = t.learnForked
+	}
+	for i := from; i < to; i++ {
+		at := turn{numberAt: must(g.numbers.Slice(tensor.S(i))), rateAt: must(g.rates.Slice(tensor.S(i)))}
+		if err := t.step(i*t.batch, learner(at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin tells the graphs the turns of the epoch that begins.
+func (g *graphSteps) begin(t *trainer) {
+	rates, numbers := make([]float32, t.steps), make([]float32, t.steps)
+	for i := range t.steps {
+		at := t.turn(i)
+		rates[i], numbers[i] = float32(at.rate), float32(at.number)
+	}
+	check(t.eng.Copy(g.rates, tensor.New(tensor.WithBacking(rates))))
+	check(t.eng.Copy(g.numbers, tensor.New(tensor.WithBacking(numbers))))
+}
+
+// launch runs the steps of the graph that begins with one of an epoch's steps,
+// and returns how many these are: 0, if none does.
+func (g *graphSteps) launch(t *trainer, step int) (int, error) {
+	if g == nil || !g.captured() || step%g.n != 0 {
+		return 0, nil
+	}
+	return min(g.n, t.steps-step), g.graphs[g.data.now][step/g.n].Launch()
+}
+
+// tensors are all that live as long as the graphs.
+func (g *graphSteps) tensors() []tensor.Tensor {
+	if g == nil {
+		return nil
+	}
+	return []tensor.Tensor{g.rates, g.numbers}
+}
+
+// close gives the graphs back.
 func (g *graphSteps) close() error {
-	if g == nil || g.graph == nil {
+	if g == nil {
 		return nil
 	}
-	return g.graph.Close()
+	var errs []error
+	for _, graphs := range g.graphs {
+		for _, graph := range graphs {
+			errs = append(errs, graph.Close())
+		}
+	}
+	return errors.Join(errs...)
 }

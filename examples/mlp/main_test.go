@@ -156,7 +156,6 @@ func TestErrors(t *testing.T) {
 		"hidden widths":      {[]string{"-hidden", "512,x"}, training.ExitUsage, `"512,x" for flag -hidden`},
 		"graph and shifts":   {[]string{"-graph"}, training.ExitUsage, "-graph needs -shift 0"},
 		"prefetch for none":  {[]string{"-prefetch", "-shift", "0"}, training.ExitUsage, "-prefetch is for batches made on the host"},
-		"graph and adam":     {[]string{"-graph", "-shift", "0", "-optimizer", "adam"}, training.ExitUsage, "-graph needs -shift 0 and -optimizer sgd"},
 		"graph of no steps":  {[]string{"-graph", "-shift", "0", "-graph-steps", "0"}, training.ExitUsage, "-graph-steps 0"},
 		"graph on the host":  {[]string{"-graph", "-shift", "0"}, training.ExitFailed, "has no graphs: not supported"},
 		"unknown optimizer":  {[]string{"-optimizer", "lion"}, training.ExitUsage, `-optimizer is sgd or adam, not "lion"`},

@@ -7,10 +7,22 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// A turn is a step of the training, as optimizers take it.
+type turn struct {
+	number int     // from 1
+	rate   float64 // the learning rate
+
+	// In a graph both are read from tensors, as its steps are taken again and
+	// again.
+	numberAt, rateAt tensor.Tensor
+}
+
 // An optimizer moves parameters against their gradients.
 type optimizer interface {
-	// step updates all parameters, by the learning rate lr.
-	step(lr float64)
+	// step updates all parameters.
+	step(at turn)
+	// stepLayer is step for the parameters of one layer.
+	stepLayer(at turn, layer int) error
 	// tensors are all that the optimizer keeps.
 	tensors() []tensor.Tensor
 }
@@ -44,6 +56,9 @@ func remembering(m *mlp, mean, variance []tensor.Tensor) []cupool.Param {
 	return ps
 }
 
+// ofLayer are a layer's parameters, of remembering's.
+func ofLayer(params []cupool.Param, layer int) []cupool.Param { return params[2*layer : 2*layer+2] }
+
 // sgd is stochastic gradient descent with momentum 0.9.
 type sgd struct {
 	eng      *cupool.Engine
@@ -56,15 +71,12 @@ func newSGD(m *mlp) *sgd {
 	return &sgd{m.eng, velocity, remembering(m, velocity, nil)}
 }
 
-func (o *sgd) step(lr float64) { check(o.update(lr, o.params)) }
+func (o *sgd) step(at turn) { check(o.update(at, o.params)) }
 
-// stepLayer is step for the parameters of one layer.
-func (o *sgd) stepLayer(lr float64, layer int) error {
-	return o.update(lr, o.params[2*layer:2*layer+2])
-}
+func (o *sgd) stepLayer(at turn, layer int) error { return o.update(at, ofLayer(o.params, layer)) }
 
-func (o *sgd) update(lr float64, params []cupool.Param) error {
-	return o.eng.SGDStep(cupool.SGD{LearningRate: lr, Momentum: 0.9}, params...)
+func (o *sgd) update(at turn, params []cupool.Param) error {
+	return o.eng.SGDStep(cupool.SGD{LearningRate: at.rate, Rate: at.rateAt, Momentum: 0.9}, params...)
 }
 
 func (o *sgd) tensors() []tensor.Tensor { return o.velocity }
@@ -74,7 +86,6 @@ type adam struct {
 	eng            *cupool.Engine
 	mean, variance []tensor.Tensor
 	params         []cupool.Param // with both
-	t              int
 }
 
 func newAdam(m *mlp) *adam {
@@ -82,10 +93,13 @@ func newAdam(m *mlp) *adam {
 	return &adam{eng: m.eng, mean: mean, variance: variance, params: remembering(m, mean, variance)}
 }
 
-func (o *adam) step(lr float64) {
-	o.t++
-	c := cupool.Adam{LearningRate: lr, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
-	check(o.eng.AdamStep(c, o.t, o.params...))
+func (o *adam) step(at turn) { check(o.update(at, o.params)) }
+
+func (o *adam) stepLayer(at turn, layer int) error { return o.update(at, ofLayer(o.params, layer)) }
+
+func (o *adam) update(at turn, params []cupool.Param) error {
+	c := cupool.Adam{LearningRate: at.rate, Rate: at.rateAt, Step: at.numberAt, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	return o.eng.AdamStep(c, at.number, params...)
 }
 
 func (o *adam) tensors() []tensor.Tensor { return slices.Concat(o.mean, o.variance) }

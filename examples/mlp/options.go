@@ -27,8 +27,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs := flag.NewFlagSet("mlp", flag.ContinueOnError)
 	o.Register(fs)
 	fs.BoolVar(&o.plan, "plan", false, "serve the steps by a plan of their memory, which is made from the first ones")
-	fs.BoolVar(&o.graph, "graph", false, "run the steps as a CUDA graph, captured once an epoch; with -shift 0 and sgd only")
-	fs.IntVar(&o.graphSteps, "graph-steps", usualGraphSteps, "with -graph: at most so many `steps` in a graph; with as many as an epoch has it reads their samples in place")
+	fs.BoolVar(&o.graph, "graph", false, "run the steps as CUDA graphs, captured once; with -shift 0 only")
+	fs.IntVar(&o.graphSteps, "graph-steps", usualGraphSteps, "with -graph: at most so many `steps` in a graph")
 	fs.BoolVar(&o.graphFork, "graph-fork", true, "with -graph: gradients and updates of parameters run beside what does not need them")
 	fs.BoolVar(&o.prefetch, "prefetch", false, "make the next batch on another stream while the device computes; not with -shift 0")
 	err := training.Parse(fs, "Mlp trains a multi-layer perceptron on MNIST, every tensor in a cupool.", args, out)
@@ -44,8 +44,8 @@ func (o *options) complete() error {
 		return err
 	}
 	switch {
-	case o.graph && (o.Shift != 0 || o.Optimizer != "sgd" || o.plan):
-		return errors.New("-graph needs -shift 0 and -optimizer sgd, and goes without -plan")
+	case o.graph && (o.Shift != 0 || o.plan):
+		return errors.New("-graph needs -shift 0, and goes without -plan")
 	case o.graphSteps < 1:
 		return fmt.Errorf("-graph-steps %d: a graph has a step at least", o.graphSteps)
 	case o.prefetch && (o.Shift == 0 || o.plan):

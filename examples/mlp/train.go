@@ -74,7 +74,7 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		lr:     o.LR,
 	}
 	if o.graph {
-		t.graph = newGraphSteps(t.train.(*resident), t.batch, t.steps, o.graphSteps, o.graphFork)
+		t.graph = newGraphSteps(eng, t.train.(*resident), t.steps, o.graphSteps, o.graphFork)
 	}
 	t.order = <-training.Shuffled(t.rng, t.trainN)
 	return t, scope.Keep(t.tensors()...)
@@ -90,11 +90,7 @@ func trainSource(eng *cupool.Engine, o *options, set *mnist.Set) source {
 
 // tensors are all that live between steps.
 func (t *trainer) tensors() []tensor.Tensor {
-	ts := slices.Concat(t.net.tensors(), t.opt.tensors(), t.train.tensors(), t.test.tensors(), []tensor.Tensor{t.loss})
-	if t.graph != nil {
-		ts = append(ts, t.graph.window.x, t.graph.window.y)
-	}
-	return ts
+	return slices.Concat(t.net.tensors(), t.opt.tensors(), t.train.tensors(), t.test.tensors(), t.graph.tensors(), []tensor.Tensor{t.loss})
 }
 
 // free gives them, and the graph, back to the pool.
@@ -114,14 +110,15 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	// The losses are added up where they are computed and looked at once.
 	check(t.eng.Zero(t.loss))
 	t.train.shuffle(t.order)
+	if t.graph != nil {
+		t.graph.begin(t)
+	}
 	following := training.Shuffled(t.rng, t.trainN)
 	if err := t.runSteps(ctx, progress); err != nil {
 		return e, err
 	}
 	if t.order = <-following; len(t.stepTimes) < t.steps*t.epochs {
-		if err := t.prepare(); err != nil {
-			return e, err
-		}
+		t.train.prepare(t.order) // while the device computes what it was given
 	}
 	if err := t.settle(start); err != nil {
 		return e, err
@@ -135,16 +132,6 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	return e, nil
 }
 
-// prepare makes what the next epoch begins with, while the device computes what
-// it was given. The learning rate changes with the epoch, and so does a graph.
-func (t *trainer) prepare() error {
-	t.train.prepare(t.order)
-	if t.graph == nil {
-		return nil
-	}
-	return t.graph.capture(t, 0)
-}
-
 // runSteps takes the steps of an epoch.
 func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 	defer func() { err = errors.Join(err, t.train.rest()) }()
@@ -152,11 +139,10 @@ func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 		if ctx.Err() != nil {
 			return &training.Interruption{Epoch: len(t.stepTimes)/t.steps + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
 		}
-		n, start := 1, time.Now()
-		if g := t.graph; g != nil && g.graph != nil && i+g.n <= t.steps {
-			n, err = g.n, g.launch(i*t.batch)
-		} else {
-			err = t.planned(func() error { return t.step(i*t.batch, t.learn) })
+		start := time.Now()
+		n, err := t.graph.launch(t, i)
+		if n == 0 {
+			n, err = 1, t.planned(func() error { return t.step(i*t.batch, t.learn(t.turn(0))) })
 		}
 		if err != nil {
 			return err
@@ -168,8 +154,8 @@ func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 		}
 		i += n
 		// The very first step makes what is made when it is used first.
-		if g := t.graph; g != nil && g.graph == nil && i < t.steps {
-			if err := g.capture(t, i); err != nil {
+		if t.graph != nil && !t.graph.captured() {
+			if err := t.graph.capture(t); err != nil {
 				return err
 			}
 		}
@@ -203,7 +189,7 @@ func (t *trainer) planned(step func() error) error {
 
 // step learns from the batch that begins at a place in the order. Everything
 // it makes goes back to the pool at its end, for the next step to find.
-func (t *trainer) step(from int, learn func(acts []tensor.Tensor, logits tensor.Tensor)) (err error) {
+func (t *trainer) step(from int, learn learner) (err error) {
 	scope := t.eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
 	defer catch(&err)
@@ -214,22 +200,29 @@ func (t *trainer) step(from int, learn func(acts []tensor.Tensor, logits tensor.
 	return nil
 }
 
-// learn updates the parameters, from what forward returned and the gradient of
-// the loss by the logits.
-func (t *trainer) learn(acts []tensor.Tensor, logits tensor.Tensor) {
-	t.net.backward(acts, logits)
-	t.opt.step(t.rate())
+// A learner updates the parameters, from what forward returned and the gradient
+// of the loss by the logits.
+type learner func(acts []tensor.Tensor, logits tensor.Tensor)
+
+// learn returns the learner of a turn.
+func (t *trainer) learn(at turn) learner {
+	return func(acts []tensor.Tensor, logits tensor.Tensor) {
+		t.net.backward(acts, logits)
+		t.opt.step(at)
+	}
 }
 
-// learnForked is learn for steps that are captured, by sgd.
-func (t *trainer) learnForked(acts []tensor.Tensor, logits tensor.Tensor) {
-	lr, opt := t.rate(), t.opt.(*sgd)
-	t.net.backwardForked(acts, logits, func(layer int) error { return opt.stepLayer(lr, layer) })
+// learnForked is learn for steps that are captured.
+func (t *trainer) learnForked(at turn) learner {
+	return func(acts []tensor.Tensor, logits tensor.Tensor) {
+		t.net.backwardForked(acts, logits, func(layer int) error { return t.opt.stepLayer(at, layer) })
+	}
 }
 
-// rate is the learning rate of the next step.
-func (t *trainer) rate() float64 {
-	return t.lr * (1 - float64(len(t.stepTimes))/float64(t.steps*t.epochs))
+// turn is the step that follows after so many others.
+func (t *trainer) turn(others int) turn {
+	n := len(t.stepTimes) + others
+	return turn{number: n + 1, rate: t.lr * (1 - float64(n)/float64(t.steps*t.epochs))}
 }
 
 // accuracy is the part of the test set that the network recognizes.

@@ -118,9 +118,8 @@ template <typename T, int TILE, int CHUNK, bool ALONG> struct Panel {
 	}
 };
 
-// expected returns what a product's element and its three neighbours need of the
-// bias, or of y. It is read before the product is made, as that takes as long as
-// a part of it.
+// expected returns what an element of a product and its three neighbours need of
+// the bias, or of y. It is read before they are made, so that nobody waits for it.
 template <typename T> static __device__ __forceinline__ Quad<T> expected(const Product &p, int row, int col) {
 	const T *from = p.bias ? (const T *)p.bias + col : p.y && row < p.m ? (const T *)p.y + row * p.n + col : (const T *)0;
 	Quad<T> by;
@@ -159,9 +158,9 @@ template <typename S, bool A_ALONG, bool B_ALONG> struct Tile {
 	using A = Panel<T, S::ROWS, S::CHUNK, A_ALONG>;
 	using B = Panel<T, S::COLS, S::CHUNK, B_ALONG>;
 	enum {
-		PARTS = S::HIGH / 4,               // of the tile, gathered one after the other
-		PART = 4 * S::DOWN * S::ACROSS,    // quads
-		MINE = 1 + (PART - 1) / LINEAR_THREADS, // of these, a thread finishes
+		PARTS = S::HIGH / 4,                    // of the tile, gathered one after the other
+		PART = 4 * S::DOWN * S::ACROSS,         // quads
+		MINE = 1 + (PART - 1) / LINEAR_THREADS, // of these, a thread finishes so many
 	};
 	A a;
 	B b;
@@ -219,6 +218,7 @@ template <typename S, bool A_ALONG, bool B_ALONG> struct Tile {
 	}
 	__device__ __forceinline__ int col_of(int q) const { return b.corner + q % S::ACROSS * 4; }
 
+	// expect reads what the quads need that this thread finishes.
 	__device__ __forceinline__ void expect(const Product &p) {
 		UNROLL
 		for (int part = 0; part < PARTS; part++) {
@@ -317,6 +317,6 @@ template <typename T> static __device__ void linear(const LinearArgs &a) {
 	tile_of((T)0, p, block, room);
 }
 
-// Two blocks on a multiprocessor, as one waits now and then.
+// Two blocks share a multiprocessor, as each waits for memory now and then.
 #define LINEAR_KERNEL(name, Args) BOUNDED_KERNEL(name, Args, LINEAR_THREADS, 2)
 INSTANTIATE(LINEAR_KERNEL, linear, LinearArgs)
