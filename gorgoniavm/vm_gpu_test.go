@@ -163,32 +163,6 @@ func TestLaunchesOfAStep(t *testing.T) {
 	require.Greater(t, fused, 6)
 }
 
-// requireOneWait checks that a step waited for the cost and for nothing else.
-func requireOneWait(t *testing.T) {
-	t.Helper()
-	require.Equal(t, 1, fakecuda.Calls("cuEventSynchronize"))
-	require.Zero(t, fakecuda.Calls("cuStreamSynchronize")+fakecuda.Calls("cuMemcpyDtoHAsync_v2"))
-}
-
-// A step waits for the cost alone, not for the gradients, which come after it.
-func TestWaitsOfAStep(t *testing.T) {
-	gpuRig(t) // or skips
-	if !fakecuda.Loaded() {
-		t.Skip("only the stand-in driver counts")
-	}
-	m := newMLP(16, 20, 30, 20, 10)
-	_, a := newGPUMeter(t)
-	e := newStreamEngine(t, a.Caching)
-	vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, vm.Close()) }()
-	require.NoError(t, vm.RunAll())
-	fakecuda.Count(true)
-	defer fakecuda.Count(false)
-	require.NoError(t, vm.RunAll())
-	requireOneWait(t)
-}
-
 // BenchmarkStepOnGPU is a step of training of the MNIST network, with its
 // images on the device: what examples/mlp does without gorgonia.
 func BenchmarkStepOnGPU(b *testing.B) {
