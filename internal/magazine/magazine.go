@@ -28,7 +28,7 @@ const (
 )
 
 // set is one cache line. A slot holds a block's ID above a tag of the size. It
-// is written with the stream's lock.
+// is written inside of the processor.
 type set [ways]relaxed.Uint64
 
 // shard is the sets with what a miss looks at in a few lines of its own. tags
@@ -70,7 +70,8 @@ func hash(size int64) (set uint, tag uint32) {
 }
 
 // Get takes a cached block that was last handed out for size bytes on this
-// processor, and returns its new generation, or 0.
+// processor, and returns its new generation, or 0. What is homed here while this
+// is inside was so before, so that it is of the size, and the stream's, still.
 func (c *Cache) Get(size int64) (id block.ID, b *block.Block, gen uint64) {
 	proc := procPin()
 	if uint(proc) >= uint(len(c.shards)) {
@@ -90,15 +91,18 @@ func (c *Cache) Get(size int64) (id block.ID, b *block.Block, gen uint64) {
 			if uint32(slot) != tag {
 				continue
 			}
-			b = c.table.At(block.ID(slot >> 32))
-			// The slot may be stale, or of another size with the same tag. What is
-			// homed here while this is inside was so before.
-			if b.Requested() != size || b.Owner() != c.owner {
-				continue
+			at := block.ID(slot >> 32)
+			b = c.table.At(at)
+			if b.Requested() == size && b.Owner() == c.owner {
+				if gen = b.TakeHomed(proc); gen != 0 {
+					id = at
+					break
+				}
 			}
-			if gen = b.TakeHomed(proc); gen != 0 {
-				id = block.ID(slot >> 32)
-				break
+			// To look at a block that has its home elsewhere by now would slow
+			// that down, each time.
+			if !c.lives(at, proc) {
+				s[w].SetOwned(0)
 			}
 		}
 	}
@@ -194,8 +198,8 @@ func (c *Cache) vacant(s *set, proc int) int {
 	return -1
 }
 
-// lives reports whether a block has its home on a processor. With the stream's
-// lock that stays so, or the block is another stream's.
+// lives reports whether a block of this stream has its home on a processor.
+// With the stream's lock, or inside, a no stays.
 func (c *Cache) lives(id block.ID, proc int) bool {
 	b := c.table.At(id)
 	return b.Word().Has(block.Homed) && b.Owner() == c.owner && b.Home() == proc

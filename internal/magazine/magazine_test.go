@@ -196,6 +196,16 @@ func TestShardsAreApart(t *testing.T) {
 	require.False(t, ok, "it is cached")
 }
 
+// find returns the slot of a block, or -1.
+func (s *set) find(id block.ID) int {
+	for w := range s {
+		if block.ID(s[w].Load()>>32) == id {
+			return w
+		}
+	}
+	return -1
+}
+
 // What a stale slot leads to is left alone: a block that has another home by
 // now, or is another stream's.
 func TestStaleSlots(t *testing.T) {
@@ -203,14 +213,16 @@ func TestStaleSlots(t *testing.T) {
 	id, b, _ := p.put(t, 1000)
 	_, ok := p.Leave(id)
 	require.True(t, ok)
-	got, _, _ := p.Get(1000)
-	require.Zero(t, got)
 	p.shards[1].Store(&shard{proc: &p.procs.list[1]})
 	_, ok = p.place(1, id, b)
 	require.True(t, ok)
 	require.True(t, b.FreeHomed(0))
-	got, _, _ = p.Get(1000)
+	sh := p.shards[0].Load()
+	set, _ := hash(1000)
+	require.Equal(t, 0, sh.sets[set].find(id))
+	got, _, _ := p.Get(1000)
 	require.Zero(t, got, "at home elsewhere")
+	require.Equal(t, -1, sh.sets[set].find(id), "and not looked at again")
 
 	_, b, _ = p.put(t, 2000)
 	require.True(t, b.FreeHomed(0))
