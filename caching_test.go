@@ -264,7 +264,7 @@ func TestLargeSizesNeedAStreak(t *testing.T) {
 	require.Equal(t, "0 large: [Cached 2M][Free 18M]", x.layout())
 }
 
-// A magazine never makes the pool grow when flushing it would serve.
+// A magazine does not make the pool grow when flushing it would serve.
 func TestMagazinesFlushBeforeGrowth(t *testing.T) {
 	c, d := newPool(t, 1<<30, withMagazines)
 	x := newScript(t, c, d)

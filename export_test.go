@@ -41,3 +41,9 @@ func (c *Caching) second() *block.Block { return c.blocks.At(c.first().Next) }
 
 // Places returns how many streams the allocator keeps, closed ones included.
 func (c *Caching) Places() int { return len(*c.streams.Load()) }
+
+// FlushOwn is the ladder's step for a request of the default stream.
+func (c *Caching) FlushOwn(size int64) bool {
+	found, err := c.flushOwn(request{size: size, s: c.def})
+	return found && err == nil
+}

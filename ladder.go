@@ -173,11 +173,15 @@ func (c *Caching) noteReserved() {
 	}
 }
 
-// flushOwn empties the magazines of the request's stream.
+// flushOwn empties the magazines of the request's stream, unless goroutines
+// empty each other's.
 func (c *Caching) flushOwn(r request) (bool, error) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	return r.s.homedBytes > 0 && r.s.flushLocked(), nil
+	if r.s.homedBytes == 0 || r.s.crowdedLocked(r.size) {
+		return false, nil
+	}
+	return r.s.flushLocked(), nil
 }
 
 // collectDone frees blocks of the request's stream that waited for events

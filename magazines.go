@@ -2,6 +2,7 @@ package cupool
 
 import (
 	"math"
+	"time"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/magazine"
@@ -62,6 +63,38 @@ func (s *Stream) flushLocked() bool {
 	found = s.mergeFastLocked() || found
 	s.checkLocked()
 	return found
+}
+
+// Goroutines on several processors may be more than the blocks of a size are,
+// where they were never all out at once. Whoever finds none would empty the
+// magazines of the others, which then find none. A goroutine that only goes
+// from one processor to another does that a hundred times a second at most, as
+// Go's scheduler takes its processor away no sooner than after 10 ms.
+const (
+	crowdFlushes = 16
+	crowdTime    = 10 * time.Millisecond
+)
+
+// crowd is how often a stream's magazines were to be emptied for a block of
+// a size that they hold.
+type crowd struct {
+	since   time.Time
+	flushes int
+}
+
+// crowdedLocked reports whether the stream should grow by a block of size bytes
+// rather than take one of those in its magazines: more than crowdFlushes times
+// in crowdTime one was wanted. What it grows by finds homes until every
+// processor has what it needs, or the magazines are full.
+func (s *Stream) crowdedLocked(size int64) bool {
+	if !s.magazine.Has(size) {
+		return false
+	}
+	if now := time.Now(); now.Sub(s.crowd.since) > crowdTime {
+		s.crowd = crowd{since: now}
+	}
+	s.crowd.flushes++
+	return s.crowd.flushes > crowdFlushes
 }
 
 // unhomeAllLocked takes every block out of the magazines. One that is freed

@@ -37,7 +37,8 @@ type Stream struct {
 	segsFull   int              // no place below is free
 	leaving    []idle           // segments that the device is being given back
 	homedBytes int64
-	crossed    int        // blocks to give no home from now on
+	crossed    int // blocks to give no home from now on
+	crowd      crowd
 	homes      [2][]*home // of virtual memory; the newest grows
 	stitches   []*stitch
 	stitched   int64      // stitches made so far

@@ -144,6 +144,26 @@ func (c *Cache) Wants(size int64, large bool) bool {
 // real programs reserve 0.4 % less with 8 or more than with 1 to 3.
 const largeStreak = 16
 
+// Has reports whether a block that was last handed out for size bytes lies in a
+// slot of any processor.
+func (c *Cache) Has(size int64) bool {
+	i, tag := hash(size)
+	for proc := range c.shards {
+		sh := c.shards[proc].Load()
+		if sh == nil {
+			continue
+		}
+		for w := range sh.sets[i%setCount] {
+			slot := sh.sets[i%setCount][w].Load()
+			if id := block.ID(slot >> 32); uint32(slot) == tag && id != 0 && c.lives(id, proc) &&
+				c.table.At(id).Requested() == size && c.table.At(id).Word().State() == block.Cached {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // A Leaver is a block that left its home: the word that it has now, and how
 // often it went out since that was booked.
 type Leaver struct {

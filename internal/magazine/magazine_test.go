@@ -234,6 +234,21 @@ func TestStaleSlots(t *testing.T) {
 	require.Equal(t, []block.ID{id}, ids)
 }
 
+func TestHas(t *testing.T) {
+	p := newPen(t)
+	require.False(t, p.Has(1000))
+	_, b, _ := p.put(t, 1000)
+	require.False(t, p.Has(1000), "it is out")
+	require.True(t, b.FreeHomed(0))
+	require.True(t, p.Has(1000))
+	require.False(t, p.Has(1001))
+	_, b = p.putAway(t, 2000)
+	require.True(t, b.FreeHomed(0))
+	require.True(t, p.Has(2000), "on another processor")
+	b.SetOwner(owner + 1)
+	require.False(t, p.Has(2000), "another stream's")
+}
+
 func TestLeaveCountsHits(t *testing.T) {
 	p := newPen(t)
 	id, b, _ := p.put(t, 1000)

@@ -3,8 +3,10 @@ package magazine
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 	_ "unsafe" // for go:linkname
 
+	"github.com/cupool/cupool/internal/realtime"
 	"github.com/cupool/cupool/internal/relaxed"
 )
 
@@ -87,11 +89,25 @@ func (p *Procs) close() {
 		barrier()
 	}
 	for i := range p.list {
-		for p.list[i].busy.Load() != 0 {
-			runtime.Gosched()
+		p.list[i].wait()
+	}
+}
+
+// wait returns when nobody is inside. That takes a few instructions, unless the
+// operating system has taken the processor from who is.
+func (h *proc) wait() {
+	for n := 0; h.busy.Load() != 0; n++ {
+		runtime.Gosched()
+		if n > waitTries {
+			realtime.Sleep(waitPause)
 		}
 	}
 }
+
+const (
+	waitTries = 256
+	waitPause = 20 * time.Microsecond
+)
 
 // open opens all processors again.
 func (p *Procs) open() {

@@ -45,6 +45,22 @@ func TestEnter(t *testing.T) {
 	require.Equal(t, -1, (&Procs{}).enter(), "a processor that came later")
 }
 
+// Who closes a processor waits for who is inside, however long the operating
+// system keeps that from going on.
+func TestCloseWaits(t *testing.T) {
+	p := &Procs{list: make([]proc, 2)}
+	p.list[1].busy.Store(1)
+	var left atomic.Bool
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		left.Store(true)
+		p.list[1].leave()
+	}()
+	p.close()
+	require.True(t, left.Load())
+	p.open()
+}
+
 // A goroutine that comes and another that closes the processor at the same time
 // do not both find that they are alone, which without a barrier they do soon.
 func TestBarrier(t *testing.T) {
