@@ -227,7 +227,7 @@ func (s *Stream) verifyLocked() error {
 			case w.State() == block.Pending:
 				waiting += b.Size
 			}
-			if w.Has(block.Homed) && (w.State() != block.Live && w.State() != block.Cached) || w.State() == block.Pending && b.Uses() == 0 {
+			if w.Has(block.Homed) && w.State() != block.Live && w.State() != block.Cached || w.State() == block.Pending && b.Uses() == 0 {
 				broken = fmt.Errorf("C3: block %d (%s)", id, b)
 			}
 		})

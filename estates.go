@@ -20,7 +20,6 @@ func (s *Stream) bequeath() {
 	defer left.mu.Unlock()
 	s.mu.Lock()
 	s.unhomeAllLocked()
-	s.mergeFastLocked()
 	s.magazine.Drop()
 	used, empty := false, true
 	for _, seg := range s.segs {

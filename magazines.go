@@ -50,12 +50,19 @@ func (s *Stream) leftLocked(l magazine.Leaver) {
 	}
 }
 
-// flushLocked returns everything that lies in the stream's magazines to its
-// pools and reports whether there was anything.
-func (s *Stream) flushLocked() bool {
+// flushLocked returns everything that lies in the stream's magazines and fast
+// bins to its pools and reports whether there was anything.
+func (s *Stream) flushLocked() bool { return s.emptyLocked(false) }
+
+// unhomeAllLocked is flushLocked that takes live blocks out of the magazines,
+// too. One that is freed meanwhile goes to its pool, before or after it lost its
+// home.
+func (s *Stream) unhomeAllLocked() { s.emptyLocked(true) }
+
+func (s *Stream) emptyLocked(live bool) bool {
 	found := false
 	if s.homedBytes > 0 {
-		s.magazine.Flush(false, func(l magazine.Leaver) {
+		s.magazine.Flush(live, func(l magazine.Leaver) {
 			s.leftLocked(l)
 			found = true
 		})
@@ -95,14 +102,6 @@ func (s *Stream) crowdedLocked(size int64) bool {
 	}
 	s.crowd.flushes++
 	return s.crowd.flushes > crowdFlushes
-}
-
-// unhomeAllLocked takes every block out of the magazines. One that is freed
-// meanwhile goes to its pool, before or after it lost its home.
-func (s *Stream) unhomeAllLocked() {
-	if s.homedBytes > 0 {
-		s.magazine.Flush(true, s.leftLocked)
-	}
 }
 
 // mergeForLocked merges blocks of the fast bins, the largest first, until one

@@ -244,8 +244,8 @@ func (s *Stream) stillIdleLocked(found []idle) []idle {
 	return found[:n]
 }
 
-// sumUp returns the segments and bytes of a list by pool.
-func sumUp(out []idle) (n, bytes [2]int64) {
+// byPool returns the segments and bytes of a list by pool.
+func byPool(out []idle) (n, bytes [2]int64) {
 	for i := range out {
 		k := out[i].kind()
 		n[k]++
@@ -317,7 +317,7 @@ func (s *Stream) freeSegmentsLocked(out []idle) (freed int, err error) {
 // the index of addresses: as soon as the device has the memory, another stream
 // may get it. Where most of the pools goes, that is one pass over all of them.
 func (s *Stream) detachSegmentsLocked(out []idle) {
-	n, _ := sumUp(out)
+	n, _ := byPool(out)
 	sweep := len(out) > (s.pools[small].Len()+s.pools[large].Len())/sweepPart
 	for i := range out {
 		f := &out[i]
@@ -346,7 +346,7 @@ func (s *Stream) forgetLocked(gone []idle) {
 		f.b.SetWord(block.MakeWord(f.b.Word().Gen(), block.Free))
 		s.slots.Put(f.id, f.b)
 	}
-	n, bytes := sumUp(gone)
+	n, bytes := byPool(gone)
 	for k := range n {
 		s.noteSegmentsGone(kind(k), n[k], bytes[k])
 	}

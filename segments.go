@@ -68,17 +68,10 @@ func (x *segmentIndex) removeIdle(out []idle) {
 
 // tidy counts entries that are gone, and drops these when they are many.
 func (x *segmentIndex) tidy(more int) {
-	if x.gone += more; x.gone <= len(x.list)/2 {
-		return
+	if x.gone += more; x.gone > len(x.list)/2 {
+		x.list = slices.DeleteFunc(x.list, func(e segmentEntry) bool { return e.seg.Gone })
+		x.gone = 0
 	}
-	left := x.list[:0]
-	for i := range x.list {
-		if e := &x.list[i]; !e.seg.Gone {
-			left = append(left, *e)
-		}
-	}
-	clear(x.list[len(left):])
-	x.list, x.gone = left, 0
 }
 
 func (x *segmentIndex) setOwner(seg *block.Segment, owner *Stream) {

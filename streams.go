@@ -305,7 +305,6 @@ func (s *Stream) moveTo(heir *Stream) {
 	second.mu.Lock()
 	defer second.mu.Unlock()
 	s.unhomeAllLocked()
-	s.mergeFastLocked()
 	for _, seg := range s.segs {
 		if seg != nil {
 			s.moveSegmentLocked(seg, heir)

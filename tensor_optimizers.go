@@ -77,7 +77,7 @@ type Adam struct {
 	WeightDecay           float64 // 0: none
 
 	// Rate and Step, unless they are nil, have the learning rate in place of
-	// LearningRate, and the number of the step in place of AdamStep's: one
+	// LearningRate, and the number of the step, from 1, in place of AdamStep's: one
 	// element of the parameters' type, read when the step runs. A Graph needs a
 	// Step, to which something adds 1 for each step, as the moments are corrected
 	// by that number.

@@ -129,7 +129,6 @@ func (s *Stream) dismantle() (leaks []Leak, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unhomeAllLocked()
-	s.mergeFastLocked()
 	var errs []error
 	for _, seg := range slices.Clone(s.segs) {
 		if seg != nil {

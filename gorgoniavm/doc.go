@@ -61,9 +61,10 @@
 //
 // Scalars are Go values on every device. RunAll waits for those that the device
 // computes, the cost most often, but not for what comes after them, such as the
-// gradients: it returns before the device is done; Engine.Sync waits. Inputs in Go's heap are copied to the device by
-// every RunAll, and stay where they are. The values of nodes whose gradients
-// are bound move to the device, as solvers work on them there, until Close.
+// gradients: it returns before the device is done; Engine.Sync waits. Inputs in
+// Go's heap are copied to the device by every RunAll, and stay where they are.
+// The values of nodes whose gradients are bound move to the device, as solvers
+// work on them there, until Close.
 //
 // # Limits
 //

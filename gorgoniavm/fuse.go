@@ -10,9 +10,9 @@ import (
 // On a device, what takes the time of a small graph is to start its operations
 // one by one. Gorgonia builds a dense layer of seven, and of five more to go
 // back through it, for which the engine has one step each (Engine.Linear and
-// LinearBack), and a cross entropy of five (fuse_loss.go). fuse finds them among the instructions and puts those in their
-// place. It takes away only what has no other reader and what the program
-// cannot want to see.
+// LinearBack), and a cross entropy of five (fuse_loss.go). fuse finds them among
+// the instructions and puts those in their place. It takes away only what has no
+// other reader and what the program cannot want to see.
 
 // fuser replaces instructions of a program that has not been compiled to the
 // end. Slots are the numbers of instructions before anything is replaced.

@@ -113,9 +113,13 @@ func (f *FreeSet) Remove(id ID, b *Block) {
 }
 
 // Sweep takes the n blocks out of the set that are not Free any more, in one
-// pass over all of it. Where none stays, no block is looked at.
+// pass over all of it. Where all of them stay or none does, no block is looked
+// at.
 func (f *FreeSet) Sweep(n int) {
-	if n == f.count {
+	switch n {
+	case 0:
+		return
+	case f.count:
 		*f = FreeSet{Table: f.Table}
 		return
 	}
