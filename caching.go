@@ -113,12 +113,13 @@ func (c *Caching) begin() (err error) {
 	}
 	c.reclaim.tell = cfg.OnRelease
 	c.events.driver = cfg.Driver
-	c.procs = magazine.NewProcs()
+	c.procs = &magazine.Procs{}
 	if cfg.MagazineBytes >= 0 && !cfg.RecordStacks {
 		if cfg.Strategy != FirstFit {
 			c.fastLimit = min(cfg.SmallLimit, block.FastLimit)
 		}
 		c.homeLimit = cfg.MagazineBytes / 4
+		c.procs = magazine.NewProcs()
 	}
 	c.byAddr[small] = addrmap.New(uint(bits.TrailingZeros(sizeclass.Quantum)))
 	c.byAddr[large] = addrmap.New(uint(bits.Len64(uint64(cfg.SmallLimit)) - 1)) // no large block is smaller
@@ -151,12 +152,14 @@ func (c *Caching) Alloc(size int64, s *Stream) (Block, error) {
 	if s == nil {
 		s = c.def
 	}
-	if s.c == c {
-		if id, b, gen := s.magazine.Get(size); id != 0 {
-			return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
-		}
+	if s.c != c {
+		return c.allocElse(size, s)
 	}
-	return c.allocSlow(size, s)
+	id, b, gen, misses := s.magazine.Get(size)
+	if id != 0 {
+		return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
+	}
+	return c.allocSlow(size, s, misses)
 }
 
 // Free implements Allocator.
@@ -183,7 +186,8 @@ func (c *Caching) Free(h Block) error {
 	return nil
 }
 
-func (c *Caching) allocSlow(size int64, s *Stream) (Block, error) {
+// allocSlow serves what no magazine could.
+func (c *Caching) allocSlow(size int64, s *Stream, misses magazine.Misses) (Block, error) {
 	if s.c != c || uint64(size-1) >= sizeclass.MaxRequest {
 		return c.allocElse(size, s)
 	}
@@ -197,12 +201,12 @@ func (c *Caching) allocSlow(size int64, s *Stream) (Block, error) {
 		s.mu.Unlock()
 		return Block{}, err
 	}
-	h, ok := s.takeLocked(size, rounded)
+	h, ok := s.takeLocked(size, rounded, misses)
 	s.mu.Unlock()
 	if ok {
 		return h, nil
 	}
-	return c.allocMiss(request{size: size, rounded: rounded, kind: c.kindOfSize(rounded), s: s})
+	return c.allocMiss(request{size: size, rounded: rounded, kind: c.kindOfSize(rounded), s: s, misses: misses})
 }
 
 // allocElse answers requests for the streams of a pool's family, for no bytes

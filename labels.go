@@ -64,7 +64,7 @@ func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
 	if s == nil {
 		s = l.def
 	}
-	h, err := l.allocSlow(size, s) // what lies in magazines stays there
+	h, err := l.allocSlow(size, s, 0) // what lies in magazines stays there
 	if err != nil || h.IsEmpty() {
 		return h, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/realtime"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -51,6 +52,7 @@ type request struct {
 	rounded int64 // bytes of the block
 	kind    kind
 	s       *Stream
+	misses  magazine.Misses
 }
 
 // segment returns the bytes to ask the device for, when it comes to that.
@@ -111,7 +113,7 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	if err := s.usableLocked(); err != nil {
 		return Block{}, false, err
 	}
-	h, ok := s.takeLocked(r.size, r.rounded)
+	h, ok := s.takeLocked(r.size, r.rounded, r.misses)
 	if ok || !grow {
 		return h, ok, nil
 	}
@@ -119,7 +121,7 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	if err != nil {
 		return Block{}, false, err
 	}
-	return s.handOutLocked(r.size, r.rounded, id, b), true, nil
+	return s.handOutLocked(r.size, r.rounded, id, b, r.misses), true, nil
 }
 
 // growLocked gets memory for the request from the device.

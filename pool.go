@@ -325,10 +325,10 @@ func (c *Caching) lend(r request) (Block, bool) {
 	if s.usableLocked() != nil {
 		return Block{}, false
 	}
-	if h, ok := s.takeLocked(r.size, r.rounded); ok {
+	if h, ok := s.takeLocked(r.size, r.rounded, 0); ok { // it finds no home here
 		return h, true
 	}
 	s.collectLocked()
 	s.flushLocked()
-	return s.takeLocked(r.size, r.rounded)
+	return s.takeLocked(r.size, r.rounded, 0)
 }

@@ -4,17 +4,18 @@ import (
 	"math"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
 // takeLocked serves a request from the stream's free blocks: a small one
 // from the fast bins if it can, and those merge before it fails.
-func (s *Stream) takeLocked(size, rounded int64) (Block, bool) {
+func (s *Stream) takeLocked(size, rounded int64, misses magazine.Misses) (Block, bool) {
 	c := s.c
 	s.searches++
 	if rounded <= c.fastLimit {
 		if id, b := s.fast.Pop(rounded); id != 0 {
-			return s.outLocked(size, small, id, b), true
+			return s.outLocked(size, small, id, b, misses), true
 		}
 	}
 	k := c.kindOfSize(rounded)
@@ -27,7 +28,7 @@ func (s *Stream) takeLocked(size, rounded int64) (Block, bool) {
 	}
 	b := c.blocks.At(id)
 	s.pools[k].Remove(id, b)
-	return s.handOutLocked(size, rounded, id, b), true
+	return s.handOutLocked(size, rounded, id, b, misses), true
 }
 
 // fitLocked chooses a free block of at least size bytes, or returns 0.
@@ -45,7 +46,7 @@ func (s *Stream) fitLocked(k kind, size int64) block.ID {
 
 // handOutLocked makes a Free block that is in no set the program's, and
 // splits off what is not needed.
-func (s *Stream) handOutLocked(size, rounded int64, id block.ID, b *block.Block) Block {
+func (s *Stream) handOutLocked(size, rounded int64, id block.ID, b *block.Block, misses magazine.Misses) Block {
 	c, k := s.c, s.c.kindOfSize(rounded)
 	if b.Prev|b.Next != 0 {
 		s.noteUnsplit(k, 1, b.Size)
@@ -56,12 +57,12 @@ func (s *Stream) handOutLocked(size, rounded int64, id block.ID, b *block.Block)
 		s.noteSplit(k, rest.Size)
 	}
 	c.byAddr[k].Set(b.Addr(), uint32(id))
-	return s.outLocked(size, k, id, b)
+	return s.outLocked(size, k, id, b, misses)
 }
 
 // outLocked makes a block the program's as it is, and homes it when its size
 // recurs.
-func (s *Stream) outLocked(size int64, k kind, id block.ID, b *block.Block) Block {
+func (s *Stream) outLocked(size int64, k kind, id block.ID, b *block.Block, misses magazine.Misses) Block {
 	c, gen := s.c, b.Word().Gen()+1
 	b.SetRequested(size)
 	b.SetWord(block.MakeWord(gen, block.Live))
@@ -71,7 +72,7 @@ func (s *Stream) outLocked(size int64, k kind, id block.ID, b *block.Block) Bloc
 	s.noteOut(k, b.Size, size)
 	if s.crossed > 0 {
 		s.crossed--
-	} else if b.Size <= c.homeLimit && s.magazine.Wants(size, k == large) {
+	} else if misses != 0 && b.Size <= c.homeLimit && s.magazine.Recurs(misses, size, k == large) {
 		s.giveHomeLocked(id, b) // may merge an evicted block with a rest
 	}
 	s.checkLocked()

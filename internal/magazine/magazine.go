@@ -10,7 +10,7 @@
 // does. Everything else about slots is a hint: a stale one leads to a block
 // that has another home, or none.
 //
-// A size is given a home when it keeps missing (Wants), so that one-off sizes
+// A size is given a home when it keeps missing (Misses), so that one-off sizes
 // go back to the pool, where they coalesce.
 package magazine
 
@@ -34,19 +34,21 @@ type set [ways]relaxed.Uint64
 // shard is the sets with what a miss looks at in a few lines of its own. tags
 // has a bit for every tag in a set's slots and perhaps for some that were
 // (Bloom 1970), so that most misses look at no slot; recent is half the tag
-// of a set's last miss, victim picks the slot that is given up.
+// of a set's last miss, victim picks the slot that is given up. But for victim,
+// all is written by the goroutine that is pinned to the processor, or by who
+// has closed that.
 type shard struct {
 	sets   [setCount]set // first, so that each is one line
-	tags   [setCount]relaxed.Uint32
+	tags   [setCount]relaxed.Uint64
+	recent [setCount]relaxed.Uint32
+	last   relaxed.Int64 // size of the last miss of all
+	streak relaxed.Int64 // misses of that size in a row
 	proc   *proc
-	recent [setCount]uint16 // guarded by the stream's lock, as what follows
-	victim [setCount]uint8
-	last   int64 // size of the last miss of all
-	streak int   // misses of that size in a row
+	victim [setCount]uint8 // guarded by the stream's lock
 }
 
 // bit returns the bit of a tag in shard.tags.
-func bit(tag uint32) uint32 { return 1 << (tag & 31) }
+func bit(tag uint32) uint64 { return 1 << (tag & 63) }
 
 // Cache is the magazines of one stream. Get is for any goroutine; the other
 // methods are guarded by the stream's lock.
@@ -70,79 +72,110 @@ func hash(size int64) (set uint, tag uint32) {
 }
 
 // Get takes a cached block that was last handed out for size bytes on this
-// processor, and returns its new generation, or 0. What is homed here while this
-// is inside was so before, so that it is of the size, and the stream's, still.
-func (c *Cache) Get(size int64) (id block.ID, b *block.Block, gen uint64) {
+// processor, and returns its new generation, or 0 and how often the size missed.
+// What is homed here while this is inside was so before, so that it is of the
+// size, and the stream's, still. That tags are looked at before is what spares
+// most misses to go inside: who homes a block there is seen by the next Get.
+func (c *Cache) Get(size int64) (id block.ID, b *block.Block, gen uint64, misses Misses) {
 	proc := procPin()
 	if uint(proc) >= uint(len(c.shards)) {
 		procUnpin()
-		return 0, nil, 0
+		return 0, nil, 0, 0
 	}
 	sh := c.shards[proc].Load()
 	if sh == nil {
 		procUnpin()
-		return 0, nil, 0
+		return 0, nil, 0, first
 	}
 	i, tag := hash(size)
-	if sh.proc.come() && sh.tags[i%setCount].Load()&bit(tag) != 0 {
-		s := &sh.sets[i%setCount]
-		for w := range s {
-			slot := s[w].Load()
-			if uint32(slot) != tag {
-				continue
-			}
-			at := block.ID(slot >> 32)
-			b = c.table.At(at)
-			if b.Requested() == size && b.Owner() == c.owner {
-				if gen = b.TakeHomed(proc); gen != 0 {
-					id = at
-					break
+	i %= setCount
+	if sh.tags[i].Load()&bit(tag) != 0 {
+		if sh.proc.come() {
+			s := &sh.sets[i]
+			for w := range s {
+				slot := s[w].Load()
+				if uint32(slot) != tag {
+					continue
+				}
+				at := block.ID(slot >> 32)
+				b = c.table.At(at)
+				if b.Requested() == size && b.Owner() == c.owner {
+					if gen = b.TakeHomed(proc); gen != 0 {
+						sh.proc.leave()
+						procUnpin()
+						return at, b, gen, 0
+					}
+				}
+				// To look at a block that has its home elsewhere by now would slow
+				// that down, each time.
+				if !c.lives(at, proc) {
+					s[w].SetOwned(0)
 				}
 			}
-			// To look at a block that has its home elsewhere by now would slow
-			// that down, each time.
-			if !c.lives(at, proc) {
-				s[w].SetOwned(0)
-			}
 		}
+		sh.proc.leave()
 	}
-	sh.proc.leave()
+	misses = sh.miss(i, tag, size)
 	procUnpin()
-	return id, b, gen
+	return 0, nil, 0, misses
 }
 
-// Wants notes a miss of size and reports whether its block deserves a home:
-// when the last miss in the same set was of the same size or, for a large
-// block, when the last sixteen misses of all were. A large block that is kept
-// from its neighbours spoils the placement of others, so it is kept only for
-// a program that does nothing else.
-func (c *Cache) Wants(size int64, large bool) bool {
-	id := procID()
-	if id >= len(c.shards) {
-		return false
-	}
-	p := &c.shards[id]
-	sh := p.Load()
-	if sh == nil {
-		sh = &shard{proc: &c.procs.list[id]}
-		p.Store(sh)
-	}
-	i, tag := hash(size)
-	again := sh.recent[i%setCount] == uint16(tag>>16)
-	sh.recent[i%setCount] = uint16(tag >> 16)
-	if sh.last != size {
-		sh.last, sh.streak = size, 0
-	}
-	sh.streak++
-	if large {
-		return sh.streak > largeStreak
-	}
-	return again
-}
+// Misses says how often a size missed on a processor.
+type Misses uint8
+
+const (
+	again     Misses = 1 << iota // the last miss in the same set was of this size
+	manyTimes                    // the last largeStreak misses of all were
+	first                        // there is no shard yet
+)
 
 // largeStreak is how many misses in a row a large size needs. Replays of
 // real programs reserve 0.4 % less with 8 or more than with 1 to 3.
 const largeStreak = 16
+
+// miss notes a miss on the processor that the goroutine is pinned to.
+func (sh *shard) miss(set uint, tag uint32, size int64) (m Misses) {
+	if sh.recent[set].Load() == tag>>16 {
+		m = again
+	}
+	sh.recent[set].SetOwned(tag >> 16)
+	if sh.last.Load() != size {
+		sh.last.SetOwned(size)
+		sh.streak.SetOwned(0)
+	}
+	if sh.streak.AddOwned(1); sh.streak.Load() > largeStreak {
+		m |= manyTimes
+	}
+	return m
+}
+
+// Recurs reports whether a block of size bytes deserves a home after what Get
+// said. A large block that is kept from its neighbours spoils the placement of
+// others, so it is kept only for a program that does nothing else. The first
+// block that a stream hands out on a processor makes the shard.
+func (c *Cache) Recurs(m Misses, size int64, large bool) bool {
+	switch {
+	case m == first:
+		c.begin(size)
+		return false
+	case large:
+		return m&manyTimes != 0
+	}
+	return m&again != 0
+}
+
+// begin makes the shard of this processor, which saw one miss.
+func (c *Cache) begin(size int64) {
+	proc := procPin()
+	procUnpin() // a hint is enough
+	if proc >= len(c.shards) {
+		return
+	}
+	sh := &shard{proc: &c.procs.list[proc]}
+	i, tag := hash(size)
+	sh.miss(i%setCount, tag, size)
+	c.shards[proc].CompareAndSwap(nil, sh)
+}
 
 // Has reports whether a block that was last handed out for size bytes lies in a
 // slot of any processor.
@@ -199,7 +232,7 @@ func (c *Cache) place(proc int, id block.ID, b *block.Block) (evicted Leaver, ok
 		evicted, _ = c.leave(block.ID(s[way].Load()>>32), true)
 	}
 	s[way].SetOwned(uint64(id)<<32 | uint64(tag))
-	tags := uint32(0)
+	tags := uint64(0)
 	for w := range s {
 		tags |= bit(uint32(s[w].Load()))
 	}

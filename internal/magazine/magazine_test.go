@@ -41,10 +41,10 @@ func (p *pen) block(t testing.TB, size int64) (block.ID, *block.Block) {
 	return id, b
 }
 
-// put homes a live block on this processor; Wants makes the shard.
+// put homes a live block on this processor; a miss makes the shard.
 func (p *pen) put(t testing.TB, size int64) (block.ID, *block.Block, Leaver) {
 	id, b := p.block(t, size)
-	p.Wants(size, false)
+	p.miss(t, size, false)
 	evicted, ok := p.Home(id, b)
 	require.True(t, ok)
 	return id, b, evicted
@@ -76,18 +76,18 @@ func TestSetIsOneCacheLine(t *testing.T) {
 
 func TestGet(t *testing.T) {
 	p := newPen(t)
-	got, _, _ := p.Get(1000)
+	got, _, _, _ := p.Get(1000)
 	require.Zero(t, got, "no shard yet")
 	id, b, evicted := p.put(t, 1000)
 	require.Zero(t, evicted)
-	got, _, _ = p.Get(1000)
+	got, _, _, _ = p.Get(1000)
 	require.Zero(t, got, "it is out")
 
 	require.True(t, b.FreeHomed(0))
 	require.False(t, b.FreeHomed(0), "again")
-	got, _, _ = p.Get(1001)
+	got, _, _, _ = p.Get(1001)
 	require.Zero(t, got, "another size")
-	got, gb, gen := p.Get(1000)
+	got, gb, gen, _ := p.Get(1000)
 	require.Equal(t, id, got)
 	require.Same(t, b, gb)
 	require.EqualValues(t, 1, gen)
@@ -95,7 +95,7 @@ func TestGet(t *testing.T) {
 
 	require.False(t, b.FreeHomed(0), "the generation before")
 	require.True(t, b.FreeHomed(1))
-	_, _, gen = p.Get(1000)
+	_, _, gen, _ = p.Get(1000)
 	require.EqualValues(t, 2, gen)
 }
 
@@ -105,34 +105,56 @@ func TestGetSameTag(t *testing.T) {
 	_, b, _ := p.put(t, 1000)
 	require.True(t, b.FreeHomed(0))
 	b.SetRequested(2000)
-	got, _, _ := p.Get(1000)
+	got, _, _, _ := p.Get(1000)
 	require.Zero(t, got)
 }
 
-func TestWantsTheSecondInARow(t *testing.T) {
+// miss has a size miss, and reports whether it recurs.
+func (p *pen) miss(t testing.TB, size int64, large bool) bool {
+	id, _, _, misses := p.Get(size)
+	require.Zero(t, id)
+	return p.Recurs(misses, size, large)
+}
+
+func TestRecursTheSecondInARow(t *testing.T) {
 	p := newPen(t)
 	sizes := sizesOfOneSet(2)
-	require.False(t, p.Wants(sizes[0], false))
-	require.True(t, p.Wants(sizes[0], false))
-	require.True(t, p.Wants(sizes[0], false), "and every further one")
-	require.False(t, p.Wants(sizes[1], false), "another size of the set")
-	require.False(t, p.Wants(sizes[0], false), "which is not in a row then")
-	other := sizes[0] + 1
-	p.Wants(other, false)
-	require.True(t, p.Wants(sizes[0], false), "another set does not matter")
+	require.False(t, p.miss(t, sizes[0], false))
+	require.True(t, p.miss(t, sizes[0], false))
+	require.True(t, p.miss(t, sizes[0], false), "and every further one")
+	require.False(t, p.miss(t, sizes[1], false), "another size of the set")
+	require.False(t, p.miss(t, sizes[0], false), "which is not in a row then")
+	p.miss(t, sizes[0]+1, false)
+	require.True(t, p.miss(t, sizes[0], false), "another set does not matter")
 }
 
 // A large size needs more misses, of all sizes.
-func TestWantsLargeAfterAStreak(t *testing.T) {
+func TestRecursLargeAfterAStreak(t *testing.T) {
 	p := newPen(t)
 	for range 2 {
 		for i := range largeStreak {
-			require.False(t, p.Wants(2<<20, true), "miss %d", i)
+			require.False(t, p.miss(t, 2<<20, true), "miss %d", i)
 		}
-		require.True(t, p.Wants(2<<20, true))
-		require.True(t, p.Wants(2<<20, true))
-		p.Wants(512, false) // of whatever set
+		require.True(t, p.miss(t, 2<<20, true))
+		require.True(t, p.miss(t, 2<<20, true))
+		p.Get(512) // of whatever set
 	}
+}
+
+// A hit is no miss.
+func TestRecursNotByHits(t *testing.T) {
+	p := newPen(t)
+	_, b, _ := p.put(t, 2<<20) // the first miss
+	for gen := range uint64(largeStreak) {
+		require.True(t, b.FreeHomed(gen))
+		id, _, _, misses := p.Get(2 << 20)
+		require.NotZero(t, id)
+		require.Zero(t, misses)
+	}
+	for i := range largeStreak - 1 {
+		require.False(t, p.miss(t, 2<<20, true), "miss %d", i)
+	}
+	require.True(t, p.miss(t, 2<<20, true))
 }
 
 func TestHomeEvictsInTurn(t *testing.T) {
@@ -178,7 +200,7 @@ func TestHomeWithoutShard(t *testing.T) {
 
 	p = penOf(&Procs{})
 	for range 3 {
-		require.False(t, p.Wants(512, false))
+		require.False(t, p.miss(t, 512, false))
 	}
 	_, ok = p.Home(id, b)
 	require.False(t, ok)
@@ -190,7 +212,7 @@ func TestShardsAreApart(t *testing.T) {
 	id, b := p.putAway(t, 1000)
 	require.True(t, b.FreeHomed(0))
 	p.put(t, 1000)
-	got, _, _ := p.Get(1000)
+	got, _, _, _ := p.Get(1000)
 	require.Zero(t, got)
 	_, ok := p.Leave(id)
 	require.False(t, ok, "it is cached")
@@ -220,14 +242,14 @@ func TestStaleSlots(t *testing.T) {
 	sh := p.shards[0].Load()
 	set, _ := hash(1000)
 	require.Equal(t, 0, sh.sets[set].find(id))
-	got, _, _ := p.Get(1000)
+	got, _, _, _ := p.Get(1000)
 	require.Zero(t, got, "at home elsewhere")
 	require.Equal(t, -1, sh.sets[set].find(id), "and not looked at again")
 
 	_, b, _ = p.put(t, 2000)
 	require.True(t, b.FreeHomed(0))
 	b.SetOwner(owner + 1)
-	got, _, _ = p.Get(2000)
+	got, _, _, _ = p.Get(2000)
 	require.Zero(t, got, "another stream's")
 	var ids []block.ID
 	p.Flush(true, func(l Leaver) { ids = append(ids, l.ID) })
@@ -284,7 +306,7 @@ func TestFlush(t *testing.T) {
 	flush := func(all bool) (ids []block.ID) {
 		p.Flush(all, func(l Leaver) {
 			ids = append(ids, l.ID)
-			got, _, _ := p.Get(1000)
+			got, _, _, _ := p.Get(1000)
 			require.Zero(t, got, "closed meanwhile")
 			require.False(t, p.table.At(l.ID).Word().Has(block.Homed))
 		})
@@ -306,6 +328,6 @@ func BenchmarkGet(b *testing.B) {
 	gen := uint64(0)
 	for b.Loop() {
 		blk.FreeHomed(gen)
-		_, _, gen = p.Get(1000)
+		_, _, gen, _ = p.Get(1000)
 	}
 }

@@ -122,11 +122,3 @@ func (p *Procs) Shut() {
 		p.list[i].gate.Add(1)
 	}
 }
-
-// procID returns the processor that the goroutine runs on now: a hint that is
-// old by the time it is used.
-func procID() int {
-	id := procPin()
-	procUnpin()
-	return id
-}

@@ -215,7 +215,7 @@ func (c *crowd) free(t *testing.T, h held) {
 func (c *crowd) use(t *testing.T, r *rand.Rand, sizes []int64) {
 	for range 20_000 {
 		size := sizes[r.IntN(len(sizes))]
-		if id, b, gen := c.Get(size); id != 0 {
+		if id, b, gen, _ := c.Get(size); id != 0 {
 			c.hold(t, id)
 			if b.Requested() != size {
 				t.Errorf("block %d of %d bytes for %d", id, b.Requested(), size)
@@ -252,7 +252,7 @@ func (c *crowd) rehome(t *testing.T, r *rand.Rand) {
 				gen := w.Gen() + 1
 				b.SetWord(block.MakeWord(gen, block.Live))
 				c.hold(t, id)
-				c.Wants(b.Requested(), false)
+				c.begin(b.Requested())
 				c.Home(id, b)
 				c.mu.Unlock()
 				c.free(t, held{b, gen, id})
