@@ -36,5 +36,5 @@ gpu: ## everything that docs/gpu-validation.md reports, on this machine's GPU
 	bench/validate.sh
 
 plot: ## docs/live.svg: the time of a step by the number of live blocks
-	$(BENCH) -bench '^BenchmarkLive$$' -count $(COUNT) . | tee live.out
+	$(BENCH) -bench '^BenchmarkLive' -count $(COUNT) . | tee live.out
 	go run ./bench/plot docs/live.svg live.out

@@ -151,3 +151,29 @@ func BenchmarkLive(b *testing.B) {
 		})
 	}
 }
+
+// What the machine needs for the two looks that no step of BenchmarkLive can do
+// without, one after the other: at the program's handle of a block picked at
+// random, and at the 64 bytes that the allocator has of the block.
+func BenchmarkLiveLooks(b *testing.B) {
+	type record struct {
+		zero uint64
+		_    [7]uint64
+	}
+	for exp, n := range []int{3: 1e3, 1e4, 1e5, 1e6} {
+		if n == 0 {
+			continue
+		}
+		b.Run(fmt.Sprintf("blocks=1e%d", exp), func(b *testing.B) {
+			handles, records := make([][4]uint64, n), make([]record, n)
+			w := smallSizes(n)
+			for i := range handles {
+				handles[i][3] = w.slot()
+			}
+			zero := uint64(0) // the next slot waits for it
+			for b.Loop() {
+				zero = records[handles[w.slot()+zero][3]].zero
+			}
+		})
+	}
+}

@@ -1,5 +1,5 @@
 // Plot draws how the time of a step of BenchmarkLive grows with the number of
-// live blocks:
+// live blocks, over that of BenchmarkLiveLooks:
 //
 //	plot PICTURE RESULTS
 //
@@ -31,7 +31,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	points := steps(r)
+	points := steps(r, "Live")
 	if len(points) == 0 {
 		return fmt.Errorf("%v: no result of BenchmarkLive", args[1:])
 	}
@@ -39,16 +39,17 @@ func run(args []string) error {
 		Title:     "Free a block, allocate another",
 		X:         "live blocks",
 		Y:         "ns",
-		Points:    points,
+		Series:    chart.Series{Name: "a step", Points: points},
+		Floor:     chart.Series{Name: "to look at its two cache lines, alone", Points: steps(r, "LiveLooks")},
 		Bound:     2 * points[0].Median,
 		BoundName: "goal: at most twice the first",
 	})
 }
 
-// steps returns the time of a step by powers of ten of live blocks.
-func steps(r *results.Results) (points []chart.Measured) {
+// steps returns the times of a benchmark by powers of ten of live blocks.
+func steps(r *results.Results, name string) (points []chart.Measured) {
 	for exp := range 10 {
-		v := r.Find(results.Metric{Name: fmt.Sprintf("Live/blocks=1e%d", exp), Unit: "ns/op"})
+		v := r.Find(results.Metric{Name: fmt.Sprintf("%s/blocks=1e%d", name, exp), Unit: "ns/op"})
 		if v != nil {
 			points = append(points, chart.Measured{X: math.Pow10(exp), Median: v.Median, Min: v.Min, Max: v.Max})
 		}

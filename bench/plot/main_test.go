@@ -14,6 +14,8 @@ BenchmarkLive/blocks=1e3-2 	 1313824	       104.0 ns/op	         1.226 books-%re
 BenchmarkLive/blocks=1e4-2 	  675854	       131.0 ns/op
 BenchmarkLive/blocks=1e5-2 	  502598	       163.0 ns/op
 BenchmarkLive/blocks=1e6-2 	  202689	       257.0 ns/op
+BenchmarkLiveLooks/blocks=1e3-2 	 1313824	        25.0 ns/op
+BenchmarkLiveLooks/blocks=1e6-2 	  202689	       155.0 ns/op
 `
 
 func TestPlot(t *testing.T) {
@@ -23,7 +25,7 @@ func TestPlot(t *testing.T) {
 	require.NoError(t, run([]string{out, in}))
 	svg, err := os.ReadFile(out)
 	require.NoError(t, err)
-	for _, text := range []string{">102.0<", ">131.0<", ">163.0<", ">257.0<", ">1,000,000<", ">live blocks<", ">ns<", ">goal: at most twice the first<"} {
+	for _, text := range []string{">102.0<", ">131.0<", ">163.0<", ">257.0<", ">1,000,000<", ">live blocks<", ">ns<", ">25.00<", ">155.0<", ">to look at its two cache lines, alone<", ">goal: at most twice the first<"} {
 		require.Contains(t, string(svg), text)
 	}
 }

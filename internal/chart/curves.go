@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"image/color"
 	"io"
 	"math"
 
@@ -16,12 +17,19 @@ type Measured struct {
 	X, Median, Min, Max float64
 }
 
+// Series is a curve's points, by X, with a name for the legend.
+type Series struct {
+	Name   string
+	Points []Measured
+}
+
 // Curve is how something measured grows with X, on a logarithmic axis.
 type Curve struct {
 	Title, X, Y string // the axes' labels
-	Points      []Measured
-	Bound       float64 // drawn as a dashed line; 0: none
-	BoundName   string
+	Series
+	Floor     Series  // what it cannot go below, from the same X on; may be empty
+	Bound     float64 // drawn as a dashed line; 0: none
+	BoundName string
 }
 
 // Size of the picture of a curve.
@@ -42,17 +50,19 @@ func (k Curve) draw(canvas draw.Canvas) error {
 	p.Title.Text = k.Title
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTen{}
 	p.Y.Tick.Marker = ticks{6}
-	top := k.Bound
-	line := make(plotter.XYs, len(k.Points))
-	for i, m := range k.Points {
-		line[i] = plotter.XY{X: m.X, Y: m.Median}
+	p.Add(newGrid())
+	top := max(k.Bound, 1)
+	for _, m := range k.Points {
 		top = max(top, m.Max)
 	}
-	p.Add(newGrid(), &plotter.Line{XYs: line, LineStyle: draw.LineStyle{Color: reservedLine, Width: vg.Points(1.6)}}, medians(k.Points))
-	if len(line) > 0 {
-		p.X.Min, p.X.Max = line[0].X/1.5, line[len(line)-1].X*1.5
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
+	p.Legend.TextStyle = text(9, false, ink)
+	addSeries(p, k.Series, reservedLine, true)
+	addSeries(p, k.Floor, referenceLine, false)
+	if n := len(k.Points); n > 0 {
+		p.X.Min, p.X.Max = k.Points[0].X/1.5, k.Points[n-1].X*1.5
 	}
-	p.Y.Min, p.Y.Max = 0, 1.2*max(top, 1)
+	p.Y.Min, p.Y.Max = 0, 1.2*top
 	if k.Bound > 0 {
 		p.Add(bound{k.Bound, k.BoundName})
 	}
@@ -60,17 +70,37 @@ func (k Curve) draw(canvas draw.Canvas) error {
 	return nil
 }
 
+// addSeries joins the medians by a line, and has it in the legend.
+func addSeries(p *plot.Plot, s Series, c color.Color, above bool) {
+	if len(s.Points) == 0 {
+		return
+	}
+	line := &plotter.Line{LineStyle: draw.LineStyle{Color: c, Width: vg.Points(1.6)}}
+	for _, m := range s.Points {
+		line.XYs = append(line.XYs, plotter.XY{X: m.X, Y: m.Median})
+	}
+	p.Add(line, medians{s.Points, c, above})
+	p.Legend.Add(s.Name, line)
+}
+
 // medians marks every point, with its range and its value.
-type medians []Measured
+type medians struct {
+	points []Measured
+	color  color.Color
+	above  bool // the values are above the points
+}
 
 // Plot implements plot.Plotter.
 func (ms medians) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	for _, m := range ms {
-		at := vg.Point{X: x(m.X), Y: y(m.Median)}
-		c.StrokeLine2(draw.LineStyle{Color: reservedLine, Width: vg.Points(1)}, at.X, y(m.Min), at.X, y(m.Max))
-		c.DrawGlyph(draw.GlyphStyle{Color: reservedLine, Radius: vg.Points(2.6), Shape: draw.CircleGlyph{}}, at)
-		label(c, vg.Point{X: at.X, Y: y(m.Max)}, number(m.Median), reservedLine, true)
+	for _, m := range ms.points {
+		at, end := vg.Point{X: x(m.X), Y: y(m.Median)}, m.Max
+		if !ms.above {
+			end = m.Min
+		}
+		c.StrokeLine2(draw.LineStyle{Color: ms.color, Width: vg.Points(1)}, at.X, y(m.Min), at.X, y(m.Max))
+		c.DrawGlyph(draw.GlyphStyle{Color: ms.color, Radius: vg.Points(2.6), Shape: draw.CircleGlyph{}}, at)
+		label(c, vg.Point{X: at.X, Y: y(end)}, number(m.Median), ms.color, ms.above)
 	}
 }
 
