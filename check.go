@@ -95,8 +95,8 @@ func (s *Stream) countLocked(sum *[2]census) {
 	for _, f := range s.leaving {
 		n := &sum[f.kind()]
 		n.segments++
-		n.reserved += f.size
-		n.leaving += f.size
+		n.reserved += f.seg.Size
+		n.leaving += f.seg.Size
 	}
 	for k := range s.homes {
 		for _, h := range s.homes[k] {

@@ -113,17 +113,13 @@ func (c *Caching) releaseUpTo(need int64) (released int64, err error) {
 	return c.releaseSegments(need)
 }
 
-// idle is a wholly free segment, found under its stream's lock. It has what
-// giving back needs, so that no other record is looked up.
+// idle is a wholly free segment, found under its stream's lock.
 type idle struct {
 	s     *Stream
 	seg   *block.Segment
 	b     *block.Block // that covers the segment
-	base  uint64
-	size  int64
-	since uint64   // the tick of Segment.IdleSince
-	id    block.ID // of b
-	index uint32   // in the stream's table
+	since uint64       // the tick of Segment.IdleSince
+	index uint32       // in the stream's table
 }
 
 func (f *idle) kind() kind { return kindOf(f.seg.Large) }
@@ -133,10 +129,10 @@ func (f *idle) kind() kind { return kindOf(f.seg.Large) }
 // returns how many did.
 func (c *Caching) releaseSegments(need int64) (released int64, err error) {
 	return c.releaseSegmentsBy(need, func(a, b idle) int {
-		if a.size != b.size {
-			return cmp.Compare(b.size, a.size)
+		if a.seg.Size != b.seg.Size {
+			return cmp.Compare(b.seg.Size, a.seg.Size)
 		}
-		return cmp.Compare(a.base, b.base)
+		return cmp.Compare(a.seg.Base, b.seg.Base)
 	})
 }
 
@@ -179,20 +175,27 @@ func (c *Caching) findIdle() (found []idle, bytes int64) {
 	}
 	c.idle = found
 	for i := range found {
-		bytes += found[i].size
+		bytes += found[i].seg.Size
 	}
 	return found, bytes
 }
 
-// appendIdleLocked adds the stream's wholly free segments to a list.
+// appendIdleLocked adds the stream's wholly free segments to a list. Each is
+// written in its place: a copy of one that was built elsewhere would wait for
+// the stores before it, which miss the caches.
 func (s *Stream) appendIdleLocked(found []idle) []idle {
 	blocks := &s.c.blocks
+	found = slices.Grow(found, len(s.segs))
 	for i, seg := range s.segs {
 		if seg == nil || seg.Virtual || seg.Stitched {
 			continue
 		}
 		if b := blocks.At(seg.First); b.IsWhole() {
-			found = append(found, idle{s, seg, b, seg.Base, seg.Size, seg.IdleSince, seg.First, uint32(i)})
+			n := len(found)
+			found = found[:n+1]
+			f := &found[n]
+			f.s, f.seg, f.b = s, seg, b
+			f.since, f.index = seg.IdleSince, uint32(i)
 		}
 	}
 	return found
@@ -211,7 +214,7 @@ func together(found []idle, need int64) []idle {
 		if bytes >= need || found[i].s != found[0].s {
 			return found[:i]
 		}
-		bytes += found[i].size
+		bytes += found[i].seg.Size
 	}
 	return found
 }
@@ -244,28 +247,18 @@ func (s *Stream) stillIdleLocked(found []idle) []idle {
 	return found[:n]
 }
 
-// byPool returns the segments and bytes of a list by pool.
-func byPool(out []idle) (n, bytes [2]int64) {
-	for i := range out {
-		k := out[i].kind()
-		n[k]++
-		bytes[k] += out[i].size
-	}
-	return n, bytes
-}
-
 // regret remembers segments that were given back, those of a closed stream
 // aside: it will not miss them. It returns the bytes of all.
 func (c *Caching) regret(gone []idle) (bytes int64) {
 	for len(gone) > 0 {
 		first, n := &gone[0], 1
-		for n < len(gone) && gone[n].size == first.size && gone[n].kind() == first.kind() {
+		for n < len(gone) && gone[n].seg.Size == first.seg.Size && gone[n].kind() == first.kind() {
 			n++
 		}
 		if first.s.heir.Load() == nil {
-			c.regrets[regret{first.s, first.kind(), first.size}] += n
+			c.regrets[regret{first.s, first.kind(), first.seg.Size}] += n
 		}
-		bytes += int64(n) * first.size
+		bytes += int64(n) * first.seg.Size
 		gone = gone[n:]
 	}
 	return bytes
@@ -295,7 +288,7 @@ func (s *Stream) freeSegmentsLocked(out []idle) (freed int, err error) {
 	s.detachSegmentsLocked(out)
 	s.mu.Unlock()
 	for freed < len(out) && err == nil {
-		if err = s.c.driver.MemFree(Ptr(out[freed].base)); err == nil {
+		if err = s.c.driver.MemFree(Ptr(out[freed].seg.Base)); err == nil {
 			freed++
 		}
 	}
@@ -308,7 +301,7 @@ func (s *Stream) freeSegmentsLocked(out []idle) (freed int, err error) {
 	s.checkLocked()
 	if err != nil {
 		f := out[freed]
-		err = s.c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(f.base), f.size, s.c.driver.Name(), err))
+		err = s.c.driverError(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(f.seg.Base), f.seg.Size, s.c.driver.Name(), err))
 	}
 	return freed, err
 }
@@ -317,19 +310,21 @@ func (s *Stream) freeSegmentsLocked(out []idle) (freed int, err error) {
 // the index of addresses: as soon as the device has the memory, another stream
 // may get it. Where most of the pools goes, that is one pass over all of them.
 func (s *Stream) detachSegmentsLocked(out []idle) {
-	n, _ := byPool(out)
 	sweep := len(out) > (s.pools[small].Len()+s.pools[large].Len())/sweepPart
+	var n [2]int
 	for i := range out {
 		f := &out[i]
+		k := f.kind()
+		n[k]++
 		if !sweep {
-			s.pools[f.kind()].Remove(f.id, f.b)
+			s.pools[k].Remove(f.seg.First, f.b)
 		}
 		f.b.SetWord(block.MakeWord(f.b.Word().Gen(), block.Gap))
 		s.dropSegmentLocked(f.index)
 	}
 	if sweep {
-		s.pools[small].Sweep(int(n[small]))
-		s.pools[large].Sweep(int(n[large]))
+		s.pools[small].Sweep(n[small])
+		s.pools[large].Sweep(n[large])
 	}
 	s.c.segments.removeIdle(out)
 	s.leaving = out
@@ -341,12 +336,15 @@ const sweepPart = 8
 
 // forgetLocked takes segments that the device has again out of the books.
 func (s *Stream) forgetLocked(gone []idle) {
+	var n, bytes [2]int64
 	for i := range gone {
 		f := &gone[i]
+		k := f.kind()
+		n[k]++
+		bytes[k] += f.seg.Size
 		f.b.SetWord(block.MakeWord(f.b.Word().Gen(), block.Free))
-		s.slots.Put(f.id, f.b)
+		s.slots.Put(f.seg.First, f.b)
 	}
-	n, bytes := byPool(gone)
 	for k := range n {
 		s.noteSegmentsGone(kind(k), n[k], bytes[k])
 	}

@@ -66,9 +66,14 @@ func (x *segmentIndex) removeIdle(out []idle) {
 	x.tidy(len(out))
 }
 
-// tidy counts entries that are gone, and drops these when they are many.
+// tidy counts entries that are gone, and drops these when they are many: where
+// all are gone, without a look at each.
 func (x *segmentIndex) tidy(more int) {
-	if x.gone += more; x.gone > len(x.list)/2 {
+	switch x.gone += more; {
+	case x.gone == len(x.list):
+		clear(x.list)
+		x.list, x.gone = x.list[:0], 0
+	case x.gone > len(x.list)/2:
 		x.list = slices.DeleteFunc(x.list, func(e segmentEntry) bool { return e.seg.Gone })
 		x.gone = 0
 	}
