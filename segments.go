@@ -110,5 +110,5 @@ func (x *segmentIndex) each(fn func(segmentEntry)) {
 func (x *segmentIndex) bytes() int64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return int64(cap(x.list))*32 + int64(len(x.list)-x.gone)*48
+	return int64(cap(x.list))*32 + int64(len(x.list)-x.gone)*64
 }
