@@ -309,36 +309,6 @@ func (s *Stream) releaseLocked(id block.ID, b *block.Block) {
 	}
 }
 
-// lockOwner finds the stream that owns a handle's block and locks it, after
-// which the block's state stays, but for the magazines. The handle must be
-// of this allocator and its block live; else gone is the reason given.
-func (c *Caching) lockOwner(op string, h Block, gone error) (*Stream, *block.Block, error) {
-	if h.pool() != c.id || !c.blocks.Known(h.id()) {
-		return nil, nil, c.blockError(op, h, nil, ErrForeignPointer)
-	}
-	b := c.blocks.At(h.id())
-	for {
-		s := c.stream(b.Owner())
-		s.mu.Lock()
-		if b.Owner() != s.index {
-			s.mu.Unlock() // the stream was closed and its blocks moved
-			continue
-		}
-		if c.closed.Load() {
-			s.mu.Unlock()
-			return nil, nil, c.blockError(op, h, nil, ErrClosed)
-		}
-		if w := b.Word(); w.Gen() != h.gen || w.State() != block.Live {
-			s.mu.Unlock()
-			if w.Gen() != h.gen && gone == ErrDoubleFree {
-				gone = ErrStaleBlock
-			}
-			return nil, nil, c.blockError(op, h, s, gone)
-		}
-		return s, b, nil
-	}
-}
-
 func (c *Caching) stream(index uint32) *Stream { return (*c.streams.Load())[index] }
 
 // openStreams returns the streams that are not closed, by index.

@@ -134,6 +134,51 @@ func (c *Caching) lockSegment(p Ptr) (*Stream, *block.Segment) {
 	}
 }
 
+// lockOwner finds the stream that owns a handle's block and locks it, after
+// which the block's state stays, but for the magazines. The handle must be
+// of this allocator and its block live; else gone is the reason given.
+func (c *Caching) lockOwner(op string, h Block, gone error) (*Stream, *block.Block, error) {
+	if s, b := c.lockLive(h); s != nil {
+		return s, b, nil
+	}
+	return nil, nil, c.notLive(op, h, gone)
+}
+
+// lockLive is lockOwner that returns nil and gives no reason.
+func (c *Caching) lockLive(h Block) (*Stream, *block.Block) {
+	if h.pool() != c.id || !c.blocks.Known(h.id()) {
+		return nil, nil
+	}
+	b := c.blocks.At(h.id())
+	s := c.stream(b.Owner())
+	s.mu.Lock()
+	for b.Owner() != s.index { // that stream was closed and its blocks moved
+		s.mu.Unlock()
+		s = c.stream(b.Owner())
+		s.mu.Lock()
+	}
+	if w := b.Word(); w.Gen() != h.gen || w.State() != block.Live || c.closed.Load() {
+		s.mu.Unlock()
+		return nil, nil
+	}
+	return s, b
+}
+
+// notLive says why a handle's block is not live, which it will not be again.
+func (c *Caching) notLive(op string, h Block, gone error) error {
+	if h.pool() != c.id || !c.blocks.Known(h.id()) {
+		return c.blockError(op, h, nil, ErrForeignPointer)
+	}
+	b := c.blocks.At(h.id())
+	switch {
+	case c.closed.Load():
+		return c.blockError(op, h, nil, ErrClosed)
+	case b.Word().Gen() != h.gen && gone == ErrDoubleFree:
+		gone = ErrStaleBlock
+	}
+	return c.blockError(op, h, c.stream(b.Owner()), gone)
+}
+
 // blockError describes a call on a handle that failed for a reason.
 func (c *Caching) blockError(op string, h Block, s *Stream, reason error) error {
 	e := &BlockError{Op: op, Ptr: h.ptr, Size: h.size, Err: reason}

@@ -30,6 +30,9 @@ func (s *Stream) giveHomeLocked(id block.ID, b *block.Block) {
 // unhomeLocked takes a block out of the magazines, if it is there, and reports
 // whether it is live.
 func (s *Stream) unhomeLocked(id block.ID, b *block.Block) bool {
+	if w := b.Word(); !w.Has(block.Homed) {
+		return w.State() == block.Live
+	}
 	if l, ok := s.magazine.Leave(id); ok {
 		s.leftLocked(l)
 	}

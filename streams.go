@@ -250,9 +250,12 @@ func (c *Caching) recordUse(op string, h Block, s *Stream) (*Stream, *block.Bloc
 	if o := c.other(h); o != nil {
 		return o.recordUse(op, h, s)
 	}
-	owner, b, err := c.lockOwner(op, h, ErrUseAfterFree)
-	if err != nil || owner.base == s { // ordered already
-		return owner, b, err
+	owner, b := c.lockLive(h)
+	if owner == nil {
+		return nil, nil, c.notLive(op, h, ErrUseAfterFree)
+	}
+	if owner.base == s { // ordered already
+		return owner, b, nil
 	}
 	if !owner.unhomeLocked(h.id(), b) {
 		owner.mu.Unlock()
