@@ -11,6 +11,10 @@
 #   COUNT                how often each is measured (3)
 #   CPUS                 numbers of goroutines for the parallel ones (1,2,4,8,16)
 #   BENCHTIME            time for each of ours (0.5s)
+#   CPU                  the processor for what one goroutine or thread does, of all three:
+#                        a number, or "quiet" for the one where a hit takes least now. In
+#                        a virtual machine another's work on the same core may double the
+#                        time, and the system does not know (empty: as the system likes)
 #   NVCC, PYTHON         the programs (nvcc, python3)
 #   CUPOOL_TEST_BINARY   go test -c -tags gpu . made elsewhere, for a machine without Go
 #   CUPOOL_TABLE_BINARY  go build ./bench/table, likewise
@@ -39,23 +43,42 @@ if [ -z "$test" ]; then
 	go test -c -tags gpu -o "$test" .
 fi
 [ -x "$test" ] || fail "CUPOOL_TEST_BINARY: $test is no program"
-measure() { # -test.bench EXPR -test.cpu N
-	CUPOOL_DEVICE=cuda "$(realpath "$test")" -test.run '^$' -test.benchmem -test.timeout 1h \
-		-test.count "$count" -test.benchtime "${BENCHTIME:-0.5s}" "$@"
+test=$(realpath "$test")
+
+# quiet prints the number of the processor on which a hit takes least.
+quiet() {
+	local cpu ns best=0 least=
+	for cpu in $(seq 0 $(($(nproc) - 1))); do
+		ns=$(CUPOOL_DEVICE=host:1GiB taskset -c "$cpu" "$test" -test.run '^$' -test.bench '^BenchmarkHit$/size=1MiB' \
+			-test.benchtime 0.05s | awk '/ns\/op/ {print int(100 * $3)}')
+		if [ -z "$least" ] || [ "$ns" -lt "$least" ]; then
+			least=$ns best=$cpu
+		fi
+	done
+	echo "$best"
 }
+alone=() # how to run what has one goroutine or thread
+if [ -n "${CPU:-}" ]; then
+	[ "$CPU" != quiet ] || CPU=$(quiet)
+	say "what has one goroutine or thread runs on processor $CPU"
+	alone=(taskset -c "$CPU")
+fi
+
+flags=(-test.run '^$' -test.benchmem -test.timeout 1h -test.count "$count" -test.benchtime "${BENCHTIME:-0.5s}")
 say "measuring cupool"
 {
 	echo "date: $(date -u +%F)"
 	echo "gpu: $(head -n 1 <<<"$gpu")"
-	measure -test.bench '^Benchmark(Hit|RandomLive1000|CrossStream|EngineAllocFree|MissSplit|Trim1000|Ruler)$'
-	measure -test.bench '^BenchmarkParallelHit$' -test.cpu "${CPUS:-1,2,4,8,16}"
+	CUPOOL_DEVICE=cuda "${alone[@]}" "$test" "${flags[@]}" \
+		-test.bench '^Benchmark(Hit|RandomLive1000|CrossStream|EngineAllocFree|MissSplit|Trim1000|Ruler)$'
+	CUPOOL_DEVICE=cuda "$test" "${flags[@]}" -test.bench '^BenchmarkParallelHit$' -test.cpu "${CPUS:-1,2,4,8,16}"
 } | tee "$out/ours.txt" >&2
 
 # PyTorch builds its part when it runs.
 peers=()
 if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
 	say "measuring PyTorch"
-	"$python" bench/peers/torch_alloc.py "$count" | tee "$out/pytorch.txt" >&2
+	"${alone[@]}" "$python" bench/peers/torch_alloc.py "$count" | tee "$out/pytorch.txt" >&2
 	peers+=(-pytorch "$out/pytorch.txt")
 else
 	say "PyTorch is left out: $python has no torch that works with CUDA (PYTHON names another)"
@@ -65,7 +88,7 @@ nvcc=${NVCC:-$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
 if have "$nvcc"; then
 	say "measuring cudaMallocAsync"
 	"$nvcc" -O3 -std=c++17 -o "$out/cuda_alloc" bench/peers/cuda_alloc.cu
-	"$(realpath "$out/cuda_alloc")" "$count" | tee "$out/async.txt" >&2
+	"${alone[@]}" "$(realpath "$out/cuda_alloc")" "$count" | tee "$out/async.txt" >&2
 	peers+=(-async "$out/async.txt")
 else
 	say "cudaMallocAsync is left out: there is no $nvcc (NVCC or CUDA_HOME name another)"

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <sched.h>
 #include <thread>
 #include <vector>
 
@@ -76,6 +77,15 @@ template <class Alloc, class Free> double random_live(Alloc alloc, Free free, lo
   return ns;
 }
 
+// anywhere lets this thread run on all processors, when the program began on
+// one (peers.sh, CPU).
+inline void anywhere() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int i = 0; i < CPU_SETSIZE; i++) CPU_SET(i, &all);
+  sched_setaffinity(0, sizeof all, &all);
+}
+
 // parallel has threads run n pairs each, beginning together, and returns the
 // wall time divided by all pairs. prepare runs in each thread and returns what
 // runs a number of pairs there.
@@ -85,6 +95,7 @@ inline double parallel(int threads, long n, std::function<std::function<void(lon
   std::vector<std::thread> all;
   for (int i = 0; i < threads; i++)
     all.emplace_back([&] {
+      anywhere();
       auto run = prepare();
       run(1000); // caches what is needed
       ready++;

@@ -32,7 +32,12 @@ func newBench(t *testing.T) *bench {
 	b.script(t, "nvidia-smi", `echo "NVIDIA H200, 580.159"`)
 	b.script(t, "python3", `[ "$1" = -c ] || cat `+testdata+`/pytorch.txt`)
 	b.script(t, "nvcc", `while [ "$1" != -o ]; do shift; done; printf '#!/bin/sh\ncat `+testdata+`/async.txt' >"$2"; chmod +x "$2"`)
-	b.script(t, "ours", `echo "$CUPOOL_DEVICE $*" >>`+b.out+`/calls; case "$*" in *ParallelHit*) ;; *) cat `+testdata+`/ours.txt; esac`)
+	b.script(t, "ours", `echo "$CUPOOL_DEVICE, CPU $ON: $*" >>`+b.out+`/calls
+case "$*" in
+*ParallelHit*) ;;
+*'Hit$/size=1MiB'*) echo "BenchmarkHit/size=1MiB 1 $((30 - ON)).5 ns/op" ;;
+*) cat `+testdata+`/ours.txt ;;
+esac`)
 	b.env = []string{"PATH=" + b.path, "COUNT=2", "CPUS=1,16", "CUPOOL_TEST_AS_TABLE=1", "CUPOOL_TABLE_BINARY=" + os.Args[0],
 		"CUPOOL_TEST_BINARY=" + filepath.Join(b.path, "ours")}
 	return b
@@ -66,9 +71,38 @@ func TestPeers(t *testing.T) {
 
 	calls, err := os.ReadFile(filepath.Join(b.out, "calls"))
 	require.NoError(t, err)
-	const always = "cuda -test.run ^$ -test.benchmem -test.timeout 1h -test.count 2 -test.benchtime 0.5s -test.bench "
+	const always = "cuda, CPU : -test.run ^$ -test.benchmem -test.timeout 1h -test.count 2 -test.benchtime 0.5s -test.bench "
 	require.Equal(t, always+"^Benchmark(Hit|RandomLive1000|CrossStream|EngineAllocFree|MissSplit|Trim1000|Ruler)$\n"+
 		always+"^BenchmarkParallelHit$ -test.cpu 1,16\n", string(calls))
+}
+
+// What runs alone is kept on one processor: the given one, or the one where a
+// hit takes least.
+func TestPeersOnOneProcessor(t *testing.T) {
+	for cpu, want := range map[string]string{"2": "2", "quiet": "3"} {
+		t.Run(cpu, func(t *testing.T) {
+			b := newBench(t)
+			b.script(t, "nproc", "echo 4")
+			b.script(t, "taskset", `export ON=$2; shift 2; exec "$@"`)
+			b.script(t, "python3", `[ "$1" = -c ] || echo "$ON" >`+b.out+`/python`)
+			for _, name := range []string{"awk", "seq"} {
+				file, err := exec.LookPath(name)
+				require.NoError(t, err)
+				require.NoError(t, os.Symlink(file, filepath.Join(b.path, name)))
+			}
+			b.env = append(b.env, "CPU="+cpu)
+			status, _, stderr := b.run(t)
+			require.Equal(t, 0, status, stderr)
+			require.Contains(t, stderr, "runs on processor "+want+"\n")
+			calls, err := os.ReadFile(filepath.Join(b.out, "calls"))
+			require.NoError(t, err)
+			require.Contains(t, string(calls), "cuda, CPU "+want+": -test.run ^$ -test.benchmem")
+			require.Contains(t, string(calls), "cuda, CPU : -test.run ^$ -test.benchmem", "several goroutines run anywhere")
+			python, err := os.ReadFile(filepath.Join(b.out, "python"))
+			require.NoError(t, err)
+			require.Equal(t, want+"\n", string(python))
+		})
+	}
 }
 
 // A peer that cannot run leaves its column empty, and the script says why.
