@@ -139,16 +139,18 @@ func BenchmarkRandomLive1000(b *testing.B) {
 // blocks. The device is simulated, as no GPU holds that many; the sizes are
 // small because the books weigh most there.
 func BenchmarkLive(b *testing.B) {
-	for exp, n := range []int{3: 1e3, 1e4, 1e5, 1e6} {
-		if n == 0 {
-			continue
-		}
-		b.Run(fmt.Sprintf("blocks=1e%d", exp), func(b *testing.B) {
-			d := simdev.New(simdev.Config{Capacity: 1 << 44})
-			r := newLiveBlocks(poolOn(b, d), smallSizes(n))
-			r.fill(b)
-			r.run(b, max(100_000, n))
-		})
+	byBlocks(b, func(b *testing.B, n int) {
+		d := simdev.New(simdev.Config{Capacity: 1 << 44})
+		r := newLiveBlocks(poolOn(b, d), smallSizes(n))
+		r.fill(b)
+		r.run(b, max(100_000, n))
+	})
+}
+
+// byBlocks runs a benchmark with 10³ to 10⁶ blocks.
+func byBlocks(b *testing.B, run func(b *testing.B, n int)) {
+	for exp, n := 3, 1000; exp <= 6; exp, n = exp+1, 10*n {
+		b.Run(fmt.Sprintf("blocks=1e%d", exp), func(b *testing.B) { run(b, n) })
 	}
 }
 
@@ -160,20 +162,15 @@ func BenchmarkLiveLooks(b *testing.B) {
 		zero uint64
 		_    [7]uint64
 	}
-	for exp, n := range []int{3: 1e3, 1e4, 1e5, 1e6} {
-		if n == 0 {
-			continue
+	byBlocks(b, func(b *testing.B, n int) {
+		handles, records := make([][4]uint64, n), make([]record, n)
+		w := smallSizes(n)
+		for i := range handles {
+			handles[i][3] = w.slot()
 		}
-		b.Run(fmt.Sprintf("blocks=1e%d", exp), func(b *testing.B) {
-			handles, records := make([][4]uint64, n), make([]record, n)
-			w := smallSizes(n)
-			for i := range handles {
-				handles[i][3] = w.slot()
-			}
-			zero := uint64(0) // the next slot waits for it
-			for b.Loop() {
-				zero = records[handles[w.slot()+zero][3]].zero
-			}
-		})
-	}
+		zero := uint64(0) // the next slot waits for it
+		for b.Loop() {
+			zero = records[handles[w.slot()+zero][3]].zero
+		}
+	})
 }

@@ -52,7 +52,7 @@ type request struct {
 	rounded int64 // bytes of the block
 	kind    kind
 	s       *Stream
-	misses  magazine.Misses
+	misses  magazine.Misses // before this one
 }
 
 // segment returns the bytes to ask the device for, when it comes to that.

@@ -30,11 +30,10 @@ func (s *Stream) giveHomeLocked(id block.ID, b *block.Block) {
 // unhomeLocked takes a block out of the magazines, if it is there, and reports
 // whether it is live.
 func (s *Stream) unhomeLocked(id block.ID, b *block.Block) bool {
-	if w := b.Word(); !w.Has(block.Homed) {
-		return w.State() == block.Live
-	}
-	if l, ok := s.magazine.Leave(id); ok {
-		s.leftLocked(l)
+	if b.Word().Has(block.Homed) {
+		if l, ok := s.magazine.Leave(id); ok {
+			s.leftLocked(l)
+		}
 	}
 	return b.Word().State() == block.Live
 }

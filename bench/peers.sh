@@ -45,21 +45,25 @@ fi
 [ -x "$test" ] || fail "CUPOOL_TEST_BINARY: $test is no program"
 test=$(realpath "$test")
 
-# quiet prints the number of the processor on which a hit takes least.
+# quiet prints the number of the processor on which a hit takes least, of those
+# that it may use.
 quiet() {
-	local cpu ns best=0 least=
-	for cpu in $(seq 0 $(($(nproc) - 1))); do
+	local cpu ns best= least=
+	for cpu in $(seq 0 $(($(nproc --all) - 1))); do
 		ns=$(CUPOOL_DEVICE=host:1GiB taskset -c "$cpu" "$test" -test.run '^$' -test.bench '^BenchmarkHit$/size=1MiB' \
-			-test.benchtime 0.05s | awk '/ns\/op/ {print int(100 * $3)}')
-		if [ -z "$least" ] || [ "$ns" -lt "$least" ]; then
+			-test.benchtime 0.05s 2>/dev/null | awk '/ns\/op/ {print int(100 * $3)}') || continue
+		if [ -n "$ns" ] && [ "$ns" -lt "${least:-$((ns + 1))}" ]; then
 			least=$ns best=$cpu
 		fi
 	done
+	[ -n "$best" ] || fail "CPU=quiet: no processor ran BenchmarkHit of $test"
 	echo "$best"
 }
 alone=() # how to run what has one goroutine or thread
 if [ -n "${CPU:-}" ]; then
+	have taskset || fail "CPU=$CPU takes taskset, which is not here"
 	[ "$CPU" != quiet ] || CPU=$(quiet)
+	taskset -c "$CPU" true || fail "CPU=$CPU names no processor that may be used here"
 	say "what has one goroutine or thread runs on processor $CPU"
 	alone=(taskset -c "$CPU")
 fi

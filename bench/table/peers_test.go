@@ -20,7 +20,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{path: t.TempDir(), out: t.TempDir()}
-	for _, name := range []string{"bash", "cat", "chmod", "date", "dirname", "head", "mkdir", "realpath", "rm", "tee"} {
+	for _, name := range []string{"awk", "bash", "cat", "chmod", "date", "dirname", "head", "mkdir", "realpath", "rm", "seq", "tee", "true"} {
 		file, err := exec.LookPath(name)
 		if err != nil {
 			t.Skip(err)
@@ -85,11 +85,6 @@ func TestPeersOnOneProcessor(t *testing.T) {
 			b.script(t, "nproc", "echo 4")
 			b.script(t, "taskset", `export ON=$2; shift 2; exec "$@"`)
 			b.script(t, "python3", `[ "$1" = -c ] || echo "$ON" >`+b.out+`/python`)
-			for _, name := range []string{"awk", "seq"} {
-				file, err := exec.LookPath(name)
-				require.NoError(t, err)
-				require.NoError(t, os.Symlink(file, filepath.Join(b.path, name)))
-			}
 			b.env = append(b.env, "CPU="+cpu)
 			status, _, stderr := b.run(t)
 			require.Equal(t, 0, status, stderr)
@@ -101,6 +96,29 @@ func TestPeersOnOneProcessor(t *testing.T) {
 			python, err := os.ReadFile(filepath.Join(b.out, "python"))
 			require.NoError(t, err)
 			require.Equal(t, want+"\n", string(python))
+		})
+	}
+}
+
+// A processor that cannot be had ends the script before anything is measured.
+func TestPeersOnNoProcessor(t *testing.T) {
+	for name, c := range map[string]struct{ cpu, taskset, want string }{
+		"no taskset":           {"2", "", "CPU=2 takes taskset"},
+		"no such processor":    {"99", "exit 1", "CPU=99 names no processor"},
+		"nothing was measured": {"quiet", "exit 1", "CPU=quiet: no processor ran BenchmarkHit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.script(t, "nproc", "echo 4")
+			if c.taskset != "" {
+				b.script(t, "taskset", c.taskset)
+			}
+			b.env = append(b.env, "CPU="+c.cpu)
+			status, stdout, stderr := b.run(t)
+			require.Equal(t, 3, status, stderr)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, c.want)
+			require.NoFileExists(t, filepath.Join(b.out, "ours.txt"))
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -52,7 +53,7 @@ func (k Curve) draw(canvas draw.Canvas) error {
 	p.Y.Tick.Marker = ticks{6}
 	p.Add(newGrid())
 	top := max(k.Bound, 1)
-	for _, m := range k.Points {
+	for _, m := range slices.Concat(k.Points, k.Floor.Points) {
 		top = max(top, m.Max)
 	}
 	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)

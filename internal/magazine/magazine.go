@@ -76,7 +76,7 @@ func hash(size int64) (set uint, tag uint32) {
 // What is homed here while this is inside was so before, so that it is of the
 // size, and the stream's, still. That tags are looked at before is what spares
 // most misses to go inside: who homes a block there is seen by the next Get.
-func (c *Cache) Get(size int64) (id block.ID, b *block.Block, gen uint64, misses Misses) {
+func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
 	proc := procPin()
 	if uint(proc) >= uint(len(c.shards)) {
 		procUnpin()
@@ -89,33 +89,30 @@ func (c *Cache) Get(size int64) (id block.ID, b *block.Block, gen uint64, misses
 	}
 	i, tag := hash(size)
 	i %= setCount
-	if sh.tags[i].Load()&bit(tag) != 0 {
-		if sh.proc.come() {
-			s := &sh.sets[i]
-			for w := range s {
-				slot := s[w].Load()
-				if uint32(slot) != tag {
-					continue
-				}
-				at := block.ID(slot >> 32)
-				b = c.table.At(at)
-				if b.Requested() == size && b.Owner() == c.owner {
-					if gen = b.TakeHomed(proc); gen != 0 {
-						sh.proc.leave()
-						procUnpin()
-						return at, b, gen, 0
-					}
-				}
-				// To look at a block that has its home elsewhere by now would slow
-				// that down, each time.
-				if !c.lives(at, proc) {
-					s[w].SetOwned(0)
+	if sh.tags[i].Load()&bit(tag) != 0 && sh.proc.come() {
+		s := &sh.sets[i]
+		for w := range s {
+			slot := s[w].Load()
+			if uint32(slot) != tag {
+				continue
+			}
+			id := block.ID(slot >> 32)
+			if b := c.table.At(id); b.Requested() == size && b.Owner() == c.owner {
+				if gen := b.TakeHomed(proc); gen != 0 {
+					sh.proc.leave()
+					procUnpin()
+					return id, b, gen, 0
 				}
 			}
+			// To look at a block that has its home elsewhere by now would slow
+			// that down, each time.
+			if !c.lives(id, proc) {
+				s[w].SetOwned(0)
+			}
 		}
-		sh.proc.leave()
 	}
-	misses = sh.miss(i, tag, size)
+	sh.proc.leave() // it said that it comes, or is not inside anyway
+	misses := sh.miss(i, tag, size)
 	procUnpin()
 	return 0, nil, 0, misses
 }
