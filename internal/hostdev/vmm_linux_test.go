@@ -163,6 +163,7 @@ func TestVMMErrors(t *testing.T) {
 	require.ErrorContains(t, d.Memset(p+2*gran, 0, 3*gran, 0), "mapped without access")
 	require.NoError(t, d.MemSetAccess(p+2*gran, 3*gran))
 	require.NoError(t, d.Memset(p+2*gran, 0, 3*gran, 0))
+	require.NoError(t, d.SyncStream(0)) // MemUnmap does not wait for work
 	require.NoError(t, d.MemUnmap(p+2*gran, 3*gran))
 	require.NoError(t, d.AddressFree(p, 8*gran))
 	require.ErrorIs(t, d.AddressFree(p, 8*gran), device.ErrInvalidRange)
