@@ -205,6 +205,7 @@ func TestVMMRandomMapsKeepContents(t *testing.T) {
 			mapAt(t, d, addr, gran, hs[i])
 			at[slot] = i + 1
 		} else if rnd.IntN(2) == 0 {
+			require.NoError(t, d.SyncStream(0)) // MemUnmap does not wait for work
 			require.NoError(t, d.MemUnmap(addr, gran))
 			at[slot] = 0
 		} else {
