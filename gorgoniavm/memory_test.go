@@ -94,6 +94,10 @@ func TestPeakIsNoMoreThanTheTapeMachines(t *testing.T) {
 func TestShareOfThePool(t *testing.T) {
 	for name, build := range map[string]func() *model{"mlp": newMNIST, "convnet": func() *model { return newConvnetOf(20, 28, 8, 16) }, "dropout": newDropout} {
 		t.Run(name, func(t *testing.T) {
+			// With more processors, a new thread of the runtime's counts as an
+			// object of 5 KiB.
+			old := runtime.GOMAXPROCS(1)
+			t.Cleanup(func() { runtime.GOMAXPROCS(old) })
 			e, a := newMeter(t)
 			m := build()
 			vm := open(t, m, e)
