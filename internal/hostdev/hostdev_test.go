@@ -3,6 +3,7 @@ package hostdev_test
 import (
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,12 +45,15 @@ func newEvent(t testing.TB, d *hostdev.Device) device.Event {
 	return e
 }
 
-// hold keeps the stream busy until the returned function is called.
+// hold keeps the stream busy until the returned function is called, or the test
+// ends: Close waits for it.
 func hold(t testing.TB, d *hostdev.Device, s device.Stream) (release func()) {
 	t.Helper()
 	gate := make(chan struct{})
 	require.NoError(t, d.Launch(s, func() { <-gate }))
-	return func() { close(gate) }
+	release = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(release)
+	return release
 }
 
 // read returns n bytes at p, in the order of s.
@@ -74,6 +78,10 @@ func newRand(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
+// patience is how long to wait for what comes in milliseconds, unless it hangs
+// or others need the processors.
+const patience = 2 * time.Minute
+
 // finishes fails the test when f takes longer than anything here should.
 func finishes(t testing.TB, what string, f func()) {
 	t.Helper()
@@ -81,7 +89,7 @@ func finishes(t testing.TB, what string, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("%s does not return", what)
 	}
 }
@@ -89,7 +97,7 @@ func finishes(t testing.TB, what string, f func()) {
 // requireGoroutines waits until no more than n goroutines exist.
 func requireGoroutines(t testing.TB, n int) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > n; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end), "%d goroutines, not %d", runtime.NumGoroutine(), n)
 	}
 }
