@@ -21,23 +21,16 @@ var hostMemory = hostMemInfo
 // swapping, and how much there is at all, after Linux and the control group
 // that the program runs in.
 func hostMemInfo() (free, total int64, err error) {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, 0, fmt.Errorf("cupool: size of the host's memory: %w: %w", device.ErrNotSupported, err)
-	}
-	defer f.Close()
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		var key string
-		var kib int64
-		if n, _ := fmt.Sscan(sc.Text(), &key, &kib); n != 2 {
-			continue
-		}
-		switch key {
+	err = eachNumber("/proc/meminfo", func(name string, kib int64) {
+		switch name {
 		case "MemAvailable:":
 			free = kib << 10
 		case "MemTotal:":
 			total = kib << 10
 		}
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("cupool: size of the host's memory: %w: %w", device.ErrNotSupported, err)
 	}
 	if total == 0 {
 		return 0, 0, fmt.Errorf("cupool: size of the host's memory: %w: /proc/meminfo does not tell", device.ErrNotSupported)
@@ -47,21 +40,49 @@ func hostMemInfo() (free, total int64, err error) {
 }
 
 // groupMemory returns the limit of a control group, of version 2 or 1, and
-// what it uses of it; MaxInt64 when there is none.
+// what it uses of it; MaxInt64 when there is none. Files that Linux keeps in
+// memory count for the group, up to its limit, but make room for anything else,
+// so they are no use here.
 func groupMemory(root string) (limit, used int64) {
-	for _, files := range [][2]string{
-		{"/memory.max", "/memory.current"},
-		{"/memory/memory.limit_in_bytes", "/memory/memory.usage_in_bytes"},
+	for _, files := range []struct{ limit, used, stat, prefix string }{
+		{"/memory.max", "/memory.current", "/memory.stat", ""},
+		{"/memory/memory.limit_in_bytes", "/memory/memory.usage_in_bytes", "/memory/memory.stat", "total_"},
 	} {
-		limit, err := readNumber(root + files[0])
+		limit, err := readNumber(root + files.limit)
 		if err != nil { // absent, or "max"
 			continue
 		}
-		if used, err = readNumber(root + files[1]); err == nil {
-			return limit, used
+		used, err := readNumber(root + files.used)
+		if err != nil {
+			continue
 		}
+		_ = eachNumber(root+files.stat, func(name string, n int64) { // without it, files are in use
+			if name == files.prefix+"inactive_file" || name == files.prefix+"active_file" {
+				used -= n
+			}
+		})
+		return limit, max(0, used)
 	}
 	return math.MaxInt64, 0
+}
+
+// eachNumber calls f with the name and the number that lines of a file begin
+// with.
+func eachNumber(path string, f func(name string, n int64)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	sc := bufio.NewScanner(file)
+	for sc.Scan() {
+		var name string
+		var n int64
+		if got, _ := fmt.Sscan(sc.Text(), &name, &n); got == 2 {
+			f(name, n)
+		}
+	}
+	return sc.Err()
 }
 
 func readNumber(path string) (int64, error) {

@@ -371,6 +371,9 @@ func TestCUDAHostMemInfo(t *testing.T) {
 	write("memory/memory.usage_in_bytes", "400\n")
 	limit, used = groupMemory(dir)
 	assert.Equal(t, []int64{1000, 400}, []int64{limit, used})
+	write("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 50\n")
+	_, used = groupMemory(dir)
+	assert.EqualValues(t, 250, used, "files that are only kept are in nobody's way")
 	write("memory.max", "max\n")
 	write("memory.current", "5\n")
 	limit, _ = groupMemory(dir)
@@ -378,6 +381,10 @@ func TestCUDAHostMemInfo(t *testing.T) {
 	write("memory.max", "2000\n")
 	limit, used = groupMemory(dir)
 	assert.Equal(t, []int64{2000, 5}, []int64{limit, used})
+	write("memory.current", "2000\n")
+	write("memory.stat", "anon 200\nfile 1800\nshmem 300\ninactive_file 1000\nactive_file 500\n")
+	_, used = groupMemory(dir)
+	assert.EqualValues(t, 500, used)
 }
 
 func TestCUDAErrorText(t *testing.T) {
