@@ -75,12 +75,14 @@ static void emulate(const op *o) {
 }
 
 static bool kernel(const op *o) {
-	uint32_t wrong = 0;
-	for (uint64_t i = 0; i < o->args[1]; i++) {
-		uint32_t *w = word(o->args[0] + 4 * i);
-		uint32_t want = (uint32_t)o->args[2] + (uint32_t)i * 0x9E3779B1u;
-		if (w == NULL)
+	uint32_t wrong = 0, *w = NULL;
+	size_t left = 0; // bytes from w on that are side by side
+	for (uint64_t i = 0; i < o->args[1]; i++, w++, left -= 4) {
+		if (left < 4)
+			w = (uint32_t *)fake_translate(o->args[0] + 4 * i, &left);
+		if (w == NULL || left < 4)
 			return false;
+		uint32_t want = (uint32_t)o->args[2] + (uint32_t)i * 0x9E3779B1u;
 		if (o->kernel == FILL)
 			*w = want;
 		else if (o->kernel == ADD)
