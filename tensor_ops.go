@@ -96,14 +96,14 @@ func plain(t tensor.Tensor) bool {
 // into calls f with a new, undefined tensor in the pool and returns it, or
 // f's error.
 func (e *Engine) into(dt tensor.Dtype, shape tensor.Shape, f func(out *tensor.Dense) error) (tensor.Tensor, error) {
-	if err := e.hostReady(); err != nil {
-		return nil, err
-	}
 	out, err := e.Empty(dt, shape...)
 	if err != nil {
 		return nil, err
 	}
-	if err := f(out); err != nil {
+	if err = e.hostReady(); err == nil { // not before: its memory may be in use until then
+		err = f(out)
+	}
+	if err != nil {
 		_ = e.freeTensor(out) // it is live and whole
 		return nil, err
 	}

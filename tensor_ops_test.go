@@ -1,10 +1,12 @@
 package cupool_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
@@ -259,4 +261,38 @@ func (e *bench) compareOn(others []float64, name string, dt tensor.Dtype, shapes
 		e.free(b)
 	}
 	require.Equal(e.t, live, e.live(), "%s: blocks are left", name)
+}
+
+// lateAllocator hands out memory that its stream has yet to write, as memory is
+// that another goroutine has just freed.
+type lateAllocator struct{ *cupool.Caching }
+
+func (a lateAllocator) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
+	b, err := a.Caching.Alloc(n, s)
+	if err == nil && n > 0 {
+		err = errors.Join(s.Launch(func() { time.Sleep(time.Millisecond) }), s.Memset(b.Ptr(), 0xFF, n))
+	}
+	return b, err
+}
+
+// Results are not computed before the memory is theirs.
+func TestResultsWaitForTheirMemory(t *testing.T) {
+	c := newHostPool(t)
+	e, err := cupool.NewEngine(lateAllocator{c})
+	require.NoError(t, err)
+	all := e.Scope()
+	x, err := e.FromHost(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float32{1, 2, 3, 4})))
+	require.NoError(t, err)
+	for name, op := range map[string]func() (tensor.Tensor, error){
+		"binary": func() (tensor.Tensor, error) { return tensor.Add(x, x) },
+		"scalar": func() (tensor.Tensor, error) { return tensor.Mul(x, float32(2)) },
+		"unary":  func() (tensor.Tensor, error) { return e.Map(func(v float32) float32 { return 2 * v }, x) },
+		"repeat": func() (tensor.Tensor, error) { return tensor.Repeat(must(tensor.Add(x, x)), 0, 1) },
+	} {
+		y, err := op()
+		require.NoError(t, err, name)
+		require.Equal(t, []float32{2, 4, 6, 8}, must(e.ToHost(y)).Data(), name)
+	}
+	require.NoError(t, all.Close())
+	require.NoError(t, c.Close())
 }
