@@ -146,6 +146,7 @@ func TestPyTorchRecordStream(t *testing.T) {
 		require.NoError(t, err)
 		result, err := cupool.NewBuffer[float64](c, 4, other)
 		require.NoError(t, err)
+		require.NoError(t, other.WaitStream(c.DefaultStream()))
 		release := slow(t, other)
 		on, err := x.On(other) // records the stream
 		require.NoError(t, err)
