@@ -20,7 +20,7 @@ func (e *bench) collect(live int64) {
 		_, err := e.c.ProcessDeferred()
 		require.NoError(e.t, err)
 		return e.live() == live
-	}, 10*time.Second, time.Millisecond, "%d blocks are live", e.live())
+	}, time.Minute, time.Millisecond, "never %d blocks live", live)
 }
 
 // settle runs it often enough to give back whatever it will.

@@ -265,7 +265,7 @@ func testCleanup(t *testing.T, e *env) {
 	}
 	require.Zero(t, r.Stats().OOMs)
 	require.GreaterOrEqual(t, r.Stats().Retries, int64(1))
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for r.Stats().LiveBytes > 0 && time.Now().Before(deadline) {
 		runtime.GC()
 		_, err := r.ProcessDeferred()
