@@ -275,36 +275,42 @@ func testCleanup(t *testing.T, e *env) {
 }
 
 // blocked starts an allocation that has to wait, and returns where its
-// result will come. Where waits make the device run it comes at once.
-func (r *rig) blocked(size int64, s *cupool.Stream) <-chan cupool.Block {
+// result will come, once it waits for an event of the device under f. Where
+// waits make the device run it comes at once.
+func (r *rig) blocked(f *Failing, size int64, s *cupool.Stream) <-chan cupool.Block {
 	r.t.Helper()
 	got := make(chan cupool.Block, 1)
 	if r.env.opt.WaitsRun {
 		got <- r.alloc(size, s)
 		return got
 	}
+	before := f.Calls("SyncEvent")
 	go func() {
 		b, err := r.Alloc(size, s)
 		check(r.t, err)
 		got <- b
 	}()
-	select {
-	case b := <-got:
-		r.t.Fatalf("%v was handed out while a stream still uses all memory", b)
-	case <-time.After(30 * time.Millisecond):
+	for waits := false; !waits; {
+		waits = f.Calls("SyncEvent") > before
+		select {
+		case b := <-got:
+			r.t.Fatalf("%v was handed out while a stream still uses all memory", b)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	return got
 }
 
 // testPressure: a request that only a pending block can serve waits for it.
 func testPressure(t *testing.T, e *env) {
-	r := e.rig(t, limited(2))
+	f := NewFailing(nil)
+	r := e.rigOn(t, f.over, limited(2))
 	w := r.whole()
 	s, u := r.stream(), r.stream()
 	blocks := r.fill(2, s)
 	release := r.makeBusy(u)
 	require.NoError(t, r.FreeOn(blocks[0], u))
-	got := r.blocked(w, s)
+	got := r.blocked(f, w, s)
 	release()
 	b := <-got
 	require.Equal(t, blocks[0].Ptr(), b.Ptr())
@@ -315,7 +321,7 @@ func testPressure(t *testing.T, e *env) {
 	release = r.makeBusy(u)
 	require.NoError(t, r.FreeOn(b, u))
 	require.NoError(t, r.FreeOn(blocks[1], u))
-	got = r.blocked(2*w, s)
+	got = r.blocked(f, 2*w, s)
 	release()
 	b = <-got
 	require.Equal(t, 2*w, b.Size())
@@ -328,7 +334,8 @@ func testPressureOne(t *testing.T, e *env) {
 	if e.opt.WaitsRun {
 		t.Skip("waits do not block on this device")
 	}
-	r := e.rig(t, limited(6))
+	f := NewFailing(nil)
+	r := e.rigOn(t, f.over, limited(6))
 	w := r.whole()
 	s, slow, fast := r.stream(), r.stream(), r.stream()
 	big, mid, little := r.alloc(3*w, s), r.alloc(2*w, s), r.alloc(w, s)
@@ -337,7 +344,7 @@ func testPressureOne(t *testing.T, e *env) {
 	require.NoError(t, r.FreeOn(big, slow))
 	require.NoError(t, r.FreeOn(mid, fast))
 	require.NoError(t, r.FreeOn(little, slow))
-	got := r.blocked(2*w, s)
+	got := r.blocked(f, 2*w, s)
 	release()
 	b := <-got
 	require.Equal(t, mid.Ptr(), b.Ptr())
