@@ -127,6 +127,7 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	if e.accuracy, err = t.accuracy(); err != nil {
 		return e, err
 	}
+	t.awaitPlan(ctx)
 	e.driverAllocs = t.pool.Stats().DriverAllocs - before
 	e.duration = time.Since(start)
 	return e, nil
@@ -174,6 +175,14 @@ func (t *trainer) settle(start time.Time) error {
 		t.stepTimes[i] = mean
 	}
 	return nil
+}
+
+// awaitPlan waits for a plan that is being made, if steps are planned: it serves
+// the next epoch.
+func (t *trainer) awaitPlan(ctx context.Context) {
+	if t.plan != nil {
+		_ = t.plan.Wait(ctx) // the next step sees that ctx is done
+	}
 }
 
 // planned runs a step as an iteration, if steps are planned.
