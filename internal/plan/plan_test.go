@@ -216,7 +216,8 @@ func TestSolveStopsAtTarget(t *testing.T) {
 	blocks := randomBlocks(r, 2000, 100, func() int64 { return q * (1 + r.Int64N(1000)) })
 	bound := plan.Bound(blocks)
 	require.Zero(t, solve(t, blocks, plan.Options{Target: 2 * bound}).Rounds, "what needs no search gets none")
-	require.Equal(t, 3, solve(t, blocks, plan.Options{Target: bound / 2, Rounds: 3}).Rounds)
+	few := solve(t, blocks, plan.Options{Target: bound / 2, Rounds: 3})
+	require.True(t, few.Rounds == 3 || few.Height == bound, "%d rounds, to %d above the bound: no less than that is wanted, and seldom found so soon", few.Rounds, few.Height-bound)
 }
 
 // When there is no time at all there is a plan all the same.
