@@ -174,6 +174,9 @@ func (s *stream) submit(op string, j job) (uint64, error) {
 // tryInline runs j on the caller's goroutine when the stream is idle, which
 // saves two goroutine switches; ran is false when it is not.
 func (s *stream) tryInline(op string, j *job) (ran bool, err error) {
+	if queued() {
+		return false, nil
+	}
 	s.mu.Lock()
 	if s.running {
 		s.mu.Unlock()
@@ -242,10 +245,12 @@ func (s *stream) work() {
 		}
 		end = n + uint64(len(batch))
 		for i := range batch {
+			late()
 			s.runJob(&batch[i])
 			batch[i] = job{} // drop what it refers to
 			n++
 			s.complete(n)
+			late()
 		}
 	}
 }
