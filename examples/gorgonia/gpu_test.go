@@ -15,6 +15,7 @@ import (
 // A GPU learns what the host learns, from the same seed, and leaves nothing of
 // the perceptron to it.
 func TestTrainingOnGPU(t *testing.T) {
+	onOneProcessor(t)
 	for _, args := range [][]string{
 		{"-shift", "0"},
 		{"-shift", "1", "-optimizer", "adam"},
