@@ -1,5 +1,5 @@
 # What a developer runs. CI runs .ci/run, which is all of check and test.
-.PHONY: check test fuzz bench bench-peers gpu plot
+.PHONY: check test fuzz bench bench-peers gpu plot pgo
 SHELL = bash
 .SHELLFLAGS = -e -o pipefail -c
 
@@ -38,3 +38,11 @@ gpu: ## everything that docs/gpu-validation.md reports, on this machine's GPU
 plot: ## docs/live.svg: the time of a step by the number of live blocks
 	$(BENCH) -bench '^BenchmarkLive' -count $(COUNT) . | tee live.out
 	go run ./bench/plot docs/live.svg live.out
+
+PGO = cmd/cupool/cupool.pgo
+pgo: ## the profile that "cupool pgo" prints: what to make fast, for Go's compiler
+	$(BENCH) -trimpath -benchtime 3s -o cupool.test -cpuprofile pool.prof \
+		-bench '^Benchmark(Hit|ParallelHit|RandomLive1000|CrossStream|MissSplit|Trim1000)$$' .
+	$(BENCH) -trimpath -benchtime 3s -o cupool.test -cpuprofile engine.prof \
+		-bench '^BenchmarkEngineAllocFree$$/^zeroing=off$$/^bytes=1048576$$' .
+	go tool pprof -proto -focus cupool/cupool -output $(PGO) pool.prof engine.prof

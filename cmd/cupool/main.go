@@ -1,9 +1,10 @@
 // Command cupool is the tool of the module github.com/cupool/cupool: it sets
-// up the build with CUDA and shows what a computer has.
+// up the build, with CUDA and for speed, and shows what a computer has.
 //
 //	cupool env     print the settings that a build with CUDA needs
 //	cupool info    show devices, versions and what is supported
 //	cupool replay  replay recorded traces of allocations
+//	cupool pgo     print a profile for Go's compiler
 package main
 
 import (
@@ -30,6 +31,7 @@ var commands = []command{
 	{"env", "print the settings that a build with CUDA needs", runEnv},
 	{"info", "show devices, versions and what is supported", runInfo},
 	{"replay", "replay recorded traces of allocations", runReplay},
+	{"pgo", "print a profile for Go's compiler, which makes allocations faster", runPGO},
 }
 
 var errUsage = errors.New("wrong usage")

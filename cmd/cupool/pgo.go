@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"io"
+)
+
+const pgoText = `Prints a profile of the allocator for Go's compiler (profile-guided
+optimization), which makes allocations faster. Where the program's main package
+is,
+
+  go run github.com/cupool/cupool/cmd/cupool pgo > default.pgo
+
+is enough: go build finds the file by its name. A program with a profile of its
+own is built with both:
+
+  go tool pprof -proto own.pprof cupool.pgo > default.pgo
+
+The first build with a profile compiles all packages anew.`
+
+// profile is where benchmarks of the pool and the engine spend their time;
+// "make pgo" makes it.
+//
+//go:embed cupool.pgo
+var profile []byte
+
+// runPGO prints the profile.
+func runPGO(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	if err := parse(newFlags("pgo", pgoText, stderr), args); err != nil {
+		return err
+	}
+	_, err := stdout.Write(profile)
+	return err
+}
