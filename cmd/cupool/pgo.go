@@ -10,10 +10,10 @@ const pgoText = `Prints a profile of the allocator for Go's compiler (profile-gu
 optimization), which makes allocations faster. Where the program's main package
 is,
 
-  go run github.com/cupool/cupool/cmd/cupool pgo > default.pgo
+  go run -mod=mod github.com/cupool/cupool/cmd/cupool pgo > default.pgo
 
-is enough: go build finds the file by its name. A program with a profile of its
-own is built with both:
+is enough: go build finds the file by its name. -mod=mod adds what the tool needs
+to go.sum. A program with a profile of its own is built with both:
 
   go tool pprof -proto own.pprof cupool.pgo > default.pgo
 
