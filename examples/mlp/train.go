@@ -103,6 +103,7 @@ func (t *trainer) free() error {
 // every step.
 func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err error) {
 	start, before := time.Now(), t.pool.Stats().DriverAllocs
+	t.awaitPlan(ctx)
 	scope := t.eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
 	defer catch(&err)
@@ -127,7 +128,6 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	if e.accuracy, err = t.accuracy(); err != nil {
 		return e, err
 	}
-	t.awaitPlan(ctx)
 	e.driverAllocs = t.pool.Stats().DriverAllocs - before
 	e.duration = time.Since(start)
 	return e, nil
@@ -177,8 +177,8 @@ func (t *trainer) settle(start time.Time) error {
 	return nil
 }
 
-// awaitPlan waits for a plan that is being made, if steps are planned: it serves
-// the next epoch.
+// awaitPlan waits for a plan that is being made since the last epoch, if steps
+// are planned, so that it serves this one.
 func (t *trainer) awaitPlan(ctx context.Context) {
 	if t.plan != nil {
 		_ = t.plan.Wait(ctx) // the next step sees that ctx is done
