@@ -39,10 +39,9 @@ plot: ## docs/live.svg: the time of a step by the number of live blocks
 	$(BENCH) -bench '^BenchmarkLive' -count $(COUNT) . | tee live.out
 	go run ./bench/plot docs/live.svg live.out
 
-PGO = cmd/cupool/cupool.pgo
 pgo: ## the profile that "cupool pgo" prints: what to make fast, for Go's compiler
 	$(BENCH) -trimpath -benchtime 3s -o cupool.test -cpuprofile pool.prof \
 		-bench '^Benchmark(Hit|ParallelHit|RandomLive1000|CrossStream|MissSplit|Trim1000)$$' .
 	$(BENCH) -trimpath -benchtime 3s -o cupool.test -cpuprofile engine.prof \
 		-bench '^BenchmarkEngineAllocFree$$/^zeroing=off$$/^bytes=1048576$$' .
-	go tool pprof -proto -focus cupool/cupool -output $(PGO) pool.prof engine.prof
+	go tool pprof -proto -focus cupool/cupool -output cmd/cupool/cupool.pgo pool.prof engine.prof

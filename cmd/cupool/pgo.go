@@ -13,8 +13,9 @@ is,
   go run -mod=mod github.com/cupool/cupool/cmd/cupool pgo > default.pgo
 
 is enough: go build finds the file by its name. -mod=mod adds what the tool needs
-to go.sum. A program with a profile of its own is built with both:
+to go.sum. A program that has a profile of its own, own.pprof, is built with both:
 
+  go run -mod=mod github.com/cupool/cupool/cmd/cupool pgo > cupool.pgo
   go tool pprof -proto own.pprof cupool.pgo > default.pgo
 
 The first build with a profile compiles all packages anew.`
