@@ -96,8 +96,7 @@ func TestShareOfThePool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// With more processors, a new thread of the runtime's counts as an
 			// object of 5 KiB.
-			old := runtime.GOMAXPROCS(1)
-			t.Cleanup(func() { runtime.GOMAXPROCS(old) })
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 			e, a := newMeter(t)
 			m := build()
 			vm := open(t, m, e)
