@@ -1,9 +1,11 @@
 # What a developer runs. CI runs .ci/run, which is all of check and test.
-.PHONY: check test fuzz bench bench-peers gpu plot pgo
+.PHONY: check test arm64 soak fuzz bench compare bench-peers gpu plot pgo house layers mutants
 SHELL = bash
 .SHELLFLAGS = -e -o pipefail -c
 
 FUZZTIME ?= 1m
+SOAKTIME ?= 1h
+SOAKDEVICE ?= host:2GiB
 COUNT ?= 10
 CPUS ?= 1,2,4,8,16
 BENCH = go test -run '^$$' -benchmem -timeout 4h
@@ -15,19 +17,28 @@ check: ## formatting, vet, staticcheck
 	GOOS=darwin go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
 
-test: ## plain, with the race detector, with the invariant-checking build
+test: ## plain, with the race detector, with the invariant-checking build; CUPOOL_TEST=long for the long forms, as in CI
 	go test ./...
 	go test -race ./...
 	go test -tags invariants ./...
 
-fuzz: ## random programs against an oracle
-	go test -tags invariants -run '^$$' -fuzz FuzzCaching -fuzztime $(FUZZTIME) .
-	go test -run '^$$' -fuzz FuzzParseAllocConf -fuzztime $(FUZZTIME) .
+arm64: ## the tests of what depends on the order of loads and stores, under qemu-aarch64 (Debian: qemu-user)
+	for p in relaxed addrmap block magazine ledger epoch vmem heap hostdev/handles hostdev/vspace hostdev simdev; do \
+		GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64 -timeout 60m ./internal/$$p; done
+
+soak: ## everything at once for SOAKTIME, on a device such as SOAKDEVICE=cuda (with GOFLAGS=-tags=gpu)
+	go run ./internal/soak -device $(SOAKDEVICE) -duration $(SOAKTIME) -out soak.jsonl
+
+fuzz: ## every fuzz target in turn, FUZZTIME each, round after round until one fails; ROUNDS=1 for one round
+	bench/fuzz.sh $(FUZZTIME) $(ROUNDS)
 
 bench: ## every benchmark, summed up by benchstat; CUPOOL_DEVICE=cuda and GOFLAGS=-tags=gpu for a GPU
 	$(BENCH) -bench . -skip '^BenchmarkParallelHit$$' -count $(COUNT) . | tee bench.out
 	$(BENCH) -bench '^BenchmarkParallelHit$$' -cpu $(CPUS) -count $(COUNT) . | tee -a bench.out
 	go run $(BENCHSTAT) bench.out
+
+compare: ## the benchmarks of docs/performance.md of this tree beside those of BASE, a revision, in turn
+	BENCHSTAT=$(BENCHSTAT) bench/compare.sh "$(or $(BASE),$(error make compare BASE=revision))" $(HEAD)
 
 bench-peers: ## ours beside PyTorch's allocator and cudaMallocAsync on a GPU; the script says what it takes
 	bench/peers.sh
@@ -45,3 +56,12 @@ pgo: ## the profile that "cupool pgo" prints: what to make fast, for Go's compil
 	$(BENCH) -trimpath -benchtime 3s -o cupool.test -cpuprofile engine.prof \
 		-bench '^BenchmarkEngineAllocFree$$/^zeroing=off$$/^bytes=1048576$$' .
 	go tool pprof -proto -focus cupool/cupool -output cmd/cupool/cupool.pgo pool.prof engine.prof
+
+house: ## the size of each package, and how its files depend on each other
+	go run ./internal/house
+
+layers: ## docs/layers.svg: the packages and who imports whom
+	go run ./internal/house -picture docs/layers.svg
+
+mutants: ## breaks the program in one place at a time, and says which breaks no test sees
+	go run ./internal/mutants

@@ -1,58 +1,65 @@
 // Package cupool is a caching allocator for device memory, after the manner
 // of PyTorch's: memory that a program frees stays reserved and serves its
-// later requests without a call to the driver. It is used as the memory of
+// later requests without a call to the device. It is used as the memory of
 // gorgonia's tensors (Engine), for device buffers (Caching, Buffer), or
 // under a training run (examples/mlp).
 //
+// # The map
+//
+// An allocator (Caching, which New makes) and its private pools share a device:
+// its Driver, its streams and a limit. A pool has a heap for each stream; the
+// heap is the free memory that the stream's order makes safe to reuse.
+//
+//   - caching.go: Alloc, Free and RecordStream, as far as they find what they
+//     need. ladder.go: what a request tries that finds nothing.
+//   - reclaim.go: idle memory: which heap gives memory to another one, or back
+//     to the device, and when.
+//   - streams.go, pending.go: streams and events; blocks that were freed while
+//     other streams use them. closing.go: the ends of streams and pools.
+//   - heaps.go, device.go: a pool's heaps and what the pools of a device share.
+//   - internal/heap: free blocks, address ranges, stitching. Below it
+//     internal/block (arithmetic), internal/magazine (the lock-free caches),
+//     internal/vmem (mapping) and internal/ledger (counting).
+//   - internal/epoch: when a stream is done with a block.
+//   - tensor_*.go: Engine. What its operations compute is internal/tensorop.
+//   - cu_bridge.go, cuda: the Driver over CUDA. internal/hostdev: the embedded
+//     device. planner, arena, native and adaptor are other Allocators.
+//
 // # The way of one Alloc
 //
-// The device hands out segments; a segment is tiled by blocks, and a block
-// is what Alloc returns. Every stream has pools of its own, so that memory
-// that was freed on a stream is reused on it without waiting.
+//  1. Caching.Alloc finds a block of exactly this size that was freed on this
+//     processor in a magazine: a plain store makes it live again. No lock, no
+//     driver, no Go memory.
+//  2. Otherwise allocSlow locks the stream's heap, and Heap.Take finds a block:
+//     a small one that was freed and not merged yet, or the best fit by size and
+//     then address. What is left over is split off. A block whose size recurs
+//     gets a place in a magazine.
+//  3. Otherwise allocMiss climbs the ladder, one function a rung, and asks
+//     Heap.Take again after each that freed anything: empty the magazines, collect
+//     what other streams are done with, take idle memory of other heaps, give idle
+//     segments back, then Heap.TakeVirtual or a segment of the device. When the
+//     device refuses, the request waits for one pending block, gives cached
+//     memory back, waits for all, runs Go's collector, asks the program, and
+//     fails with an *OOMError.
 //
-//  1. caching.go, Caching.Alloc: a block of exactly this size that was freed
-//     before lies in a magazine of this processor (internal/magazine): a plain
-//     store makes it live again. No lock, no driver, no Go memory.
-//  2. take.go, takeLocked: else, under the stream's lock, a small block
-//     of about the size that lies in the fast bins as it was freed, and else
-//     the best fit, by size and then address, among the free blocks
-//     (internal/block). What is left over of that is split off. When the
-//     size recurs, the block gets a home in a magazine (magazines.go).
-//  3. ladder.go, allocMiss: else the ladder, searching again after every
-//     rung: empty the magazines, collect what other streams are done with
-//     (waits.go), take over what others leave idle (stranded.go, estates.go), give idle
-//     segments back (release.go), collect Go's garbage if the device fills
-//     up with what it may hold (pressure.go, lifetime.go), ask the device for
-//     a segment (growLocked), and, once that refuses, wait for one pending block, give cached
-//     segments back, wait for all, collect Go's garbage, ask the program,
-//     and fail with an *OOMError (oom.go).
+// A miss goes down from caching.go to ladder.go, from there to reclaim.go or
+// pending.go, to internal/heap and to the Driver, and comes back with a block. No
+// layer calls one above it; a test in internal/house holds the packages to that.
 //
 // # The way of one Free
 //
-//  1. caching.go, Caching.Free: a block that has a home goes back to it with
+//  1. Caching.Free gives a block that has a place in a magazine back to it with
 //     one compare-and-swap, from any goroutine.
-//  2. caching.go, releaseLocked: a block that no other stream uses goes back
-//     to its pool: a small one to the fast bins, which merge when a search
-//     fails, a large one merged with its free neighbours.
-//  3. streams.go, RecordStream, and waits.go, pendLocked: a block that other
-//     streams use (uses.go) waits for their events first (clock.go). One event
-//     serves all blocks that were freed since the last one.
+//  2. Otherwise it locks the block's heap. A block that no other stream uses goes
+//     to Heap.Put: a small one to the fast bins, which merge when a search fails,
+//     a large one merges with its free neighbours.
+//  3. A block that other streams use waits for their events first
+//     (epoch.Pending). One event serves all blocks that were freed since the last
+//     one.
 //
-// The books follow every step of the slow path, each stream's in its ledger
-// (ledger.go); the lock-free path is counted by the blocks' generations, and
-// Stats puts all together (books.go, stats.go), Snapshot pictures every block
-// (snapshot.go). check.go says which rules always hold, and verifies them
-// after every step in builds with -tags invariants. lookup.go and segments.go
-// find blocks by address, places.go streams by the number that blocks have of
-// them, trim.go, release.go and decay.go give memory back,
-// growth.go and divisions.go say how much is asked for, configenv.go what the
-// environment wants of that, home.go, chunks.go and stitch.go are virtual
-// memory, sleep.go leaves it to other programs for a while, pool.go makes
-// private pools, planner.go serves whole iterations from a plan, arena.go
-// phases, native.go has the device's own pools, and package adaptor what goes
-// around any of them. tensor_backend.go is the tensor.Engine, buffer.go the
-// typed arrays. Devices are behind Driver: open.go opens them,
-// internal/hostdev is the embedded one, cu_bridge.go (-tags gpu) is CUDA.
+// Every step counts in the heap's ledger; Stats adds the ledgers up. check.go says
+// which rules always hold, and builds with -tags invariants verify them after
+// every step.
 package cupool
 
 import (
@@ -71,6 +78,10 @@ type StreamHandle = device.Stream
 
 // EventHandle is a Driver's own handle of an event.
 type EventHandle = device.Event
+
+// VirtualMemory is the optional part of a Driver that maps physical memory
+// to addresses, after CUDA's virtual memory management.
+type VirtualMemory = device.VirtualMemory
 
 // Driver is what the allocator asks of a device. It holds no policy.
 //

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"math/bits"
 	"reflect"
-	"unsafe"
+
+	"github.com/cupool/cupool/internal/plain"
 )
 
 // Buffer is an array of n elements of type T in device memory. T is of a
@@ -17,6 +18,14 @@ import (
 // several goroutines as far as their order does not matter. Every method
 // but Len, Bytes and Ptr fails with ErrUseAfterFree when the memory was
 // freed, through this Buffer, a view of it or its block.
+//
+// CopyFrom, CopyTo and ToHost copy between a Buffer and Go's memory, CopyBuffer
+// between two Buffers. They check the lengths, and that the memory was not freed,
+// so take them where there is a Buffer. Stream.CopyIn, CopyOut and Copy take
+// addresses and check nothing. Tensors have Engine.FromHost, ToHost and Copy.
+//
+// The zero Buffer and a nil one have no memory: methods that return an error
+// fail with ErrInvalidHandle.
 type Buffer[T any] struct {
 	a     Allocator
 	s     *Stream
@@ -28,16 +37,19 @@ type Buffer[T any] struct {
 
 // NewBuffer allocates n elements for work on s (nil: the default stream).
 // The contents are undefined. It fails as Alloc does, with ErrInvalidSize
-// for a negative n or when n elements overflow, and with ErrNotSupported for
-// a T that holds Go pointers.
+// for a negative n or when n elements overflow, with ErrNotSupported for a T
+// that holds Go pointers, and with a *ConfigError without an allocator.
 func NewBuffer[T any](a Allocator, n int, s *Stream) (*Buffer[T], error) {
 	t := reflect.TypeFor[T]()
-	if !isPlain(t) {
+	if !plain.Is(t) {
 		return nil, fmt.Errorf("cupool: buffer of %v: elements must not hold Go pointers: %w", t, ErrNotSupported)
 	}
 	hi, bytes := bits.Mul64(uint64(max(n, 0)), uint64(t.Size()))
 	if n < 0 || hi != 0 || bytes > 1<<62 {
 		return nil, fmt.Errorf("cupool: buffer of %d elements of %v, %d bytes each: %w", n, t, t.Size(), ErrInvalidSize)
+	}
+	if isNoAllocator(a) {
+		return nil, &ConfigError{Field: "Allocator", Value: nil, Reason: "a buffer's memory needs one"}
 	}
 	if s == nil {
 		s = a.DefaultStream()
@@ -49,8 +61,16 @@ func NewBuffer[T any](a Allocator, n int, s *Stream) (*Buffer[T], error) {
 	return &Buffer[T]{a: a, s: s, block: b, ptr: b.Ptr(), n: n}, nil
 }
 
+// isNoAllocator reports whether an allocator is nil, or a nil pointer.
+func isNoAllocator(a Allocator) bool {
+	v := reflect.ValueOf(a)
+	return a == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // WithBuffer runs f with a Buffer of n elements and frees it afterwards,
-// however f ends.
+// however f ends. Take it for memory that one function needs; a Scope is for
+// tensors, and a Buffer that outlives the function that makes it has NewBuffer
+// and Free.
 func WithBuffer[T any](a Allocator, n int, s *Stream, f func(*Buffer[T]) error) (err error) {
 	b, err := NewBuffer[T](a, n, s)
 	if err != nil {
@@ -60,7 +80,8 @@ func WithBuffer[T any](a Allocator, n int, s *Stream, f func(*Buffer[T]) error) 
 	return f(b)
 }
 
-// BufferFrom allocates a Buffer for the elements of src and copies them.
+// BufferFrom allocates a Buffer for the elements of src and copies them. It
+// fails as NewBuffer and CopyFrom do.
 func BufferFrom[T any](a Allocator, src []T, s *Stream) (*Buffer[T], error) {
 	b, err := NewBuffer[T](a, len(src), s)
 	if err != nil {
@@ -72,32 +93,11 @@ func BufferFrom[T any](a Allocator, src []T, s *Stream) (*Buffer[T], error) {
 	return b, nil
 }
 
-// isPlain reports whether values of a type can live outside Go's heap.
-func isPlain(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
-		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
-		return true
-	case reflect.Array:
-		return isPlain(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if !isPlain(t.Field(i).Type) {
-				return false
-			}
-		}
-		return true
-	default: // uintptr too: it is an address more often than a number
-		return false
-	}
-}
-
 // Len returns the number of elements.
 func (b *Buffer[T]) Len() int { return b.n }
 
 // Bytes returns the size in bytes.
-func (b *Buffer[T]) Bytes() int64 { return int64(b.n) * int64(elemSize[T]()) }
+func (b *Buffer[T]) Bytes() int64 { return int64(b.n) * plain.Size[T]() }
 
 // Ptr returns the address of the first element, for kernels.
 func (b *Buffer[T]) Ptr() Ptr { return b.ptr }
@@ -108,12 +108,10 @@ func (b *Buffer[T]) Block() Block { return b.block }
 // Stream returns the stream that the methods work on.
 func (b *Buffer[T]) Stream() *Stream { return b.s }
 
-func elemSize[T any]() uintptr { return reflect.TypeFor[T]().Size() }
-
-// check fails when the memory is not this Buffer's any more.
+// check fails when the memory is not this Buffer's any more, or never was.
 func (b *Buffer[T]) check(op string) error {
-	if b.block.IsEmpty() {
-		return nil
+	if err := b.checkMade(op); err != nil || b.block.IsEmpty() {
+		return err
 	}
 	if now, err := b.a.Lookup(b.block.Ptr()); err == nil && now == b.block {
 		return nil
@@ -123,39 +121,51 @@ func (b *Buffer[T]) check(op string) error {
 	return &BlockError{Op: op, Ptr: b.ptr, Size: b.Bytes(), Stream: b.s.handle, Err: ErrUseAfterFree, Detail: "the buffer was freed before"}
 }
 
+// checkMade fails for a Buffer that no function of this package made.
+func (b *Buffer[T]) checkMade(op string) error {
+	if b == nil || b.a == nil {
+		return &BlockError{Op: op, Size: -1, Err: ErrInvalidHandle, Detail: "the buffer is nil, or the zero Buffer"}
+	}
+	return nil
+}
+
 // checkLen is check for a copy of n elements.
 func (b *Buffer[T]) checkLen(op string, n int) error {
+	if err := b.checkMade(op); err != nil {
+		return err
+	}
 	if n != b.n {
 		return &BlockError{Op: op, Ptr: b.ptr, Size: b.Bytes(), Stream: b.s.handle, Err: ErrSizeMismatch, Detail: fmt.Sprintf("the other side has %d elements, the buffer %d", n, b.n)}
 	}
 	return b.check(op)
 }
 
-// asBytes returns the memory of a slice of plain elements.
-func asBytes[T any](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*elemSize[T]())
-}
-
 // CopyFrom copies src, which has as many elements as the Buffer, to the
-// device in the order of the stream. src may be reused when it returns.
+// device in the order of the stream. src may be reused when it returns. It
+// fails with ErrSizeMismatch for another number of elements.
 func (b *Buffer[T]) CopyFrom(src []T) error {
 	if err := b.checkLen("copy to", len(src)); err != nil || b.Bytes() == 0 {
 		return err
 	}
-	return b.s.CopyIn(b.ptr, asBytes(src))
+	return b.s.CopyIn(b.ptr, plain.Bytes(src))
 }
 
 // CopyTo waits for the stream and copies the elements to dst, which has as
-// many as the Buffer.
+// many as the Buffer. Take it, rather than ToHost, where there is a slice to
+// fill. It fails with ErrSizeMismatch for another number of elements.
 func (b *Buffer[T]) CopyTo(dst []T) error {
 	if err := b.checkLen("copy from", len(dst)); err != nil || b.Bytes() == 0 {
 		return err
 	}
-	return b.s.CopyOut(asBytes(dst), b.ptr)
+	return b.s.CopyOut(plain.Bytes(dst), b.ptr)
 }
 
-// Slice is CopyTo into a new slice.
-func (b *Buffer[T]) Slice() ([]T, error) {
+// ToHost returns a copy of the elements in a new slice. It waits for the stream.
+// A part of them is View(i, j).ToHost().
+func (b *Buffer[T]) ToHost() ([]T, error) {
+	if err := b.checkMade("copy from"); err != nil {
+		return nil, err
+	}
 	dst := make([]T, b.n)
 	return dst, b.CopyTo(dst)
 }
@@ -164,6 +174,9 @@ func (b *Buffer[T]) Slice() ([]T, error) {
 // order of this Buffer's stream. The caller orders the streams when src
 // works on another one.
 func (b *Buffer[T]) CopyBuffer(src *Buffer[T]) error {
+	if err := src.checkMade("copy from"); err != nil {
+		return err
+	}
 	if err := b.checkLen("copy to", src.n); err != nil || b.Bytes() == 0 {
 		return err
 	}
@@ -185,6 +198,9 @@ func (b *Buffer[T]) Memset(value byte) error {
 // shares this one's memory. It is not freed: its parent is. It fails with
 // ErrInvalidRange.
 func (b *Buffer[T]) View(i, j int) (*Buffer[T], error) {
+	if err := b.checkMade("view"); err != nil {
+		return nil, err
+	}
 	if i < 0 || j < i || j > b.n {
 		return nil, &BlockError{Op: "view", Ptr: b.ptr, Size: b.Bytes(), Err: ErrInvalidRange, Detail: fmt.Sprintf("[%d:%d] of %d elements", i, j, b.n)}
 	}
@@ -192,15 +208,14 @@ func (b *Buffer[T]) View(i, j int) (*Buffer[T], error) {
 		return nil, err
 	}
 	v := *b
-	v.ptr, v.n, v.view = b.ptr+Ptr(uintptr(i)*elemSize[T]()), j-i, true
+	v.ptr, v.n, v.view = b.ptr+Ptr(int64(i)*plain.Size[T]()), j-i, true
 	return &v, nil
 }
 
 // On returns the same memory for work on another stream (nil: the default
-// stream), which is recorded
-// on the block: after Free, the memory is not reused before s is done with
-// what it has been given until then. The caller orders the two streams
-// (Stream.Wait). The result is a view.
+// stream). The stream is recorded on the block: after Free, the memory is not
+// reused before s is done with what it has been given until then. The caller
+// orders the two streams (Stream.WaitStream). The result is a view.
 func (b *Buffer[T]) On(s *Stream) (*Buffer[T], error) {
 	if err := b.check("use on another stream"); err != nil {
 		return nil, err
@@ -219,6 +234,9 @@ func (b *Buffer[T]) On(s *Stream) (*Buffer[T], error) {
 // Free gives the memory back. It fails with ErrDoubleFree, and for a view
 // with ErrInteriorPointer.
 func (b *Buffer[T]) Free() error {
+	if err := b.checkMade("free"); err != nil {
+		return err
+	}
 	if b.view {
 		return &BlockError{Op: "free", Ptr: b.ptr, Size: b.Bytes(), Err: ErrInteriorPointer, Detail: "a view is not freed; its parent is"}
 	}

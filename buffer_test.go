@@ -36,7 +36,7 @@ func roundTrip[T any](t *testing.T, c *cupool.Caching, values ...T) {
 	require.Equal(t, int64(len(values))*int64(unsafe.Sizeof(values[0])), b.Bytes())
 	require.Equal(t, b.Bytes(), b.Block().Size())
 	require.Zero(t, b.Ptr()%512)
-	got, err := b.Slice()
+	got, err := b.ToHost()
 	require.NoError(t, err)
 	require.Equal(t, values, got)
 	require.NoError(t, b.Free())
@@ -117,7 +117,7 @@ func empty[T any](t *testing.T, c *cupool.Caching, n int) {
 	require.True(t, b.Block().IsEmpty())
 	if n <= 1000 {
 		require.NoError(t, b.CopyFrom(make([]T, n)))
-		s, err := b.Slice()
+		s, err := b.ToHost()
 		require.NoError(t, err)
 		require.Len(t, s, n)
 		require.NoError(t, b.CopyBuffer(b))
@@ -143,7 +143,7 @@ func TestBufferMemsetAndCopies(t *testing.T) {
 	b, err := cupool.NewBuffer[uint16](c, 100, s)
 	require.NoError(t, err)
 	require.NoError(t, b.CopyBuffer(a))
-	got, err := b.Slice()
+	got, err := b.ToHost()
 	require.NoError(t, err)
 	for _, v := range got {
 		require.EqualValues(t, 0xABAB, v)
@@ -176,12 +176,12 @@ func TestBufferViews(t *testing.T) {
 	require.Equal(t, b.Block(), v.Block())
 	vv, err := v.View(1, 3) // a view of a view
 	require.NoError(t, err)
-	got, err := vv.Slice()
+	got, err := vv.ToHost()
 	require.NoError(t, err)
 	require.Equal(t, []int32{3, 4}, got)
 
 	require.NoError(t, vv.CopyFrom([]int32{30, 40}))
-	got, err = b.Slice()
+	got, err = b.ToHost()
 	require.NoError(t, err)
 	require.Equal(t, []int32{0, 1, 2, 30, 40, 5, 6, 7}, got, "the memory is shared")
 	none, err := b.View(8, 8)
@@ -235,7 +235,7 @@ func TestBufferUseAfterFree(t *testing.T) {
 				"Memset":          b.Memset(0),
 				"CopyBuffer to":   b.CopyBuffer(other),
 				"CopyBuffer from": other.CopyBuffer(b),
-				"Slice":           second(b.Slice()),
+				"ToHost":          second(b.ToHost()),
 				"View":            second(b.View(0, 1)),
 				"On":              second(b.On(nil)),
 				"view.CopyTo":     v.CopyTo(make([]int32, 2)),

@@ -1,80 +1,66 @@
 package cupool
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/bits"
-	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/cupool/cupool/internal/addrmap"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/budget"
+	"github.com/cupool/cupool/internal/decay"
+	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/magazine"
+	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/internal/vmem"
 )
 
 // Caching is the caching allocator: memory that is freed stays reserved and
-// serves later requests of the same stream without a call to the device.
-// Its way of working is in the package's doc comment. All methods are safe
-// from several goroutines.
+// serves later requests of the same stream without a call to the device. Its
+// way of working is in the package's doc comment. All methods are safe from
+// several goroutines. The zero Caching is not one: its methods panic.
 //
-// Locks, in the order in which they are taken: reclaim, streamsMu, stranded,
-// Stream.mu, Stream.clock.mu, segments.mu, books.mu, family.mu; of a family, those
-// of the root before those of a pool. A stream's lock is held across MemAlloc and
-// the mapping of memory for that stream; none but reclaim is held while waiting for
-// events, and none in callbacks.
+// New makes an allocator, the root, and NewPool private pools of it, which share
+// its streams and its limit.
 type Caching struct {
-	driver     Driver
+	dev        *deviceState
+	driver     Driver // of the memory
 	ownsDriver bool
+	ownMemory  bool // the memory comes from functions of the program
 	cfg        Config
-	limit      int64 // bytes, MaxInt64 without one
 	id         uint32
 
-	family                   *family
-	name                     string // of a private pool, as what follows
-	noSplit, isolated, lends bool
-	retired                  atomic.Bool
+	name            string // of a private pool, as what follows
+	isolated, lends bool
+	retired         atomic.Bool
 
-	blocks   block.Table
-	procs    *magazine.Procs
-	byAddr   [2]*addrmap.Map // live blocks by address, of each kind of pool
-	segments segmentIndex
-	books    books
-	events   eventPool
-	stacks   stackTable
-	later    laterQueue
+	space    heap.Space
+	memory   *vmem.Mapper                  // nil: segments
+	def      *streamHeap                   // of the default stream
+	heapsMu  sync.Mutex                    // taken to change what follows
+	heaps    atomic.Pointer[[]*streamHeap] // as blocks name them; nil where one was closed
+	byStream atomic.Pointer[[]*streamHeap] // by the slots of streams
 
-	streams   atomic.Pointer[[]*Stream] // by place; closed ones stay until others have theirs
-	streamsMu sync.Mutex                // taken to change streams
-	numbers   uint64                    // streams made so far; guarded by streamsMu
-	def       *Stream
+	sanitizer *sanitize.Pool   // nil: no memory is filled or checked
+	guards    *sanitize.Guards // nil: none
 
-	vm          VirtualMemory // nil: segments
-	granularity int64         // of vm, in bytes
-	capacity    int64         // bytes that the device has
+	stacks origins.Table
+	later  laterQueue
+	counts
 
-	fastLimit int64 // bytes of the largest block for the fast bins; 0: none is
-	homeLimit int64 // bytes of the largest block for magazines; 0: none is
-	left      leftovers
+	collectAbove int64 // bytes reserved; 0: no GarbageCollectionThreshold
+	idle         idleMemory
+	decay        decay.Decay
+	kept         []contents // what Sleep kept; guarded by reclaim
+	asleepBytes  atomic.Int64
+	asleep       atomic.Bool
 
-	collectAbove int64         // bytes reserved; 0: no GarbageCollectionThreshold
-	idleTick     atomic.Uint64 // of Segment.IdleSince
-	stranded     stranded
-	decay        decay
-	sleep        sleep
-	pressure     pressure
-
-	reserved  atomic.Int64   // bytes held from the device
-	highWater atomic.Int64   // the most that reserved has been
-	regrets   map[regret]int // segments given back, by size; guarded by reclaim
-	idle      []idle         // what a release looks through; guarded by reclaim
-	reclaim   reclaimLock    // one goroutine at a time takes memory away from pools
-	closed    atomic.Bool
-	lost      atomic.Pointer[error] // the error after which the device is gone
+	budget  budget.Pool
+	reclaim budget.ReclaimLock // one goroutine at a time takes memory away from heaps
+	closed  atomic.Bool
 }
 
 // pools counts allocators, so that handles of one are foreign to another.
@@ -97,266 +83,304 @@ func New(cfg Config) (*Caching, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
-	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, limit: limit, id: pools.Add(1), regrets: map[regret]int{}}
-	c.family = newFamily(c)
-	if err := c.begin(); err != nil {
+	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, id: pools.Add(1)}
+	c.dev = newDevice(c, cfg.Driver, cfg.Logger, limit)
+	c.budget.Limit = limit
+	if err := c.begin(false); err != nil {
 		return nil, err
 	}
+	c.dev.mu.Lock()
+	c.dev.def = c.dev.addStreamLocked(0, true)
+	c.dev.mu.Unlock()
+	c.def = c.findHeap(c.dev.def)
+	if err := c.reserveInitial(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.startDecay()
 	return c, nil
 }
 
 // begin sets up what follows from the fields that New or NewPool have set.
-func (c *Caching) begin() (err error) {
+func (c *Caching) begin(noSplit bool) (err error) {
 	cfg := &c.cfg
-	if c.collectAbove, err = cfg.collectAboveOn(cfg.Driver, c.limit); err != nil {
+	if c.collectAbove, err = cfg.collectAboveOn(cfg.Driver, c.budget.Limit); err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
-	c.reclaim.tell = cfg.OnRelease
-	c.events.driver = cfg.Driver
-	c.procs = &magazine.Procs{}
-	if cfg.MagazineBytes >= 0 && !cfg.RecordStacks {
-		if cfg.Strategy != FirstFit {
-			c.fastLimit = min(cfg.SmallLimit, block.FastLimit)
-		}
-		c.homeLimit = cfg.MagazineBytes / 4
-		c.procs = magazine.NewProcs()
-	}
-	c.byAddr[small] = addrmap.New(uint(bits.TrailingZeros(sizeclass.Quantum)))
-	c.byAddr[large] = addrmap.New(uint(bits.Len64(uint64(cfg.SmallLimit)) - 1)) // no large block is smaller
-	if c.vm, err = cfg.virtualMemory(); err != nil {
+	if err := c.startSanitizers(); err != nil {
 		return err
-	} else if c.vm != nil {
-		c.granularity = c.vm.VMMGranularity()
-		if _, c.capacity, err = cfg.Driver.MemInfo(); err != nil {
+	}
+	c.budget.Device, c.budget.Lock, c.reclaim.Tell = &c.dev.budget, &c.reclaim, cfg.OnRelease
+	c.idle.regrets = map[regret]int{}
+	vm, err := cfg.virtualMemory()
+	if err != nil {
+		return err
+	} else if vm != nil {
+		_, capacity, err := cfg.Driver.MemInfo()
+		if err != nil {
 			return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 		}
+		c.memory = vmem.New(vm, c.driver.Name(), capacity, &c.budget, c.dev.failed)
 	}
-	c.streams.Store(new([]*Stream))
-	c.def = c.addStream(0, true)
-	if err := c.reserveInitial(); err != nil {
-		return errors.Join(err, c.Close())
+	c.space.Memory, c.space.Policy, c.space.Procs = c.memory, cfg.policy(noSplit || c.guards != nil), &magazine.Procs{}
+	c.space.Policy.TrackIdle, c.space.Policy.Quarantine = c.collectAbove > 0, c.sanitizer != nil
+	if c.space.Policy.HomeLimit > 0 {
+		c.space.Procs = magazine.NewProcs()
 	}
-	c.startDecay()
+	c.space.Init()
+	c.heaps.Store(new([]*streamHeap))
+	c.byStream.Store(new([]*streamHeap))
 	return nil
 }
 
 // Driver returns the device.
-func (c *Caching) Driver() Driver { return c.family.root.driver }
+func (c *Caching) Driver() Driver { return c.dev.driver }
 
 // DefaultStream returns the device's default stream.
-func (c *Caching) DefaultStream() *Stream { return c.family.root.def }
+func (c *Caching) DefaultStream() *Stream { return c.dev.def }
 
 // Alloc implements Allocator. A size that was lately freed on the same
 // processor and stream is served without a lock.
 func (c *Caching) Alloc(size int64, s *Stream) (Block, error) {
-	if s == nil {
-		s = c.def
+	hits := c.def.Magazine
+	if s != nil {
+		if s.root != c {
+			return c.allocPrivate(context.Background(), size, s)
+		}
+		hits = s.hits
 	}
-	if s.c != c {
-		return c.allocElse(size, s)
-	}
-	id, b, gen, misses := s.magazine.Get(size)
+	id, b, gen, misses := hits.Get(size)
 	if id != 0 {
 		return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
 	}
-	return c.allocSlow(size, s, misses)
+	return c.allocSlow(context.Background(), size, s, misses)
 }
 
-// Free implements Allocator.
-func (c *Caching) Free(h Block) error {
-	if h.pool() != c.id {
-		return c.freeOther(h)
+// AllocContext is Alloc that gives up when ctx is done. A request that the cache
+// serves does not look at it. One that misses may have to wait for work of the
+// device, when memory runs out: it then fails with an error that matches the
+// cause of ctx. Use Alloc where nothing is to be cancelled.
+func (c *Caching) AllocContext(ctx context.Context, size int64, s *Stream) (Block, error) {
+	hits := c.def.Magazine
+	if s != nil {
+		if s.root != c {
+			return c.allocPrivate(ctx, size, s)
+		}
+		hits = s.hits
 	}
-	b := c.blocks.At(h.id())
-	if b.FreeHomed(h.gen) {
-		return nil
+	id, b, gen, misses := hits.Get(size)
+	if id != 0 {
+		return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
 	}
-	w := b.Word()
-	if w&^block.Used != block.MakeWord(h.gen, block.Live) {
-		return c.freeOther(h)
+	return c.allocSlow(ctx, size, s, misses)
+}
+
+// allocPrivate serves requests to a private pool.
+func (c *Caching) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, error) {
+	if s.root == c.dev.root {
+		if h := c.findHeap(s); h != nil {
+			id, b, gen, misses := h.Magazine.Get(size)
+			if id != 0 {
+				return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
+			}
+			return c.allocSlow(ctx, size, s, misses)
+		}
 	}
-	s := c.stream(b.Owner())
-	s.mu.Lock()
-	if b.Word() != w || b.Owner() != s.index || c.closed.Load() {
-		s.mu.Unlock()
-		return c.freeOther(h)
-	}
-	s.backLocked(h.id(), b)
-	s.mu.Unlock()
-	return nil
+	return c.allocSlow(ctx, size, s, 0)
 }
 
 // allocSlow serves what no magazine could.
-func (c *Caching) allocSlow(size int64, s *Stream, misses magazine.Misses) (Block, error) {
-	if s.c != c || uint64(size-1) >= sizeclass.MaxRequest {
-		return c.allocElse(size, s)
+func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses magazine.Misses) (Block, error) {
+	h := c.def
+	if s != nil {
+		if h = c.findHeap(s); h == nil {
+			var err error
+			if h, err = c.heapFor(size, s); err != nil {
+				return Block{}, err
+			}
+		}
+	}
+	if uint64(size-1) >= sizeclass.MaxRequest {
+		if size == 0 {
+			return Block{}, nil
+		}
+		return Block{}, &BlockError{Op: "allocation", Size: size, Stream: h.stream.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))}
 	}
 	rounded := sizeclass.Round(size)
-	if c.cfg.classes {
-		rounded = c.cfg.roundClass(rounded)
+	if c.sanitizer != nil {
+		rounded = sizeclass.Round(c.sanitizer.Room(size))
 	}
-	s.mu.Lock()
-	if c.closed.Load() || c.lost.Load() != nil || s.heir.Load() != nil || c.sleep.asleep.Load() || c.retired.Load() {
-		err := s.usableLocked()
-		s.mu.Unlock()
+	if c.cfg.classed {
+		rounded = c.cfg.classes.Round(rounded)
+	}
+	h.mu.Lock()
+	if h.unusable() {
+		err := h.usableLocked()
+		h.mu.Unlock()
 		return Block{}, err
 	}
-	h, ok := s.takeLocked(size, rounded, misses)
-	s.mu.Unlock()
-	if ok {
-		return h, nil
+	id, b := h.Take(size, rounded, misses)
+	if id != 0 {
+		out, err := h.handleLocked(id, b)
+		h.mu.Unlock()
+		return out, err
 	}
-	return c.allocMiss(request{size: size, rounded: rounded, kind: c.kindOfSize(rounded), s: s, misses: misses})
+	h.mu.Unlock()
+	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses})
 }
 
-// allocElse answers requests for the streams of a pool's family, for no bytes
-// and those that are mistakes.
-func (c *Caching) allocElse(size int64, s *Stream) (Block, error) {
-	if own := c.own(s); own != nil && own != s {
-		return c.Alloc(size, own)
+// heapFor is heapOf that refuses streams of another allocator.
+func (c *Caching) heapFor(size int64, s *Stream) (*streamHeap, error) {
+	if s.root != c.dev.root {
+		return nil, &BlockError{Op: "allocation", Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator"}
 	}
-	e := &BlockError{Op: "allocation", Size: size, Stream: s.handle}
-	switch {
-	case s.c == c.family.root && s.heir.Load() != nil:
-		return Block{}, s.usable("allocation")
-	case s.c != c:
-		e.Err, e.Detail = ErrForeignStream, "the stream was made by another allocator"
-	case size == 0:
-		return Block{}, nil
-	default:
-		e.Err, e.Detail = ErrInvalidSize, fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))
-	}
-	return Block{}, e
+	return c.heapOf(s)
 }
 
-// kindOfSize returns the pool of a block that is or was handed out: what is
-// cut from a small segment is small. Free blocks of the large pool may be of
-// any size.
-func (c *Caching) kindOfSize(size int64) kind { return kindOf(size > c.cfg.SmallLimit) }
-
-// usableLocked reports why nothing can be allocated on s any more.
-func (s *Stream) usableLocked() error {
-	switch {
-	case s.c.closed.Load():
-		return fmt.Errorf("cupool: allocator on %s: %w", s.c.driver.Name(), ErrClosed)
-	case s.heir.Load() != nil:
-		return fmt.Errorf("cupool: stream 0x%x: %w", uintptr(s.handle), ErrClosed)
-	case s.c.sleep.asleep.Load():
-		return s.c.asleepError("allocation")
-	case s.c.retired.Load():
-		return fmt.Errorf("cupool: %s on %s was retired: %w", s.c.name, s.c.driver.Name(), ErrClosed)
+// Free implements Allocator.
+func (c *Caching) Free(b Block) error {
+	if b.pool() != c.id {
+		return c.freeSlow(b)
 	}
-	return s.c.lostError()
-}
-
-// freeOther frees blocks that are homed or used by other streams, and says
-// what is wrong with others.
-func (c *Caching) freeOther(h Block) error {
-	if h.IsEmpty() {
+	x := c.space.Blocks.At(b.id())
+	if x.FreeHomed(b.gen) {
 		return nil
 	}
-	if o := c.other(h); o != nil {
-		return o.Free(h)
+	w := x.Word()
+	if w&^block.Used != block.MakeWord(b.gen, block.Live) {
+		return c.freeSlow(b)
 	}
-	s, b, err := c.lockOwner("free", h, ErrDoubleFree)
-	if err != nil {
-		return err
+	h := c.heapAt(x.Owner())
+	if h == nil || c.sanitizer != nil {
+		return c.freeSlow(b)
 	}
-	defer s.mu.Unlock()
-	return s.freeLocked(h, b)
-}
-
-// freeLocked takes back a block that may be homed, if it is live.
-func (s *Stream) freeLocked(h Block, b *block.Block) error {
-	if !s.unhomeLocked(h.id(), b) {
-		return s.c.blockError("free", h, s, ErrDoubleFree)
+	h.mu.Lock()
+	if x.Word() != w || x.Owner() != h.Index() || c.closed.Load() {
+		h.mu.Unlock()
+		return c.freeSlow(b)
 	}
-	s.backLocked(h.id(), b)
+	h.backLocked(b.id(), x)
+	h.mu.Unlock()
 	return nil
 }
 
-// backLocked takes back a live block without a home: at once, or when the
-// streams recorded on it are done with it.
-func (s *Stream) backLocked(id block.ID, b *block.Block) {
-	if b.Uses() != 0 {
-		s.pendLocked(id, b)
-	} else {
-		s.releaseLocked(id, b)
+// RecordStream implements Allocator. Recording the allocating stream, or
+// the same one twice, changes nothing. It fails with ErrUseAfterFree,
+// ErrForeignPointer, ErrForeignStream or ErrClosed.
+func (c *Caching) RecordStream(b Block, s *Stream) error {
+	h, _, err := c.recordUse("record stream", b, s)
+	if h != nil {
+		h.mu.Unlock()
 	}
-	s.checkLocked()
-}
-
-// releaseLocked returns a block that nothing uses any more to its pool: a
-// small one to the fast bins, others merged with their free neighbours. The
-// block is Live, Cached or Pending.
-func (s *Stream) releaseLocked(id block.ID, b *block.Block) {
-	c, k := s.c, s.c.kindOfSize(b.Size)
-	if b.Stack != 0 {
-		c.stacks.drop(b.Stack, b.Requested())
-		b.Stack = 0
-	}
-	if b.Word().State() == block.Pending {
-		s.noteDone(k, b.Size)
-	} else {
-		s.noteFreed(k, b.Size, b.Requested())
-	}
-	if b.Size <= c.fastLimit {
-		s.fast.Push(id, b)
-	} else if seg := s.segs[b.Seg]; seg.Stitched {
-		s.unstitchLocked(seg, id, b)
-	} else {
-		s.insertFreeLocked(seg, id, b)
-	}
-}
-
-func (c *Caching) stream(index uint32) *Stream { return (*c.streams.Load())[index] }
-
-// openStreams returns the streams that are not closed, by index.
-func (c *Caching) openStreams() []*Stream {
-	return slices.DeleteFunc(slices.Clone(*c.streams.Load()), func(s *Stream) bool { return s.heir.Load() != nil })
-}
-
-// driverError remembers a device that is lost, for the whole family, and
-// passes the error on.
-func (c *Caching) driverError(err error) error {
-	if !errors.Is(err, ErrDeviceLost) || !c.family.root.lost.CompareAndSwap(nil, &err) {
-		return err
-	}
-	for _, m := range c.family.list() {
-		m.lost.Store(&err)
-		m.procs.Shut()
-	}
-	c.cfg.Logger.Error("device lost", "device", c.driver.Name(), "error", err)
 	return err
 }
 
-func (c *Caching) lostError() error {
-	if p := c.lost.Load(); p != nil {
-		return fmt.Errorf("cupool: %s is lost: %w", c.driver.Name(), *p)
+// FreeOn is RecordStream followed by Free: the block was last used by work
+// that s has been given.
+func (c *Caching) FreeOn(b Block, s *Stream) error {
+	h, x, err := c.recordUse("free", b, s)
+	if h == nil {
+		return err
+	}
+	err = h.freeLocked(b, x)
+	h.mu.Unlock()
+	if err == nil && h.c.sanitizer != nil {
+		err = h.c.damage(b)
+	}
+	return err
+}
+
+// recordUse notes that s uses a live block and returns the block's heap,
+// locked, or nil with an error and for the empty Block.
+func (c *Caching) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Block, error) {
+	if s == nil {
+		s = c.dev.def
+	}
+	if s.root != c.dev.root {
+		return nil, nil, c.blockError(op, b, s, ErrForeignStream)
+	}
+	if b.IsEmpty() {
+		return nil, nil, nil
+	}
+	if o := c.other(b); o != nil {
+		return o.recordUse(op, b, s)
+	}
+	h, x := c.lockLive(b)
+	if h == nil {
+		return nil, nil, c.notLive(op, b, ErrUseAfterFree)
+	}
+	if h.stream == s { // ordered already
+		return h, x, nil
+	}
+	if !h.Unhome(b.id(), x) {
+		h.mu.Unlock()
+		return nil, nil, c.blockError(op, b, h.stream, ErrUseAfterFree)
+	}
+	if h.pending.Record(x, s.clock); x.Uses() != 0 {
+		x.MarkUsed()
+	}
+	return h, x, nil
+}
+
+// Reserve sees to it that a request of size bytes on s (nil: the default
+// stream) would be served without the device, so that the first steps of a
+// program are as fast as later ones. The memory serves smaller requests of the
+// stream, too, and other streams may take it over while it is idle. It goes back
+// to the device by Trim, EmptyCache or before an out of memory only. Reserve
+// fails as Alloc does.
+func (c *Caching) Reserve(size int64, s *Stream) error {
+	b, err := c.Alloc(size, s)
+	if err != nil {
+		return err
+	}
+	err = c.keep(b)
+	return errors.Join(err, c.Free(b))
+}
+
+// keep notes that the memory of a live block was reserved on purpose.
+func (c *Caching) keep(b Block) error {
+	if b.IsEmpty() || b.pool() != c.id { // another pool lent it
+		return nil
+	}
+	h, x, err := c.lockOwner("reserve", b, ErrUseAfterFree)
+	if err != nil {
+		return err
+	}
+	defer h.mu.Unlock()
+	if c.memory == nil {
+		h.KeepSegment(h.SegmentOf(x))
+	} else {
+		h.KeepRanges(h.Kind(x), x.Size)
 	}
 	return nil
 }
 
-// limitBytes returns the limit as Stats and errors print it: 0 for none.
-func (c *Caching) limitBytes() int64 {
-	if c.limit == math.MaxInt64 {
-		return 0
+// ReserveSmall reserves size bytes for the blocks of s (nil: the default stream)
+// that have at most Config.SmallLimit bytes each, beyond what s has cached for
+// them. They stay as those of Reserve do. It fails as Alloc does, with the
+// device's error where there is not so much memory.
+func (c *Caching) ReserveSmall(size int64, s *Stream) error {
+	h, err := c.def, error(nil)
+	if s != nil {
+		h, err = c.heapFor(size, s)
 	}
-	return c.limit
-}
-
-// checkLocked verifies the stream's books in builds with -tags invariants.
-func (s *Stream) checkLocked() {
-	if invariant.Enabled {
-		if err := s.verifyLocked(); err != nil {
-			panic(err)
-		}
+	switch {
+	case err != nil:
+		return err
+	case size < 0 || size > sizeclass.MaxRequest:
+		return &BlockError{Op: "reserve", Size: size, Stream: h.stream.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))}
 	}
-}
-
-// callers returns the program counters of the code that called Alloc, which is
-// below the first skip ones.
-func callers(skip int) (pc [16]uintptr) {
-	runtime.Callers(skip, pc[:])
-	return pc
+	unit := c.cfg.SmallSegment
+	if c.memory != nil {
+		unit = c.memory.Granularity
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.usableLocked(); err != nil {
+		return err
+	}
+	h.MergeFast()
+	if lacks := sizeclass.RoundTo(size-h.FreeBytes(small), unit); lacks > 0 {
+		return h.prepareLocked(small, lacks)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -502,6 +503,33 @@ func TestCachingParallel(t *testing.T) {
 	wg.Wait()
 	_, err = c.ProcessDeferred()
 	require.NoError(t, err)
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}
+
+// TestFreedTwiceAtOnce: of two goroutines that free a block at the same time one is
+// told so. Both find it live and wait for a request that holds the heap.
+func TestFreedTwiceAtOnce(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	b := allocate(t, c, 4096, nil)
+	var frees []<-chan error
+	d.hook = func(call string) {
+		if call == "MemAlloc" && frees == nil {
+			for range 2 {
+				frees = append(frees, start(func() error { return c.Free(b) }))
+			}
+			time.Sleep(patience) // until both wait
+		}
+	}
+	x := allocate(t, c, 40<<20, nil)
+	require.Len(t, frees, 2)
+	first, second := <-frees[0], <-frees[1]
+	if first != nil {
+		first, second = second, first
+	}
+	require.NoError(t, first)
+	require.ErrorIs(t, second, cupool.ErrDoubleFree)
+	require.NoError(t, c.Free(x))
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Close())
 }

@@ -3,22 +3,14 @@ package cupool
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/confcheck"
+	"github.com/cupool/cupool/internal/confenv"
+	"github.com/cupool/cupool/internal/decay"
+	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/sizeclass"
-)
-
-// Sizes that PyTorch's allocator uses and that are the defaults here.
-const (
-	defaultSmallLimit      = 1 << 20
-	defaultSmallSegment    = 2 << 20
-	defaultLargeSegment    = 20 << 20
-	defaultLargeLimit      = 10 << 20
-	defaultSegmentRounding = 2 << 20
-	defaultMinSplit        = 1<<20 + sizeclass.Quantum
-	defaultMagazineBytes   = 256 << 20
-	defaultNonSplitRest    = 20 << 20
 )
 
 // Backing is where the memory of an allocator comes from.
@@ -40,10 +32,7 @@ var backingNames = [...]string{"auto", "segments", "vmm"}
 
 // String returns the name: auto, segments or vmm.
 func (b Backing) String() string {
-	if names := backingNames; b >= 0 && int(b) < len(names) {
-		return names[b]
-	}
-	return fmt.Sprintf("Backing(%d)", int(b))
+	return confenv.Name("Backing", backingNames[:], int(b))
 }
 
 // Strategy is how an allocator chooses among its free blocks.
@@ -72,15 +61,48 @@ var strategyNames = [...]string{"best-fit", "first-fit", "segregated", "power-of
 
 // String returns the name: best-fit, first-fit, segregated or power-of-two.
 func (s Strategy) String() string {
-	if names := strategyNames; s >= 0 && int(s) < len(names) {
-		return names[s]
-	}
-	return fmt.Sprintf("Strategy(%d)", int(s))
+	return confenv.Name("Strategy", strategyNames[:], int(s))
 }
+
+// Divisions say how many sizes there are for blocks from a power of two to the
+// next, by size: element i is for sizes from 1 MiB << i, the first also for
+// what is smaller, the last for what is larger. Each is a power of two; 0 and
+// 1 leave sizes alone. It is PyTorch's roundup_power2_divisions.
+type Divisions [16]int
+
+// SameDivisions returns n for all sizes.
+func SameDivisions(n int) Divisions { return Divisions(sizeclass.SameDivisions(n)) }
+
+// ParseDivisions reads what PyTorch takes: one power of two for all sizes, or
+// [256:1,512:2,1024:4,>:8], where the first number of a pair is a size in MiB
+// and the second is for sizes from there to its double; that of the first pair
+// also for what is smaller, that of ">" for what is larger than in the last.
+// Sizes that are not listed are left alone. It fails with a *ConfigError.
+func ParseDivisions(s string) (Divisions, error) {
+	d, err := sizeclass.ParseDivisions(s)
+	if err != nil {
+		return Divisions{}, &ConfigError{Field: "divisions", Value: s, Reason: err.Error()}
+	}
+	return Divisions(d), nil
+}
+
+// String returns what ParseDivisions reads, or "none".
+func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 
 // Config sets up a Caching allocator. The zero value is the host device
 // with PyTorch's sizes and no limit. Sizes are in bytes. New reads nothing
 // from the environment; ConfigFromEnv does, for programs that ask for it.
+//
+// Limit is the bound to take first: an allocation that needs more fails. Fraction
+// is the same bound for programs that do not know the device's size beforehand.
+// SoftLimit fails nothing: it says from where on memory is used again rather
+// than reserved, and holds with all backings. GarbageCollectionThreshold is for
+// settings that come from PyTorch, whose meaning it has.
+//
+// OnOutOfMemory is the callback to take first: it is called when an allocation
+// would fail otherwise. BeforeGrow is called more often, whenever the device is
+// about to be asked, for programs that would rather free memory than reserve more.
+// OnRelease only tells, for those who count what the device has.
 type Config struct {
 	// Driver is the device. nil: a new host device of the default capacity,
 	// which Close closes. A Driver given here stays the caller's to close.
@@ -104,6 +126,19 @@ type Config struct {
 	// segments do while any stream is at work. 0: never; idle memory is kept
 	// until it is wanted elsewhere. Else at least 50 ms.
 	Decay time.Duration
+
+	// WaitTimeout bounds how long one call waits for work of the device: Sync,
+	// CopyIn, CopyOut, Close, Trim, EmptyCache, Sleep, and an allocation that
+	// memory has run out for. When it is over, the call fails with a *WaitError
+	// that names the stream, and has changed nothing that the work may use: a
+	// stream or pool that was to be closed is open. An allocation goes on to
+	// look elsewhere, and its *OOMError matches the *WaitError when there is
+	// nothing. The call can be made again. Waits then ask the device again and
+	// again, up to a thousand times a second. It bounds the waits for streams of
+	// the allocator, adopted ones included; a Driver's MemFree may wait for
+	// work of others. AllocContext and SyncContext bound single calls.
+	// 0: calls wait as long as it takes.
+	WaitTimeout time.Duration
 
 	// SmallLimit is the largest block, after rounding, that comes from the
 	// small pool. 0: 1 MiB.
@@ -150,9 +185,9 @@ type Config struct {
 	// or device refuse that. Virtual memory grows by what is missing for 0
 	// and 1.
 	GrowthFactor float64
-	// InitialSize is reserved from the beginning, for the large blocks of
-	// the default stream; other streams take it over while it is idle. 0:
-	// nothing.
+	// InitialSize is reserved from the beginning, for the default stream;
+	// other streams take it over while it is idle. It stays as what Reserve
+	// reserves. 0: nothing.
 	InitialSize int64
 	// GarbageCollectionThreshold is the part of the limit, or without one of
 	// the device's memory, beyond which cached segments are given back before
@@ -173,6 +208,24 @@ type Config struct {
 	// their neighbours at once, which makes placement depend on nothing but
 	// the sequence of calls.
 	MagazineBytes int64
+
+	// Sanitize finds wrong uses of memory, in tests and while a fault is
+	// looked for. Zero: nothing.
+	Sanitize Sanitizers
+	// OnCorruption is called for every block that Sanitize finds corrupted,
+	// which the Logger is told of too. It is called with locks held and must
+	// not use the allocator. nil: the calls that find it return it.
+	OnCorruption func(*CorruptionError)
+	// ZeroOnAlloc fills every block with zeros before it goes out, so that
+	// its owner reads nothing that others left. ZeroOnFree does so before its
+	// memory is used for anything else, or goes back to the device, by Close
+	// and Sleep too, so that nobody reads what its owner left. Both fill the
+	// whole block, with its slack, as work of its stream: it costs a Memset of
+	// every block, and turns the lock-free path off. A captured stream's
+	// blocks become zero whenever the graph runs
+	// (ZeroOnAlloc), or after the capture (ZeroOnFree). False: memory is
+	// handed on as it is, within the program.
+	ZeroOnAlloc, ZeroOnFree bool
 
 	// RecordStacks keeps the Go stack of every allocation, for the report
 	// of leaks. It costs about a microsecond an allocation and turns the
@@ -196,100 +249,139 @@ type Config struct {
 	// Logger gets what goes wrong where no error can be returned. nil: none.
 	Logger *slog.Logger
 
-	classes   bool                   // sizes are rounded by more than sizeclass.Round
-	classBits [len(Divisions{})]int8 // log2 of Divisions; -1: none
+	classed bool              // sizes are rounded by classes, too
+	classes sizeclass.Classes // of Divisions, Strategy and MinBlock
+}
+
+// Sanitizers find wrong uses of device memory. They take memory and time, turn
+// the lock-free path off, and keep the stacks of allocations and frees, at about a
+// microsecond each. The zero value is off. Sizes are in bytes.
+//
+// A corrupted block is a *CorruptionError, which Config.OnCorruption and
+// Config.Logger are told as soon as it is found. Free returns it when the work on
+// the block is done by then, or with Wait; Check, EmptyCache and Close return
+// every one once. The block is freed all the same. What a block is filled with is
+// work of its stream, so that no other work is waited for or overtaken. Blocks
+// that go out while their stream is captured get no patterns.
+type Sanitizers struct {
+	// Canaries is the least number of bytes behind each block that are filled
+	// with 0xCA, and that must be so when it is freed; up to 511 more make it a
+	// multiple of 512. Check and Close look at live blocks, too. What is
+	// written further behind, or in front of a block, is found in the canaries
+	// of a neighbour, if at all. At most 1 MiB. 0: none.
+	Canaries int64
+	// Poison fills new blocks with 0xCD, so that results which use memory that
+	// was never written look odd, and freed ones with 0xDB. Freed blocks are in
+	// quarantine until they are reused and must still be so then, else they
+	// were written after their free. It costs two Memsets and a copy to the
+	// computer of every block.
+	Poison bool
+	// Quarantine is how many bytes of freed blocks of each stream of a pool are
+	// kept from being reused, the latest ones. They count as pending. They are
+	// given up before a request is refused, and by Trim and EmptyCache. 0: 64
+	// MiB where another sanitizer is on, else none. Negative: none; blocks then
+	// wait for the work on them only.
+	Quarantine int64
+	// Guard gives each block addresses of its own, with addresses that have no
+	// memory in front and behind, and takes the memory away after Free, when
+	// the work on the block is done: what touches such addresses is
+	// ErrDeviceLost, CUDA_ERROR_ILLEGAL_ADDRESS on a GPU, and ends the device.
+	// Blocks end where their memory does, so reads and writes from the next
+	// multiple of 512 on fault; Canaries, which then get no room of their own,
+	// find writes below it. In front of a block up to 2 MiB, the granularity of
+	// the device, may be mapped. Each block takes a multiple of that, of which
+	// statistics and Limit count only what the program can use. It needs a
+	// Driver with VirtualMemory, else New fails with ErrNotSupported, and
+	// replaces Backing, MaxSplit, GrowthFactor and InitialSize. Pools with
+	// functions of their own for memory have no guards, and there is no Sleep.
+	Guard bool
+	// Wait has Free wait for the work on the block, so that it returns the
+	// block's own damage, and a guarded block has no memory when Free returns.
+	// A program whose work waits for something that it does after Free hangs.
+	Wait bool
 }
 
 // withDefaults returns the Config with every zero field set, or a
 // *ConfigError.
 func (cfg Config) withDefaults() (Config, error) {
-	for _, f := range []struct {
-		p   *int64
-		def int64
-	}{
-		{&cfg.SmallLimit, defaultSmallLimit},
-		{&cfg.SmallSegment, defaultSmallSegment},
-		{&cfg.LargeSegment, defaultLargeSegment},
-		{&cfg.LargeLimit, defaultLargeLimit},
-		{&cfg.SegmentRounding, defaultSegmentRounding},
-		{&cfg.MinSplit, defaultMinSplit},
-		{&cfg.MagazineBytes, defaultMagazineBytes},
-		{&cfg.MinBlock, sizeclass.Quantum},
-	} {
-		if *f.p == 0 {
-			*f.p = f.def
-		}
-	}
+	set := cfg.checked()
+	set.Complete()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := cfg.validate(); err != nil {
+	if err := set.Check(); err != nil {
 		return cfg, err
+	}
+	if s := cfg.sanitizers(); s.Delays() && s.Quarantine == 0 {
+		cfg.Sanitize.Quarantine = confcheck.Quarantine
 	}
 	if cfg.MaxSplit > 0 {
 		cfg.Backing = BackingSegments
 		if cfg.MaxNonSplitRounding == 0 {
-			cfg.MaxNonSplitRounding = defaultNonSplitRest
+			cfg.MaxNonSplitRounding = confcheck.NonSplitRest
 		}
 	}
-	cfg.setClasses()
+	if cfg.Strategy == Segregated && cfg.Divisions == (Divisions{}) {
+		cfg.Divisions = SameDivisions(confcheck.SegregatedDivisions)
+	}
+	cfg.classes, cfg.classed = sizeclass.NewClasses(sizeclass.Divisions(cfg.Divisions), cfg.MinBlock, cfg.Strategy == PowerOfTwo)
 	return cfg, nil
 }
 
-func (cfg *Config) validate() error {
-	const q = sizeclass.Quantum
-	bytes := func(n int64) string { return " (" + formatBytes(n) + ")" }
-	segment := func(size int64) bool { return size > 0 && size%q == 0 && size <= sizeclass.MaxRequest }
-	for _, f := range []struct {
-		name   string
-		value  any
-		ok     bool
-		reason string
-	}{
-		{"Limit", cfg.Limit, cfg.Limit >= 0, "must not be negative; 0 means no limit"},
-		{"SoftLimit", cfg.SoftLimit, cfg.SoftLimit >= 0, "must not be negative; 0 means none"},
-		{"Decay", cfg.Decay, cfg.Decay >= 0 && (cfg.Decay == 0 || cfg.Decay >= minDecay), "must be 0 (never) or at least " + minDecay.String()},
-		{"Fraction", cfg.Fraction, cfg.Fraction >= 0 && cfg.Fraction <= 1, "must be in (0, 1]; 0 means no limit"},
-		{"SmallLimit", cfg.SmallLimit, cfg.SmallLimit > 0, "must be positive"},
-		{"SmallSegment", cfg.SmallSegment, segment(cfg.SmallSegment) && cfg.SmallSegment >= cfg.SmallLimit, "must be a multiple of 512, below 2^61 and at least SmallLimit" + bytes(cfg.SmallLimit)},
-		{"LargeLimit", cfg.LargeLimit, cfg.LargeLimit > 0, "must be positive"},
-		{"LargeSegment", cfg.LargeSegment, segment(cfg.LargeSegment) && cfg.LargeSegment >= cfg.LargeLimit, "must be a multiple of 512, below 2^61 and at least LargeLimit" + bytes(cfg.LargeLimit)},
-		{"SegmentRounding", cfg.SegmentRounding, segment(cfg.SegmentRounding), "must be a positive multiple of 512 below 2^61"},
-		{"Backing", cfg.Backing, cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, "must be BackingAuto, BackingSegments or BackingVMM"},
-		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, "must be BestFit, FirstFit, Segregated or PowerOfTwo"},
-		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= q, "must be at least 512"},
-		{"MinBlock", cfg.MinBlock, cfg.minBlockOK(), "must be a power of two, from 512 to SmallLimit" + bytes(cfg.SmallLimit) + ", that divides SmallSegment" + bytes(cfg.SmallSegment) + ", LargeSegment" + bytes(cfg.LargeSegment) + " and SegmentRounding" + bytes(cfg.SegmentRounding)},
-		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.MaxSplit >= cfg.LargeSegment, "must be at least LargeSegment" + bytes(cfg.LargeSegment) + "; 0 means none"},
-		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.Backing != BackingVMM, "is for segments, not for Backing vmm, which splits and joins all blocks"},
-		{"MaxNonSplitRounding", cfg.MaxNonSplitRounding, cfg.MaxNonSplitRounding >= 0 && (cfg.MaxSplit > 0 || cfg.MaxNonSplitRounding == 0), "must not be negative, and needs MaxSplit; 0 means 20 MiB"},
-		{"Divisions", cfg.Divisions, cfg.Divisions.valid(), "must be powers of two up to 2^20; 0 means none"},
-		{"Divisions", cfg.Divisions, cfg.Strategy != PowerOfTwo || cfg.Divisions == Divisions{}, "must not be set with Strategy power-of-two, which rounds by itself"},
-		{"GrowthFactor", cfg.GrowthFactor, cfg.GrowthFactor == 0 || cfg.GrowthFactor >= 1 && cfg.GrowthFactor <= maxGrowthFactor, "must be 0 (fixed sizes) or from 1 to 64"},
-		{"InitialSize", cfg.InitialSize, cfg.InitialSize >= 0 && cfg.InitialSize <= sizeclass.MaxRequest, "must not be negative; 0 means nothing"},
-		{"InitialSize", cfg.InitialSize, cfg.Limit == 0 || cfg.InitialSize <= cfg.Limit, "must not be larger than Limit" + bytes(cfg.Limit)},
-		{"GarbageCollectionThreshold", cfg.GarbageCollectionThreshold, cfg.GarbageCollectionThreshold >= 0 && cfg.GarbageCollectionThreshold < 1, "must be in (0, 1); 0 means none"},
-	} {
-		if !f.ok {
-			return &ConfigError{Field: f.name, Value: f.value, Reason: f.reason}
-		}
+// checked returns the fields that have defaults or bounds.
+func (cfg *Config) checked() *confcheck.Settings {
+	return &confcheck.Settings{
+		SmallLimit: &cfg.SmallLimit, SmallSegment: &cfg.SmallSegment, LargeLimit: &cfg.LargeLimit, LargeSegment: &cfg.LargeSegment,
+		SegmentRounding: &cfg.SegmentRounding, MinSplit: &cfg.MinSplit, MagazineBytes: &cfg.MagazineBytes, MinBlock: &cfg.MinBlock,
+		Limit: cfg.Limit, SoftLimit: cfg.SoftLimit, MaxSplit: cfg.MaxSplit, MaxNonSplitRounding: cfg.MaxNonSplitRounding,
+		InitialSize: cfg.InitialSize, Canaries: cfg.Sanitize.Canaries,
+		Fraction: cfg.Fraction, GrowthFactor: cfg.GrowthFactor, GarbageCollectionThreshold: cfg.GarbageCollectionThreshold,
+		Decay: cfg.Decay, WaitTimeout: cfg.WaitTimeout, MinDecay: decay.Min,
+		Backing: cfg.Backing, KnownBacking: cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, VirtualMemory: cfg.Backing == BackingVMM,
+		Strategy: cfg.Strategy, KnownStrategy: cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, PowerOfTwo: cfg.Strategy == PowerOfTwo,
+		Divisions: cfg.Divisions, Classes: sizeclass.Divisions(cfg.Divisions),
 	}
-	return nil
 }
 
 // limitOn returns the bytes that may be reserved on a device, or MaxInt64.
 func (cfg *Config) limitOn(d Driver) (int64, error) {
-	limit := int64(math.MaxInt64)
-	if cfg.Limit > 0 {
-		limit = cfg.Limit
+	return confcheck.Limit(d, cfg.Limit, cfg.Fraction)
+}
+
+// policy returns how the heaps of a pool work. noSplit gives every block a
+// segment of its own.
+func (cfg *Config) policy(noSplit bool) heap.Policy {
+	p := heap.Policy{
+		SmallLimit: cfg.SmallLimit, MagazineBytes: cfg.MagazineBytes, MinSplit: cfg.MinSplit,
+		NoSplit: noSplit, FirstFit: cfg.Strategy == FirstFit, MaxSplit: cfg.MaxSplit,
+		MaxNonSplitRounding: cfg.MaxNonSplitRounding, GrowthFactor: cfg.GrowthFactor,
 	}
-	if cfg.Fraction > 0 {
-		_, total, err := d.MemInfo()
-		if err != nil {
-			return 0, err
+	if s := cfg.sanitizers(); cfg.MagazineBytes >= 0 && !cfg.RecordStacks && !s.Any() {
+		if cfg.Strategy != FirstFit {
+			p.FastLimit = min(cfg.SmallLimit, block.FastLimit)
 		}
-		limit = min(limit, int64(math.Round(cfg.Fraction*float64(total))))
+		p.HomeLimit = cfg.MagazineBytes / 4
 	}
-	return limit, nil
+	return p
+}
+
+// segmentSize returns the bytes to ask the device for when a block of
+// rounded bytes has to be made. The sizes are PyTorch's.
+func (cfg *Config) segmentSize(rounded int64) int64 {
+	switch {
+	case rounded <= cfg.SmallLimit && cfg.GrowthFactor != 1:
+		return cfg.SmallSegment
+	case rounded < cfg.LargeLimit && cfg.GrowthFactor != 1:
+		return cfg.LargeSegment
+	default:
+		return sizeclass.RoundTo(rounded, cfg.SegmentRounding)
+	}
+}
+
+// collectAboveOn returns the reserve, in bytes, that the
+// GarbageCollectionThreshold comes to on a device, or 0 for none.
+func (cfg *Config) collectAboveOn(d Driver, limit int64) (int64, error) {
+	return confcheck.Threshold(d, limit, cfg.GarbageCollectionThreshold)
 }
 
 // virtualMemory returns the device's virtual memory as far as it is wanted

@@ -60,6 +60,35 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestConformanceSanitized runs the tests of the battery that verify contents, on
+// streams and goroutines, with every sanitizer: correct programs have no reports.
+// Those that say where blocks have to be, or what is cached, do not apply, as
+// freed blocks wait.
+func TestConformanceSanitized(t *testing.T) {
+	all := cupool.Sanitizers{Canaries: 100, Poison: true}
+	opt := conformance.Options{Only: []string{
+		"sizes", "zero_size", "alignment", "contents_survive_neighbours", "random", "random_on_streams", "random_in_goroutines",
+		"producers_and_consumers", "pipeline_across_streams", "streams_come_and_go", "close_while_in_use",
+		"double_free", "wrong_pointers", "use_after_free", "another_allocators_things", "after_close",
+		"adopted_stream", "cleanup_frees", "device_lost", "sleep_in_goroutines", // not the last two with guards, which unmap at Free and exclude Sleep
+	}}
+	for _, c := range []struct {
+		name string
+		cfg  cupool.Config
+	}{
+		{"segments", cupool.Config{Sanitize: all, Backing: cupool.BackingSegments}},
+		{"vmm", cupool.Config{Sanitize: all, ZeroOnFree: true}},
+		{"no_quarantine", cupool.Config{Sanitize: cupool.Sanitizers{Canaries: 100, Poison: true, Quarantine: -1}, ZeroOnAlloc: true}},
+		{"guard", cupool.Config{Sanitize: cupool.Sanitizers{Canaries: 1, Guard: true}}},
+	} {
+		opt := opt
+		if c.cfg.Sanitize.Guard {
+			opt.Only = opt.Only[:len(opt.Only)-2]
+		}
+		t.Run(c.name, func(t *testing.T) { conformance.Run(t, openHost, c.cfg, opt) })
+	}
+}
+
 // TestConformancePools runs the battery on a private pool.
 func TestConformancePools(t *testing.T) {
 	opt := conformance.Options{Wrap: func(c *cupool.Caching) (*cupool.Caching, error) {
@@ -80,17 +109,22 @@ func simBusy(d cupool.Driver, s *cupool.Stream) (func(), error) {
 	return func() { d.(*simdev.Device).CompleteStream(s.Handle()) }, nil
 }
 
-// FuzzCaching runs the program that the bytes make against an oracle that
-// knows all live memory and what it holds.
-func FuzzCaching(f *testing.F) {
-	f.Add([]byte{0})
-	f.Add([]byte("\x01 a short program without magazines, on the host device"))
-	f.Add([]byte("\x06 another one, with a limit and small odd segments: 0123456789 ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
-	f.Add([]byte("\x0a\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x20\x30\x40\x50\x60\x70\x80\x90\xa0\xb0\xc0\xd0\xe0\xf0"))
-	open := func(t *testing.T) cupool.Driver {
-		d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
-		require.NoError(t, err)
-		return d
+// TestConformanceAllocator runs the battery for any allocator on those that the
+// whole one is for.
+func TestConformanceAllocator(t *testing.T) {
+	for _, private := range []bool{false, true} {
+		conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+			d := openHost(t)
+			c, err := cupool.New(cupool.Config{Driver: d})
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				require.NoError(t, c.Close())
+				require.NoError(t, d.Close())
+			})
+			if private {
+				return newPrivate(t, c, cupool.PoolConfig{})
+			}
+			return c
+		})
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { conformance.Fuzz(t, open, conformance.Options{}, data) })
 }

@@ -4,193 +4,26 @@ package cupool
 
 import (
 	"bytes"
-	"errors"
-	"math/rand/v2"
+	"encoding/hex"
+	"os"
+	"os/exec"
 	"runtime"
-	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/cu"
 
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/cubridge/overcu"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/fakecuda"
-	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/graphmem"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 )
 
-// These tests run on whatever CUDA driver is loaded: the stand-in of
-// internal/fakecuda on machines without a GPU, the real one elsewhere. Those
-// that inject faults need the stand-in, those that need two GPUs say so.
-
-func init() {
-	if fakecuda.Loaded() {
-		hostMemory = fakecuda.HostMemory
-	}
-}
-
-var kinds = []MemoryKind{MemoryDevice, MemoryManaged, MemoryPinned}
-
-// openTest opens cuda:0 for one test, which has to close everything it made.
-func openTest(t testing.TB, opts ...CUDAOption) *cudaDriver {
-	return openTestOn(t, 0, opts...)
-}
-
-func openTestOn(t testing.TB, ordinal int, opts ...CUDAOption) *cudaDriver {
-	t.Helper()
-	n, err := cuNumDevices()
-	require.NoError(t, err)
-	if n <= ordinal {
-		t.Skipf("needs %d GPUs", ordinal+1)
-	}
-	d, err := OpenCUDA(ordinal, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if err := d.Close(); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDeviceLost) {
-			assert.NoError(t, err)
-		}
-	})
-	return d.(*cudaDriver)
-}
-
-func needFake(t testing.TB) {
-	t.Helper()
-	if !fakecuda.Loaded() {
-		t.Skip("needs the stand-in driver")
-	}
-	t.Cleanup(fakecuda.Reset)
-}
-
-func newStream(t testing.TB, d *cudaDriver) StreamHandle {
-	t.Helper()
-	s, err := d.NewStream()
-	require.NoError(t, err)
-	return s
-}
-
-func newEvent(t testing.TB, d *cudaDriver) EventHandle {
-	t.Helper()
-	e, err := d.NewEvent()
-	require.NoError(t, err)
-	return e
-}
-
-func alloc(t testing.TB, d *cudaDriver, n int64) Ptr {
-	t.Helper()
-	p, err := d.MemAlloc(n)
-	require.NoError(t, err)
-	require.NotZero(t, p)
-	require.Zero(t, p%512)
-	return p
-}
-
-func testKernels(t testing.TB, d *cudaDriver) *gputest.Kernels {
-	t.Helper()
-	k, err := gputest.Load(d.CUDAContext())
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if d.usable() == nil {
-			assert.NoError(t, k.Close())
-		}
-	})
-	return k
-}
-
-// hostBytes is host-accessible memory as a slice.
-func hostBytes(p Ptr, n int64) []byte {
-	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
-}
-
-func pattern(n int64) []byte {
-	b := make([]byte, n)
-	r := rand.New(rand.NewPCG(uint64(n), 1))
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	return b
-}
-
-func TestCUDAMemory(t *testing.T) {
-	for _, k := range kinds {
-		t.Run(k.String(), func(t *testing.T) {
-			d := openTest(t, CUDAMemory(k))
-			assert.Equal(t, k != MemoryDevice, d.HostAccessible())
-			assert.Contains(t, d.Name(), "cuda:0")
-			assert.Contains(t, d.Name(), k.String())
-			free, total, err := d.MemInfo()
-			require.NoError(t, err)
-			assert.Positive(t, free)
-			assert.GreaterOrEqual(t, total, free)
-			s := newStream(t, d)
-			for _, n := range []int64{1, 511, 512, 4097, 3 << 20} {
-				testContents(t, d, s, n)
-			}
-			for _, n := range []int64{0, -1, -1 << 62} {
-				_, err := d.MemAlloc(n)
-				require.ErrorIs(t, err, ErrInvalidRange)
-			}
-			require.NoError(t, d.DestroyStream(s))
-		})
-	}
-}
-
-func testContents(t *testing.T, d *cudaDriver, s StreamHandle, n int64) {
-	a, b := alloc(t, d, n), alloc(t, d, n)
-	want, got := pattern(n), make([]byte, n)
-	require.NoError(t, d.CopyIn(a, want, s))
-	require.NoError(t, d.Memset(b, 0xA5, n, s))
-	require.NoError(t, d.CopyOut(got, b, s))
-	require.Equal(t, bytes.Repeat([]byte{0xA5}, int(n)), got)
-	require.NoError(t, d.Copy(b, a, n, s))
-	require.NoError(t, d.CopyOut(got, b, s))
-	require.Equal(t, want, got)
-	if d.HostAccessible() {
-		require.NoError(t, d.Memset(a, 7, n, s))
-		require.NoError(t, d.SyncStream(s))
-		require.Equal(t, bytes.Repeat([]byte{7}, int(n)), hostBytes(a, n), "the host sees the stream's work")
-		copy(hostBytes(a, n), want)
-		require.NoError(t, d.Copy(b, a, n, s))
-		require.NoError(t, d.CopyOut(got, b, s))
-		require.Equal(t, want, got, "the stream sees the host's work")
-	}
-	require.NoError(t, d.MemFree(a))
-	require.NoError(t, d.MemFree(b))
-	require.ErrorIs(t, d.MemFree(a), ErrInvalidRange, "a second free")
-}
-
-func TestCUDARanges(t *testing.T) {
-	d := openTest(t)
-	p := alloc(t, d, 1000)
-	b := make([]byte, 10)
-	for name, f := range map[string]func() error{
-		"free inside":       func() error { return d.MemFree(p + 512) },
-		"free of nothing":   func() error { return d.MemFree(0) },
-		"past the end":      func() error { return d.Memset(p, 0, 1025, 0) },
-		"starts past it":    func() error { return d.Memset(p+1025, 0, 1, 0) },
-		"negative":          func() error { return d.Memset(p, 0, -1, 0) },
-		"source of copy":    func() error { return d.Copy(p, p+1000, 100, 0) },
-		"target of copy":    func() error { return d.Copy(p+1000, p, 100, 0) },
-		"in":                func() error { return d.CopyIn(p+1020, b, 0) },
-		"out":               func() error { return d.CopyOut(b, p+1020, 0) },
-		"Go's own memory":   func() error { return d.Memset(Ptr(uintptr(unsafe.Pointer(&b[0]))), 0, 1, 0) },
-		"the null pointer":  func() error { return d.Memset(0, 0, 1, 0) },
-		"export from there": func() error { _, err := d.ExportMemory(p + 512); return err },
-	} {
-		assert.ErrorIs(t, f(), ErrInvalidRange, name)
-	}
-	require.NoError(t, d.Memset(p, 0, 0, 0))
-	require.NoError(t, d.Copy(p, p, 0, 0))
-	require.NoError(t, d.CopyIn(p, nil, 0))
-	require.NoError(t, d.CopyOut(nil, p, 0))
-	require.NoError(t, d.MemFree(p))
-	require.ErrorIs(t, d.Memset(p, 0, 1, 0), ErrInvalidRange, "after free")
-}
-
-// TestCUDAContext opens over a context of cu, with streams and memory that cu
+// TestCUContext opens over a context of cu, with streams and memory that cu
 // made, while another context is current.
-func TestCUDAContext(t *testing.T) {
+func TestCUContext(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	dev, err := cu.GetDevice(0)
@@ -202,26 +35,30 @@ func TestCUDAContext(t *testing.T) {
 	mem, err := cu.MemAlloc(4096)
 	require.NoError(t, err)
 
-	d, err := OpenCUDAContext(0)
+	d, err := cuda.OpenContext(0)
 	require.NoError(t, err)
-	primary := openTest(t)
-	require.NotEqual(t, d.(*cudaDriver).CUDAContext(), primary.CUDAContext())
-	require.Equal(t, CUDAContextOf(mine), d.(*cudaDriver).CUDAContext())
-	assert.Zero(t, d.(*cudaDriver).CUDAOrdinal())
+	primary, err := cuda.Open(0)
+	require.NoError(t, err)
+	defer primary.Close()
+	require.NotEqual(t, d.Context(), primary.Context())
+	require.Equal(t, CUContext(mine), d.Context())
+	assert.Zero(t, d.Ordinal())
 
-	p := CUDAPtrOf(mem)
-	require.NoError(t, d.Memset(p, 9, 4096, CUDAStreamOf(s)))
-	require.ErrorIs(t, d.Memset(p, 9, 4097, CUDAStreamOf(s)), ErrInvalidRange)
+	p := CUPtr(mem)
+	require.NoError(t, d.Memset(p, 9, 4096, CUStream(s)))
+	require.ErrorIs(t, d.Memset(p, 9, 4097, CUStream(s)), ErrInvalidRange)
 	got := make([]byte, 4096)
-	require.NoError(t, d.CopyOut(got, p, CUDAStreamOf(s)))
+	require.NoError(t, d.CopyOut(got, p, CUStream(s)))
 	require.Equal(t, bytes.Repeat([]byte{9}, 4096), got)
-	require.ErrorIs(t, d.DestroyStream(CUDAStreamOf(s)), device.ErrInvalidHandle, "it is the program's")
+	require.ErrorIs(t, d.DestroyStream(CUStream(s)), ErrInvalidHandle, "it is the program's")
 	require.ErrorIs(t, d.MemFree(p), ErrInvalidRange, "it is the program's")
-	require.ErrorIs(t, primary.OwnsStream(CUDAStreamOf(s)), ErrForeignStream)
+	require.ErrorIs(t, primary.OwnsStream(CUStream(s)), ErrForeignStream)
 
 	// What a Driver over another context does leaves this thread's as it is.
-	q := alloc(t, primary, 4096)
-	e := newEvent(t, primary)
+	q, err := primary.MemAlloc(4096)
+	require.NoError(t, err)
+	e, err := primary.NewEvent()
+	require.NoError(t, err)
 	require.NoError(t, primary.Memset(q, 1, 4096, 0))
 	require.NoError(t, primary.RecordEvent(e, 0))
 	require.NoError(t, primary.CopyOut(got, q, 0))
@@ -235,61 +72,117 @@ func TestCUDAContext(t *testing.T) {
 	require.NoError(t, s.Destroy())
 	require.NoError(t, mine.Destroy())
 	require.NoError(t, cu.SetCurrentContext(cu.CUContext{}))
-	_, err = OpenCUDAContext(0)
+	_, err = cuda.OpenContext(0)
 	require.ErrorContains(t, err, "no context is current")
 }
 
-// TestCUDAClose checks that everything is given back, also what was not
-// destroyed, and that a closed Driver says so.
-func TestCUDAClose(t *testing.T) {
-	keep := openTest(t) // keeps the context
-	before, _, err := keep.MemInfo()
+// TestCUShareEvent sends an event of cu to another process, which is this
+// program again with a variable set.
+func TestCUShareEvent(t *testing.T) {
+	const received = "CUPOOL_TEST_SHARE_EVENT"
+	d, err := cuda.Open(0)
 	require.NoError(t, err)
-	d, err := OpenCUDA(0)
-	require.NoError(t, err)
-	c := d.(*cudaDriver)
-	s, e := newStream(t, c), newEvent(t, c)
-	p := alloc(t, c, 64<<20)
-	_, err = c.HostAlloc(1 << 20)
-	require.NoError(t, err)
-	_, err = c.HostRegister(make([]byte, 1<<20))
-	require.NoError(t, err)
-	_, err = c.NewNativePool(NativePoolConfig{})
-	require.NoError(t, err)
-	g := c.VMMGranularity()
-	va, err := c.AddressReserve(4 * g)
-	require.NoError(t, err)
-	h, err := c.MemCreate(2 * g)
-	require.NoError(t, err)
-	require.NoError(t, c.MemMap(va+Ptr(g), 2*g, h))
-	require.NoError(t, c.Memset(p, 1, 64<<20, s))
-	require.NoError(t, c.RecordEvent(e, s))
-	require.NoError(t, d.Close())
-	after, _, err := keep.MemInfo()
-	require.NoError(t, err)
-	assert.InDelta(t, before, after, 16<<20)
-
-	require.ErrorIs(t, d.Close(), ErrClosed)
-	_, err = d.MemAlloc(1)
-	require.ErrorIs(t, err, ErrClosed)
-	require.ErrorIs(t, d.RecordEvent(e, s), ErrClosed)
-	require.ErrorIs(t, keep.RecordEvent(e, 0), device.ErrInvalidHandle, "events of a closed Driver are gone")
+	defer d.Close()
+	ctx := d.Context()
+	if s := os.Getenv(received); s != "" {
+		var h cudadrv.IPCHandle
+		_, err := hex.Decode(h[:], []byte(s))
+		require.NoError(t, err)
+		e, r := cudadrv.IPCOpenEvent(ctx, h)
+		require.Equal(t, cudadrv.Success, r)
+		require.Equal(t, cudadrv.Success, cudadrv.EventSync(ctx, e))
+		return
+	}
+	var e cu.Event
+	require.Equal(t, cudadrv.Success, overcu.In(ctx, func() (err error) {
+		e, err = cu.MakeEvent(cu.DisableTiming | cu.InterprocessEvent)
+		return err
+	}))
+	h, r := cudadrv.IPCGetEvent(ctx, overcu.EventHandle(e))
+	if r == cudadrv.NotSupported {
+		t.Skip("events cannot be shared here (nor on the stand-in driver)")
+	}
+	require.Equal(t, cudadrv.Success, r)
+	require.Equal(t, cudadrv.Success, cudadrv.EventRecord(ctx, overcu.EventHandle(e), 0))
+	cmd := exec.Command(os.Args[0], "-test.run=^TestCUShareEvent$", "-test.v")
+	cmd.Env = append(os.Environ(), received+"="+hex.EncodeToString(h[:]))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "--- PASS: TestCUShareEvent")
 }
 
-func TestCUDADevices(t *testing.T) {
-	gpus, err := CUDADevices()
+// TestCUDAComputes: a GPU with device memory has what Engine asks of it.
+func TestCUDAComputes(t *testing.T) {
+	d, err := cuda.Open(0)
 	require.NoError(t, err)
-	require.NotEmpty(t, gpus)
-	for i, g := range gpus {
-		assert.Equal(t, i, g.Ordinal)
-		assert.NotEmpty(t, g.Name)
-		assert.Positive(t, g.TotalBytes)
-		assert.Positive(t, g.FreeBytes)
-		assert.Positive(t, g.Major)
-		assert.True(t, strings.HasPrefix(g.UUID, "GPU-"))
+	defer d.Close()
+	assert.Implements(t, (*gpu.Device)(nil), d)
+	assert.Implements(t, (*graphmem.Device)(nil), d)
+}
+
+// TestOpenCUDA opens GPUs by name.
+func TestOpenCUDA(t *testing.T) {
+	for name, want := range map[string]string{"cuda": "device memory", "cuda:0,managed": "managed memory", "cuda:0,pinned": "pinned memory"} {
+		d, err := Open(name)
+		require.NoError(t, err)
+		assert.Contains(t, d.Name(), want)
+		require.NoError(t, d.Close())
 	}
-	v, err := CUDAVersion()
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, v.Driver, 11000)
-	assert.Equal(t, int(cudadrv.HeaderVersion), v.Headers)
+	_, err := Open("cuda:0,fast")
+	require.ErrorIs(t, err, ErrInvalidConfig)
+}
+
+// BenchmarkCrossings compares a call through cu, with the thread locked and
+// the context set as cu wants it, with the same call in one crossing.
+func BenchmarkCrossings(b *testing.B) {
+	d, err := cuda.Open(0)
+	require.NoError(b, err)
+	defer d.Close()
+	ctx := d.Context()
+	s, err := d.NewStream()
+	require.NoError(b, err)
+	es := make([]EventHandle, 16)
+	for i := range es {
+		es[i], err = d.NewEvent()
+		require.NoError(b, err)
+	}
+	e := es[0]
+	b.Run("record/cu", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			_ = overcu.In(ctx, func() error { return overcu.EventOf(uintptr(e)).Record(overcu.StreamOf(uintptr(s))) })
+		}
+	})
+	b.Run("record/cudadrv", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			_ = cudadrv.EventRecord(ctx, uintptr(e), uintptr(s))
+		}
+	})
+	b.Run("record/driver", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			_ = d.RecordEvent(e, s)
+		}
+	})
+	b.Run("query16/cu", func(b *testing.B) {
+		for range b.N {
+			for _, e := range es {
+				_ = overcu.In(ctx, func() error { return overcu.EventOf(uintptr(e)).Query() })
+			}
+		}
+	})
+	b.Run("query16/driver", func(b *testing.B) {
+		for range b.N {
+			for _, e := range es {
+				_, _ = d.QueryEvent(e)
+			}
+		}
+	})
+	b.Run("query16/batch", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			_, _ = d.QueryEvents(es)
+		}
+	})
 }

@@ -3,14 +3,16 @@ package cupool
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/errtext"
+	"github.com/cupool/cupool/internal/oomhint"
+	"github.com/cupool/cupool/internal/sanitize"
 )
 
 // The errors of this package, to be compared with errors.Is. Where numbers
 // belong to them they come inside a typed error: *OOMError, *BlockError,
-// *LeakError, *ConfigError.
+// *LeakError, *WaitError, *CorruptionError, *ConfigError.
 var (
 	// ErrOutOfMemory: neither the cache nor the device has the memory.
 	ErrOutOfMemory = device.ErrOutOfMemory
@@ -36,17 +38,19 @@ var (
 	// out again since. It matches ErrDoubleFree too.
 	ErrStaleBlock = fmt.Errorf("%w of a recycled block", ErrDoubleFree)
 	// ErrUseAfterFree: the block was freed before it was to be used.
-	ErrUseAfterFree = errors.New("use after free")
+	ErrUseAfterFree = device.ErrUseAfterFree
 	// ErrForeignPointer: the address or block is not of this allocator.
-	ErrForeignPointer = errors.New("foreign pointer")
+	ErrForeignPointer = device.ErrForeignPointer
 	// ErrInteriorPointer: the address is inside a block, not at its start.
 	ErrInteriorPointer = errors.New("interior pointer")
 	// ErrSizeMismatch: the size is not the one that was allocated.
-	ErrSizeMismatch = errors.New("wrong size")
+	ErrSizeMismatch = device.ErrSizeMismatch
 	// ErrForeignStream: the stream belongs to another allocator or device.
-	ErrForeignStream = errors.New("foreign stream")
+	ErrForeignStream = device.ErrForeignStream
+	// ErrCorrupted: memory was written that the writer did not own.
+	ErrCorrupted = sanitize.ErrCorrupted
 	// ErrInvalidConfig: a field of a Config is out of its range.
-	ErrInvalidConfig = errors.New("invalid configuration")
+	ErrInvalidConfig = device.ErrInvalidConfig
 )
 
 // BlockError is a call on a block or address that cannot be right. Nothing
@@ -60,21 +64,7 @@ type BlockError struct {
 	Detail string       // what to know or do about it
 }
 
-func (e *BlockError) Error() string {
-	var sb strings.Builder
-	fmt.Fprintf(&sb, "cupool: %s of %v", e.Op, e.Ptr)
-	if e.Size >= 0 {
-		fmt.Fprintf(&sb, " (%d bytes)", e.Size)
-	}
-	if e.Stream != 0 {
-		fmt.Fprintf(&sb, " on stream 0x%x", uintptr(e.Stream))
-	}
-	fmt.Fprintf(&sb, ": %v", e.Err)
-	if e.Detail != "" {
-		fmt.Fprintf(&sb, ": %s", e.Detail)
-	}
-	return sb.String()
-}
+func (e *BlockError) Error() string { return errtext.Call(*e).String() }
 
 // Unwrap returns the reason.
 func (e *BlockError) Unwrap() error { return e.Err }
@@ -105,34 +95,37 @@ type OOMError struct {
 	room    int64 // bytes that the limits leave
 	least   int64 // the fewest bytes that the device is asked for
 	virtual bool  // memory is virtual, and joined
+	late    error // a *WaitError of work that holds memory
 }
 
-func (e *OOMError) Error() string {
-	var sb strings.Builder
-	fmt.Fprintf(&sb, "cupool: out of memory on %s: %s requested (block %s, segment %s); live %s, pending %s, cached %s (largest free %s, fragmentation %.0f %%), reserved %s",
-		e.Device, formatBytes(e.Requested), formatBytes(e.Rounded), formatBytes(e.Segment), formatBytes(e.Live), formatBytes(e.Pending),
-		formatBytes(e.Cached), formatBytes(e.LargestFree), 100*e.Fragmentation, formatBytes(e.Reserved))
-	if e.Limit > 0 {
-		fmt.Fprintf(&sb, " of a limit of %s", formatBytes(e.Limit))
+func (e *OOMError) Error() string { return e.refusal().Text(e.Hint, e.late) }
+
+// hint says what would have made the request fit.
+func (e *OOMError) hint() string { return e.refusal().Hint() }
+
+func (e *OOMError) refusal() oomhint.Refusal {
+	pieces := "in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit"
+	if e.virtual {
+		pieces = "for other streams or in pieces too small to be joined: allocate first what lives long"
 	}
-	if e.OtherPools > 0 {
-		fmt.Fprintf(&sb, "; other pools hold %s", formatBytes(e.OtherPools))
+	return oomhint.Refusal{
+		Device: e.Device, Requested: e.Requested, Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Pending: e.Pending, Cached: e.Cached,
+		LargestFree: e.LargestFree, Fragmentation: e.Fragmentation, Reserved: e.Reserved, OtherPools: e.OtherPools,
+		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Room: e.room, Least: e.least,
+		LimitName: "limit", Raise: "Limit or Fraction", InPieces: pieces,
 	}
-	if e.DeviceTotal >= 0 {
-		fmt.Fprintf(&sb, "; device has %s free of %s", formatBytes(e.DeviceFree), formatBytes(e.DeviceTotal))
-	}
-	if e.Hint != "" {
-		fmt.Fprintf(&sb, "; %s", e.Hint)
-	}
-	return sb.String()
 }
 
-// Unwrap returns ErrOutOfMemory and the device's own error.
+// Unwrap returns ErrOutOfMemory, the device's own error, and a *WaitError where
+// work was late that holds memory.
 func (e *OOMError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{ErrOutOfMemory}
+	errs := []error{ErrOutOfMemory}
+	for _, err := range []error{e.Cause, e.late} {
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
-	return []error{ErrOutOfMemory, e.Cause}
+	return errs
 }
 
 // Leak is a block that was live when its allocator was closed.
@@ -151,52 +144,26 @@ type LeakError struct {
 	Bytes int64 // sum of their sizes as requested
 }
 
-// maxLeaksShown bounds the text of a LeakError; Leaks has them all.
-const maxLeaksShown = 10
-
 func (e *LeakError) Error() string {
-	var sb strings.Builder
-	fmt.Fprintf(&sb, "cupool: %d leaked blocks, %s", len(e.Leaks), formatBytes(e.Bytes))
-	for i, l := range e.Leaks {
-		if i == maxLeaksShown {
-			fmt.Fprintf(&sb, "\n\t... and %d more", len(e.Leaks)-i)
-			break
-		}
-		fmt.Fprintf(&sb, "\n\t%v: %d bytes", l.Ptr, l.Size)
-		if l.Label != "" {
-			fmt.Fprintf(&sb, " for %s", l.Label)
-		}
-		if l.Stack != "" {
-			fmt.Fprintf(&sb, ", allocated at\n\t\t%s", strings.ReplaceAll(strings.TrimSpace(l.Stack), "\n", "\n\t\t"))
-		}
-	}
-	return sb.String()
+	return errtext.Leaks(len(e.Leaks), e.Bytes, func(i int) errtext.Leak { return errtext.Leak(e.Leaks[i]) })
 }
 
-// ConfigError names the field of a Config that cannot be. It matches
-// ErrInvalidConfig.
-type ConfigError struct {
-	Field  string
-	Value  any
-	Reason string
-}
+// WaitError says that a wait for the work of a Stream ended before the work was
+// done, as Config.WaitTimeout was over or the context of the call was done. It
+// matches context.DeadlineExceeded or the cause of that context. Waited is how long
+// the call waited, Age the time since the oldest event was recorded that is not
+// done, or 0 without Config.WaitTimeout. The memory concerned stays where it is, the
+// allocator goes on working on other streams, and the call can be made again.
+type WaitError = device.WaitError
 
-func (e *ConfigError) Error() string {
-	return fmt.Sprintf("cupool: %v: %s = %v: %s", ErrInvalidConfig, e.Field, e.Value, e.Reason)
-}
+// ConfigError names the Field of a Config that cannot be, its Value and the
+// Reason. It matches ErrInvalidConfig.
+type ConfigError = device.ConfigError
 
-// Unwrap returns ErrInvalidConfig.
-func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }
-
-// formatBytes prints a size for people, in binary units.
-func formatBytes(n int64) string {
-	const units = "KMGTPE"
-	if n > -1024 && n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, i := float64(n)/1024, 0
-	for ; (v >= 1024 || v <= -1024) && i < len(units)-1; i++ {
-		v /= 1024
-	}
-	return fmt.Sprintf("%.4g %ciB", v, units[i])
-}
+// CorruptionError is a block that Config.Sanitize found to be overrun (Offset is
+// then at least Size), or to be written after it was freed (AfterFree). It has
+// where the block begins, its Size as requested, the Offset of the first wrong
+// byte and their number, all in bytes, the stream, the label, and where the
+// block was allocated and freed. It matches ErrCorrupted, and after a free
+// ErrUseAfterFree too. The allocator goes on working.
+type CorruptionError = sanitize.CorruptionError

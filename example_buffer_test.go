@@ -43,7 +43,7 @@ func ExampleBuffer() {
 	if err := errors.Join(a.Free(), b.Free()); err != nil {
 		log.Fatal(err)
 	}
-	_, err = middle.Slice()
+	_, err = middle.ToHost()
 	fmt.Println(errors.Is(err, cupool.ErrUseAfterFree))
 	_, err = cupool.NewBuffer[*int](pool, 1, nil)
 	fmt.Println(errors.Is(err, cupool.ErrNotSupported))
@@ -52,6 +52,32 @@ func ExampleBuffer() {
 	// true
 	// true
 	// true
+}
+
+// ToHost copies the elements to a new slice; of a view, a part of them.
+func ExampleBuffer_ToHost() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := cupool.BufferFrom(pool, []int16{1, 2, 3, 4, 5}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	all, err := b.ToHost()
+	if err != nil {
+		log.Fatal(err)
+	}
+	middle, err := b.View(1, 4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	some, err := middle.ToHost()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(all, some, errors.Join(b.Free(), pool.Close()))
+	// Output: [1 2 3 4 5] [2 3 4] <nil>
 }
 
 // On gives a buffer to another stream, which may still be at work when the
@@ -78,7 +104,7 @@ func ExampleBuffer_On() {
 	if err := side.WaitStream(b.Stream()); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(there.Slice())
+	fmt.Println(there.ToHost())
 	fmt.Println(b.Free())
 	// Output:
 	// true true true
@@ -96,7 +122,7 @@ func ExampleWithBuffer() {
 		if err := b.CopyFrom([]int32{1, 2, 3}); err != nil {
 			return err
 		}
-		values, err := b.Slice()
+		values, err := b.ToHost()
 		fmt.Println(values)
 		return err
 	})

@@ -1,10 +1,12 @@
 package cupool_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/cupool/cupool"
 )
@@ -18,6 +20,36 @@ func ExampleConfigError() {
 	fmt.Println(errors.Is(err, cupool.ErrInvalidConfig))
 	// Output:
 	// Fraction must be in (0, 1]; 0 means no limit
+	// true
+}
+
+// A program that writes behind the end of a block is told which one it is.
+func ExampleSanitizers() {
+	pool, err := cupool.New(cupool.Config{
+		Sanitize:     cupool.Sanitizers{Canaries: 64, Poison: true, Wait: true},
+		OnCorruption: func(e *cupool.CorruptionError) { fmt.Println("found:", e.Bytes, "bytes at offset", e.Offset) },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := pool.Alloc(1000, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := pool.DefaultStream().Memset(b.Ptr(), 1, 1004); err != nil {
+		log.Fatal(err)
+	}
+	err = pool.Free(b)
+	var bad *cupool.CorruptionError
+	if errors.As(err, &bad) {
+		fmt.Println("overrun of a block of", bad.Size, "bytes, after a free:", bad.AfterFree)
+	}
+	fmt.Println(errors.Is(err, cupool.ErrCorrupted))
+	fmt.Println(errors.Is(pool.Close(), cupool.ErrCorrupted)) // for programs that drop the error of Free
+	// Output:
+	// found: 4 bytes at offset 1000
+	// overrun of a block of 1000 bytes, after a free: false
+	// true
 	// true
 }
 
@@ -125,4 +157,30 @@ func ExampleLeakError() {
 	// 1 block of 1000 bytes
 	// true
 	// true
+}
+
+// A program bounds how long calls wait for a device that hangs. The error names
+// the stream, and the call can be made again.
+func ExampleWaitError() {
+	pool, err := cupool.New(cupool.Config{WaitTimeout: 10 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
+	stream, err := pool.NewStream()
+	if err != nil {
+		panic(err)
+	}
+	done := make(chan struct{})
+	if err := stream.Launch(func() { <-done }); err != nil { // work that hangs
+		panic(err)
+	}
+	var late *cupool.WaitError
+	if err := stream.Close(); errors.As(err, &late) {
+		fmt.Println("the stream is late:", late.Stream == stream.Handle(), errors.Is(err, context.DeadlineExceeded))
+	}
+	close(done) // it goes on after all
+	fmt.Println(stream.Sync(), stream.Close(), pool.Close())
+	// Output:
+	// the stream is late: true true
+	// <nil> <nil> <nil>
 }

@@ -1,10 +1,12 @@
 package cupool_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
 	"runtime"
+	"time"
 
 	"github.com/cupool/cupool"
 )
@@ -245,4 +247,22 @@ func ExampleEvent() {
 	// <nil>
 	// true <nil>
 	// <nil>
+}
+
+// A wait for the device can be given up.
+func ExampleStream_SyncContext() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	b, err := pool.AllocContext(ctx, 1<<20, nil) // may wait, when memory runs out
+	fmt.Println(b.Size(), err)
+	fmt.Println(pool.DefaultStream().SyncContext(ctx), pool.Free(b))
+	// Output:
+	// 1048576 <nil>
+	// <nil> <nil>
 }

@@ -68,6 +68,24 @@ func ExampleCaching_Reserve() {
 	// Output: 0 misses
 }
 
+func ExampleCaching_ReserveSmall() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pool.ReserveSmall(8<<20, nil); err != nil {
+		log.Fatal(err)
+	}
+	for range 8 {
+		if _, err := pool.Alloc(1<<20, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(pool.Stats().Misses, "misses")
+	// Output: 0 misses
+}
+
 func ExampleCaching_WriteStats() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {

@@ -118,6 +118,100 @@ func TestInitialSize(t *testing.T) {
 	require.ErrorContains(t, err, "initial size")
 }
 
+// What was reserved on purpose stays until Trim, EmptyCache or an out of memory,
+// and serves small blocks, too.
+func TestReserveStays(t *testing.T) {
+	for name, backing := range map[string]cupool.Backing{"segments": cupool.BackingSegments, "vmm": cupool.BackingVMM} {
+		open := func(t *testing.T, cfg cupool.Config) *cupool.Caching {
+			cfg.Driver, cfg.Backing, cfg.MagazineBytes = simdev.New(simdev.Config{Capacity: 4 << 30}), backing, -1
+			c, err := cupool.New(cfg)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, c.Close()) })
+			return c
+		}
+		alloc := func(t *testing.T, c *cupool.Caching, s *cupool.Stream, n int, size int64) {
+			for range n {
+				b, err := c.Alloc(size, s)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, c.Free(b)) })
+			}
+			require.NoError(t, c.Check())
+		}
+		reserved := func(c *cupool.Caching) int64 { return c.Stats().All.ReservedBytes.Current / mib }
+
+		t.Run(name+"/initial size", func(t *testing.T) {
+			c := open(t, cupool.Config{InitialSize: 256 * mib, Limit: 2 << 30, GrowthFactor: 2})
+			alloc(t, c, nil, 1, 1000)
+			require.EqualValues(t, 256, reserved(c))
+			alloc(t, c, nil, 1, 200*mib)
+			st := c.Stats()
+			require.Zero(t, st.Misses)
+			require.Zero(t, st.DriverFrees)
+			require.EqualValues(t, 256, reserved(c))
+		})
+		t.Run(name+"/reserve", func(t *testing.T) {
+			c := open(t, cupool.Config{})
+			require.NoError(t, c.Reserve(300*mib, nil))
+			before := c.Stats().Misses
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			alloc(t, c, s, 1, 3*mib)
+			alloc(t, c, nil, 1, 1000)
+			require.Zero(t, c.Stats().DriverFrees)
+			require.GreaterOrEqual(t, reserved(c), int64(300))
+			if backing == cupool.BackingSegments { // with virtual memory the other stream takes it over
+				require.Equal(t, before+1, c.Stats().Misses)
+			}
+			alloc(t, c, nil, 1, 290*mib)
+			require.LessOrEqual(t, c.Stats().Misses, before+1)
+		})
+		t.Run(name+"/small blocks", func(t *testing.T) {
+			c := open(t, cupool.Config{})
+			require.NoError(t, c.Reserve(100*mib, nil))
+			before := c.Stats().Misses
+			alloc(t, c, nil, 30, mib)
+			alloc(t, c, nil, 10*1024, 1024)
+			require.Equal(t, before, c.Stats().Misses)
+			require.LessOrEqual(t, reserved(c), int64(100))
+			alloc(t, c, nil, 1, 50*mib)
+			require.Equal(t, before, c.Stats().Misses)
+		})
+		t.Run(name+"/a reserve for small blocks", func(t *testing.T) {
+			c := open(t, cupool.Config{})
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			require.NoError(t, c.ReserveSmall(16*mib, s))
+			require.NoError(t, c.ReserveSmall(15*mib, s), "there is as much")
+			require.EqualValues(t, 16, reserved(c))
+			alloc(t, c, s, 16, mib)
+			require.Zero(t, c.Stats().Misses)
+			require.ErrorIs(t, c.ReserveSmall(-1, s), cupool.ErrInvalidSize)
+			require.ErrorIs(t, c.ReserveSmall(8<<30, s), cupool.ErrOutOfMemory)
+			other := open(t, cupool.Config{})
+			require.ErrorIs(t, other.ReserveSmall(1, s), cupool.ErrForeignStream)
+			require.NoError(t, s.Close())
+			require.ErrorIs(t, c.ReserveSmall(1, s), cupool.ErrClosed)
+		})
+		t.Run(name+"/given back", func(t *testing.T) {
+			c := open(t, cupool.Config{Limit: 400 * mib})
+			require.NoError(t, c.Reserve(300*mib, nil))
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			b, err := c.Alloc(350*mib, s)
+			require.NoError(t, err, "before an out of memory")
+			require.NoError(t, c.Free(b))
+			require.EqualValues(t, 350, reserved(c))
+			require.NoError(t, c.Reserve(300*mib, nil))
+			require.NoError(t, c.EmptyCache())
+			require.Zero(t, reserved(c))
+			require.NoError(t, c.Reserve(300*mib, nil))
+			_, err = c.Trim(100 * mib)
+			require.NoError(t, err)
+			require.LessOrEqual(t, reserved(c), int64(100))
+		})
+	}
+}
+
 // BeforeGrow is asked once for every request that needs memory of the device,
 // before that is called, and may free what serves.
 func TestBeforeGrow(t *testing.T) {

@@ -1,15 +1,17 @@
 package cupool
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"runtime/metrics"
-	"time"
+	"slices"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/magazine"
-	"github.com/cupool/cupool/internal/realtime"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/gcpressure"
+	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -22,7 +24,7 @@ type rung struct {
 }
 
 // ladder is what a miss tries, in order. After every rung that freed
-// something the pools are searched again, and the first that serves ends it.
+// something the heap is searched again, and the first that serves ends it.
 var ladder = []rung{
 	{"flush magazines", false, (*Caching).flushOwn},
 	{"completed events", false, (*Caching).collectDone},
@@ -41,97 +43,129 @@ var ladder = []rung{
 	{"release what came free", true, (*Caching).releaseEnough},
 	{"callback", true, (*Caching).askCallback},
 	{"release what came free", true, (*Caching).releaseEnough},
-	{"wait for who gives memory back", true, (*Caching).awaitRelease},
+	{"wait for others that give memory back", true, (*Caching).awaitRelease},
 }
 
 const firstReclaiming = 7 // index in ladder: from here on a success is a retry
 
-// request is an allocation that the pools could not serve.
-type request struct {
-	size    int64 // bytes as asked for
-	rounded int64 // bytes of the block
-	kind    kind
-	s       *Stream
-	misses  magazine.Misses // before this one
-}
-
-// segment returns the bytes to ask the device for, when it comes to that.
-func (r *request) segment() int64 { return r.s.c.cfg.segmentSize(r.rounded) }
-
-// allocMiss climbs the ladder for a request that the pools could not serve.
-// Once that was refused it looks at what others have given back meanwhile, too:
-// what is on its way to the device counts as reserved until it is there, so
-// that who gives it back is waited for at the end.
+// allocMiss climbs the ladder for a request that the heap could not serve.
+// Once the device has refused, the request looks at what others have given back
+// meanwhile, too: memory on its way to the device counts as reserved until it is
+// there, so the last rung waits for those who give it back.
 func (c *Caching) allocMiss(r request) (Block, error) {
 	var refused error
 	var returns uint64 // when it was
+	var late error     // of a wait that was given up
+	r.wait = r.ctx
 	for i, step := range ladder {
+		if i == firstReclaiming {
+			var cancel context.CancelFunc
+			r.wait, cancel = c.dev.waiting(r.ctx)
+			defer cancel()
+		}
 		freed, err := step.climb(c, r)
+		if device.IsLate(err) && !errors.Is(err, ErrDeviceLost) {
+			late, err = err, nil
+		}
+		if err == nil {
+			err = r.cancelled()
+		}
 		if err != nil {
 			return Block{}, err
 		}
-		now := c.family.returns.Load()
+		now := c.dev.budget.Returns.Load()
 		if !freed && (refused == nil || now == returns) {
 			continue
 		}
 		returns = now
-		h, ok, err := c.tryAgain(r, step.grows)
+		b, ok, err := c.tryAgain(r, step.grows)
 		switch {
 		case ok:
 			if i >= firstReclaiming {
-				c.books.retries.Add(1)
+				c.retries.Add(1)
 			}
-			return h, nil
+			return b, nil
 		case err == nil:
 		case errors.Is(err, ErrOutOfMemory):
 			refused = err
-			if h, ok := c.borrow(r); ok {
-				return h, nil
+			if b, ok := c.borrow(r); ok {
+				return b, nil
 			}
+		case device.IsLate(err):
+			late = err
 		default:
 			return Block{}, err
 		}
 	}
-	c.books.ooms.Add(1)
-	return Block{}, c.oomError(r, refused)
+	c.ooms.Add(1)
+	return Block{}, c.oomError(r, refused, late)
 }
 
-// awaitRelease waits for who gives memory back, if anybody does, so that the
-// ladder finds it gone.
-func (c *Caching) awaitRelease(request) (bool, error) {
-	c.reclaim.Lock()
-	//lint:ignore SA2001 to have waited is all
-	c.reclaim.Unlock()
-	return false, nil
-}
-
-// tryAgain searches the stream's pools and, with grow, asks the device.
+// tryAgain searches the heap and, with grow, asks the device.
 func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
-	s := r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usableLocked(); err != nil {
+	h := r.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.usableLocked(); err != nil {
 		return Block{}, false, err
 	}
-	h, ok := s.takeLocked(r.size, r.rounded, r.misses)
-	if ok || !grow {
-		return h, ok, nil
+	id, b := h.Take(r.size, r.rounded, r.misses)
+	if id == 0 && grow {
+		var err error
+		if id, b, err = h.growLocked(r); err != nil {
+			return Block{}, false, err
+		}
+		id, b = h.HandOut(r.size, r.rounded, id, b, r.misses)
 	}
-	id, b, err := s.growLocked(r)
-	if err != nil {
-		return Block{}, false, err
+	if id == 0 {
+		return Block{}, false, nil
 	}
-	return s.handOutLocked(r.size, r.rounded, id, b, r.misses), true, nil
+	out, err := h.handleLocked(id, b)
+	return out, err == nil, err
 }
 
-// growLocked gets memory for the request from the device.
-func (s *Stream) growLocked(r request) (block.ID, *block.Block, error) {
-	if s.c.vm != nil {
-		return s.growVirtualLocked(r)
+// growLocked gets memory for the request from the device, as a block that is in
+// no set.
+func (h *streamHeap) growLocked(r request) (block.ID, *block.Block, error) {
+	if h.c.memory == nil {
+		id, b, err := h.newSegmentForLocked(r)
+		if err == nil {
+			h.c.misses.Add(1)
+		}
+		return id, b, err
 	}
-	id, b, err := s.newSegmentForLocked(r)
-	if err == nil {
-		s.c.books.misses.Add(1)
+	id, b, grew, err := h.TakeVirtual(r.kind, r.rounded, r.allow())
+	if errors.Is(err, heap.ErrStitches) {
+		ctx, cancel := h.c.dev.waiting(r.ctx)
+		defer cancel()
+		if err = h.stream.waitIdle(ctx); err == nil {
+			err = h.DropIdleStitches()
+		}
+		if err == nil {
+			id, b, grew, err = h.TakeVirtual(r.kind, r.rounded, r.allow())
+		}
+	}
+	if err == nil && grew {
+		h.c.misses.Add(1)
+	}
+	return id, b, err
+}
+
+// newSegmentForLocked gets a segment for the request: of the size that the
+// GrowthFactor wants, of the size that the configuration has for it, or of
+// what it needs, whichever the device does not refuse.
+func (h *streamHeap) newSegmentForLocked(r request) (id block.ID, b *block.Block, err error) {
+	cfg := &h.c.cfg
+	want, least := r.segment(), sizeclass.RoundTo(r.rounded, cfg.SegmentRounding)
+	extra := int64(0)
+	if !h.c.space.Policy.NoSplit { // more than the block needs would be lost
+		extra = h.Extra(cfg.SegmentRounding)
+	}
+	sizes := []int64{max(want, extra), want, min(want, least)}
+	for _, size := range slices.Compact(sizes) {
+		if id, b, err = h.newSegmentLocked(size, r.kind); !errors.Is(err, ErrOutOfMemory) {
+			break
+		}
 	}
 	return id, b, err
 }
@@ -139,12 +173,12 @@ func (s *Stream) growLocked(r request) (block.ID, *block.Block, error) {
 // newSegmentLocked asks the device for a segment and enters it in the books
 // as one Free block that is in no set. The books change only after the
 // device has said yes.
-func (s *Stream) newSegmentLocked(size int64, k kind) (block.ID, *block.Block, error) {
-	c := s.c
-	if err := s.slots.Ensure(2); err != nil {
-		return 0, nil, fmt.Errorf("cupool: %w", err)
+func (h *streamHeap) newSegmentLocked(size int64, k ledger.Kind) (block.ID, *block.Block, error) {
+	c := h.c
+	if err := h.Slots(2); err != nil {
+		return 0, nil, err
 	}
-	if err := c.reserve(size); err != nil {
+	if err := c.budget.Take(size); err != nil {
 		return 0, nil, err
 	}
 	p, err := c.driver.MemAlloc(size)
@@ -152,58 +186,79 @@ func (s *Stream) newSegmentLocked(size int64, k kind) (block.ID, *block.Block, e
 		err = errors.Join(fmt.Errorf("device returned the unaligned address %v", p), c.driver.MemFree(p))
 	}
 	if err != nil {
-		c.unreserve(size)
-		return 0, nil, c.driverError(fmt.Errorf("cupool: allocating a segment of %d bytes on %s for stream 0x%x: %w", size, c.driver.Name(), uintptr(s.handle), err))
+		c.budget.Cancel(size)
+		return 0, nil, c.dev.failed(fmt.Errorf("cupool: allocating a segment of %d bytes on %s for stream 0x%x: %w", size, c.driver.Name(), uintptr(h.stream.handle), err))
 	}
-	c.noteReserved()
-	c.books.driverAllocs.Add(1)
-	seg := &block.Segment{Base: uint64(p), Size: size, Large: k == large}
-	s.addSegmentLocked(seg)
-	c.segments.add(seg, size, s)
-	id, b := seg.Begin(&s.slots)
-	s.noteSegment(k, size)
+	c.budget.Keep()
+	c.driverAllocs.Add(1)
+	id, b := h.AddSegment(p, size, k)
 	return id, b, nil
 }
 
-// noteReserved keeps the highest value that reserved has had.
-func (c *Caching) noteReserved() {
-	for now := c.reserved.Load(); ; {
-		high := c.highWater.Load()
-		if now <= high || c.highWater.CompareAndSwap(high, now) {
-			return
-		}
+// reserveInitial gets Config.InitialSize for the default stream. Segments
+// stay below MaxSplit, so that any request can be cut from them.
+func (c *Caching) reserveInitial() error {
+	h := c.def
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	unit := c.cfg.SegmentRounding
+	if c.memory != nil {
+		unit = c.memory.Granularity
 	}
+	left := sizeclass.RoundTo(c.cfg.InitialSize, unit)
+	for left > 0 {
+		size := left
+		if c.cfg.MaxSplit > 0 {
+			size = min(size, max((c.cfg.MaxSplit-1)/unit, 1)*unit)
+		}
+		if err := h.prepareLocked(large, size); err != nil {
+			return fmt.Errorf("cupool: reserving the initial size of %d bytes: %w", c.cfg.InitialSize, err)
+		}
+		left -= size
+	}
+	return nil
 }
 
-// flushOwn empties the magazines of the request's stream, unless goroutines
+// prepareLocked adds size free bytes of the device for blocks of a kind, which are
+// kept.
+func (h *streamHeap) prepareLocked(k ledger.Kind, size int64) error {
+	if h.c.memory != nil {
+		err := h.Grow(k, size)
+		if err == nil {
+			h.KeepRanges(k, size)
+		}
+		return err
+	}
+	id, b, err := h.newSegmentLocked(size, k)
+	if err == nil {
+		h.KeepSegment(h.SegmentOf(b))
+		h.AddFree(id, b)
+	}
+	return err
+}
+
+// flushOwn empties the magazines of the request's heap, unless goroutines
 // empty each other's.
 func (c *Caching) flushOwn(r request) (bool, error) {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	if r.s.homedBytes == 0 || r.s.crowdedLocked(r.size) {
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	if r.h.HomedBytes() == 0 || r.h.Crowded(r.size) {
 		return false, nil
 	}
-	return r.s.flushLocked(), nil
+	defer r.h.checkLocked()
+	return r.h.Flush(), nil
 }
 
-// collectDone frees blocks of the request's stream that waited for events
-// that are done, and what cleanups queued.
+// collectDone frees blocks of the request's heap that waited for events
+// that are done, and blocks that cleanups queued.
 func (c *Caching) collectDone(r request) (bool, error) {
 	freed := c.drainLater()
-	how := ask
-	if r.s.patient() {
-		how = peek
+	how := epoch.Ask
+	if r.h.patient() {
+		how = epoch.Peek
 	}
-	n, err := r.s.settle(how)
-	return freed+n > 0, c.onlyLost(err) // other failures leave blocks waiting
-}
-
-// settleEverything frees what waited for events that are done, of all
-// streams, and what cleanups queued.
-func (c *Caching) settleEverything() error {
-	c.drainLater()
-	_, err := c.settleAll(ask)
-	return c.onlyLost(err)
+	n, err := r.h.settle(how)
+	return freed+n > 0, device.OnlyLost(err) // other failures leave blocks waiting
 }
 
 // beforeGrowing tells the program that the device will be asked.
@@ -217,131 +272,42 @@ func (c *Caching) beforeGrowing(r request) (bool, error) {
 // waitForOne waits for the pending block that serves the request with the
 // least: the smallest that suffices, the oldest among equals.
 func (c *Caching) waitForOne(r request) (bool, error) {
-	for _, o := range r.s.pendingFor(r) {
-		if err := c.waitEpoch(o.s, o.epoch); err != nil {
-			return false, c.onlyLost(err)
+	for _, o := range r.h.pendingFor(r) {
+		if err := c.dev.failed(o.Clock.Wait(r.wait, o.Epoch)); err != nil {
+			return false, device.OnlyLostOrLate(err)
 		}
 	}
-	n, err := r.s.settle(peek)
-	return n > 0, c.onlyLost(err)
+	n, err := r.h.settle(epoch.Peek)
+	return n > 0, device.OnlyLost(err)
 }
 
-// onlyLost keeps the error of a lost device, which ends everything, and
-// drops others, which leave memory waiting.
-func (c *Caching) onlyLost(err error) error {
-	if errors.Is(err, ErrDeviceLost) {
-		return err
+// releaseEnough gives cached memory back, largest first, the pool's own before
+// that of others of the device, until the request's segment fits.
+func (c *Caching) releaseEnough(r request) (bool, error) {
+	n, err := c.releaseUpTo(r.wait, r.segment())
+	if (err == nil || device.IsLate(err)) && n < r.segment() {
+		more, e := c.releaseOthers(r, r.segment()-n)
+		n, err = n+more, errors.Join(err, e)
 	}
-	return nil
+	return n > 0, err
 }
 
-// order is an epoch of a stream to wait for.
-type order struct {
-	s     *Stream
-	epoch uint64
-}
-
-// pendingFor chooses a pending block for a request and returns what it waits
-// for.
-func (s *Stream) pendingFor(r request) (orders []order) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	best, size := block.ID(0), s.c.cfg.fitsBelow(r.kind, r.rounded)
-	s.eachWaiterLocked(func(_ *Stream, w waiter) {
-		if b := s.c.blocks.At(w.id); s.c.kindOfSize(b.Size) == r.kind && b.Size >= r.rounded && b.Size < size {
-			best, size = w.id, b.Size
+// releaseOthers has the other pools give cached memory back until need bytes
+// went, and returns how many did. It is of no use when it is the pool's own
+// limit that is in the way of the least that would serve.
+func (c *Caching) releaseOthers(r request, need int64) (released int64, err error) {
+	if c != c.dev.root && c.leastGrowth(r) > c.budget.Limit-c.budget.Held() {
+		return 0, nil
+	}
+	for _, m := range c.dev.open() {
+		if m == c || m.isolated || released >= need {
+			continue
 		}
-	})
-	s.eachWaiterLocked(func(u *Stream, w waiter) {
-		if w.id == best {
-			orders = append(orders, order{u, w.epoch})
-		}
-	})
-	return orders
-}
-
-// waitForAll flushes every magazine and waits for every pending block.
-func (c *Caching) waitForAll(request) (bool, error) {
-	flushed := c.flushAll()
-	freed, err := c.waitPending()
-	return flushed || freed > 0, c.onlyLost(err)
-}
-
-func (c *Caching) flushAll() (found bool) {
-	for _, s := range c.openStreams() {
-		s.mu.Lock()
-		found = s.flushLocked() || found
-		s.mu.Unlock()
+		m.flushAll()
+		n, e := m.releaseUpTo(r.wait, need-released)
+		released, err = released+n, errors.Join(err, e)
 	}
-	return found
-}
-
-// waitPending waits until no block that was pending when it was called is
-// so any more, and returns how many came free.
-func (c *Caching) waitPending() (freed int, err error) {
-	for _, u := range c.family.root.openStreams() {
-		if epoch := u.clock.newest.Load(); epoch > u.clock.done.Load() {
-			err = errors.Join(err, c.waitEpoch(u, epoch))
-		}
-	}
-	return c.collectAll(), err
-}
-
-// cleanupWait is about the most time that cleanups get to run in.
-const cleanupWait = 100 * time.Millisecond
-
-// collectGarbage runs Go's collector, whose cleanups may give blocks back, or
-// waits for whoever does so already, who may find what is lacking here. It is
-// spared where it has been of no use lately (pressure.go).
-func (c *Caching) collectGarbage(r request) (bool, error) {
-	p := &c.family.root.pressure
-	before, freed := p.runs.Load(), 0
-	p.mu.Lock()
-	if start := time.Now(); p.runs.Load() == before && p.hopeful(start) {
-		freed = c.runCollector()
-		end := time.Now()
-		p.noteRefused(end, end.Sub(start), freed)
-	}
-	p.mu.Unlock()
-	if freed == 0 && !p.on.Load() {
-		return false, nil
-	}
-	return c.waitForAll(r)
-}
-
-// collectAgain collects once more where many tensors have lifetimes: other
-// goroutines may have been faster to take what came free.
-func (c *Caching) collectAgain(r request) (bool, error) {
-	if !c.family.root.pressure.on.Load() {
-		return false, nil
-	}
-	return c.collectGarbage(r)
-}
-
-// runCollector runs Go's collector, twice as a tensor's owner is found only
-// after the tensor, and returns how many blocks cleanups gave back.
-func (c *Caching) runCollector() int {
-	for range 2 {
-		runtime.GC()
-		awaitCleanups()
-	}
-	freed := c.drainLater()
-	c.family.root.pressure.runs.Add(1)
-	return freed
-}
-
-// awaitCleanups waits, for some time, until the cleanups have run that the
-// collector has found. They run on goroutines of their own.
-func awaitCleanups() {
-	counts := []metrics.Sample{{Name: "/gc/cleanups/queued:cleanups"}, {Name: "/gc/cleanups/executed:cleanups"}}
-	metrics.Read(counts[:1])
-	const looks = 1000
-	for range looks {
-		if metrics.Read(counts[1:]); counts[1].Value.Uint64() >= counts[0].Value.Uint64() {
-			return
-		}
-		realtime.Sleep(cleanupWait / looks)
-	}
+	return released, device.OnlyLostOrLate(errors.Join(err, c.dev.closeRetired()))
 }
 
 // askCallback lets the program free something.
@@ -351,4 +317,123 @@ func (c *Caching) askCallback(r request) (bool, error) {
 	}
 	_, err := c.waitForAll(r)
 	return true, err
+}
+
+// awaitRelease waits for others that give memory back, so that the ladder finds
+// it gone.
+func (c *Caching) awaitRelease(r request) (bool, error) {
+	if c.reclaim.LockUntil(r.wait) {
+		c.reclaim.Unlock()
+	}
+	return false, nil
+}
+
+// borrow serves a request of the root from free blocks of pools with UseOnOOM,
+// in the order in which they were made.
+func (c *Caching) borrow(r request) (Block, bool) {
+	if c != c.dev.root {
+		return Block{}, false
+	}
+	for _, p := range c.dev.private() {
+		if p.lends {
+			if b, ok := p.lend(r); ok {
+				return b, true
+			}
+		}
+	}
+	return Block{}, false
+}
+
+// lend serves a request of another pool from this pool's free blocks.
+func (c *Caching) lend(r request) (Block, bool) {
+	h := c.findHeap(r.h.stream)
+	if h == nil {
+		return Block{}, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.usableLocked() != nil {
+		return Block{}, false
+	}
+	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
+	if id == 0 {
+		h.collectLocked()
+		h.Flush()
+		if id, b = h.Take(r.size, r.rounded, 0); id == 0 {
+			return Block{}, false
+		}
+	}
+	out, err := h.handleLocked(id, b)
+	return out, err == nil
+}
+
+// oomError puts the numbers of a failure together.
+func (c *Caching) oomError(r request, cause, late error) error {
+	st := c.Stats()
+	room, others := c.budget.Room()
+	e := &OOMError{
+		room: room, least: c.leastGrowth(r), virtual: c.memory != nil, OtherPools: others,
+		Device: c.driver.Name(), Stream: r.h.stream.handle,
+		Requested: r.size, Rounded: r.rounded, Segment: r.segment(),
+		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
+		LargestFree: st.LargestFree, Reserved: st.All.ReservedBytes.Current,
+		DeviceFree: -1, DeviceTotal: -1, Limit: c.budget.Printed(),
+		Fragmentation: st.Fragmentation(), Cause: cause, late: late,
+	}
+	if free, total, err := c.driver.MemInfo(); err == nil {
+		e.DeviceFree, e.DeviceTotal = free, total
+	}
+	e.Hint = e.hint()
+	return e
+}
+
+// leastGrowth returns the fewest bytes that the device is asked for to serve a
+// request.
+func (c *Caching) leastGrowth(r request) int64 {
+	if c.memory != nil {
+		return sizeclass.RoundTo(r.rounded, c.memory.Granularity)
+	}
+	return min(r.segment(), sizeclass.RoundTo(r.rounded, c.cfg.SegmentRounding))
+}
+
+// relieve runs Go's collector when the device fills up and tensors have
+// lifetimes, before the device is asked for more.
+func (c *Caching) relieve(r request) (bool, error) {
+	freed, err := c.dev.pressure.Relieve(r.rounded, gcpressure.Memory{
+		Held:       c.dev.budget.Held,
+		Obtainable: c.obtainable,
+		InUse: func() int64 {
+			used, _ := c.usage()
+			return used
+		},
+		Drain: c.dev.drainLater,
+	})
+	return freed > 0, err
+}
+
+// obtainable returns how many bytes the allocator can have: its limit, or what
+// it holds and the device has left.
+func (c *Caching) obtainable(reserved int64) (int64, error) {
+	free, _, err := c.dev.driver.MemInfo()
+	if err != nil {
+		return 0, c.dev.failed(err)
+	}
+	return min(c.dev.budget.Limit, reserved+free), nil
+}
+
+// collectGarbage runs Go's collector, whose cleanups may give blocks back.
+func (c *Caching) collectGarbage(r request) (bool, error) {
+	if p := &c.dev.pressure; p.Collect(c.dev.drainLater) == 0 && !p.On.Load() {
+		return false, nil
+	}
+	return c.waitForAll(r)
+}
+
+// collectAgain collects once more where many tensors have lifetimes: other
+// goroutines may have been faster to take what came free.
+func (c *Caching) collectAgain(r request) (bool, error) {
+	if !c.dev.pressure.On.Load() {
+		return false, nil
+	}
+	return c.collectGarbage(r)
 }

@@ -446,7 +446,7 @@ func (d *slowFree) MemFree(p cupool.Ptr) error {
 // has it. A request waits for that.
 func TestMissWaitsForRelease(t *testing.T) {
 	asked := make(chan struct{})
-	d := &slowFree{Driver: sim(0), asked: asked, taken: make(chan struct{})}
+	d := &slowFree{Driver: simdev.New(simdev.Config{}), asked: asked, taken: make(chan struct{})}
 	growing := make(chan struct{}, 1)
 	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments, Limit: 20 * mib, OnOutOfMemory: func(int64) bool {
 		t.Error("it was not out of memory")

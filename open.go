@@ -2,9 +2,10 @@ package cupool
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/devname"
 	"github.com/cupool/cupool/internal/hostdev"
 )
 
@@ -35,49 +36,27 @@ func OpenHost(cfg HostConfig) (Driver, error) {
 // latter followed by ",managed" or ",pinned" for those kinds of memory. In
 // a build without -tags gpu, "cuda" fails with ErrNotSupported.
 func Open(name string) (Driver, error) {
-	device, options, _ := strings.Cut(name, ",")
-	kind, arg, hasArg := strings.Cut(device, ":")
-	switch kind {
-	case "host", "":
-		var cfg HostConfig
-		if hasArg {
-			n, err := ParseBytes(arg)
-			if err != nil || n == 0 {
-				return nil, &ConfigError{Field: "device", Value: name, Reason: "the capacity of the host device is a size such as 4GiB"}
-			}
-			cfg.Capacity = n
-		}
-		if options != "" {
-			return nil, &ConfigError{Field: "device", Value: name, Reason: "the host device takes no options"}
-		}
-		return OpenHost(cfg)
-	case "cuda":
-		ordinal := 0
-		if hasArg {
-			n, err := strconv.Atoi(arg)
-			if err != nil || n < 0 {
-				return nil, &ConfigError{Field: "device", Value: name, Reason: "a CUDA device is cuda:0, cuda:1, ..."}
-			}
-			ordinal = n
-		}
-		return openCUDA(ordinal, options)
-	default:
-		return nil, &ConfigError{Field: "device", Value: name, Reason: `must be "host", "host:BYTES", "cuda" or "cuda:ORDINAL"`}
+	n, err := devname.Parse(name)
+	if err != nil {
+		return nil, err
 	}
+	if n.Host {
+		return OpenHost(HostConfig{Capacity: n.Capacity})
+	}
+	kinds := map[string]cuda.MemoryKind{"device": cuda.MemoryDevice, "managed": cuda.MemoryManaged, "pinned": cuda.MemoryPinned}
+	var opts []cuda.Option
+	for _, k := range n.Memory {
+		opts = append(opts, cuda.Memory(kinds[k]))
+	}
+	return cuda.Open(n.Ordinal, opts...)
 }
 
 // ParseBytes reads a size: a number of bytes, or one with a unit of K, M,
 // G, T (powers of 1,024), with or without "iB" or "B" behind it.
 func ParseBytes(s string) (int64, error) {
-	num := strings.TrimRight(s, "KMGTiBkmgtb ")
-	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || !(v >= 0) || num == "" { // not a number is refused too
-		return 0, &ConfigError{Field: "size", Value: s, Reason: "is not a number of bytes such as 4096, 512MiB or 2G"}
+	n, err := bytesize.Parse(s)
+	if err != nil {
+		return 0, &ConfigError{Field: "size", Value: s, Reason: err.Error()}
 	}
-	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(s[len(num):])), "B"), "I")
-	shift, ok := map[string]uint{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[unit]
-	if v *= float64(uint64(1) << shift); !ok || v >= 1<<62 {
-		return 0, &ConfigError{Field: "size", Value: s, Reason: "has an unknown unit or is too large"}
-	}
-	return int64(v), nil
+	return n, nil
 }

@@ -1,11 +1,13 @@
 package cupool_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/allocbound"
 )
 
 func TestOpen(t *testing.T) {
@@ -14,7 +16,7 @@ func TestOpen(t *testing.T) {
 		"":            "host (16 GiB)",
 		"host:64MiB":  "host (64 MiB)",
 		"host:4G":     "host (4 GiB)",
-		"host:123456": "host (123456 bytes)",
+		"host:123456": "host (120.6 KiB)",
 	} {
 		d, err := cupool.Open(name)
 		require.NoError(t, err, name)
@@ -44,20 +46,50 @@ func TestOpenHost(t *testing.T) {
 	require.ErrorIs(t, d.Close(), cupool.ErrClosed)
 }
 
+// Package bytesize tests the grammar.
 func TestParseBytes(t *testing.T) {
-	for s, want := range map[string]int64{
-		"0": 0, "1": 1, "4096": 4096, "512K": 512 << 10, "512k": 512 << 10, "512KB": 512 << 10, "512KiB": 512 << 10, "512kib": 512 << 10,
-		"1.5M": 3 << 19, "2G": 2 << 30, "80GiB": 80 << 30, "80 GiB": 80 << 30, "1T": 1 << 40, "7B": 7, "0.25K": 256, "1e3": 1000,
-		"4611686018427387392": 1<<62 - 512, "1.5T": 3 << 39,
-	} {
-		got, err := cupool.ParseBytes(s)
-		require.NoError(t, err, s)
-		require.Equal(t, want, got, s)
-	}
-	for _, s := range []string{"", "K", "MiB", "-1", "-1K", "x", "1X", "1KK", "4E", "1K2", "5BiB", "nan", "NaN", "inf", "-inf", "1e30", "4611686018427387904", "9000000T", "1 2", "0x", "--1"} {
+	got, err := cupool.ParseBytes("1.5 MiB")
+	require.NoError(t, err)
+	require.EqualValues(t, 3<<19, got)
+	for s, reason := range map[string]string{"": "is not a number of bytes such as 4096", "-1": "is not a number", "1X": "is not a number", "9000000T": "is too large"} {
 		_, err := cupool.ParseBytes(s)
 		var ce *cupool.ConfigError
 		require.ErrorAs(t, err, &ce, "%q", s)
 		require.Equal(t, s, ce.Value)
+		require.Contains(t, ce.Reason, reason)
 	}
+}
+
+// FuzzOpen: whatever the name, the device opens or the error says what is wrong
+// with it.
+func FuzzOpen(f *testing.F) {
+	for _, name := range []string{
+		"", "host", "host:64MiB", "host:4611686018427387903", "host:9007199254740993", "host:", "host:0", "host:-1", "host,", "host,managed", "host:1,",
+		"cuda:x", "cuda:-1", "cuda:99999999999999999999", "cuda,pinned,x", "gpu", " host", "host:1:2", "\x00", ":1K", ",",
+	} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		var d cupool.Driver
+		var err error
+		if kind, _, _ := strings.Cut(name, ":"); strings.HasPrefix(kind, "cuda") {
+			t.Skip("there may be one")
+		}
+		allocbound.Require(t, 1<<20, 16, len(name), func() {
+			if d != nil { // a second measurement
+				require.NoError(t, d.Close())
+			}
+			d, err = cupool.Open(name)
+		})
+		if err != nil {
+			var ce *cupool.ConfigError
+			require.ErrorAs(t, err, &ce)
+			require.Equal(t, name, ce.Value)
+			return
+		}
+		free, total, err := d.MemInfo()
+		require.NoError(t, err)
+		require.True(t, total > 0 && free == total)
+		require.NoError(t, d.Close())
+	})
 }

@@ -6,10 +6,13 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testlevel"
 )
 
 // TestPoolStorm has goroutines use the members of a family on shared streams,
@@ -130,7 +133,49 @@ func TestPoolStreamsStorm(t *testing.T) {
 		for _, m := range members {
 			require.NoError(t, m.EmptyCache())
 			require.NoError(t, m.Check())
-			require.Zero(t, m.Stats().All.ReservedBytes.Current)
+			require.Zero(t, m.Stats().All.ReservedBytes.Current, m.Layout())
 		}
 	}, limit)
+}
+
+// seeded returns random numbers, and says which when the test fails.
+func seeded(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// TestCheckBesidePools: Check is right while another goroutine makes pools that take
+// memory, and closes them.
+func TestCheckBesidePools(t *testing.T) {
+	c, _ := newParallelPool(t, 1<<30)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		defer close(done)
+		for range testlevel.Choose(20000, 2000) {
+			p, err := c.NewPool(cupool.PoolConfig{})
+			if !assert.NoError(t, err) {
+				return
+			}
+			b, err := p.Alloc(5000, nil)
+			assert.NoError(t, err)
+			assert.NoError(t, p.Free(b))
+			assert.NoError(t, p.Close())
+		}
+	})
+	for checked := false; ; checked = true {
+		select {
+		case <-done:
+			require.True(t, checked)
+			wg.Wait()
+			return
+		default:
+			require.NoError(t, c.Check())
+		}
+	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // What private pools have that an allocator has not; the rest is in the battery
-// (TestConformancePools), and PyTorch's checklist in pool_pytorch_test.go.
+// (TestConformancePools), and PyTorch's checklist in internal/conformance/pytorch.
 
 func newPrivate(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) *cupool.Caching {
 	t.Helper()
@@ -236,35 +236,10 @@ func TestPoolSleep(t *testing.T) {
 		require.Zero(t, p.Stats().All.ReservedBytes.Current)
 		require.NoError(t, c.Free(allocate(t, c, 5000, nil)), "the others are awake")
 		require.NoError(t, p.Wake())
-		got, err := buf.Slice()
+		got, err := buf.ToHost()
 		require.NoError(t, err)
 		require.Equal(t, []int32{1, 2, 3}, got)
 		require.NoError(t, buf.Free())
-	})
-}
-
-// TestPoolPlanned: a Planner works over a pool as over any allocator.
-func TestPoolPlanned(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
-		pool := newPrivate(t, c, cupool.PoolConfig{})
-		p, err := cupool.NewPlanner(pool, cupool.PlannerConfig{Confirm: 1})
-		require.NoError(t, err)
-		s, err := p.NewStream()
-		require.NoError(t, err)
-		for range 4 {
-			require.NoError(t, p.BeginIteration())
-			for _, on := range []*cupool.Stream{nil, s} {
-				x, err := p.Alloc(3<<20, on)
-				require.NoError(t, err)
-				require.NoError(t, p.RecordStream(x, on))
-				require.NoError(t, p.Free(x))
-			}
-			require.NoError(t, p.EndIteration())
-			require.NoError(t, p.Wait(t.Context()))
-		}
-		require.EqualValues(t, 6, p.Stats().PlannedHits)
-		require.NoError(t, p.Close())
-		require.Zero(t, c.Stats().All.Allocation.Allocated)
 	})
 }
 

@@ -129,3 +129,24 @@ func TestRefusedRelease(t *testing.T) {
 		x.run("trim:0")
 	}
 }
+
+// A segment that serves a request after it was found idle, while others go back to
+// the device, stays.
+func TestTakenWhileReleasing(t *testing.T) {
+	c, d := newPool(t, 1000*mib)
+	x := newScript(t, c, d).run("a=20M b=20M@1 free:a free:b")
+	var taken cupool.Block
+	d.hook = func(call string) {
+		if call == "MemFree" && taken.IsEmpty() {
+			taken = allocate(t, c, 20*mib, x.stream("1"))
+		}
+	}
+	n, err := c.Trim(0)
+	d.hook = nil
+	require.NoError(t, err)
+	require.EqualValues(t, 20*mib, n)
+	require.Equal(t, "1 large: [Live 20M]", x.layout())
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Free(taken))
+	require.NoError(t, c.Close())
+}

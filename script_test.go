@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
 )
 
 // script runs the operations that the tables of these tests are written in,
@@ -155,4 +156,14 @@ func runScripts(t *testing.T, table map[string]scriptCase, capacity int64, chang
 			require.Equal(t, tc.want, newScript(t, c, d).run(tc.ops).layout())
 		})
 	}
+}
+
+// backings runs a test with both ways to get memory from a host device.
+var backings = conformance.Backings
+
+func allocate(t *testing.T, c *cupool.Caching, size int64, s *cupool.Stream) cupool.Block {
+	t.Helper()
+	b, err := c.Alloc(size, s)
+	require.NoError(t, err)
+	return b
 }

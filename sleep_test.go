@@ -1,60 +1,17 @@
 package cupool_test
 
 import (
-	"context"
+	"bytes"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
 )
-
-// A plan outlives a sleep: its iterations have the same addresses after it,
-// and while the allocator sleeps there is no memory by the plan either.
-func TestSleepPlanner(t *testing.T) {
-	d := simdev.New(simdev.Config{})
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	p, err := cupool.NewPlanner(c, cupool.PlannerConfig{Confirm: 1})
-	require.NoError(t, err)
-	iterate := func() (at []cupool.Ptr) {
-		require.NoError(t, p.BeginIteration())
-		for _, size := range []int64{30 * mib, 5 * mib, 100, 12 * mib} {
-			b, err := p.Alloc(size, nil)
-			require.NoError(t, err)
-			at = append(at, b.Ptr())
-			defer func() { require.NoError(t, p.Free(b)) }()
-		}
-		return at
-	}
-	for range 2 {
-		iterate()
-		require.NoError(t, p.EndIteration())
-		require.NoError(t, p.Wait(context.Background()))
-	}
-	planned := iterate()
-	require.NoError(t, p.EndIteration())
-	hits := p.Stats().PlannedHits
-	require.Positive(t, hits)
-
-	require.NoError(t, c.Sleep(nil))
-	require.Zero(t, d.Stats().UsedBytes)
-	require.NoError(t, p.BeginIteration())
-	for range 3 {
-		_, err = p.Alloc(30*mib, nil)
-		require.ErrorIs(t, err, cupool.ErrAsleep)
-	}
-	require.NoError(t, p.EndIteration())
-	require.NoError(t, c.Wake())
-
-	require.Equal(t, planned, iterate())
-	require.NoError(t, p.EndIteration())
-	require.Greater(t, p.Stats().PlannedHits, hits)
-	require.NoError(t, p.Close())
-	require.NoError(t, c.Close())
-	require.Zero(t, d.Stats().UsedBytes)
-}
 
 // Sleep and Wake by a device that cannot, or is full by then.
 func TestSleepErrors(t *testing.T) {
@@ -79,4 +36,71 @@ func TestSleepErrors(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, c.Sleep(nil), cupool.ErrClosed)
 	require.ErrorIs(t, c.Wake(), cupool.ErrClosed)
+}
+
+// Nothing is handed out while the allocator sleeps, also not a block that goes back
+// to a magazine meanwhile.
+func TestNothingServedAsleep(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
+	require.NoError(t, err)
+	for range 10 { // the size gets a home
+		require.NoError(t, c.Free(allocate(t, c, 4096, nil)))
+	}
+	b := allocate(t, c, 4096, nil)
+	require.NoError(t, c.Sleep(nil))
+	require.NoError(t, c.Free(b))
+	_, err = c.Alloc(4096, nil)
+	require.ErrorIs(t, err, cupool.ErrAsleep)
+	require.NoError(t, c.Wake())
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}
+
+// TestWakeWaitsForCopies: a copy of contents that was begun before Wake failed is
+// done when its memory goes.
+func TestWakeWaitsForCopies(t *testing.T) {
+	d := openHost(t)
+	f := conformance.NewFailing(d)
+	c, err := cupool.New(cupool.Config{Driver: f})
+	require.NoError(t, err)
+	var live []cupool.Block
+	for range 2 {
+		live = append(live, allocate(t, c, 4096, nil))
+	}
+	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
+	gate := make(chan struct{})
+	require.NoError(t, c.DefaultStream().Launch(func() { <-gate }))
+	f.FailNth("CopyIn", 2, errors.New("injected"))
+	time.AfterFunc(100*time.Millisecond, func() { close(gate) })
+	require.ErrorContains(t, c.Wake(), "injected")
+	require.NoError(t, c.DefaultStream().Sync())
+	require.NoError(t, c.Wake())
+	for _, b := range live {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
+// TestWakeTimeout: where the copies are not done in time, their memory stays, and
+// Wake goes on later.
+func TestWakeTimeout(t *testing.T) {
+	d := openHost(t)
+	c, err := cupool.New(cupool.Config{Driver: d, WaitTimeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	b := allocate(t, c, 4096, nil)
+	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 4096))
+	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
+	gate := make(chan struct{})
+	require.NoError(t, c.DefaultStream().Launch(func() { <-gate }))
+	var late *cupool.WaitError
+	require.ErrorAs(t, c.Wake(), &late)
+	close(gate)
+	require.NoError(t, c.Wake())
+	got := make([]byte, 4096)
+	require.NoError(t, c.DefaultStream().CopyOut(got, b.Ptr()))
+	require.Equal(t, bytes.Repeat([]byte{7}, 4096), got)
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
 }

@@ -1,10 +1,14 @@
 package cupool
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/origins"
 )
 
 // Snapshot is a picture of what an allocator holds, after
@@ -56,7 +60,7 @@ type BlockSnapshot struct {
 // found says of which block of a Snapshot an origin is.
 type found struct {
 	segment, block int
-	origin
+	origin         origins.Origin
 }
 
 // Snapshot returns a picture of the allocator's memory. That of private pools
@@ -65,33 +69,34 @@ type found struct {
 // goroutines; after Close there are no segments.
 func (c *Caching) Snapshot() Snapshot {
 	p := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: []SegmentSnapshot{}}
-	var origins []found
-	unlock := c.lockAll()
-	c.segments.each(func(e segmentEntry) {
-		seg := pictureLocked(e)
-		e.seg.Each(&c.blocks, func(_ block.ID, b *block.Block) {
+	var from []found
+	_, unlock := c.lockAll()
+	c.space.Index.Each(func(e heap.Entry) {
+		seg := c.pictureLocked(e)
+		e.Seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
 			if b.Stack != 0 {
-				origins = append(origins, found{len(p.Segments), len(seg.Blocks), c.stacks.at(b.Stack)})
+				from = append(from, found{len(p.Segments), len(seg.Blocks), c.stacks.At(b.Stack)})
 			}
 			seg.add(b)
 		})
 		p.Segments = append(p.Segments, seg)
 	})
 	unlock()
-	for _, f := range origins { // to name functions takes its time
+	for _, f := range from { // to name functions takes its time
 		b := &p.Segments[f.segment].Blocks[f.block]
-		b.Stack, b.Label = f.describe()
+		b.Stack, b.Label = f.origin.Describe(packagePath)
 	}
 	return p
 }
 
 // pictureLocked returns a segment without its blocks.
-func pictureLocked(e segmentEntry) SegmentSnapshot {
+func (c *Caching) pictureLocked(e heap.Entry) SegmentSnapshot {
+	s := c.heapAt(e.Owner).stream
 	p := SegmentSnapshot{
-		Address: Ptr(e.seg.Base), Size: e.seg.Size, Stream: e.owner.handle, Type: "small",
-		Virtual: e.seg.Virtual || e.seg.Stitched, Stitched: e.seg.Stitched, number: e.owner.number,
+		Address: Ptr(e.Seg.Base), Size: e.Seg.Size, Stream: s.handle, Type: "small",
+		Virtual: e.Seg.Virtual || e.Seg.Stitched, Stitched: e.Seg.Stitched, number: s.number,
 	}
-	if e.seg.Large {
+	if e.Seg.Large {
 		p.Type = "large"
 	}
 	return p
@@ -122,7 +127,7 @@ func (c *Caching) Layout() string {
 	for _, seg := range c.Snapshot().Segments {
 		fmt.Fprintf(&sb, "%d %s: ", seg.number, seg.Type)
 		for _, b := range seg.Blocks {
-			text := fmt.Sprintf("%s %s", b.state, block.FormatBytes(b.Size))
+			text := fmt.Sprintf("%s %s", b.state, bytesize.Exact(b.Size))
 			if b.Label != "" {
 				text += " " + b.Label
 			}
@@ -131,4 +136,43 @@ func (c *Caching) Layout() string {
 		sb.WriteByte('\n')
 	}
 	return sb.String()
+}
+
+// WithLabel returns the allocator as it is seen by a part of the program: what
+// is allocated through it stands under a name in Labels, WriteStats, Snapshot,
+// Layout and a LeakError, whoever frees it. An Engine or a goroutine gets a
+// name of its own that way, a scope by Engine.ScopeLabeled; the same name
+// twice is one label. Such blocks take the lock of their stream's memory when
+// they are allocated and freed, so that every free is seen.
+func (c *Caching) WithLabel(name string) Allocator {
+	return &labeled{Caching: c, label: c.stacks.Label(name)}
+}
+
+// labeled is a Caching whose allocations have a label.
+type labeled struct {
+	*Caching
+	label *origins.Label
+}
+
+// Alloc implements Allocator.
+func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
+	b, err := l.allocSlow(context.Background(), size, s, 0) // what lies in magazines stays there
+	if err != nil || b.IsEmpty() {
+		return b, err
+	}
+	c, label := l.Caching, l.label
+	if o := c.other(b); o != nil { // lent by another pool
+		c, label = o, o.stacks.Label(label.Name)
+	}
+	h, x, err := c.lockOwner("label", b, ErrUseAfterFree)
+	if err != nil {
+		return Block{}, err // the allocator was closed meanwhile
+	}
+	defer h.mu.Unlock()
+	if x.Word().Has(block.Homed) {
+		h.Unhome(b.id(), x)
+		h.NoHomes() // a home is of no use to such blocks
+	}
+	x.Stack = c.stacks.SetLabel(x.Stack, label, x.Requested())
+	return b, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 func TestLayout(t *testing.T) {
@@ -96,4 +97,22 @@ func TestSnapshotOfAPool(t *testing.T) {
 	s := p.Snapshot()
 	require.Equal(t, "tenant", s.Pool)
 	require.Len(t, s.Segments, 1)
+}
+
+// stitchedPool returns an allocator on virtual memory with 24 MiB that are
+// live on two pieces of 12 MiB.
+func stitchedPool(t *testing.T) *cupool.Caching {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, Limit: 40 * mib, MagazineBytes: -1})
+	require.NoError(t, err)
+	alloc := func(size int64) cupool.Block {
+		b, err := c.Alloc(size, nil)
+		require.NoError(t, err)
+		return b
+	}
+	left, _, right := alloc(12*mib), alloc(8*mib), alloc(12*mib)
+	require.NoError(t, c.Free(left))
+	require.NoError(t, c.Free(right))
+	alloc(24 * mib)
+	require.Contains(t, c.Layout(), "large: [Live 24M]\n")
+	return c
 }

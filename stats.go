@@ -3,7 +3,13 @@ package cupool
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/heap/poolstats"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/origins"
 )
 
 // Stat is one quantity over time, a count or bytes. Current is Allocated
@@ -46,9 +52,10 @@ type PoolStats struct {
 // PendingBytes + CachedBytes - AsleepBytes. Counts and sums are exact. A peak may be
 // higher than what was ever live by as much as the magazines held at that
 // moment, at most Config.MagazineBytes a stream, because blocks that go
-// through a magazine are not counted one by one. While goroutines allocate on
-// several streams at once, a peak is of moments at which one of them looked
-// at what the others had. Events count where the streams were made: a private
+// through a magazine are not counted one by one. But for that, peaks are exact as
+// long as one goroutine at a time uses the allocator; while several goroutines use
+// several streams at once, a peak is of moments at which one of them looked at what
+// the others had. Events count where the streams were made: a private
 // pool uses those of its allocator (NewPool).
 type Stats struct {
 	All   PoolStats
@@ -114,52 +121,150 @@ func (c *Caching) WriteStats(w io.Writer) error {
 
 // Write prints the statistics as a table for people, under a title.
 func (s Stats) Write(w io.Writer, title string) error {
-	if _, err := fmt.Fprintf(w, "cupool on %s\n", title); err != nil {
-		return err
-	}
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "\tcurrent\tpeak\tallocated\tfreed\t")
-	s.All.write(tw, "")
-	s.Small.write(tw, "small: ")
-	s.Large.write(tw, "large: ")
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	limit := "none"
-	if s.Limit > 0 {
-		limit = formatBytes(s.Limit)
-	}
-	_, err := fmt.Fprintf(w, `reserved %s = live %s + pending %s + cached %s; limit %s
-largest free %s, fragmentation %.1f %%
-hits %d (%.2f %%), of them without a lock %d; misses %d, retries %d, out of memory %d
-driver: %d allocations, %d frees; stitches: %d, reused %d; moves between streams: %d; events: %d recorded, %d queries, %d failures
-blocks pending %d, streams %d, books %s
-`,
-		formatBytes(s.All.ReservedBytes.Current), formatBytes(s.LiveBytes), formatBytes(s.PendingBytes), formatBytes(s.CachedBytes), limit,
-		formatBytes(s.LargestFree), 100*s.Fragmentation(),
-		s.Hits, 100*s.HitRatio(), s.MagazineHits, s.Misses, s.Retries, s.OOMs,
-		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.Moves, s.EventsRecorded, s.EventQueries, s.EventFailures,
-		s.BlocksPending, s.Streams, formatBytes(s.MetadataBytes))
+	r := poolstats.Ratios{Hits: s.HitRatio(), Fragmentation: s.Fragmentation()}
+	return poolstats.Write(w, title, poolstats.Figures[PoolStats](s), r, func(p PoolStats) poolstats.Pool[Stat] { return poolstats.Pool[Stat](p) })
+}
+
+// LabelStats are the statistics of a label. A block counts until its memory
+// can be used again: for one that other streams use, until they are done.
+type LabelStats struct {
+	Label  string
+	Blocks Stat
+	Bytes  Stat // as requested
+}
+
+func (l *LabelStats) write(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "for %s: %d blocks, %s; at most %d, %s\n", l.Label, l.Blocks.Current, bytesize.Format(l.Bytes.Current), l.Blocks.Peak, bytesize.Format(l.Bytes.Peak))
 	return err
 }
 
-func (p *PoolStats) write(w io.Writer, prefix string) {
-	count := func(n int64) string { return fmt.Sprint(n) }
-	for _, r := range []struct {
-		name   string
-		s      Stat
-		format func(int64) string
-	}{
-		{"allocations", p.Allocation, count},
-		{"active blocks", p.Active, count},
-		{"segments", p.Segment, count},
-		{"inactive splits", p.InactiveSplit, count},
-		{"requested", p.RequestedBytes, formatBytes},
-		{"allocated", p.AllocatedBytes, formatBytes},
-		{"active", p.ActiveBytes, formatBytes},
-		{"reserved", p.ReservedBytes, formatBytes},
-		{"inactive split", p.InactiveSplitBytes, formatBytes},
-	} {
-		fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t\n", prefix, r.name, r.format(r.s.Current), r.format(r.s.Peak), r.format(r.s.Allocated), r.format(r.s.Freed))
+// Labels returns the statistics of all labels, by name. They are exact. A
+// block that another pool lent is counted there.
+func (c *Caching) Labels() (all []LabelStats) {
+	for _, l := range c.stacks.Labels() {
+		all = append(all, LabelStats{l.Name, Stat(l.Blocks), Stat(l.Bytes)})
 	}
+	return all
+}
+
+// counts are the statistics that the ledgers do not hold.
+type counts struct {
+	misses, retries, ooms           atomic.Int64
+	driverAllocs, driverFrees       atomic.Int64 // of segments; vmem.Mapper counts handles
+	moves, movedBytes, decayedBytes atomic.Int64
+}
+
+// eachCount calls f for every counter that ResetAccumulated resets.
+func (c *Caching) eachCount(f func(*atomic.Int64)) {
+	for _, n := range [...]*atomic.Int64{
+		&c.misses, &c.retries, &c.ooms, &c.driverAllocs, &c.driverFrees, &c.moves, &c.movedBytes, &c.decayedBytes,
+		&c.space.Stitches, &c.space.StitchReuses,
+	} {
+		f(n)
+	}
+	if c.memory != nil {
+		f(&c.memory.Creates)
+		f(&c.memory.Releases)
+	}
+	if e := &c.dev.events; c == c.dev.root { // events count where the streams were made
+		f(&e.Recorded)
+		f(&e.Queries)
+		f(&e.Failures)
+	}
+}
+
+// sum returns the totals of all ledgers; the heaps are all of the pool's and
+// locked.
+func (c *Caching) sum(heaps []*streamHeap) ledger.Totals { return c.space.Book.Sum(ledgers(heaps)) }
+
+func ledgers(heaps []*streamHeap) (list []*ledger.Ledger) {
+	for _, h := range heaps {
+		list = append(list, &h.Ledger)
+	}
+	return list
+}
+
+// Stats returns a snapshot of the books. It stops all streams' slow paths
+// meanwhile and takes time in proportion to the number of blocks.
+func (c *Caching) Stats() Stats {
+	heaps, unlock := c.lockAll()
+	defer unlock()
+	var got [2]heap.Census
+	var meta int64
+	for _, h := range heaps {
+		h.Count(&got)
+		meta += h.Magazine.Bytes()
+	}
+	t, base, book := c.sum(heaps), c.space.Book.Base(), &c.space.Book
+	st := Stats{
+		All:   PoolStats(poolstats.Of[Stat](book, &t, &base, all, &got[small], &got[large])),
+		Small: PoolStats(poolstats.Of[Stat](book, &t, &base, small, &got[small])),
+		Large: PoolStats(poolstats.Of[Stat](book, &t, &base, large, &got[large])),
+		Limit: c.budget.Printed(), Misses: c.misses.Load(), Retries: c.retries.Load(), OOMs: c.ooms.Load(),
+		DriverAllocs: c.driverAllocs.Load(), DriverFrees: c.driverFrees.Load(),
+		Stitches: c.space.Stitches.Load(), StitchReuses: c.space.StitchReuses.Load(),
+		Moves: c.moves.Load(), MovedBytes: c.movedBytes.Load(), DecayedBytes: c.decayedBytes.Load(), AsleepBytes: c.asleepBytes.Load(),
+		BlocksPending: t[all][ledger.PendingBlocks].Now(), PendingBytes: t[all][ledger.PendingBytes].Now(),
+		MagazineHits:  t[all][ledger.MagazineHits].Added - base[all][ledger.MagazineHits].Added,
+		MetadataBytes: meta + c.space.Bytes(),
+		Streams:       int64(len(c.dev.openStreams())),
+	}
+	if c.memory != nil {
+		st.DriverAllocs += c.memory.Creates.Load()
+		st.DriverFrees += c.memory.Releases.Load()
+	}
+	if e := &c.dev.events; c == c.dev.root {
+		st.EventsRecorded, st.EventQueries, st.EventFailures = e.Recorded.Load(), e.Queries.Load(), e.Failures.Load()
+	}
+	for k := range got {
+		st.MagazineHits += got[k].Hits
+		st.CachedBytes += got[k].Idle() + got[k].CachedBytes
+		st.LargestFree = max(st.LargestFree, got[k].Largest)
+	}
+	st.LiveBytes = st.All.AllocatedBytes.Current
+	st.Hits = st.All.Allocation.Allocated - st.Misses
+	return st
+}
+
+// usage returns the bytes of live blocks and of all cached memory, heap by heap,
+// without a look at each block.
+func (c *Caching) usage() (live, cached int64) {
+	past := c.space.Book.Past()
+	live, pending := past[all][ledger.OutBytes].Now(), past[all][ledger.PendingBytes].Now()
+	for _, h := range *c.heaps.Load() {
+		if h == nil {
+			continue
+		}
+		h.mu.Lock()
+		l, p, held := h.Usage()
+		live, pending, cached = live+l, pending+p, cached+held
+		h.mu.Unlock()
+	}
+	return live, cached - live - pending
+}
+
+// ResetPeak sets every peak to the current value.
+func (c *Caching) ResetPeak() {
+	heaps, unlock := c.lockAll()
+	defer unlock()
+	c.sum(heaps)
+	c.space.Book.ResetPeaks(ledgers(heaps))
+	c.stacks.Reset(func(s *origins.Count) { s.Peak = s.Current })
+}
+
+// ResetAccumulated sets to zero what was allocated and freed so far, hits,
+// misses and the other counters of calls. Current values and peaks stay.
+func (c *Caching) ResetAccumulated() {
+	heaps, unlock := c.lockAll()
+	defer unlock()
+	var got [2]heap.Census
+	for _, h := range heaps {
+		h.CountHits()
+		h.Count(&got)
+	}
+	base := c.sum(heaps)
+	heap.TakeCached(&base, &got)
+	c.space.Book.Reset(base)
+	c.eachCount(func(n *atomic.Int64) { n.Store(0) })
+	c.stacks.Reset(func(s *origins.Count) { s.Allocated, s.Freed = 0, 0 })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 func TestStats(t *testing.T) {
@@ -181,4 +182,16 @@ func TestWriteStatsErrors(t *testing.T) {
 	for _, n := range []int{0, 30, sb.Len() - 1} {
 		require.ErrorContains(t, c.WriteStats(&brokenWriter{n}), "disk full", "after %d bytes", n)
 	}
+}
+
+// A free range that grows does not count as split for a moment.
+func TestGrowingRangeIsNoSplit(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	for _, size := range []int64{2 * mib, 4 * mib} {
+		b := must(c.Alloc(size, nil))
+		require.NoError(t, c.Free(b))
+	}
+	require.Zero(t, c.Stats().All.InactiveSplit)
+	require.Zero(t, c.Stats().All.InactiveSplitBytes)
 }

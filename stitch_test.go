@@ -110,3 +110,81 @@ func TestStitchOfBothPoolsMoves(t *testing.T) {
 	free(fixed)
 	require.NoError(t, c.Close())
 }
+
+// What was stitched goes along when all chunks that it was stitched of go to another
+// stream: else the device would not have the memory back.
+func TestStitchMovesWithItsChunks(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	s := newStreamOf(t, c)
+	var free, live []cupool.Block
+	for range 2 {
+		free = append(free, allocate(t, c, 4*mib, s))
+		live = append(live, allocate(t, c, 2*mib, s))
+	}
+	for _, b := range free {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.Free(allocate(t, c, 8*mib, s)))
+	require.EqualValues(t, 1, c.Stats().Stitches)
+	for _, b := range live {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, s.Close())
+	require.NoError(t, c.Free(allocate(t, c, 12*mib, newStreamOf(t, c))))
+	require.EqualValues(t, 12*mib, c.Stats().All.ReservedBytes.Current, "the chunks have moved")
+	require.NoError(t, c.EmptyCache())
+	require.Zero(t, d.Stats().Mappings+d.Stats().MemHandles)
+	require.NoError(t, c.Close())
+	require.Zero(t, d.Stats().Reservations)
+}
+
+// A small program's small chunks stay: they would have to be mapped again soon.
+func TestSmallChunksOfSmallPrograms(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	var blocks []cupool.Block
+	for range 16 {
+		blocks = append(blocks, allocate(t, c, mib, nil))
+	}
+	for _, b := range blocks {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.Free(allocate(t, c, 8*mib, nil)))
+	require.EqualValues(t, 24*mib, c.Stats().All.ReservedBytes.Current)
+	require.Zero(t, c.Stats().Stitches)
+	require.NoError(t, c.Close())
+}
+
+// A heap that had to stitch often grows where free memory would do, up to a little
+// more than was in use, but not beyond the soft limit.
+func TestFragmentedSoftLimit(t *testing.T) {
+	for soft, want := range map[int64]int64{0: 408 * mib, 404 * mib: 400 * mib} {
+		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1, SoftLimit: soft})
+		require.NoError(t, err)
+		var blocks []cupool.Block
+		for range 200 {
+			blocks = append(blocks, allocate(t, c, 2*mib, nil))
+		}
+		for i := 0; i < len(blocks); i += 2 { // 100 chunks that are apart
+			require.NoError(t, c.Free(blocks[i]))
+		}
+		for _, size := range []int64{60 * mib, 62 * mib, 64 * mib, 66 * mib, 48 * mib} {
+			var large []cupool.Block
+			for range 3 {
+				large = append(large, allocate(t, c, size, nil))
+			}
+			require.EqualValues(t, 400*mib, c.Stats().All.ReservedBytes.Current)
+			if size == 48*mib {
+				break
+			}
+			for _, b := range large {
+				require.NoError(t, c.Free(b))
+			}
+		}
+		allocate(t, c, 8*mib, nil)
+		require.EqualValues(t, want, c.Stats().All.ReservedBytes.Current, "soft limit %d", soft)
+		require.NoError(t, c.Check())
+	}
+}

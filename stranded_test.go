@@ -2,11 +2,13 @@ package cupool_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 // Whose memory serves a miss, before the device is asked.
@@ -48,6 +50,34 @@ func TestStrandedStats(t *testing.T) {
 	require.Zero(t, c.Stats().Moves)
 	require.Zero(t, c.Stats().MovedBytes)
 	x.run("free:c")
+}
+
+// Peaks go on to rise after memory changed hands.
+func TestPeaksAfterMoves(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	x := newScript(t, c, d)
+	for _, op := range strings.Fields("a=100M@1 free:a b=100M@2 c=2M@1 close:1") { // the first to the second, then to the default
+		require.NoError(t, x.do(op))
+	}
+	require.EqualValues(t, 1, c.Stats().Moves)
+	c.ResetPeak()
+	for _, op := range strings.Fields("d=40M e=40M@2 free:d free:e") { // nobody looks in between
+		require.NoError(t, x.do(op))
+	}
+	require.EqualValues(t, 182*mib, c.Stats().All.RequestedBytes.Peak)
+}
+
+// While chunks go from one stream to another, no peak is of what both seem to have.
+func TestPeaksWhileChunksMove(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	require.NoError(t, c.Free(allocate(t, c, 40*mib, newStreamOf(t, c))))
+	require.NoError(t, c.Free(allocate(t, c, 2*mib, nil)))
+	require.EqualValues(t, 38*mib, c.Stats().All.InactiveSplitBytes.Peak, "a chunk was taken")
+	require.NoError(t, c.Free(allocate(t, c, 6*mib, nil)))
+	require.EqualValues(t, 3, c.Stats().Moves)
+	require.EqualValues(t, 38*mib, c.Stats().All.InactiveSplitBytes.Peak)
+	require.NoError(t, c.Close())
 }
 
 // An event that cannot be had proves nothing; the device is asked instead.

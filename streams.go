@@ -1,118 +1,155 @@
 package cupool
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 
-	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/lock"
+	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/magazine"
 )
 
-// Stream is a queue of work on the device, and the pools of the memory that
-// was allocated for it. It belongs to one Caching and may be used from
-// several goroutines; what they submit runs in the order in which it came.
+// Stream is a queue of work on the device. It belongs to the allocator that made
+// it and is used with all pools of that one. It may be used from several
+// goroutines; what they submit runs in the order in which it came.
 //
 // Memory that was allocated on a stream and freed is reused for the same
 // stream at once, because later work waits for earlier work anyway. Other
 // streams that use it have to be recorded on it (RecordStream).
+//
+// The zero Stream is not one: its methods panic.
 type Stream struct {
-	c       *Caching
-	handle  StreamHandle
-	index   uint32  // its place in Caching.streams (places.go)
-	number  uint64  // of the family's streams, in the order in which they were made
-	adopted bool    // somebody else's to destroy
-	base    *Stream // the root's, which programs have; most often itself
+	root   *Caching
+	hits   *magazine.Cache // of what the root holds for the stream
+	handle StreamHandle
+	slot   uint32 // by which blocks name the stream; another stream may have it later
+	number uint64 // of the device's streams, in the order in which they were made; never used again
 
-	ledger   ledger // written under mu
-	magazine *magazine.Cache
-	clock    clock
+	clock   *epoch.Clock
+	adopted bool // somebody else's to destroy
+	lasting bool // the default stream, whose handle is never destroyed
 
-	mu         lock.Mutex // guards what follows
-	pools      [2]block.FreeSet
-	fast       block.FastBins // small blocks that were freed and not merged yet
-	slots      block.SlotCache
-	segs       []*block.Segment // by Block.Seg; nil where one was given back
-	segsFull   int              // no place below is free
-	leaving    []idle           // segments that the device is being given back
-	homedBytes int64
-	crossed    int // blocks to give no home from now on
-	crowd      crowd
-	homes      [2][]*home // of virtual memory; the newest grows
-	stitches   []*stitch
-	stitched   int64      // stitches made so far
-	searches   int64      // allocations that searched the pools so far
-	waits      []waitList // of blocks of this stream
-	waiting    int64      // bytes of blocks in them
-	uses       []useSet
-	usesFree   []uint32
-	seen       []uint64 // by stream: the epoch this stream is ordered after
-
-	heir   atomic.Pointer[Stream] // set by Close: where its live memory went
-	over   atomic.Bool            // Close is done
-	lender lender                 // guarded by Caching.stranded
+	state   atomic.Int32 // streamOpen, streamClosing or streamClosed
+	running sync.RWMutex // held while a call uses the handle; Close takes it for writing, to wait for the calls
+	seen    epoch.Seen   // what the stream's later work comes after
 }
 
-// addStream makes the allocator's side of a device stream, or returns nil
-// when the allocator was closed.
-func (c *Caching) addStream(h StreamHandle, adopted bool) *Stream {
-	c.streamsMu.Lock()
-	defer c.streamsMu.Unlock()
-	if c.closed.Load() {
-		return nil
-	}
-	return c.addStreamLocked(h, adopted)
+// The states of a stream.
+const (
+	streamOpen    = iota
+	streamClosing // Close waits for the work
+	streamClosed  // the work is done
+)
+
+func (s *Stream) isOpen() bool { return s.state.Load() == streamOpen }
+
+func (s *Stream) closedError() error {
+	return fmt.Errorf("cupool: stream 0x%x: %w", uintptr(s.handle), ErrClosed)
 }
 
-func (c *Caching) addStreamLocked(h StreamHandle, adopted bool) *Stream {
-	return c.placeLocked(c.vacantLocked(), h, adopted)
-}
-
-// NewStream makes a stream of the device. It fails with ErrClosed or what
-// the device says.
+// NewStream makes a stream of the device, for all pools of the allocator. It
+// fails with ErrClosed or what the device says.
 func (c *Caching) NewStream() (*Stream, error) {
+	d := c.dev
 	if c.closed.Load() {
 		return nil, fmt.Errorf("cupool: new stream: %w", ErrClosed)
 	}
-	if root := c.family.root; root != c {
-		return root.NewStream()
-	}
-	h, err := c.driver.NewStream()
+	h, err := d.driver.NewStream()
 	if err != nil {
-		return nil, c.driverError(fmt.Errorf("cupool: new stream on %s: %w", c.driver.Name(), err))
+		return nil, d.failed(fmt.Errorf("cupool: new stream on %s: %w", d.driver.Name(), err))
 	}
-	s := c.addStream(h, false)
-	if s == nil {
-		return nil, errors.Join(fmt.Errorf("cupool: new stream: %w", ErrClosed), c.driver.DestroyStream(h))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || c.closed.Load() {
+		return nil, errors.Join(fmt.Errorf("cupool: new stream: %w", ErrClosed), d.driver.DestroyStream(h))
 	}
-	return s, nil
+	return d.addStreamLocked(h, false), nil
 }
 
 // AdoptStream returns the Stream for a handle that somebody else made on
 // the same device and goes on to own. The same handle gives the same Stream
 // until that is closed. A Driver that can tell its own streams refuses
-// those of another device with ErrForeignStream.
+// those of another device with ErrForeignStream. It fails with ErrClosed.
 func (c *Caching) AdoptStream(h StreamHandle) (*Stream, error) {
-	if root := c.family.root; root != c && !c.closed.Load() {
-		return root.AdoptStream(h)
-	}
-	c.streamsMu.Lock()
-	defer c.streamsMu.Unlock()
-	if c.closed.Load() {
+	d := c.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || c.closed.Load() {
 		return nil, fmt.Errorf("cupool: adopt stream 0x%x: %w", uintptr(h), ErrClosed)
 	}
-	for _, s := range c.openStreams() {
+	for _, s := range d.openStreams() {
 		if s.handle == h {
 			return s, nil
 		}
 	}
-	if d, ok := c.driver.(StreamOwner); ok {
-		if err := d.OwnsStream(h); err != nil {
-			return nil, fmt.Errorf("cupool: adopt stream 0x%x on %s: %w: %w", uintptr(h), c.driver.Name(), ErrForeignStream, err)
+	if o, ok := d.driver.(StreamOwner); ok {
+		if err := o.OwnsStream(h); err != nil {
+			return nil, fmt.Errorf("cupool: adopt stream 0x%x on %s: %w: %w", uintptr(h), d.driver.Name(), ErrForeignStream, err)
 		}
 	}
-	return c.addStreamLocked(h, true), nil
+	return d.addStreamLocked(h, true), nil
+}
+
+// addStreamLocked makes the allocator's side of a device stream; deviceState.mu is
+// held.
+func (d *deviceState) addStreamLocked(h StreamHandle, adopted bool) *Stream {
+	list := slices.Clone(*d.streams.Load())
+	slot := d.vacantLocked(list)
+	if slot == len(list) {
+		list = append(list, nil)
+	}
+	s := &Stream{root: d.root, handle: h, slot: uint32(slot), number: d.numbers, adopted: adopted, lasting: h == 0 && adopted && d.numbers == 0}
+	s.clock = epoch.NewClock(h, s.slot, &d.events)
+	d.numbers++
+	list[slot] = s
+	d.streams.Store(&list)
+	d.root.heapsMu.Lock()
+	defer d.root.heapsMu.Unlock()
+	s.hits = d.root.addHeapLocked(s).Magazine
+	return s
+}
+
+// slotLooks bounds the closed streams that one NewStream looks at: where blocks
+// that live long name many of them, new slots cost less than looking at all.
+const slotLooks = 16
+
+// vacantLocked returns a slot of a stream that is closed and that no block names
+// any more, or else a new one; deviceState.mu is held. A call that records a stream
+// looks whether the stream is closed with the lock of the block's heap held, so
+// that none is recorded after the heap was looked at here.
+func (d *deviceState) vacantLocked(list []*Stream) int {
+	looks := slotLooks
+	for range list {
+		d.look = (d.look + 1) % len(list)
+		if list[d.look].state.Load() != streamClosed {
+			continue
+		}
+		if !d.named(uint32(d.look)) {
+			return d.look
+		}
+		if looks--; looks == 0 {
+			break
+		}
+	}
+	return len(list)
+}
+
+// named reports whether a block of any pool names the stream of a slot.
+func (d *deviceState) named(slot uint32) bool {
+	for _, c := range d.open() {
+		for _, h := range c.allHeaps() {
+			h.mu.Lock()
+			names := h.pending.Names(slot)
+			h.mu.Unlock()
+			if names {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // StreamOwner is the optional part of a Driver that can tell whether a
@@ -133,231 +170,315 @@ func (s *Stream) Handle() StreamHandle { return s.handle }
 // Launch submits a Go function to the stream, on devices that run them;
 // else it fails with ErrNotSupported.
 func (s *Stream) Launch(f func()) error {
-	if err := s.usable("launch"); err != nil {
-		return err
-	}
-	l, ok := s.c.driver.(Launcher)
+	l, ok := s.root.dev.driver.(Launcher)
 	if !ok {
-		return fmt.Errorf("cupool: %s does not run Go functions: %w", s.c.driver.Name(), ErrNotSupported)
+		return fmt.Errorf("cupool: %s does not run Go functions: %w", s.root.dev.driver.Name(), ErrNotSupported)
 	}
-	return s.submit("launch", l.Launch(s.handle, f))
+	return s.do("launch", func(d Driver) error { return l.Launch(s.handle, f) })
 }
 
 // Copy submits a copy of n bytes between device addresses.
 func (s *Stream) Copy(dst, src Ptr, n int64) error {
-	if err := s.usable("copy"); err != nil {
-		return err
-	}
-	return s.submit("copy", s.c.driver.Copy(dst, src, n, s.handle))
+	return s.do("copy", func(d Driver) error { return d.Copy(dst, src, n, s.handle) })
 }
 
 // CopyIn copies src to the device in the order of the stream; src may be
 // reused when it returns.
 func (s *Stream) CopyIn(dst Ptr, src []byte) error {
-	if err := s.usable("copy in"); err != nil {
-		return err
-	}
-	return s.submit("copy in", s.c.driver.CopyIn(dst, src, s.handle))
+	return s.do("copy in", func(d Driver) error {
+		if err := s.await(); err != nil {
+			return err
+		}
+		return d.CopyIn(dst, src, s.handle)
+	})
 }
 
 // CopyOut waits for the stream and copies from the device to dst.
 func (s *Stream) CopyOut(dst []byte, src Ptr) error {
-	if err := s.usable("copy out"); err != nil {
-		return err
+	return s.do("copy out", func(d Driver) error {
+		if err := s.await(); err != nil {
+			return err
+		}
+		return d.CopyOut(dst, src, s.handle)
+	})
+}
+
+// await waits for the stream's work before a call of the device that would wait
+// for it, where waits are bounded.
+func (s *Stream) await() error {
+	d := s.root.dev
+	if d.patience == 0 || s.clock.Captured() {
+		return nil
 	}
-	return s.submit("copy out", s.c.driver.CopyOut(dst, src, s.handle))
+	ctx, cancel := d.waiting(context.Background())
+	defer cancel()
+	return s.clock.Finish(ctx)
 }
 
 // Memset submits setting n bytes to a value.
 func (s *Stream) Memset(dst Ptr, value byte, n int64) error {
-	if err := s.usable("memset"); err != nil {
-		return err
+	if s.lasting && s.isOpen() && !s.root.closed.Load() { // as do has it, without the cost of a function value
+		return s.submit("memset", s.root.dev.driver.Memset(dst, value, n, s.handle))
 	}
-	return s.submit("memset", s.c.driver.Memset(dst, value, n, s.handle))
+	return s.do("memset", func(d Driver) error { return d.Memset(dst, value, n, s.handle) })
 }
 
-// usable fails for a stream that was closed, whose handle may be another's
-// by now.
+// do calls the device with the stream's handle, which is not destroyed
+// meanwhile. It fails with ErrClosed when the stream is closed.
+func (s *Stream) do(op string, f func(Driver) error) error {
+	if err := s.usable(op); err != nil {
+		return err
+	}
+	if s.lasting {
+		return s.submit(op, f(s.root.dev.driver))
+	}
+	if !s.running.TryRLock() { // Close is at work
+		return s.usableError(op)
+	}
+	defer s.running.RUnlock()
+	if !s.isOpen() { // Close waits for no more calls
+		return s.usableError(op)
+	}
+	return s.submit(op, f(s.root.dev.driver))
+}
+
+// usable fails for a stream that was closed, or whose allocator was.
 func (s *Stream) usable(op string) error {
-	if s.heir.Load() != nil || s.c.closed.Load() {
-		return fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), ErrClosed)
+	if s == nil {
+		return fmt.Errorf("cupool: %s on no stream: %w", op, ErrInvalidHandle)
+	}
+	if !s.isOpen() || s.root.closed.Load() {
+		return s.usableError(op)
 	}
 	return nil
 }
 
+func (s *Stream) usableError(op string) error {
+	return fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), ErrClosed)
+}
+
+// submit says on which stream a call of the device failed.
 func (s *Stream) submit(op string, err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, ErrInvalidHandle) && s.root.closed.Load(): // Close was faster
+		return s.usableError(op)
 	}
-	return s.c.driverError(fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), err))
+	return s.root.dev.failed(fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), err))
 }
 
 // Sync waits until everything submitted to the stream is done, and releases
-// the blocks that waited for it.
+// the blocks that waited for it. It fails with ErrClosed, with a *WaitError after
+// Config.WaitTimeout, or with what the device says.
 func (s *Stream) Sync() error {
-	if err := s.usable("synchronize"); err != nil {
-		return err
-	}
-	return s.sync()
-}
-
-func (s *Stream) sync() error {
-	upTo := s.clock.tick.Add(1) - 1
-	if err := s.submit("synchronize", s.c.driver.SyncStream(s.handle)); err != nil {
-		return err
-	}
-	raise(&s.clock.done, upTo)
-	if s.clock.newest.Load() > 0 { // somebody may wait for it
-		s.c.collectAll()
-	}
-	return nil
-}
-
-// RecordStream implements Allocator. Recording the allocating stream, or
-// the same one twice, changes nothing. It fails with ErrUseAfterFree,
-// ErrForeignPointer, ErrForeignStream or ErrClosed.
-func (c *Caching) RecordStream(h Block, s *Stream) error {
-	owner, _, err := c.recordUse("record stream", h, s)
-	if owner != nil {
-		owner.mu.Unlock()
+	err := s.do("synchronize", func(Driver) error {
+		ctx, cancel := s.root.dev.waiting(context.Background())
+		defer cancel()
+		return s.finish(ctx)
+	})
+	if err == nil && s.clock.Newest() > 0 { // somebody may wait for it
+		s.root.dev.collect()
 	}
 	return err
 }
 
-// FreeOn is RecordStream followed by Free: the block was last used by work
-// that s has been given.
-func (c *Caching) FreeOn(h Block, s *Stream) error {
-	owner, b, err := c.recordUse("free", h, s)
-	if owner == nil {
-		return err
+// SyncContext is Sync that gives up when ctx is done: it fails with a *WaitError
+// that matches the cause of ctx. The stream's work goes on.
+func (s *Stream) SyncContext(ctx context.Context) error {
+	ctx, cancel := s.root.dev.waiting(ctx)
+	defer cancel()
+	err := s.do("synchronize", func(Driver) error { return s.clock.Finish(ctx) })
+	if err == nil {
+		s.root.dev.collect()
 	}
-	defer owner.mu.Unlock()
-	return owner.freeLocked(h, b)
+	return err
 }
 
-// recordUse notes that s uses a live block and returns its owner, locked, or
-// nil with an error and for the empty Block.
-func (c *Caching) recordUse(op string, h Block, s *Stream) (*Stream, *block.Block, error) {
-	if s == nil {
-		s = c.DefaultStream()
+// finish waits for the stream's work, or until ctx is done.
+func (s *Stream) finish(ctx context.Context) error {
+	if ctx.Done() != nil {
+		return s.clock.Finish(ctx)
 	}
-	if s.c != c.family.root {
-		return nil, nil, c.blockError(op, h, s, ErrForeignStream)
-	}
-	if h.IsEmpty() {
-		return nil, nil, nil
-	}
-	if o := c.other(h); o != nil {
-		return o.recordUse(op, h, s)
-	}
-	owner, b := c.lockLive(h)
-	if owner == nil {
-		return nil, nil, c.notLive(op, h, ErrUseAfterFree)
-	}
-	if owner.base == s { // ordered already
-		return owner, b, nil
-	}
-	if !owner.unhomeLocked(h.id(), b) {
-		owner.mu.Unlock()
-		return nil, nil, c.blockError(op, h, owner, ErrUseAfterFree)
-	}
-	b.MarkUsed()
-	owner.addUseLocked(b, s)
-	return owner, b, nil
-}
-
-// Close waits for the stream's work and destroys it, unless it was adopted.
-// What it leaves serves whichever stream misses memory next; with blocks that
-// are live, which count as allocated on the default stream then, everything
-// goes over to that one. The default stream cannot be closed. Closing twice
-// is ErrClosed.
-func (s *Stream) Close() error {
-	c := s.c
-	if s == c.def {
-		return fmt.Errorf("cupool: closing the default stream: %w", ErrNotSupported)
-	}
-	c.reclaim.Lock() // not while the allocator closes, or another stream
-	defer c.reclaim.Unlock()
-	if c.closed.Load() || !s.heir.CompareAndSwap(nil, c.def) {
-		return fmt.Errorf("cupool: closing stream 0x%x: %w", uintptr(s.handle), ErrClosed)
-	}
-	s.closeTwins()
-	if err := s.sync(); err != nil {
-		s.heir.Store(nil)
-		s.reopenTwins()
+	upTo := s.clock.Mark()
+	if err := s.root.dev.driver.SyncStream(s.handle); err != nil {
 		return err
 	}
-	defer s.over.Store(true)
-	c.endWaits(s)
-	s.bequeath()
-	s.bequeathTwins()
-	if s.adopted {
+	s.clock.Over(upTo)
+	return nil
+}
+
+// waitIdle waits for the work of a stream that may be closed meanwhile, or until
+// ctx is done.
+func (s *Stream) waitIdle(ctx context.Context) error {
+	s.running.RLock()
+	defer s.running.RUnlock()
+	switch {
+	case s.state.Load() == streamClosed:
 		return nil
+	case s.clock.Captured():
+		return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(s.handle), ErrNotSupported)
 	}
-	return s.submit("destroy stream", c.driver.DestroyStream(s.handle))
+	if ctx.Done() != nil {
+		return s.submit("synchronize", s.clock.Finish(ctx))
+	}
+	return s.submit("synchronize", s.root.dev.driver.SyncStream(s.handle))
 }
 
-// moveTo hands all segments of a stream whose work is done to another one.
-func (s *Stream) moveTo(heir *Stream) {
-	first, second := s, heir
-	if s.index > heir.index {
-		first, second = heir, s
-	}
-	first.mu.Lock()
-	defer first.mu.Unlock()
-	second.mu.Lock()
-	defer second.mu.Unlock()
-	s.unhomeAllLocked()
-	for _, seg := range s.segs {
-		if seg != nil {
-			s.moveSegmentLocked(seg, heir)
-		}
-	}
-	s.slots.Drain()
-	for k := range s.homes {
-		heir.homes[k] = append(s.homes[k], heir.homes[k]...)
-		s.homes[k] = nil
-	}
-	heir.stitches = append(heir.stitches, s.stitches...)
-	s.moveWaitsLocked(heir)
-	s.segsFull = 0
-	s.segs, s.stitches, s.uses, s.usesFree, s.seen = nil, nil, nil, nil, nil
-	heir.checkLocked()
+// waitAWhile is waitIdle for as long as Config.WaitTimeout says.
+func (s *Stream) waitAWhile() error {
+	ctx, cancel := s.root.dev.waiting(context.Background())
+	defer cancel()
+	return s.waitIdle(ctx)
 }
 
-func (s *Stream) moveSegmentLocked(seg *block.Segment, heir *Stream) {
-	k := kindOf(seg.Large)
-	heir.addSegmentLocked(seg)
-	s.c.segments.setOwner(seg, heir)
-	seg.Each(&s.c.blocks, func(id block.ID, b *block.Block) {
-		s.moveUsesLocked(b, heir)
-		free := b.Word().State() == block.Free
-		if free {
-			s.pools[k].Remove(id, b)
+// idle reports whether all that the stream was given is done. polls bounds how
+// often the device is asked.
+func (s *Stream) idle(polls *int) bool {
+	if s.state.Load() == streamClosed {
+		return true
+	}
+	if !s.running.TryRLock() {
+		return false
+	}
+	defer s.running.RUnlock()
+	idle, err := s.clock.Idle(polls)
+	_ = s.root.dev.failed(err)
+	return idle
+}
+
+// syncAll waits for the work of all streams that are open or closing, and
+// releases the blocks that waited for it. Streams whose work is not done when ctx
+// is are named by the error.
+func (d *deviceState) syncAll(ctx context.Context) (err error) {
+	for _, s := range *d.streams.Load() {
+		s.running.RLock()
+		if s.state.Load() != streamClosed {
+			err = errors.Join(err, s.submit("synchronize", s.finish(ctx)))
 		}
-		b.Seg = seg.Index
-		b.SetOwner(heir.index)
-		if free {
-			heir.pools[k].Insert(id, b)
-		}
+		s.running.RUnlock()
+	}
+	d.collect()
+	return err
+}
+
+// capture calls begin, which makes the device keep the stream's work as a graph.
+func (s *Stream) capture(begin func() error) error { return s.clock.Capture(begin) }
+
+func (s *Stream) endCapture() { s.clock.EndCapture() }
+
+// Event is a point in the work of a stream. It is safe to use from several
+// goroutines, but for Close. The zero Event is closed.
+type Event struct {
+	s      *Stream // nil: closed
+	handle EventHandle
+	epoch  uint64       // of s, that it closed
+	seen   []epoch.Past // what s was ordered after at that point
+}
+
+// Record returns an event at the present end of the stream. Close gives its
+// resources back. It fails with ErrClosed or what the device says.
+func (s *Stream) Record() (e *Event, err error) {
+	err = s.do("record event", func(d Driver) error {
+		seen := s.seen.Now()
+		epoch := s.clock.Mark() // before the event: see package epoch
+		h, err := s.root.dev.events.Record(s.handle)
+		e = &Event{s: s, handle: h, epoch: epoch, seen: seen}
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
-// addSegmentLocked gives a segment a place in the stream's table.
-func (s *Stream) addSegmentLocked(seg *block.Segment) {
-	i := s.segsFull
-	for i < len(s.segs) && s.segs[i] != nil {
-		i++
+var errEventClosed = fmt.Errorf("cupool: event: %w", ErrClosed)
+
+// Done reports whether everything before the event is done. It fails with
+// ErrClosed or what the device says.
+func (e *Event) Done() (bool, error) {
+	if e == nil || e.s == nil {
+		return false, errEventClosed
 	}
-	if i == len(s.segs) {
-		s.segs = append(s.segs, nil)
+	done, err := e.s.root.dev.driver.QueryEvent(e.handle)
+	if done {
+		e.s.clock.Over(e.epoch)
 	}
-	s.segs[i], s.segsFull = seg, i+1
-	seg.Index, seg.Owner = uint32(i), s.index
+	return done, e.s.submit("query event", err)
 }
 
-// dropSegmentLocked takes a segment out of the stream's table.
-func (s *Stream) dropSegmentLocked(i uint32) {
-	s.segs[i] = nil
-	s.segsFull = min(s.segsFull, int(i))
+// Sync waits on the host until everything before the event is done. It fails
+// with ErrClosed, with a *WaitError after Config.WaitTimeout, or with what the
+// device says.
+func (e *Event) Sync() error {
+	if e == nil || e.s == nil {
+		return errEventClosed
+	}
+	if err := e.s.submit("synchronize event", e.wait()); err != nil {
+		return err
+	}
+	e.s.clock.Over(e.epoch)
+	return nil
+}
+
+func (e *Event) wait() error {
+	d := e.s.root.dev
+	if d.patience == 0 {
+		return d.driver.SyncEvent(e.handle)
+	}
+	ctx, cancel := d.waiting(context.Background())
+	defer cancel()
+	return e.s.clock.Await(ctx, e.handle)
+}
+
+// Close gives the event's resources back. Streams that were told to wait for
+// it still do. Closing twice is ErrClosed.
+func (e *Event) Close() error {
+	if e == nil || e.s == nil {
+		return errEventClosed
+	}
+	e.s.root.dev.events.Put(e.handle)
+	e.s = nil
+	return nil
+}
+
+// Wait makes everything that is submitted to the stream from now on wait for
+// the event, on the device. Blocks of this stream that were freed while the
+// event's stream still used them, before the event was recorded, are ready
+// for reuse on this stream from then on. It fails with ErrForeignStream for an
+// event of another allocator, with ErrClosed, or what the device says.
+func (s *Stream) Wait(e *Event) error {
+	const op = "wait for an event"
+	switch err := s.usable(op); {
+	case err != nil:
+		return err
+	case e == nil || e.s == nil:
+		return fmt.Errorf("cupool: %s: %w", op, ErrClosed)
+	case e.s.root != s.root:
+		return fmt.Errorf("cupool: %s: %w", op, ErrForeignStream)
+	}
+	err := s.do(op, func(d Driver) error { return d.StreamWaitEvent(s.handle, e.handle) })
+	if err == nil {
+		streams := *s.root.dev.streams.Load()
+		at := func(slot uint32) (uint64, *epoch.Clock) { return streams[slot].number, streams[slot].clock }
+		s.root.dev.learned(s, s.seen.Learn(s.number, e.seen, e.s.slot, epoch.Past{Stream: e.s.number, Epoch: e.epoch}, at))
+	}
+	return err
+}
+
+// WaitStream makes later work of s wait for everything that o (nil: the default
+// stream) has been given so far. It fails as Record and Wait do.
+func (s *Stream) WaitStream(o *Stream) error {
+	if err := s.usable("wait for a stream"); err != nil {
+		return err
+	}
+	if o == nil {
+		o = s.root.dev.def
+	}
+	e, err := o.Record()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return s.Wait(e)
 }

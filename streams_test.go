@@ -223,11 +223,25 @@ func TestRecordStreamProtects(t *testing.T) {
 	require.NotEqual(t, src.Ptr(), next.Ptr())
 	require.NoError(t, next.Memset(0xFF))
 	close(gate)
-	got, err := dst.Slice()
+	got, err := dst.ToHost()
 	require.NoError(t, err)
 	require.Equal(t, []uint64{1, 2, 3, 4}, got)
 
 	require.NoError(t, next.Free())
 	require.NoError(t, dst.Free())
 	require.NoError(t, c.Close())
+}
+
+// A lost device serves nothing any more, also not from the magazines.
+func TestNothingServedByLostDevice(t *testing.T) {
+	c, d := newPool(t, 1<<30, withMagazines)
+	for range 10 { // the size gets a home
+		require.NoError(t, c.Free(allocate(t, c, 4096, nil)))
+	}
+	b := allocate(t, c, 4096, nil)
+	require.NoError(t, c.Free(b))
+	d.failing("Memset", cupool.ErrDeviceLost)
+	require.ErrorIs(t, c.DefaultStream().Memset(b.Ptr(), 0, 1), cupool.ErrDeviceLost)
+	_, err := c.Alloc(4096, nil)
+	require.ErrorIs(t, err, cupool.ErrDeviceLost)
 }

@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	"gorgonia.org/tensor"
-)
 
-// std computes on the CPU. It has no state.
-var std tensor.StdEng
+	"github.com/cupool/cupool/internal/tensorop"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
+	"github.com/cupool/cupool/internal/tensorop/operand"
+)
 
 // Engine is a tensor.Engine whose tensors live in the memory of an Allocator:
 // give it to tensor.New with tensor.WithEngine, and everything computed from
@@ -20,9 +22,15 @@ var std tensor.StdEng
 // that take their results from Go's heap in tensor itself. The numbers are
 // those of tensor.StdEng, which computes them.
 //
-// Pool memory is not garbage collected. Give it back with FreeTensor, or
-// open a Scope. WithLifetimes has the garbage collector find what was
-// forgotten.
+// Where the CPU cannot touch the memory, printing a tensor, its Zero and Data,
+// tensor.Copy from Go's heap and some more calls below end the process with a
+// fault: tensor does them on the CPU and asks no engine. In Try they fail.
+//
+// Pool memory is not garbage collected. FreeTensor gives single tensors back. A
+// Scope gives back all that a stretch of work made, temporaries included: take it
+// for a step of training. WithLifetimes has the garbage collector find what was
+// forgotten, which comes late: take it as a safety net, or where tensors have no
+// clear owner.
 //
 // An Engine may be used from several goroutines, as far as tensors may:
 // operations that change a tensor's data or shape (T, Reshape, UseUnsafe)
@@ -45,8 +53,11 @@ var std tensor.StdEng
 //     temporaries, which only a Scope gives back. Engine.Norm and
 //     Engine.Contract do not.
 //   - tensor.ReturnTensor does not free pool memory.
-//   - Strings and other types that hold Go pointers must not be put into a
-//     pool: the garbage collector does not look there.
+//   - tensor.New with Of a type that holds Go pointers, as strings do, puts them
+//     into the pool, where the garbage collector does not look. The engine's
+//     operations on such tensors fail with ErrNotSupported.
+//   - Zero, T and Clone of a freed tensor do nothing, and a Clone of it is a
+//     freed tensor too. To print a freed tensor prints "Inaccesible data".
 //
 // # Memory that the CPU cannot touch
 //
@@ -55,29 +66,42 @@ var std tensor.StdEng
 // on float32 and float64 run there, on the engine's stream, and return before
 // they are done; results are in row-major order, and Max and Min pass NaN on.
 // What has no kernel is computed on copies in host memory, and Stats counts how
-// often. Most of what tensor computes on its own is then an
-// error (At, SetAt, Memset, iterating copies). An operation that writes to a
-// view writes all the memory that it spans. These must not be used on such a
-// tensor t; what to use instead stands behind the colon:
+// often. An operation that writes to a view writes all the memory that it spans.
 //
-//   - t.Zero: Engine.Zero
-//   - t.Outer, tensor.Outer: Engine.Outer, into a zeroed tensor
-//   - t.Materialize of a view that is not contiguous: Engine.Materialize
-//   - tensor.Copy from a tensor of another engine: Engine.Copy
-//   - t.Norm: Engine.Norm
-//   - reading the data (Data, ScalarValue, Get, Eq, printing, gob, npy, masks
-//     by value, package native): of Engine.ToHost's copy
+// What tensor does on the CPU, it does in one of three ways; what to use instead
+// stands behind the colon. These fail with an error of tensor's:
+//
+//   - At, SetAt, package native, ToMat64: the same of ToHost's copy
+//   - Memset: Engine.Memset
+//   - tensor.Copy to or from a view with gaps: Engine.Copy
+//   - Add and the like of a tensor of Go's heap and one of the engine: FromHost
+//
+// Materialize of a view with gaps returns a tensor whose use fails with an
+// *EngineError around ErrNotSupported: Engine.Materialize.
+//
+// These end the process with a fault, or fail with an *EngineError around
+// ErrNotSupported in Try:
+//
+//   - tensor.Copy from Go's heap: Engine.Copy
+//   - Zero: Engine.Zero
+//   - Outer with WithReuse or WithIncr: Engine.Outer, into a zeroed tensor
+//   - Norm: Engine.Norm
+//   - Data, Get, Set, ScalarValue, Eq, masks by value, printing, gob, npy, CSV
+//     and the other formats: the same of Engine.ToHost's copy
+//
+// Clones that Gorgonia makes with CloneValue lie in Go's heap.
 type Engine struct {
 	a          Allocator
 	d          Driver
 	s          *Stream
 	work       *Stream // what operations are submitted to: s, but within a Fork
 	accessible bool    // the CPU may touch the memory
-	gpu        *gpu    // nil: the device does not compute
+	ops        *tensorop.Ops
 	tf32       bool
 	captured   *Graph // see Capture, during which nobody else uses the engine; or nil
 
-	mems memoryTables
+	mems   operand.Memories
+	copies operand.Copies[Block] // on their way, where the CPU cannot touch the memory
 
 	pooled  atomic.Bool           // ScopeIn was called
 	scopeMu sync.Mutex            // guards the scopes' fields
@@ -85,8 +109,7 @@ type Engine struct {
 
 	life *lifetimes // nil: tensors live until they are freed
 
-	lost      atomic.Pointer[EngineError] // the first error that could not be returned
-	fallbacks fallbacks
+	lost atomic.Pointer[EngineError] // the first error that could not be returned
 }
 
 // EngineOption is an option of NewEngine.
@@ -110,8 +133,8 @@ func WithTF32() EngineOption {
 // stream is not one of a's. The engine holds nothing that would have to be
 // closed.
 func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
-	if a == nil {
-		return nil, &ConfigError{Field: "Allocator", Value: nil, Reason: "an engine needs one"}
+	if isNoAllocator(a) {
+		return nil, &ConfigError{Field: "Allocator", Value: a, Reason: "an engine needs one"}
 	}
 	e := &Engine{a: a, d: a.Driver()}
 	for _, o := range opts {
@@ -128,23 +151,28 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	if _, err := a.Alloc(0, e.s); err != nil {
 		return nil, &EngineError{Op: "new engine", Err: err}
 	}
-	return e, e.findGPU()
+	if err := e.findOps(); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
-// findGPU makes the engine compute on its device, if that can.
-func (e *Engine) findGPU() error {
-	d, ok := e.d.(computer)
+// findOps has the operations computed on the engine's device, if that can.
+func (e *Engine) findOps() error {
+	m := (*opMemory)(e)
+	e.ops = tensorop.New(m, nil)
+	d, ok := e.d.(gpu.Device)
 	if !ok {
 		return nil
 	}
-	err := d.loadKernels()
-	if errors.Is(err, ErrNotSupported) {
+	err := d.LoadKernels()
+	switch {
+	case errors.Is(err, ErrNotSupported):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return engineError("new engine", err)
 	}
-	e.gpu = &gpu{e: e, d: d, tf32: e.tf32}
+	e.ops = tensorop.New(m, gpu.New(m, d, e.tf32))
 	return nil
 }
 
@@ -187,12 +215,19 @@ func engineError(op string, err error) error {
 }
 
 // Try calls f and returns its error, or the *EngineError that tensor panicked
-// with in f: an allocation or a copy that failed. Other panics go on.
+// with in f: an allocation or a copy that failed. Where f touches an address
+// that the CPU cannot touch, which ends the process without Try, it returns an
+// *EngineError around ErrNotSupported with the address; f may have done a part
+// of its work then. That holds for f's goroutine alone. Other panics go on.
 func Try(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
 			var ours *EngineError
 			perr, ok := p.(error)
+			if fault, at := p.(interface{ Addr() uintptr }); at {
+				perr = engineError("access", fmt.Errorf("the CPU cannot touch address %v, only a copy (ToHost, FromHost, Copy): %w", Ptr(fault.Addr()), ErrNotSupported))
+			}
 			if !ok || !errors.As(perr, &ours) {
 				panic(p)
 			}
@@ -240,7 +275,14 @@ func (e *Engine) hostReady() error {
 	if !e.accessible {
 		return nil
 	}
-	return engineError("sync", e.s.submit("synchronize", e.d.SyncStream(e.s.handle)))
+	return engineError("sync", e.s.submit("synchronize", e.syncStream()))
+}
+
+func (e *Engine) syncStream() error {
+	if e.s.root.dev.patience > 0 {
+		return e.s.await()
+	}
+	return e.d.SyncStream(e.s.handle)
 }
 
 // Alloc implements tensor.Engine: size bytes of zeroed pool memory, as
@@ -248,6 +290,13 @@ func (e *Engine) hostReady() error {
 // freed. Size 0 is legal. It fails with an *EngineError around what the
 // allocator or the device says.
 func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
+	var by operand.Copier
+	if !e.accessible && size > 0 {
+		by = operand.FindCopier()
+	}
+	if by == operand.CloneValue || by == operand.Outer {
+		return e.copies.InHeap(size), nil
+	}
 	b, err := e.alloc(size)
 	if err != nil {
 		return nil, err
@@ -258,7 +307,11 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 	if err := e.clear(b.ptr, b.size, !e.accessible || b.size >= zeroOnStream); err != nil {
 		return nil, errors.Join(err, e.free(b))
 	}
-	return e.mems.set(b), nil
+	e.enter(b, nil)
+	if by == operand.Materialize {
+		e.copies.Expect(b, e.isLive)
+	}
+	return e.mems.Set(b.pool(), uint32(b.id()), b.ptr, b.size), nil
 }
 
 // Free implements tensor.Engine; tensor itself never calls it. size is what
@@ -266,7 +319,7 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 // ErrDoubleFree, ErrForeignPointer, ErrInteriorPointer, ErrSizeMismatch or
 // ErrInvalidSize, and then has changed nothing.
 func (e *Engine) Free(mem tensor.Memory, size int64) error {
-	p, n := extent(mem)
+	p, n := operand.Extent(mem)
 	switch {
 	case size < 0:
 		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrInvalidSize})
@@ -284,23 +337,33 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 // *EngineError around ErrUseAfterFree, ErrInvalidRange or what the device
 // says.
 func (e *Engine) Memcpy(dst, src tensor.Memory) error {
-	d, nd := extent(dst)
-	s, ns := extent(src)
+	d, nd := operand.Extent(dst)
+	s, ns := operand.Extent(src)
 	n := min(nd, ns)
-	switch {
-	case isFreed(dst) || isFreed(src):
-		return engineError("memcpy", ErrUseAfterFree)
-	case n == 0:
+	for _, mem := range [...]tensor.Memory{dst, src} {
+		if err := checkMemory(mem); err != nil {
+			return engineError("memcpy", err)
+		}
+	}
+	if n == 0 {
 		return nil
 	}
 	defer runtime.KeepAlive(dst)
 	defer runtime.KeepAlive(src)
+	if e.copies.Awaited() {
+		from, _ := e.lookup(s) // the empty Block where there is none
+		if e.copies.Misses(from) {
+			return engineError("memcpy", e.errNotMaterialized())
+		}
+		to, _ := e.lookup(d)
+		e.copies.Arrive(d, to)
+	}
 	devDst, err := e.onDevice(d, n)
 	if err != nil {
 		return engineError("memcpy", err)
 	}
 	if !devDst {
-		return e.read(cpuBytes(d, n), s)
+		return e.read(operand.Bytes(d, n), s)
 	}
 	devSrc, err := e.onDevice(s, n)
 	switch {
@@ -309,7 +372,7 @@ func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 	case devSrc:
 		return engineError("memcpy", e.work.Copy(d, s, n))
 	}
-	return e.write(d, cpuBytes(s, n))
+	return e.write(d, operand.Bytes(s, n))
 }
 
 // Memset implements tensor.Engine: it sets every element of mem to val. val
@@ -318,22 +381,19 @@ func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 // a type that is not fixed-size data, ErrSizeMismatch for a type that does
 // not fit, or what Memcpy fails with.
 func (e *Engine) Memset(mem tensor.Memory, val interface{}) error {
-	p, n := extent(mem)
+	p, n := operand.Extent(mem)
 	defer runtime.KeepAlive(mem)
-	pattern, err := patternOf(mem, val)
-	if isFreed(mem) {
-		err = ErrUseAfterFree
+	pattern, err := operand.Pattern(mem, val)
+	if err == nil {
+		err = checkMemory(mem)
 	}
 	if err != nil || n == 0 {
 		return engineError("memset", err)
 	}
 	if d, ok := mem.(*tensor.Dense); ok {
-		if ok, err := e.gpu.fill(d, pattern); ok {
+		if ok, err := e.ops.Fill(d, val, pattern); ok {
 			return err
 		}
-	}
-	if d, ok := mem.(*tensor.Dense); ok && d.IsMaterializable() { // may have gaps
-		return e.runInto("memset", d, func(d tensor.Tensor, _ []tensor.Tensor) error { return d.Memset(val) })
 	}
 	if n%int64(len(pattern)) != 0 {
 		return engineError("memset", &BlockError{Op: "memset", Ptr: p, Size: n, Err: ErrSizeMismatch, Detail: fmt.Sprintf("elements have %d bytes", len(pattern))})
@@ -351,7 +411,7 @@ func (e *Engine) Memclr(mem tensor.Memory) {
 		e.lose("memclr", e.Zero(d))
 		return
 	}
-	if p, n := extent(mem); n > 0 {
+	if p, n := operand.Extent(mem); n > 0 {
 		e.lose("memclr", e.zero(p, n))
 	}
 	runtime.KeepAlive(mem)
@@ -361,11 +421,11 @@ func (e *Engine) Memclr(mem tensor.Memory) {
 // it. It fails with an *EngineError around ErrNotSupported when the CPU never
 // may (ToHost copies), or ErrUseAfterFree.
 func (e *Engine) Accessible(mem tensor.Memory) (tensor.Memory, error) {
-	p, n := extent(mem)
-	switch {
-	case isFreed(mem):
-		return nil, engineError("access", ErrUseAfterFree)
-	case n == 0:
+	p, n := operand.Extent(mem)
+	if err := checkMemory(mem); err != nil {
+		return nil, engineError("access", err)
+	}
+	if n == 0 {
 		return mem, nil
 	}
 	dev, err := e.onDevice(p, n)
@@ -379,4 +439,18 @@ func (e *Engine) Accessible(mem tensor.Memory) (tensor.Memory, error) {
 		return nil, err
 	}
 	return mem, nil
+}
+
+// EngineStats say how much an Engine computed in the host's stead.
+type EngineStats struct {
+	Fallbacks int64            // operations on memory that the CPU cannot touch, computed on copies of it
+	ByOp      map[string]int64 // those, by the operation's name
+	Bytes     int64            // copied for them, and by ToHost and FromHost
+}
+
+// Stats returns the engine's counts. All are zero over a device whose memory
+// is host accessible.
+func (e *Engine) Stats() (s EngineStats) {
+	s.Fallbacks, s.ByOp, s.Bytes = e.ops.Counts()
+	return s
 }

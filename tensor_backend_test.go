@@ -70,7 +70,7 @@ func TestEngineAllocFree(t *testing.T) {
 					require.ErrorAs(t, err, &ee)
 				}
 			}
-			require.Equal(t, int64(1), e.live(), "failed frees change nothing")
+			require.Equal(t, int64(1), e.Live(), "failed frees change nothing")
 			p := m.Uintptr()
 			require.NoError(t, e.Free(m, size))
 			require.ErrorIs(t, e.Free(rawMemory{p, uintptr(size)}, size), cupool.ErrDoubleFree)
@@ -136,7 +136,7 @@ func TestEngineMemcpy(t *testing.T) {
 		require.NoError(t, e.Memcpy(a, tensor.New(tensor.Of(tensor.Byte), tensor.WithShape(0))), "nothing")
 		require.NoError(t, e.Memcpy(nil, a))
 
-		if e.far {
+		if e.Far {
 			beyond := rawMemory{a.Uintptr() + 4, n}
 			require.ErrorIs(t, e.Memcpy(beyond, onHost(want)), cupool.ErrInvalidRange)
 			require.ErrorIs(t, e.Memcpy(onHost(want), beyond), cupool.ErrInvalidRange)
@@ -144,7 +144,7 @@ func TestEngineMemcpy(t *testing.T) {
 		}
 		freed := rawMemory{a.Uintptr(), n}
 		require.NoError(t, e.Free(a, int64(n)))
-		if e.far {
+		if e.Far {
 			require.ErrorIs(t, e.Memcpy(freed, onHost(want)), cupool.ErrUseAfterFree)
 			require.ErrorIs(t, e.Memcpy(onHost(want), freed), cupool.ErrUseAfterFree)
 			e.Memclr(freed)
@@ -164,11 +164,11 @@ func TestEngineMemset(t *testing.T) {
 				d, err := e.Empty(dt, n)
 				require.NoError(t, err)
 				require.NoError(t, e.Memset(d, val))
-				h := e.host(d)
+				h := e.Host(d)
 				for _, i := range []int{0, n / 2, n - 1} {
 					require.Equal(t, val, h.Get(i))
 				}
-				e.free(d)
+				e.FreeAll(d)
 			}
 		}
 		m, err := e.Alloc(9)
@@ -189,7 +189,7 @@ func TestEngineMemset(t *testing.T) {
 		require.NoError(t, e.Memset(onHost(got), uint8(5)))
 		require.Equal(t, uint8(5), got[8])
 		require.NoError(t, e.Free(m, 9))
-		if e.far {
+		if e.Far {
 			require.ErrorIs(t, e.Memset(m, pixel{}), cupool.ErrUseAfterFree)
 			require.ErrorIs(t, e.Memset(m, pixel{1, 1, 1}), cupool.ErrUseAfterFree)
 			require.ErrorIs(t, e.Memset(m, pixel{1, 2, 1}), cupool.ErrUseAfterFree)
@@ -202,7 +202,7 @@ func TestEngineAccessible(t *testing.T) {
 		m, err := e.Alloc(100)
 		require.NoError(t, err)
 		got, err := e.Accessible(m)
-		if e.far {
+		if e.Far {
 			require.ErrorIs(t, err, cupool.ErrNotSupported)
 		} else {
 			require.NoError(t, err)
@@ -215,7 +215,7 @@ func TestEngineAccessible(t *testing.T) {
 		_, err = e.Accessible(tensor.New(tensor.Of(tensor.Byte), tensor.WithShape(0)))
 		require.NoError(t, err)
 		require.NoError(t, e.Free(m, 100))
-		if e.far {
+		if e.Far {
 			_, err = e.Accessible(m)
 			require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 		}

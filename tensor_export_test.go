@@ -1,11 +1,11 @@
 package cupool
 
 // Computes reports whether the engine's device computes.
-func Computes(e *Engine) bool { return e.gpu != nil }
+func Computes(e *Engine) bool { return e.ops.GPU() != nil }
 
 // ScopeLen returns the number of blocks that a scope notes.
 func ScopeLen(s *Scope) int {
 	s.e.scopeMu.Lock()
 	defer s.e.scopeMu.Unlock()
-	return len(s.blocks)
+	return s.blocks.Len()
 }

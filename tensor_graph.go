@@ -4,24 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-)
 
-// grapher is the optional part of a Driver that keeps work given to a stream as
-// a graph, to be run again as a whole (cu_graph.go).
-type grapher interface {
-	beginCapture(s StreamHandle) error
-	// endCapture returns the graph. The capture is over in any case.
-	endCapture(s StreamHandle) (graph uintptr, err error)
-	dropCapture(s StreamHandle)
-	launchGraph(graph uintptr, s StreamHandle) error
-	destroyGraph(graph uintptr) error
-}
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/graphmem"
+)
 
 // Graph is work of an Engine that was captured, with the memory that it uses.
 // Its methods are safe from several goroutines.
 type Graph struct {
 	e    *Engine
-	d    grapher
+	d    graphmem.Device
 	held *heldMemory
 	side *sideStream // of the capture, once there was a Fork
 
@@ -35,12 +27,13 @@ type Graph struct {
 // Tensors that f uses are read and written where they were, so they have to
 // live as long as the Graph, and what f computes with that is no tensor (sizes,
 // numbers) stays what it was. Optimizers take what changes from step to step
-// from tensors too: SGD.Rate, Adam.Rate and Adam.Step.
+// from tensors too: nn.SGD.Rate, nn.Adam.Rate and nn.Adam.StepNumber.
 //
-// Memory that f allocates belongs to the Graph, and is taken from the Caching
-// where the engine's allocator is a Native: results of f can be read after
-// a Launch until Close, and are not to be freed. The pool gives it to nobody
-// else meanwhile; within f it is used again as it is freed.
+// Memory that f allocates belongs to the Graph. Where the engine's allocator is
+// over a pool of the driver (package native), it is taken from the Caching. The
+// results of f can be read after a Launch until Close, and are not to be freed.
+// The pool gives this memory to nobody else meanwhile; within f it is used again
+// as it is freed.
 //
 // f must not wait for the device nor copy to or from the host (Sync, ToHost,
 // FromHost, operations without a kernel), and nothing else may use the engine
@@ -52,8 +45,8 @@ type Graph struct {
 // around f's error or the device's.
 func (e *Engine) Capture(f func() error) (*Graph, error) {
 	const op = "capture"
-	d, ok := e.d.(grapher)
-	if !ok || e.gpu == nil {
+	d, ok := e.d.(graphmem.Device)
+	if !ok || e.ops.GPU() == nil {
 		return nil, engineError(op, fmt.Errorf("%s has no graphs: %w", e.d.Name(), ErrNotSupported))
 	}
 	if e.s.handle == 0 {
@@ -66,12 +59,12 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 		return nil, engineError(op, err)
 	}
 	from := e.source()
-	if _, ok := from.(*Native); ok {
-		from = e.s.c // or allocating would be captured too
+	if _, ok := from.(overDriverPool); ok {
+		from = e.s.root // or allocating would be captured too
 		e.pooled.Store(true)
 	}
-	g := &Graph{e: e, d: d, held: newHeldMemory(e.a, from)}
-	begin := func() error { return e.s.submit(op, d.beginCapture(e.s.handle)) }
+	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from}}
+	begin := func() error { return e.s.submit(op, d.BeginCapture(e.s.handle)) }
 	if err := e.s.capture(begin); err != nil {
 		return nil, engineError(op, err)
 	}
@@ -80,6 +73,10 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 	}
 	return g, nil
 }
+
+// overDriverPool is an Allocator over a pool of the driver. What it allocates
+// would be captured.
+type overDriverPool interface{ Pool() device.Pool }
 
 // call calls f with the graph's memory for the engine's, in a scope of its own
 // whose blocks stay with the graph. Should f panic otherwise than Try expects,
@@ -114,10 +111,10 @@ func (g *Graph) end(failed error) error {
 		err = joined
 	}
 	if err == nil {
-		g.graph, err = g.d.endCapture(s.handle)
+		g.graph, err = g.d.EndCapture(s.handle)
 		err = s.submit("capture", err)
 	} else {
-		g.d.dropCapture(s.handle)
+		g.d.DropCapture(s.handle)
 	}
 	s.endCapture()
 	err = errors.Join(err, g.side.close(g.e.d))
@@ -125,7 +122,7 @@ func (g *Graph) end(failed error) error {
 		return nil
 	}
 	if g.graph != 0 {
-		err = errors.Join(err, g.d.destroyGraph(g.graph))
+		err = errors.Join(err, g.d.DestroyGraph(g.graph))
 	}
 	return errors.Join(err, g.held.release())
 }
@@ -145,7 +142,7 @@ func (g *Graph) Launch() error {
 	if err := g.e.s.usable("launch graph"); err != nil {
 		return engineError("launch graph", err)
 	}
-	return engineError("launch graph", g.e.s.submit("launch graph", g.d.launchGraph(g.graph, g.e.s.handle)))
+	return engineError("launch graph", g.e.s.submit("launch graph", g.d.LaunchGraph(g.graph, g.e.s.handle)))
 }
 
 // Close gives the graph and its memory back; what was launched still runs. To
@@ -157,5 +154,162 @@ func (g *Graph) Close() error {
 		return nil
 	}
 	g.closed = true
-	return engineError("close graph", errors.Join(g.d.destroyGraph(g.graph), g.held.release()))
+	return engineError("close graph", errors.Join(g.d.DestroyGraph(g.graph), g.held.release()))
 }
+
+// Fork calls f, whose work a graph that is being captured runs at the same time
+// as what the engine is given after Fork, until Join: for kernels that do not
+// fill the device. The work of f begins after all that came before, and that of
+// several Forks runs one after the other. Without a capture, and within another
+// Fork, f is just called. Fork returns f's error, or fails with an *EngineError
+// around the device's, and then Capture fails too.
+//
+// Between Fork and Join, what f reads must not be written, and what it writes
+// neither be read nor written. Tensors may be freed; their memory is not handed
+// out again for what could run at the same time. Work that f submits to
+// Stream() itself is not the Fork's.
+func (e *Engine) Fork(f func() error) error {
+	g := e.captured
+	if g == nil || e.work != e.s {
+		return f()
+	}
+	if err := g.fork(); err != nil {
+		return engineError("fork", err)
+	}
+	e.work = g.side.stream
+	g.held.blocks.Fork()
+	defer func() {
+		g.held.blocks.EndFork()
+		e.work = e.s
+	}()
+	return f()
+}
+
+// Join has what the engine is given next wait for the work of all Forks. The
+// end of a capture does so too. Where nothing was forked it does nothing. It
+// fails with an *EngineError around the device's error, and then Capture fails
+// too.
+func (e *Engine) Join() error {
+	if e.captured == nil || e.work != e.s {
+		return nil
+	}
+	return engineError("join", e.captured.join())
+}
+
+// sideStream is the second stream of a capture, with the event by which it and
+// the engine's wait for each other. It is there as long as the capture; the graph
+// does without.
+type sideStream struct {
+	stream *Stream // given work only: memory is the engine's stream's
+	event  EventHandle
+	open   bool // there was no join since the last fork
+}
+
+// fork has the side stream wait for all that the engine's was given.
+func (g *Graph) fork() error {
+	e := g.e
+	if g.side == nil {
+		side, err := newSideStream(e.d, e.s.root)
+		if err != nil {
+			return err
+		}
+		g.side = side
+	}
+	g.side.open = true
+	return g.side.order(e.s, g.side.stream)
+}
+
+// join has the engine's stream wait for all that the side stream was given.
+func (g *Graph) join() error {
+	if g.side == nil || !g.side.open {
+		return nil
+	}
+	if err := g.side.order(g.side.stream, g.e.s); err != nil {
+		return err
+	}
+	g.side.open = false
+	g.held.blocks.Join()
+	return nil
+}
+
+func newSideStream(d Driver, c *Caching) (*sideStream, error) {
+	h, err := d.NewStream()
+	if err != nil {
+		return nil, c.dev.failed(err)
+	}
+	event, err := d.NewEvent()
+	if err != nil {
+		return nil, c.dev.failed(errors.Join(err, d.DestroyStream(h)))
+	}
+	return &sideStream{stream: &Stream{root: c, handle: h}, event: event}, nil
+}
+
+// order has the second stream wait for what the first was given.
+func (s *sideStream) order(first, second *Stream) error {
+	d := first.root.driver
+	if err := first.submit("fork", d.RecordEvent(s.event, first.handle)); err != nil {
+		return err
+	}
+	return second.submit("fork", d.StreamWaitEvent(second.handle, s.event))
+}
+
+// close destroys them, after the capture.
+func (s *sideStream) close(d Driver) error {
+	if s == nil {
+		return nil
+	}
+	return s.stream.submit("end capture", errors.Join(d.DestroyEvent(s.event), d.DestroyStream(s.stream.handle)))
+}
+
+// heldMemory is an Allocator whose blocks, once freed, are handed out again
+// for the same size only (internal/graphmem), and go back to where they came
+// from all together. It is no private pool, as that could not use what the
+// engine's allocator caches.
+type heldMemory struct {
+	Allocator
+	from Allocator // of its blocks: the same, or a pool (ScopeIn)
+
+	blocks graphmem.Blocks[Block]
+}
+
+// Alloc implements Allocator.
+func (h *heldMemory) Alloc(size int64, s *Stream) (Block, error) {
+	if b, ok := h.blocks.Take(size); ok {
+		return b, nil
+	}
+	b, err := h.from.Alloc(size, s)
+	if err == nil && !b.IsEmpty() {
+		h.blocks.Add(b, b.ptr, b.size)
+	}
+	return b, err
+}
+
+// Free implements Allocator.
+func (h *heldMemory) Free(b Block) error {
+	if own, ok := h.blocks.At(b.ptr); !ok || own != b {
+		return h.Allocator.Free(b)
+	}
+	return h.freeOwn(b)
+}
+
+// FreePtr implements Allocator.
+func (h *heldMemory) FreePtr(p Ptr, size int64) error {
+	own, ok := h.blocks.At(p)
+	switch {
+	case !ok:
+		return h.Allocator.FreePtr(p, size)
+	case size >= 0 && size != own.size:
+		return &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("it has %d bytes", own.size)}
+	}
+	return h.freeOwn(own)
+}
+
+func (h *heldMemory) freeOwn(b Block) error {
+	if !h.blocks.Free(b.ptr) {
+		return &BlockError{Op: "free", Ptr: b.ptr, Size: b.size, Err: ErrDoubleFree, Detail: "during a capture"}
+	}
+	return nil
+}
+
+// release frees all blocks.
+func (h *heldMemory) release() error { return h.blocks.Drop(h.from.Free) }

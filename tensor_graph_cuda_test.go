@@ -10,25 +10,28 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/nn"
 )
 
-// newGraphBench is newGPUBench on a stream that can be captured, without poison,
+// newGraphBench is enginetest.NewGPU on a stream that can be captured, without poison,
 // which goes to the default stream.
 func newGraphBench(t *testing.T) *bench {
-	e := newGPUBench(t)
-	s := must(e.c.NewStream())
-	e.Engine = must(cupool.NewEngine(e.c, cupool.WithStream(s)))
+	e := &bench{enginetest.NewGPU(t)}
+	s := must(e.Pool.NewStream())
+	e.Engine = must(cupool.NewEngine(e.Pool, cupool.WithStream(s)))
 	return e
 }
+
+var floats = enginetest.Floats
 
 // TestGraph launches a captured computation on changing data and compares it
 // with the same done eagerly.
 func TestGraph(t *testing.T) {
 	e := newGraphBench(t)
 	for _, dt := range floats {
-		x, w, b := e.from(random(e.r, dt, 9, 7)), e.from(random(e.r, dt, 7, 5)), e.from(random(e.r, dt, 5))
-		sum := e.from(random(e.r, dt, 9, 5))
+		x, w, b := e.From(random(e.Rand, dt, 9, 7)), e.From(random(e.Rand, dt, 7, 5)), e.From(random(e.Rand, dt, 5))
+		sum := e.From(random(e.Rand, dt, 9, 5))
 		compute := func() (tensor.Tensor, error) {
 			sc := e.Scope()
 			defer sc.Close()
@@ -36,7 +39,7 @@ func TestGraph(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			if err := e.BiasActivate(y, b, cupool.ReLU); err != nil {
+			if err := nn.BiasActivate(e.Engine, y, b, nn.ReLU); err != nil {
 				return nil, err
 			}
 			z, err := tensor.Mul(y, y)
@@ -48,36 +51,36 @@ func TestGraph(t *testing.T) {
 			}
 			return z, sc.Keep(z)
 		}
-		e.free(must(compute())) // what a capture cannot hold is made
-		before, live := e.as64(sum), e.live()
+		e.FreeAll(must(compute())) // what a capture cannot hold is made
+		before, live := e.As64(sum), e.Live()
 		var result tensor.Tensor
 		g, err := e.Capture(func() (err error) {
 			result, err = compute()
 			return err
 		})
 		require.NoError(t, err)
-		require.Equal(t, before, e.as64(sum), "nothing runs during Capture")
-		require.Greater(t, e.live(), live, "the graph has memory")
+		require.Equal(t, before, e.As64(sum), "nothing runs during Capture")
+		require.Greater(t, e.Live(), live, "the graph has memory")
 		for range 3 {
-			next := e.from(random(e.r, dt, 9, 7))
+			next := e.From(random(e.Rand, dt, 9, 7))
 			require.NoError(t, e.Copy(x, next))
-			wantSum := e.as64(sum)
+			wantSum := e.As64(sum)
 			require.NoError(t, g.Launch())
-			gotSum := e.as64(sum)
+			gotSum := e.As64(sum)
 			want := must(compute())
-			for i, v := range e.as64(want) {
+			for i, v := range e.As64(want) {
 				wantSum[i] += v
 			}
-			e.requireClose(e.as64(want), e.as64(result), bounds[dt], "the result")
-			e.requireClose(wantSum, gotSum, 10*bounds[dt], "the sum")
-			e.free(next, want)
+			e.RequireClose(e.As64(want), e.As64(result), enginetest.Bounds[dt], "the result")
+			e.RequireClose(wantSum, gotSum, 10*enginetest.Bounds[dt], "the sum")
+			e.FreeAll(next, want)
 		}
 		require.NoError(t, g.Close())
 		require.NoError(t, g.Close(), "again")
 		require.ErrorIs(t, g.Launch(), cupool.ErrClosed)
-		e.free(x, w, b, sum)
+		e.FreeAll(x, w, b, sum)
 	}
-	require.Zero(t, e.live())
+	require.Zero(t, e.Live())
 }
 
 // TestGraphBesideOthers has other goroutines' work come to the captured stream
@@ -85,15 +88,15 @@ func TestGraph(t *testing.T) {
 // event of a capture can be asked, and waiting for the stream would break it.
 func TestGraphBesideOthers(t *testing.T) {
 	e := newGraphBench(t)
-	x := e.from(random(e.r, tensor.Float32, 64))
-	e.free(must(tensor.Exp(x)))
+	x := e.From(random(e.Rand, tensor.Float32, 64))
+	e.FreeAll(must(tensor.Exp(x)))
 	require.NoError(t, e.Sync())
-	other := must(e.c.NewStream())
+	other := must(e.Pool.NewStream())
 	const size = 64 << 20
-	used := must(e.c.Alloc(size, other))
-	require.NoError(t, e.c.RecordStream(used, e.Stream()))
-	require.NoError(t, e.c.Free(must(e.c.Alloc(size, e.Stream())))) // idle memory
-	before := e.c.Stats()
+	used := must(e.Pool.Alloc(size, other))
+	require.NoError(t, e.Pool.RecordStream(used, e.Stream()))
+	require.NoError(t, e.Pool.Free(must(e.Pool.Alloc(size, e.Stream())))) // idle memory
+	before := e.Pool.Stats()
 	g, err := e.Capture(func() error {
 		y, err := tensor.Exp(x)
 		if err != nil {
@@ -101,10 +104,10 @@ func TestGraphBesideOthers(t *testing.T) {
 		}
 		failed := make(chan error)
 		go func() {
-			err := e.c.Free(used)
-			_, waited := e.c.ProcessDeferred()
-			_, full := e.c.Alloc(1<<50, other) // tries everything
-			_, trimmed := e.c.Trim(0)
+			err := e.Pool.Free(used)
+			_, waited := e.Pool.ProcessDeferred()
+			_, full := e.Pool.Alloc(1<<50, other) // tries everything
+			_, trimmed := e.Pool.Trim(0)
 			if !errors.Is(full, cupool.ErrOutOfMemory) {
 				err = errors.Join(err, full, errors.New("memory without end"))
 			}
@@ -117,25 +120,25 @@ func TestGraphBesideOthers(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
-	st := e.c.Stats()
+	st := e.Pool.Stats()
 	require.Equal(t, before.EventFailures, st.EventFailures)
 	require.Positive(t, st.PendingBytes, "the block waits for what is captured")
 	require.NoError(t, g.Launch())
 	require.NoError(t, e.Sync())
-	must(e.c.ProcessDeferred())
-	require.Zero(t, e.c.Stats().PendingBytes, "it waits no more")
+	must(e.Pool.ProcessDeferred())
+	require.Zero(t, e.Pool.Stats().PendingBytes, "it waits no more")
 	require.NoError(t, g.Close())
-	e.free(x)
+	e.FreeAll(x)
 }
 
 func TestGraphFailures(t *testing.T) {
 	e := newGraphBench(t)
-	x := e.from(random(e.r, tensor.Float64, 4, 4))
+	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
 	mine := errors.New("mine")
 	for what, f := range map[string]func() error{
 		"own error":  func() error { _ = must(tensor.Exp(x)); return mine },
 		"copy out":   func() error { _, err := e.ToHost(must(tensor.Exp(x))); return err },
-		"copy in":    func() error { _, err := e.FromHost(random(e.r, tensor.Float64, 3)); return err },
+		"copy in":    func() error { _, err := e.FromHost(random(e.Rand, tensor.Float64, 3)); return err },
 		"a fallback": func() error { _, err := x.Trace(); return err },
 		"waiting":    e.Sync,
 		"double free": func() error {
@@ -147,21 +150,21 @@ func TestGraphFailures(t *testing.T) {
 			return cupool.Try(func() error { _, err := e.Empty(tensor.Float64, 1<<40); return err })
 		},
 	} {
-		live := e.live()
+		live := e.Live()
 		_, err := e.Capture(f)
 		require.Error(t, err, what)
 		var ours *cupool.EngineError
 		require.ErrorAs(t, err, &ours, what)
-		require.Equal(t, live, e.live(), what)
+		require.Equal(t, live, e.Live(), what)
 		y := must(tensor.Exp(x)) // the engine is as before
-		require.Len(t, e.as64(y), 16, what)
-		e.free(y)
+		require.Len(t, e.As64(y), 16, what)
+		e.FreeAll(y)
 	}
 	require.Panics(t, func() { _, _ = e.Capture(func() error { _ = must(tensor.Exp(x)); panic("mine") }) })
-	e.free(x)
-	require.Zero(t, e.live())
+	e.FreeAll(x)
+	require.Zero(t, e.Live())
 
-	byDefault := must(cupool.NewEngine(e.c))
+	byDefault := must(cupool.NewEngine(e.Pool))
 	_, err := byDefault.Capture(func() error { return nil })
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 }
@@ -170,11 +173,11 @@ func TestGraphFailures(t *testing.T) {
 // has its memory from.
 func TestGraphInPool(t *testing.T) {
 	e := newGraphBench(t)
-	p, err := e.c.NewPool(cupool.PoolConfig{Name: "graphs", Isolated: true})
+	p, err := e.Pool.NewPool(cupool.PoolConfig{Name: "graphs", Isolated: true})
 	require.NoError(t, err)
-	x := e.from(random(e.r, tensor.Float32, 9, 7))
-	e.free(must(tensor.Add(x, x)))
-	live := e.live()
+	x := e.From(random(e.Rand, tensor.Float32, 9, 7))
+	e.FreeAll(must(tensor.Add(x, x)))
+	live := e.Live()
 	var y tensor.Tensor
 	sc, err := e.ScopeIn(p)
 	require.NoError(t, err)
@@ -184,55 +187,51 @@ func TestGraphInPool(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, sc.Close())
-	require.Equal(t, live, e.live())
+	require.Equal(t, live, e.Live())
 	require.EqualValues(t, 1, p.Stats().All.Allocation.Current)
 	require.True(t, e.Owns(y))
 	require.NoError(t, g.Launch())
 	want := must(tensor.Add(x, x))
-	e.requireClose(e.as64(want), e.as64(y), 0, "the result")
-	e.free(x, want)
+	e.RequireClose(e.As64(want), e.As64(y), 0, "the result")
+	e.FreeAll(x, want)
 	require.NoError(t, g.Close())
 	require.Zero(t, p.Stats().All.Allocation.Current)
 }
 
-// TestGraphGoesOn launches one graph as several steps of an optimizer, with a
-// learning rate and a number that change from step to step.
-func TestGraphGoesOn(t *testing.T) {
-	e := newGraphBench(t)
-	for _, dt := range floats {
-		param := func() cupool.Param {
-			return cupool.Param{Value: e.from(random(e.r, dt, 41)), Grad: e.from(random(e.r, dt, 41)), Momentum: e.from(tensor.New(tensor.Of(dt), tensor.WithShape(41))),
-				Second: e.from(tensor.New(tensor.Of(dt), tensor.WithShape(41)))}
+// Streams that are gone leave their cuBLAS handle to others, and what a capture
+// forks uses the engine's, as none can be made then.
+func TestGPUBlasHandles(t *testing.T) {
+	e := &bench{enginetest.NewGPU(t)}
+	a, b := random(e.Rand, tensor.Float32, 3, 4), random(e.Rand, tensor.Float32, 4, 5)
+	want := must(tensor.MatMul(a, b)).Data().([]float32)
+	for range 3 {
+		s := must(e.Pool.NewStream())
+		mine := must(cupool.NewEngine(e.Pool, cupool.WithStream(s)))
+		x, y := must(mine.FromHost(a)), must(mine.FromHost(b))
+		multiply := func() *tensor.Dense {
+			z := must(mine.Empty(tensor.Float32, 3, 5))
+			require.NoError(t, mine.MatMul(x, y, z))
+			return z
 		}
-		sgd, adam, rate, step := param(), param(), e.from(single(dt, 0)), e.from(single(dt, 0))
-		one := value(dt, 1)
-		update := func() error {
-			if _, err := tensor.Add(step, one, tensor.UseUnsafe()); err != nil {
-				return err
-			}
-			a := cupool.Adam{Rate: rate, Step: step, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
-			return errors.Join(e.SGDStep(cupool.SGD{Rate: rate, Momentum: 0.9}, sgd), e.AdamStep(a, 0, adam))
-		}
-		require.NoError(t, update()) // by a rate of 0, which changes no value
-		for _, p := range []cupool.Param{sgd, adam} {
-			require.NoError(t, errors.Join(e.Zero(p.Momentum), e.Zero(p.Second)))
-		}
-		require.NoError(t, e.Zero(step))
-		g, err := e.Capture(update)
+		z := multiply()
+		var forked *tensor.Dense
+		g, err := mine.Capture(func() error {
+			return mine.Fork(func() error { forked = multiply(); return nil })
+		})
 		require.NoError(t, err)
-		wantSGD, wantAdam := e.as64(sgd.Value), e.as64(adam.Value)
-		m, am, av := make([]float64, 41), make([]float64, 41), make([]float64, 41)
-		for i := 1; i <= 5; i++ {
-			lr := 0.5 / float64(i)
-			require.NoError(t, e.Copy(rate, single(dt, lr)))
-			require.NoError(t, g.Launch())
-			layers.SGD(wantSGD, e.as64(sgd.Grad), m, lr, 0.9, 0)
-			layers.Adam(wantAdam, e.as64(adam.Grad), am, av, i, layers.AdamOptions{LR: lr, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
-			e.requireClose(wantSGD, e.as64(sgd.Value), 10*bounds[dt], "SGD")
-			e.requireClose(wantAdam, e.as64(adam.Value), 10*bounds[dt], "Adam")
-		}
-		require.NoError(t, g.Close())
-		e.free(sgd.Value, sgd.Grad, sgd.Momentum, sgd.Second, adam.Value, adam.Grad, adam.Momentum, adam.Second, rate, step)
+		require.NoError(t, g.Launch())
+		require.Equal(t, want, must(mine.ToHost(z)).Data(), "alone")
+		require.Equal(t, want, must(mine.ToHost(forked)).Data(), "forked")
+		all, _ := blasHandles(e.Pool)
+		require.Equal(t, 1, all)
+		require.NoError(t, errors.Join(g.Close(), mine.FreeTensor(x, y, z), s.Close()))
+		_, idle := blasHandles(e.Pool)
+		require.Equal(t, 1, idle)
 	}
-	require.Zero(t, e.live())
+}
+
+// blasHandles returns how many cuBLAS handles the device has, and how many of
+// them serve no stream.
+func blasHandles(c *cupool.Caching) (all, idle int) {
+	return c.Driver().(interface{ BlasHandles() (all, idle int) }).BlasHandles()
 }

@@ -28,7 +28,7 @@ const forkSize = 4
 func newForkProgram(e *bench, values []*tensor.Dense) *forkProgram {
 	p := &forkProgram{e: e, read: make([]bool, len(values)), written: make([]bool, len(values))}
 	for _, v := range values {
-		p.ts = append(p.ts, e.from(v))
+		p.ts = append(p.ts, e.From(v))
 	}
 	return p
 }
@@ -104,7 +104,7 @@ func (p *forkProgram) opAcross(a, b, dst int, inside bool) error {
 // values are those of all tensors.
 func (p *forkProgram) values() (all [][]float64) {
 	for _, t := range p.ts {
-		all = append(all, p.e.as64(t))
+		all = append(all, p.e.As64(t))
 	}
 	return all
 }
@@ -118,10 +118,10 @@ func TestGraphFork(t *testing.T) {
 		for range 20 {
 			var start []*tensor.Dense
 			for range 5 {
-				start = append(start, random(e.r, dt, forkSize, forkSize))
+				start = append(start, random(e.Rand, dt, forkSize, forkSize))
 			}
 			eager, captured := newForkProgram(e, start), newForkProgram(e, start)
-			seed := e.r.Uint64()
+			seed := e.Rand.Uint64()
 			require.NoError(t, eager.run(60, seed))
 			g, err := e.Capture(func() error { return captured.run(60, seed) })
 			require.NoError(t, err)
@@ -133,19 +133,19 @@ func TestGraphFork(t *testing.T) {
 				require.Equal(t, eager.values(), captured.values(), "launch %d", i)
 			}
 			require.NoError(t, g.Close())
-			e.free(eager.ts...)
-			e.free(captured.ts...)
+			e.FreeAll(eager.ts...)
+			e.FreeAll(captured.ts...)
 		}
 	}
-	require.Zero(t, e.live())
+	require.Zero(t, e.Live())
 }
 
 // TestGraphForkFailures: whatever goes wrong in a Fork or a Join, Capture fails,
 // gives the memory back, and the engine is as before.
 func TestGraphForkFailures(t *testing.T) {
 	e := newGraphBench(t)
-	x := e.from(random(e.r, tensor.Float64, 4, 4))
-	e.free(must(tensor.Exp(x)))
+	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
+	e.FreeAll(must(tensor.Exp(x)))
 	mine := errors.New("mine")
 	exp := func() error { return second(tensor.Exp(x)) }
 	forked := func() error { return errors.Join(e.Fork(exp), exp(), e.Join(), e.Fork(exp)) }
@@ -157,7 +157,7 @@ func TestGraphForkFailures(t *testing.T) {
 		"tensor's panic": func() error { return e.Fork(func() error { return second(e.Empty(tensor.Float64, 1<<40)) }) },
 		"later":          func() error { return errors.Join(forked(), mine) },
 		"copy in": func() error {
-			return e.Fork(func() error { return second(e.FromHost(random(e.r, tensor.Float64, 3))) })
+			return e.Fork(func() error { return second(e.FromHost(random(e.Rand, tensor.Float64, 3))) })
 		},
 	} {
 		e.requireCaptureFails(f, what)
@@ -177,18 +177,18 @@ func TestGraphForkFailures(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, g.Launch())
 	require.NoError(t, g.Close())
-	e.free(x)
+	e.FreeAll(x)
 }
 
 // requireCaptureFails: and nothing is left of it.
 func (e *bench) requireCaptureFails(f func() error, what string) {
-	e.t.Helper()
-	live := e.live()
+	e.T.Helper()
+	live := e.Live()
 	_, err := e.Capture(f)
 	var ours *cupool.EngineError
-	require.ErrorAs(e.t, err, &ours, what)
-	require.Equal(e.t, live, e.live(), what)
+	require.ErrorAs(e.T, err, &ours, what)
+	require.Equal(e.T, live, e.Live(), what)
 	g, err := e.Capture(func() error { return e.Fork(func() error { return nil }) })
-	require.NoError(e.t, err, what)
-	require.NoError(e.t, g.Close(), what)
+	require.NoError(e.T, err, what)
+	require.NoError(e.T, g.Close(), what)
 }

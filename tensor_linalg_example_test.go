@@ -189,3 +189,49 @@ func ExampleEngine_Contract() {
 	// Output:
 	// (2, 1) [4321 8765]
 }
+
+func ExampleEngine_BatchMatMul() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 1, 2), tensor.WithBacking([]float64{1, 2, 3, 4})))
+	b, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 2, 1), tensor.WithBacking([]float64{1, 10, 100, 1000})))
+	c, _ := eng.Empty(tensor.Float64, 2, 1, 1)
+	defer eng.FreeTensor(a, b, c)
+	if err := eng.BatchMatMul(a, b, c); err != nil {
+		log.Fatal(err)
+	}
+	h, _ := eng.ToHost(c)
+	fmt.Println(h.Data())
+	// Output: [21 4300]
+}
+
+// tensor.MatMul makes the tensor for its result; MatMul writes to one that is
+// there.
+func ExampleEngine_MatMul() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{1, 2, 3, 4})))
+	b, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 1), tensor.WithBacking([]float64{1, 10})))
+	c, _ := eng.Empty(tensor.Float64, 2, 1)
+	defer eng.FreeTensor(a, b, c)
+	if err := eng.MatMul(a, b, c); err != nil {
+		log.Fatal(err)
+	}
+	h, _ := eng.ToHost(c)
+	fmt.Println(h.Data())
+	// Output: [21 43]
+}

@@ -5,151 +5,83 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"unsafe"
+	"runtime"
 
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/plain"
+	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
-// memory is a live block as tensor sees it. There is one for each slot of
-// an allocator's block table, so that Alloc makes no Go object; it is
-// overwritten when the slot is handed out again.
-type memory struct {
-	ptr  Ptr
-	size int64
-}
-
-func (m *memory) Uintptr() uintptr { return uintptr(m.ptr) }
-func (m *memory) MemSize() uintptr { return uintptr(m.size) }
-func (m *memory) String() string   { return fmt.Sprintf("%v (%d bytes)", m.ptr, m.size) }
-
-const memoryChunk = 1 << 10
-
-// memoryTables hold memory objects by the number of the allocator, of which
-// there are few: that of the engine, and pools that lend it memory.
-type memoryTables struct {
-	list atomic.Pointer[[]*memoryTable]
-	mu   sync.Mutex // taken to add to list
-}
-
-// set returns the memory object of a block.
-func (t *memoryTables) set(b Block) *memory {
-	if list := t.list.Load(); list != nil {
-		for _, m := range *list {
-			if m.pool == b.pool() {
-				return m.set(b)
-			}
-		}
-	}
-	return t.add(b.pool()).set(b)
-}
-
-func (t *memoryTables) add(pool uint32) *memoryTable {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var list []*memoryTable
-	if old := t.list.Load(); old != nil {
-		list = slices.Clone(*old)
-	}
-	if i := slices.IndexFunc(list, func(m *memoryTable) bool { return m.pool == pool }); i >= 0 {
-		return list[i]
-	}
-	m := &memoryTable{pool: pool}
-	list = append(list, m)
-	t.list.Store(&list)
-	return m
-}
-
-// memoryTable holds memory objects by slot, in chunks that do not move.
-type memoryTable struct {
-	pool   uint32
-	chunks atomic.Pointer[[]*[memoryChunk]memory]
-	mu     sync.Mutex // taken to add chunks
-}
-
-// set returns the memory object of a block.
-func (t *memoryTable) set(b Block) *memory {
-	i := int(b.id() / memoryChunk)
-	chunks := t.chunks.Load()
-	if chunks == nil || i >= len(*chunks) || (*chunks)[i] == nil {
-		chunks = t.grow(i)
-	}
-	m := &(*chunks)[i][b.id()%memoryChunk]
-	*m = memory{ptr: b.ptr, size: b.size}
-	return m
-}
-
-func (t *memoryTable) grow(i int) *[]*[memoryChunk]memory {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var chunks []*[memoryChunk]memory
-	if old := t.chunks.Load(); old != nil {
-		chunks = slices.Clone(*old)
-	}
-	for len(chunks) <= i {
-		chunks = append(chunks, nil)
-	}
-	if chunks[i] == nil {
-		chunks[i] = new([memoryChunk]memory)
-	}
-	t.chunks.Store(&chunks)
-	return &chunks
-}
-
 // noMemory is the memory of zero bytes.
-var noMemory memory
+var noMemory operand.Memory
 
 // zeroOnStream is the size in bytes from which Alloc has the device zero
 // memory that the CPU could zero itself: about where a stream's set-up costs
 // no more than a tenth of the zeroing.
 const zeroOnStream = 4 << 20
 
-// alloc takes a block from the allocator. Its contents are undefined.
+// alloc takes a block from the allocator, which the caller notes (enter). Its
+// contents are undefined.
 func (e *Engine) alloc(size int64) (Block, error) {
 	b, err := e.source().Alloc(size, e.s)
 	if err != nil {
 		return Block{}, engineError("alloc", err)
 	}
-	if e.scope.Load() != nil && !b.IsEmpty() {
-		e.enter(b)
+	return b, nil
+}
+
+// blockOf returns the live block that t is a part of, and the empty Block where t
+// has no elements, or has its data in Go's heap. It fails with ErrUseAfterFree
+// for memory that was freed, with ErrInvalidRange where t leaves its block, and
+// with ErrNotSupported for elements that hold Go pointers. Where the memory is
+// another block's since, only a tensor that the engine cares for (WithLifetimes)
+// tells.
+func blockOf(t tensor.Tensor) (Block, error) {
+	d, ok := t.(*tensor.Dense)
+	if !ok || d == nil {
+		return Block{}, nil
+	}
+	if operand.IsFreed(d) {
+		return Block{}, ErrUseAfterFree
+	}
+	e := EngineOf(d)
+	p, n := operand.Extent(d)
+	if e == nil || n == 0 {
+		return Block{}, nil
+	}
+	b, err := e.lookup(p)
+	o, cared := d.Engine().(*owner)
+	switch {
+	case cared && o.had(p) && b != o.block:
+		return Block{}, &BlockError{Op: "access", Ptr: p, Size: n, Err: ErrUseAfterFree, Detail: fmt.Sprintf("the tensor was made in block %v", o.block)}
+	case errors.Is(err, ErrForeignPointer):
+		return Block{}, nil
+	case err != nil:
+		return Block{}, err
+	case p+Ptr(n) > b.ptr+Ptr(b.size):
+		return Block{}, &BlockError{Op: "access", Ptr: p, Size: n, Err: ErrInvalidRange, Detail: fmt.Sprintf("beyond the end of block %v", b)}
+	case e.copies.Awaited() && e.copies.Misses(b):
+		return Block{}, e.errNotMaterialized()
+	case !plain.Is(d.Dtype().Type):
+		return Block{}, fmt.Errorf("elements of type %v hold Go pointers: %w", d.Dtype(), ErrNotSupported)
 	}
 	return b, nil
 }
 
-// extent returns where memory is. Empty memory has no address: asking a tensor
-// for it would panic.
-func extent(mem tensor.Memory) (Ptr, int64) {
-	if m, ok := mem.(*memory); ok { // what Free gets most, without three calls
-		return m.ptr, m.size
-	}
-	if isNil(mem) || mem.MemSize() == 0 {
-		return 0, 0
-	}
-	return Ptr(mem.Uintptr()), int64(mem.MemSize())
+// errNotMaterialized says what is wrong with what the engine's copies miss.
+func (e *Engine) errNotMaterialized() error {
+	return fmt.Errorf("tensor's Materialize of a view with gaps did not copy its elements, which lie in memory of %s that the CPU cannot touch; Engine.Materialize does: %w", e.d.Name(), ErrNotSupported)
 }
 
-// isNil reports whether there is no memory, not even an empty one. tensor
-// returns nil pointers inside interfaces along with errors.
-func isNil(mem tensor.Memory) bool {
+// checkMemory is blockOf's error where mem is a tensor.
+func checkMemory(mem tensor.Memory) error {
 	d, ok := mem.(*tensor.Dense)
-	return mem == nil || ok && d == nil
-}
-
-// cpuBytes returns the memory at p as bytes. p may be outside Go's heap or
-// inside it; in the latter case the caller keeps the object alive. The
-// slice is put together in memory because a conversion from uintptr would
-// claim that p is a pointer that Go knows.
-func cpuBytes(p Ptr, n int64) []byte { return sliceAt[byte](p, int(n)) }
-
-// sliceAt is cpuBytes for n elements of a type.
-func sliceAt[T any](p Ptr, n int) []T {
-	header := struct {
-		p        Ptr
-		len, cap int
-	}{p, n, n}
-	return *(*[]T)(unsafe.Pointer(&header))
+	if !ok {
+		return nil
+	}
+	_, err := blockOf(d)
+	return err
 }
 
 // onDevice reports whether [p, p+n) is pool memory that the CPU cannot touch.
@@ -193,86 +125,231 @@ func (e *Engine) clear(p Ptr, n int64, onStream bool) error {
 	if err := e.hostReady(); err != nil {
 		return err
 	}
-	clear(cpuBytes(p, n))
+	clear(operand.Bytes(p, n))
 	return nil
 }
 
 // read copies memory to dst, in stream order.
 func (e *Engine) read(dst []byte, p Ptr) error {
-	dev, err := e.onDevice(p, int64(len(dst)))
-	switch {
-	case err != nil:
-		return engineError("read", err)
-	case dev && e.captured != nil:
-		return engineError("read", errCaptured)
-	case dev:
-		return engineError("read", e.s.CopyOut(dst, p))
-	}
-	if err := e.hostReady(); err != nil {
-		return err
-	}
-	copy(dst, cpuBytes(p, int64(len(dst))))
-	return nil
+	return e.transfer("read", p, len(dst), func() error { return e.s.CopyOut(dst, p) }, func(mem []byte) { copy(dst, mem) })
 }
 
 // write copies src to memory, in stream order.
 func (e *Engine) write(p Ptr, src []byte) error {
-	dev, err := e.onDevice(p, int64(len(src)))
+	return e.transfer("write", p, len(src), func() error { return e.s.CopyIn(p, src) }, func(mem []byte) { copy(mem, src) })
+}
+
+// transfer calls onStream to copy size bytes between the memory at p and that of
+// the host, or onCPU where the CPU can touch it.
+func (e *Engine) transfer(op string, p Ptr, size int, onStream func() error, onCPU func(mem []byte)) error {
+	n := int64(size)
+	dev, err := e.onDevice(p, n)
 	switch {
 	case err != nil:
-		return engineError("write", err)
+		return engineError(op, err)
 	case dev && e.captured != nil:
-		return engineError("write", errCaptured)
+		return engineError(op, errCaptured)
 	case dev:
-		return engineError("write", e.s.CopyIn(p, src))
+		return engineError(op, onStream())
 	}
 	if err := e.hostReady(); err != nil {
 		return err
 	}
-	copy(cpuBytes(p, int64(len(src))), src)
+	onCPU(operand.Bytes(p, n))
 	return nil
 }
-
-// fillChunk is the most bytes of a pattern that are put together at once.
-const fillChunk = 1 << 20
 
 // fill repeats pattern over [p, p+n); n is a multiple of its length.
 func (e *Engine) fill(p Ptr, n int64, pattern []byte) error {
-	if bytes.Count(pattern, pattern[:1]) == len(pattern) {
-		if dev, err := e.onDevice(p, n); err != nil || dev {
-			if err == nil {
-				err = e.work.Memset(p, pattern[0], n)
+	dev, err := e.onDevice(p, n)
+	if (dev || err != nil) && bytes.Count(pattern, pattern[:1]) == len(pattern) {
+		if err == nil {
+			err = e.work.Memset(p, pattern[0], n)
+		}
+		return engineError("memset", err)
+	}
+	return e.ops.FillBytes(p, n, pattern, dev)
+}
+
+// owns reports whether the address is in live memory of the allocator.
+func (e *Engine) owns(p Ptr) bool {
+	_, err := e.lookup(p)
+	return err == nil
+}
+
+// Owns reports whether t's data is live memory of the engine's allocator. A
+// view or ShallowClone of a pool tensor is owned too; a tensor of no elements
+// is not. The tensor's own flags and engine do not tell.
+func (e *Engine) Owns(t tensor.Tensor) bool {
+	p, n := operand.Extent(t)
+	return n > 0 && e.owns(p)
+}
+
+// FreeTensor gives the memory of tensors back to the pool. Each must be whole:
+// not a view of a part of another one. The tensor that is given is left
+// without data, so that its use is an error rather than a read of somebody
+// else's memory. Operations of the engine on views and ShallowClones of it fail
+// with ErrUseAfterFree until the memory is handed out again, and with
+// WithLifetimes also then. nil and tensors of no elements are ignored.
+//
+// It frees all it can and joins the errors, each an *EngineError around
+// ErrDoubleFree, ErrForeignPointer (also for memory of Go's heap),
+// ErrInteriorPointer or ErrSizeMismatch (also for views).
+func (e *Engine) FreeTensor(ts ...tensor.Tensor) error {
+	var errs []error
+	for _, t := range ts {
+		if !operand.IsNil(t) {
+			errs = append(errs, e.freeTensor(t))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) freeTensor(t tensor.Tensor) error {
+	if operand.IsFreed(t) {
+		return engineError("free", fmt.Errorf("tensor of shape %v: %w", t.Shape(), ErrDoubleFree))
+	}
+	p, n := operand.Extent(t)
+	if n == 0 {
+		return nil
+	}
+	if d, ok := t.(*tensor.Dense); ok {
+		if o, cared := d.Engine().(*owner); cared && o.had(p) {
+			if b, _ := e.lookup(p); b != o.block {
+				return engineError("free", fmt.Errorf("tensor of shape %v, made in block %v: %w", t.Shape(), o.block, ErrDoubleFree))
 			}
-			return engineError("memset", err)
 		}
 	}
-	if dev, err := e.onDevice(p, n); err == nil && dev {
-		if ok, err := e.gpu.fillRange(p, n, pattern); ok {
-			return err
-		}
+	if err := e.freePtr(p, n); err != nil {
+		return engineError("free", err)
 	}
-	chunk := bytes.Repeat(pattern, int(max(1, min(n, fillChunk)/int64(len(pattern)))))
-	for n > 0 {
-		m := min(n, int64(len(chunk)))
-		if err := e.write(p, chunk[:m]); err != nil {
-			return err
-		}
-		p, n = p+Ptr(m), n-m
+	if d, ok := t.(*tensor.Dense); ok {
+		operand.Disarm(d)
 	}
 	return nil
 }
 
-// patternOf returns the bytes of one element.
-func patternOf(mem tensor.Memory, val interface{}) ([]byte, error) {
-	v := reflect.ValueOf(val)
-	if !v.IsValid() || !isPlain(v.Type()) || v.Type().Size() == 0 {
-		return nil, fmt.Errorf("a value of type %T: %w", val, ErrNotSupported)
+// Empty returns a tensor in the pool whose elements are undefined: cheaper
+// than tensor.New where all of them are about to be written. It fails with
+// an *EngineError around what the allocator says.
+func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
+	if !plain.Is(dt.Type) {
+		return nil, engineError("alloc", fmt.Errorf("elements of type %v hold Go pointers: %w", dt, ErrNotSupported))
 	}
-	if t, ok := mem.(tensor.Dtyper); ok && t.Dtype().Type != v.Type() {
-		return nil, fmt.Errorf("a value of type %T for elements of type %v: %w", val, t.Dtype(), ErrSizeMismatch)
+	n, ok := operand.SizeOf(dt, shape)
+	if !ok {
+		return nil, engineError("alloc", fmt.Errorf("shape %v of %v: %w", tensor.Shape(shape), dt, ErrInvalidSize))
 	}
-	box := reflect.New(v.Type())
-	box.Elem().Set(v)
-	pattern := bytes.Clone(unsafe.Slice((*byte)(box.UnsafePointer()), v.Type().Size()))
-	return pattern, nil
+	b, err := e.alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	d := tensor.NewDense(dt, shape, tensor.FromMemory(uintptr(b.ptr), uintptr(b.size)), tensor.WithEngine(e))
+	e.own(d, b)
+	e.enter(b, d)
+	return d, nil
+}
+
+// moveIn gives t, which tensor made for an outer product and zeroed on the CPU,
+// memory of the pool in place of Go's heap.
+func (e *Engine) moveIn(t tensor.Tensor) error {
+	p, n := operand.Extent(t)
+	if !e.copies.Awaited() || !e.copies.Arrive(p, Block{}) {
+		return nil
+	}
+	b, err := e.alloc(n)
+	if err != nil {
+		return err
+	}
+	if err := e.clear(b.ptr, n, true); err != nil {
+		return errors.Join(err, e.free(b))
+	}
+	d := t.(*tensor.Dense)
+	operand.SetMemory(d, b.ptr, n)
+	e.own(d, b)
+	e.enter(b, d)
+	return nil
+}
+
+// adopt moves the data of r, a tensor in Go's heap that nobody else has, to
+// the pool and makes r the engine's. What cannot live there stays.
+func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
+	if !plain.Is(r.Dtype().Type) {
+		return r, nil
+	}
+	if r.IsView() {
+		r = r.Clone().(*tensor.Dense) // leaves the gaps and the parent behind
+	}
+	p, n := operand.Extent(r)
+	b, err := e.alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		if err := e.write(b.ptr, operand.Bytes(p, n)); err != nil {
+			return nil, errors.Join(err, e.free(b))
+		}
+		runtime.KeepAlive(r)
+		operand.SetMemory(r, b.ptr, n)
+	}
+	operand.SetEngine(r, e)
+	e.own(r, b)
+	e.enter(b, r)
+	if !e.accessible {
+		e.ops.Copied(n)
+	}
+	return r, nil
+}
+
+// ToHost returns a copy of t in Go's heap with tensor.StdEng for its engine,
+// in row-major order when t is a view or transposed, otherwise in t's order.
+// It waits for the engine's work on t. t may belong to another Engine too.
+// It fails with an *EngineError around ErrUseAfterFree or what the device
+// says.
+func (e *Engine) ToHost(t tensor.Tensor) (*tensor.Dense, error) { return e.ops.ToHost(t) }
+
+// FromHost returns a copy of t in the pool. t may be any tensor, of Go's heap
+// or of another engine, and views are copied without their gaps. It fails
+// with an *EngineError around ErrNotSupported for elements that hold Go
+// pointers, ErrUseAfterFree, or what the allocator or device says.
+func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
+	defer operand.KeepAlive(t)
+	if operand.IsNil(t) {
+		return nil, engineError("copy to the pool", fmt.Errorf("no tensor: %w", ErrNotSupported))
+	}
+	if !plain.Is(t.Dtype().Type) {
+		return nil, engineError("copy to the pool", fmt.Errorf("elements of type %v: %w", t.Dtype(), ErrNotSupported))
+	}
+	h, err := e.ops.Staged(t)
+	if err != nil {
+		return nil, err
+	}
+	return e.adopt(h)
+}
+
+// Copy copies the elements of src to dst, which has the same shape and type.
+// Take it where there is a tensor to fill; FromHost and ToHost make new ones.
+// Either may be a view, in Go's heap or of any Engine. It fails with an
+// *EngineError around ErrSizeMismatch, ErrUseAfterFree or what the device
+// says.
+func (e *Engine) Copy(dst, src tensor.Tensor) error { return e.ops.Copy(dst, src) }
+
+// Zero sets all elements of t, which may be a view, to zero. It fails with an
+// *EngineError around ErrUseAfterFree or what the device says.
+func (e *Engine) Zero(t tensor.Tensor) error {
+	if operand.IsNil(t) {
+		return nil
+	}
+	if v, ok := t.(tensor.View); ok && v.IsMaterializable() {
+		return e.Memset(t, reflect.Zero(t.Dtype().Type).Interface())
+	}
+	if _, err := blockOf(t); err != nil {
+		return engineError("zero", err)
+	}
+	p, n := operand.Extent(t)
+	if n == 0 {
+		return nil
+	}
+	defer runtime.KeepAlive(t)
+	return e.zero(p, n)
 }

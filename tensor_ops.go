@@ -1,300 +1,241 @@
 package cupool
 
 import (
-	"fmt"
-	"reflect"
-	"slices"
-
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/tensorop"
 )
 
-// Everything that tensor looks for in an engine.
-var _ interface {
-	tensor.Engine
-	tensor.NonStdEngine
-	tensor.Adder
-	tensor.Suber
-	tensor.Muler
-	tensor.Diver
-	tensor.Power
-	tensor.Moder
-	tensor.FMAer
-	tensor.MinBetweener
-	tensor.MaxBetweener
-	tensor.Lter
-	tensor.Lteer
-	tensor.Gter
-	tensor.Gteer
-	tensor.ElEqer
-	tensor.Mapper
-	tensor.Neger
-	tensor.Inver
-	tensor.Squarer
-	tensor.Cuber
-	tensor.Exper
-	tensor.Tanher
-	tensor.Loger
-	tensor.Log2er
-	tensor.Log10er
-	tensor.Sqrter
-	tensor.Cbrter
-	tensor.InvSqrter
-	tensor.Signer
-	tensor.Abser
-	tensor.Clamper
-	tensor.SoftMaxer
-	tensor.Reducer
-	tensor.OptimizedReducer
-	tensor.Sumer
-	tensor.Miner
-	tensor.Maxer
-	tensor.Argmaxer
-	tensor.Argminer
-	tensor.Tracer
-	tensor.MatMuler
-	tensor.MatVecMuler
-	tensor.InnerProder
-	tensor.OuterProder
-	tensor.Dotter
-	tensor.SVDer
-	tensor.Transposer
-	tensor.Concater
-	tensor.DenseStacker
-	tensor.Repeater
-	tensor.Diager
-	tensor.ByIndiceser
-} = (*Engine)(nil)
+// The operations of tensor. Each works as tensor.StdEng's does, with the same
+// options, errors and numbers, but the result is in the pool. Operations on two
+// tensors take shapes that are the same, and those with a scalar s, a Go value
+// or a tensor of one element, put it on the left where leftTensor is false.
+// Comparisons return bool, or the operands' type with tensor.AsSameType. They
+// fail with tensor's own errors, or with an *EngineError around ErrUseAfterFree,
+// ErrNotSupported or what the allocator or device says. What is special about an
+// operation stands at its method.
 
-// StdEng's operations by their form.
-type (
-	unaryOp   func(e tensor.StdEng, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error)
-	binaryOp  func(e tensor.StdEng, a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error)
-	scalarOp  func(e tensor.StdEng, t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error)
-	softMaxOp func(e tensor.StdEng, x tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error)
-	softMaxB  func(e tensor.StdEng, output, grad tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error)
-)
+var _ tensorop.Engine = (*Engine)(nil)
 
-// serves reports whether StdEng may work on the tensors themselves: the CPU can
-// touch their memory, which waits for no other engine. nil is no tensor.
-func (e *Engine) serves(ts ...tensor.Tensor) bool {
-	for _, t := range ts {
-		if t != nil && (!t.IsNativelyAccessible() || e.ownerOf(t) != e || isFreed(t)) {
-			return false
-		}
-	}
-	return true
+// Add implements tensor.Adder: a + b.
+func (e *Engine) Add(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Binary("Add", tensor.StdEng.Add, a, b, opts)
 }
 
-// plain reports whether t is laid out as a new tensor is, with more than one
-// element: then StdEng does the same to a new tensor as it does to one that it
-// is told to reuse.
-func plain(t tensor.Tensor) bool {
-	d, ok := t.(*tensor.Dense)
-	return ok && d.DataOrder() == 0 && !d.RequiresIterator() && d.MemSize() > d.Dtype().Size()
+// AddScalar implements tensor.Adder: t + s.
+func (e *Engine) AddScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BinaryScalar("AddScalar", tensor.StdEng.AddScalar, t, s, leftTensor, opts)
 }
 
-// into calls f with a new, undefined tensor in the pool and returns it, or
-// f's error.
-func (e *Engine) into(dt tensor.Dtype, shape tensor.Shape, f func(out *tensor.Dense) error) (tensor.Tensor, error) {
-	out, err := e.Empty(dt, shape...)
-	if err != nil {
-		return nil, err
-	}
-	if err = e.hostReady(); err == nil { // not before: its memory may be in use until then
-		err = f(out)
-	}
-	if err != nil {
-		_ = e.freeTensor(out) // it is live and whole
-		return nil, err
-	}
-	return out, nil
+// Sub implements tensor.Suber: a − b.
+func (e *Engine) Sub(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Binary("Sub", tensor.StdEng.Sub, a, b, opts)
 }
 
-// binary computes an operation whose result has the type of a.
-func (e *Engine) binary(op string, f binaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	return e.elementwise(op, f, a, b, opts, parseOpts(opts), a.Dtype(), isFloat(a.Dtype()) && exact(op))
+// SubScalar implements tensor.Suber: t − s.
+func (e *Engine) SubScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BinaryScalar("SubScalar", tensor.StdEng.SubScalar, t, s, leftTensor, opts)
 }
 
-// compare computes an operation whose result is bool, or has the type of a
-// with tensor.AsSameType.
-func (e *Engine) compare(op string, f binaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	o := parseOpts(opts)
-	return e.elementwise(op, f, a, b, opts, o, compareType(a, &o), true)
+// Mul implements tensor.Muler: a × b, element by element.
+func (e *Engine) Mul(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Binary("Mul", tensor.StdEng.Mul, a, b, opts)
 }
 
-// between is binary for MinBetween and MaxBetween: StdEng panics with
-// UseUnsafe, which means the same as reusing a.
-func (e *Engine) between(op string, f binaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	opts, o := unsafeToReuse(a, opts)
-	return e.elementwise(op, f, a, b, opts, o, a.Dtype(), true)
+// MulScalar implements tensor.Muler: t × s.
+func (e *Engine) MulScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BinaryScalar("MulScalar", tensor.StdEng.MulScalar, t, s, leftTensor, opts)
 }
 
-func compareType(a tensor.Tensor, o *funcOpts) tensor.Dtype {
-	if o.same {
-		return a.Dtype()
-	}
-	return tensor.Bool
+// Div implements tensor.Diver: a / b.
+func (e *Engine) Div(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Binary("Div", tensor.StdEng.Div, a, b, opts)
 }
 
-func unsafeToReuse(a tensor.Tensor, opts []tensor.FuncOpt) ([]tensor.FuncOpt, funcOpts) {
-	o := parseOpts(opts)
-	if o.unsafe && o.reuse == nil {
-		return []tensor.FuncOpt{tensor.WithReuse(a)}, funcOpts{reuse: a}
-	}
-	return opts, o
+// DivScalar implements tensor.Diver: t / s.
+func (e *Engine) DivScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BinaryScalar("DivScalar", tensor.StdEng.DivScalar, t, s, leftTensor, opts)
 }
 
-// exact reports whether StdEng computes an arithmetic operation on floats in
-// the same way wherever it puts the result. Of the others, and of integers, it
-// does not: -1/0 is -Inf in a tensor to be reused and +Inf in a new one.
-func exact(op string) bool {
-	switch op {
-	case "Add", "Sub", "Mul", "AddScalar", "SubScalar", "MulScalar":
-		return true
-	}
-	return false
+// Pow implements tensor.Power: a to the power of b.
+func (e *Engine) Pow(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Binary("Pow", tensor.StdEng.Pow, a, b, opts)
 }
 
-func isFloat(dt tensor.Dtype) bool {
-	return dt.Kind() == reflect.Float32 || dt.Kind() == reflect.Float64
+// PowScalar implements tensor.Power: t to the power of s.
+func (e *Engine) PowScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BinaryScalar("PowScalar", tensor.StdEng.PowScalar, t, s, leftTensor, opts)
 }
 
-// elementwise computes f; dt is the type of a new result. reusable says that
-// StdEng computes that as it computes one that it is told to reuse; else what
-// it does in place to a copy of a is the same.
-func (e *Engine) elementwise(op string, f binaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt, o funcOpts, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
-	defer keepAlive(a, b)
-	if r, ok, err := e.gpu.binary(op, a, b, &o, dt); ok {
-		return r, err
-	}
-	switch {
-	case !e.accessible || !e.serves(a, b, o.reuse, o.incr):
-	case !o.fresh():
-		if err := e.hostReady(); err != nil {
-			return nil, err
-		}
-		return f(std, a, b, opts...)
-	case plain(a) && plain(b):
-		return e.into(dt, a.Shape(), func(out *tensor.Dense) (err error) {
-			if reusable {
-				_, err = f(std, a, b, with(opts, tensor.WithReuse(out))...)
-			} else if err = e.Memcpy(out, a); err == nil {
-				_, err = f(std, out, b, tensor.UseUnsafe())
-			}
-			return err
-		})
-	}
-	return e.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(std, h[0], h[1], opts...)
-	}, opts, a, b)
+// Mod implements tensor.Moder: what is left of a / b.
+func (e *Engine) Mod(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Binary("Mod", tensor.StdEng.Mod, a, b, opts)
 }
 
-// with returns opts and more in a slice of its own.
-func with(opts []tensor.FuncOpt, more ...tensor.FuncOpt) []tensor.FuncOpt {
-	return append(opts[:len(opts):len(opts)], more...)
+// ModScalar implements tensor.Moder: what is left of t / s.
+func (e *Engine) ModScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BinaryScalar("ModScalar", tensor.StdEng.ModScalar, t, s, leftTensor, opts)
 }
 
-func (e *Engine) binaryScalar(op string, f scalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	reusable := leftTensor || isFloat(t.Dtype()) && exact(op)
-	return e.elementwiseScalar(op, f, t, s, leftTensor, opts, parseOpts(opts), t.Dtype(), reusable)
+// Gt implements tensor.Gter: a > b.
+func (e *Engine) Gt(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Compare("Gt", tensor.StdEng.Gt, a, b, opts)
 }
 
-func (e *Engine) compareScalar(op string, f scalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	o := parseOpts(opts)
-	return e.elementwiseScalar(op, f, t, s, leftTensor, opts, o, compareType(t, &o), true)
+// GtScalar implements tensor.Gter: t > s.
+func (e *Engine) GtScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.CompareScalar("GtScalar", tensor.StdEng.GtScalar, t, s, leftTensor, opts)
 }
 
-func (e *Engine) betweenScalar(op string, f scalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	opts, o := unsafeToReuse(t, opts)
-	return e.elementwiseScalar(op, f, t, s, leftTensor, opts, o, t.Dtype(), true)
+// Gte implements tensor.Gteer: a ≥ b.
+func (e *Engine) Gte(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Compare("Gte", tensor.StdEng.Gte, a, b, opts)
 }
 
-// elementwiseScalar is elementwise with a scalar: a Go value, or a tensor of
-// one element.
-func (e *Engine) elementwiseScalar(op string, f scalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt, o funcOpts, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
-	defer keepAlive(t)
-	if r, ok, err := e.gpu.binaryScalar(op, t, s, leftTensor, &o, dt); ok {
-		return r, err
-	}
-	st, _ := s.(tensor.Tensor)
-	switch {
-	case !e.accessible || !e.serves(t, st, o.reuse, o.incr):
-	case !o.fresh():
-		if err := e.hostReady(); err != nil {
-			return nil, err
-		}
-		return f(std, t, s, leftTensor, opts...)
-	case plain(t) && reusable:
-		return e.into(dt, t.Shape(), func(out *tensor.Dense) error {
-			_, err := f(std, t, s, leftTensor, with(opts, tensor.WithReuse(out))...)
-			return err
-		})
-	}
-	ts := []tensor.Tensor{t}
-	if st != nil {
-		ts = append(ts, st)
-	}
-	return e.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		if st != nil {
-			s = h[1]
-		}
-		return f(std, h[0], s, leftTensor, opts...)
-	}, opts, ts...)
+// GteScalar implements tensor.Gteer: t ≥ s.
+func (e *Engine) GteScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.CompareScalar("GteScalar", tensor.StdEng.GteScalar, t, s, leftTensor, opts)
 }
 
-// unary computes an operation on one tensor.
-func (e *Engine) unary(op string, f unaryOp, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	defer keepAlive(a)
-	o := parseOpts(opts)
-	if r, ok, err := e.gpu.function(op, a, &o); ok {
-		return r, err
-	}
-	switch {
-	case !e.accessible || !e.serves(a, o.reuse) || o.incr != nil: // StdEng clones a for incr
-	case !o.fresh():
-		if err := e.hostReady(); err != nil {
-			return nil, err
-		}
-		return f(std, a, opts...)
-	case plain(a):
-		return e.into(a.Dtype(), a.Shape(), func(out *tensor.Dense) error {
-			_, err := f(std, a, with(opts, tensor.WithReuse(out))...)
-			return err
-		})
-	}
-	return e.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(std, h[0], opts...)
-	}, opts, a)
+// Lt implements tensor.Lter: a < b.
+func (e *Engine) Lt(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Compare("Lt", tensor.StdEng.Lt, a, b, opts)
 }
 
-// Clamp implements tensor.Clamper.
+// LtScalar implements tensor.Lter: t < s.
+func (e *Engine) LtScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.CompareScalar("LtScalar", tensor.StdEng.LtScalar, t, s, leftTensor, opts)
+}
+
+// Lte implements tensor.Lteer: a ≤ b.
+func (e *Engine) Lte(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Compare("Lte", tensor.StdEng.Lte, a, b, opts)
+}
+
+// LteScalar implements tensor.Lteer: t ≤ s.
+func (e *Engine) LteScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.CompareScalar("LteScalar", tensor.StdEng.LteScalar, t, s, leftTensor, opts)
+}
+
+// ElEq implements tensor.ElEqer: a = b.
+func (e *Engine) ElEq(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Compare("ElEq", tensor.StdEng.ElEq, a, b, opts)
+}
+
+// EqScalar implements tensor.ElEqer: t = s.
+func (e *Engine) EqScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.CompareScalar("EqScalar", tensor.StdEng.EqScalar, t, s, leftTensor, opts)
+}
+
+// ElNe implements tensor.ElEqer: a ≠ b.
+func (e *Engine) ElNe(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Compare("ElNe", tensor.StdEng.ElNe, a, b, opts)
+}
+
+// NeScalar implements tensor.ElEqer: t ≠ s.
+func (e *Engine) NeScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.CompareScalar("NeScalar", tensor.StdEng.NeScalar, t, s, leftTensor, opts)
+}
+
+// MinBetween implements tensor.MinBetweener: the smaller of a and b.
+func (e *Engine) MinBetween(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Between("MinBetween", tensor.StdEng.MinBetween, a, b, opts)
+}
+
+// MinBetweenScalar implements tensor.MinBetweener: the smaller of t and s.
+func (e *Engine) MinBetweenScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BetweenScalar("MinBetweenScalar", tensor.StdEng.MinBetweenScalar, t, s, leftTensor, opts)
+}
+
+// MaxBetween implements tensor.MaxBetweener: the larger of a and b.
+func (e *Engine) MaxBetween(a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Between("MaxBetween", tensor.StdEng.MaxBetween, a, b, opts)
+}
+
+// MaxBetweenScalar implements tensor.MaxBetweener: the larger of t and s.
+func (e *Engine) MaxBetweenScalar(t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.BetweenScalar("MaxBetweenScalar", tensor.StdEng.MaxBetweenScalar, t, s, leftTensor, opts)
+}
+
+// Neg implements tensor.Neger: −a.
+func (e *Engine) Neg(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Neg", tensor.StdEng.Neg, a, opts)
+}
+
+// Inv implements tensor.Inver: 1 / a.
+func (e *Engine) Inv(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Inv", tensor.StdEng.Inv, a, opts)
+}
+
+// Square implements tensor.Squarer: a².
+func (e *Engine) Square(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Square", tensor.StdEng.Square, a, opts)
+}
+
+// Cube implements tensor.Cuber: a³.
+func (e *Engine) Cube(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Cube", tensor.StdEng.Cube, a, opts)
+}
+
+// Exp implements tensor.Exper: e to the power of a.
+func (e *Engine) Exp(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Exp", tensor.StdEng.Exp, a, opts)
+}
+
+// Tanh implements tensor.Tanher: the hyperbolic tangent of a.
+func (e *Engine) Tanh(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Tanh", tensor.StdEng.Tanh, a, opts)
+}
+
+// Log implements tensor.Loger: the natural logarithm of a.
+func (e *Engine) Log(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Log", tensor.StdEng.Log, a, opts)
+}
+
+// Log2 implements tensor.Log2er: the logarithm of a to base 2.
+func (e *Engine) Log2(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Log2", tensor.StdEng.Log2, a, opts)
+}
+
+// Log10 implements tensor.Log10er: the logarithm of a to base 10.
+func (e *Engine) Log10(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Log10", tensor.StdEng.Log10, a, opts)
+}
+
+// Sqrt implements tensor.Sqrter: the square root of a.
+func (e *Engine) Sqrt(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Sqrt", tensor.StdEng.Sqrt, a, opts)
+}
+
+// Cbrt implements tensor.Cbrter: the cube root of a.
+func (e *Engine) Cbrt(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Cbrt", tensor.StdEng.Cbrt, a, opts)
+}
+
+// InvSqrt implements tensor.InvSqrter: 1 / √a.
+func (e *Engine) InvSqrt(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("InvSqrt", tensor.StdEng.InvSqrt, a, opts)
+}
+
+// Sign implements tensor.Signer: −1, 0 or 1 by the sign of a.
+func (e *Engine) Sign(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Sign", tensor.StdEng.Sign, a, opts)
+}
+
+// Abs implements tensor.Abser: the absolute value of a.
+func (e *Engine) Abs(a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Unary("Abs", tensor.StdEng.Abs, a, opts)
+}
+
+// Clamp implements tensor.Clamper: a with what is below min or above max set to
+// that.
 func (e *Engine) Clamp(a tensor.Tensor, min, max interface{}, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	defer keepAlive(a)
-	o := parseOpts(opts)
-	if r, ok, err := e.gpu.clamp(a, min, max, &o); ok {
-		return r, err
-	}
-	return e.unary("Clamp", func(std tensor.StdEng, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-		return std.Clamp(a, min, max, opts...)
-	}, a, opts)
+	return e.ops.Clamp(a, min, max, opts)
 }
 
 // Map implements tensor.Mapper: fn is a func of a's element type to itself.
 func (e *Engine) Map(fn interface{}, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	defer keepAlive(a)
-	o := parseOpts(opts)
-	if o.fresh() && plain(a) && e.accessible && e.serves(a) {
-		return e.into(a.Dtype(), a.Shape(), func(out *tensor.Dense) error {
-			if err := e.Memcpy(out, a); err != nil {
-				return err
-			}
-			_, err := std.Map(fn, out, tensor.UseUnsafe())
-			return err
-		})
-	}
-	return e.run("Map", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return std.Map(fn, h[0], opts...)
-	}, opts, a)
+	return e.ops.Map(fn, a, opts)
 }
 
 // FMA implements tensor.FMAer: it adds a × x to y.
@@ -308,92 +249,248 @@ func (e *Engine) FMAScalar(a tensor.Tensor, x interface{}, y tensor.Tensor) (ten
 }
 
 // SoftMax implements tensor.SoftMaxer. Unlike StdEng it heeds WithReuse and
-// UseUnsafe, as do the other three.
+// UseUnsafe, as do the other three. It fails with an *EngineError around
+// ErrNotSupported for a scalar, which has no axes.
 func (e *Engine) SoftMax(x tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	return e.softMax("SoftMax", tensor.StdEng.SoftMax, x, axis, opts)
+	return e.ops.SoftMax("SoftMax", tensor.StdEng.SoftMax, x, axis, opts)
 }
 
 // LogSoftMax implements tensor.SoftMaxer.
 func (e *Engine) LogSoftMax(x tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	return e.softMax("LogSoftMax", tensor.StdEng.LogSoftMax, x, axis, opts)
+	return e.ops.SoftMax("LogSoftMax", tensor.StdEng.LogSoftMax, x, axis, opts)
 }
 
 // SoftMaxB implements tensor.SoftMaxer.
 func (e *Engine) SoftMaxB(output, grad tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	return e.softMaxBack("SoftMaxB", tensor.StdEng.SoftMaxB, output, grad, axis, opts)
+	return e.ops.SoftMaxBack("SoftMaxB", tensor.StdEng.SoftMaxB, output, grad, axis, opts)
 }
 
 // LogSoftMaxB implements tensor.SoftMaxer.
 func (e *Engine) LogSoftMaxB(output, grad tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-	return e.softMaxBack("LogSoftMaxB", tensor.StdEng.LogSoftMaxB, output, grad, axis, opts)
+	return e.ops.SoftMaxBack("LogSoftMaxB", tensor.StdEng.LogSoftMaxB, output, grad, axis, opts)
 }
 
-func (e *Engine) softMax(op string, f softMaxOp, x tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	defer keepAlive(x)
-	o := parseOpts(opts)
-	if r, ok, err := e.gpu.softMax(op, op == "LogSoftMax", axis, &o, x); ok {
-		return r, err
-	}
-	return e.soft(op, func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(std, h[0], axis, opts...)
-	}, opts, x)
+// Sum implements tensor.Sumer: the sums along the axes, or of all elements
+// where there are none.
+func (e *Engine) Sum(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	return e.ops.Along("Sum", tensor.StdEng.Sum, a, along)
 }
 
-func (e *Engine) softMaxBack(op string, f softMaxB, output, grad tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	defer keepAlive(output, grad)
-	o := parseOpts(opts)
-	if r, ok, err := e.gpu.softMax(op, op == "LogSoftMaxB", axis, &o, output, grad); ok {
-		return r, err
-	}
-	return e.soft(op, func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(std, h[0], h[1], axis, opts...)
-	}, opts, output, grad)
+// Min implements tensor.Miner: the smallest elements along the axes, or of all.
+func (e *Engine) Min(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	return e.ops.Along("Min", tensor.StdEng.Min, a, along)
 }
 
-// soft computes f, one of the SoftMax family. StdEng reuses a tensor only when
-// it is told both WithReuse and UseUnsafe, and must not be given its input
-// for that, which its goroutines read across rows.
-func (e *Engine) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error), opts []tensor.FuncOpt, ts ...tensor.Tensor) (tensor.Tensor, error) {
-	x := ts[0]
-	if x.Dims() == 0 {
-		return nil, engineError(op, fmt.Errorf("a scalar has no axes: %w", ErrNotSupported))
-	}
-	o := parseOpts(opts)
-	if o.fresh() && plain(x) && e.accessible && e.serves(ts...) {
-		return e.into(x.Dtype(), x.Shape(), func(out *tensor.Dense) error {
-			_, err := f(ts, tensor.WithReuse(out), tensor.UseUnsafe())
-			return err
-		})
-	}
-	if dst := o.reuse; o.unsafe || dst != nil {
-		if dst != nil && plain(x) && plain(dst) && dst.Shape().Eq(x.Shape()) && e.accessible && e.serves(append(ts, dst)...) && apart(dst, ts) {
-			if err := e.hostReady(); err != nil {
-				return nil, err
-			}
-			return f(ts, tensor.WithReuse(dst), tensor.UseUnsafe())
-		}
-		if dst == nil {
-			dst = x
-		}
-		err := e.runInto(op, dst, func(dst tensor.Tensor, h []tensor.Tensor) error {
-			r, err := f(h)
-			if err != nil {
-				return err
-			}
-			return tensor.Copy(dst, r)
-		}, ts...)
-		return dst, err
-	}
-	return e.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(h, opts...)
-	}, opts, ts...)
+// Max implements tensor.Maxer: the largest elements along the axes, or of all.
+func (e *Engine) Max(a tensor.Tensor, along ...int) (tensor.Tensor, error) {
+	return e.ops.Along("Max", tensor.StdEng.Max, a, along)
 }
 
-// apart reports whether dst shares no memory with any of ts.
-func apart(dst tensor.Tensor, ts []tensor.Tensor) bool {
-	p, n := extent(dst)
-	return !slices.ContainsFunc(ts, func(t tensor.Tensor) bool {
-		q, m := extent(t)
-		return p < q+Ptr(m) && q < p+Ptr(n)
-	})
+// Argmax implements tensor.Argmaxer: where the largest elements along an axis
+// are, or that of all elements with tensor.AllAxes.
+func (e *Engine) Argmax(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	return e.ops.Arg("Argmax", tensor.StdEng.Argmax, t, axis)
 }
+
+// Argmin implements tensor.Argminer: where the smallest elements along an axis
+// are, or that of all elements with tensor.AllAxes.
+func (e *Engine) Argmin(t tensor.Tensor, axis int) (tensor.Tensor, error) {
+	return e.ops.Arg("Argmin", tensor.StdEng.Argmin, t, axis)
+}
+
+// Reduce implements tensor.Reducer.
+func (e *Engine) Reduce(fn interface{}, a tensor.Tensor, axis int, defaultValue interface{}, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Reduce(fn, a, axis, defaultValue, opts)
+}
+
+// OptimizedReduce implements tensor.OptimizedReducer.
+func (e *Engine) OptimizedReduce(a tensor.Tensor, axis int, firstFn, lastFn, defaultFn, defaultValue interface{}, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.OptimizedReduce(a, axis, firstFn, lastFn, defaultFn, defaultValue, opts)
+}
+
+// Transpose implements tensor.Transposer: it moves the elements of a, which
+// is marked as transposed already.
+func (e *Engine) Transpose(a tensor.Tensor, expStrides []int) error {
+	return e.ops.Transpose(a, expStrides)
+}
+
+// Concat implements tensor.Concater: the tensors side by side along an axis that
+// they have.
+func (e *Engine) Concat(t tensor.Tensor, axis int, others ...tensor.Tensor) (tensor.Tensor, error) {
+	return e.ops.Concat(t, axis, others)
+}
+
+// StackDense implements tensor.DenseStacker: the tensors, of one shape, side by
+// side along a new axis.
+func (e *Engine) StackDense(t tensor.DenseTensor, axis int, others ...tensor.DenseTensor) (tensor.DenseTensor, error) {
+	return e.ops.StackDense(t, axis, others)
+}
+
+// Repeat implements tensor.Repeater: each slice of t along an axis as often as
+// repeats say, which are one number for all slices or one for each.
+func (e *Engine) Repeat(t tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	return e.ops.Repeat(t, axis, repeats)
+}
+
+// RepeatReuse implements tensor.Repeater: Repeat into reuse.
+func (e *Engine) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats ...int) (tensor.Tensor, error) {
+	return e.ops.RepeatReuse(t, reuse, axis, repeats)
+}
+
+// Diag implements tensor.Diager. As StdEng's, the result has the shape of t,
+// begins with the diagonal's elements, and is zero behind them.
+func (e *Engine) Diag(t tensor.Tensor) (tensor.Tensor, error) { return e.ops.Diag(t) }
+
+// SelectByIndices implements tensor.ByIndiceser. Unlike StdEng it heeds
+// WithReuse.
+func (e *Engine) SelectByIndices(a, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.SelectByIndices(a, indices, axis, opts)
+}
+
+// SelectByIndicesB implements tensor.ByIndiceser.
+func (e *Engine) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.SelectByIndicesB(input, outGrad, indices, axis, opts)
+}
+
+// Materialize returns a copy of a view or transposed tensor in the pool, in
+// row-major order, and any other tensor as it is.
+func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) { return e.ops.Materialize(t) }
+
+// Compute calls f with tensors of tensor.StdEng that have the data of ts, or
+// copies of it where the CPU cannot touch the memory, and moves f's result to
+// the pool. f may call everything that tensor has, and must not change the
+// tensors or keep them. It serves what tensor does past its engine (see
+// Engine). It fails with f's error or an *EngineError around
+// ErrUseAfterFree, ErrNotSupported or what the allocator or device says.
+func (e *Engine) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts ...*tensor.Dense) (*tensor.Dense, error) {
+	return e.ops.Compute(f, ts)
+}
+
+// MatMul implements tensor.MatMuler: it writes a × b to prealloc.
+func (e *Engine) MatMul(a, b, prealloc tensor.Tensor) error {
+	return e.ops.Product("MatMul", tensor.StdEng.MatMul, a, b, prealloc)
+}
+
+// BatchMatMul writes the products of as many pairs of matrices as a has to
+// prealloc: a is (n, i, k), b (n, k, j) and prealloc (n, i, j). It fails with an
+// *EngineError around ErrSizeMismatch, ErrNotSupported for tensors of another
+// engine, or what the device says.
+func (e *Engine) BatchMatMul(a, b, prealloc tensor.Tensor) error {
+	return e.ops.BatchMatMul(a, b, prealloc)
+}
+
+// MatVecMul implements tensor.MatVecMuler: it writes a × b to prealloc.
+func (e *Engine) MatVecMul(a, b, prealloc tensor.Tensor) error {
+	return e.ops.Product("MatVecMul", tensor.StdEng.MatVecMul, a, b, prealloc)
+}
+
+// Outer implements tensor.OuterProder: it adds the outer product of two
+// vectors to prealloc, a matrix.
+func (e *Engine) Outer(a, b, prealloc tensor.Tensor) error {
+	if err := e.moveIn(prealloc); err != nil {
+		return err
+	}
+	return e.ops.Product("Outer", tensor.StdEng.Outer, a, b, prealloc)
+}
+
+// Inner implements tensor.InnerProder: the product of two vectors as a Go
+// value, for which it waits.
+func (e *Engine) Inner(a, b tensor.Tensor) (interface{}, error) { return e.ops.Inner(a, b) }
+
+// Trace implements tensor.Tracer: the sum of a matrix's diagonal as a Go value,
+// for which it waits.
+func (e *Engine) Trace(a tensor.Tensor) (interface{}, error) { return e.ops.Trace(a) }
+
+// Dot implements tensor.Dotter. Products with a matrix go to MatMul and
+// MatVecMul.
+func (e *Engine) Dot(x, y tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+	return e.ops.Dot(x, y, opts)
+}
+
+// SVD implements tensor.SVDer. u and v are nil without uv.
+func (e *Engine) SVD(a tensor.Tensor, uv, full bool) (s, u, v tensor.Tensor, err error) {
+	return e.ops.SVD(a, uv, full)
+}
+
+// Norm returns the norm of t along the axes, as t.Norm does, but loses no
+// temporaries.
+func (e *Engine) Norm(t *tensor.Dense, ord tensor.NormOrder, axes ...int) (*tensor.Dense, error) {
+	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].Norm(ord, axes...) }, t)
+}
+
+// Contract returns the product of two tensors along the axes, as
+// tensor.Contract does, but loses no temporaries.
+func (e *Engine) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
+	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].TensorMul(h[1], aAxes, bAxes) }, a, b)
+}
+
+// Ops returns the engine's operations for the packages of this module that
+// compute with its memory, such as nn. Programs call the Engine's methods.
+func (e *Engine) Ops() *tensorop.Ops { return e.ops }
+
+// opMemory is an Engine as its operations see it.
+type opMemory Engine
+
+var _ tensorop.Memory = (*opMemory)(nil)
+
+func (m *opMemory) engine() *Engine                     { return (*Engine)(m) }
+func (m *opMemory) Engine() tensor.Engine               { return m.engine() }
+func (m *opMemory) Owns(t tensor.Tensor) bool           { return m.engine().Owns(t) }
+func (m *opMemory) HostAccessible() bool                { return m.accessible }
+func (m *opMemory) Ready() error                        { return m.engine().hostReady() }
+func (m *opMemory) Pending() error                      { return m.engine().pendingError() }
+func (m *opMemory) Lose(op string, err error)           { m.engine().lose(op, err) }
+func (m *opMemory) Error(op string, err error) error    { return engineError(op, err) }
+func (m *opMemory) Capturing() bool                     { return m.captured != nil }
+func (m *opMemory) Read(dst []byte, p Ptr) error        { return m.engine().read(dst, p) }
+func (m *opMemory) Write(p Ptr, src []byte) error       { return m.engine().write(p, src) }
+func (m *opMemory) Memcpy(dst, src tensor.Memory) error { return m.engine().Memcpy(dst, src) }
+func (m *opMemory) FreeTensor(t tensor.Tensor) error    { return m.engine().freeTensor(t) }
+
+func (m *opMemory) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
+	return m.engine().Empty(dt, shape...)
+}
+
+func (m *opMemory) Adopt(d *tensor.Dense) (*tensor.Dense, error) { return m.engine().adopt(d) }
+
+func (m *opMemory) FromHost(t tensor.Tensor) (*tensor.Dense, error) { return m.engine().FromHost(t) }
+
+// Check implements tensorop.Memory.
+func (m *opMemory) Check(t tensor.Tensor) error {
+	_, err := blockOf(t)
+	return err
+}
+
+// OnDevice implements tensorop.Memory.
+func (m *opMemory) OnDevice(t *tensor.Dense) bool {
+	if m.accessible || EngineOf(t) != m.engine() {
+		return false
+	}
+	b, err := blockOf(t)
+	return err == nil && !b.IsEmpty()
+}
+
+// Owner implements tensorop.Memory.
+func (m *opMemory) Owner(t tensor.Tensor) tensorop.Memory {
+	if o := EngineOf(t); o != nil {
+		return (*opMemory)(o)
+	}
+	return m
+}
+
+// Scratch implements tensorop.Memory. No scope notes it.
+func (m *opMemory) Scratch(n int64) (Ptr, error) {
+	b, err := m.a.Alloc(n, m.s)
+	return b.ptr, err
+}
+
+// FreeScratch implements tensorop.Memory.
+func (m *opMemory) FreeScratch(p Ptr, n int64) error { return m.a.FreePtr(p, n) }
+
+// Streams implements tensorop.Memory.
+func (m *opMemory) Streams(op string) (own, work StreamHandle, err error) {
+	return m.s.handle, m.work.handle, m.work.usable(op)
+}
+
+// Submitted implements tensorop.Memory.
+func (m *opMemory) Submitted(op string, err error) error { return m.work.submit(op, err) }

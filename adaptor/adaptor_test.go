@@ -3,11 +3,7 @@ package adaptor_test
 import (
 	"bytes"
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +12,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/adaptor"
+	"github.com/cupool/cupool/internal/exampletest"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/trace"
 )
@@ -274,41 +271,4 @@ func TestFailureCallback(t *testing.T) {
 	require.NoError(t, a.Free(b))
 }
 
-// Every public identifier appears in a runnable Example.
-func TestEveryIdentifierIsInAnExample(t *testing.T) {
-	parse := func(name string) *ast.File {
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		return f
-	}
-	used := map[string]bool{}
-	ast.Inspect(parse("example_test.go"), func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok {
-			used[sel.Sel.Name] = true
-		}
-		return true
-	})
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	var missing []string
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		for _, d := range parse(name).Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Name.IsExported() && !used[d.Name.Name] {
-					missing = append(missing, name+": "+d.Name.Name)
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if ts, ok := spec.(*ast.TypeSpec); ok && ts.Name.IsExported() && !used[ts.Name.Name] {
-						missing = append(missing, name+": "+ts.Name.Name)
-					}
-				}
-			}
-		}
-	}
-	require.Empty(t, missing)
-}
+func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }

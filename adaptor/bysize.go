@@ -11,21 +11,23 @@ import (
 type SizePool struct {
 	// Max is the largest request in bytes, 0 for no bound.
 	Max int64
-	// Allocator serves those that are larger than the Max of the pool before.
+	// Allocator serves the requests that are larger than the Max of the pool
+	// before.
 	Allocator cupool.Allocator
 }
 
-// BySize chooses among several allocators by the size of a request: pools for
-// small, medium and large blocks, each with its own sizes of segments and its
-// own way to choose.
+// BySize chooses among several allocators by the size of a request. Its pools for
+// small, medium and large blocks each have segments of their own sizes and a
+// Strategy of their own.
 type BySize struct {
 	several
 	max []int64
 }
 
-// NewBySize returns an allocator over pools in ascending order of Max, of which
-// the last has none. They are of the same device, best private pools of one
-// allocator (cupool.Caching.NewPool). It fails with a *cupool.ConfigError.
+// NewBySize returns an allocator over pools in ascending order of Max. The last
+// pool has no Max. All are of the same device. Private pools of one allocator
+// (cupool.Caching.NewPool) serve best, as they share its streams and its limit.
+// NewBySize fails with a *cupool.ConfigError.
 func NewBySize(pools ...SizePool) (*BySize, error) {
 	s := &BySize{}
 	for i, p := range pools {

@@ -1,6 +1,6 @@
-// Package adaptor holds Allocators that stand in front of others, after the
-// memory resource adaptors of RMM (github.com/rapidsai/rmm). Each does one
-// thing, and they go together in any order:
+// Package adaptor has Allocators that stand in front of other Allocators, as the
+// memory resource adaptors of RMM (github.com/rapidsai/rmm) do. Each adaptor does
+// one thing, and they combine in any order:
 //
 //	var a cupool.Allocator = pool
 //	limited, err := adaptor.NewLimiting(a, 4<<30)
@@ -9,29 +9,29 @@
 //
 //	Limiting         bounds the bytes that are live
 //	Statistics       counts blocks and bytes, by nested sections of a program
-//	Tracking         knows what is live and the Go stack that allocated it
-//	Logging          says to a *slog.Logger what is called
+//	Tracking         lists the live blocks with the Go stacks that allocated them
+//	Logging          logs the calls to a *slog.Logger
 //	Recording        writes a trace that `cupool replay` replays
 //	FailureCallback  asks the program when memory ran out
 //	Fallback         goes on with a second allocator when the first is full
 //	BySize           chooses among several allocators by size
 //
-// What is allocated through an adaptor has to be freed through it, or through
-// one in front of it: it knows only what passes. Like every Allocator, they are
-// safe from several goroutines, so there is none for that. Errors are those of
-// the allocator behind, where nothing else is said.
+// A block that was allocated through an adaptor has to be freed through it, or
+// through an adaptor in front of it. All adaptors are safe from several
+// goroutines. Errors are those of the allocator behind, unless a comment says
+// otherwise.
 package adaptor
 
 import "github.com/cupool/cupool"
 
-// Unwrap is what adaptors have beside an Allocator's methods.
+// Unwrap is the method that adaptors have beside an Allocator's.
 type Unwrap interface {
-	// Unwrap returns the allocator behind; of several, the first.
+	// Unwrap returns the allocator behind, and the first of several.
 	Unwrap() cupool.Allocator
 }
 
-// Find returns the first allocator that is a T: a itself, the one behind it,
-// and so on, as *cupool.Caching for its statistics.
+// Find returns the first allocator that is a T: a itself, the allocator behind it,
+// and so on. A program finds its *cupool.Caching with it, for statistics.
 func Find[T any](a cupool.Allocator) (T, bool) {
 	for a != nil {
 		if t, ok := a.(T); ok {
@@ -47,12 +47,12 @@ func Find[T any](a cupool.Allocator) (T, bool) {
 	return none, false
 }
 
-// freePtr is FreePtr for an adaptor that has to know the block: it is freed by
-// free.
+// freePtr is FreePtr for an adaptor that has to know the block. It finds the block
+// and calls free with it.
 func freePtr(behind cupool.Allocator, p cupool.Ptr, size int64, free func(cupool.Block) error) error {
 	b, err := behind.Lookup(p)
 	if err != nil || b.Ptr() != p || size >= 0 && size != b.Size() {
-		return behind.FreePtr(p, size) // which says what is wrong with it
+		return behind.FreePtr(p, size) // its error says what is wrong
 	}
 	return free(b)
 }

@@ -20,9 +20,9 @@ type FailureCallback struct {
 	ask func(Failure) (retry bool)
 }
 
-// NewFailureCallback calls ask when an allocation fails for lack of memory,
-// and tries again for as long as it returns true. It is called without locks,
-// from the goroutine that allocates, and may use the allocator.
+// NewFailureCallback returns an allocator that calls ask when an allocation fails
+// for lack of memory, and tries again for as long as ask returns true. It calls
+// ask without locks, from the goroutine that allocates. ask may use the allocator.
 func NewFailureCallback(a cupool.Allocator, ask func(Failure) (retry bool)) *FailureCallback {
 	return &FailureCallback{Allocator: a, ask: ask}
 }

@@ -6,25 +6,24 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// Fallback goes on with a second allocator when the first is out of memory:
-// with managed or pinned memory behind that of the device, for instance, or
-// with a private pool that is kept for that.
+// Fallback goes on with a second allocator when the first is out of memory. The
+// second may have managed or pinned memory where the first has the device's, or
+// be a private pool that is kept for this.
 type Fallback struct{ several }
 
-// NewFallback returns an allocator that allocates from first, and what that has
-// no memory for from second. Both are of the same device, or of devices whose
-// streams are the same (a GPU's device, managed and pinned memory). A block is
-// freed where it is from, whichever that is.
+// NewFallback returns an allocator that allocates from first, and from second when
+// first has no memory. Both are of the same device, or of devices with the same
+// streams (a GPU's device, managed and pinned memory). Free gives a block to the
+// allocator that it came from.
 //
-// A Caching that is full tries everything, up to collecting Go's garbage, each
-// time before it says so. Where that happens often, a Limiting in front of it
-// says so at once.
+// A full Caching tries everything, up to collecting Go's garbage, before each
+// refusal. Where refusals are frequent, a Limiting in front of it refuses at once.
 func NewFallback(first, second cupool.Allocator) *Fallback {
 	return &Fallback{several{all: []cupool.Allocator{first, second}}}
 }
 
-// Alloc implements cupool.Allocator. When neither has the memory it fails with
-// what both say.
+// Alloc implements cupool.Allocator. When neither allocator has the memory, it
+// fails with the errors of both.
 func (f *Fallback) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	b, err := f.all[0].Alloc(size, s)
 	if !errors.Is(err, cupool.ErrOutOfMemory) {

@@ -6,16 +6,16 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// Limiting bounds the bytes that are live through it, for a tenant of a shared
-// allocator for instance.
+// Limiting bounds the live bytes that were allocated through it, for instance
+// those of one tenant of a shared allocator.
 type Limiting struct {
 	cupool.Allocator
 	limit int64
 	used  atomic.Int64
 }
 
-// NewLimiting allows at most limit bytes, as requested, to be live at a time.
-// It fails with a *cupool.ConfigError when that is not positive.
+// NewLimiting allows at most limit bytes, as requested, to be live at a time. It
+// fails with a *cupool.ConfigError when limit is not positive.
 func NewLimiting(a cupool.Allocator, limit int64) (*Limiting, error) {
 	if limit <= 0 {
 		return nil, &cupool.ConfigError{Field: "limit", Value: limit, Reason: "must be positive"}
@@ -29,11 +29,11 @@ func (l *Limiting) Unwrap() cupool.Allocator { return l.Allocator }
 // Limit returns the bytes that may be live.
 func (l *Limiting) Limit() int64 { return l.limit }
 
-// Used returns the bytes that are.
+// Used returns the bytes that are live, as requested.
 func (l *Limiting) Used() int64 { return l.used.Load() }
 
-// noDevice is more than any device has: the allocator says what is wrong with
-// such requests.
+// noDevice is more memory than any device has. The allocator behind refuses such
+// requests with the right error.
 const noDevice = 1 << 60
 
 // Alloc implements cupool.Allocator. Beyond the limit it fails with a

@@ -8,16 +8,17 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// Logging says what is called: at slog.LevelDebug what succeeds, at
-// slog.LevelWarn what fails. Where the Logger is not enabled for that it costs
-// next to nothing.
+// Logging logs calls: those that succeed at slog.LevelDebug, those that fail at
+// slog.LevelWarn. It costs next to nothing where the Logger is not enabled for the
+// level.
 type Logging struct {
 	cupool.Allocator
 	log *slog.Logger
 }
 
-// NewLogging logs what is called through it. A record has the attributes ptr,
-// size, stream, took (of an allocation) and error, as far as they apply.
+// NewLogging returns an allocator that logs the calls through it. A record has the
+// attributes ptr, size, stream, took (of an allocation) and error, as far as they
+// apply.
 func NewLogging(a cupool.Allocator, log *slog.Logger) *Logging {
 	return &Logging{Allocator: a, log: log}
 }
@@ -25,7 +26,7 @@ func NewLogging(a cupool.Allocator, log *slog.Logger) *Logging {
 // Unwrap returns the allocator behind.
 func (l *Logging) Unwrap() cupool.Allocator { return l.Allocator }
 
-// say logs a call with what makes its attributes.
+// say logs a call. It calls attrs only where the Logger is enabled.
 func (l *Logging) say(call string, err error, attrs func() []slog.Attr) {
 	level := slog.LevelDebug
 	if err != nil {

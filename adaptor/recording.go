@@ -11,10 +11,10 @@ import (
 	"github.com/cupool/cupool/internal/trace"
 )
 
-// Recording writes what is called as a trace for `cupool replay`: a line of
-// text for each allocation, free and use on another stream, in the order in
-// which they took effect. What failed is a comment. What streams wait for each
-// other is not seen here and so not in it.
+// Recording writes the calls as a trace for `cupool replay`. The trace has a line
+// of text for each allocation, free and use on another stream, in the order in
+// which they took effect. A call that failed is a comment. The trace does not say
+// which stream waits for which other one, as no allocator is told.
 type Recording struct {
 	cupool.Allocator
 	mu   sync.Mutex
@@ -25,8 +25,8 @@ type Recording struct {
 	line []byte
 }
 
-// NewRecording writes a trace of what is called through it, until Flush or for
-// good.
+// NewRecording returns an allocator that writes a trace of the calls through it to
+// w. Flush writes out what is buffered.
 func NewRecording(a cupool.Allocator, w io.Writer) *Recording {
 	return &Recording{Allocator: a, w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
 }

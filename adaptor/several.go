@@ -8,17 +8,17 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// several is what adaptors over more than one allocator of the same device
-// share. Programs use the streams of the first one. One of the same family
-// (private pools) knows these; any other adopts their handles.
+// several is the common part of adaptors over more than one allocator of the same
+// device. Programs use the streams of the first allocator. Private pools share
+// these streams with it, and any other allocator adopts their handles.
 type several struct {
 	all []cupool.Allocator
 
 	mu      sync.Mutex
-	adopted map[*cupool.Stream][]*cupool.Stream // by allocator, nil where it was not asked yet
+	adopted map[*cupool.Stream][]*cupool.Stream // by allocator; nil where it has not adopted the stream
 }
 
-// adopter is an allocator that takes streams of others.
+// adopter is an allocator that adopts the streams of others.
 type adopter interface {
 	AdoptStream(h cupool.StreamHandle) (*cupool.Stream, error)
 }
@@ -35,7 +35,7 @@ func (m *several) DefaultStream() *cupool.Stream { return m.all[0].DefaultStream
 // NewStream makes a stream of the device. It is closed with CloseStream.
 func (m *several) NewStream() (*cupool.Stream, error) { return m.all[0].NewStream() }
 
-// streamOf returns what the i-th allocator calls a stream of the first one.
+// streamOf returns the i-th allocator's Stream for a stream of the first one.
 func (m *several) streamOf(i int, s *cupool.Stream) (*cupool.Stream, error) {
 	a := m.all[i]
 	switch {
@@ -66,9 +66,9 @@ func (m *several) streamOf(i int, s *cupool.Stream) (*cupool.Stream, error) {
 	return now, err
 }
 
-// CloseStream closes a stream with what other allocators than the first know of
-// it. Closing it by its own method leaves these with a handle that may be
-// another stream's later.
+// CloseStream closes a stream, also in the other allocators that adopted it.
+// Stream.Close alone would leave them a handle that the device may give to another
+// stream. CloseStream fails with the errors of Stream.Close.
 func (m *several) CloseStream(s *cupool.Stream) error {
 	m.mu.Lock()
 	known := m.adopted[s]
@@ -83,9 +83,9 @@ func (m *several) CloseStream(s *cupool.Stream) error {
 	return errors.Join(append(errs, s.Close())...)
 }
 
-// owner calls f with one allocator after the other, until one does not say
-// that what f asked about is foreign to it, and returns what that said; of
-// none, what the first said.
+// owner calls f with one allocator after the other, until one does not fail with
+// ErrForeignPointer, and returns its error. When all fail with that, it returns
+// the error of the first.
 func (m *several) owner(f func(i int) error) error {
 	var first error
 	for i := range m.all {

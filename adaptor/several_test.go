@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/adaptor"
+	"github.com/cupool/cupool/arena"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
@@ -73,7 +74,7 @@ func TestFallbackStreams(t *testing.T) {
 	_, err = f.Alloc(5*mib, s)
 	require.ErrorIs(t, err, cupool.ErrClosed)
 
-	arena, err := cupool.NewArena(second, cupool.ArenaConfig{Size: 5 * mib})
+	arena, err := arena.New(second, arena.Config{Size: 5 * mib})
 	require.NoError(t, err)
 	f = adaptor.NewFallback(first, arena)
 	s, err = f.NewStream()

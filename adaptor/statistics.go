@@ -6,7 +6,7 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// Counters are what went through a Statistics in a section of a program.
+// Counters count what was allocated and freed in a section of a program.
 type Counters struct {
 	Blocks cupool.Stat
 	Bytes  cupool.Stat // as requested
@@ -16,15 +16,16 @@ func (c *Counters) add(bytes int64) { c.Blocks.Add(1); c.Bytes.Add(bytes) }
 
 func (c *Counters) take(bytes int64) { c.Blocks.Take(1); c.Bytes.Take(bytes) }
 
-// Statistics counts blocks and bytes, exactly. Push begins to count anew for a
-// section of the program, Pop goes back; sections nest.
+// Statistics counts blocks and bytes, exactly. Push begins a section of the
+// program, with counters of its own, and Pop ends it. Sections nest.
 type Statistics struct {
 	cupool.Allocator
 	mu       sync.Mutex
 	sections []Counters // the innermost last
 }
 
-// NewStatistics counts what is allocated and freed through it.
+// NewStatistics returns an allocator that counts what is allocated and freed
+// through it.
 func NewStatistics(a cupool.Allocator) *Statistics {
 	return &Statistics{Allocator: a, sections: make([]Counters, 1)}
 }
@@ -32,9 +33,9 @@ func NewStatistics(a cupool.Allocator) *Statistics {
 // Unwrap returns the allocator behind.
 func (s *Statistics) Unwrap() cupool.Allocator { return s.Allocator }
 
-// Counters returns those of the innermost section, or without one those since
-// the beginning. In a section, Current is the difference to its begin, which is
-// negative when more was freed.
+// Counters returns the counters of the innermost section, or without a section
+// those since the beginning. In a section, Current is the difference to its
+// begin. It is negative when more was freed than allocated.
 func (s *Statistics) Counters() Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,9 +49,9 @@ func (s *Statistics) Push() {
 	s.sections = append(s.sections, Counters{})
 }
 
-// Pop ends the innermost section and returns its counters. What it counted is
-// in those around it too. Without a section it returns what Counters does, and
-// false.
+// Pop ends the innermost section and returns its counters. The sections around it
+// count the same calls, too. Without a section Pop returns the Counters since the
+// beginning, and false.
 func (s *Statistics) Pop() (Counters, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/cupool/cupool/internal/callstack"
 )
 
-// Tracking knows the blocks that are live and where they were allocated. An
-// allocation costs it about a microsecond, for the Go stack.
+// Tracking knows the live blocks and where they were allocated. It makes an
+// allocation about a microsecond slower, for the Go stack.
 type Tracking struct {
 	cupool.Allocator
 	mu   sync.Mutex
@@ -24,7 +24,8 @@ type origin struct {
 	pc     [32]uintptr
 }
 
-// NewTracking keeps track of what is allocated through it.
+// NewTracking returns an allocator that keeps track of the blocks that are
+// allocated through it.
 func NewTracking(a cupool.Allocator) *Tracking {
 	return &Tracking{Allocator: a, live: map[cupool.Block]origin{}}
 }
@@ -36,7 +37,7 @@ func (t *Tracking) Unwrap() cupool.Allocator { return t.Allocator }
 func (t *Tracking) Live() (all []cupool.Leak) {
 	t.mu.Lock()
 	for b, o := range t.live {
-		all = append(all, cupool.Leak{Ptr: b.Ptr(), Size: b.Size(), Stream: o.stream, Stack: callstack.Format(o.pc[:])})
+		all = append(all, cupool.Leak{Ptr: b.Ptr(), Size: b.Size(), Stream: o.stream, Stack: callstack.Format(o.pc[:], nil)})
 	}
 	t.mu.Unlock()
 	slices.SortFunc(all, func(a, b cupool.Leak) int { return cmp.Compare(a.Ptr, b.Ptr) })
@@ -80,7 +81,7 @@ func (t *Tracking) Free(b cupool.Block) error {
 	if err == nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.live, b) // no other block is equal to it: see its generation
+		delete(t.live, b) // its generation tells it from every other block
 	}
 	return err
 }

@@ -7,18 +7,24 @@
 #
 # Parts (all of them, if none is named):
 #
-#   driver     the Driver: memory, streams, events, native pools, two processes
+#   driver     the Driver: memory, streams, events, the calls of gorgonia.org/cu
+#   native     CUDA's own pools, also two processes sharing one
 #   device, managed, pinned
 #              the conformance battery on each kind of memory
 #   programs   kernels that verify what random programs allocate, a full device
 #   engine     tensors, graphs, private pools
+#   operations what computes on tensors, layers and optimizers, on CPU and GPU
 #   gorgonia   Gorgonia's graphs
-#   examples   the examples; MNIST names a directory with all of MNIST for them
+#   examples   the Examples and the example programs; MNIST names a directory
+#              with all of MNIST for the latter
 #   replay     recorded programs with their contents verified; TRACES names a
 #              directory with more than testdata/traces
-#   memcheck   compute-sanitizer over the device battery, random kernels, engine
+#   memcheck   compute-sanitizer over the device battery, random kernels,
+#              operations, graphs
 #
-# DIR (build/validate) gets what each printed. It takes a GPU and Go; on a
+# DIR (build/validate) gets what each printed. SECONDS_EACH ends what takes
+# longer, in place of an hour; CUPOOL_GPU_STEPS and CUPOOL_GPU_SECONDS set how
+# long the programs with kernels run. It takes a GPU and Go; on a
 # machine without Go, CUPOOL_BINARIES names a directory that
 #
 #   bench/validate.sh -build DIR
@@ -28,15 +34,22 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
+# The packages with tests that a GPU runs; each has a test binary.
+packages=(. cuda native internal/tensorop nn gorgoniavm examples/mlp examples/gorgonia)
+binary() { [ "$1" = . ] && echo cupool.test || echo "${1//\//-}.test"; } # PACKAGE
+
 build() { # DIR
 	mkdir -p "$1"
 	settings=$(go run ./cmd/cupool env) || { echo "bench/validate.sh: no build for CUDA: see above" >&2; exit 3; }
 	eval "$settings"
-	go test -c -tags gpu -ldflags='-s -w' -o "$1/cupool.test" .
-	go test -c -tags gpu -ldflags='-s -w' -o "$1/gorgoniavm.test" ./gorgoniavm
+	local package
+	for package in "${packages[@]}"; do
+		go test -c -tags gpu -ldflags='-s -w' -o "$1/$(binary "$package")" "./$package"
+	done
 	go build -tags gpu -ldflags='-s -w' -o "$1/" ./cmd/cupool ./examples/buffers ./examples/mlp ./examples/gorgonia
 }
 
+export CUPOOL_TEST=${CUPOOL_TEST-long} # the long form of every test, unless it is set to nothing
 out=build/validate
 case ${1:-} in
 -build) build "${2:?bench/validate.sh: -build needs a directory}"; exit ;;
@@ -55,7 +68,7 @@ failed=0
 part() { # NAME DIRECTORY COMMAND...
 	local name=$1 dir=$2 log=$out/$1.txt from=$SECONDS status=0 word=ok
 	shift 2
-	(cd "$root/$dir" && "$@") >"$log" 2>&1 || status=$?
+	(cd "$root/$dir" && timeout "${SECONDS_EACH:-3600}" "$@") >"$log" 2>&1 || status=$?
 	count() { grep -cE "^ *--- $1: " "$log" || true; }
 	[ "$status" = 0 ] || { word="FAILED (status $status, see $log)"; failed=1; }
 	local tests=
@@ -64,26 +77,40 @@ part() { # NAME DIRECTORY COMMAND...
 	fi
 	printf '%-14s %5d s  %-40s %s\n' "$name" $((SECONDS - from)) "$tests" "$word"
 }
-tests() { # NAME EXPRESSION [MORE...]
-	local name=$1 run=$2
-	shift 2
-	part "$name" . "$bin/cupool.test" -test.v -test.timeout 1h -test.run "$run" "$@"
+tests() { # NAME PACKAGE EXPRESSION [MORE...]
+	local name=$1 package=$2 run=$3
+	shift 3
+	part "$name" "$package" "$bin/$(binary "$package")" -test.v -test.timeout "${SECONDS_EACH:-3600}s" -test.run "$run" "$@"
 }
-battery() { tests "$1" "^TestConformanceCUDA$/^$1$"; }
+battery() { tests "$1" cuda "^TestConformance$/^$1$"; }
 
 programs='^TestGPU(RandomKernels|EightStreams|Stitched|Stranded|Planner|Sleep|Full|TwoProcesses)'
 run() { # PART
 	case $1 in
-	driver) tests driver '^TestCUDA' ;;
+	driver)
+		tests driver cuda . -test.skip "^TestConformance$|^TestPool$|$programs"
+		tests driver-cu . '^(Test|Example)(CU|OpenCUDA)'
+		;;
+	native) tests native native '^(Test|Example)' ;;
 	device | managed | pinned) battery "$1" ;;
-	programs) tests programs "$programs" ;;
-	engine) tests engine '^Test(GPU|Graph|Engine|Linear|BatchMatMul|Optimizers)' -test.skip "$programs" ;;
-	gorgonia) part gorgonia gorgoniavm "$bin/gorgoniavm.test" -test.v -test.run 'GPU|Managed|Replay' ;;
+	programs) tests programs cuda "$programs" ;;
+	engine)
+		tests engine . '^Test(GPU|Graph|Capture|NewEngine|Engine|Tensors|Freed|Views|Held|Lifetimes|Track|Scope|Try)'
+		tests pools cuda '^TestPool$'
+		;;
+	operations)
+		tests tensorop internal/tensorop .
+		tests nn nn .
+		;;
+	gorgonia) tests gorgonia gorgoniavm . ;;
 	examples)
+		tests Examples . '^Example'
+		tests mlp-tests examples/mlp 'OnGPU|Graph'
+		tests gorgonia-tests examples/gorgonia OnGPU
 		part buffers . "$bin/buffers" -device cuda
 		for flags in "" -graph; do
-			part "mlp$flags" . "$bin/mlp" -device cuda $flags ${MNIST:+-data "$MNIST" -shift 0} -json
-			part "gorgonia-mlp$flags" . "$bin/gorgonia" -device cuda $flags ${MNIST:+-data "$MNIST" -shift 0} -json
+			part "mlp$flags" . "$bin/mlp" -device cuda $flags ${MNIST:+-data "$MNIST"} -shift 0 -json
+			part "gorgonia-mlp$flags" . "$bin/gorgonia" -device cuda $flags ${MNIST:+-data "$MNIST"} -shift 0 -json
 		done
 		part gorgonia-conv . "$bin/gorgonia" -device cuda -net convnet -train-samples 3000 ${MNIST:+-data "$MNIST"} -json
 		;;
@@ -95,14 +122,16 @@ run() { # PART
 		;;
 	memcheck)
 		check=(compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9)
-		part check-battery . "${check[@]}" "$bin/cupool.test" -test.short -test.v -test.run '^TestConformanceCUDA$/^device$' \
-			-test.skip free_waits_for_all_streams
-		part check-engine . "${check[@]}" "$bin/cupool.test" -test.v -test.run '^Test(GPURandomShapes|Linear|BatchMatMul|Graph)'
+		part check-tensorop internal/tensorop "${check[@]}" "$bin/internal-tensorop.test" -test.short -test.v -test.run '^TestGPU(RandomShapes|RowBroadcast|SpecialValues)'
+		part check-nn nn "${check[@]}" "$bin/nn.test" -test.short -test.v -test.run '/gpu$|^TestGraph'
+		part check-graph . "${check[@]}" "$bin/cupool.test" -test.short -test.v -test.run '^TestGraph'
+		part check-battery cuda "${check[@]}" "$bin/cuda.test" -test.short -test.v -test.run '^TestConformance$/^device$|^TestGPURandomKernels$' \
+			-test.skip '^TestConformance$/^device$/./^free_waits_for_all_streams$'
 		;;
-	*) echo "bench/validate.sh: no part $1; it has: driver device managed pinned programs engine gorgonia examples replay memcheck" >&2; exit 2 ;;
+	*) echo "bench/validate.sh: no part $1; it has: driver native device managed pinned programs engine operations gorgonia examples replay memcheck" >&2; exit 2 ;;
 	esac
 }
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "nvidia-smi shows no GPU"
-[ $# -gt 0 ] || set -- driver device managed pinned programs engine gorgonia examples replay memcheck
+[ $# -gt 0 ] || set -- driver native device managed pinned programs engine operations gorgonia examples replay memcheck
 for name in "$@"; do run "$name"; done
 exit $failed

@@ -3,24 +3,26 @@ package gorgoniavm
 import (
 	"errors"
 
-	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
-// To read a scalar off a device waits for all that its stream was given, and
-// most of a step of training comes after the cost. So a scalar is copied to
-// page-locked memory right behind what computes it, and whoever needs it waits
-// for that copy alone, while the device goes on.
+// To read a scalar off a device waits for all work of its stream, and most of a
+// step of training comes after the cost. So a scalar is copied to page-locked
+// memory right behind the operation that computes it. The VM then waits for that
+// copy alone, while the device goes on.
 
 // fetch is a scalar's way to the host, the same in every run.
 type fetch struct {
-	of    *instr
+	of    *program.Instr
 	to    *tensor.Dense // over page-locked memory; nil: the device has none
 	event *cupool.Event // behind the copy; nil: there is none to wait for
 }
 
-// begin submits the copy of what the device has.
+// begin submits the copy.
 func (f *fetch) begin(s *cupool.Stream, from *tensor.Dense) (err error) {
 	if f.to == nil {
 		return nil
@@ -32,7 +34,7 @@ func (f *fetch) begin(s *cupool.Stream, from *tensor.Dense) (err error) {
 	return err
 }
 
-// wait returns what the device had, once the copy is there.
+// wait waits for the copy and returns it; nil: there is no page-locked memory.
 func (f *fetch) wait() (*tensor.Dense, error) {
 	if f.event != nil {
 		if err := f.event.Sync(); err != nil {
@@ -43,7 +45,7 @@ func (f *fetch) wait() (*tensor.Dense, error) {
 	return f.to, nil
 }
 
-// end waits for nothing any more.
+// end gives up waiting.
 func (f *fetch) end() {
 	if f.event != nil {
 		_ = f.event.Close() // it is open
@@ -54,15 +56,15 @@ func (f *fetch) end() {
 // fetch begins to fetch the result of an instruction that is a scalar, if it is
 // on the device. While a run is recorded it notes that launches are to do so.
 // It returns nil where there is nothing to fetch.
-func (m *VM) fetch(in *instr, v gorgonia.Value) (*fetch, error) {
+func (m *VM) fetch(in *program.Instr, v gorgonia.Value) (*fetch, error) {
 	d, ok := v.(*tensor.Dense)
 	if !ok || m.e.AllocAccessible() || !m.e.Owns(d) {
 		return nil, nil
 	}
-	f := m.fetches[in.out]
+	f := m.fetches[in.Out]
 	if f == nil {
 		f = m.newFetch(in, d)
-		m.fetches[in.out] = f
+		m.fetches[in.Out] = f
 	}
 	if m.recording != nil {
 		m.recording.fetches = append(m.recording.fetches, held{v: d, fetch: f})
@@ -71,11 +73,18 @@ func (m *VM) fetch(in *instr, v gorgonia.Value) (*fetch, error) {
 	return f, f.begin(m.e.Stream(), d)
 }
 
+// pinnedMemory is the optional part of a Driver that has page-locked host
+// memory: cuda.HostMemory.
+type pinnedMemory interface {
+	HostAlloc(size int64) (cupool.Ptr, error)
+	HostFree(p cupool.Ptr) error
+}
+
 // newFetch makes a way to the host. Where the device has no memory for it, the
 // scalar is read when it is needed.
-func (m *VM) newFetch(in *instr, d *tensor.Dense) *fetch {
+func (m *VM) newFetch(in *program.Instr, d *tensor.Dense) *fetch {
 	f := &fetch{of: in}
-	pinned, ok := m.e.Allocator().Driver().(cupool.HostMemory)
+	pinned, ok := m.e.Allocator().Driver().(pinnedMemory)
 	if !ok {
 		return f
 	}
@@ -86,21 +95,21 @@ func (m *VM) newFetch(in *instr, d *tensor.Dense) *fetch {
 	return f
 }
 
-// fetches are those of a VM, by slot; nil: the slot's value has not been on the
-// device.
+// fetches are the scalars of a VM, by slot. nil: the slot's value has not been
+// on the device.
 type fetches []*fetch
 
 // after returns how many instructions there are up to the last one whose result
 // is on its way while the device goes on.
-func (fs fetches) after(instrs []instr) int {
+func (fs fetches) after(instrs []program.Instr) int {
 	n := len(instrs)
-	for n > 0 && (fs[instrs[n-1].out] == nil || fs[instrs[n-1].out].to == nil) {
+	for n > 0 && (fs[instrs[n-1].Out] == nil || fs[instrs[n-1].Out].to == nil) {
 		n--
 	}
 	return n
 }
 
-// end ends those that nobody waited for.
+// end gives up those that were not waited for.
 func (fs fetches) end() {
 	for _, f := range fs {
 		if f != nil {
@@ -115,7 +124,7 @@ func (fs fetches) close(e *cupool.Engine) error {
 	var errs []error
 	for _, f := range fs {
 		if f != nil && f.to != nil {
-			errs = append(errs, e.Sync(), e.Allocator().Driver().(cupool.HostMemory).HostFree(cupool.Ptr(f.to.Uintptr())))
+			errs = append(errs, e.Sync(), e.Allocator().Driver().(pinnedMemory).HostFree(cupool.Ptr(f.to.Uintptr())))
 		}
 	}
 	return errors.Join(errs...)
@@ -128,7 +137,7 @@ func (m *VM) scalar(h held) (gorgonia.Value, error) {
 	case !ok:
 		return h.v, nil
 	case h.fetch == nil:
-		return m.scalarOf(d)
+		return m.mem.scalarOf(d)
 	}
 	var err error
 	if h.fetch.to != nil && m.recording == nil {
@@ -139,7 +148,7 @@ func (m *VM) scalar(h held) (gorgonia.Value, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case h.fetch.of.losses:
+	case h.fetch.of.Losses:
 		return sumOfLogs(d)
 	}
 	return toScalar(d.Get(0))

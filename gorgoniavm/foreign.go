@@ -2,21 +2,24 @@ package gorgoniavm
 
 import (
 	"fmt"
+	"reflect"
+	"unsafe"
 
-	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
-// foreign lets gorgonia compute an operation on the CPU, on its own engine:
-// on the memory itself where the CPU can touch it, or on copies. What it
-// allocates on the way, and keeps for itself, is then in Go's heap; the result
-// is moved to the pool.
-func foreign(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+// foreign lets gorgonia compute an operation on the CPU, on its own engine: on
+// the memory itself where the CPU can touch it, or on copies. All that gorgonia
+// allocates for it lies in Go's heap. The result is moved to the pool.
+func foreign(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	if m.recording != nil {
 		return nil, fmt.Errorf("gorgonia computes it by itself, in Go: %w", cupool.ErrNotSupported)
 	}
-	m.fallbacks[in.name]++
+	m.fallbacks[in.Name]++
 	host := make([]gorgonia.Value, len(args))
 	for i, v := range args {
 		h, err := m.foreignArg(v)
@@ -33,7 +36,7 @@ func foreign(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	switch {
 	case !ok:
 		return r, nil
-	case in.scalar:
+	case in.Scalar:
 		return toScalar(d.Get(0))
 	case m.e.Owns(d): // an operand, or the destination
 		d = d.ShallowClone()
@@ -75,8 +78,8 @@ const (
 	transforms                // they have to be the first operand's
 )
 
-// destinations are the operations that are given one, where the CPU can touch
-// the pool. The others have to allocate by themselves.
+// destinations are the operations that get a destination, where the CPU can
+// touch the pool. The others allocate by themselves.
 var destinations = map[string]destination{
 	"gorgonia.im2colOp":         overwrites,
 	"gorgonia.col2imOp":         overwrites,
@@ -91,21 +94,21 @@ var destinations = map[string]destination{
 
 // destinationOf says whether in gets a destination. Operations that are not
 // gorgonia's get one where the tape machine would give it to them.
-func (m *VM) destinationOf(in *instr) destination {
-	if _, ok := in.op.(gorgonia.UsePreallocDoer); !ok || in.scalar || !m.e.AllocAccessible() {
+func (m *VM) destinationOf(in *program.Instr) destination {
+	if _, ok := in.Op.(gorgonia.UsePreallocDoer); !ok || in.Scalar || !m.e.AllocAccessible() {
 		return noDestination
 	}
-	if in.op.CallsExtern() && in.op.ReturnsPtr() {
+	if in.Op.CallsExtern() && in.Op.ReturnsPtr() {
 		return adds
 	}
-	return destinations[in.name]
+	return destinations[in.Name]
 }
 
 // doForeign calls the operation.
-func (m *VM) doForeign(in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+func (m *VM) doForeign(in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	kind := m.destinationOf(in)
 	if kind == noDestination {
-		return in.op.Do(args...)
+		return in.Op.Do(args...)
 	}
 	dst, err := m.destination(in)
 	if err != nil {
@@ -124,5 +127,46 @@ func (m *VM) doForeign(in *instr, args []gorgonia.Value) (gorgonia.Value, error)
 	if err != nil {
 		return nil, err
 	}
-	return in.op.(gorgonia.UsePreallocDoer).UsePreallocDo(h, args...)
+	return in.Op.(gorgonia.UsePreallocDoer).UsePreallocDo(h, args...)
+}
+
+// dropout computes gorgonia's dropout, with its random numbers, into a
+// destination. Gorgonia's own way to give it a destination fails.
+func dropout(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, ok := args[0].(*tensor.Dense)
+	drop := program.Field(in.Op, "probability").Float()
+	switch {
+	case !ok || !m.e.AllocAccessible():
+		return foreign(m, in, args)
+	case drop == 0 || !program.Field(in.Op, "isTraining").Bool():
+		return d, nil
+	}
+	m.fallbacks[in.Name]++
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := m.e.Accessible(d); err != nil {
+		return nil, err
+	}
+	random := *(*func() float64)(unsafe.Pointer(reflect.ValueOf(in.Op).Elem().FieldByName("rndGen").UnsafeAddr()))
+	switch x := d.Data().(type) {
+	case []float32:
+		dropTo(dst.Data().([]float32), x, float32(1-drop), random)
+	case []float64:
+		dropTo(dst.Data().([]float64), x, 1-drop, random)
+	default:
+		return nil, ErrOperand
+	}
+	return dst, nil
+}
+
+// dropTo keeps elements with a probability.
+func dropTo[T float32 | float64](dst, src []T, keep T, random func() float64) {
+	for i, x := range src {
+		dst[i] = 0
+		if T(random()) < keep {
+			dst[i] = x / keep
+		}
+	}
 }

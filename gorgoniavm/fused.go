@@ -3,72 +3,23 @@ package gorgoniavm
 import (
 	"fmt"
 
-	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/nn"
 )
 
-// The steps that fuse puts into a program.
+// The kernels of the steps that package program puts in the place of several
+// operations.
 
-// linear is act(x·w + bias).
-func linear(act cupool.Activation) kernel {
-	return func(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
-		x, w, err := m.matrices(in, args)
-		if err != nil {
-			return nil, err
-		}
-		bias, err := dense(args[2])
-		if err != nil {
-			return nil, err
-		}
-		y, err := m.destination(in)
-		if err != nil {
-			return nil, err
-		}
-		return y, m.e.Linear(x, w, bias, y, act)
-	}
-}
-
-// linearBack makes the gradients of a layer: that of the weights is its result,
-// those of the input and of the bias, where they are wanted, are its parts.
-func linearBack(act cupool.Activation) kernel {
-	return func(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
-		x, w, err := m.matrices(in, args)
-		if err != nil {
-			return nil, err
-		}
-		dz, err := dense(args[2])
-		if err != nil {
-			return nil, err
-		}
-		var parts [2]tensor.Tensor
-		for i, slot := range in.parts {
-			if slot < 0 {
-				continue
-			}
-			part, err := m.destination(&m.prog.instrs[slot])
-			if err != nil {
-				return nil, err
-			}
-			parts[i] = part
-			m.slots[slot], m.dst = m.dst, held{}
-		}
-		dw, err := m.destination(in)
-		if err != nil {
-			return nil, err
-		}
-		return dw, m.e.LinearBack(x, w, dz, parts[0], dw, parts[1], act)
-	}
-}
-
-// partOf is what another instruction has put into the slot already.
-func partOf(m *VM, in *instr, _ []gorgonia.Value) (gorgonia.Value, error) {
-	m.dst, m.slots[in.out] = m.slots[in.out], held{}
-	return m.dst.v, nil
+// number is a value that the program knows.
+func number(_ *VM, in *program.Instr, _ []gorgonia.Value) (gorgonia.Value, error) {
+	return in.Number, nil
 }
 
 // scale multiplies a tensor by a scalar.
-func scale(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
+func scale(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	t, err := dense(args[0])
 	if err != nil {
 		return nil, err
@@ -80,14 +31,99 @@ func scale(m *VM, in *instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	return m.e.MulScalar(t, args[1].Data(), true, tensor.WithReuse(dst))
 }
 
+// activationOf returns the activation of a layer.
+func activationOf(in *program.Instr) nn.Activation {
+	if in.Rectify {
+		return nn.Rectify
+	}
+	return nn.NoActivation
+}
+
+// linear is act(x·w + bias).
+func linear(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	x, w, err := m.matrices(in, args)
+	if err != nil {
+		return nil, err
+	}
+	bias, err := dense(args[2])
+	if err != nil {
+		return nil, err
+	}
+	y, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	return y, nn.Linear(m.e, x, w, bias, y, activationOf(in))
+}
+
+// linearBack makes the gradients of a layer. The gradient by the weights is its
+// result; those by the input and by the bias, where they are wanted, are its
+// parts.
+func linearBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	x, w, err := m.matrices(in, args)
+	if err != nil {
+		return nil, err
+	}
+	dz, err := dense(args[2])
+	if err != nil {
+		return nil, err
+	}
+	var parts [2]tensor.Tensor
+	for i, slot := range in.Parts {
+		if slot < 0 {
+			continue
+		}
+		part, err := m.destination(&m.prog.Instrs[slot])
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = part
+		m.now.slots[slot], m.now.dst = m.now.dst, held{}
+	}
+	dw, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	return dw, nn.LinearBack(m.e, x, w, dz, parts[0], dw, parts[1], activationOf(in))
+}
+
+// lossBack makes the gradient of a cross entropy, and the losses of the rows for
+// a part.
+func lossBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	z, y, err := m.matrices(in, args)
+	if err != nil {
+		return nil, err
+	}
+	by, err := floatOf(args[2])
+	if err != nil {
+		return nil, err
+	}
+	losses, err := m.destination(&m.prog.Instrs[in.Parts[0]])
+	if err != nil {
+		return nil, err
+	}
+	m.now.slots[in.Parts[0]], m.now.dst = m.now.dst, held{}
+	dz, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	return dz, nn.ScaledCrossEntropy(m.e, z, y, losses, dz, -by)
+}
+
+// partOf returns the value that another instruction has put into the slot.
+func partOf(m *VM, in *program.Instr, _ []gorgonia.Value) (gorgonia.Value, error) {
+	m.now.dst, m.now.slots[in.Out] = m.now.slots[in.Out], held{}
+	return m.now.dst.v, nil
+}
+
 // matrices returns the first two operands of a layer in the shapes of their
-// nodes, which inputs need not have.
-func (m *VM) matrices(in *instr, args []gorgonia.Value) (x, w *tensor.Dense, err error) {
+// nodes. The values of inputs may have others.
+func (m *VM) matrices(in *program.Instr, args []gorgonia.Value) (x, w *tensor.Dense, err error) {
 	if x, w, err = pair(args); err != nil {
 		return nil, nil, err
 	}
 	for i, d := range []**tensor.Dense{&x, &w} {
-		shape := m.prog.instrs[in.in[i]].shape
+		shape := m.prog.Instrs[in.In[i]].Shape
 		if (*d).Shape().Eq(shape) {
 			continue
 		}

@@ -5,14 +5,16 @@ import (
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
-)
 
-// Gradients are added when everything else is done, so that a run that fails
-// changes none of them.
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+)
 
 // prepareGradients makes the gradients of inputs that have none yet.
 func (m *VM) prepareGradients() error {
-	for _, n := range m.prog.targets {
+	for n := range m.derivs {
+		dropHostGradient(n.Value())
+	}
+	for _, n := range m.prog.Targets {
 		if !n.IsVar() || n.Value() == nil {
 			continue
 		}
@@ -33,16 +35,7 @@ func (m *VM) moveWeight(n *gorgonia.Node) error {
 	if !ok || m.e.AllocAccessible() || m.e.Owns(d) {
 		return nil
 	}
-	if old, ok := m.weights[n]; ok { // the program gave it another value since
-		delete(m.weights, n)
-		m.blocks.drop(old)
-	}
-	up, err := m.copyOf(d)
-	if err != nil {
-		return err
-	}
-	m.weights[n] = m.blocks.hold(up, false)
-	return gorgonia.UnsafeLet(n, up)
+	return m.rebind(n, d)
 }
 
 // gradientOf returns the gradient that is bound to a node, in the pool, and
@@ -51,10 +44,19 @@ func (m *VM) gradientOf(n *gorgonia.Node) (gorgonia.Value, error) {
 	g := boundGradient(n)
 	d, ok := g.(*tensor.Dense)
 	switch {
-	case g != nil && (!ok || m.e.Owns(d)):
+	case g != nil && !ok:
+		return g, nil
+	case ok:
+		if err := toDevice(d); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case ok && m.e.Owns(d):
+		m.lendGradient(d)
 		return g, nil
 	case ok && d.MemSize() > 0: // in Go's heap
-		up, err := m.copyOf(d)
+		up, err := m.mem.copyOf(d)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +90,7 @@ func (m *VM) zeroGradient(n *gorgonia.Node) (gorgonia.Value, error) {
 		gorgonia.WithGrad(zero)(n)
 		return zero, nil
 	}
-	g, err := m.lasting(d, func(t *tensor.Dense) error { return m.e.Zero(t) })
+	g, err := m.mem.lasting(d, func(t *tensor.Dense) error { return m.e.Zero(t) })
 	if err != nil {
 		return nil, err
 	}
@@ -98,47 +100,31 @@ func (m *VM) zeroGradient(n *gorgonia.Node) (gorgonia.Value, error) {
 // adoptGradient binds a gradient that is the VM's, until Close.
 func (m *VM) adoptGradient(n *gorgonia.Node, g *tensor.Dense) gorgonia.Value {
 	if old, ok := m.duals[n]; ok {
-		m.blocks.drop(old)
+		m.mem.drop(&old)
 	}
-	m.duals[n] = m.blocks.hold(g, false)
+	m.duals[n] = m.mem.hold(g, false)
 	gorgonia.WithGrad(g)(n)
+	m.lendGradient(g)
 	return g
 }
 
-// commit binds what nodes are to have, adds the gradients of this run to those
-// of the nodes, all or some, and sets the variables of Set.
-func (m *VM) commit(which gradients) error {
-	m.at = nil
-	if err := m.bindKept(); err != nil {
-		return err
-	}
-	if err := m.addGradients(which); err != nil {
-		return err
-	}
-	if err := m.assign(); err != nil {
-		return err
-	}
-	m.at = nil
-	return m.settle()
-}
-
 // gradients says which gradients are added: that which in computes, to g?
-type gradients func(in *instr, g gorgonia.Value) bool
+type gradients func(in *program.Instr, g gorgonia.Value) bool
 
-func everyGradient(*instr, gorgonia.Value) bool { return true }
+func everyGradient(*program.Instr, gorgonia.Value) bool { return true }
 
 func (m *VM) addGradients(which gradients) error {
-	for i := range m.prog.instrs {
-		m.at = &m.prog.instrs[i]
-		for _, of := range m.at.derivOf {
+	for i := range m.prog.Instrs {
+		m.now.at = &m.prog.Instrs[i]
+		for _, of := range m.now.at.DerivOf {
 			g, err := m.gradientOf(of)
 			if err != nil {
 				return err
 			}
-			if !which(m.at, g) {
+			if !which(m.now.at, g) {
 				continue
 			}
-			if err := m.addGradient(of, g, m.slots[i]); err != nil {
+			if err := m.addGradient(of, g, m.now.slots[i]); err != nil {
 				return err
 			}
 		}

@@ -85,3 +85,61 @@ func TestInputs(t *testing.T) {
 		}
 	}
 }
+
+// growing is a graph that computes a new weight of an old one, w + u + x, as
+// Gorgonia's example of logistic regression does. w and u have the same value.
+type growing struct {
+	g      *G.ExprGraph
+	w, u   *G.Node
+	update *G.Node
+}
+
+func newGrowing(of func(values ...float64) *tensor.Dense) growing {
+	g := G.NewGraph()
+	vector := func(name string, v *tensor.Dense) *G.Node {
+		return G.NewVector(g, tensor.Float64, G.WithShape(3), G.WithName(name), G.WithValue(v))
+	}
+	m := growing{g: g, w: vector("w", of(0, 0, 0)), u: vector("u", of(0, 0, 0))}
+	m.update = G.Must(G.Add(G.Must(G.Add(m.w, m.u)), vector("x", of(1, 10, 100))))
+	return m
+}
+
+// step runs the graph and gives the update to both inputs.
+func (m growing) step(t *testing.T, e *cupool.Engine, vm G.VM, want float64) {
+	t.Helper()
+	require.NoError(t, vm.RunAll())
+	d, err := e.ToHost(m.update.Value().(*tensor.Dense))
+	require.NoError(t, err)
+	require.Equal(t, []float64{want, 10 * want, 100 * want}, d.Data())
+	require.NoError(t, G.Let(m.w, m.update.Value()))
+	require.NoError(t, G.Let(m.u, m.update.Value()))
+}
+
+// An input may be given the value of another node between runs. It has that
+// until it is given another, and Close leaves it a copy in Go's heap.
+func TestInputsOfValues(t *testing.T) {
+	heap := func(values ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(values)) }
+	for name, newEngine := range engines {
+		t.Run(name, func(t *testing.T) {
+			e, a := newEngine(t)
+			m := newGrowing(heap)
+			vm, err := gorgoniavm.New(m.g, e)
+			require.NoError(t, err)
+			m.step(t, e, vm, 1)
+			m.step(t, e, vm, 3)
+			live := a.live
+			m.step(t, e, vm, 7)
+			require.Equal(t, live, a.live, "the value before is given back")
+			old := m.u.Value()
+			require.NoError(t, G.Let(m.u, heap(1, 10, 100)))
+			m.step(t, e, vm, 9)
+			m.step(t, e, vm, 19)
+			require.Zero(t, old.MemSize(), "a freed tensor")
+			require.NoError(t, vm.Close())
+			for _, n := range []*G.Node{m.w, m.u, m.update} {
+				require.Equal(t, []float64{19, 190, 1900}, n.Value().Data())
+				require.False(t, e.Owns(n.Value().(*tensor.Dense)))
+			}
+		})
+	}
+}

@@ -4,19 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
 // Option is an option of New.
 type Option func(*config)
 
 type config struct {
-	bind     bool
-	bindOnly gorgonia.Nodes
-	grads    gorgonia.Nodes
-	keep     gorgonia.Nodes
-	keepAll  bool
+	wants    program.Wants
 	watch    gorgonia.Nodes
 	watchAll bool
 	watchNaN bool
@@ -35,8 +33,8 @@ type config struct {
 // Without this option n.Grad() is the gradient of the last RunAll.
 func BindDualValues(nodes ...*gorgonia.Node) Option {
 	return func(c *config) {
-		c.bind = true
-		c.bindOnly = append(c.bindOnly, nodes...)
+		c.wants.Bind = true
+		c.wants.BindOnly = append(c.wants.BindOnly, nodes...)
 	}
 }
 
@@ -45,18 +43,18 @@ func BindDualValues(nodes ...*gorgonia.Node) Option {
 // nothing reads are not computed, but none is added to another or has to be
 // zeroed, which a solver need not do then (KeepGradients).
 func Gradients(nodes ...*gorgonia.Node) Option {
-	return func(c *config) { c.grads = append(c.grads, nodes...) }
+	return func(c *config) { c.wants.Grads = append(c.wants.Grads, nodes...) }
 }
 
 // Keep makes the values of nodes outlast RunAll, until the next one or Close.
 // Inputs, roots of the graph, scalars and gradients need no Keep.
 func Keep(nodes ...*gorgonia.Node) Option {
-	return func(c *config) { c.keep = append(c.keep, nodes...) }
+	return func(c *config) { c.wants.Keep = append(c.wants.Keep, nodes...) }
 }
 
 // TraceValues is Keep for all nodes: as much memory as the graph has values.
 func TraceValues() Option {
-	return func(c *config) { c.keepAll = true }
+	return func(c *config) { c.wants.KeepAll = true }
 }
 
 // EvalMode puts the operations that know of training (dropout, batch
@@ -94,12 +92,15 @@ func WatchInf() Option {
 	return func(c *config) { c.watchInf = true }
 }
 
+// looks reports whether the VM looks at every value as it is computed.
+func (c *config) looks() bool { return c.log != nil || c.watchNaN || c.watchInf }
+
 // validate checks that all nodes are g's.
 func (c *config) validate(g *gorgonia.ExprGraph) error {
 	for _, l := range []struct {
 		option string
 		nodes  gorgonia.Nodes
-	}{{"BindDualValues", c.bindOnly}, {"Gradients", c.grads}, {"Keep", c.keep}, {"Watch", c.watch}} {
+	}{{"BindDualValues", c.wants.BindOnly}, {"Gradients", c.wants.Grads}, {"Keep", c.wants.Keep}, {"Watch", c.watch}} {
 		for _, n := range l.nodes {
 			if n == nil || n.Graph() != g {
 				return &cupool.ConfigError{Field: l.option, Value: n, Reason: "the node is not one of the graph"}

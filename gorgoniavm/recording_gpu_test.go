@@ -164,3 +164,42 @@ func TestReplayRecordsAnew(t *testing.T) {
 		})
 	}
 }
+
+// An input may be given a value that a recording made, which is there no longer
+// when the recording is given back.
+func TestReplayInputsOfValues(t *testing.T) {
+	for name, pooled := range map[string]bool{"from Go's heap": false, "in place": true} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newReplayMeter(t)
+			var first []*tensor.Dense
+			m := newGrowing(func(values ...float64) *tensor.Dense {
+				d := tensor.New(tensor.WithBacking(values))
+				if pooled {
+					up, err := e.FromHost(d)
+					require.NoError(t, err)
+					first = append(first, up)
+					return up
+				}
+				return d
+			})
+			vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Replay())
+			require.NoError(t, err)
+			if pooled { // recorded with the inputs where they are
+				for range 3 {
+					require.NoError(t, vm.RunAll())
+				}
+			}
+			for i, want := 0, 1.0; i < 6; i, want = i+1, 2*want+1 {
+				m.step(t, e, vm, want)
+			}
+			require.NotZero(t, vm.Replays().Launches)
+			require.NoError(t, vm.Close())
+			for _, n := range []*G.Node{m.w, m.u, m.update} {
+				require.Equal(t, []float64{63, 630, 6300}, n.Value().Data())
+			}
+			for _, d := range first {
+				require.NoError(t, e.FreeTensor(d))
+			}
+		})
+	}
+}

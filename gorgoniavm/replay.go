@@ -2,37 +2,36 @@ package gorgoniavm
 
 import (
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
-
-// What takes the time of a small graph on a GPU is to start its operations.
-// With Replay, a VM does that once, into CUDA graphs (recording.go), and then
-// starts these.
 
 // Replay has RunAll record a run as CUDA graphs (cupool.Engine.Capture), one up
 // to the last scalar that is read off the device and one for the rest, and
 // launch those from then on, in place of the operations one by one. The numbers
-// are the same. The first RunAll computes as ever, the second one records.
+// are the same. The first RunAll does not record, the second one does.
 //
 // A recording reads inputs where they lie as long as they are the same tensors
 // in every run; one that was bound to another (gorgonia.Let) is copied to the
 // recording's own memory before each launch, as are inputs in Go's heap. Values
-// that last and gradients are the same tensors from run to run. What depends on
-// scalars that were read off the device comes after the launch. A recording has
-// the memory that it works in until Close; Reset leaves it.
+// that last and gradients are the same tensors from run to run. Operations that
+// depend on scalars of the device are computed after the launch. A recording
+// has the memory that it works in until Close; Reset leaves it.
 //
-// The VM records anew when an input that lay in place is another tensor, when a
-// scalar among the inputs, a slice (gorgonia.UnsafeLet) or a bound gradient is
-// another one, and runs as ever where that happens all the time. So it does
-// where it cannot record: on a device without graphs or an engine on the
-// default stream, where gorgonia computes an operation by itself (Fallbacks) or
-// a tensor depends on a scalar of the device, with a gorgonia.Read of a
-// tensor, with WithLogger, WatchNaN and WatchInf, and when memory does not
-// suffice. VM.Replays tells.
+// The VM records again when the recording does not fit the run: an input that
+// was read in place is another tensor, or a scalar among the inputs, a slice
+// (gorgonia.UnsafeLet) or a bound gradient has changed. After three recordings
+// that failed or were hardly used, it computes operation by operation.
+//
+// It cannot record on a device without graphs, on the default stream, where
+// gorgonia computes an operation by itself (Fallbacks), where a tensor depends
+// on a scalar of the device, with a gorgonia.Read of a tensor, with WithLogger,
+// WatchNaN or WatchInf, and when memory does not suffice. VM.Replays says how
+// runs went.
 //
 // While a run is recorded, nothing else may use the engine. A run that fails
 // after the launch may have added to gradients.
@@ -51,10 +50,10 @@ type ReplayStats struct {
 // were not.
 func (m *VM) Replays() ReplayStats { return m.replay.stats }
 
-// replays is what a VM knows of its recordings.
+// replays are a VM's recordings and how they served.
 type replays struct {
 	on     bool       // runs are to be recorded
-	ran    bool       // one went as ever: kernels are loaded, inputs known
+	ran    bool       // a run was computed without: kernels are loaded, inputs known
 	rec    *recording // nil: none
 	wasted int        // recordings that failed or were hardly used
 	stats  ReplayStats
@@ -72,7 +71,9 @@ func (m *VM) replayed() (bool, error) {
 		return false, nil
 	}
 	if r.rec != nil && !r.rec.fits(m) {
-		m.dropRecording()
+		if err := m.dropRecording(); err != nil {
+			return false, err
+		}
 	}
 	if r.rec == nil && r.wasted < mostWasted && r.ran {
 		m.record()
@@ -100,95 +101,43 @@ func (m *VM) record() {
 	r.stats.Err = err
 }
 
-// capture records a run. Memory that the run takes is the graphs', and none of
-// it is given back here, whichever way it goes.
-func (m *VM) capture() (*recording, error) {
-	if err := m.recordable(); err != nil {
-		return nil, err
+// fits reports whether a launch would read the values that nodes have.
+func (r *recording) fits(m *VM) bool {
+	for i := range r.inputs {
+		if !r.inputs[i].fits(m, r.inputs[i].node.Value()) {
+			return false
+		}
 	}
-	rec, blocks := new(recording), m.blocks
-	m.recording, m.blocks.refs = rec, maps.Clone(blocks.refs)
-	defer func() {
-		m.blocks, m.recording, m.at, m.dst = blocks, nil, nil, held{}
-		clear(m.slots)
-		clear(m.headers) // which the recording has now
-		m.kept, m.lets = m.kept[:0], m.lets[:0]
-	}()
-	if err := m.recordRun(rec); err != nil {
-		return nil, errors.Join(err, rec.close())
+	for i := range r.grads {
+		if !r.grads[i].fits(m, boundGradient(r.grads[i].node)) {
+			return false
+		}
 	}
-	return rec, nil
+	for _, n := range r.numbers {
+		if x, ok := numberOf(n.node.Value()); !ok || x != n.x {
+			return false
+		}
+	}
+	for _, c := range r.cuts {
+		if cutOf(c.of) != c.at {
+			return false
+		}
+	}
+	return true
 }
 
-// recordable fails for what a graph would leave out.
-func (m *VM) recordable() error {
-	if m.c.log != nil || m.c.watchNaN || m.c.watchInf {
-		return fmt.Errorf("gorgoniavm: a graph neither logs nor watches: %w", cupool.ErrNotSupported)
+func (in *recordedInput) fits(m *VM, now gorgonia.Value) bool {
+	d, ok := now.(*tensor.Dense)
+	switch {
+	case !ok || d.MemSize() == 0:
+		return false
+	case in.stage != nil:
+		return d.Dtype() == in.stage.Dtype() && d.Shape().Eq(in.stage.Shape())
 	}
-	for _, n := range m.prog.targets {
-		if boundGradient(n) == nil {
-			return fmt.Errorf("gorgoniavm: %s has no gradient to add to: %w", nameOf(n), ErrNoValue)
-		}
-	}
-	return nil
+	return in.v == now && in.at == cupool.Ptr(d.Uintptr()) && d.Shape().Eq(in.shape) && m.inPlace(in.node, d)
 }
 
-// recordRun records what graphs are to compute, and notes what is to be done
-// besides. What comes after the scalars that are fetched is a graph of its own,
-// which may use the memory of the first one, but not free it.
-func (m *VM) recordRun(rec *recording) error {
-	instrs := inputsFirst(m.prog.instrs[:m.prog.late])
-	if n := m.fetches.after(instrs); 0 < n && n < len(instrs) {
-		if err := m.recordGraph(rec, func() error { return m.walk(instrs[:n]) }); err != nil {
-			return err
-		}
-		m.blocks.borrow()
-		instrs = instrs[n:]
-	}
-	return m.recordGraph(rec, func() error {
-		if err := m.walk(instrs); err != nil {
-			return err
-		}
-		if err := m.addGradients(recorded); err != nil {
-			return err
-		}
-		return rec.complete(m)
-	})
-}
-
-// inputsFirst returns instructions with inputs before all others. What is
-// copied before a launch would be lost in memory that the launch works in
-// before it comes to that input.
-func inputsFirst(instrs []instr) []instr {
-	sorted := slices.Clone(instrs)
-	slices.SortStableFunc(sorted, func(a, b instr) int {
-		switch {
-		case a.kind == variable && b.kind != variable:
-			return -1
-		case a.kind != variable && b.kind == variable:
-			return 1
-		}
-		return 0
-	})
-	return sorted
-}
-
-// recordGraph adds what f computes as a graph.
-func (m *VM) recordGraph(rec *recording, f func() error) error {
-	g, err := m.e.Capture(func() error {
-		m.blocks.a = m.e.Allocator()
-		if err := m.named(cupool.Try(f)); err != nil {
-			return err
-		}
-		return m.blocks.err
-	})
-	if err == nil {
-		rec.graphs = append(rec.graphs, g)
-	}
-	return err
-}
-
-// launch runs a recording and what comes after it.
+// launch runs a recording and the operations that come last.
 func (m *VM) launch(rec *recording) error {
 	if err := rec.feed(m.e); err != nil {
 		return err
@@ -201,39 +150,58 @@ func (m *VM) launch(rec *recording) error {
 	if err := rec.restore(m); err != nil {
 		return err
 	}
-	if err := m.walk(m.prog.instrs[m.prog.late:]); err != nil {
+	if err := m.walk(m.prog.Instrs[m.prog.Late:]); err != nil {
 		return err
 	}
 	return m.commit(unrecorded)
 }
 
+// restore puts the values of a launch where walk puts those of a run.
+func (r *recording) restore(m *VM) error {
+	copy(m.now.slots, r.slots)
+	m.kept = append(m.kept, r.scalars...)
+	m.now.lets = append(m.now.lets, r.lets...)
+	for _, b := range r.bound {
+		if b.node.Value() == b.h.v {
+			continue
+		}
+		if err := gorgonia.UnsafeLet(b.node, b.h.v); err != nil {
+			return &OpError{Node: nameOf(b.node), Op: program.OpName(b.node.Op()), Err: err}
+		}
+	}
+	return nil
+}
+
 // dropRecording gives the recording back, and takes its values from their nodes.
-func (m *VM) dropRecording() {
+// It fails if an input has one of the values and there is no memory for a copy.
+func (m *VM) dropRecording() error {
 	rec := m.replay.rec
 	if rec == nil {
-		return
+		return nil
 	}
+	moved := m.moveFromRecording(rec)
 	m.replay.rec = nil
 	if rec.launches < fewRuns {
 		m.replay.wasted++
 	}
 	rec.unbind()
-	if err := rec.close(); m.blocks.err == nil {
-		m.blocks.err = err
+	if err := rec.close(); m.mem.blocks.Err == nil {
+		m.mem.blocks.Err = err
 	}
+	return moved
 }
 
 // closeRecording gives the recording back. Its nodes keep their values as copies
 // in Go's heap.
-func (m *VM) closeRecording() error {
+func (m *VM) closeRecording(l *leaving) error {
 	rec := m.replay.rec
 	if rec == nil {
 		return nil
 	}
 	m.replay.rec = nil
-	var errs []error
+	moved := m.moveFromRecording(rec)
 	for _, b := range rec.bound {
-		errs = append(errs, m.leaveValue(b.node, b.h))
+		l.value(b.node, b.h)
 	}
-	return errors.Join(append(errs, rec.close())...)
+	return errors.Join(moved, rec.close())
 }

@@ -8,19 +8,20 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/nn"
 )
 
-// Solver moves a model's weights against their gradients, in place: what it
-// remembers of them (moments) lives in the pool from the first Step to Close,
-// and no further Step allocates memory there. It implements gorgonia.Solver,
-// with the numbers of Gorgonia's own solvers, each of which takes several
-// tensors a step from the pool and loses them.
+// Solver moves a model's weights against their gradients, in place. The moments
+// that it remembers live in the pool from the first Step to Close, and no
+// further Step allocates memory there. It implements gorgonia.Solver, with the
+// numbers of Gorgonia's own solvers. Each of those takes several tensors a step
+// from the pool and loses them.
 //
 // Weights and gradients are of float32 or float64, scalars or tensors without
 // gaps, one of a kind for each. Tensors may be anywhere that the CPU can
 // touch, and in the engine's memory on a device: there the engine's kernels
-// do the work, on its stream, and Step returns before it is done. What a
-// Solver remembers belongs to no scope of the engine.
+// do the work, on its stream, and Step returns before it is done. The moments
+// belong to no scope of the engine.
 //
 // The methods of a Solver are for one goroutine at a time.
 type Solver struct {
@@ -29,7 +30,7 @@ type Solver struct {
 	keep   bool // gradients are not zeroed
 	step   int  // of steps so far
 	params []param
-	batch  []cupool.Param // of weights in device memory; kept for its room
+	batch  []nn.Param // of weights in device memory; kept for its room
 	closed bool
 }
 
@@ -67,7 +68,7 @@ func NewSolver(eng *cupool.Engine, m Method, opts ...SolverOption) (*Solver, err
 
 // SolverError is a Step that failed for a weight. It unwraps to
 // cupool.ErrNotSupported, cupool.ErrSizeMismatch, cupool.ErrUseAfterFree,
-// cupool.ErrOutOfMemory or what the device says.
+// cupool.ErrOutOfMemory or the device's error.
 type SolverError struct {
 	Index int    // of the weight in the model
 	Name  string // of its node, if it has one

@@ -5,11 +5,11 @@ import (
 )
 
 // The steps of a Solver on a device: where a method has a kernel, that moves
-// many weights at once (Engine.SGDStep, AdamStep); what it has not is made of
-// the engine's elementwise operations, in place.
+// many weights at once (nn.SGD, nn.Adam). The rest is made of the engine's
+// elementwise operations, in place.
 
-// prepareOnDevice does what comes before the kernel of all weights, for one: it
-// shapes the gradient, or moves the weight where there is no such kernel.
+// prepareOnDevice shapes the gradient of one weight. Where the method has no
+// kernel for all weights, it also computes the step, or moves the weight.
 func (s *Solver) prepareOnDevice(p *param) error {
 	if err := s.shapeOnDevice(p); err != nil {
 		return err
@@ -49,15 +49,15 @@ func (s *Solver) moveOnDevice() error {
 func (s *Solver) launch() error {
 	r := &s.method
 	switch r.kind {
-	case sgd, nesterov: // without Momentum, which has been seen to
+	case sgd, nesterov: // nesterovOnDevice has added the momentum
 		for i := range s.batch {
 			s.batch[i].Momentum = nil
 		}
-		return s.eng.SGDStep(r.sgd(0), s.batch...)
+		return r.sgd(0).Step(s.eng, s.batch...)
 	case momentum:
-		return s.eng.SGDStep(r.sgd(r.momentum), s.batch...)
+		return r.sgd(r.momentum).Step(s.eng, s.batch...)
 	case adam:
-		return s.eng.AdamStep(r.adam(), s.step, s.batch...)
+		return r.adam().Step(s.eng, s.step, s.batch...)
 	}
 	return nil
 }

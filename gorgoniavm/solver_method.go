@@ -6,6 +6,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/nn"
 )
 
 // Method is how a Solver moves weights: SGD, Momentum, RMSProp, Adam or AdamW.
@@ -101,16 +102,16 @@ type rule struct {
 	clip         float64 // RMSProp's, which comes later than the others'
 }
 
-func (r *rule) adam() cupool.Adam {
-	return cupool.Adam{LearningRate: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, WeightDecay: r.decay}
+func (r *rule) adam() nn.Adam {
+	return nn.Adam{LearningRate: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, WeightDecay: r.decay}
 }
 
 func (r *rule) adamOptions() layers.AdamOptions {
 	return layers.AdamOptions{LR: r.rate, Beta1: r.beta1, Beta2: r.beta2, Epsilon: r.epsilon, Decay: r.decay}
 }
 
-func (r *rule) sgd(momentum float64) cupool.SGD {
-	return cupool.SGD{LearningRate: r.rate, Momentum: momentum}
+func (r *rule) sgd(momentum float64) nn.SGD {
+	return nn.SGD{LearningRate: r.rate, Momentum: momentum}
 }
 
 func (r *rule) rmsProp() layers.RMSPropOptions {

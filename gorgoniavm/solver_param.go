@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/nn"
 )
 
 // param is a weight with its gradient and what a Solver remembers of it. On the
@@ -22,7 +23,7 @@ type param struct {
 	s32      [2][]float32
 	s64      [2][]float64
 
-	device  cupool.Param
+	device  nn.Param
 	scratch tensor.Tensor
 
 	blocks []cupool.Block // of what is remembered
@@ -39,6 +40,8 @@ func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
 		return err
 	}
 	switch {
+	case isFreed(w) || isFreed(g):
+		return fmt.Errorf("a weight or gradient is a freed tensor: %w", cupool.ErrUseAfterFree)
 	case w.Dtype() != g.Dtype() || elementsOf(w) != elementsOf(g):
 		return fmt.Errorf("a weight of %v %v with a gradient of %v %v: %w", w.Shape(), w.Dtype(), g.Shape(), g.Dtype(), cupool.ErrSizeMismatch)
 	case p.size != 0 && (p.size != elementsOf(w) || p.dt != w.Dtype()):
@@ -49,6 +52,11 @@ func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
 	device := p.device
 	p.dt, p.size = w.Dtype(), elementsOf(w)
 	p.w32, p.w64, p.g32, p.g64, device.Value, device.Grad = nil, nil, nil, nil, nil, nil
+	if d, ok := g.(*tensor.Dense); ok {
+		if err := toDevice(d); err != nil {
+			return err
+		}
+	}
 	wt, onDevice := deviceTensor(w)
 	if onDevice {
 		gt, ok := deviceTensor(g)

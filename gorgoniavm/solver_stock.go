@@ -10,13 +10,15 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// StockSolver is one of Gorgonia's own solvers, or any other, that leaks
-// nothing: what a Step takes from the engine's pool goes back after the next
-// one, which may still need it, as Adam's needs the moments. What the first
-// Step takes stays until Close: there solvers make what they keep.
+// StockSolver runs one of Gorgonia's own solvers, or any other, without leaks.
+// Memory that a Step takes from the engine's pool goes back after the next Step,
+// which may still read it, as Adam's reads the moments. Memory of the first Step
+// stays until Close, as solvers then make the tensors that they keep.
 //
-// A Solver computes the same with less memory. The methods of a StockSolver
-// are for one goroutine at a time, and nobody else uses the engine during Step.
+// A Solver computes the same with less memory, and on a device without copies to
+// Go's heap. The methods of a StockSolver
+// are for one goroutine at a time. During Step no other goroutine may use the
+// engine.
 type StockSolver struct {
 	e      *cupool.Engine
 	solver gorgonia.Solver
@@ -28,16 +30,13 @@ type StockSolver struct {
 var _ gorgonia.Solver = (*StockSolver)(nil)
 
 // NewStockSolver returns a StockSolver. It fails with a *cupool.ConfigError
-// without an engine or solver, and with cupool.ErrNotSupported on a device
-// whose memory the CPU cannot touch, as Gorgonia's solvers do.
+// without an engine or solver.
 func NewStockSolver(e *cupool.Engine, s gorgonia.Solver) (*StockSolver, error) {
 	switch {
 	case e == nil:
 		return nil, &cupool.ConfigError{Field: "Engine", Value: nil, Reason: "a solver's memory needs one"}
 	case s == nil:
 		return nil, &cupool.ConfigError{Field: "Solver", Value: nil, Reason: "there has to be one"}
-	case !e.AllocAccessible():
-		return nil, fmt.Errorf("gorgoniavm: a stock solver on %v: %w", e, cupool.ErrNotSupported)
 	}
 	return &StockSolver{e: e, solver: s}, nil
 }

@@ -3,36 +3,37 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
-	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
 // statement runs a Read or a Set.
-func (m *VM) statement(in *instr) error {
-	if in.name == opRead {
+func (m *VM) statement(in *program.Instr) error {
+	if program.ReadTarget(in.Op) != nil {
 		return m.read(in)
 	}
-	if len(in.in) != 2 {
-		return fmt.Errorf("%d operands: %w", len(in.in), ErrOperand)
+	if len(in.In) != 2 {
+		return fmt.Errorf("%d operands: %w", len(in.In), ErrOperand)
 	}
-	to := m.prog.instrs[in.in[0]].node
-	m.lets = append(m.lets, binding{to, in.shape, m.blocks.again(m.slots[in.in[1]])})
+	to := m.prog.Instrs[in.In[0]].Node
+	m.now.lets = append(m.now.lets, binding{to, in.Shape, m.mem.again(m.now.slots[in.In[1]])})
 	return nil
 }
 
-// read copies a value to where gorgonia.Read was told. What is read lies in
-// Go's heap, is the program's and outlives the VM.
-func (m *VM) read(in *instr) error {
-	if len(m.args) != 1 {
-		return fmt.Errorf("%d operands: %w", len(m.args), ErrOperand)
+// read copies a value to the variable of a gorgonia.Read. The copy lies in Go's
+// heap and belongs to the program.
+func (m *VM) read(in *program.Instr) error {
+	if len(m.now.args) != 1 {
+		return fmt.Errorf("%d operands: %w", len(m.now.args), ErrOperand)
 	}
-	into := readTarget(in.op)
-	d, ok := m.args[0].(*tensor.Dense)
+	into := program.ReadTarget(in.Op)
+	d, ok := m.now.args[0].(*tensor.Dense)
 	if !ok {
-		v, err := gorgonia.CloneValue(m.args[0])
+		v, err := gorgonia.CloneValue(m.now.args[0])
 		*into = v
 		return err
 	}
@@ -47,17 +48,11 @@ func (m *VM) read(in *instr) error {
 	return nil
 }
 
-// readTarget returns where a Read puts the value: the operation's one field,
-// which is not exported.
-func readTarget(op gorgonia.Op) *gorgonia.Value {
-	return (*gorgonia.Value)(reflect.ValueOf(op).FieldByName("into").UnsafePointer())
-}
-
-// assign does what Set says, a = b, once everything else is done.
+// assign carries out the Sets, once everything else is done.
 func (m *VM) assign() error {
-	for i := range m.lets {
-		if err := m.set(m.lets[i].node, m.lets[i].h.v); err != nil {
-			return fmt.Errorf("setting %s: %w", nameOf(m.lets[i].node), err)
+	for i := range m.now.lets {
+		if err := m.set(m.now.lets[i].node, m.now.lets[i].h.v); err != nil {
+			return fmt.Errorf("setting %s: %w", nameOf(m.now.lets[i].node), err)
 		}
 	}
 	return nil
@@ -82,8 +77,8 @@ func (m *VM) set(n *gorgonia.Node, v gorgonia.Value) error {
 // ToPool moves the values of nodes that lie in Go's heap to e's pool: weights
 // are best there. The nodes have new tensors then, which belong to the
 // program: e.FreeTensor gives them back. Nodes with a value in the pool, or a
-// scalar, or none, are left alone. It fails with an *OpError around what the
-// pool or the device says; the nodes before that one are moved.
+// scalar, or none, are left alone. It fails with an *OpError around the error of
+// the pool or the device; the nodes before that one are moved.
 func ToPool(e *cupool.Engine, nodes ...*gorgonia.Node) error {
 	for _, n := range nodes {
 		d, ok := n.Value().(*tensor.Dense)

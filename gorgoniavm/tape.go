@@ -3,37 +3,35 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
-// Tape is Gorgonia's own tape machine with its memory in order, for those who
-// keep it: what a run takes from the engine's pool goes back with Reset. It
-// implements gorgonia.VM. A VM runs the same graphs with all of their memory
-// in the pool, and less of it.
+// Tape is Gorgonia's own tape machine without its leaks: Reset gives back the
+// memory that a run takes from the engine's pool. It implements gorgonia.VM. A
+// VM runs the same graphs with all of their memory in the pool, and less of it.
 //
-// After RunAll, values of nodes are there until Reset, gradients of inputs
-// (BindDualValues) until Close, and what gorgonia.Read read for good, in Go's
+// After RunAll, values of nodes are there until Reset, and gradients of inputs
+// (BindDualValues) until Close, which leaves copies of them in Go's heap. Values that gorgonia.Read read stay, in Go's
 // heap. As with the tape machine, RunAll only runs after Reset.
 //
 // The tape machine takes most of its memory from Go's heap whatever engine it
 // has: without Exclusive, about a sixth of a step's bytes come from the pool.
-// And where memory runs out inside of tensor, the program ends: the machine
-// computes in a goroutine of its own, in which nobody can catch the engine's
-// panic.
+// Where memory runs out inside of tensor, the program ends: the machine computes
+// in a goroutine of its own, in which the engine's panic cannot be caught.
 //
-// The methods of a Tape are for one goroutine at a time, and nobody else uses
-// the engine during RunAll.
+// The methods of a Tape are for one goroutine at a time. During RunAll no other
+// goroutine may use the engine.
 type Tape struct {
 	vm    gorgonia.VM
 	g     *gorgonia.ExprGraph
 	e     *cupool.Engine
-	prime int                               // tensors to be had from densePool in a run; 0: none
-	spare []*tensor.Dense                   // of those, what the last run left
+	prime int                               // tensors that densePool has for a run; 0: none
+	spare []*tensor.Dense                   // those that the last run left
 	scope *cupool.Scope                     // of the last run; nil: none
 	grads map[*gorgonia.Node]gorgonia.Value // that runs made, until Close
 }
@@ -93,8 +91,8 @@ func NewTape(g *gorgonia.ExprGraph, e *cupool.Engine, cfg TapeConfig) (*Tape, er
 	return t, nil
 }
 
-// RunAll implements gorgonia.VM. It fails with what the tape machine says, and
-// the run's memory then goes back at once.
+// RunAll implements gorgonia.VM. It fails with the tape machine's error; the
+// run's memory then goes back at once.
 func (t *Tape) RunAll() error {
 	if t.scope == nil {
 		t.scope = t.e.Scope()
@@ -119,8 +117,8 @@ func (t *Tape) gradients() map[*gorgonia.Node]gorgonia.Value {
 	return all
 }
 
-// keep keeps what outlasts the run: values and gradients of inputs, and what
-// was read.
+// keep keeps the values that outlast the run: those of inputs, their gradients,
+// and those that were read.
 func (t *Tape) keep(before map[*gorgonia.Node]gorgonia.Value) error {
 	var errs []error
 	for n, g := range t.gradients() {
@@ -134,13 +132,12 @@ func (t *Tape) keep(before map[*gorgonia.Node]gorgonia.Value) error {
 		errs = append(errs, t.scope.Keep(d))
 	}
 	for _, n := range t.g.AllNodes() {
-		switch {
-		case n.Op() == nil:
+		if n.Op() == nil {
 			if d, ok := n.Value().(*tensor.Dense); ok {
 				errs = append(errs, t.scope.Keep(d))
 			}
-		case opName(n.Op()) == opRead:
-			errs = append(errs, t.toHeap(readTarget(n.Op())))
+		} else if into := program.ReadTarget(n.Op()); into != nil {
+			errs = append(errs, t.toHeap(into))
 		}
 	}
 	return errors.Join(errs...)
@@ -159,9 +156,8 @@ func (t *Tape) toHeap(v *gorgonia.Value) error {
 	return err
 }
 
-// Reset implements gorgonia.VM: it gives back what the last run took. Values of
-// nodes that lay there are freed tensors then. What the allocator says of it,
-// Close returns.
+// Reset implements gorgonia.VM: it gives back the memory of the last run. Nodes
+// whose values lay there have none then, and the tensors are freed ones.
 func (t *Tape) Reset() { _ = t.reset() }
 
 func (t *Tape) reset() error {
@@ -169,35 +165,49 @@ func (t *Tape) reset() error {
 	if t.scope == nil {
 		return nil
 	}
-	mine := t.values()
+	mine := t.pooled()
 	err := t.scope.Close()
 	t.scope = nil
-	for _, d := range mine {
-		if !t.e.Owns(d) {
+	for _, n := range mine {
+		if d := n.Value().(*tensor.Dense); !t.e.Owns(d) {
 			forget(d)
+			program.Unbind(n) // a machine that traces would copy into the tensor
 		}
 	}
 	return err
 }
 
-// values returns the values of nodes that are in the pool.
-func (t *Tape) values() (ds []*tensor.Dense) {
+// pooled returns the nodes, other than inputs, whose values are in the pool.
+func (t *Tape) pooled() (ns gorgonia.Nodes) {
 	for _, n := range t.g.AllNodes() {
 		if d, ok := n.Value().(*tensor.Dense); ok && n.Op() != nil && t.e.Owns(d) {
-			ds = append(ds, d)
+			ns = append(ns, n)
 		}
 	}
-	return ds
+	return ns
 }
 
-// Close implements gorgonia.VM: it gives back all that runs took, gradients
-// included. It returns what the allocator says.
+// Close implements gorgonia.VM: it gives back all memory that runs took. Nodes
+// keep their gradients as copies in Go's heap, as VM.Close leaves them; the
+// tensors that they had are freed ones then. It returns errors of the allocator.
 func (t *Tape) Close() error {
 	errs := []error{t.reset(), t.vm.Close()}
 	for n, g := range t.grads {
-		d := g.(*tensor.Dense)
-		errs = append(errs, t.e.FreeTensor(d))
+		errs = append(errs, t.leaveGradient(n, g.(*tensor.Dense)))
 		delete(t.grads, n)
 	}
-	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...)
+	return errors.Join(errs...)
+}
+
+// leaveGradient gives back a gradient of a node. If the node still has it, the
+// node gets a copy in Go's heap.
+func (t *Tape) leaveGradient(n *gorgonia.Node, d *tensor.Dense) error {
+	if boundGradient(n) != gorgonia.Value(d) {
+		return t.e.FreeTensor(d)
+	}
+	c, err := t.e.ToHost(d)
+	if err == nil {
+		gorgonia.WithGrad(c)(n)
+	}
+	return errors.Join(err, t.e.FreeTensor(d))
 }

@@ -138,6 +138,36 @@ func TestTapeShare(t *testing.T) {
 	require.Greater(t, share[true], 0.9)
 }
 
+// A Tape runs again with TraceExec, which copies each result into the value that
+// its node has. Close leaves the gradients in Go's heap.
+func TestTapeTraces(t *testing.T) {
+	eng, _ := newPool(t)
+	g := gorgonia.NewGraph()
+	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithShape(2, 2), gorgonia.WithName("x"),
+		gorgonia.WithValue(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{1, 2, 3, 4}))))
+	square := gorgonia.Must(gorgonia.Square(x))
+	_, err := gorgonia.Grad(gorgonia.Must(gorgonia.Sum(square)), x)
+	require.NoError(t, err)
+	tape, err := gorgoniavm.NewTape(g, eng, gorgoniavm.TapeConfig{
+		BindDualValues: gorgonia.Nodes{x}, Options: []gorgonia.VMOpt{gorgonia.TraceExec()},
+	})
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, tape.RunAll())
+		require.Equal(t, []float64{1, 4, 9, 16}, square.Value().Data())
+		tape.Reset()
+		poison(t, eng)
+	}
+	grad, err := x.Grad()
+	require.NoError(t, err)
+	require.True(t, eng.Owns(grad.(*tensor.Dense)))
+	require.NoError(t, tape.Close())
+	require.Zero(t, grad.MemSize(), "a freed tensor")
+	grad, err = x.Grad()
+	require.NoError(t, err)
+	require.Equal(t, []float64{6, 12, 18, 24}, grad.Data())
+}
+
 // What is read stays, in Go's heap; other values end with Reset.
 func TestTapeValues(t *testing.T) {
 	eng, pool := newPool(t)
@@ -152,12 +182,14 @@ func TestTapeValues(t *testing.T) {
 	require.NoError(t, err)
 	for range 3 {
 		require.NoError(t, tape.RunAll())
-		require.Equal(t, []float64{1, 4, 9, 16}, square.Value().Data())
+		value := square.Value()
+		require.Equal(t, []float64{1, 4, 9, 16}, value.Data())
 		tape.Reset()
 		poison(t, eng)
 		require.Equal(t, []float64{1, 4, 9, 16}, read.Data())
 		require.False(t, eng.Owns(read.(*tensor.Dense)))
-		require.Zero(t, square.Value().MemSize(), "a freed tensor")
+		require.Zero(t, value.MemSize(), "a freed tensor")
+		require.Nil(t, square.Value())
 		require.Equal(t, []float64{1, 2, 3, 4}, x.Value().Data(), "the program's")
 	}
 	require.NoError(t, tape.Close())
@@ -226,34 +258,39 @@ func TestStockSolverErrors(t *testing.T) {
 	require.ErrorIs(t, s.Step(nil), cupool.ErrClosed)
 }
 
-// With the VM, too, stock solvers leak nothing.
+// With the VM, too, stock solvers leak nothing, nor on a device.
 func TestStockSolverWithVM(t *testing.T) {
 	for name, solver := range tapeSolvers {
-		t.Run(name, func(t *testing.T) {
-			const steps = 12
-			want, _ := tapeLosses(t, nil, nil, false, solver(), steps)
-			eng, pool := newPool(t)
-			m := newMLP(16, 20, 30, 10)
-			require.NoError(t, gorgoniavm.ToPool(eng, m.weights...))
-			vm, err := gorgoniavm.New(m.g, eng, gorgoniavm.BindDualValues(m.weights...))
-			require.NoError(t, err)
-			stock, err := gorgoniavm.NewStockSolver(eng, solver())
-			require.NoError(t, err)
-			var live []int64
-			for i := range steps {
-				require.NoError(t, vm.RunAll())
-				require.Equal(t, bits(want[i]), bits(m.cost.Value().Data()))
-				require.NoError(t, stock.Step(gorgonia.NodesToValueGrads(m.weights)))
-				poison(t, eng)
-				live = append(live, pool.Stats().All.AllocatedBytes.Current)
-			}
-			for _, n := range live[2:] {
-				require.Equal(t, live[2], n, "live bytes %v", live)
-			}
-			require.NoError(t, errors.Join(vm.Close(), stock.Close()))
-			for _, n := range m.weights {
-				require.NoError(t, eng.FreeTensor(n.Value().(*tensor.Dense)))
-			}
-		})
+		for device, newEngine := range engines {
+			t.Run(name+" "+device, func(t *testing.T) {
+				const steps = 12
+				want, _ := tapeLosses(t, nil, nil, false, solver(), steps)
+				eng, pool := newEngine(t)
+				m := newMLP(16, 20, 30, 10)
+				require.NoError(t, gorgoniavm.ToPool(eng, m.weights...))
+				vm, err := gorgoniavm.New(m.g, eng, gorgoniavm.BindDualValues(m.weights...))
+				require.NoError(t, err)
+				stock, err := gorgoniavm.NewStockSolver(eng, solver())
+				require.NoError(t, err)
+				var live []int64
+				for i := range steps {
+					require.NoError(t, vm.RunAll())
+					if got := bits(m.cost.Value().Data()); eng.AllocAccessible() {
+						require.Equal(t, bits(want[i]), got)
+					} else {
+						near(t, bits(want[i]), got) // sums of losses are fused there
+					}
+					require.NoError(t, stock.Step(gorgonia.NodesToValueGrads(m.weights)))
+					live = append(live, pool.Stats().All.AllocatedBytes.Current)
+				}
+				for _, n := range live[2:] {
+					require.Equal(t, live[2], n, "live bytes %v", live)
+				}
+				require.NoError(t, errors.Join(vm.Close(), stock.Close()))
+				for _, n := range m.weights {
+					require.NoError(t, eng.FreeTensor(n.Value().(*tensor.Dense)))
+				}
+			})
+		}
 	}
 }

@@ -5,39 +5,41 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/cupool/cupool"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/gorgoniavm/internal/refs"
 )
 
 // VM runs a gorgonia graph with every value in the memory of an Engine's
 // pool. It implements gorgonia.VM.
 //
+// Where the CPU cannot touch the memory, values and gradients of nodes are not
+// to be printed, zeroed or read in place: that ends the process with a fault
+// (cupool.Engine says what else does). Gorgonia's own solvers work there, but
+// for BarzilaiBorweinSolver and AdamW, which fail with cupool.ErrNotSupported.
+//
 // A VM is for one goroutine at a time, and so are the engine's stream and the
 // graph that it runs. VMs of different graphs on engines of their own run side
 // by side, also where their inputs share tensors that nobody writes to.
 type VM struct {
-	e    *cupool.Engine
-	c    config
-	prog *program
-
+	e         *cupool.Engine
+	c         config
+	prog      *program.Program
+	runs      []kernel // what computes each instruction
+	mem       memory
+	now       frame                    // of the run under way
 	inputs    map[*gorgonia.Node]input // tensors of the inputs as the engine sees them
 	consts    map[*gorgonia.Node]held  // constants in the pool, until Close
 	duals     map[*gorgonia.Node]held  // gradients that this VM made, until Close
-	weights   map[*gorgonia.Node]held  // values that it moved to the device, until Close
+	weights   map[*gorgonia.Node]held  // values of inputs that it holds, until they have others or Close
 	kept      []binding                // values that nodes have until the next RunAll
-	slots     []held                   // by node, during RunAll
-	headers   []*tensor.Dense          // of destinations, by node
-	numbers   []gorgonia.Value         // that are the same in every run, by node
-	blocks    blockRefs                // the blocks that slots and kept values share
-	lets      []binding                // what Sets of this run assign
-	dst       held                     // made for the present operation
-	args      []gorgonia.Value         // of the present operation
-	at        *instr                   // the present operation
-	recording *recording               // of this run, as long as it is made
+	derivs    map[*gorgonia.Node]bool  // nodes that compute gradients of inputs, where the CPU cannot touch the memory
 	fetches   fetches                  // scalars on their way from the device
 	fallbacks map[string]int64         // see Fallbacks
 	replay    replays                  // runs as CUDA graphs (Replay)
+	recording *recording               // the one that is being made; nil: none
 	closed    bool
 }
 
@@ -61,34 +63,34 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	if err := c.validate(g); err != nil {
 		return nil, err
 	}
-	prog, err := compile(g, &c, !e.AllocAccessible())
+	want := c.wants
+	want.Fuse = !e.AllocAccessible() && !c.looks()
+	prog, err := program.Compile(g, &want)
 	if err != nil {
 		return nil, err
 	}
-	if err := prog.setTraining(!c.eval); err != nil {
+	if err := prog.SetTraining(!c.eval); err != nil {
 		return nil, fmt.Errorf("gorgoniavm: setting the mode: %w", err)
 	}
 	return &VM{
-		e: e, c: c, prog: prog,
+		e: e, c: c, prog: prog, runs: kernelsOf(prog), derivs: derivsOf(prog, e),
+		mem:       memory{e: e, blocks: refs.Blocks{Allocator: e.Allocator()}},
+		now:       newFrame(len(prog.Instrs)),
 		inputs:    make(map[*gorgonia.Node]input),
 		consts:    make(map[*gorgonia.Node]held),
 		duals:     make(map[*gorgonia.Node]held),
 		weights:   make(map[*gorgonia.Node]held),
-		slots:     make([]held, len(prog.instrs)),
-		headers:   make([]*tensor.Dense, len(prog.instrs)),
-		numbers:   make([]gorgonia.Value, len(prog.instrs)),
-		blocks:    blockRefs{a: e.Allocator(), refs: make(map[cupool.Ptr]blockRef)},
-		fetches:   make(fetches, len(prog.instrs)),
+		fetches:   make(fetches, len(prog.Instrs)),
 		fallbacks: make(map[string]int64),
 		replay:    replays{on: c.replay},
 	}, nil
 }
 
-// RunAll runs the whole graph. What nodes had from the RunAll before is given
-// back first; there is no need to call Reset in between.
+// RunAll runs the whole graph. It first gives back the values of the last
+// RunAll; there is no need to call Reset in between.
 //
-// It fails with an *OpError that names the node, around what the operation
-// said: an *cupool.OOMError when the pool cannot serve it, ErrNoValue for an
+// It fails with an *OpError that names the node, around the operation's error:
+// an *cupool.OOMError when the pool cannot serve it, ErrNoValue for an
 // input without a value, ErrNotANumber for WatchNaN and WatchInf. After a
 // failure the values of the run are given back, no gradient and no variable of
 // a Set has changed, and RunAll may be called again.
@@ -102,28 +104,13 @@ func (m *VM) RunAll() error {
 		m.clear()
 		if !done {
 			m.releaseKept()
-			m.dropRecording()
-			clear(m.headers) // an operation may have left one transposed
+			_ = m.dropRecording() // the run has failed already
+			clear(m.now.headers)  // an operation may have left one transposed
 		}
 	}()
 	err := m.named(cupool.Try(m.run))
 	done = err == nil
 	return err
-}
-
-// named returns an error with the present operation's node.
-func (m *VM) named(err error) error {
-	if err == nil {
-		return nil
-	}
-	var named *OpError
-	switch {
-	case errors.As(err, &named):
-		return err
-	case m.at == nil:
-		return fmt.Errorf("gorgoniavm: RunAll: %w", err)
-	}
-	return &OpError{Node: nameOf(m.at.node), Op: m.at.name, Err: err}
 }
 
 func (m *VM) run() error {
@@ -133,100 +120,59 @@ func (m *VM) run() error {
 	if done, err := m.replayed(); done || err != nil {
 		return err
 	}
-	if err := m.walk(m.prog.instrs); err != nil {
+	if err := m.walk(m.prog.Instrs); err != nil {
 		return err
 	}
 	m.replay.ran = true
 	return m.commit(everyGradient)
 }
 
-// walk computes nodes one by one.
-func (m *VM) walk(instrs []instr) error {
-	for i := range instrs {
-		m.at = &instrs[i]
-		if err := m.exec(m.at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// settle waits for the device where the program may look at the values
-// without asking: where the CPU can touch them.
-func (m *VM) settle() error {
-	if !m.e.AllocAccessible() {
-		return nil
-	}
-	return m.e.Sync()
-}
-
-// clear gives back what the run still holds.
+// clear gives back the blocks that the run still holds.
 func (m *VM) clear() {
-	m.drop(&m.dst)
-	for i := range m.slots {
-		m.drop(&m.slots[i])
+	m.mem.drop(&m.now.dst)
+	for i := range m.now.slots {
+		m.mem.drop(&m.now.slots[i])
 	}
-	for i := range m.lets {
-		m.drop(&m.lets[i].h)
+	for i := range m.now.lets {
+		m.mem.drop(&m.now.lets[i].h)
 	}
-	m.lets = m.lets[:0]
+	m.now.lets = m.now.lets[:0]
 	m.fetches.end()
-	clear(m.args)
-	m.at = nil
+	clear(m.now.args)
+	m.now.at = nil
 }
 
 // Reset does nothing: every RunAll begins anew. The values of the last one
 // stay, as on gorgonia's machines.
 func (m *VM) Reset() {}
 
-// Close gives back all that the VM holds. Nodes keep their values and
+// Close gives back all memory that the VM holds. Nodes keep their values and
 // gradients as copies in Go's heap; the tensors that they had are freed ones
-// then. To close a VM again does nothing. It returns what the allocator or the
-// device says; everything is given back all the same.
+// then. To close a VM again does nothing. It returns errors of the allocator and
+// of the device; all memory is given back all the same.
 func (m *VM) Close() error {
 	if m.closed {
 		return nil
 	}
 	m.closed = true
-	errs := []error{m.closeRecording()}
+	l := leaving{m: m}
+	errs := []error{m.takeBackGradients(), m.closeRecording(&l)}
+	m.lend()
 	for _, b := range m.kept {
-		errs = append(errs, m.leaveValue(b.node, b.h))
+		l.value(b.node, b.h)
 	}
 	for n, h := range m.weights {
-		errs = append(errs, m.leaveValue(n, h))
+		l.value(n, h)
 	}
 	for n, h := range m.duals {
-		errs = append(errs, m.leave(h, boundGradient(n), func(v gorgonia.Value) error {
-			gorgonia.WithGrad(v)(n)
-			return nil
-		}))
+		l.gradient(n, h)
 	}
 	for _, h := range m.consts {
-		m.blocks.drop(h)
+		m.mem.drop(&h)
 	}
 	m.kept, m.weights, m.duals, m.consts, m.inputs = nil, nil, nil, nil, nil
-	errs = append(errs, m.fetches.close(m.e))
-	return errors.Join(append(errs, m.blocks.err)...)
-}
-
-func (m *VM) leaveValue(n *gorgonia.Node, h held) error {
-	return m.leave(h, n.Value(), func(v gorgonia.Value) error { return gorgonia.UnsafeLet(n, v) })
-}
-
-// leave gives back a value of a node, which gets a copy in its place if it has
-// it still.
-func (m *VM) leave(h held, now gorgonia.Value, bind func(gorgonia.Value) error) error {
-	defer m.blocks.drop(h)
-	d, ok := h.v.(*tensor.Dense)
-	if !ok || now != h.v {
-		return nil
-	}
-	c, err := m.e.ToHost(d)
-	if err == nil {
-		err = bind(c)
-	}
-	forget(d)
-	return err
+	errs = append(errs, l.done(), m.fetches.close(m.e))
+	return errors.Join(append(errs, m.mem.blocks.Err)...)
 }
 
 // Fallbacks returns how often an operation was computed by gorgonia itself, in

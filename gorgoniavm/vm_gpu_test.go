@@ -15,6 +15,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/internal/fakecuda"
 )
@@ -80,7 +81,7 @@ func TestModelsInManagedMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := models[name]()
 			want := m.tape(t, 3)
-			d, err := cupool.OpenCUDA(0, cupool.CUDAManaged())
+			d, err := cuda.Open(0, cuda.Managed())
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, d.Close()) })
 			e, _ := newMeterOn(t, d)

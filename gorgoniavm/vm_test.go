@@ -4,11 +4,12 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/stretchr/testify/require"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm"
 )
 
 // bits returns numbers as bits, so that NaN equals NaN and -0 is not 0.

@@ -7,7 +7,8 @@ import (
 	"math"
 
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
 func (c *config) watching(n *gorgonia.Node) bool {
@@ -15,14 +16,14 @@ func (c *config) watching(n *gorgonia.Node) bool {
 }
 
 // look logs and checks a new value.
-func (m *VM) look(in *instr, v gorgonia.Value) error {
+func (m *VM) look(in *program.Instr, v gorgonia.Value) error {
 	if m.c.log != nil {
 		m.logValue(in, v)
 	}
 	if v == nil || !m.c.watchNaN && !m.c.watchInf {
 		return nil
 	}
-	v, err := m.onHost(v)
+	v, err := m.mem.onHost(v)
 	if err != nil {
 		return err
 	}
@@ -32,19 +33,20 @@ func (m *VM) look(in *instr, v gorgonia.Value) error {
 	return nil
 }
 
-func (m *VM) logValue(in *instr, v gorgonia.Value) {
+func (m *VM) logValue(in *program.Instr, v gorgonia.Value) {
 	level := slog.LevelDebug
-	if in.watch {
+	watched := m.c.watching(in.Node)
+	if watched {
 		level = slog.LevelInfo
 	}
 	if !m.c.log.Enabled(context.Background(), level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("node", nameOf(in.node)), slog.String("op", in.name)}
+	attrs := []slog.Attr{slog.String("node", nameOf(in.Node)), slog.String("op", in.Name)}
 	if v != nil {
 		attrs = append(attrs, slog.Any("shape", v.Shape()), slog.String("type", v.Dtype().String()))
-		if in.watch {
-			h, err := m.onHost(v)
+		if watched {
+			h, err := m.mem.onHost(v)
 			if err != nil {
 				h = nil
 			}
@@ -52,18 +54,6 @@ func (m *VM) logValue(in *instr, v gorgonia.Value) {
 		}
 	}
 	m.c.log.LogAttrs(context.Background(), level, "gorgoniavm: executed", attrs...)
-}
-
-// onHost returns a value that the CPU may read.
-func (m *VM) onHost(v gorgonia.Value) (gorgonia.Value, error) {
-	d, ok := v.(*tensor.Dense)
-	if !ok {
-		return v, nil
-	}
-	if !m.e.Owns(d) {
-		return d, nil
-	}
-	return m.e.ToHost(d)
 }
 
 // findBad returns the first number of v that must not be there.

@@ -10,6 +10,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/cudatoolkit"
 )
 
@@ -62,13 +64,13 @@ func infoHost(w io.Writer) {
 	}
 	vmm := "no"
 	if v, ok := d.(interface{ VMMGranularity() int64 }); ok && v.VMMGranularity() > 0 {
-		vmm = formatSize(v.VMMGranularity()) + " granularity"
+		vmm = bytesize.Format(v.VMMGranularity()) + " granularity"
 	}
-	fmt.Fprintf(w, "host device\t%s, %s free of %s, virtual memory: %s\n", d.Name(), formatSize(free), formatSize(total), vmm)
+	fmt.Fprintf(w, "host device\t%s, %s free of %s, virtual memory: %s\n", d.Name(), bytesize.Format(free), bytesize.Format(total), vmm)
 }
 
 func infoCUDA(w io.Writer) {
-	v, err := cupool.CUDAVersion()
+	v, err := cuda.Version()
 	if errors.Is(err, cupool.ErrNotSupported) {
 		fmt.Fprintf(w, "CUDA\tnot in this build; eval \"$(go run github.com/cupool/cupool/cmd/cupool env)\", then build with -tags gpu\n")
 		return
@@ -81,7 +83,7 @@ func infoCUDA(w io.Writer) {
 	if len(v.Missing) > 0 {
 		fmt.Fprintf(w, "the driver lacks\t%s\n", strings.Join(v.Missing, ", "))
 	}
-	gpus, err := cupool.CUDADevices()
+	gpus, err := cuda.Devices()
 	if err != nil {
 		fmt.Fprintf(w, "GPUs\t%v\n", err)
 		return
@@ -91,17 +93,17 @@ func infoCUDA(w io.Writer) {
 	}
 }
 
-func infoGPU(w io.Writer, g cupool.CUDADevice) {
+func infoGPU(w io.Writer, g cuda.Device) {
 	free := "unknown"
 	if g.FreeBytes >= 0 {
-		free = formatSize(g.FreeBytes)
+		free = bytesize.Format(g.FreeBytes)
 	}
 	fmt.Fprintf(w, "cuda:%d\t%s, compute capability %d.%d, %d multiprocessors\n", g.Ordinal, g.Name, g.Major, g.Minor, g.Multiprocessors)
 	fmt.Fprintf(w, "\t%s\n", g.UUID)
-	fmt.Fprintf(w, "\tmemory: %s free of %s\n", free, formatSize(g.TotalBytes))
+	fmt.Fprintf(w, "\tmemory: %s free of %s\n", free, bytesize.Format(g.TotalBytes))
 	vmm := "no"
 	if g.VMMGranularity > 0 {
-		vmm = formatSize(g.VMMGranularity) + " granularity"
+		vmm = bytesize.Format(g.VMMGranularity) + " granularity"
 	}
 	fmt.Fprintf(w, "\tvirtual memory: %s\n", vmm)
 	fmt.Fprintf(w, "\tnative pools: %s\n", yes(g.NativePools))
@@ -114,7 +116,7 @@ func infoGPU(w io.Writer, g cupool.CUDADevice) {
 	fmt.Fprintf(w, "\tsharing between processes: %s\n", sharing(g))
 }
 
-func sharing(g cupool.CUDADevice) string {
+func sharing(g cuda.Device) string {
 	var kinds []string
 	for _, k := range []struct {
 		has  bool
@@ -143,15 +145,3 @@ func yes(b bool) string {
 }
 
 func version(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
-
-// formatSize prints a size in binary units.
-func formatSize(n int64) string {
-	v, unit := float64(n), "bytes"
-	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if v < 1024 {
-			break
-		}
-		v, unit = v/1024, u
-	}
-	return fmt.Sprintf("%.4g %s", v, unit)
-}

@@ -69,6 +69,14 @@ func printReplays(w io.Writer, rows []replayRow) error {
 			return err
 		}
 	}
+	for i := range rows {
+		if rows[i].Explanation == nil {
+			continue
+		}
+		if err := rows[i].writeExplanation(w); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -94,6 +102,32 @@ func (r *replayRow) writeRemarks(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// writeExplanation prints where the memory is that is reserved and not
+// requested. Reasons that there are no bytes for are left out.
+func (r *replayRow) writeExplanation(w io.Writer) error {
+	e := r.Explanation
+	asked := "before the first event"
+	if e.Event > 0 {
+		asked = fmt.Sprintf("at event %s, which asks for %s on stream %d", comma(int64(e.Event)), size(e.Asked), e.Stream)
+	}
+	lost := e.Reserved - e.Requested
+	if _, err := fmt.Fprintf(w, "\n%s: %s, %s are reserved and %s requested\n\n", shortName(r.Trace), asked, size(e.Reserved), size(e.Requested)); err != nil {
+		return err
+	}
+	cells := [][]string{{"the difference", "bytes", "of reserved", "pieces", "largest"}}
+	for _, l := range e.Lost {
+		row := []string{e.Text(l.Reason), size(l.Bytes), percent(l.Bytes, e.Reserved), "", ""}
+		if l.Pieces > 0 { // they are not known inside a plan
+			row[3], row[4] = comma(l.Pieces), size(l.Largest)
+		}
+		if l.Bytes > 0 {
+			cells = append(cells, row)
+		}
+	}
+	cells = append(cells, []string{"together", size(lost), percent(lost, e.Reserved), "", ""})
+	return writeCells(w, cells)
 }
 
 // writeCells prints rows with aligned columns: the first to the left, the
@@ -152,6 +186,10 @@ func plural(n int, noun string) string {
 		noun += "s"
 	}
 	return comma(int64(n)) + " " + noun
+}
+
+func percent(part, of int64) string {
+	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(max(of, 1)))
 }
 
 func ratio(v float64) string { return fmt.Sprintf("%.3f", v) }

@@ -111,6 +111,58 @@ func TestReplayPlot(t *testing.T) {
 	}
 }
 
+func TestReplayExplain(t *testing.T) {
+	args := []string{"replay", "-explain", "-backing", "segments", traces + "holes.trace", traces + "streams.trace"}
+	status, out, errs := tool(t, args...)
+	require.Zero(t, status, errs)
+	_, out, _ = strings.Cut(out, "\n\nholes: ")
+	require.Equal(t, `at event 16, which asks for 16.00 MiB on stream 0, 56.00 MiB are reserved and 36.00 MiB requested
+
+the difference                 bytes  of reserved  pieces    largest
+beside blocks in segments  20.00 MiB      35.71 %       5  4.000 MiB
+together                   20.00 MiB      35.71 %
+
+streams: at event 5, which asks for 1000 B on stream 3, 42.00 MiB are reserved and 8.001 MiB requested
+
+the difference                                   bytes  of reserved  pieces    largest
+in live blocks, more than was requested           24 B       0.00 %       1       24 B
+beside blocks in segments                    1.999 MiB       4.76 %       1  1.999 MiB
+another stream's, beside its blocks          12.00 MiB      28.57 %       1  12.00 MiB
+another stream's, whole handles or segments  20.00 MiB      47.62 %       1  20.00 MiB
+together                                     34.00 MiB      80.95 %
+`, out)
+
+	file := filepath.Join(t.TempDir(), "a.svg")
+	status, out, errs = tool(t, append([]string{args[0], "-json", "-plot", file}, args[1:]...)...)
+	require.Zero(t, status, errs)
+	line, _, _ := strings.Cut(out, "\n")
+	var r struct {
+		Explain struct {
+			Event     int
+			Reserved  int64 `json:"reserved_bytes"`
+			Requested int64 `json:"requested_bytes"`
+			Lost      []struct {
+				Reason string
+				Bytes  int64
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(line), &r))
+	require.Equal(t, 16, r.Explain.Event)
+	require.EqualValues(t, 36<<20, r.Explain.Requested)
+	sum := int64(0)
+	for _, l := range r.Explain.Lost {
+		sum += l.Bytes
+		require.NotEmpty(t, l.Reason)
+	}
+	require.Equal(t, r.Explain.Reserved-r.Explain.Requested, sum)
+	svg, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, text := range []string{">holes<", ">streams<", ">beside blocks in segments<", ">56.00 MiB reserved at event 16<"} {
+		require.Contains(t, string(svg), text)
+	}
+}
+
 func TestReplayErrors(t *testing.T) {
 	damaged := filepath.Join(t.TempDir(), "damaged")
 	require.NoError(t, os.WriteFile(damaged, []byte("a 0 1 0\nf 1\n"), 0o666))
@@ -136,7 +188,9 @@ func TestReplayErrors(t *testing.T) {
 	}
 	status, _, errs := tool(t, "replay", "-h")
 	require.Zero(t, status)
-	require.Contains(t, errs, "-capacity")
+	for _, text := range []string{"-capacity", "-explain", "With -explain"} {
+		require.Contains(t, errs, text)
+	}
 }
 
 func TestReplayInterrupted(t *testing.T) {

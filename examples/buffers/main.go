@@ -72,7 +72,7 @@ func twoStreams(w io.Writer, pool *cupool.Caching) error {
 			}
 			fmt.Fprintf(w, "round %d: loaded at %v, %d KiB wait for the compute stream\n", round, in.Ptr(), pool.Stats().PendingBytes>>10)
 		}
-		got, err := result.Slice() // waits for compute
+		got, err := result.ToHost() // waits for compute
 		fmt.Fprintf(w, "result: %v\n", got[0])
 		return err
 	})

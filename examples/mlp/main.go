@@ -19,6 +19,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/planner"
 )
 
 func main() { training.Main(run) }
@@ -51,13 +52,13 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }() // complains of leaks
 	memory := cupool.Allocator(pool)
-	var planner *cupool.Planner // nil without -plan
+	var plan *planner.Planner // nil without -plan
 	if o.plan {
-		if planner, err = cupool.NewPlanner(pool, cupool.PlannerConfig{}); err != nil {
+		if plan, err = planner.New(pool, planner.Config{}); err != nil {
 			return r, err
 		}
-		defer func() { err = errors.Join(err, planner.Close()) }()
-		memory = planner
+		defer func() { err = errors.Join(err, plan.Close()) }()
+		memory = plan
 	}
 	eng, err := engineOn(memory)
 	if err != nil {
@@ -68,15 +69,15 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	if err != nil {
 		return r, err
 	}
-	t.plan = planner
+	t.plan = plan
 	fmt.Fprintf(stdout, "%s: %d training and %d test images, layers %v, %s, %d epochs of %d steps\n",
 		device.Name(), trainSet.N, testSet.N, o.Hidden.Layers(trainSet.Size(), 10), o.Optimizer, o.Epochs, t.steps)
 	epochs, err := runEpochs(ctx, t, stdout, stderr)
 	err = errors.Join(err, t.free())
 	r = newReport(epochs, t.stepTimes, pool.Stats())
 	r.Device, r.FallbackOps = device.Name(), eng.Stats().Fallbacks+t.train.fallbacks()+t.test.fallbacks()
-	if planner != nil {
-		r.addPlan(planner.Stats(), pool.Stats())
+	if plan != nil {
+		r.addPlan(plan.Stats(), pool.Stats())
 	}
 	return r, err
 }

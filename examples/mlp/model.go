@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/nn"
 	"gorgonia.org/tensor"
 )
 
@@ -56,11 +57,11 @@ func (m *mlp) params() []param {
 }
 
 // activation is what a layer applies to its output.
-func (m *mlp) activation(layer int) cupool.Activation {
+func (m *mlp) activation(layer int) nn.Activation {
 	if layer == len(m.layers)-1 {
-		return cupool.NoActivation
+		return nn.NoActivation
 	}
-	return cupool.ReLU
+	return nn.ReLU
 }
 
 // forward runs a batch x through the network, one sample a row. It returns
@@ -73,7 +74,7 @@ func (m *mlp) forward(x tensor.Tensor) []tensor.Tensor {
 			check(m.eng.Join())
 		}
 		z := must(m.eng.Empty(m.dt, x.Shape()[0], l.w.value.Shape()[1]))
-		check(m.eng.Linear(acts[i], l.w.value, l.b.value, z, m.activation(i)))
+		check(nn.Linear(m.eng, acts[i], l.w.value, l.b.value, z, m.activation(i)))
 		acts = append(acts, z)
 	}
 	return acts
@@ -86,11 +87,11 @@ func (m *mlp) backward(acts []tensor.Tensor, logits tensor.Tensor) {
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l := m.layers[i]
 		var in tensor.Tensor // the same of the layer before; the first has none
-		act := cupool.NoActivation
+		act := nn.NoActivation
 		if i > 0 {
 			in, act = must(m.eng.Empty(m.dt, acts[i].Shape()...)), m.activation(i-1)
 		}
-		check(m.eng.LinearBack(acts[i], l.w.value, d, in, l.w.grad, l.b.grad, act))
+		check(nn.LinearBack(m.eng, acts[i], l.w.value, d, in, l.w.grad, l.b.grad, act))
 		d = in
 	}
 }
@@ -104,7 +105,7 @@ func (m *mlp) backwardForked(acts []tensor.Tensor, logits tensor.Tensor, update 
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l := m.layers[i]
 		weights := func() error {
-			return m.eng.LinearBack(acts[i], l.w.value, d, nil, l.w.grad, l.b.grad, cupool.NoActivation)
+			return nn.LinearBack(m.eng, acts[i], l.w.value, d, nil, l.w.grad, l.b.grad, nn.NoActivation)
 		}
 		if i == 0 {
 			check(weights())
@@ -113,7 +114,7 @@ func (m *mlp) backwardForked(acts []tensor.Tensor, logits tensor.Tensor, update 
 		}
 		check(m.eng.Fork(weights))
 		in := must(m.eng.Empty(m.dt, acts[i].Shape()...))
-		check(m.eng.LinearBack(acts[i], l.w.value, d, in, nil, nil, m.activation(i-1)))
+		check(nn.LinearBack(m.eng, acts[i], l.w.value, d, in, nil, nil, m.activation(i-1)))
 		check(m.eng.Fork(func() error { return update(i) })) // after in, which is made from the weights
 		d = in
 	}
@@ -124,7 +125,7 @@ func (m *mlp) backwardForked(acts []tensor.Tensor, logits tensor.Tensor, update 
 // logits.
 func (m *mlp) crossEntropy(logits, y, loss tensor.Tensor) (d tensor.Tensor) {
 	d = must(m.eng.Empty(m.dt, logits.Shape()...))
-	check(m.eng.CrossEntropy(logits, y, loss, d))
+	check(nn.CrossEntropy(m.eng, logits, y, loss, d))
 	return d
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/nn"
 	"gorgonia.org/tensor"
 )
 
@@ -44,10 +45,10 @@ func moments(m *mlp) []tensor.Tensor {
 
 // remembering are a network's parameters with what optimizers remember of
 // them.
-func remembering(m *mlp, mean, variance []tensor.Tensor) []cupool.Param {
-	var ps []cupool.Param
+func remembering(m *mlp, mean, variance []tensor.Tensor) []nn.Param {
+	var ps []nn.Param
 	for i, p := range m.params() {
-		q := cupool.Param{Value: p.value, Grad: p.grad, Momentum: mean[i]}
+		q := nn.Param{Value: p.value, Grad: p.grad, Momentum: mean[i]}
 		if variance != nil {
 			q.Second = variance[i]
 		}
@@ -57,13 +58,13 @@ func remembering(m *mlp, mean, variance []tensor.Tensor) []cupool.Param {
 }
 
 // ofLayer are a layer's parameters, of remembering's.
-func ofLayer(params []cupool.Param, layer int) []cupool.Param { return params[2*layer : 2*layer+2] }
+func ofLayer(params []nn.Param, layer int) []nn.Param { return params[2*layer : 2*layer+2] }
 
 // sgd is stochastic gradient descent with momentum 0.9.
 type sgd struct {
 	eng      *cupool.Engine
 	velocity []tensor.Tensor
-	params   []cupool.Param // with the velocity
+	params   []nn.Param // with the velocity
 }
 
 func newSGD(m *mlp) *sgd {
@@ -75,8 +76,8 @@ func (o *sgd) step(at turn) { check(o.update(at, o.params)) }
 
 func (o *sgd) stepLayer(at turn, layer int) error { return o.update(at, ofLayer(o.params, layer)) }
 
-func (o *sgd) update(at turn, params []cupool.Param) error {
-	return o.eng.SGDStep(cupool.SGD{LearningRate: at.rate, Rate: at.rateAt, Momentum: 0.9}, params...)
+func (o *sgd) update(at turn, params []nn.Param) error {
+	return nn.SGD{LearningRate: at.rate, Rate: at.rateAt, Momentum: 0.9}.Step(o.eng, params...)
 }
 
 func (o *sgd) tensors() []tensor.Tensor { return o.velocity }
@@ -85,7 +86,7 @@ func (o *sgd) tensors() []tensor.Tensor { return o.velocity }
 type adam struct {
 	eng            *cupool.Engine
 	mean, variance []tensor.Tensor
-	params         []cupool.Param // with both
+	params         []nn.Param // with both
 }
 
 func newAdam(m *mlp) *adam {
@@ -97,9 +98,9 @@ func (o *adam) step(at turn) { check(o.update(at, o.params)) }
 
 func (o *adam) stepLayer(at turn, layer int) error { return o.update(at, ofLayer(o.params, layer)) }
 
-func (o *adam) update(at turn, params []cupool.Param) error {
-	c := cupool.Adam{LearningRate: at.rate, Rate: at.rateAt, Step: at.numberAt, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
-	return o.eng.AdamStep(c, at.number, params...)
+func (o *adam) update(at turn, params []nn.Param) error {
+	c := nn.Adam{LearningRate: at.rate, Rate: at.rateAt, StepNumber: at.numberAt, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+	return c.Step(o.eng, at.number, params...)
 }
 
 func (o *adam) tensors() []tensor.Tensor { return slices.Concat(o.mean, o.variance) }

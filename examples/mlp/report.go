@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/planner"
 )
 
 // A report is what -json prints.
@@ -49,7 +50,7 @@ func newReport(epochs []epoch, stepTimes []time.Duration, pool cupool.Stats) rep
 
 // addPlan adds what came of planning. To the pool, the plan's memory is one
 // block.
-func (r *report) addPlan(p cupool.PlannerStats, pool cupool.Stats) {
+func (r *report) addPlan(p planner.Stats, pool cupool.Stats) {
 	r.PlannedSteps, r.PlanBytes, r.PlannedHits = p.Planned, p.ArenaBytes, p.PlannedHits
 	r.LeakedBlocks += p.LiveBlocks - p.Arenas
 	if hits := pool.Hits + p.PlannedHits; hits > 0 {

@@ -10,13 +10,14 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/mnist"
+	"github.com/cupool/cupool/planner"
 	"gorgonia.org/tensor"
 )
 
 // A trainer holds all that lasts longer than a step.
 type trainer struct {
 	pool  *cupool.Caching
-	plan  *cupool.Planner // nil: steps are not planned
+	plan  *planner.Planner // nil: steps are not planned
 	eng   *cupool.Engine
 	net   *mlp
 	opt   optimizer

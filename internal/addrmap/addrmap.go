@@ -4,14 +4,13 @@
 // bytes it covers 2 MiB (0.8 % of the memory it describes), with units of
 // 1 MiB it covers 4 GiB. Leaves stay for the memory that comes to the same
 // addresses next: making one costs more than all else about a small segment.
+// Forget gives those of large ranges of addresses back.
 // Coarse units are for blocks that are larger than one, so that no two begin
 // in the same: their map stays in the cache.
 package addrmap
 
 import (
-	"sync"
-	"sync/atomic"
-
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/relaxed"
 )
 
@@ -38,7 +37,7 @@ type Map struct {
 	root     [fanout]atomic.Pointer[top]
 	unitBits uint
 
-	mu    sync.Mutex // taken to add nodes
+	mu    atomic.Mutex // taken to add nodes
 	bytes atomic.Int64
 }
 
@@ -102,6 +101,26 @@ func child[T any](p *atomic.Pointer[T], bytes *atomic.Int64, size int64) *T {
 	p.Store(c)
 	bytes.Add(size)
 	return c
+}
+
+// Forget gives back the leaves for what lies wholly in size bytes from addr on,
+// where the caller owns all memory and no value is needed any more. A look-up
+// that is under way may still find what was there.
+func (m *Map) Forget(addr, size uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from := (addr>>m.unitBits + fanout - 1) >> leafShift
+	to := min((addr+size)>>m.unitBits, 1<<maxBits) >> leafShift
+	for n := from; n < to; n++ {
+		u := n << leafShift
+		t := m.root[u>>topShift].Load()
+		if t == nil {
+			continue
+		}
+		if mid := t[u>>midShift%fanout].Load(); mid != nil && mid[n%fanout].Swap(nil) != nil {
+			m.bytes.Add(-fanout * 4)
+		}
+	}
 }
 
 // Bytes returns the memory that the nodes take, without the root.

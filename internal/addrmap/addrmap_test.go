@@ -86,6 +86,33 @@ func TestBytes(t *testing.T) {
 	require.Equal(t, first+fanout*4, m.Bytes(), "one leaf more")
 }
 
+// Forget takes out what lies wholly in a range, leaf by leaf, and nothing else.
+func TestForget(t *testing.T) {
+	const leafBytes = fanout << 9
+	m := New(9)
+	base := uint64(1<<40 + leafBytes/2)
+	for a := base - leafBytes; a < base+5*leafBytes; a += leafBytes / 4 {
+		m.Set(a, 7)
+	}
+	before := m.Bytes()
+	m.Forget(base, 4*leafBytes) // three whole leaves, and a half on either side
+	require.Equal(t, before-3*fanout*4, m.Bytes())
+	for a := base - leafBytes; a < base+5*leafBytes; a += leafBytes / 4 {
+		want := uint32(7)
+		if a >= base+leafBytes/2 && a < base+leafBytes/2+3*leafBytes {
+			want = 0
+		}
+		require.Equal(t, want, m.Get(a), a)
+	}
+	m.Forget(base, 4*leafBytes)
+	m.Forget(1<<45, 1<<30)
+	m.Forget(0, leafBytes/2)
+	require.Equal(t, before-3*fanout*4, m.Bytes())
+	m.Set(base+leafBytes, 8)
+	require.EqualValues(t, 8, m.Get(base+leafBytes))
+	require.Zero(t, m.Get(base+leafBytes+512))
+}
+
 // Readers take no lock while writers add leaves.
 func TestConcurrentReaders(t *testing.T) {
 	m := New(9)

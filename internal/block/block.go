@@ -5,8 +5,9 @@ package block
 
 import (
 	"fmt"
-	"sync/atomic"
 
+	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/relaxed"
 )
 
@@ -90,8 +91,8 @@ type Block struct {
 
 	Seg   uint32        // index of the segment in the owner's table
 	owner atomic.Uint32 // index of the owning stream
-	// uses names the streams recorded on the block; of a Homed one it is the
-	// processor that is its home.
+	// uses names the streams recorded on the block. Of a Homed one it is the
+	// processor that is its home, with homeMark.
 	uses  relaxed.Uint32
 	Stack uint32 // index+1 of the recorded Go stack; 0: none
 }
@@ -130,12 +131,13 @@ func (b *Block) SetOwner(o uint32) {
 // allocator names them. 0: none.
 func (b *Block) Uses() uint32 { return b.uses.Load() }
 
-// SetUses changes the streams recorded on a block that is not Homed.
+// SetUses changes the streams recorded on a block that is not Homed. What names
+// them is less than 1<<30 or at least 1<<31; the numbers between are of homes.
 func (b *Block) SetUses(u uint32) { b.uses.SetOwned(u) }
 
 // String prints the state and size: "Live 2M".
 func (b *Block) String() string {
-	return fmt.Sprintf("%s %s", b.Word().State(), FormatBytes(b.Size))
+	return fmt.Sprintf("%s %s", b.Word().State(), bytesize.Exact(b.Size))
 }
 
 var stateNames = [...]string{"Free", "Live", "Cached", "Pending", "Part", "Gap"}
@@ -146,17 +148,4 @@ func (s State) String() string {
 		return stateNames[i]
 	}
 	return fmt.Sprintf("State(%d)", uint64(s))
-}
-
-// FormatBytes prints a size exactly and shortly: "512", "3K", "20M", "1G".
-func FormatBytes(n int64) string {
-	for _, u := range []struct {
-		shift uint
-		name  string
-	}{{30, "G"}, {20, "M"}, {10, "K"}} {
-		if n != 0 && n&(1<<u.shift-1) == 0 {
-			return fmt.Sprintf("%d%s", n>>u.shift, u.name)
-		}
-	}
-	return fmt.Sprint(n)
 }

@@ -234,3 +234,20 @@ func TestSweep(t *testing.T) {
 	set.Sweep(0)
 	compareSets(t, nil, set)
 }
+
+// Of blocks of one size, the one of the first segment comes first, wherever that
+// lies, so that segments that came later empty.
+func TestFreeSetOrder(t *testing.T) {
+	set, free := setUp()
+	var ids []ID
+	for i, addr := range []uint64{9 << 20, 5 << 20, 7 << 20} {
+		id, b := free(addr, 4096)
+		b.Seg = uint32(i)
+		set.Insert(id, b)
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		require.Equal(t, id, set.BestFit(4096))
+		set.Remove(id, set.Table.At(id))
+	}
+}

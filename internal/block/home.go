@@ -1,21 +1,47 @@
 package block
 
-// What homed blocks do. Anybody may free one, by a compare-and-swap, so that of
-// several that do one is right. Whoever is inside of its home, which is one
-// goroutine at a time (magazine.Procs), takes it by a plain store when it is
-// Cached: nobody else changes it then.
+import "github.com/cupool/cupool/internal/invariant"
+
+// Hook is called where another goroutine may come between two steps, in builds with
+// -tags invariants, by tests that have one come there. It is set while nobody uses
+// blocks.
+var Hook func(Step)
+
+// Step is a place where Hook is called.
+type Step string
+
+// The steps.
+const (
+	Taking  Step = "between the loads of TakeHomed"
+	Leaving Step = "before LeaveHome looks at the block"
+)
+
+func step(at Step) {
+	if Hook != nil {
+		Hook(at)
+	}
+}
+
+// Homed blocks change without a lock. Any goroutine may free one, by a
+// compare-and-swap, so that one of several that do so succeeds. The one goroutine
+// that is inside of the block's home (magazine.Procs) takes a Cached block by a plain
+// store, as nobody else changes it.
 
 // SetHome homes a live block that nothing is recorded on. The caller is inside
 // of the home, a processor, and holds the owner's lock.
 func (b *Block) SetHome(home int) {
 	w := b.Word()
-	b.SetUses(uint32(home) + 1)
+	b.SetUses(homeMark | uint32(home))
 	b.SetHomeGen(w.Gen())
 	b.SetWord(w | Homed)
 }
 
-// Home returns the processor that is the home of a Homed block.
-func (b *Block) Home() int { return int(b.uses.Load()) - 1 }
+// homeMark makes the number of a processor in Block.uses none that names streams.
+const homeMark = 1 << 30
+
+// Home returns the processor that is the home of a Homed block. For another
+// block it returns the number of no processor.
+func (b *Block) Home() int { return int(b.uses.Load()) - homeMark }
 
 // SetHomeGen remembers the generation up to which what the block did at home
 // is booked.
@@ -32,11 +58,16 @@ func (b *Block) FreeHomed(gen uint64) bool {
 }
 
 // TakeHomed makes a Cached block live in a new generation, which it returns, or
-// 0 when it is not Cached or has another home. The caller is inside of home. A
-// block that is Cached keeps its home, and home is given to none meanwhile: so
-// the word has to be read first.
+// 0 when the block is not Cached or has another home. The caller is inside of home,
+// so no block gets that home meanwhile. A block that has the home when Block.uses is
+// read therefore had it when the word was read, and nobody else changes a Cached
+// block of that home. The uses of a block that lost its home may name streams by
+// then; no stream has the number of a home.
 func (b *Block) TakeHomed(home int) (gen uint64) {
 	w := b.Word()
+	if invariant.Enabled {
+		step(Taking)
+	}
 	if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home {
 		return 0
 	}
@@ -50,6 +81,9 @@ func (b *Block) TakeHomed(home int) (gen uint64) {
 // live one; else the caller is inside of its home. It returns the word that the
 // block has from now on, how often it went out since HomeGen, and whether it left.
 func (b *Block) LeaveHome(cached bool) (w Word, hits int64, ok bool) {
+	if invariant.Enabled {
+		step(Leaving)
+	}
 	for {
 		w = b.Word()
 		if !w.Has(Homed) || w.State() == Cached && !cached {

@@ -47,7 +47,7 @@ func TestLeaveHome(t *testing.T) {
 	require.Equal(t, MakeWord(6, Live), w)
 	require.Equal(t, w, b.Word())
 	require.EqualValues(t, 1, hits)
-	require.Equal(t, -1, b.Home())
+	require.Negative(t, b.Home())
 	require.False(t, b.FreeHomed(6), "not at home")
 	_, _, ok = b.LeaveHome(true)
 	require.False(t, ok, "again")

@@ -18,6 +18,10 @@ type Segment struct {
 	Index uint32 // in the owner's table, as Block.Seg
 	Owner uint32 // index of the owning stream
 
+	// Kept segments were reserved on purpose. They do not go back to the device
+	// to make room for others, and serve requests of both kinds.
+	Kept bool
+
 	IdleSince uint64 // a tick, when it became one Free block; kept where it matters
 
 	// Virtual segments are address ranges that memory is mapped to piece by

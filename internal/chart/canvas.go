@@ -109,6 +109,38 @@ func text(size float64, bold bool, c color.Color) draw.TextStyle {
 	return draw.TextStyle{Color: c, Font: face(size, bold), Handler: plot.DefaultTextHandler}
 }
 
+// label writes a text above a point or to the right below it, on a
+// background of its own, moved so that it stays inside.
+func label(c draw.Canvas, at vg.Point, s string, col color.Color, above bool) {
+	style := text(9, true, col)
+	style.XAlign, style.YAlign = draw.XLeft, draw.YBottom
+	box := style.Rectangle(s)
+	w, h := box.Max.X-box.Min.X, box.Max.Y-box.Min.Y
+	gap := vg.Points(5)
+	pos := vg.Point{X: at.X - w/2, Y: at.Y + gap}
+	if !above { // and to the right, where less was held already
+		pos = vg.Point{X: at.X + gap, Y: at.Y - gap - h}
+	}
+	pos.X = max(c.Min.X+gap, min(pos.X, c.Max.X-w-gap))
+	pos.Y = max(c.Min.Y+gap, min(pos.Y, c.Max.Y-h))
+	m := vg.Points(2)
+	lo, hi := vg.Point{X: pos.X - m, Y: pos.Y - m}, vg.Point{X: pos.X + w + m, Y: pos.Y + h}
+	c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xd0}, []vg.Point{lo, {X: hi.X, Y: lo.Y}, hi, {X: lo.X, Y: hi.Y}})
+	c.FillText(style, pos, s)
+}
+
+// drawTitle writes title and note above a plot's data.
+func drawTitle(c draw.Canvas, p *plot.Plot, name, remark string) {
+	data := p.DataCanvas(c)
+	title := text(11, true, ink)
+	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
+	c.FillText(title, vg.Point{X: data.Min.X, Y: c.Max.Y}, name)
+	note := text(9, false, ink)
+	note.XAlign, note.YAlign = draw.XLeft, draw.YTop
+	// Room for a wider font: a viewer of SVG may not have this one.
+	c.FillText(note, vg.Point{X: data.Min.X + 1.2*title.Width(name) + 4*vg.Millimeter, Y: c.Max.Y - vg.Points(1.5)}, remark)
+}
+
 // ticks places about n ticks at round numbers.
 type ticks struct{ n int }
 

@@ -1,5 +1,5 @@
-// Package chart draws the memory of replayed traces over time, and curves of
-// measurements, as SVG or PNG, with gonum's plots.
+// Package chart draws the memory of replayed traces over time, also by what it is
+// used for, and curves of measurements, as SVG or PNG, with gonum's plots.
 package chart
 
 import (
@@ -82,7 +82,7 @@ func drawPanels(c draw.Canvas, height vg.Length, panels []Panel) error {
 	tiles := draw.Tiles{Rows: len(rows), Cols: 1, PadY: 6 * vg.Millimeter, PadLeft: 4 * vg.Millimeter, PadRight: 8 * vg.Millimeter, PadBottom: 4 * vg.Millimeter}
 	for i, row := range plot.Align(rows, tiles, draw.Crop(c, 0, 0, 0, -legendSpace)) {
 		rows[i][0].Draw(row[0])
-		panels[i].drawTitle(row[0], rows[i][0])
+		drawTitle(row[0], rows[i][0], panels[i].Title, panels[i].Note)
 	}
 	return nil
 }
@@ -169,38 +169,6 @@ func highest(points []Point) (best Point, ok bool) {
 		}
 	}
 	return best, ok
-}
-
-// label writes a text above a point or to the right below it, on a
-// background of its own, moved so that it stays inside.
-func label(c draw.Canvas, at vg.Point, s string, col color.Color, above bool) {
-	style := text(9, true, col)
-	style.XAlign, style.YAlign = draw.XLeft, draw.YBottom
-	box := style.Rectangle(s)
-	w, h := box.Max.X-box.Min.X, box.Max.Y-box.Min.Y
-	gap := vg.Points(5)
-	pos := vg.Point{X: at.X - w/2, Y: at.Y + gap}
-	if !above { // and to the right, where less was held already
-		pos = vg.Point{X: at.X + gap, Y: at.Y - gap - h}
-	}
-	pos.X = max(c.Min.X+gap, min(pos.X, c.Max.X-w-gap))
-	pos.Y = max(c.Min.Y+gap, min(pos.Y, c.Max.Y-h))
-	m := vg.Points(2)
-	lo, hi := vg.Point{X: pos.X - m, Y: pos.Y - m}, vg.Point{X: pos.X + w + m, Y: pos.Y + h}
-	c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xd0}, []vg.Point{lo, {X: hi.X, Y: lo.Y}, hi, {X: lo.X, Y: hi.Y}})
-	c.FillText(style, pos, s)
-}
-
-// drawTitle writes title and note above the data.
-func (panel *Panel) drawTitle(c draw.Canvas, p *plot.Plot) {
-	data := p.DataCanvas(c)
-	title := text(11, true, ink)
-	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
-	c.FillText(title, vg.Point{X: data.Min.X, Y: c.Max.Y}, panel.Title)
-	note := text(9, false, ink)
-	note.XAlign, note.YAlign = draw.XLeft, draw.YTop
-	// Room for a wider font: a viewer of SVG may not have this one.
-	c.FillText(note, vg.Point{X: data.Min.X + 1.2*title.Width(panel.Title) + 4*vg.Millimeter, Y: c.Max.Y - vg.Points(1.5)}, panel.Note)
 }
 
 // drawLegend explains the colours, once for all panels.

@@ -44,6 +44,9 @@ func (f *Failing) MemCreate(size int64) (uintptr, error) {
 	if err := f.call("MemCreate"); err != nil {
 		return 0, err
 	}
+	if err := f.room("MemCreate", size); err != nil {
+		return 0, err
+	}
 	h, err := f.vm().MemCreate(size)
 	if err == nil {
 		f.mu.Lock()
@@ -70,7 +73,7 @@ func (f *Failing) MemMap(p cupool.Ptr, size int64, h uintptr) error {
 	if err := f.call("MemMap"); err != nil {
 		return err
 	}
-	return f.vm().MemMap(p, size, h)
+	return f.countMapped(size, f.vm().MemMap(p, size, h))
 }
 
 func (f *Failing) MemSetAccess(p cupool.Ptr, size int64) error {
@@ -84,7 +87,16 @@ func (f *Failing) MemUnmap(p cupool.Ptr, size int64) error {
 	if err := f.call("MemUnmap"); err != nil {
 		return err
 	}
-	return f.vm().MemUnmap(p, size)
+	return f.countMapped(-size, f.vm().MemUnmap(p, size))
+}
+
+func (f *Failing) countMapped(bytes int64, err error) error {
+	if err == nil {
+		f.mu.Lock()
+		f.mapped += bytes
+		f.mu.Unlock()
+	}
+	return err
 }
 
 // Ranges returns the number of address ranges that were reserved and not

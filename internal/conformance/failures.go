@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testlevel"
 )
 
 var errInjected = errors.New("injected failure")
@@ -202,9 +203,9 @@ func testFailingCalls(t *testing.T, e *env) {
 	} else {
 		kinds = append(kinds, "MemAlloc", "MemFree")
 	}
-	stride := 1
-	if raceEnabled || testing.Short() {
-		stride = 3
+	stride := testlevel.Choose(1, 5)
+	if testlevel.Race {
+		stride = max(stride, 3)
 	}
 	for _, kind := range kinds {
 		require.NotZero(t, clean.f.Calls(kind), "the program does not use %s", kind)

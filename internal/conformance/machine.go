@@ -74,7 +74,7 @@ func guard(f func()) (err error) {
 func (m *machine) run(t *testing.T, steps int) {
 	t.Helper()
 	err := guard(func() {
-		for i := 0; i < steps && m.c.More(); i++ {
+		for i := range steps {
 			m.step()
 			if m.own && i%16 == 0 {
 				m.compare()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/bytesize"
 )
 
 // model is the allocator without magazines, limits and speed: it says where
@@ -416,7 +417,7 @@ func (m *model) layout() string {
 	for _, seg := range m.segs {
 		fmt.Fprintf(&sb, "%d %s: ", seg.stream, []string{"small", "large"}[seg.large])
 		for _, b := range seg.blocks {
-			fmt.Fprintf(&sb, "[%s %s]", b.state, block.FormatBytes(b.size))
+			fmt.Fprintf(&sb, "[%s %s]", b.state, bytesize.Exact(b.size))
 		}
 		sb.WriteByte('\n')
 	}

@@ -63,28 +63,3 @@ func testRandomParallel(t *testing.T, e *env) {
 	require.NoError(t, r.EmptyCache())
 	r.requireNothing()
 }
-
-// Fuzz runs the program that a fuzzer's bytes make, against the same oracle,
-// on a device from open. The first byte chooses the configuration.
-func Fuzz(t *testing.T, open func(*testing.T) cupool.Driver, opt Options, data []byte) {
-	c := &fuzzBytes{data}
-	e := &env{open: open, opt: opt}
-	if bits := c.IntN(16); bits != 0 {
-		if bits&1 != 0 {
-			e.cfg.MagazineBytes = -1
-		}
-		if bits&2 != 0 {
-			e.cfg.Limit = 24 * mib
-		}
-		if bits&4 != 0 {
-			e.cfg.SmallLimit, e.cfg.SmallSegment, e.cfg.LargeSegment, e.cfg.LargeLimit, e.cfg.SegmentRounding, e.cfg.MinSplit = 3000, 10*512, 9*kib, 7*kib, 512, 1024
-		}
-		if bits&8 != 0 {
-			e.cfg.MagazineBytes = 64 * kib
-		}
-	}
-	r := e.rig(t)
-	m := &machine{r: r, c: c, shadow: &shadow{}, own: true, maxLive: 50, maxSize: anySize}
-	m.streams = []*cupool.Stream{r.DefaultStream(), r.stream(), r.stream()}
-	m.run(t, 5000)
-}

@@ -95,6 +95,9 @@ func (r *rig) finish() {
 		return
 	}
 	r.closeAll()
+	if d, ok := r.device.(interface{ Check() error }); ok {
+		assert.NoError(r.t, d.Check())
+	}
 	assert.NoError(r.t, r.device.Close())
 }
 
@@ -272,6 +275,9 @@ func (r *rig) unchanged(f func()) {
 // anything back to the device.
 func (r *rig) flush() {
 	r.t.Helper()
+	if r.cfg.Sanitize != (cupool.Sanitizers{}) { // freed blocks wait for their own stream, too
+		require.NoError(r.t, r.Sync())
+	}
 	released, err := r.Trim(1 << 62)
 	require.NoError(r.t, err)
 	require.Zero(r.t, released)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testlevel"
 )
 
 // sleeper is an allocator with memory of every sort: live and cached, in
@@ -244,7 +245,7 @@ func testSleepFailing(t *testing.T, e *env) {
 	})
 	for _, kind := range []string{"SyncStream", "CopyOut", "MemUnmap", "MemRelease", "MemCreate", "MemMap", "MemSetAccess", "CopyIn"} {
 		require.NotZero(t, calls[kind], kind)
-		step := max(1, calls[kind]/2)
+		step := max(1, calls[kind]/testlevel.Choose(2, 1))
 		for n := 1; n <= calls[kind]; n += step {
 			e.sleepTwice(t, d, fmt.Sprintf("%s %d", kind, n), func(f *Failing) { f.FailNth(kind, n, errInjected) }, nil)
 		}

@@ -31,15 +31,16 @@ func HostFree(ctx, p uintptr) Result {
 	return Result(C.cp_host_free(C.uintptr_t(ctx), C.uintptr_t(p)))
 }
 
-// HostRegister is cuMemHostRegister and cuMemHostGetDevicePointer. The driver
-// keeps the address: Go memory has to be pinned until HostUnregister.
+// HostRegister is cuMemHostRegister and cuMemHostGetDevicePointer. b is not
+// empty. The driver keeps the address: Go memory has to be pinned until
+// HostUnregister.
 func HostRegister(ctx uintptr, b []byte) (uintptr, Result) {
-	return value(C.cp_host_register(C.uintptr_t(ctx), unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.CU_MEMHOSTREGISTER_PORTABLE|C.CU_MEMHOSTREGISTER_DEVICEMAP))
+	return value(C.cp_host_register(C.uintptr_t(ctx), unsafe.Pointer(&b[0]), C.size_t(len(b)), C.CU_MEMHOSTREGISTER_PORTABLE|C.CU_MEMHOSTREGISTER_DEVICEMAP))
 }
 
 // HostUnregister is cuMemHostUnregister.
 func HostUnregister(ctx uintptr, b []byte) Result {
-	return Result(C.cp_host_unregister(C.uintptr_t(ctx), unsafe.Pointer(unsafe.SliceData(b))))
+	return Result(C.cp_host_unregister(C.uintptr_t(ctx), unsafe.Pointer(&b[0])))
 }
 
 // Prefetch is cuMemPrefetchAsync.

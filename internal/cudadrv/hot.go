@@ -57,19 +57,24 @@ func Copy(ctx, dst, src uintptr, n int64, stream uintptr) Result {
 	return Result(C.cp_copy(C.uintptr_t(ctx), C.uintptr_t(dst), C.uintptr_t(src), C.size_t(n), C.uintptr_t(stream)))
 }
 
-// CopyIn is cuMemcpyHtoDAsync. src may be reused when it returns: it waits
-// for the stream when the driver might read src later, or when wait is set.
+// Slices that programs bring may lie in Go objects with pointers. cgo checks
+// the elements of a slice alone when the argument has the form &slice[0]. With
+// unsafe.SliceData it looks for pointers in the whole object.
+
+// CopyIn is cuMemcpyHtoDAsync. src is not empty. It may be reused when CopyIn
+// returns: CopyIn waits for the stream when the driver might read src later, or
+// when wait is set.
 func CopyIn(ctx, dst uintptr, src []byte, stream uintptr, wait bool) Result {
 	w := C.int(0)
 	if wait {
 		w = 1
 	}
-	return Result(C.cp_copy_in(C.uintptr_t(ctx), C.uintptr_t(dst), unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)), C.uintptr_t(stream), w))
+	return Result(C.cp_copy_in(C.uintptr_t(ctx), C.uintptr_t(dst), unsafe.Pointer(&src[0]), C.size_t(len(src)), C.uintptr_t(stream), w))
 }
 
-// CopyOut is cuMemcpyDtoHAsync and cuStreamSynchronize.
+// CopyOut is cuMemcpyDtoHAsync and cuStreamSynchronize. dst is not empty.
 func CopyOut(ctx uintptr, dst []byte, src, stream uintptr) Result {
-	return Result(C.cp_copy_out(C.uintptr_t(ctx), unsafe.Pointer(unsafe.SliceData(dst)), C.uintptr_t(src), C.size_t(len(dst)), C.uintptr_t(stream)))
+	return Result(C.cp_copy_out(C.uintptr_t(ctx), unsafe.Pointer(&dst[0]), C.uintptr_t(src), C.size_t(len(dst)), C.uintptr_t(stream)))
 }
 
 // Memset is cuMemsetD8Async.

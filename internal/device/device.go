@@ -7,6 +7,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Ptr is an address in device memory. The zero Ptr is no memory at all.
@@ -22,7 +23,8 @@ type Stream uintptr
 // Event is a device's own handle of an event.
 type Event uintptr
 
-// The errors that a device reports by wrapping one of these.
+// The errors that devices and the operations on their memory report by wrapping
+// one of these.
 var (
 	// ErrOutOfMemory: the device has no memory left for the request.
 	ErrOutOfMemory = errors.New("out of memory")
@@ -39,4 +41,65 @@ var (
 	ErrInvalidRange = errors.New("invalid device address range")
 	// ErrClosed: the device, or the allocator over it, was closed.
 	ErrClosed = errors.New("closed")
+	// ErrForeignPointer: memory of another device or allocator.
+	ErrForeignPointer = errors.New("foreign pointer")
+	// ErrForeignStream: a stream of another device or allocator.
+	ErrForeignStream = errors.New("foreign stream")
+	// ErrInvalidConfig: a field of a configuration is out of its range.
+	ErrInvalidConfig = errors.New("invalid configuration")
+	// ErrUseAfterFree: the memory was freed before it was to be used.
+	ErrUseAfterFree = errors.New("use after free")
+	// ErrSizeMismatch: the size is not the one that is needed.
+	ErrSizeMismatch = errors.New("wrong size")
 )
+
+// VirtualMemory is the optional part of a Driver that maps physical memory
+// to addresses, after CUDA's virtual memory management. Sizes and addresses
+// are multiples of VMMGranularity, in bytes; a handle is mapped as a whole,
+// at any number of addresses. None of the calls waits for running work.
+type VirtualMemory interface {
+	// VMMGranularity returns 0 where the device cannot do it.
+	VMMGranularity() int64
+	AddressReserve(size int64) (Ptr, error)
+	AddressFree(p Ptr, size int64) error
+	MemCreate(size int64) (handle uintptr, err error)
+	MemRelease(handle uintptr) error
+	MemMap(p Ptr, size int64, handle uintptr) error
+	MemSetAccess(p Ptr, size int64) error
+	MemUnmap(p Ptr, size int64) error
+}
+
+// WaitError says that a wait for a stream's work ended before the work was done.
+// The work goes on. It matches Err.
+type WaitError struct {
+	Stream Stream
+	Waited time.Duration // how long the call waited
+	Age    time.Duration // since the stream's oldest event was recorded that is not done; 0: unknown
+	Err    error         // context.DeadlineExceeded after Config.WaitTimeout, or the cause of the call's context
+}
+
+func (e *WaitError) Error() string {
+	age := ""
+	if e.Age > 0 {
+		age = fmt.Sprintf(", its oldest event is %v old", e.Age)
+	}
+	return fmt.Sprintf("cupool: waiting for stream 0x%x: its work was not done after %v%s: %v", uintptr(e.Stream), e.Waited, age, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// ConfigError names the field of a configuration that cannot be. It matches
+// ErrInvalidConfig.
+type ConfigError struct {
+	Field  string
+	Value  any
+	Reason string
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("cupool: %v: %s = %v: %s", ErrInvalidConfig, e.Field, e.Value, e.Reason)
+}
+
+// Unwrap returns ErrInvalidConfig.
+func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }

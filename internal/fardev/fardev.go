@@ -8,7 +8,9 @@ import "github.com/cupool/cupool"
 // write of them ends the test at once. It has no virtual memory.
 type Driver struct{ cupool.Driver }
 
-const offset = 1 << 52
+// bit is changed in all addresses. It is one that user space has, so that the
+// address of a fault is known.
+const bit = 1 << 46
 
 func (d Driver) HostAccessible() bool { return false }
 
@@ -17,23 +19,23 @@ func (d Driver) MemAlloc(n int64) (cupool.Ptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	return p + offset, nil
+	return p ^ bit, nil
 }
 
-func (d Driver) MemFree(p cupool.Ptr) error { return d.Driver.MemFree(p - offset) }
+func (d Driver) MemFree(p cupool.Ptr) error { return d.Driver.MemFree(p ^ bit) }
 
 func (d Driver) Copy(dst, src cupool.Ptr, n int64, s cupool.StreamHandle) error {
-	return d.Driver.Copy(dst-offset, src-offset, n, s)
+	return d.Driver.Copy(dst^bit, src^bit, n, s)
 }
 
 func (d Driver) CopyIn(dst cupool.Ptr, src []byte, s cupool.StreamHandle) error {
-	return d.Driver.CopyIn(dst-offset, src, s)
+	return d.Driver.CopyIn(dst^bit, src, s)
 }
 
 func (d Driver) CopyOut(dst []byte, src cupool.Ptr, s cupool.StreamHandle) error {
-	return d.Driver.CopyOut(dst, src-offset, s)
+	return d.Driver.CopyOut(dst, src^bit, s)
 }
 
 func (d Driver) Memset(dst cupool.Ptr, v byte, n int64, s cupool.StreamHandle) error {
-	return d.Driver.Memset(dst-offset, v, n, s)
+	return d.Driver.Memset(dst^bit, v, n, s)
 }

@@ -35,7 +35,7 @@ const (
 	holdTime = 10 * time.Second
 )
 
-// Load loads the kernels into a context (CUDAHandles.CUDAContext) and runs
+// Load loads the kernels into a context (cuda.Handles) and runs
 // each of them once: the driver loads a kernel when it is first launched,
 // which may have to wait for all that runs, as page-locking memory may.
 func Load(ctx uintptr) (*Kernels, error) {

@@ -4,10 +4,11 @@
 // on Linux the same physical pages can be mapped at several addresses, as
 // CUDA's virtual memory calls do.
 //
-// Files: device.go holds the Device and its memory, stream.go the streams,
-// job.go what runs on them, event.go the events, vmm.go virtual memory,
-// pool*.go stream-ordered pools; mem_*.go and phys_*.go talk to the operating
-// system. vspace keeps the books of addresses, handles names streams and events.
+// Files: device.go has the Device and its memory, stream.go the streams,
+// copies.go what is submitted to them, job.go what they run, event.go the
+// events, vmm.go virtual memory, pool*.go stream-ordered pools, state.go what
+// all of these ask of the Device. Package sysmem talks to the operating system,
+// vspace keeps the books of addresses, and handles names streams and events.
 package hostdev
 
 import (
@@ -16,8 +17,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/hostdev/handles"
+	"github.com/cupool/cupool/internal/hostdev/sysmem"
 	"github.com/cupool/cupool/internal/hostdev/vspace"
 )
 
@@ -54,8 +57,8 @@ type Device struct {
 
 	mu    sync.RWMutex // guards space, used, phys and pools
 	space vspace.Space
-	used  int64     // bytes of capacity taken: allocations and handles
-	phys  *physical // nil: no virtual memory here
+	used  int64        // bytes of capacity taken: allocations and handles
+	phys  *sysmem.File // nil: no virtual memory here
 	pools pools
 
 	pooling atomic.Bool // there are pools
@@ -75,16 +78,16 @@ func Open(cfg Config) (*Device, error) {
 		cfg.Capacity = DefaultCapacity
 	}
 	if cfg.Name == "" {
-		cfg.Name = "host (" + formatBytes(cfg.Capacity) + ")"
+		cfg.Name = "host (" + bytesize.Format(cfg.Capacity) + ")"
 	}
-	if !memSupported {
+	if !sysmem.Supported {
 		return nil, fmt.Errorf("hostdev: %w: no memory outside Go's heap on this system", device.ErrNotSupported)
 	}
 	d := &Device{name: cfg.Name, capacity: cfg.Capacity}
 	d.stream0 = newStream(d)
 	// Without physical memory to map, the device is whole but for the VMM
 	// calls, and VMMGranularity says so.
-	d.phys, _ = openPhysical()
+	d.phys, _ = sysmem.NewFile()
 	return d, nil
 }
 
@@ -111,7 +114,7 @@ func (d *Device) MemAlloc(size int64) (device.Ptr, error) {
 		return 0, err
 	}
 	charge := roundPage(size)
-	p, err := memAlloc(charge)
+	p, err := sysmem.Alloc(charge)
 	if err != nil {
 		return 0, fmt.Errorf("hostdev: MemAlloc of %d bytes: %w: %w", size, device.ErrOutOfMemory, err)
 	}
@@ -135,7 +138,7 @@ func (d *Device) MemFree(p device.Ptr) error {
 	// From here on no new job can name the range, and once the queued ones
 	// are done none can touch it.
 	d.syncAll()
-	err = memFree(p, roundPage(size))
+	err = sysmem.Free(p, roundPage(size))
 	d.giveBack(roundPage(size))
 	if err != nil {
 		return fmt.Errorf("hostdev: MemFree of %d bytes at %v: %w", size, p, err)
@@ -180,6 +183,20 @@ func (d *Device) Stats() Stats {
 	}
 }
 
+// Held returns what the device holds. It works after Close too.
+func (d *Device) Held() device.Held {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	h := device.Held{Streams: d.streams.Len(), Events: d.events.Len()}
+	count := func(_ device.Ptr, size int64) {
+		h.Ranges++
+		h.RangeBytes += size
+	}
+	d.space.EachAlloc(count)
+	d.space.EachReservation(count)
+	return h
+}
+
 // Close waits for all submitted work and gives back all memory, also what
 // was not freed. A second Close returns ErrClosed; other errors are the
 // system's, and the device is closed all the same.
@@ -194,80 +211,16 @@ func (d *Device) Close() error {
 	d.closePoolsLocked()
 	var errs []error
 	d.space.EachAlloc(func(p device.Ptr, size int64) {
-		errs = append(errs, memFree(p, roundPage(size)))
+		errs = append(errs, sysmem.Free(p, roundPage(size)))
 	})
 	d.space.EachReservation(func(p device.Ptr, size int64) {
-		errs = append(errs, memUnreserve(p, size))
+		errs = append(errs, sysmem.Unreserve(p, size))
 	})
 	if d.phys != nil {
-		errs = append(errs, d.phys.close())
+		errs = append(errs, d.phys.Close())
 	}
 	d.space, d.used, d.phys = vspace.Space{}, 0, nil
 	d.streams.Clear()
 	d.events.Clear()
 	return errors.Join(errs...)
-}
-
-// usable returns nil, or why the device serves no calls any more.
-func (d *Device) usable(op string) error {
-	if d.closed.Load() {
-		return fmt.Errorf("hostdev: %s: %w", op, device.ErrClosed)
-	}
-	if e := d.lost.Load(); e != nil {
-		return fmt.Errorf("hostdev: %s: %w", op, *e)
-	}
-	return nil
-}
-
-// failure wraps err with the operation. What a call under way finds missing
-// because Close took it away is reported as ErrClosed.
-func (d *Device) failure(op string, err error) error {
-	if err != nil && d.closed.Load() {
-		err = device.ErrClosed
-	}
-	if err != nil {
-		err = fmt.Errorf("hostdev: %s: %w", op, err)
-	}
-	return err
-}
-
-// lose makes the device lost. The first reason stays.
-func (d *Device) lose(reason string) {
-	err := fmt.Errorf("%w: %s", device.ErrDeviceLost, reason)
-	d.lost.CompareAndSwap(nil, &err)
-}
-
-// roomLocked returns ErrOutOfMemory unless size more bytes fit.
-func (d *Device) roomLocked(op string, size int64) error {
-	if d.closed.Load() {
-		return fmt.Errorf("hostdev: %s: %w", op, device.ErrClosed)
-	}
-	free := d.capacity - d.used
-	// Compared before rounding, which overflows for sizes near 1<<63.
-	if size > free || roundPage(size) > free {
-		return fmt.Errorf("hostdev: %s: %w: %d bytes asked for, %d of %d free",
-			op, device.ErrOutOfMemory, size, free, d.capacity)
-	}
-	return nil
-}
-
-// giveBack returns bytes to the capacity. Close may have done so already.
-func (d *Device) giveBack(size int64) {
-	d.mu.Lock()
-	if !d.closed.Load() {
-		d.used -= size
-	}
-	d.mu.Unlock()
-}
-
-func roundPage(size int64) int64 { return (size + pageSize - 1) &^ (pageSize - 1) }
-
-func formatBytes(n int64) string {
-	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
-	u := 0
-	for n >= 1024 && n%1024 == 0 && u < len(units)-1 {
-		n /= 1024
-		u++
-	}
-	return fmt.Sprintf("%d %s", n, units[u])
 }

@@ -23,7 +23,7 @@ func TestOpen(t *testing.T) {
 	}{
 		"zero":     {hostdev.Config{}, "host (16 GiB)", 16 << 30},
 		"capacity": {hostdev.Config{Capacity: 300 * mib}, "host (300 MiB)", 300 * mib},
-		"odd":      {hostdev.Config{Capacity: 1000}, "host (1000 bytes)", 1000},
+		"odd":      {hostdev.Config{Capacity: 1000}, "host (1000 B)", 1000},
 		"huge":     {hostdev.Config{Capacity: 4 << 40}, "host (4 TiB)", 4 << 40},
 		"named":    {hostdev.Config{Name: "left"}, "left", 16 << 30},
 	}

@@ -20,7 +20,10 @@ func open(t testing.TB, capacity int64) *hostdev.Device {
 	t.Helper()
 	d, err := hostdev.Open(hostdev.Config{Capacity: capacity})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.Close() })
+	t.Cleanup(func() {
+		require.NoError(t, d.Check())
+		_ = d.Close()
+	})
 	return d
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/hostdev/sysmem"
 )
 
 // Stream-ordered pools, with the rules of CUDA's (cuMemAllocAsync, cuMemPool*).
@@ -17,8 +18,8 @@ import (
 
 // pool is one of them. Device.mu guards it.
 type pool struct {
-	max      int64     // bytes in use; 0: no limit
-	file     *physical // of a shareable pool and an imported one; else nil
+	max      int64        // bytes in use; 0: no limit
+	file     *sysmem.File // of a shareable pool and an imported one; else nil
 	imported bool
 	gone     bool // destroyed; its memory goes as it is freed
 	attrs    [device.PoolUsedHigh + 1]uint64
@@ -114,9 +115,9 @@ func (d *Device) takeLocked(p *pool, size int64, s *stream) (idleBlock, error) {
 	b := idleBlock{pooled: pooled{pool: p, size: size}}
 	err := error(nil)
 	if p.file == nil {
-		b.p, err = memAlloc(size)
-	} else if b.off, err = p.file.create(size); err == nil {
-		b.p, err = p.file.mapNew(b.off, size)
+		b.p, err = sysmem.Alloc(size)
+	} else if b.off, err = p.file.Create(size); err == nil {
+		b.p, err = p.file.MapNew(b.off, size)
 	}
 	if err != nil {
 		return idleBlock{}, fmt.Errorf("hostdev: AllocAsync of %d bytes: %w: %w", size, device.ErrOutOfMemory, err)
@@ -174,9 +175,9 @@ func (d *Device) shrinkLocked(p *pool, keep uint64) {
 		if p.attrs[device.PoolReservedCurrent] <= keep || !b.isDone() {
 			return false
 		}
-		_ = memFree(b.p, b.size) // what the system keeps, it keeps
+		_ = sysmem.Free(b.p, b.size) // what the system keeps, it keeps
 		if p.file != nil && !p.imported {
-			_ = p.file.release(b.off, b.size)
+			_ = p.file.Release(b.off, b.size)
 		}
 		if !p.imported {
 			d.used -= b.size
@@ -185,7 +186,7 @@ func (d *Device) shrinkLocked(p *pool, keep uint64) {
 		return true
 	})
 	if p.gone && p.attrs[device.PoolReservedCurrent] == 0 && p.file != nil {
-		_ = p.file.close()
+		_ = p.file.Close()
 		p.file = nil
 	}
 }
@@ -210,7 +211,7 @@ func (d *Device) closePoolsLocked() {
 		p.gone = true
 		d.shrinkLocked(p, 0)
 		if p.file != nil {
-			_ = p.file.close()
+			_ = p.file.Close()
 		}
 	}
 	d.pools = pools{}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/hostdev/sysmem"
 )
 
 // What can be asked of pools.
@@ -43,13 +44,13 @@ func (d *Device) NewNativePool(cfg device.PoolConfig) (h device.Pool, err error)
 	}
 	p := &pool{max: cfg.MaxSize}
 	if cfg.Shareable {
-		if p.file, err = openPhysical(); err != nil {
+		if p.file, err = sysmem.NewFile(); err != nil {
 			return 0, fmt.Errorf("hostdev: %s: shareable: %w", op, err)
 		}
 	}
 	err = d.withPool(op, 0, func(*pool) error { h = d.addPoolLocked(p); return nil })
 	if err != nil && p.file != nil {
-		_ = p.file.close()
+		_ = p.file.Close()
 	}
 	return h, err
 }

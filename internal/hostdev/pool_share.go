@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/hostdev/sysmem"
 )
 
 // Pools in several processes: their memory is a file, which both map.
@@ -15,7 +16,7 @@ func (d *Device) ExportNativePool(h device.Pool) (fd int, err error) {
 		if p.file == nil || p.imported {
 			return fmt.Errorf("hostdev: ExportNativePool: %w: the pool was not made shareable", device.ErrNotSupported)
 		}
-		fd, err = p.file.dup()
+		fd, err = p.file.Dup()
 		return err
 	})
 	return fd, err
@@ -26,7 +27,7 @@ func (d *Device) ExportNativePool(h device.Pool) (fd int, err error) {
 func (d *Device) ImportNativePool(fd int) (h device.Pool, err error) {
 	const op = "ImportNativePool"
 	err = d.withPool(op, 0, func(*pool) error {
-		f, err := reopenPhysical(fd)
+		f, err := sysmem.OpenFile(fd)
 		if err != nil {
 			return fmt.Errorf("hostdev: %s: descriptor %d: %w", op, fd, err)
 		}
@@ -60,10 +61,10 @@ func (d *Device) ImportNativePointer(h device.Pool, data device.PoolPointer) (at
 	const op = "ImportNativePointer"
 	err = d.withPool(op, h, func(p *pool) error {
 		b := pooled{pool: p, off: int64(binary.LittleEndian.Uint64(data[8:])), size: int64(binary.LittleEndian.Uint64(data[16:]))}
-		if !p.imported || binary.LittleEndian.Uint64(data[:]) != pointerMagic || b.size <= 0 || b.off < 0 || b.size%pageSize != 0 || b.off%pageSize != 0 {
+		if !p.imported || binary.LittleEndian.Uint64(data[:]) != pointerMagic || b.size <= 0 || b.off < 0 || b.size%sysmem.PageSize != 0 || b.off%sysmem.PageSize != 0 {
 			return fmt.Errorf("hostdev: %s: %w: not a pointer for this pool", op, device.ErrInvalidRange)
 		}
-		if at, err = p.file.mapNew(b.off, b.size); err != nil {
+		if at, err = p.file.MapNew(b.off, b.size); err != nil {
 			return fmt.Errorf("hostdev: %s: %w", op, err)
 		}
 		d.space.AddAlloc(at, b.size)
@@ -73,4 +74,13 @@ func (d *Device) ImportNativePointer(h device.Pool, data device.PoolPointer) (at
 		return nil
 	})
 	return at, err
+}
+
+// NativePointerSize returns how many bytes a live allocation of a pool has, in
+// whole pages, and 0 where p is the address of none. native.Allocator asks it
+// when another process says how large its block is.
+func (d *Device) NativePointerSize(p device.Ptr) int64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.pools.live[p].size
 }

@@ -19,13 +19,15 @@ import (
 // comes and gone when none is left, or a submitter that found the stream
 // idle (see tryInline). running says that there is one.
 //
-// Rules:
+// Rules, which checkLocked verifies:
 //
-//	T1  jobs are numbered 1, 2, … by submitted, in the order of queue
-//	T2  job n is over when completed >= n; completed <= submitted
-//	T3  queue is empty when running is false
-//	T4  whoever waits for job n set wake <= n before looking at completed
-//	    for the last time; the runner looks at wake after raising completed
+//	T1  jobs are numbered 1, 2, … in the order of their submission: those up
+//	    to taken were given to a runner, queue holds taken+1 … submitted
+//	T2  job n is over when completed >= n; completed <= taken
+//	T3  when running is false, queue is empty and every job is over
+//	T4  a goroutine that sleeps until job n is over has set wake <= n before
+//	    its last look at completed; the runner looks at wake after it raised
+//	    completed; when running is false, nobody sleeps
 type stream struct {
 	dev       *Device
 	submitted atomic.Uint64 // raised with mu held
@@ -35,7 +37,9 @@ type stream struct {
 	mu        sync.Mutex
 	done      sync.Cond // wake was reached; uses mu
 	queue     []job
-	spare     []job // the last batch's array, empty
+	taken     uint64   // the number of the last job that left queue or never was in it
+	sleepers  []uint64 // the job numbers that goroutines in done.Wait wait for
+	spare     []job    // the last batch's array, empty
 	running   bool
 	destroyed bool
 }
@@ -164,6 +168,7 @@ func (s *stream) submit(op string, j job) (uint64, error) {
 		s.running = true
 		s.dev.workers.Add(1)
 	}
+	s.mustHoldLocked()
 	s.mu.Unlock()
 	if start {
 		go s.work()
@@ -189,6 +194,7 @@ func (s *stream) tryInline(op string, j *job) (ran bool, err error) {
 	s.running = true
 	s.dev.workers.Add(1)
 	n := s.submitted.Add(1)
+	s.taken = n
 	s.mu.Unlock()
 
 	s.runFaultSafe(j)
@@ -197,6 +203,7 @@ func (s *stream) tryInline(op string, j *job) (ran bool, err error) {
 	s.mu.Lock()
 	more := len(s.queue) > 0
 	s.running = more
+	s.mustHoldLocked()
 	s.mu.Unlock()
 	if more {
 		go s.work()
@@ -265,10 +272,13 @@ func (s *stream) nextBatch(last []job) []job {
 	}
 	if len(s.queue) == 0 {
 		s.running = false
+		s.mustHoldLocked()
 		return nil
 	}
 	batch := s.queue
+	s.taken += uint64(len(batch))
 	s.queue, s.spare = s.spare, nil
+	s.mustHoldLocked()
 	return batch
 }
 
@@ -279,7 +289,8 @@ func (s *stream) complete(n uint64) {
 		return
 	}
 	s.mu.Lock()
-	s.wake.Store(math.MaxUint64) // those who wait on set it again
+	s.wake.Store(math.MaxUint64) // those that have to go on waiting set it again
+	s.sleepers = s.sleepers[:0]
 	s.done.Broadcast()
 	s.mu.Unlock()
 }
@@ -295,6 +306,8 @@ func (s *stream) wait(n uint64) {
 		if s.completed.Load() >= n {
 			break
 		}
+		s.sleepers = append(s.sleepers, n)
+		s.mustHoldLocked()
 		s.done.Wait()
 	}
 	s.mu.Unlock()

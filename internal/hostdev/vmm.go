@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/hostdev/sysmem"
 	"github.com/cupool/cupool/internal/hostdev/vspace"
 )
 
@@ -36,7 +37,7 @@ func (d *Device) AddressReserve(size int64) (device.Ptr, error) {
 	if err := vspace.CheckSize(size); err != nil {
 		return 0, d.failure("AddressReserve", err)
 	}
-	p, err := memReserve(size)
+	p, err := sysmem.Reserve(size)
 	if err != nil {
 		return 0, fmt.Errorf("hostdev: AddressReserve of %d bytes: %w: %w", size, device.ErrOutOfMemory, err)
 	}
@@ -52,7 +53,7 @@ func (d *Device) AddressFree(p device.Ptr, size int64) error {
 	}
 	defer d.mu.Unlock()
 	return d.failure("AddressFree", d.space.RemoveReservation(p, size, func() error {
-		return memUnreserve(p, size)
+		return sysmem.Unreserve(p, size)
 	}))
 }
 
@@ -71,7 +72,7 @@ func (d *Device) MemCreate(size int64) (uintptr, error) {
 	if err := d.roomLocked("MemCreate", size); err != nil {
 		return 0, err
 	}
-	off, err := d.phys.create(size)
+	off, err := d.phys.Create(size)
 	if err != nil {
 		return 0, fmt.Errorf("hostdev: MemCreate of %d bytes: %w: %w", size, device.ErrOutOfMemory, err)
 	}
@@ -102,7 +103,7 @@ func (d *Device) MemMap(p device.Ptr, size int64, handle uintptr) error {
 	}
 	defer d.mu.Unlock()
 	return d.failure("MemMap", d.space.Map(p, size, handle, func(off int64) error {
-		return d.phys.mapAt(p, size, off)
+		return d.phys.MapAt(p, size, off)
 	}))
 }
 
@@ -113,7 +114,7 @@ func (d *Device) MemSetAccess(p device.Ptr, size int64) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	_, err := d.space.SetAccess(p, size, func() error { return memProtect(p, size) })
+	_, err := d.space.SetAccess(p, size, func() error { return sysmem.Protect(p, size) })
 	return d.failure("MemSetAccess", err)
 }
 
@@ -125,7 +126,7 @@ func (d *Device) MemUnmap(p device.Ptr, size int64) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	_, gone, err := d.space.Unmap(p, size, func() error { return d.phys.unmapAt(p, size) })
+	_, gone, err := d.space.Unmap(p, size, func() error { return d.phys.UnmapAt(p, size) })
 	for _, mem := range gone {
 		if e := d.dropLocked(mem); err == nil {
 			err = e
@@ -137,7 +138,7 @@ func (d *Device) MemUnmap(p device.Ptr, size int64) error {
 // dropLocked gives physical memory back to the capacity and to the system.
 func (d *Device) dropLocked(mem vspace.Physical) error {
 	d.used -= mem.Size
-	return d.phys.release(mem.Off, mem.Size)
+	return d.phys.Release(mem.Off, mem.Size)
 }
 
 // lockVMM takes mu when the device is usable and has virtual memory.

@@ -1,8 +1,7 @@
 // Package kernels has the kernels that compute on a GPU: CUDA C++ in the .cu
 // files, compiled by build.sh to kernels.ptx, which is embedded, so that users
 // need no nvcc. args.go has the structure that each kernel takes. The package
-// knows nothing of CUDA's driver; who launches is in cu_kernels.go of the
-// module's root.
+// knows nothing of CUDA's driver: package cuda launches the kernels.
 package kernels
 
 import (

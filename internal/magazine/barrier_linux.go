@@ -3,10 +3,11 @@
 package magazine
 
 import (
-	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cupool/cupool/internal/atomic"
 )
 
 // Commands of membarrier(2).
@@ -16,7 +17,8 @@ const (
 	membarrierRegisterExpedited = 1 << 4
 )
 
-func membarrier(cmd uintptr) bool {
+// membarrier is a variable for tests.
+var membarrier = func(cmd uintptr) bool {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, cmd, 0, 0)
 	return errno == 0
 }
@@ -26,10 +28,14 @@ var hasBarrier = sync.OnceValue(func() bool {
 	return membarrier(membarrierRegisterExpedited) && membarrier(membarrierExpedited)
 })
 
-// barrier returns after every thread of the program has executed a full memory
-// barrier. The expedited one may lack memory, the other takes milliseconds.
-func barrier() {
-	for !membarrier(membarrierExpedited) && !membarrier(membarrierGlobal) {
-		runtime.Gosched()
+// barrier returns true after every thread of the program has executed a full
+// memory barrier. The expedited one may lack memory, the other takes milliseconds.
+// Both may be refused to a program that was allowed them before: by a filter of
+// system calls (seccomp) that it installed, or where it was restored from a
+// checkpoint.
+func barrier() bool {
+	if done, ok := atomic.Barrier(); ok {
+		return done
 	}
+	return membarrier(membarrierExpedited) || membarrier(membarrierGlobal)
 }

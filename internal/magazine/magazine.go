@@ -5,9 +5,9 @@
 // A cache has one shard a processor, a shard 64 sets by size, a set eight
 // slots in one cache line. A slot is the home of a block: it refers to the
 // block whether the block is out or back, and the block's own word says which.
-// So giving a homed block back is one compare-and-swap, from any goroutine.
-// To take it is a plain store, as only who is inside of the processor (Procs)
-// does. Everything else about slots is a hint: a stale one leads to a block
+// So giving a homed block back is one compare-and-swap, from any goroutine. Taking
+// it is a plain store, as only the goroutine inside of the processor (Procs) takes
+// blocks there. Everything else about slots is a hint: a stale slot leads to a block
 // that has another home, or none.
 //
 // A size is given a home when it keeps missing (Misses), so that one-off sizes
@@ -15,9 +15,9 @@
 package magazine
 
 import (
-	"sync/atomic"
 	"unsafe"
 
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/relaxed"
 )
@@ -35,8 +35,8 @@ type set [ways]relaxed.Uint64
 // has a bit for every tag in a set's slots and perhaps for some that were
 // (Bloom 1970), so that most misses look at no slot; recent is half the tag
 // of a set's last miss, victim picks the slot that is given up. But for victim,
-// all is written by the goroutine that is pinned to the processor, or by who
-// has closed that.
+// all is written by the goroutine that is pinned to the processor, or by the
+// goroutine that has closed it.
 type shard struct {
 	sets   [setCount]set // first, so that each is one line
 	tags   [setCount]relaxed.Uint64
@@ -73,9 +73,10 @@ func hash(size int64) (set uint, tag uint32) {
 
 // Get takes a cached block that was last handed out for size bytes on this
 // processor, and returns its new generation, or 0 and how often the size missed.
-// What is homed here while this is inside was so before, so that it is of the
-// size, and the stream's, still. That tags are looked at before is what spares
-// most misses to go inside: who homes a block there is seen by the next Get.
+// Only the goroutine inside of the processor fills its slots, so a block found here
+// has the requested size and belongs to this heap. Get looks at the tags before it
+// goes inside, so most misses never do; a block that is homed meanwhile is found by
+// the next Get.
 func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
 	proc := procPin()
 	if uint(proc) >= uint(len(c.shards)) {
@@ -111,7 +112,7 @@ func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
 			}
 		}
 	}
-	sh.proc.leave() // it said that it comes, or is not inside anyway
+	sh.proc.leave() // it announced itself, or is not inside anyway
 	misses := sh.miss(i, tag, size)
 	procUnpin()
 	return 0, nil, 0, misses
@@ -297,6 +298,25 @@ func (c *Cache) flushSlot(slot *relaxed.Uint64, proc int, live bool, f func(Leav
 			f(l)
 		}
 	}
+}
+
+// CachedBytes returns the bytes of the blocks that are Cached in their homes.
+func (c *Cache) CachedBytes() (n int64) {
+	for proc := range c.shards {
+		sh := c.shards[proc].Load()
+		if sh == nil {
+			continue
+		}
+		for i := range sh.sets {
+			for w := range sh.sets[i] {
+				id := block.ID(sh.sets[i][w].Load() >> 32)
+				if id != 0 && c.lives(id, proc) && c.table.At(id).Word().State() == block.Cached {
+					n += c.table.At(id).Size
+				}
+			}
+		}
+	}
+	return n
 }
 
 // Drop gives the shards' memory up. All blocks have left.

@@ -2,54 +2,54 @@ package magazine
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
-	_ "unsafe" // for go:linkname
 
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/realtime"
 	"github.com/cupool/cupool/internal/relaxed"
 )
 
-//go:linkname procPin runtime.procPin
-func procPin() int
-
-//go:linkname procUnpin runtime.procUnpin
-func procUnpin()
-
 // Procs are the processors (Ps, as Go's scheduler calls them) on which blocks
-// have their homes. Who is inside of one is alone with the cached blocks that
-// are homed there: the goroutine that runs on it, for a few instructions in
-// which it cannot be preempted, or whoever has closed it from elsewhere.
+// have their homes. One goroutine at a time is inside of a processor, and it alone
+// changes the cached blocks that are homed there. It is the goroutine that runs on
+// the processor, for a few instructions in which it cannot be preempted, or a
+// goroutine elsewhere that has closed the processor.
 //
-// The two keep each other out by Dekker's way: each says that it comes and then
-// looks for the other. On amd64 that takes a fence, which would cost as much as
-// what it is there to spare. So the goroutine does without one, and who closes
-// the processor has the operating system run it on all (membarrier, see
-// "Biased Locking in HotSpot" by Dice, Moir and Scherer, 2006, for the idea).
-type Procs struct{ list []proc }
+// The two exclude each other as in Dekker's algorithm: each announces itself and
+// then looks for the other. On amd64 that takes a fence between the two steps, which
+// would cost as much as the lock that it replaces. So the goroutine on the processor
+// has no fence, and the goroutine that closes it has the operating system execute
+// one on all processors (membarrier; the idea is from "Biased Locking in HotSpot" by
+// Dice, Moir and Scherer, 2006). Where the operating system refuses that, every
+// goroutine fences from then on.
+type Procs struct {
+	list  []proc
+	plain atomic.Bool // goroutines may come without a fence, so close needs the barrier
+}
 
 // proc is one cache line.
 type proc struct {
 	busy  relaxed.Uint32 // 1 while the goroutine that runs here is inside
 	gate  atomic.Int32   // how many closed it
-	plain bool           // barrier works
-	_     [55]byte
+	plain atomic.Bool    // a goroutine that comes leaves the fence to barrier
+	_     [52]byte
 }
 
 // NewProcs returns as many as the computer or GOMAXPROCS has, whichever is
-// more. Goroutines on others, should there be more one day, find no home.
+// more. Goroutines on processors beyond these find no homes.
 func NewProcs() *Procs {
 	p := &Procs{list: make([]proc, max(runtime.NumCPU(), runtime.GOMAXPROCS(0)))}
+	p.plain.Store(hasBarrier())
 	for i := range p.list {
-		p.list[i].plain = hasBarrier()
+		p.list[i].plain.Store(hasBarrier())
 	}
 	return p
 }
 
-// come says that the goroutine, which is pinned there, is inside, and reports
-// whether it is: nobody has closed the processor.
+// come announces the goroutine, which is pinned to the processor, and reports
+// whether it is inside: nobody has closed the processor.
 func (h *proc) come() bool {
-	if h.plain {
+	if h.plain.Load() {
 		h.busy.SetOwned(1)
 	} else {
 		h.busy.Store(1)
@@ -57,7 +57,7 @@ func (h *proc) come() bool {
 	return h.gate.Load() == 0
 }
 
-// leave says that it is not inside any more.
+// leave says that the goroutine is not inside any more.
 func (h *proc) leave() { h.busy.SetOwned(0) }
 
 // enter goes inside of the processor that the goroutine runs on, keeps it
@@ -85,17 +85,34 @@ func (p *Procs) exit(id int) {
 // blocks of that stream.
 func (p *Procs) close() {
 	p.Shut()
-	if len(p.list) > 0 && p.list[0].plain {
-		barrier()
+	if p.plain.Load() && !barrier() {
+		p.fence()
 	}
 	for i := range p.list {
 		p.list[i].wait()
 	}
 }
 
+// fence has every goroutine that comes from here on fence, and returns when no
+// goroutine is inside that did not. It stops the world once, for some ten
+// microseconds: that waits for goroutines that are pinned, and is a barrier for all
+// others.
+func (p *Procs) fence() {
+	for i := range p.list {
+		p.list[i].plain.Store(false)
+	}
+	if !atomic.Modelled || !atomic.StopWorld() {
+		runtime.ReadMemStats(new(runtime.MemStats)) // stops the world
+	}
+	p.plain.Store(false)
+}
+
 // wait returns when nobody is inside. That takes a few instructions, unless the
-// operating system has taken the processor from who is.
+// operating system has suspended the goroutine that is.
 func (h *proc) wait() {
+	if atomic.Modelled && atomic.AwaitZero(&h.busy.Uint32) {
+		return
+	}
 	for n := 0; h.busy.Load() != 0; n++ {
 		runtime.Gosched()
 		if n > waitTries {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/relaxed"
+	"github.com/cupool/cupool/internal/testlevel"
 )
 
 func TestProcIsOneCacheLine(t *testing.T) {
@@ -67,8 +68,9 @@ func TestBarrier(t *testing.T) {
 	if !hasBarrier() || runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("nothing is left to a barrier")
 	}
-	p := &Procs{list: []proc{{plain: true}}}
+	p := &Procs{list: make([]proc, 1)}
 	h := &p.list[0]
+	h.plain.Store(true)
 	var start, came atomic.Int64 // the round, 0 after the last; the round, negative for one that was not let in
 	start.Store(-1)
 	over := make(chan struct{})
@@ -90,10 +92,10 @@ func TestBarrier(t *testing.T) {
 			h.leave()
 		}
 	}()
-	both, in, rounds := 0, 0, int64(20_000)
+	both, in, rounds := 0, 0, int64(testlevel.Rounds(20_000))
 	began := time.Now()
 	for i := int64(1); i <= rounds; i++ {
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testlevel.Choose(5*time.Second, time.Second) {
 			rounds = i // the two take turns, as others need the processors
 		}
 		start.Store(i)

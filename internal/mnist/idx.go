@@ -1,13 +1,13 @@
 package mnist
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/cupool/cupool/internal/gunzip"
 )
 
 // The magic numbers: two zero bytes, 8 for unsigned bytes, the number of
@@ -17,8 +17,9 @@ const (
 	labelMagic = 0x00000801
 )
 
-// maxBytes bounds what a header may announce; all of MNIST has 47 million.
-const maxBytes = 1 << 32
+// maxBytes bounds what a header may announce; all of MNIST has 47 million, and
+// EMNIST 547 million.
+const maxBytes = 1 << 30
 
 // A file is one IDX file that is being read.
 type file struct {
@@ -26,17 +27,13 @@ type file struct {
 	r    io.Reader
 }
 
-// newFile looks at r's first two bytes and decompresses what gzip wrote.
+// newFile decompresses what gzip wrote.
 func newFile(name string, r io.Reader) (*file, error) {
-	br := bufio.NewReader(r)
-	if head, _ := br.Peek(2); !bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		return &file{name, br}, nil
-	}
-	zr, err := gzip.NewReader(br)
+	br, err := gunzip.NewReader(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: damaged gzip header: %w", name, err)
 	}
-	return &file{name, zr}, nil
+	return &file{name, br}, nil
 }
 
 // images reads an image file to its end.

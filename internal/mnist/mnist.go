@@ -9,6 +9,11 @@
 //	t10k-images-idx3-ubyte   t10k-labels-idx1-ubyte
 //
 // Every error names the file, what was expected and what was found.
+//
+// A file may be a stranger's: reading it allocates at most 64 KiB and 8 bytes for
+// each byte of its contents, of which it may have 1 GiB. What gzip compressed may
+// grow to 16 MiB and 128 bytes for each byte of the file; more is an error that
+// wraps gunzip.ErrTooLarge.
 package mnist
 
 import (

@@ -132,7 +132,7 @@ func TestLoadRejects(t *testing.T) {
 		"no images":       {images, func(b []byte) []byte { return set(b, 7, 0) }, "expected at least one element in dimension 0, found none"},
 		"no rows":         {images, func(b []byte) []byte { return set(b, 11, 0) }, "dimension 1, found none"},
 		"absurd size":     {images, func(b []byte) []byte { return set(set(b, 4, 0xff), 8, 0xff) }, "found a header that announces more"},
-		"lying header":    {images, func(b []byte) []byte { return set(b, 4, 0x20) }, "truncated: expected 3221225496 bytes of pixels, found 24"},
+		"lying header":    {images, func(b []byte) []byte { return set(b, 4, 0x04) }, "truncated: expected 402653208 bytes of pixels, found 24"},
 		"label out of range": {labels, func(b []byte) []byte { return set(b, 10, 10) },
 			"train-labels-idx1-ubyte: expected labels from 0 to 9, found 10 as the label of image 2"},
 		"fewer labels than images": {labels, func(b []byte) []byte { return set(b, 7, 3)[:11] },

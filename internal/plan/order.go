@@ -2,28 +2,20 @@ package plan
 
 import (
 	"cmp"
-	"math/rand/v2"
+	"math/bits"
 	"slices"
 )
 
 // lane is one order of placing, as it learns.
 type lane struct {
-	ids  []int32   // the blocks in order
-	key  []float64 // by block, what they are ordered by
-	jump float64   // what the key of a block that squeaks is multiplied with
-
-	sorted bool // ids is in the order of key
-	low    int64
-	stuck  int // rounds since low was lowered
-	random *rand.Rand
+	ids    []int32   // the blocks in order
+	key    []float64 // by block, what they are ordered by
+	sorted bool      // ids is in the order of key
 }
 
-// Patience is how many rounds a lane may go on without getting lower before
-// its order is shaken, and by how much keys are then multiplied at most.
-const (
-	patience = 12
-	shake    = 1.25
-)
+// jump is what the key of a block that squeaks is multiplied with. A small
+// step keeps most of a good order.
+const jump = 0.9
 
 // A rule compares two blocks by what is known of them.
 type rule func(a, b *traits) int
@@ -33,41 +25,37 @@ type traits struct {
 	size, life, contention int64
 }
 
-func bySize(a, b *traits) int { return cmp.Compare(b.size, a.size) }
-func byLife(a, b *traits) int { return cmp.Compare(b.life, a.life) }
-func byArea(a, b *traits) int {
-	return cmp.Compare(float64(b.size)*float64(b.life), float64(a.size)*float64(a.life))
-}
+func bySize(a, b *traits) int       { return cmp.Compare(b.size, a.size) }
+func byLife(a, b *traits) int       { return cmp.Compare(b.life, a.life) }
 func byContention(a, b *traits) int { return cmp.Compare(b.contention, a.contention) }
 
-// lanes are the orders that take turns, the most promising first, each with
-// how far a block jumps ahead: 0 is to the very front, which finds what has
-// to come first in few rounds; a small step keeps more of a good order.
-var lanes = []struct {
-	rules []rule
-	jump  float64
-}{
-	{[]rule{byContention, bySize}, 0.9},
-	{[]rule{byContention, byLife}, 0.9},
-	{[]rule{byLife, bySize}, 0},
-	{[]rule{bySize, byLife}, 0.5},
-	{[]rule{byContention, byLife}, 0},
-	{[]rule{byArea}, 0},
+// byMagnitude compares sizes as powers of two, so that among blocks of about
+// the same size another rule decides.
+func byMagnitude(a, b *traits) int {
+	return cmp.Compare(bits.Len64(uint64(b.size)), bits.Len64(uint64(a.size)))
 }
 
-func newLanes(blocks []Interval, load maxima, seed uint64) []*lane {
+// lanes are the orders that take turns. The first is for programs whose blocks
+// die within an iteration. The second is for those that keep blocks of many
+// sizes, or whose layers are of many sizes.
+var lanes = [][]rule{
+	{byContention, bySize},
+	{byMagnitude, byLife},
+}
+
+func newLanes(blocks []Interval, load maxima) []*lane {
 	known := make([]traits, len(blocks))
 	for i, b := range blocks {
 		known[i] = traits{size: b.Size, life: int64(b.Death) - int64(b.Birth), contention: load.max(b.Birth, b.Death)}
 	}
 	var all []*lane
-	for n, spec := range lanes {
-		l := &lane{jump: spec.jump, random: rand.New(rand.NewPCG(seed, uint64(n))), key: make([]float64, len(blocks))}
-		for i := range blocks {
-			l.ids = append(l.ids, int32(i))
+	for _, rules := range lanes {
+		l := &lane{ids: make([]int32, len(blocks)), key: make([]float64, len(blocks)), sorted: true}
+		for i := range l.ids {
+			l.ids[i] = int32(i)
 		}
 		slices.SortFunc(l.ids, func(a, b int32) int {
-			for _, r := range spec.rules {
+			for _, r := range rules {
 				if c := r(&known[a], &known[b]); c != 0 {
 					return c
 				}
@@ -77,7 +65,6 @@ func newLanes(blocks []Interval, load maxima, seed uint64) []*lane {
 		for rank, id := range l.ids {
 			l.key[id] = float64(rank + 1)
 		}
-		l.sorted = true
 		all = append(all, l)
 	}
 	return all
@@ -92,25 +79,12 @@ func (l *lane) order() []int32 {
 	return l.ids
 }
 
-// learn moves the blocks that squeak forward. An order that has not got
-// lower for long is shaken.
-func (l *lane) learn(height int64, squeaks func(int32) bool) {
+// learn moves the blocks that squeak forward.
+func (l *lane) learn(squeaks func(int32) bool) {
 	for _, id := range l.ids {
 		if squeaks(id) {
-			l.key[id] *= l.jump
+			l.key[id] *= jump
 		}
-	}
-	l.sorted = false
-	if l.low == 0 || height < l.low {
-		l.low, l.stuck = height, 0
-		return
-	}
-	if l.stuck++; l.stuck < patience {
-		return
-	}
-	l.stuck = 0
-	for rank, id := range l.order() {
-		l.key[id] = float64(rank+1) * (1 + l.random.Float64()*(shake-1))
 	}
 	l.sorted = false
 }

@@ -3,24 +3,27 @@
 // knows offsets only: no driver, no lock, no clock but the context's.
 //
 // The problem is NP-hard (Garey and Johnson 1979, SR2), but no plan can be
-// smaller than the most bytes that live at once, and on the traces of real
-// programs the way taken here gets there: a greedy placement, repeated in an
-// order that learns from its failures.
+// smaller than the most bytes that live at once. On the traces of real programs
+// three things get there, or within a few percent:
 //
 //   - greedy: one block after the other goes to the lowest offset at which
 //     nothing is that lives at the same time. What matters is the order.
-//     Size, lifetime and area are the usual ones (Pisarchyk and Lee 2020,
-//     Sekiyama et al. 2018); the height of contention that a block lives
-//     through comes first in the better ones (TelaMalloc, Maas et al.,
-//     ASPLOS 2022; MiniMalloc, Moffitt, ASPLOS 2023).
+//     Size and lifetime are the usual ones (Pisarchyk and Lee 2020, Sekiyama
+//     et al. 2018); the height of contention that a block lives through comes
+//     first in the better ones (TelaMalloc, Maas et al., ASPLOS 2022;
+//     MiniMalloc, Moffitt, ASPLOS 2023).
 //   - learning: blocks that end up above the target are moved forward in the
 //     order, and everything is placed again: squeaky wheel optimization
 //     (Joslin and Clements, JAIR 1999). Several orders take turns, so that
 //     none has to be right for all programs.
+//   - repair: what ends too high in the best plan goes below, in the place of
+//     blocks that are easier to place again: guided ejection search (Nagata
+//     and Bräysy 2009). It is for programs that keep blocks while others come
+//     and go, where no order is right.
 //
 // Files: plan.go is the search, order.go the orders, space.go answers where
-// a block fits, steps.go makes time small, online.go is what to fall back on,
-// check.go proves a plan right.
+// a block fits, repair.go mends a plan, steps.go makes time small, online.go
+// is what to fall back on, check.go proves a plan right.
 package plan
 
 import (
@@ -41,20 +44,27 @@ type Options struct {
 	// Target is the height, in bytes, at which to stop. 0, and anything
 	// below it, is the lower bound.
 	Target int64
-	// Rounds is how often to place everything, over all orders. 0: 200.
+	// Rounds is how much work to do, in placements of everything; repair
+	// counts as so many as take as long. 0: 200, or fewer for more than
+	// 40,000 blocks, so that a search takes some 20 s at most.
 	Rounds int
-	// Seed starts the random numbers that shake an order which is stuck.
-	Seed uint64
 }
 
-const defaultRounds = 200
+const (
+	defaultRounds = 200
+	looksAPlace   = 40          // neighbours that repair looks at while a round places a block
+	mostLooks     = 320_000_000 // of a search, unless Options.Rounds allows more
+	attemptRounds = 2           // work of an attempt of repair, at most
+	attemptLooks  = 2_000_000   // likewise
+	repairShare   = 3           // work of repair, as a multiple of that of rounds
+)
 
 // Result is a plan.
 type Result struct {
 	Offsets []int64 // by interval, in bytes
 	Height  int64   // the end of the highest block
 	Bound   int64   // the most bytes that live at once; no plan is lower
-	Rounds  int     // how often everything was placed
+	Rounds  int     // the work that it took, as in Options
 }
 
 // Solve returns the lowest plan that it finds before the context is done;
@@ -66,16 +76,8 @@ func Solve(ctx context.Context, blocks []Interval, o Options) (Result, error) {
 	if err := validate(blocks); err != nil {
 		return Result{}, err
 	}
-	if o.Rounds <= 0 {
-		o.Rounds = defaultRounds
-	}
 	s := newSearch(blocks, o)
-	for round := 0; round < o.Rounds && s.best.Height > s.target; round++ {
-		if !s.round(ctx, round) {
-			break
-		}
-		s.best.Rounds++
-	}
+	s.run(ctx)
 	return s.best, nil
 }
 
@@ -98,10 +100,14 @@ func validate(blocks []Interval) error {
 // search is a Solve on its way.
 type search struct {
 	blocks []Interval // with times as steps
+	steps  int32
 	target int64
+	looks  int64 // that may be spent
 	lanes  []*lane
 	space  *space
 	offs   []int64 // of the round in progress
+	rounds int     // that are over
+	repair *repair // nil: there was no attempt yet
 	best   Result
 }
 
@@ -111,10 +117,13 @@ func newSearch(blocks []Interval, o Options) *search {
 	bound := load.max(0, count)
 	s := &search{
 		blocks: steps,
+		steps:  count,
 		target: max(o.Target, bound),
-		space:  newSpace(count),
-		offs:   make([]int64, len(blocks)),
+		looks:  int64(o.Rounds) * roundLooks(blocks),
 		best:   Result{Offsets: make([]int64, len(blocks)), Height: math.MaxInt64, Bound: bound},
+	}
+	if o.Rounds <= 0 {
+		s.looks = min(defaultRounds*roundLooks(blocks), mostLooks)
 	}
 	if h, ok := online(steps, s.best.Offsets); ok {
 		s.best.Height = h
@@ -122,21 +131,47 @@ func newSearch(blocks []Interval, o Options) *search {
 		s.best.Height = stack(steps, s.best.Offsets)
 	}
 	if s.best.Height > s.target {
-		s.lanes = newLanes(steps, load, o.Seed)
+		s.lanes, s.space, s.offs = newLanes(steps, load), newSpace(count), make([]int64, len(blocks))
 	}
 	return s
 }
 
+// roundLooks is the work of a round.
+func roundLooks(blocks []Interval) int64 { return looksAPlace * int64(len(blocks)) }
+
+// run searches until the plan is low enough or the work is done. After a round
+// of each lane, rounds and attempts of repair take turns.
+func (s *search) run(ctx context.Context) {
+	round := roundLooks(s.blocks)
+	for s.best.Height > s.target && ctx.Err() == nil {
+		placed, repaired := int64(s.rounds)*round, int64(0)
+		if s.repair != nil {
+			repaired = s.repair.looks
+		}
+		if placed+repaired >= s.looks && s.rounds > 0 {
+			break
+		}
+		if s.rounds < len(s.lanes) || placed*repairShare <= repaired {
+			s.round(ctx)
+		} else {
+			s.attempt(ctx, min(attemptRounds*round, attemptLooks, s.looks-placed-repaired))
+		}
+		if s.repair != nil {
+			repaired = s.repair.looks
+		}
+		s.best.Rounds = int(min(s.looks, int64(s.rounds)*round+repaired) / round)
+	}
+}
+
 // round places everything in the order of one lane, and has the lane learn.
-// It reports false when the context ended it before.
-func (s *search) round(ctx context.Context, n int) bool {
+func (s *search) round(ctx context.Context) {
 	const look = 1 << 8 // placements between two looks at the context
-	l := s.lanes[n%len(s.lanes)]
+	l := s.lanes[s.rounds%len(s.lanes)]
 	s.space.clear()
 	height := int64(0)
 	for k, i := range l.order() {
 		if k%look == 0 && ctx.Err() != nil {
-			return false
+			return
 		}
 		b := &s.blocks[i]
 		off := s.space.lowest(b.Birth, b.Death, b.Size)
@@ -144,10 +179,30 @@ func (s *search) round(ctx context.Context, n int) bool {
 		s.offs[i] = off
 		height = max(height, off+b.Size)
 	}
+	s.rounds++
+	s.keep(s.offs, height)
+	l.learn(func(i int32) bool { return s.offs[i]+s.blocks[i].Size > s.target })
+}
+
+// attempt tries to lower the best plan.
+func (s *search) attempt(ctx context.Context, looks int64) {
+	if s.repair == nil {
+		s.repair = newRepair(s.blocks, s.steps)
+	}
+	if !s.repair.attempt(ctx, s.best.Offsets, s.best.Height, s.target, looks) {
+		return
+	}
+	height := int64(0)
+	for i, off := range s.repair.offs {
+		height = max(height, off+s.blocks[i].Size)
+	}
+	s.keep(s.repair.offs, height)
+}
+
+// keep makes a plan the best one if it is.
+func (s *search) keep(offs []int64, height int64) {
 	if height < s.best.Height {
 		s.best.Height = height
-		copy(s.best.Offsets, s.offs)
+		copy(s.best.Offsets, offs)
 	}
-	l.learn(height, func(i int32) bool { return s.offs[i]+s.blocks[i].Size > s.target })
-	return true
 }

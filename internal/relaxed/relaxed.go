@@ -4,7 +4,7 @@
 // third of what a slow allocation costs.
 package relaxed
 
-import "sync/atomic"
+import "github.com/cupool/cupool/internal/atomic"
 
 // Int64 is an atomic.Int64 that its owner writes cheaply.
 type Int64 struct{ atomic.Int64 }

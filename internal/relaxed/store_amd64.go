@@ -2,7 +2,11 @@
 
 package relaxed
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/cupool/cupool/internal/atomic"
+)
 
 // Reorders says whether a store may come later than the owner's next loads.
 const Reorders = true
@@ -11,13 +15,33 @@ const Reorders = true
 // when it is given back, makes them visible at the latest.
 
 // SetOwned stores v. Nobody else may write meanwhile.
-func (p *Int64) SetOwned(v int64) { *(*int64)(unsafe.Pointer(p)) = v }
+func (p *Int64) SetOwned(v int64) {
+	if atomic.Modelled && atomic.DelayInt64(&p.Int64, v) {
+		return
+	}
+	*(*int64)(unsafe.Pointer(p)) = v
+}
 
 // AddOwned adds n. Nobody else may write meanwhile.
-func (p *Int64) AddOwned(n int64) { *(*int64)(unsafe.Pointer(p)) += n }
+func (p *Int64) AddOwned(n int64) {
+	if atomic.Modelled && atomic.DelayInt64(&p.Int64, p.Load()+n) {
+		return
+	}
+	*(*int64)(unsafe.Pointer(p)) += n
+}
 
 // SetOwned stores v. Nobody else may write meanwhile.
-func (p *Uint64) SetOwned(v uint64) { *(*uint64)(unsafe.Pointer(p)) = v }
+func (p *Uint64) SetOwned(v uint64) {
+	if atomic.Modelled && atomic.DelayUint64(&p.Uint64, v) {
+		return
+	}
+	*(*uint64)(unsafe.Pointer(p)) = v
+}
 
 // SetOwned stores v. Nobody else may write meanwhile.
-func (p *Uint32) SetOwned(v uint32) { *(*uint32)(unsafe.Pointer(p)) = v }
+func (p *Uint32) SetOwned(v uint32) {
+	if atomic.Modelled && atomic.DelayUint32(&p.Uint32, v) {
+		return
+	}
+	*(*uint32)(unsafe.Pointer(p)) = v
+}

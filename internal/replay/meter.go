@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +23,14 @@ type meter struct {
 	cost    time.Duration
 	allocs  map[cupool.Ptr]int64 // bytes
 	handles map[uintptr]int64    // bytes
-	maps    map[cupool.Ptr]int64 // bytes, of one handle each
+	maps    map[cupool.Ptr]piece // what is mapped, by address
+}
+
+// piece is a handle's memory where it is mapped.
+type piece struct {
+	at     cupool.Ptr
+	size   int64
+	handle uintptr
 }
 
 // vmmMeter is the meter of a device that has virtual memory.
@@ -33,7 +42,7 @@ type vmmMeter struct {
 // newMeter returns the driver to use in place of d, with the same optional
 // parts as far as replaying needs them.
 func newMeter(d cupool.Driver) (cupool.Driver, *meter) {
-	m := &meter{Driver: d, allocs: map[cupool.Ptr]int64{}, handles: map[uintptr]int64{}, maps: map[cupool.Ptr]int64{}}
+	m := &meter{Driver: d, allocs: map[cupool.Ptr]int64{}, handles: map[uintptr]int64{}, maps: map[cupool.Ptr]piece{}}
 	if v, ok := d.(cupool.VirtualMemory); ok && v.VMMGranularity() > 0 {
 		return &vmmMeter{m, v}, m
 	}
@@ -83,10 +92,39 @@ func (m *meter) charge(c simdev.Call, bytes int64, handles int, err error, note 
 func (m *meter) handlesIn(p cupool.Ptr, size int64) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for end := p + cupool.Ptr(size); p < end && m.maps[p] > 0; p += cupool.Ptr(m.maps[p]) {
-		n++
-	}
+	m.eachIn(p, size, func(piece) { n++ })
 	return n
+}
+
+// eachIn calls f for what is mapped in a range, up to the first gap; mu is held.
+func (m *meter) eachIn(p cupool.Ptr, size int64, f func(piece)) {
+	for end := p + cupool.Ptr(size); p < end; {
+		x, ok := m.maps[p]
+		if !ok {
+			return
+		}
+		f(x)
+		p += cupool.Ptr(x.size)
+	}
+}
+
+// mapped returns everything that is mapped, by address.
+func (m *meter) mapped() []piece {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]piece, 0, len(m.maps))
+	for _, x := range m.maps {
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// inUse returns the bytes of physical memory in use.
+func (m *meter) inUse() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
 }
 
 func (m *meter) MemAlloc(size int64) (cupool.Ptr, error) {
@@ -167,7 +205,7 @@ func (m *vmmMeter) MemRelease(h uintptr) error {
 }
 
 func (m *vmmMeter) MemMap(p cupool.Ptr, size int64, h uintptr) error {
-	return m.charge(simdev.MemMap, size, 1, m.vmm.MemMap(p, size, h), func() { m.maps[p] = size })
+	return m.charge(simdev.MemMap, size, 1, m.vmm.MemMap(p, size, h), func() { m.maps[p] = piece{p, size, h} })
 }
 
 func (m *vmmMeter) MemSetAccess(p cupool.Ptr, size int64) error {
@@ -176,5 +214,7 @@ func (m *vmmMeter) MemSetAccess(p cupool.Ptr, size int64) error {
 
 func (m *vmmMeter) MemUnmap(p cupool.Ptr, size int64) error {
 	n := m.handlesIn(p, size)
-	return m.charge(simdev.MemUnmap, size, n, m.vmm.MemUnmap(p, size), nil)
+	return m.charge(simdev.MemUnmap, size, n, m.vmm.MemUnmap(p, size), func() {
+		m.eachIn(p, size, func(x piece) { delete(m.maps, x.at) })
+	})
 }

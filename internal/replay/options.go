@@ -30,6 +30,10 @@ type Options struct {
 	// of the first replay, the only one when allocations fail. 0 is 1.
 	Repeat int
 
+	// Explain makes Result.Explanation, of the first replay. Each event of it is
+	// timed for itself, so that NsPerEvent is too high unless Repeat is more.
+	Explain bool
+
 	Verify   bool                        // write contents and check them
 	Samples  int                         // how often to note the state of memory
 	Progress func(events int)            // called now and then with the events done since

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/planner"
 )
 
 // Backing planned: the whole trace is one iteration of a program. It is
@@ -15,14 +15,14 @@ import (
 // the start; taking that memory counts among the calls of the driver, what
 // recording asked for does not.
 
-// planBudget bounds the time in which a plan is made. Most take less than
-// two seconds; a plan that takes as little memory as there can be ends it.
+// planBudget bounds the time in which a plan is made. The work that a search
+// does by itself takes less, so that results do not depend on the processor.
 const planBudget = time.Minute
 
 // rehearse records the trace, has it planned and begins the iteration that
 // is measured.
 func (r *run) rehearse(ctx context.Context) error {
-	p, err := cupool.NewPlanner(r.pool, cupool.PlannerConfig{
+	p, err := planner.New(r.pool, planner.Config{
 		Confirm: 1, Budget: planBudget, MaxRequests: min(r.t.Blocks+1, math.MaxInt32/2),
 	})
 	if err != nil {

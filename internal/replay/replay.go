@@ -4,7 +4,8 @@
 //
 // Files: replay.go runs a trace, planned.go by a plan, options.go says how,
 // device.go opens what it runs on, meter.go counts the calls of devices that
-// do not, verify.go checks that memory keeps its contents, torchmodel.go is
+// do not, verify.go checks that memory keeps its contents, explain.go says when
+// most is reserved and lost.go why more than is requested, torchmodel.go is
 // PyTorch's default allocator on the same trace, for comparison.
 package replay
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/trace"
+	"github.com/cupool/cupool/planner"
 )
 
 // Result is what came out of a replay. The fields with JSON names are the
@@ -36,6 +38,8 @@ type Result struct {
 	NsPerEvent         float64 `json:"ns_per_event"`       // wall time of the allocator's calls; see Options.Repeat
 	FailedAllocs       int64   `json:"failed_allocs"`
 
+	Explanation *Explanation `json:"explain,omitempty"` // with Options.Explain only
+
 	FirstFailed int    `json:"-"` // its event, from 1; 0: none
 	Failure     error  `json:"-"` // of the first that failed
 	DriverFrees int64  `json:"-"`
@@ -43,7 +47,7 @@ type Result struct {
 	Checked     int64  `json:"-"` // blocks whose contents were verified
 	Device      string `json:"-"`
 
-	Plan *cupool.PlannerStats `json:"-"` // after the first planned replay
+	Plan *planner.Stats `json:"-"` // after the first planned replay
 
 	// What a plot needs, with Options.Samples only.
 	Samples  []Sample `json:"-"` // requested and live, at their ups and downs
@@ -76,7 +80,7 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (Result, error) {
 		return Result{}, err
 	}
 	res, err := runOnce(ctx, t, o)
-	o.Samples, o.Inspect = 0, nil
+	o.Samples, o.Inspect, o.Explain = 0, nil, false
 	for i := 1; i < o.Repeat && err == nil && res.FailedAllocs == 0 && !o.planned(); i++ {
 		var again Result
 		again, err = runOnce(ctx, t, o)
@@ -130,7 +134,7 @@ type run struct {
 	o       Options
 	dev     device
 	pool    *cupool.Caching
-	planner *cupool.Planner  // nil but for backing planned
+	planner *planner.Planner // nil but for backing planned
 	alloc   cupool.Allocator // which of the two is asked
 	before  calls            // what is not to be counted
 	oomsOld int64            // likewise
@@ -138,8 +142,10 @@ type run struct {
 	blocks  []cupool.Block // by ID; empty when not live, or never served
 	marks   []*cupool.Event
 	check   *checker // nil: contents are not verified
-	result  Result
-	at      int // the event that is being replayed, from 0
+
+	explainer *explainer // nil: nothing is explained
+	result    Result
+	at        int // the event that is being replayed, from 0
 }
 
 func newRun(t *trace.Trace, o Options, dev device) (*run, error) {
@@ -177,6 +183,11 @@ func (r *run) events(ctx context.Context) error {
 		r.dev.meter.changed = r.noteReserved
 		defer func() { r.dev.meter.changed = nil }()
 	}
+	if r.o.Explain {
+		if err := r.beginExplaining(); err != nil {
+			return err
+		}
+	}
 	runtime.GC() // what reading the trace left behind, now and not meanwhile
 	for from := 0; from < len(r.t.Events); {
 		if err := ctx.Err(); err != nil {
@@ -187,21 +198,33 @@ func (r *run) events(ctx context.Context) error {
 		if len(stops) > 0 {
 			to = min(to, stops[0])
 		}
+		if r.o.Explain {
+			to = from + 1
+		}
 		start := time.Now()
 		err := r.replay(from, to)
 		r.result.times[part] += time.Since(start)
 		if err != nil {
 			return err
 		}
-		if len(stops) > 0 && to == stops[0] {
+		sample := len(stops) > 0 && to == stops[0]
+		if sample {
 			requested, live := r.held()
 			r.result.Samples = append(r.result.Samples, Sample{to, requested, live})
 			stops = stops[1:]
+		}
+		if r.o.Explain {
+			if err := r.explainEvent(to, sample); err != nil {
+				return err
+			}
 		}
 		if r.o.Progress != nil {
 			r.o.Progress(to - from)
 		}
 		from = to
+	}
+	if r.o.Explain {
+		r.result.Explanation = r.explanation()
 	}
 	return nil
 }

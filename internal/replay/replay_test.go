@@ -220,6 +220,16 @@ func TestMeter(t *testing.T) {
 		require.Equal(t, d.ModelledTotal(), m.calls().cost)
 		require.Equal(t, d.Stats().UsedBytes, m.used)
 		require.Positive(t, m.calls().frees)
+		if backing == cupool.BackingVMM {
+			handles, sum := map[uintptr]bool{}, int64(0)
+			for _, x := range m.mapped() {
+				if !handles[x.handle] {
+					sum += x.size
+				}
+				handles[x.handle] = true
+			}
+			require.Equal(t, m.inUse(), sum, "what is held is mapped, and nothing else")
+		}
 	}
 }
 

@@ -121,6 +121,89 @@ var workloads = map[string]func(*workload){
 			w.free(kept...)
 		}
 	},
+	// Episodes of any length stay until there is no room for them, and each step
+	// learns from some of them.
+	"a replay buffer": func(w *workload) {
+		const room = 700 << 20
+		type episode struct{ id, bytes int }
+		var buffer []episode
+		held := 0
+		for range 300 {
+			e := episode{bytes: 1 << 20 * (2 + w.IntN(1+w.IntN(60)))}
+			var steps []int
+			for n := 2 + w.IntN(4); n > 0; n-- {
+				steps = append(steps, w.alloc(e.bytes/n+w.IntN(1<<20)))
+			}
+			for held+e.bytes > room {
+				i := w.IntN(len(buffer))
+				w.free(buffer[i].id)
+				held -= buffer[i].bytes
+				buffer[i] = buffer[len(buffer)-1]
+				buffer = buffer[:len(buffer)-1]
+			}
+			e.id = w.alloc(e.bytes)
+			held += e.bytes
+			buffer = append(buffer, e)
+			w.free(steps...)
+			w.temporary(1 << 20 * (4 + w.IntN(100)))
+		}
+	},
+	"graphs of any size": func(w *workload) {
+		w.weights(2, 256)
+		graphs := make([][2]int, 150) // nodes, edges
+		for i := range graphs {
+			n := int(1000 * math.Pow(60, w.Float64()))
+			graphs[i] = [2]int{n, n * (4 + w.IntN(12))}
+		}
+		for range 3 {
+			w.Shuffle(len(graphs), func(i, j int) { graphs[i], graphs[j] = graphs[j], graphs[i] })
+			for _, g := range graphs {
+				nodes, edges := 1024*g[0], 128*g[1]
+				kept := []int{w.alloc(nodes / 4), w.alloc(edges / 8)}
+				for range 4 {
+					messages := w.alloc(edges)
+					kept = append(kept, w.alloc(nodes))
+					w.free(messages)
+					kept = append(kept, w.alloc(nodes), w.alloc(nodes/4))
+				}
+				gradient := w.alloc(nodes)
+				for range 4 {
+					messages, next := w.alloc(edges), w.alloc(nodes)
+					w.free(gradient, messages, kept[len(kept)-1], kept[len(kept)-2], kept[len(kept)-3])
+					gradient, kept = next, kept[:len(kept)-3]
+				}
+				w.free(append(kept, gradient)...)
+			}
+		}
+	},
+	"experts": func(w *workload) {
+		w.weights(6, 1024)
+		for range 30 {
+			var kept []int
+			for range 6 {
+				left := 8192
+				for range 8 { // as many tokens as are routed to each
+					n := w.IntN(1 + left/2)
+					left -= n
+					kept = append(kept, w.alloc(2*1024*(n+1)), w.alloc(8*1024*(n+1)))
+					w.temporary(8 * 1024 * (n + 1))
+				}
+				kept = append(kept, w.alloc(2*1024*8192))
+			}
+			for _, id := range kept {
+				w.temporary(2 * 1024 * (1 + w.IntN(4096)))
+				w.free(id)
+			}
+		}
+	},
+}
+
+// longLived are the workloads whose blocks live for more than a step or are of any
+// size, with the bounds for them: ratios, and the driver's time with virtual memory
+// in µs.
+var longLived = map[string]struct{ segments, vmm, planned, cost float64 }{
+	"a replay buffer":    {1.40, 1.14, 1.12, 80_000},
+	"graphs of any size": {1.27, 1.03, 1.005, 20_000},
 }
 
 func TestOtherWorkloads(t *testing.T) {
@@ -131,13 +214,18 @@ func TestOtherWorkloads(t *testing.T) {
 			run(w)
 			tr := parse(t, w.text.String())
 			torch := TorchModel(tr, 0)
+			most, long := longLived[name]
+			if !long {
+				most.segments, most.vmm, most.planned = 1.25, 1.03, 1.005
+				most.cost = max(10*torch.DriverUsModelled, 100_000)
+			}
 			for _, o := range []struct {
 				backing     string
 				ratio, cost float64 // the cost in µs
 			}{
-				{"segments", 1.25, 4 * torch.DriverUsModelled},
-				{"vmm", 1.03, max(10*torch.DriverUsModelled, 100_000)},
-				{"planned", 1.005, math.Inf(1)},
+				{"segments", most.segments, 4 * torch.DriverUsModelled},
+				{"vmm", most.vmm, most.cost},
+				{"planned", most.planned, math.Inf(1)},
 			} {
 				r, err := Run(context.Background(), tr, Options{Backing: o.backing})
 				require.NoError(t, err)
@@ -146,11 +234,11 @@ func TestOtherWorkloads(t *testing.T) {
 					r.Ratio, r.DriverUsModelled, float64(torch.PeakReservedBytes)/float64(r.PeakRequestedBytes), torch.DriverUsModelled)
 				require.LessOrEqual(t, r.Ratio, o.ratio, o.backing)
 				require.LessOrEqual(t, r.DriverUsModelled, o.cost, o.backing)
-				if o.backing == "segments" {
+				if o.backing == "segments" && !long {
 					logs += math.Log(r.Ratio)
 				}
 			}
 		})
 	}
-	require.LessOrEqual(t, math.Exp(logs/float64(len(workloads))), 1.12, "the mean of segments")
+	require.LessOrEqual(t, math.Exp(logs/float64(len(workloads)-len(longLived))), 1.12, "the mean of segments")
 }

@@ -10,6 +10,8 @@ import (
 // counts up submitted, RecordEvent too, so that an event on an idle stream is
 // pending as well; otherwise both counters stay 0, and everything is done.
 //
+// Rules, which Check verifies:
+//
 //	W1  ops holds the operations completed+1 … submitted, in order
 type stream struct {
 	submitted, completed uint64
@@ -216,6 +218,18 @@ func (d *Device) CompleteStream(h device.Stream) {
 		panic(err)
 	}
 	d.runLocked(s, s.submitted)
+}
+
+// CompleteNext runs the oldest work of the stream, if there is any, and what
+// it waits for. It panics for an unknown stream.
+func (d *Device) CompleteNext(h device.Stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, err := d.streamLocked(SyncStream, h)
+	if err != nil {
+		panic(err)
+	}
+	d.runLocked(s, min(s.completed+1, s.submitted))
 }
 
 // CompleteAll runs all work of all streams.

@@ -7,15 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
+
+	"github.com/cupool/cupool/internal/gunzip"
 )
 
 // bufferSize bounds a line of text.
 const bufferSize = 1 << 16
 
-// ReadFile reads a trace or a snapshot, gzip or not. A file that is damaged
-// is a *ParseError.
+// ReadFile reads a trace or a snapshot, gzip or not. It fails with the error of
+// opening the file, or with a *ParseError that says where the file is damaged.
+// Several goroutines may read at the same time.
+//
+// A file may be a stranger's, so what reading takes is bounded: all that it
+// allocates is at most 1 MiB and 256 bytes for each byte of the contents. What
+// gzip compressed may grow to 16 MiB and 128 bytes for each byte of the file;
+// more is an error that wraps gunzip.ErrTooLarge, and a file that is trusted can
+// be decompressed before. A line of text may have 64 KiB and an allocation
+// 1 PiB; a trace may have 65,536 streams and 4 billion allocations.
 func ReadFile(name string) (*Trace, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -27,34 +38,39 @@ func ReadFile(name string) (*Trace, error) {
 
 // Read is ReadFile from a reader; the name is for errors and Trace.Name.
 func Read(r io.Reader, name string) (*Trace, error) {
-	br := bufio.NewReaderSize(r, bufferSize)
-	if magic, _ := br.Peek(2); string(magic) == "\x1f\x8b" {
-		z, err := gzip.NewReader(br)
-		if err != nil {
-			return nil, &ParseError{File: name, Event: -1, Reason: readReason(err)}
-		}
-		br = bufio.NewReaderSize(z, bufferSize)
+	br, err := gunzip.NewReader(r)
+	if err != nil {
+		return nil, readError(err, name, 0)
 	}
 	// Pickles begin with the opcode of their protocol, or, in the oldest
 	// two, with that of a dictionary; text never does.
 	switch first, err := br.Peek(1); {
 	case errors.Is(err, io.EOF):
 		return nil, &ParseError{File: name, Event: -1, Reason: "the file is empty"}
-	case err == nil && bytes.Contains([]byte("\x80}("), first):
+	case err != nil:
+		return nil, readError(err, name, 0)
+	case bytes.Contains([]byte("\x80}("), first):
 		return readSnapshot(br, name)
 	}
 	return readText(br, name)
 }
 
-// readReason says what went wrong while reading.
-func readReason(err error) string {
+// readError says what went wrong while reading a line, or the file where the
+// line is 0.
+func readError(err error, name string, line int) *ParseError {
+	e := &ParseError{File: name, Line: line, Event: -1, Reason: err.Error(), Err: err}
+	var path *fs.PathError
 	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		e.Reason = fmt.Sprintf("the line is longer than %d bytes", bufferSize)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "truncated gzip"
+		e.Reason = "truncated gzip"
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
-		return "damaged gzip: " + err.Error()
+		e.Reason = "damaged gzip: " + err.Error()
+	case errors.As(err, &path): // its name stands in front
+		e.Reason = path.Err.Error()
 	}
-	return err.Error()
+	return e
 }
 
 func readText(r *bufio.Reader, name string) (*Trace, error) {
@@ -62,11 +78,7 @@ func readText(r *bufio.Reader, name string) (*Trace, error) {
 	for line := 1; ; line++ {
 		text, err := r.ReadSlice('\n')
 		if err != nil && err != io.EOF {
-			reason := readReason(err)
-			if errors.Is(err, bufio.ErrBufferFull) {
-				reason = fmt.Sprintf("the line is longer than %d bytes", bufferSize)
-			}
-			return nil, &ParseError{File: name, Line: line, Event: -1, Reason: reason}
+			return nil, readError(err, name, line)
 		}
 		if reason := b.line(text); reason != "" {
 			return nil, &ParseError{File: name, Line: line, Event: -1, Reason: reason}
@@ -101,9 +113,16 @@ func (b *builder) line(text []byte) string {
 		}
 	case 'r', 'e', 'w':
 		id, stream := p.id("ID"), p.number("STREAM")
-		if reason = p.end(); reason == "" {
-			reason = map[byte]func(uint64, int64) string{'r': b.use, 'e': b.record, 'w': b.wait}[op[0]](id, stream)
+		if reason = p.end(); reason != "" {
+			return reason
 		}
+		switch op[0] {
+		case 'r':
+			return b.use(id, stream)
+		case 'e':
+			return b.record(id, stream)
+		}
+		return b.wait(id, stream)
 	default:
 		reason = fmt.Sprintf("unknown letter %q", op)
 	}

@@ -172,33 +172,6 @@ func TestReadFile(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// FuzzRead: no input makes the reader fail otherwise than by a ParseError,
-// and what it accepts it writes and reads again.
-func FuzzRead(f *testing.F) {
-	f.Add([]byte(everything))
-	f.Add(compress(f, []byte(everything)))
-	f.Add([]byte("a 0 1 0\nf 0\nf 0\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 0 && bytes.Contains([]byte("\x80}("), data[:1]) {
-			t.Skip("pickles are the library's")
-		}
-		tr, err := Read(bytes.NewReader(data), "x")
-		if err != nil {
-			var damage *ParseError
-			require.ErrorAs(t, err, &damage)
-			return
-		}
-		var out bytes.Buffer
-		require.NoError(t, tr.Write(&out))
-		if len(tr.Events) == 0 {
-			return
-		}
-		again, err := Read(&out, "x")
-		require.NoError(t, err)
-		require.Equal(t, tr, again)
-	})
-}
-
 func BenchmarkRead(b *testing.B) {
 	var text bytes.Buffer
 	const events = 100000

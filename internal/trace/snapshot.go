@@ -1,12 +1,8 @@
 package trace
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"math/big"
-
-	ogorek "github.com/kisielk/og-rek"
 )
 
 // PyTorch's memory snapshots.
@@ -20,36 +16,31 @@ import (
 // is a ring: what happened before its first entry is not known, and blocks
 // that were allocated then are not part of the trace.
 
-// pyDict is a dictionary as the pickle library returns it.
-type pyDict = map[any]any
-
 // readSnapshot reads the events of the device that has most of them.
 func readSnapshot(r io.Reader, name string) (*Trace, error) {
 	fail := func(event int, format string, args ...any) error {
 		return &ParseError{File: name, Event: event, Reason: fmt.Sprintf(format, args...)}
 	}
-	in := &counted{Reader: r}
-	buf := bufio.NewReaderSize(in, bufferSize) // the decoder takes it as it is
-	v, err := ogorek.NewDecoder(buf).Decode()
+	v, err := unpickle(r)
 	if err != nil {
-		return nil, fail(-1, "damaged pickle at byte %d: %v", in.n-int64(buf.Buffered()), err)
+		return nil, &ParseError{File: name, Event: -1, Reason: err.Error(), Err: err}
 	}
-	root, ok := v.(pyDict)
+	root, ok := v.(*dict)
 	if !ok {
 		return nil, fail(-1, "the pickle is not a memory snapshot: it holds no dictionary")
 	}
-	devices, ok := root["device_traces"].([]any)
+	devices, ok := root.get(keyTraces).(*list)
 	if !ok {
 		return nil, fail(-1, "the pickle is not a memory snapshot: it has no device_traces")
 	}
 	var entries []any
-	for _, d := range devices {
-		list, ok := d.([]any)
+	for _, d := range devices.items {
+		l, ok := d.(*list)
 		if !ok {
 			return nil, fail(-1, "device_traces holds something that is not a list")
 		}
-		if len(list) > len(entries) {
-			entries = list
+		if len(l.items) > len(entries) {
+			entries = l.items
 		}
 	}
 	if len(entries) == 0 {
@@ -78,32 +69,32 @@ func (c *counted) Read(p []byte) (int, error) {
 
 // entry adds one entry of a device's trace.
 func (b *builder) entry(v any) string {
-	e, ok := v.(pyDict)
+	e, ok := v.(*dict)
 	if !ok {
 		return "the entry is not a dictionary"
 	}
-	action, ok := e["action"].(string)
+	action, ok := e.get(keyAction).(word)
 	if !ok {
 		return "the entry has no action"
 	}
 	switch action {
-	case "alloc", "free_requested", "free_completed":
-	case "oom":
+	case wordAlloc, wordFreeRequested, wordFreeCompleted:
+	case wordOOM:
 		b.t.Failed++
 		return ""
 	default:
 		return "" // what the allocator did for itself
 	}
-	addr, ok := integer(e["addr"])
+	addr, ok := e.get(keyAddr).(int64)
 	if !ok {
-		return action + " has no addr"
+		return wordNames[action] + " has no addr"
 	}
-	if action == "alloc" {
-		size, ok := integer(e["size"])
+	if action == wordAlloc {
+		size, ok := e.get(keySize).(int64)
 		if !ok {
 			return "alloc has no size"
 		}
-		stream, ok := integer(e["stream"])
+		stream, ok := e.get(keyStream).(int64)
 		if !ok {
 			return "alloc has no stream"
 		}
@@ -114,20 +105,8 @@ func (b *builder) entry(v any) string {
 		// A free_completed gets here when the program chose not to record
 		// free_requested (skip_actions).
 		return b.free(uint64(addr))
-	case action == "free_requested":
+	case action == wordFreeRequested:
 		b.t.Skipped++
 	}
 	return "" // else the other half of a free_requested
-}
-
-// integer returns a whole number of a pickle. Those of more than 31 bits
-// come as big ones.
-func integer(v any) (int64, bool) {
-	switch n := v.(type) {
-	case int64:
-		return n, true
-	case *big.Int:
-		return n.Int64(), n.IsInt64()
-	}
-	return 0, false
 }

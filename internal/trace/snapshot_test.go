@@ -28,7 +28,10 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-type entries = []any
+type (
+	entries = []any
+	pyDict  = map[any]any
+)
 
 func entry(action string, fields ...any) pyDict {
 	e := pyDict{"action": action}

@@ -101,7 +101,11 @@ type ParseError struct {
 	Line   int // of text, from 1; 0: none
 	Event  int // of a snapshot, from 0; -1: none
 	Reason string
+	Err    error // behind the reason, such as an error of reading; nil where the contents are wrong
 }
+
+// Unwrap returns Err.
+func (e *ParseError) Unwrap() error { return e.Err }
 
 // Error prints "file:line: reason".
 func (e *ParseError) Error() string {

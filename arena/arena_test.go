@@ -1,0 +1,452 @@
+package arena_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/arena"
+	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/exampletest"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+const mib = 1 << 20
+
+// newPool returns an allocator over a simulated device. What is submitted to a
+// stream is done when the test says so.
+func newPool(t testing.TB, capacity int64) (*cupool.Caching, *simdev.Device) {
+	d := simdev.New(simdev.Config{Capacity: capacity, ManualEvents: true})
+	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments})
+	require.NoError(t, err)
+	return c, d
+}
+
+func newArena(t *testing.T, size int64, change ...func(*arena.Config)) (*arena.Arena, *cupool.Caching, *simdev.Device) {
+	c, d := newPool(t, 1<<30)
+	cfg := arena.Config{Size: size}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := arena.New(c, cfg)
+	require.NoError(t, err)
+	return a, c, d
+}
+
+// total returns the calls that the device has had.
+func total(d *simdev.Device) (n int64) {
+	for call := range simdev.NumCalls {
+		n += d.Calls(call)
+	}
+	return n
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }
+
+func overflowing(cfg *arena.Config) { cfg.Overflow = true }
+
+func alloc(t *testing.T, a cupool.Allocator, size int64) cupool.Block {
+	t.Helper()
+	b, err := a.Alloc(size, nil)
+	require.NoError(t, err)
+	return b
+}
+
+func TestArena(t *testing.T) {
+	a, c, d := newArena(t, 10_000)
+	x, y := alloc(t, a, 1000), alloc(t, a, 1)
+	require.Equal(t, x.Ptr()+1024, y.Ptr())
+	require.EqualValues(t, 1000, x.Size())
+	require.True(t, alloc(t, a, 0).IsEmpty())
+	require.Equal(t, arena.Stats{Size: 10_000, Used: 1536, Peak: 1536, Blocks: 2}, a.Stats())
+	aligned, err := a.AllocAligned(100, 4096, nil)
+	require.NoError(t, err)
+	require.Zero(t, uint64(aligned.Ptr())%4096)
+	rest := alloc(t, a, 10_000-a.Stats().Used)
+	require.EqualValues(t, 10_000, a.Stats().Used, "to the last byte")
+
+	_, err = a.Alloc(1, nil)
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
+	require.EqualValues(t, 10_000, oom.Limit)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.Contains(t, oom.Hint, "Reset the arena")
+
+	before, driver := c.Stats(), total(d)
+	require.NoError(t, a.Free(y))
+	require.EqualValues(t, 3, a.Stats().Blocks)
+	require.NoError(t, a.Reset())
+	require.Equal(t, x.Ptr(), alloc(t, a, 10_000).Ptr())
+	require.Equal(t, before, c.Stats(), "the allocator was not asked")
+	require.Equal(t, driver, total(d), "nor the device")
+	require.ErrorIs(t, a.Free(rest), cupool.ErrStaleBlock)
+	require.Equal(t, arena.Stats{Size: 10_000, Used: 10_000, Peak: 10_000, Blocks: 1, Resets: 1}, a.Stats())
+
+	require.Same(t, c.DefaultStream(), a.Stream())
+	require.Same(t, c.DefaultStream(), a.DefaultStream())
+	require.Equal(t, c.Driver(), a.Driver())
+	require.NoError(t, a.Close())
+	require.Zero(t, c.Stats().LiveBytes)
+	for _, err := range []error{
+		a.Close(), a.Reset(), a.Release(a.Mark()), a.Free(rest), a.FreePtr(rest.Ptr(), -1), a.RecordStream(rest, nil),
+		second(a.Lookup(rest.Ptr())), second(a.Alloc(1, nil)),
+	} {
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	c, _ := newPool(t, 1<<20)
+	_, err := arena.New(c, arena.Config{})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	_, err = arena.New(c, arena.Config{Size: 2 << 20})
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	other, _ := newPool(t, 1<<20)
+	_, err = arena.New(c, arena.Config{Size: 1, Stream: other.DefaultStream()})
+	require.ErrorIs(t, err, cupool.ErrForeignStream)
+}
+
+// Mistakes are told apart, and change nothing.
+func TestMistakes(t *testing.T) {
+	for name, change := range map[string]func(*arena.Config){"in the arena": func(*arena.Config) {}, "beside it": func(cfg *arena.Config) { cfg.Size, cfg.Overflow = 1, true }} {
+		t.Run(name, func(t *testing.T) {
+			a, c, _ := newArena(t, 1<<20, change)
+			other, _ := newPool(t, 1<<30)
+			theirs, plain := alloc(t, other, 100), alloc(t, c, 100)
+			b, freed := alloc(t, a, 1000), alloc(t, a, 1000)
+			require.NoError(t, a.FreePtr(freed.Ptr(), 1000))
+			before := a.Stats()
+			for _, tc := range []struct {
+				err  error
+				want error
+			}{
+				{a.Free(freed), cupool.ErrDoubleFree},
+				{a.Free(theirs), cupool.ErrForeignPointer},
+				{a.Free(plain), cupool.ErrForeignPointer},
+				{c.Free(b), cupool.ErrForeignPointer},
+				{a.FreePtr(b.Ptr()+1, -1), cupool.ErrInteriorPointer},
+				{a.FreePtr(b.Ptr(), 999), cupool.ErrSizeMismatch},
+				{a.FreePtr(plain.Ptr(), -1), cupool.ErrForeignPointer},
+				{a.RecordStream(freed, nil), cupool.ErrUseAfterFree},
+				{a.RecordStream(plain, nil), cupool.ErrForeignPointer},
+				{a.RecordStream(b, other.DefaultStream()), cupool.ErrForeignStream},
+				{second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
+				{second(a.Alloc(-1, nil)), cupool.ErrInvalidSize},
+				{second(a.Alloc(1<<62, nil)), cupool.ErrInvalidSize},
+				{second(a.Alloc(1, other.DefaultStream())), cupool.ErrForeignStream},
+				{second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
+				{second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
+			} {
+				require.ErrorIs(t, tc.err, tc.want)
+				var be *cupool.BlockError
+				require.ErrorAs(t, tc.err, &be)
+			}
+			require.Equal(t, before, a.Stats())
+			got, err := a.Lookup(b.Ptr() + 999)
+			require.NoError(t, err)
+			require.Equal(t, b, got)
+			require.NoError(t, a.FreePtr(0, -1))
+			require.NoError(t, a.Free(cupool.Block{}))
+			require.NoError(t, a.RecordStream(cupool.Block{}, nil))
+			require.NoError(t, a.Reset())
+			require.Error(t, second(a.Lookup(b.Ptr())))
+			require.ErrorIs(t, a.RecordStream(b, nil), cupool.ErrUseAfterFree)
+			require.Error(t, a.FreePtr(b.Ptr(), -1))
+			require.NoError(t, a.Close())
+		})
+	}
+}
+
+func TestOverflow(t *testing.T) {
+	a, c, _ := newArena(t, 2048, overflowing)
+	alloc(t, a, 1024)
+	big := alloc(t, a, 3*mib)
+	fits := alloc(t, a, 512)
+	require.EqualValues(t, 2048-512, a.Stats().Used)
+	require.Equal(t, arena.Stats{Size: 2048, Used: 1536, Overflow: 3 * mib, Peak: 3*mib + 1536, Blocks: 3}, a.Stats())
+	aligned, err := a.AllocAligned(5000, 1<<16, nil)
+	require.NoError(t, err)
+	require.Zero(t, uint64(aligned.Ptr())%(1<<16))
+	same, err := a.Lookup(aligned.Ptr() + 4999)
+	require.NoError(t, err)
+	require.Equal(t, aligned, same)
+	require.NoError(t, a.Free(big), "its memory goes back at once")
+	require.EqualValues(t, 2048+5120+1<<16-512, c.Stats().LiveBytes)
+	require.NoError(t, a.Reset())
+	require.EqualValues(t, 2048, c.Stats().LiveBytes)
+	require.Zero(t, a.Stats().Overflow)
+	require.ErrorIs(t, a.Free(aligned), cupool.ErrDoubleFree)
+	require.ErrorIs(t, a.Free(fits), cupool.ErrDoubleFree)
+	_, err = a.Alloc(2<<30, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory, "the allocator's own answer")
+	require.NoError(t, a.Close())
+	require.Zero(t, c.Stats().LiveBytes)
+}
+
+func TestMarks(t *testing.T) {
+	a, c, _ := newArena(t, 1<<20, overflowing)
+	keep := alloc(t, a, 1000)
+	outer := a.Mark()
+	first := alloc(t, a, 2000)
+	inner := a.Mark()
+	second := alloc(t, a, 3000)
+	alloc(t, a, 2<<20)
+	require.NoError(t, a.Release(inner))
+	require.EqualValues(t, 1<<20, c.Stats().LiveBytes, "what overflowed since is gone")
+	require.ErrorIs(t, a.Free(second), cupool.ErrStaleBlock)
+	require.Equal(t, second.Ptr(), alloc(t, a, 1).Ptr())
+	require.ErrorIs(t, a.Release(inner), cupool.ErrUseAfterFree)
+
+	inner = a.Mark()
+	require.NoError(t, a.Release(outer))
+	require.ErrorIs(t, a.Release(inner), cupool.ErrUseAfterFree, "it went with the outer one")
+	require.ErrorIs(t, a.Release(outer), cupool.ErrUseAfterFree)
+	again := a.Mark() // in the place of outer
+	require.ErrorIs(t, a.Release(outer), cupool.ErrUseAfterFree)
+	require.NoError(t, a.Release(again))
+	require.Equal(t, first.Ptr(), alloc(t, a, 1).Ptr())
+	require.NoError(t, a.Free(keep), "it came before the marks")
+
+	early := a.Mark()
+	require.NoError(t, a.Reset())
+	require.ErrorIs(t, a.Release(early), cupool.ErrUseAfterFree)
+	other, _, _ := newArena(t, 1<<20)
+	require.ErrorIs(t, a.Release(other.Mark()), cupool.ErrForeignPointer)
+	require.ErrorIs(t, a.Release(arena.Mark{}), cupool.ErrForeignPointer)
+}
+
+// Reset and Release order the arena's stream after the others that used its
+// blocks, and other streams after the arena's, with no wait on the host.
+func TestStreams(t *testing.T) {
+	a, c, d := newArena(t, 1<<20)
+	var one, two *cupool.Stream
+	for _, s := range []**cupool.Stream{&one, &two} {
+		var err error
+		*s, err = c.NewStream()
+		require.NoError(t, err)
+	}
+	waits := func() int64 { return d.Calls(simdev.StreamWaitEvent) }
+	b, err := a.Alloc(100, one)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, waits(), "stream 1 waits for what used the memory before")
+	_, err = a.Alloc(100, one)
+	require.NoError(t, err)
+	require.NoError(t, a.RecordStream(b, two))
+	require.NoError(t, a.RecordStream(b, two))
+	require.NoError(t, a.RecordStream(b, nil))
+	require.EqualValues(t, 1, waits())
+	require.NoError(t, two.Launch(func() {}))
+	require.NoError(t, a.Reset())
+	require.EqualValues(t, 3, waits(), "the arena's stream waits for 1 and 2")
+	require.NoError(t, a.Reset())
+	require.EqualValues(t, 3, waits(), "once")
+	_, err = a.Alloc(100, one)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, waits(), "and 1 for that")
+
+	mark := a.Mark()
+	require.NoError(t, a.Release(mark))
+	require.EqualValues(t, 5, waits())
+	require.NoError(t, a.Reset())
+	require.EqualValues(t, 6, waits(), "the block before the mark may have been used since")
+
+	require.Zero(t, d.Calls(simdev.SyncStream)+d.Calls(simdev.SyncEvent))
+	_, err = a.Alloc(100, one)
+	require.NoError(t, err)
+	require.NoError(t, one.Close())
+	require.NoError(t, a.Reset(), "a closed stream has nothing left to do")
+	_, err = a.Alloc(100, one)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+
+	b, err = a.Alloc(100, two)
+	require.NoError(t, err)
+	d.FailAlways(simdev.StreamWaitEvent, cupool.ErrNotSupported)
+	before := a.Stats()
+	require.ErrorIs(t, a.Reset(), cupool.ErrNotSupported)
+	require.ErrorIs(t, a.Release(a.Mark()), cupool.ErrNotSupported)
+	require.Equal(t, before, a.Stats(), "nothing changed")
+	d.FailAlways(simdev.StreamWaitEvent, nil)
+	require.NoError(t, two.Launch(func() {}))
+	require.NoError(t, a.Free(b))
+	require.NoError(t, a.Close())
+	require.EqualValues(t, 1<<20, c.Stats().PendingBytes, "stream 2 is still at work")
+	require.NoError(t, two.Sync())
+	require.Zero(t, c.Stats().PendingBytes)
+	require.NoError(t, c.Check())
+}
+
+// The memory of a Reset arena is not written before its last reader is done.
+func TestOrder(t *testing.T) {
+	c, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	side, err := c.NewStream()
+	require.NoError(t, err)
+	a, err := arena.New(c, arena.Config{Size: 1 << 20})
+	require.NoError(t, err)
+	out, err := cupool.NewBuffer[byte](c, 1<<20, side)
+	require.NoError(t, err)
+	release := make(chan struct{})
+	b, err := a.Alloc(1<<20, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, b.Size()))
+	require.NoError(t, side.WaitStream(c.DefaultStream()))
+	require.NoError(t, a.RecordStream(b, side))
+	require.NoError(t, side.Launch(func() { <-release }))
+	require.NoError(t, side.Copy(out.Ptr(), b.Ptr(), b.Size()))
+	require.NoError(t, a.Reset()) // returns while side is stuck
+	b, err = a.Alloc(1<<20, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 2, b.Size()))
+	close(release)
+	got, err := out.ToHost()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, got[0])
+	require.EqualValues(t, 1, got[1<<20-1])
+	require.NoError(t, out.Free())
+	require.NoError(t, a.Close())
+}
+
+// Random programs against a list of what is live.
+func TestRandom(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	a, c, _ := newArena(t, 1<<16, overflowing)
+	type level struct {
+		mark arena.Mark
+		n    int
+	}
+	var all []cupool.Block // in the order of allocation, freed ones empty
+	var marks []level
+	live := func(i int) bool { return !all[i].IsEmpty() }
+	for range 20_000 {
+		switch n := r.IntN(100); {
+		case n < 60:
+			b, err := a.AllocAligned(1+r.Int64N(1<<(1+r.IntN(15))), 1<<r.IntN(13), nil)
+			require.NoError(t, err)
+			for i, o := range all {
+				require.False(t, live(i) && b.Ptr() < o.Ptr()+cupool.Ptr(o.Size()) && o.Ptr() < b.Ptr()+cupool.Ptr(b.Size()), "%v overlaps %v", b, o)
+			}
+			all = append(all, b)
+		case n < 75 && len(all) > 0:
+			i := r.IntN(len(all))
+			require.NoError(t, a.Free(all[i]))
+			all[i] = cupool.Block{}
+		case n < 85 && len(all) > 0:
+			if i := r.IntN(len(all)); live(i) {
+				got, err := a.Lookup(all[i].Ptr() + cupool.Ptr(r.Int64N(all[i].Size())))
+				require.NoError(t, err)
+				require.Equal(t, all[i], got)
+			}
+		case n < 92:
+			marks = append(marks, level{a.Mark(), len(all)})
+		case n < 98 && len(marks) > 0:
+			i := r.IntN(len(marks))
+			require.NoError(t, a.Release(marks[i].mark))
+			for _, gone := range all[marks[i].n:] {
+				require.True(t, gone.IsEmpty() || a.Free(gone) != nil)
+			}
+			all, marks = all[:marks[i].n], marks[:i]
+		case n == 99:
+			require.NoError(t, a.Reset())
+			all, marks = nil, nil
+		}
+		count := int64(0)
+		for i := range all {
+			if live(i) {
+				count++
+			}
+		}
+		require.Equal(t, count, a.Stats().Blocks)
+	}
+	require.NoError(t, a.Close())
+	require.Zero(t, c.Stats().LiveBytes)
+	require.NoError(t, c.Check())
+}
+
+func TestInGoroutines(t *testing.T) {
+	a, c, _ := newArena(t, 1<<16, overflowing)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 2000 {
+				b, err := a.Alloc(int64(100*(g+1)), nil)
+				if err != nil {
+					t.Error(err)
+				}
+				_, _ = a.Lookup(b.Ptr())
+				if i%2 == 0 {
+					_ = a.Free(b) // or it went with a Reset
+				}
+				if g == 0 && i%100 == 0 {
+					if err := a.Reset(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, a.Close())
+	require.Zero(t, c.Stats().LiveBytes)
+}
+
+// A phase without other streams costs no Go memory and no call to the device.
+func TestSteadyState(t *testing.T) {
+	a, _, d := newArena(t, 1<<20)
+	phase := func() {
+		m := a.Mark()
+		for range 100 {
+			_, _ = a.Alloc(1000, nil)
+		}
+		_ = a.Release(m)
+		_ = a.Reset()
+	}
+	phase()
+	before := total(d)
+	require.Zero(t, testing.AllocsPerRun(100, phase))
+	require.Equal(t, before, total(d))
+}
+
+// The battery for any Allocator, in the arena and beside it.
+func TestConformance(t *testing.T) {
+	for name, size := range map[string]int64{"large": 1 << 30, "small": 1 << 16} {
+		t.Run(name, func(t *testing.T) {
+			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+				d, err := cupool.OpenHost(cupool.HostConfig{})
+				require.NoError(t, err)
+				c, err := cupool.New(cupool.Config{Driver: d})
+				require.NoError(t, err)
+				a, err := arena.New(c, arena.Config{Size: size, Overflow: true})
+				require.NoError(t, err)
+				t.Cleanup(func() {
+					require.NoError(t, a.Close())
+					require.NoError(t, c.Close())
+					require.NoError(t, d.Close())
+				})
+				return a
+			})
+		})
+	}
+}
+
+func BenchmarkArena(b *testing.B) {
+	c, _ := newPool(b, 1<<30)
+	a, err := arena.New(c, arena.Config{Size: 1 << 20})
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := a.Alloc(1000, nil); err != nil {
+			b.Fatal(err)
+		}
+		if i%1000 == 999 {
+			_ = a.Reset()
+		}
+	}
+}

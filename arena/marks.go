@@ -1,0 +1,140 @@
+package arena
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Mark is a point in the life of an Arena that Release goes back to. Marks nest.
+type Mark struct {
+	arena *Arena
+	depth int
+	gen   uint64
+}
+
+// point is the state of an Arena at a Mark.
+type point struct {
+	gen          uint64
+	off          int64
+	blocks, over int
+}
+
+// Mark returns a point that Release goes back to.
+func (r *Arena) Mark() Mark {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gen++ // marks and blocks are counted together
+	r.marks = append(r.marks, point{gen: r.gen, off: r.off, blocks: len(r.blocks), over: len(r.over)})
+	return Mark{arena: r, depth: len(r.marks) - 1, gen: r.gen}
+}
+
+// Release gives back all blocks that were allocated since the mark. It ends the
+// mark and those that were made since. It does not wait on the host. It fails
+// with a *cupool.BlockError: ErrForeignPointer for a mark of another arena,
+// ErrUseAfterFree for one that was released before or came before a Reset, or
+// ErrClosed. Where a stream cannot be ordered it fails with the device's error.
+// A call that fails has changed nothing.
+func (r *Arena) Release(m Mark) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const op = "release of a mark"
+	switch {
+	case m.arena != r:
+		return r.fail(op, r.memory.Ptr(), -1, cupool.ErrForeignPointer, "the mark is of another arena")
+	case r.closed:
+		return r.closedError(op)
+	case m.depth >= len(r.marks) || r.marks[m.depth].gen != m.gen:
+		return r.fail(op, r.memory.Ptr(), -1, cupool.ErrUseAfterFree, "the mark, or one around it, was released before")
+	}
+	to := r.marks[m.depth]
+	r.marks = r.marks[:m.depth]
+	if err := r.goBackLocked(to); err != nil {
+		r.marks = r.marks[:m.depth+1]
+		return err
+	}
+	return nil
+}
+
+// Reset gives all blocks of the arena back, and ends all marks. It does not
+// wait on the host. It fails with ErrClosed or, where a stream cannot be
+// ordered, with the device's error, and then has changed nothing.
+func (r *Arena) Reset() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.closedError("reset")
+	}
+	if err := r.goBackLocked(point{}); err != nil {
+		return err
+	}
+	r.marks = r.marks[:0]
+	r.stats.Resets++
+	return nil
+}
+
+// goBackLocked orders the arena's stream after all streams that may use the
+// memory, and then forgets the blocks that came after a point.
+func (r *Arena) goBackLocked(to point) error {
+	for _, u := range r.users {
+		if u.Closed() {
+			continue // Close has waited for its work
+		}
+		if err := r.s.WaitStream(u); err != nil {
+			return fmt.Errorf("cupool: ordering stream 0x%x after stream 0x%x: %w", uintptr(r.s.Handle()), uintptr(u.Handle()), err)
+		}
+	}
+	// Other streams may still use the blocks that stay below a mark, so the
+	// next Reset waits for them again.
+	if r.ordered = r.ordered[:0]; to.off == 0 {
+		r.users = r.users[:0]
+	}
+	for _, b := range r.blocks[to.blocks:] {
+		if !b.freed {
+			r.stats.Blocks--
+		}
+	}
+	err := r.dropLocked(to.over)
+	r.blocks, r.off = r.blocks[:to.blocks], to.off
+	r.countLocked()
+	return err
+}
+
+// dropLocked gives the blocks that overflowed back, from the n-th on. A block
+// that the program freed through the allocator itself is passed over.
+func (r *Arena) dropLocked(n int) error {
+	var errs []error
+	for _, b := range r.over[n:] {
+		if b.freed {
+			continue
+		}
+		if err := r.a.Free(b.from); err != nil && !errors.Is(err, cupool.ErrDoubleFree) {
+			errs = append(errs, err)
+		}
+		r.overflow -= sizeclass.Round(b.from.Size())
+		r.stats.Blocks--
+	}
+	r.over = r.over[:n]
+	return errors.Join(errs...)
+}
+
+// Close gives the arena's memory back to the allocator. Work that was submitted
+// before may go on using it. Later calls fail with ErrClosed.
+func (r *Arena) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.closedError("close")
+	}
+	r.closed = true
+	errs := []error{r.dropLocked(0)}
+	for _, u := range r.users {
+		errs = append(errs, r.a.RecordStream(r.memory, u))
+	}
+	r.blocks, r.off = nil, 0
+	r.countLocked()
+	r.stats.Blocks = 0
+	return errors.Join(append(errs, r.a.Free(r.memory))...)
+}

@@ -1,0 +1,300 @@
+package cupool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cupool/cupool/internal/device"
+)
+
+// The ends of streams, pools and allocators. deviceState.closing is held by each, so
+// that none begins while another is under way.
+
+// Close waits for the stream's work and destroys it, unless it was adopted. Its
+// idle memory serves whichever stream misses memory next. Blocks that are live
+// count as allocated on the default stream from then on. The default stream
+// cannot be closed: ErrNotSupported. Closing twice is ErrClosed. When the device
+// fails to wait, or its work is not done after Config.WaitTimeout, the stream stays
+// open, and the error is returned.
+func (s *Stream) Close() error {
+	if s == nil {
+		return fmt.Errorf("cupool: closing no stream: %w", ErrInvalidHandle)
+	}
+	d := s.root.dev
+	if s == d.def {
+		return fmt.Errorf("cupool: closing the default stream: %w", ErrNotSupported)
+	}
+	d.closing.Lock()
+	defer d.closing.Unlock()
+	if s.root.closed.Load() || !s.state.CompareAndSwap(streamOpen, streamClosing) {
+		return fmt.Errorf("cupool: closing stream 0x%x: %w", uintptr(s.handle), ErrClosed)
+	}
+	s.running.Lock() // calls that found it open come to an end: their work is waited for
+	//lint:ignore SA2001 to have waited is all
+	s.running.Unlock()
+	ctx, cancel := d.waiting(context.Background())
+	defer cancel()
+	if err := s.submit("synchronize", s.finish(ctx)); err != nil {
+		s.state.Store(streamOpen)
+		return err
+	}
+	d.ended(s)
+	var errs []error
+	for _, c := range d.open() {
+		errs = append(errs, c.leave(s))
+	}
+	return errors.Join(append(errs, s.destroy())...) // another stream may have its slot then
+}
+
+// destroy ends the use of the stream's handle.
+func (s *Stream) destroy() error {
+	s.running.Lock() // calls that are under way come to an end
+	defer s.running.Unlock()
+	s.state.Store(streamClosed)
+	if s.adopted {
+		return nil
+	}
+	return s.submit("destroy stream", s.root.dev.destroyStream(s.handle))
+}
+
+// destroyStream destroys a stream of the device, or remembers to try again.
+func (d *deviceState) destroyStream(h StreamHandle) error {
+	err := d.driver.DestroyStream(h)
+	if err != nil {
+		d.mu.Lock()
+		d.refused = append(d.refused, h)
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// finishClosed tries again what the device refused when streams and pools were
+// closed.
+func (d *deviceState) finishClosed() error {
+	d.mu.Lock()
+	streams, remains := d.refused, *d.remains.Load()
+	d.refused = nil
+	d.mu.Unlock()
+	var errs []error
+	for _, h := range streams {
+		if err := d.destroyStream(h); err != nil {
+			errs = append(errs, d.failed(fmt.Errorf("cupool: destroy stream 0x%x, which was closed: %w", uintptr(h), err)))
+		}
+	}
+	for _, c := range remains {
+		errs = append(errs, c.finishClosed())
+	}
+	return errors.Join(errs...)
+}
+
+// finishClosed tries again to give back what a closed pool holds.
+func (c *Caching) finishClosed() error {
+	if !c.reclaim.TryLock() { // somebody else is at it
+		return nil
+	}
+	defer c.reclaim.Unlock()
+	_, err := c.releaseHeaps()
+	if !c.holdsMemory() {
+		d := c.dev
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		remains := slices.DeleteFunc(slices.Clone(*d.remains.Load()), func(m *Caching) bool { return m == c })
+		d.remains.Store(&remains)
+	}
+	return err
+}
+
+// Retire ends a private pool gently: nothing can be allocated from it any more,
+// while blocks that are live stay valid and are freed as before. What is free
+// goes back to the device now, and the rest, with the pool, when the allocator
+// next empties its cache, trims or lacks memory after the last block was freed.
+// It fails with ErrClosed, for an allocator that New made with ErrNotSupported,
+// or with what the device says.
+func (c *Caching) Retire() error {
+	if c == c.dev.root {
+		return fmt.Errorf("cupool: retire: only private pools can be; use Close: %w", ErrNotSupported)
+	}
+	if c.closed.Load() || !c.retired.CompareAndSwap(false, true) {
+		return fmt.Errorf("cupool: retire %s: %w", c.name, ErrClosed)
+	}
+	heaps, unlock := c.lockAll()
+	for _, h := range heaps {
+		h.UnhomeAll() // a block in a magazine comes and goes without asking
+	}
+	unlock()
+	defer c.reclaim.Report() // without locks
+	c.dev.closing.Lock()
+	defer c.dev.closing.Unlock()
+	if err := c.closeIfUnused(); !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil // the next to lack memory was faster
+}
+
+// closeIfUnused gives back what a retired pool has no use for, and closes it
+// when that is all. While it sleeps it holds nothing that could go.
+func (c *Caching) closeIfUnused() error {
+	err := c.emptyCache()
+	if errors.Is(err, ErrAsleep) {
+		err = nil
+	}
+	if err != nil || c.inUse() {
+		return err
+	}
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	return c.close(ctx)
+}
+
+// closeRetired is closeIfUnused for all retired pools, after finishClosed. It does nothing while a
+// stream, a pool or the allocator is being closed: that may wait for work, which
+// may wait for the caller.
+func (d *deviceState) closeRetired() error {
+	errs := []error{d.finishClosed()}
+	pools := slices.DeleteFunc(d.private(), func(c *Caching) bool { return !c.retired.Load() })
+	if len(pools) == 0 || !d.closing.TryLock() {
+		return errs[0]
+	}
+	for _, c := range pools {
+		if err := c.closeIfUnused(); !errors.Is(err, ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	d.closing.Unlock()
+	for _, c := range pools {
+		c.reclaim.Report()
+	}
+	return errors.Join(errs...)
+}
+
+// Close waits for the work of all streams of the device, whichever of them used
+// the pool's blocks, and gives everything back to the device. An allocator that
+// New made closes its private pools first and destroys the streams made here. It
+// returns a *WaitError when that is not done after Config.WaitTimeout: nothing is
+// closed then but pools whose turn had come, and Close can be called again. It
+// returns a *LeakError when blocks were still live; their memory goes back too.
+// With Config.Sanitize it returns corrupted blocks as Check does.
+// What the device refuses is tried once more. Memory of a private pool that it
+// still refuses counts as reserved, and is tried again when the allocator
+// empties its cache, trims, lacks memory or is closed. Calls after Close fail with
+// ErrClosed.
+func (c *Caching) Close() error {
+	d := c.dev
+	defer c.reclaim.Report() // without locks
+	d.closing.Lock()
+	defer d.closing.Unlock()
+	ctx, cancel := d.waiting(context.Background())
+	defer cancel()
+	if d.patience > 0 && !c.closed.Load() { // while everything is open, as far as that does
+		if err := d.syncAll(ctx); device.IsLate(err) {
+			return err
+		}
+	}
+	if c != d.root {
+		return c.close(ctx)
+	}
+	d.setClosed(true)
+	var errs []error
+	for _, p := range d.private() {
+		defer p.reclaim.Report()
+		err := p.close(ctx)
+		if device.IsLate(err) {
+			d.setClosed(false)
+			return fmt.Errorf("cupool: closing %s: %w", p.name, err)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cupool: closing %s: %w", p.name, err))
+		}
+	}
+	err := c.close(ctx)
+	if device.IsLate(err) {
+		d.setClosed(false)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func (d *deviceState) setClosed(closed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = closed
+}
+
+// close is Close with deviceState.closing held, without the private pools. When the
+// device's work is not done when ctx is, the pool is open again.
+func (c *Caching) close(ctx context.Context) error {
+	d := c.dev
+	c.decay.End()
+	c.drainLater()
+	c.reclaim.Lock()
+	defer c.reclaim.Mutex.Unlock()
+	c.heapsMu.Lock() // a heap that is being made is seen below, or refused
+	first := c.closed.CompareAndSwap(false, true)
+	c.heapsMu.Unlock()
+	if !first {
+		return fmt.Errorf("cupool: close: %w", ErrClosed)
+	}
+	err := d.syncAll(ctx)
+	if err != nil { // a failure may pass
+		err = d.syncAll(ctx)
+	}
+	if device.IsLate(err) {
+		c.closed.Store(false)
+		c.startDecay()
+		return err
+	}
+	defer d.leave(c)
+	errs := []error{err, c.endSanitizers()}
+	leaks, err := c.releaseHeaps()
+	if err != nil {
+		_, err = c.releaseHeaps()
+	}
+	errs = append(errs, err)
+	if c == d.root {
+		d.closeStreams()
+		errs = append(errs, d.finishClosed(), d.events.Close())
+	}
+	if c.ownsDriver {
+		errs = append(errs, c.driver.Close())
+	}
+	if len(leaks) > 0 {
+		errs = append(errs, newLeakError(leaks))
+	}
+	return errors.Join(errs...)
+}
+
+// releaseHeaps gives back what all heaps of a closed pool hold, and what earlier
+// calls left, and lists the blocks that were live.
+func (c *Caching) releaseHeaps() (leaks []Leak, err error) {
+	var errs []error
+	for _, h := range c.allHeaps() {
+		l, err := h.releaseAll()
+		leaks = append(leaks, l...)
+		errs = append(errs, err)
+	}
+	if c.memory != nil {
+		errs = append(errs, c.memory.Retry())
+	}
+	return leaks, errors.Join(errs...)
+}
+
+// closeStreams destroys the streams that are open, whose work is done. Those
+// that the device refuses are tried again by finishClosed.
+func (d *deviceState) closeStreams() {
+	for _, s := range d.openStreams() {
+		s.state.Store(streamClosing)
+		s.clock.End()
+		_ = s.destroy()
+	}
+}
+
+func newLeakError(leaks []Leak) *LeakError {
+	slices.SortFunc(leaks, func(a, b Leak) int { return cmp.Compare(a.Ptr, b.Ptr) })
+	e := &LeakError{Leaks: leaks}
+	for _, l := range leaks {
+		e.Bytes += l.Size
+	}
+	return e
+}

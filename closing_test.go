@@ -1,0 +1,416 @@
+package cupool_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testlevel"
+)
+
+// Tests of what Close does while streams work and while other goroutines close
+// streams. They use only the public API and a device that is watched.
+
+// watchedDevice is a host device that tells a test about some calls before it
+// makes them.
+type watchedDevice struct {
+	*conformance.Failing
+	before atomic.Pointer[func(call string, s cupool.StreamHandle)]
+}
+
+func newWatched(t *testing.T) *watchedDevice {
+	t.Helper()
+	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return &watchedDevice{Failing: conformance.NewFailing(d)}
+}
+
+// watch calls f before each of the device's calls that follow.
+func (d *watchedDevice) watch(f func(call string, s cupool.StreamHandle)) { d.before.Store(&f) }
+
+func (d *watchedDevice) tell(call string, s cupool.StreamHandle) {
+	if f := d.before.Load(); f != nil {
+		(*f)(call, s)
+	}
+}
+
+func (d *watchedDevice) SyncStream(s cupool.StreamHandle) error {
+	d.tell("SyncStream", s)
+	return d.Failing.SyncStream(s)
+}
+
+func (d *watchedDevice) MemUnmap(p cupool.Ptr, size int64) error {
+	d.tell("MemUnmap", 0)
+	return d.Failing.MemUnmap(p, size)
+}
+
+// memories are the ways in which a pool can get memory whose return does not
+// wait for the device's work by itself.
+var memories = map[string]func(d *watchedDevice, freeing func()) cupool.PoolConfig{
+	"virtual memory": func(d *watchedDevice, freeing func()) cupool.PoolConfig {
+		d.watch(func(call string, _ cupool.StreamHandle) {
+			if call == "MemUnmap" {
+				freeing()
+			}
+		})
+		return cupool.PoolConfig{}
+	},
+	"functions of the program": func(d *watchedDevice, freeing func()) cupool.PoolConfig {
+		return cupool.PoolConfig{
+			Alloc: d.MemAlloc,
+			Free: func(p cupool.Ptr, _ int64) error {
+				freeing()
+				return d.MemFree(p)
+			},
+		}
+	},
+}
+
+// gate keeps a stream busy until it is opened.
+type gate struct {
+	ch     chan struct{}
+	opened atomic.Bool
+}
+
+func holdStream(t *testing.T, s *cupool.Stream) *gate {
+	t.Helper()
+	g := &gate{ch: make(chan struct{})}
+	require.NoError(t, s.Launch(func() { <-g.ch }))
+	return g
+}
+
+func (g *gate) open() {
+	if g.opened.CompareAndSwap(false, true) {
+		close(g.ch)
+	}
+}
+
+// patience is how long a call that must wait is given to return too early. A
+// call that waits as it should is never failed by it.
+const patience = 50 * time.Millisecond
+
+// returns reports whether a call returned within the time given to it.
+func returns(done <-chan error) (early bool, err error) {
+	select {
+	case err = <-done:
+		return true, err
+	case <-time.After(patience):
+		return false, nil
+	}
+}
+
+// start runs a call in a goroutine of its own.
+func start(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// TestCloseWaitsForEveryStream: a pool that is closed keeps its memory until no
+// stream of the family can use it any more, whether the stream was recorded on
+// a block or not, and whether the pool ever saw the stream.
+func TestCloseWaitsForEveryStream(t *testing.T) {
+	uses := map[string]func(t *testing.T, p *cupool.Caching, s *cupool.Stream) (leaks int){
+		"recorded and freed": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+			b := allocate(t, p, 4<<20, nil)
+			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+			require.NoError(t, p.RecordStream(b, s))
+			require.NoError(t, p.Free(b))
+			return 0
+		},
+		"recorded and live": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+			b := allocate(t, p, 4<<20, nil)
+			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+			require.NoError(t, p.RecordStream(b, s))
+			return 1
+		},
+		"used and live": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+			b := allocate(t, p, 4<<20, nil)
+			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+			return 1
+		},
+		"of the stream": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+			b := allocate(t, p, 4<<20, s)
+			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+			require.NoError(t, p.Free(b))
+			return 0
+		},
+	}
+	for memory, setUp := range memories {
+		for use, f := range uses {
+			for _, closing := range []bool{false, true} {
+				name := memory + ", " + use
+				if closing {
+					name += ", stream closing"
+				}
+				t.Run(name, func(t *testing.T) { closeUnderWork(t, setUp, f, closing) })
+			}
+		}
+	}
+}
+
+func closeUnderWork(t *testing.T, setUp func(*watchedDevice, func()) cupool.PoolConfig,
+	use func(*testing.T, *cupool.Caching, *cupool.Stream) int, closing bool,
+) {
+	d := newWatched(t)
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	var early atomic.Bool
+	g := holdStream(t, s)
+	defer g.open()
+	p := newPrivate(t, c, setUp(d, func() {
+		if !g.opened.Load() {
+			early.Store(true)
+		}
+	}))
+	leaks := use(t, p, s)
+
+	streamClosed := start(func() error { return nil })
+	if closing {
+		before := d.Calls("SyncStream")
+		streamClosed = start(s.Close)
+		require.Eventually(t, func() bool { return d.Calls("SyncStream") > before }, 10*time.Second, time.Millisecond)
+	}
+	closed := start(p.Close)
+	tooEarly, closeErr := returns(closed)
+	g.open()
+	if !tooEarly {
+		closeErr = <-closed
+	}
+	require.NoError(t, <-streamClosed)
+	if !closing {
+		require.NoError(t, s.Sync(), "the device is lost when the memory went under the work")
+	}
+	require.NoError(t, c.DefaultStream().Sync())
+	require.False(t, tooEarly, "Close returned while a stream was at work")
+	require.False(t, early.Load(), "memory went back while a stream was at work")
+	var leak *cupool.LeakError
+	if leaks > 0 {
+		require.ErrorAs(t, closeErr, &leak)
+		require.Len(t, leak.Leaks, leaks)
+	} else {
+		require.NoError(t, closeErr)
+	}
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+	require.Zero(t, d.Held())
+	require.Zero(t, d.Ranges())
+}
+
+// TestOwnFreeWaits: PoolConfig.Free is a function of the program that knows
+// nothing of streams, so that the allocator calls it only for memory that no
+// work is under way on.
+func TestOwnFreeWaits(t *testing.T) {
+	for name, giveBack := range map[string]func(c, p *cupool.Caching) error{
+		"EmptyCache": func(_, p *cupool.Caching) error { return p.EmptyCache() },
+		"Trim":       func(_, p *cupool.Caching) error { _, err := p.Trim(0); return err },
+		"Retire":     func(_, p *cupool.Caching) error { return p.Retire() },
+		"Close":      func(_, p *cupool.Caching) error { return p.Close() },
+		"root": func(c, _ *cupool.Caching) error {
+			b, err := c.Alloc(1<<30-8<<20, nil) // more than is left beside the pool
+			return errors.Join(ignore(err, cupool.ErrOutOfMemory), c.Free(b))
+		},
+	} {
+		for _, own := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: ", default stream", true: ", stream of its own"}[own], func(t *testing.T) {
+				d := newWatched(t)
+				c, err := cupool.New(cupool.Config{Driver: d, Limit: 1 << 30})
+				require.NoError(t, err)
+				s := c.DefaultStream()
+				if own {
+					s, err = c.NewStream()
+					require.NoError(t, err)
+				}
+				var early atomic.Int64
+				g := holdStream(t, s)
+				defer g.open()
+				p := newPrivate(t, c, cupool.PoolConfig{
+					Alloc: d.MemAlloc,
+					Free: func(q cupool.Ptr, _ int64) error {
+						if !g.opened.Load() {
+							early.Add(1)
+						}
+						return d.MemFree(q)
+					},
+				})
+				b := allocate(t, p, 32<<20, s)
+				require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+				require.NoError(t, p.Free(b))
+				done := start(func() error { return giveBack(c, p) })
+				time.Sleep(patience)
+				g.open()
+				require.NoError(t, <-done)
+				require.Zero(t, early.Load(), "Free was called while the stream was at work")
+				require.NoError(t, s.Sync())
+				require.NoError(t, c.Close())
+				require.Zero(t, d.Held())
+			})
+		}
+	}
+}
+
+// TestCloseBesideStreamClose: a pool that is closed, or whose root is, while a
+// stream is being closed gives all its memory back and reports what was live.
+func TestCloseBesideStreamClose(t *testing.T) {
+	for memory, setUp := range memories {
+		for _, root := range []bool{false, true} {
+			for _, live := range []bool{false, true} {
+				name := memory + map[bool]string{false: ", pool", true: ", root"}[root] + map[bool]string{false: ", cached", true: ", live"}[live]
+				t.Run(name, func(t *testing.T) { closeBesideStreamClose(t, setUp, root, live) })
+			}
+		}
+	}
+}
+
+func closeBesideStreamClose(t *testing.T, setUp func(*watchedDevice, func()) cupool.PoolConfig, root, live bool) {
+	d := newWatched(t)
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	p := newPrivate(t, c, setUp(d, func() {}))
+	b := allocate(t, p, 4<<20, s)
+	if !live {
+		require.NoError(t, p.Free(b))
+	}
+	g := holdStream(t, s)
+	defer g.open()
+	handle, waits := s.Handle(), make(chan struct{}, 16)
+	d.watch(func(call string, h cupool.StreamHandle) {
+		if call == "SyncStream" && h == handle {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+		}
+	})
+	streamClosed := start(s.Close)
+	<-waits // for the work: the pool's side of the stream is closed already
+	member := p
+	if root {
+		member = c
+	}
+	closed := start(member.Close)
+	tooEarly, closeErr := returns(closed)
+	g.open()
+	require.NoError(t, ignore(<-streamClosed, cupool.ErrClosed))
+	if !tooEarly {
+		closeErr = <-closed
+	}
+	require.Zero(t, p.Stats().All.ReservedBytes.Current, "bytes that the closed pool still holds")
+	var leak *cupool.LeakError
+	if live {
+		require.ErrorAs(t, closeErr, &leak)
+		require.Len(t, leak.Leaks, 1)
+	} else {
+		require.NoError(t, closeErr)
+	}
+	require.NoError(t, ignore(c.Close(), cupool.ErrClosed))
+	require.Zero(t, d.Held())
+	require.Zero(t, d.Ranges())
+}
+
+// TestCloseWaitsForCalls: work that a call submits to a stream while another
+// goroutine closes it is waited for by Close, or the call fails with ErrClosed.
+func TestCloseWaitsForCalls(t *testing.T) {
+	d := &lateMemset{watchedDevice: newWatched(t)}
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	b := allocate(t, c, 4<<20, nil)
+	var submitted, early atomic.Bool
+	d.watch(func(call string, h cupool.StreamHandle) {
+		if call == "SyncStream" && h == s.Handle() && !submitted.Load() {
+			early.Store(true)
+		}
+	})
+	var closed <-chan error
+	d.earlier = func() {
+		closed = start(s.Close)
+		time.Sleep(patience) // Close has the time to be wrong
+		submitted.Store(true)
+	}
+	require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+	require.NoError(t, <-closed)
+	require.False(t, early.Load(), "Close waited for the stream before the call had submitted its work")
+	require.ErrorIs(t, s.Memset(b.Ptr(), 1, b.Size()), cupool.ErrClosed)
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
+}
+
+// lateMemset is a device that calls a function before it sets memory.
+type lateMemset struct {
+	*watchedDevice
+	earlier func()
+}
+
+func (d *lateMemset) Memset(dst cupool.Ptr, value byte, n int64, s cupool.StreamHandle) error {
+	if f := d.earlier; f != nil {
+		d.earlier = nil
+		f()
+	}
+	return d.watchedDevice.Memset(dst, value, n, s)
+}
+
+// TestLiveBlockOfStreamThatCloses: a live block is found at every moment, also
+// while its stream is being closed and the block goes over to the default
+// stream.
+func TestLiveBlockOfStreamThatCloses(t *testing.T) {
+	for name, kind := range map[string]cupool.Backing{"segments": cupool.BackingSegments, "virtual memory": cupool.BackingVMM} {
+		t.Run(name, func(t *testing.T) {
+			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: kind, MagazineBytes: -1})
+			require.NoError(t, err)
+			for range testlevel.Rounds(20_000) {
+				s, err := c.NewStream()
+				require.NoError(t, err)
+				b := allocate(t, c, 1000, s)
+				closed := start(s.Close)
+				for over := false; !over; {
+					select {
+					case err := <-closed:
+						require.NoError(t, err)
+						over = true
+					default:
+						require.NoError(t, c.RecordStream(b, nil))
+					}
+				}
+				require.NoError(t, c.Free(b))
+			}
+			require.NoError(t, c.Check())
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// TestStreamThatClosesBesidePool: what a pool holds for a stream goes to the default
+// stream before the pool is closed or stays, never in the middle of it.
+func TestStreamThatClosesBesidePool(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	p, s := newPrivate(t, c, cupool.PoolConfig{}), newStreamOf(t, c)
+	require.NoError(t, p.Free(allocate(t, p, 4<<20, nil)))
+	allocate(t, p, 4<<20, s)
+	var closed <-chan error
+	d.hook = func(call string) {
+		if call == "MemFree" && closed == nil { // what the default stream has
+			closed = start(s.Close)
+			time.Sleep(patience)
+		}
+	}
+	var leak *cupool.LeakError
+	require.ErrorAs(t, p.Close(), &leak)
+	require.Len(t, leak.Leaks, 1)
+	require.NoError(t, <-closed)
+	require.Zero(t, p.Stats().All.ReservedBytes.Current)
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,54 @@
+//go:build gpu
+
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/cupool/cupool/internal/cudadrv"
+	"github.com/cupool/cupool/internal/device"
+)
+
+// ExportMemory implements MemoryIPC.
+func (d *driver) ExportMemory(p Ptr) (IPCHandle, error) {
+	if err := d.checkWork(0, p, 0); err != nil {
+		return IPCHandle{}, err
+	}
+	if start, _, ok := d.ctx.memory.find(p); ok && start != p {
+		// The driver would export the whole allocation without an error.
+		return IPCHandle{}, fmt.Errorf("cupool: %s: ExportMemory of %v: %w: the allocation starts at %v", d.label, p, device.ErrInvalidRange, start)
+	}
+	h, r := cudadrv.IPCGetMem(d.ctx.handle, uintptr(p))
+	if r != cudadrv.Success {
+		return IPCHandle{}, d.ctx.failRange("cuIpcGetMemHandle", r, p.String())
+	}
+	return IPCHandle(h), nil
+}
+
+// OpenMemory implements MemoryIPC.
+func (d *driver) OpenMemory(h IPCHandle) (Ptr, error) {
+	if err := d.usable(); err != nil {
+		return 0, err
+	}
+	p, r := cudadrv.IPCOpenMem(d.ctx.handle, cudadrv.IPCHandle(h))
+	if r != cudadrv.Success {
+		return 0, d.ctx.fail("cuIpcOpenMemHandle", r, "")
+	}
+	d.opened.put(p, struct{}{})
+	return Ptr(p), nil
+}
+
+// CloseMemory implements MemoryIPC.
+func (d *driver) CloseMemory(p Ptr) error {
+	if err := d.usable(); err != nil {
+		return err
+	}
+	if _, ok := d.opened.take(uintptr(p)); !ok {
+		return fmt.Errorf("cupool: %s: CloseMemory of %v: %w: OpenMemory did not return it", d.label, p, device.ErrInvalidRange)
+	}
+	if r := cudadrv.IPCCloseMem(d.ctx.handle, uintptr(p)); r != cudadrv.Success {
+		d.opened.put(uintptr(p), struct{}{})
+		return d.ctx.fail("cuIpcCloseMemHandle", r, p.String())
+	}
+	return nil
+}

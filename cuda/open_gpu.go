@@ -1,0 +1,124 @@
+//go:build gpu
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/cubridge"
+	"github.com/cupool/cupool/internal/cudadrv"
+	"github.com/cupool/cupool/internal/device"
+)
+
+var _ Driver = (*driver)(nil)
+
+// drivers counts the Drivers that were opened.
+var drivers atomic.Uint64
+
+func open(ordinal int, opts []Option) (Driver, error) {
+	calls, err := registered(fmt.Sprintf("opening cuda:%d", ordinal))
+	if err != nil {
+		return nil, err
+	}
+	dev, r := calls.Device(ordinal)
+	if r != cudadrv.Success {
+		n, _ := calls.DeviceCount()
+		return nil, openError(ordinal, "cuDeviceGet", r, fmt.Sprintf("there are %d devices", n))
+	}
+	handle, r := calls.RetainPrimary(dev)
+	if r != cudadrv.Success {
+		return nil, openError(ordinal, "cuDevicePrimaryCtxRetain", r, "")
+	}
+	c := sharedContext(calls, handle, ordinal)
+	return openDriver(c, func() cudadrv.Result { return calls.ReleasePrimary(dev) }, opts)
+}
+
+func openContext(context uintptr, opts []Option) (Driver, error) {
+	calls, err := registered(fmt.Sprintf("opening CUDA context 0x%x", context))
+	if err != nil {
+		return nil, err
+	}
+	if context == 0 {
+		now, r := calls.CurrentContext()
+		if r != cudadrv.Success {
+			return nil, openError(-1, "cuCtxGetCurrent", r, "")
+		}
+		if context = now; context == 0 {
+			return nil, fmt.Errorf("cupool: opening the current CUDA context: no context is current on this thread")
+		}
+	}
+	dev, r := calls.ContextDevice(context)
+	if r != cudadrv.Success {
+		return nil, openError(-1, "cuCtxGetDevice", r, fmt.Sprintf("context 0x%x", context))
+	}
+	return openDriver(sharedContext(calls, context, dev), func() cudadrv.Result { return cudadrv.Success }, opts)
+}
+
+// registered returns the calls that go through cu. They are missing in a
+// program that does not import the module's root.
+func registered(what string) (cubridge.Calls, error) {
+	if c := cubridge.Registered(); c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("cupool: %s: %w: the program does not import package github.com/cupool/cupool, which package cuda needs", what, device.ErrNotSupported)
+}
+
+// openError is an error before there is a context. A negative ordinal is not
+// known.
+func openError(ordinal int, call string, r cudadrv.Result, detail string) error {
+	c := &context{device: ordinal}
+	return c.fail(call, r, detail)
+}
+
+// openDriver makes a Driver over a context, which release gives back, also
+// when it fails.
+func openDriver(c *context, release func() cudadrv.Result, opts []Option) (Driver, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := c.supports(o.kind); err != nil {
+		c.leave()
+		if r := release(); r != cudadrv.Success {
+			err = errors.Join(err, c.fail("cuDevicePrimaryCtxRelease", r, "opening"))
+		}
+		return nil, err
+	}
+	return &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o.kind)}, nil
+}
+
+// traits returns the traits of a Driver of a kind of memory.
+func (c *context) traits(k MemoryKind) traits {
+	name, _ := c.calls.DeviceName(c.device)
+	t := traits{
+		kind:       k,
+		label:      fmt.Sprintf("%s (%s, %v memory)", c.name(), name, k),
+		waitCopyIn: c.attribute(attrHostPageTables) != 0,
+		major:      c.attribute(attrMajor),
+	}
+	if k == MemoryDevice && c.attribute(attrVMM) != 0 {
+		if g, r := cudadrv.Granularity(c.handle, c.device); r == cudadrv.Success {
+			t.granularity = g
+		}
+	}
+	return t
+}
+
+// supports returns ErrNotSupported where the GPU does not have the kind of
+// memory, or has it at another address than the host.
+func (c *context) supports(k MemoryKind) error {
+	attr, lacks := attrUnifiedAddressing, "one address space for GPU and host"
+	switch k {
+	case MemoryDevice, MemoryPinned:
+	case MemoryManaged:
+		attr, lacks = attrManaged, "managed memory"
+	default:
+		return &device.ConfigError{Field: "Memory", Value: k, Reason: "must be MemoryDevice, MemoryManaged or MemoryPinned"}
+	}
+	if c.attribute(attr) == 0 {
+		return fmt.Errorf("cupool: %s with %v memory: %w: the GPU lacks %s", c.name(), k, device.ErrNotSupported, lacks)
+	}
+	return nil
+}

@@ -1,0 +1,397 @@
+//go:build gpu
+
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/cudadrv"
+	"github.com/cupool/cupool/internal/device"
+)
+
+// Tests of the optional parts of the CUDA Driver.
+
+func TestVirtualMemory(t *testing.T) {
+	d := openTest(t)
+	g := d.VMMGranularity()
+	if g == 0 {
+		t.Skip("the GPU has no virtual memory")
+	}
+	s := newStream(t, d)
+	before, _, err := d.MemInfo()
+	require.NoError(t, err)
+	va, err := d.AddressReserve(8 * g)
+	require.NoError(t, err)
+	h, err := d.MemCreate(2 * g)
+	require.NoError(t, err)
+	free, _, err := d.MemInfo()
+	require.NoError(t, err)
+	assert.LessOrEqual(t, free, before-2*g, "the handle takes memory")
+
+	// The same pages at two addresses.
+	a, b := va, va+Ptr(4*g)
+	require.NoError(t, d.MemMap(a, 2*g, h))
+	require.NoError(t, d.MemMap(b, 2*g, h))
+	require.NoError(t, d.MemSetAccess(a, 2*g))
+	require.NoError(t, d.MemSetAccess(b, 2*g))
+	want, got := pattern(4096), make([]byte, 4096)
+	require.NoError(t, d.CopyIn(a+Ptr(g)-1024, want, s))
+	require.NoError(t, d.CopyOut(got, b+Ptr(g)-1024, s))
+	require.Equal(t, want, got)
+
+	// Two handles side by side are one range.
+	h2, err := d.MemCreate(g)
+	require.NoError(t, err)
+	require.NoError(t, d.MemMap(a+Ptr(2*g), g, h2))
+	require.NoError(t, d.MemSetAccess(a+Ptr(2*g), g))
+	require.NoError(t, d.Memset(a, 3, 3*g, s))
+	require.NoError(t, d.CopyOut(got, a+Ptr(2*g)-2048, s))
+	require.Equal(t, bytes.Repeat([]byte{3}, 4096), got)
+
+	for name, f := range map[string]func() error{
+		"reserve odd":           func() error { _, err := d.AddressReserve(g + 1); return err },
+		"reserve none":          func() error { _, err := d.AddressReserve(0); return err },
+		"create odd":            func() error { _, err := d.MemCreate(g / 2); return err },
+		"map over":              func() error { return d.MemMap(a+Ptr(g), 2*g, h) },
+		"map outside":           func() error { return d.MemMap(va+Ptr(7*g), 2*g, h) },
+		"map part":              func() error { return d.MemMap(va+Ptr(7*g), g, h) },
+		"map nowhere":           func() error { return d.MemMap(Ptr(g), 2*g, h) },
+		"unmap part":            func() error { return d.MemUnmap(a, g) },
+		"unmap what is not":     func() error { return d.MemUnmap(va+Ptr(6*g), g) },
+		"unmap too much":        func() error { return d.MemUnmap(a, 4*g) },
+		"access to what is not": func() error { return d.MemSetAccess(va+Ptr(6*g), g) },
+		"free with mappings":    func() error { return d.AddressFree(va, 8*g) },
+		"free part":             func() error { return d.AddressFree(va, g) },
+		"MemFree":               func() error { return d.MemFree(va) },
+		"past the reservation":  func() error { return d.Memset(va+Ptr(8*g)-1, 0, 2, s) },
+	} {
+		err := f()
+		if name == "map part" && errors.Is(err, device.ErrNotSupported) {
+			continue // what a GPU's driver says of it
+		}
+		assert.ErrorIs(t, err, device.ErrInvalidRange, name)
+	}
+	require.NoError(t, d.SyncStream(s))
+	require.NoError(t, d.MemRelease(h))
+	require.ErrorIs(t, d.MemRelease(h), device.ErrInvalidHandle)
+	require.ErrorIs(t, d.MemMap(va+Ptr(6*g), 2*g, h), device.ErrInvalidHandle)
+	require.NoError(t, d.MemUnmap(a, 3*g), "several mappings at once")
+	require.NoError(t, d.CopyOut(got, b, s), "released, but still mapped")
+	require.NoError(t, d.MemUnmap(b, 2*g))
+	require.NoError(t, d.MemRelease(h2))
+	require.NoError(t, d.AddressFree(va, 8*g))
+	require.ErrorIs(t, d.AddressFree(va, 8*g), device.ErrInvalidRange)
+	after, _, err := d.MemInfo()
+	require.NoError(t, err)
+	assert.InDelta(t, before, after, 16<<20)
+
+	_, err = d.MemCreate(g * (math.MaxInt64 / g / 4))
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+	m := openTest(t, Managed())
+	assert.Zero(t, m.VMMGranularity())
+	_, err = m.AddressReserve(g)
+	require.ErrorIs(t, err, device.ErrNotSupported)
+}
+
+// TestStitch maps free pieces of one range behind each other at another
+// while work on them is still to come, as the allocator does.
+func TestStitch(t *testing.T) {
+	d := openTest(t)
+	k := testKernels(t, d)
+	s := newStream(t, d)
+	g := d.VMMGranularity()
+	home, err := d.AddressReserve(4 * g)
+	require.NoError(t, err)
+	seam, err := d.AddressReserve(2 * g)
+	require.NoError(t, err)
+	var hs []uintptr
+	for i := range 4 {
+		h, err := d.MemCreate(g)
+		require.NoError(t, err)
+		require.NoError(t, d.MemMap(home+Ptr(int64(i)*g), g, h))
+		hs = append(hs, h)
+	}
+	require.NoError(t, d.MemSetAccess(home, 4*g))
+	release, err := k.Busy(uintptr(s))
+	require.NoError(t, err)
+	require.NoError(t, d.Memset(home, 1, 4*g, s))
+	set := newEvent(t, d)
+	require.NoError(t, d.RecordEvent(set, s))
+	require.NoError(t, d.MemMap(seam, g, hs[3]))
+	require.NoError(t, d.MemMap(seam+Ptr(g), g, hs[1]))
+	require.NoError(t, d.MemSetAccess(seam, 2*g))
+	done, err := d.QueryEvent(set)
+	require.NoError(t, err)
+	assert.False(t, done, "mapping waited for the stream")
+	release()
+	require.NoError(t, d.Memset(seam, 2, 2*g, s))
+	got := make([]byte, 4*g)
+	require.NoError(t, d.CopyOut(got, home, s))
+	for i, want := range []byte{1, 2, 1, 2} {
+		require.Equal(t, bytes.Repeat([]byte{want}, int(g)), got[int64(i)*g:int64(i+1)*g], "piece %d", i)
+	}
+	require.NoError(t, d.MemUnmap(seam, 2*g))
+	require.NoError(t, d.MemUnmap(home, 4*g))
+}
+
+func TestNativePools(t *testing.T) {
+	d := openTest(t)
+	if d.ctx.attribute(attrNativePools) == 0 {
+		t.Skip("the GPU has no native pools")
+	}
+	s := newStream(t, d)
+	standard, err := d.DefaultNativePool()
+	require.NoError(t, err)
+	now, err := d.CurrentNativePool()
+	require.NoError(t, err)
+	require.Equal(t, standard, now)
+	pool, err := d.NewNativePool(NativePoolConfig{Shareable: true})
+	require.NoError(t, err)
+
+	for a, v := range map[NativePoolAttribute]uint64{
+		PoolReuseFollowEvents: 0, PoolReuseOpportunistic: 0, PoolReuseInternalDependency: 0, PoolReleaseThreshold: 3 << 32,
+	} {
+		require.NoError(t, d.SetNativePoolAttribute(pool, a, v))
+		got, err := d.NativePoolAttribute(pool, a)
+		require.NoError(t, err)
+		require.Equal(t, v, got, a)
+	}
+	const n = 5 << 20
+	p, err := d.AllocAsync(n, pool, s)
+	require.NoError(t, err)
+	require.NoError(t, d.Memset(p, 5, n, s), "the Driver knows the address")
+	require.ErrorIs(t, d.Memset(p, 5, 1<<40, s), device.ErrInvalidRange)
+	got := make([]byte, n)
+	require.NoError(t, d.CopyOut(got, p, s))
+	require.Equal(t, bytes.Repeat([]byte{5}, n), got)
+	for a, least := range map[NativePoolAttribute]uint64{PoolUsedCurrent: n, PoolUsedHigh: n, PoolReservedCurrent: n, PoolReservedHigh: n} {
+		v, err := d.NativePoolAttribute(pool, a)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, v, least, a)
+	}
+	fd, err := d.ExportNativePool(pool) // before its pointers
+	require.NoError(t, err)
+	require.NoError(t, syscall.Close(int(fd)))
+	export, err := d.ExportNativePointer(p)
+	require.NoError(t, err)
+	require.NotZero(t, export)
+	require.NoError(t, d.FreeAsync(p, s))
+	require.NoError(t, d.SyncStream(s))
+	used, err := d.NativePoolAttribute(pool, PoolUsedCurrent)
+	require.NoError(t, err)
+	require.Zero(t, used)
+	kept, err := d.NativePoolAttribute(pool, PoolReservedCurrent)
+	require.NoError(t, err)
+	require.NotZero(t, kept, "below the threshold")
+	require.NoError(t, d.TrimNativePool(pool, 0))
+	kept, err = d.NativePoolAttribute(pool, PoolReservedCurrent)
+	require.NoError(t, err)
+	require.Zero(t, kept)
+	require.NoError(t, d.SetNativePoolAttribute(pool, PoolUsedHigh, 0))
+	high, err := d.NativePoolAttribute(pool, PoolUsedHigh)
+	require.NoError(t, err)
+	require.Zero(t, high)
+
+	acc, err := d.NativePoolAccess(pool, 0)
+	require.NoError(t, err)
+	require.Equal(t, ReadWriteAccess, acc)
+	require.Error(t, d.SetNativePoolAccess(pool, 0, NoAccess), "its own device")
+	require.NoError(t, d.SetNativePoolAccess(pool, 0, ReadWriteAccess))
+
+	require.NoError(t, d.SetCurrentNativePool(pool))
+	q, err := d.AllocAsync(512, 0, s)
+	require.NoError(t, err)
+	used, err = d.NativePoolAttribute(pool, PoolUsedCurrent)
+	require.NoError(t, err)
+	require.NotZero(t, used, "0 is the current pool")
+	require.NoError(t, d.FreeAsync(q, s))
+	require.NoError(t, d.SyncStream(s))
+	require.NoError(t, d.SetCurrentNativePool(standard))
+
+	fd, err = d.ExportNativePool(pool)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Close(fd))
+	require.NoError(t, d.DestroyNativePool(pool))
+	require.ErrorIs(t, d.DestroyNativePool(pool), device.ErrInvalidHandle)
+	require.ErrorIs(t, d.DestroyNativePool(standard), device.ErrInvalidHandle)
+	_, err = d.AllocAsync(1<<50, 0, s)
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+}
+
+func TestHostMemory(t *testing.T) {
+	d := openTest(t)
+	s := newStream(t, d)
+	const n = 1 << 20
+	p, err := d.HostAlloc(n)
+	require.NoError(t, err)
+	b := make([]byte, n)
+	reg, err := d.HostRegister(b)
+	require.NoError(t, err)
+	dev := alloc(t, d, n)
+	want := pattern(n)
+	copy(hostBytes(p, n), want)
+	require.NoError(t, d.Copy(dev, p, n, s))
+	require.NoError(t, d.Copy(reg, dev, n, s), "asynchronous, into Go's memory")
+	require.NoError(t, d.SyncStream(s))
+	require.Equal(t, want, b)
+	require.ErrorIs(t, d.Memset(p, 0, n+1, s), device.ErrInvalidRange)
+	require.ErrorIs(t, d.MemFree(p), device.ErrInvalidRange, "it is HostAlloc's")
+	require.ErrorIs(t, d.HostFree(dev), device.ErrInvalidRange, "it is MemAlloc's")
+	require.NoError(t, d.HostUnregister(b))
+	require.ErrorIs(t, d.HostUnregister(b), device.ErrInvalidRange)
+	require.NoError(t, d.HostFree(p))
+	require.ErrorIs(t, d.HostFree(p), device.ErrInvalidRange)
+	_, err = d.HostRegister(nil)
+	require.ErrorIs(t, err, device.ErrInvalidRange)
+	_, err = d.HostAlloc(0)
+	require.ErrorIs(t, err, device.ErrInvalidRange)
+	_, err = d.HostAlloc(1 << 50)
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+}
+
+func TestManagedHints(t *testing.T) {
+	d := openTest(t, Managed())
+	s := newStream(t, d)
+	const n = 4 << 20
+	p := alloc(t, d, n)
+	if d.ctx.attribute(attrConcurrentManaged) == 0 {
+		t.Skip("hints need concurrent managed access")
+	}
+	for _, at := range []Location{{Kind: OnDevice}, {Kind: OnHost}} {
+		require.NoError(t, d.Prefetch(p, n, at, s))
+		require.NoError(t, d.Advise(p, n, AdvisePreferredLocation, at))
+		require.NoError(t, d.Advise(p, n, AdviseAccessedBy, at))
+		require.NoError(t, d.Advise(p, n, AdviseNotAccessedBy, at))
+	}
+	for _, a := range []Advice{AdviseReadMostly, AdviseNotReadMostly, AdviseNoPreferredLocation} {
+		require.NoError(t, d.Advise(p, n, a, Location{Kind: OnDevice, ID: 0}))
+	}
+	require.NoError(t, d.SyncStream(s))
+	require.Error(t, d.Advise(p, n, Advice(99), Location{Kind: OnDevice, ID: 0}))
+	require.ErrorIs(t, d.Prefetch(p, n+1, Location{Kind: OnDevice, ID: 0}, s), device.ErrInvalidRange)
+	plain := openTest(t)
+	require.Error(t, plain.Prefetch(alloc(t, plain, n), n, Location{Kind: OnDevice, ID: 0}, 0), "not managed memory")
+}
+
+func TestStreamInfo(t *testing.T) {
+	d := openTest(t)
+	a, b := newStream(t, d), newStream(t, d)
+	ia, err := d.StreamID(a)
+	require.NoError(t, err)
+	ib, err := d.StreamID(b)
+	require.NoError(t, err)
+	require.NotEqual(t, ia, ib)
+	capturing, id, err := d.StreamCapture(a)
+	require.NoError(t, err)
+	require.False(t, capturing)
+	require.Zero(t, id)
+	require.Equal(t, cudadrv.Success, cudadrv.StreamBeginCapture(d.Context(), uintptr(a)))
+	capturing, id, err = d.StreamCapture(a)
+	require.NoError(t, err)
+	require.True(t, capturing)
+	require.NotZero(t, id)
+	state, r := cudadrv.StreamCapturing(d.Context(), uintptr(a))
+	require.Equal(t, cudadrv.Success, r)
+	require.Equal(t, cudadrv.Capturing, state)
+	require.Equal(t, cudadrv.Success, cudadrv.StreamDropCapture(d.Context(), uintptr(a)))
+	capturing, _, err = d.StreamCapture(a)
+	require.NoError(t, err)
+	require.False(t, capturing)
+}
+
+// TestKernels runs the test kernels over memory of each kind.
+func TestKernels(t *testing.T) {
+	for _, kind := range kinds {
+		d := openTest(t, Memory(kind))
+		k := testKernels(t, d)
+		s := newStream(t, d)
+		const n = 1<<20 + 4
+		p := alloc(t, d, n)
+		wrong := alloc(t, d, 4)
+		count := func(value uint32) uint32 {
+			require.NoError(t, d.Memset(wrong, 0, 4, s))
+			require.NoError(t, k.Check(uintptr(s), uintptr(p), n, value, uintptr(wrong)))
+			b := make([]byte, 4)
+			require.NoError(t, d.CopyOut(b, wrong, s))
+			return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+		}
+		require.NoError(t, k.Fill(uintptr(s), uintptr(p), n, 42))
+		assert.Zero(t, count(42), kind)
+		assert.EqualValues(t, n/4, count(43), kind)
+		require.NoError(t, k.Add(uintptr(s), uintptr(p), n, 1))
+		assert.Zero(t, count(43), kind)
+		require.NoError(t, d.Memset(p+512, 0, 8, s))
+		assert.EqualValues(t, 2, count(43), kind)
+		begin := time.Now()
+		require.NoError(t, k.Spin(uintptr(s), 20*time.Millisecond))
+		require.NoError(t, d.SyncStream(s))
+		assert.GreaterOrEqual(t, time.Since(begin), 20*time.Millisecond)
+	}
+}
+
+// TestEntries: a driver of CUDA 12.2 or newer has everything.
+func TestEntries(t *testing.T) {
+	for _, e := range cudadrv.Entries() {
+		assert.Equal(t, cudadrv.DriverVersion() >= e.Since, e.Present, "%s, CUDA %v", e.Name, e.Since)
+	}
+	assert.EqualValues(t, 11020, cudadrv.Needs("cuMemPoolCreate"))
+	assert.Zero(t, cudadrv.Needs("cuMemAlloc"))
+	assert.Equal(t, "12.2", cudadrv.Version(12020).String())
+	assert.Equal(t, "CUDA_ERROR_OUT_OF_MEMORY", cudadrv.OutOfMemory.Name())
+	assert.Equal(t, "CUDA error 987654", cudadrv.Result(987654).Name())
+}
+
+func TestHostMemInfo(t *testing.T) {
+	free, total, err := hostMemInfo()
+	require.NoError(t, err)
+	assert.Positive(t, free)
+	assert.Less(t, free, total)
+	dir := t.TempDir()
+	limit, used := groupMemory(dir)
+	assert.EqualValues(t, math.MaxInt64, limit)
+	assert.Zero(t, used)
+	write := func(name, text string) {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	write("memory/memory.limit_in_bytes", "1000\n")
+	write("memory/memory.usage_in_bytes", "400\n")
+	limit, used = groupMemory(dir)
+	assert.Equal(t, []int64{1000, 400}, []int64{limit, used})
+	write("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 50\n")
+	_, used = groupMemory(dir)
+	assert.EqualValues(t, 250, used, "files that are only kept are in nobody's way")
+	write("memory.max", "max\n")
+	write("memory.current", "5\n")
+	limit, _ = groupMemory(dir)
+	assert.EqualValues(t, 1000, limit)
+	write("memory.max", "2000\n")
+	limit, used = groupMemory(dir)
+	assert.Equal(t, []int64{2000, 5}, []int64{limit, used})
+	write("memory.current", "2000\n")
+	write("memory.stat", "anon 200\nfile 1800\nshmem 300\ninactive_file 1000\nactive_file 500\n")
+	_, used = groupMemory(dir)
+	assert.EqualValues(t, 500, used)
+}
+
+func TestErrorText(t *testing.T) {
+	e := &Error{Device: "cuda:0", Call: "cuMemAlloc", Detail: "512 bytes", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory", Err: device.ErrOutOfMemory}
+	assert.EqualError(t, e, "cupool: cuda:0: cuMemAlloc (512 bytes): CUDA_ERROR_OUT_OF_MEMORY (2): out of memory")
+	e.Text = ""
+	assert.True(t, strings.HasSuffix(e.Error(), "(2): out of memory"))
+	assert.ErrorIs(t, e, device.ErrOutOfMemory)
+	assert.Equal(t, "MemoryKind(7)", fmt.Sprint(MemoryKind(7)))
+}

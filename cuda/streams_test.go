@@ -1,0 +1,227 @@
+//go:build gpu
+
+package cuda
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/fakecuda"
+)
+
+func TestStreams(t *testing.T) {
+	d, other := openTest(t), openTest(t, Pinned())
+	require.Equal(t, d.ctx, other.ctx, "Drivers of one GPU share the context")
+	own := newStream(t, d)
+	p := alloc(t, d, 4096)
+	runtime.LockOSThread() // for the per-thread stream
+	defer runtime.UnlockOSThread()
+	for i, s := range []StreamHandle{own, 0, LegacyStream, PerThreadStream} {
+		for _, dr := range []*driver{d, other} {
+			require.NoError(t, dr.OwnsStream(s))
+			e := newEvent(t, dr)
+			require.NoError(t, dr.Memset(p, byte(i), 4096, s))
+			require.NoError(t, dr.RecordEvent(e, s))
+			require.NoError(t, dr.StreamWaitEvent(own, e))
+			require.NoError(t, dr.SyncEvent(e))
+			done, err := dr.QueryEvent(e)
+			require.NoError(t, err)
+			require.True(t, done)
+			b := make([]byte, 1)
+			require.NoError(t, dr.CopyOut(b, p, s))
+			require.Equal(t, byte(i), b[0])
+			require.NoError(t, dr.DestroyEvent(e))
+			require.NoError(t, dr.SyncStream(s))
+		}
+	}
+	require.ErrorIs(t, other.DestroyStream(own), device.ErrInvalidHandle, "not its own")
+	require.ErrorIs(t, d.DestroyStream(0), device.ErrInvalidHandle)
+	require.NoError(t, d.DestroyStream(own))
+	require.ErrorIs(t, d.DestroyStream(own), device.ErrInvalidHandle)
+}
+
+func TestEvents(t *testing.T) {
+	d := openTest(t)
+	k := testKernels(t, d)
+	busy, waiting := newStream(t, d), newStream(t, d)
+	e := newEvent(t, d)
+	done, err := d.QueryEvent(e)
+	require.NoError(t, err)
+	require.True(t, done, "never recorded")
+	require.NoError(t, d.SyncEvent(e))
+
+	src, dst := alloc(t, d, 1<<20), alloc(t, d, 1<<20)
+	require.NoError(t, d.Memset(src, 1, 1<<20, busy))
+	release, err := k.Busy(uintptr(busy))
+	require.NoError(t, err)
+	require.NoError(t, d.Memset(src, 2, 1<<20, busy))
+	require.NoError(t, d.RecordEvent(e, busy))
+	done, err = d.QueryEvent(e)
+	require.NoError(t, err)
+	require.False(t, done)
+	require.NoError(t, d.StreamWaitEvent(waiting, e))
+	require.NoError(t, d.Copy(dst, src, 1<<20, waiting))
+	release()
+	b := make([]byte, 1<<20)
+	require.NoError(t, d.CopyOut(b, dst, waiting))
+	require.Equal(t, bytes.Repeat([]byte{2}, 1<<20), b, "the waiting stream ran after the event")
+	done, err = d.QueryEvent(e)
+	require.NoError(t, err)
+	require.True(t, done)
+
+	es := []EventHandle{newEvent(t, d), newEvent(t, d), newEvent(t, d)}
+	require.NoError(t, d.RecordEvent(es[0], waiting))
+	require.NoError(t, d.SyncStream(waiting))
+	release, err = k.Busy(uintptr(busy))
+	require.NoError(t, err)
+	require.NoError(t, d.RecordEvent(es[1], busy))
+	n, err := d.QueryEvents(es)
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "up to the first that is not done")
+	release()
+	require.NoError(t, d.SyncEvent(es[1]))
+	n, err = d.QueryEvents(es)
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	n, err = d.QueryEvents(nil)
+	require.NoError(t, err)
+	require.Zero(t, n)
+
+	require.NoError(t, d.DestroyEvent(e))
+	for name, f := range map[string]func() error{
+		"destroy": func() error { return d.DestroyEvent(e) },
+		"record":  func() error { return d.RecordEvent(e, busy) },
+		"query":   func() error { _, err := d.QueryEvent(e); return err },
+		"queries": func() error { _, err := d.QueryEvents([]EventHandle{es[0], e}); return err },
+		"sync":    func() error { return d.SyncEvent(e) },
+		"wait":    func() error { return d.StreamWaitEvent(busy, e) },
+		"none":    func() error { return d.SyncEvent(0) },
+	} {
+		assert.ErrorIs(t, f(), device.ErrInvalidHandle, name)
+	}
+}
+
+// TestCopyInReusesSource overwrites the source while the copy cannot have
+// happened yet, from memory of all kinds.
+func TestCopyInReusesSource(t *testing.T) {
+	d := openTest(t)
+	k := testKernels(t, d)
+	s := newStream(t, d)
+	for _, n := range []int64{1, 4096, 64 << 10, 64<<10 + 1, 1 << 20, 16 << 20} {
+		pinned, err := d.HostAlloc(n)
+		require.NoError(t, err)
+		registered := make([]byte, n)
+		_, err = d.HostRegister(registered)
+		require.NoError(t, err)
+		p, want, got := alloc(t, d, n), pattern(n), make([]byte, n)
+		for name, src := range map[string][]byte{"heap": make([]byte, n), "pinned": hostBytes(pinned, n), "registered": registered} {
+			copy(src, want)
+			require.NoError(t, k.Spin(uintptr(s), 10*time.Millisecond))
+			require.NoError(t, d.CopyIn(p, src, s))
+			clear(src)
+			require.NoError(t, d.CopyOut(got, p, s))
+			require.True(t, bytes.Equal(want, got), "%s, %d bytes: the copy read its source after CopyIn returned", name, n)
+		}
+		require.NoError(t, d.HostUnregister(registered))
+		require.NoError(t, d.HostFree(pinned))
+		require.NoError(t, d.MemFree(p))
+	}
+}
+
+// TestTwoDevices: nothing of one GPU is taken by the other.
+func TestTwoDevices(t *testing.T) {
+	a, b := openTestOn(t, 0), openTestOn(t, 1)
+	sa, sb := newStream(t, a), newStream(t, b)
+	pa, pb := alloc(t, a, 4096), alloc(t, b, 4096)
+	eb := newEvent(t, b)
+	for name, f := range map[string]func() error{
+		"stream of copy":   func() error { return a.Copy(pa, pa, 1, sb) },
+		"stream of memset": func() error { return a.Memset(pa, 0, 1, sb) },
+		"stream of in":     func() error { return a.CopyIn(pa, []byte{1}, sb) },
+		"sync":             func() error { return a.SyncStream(sb) },
+		"record":           func() error { return b.RecordEvent(eb, sa) },
+		"wait":             func() error { return b.StreamWaitEvent(sa, eb) },
+		"owns":             func() error { return a.OwnsStream(sb) },
+	} {
+		err := f()
+		assert.ErrorIs(t, err, device.ErrForeignStream, name)
+	}
+	assert.ErrorContains(t, a.OwnsStream(sb), "cuda:1")
+	for name, f := range map[string]func() error{
+		"source": func() error { return a.Copy(pa, pb, 1, sa) },
+		"target": func() error { return a.Copy(pb, pa, 1, sa) },
+		"memset": func() error { return a.Memset(pb, 0, 1, sa) },
+	} {
+		assert.ErrorIs(t, f(), device.ErrForeignPointer, name)
+	}
+	assert.ErrorIs(t, a.RecordEvent(eb, sa), device.ErrInvalidHandle)
+	assert.ErrorIs(t, a.MemFree(pb), device.ErrInvalidRange)
+	assert.ErrorIs(t, a.DestroyStream(sb), device.ErrInvalidHandle)
+	require.NoError(t, a.Copy(pa, pa+8, 8, sa))
+	require.NoError(t, b.SyncStream(sb))
+}
+
+// TestThreads makes calls from many goroutines that move between threads,
+// and from locked ones.
+func TestThreads(t *testing.T) {
+	d := openTest(t)
+	other := openTest(t, Managed())
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			if i%4 == 0 {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+			}
+			dr := []*driver{d, other}[i%2]
+			s, err := dr.NewStream()
+			assert.NoError(t, err)
+			e, err := dr.NewEvent()
+			assert.NoError(t, err)
+			buf, want := make([]byte, 5000), pattern(5000 + int64(i))[:5000]
+			for range 100 {
+				p, err := dr.MemAlloc(5000)
+				assert.NoError(t, err)
+				assert.NoError(t, dr.CopyIn(p, want, s))
+				assert.NoError(t, dr.RecordEvent(e, s))
+				runtime.Gosched()
+				assert.NoError(t, dr.SyncEvent(e))
+				done, err := dr.QueryEvent(e)
+				assert.NoError(t, err)
+				assert.True(t, done)
+				assert.NoError(t, dr.CopyOut(buf, p, s))
+				assert.Equal(t, want, buf)
+				assert.NoError(t, dr.MemFree(p))
+			}
+			assert.NoError(t, dr.DestroyEvent(e))
+			assert.NoError(t, dr.DestroyStream(s))
+		})
+	}
+	wg.Wait()
+}
+
+// TestContextSetOnce counts calls: a thread that has the context pays for
+// asking only.
+func TestContextSetOnce(t *testing.T) {
+	needFake(t)
+	d := openTest(t)
+	s, e := newStream(t, d), newEvent(t, d)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, d.RecordEvent(e, s))
+	fakecuda.Count(true)
+	for range 10 {
+		require.NoError(t, d.RecordEvent(e, s))
+	}
+	assert.Equal(t, 10, fakecuda.Calls("cuEventRecord"))
+	assert.Equal(t, 10, fakecuda.Calls("cuCtxGetCurrent"))
+	assert.Zero(t, fakecuda.Calls("cuCtxSetCurrent"))
+	assert.Zero(t, fakecuda.Calls("cuStreamGetCtx"))
+}

@@ -1,0 +1,171 @@
+package cupool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/budget"
+	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/gcpressure"
+)
+
+// deviceState is what an allocator that New made, the root, shares with its private
+// pools: the Driver, the streams, the events, and the limit on what is reserved.
+//
+// Locks are taken in this order: deviceState.closing, Caching.reclaim, deviceState.mu,
+// Caching.heapsMu, Caching.idleMu, streamHeap.mu by index, Stream.mu, the locks
+// of clocks, of heap.Index, of ledger.Book, and of budget.Device. Of the pools of
+// a device, the locks of the root come first.
+type deviceState struct {
+	driver Driver
+	logger *slog.Logger
+	root   *Caching
+	def    *Stream // the default stream
+
+	patience epoch.Patience // Config.WaitTimeout
+
+	events   epoch.Events
+	pressure gcpressure.Pressure
+	lost     atomic.Pointer[error] // the error after which the device is gone
+
+	closing sync.Mutex // held while a stream, a pool or the allocator is closed
+
+	mu      sync.Mutex                 // taken to change what follows
+	streams atomic.Pointer[[]*Stream]  // by slot; closed ones stay until their slot is needed
+	pools   atomic.Pointer[[]*Caching] // that are open, the root first
+	remains atomic.Pointer[[]*Caching] // closed pools whose memory the device would not take back
+	numbers uint64                     // streams made so far
+	look    int                        // the slot that was last looked at for a new stream
+	closed  bool                       // no pools and streams are made any more
+	refused []StreamHandle             // of closed streams, that the device did not destroy
+
+	budget budget.Device
+}
+
+func newDevice(root *Caching, d Driver, logger *slog.Logger, limit int64) *deviceState {
+	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}, patience: epoch.Patience(root.cfg.WaitTimeout)}
+	dev.pools.Store(&[]*Caching{root})
+	dev.streams.Store(new([]*Stream))
+	dev.remains.Store(new([]*Caching))
+	dev.events.Dated = root.cfg.WaitTimeout > 0
+	dev.events.Init(d, func(s StreamHandle, err error) {
+		logger.Warn("recording an event failed; freed blocks wait on", "stream", uintptr(s), "error", err)
+		_ = dev.failed(err)
+	})
+	return dev
+}
+
+// failed remembers a device that is lost, for all pools, and passes the error on.
+func (d *deviceState) failed(err error) error {
+	if !errors.Is(err, ErrDeviceLost) || !d.lost.CompareAndSwap(nil, &err) {
+		return err
+	}
+	for _, c := range d.open() {
+		c.space.Procs.Shut()
+	}
+	d.logger.Error("device lost", "device", d.driver.Name(), "error", err)
+	return err
+}
+
+func (d *deviceState) lostError() error {
+	if p := d.lost.Load(); p != nil {
+		return fmt.Errorf("cupool: %s is lost: %w", d.driver.Name(), *p)
+	}
+	return nil
+}
+
+// waiting returns what bounds the waits of one call.
+func (d *deviceState) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return d.patience.Bound(ctx)
+}
+
+// open returns the pools that are open, the root first.
+func (d *deviceState) open() []*Caching { return *d.pools.Load() }
+
+// private returns the private pools that are open.
+func (d *deviceState) private() []*Caching {
+	return slices.DeleteFunc(slices.Clone(d.open()), func(c *Caching) bool { return c == d.root })
+}
+
+// byID returns the open pool that a handle is of, or nil.
+func (d *deviceState) byID(id uint32) *Caching {
+	for _, c := range d.open() {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// holder returns the open pool whose memory or addresses hold p, or nil.
+func (d *deviceState) holder(p Ptr) *Caching {
+	for _, c := range d.open() {
+		if _, ok := c.space.Index.Find(uint64(p)); ok {
+			return c
+		}
+	}
+	return nil
+}
+
+// join adds a pool.
+func (d *deviceState) join(c *Caching) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("cupool: new pool on %s: %w", d.driver.Name(), ErrClosed)
+	}
+	list := append(slices.Clone(d.open()), c)
+	d.pools.Store(&list)
+	if d.lost.Load() != nil {
+		c.space.Procs.Shut()
+	}
+	return nil
+}
+
+// leave takes out a pool that was closed. What it could not give back counts on
+// and is tried again later.
+func (d *deviceState) leave(c *Caching) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.holdsMemory() {
+		remains := append(slices.Clone(*d.remains.Load()), c)
+		d.remains.Store(&remains)
+	}
+	list := slices.DeleteFunc(slices.Clone(d.open()), func(m *Caching) bool { return m == c })
+	d.pools.Store(&list)
+}
+
+// holdsMemory reports whether the device has not got everything back.
+func (c *Caching) holdsMemory() bool {
+	return c.budget.Held() > 0 || c.memory != nil && c.memory.Left()
+}
+
+// openStreams returns the streams that are open, by slot.
+func (d *deviceState) openStreams() []*Stream {
+	return slices.DeleteFunc(slices.Clone(*d.streams.Load()), func(s *Stream) bool { return !s.isOpen() })
+}
+
+// clock returns the clock of a stream that a block names.
+func (d *deviceState) clock(slot uint32) *epoch.Clock { return (*d.streams.Load())[slot].clock }
+
+// check verifies C6, once more when pools were made or closed meanwhile.
+func (d *deviceState) check() error {
+	for {
+		open, remains := d.pools.Load(), d.remains.Load()
+		var held []*budget.Pool
+		for _, c := range append(slices.Clone(*open), *remains...) {
+			if !slices.Contains(held, &c.budget) { // one that is closed just now is in both lists
+				held = append(held, &c.budget)
+			}
+		}
+		err := d.budget.Check(held)
+		if err == nil || d.pools.Load() == open && d.remains.Load() == remains {
+			return err
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package gorgoniavm
+
+import (
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+)
+
+// input is how the engine sees the tensor of an input.
+type input struct {
+	of   *tensor.Dense
+	at   cupool.Ptr
+	seen *tensor.Dense
+}
+
+// load returns the value of an input. A tensor in the pool is used where it is,
+// and so is one in Go's heap if the CPU can touch the pool. All others, and views
+// with gaps or in Go's heap, are copied by every run, as the program may have
+// changed them.
+func (m *VM) load(in *program.Instr) (held, error) {
+	n := in.Node
+	v := n.Value()
+	if v == nil {
+		return held{}, fmt.Errorf("%w; give it one with gorgonia.Let", ErrNoValue)
+	}
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		return held{v: v}, nil
+	}
+	if d.Dtype() != in.Dtype || d.Shape().TotalSize() != in.Shape.TotalSize() {
+		return held{}, fmt.Errorf("its value is a %v of %v, the node a %v of %v: %w", d.Shape(), d.Dtype(), in.Shape, in.Dtype, ErrOperand)
+	}
+	if isFreed(d) {
+		return held{}, fmt.Errorf("its value is a freed tensor: %w", cupool.ErrUseAfterFree)
+	}
+	if in.Scalar {
+		s, err := m.mem.scalarOf(d)
+		return held{v: s}, err
+	}
+	if !m.inPlace(n, d) {
+		return m.copied(n, d)
+	}
+	if m.recording != nil {
+		m.recording.use(n, d)
+	}
+	return m.mem.hold(m.seen(n, d), true), nil
+}
+
+// inPlace reports whether an input is used where it lies. A recording uses an
+// input in place only if the last run did so too.
+func (m *VM) inPlace(n *gorgonia.Node, d *tensor.Dense) bool {
+	if m.recording != nil && !m.known(n, d) {
+		return false
+	}
+	if d.IsMaterializable() {
+		return !d.RequiresIterator() && d.DataOrder() == 0 && m.e.Owns(d)
+	}
+	return m.e.AllocAccessible() || m.e.Owns(d)
+}
+
+// copied returns a copy of an input in the pool, without the gaps of views.
+func (m *VM) copied(n *gorgonia.Node, d *tensor.Dense) (held, error) {
+	up, err := m.empty(d.Dtype(), d.Shape())
+	if err != nil {
+		return held{}, err
+	}
+	if m.recording != nil {
+		delete(m.inputs, n) // the next recording copies it too
+		m.recording.stage(n, up)
+	} else if err := m.e.Copy(up, d); err != nil {
+		return held{}, err
+	}
+	h := m.now.dst
+	m.now.dst = held{}
+	return h, nil
+}
+
+// seen returns d as a tensor of the engine that is no view. Operations may
+// change its header while they run, so that it is not the program's own.
+func (m *VM) seen(n *gorgonia.Node, d *tensor.Dense) *tensor.Dense {
+	if m.known(n, d) {
+		return m.inputs[n].seen
+	}
+	at := d.Uintptr()
+	var seen *tensor.Dense
+	if d.IsMaterializable() {
+		seen = tensor.NewDense(d.Dtype(), d.Shape().Clone(), tensor.FromMemory(at, d.MemSize()))
+	} else {
+		seen = d.ShallowClone()
+	}
+	tensor.WithEngine(m.e)(seen)
+	m.inputs[n] = input{of: d, at: cupool.Ptr(at), seen: seen}
+	return seen
+}
+
+// known reports whether d is the tensor that seen saw last.
+func (m *VM) known(n *gorgonia.Node, d *tensor.Dense) bool {
+	in, ok := m.inputs[n]
+	return ok && d.MemSize() > 0 && in.of == d && in.at == cupool.Ptr(d.Uintptr()) && in.seen.Shape().Eq(d.Shape())
+}
+
+// constant returns a constant, which is copied to the pool once.
+func (m *VM) constant(n *gorgonia.Node) (held, error) {
+	d, ok := n.Value().(*tensor.Dense)
+	if !ok {
+		return held{v: n.Value()}, nil
+	}
+	h, ok := m.consts[n]
+	if !ok {
+		up, err := m.mem.copyOf(d)
+		if err != nil {
+			return held{}, err
+		}
+		h = m.mem.hold(up, false)
+		m.consts[n] = h
+	}
+	return m.mem.again(h), nil
+}

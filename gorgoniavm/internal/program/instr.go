@@ -1,0 +1,85 @@
+package program
+
+import (
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Program is a graph in the order in which it runs.
+type Program struct {
+	Instrs  []Instr
+	Uses    []int32          // how often each instruction's result is read
+	Targets []*gorgonia.Node // whose gradients are bound
+	Late    int              // the first of the instructions that come last, which compute scalars
+
+	training []gorgonia.TrainModeOp
+}
+
+// Instr computes a node. Its result is in the slot of its own number.
+type Instr struct {
+	Node    *gorgonia.Node
+	Kind    Kind
+	Op      gorgonia.Op // nil: an input
+	Name    string      // the operation's type
+	Step    Step        // what computes it
+	Rectify bool        // of Linear and LinearBack: with Rectify behind the sum
+
+	In    []int // the slots it reads
+	Dead  []int // of those, the ones that nobody reads after it, once each
+	Out   int
+	Parts []int // slots that it fills beside its own; -1: none
+
+	Shape     tensor.Shape
+	Dtype     tensor.Dtype // of no type: a statement
+	Axes      []int        // of operations along axes
+	OtherAxes []int        // of the second operand
+	Outer     bool         // an outer product
+	Scalar    bool
+	Number    gorgonia.Value // of the step Number
+	Losses    bool           // the device has the losses of the rows, whose sum with the other sign is the value
+
+	Fixed   bool             // a number that is the same in every run
+	Late    bool             // it comes last
+	InPlace int              // the operand that the result may overwrite, or -1
+	Keep    bool             // the node has the value after a run
+	DerivOf []*gorgonia.Node // the nodes to whose gradients the result is added
+}
+
+// Step says what computes an instruction.
+type Step int
+
+// The steps. All but Own are fused.
+const (
+	Own        Step = iota // the node's operation
+	Number                 // nothing: it is Instr.Number
+	Scale                  // a tensor times a scalar
+	Linear                 // x·w + bias, of x, w and the bias
+	LinearBack             // the gradient of Linear by w, of x, w and dz; its Parts are those by x and by the bias
+	LossBack               // the gradient of a cross entropy by z, of z, y and a scale; its Part is the loss
+	PartOf                 // nothing: another instruction has filled the slot
+)
+
+// Fused reports whether other operations than the node's own compute it.
+func (in *Instr) Fused() bool { return in.Step != Own }
+
+// describe fills in what depends on the node alone.
+func (in *Instr) describe() {
+	in.Kind = kindOf(in.Op)
+	in.Name = OpName(in.Op)
+	if in.Kind == Statement {
+		return
+	}
+	in.Shape = in.Node.Shape()
+	in.Dtype = in.Node.Dtype()
+	in.Scalar = in.Node.IsScalar()
+	switch in.Name {
+	case "gorgonia.sumOp", "*gorgonia.maxOp", "*gorgonia.repeatOp", "*gorgonia.sliceOp":
+		in.Axes = intsOf(in.Op, "along")
+	case "gorgonia.transposeOp":
+		in.Axes = intsOf(in.Op, "pattern")
+	case "gorgonia.tensordotOp":
+		in.Axes, in.OtherAxes = intsOf(in.Op, "aAxes"), intsOf(in.Op, "bAxes")
+	case "gorgonia.linAlgBinOp":
+		in.Outer = Field(in.Op, "āBinaryOperator").Uint() == outerProduct
+	}
+}

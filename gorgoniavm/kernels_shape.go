@@ -1,0 +1,200 @@
+package gorgoniavm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+)
+
+// repeat repeats elements along an axis. Gorgonia reads a single element on the
+// CPU, also where the CPU cannot touch it.
+func repeat(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	n, err := intOf(args[1])
+	if err != nil {
+		return nil, err
+	}
+	d, isTensor := args[0].(*tensor.Dense)
+	if isTensor && n == 1 && d.Shape().Eq(in.Shape) {
+		return d, nil
+	}
+	dst, err := m.destination(in)
+	switch {
+	case err != nil:
+		return nil, err
+	case !isTensor:
+		return dst, m.e.Memset(dst, args[0].Data())
+	}
+	axis := in.Axes[0]
+	if axis >= d.Dims() || d.Shape().TotalSize() == 1 {
+		return m.repeatOne(dst, d, in.Shape)
+	}
+	return m.e.RepeatReuse(d, dst, axis, n)
+}
+
+// repeatOne fills dst with the one element of d.
+func (m *VM) repeatOne(dst, d *tensor.Dense, shape tensor.Shape) (gorgonia.Value, error) {
+	if d.Shape().TotalSize() != 1 {
+		return nil, fmt.Errorf("repeating a %v to a %v: %w", d.Shape(), shape, ErrOperand)
+	}
+	if m.e.AllocAccessible() {
+		v, err := m.mem.scalarOf(d)
+		if err != nil {
+			return nil, err
+		}
+		return dst, m.e.Memset(dst, v.Data())
+	}
+	from, to := d.ShallowClone(), dst.ShallowClone()
+	if err := errors.Join(from.Reshape(1), to.Reshape(shape.TotalSize())); err != nil {
+		return nil, err
+	}
+	if shape.TotalSize() == 1 {
+		return dst, m.e.Copy(to, from)
+	}
+	_, err := m.e.RepeatReuse(from, to, 0, shape.TotalSize())
+	return dst, err
+}
+
+// reshape gives the same memory another shape.
+func reshape(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, ok := args[0].(*tensor.Dense)
+	if !ok {
+		dst, err := m.destination(in)
+		if err != nil {
+			return nil, err
+		}
+		return dst, m.e.Memset(dst, args[0].Data())
+	}
+	switch {
+	case in.Scalar:
+		return m.mem.scalarOf(d)
+	case slices.Equal(d.Shape(), in.Shape): // to Eq, a row is a column
+		return d, nil
+	}
+	return m.reshaped(in, d)
+}
+
+// transpose moves the elements. Gorgonia does so by way of Go's heap.
+func transpose(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if done, err := m.permute(dst, d, in.Axes); done || err != nil {
+		return dst, err
+	}
+	from := d.ShallowClone()
+	// tensor keeps the axes, and recycles them.
+	if err := from.T(slices.Clone(in.Axes)...); err != nil {
+		if _, noop := err.(tensor.NoOpError); !noop {
+			return nil, err
+		}
+	}
+	return dst, m.e.Copy(dst, from)
+}
+
+// permute moves the elements of src to dst, whose axes are src's in the order
+// of axes. It serves memory that the CPU can touch, where it takes a fraction
+// of the time of tensor's iterators. false: it does not serve these tensors.
+func (m *VM) permute(dst, src *tensor.Dense, axes []int) (bool, error) {
+	if !m.e.AllocAccessible() || src.RequiresIterator() || src.DataOrder() != 0 || src.Dims() == 0 ||
+		len(src.Strides()) != len(axes) || src.Shape().TotalSize() == 0 {
+		return false, nil
+	}
+	if _, err := m.e.Accessible(dst); err != nil {
+		return false, err
+	}
+	steps := make([]int, len(axes))
+	for i, axis := range axes {
+		steps[i] = src.Strides()[axis]
+	}
+	switch x := src.Data().(type) {
+	case []float32:
+		permuteTo(dst.Data().([]float32), x, dst.Shape(), steps)
+	case []float64:
+		permuteTo(dst.Data().([]float64), x, dst.Shape(), steps)
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+// permuteTo fills dst in order from src, in which the elements of each axis
+// are so many steps apart.
+func permuteTo[T any](dst, src []T, shape tensor.Shape, steps []int) {
+	last := len(shape) - 1
+	n, step := shape[last], steps[last]
+	at := make([]int, last)
+	for from := 0; len(dst) > 0; dst = dst[n:] {
+		for i := range n {
+			dst[i] = src[from+i*step]
+		}
+		for i := last - 1; i >= 0; i-- {
+			at[i]++
+			from += steps[i]
+			if at[i] < shape[i] {
+				break
+			}
+			from -= at[i] * steps[i]
+			at[i] = 0
+		}
+	}
+}
+
+// slice copies a part of a tensor.
+func slice(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	v, err := sliced(in, d)
+	if err != nil {
+		return nil, err
+	}
+	if in.Scalar {
+		return m.mem.scalarOf(v)
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if !v.Shape().Eq(in.Shape) {
+		return nil, fmt.Errorf("a slice of shape %v for a node of shape %v: %w", v.Shape(), in.Shape, ErrOperand)
+	}
+	return dst, m.e.Copy(dst, v)
+}
+
+// addToSlice puts a tensor into a part of one of zeros.
+func addToSlice(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.e.Zero(dst); err != nil {
+		return nil, err
+	}
+	return in.Op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
+}
+
+// sliced returns the view that a sliceOp takes of d. A program may change the
+// slice between runs (gorgonia.UnsafeLet).
+func sliced(in *program.Instr, d *tensor.Dense) (*tensor.Dense, error) {
+	parts := make([]tensor.Slice, d.Dims())
+	s := in.Op.(interface{ IsSlice() tensor.Slice }).IsSlice()
+	if s != nil && s.End() > s.Start() {
+		parts[in.Axes[0]] = s
+	}
+	v, err := d.Slice(parts...)
+	if err != nil {
+		return nil, err
+	}
+	return v.(*tensor.Dense), nil
+}

@@ -1,0 +1,124 @@
+package gorgoniavm
+
+import (
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+)
+
+// plain lets gorgonia call the engine.
+func plain(_ *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	return in.Op.Do(args...)
+}
+
+// elementwise computes in place where it can.
+func elementwise(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	if _, ok := m.reuse(in); ok {
+		return in.Op.(gorgonia.UnsafeDoer).UnsafeDo(args...)
+	}
+	return in.Op.Do(args...)
+}
+
+// sigmoid computes 1 / (1 + exp(-x)) by the device's kernels. Gorgonia has a Go
+// function for it.
+func sigmoid(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, ok := args[0].(*tensor.Dense)
+	if !ok || m.e.AllocAccessible() {
+		return elementwise(m, in, args)
+	}
+	if _, ok := m.reuse(in); !ok {
+		dst, err := m.destination(in)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.e.Copy(dst, d); err != nil {
+			return nil, err
+		}
+		d = dst
+	}
+	one, err := oneOf(d.Dtype())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []func() (tensor.Tensor, error){
+		func() (tensor.Tensor, error) { return m.e.Neg(d, tensor.UseUnsafe()) },
+		func() (tensor.Tensor, error) { return m.e.Exp(d, tensor.UseUnsafe()) },
+		func() (tensor.Tensor, error) { return m.e.AddScalar(d, one, true, tensor.UseUnsafe()) },
+		func() (tensor.Tensor, error) { return m.e.Inv(d, tensor.UseUnsafe()) },
+	} {
+		if _, err := f(); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// toDestination computes into a new tensor of the pool. Gorgonia would take it
+// from Go's heap.
+func toDestination(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	return in.Op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
+}
+
+// product computes products of matrices and vectors.
+func product(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	switch {
+	case in.Scalar:
+		return in.Op.Do(args...)
+	case in.Outer:
+		return outer(m, in, args)
+	}
+	return toDestination(m, in, args)
+}
+
+// outer computes outer products. Package tensor would clear the destination on
+// the CPU.
+func outer(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, b, err := pair(args)
+	if err != nil {
+		return nil, err
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.e.Zero(dst); err != nil {
+		return nil, err
+	}
+	return dst, m.e.Outer(a, b, dst)
+}
+
+// contract computes a product along axes. Gorgonia's own way loses temporaries.
+func contract(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, b, err := pair(args)
+	if err != nil {
+		return nil, err
+	}
+	return m.e.Contract(a, b, in.Axes, in.OtherAxes)
+}
+
+// reduce sums up, or finds the maximum, along axes.
+func reduce(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	sum := m.e.Sum
+	if in.Name == "*gorgonia.maxOp" {
+		sum = m.e.Max
+	}
+	t, err := sum(d, in.Axes...)
+	if err != nil {
+		return nil, err
+	}
+	r := t.(*tensor.Dense)
+	m.now.dst = m.mem.hold(r, false)
+	if r.IsScalar() || r.Shape().Eq(in.Shape) {
+		return r, nil
+	}
+	return r, r.Reshape(in.Shape...)
+}

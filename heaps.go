@@ -1,0 +1,448 @@
+package cupool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/internal/sanitize"
+)
+
+// packagePath is the path of this package, whose frames at the top of a recorded
+// stack are not printed.
+const packagePath = "github.com/cupool/cupool"
+
+// The two kinds of requests, and the sum of both in statistics.
+const (
+	small = ledger.Small
+	large = ledger.Large
+	all   = ledger.All
+)
+
+// streamHeap is what a pool holds for one stream.
+type streamHeap struct {
+	mu atomic.Mutex // guards the heap and what follows
+	heap.Heap
+	pending epoch.Pending
+	lender  lender
+
+	c      *Caching
+	stream *Stream                      // in whose order memory is reused
+	putOne func(block.ID, *block.Block) // put, made once
+
+	quarantine *sanitize.Queue // nil: freed blocks are free at once
+}
+
+// heapOf returns what the pool holds for a stream, made when there is none. It
+// fails with ErrClosed when the stream or the pool is closed.
+func (c *Caching) heapOf(s *Stream) (*streamHeap, error) {
+	if h := c.findHeap(s); h != nil {
+		return h, nil
+	}
+	c.heapsMu.Lock()
+	defer c.heapsMu.Unlock()
+	if h := c.findHeap(s); h != nil { // another goroutine was faster
+		return h, nil
+	}
+	switch {
+	case c.closed.Load():
+		return nil, c.closedError()
+	case !s.isOpen(): // from here on Stream.Close would not see the heap
+		return nil, s.closedError()
+	}
+	return c.addHeapLocked(s), nil
+}
+
+// findHeap returns what the pool holds for a stream, or nil.
+func (c *Caching) findHeap(s *Stream) *streamHeap {
+	if list := *c.byStream.Load(); int(s.slot) < len(list) && list[s.slot] != nil && list[s.slot].stream == s {
+		return list[s.slot]
+	}
+	return nil
+}
+
+// addHeapLocked makes a heap for a stream; heapsMu is held.
+func (c *Caching) addHeapLocked(s *Stream) *streamHeap {
+	heaps := slices.Clone(*c.heaps.Load())
+	i := slices.Index(heaps, nil)
+	if i < 0 {
+		i = len(heaps)
+		heaps = append(heaps, nil)
+	}
+	h := &streamHeap{c: c, stream: s}
+	h.putOne = h.put
+	if c.sanitizer != nil {
+		h.quarantine = c.sanitizer.NewQueue(s.clock, s.handle)
+	}
+	h.Init(&c.space, uint32(i), &h.mu)
+	h.pending.Table, h.pending.Clock = &c.space.Blocks, c.dev.clock
+	heaps[i] = h
+	byStream := slices.Clone(*c.byStream.Load())
+	for int(s.slot) >= len(byStream) {
+		byStream = append(byStream, nil)
+	}
+	byStream[s.slot] = h
+	c.heaps.Store(&heaps)
+	c.byStream.Store(&byStream)
+	return h
+}
+
+// allHeaps returns the pool's heaps, those of closed streams too.
+func (c *Caching) allHeaps() []*streamHeap {
+	return slices.DeleteFunc(slices.Clone(*c.heaps.Load()), func(h *streamHeap) bool { return h == nil })
+}
+
+// openHeaps returns the heaps of the streams that are open.
+func (c *Caching) openHeaps() []*streamHeap {
+	return slices.DeleteFunc(c.allHeaps(), func(h *streamHeap) bool { return c.findHeap(h.stream) != h })
+}
+
+// dropHeapLocked takes out a heap that is empty; heapsMu and its lock are held.
+func (c *Caching) dropHeapLocked(h *streamHeap) {
+	heaps := slices.Clone(*c.heaps.Load())
+	heaps[h.Index()] = nil
+	c.heaps.Store(&heaps)
+	h.Close()
+}
+
+// lockAll takes the locks of all heaps, in order, and keeps new ones out.
+func (c *Caching) lockAll() (heaps []*streamHeap, unlock func()) {
+	c.heapsMu.Lock()
+	heaps = c.allHeaps()
+	for _, h := range heaps {
+		h.mu.Lock()
+	}
+	return heaps, func() {
+		for _, h := range heaps {
+			h.mu.Unlock()
+		}
+		c.heapsMu.Unlock()
+	}
+}
+
+// lockBoth takes the locks of two heaps of a pool, which may be the same, in
+// their order.
+func lockBoth(a, b *streamHeap) (unlock func()) {
+	if a == b {
+		a.mu.Lock()
+		return a.mu.Unlock
+	}
+	if a.Index() > b.Index() {
+		a, b = b, a
+	}
+	a.mu.Lock()
+	b.mu.Lock()
+	a.Ledger.Quiet()
+	b.Ledger.Quiet()
+	return func() {
+		a.c.space.Book.Settle(&a.Ledger, &b.Ledger)
+		b.mu.Unlock()
+		a.mu.Unlock()
+	}
+}
+
+// usableLocked reports why nothing can be allocated from the heap any more.
+func (h *streamHeap) usableLocked() error {
+	c := h.c
+	switch {
+	case c.closed.Load():
+		return c.closedError()
+	case c.asleep.Load():
+		return c.asleepError("allocation")
+	case c.retired.Load():
+		return fmt.Errorf("cupool: %s on %s was retired: %w", c.name, c.driver.Name(), ErrClosed)
+	case !h.stream.isOpen():
+		return h.stream.closedError()
+	}
+	return c.dev.lostError()
+}
+
+// unusable is usableLocked without a reason, for the way that is often taken.
+func (h *streamHeap) unusable() bool {
+	c := h.c
+	return c.closed.Load() || c.dev.lost.Load() != nil || !h.stream.isOpen() || c.asleep.Load() || c.retired.Load()
+}
+
+func (c *Caching) closedError() error {
+	return fmt.Errorf("cupool: allocator on %s: %w", c.driver.Name(), ErrClosed)
+}
+
+func (c *Caching) asleepError(op string) error {
+	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, c.driver.Name(), ErrAsleep)
+}
+
+// handleLocked returns the handle of a block that went out. It fails when the
+// block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
+func (h *streamHeap) handleLocked(id block.ID, b *block.Block) (Block, error) {
+	if s := h.c.sanitizer; h.c.cfg.RecordStacks || s != nil && s.Delays() {
+		var stack origins.Stack
+		runtime.Callers(0, stack[:])
+		b.Stack = h.c.stacks.Add(stack)
+	}
+	if s := h.c.sanitizer; s != nil {
+		if err := s.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()); err != nil {
+			h.putFree(id, b)
+			return Block{}, err
+		}
+	}
+	h.checkLocked()
+	return newBlock(Ptr(b.Addr()), b.Requested(), b.Word().Gen(), id, h.c.id), nil
+}
+
+// put takes back a block that no other stream uses any more. The block is Live,
+// Cached or Pending.
+func (h *streamHeap) put(id block.ID, b *block.Block) {
+	if h.quarantine == nil {
+		h.putFree(id, b)
+		return
+	}
+	if b.Word().State() != block.Pending {
+		h.Pend(b)
+	}
+	h.quarantine.Push(id, b)
+}
+
+// putFree makes a block free for reuse on the heap's stream.
+func (h *streamHeap) putFree(id block.ID, b *block.Block) {
+	if b.Stack != 0 {
+		h.c.stacks.Drop(b.Stack, b.Requested())
+		b.Stack = 0
+	}
+	h.Put(id, b)
+	if h.c.guards != nil {
+		h.dropSegmentsLocked()
+	}
+}
+
+// backLocked takes back a live block that is not in a magazine: at once, or when
+// the streams recorded on it are done with it.
+func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
+	if h.quarantine != nil {
+		h.c.noteFree(b)
+	}
+	if b.Uses() == 0 {
+		h.put(id, b)
+	} else {
+		h.Pend(b)
+		if !h.pending.Add(id, b) {
+			h.put(id, b)
+		}
+	}
+	if h.quarantine != nil {
+		h.sweepLocked()
+	}
+	h.checkLocked()
+}
+
+// checkLocked verifies the heap's rules in builds with -tags invariants.
+func (h *streamHeap) checkLocked() {
+	if invariant.Enabled {
+		if err := h.Check(h.pending.Bytes() + h.quarantine.Bytes()); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// other returns the pool that a handle is of when that is not c, or nil.
+func (c *Caching) other(h Block) *Caching {
+	if h.pool() == c.id {
+		return nil
+	}
+	return c.dev.byID(h.pool())
+}
+
+// lockOwner finds the heap of a handle's block and locks it, after which the
+// block's state stays, but for the magazines. The handle must be of this pool
+// and its block live; else gone is the reason given.
+func (c *Caching) lockOwner(op string, b Block, gone error) (*streamHeap, *block.Block, error) {
+	if h, x := c.lockLive(b); h != nil {
+		return h, x, nil
+	}
+	return nil, nil, c.notLive(op, b, gone)
+}
+
+// lockLive is lockOwner that returns nil and gives no reason.
+func (c *Caching) lockLive(b Block) (*streamHeap, *block.Block) {
+	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
+		return nil, nil
+	}
+	x := c.space.Blocks.At(b.id())
+	for {
+		owner := x.Owner()
+		h := c.heapAt(owner)
+		switch {
+		case h == nil && x.Owner() != owner: // the block moved before its heap was closed
+			continue
+		case h == nil: // a block that is live has a heap
+			return nil, nil
+		}
+		h.mu.Lock()
+		if x.Owner() != h.Index() || c.heapAt(h.Index()) != h { // another heap has the slot
+			h.mu.Unlock()
+			continue
+		}
+		if w := x.Word(); w.Gen() != b.gen || w.State() != block.Live || c.closed.Load() {
+			h.mu.Unlock()
+			return nil, nil
+		}
+		return h, x
+	}
+}
+
+// heapAt returns the heap that blocks name by an index, or nil.
+func (c *Caching) heapAt(index uint32) *streamHeap {
+	if list := *c.heaps.Load(); int(index) < len(list) {
+		return list[index]
+	}
+	return nil
+}
+
+// notLive says why a handle's block is not live, which it will not be again.
+func (c *Caching) notLive(op string, b Block, gone error) error {
+	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
+		return c.blockError(op, b, nil, ErrForeignPointer)
+	}
+	x := c.space.Blocks.At(b.id())
+	switch {
+	case c.closed.Load():
+		return c.blockError(op, b, nil, ErrClosed)
+	case x.Word().Gen() != b.gen && gone == ErrDoubleFree:
+		gone = ErrStaleBlock
+	}
+	if h := c.heapAt(x.Owner()); h != nil {
+		return c.blockError(op, b, h.stream, gone)
+	}
+	return c.blockError(op, b, nil, gone)
+}
+
+// blockError describes a call on a handle that failed for a reason.
+func (c *Caching) blockError(op string, b Block, s *Stream, reason error) error {
+	e := &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: reason}
+	if s != nil {
+		e.Stream = s.handle
+	}
+	switch reason {
+	case ErrForeignPointer:
+		e.Detail = "the block was allocated by another allocator"
+	case ErrStaleBlock:
+		e.Detail = "its memory has been handed out again since; that block was left alone"
+	case ErrDoubleFree, ErrUseAfterFree:
+		e.Detail = "the block was freed before"
+	case ErrForeignStream:
+		e.Detail = "the stream was made by another allocator"
+	case ErrClosed:
+		e.Detail = "the allocator is closed"
+	}
+	return e
+}
+
+// freeSlow frees blocks that are homed, used by other streams, or of another
+// pool, and says what is wrong with others.
+func (c *Caching) freeSlow(b Block) error {
+	if b.IsEmpty() {
+		return nil
+	}
+	if o := c.other(b); o != nil {
+		return o.freeSlow(b)
+	}
+	h, x, err := c.lockOwner("free", b, ErrDoubleFree)
+	if err != nil {
+		return err
+	}
+	err = h.freeLocked(b, x)
+	h.mu.Unlock()
+	if err == nil && c.sanitizer != nil {
+		err = c.damage(b)
+	}
+	return err
+}
+
+// freeLocked takes back a block that may be in a magazine, if it is live.
+func (h *streamHeap) freeLocked(b Block, x *block.Block) error {
+	if !h.Unhome(b.id(), x) {
+		return h.c.blockError("free", b, h.stream, ErrDoubleFree)
+	}
+	h.backLocked(b.id(), x)
+	return nil
+}
+
+// releaseAll unmaps and frees whatever a heap holds, when nothing uses it any
+// more, and lists the blocks that were live.
+func (h *streamHeap) releaseAll() (leaks []Leak, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.UnhomeAll()
+	type held struct {
+		id block.ID
+		b  *block.Block
+	}
+	var out []held
+	h.Each(func(_ *block.Segment, id block.ID, b *block.Block) {
+		if st := b.Word().State(); st != block.Free && st != block.Part && st != block.Gap {
+			out = append(out, held{id, b})
+		}
+	})
+	for _, x := range out {
+		if x.b.Word().State() == block.Live {
+			l := Leak{Ptr: Ptr(x.b.Addr()), Size: x.b.Requested(), Stream: h.stream.handle}
+			l.Stack, l.Label = h.c.stacks.At(x.b.Stack).Describe(packagePath)
+			leaks = append(leaks, l)
+		}
+		if x.b.Uses() != 0 {
+			h.pending.Forget(x.b)
+		}
+		h.zeroLocked(x.b)
+		h.putFree(x.id, x.b)
+	}
+	h.pending.Drop() // nothing is left that waits
+	if h.quarantine != nil && len(out) > 0 {
+		h.quarantine.Drop()
+		_ = h.stream.waitAWhile() // until the memory is zero
+	}
+	h.MergeFast()
+	slept, err := h.CloseRanges()
+	h.c.asleepBytes.Add(-slept)
+	errs := []error{err}
+	for _, f := range h.AppendIdle(nil) { // all that are left
+		_, err := h.freeSegmentsLocked([]heap.Idle{f})
+		errs = append(errs, err)
+	}
+	return leaks, errors.Join(errs...)
+}
+
+// freeSegmentsLocked gives wholly free segments back to the device, up to the
+// first that it refuses, and returns the bytes that went and how many. They
+// leave the heap under the lock, which is then given away until the device has
+// answered, so that no allocation waits for that. The books count them until
+// then. A program's own function that frees memory does not wait for work, so
+// the stream is waited for first.
+func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) {
+	c := h.c
+	h.DetachSegments(out)
+	h.mu.Unlock()
+	if c.ownMemory {
+		err = h.stream.waitIdle(context.Background())
+	}
+	for freed < len(out) && err == nil {
+		f := &out[freed]
+		if err = c.driver.MemFree(Ptr(f.Seg.Base)); err == nil {
+			freed++
+		} else {
+			err = fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(f.Seg.Base), f.Seg.Size, c.driver.Name(), err)
+		}
+	}
+	h.mu.Lock()
+	c.driverFrees.Add(int64(freed))
+	c.budget.Return(h.Forget(out, freed))
+	h.checkLocked()
+	return freed, c.dev.failed(err)
+}

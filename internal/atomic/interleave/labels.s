@@ -1,0 +1,1 @@
+// Goroutine labels have a body in package runtime.

@@ -1,0 +1,179 @@
+// Package budget counts what pools hold from a device against their limits, and
+// tells what went back.
+package budget
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/realtime"
+)
+
+// A Device is what all pools of a device have in common. It is safe for use from
+// several goroutines.
+type Device struct {
+	Limit   int64         // bytes, MaxInt64 without one
+	Returns atomic.Uint64 // times that memory went back to the device
+
+	mu   sync.Mutex // taken last
+	held int64      // bytes held from the device by all pools
+}
+
+// Held returns the bytes held from the device by all pools.
+func (d *Device) Held() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held
+}
+
+// Check verifies C6, for all pools that hold memory.
+func (d *Device) Check(pools []*Pool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	sum := int64(0)
+	for _, p := range pools {
+		sum += p.Held()
+	}
+	if sum != d.held {
+		return fmt.Errorf("C6: %d bytes are counted against the limit of all pools, the pools hold %d", d.held, sum)
+	}
+	return nil
+}
+
+// A Pool counts a pool's memory against its limit and that of the device. It is
+// safe for use from several goroutines.
+type Pool struct {
+	Device *Device
+	Limit  int64        // bytes, MaxInt64 without one
+	Lock   *ReclaimLock // that tells what went back
+
+	held atomic.Int64 // bytes held from the device
+	most atomic.Int64 // that were ever held
+}
+
+// Held returns the bytes held from the device.
+func (p *Pool) Held() int64 { return p.held.Load() }
+
+// Most returns the most bytes that were ever held.
+func (p *Pool) Most() int64 { return p.most.Load() }
+
+// Take counts bytes against both limits. A request that is refused never counts,
+// not even for a moment, so that no other is refused for its sake.
+func (p *Pool) Take(size int64) error {
+	d := p.Device
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if held := p.held.Load(); size > p.Limit-held {
+		return fmt.Errorf("%w: %d more bytes would exceed the limit of %d with %d reserved", device.ErrOutOfMemory, size, p.Limit, held)
+	}
+	if size > d.Limit-d.held {
+		return fmt.Errorf("%w: %d more bytes would exceed the limit of %d with %d reserved by the allocator and its pools", device.ErrOutOfMemory, size, d.Limit, d.held)
+	}
+	d.held += size
+	p.held.Add(size)
+	return nil
+}
+
+// Cancel is the opposite of Take.
+func (p *Pool) Cancel(size int64) {
+	p.Device.mu.Lock()
+	defer p.Device.mu.Unlock()
+	p.Device.held -= size
+	p.held.Add(-size)
+}
+
+// Keep keeps the highest value that Held has had.
+func (p *Pool) Keep() {
+	for held := p.held.Load(); ; {
+		most := p.most.Load()
+		if held <= most || p.most.CompareAndSwap(most, held) {
+			return
+		}
+	}
+}
+
+// Return counts bytes that went back to the device.
+func (p *Pool) Return(size int64) {
+	p.Cancel(size)
+	p.Device.Returns.Add(1)
+	p.Lock.released.Add(size)
+}
+
+// Room returns the bytes that the limits leave, math.MaxInt64 without one, and
+// what the other pools of the device hold.
+func (p *Pool) Room() (room, others int64) {
+	d := p.Device
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	room = math.MaxInt64
+	if own := p.held.Load(); p.Limit != math.MaxInt64 {
+		room = p.Limit - own
+	}
+	if d.Limit != math.MaxInt64 {
+		room = min(room, d.Limit-d.held)
+	}
+	return room, d.held - p.held.Load()
+}
+
+// Printed returns the limit as statistics and errors have it: 0 for none.
+func (p *Pool) Printed() int64 {
+	if p.Limit == math.MaxInt64 {
+		return 0
+	}
+	return p.Limit
+}
+
+// Miscount counts bytes of a pool, or of the device where of is nil, that are not
+// there, for tests of what checks the books.
+func Miscount(of *Pool, d *Device, n int64) {
+	if of != nil {
+		of.held.Add(n)
+	} else {
+		d.held += n
+	}
+}
+
+// ReclaimLock is the lock under which memory is taken away from heaps. Unlock
+// calls Tell for what went back to the device meanwhile.
+type ReclaimLock struct {
+	sync.Mutex
+	Tell     func(released int64) // or nil
+	released atomic.Int64         // memory also goes back without the lock, when moving it fails
+}
+
+// Unlock shadows that of the Mutex.
+func (l *ReclaimLock) Unlock() {
+	l.Mutex.Unlock()
+	l.Report()
+}
+
+// LockUntil is Lock that gives up when ctx is done. It reports whether it holds the
+// lock.
+func (l *ReclaimLock) LockUntil(ctx context.Context) bool {
+	if ctx.Done() == nil {
+		l.Lock()
+		return true
+	}
+	for !l.TryLock() {
+		if ctx.Err() != nil {
+			return false
+		}
+		realtime.Sleep(lockPause)
+	}
+	return true
+}
+
+// lockPause is the time between two tries to take a lock.
+const lockPause = 50 * time.Microsecond
+
+// Report tells what went back since it was last called; no locks are held.
+func (l *ReclaimLock) Report() {
+	if n := l.released.Swap(0); n > 0 && l.Tell != nil {
+		l.Tell(n)
+	}
+}

@@ -1,0 +1,52 @@
+package pytorch_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
+)
+
+const mib = 1 << 20
+
+var backings = conformance.Backings
+
+func allocate(t *testing.T, c *cupool.Caching, size int64, s *cupool.Stream) cupool.Block {
+	t.Helper()
+	b, err := c.Alloc(size, s)
+	require.NoError(t, err)
+	return b
+}
+
+func allocateAndFree(t *testing.T, c *cupool.Caching, size int64) cupool.Ptr {
+	b := allocate(t, c, size, nil)
+	require.NoError(t, c.Free(b))
+	return b.Ptr()
+}
+
+func newPrivate(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) *cupool.Caching {
+	t.Helper()
+	p, err := c.NewPool(cfg)
+	require.NoError(t, err)
+	return p
+}
+
+// must is for goroutines, which cannot end the test.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// slow submits work to a stream that ends when release is called.
+func slow(t *testing.T, s *cupool.Stream) (release func()) {
+	ch := make(chan struct{})
+	require.NoError(t, s.Launch(func() { <-ch }))
+	release = sync.OnceFunc(func() { close(ch) })
+	t.Cleanup(release)
+	return release
+}

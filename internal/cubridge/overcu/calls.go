@@ -1,0 +1,190 @@
+//go:build gpu
+
+package overcu
+
+import (
+	"errors"
+	"runtime"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/cupool/cupool/internal/cubridge"
+	"github.com/cupool/cupool/internal/cudadrv"
+)
+
+func init() { cubridge.Register(calls{}) }
+
+// cu's handle types are structs of one C pointer that it keeps to itself, so
+// they are converted by their memory.
+
+// ContextHandle returns the handle of a context of cu.
+func ContextHandle(ctx cu.CUContext) uintptr { return *(*uintptr)(unsafe.Pointer(&ctx)) }
+
+// StreamHandle returns the handle of a stream of cu.
+func StreamHandle(s cu.Stream) uintptr { return *(*uintptr)(unsafe.Pointer(&s)) }
+
+// EventHandle returns the handle of an event of cu.
+func EventHandle(e cu.Event) uintptr { return *(*uintptr)(unsafe.Pointer(&e)) }
+
+// StreamOf returns the stream of cu with a handle.
+func StreamOf(h uintptr) cu.Stream { return *(*cu.Stream)(unsafe.Pointer(&h)) }
+
+// EventOf returns the event of cu with a handle.
+func EventOf(h uintptr) cu.Event { return *(*cu.Event)(unsafe.Pointer(&h)) }
+
+func contextOf(h uintptr) cu.CUContext { return *(*cu.CUContext)(unsafe.Pointer(&h)) }
+
+// These fail to compile when a cu type is no longer one pointer.
+var (
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.CUContext{})]struct{}{}
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Stream{})]struct{}{}
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Event{})]struct{}{}
+)
+
+// In runs f, which makes calls of cu, with the context current on a locked
+// thread, and restores the context that a program had set there. A thread
+// that had none keeps this one.
+func In(context uintptr, f func() error) cudadrv.Result {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := cu.CurrentContext()
+	if err != nil {
+		return result(err)
+	}
+	if h := ContextHandle(before); h != context {
+		if err := cu.SetCurrentContext(contextOf(context)); err != nil {
+			return result(err)
+		}
+		if h != 0 {
+			defer func() { _ = cu.SetCurrentContext(before) }()
+		}
+	}
+	return result(f())
+}
+
+// valueIn is In for a call that returns a value.
+func valueIn[T any](context uintptr, f func() (T, error)) (v T, r cudadrv.Result) {
+	r = In(context, func() (err error) {
+		v, err = f()
+		return err
+	})
+	return v, r
+}
+
+// value returns a value of cu with the CUresult inside its error.
+func value[T any](v T, err error) (T, cudadrv.Result) { return v, result(err) }
+
+// result returns the CUresult inside an error of cu. Its type is not
+// exported, but a constant of it says which it is.
+func result(err error) cudadrv.Result {
+	if err == nil {
+		return cudadrv.Success
+	}
+	return resultOf(cu.Success, err)
+}
+
+func resultOf[T interface {
+	~int
+	error
+}](_ T, err error) cudadrv.Result {
+	var code T
+	if errors.As(err, &code) {
+		return cudadrv.Result(code)
+	}
+	return cudadrv.Result(cu.Unknown)
+}
+
+// calls implements cubridge.Calls.
+type calls struct{}
+
+func (calls) DeviceCount() (int, cudadrv.Result) { return value(cu.NumDevices()) }
+
+func (calls) Device(ordinal int) (device int, r cudadrv.Result) {
+	d, r := value(cu.GetDevice(ordinal))
+	return int(d), r
+}
+
+func (calls) DeviceName(device int) (string, cudadrv.Result) {
+	return value(cu.Device(device).Name())
+}
+
+func (calls) DeviceUUID(device int) (string, cudadrv.Result) {
+	u, r := value(cu.Device(device).UUID())
+	return u.String(), r
+}
+
+func (calls) DeviceMemory(device int) (int64, cudadrv.Result) {
+	return value(cu.Device(device).TotalMem())
+}
+
+func (calls) DeviceAttribute(device, attribute int) (int, cudadrv.Result) {
+	return value(cu.Device(device).Attribute(cu.DeviceAttribute(attribute)))
+}
+
+func (calls) RetainPrimary(device int) (ctx uintptr, r cudadrv.Result) {
+	c, r := value(cu.Device(device).RetainPrimaryCtx())
+	return ContextHandle(c), r
+}
+
+func (calls) ReleasePrimary(device int) cudadrv.Result {
+	return result(cu.Device(device).ReleasePrimaryCtx())
+}
+
+func (calls) CurrentContext() (ctx uintptr, r cudadrv.Result) {
+	c, r := value(cu.CurrentContext())
+	return ContextHandle(c), r
+}
+
+func (calls) ContextDevice(ctx uintptr) (device int, r cudadrv.Result) {
+	d, r := valueIn(ctx, cu.CurrentDevice)
+	return int(d), r
+}
+
+func (calls) Synchronize(ctx uintptr) cudadrv.Result { return In(ctx, cu.Synchronize) }
+
+func (calls) MemAlloc(ctx uintptr, size int64) (p uintptr, r cudadrv.Result) {
+	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAlloc(size) })
+	return uintptr(q), r
+}
+
+func (calls) MemAllocManaged(ctx uintptr, size int64) (p uintptr, r cudadrv.Result) {
+	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAllocManaged(size, cu.AttachGlobal) })
+	return uintptr(q), r
+}
+
+func (calls) MemFree(ctx, p uintptr) cudadrv.Result {
+	return In(ctx, func() error { return cu.MemFree(cu.DevicePtr(p)) })
+}
+
+func (calls) MemInfo(ctx uintptr) (free, total int64, r cudadrv.Result) {
+	r = In(ctx, func() (err error) {
+		free, total, err = cu.MemInfo()
+		return err
+	})
+	return free, total, r
+}
+
+func (calls) NewStream(ctx uintptr) (stream uintptr, r cudadrv.Result) {
+	s, r := valueIn(ctx, func() (cu.Stream, error) { return cu.MakeStream(cu.NonBlocking) })
+	return StreamHandle(s), r
+}
+
+func (calls) DestroyStream(ctx, stream uintptr) cudadrv.Result {
+	return In(ctx, func() error {
+		s := StreamOf(stream)
+		return s.Destroy()
+	})
+}
+
+func (calls) NewEvent(ctx uintptr) (event uintptr, r cudadrv.Result) {
+	e, r := valueIn(ctx, func() (cu.Event, error) { return cu.MakeEvent(cu.DisableTiming) })
+	return EventHandle(e), r
+}
+
+func (calls) DestroyEvent(ctx, event uintptr) cudadrv.Result {
+	return In(ctx, func() error {
+		e := EventOf(event)
+		return cu.DestroyEvent(&e)
+	})
+}

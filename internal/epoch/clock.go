@@ -1,0 +1,364 @@
+package epoch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/realtime"
+)
+
+// maxInFlight bounds the events of one stream that are recorded ahead. More
+// of them free memory sooner, fewer cost less.
+const maxInFlight = 4
+
+// mark is a recorded event and the epoch that it closed.
+type mark struct {
+	event device.Event
+	epoch uint64
+	at    time.Time // when it was recorded, with Events.Dated
+}
+
+// Clock counts a stream's epochs and knows which are over. It is safe for use
+// from several goroutines.
+type Clock struct {
+	stream device.Stream
+	slot   uint32 // by which blocks name the stream
+	events *Events
+
+	tick     atomic.Uint64 // the open epoch
+	done     atomic.Uint64 // every epoch up to this one is over
+	newest   atomic.Uint64 // the newest that a block waits for
+	ended    atomic.Bool   // the stream is closed and its work is done
+	captured atomic.Bool   // see Capture; set with mu held
+
+	mu       atomic.Mutex // taken to record and to query
+	inFlight []mark       // oldest first; guarded by mu
+}
+
+// Insist says what may be done to learn how far a stream is.
+type Insist int
+
+// The degrees.
+const (
+	Peek  Insist = iota // ask about the events in flight
+	Ask                 // and record one where blocks wait and none is in flight
+	Force               // and record one where blocks wait that no event covers
+)
+
+// NewClock returns the clock of a stream. Blocks name the stream by slot.
+func NewClock(s device.Stream, slot uint32, events *Events) *Clock {
+	k := &Clock{stream: s, slot: slot, events: events}
+	k.tick.Store(1)
+	return k
+}
+
+// Slot returns the number by which blocks name the stream.
+func (k *Clock) Slot() uint32 { return k.slot }
+
+// Open returns the open epoch for a block to wait for.
+func (k *Clock) Open() uint64 {
+	epoch := k.tick.Load()
+	raise(&k.newest, epoch)
+	return epoch
+}
+
+// Mark closes the open epoch and returns it. The caller then records an event,
+// or waits for the stream.
+func (k *Clock) Mark() uint64 { return k.tick.Add(1) - 1 }
+
+// Over says that all epochs up to this one are over.
+func (k *Clock) Over(epoch uint64) { raise(&k.done, epoch) }
+
+// Done returns the epoch up to which all are known to be over.
+func (k *Clock) Done() uint64 { return k.done.Load() }
+
+// Newest returns the newest epoch that a block waits for, 0 for none.
+func (k *Clock) Newest() uint64 { return k.newest.Load() }
+
+// Waited reports whether a block waits for an epoch that may not be over.
+func (k *Clock) Waited() bool { return k.newest.Load() > k.done.Load() }
+
+// End says that the stream is closed and its work is done. When it returns, no
+// event is being recorded, none is in flight, and none is recorded any more.
+func (k *Clock) End() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ended.Store(true)
+	for _, m := range k.inFlight {
+		k.events.Put(m.event)
+	}
+	k.inFlight = nil
+}
+
+// Ended reports whether End was called.
+func (k *Clock) Ended() bool { return k.ended.Load() }
+
+// raise makes a value no lower than v.
+func raise(p *atomic.Uint64, v uint64) {
+	for old := p.Load(); old < v && !p.CompareAndSwap(old, v); {
+		old = p.Load()
+	}
+}
+
+// Capture calls begin, which makes the device keep the stream's work as a
+// graph. Until EndCapture no event is recorded on the stream and nobody waits
+// for it, as either would break the capture: blocks that wait for the stream
+// wait on.
+func (k *Clock) Capture(begin func() error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := begin()
+	if err == nil {
+		k.captured.Store(true)
+	}
+	return err
+}
+
+// EndCapture ends what Capture began.
+func (k *Clock) EndCapture() {
+	k.mu.Lock()
+	k.captured.Store(false)
+	k.mu.Unlock()
+}
+
+// Captured reports whether the stream's work is kept as a graph.
+func (k *Clock) Captured() bool { return k.captured.Load() }
+
+// recordAhead records an event unless there are enough in flight.
+func (k *Clock) recordAhead() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.inFlight) < maxInFlight {
+		_ = k.recordLocked()
+	}
+}
+
+// recordLocked closes the open epoch with an event. When the device refuses,
+// the next event covers the epoch, as it does while the stream is captured. A
+// stream that is closed needs none.
+func (k *Clock) recordLocked() error {
+	if k.Captured() || k.Ended() {
+		return nil
+	}
+	epoch := k.Mark() // before the event: see the package's comment
+	e, err := k.events.Record(k.stream)
+	if err != nil {
+		k.events.Failures.Add(1)
+		err = fmt.Errorf("cupool: recording an event on stream 0x%x: %w", uintptr(k.stream), err)
+		k.events.failed(k.stream, err)
+		return err
+	}
+	m := mark{event: e, epoch: epoch}
+	if k.events.Dated {
+		m.at = time.Now()
+	}
+	k.inFlight = append(k.inFlight, m)
+	return nil
+}
+
+// uncoveredLocked reports whether a block waits for an epoch that no event in
+// flight covers.
+func (k *Clock) uncoveredLocked() bool {
+	covered := k.done.Load()
+	if n := len(k.inFlight); n > 0 {
+		covered = max(covered, k.inFlight[n-1].epoch)
+	}
+	return k.newest.Load() > covered
+}
+
+// Advance learns how far the stream is.
+func (k *Clock) Advance(how Insist) error {
+	if !k.Waited() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var err error
+	if (how == Force || how == Ask && len(k.inFlight) == 0) && k.uncoveredLocked() {
+		err = k.recordLocked()
+	}
+	err = errors.Join(err, k.queryLocked())
+	if how != Peek && len(k.inFlight) < maxInFlight && k.uncoveredLocked() {
+		err = errors.Join(err, k.recordLocked())
+	}
+	return err
+}
+
+// queryLocked asks about the events in flight, oldest first, up to the first
+// that is not done.
+func (k *Clock) queryLocked() error {
+	for len(k.inFlight) > 0 {
+		m := k.inFlight[0]
+		if m.epoch > k.done.Load() {
+			done, err := k.events.Query(m.event)
+			if err != nil {
+				return fmt.Errorf("cupool: querying an event of stream 0x%x: %w", uintptr(k.stream), err)
+			}
+			if !done {
+				return nil
+			}
+			k.Over(m.epoch)
+		}
+		k.events.Put(m.event)
+		k.inFlight = append(k.inFlight[:0], k.inFlight[1:]...)
+	}
+	return nil
+}
+
+// Wait waits on the host until an epoch is over, unless the epoch is part of a
+// capture. It fails with the cause of ctx when that is done first.
+func (k *Clock) Wait(ctx context.Context, epoch uint64) error {
+	if err := k.awaitRoom(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	if k.done.Load() >= epoch || k.Ended() {
+		k.mu.Unlock()
+		return nil
+	}
+	var m mark
+	for _, m = range k.inFlight {
+		if m.epoch >= epoch {
+			break
+		}
+	}
+	if m.epoch < epoch {
+		if err := k.recordLocked(); err != nil || k.Captured() {
+			k.mu.Unlock()
+			return err
+		}
+		m = k.inFlight[len(k.inFlight)-1]
+	}
+	k.mu.Unlock()
+	if ctx.Done() != nil {
+		return k.poll(ctx, epoch)
+	}
+	// The event may be recycled meanwhile; then it was done.
+	if err := k.events.device.SyncEvent(m.event); err != nil {
+		return fmt.Errorf("cupool: waiting for an event of stream 0x%x: %w", uintptr(k.stream), err)
+	}
+	k.Over(m.epoch)
+	return nil
+}
+
+// The time between two looks at events while a wait can be cancelled.
+const (
+	firstPause = 5 * time.Microsecond
+	lastPause  = time.Millisecond
+)
+
+// poll asks about the events in flight until an epoch is over or ctx is done.
+func (k *Clock) poll(ctx context.Context, epoch uint64) error {
+	start := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		k.mu.Lock()
+		err := k.queryLocked()
+		k.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case k.done.Load() >= epoch || k.Ended():
+			return nil
+		case ctx.Err() != nil && pause > firstPause: // what is done at once has the time
+			return k.late(ctx, start)
+		}
+		realtime.Sleep(pause)
+	}
+}
+
+// late says that a wait that began at start ended with ctx.
+func (k *Clock) late(ctx context.Context, start time.Time) error {
+	now := time.Now()
+	e := &device.WaitError{Stream: k.stream, Waited: now.Sub(start), Err: context.Cause(ctx)}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.inFlight) > 0 && k.events.Dated {
+		e.Age = now.Sub(k.inFlight[0].at)
+	}
+	return e
+}
+
+// maxWaiting bounds the events of one stream that waits record which are given
+// up: of a stream that is stuck, a program may wait again and again.
+const maxWaiting = 4 * maxInFlight
+
+// awaitRoom waits until no more events than that are in flight, where the wait
+// can be cancelled.
+func (k *Clock) awaitRoom(ctx context.Context) error {
+	if ctx.Done() == nil {
+		return nil
+	}
+	k.mu.Lock()
+	n := len(k.inFlight) - maxWaiting
+	if n < 0 {
+		k.mu.Unlock()
+		return nil
+	}
+	epoch := k.inFlight[n].epoch
+	k.mu.Unlock()
+	return k.poll(ctx, epoch)
+}
+
+// Await waits on the host until an event of the stream is done that is not one of
+// the clock's own, or fails with the cause of ctx.
+func (k *Clock) Await(ctx context.Context, e device.Event) error {
+	start := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		done, err := k.events.Query(e)
+		switch {
+		case err != nil || done:
+			return err
+		case ctx.Err() != nil:
+			return k.late(ctx, start)
+		}
+		realtime.Sleep(pause)
+	}
+}
+
+// Finish waits on the host until all work that the stream was given is done, or
+// fails with the cause of ctx.
+func (k *Clock) Finish(ctx context.Context) error {
+	if err := k.awaitRoom(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	if k.Captured() {
+		k.mu.Unlock()
+		return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(k.stream), device.ErrNotSupported)
+	}
+	epoch := k.Open()
+	err := k.recordLocked()
+	k.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return k.poll(ctx, epoch)
+}
+
+// Idle reports whether all work that the stream was given is done, by an event
+// of its own that is asked about at most polls times; polls is what is left.
+func (k *Clock) Idle(polls *int) (idle bool, err error) {
+	k.mu.Lock()
+	if k.Captured() {
+		k.mu.Unlock()
+		return false, nil
+	}
+	e, err := k.events.Record(k.stream)
+	k.mu.Unlock()
+	if err != nil {
+		k.events.Failures.Add(1)
+		return false, err
+	}
+	defer k.events.Put(e)
+	for {
+		done, err := k.events.Query(e)
+		if err != nil || done || *polls <= 0 {
+			return done, err
+		}
+		*polls--
+	}
+}

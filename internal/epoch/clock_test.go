@@ -1,0 +1,368 @@
+package epoch
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/device"
+
+	"github.com/cupool/cupool/internal/testlevel"
+)
+
+// TestOpenAndMark: blocks that are freed between two events wait for one epoch,
+// and an event closes the epoch that was open before it was recorded.
+func TestOpenAndMark(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	require.False(t, k.Waited())
+	require.Zero(t, k.Newest())
+	first := k.Open()
+	require.Equal(t, first, k.Open())
+	require.True(t, k.Waited())
+	require.Equal(t, first, k.Mark())
+	require.Equal(t, first+1, k.Open())
+	k.Over(first)
+	require.Equal(t, first, k.Done())
+	require.True(t, k.Waited(), "for the epoch that is open")
+	k.Over(first + 1)
+	require.False(t, k.Waited())
+	k.Over(first)
+	require.Equal(t, first+1, k.Done(), "what is over stays so")
+	require.Zero(t, g.events.Recorded.Load())
+}
+
+// TestEpochClosesBeforeEvent: whoever reads the epoch's number while its event is
+// being recorded reads the next one.
+func TestEpochClosesBeforeEvent(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	epoch, late := k.Open(), uint64(0)
+	g.d.recording = func() { late = k.tick.Load() }
+	require.NoError(t, k.Advance(Ask))
+	require.Equal(t, epoch+1, late)
+	g.d.complete(1)
+	require.NoError(t, k.Advance(Peek))
+	require.Equal(t, epoch, k.Done())
+}
+
+func TestAdvance(t *testing.T) {
+	for name, tc := range map[string]struct {
+		how           Insist
+		before        func(k *Clock)
+		recorded      int64 // by Advance
+		inFlightAfter int
+	}{
+		"nobody waits":                 {Force, func(*Clock) {}, 0, 0},
+		"peek records nothing":         {Peek, func(k *Clock) { k.Open() }, 0, 0},
+		"ask, none in flight":          {Ask, func(k *Clock) { k.Open() }, 1, 1},
+		"force, none in flight":        {Force, func(k *Clock) { k.Open() }, 1, 1},
+		"peek, one in flight":          {Peek, func(k *Clock) { k.Open(); k.recordAhead(); k.Open() }, 0, 1},
+		"ask, one that does not cover": {Ask, func(k *Clock) { k.Open(); k.recordAhead(); k.Open() }, 1, 2},
+		"ask, one that covers":         {Ask, func(k *Clock) { k.Open(); k.recordAhead() }, 0, 1},
+		"force, one that covers":       {Force, func(k *Clock) { k.Open(); k.recordAhead() }, 0, 1},
+		"ask, enough in flight": {Ask, func(k *Clock) {
+			for range maxInFlight + 2 {
+				k.Open()
+				k.recordAhead()
+			}
+			k.Open()
+		}, 0, maxInFlight},
+		"force, enough in flight": {Force, func(k *Clock) {
+			for range maxInFlight + 2 {
+				k.Open()
+				k.recordAhead()
+			}
+			k.Open()
+		}, 1, maxInFlight + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(1)
+			k := g.clocks[0]
+			tc.before(k)
+			was := g.events.Recorded.Load()
+			require.NoError(t, k.Advance(tc.how))
+			require.Equal(t, tc.recorded, g.events.Recorded.Load()-was)
+			require.Len(t, k.inFlight, tc.inFlightAfter)
+		})
+	}
+}
+
+// TestEventsInOrder: events are asked about oldest first, up to the first that is
+// not done, and are used again.
+func TestEventsInOrder(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	var epochs []uint64
+	for range 3 {
+		epochs = append(epochs, k.Open())
+		k.recordAhead()
+	}
+	require.Equal(t, []uint64{1, 2, 3}, epochs)
+	g.d.complete(2, 3)
+	require.NoError(t, k.Advance(Peek))
+	require.Zero(t, k.Done(), "the first is not done")
+	require.EqualValues(t, 1, g.events.Queries.Load())
+	g.d.complete(1)
+	require.NoError(t, k.Advance(Peek))
+	require.Equal(t, epochs[2], k.Done())
+	require.Empty(t, k.inFlight)
+
+	k.Open()
+	k.recordAhead()
+	require.Len(t, g.d.events, 3, "no new event")
+	k.Over(k.Newest()) // known otherwise: the event is not asked about
+	queries := g.events.Queries.Load()
+	require.NoError(t, k.queryLocked())
+	require.Empty(t, k.inFlight)
+	require.Equal(t, queries, g.events.Queries.Load())
+	require.NoError(t, g.events.Close())
+	require.Equal(t, 3, g.d.destroyed)
+}
+
+// TestWait: Wait waits for the event that is needed, the first that covers the
+// epoch, and records one where none does.
+func TestWait(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	for range 3 {
+		k.Open()
+		k.recordAhead()
+	}
+	require.NoError(t, k.Wait(context.Background(), 2))
+	require.EqualValues(t, 2, g.d.synced[0])
+	require.Len(t, g.d.synced, 1)
+	require.EqualValues(t, 2, k.Done())
+	require.NoError(t, k.Wait(context.Background(), 1), "over already")
+	require.Len(t, g.d.synced, 1)
+	epoch := k.Open()
+	require.NoError(t, k.Wait(context.Background(), epoch))
+	require.EqualValues(t, 4, g.d.synced[1], "an event of its own")
+	require.Equal(t, epoch, k.Done())
+	k.Open()
+	k.End()
+	require.True(t, k.Ended())
+	require.NoError(t, k.Wait(context.Background(), k.Newest()), "the stream has ended")
+	require.Len(t, g.d.synced, 2)
+	require.EqualValues(t, 4, g.events.Recorded.Load())
+}
+
+// TestEndGivesEventsBack: the events that were in flight on a stream serve others
+// after its end, and none is recorded any more.
+func TestEndGivesEventsBack(t *testing.T) {
+	g := newRig(2)
+	ended, other := g.clocks[0], g.clocks[1]
+	for range maxInFlight {
+		ended.Open()
+		ended.recordAhead()
+	}
+	ended.End()
+	ended.Open()
+	ended.recordAhead()
+	require.NoError(t, ended.Advance(Force))
+	require.EqualValues(t, maxInFlight, g.events.Recorded.Load())
+	for range maxInFlight {
+		other.Open()
+		other.recordAhead()
+	}
+	require.Len(t, g.d.events, maxInFlight, "events that were made")
+}
+
+// TestClosedEvents: nobody gets an event that Close would not see.
+func TestClosedEvents(t *testing.T) {
+	g := newRig(0)
+	_, err := g.events.Record(1)
+	require.NoError(t, err)
+	require.NoError(t, g.events.Close())
+	_, err = g.events.Record(1)
+	require.ErrorIs(t, err, device.ErrClosed)
+}
+
+// TestFailingEvents: a call that fails leaves blocks waiting, and the next event
+// covers what the failed one would have.
+func TestFailingEvents(t *testing.T) {
+	for name, set := range map[string]func(d *fakeDevice, err error){
+		"NewEvent":    func(d *fakeDevice, err error) { d.newErr = err },
+		"RecordEvent": func(d *fakeDevice, err error) { d.recordErr = err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(1)
+			k := g.clocks[0]
+			epoch := k.Open()
+			set(g.d, errBroken)
+			k.recordAhead()
+			require.Len(t, g.told, 1)
+			require.ErrorIs(t, g.told[0], errBroken)
+			require.ErrorContains(t, g.told[0], "stream 0x64")
+			require.ErrorIs(t, k.Advance(Ask), errBroken)
+			require.ErrorIs(t, k.Wait(context.Background(), epoch), errBroken)
+			polls := 1
+			idle, err := k.Idle(&polls)
+			require.False(t, idle)
+			require.ErrorIs(t, err, errBroken)
+			require.NotZero(t, g.events.Failures.Load())
+			require.Zero(t, k.Done())
+			require.Empty(t, k.inFlight)
+
+			set(g.d, nil)
+			require.NoError(t, k.Wait(context.Background(), epoch))
+			require.GreaterOrEqual(t, k.Done(), epoch)
+			if name == "RecordEvent" {
+				require.Len(t, g.d.events, 1, "the event of the calls that failed is used")
+			}
+		})
+	}
+	t.Run("QueryEvent", func(t *testing.T) {
+		g := newRig(1)
+		k := g.clocks[0]
+		epoch := k.Open()
+		k.recordAhead()
+		g.d.complete(1)
+		g.d.queryErr = errBroken
+		require.ErrorIs(t, k.Advance(Peek), errBroken)
+		require.Zero(t, k.Done())
+		require.EqualValues(t, 1, g.events.Failures.Load())
+		g.d.queryErr = nil
+		require.NoError(t, k.Advance(Peek))
+		require.Equal(t, epoch, k.Done())
+	})
+	t.Run("SyncEvent", func(t *testing.T) {
+		g := newRig(1)
+		k := g.clocks[0]
+		epoch := k.Open()
+		g.d.syncErr = errBroken
+		require.ErrorIs(t, k.Wait(context.Background(), epoch), errBroken)
+		require.Zero(t, k.Done())
+		g.d.syncErr = nil
+		require.NoError(t, k.Wait(context.Background(), epoch))
+		require.Equal(t, epoch, k.Done())
+		require.EqualValues(t, 1, g.events.Recorded.Load())
+	})
+	t.Run("DestroyEvent", func(t *testing.T) {
+		g := newRig(1)
+		g.clocks[0].Open()
+		g.clocks[0].recordAhead()
+		g.d.destroyErr = errBroken
+		require.ErrorIs(t, g.events.Close(), errBroken)
+		require.Equal(t, 2, g.d.destroyed, "it is tried again once")
+		require.NoError(t, g.events.Close(), "none is left")
+	})
+}
+
+// TestIdle: Idle asks about an event of its own, as often as it may.
+func TestIdle(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	polls := 5
+	idle, err := k.Idle(&polls)
+	require.NoError(t, err)
+	require.False(t, idle)
+	require.Zero(t, polls)
+	require.EqualValues(t, 6, g.events.Queries.Load())
+	polls, g.d.instant = 5, true
+	idle, err = k.Idle(&polls)
+	require.NoError(t, err)
+	require.True(t, idle)
+	require.Equal(t, 5, polls, "done at once")
+	require.Empty(t, k.inFlight)
+	g.d.queryErr = errBroken
+	_, err = k.Idle(&polls)
+	require.ErrorIs(t, err, errBroken)
+	require.Len(t, g.d.events, 1, "the event goes back whatever happens")
+}
+
+// TestCapture: while a stream is captured no event is recorded on it and nobody
+// waits for it; blocks wait on until the capture has ended.
+func TestCapture(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	require.ErrorIs(t, k.Capture(func() error { return errBroken }), errBroken)
+	require.False(t, k.Captured())
+	covered := k.Open()
+	k.recordAhead()
+	require.NoError(t, k.Capture(func() error { return nil }))
+	require.True(t, k.Captured())
+	epoch := k.Open()
+	k.recordAhead()
+	require.NoError(t, k.Advance(Force))
+	require.NoError(t, k.Wait(context.Background(), epoch))
+	polls := 3
+	idle, err := k.Idle(&polls)
+	require.NoError(t, err)
+	require.False(t, idle)
+	require.EqualValues(t, 1, g.events.Recorded.Load())
+	require.Less(t, k.Done(), epoch)
+	require.NoError(t, k.Wait(context.Background(), covered), "an event from before the capture")
+	require.Equal(t, covered, k.Done())
+	k.EndCapture()
+	require.NoError(t, k.Wait(context.Background(), epoch))
+	require.GreaterOrEqual(t, k.Done(), epoch)
+}
+
+// TestEndWaitsForRecord: a stream that has ended may be destroyed, so End returns
+// only when no event is being recorded.
+func TestEndWaitsForRecord(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	entered, leave := make(chan struct{}), make(chan struct{})
+	g.d.recording = func() { close(entered); <-leave }
+	epoch := k.Open()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := k.Wait(context.Background(), epoch); err != nil {
+			t.Error(err)
+		}
+	})
+	<-entered
+	ended := make(chan struct{})
+	wg.Go(func() { k.End(); close(ended) })
+	select {
+	case <-ended:
+		t.Error("End returned while an event was being recorded")
+	case <-time.After(20 * time.Millisecond): // time to be wrong
+	}
+	require.False(t, k.Ended())
+	close(leave)
+	<-ended
+	wg.Wait()
+	g.d.recording = func() { t.Error("an event was recorded on a stream that has ended") }
+	require.NoError(t, k.Wait(context.Background(), k.Open()))
+}
+
+// TestClockAtOnce: goroutines that open epochs, record, advance and wait at the
+// same time: an epoch is over only after an event of it or of a later one.
+func TestClockAtOnce(t *testing.T) {
+	g := newRig(1)
+	k := g.clocks[0]
+	var wg sync.WaitGroup
+	for i := range 4 {
+		seed := rand.Uint64()
+		t.Log("seed", seed)
+		r := rand.New(rand.NewPCG(seed, 0))
+		wg.Go(func() {
+			for range testlevel.Rounds(4000) {
+				epoch := k.Open()
+				switch r.IntN(4) {
+				case 0:
+					k.recordAhead()
+				case 1:
+					_ = k.Advance(Insist(r.IntN(3)))
+				default:
+					if err := k.Wait(context.Background(), epoch); err != nil || k.Done() < epoch {
+						t.Errorf("goroutine %d waited for epoch %d: %v, and %d is over", i, epoch, err, k.Done())
+					}
+				}
+				if over, open := k.Done(), k.tick.Load(); over >= open { // in this order: both grow
+					t.Errorf("epoch %d is over, epoch %d is open", over, open)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, k.Wait(context.Background(), k.Newest()))
+	require.False(t, k.Waited())
+}

@@ -1,0 +1,343 @@
+package heap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/vmem"
+)
+
+// Chunks that leave an address range, for the device or for another heap, and
+// chunks that sleep.
+
+// Extent is the memory of a chunk that is mapped nowhere.
+type Extent struct {
+	vmem.Piece
+	kind ledger.Kind // under which the ledger counts it
+}
+
+// Extents is a list of them.
+type Extents []Extent
+
+// Bytes returns the sum of their sizes.
+func (x Extents) Bytes() (n int64) {
+	for _, e := range x {
+		n += e.Size
+	}
+	return n
+}
+
+// Runs are the whole chunks of a heap that are free, as of when they were listed.
+type Runs struct{ list []run }
+
+// Empty reports whether there are none.
+func (r Runs) Empty() bool { return len(r.list) == 0 }
+
+// WholeChunks lists the whole chunks that are free, of the large kind first.
+func (h *Heap) WholeChunks() (r Runs) {
+	h.MergeFast()
+	for _, k := range [...]ledger.Kind{ledger.Large, ledger.Small} {
+		runs, _ := h.idleRuns(k)
+		r.list = append(r.list, runs...)
+	}
+	return r
+}
+
+// Of returns the runs of one kind.
+func (r Runs) Of(k ledger.Kind) Runs {
+	return Runs{slices.DeleteFunc(slices.Clone(r.list), func(x run) bool { return x.r.kind() != k })}
+}
+
+// Detach unmaps as many of the chunks, the longest rows first, as make need
+// bytes, until a call fails. No work may use them. The ledger goes on to count
+// them.
+func (h *Heap) Detach(runs Runs, need int64) (out Extents, err error) {
+	for _, r := range runs.list {
+		hi := r.lo
+		for ; hi < r.hi && need > 0; hi++ {
+			need -= r.r.chunks[hi].size
+		}
+		got, err := h.detach(r, hi)
+		if out = append(out, got...); err != nil || need <= 0 {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// detach unmaps a run's chunks up to hi and leaves a gap in their place.
+func (h *Heap) detach(x run, hi int) (out Extents, err error) {
+	r := x.r
+	if err := h.Slots(2); err != nil {
+		return nil, err
+	}
+	if err := h.unmapSecond(r, x.lo, hi); err != nil {
+		return nil, err
+	}
+	size := int64(0)
+	for i := x.lo; i < hi; i++ {
+		ch := &r.chunks[i]
+		if err = h.space.Memory.Unmap(r.at(ch.off), ch.size); err != nil {
+			break
+		}
+		out = append(out, Extent{ch.piece(), r.kind()})
+		size += ch.size
+	}
+	if len(out) == 0 {
+		return nil, err
+	}
+	_, b, _ := h.carve(r.seg, x.id, r.chunks[x.lo].off, size)
+	b.SetWord(block.MakeWord(b.Word().Gen(), block.Gap))
+	for i := range out {
+		r.chunks[x.lo+i].handle = 0 // the places stay, for the indexes of other runs
+	}
+	r.gaps += size
+	return out, err
+}
+
+// Release gives the memory of extents that the heap detached back to the device.
+func (h *Heap) Release(out Extents) (err error) {
+	for _, x := range out {
+		err = errors.Join(err, h.space.Memory.Release(x.Piece))
+		h.Ledger.SegmentsGone(x.kind, 1, x.Size)
+	}
+	return err
+}
+
+// Attach maps extents that another heap of the pool detached to the ranges of a
+// kind, and returns their bytes. The ledgers' sum stays, but for the kind. What a
+// call fails for goes back to the device.
+func (h *Heap) Attach(from *Heap, k ledger.Kind, in Extents) (attached int64, err error) {
+	for _, x := range in {
+		if err == nil {
+			err = h.attachChunk(k, chunk{handle: x.Handle, size: x.Size})
+		}
+		if err != nil {
+			err = errors.Join(err, from.Release(Extents{x}))
+			continue
+		}
+		attached += x.Size
+		if x.kind != k {
+			from.Ledger.SegmentsGone(x.kind, 1, x.Size)
+			h.Ledger.Segment(k, x.Size)
+		}
+	}
+	return attached, err
+}
+
+// attachChunk maps a chunk to the end of the newest range, where it makes the
+// largest free block larger, or else to the first gap that holds it.
+func (h *Heap) attachChunk(k ledger.Kind, ch chunk) error {
+	if err := h.Slots(2); err != nil {
+		return err
+	}
+	r, err := h.growing(k, ch.size)
+	if err != nil {
+		return err
+	}
+	gap := -1
+	if !r.hasRoom(ch.size) {
+		gap = slices.IndexFunc(r.chunks, func(o chunk) bool { return o.handle == 0 && o.size >= ch.size })
+		if gap < 0 {
+			if r, err = h.newRange(k, ch.size); err != nil {
+				return err
+			}
+		}
+	}
+	if ch.off = r.seg.Size; gap >= 0 {
+		ch.off = r.chunks[gap].off
+	}
+	if err := h.space.Memory.Map(r.at(ch.off), []vmem.Piece{ch.piece()}); err != nil {
+		return err
+	}
+	if gap >= 0 {
+		h.fillGap(r, gap, ch)
+	} else {
+		h.extend(r, []chunk{ch})
+	}
+	return nil
+}
+
+// MoveRanges moves the address ranges of a kind as they are, with what was
+// stitched from them alone, to another heap of the pool, and returns how many
+// chunks and bytes these have. Nothing of the kind may be in use, and no work
+// may use stitched ranges that also have chunks of the other kind: they are
+// unmapped.
+func (h *Heap) MoveRanges(k ledger.Kind, to *Heap) (n int, bytes int64, err error) {
+	moves := func(p chunkRef) bool { return p.r.kind() == k }
+	stays := func(p chunkRef) bool { return !moves(p) }
+	err = h.dropStitches(func(st *stitch) bool {
+		return slices.ContainsFunc(st.chunks, moves) && slices.ContainsFunc(st.chunks, stays)
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, r := range h.ranges[k] {
+		h.MoveSegment(r.seg, to)
+		for _, ch := range r.chunks {
+			if ch.backed() {
+				n++
+				bytes += ch.size
+			}
+		}
+	}
+	to.ranges[k] = append(h.ranges[k], to.ranges[k]...)
+	h.ranges[k] = nil
+	h.stitches = slices.DeleteFunc(h.stitches, func(st *stitch) bool {
+		if moves(st.chunks[0]) {
+			to.stitches = append(to.stitches, st)
+			return true
+		}
+		return false
+	})
+	return n, bytes, nil
+}
+
+// MoveAll moves everything to another heap of the pool. The magazines are empty.
+func (h *Heap) MoveAll(to *Heap) {
+	for _, seg := range h.segs {
+		if seg != nil {
+			h.MoveSegment(seg, to)
+		}
+	}
+	for k := range h.ranges {
+		to.ranges[k] = append(h.ranges[k], to.ranges[k]...)
+		h.ranges[k] = nil
+	}
+	to.stitches = append(to.stitches, h.stitches...)
+	h.stitches = nil
+}
+
+// DropGaps gives address ranges back that hold no memory, but for the newest of
+// each kind unless all is true. The stream's work must be done.
+func (h *Heap) DropGaps(all bool) (err error) {
+	for k := range h.ranges {
+		var newest *addressRange
+		if n := len(h.ranges[k]); n > 0 && !all {
+			newest = h.ranges[k][n-1]
+		}
+		h.ranges[k] = slices.DeleteFunc(h.ranges[k], func(r *addressRange) bool {
+			if r.gaps < r.seg.Size || r == newest {
+				return false
+			}
+			_, e := h.closeRange(r)
+			err = errors.Join(err, e)
+			return true
+		})
+	}
+	return err
+}
+
+// GapRanges returns how many address ranges hold no memory, the newest of each
+// kind aside.
+func (h *Heap) GapRanges() (n int) {
+	for _, ranges := range h.ranges {
+		for i, r := range ranges {
+			if r.gaps == r.seg.Size && i < len(ranges)-1 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// CloseRanges unmaps and gives back everything that the address ranges hold,
+// when nothing is in use any more. It returns the bytes that slept.
+func (h *Heap) CloseRanges() (slept int64, err error) {
+	var errs []error
+	for k := range h.ranges {
+		for _, r := range h.ranges[k] {
+			errs = append(errs, h.unmapSecond(r, 0, len(r.chunks)))
+			n, err := h.closeRange(r)
+			slept += n
+			errs = append(errs, err)
+		}
+		h.ranges[k] = nil
+	}
+	return slept, errors.Join(errs...)
+}
+
+// Sleep gives the memory of all chunks back and keeps the addresses. It returns
+// the bytes that went. What a call fails for stays as it is, and the other
+// chunks go on.
+func (h *Heap) Sleep() (slept int64, err error) {
+	awake, err := h.unmapStitches()
+	errs := []error{err}
+	for k := range h.ranges {
+		for _, r := range h.ranges[k] {
+			for i := range r.chunks {
+				if ch := &r.chunks[i]; !ch.backed() || slices.Contains(awake, chunkRef{r, ch.off}) {
+					continue
+				}
+				n, err := h.sleepChunk(r, i)
+				slept += n
+				errs = append(errs, err)
+			}
+		}
+	}
+	return slept, errors.Join(errs...)
+}
+
+// unmapStitches ends the second mappings of chunks: idle stitched ranges for
+// good, those of live blocks until they are woken. It returns the chunks that a
+// failing call left mapped.
+func (h *Heap) unmapStitches() (awake []chunkRef, err error) {
+	var errs []error
+	for _, st := range h.stitches {
+		if st.asleep {
+			continue
+		}
+		if err := h.space.Memory.Unmap(st.base, st.size); err != nil {
+			awake = append(awake, st.chunks...)
+			errs = append(errs, err)
+			continue
+		}
+		st.asleep = true
+	}
+	errs = append(errs, h.dropStitches(func(st *stitch) bool { return st.asleep }))
+	return awake, errors.Join(errs...)
+}
+
+func (h *Heap) sleepChunk(r *addressRange, i int) (int64, error) {
+	ch := r.chunks[i]
+	if err := h.space.Memory.Unmap(r.at(ch.off), ch.size); err != nil {
+		return 0, err
+	}
+	r.chunks[i].handle = asleep
+	return ch.size, h.Release(Extents{{ch.piece(), r.kind()}})
+}
+
+// Wake gives all chunks that sleep new memory, and then maps the ranges that are
+// stitched of them, until a call fails. It returns the bytes that woke.
+func (h *Heap) Wake() (woken int64, err error) {
+	for k := range h.ranges {
+		for _, r := range h.ranges[k] {
+			for i := range r.chunks {
+				if r.chunks[i].handle != asleep {
+					continue
+				}
+				add, err := h.create(r, r.chunks[i].off, []int64{r.chunks[i].size})
+				if err != nil {
+					return woken, err
+				}
+				r.chunks[i] = add[0]
+				woken += add[0].size
+			}
+		}
+	}
+	if err := h.dropStitches(func(st *stitch) bool { return st.asleep }); err != nil { // freed meanwhile
+		return woken, err
+	}
+	for _, st := range h.stitches {
+		if st.asleep {
+			if err := h.space.Memory.Map(st.base, st.pieces()); err != nil {
+				return woken, fmt.Errorf("a stitched range: %w", err)
+			}
+			st.asleep = false
+		}
+	}
+	return woken, nil
+}

@@ -1,0 +1,186 @@
+package heap
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// TestDetach: whole free chunks leave, the longest row first, no more than are
+// asked for, and blocks beside them stay.
+func TestDetach(t *testing.T) {
+	r := newRig(t, 1, true, policy)
+	h := r.heaps[0]
+	a, b, c, d := r.alloc(h, 4*mib), r.alloc(h, 3*mib), r.alloc(h, 8*mib), r.alloc(h, 1*mib+512)
+	r.free(a, c)
+	require.Equal(t, "large [Free 4M][Live 3M][Free 8M][Live 1049088][Free 2096640]", r.layout(h))
+	chunks := h.WholeChunks()
+	require.False(t, chunks.Empty())
+	require.True(t, chunks.Of(ledger.Small).Empty())
+	require.EqualValues(t, 4*mib, r.giveBack(h, 3*mib))
+	require.Equal(t, "large [Free 4M][Live 3M][Free 1M][Gap 4M][Free 3M][Live 1049088][Free 2096640]", r.layout(h))
+	require.EqualValues(t, 6*mib, r.giveBack(h, 1<<40), "one chunk behind the gap, two before")
+	require.True(t, h.WholeChunks().Empty())
+	require.Zero(t, r.giveBack(h, 1<<40))
+	r.free(b, d)
+	r.check()
+	r.close()
+}
+
+// TestAttach: memory goes to another heap, of either kind, without passing the
+// device: to the end of a range, or into a gap where the end has no addresses.
+func TestAttach(t *testing.T) {
+	r := newRig(t, 2, true, policy)
+	from, to := r.heaps[0], r.heaps[1]
+	r.d.most = 16 * mib
+	full := r.alloc(to, 16*mib)
+	r.free(full)
+	r.giveBack(to, 6*mib)
+	require.Equal(t, "large [Gap 6M][Free 10M]", r.layout(to))
+	a, b := r.alloc(from, 10*mib), r.alloc(from, 512)
+	r.free(a, b)
+	creates := r.space.Memory.Creates.Load()
+	out, err := from.Detach(from.WholeChunks(), 1<<40)
+	require.NoError(t, err)
+	require.EqualValues(t, 12*mib, out.Bytes())
+	n, err := to.Attach(from, ledger.Large, out)
+	require.NoError(t, err)
+	require.EqualValues(t, 12*mib, n)
+	r.check()
+	require.Equal(t, "large [Free 16M], large [Free 6M]", r.layout(to))
+	require.Equal(t, creates, r.space.Memory.Creates.Load())
+
+	out, err = to.Detach(to.WholeChunks(), 6*mib)
+	require.NoError(t, err)
+	r.d.FailNth(simdev.MemMap, 2, errBroken)
+	n, err = from.Attach(to, ledger.Small, out)
+	require.ErrorIs(t, err, errBroken)
+	require.EqualValues(t, 2*mib, n, "the others went back to the device")
+	r.check()
+	require.EqualValues(t, 18*mib, r.budget.held)
+	r.close()
+}
+
+// TestMoveRanges: ranges go to another heap as they are, with what was stitched of
+// them alone.
+func TestMoveRanges(t *testing.T) {
+	r, from, between := scattered(t)
+	to := &Heap{}
+	to.Init(r.space, 1, new(ledger.Guard))
+	r.heaps = append(r.heaps, to)
+	r.free(r.alloc(from, 18*mib))
+	require.Len(t, from.stitches, 1)
+	r.free(between...)
+	n, bytes, err := from.MoveRanges(ledger.Large, to)
+	require.NoError(t, err)
+	require.Equal(t, 12, n)
+	require.EqualValues(t, 24*mib, bytes)
+	require.True(t, from.IsEmpty())
+	require.Len(t, to.stitches, 1)
+	require.Equal(t, "large [Free 24M]", r.layout(to))
+	r.check()
+	r.close()
+}
+
+// TestMoveAll: live blocks, gaps, stitched blocks and sleeping chunks go to another
+// heap and are freed there.
+func TestMoveAll(t *testing.T) {
+	r := newRig(t, 2, true, policy)
+	from, to := r.heaps[0], r.heaps[1]
+	var ids, rows []block.ID
+	for range 3 {
+		rows = append(rows, r.alloc(from, 6*mib))
+		ids = append(ids, r.alloc(from, 2*mib))
+	}
+	ids = append(ids, r.alloc(from, 1000), r.alloc(to, 3*mib))
+	r.free(rows...)
+	r.budget.limit = r.budget.held
+	ids = append(ids, r.alloc(from, 12*mib))
+	r.giveBack(from, 4*mib)
+	slept, err := from.Sleep()
+	require.NoError(t, err)
+	require.Positive(t, slept)
+	from.MoveAll(to)
+	r.check()
+	require.True(t, from.IsEmpty())
+	woken, err := to.Wake()
+	require.NoError(t, err)
+	require.Equal(t, slept, woken)
+	r.check()
+	for _, id := range ids {
+		require.EqualValues(t, 1, r.block(id).Owner())
+		e, ok := r.space.Index.Find(r.block(id).Addr())
+		require.True(t, ok)
+		require.EqualValues(t, 1, e.Owner)
+	}
+	r.free(ids...)
+	r.check()
+	r.close()
+}
+
+// TestSleepAndWake: chunks give their memory back and keep their addresses; what was
+// freed meanwhile stays free, and stitched blocks have their memory again.
+func TestSleepAndWake(t *testing.T) {
+	r, h, between := scattered(t)
+	live := r.alloc(h, 10*mib)
+	idle := r.alloc(h, 6*mib)
+	addr := r.block(live).Addr()
+	r.free(idle)
+	held := r.budget.held
+	slept, err := h.Sleep()
+	require.NoError(t, err)
+	require.Equal(t, held, slept)
+	require.Zero(t, r.budget.held)
+	require.Zero(t, r.d.Stats().UsedBytes)
+	require.Zero(t, r.d.Stats().Mappings)
+	r.check()
+	require.Equal(t, held, h.Held(), "its addresses are taken")
+	r.free(between[0])
+	r.check()
+	woken, err := h.Wake()
+	require.NoError(t, err)
+	require.Equal(t, slept, woken)
+	require.Equal(t, addr, r.block(live).Addr())
+	require.EqualValues(t, 12+5, r.d.Stats().Mappings)
+	r.check()
+
+	_, err = h.Sleep()
+	require.NoError(t, err)
+	r.free(live) // while it sleeps
+	r.budget.limit = 10 * mib
+	_, err = h.Wake()
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+	r.check()
+	_, err = h.Sleep()
+	require.NoError(t, err)
+	require.Zero(t, r.budget.held)
+	r.budget.limit = held
+	_, err = h.Wake()
+	require.NoError(t, err)
+	require.Empty(t, h.stitches, "nothing uses it")
+	r.check()
+	r.free(between[1:]...)
+	r.close()
+}
+
+// TestCloseAsleep: ranges whose memory sleeps are given back, and say how much
+// slept.
+func TestCloseAsleep(t *testing.T) {
+	r, h, between := scattered(t)
+	r.d.FailNth(simdev.MemUnmap, 1, errBroken)
+	slept, err := h.Sleep()
+	require.ErrorIs(t, err, errBroken)
+	require.EqualValues(t, 22*mib, slept, "one chunk stays as it is")
+	r.check()
+	r.free(between...)
+	n, err := h.CloseRanges()
+	require.NoError(t, err)
+	require.Equal(t, slept, n)
+	require.True(t, h.IsEmpty())
+	r.close()
+}

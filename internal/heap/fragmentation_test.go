@@ -1,0 +1,139 @@
+package heap
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+)
+
+// TestNoteStitch: a heap is fragmented when it stitched more than what it was asked
+// for is worth, and stays so.
+func TestNoteStitch(t *testing.T) {
+	for _, c := range []struct {
+		asked, chunks int64
+		want          bool
+	}{
+		{0, stitchBase, false},
+		{0, stitchBase + 1, true},
+		{1 << 30, stitchBase + stitchesPerGiB, false},
+		{1 << 30, stitchBase + stitchesPerGiB + 1, true},
+		{1 << 60, 1 << 30, false}, // and nothing overflows
+	} {
+		f := fragmentation{asked: c.asked}
+		f.noteStitch(int(c.chunks))
+		require.Equal(t, c.want, f.fragmented, "%+v", c)
+		f.asked = 1 << 60
+		f.noteStitch(0)
+		require.Equal(t, c.want, f.fragmented, "%+v", c)
+	}
+}
+
+// TestBecomesFragmented: the chunks of stitches count.
+func TestBecomesFragmented(t *testing.T) {
+	r, h, between := scattered(t)
+	r.free(r.alloc(h, 12*mib))
+	require.EqualValues(t, 6, h.mapped)
+	require.NoError(t, h.DropIdleStitches())
+	h.asked, h.mapped = 0, stitchBase-5
+	id := r.alloc(h, 12*mib)
+	require.True(t, h.fragmented)
+	r.free(append(between, id)...)
+	r.close()
+}
+
+// TestGrowsAhead: a fragmented heap grows up to a little more than was ever in use,
+// where that is allowed and the device has memory, and else stitches.
+func TestGrowsAhead(t *testing.T) {
+	for name, c := range map[string]struct {
+		most  int64
+		allow Allow
+		more  int64 // bytes that the device has
+		want  string
+	}{
+		"it grows":               {32 * mib, Allow{Growth: true}, 8 * mib, "[Live 2M][Live 8M]"},
+		"it holds enough":        {31 * mib, Allow{Growth: true}, 8 * mib, "stitched [Live 8M]"},
+		"not allowed":            {32 * mib, Allow{}, 8 * mib, "stitched [Live 8M]"},
+		"the device has no more": {32 * mib, Allow{Growth: true}, 6 * mib, "stitched [Live 8M]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, h, between := scattered(t) // holds 24 MiB
+			h.fragmented, h.most = true, c.most
+			r.budget.limit += c.more
+			id, err := r.try(h, 8*mib, c.allow)
+			require.NoError(t, err)
+			require.Contains(t, r.layout(h), c.want)
+			require.EqualValues(t, c.most, h.most, "less is in use")
+			r.check()
+			r.free(append(between, id)...)
+			r.close()
+		})
+	}
+	t.Run("one that is not fragmented", func(t *testing.T) {
+		r, h, between := scattered(t)
+		h.most = 1 << 30
+		r.budget.limit += 8 * mib
+		id := r.alloc(h, 8*mib)
+		require.Len(t, h.stitches, 1)
+		r.free(append(between, id)...)
+		r.close()
+	})
+}
+
+// TestFragmentedFirstFit: a fragmented heap uses the first block that fits, for
+// large requests.
+func TestFragmentedFirstFit(t *testing.T) {
+	for _, fragmented := range []bool{false, true} {
+		r := newRig(t, 1, true, policy)
+		h := r.heaps[0]
+		var ids []block.ID
+		for _, size := range []int64{6, 2, 4, 2} {
+			ids = append(ids, r.alloc(h, size*mib))
+		}
+		r.free(ids[0], ids[2])
+		h.fragmented = fragmented
+		id := r.alloc(h, 3*mib)
+		want := "large [Free 6M][Live 2M][Live 3M][Free 1M][Live 2M]"
+		if fragmented {
+			want = "large [Live 3M][Free 3M][Live 2M][Free 4M][Live 2M]"
+		}
+		require.Equal(t, want, r.layout(h))
+		r.free(ids[1], ids[3], id)
+		r.close()
+	}
+}
+
+// TestFragmentedChunks: a fragmented heap grows by larger chunks, and by no more than
+// a request needs where the device has no more.
+func TestFragmentedChunks(t *testing.T) {
+	r := newRig(t, 1, true, policy)
+	h := r.heaps[0]
+	const held = fragmentedChunkFraction * 4 * mib
+	all := r.alloc(h, held)
+	last := func() int64 {
+		chunks := h.ranges[ledger.Large][0].chunks
+		return chunks[len(chunks)-1].size
+	}
+	require.EqualValues(t, unit, last())
+	id := r.alloc(h, 3*mib)
+	require.EqualValues(t, held+4*mib, h.Held(), "two chunks")
+	r.free(id)
+	h.fragmented = true
+	other := r.alloc(h, 5*mib)
+	require.EqualValues(t, held+8*mib, h.Held(), "it lacks one MiB")
+	require.EqualValues(t, 4*mib, last())
+	r.budget.limit = r.budget.held + unit
+	third := r.alloc(h, 5*mib) // 3 of which are there
+	require.EqualValues(t, held+8*mib+unit, h.Held())
+	require.EqualValues(t, unit, last())
+	r.check()
+	r.budget.limit = 1 << 30
+	was := h.Held()
+	fourth := r.alloc(h, 66*mib) // many chunks
+	require.EqualValues(t, was+66*mib, h.Held())
+	r.check()
+	r.free(all, other, third, fourth)
+	r.close()
+}

@@ -1,0 +1,69 @@
+package heap
+
+import (
+	"math"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+)
+
+// insert adds a block that is in no set to the free blocks, merged with its free
+// neighbours, and returns the bytes that these are together.
+func (h *Heap) insert(seg *block.Segment, id block.ID, b *block.Block) int64 {
+	k := ledger.KindOf(seg.Large)
+	id, b, merged, mergedBytes := seg.Coalesce(id, b, &h.free[k], &h.slots)
+	h.free[k].Insert(id, b)
+	if merged > 0 {
+		h.Ledger.Unsplit(k, merged, mergedBytes)
+	}
+	if b.Prev|b.Next != 0 {
+		h.Ledger.Split(k, b.Size)
+	} else if h.space.Policy.TrackIdle {
+		seg.IdleSince = h.space.idleTick.Add(1)
+	}
+	return b.Size
+}
+
+// mergeFor merges blocks of the fast bins, the largest first, until one of at
+// least size bytes comes about, and reports whether it did.
+func (h *Heap) mergeFor(size int64) bool {
+	for id, b := h.fast.PopLargest(); id != 0; id, b = h.fast.PopLargest() {
+		if h.insert(h.segs[b.Seg], id, b) >= size {
+			return true
+		}
+	}
+	return false
+}
+
+// MergeFast returns what lies in the fast bins to the small set, merged with its
+// free neighbours, and reports whether there was anything.
+func (h *Heap) MergeFast() bool {
+	found := h.fast.Len() > 0
+	h.mergeFor(math.MaxInt64)
+	return found
+}
+
+// carve cuts size bytes at an offset of the segment out of a free block and
+// returns them as a block in no set, with the block of what remains behind it,
+// or 0. The pieces beside it stay free. Two slots must have been ensured.
+func (h *Heap) carve(seg *block.Segment, id block.ID, off, size int64) (block.ID, *block.Block, block.ID) {
+	k, b := ledger.KindOf(seg.Large), h.space.Blocks.At(id)
+	h.free[k].Remove(id, b)
+	if b.Prev|b.Next != 0 {
+		h.Ledger.Unsplit(k, 1, b.Size)
+	}
+	if front := int64(seg.Base) + off - int64(b.Addr()); front > 0 {
+		restID, rest := seg.Split(id, b, front, &h.slots)
+		h.free[k].Insert(id, b)
+		h.Ledger.Split(k, b.Size)
+		id, b = restID, rest
+	}
+	var behind block.ID
+	if b.Size > size {
+		restID, rest := seg.Split(id, b, size, &h.slots)
+		h.free[k].Insert(restID, rest)
+		h.Ledger.Split(k, rest.Size)
+		behind = restID
+	}
+	return id, b, behind
+}

@@ -1,0 +1,326 @@
+// Package heap holds the free memory of one stream in one pool: which blocks
+// are free, how a request is cut from them, and how they merge again.
+//
+// A Heap has two sets of free blocks, for small and for large requests, ordered
+// by size and address. Small blocks that were freed lie in fast bins first, and
+// blocks of sizes that recur lie in magazines. Memory comes in segments, or from
+// address ranges that physical memory is mapped to chunk by chunk; free chunks
+// are stitched, that is mapped a second time, side by side.
+//
+// A Heap knows no events and no other streams. Its lock is the caller's, who
+// holds it for every call, but for Magazine.Get. Of the device it calls what
+// maps memory, through a vmem.Mapper, and nothing else.
+package heap
+
+import (
+	"errors"
+	"math"
+	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/addrmap"
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/magazine"
+	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/internal/vmem"
+)
+
+// Policy says how heaps choose, split and keep blocks. Sizes are in bytes.
+type Policy struct {
+	SmallLimit    int64 // the largest block of the small set
+	FastLimit     int64 // the largest block for the fast bins; 0: none is
+	HomeLimit     int64 // the largest block for the magazines; 0: none is
+	MagazineBytes int64 // the most that the magazines of a heap refer to
+	MinSplit      int64 // the smallest rest that a large block of a segment is split for
+
+	NoSplit             bool  // every block has a segment of its own
+	FirstFit            bool  // not best fit
+	MaxSplit            int64 // the size from which blocks are kept whole; 0: none is
+	MaxNonSplitRounding int64 // what may be wasted of a block that is kept whole
+
+	GrowthFactor float64 // see cupool.Config
+	TrackIdle    bool    // Segment.IdleSince is wanted
+	Quarantine   bool    // Pending blocks may wait for no other stream
+}
+
+// KindOf returns the set that a request of rounded bytes is served from.
+func (p *Policy) KindOf(rounded int64) ledger.Kind { return ledger.KindOf(rounded > p.SmallLimit) }
+
+// FitsBelow returns the size from which on a free block is too large for a
+// request of rounded bytes.
+func (p *Policy) FitsBelow(k ledger.Kind, rounded int64) int64 {
+	switch {
+	case p.MaxSplit == 0 || k == ledger.Small:
+		return math.MaxInt64
+	case rounded < p.MaxSplit:
+		return p.MaxSplit
+	default:
+		return rounded + p.MaxNonSplitRounding
+	}
+}
+
+// isOversize reports whether a block is kept whole.
+func (p *Policy) isOversize(k ledger.Kind, size int64) bool {
+	return p.MaxSplit > 0 && k == ledger.Large && size >= p.MaxSplit
+}
+
+// Space is what the heaps of one pool share.
+type Space struct {
+	Policy Policy
+	Blocks block.Table
+	Index  Index
+	Procs  *magazine.Procs
+	Memory *vmem.Mapper // nil: segments
+	Book   ledger.Book
+
+	Stitches, StitchReuses atomic.Int64 // ranges mapped so far, and times that one served again
+
+	byAddr   [2]*addrmap.Map // blocks that went out, by address, of each kind
+	idleTick atomic.Uint64   // of Segment.IdleSince
+}
+
+// Init sets up a space whose exported fields are set.
+func (s *Space) Init() {
+	unit := func(size int64) uint {
+		n := uint(0)
+		for ; size > 1; size /= 2 {
+			n++
+		}
+		return n
+	}
+	s.byAddr[ledger.Small] = addrmap.New(unit(sizeclass.Quantum))
+	s.byAddr[ledger.Large] = addrmap.New(unit(s.Policy.SmallLimit)) // no large block is smaller
+}
+
+// At returns a block that began at an address when it last went out. The block
+// may be another by now: its generation tells. The maps are overwritten, never
+// cleared, so a block that is live is preferred.
+func (s *Space) At(addr uint64) (id block.ID, b *block.Block) {
+	for _, m := range s.byAddr {
+		if i := block.ID(m.Get(addr)); i != 0 {
+			if x := s.Blocks.At(i); x.Addr() == addr {
+				if id, b = i, x; x.Word().State() == block.Live {
+					break
+				}
+			}
+		}
+	}
+	return id, b
+}
+
+// forget gives back what the space knows about size bytes of addresses, where no
+// memory is.
+func (s *Space) forget(addr uint64, size int64) {
+	for _, m := range s.byAddr {
+		m.Forget(addr, uint64(size))
+	}
+}
+
+// Bytes returns the memory that the space's books take.
+func (s *Space) Bytes() int64 {
+	return s.Blocks.Bytes() + s.byAddr[ledger.Small].Bytes() + s.byAddr[ledger.Large].Bytes() + s.Index.bytes()
+}
+
+// Heap is the free memory of one stream in one pool.
+type Heap struct {
+	Ledger   ledger.Ledger
+	Magazine *magazine.Cache
+
+	space *Space
+	index uint32 // by which blocks name the heap
+
+	free  [2]block.FreeSet
+	fast  block.FastBins // small blocks that were freed and not merged yet
+	slots block.SlotCache
+
+	segs     []*block.Segment // by Block.Seg; nil where one was given back
+	segsFull int              // no place below is free
+	leaving  []Idle           // segments that the device is being given back
+
+	homedBytes int64 // of blocks that the magazines refer to
+	noHomes    int   // blocks that get no place in the magazines from now on
+	crowd      crowd
+
+	keeps bool     // some segments are Kept, or were
+	kept  [2]int64 // bytes of the address ranges that were reserved on purpose
+
+	ranges   [2][]*addressRange // of virtual memory; the newest grows
+	stitches []*stitch
+	fragmentation
+}
+
+// Init sets up a heap. Blocks name it by index; guard is its lock.
+func (h *Heap) Init(s *Space, index uint32, guard *ledger.Guard) {
+	h.space, h.index = s, index
+	h.Magazine = magazine.New(&s.Blocks, index, s.Procs)
+	h.slots.Table, h.fast.Table = &s.Blocks, &s.Blocks
+	for k := range h.free {
+		h.free[k].Table = &s.Blocks
+	}
+	h.Ledger.Open(&s.Book, guard)
+}
+
+// Index returns the number by which blocks name the heap.
+func (h *Heap) Index() uint32 { return h.index }
+
+// kind returns the set that a block which is out belongs to.
+func (h *Heap) kind(b *block.Block) ledger.Kind {
+	if h.space.Policy.NoSplit || h.keeps { // a small request may have a large block
+		return ledger.KindOf(h.segs[b.Seg].Large)
+	}
+	return h.space.Policy.KindOf(b.Size)
+}
+
+// Kind returns the set that a live or pending block belongs to.
+func (h *Heap) Kind(b *block.Block) ledger.Kind { return h.kind(b) }
+
+// Pend makes a live block Pending: the program gave it back, and other streams
+// may still use it. The next noHomesAfterPending blocks get no place in the
+// magazines.
+func (h *Heap) Pend(b *block.Block) {
+	b.SetWord(block.MakeWord(b.Word().Gen(), block.Pending))
+	h.Ledger.Pending(h.kind(b), b.Size, b.Requested())
+	h.noHomes = noHomesAfterPending
+}
+
+// Put takes back a block that nothing uses any more: a small one to the fast
+// bins, others merged with their free neighbours. The block is Live, Cached or
+// Pending.
+func (h *Heap) Put(id block.ID, b *block.Block) {
+	k := h.kind(b)
+	if b.Word().State() == block.Pending {
+		h.Ledger.Done(k, b.Size)
+	} else {
+		h.Ledger.Freed(k, b.Size, b.Requested())
+	}
+	if b.Size <= h.space.Policy.FastLimit && k == ledger.Small {
+		h.fast.Push(id, b)
+	} else if seg := h.segs[b.Seg]; seg.Stitched {
+		h.unstitch(seg, id, b)
+	} else {
+		h.insert(seg, id, b)
+	}
+}
+
+// KeepSegment notes that a segment was reserved on purpose.
+func (h *Heap) KeepSegment(seg *block.Segment) { h.keeps, seg.Kept = true, true }
+
+// KeepRanges notes that size bytes of the address ranges of a kind were reserved
+// on purpose.
+func (h *Heap) KeepRanges(k ledger.Kind, size int64) {
+	h.keeps, h.kept[k] = true, max(h.kept[k], size)
+	for _, r := range h.ranges[k] {
+		r.seg.Kept = true
+	}
+}
+
+// Unkeep ends what KeepSegment and KeepRanges began.
+func (h *Heap) Unkeep() {
+	h.kept = [2]int64{}
+	for _, seg := range h.segs {
+		if seg != nil {
+			seg.Kept = false
+		}
+	}
+}
+
+// Kept returns the bytes that were reserved on purpose.
+func (h *Heap) Kept() int64 {
+	n := h.kept[ledger.Small] + h.kept[ledger.Large]
+	if h.keeps {
+		for _, seg := range h.segs {
+			if seg != nil && seg.Kept && !seg.Virtual {
+				n += seg.Size
+			}
+		}
+	}
+	return n
+}
+
+// Slots makes sure that the heap can make n blocks more.
+func (h *Heap) Slots(n int) error {
+	if err := h.slots.Ensure(n); err != nil {
+		return errors.Join(errSlots, err)
+	}
+	return nil
+}
+
+var errSlots = errors.New("cupool: no more blocks")
+
+// Held returns the bytes of memory that the heap holds.
+func (h *Heap) Held() (n int64) {
+	for _, seg := range h.segs {
+		if seg != nil && !seg.Virtual && !seg.Stitched {
+			n += seg.Size
+		}
+	}
+	for _, ranges := range h.ranges {
+		for _, r := range ranges {
+			n += r.seg.Size - r.gaps
+		}
+	}
+	return n
+}
+
+// Usage returns the bytes of live and pending blocks and those that the heap
+// holds, without a look at each block. What its ledger counted of memory that came
+// from or went to other heaps is in it.
+func (h *Heap) Usage() (live, pending, held int64) {
+	for _, k := range [...]ledger.Kind{ledger.Small, ledger.Large} {
+		t := h.Ledger.Tallies(k)
+		live += t[ledger.OutBytes].Now()
+		pending += t[ledger.PendingBytes].Now()
+	}
+	return live - h.CachedBytes(), pending, h.Held()
+}
+
+// CachedBytes returns the bytes that are cached in the magazines.
+func (h *Heap) CachedBytes() int64 {
+	if h.homedBytes == 0 {
+		return 0
+	}
+	return h.Magazine.CachedBytes()
+}
+
+// FreeBytes returns the bytes of the free set of a kind.
+func (h *Heap) FreeBytes(k ledger.Kind) int64 { return h.free[k].Bytes() }
+
+// Each calls f for every block of the heap, by segment and address.
+func (h *Heap) Each(f func(seg *block.Segment, id block.ID, b *block.Block)) {
+	for _, seg := range h.segs {
+		if seg != nil {
+			seg.Each(&h.space.Blocks, func(id block.ID, b *block.Block) { f(seg, id, b) })
+		}
+	}
+}
+
+// InUse reports whether a block of the heap is out or pending.
+func (h *Heap) InUse() bool {
+	used := false
+	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
+		if st := b.Word().State(); st != block.Free && st != block.Gap {
+			used = true
+		}
+	})
+	return used
+}
+
+// IsEmpty reports whether the heap holds no memory and no addresses.
+func (h *Heap) IsEmpty() bool {
+	if len(h.leaving)+len(h.ranges[ledger.Small])+len(h.ranges[ledger.Large]) > 0 {
+		return false
+	}
+	for _, seg := range h.segs {
+		if seg != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends an empty heap.
+func (h *Heap) Close() {
+	h.slots.Drain()
+	h.Magazine.Drop()
+	h.Ledger.Close()
+}

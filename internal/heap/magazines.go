@@ -1,0 +1,119 @@
+package heap
+
+import (
+	"time"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/magazine"
+)
+
+// noHomesAfterPending is how many blocks get no home in the magazines after one
+// had to wait for another stream: a home is of no use to blocks that always do.
+const noHomesAfterPending = 64
+
+// NoHomes keeps the next blocks out of the magazines.
+func (h *Heap) NoHomes() { h.noHomes = noHomesAfterPending }
+
+// giveHome gives a live block a place in the magazines, where the bound allows
+// it.
+func (h *Heap) giveHome(id block.ID, b *block.Block) {
+	if h.homedBytes+b.Size > h.space.Policy.MagazineBytes {
+		return
+	}
+	evicted, ok := h.Magazine.Home(id, b)
+	if !ok {
+		return
+	}
+	h.homedBytes += b.Size
+	if evicted.ID != 0 {
+		h.left(evicted)
+	}
+}
+
+// Unhome takes a block out of the magazines, if it is there, and reports whether
+// the block is live.
+func (h *Heap) Unhome(id block.ID, b *block.Block) bool {
+	if b.Word().Has(block.Homed) {
+		if l, ok := h.Magazine.Leave(id); ok {
+			h.left(l)
+		}
+	}
+	return b.Word().State() == block.Live
+}
+
+// left counts what a block did in the magazines that it left. From then on it
+// changes with the lock only: a live one stays live, a cached one is free.
+func (h *Heap) left(l magazine.Leaver) {
+	b := h.space.Blocks.At(l.ID)
+	h.homedBytes -= b.Size
+	if l.Hits > 0 {
+		h.Ledger.Hits(h.kind(b), l.Hits, b.Size, b.Requested())
+	}
+	if l.Word.State() == block.Cached {
+		h.Put(l.ID, b)
+	}
+}
+
+// HomedBytes returns the bytes of the blocks that the magazines refer to.
+func (h *Heap) HomedBytes() int64 { return h.homedBytes }
+
+// Flush returns everything that is free in the magazines and the fast bins to
+// the free sets and reports whether there was anything.
+func (h *Heap) Flush() bool { return h.empty(false) }
+
+// UnhomeAll is Flush that takes live blocks out of the magazines, too. A block
+// that is freed meanwhile is put back before or after it lost its home.
+func (h *Heap) UnhomeAll() { h.empty(true) }
+
+func (h *Heap) empty(live bool) bool {
+	found := false
+	if h.homedBytes > 0 {
+		h.Magazine.Flush(live, func(l magazine.Leaver) {
+			h.left(l)
+			found = true
+		})
+	}
+	return h.MergeFast() || found
+}
+
+// CountHits counts what went through the magazines so far.
+func (h *Heap) CountHits() {
+	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
+		if w := b.Word(); w.Has(block.Homed) {
+			h.Ledger.Hits(h.kind(b), int64(w.Gen()-b.HomeGen()), b.Size, b.Requested())
+			b.SetHomeGen(w.Gen())
+		}
+	})
+}
+
+// Goroutines on several processors may be more than the blocks of a size are,
+// where they were never all out at once. A goroutine that finds none would empty
+// the magazines of the others, which then find none. A goroutine that only goes
+// from one processor to another does that a hundred times a second at most, as
+// Go's scheduler takes its processor away no sooner than after 10 ms.
+const (
+	crowdFlushes = 16
+	crowdTime    = 10 * time.Millisecond
+)
+
+// crowd is how often a heap's magazines were to be emptied for a block of a
+// size that they hold.
+type crowd struct {
+	since   time.Time
+	flushes int
+}
+
+// Crowded reports whether the heap should grow by a block of size bytes rather
+// than take a block out of its magazines: more than crowdFlushes times in
+// crowdTime one was wanted. What the heap grows by finds homes until every
+// processor has what it needs, or the magazines are full.
+func (h *Heap) Crowded(size int64) bool {
+	if !h.Magazine.Has(size) {
+		return false
+	}
+	if now := time.Now(); now.Sub(h.crowd.since) > crowdTime {
+		h.crowd = crowd{since: now}
+	}
+	h.crowd.flushes++
+	return h.crowd.flushes > crowdFlushes
+}

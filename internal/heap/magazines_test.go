@@ -1,0 +1,138 @@
+package heap
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/magazine"
+)
+
+// homed is a heap with magazines, and a block of 1000 bytes in one of them, cached.
+func homed(t *testing.T) (*rig, *Heap, block.ID) {
+	p := policy
+	p.HomeLimit, p.MagazineBytes = mib, 64*kib
+	r := newRig(t, 1, false, p)
+	r.space.Procs = magazine.NewProcs()
+	h := r.heaps[0]
+	h.Magazine = magazine.New(&r.space.Blocks, 0, r.space.Procs)
+	for range 1000 { // until the size recurs on one processor
+		_, _, _, misses := h.Magazine.Get(1000)
+		if id, b := h.Take(1000, 1024, misses); id == 0 {
+			r.free(r.alloc(h, 1000))
+		} else if b.Word().Has(block.Homed) {
+			require.True(t, b.FreeHomed(b.Word().Gen()))
+			return r, h, id
+		} else {
+			r.free(id)
+		}
+	}
+	require.Fail(t, "no block got a home")
+	return nil, nil, 0
+}
+
+// TestHomes: a block whose size recurs lies in the magazines when it is freed; it
+// leaves them when memory is wanted, and what it did there is counted.
+func TestHomes(t *testing.T) {
+	r, h, id := homed(t)
+	b := r.block(id)
+	require.Equal(t, block.Cached, b.Word().State())
+	require.EqualValues(t, 1024, h.HomedBytes())
+	require.EqualValues(t, 1024, h.CachedBytes())
+	r.check()
+	gen := b.Word().Gen()
+	for range 100 { // the processor may be another
+		if got, _, g, _ := h.Magazine.Get(1000); got == id {
+			require.Equal(t, gen+1, g)
+			require.True(t, b.FreeHomed(g))
+			break
+		}
+	}
+	hits := int64(b.Word().Gen() - gen)
+	h.CountHits()
+	require.Equal(t, hits, h.Ledger.Tallies(ledger.Small)[ledger.MagazineHits].Added)
+	h.CountHits()
+	require.Equal(t, hits, h.Ledger.Tallies(ledger.Small)[ledger.MagazineHits].Added, "once")
+	require.True(t, h.Flush())
+	require.Zero(t, h.HomedBytes())
+	require.Zero(t, h.CachedBytes())
+	require.Equal(t, hits, h.Ledger.Tallies(ledger.Small)[ledger.MagazineHits].Added)
+	r.check()
+}
+
+// TestUnhome: a live block that leaves the magazines stays live; a cached one stays
+// where it is.
+func TestUnhome(t *testing.T) {
+	r, h, id := homed(t)
+	b := r.block(id)
+	require.False(t, h.Unhome(id, b), "it is cached")
+	require.EqualValues(t, 1024, h.HomedBytes())
+	for range 1000 { // the processor may be another
+		if got, _, _, _ := h.Magazine.Get(1000); got == id {
+			break
+		}
+	}
+	require.Equal(t, block.Live, b.Word().State())
+	for range 2 { // the second time it has no home
+		require.True(t, h.Unhome(id, b))
+		require.Zero(t, h.HomedBytes())
+		require.Equal(t, block.MakeWord(b.Word().Gen(), block.Live), b.Word())
+	}
+	r.free(id)
+	r.check()
+}
+
+// TestUnhomeAll: the magazines are empty afterwards; live blocks stay live, others are
+// free.
+func TestUnhomeAll(t *testing.T) {
+	for _, live := range []bool{false, true} {
+		r, h, id := homed(t)
+		b := r.block(id)
+		for range 1000 {
+			if !live {
+				break
+			}
+			if got, _, _, _ := h.Magazine.Get(1000); got == id {
+				break
+			}
+		}
+		live = b.Word().State() == block.Live
+		h.UnhomeAll()
+		require.Zero(t, h.HomedBytes())
+		require.Equal(t, live, b.Size > 0 && b.Word().State() == block.Live)
+		if live {
+			r.free(id)
+		}
+		r.check()
+		require.False(t, h.InUse())
+	}
+}
+
+// TestNoHomes: after a block that waited, or where the magazines are full, blocks get
+// no home; and goroutines that empty each other's magazines are crowded.
+func TestNoHomes(t *testing.T) {
+	_, h, _ := homed(t)
+	require.False(t, h.Crowded(5000), "no block of the size is there")
+	for range crowdFlushes {
+		require.False(t, h.Crowded(1000))
+	}
+	h.NoHomes()
+	require.Equal(t, noHomesAfterPending, h.noHomes)
+	h.Flush()
+	for range noHomesAfterPending {
+		_, _, _, misses := h.Magazine.Get(1000)
+		id, b := h.Take(1000, 1024, misses)
+		require.False(t, b.Word().Has(block.Homed))
+		h.Put(id, b)
+	}
+	require.Zero(t, h.noHomes)
+	h.homedBytes = 64 * kib // full
+	for range 100 {
+		_, _, _, misses := h.Magazine.Get(1000)
+		id, b := h.Take(1000, 1024, misses)
+		require.False(t, b.Word().Has(block.Homed))
+		h.Put(id, b)
+	}
+}

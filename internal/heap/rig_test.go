@@ -1,0 +1,229 @@
+package heap
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/magazine"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/internal/vmem"
+)
+
+const (
+	kib  = 1 << 10
+	mib  = 1 << 20
+	unit = 2 * mib // the granularity of virtual memory
+)
+
+// policy is what most tests use.
+var policy = Policy{SmallLimit: mib, FastLimit: 0, MinSplit: mib}
+
+// rig is a pool of some heaps over a device without memory behind it, with
+// virtual memory or segments.
+type rig struct {
+	t       *testing.T
+	d       *device1
+	space   *Space
+	heaps   []*Heap
+	budget  *budget
+	pending int64 // bytes of Pending blocks of the first heap
+}
+
+// device1 is a simulated device that can refuse large reservations.
+type device1 struct {
+	*simdev.Device
+	most int64 // bytes of addresses in one reservation; 0: any
+}
+
+func (d *device1) AddressReserve(size int64) (device.Ptr, error) {
+	if d.most > 0 && size > d.most {
+		return 0, fmt.Errorf("%w: %d bytes of addresses", device.ErrOutOfMemory, size)
+	}
+	return d.Device.AddressReserve(size)
+}
+
+// budget is a vmem.Budget with a limit.
+type budget struct{ limit, held int64 }
+
+func (b *budget) Held() int64 { return b.held }
+
+func (b *budget) Take(size int64) error {
+	if b.held+size > b.limit {
+		return fmt.Errorf("%w: the limit is %d", device.ErrOutOfMemory, b.limit)
+	}
+	b.held += size
+	return nil
+}
+
+func (b *budget) Cancel(size int64) { b.held -= size }
+func (b *budget) Keep()             {}
+func (b *budget) Return(size int64) { b.held -= size }
+
+// newRig returns a rig of n heaps. Its device has 1 GiB.
+func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
+	t.Helper()
+	const capacity = 1 << 30
+	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity})}, budget: &budget{limit: capacity}}
+	r.space = &Space{Policy: p, Procs: &magazine.Procs{}}
+	if virtual {
+		r.space.Memory = vmem.New(r.d, "sim", capacity, r.budget, func(err error) error { return err })
+	}
+	r.space.Init()
+	for i := range n {
+		h := &Heap{}
+		h.Init(r.space, uint32(i), new(ledger.Guard))
+		require.EqualValues(t, i, h.Index())
+		r.heaps = append(r.heaps, h)
+	}
+	return r
+}
+
+// alloc returns a live block of a heap, with memory of the device where the heap
+// has none.
+func (r *rig) alloc(h *Heap, size int64) block.ID {
+	r.t.Helper()
+	id, err := r.try(h, size, Allow{SmallChunks: true, Growth: true})
+	require.NoError(r.t, err)
+	return id
+}
+
+// segment returns the bytes of the segment for a request.
+func segment(rounded int64) int64 {
+	if rounded <= mib {
+		return 2 * mib
+	}
+	return max(20*mib, sizeclass.RoundTo(rounded, 2*mib))
+}
+
+func (r *rig) try(h *Heap, size int64, allow Allow) (block.ID, error) {
+	rounded := sizeclass.Round(size)
+	if id, _ := h.Take(size, rounded, 0); id != 0 {
+		return id, nil
+	}
+	k := r.space.Policy.KindOf(rounded)
+	var id block.ID
+	var b *block.Block
+	var err error
+	if r.space.Memory != nil {
+		id, b, _, err = h.TakeVirtual(k, rounded, allow)
+	} else if err = h.Slots(2); err == nil {
+		var p device.Ptr
+		if p, err = r.d.MemAlloc(segment(rounded)); err == nil {
+			id, b = h.AddSegment(p, segment(rounded), k)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	id, _ = h.HandOut(size, rounded, id, b, 0)
+	return id, nil
+}
+
+// free gives blocks back.
+func (r *rig) free(ids ...block.ID) {
+	for _, id := range ids {
+		b := r.block(id)
+		r.heaps[b.Owner()].Put(id, b)
+	}
+}
+
+func (r *rig) block(id block.ID) *block.Block { return r.space.Blocks.At(id) }
+
+// addr returns the address of a block as an offset from the first address of the
+// device.
+func (r *rig) addr(id block.ID) int64 { return int64(r.block(id).Addr() - 1<<40) }
+
+// layout prints the segments of a heap.
+func (r *rig) layout(h *Heap) string {
+	var parts []string
+	for _, seg := range h.segs {
+		if seg == nil {
+			continue
+		}
+		name := "small"
+		if seg.Large {
+			name = "large"
+		}
+		if seg.Stitched {
+			name = "stitched"
+		}
+		parts = append(parts, name+" "+seg.Layout(&r.space.Blocks))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// check verifies the rules of all heaps and compares the books with what is in
+// the segments.
+func (r *rig) check() {
+	r.t.Helper()
+	var found [2]Census
+	var ledgers []*ledger.Ledger
+	for i, h := range r.heaps {
+		pending := int64(0)
+		if i == 0 {
+			pending = r.pending
+		}
+		require.NoError(r.t, h.Check(pending))
+		h.Count(&found)
+		ledgers = append(ledgers, &h.Ledger)
+	}
+	sum := r.space.Book.Sum(ledgers)
+	var all Census
+	for _, n := range found {
+		all.Segments += n.Segments
+		all.Reserved += n.Reserved
+		all.Out += n.Out
+		all.OutBytes += n.OutBytes
+		all.Requested += n.Requested
+		all.Splits += n.Splits
+		all.SplitBytes += n.SplitBytes
+		all.PendBytes += n.PendBytes
+	}
+	for q, want := range map[ledger.Quantity]int64{
+		ledger.Segments: all.Segments, ledger.ReservedBytes: all.Reserved,
+		ledger.OutBlocks: all.Out, ledger.OutBytes: all.OutBytes, ledger.RequestedBytes: all.Requested,
+		ledger.Splits: all.Splits, ledger.SplitBytes: all.SplitBytes, ledger.PendingBytes: all.PendBytes,
+	} {
+		require.Equal(r.t, want, sum[ledger.All][q].Now(), "quantity %d of %s", q, r.layout(r.heaps[0]))
+	}
+	if r.space.Memory != nil {
+		require.Equal(r.t, r.budget.held, all.Reserved)
+	}
+	require.NoError(r.t, r.d.Check())
+}
+
+// close gives everything back and finds nothing left on the device.
+func (r *rig) close() {
+	r.t.Helper()
+	for _, h := range r.heaps {
+		h.MergeFast()
+		_, err := h.CloseRanges()
+		require.NoError(r.t, err)
+		idle := h.AppendIdle(nil)
+		h.DetachSegments(idle)
+		for _, f := range idle {
+			require.NoError(r.t, r.d.MemFree(device.Ptr(f.Seg.Base)))
+		}
+		h.Forget(idle, len(idle))
+		require.True(r.t, h.IsEmpty(), r.layout(h))
+	}
+	r.check()
+	for _, h := range r.heaps {
+		h.Close()
+	}
+	if r.space.Memory != nil {
+		require.NoError(r.t, r.space.Memory.Retry())
+	}
+	s := r.d.Stats()
+	require.Zero(r.t, s.Allocations+s.Reservations+s.MemHandles+s.Mappings)
+	require.Zero(r.t, s.UsedBytes)
+	require.Zero(r.t, r.budget.held)
+	r.space.Index.Each(func(e Entry) { require.Fail(r.t, "an entry is left", "%+v", e) })
+}

@@ -1,0 +1,361 @@
+package heap
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/vmem"
+)
+
+// Stitching.
+//
+// When no free block is large enough, but free chunks together are, they are
+// mapped a second time, side by side, at fresh addresses, and that is the block
+// (GMLake, Guo et al., ASPLOS 2024). Nothing is unmapped and nothing waits: the
+// chunks are free in the order of the heap's stream, and the block is for that
+// stream. In the address range the pieces are taken as Parts until the block is
+// freed; then they are free there again and merge. The mapping stays and is used
+// again when its chunks are free again. Small blocks are cut from address ranges
+// alone, but the chunks that they leave free serve stitched blocks too.
+
+// stitch is a range of addresses that chunks are mapped to a second time.
+type stitch struct {
+	base   device.Ptr
+	limit  int64      // bytes of addresses
+	size   int64      // bytes mapped
+	chunks []chunkRef // in the order of the range
+	seg    *block.Segment
+	parts  []part // while the range holds a block
+	asleep bool   // not mapped until it is woken
+}
+
+// chunkRef names a chunk by where it is mapped first.
+type chunkRef struct {
+	r   *addressRange
+	off int64
+}
+
+func (p chunkRef) index() int    { return p.r.chunkAt(p.off) }
+func (p chunkRef) chunk() *chunk { return &p.r.chunks[p.index()] }
+
+// in returns the number of the run that has the chunk, or -1.
+func (p chunkRef) in(runs []run) int {
+	i := p.index()
+	return slices.IndexFunc(runs, func(r run) bool { return r.r == p.r && r.lo <= i && i < r.hi })
+}
+
+// part is a block of an address range that backs a piece of a stitched one.
+type part struct {
+	r  *addressRange
+	id block.ID
+}
+
+// maxStitches bounds the ranges that a heap keeps mapped for later use.
+const maxStitches = 512
+
+// Allow says what may serve a large request, beside its own free chunks.
+type Allow struct {
+	SmallChunks  bool // free chunks of the small ranges
+	MoreStitches bool // more stitched ranges than a heap keeps
+	Growth       bool // new memory where free chunks would do
+}
+
+// ErrStitches says that as many stitched ranges are mapped as a heap keeps. The
+// caller waits for the stream's work, calls DropIdleStitches and tries again.
+var ErrStitches = errors.New("cupool: too many stitched ranges")
+
+// run is a row of whole chunks inside one free block.
+type run struct {
+	r      *addressRange
+	id     block.ID
+	lo, hi int // chunks[lo:hi]
+	size   int64
+}
+
+// idleRuns lists the whole chunks that are free in the ranges of a kind, the
+// longest rows first, with their sum.
+func (h *Heap) idleRuns(k ledger.Kind) (runs []run, total int64) {
+	h.free[k].EachFrom(h.space.Memory.Granularity, func(id block.ID, b *block.Block) bool {
+		r := h.rangeOf(b, k)
+		off := int64(b.Addr() - r.seg.Base)
+		x := run{r: r, id: id, lo: r.chunkAt(off)}
+		for x.hi = x.lo; x.hi < len(r.chunks) && r.chunks[x.hi].off+r.chunks[x.hi].size <= off+b.Size; x.hi++ {
+			x.size += r.chunks[x.hi].size
+		}
+		if x.size > 0 {
+			runs = append(runs, x)
+			total += x.size
+		}
+		return true
+	})
+	slices.SortFunc(runs, func(a, b run) int {
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.lo, b.lo))
+	})
+	return runs, total
+}
+
+// stitchable lists the whole chunks that are free for a large block of need
+// bytes: those of the large ranges and behind them, where these are too few and
+// it is allowed, those that the small ranges have no use for.
+func (h *Heap) stitchable(need int64, allow Allow) (runs []run, total int64) {
+	runs, total = h.idleRuns(ledger.Large)
+	if total >= need || !allow.SmallChunks {
+		return runs, total
+	}
+	h.MergeFast()
+	lent, more := h.idleRuns(ledger.Small)
+	return append(runs, lent...), total + more
+}
+
+func (h *Heap) rangeOf(b *block.Block, k ledger.Kind) *addressRange {
+	for _, r := range h.ranges[k] {
+		if r.seg.Index == b.Seg {
+			return r
+		}
+	}
+	return nil
+}
+
+// Missing returns the bytes of memory that a request of rounded bytes lacks,
+// with what could be stitched: 0 when a free block serves it.
+func (h *Heap) Missing(k ledger.Kind, rounded int64, allow Allow) int64 {
+	switch {
+	case h.fit(k, rounded) != 0:
+		return 0
+	case k == ledger.Small:
+		return max(rounded-h.tail(ledger.Small), 0)
+	default:
+		_, idle := h.stitchable(rounded, allow)
+		return max(h.lacks(rounded, idle), 0)
+	}
+}
+
+// TakeVirtual makes a block for a request out of virtual memory: stitched from
+// what is free, after growing by what is missing only. The block is in no set,
+// and grew says whether the device was asked for memory. It fails with
+// ErrStitches, or with what the device or the budget says.
+func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.ID, b *block.Block, grew bool, err error) {
+	for {
+		if id := h.fit(k, rounded); id != 0 {
+			b := h.space.Blocks.At(id)
+			if err := h.Slots(1); err != nil {
+				return 0, nil, grew, err
+			}
+			h.free[k].Remove(id, b)
+			return id, b, grew, nil
+		}
+		missing := rounded - h.tail(k)
+		if k == ledger.Large {
+			runs, total := h.stitchable(rounded, allow)
+			if missing = h.lacks(rounded, total); missing <= 0 && allow.Growth && h.growsAhead(rounded) {
+				err := h.growBy(ledger.Large, rounded-h.tail(ledger.Large))
+				if err != nil && !errors.Is(err, device.ErrOutOfMemory) {
+					return 0, nil, grew, err
+				}
+				// A call that fails may have filled gaps, whose memory has merged
+				// with that beside it.
+				if grew = grew || err == nil; err == nil || h.fit(k, rounded) != 0 {
+					continue
+				}
+				runs, _ = h.stitchable(rounded, allow)
+			}
+			if missing <= 0 {
+				id, b, err := h.stitch(rounded, runs, allow)
+				return id, b, grew, err
+			}
+		}
+		if err := h.growBy(k, missing); err != nil {
+			return 0, nil, grew, err
+		}
+		grew = true
+	}
+}
+
+// stitch returns a block on chunks of the runs, which together are large enough:
+// on a range that is mapped already or on a new one.
+func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Block, error) {
+	st := h.findStitch(need, runs)
+	if st == nil {
+		var err error
+		if st, err = h.mapStitch(need, runs, allow); err != nil {
+			return 0, nil, err
+		}
+	} else {
+		h.space.StitchReuses.Add(1)
+	}
+	if err := h.Slots(2*len(st.chunks) + 1); err != nil {
+		return 0, nil, err
+	}
+	h.takeParts(st, need, runs)
+	st.seg = &block.Segment{Base: uint64(st.base), Size: need, Large: true, Stitched: true}
+	h.addSegment(st.seg)
+	h.space.Index.add(st.seg, st.size)
+	id, b := st.seg.Begin(&h.slots)
+	return id, b, nil
+}
+
+// findStitch returns the smallest idle range of at least need bytes whose first
+// chunks, as far as need goes, are all free; or nil.
+func (h *Heap) findStitch(need int64, runs []run) (best *stitch) {
+	for _, st := range h.stitches {
+		if st.seg == nil && st.size >= need && (best == nil || st.size < best.size) && st.isFree(need, runs) {
+			best = st
+		}
+	}
+	return best
+}
+
+// isFree reports whether the chunks under the first need bytes are in runs.
+func (st *stitch) isFree(need int64, runs []run) bool {
+	for _, p := range st.chunks {
+		if p.in(runs) < 0 {
+			return false
+		}
+		if need -= p.chunk().size; need <= 0 {
+			break
+		}
+	}
+	return true
+}
+
+// mapStitch maps chunks of the runs, the longest first, side by side until they
+// hold need bytes. What a failing call left is undone.
+func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err error) {
+	if len(h.stitches) >= maxStitches && !allow.MoreStitches {
+		return nil, ErrStitches
+	}
+	m, st := h.space.Memory, &stitch{}
+	for _, r := range runs {
+		for i := r.lo; i < r.hi && st.size < need; i++ {
+			st.chunks = append(st.chunks, chunkRef{r.r, r.r.chunks[i].off})
+			st.size += r.r.chunks[i].size
+		}
+	}
+	st.limit = st.size
+	if st.base, err = m.Reserve(st.limit); err != nil {
+		return nil, err
+	}
+	if err = m.Map(st.base, st.pieces()); err != nil {
+		return nil, errors.Join(err, m.Unreserve(st.base, st.limit))
+	}
+	h.stitches = append(h.stitches, st)
+	h.noteStitch(len(st.chunks))
+	h.space.Stitches.Add(1)
+	return st, nil
+}
+
+// pieces returns the memory of the range's chunks.
+func (st *stitch) pieces() (pieces []vmem.Piece) {
+	for _, p := range st.chunks {
+		pieces = append(pieces, p.chunk().piece())
+	}
+	return pieces
+}
+
+// takeParts takes the memory under the first need bytes of a range out of the
+// free blocks of the address ranges.
+func (h *Heap) takeParts(st *stitch, need int64, runs []run) {
+	type piece struct {
+		chunkRef
+		size int64
+	}
+	var pieces []piece
+	for _, p := range st.chunks {
+		if need <= 0 {
+			break
+		}
+		size := min(need, p.chunk().size)
+		pieces = append(pieces, piece{p, size})
+		need -= size
+	}
+	// From left to right, so that what is left behind a piece is known as
+	// the block in which the next one lies.
+	slices.SortFunc(pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.off, b.off))
+	})
+	behind := map[block.ID]block.ID{}
+	for _, p := range pieces {
+		r := runs[p.in(runs)]
+		in := r.id
+		if next, ok := behind[in]; ok {
+			in = next
+		}
+		id, b, rest := h.carve(p.r.seg, in, p.off, p.size)
+		behind[r.id] = rest
+		b.SetWord(block.MakeWord(b.Word().Gen(), block.Part))
+		st.parts = append(st.parts, part{p.r, id})
+	}
+}
+
+// unstitch makes the memory of a stitched block free where its chunks are mapped
+// first.
+func (h *Heap) unstitch(seg *block.Segment, id block.ID, b *block.Block) {
+	i := slices.IndexFunc(h.stitches, func(st *stitch) bool { return st.seg == seg })
+	st := h.stitches[i]
+	b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
+	h.slots.Put(id, b)
+	h.space.Index.remove(seg)
+	h.dropSegment(seg.Index)
+	st.seg = nil
+	for _, p := range st.parts {
+		h.insert(p.r.seg, p.id, h.space.Blocks.At(p.id))
+	}
+	st.parts = st.parts[:0]
+}
+
+// unmapSecond ends the second mappings of a range's chunks from lo up to hi,
+// which are free: idle stitched ranges are unmapped, those that hold a block
+// become shorter behind it. The stream's work must be done.
+func (h *Heap) unmapSecond(r *addressRange, lo, hi int) error {
+	uses := func(p chunkRef) bool { return p.r == r && lo <= p.index() && p.index() < hi }
+	for _, st := range h.stitches {
+		if i := slices.IndexFunc(st.chunks, uses); i >= 0 && st.seg != nil {
+			if err := h.shorten(st, i); err != nil {
+				return err
+			}
+		}
+	}
+	return h.dropStitches(func(st *stitch) bool { return slices.ContainsFunc(st.chunks, uses) })
+}
+
+// shorten unmaps a stitched range's chunks from the n-th on.
+func (h *Heap) shorten(st *stitch, n int) error {
+	size := int64(0)
+	for _, p := range st.chunks[:n] {
+		size += p.chunk().size
+	}
+	if err := h.space.Memory.Unmap(st.base+device.Ptr(size), st.size-size); err != nil {
+		return err
+	}
+	st.chunks, st.size = st.chunks[:n], size
+	return nil
+}
+
+// DropIdleStitches unmaps all stitched ranges that hold no block. The stream's
+// work must be done.
+func (h *Heap) DropIdleStitches() error {
+	return h.dropStitches(func(*stitch) bool { return true })
+}
+
+// dropStitches unmaps the idle stitched ranges that match. One that cannot be
+// unmapped stays; addresses that cannot be given back are left over.
+func (h *Heap) dropStitches(match func(*stitch) bool) (err error) {
+	m := h.space.Memory
+	h.stitches = slices.DeleteFunc(h.stitches, func(st *stitch) bool {
+		if st.seg != nil || err != nil || !match(st) {
+			return false
+		}
+		if !st.asleep {
+			if err = m.Unmap(st.base, st.size); err != nil {
+				return false
+			}
+		}
+		err = m.Unreserve(st.base, st.limit)
+		return true
+	})
+	return err
+}

@@ -1,0 +1,205 @@
+package heap
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// scattered is a heap of virtual memory whose free chunks are apart: three rows of
+// 6 MiB between live blocks of 2, and no more memory on the device.
+func scattered(t *testing.T) (r *rig, h *Heap, between []block.ID) {
+	r = newRig(t, 1, true, policy)
+	h = r.heaps[0]
+	var rows []block.ID
+	for range 3 {
+		rows = append(rows, r.alloc(h, 6*mib))
+		between = append(between, r.alloc(h, 2*mib))
+	}
+	r.free(rows...)
+	r.budget.limit = r.budget.held
+	require.Equal(t, "large [Free 6M][Live 2M][Free 6M][Live 2M][Free 6M][Live 2M]", r.layout(h))
+	return r, h, between
+}
+
+// TestStitch: free chunks that are apart make one block, are taken meanwhile, and
+// merge where they are when the block is freed. The range serves again.
+func TestStitch(t *testing.T) {
+	r, h, between := scattered(t)
+	id := r.alloc(h, 15*mib)
+	r.check()
+	require.Equal(t, "large [Part 2M][Part 2M][Part 2M][Live 2M][Part 2M][Part 2M][Part 2M][Live 2M][Part 2M][Part 1M][Free 3M][Live 2M], stitched [Live 15M]", r.layout(h))
+	require.True(t, h.InUse())
+	addr := r.block(id).Addr()
+	e, ok := r.space.Index.Find(addr + 14*mib)
+	require.True(t, ok)
+	require.True(t, e.Seg.Stitched)
+	require.EqualValues(t, 1, r.space.Stitches.Load())
+	r.free(id)
+	r.check()
+	require.Equal(t, "large [Free 6M][Live 2M][Free 6M][Live 2M][Free 6M][Live 2M]", r.layout(h))
+	_, ok = r.space.Index.Find(addr)
+	require.False(t, ok)
+
+	maps := r.d.Calls(simdev.MemMap)
+	for _, size := range []int64{15 * mib, 13 * mib, 8 * mib} { // all on its first chunks
+		id = r.alloc(h, size)
+		r.check()
+		require.Len(t, h.stitches, 1)
+		r.free(id)
+	}
+	require.Equal(t, maps, r.d.Calls(simdev.MemMap))
+	require.EqualValues(t, 3, r.space.StitchReuses.Load())
+	part := r.alloc(h, 5*mib) // takes chunks of the range
+	again := r.alloc(h, 10*mib)
+	require.Len(t, h.stitches, 2, "its chunks are not all free")
+	r.check()
+	r.free(part, again)
+	require.NoError(t, h.DropIdleStitches())
+	require.Empty(t, h.stitches)
+	require.EqualValues(t, 1, r.d.Stats().Reservations)
+	r.free(between...)
+	r.close()
+}
+
+// TestStitchOfBothKinds: chunks that small blocks leave serve a large block where it
+// is allowed.
+func TestStitchOfBothKinds(t *testing.T) {
+	r := newRig(t, 1, true, policy)
+	h := r.heaps[0]
+	var smalls []block.ID
+	for range 4 {
+		smalls = append(smalls, r.alloc(h, mib))
+	}
+	a, b := r.alloc(h, 4*mib), r.alloc(h, 2*mib)
+	r.free(a)
+	r.free(smalls...)
+	r.budget.limit = r.budget.held
+	_, err := r.try(h, 8*mib, Allow{})
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+	require.EqualValues(t, 4*mib, h.Missing(ledger.Large, 8*mib, Allow{}))
+	require.Zero(t, h.Missing(ledger.Large, 8*mib, Allow{SmallChunks: true}))
+	id := r.alloc(h, 8*mib)
+	r.check()
+	var n [2]Census
+	h.Count(&n)
+	require.EqualValues(t, 4*mib, n[ledger.Small].Lent)
+	require.EqualValues(t, -4*mib, n[ledger.Large].Lent)
+	_, err = r.try(h, 1000, Allow{})
+	require.ErrorIs(t, err, device.ErrOutOfMemory, "all chunks are lent")
+	r.free(id)
+	s := r.alloc(h, 1000)
+	r.check()
+	r.free(s, b)
+	r.close()
+}
+
+// TestErrStitches: a heap keeps so many ranges and no more, unless it is allowed.
+func TestErrStitches(t *testing.T) {
+	r, h, between := scattered(t)
+	idle := &stitch{chunks: []chunkRef{{h.ranges[ledger.Large][0], 6 * mib}}, asleep: true} // of a chunk in use
+	for range maxStitches {
+		x := *idle
+		h.stitches = append(h.stitches, &x)
+	}
+	_, err := r.try(h, 12*mib, Allow{})
+	require.ErrorIs(t, err, ErrStitches)
+	id, err := r.try(h, 12*mib, Allow{MoreStitches: true})
+	require.NoError(t, err)
+	require.Len(t, h.stitches, maxStitches+1)
+	h.stitches = h.stitches[maxStitches:]
+	r.check()
+	r.free(append(between, id)...)
+	r.close()
+}
+
+// TestGrowPartly: where the device refuses a part of what a fragmented heap grows
+// by, the free blocks that the other part merged with are looked up again.
+func TestGrowPartly(t *testing.T) {
+	for name, c := range map[string]struct {
+		free []int  // of ten blocks of 2 MiB, the third and the sixth being gaps
+		want string // after a request of 6 MiB, for which one gap is filled
+	}{
+		"what merged fits":        {[]int{1, 3, 9}, "large [Live 2M][Live 6M][Live 2M][Gap 2M][Live 2M][Live 2M][Live 2M][Free 2M]"},
+		"what merged is stitched": {[]int{1, 7, 9}, "large [Live 2M][Part 2M][Part 2M][Live 2M][Live 2M][Gap 2M][Live 2M][Part 2M][Live 2M][Free 2M], stitched [Live 6M]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, true, policy)
+			h := r.heaps[0]
+			var ids []block.ID
+			for range 10 {
+				ids = append(ids, r.alloc(h, 2*mib))
+			}
+			r.free(ids[2], ids[5])
+			out, err := h.Detach(h.WholeChunks(), 4*mib)
+			require.NoError(t, err)
+			require.NoError(t, h.Release(out))
+			for _, i := range c.free {
+				r.free(ids[i])
+			}
+			h.fragmented, h.most = true, 1<<30
+			r.budget.limit = r.budget.held + 2*mib
+			r.alloc(h, 6*mib)
+			require.Equal(t, c.want, r.layout(h))
+			require.NoError(t, h.Check(0))
+		})
+	}
+}
+
+// TestShorten: a stitched range with a live block loses the chunks behind it when
+// they are given back, and idle ranges go.
+func TestShorten(t *testing.T) {
+	r, h, between := scattered(t)
+	r.free(r.alloc(h, 18*mib))
+	id := r.alloc(h, 8*mib) // on the first chunks of the range
+	require.Len(t, h.stitches, 1)
+	require.EqualValues(t, 18*mib, h.stitches[0].size)
+	require.EqualValues(t, 10*mib, r.giveBack(h, 1<<40))
+	require.EqualValues(t, 8*mib, h.stitches[0].size)
+	require.Len(t, h.stitches[0].chunks, 4)
+	r.free(id)
+	r.check()
+	require.EqualValues(t, 8*mib, r.giveBack(h, 1<<40))
+	require.Empty(t, h.stitches)
+	r.free(between...)
+	r.close()
+}
+
+// TestFailingStitch: what a failing call leaves of a range is undone, and the heap
+// is as it was.
+func TestFailingStitch(t *testing.T) {
+	for call, places := range map[simdev.Call]int{simdev.AddressReserve: 1, simdev.MemMap: 6, simdev.MemSetAccess: 1} {
+		for nth := 1; nth <= places; nth++ {
+			r, h, between := scattered(t)
+			was := r.layout(h)
+			r.d.FailNth(call, nth, errBroken)
+			_, err := r.try(h, 12*mib, Allow{})
+			require.ErrorIs(t, err, errBroken, "%v %d", call, nth)
+			require.Equal(t, was, r.layout(h))
+			require.Empty(t, h.stitches)
+			r.check()
+			require.EqualValues(t, 1, r.d.Stats().Reservations)
+			require.EqualValues(t, 12, r.d.Stats().Mappings)
+			r.free(append(between, r.alloc(h, 12*mib))...)
+			r.close()
+		}
+	}
+	t.Run("MemUnmap", func(t *testing.T) {
+		r, h, between := scattered(t)
+		r.free(r.alloc(h, 18*mib))
+		r.d.FailNth(simdev.MemUnmap, 1, errBroken)
+		require.ErrorIs(t, h.DropIdleStitches(), errBroken)
+		require.Len(t, h.stitches, 1, "it stays")
+		r.d.FailNth(simdev.AddressFree, 1, errBroken)
+		require.ErrorIs(t, h.DropIdleStitches(), errBroken)
+		require.Empty(t, h.stitches, "its addresses are left over")
+		r.check()
+		r.free(between...)
+		r.close()
+	})
+}

@@ -1,0 +1,118 @@
+package heap
+
+import (
+	"math"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/magazine"
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Take serves a request from the free blocks: a small one from the fast bins if
+// it can, and these merge before it fails. misses is how often the size missed
+// in the magazines. It returns a live block, or 0.
+func (h *Heap) Take(size, rounded int64, misses magazine.Misses) (block.ID, *block.Block) {
+	h.asked += rounded
+	if rounded <= h.space.Policy.FastLimit {
+		if id, b := h.fast.Pop(rounded); id != 0 {
+			return h.out(size, ledger.Small, id, b, misses)
+		}
+	}
+	k := h.space.Policy.KindOf(rounded)
+	id := h.fit(k, rounded)
+	if id == 0 && k == ledger.Small && h.mergeFor(rounded) {
+		id = h.fit(k, rounded)
+	}
+	if id == 0 && k == ledger.Small && h.keeps {
+		k = ledger.Large
+		id = h.fitKept(rounded)
+	}
+	if id == 0 || h.slots.Ensure(1) != nil { // growing finds the same error
+		return 0, nil
+	}
+	b := h.space.Blocks.At(id)
+	h.free[k].Remove(id, b)
+	return h.HandOut(size, rounded, id, b, misses)
+}
+
+// fit chooses a free block of at least size bytes, or returns 0.
+func (h *Heap) fit(k ledger.Kind, size int64) block.ID {
+	below := h.space.Policy.FitsBelow(k, size)
+	if h.space.Policy.FirstFit || h.fragmented && k == ledger.Large {
+		return h.free[k].FirstFit(size, below)
+	}
+	id := h.free[k].BestFit(size)
+	if below != math.MaxInt64 && id != 0 && h.space.Blocks.At(id).Size >= below {
+		return 0
+	}
+	return id
+}
+
+// fitKept chooses a free block for a small request from memory that was reserved
+// on purpose, or returns 0.
+func (h *Heap) fitKept(rounded int64) (found block.ID) {
+	if h.space.Policy.NoSplit {
+		return 0
+	}
+	below := h.space.Policy.FitsBelow(ledger.Large, rounded)
+	h.free[ledger.Large].EachFrom(rounded, func(id block.ID, b *block.Block) bool {
+		if b.Size >= rounded && h.segs[b.Seg].Kept {
+			found = id
+		}
+		return found == 0 && b.Size < below
+	})
+	if found != 0 && h.space.Blocks.At(found).Size >= below {
+		return 0
+	}
+	return found
+}
+
+// Fits reports whether a free block serves a request.
+func (h *Heap) Fits(k ledger.Kind, rounded int64) bool {
+	return h.fit(k, rounded) != 0 || k == ledger.Small && h.keeps && h.fitKept(rounded) != 0
+}
+
+// HandOut makes a Free block that is in no set the program's, and splits off
+// what is not needed. A slot must have been ensured.
+func (h *Heap) HandOut(size, rounded int64, id block.ID, b *block.Block, misses magazine.Misses) (block.ID, *block.Block) {
+	p := &h.space.Policy
+	seg, wanted := h.segs[b.Seg], p.KindOf(rounded)
+	k := ledger.KindOf(seg.Large)
+	if b.Prev|b.Next != 0 {
+		h.Ledger.Unsplit(k, 1, b.Size)
+	}
+	if b.Size-rounded >= h.minSplit(wanted) && !p.isOversize(k, rounded) {
+		restID, rest := seg.Split(id, b, rounded, &h.slots)
+		h.free[k].Insert(restID, rest)
+		h.Ledger.Split(k, rest.Size)
+	}
+	h.space.byAddr[wanted].Set(b.Addr(), uint32(id))
+	return h.out(size, k, id, b, misses)
+}
+
+// out makes a block the program's as it is, and gives it a place in the
+// magazines when its size recurs.
+func (h *Heap) out(size int64, k ledger.Kind, id block.ID, b *block.Block, misses magazine.Misses) (block.ID, *block.Block) {
+	b.SetRequested(size)
+	b.SetWord(block.MakeWord(b.Word().Gen()+1, block.Live))
+	h.Ledger.Out(k, b.Size, size)
+	if h.noHomes > 0 {
+		h.noHomes--
+	} else if misses != 0 && b.Size <= h.space.Policy.HomeLimit && h.Magazine.Recurs(misses, size, k == ledger.Large) {
+		h.giveHome(id, b) // may merge an evicted block with a rest
+	}
+	return id, b
+}
+
+// minSplit returns the smallest rest worth a block of its own, in bytes.
+func (h *Heap) minSplit(k ledger.Kind) int64 {
+	switch p := &h.space.Policy; {
+	case p.NoSplit:
+		return math.MaxInt64
+	case k == ledger.Small || h.space.Memory != nil:
+		return sizeclass.Quantum
+	default:
+		return p.MinSplit
+	}
+}

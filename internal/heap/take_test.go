@@ -1,0 +1,131 @@
+package heap
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+)
+
+// TestTake: which of the free blocks of 4, 8 and 2.5 MiB, in this order, serves a
+// request.
+func TestTake(t *testing.T) {
+	const none = -1
+	for name, tc := range map[string]struct {
+		change func(p *Policy)
+		size   int64
+		at     int64 // the offset of the block that serves
+		bytes  int64 // that it takes; 0: as requested
+	}{
+		"best fit":                 {func(*Policy) {}, 5*mib/2 - 512, 16 * mib, 5 * mib / 2},
+		"best fit, exactly":        {func(*Policy) {}, 8 * mib, 6 * mib, 0},
+		"best fit, splits":         {func(*Policy) {}, 5 * mib, 6 * mib, 0},
+		"nothing as large":         {func(*Policy) {}, 9 * mib, none, 0},
+		"the rest is too small":    {func(*Policy) {}, 3*mib + 512, 0, 4 * mib},
+		"the rest is large enough": {func(p *Policy) { p.MinSplit = mib - 512 }, 3*mib + 512, 0, 0},
+		"first fit":                {func(p *Policy) { p.FirstFit = true }, 2 * mib, 0, 0},
+		"kept whole, below":        {func(p *Policy) { p.MaxSplit = 6 * mib }, 2 * mib, 16 * mib, 5 * mib / 2},
+		"kept whole, none below":   {func(p *Policy) { p.MaxSplit = 6 * mib }, 5 * mib, none, 0},
+		"kept whole":               {func(p *Policy) { p.MaxSplit, p.MaxNonSplitRounding = 6*mib, 2*mib }, 7 * mib, 6 * mib, 8 * mib},
+		"kept whole, waste":        {func(p *Policy) { p.MaxSplit, p.MaxNonSplitRounding = 6*mib, mib }, 7 * mib, none, 0},
+		"first fit, none below":    {func(p *Policy) { p.MaxSplit, p.FirstFit = 6*mib, true }, 5 * mib, none, 0},
+		"a small one":              {func(*Policy) {}, 512, none, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, false, policy)
+			h := r.heaps[0]
+			a, x := r.alloc(h, 4*mib), r.alloc(h, 2*mib)
+			b, y := r.alloc(h, 8*mib), r.alloc(h, 2*mib)
+			c, z := r.alloc(h, 5*mib/2), r.alloc(h, 3*mib/2)
+			r.free(a, b, c)
+			require.Equal(t, "large [Free 4M][Live 2M][Free 8M][Live 2M][Free 2560K][Live 1536K]", r.layout(h))
+			tc.change(&r.space.Policy)
+			id, got := h.Take(tc.size, tc.size, 0)
+			fits := tc.at != none
+			require.Equal(t, fits, id != 0)
+			if fits {
+				require.EqualValues(t, tc.at, r.addr(id))
+				if tc.bytes == 0 {
+					tc.bytes = tc.size
+				}
+				require.Equal(t, tc.bytes, got.Size)
+				require.Equal(t, tc.size, got.Requested())
+				require.Equal(t, block.MakeWord(got.Word().Gen(), block.Live), got.Word())
+				found, _ := r.space.At(got.Addr())
+				require.Equal(t, id, found)
+				r.check()
+				r.free(id)
+			}
+			r.free(x, y, z)
+			r.close()
+		})
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	p := Policy{SmallLimit: mib, MaxSplit: 8 * mib, MaxNonSplitRounding: 2 * mib}
+	require.Equal(t, ledger.Small, p.KindOf(mib))
+	require.Equal(t, ledger.Large, p.KindOf(mib+512))
+	require.EqualValues(t, math.MaxInt64, p.FitsBelow(ledger.Small, 512))
+	require.EqualValues(t, 8*mib, p.FitsBelow(ledger.Large, 8*mib-512))
+	require.EqualValues(t, 10*mib, p.FitsBelow(ledger.Large, 8*mib))
+	require.EqualValues(t, math.MaxInt64, (&Policy{}).FitsBelow(ledger.Large, 8*mib))
+	require.True(t, p.isOversize(ledger.Large, 8*mib))
+	require.False(t, p.isOversize(ledger.Large, 8*mib-512))
+	require.False(t, p.isOversize(ledger.Small, 8*mib))
+}
+
+// TestNoSplit: every block has a segment of its own, and is booked as the segment
+// is, whatever was asked for.
+func TestNoSplit(t *testing.T) {
+	p := policy
+	p.NoSplit = true
+	r := newRig(t, 1, false, p)
+	h := r.heaps[0]
+	require.NoError(t, h.Slots(2))
+	m, err := r.d.MemAlloc(4 * mib)
+	require.NoError(t, err)
+	id, b := h.AddSegment(m, 4*mib, ledger.Small)
+	h.HandOut(600, 1024, id, b, 0)
+	require.Equal(t, "small [Live 4M]", r.layout(h))
+	require.Equal(t, ledger.Small, h.Kind(b))
+	require.Equal(t, h.segs[0], h.SegmentOf(b))
+	r.check()
+	r.free(id)
+	r.check()
+	r.close()
+}
+
+// TestAt prefers the live one of two blocks, of both kinds, that began at an
+// address.
+func TestAt(t *testing.T) {
+	r := newRig(t, 1, false, policy)
+	h := r.heaps[0]
+	for _, sizes := range [][2]int64{{3 * mib, 1000}, {1000, 3 * mib}, {1000, 1000}, {3 * mib, 3 * mib}} {
+		first := r.alloc(h, sizes[0])
+		addr := r.block(first).Addr()
+		r.free(first)
+		out := h.AppendIdle(nil)
+		h.DetachSegments(out)
+		require.NoError(t, r.d.MemFree(r1(addr)))
+		second := r.alloc(h, sizes[1]) // while the heap does not know yet that the device has the memory
+		require.Equal(t, addr, r.block(second).Addr())
+		id, b := r.space.At(addr)
+		require.Equal(t, second, id)
+		require.Equal(t, block.Live, b.Word().State())
+		require.Equal(t, segment(max(sizes[0], 512)), h.Forget(out, 1))
+		r.check()
+		r.free(second)
+		out = h.AppendIdle(nil)
+		h.DetachSegments(out)
+		require.NoError(t, r.d.MemFree(r1(addr)))
+		h.Forget(out, 1)
+	}
+	id, _ := r.space.At(1)
+	require.Zero(t, id)
+	require.NotZero(t, r.space.Bytes())
+	r.close()
+}

@@ -1,0 +1,68 @@
+package hostdev_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/hostdev"
+)
+
+// TestCheck breaks every rule on purpose: Check reports its number.
+func TestCheck(t *testing.T) {
+	for rule, ways := range hostdev.Corruptions {
+		for name, corrupt := range ways {
+			t.Run(rule+"/"+name, func(t *testing.T) {
+				d, err := hostdev.Open(hostdev.Config{Capacity: mib})
+				require.NoError(t, err) // it cannot be closed once its books are wrong
+				for range 2 {
+					require.NoError(t, d.Launch(0, func() {}))
+				}
+				settle(t, d)
+				require.NoError(t, d.Check())
+				corrupt(d)
+				require.ErrorContains(t, d.Check(), rule)
+			})
+		}
+	}
+}
+
+// TestCheckWhileStreamsWork verifies the rules while goroutines submit and
+// wait.
+func TestCheckWhileStreamsWork(t *testing.T) {
+	d := open(t, mib)
+	s, p := newStream(t, d), alloc(t, d, 8)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for range 300 {
+				for range 3 {
+					if err := d.Launch(s, func() {}); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := d.Memset(p, 1, 8, s); err != nil {
+					t.Error(err)
+				}
+				if err := d.SyncStream(s); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 1000 {
+		require.NoError(t, d.Check())
+	}
+	wg.Wait()
+	require.NoError(t, d.Check())
+}
+
+// settle waits until no stream has a runner: a worker goes a moment after its
+// last job is over.
+func settle(t *testing.T, d *hostdev.Device) {
+	t.Helper()
+	require.NoError(t, d.SyncStream(0))
+	require.Eventually(t, d.Idle, patience, time.Millisecond)
+}

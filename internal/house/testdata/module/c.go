@@ -1,0 +1,3 @@
+package cupool
+
+func init() { A() }

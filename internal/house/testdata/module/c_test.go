@@ -1,0 +1,4 @@
+package cupool
+
+// T is a test's.
+func T() {}

@@ -1,0 +1,3 @@
+module github.com/cupool/cupool
+
+go 1.26.0

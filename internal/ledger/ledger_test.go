@@ -1,0 +1,362 @@
+package ledger
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testlevel"
+)
+
+// peaked are the quantities that have peaks.
+var peaked = []Quantity{OutBlocks, OutBytes, RequestedBytes, Segments, ReservedBytes, Splits, SplitBytes, ActiveBlocks, ActiveBytes}
+
+// oracle counts as a book does, in the simplest way: all present amounts and
+// their peaks after every change.
+type oracle struct {
+	now, peak [3]amounts
+}
+
+func (o *oracle) add(k Kind, q Quantity, n int64) {
+	o.now[k][q] += n
+	o.now[All][q] += n
+}
+
+func (o *oracle) note() {
+	for k := range o.now {
+		for q, n := range o.now[k] {
+			o.peak[k][q] = max(o.peak[k][q], n)
+		}
+	}
+}
+
+// out is a block that a random program holds.
+type out struct {
+	l               *Ledger
+	k               Kind
+	size, requested int64
+	pending         bool
+}
+
+// open returns n ledgers of a new book.
+func open(n int) (*Book, []*Ledger) {
+	b := &Book{}
+	var ledgers []*Ledger
+	for range n {
+		l := &Ledger{}
+		l.Open(b, new(Guard))
+		ledgers = append(ledgers, l)
+	}
+	return b, ledgers
+}
+
+// all locks ledgers, as Book.Sum wants them.
+func all(ledgers []*Ledger, f func()) {
+	for _, l := range ledgers {
+		l.guard.Lock()
+		defer l.guard.Unlock()
+	}
+	f()
+}
+
+// TestPeaksAreExact: while one goroutine at a time changes ledgers, in whatever
+// turn, every peak is that of an oracle which looks after each change.
+func TestPeaksAreExact(t *testing.T) {
+	for range testlevel.Rounds(80) {
+		seed := rand.Uint64()
+		t.Log("seed", seed)
+		r := rand.New(rand.NewPCG(seed, 0))
+		b, ledgers := open(1 + r.IntN(4))
+		o, held := &oracle{}, []out{}
+		splits := map[*Ledger][2][]int64{} // by kind
+		compare := func() {
+			all(ledgers, func() {
+				sum := b.Sum(ledgers)
+				for k := range o.now {
+					now := sum.now(Kind(k))
+					for _, q := range peaked {
+						require.Equal(t, o.now[k][q], now[q], "kind %d, quantity %d", k, q)
+						require.Equal(t, o.peak[k][q], b.Peak(Kind(k), q), "peak of kind %d, quantity %d", k, q)
+					}
+				}
+			})
+			_, _, ok := b.Check()
+			require.True(t, ok)
+		}
+		l := ledgers[0]
+		for range 2000 {
+			if r.IntN(8) == 0 {
+				l = ledgers[r.IntN(len(ledgers))]
+			}
+			k := Kind(r.IntN(2))
+			l.guard.Lock()
+			switch i := 0; r.IntN(12) {
+			case 0, 1, 2, 3:
+				size := 1 + r.Int64N(1<<20)
+				x := out{l: l, k: k, size: size, requested: 1 + r.Int64N(size)}
+				held = append(held, x)
+				l.Out(k, size, x.requested)
+				o.add(k, OutBlocks, 1)
+				o.add(k, OutBytes, size)
+				o.add(k, RequestedBytes, x.requested)
+				o.add(k, ActiveBlocks, 1)
+				o.add(k, ActiveBytes, size)
+			case 4, 5, 6, 7:
+				for i = len(held) - 1; i >= 0 && held[i].l != l; i-- {
+				}
+				if i < 0 {
+					break
+				}
+				x := &held[i]
+				switch {
+				case x.pending:
+					l.Done(x.k, x.size)
+					o.add(x.k, ActiveBlocks, -1)
+					o.add(x.k, ActiveBytes, -x.size)
+				default:
+					o.add(x.k, OutBlocks, -1)
+					o.add(x.k, OutBytes, -x.size)
+					o.add(x.k, RequestedBytes, -x.requested)
+					if r.IntN(3) == 0 {
+						l.Pending(x.k, x.size, x.requested)
+						x.pending = true
+						break
+					}
+					l.Freed(x.k, x.size, x.requested)
+					o.add(x.k, ActiveBlocks, -1)
+					o.add(x.k, ActiveBytes, -x.size)
+				}
+				if o.now[All][ActiveBlocks] < int64(len(held)) {
+					held = append(held[:i], held[i+1:]...)
+				}
+			case 8:
+				bytes := 1 + r.Int64N(1<<20)
+				if r.IntN(2) == 0 { // a range that grows at once: there is no such peak
+					l.Resplit(k, bytes)
+					l.Unsplit(k, 1, bytes)
+					break
+				}
+				s := splits[l]
+				s[k] = append(s[k], bytes)
+				splits[l] = s
+				l.Split(k, bytes)
+				o.add(k, Splits, 1)
+				o.add(k, SplitBytes, bytes)
+			case 9:
+				s := splits[l]
+				n, bytes := r.IntN(len(s[k])+1), int64(0)
+				for _, x := range s[k][len(s[k])-n:] {
+					bytes += x
+				}
+				s[k] = s[k][:len(s[k])-n]
+				splits[l] = s
+				l.Unsplit(k, int64(n), bytes)
+				o.add(k, Splits, -int64(n))
+				o.add(k, SplitBytes, -bytes)
+			case 10:
+				size := 1 + r.Int64N(1<<24)
+				l.Segment(k, size)
+				o.add(k, Segments, 1)
+				o.add(k, ReservedBytes, size)
+			case 11:
+				n, bytes := o.now[k][Segments]/2, o.now[k][ReservedBytes]/2
+				l.SegmentsGone(k, n, bytes)
+				o.add(k, Segments, -n)
+				o.add(k, ReservedBytes, -bytes)
+			}
+			l.guard.Unlock()
+			o.note()
+			switch r.IntN(200) {
+			case 0:
+				compare()
+			case 1:
+				all(ledgers, func() {
+					b.Sum(ledgers)
+					b.ResetPeaks(ledgers)
+				})
+				o.peak = o.now
+			}
+		}
+		compare()
+	}
+}
+
+// TestQuiet: memory that moves between two ledgers counts once, although the sum
+// is too high in between.
+func TestQuiet(t *testing.T) {
+	b, ledgers := open(3)
+	from, to, other := ledgers[0], ledgers[1], ledgers[2]
+	other.Segment(Large, 10)
+	from.Segment(Small, 100)
+	from.Quiet()
+	to.Quiet()
+	to.Segment(Large, 100)
+	require.EqualValues(t, 110, b.Peak(All, ReservedBytes), "as before the move")
+	from.SegmentsGone(Small, 1, 100)
+	b.Settle(from, to)
+	require.EqualValues(t, 110, b.Peak(All, ReservedBytes))
+	require.EqualValues(t, 110, b.Peak(Large, ReservedBytes))
+	require.EqualValues(t, 2, b.Peak(All, Segments))
+	to.Segment(Large, 5) // is counted again
+	require.EqualValues(t, 115, b.Peak(All, ReservedBytes))
+	all(ledgers, func() { require.EqualValues(t, 3, b.Sum(ledgers)[All][Segments].Now()) })
+}
+
+// TestRoomAfterQuiet: a ledger that took memory over raises the peak when it hands
+// out more than there was before, though it had room of its own to spare.
+func TestRoomAfterQuiet(t *testing.T) {
+	b, ledgers := open(2)
+	from, to := ledgers[0], ledgers[1]
+	to.Out(Large, 100, 100)
+	to.Freed(Large, 100, 100) // leaves room for 100 bytes
+	from.Quiet()
+	to.Quiet()
+	from.Out(Large, 60, 60)
+	b.Settle(from, to)
+	to.Out(Large, 90, 90)
+	require.EqualValues(t, 150, b.Peak(Large, OutBytes))
+	require.EqualValues(t, 2, b.Peak(All, OutBlocks))
+}
+
+// TestSettlePublishesTheThird: what a third ledger gave back before two others
+// exchanged memory is no part of a later peak.
+func TestSettlePublishesTheThird(t *testing.T) {
+	b, ledgers := open(3)
+	x, y, third := ledgers[0], ledgers[1], ledgers[2]
+	third.Out(Small, 100, 90)
+	third.Pending(Small, 100, 90)
+	third.Done(Small, 100) // the book's current ledger: only it knows
+	x.Quiet()
+	y.Quiet()
+	x.Segment(Large, 64)
+	y.SegmentsGone(Large, 1, 64)
+	b.Settle(x, y)
+	x.Out(Small, 50, 50)
+	require.EqualValues(t, 100, b.Peak(Small, ActiveBytes))
+	require.EqualValues(t, 1, b.Peak(All, ActiveBlocks))
+	require.EqualValues(t, 100, b.Peak(All, OutBytes))
+}
+
+// TestPendingStaysActive: a block that waits is no longer out, and is active until
+// it is done.
+func TestPendingStaysActive(t *testing.T) {
+	b, ledgers := open(2)
+	x, y := ledgers[0], ledgers[1]
+	x.Out(Small, 100, 90)
+	x.Pending(Small, 100, 90)
+	y.Out(Small, 50, 50)
+	require.EqualValues(t, 2, b.Peak(Small, ActiveBlocks))
+	require.EqualValues(t, 150, b.Peak(All, ActiveBytes))
+	require.EqualValues(t, 1, b.Peak(Small, OutBlocks))
+	require.EqualValues(t, 100, b.Peak(Small, OutBytes))
+	x.Done(Small, 100)
+	y.Out(Small, 60, 60)
+	require.EqualValues(t, 2, b.Peak(Small, ActiveBlocks))
+	require.EqualValues(t, 150, b.Peak(All, ActiveBytes))
+	require.EqualValues(t, 110, b.Peak(All, OutBytes))
+}
+
+// TestClosedLedger: what a closed ledger counted is in the totals and in the sum
+// that peaks are taken of.
+func TestClosedLedger(t *testing.T) {
+	b, ledgers := open(2)
+	x, y := ledgers[0], ledgers[1]
+	x.Segment(Large, 100) // moves to y with its heap
+	x.Hits(Large, 7, 10, 9)
+	require.EqualValues(t, 7, x.Tallies(Large)[MagazineHits].Added)
+	x.Close()
+	require.Zero(t, *x)
+	require.EqualValues(t, 100, b.Past()[All][ReservedBytes].Now())
+	y.SegmentsGone(Large, 1, 100)
+	y.Segment(Large, 60)
+	y.guard.Lock()
+	sum := b.Sum(ledgers[1:])
+	y.guard.Unlock()
+	require.EqualValues(t, 60, sum[Large][ReservedBytes].Now())
+	require.EqualValues(t, Tally{70, 70}, sum[All][OutBytes])
+	require.EqualValues(t, Tally{63, 63}, sum[Large][RequestedBytes])
+	require.EqualValues(t, 100, b.Peak(Large, ReservedBytes))
+	require.Zero(t, b.Base())
+	b.Reset(sum)
+	require.Equal(t, sum, b.Base())
+}
+
+// TestCheckFindsQuantity: Check names a quantity that is above its peak.
+func TestCheckFindsQuantity(t *testing.T) {
+	b, ledgers := open(1)
+	ledgers[0].Out(Large, 10, 10)
+	b.peaks[Large][OutBytes] = 9
+	k, q, ok := b.Check()
+	require.False(t, ok)
+	require.Equal(t, Large, k)
+	require.Equal(t, OutBytes, q)
+	require.Equal(t, Large, KindOf(true))
+	require.Equal(t, Small, KindOf(false))
+}
+
+// TestLedgersAtOnce: goroutines that change ledgers at the same time, sum them up,
+// move memory and reset peaks lose nothing, and no peak is below what there is.
+func TestLedgersAtOnce(t *testing.T) {
+	b, ledgers := open(4)
+	var wg sync.WaitGroup
+	rounds := testlevel.Rounds(40_000)
+	for _, l := range ledgers {
+		wg.Go(func() {
+			for i := range rounds {
+				l.guard.Lock()
+				l.Out(Small, 100, 90)
+				l.Split(Small, 10)
+				if i%3 == 0 {
+					l.Pending(Small, 100, 90)
+					l.Done(Small, 100)
+				} else {
+					l.Freed(Small, 100, 90)
+				}
+				l.Unsplit(Small, 1, 10)
+				l.guard.Unlock()
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range rounds / 16 {
+			all(ledgers, func() {
+				sum := b.Sum(ledgers)
+				if _, q, ok := b.Check(); !ok {
+					t.Errorf("quantity %d is above its peak", q)
+				}
+				if n := sum[Small][OutBlocks].Now(); n != 0 {
+					t.Errorf("%d blocks are out while no goroutine has one", n)
+				}
+				if i%8 == 0 {
+					b.ResetPeaks(ledgers)
+				}
+			})
+		}
+	})
+	wg.Go(func() {
+		for range rounds / 16 {
+			x, y := ledgers[0], ledgers[1]
+			x.guard.Lock()
+			y.guard.Lock()
+			x.Quiet()
+			y.Quiet()
+			x.SegmentsGone(Large, 1, 64)
+			y.Segment(Large, 64)
+			b.Settle(x, y)
+			y.guard.Unlock()
+			x.guard.Unlock()
+		}
+	})
+	wg.Wait()
+	all(ledgers, func() {
+		sum := b.Sum(ledgers)
+		n := int64(4 * rounds)
+		require.Equal(t, Tally{n, n}, sum[All][OutBlocks])
+		require.Equal(t, Tally{10 * n, 10 * n}, sum[Small][SplitBytes])
+		require.Zero(t, sum[All][PendingBytes].Now())
+		require.Zero(t, sum[All][ReservedBytes].Now())
+		require.LessOrEqual(t, b.Peak(All, ActiveBlocks), int64(8))
+	})
+}

@@ -1,0 +1,117 @@
+//go:build linux && amd64 && !race
+
+package magazine
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// refuse has the operating system refuse membarrier from now on, until the end of
+// the test.
+func refuse(t *testing.T) (asked *atomic.Int64) {
+	old := membarrier
+	asked = new(atomic.Int64)
+	membarrier = func(uintptr) bool { asked.Add(1); return false }
+	t.Cleanup(func() { membarrier = old })
+	return asked
+}
+
+// finishes fails the test when a call does not return.
+func finishes(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "the call does not return")
+	}
+}
+
+// Where membarrier is refused after it worked, goroutines fence for good, and it is
+// not asked for any more.
+func TestBarrierRefusedLater(t *testing.T) {
+	if !hasBarrier() {
+		t.Skip("membarrier is refused from the start")
+	}
+	p := NewProcs()
+	require.True(t, p.plain.Load())
+	p.close()
+	p.open()
+	require.True(t, p.plain.Load())
+	asked := refuse(t)
+	finishes(t, func() { p.close(); p.open() })
+	require.False(t, p.plain.Load())
+	for i := range p.list {
+		require.False(t, p.list[i].plain.Load())
+	}
+	before := asked.Load()
+	finishes(t, func() { p.close(); p.open() })
+	require.Equal(t, before, asked.Load(), "it was asked again")
+	id := p.enter()
+	require.GreaterOrEqual(t, id, 0)
+	p.exit(id)
+}
+
+// Goroutines that go inside and others that close the processors stay apart while
+// membarrier begins to be refused, in each of many turns.
+func TestInsideAloneWhileRefused(t *testing.T) {
+	if !hasBarrier() {
+		t.Skip("membarrier is refused from the start")
+	}
+	var refused atomic.Bool
+	old := membarrier
+	membarrier = func(cmd uintptr) bool { return !refused.Load() && old(cmd) }
+	t.Cleanup(func() { membarrier = old })
+	for range 200 {
+		refused.Store(false)
+		p := NewProcs()
+		counts := make([]struct{ n, m int64 }, len(p.list)) // written inside only
+		var over atomic.Bool
+		var broken atomic.Int64
+		var wg sync.WaitGroup
+		count := func(id int) {
+			counts[id].n++
+			if counts[id].n != counts[id].m+1 {
+				broken.Add(1)
+			}
+			counts[id].m++
+		}
+		for range 4 {
+			wg.Go(func() {
+				for !over.Load() {
+					if id := p.enter(); id >= 0 {
+						count(id)
+						p.exit(id)
+					}
+				}
+			})
+		}
+		for range 2 {
+			wg.Go(func() {
+				for i := range 20 {
+					if i == 10 {
+						refused.Store(true)
+					}
+					p.close()
+					p.open()
+				}
+			})
+		}
+		for range 40 {
+			p.close()
+			for id := range counts {
+				count(id)
+			}
+			p.open()
+		}
+		over.Store(true)
+		finishes(t, wg.Wait)
+		require.Zero(t, broken.Load(), "times that somebody else was inside")
+	}
+}

@@ -1,0 +1,342 @@
+// Package model is a reference for allocators in stream order, and programs
+// that compare the real one with it. The model places no block. It knows
+// which memory is in use, by whom, and until when, and says of every answer
+// of an allocator whether it can be right:
+//
+//   - A block overlaps no live block, neither by address nor in physical
+//     memory.
+//   - Work that was given to a stream before a block's Free may still use the
+//     block, where the stream is the block's own or is recorded on it. Memory
+//     is handed out for a stream only when all such uses are done, or come
+//     before the stream's later work. Vector clocks say so, which follow the
+//     events that the device sees.
+//   - A block holds what was written to it last, when work runs that reads it.
+//   - An error has a reason that the model knows. Out of memory is believed
+//     only when what is live could be in the way.
+//   - Statistics and snapshots agree with what is live.
+//   - After Close the device has everything back.
+//
+// Files: clock.go has vector clocks, device.go a device that keeps them,
+// model.go the model, books.go its comparison with statistics. program.go
+// makes programs of bytes, steps.go has what they do.
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cupool/cupool"
+)
+
+// Model is what is known of an allocator and its private pools. Its methods
+// are safe from several goroutines. None is called by an allocator with the
+// model's lock held, but for unmaps.
+type Model struct {
+	d *Device
+	// exact: one goroutine makes all calls, so that an object's state when a
+	// call begins is its state when the call ends.
+	exact bool
+
+	mu      sync.Mutex // guards all below, and the fields of pools, streams and blocks
+	streams []*Stream  // the default stream first; also closed ones
+	pools   []*Pool    // the root first; also closed ones
+	live    []*Block
+	past    []*tenant // freed memory whose uses may not be done
+	errs    []error
+}
+
+// state of a pool or stream.
+type state int
+
+const (
+	open    state = iota
+	closing       // Close was called
+	closed        // Close has returned
+)
+
+// Pool is an allocator: the root, or a private pool.
+type Pool struct {
+	Tested
+	name     string
+	limit    int64 // 0: none of its own
+	isolated bool
+	lends    bool
+	segments bool         // no virtual memory
+	using    sync.RWMutex // held while work is given to the device that uses its blocks
+	state    state
+	retired  bool
+	asleep   bool // from the beginning of Sleep until Wake
+	sleeping bool // Sleep is under way
+	live     int64
+	bytes    int64     // as requested
+	allocs   int64     // ever
+	asked    int64     // bytes, ever
+	later    int       // blocks that FreeLater was given and that may not be free yet
+	waiting  []*tenant // that may be pending
+}
+
+// Stream is a stream that a program made.
+type Stream struct {
+	*cupool.Stream
+	s     *stream
+	state state
+}
+
+// Block is a block that a program was given.
+type Block struct {
+	cupool.Block
+	pool    *Pool
+	on      *Stream // for which it was allocated
+	label   string
+	value   byte // what it holds; 0: nothing that can be known
+	written use  // what wrote it
+	used    []*Stream
+	pieces  []piece
+	dead    bool
+	later   bool // FreeLater was given it
+}
+
+// tenant is freed memory with the uses that may not be done.
+type tenant struct {
+	b     *Block
+	owner *Stream
+	uses  []use
+}
+
+func newModel(d *Device, exact bool) *Model {
+	m := &Model{d: d, exact: exact}
+	d.unmaps = m.unmaps
+	return m
+}
+
+// fail reports that an answer cannot be right.
+func (m *Model) fail(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failLocked(format, args...)
+}
+
+func (m *Model) failLocked(format string, args ...any) {
+	m.errs = append(m.errs, fmt.Errorf(format, args...))
+}
+
+// failures returns what was reported, by the model and by work on the device.
+func (m *Model) failures() []error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append(m.d.Faults(), m.errs...)
+}
+
+// ownerLocked returns the stream in whose order the memory of a live block is
+// reused: the default stream where the block's own was closed.
+func (m *Model) ownerLocked(b *Block) *Stream {
+	if b.on.state == closed {
+		return m.streams[0]
+	}
+	return b.on
+}
+
+// usesLocked returns what may use a live block by now.
+func (m *Model) usesLocked(b *Block) []use {
+	if b.pool.asleep && !b.pool.sleeping {
+		return nil // nothing may use what has no memory, and what did is done
+	}
+	uses := []use{m.d.lastOf(b.on.s), m.d.lastOf(m.ownerLocked(b).s)}
+	for _, s := range b.used {
+		uses = append(uses, m.d.lastOf(s.s))
+	}
+	return uses
+}
+
+// born takes up a block that an allocator returned.
+func (m *Model) born(b *Block) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.pool.state != open {
+		b.dead = true // another goroutine closes the pool
+		return
+	}
+	if b.Ptr() == 0 || b.Ptr()%512 != 0 {
+		m.failLocked("alignment: %v is not aligned to 512 bytes", b)
+	}
+	b.pieces = m.d.place(b.Ptr(), b.Size())
+	mapped := int64(0)
+	for _, x := range b.pieces {
+		mapped += x.hi - x.lo
+	}
+	if mapped < b.Size() {
+		m.failLocked("overlap: %d bytes of %v are no memory of the device", b.Size()-mapped, b)
+	}
+	for _, o := range m.live {
+		if b.Ptr() < o.Ptr()+cupool.Ptr(o.Size()) && o.Ptr() < b.Ptr()+cupool.Ptr(b.Size()) || overlap(b.pieces, o.pieces) {
+			m.failLocked("overlap: %v was handed out while %v is live", b, o)
+		}
+	}
+	for _, t := range m.past {
+		if !overlap(b.pieces, t.b.pieces) {
+			continue
+		}
+		for _, u := range t.uses {
+			if !m.d.before(u, b.on.s) {
+				m.failLocked("early reuse: %v was handed out for stream %d, which does not come after work %d of stream %d, which may use %v there", b, b.on.s.number, u.n, u.s.number, t.b)
+			}
+		}
+	}
+	m.live = append(m.live, b)
+	p := b.pool
+	p.live++
+	p.bytes += b.Size()
+	p.allocs++
+	p.asked += b.Size()
+}
+
+func overlap(a, b []piece) bool {
+	return slices.ContainsFunc(a, func(x piece) bool { return slices.ContainsFunc(b, x.overlaps) })
+}
+
+// dies takes out a live block that will be freed.
+func (m *Model) dies(b *Block, later bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.dead {
+		return // its pool was closed
+	}
+	t := m.leaveLocked(b)
+	b.later = later
+	p := b.pool
+	if len(b.used) > 0 {
+		p.waiting = append(p.waiting, t)
+	}
+	if later {
+		p.later++
+	}
+}
+
+// leaveLocked takes a block out of those that are live.
+func (m *Model) leaveLocked(b *Block) *tenant {
+	t := &tenant{b: b, owner: m.ownerLocked(b), uses: m.usesLocked(b)}
+	m.past = slices.DeleteFunc(m.past, m.done)
+	m.past = append(m.past, t)
+	m.live = slices.DeleteFunc(m.live, func(o *Block) bool { return o == b })
+	b.dead = true
+	b.pool.live--
+	b.pool.bytes -= b.Size()
+	return t
+}
+
+func (m *Model) done(t *tenant) bool {
+	return !slices.ContainsFunc(t.uses, func(u use) bool { return !m.d.over(u) })
+}
+
+// unmaps is told of addresses that are about to lose their memory: nothing may
+// use them any more.
+func (m *Model) unmaps(p cupool.Ptr, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inside := func(b *Block) bool { return b.Ptr() < p+cupool.Ptr(n) && p < b.Ptr()+cupool.Ptr(b.Size()) }
+	for _, t := range m.past {
+		if inside(t.b) && !m.done(t) {
+			m.failLocked("early reuse: the memory of %v is given back to the device while work of streams may use it", t.b)
+		}
+	}
+	for _, b := range m.live {
+		if !inside(b) {
+			continue
+		}
+		if !b.pool.asleep {
+			m.failLocked("overlap: the memory of %v, which is live, is given back to the device", b)
+		}
+		for _, u := range m.usesLocked(b) {
+			if !m.d.over(u) {
+				m.failLocked("early reuse: the memory of %v is given back to the device while work of stream %d may use it", b, u.s.number)
+			}
+		}
+	}
+}
+
+// closes says that Close of a pool is called, and returns what is live in it,
+// which leaks. Nothing more uses that.
+func (m *Model) closes(p *Pool) (leaks []*Block) {
+	p.using.Lock() // no work that uses its blocks comes any more
+	defer p.using.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.state = closing
+	for _, b := range slices.Clone(m.live) {
+		if b.pool == p {
+			m.leaveLocked(b)
+			leaks = append(leaks, b)
+		}
+	}
+	return leaks
+}
+
+// closedPool says that Close of a pool has returned.
+func (m *Model) closedPool(p *Pool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.state, p.waiting = closed, nil
+}
+
+// reasons are the errors that a call may end with; with must, it has to end
+// with one of them. They are asked for after the call: where several goroutines
+// make calls, the ends of objects are noted before they are called for, and then
+// are reasons that need not show.
+type reasons struct {
+	errs []error
+	must bool
+}
+
+func (r *reasons) add(must bool, errs ...error) {
+	r.errs = append(r.errs, errs...)
+	r.must = r.must || must
+}
+
+// ended adds the reason of an object that Close was called for.
+func (m *Model) ended(r *reasons, s state, errs ...error) {
+	if s != open {
+		r.add(m.exact, errs...)
+	}
+}
+
+// allow returns what a call on an allocator may fail with because of the
+// allocator's state.
+func (m *Model) allow(p *Pool) *reasons {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &reasons{}
+	m.ended(r, p.state, cupool.ErrClosed)
+	m.ended(r, m.pools[0].state, cupool.ErrClosed)
+	return r
+}
+
+// onStream adds what work of a stream may fail with.
+func (r *reasons) onStream(m *Model, s *Stream) *reasons {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended(r, s.state, cupool.ErrClosed)
+	m.ended(r, m.pools[0].state, cupool.ErrClosed)
+	return r
+}
+
+// onStream returns what work of a stream may fail with.
+func (m *Model) onStream(s *Stream) *reasons { return (&reasons{}).onStream(m, s) }
+
+// judge compares the error of a call with the reasons that there are.
+func (m *Model) judge(what string, err error, r *reasons) {
+	switch {
+	case err == nil && r.must:
+		m.fail("errors: %s succeeded, want %v", what, r.errs)
+	case err != nil && !slices.ContainsFunc(r.errs, func(e error) bool { return errors.Is(err, e) }):
+		m.fail("errors: %s: %v, want %v", what, err, append([]error{nil}[:min(1, btoi(!r.must))], r.errs...))
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,495 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// Tested is what a program needs of an allocator: the methods of
+// cupool.Caching, and those of streams that an allocator answers for.
+type Tested interface {
+	cupool.Allocator
+	FreeOn(cupool.Block, *cupool.Stream) error
+	FreeLater(cupool.Block)
+	Reserve(int64, *cupool.Stream) error
+	Trim(int64) (int64, error)
+	EmptyCache() error
+	ProcessDeferred() (int, error)
+	Sleep(func(cupool.Block) bool) error
+	Wake() error
+	Stats() cupool.Stats
+	Labels() []cupool.LabelStats
+	Snapshot() cupool.Snapshot
+	Layout() string
+	Check() error
+	StreamOf(cupool.Block) *cupool.Stream
+	WithLabel(string) cupool.Allocator
+	Config() cupool.Config
+	Retire() error
+	Close() error
+
+	NewPool(cupool.PoolConfig) (*cupool.Caching, error)
+	Wait(*cupool.Stream, *cupool.Event) error
+	WaitStream(s, o *cupool.Stream) error
+	Sync(*cupool.Stream) error
+}
+
+// caching is a Caching as Tested.
+type caching struct{ *cupool.Caching }
+
+func (c caching) Wait(s *cupool.Stream, e *cupool.Event) error { return s.Wait(e) }
+func (c caching) WaitStream(s, o *cupool.Stream) error         { return s.WaitStream(o) }
+func (c caching) Sync(s *cupool.Stream) error                  { return s.Sync() }
+
+// Options change how a program runs. The zero Options change nothing.
+type Options struct {
+	// Break puts something between a program and each allocator. nil: nothing.
+	Break func(Tested) Tested
+	// BreakDriver puts something between an allocator and the device. nil:
+	// nothing.
+	BreakDriver func(*Device) cupool.Driver
+}
+
+// Result is what came of a program.
+type Result struct {
+	// Log has a line for each step, and says how the allocator's memory looked
+	// at the end. It is the same for the same bytes, unless the program runs on
+	// several goroutines.
+	Log string
+	// Steps counts the steps that were made.
+	Steps int
+	// Errs says what cannot be right.
+	Errs []error
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// maxSteps bounds a program, whatever its length.
+const maxSteps = 500
+
+// plan is how a program runs: what its first four bytes say.
+type plan struct {
+	cfg       cupool.Config
+	device    simdev.Config
+	together  int // goroutines; 1: the program is exact
+	fine      bool
+	callbacks bool
+}
+
+// newPlan reads the bytes that come before the steps.
+func newPlan(b *bytecode) plan {
+	p := plan{together: 1}
+	p.device.ManualEvents = true
+	flags := b.next()
+	if flags&1 != 0 {
+		p.cfg.Backing = cupool.BackingSegments
+	}
+	if flags&2 != 0 {
+		p.cfg.MagazineBytes = -1
+	}
+	if flags&4 != 0 {
+		p.device.ManualEvents = false
+	}
+	if flags&8 != 0 { // sizes of which a few fill a segment
+		p.fine = true
+		p.cfg.SmallLimit, p.cfg.SmallSegment, p.cfg.LargeSegment, p.cfg.LargeLimit, p.cfg.SegmentRounding, p.cfg.MinSplit = 3000, 10*512, 9*kib, 7*kib, 512, 1024
+	}
+	p.device.FreshAddresses = flags&16 != 0
+	p.callbacks = flags&32 != 0
+	if flags&192 == 192 {
+		p.together = 2 + b.n(3)
+	}
+	p.device.Capacity = []int64{256 * mib, 64 * mib, 24 * mib, 1024 * mib}[b.n(4)]
+	limits := b.n(8)
+	if limits&1 != 0 {
+		p.cfg.Limit = p.device.Capacity / 2
+	}
+	if limits&2 != 0 {
+		p.cfg.SoftLimit = p.device.Capacity / 4
+	}
+	if limits == 4 {
+		p.cfg.Fraction = 0.75
+	}
+	p.cfg.Strategy = cupool.Strategy(b.n(16) % 7 % 4) // more often the first ones
+	switch b.n(16) {
+	case 1:
+		p.cfg.GrowthFactor = 2
+	case 2:
+		p.cfg.GrowthFactor = 1
+	case 3:
+		p.cfg.RecordStacks = true
+	case 4:
+		p.cfg.GarbageCollectionThreshold = 0.3
+	case 5:
+		p.cfg.MagazineBytes = 64 * kib
+	case 6:
+		p.cfg.InitialSize = 4 * mib
+	case 7:
+		p.cfg.MinBlock, p.cfg.SmallSegment, p.cfg.LargeSegment = 2048, 2*mib, 20*mib
+		p.cfg.SmallLimit, p.cfg.SegmentRounding, p.cfg.LargeLimit, p.cfg.MinSplit = 0, 0, 0, 0
+	case 8:
+		p.cfg.MaxSplit, p.cfg.Backing = 32*mib, cupool.BackingSegments
+	case 9:
+		if p.cfg.Strategy != cupool.PowerOfTwo {
+			p.cfg.Divisions = cupool.SameDivisions(4)
+		}
+	}
+	return p
+}
+
+// bytecode makes choices of bytes. Where they end, all choices are 0.
+type bytecode struct{ data []byte }
+
+func (b *bytecode) more() bool { return len(b.data) > 0 }
+
+func (b *bytecode) next() byte {
+	if len(b.data) == 0 {
+		return 0
+	}
+	v := b.data[0]
+	b.data = b.data[1:]
+	return v
+}
+
+// n returns a number in [0, n), for n up to 256.
+func (b *bytecode) n(n int) int { return int(b.next()) % n }
+
+// world is what the goroutines of a program share.
+type world struct {
+	plan
+	*Model
+	opt   Options
+	d     *Device
+	root  *Pool
+	first *Stream // the default stream
+
+	exchange chan *Block
+}
+
+// runner runs the steps that bytes make, on one goroutine.
+type runner struct {
+	*world
+	*bytecode
+	log    strings.Builder
+	steps  int
+	blocks []*Block // live, and this runner's to use
+	old    []*Block // freed
+	events []*Event
+}
+
+// Event is an event of a program.
+type Event struct {
+	*cupool.Event
+	on     *Stream
+	order  Clock // what it comes after, at the least
+	last   use
+	closed bool
+}
+
+// Run runs the program that bytes make. The first four say how: with which
+// Config, device, and on how many goroutines. It changes GOMAXPROCS for a
+// program on one goroutine, as memory is kept by processor.
+func Run(data []byte, opts ...Options) Result {
+	b := &bytecode{data}
+	w := &world{plan: newPlan(b)}
+	for _, o := range opts {
+		w.opt = o
+	}
+	if w.together == 1 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	}
+	if err := w.open(); err != nil {
+		return Result{Errs: []error{err}}
+	}
+	runners := w.runners(b.data)
+	var wg sync.WaitGroup
+	for _, r := range runners[1:] {
+		wg.Go(r.run)
+	}
+	runners[0].run()
+	wg.Wait()
+	return w.end(runners)
+}
+
+// open makes the device and the root.
+func (w *world) open() error {
+	w.d = NewDevice(w.device)
+	w.Model = newModel(w.d, w.together == 1)
+	w.exchange = make(chan *Block, 8)
+	w.cfg.Driver = w.d
+	if w.opt.BreakDriver != nil {
+		w.cfg.Driver = w.opt.BreakDriver(w.d)
+	}
+	if w.callbacks {
+		w.cfg.OnRelease = func(int64) { _ = w.root.Stats() }
+		w.cfg.BeforeGrow = func(int64) { _ = w.root.Stats() }
+		w.cfg.OnOutOfMemory = func(int64) bool { return w.root.EmptyCache() == nil }
+	}
+	cfg := w.cfg
+	if w.callbacks { // the first memory is asked for before there is a root
+		cfg.InitialSize = 0
+	}
+	c, err := cupool.New(cfg)
+	if err != nil {
+		return fmt.Errorf("errors: New: %w", err)
+	}
+	w.cfg = c.Config()
+	w.root = &Pool{Tested: w.tested(caching{c}), name: "the root", segments: w.cfg.Backing == cupool.BackingSegments}
+	w.pools = []*Pool{w.root}
+	w.first = &Stream{Stream: c.DefaultStream(), s: w.d.stream(0)}
+	w.streams = []*Stream{w.first}
+	return nil
+}
+
+// tested returns an allocator, broken where that was asked for.
+func (w *world) tested(t Tested) Tested {
+	if w.opt.Break != nil {
+		return w.opt.Break(t)
+	}
+	return t
+}
+
+// runners divides bytes among goroutines.
+func (w *world) runners(data []byte) (list []*runner) {
+	each := (len(data) + w.together - 1) / w.together
+	for range w.together {
+		n := min(each, len(data))
+		list = append(list, &runner{world: w, bytecode: &bytecode{data[:n]}})
+		data = data[n:]
+	}
+	return list
+}
+
+// run makes the steps.
+func (r *runner) run() {
+	for r.more() && r.steps < maxSteps && len(r.failures()) == 0 {
+		s := chooseStep(r.next())
+		r.steps++
+		r.logf("%d %s", r.steps, s.name)
+		s.do(r)
+		r.log.WriteByte('\n')
+	}
+}
+
+func (r *runner) logf(format string, args ...any) {
+	if r.exact {
+		fmt.Fprintf(&r.log, format, args...)
+	}
+}
+
+// end compares the books, closes what is open, and has the device checked.
+func (w *world) end(runners []*runner) Result {
+	res := Result{}
+	for _, r := range runners {
+		res.Log += r.log.String()
+		res.Steps += r.steps
+	}
+	if w.root.state == open && len(w.failures()) == 0 {
+		w.settle()
+		w.compare()
+		res.Log += w.root.Layout()
+		w.closePool(w.root)
+	}
+	if len(w.failures()) > 0 {
+		w.d.CompleteAll() // what work sees says more
+		res.Errs = w.failures()
+		return res
+	}
+	if st := w.d.Stats(); st.UsedBytes != 0 || st.Reservations != 0 || st.Events != 0 || st.Streams != 0 {
+		w.fail("leak: after Close the device has %+v", st)
+	}
+	if err := w.d.Device.Check(); err != nil {
+		w.fail("device: %v", err)
+	}
+	_ = w.d.Device.Close()
+	res.Errs = w.failures()
+	return res
+}
+
+// settle has all work done and all frees that waited for it.
+func (w *world) settle() {
+	for range 2 { // asking makes events, which are work themselves
+		w.d.CompleteAll()
+		for _, p := range w.openPools() {
+			if _, err := p.ProcessDeferred(); err != nil {
+				w.fail("errors: ProcessDeferred: %v", err)
+			}
+			w.drained(p)
+		}
+	}
+	for _, p := range w.openPools() {
+		if st := p.Stats(); st.BlocksPending != 0 || st.PendingBytes != 0 {
+			w.fail("books: %s says %d blocks of %d bytes are pending when all work is done", p.name, st.BlocksPending, st.PendingBytes)
+		}
+		w.mu.Lock()
+		p.waiting = nil
+		w.mu.Unlock()
+	}
+}
+
+// drained says that what FreeLater was given is free.
+func (w *world) drained(p *Pool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.exact {
+		return // another goroutine may have given it more
+	}
+	p.later = 0
+	for _, t := range p.waiting {
+		t.b.later = false
+	}
+}
+
+// closePool closes a pool that is open, and looks at what it says of leaks.
+func (w *world) closePool(p *Pool) {
+	pools := []*Pool{p}
+	if p == w.root {
+		w.mu.Lock()
+		for _, o := range w.pools {
+			if o != p && o.state != closed { // another goroutine may be about to close it
+				pools = append(pools, o)
+			}
+		}
+		w.mu.Unlock()
+	}
+	var leaks []*Block
+	for _, p := range pools {
+		leaks = append(leaks, w.closes(p)...)
+	}
+	err := p.Close()
+	switch {
+	case err == nil && len(leaks) > 0 && w.exact:
+		w.fail("errors: Close of %s says nothing of %d leaks", p.name, len(leaks))
+	case err != nil:
+		w.judgeLeaks(p, err, leaks)
+	}
+	for _, p := range pools {
+		w.closedPool(p)
+	}
+}
+
+// judgeLeaks compares the error of Close with what was live.
+func (w *world) judgeLeaks(p *Pool, err error, leaks []*Block) {
+	want := map[cupool.Ptr]int64{}
+	for _, b := range leaks {
+		want[b.Ptr()] = b.Size()
+	}
+	got := 0
+	for _, e := range leakErrors(err) {
+		for _, l := range e.Leaks {
+			if size, ok := want[l.Ptr]; w.exact && p.later == 0 && (!ok || size != l.Size) {
+				w.fail("errors: Close of %s says that %d bytes at %v leaked, which are not live", p.name, l.Size, l.Ptr)
+			}
+			got++
+		}
+	}
+	if w.exact && p.later == 0 && got != len(leaks) {
+		w.fail("errors: Close of %s says %d leaks, there are %d: %v", p.name, got, len(leaks), err)
+	}
+	if got == 0 && !(errors.Is(err, cupool.ErrClosed) && (p.retired || !w.exact)) {
+		w.fail("errors: Close of %s: %v", p.name, err)
+	}
+}
+
+// leakErrors returns the LeakErrors that an error joins.
+func leakErrors(err error) (list []*cupool.LeakError) {
+	switch e := err.(type) {
+	case *cupool.LeakError:
+		return []*cupool.LeakError{e}
+	case interface{ Unwrap() []error }:
+		for _, x := range e.Unwrap() {
+			list = append(list, leakErrors(x)...)
+		}
+	case interface{ Unwrap() error }:
+		return leakErrors(e.Unwrap())
+	}
+	return list
+}
+
+// pickStream returns a stream, most often an open one.
+func (r *runner) pickStream() *Stream {
+	k := r.n(16)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.streams
+	if k < 14 {
+		list = slices.DeleteFunc(slices.Clone(r.streams), func(s *Stream) bool { return s.state != open })
+		if len(list) == 0 {
+			list = r.streams[:1]
+		}
+	}
+	return list[k%len(list)]
+}
+
+// pickPool returns a pool, most often an open one.
+func (r *runner) pickPool() *Pool {
+	k := r.n(16)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.pools
+	if k < 15 {
+		list = slices.DeleteFunc(slices.Clone(r.pools), func(p *Pool) bool { return p.state != open })
+		if len(list) == 0 {
+			list = r.pools[:1]
+		}
+	}
+	if k < 8 { // the root most of all
+		return r.root
+	}
+	return list[k%len(list)]
+}
+
+// allPools returns the root and the private pools, also closed ones.
+func (r *runner) allPools() []*Pool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.pools)
+}
+
+// isOpen returns whether the state of a pool or stream is open, which another
+// goroutine may change at once.
+func (r *runner) isOpen(s *state) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return *s == open
+}
+
+// pickBlock returns a live block, or nil.
+func (r *runner) pickBlock() *Block {
+	r.blocks = slices.DeleteFunc(r.blocks, func(b *Block) bool { return r.isDead(b) })
+	if len(r.blocks) == 0 {
+		return nil
+	}
+	return r.blocks[int(r.next())%len(r.blocks)]
+}
+
+func (r *runner) isDead(b *Block) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return b.dead
+}
+
+// drop takes a block from those that are live, and has the model know.
+func (r *runner) drop(b *Block, later bool) {
+	r.dies(b, later)
+	r.blocks = slices.DeleteFunc(r.blocks, func(o *Block) bool { return o == b })
+	r.old = append(r.old, b)
+	if len(r.old) > 64 {
+		r.old = r.old[32:]
+	}
+}
+
+// String says what is known of a block.
+func (b *Block) String() string {
+	return fmt.Sprintf("%v of %s for stream %d", b.Block, b.pool.name, b.on.s.number)
+}

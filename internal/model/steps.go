@@ -1,0 +1,897 @@
+package model
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/cupool/cupool"
+)
+
+// A step is what a program can do. The weight says how many of the values of
+// a byte, modulo the sum of all weights, mean it.
+type step struct {
+	name   string
+	weight int
+	do     func(*runner)
+}
+
+var steps = []step{
+	{"alloc", 40, (*runner).alloc},
+	{"free", 22, (*runner).free},
+	{"complete", 16, (*runner).complete},
+	{"read", 12, (*runner).readBlock},
+	{"free on", 8, (*runner).freeOn},
+	{"copy", 8, (*runner).copyBlock},
+	{"record stream", 6, (*runner).recordStream},
+	{"record event", 6, (*runner).recordEvent},
+	{"wait for an event", 8, (*runner).waitEvent},
+	{"look at an event", 4, (*runner).lookAtEvent},
+	{"wait for a stream", 8, (*runner).waitStream},
+	{"synchronize", 4, (*runner).sync},
+	{"new stream", 5, (*runner).newStream},
+	{"close a stream", 4, (*runner).closeStream},
+	{"new pool", 4, (*runner).newPool},
+	{"end a pool", 3, (*runner).endPool},
+	{"trim", 5, (*runner).trim},
+	{"process deferred", 4, (*runner).processDeferred},
+	{"empty the cache", 4, (*runner).emptyCache},
+	{"reserve", 3, (*runner).reserve},
+	{"free later", 4, (*runner).freeLater},
+	{"free by address", 6, (*runner).freePtr},
+	{"sleep or wake", 8, (*runner).sleepOrWake},
+	{"compare", 10, (*runner).compareNow},
+	{"mistake", 12, (*runner).mistake},
+	{"pass", 6, (*runner).pass},
+	{"close", 1, (*runner).close},
+}
+
+// chooseStep returns the step that a byte means.
+func chooseStep(v byte) step {
+	sum := 0
+	for _, s := range steps {
+		sum += s.weight
+	}
+	n := int(v) % sum
+	for _, s := range steps {
+		if n -= s.weight; n < 0 {
+			return s
+		}
+	}
+	panic("unreachable")
+}
+
+// size returns a size, in bytes. Some sizes recur, so that magazines are used.
+func (r *runner) size() int64 {
+	if r.fine {
+		if k := r.n(16); k < 13 {
+			return []int64{1, 512, 1000, 1000, 2048, 3000, 3001, 4096, 6000, 7168, 9000, 20000, 100000}[k]
+		}
+		return 1 + int64(r.next())*40 + int64(r.next())
+	}
+	if k := r.n(20); k < 17 {
+		return []int64{5000, 5000, 512, 1, 70000, 70000, 300 * kib, mib, mib + 1, 2 * mib, 2 * mib, 3 * mib, 10*mib - 512, 12*mib + 7, 20 * mib, 24 * mib, 48 * mib}[k]
+	}
+	return 1 + int64(r.next())*int64(r.next())*256 + int64(r.next())
+}
+
+func (r *runner) alloc() {
+	p, s := r.pickPool(), r.pickStream()
+	size := r.size()
+	how := r.n(16)
+	r.allocate(p, s, size, how)
+}
+
+// allocate asks for memory, and has it written, unless how is odd.
+func (r *runner) allocate(p *Pool, s *Stream, size int64, how int) *Block {
+	var from cupool.Allocator = p
+	label := ""
+	if how >= 12 {
+		label = []string{"weights", "gradients"}[how%2]
+		from = p.WithLabel(label)
+	}
+	arg := s.Stream
+	if s == r.first && how&2 != 0 {
+		arg = nil
+	}
+	r.logf(" %d for %s on %d", size, p.name, s.s.number)
+	h, err := from.Alloc(size, arg)
+	want := r.allocReasons(p, s, size)
+	if errors.Is(err, cupool.ErrOutOfMemory) && !want.must {
+		if why := r.couldFit(p, r.cfg, size); why != nil {
+			r.fail("errors: false out of memory: %w: %w", err, why)
+		}
+		r.drained(p)
+		r.logf(": out of memory")
+		if len(r.failures()) > 0 {
+			for _, o := range r.allPools() {
+				r.logf("\n%s %+v: %s %s", o.name, o.state, o.Layout(), func() string {
+					if o.retired {
+						return "retired"
+					}
+					if o.asleep {
+						return "asleep"
+					}
+					return ""
+				}())
+			}
+		}
+		return nil
+	}
+	r.judge("Alloc", err, want)
+	if err != nil || h.IsEmpty() {
+		return nil
+	}
+	r.logf(": %v", h)
+	b := &Block{Block: h, pool: r.poolOf(p, h), on: s, label: label}
+	if h.Size() != size {
+		r.fail("books: a block of %d bytes was asked for, %v came", size, h)
+	}
+	r.born(b)
+	r.blocks = append(r.blocks, b)
+	if how&1 == 0 {
+		r.write(b)
+	}
+	return b
+}
+
+// poolOf returns the pool that a block is of: the one that was asked, or for
+// the root one that lends its memory.
+func (r *runner) poolOf(p *Pool, h cupool.Block) *Pool {
+	for _, o := range r.openPools() {
+		if o.lends && p == r.root && o.StreamOf(h) != nil {
+			return o
+		}
+	}
+	return p
+}
+
+func (r *runner) allocReasons(p *Pool, s *Stream, size int64) *reasons {
+	want := r.allow(p).onStream(r.Model, s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.asleep {
+		want.add(true, cupool.ErrAsleep)
+	}
+	if p.retired {
+		want.add(r.exact, cupool.ErrClosed)
+	}
+	if size < 0 || size > 1<<60 {
+		want.add(true, cupool.ErrInvalidSize)
+	}
+	if size == 0 {
+		want.must = false
+	}
+	return want
+}
+
+// use runs f, which gives work to the device that uses a block, unless the
+// block has no memory any more. It returns whether that succeeded.
+func (r *runner) use(b *Block, s *Stream, what string, f func() error) bool {
+	b.pool.using.RLock()
+	defer b.pool.using.RUnlock()
+	r.mu.Lock()
+	usable := b.pool.state == open && !b.pool.asleep && !b.dead && r.root.state == open
+	r.mu.Unlock()
+	if !usable {
+		return false
+	}
+	err := f()
+	r.judge(what, err, r.onStream(s))
+	return err == nil
+}
+
+func (r *runner) owner(b *Block) *Stream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ownerLocked(b)
+}
+
+// write has a block written by its own stream, where nobody reads it.
+func (r *runner) write(b *Block) {
+	s := r.owner(b)
+	value := byte(1 + (uint64(b.Ptr())>>9+uint64(r.steps)*37)%255)
+	if r.use(b, s, "Memset", func() error { return s.Memset(b.Ptr(), value, b.Size()) }) {
+		b.value, b.written = value, r.d.lastOf(s.s)
+	}
+}
+
+// comeAfter has work of a stream wait for what wrote a block.
+func (r *runner) comeAfter(b *Block, s *Stream) bool {
+	return r.d.before(b.written, s.s) || r.waitFor(s, r.owner(b)) && r.d.before(b.written, s.s)
+}
+
+// record says that a stream uses a block.
+func (r *runner) record(b *Block, s *Stream) bool {
+	r.noteUse(b, s)
+	err := b.pool.RecordStream(b.Block, s.Stream)
+	want := r.freeReasons(b).onStream(r.Model, s)
+	want.must = false // what a closed stream was given is done
+	r.judge("RecordStream", err, want)
+	return err == nil
+}
+
+func (r *runner) noteUse(b *Block, s *Stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s != r.ownerLocked(b) && !slices.Contains(b.used, s) {
+		b.used = append(b.used, s)
+	}
+}
+
+// readBlock has work read a block, on its own stream or on another.
+func (r *runner) readBlock() {
+	b, s := r.pickBlock(), r.pickStream()
+	if b == nil {
+		return
+	}
+	if r.n(3) == 0 {
+		s = r.owner(b)
+	}
+	r.read(b, s)
+}
+
+func (r *runner) read(b *Block, s *Stream) {
+	if b.value == 0 {
+		r.write(b)
+	}
+	if b.value == 0 || !r.comeAfter(b, s) || s != r.owner(b) && !r.record(b, s) {
+		return
+	}
+	r.logf(" %v on %d", b.Block, s.s.number)
+	value, d := b.value, r.d
+	r.use(b, s, "Launch", func() error {
+		return s.Launch(func() { d.Read(b, b.Ptr(), b.Size(), value) })
+	})
+}
+
+// copyBlock has a stream copy a block to a new one, and often frees the source
+// while the copy has not begun.
+func (r *runner) copyBlock() {
+	src, s := r.pickBlock(), r.pickStream()
+	how := r.n(8)
+	if src == nil {
+		return
+	}
+	if src.value == 0 {
+		r.write(src)
+	}
+	dst := r.allocate(r.root, s, src.Size(), 1)
+	if dst == nil || src.value == 0 || !r.comeAfter(src, s) || s != r.owner(src) && !r.record(src, s) {
+		return
+	}
+	ok := r.use(src, s, "Copy", func() error {
+		if dst.pool != src.pool {
+			dst.pool.using.RLock()
+			defer dst.pool.using.RUnlock()
+			r.mu.Lock()
+			usable := dst.pool.state == open && !dst.pool.asleep
+			r.mu.Unlock()
+			if !usable {
+				return cupool.ErrClosed
+			}
+		}
+		return s.Copy(dst.Ptr(), src.Ptr(), src.Size())
+	})
+	if ok {
+		dst.value, dst.written = src.value, r.d.lastOf(s.s)
+	}
+	if how&1 == 0 {
+		r.freeBlock(src, how>>1)
+	}
+}
+
+func (r *runner) free() {
+	if b := r.pickBlock(); b != nil {
+		r.freeBlock(b, r.n(4))
+	}
+}
+
+// freeReasons are those of a call that frees a live block.
+func (r *runner) freeReasons(b *Block) *reasons {
+	want := r.allow(b.pool)
+	if len(want.errs) > 0 {
+		want.add(want.must, cupool.ErrForeignPointer)
+	}
+	return want
+}
+
+// freeBlock frees a live block, through its pool or the root.
+func (r *runner) freeBlock(b *Block, how int) {
+	r.logf(" %v", b.Block)
+	r.drop(b, false)
+	p := b.pool
+	if how == 3 {
+		p = r.root
+	}
+	r.judge("Free", p.Free(b.Block), r.freeReasons(b))
+}
+
+func (r *runner) freeOn() {
+	b, s := r.pickBlock(), r.pickStream()
+	if b == nil {
+		return
+	}
+	if r.n(2) == 0 {
+		r.read(b, s)
+	}
+	r.logf(" %v, %d", b.Block, s.s.number)
+	r.noteUse(b, s)
+	r.drop(b, false)
+	err := b.pool.FreeOn(b.Block, s.Stream)
+	want := r.freeReasons(b).onStream(r.Model, s)
+	want.must = want.must && r.isOpen(&s.state) // as in record
+	r.judge("FreeOn", err, want)
+}
+
+func (r *runner) freePtr() {
+	b := r.pickBlock()
+	size := int64(-1)
+	if b == nil {
+		return
+	}
+	if r.n(2) == 0 {
+		size = b.Size()
+	}
+	r.logf(" %v", b.Block)
+	r.drop(b, false)
+	r.judge("FreePtr", b.pool.FreePtr(b.Ptr(), size), r.freeReasons(b))
+}
+
+func (r *runner) freeLater() {
+	if b := r.pickBlock(); b != nil {
+		r.drop(b, true)
+		b.pool.FreeLater(b.Block)
+	}
+}
+
+func (r *runner) recordStream() {
+	b, s := r.pickBlock(), r.pickStream()
+	if b != nil {
+		r.record(b, s)
+	}
+}
+
+// complete has the device do some of its work.
+func (r *runner) complete() {
+	s := r.pickStream()
+	how := r.n(8)
+	if !r.exact && how < 7 || r.exact && r.root.state != open {
+		how = 7 // another goroutine may close the stream
+	}
+	if r.exact && s.state != open {
+		return
+	}
+	switch {
+	case how < 5:
+		r.d.CompleteNext(s.Handle())
+	case how < 7:
+		r.d.CompleteStream(s.Handle())
+	default:
+		r.d.CompleteAll()
+	}
+}
+
+func (r *runner) recordEvent() {
+	s := r.pickStream()
+	e := &Event{on: s, order: r.d.orderOf(s.s), last: r.d.lastOf(s.s)}
+	var err error
+	e.Event, err = s.Record()
+	if r.judge("Record", err, r.onStream(s)); err == nil {
+		r.events = append(r.events, e)
+	}
+}
+
+func (r *runner) pickEvent() *Event {
+	if len(r.events) == 0 {
+		return nil
+	}
+	return r.events[int(r.next())%len(r.events)]
+}
+
+// waitEvent has a stream wait for an event.
+func (r *runner) waitEvent() {
+	e, s := r.pickEvent(), r.pickStream()
+	if e == nil {
+		return
+	}
+	err := r.root.Wait(s.Stream, e.Event)
+	want := r.onStream(s)
+	if e.closed {
+		want.add(true, cupool.ErrClosed)
+	}
+	if r.judge("Wait", err, want); err == nil && !r.d.orderOf(s.s).Covers(e.order) {
+		r.fail("order: stream %d waits for an event of stream %d, and the device does not know it", s.s.number, e.on.s.number)
+	}
+}
+
+// lookAtEvent asks for an event, waits for it on the host, or closes it.
+func (r *runner) lookAtEvent() {
+	e := r.pickEvent()
+	if e == nil {
+		return
+	}
+	want := &reasons{}
+	if e.closed {
+		want.add(true, cupool.ErrClosed)
+	}
+	r.mu.Lock()
+	r.ended(want, r.root.state, cupool.ErrClosed, cupool.ErrInvalidHandle)
+	if r.root.state != open {
+		want.must = e.closed // the device's answer
+	}
+	r.mu.Unlock()
+	switch r.n(4) {
+	case 0:
+		err := e.Close()
+		e.closed = true
+		want.must = want.must && len(want.errs) > 0
+		r.judge("Event.Close", err, want)
+	case 1:
+		err := e.Sync()
+		if r.judge("Event.Sync", err, want); err == nil && !r.d.over(e.last) {
+			r.fail("order: Event.Sync has returned, and work %d of stream %d is not done", e.last.n, e.on.s.number)
+		}
+	default:
+		done, err := e.Done()
+		if r.judge("Event.Done", err, want); done && !r.d.over(e.last) {
+			r.fail("order: Event.Done is true, and work %d of stream %d is not done", e.last.n, e.on.s.number)
+		}
+	}
+}
+
+func (r *runner) waitStream() {
+	s, o := r.pickStream(), r.pickStream()
+	r.waitFor(s, o)
+}
+
+// waitFor has a stream wait for another.
+func (r *runner) waitFor(s, o *Stream) bool {
+	order := r.d.orderOf(o.s)
+	err := r.root.WaitStream(s.Stream, o.Stream)
+	if r.judge("WaitStream", err, r.onStream(s).onStream(r.Model, o)); err == nil && !r.d.orderOf(s.s).Covers(order) {
+		r.fail("order: stream %d waits for stream %d, and the device does not know it", s.s.number, o.s.number)
+	}
+	return err == nil
+}
+
+func (r *runner) sync() {
+	s := r.pickStream()
+	last := r.d.lastOf(s.s)
+	err := r.root.Sync(s.Stream)
+	if r.judge("Sync", err, r.onStream(s)); err == nil && !r.d.over(last) {
+		r.fail("order: Sync of stream %d has returned, and its work %d is not done", s.s.number, last.n)
+	}
+}
+
+func (r *runner) newStream() {
+	r.mu.Lock()
+	n := len(r.streams)
+	r.mu.Unlock()
+	if n > 24 {
+		return
+	}
+	s, err := r.root.NewStream()
+	if r.judge("NewStream", err, r.allow(r.root)); err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.streams = append(r.streams, &Stream{Stream: s, s: r.d.stream(s.Handle())})
+	}
+}
+
+// closeStream closes a stream, the default stream too.
+func (r *runner) closeStream() {
+	s := r.pickStream()
+	want := r.onStream(s)
+	if s == r.first {
+		want = &reasons{[]error{cupool.ErrNotSupported}, true}
+	}
+	r.mu.Lock()
+	mine := s.state == open && s != r.first
+	if mine {
+		s.state = closing
+	}
+	r.mu.Unlock()
+	last := r.d.lastOf(s.s)
+	err := s.Close()
+	if !r.exact {
+		want.errs, want.must = append(want.errs, cupool.ErrClosed), false
+	}
+	r.judge("Stream.Close", err, want)
+	if err == nil && !r.d.over(last) {
+		r.fail("order: stream %d is closed, and its work %d is not done", s.s.number, last.n)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if mine {
+		s.state = closed
+	}
+}
+
+func (r *runner) newPool() {
+	kind, limit := r.n(8), r.n(4)
+	n := len(r.allPools())
+	if n > 8 {
+		return
+	}
+	cfg := cupool.PoolConfig{}
+	p := &Pool{name: "pool " + string(rune('0'+n)), segments: r.root.segments}
+	switch kind {
+	case 1:
+		cfg.NoSplit, p.segments = true, true
+	case 2:
+		cfg.Isolated, p.isolated = true, true
+	case 3:
+		cfg.UseOnOOM, p.lends = r.exact, r.exact // else it may lend before the program knows it
+	case 4:
+		cfg.Alloc = r.d.MemAlloc
+		cfg.Free = func(at cupool.Ptr, size int64) error {
+			r.unmaps(at, size) // before the device waits
+			return r.d.MemFree(at)
+		}
+		p.segments = true
+	}
+	if limit == 1 {
+		cfg.Limit, p.limit = 8*mib, 8*mib
+	}
+	c, err := r.root.NewPool(cfg)
+	if r.judge("NewPool", err, r.allow(r.root)); err == nil {
+		p.Tested = r.tested(caching{c})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.root.state != open {
+			p.state = closing // with the root, whose Close another goroutine called
+		}
+		r.pools = append(r.pools, p)
+	}
+}
+
+// endPool closes or retires a private pool.
+func (r *runner) endPool() {
+	p, how := r.pickPool(), r.n(3)
+	if p == r.root {
+		want := &reasons{[]error{cupool.ErrNotSupported}, true}
+		r.judge("Retire", p.Retire(), want)
+		return
+	}
+	if how == 0 {
+		r.retire(p)
+		return
+	}
+	r.closeOnce(p)
+}
+
+// retire retires a pool. It is closed when the last of its blocks is freed, at
+// a moment that is not known, so that the program leaves it alone but for that.
+func (r *runner) retire(p *Pool) {
+	r.mu.Lock()
+	again := p.retired
+	p.retired = true
+	r.mu.Unlock()
+	err := p.Retire()
+	want := r.allow(p)
+	if again {
+		want.add(r.exact, cupool.ErrClosed)
+	}
+	r.judge("Retire", err, want)
+}
+
+// house are the reasons of calls that give memory back.
+func (r *runner) house(p *Pool) *reasons {
+	want := r.allow(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.asleep {
+		want.add(true, cupool.ErrAsleep)
+	}
+	if p.retired {
+		want.add(false, cupool.ErrClosed)
+	}
+	return want
+}
+
+func (r *runner) trim() {
+	p := r.pickPool()
+	keep := int64(r.n(8)) * r.device.Capacity / 32
+	before := p.Stats().All.ReservedBytes.Current
+	released, err := p.Trim(keep)
+	r.judge("Trim", err, r.house(p))
+	if err != nil || !r.exact {
+		return
+	}
+	r.drained(p)
+	after := p.Stats().All.ReservedBytes.Current
+	if p.state == open && !p.retired && before-after != released {
+		r.fail("books: Trim says that it released %d bytes; %d were reserved before it and %d after", released, before, after)
+	}
+}
+
+func (r *runner) emptyCache() {
+	p := r.pickPool()
+	err := p.EmptyCache()
+	r.judge("EmptyCache", err, r.house(p))
+	if err != nil || !r.exact {
+		return
+	}
+	r.drained(p)
+	st := p.Stats()
+	switch {
+	case st.BlocksPending != 0:
+		r.fail("books: %d blocks are pending after EmptyCache", st.BlocksPending)
+	case p.live == 0 && st.All.ReservedBytes.Current != 0:
+		r.fail("books: %d bytes are reserved after EmptyCache, and nothing is live", st.All.ReservedBytes.Current)
+	}
+	p.waiting = nil
+}
+
+func (r *runner) processDeferred() {
+	p := r.pickPool()
+	_, err := p.ProcessDeferred()
+	want := r.allow(p)
+	want.must = false
+	r.judge("ProcessDeferred", err, want)
+	r.drained(p)
+}
+
+func (r *runner) reserve() {
+	p, s := r.pickPool(), r.pickStream()
+	size := r.size()
+	before := r.allocations()
+	err := p.Reserve(size, s.Stream)
+	want := r.allocReasons(p, s, size)
+	if errors.Is(err, cupool.ErrOutOfMemory) && !want.must {
+		if why := r.couldFit(p, r.cfg, size); why != nil {
+			r.fail("errors: false out of memory: %w: %w", err, why)
+		}
+		return
+	}
+	r.judge("Reserve", err, want)
+	if err != nil {
+		return
+	}
+	for o, n := range r.allocations() {
+		if o.lends && p == r.root && n > before[o] { // it lent the memory
+			p = o
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.allocs++
+	p.asked += size
+}
+
+// allocations returns how many each of the pools that are open has made, for
+// programs in which pools lend.
+func (r *runner) allocations() map[*Pool]int64 {
+	made := map[*Pool]int64{}
+	if r.exact {
+		for _, o := range r.openPools() {
+			made[o] = o.Stats().All.Allocation.Allocated
+		}
+	}
+	return made
+}
+
+// sleepOrWake puts a pool to sleep, or wakes one that sleeps. While a pool
+// sleeps nothing may use its blocks, so that only exact programs do it.
+func (r *runner) sleepOrWake() {
+	p, how := r.pickPool(), r.n(4)
+	if !r.exact {
+		return
+	}
+	if i := slices.IndexFunc(r.pools, func(p *Pool) bool { return p.asleep && p.state == open }); i >= 0 && how < 3 {
+		r.wake(r.pools[i])
+		return
+	}
+	r.sleep(p, how)
+}
+
+func (r *runner) sleep(p *Pool, how int) {
+	want := r.house(p)
+	if p.segments {
+		want = &reasons{[]error{cupool.ErrNotSupported}, true}
+	}
+	was := p.asleep
+	p.asleep, p.sleeping = p.asleep || !want.must, !want.must
+	kept := func(b *Block) bool { return b.value != 0 && b.value%2 == byte(how%2) }
+	err := p.Sleep(func(h cupool.Block) bool {
+		i := slices.IndexFunc(r.live, func(b *Block) bool { return b.Block == h })
+		if i < 0 {
+			r.fail("books: Sleep asks whether to keep %v, which is not live", h)
+			return false
+		}
+		return kept(r.live[i])
+	})
+	r.judge("Sleep", err, want)
+	p.sleeping = false
+	if err != nil {
+		p.asleep = was
+		return
+	}
+	r.drained(p)
+	if n := p.Stats().All.ReservedBytes.Current; n != 0 {
+		r.fail("books: %d bytes are reserved by %s, which sleeps", n, p.name)
+	}
+	for _, b := range r.live {
+		if b.pool == p {
+			b.pieces = nil
+			if !kept(b) {
+				b.value = 0
+			}
+		}
+	}
+}
+
+// wake wakes a pool that sleeps.
+func (r *runner) wake(p *Pool) {
+	need := p.Stats().AsleepBytes
+	want := &reasons{}
+	if p.retired {
+		want.add(false, cupool.ErrClosed)
+	}
+	if need > r.room(p) {
+		want.add(true, cupool.ErrOutOfMemory)
+	}
+	err := p.Wake()
+	if r.judge("Wake", err, want); err != nil {
+		return
+	}
+	p.asleep = false
+	for _, b := range r.live {
+		if b.pool == p {
+			b.pieces = r.d.place(b.Ptr(), b.Size())
+		}
+	}
+}
+
+// room returns the bytes that a pool can have more, as long as nobody gives any
+// back.
+func (r *runner) room(p *Pool) int64 {
+	free, _, _ := r.d.MemInfo()
+	var reserved int64
+	for _, o := range r.openPools() {
+		reserved += o.Stats().All.ReservedBytes.Current
+	}
+	if limit := r.root.Stats().Limit; limit > 0 {
+		free = min(free, limit-reserved)
+	}
+	if p.limit > 0 {
+		free = min(free, p.limit-p.Stats().All.ReservedBytes.Current)
+	}
+	return free
+}
+
+// compareNow compares the books, where nothing else is under way.
+func (r *runner) compareNow() {
+	how := r.n(4)
+	if r.exact {
+		r.compare()
+		return
+	}
+	p := r.pickPool()
+	switch how {
+	case 0:
+		if err := p.Check(); err != nil {
+			r.fail("books: %v", err)
+		}
+	case 1:
+		if st := p.Stats(); st.All.ReservedBytes.Current != st.LiveBytes+st.PendingBytes+st.CachedBytes-st.AsleepBytes {
+			r.fail("books: reserved is not live + pending + cached: %+v", st)
+		}
+	default:
+		_ = p.Snapshot()
+		_ = p.Labels()
+	}
+}
+
+// mistake makes a call that must fail and change nothing.
+func (r *runner) mistake() {
+	kind := r.n(10)
+	r.logf(" %d", kind)
+	switch kind {
+	case 0, 1, 2:
+		r.useDead(kind)
+	case 3:
+		size := []int64{-1, math.MinInt64, 1<<61 + 1, math.MaxInt64, 0}[r.n(5)]
+		r.allocate(r.pickPool(), r.pickStream(), size, 1)
+	default:
+		r.wrongAddress(kind)
+	}
+}
+
+// useDead uses a block that was freed.
+func (r *runner) useDead(kind int) {
+	if len(r.old) == 0 {
+		return
+	}
+	b := r.old[int(r.next())%len(r.old)]
+	if b.later {
+		return // it may be live yet
+	}
+	var err error
+	switch kind {
+	case 0:
+		err = b.pool.Free(b.Block)
+	case 1:
+		err = r.root.Free(b.Block)
+	case 2:
+		err = b.pool.RecordStream(b.Block, r.pickStream().Stream)
+	}
+	want := r.freeReasons(b)
+	if kind == 2 {
+		want.add(true, cupool.ErrUseAfterFree)
+	} else {
+		want.add(true, cupool.ErrDoubleFree)
+	}
+	if b.pool.retired { // it may be closed by now
+		want.add(true, cupool.ErrForeignPointer, cupool.ErrClosed)
+	}
+	r.judge("a call on a freed block", err, want)
+}
+
+// wrongAddress asks for an address that is not what it is said to be, or is
+// it.
+func (r *runner) wrongAddress(kind int) {
+	b := r.pickBlock()
+	if b == nil {
+		return
+	}
+	inside := b.Ptr() + cupool.Ptr(int64(r.next())*b.Size()/256)
+	switch {
+	case kind == 4 && b.Size() > 1:
+		err := b.pool.FreePtr(max(inside, b.Ptr()+1), -1)
+		want := r.freeReasons(b)
+		want.add(true, cupool.ErrInteriorPointer)
+		r.judge("FreePtr inside a block", err, want)
+	case kind == 5:
+		err := b.pool.FreePtr(b.Ptr(), b.Size()+1)
+		want := r.freeReasons(b)
+		want.add(true, cupool.ErrSizeMismatch)
+		r.judge("FreePtr of another size", err, want)
+	case kind == 6:
+		err := b.pool.FreePtr(64, -1)
+		r.judge("FreePtr of nothing", err, &reasons{[]error{cupool.ErrForeignPointer, cupool.ErrClosed}, true})
+	default:
+		got, err := b.pool.Lookup(inside)
+		if r.judge("Lookup", err, r.freeReasons(b)); err == nil && got != b.Block {
+			r.fail("books: Lookup of %v, inside %v, found %v", inside, b, got)
+		}
+	}
+}
+
+// pass hands a block to another goroutine, or takes one.
+func (r *runner) pass() {
+	b := r.pickBlock()
+	if b == nil {
+		return
+	}
+	select {
+	case o := <-r.exchange:
+		r.blocks = append(r.blocks, o)
+	default:
+		select {
+		case r.exchange <- b:
+			r.blocks = slices.DeleteFunc(r.blocks, func(o *Block) bool { return o == b })
+		default:
+		}
+	}
+}
+
+// close closes the root.
+func (r *runner) close() { r.closeOnce(r.root) }
+
+// closeOnce closes a pool, unless another goroutine does.
+func (r *runner) closeOnce(p *Pool) {
+	r.mu.Lock()
+	mine := p.state == open
+	if mine {
+		p.state = closing
+	}
+	r.mu.Unlock()
+	switch {
+	case mine:
+		r.closePool(p)
+	case r.exact:
+		r.judge("Close", p.Close(), &reasons{[]error{cupool.ErrClosed}, true})
+	}
+}

@@ -1,0 +1,92 @@
+// Package oomhint describes a request that was refused for lack of memory, and says
+// what would have made it fit.
+package oomhint
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/cupool/cupool/internal/bytesize"
+)
+
+// A Refusal is a request that was refused, and the memory that there is. Sizes
+// are in bytes.
+type Refusal struct {
+	Rounded     int64 // the block that would have held the request
+	Live        int64 // in blocks that the program holds
+	Cached      int64 // free in the pools
+	OtherPools  int64 // held by other pools
+	DeviceFree  int64 // what the device has left; -1: it did not say
+	DeviceTotal int64 // what the device has; -1: it did not say
+	Limit       int64 // what may be reserved; 0: no limit
+	Room        int64 // what limits leave of that; MaxInt64: no limit
+	Least       int64 // the fewest bytes that the device is asked for; 0: any number
+
+	// What only Text says.
+	Device        string
+	Requested     int64   // bytes asked for
+	Segment       int64   // of the segment that the device refused
+	Pending       int64   // freed, but still used by other streams
+	LargestFree   int64   // the largest cached block
+	Reserved      int64   // held from the device
+	Fragmentation float64 // the part of Cached that is not in the largest block
+
+	LimitName string // what the request may be larger than: "limit"
+	Raise     string // what to raise where a limit is in the way: "Limit or Fraction"
+	InPieces  string // why Cached does not serve, where it is enough
+}
+
+// Hint returns a sentence without a full stop, for people.
+func (r Refusal) Hint() string {
+	room := r.DeviceFree
+	if r.Room < math.MaxInt64 && (room < 0 || r.Room < room) {
+		room = r.Room
+	}
+	missing := bytesize.Format(r.Rounded - max(room, 0))
+	switch {
+	case r.DeviceTotal >= 0 && r.Rounded > r.DeviceTotal:
+		return "the request is larger than the device"
+	case r.Limit > 0 && r.Rounded > r.Limit:
+		return "the request is larger than the " + r.LimitName
+	case r.Limit > 0 && r.DeviceFree >= r.Rounded && room < r.Rounded:
+		return "the device has the memory: raise " + r.Raise
+	case r.Cached >= r.Rounded:
+		return fmt.Sprintf("%s is cached, but %s", bytesize.Format(r.Cached), r.InPieces)
+	case room >= r.Rounded && room < r.Least && r.DeviceFree >= r.Least:
+		return fmt.Sprintf("the limit leaves %s, the device is asked for %s at a time: raise %s", bytesize.Format(room), bytesize.Format(r.Least), r.Raise)
+	case room >= r.Rounded && room < r.Least:
+		return fmt.Sprintf("the device has %s left and is asked for %s at a time: free at least %s", bytesize.Format(room), bytesize.Format(r.Least), bytesize.Format(r.Least-room))
+	case room >= r.Rounded:
+		return "the device reports enough free memory but refuses it: it may be fragmented or shared"
+	case r.OtherPools > r.Live:
+		return fmt.Sprintf("free at least %s of what other pools hold", missing)
+	default:
+		return fmt.Sprintf("free at least %s of the %s that the program holds", missing, bytesize.Format(r.Live))
+	}
+}
+
+// Text describes the refusal, with a hint, if it is not empty, and with the error of
+// work that is late and holds memory, if any.
+func (r Refusal) Text(hint string, late error) string {
+	var sb strings.Builder
+	fmt.Fprintf(&sb, "cupool: out of memory on %s: %s requested (block %s, segment %s); live %s, pending %s, cached %s (largest free %s, fragmentation %.0f %%), reserved %s",
+		r.Device, bytesize.Format(r.Requested), bytesize.Format(r.Rounded), bytesize.Format(r.Segment), bytesize.Format(r.Live), bytesize.Format(r.Pending),
+		bytesize.Format(r.Cached), bytesize.Format(r.LargestFree), 100*r.Fragmentation, bytesize.Format(r.Reserved))
+	if r.Limit > 0 {
+		fmt.Fprintf(&sb, " of a limit of %s", bytesize.Format(r.Limit))
+	}
+	if r.OtherPools > 0 {
+		fmt.Fprintf(&sb, "; other pools hold %s", bytesize.Format(r.OtherPools))
+	}
+	if r.DeviceTotal >= 0 {
+		fmt.Fprintf(&sb, "; device has %s free of %s", bytesize.Format(r.DeviceFree), bytesize.Format(r.DeviceTotal))
+	}
+	if hint != "" {
+		fmt.Fprintf(&sb, "; %s", hint)
+	}
+	if late != nil {
+		fmt.Fprintf(&sb, "; memory is held by work that is late: %v", late)
+	}
+	return sb.String()
+}

@@ -1,0 +1,22 @@
+//go:build gpu
+
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/cupool/cupool/internal/fakecuda"
+)
+
+// The same on a GPU, or on its stand-in.
+func TestSoakCUDA(t *testing.T) {
+	if !fakecuda.Loaded() && os.Getenv("CUPOOL_DEVICE") != "cuda" {
+		t.Skip("CUPOOL_DEVICE=cuda runs it on a GPU")
+	}
+	args := append(small(t), "-device", "cuda")
+	if fakecuda.Loaded() {
+		args = append(args, "-steps", "1") // which takes it seconds
+	}
+	testSoak(t, args)
+}

@@ -1,0 +1,199 @@
+package tensorop
+
+import (
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/tensorop/operand"
+)
+
+// The elementwise operations of tensor.StdEng, by their form.
+type (
+	UnaryOp  func(e tensor.StdEng, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error)
+	BinaryOp func(e tensor.StdEng, a, b tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error)
+	ScalarOp func(e tensor.StdEng, t tensor.Tensor, s interface{}, leftTensor bool, opts ...tensor.FuncOpt) (tensor.Tensor, error)
+)
+
+// Binary computes an operation whose result has the type of a.
+func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.elementwise(op, f, a, b, opts, operand.ParseOptions(opts), a.Dtype(), operand.IsFloat(a.Dtype()) && exact(op))
+}
+
+// Compare computes an operation whose result is bool, or has the type of a
+// with tensor.AsSameType.
+func (ops *Ops) Compare(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	o := operand.ParseOptions(opts)
+	return ops.elementwise(op, f, a, b, opts, o, compareType(a, &o), true)
+}
+
+// Between is Binary for MinBetween and MaxBetween: StdEng panics with
+// UseUnsafe, which means the same as reusing a.
+func (ops *Ops) Between(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	opts, o := unsafeToReuse(a, opts)
+	return ops.elementwise(op, f, a, b, opts, o, a.Dtype(), true)
+}
+
+func compareType(a tensor.Tensor, o *operand.Options) tensor.Dtype {
+	if o.Same {
+		return a.Dtype()
+	}
+	return tensor.Bool
+}
+
+func unsafeToReuse(a tensor.Tensor, opts []tensor.FuncOpt) ([]tensor.FuncOpt, operand.Options) {
+	o := operand.ParseOptions(opts)
+	if o.Unsafe && o.Reuse == nil {
+		return []tensor.FuncOpt{tensor.WithReuse(a)}, operand.Options{Reuse: a}
+	}
+	return opts, o
+}
+
+// exact reports whether StdEng computes an arithmetic operation on floats in
+// the same way wherever it puts the result. Of the others, and of integers, it
+// does not: -1/0 is -Inf in a tensor to be reused and +Inf in a new one.
+func exact(op string) bool {
+	switch op {
+	case "Add", "Sub", "Mul", "AddScalar", "SubScalar", "MulScalar":
+		return true
+	}
+	return false
+}
+
+// elementwise computes f; dt is the type of a new result. reusable says that
+// StdEng computes that as it computes one that it is told to reuse; else what
+// it does in place to a copy of a is the same.
+func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt, o operand.Options, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
+	defer operand.KeepAlive(a, b)
+	if r, ok, err := ops.gpu.Binary(op, a, b, &o, dt); ok {
+		return r, err
+	}
+	switch {
+	case !ops.m.HostAccessible() || !ops.serves(a, b, o.Reuse, o.Incr):
+	case !o.Fresh():
+		if err := ops.m.Ready(); err != nil {
+			return nil, err
+		}
+		return f(tensor.StdEng{}, a, b, opts...)
+	case operand.IsContiguous(a) && operand.IsContiguous(b):
+		return ops.into(dt, a.Shape(), func(out *tensor.Dense) (err error) {
+			if reusable {
+				_, err = f(tensor.StdEng{}, a, b, with(opts, tensor.WithReuse(out))...)
+			} else if err = ops.m.Memcpy(out, a); err == nil {
+				_, err = f(tensor.StdEng{}, out, b, tensor.UseUnsafe())
+			}
+			return err
+		})
+	}
+	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return f(tensor.StdEng{}, h[0], h[1], opts...)
+	}, opts, a, b)
+}
+
+// with returns opts and more in a slice of its own.
+func with(opts []tensor.FuncOpt, more ...tensor.FuncOpt) []tensor.FuncOpt {
+	return append(opts[:len(opts):len(opts)], more...)
+}
+
+// BinaryScalar is Binary with a scalar: a Go value, or a tensor of one element.
+func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	reusable := leftTensor || operand.IsFloat(t.Dtype()) && exact(op)
+	return ops.elementwiseScalar(op, f, t, s, leftTensor, opts, operand.ParseOptions(opts), t.Dtype(), reusable)
+}
+
+// CompareScalar is Compare with a scalar.
+func (ops *Ops) CompareScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	o := operand.ParseOptions(opts)
+	return ops.elementwiseScalar(op, f, t, s, leftTensor, opts, o, compareType(t, &o), true)
+}
+
+// BetweenScalar is Between with a scalar.
+func (ops *Ops) BetweenScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	opts, o := unsafeToReuse(t, opts)
+	return ops.elementwiseScalar(op, f, t, s, leftTensor, opts, o, t.Dtype(), true)
+}
+
+// elementwiseScalar is elementwise with a scalar.
+func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt, o operand.Options, dt tensor.Dtype, reusable bool) (tensor.Tensor, error) {
+	defer operand.KeepAlive(t)
+	if r, ok, err := ops.gpu.BinaryScalar(op, t, s, leftTensor, &o, dt); ok {
+		return r, err
+	}
+	st, _ := s.(tensor.Tensor)
+	switch {
+	case !ops.m.HostAccessible() || !ops.serves(t, st, o.Reuse, o.Incr):
+	case !o.Fresh():
+		if err := ops.m.Ready(); err != nil {
+			return nil, err
+		}
+		return f(tensor.StdEng{}, t, s, leftTensor, opts...)
+	case operand.IsContiguous(t) && reusable:
+		return ops.into(dt, t.Shape(), func(out *tensor.Dense) error {
+			_, err := f(tensor.StdEng{}, t, s, leftTensor, with(opts, tensor.WithReuse(out))...)
+			return err
+		})
+	}
+	ts := []tensor.Tensor{t}
+	if st != nil {
+		ts = append(ts, st)
+	}
+	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		if st != nil {
+			s = h[1]
+		}
+		return f(tensor.StdEng{}, h[0], s, leftTensor, opts...)
+	}, opts, ts...)
+}
+
+// Unary computes an operation on one tensor, whose result has its type.
+func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer operand.KeepAlive(a)
+	o := operand.ParseOptions(opts)
+	if r, ok, err := ops.gpu.Function(op, a, &o); ok {
+		return r, err
+	}
+	switch {
+	case !ops.m.HostAccessible() || !ops.serves(a, o.Reuse) || o.Incr != nil: // StdEng clones a for incr
+	case !o.Fresh():
+		if err := ops.m.Ready(); err != nil {
+			return nil, err
+		}
+		return f(tensor.StdEng{}, a, opts...)
+	case operand.IsContiguous(a):
+		return ops.into(a.Dtype(), a.Shape(), func(out *tensor.Dense) error {
+			_, err := f(tensor.StdEng{}, a, with(opts, tensor.WithReuse(out))...)
+			return err
+		})
+	}
+	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return f(tensor.StdEng{}, h[0], opts...)
+	}, opts, a)
+}
+
+// Clamp computes StdEng.Clamp.
+func (ops *Ops) Clamp(a tensor.Tensor, min, max interface{}, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer operand.KeepAlive(a)
+	o := operand.ParseOptions(opts)
+	if r, ok, err := ops.gpu.Clamp(a, min, max, &o); ok {
+		return r, err
+	}
+	return ops.Unary("Clamp", func(std tensor.StdEng, a tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Clamp(a, min, max, opts...)
+	}, a, opts)
+}
+
+// Map computes StdEng.Map: fn is a func of a's element type to itself.
+func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer operand.KeepAlive(a)
+	o := operand.ParseOptions(opts)
+	if o.Fresh() && operand.IsContiguous(a) && ops.m.HostAccessible() && ops.serves(a) {
+		return ops.into(a.Dtype(), a.Shape(), func(out *tensor.Dense) error {
+			if err := ops.m.Memcpy(out, a); err != nil {
+				return err
+			}
+			_, err := tensor.StdEng{}.Map(fn, out, tensor.UseUnsafe())
+			return err
+		})
+	}
+	return ops.run("Map", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Map(fn, h[0], opts...)
+	}, opts, a)
+}

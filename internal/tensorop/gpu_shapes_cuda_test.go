@@ -1,0 +1,163 @@
+//go:build gpu
+
+package tensorop_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+)
+
+// shapeOp is an operation on a tensor and perhaps one of its axes.
+type shapeOp struct {
+	f       func(a *tensor.Dense, axis int) (tensor.Tensor, error)
+	dims    [2]int // the least and the most that it takes, and StdEng gets right
+	special bool   // StdEng has one mind about NaN and infinities
+	whole   bool   // StdEng, to which views go, does not see that they are, and may panic where there are no elements
+}
+
+var shapeOps = map[string]shapeOp{
+	"Add":        {func(a *tensor.Dense, _ int) (tensor.Tensor, error) { return tensor.Add(a, a) }, [2]int{0, 4}, true, false},
+	"Mul scalar": {func(a *tensor.Dense, _ int) (tensor.Tensor, error) { return tensor.Mul(a, value(a.Dtype(), 3)) }, [2]int{1, 4}, true, false},
+	"Neg":        {func(a *tensor.Dense, _ int) (tensor.Tensor, error) { return tensor.Neg(a) }, [2]int{0, 4}, true, false},
+	"Tanh":       {func(a *tensor.Dense, _ int) (tensor.Tensor, error) { return tensor.Tanh(a) }, [2]int{0, 4}, true, false},
+	"Gt": {func(a *tensor.Dense, _ int) (tensor.Tensor, error) {
+		return tensor.Gt(a, value(a.Dtype(), 1), tensor.AsSameType())
+	}, [2]int{1, 4}, true, false},
+	"Sum":        {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return tensor.Sum(a, axis) }, [2]int{1, 3}, true, false},
+	"Sum all":    {func(a *tensor.Dense, _ int) (tensor.Tensor, error) { return tensor.Sum(a) }, [2]int{1, 4}, true, false},
+	"Max":        {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return dense(a.Max(axis)) }, [2]int{1, 3}, false, false},
+	"Min":        {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return dense(a.Min(axis)) }, [2]int{1, 3}, false, false},
+	"Argmax":     {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return tensor.Argmax(a, axis) }, [2]int{1, 3}, false, false},
+	"SoftMax":    {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return tensor.SoftMax(a, axis) }, [2]int{1, 4}, false, true},
+	"LogSoftMax": {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return tensor.LogSoftMax(a, axis) }, [2]int{1, 4}, false, true},
+	"Transpose":  {func(a *tensor.Dense, _ int) (tensor.Tensor, error) { return tensor.Transpose(a) }, [2]int{2, 4}, true, false},
+	"Repeat":     {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return tensor.Repeat(a, axis, 3) }, [2]int{2, 4}, true, true},
+	"Concat":     {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return tensor.Concat(axis, a, a) }, [2]int{1, 4}, true, false},
+	"Stack":      {func(a *tensor.Dense, axis int) (tensor.Tensor, error) { return tensor.Stack(axis, a, a) }, [2]int{1, 4}, true, false},
+	"MatMul": {func(a *tensor.Dense, _ int) (tensor.Tensor, error) {
+		return tensor.MatMul(a, transposed(a.ShallowClone()))
+	}, [2]int{2, 2}, false, false},
+}
+
+// TestGPURandomShapes compares operations on tensors of random shapes, one row,
+// one element and none among them, and on views of them, with StdEng's in
+// float64 on copies without gaps.
+func TestGPURandomShapes(t *testing.T) {
+	e := &bench{enginetest.NewGPU(t)}
+	names := slices.Sorted(maps.Keys(shapeOps))
+	compared := make(map[string]int)
+	for i := range 1000 {
+		name := names[i%len(names)]
+		if e.checkShape(name, shapeOps[name], floats[e.Rand.IntN(len(floats))]) {
+			compared[name]++
+		}
+	}
+	for _, name := range names {
+		require.Greater(t, compared[name], 10, name)
+	}
+}
+
+// checkShape compares an operation on one tensor; false: StdEng has nothing to
+// compare with.
+func (e *bench) checkShape(name string, op shapeOp, dt tensor.Dtype) bool {
+	var others []float64
+	if op.special {
+		others = special
+	}
+	host := randomOf(e.Rand, tensor.Float64, others, randomShape(e.Rand, op.dims))
+	pool := e.From(as(dt, host))
+	if op.whole && host.MemSize() == 0 {
+		e.FreeAll(pool)
+		return false
+	}
+	defer func(whole *tensor.Dense) { e.FreeAll(whole) }(pool.ShallowClone())
+	if !op.whole {
+		cut := randomView(e.Rand, host.Shape())
+		host, pool = cut(host), cut(pool)
+	}
+	if host.Dims() < op.dims[0] {
+		return false
+	}
+	if host.IsMaterializable() {
+		host = host.Materialize().(*tensor.Dense)
+	}
+	axis := e.Rand.IntN(max(1, host.Dims()))
+	what := fmt.Sprint(name, " of ", dt, " ", pool.Shape(), " strides ", pool.Strides(), " axis ", axis)
+
+	before := e.Stats().Fallbacks
+	sc := e.Scope()
+	defer func() { require.NoError(e.T, sc.Close()) }()
+	call := func(in []*tensor.Dense) (tensor.Tensor, error) { return op.f(in[0], axis) }
+	w, g := attempt(call, []*tensor.Dense{host}), attempt(call, []*tensor.Dense{pool})
+	if w.panic != nil || w.err != nil || w.result == nil {
+		return false
+	}
+	require.Nil(e.T, g.panic, what)
+	require.NoError(e.T, g.err, what)
+	got := e.Host(g.result)
+	require.True(e.T, slices.Equal(w.result.Shape(), got.Shape()), "%s: %v, want %v", what, got.Shape(), w.result.Shape())
+	if want, ok := w.result.(*tensor.Dense); ok && isFloat(want.Dtype()) {
+		e.RequireClose(append(floatsOf(want), 1), append(floatsOf(got), 1), 10*bounds[dt], what) // 1: results near 0 are of numbers around 1
+	} else {
+		require.Equal(e.T, elements(want), elements(got), what)
+	}
+	if host.MemSize() > 0 {
+		require.Equal(e.T, before, e.Stats().Fallbacks, what)
+	}
+	return true
+}
+
+// randomShape returns a shape with so many dimensions.
+func randomShape(r *rand.Rand, dims [2]int) []int {
+	shape := make([]int, dims[0]+r.IntN(dims[1]-dims[0]+1))
+	for d := range shape {
+		shape[d] = []int{0, 1, 1, 2, 3, 5, 8, 17, 33, 64}[r.IntN(10)]
+		if len(shape) > 2 {
+			shape[d] = min(shape[d], 9)
+		}
+	}
+	return shape
+}
+
+// randomView returns what makes a view of a tensor of a shape.
+func randomView(r *rand.Rand, shape tensor.Shape) func(*tensor.Dense) *tensor.Dense {
+	slices := make([]tensor.Slice, len(shape))
+	cuts := false
+	for d, n := range shape {
+		if n >= 4 && r.IntN(3) == 0 {
+			slices[d], cuts = tensor.S(r.IntN(2), n-r.IntN(2)), true
+		}
+	}
+	turn := len(shape) > 1 && shape.TotalSize() > 0 && r.IntN(3) == 0
+	return func(t *tensor.Dense) *tensor.Dense {
+		if cuts && shape.TotalSize() > 0 {
+			t = view(t, slices...)
+		}
+		if turn {
+			t = transposed(t)
+		}
+		return t
+	}
+}
+
+// as returns a tensor of float64 in another type.
+func as(dt tensor.Dtype, d *tensor.Dense) *tensor.Dense {
+	if dt == tensor.Float64 || d.MemSize() == 0 {
+		return d
+	}
+	if d.Dims() == 0 {
+		return tensor.New(tensor.FromScalar(float32(d.ScalarValue().(float64))))
+	}
+	var narrow []float32
+	for _, v := range d.Data().([]float64) {
+		narrow = append(narrow, float32(v))
+	}
+	return tensor.New(tensor.WithShape(d.Shape()...), tensor.WithBacking(narrow))
+}

@@ -1,0 +1,148 @@
+package tensorop
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/tensorop/operand"
+)
+
+// Linear algebra.
+
+// ProductOp is an operation of tensor.StdEng that writes the product of two
+// tensors to a third.
+type ProductOp func(e tensor.StdEng, a, b, prealloc tensor.Tensor) error
+
+// Product computes MatMul, MatVecMul or Outer, as op names it.
+func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) error {
+	defer operand.KeepAlive(a, b, prealloc)
+	if ok, err := ops.gpu.Product(op, a, b, prealloc); ok {
+		return err
+	}
+	if ops.serves(a, b, prealloc) {
+		if err := ops.m.Ready(); err != nil {
+			return err
+		}
+		return f(tensor.StdEng{}, a, b, prealloc)
+	}
+	return ops.runInto(op, prealloc, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		return f(tensor.StdEng{}, h[0], h[1], dst)
+	}, a, b)
+}
+
+// BatchMatMul writes the products of as many pairs of matrices as a has to
+// prealloc.
+func (ops *Ops) BatchMatMul(a, b, prealloc tensor.Tensor) error {
+	defer operand.KeepAlive(a, b, prealloc)
+	const op = "BatchMatMul"
+	var s [3]tensor.Shape
+	for i, t := range []tensor.Tensor{a, b, prealloc} {
+		if operand.IsNil(t) || t.Dims() != 3 {
+			return ops.m.Error(op, fmt.Errorf("operand %d has not three dimensions: %w", i+1, device.ErrSizeMismatch))
+		}
+		s[i] = t.Shape()
+	}
+	if s[0][0] != s[1][0] || s[0][2] != s[1][1] || !s[2].Eq(tensor.Shape{s[0][0], s[0][1], s[1][2]}) {
+		return ops.m.Error(op, fmt.Errorf("%v times %v to %v: %w", s[0], s[1], s[2], device.ErrSizeMismatch))
+	}
+	if ok, err := ops.gpu.BatchMatMul(a, b, prealloc); ok {
+		return err
+	}
+	return ops.runInto(op, prealloc, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		return ops.m.Error(op, multiplyBatch(h[0], h[1], dst))
+	}, a, b)
+}
+
+// multiplyBatch is BatchMatMul for host tensors.
+func multiplyBatch(a, b, dst tensor.Tensor) error {
+	x, y := tensor.Materialize(a).(*tensor.Dense), tensor.Materialize(b).(*tensor.Dense)
+	r := tensor.NewDense(a.Dtype(), dst.Shape().Clone())
+	for i := range a.Shape()[0] {
+		if _, err := tensor.MatMul(matrixAt(x, i), matrixAt(y, i), tensor.WithReuse(matrixAt(r, i))); err != nil {
+			return err
+		}
+	}
+	runtime.KeepAlive(x) // matrixAt has only addresses
+	runtime.KeepAlive(y)
+	return tensor.Copy(dst, r)
+}
+
+// matrixAt returns the i-th matrix of a host tensor in row-major order. Slice
+// would drop its dimensions of one element.
+func matrixAt(t *tensor.Dense, i int) *tensor.Dense {
+	size := uintptr(t.Shape()[1]*t.Shape()[2]) * t.Dtype().Size()
+	return tensor.NewDense(t.Dtype(), t.Shape()[1:].Clone(), tensor.FromMemory(t.Uintptr()+uintptr(i)*size, size))
+}
+
+// Inner computes StdEng.Inner.
+func (ops *Ops) Inner(a, b tensor.Tensor) (interface{}, error) {
+	defer operand.KeepAlive(a, b)
+	if v, ok, err := ops.gpu.Inner(a, b); ok {
+		return v, err
+	}
+	return runValue(ops, "Inner", func(h []tensor.Tensor) (interface{}, error) { return tensor.StdEng{}.Inner(h[0], h[1]) }, a, b)
+}
+
+// Trace computes StdEng.Trace.
+func (ops *Ops) Trace(a tensor.Tensor) (interface{}, error) {
+	return runValue(ops, "Trace", func(h []tensor.Tensor) (interface{}, error) { return tensor.StdEng{}.Trace(h[0]) }, a)
+}
+
+// Dot computes StdEng.Dot, which leaves products with a matrix to the methods
+// MatMul and MatVecMul of the engine of x.
+func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer operand.KeepAlive(x, y)
+	if isMatrixProduct(x.Shape(), y.Shape()) {
+		return tensor.StdEng{}.Dot(x, y, opts...)
+	}
+	o := operand.ParseOptions(opts)
+	if r, ok, err := ops.gpu.Dot(x, y, &o); ok {
+		return r, err
+	}
+	return ops.run("Dot", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Dot(h[0], h[1], opts...)
+	}, opts, x, y)
+}
+
+// isMatrixProduct reports whether StdEng.Dot leaves operands of these shapes
+// to the methods MatMul and MatVecMul.
+func isMatrixProduct(x, y tensor.Shape) bool {
+	vectorOrMatrix := func(s tensor.Shape) bool { return s.IsVector() || s.IsMatrix() }
+	return vectorOrMatrix(x) && vectorOrMatrix(y) && !(x.IsVector() && y.IsVector())
+}
+
+// SVD computes StdEng.SVD. u and v are nil without uv.
+func (ops *Ops) SVD(a tensor.Tensor, uv, full bool) (s, u, v tensor.Tensor, err error) {
+	r, err := runValue(ops, "SVD", func(h []tensor.Tensor) (r [3]tensor.Tensor, err error) {
+		r[0], r[1], r[2], err = tensor.StdEng{}.SVD(h[0], uv, full)
+		return r, err
+	}, a)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for i, t := range r {
+		d, ok := t.(*tensor.Dense)
+		if !ok || d == nil {
+			continue
+		}
+		if r[i], err = ops.m.Adopt(d); err != nil {
+			return nil, nil, nil, errors.Join(err, ops.free(r[:i]))
+		}
+	}
+	return r[0], r[1], r[2], nil
+}
+
+// free frees what is a tensor of ts.
+func (ops *Ops) free(ts []tensor.Tensor) error {
+	var errs []error
+	for _, t := range ts {
+		if !operand.IsNil(t) {
+			errs = append(errs, ops.m.FreeTensor(t))
+		}
+	}
+	return errors.Join(errs...)
+}

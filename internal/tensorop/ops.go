@@ -1,0 +1,96 @@
+// Package tensorop computes the operations of tensors whose memory an engine
+// manages: on the CPU with tensor.StdEng, and on a GPU with package gpu. It
+// takes results, and memory for what comes between, from the engine's Memory.
+//
+// The files: ops.go what operations need of an engine; call.go operations on
+// host twins; elementwise.go, shape.go and linalg.go the operations by their
+// form; copies.go between the host and the engine.
+package tensorop
+
+import (
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
+)
+
+// Memory is the engine whose tensors are computed with.
+type Memory interface {
+	gpu.Memory
+
+	// HostAccessible reports whether the CPU may touch the memory.
+	HostAccessible() bool
+	// Ready waits until the CPU may touch what the stream was given to do. It
+	// waits for nothing where the CPU never may.
+	Ready() error
+	// Pending returns the error of an earlier operation that could not return
+	// it. Lose keeps such an error.
+	Pending() error
+	Lose(op string, err error)
+	// Check fails for a tensor of an engine whose memory was freed, also where t
+	// is a view of what was freed, and for elements that hold Go pointers. Memory
+	// that was handed out again since is told from t's where the engine knows
+	// which block t had. Tensors of other kinds of engines pass.
+	Check(t tensor.Tensor) error
+	// Owns reports whether t's data is live memory of the engine's allocator.
+	Owns(t tensor.Tensor) bool
+	// Engine returns the engine as tensors have it.
+	Engine() tensor.Engine
+	// Owner returns the engine that t is of, or this one where t has another
+	// kind of engine.
+	Owner(t tensor.Tensor) Memory
+	// Adopt moves the data of d, a host tensor that nobody else has, to the
+	// engine's memory and makes d the engine's. Elements that hold Go pointers
+	// stay where they are.
+	Adopt(d *tensor.Dense) (*tensor.Dense, error)
+	// Write copies src to memory, in stream order.
+	Write(p device.Ptr, src []byte) error
+	// Memcpy copies between tensors of this engine, as they lie in memory.
+	Memcpy(dst, src tensor.Memory) error
+}
+
+// Ops are the operations of one engine. Its methods have the options, errors and
+// numbers of those of tensor.StdEng that they are called with; results are in
+// the engine's memory. They fail with what Memory.Error makes of an error where
+// that does not come from StdEng.
+type Ops struct {
+	m      Memory
+	gpu    *gpu.Ops // nil: the device does not compute
+	counts counts
+}
+
+// New returns the operations of m. g is nil where its device does not compute.
+func New(m Memory, g *gpu.Ops) *Ops { return &Ops{m: m, gpu: g} }
+
+// GPU returns the operations of the engine's GPU. They are nil where the device
+// does not compute, which they allow for.
+func (ops *Ops) GPU() *gpu.Ops { return ops.gpu }
+
+// serves reports whether StdEng may work on the tensors themselves: the CPU can
+// touch their memory, which waits for no other engine and was not freed. nil is
+// no tensor.
+func (ops *Ops) serves(ts ...tensor.Tensor) bool {
+	for _, t := range ts {
+		if t != nil && (!t.IsNativelyAccessible() || ops.m.Owner(t) != ops.m || ops.m.Check(t) != nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// into calls f with a new, undefined tensor in the pool and returns it, or
+// f's error.
+func (ops *Ops) into(dt tensor.Dtype, shape tensor.Shape, f func(out *tensor.Dense) error) (tensor.Tensor, error) {
+	out, err := ops.m.Empty(dt, shape...)
+	if err != nil {
+		return nil, err
+	}
+	if err = ops.m.Ready(); err == nil { // not before: its memory may be in use until then
+		err = f(out)
+	}
+	if err != nil {
+		_ = ops.m.FreeTensor(out) // it is live and whole
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,265 @@
+package tensorop
+
+import (
+	"errors"
+	"runtime"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/tensorop/operand"
+)
+
+// The operations that move elements.
+
+// Transpose moves the elements of a, which is marked as transposed already, to
+// where the strides say.
+func (ops *Ops) Transpose(a tensor.Tensor, expStrides []int) error {
+	defer operand.KeepAlive(a)
+	if ok, err := ops.gpu.Transpose(a, expStrides); ok {
+		ops.m.Lose("Transpose", err)
+		return err
+	}
+	err := ops.runInto("Transpose", a, func(a tensor.Tensor, _ []tensor.Tensor) error {
+		return tensor.StdEng{}.Transpose(a, expStrides)
+	})
+	ops.m.Lose("Transpose", err) // Reshape and tensor.Transpose drop it
+	return err
+}
+
+// Concat computes StdEng.Concat.
+func (ops *Ops) Concat(t tensor.Tensor, axis int, others []tensor.Tensor) (tensor.Tensor, error) {
+	defer operand.KeepAlive(t)
+	defer operand.KeepAlive(others...)
+	if r, ok, err := ops.gpu.Concat(t, axis, others); ok {
+		return r, err
+	}
+	return ops.run("Concat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Concat(h[0], axis, h[1:]...)
+	}, nil, append([]tensor.Tensor{t}, others...)...)
+}
+
+// StackDense computes StdEng.StackDense.
+func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.DenseTensor) (tensor.DenseTensor, error) {
+	defer operand.KeepAlive(t)
+	defer operand.KeepAlive(others...)
+	if r, ok, err := ops.gpu.Stack(t, axis, others); ok {
+		d, _ := r.(tensor.DenseTensor)
+		return d, err
+	}
+	ts := []tensor.Tensor{t}
+	for _, o := range others {
+		ts = append(ts, o)
+	}
+	r, err := ops.run("Stack", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		ds := make([]tensor.DenseTensor, len(h))
+		for i := range h {
+			ds[i] = h[i].(tensor.DenseTensor) // as its original
+		}
+		return tensor.StdEng{}.StackDense(ds[0], axis, ds[1:]...)
+	}, nil, ts...)
+	if err != nil {
+		return nil, err
+	}
+	return r.(tensor.DenseTensor), nil
+}
+
+// Repeat computes StdEng.Repeat.
+func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (tensor.Tensor, error) {
+	defer operand.KeepAlive(t)
+	if r, ok, err := ops.gpu.Repeat(t, nil, axis, repeats); ok {
+		return r, err
+	}
+	if shape, times, ok := ops.repeats(t, axis, repeats); ok {
+		return ops.into(t.Dtype(), shape, func(out *tensor.Dense) error {
+			copyRepeated(out, t, axis, times)
+			return nil
+		})
+	}
+	return ops.run("Repeat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Repeat(h[0], axis, repeats...)
+	}, nil, t)
+}
+
+// RepeatReuse computes StdEng.RepeatReuse.
+func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (tensor.Tensor, error) {
+	defer operand.KeepAlive(t, reuse)
+	if r, ok, err := ops.gpu.Repeat(t, reuse, axis, repeats); ok {
+		return r, err
+	}
+	if shape, times, ok := ops.repeats(t, axis, repeats); ok && operand.IsContiguous(reuse) && ops.serves(reuse) && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
+		if err := ops.m.Ready(); err != nil {
+			return nil, err
+		}
+		copyRepeated(reuse, t, axis, times)
+		return reuse, nil
+	}
+	err := ops.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
+		_, err := tensor.StdEng{}.RepeatReuse(h[0], reuse, axis, repeats...)
+		return err
+	}, t)
+	if err != nil {
+		return nil, err
+	}
+	return reuse, nil
+}
+
+// repeats returns the shape of a repeated tensor and how often each slice along
+// the axis is in it, if copyRepeated serves: StdEng makes Go objects for each
+// of them.
+func (ops *Ops) repeats(t tensor.Tensor, axis int, repeats []int) (shape tensor.Shape, times []int, ok bool) {
+	if !ops.m.HostAccessible() || !operand.IsContiguous(t) || !ops.serves(t) || axis < 0 || axis >= t.Dims() || t.(*tensor.Dense).IsMasked() {
+		return nil, nil, false
+	}
+	shape, times, _, err := t.Shape().Repeat(axis, repeats...)
+	return shape, times, err == nil
+}
+
+// copyRepeated copies each slice of t along an axis so many times to dst.
+func copyRepeated(dst, t tensor.Tensor, axis int, times []int) {
+	inner := int(t.Dtype().Size())
+	for _, n := range t.Shape()[axis+1:] {
+		inner *= n
+	}
+	p, n := operand.Extent(t)
+	from := operand.Bytes(p, n)
+	p, n = operand.Extent(dst)
+	to := operand.Bytes(p, n)
+	for len(from) > 0 {
+		for _, n := range times {
+			for range n {
+				copy(to[:inner], from)
+				to = to[inner:]
+			}
+			from = from[inner:]
+		}
+	}
+	runtime.KeepAlive(t)
+	runtime.KeepAlive(dst)
+}
+
+// Diag computes StdEng.Diag.
+func (ops *Ops) Diag(t tensor.Tensor) (tensor.Tensor, error) {
+	return ops.run("Diag", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Diag(h[0])
+	}, nil, t)
+}
+
+// SelectByIndices computes StdEng.SelectByIndices, and heeds WithReuse, which
+// StdEng does not.
+func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer operand.KeepAlive(a, indices)
+	o := operand.ParseOptions(opts)
+	if r, ok, err := ops.gpu.SelectByIndices(a, indices, axis, &o); ok {
+		return r, err
+	}
+	if shape, ok := ops.selectsRows(a, indices); ok && axis == 0 && o.Incr == nil && !o.Unsafe {
+		switch dst := o.Reuse; {
+		case dst == nil:
+			return ops.into(a.Dtype(), shape, func(out *tensor.Dense) error {
+				copyRows(out, a, indices)
+				return nil
+			})
+		case operand.IsContiguous(dst) && ops.serves(dst) && dst.Dtype() == a.Dtype() && dst.Shape().Eq(shape) && operand.Apart(dst, []tensor.Tensor{a, indices}):
+			if err := ops.m.Ready(); err != nil {
+				return nil, err
+			}
+			copyRows(dst, a, indices)
+			return dst, nil
+		}
+	}
+	if o.Reuse != nil {
+		err := ops.runInto("SelectByIndices", o.Reuse, func(dst tensor.Tensor, h []tensor.Tensor) error {
+			r, err := tensor.StdEng{}.SelectByIndices(h[0], h[1], axis)
+			if err != nil {
+				return err
+			}
+			return tensor.Copy(dst, r)
+		}, a, indices)
+		return o.Reuse, err
+	}
+	return ops.run("SelectByIndices", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.SelectByIndices(h[0], h[1], axis, opts...)
+	}, opts, a, indices)
+}
+
+// selectsRows returns the shape of what indices select along the first axis, if
+// copyRows serves.
+func (ops *Ops) selectsRows(a, indices tensor.Tensor) (tensor.Shape, bool) {
+	at, ok := indices.(*tensor.Dense)
+	if !ok || !ops.m.HostAccessible() || !operand.IsContiguous(a) || !ops.serves(a, at) || a.(*tensor.Dense).IsMasked() ||
+		at.Dtype() != tensor.Int || at.Dims() != 1 || at.RequiresIterator() || at.MemSize() == 0 || ops.m.Ready() != nil {
+		return nil, false
+	}
+	for _, i := range at.Ints() {
+		if i < 0 || i >= a.Shape()[0] {
+			return nil, false
+		}
+	}
+	shape := a.Shape().Clone()
+	shape[0] = at.Shape().TotalSize()
+	return shape, true
+}
+
+// copyRows copies the slices of a along the first axis that the indices name to
+// dst.
+func copyRows(dst, a, indices tensor.Tensor) {
+	p, n := operand.Extent(a)
+	from := operand.Bytes(p, n)
+	p, n = operand.Extent(dst)
+	to := operand.Bytes(p, n)
+	row := len(from) / a.Shape()[0]
+	for _, i := range indices.(*tensor.Dense).Ints() {
+		copy(to[:row], from[i*row:])
+		to = to[row:]
+	}
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(dst)
+	runtime.KeepAlive(indices)
+}
+
+// SelectByIndicesB computes StdEng.SelectByIndicesB.
+func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.run("SelectByIndicesB", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
+	}, opts, input, outGrad, indices)
+}
+
+// Materialize returns a copy of a view or transposed tensor in the pool, in
+// row-major order, and any other tensor as it is.
+func (ops *Ops) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
+	defer operand.KeepAlive(t)
+	if v, ok := t.(tensor.View); !ok || !v.IsMaterializable() {
+		return t, nil
+	}
+	if r, ok, err := ops.gpu.Materialize(t); ok {
+		return r, err
+	}
+	return ops.run("Materialize", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.Materialize(h[0]), nil
+	}, nil, t)
+}
+
+// Compute calls f with tensors of StdEng that have the data of ts, or copies of
+// it where the CPU cannot touch the memory, and moves f's result to the pool.
+// f must not change the tensors or keep them.
+func (ops *Ops) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts []*tensor.Dense) (*tensor.Dense, error) {
+	in := make([]tensor.Tensor, len(ts))
+	for i, t := range ts {
+		in[i] = t
+	}
+	r, err := ops.run("Compute", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		ds := make([]*tensor.Dense, len(h))
+		for i := range h {
+			ds[i] = h[i].(*tensor.Dense)
+		}
+		r, err := f(ds)
+		if r == nil && err == nil {
+			err = errors.New("cupool: Compute: no result")
+		}
+		return r, err
+	}, nil, in...)
+	if err != nil {
+		return nil, err
+	}
+	return r.(*tensor.Dense), nil
+}

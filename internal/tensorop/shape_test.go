@@ -1,0 +1,61 @@
+package tensorop_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+)
+
+// TestByIndicesReuse: the engine heeds WithReuse, which StdEng does not, and
+// takes nothing from the pool for it.
+func TestByIndicesReuse(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(tensor.New(tensor.WithShape(4, 2), tensor.WithBacking([]float32{0, 1, 10, 11, 20, 21, 30, 31})))
+		at := e.From(tensor.New(tensor.WithBacking([]int{3, 0, 3})))
+		dst := must(e.Empty(tensor.Float32, 3, 2))
+		live := e.Live()
+		r := must(tensor.ByIndices(x, at, 0, tensor.WithReuse(dst)))
+		require.Same(t, dst, r)
+		require.Equal(t, []float32{30, 31, 0, 1, 30, 31}, must(e.ToHost(dst)).Data())
+		columns := must(e.Empty(tensor.Float32, 4, 1))
+		one := e.From(tensor.New(tensor.WithBacking([]int{1})))
+		require.Same(t, columns, must(tensor.ByIndices(x, one, 1, tensor.WithReuse(columns))))
+		require.Equal(t, []float32{1, 11, 21, 31}, must(e.ToHost(columns)).Data())
+		require.Equal(t, live+2, e.Live())
+		e.FreeAll(x, at, dst, columns, one)
+	})
+}
+
+// TestRepeatReuse compares with StdEng, also where it makes nothing in Go's heap
+// for it.
+func TestRepeatReuse(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for axis, repeats := range [][]int{{2}, {3, 0, 1}, {2}} {
+			h := random(e.Rand, tensor.Float64, 2, 3, 2)
+			want := must(tensor.Repeat(h, axis, repeats...))
+			x := e.From(h)
+			dst := must(e.Empty(tensor.Float64, want.Shape().Clone()...))
+			require.Same(t, dst, must(tensor.RepeatReuse(x, dst, axis, repeats...)))
+			require.Equal(t, want.Data(), must(e.ToHost(dst)).Data())
+			fresh := must(tensor.Repeat(x, axis, repeats...))
+			require.Equal(t, want.Data(), must(e.ToHost(fresh)).Data())
+			e.FreeAll(x, dst, fresh)
+		}
+	})
+}
+
+// TestSoftMaxReuse: results go where they are wanted, but not over an input that
+// is still read.
+func TestSoftMaxReuse(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		h := random(e.Rand, tensor.Float32, 3, 4)
+		want := must(tensor.LogSoftMax(h.Clone().(*tensor.Dense), -1))
+		x, dst := e.From(h), must(e.Empty(tensor.Float32, 3, 4))
+		require.Same(t, dst, must(tensor.LogSoftMax(x, -1, tensor.WithReuse(dst), tensor.UseUnsafe())))
+		require.InDeltaSlice(t, want.Data(), must(e.ToHost(dst)).Data(), 1e-5)
+		require.Same(t, x, must(tensor.LogSoftMax(x, -1, tensor.WithReuse(x), tensor.UseUnsafe())))
+		require.InDeltaSlice(t, want.Data(), must(e.ToHost(x)).Data(), 1e-5)
+		e.FreeAll(x, dst)
+	})
+}

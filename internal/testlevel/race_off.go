@@ -1,0 +1,6 @@
+//go:build !race
+
+package testlevel
+
+// Race is true in builds with the race detector.
+const Race = false

@@ -1,0 +1,256 @@
+// Package vmem maps physical memory to addresses. What a failing call leaves
+// mapped or reserved is remembered and given back later.
+package vmem
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/device"
+)
+
+// Budget counts the physical memory of a pool against its limits.
+type Budget interface {
+	// Held returns the bytes that are counted.
+	Held() int64
+	// Take counts size more bytes, or fails with ErrOutOfMemory.
+	Take(size int64) error
+	// Cancel takes back what Take counted, as the device had no memory.
+	Cancel(size int64)
+	// Keep says that what Take counted is held.
+	Keep()
+	// Return counts size bytes that went back to the device.
+	Return(size int64)
+}
+
+// Handle is physical memory of the device. 0 is none.
+type Handle = uintptr
+
+// Mapper is a pool's way to the device's virtual memory. It is safe for use
+// from several goroutines; its lock is taken last.
+type Mapper struct {
+	Granularity int64 // bytes: the unit of sizes and addresses
+	Capacity    int64 // bytes that the device has
+
+	Creates, Releases atomic.Int64 // handles
+
+	device device.VirtualMemory
+	name   string // of the device
+	budget Budget
+	failed func(error) error // told of every error of the device, which it returns
+
+	mu   sync.Mutex
+	left []leftover
+}
+
+// leftover is memory that a failing call kept from being given back. Nothing
+// uses it.
+type leftover struct {
+	base      device.Ptr
+	mapped    int64  // bytes from base on that are still mapped
+	addresses int64  // bytes from base on that are still reserved
+	handle    Handle // still held
+}
+
+// New returns a mapper over a device of so many bytes.
+func New(d device.VirtualMemory, name string, capacity int64, b Budget, failed func(error) error) *Mapper {
+	return &Mapper{Granularity: d.VMMGranularity(), Capacity: capacity, device: d, name: name, budget: b, failed: failed}
+}
+
+// Reserve returns size bytes of addresses.
+func (m *Mapper) Reserve(size int64) (device.Ptr, error) {
+	p, err := m.device.AddressReserve(size)
+	if err != nil {
+		return 0, m.failed(fmt.Errorf("cupool: reserving %d bytes of addresses on %s: %w", size, m.name, err))
+	}
+	return p, nil
+}
+
+// Fits fails with ErrOutOfMemory when the device cannot have size more bytes,
+// whatever others hold of it.
+func (m *Mapper) Fits(size int64) error {
+	if held := m.budget.Held(); size > m.Capacity-held {
+		return fmt.Errorf("%w: %d more bytes, with %d reserved of the device's %d", device.ErrOutOfMemory, size, held, m.Capacity)
+	}
+	return nil
+}
+
+// Unreserve gives addresses back, with nothing mapped to them.
+func (m *Mapper) Unreserve(base device.Ptr, size int64) error {
+	return m.giveBack(leftover{base: base, addresses: size})
+}
+
+// Create makes memory of the sizes given, maps it side by side from an address
+// on and opens it for access. When a call fails, everything it did is undone.
+func (m *Mapper) Create(at device.Ptr, sizes []int64) (handles []Handle, err error) {
+	total := int64(0)
+	for _, size := range sizes {
+		total += size
+	}
+	if err := m.budget.Take(total); err != nil {
+		return nil, err
+	}
+	m.retry()
+	handles = make([]Handle, len(sizes))
+	mapped, p := 0, at
+	for i, size := range sizes {
+		if handles[i], err = m.device.MemCreate(size); err != nil {
+			break
+		}
+		m.Creates.Add(1)
+		if err = m.device.MemMap(p, size, handles[i]); err != nil {
+			break
+		}
+		p += device.Ptr(size)
+		mapped++
+	}
+	if err == nil {
+		err = m.device.MemSetAccess(at, total)
+	}
+	if err != nil {
+		m.budget.Cancel(total)
+		return nil, m.failed(fmt.Errorf("cupool: backing %d bytes at %v on %s: %w", total, at, m.name, errors.Join(err, m.undo(at, sizes, handles, mapped))))
+	}
+	m.budget.Keep()
+	return handles, nil
+}
+
+// undo unmaps the first mapped of the handles and releases all.
+func (m *Mapper) undo(at device.Ptr, sizes []int64, handles []Handle, mapped int) error {
+	var errs []error
+	for i, h := range handles {
+		l := leftover{base: at, handle: h}
+		if i < mapped {
+			l.mapped = sizes[i]
+		}
+		if l != (leftover{base: at}) {
+			errs = append(errs, m.giveBack(l))
+		}
+		at += device.Ptr(sizes[i])
+	}
+	return errors.Join(errs...)
+}
+
+// Piece is physical memory that exists.
+type Piece struct {
+	Handle Handle
+	Size   int64
+}
+
+// Map maps pieces side by side from an address on, also such as are mapped
+// elsewhere already, and opens them for access, or undoes what it did.
+func (m *Mapper) Map(at device.Ptr, pieces []Piece) (err error) {
+	m.retry()
+	p, total := at, int64(0)
+	for _, x := range pieces {
+		total += x.Size
+	}
+	for _, x := range pieces {
+		if err = m.device.MemMap(p, x.Size, x.Handle); err != nil {
+			break
+		}
+		p += device.Ptr(x.Size)
+	}
+	if err == nil {
+		err = m.device.MemSetAccess(at, total)
+	}
+	if err != nil {
+		undo := m.giveBack(leftover{base: at, mapped: int64(p - at)})
+		return m.failed(fmt.Errorf("cupool: mapping %d bytes in %d pieces at %v on %s: %w", total, len(pieces), at, m.name, errors.Join(err, undo)))
+	}
+	return nil
+}
+
+// Unmap unmaps what was mapped as a whole or as whole handles. Nothing may use
+// the memory there.
+func (m *Mapper) Unmap(at device.Ptr, size int64) error {
+	if err := m.device.MemUnmap(at, size); err != nil {
+		return m.failed(fmt.Errorf("cupool: unmapping %d bytes at %v on %s: %w", size, at, m.name, err))
+	}
+	return nil
+}
+
+// Release gives memory back to the device that is mapped nowhere.
+func (m *Mapper) Release(p Piece) error {
+	err := m.giveBack(leftover{handle: p.Handle})
+	m.budget.Return(p.Size)
+	return err
+}
+
+// Remove unmaps memory and gives it back to the device.
+func (m *Mapper) Remove(at device.Ptr, p Piece) error {
+	err := m.giveBack(leftover{base: at, mapped: p.Size, handle: p.Handle})
+	m.budget.Return(p.Size)
+	return err
+}
+
+// giveBack gives memory back, as far as the device lets it, and remembers the
+// rest.
+func (m *Mapper) giveBack(l leftover) error {
+	err := m.tryGiveBack(&l)
+	if err != nil {
+		m.mu.Lock()
+		m.left = append(m.left, l)
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// Left reports whether there is something to Retry.
+func (m *Mapper) Left() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.left) > 0
+}
+
+// retry is Retry before memory is mapped, perhaps where something is left over.
+func (m *Mapper) retry() { _ = m.Retry() }
+
+// Retry tries again to give back what failing calls left.
+func (m *Mapper) Retry() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	rest := m.left[:0]
+	for _, l := range m.left {
+		if err := m.tryGiveBack(&l); err != nil {
+			errs = append(errs, err)
+			rest = append(rest, l)
+		}
+	}
+	m.left = rest
+	return errors.Join(errs...)
+}
+
+// tryGiveBack takes off l what could be given back. Unmapping comes first:
+// addresses that are mapped cannot be given back.
+func (m *Mapper) tryGiveBack(l *leftover) error {
+	if l.mapped > 0 {
+		if err := m.Unmap(l.base, l.mapped); err != nil {
+			return err
+		}
+		l.mapped = 0
+	}
+	var errs []error
+	if l.addresses > 0 {
+		err := m.device.AddressFree(l.base, l.addresses)
+		if err == nil {
+			l.addresses = 0
+		}
+		errs = append(errs, err)
+	}
+	if l.handle != 0 {
+		err := m.device.MemRelease(l.handle)
+		if err == nil {
+			l.handle = 0
+			m.Releases.Add(1)
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return m.failed(fmt.Errorf("cupool: giving back memory at %v on %s: %w", l.base, m.name, err))
+	}
+	return nil
+}

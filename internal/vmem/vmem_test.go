@@ -1,0 +1,283 @@
+package vmem
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+const unit = 2 << 20 // bytes: the granularity of the device
+
+// budget is a Budget without limits but one, which checks that its calls belong
+// together.
+type budget struct {
+	limit, held, taken int64 // taken: and not kept or cancelled yet
+	kept               int
+}
+
+func (b *budget) Held() int64 { return b.held }
+
+func (b *budget) Take(size int64) error {
+	if b.held+size > b.limit {
+		return fmt.Errorf("%w: the limit is %d", device.ErrOutOfMemory, b.limit)
+	}
+	b.held += size
+	b.taken += size
+	return nil
+}
+
+func (b *budget) Cancel(size int64) { b.held, b.taken = b.held-size, b.taken-size }
+func (b *budget) Keep()             { b.kept++; b.taken = 0 }
+func (b *budget) Return(size int64) { b.held -= size }
+
+var errBroken = errors.New("broken")
+
+// setUp returns a mapper over a device of 64 MiB, with a budget of 48.
+func setUp(t *testing.T) (*Mapper, *simdev.Device, *budget) {
+	t.Helper()
+	d, b := simdev.New(simdev.Config{Capacity: 32 * unit}), &budget{limit: 24 * unit}
+	m := New(d, "sim", 32*unit, b, func(err error) error { return fmt.Errorf("told: %w", err) })
+	require.EqualValues(t, unit, m.Granularity)
+	require.EqualValues(t, 32*unit, m.Capacity)
+	return m, d, b
+}
+
+func (m *Mapper) leftovers() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.left)
+}
+
+// TestLimits: what exceeds the device or the budget fails before the device is
+// asked.
+func TestLimits(t *testing.T) {
+	m, d, b := setUp(t)
+	p, err := m.Reserve(32 * unit)
+	require.NoError(t, err)
+	require.NoError(t, m.Fits(32*unit))
+	require.ErrorIs(t, m.Fits(33*unit), device.ErrOutOfMemory)
+	_, err = m.Create(p, []int64{25 * unit})
+	require.ErrorIs(t, err, device.ErrOutOfMemory)
+	require.Zero(t, d.Calls(simdev.MemCreate))
+	require.Zero(t, b.held)
+	h, err := m.Create(p, []int64{unit, 3 * unit})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, m.Creates.Load())
+	require.ErrorIs(t, m.Fits(29*unit), device.ErrOutOfMemory)
+	require.Equal(t, 1, b.kept)
+	require.NoError(t, m.Remove(p, Piece{h[0], unit}))
+	require.NoError(t, m.Remove(p+unit, Piece{h[1], 3 * unit}))
+	require.NoError(t, m.Unreserve(p, 32*unit))
+	require.EqualValues(t, 2, m.Releases.Load())
+	require.Zero(t, b.held)
+	require.Zero(t, d.Stats().Reservations+d.Stats().MemHandles+d.Stats().Mappings)
+}
+
+// TestFailingCalls: each call of the device fails at each of its places in a
+// program that uses everything. What the program is told it has, it has, and
+// what it was refused is gone or left over; Retry gives that back.
+func TestFailingCalls(t *testing.T) {
+	calls := []simdev.Call{
+		simdev.AddressReserve, simdev.AddressFree, simdev.MemCreate, simdev.MemRelease,
+		simdev.MemMap, simdev.MemSetAccess, simdev.MemUnmap,
+	}
+	for _, call := range calls {
+		for _, always := range []bool{false, true} {
+			for nth := 1; ; nth++ {
+				m, d, b := setUp(t)
+				d.FailNth(call, nth, errBroken)
+				if always { // the retries fail, too
+					d.FailNth(call, 0, nil)
+					if nth > 1 {
+						break
+					}
+					d.FailAlways(call, errBroken)
+				}
+				failed := program(t, m, b)
+				reached := d.Calls(call) >= int64(nth)
+				d.FailNth(call, 0, nil)
+				d.FailAlways(call, nil)
+				require.Zero(t, b.held, "%v %d", call, nth)
+				require.Zero(t, b.taken, "%v %d", call, nth)
+				require.NoError(t, m.Retry(), "%v %d", call, nth)
+				require.Zero(t, m.leftovers())
+				s := d.Stats()
+				require.Zero(t, s.Reservations+s.MemHandles+s.Mappings, "%v %d leaks %+v", call, nth, s)
+				require.Zero(t, s.UsedBytes)
+				require.Equal(t, m.Creates.Load(), m.Releases.Load())
+				require.NoError(t, d.Check())
+				if !reached {
+					require.NoError(t, failed)
+					break
+				}
+				require.ErrorIs(t, failed, errBroken, "%v %d", call, nth)
+				require.ErrorContains(t, failed, "told: ", "the error was passed on")
+			}
+		}
+	}
+}
+
+// program reserves addresses twice, backs them, maps one piece a second time,
+// moves it, and gives everything back that it has. It returns the calls' errors.
+func program(t *testing.T, m *Mapper, b *budget) error {
+	t.Helper()
+	var errs []error
+	note := func(err error) bool {
+		errs = append(errs, err)
+		return err == nil
+	}
+	p, err := m.Reserve(8 * unit)
+	if !note(err) {
+		return err
+	}
+	q, err := m.Reserve(8 * unit)
+	if !note(err) {
+		note(m.Unreserve(p, 8*unit))
+		return errors.Join(errs...)
+	}
+	sizes := []int64{unit, 2 * unit, unit}
+	handles, err := m.Create(p, sizes)
+	if note(err) {
+		require.EqualValues(t, 4*unit, b.held)
+		first, second, third := Piece{handles[0], unit}, Piece{handles[1], 2 * unit}, Piece{handles[2], unit}
+		if note(m.Map(q, []Piece{second, first})) { // a second time
+			for !note(m.Unmap(q, 3*unit)) {
+				if len(errs) > 20 {
+					require.NoError(t, m.device.(*simdev.Device).Check())
+					m.device.(*simdev.Device).FailAlways(simdev.MemUnmap, nil)
+				}
+			}
+		}
+		if note(m.Unmap(p, unit)) { // moves
+			if note(m.Map(q, []Piece{first})) {
+				note(m.Remove(q, first))
+			} else {
+				note(m.Release(first))
+			}
+		} else {
+			note(m.Remove(p, first))
+		}
+		note(m.Remove(p+unit, second))
+		note(m.Remove(p+3*unit, third))
+	}
+	note(m.Unreserve(q, 8*unit))
+	note(m.Unreserve(p, 8*unit))
+	return errors.Join(errs...)
+}
+
+// TestLeftoversGiveWay: what could not be unmapped is unmapped before memory is
+// mapped there again.
+func TestLeftoversGiveWay(t *testing.T) {
+	m, d, b := setUp(t)
+	p, err := m.Reserve(8 * unit)
+	require.NoError(t, err)
+	h, err := m.Create(p, []int64{unit})
+	require.NoError(t, err)
+	d.FailNth(simdev.MemUnmap, 1, errBroken)
+	require.ErrorIs(t, m.Remove(p, Piece{h[0], unit}), errBroken)
+	require.Zero(t, b.held, "the program is not asked to keep it")
+	require.Equal(t, 1, m.leftovers())
+	require.Equal(t, 1, d.Stats().Mappings)
+
+	h, err = m.Create(p, []int64{2 * unit}) // where the leftover was
+	require.NoError(t, err)
+	require.Zero(t, m.leftovers())
+	require.Equal(t, 1, d.Stats().Mappings)
+	require.NoError(t, m.Remove(p, Piece{h[0], 2 * unit}))
+	require.NoError(t, m.Unreserve(p, 8*unit))
+	require.Zero(t, d.Stats().UsedBytes)
+}
+
+// TestLeftoversGiveWayToMappings: the same where memory that exists is mapped.
+func TestLeftoversGiveWayToMappings(t *testing.T) {
+	m, d, _ := setUp(t)
+	p, err := m.Reserve(8 * unit)
+	require.NoError(t, err)
+	h, err := m.Create(p, []int64{unit, unit})
+	require.NoError(t, err)
+	d.FailNth(simdev.MemUnmap, 1, errBroken)
+	require.ErrorIs(t, m.Remove(p, Piece{h[0], unit}), errBroken)
+	require.Equal(t, 1, m.leftovers())
+
+	require.NoError(t, m.Map(p, []Piece{{h[1], unit}}))
+	require.Zero(t, m.leftovers())
+	require.NoError(t, m.Unmap(p, unit))
+	require.NoError(t, m.Remove(p+unit, Piece{h[1], unit}))
+	require.NoError(t, m.Unreserve(p, 8*unit))
+	require.Zero(t, d.Stats().UsedBytes)
+}
+
+// TestMapperAtOnce: goroutines that map, fail and retry at the same time leave
+// nothing behind.
+func TestMapperAtOnce(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	m := New(d, "sim", 80<<30, &lockedBudget{budget: budget{limit: 80 << 30}}, func(err error) error { return err })
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 300 {
+				p, err := m.Reserve(4 * unit)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i == 0 {
+					d.FailNth([]simdev.Call{simdev.MemUnmap, simdev.MemRelease, simdev.MemMap, simdev.AddressFree}[n%4], 1, errBroken)
+				}
+				if h, err := m.Create(p, []int64{unit, unit}); err == nil {
+					_ = m.Remove(p, Piece{h[0], unit})
+					_ = m.Remove(p+unit, Piece{h[1], unit})
+				}
+				_ = m.Unreserve(p, 4*unit)
+			}
+		})
+	}
+	wg.Wait()
+	for m.Retry() != nil { // a call that is still to fail
+	}
+	s := d.Stats()
+	require.Zero(t, s.Reservations+s.MemHandles+s.Mappings)
+	require.Zero(t, m.budget.Held())
+}
+
+// lockedBudget is a budget for several goroutines.
+type lockedBudget struct {
+	mu sync.Mutex
+	budget
+}
+
+func (b *lockedBudget) Held() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.budget.Held()
+}
+
+func (b *lockedBudget) Take(size int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.budget.Take(size)
+}
+
+func (b *lockedBudget) Cancel(size int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.budget.Cancel(size)
+}
+
+func (b *lockedBudget) Keep() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept++
+}
+
+func (b *lockedBudget) Return(size int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.budget.Return(size)
+}

@@ -1,0 +1,120 @@
+package cupool
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cupool/cupool/internal/block"
+)
+
+// Mint makes the Blocks of an allocator of one's own: whoever writes an
+// Allocator takes one Mint for it. A Mint is a plain value that may be copied
+// and used from several goroutines.
+//
+// What else such an allocator needs to know of the one below it is said by
+// Stream.Caching, Stream.Closed, Caching.Config and Caching.Err.
+type Mint struct{ number uint32 }
+
+// NewMint returns a Mint whose blocks are foreign to all other allocators.
+func NewMint() Mint { return Mint{pools.Add(1)} }
+
+// Number tells this Mint from all others. It is the Maker of its blocks.
+func (m Mint) Number() uint32 { return m.number }
+
+// Block makes a handle of size bytes at p. id and gen are the allocator's own:
+// most often the place where it keeps the block, and how many blocks it has
+// kept there.
+func (m Mint) Block(p Ptr, size int64, gen uint64, id uint32) Block {
+	return newBlock(p, size, gen, block.ID(id), m.number)
+}
+
+// Open returns what the handle was made with. ok is false for the handles of
+// other allocators and for the empty Block.
+func (m Mint) Open(b Block) (id uint32, gen uint64, ok bool) {
+	return uint32(b.id()), b.gen, b.pool() == m.number
+}
+
+// Maker returns the number of the Mint or Caching that made the handle, 0 for
+// the empty Block.
+func (b Block) Maker() uint32 { return b.pool() }
+
+// Caching returns the allocator that made the stream. Its private pools use
+// the same streams. A stream of another one is a foreign stream.
+func (s *Stream) Caching() *Caching { return s.root }
+
+// Closed reports whether the stream takes no more work, because it or its
+// allocator was closed.
+func (s *Stream) Closed() bool { return s.state.Load() == streamClosed || s.root.closed.Load() }
+
+// Config returns the configuration in force: what was left to the defaults is
+// filled in, and Backing is the one in use.
+func (c *Caching) Config() Config {
+	cfg := c.cfg
+	if cfg.Backing = BackingSegments; c.memory != nil {
+		cfg.Backing = BackingVMM
+	}
+	return cfg
+}
+
+// Err returns nil while the allocator works. Otherwise its error says why
+// there is no memory: it matches ErrClosed, ErrDeviceLost or ErrAsleep. A pool
+// that was retired works until it is closed.
+func (c *Caching) Err() error {
+	if !c.closed.Load() && c.dev.lost.Load() == nil && !c.asleep.Load() {
+		return nil
+	}
+	return c.err()
+}
+
+func (c *Caching) err() error {
+	if c.closed.Load() {
+		return c.closedError()
+	}
+	if err := c.dev.lostError(); err != nil {
+		return err
+	}
+	return c.asleepError("allocation")
+}
+
+// DriverError returns err, which a call to the Driver returned that did not go
+// through the allocator. When it says that the device is lost, the allocator
+// fails from then on, too.
+func (c *Caching) DriverError(err error) error { return c.dev.failed(err) }
+
+// Sync waits until everything is done that was submitted to the streams of the
+// allocator, as Stream.Sync does for one.
+func (c *Caching) Sync() error {
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	return c.dev.syncAll(ctx)
+}
+
+// Reclaim gives idle memory back to the device, for memory that the program
+// takes from the device in another way. The allocator and each of its pools
+// that is not Isolated give need bytes, or what they have, and do not wait for
+// pending blocks. It returns the bytes that went.
+func (c *Caching) Reclaim(need int64) (released int64, err error) {
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	for _, m := range c.dev.open() {
+		if !m.isolated {
+			m.flushAll()
+			n, e := m.releaseUpTo(ctx, need)
+			released, err = released+n, errors.Join(err, e)
+		}
+	}
+	return released, err
+}
+
+// StreamOf returns the stream that a live block was allocated for, or nil for
+// a block of another allocator. Blocks of a stream that was closed are the
+// default stream's. It takes no lock.
+func (c *Caching) StreamOf(b Block) *Stream {
+	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
+		return nil
+	}
+	if h := c.heapAt(c.space.Blocks.At(b.id()).Owner()); h != nil {
+		return h.stream
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package cupool_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+func TestMint(t *testing.T) {
+	m, other := cupool.NewMint(), cupool.NewMint()
+	require.NotEqual(t, m, other)
+	b := m.Block(1<<20, 5000, 1<<63+7, 1<<31+3)
+	require.False(t, b.IsEmpty())
+	require.Equal(t, cupool.Ptr(1<<20), b.Ptr())
+	require.EqualValues(t, 5000, b.Size())
+	require.Equal(t, m.Number(), b.Maker())
+	id, gen, ok := m.Open(b)
+	require.True(t, ok)
+	require.EqualValues(t, 1<<31+3, id)
+	require.EqualValues(t, uint64(1<<63+7), gen)
+	_, _, ok = other.Open(b)
+	require.False(t, ok)
+	_, _, ok = m.Open(cupool.Block{})
+	require.False(t, ok, "the empty block is nobody's")
+	require.False(t, m.Block(512, 1, 0, 0).IsEmpty())
+
+	c, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	require.ErrorIs(t, c.Free(b), cupool.ErrForeignPointer)
+	require.Nil(t, c.StreamOf(b))
+	require.Nil(t, c.StreamOf(cupool.Block{}))
+}
+
+// TestSeam: what an allocator over a Caching or one of its pools asks it.
+func TestSeam(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), SmallLimit: 1 << 18})
+	require.NoError(t, err)
+	p := newPrivate(t, c, cupool.PoolConfig{Limit: 1 << 30, NoSplit: true})
+	isolated := newPrivate(t, c, cupool.PoolConfig{Isolated: true})
+	s, err := p.NewStream()
+	require.NoError(t, err)
+	for _, a := range []*cupool.Caching{c, p, isolated} {
+		require.NoError(t, a.Err())
+		require.Same(t, c, a.DefaultStream().Caching())
+		b := must(a.Alloc(40<<20, s))
+		require.Same(t, s, a.StreamOf(b))
+		require.NoError(t, a.Free(b))
+	}
+	require.Same(t, c, s.Caching())
+	require.EqualValues(t, 1<<18, p.Config().SmallLimit)
+	require.Equal(t, cupool.BackingVMM, c.Config().Backing)
+	require.Equal(t, cupool.BackingSegments, p.Config().Backing, "of NoSplit")
+
+	require.NoError(t, p.Sync())
+	released, err := p.Reclaim(30 << 20)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, released, int64(60<<20), "of both, but not of the one that is isolated")
+	require.Positive(t, isolated.Stats().CachedBytes)
+
+	live := must(c.Alloc(1000, s))
+	require.False(t, s.Closed())
+	require.NoError(t, s.Close())
+	require.True(t, s.Closed())
+	require.Same(t, c.DefaultStream(), c.StreamOf(live))
+	require.NoError(t, c.Free(live))
+
+	require.NoError(t, c.Sleep(nil))
+	require.ErrorIs(t, c.Err(), cupool.ErrAsleep)
+	require.NoError(t, c.Wake())
+	require.NoError(t, c.Err())
+	lost := errors.Join(errors.New("x"), cupool.ErrDeviceLost)
+	require.NoError(t, c.DriverError(nil))
+	require.Equal(t, lost, p.DriverError(lost))
+	for _, a := range []*cupool.Caching{c, p} {
+		require.ErrorIs(t, a.Err(), cupool.ErrDeviceLost)
+	}
+	_ = c.Close() // the device is lost
+	require.ErrorIs(t, c.Err(), cupool.ErrClosed)
+	require.ErrorIs(t, p.Err(), cupool.ErrClosed)
+	require.True(t, c.DefaultStream().Closed())
+}

@@ -1,0 +1,402 @@
+package native_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/exampletest"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/native"
+)
+
+func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }
+
+func openHost(t *testing.T) cupool.Driver {
+	d, err := cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	return d
+}
+
+// newPrivate makes a private pool that the test closes.
+func newPrivate(t *testing.T, c *cupool.Caching) *cupool.Caching {
+	p, err := c.NewPool(cupool.PoolConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ignore(p.Close(), cupool.ErrClosed)) })
+	return p
+}
+
+// ignore returns err unless it is a known one.
+func ignore(err, known error) error {
+	if errors.Is(err, known) {
+		return nil
+	}
+	return err
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// newNative opens a Native over a device, and closes all at the end.
+func newNative(t *testing.T, d cupool.Driver, cfg native.Config, change ...func(*cupool.Config)) (*native.Allocator, *cupool.Caching) {
+	t.Helper()
+	c := cupool.Config{Driver: d}
+	for _, f := range change {
+		f(&c)
+	}
+	base, err := cupool.New(c)
+	require.NoError(t, err)
+	n, err := native.New(base, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, ignore(n.Close(), cupool.ErrClosed))
+		require.NoError(t, ignore(base.Close(), cupool.ErrClosed))
+		require.NoError(t, d.Close())
+	})
+	return n, base
+}
+
+// natives are what the tests of the interface run with.
+var natives = map[string]native.Config{
+	"default":    {},
+	"own":        {Pool: &cuda.NativePoolConfig{}},
+	"keeps_none": {Pool: &cuda.NativePoolConfig{MaxSize: 4 << 30}, ReleaseThreshold: -1},
+}
+
+func TestConformance(t *testing.T) {
+	for name, cfg := range natives {
+		t.Run("host/"+name, func(t *testing.T) {
+			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+				n, _ := newNative(t, openHost(t), cfg)
+				return n
+			})
+		})
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	_, err := native.New(nil, native.Config{})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	_, c := newNative(t, openHost(t), native.Config{})
+	var e *cupool.ConfigError
+	_, err = native.New(c, native.Config{Pool: &cuda.NativePoolConfig{MaxSize: -1}})
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "Pool.MaxSize", e.Field)
+	_, err = native.New(c, native.Config{Pool: &cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 77}}})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+
+	sim := simdev.New(simdev.Config{})
+	without, err := cupool.New(cupool.Config{Driver: sim})
+	require.NoError(t, err)
+	_, err = native.New(without, native.Config{})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "sim: the device has no stream-ordered pools")
+	require.NoError(t, without.Close())
+	_, err = native.New(without, native.Config{})
+	require.ErrorIs(t, err, cupool.ErrClosed)
+}
+
+func attribute(t *testing.T, n *native.Allocator, a cuda.NativePoolAttribute) uint64 {
+	t.Helper()
+	v, err := n.Attribute(a)
+	require.NoError(t, err)
+	return v
+}
+
+func TestAttributes(t *testing.T) {
+	n, _ := newNative(t, openHost(t), native.Config{Pool: &cuda.NativePoolConfig{}})
+	testAttributes(t, n)
+}
+
+// testAttributes reads and sets every attribute of a new pool that keeps
+// everything.
+func testAttributes(t *testing.T, n *native.Allocator) {
+	for _, a := range []cuda.NativePoolAttribute{cuda.PoolReuseFollowEvents, cuda.PoolReuseOpportunistic, cuda.PoolReuseInternalDependency} {
+		require.EqualValues(t, 1, attribute(t, n, a))
+		require.NoError(t, n.SetAttribute(a, 0))
+		require.Zero(t, attribute(t, n, a))
+		require.NoError(t, n.SetAttribute(a, 1))
+	}
+	require.EqualValues(t, uint64(math.MaxUint64), attribute(t, n, cuda.PoolReleaseThreshold))
+
+	const size = 64 << 20
+	b, err := n.Alloc(size, nil)
+	require.NoError(t, err)
+	st, err := n.Stats()
+	require.NoError(t, err)
+	require.Equal(t, native.Stats{
+		LiveBlocks: 1, LiveBytes: size, PeakBytes: size, Allocations: 1,
+		Used: size, UsedHigh: size, Reserved: st.Reserved, ReservedHigh: st.Reserved,
+	}, st)
+	require.GreaterOrEqual(t, st.Reserved, int64(size))
+	require.NoError(t, n.Free(b))
+	require.NoError(t, n.DefaultStream().Sync())
+	require.Zero(t, attribute(t, n, cuda.PoolUsedCurrent))
+	require.EqualValues(t, st.Reserved, attribute(t, n, cuda.PoolReservedCurrent), "kept")
+
+	require.NoError(t, n.TrimTo(0))
+	require.Zero(t, attribute(t, n, cuda.PoolReservedCurrent))
+	require.NoError(t, n.ResetPeak())
+	require.Zero(t, attribute(t, n, cuda.PoolReservedHigh))
+	require.Zero(t, attribute(t, n, cuda.PoolUsedHigh))
+	st, err = n.Stats()
+	require.NoError(t, err)
+	require.Equal(t, native.Stats{Allocations: 1, Frees: 1}, st)
+
+	require.NoError(t, n.SetAttribute(cuda.PoolReleaseThreshold, 0))
+	b, err = n.Alloc(size, nil)
+	require.NoError(t, err)
+	require.NoError(t, n.Free(b))
+	require.NoError(t, n.DefaultStream().Sync())
+	require.Zero(t, attribute(t, n, cuda.PoolReservedCurrent), "gone with the synchronization")
+
+	for _, a := range []cuda.NativePoolAttribute{cuda.PoolReservedCurrent, cuda.PoolUsedCurrent, 99} {
+		require.Error(t, n.SetAttribute(a, 0))
+	}
+	require.Error(t, n.SetAttribute(cuda.PoolUsedHigh, 1))
+	require.ErrorIs(t, n.TrimTo(-1), cupool.ErrInvalidSize)
+	access, err := n.Access(0)
+	require.NoError(t, err)
+	require.Equal(t, cuda.ReadWriteAccess, access)
+	require.NoError(t, n.SetAccess(0, cuda.ReadWriteAccess))
+	require.Error(t, n.SetAccess(0, cuda.NoAccess), "its own device always has access")
+	require.Error(t, n.SetAccess(77, cuda.ReadWriteAccess))
+	require.NotZero(t, n.Pool())
+}
+
+// TestDefaultPool: the pool that others use too is left as it was.
+func TestDefaultPool(t *testing.T) {
+	d := openHost(t)
+	pools := d.(cuda.NativePools)
+	n, _ := newNative(t, d, native.Config{ReleaseThreshold: 1 << 20})
+	def, err := pools.DefaultNativePool()
+	require.NoError(t, err)
+	require.Equal(t, def, n.Pool())
+	require.EqualValues(t, 1<<20, attribute(t, n, cuda.PoolReleaseThreshold))
+	require.NoError(t, n.Close())
+	after, err := pools.NativePoolAttribute(def, cuda.PoolReleaseThreshold)
+	require.NoError(t, err)
+	require.Zero(t, after)
+}
+
+// TestOOM: what others cache makes room, and the program is asked.
+func TestOOM(t *testing.T) {
+	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 256 << 20})
+	require.NoError(t, err)
+	asked := int64(0)
+	var help func()
+	n, c := newNative(t, d, native.Config{}, func(cfg *cupool.Config) {
+		cfg.OnOutOfMemory = func(size int64) bool {
+			asked = size
+			if help == nil {
+				return false
+			}
+			help()
+			return true
+		}
+	})
+	p := newPrivate(t, c)
+	for _, a := range []*cupool.Caching{c, p} {
+		require.NoError(t, a.Free(must(a.Alloc(100<<20, nil))))
+	}
+	b, err := n.Alloc(200<<20, nil)
+	require.NoError(t, err, "after the caches were emptied")
+	st, err := n.Stats()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, st.Retries)
+	require.Zero(t, asked)
+
+	_, err = n.Alloc(100<<20, nil)
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
+	require.EqualValues(t, 100<<20, asked)
+	require.EqualValues(t, 200<<20, oom.Live)
+	require.Equal(t, "free at least 44 MiB of the 200 MiB that the program holds", oom.Hint)
+	help = func() { require.NoError(t, n.Free(b)) }
+	b, err = n.Alloc(100<<20, nil)
+	require.NoError(t, err)
+	require.NoError(t, n.Free(b))
+	st, err = n.Stats()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, st.OOMs)
+}
+
+// TestMaxSize: the pool's own limit.
+func TestMaxSize(t *testing.T) {
+	n, _ := newNative(t, openHost(t), native.Config{Pool: &cuda.NativePoolConfig{MaxSize: 64 << 20}})
+	b, err := n.Alloc(40<<20, nil)
+	require.NoError(t, err)
+	_, err = n.Alloc(40<<20, nil)
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
+	require.EqualValues(t, 64<<20, oom.Limit)
+	require.NoError(t, n.Free(b))
+	b, err = n.Alloc(60<<20, nil)
+	require.NoError(t, err)
+	require.NoError(t, n.Free(b))
+}
+
+func TestClose(t *testing.T) {
+	d := openHost(t)
+	n, c := newNative(t, d, native.Config{Pool: &cuda.NativePoolConfig{}}, func(cfg *cupool.Config) { cfg.RecordStacks = true })
+	s, err := n.NewStream()
+	require.NoError(t, err)
+	x, y := must(n.Alloc(5000, nil)), must(n.Alloc(7000, s))
+	require.NoError(t, n.RecordStream(x, s))
+	require.NoError(t, s.Close())
+	var leak *cupool.LeakError
+	require.ErrorAs(t, n.Close(), &leak)
+	require.EqualValues(t, 12_000, leak.Bytes)
+	require.Contains(t, leak.Leaks[0].Stack, "TestClose")
+	for _, err := range []error{
+		n.Close(), n.Free(x), n.FreePtr(y.Ptr(), -1), n.RecordStream(y, nil), n.TrimTo(0), n.SetAccess(0, 3), n.ResetPeak(),
+		second(n.Alloc(1, nil)), second(n.Lookup(x.Ptr())), second(n.NewStream()), second(n.Stats()), second(n.Access(0)), second(n.Export()),
+	} {
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	}
+	free, total, err := d.MemInfo()
+	require.NoError(t, err)
+	require.Equal(t, total, free, "all is given back")
+	_, err = c.Alloc(1, nil)
+	require.NoError(t, err)
+	require.Error(t, c.Close(), "that leaks")
+	_, err = native.New(c, native.Config{})
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	c2, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	late, err := native.New(c2, native.Config{})
+	require.NoError(t, err)
+	z := must(late.Alloc(1, nil))
+	require.NoError(t, c2.Close())
+	require.ErrorIs(t, late.Free(z), cupool.ErrClosed)
+	require.ErrorAs(t, late.Close(), &leak, "in the wrong order, but without harm")
+}
+
+// brokenPools is a device whose pools fail on demand.
+type brokenPools struct {
+	cupool.Driver
+	cuda.NativePools
+	alloc, free, record, wait error
+}
+
+func (d *brokenPools) AllocAsync(size int64, p cuda.NativePool, s cupool.StreamHandle) (cupool.Ptr, error) {
+	if d.alloc != nil {
+		return 0, d.alloc
+	}
+	return d.NativePools.AllocAsync(size, p, s)
+}
+
+func (d *brokenPools) FreeAsync(p cupool.Ptr, s cupool.StreamHandle) error {
+	if d.free != nil {
+		return d.free
+	}
+	return d.NativePools.FreeAsync(p, s)
+}
+
+func (d *brokenPools) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error {
+	if d.record != nil {
+		return d.record
+	}
+	return d.Driver.RecordEvent(e, s)
+}
+
+func (d *brokenPools) StreamWaitEvent(s cupool.StreamHandle, e cupool.EventHandle) error {
+	if d.wait != nil {
+		return d.wait
+	}
+	return d.Driver.StreamWaitEvent(s, e)
+}
+
+// TestFailures: a call that fails leaves everything as it was.
+func TestFailures(t *testing.T) {
+	host := openHost(t)
+	d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
+	n, _ := newNative(t, d, native.Config{})
+	s, err := n.NewStream()
+	require.NoError(t, err)
+	injected := errors.New("injected")
+	for name, fault := range map[string]*error{"alloc": &d.alloc, "free": &d.free, "record": &d.record, "wait": &d.wait} {
+		t.Run(name, func(t *testing.T) {
+			if name == "alloc" {
+				*fault = injected
+				_, err := n.Alloc(5000, nil)
+				require.ErrorIs(t, err, injected)
+				require.NotErrorIs(t, err, cupool.ErrOutOfMemory)
+				*fault = nil
+			}
+			b := must(n.Alloc(5000, nil))
+			require.NoError(t, n.RecordStream(b, s))
+			require.NoError(t, s.Memset(b.Ptr(), 1, 5000))
+			if name != "alloc" {
+				*fault = injected
+				require.ErrorIs(t, n.Free(b), injected)
+				require.ErrorIs(t, n.FreePtr(b.Ptr(), 5000), injected)
+				got, err := n.Lookup(b.Ptr())
+				require.NoError(t, err)
+				require.Equal(t, b, got, "it is live")
+			}
+			*fault = nil
+			require.NoError(t, n.Free(b))
+			require.ErrorIs(t, n.Free(b), cupool.ErrDoubleFree)
+		})
+	}
+	st, err := n.Stats()
+	require.NoError(t, err)
+	require.Zero(t, st.LiveBlocks)
+	require.Equal(t, st.Allocations, st.Frees)
+}
+
+// TestEngine has tensors in the driver's pool.
+func TestEngine(t *testing.T) {
+	n, _ := newNative(t, openHost(t), native.Config{})
+	e, err := cupool.NewEngine(n)
+	require.NoError(t, err)
+	sc := e.Scope()
+	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(3, 4), tensor.WithEngine(e))
+	require.NoError(t, x.Memset(float32(2)))
+	y, err := tensor.Mul(x, x)
+	require.NoError(t, err)
+	require.True(t, e.Owns(y))
+	h, err := e.ToHost(y)
+	require.NoError(t, err)
+	require.Equal(t, float32(4), h.Data().([]float32)[11])
+	require.NoError(t, sc.Close())
+	st, err := n.Stats()
+	require.NoError(t, err)
+	require.Zero(t, st.LiveBlocks)
+}
+
+// TestEngineScopeIn: the engine's allocator does not know the pool.
+func TestEngineScopeIn(t *testing.T) {
+	n, c := newNative(t, openHost(t), native.Config{})
+	p := newPrivate(t, c)
+	e, err := cupool.NewEngine(n)
+	require.NoError(t, err)
+	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(3, 4), tensor.WithEngine(e))
+	sc, err := e.ScopeIn(p)
+	require.NoError(t, err)
+	y, err := tensor.Add(x, x)
+	require.NoError(t, err)
+	z, err := tensor.Add(y, y)
+	require.NoError(t, err)
+	require.True(t, e.Owns(y))
+	require.EqualValues(t, 2, p.Stats().All.Allocation.Current)
+	require.NoError(t, sc.Keep(z))
+	require.NoError(t, sc.Close())
+	require.EqualValues(t, 1, p.Stats().All.Allocation.Current)
+	require.NoError(t, e.FreeTensor(x, z))
+	require.Zero(t, p.Stats().All.Allocation.Current)
+	require.ErrorIs(t, e.FreeTensor(tensor.New(tensor.WithBacking([]float32{1}))), cupool.ErrForeignPointer)
+}

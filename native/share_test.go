@@ -1,0 +1,256 @@
+//go:build unix
+
+package native_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/native"
+)
+
+// These tests share a pool with another process, which is this program again
+// with a variable set and one end of a socket as its descriptor 3.
+
+const nativeShareVar = "CUPOOL_TEST_NATIVE_SHARE"
+
+func TestShare(t *testing.T) { share(t, openHost) }
+
+// share has one process allocate, write and send a pool with a block, and
+// the other read and overwrite it.
+func share(t *testing.T, open func(*testing.T) cupool.Driver) {
+	if os.Getenv(nativeShareVar) != "" {
+		receive(t, open(t))
+		return
+	}
+	n, c := newNative(t, open(t), native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
+	const size = 3<<20 + 100
+	b, err := n.Alloc(size, nil)
+	require.NoError(t, err)
+	_, err = n.ExportBlock(b)
+	require.ErrorIs(t, err, cupool.ErrNotSupported, "before the pool")
+	require.NoError(t, n.DefaultStream().Memset(b.Ptr(), 5, size))
+	require.NoError(t, n.DefaultStream().Sync())
+
+	conn, wait := peer(t)
+	require.NoError(t, n.Send(conn))
+	data, err := n.ExportBlock(b)
+	require.NoError(t, err)
+	_, err = conn.Write(binary.LittleEndian.AppendUint64(data[:], size))
+	require.NoError(t, err)
+	wait()
+	requireBytes(t, n.DefaultStream(), b, 6)
+	_, err = n.ImportBlock(data, size, nil)
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.NoError(t, n.Free(b))
+	_, err = n.ExportBlock(b)
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+
+	whole, err := native.New(c, native.Config{})
+	require.NoError(t, err)
+	_, err = whole.Export()
+	require.ErrorIs(t, err, cupool.ErrNotSupported, "the default pool")
+	require.NoError(t, whole.Close())
+}
+
+func receive(t *testing.T, d cupool.Driver) {
+	f := os.NewFile(3, "socket")
+	fc, err := net.FileConn(f)
+	require.NoError(t, err)
+	conn := fc.(*net.UnixConn)
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	n, err := native.Receive(c, conn)
+	require.NoError(t, err)
+	_, err = n.Alloc(1, nil)
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "belongs to another process")
+	_, err = n.Export()
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+
+	var message [72]byte
+	_, err = conn.Read(message[:])
+	require.NoError(t, err)
+	size := int64(binary.LittleEndian.Uint64(message[64:]))
+	data := cuda.PoolPointer(message[:64])
+	s, err := n.NewStream()
+	require.NoError(t, err)
+	_, err = n.ImportBlock(data, 0, s)
+	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+	_, err = n.ImportBlock(cuda.PoolPointer{1}, size, s)
+	require.Error(t, err)
+	b, err := n.ImportBlock(data, size, s)
+	require.NoError(t, err)
+	got, err := n.Lookup(b.Ptr() + 77)
+	require.NoError(t, err)
+	require.Equal(t, b, got)
+	requireBytes(t, s, b, 5)
+	require.NoError(t, n.RecordStream(b, nil))
+	require.NoError(t, s.Memset(b.Ptr(), 6, size))
+	require.NoError(t, n.Free(b))
+	require.ErrorIs(t, n.Free(b), cupool.ErrDoubleFree)
+	require.NoError(t, n.Close())
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
+func requireBytes(t *testing.T, s *cupool.Stream, b cupool.Block, want byte) {
+	t.Helper()
+	got := make([]byte, b.Size())
+	require.NoError(t, s.CopyOut(got, b.Ptr()))
+	for i, v := range got {
+		if v != want {
+			t.Fatalf("byte %d is %d, want %d", i, v, want)
+		}
+	}
+}
+
+// peer starts the other process and returns a socket to it. wait waits until it
+// ended, and fails unless its test passed.
+func peer(t *testing.T) (conn *net.UnixConn, wait func()) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	defer ours.Close()
+	defer theirs.Close()
+	fc, err := net.FileConn(ours)
+	require.NoError(t, err)
+	t.Cleanup(func() { fc.Close() })
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), nativeShareVar+"=1")
+	cmd.ExtraFiles = []*os.File{theirs}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	return fc.(*net.UnixConn), func() {
+		t.Helper()
+		err := cmd.Wait()
+		require.NoError(t, err, out.String())
+		require.Contains(t, out.String(), "--- PASS: "+t.Name())
+	}
+}
+
+// TestReceiveErrors: a message without a descriptor, and none.
+func TestReceiveErrors(t *testing.T) {
+	n, c := newNative(t, openHost(t), native.Config{})
+	ends := socketEnds(t)
+	require.ErrorIs(t, n.Send(ends[0]), cupool.ErrNotSupported)
+	_, err := ends[0].Write([]byte("hello"))
+	require.NoError(t, err)
+	_, err = native.Receive(c, ends[1])
+	require.ErrorContains(t, err, "no file descriptor")
+	require.NoError(t, ends[1].Close())
+	_, err = native.Receive(c, ends[1])
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.NoError(t, ends[0].Close())
+}
+
+// socketEnds returns both ends of a Unix socket.
+func socketEnds(t *testing.T) (ends [2]*net.UnixConn) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		fc, err := net.FileConn(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		ends[i] = fc.(*net.UnixConn)
+		t.Cleanup(func() { fc.Close() })
+	}
+	return ends
+}
+
+// openFiles returns how many descriptors this process has.
+func openFiles(t *testing.T) int {
+	list, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(list)
+}
+
+// TestReceiveFromStrangers: whatever comes over the socket, Receive returns an
+// error and keeps no descriptor.
+func TestReceiveFromStrangers(t *testing.T) {
+	_, c := newNative(t, openHost(t), native.Config{})
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	file, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer file.Close()
+	a, p, f := int(r.Fd()), int(w.Fd()), int(file.Fd())
+	for name, m := range map[string]struct {
+		data []byte
+		fds  []int
+		want string
+	}{
+		"none":    {[]byte("hello"), nil, "no file descriptor"},
+		"two":     {[]byte{0}, []int{a, p}, "brought 2 file descriptors, a pool is one"},
+		"three":   {[]byte{0}, []int{a, p, f}, "file descriptors, a pool is one"},
+		"many":    {[]byte{0}, slices.Repeat([]int{a}, 200), "file descriptors, a pool is one"},
+		"a pipe":  {[]byte{0}, []int{a}, "importing a native pool"},
+		"a file":  {[]byte{0}, []int{f}, "importing a native pool"},
+		"the end": {nil, nil, "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ends := socketEnds(t)
+			before := openFiles(t)
+			if m.data != nil {
+				var oob []byte
+				if m.fds != nil {
+					oob = syscall.UnixRights(m.fds...)
+				}
+				_, _, err := ends[0].WriteMsgUnix(m.data, oob, nil)
+				require.NoError(t, err)
+			} else {
+				require.NoError(t, ends[0].CloseWrite())
+			}
+			_, err := native.Receive(c, ends[1])
+			require.ErrorContains(t, err, m.want)
+			require.Equal(t, before, openFiles(t), "descriptors")
+		})
+	}
+	ends := socketEnds(t)
+	require.NoError(t, ends[1].SetReadDeadline(time.Now()))
+	_, err = native.Receive(c, ends[1])
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// TestImportLargerBlock: a block that is said to be larger than it is would reach
+// behind the memory that was mapped.
+func TestImportLargerBlock(t *testing.T) {
+	n, _ := newNative(t, openHost(t), native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
+	b, err := n.Alloc(5000, nil)
+	require.NoError(t, err)
+	f, err := n.Export()
+	require.NoError(t, err)
+	defer f.Close()
+	data, err := n.ExportBlock(b)
+	require.NoError(t, err)
+
+	_, c := newNative(t, openHost(t), native.Config{})
+	theirs, err := native.Import(c, f)
+	require.NoError(t, err)
+	_, err = theirs.ImportBlock(data, 1<<20, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+	h, err := theirs.ImportBlock(data, 5000, nil)
+	require.NoError(t, err)
+	require.NoError(t, theirs.Free(h))
+	require.NoError(t, theirs.Close())
+	require.NoError(t, n.Free(b))
+}

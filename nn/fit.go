@@ -1,0 +1,65 @@
+package nn
+
+import (
+	"fmt"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/tensorop/operand"
+)
+
+// Checks of the tensors that a step is given.
+
+// want is a tensor and the number of elements that it must have. An optional
+// tensor may be nil.
+type want struct {
+	t        tensor.Tensor
+	n        int
+	optional bool
+}
+
+// fit fails for tensors that a fused step does not take: tensors of another type
+// or size than is wanted, of no floats, of another engine, or with gaps.
+func fit(e *cupool.Engine, op string, dt tensor.Dtype, ws ...want) error {
+	if !operand.IsFloat(dt) {
+		return fail(op, fmt.Errorf("elements of type %v: %w", dt, cupool.ErrNotSupported))
+	}
+	return fitType(e, op, dt, ws...)
+}
+
+// fitType is fit for any type.
+func fitType(e *cupool.Engine, op string, dt tensor.Dtype, ws ...want) error {
+	for i, w := range ws {
+		d, ok := w.t.(*tensor.Dense)
+		switch {
+		case operand.IsNil(w.t) && w.optional:
+		case ok && operand.IsFreed(d):
+			return fail(op, fmt.Errorf("tensor %d of shape %v: %w", i+1, d.Shape(), cupool.ErrUseAfterFree))
+		case !ok || d == nil || w.n > 0 && d.IsMasked() || w.n > 1 && (d.RequiresIterator() || d.DataOrder() != 0):
+			return fail(op, fmt.Errorf("tensor %d of type %T is not one without gaps in row-major order: %w", i+1, w.t, cupool.ErrNotSupported))
+		case d.Dtype() != dt || !isOf(d, e):
+			return fail(op, fmt.Errorf("tensor %d has type %v, and must have %v and be of this engine: %w", i+1, d.Dtype(), dt, cupool.ErrNotSupported))
+		case d.Shape().TotalSize() != w.n:
+			return fail(op, fmt.Errorf("tensor %d has shape %v, and must have %d elements: %w", i+1, d.Shape(), w.n, cupool.ErrSizeMismatch))
+		}
+	}
+	return nil
+}
+
+// matrixShape returns the two dimensions of a matrix.
+func matrixShape(op string, t tensor.Tensor) (rows, cols int, err error) {
+	if operand.IsNil(t) || t.Dims() != 2 {
+		return 0, 0, fail(op, fmt.Errorf("a matrix is needed: %w", cupool.ErrNotSupported))
+	}
+	return t.Shape()[0], t.Shape()[1], nil
+}
+
+func isDouble(t tensor.Tensor) bool { return t.Dtype() == tensor.Float64 }
+
+// isOf reports whether e is the engine of d, or the engine of d is no
+// cupool.Engine.
+func isOf(d *tensor.Dense, e *cupool.Engine) bool {
+	o := cupool.EngineOf(d)
+	return o == nil || o == e
+}

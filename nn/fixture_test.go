@@ -1,0 +1,27 @@
+package nn_test
+
+import (
+	"testing"
+
+	"github.com/cupool/cupool/internal/enginetest"
+)
+
+// bench is an engine to be tested and its allocator.
+type bench struct{ *enginetest.Bench }
+
+// both runs a test on the engines of enginetest.Both.
+func both(t *testing.T, f func(t *testing.T, e *bench)) {
+	enginetest.Both(t, func(t *testing.T, e *enginetest.Bench) { f(t, &bench{e}) })
+}
+
+// must returns v, and panics with err where that is not nil.
+func must[T any](v T, err error) T { return enginetest.Must(v, err) }
+
+var (
+	random     = enginetest.Random
+	value      = enginetest.Value
+	single     = enginetest.Single
+	transposed = enginetest.Transposed
+	floats     = enginetest.Floats
+	productsOf = enginetest.ProductsOf
+)

@@ -1,0 +1,185 @@
+package nn_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/nn"
+)
+
+// layerSizes are rows, inputs and outputs: of one element, odd, of rows that
+// quads do not divide, more than one tile and more than one panel of each of
+// the kernel's sizes, and none.
+var layerSizes = [][3]int{{1, 1, 1}, {1, 7, 3}, {5, 1, 2}, {3, 4, 1}, {17, 33, 10}, {33, 65, 31}, {16, 140, 36}, {70, 68, 12},
+	{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}
+
+// largeLayers have as many tiles as make the kernel choose its larger ones, each
+// of them for all three products: of float64, there is one larger than those of
+// layerSizes. The last are too large for it.
+var largeLayers = map[tensor.Dtype][][3]int{
+	tensor.Float32: {{300, 70, 500}, {70, 300, 500}, {300, 500, 70}, {500, 33, 500}, {33, 500, 500}, {500, 500, 33},
+		{700, 33, 760}, {33, 700, 760}, {700, 760, 33}, {1100, 2, 1000}},
+	tensor.Float64: {{700, 17, 760}, {17, 700, 760}, {700, 760, 17}, {1100, 2, 1000}},
+}
+
+var activations = []nn.Activation{nn.NoActivation, nn.ReLU, nn.Sigmoid, nn.Tanh, nn.Rectify}
+
+func TestLinear(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			for _, act := range activations {
+				for _, s := range layerSizes {
+					e.checkLinear(dt, act, s, 5)
+				}
+			}
+			for _, s := range largeLayers[dt] {
+				if e.GPU {
+					e.checkLinear(dt, nn.ReLU, s, 1)
+				}
+			}
+		}
+		if e.GPU {
+			require.Zero(t, e.Stats().Fallbacks)
+		}
+	})
+}
+
+// checkLinear goes forth, and back for so many choices of gradients, and compares
+// with products in float64.
+func (e *bench) checkLinear(dt tensor.Dtype, act nn.Activation, size [3]int, choices int) {
+	rows, in, out := size[0], size[1], size[2]
+	what := fmt.Sprint(dt, act, rows, in, out)
+	x, w, b := e.From(random(e.Rand, dt, rows, in)), e.From(random(e.Rand, dt, in, out)), e.From(random(e.Rand, dt, out))
+	y, dz := must(e.Empty(dt, rows, out)), e.From(random(e.Rand, dt, rows, out))
+	dx, dw, db := must(e.Empty(dt, rows, in)), must(e.Empty(dt, in, out)), must(e.Empty(dt, 1, out))
+	xs, ws, dzs := e.As64(x), e.As64(w), e.As64(dz)
+
+	want := productsOf(xs, ws, 1, rows, in, out)
+	layers.BiasActivate(want, e.As64(b), layers.Activation(act))
+	require.NoError(e.T, nn.Linear(e.Engine, x, w, b, y, act), what)
+	e.RequireNear(want, y, what)
+
+	wantDX := productsOf(dzs, turnedOver(ws, in, out), 1, rows, out, in)
+	if len(wantDX) > 0 {
+		layers.BiasActivateBack(xs, wantDX, nil, in, layers.Activation(act))
+	}
+	wantDW := productsOf(turnedOver(xs, rows, in), dzs, 1, in, rows, out)
+	wantDB := productsOf(slices.Repeat([]float64{1}, rows), dzs, 1, 1, rows, out)
+	all := [5][3]*tensor.Dense{{dx, dw, db}, {nil, dw, db}, {dx, nil, nil}, {nil, dw, nil}, {nil, nil, nil}}
+	for _, some := range all[:choices] {
+		for _, g := range []*tensor.Dense{dx, dw, db} {
+			require.NoError(e.T, e.Memset(g, value(dt, 77)), what)
+		}
+		require.NoError(e.T, nn.LinearBack(e.Engine, x, w, dz, some[0], some[1], some[2], act), what)
+		for i, want := range [][]float64{wantDX, wantDW, wantDB} {
+			if some[i] != nil {
+				e.RequireNear(slices.Clone(want), some[i], fmt.Sprint(what, " gradient ", i))
+			}
+		}
+	}
+	require.Equal(e.T, dzs, e.As64(dz), what)
+	e.FreeAll(x, w, b, y, dz, dx, dw, db)
+}
+
+// turnedOver returns the transpose of a matrix.
+func turnedOver(m []float64, rows, cols int) []float64 {
+	t := make([]float64, len(m))
+	for i := range m {
+		t[i%cols*rows+i/cols] = m[i]
+	}
+	return t
+}
+
+// TestLinearGradients compares the gradients of a network of two layers with
+// differences of its loss.
+func TestLinearGradients(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		const rows, in, mid, classes, h = 4, 5, 6, 3, 1e-5
+		for _, act := range activations {
+			dt := tensor.Float64
+			x, target := e.From(random(e.Rand, dt, rows, in)), e.From(random(e.Rand, dt, rows, classes))
+			// Sums of products of eighths are 64ths: with a bias between them, ReLU
+			// is never at its corner, where differences say nothing.
+			offCorner := must(random(e.Rand, dt, mid).AddScalar(1.0/128, true))
+			params := []*tensor.Dense{e.From(random(e.Rand, dt, in, mid)), e.From(offCorner), e.From(random(e.Rand, dt, mid, classes)), e.From(random(e.Rand, dt, classes)), x}
+			y, logits, loss := must(e.Empty(dt, rows, mid)), must(e.Empty(dt, rows, classes)), must(e.Empty(dt, rows))
+			dz := must(e.Empty(dt, rows, classes))
+			forward := func() (sum float64) {
+				require.NoError(t, nn.Linear(e.Engine, x, params[0], params[1], y, act))
+				require.NoError(t, nn.Linear(e.Engine, y, params[2], params[3], logits, nn.NoActivation))
+				require.NoError(t, e.Zero(loss))
+				require.NoError(t, nn.CrossEntropy(e.Engine, logits, target, loss, dz))
+				for _, l := range e.As64(loss) {
+					sum += l / rows
+				}
+				return sum
+			}
+			var grads []*tensor.Dense
+			for _, p := range params {
+				grads = append(grads, must(e.Empty(dt, p.Shape()...)))
+			}
+			forward()
+			dmid := must(e.Empty(dt, rows, mid))
+			require.NoError(t, nn.LinearBack(e.Engine, y, params[2], dz, dmid, grads[2], grads[3], act))
+			require.NoError(t, nn.LinearBack(e.Engine, x, params[0], dmid, grads[4], grads[0], grads[1], nn.NoActivation))
+			for i, p := range params {
+				e.checkGradient(fmt.Sprint(act, " parameter ", i), p, grads[i], forward, h)
+			}
+			e.FreeAll(params[0], params[1], params[2], params[3], x, target, y, logits, loss, dz, dmid)
+			e.FreeAll(grads[0], grads[1], grads[2], grads[3], grads[4])
+		}
+	})
+}
+
+// checkGradient compares a gradient by p with (f(p+h)-f(p-h))/2h.
+func (e *bench) checkGradient(what string, p, grad *tensor.Dense, f func() float64, h float64) {
+	host := e.Host(p)
+	set := func(i int, v float64) float64 {
+		host.Set(i, v)
+		require.NoError(e.T, e.Copy(p, host))
+		return f()
+	}
+	for i, got := range e.As64(grad) {
+		v := host.Get(i).(float64)
+		want := (set(i, v+h) - set(i, v-h)) / (2 * h)
+		set(i, v)
+		require.InDelta(e.T, want, got, 1e-6*(1+max(want, -want)), "%s[%d]", what, i)
+	}
+}
+
+func TestLinearErrors(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		m := func(rows, cols int) *tensor.Dense { return e.From(random(e.Rand, tensor.Float64, rows, cols)) }
+		x, w, b, y, f := m(3, 4), m(4, 5), m(1, 5), m(3, 5), e.From(random(e.Rand, tensor.Float32, 3, 5))
+		dx, xT, before := m(3, 4), transposed(m(4, 3)), e.As64(y)
+		for what, c := range map[string]struct {
+			err  error
+			want error
+		}{
+			"no matrix":        {nn.Linear(e.Engine, x, nil, b, y, nn.ReLU), cupool.ErrNotSupported},
+			"inner sizes":      {nn.Linear(e.Engine, x, x, b, y, nn.ReLU), cupool.ErrSizeMismatch},
+			"outer sizes":      {nn.Linear(e.Engine, x, w, b, dx, nn.ReLU), cupool.ErrSizeMismatch},
+			"bias":             {nn.Linear(e.Engine, x, w, x, y, nn.ReLU), cupool.ErrSizeMismatch},
+			"no bias":          {nn.Linear(e.Engine, x, w, nil, y, nn.ReLU), cupool.ErrNotSupported},
+			"another type":     {nn.Linear(e.Engine, x, w, b, f, nn.ReLU), cupool.ErrNotSupported},
+			"dx":               {nn.LinearBack(e.Engine, x, w, y, y, nil, nil, nn.ReLU), cupool.ErrSizeMismatch},
+			"dw":               {nn.LinearBack(e.Engine, x, w, y, nil, x, nil, nn.ReLU), cupool.ErrSizeMismatch},
+			"db alone":         {nn.LinearBack(e.Engine, x, w, y, nil, nil, b, nn.ReLU), cupool.ErrNotSupported},
+			"dx is x":          {nn.LinearBack(e.Engine, x, w, y, x, nil, nil, nn.ReLU), cupool.ErrNotSupported},
+			"dw is w":          {nn.LinearBack(e.Engine, x, w, y, nil, w, b, nn.ReLU), cupool.ErrNotSupported},
+			"transposed input": {nn.Linear(e.Engine, xT, w, b, y, nn.ReLU), cupool.ErrNotSupported},
+		} {
+			require.ErrorIs(t, c.err, c.want, what)
+			var ours *cupool.EngineError
+			require.ErrorAs(t, c.err, &ours, what)
+		}
+		require.Equal(t, before, e.As64(y))
+		e.FreeAll(x, w, b, y, f, dx, xT)
+	})
+}

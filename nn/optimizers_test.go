@@ -1,0 +1,64 @@
+package nn_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/nn"
+)
+
+func TestOptimizers(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			// More tensors than a launch takes, of different sizes.
+			var params, plain []nn.Param
+			var all []tensor.Tensor
+			for i := range 19 {
+				s := []int{1 + 37*i}
+				p := nn.Param{Value: e.From(random(e.Rand, dt, s...)), Grad: e.From(random(e.Rand, dt, s...)),
+					Momentum: e.From(random(e.Rand, dt, s...)), Second: e.From(must(tensor.Square(random(e.Rand, dt, s...))).(*tensor.Dense))}
+				all = append(all, p.Value, p.Grad, p.Momentum, p.Second)
+				params = append(params, p)
+				plain = append(plain, nn.Param{Value: p.Value, Grad: p.Grad})
+			}
+			e.checkStep("SGD", params, func() error {
+				return nn.SGD{LearningRate: 0.1, Momentum: 0.9, WeightDecay: 0.01}.Step(e.Engine, params...)
+			},
+				func(w, g, m, v []float64) { layers.SGD(w, g, m, 0.1, 0.9, 0.01) })
+			e.checkStep("plain SGD", params, func() error { return nn.SGD{LearningRate: 0.1}.Step(e.Engine, plain...) },
+				func(w, g, m, v []float64) { layers.SGD(w, g, nil, 0.1, 0, 0) })
+			rate, step := e.From(single(dt, 0.25)), e.From(single(dt, 7))
+			e.checkStep("SGD by a rate of the device", params, func() error {
+				return nn.SGD{LearningRate: 1000, Rate: rate, Momentum: 0.9}.Step(e.Engine, params...)
+			}, func(w, g, m, v []float64) { layers.SGD(w, g, m, 0.25, 0.9, 0) })
+			o := layers.AdamOptions{LR: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Decay: 0.01}
+			e.checkStep("Adam", params, func() error {
+				return nn.Adam{LearningRate: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.01}.Step(e.Engine, 3, params...)
+			}, func(w, g, m, v []float64) { layers.Adam(w, g, m, v, 3, o) })
+			o.LR = 0.25
+			e.checkStep("Adam by a rate and step of the device", params, func() error {
+				return nn.Adam{Rate: rate, StepNumber: step, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.01}.Step(e.Engine, 0, params...)
+			}, func(w, g, m, v []float64) { layers.Adam(w, g, m, v, 7, o) })
+			e.FreeAll(append(all, rate, step)...)
+		}
+	})
+}
+
+// checkStep compares a step with one in float64.
+func (e *bench) checkStep(what string, params []nn.Param, step func() error, want func(w, g, m, v []float64)) {
+	var ws, ms, vs [][]float64
+	for _, p := range params {
+		w, m, v := e.As64(p.Value), e.As64(p.Momentum), e.As64(p.Second)
+		want(w, e.As64(p.Grad), m, v)
+		ws, ms, vs = append(ws, w), append(ms, m), append(vs, v)
+	}
+	require.NoError(e.T, step())
+	for i, p := range params {
+		e.RequireNear(ws[i], p.Value, what)
+		e.RequireNear(ms[i], p.Momentum, what)
+		e.RequireNear(vs[i], p.Second, what)
+	}
+}

@@ -1,0 +1,208 @@
+package cupool
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/epoch"
+)
+
+// Blocks that were freed while other streams use them (package epoch), and frees
+// that wait for a goroutine that may take locks.
+
+// A miss asks for an event where blocks wait without one, unless little
+// memory does: then growing by some blocks, once, makes every event serve
+// many of them from there on. Little is whatever waits in a reserve of less
+// than patientBytes, and this part of a larger one.
+const (
+	patientBytes = 64 << 20
+	patientPart  = 512
+)
+
+// collectLocked frees the blocks whose waits are known to be over and returns
+// their number.
+func (h *streamHeap) collectLocked() int {
+	n := h.pending.Collect(h.putOne)
+	if h.quarantine != nil {
+		n += h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree)
+	}
+	h.checkLocked()
+	return n
+}
+
+// collect is collectLocked for all heaps of a pool.
+func (c *Caching) collect() (freed int) {
+	for _, h := range *c.heaps.Load() {
+		if h != nil {
+			h.mu.Lock()
+			freed += h.collectLocked()
+			h.mu.Unlock()
+		}
+	}
+	return freed
+}
+
+// collect is collectLocked for all pools.
+func (d *deviceState) collect() (freed int) {
+	for _, c := range d.open() {
+		freed += c.collect()
+	}
+	return freed
+}
+
+// learned frees what the proofs show to be over for the later work of a stream.
+func (d *deviceState) learned(s *Stream, proofs []epoch.Point) {
+	if len(proofs) == 0 {
+		return
+	}
+	for _, c := range d.open() {
+		if h := c.findHeap(s); h != nil {
+			h.learned(proofs)
+		}
+	}
+}
+
+func (h *streamHeap) learned(proofs []epoch.Point) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range proofs {
+		h.pending.Pop(p.Clock, p.Epoch, h.putOne)
+	}
+	h.checkLocked()
+}
+
+// ended frees what waits for a stream that is closed and whose work is done.
+func (d *deviceState) ended(s *Stream) {
+	s.clock.End()
+	for _, c := range d.open() {
+		for _, h := range *c.heaps.Load() {
+			if h != nil {
+				h.mu.Lock()
+				h.pending.End(s.clock, h.putOne)
+				h.checkLocked()
+				h.mu.Unlock()
+			}
+		}
+	}
+}
+
+// settle asks how far the streams are that the heap's blocks wait for, frees
+// those whose wait is over, and returns their number.
+func (h *streamHeap) settle(how epoch.Insist) (freed int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err = h.c.dev.failed(h.pending.Advance(how))
+	if h.quarantine != nil {
+		err = errors.Join(err, h.c.dev.failed(h.stream.clock.Advance(how)))
+	}
+	return h.collectLocked(), err
+}
+
+// settleAll is settle for all heaps of the pool.
+func (c *Caching) settleAll(how epoch.Insist) (freed int, err error) {
+	for _, h := range *c.heaps.Load() {
+		if h != nil {
+			n, e := h.settle(how)
+			freed += n
+			err = errors.Join(err, e)
+		}
+	}
+	return freed, err
+}
+
+// settleEverything frees what waited for events that are done, of all streams,
+// and what FreeLater queued.
+func (c *Caching) settleEverything() error {
+	c.drainLater()
+	_, err := c.settleAll(epoch.Ask)
+	return device.OnlyLost(err)
+}
+
+// patient reports whether so little of the heap's memory waits that a miss
+// should rather grow than ask for an event.
+func (h *streamHeap) patient() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	reserved := h.c.budget.Held()
+	return reserved < patientBytes || h.pending.Bytes() < reserved/patientPart
+}
+
+// pendingFor chooses the smallest pending block that serves a request, the
+// oldest among equals, and returns what it waits for.
+func (h *streamHeap) pendingFor(r request) []epoch.Point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	best, size := block.ID(0), h.c.space.Policy.FitsBelow(r.kind, r.rounded)
+	h.pending.Each(func(_ *epoch.Clock, _ uint64, id block.ID) {
+		if b := h.c.space.Blocks.At(id); h.Kind(b) == r.kind && b.Size >= r.rounded && b.Size < size {
+			best, size = id, b.Size
+		}
+	})
+	return h.pending.Of(best)
+}
+
+// waitPending waits until no block of any pool that was pending when it was
+// called is so any more, or until ctx is done, and returns how many came free.
+func (d *deviceState) waitPending(ctx context.Context) (freed int, err error) {
+	for _, s := range d.openStreams() {
+		if s.clock.Waited() {
+			err = errors.Join(err, d.failed(s.clock.Wait(ctx, s.clock.Newest())))
+		}
+	}
+	return d.collect(), err
+}
+
+// ProcessDeferred frees the blocks whose wait for other streams is over and
+// returns their number. The allocator does so by itself before it asks the
+// device for memory. An error of the device leaves the blocks concerned
+// waiting.
+func (c *Caching) ProcessDeferred() (freed int, err error) {
+	c.drainLater()
+	return c.settleAll(epoch.Force)
+}
+
+// laterQueue holds handles that FreeLater was given: a stack that any
+// goroutine, even a cleanup of the garbage collector, pushes without a lock.
+type laterQueue struct{ head atomic.Pointer[laterNode] }
+
+type laterNode struct {
+	b    Block
+	next *laterNode
+}
+
+// FreeLater queues a block to be freed by one of the next calls that miss
+// the cache, or by ProcessDeferred. It takes no lock and calls no driver, so
+// it may be used in a runtime.AddCleanup. A block that was freed otherwise
+// in the meantime is passed over. Before a request is refused Go's collector
+// runs, whose cleanups may give blocks back, but for a tenth of the time at
+// most where it found nothing the last 8 times.
+func (c *Caching) FreeLater(b Block) {
+	n := &laterNode{b: b}
+	for {
+		n.next = c.later.head.Load()
+		if c.later.head.CompareAndSwap(n.next, n) {
+			return
+		}
+	}
+}
+
+// drainLater frees what FreeLater queued and returns the number.
+func (c *Caching) drainLater() (freed int) {
+	for n := c.later.head.Swap(nil); n != nil; n = n.next {
+		if err := c.freeSlow(n.b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
+			freed++
+		}
+	}
+	return freed
+}
+
+// drainLater is drainLater for all pools.
+func (d *deviceState) drainLater() (freed int) {
+	for _, c := range d.open() {
+		freed += c.drainLater()
+	}
+	return freed
+}

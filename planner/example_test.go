@@ -1,0 +1,253 @@
+package planner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/planner"
+)
+
+// A training run whose iterations allocate the same blocks is served by a
+// plan from the third one on.
+func ExamplePlanner() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	plans, err := planner.New(pool, planner.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer plans.Close()
+
+	train := func(a cupool.Allocator) error { // a step of the program
+		activations, err := cupool.NewBuffer[float32](a, 1<<20, nil)
+		if err != nil {
+			return err
+		}
+		gradients, err := cupool.NewBuffer[float32](a, 1<<18, nil)
+		if err != nil {
+			return err
+		}
+		if err := activations.Free(); err != nil {
+			return err
+		}
+		return gradients.Free()
+	}
+	for range 5 {
+		if err := plans.BeginIteration(); err != nil {
+			log.Fatal(err)
+		}
+		if err := train(plans); err != nil {
+			log.Fatal(err)
+		}
+		if err := plans.EndIteration(); err != nil {
+			log.Fatal(err)
+		}
+		_ = plans.Wait(context.Background()) // so that the example is the same every time
+	}
+	st := plans.Stats()
+	fmt.Printf("%d iterations, %d planned, %d requests served by the plan of %d bytes\n", st.Iterations, st.Planned, st.PlannedHits, st.ArenaBytes)
+	// Output: 5 iterations, 3 planned, 6 requests served by the plan of 5242880 bytes
+}
+
+// Iterations that are found where the requests repeat: the program says nothing.
+func ExampleConfig() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	plans, err := planner.New(pool, planner.Config{
+		Detect:      true,
+		Confirm:     2,           // iterations that are the same, before they are planned
+		Budget:      time.Second, // for making a plan, in the background
+		MaxRequests: 1000,        // of an iteration
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer plans.Close()
+
+	for range 10 {
+		for i := range int64(20) {
+			b, err := plans.Alloc((1+i)<<10, nil)
+			if err != nil {
+				log.Fatal(err)
+			}
+			if err := plans.Free(b); err != nil {
+				log.Fatal(err)
+			}
+		}
+		_ = plans.Wait(context.Background()) // so that the example is the same every time
+	}
+	fmt.Println("most of the 200 requests served by a plan:", plans.Stats().PlannedHits > 100)
+	// Output: most of the 200 requests served by a plan: true
+}
+
+// What a plan takes and how it is used, within an iteration.
+func ExampleStats() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	plans, err := planner.New(pool, planner.Config{Confirm: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer plans.Close()
+	show := func(st planner.Stats) {
+		fmt.Printf("plans: %d, arenas: %d, of %d bytes\n", st.Plans, st.Arenas, st.ArenaBytes)
+		fmt.Printf("live there: %d blocks of %d bytes, %d requested\n", st.LiveBlocks, st.LiveBytes, st.RequestedBytes)
+		fmt.Printf("height: %d bytes, live at once: %d bytes\n", st.Height, st.Bound)
+		slog.Debug("plan", "placements tried", st.Rounds, "time", st.SolveTime)
+	}
+
+	for range 2 { // the second one is planned
+		errBegin := plans.BeginIteration()
+		a, errA := plans.Alloc(3<<20, nil)
+		b, errB := plans.Alloc(1000, nil)
+		if err := errors.Join(errBegin, errA, errB); err != nil {
+			log.Fatal(err)
+		}
+		show(plans.Stats())
+		if err := errors.Join(plans.Free(a), plans.Free(b), plans.EndIteration()); err != nil {
+			log.Fatal(err)
+		}
+		_ = plans.Wait(context.Background()) // so that the example is the same every time
+	}
+	// Output:
+	// plans: 0, arenas: 0, of 0 bytes
+	// live there: 0 blocks of 0 bytes, 0 requested
+	// height: 0 bytes, live at once: 0 bytes
+	// plans: 1, arenas: 1, of 3146752 bytes
+	// live there: 2 blocks of 3146752 bytes, 3146728 requested
+	// height: 3146752 bytes, live at once: 3146752 bytes
+}
+
+// An iteration that is not as planned goes on without the plan, and Deviation
+// says why.
+func ExampleDeviation() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	plans, err := planner.New(pool, planner.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer plans.Close()
+	iteration := func(plans *planner.Planner, sizes ...int64) error {
+		errs := []error{plans.BeginIteration()}
+		for _, size := range sizes {
+			b, err := plans.Alloc(size, nil)
+			errs = append(errs, err, plans.Free(b))
+		}
+		errs = append(errs, plans.EndIteration(), plans.Wait(context.Background()))
+		return errors.Join(errs...)
+	}
+
+	for range 3 { // the third one is planned
+		if err := iteration(plans, 1<<20, 2<<20); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := iteration(plans, 1<<20, 5<<20); err != nil {
+		log.Fatal(err)
+	}
+	st := plans.Stats()
+	if d := st.LastDeviation; d != (planner.Deviation{}) {
+		fmt.Printf("request %d of %d bytes, where %d were planned: %s\n", d.Request, d.Size, d.Recorded, d.Reason)
+	}
+	fmt.Println(st.Deviations, "iteration deviated")
+	fmt.Println(st.Passed, "requests went to the allocator,", st.Strays, "of them served from the arena")
+	fmt.Println(st.HeldBlocks, "planned blocks wait for other streams")
+	// Output:
+	// request 1 of 5242880 bytes, where 2097152 were planned: another size was recorded
+	// 1 iteration deviated
+	// 5 requests went to the allocator, 0 of them served from the arena
+	// 0 planned blocks wait for other streams
+}
+
+// Iterations begin and end in turn.
+func ExamplePlanner_BeginIteration() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	plans, err := planner.New(pool, planner.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer plans.Close()
+
+	if err := plans.BeginIteration(); err != nil {
+		log.Fatal(err)
+	}
+	if err := plans.BeginIteration(); errors.Is(err, planner.ErrIteration) {
+		fmt.Println(err)
+	}
+	if err := plans.EndIteration(); err != nil {
+		log.Fatal(err)
+	}
+	if err := plans.EndIteration(); errors.Is(err, planner.ErrIteration) {
+		fmt.Println(err)
+	}
+	// Output:
+	// cupool: begin iteration: not at this point of the iteration: the last one has not ended
+	// cupool: end iteration: not at this point of the iteration: none has begun
+}
+
+// Blocks that other streams use are not planned, and calls by address work as
+// for the allocator underneath.
+func ExamplePlanner_RecordStream() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	plans, err := planner.New(pool, planner.Config{Confirm: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer plans.Close()
+	side, err := plans.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 3 {
+		if err := plans.BeginIteration(); err != nil {
+			log.Fatal(err)
+		}
+		shared, errShared := plans.Alloc(1<<20, plans.DefaultStream())
+		own, errOwn := plans.Alloc(2<<20, nil)
+		if err := errors.Join(errShared, errOwn, plans.RecordStream(shared, side)); err != nil {
+			log.Fatal(err)
+		}
+		found, err := plans.Lookup(own.Ptr() + 1000)
+		if err != nil || found != own {
+			log.Fatal(err)
+		}
+		err = errors.Join(plans.FreePtr(own.Ptr(), own.Size()), plans.Free(shared), plans.EndIteration())
+		if err != nil {
+			log.Fatal(err)
+		}
+		_ = plans.Wait(context.Background()) // so that the example is the same every time
+	}
+	st := plans.Stats()
+	fmt.Println(st.PlannedHits, "requests served by the plan,", st.Passed, "by the allocator:", plans.Caching() == pool)
+	fmt.Println(plans.Check(), plans.Driver().HostAccessible())
+	// Output:
+	// 2 requests served by the plan, 4 by the allocator: true
+	// <nil> true
+}

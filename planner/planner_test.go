@@ -1,0 +1,468 @@
+package planner_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/exampletest"
+	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/planner"
+)
+
+// planned is a Planner under test with the shadow of what it hands out.
+type planned struct {
+	*planner.Planner
+	t       testing.TB
+	c       *cupool.Caching
+	streams []*cupool.Stream
+	live    map[string]cupool.Block
+	on      map[string]*cupool.Stream
+	fills   map[string]byte // contents
+	next    byte
+	bytes   bool // write and read contents
+}
+
+// newPlanned opens a Planner. At the end of the test everything is closed,
+// and nothing may be live but what the test left in live.
+func newPlanned(t testing.TB, d cupool.Driver, cfg planner.Config, change ...func(*cupool.Config)) *planned {
+	t.Helper()
+	conf := cupool.Config{Driver: d}
+	for _, f := range change {
+		f(&conf)
+	}
+	c, err := cupool.New(conf)
+	require.NoError(t, err)
+	p, err := planner.New(c, cfg)
+	require.NoError(t, err)
+	x := &planned{Planner: p, t: t, c: c, streams: []*cupool.Stream{c.DefaultStream()}, live: map[string]cupool.Block{}, on: map[string]*cupool.Stream{}, fills: map[string]byte{}}
+	t.Cleanup(func() {
+		assert.NoError(t, p.Check())
+		for _, name := range sortedKeys(x.live) {
+			x.free(name)
+		}
+		if err := p.Close(); !errors.Is(err, cupool.ErrClosed) {
+			assert.NoError(t, err)
+		}
+		assert.NoError(t, c.Check())
+		assert.NoError(t, c.Close())
+		assert.NoError(t, d.Close())
+	})
+	return x
+}
+
+const mib = 1 << 20
+
+func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }
+
+// parseSize reads the sizes of these tests: they add, as in 1M+512.
+func parseSize(t testing.TB, s string) (sum int64) {
+	for part := range strings.SplitSeq(s, "+") {
+		n, err := cupool.ParseBytes(part)
+		require.NoError(t, err)
+		sum += n
+	}
+	return sum
+}
+
+func sortedKeys[V any](m map[string]V) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// stream returns the n-th stream, which is made when it is not there.
+func (x *planned) stream(n int) *cupool.Stream {
+	for len(x.streams) <= n {
+		s, err := x.NewStream()
+		require.NoError(x.t, err)
+		x.streams = append(x.streams, s)
+	}
+	return x.streams[n]
+}
+
+// alloc allocates a block and looks whether its memory is somebody else's.
+func (x *planned) alloc(name string, size int64, stream int) cupool.Block {
+	x.t.Helper()
+	b, err := x.Alloc(size, x.stream(stream))
+	require.NoError(x.t, err, name)
+	require.Equal(x.t, size, b.Size())
+	for n, o := range x.live {
+		require.False(x.t, b.Ptr() < o.Ptr()+cupool.Ptr(o.Size()) && o.Ptr() < b.Ptr()+cupool.Ptr(size), "%s at %v shares memory with %s at %v", name, b, n, o)
+	}
+	x.live[name], x.on[name] = b, x.stream(stream)
+	if x.bytes {
+		x.next++
+		x.fills[name] = x.next
+		require.NoError(x.t, x.stream(stream).Memset(b.Ptr(), x.next, size))
+	}
+	return b
+}
+
+// free looks whether a block has its contents still, and frees it.
+func (x *planned) free(name string) {
+	x.t.Helper()
+	b, ok := x.live[name]
+	require.True(x.t, ok, name)
+	if x.bytes {
+		got := make([]byte, b.Size())
+		require.NoError(x.t, x.on[name].CopyOut(got, b.Ptr()))
+		require.Equal(x.t, len(got), bytes.Count(got, []byte{x.fills[name]}), "%s (%v): bytes that are its own", name, b)
+	}
+	delete(x.live, name)
+	require.NoError(x.t, x.Free(b), name)
+}
+
+func (x *planned) rename(old, name string) {
+	x.live[name], x.on[name], x.fills[name] = x.live[old], x.on[old], x.fills[old]
+	delete(x.live, old)
+}
+
+// iterate runs one iteration, after waiting for plans being made.
+func (x *planned) iterate(body func()) {
+	x.t.Helper()
+	require.NoError(x.t, x.Wait(context.Background()))
+	require.NoError(x.t, x.BeginIteration())
+	body()
+	require.NoError(x.t, x.Check())
+	require.NoError(x.t, x.EndIteration())
+}
+
+// run executes operations that blanks separate: a=2M and a=2M@1 allocate, on
+// stream 0 or another, free:a frees, use:a@1 is RecordStream.
+func (x *planned) run(ops string) {
+	x.t.Helper()
+	for _, op := range strings.Fields(ops) {
+		if name, size, ok := strings.Cut(op, "="); ok {
+			size, at, _ := strings.Cut(size, "@")
+			x.alloc(name, parseSize(x.t, size), len(at))
+			continue
+		}
+		what, name, _ := strings.Cut(op, ":")
+		name, at, _ := strings.Cut(name, "@")
+		if what == "use" {
+			require.NoError(x.t, x.RecordStream(x.live[name], x.stream(len(at))), op)
+		} else {
+			x.free(name)
+		}
+		require.NoError(x.t, x.Check(), op)
+	}
+}
+
+// layers is a small training step: activations that are freed in reverse,
+// each with a workspace.
+func (x *planned) layers(n int) (where []cupool.Ptr) {
+	for i := range n {
+		where = append(where, x.alloc(fmt.Sprint("a", i), int64(i%3+1)*mib+int64(i), 0).Ptr())
+		where = append(where, x.alloc("w", 3*mib/2, 0).Ptr())
+		x.free("w")
+	}
+	for i := n - 1; i >= 0; i-- {
+		where = append(where, x.alloc("g", int64(i%2+1)*mib, 0).Ptr())
+		x.free(fmt.Sprint("a", i))
+		x.free("g")
+	}
+	return where
+}
+
+func sim(capacity int64) cupool.Driver { return simdev.New(simdev.Config{Capacity: capacity}) }
+
+func TestServesRecordedIteration(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(backing.String(), func(t *testing.T) {
+			x := newPlanned(t, sim(0), planner.Config{Confirm: 1}, func(c *cupool.Config) { c.Backing = backing })
+			x.iterate(func() { x.layers(10) })
+			recorded := x.c.Stats().All.ReservedBytes.Peak
+			var first []cupool.Ptr
+			for i := range 5 {
+				x.iterate(func() {
+					where := x.layers(10)
+					if i == 0 {
+						first = where
+					}
+					require.Equal(t, first, where, "addresses are the same in every iteration")
+				})
+			}
+			st := x.Stats()
+			require.Equal(t, int64(6), st.Iterations)
+			require.Equal(t, int64(5), st.Planned)
+			require.Equal(t, int64(5*30), st.PlannedHits)
+			require.Equal(t, int64(30), st.Passed)
+			require.Zero(t, st.Deviations)
+			require.Equal(t, int64(1), st.Plans)
+			require.Equal(t, st.Bound, st.Height)
+			require.Equal(t, st.Height, st.ArenaBytes)
+			require.LessOrEqual(t, x.c.Stats().All.ReservedBytes.Peak, max(recorded, st.Height+2*mib))
+			require.LessOrEqual(t, x.c.Stats().All.ReservedBytes.Current, st.Height+2*mib, "what recording left behind went back")
+		})
+	}
+}
+
+func host(t testing.TB) cupool.Driver {
+	d, err := cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	return d
+}
+
+// Blocks that outlive their iteration are passed through, and with them what
+// other streams use; everything else is planned.
+func TestPassesThrough(t *testing.T) {
+	x := newPlanned(t, host(t), planner.Config{})
+	x.bytes = true
+	x.run("before=1M")
+	for i := range 6 {
+		x.iterate(func() {
+			if i == 0 {
+				x.run("w1=30K w2=2M") // made by the first iteration only
+			}
+			x.run("a=40K batch=60K use:batch@1 kept=70K free:a b=50K free:batch free:b")
+			if i > 0 {
+				x.run("free:old") // freed by the next iteration
+			}
+			x.rename("kept", "old")
+		})
+		if i == 1 {
+			require.Zero(t, x.Stats().Plans, "the first two are not alike")
+		}
+	}
+	st := x.Stats()
+	require.Equal(t, int64(1), st.Plans)
+	require.Equal(t, int64(3), st.Planned)
+	require.Equal(t, int64(2*3), st.PlannedHits)
+	require.Zero(t, st.Deviations, st.LastDeviation)
+	require.Equal(t, int64(50<<10), st.ArenaBytes, "a and b, one after the other")
+	x.run("free:before free:w1 free:w2 free:old")
+}
+
+// Each stream has a plan of its own.
+func TestStreams(t *testing.T) {
+	x := newPlanned(t, host(t), planner.Config{Confirm: 1})
+	x.bytes = true
+	for i := range 4 {
+		x.iterate(func() { x.run("a=40K b=50K@1 free:a c=30K@1 free:b d=20K e=70K@11 free:c free:d free:e") })
+		require.Equal(t, int64(i*5), x.Stats().PlannedHits)
+	}
+	require.Equal(t, int64(3), x.Stats().Plans)
+	require.Equal(t, int64(3), x.Stats().Arenas)
+	// One stream deviates; the others do not care.
+	x.iterate(func() { x.run("a=40K b=51K@1 free:a c=30K@1 free:b d=20K e=70K@11 free:c free:d free:e") })
+	require.Equal(t, int64(3*5+3), x.Stats().PlannedHits)
+	require.Equal(t, int64(1), x.Stats().Deviations)
+	// Streams in another order of each other are no deviation.
+	x.iterate(func() { x.run("e=70K@11 b=50K@1 a=40K c=30K@1 free:a d=20K free:d free:b free:c free:e") })
+	require.Equal(t, int64(1), x.Stats().Deviations)
+}
+
+// A block that another stream uses keeps its memory until that stream is
+// done, and so does the arena.
+func TestHoldsWhatStreamsUse(t *testing.T) {
+	const usual = "a=40K b=30K free:a free:b"
+	for name, then := range map[string]func(*planned){
+		"the next iteration finds it in use": func(x *planned) {
+			x.iterate(func() { x.run(usual) })
+			require.Equal(x.t, int64(2), x.Stats().Deviations)
+			require.Equal(x.t, "its memory is still in use", x.Stats().LastDeviation.Reason)
+		},
+		"the plan is dropped": func(x *planned) {
+			for range 5 {
+				x.iterate(func() { x.run("other=90K free:other") })
+			}
+		},
+		"closed": func(x *planned) {
+			require.NoError(x.t, x.Close())
+			c := x.c // what it frees now has to wait for the stream
+			for range 20 {
+				b, err := c.Alloc(40<<10, nil)
+				require.NoError(x.t, err)
+				require.NoError(x.t, c.DefaultStream().Memset(b.Ptr(), 9, b.Size()))
+				defer func() { require.NoError(x.t, c.Free(b)) }()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newPlanned(t, host(t), planner.Config{Confirm: 1})
+			x.iterate(func() { x.run(usual) })
+			x.iterate(func() { x.run(usual) })
+			s := x.stream(1)
+			release, seen := make(chan struct{}), make([]byte, 40<<10)
+			done := sync.OnceFunc(func() { close(release) })
+			defer done()
+			require.NoError(t, x.BeginIteration())
+			a := x.alloc("a", 40<<10, 0)
+			require.NoError(t, x.DefaultStream().Memset(a.Ptr(), 7, a.Size()))
+			require.NoError(t, s.WaitStream(x.DefaultStream()))
+			require.NoError(t, s.Launch(func() { <-release }))
+			require.NoError(t, x.RecordStream(a, s))
+			x.run("b=31K free:a free:b")
+			require.Equal(t, int64(1), x.Stats().HeldBlocks)
+			require.NoError(t, x.EndIteration())
+			then(x)
+			time.AfterFunc(time.Millisecond, done)
+			require.NoError(t, s.CopyOut(seen, a.Ptr()))
+			require.Negative(t, slices.IndexFunc(seen, func(v byte) bool { return v != 7 }), "overwritten while in use")
+			if err := x.BeginIteration(); err == nil {
+				x.run(usual)
+				require.NoError(t, x.EndIteration())
+				require.Zero(t, x.Stats().HeldBlocks)
+			}
+		})
+	}
+}
+
+// On a full device the plan waits for memory, and programs get what there is.
+func TestWithoutMemory(t *testing.T) {
+	x := newPlanned(t, sim(64<<20), planner.Config{Confirm: 1})
+	const usual = "a=20M b=20M free:a c=30M free:b free:c"
+	x.iterate(func() { x.run(usual) })
+	big, err := x.c.Alloc(30<<20, nil)
+	require.NoError(t, err)
+	require.NoError(t, x.Wait(context.Background()))
+	require.NoError(t, x.BeginIteration(), "no memory for the plan is no error")
+	require.Zero(t, x.Stats().ArenaBytes)
+	require.Error(t, func() error { _, err := x.Alloc(60<<20, nil); return err }())
+	require.NoError(t, x.EndIteration())
+	require.NoError(t, x.c.Free(big))
+	for range 4 {
+		x.iterate(func() { x.run(usual) })
+	}
+	st := x.Stats()
+	require.Equal(t, int64(50<<20), st.ArenaBytes)
+	require.Positive(t, st.Planned)
+
+	// What is not planned finds the memory of the plan, as far as it is idle:
+	// all of it before the first request, the gaps after it.
+	b, err := x.Alloc(55<<20, nil)
+	require.NoError(t, err, "between iterations")
+	require.NoError(t, x.Free(b))
+	for x.Stats().ArenaBytes == 0 {
+		x.iterate(func() { x.run(usual) })
+	}
+	planned := x.Stats().Planned
+	x.iterate(func() { x.run("a=20M x=21M y=512 free:a z=19M free:x free:y free:z") })
+	require.Equal(t, planned, x.Stats().Planned)
+	require.Positive(t, x.Stats().Strays)
+	x.iterate(func() { x.run(usual) })
+	require.Equal(t, planned+1, x.Stats().Planned)
+}
+
+// A stray in the arena is never handed out to the plan.
+func TestStrayStaysWhole(t *testing.T) {
+	x := newPlanned(t, sim(64<<20), planner.Config{Confirm: 1})
+	const usual = "a=20M b=20M free:a c=30M free:b free:c"
+	x.iterate(func() { x.run(usual) })
+	x.iterate(func() { x.run(usual) })
+	x.iterate(func() { x.run("a=20M keep=21M free:a b=10M free:b") })
+	require.Equal(t, int64(2), x.Stats().Strays, "keep and, now that memory is known to be short, b")
+	keep := x.live["keep"]
+	got, err := x.Lookup(keep.Ptr() + 1)
+	require.NoError(t, err)
+	require.Equal(t, keep, got)
+	require.ErrorIs(t, x.FreePtr(keep.Ptr()+512, -1), cupool.ErrInteriorPointer)
+	x.iterate(func() { x.run("a=20M free:a") })
+	require.Equal(t, int64(2), x.Stats().Deviations)
+	require.NoError(t, x.FreePtr(keep.Ptr(), 21<<20))
+	delete(x.live, "keep")
+	require.ErrorIs(t, x.Free(keep), cupool.ErrDoubleFree)
+	require.ErrorIs(t, x.FreePtr(keep.Ptr(), -1), cupool.ErrDoubleFree)
+}
+
+// Requests beyond the bound are not planned.
+func TestMaxRequests(t *testing.T) {
+	x := newPlanned(t, sim(0), planner.Config{Confirm: 1, MaxRequests: 3})
+	for range 3 {
+		x.iterate(func() { x.run("a=1K free:a b=2K free:b c=3K free:c d=4K free:d") })
+	}
+	require.Zero(t, x.Stats().PlannedHits)
+	for range 3 {
+		x.iterate(func() { x.run("a=1K free:a b=2K free:b c=3K free:c") })
+	}
+	require.Equal(t, int64(6), x.Stats().PlannedHits)
+}
+
+// A planned hit takes no Go memory.
+func TestHitAllocatesNothing(t *testing.T) {
+	if invariant.Enabled {
+		t.Skip("checking does")
+	}
+	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
+	pair := func() {
+		a, _ := x.Alloc(1<<20, nil)
+		b, _ := x.Alloc(5<<20, nil)
+		_ = x.Free(a)
+		_ = x.FreePtr(b.Ptr(), b.Size())
+	}
+	x.iterate(func() {
+		for range 101 {
+			pair()
+		}
+	})
+	x.iterate(func() { require.Zero(t, testing.AllocsPerRun(100, pair)) })
+	require.Equal(t, int64(202), x.Stats().PlannedHits)
+}
+
+func BenchmarkHit(b *testing.B) {
+	for _, n := range []int{10, 1000, 20000} {
+		b.Run(fmt.Sprint("requests=", n), func(b *testing.B) {
+			x := newPlanned(b, sim(1<<40), planner.Config{Confirm: 1, Budget: 100 * time.Millisecond})
+			r := rand.New(rand.NewPCG(1, 2))
+			type op struct {
+				size int64
+				free int
+			}
+			var ops []op
+			var alive []int
+			for i := range n {
+				ops = append(ops, op{size: 512 * (1 + r.Int64N(1<<r.IntN(14))), free: -1})
+				alive = append(alive, i)
+				for len(alive) > 0 && r.IntN(10) < 6 || len(alive) > 400 {
+					k := r.IntN(len(alive))
+					ops = append(ops, op{free: alive[k]})
+					alive = slices.Delete(alive, k, k+1)
+				}
+			}
+			for _, i := range alive {
+				ops = append(ops, op{free: i})
+			}
+			blocks := make([]cupool.Block, n)
+			run := func() {
+				k := 0
+				for _, o := range ops {
+					if o.size > 0 {
+						blocks[k], _ = x.Alloc(o.size, nil)
+						k++
+					} else {
+						_ = x.Free(blocks[o.free])
+					}
+				}
+			}
+			x.iterate(run)
+			x.iterate(run)
+			hits := x.Stats().PlannedHits
+			b.ReportAllocs()
+			b.ResetTimer()
+			count := 0
+			for b.Loop() {
+				require.NoError(b, x.BeginIteration())
+				run()
+				require.NoError(b, x.EndIteration())
+				count++
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(count*n), "ns/pair")
+			require.Equal(b, int64(count*n), x.Stats().PlannedHits-hits)
+		})
+	}
+}

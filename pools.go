@@ -1,0 +1,166 @@
+package cupool
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// PoolConfig sets up a private pool. What it does not name is as in the Config
+// of the allocator that the pool is made of.
+type PoolConfig struct {
+	// Name is for people, in errors, logs and Caching.Name. Empty: "pool N",
+	// where no two pools of a program have the same N.
+	Name string
+
+	// Limit bounds the bytes that this pool reserves, within the limit of
+	// the allocator, which all its pools share. 0: no limit of its own.
+	Limit int64
+
+	// NoSplit gives every block a segment of its own, which stays whole, as
+	// libraries want that register memory by segment. Virtual memory is not
+	// used for such a pool.
+	NoSplit bool
+
+	// Isolated keeps what the pool caches from being given back because
+	// others lack memory, as for addresses that captured work goes on using.
+	Isolated bool
+
+	// UseOnOOM lets free blocks of the pool serve requests to the allocator
+	// that the device refuses. They go back to the pool when they are freed.
+	UseOnOOM bool
+
+	// Alloc and Free, given together, are where the pool's segments come
+	// from, in place of Driver.MemAlloc and MemFree. Sizes are in bytes;
+	// addresses are multiples of 512 that the device can use. A failing
+	// Alloc that matches ErrOutOfMemory has the pool try to make room, any
+	// other ends the allocation. They are called with locks held, from any
+	// goroutine, and must not call the allocator. Virtual memory is not used
+	// with them. nil: the device.
+	Alloc func(size int64) (Ptr, error)
+	Free  func(p Ptr, size int64) error
+
+	// ZeroOnAlloc and ZeroOnFree are those of Config, for this pool, which
+	// has them too where Config says so. False: as Config says.
+	ZeroOnAlloc, ZeroOnFree bool
+}
+
+func (cfg *PoolConfig) validate() error {
+	switch {
+	case cfg.Limit < 0:
+		return &ConfigError{Field: "Limit", Value: cfg.Limit, Reason: "must not be negative; 0 means no limit of the pool's own"}
+	case (cfg.Alloc == nil) != (cfg.Free == nil):
+		return &ConfigError{Field: "Alloc", Value: cfg.Alloc != nil, Reason: "Alloc and Free belong together"}
+	case cfg.Isolated && cfg.UseOnOOM:
+		return &ConfigError{Field: "UseOnOOM", Value: true, Reason: "an Isolated pool does not lend its memory"}
+	}
+	return nil
+}
+
+// NewPool makes a private pool of the allocator: a Caching whose blocks share
+// no segment with those of others, for the same streams of the same device.
+// Close gives all its memory back as a whole, whoever uses it; Retire waits
+// until the last block is freed.
+//
+// The allocator and each of its pools has statistics, Trim,
+// Sleep and a limit of its own. All of them together keep to the limit of the
+// allocator. Free, FreePtr, RecordStream and Lookup take the blocks of any
+// of them; NewStream makes streams for all.
+//
+// A pool of a pool is one of the same allocator, with the pool's settings. It
+// fails with a *ConfigError, ErrClosed, or what the device says.
+func (c *Caching) NewPool(cfg PoolConfig) (*Caching, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := c.unopened(cfg)
+	if err := p.begin(cfg.NoSplit); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.def, err = p.heapOf(c.dev.def); err != nil {
+		return nil, fmt.Errorf("cupool: new pool on %s: %w", c.driver.Name(), err)
+	}
+	if err := c.dev.join(p); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.startDecay()
+	return p, nil
+}
+
+// unopened returns a pool with all that it has from its own settings and from
+// the pool that it is made of.
+func (c *Caching) unopened(cfg PoolConfig) *Caching {
+	d := c.dev
+	p := &Caching{dev: d, driver: d.driver, cfg: c.cfg, id: pools.Add(1)}
+	p.budget.Limit = d.budget.Limit
+	p.name, p.isolated, p.lends = cfg.Name, cfg.Isolated, cfg.UseOnOOM
+	if p.name == "" {
+		p.name = fmt.Sprintf("pool %d", p.id)
+	}
+	p.cfg.Driver, p.cfg.Limit, p.cfg.Fraction, p.cfg.SoftLimit = p.driver, cfg.Limit, 0, 0
+	p.cfg.InitialSize = 0
+	p.cfg.ZeroOnAlloc = p.cfg.ZeroOnAlloc || cfg.ZeroOnAlloc
+	p.cfg.ZeroOnFree = p.cfg.ZeroOnFree || cfg.ZeroOnFree
+	p.cfg.Logger = d.logger.With("pool", p.name)
+	if cfg.Limit > 0 {
+		p.budget.Limit = min(p.budget.Limit, cfg.Limit)
+	}
+	if cfg.Alloc != nil {
+		p.driver = &upstream{Driver: d.driver, alloc: cfg.Alloc, free: cfg.Free, sizes: map[Ptr]int64{}}
+		p.cfg.Driver, p.ownMemory = p.driver, true
+	}
+	if cfg.Alloc != nil || cfg.NoSplit {
+		p.cfg.Backing = BackingSegments
+	}
+	if cfg.NoSplit {
+		p.cfg.GrowthFactor = 0 // what is more than a block needs would be lost
+	}
+	return p
+}
+
+// Name returns the name of a private pool, "" for an allocator that New made.
+func (c *Caching) Name() string { return c.name }
+
+// Pools lists the private pools of the allocator that are not closed,
+// in the order in which they were made.
+func (c *Caching) Pools() []*Caching { return c.dev.private() }
+
+// upstream is a device whose memory comes from the program's own functions. It
+// hides the optional parts of the device that have to do with memory.
+type upstream struct {
+	Driver
+	alloc func(size int64) (Ptr, error)
+	free  func(p Ptr, size int64) error
+
+	mu    sync.Mutex
+	sizes map[Ptr]int64
+}
+
+// MemAlloc implements Driver.
+func (u *upstream) MemAlloc(size int64) (Ptr, error) {
+	p, err := u.alloc(size)
+	if err != nil {
+		return 0, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sizes[p] = size
+	return p, nil
+}
+
+// MemFree implements Driver.
+func (u *upstream) MemFree(p Ptr) error {
+	u.mu.Lock()
+	size := u.sizes[p]
+	u.mu.Unlock()
+	if err := u.free(p, size); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.sizes[p] == size {
+		delete(u.sizes, p)
+	}
+	return nil
+}

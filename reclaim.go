@@ -1,0 +1,736 @@
+package cupool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/magazine"
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Idle memory: what a heap holds and does not use.
+//
+// A heap reuses its own memory without asking anybody, because the order of its
+// stream makes that safe. The price is that what idle and closed streams cache
+// is lost to the others, tens of GiB in PyTorch's case. So a miss takes idle
+// memory over from other heaps before it asks the device for more, and segments
+// that are idle go back to the device before more is reserved than ever was.
+//
+// The work of a closed stream was waited for, so the request that misses first
+// gets what the stream left, without a call to the device. Of an open stream,
+// memory is taken that is wholly free, once an event has proven that the
+// stream's work is over. Ordering the taker behind work that is not over
+// (StreamWaitEvent) would do as well, but streams that the program made
+// independent could then wait for each other in a circle.
+//
+// Streams that take turns would take the same memory from each other for ever,
+// and a program that repeats itself would ask the device for the same segments
+// again. So other streams are asked, and segments given back, only where more
+// would be reserved than ever was; and memory whose loss a heap has regretted
+// often stays.
+
+// idleMemory is what a pool keeps track of for that.
+type idleMemory struct {
+	mu   sync.Mutex    // held for no longer than a look at events takes
+	left []*streamHeap // of closed streams, that hold memory; guarded by mu
+
+	regrets map[regret]int // segments given back, by size; guarded by Caching.reclaim
+	found   []heap.Idle    // what a release looks through; guarded by Caching.reclaim
+}
+
+// regret is a segment of a heap that was given back too early.
+type regret struct {
+	h    *streamHeap
+	k    ledger.Kind
+	size int64
+}
+
+// lender is what is remembered of a heap whose idle memory others took; guarded
+// by idleMemory.mu.
+type lender struct {
+	lent    bool // since it last missed
+	regrets int  // times that it missed after that
+}
+
+// regretLimit is how often a heap may have to ask again for what it lost before
+// such memory is left alone: a program that repeats itself comes to rest.
+// Replays of real programs reserve 3 to 5 % more with a limit below 4, and no
+// less with a higher one.
+const regretLimit = 4
+
+// Up to a reserve of idleFloor bytes, idle segments are kept however the reserve
+// grows, and heaps of less than takeFloor bytes keep theirs from each other: the
+// working sets of a small program are not worth the time.
+const (
+	idleFloor = 256 << 20
+	takeFloor = 32 << 20
+)
+
+// provePolls bounds how often one miss asks the device about events that are
+// not done at once. A GPU takes a few microseconds to pass an event of a
+// stream with nothing to do, 64 queries take 10, and growing by one chunk 30.
+const provePolls = 64
+
+// request is an allocation that the heap could not serve.
+type request struct {
+	ctx     context.Context // the caller's
+	wait    context.Context // that, within Config.WaitTimeout
+	size    int64           // bytes as asked for
+	rounded int64           // bytes of the block
+	kind    ledger.Kind
+	h       *streamHeap
+	misses  magazine.Misses // before this one
+}
+
+// cancelled returns why the request has to give up, or nil.
+func (r *request) cancelled() error {
+	if r.ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("cupool: allocation of %d bytes on %s: %w", r.size, r.h.c.driver.Name(), context.Cause(r.ctx))
+}
+
+// segment returns the bytes to ask the device for, when it comes to that.
+func (r *request) segment() int64 { return r.h.c.cfg.segmentSize(r.rounded) }
+
+// allow says what may serve the request, beside free chunks of large blocks: those
+// of small blocks where the program is no small one, any number of stitched ranges
+// while the stream is captured, as that must not be waited for, and new memory
+// below the soft limit.
+func (r *request) allow() heap.Allow {
+	c := r.h.c
+	return heap.Allow{
+		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.pressed(*r),
+	}
+}
+
+// sufficient returns the reserve, in bytes, beyond which idle memory is used
+// or given back before the device is asked for more: the most that there
+// ever was, at least floor, and at most the soft limit.
+func (c *Caching) sufficient(floor int64) int64 {
+	n := max(c.budget.Most(), floor)
+	if soft := c.softLimit(); soft > 0 {
+		n = min(n, soft)
+	}
+	return n
+}
+
+// pressed reports whether a request would grow beyond the soft limit, where
+// idle memory is reclaimed whether or not that is regretted.
+func (c *Caching) pressed(r request) bool {
+	soft := c.softLimit()
+	return soft > 0 && c.budget.Held()+r.rounded > soft
+}
+
+// softLimit returns where reclaiming starts, in bytes reserved, or 0.
+func (c *Caching) softLimit() int64 {
+	soft := c.cfg.SoftLimit
+	if above := c.collectAbove; above > 0 && c.memory != nil && (soft == 0 || above < soft) {
+		return above
+	}
+	return soft
+}
+
+// leftHeaps returns the heaps of closed streams.
+func (c *Caching) leftHeaps() []*streamHeap {
+	c.idle.mu.Lock()
+	defer c.idle.mu.Unlock()
+	return slices.Clone(c.idle.left)
+}
+
+// takeIdle gets memory for a request that other heaps leave idle.
+func (c *Caching) takeIdle(r request) (found bool, err error) {
+	switch {
+	case c.memory == nil && len(*c.heaps.Load()) == 1:
+		return false, nil
+	case r.rounded > c.budget.Limit, c.memory != nil && r.rounded > c.memory.Capacity:
+		return false, nil // what never fits must not take from those that do
+	}
+	c.idle.mu.Lock()
+	defer c.idle.mu.Unlock()
+	if l := &r.h.lender; l.lent {
+		l.lent = false
+		l.regrets++
+	}
+	polls := provePolls
+	for _, from := range c.idle.left {
+		n, err := c.take(r, from, r.h.lacks(r), &polls)
+		if found = found || n > 0; err != nil {
+			return found, err
+		}
+	}
+	_ = c.dropEmptyLocked()
+	need := c.excess(r)
+	if need <= 0 {
+		return found, nil
+	}
+	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
+		return found, err
+	}
+	for _, from := range c.lenders(r) {
+		n, err := c.take(r, from, need, &polls)
+		if n > 0 {
+			found, from.lender.lent = true, true
+		}
+		if need = c.excess(r); err != nil || need <= 0 {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// excess returns the bytes of what a request lacks that would make the
+// reserve larger than is sufficient.
+func (c *Caching) excess(r request) int64 {
+	lacks := r.h.lacks(r)
+	return min(lacks, c.budget.Held()+lacks-c.sufficient(0))
+}
+
+// lacks returns the bytes that the device would be asked for to serve a
+// request, 0 when the heap has enough.
+func (h *streamHeap) lacks(r request) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.c.memory == nil {
+		if h.Fits(r.kind, r.rounded) {
+			return 0
+		}
+		return r.segment()
+	}
+	return sizeclass.RoundTo(h.Missing(r.kind, r.rounded, r.allow()), h.c.memory.Granularity)
+}
+
+// lenders lists the heaps that idle memory may be taken from, those that
+// regretted it least first. Beyond the soft limit chunks of the taker's other
+// kind may be, too; else the kinds would often take them from each other.
+func (c *Caching) lenders(r request) []*streamHeap {
+	list := slices.DeleteFunc(c.allHeaps(), func(h *streamHeap) bool {
+		if h == r.h {
+			return c.memory == nil || !c.pressed(r)
+		}
+		return !h.stream.isOpen()
+	})
+	slices.SortStableFunc(list, func(a, b *streamHeap) int { return cmp.Compare(a.lender.regrets, b.lender.regrets) })
+	return list
+}
+
+// take moves at least need bytes of idle memory to the request's heap, as far as
+// there are so many, and returns how many it moved. polls bounds how often the
+// device is asked whether a stream's work is over.
+func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
+	defer lockBoth(r.h, from)()
+	if need <= 0 || r.h.usableLocked() != nil || from.stream.state.Load() == streamClosing {
+		return 0, nil
+	}
+	from.Flush()
+	switch {
+	case c.memory == nil:
+		taken = c.takeSegment(r, from, polls)
+	case !from.stream.isOpen() && from.FreeBytes(r.kind) > 0 && !from.InUse():
+		if c.lendsLocked(r, from, polls) {
+			var n int
+			n, taken, err = from.MoveRanges(r.kind, &r.h.Heap)
+			c.noteMoves(n, taken)
+		}
+	default:
+		taken, err = c.takeChunks(r, from, need, polls)
+	}
+	r.h.checkLocked()
+	from.checkLocked()
+	return taken, err
+}
+
+// takeSegment moves the segment that fits a request best. An open stream
+// gives none that is larger than what the device would be asked for: it
+// would soon have to ask for such a one itself.
+func (c *Caching) takeSegment(r request, from *streamHeap, polls *int) int64 {
+	most := r.segment()
+	if !from.stream.isOpen() {
+		most = c.space.Policy.FitsBelow(r.kind, r.rounded) - 1
+	}
+	seg := from.BestIdle(r.kind, r.rounded, most)
+	if seg == nil || !c.lendsLocked(r, from, polls) {
+		return 0
+	}
+	from.MoveSegment(seg, &r.h.Heap)
+	c.noteMoves(1, seg.Size)
+	return seg.Size
+}
+
+// takeChunks moves whole free chunks of either kind, or of the other kind of
+// the same heap.
+func (c *Caching) takeChunks(r request, from *streamHeap, need int64, polls *int) (int64, error) {
+	chunks := from.WholeChunks()
+	if from == r.h {
+		chunks = chunks.Of(large + small - r.kind)
+	}
+	if chunks.Empty() || !c.lendsLocked(r, from, polls) {
+		return 0, nil
+	}
+	out, err := from.Detach(chunks, need)
+	bytes, e := r.h.Attach(&from.Heap, r.kind, out)
+	c.noteMoves(len(out), bytes)
+	return bytes, errors.Join(err, e, from.DropGaps(false))
+}
+
+func (c *Caching) noteMoves(n int, bytes int64) {
+	c.moves.Add(int64(n))
+	c.movedBytes.Add(bytes)
+}
+
+// lendsLocked reports whether idle memory of a heap may be taken for a request.
+func (c *Caching) lendsLocked(r request, from *streamHeap, polls *int) bool {
+	s := from.stream
+	switch l := &from.lender; {
+	case s.state.Load() == streamClosed:
+		return true // its work was waited for
+	case c.pressed(r):
+	case c.budget.Held() < idleFloor && from.Held() < takeFloor:
+		return false
+	case l.regrets > regretLimit:
+		l.regrets-- // the other one gets memory of its own now
+		return false
+	}
+	return s.idle(polls)
+}
+
+// leave makes what the pool holds for a stream idle memory, as the stream is
+// closed and its work is done. Where blocks are in use, all of it goes to the
+// heap of the default stream. deviceState.closing is held.
+func (c *Caching) leave(s *Stream) (err error) {
+	defer func() { // once the heap is not found any more, nobody enters regrets for it
+		c.reclaim.Lock()
+		maps.DeleteFunc(c.idle.regrets, func(r regret, _ int) bool { return r.h.stream == s })
+		c.reclaim.Mutex.Unlock()
+	}()
+	c.heapsMu.Lock()
+	defer c.heapsMu.Unlock()
+	h := c.findHeap(s)
+	if h == nil {
+		return nil
+	}
+	byStream := slices.Clone(*c.byStream.Load())
+	byStream[s.slot] = nil
+	c.byStream.Store(&byStream)
+	c.idle.mu.Lock()
+	defer c.idle.mu.Unlock()
+	unlock := lockBoth(h, c.def)
+	h.UnhomeAll()
+	h.endQuarantineLocked()
+	h.Magazine.Drop()
+	if h.InUse() {
+		h.moveLocked(c.def)
+	}
+	h.checkLocked()
+	unlock()
+	c.idle.left = append(c.idle.left, h)
+	return c.dropEmptyHeapsLocked()
+}
+
+// moveLocked moves everything that a heap holds to another one of the pool.
+func (h *streamHeap) moveLocked(to *streamHeap) {
+	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) { h.pending.MoveBlock(b, &to.pending) })
+	h.pending.MoveWaits(&to.pending)
+	h.MoveAll(&to.Heap)
+	to.checkLocked()
+}
+
+// dropEmpty closes heaps of closed streams that hold no memory any more.
+func (c *Caching) dropEmpty() error {
+	c.heapsMu.Lock()
+	defer c.heapsMu.Unlock()
+	c.idle.mu.Lock()
+	defer c.idle.mu.Unlock()
+	return c.dropEmptyHeapsLocked()
+}
+
+// dropEmptyLocked is dropEmpty where idle.mu is held, unless heapsMu is, too.
+func (c *Caching) dropEmptyLocked() error {
+	if !c.heapsMu.TryLock() {
+		return nil
+	}
+	defer c.heapsMu.Unlock()
+	return c.dropEmptyHeapsLocked()
+}
+
+func (c *Caching) dropEmptyHeapsLocked() (err error) {
+	c.idle.left = slices.DeleteFunc(c.idle.left, func(h *streamHeap) bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.Held() > 0 {
+			return false
+		}
+		err = errors.Join(err, h.DropGaps(true))
+		if !h.IsEmpty() {
+			return false
+		}
+		c.dropHeapLocked(h)
+		return true
+	})
+	return err
+}
+
+// releaseIdle gives wholly free segments back, the largest first, as far as
+// growing would reserve more than the allocator ever has. Keeping them is
+// what makes PyTorch's default reserve half as much again as its programs
+// ask for; giving back no more than this keeps a steady state free of calls
+// to the device, and does not wait where memory has been enough before.
+func (c *Caching) releaseIdle(r request) (bool, error) {
+	if c.memory != nil {
+		return false, nil // growing there takes idle memory from all over the heap
+	}
+	if !c.reclaim.TryLock() {
+		return false, nil // its holder may wait for work, which may wait for this allocation
+	}
+	defer c.reclaim.Unlock()
+	need := c.budget.Held() + r.segment() - c.sufficient(idleFloor)
+	key := regret{r.h, r.kind, r.segment()}
+	if c.idle.regrets[key] > regretLimit && !c.pressed(r) {
+		c.idle.regrets[key]--
+		return false, nil
+	}
+	if need <= 0 {
+		return false, nil
+	}
+	_, err := c.releaseUnkept(need, heap.LargestFirst)
+	return false, err
+}
+
+// releaseOldest gives wholly free segments back, those that have been idle
+// for longest first, as far as growing would exceed the threshold of
+// Config.GarbageCollectionThreshold (PyTorch's garbage_collect_cached_blocks;
+// its age counts searches, the order here is of the frees).
+func (c *Caching) releaseOldest(r request) (bool, error) {
+	if c.collectAbove == 0 || c.memory != nil || !c.reclaim.TryLock() {
+		return false, nil // the lock's holder may wait for this allocation
+	}
+	defer c.reclaim.Unlock()
+	need := c.budget.Held() + r.segment() - c.collectAbove
+	if need <= 0 {
+		return false, nil
+	}
+	_, err := c.releaseUnkept(need, heap.OldestFirst)
+	return false, err
+}
+
+// releaseUpTo gives cached segments back, largest first, until at least need
+// bytes came back, and returns how many did.
+func (c *Caching) releaseUpTo(ctx context.Context, need int64) (released int64, err error) {
+	if !c.reclaim.LockUntil(ctx) {
+		return 0, nil // somebody else is at it
+	}
+	defer c.reclaim.Unlock()
+	if c.asleep.Load() || c.closed.Load() {
+		return 0, nil
+	}
+	return c.releaseSegments(ctx, need)
+}
+
+// releaseSegments gives wholly free segments of any heap back to the device,
+// the largest first, until at least need bytes came back, and returns how many
+// did. It waits for work until ctx is done. reclaim is held, as by its callers.
+func (c *Caching) releaseSegments(ctx context.Context, need int64) (released int64, err error) {
+	if c.memory == nil {
+		return c.releaseInOrder(ctx, need, true, heap.LargestFirst)
+	}
+	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
+		return 0, err
+	}
+	return c.releaseVirtual(ctx, need, true)
+}
+
+// releaseUnkept is releaseSegments in an order of the caller's, without what was
+// reserved on purpose, and without waits where they are bounded. There is no
+// virtual memory.
+func (c *Caching) releaseUnkept(need int64, order func(a, b heap.Idle) int) (released int64, err error) {
+	released, err = c.releaseInOrder(c.dev.patience.AtOnce(), need, false, order)
+	return released, device.NotLate(err)
+}
+
+// releaseInOrder gives segments back, with those that were reserved on purpose or
+// without them. Where all of them have to go, they go heap by heap: to sort many
+// by their addresses would take longer than all else.
+func (c *Caching) releaseInOrder(ctx context.Context, need int64, kept bool, order func(a, b heap.Idle) int) (released int64, err error) {
+	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.dropEmpty()) }()
+	found, bytes := c.findIdle(kept)
+	if len(found) > 0 && need > 0 && ctx.Done() != nil { // MemFree waits for the device
+		if err := c.dev.syncAll(ctx); device.OnlyLostOrLate(err) != nil {
+			clear(c.idle.found)
+			return 0, err
+		}
+	}
+	if bytes > need {
+		slices.SortFunc(found, order)
+	}
+	defer func() { clear(c.idle.found) }()
+	for len(found) > 0 && released < need {
+		batch := heap.Together(found, need-released)
+		n, err := c.releaseTogether(batch)
+		if released += n; err != nil {
+			return released, err
+		}
+		found = found[len(batch):]
+	}
+	return released, nil
+}
+
+// findIdle lists the wholly free segments, with those that were reserved on
+// purpose or without them, in a list that the pool keeps, and returns their bytes.
+func (c *Caching) findIdle(kept bool) (found []heap.Idle, bytes int64) {
+	found = c.idle.found[:0]
+	for _, h := range *c.heaps.Load() {
+		if h != nil {
+			h.mu.Lock()
+			h.MergeFast()
+			found = h.AppendIdle(found)
+			h.mu.Unlock()
+		}
+	}
+	c.idle.found = found
+	if !kept {
+		found = slices.DeleteFunc(found, func(f heap.Idle) bool { return f.Seg.Kept })
+	}
+	for i := range found {
+		bytes += found[i].Seg.Size
+	}
+	return found, bytes
+}
+
+// releaseTogether gives those back of the segments, which are of one heap,
+// that are still there and wholly free. It returns their bytes.
+func (c *Caching) releaseTogether(found []heap.Idle) (released int64, err error) {
+	h := c.heapAt(found[0].Owner)
+	if h == nil {
+		return 0, nil // it was closed meanwhile
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	here := h.StillIdle(found)
+	if len(here) == 0 {
+		return 0, nil
+	}
+	n, err := h.freeSegmentsLocked(here)
+	return c.regret(h, here[:n]), err
+}
+
+// regret remembers segments that were given back, those of a closed stream
+// aside: it will not miss them. It returns the bytes of all.
+func (c *Caching) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
+	for len(gone) > 0 {
+		first, n := &gone[0], 1
+		for n < len(gone) && gone[n].Seg.Size == first.Seg.Size && gone[n].Kind() == first.Kind() {
+			n++
+		}
+		if c.findHeap(h.stream) == h {
+			c.idle.regrets[regret{h, first.Kind(), first.Seg.Size}] += n
+		}
+		bytes += int64(n) * first.Seg.Size
+		gone = gone[n:]
+	}
+	return bytes
+}
+
+// releaseVirtual is releaseSegments for virtual memory, chunk by chunk. Without
+// wait it leaves streams alone that have work under way, and with it those whose
+// work is not done when ctx is, which the error names.
+func (c *Caching) releaseVirtual(ctx context.Context, need int64, wait bool) (released int64, err error) {
+	if err := c.memory.Retry(); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.dropEmpty()) }()
+	var late error
+	for _, h := range append(c.openHeaps(), c.leftHeaps()...) {
+		n, err := h.releaseChunks(ctx, need-released, wait)
+		released += n
+		switch {
+		case released >= need:
+			return released, device.NotLate(err)
+		case device.IsLate(err):
+			late = errors.Join(late, err)
+		case err != nil:
+			return released, err
+		}
+	}
+	return released, late
+}
+
+// releaseChunks gives memory of whole free chunks back to the device until
+// need bytes went, and returns how many did. Nothing may use the memory, nor
+// anything new before it is unmapped: so with the heap's lock held the stream's
+// work is waited for or, without wait, nothing is done unless that is over.
+func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool) (released int64, err error) {
+	if wait && ctx.Done() != nil && h.holdsChunks() { // most of the wait without the lock
+		if err := h.stream.waitIdle(ctx); err != nil {
+			return 0, err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	chunks, s := h.WholeChunks(), h.stream
+	switch polls := provePolls; {
+	case chunks.Empty() && h.GapRanges() == 0 || need <= 0 || s.clock.Captured():
+		return 0, nil
+	case wait:
+		if err := s.waitIdle(ctx); err != nil {
+			return 0, err
+		}
+	case !s.idle(&polls):
+		return 0, nil
+	}
+	out, err := h.Detach(chunks, need)
+	err = errors.Join(err, h.Release(out), h.DropGaps(false))
+	h.checkLocked()
+	return out.Bytes(), err
+}
+
+// holdsChunks reports whether the heap has something that releaseChunks may give
+// back.
+func (h *streamHeap) holdsChunks() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.stream.clock.Captured() && (!h.WholeChunks().Empty() || h.GapRanges() > 0)
+}
+
+// flushAll returns what is free in the magazines and fast bins of all heaps to
+// their free sets and reports whether there was anything.
+func (c *Caching) flushAll() (found bool) {
+	for _, h := range *c.heaps.Load() {
+		if h != nil {
+			h.mu.Lock()
+			found = h.Flush() || found
+			h.checkLocked()
+			h.mu.Unlock()
+		}
+	}
+	return found
+}
+
+// inUse reports whether a block of the heap is out or pending.
+func (c *Caching) inUse() (used bool) {
+	heaps, unlock := c.lockAll()
+	defer unlock()
+	for _, h := range heaps {
+		used = used || h.InUse()
+	}
+	return used
+}
+
+// liveBlocks lists what the program holds, by heap and address; all heaps are
+// locked.
+func liveBlocks(heaps []*streamHeap) (live []Block) {
+	for _, h := range heaps {
+		h.eachLive(func(id block.ID, b *block.Block) {
+			live = append(live, newBlock(Ptr(b.Addr()), b.Requested(), b.Word().Gen(), id, h.c.id))
+		})
+	}
+	return live
+}
+
+// emptyCache is EmptyCache that leaves it to the caller to tell
+// Config.OnRelease.
+func (c *Caching) emptyCache() error {
+	c.reclaim.Lock()
+	defer c.reclaim.Mutex.Unlock()
+	if c.asleep.Load() {
+		return c.asleepError("empty cache")
+	}
+	c.drainLater()
+	c.flushAll()
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	_, late := c.dev.waitPending(ctx)
+	if late != nil && !device.IsLate(late) {
+		return late
+	}
+	for _, h := range *c.heaps.Load() {
+		if h != nil {
+			h.mu.Lock()
+			h.Unkeep()
+			h.mu.Unlock()
+		}
+	}
+	if _, err := c.dev.emptyQuarantines(ctx); err != nil && !device.IsLate(err) {
+		return err
+	}
+	_, err := c.releaseSegments(ctx, math.MaxInt64)
+	return errors.Join(late, err)
+}
+
+// waitForAll flushes every magazine of the pool, frees what FreeLater queued in
+// any pool, and waits for every pending block.
+func (c *Caching) waitForAll(r request) (bool, error) {
+	queued, flushed := c.dev.drainLater(), c.flushAll()
+	freed, err := c.dev.waitPending(r.wait)
+	n, e := c.dev.emptyQuarantines(r.wait)
+	return flushed || queued+freed+n > 0, device.OnlyLostOrLate(errors.Join(err, e))
+}
+
+// startDecay starts what gives idle memory back after a while, if it is wanted.
+func (c *Caching) startDecay() {
+	if c.cfg.Decay == 0 {
+		return
+	}
+	c.decay.Idle = func() int64 {
+		_, idle := c.usage()
+		return idle - c.keptBytes()
+	}
+	c.decay.Release = func(unused int64) int64 {
+		released, err := c.releaseDecayed(unused)
+		c.decayedBytes.Add(released)
+		if err != nil {
+			c.cfg.Logger.Warn("giving idle memory back failed", "device", c.driver.Name(), "error", err)
+		}
+		return released
+	}
+	c.decay.Start(c.cfg.Decay)
+}
+
+// keptBytes returns how much was reserved on purpose.
+func (c *Caching) keptBytes() (n int64) {
+	for _, h := range *c.heaps.Load() {
+		if h != nil {
+			h.mu.Lock()
+			n += h.Kept()
+			h.mu.Unlock()
+		}
+	}
+	return n
+}
+
+// releaseDecayed gives idle memory back as Trim does, but waits for nothing:
+// memory of streams at work stays, and segments do while any stream is, as
+// freeing them waits for the device.
+func (c *Caching) releaseDecayed(need int64) (released int64, err error) {
+	c.reclaim.Lock()
+	defer c.reclaim.Unlock()
+	if c.closed.Load() || c.asleep.Load() || c.dev.lost.Load() != nil {
+		return 0, nil
+	}
+	if err := c.settleEverything(); err != nil {
+		return 0, err
+	}
+	c.flushAll()
+	if c.memory != nil {
+		return c.releaseVirtual(context.Background(), need, false)
+	}
+	for _, s := range c.dev.openStreams() {
+		if polls := provePolls; c.findHeap(s) != nil && !s.idle(&polls) {
+			return 0, nil
+		}
+	}
+	return c.releaseUnkept(need, heap.LargestFirst)
+}

@@ -1,0 +1,224 @@
+package cupool
+
+import (
+	"context"
+	"errors"
+	"runtime"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/internal/sanitize"
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Where the allocator calls package sanitize, for Config.Sanitize and zeroing.
+
+// sanitizers returns what the Config switches on.
+func (cfg *Config) sanitizers() sanitize.Settings {
+	s := cfg.Sanitize
+	return sanitize.Settings{
+		Poison: s.Poison, Guard: s.Guard, Wait: s.Wait, Canaries: s.Canaries, Quarantine: s.Quarantine,
+		ZeroOnAlloc: cfg.ZeroOnAlloc, ZeroOnFree: cfg.ZeroOnFree,
+	}
+}
+
+// startSanitizers sets up what the pool's Config switches on, and changes its
+// Config to what guards need.
+func (c *Caching) startSanitizers() (err error) {
+	set := c.cfg.sanitizers()
+	if set.Guard = set.Guard && !c.ownMemory; set.Guard {
+		if c.guards, err = sanitize.NewGuards(c.dev.driver, c.driver.Name()); err != nil {
+			return err
+		}
+		c.driver = &upstream{Driver: c.driver, alloc: c.guards.Alloc, free: c.guards.Free, sizes: map[Ptr]int64{}}
+		cfg := &c.cfg
+		cfg.Driver, cfg.Backing, cfg.SegmentRounding, cfg.GrowthFactor, cfg.MaxSplit, cfg.InitialSize = c.driver, BackingSegments, sizeclass.Quantum, 1, 0, 0
+	}
+	if !set.Any() {
+		return nil
+	}
+	c.sanitizer = &sanitize.Pool{
+		Settings: set, Device: c.dev.driver, Guards: c.guards, Name: c.name, Package: packagePath, Stacks: &c.stacks, Failed: c.dev.failed,
+		Tell: func(e *CorruptionError) {
+			c.cfg.Logger.Error("corrupted memory", "error", e)
+			if c.cfg.OnCorruption != nil {
+				c.cfg.OnCorruption(e)
+			}
+		},
+	}
+	return nil
+}
+
+// noteFree keeps the stack that frees a block.
+func (c *Caching) noteFree(b *block.Block) {
+	if b.Stack != 0 {
+		var stack origins.Stack
+		runtime.Callers(0, stack[:])
+		c.stacks.Freed(b.Stack, stack)
+	}
+}
+
+// quarantineBytes returns how many bytes of a heap stay in quarantine.
+func (c *Caching) quarantineBytes() int64 { return max(c.sanitizer.Quarantine, 0) }
+
+// sweepLocked looks at the freed blocks whose work is done, and makes those free
+// that were in quarantine for long enough.
+func (h *streamHeap) sweepLocked() {
+	for _, how := range []epoch.Insist{epoch.Ask, epoch.Peek} {
+		_ = h.c.dev.failed(h.stream.clock.Advance(how))
+	}
+	h.quarantine.Drain(h.c.quarantineBytes(), false, h.putFree)
+	h.checkLocked()
+}
+
+// endQuarantineLocked waits for the heap's stream, empties its quarantine, and
+// waits for what that fills with zeros: the memory may go to other streams, or
+// to the device, at once.
+func (h *streamHeap) endQuarantineLocked() {
+	if h.quarantine != nil && h.stream.waitAWhile() == nil {
+		h.quarantine.Drain(0, true, h.putFree)
+		_ = h.stream.waitAWhile()
+	}
+}
+
+// damage returns what was found of a block that was freed, with Sanitizers.Wait
+// when the work on it is done.
+func (c *Caching) damage(b Block) error {
+	for range 2 { // for the streams recorded on it, and then for its own
+		if c.sanitizer.Wait {
+			if err := c.awaitFreed(b.id()); err != nil {
+				return err
+			}
+		}
+	}
+	return c.sanitizer.Found(b.ptr, b.gen)
+}
+
+// awaitFreed waits for what a freed block waits for.
+func (c *Caching) awaitFreed(id block.ID) error {
+	h := c.heapAt(c.space.Blocks.At(id).Owner())
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	waits := h.pending.Of(id)
+	if n := h.quarantine.Epoch(id); n != 0 {
+		waits = append(waits, epoch.Point{Clock: h.stream.clock, Epoch: n})
+	}
+	h.mu.Unlock()
+	for _, o := range waits {
+		if err := c.dev.failed(o.Clock.Wait(context.Background(), o.Epoch)); err != nil {
+			return err
+		}
+	}
+	_, err := h.settle(epoch.Peek)
+	return device.OnlyLost(err)
+}
+
+// drainQuarantines makes all blocks in quarantine free that are done.
+func (c *Caching) drainQuarantines() (freed int) {
+	for _, h := range *c.heaps.Load() {
+		if h != nil && h.quarantine != nil {
+			h.mu.Lock()
+			freed += h.quarantine.Drain(0, false, h.putFree)
+			h.checkLocked()
+			h.mu.Unlock()
+		}
+	}
+	return freed
+}
+
+// emptyQuarantines waits for the freed blocks of all pools and makes them free.
+func (d *deviceState) emptyQuarantines(ctx context.Context) (freed int, err error) {
+	if s := d.root.sanitizer; s != nil && s.Delays() {
+		_, err = d.waitPending(ctx)
+	}
+	for _, c := range d.open() {
+		freed += c.drainQuarantines()
+	}
+	return freed, errors.Join(err, d.lostError())
+}
+
+// lookLocked checks the heap's memory where no work is under way.
+func (h *streamHeap) lookLocked() {
+	h.quarantine.Look()
+	if polls := provePolls; h.c.sanitizer.Asleep.Load() || !h.stream.idle(&polls) {
+		return
+	}
+	h.eachLive(func(id block.ID, b *block.Block) { h.c.sanitizer.CheckEnd(id, b, h.stream.handle) })
+}
+
+func (h *streamHeap) eachLive(f func(block.ID, *block.Block)) {
+	h.Each(func(_ *block.Segment, id block.ID, b *block.Block) {
+		if b.Word().State() == block.Live {
+			f(id, b)
+		}
+	})
+}
+
+// zeroLocked fills a block with zeros that is given back while it is live.
+func (h *streamHeap) zeroLocked(b *block.Block) {
+	if s := h.c.sanitizer; s != nil && s.ZeroOnFree && !s.Asleep.Load() {
+		_ = s.Zero(b, h.stream.handle)
+	}
+}
+
+// endSanitizers checks the pool's memory for the last time. All work is done.
+func (c *Caching) endSanitizers() error {
+	if c.sanitizer == nil {
+		return nil
+	}
+	for _, h := range c.allHeaps() {
+		h.mu.Lock()
+		h.lookLocked()
+		h.endQuarantineLocked()
+		h.mu.Unlock()
+	}
+	return errors.Join(c.sanitizer.Findings(), c.sanitizer.Close())
+}
+
+// sleepSanitizers makes the memory ready to be unmapped. All heaps are locked.
+func (c *Caching) sleepSanitizers(heaps []*streamHeap) error {
+	if c.sanitizer == nil {
+		return nil
+	}
+	for _, h := range heaps {
+		h.lookLocked()
+		h.endQuarantineLocked()
+		h.eachLive(func(_ block.ID, b *block.Block) { h.zeroLocked(b) })
+		if err := h.stream.waitAWhile(); err != nil {
+			return err
+		}
+	}
+	c.sanitizer.Asleep.Store(true)
+	return nil
+}
+
+// wakeSanitizers fills live blocks again, whose memory is new. All heaps are
+// locked.
+func (c *Caching) wakeSanitizers(heaps []*streamHeap) (err error) {
+	if c.sanitizer == nil {
+		return nil
+	}
+	for _, h := range heaps {
+		h.eachLive(func(id block.ID, b *block.Block) {
+			err = errors.Join(err, c.sanitizer.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()))
+		})
+		err = errors.Join(err, h.stream.waitAWhile())
+	}
+	return err
+}
+
+// dropSegmentsLocked gives the heap's free segments, which have guards, back.
+func (h *streamHeap) dropSegmentsLocked() {
+	c, n := h.c, 0
+	out := h.AppendIdle(nil)
+	h.DetachSegments(out)
+	for n < len(out) && c.driver.MemFree(Ptr(out[n].Seg.Base)) == nil {
+		n++
+	}
+	c.driverFrees.Add(int64(n))
+	c.budget.Return(h.Forget(out, n))
+}

@@ -1,0 +1,467 @@
+package cupool_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
+)
+
+// everything is every sanitizer but guards, which replace the backing.
+var everything = cupool.Sanitizers{Canaries: 256, Poison: true}
+
+// unpoisoned has Free return what it finds when the block's work is done: it gives
+// the device no work of its own.
+var unpoisoned = cupool.Sanitizers{Canaries: 256}
+
+// backings runs a test on both backings, with a change of the Config.
+func sanitized(t *testing.T, set cupool.Sanitizers, f func(t *testing.T, c *cupool.Caching)) {
+	conformance.Backings(t, 1<<30, f, func(cfg *cupool.Config) { cfg.Sanitize = set })
+}
+
+func mustAlloc(t *testing.T, a cupool.Allocator, size int64, s *cupool.Stream) cupool.Block {
+	t.Helper()
+	b, err := a.Alloc(size, s)
+	require.NoError(t, err)
+	return b
+}
+
+// corruption returns the one CorruptionError of an error.
+func corruption(t *testing.T, err error) *cupool.CorruptionError {
+	t.Helper()
+	var e *cupool.CorruptionError
+	require.ErrorAs(t, err, &e)
+	require.ErrorIs(t, err, cupool.ErrCorrupted)
+	require.Equal(t, e.AfterFree, errors.Is(e, cupool.ErrUseAfterFree))
+	return e
+}
+
+// TestCanaries: bytes behind a block that were written are found by Free, where
+// the work is done, and by Check, whoever frees the block.
+func TestCanaries(t *testing.T) {
+	sanitized(t, cupool.Sanitizers{Canaries: 64}, func(t *testing.T, c *cupool.Caching) {
+		for _, size := range []int64{1, 511, 512, 1000, 3 << 20} {
+			for _, far := range []int64{0, 17, 63} {
+				b := mustAlloc(t, c.WithLabel("victim"), size, nil)
+				require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, size))
+				require.NoError(t, c.Check())
+				require.NoError(t, c.DefaultStream().Memset(b.Ptr()+cupool.Ptr(size+far), 7, 1))
+				require.NoError(t, c.DefaultStream().Sync())
+				e := corruption(t, c.Check())
+				require.Equal(t, []any{b.Ptr(), size, size + far, int64(1), false, "victim"}, []any{e.Ptr, e.Size, e.Offset, e.Bytes, e.AfterFree, e.Label})
+				require.Contains(t, e.AllocatedAt, "TestCanaries")
+				require.Empty(t, e.FreedAt)
+				require.NoError(t, c.Check(), "it is told once")
+				require.NoError(t, c.Free(b))
+
+				b = mustAlloc(t, c, size, nil)
+				require.NoError(t, c.DefaultStream().Memset(b.Ptr()+cupool.Ptr(size+far), 7, 1))
+				require.NoError(t, c.DefaultStream().Sync())
+				e = corruption(t, c.Free(b))
+				require.Equal(t, size+far, e.Offset)
+				require.True(t, strings.HasPrefix(e.FreedAt, "github.com/cupool/cupool_test.TestCanaries"), e.FreedAt)
+				require.ErrorIs(t, c.Free(b), cupool.ErrDoubleFree, "it was freed all the same")
+				require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
+			}
+		}
+	})
+}
+
+// TestCanariesElsewhere: damage is told when the frees that find it are those of
+// FreeLater, FreeOn, FreePtr, EmptyCache and Close, on private pools, on closed
+// streams and by tensors.
+func TestCanariesElsewhere(t *testing.T) {
+	overrun := func(t *testing.T, c *cupool.Caching, s *cupool.Stream) cupool.Block {
+		b := mustAlloc(t, c, 1000, s)
+		if s == nil {
+			s = c.DefaultStream()
+		}
+		require.NoError(t, s.Memset(b.Ptr(), 7, 1001))
+		require.NoError(t, s.Sync())
+		return b
+	}
+	for name, f := range map[string]func(t *testing.T, c *cupool.Caching) error{
+		"FreeLater": func(t *testing.T, c *cupool.Caching) error {
+			c.FreeLater(overrun(t, c, nil))
+			_, err := c.ProcessDeferred()
+			require.NoError(t, err)
+			return c.Check()
+		},
+		"FreePtr": func(t *testing.T, c *cupool.Caching) error { return c.FreePtr(overrun(t, c, nil).Ptr(), 1000) },
+		"FreeOn": func(t *testing.T, c *cupool.Caching) error {
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			b := overrun(t, c, nil)
+			require.NoError(t, c.FreeOn(b, s))
+			require.NoError(t, s.Sync())
+			return c.EmptyCache()
+		},
+		"EmptyCache": func(t *testing.T, c *cupool.Caching) error {
+			c.FreeLater(overrun(t, c, nil))
+			return c.EmptyCache()
+		},
+		"private pool": func(t *testing.T, c *cupool.Caching) error {
+			p, err := c.NewPool(cupool.PoolConfig{Name: "mine"})
+			require.NoError(t, err)
+			b := overrun(t, p, nil)
+			require.Equal(t, "mine", corruption(t, c.Free(b)).Pool)
+			return p.Close()
+		},
+		"live at Close": func(t *testing.T, c *cupool.Caching) error {
+			p, err := c.NewPool(cupool.PoolConfig{})
+			require.NoError(t, err)
+			overrun(t, p, nil)
+			err = p.Close()
+			var leak *cupool.LeakError
+			require.ErrorAs(t, err, &leak)
+			return err
+		},
+		"closed stream": func(t *testing.T, c *cupool.Caching) error {
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			b := overrun(t, c, s)
+			require.NoError(t, s.Close())
+			return c.Free(b)
+		},
+		"tensor": func(t *testing.T, c *cupool.Caching) error {
+			e, err := cupool.NewEngine(c)
+			require.NoError(t, err)
+			x := tensor.New(tensor.WithShape(10), tensor.Of(tensor.Float32), tensor.WithEngine(e))
+			// An operation that writes one number too many.
+			require.NoError(t, c.DefaultStream().Memset(cupool.Ptr(x.Uintptr()), 0, 44))
+			require.NoError(t, c.DefaultStream().Sync())
+			_ = e.FreeTensor(x)
+			return c.Check()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sanitized(t, unpoisoned, func(t *testing.T, c *cupool.Caching) {
+				e := corruption(t, f(t, c))
+				require.Equal(t, e.Size, e.Offset)
+				require.False(t, e.AfterFree)
+				_ = c.Check()
+			})
+		})
+	}
+}
+
+// TestPoison: new and freed memory has its pattern, and a write after the free is
+// found when the block leaves the quarantine.
+func TestPoison(t *testing.T) {
+	var log bytes.Buffer
+	var called []*cupool.CorruptionError
+	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+		log.Reset()
+		called = nil
+		s := c.DefaultStream()
+		b := mustAlloc(t, c, 1000, nil)
+		got := make([]byte, 1000)
+		require.NoError(t, s.CopyOut(got, b.Ptr()))
+		require.Equal(t, bytes.Repeat([]byte{0xCD}, 1000), got)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, s.CopyOut(got, b.Ptr()))
+		require.Equal(t, bytes.Repeat([]byte{0xDB}, 1000), got)
+		require.NoError(t, c.Check())
+		require.NoError(t, s.Memset(b.Ptr()+100, 1, 5))
+		require.NoError(t, s.Sync())
+		e := corruption(t, c.Check())
+		require.Equal(t, []any{b.Ptr(), int64(1000), int64(100), int64(5), true}, []any{e.Ptr, e.Size, e.Offset, e.Bytes, e.AfterFree})
+		require.Contains(t, e.AllocatedAt, "mustAlloc")
+		require.Contains(t, e.FreedAt, "TestPoison")
+		require.Contains(t, e.Error(), "a write after free: 5 bytes from offset 100 on of the block at "+b.Ptr().String()+" (1000 bytes)")
+
+		// Reuse finds it, too.
+		b = mustAlloc(t, c, 1000, nil)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, s.Memset(b.Ptr()+999, 1, 1))
+		require.NoError(t, s.Sync())
+		for range 2 {
+			require.NoError(t, c.Free(mustAlloc(t, c, 1<<20, nil)))
+		}
+		require.Equal(t, int64(999), corruption(t, c.Close()).Offset)
+		require.Len(t, called, 2)
+		require.Equal(t, 2, strings.Count(log.String(), "level=ERROR"))
+	}, func(cfg *cupool.Config) {
+		cfg.Sanitize = cupool.Sanitizers{Poison: true, Quarantine: 1 << 20}
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		cfg.OnCorruption = func(e *cupool.CorruptionError) { called = append(called, e) }
+	})
+}
+
+// TestQuarantine: freed blocks are not reused before as many bytes were freed
+// after them, but before a request is refused.
+func TestQuarantine(t *testing.T) {
+	sanitized(t, cupool.Sanitizers{Quarantine: 10 << 20}, func(t *testing.T, c *cupool.Caching) {
+		seen := map[cupool.Ptr]bool{}
+		for range 10 {
+			b := mustAlloc(t, c, 1<<20, nil)
+			require.False(t, seen[b.Ptr()])
+			seen[b.Ptr()] = true
+			require.NoError(t, c.Free(b))
+		}
+		require.NoError(t, c.Free(mustAlloc(t, c, 1<<20, nil)))
+		b := mustAlloc(t, c, 1<<20, nil)
+		require.True(t, seen[b.Ptr()])
+		require.NoError(t, c.Free(b))
+		require.EqualValues(t, 10<<20, c.Stats().PendingBytes)
+		require.NoError(t, c.EmptyCache())
+		require.Zero(t, c.Stats().PendingBytes)
+		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+		require.NoError(t, c.Free(mustAlloc(t, c, 1<<20, nil)))
+		_, err := c.Trim(0)
+		require.NoError(t, err)
+		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	})
+	conformance.Backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+		for range 20 { // each needs what the last one left
+			require.NoError(t, c.Free(mustAlloc(t, c, 40<<20, nil)))
+		}
+	}, func(cfg *cupool.Config) { cfg.Sanitize = cupool.Sanitizers{Poison: true, Quarantine: 1 << 40} })
+}
+
+// TestSanitizeAcrossStreams: a block that another stream uses is filled when that
+// is done with it, and not before.
+func TestSanitizeAcrossStreams(t *testing.T) {
+	sanitized(t, everything, func(t *testing.T, c *cupool.Caching) {
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		b := mustAlloc(t, c, 1000, nil)
+		require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, 1000))
+		require.NoError(t, s.WaitStream(nil))
+		gate, got := make(chan struct{}), make([]byte, 1000)
+		require.NoError(t, s.Launch(func() { <-gate }))
+		require.NoError(t, c.FreeOn(b, s))
+		require.NoError(t, c.DefaultStream().CopyOut(got, b.Ptr()))
+		require.Equal(t, bytes.Repeat([]byte{1}, 1000), got, "the stream may still read it")
+		require.NoError(t, s.Memset(b.Ptr(), 2, 0))
+		close(gate)
+		require.NoError(t, s.Sync())
+		require.NoError(t, c.EmptyCache(), "no write was wrong")
+
+		// Frees, allocations and checks wait for no stream.
+		gate = make(chan struct{})
+		require.NoError(t, s.Launch(func() { <-gate }))
+		for range 100 {
+			b := mustAlloc(t, c, 1<<20, s)
+			require.NoError(t, s.Memset(b.Ptr(), 3, b.Size()))
+			require.NoError(t, c.Free(b))
+		}
+		require.NoError(t, c.Check())
+		close(gate)
+		require.NoError(t, s.Sync())
+		require.NoError(t, c.Check())
+	})
+}
+
+// TestSanitizeWait: Free waits for the work, and returns the damage that it does.
+func TestSanitizeWait(t *testing.T) {
+	sanitized(t, cupool.Sanitizers{Canaries: 1, Wait: true}, func(t *testing.T, c *cupool.Caching) {
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		for _, user := range []*cupool.Stream{c.DefaultStream(), s} {
+			b := mustAlloc(t, c, 8<<20, nil)
+			require.NoError(t, s.WaitStream(nil))
+			require.NoError(t, c.RecordStream(b, user))
+			for range 20 {
+				require.NoError(t, user.Memset(b.Ptr(), 1, b.Size()))
+			}
+			require.NoError(t, user.Memset(b.Ptr(), 1, b.Size()+2))
+			e := corruption(t, c.Free(b))
+			require.Equal(t, []int64{b.Size(), 2}, []int64{e.Offset, e.Bytes})
+			require.Error(t, c.Check())
+		}
+	})
+}
+
+// TestSanitizeSleep: canaries and zeros survive Sleep and Wake.
+func TestSanitizeSleep(t *testing.T) {
+	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+		a, b := mustAlloc(t, c, 1000, nil), mustAlloc(t, c, 5<<20, nil)
+		require.NoError(t, c.Free(mustAlloc(t, c, 3<<20, nil)))
+		err := c.Sleep(func(x cupool.Block) bool { return x == b })
+		if errors.Is(err, cupool.ErrNotSupported) {
+			require.NoError(t, errors.Join(c.Free(a), c.Free(b)))
+			return
+		}
+		require.NoError(t, err)
+		require.NoError(t, c.Check())
+		require.NoError(t, c.Free(b))
+		require.NoError(t, c.Wake())
+		require.NoError(t, c.Check())
+		require.NoError(t, c.DefaultStream().Memset(a.Ptr()+1000, 1, 1))
+		require.NoError(t, c.DefaultStream().Sync())
+		require.Equal(t, int64(1000), corruption(t, c.Free(a)).Offset)
+		require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
+	}, func(cfg *cupool.Config) { cfg.Sanitize, cfg.ZeroOnFree = unpoisoned, true })
+}
+
+// TestZero: no block shows what another one held, on whatever stream and of
+// whatever pool it is.
+func TestZero(t *testing.T) {
+	for name, change := range map[string]func(*cupool.Config){
+		"on alloc": func(cfg *cupool.Config) { cfg.ZeroOnAlloc = true },
+		"on free":  func(cfg *cupool.Config) { cfg.ZeroOnFree = true },
+		"both, with sanitizers": func(cfg *cupool.Config) {
+			cfg.ZeroOnAlloc, cfg.ZeroOnFree, cfg.Sanitize = true, true, cupool.Sanitizers{Canaries: 100, Poison: true, Quarantine: 1 << 20}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conformance.Backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+				streams := []*cupool.Stream{c.DefaultStream()}
+				for range 3 {
+					s, err := c.NewStream()
+					require.NoError(t, err)
+					streams = append(streams, s)
+				}
+				p, err := c.NewPool(cupool.PoolConfig{UseOnOOM: true})
+				require.NoError(t, err)
+				pools := []*cupool.Caching{c, p}
+				for i := range 200 {
+					s, from := streams[i%len(streams)], pools[i/7%2]
+					size := int64(1+i*7919%997) << (4 + i%8)
+					b := mustAlloc(t, from, size, s)
+					got := make([]byte, size)
+					require.NoError(t, s.CopyOut(got, b.Ptr()))
+					require.Equal(t, int(size), bytes.Count(got, []byte{0}), "allocation %d of %d bytes", i, size)
+					require.NoError(t, s.Memset(b.Ptr(), 0xAA, size))
+					require.NoError(t, c.Free(b))
+				}
+				require.NoError(t, p.Close())
+			}, change)
+		})
+	}
+}
+
+// TestZeroByPool: a pool that is filled with zeros leaves nothing behind, on a
+// device that does not clear memory itself; not even by Close with live blocks.
+func TestZeroByPool(t *testing.T) {
+	memory := map[cupool.Ptr]int64{}
+	c, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	d := c.Driver()
+	p, err := c.NewPool(cupool.PoolConfig{
+		ZeroOnFree: true,
+		Alloc: func(size int64) (cupool.Ptr, error) {
+			p, err := d.MemAlloc(size)
+			memory[p] = size
+			return p, err
+		},
+		Free: func(cupool.Ptr, int64) error { return nil }, // looked at below
+	})
+	require.NoError(t, err)
+	s := c.DefaultStream()
+	for _, size := range []int64{1000, 1 << 20, 30 << 20} {
+		b := mustAlloc(t, p, size, nil)
+		require.NoError(t, s.Memset(b.Ptr(), 0xAA, size))
+		if size != 1<<20 {
+			require.NoError(t, p.Free(b))
+		}
+	}
+	var leak *cupool.LeakError
+	require.ErrorAs(t, p.Close(), &leak)
+	require.Len(t, leak.Leaks, 1)
+	for at, size := range memory {
+		got := make([]byte, size)
+		require.NoError(t, s.CopyOut(got, at))
+		require.Equal(t, make([]byte, size), got)
+		require.NoError(t, d.MemFree(at))
+	}
+	require.NotEmpty(t, memory)
+	require.NoError(t, c.Close())
+}
+
+// TestGuard: what touches memory in front of a guarded block, behind it, or after
+// its free, loses the device.
+func TestGuard(t *testing.T) {
+	const unit = 2 << 20
+	for name, f := range map[string]func(t *testing.T, c *cupool.Caching) cupool.Ptr{
+		"behind":   func(t *testing.T, c *cupool.Caching) cupool.Ptr { return mustAlloc(t, c, 4096, nil).Ptr() + 4096 },
+		"in front": func(t *testing.T, c *cupool.Caching) cupool.Ptr { return mustAlloc(t, c, unit, nil).Ptr() - 1 },
+		"after free": func(t *testing.T, c *cupool.Caching) cupool.Ptr {
+			b := mustAlloc(t, c, 4096, nil)
+			require.NoError(t, c.Free(b))
+			return b.Ptr()
+		},
+		"after free, later": func(t *testing.T, c *cupool.Caching) cupool.Ptr {
+			b := mustAlloc(t, c, 4096, nil)
+			require.NoError(t, c.Free(b))
+			for range 5 {
+				require.NoError(t, c.Free(mustAlloc(t, c, 4096, nil)))
+			}
+			return b.Ptr()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := openHost(t)
+			defer d.Close()
+			c, err := cupool.New(cupool.Config{Driver: d, Sanitize: cupool.Sanitizers{Guard: true, Wait: true}})
+			if errors.Is(err, cupool.ErrNotSupported) {
+				t.Skip(err)
+			}
+			require.NoError(t, err)
+			defer c.Close()
+			p, s := f(t, c), c.DefaultStream()
+			require.NoError(t, c.Check())
+			require.NoError(t, s.Launch(func() { touch(p) }))
+			require.ErrorIs(t, s.Sync(), cupool.ErrDeviceLost)
+		})
+	}
+}
+
+// TestGuardBooks: a guarded allocator works like another one and holds nothing
+// when its blocks are freed; slack below 512 bytes has canaries.
+func TestGuardBooks(t *testing.T) {
+	d := openHost(t)
+	c, err := cupool.New(cupool.Config{Driver: d, Sanitize: cupool.Sanitizers{Guard: true, Canaries: 1, Quarantine: 1 << 20}, ZeroOnFree: true})
+	if errors.Is(err, cupool.ErrNotSupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	p, err := c.NewPool(cupool.PoolConfig{})
+	require.NoError(t, err)
+	s := c.DefaultStream()
+	for i := range int64(50) {
+		from := []*cupool.Caching{c, p}[i%2]
+		b := mustAlloc(t, from, 1+i*100_003, nil)
+		require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
+		found, err := c.Lookup(b.Ptr() + cupool.Ptr(i))
+		require.NoError(t, err)
+		require.Equal(t, b, found)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, from.Check())
+	}
+	require.NoError(t, s.Sync())
+	b := mustAlloc(t, c, 1000, nil)
+	require.NoError(t, s.Memset(b.Ptr(), 1, 1001))
+	require.NoError(t, s.Sync())
+	require.Equal(t, int64(1000), corruption(t, c.Free(b)).Offset)
+	require.ErrorIs(t, c.EmptyCache(), cupool.ErrCorrupted)
+	require.NoError(t, p.EmptyCache())
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	free, total, err := d.MemInfo()
+	require.NoError(t, err)
+	require.Equal(t, total, free)
+	require.ErrorIs(t, c.Sleep(nil), cupool.ErrNotSupported)
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
+// TestGuardNeedsVirtualMemory: New says so.
+func TestGuardNeedsVirtualMemory(t *testing.T) {
+	_, err := cupool.New(cupool.Config{Driver: newCountingDriver(1 << 30), Sanitize: cupool.Sanitizers{Guard: true}})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "Guard")
+	_, err = cupool.New(cupool.Config{Sanitize: cupool.Sanitizers{Canaries: -1}})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+}
+
+// touch writes a byte.
+func touch(p cupool.Ptr) { **(**byte)(unsafe.Pointer(&p)) = 1 }
