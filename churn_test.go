@@ -101,7 +101,9 @@ func TestStreamsWithLiveBlocks(t *testing.T) {
 				serve(200, rounds)
 				require.LessOrEqual(t, a.Stats().All.ReservedBytes.Current, reserved)
 				require.LessOrEqual(t, d.Ranges(), ranges+4, "ranges of addresses")
-				require.Less(t, books()-meta, int64(1<<20), "bytes of books")
+				// A late device makes the heap spread over more of its range now and
+				// then. A leaf of the address map left behind every 50 rounds is more.
+				require.Less(t, books()-meta, int64(4<<20), "bytes of books")
 				require.Less(t, heapInUse()-heap, int64(8<<20), "bytes of Go's heap")
 				if v, r, _ := processPages(t); known {
 					page := int64(os.Getpagesize())
