@@ -41,7 +41,7 @@ func (h *Heap) WholeChunks() (r Runs) {
 	h.MergeFast()
 	for _, k := range [...]ledger.Kind{ledger.Large, ledger.Small} {
 		runs, _ := h.idleRuns(k)
-		r.list = append(r.list, runs...)
+		r.list = append(r.list, slices.DeleteFunc(runs, func(x run) bool { return x.size == 0 })...)
 	}
 	return r
 }

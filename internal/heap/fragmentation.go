@@ -4,8 +4,9 @@ import "github.com/cupool/cupool/internal/ledger"
 
 // A stitch costs the driver's time for each chunk that it maps. Where blocks live
 // long, best fit leaves holes between them that nothing fits, and something has to
-// be stitched at every step. A heap is fragmented when it has mapped more chunks
-// than stitchBase and stitchesPerGiB for what it was asked for. From then on
+// be stitched at every step. A heap is fragmented when it has mapped more chunks a
+// second time than it has, and than stitchesPerGiB for what it was asked for. From
+// then on
 //
 //   - its large blocks are placed by first fit, which keeps what lives long together,
 //   - it grows by larger chunks, so that a stitch has fewer,
@@ -15,10 +16,9 @@ import "github.com/cupool/cupool/internal/ledger"
 // Programs whose blocks die within a step stay below the rate: best fit and small
 // chunks waste less for those.
 const (
-	stitchBase     = 100
-	stitchesPerGiB = 80
+	stitchesPerGiB = 40
 
-	fragmentedChunkFraction = 40 // in place of chunkFraction
+	fragmentedChunkFraction = 24 // in place of chunkFraction
 	aheadFraction           = 32 // of the most that was in use
 )
 
@@ -30,10 +30,10 @@ type fragmentation struct {
 	fragmented bool
 }
 
-// noteStitch counts a stitch.
-func (f *fragmentation) noteStitch(chunks int) {
-	f.mapped += int64(chunks)
-	if f.mapped > stitchBase+(f.asked>>20)*stitchesPerGiB>>10 {
+// noteStitch counts a stitch of a heap that has so many chunks.
+func (f *fragmentation) noteStitch(mapped, chunks int) {
+	f.mapped += int64(mapped)
+	if f.mapped > int64(chunks)+(f.asked>>20)*stitchesPerGiB>>10 {
 		f.fragmented = true
 	}
 }
@@ -47,15 +47,4 @@ func (h *Heap) growsAhead(rounded int64) bool {
 	live, pending, held := h.Usage()
 	h.most = max(h.most, live+pending+rounded)
 	return held+rounded-h.tail(ledger.Large) <= h.most+h.most/aheadFraction
-}
-
-// lacks returns the bytes to grow by for a large request, where idle bytes of whole
-// chunks are free: what is missing for a stitch or, where the chunks are larger than
-// that, behind the free end of the range.
-func (h *Heap) lacks(rounded, idle int64) int64 {
-	n := rounded - idle
-	if h.fragmented {
-		n = min(n, rounded-h.tail(ledger.Large))
-	}
-	return n
 }

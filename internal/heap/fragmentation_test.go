@@ -9,24 +9,25 @@ import (
 	"github.com/cupool/cupool/internal/ledger"
 )
 
-// TestNoteStitch: a heap is fragmented when it stitched more than what it was asked
-// for is worth, and stays so.
+// TestNoteStitch: a heap is fragmented when it stitched more than it has and what it
+// was asked for is worth, and stays so.
 func TestNoteStitch(t *testing.T) {
 	for _, c := range []struct {
-		asked, chunks int64
-		want          bool
+		asked  int64
+		mapped int
+		want   bool
 	}{
-		{0, stitchBase, false},
-		{0, stitchBase + 1, true},
-		{1 << 30, stitchBase + stitchesPerGiB, false},
-		{1 << 30, stitchBase + stitchesPerGiB + 1, true},
+		{0, 100, false},
+		{0, 101, true},
+		{1 << 30, 100 + stitchesPerGiB, false},
+		{1 << 30, 100 + stitchesPerGiB + 1, true},
 		{1 << 60, 1 << 30, false}, // and nothing overflows
 	} {
 		f := fragmentation{asked: c.asked}
-		f.noteStitch(int(c.chunks))
+		f.noteStitch(c.mapped, 100)
 		require.Equal(t, c.want, f.fragmented, "%+v", c)
 		f.asked = 1 << 60
-		f.noteStitch(0)
+		f.noteStitch(0, 100)
 		require.Equal(t, c.want, f.fragmented, "%+v", c)
 	}
 }
@@ -34,13 +35,15 @@ func TestNoteStitch(t *testing.T) {
 // TestBecomesFragmented: the chunks of stitches count.
 func TestBecomesFragmented(t *testing.T) {
 	r, h, between := scattered(t)
-	r.free(r.alloc(h, 12*mib))
-	require.EqualValues(t, 6, h.mapped)
-	require.NoError(t, h.DropIdleStitches())
-	h.asked, h.mapped = 0, stitchBase-5
-	id := r.alloc(h, 12*mib)
-	require.True(t, h.fragmented)
-	r.free(append(between, id)...)
+	require.Equal(t, 12, h.chunks())
+	h.asked = 0
+	for want := 6; want <= 18; want += 6 {
+		r.free(r.alloc(h, 12*mib))
+		require.EqualValues(t, want, h.mapped)
+		require.Equal(t, want > 12, h.fragmented)
+		require.NoError(t, h.DropIdleStitches())
+	}
+	r.free(between...)
 	r.close()
 }
 

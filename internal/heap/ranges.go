@@ -30,6 +30,9 @@ type chunk struct {
 // asleep is the handle of a chunk whose memory was given back until it is woken.
 const asleep = ^vmem.Handle(0)
 
+// end returns the offset behind the chunk.
+func (c *chunk) end() int64 { return c.off + c.size }
+
 func (c *chunk) backed() bool { return c.handle != 0 && c.handle != asleep }
 
 func (c *chunk) piece() vmem.Piece { return vmem.Piece{Handle: c.handle, Size: c.size} }
@@ -63,7 +66,7 @@ const maxChunk = 16 << 20
 
 // chunkFraction makes a chunk of a range at most this part of it, so that the
 // free rests of chunks stay a small part of the whole.
-const chunkFraction = 256
+const chunkFraction = 128
 
 // chunkSize returns the bytes of the next handle of a range of have bytes that
 // lacks need.
@@ -120,6 +123,16 @@ func (h *Heap) growthStep(k ledger.Kind, need int64) int64 {
 		}
 	}
 	return need
+}
+
+// chunks returns how many chunks the address ranges have.
+func (h *Heap) chunks() (n int) {
+	for _, ranges := range h.ranges {
+		for _, r := range ranges {
+			n += len(r.chunks)
+		}
+	}
+	return n
 }
 
 // Extra returns the bytes, a multiple of unit, that the heap should grow by with

@@ -59,7 +59,7 @@ func TestGrowByWhatIsMissing(t *testing.T) {
 	require.Equal(t, []string{"[2]"}, r.chunks(h, ledger.Small))
 	require.EqualValues(t, 16*mib, h.Held())
 	r.check()
-	require.EqualValues(t, 2*mib, h.Missing(ledger.Large, 2*mib, Allow{}), "what is no whole chunk cannot be stitched")
+	require.EqualValues(t, 2*mib, h.Missing(ledger.Large, 2*mib, Allow{}), "what is smaller than a chunk is not stitched")
 	require.EqualValues(t, 0, h.Missing(ledger.Large, mib, Allow{}))
 	require.EqualValues(t, 0, h.Missing(ledger.Small, 512, Allow{}))
 	r.free(a, b, s)
@@ -77,9 +77,9 @@ func TestChunkSizes(t *testing.T) {
 		have, need, want int64
 	}{
 		{ledger.Large, 0, 100 * mib, unit},
-		{ledger.Large, gib / 2, 100 * mib, unit},
-		{ledger.Large, gib, 100 * mib, 4 * mib},
-		{ledger.Large, 3 * gib, 100 * mib, 8 * mib},
+		{ledger.Large, gib / 4, 100 * mib, unit},
+		{ledger.Large, gib / 2, 100 * mib, 4 * mib},
+		{ledger.Large, 3 * gib / 2, 100 * mib, 8 * mib},
 		{ledger.Large, 100 * gib, 100 * mib, maxChunk},
 		{ledger.Large, 100 * gib, 7 * mib, 8 * mib},
 		{ledger.Large, 100 * gib, 5 * mib, 4 * mib},

@@ -3,6 +3,7 @@ package heap
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/cupool/cupool/internal/block"
@@ -17,16 +18,19 @@ import (
 // mapped a second time, side by side, at fresh addresses, and that is the block
 // (GMLake, Guo et al., ASPLOS 2024). Nothing is unmapped and nothing waits: the
 // chunks are free in the order of the heap's stream, and the block is for that
-// stream. In the address range the pieces are taken as Parts until the block is
-// freed; then they are free there again and merge. The mapping stays and is used
-// again when its chunks are free again. Small blocks are cut from address ranges
-// alone, but the chunks that they leave free serve stitched blocks too.
+// stream. A stitched block may begin and end inside of a chunk, so that what is free
+// beside a block serves, too. In the address range the pieces are taken as Parts
+// until the block is freed; then they are free there again and merge. The mapping
+// stays and is used again when its memory is free again. Small blocks are cut from
+// address ranges alone, but the whole chunks that they leave free serve stitched
+// blocks too.
 
 // stitch is a range of addresses that chunks are mapped to a second time.
 type stitch struct {
 	base   device.Ptr
 	limit  int64      // bytes of addresses
 	size   int64      // bytes mapped
+	skip   int64      // bytes of the first chunk before the block
 	chunks []chunkRef // in the order of the range
 	seg    *block.Segment
 	parts  []part // while the range holds a block
@@ -41,12 +45,6 @@ type chunkRef struct {
 
 func (p chunkRef) index() int    { return p.r.chunkAt(p.off) }
 func (p chunkRef) chunk() *chunk { return &p.r.chunks[p.index()] }
-
-// in returns the number of the run that has the chunk, or -1.
-func (p chunkRef) in(runs []run) int {
-	i := p.index()
-	return slices.IndexFunc(runs, func(r run) bool { return r.r == p.r && r.lo <= i && i < r.hi })
-}
 
 // part is a block of an address range that backs a piece of a stitched one.
 type part struct {
@@ -68,34 +66,51 @@ type Allow struct {
 // caller waits for the stream's work, calls DropIdleStitches and tries again.
 var ErrStitches = errors.New("cupool: too many stitched ranges")
 
-// run is a row of whole chunks inside one free block.
+// run is a free block of an address range: a row of whole chunks and, before and
+// behind it, the parts of two chunks that it shares with other blocks.
 type run struct {
-	r      *addressRange
-	id     block.ID
-	lo, hi int // chunks[lo:hi]
-	size   int64
+	r        *addressRange
+	id       block.ID
+	from, to int64 // offsets of the block
+	lo, hi   int   // chunks[lo:hi] are whole
+	size     int64 // bytes of them
+	front    int64 // bytes up to the end of chunk lo-1
+	back     int64 // bytes from the beginning of chunk hi on
 }
 
-// idleRuns lists the whole chunks that are free in the ranges of a kind, the
-// longest rows first, with their sum.
+// idleRuns lists the free blocks of a kind's ranges that a chunk begins or ends in,
+// those with the most bytes of whole chunks first, and sums these up. What is
+// smaller than the smallest chunk is not worth a mapping.
 func (h *Heap) idleRuns(k ledger.Kind) (runs []run, total int64) {
 	h.free[k].EachFrom(h.space.Memory.Granularity, func(id block.ID, b *block.Block) bool {
-		r := h.rangeOf(b, k)
-		off := int64(b.Addr() - r.seg.Base)
-		x := run{r: r, id: id, lo: r.chunkAt(off)}
-		for x.hi = x.lo; x.hi < len(r.chunks) && r.chunks[x.hi].off+r.chunks[x.hi].size <= off+b.Size; x.hi++ {
-			x.size += r.chunks[x.hi].size
-		}
-		if x.size > 0 {
+		x := h.runOf(id, b, k)
+		if x.size+x.front+x.back > 0 {
 			runs = append(runs, x)
 			total += x.size
 		}
 		return true
 	})
 	slices.SortFunc(runs, func(a, b run) int {
-		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.lo, b.lo))
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.from, b.from))
 	})
 	return runs, total
+}
+
+// runOf describes a free block of a kind's ranges.
+func (h *Heap) runOf(id block.ID, b *block.Block, k ledger.Kind) run {
+	r := h.rangeOf(b, k)
+	off := int64(b.Addr() - r.seg.Base)
+	x := run{r: r, id: id, from: off, to: off + b.Size, lo: r.chunkAt(off)}
+	for x.hi = x.lo; x.hi < len(r.chunks) && r.chunks[x.hi].end() <= x.to; x.hi++ {
+		x.size += r.chunks[x.hi].size
+	}
+	if x.lo > 0 && r.chunks[x.lo-1].end() <= x.to {
+		x.front = r.chunks[x.lo-1].end() - off
+	}
+	if x.hi < len(r.chunks) {
+		x.back = max(x.to-r.chunks[x.hi].off, 0)
+	}
+	return x
 }
 
 // stitchable lists the whole chunks that are free for a large block of need
@@ -103,12 +118,30 @@ func (h *Heap) idleRuns(k ledger.Kind) (runs []run, total int64) {
 // it is allowed, those that the small ranges have no use for.
 func (h *Heap) stitchable(need int64, allow Allow) (runs []run, total int64) {
 	runs, total = h.idleRuns(ledger.Large)
-	if total >= need || !allow.SmallChunks {
+	front, back := longestParts(runs)
+	if total += front.front + back.back; total >= need || !allow.SmallChunks {
 		return runs, total
 	}
 	h.MergeFast()
 	lent, more := h.idleRuns(ledger.Small)
+	for i := range lent {
+		lent[i].front, lent[i].back = 0, 0
+	}
 	return append(runs, lent...), total + more
+}
+
+// longestParts returns the runs with the largest part of a chunk before the whole
+// ones and behind them.
+func longestParts(runs []run) (front, back run) {
+	for _, r := range runs {
+		if r.front > front.front {
+			front = r
+		}
+		if r.back > back.back {
+			back = r
+		}
+	}
+	return front, back
 }
 
 func (h *Heap) rangeOf(b *block.Block, k ledger.Kind) *addressRange {
@@ -130,7 +163,7 @@ func (h *Heap) Missing(k ledger.Kind, rounded int64, allow Allow) int64 {
 		return max(rounded-h.tail(ledger.Small), 0)
 	default:
 		_, idle := h.stitchable(rounded, allow)
-		return max(h.lacks(rounded, idle), 0)
+		return max(rounded-idle, 0)
 	}
 }
 
@@ -151,7 +184,7 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.
 		missing := rounded - h.tail(k)
 		if k == ledger.Large {
 			runs, total := h.stitchable(rounded, allow)
-			if missing = h.lacks(rounded, total); missing <= 0 && allow.Growth && h.growsAhead(rounded) {
+			if missing = rounded - total; missing <= 0 && allow.Growth && h.growsAhead(rounded) {
 				err := h.growBy(ledger.Large, rounded-h.tail(ledger.Large))
 				if err != nil && !errors.Is(err, device.ErrOutOfMemory) {
 					return 0, nil, grew, err
@@ -191,50 +224,65 @@ func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Blo
 		return 0, nil, err
 	}
 	h.takeParts(st, need, runs)
-	st.seg = &block.Segment{Base: uint64(st.base), Size: need, Large: true, Stitched: true}
+	st.seg = &block.Segment{Base: uint64(st.base) + uint64(st.skip), Size: need, Large: true, Stitched: true}
 	h.addSegment(st.seg)
-	h.space.Index.add(st.seg, st.size)
+	h.space.Index.add(st.seg, st.size-st.skip)
 	id, b := st.seg.Begin(&h.slots)
 	return id, b, nil
 }
 
 // findStitch returns the smallest idle range of at least need bytes whose first
-// chunks, as far as need goes, are all free; or nil.
+// chunks, as far as need goes, are free; or nil.
 func (h *Heap) findStitch(need int64, runs []run) (best *stitch) {
 	for _, st := range h.stitches {
-		if st.seg == nil && st.size >= need && (best == nil || st.size < best.size) && st.isFree(need, runs) {
+		if st.seg == nil && st.size-st.skip >= need && (best == nil || st.size < best.size) && st.isFree(need, runs) {
 			best = st
 		}
 	}
 	return best
 }
 
-// isFree reports whether the chunks under the first need bytes are in runs.
-func (st *stitch) isFree(need int64, runs []run) bool {
-	for _, p := range st.chunks {
-		if p.in(runs) < 0 {
-			return false
-		}
-		if need -= p.chunk().size; need <= 0 {
-			break
-		}
-	}
-	return true
+// cut is the memory of a chunk that backs a piece of a stitched block.
+type cut struct {
+	r         *addressRange
+	off, size int64
 }
 
-// mapStitch maps chunks of the runs, the longest first, side by side until they
-// hold need bytes. What a failing call left is undone.
+// in returns the number of the run that has the memory, or -1.
+func (c cut) in(runs []run) int {
+	return slices.IndexFunc(runs, func(r run) bool { return r.r == c.r && r.from <= c.off && c.off+c.size <= r.to })
+}
+
+// cuts calls f for the memory under the first need bytes of the range, until it
+// returns false.
+func (st *stitch) cuts(need int64, f func(cut) bool) {
+	skip := st.skip
+	for _, p := range st.chunks {
+		c := cut{p.r, p.off + skip, min(need, p.chunk().size-skip)}
+		if need -= c.size; !f(c) || need <= 0 {
+			return
+		}
+		skip = 0
+	}
+}
+
+// isFree reports whether the memory under the first need bytes is in runs.
+func (st *stitch) isFree(need int64, runs []run) bool {
+	free := true
+	st.cuts(need, func(c cut) bool {
+		free = c.in(runs) >= 0
+		return free
+	})
+	return free
+}
+
+// mapStitch maps chunks of the runs side by side until they hold need bytes. What a
+// failing call left is undone.
 func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err error) {
 	if len(h.stitches) >= maxStitches && !allow.MoreStitches {
 		return nil, ErrStitches
 	}
-	m, st := h.space.Memory, &stitch{}
-	for _, r := range runs {
-		for i := r.lo; i < r.hi && st.size < need; i++ {
-			st.chunks = append(st.chunks, chunkRef{r.r, r.r.chunks[i].off})
-			st.size += r.r.chunks[i].size
-		}
-	}
+	m, st := h.space.Memory, h.choose(need, runs)
 	st.limit = st.size
 	if st.base, err = m.Reserve(st.limit); err != nil {
 		return nil, err
@@ -243,9 +291,88 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 		return nil, errors.Join(err, m.Unreserve(st.base, st.limit))
 	}
 	h.stitches = append(h.stitches, st)
-	h.noteStitch(len(st.chunks))
+	h.noteStitch(len(st.chunks), h.chunks())
 	h.space.Stitches.Add(1)
 	return st, nil
+}
+
+// choose picks the chunks for need bytes: whole ones, the longest rows first, and for
+// the rest the part of a chunk that it fills best, or a whole one. Where these are
+// too few, it picks a part before them and one behind.
+//
+// A range that begins inside of a chunk is used again less often. A fragmented heap,
+// which has to save time, begins with a whole one where it can.
+func (h *Heap) choose(need int64, runs []run) *stitch {
+	st := &stitch{}
+	left, next := st.addWhole(need, runs)
+	if left == 0 {
+		return st
+	}
+	r, front := bestPart(left, runs)
+	if front && h.fragmented && next != nil {
+		r = nil
+	}
+	switch {
+	case r != nil && front:
+		st.addFront(r, left)
+	case r != nil:
+		st.addBack(r)
+	case next != nil:
+		st.add(*next)
+	default:
+		front, back := longestParts(runs)
+		st.addFront(&front, front.front)
+		st.addBack(&back)
+	}
+	return st
+}
+
+// addWhole adds whole chunks of the runs, as long as they hold no more than need
+// bytes. It returns how many bytes are left, and the next chunk.
+func (st *stitch) addWhole(need int64, runs []run) (left int64, next *chunkRef) {
+	for _, r := range runs {
+		for i := r.lo; i < r.hi && need > 0; i++ {
+			c := chunkRef{r.r, r.r.chunks[i].off}
+			if r.r.chunks[i].size > need {
+				return need, &c
+			}
+			st.add(c)
+			need -= r.r.chunks[i].size
+		}
+	}
+	return need, nil
+}
+
+// bestPart returns the run with the smallest part of a chunk that holds need bytes,
+// and whether that is the one before its whole chunks; or nil.
+func bestPart(need int64, runs []run) (best *run, front bool) {
+	size := int64(math.MaxInt64)
+	for i := range runs {
+		r := &runs[i]
+		if need <= r.front && r.front < size {
+			best, size, front = r, r.front, true
+		}
+		if need <= r.back && r.back < size {
+			best, size, front = r, r.back, false
+		}
+	}
+	return best, front
+}
+
+func (st *stitch) add(c chunkRef) {
+	st.chunks = append(st.chunks, c)
+	st.size += c.chunk().size
+}
+
+// addBack adds the chunk behind a run.
+func (st *stitch) addBack(r *run) { st.add(chunkRef{r.r, r.r.chunks[r.hi].off}) }
+
+// addFront has the range begin with the last n bytes of the chunk before a run.
+func (st *stitch) addFront(r *run, n int64) {
+	c := chunkRef{r.r, r.r.chunks[r.lo-1].off}
+	st.chunks = slices.Insert(st.chunks, 0, c)
+	st.size += c.chunk().size
+	st.skip = c.chunk().size - n
 }
 
 // pieces returns the memory of the range's chunks.
@@ -259,35 +386,27 @@ func (st *stitch) pieces() (pieces []vmem.Piece) {
 // takeParts takes the memory under the first need bytes of a range out of the
 // free blocks of the address ranges.
 func (h *Heap) takeParts(st *stitch, need int64, runs []run) {
-	type piece struct {
-		chunkRef
-		size int64
-	}
-	var pieces []piece
-	for _, p := range st.chunks {
-		if need <= 0 {
-			break
-		}
-		size := min(need, p.chunk().size)
-		pieces = append(pieces, piece{p, size})
-		need -= size
-	}
+	var cuts []cut
+	st.cuts(need, func(c cut) bool {
+		cuts = append(cuts, c)
+		return true
+	})
 	// From left to right, so that what is left behind a piece is known as
 	// the block in which the next one lies.
-	slices.SortFunc(pieces, func(a, b piece) int {
+	slices.SortFunc(cuts, func(a, b cut) int {
 		return cmp.Or(cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.off, b.off))
 	})
 	behind := map[block.ID]block.ID{}
-	for _, p := range pieces {
-		r := runs[p.in(runs)]
+	for _, c := range cuts {
+		r := runs[c.in(runs)]
 		in := r.id
 		if next, ok := behind[in]; ok {
 			in = next
 		}
-		id, b, rest := h.carve(p.r.seg, in, p.off, p.size)
+		id, b, rest := h.carve(c.r.seg, in, c.off, c.size)
 		behind[r.id] = rest
 		b.SetWord(block.MakeWord(b.Word().Gen(), block.Part))
-		st.parts = append(st.parts, part{p.r, id})
+		st.parts = append(st.parts, part{c.r, id})
 	}
 }
 

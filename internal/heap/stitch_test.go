@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,6 +65,90 @@ func TestStitch(t *testing.T) {
 	require.Empty(t, h.stitches)
 	require.EqualValues(t, 1, r.d.Stats().Reservations)
 	r.free(between...)
+	r.close()
+}
+
+// TestStitchParts: a stitched block begins and ends inside of chunks where what is
+// free there fills it, or where whole chunks are too few.
+func TestStitchParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		blocks     [4]int64 // in MiB; the first and the third are freed
+		fragmented bool
+		need       int64
+		want       string
+		skip       int64
+	}{
+		"it ends in a chunk":                   {blocks: [4]int64{5, 2, 3, 2}, need: 7, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Free 1M][Part 2M][Live 2M]"},
+		"it begins in a chunk":                 {blocks: [4]int64{4, 3, 3, 2}, need: 7, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Part 2M][Live 2M]", skip: 1},
+		"it begins and ends in chunks":         {blocks: [4]int64{5, 2, 3, 2}, need: 8, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Part 1M][Part 2M][Live 2M]", skip: 1},
+		"the part that it fills best":          {blocks: [4]int64{4, 3, 4, 1}, need: 5, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Free 3M][Live 1M]", skip: 1},
+		"a fragmented heap takes a whole one":  {blocks: [4]int64{4, 3, 4, 1}, need: 5, fragmented: true, want: "[Part 2M][Part 2M][Live 3M][Free 1M][Part 1M][Free 2M][Live 1M]"},
+		"a fragmented heap with no other left": {blocks: [4]int64{4, 3, 3, 2}, need: 7, fragmented: true, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Part 2M][Live 2M]", skip: 1},
+		"of a block without a whole chunk":     {blocks: [4]int64{5, 2, 2, 4}, need: 6, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Part 1M][Free 1M][Live 4M][Free 1M]", skip: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policy
+			p.SmallLimit = mib / 2
+			r := newRig(t, 1, true, p)
+			h := r.heaps[0]
+			var ids []block.ID
+			for _, size := range c.blocks {
+				ids = append(ids, r.alloc(h, size*mib))
+			}
+			r.free(ids[0], ids[2])
+			r.budget.limit = r.budget.held
+			h.fragmented = c.fragmented
+			free := r.layout(h)
+			require.Zero(t, h.Missing(ledger.Large, c.need*mib, Allow{}))
+			var maps int64
+			for range 2 { // the second time on the range that is there
+				id := r.alloc(h, c.need*mib)
+				r.check()
+				require.Equal(t, fmt.Sprintf("large %s, stitched [Live %dM]", c.want, c.need), r.layout(h))
+				require.Len(t, h.stitches, 1)
+				st := h.stitches[0]
+				require.EqualValues(t, uint64(st.base)+uint64(c.skip)*mib, r.block(id).Addr())
+				e, ok := r.space.Index.Find(r.block(id).Addr() + uint64(c.need)*mib - 1)
+				require.True(t, ok)
+				require.Same(t, st.seg, e.Seg)
+				if maps != 0 {
+					require.EqualValues(t, maps, r.d.Calls(simdev.MemMap))
+				}
+				maps = int64(r.d.Calls(simdev.MemMap))
+				r.free(id)
+				r.check()
+				require.Equal(t, free, r.layout(h))
+			}
+			r.free(ids[1], ids[3])
+			r.close()
+		})
+	}
+}
+
+// TestPartsOfReuse: a range that begins inside of a chunk is used again only where
+// that part of the chunk is free.
+func TestPartsOfReuse(t *testing.T) {
+	p := policy
+	p.SmallLimit = mib / 2
+	r := newRig(t, 1, true, p)
+	h := r.heaps[0]
+	var ids []block.ID
+	for _, size := range []int64{4, 3, 3, 2, 4, 2} {
+		ids = append(ids, r.alloc(h, size*mib))
+	}
+	r.free(ids[0], ids[2])
+	r.budget.limit = r.budget.held
+	first := r.alloc(h, 7*mib)
+	r.free(first)
+	require.EqualValues(t, mib, h.Missing(ledger.Large, 8*mib, Allow{}))
+	inside := r.alloc(h, 3*mib) // the third block's place
+	r.free(ids[4])
+	again := r.alloc(h, 7*mib)
+	require.Len(t, h.stitches, 2)
+	r.check()
+	r.free(inside, again)
+	r.check()
+	r.free(ids[1], ids[3], ids[5])
 	r.close()
 }
 

@@ -4,13 +4,10 @@ package main
 var heapMutants = []mutant{
 	{
 		name: "a range that is stitched of chunks in use is used again",
-		old: `
-		if p.in(runs) < 0 {
-			return false
-		}`,
-		now: `_ = runs`,
-		in:  ".",
-		run: stitching,
+		old:  `free = c.in(runs) >= 0`,
+		now:  `_ = c`,
+		in:   ".",
+		run:  stitching,
 	},
 	{
 		name: "the pieces of a freed stitched block stay taken",
@@ -117,6 +114,28 @@ var heapMutants = []mutant{
 		run:  "^TestReserveStays$",
 	},
 	{
+		name: "a range that begins inside of a chunk has its block at the chunk's beginning",
+		old:  `st.seg = &block.Segment{Base: uint64(st.base) + uint64(st.skip), Size: need, Large: true, Stitched: true}`,
+		now:  `st.seg = &block.Segment{Base: uint64(st.base), Size: need, Large: true, Stitched: true}`,
+	},
+	{
+		name: "a stitched block uses all of the first chunk, where it begins inside",
+		old:  `c := cut{p.r, p.off + skip, min(need, p.chunk().size-skip)}`,
+		now:  `c := cut{p.r, p.off + 0*skip, min(need, p.chunk().size)}`,
+	},
+	{
+		name: "free parts of chunks are not counted",
+		old:  `if total += front.front + back.back; total >= need || !allow.SmallChunks {`,
+		now: `
+	_, _ = front, back
+	if total >= need || !allow.SmallChunks {`,
+	},
+	{
+		name: "a fragmented heap begins ranges inside of chunks",
+		old:  `if front && h.fragmented && next != nil {`,
+		now:  `if false {`,
+	},
+	{
 		name: "no heap is fragmented",
 		old:  `f.fragmented = true`,
 		now:  `f.fragmented = false`,
@@ -130,11 +149,6 @@ var heapMutants = []mutant{
 		name: "a fragmented heap grows by small chunks",
 		old:  `part = fragmentedChunkFraction`,
 		now:  `part = chunkFraction`,
-	},
-	{
-		name: "a fragmented heap does not use the free end of its range",
-		old:  `n = min(n, rounded-h.tail(ledger.Large))`,
-		now:  ``,
 	},
 }
 

@@ -16,7 +16,7 @@ const (
 	Cached                        // freed, and kept whole: in magazines, or not merged yet
 	FreeInPlan                    // not live in the memory of a plan
 	PartialHandles                // the free part of handles that also have a block
-	StitchedEnds                  // the same, where a stitched block ends in the handle
+	StitchedEnds                  // the same, where a stitched block begins or ends in the handle
 	StitchedRanges                // whole handles that a stitched range without a block keeps mapped
 	WholeHandles                  // other whole handles
 	PartialSegments               // beside blocks in segments
@@ -34,7 +34,7 @@ var reasonNames = [numReasons]string{
 
 var reasonTexts = [numReasons]string{
 	"in live blocks, more than was requested", "freed, and other streams still use it", "freed, and kept whole or not merged yet",
-	"free in the plan's memory", "smaller than a handle, beside a block", "in the last handle of a stitched block",
+	"free in the plan's memory", "smaller than a handle, beside a block", "smaller than a handle, beside a stitched block",
 	"whole handles, of cached stitched ranges", "whole handles", "beside blocks in segments", "whole segments",
 	"free for small blocks", "another stream's, beside its blocks", "another stream's, whole handles or segments",
 }
