@@ -78,7 +78,7 @@ func (c *Caching) lookup(op string, p Ptr, size int64, exact bool) (Block, error
 	}
 	defer h.mu.Unlock()
 	id, b := h.blockAt(seg, p)
-	if b == nil {
+	if b == nil || b.Word().State() == block.Gap {
 		return fail(h, ErrForeignPointer, "it is an address that this allocator has reserved, but without memory")
 	}
 	w := b.Word()

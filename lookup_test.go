@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 // atBase runs a test with memory that begins at different addresses: some
@@ -121,6 +122,24 @@ func TestLookupOfReturnedMemory(t *testing.T) {
 	require.Equal(t, x.block("c"), got)
 	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
 	require.NoError(t, c.FreePtr(a.Ptr(), 20<<20))
+}
+
+// Addresses of virtual memory stay reserved when the memory goes back to the device.
+func TestLookupWithoutMemory(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
+	require.NoError(t, err)
+	a, b := allocate(t, c, 3*mib, nil), allocate(t, c, 3*mib, nil)
+	require.NoError(t, c.Free(a))
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.EmptyCache())
+	for _, p := range []cupool.Ptr{a.Ptr(), a.Ptr() + 1, b.Ptr(), b.Ptr() + 4*mib} {
+		err := c.FreePtr(p, -1)
+		require.ErrorIs(t, err, cupool.ErrForeignPointer, "%v", p)
+		require.ErrorContains(t, err, "without memory")
+		_, err = c.Lookup(p)
+		require.ErrorIs(t, err, cupool.ErrForeignPointer, "%v", p)
+	}
+	require.NoError(t, c.Close())
 }
 
 // Blocks that go through magazines are found like others.
