@@ -356,6 +356,9 @@ func (cfg *Config) policy(noSplit bool) heap.Policy {
 		NoSplit: noSplit, FirstFit: cfg.Strategy == FirstFit, MaxSplit: cfg.MaxSplit,
 		MaxNonSplitRounding: cfg.MaxNonSplitRounding, GrowthFactor: cfg.GrowthFactor,
 	}
+	if !noSplit && cfg.Strategy != FirstFit && cfg.MaxSplit == 0 && cfg.GrowthFactor == 0 {
+		p.SharedSegment = cfg.LargeSegment
+	}
 	if s := cfg.sanitizers(); cfg.MagazineBytes >= 0 && !cfg.RecordStacks && !s.Any() {
 		if cfg.Strategy != FirstFit {
 			p.FastLimit = min(cfg.SmallLimit, block.FastLimit)

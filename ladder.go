@@ -56,6 +56,9 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 	var refused error
 	var returns uint64 // when it was
 	var late error     // of a wait that was given up
+	if b, ok, err := c.takeSpared(r); ok || err != nil {
+		return b, err
+	}
 	r.wait = r.ctx
 	for i, step := range ladder {
 		if i == firstReclaiming {
@@ -124,13 +127,39 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	return out, err == nil, err
 }
 
+// takeSpared serves a request from a segment that its heap spares, where the heap
+// should not grow: beyond the soft limit, and while the stream is captured.
+func (c *Caching) takeSpared(r request) (Block, bool, error) {
+	h := r.h
+	if r.kind == small || c.memory != nil || !c.pressed(r) && !h.stream.clock.Captured() {
+		return Block{}, false, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.usableLocked() != nil || h.Slots(1) != nil {
+		return Block{}, false, nil // the ladder finds the same error
+	}
+	id, b := h.TakeSpared(r.rounded)
+	if id == 0 {
+		return Block{}, false, nil
+	}
+	id, b = h.HandOut(r.size, r.rounded, id, b, r.misses)
+	out, err := h.handleLocked(id, b)
+	return out, err == nil, err
+}
+
 // growLocked gets memory for the request from the device, as a block that is in
 // no set.
 func (h *streamHeap) growLocked(r request) (block.ID, *block.Block, error) {
 	if h.c.memory == nil {
 		id, b, err := h.newSegmentForLocked(r)
-		if err == nil {
+		switch {
+		case err == nil:
 			h.c.misses.Add(1)
+		case r.kind == large && errors.Is(err, ErrOutOfMemory):
+			if spared, x := h.TakeSpared(r.rounded); spared != 0 {
+				return spared, x, nil
+			}
 		}
 		return id, b, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -68,6 +69,13 @@ type lender struct {
 // Replays of real programs reserve 3 to 5 % more with a limit below 4, and no
 // less with a higher one.
 const regretLimit = 4
+
+// A pool wastes much when it holds more than a wasteFraction beyond the most that was
+// in use. Replays reserve 1 to 4 % more with half of wastefulRegrets.
+const (
+	wasteFraction   = 8
+	wastefulRegrets = 8
+)
 
 // Up to a reserve of idleFloor bytes, idle segments are kept however the reserve
 // grows, and heaps of less than takeFloor bytes keep theirs from each other: the
@@ -257,7 +265,7 @@ func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (tak
 func (c *Caching) takeSegment(r request, from *streamHeap, polls *int) int64 {
 	most := r.segment()
 	if !from.stream.isOpen() {
-		most = c.space.Policy.FitsBelow(r.kind, r.rounded) - 1
+		most = r.h.LargestSegment(r.kind, r.rounded)
 	}
 	seg := from.BestIdle(r.kind, r.rounded, most)
 	if seg == nil || !c.lendsLocked(r, from, polls) {
@@ -396,7 +404,7 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	defer c.reclaim.Unlock()
 	need := c.budget.Held() + r.segment() - c.sufficient(idleFloor)
 	key := regret{r.h, r.kind, r.segment()}
-	if c.idle.regrets[key] > regretLimit && !c.pressed(r) {
+	if c.idle.regrets[key] > c.regretsOf(r) && !c.pressed(r) {
 		c.idle.regrets[key]--
 		return false, nil
 	}
@@ -405,6 +413,19 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	}
 	_, err := c.releaseUnkept(need, heap.LargestFirst)
 	return false, err
+}
+
+// regretsOf returns how often the segments that a request needs may be given back
+// too early. Where much is wasted it is wastefulRegrets more whenever what the heap
+// served has doubled: the pool goes on for longer, and comes to rest all the same.
+func (c *Caching) regretsOf(r request) int {
+	most := c.space.Book.Peak(ledger.All, ledger.ActiveBytes)
+	if r.kind == small || c.budget.Held()+r.segment() <= most+most/wasteFraction {
+		return regretLimit
+	}
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	return regretLimit + wastefulRegrets*bits.Len64(uint64(r.h.Served()>>30))
 }
 
 // releaseOldest gives wholly free segments back, those that have been idle

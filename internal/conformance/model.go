@@ -3,7 +3,6 @@ package conformance
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -24,6 +23,7 @@ type model struct {
 	// As releaseIdle in ladder.go has them.
 	highWater int64
 	regrets   map[modelRegret]int
+	lives     map[int]*modelLives // by stream
 
 	// As takeIdle in stranded.go has them.
 	proves  bool // events are done at once
@@ -37,7 +37,7 @@ type model struct {
 }
 
 func newModel(cfg *cupool.Config, proves bool) *model {
-	return &model{cfg: cfg, proves: proves, open: []int{0, 1, 2}, regrets: map[modelRegret]int{}, lenders: map[int]*modelLender{}}
+	return &model{cfg: cfg, proves: proves, open: []int{0, 1, 2}, regrets: map[modelRegret]int{}, lives: map[int]*modelLives{}, lenders: map[int]*modelLender{}}
 }
 
 func (m *model) lender(stream int) *modelLender {
@@ -99,7 +99,7 @@ func (m *model) fit(size int64, stream int) (seg *modelSegment, b *modelBlock, g
 	rounded := (size + 511) / 512 * 512
 	large := m.kind(size)
 	for _, s := range m.segs {
-		if s.stream != stream || s.large != large {
+		if s.stream != stream || s.large != large || s.size > m.largest(rounded, stream) {
 			continue
 		}
 		for _, f := range s.blocks {
@@ -140,7 +140,7 @@ func (m *model) takeIdle(size int64, stream int) {
 		l.regrets++
 	}
 	for _, from := range m.estates {
-		if m.moveBest(size, math.MaxInt64, from, stream) {
+		if m.moveBest(size, m.largest((size+511)/512*512, stream), from, stream) {
 			m.bury()
 			return
 		}
@@ -208,7 +208,9 @@ func (m *model) close(stream int) {
 	m.open = slices.DeleteFunc(m.open, func(s int) bool { return s == stream })
 	if slices.ContainsFunc(m.segs, func(s *modelSegment) bool { return s.stream == stream && !s.isIdle() }) {
 		m.moveTo(stream, 0)
+		m.livesOf(0).join(m.livesOf(stream))
 	}
+	delete(m.lives, stream)
 	m.estates = append(m.estates, stream)
 	m.bury()
 }
@@ -221,11 +223,15 @@ func (m *model) releaseIdle(size int64, stream int) {
 		return
 	}
 	key := modelRegret{stream, m.kind(size), grow}
-	if m.regrets[key] > 4 {
+	limit := 4
+	reserved, most := m.stats[2].ReservedBytes.Current, m.stats[2].ActiveBytes.Peak
+	if m.kind(size) == 1 && reserved+grow > most+most/8 {
+		limit += int(m.livesOf(stream).served >> 30)
+	}
+	if m.regrets[key] > limit {
 		m.regrets[key]--
 		return
 	}
-	reserved := m.stats[2].ReservedBytes.Current
 	if need := reserved + grow - max(m.highWater, 256*mib); need > 0 {
 		m.trim(reserved - need)
 	}
@@ -256,6 +262,9 @@ func (m *model) alloc(got cupool.Block, stream int) error {
 		m.segments++
 		m.both(seg.large, func(s *cupool.PoolStats) { raise(&s.Segment, 1); raise(&s.ReservedBytes, grow) })
 		m.highWater = max(m.highWater, m.stats[2].ReservedBytes.Current)
+		if seg.large == 1 {
+			m.noteSegment(grow, stream)
+		}
 	} else {
 		m.hits++
 	}
@@ -263,6 +272,9 @@ func (m *model) alloc(got cupool.Block, stream int) error {
 		return fmt.Errorf("%v is not where the model puts it, 0x%x", got, want)
 	}
 	m.take(seg, b, size)
+	if seg.large == 1 {
+		m.livesOf(stream).count(b.size, 1)
+	}
 	return nil
 }
 
@@ -339,6 +351,9 @@ func (m *model) retire() {
 
 func (m *model) release(seg *modelSegment, b *modelBlock) {
 	m.both(seg.large, func(s *cupool.PoolStats) { lower(&s.Active, 1); lower(&s.ActiveBytes, b.size) })
+	if seg.large == 1 {
+		m.livesOf(seg.stream).count(b.size, -1)
+	}
 	b.state = block.Free
 	i := slices.Index(seg.blocks, b)
 	join := func(at int, n *modelBlock) {

@@ -209,6 +209,7 @@ func (h *Heap) MoveAll(to *Heap) {
 	}
 	to.stitches = append(to.stitches, h.stitches...)
 	h.stitches = nil
+	to.lives.join(&h.lives)
 }
 
 // DropGaps gives address ranges back that hold no memory, but for the newest of

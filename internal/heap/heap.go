@@ -39,8 +39,12 @@ type Policy struct {
 	MaxNonSplitRounding int64 // what may be wasted of a block that is kept whole
 
 	GrowthFactor float64 // see cupool.Config
-	TrackIdle    bool    // Segment.IdleSince is wanted
-	Quarantine   bool    // Pending blocks may wait for no other stream
+	// SharedSegment is the size of segments that are not of the size of one large
+	// block. 0: no heap spares large segments.
+	SharedSegment int64
+
+	TrackIdle  bool // Segment.IdleSince is wanted
+	Quarantine bool // Pending blocks may wait for no other stream
 }
 
 // KindOf returns the set that a request of rounded bytes is served from.
@@ -147,6 +151,7 @@ type Heap struct {
 	ranges   [2][]*addressRange // of virtual memory; the newest grows
 	stitches []*stitch
 	fragmentation
+	lives lifetimes
 }
 
 // Init sets up a heap. Blocks name it by index; guard is its lock.
@@ -188,6 +193,9 @@ func (h *Heap) Pend(b *block.Block) {
 // Pending.
 func (h *Heap) Put(id block.ID, b *block.Block) {
 	k := h.kind(b)
+	if k == ledger.Large {
+		h.lives.ended(b.Size)
+	}
 	if b.Word().State() == block.Pending {
 		h.Ledger.Done(k, b.Size)
 	} else {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/magazine"
 )
 
@@ -47,10 +48,19 @@ func (h *Heap) left(l magazine.Leaver) {
 	b := h.space.Blocks.At(l.ID)
 	h.homedBytes -= b.Size
 	if l.Hits > 0 {
-		h.Ledger.Hits(h.kind(b), l.Hits, b.Size, b.Requested())
+		h.countHits(b, l.Hits)
 	}
 	if l.Word.State() == block.Cached {
 		h.Put(l.ID, b)
+	}
+}
+
+// countHits counts that a block went out and back n times.
+func (h *Heap) countHits(b *block.Block, n int64) {
+	k := h.kind(b)
+	h.Ledger.Hits(k, n, b.Size, b.Requested())
+	if k == ledger.Large {
+		h.lives.hits(b.Size, n)
 	}
 }
 
@@ -80,7 +90,7 @@ func (h *Heap) empty(live bool) bool {
 func (h *Heap) CountHits() {
 	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
 		if w := b.Word(); w.Has(block.Homed) {
-			h.Ledger.Hits(h.kind(b), int64(w.Gen()-b.HomeGen()), b.Size, b.Requested())
+			h.countHits(b, int64(w.Gen()-b.HomeGen()))
 			b.SetHomeGen(w.Gen())
 		}
 	})

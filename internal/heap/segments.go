@@ -43,7 +43,20 @@ func (h *Heap) AddSegment(p device.Ptr, size int64, k ledger.Kind) (block.ID, *b
 	h.space.Index.add(seg, size)
 	id, b := seg.Begin(&h.slots)
 	h.Ledger.Segment(k, size)
+	if k == ledger.Large && h.space.Policy.SharedSegment > 0 {
+		h.lives.grew(size, h.heldLarge())
+	}
 	return id, b
+}
+
+// heldLarge returns the bytes of large segments.
+func (h *Heap) heldLarge() (n int64) {
+	for _, seg := range h.segs {
+		if seg != nil && seg.Large {
+			n += seg.Size
+		}
+	}
+	return n
 }
 
 // AddFree adds a block that is in no set to the free blocks.

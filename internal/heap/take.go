@@ -42,12 +42,56 @@ func (h *Heap) fit(k ledger.Kind, size int64) block.ID {
 	if h.space.Policy.FirstFit || h.fragmented && k == ledger.Large {
 		return h.free[k].FirstFit(size, below)
 	}
+	if k == ledger.Large && h.lives.spares(size) {
+		return h.fitSparing(size)
+	}
 	id := h.free[k].BestFit(size)
 	if below != math.MaxInt64 && id != 0 && h.space.Blocks.At(id).Size >= below {
 		return 0
 	}
 	return id
 }
+
+// LargestSegment returns the most bytes of a wholly free segment that may serve a
+// request.
+func (h *Heap) LargestSegment(k ledger.Kind, rounded int64) int64 {
+	p := &h.space.Policy
+	if k == ledger.Large && h.lives.spares(rounded) {
+		return max(spareFactor*rounded, p.SharedSegment)
+	}
+	return p.FitsBelow(k, rounded) - 1
+}
+
+// fitSparing chooses the best fit in segments that are not too large for a block of
+// size bytes, or were reserved on purpose, or returns 0.
+func (h *Heap) fitSparing(size int64) (found block.ID) {
+	most := h.LargestSegment(ledger.Large, size)
+	h.free[ledger.Large].EachFrom(size, func(id block.ID, b *block.Block) bool {
+		if seg := h.segs[b.Seg]; b.Size >= size && (seg.Size <= most || seg.Kept) {
+			found = id
+		}
+		return found == 0
+	})
+	return found
+}
+
+// TakeSpared takes the best fit for a large request that Take left alone out of the
+// free blocks, or returns 0.
+func (h *Heap) TakeSpared(rounded int64) (block.ID, *block.Block) {
+	if !h.lives.spares(rounded) {
+		return 0, nil
+	}
+	id := h.free[ledger.Large].BestFit(rounded)
+	if id == 0 {
+		return 0, nil
+	}
+	b := h.space.Blocks.At(id)
+	h.free[ledger.Large].Remove(id, b)
+	return id, b
+}
+
+// Served returns the bytes of all large blocks that went out.
+func (h *Heap) Served() int64 { return h.lives.served }
 
 // fitKept chooses a free block for a small request from memory that was reserved
 // on purpose, or returns 0.
@@ -97,6 +141,9 @@ func (h *Heap) out(size int64, k ledger.Kind, id block.ID, b *block.Block, misse
 	b.SetRequested(size)
 	b.SetWord(block.MakeWord(b.Word().Gen()+1, block.Live))
 	h.Ledger.Out(k, b.Size, size)
+	if k == ledger.Large {
+		h.lives.began(b.Size)
+	}
 	if h.noHomes > 0 {
 		h.noHomes--
 	} else if misses != 0 && b.Size <= h.space.Policy.HomeLimit && h.Magazine.Recurs(misses, size, k == ledger.Large) {

@@ -150,6 +150,20 @@ var heapMutants = []mutant{
 		old:  `part = fragmentedChunkFraction`,
 		now:  `part = chunkFraction`,
 	},
+	{
+		name: "blocks that die soon are kept out of large segments, too",
+		old:  `return l.fragmented && float64(l.served)*float64(c.out) > float64(l.most)*float64(c.served)`,
+		now:  `return l.fragmented && c.out > 0`,
+	},
+	{
+		name: "blocks that live long lie in any large segment that is in use",
+		old:  `if seg := h.segs[b.Seg]; b.Size >= size && (seg.Size <= most || seg.Kept) {`,
+		now:  `if seg := h.segs[b.Seg]; b.Size >= size && (seg.Size <= most || seg.Kept || !b.IsWhole()) {`,
+	},
+	{
+		name: "what a heap knows about lifetimes stays behind when all moves",
+		old:  `to.lives.join(&h.lives)`,
+	},
 }
 
 // epochMutants are of internal/epoch.

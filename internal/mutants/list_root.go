@@ -303,6 +303,18 @@ var rootMutants = []mutant{
 		run:  "^TestFragmentedSoftLimit$",
 	},
 	{
+		name: "segments are spared beyond the soft limit",
+		old:  `if r.kind == small || c.memory != nil || !c.pressed(r) && !h.stream.clock.Captured() {`,
+		now:  `if r.kind == small || c.memory != nil || !h.stream.clock.Captured() {`,
+		run:  "^TestSparedServes$",
+	},
+	{
+		name: "a pool that wastes much comes to rest",
+		old:  `return regretLimit + wastefulRegrets*bits.Len64(uint64(r.h.Served()>>30))`,
+		now:  `return regretLimit`,
+		run:  "^TestRegretsOfWaste$",
+	},
+	{
 		name: "segments that were taken meanwhile go back to the device",
 		old:  `here := h.StillIdle(found)`,
 		now:  `here := found`,
