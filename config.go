@@ -41,7 +41,8 @@ type Strategy int
 // The strategies. None changes what a program may rely on.
 const (
 	// BestFit takes the smallest block that is large enough, of several the
-	// one with the lowest segment number and address.
+	// one with the lowest segment number and address. On segments that became
+	// fragmented, blocks that live long do not go into large ones.
 	BestFit Strategy = iota
 	// FirstFit takes the block with the lowest segment number and address
 	// that is large enough. It looks at all that are, so it is slower, and

@@ -39,7 +39,7 @@ import (
 // and a program that repeats itself would ask the device for the same segments
 // again. So other streams are asked, and segments given back, only where more
 // would be reserved than ever was; and memory whose loss a heap has regretted
-// often stays.
+// often stays, where the pool wastes little.
 
 // idleMemory is what a pool keeps track of for that.
 type idleMemory struct {
@@ -66,8 +66,8 @@ type lender struct {
 
 // regretLimit is how often a heap may have to ask again for what it lost before
 // such memory is left alone: a program that repeats itself comes to rest.
-// Replays of real programs reserve 3 to 5 % more with a limit below 4, and no
-// less with a higher one.
+// Replays of programs that train reserve 3 to 5 % more with a limit below 4, and
+// no less with a higher one.
 const regretLimit = 4
 
 // A pool wastes much when it holds more than a wasteFraction beyond the most that was
