@@ -309,7 +309,7 @@ var rootMutants = []mutant{
 		run:  "^TestSparedServes$",
 	},
 	{
-		name: "a pool that wastes much comes to rest",
+		name: "a pool that wastes much comes to rest as soon as others",
 		old:  `return regretLimit + wastefulRegrets*bits.Len64(uint64(r.h.Served()>>30))`,
 		now:  `return regretLimit`,
 		run:  "^TestRegretsOfWaste$",
