@@ -2,55 +2,75 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/cupool/cupool/internal/cudatoolkit"
 )
 
-const envText = `Prints the shell commands that set CGO_CFLAGS and CGO_LDFLAGS for a build with
-CUDA, of this module or of a program that uses it:
+const envText = `Prints the shell commands that set CGO_CFLAGS and CGO_LDFLAGS, and what else
+this computer needs for a build with CUDA, of this module or of a program that
+uses it. What was chosen, and why, is printed on standard error.
 
   eval "$(go run github.com/cupool/cupool/cmd/cupool env)"
   go build -tags gpu ./...
 
-In another module than this one, go run -mod=mod adds what the tool needs to
-go.sum. It works without CUDA being set up, looks for the toolkit in CUDA_HOME,
-CUDA_PATH, PATH (nvcc), /usr/local/cuda*, /opt/cuda, pip's and conda's packages
-and /usr/include, and fails where there is none. What the variables have now is
-kept behind the new flags.`
+cupool run does the same for one command.
+
+A build takes a C compiler. The headers are a CUDA toolkit's if there is one in
+CUDA_HOME, CUDA_PATH, PATH (nvcc), /usr/local/cuda*, /opt/cuda, pip's and
+conda's packages or /usr/include, else cupool's own. Programs are linked with
+the driver's library where it is installed, else with a stub that is built
+here. In another module than this one, go run -mod=mod adds what the tool needs
+to go.sum. What the variables have now is kept behind the new flags.`
+
+// setupFlags are the flags of the commands that set a build up.
+type setupFlags struct {
+	toolkit string
+	quiet   bool
+}
+
+func (f *setupFlags) add(fs *flag.FlagSet) {
+	fs.StringVar(&f.toolkit, "cuda", "", `the toolkit's directory, instead of looking for one; "none": cupool's own header`)
+	fs.BoolVar(&f.quiet, "q", false, "print nothing on standard error, unless it fails")
+}
+
+// setup works the settings out, and says on standard error what they are.
+func (f *setupFlags) setup(command string, stderr io.Writer) ([]cudatoolkit.Var, error) {
+	var sys cudatoolkit.System
+	u, err := sys.Setup(f.toolkit)
+	if errors.Is(err, cudatoolkit.ErrNotFound) {
+		return nil, fmt.Errorf("%w\nLeave out -cuda to build without a toolkit, by cupool's own header", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !f.quiet {
+		for _, note := range u.Notes {
+			fmt.Fprintf(stderr, "cupool %s: %s\n", command, note)
+		}
+	}
+	return u.Vars, nil
+}
 
 // runEnv prints the settings.
 func runEnv(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("env", envText, stderr)
-	dir := fs.String("cuda", "", "the toolkit's directory, instead of looking for one")
-	verbose := fs.Bool("v", false, "say on standard error which toolkit it is")
+	var f setupFlags
+	f.add(fs)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	var sys cudatoolkit.System
-	t, err := sys.Find(*dir)
-	if err != nil {
-		return fmt.Errorf("%w\nInstall one (its headers are enough to build), or name its directory with -cuda or CUDA_HOME.\nWithout CUDA the module works on the host device; leave out -tags gpu", err)
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return fmt.Errorf("no place for the wrapper header: %w", err)
-	}
-	f, err := sys.Flags(t, filepath.Join(cache, "cupool"))
+	vars, err := f.setup("env", stderr)
 	if err != nil {
 		return err
 	}
-	if *verbose {
-		fmt.Fprintf(stderr, "cupool env: CUDA %s in %s\n", t.VersionString(), t.Root)
+	for _, v := range vars {
+		fmt.Fprintf(stdout, "export %s=%s\n", v.Name, shellQuote(v.Value))
 	}
-	if f.Warning != "" {
-		fmt.Fprintf(stderr, "cupool env: %s\n", f.Warning)
-	}
-	fmt.Fprintf(stdout, "export CGO_CFLAGS=%s\nexport CGO_LDFLAGS=%s\n", shellQuote(f.CFLAGS), shellQuote(f.LDFLAGS))
 	return nil
 }
 

@@ -44,7 +44,7 @@ func runInfo(_ context.Context, args []string, stdout, stderr io.Writer) error {
 func infoToolkit(w io.Writer) {
 	t, err := cudatoolkit.System{}.Find("")
 	if err != nil {
-		fmt.Fprintf(w, "CUDA toolkit\tnone found\n")
+		fmt.Fprintf(w, "CUDA toolkit\tnone found, and none needed\n")
 		return
 	}
 	fmt.Fprintf(w, "CUDA toolkit\t%s in %s\n", t.VersionString(), t.Root)
@@ -72,7 +72,7 @@ func infoHost(w io.Writer) {
 func infoCUDA(w io.Writer) {
 	v, err := cuda.Version()
 	if errors.Is(err, cupool.ErrNotSupported) {
-		fmt.Fprintf(w, "CUDA\tnot in this build; eval \"$(go run github.com/cupool/cupool/cmd/cupool env)\", then build with -tags gpu\n")
+		fmt.Fprintf(w, "CUDA\tnot in this build; try go run github.com/cupool/cupool/cmd/cupool run -- go run -tags gpu github.com/cupool/cupool/cmd/cupool info\n")
 		return
 	}
 	if err != nil {

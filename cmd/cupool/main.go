@@ -1,6 +1,7 @@
 // Command cupool is the tool of the module github.com/cupool/cupool: it sets
 // up the build, with CUDA and for speed, and shows what a computer has.
 //
+//	cupool run     run a command, set up to build with CUDA
 //	cupool env     print the settings that a build with CUDA needs
 //	cupool info    show devices, versions and what is supported
 //	cupool replay  replay recorded traces of allocations
@@ -28,13 +29,12 @@ type command struct {
 
 // commands, in the order of the help text.
 var commands = []command{
+	{"run", "run a command, set up to build with CUDA", runRun},
 	{"env", "print the settings that a build with CUDA needs", runEnv},
 	{"info", "show devices, versions and what is supported", runInfo},
 	{"replay", "replay recorded traces of allocations", runReplay},
 	{"pgo", "print a profile for Go's compiler, which makes allocations faster", runPGO},
 }
-
-var errUsage = errors.New("wrong usage")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -80,31 +80,4 @@ func usage(w io.Writer) {
 		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\ncupool COMMAND -h tells more.\n")
-}
-
-// newFlags returns a flag set of a command that takes no arguments beside its
-// flags; text explains it. parse turns what flag has printed into errUsage.
-func newFlags(name, text string, stderr io.Writer) *flag.FlagSet {
-	fs := flag.NewFlagSet("cupool "+name, flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: cupool %s [flags]\n\n%s\n\n", name, text)
-		fs.PrintDefaults()
-	}
-	return fs
-}
-
-func parse(fs *flag.FlagSet, args []string) error {
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return errors.Join(errUsage, err)
-	}
-	if fs.NArg() > 0 {
-		fmt.Fprintf(fs.Output(), "unexpected argument %q\n", fs.Arg(0))
-		fs.Usage()
-		return errUsage
-	}
-	return nil
 }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,33 +27,6 @@ func TestUsage(t *testing.T) {
 	status, _, stderr = tool(t, "env", "more")
 	assert.Equal(t, 2, status)
 	assert.Contains(t, stderr, `unexpected argument "more"`)
-}
-
-func TestEnv(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("CGO_CFLAGS", "")
-	t.Setenv("CGO_LDFLAGS", "-Lit's mine")
-	dir := t.TempDir()
-	status, stdout, stderr := tool(t, "env", "-cuda", dir)
-	assert.Equal(t, 1, status)
-	assert.Empty(t, stdout)
-	assert.Contains(t, stderr, "no CUDA toolkit found")
-	assert.Contains(t, stderr, "-tags gpu")
-
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "include"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "include/cuda.h"), []byte("#define CUDA_VERSION 13000\n"), 0o644))
-	status, stdout, stderr = tool(t, "env", "-v", "-cuda", dir)
-	require.Zero(t, status, stderr)
-	assert.Contains(t, stderr, "CUDA 13.0 in "+dir)
-
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("no shell to try it with")
-	}
-	out, err := exec.Command("sh", "-c", stdout+`printf '%s\n%s\n' "$CGO_CFLAGS" "$CGO_LDFLAGS"; cat "$(printf %s "$CGO_CFLAGS" | cut -d' ' -f1 | cut -c3-)/cuda.h"`).Output()
-	require.NoError(t, err)
-	assert.Contains(t, string(out), "-I"+dir+"/include -g -O2\n")
-	assert.Contains(t, string(out), "-Lit's mine\n")
-	assert.Contains(t, string(out), "#include_next <cuda.h>")
 }
 
 func TestInfo(t *testing.T) {

@@ -1,8 +1,6 @@
 package cudatoolkit
 
 import (
-	"crypto/sha256"
-	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,30 +8,30 @@ import (
 	"strings"
 )
 
-//go:embed wrapper/cuda.h
-var wrapper []byte
-
 // Flags are the values of the two variables that cgo reads.
 type Flags struct {
 	CFLAGS, LDFLAGS string
-	// Warning says what is missing, or "".
-	Warning string
+	Driver          string // what libcuda is linked from, in words
 }
 
 // goDefault is what cgo uses when a variable is not set.
 const goDefault = "-g -O2"
 
 // Flags returns what to set to build with t. It writes the wrapper header,
-// and links to libraries that have only versioned names, under cacheDir. That
-// way it works for programs that depend on this module too, whose copy of it
-// lies somewhere in Go's module cache or in a vendor directory.
+// links to libraries that have only versioned names, and where there is no
+// libcuda a library to link with, under cacheDir. That way it works for
+// programs that depend on this module too, whose copy of it lies somewhere in
+// Go's module cache or in a vendor directory.
 func (s System) Flags(t Toolkit, cacheDir string) (Flags, error) {
-	w, err := writeWrapper(cacheDir)
-	if err != nil {
-		return Flags{}, err
-	}
 	var f Flags
-	cflags := []string{"-I" + w}
+	var cflags []string
+	if t.Root != "" { // cupool's own header needs no wrapper
+		w, err := writeHeader(cacheDir, wrapper)
+		if err != nil {
+			return Flags{}, err
+		}
+		cflags = append(cflags, "-I"+w)
+	}
 	for _, dir := range t.Includes {
 		if dir != "/usr/include" { // the compiler looks there anyway, and last
 			cflags = append(cflags, "-I"+dir)
@@ -45,7 +43,7 @@ func (s System) Flags(t Toolkit, cacheDir string) (Flags, error) {
 			ldflags = append(ldflags, "-L"+dir)
 		}
 	}
-	dirs, warning, err := s.driverLibrary(t, filepath.Join(cacheDir, "lib"))
+	dirs, from, err := s.driverLibrary(t, cacheDir)
 	if err != nil {
 		return Flags{}, err
 	}
@@ -54,56 +52,32 @@ func (s System) Flags(t Toolkit, cacheDir string) (Flags, error) {
 			ldflags = append(ldflags, "-L"+dir)
 		}
 	}
-	f.Warning = warning
+	f.Driver = from
 	f.CFLAGS = s.join("CGO_CFLAGS", cflags)
 	f.LDFLAGS = s.join("CGO_LDFLAGS", ldflags)
 	return f, nil
 }
 
-// writeWrapper writes the wrapper header to a directory of its own, named by
-// its contents, and returns that.
-func writeWrapper(cacheDir string) (string, error) {
-	dir := filepath.Join(cacheDir, fmt.Sprintf("include-%x", sha256.Sum256(wrapper))[:24])
-	path := filepath.Join(dir, "cuda.h")
-	if b, err := os.ReadFile(path); err == nil && string(b) == string(wrapper) {
-		return dir, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	tmp, err := os.CreateTemp(dir, ".cuda.h-")
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(wrapper); err != nil {
-		return "", err
-	}
-	if err := tmp.Chmod(0o644); err != nil {
-		return "", err
-	}
-	if err := tmp.Close(); err != nil {
-		return "", err
-	}
-	return dir, os.Rename(tmp.Name(), path)
-}
-
 // driverLibrary returns directories to link libcuda and libcublas from,
-// beside the toolkit's. The driver installs libcuda.so.1, and only some
-// packages the libcuda.so that -lcuda looks for; toolkits have a stub of it.
-// In pip's packages the same is true of libcublas.
-func (s System) driverLibrary(t Toolkit, linkDir string) (dirs []string, warning string, err error) {
-	system := s.libraryDirs()
-	all := append(slices.Clone(t.LibDirs), system...)
+// beside the toolkit's, and says which libcuda it is. The driver installs
+// libcuda.so.1, and only some packages the libcuda.so that -lcuda looks for;
+// toolkits have a stub of it. In pip's packages the same is true of libcublas.
+func (s System) driverLibrary(t Toolkit, cacheDir string) (dirs []string, from string, err error) {
+	all := append(slices.Clone(t.LibDirs), s.libraryDirs()...)
+	linkDir := filepath.Join(cacheDir, "lib")
 	if at := dirWith(all, "libcuda.so"); at != "" {
-		dirs = append(dirs, at)
+		dirs, from = append(dirs, at), filepath.Join(at, "libcuda.so")
 	} else if real := newest(all, "libcuda.so.1"); real != "" {
 		if err := link(linkDir, "libcuda.so", real); err != nil {
 			return nil, "", err
 		}
-		dirs = append(dirs, linkDir)
+		dirs, from = append(dirs, linkDir), real
 	} else {
-		warning = "libcuda.so is neither in the toolkit (stubs) nor in the system's library directories: programs will compile but not link"
+		stub, err := s.stub(filepath.Join(t.Includes[0], "cuda.h"), cacheDir)
+		if err != nil {
+			return nil, "", err
+		}
+		dirs, from = append(dirs, stub), "a stub built here, as there is no libcuda.so.1"
 	}
 	if dirWith(all, "libcublas.so") == "" {
 		if real := newest(all, "libcublas.so.[0-9]*"); real != "" {
@@ -113,7 +87,7 @@ func (s System) driverLibrary(t Toolkit, linkDir string) (dirs []string, warning
 			dirs = append(dirs, linkDir)
 		}
 	}
-	return dirs, warning, nil
+	return dirs, from, nil
 }
 
 // libraryDirs returns where drivers are installed.
@@ -124,10 +98,16 @@ func (s System) libraryDirs() []string {
 			dirs = append(dirs, d)
 		}
 	}
-	for _, d := range []string{"/usr/lib/" + runtimeTriplet(), "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"} {
+	dirs = append(dirs, s.loaderDirs()...)
+	for _, d := range []string{"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"} {
 		dirs = append(dirs, s.Root+d)
 	}
 	return dirs
+}
+
+// loaderDirs returns where the loader looks in any case.
+func (s System) loaderDirs() []string {
+	return []string{s.Root + "/usr/lib/" + runtimeTriplet(), s.Root + "/usr/lib64", s.Root + "/usr/lib"}
 }
 
 func dirWith(dirs []string, name string) string {
@@ -168,19 +148,41 @@ func link(dir, name, to string) error {
 // join puts the flags in front of those that the variable has already, or of
 // Go's default. cgo splits the value at spaces outside of quotes.
 func (s System) join(variable string, flags []string) string {
-	for i, f := range flags {
-		if strings.ContainsAny(f, " \t'") {
-			flags[i] = `"` + f + `"`
-		}
-	}
 	now := s.env(variable)
 	if now == "" {
 		now = goDefault
 	}
-	for _, f := range strings.Fields(now) {
+	for _, f := range words(now) {
 		if !slices.Contains(flags, f) {
 			flags = append(flags, f)
 		}
 	}
+	for i, f := range flags {
+		switch {
+		case !strings.ContainsAny(f, " \t'\""):
+		case strings.Contains(f, `"`):
+			flags[i] = "'" + f + "'"
+		default:
+			flags[i] = `"` + f + `"`
+		}
+	}
 	return strings.Join(flags, " ")
+}
+
+// words splits at spaces outside of quotes, as cgo does. Both kinds of quotes
+// stand around whole flags, and there are no escapes.
+func words(s string) []string {
+	var ws []string
+	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
+		end := " \t\n"
+		if s[0] == '"' || s[0] == '\'' {
+			end, s = s[:1], s[1:]
+		}
+		i := strings.IndexAny(s, end)
+		if i < 0 {
+			return append(ws, s)
+		}
+		ws, s = append(ws, s[:i]), s[i+1:]
+	}
+	return ws
 }

@@ -17,7 +17,7 @@ import (
 
 // A Toolkit is CUDA's headers and the libraries to link.
 type Toolkit struct {
-	Root     string
+	Root     string   // "" for cupool's own header
 	Version  int      // CUDA_VERSION of cuda.h: 1000*major + 10*minor
 	Includes []string // directories, in order
 	LibDirs  []string // directories with libraries, in order
@@ -105,25 +105,34 @@ func (s System) roots() []string {
 // packages returns the places where pip and conda put CUDA: the wheels of
 // CUDA 13 in one directory, those of 11 and 12 in one each.
 func (s System) packages() []string {
-	prefixes := []string{s.env("VIRTUAL_ENV"), s.env("CONDA_PREFIX")}
-	if home := s.env("HOME"); home != "" {
-		prefixes = append(prefixes, filepath.Join(home, ".local"))
-	}
-	prefixes = append(prefixes, s.Root+"/usr/local", s.Root+"/usr")
 	var rs []string
-	for _, p := range prefixes {
-		if p == "" {
-			continue
-		}
-		for _, lib := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages"} {
-			rs = append(rs, newestFirst(s.glob(filepath.Join(p, lib, "nvidia/cu[0-9]*")))...)
-			rs = append(rs, newestFirst(s.glob(filepath.Join(p, lib, "nvidia/cuda_runtime")))...)
-		}
+	for _, site := range s.sitePackages() {
+		rs = append(rs, newestFirst(s.glob(filepath.Join(site, "nvidia/cu[0-9]*")))...)
+		rs = append(rs, newestFirst(s.glob(filepath.Join(site, "nvidia/cuda_runtime")))...)
 	}
 	if conda := s.env("CONDA_PREFIX"); conda != "" {
 		rs = append(rs, conda)
 	}
 	return rs
+}
+
+// sitePackages returns the directories that pip installs to.
+func (s System) sitePackages() []string {
+	prefixes := []string{s.env("VIRTUAL_ENV"), s.env("CONDA_PREFIX")}
+	if home := s.env("HOME"); home != "" {
+		prefixes = append(prefixes, filepath.Join(home, ".local"))
+	}
+	prefixes = append(prefixes, s.Root+"/usr/local", s.Root+"/usr")
+	var dirs []string
+	for _, p := range prefixes {
+		if p == "" {
+			continue
+		}
+		for _, lib := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages"} {
+			dirs = append(dirs, s.glob(filepath.Join(p, lib))...)
+		}
+	}
+	return dirs
 }
 
 func (s System) glob(pattern string) []string {

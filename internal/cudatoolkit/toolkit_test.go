@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ type fixture struct {
 	root string
 	vars map[string]string
 	nvcc string
+	cc   map[string]bool // compilers in PATH
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -28,13 +31,25 @@ func (f *fixture) system() System {
 	return System{
 		Root:   f.root,
 		Getenv: func(name string) string { return f.vars[name] },
-		Look: func(string) (string, error) {
-			if f.nvcc == "" {
-				return "", errors.New("not in PATH")
+		Look: func(name string) (string, error) {
+			switch {
+			case name == "nvcc" && f.nvcc != "":
+				return f.nvcc, nil
+			case f.cc[name]:
+				return exec.LookPath(name)
 			}
-			return f.nvcc, nil
+			return "", errors.New("not in PATH")
 		},
 	}
+}
+
+// compiler puts this computer's gcc into PATH.
+func (f *fixture) compiler() {
+	f.t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil || runtime.GOOS != "linux" {
+		f.t.Skip("no gcc on Linux")
+	}
+	f.cc = map[string]bool{"gcc": true}
 }
 
 // path is an absolute path in the fixture.
@@ -118,7 +133,7 @@ func TestFlags(t *testing.T) {
 	cache := f.path("cache")
 	got, err := f.system().Flags(tk, cache)
 	require.NoError(t, err)
-	assert.Empty(t, got.Warning)
+	assert.Equal(t, f.path("usr/local/cuda/lib64/stubs/libcuda.so"), got.Driver)
 	c := strings.Fields(got.CFLAGS)
 	require.Len(t, c, 5)
 	wrapperDir := strings.TrimPrefix(c[0], "-I")
@@ -152,7 +167,18 @@ func TestDriverLibrary(t *testing.T) {
 	t.Run("nowhere", func(t *testing.T) {
 		f := newFixture(t)
 		f.toolkit("usr/local/cuda", 13000)
-		assert.Contains(t, flags(f).Warning, "libcuda.so")
+		f.compiler()
+		fl := flags(f)
+		assert.Contains(t, fl.Driver, "a stub")
+		assert.Contains(t, fl.LDFLAGS, "-L"+f.path("cache/stub-"))
+	})
+	t.Run("nowhere, no compiler", func(t *testing.T) {
+		f := newFixture(t)
+		f.toolkit("usr/local/cuda", 13000)
+		tk, err := f.system().Find("")
+		require.NoError(t, err)
+		_, err = f.system().Flags(tk, f.path("cache"))
+		assert.ErrorIs(t, err, ErrNoCompiler)
 	})
 	t.Run("installed", func(t *testing.T) {
 		f := newFixture(t)
@@ -171,6 +197,7 @@ func TestDriverLibrary(t *testing.T) {
 	})
 	t.Run("pip's cublas", func(t *testing.T) {
 		f := newFixture(t)
+		f.compiler()
 		f.vars["VIRTUAL_ENV"] = f.path("venv")
 		site := "venv/lib/python3.12/site-packages/nvidia/"
 		f.toolkit(site+"cuda_runtime", 12060)
@@ -184,6 +211,7 @@ func TestDriverLibrary(t *testing.T) {
 	})
 	t.Run("spaces", func(t *testing.T) {
 		f := newFixture(t)
+		f.compiler()
 		f.vars["CUDA_HOME"] = f.toolkit("my sdk", 13000)
 		assert.Contains(t, flags(f).CFLAGS, `"-I`+f.path("my sdk/include")+`"`)
 	})

@@ -15,7 +15,8 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 
 includes=()
-for flag in ${CGO_CFLAGS:-}; do
+eval "flags=(${CGO_CFLAGS:-})" # with cgo's quotes, which are the shell's
+for flag in ${flags[@]+"${flags[@]}"}; do
 	case $flag in -I*) includes+=("$flag") ;; esac
 done
 for home in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do

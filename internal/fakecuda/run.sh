@@ -4,13 +4,15 @@
 #
 # usage: run.sh [-cuda DIR] COMMAND...
 #
-# DIR has include/cuda.h; without it, `cupool env` looks for a toolkit. Where
-# there is none, or no C compiler, the status is 3 and the command is not run.
+# DIR has include/cuda.h; without it, `cupool env` looks for a toolkit, and
+# takes cupool's own header where there is none, or where DIR is "none". Without
+# a C compiler the status is 3 and the command is not run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 find=()
 if [ "${1:-}" = -cuda ]; then
-	find=(-cuda "$(cd "$2" && pwd)")
+	find=(-cuda none)
+	[ "$2" = none ] || find=(-cuda "$(cd "$2" && pwd)")
 	shift 2
 fi
 [ $# -gt 0 ] || { echo "usage: $0 [-cuda DIR] COMMAND..." >&2; exit 2; }
@@ -19,8 +21,8 @@ command -v "${CC:-cc}" >/dev/null || { echo "$0: no C compiler" >&2; exit 3; }
 # Always the same directory, or Go would build everything anew each time.
 lib=${XDG_CACHE_HOME:-$HOME/.cache}/cupool/fakecuda
 mkdir -p "$lib"
-# What env says on standard error matters only when it fails: it may not know
-# yet where libcuda will be.
+# What env says on standard error matters only when it fails: it does not know
+# the libcuda built below.
 settings=$(cd "$here/../.." && go run ./cmd/cupool env ${find[@]+"${find[@]}"} 2>"$lib/env.err") || {
 	cat "$lib/env.err" >&2
 	exit 3

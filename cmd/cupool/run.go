@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/cupool/cupool/internal/cudatoolkit"
+)
+
+const runText = `Runs a command with everything set up for a build with CUDA, as cupool env
+prints it:
+
+  go run github.com/cupool/cupool/cmd/cupool run -- go test -tags gpu ./...
+
+The command gets the signals, and its exit status is the status of cupool run.`
+
+// runRun runs a command.
+func runRun(_ context.Context, args []string, _, stderr io.Writer) error {
+	fs := newFlags("run", runText, stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "usage: cupool run [flags] [--] COMMAND [arguments]\n\n%s\n\n", runText)
+		fs.PrintDefaults()
+	}
+	var f setupFlags
+	f.add(fs)
+	if err := parseFlags(fs, args); err != nil {
+		return err
+	}
+	if fs.NArg() == 0 {
+		fs.Usage()
+		return errUsage
+	}
+	vars, err := f.setup("run", stderr)
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(fs.Arg(0))
+	if err != nil {
+		return err
+	}
+	return become(path, fs.Args(), withVars(os.Environ(), vars))
+}
+
+// withVars returns an environment with variables set, each of them once.
+func withVars(env []string, vars []cudatoolkit.Var) []string {
+	for _, v := range vars {
+		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, v.Name+"=") })
+		env = append(env, v.Name+"="+v.Value)
+	}
+	return env
+}
