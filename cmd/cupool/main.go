@@ -3,6 +3,7 @@
 //
 //	cupool run     run a command, set up to build with CUDA
 //	cupool env     print the settings that a build with CUDA needs
+//	cupool doctor  check what this computer has and lacks for CUDA
 //	cupool info    show devices, versions and what is supported
 //	cupool replay  replay recorded traces of allocations
 //	cupool pgo     print a profile for Go's compiler
@@ -31,6 +32,7 @@ type command struct {
 var commands = []command{
 	{"run", "run a command, set up to build with CUDA", runRun},
 	{"env", "print the settings that a build with CUDA needs", runEnv},
+	{"doctor", "check what this computer has and lacks for CUDA", runDoctor},
 	{"info", "show devices, versions and what is supported", runInfo},
 	{"replay", "replay recorded traces of allocations", runReplay},
 	{"pgo", "print a profile for Go's compiler, which makes allocations faster", runPGO},

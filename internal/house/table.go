@@ -24,7 +24,7 @@ var house = []floor{
 	}},
 	{"Gorgonia, tools", []room{
 		{dir: "gorgoniavm", only: "nn . internal/callstack internal/layers internal/tensorop"},
-		{dir: "internal/replay"}, {dir: "internal/enginetest"},
+		{dir: "internal/replay"}, {dir: "internal/enginetest"}, {dir: "internal/doctor", only: "internal/cudatoolkit internal/bytesize"},
 	}},
 	{"over the pool", []room{
 		{dir: "nn", only: ". internal/tensorop internal/layers internal/philox internal/device internal/kernels"},
