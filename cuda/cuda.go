@@ -6,8 +6,8 @@
 //	d, err := cuda.Open(0, cuda.Managed()) // managed memory
 //	pool, err := cupool.New(cupool.Config{Driver: d})
 //
-// A program needs -tags gpu, CUDA's headers and a C compiler to have it:
-// cupool env prints the settings. Without the tag, Open, OpenContext, Devices
+// A program needs -tags gpu and a C compiler to have it: cupool run -- go build
+// -tags gpu sets everything up. Without the tag, Open, OpenContext, Devices
 // and Version fail with cupool.ErrNotSupported and say how to build. Some calls
 // of CUDA go through gorgonia.org/cu, which package cupool imports: in a program
 // that does not import cupool, Open, OpenContext and Devices fail with

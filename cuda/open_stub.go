@@ -10,7 +10,7 @@ import (
 
 // errNoCUDA tells how to build a program with CUDA.
 func errNoCUDA(what string) error {
-	return fmt.Errorf(`cupool: %s: this program was built without CUDA: %w; build it with -tags gpu after eval "$(go run github.com/cupool/cupool/cmd/cupool env)"`, what, device.ErrNotSupported)
+	return fmt.Errorf(`cupool: %s: this program was built without CUDA: %w; build it with: go run github.com/cupool/cupool/cmd/cupool run -- go build -tags gpu`, what, device.ErrNotSupported)
 }
 
 func open(ordinal int, _ []Option) (Driver, error) {

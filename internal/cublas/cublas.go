@@ -39,7 +39,7 @@ var statusNames = map[int]string{1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "IN
 // load looks the library up, once.
 var load = sync.OnceValue(func() error {
 	if why := C.cp_blas_load(); why != nil {
-		return fmt.Errorf("%w: install cuBLAS 11, 12 or 13 (it comes with the CUDA toolkit) and put its directory in LD_LIBRARY_PATH: %s", ErrMissing, C.GoString(why))
+		return fmt.Errorf("%w: install cuBLAS 11, 12 or 13 (pip install nvidia-cublas, or the CUDA toolkit) and put its directory in LD_LIBRARY_PATH, as cupool run does: %s", ErrMissing, C.GoString(why))
 	}
 	return nil
 })
