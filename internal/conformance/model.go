@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -226,7 +227,7 @@ func (m *model) releaseIdle(size int64, stream int) {
 	limit := 4
 	reserved, most := m.stats[2].ReservedBytes.Current, m.stats[2].ActiveBytes.Peak
 	if m.kind(size) == 1 && reserved+grow > most+most/8 {
-		limit += int(m.livesOf(stream).served >> 30)
+		limit += 8 * bits.Len64(uint64(m.livesOf(stream).served>>30))
 	}
 	if m.regrets[key] > limit {
 		m.regrets[key]--
