@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +34,8 @@ func toolProcess(t *testing.T, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), asTool+"=1", "XDG_CACHE_HOME="+t.TempDir(), "CGO_CFLAGS=-DMINE", "CGO_ENABLED=0")
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CGO_LDFLAGS=") })
+	cmd.Env = append(env, asTool+"=1", "XDG_CACHE_HOME="+t.TempDir(), "CGO_CFLAGS=-DMINE", "CGO_ENABLED=0")
 	return cmd
 }
 
