@@ -433,15 +433,22 @@ type opMemory Engine
 
 var _ tensorop.Memory = (*opMemory)(nil)
 
-func (m *opMemory) engine() *Engine                     { return (*Engine)(m) }
-func (m *opMemory) Engine() tensor.Engine               { return m.engine() }
-func (m *opMemory) Owns(t tensor.Tensor) bool           { return m.engine().Owns(t) }
-func (m *opMemory) HostAccessible() bool                { return m.accessible }
-func (m *opMemory) Ready() error                        { return m.engine().hostReady() }
-func (m *opMemory) Pending() error                      { return m.engine().pendingError() }
-func (m *opMemory) Lose(op string, err error)           { m.engine().lose(op, err) }
-func (m *opMemory) Error(op string, err error) error    { return engineError(op, err) }
-func (m *opMemory) Capturing() bool                     { return m.captured != nil }
+func (m *opMemory) engine() *Engine                  { return (*Engine)(m) }
+func (m *opMemory) Engine() tensor.Engine            { return m.engine() }
+func (m *opMemory) Owns(t tensor.Tensor) bool        { return m.engine().Owns(t) }
+func (m *opMemory) HostAccessible() bool             { return m.accessible }
+func (m *opMemory) Ready() error                     { return m.engine().hostReady() }
+func (m *opMemory) Pending() error                   { return m.engine().pendingError() }
+func (m *opMemory) Lose(op string, err error)        { m.engine().lose(op, err) }
+func (m *opMemory) Error(op string, err error) error { return engineError(op, err) }
+func (m *opMemory) Capturing() bool                  { return m.captured != nil }
+
+// Warn implements tensorop.Memory.
+func (m *opMemory) Warn(message string, err error) {
+	if c := m.s.Caching(); c != nil {
+		c.cfg.Logger.Warn(message, "device", m.d.Name(), "error", err)
+	}
+}
 func (m *opMemory) Read(dst []byte, p Ptr) error        { return m.engine().read(dst, p) }
 func (m *opMemory) Write(p Ptr, src []byte) error       { return m.engine().write(p, src) }
 func (m *opMemory) Memcpy(dst, src tensor.Memory) error { return m.engine().Memcpy(dst, src) }

@@ -41,7 +41,7 @@ func (d *driver) LaunchKernel(l kernels.Launch, s StreamHandle) error {
 }
 
 // Multiply submits a product to s with the cuBLAS handle of the stream of. It
-// fails with ErrNotSupported where there is no cuBLAS.
+// fails with cublas.ErrMissing, and ErrNotSupported, where there is no cuBLAS.
 func (d *driver) Multiply(p *cublas.Product, of, s StreamHandle) error {
 	if err := d.usable(); err != nil {
 		return err

@@ -68,7 +68,7 @@ func first(re *regexp.Regexp, s string) string {
 
 // libraries is about what programs load besides.
 func (m Machine) libraries() []Line {
-	lines := []Line{{Advice, "cuBLAS", "not found; allocating needs none, products of matrices do",
+	lines := []Line{{Advice, "cuBLAS", "not found; products of matrices are slower without it",
 		"pip install nvidia-cublas (before driver 580: nvidia-cublas-cu12), or install it from the CUDA toolkit"}}
 	if path := m.Library("libcublas.so.*"); path != "" {
 		lines[0] = Line{Good, "cuBLAS", path, ""}

@@ -194,6 +194,21 @@ type LinearArgs struct {
 	P [2]Product
 }
 
+// MatMulArgs are those of MatMul: C = Alpha A·B + Beta C, M×N, from K products each,
+// Batch times. Rows, columns and matrices of the batch are so many elements apart.
+// X of the grid is one block for each square of MatMulSide rows and columns of C, Y
+// is one for each matrix of the batch, or fewer.
+type MatMulArgs struct {
+	C, A, B                            uint64
+	Alpha, Beta                        float64
+	M, N, K, Batch                     int64
+	ARow, AColumn, BRow, BColumn, CRow int64
+	ANext, BNext, CNext                int64
+}
+
+// MatMulSide squared are the threads of a block of MatMul.
+const MatMulSide = 16
+
 // SGDArgs are those of SGD; Y of the grid is the number of tensors. RateAt, if
 // not 0, is where the rate is in place of LR.
 type SGDArgs struct {

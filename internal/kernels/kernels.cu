@@ -6,5 +6,6 @@
 #include "softmax.cu"
 #include "layer.cu"
 #include "linear.cu"
+#include "matmul.cu"
 #include "optimizer.cu"
 #include "random.cu"

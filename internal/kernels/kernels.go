@@ -33,6 +33,7 @@ const (
 	Bias
 	BiasBack
 	Linear
+	MatMul
 	SGD
 	Adam
 	Random
@@ -85,7 +86,7 @@ func (k Kernel) Name() string {
 var (
 	sizes = [...]string{"_1", "_2", "_4", "_8"}
 	names = [...]string{"binary", "compare_same", "compare_bool", "unary", "reduce_rows", "reduce_columns", "arg",
-		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "linear", "sgd", "adam", "random"}
+		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "linear", "matmul", "sgd", "adam", "random"}
 )
 
 // A Launch is a kernel with its grid of X times Y blocks, threads a block, and

@@ -16,8 +16,8 @@ type Device interface {
 	LaunchKernel(l kernels.Launch, s device.Stream) error
 	// Multiply submits a product to s with the cuBLAS handle of the stream of.
 	// The second stream of a capture has no handle of its own, because making
-	// one may wait for the device. Multiply fails with ErrNotSupported where
-	// there is no cuBLAS.
+	// one may wait for the device. Multiply fails with cublas.ErrMissing
+	// where there is no cuBLAS.
 	Multiply(p *cublas.Product, of, s device.Stream) error
 	// Workspace returns how many bytes of workspace suit Multiply best.
 	Workspace() int64

@@ -1,10 +1,11 @@
 // Package gpu computes the operations of tensors on a GPU, with the kernels of
-// internal/kernels and with cuBLAS. It launches work on a stream and waits for
+// internal/kernels and with cuBLAS, where there is one. It launches work on a stream and waits for
 // none of it.
 package gpu
 
 import (
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"gorgonia.org/tensor"
@@ -43,6 +44,8 @@ type Memory interface {
 	Capturing() bool
 	// Error returns err as an error of the engine, and nil for nil.
 	Error(op string, err error) error
+	// Warn tells the program's log something, if there is one.
+	Warn(message string, err error)
 }
 
 // Ops are the operations of one engine on its GPU. Each method returns false
@@ -57,6 +60,7 @@ type Ops struct {
 	m    Memory
 	d    Device
 	tf32 bool
+	slow atomic.Bool // products are computed without cuBLAS, and the log was told
 }
 
 // New returns the operations of m on d, whose kernels are loaded. With tf32,

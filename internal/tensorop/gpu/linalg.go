@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -240,15 +241,52 @@ func (g *Ops) multiply(op string, p *cublas.Product, temps ...*tensor.Dense) (bo
 }
 
 // multiplyOn submits a product with a workspace to the stream work, with the
-// cuBLAS handle of the engine's own.
+// cuBLAS handle of the engine's own, or as a kernel where there is no cuBLAS.
 func (g *Ops) multiplyOn(own, work device.Stream, op string, p *cublas.Product) error {
+	if g.slow.Load() {
+		return g.multiplySlowly(work, op, p)
+	}
 	size := g.d.Workspace()
 	at, err := g.m.Scratch(size)
 	if err != nil {
 		return err
 	}
 	p.Workspace, p.Size = uintptr(at), size
-	return errors.Join(g.m.Submitted(op, g.d.Multiply(p, own, work)), g.m.FreeScratch(at, size))
+	err = g.d.Multiply(p, own, work)
+	if !errors.Is(err, cublas.ErrMissing) {
+		return errors.Join(g.m.Submitted(op, err), g.m.FreeScratch(at, size))
+	}
+	if !g.slow.Swap(true) {
+		g.m.Warn("products of matrices are slower than they could be", err)
+	}
+	return errors.Join(g.multiplySlowly(work, op, p), g.m.FreeScratch(at, size))
+}
+
+// multiplySlowly launches a product as a kernel.
+func (g *Ops) multiplySlowly(work device.Stream, op string, p *cublas.Product) error {
+	batch := max(p.Batch, 1)
+	args := kernels.MatMulArgs{
+		C: uint64(p.C.P), A: uint64(p.A.P), B: uint64(p.B.P), Alpha: p.Alpha, Beta: p.Beta,
+		M: p.C.Rows, N: p.C.Cols, K: p.A.Cols, Batch: batch, CRow: p.C.Stride,
+		ANext: p.A.Next, BNext: p.B.Next, CNext: p.C.Next,
+	}
+	args.ARow, args.AColumn = stridesOf(p.A)
+	args.BRow, args.BColumn = stridesOf(p.B)
+	blocks := ((args.M-1)/kernels.MatMulSide + 1) * ((args.N-1)/kernels.MatMulSide + 1)
+	if blocks > math.MaxInt32 {
+		return cublas.ErrSize
+	}
+	l := kernels.Launch{Kernel: kernels.MatMul.Of(p.Double), X: int(blocks), Y: int(min(batch, maxGrid)),
+		Block: kernels.MatMulSide * kernels.MatMulSide, Args: unsafe.Pointer(&args)}
+	return g.m.Submitted(op, g.d.LaunchKernel(l, work))
+}
+
+// stridesOf returns the elements between rows and between columns.
+func stridesOf(m cublas.Matrix) (row, column int64) {
+	if m.Transposed {
+		return 1, m.Stride
+	}
+	return m.Stride, 1
 }
 
 func (g *Ops) free(temps ...*tensor.Dense) error {

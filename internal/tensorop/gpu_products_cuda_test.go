@@ -1,0 +1,85 @@
+//go:build gpu
+
+package tensorop_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/cublas"
+	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
+)
+
+// noBLAS is a GPU of a computer without cuBLAS.
+type noBLAS struct {
+	cuda.Driver
+	gpu.Device
+}
+
+func (noBLAS) Multiply(*cublas.Product, cupool.StreamHandle, cupool.StreamHandle) error {
+	return fmt.Errorf("no products: %w: %w", cupool.ErrNotSupported, cublas.ErrMissing)
+}
+
+// newWithoutBLAS returns an engine on it, and what its pool logs.
+func newWithoutBLAS(t *testing.T) (*bench, *bytes.Buffer) {
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	log := new(bytes.Buffer)
+	c, err := cupool.New(cupool.Config{Driver: noBLAS{d, d.(gpu.Device)}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
+	e, err := cupool.NewEngine(enginetest.Poisoned{Caching: c})
+	require.NoError(t, err)
+	if e.Ops().GPU() == nil {
+		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
+	}
+	return &bench{&enginetest.Bench{Engine: e, Pool: c, T: t, Rand: enginetest.NewSeeded(t), Far: true, GPU: true}}, log
+}
+
+// TestGPUWithoutBLAS: without cuBLAS a kernel of cupool's own multiplies, and the log
+// says so once.
+func TestGPUWithoutBLAS(t *testing.T) {
+	e, log := newWithoutBLAS(t)
+	require.Empty(t, log.String())
+	t.Run("batches", func(t *testing.T) { checkBatchMatMul(t, e) })
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log)
+	require.Contains(t, log.String(), "slower")
+	require.Contains(t, log.String(), cublas.ErrMissing.Error())
+
+	for _, dt := range floats {
+		for _, s := range [][2]int{{1, 1}, {3, 40}, {16, 16}, {33, 17}} {
+			a, x, y := e.From(random(e.Rand, dt, s[0], s[1])), e.From(random(e.Rand, dt, s[1])), e.From(random(e.Rand, dt, s[0]))
+			for name, f := range map[string]func(a, x, y *tensor.Dense) (tensor.Tensor, error){
+				"MatVecMul": func(a, x, _ *tensor.Dense) (tensor.Tensor, error) { return tensor.MatVecMul(a, x) },
+				"Outer":     func(_, x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Outer(y, x) },
+				"Dot":       func(_, x, _ *tensor.Dense) (tensor.Tensor, error) { return tensor.Dot(x, x) },
+			} {
+				got := must(f(a, x, y)).(*tensor.Dense)
+				want := must(f(e.Host(a), e.Host(x), e.Host(y))).(*tensor.Dense)
+				e.RequireNear(floatsOf(want), got, fmt.Sprint(name, dt, s))
+				e.FreeAll(got)
+			}
+			e.FreeAll(a, x, y)
+		}
+	}
+	require.Zero(t, e.Stats().Fallbacks)
+
+	compared := 0
+	for range 60 {
+		if e.checkShape("MatMul", shapeOps["MatMul"], floats[e.Rand.IntN(len(floats))]) {
+			compared++
+		}
+	}
+	require.Greater(t, compared, 10)
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), "once")
+}
