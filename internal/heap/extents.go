@@ -40,8 +40,8 @@ func (r Runs) Empty() bool { return len(r.list) == 0 }
 func (h *Heap) WholeChunks() (r Runs) {
 	h.MergeFast()
 	for _, k := range [...]ledger.Kind{ledger.Large, ledger.Small} {
-		runs, _ := h.idleRuns(k)
-		r.list = append(r.list, slices.DeleteFunc(runs, func(x run) bool { return x.size == 0 })...)
+		runs, _ := h.idleRuns(k, false)
+		r.list = append(r.list, runs...)
 	}
 	return r
 }

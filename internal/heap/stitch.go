@@ -80,10 +80,14 @@ type run struct {
 
 // idleRuns lists the free blocks of a kind's ranges that a chunk begins or ends in,
 // those with the most bytes of whole chunks first, and sums these up. What is
-// smaller than the smallest chunk is not worth a mapping.
-func (h *Heap) idleRuns(k ledger.Kind) (runs []run, total int64) {
+// smaller than the smallest chunk is not worth a mapping. Without parts, only whole
+// chunks are listed.
+func (h *Heap) idleRuns(k ledger.Kind, parts bool) (runs []run, total int64) {
 	h.free[k].EachFrom(h.space.Memory.Granularity, func(id block.ID, b *block.Block) bool {
 		x := h.runOf(id, b, k)
+		if !parts {
+			x.front, x.back = 0, 0
+		}
 		if x.size+x.front+x.back > 0 {
 			runs = append(runs, x)
 			total += x.size
@@ -117,16 +121,13 @@ func (h *Heap) runOf(id block.ID, b *block.Block, k ledger.Kind) run {
 // bytes: those of the large ranges and behind them, where these are too few and
 // it is allowed, those that the small ranges have no use for.
 func (h *Heap) stitchable(need int64, allow Allow) (runs []run, total int64) {
-	runs, total = h.idleRuns(ledger.Large)
+	runs, total = h.idleRuns(ledger.Large, true)
 	front, back := longestParts(runs)
 	if total += front.front + back.back; total >= need || !allow.SmallChunks {
 		return runs, total
 	}
 	h.MergeFast()
-	lent, more := h.idleRuns(ledger.Small)
-	for i := range lent {
-		lent[i].front, lent[i].back = 0, 0
-	}
+	lent, more := h.idleRuns(ledger.Small, false)
 	return append(runs, lent...), total + more
 }
 
