@@ -122,7 +122,7 @@ func meaning(r cudadrv.Result) error {
 		return device.ErrOutOfMemory
 	case cudadrv.InvalidHandle:
 		return device.ErrInvalidHandle
-	case cudadrv.NotSupported, cudadrv.Missing, cudadrv.StubLibrary, cudadrv.CallNeedsNewer:
+	case cudadrv.NotSupported, cudadrv.NoDevice, cudadrv.Missing, cudadrv.StubLibrary, cudadrv.CallNeedsNewer:
 		return device.ErrNotSupported
 	}
 	if r.Lost() {

@@ -20,12 +20,13 @@ type Device struct {
 }
 
 // Devices describes the GPUs. It makes a context on each to learn how much of
-// its memory is free, and gives it back. It fails with an *Error.
+// its memory is free, and gives it back. It fails with an *Error, and with
+// cupool.ErrNotSupported where there is no driver.
 func Devices() ([]Device, error) { return devices() }
 
 // Versions are versions as CUDA writes them, 1000*major + 10*minor.
 type Versions struct {
-	Driver  int      // the newest CUDA that the driver serves
+	Driver  int      // the newest CUDA that the driver serves; 0: there is no driver
 	Headers int      // the headers that this program was built with
 	Missing []string // calls that the driver lacks in every form, with the version that has them
 }

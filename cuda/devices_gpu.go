@@ -61,7 +61,7 @@ func describeDevice(calls cubridge.Calls, i int) Device {
 func version() (Versions, error) {
 	v := Versions{Driver: int(cudadrv.DriverVersion()), Headers: int(cudadrv.HeaderVersion)}
 	for _, e := range cudadrv.Entries() {
-		if !e.Present && e.Since == cudadrv.Needs(e.Name) { // else an older form of the call stands in
+		if v.Driver > 0 && !e.Present && e.Since == cudadrv.Needs(e.Name) { // else an older form of the call stands in
 			v.Missing = append(v.Missing, fmt.Sprintf("%s (CUDA %v)", e.Name, e.Since))
 		}
 	}

@@ -56,13 +56,21 @@ func openContext(context uintptr, opts []Option) (Driver, error) {
 	return openDriver(sharedContext(calls, context, dev), func() cudadrv.Result { return cudadrv.Success }, opts)
 }
 
-// registered returns the calls that go through cu. They are missing in a
-// program that does not import the module's root.
+// registered initializes CUDA and returns the calls that go through cu. They are
+// missing in a program that does not import the module's root.
 func registered(what string) (cubridge.Calls, error) {
-	if c := cubridge.Registered(); c != nil {
-		return c, nil
+	c := cubridge.Registered()
+	if c == nil {
+		return nil, fmt.Errorf("cupool: %s: %w: the program does not import package github.com/cupool/cupool, which package cuda needs", what, device.ErrNotSupported)
 	}
-	return nil, fmt.Errorf("cupool: %s: %w: the program does not import package github.com/cupool/cupool, which package cuda needs", what, device.ErrNotSupported)
+	switch r := cudadrv.Init(); r {
+	case cudadrv.Success:
+		return c, nil
+	case cudadrv.Missing:
+		return nil, fmt.Errorf("cupool: %s: %w: there is no NVIDIA driver here (libcuda.so.1): install one (https://www.nvidia.com/drivers), or start the container with --gpus all", what, device.ErrNotSupported)
+	default:
+		return nil, openError(-1, "cuInit", r, what)
+	}
 }
 
 // openError is an error before there is a context. A negative ordinal is not

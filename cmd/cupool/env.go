@@ -22,10 +22,11 @@ cupool run does the same for one command.
 
 A build takes a C compiler. The headers are a CUDA toolkit's if there is one in
 CUDA_HOME, CUDA_PATH, PATH (nvcc), /usr/local/cuda*, /opt/cuda, pip's and
-conda's packages or /usr/include, else cupool's own. Programs are linked with
-the driver's library where it is installed, else with a stub that is built
-here. In another module than this one, go run -mod=mod adds what the tool needs
-to go.sum. What the variables have now is kept behind the new flags.`
+conda's packages or /usr/include, else cupool's own. Programs are linked with a
+small library that is built here, and look for the driver's when they start; they
+start without one, too. In another module than this one, go run -mod=mod adds
+what the tool needs to go.sum. What the variables have now is kept behind the new
+flags.`
 
 // setupFlags are the flags of the commands that set a build up.
 type setupFlags struct {

@@ -79,7 +79,11 @@ func infoCUDA(w io.Writer) {
 		fmt.Fprintf(w, "CUDA\t%v\n", err)
 		return
 	}
-	fmt.Fprintf(w, "CUDA driver\t%s\nbuilt with headers of\t%s\n", version(v.Driver), version(v.Headers))
+	driver := "none"
+	if v.Driver > 0 {
+		driver = version(v.Driver)
+	}
+	fmt.Fprintf(w, "CUDA driver\t%s\nbuilt with headers of\t%s\n", driver, version(v.Headers))
 	if len(v.Missing) > 0 {
 		fmt.Fprintf(w, "the driver lacks\t%s\n", strings.Join(v.Missing, ", "))
 	}

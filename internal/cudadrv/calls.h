@@ -88,6 +88,7 @@ cp_value cp_stream_instantiate(uintptr_t ctx, uintptr_t stream);
 int cp_graph_launch(uintptr_t ctx, uintptr_t exec, uintptr_t stream);
 int cp_graph_destroy(uintptr_t ctx, uintptr_t exec);
 cp_pointer cp_pointer_info(uintptr_t ctx, uintptr_t p);
+int cp_start(void);
 const char *cp_error_name(int err);
 const char *cp_error_text(int err);
 

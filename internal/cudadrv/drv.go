@@ -26,6 +26,7 @@ const (
 	ECCUncorrectable    Result = C.CUDA_ERROR_ECC_UNCORRECTABLE
 	NVLinkUncorrectable Result = C.CUDA_ERROR_NVLINK_UNCORRECTABLE
 	InvalidHandle       Result = C.CUDA_ERROR_INVALID_HANDLE
+	NoDevice            Result = C.CUDA_ERROR_NO_DEVICE
 	NotReady            Result = C.CUDA_ERROR_NOT_READY
 	NotFound            Result = C.CUDA_ERROR_NOT_FOUND
 	IllegalAddress      Result = C.CUDA_ERROR_ILLEGAL_ADDRESS
@@ -94,6 +95,9 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10
 
 // HeaderVersion is the version of the headers that this was built with.
 const HeaderVersion Version = C.CUDA_VERSION
+
+// Init initializes the driver. It returns Missing where there is none.
+func Init() Result { return Result(C.cp_start()) }
 
 // DriverVersion returns the newest CUDA that the driver can serve, or 0.
 func DriverVersion() Version {

@@ -33,6 +33,7 @@ typedef struct { // CUipcMemHandle, CUipcEventHandle
 // The version is CUDA's, as 1000*major + 10*minor, in which this very
 // signature came; cuGetProcAddress is asked for the function as of it.
 #define CP_ENTRIES(X) \
+	X(init, "cuInit", "cuInit", 2000, (unsigned flags)) \
 	X(getErrorName, "cuGetErrorName", "cuGetErrorName", 6000, (CUresult r, const char **s)) \
 	X(getErrorString, "cuGetErrorString", "cuGetErrorString", 6000, (CUresult r, const char **s)) \
 	X(pointerGetAttributes, "cuPointerGetAttributes", "cuPointerGetAttributes", 7000, (unsigned n, CUpointer_attribute *attrs, void **data, CUdeviceptr p)) \

@@ -79,6 +79,8 @@ cp_pointer cp_pointer_info(uintptr_t ctx, uintptr_t p) {
 	return i;
 }
 
+int cp_start(void) { return cp_init == NULL ? CP_MISSING : (int)cp_init(0); }
+
 const char *cp_error_name(int err) {
 	const char *s = NULL;
 	if (cp_getErrorName == NULL || cp_getErrorName((CUresult)err, &s) != CUDA_SUCCESS)

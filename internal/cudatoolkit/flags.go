@@ -9,21 +9,17 @@ import (
 )
 
 // Flags are the values of the two variables that cgo reads.
-type Flags struct {
-	CFLAGS, LDFLAGS string
-	Driver          string // what libcuda is linked from, in words
-}
+type Flags struct{ CFLAGS, LDFLAGS string }
 
 // goDefault is what cgo uses when a variable is not set.
 const goDefault = "-g -O2"
 
-// Flags returns what to set to build with t. It writes the wrapper header,
-// links to libraries that have only versioned names, and where there is no
-// libcuda a library to link with, under cacheDir. That way it works for
-// programs that depend on this module too, whose copy of it lies somewhere in
-// Go's module cache or in a vendor directory.
+// Flags returns what to set to build with t. It writes the wrapper header, the
+// library that takes the place of libcuda, and a link to a libcublas that has
+// only a versioned name, under cacheDir. That way it works for programs that
+// depend on this module too, whose copy of it lies somewhere in Go's module
+// cache or in a vendor directory.
 func (s System) Flags(t Toolkit, cacheDir string) (Flags, error) {
-	var f Flags
 	var cflags []string
 	if t.Root != "" { // cupool's own header needs no wrapper
 		w, err := writeHeader(cacheDir, wrapper)
@@ -37,57 +33,37 @@ func (s System) Flags(t Toolkit, cacheDir string) (Flags, error) {
 			cflags = append(cflags, "-I"+dir)
 		}
 	}
-	var ldflags []string
+	driver, err := s.driverArchive(filepath.Join(t.Includes[0], "cuda.h"), cacheDir)
+	if err != nil {
+		return Flags{}, err
+	}
+	ldflags := []string{"-L" + driver} // first, as a toolkit has a libcuda.so
 	for _, dir := range t.LibDirs {
 		if filepath.Base(dir) != "stubs" {
 			ldflags = append(ldflags, "-L"+dir)
 		}
 	}
-	dirs, from, err := s.driverLibrary(t, cacheDir)
+	blas, err := s.linkToBlas(t, cacheDir)
 	if err != nil {
 		return Flags{}, err
 	}
-	for _, dir := range dirs {
-		if !slices.Contains(ldflags, "-L"+dir) {
-			ldflags = append(ldflags, "-L"+dir)
-		}
+	if blas != "" {
+		ldflags = append(ldflags, "-L"+blas)
 	}
-	f.Driver = from
-	f.CFLAGS = s.join("CGO_CFLAGS", cflags)
-	f.LDFLAGS = s.join("CGO_LDFLAGS", ldflags)
-	return f, nil
+	return Flags{s.join("CGO_CFLAGS", cflags), s.join("CGO_LDFLAGS", ldflags)}, nil
 }
 
-// driverLibrary returns directories to link libcuda and libcublas from,
-// beside the toolkit's, and says which libcuda it is. The driver installs
-// libcuda.so.1, and only some packages the libcuda.so that -lcuda looks for;
-// toolkits have a stub of it. In pip's packages the same is true of libcublas.
-func (s System) driverLibrary(t Toolkit, cacheDir string) (dirs []string, from string, err error) {
+// linkToBlas makes the libcublas.so that -lcublas looks for where there are
+// only versioned names, as in pip's packages, and returns its directory; "" where
+// there is nothing to be done.
+func (s System) linkToBlas(t Toolkit, cacheDir string) (dir string, err error) {
 	all := append(slices.Clone(t.LibDirs), s.libraryDirs()...)
-	linkDir := filepath.Join(cacheDir, "lib")
-	if at := dirWith(all, "libcuda.so"); at != "" {
-		dirs, from = append(dirs, at), filepath.Join(at, "libcuda.so")
-	} else if real := newest(all, "libcuda.so.1"); real != "" {
-		if err := link(linkDir, "libcuda.so", real); err != nil {
-			return nil, "", err
-		}
-		dirs, from = append(dirs, linkDir), real
-	} else {
-		stub, err := s.stub(filepath.Join(t.Includes[0], "cuda.h"), cacheDir)
-		if err != nil {
-			return nil, "", err
-		}
-		dirs, from = append(dirs, stub), "a stub built here, as there is no libcuda.so.1"
+	real := newest(all, "libcublas.so.[0-9]*")
+	if real == "" || dirWith(all, "libcublas.so") != "" {
+		return "", nil
 	}
-	if dirWith(all, "libcublas.so") == "" {
-		if real := newest(all, "libcublas.so.[0-9]*"); real != "" {
-			if err := link(linkDir, "libcublas.so", real); err != nil {
-				return nil, "", err
-			}
-			dirs = append(dirs, linkDir)
-		}
-	}
-	return dirs, from, nil
+	dir = filepath.Join(cacheDir, "lib")
+	return dir, link(dir, "libcublas.so", real)
 }
 
 // libraryDirs returns where drivers are installed.

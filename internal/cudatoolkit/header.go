@@ -1,6 +1,7 @@
 package cudatoolkit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	_ "embed"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 //go:embed wrapper/cuda.h
@@ -16,6 +16,9 @@ var wrapper []byte // goes in front of a toolkit's cuda.h
 
 //go:embed driverapi/cuda.h
 var driverAPI []byte // takes the place of a toolkit's cuda.h
+
+//go:embed driverapi/driver.c
+var driverCode []byte // of the library that programs are linked with
 
 // None, as the name of a toolkit, stands for cupool's own header.
 const None = "none"
@@ -76,15 +79,18 @@ func replace(path string, mode os.FileMode, write func(tmp string) error) error 
 
 var functionName = regexp.MustCompile(`\bcu[A-Z]\w*`)
 
-// stubSource is a C file with every function that a cuda.h names, by all of
-// its names. A linker looks at names only. A program that is run with the stub
-// gets CUDA_ERROR_STUB_LIBRARY from each.
-func stubSource(header []byte) []byte {
+// driverSource is a C file with every function that a cuda.h names, by all of its
+// names. Each jumps to the driver's function of that name, which it finds when
+// the program starts.
+func driverSource(header []byte) []byte {
 	names := functionName.FindAllString(string(header), -1)
 	slices.Sort(names)
-	var c strings.Builder
-	for _, name := range slices.Compact(names) {
-		fmt.Fprintf(&c, "int %s(void) { return 34; }\n", name)
+	var c bytes.Buffer
+	c.WriteString("#define FUNCTIONS(X)")
+	for i, name := range slices.Compact(names) {
+		fmt.Fprintf(&c, " \\\n\tX(%d, %s)", i, name)
 	}
-	return []byte(c.String())
+	c.WriteString("\n\n")
+	c.Write(driverCode)
+	return c.Bytes()
 }

@@ -203,7 +203,9 @@ func TestWriteHeader(t *testing.T) {
 	assert.Len(t, left, 1)
 }
 
-func TestStubSource(t *testing.T) {
+func TestDriverSource(t *testing.T) {
 	const header = "CUresult CUDAAPI cuInit(unsigned int);\n#define cuMemFree cuMemFree_v2\ntypedef struct CUctx_st *CUcontext; cuuint64_t x;\ncuInit"
-	assert.Equal(t, "int cuInit(void) { return 34; }\nint cuMemFree(void) { return 34; }\nint cuMemFree_v2(void) { return 34; }\n", string(stubSource([]byte(header))))
+	list, code, _ := strings.Cut(string(driverSource([]byte(header))), "\n\n")
+	assert.Equal(t, "#define FUNCTIONS(X) \\\n\tX(0, cuInit) \\\n\tX(1, cuMemFree) \\\n\tX(2, cuMemFree_v2)", list)
+	assert.Equal(t, string(driverCode), code)
 }

@@ -46,7 +46,6 @@ func (s System) Setup(toolkit string) (Setup, error) {
 		return u, err
 	}
 	u.note("headers: %s", why)
-	u.note("linked with: %s", f.Driver)
 	u.set("CGO_CFLAGS", f.CFLAGS)
 	u.set("CGO_LDFLAGS", f.LDFLAGS)
 	if s.env("CC") == "" && cc[0] != "gcc" {

@@ -2,6 +2,8 @@ package cudatoolkit
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,13 +24,13 @@ func TestSetup(t *testing.T) {
 	}{
 		"nothing but a compiler": {
 			func(f *fixture) {}, "",
-			map[string]string{"CGO_CFLAGS": "/include-", "CGO_LDFLAGS": "/stub-"},
-			[]string{"cupool's own, of CUDA 13.0", "there is no toolkit", "a stub built here", "no NVIDIA driver here"}, nil,
+			map[string]string{"CGO_CFLAGS": "/include-", "CGO_LDFLAGS": "/driver-"},
+			[]string{"cupool's own, of CUDA 13.0", "there is no toolkit", "no NVIDIA driver here"}, nil,
 		},
 		"a driver, no toolkit": {
 			func(f *fixture) { f.file(lib+"/libcuda.so.1", "") }, "",
-			map[string]string{"CGO_CFLAGS": "/include-", "CGO_LDFLAGS": "/lib -g"},
-			[]string{"cupool's own", "linked with: ROOT/" + lib + "/libcuda.so.1"}, nil,
+			map[string]string{"CGO_CFLAGS": "/include-", "CGO_LDFLAGS": "/driver-"},
+			[]string{"cupool's own"}, nil,
 		},
 		"a toolkit": {
 			func(f *fixture) { f.toolkit("usr/local/cuda", 12040); f.file(lib+"/libcuda.so.1", "") }, "",
@@ -93,13 +95,17 @@ func TestSetupOtherCompiler(t *testing.T) {
 	f := newFixture(t)
 	f.compiler()
 	sys := f.system()
+	gcc, err := exec.LookPath("gcc")
+	require.NoError(t, err)
+	f.file("bin/x", "")
+	require.NoError(t, os.Symlink(gcc, f.path("bin/clang")))
+	t.Setenv("PATH", f.path("bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	sys.Look = func(name string) (string, error) {
-		if name == "clang" {
-			return "/usr/bin/clang", nil
+		if name == "gcc" || name == "cc" {
+			return "", os.ErrNotExist
 		}
-		return "", os.ErrNotExist
+		return exec.LookPath(name)
 	}
-	f.file("usr/lib64/libcuda.so", "")
 	t.Setenv("XDG_CACHE_HOME", f.path("cache"))
 	u, err := sys.Setup("")
 	require.NoError(t, err)
