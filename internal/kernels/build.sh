@@ -14,7 +14,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 nvcc -ptx -arch=compute_75 -O3 -o "$out/raw.ptx" kernels.cu
 {
-	echo "// sources $(cat kernel.h kernels.cu elementwise.cu copy.cu reduce.cu softmax.cu layer.cu linear.cu matmul.cu optimizer.cu random.cu | sha256sum | cut -d' ' -f1)"
+	echo "// sources $(cat kernel.h kernels.cu elementwise.cu copy.cu reduce.cu softmax.cu layer.cu linear.cu conv.cu matmul.cu optimizer.cu random.cu | sha256sum | cut -d' ' -f1)"
 	sed -e '/^\/\//d' -e '/^$/d' -e 's/^\.version .*/.version 7.0/' "$out/raw.ptx"
 } >"$out/kernels.ptx"
 for sm in 75 80 90; do

@@ -6,6 +6,7 @@
 #include "softmax.cu"
 #include "layer.cu"
 #include "linear.cu"
+#include "conv.cu"
 #include "matmul.cu"
 #include "optimizer.cu"
 #include "random.cu"

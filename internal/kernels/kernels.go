@@ -33,6 +33,11 @@ const (
 	Bias
 	BiasBack
 	Linear
+	ConvGather
+	ConvWeights
+	ConvSum
+	Im2Col
+	Col2Im
 	MatMul
 	SGD
 	Adam
@@ -86,7 +91,7 @@ func (k Kernel) Name() string {
 var (
 	sizes = [...]string{"_1", "_2", "_4", "_8"}
 	names = [...]string{"binary", "compare_same", "compare_bool", "unary", "reduce_rows", "reduce_columns", "arg",
-		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "linear", "matmul", "sgd", "adam", "random"}
+		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "linear", "conv", "conv_weights", "conv_sum", "im2col", "col2im", "matmul", "sgd", "adam", "random"}
 )
 
 // A Launch is a kernel with its grid of X times Y blocks, threads a block, and

@@ -11,7 +11,7 @@ import (
 )
 
 // sources are what kernels.ptx is made of, in the order of build.sh.
-var sources = []string{"kernel.h", "kernels.cu", "elementwise.cu", "copy.cu", "reduce.cu", "softmax.cu", "layer.cu", "linear.cu", "matmul.cu", "optimizer.cu", "random.cu"}
+var sources = []string{"kernel.h", "kernels.cu", "elementwise.cu", "copy.cu", "reduce.cu", "softmax.cu", "layer.cu", "linear.cu", "conv.cu", "matmul.cu", "optimizer.cu", "random.cu"}
 
 // TestPTXIsUpToDate fails when a kernel was changed and build.sh not run.
 func TestPTXIsUpToDate(t *testing.T) {

@@ -1,0 +1,92 @@
+package kernels
+
+// ConvParts is the number of products that one launch of ConvGather makes.
+const ConvParts = 4
+
+// A ConvPart is the pixels (i, j) of High×Wide of an image
+//
+//	Dst[n, row, i, j] = Σ W[row, c, ty, tx]·Src[n, c, i·MulY + FirstY + ty·StepY, ...]
+//
+// over channels c and taps. The source is 0 outside.
+type ConvPart struct {
+	High, Wide, TapsY, TapsX, FirstY, FirstX int64
+	WFirst, DstFirst                         int64 // offsets of the first weight and pixel
+}
+
+// ConvArgs are those of ConvGather, whose grid has a block for each tile of the
+// largest part in X and the parts in Y. With a Bias, the result is Act(Dst + Bias),
+// with a Y, what the activation made, Dst times its slope there. No tensor may have
+// 2³¹ elements.
+type ConvArgs struct {
+	Dst, Src, W, Bias, Y                             uint64 // Bias, Y: 0 for none
+	Activation, Batch, Rows, Channels, Height, Width int64  // Height, Width: of the source
+	MulY, MulX, StepY, StepX                         int64
+	WRow, WChannel, WTapY, WTapX                     int64
+	DstPlane, DstRow, DstColumn                      int64
+	Tile                                             int64 // index of ConvTiles
+	Part                                             [ConvParts]ConvPart
+}
+
+// ConvWindow is the sizes of a convolution as ConvWeights and Im2Col take them:
+// of an image, of the result and of the window.
+type ConvWindow struct {
+	Channels, Height, Width, High, Wide                              int64
+	TapsY, TapsX, PadY, PadX, StrideY, StrideX, DilationY, DilationX int64
+}
+
+// ConvWeightsArgs are those of ConvWeights, whose grid has a block for each tile in
+// X, and for each Span of pixels in Y. Each makes its part of the sums: Rows of
+// Columns, which are Taps and one more where the sums of DZ are wanted.
+type ConvWeightsArgs struct {
+	Sums, X, DZ uint64
+	Batch, Rows int64
+	ConvWindow
+	Taps, Columns, Span int64
+	Tile                int64 // index of ConvWeightsTiles
+}
+
+// ConvSumArgs are those of ConvSum: Parts of sums, each of Rows×Columns, become DW,
+// of Rows×Taps, and DB. Lanes threads, a power of 2 up to 32, make an element. A
+// block has ConvSumThreads.
+type ConvSumArgs struct {
+	DW, DB, Sums                      uint64
+	Rows, Taps, Columns, Parts, Lanes int64
+}
+
+// ConvSumThreads are a block's of ConvSum.
+const ConvSumThreads = 256
+
+// Im2ColArgs are those of Im2Col and Col2Im, which make N elements.
+type Im2ColArgs struct {
+	X, Col uint64
+	N      int64
+	ConvWindow
+}
+
+// A ConvTile is the part of a product that a block makes, and its threads.
+type ConvTile struct{ Rows, Cols, Threads int64 }
+
+// ConvTiles returns the tiles of ConvGather.
+func ConvTiles(double bool) []ConvTile {
+	if double {
+		return convTiles64
+	}
+	return convTiles32
+}
+
+// ConvWeightsTiles returns the tiles of ConvWeights.
+func ConvWeightsTiles(double bool) []ConvTile {
+	if double {
+		return weightsTiles64
+	}
+	return weightsTiles32
+}
+
+var (
+	convTiles32 = []ConvTile{{16, 64, 64}, {16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {32, 128, 128}, {64, 32, 128}, {64, 64, 256},
+		{64, 64, 128}, {64, 128, 256}, {128, 64, 256}}
+	convTiles64    = []ConvTile{{16, 64, 64}, {16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}
+	weightsTiles32 = []ConvTile{{16, 16, 64}, {32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 32, 128}, {64, 64, 256},
+		{64, 64, 128}, {128, 64, 256}}
+	weightsTiles64 = []ConvTile{{16, 16, 64}, {32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}
+)
