@@ -46,10 +46,10 @@
 //
 // On an engine over memory that the CPU cannot touch, the engine's kernels
 // compute: elementwise operations, comparisons, products, sums and maxima,
-// SoftMax, Repeat, slices, Concat, transpositions, ByIndices, sigmoid. Gorgonia
-// computes all others by itself, on copies in host memory: convolutions (by way
-// of im2col), pooling, normalizations, dropout, random numbers, sparsemax and
-// all operations of a program's own. The results are right, but it is slow;
+// SoftMax, Repeat, slices, Concat, transpositions, ByIndices, sigmoid, dropout and
+// random numbers (WithSeed). Gorgonia computes all others by itself, on copies in
+// host memory: convolutions (by way of im2col), pooling, normalizations, sparsemax
+// and all operations of a program's own. The results are right, but it is slow;
 // VM.Fallbacks counts it. In managed memory (cuda.Managed) the CPU computes all of the
 // graph, without copies.
 //

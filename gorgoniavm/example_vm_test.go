@@ -162,6 +162,26 @@ func ExampleWatch() {
 	// level=INFO msg="gorgoniavm: executed" node="square(%0) (node 1)" op=gorgonia.elemUnaryOp shape=(3) type=float32 value="[  1    4    9]"
 }
 
+// Two VMs with one seed drop the same elements.
+func ExampleWithSeed() {
+	eng, _ := engine()
+	for range 2 {
+		g := gorgonia.NewGraph()
+		y := gorgonia.Must(gorgonia.Dropout(vector(g, "x", 1, 2, 3, 4, 5), 0.5))
+		vm, err := gorgoniavm.New(g, eng, gorgoniavm.WithSeed(42))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := vm.RunAll(); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(y.Value())
+	}
+	// Output:
+	// [ 2   4   6   0  10]
+	// [ 2   4   6   0  10]
+}
+
 // What gorgonia computes by itself, in Go on the CPU, is counted.
 func ExampleVM_Fallbacks() {
 	eng, _ := engine()

@@ -2,8 +2,6 @@ package gorgoniavm
 
 import (
 	"fmt"
-	"reflect"
-	"unsafe"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -128,45 +126,4 @@ func (m *VM) doForeign(in *program.Instr, args []gorgonia.Value) (gorgonia.Value
 		return nil, err
 	}
 	return in.Op.(gorgonia.UsePreallocDoer).UsePreallocDo(h, args...)
-}
-
-// dropout computes gorgonia's dropout, with its random numbers, into a
-// destination. Gorgonia's own way to give it a destination fails.
-func dropout(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	d, ok := args[0].(*tensor.Dense)
-	drop := program.Field(in.Op, "probability").Float()
-	switch {
-	case !ok || !m.e.AllocAccessible():
-		return foreign(m, in, args)
-	case drop == 0 || !program.Field(in.Op, "isTraining").Bool():
-		return d, nil
-	}
-	m.fallbacks[in.Name]++
-	dst, err := m.destination(in)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := m.e.Accessible(d); err != nil {
-		return nil, err
-	}
-	random := *(*func() float64)(unsafe.Pointer(reflect.ValueOf(in.Op).Elem().FieldByName("rndGen").UnsafeAddr()))
-	switch x := d.Data().(type) {
-	case []float32:
-		dropTo(dst.Data().([]float32), x, float32(1-drop), random)
-	case []float64:
-		dropTo(dst.Data().([]float64), x, 1-drop, random)
-	default:
-		return nil, ErrOperand
-	}
-	return dst, nil
-}
-
-// dropTo keeps elements with a probability.
-func dropTo[T float32 | float64](dst, src []T, keep T, random func() float64) {
-	for i, x := range src {
-		dst[i] = 0
-		if T(random()) < keep {
-			dst[i] = x / keep
-		}
-	}
 }

@@ -29,6 +29,8 @@ var kernels = map[string]kernel{
 	"gorgonia.maxBetween":     plain,
 	"*gorgonia.byIndicesOp":   plain,
 	"*gorgonia.dropoutOp":     dropout,
+	"*gorgonia.dropoutDiffOp": dropoutBack,
+	"gorgonia.randomOp":       random,
 	"*gorgonia.sliceOp":       slice,
 	"gorgonia.sliceIncrOp":    addToSlice,
 	"gorgonia.sizeOp":         plain,

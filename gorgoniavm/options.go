@@ -22,6 +22,7 @@ type config struct {
 	eval     bool
 	replay   bool
 	log      *slog.Logger
+	seed     *uint64 // of random numbers; nil: none is given
 }
 
 // BindDualValues adds the gradients of the graph to those of the nodes that

@@ -49,16 +49,16 @@ func (m *VM) recordable() error {
 // instructions after the last scalar that is fetched are a graph of their own.
 // It may use the memory of the first graph, but not free it.
 func (m *VM) recordRun(rec *recording) error {
-	instrs := inputsFirst(m.prog.Instrs[:m.prog.Late])
+	instrs, walk := inputsFirst(m.prog.Instrs[:m.prog.Late]), m.begin
 	if n := m.fetches.after(instrs); 0 < n && n < len(instrs) {
-		if err := m.recordGraph(rec, func() error { return m.walk(instrs[:n]) }); err != nil {
+		if err := m.recordGraph(rec, func() error { return m.begin(instrs[:n]) }); err != nil {
 			return err
 		}
 		m.mem.blocks.Borrow()
-		instrs = instrs[n:]
+		instrs, walk = instrs[n:], m.walk
 	}
 	return m.recordGraph(rec, func() error {
-		if err := m.walk(instrs); err != nil {
+		if err := walk(instrs); err != nil {
 			return err
 		}
 		if err := m.addGradients(recorded); err != nil {

@@ -39,6 +39,7 @@ type VM struct {
 	fetches   fetches                  // scalars on their way from the device
 	fallbacks map[string]int64         // see Fallbacks
 	replay    replays                  // runs as CUDA graphs (Replay)
+	draws     draws                    // of random numbers
 	recording *recording               // the one that is being made; nil: none
 	closed    bool
 }
@@ -82,7 +83,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		weights:   make(map[*gorgonia.Node]held),
 		fetches:   make(fetches, len(prog.Instrs)),
 		fallbacks: make(map[string]int64),
-		replay:    replays{on: c.replay},
+		replay:    replays{on: c.replay}, draws: newDraws(prog, e, &c),
 	}, nil
 }
 
@@ -114,13 +115,13 @@ func (m *VM) RunAll() error {
 }
 
 func (m *VM) run() error {
-	if err := m.prepareGradients(); err != nil {
+	if err := errors.Join(m.prepareGradients(), m.prepareDraws()); err != nil {
 		return err
 	}
 	if done, err := m.replayed(); done || err != nil {
 		return err
 	}
-	if err := m.walk(m.prog.Instrs); err != nil {
+	if err := m.begin(m.prog.Instrs); err != nil {
 		return err
 	}
 	m.replay.ran = true
@@ -170,6 +171,7 @@ func (m *VM) Close() error {
 	for _, h := range m.consts {
 		m.mem.drop(&h)
 	}
+	m.mem.drop(&m.draws.run)
 	m.kept, m.weights, m.duals, m.consts, m.inputs = nil, nil, nil, nil, nil
 	errs = append(errs, l.done(), m.fetches.close(m.e))
 	return errors.Join(append(errs, m.mem.blocks.Err)...)

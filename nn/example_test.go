@@ -178,6 +178,48 @@ func ExampleSGD_Step() {
 	// [0.4686 0.3409]
 }
 
+// A dropout, and its gradient, which makes the same choice again. The next draw
+// makes another one.
+func ExampleDropout() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Scope().Close() // frees the tensors
+	x, _ := eng.FromHost(tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})))
+	y, _ := eng.Empty(tensor.Float64, 6)
+	hits, _ := eng.Empty(tensor.Float64, 2)
+	draw, err := eng.FromHost(tensor.New(tensor.WithBacking([]int{0})))
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := nn.Seed{Seed: 42, Draw: draw}
+	show := func(t *tensor.Dense, err error) {
+		h, _ := eng.ToHost(t)
+		fmt.Println(h.Data(), err)
+	}
+
+	show(y, nn.Dropout(eng, x, y, 0.5, s))
+	show(x, nn.DropoutBack(eng, x, x, 0.5, s))
+	show(x, nn.ScaledDropoutBack(eng, x, x, 0.5, 1, s))
+	if err := nn.NextDraw(eng, draw); err != nil {
+		log.Fatal(err)
+	}
+	show(y, nn.Dropout(eng, x, y, 0.5, s))
+	show(hits, nn.Binomial(eng, hits, 100, 0.25, s))
+	// Output:
+	// [0 4 6 8 0 12] <nil>
+	// [0 4 6 8 0 12] <nil>
+	// [0 4 6 8 0 12] <nil>
+	// [0 8 12 0 0 0] <nil>
+	// [36 24] <nil>
+}
+
 // What the activations make of three numbers.
 func ExampleActivation() {
 	pool, err := cupool.New(cupool.Config{})

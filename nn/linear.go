@@ -101,6 +101,16 @@ func fitApart(op string, outputs []tensor.Tensor, inputs ...tensor.Tensor) error
 	return nil
 }
 
+// fitOnto fails where an output of a step that goes element by element shares
+// memory with an input of the same size, unless they are in the same place.
+func fitOnto(op string, output, input tensor.Tensor) error {
+	to, _ := operand.Extent(output)
+	if from, _ := operand.Extent(input); from == to {
+		return nil
+	}
+	return fitApart(op, []tensor.Tensor{output}, input)
+}
+
 // weightsBack sets dw and db by operations of their own.
 func weightsBack(e *cupool.Engine, l layerSize, x, dz, dw, db tensor.Tensor) error {
 	if l.rows*l.out == 0 || operand.IsNil(dw) {

@@ -16,7 +16,41 @@ import (
 
 // Seed selects random numbers. Each Stream of each Seed is a sequence of its own.
 // Sequences are the same on every device but for rounding.
-type Seed struct{ Seed, Stream uint64 }
+type Seed struct {
+	Seed, Stream uint64
+
+	// Draw, unless it is nil, has a number that is added to Stream. It is a tensor
+	// of one tensor.Int, which is read when the step runs. So the launches of a
+	// Graph, which keeps the Stream of its capture, can have numbers of their own:
+	// a NextDraw in the Graph goes on to the next Stream.
+	Draw tensor.Tensor
+}
+
+// NextDraw adds 1 to draw, a tensor of one tensor.Int (Seed.Draw).
+func NextDraw(e *cupool.Engine, draw tensor.Tensor) error {
+	defer operand.KeepAlive(draw)
+	const op = "NextDraw"
+	if err := fitType(e, op, tensor.Int, want{t: draw, n: 1}); err != nil {
+		return err
+	}
+	if g, args := e.Ops().GPU(), (kernels.NextDrawArgs{}); g.Addresses([]*uint64{&args.Draw}, draw) {
+		return g.Each(op, kernels.NextDraw, 1, unsafe.Pointer(&args))
+	}
+	return e.Ops().InPlace(op, nil, []tensor.Tensor{draw}, func(_, out []*tensor.Dense) { operand.Slice[int](out[0])[0]++ })
+}
+
+// fit fails for a Draw that is none.
+func (s *Seed) fit(e *cupool.Engine, op string) error {
+	return fitType(e, op, tensor.Int, want{s.Draw, 1, true})
+}
+
+// stream returns the stream of a step that runs on the CPU, given the Draw.
+func (s *Seed) stream(draw *tensor.Dense) uint64 {
+	if draw == nil {
+		return s.Stream
+	}
+	return s.Stream + uint64(operand.Slice[int](draw)[0])
+}
 
 // Uniform fills t with random numbers in [lo, hi).
 func Uniform(e *cupool.Engine, t tensor.Tensor, lo, hi float64, s Seed) error {
@@ -28,38 +62,70 @@ func Normal(e *cupool.Engine, t tensor.Tensor, mean, deviation float64, s Seed) 
 	return random(e, "Normal", t, true, mean, deviation, s)
 }
 
+// Binomial fills t with how many of so many trials hit, each with probability p.
+// It takes time in proportion to trials. It fails with ErrNotSupported unless
+// there are trials and p is in [0, 1].
+func Binomial(e *cupool.Engine, t tensor.Tensor, trials int, p float64, s Seed) error {
+	defer operand.KeepAlive(t, s.Draw)
+	const op = "Binomial"
+	if err := fitRandom(e, op, t, &s); err != nil {
+		return err
+	}
+	if trials <= 0 || !(p >= 0 && p <= 1) {
+		return fail(op, fmt.Errorf("%d trials with probability %v: %w", trials, p, cupool.ErrNotSupported))
+	}
+	if ok, err := binomialOnGPU(e.Ops().GPU(), op, t, trials, p, s); ok {
+		return err
+	}
+	return e.Ops().InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
+		if isDouble(t) {
+			philox.Binomial(operand.Slice[float64](out[0]), trials, p, s.stream(in[0]), s.Seed)
+		} else {
+			philox.Binomial(operand.Slice[float32](out[0]), trials, p, s.stream(in[0]), s.Seed)
+		}
+	})
+}
+
 func random(e *cupool.Engine, op string, t tensor.Tensor, normal bool, p, q float64, s Seed) error {
-	defer operand.KeepAlive(t)
+	defer operand.KeepAlive(t, s.Draw)
+	if err := fitRandom(e, op, t, &s); err != nil {
+		return err
+	}
+	if ok, err := randomOnGPU(e.Ops().GPU(), op, t, normal, p, q, s); ok {
+		return err
+	}
+	return e.Ops().InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
+		if isDouble(t) {
+			randomOnHost(operand.Slice[float64](out[0]), normal, p, q, s.stream(in[0]), s.Seed)
+		} else {
+			randomOnHost(operand.Slice[float32](out[0]), normal, p, q, s.stream(in[0]), s.Seed)
+		}
+	})
+}
+
+// fitRandom fails for tensors that cannot be filled.
+func fitRandom(e *cupool.Engine, op string, t tensor.Tensor, s *Seed) error {
 	if operand.IsNil(t) {
 		return fail(op, fmt.Errorf("no tensor: %w", cupool.ErrNotSupported))
 	}
 	if err := fit(e, op, t.Dtype(), want{t: t, n: t.Shape().TotalSize()}); err != nil {
 		return err
 	}
-	if ok, err := randomOnGPU(e.Ops().GPU(), op, t, normal, p, q, s); ok {
-		return err
-	}
-	return e.Ops().InPlace(op, nil, []tensor.Tensor{t}, func(_, out []*tensor.Dense) {
-		if isDouble(t) {
-			randomOnHost(operand.Slice[float64](out[0]), normal, p, q, s)
-		} else {
-			randomOnHost(operand.Slice[float32](out[0]), normal, p, q, s)
-		}
-	})
+	return s.fit(e, op)
 }
 
-func randomOnHost[T layers.Float](dst []T, normal bool, p, q float64, s Seed) {
+func randomOnHost[T layers.Float](dst []T, normal bool, p, q float64, stream, seed uint64) {
 	if normal {
-		philox.Normal(dst, p, q, s.Stream, s.Seed)
+		philox.Normal(dst, p, q, stream, seed)
 	} else {
-		philox.Uniform(dst, p, q, s.Stream, s.Seed)
+		philox.Uniform(dst, p, q, stream, seed)
 	}
 }
 
 func randomOnGPU(g *gpu.Ops, op string, t tensor.Tensor, normal bool, p, q float64, s Seed) (bool, error) {
 	n := t.Shape().TotalSize()
 	args := kernels.RandomArgs{Seed: s.Seed, Stream: s.Stream, P: p, Q: q, N: int64(n)}
-	if !g.Addresses([]*uint64{&args.Dst}, t) {
+	if !g.Addresses([]*uint64{&args.Dst, &args.DrawAt}, t, s.Draw) {
 		return false, nil
 	}
 	if normal {
@@ -67,4 +133,13 @@ func randomOnGPU(g *gpu.Ops, op string, t tensor.Tensor, normal bool, p, q float
 	}
 	per := 16 / int(t.Dtype().Size()) // numbers a thread makes
 	return true, g.Each(op, kernels.Random.Of(isDouble(t)), (n+per-1)/per, unsafe.Pointer(&args))
+}
+
+func binomialOnGPU(g *gpu.Ops, op string, t tensor.Tensor, trials int, p float64, s Seed) (bool, error) {
+	n := t.Shape().TotalSize()
+	args := kernels.BinomialArgs{Seed: s.Seed, Stream: s.Stream, P: p, Trials: int64(trials), N: int64(n)}
+	if !g.Addresses([]*uint64{&args.Dst, &args.DrawAt}, t, s.Draw) {
+		return false, nil
+	}
+	return true, g.Each(op, kernels.Binomial.Of(isDouble(t)), n, unsafe.Pointer(&args))
 }

@@ -231,11 +231,3 @@ type AdamArgs struct {
 		N          int64
 	}
 }
-
-// RandomArgs are those of Random: uniform in [P, P+Q), or normal with mean P
-// and deviation Q.
-type RandomArgs struct {
-	Dst, Seed, Stream uint64
-	P, Q              float64
-	Normal, N         int64
-}

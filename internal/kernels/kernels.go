@@ -42,13 +42,16 @@ const (
 	SGD
 	Adam
 	Random
+	Dropout
+	Binomial
 	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
 )
 
 // The rest that is not by type.
 const (
-	Select Kernel = Copy + 4 // as Copy
-	Count         = Select + 4
+	Select   Kernel = Copy + 4 // as Copy
+	NextDraw        = Select + 4
+	Count           = NextDraw + 1
 )
 
 // Of returns the kernel for float32 or, if double, float64.
@@ -78,6 +81,8 @@ func (k Kernel) OfSize(bytes uintptr) (sized Kernel, ok bool) {
 // Name returns the kernel's name in PTX.
 func (k Kernel) Name() string {
 	switch {
+	case k >= NextDraw:
+		return "next_draw"
 	case k >= Select:
 		return "select" + sizes[k-Select]
 	case k >= Copy:
@@ -91,7 +96,11 @@ func (k Kernel) Name() string {
 var (
 	sizes = [...]string{"_1", "_2", "_4", "_8"}
 	names = [...]string{"binary", "compare_same", "compare_bool", "unary", "reduce_rows", "reduce_columns", "arg",
-		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "linear", "conv", "conv_weights", "conv_sum", "im2col", "col2im", "matmul", "sgd", "adam", "random"}
+		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "linear",
+		"conv", "conv_weights", "conv_sum", "im2col", "col2im",
+		"matmul", "sgd", "adam", "random",
+		"dropout", "binomial",
+	}
 )
 
 // A Launch is a kernel with its grid of X times Y blocks, threads a block, and

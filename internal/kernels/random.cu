@@ -4,11 +4,15 @@
 
 #include "kernel.h"
 
+// draw_at, unless it is 0, is where a number is that is added to the stream. So
+// each launch of a graph has numbers of its own.
 struct RandomArgs {
-	u64 dst, seed, stream;
+	u64 dst, seed, stream, draw_at;
 	double p, q; // uniform in [p, p+q), or normal of mean p and deviation q
 	i64 normal, n;
 };
+
+static __device__ __forceinline__ u64 drawn(u64 stream, u64 draw_at) { return draw_at ? stream + *(const u64 *)draw_at : stream; }
 
 struct Four {
 	u32 x[4];
@@ -44,8 +48,9 @@ static __device__ __forceinline__ void sin_cos(double x, double *s, double *c) {
 template <typename T> static __device__ void random(const RandomArgs &a) {
 	const int per = 16 / sizeof(T);
 	T *dst = (T *)a.dst;
+	u64 stream = drawn(a.stream, a.draw_at);
 	EACH(k, (a.n + per - 1) / per) {
-		Four f = philox(k, a.stream, a.seed);
+		Four f = philox(k, stream, a.seed);
 		for (int j = 0; j < per; j += 2) {
 			T u = unit(f, j, (T)0), v = unit(f, j + 1, (T)0);
 			if (a.normal) {
@@ -63,4 +68,65 @@ template <typename T> static __device__ void random(const RandomArgs &a) {
 	}
 }
 
+// dropout keeps elements with a probability, and multiplies those by scale. Word j
+// of counter k decides about element 4k+j, for both types.
+struct DropoutArgs {
+	u64 dst, a, seed, stream, draw_at; // dst may be a
+	double keep, scale;
+	i64 n;
+};
+
+template <typename T> static __device__ void dropout(const DropoutArgs &a) {
+	T *dst = (T *)a.dst, scale = (T)a.scale;
+	const T *src = (const T *)a.a;
+	u64 stream = drawn(a.stream, a.draw_at), limit = (u64)(a.keep * 0x1p32), n = (u64)a.n;
+	bool quads = (a.dst | a.a) % sizeof(Quad<T>) == 0;
+	EACH(k, (n + 3) / 4) {
+		Four f = philox(k, stream, a.seed);
+		if (quads && 4 * k + 4 <= n) {
+			Quad<T> q = ((const Quad<T> *)src)[k];
+			for (int j = 0; j < 4; j++)
+				q.x[j] = f.x[j] < limit ? q.x[j] * scale : (T)0;
+			((Quad<T> *)dst)[k] = q;
+			continue;
+		}
+		for (int j = 0; j < 4 && 4 * k + j < n; j++)
+			dst[4 * k + j] = f.x[j] < limit ? src[4 * k + j] * scale : (T)0;
+	}
+}
+
+// binomial counts in how many of so many trials a number is below p. Element i has
+// the counters from i·⌈trials/per⌉ on, each with per numbers.
+struct BinomialArgs {
+	u64 dst, seed, stream, draw_at;
+	double p;
+	i64 trials, n;
+};
+
+template <typename T> static __device__ void binomial(const BinomialArgs &a) {
+	const int per = 16 / sizeof(T);
+	u64 stream = drawn(a.stream, a.draw_at), counters = (u64)(a.trials + per - 1) / per;
+	EACH(i, a.n) {
+		i64 left = a.trials, hits = 0;
+		for (u64 c = 0; c < counters; c++, left -= per) {
+			Four f = philox(i * counters + c, stream, a.seed);
+			for (int j = 0; j < per && j < left; j++)
+				hits += unit(f, j, (T)0) < (T)a.p;
+		}
+		((T *)a.dst)[i] = (T)hits;
+	}
+}
+
+// next_draw adds one to a number.
+struct NextDrawArgs {
+	u64 draw;
+};
+
+KERNEL(next_draw, NextDrawArgs) {
+	EACH(i, 1)
+		++*(u64 *)a.draw;
+}
+
 INSTANTIATE(KERNEL, random, RandomArgs)
+INSTANTIATE(KERNEL, dropout, DropoutArgs)
+INSTANTIATE(KERNEL, binomial, BinomialArgs)

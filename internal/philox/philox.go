@@ -34,17 +34,43 @@ func Normal[T float32 | float64](dst []T, mean, deviation float64, stream, seed 
 	})
 }
 
+// Dropout sets dst to src, times scale where an element is kept, which has
+// probability keep, and to 0 elsewhere.
+func Dropout[T float32 | float64](dst, src []T, keep, scale float64, stream, seed uint64) {
+	limit := uint64(keep * (1 << 32))
+	var w [4]uint32
+	for i, x := range src {
+		if i%4 == 0 {
+			w = Words(uint64(i/4), stream, seed)
+		}
+		dst[i] = 0
+		if uint64(w[i%4]) < limit {
+			dst[i] = x * T(scale)
+		}
+	}
+}
+
+// Binomial fills dst with how many of so many trials are below p.
+func Binomial[T float32 | float64](dst []T, trials int, p float64, stream, seed uint64) {
+	per := len(units[T]([4]uint32{}))
+	counters := (trials + per - 1) / per
+	for i := range dst {
+		hits := 0
+		for c := range counters {
+			for _, u := range units[T](Words(uint64(i*counters+c), stream, seed))[:min(per, trials-c*per)] {
+				if u < T(p) {
+					hits++
+				}
+			}
+		}
+		dst[i] = T(hits)
+	}
+}
+
 // pairs fills dst with what f makes of each two numbers in [0, 1).
 func pairs[T float32 | float64](dst []T, stream, seed uint64, f func(u, v T) (T, T)) {
 	for counter, i := uint64(0), 0; i < len(dst); counter++ {
-		w := Words(counter, stream, seed)
-		var unit []T
-		switch any(T(0)).(type) {
-		case float32:
-			unit = []T{narrow[T](w[0]), narrow[T](w[1]), narrow[T](w[2]), narrow[T](w[3])}
-		default:
-			unit = []T{wide[T](w[0], w[1]), wide[T](w[2], w[3])}
-		}
+		unit := units[T](Words(counter, stream, seed))
 		for j := 0; j < len(unit); j += 2 {
 			u, v := f(unit[j], unit[j+1])
 			if i < len(dst) {
@@ -56,6 +82,14 @@ func pairs[T float32 | float64](dst []T, stream, seed uint64, f func(u, v T) (T,
 			i += 2
 		}
 	}
+}
+
+// units returns the numbers in [0, 1) that four words make.
+func units[T float32 | float64](w [4]uint32) []T {
+	if _, ok := any(T(0)).(float32); ok {
+		return []T{narrow[T](w[0]), narrow[T](w[1]), narrow[T](w[2]), narrow[T](w[3])}
+	}
+	return []T{wide[T](w[0], w[1]), wide[T](w[2], w[3])}
 }
 
 // narrow is 24 bits of a word, wide 53 bits of two, as a number in [0, 1).
