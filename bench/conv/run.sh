@@ -19,7 +19,7 @@ flags=()
 cudnn=${CUDNN_HOME:-$(python3 -c 'import nvidia.cudnn as c; print(list(c.__path__)[0])' 2>/dev/null || true)}
 if [ -n "$cudnn" ] && [ -f "$cudnn/include/cudnn.h" ]; then
 	lib=$(ls "$cudnn"/lib/libcudnn.so* "$cudnn"/lib64/libcudnn.so* 2>/dev/null | head -1)
-	flags+=(-DHAVE_CUDNN -I "$cudnn/include" "$lib" -Xlinker -rpath -Xlinker "$(dirname "$lib")")
+	flags+=(-DHAVE_CUDNN -I "$cudnn/include" -Xlinker "$lib" -Xlinker -rpath -Xlinker "$(dirname "$lib")")
 	export LD_LIBRARY_PATH="$(dirname "$lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 	echo "cuDNN of $cudnn"
 else
