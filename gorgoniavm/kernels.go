@@ -35,6 +35,14 @@ var kernels = map[string]kernel{
 	"gorgonia.sliceIncrOp":    addToSlice,
 	"gorgonia.sizeOp":         plain,
 	"gorgonia.Iop":            plain,
+
+	"*gorgonia.maxPoolOp":           onDevice(maxPool),
+	"*gorgonia.maxPoolDiffOp":       onDevice(maxPoolBack),
+	"*gorgonia.avgPoolOp":           onDevice(avgPool),
+	"*gorgonia.avgPoolDiffOp":       onDevice(avgPoolBack),
+	"*gorgonia.globalAveragePoolOp": onDevice(globalAvgPool),
+	"*gorgonia.upsampleOp":          onDevice(upsample),
+	"*gorgonia.upsampleDiffOp":      onDevice(upsampleBack),
 }
 
 // kernelsOf returns the kernels of a program's instructions.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the kernels to kernels.ptx, which is committed, so that only who
-# changes a kernel needs nvcc (any version from 11 on):
+# Compiles the kernels to PTX, which is committed, so that only who changes a
+# kernel needs nvcc (any version from 11 on):
 #
 #   internal/kernels/build.sh
 #
@@ -12,12 +12,18 @@ set -eu
 cd "$(dirname "$0")"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-nvcc -ptx -arch=compute_75 -O3 -o "$out/raw.ptx" kernels.cu
-{
-	echo "// sources $(cat kernel.h kernels.cu elementwise.cu copy.cu reduce.cu softmax.cu layer.cu linear.cu conv.cu matmul.cu optimizer.cu random.cu | sha256sum | cut -d' ' -f1)"
-	sed -e '/^\/\//d' -e '/^$/d' -e 's/^\.version .*/.version 7.0/' "$out/raw.ptx"
-} >"$out/kernels.ptx"
-for sm in 75 80 90; do
-	ptxas -arch="sm_$sm" -o /dev/null "$out/kernels.ptx"
-done
-mv "$out/kernels.ptx" kernels.ptx
+
+compile() { # MODULE, of MODULE.cu and the files that it includes
+	local sources
+	sources="kernel.h $1.cu $(sed -n 's/^#include "\(.*\)"/\1/p' "$1.cu")"
+	nvcc -ptx -arch=compute_75 -O3 -o "$out/$1.raw" "$1.cu"
+	{
+		echo "// sources $(cat $sources | sha256sum | cut -d' ' -f1)"
+		sed -e '/^\/\//d' -e '/^$/d' -e 's/^\.version .*/.version 7.0/' "$out/$1.raw"
+	} >"$out/$1.ptx"
+	for sm in 75 80 90; do
+		ptxas -arch="sm_$sm" -o /dev/null "$out/$1.ptx"
+	done
+	mv "$out/$1.ptx" "$1.ptx"
+}
+compile kernels

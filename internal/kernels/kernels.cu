@@ -10,3 +10,4 @@
 #include "matmul.cu"
 #include "optimizer.cu"
 #include "random.cu"
+#include "pool.cu"

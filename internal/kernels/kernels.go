@@ -1,6 +1,6 @@
 // Package kernels has the kernels that compute on a GPU: CUDA C++ in the .cu
 // files, compiled by build.sh to kernels.ptx, which is embedded, so that users
-// need no nvcc. args.go has the structure that each kernel takes. The package
+// need no nvcc. args*.go have the structure that each kernel takes. The package
 // knows nothing of CUDA's driver: package cuda launches the kernels.
 package kernels
 
@@ -44,6 +44,11 @@ const (
 	Random
 	Dropout
 	Binomial
+	MaxPool
+	MaxPoolBack
+	AvgPool
+	AvgPoolBack
+	AvgPoolSmear
 	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
 )
 
@@ -100,6 +105,7 @@ var (
 		"conv", "conv_weights", "conv_sum", "im2col", "col2im",
 		"matmul", "sgd", "adam", "random",
 		"dropout", "binomial",
+		"max_pool", "max_pool_back", "avg_pool", "avg_pool_back", "avg_pool_smear",
 	}
 )
 
