@@ -3,6 +3,9 @@ package kernels
 // ConvParts is the number of products that one launch of ConvGather makes.
 const ConvParts = 4
 
+// ConvLimit bounds what ConvGather and ConvWeights count.
+const ConvLimit = 1 << 30
+
 // A ConvPart is the pixels (i, j) of High×Wide of an image
 //
 //	Dst[n, row, i, j] = Σ W[row, c, ty, tx]·Src[n, c, i·MulY + FirstY + ty·StepY, ...]
@@ -14,9 +17,9 @@ type ConvPart struct {
 }
 
 // ConvArgs are those of ConvGather, whose grid has a block for each tile of the
-// largest part in X and the parts in Y. With a Bias, the result is Act(Dst + Bias),
-// with a Y, what the activation made, Dst times its slope there. No tensor may have
-// 2³¹ elements.
+// largest part in X and the parts in Y. The result is Act(Dst + Bias) or, with a Y,
+// what the activation made, Dst times its slope there. No tensor may have
+// ConvLimit elements, and no coordinate be that far outside.
 type ConvArgs struct {
 	Dst, Src, W, Bias, Y                             uint64 // Bias, Y: 0 for none
 	Activation, Batch, Rows, Channels, Height, Width int64  // Height, Width: of the source

@@ -23,8 +23,9 @@ struct ConvPart {
 	i64 w_first, dst_first; // offsets of the first weight and the first pixel
 };
 
-// Then, if there is a bias, act(dst + bias); if there is a y, dst times the slope
-// of the activation whose result it is. No tensor has 2³¹ elements.
+// and then act(dst + bias) or, if there is a y, dst times the slope of the
+// activation whose result it is. No tensor has 2³⁰ elements, and no coordinate is
+// that far outside.
 struct ConvArgs {
 	u64 dst, src, w;
 	u64 bias; // rows; or 0
@@ -270,9 +271,9 @@ template <typename Sizes_> struct ConvGather {
 	}
 
 	__device__ __forceinline__ T finished(T v, T with, T by) const {
-		if (g.bias)
-			return activate<T>(g.activation, v + with);
-		return g.y ? v * slope<T>(g.activation, by) : v;
+		if (g.y)
+			return v * slope<T>(g.activation, by);
+		return activate<T>(g.activation, g.bias ? v + with : v);
 	}
 
 	// finish_quad does with four pixels what comes next, and writes them.

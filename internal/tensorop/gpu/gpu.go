@@ -4,6 +4,7 @@
 package gpu
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -217,6 +218,15 @@ func (g *Ops) Launch(op string, l kernels.Launch) error {
 		return g.m.Error(op, err)
 	}
 	return g.m.Error(op, g.m.Submitted(op, g.d.LaunchKernel(l, s)))
+}
+
+// WithScratch calls f with n bytes of memory for what f launches.
+func (g *Ops) WithScratch(op string, n int64, f func(at uint64) error) error {
+	at, err := g.m.Scratch(n)
+	if err != nil {
+		return g.m.Error(op, err)
+	}
+	return errors.Join(f(uint64(at)), g.m.Error(op, g.m.FreeScratch(at, n)))
 }
 
 // address returns a tensor's address as the kernels' arguments have it.
