@@ -8,6 +8,23 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// convnetNet is Gorgonia's example, with its optimizer and its learning rate.
+func convnetNet() *net {
+	return &net{
+		name:      "convnet",
+		about:     "Gorgonia's example with its optimizer, RMSProp, and its learning rate",
+		samples:   "images",
+		optimizer: "rmsprop",
+		lr:        0.001,
+		fixed:     []string{"hidden", "optimizer"},
+		describe:  func(*options) string { return "Gorgonia's convolutional network" },
+		open:      openImages,
+		build: func(o *options, rng *rand.Rand, from *network) (*network, error) {
+			return newConvnet(o.Batch, rng, from)
+		},
+	}
+}
+
 // newConvnet makes the network of gorgonia.org/gorgonia/examples/convnet, for
 // float32: three convolutions with pooling and two layers, with dropout
 // between them. A network to test has no dropout, and takes the values of the
@@ -15,7 +32,7 @@ import (
 func newConvnet(batch int, rng *rand.Rand, from *network) (n *network, err error) {
 	defer catch(&err)
 	n = &network{g: gorgonia.NewGraph()}
-	n.x = gorgonia.NewTensor(n.g, tensor.Float32, 4, gorgonia.WithShape(batch, 1, 28, 28), gorgonia.WithName("x"))
+	n.x = gorgonia.NewTensor(n.g, tensor.Float32, 4, gorgonia.WithShape(batch, 1, side, side), gorgonia.WithName("x"))
 	h := n.x
 	for i, channels := range [][2]int{{1, 32}, {32, 64}, {64, 128}} {
 		w := n.weight(string(rune('0'+i)), from, func() *tensor.Dense { return glorot(rng, channels[1], channels[0], 3, 3) })

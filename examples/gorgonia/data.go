@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math/rand/v2"
 	"slices"
 
 	"gorgonia.org/gorgonia"
@@ -9,29 +8,50 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
-	"github.com/cupool/cupool/internal/mnist"
 )
 
+// A source has samples: rows of numbers that go into a network, and rows with a
+// 1 at the class that is wanted. A sample may have several of each.
+type source interface {
+	// len is the number of samples.
+	len() int
+
+	// varies reports whether a sample is another one each time.
+	varies() bool
+
+	// shuffle makes the order of the samples known.
+	shuffle(order []int)
+
+	// batch returns size samples from a place in that order on, as a network
+	// wants them, until the next call. Samples past the last are zeros.
+	batch(from, size int) (x, y []float32)
+
+	// rows returns which rows of a batch of all samples in their natural order
+	// make batches of a size in another order, one after the other.
+	rows(order []int, size int) []int
+}
+
 // A feed gives a network's inputs batches of samples, in tensors that stay the
-// same. Images that are not shifted are on the device as a whole, and once more
-// in the order of an epoch, so that a batch is a part of that.
+// same. Samples that do not vary are on the device as a whole, and once more in
+// the order of an epoch, so that a batch is a part of that.
 type feed struct {
 	eng     *cupool.Engine
-	batcher *training.Batcher
+	from    source
+	size    int // of a batch, in samples
 	n       *network
-	inputs  samples   // of the network; without y: to test
-	hot     []float32 // a batch of y on its way
+	inputs  pair      // of the network; without y: to test
+	wanted  []float32 // the last batch's y in Go's memory
 	inPlace bool      // the network has parts of ordered for its inputs, no copies
 
-	all, ordered samples // on the device, or none
+	all, ordered pair // on the device, or none
 	order        *tensor.Dense
 }
 
-// samples are images and the classes that they show, a row each.
-type samples struct{ x, y *tensor.Dense }
+// pair are rows that go in, and rows that are wanted.
+type pair struct{ x, y *tensor.Dense }
 
-func (s samples) tensors() (ts []tensor.Tensor) {
-	for _, t := range []*tensor.Dense{s.x, s.y} {
+func (p pair) tensors() (ts []tensor.Tensor) {
+	for _, t := range []*tensor.Dense{p.x, p.y} {
 		if t != nil {
 			ts = append(ts, t)
 		}
@@ -40,12 +60,12 @@ func (s samples) tensors() (ts []tensor.Tensor) {
 }
 
 // newFeed makes the inputs of a network, in the pool.
-func newFeed(eng *cupool.Engine, n *network, set *mnist.Set, shift int, rng *rand.Rand) (f *feed, err error) {
-	f = &feed{eng: eng, batcher: training.NewBatcher(set, shift, rng), n: n}
+func newFeed(eng *cupool.Engine, n *network, from source, size int) (f *feed, err error) {
+	f = &feed{eng: eng, from: from, size: size, n: n}
 	if f.inputs.x, err = f.input(n.x); err != nil || n.y == nil {
 		return f, err
 	}
-	if f.inputs.y, err = f.input(n.y); err != nil || shift > 0 {
+	if f.inputs.y, err = f.input(n.y); err != nil || from.varies() {
 		return f, err
 	}
 	return f, f.upload()
@@ -65,20 +85,19 @@ func (f *feed) parts() { f.inPlace = true }
 
 // upload copies all samples to the device.
 func (f *feed) upload() (err error) {
-	n := f.batcher.Set.N
-	f.batcher.Shuffle(training.NaturalOrder(n))
-	images, labels := f.batcher.Batch(0, n)
-	f.hot = appendHot(f.hot[:0], labels)
+	n := f.from.len()
+	f.from.shuffle(training.NaturalOrder(n))
+	x, y := f.from.batch(0, n)
 	for _, s := range []struct {
 		all, ordered **tensor.Dense
 		of           []float32
 		like         *tensor.Dense
 	}{
-		{&f.all.x, &f.ordered.x, images, f.inputs.x},
-		{&f.all.y, &f.ordered.y, f.hot, f.inputs.y},
+		{&f.all.x, &f.ordered.x, x, f.inputs.x},
+		{&f.all.y, &f.ordered.y, y, f.inputs.y},
 	} {
 		shape := s.like.Shape().Clone()
-		shape[0] = n
+		shape[0] = len(s.of) / shape[1:].TotalSize()
 		if *s.all, err = f.eng.FromHost(hostTensor(s.of, shape)); err != nil {
 			return err
 		}
@@ -93,22 +112,14 @@ func hostTensor[T float32 | int](values []T, shape tensor.Shape) *tensor.Dense {
 	return tensor.New(tensor.WithBacking(values), tensor.WithShape(shape...))
 }
 
-// appendHot adds a row for each label, with a 1 at its place.
-func appendHot(rows []float32, labels []int) []float32 {
-	for _, label := range labels {
-		rows = append(rows, make([]float32, classes)...)
-		rows[len(rows)-classes+label] = 1
-	}
-	return rows
-}
-
 // shuffle puts the samples in the order of an epoch.
 func (f *feed) shuffle(order []int) (err error) {
-	f.batcher.Shuffle(order)
+	f.from.shuffle(order)
 	if f.all.x == nil {
 		return nil
 	}
-	places := hostTensor(order, tensor.Shape{len(order)})
+	rows := f.from.rows(order, f.size)
+	places := hostTensor(rows, tensor.Shape{len(rows)})
 	if f.order == nil {
 		f.order, err = f.eng.FromHost(places)
 	} else {
@@ -124,30 +135,26 @@ func (f *feed) shuffle(order []int) (err error) {
 	return err
 }
 
-// load gives the inputs the samples with the places [from, to). Rows that are
-// left over are zero.
-func (f *feed) load(from, to int) error {
+// load gives the inputs the batch with a number.
+func (f *feed) load(i int) error {
 	if f.all.x != nil {
-		if err := f.take(f.n.x, f.inputs.x, f.ordered.x, from, to); err != nil {
+		if err := f.take(f.n.x, f.inputs.x, f.ordered.x, i); err != nil {
 			return err
 		}
-		return f.take(f.n.y, f.inputs.y, f.ordered.y, from, to)
+		return f.take(f.n.y, f.inputs.y, f.ordered.y, i)
 	}
-	images, labels := f.batcher.Batch(from, to)
-	x, y := f.inputs.x, f.inputs.y
-	if missing := x.Shape().TotalSize() - len(images); missing > 0 {
-		images = append(images, make([]float32, missing)...)
-	}
-	if err := f.eng.Copy(x, hostTensor(images, x.Shape().Clone())); err != nil || y == nil {
+	x, y := f.from.batch(i*f.size, f.size)
+	f.wanted = y
+	if err := f.eng.Copy(f.inputs.x, hostTensor(x, f.inputs.x.Shape().Clone())); err != nil || f.inputs.y == nil {
 		return err
 	}
-	f.hot = appendHot(f.hot[:0], labels)
-	return f.eng.Copy(y, hostTensor(f.hot, y.Shape().Clone()))
+	return f.eng.Copy(f.inputs.y, hostTensor(y, f.inputs.y.Shape().Clone()))
 }
 
-// take gives an input rows of what is on the device.
-func (f *feed) take(n *gorgonia.Node, input, all *tensor.Dense, from, to int) error {
-	view, err := all.Slice(tensor.S(from, to))
+// take gives an input the rows of a batch of what is on the device.
+func (f *feed) take(n *gorgonia.Node, input, all *tensor.Dense, i int) error {
+	rows := n.Shape()[0]
+	view, err := all.Slice(tensor.S(i*rows, (i+1)*rows))
 	if err != nil {
 		return err
 	}
@@ -159,6 +166,38 @@ func (f *feed) take(n *gorgonia.Node, input, all *tensor.Dense, from, to int) er
 		return gorgonia.Let(n, part)
 	}
 	return f.eng.Copy(input, part)
+}
+
+// recognized compares the network's output with the last batch that was loaded,
+// which was not on the device before: of so many rows in which something was
+// wanted, right have the largest number there.
+func (f *feed) recognized() (right, rows int, err error) {
+	out, err := f.eng.ToHost(f.n.out.Value().(tensor.Tensor))
+	if err != nil {
+		return 0, 0, err
+	}
+	width := out.Shape()[1]
+	for i := 0; i < len(f.wanted); i += width {
+		class := slices.Index(f.wanted[i:i+width], 1)
+		if class < 0 {
+			continue // behind the last sample
+		}
+		rows++
+		if class == largest(out.Float32s()[i:i+width]) {
+			right++
+		}
+	}
+	return right, rows, nil
+}
+
+// largest returns where the largest value is.
+func largest(values []float32) (at int) {
+	for i, v := range values {
+		if v > values[at] {
+			at = i
+		}
+	}
+	return at
 }
 
 // tensors are all that the feed keeps in the pool.

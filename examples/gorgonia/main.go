@@ -8,9 +8,10 @@
 //	go run ./examples/gorgonia -net convnet -train-samples 1000 -epochs 1
 //	go run -tags gpu ./examples/gorgonia -device cuda -shift 0
 //
-// mlp.go and convnet.go have the networks, machine.go the ways to run them,
-// data.go the way of a batch into the pool, train.go the steps and epochs, and
-// measure.go what is reported of them.
+// nets.go lists the networks, each of which has a file, and images.go what they
+// learn from. machine.go has the ways to run them, data.go the way of a batch
+// into the pool, train.go the steps and epochs, and measure.go what is reported
+// of them.
 package main
 
 import (
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // train opens the device, makes a pool on it and an engine on that, trains,
 // and gives everything back.
 func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report, err error) {
-	trainSet, testSet, err := training.LoadData(&o.Options)
+	trainSet, testSet, err := o.net.open(o)
 	if err != nil {
 		return r, err
 	}
@@ -67,8 +68,8 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	if err != nil {
 		return r, err
 	}
-	fmt.Fprintf(stdout, "%s: %d training and %d test images, %s, %s, -vm %s, %d epochs of %d steps\n",
-		device.Name(), trainSet.N, testSet.N, o.describe(trainSet.Size()), o.Optimizer, o.vm, o.Epochs, t.steps)
+	fmt.Fprintf(stdout, "%s: %d training and %d test %s, %s, %s, -vm %s, %d epochs of %d steps\n",
+		device.Name(), trainSet.len(), testSet.len(), o.net.samples, o.net.describe(o), o.Optimizer, o.vm, o.Epochs, t.steps)
 	err = runEpochs(ctx, t, stdout, stderr)
 	err = errors.Join(err, t.close())
 	r = t.report()

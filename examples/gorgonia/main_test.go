@@ -139,9 +139,9 @@ func TestErrors(t *testing.T) {
 	}{
 		"unknown flag":       {[]string{"-colour"}, training.ExitUsage, "-colour"},
 		"unknown machine":    {[]string{"-vm", "lisp"}, training.ExitUsage, `-vm is pool, tape or stock, not "lisp"`},
-		"unknown network":    {[]string{"-net", "rnn"}, training.ExitUsage, `-net is mlp or convnet, not "rnn"`},
+		"unknown network":    {[]string{"-net", "gan"}, training.ExitUsage, `-net is mlp`},
 		"unknown optimizer":  {[]string{"-optimizer", "lion"}, training.ExitUsage, `-optimizer is sgd or adam, not "lion"`},
-		"convnet's layers":   {[]string{"-net", "convnet", "-hidden", "3"}, training.ExitUsage, "-net convnet has its own -hidden layers"},
+		"convnet's layers":   {[]string{"-net", "convnet", "-hidden", "3"}, training.ExitUsage, "-net convnet takes no -hidden"},
 		"stock with itself":  {[]string{"-vm", "stock", "-compare"}, training.ExitUsage, "-compare compares other machines"},
 		"graphs of another":  {[]string{"-vm", "tape", "-graph"}, training.ExitUsage, "-graph needs -vm pool"},
 		"no batch":           {[]string{"-batch", "0"}, training.ExitUsage, "-batch must be at least 1, not 0"},

@@ -107,7 +107,7 @@ func (t *trainer) report() report {
 	pool := t.pool.Stats().All
 	r := report{
 		VM:                   t.o.vm,
-		Net:                  t.o.net,
+		Net:                  t.o.net.name,
 		TestAccuracy:         t.m.accuracy,
 		LossFirst:            t.m.lossFirst,
 		LossLast:             t.m.lossLast,

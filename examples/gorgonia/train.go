@@ -12,7 +12,6 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/gorgoniavm"
-	"github.com/cupool/cupool/internal/mnist"
 )
 
 // A trainer holds all that lasts longer than a step.
@@ -25,7 +24,6 @@ type trainer struct {
 
 	steps  int // of one epoch
 	trainN int
-	test   *mnist.Set
 
 	net     *network
 	machine *machine
@@ -46,19 +44,19 @@ type epoch struct {
 }
 
 // newTrainer makes the networks and machines that o asks for.
-func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test *mnist.Set) (t *trainer, err error) {
-	t = &trainer{pool: pool, eng: eng, o: o, rng: o.Random(training.ForOrder), steps: train.N / o.Batch, trainN: train.N, test: test}
+func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test source) (t *trainer, err error) {
+	t = &trainer{pool: pool, eng: eng, o: o, rng: o.Random(training.ForOrder), steps: train.len() / o.Batch, trainN: train.len()}
 	t.next = training.Shuffled(t.rng, t.trainN)
 	// Should memory run out half way, the scope frees what is there.
 	scope := eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
-	if err := t.build(train); err != nil {
+	if err := t.build(train, test); err != nil {
 		return nil, errors.Join(err, t.closeMachines())
 	}
 	return t, scope.Keep(t.tensors()...)
 }
 
-func (t *trainer) build(train *mnist.Set) (err error) {
+func (t *trainer) build(train, test source) (err error) {
 	if t.net, err = t.network(nil); err != nil {
 		return err
 	}
@@ -67,7 +65,7 @@ func (t *trainer) build(train *mnist.Set) (err error) {
 			return err
 		}
 	}
-	if t.data, err = newFeed(t.eng, t.net, train, t.o.Shift, t.o.Random(training.ForShifts)); err != nil {
+	if t.data, err = newFeed(t.eng, t.net, train, t.o.Batch); err != nil {
 		return err
 	}
 	var opts []gorgoniavm.Option
@@ -80,7 +78,7 @@ func (t *trainer) build(train *mnist.Set) (err error) {
 	if t.o.vm == "pool" && !t.o.compare { // a twin has the same inputs
 		t.data.parts()
 	}
-	if err := t.buildTest(); err != nil || !t.o.compare {
+	if err := t.buildTest(test); err != nil || !t.o.compare {
 		return err
 	}
 	return t.buildTwin()
@@ -88,20 +86,16 @@ func (t *trainer) build(train *mnist.Set) (err error) {
 
 // network makes a network to train, or one to test with the weights of another.
 func (t *trainer) network(from *network) (*network, error) {
-	rng := t.o.Random(training.ForWeights)
-	if t.o.net == "convnet" {
-		return newConvnet(t.o.Batch, rng, from)
-	}
-	return newMLP(t.o.Batch, t.o.Hidden.Layers(t.test.Size(), classes), rng, from)
+	return t.o.net.build(t.o, t.o.Random(training.ForWeights), from)
 }
 
 // buildTest makes the network that is tested, with the weights of the one that
 // is trained.
-func (t *trainer) buildTest() (err error) {
+func (t *trainer) buildTest(test source) (err error) {
 	if t.testNet, err = t.network(t.net); err != nil {
 		return err
 	}
-	t.testData, err = newFeed(t.eng, t.testNet, t.test, 0, nil)
+	t.testData, err = newFeed(t.eng, t.testNet, test, t.o.Batch)
 	return err
 }
 
@@ -184,7 +178,7 @@ func (t *trainer) step(i int) (loss float64, err error) {
 	var loading time.Duration
 	learn := func() error {
 		start := time.Now()
-		if err := t.data.load(i*t.o.Batch, (i+1)*t.o.Batch); err != nil {
+		if err := t.data.load(i); err != nil {
 			return err
 		}
 		loading = time.Since(start)
@@ -220,53 +214,37 @@ func (t *trainer) settle(n int) error {
 	return nil
 }
 
-// accuracy is the part of the test set that the network recognizes.
+// accuracy is the part of the test samples that the network recognizes.
 func (t *trainer) accuracy() (accuracy float64, err error) {
 	vm, err := newVM(t.eng, t.testNet, t.o.vm)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, vm.Close()) }()
-	if err := t.testData.shuffle(training.NaturalOrder(t.test.N)); err != nil {
+	n := t.testData.from.len()
+	if err := t.testData.shuffle(training.NaturalOrder(n)); err != nil {
 		return 0, err
 	}
-	right := 0
-	for from := 0; from < t.test.N; from += t.o.Batch {
-		n, err := t.recognized(vm, from, min(from+t.o.Batch, t.test.N))
+	right, rows := 0, 0
+	for i := 0; i*t.o.Batch < n; i++ {
+		r, of, err := t.recognized(vm, i)
 		if err != nil {
 			return 0, err
 		}
-		right += n
+		right, rows = right+r, rows+of
 	}
-	return float64(right) / float64(t.test.N), nil
+	return float64(right) / float64(rows), nil
 }
 
-// recognized counts the test images in [from, to) whose largest output is that
-// of their label.
-func (t *trainer) recognized(vm gorgonia.VM, from, to int) (right int, err error) {
-	if err := t.testData.load(from, to); err != nil {
-		return 0, err
+// recognized counts the rows of a batch of the test samples whose largest output
+// is that of their class.
+func (t *trainer) recognized(vm gorgonia.VM, i int) (right, rows int, err error) {
+	if err := t.testData.load(i); err != nil {
+		return 0, 0, err
 	}
 	defer vm.Reset()
 	if err := vm.RunAll(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	out, err := t.eng.ToHost(t.testNet.out.Value().(tensor.Tensor))
-	if err != nil {
-		return 0, err
-	}
-	rows := out.Float32s()
-	for i := from; i < to; i++ {
-		row := rows[(i-from)*classes:][:classes]
-		best := 0
-		for c, v := range row {
-			if v > row[best] {
-				best = c
-			}
-		}
-		if best == int(t.test.Labels[i]) {
-			right++
-		}
-	}
-	return right, nil
+	return t.testData.recognized()
 }
