@@ -1,5 +1,5 @@
-// Measures cudaMallocAsync with a pool that gives nothing back, in the format
-// of Go's benchmarks.
+// Measures cudaMallocAsync with a pool that gives nothing back, and cudaMalloc
+// with cudaFree, in the format of Go's benchmarks.
 //
 //	nvcc -O3 -std=c++17 -o cuda_alloc cuda_alloc.cu && ./cuda_alloc ROUNDS
 #include "workload.h"
@@ -29,6 +29,7 @@ static cudaStream_t new_stream() {
 }
 
 int main(int argc, char **argv) {
+  int rounds = argc > 1 ? std::atoi(argv[1]) : 3;
   check(cudaSetDevice(0));
   cudaMemPool_t pool;
   check(cudaDeviceGetDefaultMemPool(&pool, 0));
@@ -43,5 +44,10 @@ int main(int argc, char **argv) {
   workload::measure([stream](size_t size) { void *p; check(cudaMallocAsync(&p, size, stream)); return p; },
                     [stream](void *p) { check(cudaFreeAsync(p, stream)); },
                     Prepare([stream] { return on_stream(stream); }),
-                    Prepare([] { return on_stream(new_stream()); }), argc > 1 ? std::atoi(argv[1]) : 3);
+                    Prepare([] { return on_stream(new_stream()); }), rounds);
+
+  constexpr long n = 2000;
+  for (int i = 0; i < rounds; i++)
+    workload::print("DriverPair/size=1MiB", 1, n, workload::hits([](size_t size) { void *p; check(cudaMalloc(&p, size)); return p; },
+                                                                 [](void *p) { check(cudaFree(p)); }, workload::MiB, n));
 }

@@ -31,6 +31,7 @@ var rows = []row{
 	same("allocate + free, cached, 512 B", "Hit/size=512", 25),
 	same("allocate + free, cached, 1 MiB", "Hit/size=1MiB", 25),
 	same("allocate + free, cached, 32 MiB", "Hit/size=32MiB", 25),
+	{work: "the same 1 MiB; under cudaMallocAsync: cudaMalloc + cudaFree", ours: ns("Hit/size=1MiB"), peer: ns("DriverPair/size=1MiB")},
 	{work: "1,000 live blocks of random sizes, a step; ours with virtual memory", ours: ns("RandomLive1000/backing=auto"), peer: ns("RandomLive1000"), goal: 100},
 	{work: "the same; ours with segments", ours: ns("RandomLive1000/backing=segments"), peer: ns("RandomLive1000"), goal: 100},
 	parallel("allocate + free 1 MiB on one stream, wall ÷ pairs: 1 goroutine", "ParallelHit/stream=shared", 1, 0),
