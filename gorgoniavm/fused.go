@@ -39,13 +39,13 @@ func activationOf(in *program.Instr) nn.Activation {
 	return nn.NoActivation
 }
 
-// linear is act(x·w + bias).
+// linear is act(x·w + bias), or that without a bias.
 func linear(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	x, w, err := m.matrices(in, args)
 	if err != nil {
 		return nil, err
 	}
-	bias, err := dense(args[2])
+	bias, err := third(args)
 	if err != nil {
 		return nil, err
 	}
@@ -68,23 +68,58 @@ func linearBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value
 	if err != nil {
 		return nil, err
 	}
-	var parts [2]tensor.Tensor
-	for i, slot := range in.Parts {
-		if slot < 0 {
-			continue
-		}
-		part, err := m.destination(&m.prog.Instrs[slot])
-		if err != nil {
-			return nil, err
-		}
-		parts[i] = part
-		m.now.slots[slot], m.now.dst = m.now.dst, held{}
+	parts, err := m.parts(in)
+	if err != nil {
+		return nil, err
 	}
 	dw, err := m.destination(in)
 	if err != nil {
 		return nil, err
 	}
 	return dw, nn.LinearBack(m.e, x, w, dz, parts[0], dw, parts[1], activationOf(in))
+}
+
+// parts makes the destinations of an instruction's parts in their slots. Those of
+// no slot are nil.
+func (m *VM) parts(in *program.Instr) (ts [2]tensor.Tensor, err error) {
+	for i, slot := range in.Parts {
+		if slot < 0 {
+			continue
+		}
+		part, err := m.destination(&m.prog.Instrs[slot])
+		if err != nil {
+			return ts, err
+		}
+		ts[i] = part
+		m.now.slots[slot], m.now.dst = m.now.dst, held{}
+	}
+	return ts, nil
+}
+
+// rectify is max(x, 0).
+func rectify(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	x, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	y, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	return y, nn.Activate(m.e, x, y, nn.Rectify)
+}
+
+// rectifyBack is the gradient of rectify, of its result and the gradient by that.
+func rectifyBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	y, dy, err := pair(args)
+	if err != nil {
+		return nil, err
+	}
+	dx, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	return dx, nn.ActivateBack(m.e, y, dy, dx, nn.Rectify)
 }
 
 // lossBack makes the gradient of a cross entropy, and the losses of the rows for
@@ -98,22 +133,29 @@ func lossBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, 
 	if err != nil {
 		return nil, err
 	}
-	losses, err := m.destination(&m.prog.Instrs[in.Parts[0]])
+	losses, err := m.parts(in)
 	if err != nil {
 		return nil, err
 	}
-	m.now.slots[in.Parts[0]], m.now.dst = m.now.dst, held{}
 	dz, err := m.destination(in)
 	if err != nil {
 		return nil, err
 	}
-	return dz, nn.ScaledCrossEntropy(m.e, z, y, losses, dz, -by)
+	return dz, nn.ScaledCrossEntropy(m.e, z, y, losses[0], dz, -by)
 }
 
 // partOf returns the value that another instruction has put into the slot.
 func partOf(m *VM, in *program.Instr, _ []gorgonia.Value) (gorgonia.Value, error) {
 	m.now.dst, m.now.slots[in.Out] = m.now.slots[in.Out], held{}
 	return m.now.dst.v, nil
+}
+
+// third returns the third operand, or nil where there are two.
+func third(args []gorgonia.Value) (tensor.Tensor, error) {
+	if len(args) < 3 {
+		return nil, nil
+	}
+	return dense(args[2])
 }
 
 // matrices returns the first two operands of a layer in the shapes of their

@@ -34,6 +34,8 @@ var kernels = map[string]kernel{
 	"*gorgonia.sliceOp":       slice,
 	"gorgonia.sliceIncrOp":    addToSlice,
 	"gorgonia.sizeOp":         plain,
+	"gorgonia.im2colOp":       im2col,
+	"gorgonia.col2imOp":       col2im,
 	"gorgonia.Iop":            plain,
 
 	"*gorgonia.maxPoolOp":           onDevice(maxPool),
@@ -64,6 +66,14 @@ func kernelOf(in *program.Instr) kernel {
 		return linear
 	case program.LinearBack:
 		return linearBack
+	case program.ConvForward:
+		return conv
+	case program.ConvBack:
+		return convBack
+	case program.Rectify:
+		return rectify
+	case program.RectifyBack:
+		return rectifyBack
 	case program.LossBack:
 		return lossBack
 	case program.PartOf:

@@ -162,7 +162,7 @@ func move[T layers.Float](r *rule, step int, w, g []T, state *[2][]T) {
 	case nesterov:
 		layers.Nesterov(w, g, state[0], r.rate, r.momentum)
 	case rmsProp:
-		layers.RMSProp(w, g, state[0], r.rmsProp())
+		layers.RMSProp(w, g, state[0], r.rmsPropOptions())
 	case adam:
 		layers.Adam(w, g, state[0], state[1], step, r.adamOptions())
 	}

@@ -5,20 +5,17 @@ import (
 )
 
 // The steps of a Solver on a device: where a method has a kernel, that moves
-// many weights at once (nn.SGD, nn.Adam). The rest is made of the engine's
+// many weights at once (nn.SGD, nn.RMSProp, nn.Adam). The rest is made of the engine's
 // elementwise operations, in place.
 
 // prepareOnDevice shapes the gradient of one weight. Where the method has no
-// kernel for all weights, it also computes the step, or moves the weight.
+// kernel for all weights, it also computes the step.
 func (s *Solver) prepareOnDevice(p *param) error {
 	if err := s.shapeOnDevice(p); err != nil {
 		return err
 	}
-	switch s.method.kind {
-	case nesterov:
+	if s.method.kind == nesterov {
 		return s.nesterovOnDevice(p)
-	case rmsProp:
-		return s.rmsPropOnDevice(p)
 	}
 	return nil
 }
@@ -56,6 +53,8 @@ func (s *Solver) launch() error {
 		return r.sgd(0).Step(s.eng, s.batch...)
 	case momentum:
 		return r.sgd(r.momentum).Step(s.eng, s.batch...)
+	case rmsProp:
+		return r.rmsProp().Step(s.eng, s.batch...)
 	case adam:
 		return r.adam().Step(s.eng, s.step, s.batch...)
 	}
@@ -107,25 +106,6 @@ func (s *Solver) nesterovOnDevice(p *param) error {
 	c.then(e.MulScalar(v, mu, true, tensor.UseUnsafe()))
 	c.then(e.Add(v, g, tensor.UseUnsafe()))
 	c.then(e.MulScalar(v, mu, true, tensor.WithIncr(g)))
-	return c.err
-}
-
-// rmsPropOnDevice is layers.RMSProp.
-func (s *Solver) rmsPropOnDevice(p *param) error {
-	r, e := &s.method, s.eng
-	w, g, v, t := p.device.Value, p.device.Grad, p.device.Momentum, p.scratch
-	var c chain
-	c.then(e.Mul(g, g, tensor.WithReuse(t)))
-	c.then(e.MulScalar(v, p.number(r.momentum), true, tensor.UseUnsafe()))
-	c.then(e.MulScalar(t, p.number(1-r.momentum), true, tensor.WithIncr(v)))
-	c.clamp(s, p, r.clip)
-	c.then(e.AddScalar(v, p.number(r.epsilon), true, tensor.WithReuse(t)))
-	c.then(e.InvSqrt(t, tensor.UseUnsafe()))
-	c.then(e.Mul(t, g, tensor.UseUnsafe()))
-	if r.decay != 0 {
-		c.then(e.MulScalar(w, p.number(1-r.decay), true, tensor.UseUnsafe()))
-	}
-	c.then(e.MulScalar(t, p.number(-r.rate), true, tensor.WithIncr(w)))
 	return c.err
 }
 

@@ -114,7 +114,11 @@ func (r *rule) sgd(momentum float64) nn.SGD {
 	return nn.SGD{LearningRate: r.rate, Momentum: momentum}
 }
 
-func (r *rule) rmsProp() layers.RMSPropOptions {
+func (r *rule) rmsProp() nn.RMSProp {
+	return nn.RMSProp{LearningRate: r.rate, Rho: r.momentum, Epsilon: r.epsilon, WeightDecay: r.decay, Clip: r.clip}
+}
+
+func (r *rule) rmsPropOptions() layers.RMSPropOptions {
 	return layers.RMSPropOptions{LR: r.rate, Rho: r.momentum, Epsilon: r.epsilon, Decay: r.decay, Clip: r.clip}
 }
 
@@ -131,9 +135,6 @@ func (r *rule) states(onDevice bool) int {
 	case momentum, nesterov:
 		return 1 + scratch
 	case rmsProp:
-		if onDevice {
-			return 2
-		}
 		return 1
 	default:
 		return 2 + scratch

@@ -13,11 +13,11 @@ import (
 
 // Linear sets y to act(x·w + bias), the output of a layer for a batch. x has a
 // sample in each row. w has a row for each input and a column for each output.
-// bias, a vector or one row, has an element for each output. y must not overlap
-// the other tensors. A GPU computes small products in one launch.
+// bias, a vector or one row, has an element for each output; nil is none. y must
+// not overlap the other tensors. A GPU computes small products in one launch.
 func Linear(e *cupool.Engine, x, w, bias, y tensor.Tensor, act Activation) error {
 	const op = "Linear"
-	l, err := layer(e, op, x, w, want{t: bias}, want{t: y})
+	l, err := layer(e, op, x, w, want{t: bias, optional: true}, want{t: y})
 	if err == nil {
 		err = fitApart(op, []tensor.Tensor{y}, x, w, bias)
 	}
@@ -32,8 +32,11 @@ func Linear(e *cupool.Engine, x, w, bias, y tensor.Tensor, act Activation) error
 	} else {
 		err = e.Zero(y)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return fail(op, err)
+	case operand.IsNil(bias):
+		return Activate(e, y, y, act)
 	}
 	return BiasActivate(e, y, bias, act)
 }

@@ -65,6 +65,11 @@ func (e *bench) checkLinear(dt tensor.Dtype, act nn.Activation, size [3]int, cho
 	require.NoError(e.T, nn.Linear(e.Engine, x, w, b, y, act), what)
 	e.RequireNear(want, y, what)
 
+	want = productsOf(xs, ws, 1, rows, in, out)
+	layers.Activate(want, layers.Activation(act))
+	require.NoError(e.T, nn.Linear(e.Engine, x, w, nil, y, act), what)
+	e.RequireNear(want, y, what+" without a bias")
+
 	wantDX := productsOf(dzs, turnedOver(ws, in, out), 1, rows, out, in)
 	if len(wantDX) > 0 {
 		layers.BiasActivateBack(xs, wantDX, nil, in, layers.Activation(act))
@@ -166,7 +171,7 @@ func TestLinearErrors(t *testing.T) {
 			"inner sizes":      {nn.Linear(e.Engine, x, x, b, y, nn.ReLU), cupool.ErrSizeMismatch},
 			"outer sizes":      {nn.Linear(e.Engine, x, w, b, dx, nn.ReLU), cupool.ErrSizeMismatch},
 			"bias":             {nn.Linear(e.Engine, x, w, x, y, nn.ReLU), cupool.ErrSizeMismatch},
-			"no bias":          {nn.Linear(e.Engine, x, w, nil, y, nn.ReLU), cupool.ErrNotSupported},
+			"no result":        {nn.Linear(e.Engine, x, w, b, nil, nn.ReLU), cupool.ErrNotSupported},
 			"another type":     {nn.Linear(e.Engine, x, w, b, f, nn.ReLU), cupool.ErrNotSupported},
 			"dx":               {nn.LinearBack(e.Engine, x, w, y, y, nil, nil, nn.ReLU), cupool.ErrSizeMismatch},
 			"dw":               {nn.LinearBack(e.Engine, x, w, y, nil, x, nil, nn.ReLU), cupool.ErrSizeMismatch},

@@ -116,6 +116,60 @@ func (o Adam) Step(e *cupool.Engine, step int, params ...Param) error {
 	return nil
 }
 
+// RMSProp is the optimizer of Hinton's lecture 6, with decoupled weight decay. Its
+// usual constants: Rho 0.9 to 0.999, Epsilon 1e-8.
+type RMSProp struct {
+	LearningRate float64
+	Rho, Epsilon float64
+	WeightDecay  float64 // 0: none
+	Clip         float64 // clamps gradients to [-Clip, Clip] in a step, not in the mean of their squares. 0: not
+
+	// Rate, unless it is nil, has the learning rate in place of LearningRate. It
+	// has one element of the parameters' type, which is read when the step runs.
+	Rate tensor.Tensor
+}
+
+// Step moves parameters against their gradients. The Momentum of a Param has v:
+//
+//	v ← Rho·v + (1−Rho)·gradient²
+//	value ← value − LearningRate·clamp(gradient)/√(v+Epsilon) − WeightDecay·value
+func (o RMSProp) Step(e *cupool.Engine, params ...Param) error {
+	defer operand.KeepAlive(params...)
+	defer operand.KeepAlive(o.Rate)
+	const op = "RMSProp.Step"
+	for _, p := range params {
+		if err := fitParam(e, op, p, p.Momentum); err != nil {
+			return err
+		}
+		if operand.IsNil(p.Momentum) {
+			return fail(op, fmt.Errorf("a parameter without a Momentum: %w", cupool.ErrNotSupported))
+		}
+		if err := fit(e, op, p.Value.Dtype(), want{o.Rate, 1, true}); err != nil {
+			return err
+		}
+	}
+	if ok, err := rmsPropStepOnGPU(e.Ops().GPU(), o, params); ok {
+		return err
+	}
+	for _, p := range params {
+		if err := rmsPropOnHost(e, op, o, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rmsPropOnHost(e *cupool.Engine, op string, o RMSProp, p Param) error {
+	return e.Ops().InPlace(op, []tensor.Tensor{p.Grad, o.Rate}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
+		r := layers.RMSPropOptions{LR: scalar(in[1], o.LearningRate), Rho: o.Rho, Epsilon: o.Epsilon, Decay: o.WeightDecay, Clip: o.Clip}
+		if isDouble(p.Value) {
+			layers.RMSProp(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), operand.Slice[float64](out[1]), r)
+		} else {
+			layers.RMSProp(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]), operand.Slice[float32](out[1]), r)
+		}
+	})
+}
+
 func adamOnHost(e *cupool.Engine, op string, o Adam, step int, p Param) error {
 	return e.Ops().InPlace(op, []tensor.Tensor{p.Grad, o.Rate, o.StepNumber}, []tensor.Tensor{p.Value, p.Momentum, p.Second}, func(in, out []*tensor.Dense) {
 		a := layers.AdamOptions{LR: scalar(in[1], o.LearningRate), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.WeightDecay}

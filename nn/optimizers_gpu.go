@@ -77,3 +77,20 @@ func adamStepOnGPU(g *gpu.Ops, o Adam, step int, params []Param) (bool, error) {
 		return g.Launch("Adam.Step", l)
 	})
 }
+
+func rmsPropStepOnGPU(g *gpu.Ops, o RMSProp, params []Param) (bool, error) {
+	args := kernels.RMSPropArgs{LR: o.LearningRate, Rho: o.Rho, Epsilon: o.Epsilon, Decay: o.WeightDecay, Clip: o.Clip}
+	at, ok := addressesOf(g, params)
+	if !ok || !g.Addresses([]*uint64{&args.RateAt}, o.Rate) {
+		return false, nil
+	}
+	return true, batches(params, func(from, to int, double bool, largest int) error {
+		args := args
+		for i, p := range params[from:to] {
+			a, k := at[from+i], &args.P[i]
+			k.W, k.G, k.V, k.N = a.value, a.grad, a.momentum, int64(p.Value.Shape().TotalSize())
+		}
+		l := kernels.Launch{Kernel: kernels.RMSProp.Of(double), X: gpu.Blocks(largest, 4*gpu.Block), Y: to - from, Block: gpu.Block, Args: unsafe.Pointer(&args)}
+		return g.Launch("RMSProp.Step", l)
+	})
+}

@@ -14,7 +14,7 @@ func TestOptimizers(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		for _, dt := range floats {
 			// More tensors than a launch takes, of different sizes.
-			var params, plain []nn.Param
+			var params, plain, squared []nn.Param
 			var all []tensor.Tensor
 			for i := range 19 {
 				s := []int{1 + 37*i}
@@ -23,6 +23,7 @@ func TestOptimizers(t *testing.T) {
 				all = append(all, p.Value, p.Grad, p.Momentum, p.Second)
 				params = append(params, p)
 				plain = append(plain, nn.Param{Value: p.Value, Grad: p.Grad})
+				squared = append(squared, nn.Param{Value: p.Value, Grad: p.Grad, Momentum: p.Second}) // RMSProp's is not negative
 			}
 			e.checkStep("SGD", params, func() error {
 				return nn.SGD{LearningRate: 0.1, Momentum: 0.9, WeightDecay: 0.01}.Step(e.Engine, params...)
@@ -34,6 +35,14 @@ func TestOptimizers(t *testing.T) {
 			e.checkStep("SGD by a rate of the device", params, func() error {
 				return nn.SGD{LearningRate: 1000, Rate: rate, Momentum: 0.9}.Step(e.Engine, params...)
 			}, func(w, g, m, v []float64) { layers.SGD(w, g, m, 0.25, 0.9, 0) })
+			r := layers.RMSPropOptions{LR: 0.1, Rho: 0.9, Epsilon: 1e-4, Decay: 0.01, Clip: 0.25}
+			e.checkStep("RMSProp", params, func() error {
+				return nn.RMSProp{LearningRate: 0.1, Rho: 0.9, Epsilon: 1e-4, WeightDecay: 0.01, Clip: 0.25}.Step(e.Engine, squared...)
+			}, func(w, g, m, v []float64) { layers.RMSProp(w, g, v, r) })
+			r = layers.RMSPropOptions{LR: 0.25, Rho: 0.9, Epsilon: 1e-4}
+			e.checkStep("RMSProp by a rate of the device", params, func() error {
+				return nn.RMSProp{LearningRate: 1000, Rate: rate, Rho: 0.9, Epsilon: 1e-4}.Step(e.Engine, squared...)
+			}, func(w, g, m, v []float64) { layers.RMSProp(w, g, v, r) })
 			o := layers.AdamOptions{LR: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Decay: 0.01}
 			e.checkStep("Adam", params, func() error {
 				return nn.Adam{LearningRate: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.01}.Step(e.Engine, 3, params...)

@@ -158,8 +158,8 @@ type BiasBackArgs struct {
 }
 
 // A Product is c = a·b, M×N, from K products each, in row-major order without
-// gaps. With a Bias it is Act(c + Bias), with a Y, what the activation made,
-// c times its slope there.
+// gaps. It becomes Act(c + Bias), the Bias being 0 without one, or with a Y,
+// what the activation made, c times its slope there.
 type Product struct {
 	C, A, B                         uint64
 	Bias, Y, Sums                   uint64 // 0: none. Sums: of b's columns, with Left
@@ -229,5 +229,16 @@ type AdamArgs struct {
 	P                                                  [MaxParams]struct {
 		W, G, M, V uint64
 		N          int64
+	}
+}
+
+// RMSPropArgs are those of RMSProp; Y of the grid is the number of tensors.
+// RateAt, if not 0, is where the rate is in place of LR.
+type RMSPropArgs struct {
+	LR, Rho, Epsilon, Decay, Clip float64 // Clip 0: gradients are not clamped
+	RateAt                        uint64
+	P                             [MaxParams]struct {
+		W, G, V uint64
+		N       int64
 	}
 }

@@ -5,6 +5,7 @@
 #include "reduce.cu"
 #include "softmax.cu"
 #include "layer.cu"
+#include "activate.cu"
 #include "linear.cu"
 #include "conv.cu"
 #include "matmul.cu"

@@ -32,6 +32,7 @@ const (
 	CrossEntropy
 	Bias
 	BiasBack
+	Activate
 	Linear
 	ConvGather
 	ConvWeights
@@ -41,6 +42,7 @@ const (
 	MatMul
 	SGD
 	Adam
+	RMSProp
 	Random
 	Dropout
 	Binomial
@@ -101,9 +103,9 @@ func (k Kernel) Name() string {
 var (
 	sizes = [...]string{"_1", "_2", "_4", "_8"}
 	names = [...]string{"binary", "compare_same", "compare_bool", "unary", "reduce_rows", "reduce_columns", "arg",
-		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "linear",
+		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "activate", "linear",
 		"conv", "conv_weights", "conv_sum", "im2col", "col2im",
-		"matmul", "sgd", "adam", "random",
+		"matmul", "sgd", "adam", "rmsprop", "random",
 		"dropout", "binomial",
 		"max_pool", "max_pool_back", "avg_pool", "avg_pool_back", "avg_pool_smear",
 	}

@@ -6,9 +6,9 @@
 #include "kernel.h"
 
 // c = a·b, m×n, from k products each. All matrices are in row-major order
-// without gaps, and have less than 2³¹ elements. Then, if there is a bias,
-// act(c + bias); if there is a y, c times the slope of the activation whose
-// result it is.
+// without gaps, and have less than 2³¹ elements. Then, if there is a y, c times
+// the slope of the activation whose result it is; otherwise act(c + bias), the
+// bias being 0 without one.
 struct Product {
 	u64 c, a, b;
 	u64 bias; // n; or 0
@@ -136,10 +136,10 @@ template <typename T> static __device__ __forceinline__ void finish(const Produc
 	T *to = row < p.m ? (T *)p.c + row * p.n + col : (T *)p.sums + col;
 	UNROLL
 	for (int j = 0; j < 4; j++) {
-		if (p.bias)
-			v.x[j] = activate<T>(p.activation, v.x[j] + by.x[j]);
-		else if (p.y)
+		if (p.y)
 			v.x[j] *= slope<T>(p.activation, by.x[j]);
+		else
+			v.x[j] = activate<T>(p.activation, v.x[j] + by.x[j]);
 	}
 	if (col + 4 <= p.n && (u64)to % sizeof(Quad<T>) == 0) {
 		*(Quad<T> *)to = v;

@@ -71,5 +71,46 @@ template <typename T> static __device__ void adam(const AdamArgs &a) {
 	}
 }
 
+// RMSProp, of Hinton's lecture 6: v ← ρ·v + (1−ρ)·g²; w ← w − lr·clamp(g)/√(v+ε)
+// − decay·w.
+struct RMSPropArgs {
+	double lr, rho, epsilon, decay, clip; // clip 0: not clamped
+	u64 rate_at;                          // of lr
+	struct {
+		u64 w, g, v;
+		i64 n;
+	} p[MAX_PARAMS];
+};
+
+// A NaN stays one.
+template <typename T> static __device__ __forceinline__ T clamped(T x, T limit) {
+	return limit != 0 && x > limit ? limit : limit != 0 && x < -limit ? -limit : x;
+}
+
+template <typename T> static __device__ __forceinline__ void rmsprop_element(const RMSPropArgs &a, T lr, T &w, T g, T &v) {
+	v = (T)a.rho * v + (T)(1 - a.rho) * g * g;
+	w -= lr * clamped<T>(g, (T)a.clip) / m_sqrt(v + (T)a.epsilon) + (T)a.decay * w;
+}
+
+// By Quads, as sgd.
+template <typename T> static __device__ void rmsprop(const RMSPropArgs &a) {
+	T *w = (T *)a.p[blockIdx.y].w, *v = (T *)a.p[blockIdx.y].v;
+	const T *g = (const T *)a.p[blockIdx.y].g;
+	T lr = given<T>(a.rate_at, a.lr);
+	u64 n = (u64)a.p[blockIdx.y].n;
+	u64 quads = ((u64)w | (u64)v | (u64)g) % sizeof(Quad<T>) == 0 ? n / 4 : 0;
+	EACH(i, quads) {
+		Quad<T> wi = ((Quad<T> *)w)[i], gi = ((const Quad<T> *)g)[i], vi = ((Quad<T> *)v)[i];
+		UNROLL
+		for (int k = 0; k < 4; k++)
+			rmsprop_element<T>(a, lr, wi.x[k], gi.x[k], vi.x[k]);
+		((Quad<T> *)w)[i] = wi;
+		((Quad<T> *)v)[i] = vi;
+	}
+	EACH(i, n - 4 * quads)
+		rmsprop_element<T>(a, lr, w[4 * quads + i], g[4 * quads + i], v[4 * quads + i]);
+}
+
 INSTANTIATE(KERNEL, sgd, SGDArgs)
+INSTANTIATE(KERNEL, rmsprop, RMSPropArgs)
 INSTANTIATE(KERNEL, adam, AdamArgs)

@@ -52,6 +52,13 @@ func BiasActivate[T Float](x, b []T, act Activation) {
 	}
 }
 
+// ActivateBack sets dx to dy times the slope of act where its result is y.
+func ActivateBack[T Float](dx, y, dy []T, act Activation) {
+	for i, v := range y {
+		dx[i] = dy[i] * slope(act, v)
+	}
+}
+
 func activate[T Float](act Activation, x T) T {
 	switch act {
 	case ReLU:

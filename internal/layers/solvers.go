@@ -28,15 +28,16 @@ func Shape[T Float](g, w []T, s Shaping) {
 	Clamp(g, s.Clip)
 }
 
+func clamp[T Float](x, limit T) T { return min(max(x, -limit), limit) }
+
 // Clamp moves elements that are farther than limit from zero to there. A limit
 // of 0 is none.
 func Clamp[T Float](g []T, limit float64) {
 	if limit == 0 {
 		return
 	}
-	hi := T(limit)
 	for i, x := range g {
-		g[i] = min(max(x, -hi), hi)
+		g[i] = clamp(x, T(limit))
 	}
 }
 
@@ -78,8 +79,10 @@ func RMSProp[T Float](w, g, v []T, o RMSPropOptions) {
 	for i, d := range g {
 		v[i] = rho*v[i] + rest*d*d
 	}
-	Clamp(g, o.Clip)
 	for i, d := range g {
+		if o.Clip != 0 {
+			d = clamp(d, T(o.Clip))
+		}
 		w[i] -= rate*d/T(math.Sqrt(float64(v[i]+eps))) + decay*w[i]
 	}
 }

@@ -2,9 +2,9 @@ package program
 
 // To start operations one by one takes most of the time of a small graph on a
 // device. Gorgonia builds a dense layer of seven operations and its gradients of
-// five more; the engine has one step for each of the two (layers.go). It builds
-// a cross entropy of five, which are one step too (losses.go). fuse puts these
-// steps in the place of the operations. It takes away only results that have no
+// five more; the engine has one step for each of the two (layers.go), and for
+// convolutions (convs.go). It builds a cross entropy of five, which are one step
+// too (losses.go), and Rectify of two (rectify.go). fuse puts these steps in the place of the operations. It takes away only results that have no
 // other reader and that the program cannot want to see.
 
 // fuse returns the instructions with fused steps among them.
@@ -18,12 +18,13 @@ func fuse(instrs []Instr) []Instr {
 	f.sizes()
 	f.scales()
 	f.losses()
+	f.convs()
 	layers := f.layers()
-	f.matchRectified(layers)
 	for i := range layers {
 		f.putForward(&layers[i])
 		f.putBack(&layers[i])
 	}
+	f.rectified()
 	return f.ordered()
 }
 
@@ -41,8 +42,7 @@ func (f *fuser) sizes() {
 		if !ok {
 			continue
 		}
-		f.stopReading(in.In[0], i)
-		in.replace(Number)
+		f.become(i, Number)
 		in.Number = v
 	}
 }
@@ -60,8 +60,7 @@ func (f *fuser) scales() {
 			}
 			if scalar, chain := f.repeated(from, i); scalar >= 0 {
 				f.remove(chain...)
-				f.instrs[i].replace(Scale, f.instrs[i].In[1-arg], scalar)
-				f.readers[scalar] = append(f.readers[scalar], i)
+				f.become(i, Scale, f.instrs[i].In[1-arg], scalar)
 				break
 			}
 		}

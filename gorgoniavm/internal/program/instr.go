@@ -22,7 +22,7 @@ type Instr struct {
 	Op      gorgonia.Op // nil: an input
 	Name    string      // the operation's type
 	Step    Step        // what computes it
-	Rectify bool        // of Linear and LinearBack: with Rectify behind the sum
+	Rectify bool        // of Linear, ConvForward and their gradients: with Rectify behind the sum, which the layer before has
 
 	In    []int // the slots it reads
 	Dead  []int // of those, the ones that nobody reads after it, once each
@@ -34,6 +34,7 @@ type Instr struct {
 	Axes      []int        // of operations along axes
 	OtherAxes []int        // of the second operand
 	Outer     bool         // an outer product
+	Conv      Conv         // of convolutions and what they are made of
 	Scalar    bool
 	Number    gorgonia.Value // of the step Number
 	Losses    bool           // the device has the losses of the rows, whose sum with the other sign is the value
@@ -50,13 +51,17 @@ type Step int
 
 // The steps. All but Own are fused.
 const (
-	Own        Step = iota // the node's operation
-	Number                 // nothing: it is Instr.Number
-	Scale                  // a tensor times a scalar
-	Linear                 // x·w + bias, of x, w and the bias
-	LinearBack             // the gradient of Linear by w, of x, w and dz; its Parts are those by x and by the bias
-	LossBack               // the gradient of a cross entropy by z, of z, y and a scale; its Part is the loss
-	PartOf                 // nothing: another instruction has filled the slot
+	Own         Step = iota // the node's operation
+	Number                  // nothing: it is Instr.Number
+	Scale                   // a tensor times a scalar
+	Linear                  // x·w + bias, of x, w and the bias, if there is one
+	LinearBack              // the gradient of Linear by w, of x, w and dz; its Parts are those by x and by the bias
+	ConvForward             // the convolution of x and w, + bias if there is one
+	ConvBack                // the gradient of ConvForward by w, of x, w and dz; its Parts are those by x and by the bias
+	Rectify                 // max(x, 0)
+	RectifyBack             // the gradient of Rectify, of its result and the gradient by that
+	LossBack                // the gradient of a cross entropy by z, of z, y and a scale; its Part is the loss
+	PartOf                  // nothing: another instruction has filled the slot
 )
 
 // Fused reports whether other operations than the node's own compute it.
@@ -77,6 +82,8 @@ func (in *Instr) describe() {
 		in.Axes = intsOf(in.Op, "along")
 	case "gorgonia.transposeOp":
 		in.Axes = intsOf(in.Op, "pattern")
+	case "gorgonia.im2colOp", "gorgonia.col2imOp":
+		in.Conv = convOf(in)
 	case "gorgonia.tensordotOp":
 		in.Axes, in.OtherAxes = intsOf(in.Op, "aAxes"), intsOf(in.Op, "bAxes")
 	case "gorgonia.linAlgBinOp":

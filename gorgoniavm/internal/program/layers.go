@@ -6,15 +6,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Gorgonia builds a dense layer of a product, a repeated bias, a sum, a comparison
-// with 0 and a product with its result. Linear and LinearBack take their place.
+// Gorgonia builds a dense layer of a product, a repeated bias and a sum. Linear
+// and LinearBack take their place, rectify.go adds what may follow.
 
 // layer is a product of matrices, z = x·w, and the slots of what is made of it.
 // -1: there is no such slot.
 type layer struct {
 	x, w, z   int
 	bias, sum int   // sum = z + bias, in each row
-	mask, out int   // out = sum ⊙ mask, mask = sum ≥ 0
 	inside    []int // slots that nothing outside of the layer reads
 
 	back
@@ -24,14 +23,13 @@ type layer struct {
 type back struct {
 	dz, dw, db int
 	dx         int // dz·wᵀ
-	masked     int // dx ⊙ the mask of the layer that made x
 }
 
 // layers finds the products of matrices, and what is made of each.
 func (f *fuser) layers() (ls []layer) {
 	for i := range f.instrs {
 		if f.isProduct(i, "A × B") && f.floats(i) {
-			l := layer{x: f.instrs[i].In[0], w: f.instrs[i].In[1], z: i, bias: -1, sum: -1, mask: -1, out: -1}
+			l := layer{x: f.instrs[i].In[0], w: f.instrs[i].In[1], z: i, bias: -1, sum: -1}
 			f.matchBias(&l)
 			f.matchBack(&l)
 			ls = append(ls, l)
@@ -66,70 +64,14 @@ func (f *fuser) matchBias(l *layer) {
 	if shape := f.instrs[bias].Shape; len(shape) != 2 || shape[0] != 1 || shape[1] != f.instrs[l.z].Shape[1] {
 		return
 	}
-	l.bias, l.sum, l.out = bias, sum, sum
+	l.bias, l.sum = bias, sum
 	l.inside = append(l.inside, l.z, rows)
-}
-
-// matchRectified finds the layers whose sum is rectified, and the gradients
-// that go back through that. Where something else reads the mask too, nothing
-// is taken away.
-func (f *fuser) matchRectified(ls []layer) {
-	for i := range ls {
-		l := &ls[i]
-		if l.sum < 0 || !f.hidden(l.sum) || len(f.readers[l.sum]) != 2 {
-			continue
-		}
-		mask := f.reader(l.sum, func(i int) bool { return f.is(i, "gorgonia.elemBinOp", positiveOp) && f.isZero(f.instrs[i].In[1]) })
-		if mask < 0 || !f.hidden(mask) {
-			continue
-		}
-		out := f.reader(l.sum, func(i int) bool { return f.is(i, "gorgonia.elemBinOp", mulOp, l.sum, mask) })
-		if out < 0 || !f.matchMasked(ls, out, mask) {
-			continue
-		}
-		l.mask, l.out = mask, out
-		l.inside = append(l.inside, l.sum, mask)
-	}
-}
-
-// matchMasked finds the gradients by layers' inputs x that are multiplied by
-// the mask that x was made with; false: the mask is read elsewhere too.
-func (f *fuser) matchMasked(ls []layer, x, mask int) bool {
-	masked := make(map[int]*layer)
-	for i := range ls {
-		l := &ls[i]
-		if l.x != x || l.dx < 0 || len(f.readers[l.dx]) != 1 || !f.hidden(l.dx) {
-			continue
-		}
-		if m := f.readers[l.dx][0]; f.is(m, "gorgonia.elemBinOp", mulOp, mask, l.dx) || f.is(m, "gorgonia.elemBinOp", mulOp, l.dx, mask) {
-			masked[m] = l
-		}
-	}
-	for _, r := range f.readers[mask] {
-		if masked[r] == nil && r != x {
-			return false
-		}
-	}
-	for m, l := range masked {
-		l.masked = m
-	}
-	return true
-}
-
-// isZero reports whether a slot is the constant 0.
-func (f *fuser) isZero(slot int) bool {
-	in := &f.instrs[slot]
-	if in.Kind != Constant || in.Node.Value() == nil {
-		return false
-	}
-	x := in.Node.Value().Data()
-	return x == float32(0) || x == float64(0)
 }
 
 // matchBack finds the gradients of a product, all from one dz. One step makes
 // all of them, so its operands have to come before the first gradient.
 func (f *fuser) matchBack(l *layer) {
-	l.back = back{dz: -1, dw: -1, db: -1, dx: -1, masked: -1}
+	l.back = back{dz: -1, dw: -1, db: -1, dx: -1}
 	b := l.back
 	if b.dw, b.dx = f.gradients(l); b.dw < 0 {
 		return
@@ -173,8 +115,7 @@ func (f *fuser) putForward(l *layer) {
 		return
 	}
 	f.remove(l.inside...)
-	f.instrs[l.out].replace(Linear, l.x, l.w, l.bias)
-	f.instrs[l.out].Rectify = l.mask >= 0
+	f.become(l.sum, Linear, l.x, l.w, l.bias)
 }
 
 // putBack puts one step in the place of a layer's gradients. The step's own
@@ -183,27 +124,19 @@ func (f *fuser) putBack(l *layer) {
 	if l.dw < 0 {
 		return
 	}
-	dx := l.dx
-	if l.masked >= 0 {
-		dx = l.masked
-		f.remove(l.dx)
-	}
-	db := l.db
-	if db >= 0 && f.fused(db) {
-		db = -1
-	}
-	if dx >= 0 && f.fused(dx) {
-		dx = -1
-	}
-	in := &f.instrs[l.dw]
-	in.replace(LinearBack, l.x, l.w, l.dz)
-	in.Rectify = l.masked >= 0
-	in.Parts = []int{dx, db}
-	for _, part := range in.Parts {
-		if part >= 0 {
-			f.instrs[part].replace(PartOf, l.dw)
-		}
-	}
+	f.become(l.dw, LinearBack, l.x, l.w, l.dz)
+	f.putParts(l.dw, l.dx, l.db)
 }
 
-func (f *fuser) fused(i int) bool { return f.gone[i] || f.instrs[i].Fused() }
+// putParts has an instruction make other results beside its own, -1 for none. A
+// result that is made otherwise already is none of them.
+func (f *fuser) putParts(maker int, parts ...int) {
+	for i, part := range parts {
+		if part >= 0 && f.fused(part) {
+			parts[i] = -1
+		} else if part >= 0 {
+			f.become(part, PartOf, maker)
+		}
+	}
+	f.instrs[maker].Parts = parts
+}

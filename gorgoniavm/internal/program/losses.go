@@ -23,13 +23,10 @@ func (f *fuser) losses() {
 	for i := range f.instrs {
 		if c, ok := f.matchLoss(i); ok {
 			f.remove(c.logs, c.prod, c.grad)
-			f.instrs[c.dz].replace(LossBack, c.z, c.y, c.scale)
-			f.instrs[c.dz].Parts = []int{c.sum}
+			f.become(c.dz, LossBack, c.z, c.y, c.scale)
+			f.putParts(c.dz, c.sum)
 			sum := &f.instrs[c.sum]
-			sum.replace(PartOf, c.dz)
 			sum.Shape, sum.Losses = tensor.Shape{f.instrs[c.z].Shape[0]}, true
-			f.readers[c.y] = append(f.readers[c.y], c.dz)
-			f.readers[c.scale] = append(f.readers[c.scale], c.dz)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package program
 
-import "slices"
+import (
+	"slices"
+
+	"gorgonia.org/tensor"
+)
 
 // fuser replaces instructions of a program. Until ordered, a slot is the number
 // that its instruction has in instrs.
@@ -36,6 +40,16 @@ func (f *fuser) is(i int, name, op string, in ...int) bool {
 	return at.Name == name && at.Op.String() == op && (len(in) == 0 || slices.Equal(at.In, in))
 }
 
+func (f *fuser) isReshape(i int) bool {
+	return f.instrs[i].Name == "gorgonia.reshapeOp" && !f.fused(i)
+}
+
+func (f *fuser) isTranspose(i int, axes ...int) bool {
+	return f.instrs[i].Name == "gorgonia.transposeOp" && !f.fused(i) && slices.Equal(f.instrs[i].Axes, axes)
+}
+
+func isFloat(in *Instr) bool { return in.Dtype == tensor.Float32 || in.Dtype == tensor.Float64 }
+
 func (f *fuser) isProduct(i int, op string, in ...int) bool {
 	return f.is(i, "gorgonia.linAlgBinOp", op, in...) && len(f.instrs[i].Shape) == 2
 }
@@ -63,8 +77,29 @@ func (f *fuser) remove(is ...int) {
 	}
 }
 
-// replace has an instruction computed otherwise, of other slots.
-func (in *Instr) replace(step Step, slots ...int) { in.Step, in.In = step, slots }
+// sweep takes away what has lost its readers, and what has then.
+func (f *fuser) sweep(is ...int) {
+	for _, i := range is {
+		if in := &f.instrs[i]; in.Kind == Operation && !f.fused(i) && f.hidden(i) && len(f.readers[i]) == 0 {
+			f.remove(i)
+			f.sweep(in.In...)
+		}
+	}
+}
+
+// become has an instruction computed otherwise, of other slots.
+func (f *fuser) become(i int, step Step, slots ...int) {
+	for _, from := range f.instrs[i].In {
+		f.stopReading(from, i)
+	}
+	f.instrs[i].Step, f.instrs[i].In = step, slots
+	for _, from := range slots {
+		f.readers[from] = append(f.readers[from], i)
+	}
+}
+
+// fused reports whether an instruction is taken away or computed otherwise.
+func (f *fuser) fused(i int) bool { return f.gone[i] || f.instrs[i].Fused() }
 
 // ordered returns the instructions that are left, under new numbers. Each comes
 // after those whose results it reads; otherwise their order stays.

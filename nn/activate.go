@@ -1,0 +1,77 @@
+package nn
+
+import (
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
+	"github.com/cupool/cupool/internal/tensorop/operand"
+)
+
+// Activate sets each element of y to act of that of x. x and y have one size, and
+// y may be x.
+func Activate(e *cupool.Engine, x, y tensor.Tensor, act Activation) error {
+	return activate(e, "Activate", x, nil, y, act)
+}
+
+// ActivateBack sets dx to the gradient of Activate by x. y is the result of
+// Activate, and dy the gradient by it. All have one size, and dx may be dy.
+func ActivateBack(e *cupool.Engine, y, dy, dx tensor.Tensor, act Activation) error {
+	if operand.IsNil(y) {
+		return fail("ActivateBack", fmt.Errorf("no tensor: %w", cupool.ErrNotSupported))
+	}
+	return activate(e, "ActivateBack", dy, y, dx, act)
+}
+
+// activate computes both: with a y the gradient.
+func activate(e *cupool.Engine, op string, from, y, to tensor.Tensor, act Activation) error {
+	defer operand.KeepAlive(from, y, to)
+	if operand.IsNil(from) {
+		return fail(op, fmt.Errorf("no tensor: %w", cupool.ErrNotSupported))
+	}
+	n := from.Shape().TotalSize()
+	err := fit(e, op, from.Dtype(), want{t: from, n: n}, want{t: to, n: n}, want{y, n, true})
+	if err == nil && !operand.IsNil(y) {
+		err = fitApart(op, []tensor.Tensor{to}, y)
+	}
+	if err == nil {
+		err = fitOnto(op, to, from)
+	}
+	if err != nil || n == 0 {
+		return err
+	}
+	if ok, err := activateOnGPU(e.Ops().GPU(), op, from, y, to, act); ok {
+		return err
+	}
+	return e.Ops().InPlace(op, []tensor.Tensor{from, y}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
+		if isDouble(from) {
+			activateOnHost[float64](in, out[0], act)
+		} else {
+			activateOnHost[float32](in, out[0], act)
+		}
+	})
+}
+
+func activateOnHost[T layers.Float](in []*tensor.Dense, out *tensor.Dense, act Activation) {
+	from, y, to := operand.Slice[T](in[0]), operand.Slice[T](in[1]), operand.Slice[T](out)
+	if y != nil {
+		layers.ActivateBack(to, y, from, layers.Activation(act))
+		return
+	}
+	copy(to, from)
+	layers.Activate(to, layers.Activation(act))
+}
+
+func activateOnGPU(g *gpu.Ops, op string, from, y, to tensor.Tensor, act Activation) (bool, error) {
+	n := from.Shape().TotalSize()
+	args := kernels.ActivateArgs{Activation: int64(act), N: int64(n)}
+	if !g.Addresses([]*uint64{&args.A, &args.Y, &args.Dst}, from, y, to) {
+		return false, nil
+	}
+	return true, g.Each(op, kernels.Activate.Of(isDouble(from)), (n+3)/4, unsafe.Pointer(&args))
+}

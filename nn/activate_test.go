@@ -1,0 +1,106 @@
+package nn_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/nn"
+)
+
+func TestActivate(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			for _, act := range activations {
+				for _, n := range []int{0, 1, 3, 4, 63, 1030} {
+					e.checkActivate(dt, act, n)
+				}
+			}
+		}
+		if e.GPU {
+			require.Zero(t, e.Stats().Fallbacks)
+		}
+	})
+}
+
+// checkActivate goes forth and back, to another tensor and in place.
+func (e *bench) checkActivate(dt tensor.Dtype, act nn.Activation, n int) {
+	what := fmt.Sprint(dt, act, n)
+	x, y := e.From(random(e.Rand, dt, n)), must(e.Empty(dt, n))
+	want := e.As64(x)
+	layers.Activate(want, layers.Activation(act))
+	require.NoError(e.T, nn.Activate(e.Engine, x, y, act), what)
+	e.RequireNear(want, y, what)
+	require.NoError(e.T, nn.Activate(e.Engine, x, x, act), what)
+	e.RequireNear(want, x, what+" in place")
+
+	dy, dx := e.From(random(e.Rand, dt, n)), must(e.Empty(dt, n))
+	layers.ActivateBack(want, e.As64(y), e.As64(dy), layers.Activation(act))
+	require.NoError(e.T, nn.ActivateBack(e.Engine, y, dy, dx, act), what)
+	e.RequireNear(want, dx, what+" back")
+	require.NoError(e.T, nn.ActivateBack(e.Engine, y, dy, dy, act), what)
+	e.RequireNear(want, dy, what+" back in place")
+	e.FreeAll(x, y, dy, dx)
+}
+
+// Views may begin anywhere.
+func TestActivateUnaligned(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(random(e.Rand, tensor.Float32, 11))
+		want := e.As64(x)
+		layers.Activate(want[1:10], layers.Rectify)
+		part := must(x.Slice(tensor.S(1, 10)))
+		require.NoError(t, nn.Activate(e.Engine, part, part, nn.Rectify))
+		e.RequireNear(want, x, "a part")
+		e.FreeAll(x)
+	})
+}
+
+// Rectify's slope is 1 at 0, and 0 below it and at NaN.
+func TestRectifyAtTheEdges(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			edges := tensor.New(tensor.Of(dt), tensor.WithShape(6))
+			for i, v := range []float64{0, math.Copysign(0, -1), -1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+				edges.Set(i, value(dt, v))
+			}
+			x, ones := e.From(edges), e.From(tensor.Ones(dt, 6))
+			require.NoError(t, nn.Activate(e.Engine, x, x, nn.Rectify))
+			require.NoError(t, nn.ActivateBack(e.Engine, x, ones, ones, nn.Rectify))
+			require.Equal(t, []float64{1, 1, 0, 0, 1, 0}, e.As64(ones))
+			e.FreeAll(x, ones)
+		}
+	})
+}
+
+func TestActivateErrors(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, f := e.From(random(e.Rand, tensor.Float64, 8)), e.From(random(e.Rand, tensor.Float32, 8))
+		y, short, before := e.From(random(e.Rand, tensor.Float64, 8)), must(x.Slice(tensor.S(0, 7))), e.As64(x)
+		shifted := must(x.Slice(tensor.S(1, 8)))
+		for what, c := range map[string]struct {
+			err  error
+			want error
+		}{
+			"nothing":           {nn.Activate(e.Engine, nil, y, nn.ReLU), cupool.ErrNotSupported},
+			"no result":         {nn.Activate(e.Engine, x, nil, nn.ReLU), cupool.ErrNotSupported},
+			"another size":      {nn.Activate(e.Engine, y, short, nn.ReLU), cupool.ErrSizeMismatch},
+			"another type":      {nn.Activate(e.Engine, f, x, nn.ReLU), cupool.ErrNotSupported},
+			"partly in place":   {nn.Activate(e.Engine, short, shifted, nn.ReLU), cupool.ErrNotSupported},
+			"back from nothing": {nn.ActivateBack(e.Engine, nil, y, x, nn.ReLU), cupool.ErrNotSupported},
+			"back without dy":   {nn.ActivateBack(e.Engine, y, nil, x, nn.ReLU), cupool.ErrNotSupported},
+			"dx is y":           {nn.ActivateBack(e.Engine, x, y, x, nn.ReLU), cupool.ErrNotSupported},
+		} {
+			require.ErrorIs(t, c.err, c.want, what)
+			var ours *cupool.EngineError
+			require.ErrorAs(t, c.err, &ours, what)
+		}
+		require.Equal(t, before, e.As64(x))
+		e.FreeAll(x, y, f)
+	})
+}
