@@ -8,6 +8,16 @@ func FusedLayers(m *VM) (forward, back int) {
 	return countSteps(m, program.Linear), countSteps(m, program.LinearBack)
 }
 
+// FusedConvs is FusedLayers for convolutions.
+func FusedConvs(m *VM) (forward, back int) {
+	return countSteps(m, program.ConvForward), countSteps(m, program.ConvBack)
+}
+
+// Rectified returns how many steps are Rectify, or its gradient, by itself.
+func Rectified(m *VM) (forward, back int) {
+	return countSteps(m, program.Rectify), countSteps(m, program.RectifyBack)
+}
+
 // FusedLosses returns how many losses of a VM are computed with their gradient.
 func FusedLosses(m *VM) int { return countSteps(m, program.LossBack) }
 

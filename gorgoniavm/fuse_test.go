@@ -56,7 +56,7 @@ var fusedModels = map[string]struct {
 	}), 1, 2},
 	"without a bias": {newDense(func(m *model, x *G.Node) *G.Node {
 		return m.denseLayer(m.denseLayer(x, 1, 7, false, true), 2, 4, false, false)
-	}), 0, 2},
+	}), 1, 2},
 	"a sum that is read too": {newDense(func(m *model, x *G.Node) *G.Node {
 		h := m.denseLayer(x, 1, 4, true, false)
 		return G.Must(G.Add(h, m.denseLayer(G.Must(G.Rectify(h)), 2, 4, true, false)))
