@@ -18,8 +18,9 @@ fi
 [ $# -gt 0 ] || { echo "usage: $0 [-cuda DIR] COMMAND..." >&2; exit 2; }
 command -v "${CC:-cc}" >/dev/null || { echo "$0: no C compiler" >&2; exit 3; }
 
-# Always the same directory, or Go would build everything anew each time.
-lib=${XDG_CACHE_HOME:-$HOME/.cache}/cupool/fakecuda
+# Always the same directory, or Go would build everything anew each time; but
+# one for each copy of the repository.
+lib=${XDG_CACHE_HOME:-$HOME/.cache}/cupool/fakecuda-$(cksum <<<"$here" | cut -d' ' -f1)
 mkdir -p "$lib"
 # What env says on standard error matters only when it fails: it does not know
 # the libcuda built below.

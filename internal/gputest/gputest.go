@@ -48,7 +48,7 @@ func Load(ctx uintptr) (*Kernels, error) {
 		return nil, fmt.Errorf("gputest: page-locked memory for flags: %v", r)
 	}
 	for name, f := range map[string]*uintptr{
-		"cupool_spin": &k.spin, "cupool_hold": &k.hold, "cupool_fill": &k.fill, "cupool_check": &k.check, "cupool_add": &k.plus,
+		"cupool_spin": &k.spin, "cupool_hold": &k.hold, "cupool_fill": &k.fill, "cupool_check": &k.check, "add": &k.plus,
 	} {
 		if *f, r = cudadrv.ModuleFunction(ctx, m, name); r != cudadrv.Success {
 			return nil, fmt.Errorf("gputest: kernel %s: %v", name, r)

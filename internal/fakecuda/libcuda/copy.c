@@ -54,7 +54,7 @@ enum { SPIN, HOLD, FILL, CHECK, ADD };
 static const struct {
 	const char *name;
 	int params;
-} kernels[] = {[SPIN] = {"cupool_spin", 1}, [HOLD] = {"cupool_hold", 2}, [FILL] = {"cupool_fill", 3}, [CHECK] = {"cupool_check", 4}, [ADD] = {"cupool_add", 3}};
+} kernels[] = {[SPIN] = {"cupool_spin", 1}, [HOLD] = {"cupool_hold", 2}, [FILL] = {"cupool_fill", 3}, [CHECK] = {"cupool_check", 4}, [ADD] = {"add", 3}};
 
 static uint32_t *word(addr p) {
 	size_t left;
