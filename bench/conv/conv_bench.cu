@@ -84,13 +84,13 @@ struct BlockTile {
 template <typename T> struct BlockTiles;
 template <> struct BlockTiles<float> {
 	static std::vector<BlockTile> conv() {
-		return {{16, 64, 64}, {16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {32, 128, 128}, {64, 32, 128}, {64, 64, 256}, {64, 64, 128}, {64, 128, 256}, {128, 64, 256}};
+		return {{16, 64, 64}, {16, 128, 128}, {16, 128, 128}, {32, 64, 128}, {32, 64, 256}, {32, 128, 128}, {32, 128, 256}, {64, 32, 128}, {64, 32, 256}, {64, 64, 256}, {64, 64, 256}, {64, 64, 256}, {64, 128, 256}, {128, 64, 256}};
 	}
 	static std::vector<BlockTile> weights() {
-		return {{16, 16, 64}, {32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 32, 128}, {64, 64, 256}, {64, 64, 128}, {128, 64, 256}};
+		return {{16, 16, 64}, {32, 16, 128}, {32, 16, 128}, {16, 64, 64}, {16, 64, 128}, {32, 32, 128}, {32, 64, 128}, {32, 64, 256}, {32, 128, 256}, {64, 64, 256}, {64, 64, 256}, {64, 64, 256}};
 	}
 	static const void *kernel(int i) {
-		const void *all[] = {KERNEL_OF(conv_f32), KERNEL_OF(conv_weights_f32), KERNEL_OF(conv_sum_f32), KERNEL_OF(im2col_f32), KERNEL_OF(col2im_f32)};
+		const void *all[] = {KERNEL_OF(conv_f32), KERNEL_OF(conv_weights_f32), KERNEL_OF(conv_sum_f32), KERNEL_OF(im2col_f32), KERNEL_OF(col2im_f32), KERNEL_OF(conv_finish_f32)};
 		return all[i];
 	}
 };
@@ -98,11 +98,11 @@ template <> struct BlockTiles<double> {
 	static std::vector<BlockTile> conv() { return {{16, 64, 64}, {16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}; }
 	static std::vector<BlockTile> weights() { return {{16, 16, 64}, {32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}; }
 	static const void *kernel(int i) {
-		const void *all[] = {KERNEL_OF(conv_f64), KERNEL_OF(conv_weights_f64), KERNEL_OF(conv_sum_f64), KERNEL_OF(im2col_f64), KERNEL_OF(col2im_f64)};
+		const void *all[] = {KERNEL_OF(conv_f64), KERNEL_OF(conv_weights_f64), KERNEL_OF(conv_sum_f64), KERNEL_OF(im2col_f64), KERNEL_OF(col2im_f64), KERNEL_OF(conv_finish_f64)};
 		return all[i];
 	}
 };
-enum { CONV, CONV_WEIGHTS, CONV_SUM, IM2COL, COL2IM };
+enum { CONV, CONV_WEIGHTS, CONV_SUM, IM2COL, COL2IM, CONV_FINISH };
 
 static cudaStream_t stream;
 
@@ -114,7 +114,11 @@ template <typename A> static void launch(const void *kernel, int x, int y, int t
 static int over(long long a, long long b) { return (int)((a + b - 1) / b); }
 
 // launch_conv launches all parts of a gather.
-template <typename T> static int launch_conv(ConvArgs a, const std::vector<ConvPart> &parts, int tile) {
+template <typename T> static int launch_conv(ConvArgs a, const std::vector<ConvPart> &parts, int tile, int splits, T *scratch) {
+	ConvFinishArgs f = {a.dst, (u64)scratch, a.bias, a.y, a.activation, a.batch * a.rows * a.dst_plane, splits, a.rows, a.dst_plane};
+	a.splits = splits, a.size = f.n;
+	if (splits > 1)
+		a.dst = f.sums, a.bias = a.y = 0, a.activation = 0;
 	BlockTile t = BlockTiles<T>::conv()[tile];
 	int blocks = 0;
 	a.tile = tile;
@@ -126,12 +130,14 @@ template <typename T> static int launch_conv(ConvArgs a, const std::vector<ConvP
 			most = std::max(most, mine);
 			blocks += mine;
 		}
-		launch(BlockTiles<T>::kernel(CONV), most, n, t.threads, a);
+		launch(BlockTiles<T>::kernel(CONV), most * splits, n, t.threads, a);
 	}
-	return blocks;
+	if (splits > 1)
+		launch(BlockTiles<T>::kernel(CONV_FINISH), std::min(4096, over(f.n, 256)), 1, 256, f);
+	return blocks * splits;
 }
 
-template <typename T> static int forward(const Shape &s, T *x, T *w, T *bias, T *y, int tile) {
+template <typename T> static int forward(const Shape &s, T *x, T *w, T *bias, T *y, int tile, int splits, T *scratch) {
 	ConvArgs a = {};
 	a.dst = (u64)y, a.src = (u64)x, a.w = (u64)w, a.bias = (u64)bias;
 	a.activation = 1;
@@ -139,7 +145,7 @@ template <typename T> static int forward(const Shape &s, T *x, T *w, T *bias, T 
 	a.mul_y = s.sh, a.mul_x = s.sw, a.step_y = s.dh, a.step_x = s.dw;
 	a.w_row = s.taps(), a.w_channel = s.kh * s.kw, a.w_tap_y = s.kw, a.w_tap_x = 1;
 	a.dst_plane = s.oh() * s.ow(), a.dst_row = s.ow(), a.dst_column = 1;
-	return launch_conv<T>(a, {{s.oh(), s.ow(), s.kh, s.kw, -s.ph, -s.pw, 0, 0}}, tile);
+	return launch_conv<T>(a, {{s.oh(), s.ow(), s.kh, s.kw, -s.ph, -s.pw, 0, 0}}, tile, splits, scratch);
 }
 
 // A Phase is the elements of an axis that are reached by the same taps.
@@ -167,7 +173,7 @@ static std::vector<Phase> phases(int size, int kernel, int pad, int stride, int 
 	return all;
 }
 
-template <typename T> static int input_back(const Shape &s, T *dz, T *w, T *x, T *dx, int tile) {
+template <typename T> static int input_back(const Shape &s, T *dz, T *w, T *x, T *dx, int tile, int splits, T *scratch) {
 	ConvArgs a = {};
 	a.dst = (u64)dx, a.src = (u64)dz, a.w = (u64)w, a.y = (u64)x;
 	a.activation = 1;
@@ -181,7 +187,7 @@ template <typename T> static int input_back(const Shape &s, T *dz, T *w, T *x, T
 	for (auto &v : ys)
 		for (auto &h : xs)
 			parts.push_back({v.n, h.n, v.taps, h.taps, v.at, h.at, v.tap * s.kw + h.tap, v.first * s.w + h.first});
-	return launch_conv<T>(a, parts, tile);
+	return launch_conv<T>(a, parts, tile, splits, scratch);
 }
 
 template <typename T> static int weights_back(const Shape &s, T *x, T *dz, T *dw, T *db, T *scratch, size_t room, int tile, int wanted, bool sum_only) {
@@ -194,7 +200,7 @@ template <typename T> static int weights_back(const Shape &s, T *x, T *dz, T *dw
 	a.stride_y = s.sh, a.stride_x = s.sw, a.dilation_y = s.dh, a.dilation_x = s.dw;
 	a.taps = s.taps(), a.columns = s.taps() + 1, a.tile = tile;
 	int tiles = over(a.rows, t.rows) * over(a.columns, t.cols);
-	a.span = std::max(32, over(over(pixels, std::max(1, wanted / tiles)), 16) * 16);
+	a.span = std::max(32, over(over(pixels, std::max(1, wanted / tiles)), 32) * 32);
 	int parts = over(pixels, a.span);
 	if (sizeof(T) * parts * a.rows * a.columns > room)
 		return 0;
@@ -430,33 +436,46 @@ template <typename T> struct Run {
 		x.randomize(r), w.randomize(r), bias.randomize(r), dz.randomize(r);
 	}
 
-	void line(int kind, const char *what, BlockTile t, int index, int blocks, const char *good, double us) {
+	void line(int kind, const char *what, BlockTile t, int index, int blocks, const char *good, double us, int splits = 1) {
 		double flops = 2.0 * s.y() * s.taps();
-		printf("  %-8s tile %2d %3dx%-3d %3d threads %6d blocks %8.2f us %7.2f TFLOPS %s\n", what, index, t.rows, t.cols, t.threads, blocks, us, flops / us / 1e6, good);
-		best[kind].take(us, "tile " + std::to_string(index) + " blocks " + std::to_string(blocks));
+		printf("  %-8s tile %2d %3dx%-3d %3d threads %d splits %6d blocks %8.2f us %7.2f TFLOPS %s\n", what, index, t.rows, t.cols, t.threads, splits, blocks, us, flops / us / 1e6, good);
+		best[kind].take(us, "tile " + std::to_string(index) + " splits " + std::to_string(splits) + " blocks " + std::to_string(blocks));
+	}
+
+	// may reports whether a sum in splits is worth a try.
+	bool may(int splits, size_t products, size_t results) const {
+		return splits == 1 || (products >= 64 * (size_t)splits && splits * results <= scratch.host.size() && results <= 1000000);
 	}
 
 	void gathers(const Reference<T> &want) {
 		auto tiles = BlockTiles<T>::conv();
-		for (int i = 0; i < (int)tiles.size(); i++) {
-			y.poison();
-			int blocks = forward<T>(s, x.p, w.p, bias.p, y.p, i);
-			const char *good = verdict(y, want.y);
-			line(0, "forward", tiles[i], i, blocks, good, micros([&] { forward<T>(s, x.p, w.p, bias.p, y.p, i); }));
-		}
-		for (int i = 0; i < (int)tiles.size(); i++) {
-			dx.poison();
-			int blocks = input_back<T>(s, dz.p, w.p, x.p, dx.p, i);
-			const char *good = verdict(dx, want.dx);
-			line(1, "dx", tiles[i], i, blocks, good, micros([&] { input_back<T>(s, dz.p, w.p, x.p, dx.p, i); }));
-		}
+		for (int i = 0; i < (int)tiles.size(); i++)
+			for (int splits = 1; splits <= 4; splits++) {
+				if (!may(splits, s.taps(), s.y()))
+					continue;
+				auto run = [&] { return forward<T>(s, x.p, w.p, bias.p, y.p, i, splits, scratch.p); };
+				y.poison();
+				int blocks = run();
+				const char *good = verdict(y, want.y);
+				line(0, "forward", tiles[i], i, blocks, good, micros(run), splits);
+			}
+		for (int i = 0; i < (int)tiles.size(); i++)
+			for (int splits = 1; splits <= 4; splits++) {
+				if (!may(splits, (size_t)s.o * s.kh * s.kw, s.x()))
+					continue;
+				auto run = [&] { return input_back<T>(s, dz.p, w.p, x.p, dx.p, i, splits, scratch.p); };
+				dx.poison();
+				int blocks = run();
+				const char *good = verdict(dx, want.dx);
+				line(1, "dx", tiles[i], i, blocks, good, micros(run), splits);
+			}
 	}
 
 	void weights(const Reference<T> &want) {
 		auto tiles = BlockTiles<T>::weights();
 		size_t room = scratch.host.size() * sizeof(T);
 		for (int i = 0; i < (int)tiles.size(); i++)
-			for (int wanted : {132, 264, 528, 1056}) {
+			for (int wanted : {132, 264, 396, 528, 1056}) {
 				dw.poison(), db.poison();
 				int blocks = weights_back<T>(s, x.p, dz.p, dw.p, db.p, scratch.p, room, i, wanted, false);
 				if (blocks == 0)

@@ -9,7 +9,8 @@
 enum {
 	CONV_PARTS = 4,         // products that one launch makes
 	CONV_THREADS = 256,     // of a block, at most
-	CONV_ROOM = 26 << 10,   // bytes of shared memory
+	CONV_ROOM = 34 << 10,   // bytes of shared memory
+	CONV_CHUNK = 32,        // products at a time, at most
 	CONV_OUTSIDE = -(1 << 30) // a coordinate that no image has
 };
 
@@ -35,6 +36,7 @@ struct ConvArgs {
 	i64 w_row, w_channel, w_tap_y, w_tap_x;
 	i64 dst_plane, dst_row, dst_column;
 	i64 tile;
+	i64 splits, size; // sums in splits, of which each makes a dst, size elements apart
 	ConvPart part[CONV_PARTS];
 };
 
@@ -56,17 +58,19 @@ struct ConvSumArgs {
 };
 
 // Sizes of what a block works with: ROWS×COLS of the result, CHUNK products at a
-// time. A thread has HIGH×WIDE of them.
-template <typename Element, int ROWS_, int COLS_, int HIGH_, int WIDE_> struct ConvSizes {
+// time. A thread has HIGH×WIDE of them. GROUPS of threads share the products.
+template <typename Element, int ROWS_, int COLS_, int HIGH_, int WIDE_, int GROUPS_, int CHUNK_> struct ConvSizes {
 	typedef Element T;
 	enum {
 		ROWS = ROWS_,
 		COLS = COLS_,
 		HIGH = HIGH_,
 		WIDE = WIDE_,
-		CHUNK = 64 / sizeof(T),
+		GROUPS = GROUPS_,
+		CHUNK = CHUNK_,
 		ACROSS = COLS / WIDE, // threads
-		THREADS = ROWS / HIGH * ACROSS,
+		GROUP = ROWS / HIGH * ACROSS,
+		THREADS = GROUP * GROUPS,
 		A_STRIDE = ROWS + 4, // in shared memory
 		B_STRIDE = COLS + 4,
 		A_MINE = CHUNK * ROWS / THREADS, // elements that a thread brings
@@ -83,6 +87,30 @@ struct alignas(16) Tap {
 };
 
 static __device__ __forceinline__ Tap no_tap() { return Tap{0, CONV_OUTSIDE, CONV_OUTSIDE, -1}; }
+
+// An Odometer counts in steps, with three digits of which two have a range.
+struct Odometer {
+	int z, y, x, high, wide, step_z, step_y, step_x;
+
+	__device__ __forceinline__ void set(int first, int step, i64 high_, i64 wide_) {
+		high = high_ > 0 ? (int)high_ : 1, wide = wide_ > 0 ? (int)wide_ : 1;
+		digits(first, z, y, x);
+		digits(step, step_z, step_y, step_x);
+	}
+	__device__ __forceinline__ void digits(int n, int &c, int &b, int &a) const {
+		u32 line = (u32)n / (u32)wide;
+		a = (int)((u32)n - line * (u32)wide);
+		c = (int)(line / (u32)high);
+		b = (int)(line - (u32)c * (u32)high);
+	}
+	__device__ __forceinline__ void next() {
+		x += step_x, y += step_y, z += step_z;
+		if (x >= wide)
+			x -= wide, y++;
+		if (y >= high)
+			y -= high, z++;
+	}
+};
 
 // fragment reads N neighbours of shared memory.
 template <int N, typename T> static __device__ __forceinline__ void fragment(T *to, const T *from) {
@@ -105,12 +133,16 @@ template <typename S> struct ConvBlock {
 	using T = typename S::T;
 	T sum[S::HIGH][S::WIDE];
 	T a[S::A_MINE], b[S::B_MINE];
-	int y, x; // where sum is, in its sizes
+	int group, y, x;   // where sum is, in its sizes
+	int product, line; // that of the operands that this thread brings, where they lie along the products
 
 	// Of a warp, neighbours by x read the same of a, and those by y the same of
 	// b, which shared memory then hands out in half as many turns.
 	__device__ __forceinline__ void place() {
-		int t = threadIdx.x;
+		int warp = threadIdx.x / 32, t = threadIdx.x % S::GROUP;
+		group = threadIdx.x / S::GROUP;
+		product = warp % (S::CHUNK / 8) * 8 + threadIdx.x % 8;
+		line = warp / (S::CHUNK / 8) * 4 + threadIdx.x / 8 % 4;
 		x = t % 2 + t / 4 % (S::ACROSS / 2) * 2, y = t / 2 % 2 + t / (2 * S::ACROSS) * 2;
 		UNROLL
 		for (int r = 0; r < S::HIGH; r++) {
@@ -121,8 +153,9 @@ template <typename S> struct ConvBlock {
 	}
 
 	// fetch_a reads rows of an operand from the first on: row i of n at from + i·stride.
+	// Of a warp, eight read neighbours, and all write to different banks.
 	__device__ __forceinline__ void fetch_a(const Tap &tap, const T *from, int first, int n, int stride) {
-		int row = first + threadIdx.x / S::CHUNK;
+		int row = first + line;
 		from += tap.w + row * stride;
 		UNROLL
 		for (int i = 0; i < S::A_MINE; i++, row += S::THREADS / S::CHUNK, from += S::THREADS / S::CHUNK * stride)
@@ -130,16 +163,16 @@ template <typename S> struct ConvBlock {
 	}
 
 	__device__ __forceinline__ void put_a(T *panels) const {
-		T *to = panels + threadIdx.x % S::CHUNK * S::A_STRIDE + threadIdx.x / S::CHUNK;
+		T *to = panels + product * S::A_STRIDE + line;
 		UNROLL
 		for (int i = 0; i < S::A_MINE; i++)
 			to[i * (S::THREADS / S::CHUNK)] = a[i];
 	}
 
 	__device__ __forceinline__ void multiply(const T *panels) {
-		const T *u = panels + S::HIGH * y, *v = panels + S::CHUNK * S::A_STRIDE + S::WIDE * x;
+		const T *u = panels + group * S::A_STRIDE + S::HIGH * y, *v = panels + S::CHUNK * S::A_STRIDE + group * S::B_STRIDE + S::WIDE * x;
 		UNROLL
-		for (int i = 0; i < S::CHUNK; i++) {
+		for (int i = 0; i < S::CHUNK; i += S::GROUPS) {
 			T s[S::HIGH], t[S::WIDE];
 			fragment<S::HIGH>(s, u + i * S::A_STRIDE);
 			fragment<S::WIDE>(t, v + i * S::B_STRIDE);
@@ -151,27 +184,48 @@ template <typename S> struct ConvBlock {
 			}
 		}
 	}
+
+	// gather adds to the first group's sums those of the others, one after the other.
+	__device__ __forceinline__ void gather(T *room) {
+		UNROLL
+		for (int g = 1; g < S::GROUPS; g++) {
+			T *mine = room + threadIdx.x % S::GROUP;
+			if (group == g) {
+				UNROLL
+				for (int i = 0; i < S::HIGH * S::WIDE; i++)
+					mine[i * S::GROUP] = sum[i / S::WIDE][i % S::WIDE];
+			}
+			__syncthreads();
+			if (group == 0) {
+				UNROLL
+				for (int i = 0; i < S::HIGH * S::WIDE; i++)
+					sum[i / S::WIDE][i % S::WIDE] += mine[i * S::GROUP];
+			}
+			__syncthreads();
+		}
+	}
 };
 
 // multiply_chunks multiplies chunk after chunk. There are two pairs of panels and
 // two tables of taps: while one is used the next is made.
 template <typename W> static __device__ __forceinline__ void multiply_chunks(W &work, typename W::T *room, Tap *taps, int chunks) {
 	enum { CHUNK = W::S::CHUNK, PANELS = W::S::PANELS };
-	work.make_taps(taps, 0);
+	work.make_taps(taps);
 	__syncthreads();
 	work.fetch(taps);
-	work.make_taps(taps + CHUNK, 1);
+	work.make_taps(taps + CHUNK);
 	work.put(room);
 	__syncthreads();
 	ROLL
 	for (int i = 0; i < chunks; i++) {
 		int now = i % 2, next = 1 - now;
-		work.fetch(taps + next * CHUNK); // nothing, after the last
-		work.make_taps(taps + now * CHUNK, i + 2);
+		work.fetch(taps + next * CHUNK); // of what is not used, after the last
+		work.make_taps(taps + now * CHUNK);
 		work.block.multiply(room + now * PANELS);
 		work.put(room + next * PANELS);
 		__syncthreads();
 	}
+	work.block.gather(room);
 }
 
 // A ConvGather makes part of an image. The operand b is gathered, each thread for
@@ -183,10 +237,11 @@ template <typename Sizes_> struct ConvGather {
 	const ConvArgs &g;
 	const ConvPart &part;
 	ConvBlock<S> block;
-	int row, pixel; // the first of the block
-	int products;
-	int at, y, x; // where this thread's pixel is
-	T bias[S::HIGH];
+	Odometer tap;
+	int row, pixel;       // the first of the block
+	int product, beyond;  // of those that it sums, the next of this thread, and the end
+	int chunks, at, y, x; // y, x: where this thread's pixel is
+	T *dst;
 
 	__device__ __forceinline__ ConvGather(const ConvArgs &args, const ConvPart &p) : g(args), part(p) {}
 
@@ -203,8 +258,8 @@ template <typename Sizes_> struct ConvGather {
 	__device__ __forceinline__ void set(u64 of) {
 		u64 column = of;
 		row = (int)split(column, (u64)(g.rows + S::ROWS - 1) / S::ROWS) * S::ROWS;
+		set_products((int)split(column, (u64)g.splits));
 		pixel = (int)column * S::COLS;
-		products = (int)(g.channels * part.taps_y * part.taps_x);
 		int p = pixel + (int)threadIdx.x % S::COLS, n, i, j;
 		at = 0, y = CONV_OUTSIDE, x = 0;
 		if (p < pixels()) {
@@ -214,33 +269,36 @@ template <typename Sizes_> struct ConvGather {
 			at = n * (int)(g.channels * g.height * g.width) + y * (int)g.width + x;
 		}
 		block.place();
-		UNROLL
-		for (int r = 0; r < S::HIGH; r++) {
-			int of = row + S::HIGH * block.y + r;
-			bias[r] = g.bias && of < g.rows ? ((const T *)g.bias)[of] : (T)0;
-		}
 	}
 
-	__device__ __forceinline__ void make_taps(Tap *taps, int chunk) const {
+	__device__ __forceinline__ void set_products(int piece) {
+		int all = (int)(g.channels * part.taps_y * part.taps_x);
+		chunks = (all + S::CHUNK - 1) / S::CHUNK;
+		chunks = (chunks + (int)g.splits - 1) / (int)g.splits;
+		dst = (T *)g.dst + piece * g.size;
+		int first = piece * chunks * S::CHUNK;
+		beyond = first + chunks * S::CHUNK < all ? first + chunks * S::CHUNK : all;
+		product = first + (int)threadIdx.x;
+		tap.set(product, S::CHUNK, part.taps_y, part.taps_x);
+	}
+
+	__device__ __forceinline__ void make_taps(Tap *taps) {
 		if (threadIdx.x >= S::CHUNK)
 			return;
-		int k = chunk * S::CHUNK + (int)threadIdx.x;
 		Tap t = no_tap();
-		if (k < products) {
-			u32 c = (u32)k / (u32)part.taps_x, tx = (u32)k - c * (u32)part.taps_x;
-			u32 line = c;
-			c /= (u32)part.taps_y;
-			u32 ty = line - c * (u32)part.taps_y;
-			t.y = (int)ty * (int)g.step_y;
-			t.x = (int)tx * (int)g.step_x;
-			t.at = (int)c * (int)(g.height * g.width) + t.y * (int)g.width + t.x;
-			t.w = (int)(part.w_first + c * g.w_channel + ty * g.w_tap_y + tx * g.w_tap_x);
+		if (product < beyond) {
+			t.y = tap.y * (int)g.step_y;
+			t.x = tap.x * (int)g.step_x;
+			t.at = tap.z * (int)(g.height * g.width) + t.y * (int)g.width + t.x;
+			t.w = (int)part.w_first + tap.z * (int)g.w_channel + tap.y * (int)g.w_tap_y + tap.x * (int)g.w_tap_x;
 		}
 		taps[threadIdx.x] = t;
+		product += S::CHUNK;
+		tap.next();
 	}
 
 	__device__ __forceinline__ void fetch(const Tap *taps) {
-		block.fetch_a(taps[threadIdx.x % S::CHUNK], (const T *)g.w, row, (int)g.rows, (int)g.w_row);
+		block.fetch_a(taps[block.product], (const T *)g.w, row, (int)g.rows, (int)g.w_row);
 		UNROLL
 		for (int i = 0; i < S::B_MINE; i++) {
 			Tap t = taps[threadIdx.x / S::COLS + i * APART];
@@ -261,7 +319,7 @@ template <typename Sizes_> struct ConvGather {
 	// in memory.
 	__device__ __forceinline__ bool whole() const {
 		i64 plane = part.high * part.wide;
-		return plane % 4 == 0 && g.dst_plane == plane && g.dst_row == part.wide && (g.dst | g.y) % sizeof(Quad<T>) == 0;
+		return plane % 4 == 0 && g.dst_plane == plane && g.dst_row == part.wide && ((u64)dst | g.y) % sizeof(Quad<T>) == 0;
 	}
 
 	__device__ __forceinline__ int place_of(int p) const {
@@ -279,6 +337,12 @@ template <typename Sizes_> struct ConvGather {
 	// finish_quad does with four pixels what comes next, and writes them.
 	__device__ __forceinline__ void finish_quad(int first, int q, bool aligned) {
 		int plane = (int)g.dst_plane, to[4];
+		T bias[S::HIGH];
+		UNROLL
+		for (int r = 0; r < S::HIGH; r++) {
+			int of = row + S::HIGH * block.y + r;
+			bias[r] = g.bias && of < g.rows ? ((const T *)g.bias)[of] : (T)0;
+		}
 		UNROLL
 		for (int c = 0; c < 4; c++)
 			to[c] = c > 0 && aligned ? to[0] + c : first + c < pixels() ? place_of(first + c) : 0;
@@ -296,10 +360,10 @@ template <typename Sizes_> struct ConvGather {
 					by.x[c] = ((const T *)g.y)[to[c] + of * plane];
 				v.x[c] = finished(block.sum[r][4 * q + c], bias[r], by.x[c]);
 				if (!aligned && first + c < pixels())
-					((T *)g.dst)[to[c] + of * plane] = v.x[c];
+					dst[to[c] + of * plane] = v.x[c];
 			}
 			if (aligned)
-				*(Quad<T> *)((T *)g.dst + to[0] + of * plane) = v;
+				*(Quad<T> *)(dst + to[0] + of * plane) = v;
 		}
 	}
 
@@ -307,7 +371,9 @@ template <typename Sizes_> struct ConvGather {
 		set(of);
 		if (pixel >= pixels())
 			return; // another part of the launch has more
-		multiply_chunks(*this, room, taps, (products + S::CHUNK - 1) / S::CHUNK);
+		multiply_chunks(*this, room, taps, chunks);
+		if (block.group > 0)
+			return;
 		UNROLL
 		for (int q = 0; q < S::WIDE / 4; q++) {
 			int first = pixel + S::WIDE * block.x + 4 * q;
@@ -324,10 +390,12 @@ template <typename Sizes_> struct ConvWeights {
 	using T = typename S::T;
 	enum { APART = S::THREADS / S::CHUNK }; // columns between those that a thread brings
 	const ConvWeightsArgs &g;
+	Odometer place;
 	const Tap *columns;
 	ConvBlock<S> block;
 	int row, column;  // the first of the block
 	int pixel, beyond; // the pixels that it sums over
+	int next;          // of this thread
 
 	__device__ __forceinline__ ConvWeights(const ConvWeightsArgs &args, const Tap *of) : g(args), columns(of) {}
 
@@ -352,33 +420,34 @@ template <typename Sizes_> struct ConvWeights {
 		i64 all = g.batch * g.high * g.wide, to = (i64)(blockIdx.y + 1) * g.span;
 		pixel = (int)(blockIdx.y * g.span);
 		beyond = (int)(to < all ? to : all);
+		next = pixel + (int)threadIdx.x;
+		place.set(pixel + (int)threadIdx.x, S::CHUNK, g.high, g.wide);
 		for (int i = threadIdx.x; i < S::COLS; i += S::THREADS)
 			made[i] = column_tap(column + i);
 		block.place();
 	}
 
-	__device__ __forceinline__ void make_taps(Tap *taps, int chunk) const {
+	__device__ __forceinline__ void make_taps(Tap *taps) {
 		if (threadIdx.x >= S::CHUNK)
 			return;
-		int p = pixel + chunk * S::CHUNK + (int)threadIdx.x;
 		Tap t = no_tap();
-		if (p < beyond) {
-			u32 line = (u32)p / (u32)g.wide, n = line / (u32)g.high;
-			int j = (int)((u32)p - line * (u32)g.wide), i = (int)(line - n * (u32)g.high);
-			t.y = i * (int)g.stride_y - (int)g.pad_y;
-			t.x = j * (int)g.stride_x - (int)g.pad_x;
-			t.at = (int)n * (int)(g.channels * g.height * g.width) + t.y * (int)g.width + t.x;
-			t.w = (int)n * (int)(g.rows * g.high * g.wide) + i * (int)g.wide + j;
+		if (next < beyond) {
+			t.y = place.y * (int)g.stride_y - (int)g.pad_y;
+			t.x = place.x * (int)g.stride_x - (int)g.pad_x;
+			t.at = place.z * (int)(g.channels * g.height * g.width) + t.y * (int)g.width + t.x;
+			t.w = place.z * (int)(g.rows * g.high * g.wide) + place.y * (int)g.wide + place.x;
 		}
+		next += S::CHUNK;
+		place.next();
 		taps[threadIdx.x] = t;
 	}
 
 	__device__ __forceinline__ void fetch(const Tap *taps) {
-		Tap p = taps[threadIdx.x % S::CHUNK];
+		Tap p = taps[block.product];
 		block.fetch_a(p, (const T *)g.dz, row, (int)g.rows, (int)(g.high * g.wide));
 		UNROLL
 		for (int i = 0; i < S::B_MINE; i++) {
-			Tap t = columns[threadIdx.x / S::CHUNK + i * APART];
+			Tap t = columns[block.line + i * APART];
 			bool inside = (u32)(p.y + t.y) < (u32)g.height && (u32)(p.x + t.x) < (u32)g.width;
 			T other = t.w == 1 && p.w >= 0 ? (T)1 : (T)0;
 			block.b[i] = inside ? ((const T *)g.x)[p.at + t.at] : other;
@@ -387,7 +456,7 @@ template <typename Sizes_> struct ConvWeights {
 
 	__device__ __forceinline__ void put(T *panels) const {
 		block.put_a(panels);
-		T *to = panels + S::CHUNK * S::A_STRIDE + threadIdx.x % S::CHUNK * S::B_STRIDE + threadIdx.x / S::CHUNK;
+		T *to = panels + S::CHUNK * S::A_STRIDE + block.product * S::B_STRIDE + block.line;
 		UNROLL
 		for (int i = 0; i < S::B_MINE; i++)
 			to[i * APART] = block.b[i];
@@ -397,6 +466,8 @@ template <typename Sizes_> struct ConvWeights {
 		set(of, made);
 		__syncthreads();
 		multiply_chunks(*this, room, taps, (beyond - pixel + S::CHUNK - 1) / S::CHUNK);
+		if (block.group > 0)
+			return;
 		UNROLL
 		for (int r = 0; r < S::HIGH; r++) {
 			int y = row + S::HIGH * block.y + r;
@@ -418,32 +489,36 @@ template <typename S> static __device__ __forceinline__ void conv_tile(const Con
 // conv_sized makes tiles as ConvTiles of args_conv.go says.
 static __device__ __forceinline__ void conv_sized(float, const ConvArgs &a, void *room, Tap *taps) {
 	switch (a.tile) {
-	case 0: return conv_tile<ConvSizes<float, 16, 64, 4, 4>>(a, room, taps);
-	case 1: return conv_tile<ConvSizes<float, 16, 128, 4, 4>>(a, room, taps);
-	case 2: return conv_tile<ConvSizes<float, 32, 32, 4, 4>>(a, room, taps);
-	case 3: return conv_tile<ConvSizes<float, 32, 64, 4, 4>>(a, room, taps);
-	case 4: return conv_tile<ConvSizes<float, 32, 128, 8, 4>>(a, room, taps);
-	case 5: return conv_tile<ConvSizes<float, 64, 32, 4, 4>>(a, room, taps);
-	case 6: return conv_tile<ConvSizes<float, 64, 64, 4, 4>>(a, room, taps);
-	case 7: return conv_tile<ConvSizes<float, 64, 64, 8, 4>>(a, room, taps);
-	case 8: return conv_tile<ConvSizes<float, 64, 128, 8, 4>>(a, room, taps);
-	default: return conv_tile<ConvSizes<float, 128, 64, 8, 4>>(a, room, taps);
+	case 0: return conv_tile<ConvSizes<float, 16, 64, 4, 4, 1, 16>>(a, room, taps);
+	case 1: return conv_tile<ConvSizes<float, 16, 128, 4, 4, 1, 16>>(a, room, taps);
+	case 2: return conv_tile<ConvSizes<float, 16, 128, 8, 4, 2, 16>>(a, room, taps);
+	case 3: return conv_tile<ConvSizes<float, 32, 64, 4, 4, 1, 16>>(a, room, taps);
+	case 4: return conv_tile<ConvSizes<float, 32, 64, 8, 4, 4, 32>>(a, room, taps);
+	case 5: return conv_tile<ConvSizes<float, 32, 128, 8, 4, 1, 16>>(a, room, taps);
+	case 6: return conv_tile<ConvSizes<float, 32, 128, 8, 8, 4, 16>>(a, room, taps);
+	case 7: return conv_tile<ConvSizes<float, 64, 32, 4, 4, 1, 16>>(a, room, taps);
+	case 8: return conv_tile<ConvSizes<float, 64, 32, 8, 4, 4, 32>>(a, room, taps);
+	case 9: return conv_tile<ConvSizes<float, 64, 64, 8, 4, 2, 16>>(a, room, taps);
+	case 10: return conv_tile<ConvSizes<float, 64, 64, 8, 8, 4, 32>>(a, room, taps);
+	case 11: return conv_tile<ConvSizes<float, 64, 64, 8, 8, 4, 16>>(a, room, taps);
+	case 12: return conv_tile<ConvSizes<float, 64, 128, 8, 8, 2, 16>>(a, room, taps);
+	default: return conv_tile<ConvSizes<float, 128, 64, 8, 8, 2, 16>>(a, room, taps);
 	}
 }
 
 static __device__ __forceinline__ void conv_sized(double, const ConvArgs &a, void *room, Tap *taps) {
 	switch (a.tile) {
-	case 0: return conv_tile<ConvSizes<double, 16, 64, 4, 4>>(a, room, taps);
-	case 1: return conv_tile<ConvSizes<double, 16, 128, 4, 4>>(a, room, taps);
-	case 2: return conv_tile<ConvSizes<double, 32, 32, 4, 4>>(a, room, taps);
-	case 3: return conv_tile<ConvSizes<double, 32, 64, 4, 4>>(a, room, taps);
-	default: return conv_tile<ConvSizes<double, 64, 64, 4, 4>>(a, room, taps);
+	case 0: return conv_tile<ConvSizes<double, 16, 64, 4, 4, 1, 8>>(a, room, taps);
+	case 1: return conv_tile<ConvSizes<double, 16, 128, 4, 4, 1, 8>>(a, room, taps);
+	case 2: return conv_tile<ConvSizes<double, 32, 32, 4, 4, 1, 8>>(a, room, taps);
+	case 3: return conv_tile<ConvSizes<double, 32, 64, 4, 4, 1, 8>>(a, room, taps);
+	default: return conv_tile<ConvSizes<double, 64, 64, 4, 4, 1, 8>>(a, room, taps);
 	}
 }
 
 template <typename T> static __device__ void conv(const ConvArgs &a) {
 	__shared__ Quad<double> room[CONV_ROOM / sizeof(Quad<double>)];
-	__shared__ Tap taps[2 * 16];
+	__shared__ Tap taps[2 * CONV_CHUNK];
 	conv_sized((T)0, a, room, taps);
 }
 
@@ -454,32 +529,35 @@ template <typename S> static __device__ __forceinline__ void weights_tile(const 
 // weights_sized makes tiles as ConvWeightsTiles of args_conv.go says.
 static __device__ __forceinline__ void weights_sized(float, const ConvWeightsArgs &a, void *room, Tap *taps, Tap *made) {
 	switch (a.tile) {
-	case 0: return weights_tile<ConvSizes<float, 16, 16, 2, 2>>(a, room, taps, made);
-	case 1: return weights_tile<ConvSizes<float, 32, 16, 2, 2>>(a, room, taps, made);
-	case 2: return weights_tile<ConvSizes<float, 16, 64, 4, 4>>(a, room, taps, made);
-	case 3: return weights_tile<ConvSizes<float, 32, 32, 4, 4>>(a, room, taps, made);
-	case 4: return weights_tile<ConvSizes<float, 32, 64, 4, 4>>(a, room, taps, made);
-	case 5: return weights_tile<ConvSizes<float, 64, 32, 4, 4>>(a, room, taps, made);
-	case 6: return weights_tile<ConvSizes<float, 64, 64, 4, 4>>(a, room, taps, made);
-	case 7: return weights_tile<ConvSizes<float, 64, 64, 8, 4>>(a, room, taps, made);
-	default: return weights_tile<ConvSizes<float, 128, 64, 8, 4>>(a, room, taps, made);
+	case 0: return weights_tile<ConvSizes<float, 16, 16, 2, 2, 1, 16>>(a, room, taps, made);
+	case 1: return weights_tile<ConvSizes<float, 32, 16, 2, 2, 1, 16>>(a, room, taps, made);
+	case 2: return weights_tile<ConvSizes<float, 32, 16, 4, 4, 4, 32>>(a, room, taps, made);
+	case 3: return weights_tile<ConvSizes<float, 16, 64, 4, 4, 1, 16>>(a, room, taps, made);
+	case 4: return weights_tile<ConvSizes<float, 16, 64, 8, 4, 4, 32>>(a, room, taps, made);
+	case 5: return weights_tile<ConvSizes<float, 32, 32, 4, 4, 2, 32>>(a, room, taps, made);
+	case 6: return weights_tile<ConvSizes<float, 32, 64, 4, 4, 1, 16>>(a, room, taps, made);
+	case 7: return weights_tile<ConvSizes<float, 32, 64, 8, 4, 4, 32>>(a, room, taps, made);
+	case 8: return weights_tile<ConvSizes<float, 32, 128, 8, 8, 4, 16>>(a, room, taps, made);
+	case 9: return weights_tile<ConvSizes<float, 64, 64, 8, 4, 2, 32>>(a, room, taps, made);
+	case 10: return weights_tile<ConvSizes<float, 64, 64, 8, 8, 4, 32>>(a, room, taps, made);
+	default: return weights_tile<ConvSizes<float, 64, 64, 8, 8, 4, 16>>(a, room, taps, made);
 	}
 }
 
 static __device__ __forceinline__ void weights_sized(double, const ConvWeightsArgs &a, void *room, Tap *taps, Tap *made) {
 	switch (a.tile) {
-	case 0: return weights_tile<ConvSizes<double, 16, 16, 2, 2>>(a, room, taps, made);
-	case 1: return weights_tile<ConvSizes<double, 32, 16, 2, 2>>(a, room, taps, made);
-	case 2: return weights_tile<ConvSizes<double, 16, 64, 4, 4>>(a, room, taps, made);
-	case 3: return weights_tile<ConvSizes<double, 32, 32, 4, 4>>(a, room, taps, made);
-	case 4: return weights_tile<ConvSizes<double, 32, 64, 4, 4>>(a, room, taps, made);
-	default: return weights_tile<ConvSizes<double, 64, 64, 4, 4>>(a, room, taps, made);
+	case 0: return weights_tile<ConvSizes<double, 16, 16, 2, 2, 1, 8>>(a, room, taps, made);
+	case 1: return weights_tile<ConvSizes<double, 32, 16, 2, 2, 1, 8>>(a, room, taps, made);
+	case 2: return weights_tile<ConvSizes<double, 16, 64, 4, 4, 1, 8>>(a, room, taps, made);
+	case 3: return weights_tile<ConvSizes<double, 32, 32, 4, 4, 1, 8>>(a, room, taps, made);
+	case 4: return weights_tile<ConvSizes<double, 32, 64, 4, 4, 1, 8>>(a, room, taps, made);
+	default: return weights_tile<ConvSizes<double, 64, 64, 4, 4, 1, 8>>(a, room, taps, made);
 	}
 }
 
 template <typename T> static __device__ void conv_weights(const ConvWeightsArgs &a) {
 	__shared__ Quad<double> room[CONV_ROOM / sizeof(Quad<double>)];
-	__shared__ Tap taps[2 * 16], made[64];
+	__shared__ Tap taps[2 * CONV_CHUNK], made[128];
 	weights_sized((T)0, a, room, taps, made);
 }
 
@@ -506,6 +584,27 @@ template <typename T> static __device__ void conv_sum(const ConvSumArgs &g) {
 		((T *)g.dw)[row * g.taps + column] = sum;
 	else
 		((T *)g.db)[row] = sum;
+}
+
+// ConvFinishArgs are those of conv_finish: parts tensors of sums become dst, as
+// ConvArgs has it.
+struct ConvFinishArgs {
+	u64 dst, sums, bias, y;
+	i64 activation, n, parts, rows, plane; // n: elements
+};
+
+template <typename T> static __device__ void conv_finish(const ConvFinishArgs &g) {
+	EACH(i, g.n) {
+		T sum = 0;
+		for (i64 part = 0; part < g.parts; part++)
+			sum += ((const T *)g.sums)[part * g.n + (i64)i];
+		if (g.bias) {
+			u64 row = i;
+			split(row, (u64)g.plane);
+			sum += ((const T *)g.bias)[split(row, (u64)g.rows)];
+		}
+		((T *)g.dst)[i] = g.y ? sum * slope<T>(g.activation, ((const T *)g.y)[i]) : activate<T>(g.activation, sum);
+	}
 }
 
 // Im2ColArgs are those of im2col and col2im: col has a row for each pixel of the
@@ -555,5 +654,6 @@ template <typename T> static __device__ void col2im(const Im2ColArgs &g) {
 INSTANTIATE(CONV_KERNEL, conv, ConvArgs)
 INSTANTIATE(CONV_KERNEL, conv_weights, ConvWeightsArgs)
 INSTANTIATE(BARRIER_KERNEL, conv_sum, ConvSumArgs)
+INSTANTIATE(KERNEL, conv_finish, ConvFinishArgs)
 INSTANTIATE(KERNEL, im2col, Im2ColArgs)
 INSTANTIATE(KERNEL, col2im, Im2ColArgs)
