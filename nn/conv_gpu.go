@@ -130,15 +130,13 @@ func divisor(a, b int) int {
 	return a
 }
 
-// gather launches ConvGather for all parts and images, each part that is not empty.
+// gather launches ConvGather for all parts and images.
 func gather(g *gpu.Ops, op string, s *convSize, a kernels.ConvArgs, parts []kernels.ConvPart, double bool) error {
 	size := uint64(elementSize(double))
 	for left := s.n; left > 0; left -= int(a.Batch) {
 		a.Batch = int64(min(left, s.imagesAtOnce()))
-		for first := 0; first < len(parts); first += kernels.ConvParts {
-			if err := gatherParts(g, op, a, parts[first:min(first+kernels.ConvParts, len(parts))], double); err != nil {
-				return err
-			}
+		if err := gatherImages(g, op, a, parts, double); err != nil {
+			return err
 		}
 		a.Src += uint64(a.Batch*a.Channels*a.Height*a.Width) * size
 		a.Dst += uint64(a.Batch*a.Rows*a.DstPlane) * size
@@ -149,48 +147,94 @@ func gather(g *gpu.Ops, op string, s *convSize, a kernels.ConvArgs, parts []kern
 	return nil
 }
 
-// gatherParts launches ConvGather once.
-func gatherParts(g *gpu.Ops, op string, a kernels.ConvArgs, parts []kernels.ConvPart, double bool) error {
-	copy(a.Part[:], parts)
-	tiles := kernels.ConvTiles(double)
-	a.Tile = int64(gatherTile(&a, len(parts), tiles))
-	blocks := int64(0)
-	for i := range parts {
-		blocks = max(blocks, gatherBlocks(&a, i, tiles[a.Tile]))
+// gatherImages launches ConvGather for so many images as it takes at once, and
+// ConvFinish where a few blocks would take long without splitting sums.
+func gatherImages(g *gpu.Ops, op string, a kernels.ConvArgs, parts []kernels.ConvPart, double bool) error {
+	plan(&a, parts, double)
+	if a.Splits == 1 {
+		return gatherParts(g, op, a, parts, double)
 	}
-	return g.Launch(op, kernels.Launch{Kernel: kernels.ConvGather.Of(double), X: int(blocks), Y: len(parts),
-		Block: int(tiles[a.Tile].Threads), Args: unsafe.Pointer(&a)})
+	f := kernels.ConvFinishArgs{Dst: a.Dst, Bias: a.Bias, Y: a.Y, Activation: a.Activation, N: a.Size, Parts: a.Splits, Rows: a.Rows, Plane: a.DstPlane}
+	return g.WithScratch(op, a.Splits*a.Size*elementSize(double), func(at uint64) error {
+		f.Sums, a.Dst, a.Bias, a.Y, a.Activation = at, at, 0, 0, kernels.ActNone
+		if err := gatherParts(g, op, a, parts, double); err != nil {
+			return err
+		}
+		return g.Each(op, kernels.ConvFinish.Of(double), int(f.N), unsafe.Pointer(&f))
+	})
 }
 
-// gatherBlocks returns how many blocks a part takes.
-func gatherBlocks(a *kernels.ConvArgs, part int, t kernels.ConvTile) int64 {
-	return upTo(a.Rows, t.Rows) * upTo(a.Batch*a.Part[part].High*a.Part[part].Wide, t.Cols)
+// gatherParts launches ConvGather for all parts.
+func gatherParts(g *gpu.Ops, op string, a kernels.ConvArgs, parts []kernels.ConvPart, double bool) error {
+	t := kernels.ConvTiles(double)[a.Tile]
+	for len(parts) > 0 {
+		n, blocks := copy(a.Part[:], parts), int64(0)
+		for i := range n {
+			blocks = max(blocks, gatherBlocks(&a, &parts[i], t))
+		}
+		parts = parts[n:]
+		err := g.Launch(op, kernels.Launch{Kernel: kernels.ConvGather.Of(double), X: int(blocks * a.Splits), Y: n, Block: int(t.Threads), Args: unsafe.Pointer(&a)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherBlocks returns how many tiles a part has.
+func gatherBlocks(a *kernels.ConvArgs, p *kernels.ConvPart, t kernels.ConvTile) int64 {
+	return upTo(a.Rows, t.Rows) * upTo(a.Batch*p.High*p.Wide, t.Cols)
 }
 
 // upTo returns how many times each has to be taken to reach n.
 func upTo(n, each int64) int64 { return (n + each - 1) / each }
 
-// gatherTile chooses the tile with which the multiprocessor that has most to do has
-// least.
-func gatherTile(a *kernels.ConvArgs, parts int, tiles []kernels.ConvTile) (best int) {
+// plan chooses the tile and the splits that take least time.
+func plan(a *kernels.ConvArgs, parts []kernels.ConvPart, double bool) {
+	const most = 4
+	a.Size = a.Batch * a.Rows * a.DstPlane
 	least := math.Inf(1)
-	for i, t := range tiles {
-		blocks := int64(0)
-		for part := range parts {
-			blocks += gatherBlocks(a, part, t)
-		}
-		if cost := tileCost(blocks, t); cost < least {
-			best, least = i, cost
+	for i, t := range kernels.ConvTiles(double) {
+		for splits := int64(1); splits <= most; splits++ {
+			var w work
+			for p := range parts {
+				chunks := upTo(upTo(a.Channels*parts[p].TapsY*parts[p].TapsX, t.Chunk), splits)
+				w.add(gatherBlocks(a, &parts[p], t)*splits, chunks)
+			}
+			if time := w.time(t) + finishTime(a.Size, splits); time < least {
+				a.Tile, a.Splits, least = int64(i), splits, time
+			}
 		}
 	}
-	return best
 }
 
-// tileCost is how long so many blocks take, in no unit. Threads with more elements
-// read shared memory less often.
-func tileCost(blocks int64, t kernels.ConvTile) float64 {
-	elements := float64(t.Rows * t.Cols / t.Threads)
-	return float64(upTo(blocks, processors)) * float64(t.Rows*t.Cols) * (1 + 8/elements)
+// finishTime is how long it takes to add up splits, in nanoseconds.
+func finishTime(size, splits int64) float64 {
+	if splits == 1 {
+		return 0
+	}
+	return 1500 + float64(size*(2*splits+1))*4/3000
+}
+
+// work is that of a launch: blocks, and how many chunks they and the longest of them
+// have.
+type work struct{ blocks, chunks, longest int64 }
+
+func (w *work) add(blocks, chunks int64) {
+	const ends = 2 // to begin and to finish takes a block as long as some chunks
+	w.blocks += blocks
+	w.chunks += blocks * (chunks + ends)
+	w.longest = max(w.longest, chunks+ends)
+}
+
+// time is how long it takes, in nanoseconds, by what the multiprocessor does that
+// has most blocks. One block alone waits for memory now and then.
+func (w *work) time(t kernels.ConvTile) float64 {
+	const alone = 1.3
+	if w.blocks <= processors {
+		return alone * float64(w.longest*t.Pace)
+	}
+	return float64(upTo(w.blocks, processors)) * float64(w.chunks) / float64(w.blocks) * float64(t.Pace)
 }
 
 // weightsOnGPU sets dw and db in two steps: sums over so many pixels each, and
@@ -218,17 +262,19 @@ func weightsOnGPU(g *gpu.Ops, op string, s *convSize, a kernels.ConvWeightsArgs,
 	})
 }
 
-// divide chooses the tile and the span, so that there are about as many blocks as
-// keep a GPU busy.
+// divide chooses the tile and the span that take least time.
 func divide(a *kernels.ConvWeightsArgs, double bool) {
-	const blocks, least = 2 * processors, 32
-	pixels, cost := a.Batch*a.High*a.Wide, math.Inf(1)
+	pixels, least := a.Batch*a.High*a.Wide, math.Inf(1)
 	for i, t := range kernels.ConvWeightsTiles(double) {
 		tiles := upTo(a.Rows, t.Rows) * upTo(a.Columns, t.Cols)
-		span := max(least, upTo(upTo(pixels, max(1, blocks/tiles)), 16)*16)
-		c := float64(span) * tileCost(tiles*upTo(pixels, span), t)
-		if c < cost {
-			a.Tile, a.Span, cost = int64(i), span, c
+		for each := int64(1); each <= 4; each++ { // blocks that a multiprocessor has
+			span := upTo(upTo(pixels, max(1, each*processors/tiles)), t.Chunk) * t.Chunk
+			parts := upTo(pixels, span)
+			var w work
+			w.add(tiles*parts, span/t.Chunk)
+			if time := w.time(t) + finishTime(a.Rows*a.Columns, parts); time < least {
+				a.Tile, a.Span, least = int64(i), span, time
+			}
 		}
 	}
 }

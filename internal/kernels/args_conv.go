@@ -16,18 +16,26 @@ type ConvPart struct {
 	WFirst, DstFirst                         int64 // offsets of the first weight and pixel
 }
 
-// ConvArgs are those of ConvGather, whose grid has a block for each tile of the
-// largest part in X and the parts in Y. The result is Act(Dst + Bias) or, with a Y,
-// what the activation made, Dst times its slope there. No tensor may have
-// ConvLimit elements, and no coordinate be that far outside.
+// ConvArgs are those of ConvGather, whose grid has Splits blocks for each tile of
+// the largest part in X, and the parts in Y. The result is Act(Dst + Bias) or, with
+// a Y, what the activation made, Dst times its slope there. Sums in Splits make as
+// many results, Size elements apart, without that. No tensor may have ConvLimit
+// elements, and no coordinate be that far outside.
 type ConvArgs struct {
 	Dst, Src, W, Bias, Y                             uint64 // Bias, Y: 0 for none
 	Activation, Batch, Rows, Channels, Height, Width int64  // Height, Width: of the source
 	MulY, MulX, StepY, StepX                         int64
 	WRow, WChannel, WTapY, WTapX                     int64
 	DstPlane, DstRow, DstColumn                      int64
-	Tile                                             int64 // index of ConvTiles
+	Tile, Splits, Size                               int64 // Tile: index of ConvTiles
 	Part                                             [ConvParts]ConvPart
+}
+
+// ConvFinishArgs are those of ConvFinish: Parts tensors of N sums become Dst, as
+// ConvArgs has it. Each of Rows channels has Plane elements of an image.
+type ConvFinishArgs struct {
+	Dst, Sums, Bias, Y                uint64
+	Activation, N, Parts, Rows, Plane int64
 }
 
 // ConvWindow is the sizes of a convolution as ConvWeights and Im2Col take them:
@@ -66,8 +74,10 @@ type Im2ColArgs struct {
 	ConvWindow
 }
 
-// A ConvTile is the part of a product that a block makes, and its threads.
-type ConvTile struct{ Rows, Cols, Threads int64 }
+// A ConvTile is the part of a product that a block makes, its threads, and how many
+// products it sums at a time. Pace is how long that takes a busy multiprocessor of
+// an H200, in nanoseconds.
+type ConvTile struct{ Rows, Cols, Threads, Chunk, Pace int64 }
 
 // ConvTiles returns the tiles of ConvGather.
 func ConvTiles(double bool) []ConvTile {
@@ -86,10 +96,12 @@ func ConvWeightsTiles(double bool) []ConvTile {
 }
 
 var (
-	convTiles32 = []ConvTile{{16, 64, 64}, {16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {32, 128, 128}, {64, 32, 128}, {64, 64, 256},
-		{64, 64, 128}, {64, 128, 256}, {128, 64, 256}}
-	convTiles64    = []ConvTile{{16, 64, 64}, {16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}
-	weightsTiles32 = []ConvTile{{16, 16, 64}, {32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 32, 128}, {64, 64, 256},
-		{64, 64, 128}, {128, 64, 256}}
-	weightsTiles64 = []ConvTile{{16, 16, 64}, {32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}
+	convTiles32 = []ConvTile{{16, 64, 64, 16, 250}, {16, 128, 128, 16, 400}, {16, 128, 128, 16, 400}, {32, 64, 128, 16, 400}, {32, 64, 256, 32, 600},
+		{32, 128, 128, 16, 700}, {32, 128, 256, 16, 600}, {64, 32, 128, 16, 400}, {64, 32, 256, 32, 600}, {64, 64, 256, 16, 600}, {64, 64, 256, 32, 900},
+		{64, 64, 256, 16, 500}, {64, 128, 256, 16, 900}, {128, 64, 256, 16, 900}}
+	convTiles64    = []ConvTile{{16, 64, 64, 8, 250}, {16, 128, 128, 8, 450}, {32, 32, 64, 8, 250}, {32, 64, 128, 8, 450}, {64, 64, 256, 8, 850}}
+	weightsTiles32 = []ConvTile{{16, 16, 64, 16, 200}, {32, 16, 128, 16, 300}, {32, 16, 128, 32, 400}, {16, 64, 64, 16, 250}, {16, 64, 128, 32, 400},
+		{32, 32, 128, 32, 400}, {32, 64, 128, 16, 400}, {32, 64, 256, 32, 600}, {32, 128, 256, 16, 600}, {64, 64, 256, 32, 1000}, {64, 64, 256, 32, 900},
+		{64, 64, 256, 16, 500}}
+	weightsTiles64 = []ConvTile{{16, 16, 64, 8, 150}, {32, 16, 128, 8, 250}, {16, 64, 64, 8, 250}, {32, 32, 64, 8, 250}, {32, 64, 128, 8, 450}, {64, 64, 256, 8, 850}}
 )

@@ -37,6 +37,7 @@ const (
 	ConvGather
 	ConvWeights
 	ConvSum
+	ConvFinish
 	Im2Col
 	Col2Im
 	MatMul
@@ -104,7 +105,7 @@ var (
 	sizes = [...]string{"_1", "_2", "_4", "_8"}
 	names = [...]string{"binary", "compare_same", "compare_bool", "unary", "reduce_rows", "reduce_columns", "arg",
 		"softmax", "softmax_back", "cross_entropy", "bias", "bias_back", "activate", "linear",
-		"conv", "conv_weights", "conv_sum", "im2col", "col2im",
+		"conv", "conv_weights", "conv_sum", "conv_finish", "im2col", "col2im",
 		"matmul", "sgd", "adam", "rmsprop", "random",
 		"dropout", "binomial",
 		"max_pool", "max_pool_back", "avg_pool", "avg_pool_back", "avg_pool_smear",
