@@ -17,6 +17,18 @@ type network struct {
 	out     *gorgonia.Node
 	loss    *gorgonia.Node // nil: not to train
 	weights gorgonia.Nodes
+	norms   []*gorgonia.BatchNormOp
+}
+
+// learned gives the batch normalizations the running statistics of another
+// network's, which is trained. Weights are the same tensors in both.
+func (n *network) learned(from *network) error {
+	for i, op := range n.norms {
+		if err := op.SetStats(from.norms[i].Stats()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finish adds the loss, the mean of the cross entropy over the rows, and its

@@ -221,6 +221,9 @@ func (t *trainer) accuracy() (accuracy float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, vm.Close()) }()
+	if err := t.testNet.learned(t.net); err != nil {
+		return 0, err
+	}
 	n := t.testData.from.len()
 	if err := t.testData.shuffle(training.NaturalOrder(n)); err != nil {
 		return 0, err
