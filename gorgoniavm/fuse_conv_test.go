@@ -64,10 +64,6 @@ func newConvs(layers func(m *model, x *G.Node) *G.Node) func() *model {
 	}
 }
 
-const f32, f64 = "float32", "float64"
-
-var floatTypes = map[string]tensor.Dtype{f32: tensor.Float32, f64: tensor.Float64}
-
 // fusedConvs are graphs with convolutions, how many are computed in one step,
 // forward and back, and how often Rectify is a step of its own.
 var fusedConvs = map[string]struct {
@@ -150,34 +146,53 @@ func randomConv(r *rand.Rand) (l convLayer, shape tensor.Shape, out int) {
 
 // Convolutions of any size have the tape machine's numbers.
 func TestConvsOfAllSizes(t *testing.T) {
-	for typeName, dt := range floatTypes {
+	eachConv(t, func(t *testing.T, m *model, what string) {
+		e, _ := newFarMeter(t)
+		requireTapes(t, m, e, what)
+	})
+}
+
+// A result may be one element, which is not a scalar.
+func TestConvToOneElement(t *testing.T) {
+	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+		m := startModel()
+		x := m.paramOf(dt, "x", 1, 1, 3, 4, 5)
+		m.learn(convLayer{[2]int{4, 5}, [2]int{}, [2]int{1, 1}, [2]int{1, 1}, true, true}.of(m, dt, x, 1, 1))
+		e, _ := newFarMeter(t)
+		requireTapes(t, m, e, dt.String())
+	}
+}
+
+// eachConv runs a test on layers of random sizes.
+func eachConv(t *testing.T, test func(t *testing.T, m *model, what string)) {
+	t.Helper()
+	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		for range 15 {
 			seed := rand.Uint64()
-			l, shape, out := randomConv(rand.New(rand.NewPCG(seed, 0)))
-			t.Run(fmt.Sprint(typeName, " ", seed), func(t *testing.T) {
+			t.Run(fmt.Sprint(dt, " ", seed), func(t *testing.T) {
+				l, shape, out := randomConv(rand.New(rand.NewPCG(seed, 0)))
 				m := startModel()
 				x := m.paramOf(dt, "x", 1, shape...)
 				m.learn(l.of(m, dt, x, 1, out))
-				requireTapes(t, m, fmt.Sprintf("%+v of %v to %d", l, shape, out))
+				test(t, m, fmt.Sprintf("%+v of %v to %d", l, shape, out))
 			})
 		}
 	}
 }
 
 // requireTapes compares one run with one of the tape machine's.
-func requireTapes(t *testing.T, m *model, what string, opts ...gorgoniavm.Option) {
+func requireTapes(t *testing.T, m *model, e *cupool.Engine, what string) {
 	t.Helper()
 	tape := G.NewTapeMachine(m.g, G.BindDualValues(m.weights...))
 	require.NoError(t, tape.RunAll(), what)
-	want := floatsOf(t, nil, m)
+	want := numbersOf(t, nil, m)
 	for _, w := range m.weights {
 		G.WithGrad(tensor.New(tensor.Of(w.Dtype()), tensor.WithShape(w.Shape()...)))(w)
 	}
 	require.NoError(t, tape.Close())
-	e, _ := newFarMeter(t)
-	vm := open(t, m, e, opts...)
+	vm := open(t, m, e)
 	require.NoError(t, vm.RunAll(), what)
-	got := floatsOf(t, e, m)
+	got := numbersOf(t, e, m)
 	for name := range want {
 		largest := 1e-3
 		for _, x := range want[name] {
@@ -187,8 +202,8 @@ func requireTapes(t *testing.T, m *model, what string, opts ...gorgoniavm.Option
 	}
 }
 
-// floatsOf returns the cost of a model and its gradients.
-func floatsOf(t *testing.T, e *cupool.Engine, m *model) map[string][]float64 {
+// numbersOf returns the cost of a model and its gradients.
+func numbersOf(t *testing.T, e *cupool.Engine, m *model) map[string][]float64 {
 	t.Helper()
 	all := map[string][]float64{"cost": widen(m.cost.Value().Data())}
 	for _, w := range m.weights {
@@ -217,6 +232,12 @@ func widen(data any) (wide []float64) {
 // Whichever value a program wants to see, it sees the one that is computed
 // where nothing is fused, and all else stays.
 func TestConvsWithAValueKept(t *testing.T) {
+	e, _ := newFarMeter(t)
+	requireKept(t, e)
+}
+
+func requireKept(t *testing.T, e *cupool.Engine) {
+	t.Helper()
 	build := func() *model {
 		return newConvs(func(m *model, x *G.Node) *G.Node {
 			h := square(3, 1, 1, true, true).of(m, tensor.Float32, x, 1, 4)
@@ -224,11 +245,10 @@ func TestConvsWithAValueKept(t *testing.T) {
 		})()
 	}
 	m := build()
-	e, _ := newFarMeter(t)
 	traced, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...), gorgoniavm.TraceValues())
 	require.NoError(t, err)
 	require.NoError(t, traced.RunAll())
-	want, seen := floatsOf(t, e, m), make(map[*G.Node][]float64)
+	want, seen := numbersOf(t, e, m), make(map[*G.Node][]float64)
 	for _, n := range m.g.AllNodes() {
 		if n.Op() != nil && !n.IsScalar() {
 			seen[n] = widen(data(t, e, n.Value()))
@@ -244,7 +264,7 @@ func TestConvsWithAValueKept(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, vm.RunAll(), n.Name())
 		require.InDeltaSlice(t, value, widen(data(t, e, n.Value())), 1e-3, n.Name())
-		for name, g := range floatsOf(t, e, m) {
+		for name, g := range numbersOf(t, e, m) {
 			require.InDeltaSlice(t, want[name], g, 1e-3, "%s with %s kept", name, n.Name())
 		}
 		require.NoError(t, vm.Close())

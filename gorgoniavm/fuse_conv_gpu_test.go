@@ -1,0 +1,46 @@
+//go:build gpu
+
+package gorgoniavm_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/gorgoniavm"
+)
+
+// Convolutions on a GPU have the numbers of the tape machine, one by one and as
+// graphs, and nothing of them is computed on the CPU.
+func TestFusedConvsOnGPU(t *testing.T) {
+	const steps = 4
+	for name, c := range fusedConvs {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newReplayMeter(t)
+			m := c.build()
+			want := m.tape(t, steps)
+			vm := open(t, m, e)
+			got := m.train(t, e, vm, steps)
+			nearAll(t, want, got)
+			require.Empty(t, vm.Fallbacks())
+			replayed := open(t, m, e, gorgoniavm.Replay())
+			requireSame(t, got, m.train(t, e, replayed, steps))
+			require.NoError(t, replayed.Replays().Err)
+			require.EqualValues(t, 1, replayed.Replays().Recordings)
+		})
+	}
+}
+
+func TestConvsOfAllSizesOnGPU(t *testing.T) {
+	gpuRig(t) // or skips
+	eachConv(t, func(t *testing.T, m *model, what string) {
+		e, _ := newGPUMeter(t)
+		requireTapes(t, m, e, what)
+	})
+}
+
+func TestConvsWithAValueKeptOnGPU(t *testing.T) {
+	gpuRig(t) // or skips
+	e, _ := newGPUMeter(t)
+	requireKept(t, e)
+}
