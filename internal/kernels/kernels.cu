@@ -12,3 +12,4 @@
 #include "optimizer.cu"
 #include "random.cu"
 #include "pool.cu"
+#include "norm.cu"

@@ -52,6 +52,10 @@ const (
 	AvgPool
 	AvgPoolBack
 	AvgPoolSmear
+	NormMoments
+	NormApply
+	NormSums
+	NormBack
 	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
 )
 
@@ -109,6 +113,7 @@ var (
 		"matmul", "sgd", "adam", "rmsprop", "random",
 		"dropout", "binomial",
 		"max_pool", "max_pool_back", "avg_pool", "avg_pool_back", "avg_pool_smear",
+		"norm_moments", "norm_apply", "norm_sums", "norm_back",
 	}
 )
 

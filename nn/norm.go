@@ -1,0 +1,198 @@
+package nn
+
+import (
+	"fmt"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop/operand"
+)
+
+// BatchStats are what a batch norm knows of its channels. The tensors have an
+// element for each channel.
+//
+// BatchNorm normalizes with the batch's own statistics, leaves them in Mean and
+// Inverse, the mean and 1/sqrt(variance + Epsilon), and moves the running ones
+// towards them: running = Momentum·batch's + (1-Momentum)·running, where the
+// batch's variance is the unbiased one. RunningMean and RunningVariance may be
+// nil then. With Evaluate, it normalizes with the running ones and changes none;
+// Mean and Inverse may be nil.
+type BatchStats struct {
+	Mean, Inverse, RunningMean, RunningVariance tensor.Tensor
+	Momentum, Epsilon                           float64
+	Evaluate                                    bool
+}
+
+// BatchNorm sets y to act((x - mean)/sqrt(variance + Epsilon)·scale + bias) with
+// the mean and the biased variance of each channel. x and y have the shape N×C or
+// N×C×…, and scale and bias, which may be nil, an element for each of the C
+// channels. An empty batch changes nothing. y must not overlap another tensor. On
+// a GPU, training takes memory of the pool while it is submitted.
+func BatchNorm(e *cupool.Engine, x, scale, bias, y tensor.Tensor, s BatchStats, act Activation) error {
+	n, err := channels("BatchNorm", x)
+	if err != nil {
+		return err
+	}
+	return normalize(e, "BatchNorm", s.norm(n, act), normTensors{x: x, y: y, scale: scale, bias: bias}, s)
+}
+
+// BatchNormBack sets dx, dscale and dbias to the gradients of BatchNorm by x,
+// scale and bias. y is the result of BatchNorm, which may be nil with
+// NoActivation, and dy the gradient by it. s is what it was for BatchNorm, whose
+// Mean and Inverse it has, or, with Evaluate, whose running statistics. dscale and
+// dbias may be nil. None of the three may overlap another tensor. On a GPU, it takes
+// memory of the pool while it is submitted.
+func BatchNormBack(e *cupool.Engine, x, y, dy, scale, dx, dscale, dbias tensor.Tensor, s BatchStats, act Activation) error {
+	n, err := channels("BatchNormBack", x)
+	if err != nil {
+		return err
+	}
+	return normalizeBack(e, "BatchNormBack", s.norm(n, act), normTensors{x: x, y: y, dy: dy, scale: scale, dx: dx, dscale: dscale, dbias: dbias}, s)
+}
+
+// GroupNorm sets y to (x - mean)/sqrt(variance + epsilon) with the mean and the
+// biased variance of each group of neighbouring channels in each sample, and
+// leaves these means, and 1/sqrt(variance + epsilon), in mean and inverse, which
+// have groups elements for each sample. x and y have the shape N×C or N×C×…, and
+// groups divides C. One group is the whole sample (layer norm), and C groups are the
+// channels (instance norm). y must not overlap another tensor. On a GPU, it takes
+// memory of the pool while it is submitted.
+func GroupNorm(e *cupool.Engine, x, y, mean, inverse tensor.Tensor, groups int, epsilon float64) error {
+	n, err := grouped("GroupNorm", x, groups)
+	if err != nil {
+		return err
+	}
+	s := BatchStats{Mean: mean, Inverse: inverse, Epsilon: epsilon}
+	return normalize(e, "GroupNorm", s.norm(n, NoActivation), normTensors{x: x, y: y}, s)
+}
+
+// GroupNormBack sets dx to the gradient of GroupNorm by x. dy is the gradient by
+// y, and mean and inverse are as GroupNorm left them. dx must not overlap another
+// tensor. On a GPU, it takes memory of the pool while it is submitted.
+func GroupNormBack(e *cupool.Engine, x, dy, dx, mean, inverse tensor.Tensor, groups int) error {
+	n, err := grouped("GroupNormBack", x, groups)
+	if err != nil {
+		return err
+	}
+	s := BatchStats{Mean: mean, Inverse: inverse}
+	return normalizeBack(e, "GroupNormBack", s.norm(n, NoActivation), normTensors{x: x, dy: dy, dx: dx}, s)
+}
+
+// normTensors are the tensors of a normalization but for its statistics.
+type normTensors struct{ x, y, dy, scale, bias, dx, dscale, dbias tensor.Tensor }
+
+// channels returns the channels of x.
+func channels(op string, x tensor.Tensor) (n layers.Norm, err error) {
+	if operand.IsNil(x) || x.Dims() < 2 {
+		return n, fail(op, fmt.Errorf("a tensor of shape N×C or N×C×… is needed: %w", cupool.ErrNotSupported))
+	}
+	s := x.Shape()
+	n.Batch, n.Channels, n.Plane = s[0], s[1], 1
+	for _, d := range s[2:] {
+		n.Plane *= d
+	}
+	return n, nil
+}
+
+// grouped returns the groups of x as the channels of a batch of one.
+func grouped(op string, x tensor.Tensor, groups int) (layers.Norm, error) {
+	n, err := channels(op, x)
+	if err == nil && (groups < 1 || n.Channels%groups != 0) {
+		err = fail(op, fmt.Errorf("%d groups of %d channels: %w", groups, n.Channels, cupool.ErrSizeMismatch))
+	}
+	if err != nil {
+		return n, err
+	}
+	return layers.Norm{Batch: 1, Channels: n.Batch * groups, Plane: n.Channels / groups * n.Plane}, nil
+}
+
+func (s *BatchStats) norm(n layers.Norm, act Activation) *layers.Norm {
+	n.Momentum, n.Epsilon, n.Training, n.Activation = s.Momentum, s.Epsilon, !s.Evaluate, layers.Activation(act)
+	return &n
+}
+
+// fit checks the statistics.
+func (s *BatchStats) fit(e *cupool.Engine, op string, n *layers.Norm, dt tensor.Dtype) error {
+	if operand.IsNil(s.RunningMean) != operand.IsNil(s.RunningVariance) {
+		return fail(op, fmt.Errorf("one running statistic without the other: %w", cupool.ErrNotSupported))
+	}
+	return fit(e, op, dt, want{s.Mean, n.Channels, s.Evaluate}, want{s.Inverse, n.Channels, s.Evaluate},
+		want{s.RunningMean, n.Channels, !s.Evaluate}, want{s.RunningVariance, n.Channels, !s.Evaluate})
+}
+
+func (s *BatchStats) all() []tensor.Tensor {
+	return []tensor.Tensor{s.Mean, s.Inverse, s.RunningMean, s.RunningVariance}
+}
+
+func normalize(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s BatchStats) error {
+	defer operand.KeepAlive(append(s.all(), t.x, t.y, t.scale, t.bias)...)
+	size := n.Batch * n.Channels * n.Plane
+	err := fit(e, op, t.x.Dtype(), want{t: t.x, n: size}, want{t: t.y, n: size}, want{t.scale, n.Channels, true}, want{t.bias, n.Channels, true})
+	if err == nil {
+		err = s.fit(e, op, n, t.x.Dtype())
+	}
+	outputs := []tensor.Tensor{t.y}
+	if n.Training {
+		outputs = append(outputs, s.all()...)
+	}
+	if err == nil {
+		err = fitApart(op, outputs, t.x, t.scale, t.bias)
+	}
+	if err != nil || size == 0 {
+		return err
+	}
+	if ok, err := normOnGPU(e.Ops().GPU(), op, n, t, s); ok {
+		return err
+	}
+	return e.Ops().InPlace(op, []tensor.Tensor{t.x, t.scale, t.bias}, append(s.all(), t.y), func(in, out []*tensor.Dense) {
+		if isDouble(t.x) {
+			layers.BatchNorm(n, operand.Slice[float64](in[0]), operand.Slice[float64](in[1]), operand.Slice[float64](in[2]), operand.Slice[float64](out[4]), statsOf[float64](out))
+		} else {
+			layers.BatchNorm(n, operand.Slice[float32](in[0]), operand.Slice[float32](in[1]), operand.Slice[float32](in[2]), operand.Slice[float32](out[4]), statsOf[float32](out))
+		}
+	})
+}
+
+// statsOf returns the statistics among host tensors.
+func statsOf[T layers.Float](ts []*tensor.Dense) layers.NormStats[T] {
+	return layers.NormStats[T]{Mean: operand.Slice[T](ts[0]), Inverse: operand.Slice[T](ts[1]), RunningMean: operand.Slice[T](ts[2]), RunningVariance: operand.Slice[T](ts[3])}
+}
+
+func normalizeBack(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s BatchStats) error {
+	defer operand.KeepAlive(append(s.all(), t.x, t.y, t.dy, t.scale, t.dx, t.dscale, t.dbias)...)
+	size := n.Batch * n.Channels * n.Plane
+	err := fit(e, op, t.x.Dtype(), want{t: t.x, n: size}, want{t.y, size, n.Activation == layers.None}, want{t: t.dy, n: size}, want{t: t.dx, n: size},
+		want{t.scale, n.Channels, true}, want{t.dscale, n.Channels, true}, want{t.dbias, n.Channels, true})
+	if err == nil {
+		err = s.fit(e, op, n, t.x.Dtype())
+	}
+	if err == nil {
+		err = fitApart(op, []tensor.Tensor{t.dx, t.dscale, t.dbias}, append(s.all(), t.x, t.y, t.dy, t.scale)...)
+	}
+	if err != nil || size == 0 {
+		return err
+	}
+	if ok, err := normBackOnGPU(e.Ops().GPU(), op, n, t, s); ok {
+		return err
+	}
+	return e.Ops().InPlace(op, append(s.all(), t.x, t.y, t.dy, t.scale), []tensor.Tensor{t.dx, t.dscale, t.dbias}, func(in, out []*tensor.Dense) {
+		if isDouble(t.x) {
+			normBackSlices[float64](n, in, out)
+		} else {
+			normBackSlices[float32](n, in, out)
+		}
+	})
+}
+
+func normBackSlices[T layers.Float](n *layers.Norm, in, out []*tensor.Dense) {
+	var x, dx [4][]T
+	for i, d := range in[4:] {
+		x[i] = operand.Slice[T](d)
+	}
+	for i, d := range out {
+		dx[i] = operand.Slice[T](d)
+	}
+	layers.BatchNormBack(n, x[0], x[1], x[2], x[3], dx[0], dx[1], dx[2], statsOf[T](in))
+}
