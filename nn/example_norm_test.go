@@ -58,8 +58,8 @@ func ExampleBatchNorm() {
 	print("evaluated ", y)
 	// Output:
 	// normalized [0.00 0.00 3.00 3.00]
-	// by scale   [6.00]
-	// running    [1.00]
+	// by scale   6.00
+	// running    1.00
 	// evaluated  [1.00 1.00 4.70 4.70]
 }
 
