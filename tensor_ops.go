@@ -347,7 +347,9 @@ func (e *Engine) SelectByIndices(a, indices tensor.Tensor, axis int, opts ...ten
 	return e.ops.SelectByIndices(a, indices, axis, opts)
 }
 
-// SelectByIndicesB implements tensor.ByIndiceser.
+// SelectByIndicesB implements tensor.ByIndiceser. On a GPU, gradients of the same
+// slice are added in the order of the indices, and indices that are out of range
+// add to nothing.
 func (e *Engine) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
 	return e.ops.SelectByIndicesB(input, outGrad, indices, axis, opts)
 }

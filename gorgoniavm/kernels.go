@@ -14,7 +14,7 @@ type kernel func(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Valu
 // computes all others by itself (foreign).
 var kernels = map[string]kernel{
 	"gorgonia.elemBinOp":      elementwise,
-	"gorgonia.elemUnaryOp":    elementwise,
+	"gorgonia.elemUnaryOp":    function,
 	"gorgonia.linAlgBinOp":    product,
 	"*gorgonia.softmaxOp":     toDestination,
 	"*gorgonia.softmaxDiffOp": toDestination,
@@ -45,6 +45,12 @@ var kernels = map[string]kernel{
 	"*gorgonia.globalAveragePoolOp": onDevice(globalAvgPool),
 	"*gorgonia.upsampleOp":          onDevice(upsample),
 	"*gorgonia.upsampleDiffOp":      onDevice(upsampleBack),
+	"*gorgonia.byIndicesOpDiffOp":   onDevice(plain),
+	"*gorgonia.sparsemaxOp":         onDevice(sparsemax),
+	"*gorgonia.sparsemaxDiffOp":     onDevice(sparsemaxBack),
+	"gorgonia.diagFlatOp":           onDevice(diagFlat),
+	"gorgonia.atOp":                 onDevice(elementAt),
+	"*gorgonia.dtConvOp":            onDevice(convert),
 }
 
 // kernelsOf returns the kernels of a program's instructions.
@@ -79,12 +85,8 @@ func kernelOf(in *program.Instr) kernel {
 	case program.PartOf:
 		return partOf
 	}
-	k, ok := kernels[in.Name]
-	switch {
-	case !ok:
-		return foreign
-	case in.Name == "gorgonia.elemUnaryOp" && in.Op.String() == "sigmoid":
-		return sigmoid
+	if k, ok := kernels[in.Name]; ok {
+		return k
 	}
-	return k
+	return foreign
 }

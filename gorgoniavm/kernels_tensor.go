@@ -21,40 +21,6 @@ func elementwise(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Valu
 	return in.Op.Do(args...)
 }
 
-// sigmoid computes 1 / (1 + exp(-x)) by the device's kernels. Gorgonia has a Go
-// function for it.
-func sigmoid(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	d, ok := args[0].(*tensor.Dense)
-	if !ok || m.e.AllocAccessible() {
-		return elementwise(m, in, args)
-	}
-	if _, ok := m.reuse(in); !ok {
-		dst, err := m.destination(in)
-		if err != nil {
-			return nil, err
-		}
-		if err := m.e.Copy(dst, d); err != nil {
-			return nil, err
-		}
-		d = dst
-	}
-	one, err := oneOf(d.Dtype())
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range []func() (tensor.Tensor, error){
-		func() (tensor.Tensor, error) { return m.e.Neg(d, tensor.UseUnsafe()) },
-		func() (tensor.Tensor, error) { return m.e.Exp(d, tensor.UseUnsafe()) },
-		func() (tensor.Tensor, error) { return m.e.AddScalar(d, one, true, tensor.UseUnsafe()) },
-		func() (tensor.Tensor, error) { return m.e.Inv(d, tensor.UseUnsafe()) },
-	} {
-		if _, err := f(); err != nil {
-			return nil, err
-		}
-	}
-	return d, nil
-}
-
 // toDestination computes into a new tensor of the pool. Gorgonia would take it
 // from Go's heap.
 func toDestination(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {

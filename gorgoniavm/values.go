@@ -58,17 +58,6 @@ func intOf(v gorgonia.Value) (int, error) {
 	return 0, fmt.Errorf("%T is no number of times: %w", v.Data(), ErrOperand)
 }
 
-// oneOf returns 1 as tensor takes it.
-func oneOf(dt tensor.Dtype) (any, error) {
-	switch dt {
-	case tensor.Float64:
-		return float64(1), nil
-	case tensor.Float32:
-		return float32(1), nil
-	}
-	return nil, fmt.Errorf("a %v: %w", dt, ErrOperand)
-}
-
 // zeroOf returns the zero of a scalar's type.
 func zeroOf(v gorgonia.Value) (gorgonia.Value, error) {
 	switch v.(type) {

@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"fmt"
 	"unsafe"
 
 	"gorgonia.org/tensor"
@@ -58,18 +57,11 @@ func dropout(e *cupool.Engine, op string, from, to tensor.Tensor, drop, scale fl
 // fitDropout fails for tensors that are of no or different sizes or overlap, and
 // for what is no probability.
 func fitDropout(e *cupool.Engine, op string, from, to tensor.Tensor, drop float64, s *Seed) error {
-	if operand.IsNil(from) {
-		return fail(op, fmt.Errorf("no tensor: %w", cupool.ErrNotSupported))
-	}
-	n := from.Shape().TotalSize()
-	if err := fit(e, op, from.Dtype(), want{t: from, n: n}, want{t: to, n: n}); err != nil {
+	if _, err := fitPair(e, op, from, to); err != nil {
 		return err
 	}
 	if !(drop >= 0 && drop <= 1) {
-		return fail(op, fmt.Errorf("%v is no probability: %w", drop, cupool.ErrNotSupported))
-	}
-	if err := fitOnto(op, to, from); err != nil {
-		return err
+		return unsupported(op, "%v is no probability", drop)
 	}
 	return s.fit(e, op)
 }

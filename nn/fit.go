@@ -47,6 +47,25 @@ func fitType(e *cupool.Engine, op string, dt tensor.Dtype, ws ...want) error {
 	return nil
 }
 
+// fitPair returns the size of the input and the output of a step that goes element
+// by element. It fails for tensors of different sizes, or that overlap without
+// being in the same place.
+func fitPair(e *cupool.Engine, op string, from, to tensor.Tensor) (int, error) {
+	if operand.IsNil(from) {
+		return 0, unsupported(op, "no tensor")
+	}
+	n := from.Shape().TotalSize()
+	if err := fit(e, op, from.Dtype(), want{t: from, n: n}, want{t: to, n: n}); err != nil {
+		return 0, err
+	}
+	return n, fitOnto(op, to, from)
+}
+
+// unsupported returns an error of the engine around ErrNotSupported.
+func unsupported(op, format string, args ...any) error {
+	return fail(op, fmt.Errorf(format+": %w", append(args, cupool.ErrNotSupported)...))
+}
+
 // matrixShape returns the two dimensions of a matrix.
 func matrixShape(op string, t tensor.Tensor) (rows, cols int, err error) {
 	if operand.IsNil(t) || t.Dims() != 2 {

@@ -72,6 +72,13 @@ const (
 	Clamp
 	Sigmoid
 	ReLU
+	Sin
+	Cos
+	Ceil
+	Floor
+	Log1p
+	Expm1
+	Softplus
 	Same
 )
 
@@ -81,6 +88,12 @@ type UnaryArgs struct {
 	P, Q        float64 // bounds of Clamp
 	Op, Incr, N int64
 	Walk        Walk3 // Dst, A
+}
+
+// ConvertArgs are those of Convert, of and to int64.
+type ConvertArgs struct {
+	Dst, A   uint64
+	ToInt, N int64
 }
 
 // CopyArgs are those of Copy.
@@ -95,6 +108,13 @@ type CopyArgs struct {
 // of 0xFF where the index is out of range.
 type SelectArgs struct {
 	Dst, A, Index          uint64 // Index: int64
+	Outer, N, Picks, Inner int64
+}
+
+// SelectBackArgs are those of SelectBack: Dst[o, x, i] is the sum of G[o, j, i] over
+// the j with Index[j] = x.
+type SelectBackArgs struct {
+	Dst, G, Index          uint64 // Index: int64
 	Outer, N, Picks, Inner int64
 }
 
@@ -127,6 +147,13 @@ type ArgArgs struct {
 type SoftMaxArgs struct {
 	Dst, A, G           uint64
 	Log, Rows, N, Inner int64
+}
+
+// SparsemaxArgs are those of Sparsemax, of A, and of SparsemaxBack, whose A is the
+// output and G the gradient by it.
+type SparsemaxArgs struct {
+	Dst, A, G uint64
+	Rows, N   int64
 }
 
 // CrossEntropyArgs are those of CrossEntropy.

@@ -43,6 +43,44 @@ template <typename U> static __device__ __forceinline__ void pick(const SelectAr
 	}
 }
 
+// select_back is the gradient of select: dst[o, x, i] is the sum of g[o, j, i] over
+// the j with index[j] = x, in their order. A warp has a row of all o. Its lanes
+// look through 32 indices at a time, and add up neighbours.
+struct SelectBackArgs {
+	u64 dst, g, index; // index: i64
+	i64 outer, n, picks, inner;
+};
+
+// matching returns which lanes have found something, as bits.
+static __device__ __forceinline__ u32 matching(bool found) {
+	u32 lanes = found ? 1u << threadIdx.x % 32 : 0;
+	for (int d = 16; d > 0; d /= 2)
+		lanes |= __shfl_xor_sync(ALL_LANES, lanes, d);
+	return lanes;
+}
+
+template <typename T> static __device__ void select_back(const SelectBackArgs &a) {
+	T *dst = (T *)a.dst;
+	const T *g = (const T *)a.g;
+	const i64 *index = (const i64 *)a.index;
+	u64 lane = threadIdx.x % 32, warps = (u64)gridDim.x * (blockDim.x / 32);
+	u64 row = (u64)(a.outer * a.inner); // elements of all o
+	for (u64 x = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32; x < (u64)a.n; x += warps) {
+		for (u64 k = lane; k < row; k += 32)
+			dst[(k / a.inner * a.n + x) * a.inner + k % a.inner] = 0;
+		for (u64 from = 0; from < (u64)a.picks; from += 32) {
+			u32 found = matching(from + lane < (u64)a.picks && index[from + lane] == (i64)x);
+			for (u64 j = from; found; j++, found >>= 1) {
+				if (!(found & 1))
+					continue;
+				for (u64 k = lane; k < row; k += 32)
+					dst[(k / a.inner * a.n + x) * a.inner + k % a.inner] += g[(k / a.inner * a.picks + j) * a.inner + k % a.inner];
+			}
+		}
+	}
+}
+
+INSTANTIATE(BARRIER_KERNEL, select_back, SelectBackArgs)
 KERNEL(select_1, SelectArgs) { pick<u8>(a); }
 KERNEL(select_2, SelectArgs) { pick<u16>(a); }
 KERNEL(select_4, SelectArgs) { pick<u32>(a); }

@@ -73,7 +73,8 @@ struct UnaryArgs {
 	Walk3 walk; // dst, a
 };
 
-enum { NEG, INV, SQUARE, CUBE, EXP, TANH, LOG, LOG2, LOG10, SQRT, CBRT, INVSQRT, SIGN, ABS, CLAMP, SIGMOID, RELU, COPY };
+enum { NEG, INV, SQUARE, CUBE, EXP, TANH, LOG, LOG2, LOG10, SQRT, CBRT, INVSQRT, SIGN, ABS, CLAMP, SIGMOID, RELU,
+       SIN, COS, CEIL, FLOOR, LOG1P, EXPM1, SOFTPLUS, COPY };
 
 // MATH names a function for both types.
 #define MATH(name) \
@@ -88,6 +89,11 @@ MATH(log10)
 MATH(sqrt)
 MATH(cbrt)
 MATH(fabs)
+MATH(sin)
+MATH(cos)
+MATH(ceil)
+MATH(floor)
+MATH(log1p)
 
 template <typename T> static __device__ __forceinline__ T function(i64 op, T x, T p, T q) {
 	switch (op) {
@@ -108,6 +114,13 @@ template <typename T> static __device__ __forceinline__ T function(i64 op, T x, 
 	case CLAMP: return x < p ? p : x > q ? q : x;
 	case SIGMOID: return 1 / (1 + m_exp(-x));
 	case RELU: return x > 0 || x != x ? x : (T)0;
+	case SIN: return m_sin(x);
+	case COS: return m_cos(x);
+	case CEIL: return m_ceil(x);
+	case FLOOR: return m_floor(x);
+	case LOG1P: return m_log1p(x);
+	case EXPM1: return m_expm1(x);
+	case SOFTPLUS: return x > 0 ? x + m_log1p(m_exp(-x)) : m_log1p(m_exp(x));
 	default: return x;
 	}
 }
@@ -122,6 +135,26 @@ template <typename T> static __device__ void unary(const UnaryArgs &a) {
 	}
 }
 
+// convert turns numbers into i64 and back. What an i64 cannot hold is the smallest
+// one, as in Go on amd64.
+struct ConvertArgs {
+	u64 dst, a;
+	i64 to_int, n;
+};
+
+template <typename T> static __device__ void convert(const ConvertArgs &a) {
+	const T limit = (T)0x1p63;
+	EACH(i, a.n) {
+		if (!a.to_int) {
+			((T *)a.dst)[i] = (T)((const i64 *)a.a)[i];
+			continue;
+		}
+		T x = ((const T *)a.a)[i];
+		((i64 *)a.dst)[i] = x >= -limit && x < limit ? (i64)x : (i64)((u64)1 << 63);
+	}
+}
+
+INSTANTIATE(KERNEL, convert, ConvertArgs)
 INSTANTIATE(KERNEL, binary, BinaryArgs)
 INSTANTIATE(KERNEL, compare_same, BinaryArgs)
 INSTANTIATE(KERNEL, compare_bool, BinaryArgs)

@@ -56,6 +56,10 @@ const (
 	NormApply
 	NormSums
 	NormBack
+	Convert
+	SelectBack
+	Sparsemax
+	SparsemaxBack
 	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
 )
 
@@ -114,6 +118,7 @@ var (
 		"dropout", "binomial",
 		"max_pool", "max_pool_back", "avg_pool", "avg_pool_back", "avg_pool_smear",
 		"norm_moments", "norm_apply", "norm_sums", "norm_back",
+		"convert", "select_back", "sparsemax", "sparsemax_back",
 	}
 )
 

@@ -98,6 +98,70 @@ template <typename T> static __device__ void cross_entropy(const CrossEntropyArg
 	}
 }
 
+// sparsemax (Martins and Astudillo, ICML 2016) is max(x - tau, 0), with the tau that
+// makes the sum of a row 1. It is found by Michelot's algorithm (1986): from
+// the elements above the last tau, which become fewer until they stay. The largest
+// element is taken off first, so tau is at least -1. A row with NaN or +Inf is all NaN.
+struct SparsemaxArgs {
+	u64 dst, a, g; // forward: a is the input; backward: the output, and g the gradient by it
+	i64 rows, n;
+};
+
+template <typename T> static __device__ void sparsemax(const SparsemaxArgs &a) {
+	u64 lane = threadIdx.x % 32;
+	ROWS(row, a.rows) {
+		const T *x = (const T *)a.a + row * a.n;
+		T *y = (T *)a.dst + row * a.n;
+		T top = -infinity((T)0), tau = -1, count = (T)(a.n + 1);
+		for (u64 i = lane; i < (u64)a.n; i += 32)
+			top = combine<T>(MAXIMUM, top, x[i]);
+		top = warp_combine<T>(MAXIMUM, top);
+		if (top == -infinity((T)0))
+			top = 0;
+		for (;;) {
+			T sum = 0, now = 0;
+			for (u64 i = lane; i < (u64)a.n; i += 32) {
+				T v = x[i] - top;
+				if (!(v <= tau)) {
+					sum += v;
+					now++;
+				}
+			}
+			sum = warp_sum(sum);
+			now = warp_sum(now);
+			if (now >= count || now == 0)
+				break;
+			count = now;
+			tau = (sum - 1) / count;
+		}
+		for (u64 i = lane; i < (u64)a.n; i += 32) {
+			T v = x[i] - top - tau;
+			y[i] = v <= 0 ? (T)0 : v;
+		}
+	}
+}
+
+// Where y is not 0: g less the mean of g over those elements.
+template <typename T> static __device__ void sparsemax_back(const SparsemaxArgs &a) {
+	u64 lane = threadIdx.x % 32;
+	ROWS(row, a.rows) {
+		const T *y = (const T *)a.a + row * a.n, *g = (const T *)a.g + row * a.n;
+		T *dx = (T *)a.dst + row * a.n;
+		T sum = 0, count = 0;
+		for (u64 i = lane; i < (u64)a.n; i += 32) {
+			if (y[i] != 0) {
+				sum += g[i];
+				count++;
+			}
+		}
+		T mean = warp_sum(sum) / warp_sum(count);
+		for (u64 i = lane; i < (u64)a.n; i += 32)
+			dx[i] = y[i] != 0 ? g[i] - mean : (T)0;
+	}
+}
+
+INSTANTIATE(BARRIER_KERNEL, sparsemax, SparsemaxArgs)
+INSTANTIATE(BARRIER_KERNEL, sparsemax_back, SparsemaxArgs)
 INSTANTIATE(BARRIER_KERNEL, softmax, SoftMaxArgs)
 INSTANTIATE(BARRIER_KERNEL, softmax_back, SoftMaxArgs)
 INSTANTIATE(BARRIER_KERNEL, cross_entropy, CrossEntropyArgs)

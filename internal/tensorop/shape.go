@@ -219,6 +219,11 @@ func copyRows(dst, a, indices tensor.Tensor) {
 
 // SelectByIndicesB computes StdEng.SelectByIndicesB.
 func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	defer operand.KeepAlive(input, outGrad, indices)
+	o := operand.ParseOptions(opts)
+	if r, ok, err := ops.gpu.SelectByIndicesB(input, outGrad, indices, axis, &o); ok {
+		return r, err
+	}
 	return ops.run("SelectByIndicesB", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
 	}, opts, input, outGrad, indices)

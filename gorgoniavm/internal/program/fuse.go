@@ -37,7 +37,7 @@ func (f *fuser) sizes() {
 			continue
 		}
 		of := &f.instrs[in.In[0]]
-		axis := intsOf(in.Op, "axis")[0]
+		axis := Ints(in.Op, "axis")[0]
 		v, ok := sizeAs(of.Dtype, of.Shape, axis)
 		if !ok {
 			continue

@@ -79,13 +79,13 @@ func (in *Instr) describe() {
 	in.Scalar = in.Node.IsScalar()
 	switch in.Name {
 	case "gorgonia.sumOp", "*gorgonia.maxOp", "*gorgonia.repeatOp", "*gorgonia.sliceOp":
-		in.Axes = intsOf(in.Op, "along")
+		in.Axes = Ints(in.Op, "along")
 	case "gorgonia.transposeOp":
-		in.Axes = intsOf(in.Op, "pattern")
+		in.Axes = Ints(in.Op, "pattern")
 	case "gorgonia.im2colOp", "gorgonia.col2imOp":
 		in.Conv = convOf(in)
 	case "gorgonia.tensordotOp":
-		in.Axes, in.OtherAxes = intsOf(in.Op, "aAxes"), intsOf(in.Op, "bAxes")
+		in.Axes, in.OtherAxes = Ints(in.Op, "aAxes"), Ints(in.Op, "bAxes")
 	case "gorgonia.linAlgBinOp":
 		in.Outer = Field(in.Op, "āBinaryOperator").Uint() == outerProduct
 	}

@@ -29,8 +29,8 @@ func Field(op gorgonia.Op, name string) reflect.Value {
 	return reflect.Indirect(reflect.ValueOf(op)).FieldByName(name)
 }
 
-// intsOf returns a field that is an int or a slice of them.
-func intsOf(op gorgonia.Op, name string) []int {
+// Ints returns a field that is an int or a slice of them.
+func Ints(op gorgonia.Op, name string) []int {
 	f := Field(op, name)
 	if f.CanInt() {
 		return []int{int(f.Int())}

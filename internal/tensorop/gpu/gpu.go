@@ -250,13 +250,3 @@ func (g *Ops) Addresses(to []*uint64, ts ...tensor.Tensor) bool {
 	}
 	return true
 }
-
-// WithScratch calls f with n bytes of memory for what f launches.
-func (g *Ops) WithScratch(op string, n int64, f func(at uint64) error) error {
-	p, err := g.m.Scratch(n)
-	if err != nil {
-		return g.m.Error(op, err)
-	}
-	defer g.m.FreeScratch(p, n)
-	return f(uint64(p))
-}

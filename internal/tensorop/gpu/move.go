@@ -260,6 +260,47 @@ func (g *Ops) Repeat(t, reuse tensor.Tensor, axis int, repeats []int) (tensor.Te
 	return dst.d, true, nil
 }
 
+// SelectByIndicesB sums up the slices of grad along an axis, each to where its index
+// says, in a tensor like input.
+func (g *Ops) SelectByIndicesB(input, grad, indices tensor.Tensor, axis int, o *operand.Options) (tensor.Tensor, bool, error) {
+	var v [2]view
+	if g == nil || !o.Fresh() || !g.floatsOf(v[:], input, grad) {
+		return nil, false, nil
+	}
+	at, ok := g.operandOf(indices)
+	if !ok || axis < 0 || axis >= len(v[0].shape) || at.dt != tensor.Int || len(at.shape) != 1 || !at.rowMajor() || !v[1].rowMajor() {
+		return nil, false, nil
+	}
+	shape := slices.Clone(v[0].shape)
+	shape[axis] = at.n
+	if !slices.Equal(shape, v[1].shape) {
+		return nil, false, nil
+	}
+	dst, err := g.fresh(v[0].dt, v[0].shape)
+	if err != nil {
+		return nil, true, err
+	}
+	args := kernels.SelectBackArgs{Dst: dst.address(), G: v[1].address(), Index: at.address(), N: int64(v[0].shape[axis]), Picks: int64(at.n)}
+	args.Outer, args.Inner = around(shape, axis)
+	if err := g.Rows("SelectByIndicesB", kernels.SelectBack.Of(dst.double()), dst.shape[axis], unsafe.Pointer(&args)); err != nil {
+		g.drop(&dst, o)
+		return nil, true, err
+	}
+	return dst.d, true, nil
+}
+
+// around returns how many elements the axes before one have, and those behind it.
+func around(shape []int, axis int) (outer, inner int64) {
+	outer, inner = 1, 1
+	for _, size := range shape[:axis] {
+		outer *= int64(size)
+	}
+	for _, size := range shape[axis+1:] {
+		inner *= int64(size)
+	}
+	return outer, inner
+}
+
 // SelectByIndices copies the slices of a along an axis that the indices name.
 func (g *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, o *operand.Options) (tensor.Tensor, bool, error) {
 	if g == nil {
@@ -283,13 +324,8 @@ func (g *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, o *operand.Opt
 		g.drop(&dst, o)
 		return nil, false, nil
 	}
-	args := kernels.SelectArgs{Dst: dst.address(), A: v.address(), Index: at.address(), Outer: 1, N: int64(v.shape[axis]), Picks: int64(at.n), Inner: 1}
-	for _, size := range v.shape[:axis] {
-		args.Outer *= int64(size)
-	}
-	for _, size := range v.shape[axis+1:] {
-		args.Inner *= int64(size)
-	}
+	args := kernels.SelectArgs{Dst: dst.address(), A: v.address(), Index: at.address(), N: int64(v.shape[axis]), Picks: int64(at.n)}
+	args.Outer, args.Inner = around(v.shape, axis)
 	// By the largest elements that what is side by side can be moved in.
 	n, size := dst.n, v.dt.Size()
 	for size < 8 && args.Inner%2 == 0 && (args.A|args.Dst)%uint64(2*size) == 0 {

@@ -1,0 +1,389 @@
+//go:build gpu
+
+package gorgoniavm_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/enginetest"
+)
+
+// computedByGorgonia are the operations that a GPU leaves to gorgonia.
+var computedByGorgonia = []string{
+	"gorgonia.im2colOp", "gorgonia.col2imOp",
+	"*gorgonia.maxPoolOp", "*gorgonia.maxPoolDiffOp", "*gorgonia.avgPoolOp", "*gorgonia.avgPoolDiffOp", "*gorgonia.globalAveragePoolOp",
+	"*gorgonia.BatchNormOp", "*gorgonia.batchnormDiffOp", "*gorgonia.GroupNormOp", "*gorgonia.groupNormDiffOp",
+	"*gorgonia.upsampleOp", "*gorgonia.upsampleDiffOp",
+	"*gorgonia.ctcLossOp", "*gorgonia.ctcLossDiffOp", "*gorgonia.yoloOp",
+}
+
+// noOperations are gorgonia's functions that return a node and make none of an
+// operation, or one of an operation that they are given.
+var noOperations = []string{"ApplyOp", "ApplyOpWithName", "Must", "NewConstant", "NewMatrix", "NewScalar", "NewTensor", "NewUniqueNode",
+	"NewVector", "NodeFromAny", "OneHotVector", "Grad", "Compile", "CompileFunction", "WalkGraph", "Lift1", "Lift1Axial", "Lift2",
+	"Lift2Broadcast", "Backpropagate", "NodesFromInputs", "NewNodeSet", "WithPrecompiled"}
+
+// covering builds the graph of a case: inputs with random numbers.
+type covering struct {
+	g      *G.ExprGraph
+	r      *rand.Rand
+	dt     tensor.Dtype
+	inputs G.Nodes // of floats
+}
+
+// x returns an input.
+func (c *covering) x(shape ...int) *G.Node {
+	n := G.NewTensor(c.g, c.dt, len(shape), G.WithShape(shape...), G.WithName(fmt.Sprint("x", len(c.inputs))), G.WithValue(enginetest.Random(c.r, c.dt, shape...)))
+	c.inputs = append(c.inputs, n)
+	return n
+}
+
+// ints returns an input of ints below n.
+func (c *covering) ints(n int, shape ...int) *G.Node {
+	numbers := make([]int, tensor.Shape(shape).TotalSize())
+	for i := range numbers {
+		numbers[i] = c.r.IntN(n)
+	}
+	return G.NewTensor(c.g, tensor.Int, len(shape), G.WithShape(shape...), G.WithName("ints"), G.WithValue(tensor.New(tensor.WithShape(shape...), tensor.WithBacking(numbers))))
+}
+
+// any is x of a random shape.
+func (c *covering) any() *G.Node { return c.x(c.shape()...) }
+
+func (c *covering) shape() []int {
+	shape := make([]int, 1+c.r.IntN(4))
+	for i := range shape {
+		shape[i] = 2 + c.r.IntN(4)
+	}
+	return shape
+}
+
+// positive is any with numbers above 0.
+func (c *covering) positive() *G.Node { return G.Must(G.Exp(c.any())) }
+
+type (
+	build    = func(c *covering) (*G.Node, error)
+	coverage struct {
+		build   build
+		noGrads bool // gorgonia has none, or none that can be compared
+	}
+)
+
+func unary(f func(*G.Node) (*G.Node, error)) coverage {
+	return coverage{build: func(c *covering) (*G.Node, error) { return f(c.any()) }}
+}
+
+func unaryOfPositive(f func(*G.Node) (*G.Node, error)) coverage {
+	return coverage{build: func(c *covering) (*G.Node, error) { return f(c.positive()) }}
+}
+
+func binary(f func(a, b *G.Node) (*G.Node, error)) coverage {
+	return coverage{build: func(c *covering) (*G.Node, error) {
+		s := c.shape()
+		return f(c.x(s...), G.Must(G.Exp(c.x(s...))))
+	}}
+}
+
+func comparison(f func(a, b *G.Node, retSame bool) (*G.Node, error)) coverage {
+	b := binary(func(a, b *G.Node) (*G.Node, error) { return f(a, b, true) })
+	b.noGrads = true
+	return b
+}
+
+func broadcast(f func(a, b *G.Node, left, right []byte) (*G.Node, error)) coverage {
+	return coverage{build: func(c *covering) (*G.Node, error) {
+		return f(G.Must(G.Exp(c.x(3, 4))), c.x(1, 4), nil, []byte{0})
+	}}
+}
+
+func broadcastComparison(f func(a, b *G.Node, same bool, left, right []byte) (*G.Node, error)) coverage {
+	return coverage{noGrads: true, build: func(c *covering) (*G.Node, error) { return f(c.x(3, 4), c.x(3, 1), true, nil, []byte{1}) }}
+}
+
+// covered are cases for all of gorgonia's functions that make nodes, by name. A
+// name may go on behind a blank.
+var covered = map[string]coverage{
+	"Abs": unary(G.Abs), "Sign": withoutGrads(unary(G.Sign)), "Ceil": withoutGrads(unary(G.Ceil)), "Floor": withoutGrads(unary(G.Floor)),
+	"Sin": unary(G.Sin), "Cos": unary(G.Cos), "Exp": unary(G.Exp), "Log": unaryOfPositive(G.Log), "Log2": unaryOfPositive(G.Log2),
+	"Neg": unary(G.Neg), "Square": unary(G.Square), "Sqrt": unaryOfPositive(G.Sqrt), "Inverse": unaryOfPositive(G.Inverse),
+	"InverseSqrt": unaryOfPositive(G.InverseSqrt), "Cube": unary(G.Cube), "Tanh": unary(G.Tanh), "Sigmoid": unary(G.Sigmoid),
+	"Log1p": unaryOfPositive(G.Log1p), "Expm1": unary(G.Expm1), "Softplus": unary(G.Softplus), "Mish": unary(G.Mish),
+	"Rectify": unary(G.Rectify), "Ravel": unary(G.Ravel),
+	"LeakyRelu": unary(func(a *G.Node) (*G.Node, error) { return G.LeakyRelu(a, 0.1) }),
+
+	"Add": binary(G.Add), "Sub": binary(G.Sub), "HadamardProd": binary(G.HadamardProd), "HadamardDiv": binary(G.HadamardDiv), "Div": binary(G.Div),
+	"Pow": withoutGrads(binary(func(a, b *G.Node) (*G.Node, error) { return G.Pow(b, a) })), "MinBetween": binary(G.MinBetween), "MaxBetween": binary(G.MaxBetween),
+	"Lt": comparison(G.Lt), "Gt": comparison(G.Gt), "Lte": comparison(G.Lte), "Gte": comparison(G.Gte), "Eq": comparison(G.Eq), "Ne": comparison(G.Ne),
+	"ReduceAdd": binary(func(a, b *G.Node) (*G.Node, error) { return G.ReduceAdd(G.Nodes{a, b, a}) }),
+	"ReduceMul": {build: func(c *covering) (*G.Node, error) { return G.ReduceMul(G.Nodes{c.x(2, 3), c.x(3, 4), c.x(4, 2)}) }},
+
+	"BroadcastAdd": broadcast(G.BroadcastAdd), "BroadcastSub": broadcast(G.BroadcastSub), "BroadcastHadamardProd": broadcast(G.BroadcastHadamardProd),
+	"BroadcastHadamardDiv": broadcast(func(a, b *G.Node, l, r []byte) (*G.Node, error) {
+		return G.BroadcastHadamardDiv(a, G.Must(G.Exp(b)), l, r)
+	}),
+	"BroadcastPow": withoutGrads(broadcast(G.BroadcastPow)),
+	"BroadcastLt":  broadcastComparison(G.BroadcastLt), "BroadcastGt": broadcastComparison(G.BroadcastGt), "BroadcastLte": broadcastComparison(G.BroadcastLte),
+	"BroadcastGte": broadcastComparison(G.BroadcastGte), "BroadcastEq": broadcastComparison(G.BroadcastEq), "BroadcastNe": broadcastComparison(G.BroadcastNe),
+	"Broadcast": {build: func(c *covering) (*G.Node, error) {
+		a, b, err := G.Broadcast(c.x(2, 3), c.x(2, 1), G.NewBroadcastPattern(nil, []byte{1}))
+		if err != nil {
+			return nil, err
+		}
+		return G.Sub(a, b)
+	}},
+	"Auto": {build: func(c *covering) (*G.Node, error) { return G.Auto(G.BroadcastHadamardProd, c.x(2, 3, 4), c.x(2, 1, 4)) }},
+
+	"Mul":                          {build: func(c *covering) (*G.Node, error) { return G.Mul(c.x(3, 5), c.x(5, 2)) }},
+	"Mul of a matrix and a vector": {build: func(c *covering) (*G.Node, error) { return G.Mul(c.x(3, 5), c.x(5)) }},
+	"Mul of vectors":               {build: func(c *covering) (*G.Node, error) { return G.Mul(c.x(5), c.x(5)) }},
+	"Mul by a number":              {build: func(c *covering) (*G.Node, error) { return G.Mul(c.any(), c.number(0.5)) }},
+	"BatchedMatMul":                {build: func(c *covering) (*G.Node, error) { return G.BatchedMatMul(c.x(3, 2, 4), c.x(3, 4, 5)) }},
+	"OuterProd":                    {build: func(c *covering) (*G.Node, error) { return G.OuterProd(c.x(4), c.x(4)) }},
+	"Tensordot":                    {build: func(c *covering) (*G.Node, error) { return G.Tensordot([]int{1}, []int{0}, c.x(2, 3), c.x(3, 4)) }},
+
+	"Sum": {build: func(c *covering) (*G.Node, error) { return G.Sum(c.x(3, 4, 5), 1) }}, "Mean": {build: func(c *covering) (*G.Node, error) { return G.Mean(c.x(3, 4), 0) }},
+	"Sum of all": unary(func(a *G.Node) (*G.Node, error) { return G.Sum(a) }), "Mean of all": unary(func(a *G.Node) (*G.Node, error) { return G.Mean(a) }),
+	"Max":       {build: func(c *covering) (*G.Node, error) { return G.Max(c.x(3, 4), 1) }},
+	"Norm":      {build: func(c *covering) (*G.Node, error) { return G.Norm(c.x(3, 4), 1, 2) }},
+	"Norm of 3": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Norm(G.Must(G.Exp(c.x(3, 4))), 1, 3) }},
+	"LogSumExp": {build: func(c *covering) (*G.Node, error) { return G.LogSumExp(c.x(5), 0) }},
+	"KeepDims": {build: func(c *covering) (*G.Node, error) {
+		return G.KeepDims(c.x(3, 4), false, func(a *G.Node) (*G.Node, error) { return G.Sum(a, 1) })
+	}},
+	"SoftMax": {build: func(c *covering) (*G.Node, error) { return G.SoftMax(c.x(3, 4)) }}, "LogSoftMax": {build: func(c *covering) (*G.Node, error) { return G.LogSoftMax(c.x(3, 4)) }},
+	"Sparsemax":            {build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(3, 7)) }},
+	"Sparsemax of columns": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(3, 7), 0) }},
+	"Sparsemax of a cube":  {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(2, 3, 40)) }},
+	"BinaryXent": {build: func(c *covering) (*G.Node, error) {
+		return G.BinaryXent(G.Must(G.Sigmoid(c.x(3, 4))), G.Must(G.Sigmoid(c.x(3, 4))))
+	}},
+
+	"Reshape":   {build: func(c *covering) (*G.Node, error) { return G.Reshape(c.x(3, 4), tensor.Shape{2, 6}) }},
+	"Transpose": {build: func(c *covering) (*G.Node, error) { return G.Transpose(c.x(2, 3, 4), 2, 0, 1) }},
+	"Concat":    {build: func(c *covering) (*G.Node, error) { return G.Concat(1, c.x(2, 3), c.x(2, 1)) }},
+	"Unconcat": {build: func(c *covering) (*G.Node, error) {
+		parts, err := G.Unconcat(c.x(2, 6), 1, 2)
+		if err != nil {
+			return nil, err
+		}
+		return G.Sub(parts[0], parts[1])
+	}},
+	"Slice":                {build: func(c *covering) (*G.Node, error) { return G.Slice(c.x(4, 5), G.S(1, 3), G.S(2)) }},
+	"SizeOf":               {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.SizeOf(1, c.x(4, 5)) }},
+	"At":                   {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.At(c.x(4, 5), 2, 3) }},
+	"DiagFlat":             {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.DiagFlat(c.any()) }},
+	"ByIndices":            {build: func(c *covering) (*G.Node, error) { return G.ByIndices(c.x(5, 3), c.ints(5, 40), 0) }},
+	"ByIndices of columns": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.ByIndices(c.x(3, 6), c.ints(6, 9), 1) }},
+	"ConvType": {noGrads: true, build: func(c *covering) (*G.Node, error) {
+		return G.ConvType(G.Must(G.Mul(c.any(), c.number(10))), c.dt, tensor.Int)
+	}},
+	"ConvType of ints": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.ConvType(c.ints(1000, 3, 4), tensor.Int, c.dt) }},
+
+	"Dropout that passes on": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Dropout(c.any(), 0) }},
+	"Dropout": {noGrads: true, build: func(c *covering) (*G.Node, error) { // all of its numbers are 0
+		return G.Mul(G.Must(G.Dropout(c.any(), 0.5)), c.number(0))
+	}},
+	"UniformRandomNode":  random(func(c *covering) *G.Node { return G.UniformRandomNode(c.g, c.dt, 0, 1, c.shape()...) }),
+	"GaussianRandomNode": random(func(c *covering) *G.Node { return G.GaussianRandomNode(c.g, c.dt, 0, 1, c.shape()...) }),
+	"BinomialRandomNode": random(func(c *covering) *G.Node { return G.BinomialRandomNode(c.g, c.dt, 5, 0.5, c.shape()...) }),
+
+	"Im2Col": {build: func(c *covering) (*G.Node, error) {
+		return G.Im2Col(c.x(2, 1, 5, 5), tensor.Shape{3, 3}, tensor.Shape{1, 1}, tensor.Shape{1, 1}, tensor.Shape{1, 1})
+	}},
+	"Conv2d": {build: func(c *covering) (*G.Node, error) {
+		return G.Conv2d(c.x(2, 3, 5, 5), c.x(4, 3, 3, 3), tensor.Shape{3, 3}, []int{1, 1}, []int{1, 1}, []int{1, 1})
+	}},
+	"Conv1d": {build: func(c *covering) (*G.Node, error) { return G.Conv1d(c.x(2, 3, 1, 8), c.x(4, 3, 1, 3), 3, 1, 1, 1) }},
+	"MaxPool2D": {build: func(c *covering) (*G.Node, error) {
+		return G.MaxPool2D(c.x(2, 3, 4, 4), tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})
+	}},
+	"MaxPool1D": {build: func(c *covering) (*G.Node, error) { return G.MaxPool1D(c.x(2, 3, 1, 8), 2, 0, 2) }},
+	"AveragePool2D": {build: func(c *covering) (*G.Node, error) {
+		return G.AveragePool2D(c.x(2, 3, 4, 4), tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})
+	}},
+	"AveragePool1D":       {build: func(c *covering) (*G.Node, error) { return G.AveragePool1D(c.x(2, 3, 1, 8), 2, 0, 2) }},
+	"GlobalAveragePool2D": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.GlobalAveragePool2D(c.x(2, 3, 4, 5)) }},
+	"BatchNorm": {build: func(c *covering) (*G.Node, error) {
+		y, _, _, _, err := G.BatchNorm(c.x(4, 2, 3, 3), c.x(4, 2, 3, 3), c.x(4, 2, 3, 3), 0.1, 1e-5)
+		return y, err
+	}},
+	"GroupNorm": {build: func(c *covering) (*G.Node, error) {
+		return G.GroupNorm(c.x(2, 6, 3, 3), c.x(1, 6, 1, 1), c.x(1, 6, 1, 1), 3, 6, 1e-5)
+	}},
+	"Upsample2D": {build: func(c *covering) (*G.Node, error) { return G.Upsample2D(c.x(2, 3, 4, 4), 2) }},
+}
+
+// withoutGrads is a case without gradients.
+func withoutGrads(c coverage) coverage {
+	c.noGrads = true
+	return c
+}
+
+// random is a case of random numbers, of which only the shape can be compared.
+func random(f func(c *covering) *G.Node) coverage {
+	return coverage{noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Mul(f(c), c.number(0)) }}
+}
+
+// number returns a constant.
+func (c *covering) number(x float64) *G.Node { return G.NewConstant(enginetest.Value(c.dt, x)) }
+
+// A GPU computes all operations of gorgonia but for those that are known, to what
+// gorgonia computes, and their gradients.
+func TestEveryOperation(t *testing.T) {
+	gpuRig(t) // or skips
+	for _, name := range slices.Sorted(maps.Keys(covered)) {
+		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+			t.Run(fmt.Sprint(name, "/", dt), func(t *testing.T) { covered[name].check(t, dt) })
+		}
+	}
+}
+
+// check runs a case on both machines.
+func (o coverage) check(t *testing.T, dt tensor.Dtype) {
+	c := &covering{g: G.NewGraph(), r: enginetest.NewSeeded(t), dt: dt}
+	y, err := o.build(c)
+	require.NoError(t, err)
+	if !o.noGrads {
+		cost := y
+		if !y.IsScalar() {
+			cost = G.Must(G.Sum(G.Must(G.Square(y))))
+		}
+		_, err := G.Grad(cost, c.inputs...)
+		require.NoError(t, err)
+	}
+	before := make([]any, len(c.inputs)) // the tape machine may write to an input that is reshaped
+	for i, n := range c.inputs {
+		before[i] = clone(t, nil, n.Value())
+	}
+	tape := G.NewTapeMachine(c.g, G.TraceExec())
+	require.NoError(t, tape.RunAll())
+	want := o.results(t, c, y, func(v G.Value) any { return data(t, nil, v) })
+	require.NoError(t, tape.Close())
+	for i, n := range c.inputs {
+		require.NoError(t, G.Let(n, before[i]))
+	}
+
+	e, a := newGPUMeter(t)
+	vm, err := gorgoniavm.New(c.g, e, gorgoniavm.Keep(y))
+	require.NoError(t, err)
+	require.NoError(t, vm.RunAll())
+	got := o.results(t, c, y, func(v G.Value) any { return data(t, e, v) })
+	for i := range want {
+		if want[i] == nil { // the tape machine leaves At out
+			require.NotNil(t, got[i])
+			continue
+		}
+		requireNearly(t, dt, want[i], got[i], fmt.Sprint("result ", i))
+	}
+	for op := range vm.Fallbacks() {
+		require.Contains(t, computedByGorgonia, op)
+	}
+	require.NoError(t, vm.Close())
+	require.Zero(t, a.live)
+}
+
+// results are the numbers of a node and the gradients of the inputs.
+func (o coverage) results(t *testing.T, c *covering, y *G.Node, read func(G.Value) any) []any {
+	t.Helper()
+	var all []any
+	if y.Value() == nil {
+		return []any{nil}
+	}
+	all = append(all, read(y.Value()))
+	for _, n := range c.inputs {
+		if o.noGrads {
+			break
+		}
+		g, err := n.Grad()
+		require.NoError(t, err)
+		all = append(all, read(g))
+	}
+	return all
+}
+
+// requireNearly compares numbers as far as their type goes.
+func requireNearly(t *testing.T, dt tensor.Dtype, want, got any, what string) {
+	t.Helper()
+	w, g := floatsIn(want), floatsIn(got)
+	require.Len(t, g, len(w))
+	if w == nil {
+		require.Equal(t, want, got)
+		return
+	}
+	bound := map[tensor.Dtype]float64{tensor.Float32: 1e-4, tensor.Float64: 1e-7}[dt] // gorgonia's Softplus is x above 16
+	(&enginetest.Bench{T: t}).RequireClose(append(w, 1), append(g, 1), bound, what)
+}
+
+// floatsIn returns numbers as float64s, nil for others.
+func floatsIn(data any) (xs []float64) {
+	v := reflect.ValueOf(data)
+	if v.Kind() != reflect.Slice {
+		s := reflect.MakeSlice(reflect.SliceOf(v.Type()), 0, 1)
+		v = reflect.Append(s, v)
+	}
+	if !v.Type().Elem().ConvertibleTo(reflect.TypeFor[float64]()) {
+		return nil
+	}
+	for i := range v.Len() {
+		xs = append(xs, v.Index(i).Convert(reflect.TypeFor[float64]()).Float())
+	}
+	return xs
+}
+
+// There is a case for every function of gorgonia that makes a node.
+func TestEveryFunctionIsCovered(t *testing.T) {
+	file, _ := runtime.FuncForPC(reflect.ValueOf(G.Add).Pointer()).FileLine(reflect.ValueOf(G.Add).Pointer())
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go"))
+	require.NoError(t, err)
+	if len(files) == 0 {
+		t.Skip("gorgonia's source is not there: the test was built with -trimpath")
+	}
+	var known []string
+	for name := range covered {
+		first, _, _ := strings.Cut(name, " ")
+		known = append(known, first)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && makesNode(f) && !slices.Contains(noOperations, f.Name.Name) {
+				require.Contains(t, known, f.Name.Name)
+			}
+		}
+	}
+}
+
+// makesNode reports whether an exported function returns nodes.
+func makesNode(f *ast.FuncDecl) bool {
+	if f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil || len(f.Type.Results.List) == 0 {
+		return false
+	}
+	switch r := f.Type.Results.List[0].Type.(type) {
+	case *ast.StarExpr:
+		id, ok := r.X.(*ast.Ident)
+		return ok && id.Name == "Node"
+	case *ast.Ident:
+		return r.Name == "Nodes"
+	}
+	return false
+}
