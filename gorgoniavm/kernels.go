@@ -38,13 +38,13 @@ var kernels = map[string]kernel{
 	"gorgonia.col2imOp":       col2im,
 	"gorgonia.Iop":            plain,
 
-	"*gorgonia.maxPoolOp":           onDevice(maxPool),
-	"*gorgonia.maxPoolDiffOp":       onDevice(maxPoolBack),
-	"*gorgonia.avgPoolOp":           onDevice(avgPool),
-	"*gorgonia.avgPoolDiffOp":       onDevice(avgPoolBack),
-	"*gorgonia.globalAveragePoolOp": onDevice(globalAvgPool),
-	"*gorgonia.upsampleOp":          onDevice(upsample),
-	"*gorgonia.upsampleDiffOp":      onDevice(upsampleBack),
+	"*gorgonia.maxPoolOp":           floatsOnDevice(maxPool),
+	"*gorgonia.maxPoolDiffOp":       floatsOnDevice(maxPoolBack),
+	"*gorgonia.avgPoolOp":           floatsOnDevice(avgPool),
+	"*gorgonia.avgPoolDiffOp":       floatsOnDevice(avgPoolBack),
+	"*gorgonia.globalAveragePoolOp": floatsOnDevice(globalAvgPool),
+	"*gorgonia.upsampleOp":          floatsOnDevice(upsample),
+	"*gorgonia.upsampleDiffOp":      floatsOnDevice(upsampleBack),
 	"*gorgonia.byIndicesOpDiffOp":   onDevice(plain),
 	"*gorgonia.sparsemaxOp":         onDevice(sparsemax),
 	"*gorgonia.sparsemaxDiffOp":     onDevice(sparsemaxBack),
@@ -84,6 +84,12 @@ func kernelOf(in *program.Instr) kernel {
 		return lossBack
 	case program.PartOf:
 		return partOf
+	case program.Elementwise:
+		return group
+	case program.Room:
+		return room
+	case program.Whole:
+		return whole
 	}
 	if k, ok := kernels[in.Name]; ok {
 		return k

@@ -8,12 +8,12 @@ import (
 	"github.com/cupool/cupool/nn"
 )
 
-// onDevice returns k for memory that the CPU cannot touch. Elsewhere, and for
-// elements that are no floats, gorgonia computes, whose numbers are to be the same
-// to the bit.
-func onDevice(k kernel) kernel {
+// floatsOnDevice is onDevice for elements that are floats. Gorgonia computes
+// others.
+func floatsOnDevice(k kernel) kernel {
+	k = onDevice(k)
 	return func(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-		if m.e.AllocAccessible() || in.Dtype != tensor.Float32 && in.Dtype != tensor.Float64 {
+		if in.Dtype != tensor.Float32 && in.Dtype != tensor.Float64 {
 			return foreign(m, in, args)
 		}
 		return k(m, in, args)

@@ -66,6 +66,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	}
 	want := c.wants
 	want.Fuse = !e.AllocAccessible() && !c.looks()
+	want.Group = e.Ops().GPU() != nil
 	prog, err := program.Compile(g, &want)
 	if err != nil {
 		return nil, err

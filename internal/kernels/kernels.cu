@@ -2,6 +2,7 @@
 
 #include "elementwise.cu"
 #include "copy.cu"
+#include "fused.cu"
 #include "reduce.cu"
 #include "softmax.cu"
 #include "layer.cu"

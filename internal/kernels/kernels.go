@@ -60,6 +60,7 @@ const (
 	SelectBack
 	Sparsemax
 	SparsemaxBack
+	Fused
 	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
 )
 
@@ -119,6 +120,7 @@ var (
 		"max_pool", "max_pool_back", "avg_pool", "avg_pool_back", "avg_pool_smear",
 		"norm_moments", "norm_apply", "norm_sums", "norm_back",
 		"convert", "select_back", "sparsemax", "sparsemax_back",
+		"fused",
 	}
 )
 

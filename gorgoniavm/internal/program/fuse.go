@@ -9,12 +9,7 @@ package program
 
 // fuse returns the instructions with fused steps among them.
 func fuse(instrs []Instr) []Instr {
-	f := &fuser{instrs: instrs, readers: make([][]int, len(instrs)), gone: make([]bool, len(instrs)), taken: make([]bool, len(instrs))}
-	for i := range instrs {
-		for _, from := range instrs[i].In {
-			f.readers[from] = append(f.readers[from], i)
-		}
-	}
+	f := newFuser(instrs)
 	f.sizes()
 	f.scales()
 	f.losses()
@@ -26,6 +21,16 @@ func fuse(instrs []Instr) []Instr {
 	}
 	f.rectified()
 	return f.ordered()
+}
+
+func newFuser(instrs []Instr) *fuser {
+	f := &fuser{instrs: instrs, readers: make([][]int, len(instrs)), gone: make([]bool, len(instrs)), taken: make([]bool, len(instrs))}
+	for i := range instrs {
+		for _, from := range instrs[i].In {
+			f.readers[from] = append(f.readers[from], i)
+		}
+	}
+	return f
 }
 
 // sizes makes numbers of the sizes of tensors, so that no tensor is kept or

@@ -37,6 +37,9 @@ type Instr struct {
 	Conv      Conv         // of convolutions and what they are made of
 	Scalar    bool
 	Number    gorgonia.Value // of the step Number
+	Group     *Group         // of the step Elementwise
+	Offset    int            // of a room in the room that it lies in
+	Zero      bool           // a room is zeroed
 	Losses    bool           // the device has the losses of the rows, whose sum with the other sign is the value
 
 	Fixed   bool             // a number that is the same in every run
@@ -62,6 +65,9 @@ const (
 	RectifyBack             // the gradient of Rectify, of its result and the gradient by that
 	LossBack                // the gradient of a cross entropy by z, of z, y and a scale; its Part is the loss
 	PartOf                  // nothing: another instruction has filled the slot
+	Elementwise             // several elementwise operations (Instr.Group)
+	Room                    // nothing: it is memory, of its own or in the room that it reads
+	Whole                   // nothing: it is the room that it reads, which others have filled
 )
 
 // Fused reports whether other operations than the node's own compute it.

@@ -18,6 +18,7 @@ type Wants struct {
 	Keep     gorgonia.Nodes // nodes whose values are wanted after a run
 	KeepAll  bool           // all values are wanted after a run
 	Fuse     bool           // operations may be fused where nothing above asks for what lies between
+	Group    bool           // with Fuse: elementwise operations too
 }
 
 // Compile works out all that does not change between runs. It fails with
@@ -46,6 +47,9 @@ func Compile(g *gorgonia.ExprGraph, w *Wants) (*Program, error) {
 	}
 	if w.Fuse {
 		p.Instrs = fuse(p.Instrs)
+		if w.Group {
+			p.Instrs = group(p.Instrs)
+		}
 	}
 	if p.Late = slices.IndexFunc(p.Instrs, func(in Instr) bool { return in.Late }); p.Late < 0 {
 		p.Late = len(p.Instrs)

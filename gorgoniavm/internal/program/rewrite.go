@@ -92,11 +92,14 @@ func (f *fuser) become(i int, step Step, slots ...int) {
 	for _, from := range f.instrs[i].In {
 		f.stopReading(from, i)
 	}
-	f.instrs[i].Step, f.instrs[i].In = step, slots
+	f.instrs[i].replace(step, slots...)
 	for _, from := range slots {
 		f.readers[from] = append(f.readers[from], i)
 	}
 }
+
+// replace has an instruction computed otherwise, of other slots.
+func (in *Instr) replace(step Step, slots ...int) { in.Step, in.In = step, slots }
 
 // fused reports whether an instruction is taken away or computed otherwise.
 func (f *fuser) fused(i int) bool { return f.gone[i] || f.instrs[i].Fused() }
@@ -104,6 +107,15 @@ func (f *fuser) fused(i int) bool { return f.gone[i] || f.instrs[i].Fused() }
 // ordered returns the instructions that are left, under new numbers. Each comes
 // after those whose results it reads; otherwise their order stays.
 func (f *fuser) ordered() []Instr {
+	order := make([]int, len(f.instrs))
+	for i := range order {
+		order[i] = i
+	}
+	return f.orderedAs(order)
+}
+
+// orderedAs is ordered for another order.
+func (f *fuser) orderedAs(order []int) []Instr {
 	left := make([]Instr, 0, len(f.instrs))
 	slot := make([]int, len(f.instrs))
 	for i := range slot {
@@ -120,7 +132,7 @@ func (f *fuser) ordered() []Instr {
 		slot[i] = len(left)
 		left = append(left, f.instrs[i])
 	}
-	for i := range f.instrs {
+	for _, i := range order {
 		if !f.gone[i] {
 			put(i)
 		}

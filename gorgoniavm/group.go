@@ -1,0 +1,128 @@
+package gorgoniavm
+
+import (
+	"fmt"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	cuda "github.com/cupool/cupool/internal/kernels"
+)
+
+// Groups of elementwise operations, and the rooms that they write to. A device
+// that has kernels computes them.
+
+// group computes elementwise operations in one launch.
+func group(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	g := in.Group
+	a := cuda.FusedArgs{N: int64(g.N), Columns: int64(g.Columns), Inputs: int64(len(g.Inputs)), Scalars: int64(len(g.Scalars)),
+		Outputs: int64(len(g.Outputs)), Steps: int64(len(g.Steps))}
+	copy(a.Step[:], g.Steps)
+	for i := range g.Inputs {
+		if err := m.operandOf(&a.In[i], g, &g.Inputs[i], args[g.Inputs[i].Slot]); err != nil {
+			return nil, err
+		}
+	}
+	for i, at := range g.Scalars {
+		x, err := floatOf(args[at])
+		if err != nil {
+			return nil, err
+		}
+		a.Scalar[i] = x
+	}
+	v, err := m.outputsOf(&a, in, args)
+	if err != nil {
+		return nil, err
+	}
+	return v, m.e.Ops().GPU().Fused("elementwise", in.Dtype == tensor.Float64, &a)
+}
+
+// operandOf fills in where a part of a tensor is.
+func (m *VM) operandOf(o *cuda.FusedOperand, g *program.Group, v *program.View, of gorgonia.Value) error {
+	d, err := dense(of)
+	if err != nil {
+		return err
+	}
+	if last := v.Offset + (v.Rows-1)*v.Stride + v.Columns; d.Shape().TotalSize() < last || d.RequiresIterator() || d.DataOrder() != 0 || !m.e.Owns(d) {
+		return fmt.Errorf("a tensor of shape %v where %d elements are read: %w", d.Shape(), last, ErrOperand)
+	}
+	o.P = uint64(d.Uintptr()) + uint64(v.Offset)*uint64(d.Dtype().Size())
+	o.Row, o.Column = int64(v.Stride), 1
+	if v.Rows == 1 || v.Stride == v.Columns {
+		o.Row = int64(g.Columns)
+	}
+	return nil
+}
+
+// outputsOf makes the results of a group and fills in where they are. It returns
+// that of the instruction itself, or where there is none, the room that the
+// others go to.
+func (m *VM) outputsOf(a *cuda.FusedArgs, in *program.Instr, args []gorgonia.Value) (own gorgonia.Value, err error) {
+	for i := range in.Group.Outputs {
+		o := &in.Group.Outputs[i]
+		var to gorgonia.Value
+		switch {
+		case o.Room:
+			to = args[o.Slot]
+			if own == nil {
+				own = to
+			}
+		case o.Slot >= 0:
+			to, err = m.partFor(in.Parts[o.Slot])
+		}
+		if err == nil && to != nil {
+			err = m.operandOf(&a.Out[i], in.Group, &o.View, to)
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.Out[i].Reg = int64(o.Reg)
+	}
+	for i := range in.Group.Outputs {
+		if o := &in.Group.Outputs[i]; !o.Room && o.Slot < 0 {
+			d, err := m.destination(in)
+			if err != nil {
+				return nil, err
+			}
+			return d, m.operandOf(&a.Out[i], in.Group, &o.View, d)
+		}
+	}
+	return own, nil
+}
+
+// partFor makes a result that another instruction will take (partOf).
+func (m *VM) partFor(slot int) (*tensor.Dense, error) {
+	d, err := m.destination(&m.prog.Instrs[slot])
+	if err != nil {
+		return nil, err
+	}
+	m.now.slots[slot], m.now.dst = m.now.dst, held{}
+	return d, nil
+}
+
+// room makes memory for a tensor whose parts others write.
+func room(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	d, err := m.roomIn(in, args)
+	if err != nil || !in.Zero {
+		return d, err
+	}
+	return d, m.e.Zero(d)
+}
+
+func (m *VM) roomIn(in *program.Instr, args []gorgonia.Value) (*tensor.Dense, error) {
+	if len(args) == 0 {
+		return m.destination(in)
+	}
+	outer, err := dense(args[0])
+	if err != nil {
+		return nil, err
+	}
+	size := uintptr(in.Dtype.Size())
+	return tensor.NewDense(in.Dtype, in.Shape, tensor.FromMemory(outer.Uintptr()+uintptr(in.Offset)*size, uintptr(in.Shape.TotalSize())*size), tensor.WithEngine(m.e)), nil
+}
+
+// whole returns the room once all parts are written.
+func whole(_ *VM, _ *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	return args[0], nil
+}
