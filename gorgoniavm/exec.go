@@ -71,8 +71,10 @@ func (m *VM) compute(in *program.Instr) (held, error) {
 	if in.Kind == program.Statement {
 		return held{}, m.statement(in)
 	}
-	if arity := in.Op.Arity(); !in.Fused() && arity >= 0 && arity != len(m.now.args) {
-		return held{}, fmt.Errorf("%d operands, but it takes %d: %w", len(m.now.args), arity, ErrOperand)
+	if !in.Fused() {
+		if arity := in.Op.Arity(); arity >= 0 && arity != len(m.now.args) {
+			return held{}, fmt.Errorf("%d operands, but it takes %d: %w", len(m.now.args), arity, ErrOperand)
+		}
 	}
 	v, err := m.count(in)
 	if err != nil {
