@@ -258,3 +258,45 @@ func ExampleActivation() {
 	// tanh [-0.76 0.00 0.96]
 	// rectify [-0.00 0.00 2.00]
 }
+
+// A convolution of an image with a window of ones, its gradient by the image, and
+// the windows themselves.
+func ExampleConv2d() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sc := eng.Scope()
+	defer sc.Close()
+
+	image, _ := eng.FromHost(tensor.New(tensor.WithShape(1, 1, 3, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6, 7, 8, 9})))
+	w, _ := eng.FromHost(tensor.New(tensor.WithShape(1, 1, 2, 2), tensor.WithBacking([]float32{1, 1, 1, 1})))
+	c := nn.Conv{Kernel: [2]int{2, 2}, Pad: [2]int{1, 1}, Stride: [2]int{2, 2}, Dilation: [2]int{1, 1}}
+	oh, ow := c.Out(3, 3)
+	y, _ := eng.Empty(tensor.Float32, 1, 1, oh, ow)
+	dx, _ := eng.Empty(tensor.Float32, 1, 1, 3, 3)
+	col, _ := eng.Empty(tensor.Float32, 1, oh, ow, 4)
+	again, _ := eng.Empty(tensor.Float32, 1, 1, 3, 3)
+	err = errors.Join(
+		nn.Conv2d(eng, image, w, nil, y, c, nn.ReLU),
+		nn.Conv2dBack(eng, image, w, y, dx, nil, nil, c, nn.NoActivation), // as if y were the gradient by y
+		nn.Im2Col(eng, image, col, c),
+		nn.Col2Im(eng, col, again, c))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range []*tensor.Dense{y, dx, col, again} {
+		h, _ := eng.ToHost(t)
+		fmt.Println(h.Data())
+	}
+	// Output:
+	// [1 5 11 28]
+	// [1 5 5 11 28 28 11 28 28]
+	// [0 0 0 1 0 0 2 3 0 4 0 7 5 6 8 9]
+	// [1 2 3 4 5 6 7 8 9]
+}
