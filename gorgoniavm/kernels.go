@@ -51,6 +51,10 @@ var kernels = map[string]kernel{
 	"gorgonia.diagFlatOp":           onDevice(diagFlat),
 	"gorgonia.atOp":                 onDevice(elementAt),
 	"*gorgonia.dtConvOp":            onDevice(convert),
+	"*gorgonia.BatchNormOp":         floatsOnDevice(batchNorm),
+	"*gorgonia.batchnormDiffOp":     floatsOnDevice(batchNormBack),
+	"*gorgonia.GroupNormOp":         floatsOnDevice(groupNorm),
+	"*gorgonia.groupNormDiffOp":     floatsOnDevice(groupNormBack),
 }
 
 // kernelsOf returns the kernels of a program's instructions.

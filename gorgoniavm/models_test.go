@@ -21,6 +21,7 @@ var models = map[string]func() *model{
 	"linear regression":   newLinearRegression,
 	"logistic regression": newLogisticRegression,
 	"batch norm":          newBatchNorm,
+	"pool and norm":       newPoolAndNorm,
 	"group norm":          newGroupNorm,
 	"average pool":        newAveragePool,
 	"upsample":            newUpsample,
@@ -172,6 +173,19 @@ func newBatchNorm() *model {
 	x := m.param("x", 1, 5, 2, 3, 4)
 	s, b := m.param("s", 2, 5, 2, 3, 4), m.param("b", 3, 5, 2, 3, 4)
 	y, _, _, _, err := G.BatchNorm(x, s, b, 0.1, 1e-5)
+	if err != nil {
+		panic(err)
+	}
+	return m.learn(y)
+}
+
+// newPoolAndNorm makes images of a dense layer, pools overlapping windows of them
+// and normalizes those.
+func newPoolAndNorm() *model {
+	m := startModel()
+	h := G.Must(G.Mul(m.param("x", 1, 4, 5), m.param("w", 2, 5, 2*6*7)))
+	h = G.Must(G.MaxPool2D(G.Must(G.Reshape(h, tensor.Shape{4, 2, 6, 7})), tensor.Shape{3, 3}, []int{1, 1}, []int{2, 2}))
+	y, _, _, _, err := G.BatchNorm(h, m.param("s", 3, h.Shape()...), m.param("b", 4, h.Shape()...), 0.1, 1e-2)
 	if err != nil {
 		panic(err)
 	}

@@ -122,11 +122,14 @@ func (r *recording) complete(m *VM) error {
 	return r.keep(m)
 }
 
-// depend notes the slice or the scalar input that an instruction was recorded
-// with.
+// depend notes the slice, the mode or the scalar input that an instruction was
+// recorded with.
 func (r *recording) depend(in *program.Instr) error {
 	if op, ok := in.Op.(sliceOp); ok {
 		r.cuts = append(r.cuts, recordedCut{op, cutOf(op)})
+	}
+	if op, ok := keyOf(in).(*gorgonia.BatchNormOp); ok {
+		r.modes = append(r.modes, recordedMode{op, isTraining(op)})
 	}
 	if in.Kind != program.Variable {
 		return nil

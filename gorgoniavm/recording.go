@@ -21,6 +21,7 @@ type recording struct {
 	numbers []recordedNumber
 	cuts    []recordedCut
 	grads   []recordedInput // bound gradients
+	modes   []recordedMode
 
 	// The values that it leaves.
 	slots   []held
@@ -49,6 +50,12 @@ type recordedNumber struct {
 type recordedCut struct {
 	of sliceOp
 	at [3]int // start, end, step
+}
+
+// recordedMode is the mode of a batch norm that a graph was made in.
+type recordedMode struct {
+	of       *gorgonia.BatchNormOp
+	training bool
 }
 
 type sliceOp interface{ IsSlice() tensor.Slice }

@@ -2,6 +2,7 @@ package gorgoniavm
 
 import (
 	"errors"
+	"slices"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -123,7 +124,7 @@ func (r *recording) fits(m *VM) bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(r.modes, func(mode recordedMode) bool { return isTraining(mode.of) != mode.training })
 }
 
 func (in *recordedInput) fits(m *VM, now gorgonia.Value) bool {

@@ -35,6 +35,7 @@ type VM struct {
 	duals     map[*gorgonia.Node]held  // gradients that this VM made, until Close
 	weights   map[*gorgonia.Node]held  // values of inputs that it holds, until they have others or Close
 	kept      []binding                // values that nodes have until the next RunAll
+	norms     map[any]*norm            // normalizations, by keyOf
 	derivs    map[*gorgonia.Node]bool  // nodes that compute gradients of inputs, where the CPU cannot touch the memory
 	fetches   fetches                  // scalars on their way from the device
 	fallbacks map[string]int64         // see Fallbacks
@@ -75,7 +76,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		return nil, fmt.Errorf("gorgoniavm: setting the mode: %w", err)
 	}
 	return &VM{
-		e: e, c: c, prog: prog, runs: kernelsOf(prog), derivs: derivsOf(prog, e),
+		e: e, c: c, prog: prog, runs: kernelsOf(prog), derivs: derivsOf(prog, e), norms: normsOf(prog),
 		mem:       memory{e: e, blocks: refs.Blocks{Allocator: e.Allocator()}},
 		now:       newFrame(len(prog.Instrs)),
 		inputs:    make(map[*gorgonia.Node]input),
@@ -119,6 +120,9 @@ func (m *VM) run() error {
 	if err := errors.Join(m.prepareGradients(), m.prepareDraws()); err != nil {
 		return err
 	}
+	if err := m.prepareNorms(); err != nil {
+		return err
+	}
 	if done, err := m.replayed(); done || err != nil {
 		return err
 	}
@@ -158,7 +162,7 @@ func (m *VM) Close() error {
 	}
 	m.closed = true
 	l := leaving{m: m}
-	errs := []error{m.takeBackGradients(), m.closeRecording(&l)}
+	errs := []error{m.takeBackGradients(), m.closeRecording(&l), m.closeNorms()}
 	m.lend()
 	for _, b := range m.kept {
 		l.value(b.node, b.h)

@@ -1,0 +1,65 @@
+package gorgoniavm
+
+import (
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/nn"
+)
+
+// statsOf returns the statistics of an operation and what they are used for now.
+func (m *VM) statsOf(in *program.Instr) nn.BatchStats {
+	n := m.norms[keyOf(in)]
+	s := n.stats
+	s.Evaluate = n.batch != nil && !isTraining(n.batch)
+	return s
+}
+
+// isTraining reports whether an operation is in the mode of training.
+func isTraining(op *gorgonia.BatchNormOp) bool { return program.Field(op, "training").Bool() }
+
+// batchNorm is *gorgonia.BatchNormOp. The scale and the bias are operations of
+// their own.
+func batchNorm(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	return toResult(m, in, args, func(x, y *tensor.Dense) error {
+		return nn.BatchNorm(m.e, x, nil, nil, y, m.statsOf(in), nn.NoActivation)
+	})
+}
+
+// batchNormBack is *gorgonia.batchnormDiffOp, of the input and the gradient by
+// the result. Where it evaluates, gorgonia takes the deviations of the last batch
+// for those that it has normalized with, which gives another gradient.
+func batchNormBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	dy, err := dense(args[1])
+	if err != nil {
+		return nil, err
+	}
+	return toResult(m, in, args, func(x, dx *tensor.Dense) error {
+		return nn.BatchNormBack(m.e, x, nil, dy, nil, dx, nil, nil, m.statsOf(in), nn.NoActivation)
+	})
+}
+
+// groupNorm is *gorgonia.GroupNormOp. Of groups of more than 256 elements,
+// gorgonia puts the moments together wrongly, and has other numbers.
+func groupNorm(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	s := m.statsOf(in)
+	return toResult(m, in, args, func(x, y *tensor.Dense) error {
+		return nn.GroupNorm(m.e, x, y, s.Mean, s.Inverse, groupsOf(in.Op), s.Epsilon)
+	})
+}
+
+// groupNormBack is *gorgonia.groupNormDiffOp, of the input and the gradient by the
+// result.
+func groupNormBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	dy, err := dense(args[1])
+	if err != nil {
+		return nil, err
+	}
+	s := m.statsOf(in)
+	return toResult(m, in, args, func(x, dx *tensor.Dense) error {
+		return nn.GroupNormBack(m.e, x, dy, dx, s.Mean, s.Inverse, groupsOf(in.Op))
+	})
+}
+
+func groupsOf(op gorgonia.Op) int { return int(program.Field(op, "numGroups").Int()) }
