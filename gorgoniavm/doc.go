@@ -46,11 +46,12 @@
 //
 // On an engine over memory that the CPU cannot touch, the engine's kernels
 // compute: elementwise operations, comparisons, products, sums and maxima,
-// SoftMax, Repeat, slices, Concat, transpositions, ByIndices, sigmoid, dropout and
-// random numbers (WithSeed). Gorgonia computes all others by itself, on copies in
-// host memory: convolutions (by way of im2col), pooling, normalizations, sparsemax
-// and all operations of a program's own. The results are right, but it is slow;
-// VM.Fallbacks counts it. In managed memory (cuda.Managed) the CPU computes all of the
+// SoftMax, Repeat, slices, Concat, transpositions, ByIndices, functions of one
+// number, convolutions, pooling, Upsample2D, batch norm, group norm, sparsemax,
+// CTC loss, dropout and random numbers (WithSeed). Gorgonia computes all others by
+// itself, on copies in host memory: YOLO, and all operations of a program's own.
+// The results are right, but it is slow; VM.Fallbacks counts it, and the logger is
+// told once for each kind. In managed memory (cuda.Managed) the CPU computes all of the
 // graph, without copies.
 //
 // Dense layers, products of matrices with a bias and Rectify, and their
@@ -68,6 +69,14 @@
 // to the device by every RunAll, and stay where they are. The values of nodes
 // whose gradients are bound move to the device, as solvers work on them there,
 // until Close.
+//
+// The running statistics of a batch norm are on the device from RunAll on, and
+// the operation's own are NaN until SyncStats or Close. Two results are not
+// Gorgonia's, which errs: group norm of groups of 264 elements and more, and the
+// gradient of a batch norm in EvalMode. What Gorgonia has for the gradient of
+// AveragePool2D, which is none, is the same on a device. Where no element of a window
+// is above the lowest finite number, that is the maximum and has no gradient;
+// Gorgonia panics for want of one.
 //
 // A Solver works there with the engine's kernels. One of Gorgonia's own works in
 // Go's heap, which takes copies: the first operation of tensor that changes a

@@ -244,3 +244,29 @@ func ExampleReplay() {
 	// 14 0 0 true
 	// <nil>
 }
+
+// A batch norm learns its statistics where the graph is computed. SyncStats brings
+// them to where the program can read them.
+func ExampleVM_SyncStats() {
+	eng, pool := engine()
+	g := gorgonia.NewGraph()
+	batch := tensor.New(tensor.WithShape(4, 1), tensor.WithBacking([]float32{1, 1, 3, 3}))
+	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(4, 1), gorgonia.WithName("x"), gorgonia.WithValue(batch))
+	_, _, _, op, err := gorgonia.BatchNorm(x, nil, nil, 0.5, 1e-5)
+	if err != nil {
+		log.Fatal(err)
+	}
+	vm, err := gorgoniavm.New(g, eng)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(vm.RunAll(), vm.SyncStats()); err != nil {
+		log.Fatal(err)
+	}
+	mean, _ := op.Stats()
+	fmt.Println(mean.Data())
+	if err := errors.Join(vm.Close(), pool.Close()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: [1]
+}

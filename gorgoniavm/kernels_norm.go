@@ -28,7 +28,7 @@ func batchNorm(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value,
 }
 
 // batchNormBack is *gorgonia.batchnormDiffOp, of the input and the gradient by
-// the result. Where it evaluates, gorgonia takes the deviations of the last batch
+// the result. Where it evaluates images, gorgonia takes deviations of batches
 // for those that it has normalized with, which gives another gradient.
 func batchNormBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	dy, err := dense(args[1])
@@ -40,7 +40,7 @@ func batchNormBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Va
 	})
 }
 
-// groupNorm is *gorgonia.GroupNormOp. Of groups of more than 256 elements,
+// groupNorm is *gorgonia.GroupNormOp. Of groups of 264 elements and more,
 // gorgonia puts the moments together wrongly, and has other numbers.
 func groupNorm(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	s := m.statsOf(in)
