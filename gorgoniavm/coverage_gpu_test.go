@@ -155,7 +155,11 @@ var covered = map[string]coverage{
 	"Mul by a number":              {build: func(c *covering) (*G.Node, error) { return G.Mul(c.any(), c.number(0.5)) }},
 	"BatchedMatMul":                {build: func(c *covering) (*G.Node, error) { return G.BatchedMatMul(c.x(3, 2, 4), c.x(3, 4, 5)) }},
 	"OuterProd":                    {build: func(c *covering) (*G.Node, error) { return G.OuterProd(c.x(4), c.x(4)) }},
-	"Tensordot":                    {build: func(c *covering) (*G.Node, error) { return G.Tensordot([]int{1}, []int{0}, c.x(2, 3), c.x(3, 4)) }},
+	"Tensordot of vectors":         {build: func(c *covering) (*G.Node, error) { return G.Tensordot([]int{0}, []int{0}, c.x(5), c.x(5)) }},
+	"Tensordot of cubes": {build: func(c *covering) (*G.Node, error) {
+		return G.Tensordot([]int{2, 0}, []int{0, 1}, c.x(2, 3, 4), c.x(4, 2, 5))
+	}},
+	"Tensordot": {build: func(c *covering) (*G.Node, error) { return G.Tensordot([]int{1}, []int{0}, c.x(2, 3), c.x(3, 4)) }},
 
 	"Sum": {build: func(c *covering) (*G.Node, error) { return G.Sum(c.x(3, 4, 5), 1) }}, "Mean": {build: func(c *covering) (*G.Node, error) { return G.Mean(c.x(3, 4), 0) }},
 	"Sum of all": unary(func(a *G.Node) (*G.Node, error) { return G.Sum(a) }), "Mean of all": unary(func(a *G.Node) (*G.Node, error) { return G.Mean(a) }),
