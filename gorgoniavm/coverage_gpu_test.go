@@ -30,14 +30,14 @@ var computedByGorgonia = []string{
 	"*gorgonia.maxPoolOp", "*gorgonia.maxPoolDiffOp", "*gorgonia.avgPoolOp", "*gorgonia.avgPoolDiffOp", "*gorgonia.globalAveragePoolOp",
 	"*gorgonia.BatchNormOp", "*gorgonia.batchnormDiffOp", "*gorgonia.GroupNormOp", "*gorgonia.groupNormDiffOp",
 	"*gorgonia.upsampleOp", "*gorgonia.upsampleDiffOp",
-	"*gorgonia.ctcLossOp", "*gorgonia.ctcLossDiffOp", "*gorgonia.yoloOp",
+	"*gorgonia.yoloOp",
 }
 
 // noOperations are gorgonia's functions that return a node and make none of an
 // operation, or one of an operation that they are given.
 var noOperations = []string{"ApplyOp", "ApplyOpWithName", "Must", "NewConstant", "NewMatrix", "NewScalar", "NewTensor", "NewUniqueNode",
 	"NewVector", "NodeFromAny", "OneHotVector", "Grad", "Compile", "CompileFunction", "WalkGraph", "Lift1", "Lift1Axial", "Lift2",
-	"Lift2Broadcast", "Backpropagate", "NodesFromInputs", "NewNodeSet", "WithPrecompiled"}
+	"Lift2Broadcast", "Read", "Set", "Backpropagate", "NodesFromInputs", "NewNodeSet", "WithPrecompiled"}
 
 // covering builds the graph of a case: inputs with random numbers.
 type covering struct {
@@ -45,6 +45,7 @@ type covering struct {
 	r      *rand.Rand
 	dt     tensor.Dtype
 	inputs G.Nodes // of floats
+	others int
 }
 
 // x returns an input.
@@ -60,7 +61,8 @@ func (c *covering) ints(n int, shape ...int) *G.Node {
 	for i := range numbers {
 		numbers[i] = c.r.IntN(n)
 	}
-	return G.NewTensor(c.g, tensor.Int, len(shape), G.WithShape(shape...), G.WithName("ints"), G.WithValue(tensor.New(tensor.WithShape(shape...), tensor.WithBacking(numbers))))
+	c.others++ // or gorgonia takes nodes for one
+	return G.NewTensor(c.g, tensor.Int, len(shape), G.WithShape(shape...), G.WithName(fmt.Sprint("ints", c.others)), G.WithValue(tensor.New(tensor.WithShape(shape...), tensor.WithBacking(numbers))))
 }
 
 // any is x of a random shape.
@@ -207,6 +209,10 @@ var covered = map[string]coverage{
 	"GaussianRandomNode": random(func(c *covering) *G.Node { return G.GaussianRandomNode(c.g, c.dt, 0, 1, c.shape()...) }),
 	"BinomialRandomNode": random(func(c *covering) *G.Node { return G.BinomialRandomNode(c.g, c.dt, 5, 0.5, c.shape()...) }),
 
+	"CTCLoss":             {build: func(c *covering) (*G.Node, error) { return c.ctc(G.ReductionSum, 3, 4) }},
+	"CTCLoss by mean":     {build: func(c *covering) (*G.Node, error) { return c.ctc(G.ReductionMean, 3, 4) }},
+	"CTCLoss of a vector": {build: func(c *covering) (*G.Node, error) { return c.ctc(G.ReductionMean, 12) }},
+
 	"Im2Col": {build: func(c *covering) (*G.Node, error) {
 		return G.Im2Col(c.x(2, 1, 5, 5), tensor.Shape{3, 3}, tensor.Shape{1, 1}, tensor.Shape{1, 1}, tensor.Shape{1, 1})
 	}},
@@ -231,6 +237,22 @@ var covered = map[string]coverage{
 		return G.GroupNorm(c.x(2, 6, 3, 3), c.x(1, 6, 1, 1), c.x(1, 6, 1, 1), 3, 6, 1e-5)
 	}},
 	"Upsample2D": {build: func(c *covering) (*G.Node, error) { return G.Upsample2D(c.x(2, 3, 4, 4), 2) }},
+}
+
+// ctc is a CTCLoss of three samples.
+func (c *covering) ctc(by G.Reduction, targets ...int) (*G.Node, error) {
+	const frames, samples, classes = 12, 3, 5
+	lp := G.Must(G.LogSoftMax(c.x(frames*samples, classes)))
+	at := c.ints(classes-1, targets...)
+	for i := range at.Value().Data().([]int) {
+		at.Value().Data().([]int)[i]++ // not the blank
+	}
+	lengths, of := c.ints(1, samples), c.ints(4, samples)
+	for i := range samples {
+		lengths.Value().Data().([]int)[i] = frames
+		of.Value().Data().([]int)[i]++
+	}
+	return G.CTCLoss(G.Must(G.Reshape(lp, tensor.Shape{frames, samples, classes})), at, lengths, of, by)
 }
 
 // withoutGrads is a case without gradients.

@@ -127,7 +127,7 @@ func (m *VM) count(in *program.Instr) (gorgonia.Value, error) {
 	before := m.e.Stats().Fallbacks
 	v, err := m.runs[in.Out](m, in, m.now.args)
 	if m.e.Stats().Fallbacks != before {
-		m.fallbacks[in.Name]++
+		m.fellBack(in)
 	}
 	return v, err
 }

@@ -17,7 +17,7 @@ func foreign(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, e
 	if m.recording != nil {
 		return nil, fmt.Errorf("gorgonia computes it by itself, in Go: %w", cupool.ErrNotSupported)
 	}
-	m.fallbacks[in.Name]++
+	m.fellBack(in)
 	host := make([]gorgonia.Value, len(args))
 	for i, v := range args {
 		h, err := m.foreignArg(v)

@@ -55,6 +55,8 @@ var kernels = map[string]kernel{
 	"*gorgonia.batchnormDiffOp":     floatsOnDevice(batchNormBack),
 	"*gorgonia.GroupNormOp":         floatsOnDevice(groupNorm),
 	"*gorgonia.groupNormDiffOp":     floatsOnDevice(groupNormBack),
+	"*gorgonia.ctcLossOp":           onDevice(ctcLoss),
+	"*gorgonia.ctcLossDiffOp":       onDevice(ctcLossBack),
 }
 
 // kernelsOf returns the kernels of a program's instructions.

@@ -67,7 +67,9 @@ func EvalMode() Option {
 }
 
 // WithLogger makes the VM log every operation with its node, at slog's debug
-// level. Without it, and with nil, nothing is logged.
+// level. Without it, and with nil, no operation is logged, and warnings go to the
+// pool's logger (cupool.Config.Logger). The one warning there is names, once for
+// each type, an operation that is computed on copies in host memory (VM.Fallbacks).
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) { c.log = l }
 }

@@ -140,7 +140,7 @@ func dropout(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, e
 	if s, ok := m.seedOf(in.Out); ok {
 		return dst, nn.Dropout(m.e, d, dst, drop, s)
 	}
-	m.fallbacks[in.Name]++
+	m.fellBack(in)
 	return dst, m.dropout(in, dst, d, drop)
 }
 

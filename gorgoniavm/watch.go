@@ -15,6 +15,24 @@ func (c *config) watching(n *gorgonia.Node) bool {
 	return c.watchAll || c.watch.Contains(n)
 }
 
+// fellBack counts an operation that the device did not compute. The first of each
+// type is told to the VM's logger, or else the pool's: where the CPU cannot touch the
+// memory, the copies take most of a run's time.
+func (m *VM) fellBack(in *program.Instr) {
+	m.fallbacks[in.Name]++
+	if m.fallbacks[in.Name] > 1 || m.e.AllocAccessible() {
+		return
+	}
+	log := m.c.log
+	if c := m.e.Stream().Caching(); log == nil && c != nil {
+		log = c.Config().Logger
+	}
+	if log == nil {
+		return
+	}
+	log.Warn("gorgoniavm: an operation is computed in Go, on copies in host memory", "op", in.Name, "node", nameOf(in.Node))
+}
+
 // look logs and checks a new value.
 func (m *VM) look(in *program.Instr, v gorgonia.Value) error {
 	if m.c.log != nil {

@@ -5,6 +5,7 @@
 #include "fused.cu"
 #include "reduce.cu"
 #include "softmax.cu"
+#include "ctc.cu"
 #include "layer.cu"
 #include "activate.cu"
 #include "linear.cu"

@@ -61,6 +61,8 @@ const (
 	Sparsemax
 	SparsemaxBack
 	Fused
+	CTC
+	CTCTotal
 	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
 )
 
@@ -121,6 +123,7 @@ var (
 		"norm_moments", "norm_apply", "norm_sums", "norm_back",
 		"convert", "select_back", "sparsemax", "sparsemax_back",
 		"fused",
+		"ctc", "ctc_total",
 	}
 )
 
