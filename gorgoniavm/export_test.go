@@ -29,3 +29,6 @@ func countSteps(m *VM, s program.Step) (n int) {
 	}
 	return n
 }
+
+// Groups returns how many steps of a VM are several elementwise operations.
+func Groups(m *VM) int { return countSteps(m, program.Elementwise) }

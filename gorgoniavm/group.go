@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
 	cuda "github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
 // Groups of elementwise operations, and the rooms that they write to. A device
@@ -118,11 +119,31 @@ func (m *VM) roomIn(in *program.Instr, args []gorgonia.Value) (*tensor.Dense, er
 	if err != nil {
 		return nil, err
 	}
-	size := uintptr(in.Dtype.Size())
-	return tensor.NewDense(in.Dtype, in.Shape, tensor.FromMemory(outer.Uintptr()+uintptr(in.Offset)*size, uintptr(in.Shape.TotalSize())*size), tensor.WithEngine(m.e)), nil
+	return m.part(outer, in.Offset, in.Shape), nil
+}
+
+// part returns the elements of a tensor from one on, in a shape.
+func (m *VM) part(of *tensor.Dense, from int, shape tensor.Shape) *tensor.Dense {
+	size := uintptr(of.Dtype().Size())
+	return tensor.NewDense(of.Dtype(), shape, tensor.FromMemory(of.Uintptr()+uintptr(from)*size, uintptr(shape.TotalSize())*size), tensor.WithEngine(m.e))
 }
 
 // whole returns the room once all parts are written.
 func whole(_ *VM, _ *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	return args[0], nil
+}
+
+// partsProduct is aᵀ·b of rows of two tensors.
+func partsProduct(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, b, err := pair(args)
+	if err != nil {
+		return nil, err
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	x := m.part(a, in.Views[0].Offset, tensor.Shape{in.Views[0].Rows, in.Views[0].Columns})
+	y := m.part(b, in.Views[1].Offset, tensor.Shape{in.Views[1].Rows, in.Views[1].Columns})
+	return dst, m.e.MatMul(operand.Transposed(x), y, dst)
 }

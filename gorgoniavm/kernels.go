@@ -96,6 +96,8 @@ func kernelOf(in *program.Instr) kernel {
 		return room
 	case program.Whole:
 		return whole
+	case program.Product:
+		return partsProduct
 	}
 	if k, ok := kernels[in.Name]; ok {
 		return k

@@ -33,6 +33,8 @@ var models = map[string]func() *model{
 	"activations":         newActivations,
 	"comparisons":         newComparisons,
 	"log softmax":         newLogSoftMax,
+	"lstm layer":          func() *model { return newLSTMLayer(3, 4, 5, 4, 6) },
+	"gru layer":           func() *model { return newGRULayer(3, 4, 5, 4, 6) },
 	"cross entropy":       func() *model { return newLoss(fusedLosses["mean"].loss) },
 }
 

@@ -121,7 +121,7 @@ func (g *grouper) argOf(slot, reader int) (arg, bool) {
 		return arg{View: View{Slot: slot}, scalar: true}, g.isNumber(slot, g.numbers)
 	}
 	n := to.Shape.TotalSize()
-	return arg{View: g.seen(whole(slot, n))}, from.Dtype == to.Dtype && from.Shape.TotalSize() == n
+	return arg{View: g.seen(all(slot, n))}, from.Dtype == to.Dtype && from.Shape.TotalSize() == n
 }
 
 // seen returns what a part of a tensor is a part of, past slices and other
@@ -135,7 +135,7 @@ func (g *grouper) seen(v View) View {
 		w, ok := View{}, false
 		switch in.Name {
 		case "gorgonia.reshapeOp":
-			w, ok = whole(in.In[0], in.Shape.TotalSize()), true
+			w, ok = all(in.In[0], in.Shape.TotalSize()), true
 		case "*gorgonia.sliceOp":
 			if w, ok = cutOf(in.Op, in.Axes[0], g.instrs[in.In[0]].Shape); ok {
 				w.Slot = in.In[0]
@@ -169,7 +169,7 @@ func (g *grouper) onlySliced(i int) bool {
 func (g *grouper) sink(i int, e *element) {
 	sunk := make(map[int]*element)
 	for _, s := range g.slicesOf(i) {
-		part := g.seen(whole(s, g.instrs[s].Shape.TotalSize())) // el[i] ends it
+		part := g.seen(all(s, g.instrs[s].Shape.TotalSize())) // el[i] ends it
 		if part.Slot != i {
 			return
 		}

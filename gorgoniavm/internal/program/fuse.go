@@ -14,6 +14,7 @@ func fuse(instrs []Instr) []Instr {
 	f.scales()
 	f.losses()
 	f.convs()
+	f.leaveSums()
 	layers := f.layers()
 	for i := range layers {
 		f.putForward(&layers[i])

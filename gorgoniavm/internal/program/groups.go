@@ -113,7 +113,7 @@ func (b *builder) outputs() {
 		reg := len(b.inputs) + len(b.scalars) + k
 		if b.isRead(i) {
 			own = append(own, i)
-			b.group.Outputs = append(b.group.Outputs, Output{View: whole(len(own)-1, b.group.N), Reg: reg})
+			b.group.Outputs = append(b.group.Outputs, Output{View: all(len(own)-1, b.group.N), Reg: reg})
 			b.leader = i
 		}
 		for _, v := range b.g.el[i].to {

@@ -38,6 +38,7 @@ type Instr struct {
 	Scalar    bool
 	Number    gorgonia.Value // of the step Number
 	Group     *Group         // of the step Elementwise
+	Views     [2]View        // of the step Product
 	Offset    int            // of a room in the room that it lies in
 	Zero      bool           // a room is zeroed
 	Losses    bool           // the device has the losses of the rows, whose sum with the other sign is the value
@@ -68,6 +69,7 @@ const (
 	Elementwise             // several elementwise operations (Instr.Group)
 	Room                    // nothing: it is memory, of its own or in the room that it reads
 	Whole                   // nothing: it is the room that it reads, which others have filled
+	Product                 // aᵀ·b, of Instr.Views of the two slots that it reads
 )
 
 // Fused reports whether other operations than the node's own compute it.

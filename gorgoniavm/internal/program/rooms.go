@@ -20,6 +20,30 @@ type part struct {
 	at   View
 }
 
+// bypass has slices of all of a tensor, which gorgonia makes for a nil among
+// others, and their gradients read past.
+func (g *grouper) bypass() {
+	for i := range g.instrs {
+		in := &g.instrs[i]
+		arg := map[string]int{"*gorgonia.sliceOp": 1, "gorgonia.sliceIncrOp": 2}[in.Name] - 1
+		if arg < 0 || in.Fused() || !isAll(in.Op) || g.instrs[in.In[arg]].Scalar || !slices.Equal(g.instrs[in.In[arg]].Shape, in.Shape) {
+			continue
+		}
+		for _, r := range g.readers[i] {
+			for k, from := range g.instrs[r].In {
+				if from == i {
+					g.instrs[r].In[k] = in.In[arg]
+					g.readers[in.In[arg]] = append(g.readers[in.In[arg]], r)
+				}
+			}
+		}
+		if g.hidden(i) && len(g.readers[i]) > 0 {
+			g.remove(i)
+		}
+		g.readers[i] = nil
+	}
+}
+
 // rooms finds tensors that are put together of parts.
 func (g *grouper) rooms() {
 	for i := len(g.instrs) - 1; i >= 0; i-- {
@@ -108,13 +132,13 @@ func firstOf(parts []part, at View) View {
 }
 
 // summands returns what a sum adds up, and the sums inside it.
-func (g *grouper) summands(i int) (leaves, adds []int) {
-	for _, from := range g.instrs[i].In {
+func (f *fuser) summands(i int) (leaves, adds []int) {
+	for _, from := range f.instrs[i].In {
 		switch {
-		case !g.onlyFor(from, i):
+		case !f.onlyFor(from, i):
 			return nil, nil // which something else reads too
-		case g.is(from, "gorgonia.elemBinOp", addOp):
-			l, a := g.summands(from)
+		case f.is(from, "gorgonia.elemBinOp", addOp):
+			l, a := f.summands(from)
 			if l == nil {
 				return nil, nil
 			}
@@ -128,12 +152,12 @@ func (g *grouper) summands(i int) (leaves, adds []int) {
 
 // room makes room for a tensor.
 func (g *grouper) room(i int, parts []part, zero bool) {
-	in := &g.instrs[i]
+	in := g.instrs[i]
 	for _, from := range in.In {
 		g.stopReading(from, i)
 	}
 	room := g.add(Instr{Node: in.Node, Kind: Operation, Op: in.Op, Name: "room", Step: Room, Shape: in.Shape, Dtype: in.Dtype, InPlace: -1, Zero: zero}, -1)
-	in.replace(Whole, room)
+	g.instrs[i].replace(Whole, room)
 	g.readers[room] = append(g.readers[room], i)
 	for k := range parts {
 		parts[k].at.Slot = room
@@ -147,6 +171,9 @@ func (g *grouper) room(i int, parts []part, zero bool) {
 // operation (attach).
 func (g *grouper) fill(whole int) {
 	for _, p := range g.parts[whole] {
+		if from := g.seen(all(p.slot, p.at.size())); p.at.dense() && from.Offset == 0 && from.size() == g.instrs[from.Slot].Shape.TotalSize() {
+			g.placed[from.Slot] = append(g.placed[from.Slot], part{whole, p.at})
+		}
 		if inner := g.roomOf(p); inner >= 0 {
 			g.instrs[inner].In, g.instrs[inner].Offset = []int{p.at.Slot}, p.at.Offset
 			g.readers[p.at.Slot] = append(g.readers[p.at.Slot], inner)
@@ -164,7 +191,7 @@ func (g *grouper) fill(whole int) {
 // roomOf returns the room of a part that is put together of parts and may lie
 // in another room, or -1.
 func (g *grouper) roomOf(p part) int {
-	from := g.seen(whole(p.slot, p.at.size()))
+	from := g.seen(all(p.slot, p.at.size()))
 	if in := &g.instrs[from.Slot]; in.Step != Whole || !p.at.dense() || from.Offset != 0 || from.size() != in.Shape.TotalSize() || len(g.instrs[in.In[0]].In) > 0 {
 		return -1
 	}
@@ -182,14 +209,14 @@ func (g *grouper) wait(whole, writer int) {
 func (g *grouper) copied() {
 	for _, c := range slices.Sorted(maps.Keys(g.copies)) {
 		at := g.copies[c]
-		from := g.seen(whole(g.instrs[c].In[0], at.size()))
+		from := g.seen(all(g.instrs[c].In[0], at.size()))
 		if e := g.el[from.Slot]; e != nil && from.size() == g.instrs[from.Slot].Shape.TotalSize() && from.dense() && e.writes(at) {
 			g.attach(c, from.Slot)
 			continue
 		}
 		e := &element{op: copyOp}
 		if !e.reads(arg{View: from}) || !e.writes(at) {
-			e = &element{op: copyOp, args: []arg{{View: whole(g.instrs[c].In[0], at.size())}}}
+			e = &element{op: copyOp, args: []arg{{View: all(g.instrs[c].In[0], at.size())}}}
 			e.writes(at)
 		}
 		g.el[c] = e

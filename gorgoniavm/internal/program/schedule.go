@@ -20,6 +20,7 @@ type grouper struct {
 	wholes        []int
 	parts         map[int][]part // of wholes
 	copies        map[int]View   // where copies to rooms write to
+	placed        map[int][]part // rooms that a slot is all of a part of, without gaps
 	after, before map[int][]int  // wholes, and what they come after though they do not read it
 
 	scheduled []bool
@@ -29,15 +30,24 @@ type grouper struct {
 // group returns the instructions with elementwise ones together.
 func group(instrs []Instr) []Instr {
 	g := &grouper{fuser: newFuser(instrs), el: make([]*element, len(instrs)), numbers: make(map[int]bool), rank: make([]int, len(instrs)),
-		parts: make(map[int][]part), copies: make(map[int]View), after: make(map[int][]int), before: make(map[int][]int)}
+		parts: make(map[int][]part), copies: make(map[int]View), placed: make(map[int][]part), after: make(map[int][]int), before: make(map[int][]int)}
 	for i := range g.rank {
 		g.rank[i] = 2 * i
 	}
+	g.bypass()
 	g.rooms()
+	g.sums()
 	g.elements()
 	g.copied()
 	g.dropUnread()
 	g.schedule()
+	for w, writers := range g.after {
+		for _, i := range writers {
+			if g.el[i] == nil { // another whole
+				g.instrs[w].In = append(g.instrs[w].In, i)
+			}
+		}
+	}
 	slices.Reverse(g.order)
 	return g.orderedAs(g.order)
 }

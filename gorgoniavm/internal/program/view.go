@@ -12,8 +12,8 @@ type View struct {
 	Offset, Rows, Columns, Stride int
 }
 
-// whole is all of a tensor.
-func whole(slot, n int) View { return View{Slot: slot, Rows: 1, Columns: n, Stride: n} }
+// all is all of a tensor.
+func all(slot, n int) View { return View{Slot: slot, Rows: 1, Columns: n, Stride: n} }
 
 func (v View) size() int { return v.Rows * v.Columns }
 
@@ -45,6 +45,12 @@ func cutOf(op gorgonia.Op, along int, shape tensor.Shape) (View, bool) {
 	}
 	inner := product(shape[along+1:])
 	return View{Offset: s.Start() * inner, Rows: product(shape[:along]), Columns: (s.End() - s.Start()) * inner, Stride: shape[along] * inner}, true
+}
+
+// isAll reports whether a sliceOp takes all.
+func isAll(op gorgonia.Op) bool {
+	s := sliceOf(op)
+	return s == nil || s.End() <= s.Start()
 }
 
 func product(sizes []int) int {
