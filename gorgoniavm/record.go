@@ -126,7 +126,7 @@ func (r *recording) complete(m *VM) error {
 // recorded with.
 func (r *recording) depend(in *program.Instr) error {
 	if op, ok := in.Op.(sliceOp); ok {
-		r.cuts = append(r.cuts, recordedCut{op, cutOf(op)})
+		r.cuts = append(r.cuts, recordedCut{op, program.CutOf(op)})
 	}
 	if op, ok := keyOf(in).(*gorgonia.BatchNormOp); ok {
 		r.modes = append(r.modes, recordedMode{op, isTraining(op)})

@@ -7,6 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
 // recording is a run as CUDA graphs: all instructions but those that come last,
@@ -49,7 +50,7 @@ type recordedNumber struct {
 // recordedCut is a slice that a graph was made with.
 type recordedCut struct {
 	of sliceOp
-	at [3]int // start, end, step
+	at program.Cut
 }
 
 // recordedMode is the mode of a batch norm that a graph was made in.
@@ -59,13 +60,6 @@ type recordedMode struct {
 }
 
 type sliceOp interface{ IsSlice() tensor.Slice }
-
-func cutOf(op sliceOp) (at [3]int) {
-	if s := op.IsSlice(); s != nil {
-		at = [3]int{s.Start(), s.End(), s.Step()}
-	}
-	return at
-}
 
 func recordedInPlace(n *gorgonia.Node, d *tensor.Dense) recordedInput {
 	return recordedInput{node: n, v: d, at: cupool.Ptr(d.Uintptr()), shape: d.Shape().Clone()}

@@ -120,7 +120,7 @@ func (r *recording) fits(m *VM) bool {
 		}
 	}
 	for _, c := range r.cuts {
-		if cutOf(c.of) != c.at {
+		if program.CutOf(c.of) != c.at {
 			return false
 		}
 	}

@@ -24,6 +24,7 @@ import (
 // graph that it runs. VMs of different graphs on engines of their own run side
 // by side, also where their inputs share tensors that nobody writes to.
 type VM struct {
+	g         *gorgonia.ExprGraph
 	e         *cupool.Engine
 	c         config
 	prog      *program.Program
@@ -65,10 +66,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	if err := c.validate(g); err != nil {
 		return nil, err
 	}
-	want := c.wants
-	want.Fuse = !e.AllocAccessible() && !c.looks()
-	want.Group = e.Ops().GPU() != nil
-	prog, err := program.Compile(g, &want)
+	prog, err := compile(g, e, &c, e.Ops().GPU() != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +74,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		return nil, fmt.Errorf("gorgoniavm: setting the mode: %w", err)
 	}
 	return &VM{
-		e: e, c: c, prog: prog, runs: kernelsOf(prog), derivs: derivsOf(prog, e), norms: normsOf(prog),
+		g: g, e: e, c: c, prog: prog, runs: kernelsOf(prog), derivs: derivsOf(prog, e), norms: normsOf(prog),
 		mem:       memory{e: e, blocks: refs.Blocks{Allocator: e.Allocator()}},
 		now:       newFrame(len(prog.Instrs)),
 		inputs:    make(map[*gorgonia.Node]input),
@@ -87,6 +85,31 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		fallbacks: make(map[string]int64),
 		replay:    replays{on: c.replay}, draws: newDraws(prog, e, &c),
 	}, nil
+}
+
+// compile makes the program of a graph, with groups of elementwise operations or
+// without.
+func compile(g *gorgonia.ExprGraph, e *cupool.Engine, c *config, groups bool) (*program.Program, error) {
+	want := c.wants
+	want.Fuse, want.Group = !e.AllocAccessible() && !c.looks(), groups
+	return program.Compile(g, &want)
+}
+
+// recut does without groups, once the program has changed a slice.
+func (m *VM) recut() error {
+	if !m.prog.Recut() {
+		return nil
+	}
+	if err := errors.Join(m.dropRecording(), m.fetches.close(m.e)); err != nil {
+		return err
+	}
+	prog, err := compile(m.g, m.e, &m.c, false)
+	if err != nil {
+		return err
+	}
+	m.prog, m.runs, m.now = prog, kernelsOf(prog), newFrame(len(prog.Instrs))
+	m.fetches = make(fetches, len(prog.Instrs))
+	return nil
 }
 
 // RunAll runs the whole graph. It first gives back the values of the last
@@ -117,6 +140,9 @@ func (m *VM) RunAll() error {
 }
 
 func (m *VM) run() error {
+	if err := m.recut(); err != nil {
+		return err
+	}
 	if err := errors.Join(m.prepareGradients(), m.prepareDraws()); err != nil {
 		return err
 	}

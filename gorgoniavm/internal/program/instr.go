@@ -13,6 +13,7 @@ type Program struct {
 	Late    int              // the first of the instructions that come last, which compute scalars
 
 	training []gorgonia.TrainModeOp
+	cuts     []cut // slices that groups were made with
 }
 
 // Instr computes a node. Its result is in the slot of its own number.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Wants is what a program wants of a graph.
@@ -48,6 +49,7 @@ func Compile(g *gorgonia.ExprGraph, w *Wants) (*Program, error) {
 	if w.Fuse {
 		p.Instrs = fuse(p.Instrs)
 		if w.Group {
+			p.noteCuts()
 			p.Instrs = group(p.Instrs)
 		}
 	}
@@ -58,6 +60,37 @@ func Compile(g *gorgonia.ExprGraph, w *Wants) (*Program, error) {
 	p.countUses()
 	p.findLastUses()
 	return p, nil
+}
+
+// cut is a slice that groups were made with.
+type cut struct {
+	of interface{ IsSlice() tensor.Slice }
+	at Cut
+}
+
+// Cut is a slice: where it begins and ends, and its steps. The zero value is all.
+type Cut [3]int
+
+// CutOf returns the slice of a sliceOp.
+func CutOf(op interface{ IsSlice() tensor.Slice }) (c Cut) {
+	if s := op.IsSlice(); s != nil {
+		c = Cut{s.Start(), s.End(), s.Step()}
+	}
+	return c
+}
+
+func (p *Program) noteCuts() {
+	for i := range p.Instrs {
+		if op, ok := p.Instrs[i].Op.(interface{ IsSlice() tensor.Slice }); ok && p.Instrs[i].Name == "*gorgonia.sliceOp" {
+			p.cuts = append(p.cuts, cut{op, CutOf(op)})
+		}
+	}
+}
+
+// Recut reports whether groups were made with slices that have changed
+// (gorgonia.UnsafeLet).
+func (p *Program) Recut() bool {
+	return slices.ContainsFunc(p.cuts, func(c cut) bool { return CutOf(c.of) != c.at })
 }
 
 // findFixed notes the numbers that depend on constants alone.
