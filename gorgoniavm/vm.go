@@ -109,6 +109,7 @@ func (m *VM) recut() error {
 	}
 	m.prog, m.runs, m.now = prog, kernelsOf(prog), newFrame(len(prog.Instrs))
 	m.fetches = make(fetches, len(prog.Instrs))
+	m.draws.streams = newDraws(prog, m.e, &m.c).streams // by other slots
 	return nil
 }
 

@@ -32,6 +32,8 @@ var (
 		"abs": kernels.Abs, "sign": kernels.Sign, "exp": kernels.Exp, "ln": kernels.Log, "log2": kernels.Log2, "neg": kernels.Neg,
 		"square": kernels.Square, "sqrt": kernels.Sqrt, "inv": kernels.Inv, "invSqrt": kernels.InvSqrt,
 		"cube": kernels.Cube, "tanh": kernels.Tanh, "sigmoid": kernels.Sigmoid,
+		"sin": kernels.Sin, "cos": kernels.Cos, "ceil": kernels.Ceil, "floor": kernels.Floor,
+		"log1p": kernels.Log1p, "expm1": kernels.Expm1, "softplus": kernels.Softplus,
 	}
 )
 

@@ -4,8 +4,9 @@ package program
 // device. Gorgonia builds a dense layer of seven operations and its gradients of
 // five more; the engine has one step for each of the two (layers.go), and for
 // convolutions (convs.go). It builds a cross entropy of five, which are one step
-// too (losses.go), and Rectify of two (rectify.go). fuse puts these steps in the place of the operations. It takes away only results that have no
-// other reader and that the program cannot want to see.
+// too (losses.go), and Rectify of two (rectify.go). fuse puts these steps in the
+// place of the operations. It takes away only results that have no other reader
+// and that the program cannot want to see.
 
 // fuse returns the instructions with fused steps among them.
 func fuse(instrs []Instr) []Instr {

@@ -199,7 +199,7 @@ func (b *builder) isPlain() bool {
 	}
 	i := b.members[0]
 	in, e := &b.g.instrs[i], b.g.el[i]
-	if len(e.to) > 0 || in.Name != "gorgonia.elemBinOp" && in.Name != "gorgonia.elemUnaryOp" || len(in.In) != len(e.args) || in.Op.String() == "sigmoid" {
+	if len(e.to) > 0 || in.Name != "gorgonia.elemBinOp" && in.Name != "gorgonia.elemUnaryOp" || len(in.In) != len(e.args) {
 		return false
 	}
 	for k, a := range e.args {

@@ -180,8 +180,8 @@ func (g *grouper) fill(whole int) {
 			g.wait(whole, g.readers[inner][0])
 			continue
 		}
-		in := g.instrs[p.slot]
-		c := g.add(Instr{Node: in.Node, Kind: Operation, Op: in.Op, Name: "copy", Shape: in.Shape, Dtype: in.Dtype, InPlace: -1, In: []int{p.slot}, Step: Elementwise}, 2*whole-1)
+		in := &g.instrs[whole]
+		c := g.add(Instr{Node: in.Node, Kind: Operation, Op: in.Op, Name: "copy", Shape: g.instrs[p.slot].Shape, Dtype: in.Dtype, InPlace: -1, In: []int{p.slot}, Step: Elementwise}, 2*whole-1)
 		g.readers[p.slot] = append(g.readers[p.slot], c)
 		g.copies[c] = p.at
 		g.wait(whole, c)
