@@ -69,7 +69,11 @@ func (m *VM) prepareNorms() error {
 		return nil
 	}
 	for _, n := range m.norms {
-		if err := errors.Join(n.make(m), n.take(m)); err != nil {
+		err := n.make(m)
+		if err == nil {
+			err = n.take(m)
+		}
+		if err != nil {
 			return fmt.Errorf("the statistics of a normalization: %w", err)
 		}
 	}

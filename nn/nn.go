@@ -1,5 +1,5 @@
 // Package nn has the fused steps of training over a cupool.Engine: layers,
-// losses, optimizers and random numbers. Each step does the work of several
+// pooling, normalizations, losses, optimizers and random numbers. Each step does the work of several
 // operations of package tensor in one pass over the memory. A step allocates
 // nothing in the pool unless its comment says so. It runs where the engine
 // computes: on the CPU, or on a GPU in the order of the engine's stream, without

@@ -59,9 +59,7 @@ static __device__ __forceinline__ u64 place(const NormArgs &a, u64 c, u64 i) {
 	return (i * a.channels + c) * a.plane + in;
 }
 
-#define PARTS(p, a) \
-	for (u64 b_ = blockIdx.x; b_ < (u64)(a.channels * a.chunks); b_ += gridDim.x) \
-		for (Part p = part_of(a, b_), *once_ = &p; once_; once_ = 0)
+#define PARTS(b, a) for (u64 b = blockIdx.x; b < (u64)(a.channels * a.chunks); b += gridDim.x)
 
 // thread_moments takes the thread's first element off all of them, so that squares
 // of large numbers do not cancel.
@@ -89,7 +87,8 @@ template <typename T> static __device__ void norm_moments(const NormArgs &a) {
 	__shared__ Moments<T> warps[32];
 	T *parts = (T *)a.parts;
 	u64 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	PARTS(p, a) {
+	PARTS(b, a) {
+		Part p = part_of(a, b);
 		Moments<T> m = warp_merge<T>(thread_moments<T>(a, p)), none = {0, 0, 0};
 		if (lane == 0)
 			warps[warp] = m;
@@ -141,7 +140,8 @@ template <typename T> static __device__ void norm_apply(const NormArgs &a) {
 	__shared__ T with[2];
 	const T *x = (const T *)a.x;
 	T *y = (T *)a.y;
-	PARTS(p, a) {
+	PARTS(b, a) {
+		Part p = part_of(a, b);
 		if (threadIdx.x < 32 && a.training) {
 			Moments<T> m = channel_moments<T>(a, p.c);
 			if (threadIdx.x == 0) {
@@ -175,7 +175,8 @@ template <typename T> static __device__ void norm_sums(const NormArgs &a) {
 	const T *x = (const T *)a.x;
 	T *parts = (T *)a.parts;
 	u64 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	PARTS(p, a) {
+	PARTS(b, a) {
+		Part p = part_of(a, b);
 		T mean, inverse, sum = 0, dot = 0;
 		used<T>(a, p.c, &mean, &inverse);
 		for (u64 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
@@ -209,7 +210,8 @@ template <typename T> static __device__ void norm_back(const NormArgs &a) {
 	__shared__ T with[2];
 	const T *x = (const T *)a.x;
 	T *dx = (T *)a.dx;
-	PARTS(p, a) {
+	PARTS(b, a) {
+		Part p = part_of(a, b);
 		T mean, inverse;
 		used<T>(a, p.c, &mean, &inverse);
 		if (threadIdx.x < 32) {

@@ -79,8 +79,8 @@ template <typename T> static __device__ void max_pool_back(const PoolArgs &a) {
 }
 
 // divisor_of returns what the sum of a window is divided by.
-static __device__ __forceinline__ double divisor_of(const PoolArgs &a, Span rows, Span cols) {
-	return a.divisor != 0 ? a.divisor : (double)((rows.to - rows.from) * (cols.to - cols.from));
+template <typename T> static __device__ __forceinline__ T divisor_of(const PoolArgs &a, Span rows, Span cols) {
+	return a.divisor != 0 ? (T)a.divisor : (T)((rows.to - rows.from) * (cols.to - cols.from));
 }
 
 template <typename T> static __device__ void avg_pool(const PoolArgs &a) {
@@ -94,7 +94,7 @@ template <typename T> static __device__ void avg_pool(const PoolArgs &a) {
 		for (i64 j = rows.from; j < rows.to; j++)
 			for (i64 k = cols.from; k < cols.to; k++)
 				sum += x[j * a.w + k];
-		y[i] = rows.from < rows.to && cols.from < cols.to ? sum / (T)divisor_of(a, rows, cols) : (T)0;
+		y[i] = rows.from < rows.to && cols.from < cols.to ? sum / divisor_of<T>(a, rows, cols) : (T)0;
 	}
 }
 
@@ -108,7 +108,7 @@ template <typename T> static __device__ void avg_pool_back(const PoolArgs &a) {
 		T sum = 0;
 		for (i64 j = down.from; j < down.to; j++)
 			for (i64 k = right.from; k < right.to; k++)
-				sum += dy[j * a.ow + k] / (T)divisor_of(a, inside(a, 0, j, a.h), inside(a, 1, k, a.w));
+				sum += dy[j * a.ow + k] / divisor_of<T>(a, inside(a, 0, j, a.h), inside(a, 1, k, a.w));
 		dx[i] = sum;
 	}
 }
