@@ -81,7 +81,7 @@ var fusedConvs = map[string]struct {
 		h := square(3, 1, 1, true, true).of(m, tensor.Float32, x, 1, 4)
 		return square(2, 0, 2, false, true).of(m, tensor.Float32, square(1, 0, 1, false, true).of(m, tensor.Float32, h, 2, 5), 3, 2)
 	}), 3, 3, 0, 1},
-	"pooled": {func() *model { return newConvnetOf(3, 12, 4, 8) }, 2, 2, 0, 2},
+	"pooled": {func() *model { return newConvnetOf(3, 12, 4, 8) }, 2, 2, 0, 0},
 	"one filter for two": {newConvs(func(m *model, x *G.Node) *G.Node {
 		w := m.param("w", 10, 3, 3, 3, 3)
 		l := square(3, 1, 1, false, true)

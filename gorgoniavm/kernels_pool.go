@@ -54,13 +54,15 @@ func maxPool(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, e
 }
 
 // maxPoolBack is *gorgonia.maxPoolDiffOp, of the input, the result and the
-// gradient by it. Gorgonia has kept which elements it took; they are found again.
+// gradient by it, and goes on to the gradient by what the input was rectified from. Gorgonia has kept which elements it took; they are found again.
 func maxPoolBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	y, dy, err := pair(args[1:])
 	if err != nil {
 		return nil, err
 	}
-	return toResult(m, in, args, func(x, dx *tensor.Dense) error { return nn.MaxPool2dBack(m.e, x, y, dy, dx, windowOf(in.Op)) })
+	return toResult(m, in, args, func(x, dx *tensor.Dense) error {
+		return nn.MaxPool2dBack(m.e, x, y, dy, dx, windowOf(in.Op), activationOf(in))
+	})
 }
 
 // avgPool is *gorgonia.avgPoolOp, which divides by the width of the image.

@@ -37,7 +37,7 @@ func ExampleMaxPool2d() {
 	}
 	w := nn.Window{Size: [2]int{2, 2}, Stride: [2]int{2, 2}}
 	print("largest ", y, nn.MaxPool2d(eng, x, y, w))
-	print("its back", dx, nn.MaxPool2dBack(eng, x, y, y, dx, w))
+	print("its back", dx, nn.MaxPool2dBack(eng, x, y, y, dx, w, nn.NoActivation))
 	print("average ", y, nn.AvgPool2d(eng, x, y, w, 0))
 	print("its back", dx, nn.AvgPool2dBack(eng, y, dx, w, 0))
 	print("Gorgonia", dx, nn.GorgoniaAvgPool2dBack(eng, y, dx, w))

@@ -27,27 +27,28 @@ type Window struct {
 // element is above the lowest finite number, that is the result. y must not
 // overlap x.
 func MaxPool2d(e *cupool.Engine, x, y tensor.Tensor, w Window) error {
-	return pool(e, "MaxPool2d", maxPool, w, 0, x, y, nil, nil)
+	return pool(e, "MaxPool2d", poolStep{kind: maxPool, Window: w}, x, y, nil, nil)
 }
 
 // MaxPool2dBack sets dx to the gradient of MaxPool2d by x. y is the result of
 // MaxPool2d, and dy the gradient by it. Of equal elements of a window, the first
-// one has the gradient. dx must not overlap another tensor.
-func MaxPool2dBack(e *cupool.Engine, x, y, dy, dx tensor.Tensor, w Window) error {
-	return pool(e, "MaxPool2dBack", maxPoolBack, w, 0, x, y, dx, dy)
+// one has the gradient. With an activation, x is act(u), and MaxPool2dBack sets dx
+// to the gradient by u, as LinearBack does. dx must not overlap another tensor.
+func MaxPool2dBack(e *cupool.Engine, x, y, dy, dx tensor.Tensor, w Window, act Activation) error {
+	return pool(e, "MaxPool2dBack", poolStep{maxPoolBack, w, 0, act}, x, y, dx, dy)
 }
 
 // AvgPool2d sets y to the sum of each window of x over divisor. A divisor of 0 is
 // the number of the window's elements in the image. x has the shape N×C×H×W, and
 // y N×C×windows×windows. y must not overlap x.
 func AvgPool2d(e *cupool.Engine, x, y tensor.Tensor, w Window, divisor float64) error {
-	return pool(e, "AvgPool2d", avgPool, w, divisor, x, y, nil, nil)
+	return pool(e, "AvgPool2d", poolStep{kind: avgPool, Window: w, divisor: divisor}, x, y, nil, nil)
 }
 
 // AvgPool2dBack sets dx to the gradient of AvgPool2d by x. dy is the gradient by
 // y. dx must not overlap dy.
 func AvgPool2dBack(e *cupool.Engine, dy, dx tensor.Tensor, w Window, divisor float64) error {
-	return pool(e, "AvgPool2dBack", avgPoolBack, w, divisor, nil, nil, dx, dy)
+	return pool(e, "AvgPool2dBack", poolStep{kind: avgPoolBack, Window: w, divisor: divisor}, nil, nil, dx, dy)
 }
 
 // GorgoniaAvgPool2dBack sets dx to what Gorgonia 0.9.18 has for the gradient of
@@ -61,20 +62,20 @@ func GorgoniaAvgPool2dBack(e *cupool.Engine, dy, dx tensor.Tensor, w Window) err
 	if !operand.IsNil(dx) && dx.Dims() == 4 {
 		divisor = float64(dx.Shape()[3])
 	}
-	return pool(e, "GorgoniaAvgPool2dBack", avgPoolSmear, w, divisor, nil, nil, dx, dy)
+	return pool(e, "GorgoniaAvgPool2dBack", poolStep{kind: avgPoolSmear, Window: w, divisor: divisor}, nil, nil, dx, dy)
 }
 
 // Upsample2d sets y to x with every element repeated scale times in both
 // directions. x has the shape N×C×H×W, and y N×C×(scale·H)×(scale·W). y must not
 // overlap x.
 func Upsample2d(e *cupool.Engine, x, y tensor.Tensor, scale int) error {
-	return pool(e, "Upsample2d", avgPoolBack, squares(scale), 1, nil, nil, y, x)
+	return pool(e, "Upsample2d", poolStep{kind: avgPoolBack, Window: squares(scale), divisor: 1}, nil, nil, y, x)
 }
 
 // Upsample2dBack sets dx to the gradient of Upsample2d by x. dy is the gradient
 // by y. dx must not overlap dy.
 func Upsample2dBack(e *cupool.Engine, dy, dx tensor.Tensor, scale int) error {
-	return pool(e, "Upsample2dBack", avgPool, squares(scale), 1, dy, dx, nil, nil)
+	return pool(e, "Upsample2dBack", poolStep{kind: avgPool, Window: squares(scale), divisor: 1}, dy, dx, nil, nil)
 }
 
 // squares are windows side by side.
@@ -94,21 +95,29 @@ const (
 	avgPoolSmear                 // dx, dy
 )
 
-func pool(e *cupool.Engine, op string, kind poolKind, w Window, divisor float64, x, y, dx, dy tensor.Tensor) error {
+// poolStep is a kind of pooling with what it depends on.
+type poolStep struct {
+	kind poolKind
+	Window
+	divisor float64    // of averages
+	act     Activation // of maxPoolBack
+}
+
+func pool(e *cupool.Engine, op string, s poolStep, x, y, dx, dy tensor.Tensor) error {
 	defer operand.KeepAlive(x, y, dx, dy)
 	image, result, out, in := x, y, y, []tensor.Tensor{x}
-	if kind >= avgPoolBack {
+	if s.kind >= avgPoolBack {
 		image, result = dx, dy
 	}
 	if !operand.IsNil(dx) {
 		out, in = dx, []tensor.Tensor{x, y, dy}
 	}
-	p, err := w.over(op, image, result)
+	p, err := s.over(op, image, result)
 	if err != nil {
 		return err
 	}
-	p.Divisor = divisor
-	n, m, some := p.Planes*p.H*p.W, p.Planes*p.OH*p.OW, kind != maxPoolBack
+	p.Divisor, p.Activation = s.divisor, layers.Activation(s.act)
+	n, m, some := p.Planes*p.H*p.W, p.Planes*p.OH*p.OW, s.kind != maxPoolBack
 	err = fit(e, op, image.Dtype(), want{x, n, some}, want{y, m, some}, want{dx, n, some}, want{dy, m, some})
 	if err == nil {
 		err = fitApart(op, []tensor.Tensor{out}, in...)
@@ -116,10 +125,10 @@ func pool(e *cupool.Engine, op string, kind poolKind, w Window, divisor float64,
 	if err != nil || out.Shape().TotalSize() == 0 {
 		return err
 	}
-	if ok, err := poolOnGPU(e.Ops().GPU(), op, kind, p, x, y, dx, dy); ok {
+	if ok, err := poolOnGPU(e.Ops().GPU(), op, s.kind, p, x, y, dx, dy); ok {
 		return err
 	}
-	return poolOnHost(e, op, kind, p, x, dy, out)
+	return poolOnHost(e, op, s.kind, p, x, dy, out)
 }
 
 // over returns the pooling of images, N×C×H×W, whose results have the shape of

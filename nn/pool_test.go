@@ -89,8 +89,11 @@ func (e *bench) checkMaxPool(dt tensor.Dtype, p pooling) {
 	}
 	require.NoError(e.T, nn.MaxPool2d(e.Engine, x, y, p.w), what)
 	require.Equal(e.T, wantY, e.As64(y), what)
-	require.NoError(e.T, nn.MaxPool2dBack(e.Engine, x, y, dy, dx, p.w), what)
-	e.RequireNear(wantDX, dx, what)
+	for _, act := range []nn.Activation{nn.NoActivation, nn.Rectify} {
+		layers.ActivateBack(wantDX, e.As64(x), wantDX, layers.Activation(act))
+		require.NoError(e.T, nn.MaxPool2dBack(e.Engine, x, y, dy, dx, p.w, act), what)
+		e.RequireNear(wantDX, dx, fmt.Sprint(what, act))
+	}
 	e.FreeAll(x, y, dy, dx)
 }
 
@@ -142,10 +145,10 @@ func TestPoolingErrors(t *testing.T) {
 			"negative padding": {nn.AvgPool2d(e.Engine, x, y, nn.Window{Size: [2]int{2, 2}, Pad: [2]int{-1, 1}}, 0), cupool.ErrNotSupported},
 			"a matrix":         {nn.MaxPool2d(e.Engine, m, y, two), cupool.ErrNotSupported},
 			"no tensor":        {nn.MaxPool2d(e.Engine, x, nil, two), cupool.ErrNotSupported},
-			"no gradient":      {nn.MaxPool2dBack(e.Engine, x, y, nil, x, two), cupool.ErrNotSupported},
+			"no gradient":      {nn.MaxPool2dBack(e.Engine, x, y, nil, x, two, nn.NoActivation), cupool.ErrNotSupported},
 			"another type":     {nn.MaxPool2d(e.Engine, x, d, two), cupool.ErrNotSupported},
 			"in place":         {nn.MaxPool2d(e.Engine, x, x, one), cupool.ErrNotSupported},
-			"gradient in y":    {nn.MaxPool2dBack(e.Engine, x, x, y, y, one), cupool.ErrSizeMismatch},
+			"gradient in y":    {nn.MaxPool2dBack(e.Engine, x, x, y, y, one, nn.NoActivation), cupool.ErrSizeMismatch},
 			"scale 0":          {nn.Upsample2d(e.Engine, y, x, 0), cupool.ErrNotSupported},
 		} {
 			require.ErrorIs(t, c.err, c.want, what)

@@ -10,4 +10,5 @@ type PoolArgs struct {
 	Planes, H, W, OH, OW int64
 	Size, Pad, Stride    [2]int64
 	Divisor              float64
+	Activation           int64
 }

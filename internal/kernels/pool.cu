@@ -8,6 +8,7 @@ struct PoolArgs {
 	i64 planes, h, w, oh, ow; // of x and y
 	i64 size[2], pad[2], stride[2];
 	double divisor; // of averages; 0: the window's elements
+	i64 activation; // what made x, of max_pool_back
 };
 
 static __device__ __forceinline__ float lowest(float) { return -0x1.fffffep+127f; }
@@ -74,7 +75,7 @@ template <typename T> static __device__ void max_pool_back(const PoolArgs &a) {
 			for (i64 k = right.from; k < right.to; k++)
 				if (v == y[j * a.ow + k] && v > lowest((T)0) && first_in(x, a.w, inside(a, 0, j, a.h), inside(a, 1, k, a.w), r, c, v))
 					sum += dy[j * a.ow + k];
-		dx[i] = sum;
+		dx[i] = sum * slope<T>(a.activation, v);
 	}
 }
 

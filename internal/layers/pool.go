@@ -11,7 +11,8 @@ import (
 type Pooling struct {
 	Planes, H, W, OH, OW int
 	Size, Pad, Stride    [2]int
-	Divisor              float64 // of averages; 0: the number of the window's elements
+	Divisor              float64    // of averages; 0: the number of the window's elements
+	Activation           Activation // what made x, of the gradient of a maximum
 }
 
 // inside returns what of window o lies in the n elements of axis d.
@@ -73,7 +74,7 @@ func MaxPool[T Float](p *Pooling, x, y []T) {
 	})
 }
 
-// MaxPoolBack sets dx to the gradient by x.
+// MaxPoolBack sets dx to the gradient by x, or by what the activation made x of.
 func MaxPoolBack[T Float](p *Pooling, x, dy, dx []T) {
 	clear(dx)
 	p.windows(func(o, image, top, bottom, left, right int) {
@@ -81,6 +82,9 @@ func MaxPoolBack[T Float](p *Pooling, x, dy, dx []T) {
 			dx[at] += dy[o]
 		}
 	})
+	if p.Activation != None {
+		ActivateBack(dx, x, dx, p.Activation)
+	}
 }
 
 // AvgPool sets y, which may be x, to the averages of the windows of x in order, 0

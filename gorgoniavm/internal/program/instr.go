@@ -23,7 +23,7 @@ type Instr struct {
 	Op      gorgonia.Op // nil: an input
 	Name    string      // the operation's type
 	Step    Step        // what computes it
-	Rectify bool        // of Linear, ConvForward and their gradients: with Rectify behind the sum, which the layer before has
+	Rectify bool        // of Linear, ConvForward and their gradients: with Rectify behind the sum, which the layer before has. Of the gradient of max pooling: its input is rectified
 
 	In    []int // the slots it reads
 	Dead  []int // of those, the ones that nobody reads after it, once each

@@ -86,13 +86,23 @@ func (f *fuser) rectifyBehind(out int) {
 	f.instrs[out].Conv, f.instrs[out].Rectify = in.Conv, true
 }
 
-// rectifyBackBehind has the step that makes a gradient by the result of a
-// Rectify go on to that by its operand.
+// rectifyBackBehind has the step that makes d, a gradient by the result of a
+// Rectify, go on to that by its operand.
 func (f *fuser) rectifyBackBehind(i int) {
 	out, d := f.instrs[i].In[0], f.instrs[i].In[1]
-	if f.instrs[d].Step != PartOf || !f.onlyFor(d, i) {
-		return
+	switch in := &f.instrs[d]; {
+	case !f.onlyFor(d, i):
+	case in.Step == PartOf:
+		f.rectifyPart(i, out, d)
+	case in.Step == Own && in.Name == "*gorgonia.maxPoolDiffOp" && in.In[0] == out:
+		f.remove(d)
+		f.become(i, Own, in.In...)
+		f.instrs[i].Op, f.instrs[i].Name, f.instrs[i].Rectify = in.Op, in.Name, true
 	}
+}
+
+// rectifyPart is rectifyBackBehind for a d that a layer's gradients have for a part.
+func (f *fuser) rectifyPart(i, out, d int) {
 	maker := f.instrs[d].In[0]
 	in := &f.instrs[maker]
 	if in.Step != LinearBack && in.Step != ConvBack || in.Parts[0] != d || in.In[0] != out {
