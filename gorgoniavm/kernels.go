@@ -57,6 +57,7 @@ var kernels = map[string]kernel{
 	"*gorgonia.groupNormDiffOp":     floatsOnDevice(groupNormBack),
 	"*gorgonia.ctcLossOp":           onDevice(ctcLoss),
 	"*gorgonia.ctcLossDiffOp":       onDevice(ctcLossBack),
+	"*gorgonia.yoloOp":              onDevice(yolo),
 }
 
 // kernelsOf returns the kernels of a program's instructions.

@@ -100,7 +100,7 @@ func fitTranscripts(e *cupool.Engine, op string, logProbs tensor.Tensor, t Trans
 	}
 	shape := logProbs.Shape()
 	s = ctcSize{frames: shape[0], samples: shape[1], classes: shape[2]}
-	if operand.IsNil(t.Targets) || t.Targets.Dims() < 1 || t.Targets.Dims() > 2 {
+	if operand.IsNil(t.Targets) || t.Targets.Dims() > 2 {
 		return s, unsupported(op, "targets are a vector or a matrix")
 	}
 	s.count = t.Targets.Shape().TotalSize()

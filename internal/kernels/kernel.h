@@ -27,6 +27,7 @@ typedef unsigned long long u64;
 
 #define MAX_DIMS 8
 #define MAX_PARAMS 16 // tensors that one optimizer step updates
+#define MAX_BOXES 16  // of a cell of YOLO
 #define ALL_LANES 0xffffffffu
 
 typedef unsigned char u8;

@@ -6,6 +6,7 @@
 #include "reduce.cu"
 #include "softmax.cu"
 #include "ctc.cu"
+#include "yolo.cu"
 #include "layer.cu"
 #include "activate.cu"
 #include "linear.cu"

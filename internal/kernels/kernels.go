@@ -63,6 +63,7 @@ const (
 	Fused
 	CTC
 	CTCTotal
+	YOLO
 	Copy // of elements of 1 byte; the next three are of 2, 4 and 8
 )
 
@@ -123,7 +124,7 @@ var (
 		"norm_moments", "norm_apply", "norm_sums", "norm_back",
 		"convert", "select_back", "sparsemax", "sparsemax_back",
 		"fused",
-		"ctc", "ctc_total",
+		"ctc", "ctc_total", "yolo",
 	}
 )
 
