@@ -13,6 +13,11 @@ func FusedConvs(m *VM) (forward, back int) {
 	return countSteps(m, program.ConvForward), countSteps(m, program.ConvBack)
 }
 
+// FusedNorms is FusedLayers for batch normalizations.
+func FusedNorms(m *VM) (forward, back int) {
+	return countSteps(m, program.NormForward), countSteps(m, program.NormBack)
+}
+
 // Rectified returns how many steps are Rectify, or its gradient, by itself.
 func Rectified(m *VM) (forward, back int) {
 	return countSteps(m, program.Rectify), countSteps(m, program.RectifyBack)

@@ -13,22 +13,31 @@ import (
 // Convolutions on a GPU have the numbers of the tape machine, one by one and as
 // graphs, and nothing of them is computed on the CPU.
 func TestFusedConvsOnGPU(t *testing.T) {
-	const steps = 4
 	for name, c := range fusedConvs {
-		t.Run(name, func(t *testing.T) {
-			e, _ := newReplayMeter(t)
-			m := c.build()
-			want := m.tape(t, steps)
-			vm := open(t, m, e)
-			got := m.train(t, e, vm, steps)
-			nearAll(t, want, got)
-			require.Empty(t, vm.Fallbacks())
-			replayed := open(t, m, e, gorgoniavm.Replay())
-			requireSame(t, got, m.train(t, e, replayed, steps))
-			require.NoError(t, replayed.Replays().Err)
-			require.EqualValues(t, 1, replayed.Replays().Recordings)
-		})
+		t.Run(name, func(t *testing.T) { requireReplays(t, c.build()) })
 	}
+}
+
+func TestFusedNormsOnGPU(t *testing.T) {
+	for name, c := range fusedNorms {
+		t.Run(name, func(t *testing.T) { requireReplays(t, c.build()) })
+	}
+}
+
+// requireReplays compares runs one by one with the tape machine, and with graphs.
+func requireReplays(t *testing.T, m *model) {
+	t.Helper()
+	const steps = 4
+	e, _ := newReplayMeter(t)
+	want := m.tape(t, steps)
+	vm := open(t, m, e)
+	got := m.train(t, e, vm, steps)
+	nearAll(t, want, got)
+	require.Empty(t, vm.Fallbacks())
+	replayed := open(t, m, e, gorgoniavm.Replay())
+	requireSame(t, got, m.train(t, e, replayed, steps))
+	require.NoError(t, replayed.Replays().Err)
+	require.EqualValues(t, 1, replayed.Replays().Recordings)
 }
 
 func TestConvsOfAllSizesOnGPU(t *testing.T) {
@@ -42,5 +51,6 @@ func TestConvsOfAllSizesOnGPU(t *testing.T) {
 func TestConvsWithAValueKeptOnGPU(t *testing.T) {
 	gpuRig(t) // or skips
 	e, _ := newGPUMeter(t)
-	requireKept(t, e)
+	requireKept(t, e, keptConvs())
+	requireKept(t, e, keptNorms())
 }

@@ -233,18 +233,18 @@ func widen(data any) (wide []float64) {
 // where nothing is fused, and all else stays.
 func TestConvsWithAValueKept(t *testing.T) {
 	e, _ := newFarMeter(t)
-	requireKept(t, e)
+	requireKept(t, e, keptConvs())
 }
 
-func requireKept(t *testing.T, e *cupool.Engine) {
+func keptConvs() *model {
+	return newConvs(func(m *model, x *G.Node) *G.Node {
+		h := square(3, 1, 1, true, true).of(m, tensor.Float32, x, 1, 4)
+		return square(3, 0, 1, false, true).of(m, tensor.Float32, h, 2, 3)
+	})()
+}
+
+func requireKept(t *testing.T, e *cupool.Engine, m *model) {
 	t.Helper()
-	build := func() *model {
-		return newConvs(func(m *model, x *G.Node) *G.Node {
-			h := square(3, 1, 1, true, true).of(m, tensor.Float32, x, 1, 4)
-			return square(3, 0, 1, false, true).of(m, tensor.Float32, h, 2, 3)
-		})()
-	}
-	m := build()
 	traced, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...), gorgoniavm.TraceValues())
 	require.NoError(t, err)
 	require.NoError(t, traced.RunAll())

@@ -83,6 +83,10 @@ func kernelOf(in *program.Instr) kernel {
 		return conv
 	case program.ConvBack:
 		return convBack
+	case program.NormForward:
+		return scaledNorm
+	case program.NormBack:
+		return scaledNormBack
 	case program.Rectify:
 		return rectify
 	case program.RectifyBack:

@@ -40,6 +40,40 @@ func batchNormBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Va
 	})
 }
 
+// scaledNorm is act(batchNorm(x)·scale + bias).
+func scaledNorm(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	scale, bias, err := pair(args[1:])
+	if err != nil {
+		return nil, err
+	}
+	return toResult(m, in, args, func(x, y *tensor.Dense) error {
+		return nn.BatchNorm(m.e, x, scale, bias, y, m.statsOf(in), activationOf(in))
+	})
+}
+
+// scaledNormBack makes the gradients of scaledNorm, of x, the gradient by the
+// result, the scale and, where it is rectified, the result. That by x is its result;
+// those by the scale and the bias, where they are wanted, are its parts.
+func scaledNormBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	dy, scale, err := pair(args[1:])
+	if err != nil {
+		return nil, err
+	}
+	var y tensor.Tensor
+	if in.Rectify {
+		if y, err = dense(args[3]); err != nil {
+			return nil, err
+		}
+	}
+	parts, err := m.parts(in)
+	if err != nil {
+		return nil, err
+	}
+	return toResult(m, in, args, func(x, dx *tensor.Dense) error {
+		return nn.BatchNormBack(m.e, x, y, dy, scale, dx, parts[0], parts[1], m.statsOf(in), activationOf(in))
+	})
+}
+
 // groupNorm is *gorgonia.GroupNormOp. Of groups of 264 elements and more,
 // gorgonia puts the moments together wrongly, and has other numbers.
 func groupNorm(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {

@@ -97,23 +97,20 @@ func (f *fuser) convForward(p patches, z int) {
 
 // convBias adds to a convolution the bias that follows it.
 func (f *fuser) convBias(out int) {
-	sum := f.reader(out, func(i int) bool { return f.is(i, "gorgonia.elemBinOp", addOp) })
+	sum := f.reader(out, func(i int) bool { return f.isOwn(i, addOp) })
 	if sum < 0 || !f.onlyFor(out, sum) {
 		return
 	}
-	in := f.instrs[sum].In
-	all := in[0]
-	if all == out {
-		all = in[1]
-	}
-	bias, chain := f.channels(all, sum)
+	all := f.otherThan(out, sum)
+	bias := f.channels(all, f.instrs[out].Shape)
 	if bias < 0 {
 		return
 	}
-	f.remove(append(chain, out)...)
 	x, w := f.instrs[out].In[0], f.instrs[out].In[1]
+	f.remove(out)
 	f.become(sum, ConvForward, x, w, bias)
 	f.instrs[sum].Conv = f.instrs[out].Conv
+	f.sweep(all)
 }
 
 // convBack fuses the gradients of a convolution, of which dw is the one by the
@@ -193,55 +190,4 @@ func (f *fuser) anyFilter(p patches, dw int, products []int) int {
 		}
 	}
 	return -1
-}
-
-// channelSums finds the sums over images, rows and columns of dz, the gradient
-// by a bias, and the sums on the way; or -1.
-func (f *fuser) channelSums(dz int) (db int, chain []int) {
-	left := []int{0, 1, 2, 3}
-	for slot := dz; len(left) > 1; {
-		sum := f.reader(slot, func(i int) bool { return f.instrs[i].Name == "gorgonia.sumOp" && !f.fused(i) && !f.instrs[i].Scalar })
-		if sum < 0 || slot != dz && !f.onlyFor(slot, sum) {
-			return -1, nil
-		}
-		for _, axis := range slices.Backward(slices.Sorted(slices.Values(f.instrs[sum].Axes))) {
-			left = slices.Delete(left, axis, axis+1)
-		}
-		if len(f.instrs[sum].Shape) != len(left) {
-			return -1, nil
-		}
-		chain = append(chain, sum)
-		slot = sum
-	}
-	if len(left) != 1 || left[0] != 1 {
-		return -1, nil
-	}
-	last := len(chain) - 1
-	return chain[last], chain[:last]
-}
-
-// channels returns the tensor of one number for each channel that images are
-// made of, by repeating and reshaping it, and how; or -1.
-func (f *fuser) channels(slot, reader int) (bias int, chain []int) {
-	c := f.instrs[slot].Shape
-	if len(c) != 4 {
-		return -1, nil
-	}
-	for f.instrs[slot].Shape.TotalSize() > c[1] || f.isReshape(slot) {
-		in := &f.instrs[slot]
-		repeat := in.Name == "*gorgonia.repeatOp" && len(in.Shape) == 4 && in.Axes[0] != 1
-		from := f.instrs[in.In[0]].Shape
-		if !f.onlyFor(slot, reader) || !repeat && !f.isReshape(slot) || repeat && (len(from) != 4 || from[in.Axes[0]] != 1) {
-			return -1, nil
-		}
-		if !repeat && in.Shape.TotalSize() > c[1] {
-			return -1, nil
-		}
-		chain = append(chain, slot)
-		slot, reader = in.In[0], slot
-	}
-	if len(chain) == 0 || f.instrs[slot].Scalar || f.instrs[slot].Shape.TotalSize() != c[1] {
-		return -1, nil
-	}
-	return slot, chain
 }

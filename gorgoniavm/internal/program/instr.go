@@ -63,6 +63,8 @@ const (
 	LinearBack              // the gradient of Linear by w, of x, w and dz; its Parts are those by x and by the bias
 	ConvForward             // the convolution of x and w, + bias if there is one
 	ConvBack                // the gradient of ConvForward by w, of x, w and dz; its Parts are those by x and by the bias
+	NormForward             // the batch normalization of x, times a scale, + a bias
+	NormBack                // the gradient of NormForward by x, of x, dy, the scale and, if it is rectified, the result; its Parts are those by scale and bias
 	Rectify                 // max(x, 0)
 	RectifyBack             // the gradient of Rectify, of its result and the gradient by that
 	LossBack                // the gradient of a cross entropy by z, of z, y and a scale; its Part is the loss

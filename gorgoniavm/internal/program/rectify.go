@@ -23,6 +23,7 @@ func (f *fuser) rectified() {
 		f.rectifyBehind(out)
 		for _, i := range gradients {
 			f.rectifyBackBehind(i)
+			f.rectifyBackBefore(i)
 		}
 	}
 }
@@ -75,7 +76,7 @@ func (f *fuser) rectifyBehind(out int) {
 	switch {
 	case !f.onlyFor(x, out) || in.Rectify:
 		return
-	case step == Linear || step == ConvForward:
+	case step == Linear || step == ConvForward || step == NormForward:
 	case step == Own && f.isProduct(x, "A × B") && f.floats(x):
 		step = Linear
 	default:
@@ -83,7 +84,8 @@ func (f *fuser) rectifyBehind(out int) {
 	}
 	f.remove(x)
 	f.become(out, step, in.In...)
-	f.instrs[out].Conv, f.instrs[out].Rectify = in.Conv, true
+	to := &f.instrs[out]
+	to.Op, to.Name, to.Conv, to.Rectify = in.Op, in.Name, in.Conv, true
 }
 
 // rectifyBackBehind has the step that makes d, a gradient by the result of a
@@ -99,6 +101,24 @@ func (f *fuser) rectifyBackBehind(i int) {
 		f.become(i, Own, in.In...)
 		f.instrs[i].Op, f.instrs[i].Name, f.instrs[i].Rectify = in.Op, in.Name, true
 	}
+}
+
+// rectifyBackBefore has the gradient of a normalization take the slope of the
+// Rectify that follows it.
+func (f *fuser) rectifyBackBefore(i int) {
+	in := &f.instrs[i]
+	if in.Step != RectifyBack || len(f.readers[i]) != 1 || !f.hidden(i) {
+		return
+	}
+	y, dy, dx := in.In[0], in.In[1], f.readers[i][0]
+	back, forward := &f.instrs[dx], &f.instrs[y]
+	if back.Step != NormBack || forward.Step != NormForward || back.In[1] != i || len(back.In) != 3 ||
+		back.In[0] != forward.In[0] || back.In[2] != forward.In[1] {
+		return
+	}
+	f.remove(i)
+	f.become(dx, NormBack, back.In[0], dy, back.In[2], y)
+	back.Rectify = true
 }
 
 // rectifyPart is rectifyBackBehind for a d that a layer's gradients have for a part.
