@@ -20,6 +20,7 @@ import (
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/internal/enginetest"
 )
@@ -172,9 +173,11 @@ var covered = map[string]coverage{
 		return G.KeepDims(c.x(3, 4), false, func(a *G.Node) (*G.Node, error) { return G.Sum(a, 1) })
 	}},
 	"SoftMax": {build: func(c *covering) (*G.Node, error) { return G.SoftMax(c.x(3, 4)) }}, "LogSoftMax": {build: func(c *covering) (*G.Node, error) { return G.LogSoftMax(c.x(3, 4)) }},
-	"Sparsemax":            {build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(3, 7)) }},
-	"Sparsemax of columns": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(3, 7), 0) }},
-	"Sparsemax of a cube":  {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(2, 3, 40)) }},
+	"Sparsemax":             {build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(3, 7)) }},
+	"Sparsemax of columns":  {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(3, 7), 0) }},
+	"Sparsemax of rows":     {build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(3, 7), 1) }},
+	"Sparsemax of a vector": {build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(7)) }},
+	"Sparsemax of a cube":   {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Sparsemax(c.x(2, 3, 40)) }},
 	"BinaryXent": {build: func(c *covering) (*G.Node, error) {
 		return G.BinaryXent(G.Must(G.Sigmoid(c.x(3, 4))), G.Must(G.Sigmoid(c.x(3, 4))))
 	}},
@@ -416,4 +419,70 @@ func makesNode(f *ast.FuncDecl) bool {
 		return r.Name == "Nodes"
 	}
 	return false
+}
+
+// Whichever allocation of an operation fails, nothing stays, and the next run is
+// right.
+func TestEveryOperationOutOfMemory(t *testing.T) {
+	gpuRig(t) // or skips
+	for _, name := range slices.Sorted(maps.Keys(covered)) {
+		t.Run(name, func(t *testing.T) { covered[name].failEverywhere(t) })
+	}
+}
+
+func (o coverage) failEverywhere(t *testing.T) {
+	c := &covering{g: G.NewGraph(), r: enginetest.NewSeeded(t), dt: tensor.Float32}
+	y, err := o.build(c)
+	require.NoError(t, err)
+	if !o.noGrads {
+		_, err := G.Grad(G.Must(G.Sum(G.Must(G.Square(y)))), c.inputs...)
+		require.NoError(t, err)
+	}
+	e, a := newGPUMeter(t)
+	vm, err := gorgoniavm.New(c.g, e)
+	require.NoError(t, err)
+	require.NoError(t, vm.RunAll())
+	live := a.live
+	for n := 1; ; n++ {
+		a.failIn = n
+		err := vm.RunAll()
+		a.failIn = 0
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.LessOrEqual(t, a.live, live)
+	}
+	require.Equal(t, live, a.live)
+	require.NoError(t, vm.Close())
+	require.Zero(t, a.live)
+}
+
+// What gorgonia refuses at run time, a GPU refuses.
+func TestRefusedOperations(t *testing.T) {
+	gpuRig(t) // or skips
+	for name, b := range map[string]build{
+		"ConvType between floats": func(c *covering) (*G.Node, error) { return G.ConvType(c.x(3), tensor.Float32, tensor.Float64) },
+		"Sparsemax of a number":   func(c *covering) (*G.Node, error) { return G.Sparsemax(G.Must(G.Sum(c.x(3)))) },
+		"a mask without anchor": func(c *covering) (*G.Node, error) {
+			return G.YOLOv3(c.x(1, 7, 4, 4), []float32{10, 13}, []int{1}, 64, 2, 0.5)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &covering{g: G.NewGraph(), r: enginetest.NewSeeded(t), dt: tensor.Float32}
+			_, err := b(c)
+			require.NoError(t, err)
+			tape := G.NewTapeMachine(c.g)
+			want := cupool.Try(tape.RunAll)
+			require.Error(t, want)
+			e, a := newGPUMeter(t)
+			vm, err := gorgoniavm.New(c.g, e)
+			require.NoError(t, err)
+			var ours *gorgoniavm.OpError
+			require.ErrorAs(t, vm.RunAll(), &ours)
+			t.Logf("%v; %v", want, ours)
+			require.NoError(t, vm.Close())
+			require.Zero(t, a.live)
+		})
+	}
 }

@@ -46,13 +46,22 @@
 //
 // On an engine over memory that the CPU cannot touch, the engine's kernels
 // compute: elementwise operations, comparisons, products, sums and maxima,
-// SoftMax, Repeat, slices, Concat, transpositions, ByIndices, functions of one
-// number, convolutions, pooling, Upsample2D, batch norm, group norm, sparsemax,
-// CTC loss, dropout and random numbers (WithSeed). Gorgonia computes all others by
-// itself, on copies in host memory: YOLO, and all operations of a program's own.
-// The results are right, but it is slow; VM.Fallbacks counts it, and the logger is
-// told once for each kind. In managed memory (cuda.Managed) the CPU computes all of the
-// graph, without copies.
+// SoftMax, Sparsemax, functions of one number, Repeat, slices, Concat,
+// transpositions, Tensordot, ByIndices, At, DiagFlat, conversions, convolutions,
+// pooling, Upsample2D, batch norm, group norm, CTCLoss, the boxes of YOLOv3, dropout
+// and random numbers (WithSeed). Gorgonia computes all others by itself, on copies
+// in host memory: YOLOv3 with targets and all operations of a program's own. The
+// results are right, but it is slow; VM.Fallbacks counts it, and a logger is told
+// once for each operation (WithLogger). In managed memory (cuda.Managed) the CPU
+// computes all of the graph, without copies.
+//
+// What a GPU computes is what gorgonia computes, rounding aside, with these
+// exceptions. The gradient of dropout is gorgonia's, which divides by the probability
+// to drop, but elements that are 0 count as kept where they are. The gradient of
+// ByIndices adds up along every axis; gorgonia's is right along the first. CTCLoss has
+// a gradient of 0 behind a sample's length, where gorgonia has −Inf, and its loss of
+// a sample without targets has the right sign. Lengths, classes and indices that are
+// out of range are no error, as the VM does not wait to look: results are NaN.
 //
 // Dense layers, products of matrices with a bias and Rectify, and their
 // gradients are computed in one step each (nn.Linear, nn.LinearBack), if

@@ -49,42 +49,44 @@ func function(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, 
 	return y, nn.Apply(m.e, f, d, y)
 }
 
-// sparsemax is gorgonia's, which computes along the last axis, whichever it was
-// told, and does not along another but for the columns of a matrix.
+// sparsemax is gorgonia's: along the last axis, or one of a matrix. The result for
+// its columns is in their order, as rows.
 func sparsemax(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	d, ok := args[0].(*tensor.Dense)
 	axis := program.Field(in.Op, "axis").Int()
-	if !ok || d.Dims() == 0 || axis != -1 && (axis != 0 || d.Dims() != 2) {
+	columns := axis == 0 && ok && d.Dims() == 2
+	if !ok || d.Dims() == 0 || axis != -1 && !columns && (axis != 1 || d.Dims() != 2) {
 		return foreign(m, in, args)
 	}
 	y, err := m.destination(in)
 	if err != nil {
 		return nil, err
 	}
-	if axis == -1 {
+	if !columns {
 		return y, nn.Sparsemax(m.e, d, y)
 	}
-	columns := d.ShallowClone()
-	if err := columns.T(); err != nil {
+	turned := d.ShallowClone()
+	if err := turned.T(); err != nil {
 		return nil, err
 	}
 	rows := y.ShallowClone()
-	if err := rows.Reshape(columns.Shape().Clone()...); err != nil {
+	if err := rows.Reshape(turned.Shape().Clone()...); err != nil {
 		return nil, err
 	}
-	if err := m.e.Copy(rows, columns); err != nil {
+	if err := m.e.Copy(rows, turned); err != nil {
 		return nil, err
 	}
 	return y, nn.Sparsemax(m.e, rows, rows)
 }
 
-// sparsemaxBack is the gradient of sparsemax, which gorgonia has for matrices.
+// sparsemaxBack is the gradient of sparsemax, which gorgonia has for vectors and
+// matrices.
 func sparsemaxBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	y, dy, err := pair(args)
 	if err != nil {
 		return nil, err
 	}
-	if y.Dims() != 2 || dy.Dims() != 2 {
+	if y.Dims() != dy.Dims() || y.Dims() < 1 || y.Dims() > 2 {
 		return foreign(m, in, args)
 	}
 	dx, err := m.destination(in)
