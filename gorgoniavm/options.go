@@ -98,14 +98,14 @@ func WatchInf() Option {
 // looks reports whether the VM looks at every value as it is computed.
 func (c *config) looks() bool { return c.log != nil || c.watchNaN || c.watchInf }
 
-// validate checks that all nodes are g's.
-func (c *config) validate(g *gorgonia.ExprGraph) error {
+// validate checks that all nodes are of the graph home.
+func (c *config) validate(home *gorgonia.ExprGraph) error {
 	for _, l := range []struct {
 		option string
 		nodes  gorgonia.Nodes
 	}{{"BindDualValues", c.wants.BindOnly}, {"Gradients", c.wants.Grads}, {"Keep", c.wants.Keep}, {"Watch", c.watch}} {
 		for _, n := range l.nodes {
-			if n == nil || n.Graph() != g {
+			if n == nil || n.Graph() != home {
 				return &cupool.ConfigError{Field: l.option, Value: n, Reason: "the node is not one of the graph"}
 			}
 		}

@@ -27,6 +27,7 @@ type VM struct {
 	g         *gorgonia.ExprGraph
 	e         *cupool.Engine
 	c         config
+	home      *gorgonia.ExprGraph // that the nodes are in
 	prog      *program.Program
 	runs      []kernel // what computes each instruction
 	mem       memory
@@ -63,7 +64,8 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	if err := c.validate(g); err != nil {
+	home := homeOf(g)
+	if err := c.validate(home); err != nil {
 		return nil, err
 	}
 	prog, err := compile(g, e, &c, e.Ops().GPU() != nil)
@@ -74,7 +76,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 		return nil, fmt.Errorf("gorgoniavm: setting the mode: %w", err)
 	}
 	return &VM{
-		g: g, e: e, c: c, prog: prog, runs: kernelsOf(prog), derivs: derivsOf(prog, e), norms: normsOf(prog),
+		g: g, e: e, c: c, home: home, prog: prog, runs: kernelsOf(prog), derivs: derivsOf(prog, e), norms: normsOf(prog),
 		mem:       memory{e: e, blocks: refs.Blocks{Allocator: e.Allocator()}},
 		now:       newFrame(len(prog.Instrs)),
 		inputs:    make(map[*gorgonia.Node]input),
