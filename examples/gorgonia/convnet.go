@@ -16,7 +16,7 @@ func convnetNet() *net {
 		samples:   "images",
 		optimizer: "rmsprop",
 		lr:        0.001,
-		fixed:     []string{"hidden", "optimizer"},
+		fixed:     []string{"hidden", "optimizer", "cell", "steps"},
 		describe:  func(*options) string { return "Gorgonia's convolutional network" },
 		open:      openImages,
 		build: func(o *options, rng *rand.Rand, from *network) (*network, error) {

@@ -108,3 +108,26 @@ func smallData(t *testing.T) string {
 	require.NoError(t, training.WriteSubset(dir, 100, 20))
 	return dir
 }
+
+// A recurrent network has the losses there that it has on the host, and nothing
+// is left to Gorgonia.
+func TestRNNOnGPU(t *testing.T) {
+	onOneProcessor(t)
+	for _, args := range [][]string{{"-cell", "lstm"}, {"-cell", "gru"}, {"-cell", "lstm", "-graph"}, {"-cell", "gru", "-graph"}} {
+		args = append(args, "-net", "rnn", "-hidden", "9", "-steps", "4", "-batch", "5", "-train-samples", "60", "-epochs", "2")
+		host := runReport(t, args...)
+		gpu := runReport(t, append(args, "-device", "cuda")...)
+		if gpu.FallbackOps > 0 && fakecuda.Loaded() {
+			t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
+		}
+		require.Zero(t, gpu.FallbackOps)
+		require.Empty(t, gpu.ForeignOps)
+		require.Zero(t, gpu.LeakedBlocks)
+		require.InDelta(t, host.LossFirst, gpu.LossFirst, 1e-4)
+		require.InDelta(t, host.LossLast, gpu.LossLast, 1e-2)
+		require.Equal(t, gpu.LiveBytesFirst, gpu.LiveBytesLast)
+		if slices.Contains(args, "-graph") {
+			require.EqualValues(t, gpu.Steps-1, gpu.GraphSteps, gpu.GraphError)
+		}
+	}
+}

@@ -1,17 +1,19 @@
-// Gorgonia trains networks on MNIST as Gorgonia graphs: the multi-layer
-// perceptron of examples/mlp, and Gorgonia's own example of a convolutional
-// network. All values, gradients and moments live in a cupool:
+// Gorgonia trains networks as Gorgonia graphs: on MNIST the multi-layer
+// perceptron of examples/mlp, Gorgonia's own example of a convolutional network
+// and a residual one, and a recurrent network on a text. All values, gradients
+// and moments live in a cupool:
 //
 //	go run ./examples/gorgonia                     # a subset of MNIST, built in
 //	go run ./examples/gorgonia -compare            # beside the stock tape machine, step by step
 //	go run ./examples/gorgonia -vm tape            # Gorgonia's tape machine and solver, in scopes
+//	go run ./examples/gorgonia -net rnn -cell gru -hidden 64
 //	go run ./examples/gorgonia -net convnet -train-samples 1000 -epochs 1
 //	go run -tags gpu ./examples/gorgonia -device cuda -shift 0
 //
-// nets.go lists the networks, each of which has a file, and images.go what they
-// learn from. machine.go has the ways to run them, data.go the way of a batch
-// into the pool, train.go the steps and epochs, and measure.go what is reported
-// of them.
+// nets.go lists the networks, each of which has a file; images.go and text.go
+// have what they learn from. machine.go has the ways to run them, data.go the
+// way of a batch into the pool, train.go the steps and epochs, and measure.go
+// what is reported of them.
 package main
 
 import (

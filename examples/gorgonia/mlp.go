@@ -16,6 +16,7 @@ func mlpNet() *net {
 		name:     "mlp",
 		about:    "the perceptron of examples/mlp",
 		samples:  "images",
+		fixed:    []string{"cell", "steps"},
 		describe: func(o *options) string { return fmt.Sprint("layers ", widths(o)) },
 		open:     openImages,
 		build: func(o *options, rng *rand.Rand, from *network) (*network, error) {

@@ -29,7 +29,7 @@ type net struct {
 }
 
 // nets are all kinds of networks, the usual one first.
-func nets() []*net { return []*net{mlpNet(), convnetNet(), resnetNet()} }
+func nets() []*net { return []*net{mlpNet(), convnetNet(), resnetNet(), rnnNet()} }
 
 // netNamed returns a kind of network.
 func netNamed(name string) (*net, error) {

@@ -17,6 +17,9 @@ type options struct {
 	net     *net
 	compare bool
 	graph   bool
+
+	cell  string // of -net rnn
+	steps int    // of a sequence
 }
 
 // parse reads the command line. It returns flag.ErrHelp after it has printed
@@ -30,6 +33,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.StringVar(&name, "net", nets()[0].name, "`network`: "+netsAbout())
 	fs.BoolVar(&o.compare, "compare", false, "have a twin of the network do every step with -vm stock, and report its times too")
 	fs.BoolVar(&o.graph, "graph", false, "run the steps as CUDA graphs, where there are any; with -vm pool only")
+	fs.StringVar(&o.cell, "cell", "lstm", "`unit` of -net rnn: lstm or gru")
+	fs.IntVar(&o.steps, "steps", 32, "`characters` of a sequence of -net rnn")
 	err := training.Parse(fs, "Gorgonia trains networks as Gorgonia graphs, every value in a cupool.", args, out)
 	if err != nil {
 		return nil, err
@@ -59,6 +64,11 @@ func (o *options) complete(given map[string]bool) error {
 		return errors.New("-graph needs -vm pool")
 	case o.compare && o.vm == "stock":
 		return errors.New("-compare compares other machines with -vm stock")
+	}
+	if o.net.name == "rnn" {
+		if err := o.checkRNN(); err != nil {
+			return err
+		}
 	}
 	o.useUsual(given)
 	return nil

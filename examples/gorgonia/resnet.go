@@ -16,7 +16,7 @@ func resnetNet() *net {
 		about:    "a residual network of 13 convolutions with batch normalization, and two on shortcuts",
 		samples:  "images",
 		batch:    64,
-		fixed:    []string{"hidden"},
+		fixed:    []string{"hidden", "cell", "steps"},
 		describe: func(*options) string { return "a residual network of stages of 16, 32 and 64 channels" },
 		open:     openImages,
 		build: func(o *options, rng *rand.Rand, from *network) (*network, error) {
