@@ -207,9 +207,9 @@ var covered = map[string]coverage{
 	"Dropout": {noGrads: true, build: func(c *covering) (*G.Node, error) { // all of its numbers are 0
 		return G.Mul(G.Must(G.Dropout(c.any(), 0.5)), c.number(0))
 	}},
-	"UniformRandomNode":  random(func(c *covering) *G.Node { return G.UniformRandomNode(c.g, c.dt, 0, 1, c.shape()...) }),
-	"GaussianRandomNode": random(func(c *covering) *G.Node { return G.GaussianRandomNode(c.g, c.dt, 0, 1, c.shape()...) }),
-	"BinomialRandomNode": random(func(c *covering) *G.Node { return G.BinomialRandomNode(c.g, c.dt, 5, 0.5, c.shape()...) }),
+	"UniformRandomNode":  withRandom(func(c *covering) *G.Node { return G.UniformRandomNode(c.g, c.dt, 0, 1, c.shape()...) }),
+	"GaussianRandomNode": withRandom(func(c *covering) *G.Node { return G.GaussianRandomNode(c.g, c.dt, 0, 1, c.shape()...) }),
+	"BinomialRandomNode": withRandom(func(c *covering) *G.Node { return G.BinomialRandomNode(c.g, c.dt, 5, 0.5, c.shape()...) }),
 
 	"CTCLoss":             {build: func(c *covering) (*G.Node, error) { return c.ctc(G.ReductionSum, 3, 4) }},
 	"CTCLoss by mean":     {build: func(c *covering) (*G.Node, error) { return c.ctc(G.ReductionMean, 3, 4) }},
@@ -268,8 +268,8 @@ func withoutGrads(c coverage) coverage {
 	return c
 }
 
-// random is a case of random numbers, of which only the shape can be compared.
-func random(f func(c *covering) *G.Node) coverage {
+// withRandom is a case of random numbers, of which only the shape can be compared.
+func withRandom(f func(c *covering) *G.Node) coverage {
 	return coverage{noGrads: true, build: func(c *covering) (*G.Node, error) { return G.Mul(f(c), c.number(0)) }}
 }
 
