@@ -26,18 +26,19 @@ if [ -z "$ours" ]; then
 fi
 
 # The networks, and their flags.
+images="-shift 0${MNIST:+ -data $MNIST}"
 declare -A flags=(
-	[convnet-50]="-net convnet -batch 50"
-	[convnet-128]="-net convnet -batch 128"
-	[lstm]="-net rnn"
-	[resnet]="-net resnet -batch 64"
+	[convnet-50]="$images -net convnet -batch 50"
+	[convnet-128]="$images -net convnet -batch 128"
+	[lstm]="-net rnn -hidden 256 -steps 32 -batch 64"
+	[resnet]="$images -net resnet -batch 64"
 )
 names=(convnet-50 convnet-128 lstm resnet)
 
 train() { # NAME FILE FLAG...
 	local name=$1 file=$2
 	shift 2
-	"$ours" -device cuda ${flags[$name]} -shift 0 -epochs "${EPOCHS:-2}" ${MNIST:+-data "$MNIST"} -json "$@" 2>>"$out/errors.txt" | tail -1 >>"$out/$file" ||
+	"$ours" -device cuda ${flags[$name]} -epochs "${EPOCHS:-2}" -json "$@" 2>>"$out/errors.txt" | tail -1 >>"$out/$file" ||
 		echo "$0: $name $*: see $out/errors.txt" >&2
 }
 for ((round = 0; round < ${ROUNDS:-2}; round++)); do
