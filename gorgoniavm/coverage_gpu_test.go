@@ -26,12 +26,7 @@ import (
 )
 
 // computedByGorgonia are the operations that a GPU leaves to gorgonia.
-var computedByGorgonia = []string{
-	"gorgonia.im2colOp", "gorgonia.col2imOp",
-	"*gorgonia.maxPoolOp", "*gorgonia.maxPoolDiffOp", "*gorgonia.avgPoolOp", "*gorgonia.avgPoolDiffOp", "*gorgonia.globalAveragePoolOp",
-	"*gorgonia.BatchNormOp", "*gorgonia.batchnormDiffOp", "*gorgonia.GroupNormOp", "*gorgonia.groupNormDiffOp",
-	"*gorgonia.upsampleOp", "*gorgonia.upsampleDiffOp",
-}
+var computedByGorgonia = []string{}
 
 // noOperations are gorgonia's functions that return a node and make none of an
 // operation, or one of an operation that they are given.
@@ -287,19 +282,27 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// check runs a case on both machines.
-func (o coverage) check(t *testing.T, dt tensor.Dtype) {
+// graph builds a case and its gradients.
+func (o coverage) graph(t *testing.T, dt tensor.Dtype) (*covering, *G.Node) {
+	t.Helper()
 	c := &covering{g: G.NewGraph(), r: enginetest.NewSeeded(t), dt: dt}
 	y, err := o.build(c)
 	require.NoError(t, err)
-	if !o.noGrads {
-		cost := y
-		if !y.IsScalar() {
-			cost = G.Must(G.Sum(G.Must(G.Square(y))))
-		}
-		_, err := G.Grad(cost, c.inputs...)
-		require.NoError(t, err)
+	if o.noGrads {
+		return c, y
 	}
+	cost := y
+	if !y.IsScalar() {
+		cost = G.Must(G.Sum(G.Must(G.Square(y))))
+	}
+	_, err = G.Grad(cost, c.inputs...)
+	require.NoError(t, err)
+	return c, y
+}
+
+// check runs a case on both machines.
+func (o coverage) check(t *testing.T, dt tensor.Dtype) {
+	c, y := o.graph(t, dt)
 	before := make([]any, len(c.inputs)) // the tape machine may write to an input that is reshaped
 	for i, n := range c.inputs {
 		before[i] = clone(t, nil, n.Value())
@@ -431,13 +434,7 @@ func TestEveryOperationOutOfMemory(t *testing.T) {
 }
 
 func (o coverage) failEverywhere(t *testing.T) {
-	c := &covering{g: G.NewGraph(), r: enginetest.NewSeeded(t), dt: tensor.Float32}
-	y, err := o.build(c)
-	require.NoError(t, err)
-	if !o.noGrads {
-		_, err := G.Grad(G.Must(G.Sum(G.Must(G.Square(y)))), c.inputs...)
-		require.NoError(t, err)
-	}
+	c, _ := o.graph(t, tensor.Float32)
 	e, a := newGPUMeter(t)
 	vm, err := gorgoniavm.New(c.g, e)
 	require.NoError(t, err)
@@ -485,4 +482,37 @@ func TestRefusedOperations(t *testing.T) {
 			require.Zero(t, a.live)
 		})
 	}
+}
+
+// notRecorded are the cases, of those that a GPU computes, in which a tensor depends
+// on a number of the device.
+var notRecorded = []string{"LogSumExp"}
+
+// A launch of a recording computes what the operations one by one do.
+func TestEveryOperationReplays(t *testing.T) {
+	e, _ := newReplayMeter(t)
+	for _, name := range slices.Sorted(maps.Keys(covered)) {
+		t.Run(name, func(t *testing.T) { covered[name].replay(t, e, slices.Contains(notRecorded, name)) })
+	}
+}
+
+func (o coverage) replay(t *testing.T, e *cupool.Engine, refused bool) {
+	c, y := o.graph(t, tensor.Float32)
+	vm, err := gorgoniavm.New(c.g, e, gorgoniavm.Keep(y), gorgoniavm.Replay())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, vm.Close()) }()
+	var want []any
+	for i := range 4 {
+		require.NoError(t, vm.RunAll())
+		got := o.results(t, c, y, func(v G.Value) any { return data(t, e, v) })
+		if i == 0 {
+			want = got
+		}
+		require.Equal(t, want, got, "run %d", i)
+	}
+	if len(vm.Fallbacks()) > 0 || refused {
+		require.Zero(t, vm.Replays().Launches)
+		return
+	}
+	require.Equal(t, gorgoniavm.ReplayStats{Recordings: 1, Launches: 3}, vm.Replays())
 }

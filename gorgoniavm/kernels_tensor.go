@@ -35,11 +35,21 @@ func toDestination(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Va
 func product(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	switch {
 	case in.Scalar:
-		return in.Op.Do(args...)
+		return dot(m, in, args)
 	case in.Outer:
 		return outer(m, in, args)
 	}
 	return toDestination(m, in, args)
+}
+
+// dot computes the product of two vectors, which a device leaves there, to be fetched
+// as other scalars are.
+func dot(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, b, err := pair(args)
+	if err != nil || m.e.AllocAccessible() || a.Dims() != 1 || b.Dims() != 1 {
+		return in.Op.Do(args...)
+	}
+	return m.e.Contract(a, b, []int{0}, []int{0})
 }
 
 // outer computes outer products. Package tensor would clear the destination on
