@@ -84,10 +84,10 @@ struct BlockTile {
 template <typename T> struct BlockTiles;
 template <> struct BlockTiles<float> {
 	static std::vector<BlockTile> conv() {
-		return {{16, 64, 64}, {16, 128, 128}, {16, 128, 128}, {32, 64, 128}, {32, 64, 256}, {32, 128, 128}, {32, 128, 256}, {64, 32, 128}, {64, 32, 256}, {64, 64, 256}, {64, 64, 256}, {64, 64, 256}, {64, 128, 256}, {128, 64, 256}};
+		return {{16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {32, 128, 128}, {64, 32, 128}, {64, 64, 256}, {64, 64, 256}};
 	}
 	static std::vector<BlockTile> weights() {
-		return {{16, 16, 64}, {32, 16, 128}, {32, 16, 128}, {16, 64, 64}, {16, 64, 128}, {32, 32, 128}, {32, 64, 128}, {32, 64, 256}, {32, 128, 256}, {64, 64, 256}, {64, 64, 256}, {64, 64, 256}};
+		return {{32, 16, 128}, {16, 64, 128}, {32, 32, 128}, {32, 64, 256}, {64, 64, 256}};
 	}
 	static const void *kernel(int i) {
 		const void *all[] = {KERNEL_OF(conv_f32), KERNEL_OF(conv_weights_f32), KERNEL_OF(conv_sum_f32), KERNEL_OF(im2col_f32), KERNEL_OF(col2im_f32), KERNEL_OF(conv_finish_f32)};
@@ -95,8 +95,8 @@ template <> struct BlockTiles<float> {
 	}
 };
 template <> struct BlockTiles<double> {
-	static std::vector<BlockTile> conv() { return {{16, 64, 64}, {16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}; }
-	static std::vector<BlockTile> weights() { return {{16, 16, 64}, {32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}; }
+	static std::vector<BlockTile> conv() { return {{16, 128, 128}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}; }
+	static std::vector<BlockTile> weights() { return {{32, 16, 128}, {16, 64, 64}, {32, 32, 64}, {32, 64, 128}, {64, 64, 256}}; }
 	static const void *kernel(int i) {
 		const void *all[] = {KERNEL_OF(conv_f64), KERNEL_OF(conv_weights_f64), KERNEL_OF(conv_sum_f64), KERNEL_OF(im2col_f64), KERNEL_OF(col2im_f64), KERNEL_OF(conv_finish_f64)};
 		return all[i];
@@ -114,23 +114,23 @@ template <typename A> static void launch(const void *kernel, int x, int y, int t
 static int over(long long a, long long b) { return (int)((a + b - 1) / b); }
 
 // launch_conv launches all parts of a gather.
-template <typename T> static int launch_conv(ConvArgs a, const std::vector<ConvPart> &parts, int tile, int splits, T *scratch) {
+template <typename T> static int launch_conv(ConvProduct a, const std::vector<ConvPart> &parts, int tile, int splits, T *scratch) {
 	ConvFinishArgs f = {a.dst, (u64)scratch, a.bias, a.y, a.activation, a.batch * a.rows * a.dst_plane, splits, a.rows, a.dst_plane};
-	a.splits = splits, a.size = f.n;
+	a.splits = splits, a.size = f.n, a.tile = tile;
 	if (splits > 1)
 		a.dst = f.sums, a.bias = a.y = 0, a.activation = 0;
 	BlockTile t = BlockTiles<T>::conv()[tile];
 	int blocks = 0;
-	a.tile = tile;
 	for (size_t first = 0; first < parts.size(); first += CONV_PARTS) {
+		ConvArgs args = {a, {}};
 		int n = (int)std::min<size_t>(CONV_PARTS, parts.size() - first), most = 0;
 		for (int i = 0; i < n; i++) {
-			a.part[i] = parts[first + i];
-			int mine = over(a.rows, t.rows) * over(a.batch * a.part[i].high * a.part[i].wide, t.cols);
+			args.part[i] = parts[first + i];
+			int mine = over(a.rows, t.rows) * over(a.batch * args.part[i].high * args.part[i].wide, t.cols);
 			most = std::max(most, mine);
 			blocks += mine;
 		}
-		launch(BlockTiles<T>::kernel(CONV), most * splits, n, t.threads, a);
+		launch(BlockTiles<T>::kernel(CONV), most * splits, n, t.threads, args);
 	}
 	if (splits > 1)
 		launch(BlockTiles<T>::kernel(CONV_FINISH), std::min(4096, over(f.n, 256)), 1, 256, f);
@@ -138,7 +138,7 @@ template <typename T> static int launch_conv(ConvArgs a, const std::vector<ConvP
 }
 
 template <typename T> static int forward(const Shape &s, T *x, T *w, T *bias, T *y, int tile, int splits, T *scratch) {
-	ConvArgs a = {};
+	ConvProduct a = {};
 	a.dst = (u64)y, a.src = (u64)x, a.w = (u64)w, a.bias = (u64)bias;
 	a.activation = 1;
 	a.batch = s.n, a.rows = s.o, a.channels = s.c, a.height = s.h, a.width = s.w;
@@ -174,7 +174,7 @@ static std::vector<Phase> phases(int size, int kernel, int pad, int stride, int 
 }
 
 template <typename T> static int input_back(const Shape &s, T *dz, T *w, T *x, T *dx, int tile, int splits, T *scratch) {
-	ConvArgs a = {};
+	ConvProduct a = {};
 	a.dst = (u64)dx, a.src = (u64)dz, a.w = (u64)w, a.y = (u64)x;
 	a.activation = 1;
 	a.batch = s.n, a.rows = s.c, a.channels = s.o, a.height = s.oh(), a.width = s.ow();

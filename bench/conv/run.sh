@@ -28,6 +28,6 @@ fi
 arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
 nvcc -O3 -std=c++17 -arch="sm_$arch" -Xptxas -v -I internal/kernels -o "$out/bench" bench/conv/conv_bench.cu \
 	${flags[@]+"${flags[@]}"} -lcublas 2>"$out/log" || { cat "$out/log"; exit 1; }
-grep -A2 "Compiling entry function 'conv" "$out/log" | grep -e Compiling -e spill -e Used || true
+grep -A3 "Compiling entry function 'conv_" "$out/log" | grep -e Compiling -e spill -e Used || true
 nvidia-smi --query-gpu=name,clocks.sm,clocks.max.sm --format=csv,noheader
 "$out/bench" "$@"

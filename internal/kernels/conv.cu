@@ -9,7 +9,8 @@
 enum {
 	CONV_PARTS = 4,         // products that one launch makes
 	CONV_THREADS = 256,     // of a block, at most
-	CONV_ROOM = 34 << 10,   // bytes of shared memory
+	CONV_ROOM = 22 << 10,   // bytes of shared memory
+	WEIGHTS_ROOM = 34 << 10,
 	CONV_CHUNK = 32,        // products at a time, at most
 	CONV_OUTSIDE = -(1 << 30) // a coordinate that no image has
 };
@@ -24,10 +25,10 @@ struct ConvPart {
 	i64 w_first, dst_first; // offsets of the first weight and the first pixel
 };
 
-// and then act(dst + bias) or, if there is a y, dst times the slope of the
-// activation whose result it is. No tensor has 2³⁰ elements, and no coordinate is
-// that far outside.
-struct ConvArgs {
+// What parts have in common. They are act(dst + bias) or, if there is a y, dst times
+// the slope of the activation whose result it is. No tensor has 2³⁰ elements, and no
+// coordinate is that far outside.
+struct ConvProduct {
 	u64 dst, src, w;
 	u64 bias; // rows; or 0
 	u64 y;    // as dst; or 0
@@ -37,6 +38,10 @@ struct ConvArgs {
 	i64 dst_plane, dst_row, dst_column;
 	i64 tile;
 	i64 splits, size; // sums in splits, of which each makes a dst, size elements apart
+};
+
+struct ConvArgs {
+	ConvProduct product;
 	ConvPart part[CONV_PARTS];
 };
 
@@ -115,15 +120,11 @@ struct Odometer {
 // fragment reads N neighbours of shared memory.
 template <int N, typename T> static __device__ __forceinline__ void fragment(T *to, const T *from) {
 	UNROLL
-	for (int i = 0; i < N; i += N % 4 ? 1 : 4) {
-		if (N % 4) {
-			to[i] = from[i];
-			continue;
-		}
+	for (int i = 0; i < N; i += 4) {
 		Quad<T> q = *(const Quad<T> *)(from + i);
 		UNROLL
 		for (int j = 0; j < 4; j++)
-			to[(i + j) % N] = q.x[j];
+			to[i + j] = q.x[j];
 	}
 }
 
@@ -234,7 +235,7 @@ template <typename Sizes_> struct ConvGather {
 	using S = Sizes_;
 	using T = typename S::T;
 	enum { APART = S::THREADS / S::COLS }; // products between those that a thread brings
-	const ConvArgs &g;
+	const ConvProduct &g;
 	const ConvPart &part;
 	ConvBlock<S> block;
 	Odometer tap;
@@ -243,7 +244,7 @@ template <typename Sizes_> struct ConvGather {
 	int chunks, at, y, x; // y, x: where this thread's pixel is
 	T *dst;
 
-	__device__ __forceinline__ ConvGather(const ConvArgs &args, const ConvPart &p) : g(args), part(p) {}
+	__device__ __forceinline__ ConvGather(const ConvProduct &product, const ConvPart &p) : g(product), part(p) {}
 
 	// find returns the image, row and column of a pixel.
 	__device__ __forceinline__ void find(int p, int &n, int &i, int &j) const {
@@ -482,44 +483,40 @@ template <typename Sizes_> struct ConvWeights {
 	}
 };
 
-template <typename S> static __device__ __forceinline__ void conv_tile(const ConvArgs &a, void *room, Tap *taps) {
-	ConvGather<S>(a, a.part[blockIdx.y]).run(blockIdx.x, (typename S::T *)room, taps);
+template <typename S> static __device__ __forceinline__ void conv_tile(const ConvProduct &g, const ConvPart &part, void *room, Tap *taps) {
+	ConvGather<S>(g, part).run(blockIdx.x, (typename S::T *)room, taps);
 }
 
 // conv_sized makes tiles as ConvTiles of args_conv.go says.
-static __device__ __forceinline__ void conv_sized(float, const ConvArgs &a, void *room, Tap *taps) {
-	switch (a.tile) {
-	case 0: return conv_tile<ConvSizes<float, 16, 64, 4, 4, 1, 16>>(a, room, taps);
-	case 1: return conv_tile<ConvSizes<float, 16, 128, 4, 4, 1, 16>>(a, room, taps);
-	case 2: return conv_tile<ConvSizes<float, 16, 128, 8, 4, 2, 16>>(a, room, taps);
-	case 3: return conv_tile<ConvSizes<float, 32, 64, 4, 4, 1, 16>>(a, room, taps);
-	case 4: return conv_tile<ConvSizes<float, 32, 64, 8, 4, 4, 32>>(a, room, taps);
-	case 5: return conv_tile<ConvSizes<float, 32, 128, 8, 4, 1, 16>>(a, room, taps);
-	case 6: return conv_tile<ConvSizes<float, 32, 128, 8, 8, 4, 16>>(a, room, taps);
-	case 7: return conv_tile<ConvSizes<float, 64, 32, 4, 4, 1, 16>>(a, room, taps);
-	case 8: return conv_tile<ConvSizes<float, 64, 32, 8, 4, 4, 32>>(a, room, taps);
-	case 9: return conv_tile<ConvSizes<float, 64, 64, 8, 4, 2, 16>>(a, room, taps);
-	case 10: return conv_tile<ConvSizes<float, 64, 64, 8, 8, 4, 32>>(a, room, taps);
-	case 11: return conv_tile<ConvSizes<float, 64, 64, 8, 8, 4, 16>>(a, room, taps);
-	case 12: return conv_tile<ConvSizes<float, 64, 128, 8, 8, 2, 16>>(a, room, taps);
-	default: return conv_tile<ConvSizes<float, 128, 64, 8, 8, 2, 16>>(a, room, taps);
+static __device__ __forceinline__ void conv_sized(float, const ConvProduct &g, const ConvPart &part, void *room, Tap *taps) {
+	switch (g.tile) {
+	case 0: return conv_tile<ConvSizes<float, 16, 128, 4, 4, 1, 16>>(g, part, room, taps);
+	case 1: return conv_tile<ConvSizes<float, 32, 32, 4, 4, 1, 16>>(g, part, room, taps);
+	case 2: return conv_tile<ConvSizes<float, 32, 64, 4, 4, 1, 16>>(g, part, room, taps);
+	case 3: return conv_tile<ConvSizes<float, 32, 128, 8, 4, 1, 16>>(g, part, room, taps);
+	case 4: return conv_tile<ConvSizes<float, 64, 32, 4, 4, 1, 16>>(g, part, room, taps);
+	case 5: return conv_tile<ConvSizes<float, 64, 64, 4, 4, 1, 16>>(g, part, room, taps);
+	default: return conv_tile<ConvSizes<float, 64, 64, 8, 4, 2, 16>>(g, part, room, taps);
 	}
 }
 
-static __device__ __forceinline__ void conv_sized(double, const ConvArgs &a, void *room, Tap *taps) {
-	switch (a.tile) {
-	case 0: return conv_tile<ConvSizes<double, 16, 64, 4, 4, 1, 8>>(a, room, taps);
-	case 1: return conv_tile<ConvSizes<double, 16, 128, 4, 4, 1, 8>>(a, room, taps);
-	case 2: return conv_tile<ConvSizes<double, 32, 32, 4, 4, 1, 8>>(a, room, taps);
-	case 3: return conv_tile<ConvSizes<double, 32, 64, 4, 4, 1, 8>>(a, room, taps);
-	default: return conv_tile<ConvSizes<double, 64, 64, 4, 4, 1, 8>>(a, room, taps);
+static __device__ __forceinline__ void conv_sized(double, const ConvProduct &g, const ConvPart &part, void *room, Tap *taps) {
+	switch (g.tile) {
+	case 0: return conv_tile<ConvSizes<double, 16, 128, 4, 4, 1, 8>>(g, part, room, taps);
+	case 1: return conv_tile<ConvSizes<double, 32, 32, 4, 4, 1, 8>>(g, part, room, taps);
+	case 2: return conv_tile<ConvSizes<double, 32, 64, 4, 4, 1, 8>>(g, part, room, taps);
+	default: return conv_tile<ConvSizes<double, 64, 64, 4, 4, 1, 8>>(g, part, room, taps);
 	}
 }
 
+// The arguments are copied, as tiles that find them by different ways would make the
+// compiler keep them in local memory.
 template <typename T> static __device__ void conv(const ConvArgs &a) {
 	__shared__ Quad<double> room[CONV_ROOM / sizeof(Quad<double>)];
 	__shared__ Tap taps[2 * CONV_CHUNK];
-	conv_sized((T)0, a, room, taps);
+	ConvProduct product = a.product;
+	ConvPart part = a.part[blockIdx.y];
+	conv_sized((T)0, product, part, room, taps);
 }
 
 template <typename S> static __device__ __forceinline__ void weights_tile(const ConvWeightsArgs &a, void *room, Tap *taps, Tap *made) {
@@ -529,35 +526,27 @@ template <typename S> static __device__ __forceinline__ void weights_tile(const 
 // weights_sized makes tiles as ConvWeightsTiles of args_conv.go says.
 static __device__ __forceinline__ void weights_sized(float, const ConvWeightsArgs &a, void *room, Tap *taps, Tap *made) {
 	switch (a.tile) {
-	case 0: return weights_tile<ConvSizes<float, 16, 16, 2, 2, 1, 16>>(a, room, taps, made);
-	case 1: return weights_tile<ConvSizes<float, 32, 16, 2, 2, 1, 16>>(a, room, taps, made);
-	case 2: return weights_tile<ConvSizes<float, 32, 16, 4, 4, 4, 32>>(a, room, taps, made);
-	case 3: return weights_tile<ConvSizes<float, 16, 64, 4, 4, 1, 16>>(a, room, taps, made);
-	case 4: return weights_tile<ConvSizes<float, 16, 64, 8, 4, 4, 32>>(a, room, taps, made);
-	case 5: return weights_tile<ConvSizes<float, 32, 32, 4, 4, 2, 32>>(a, room, taps, made);
-	case 6: return weights_tile<ConvSizes<float, 32, 64, 4, 4, 1, 16>>(a, room, taps, made);
-	case 7: return weights_tile<ConvSizes<float, 32, 64, 8, 4, 4, 32>>(a, room, taps, made);
-	case 8: return weights_tile<ConvSizes<float, 32, 128, 8, 8, 4, 16>>(a, room, taps, made);
-	case 9: return weights_tile<ConvSizes<float, 64, 64, 8, 4, 2, 32>>(a, room, taps, made);
-	case 10: return weights_tile<ConvSizes<float, 64, 64, 8, 8, 4, 32>>(a, room, taps, made);
-	default: return weights_tile<ConvSizes<float, 64, 64, 8, 8, 4, 16>>(a, room, taps, made);
+	case 0: return weights_tile<ConvSizes<float, 32, 16, 4, 4, 4, 32>>(a, room, taps, made);
+	case 1: return weights_tile<ConvSizes<float, 16, 64, 8, 4, 4, 32>>(a, room, taps, made);
+	case 2: return weights_tile<ConvSizes<float, 32, 32, 4, 4, 2, 32>>(a, room, taps, made);
+	case 3: return weights_tile<ConvSizes<float, 32, 64, 8, 4, 4, 32>>(a, room, taps, made);
+	default: return weights_tile<ConvSizes<float, 64, 64, 8, 4, 2, 32>>(a, room, taps, made);
 	}
 }
 
 static __device__ __forceinline__ void weights_sized(double, const ConvWeightsArgs &a, void *room, Tap *taps, Tap *made) {
 	switch (a.tile) {
-	case 0: return weights_tile<ConvSizes<double, 16, 16, 2, 2, 1, 8>>(a, room, taps, made);
-	case 1: return weights_tile<ConvSizes<double, 32, 16, 2, 2, 1, 8>>(a, room, taps, made);
-	case 2: return weights_tile<ConvSizes<double, 16, 64, 4, 4, 1, 8>>(a, room, taps, made);
-	case 3: return weights_tile<ConvSizes<double, 32, 32, 4, 4, 1, 8>>(a, room, taps, made);
-	case 4: return weights_tile<ConvSizes<double, 32, 64, 4, 4, 1, 8>>(a, room, taps, made);
+	case 0: return weights_tile<ConvSizes<double, 32, 16, 4, 4, 4, 8>>(a, room, taps, made);
+	case 1: return weights_tile<ConvSizes<double, 16, 64, 4, 4, 1, 8>>(a, room, taps, made);
+	case 2: return weights_tile<ConvSizes<double, 32, 32, 4, 4, 1, 8>>(a, room, taps, made);
+	case 3: return weights_tile<ConvSizes<double, 32, 64, 4, 4, 1, 8>>(a, room, taps, made);
 	default: return weights_tile<ConvSizes<double, 64, 64, 4, 4, 1, 8>>(a, room, taps, made);
 	}
 }
 
 template <typename T> static __device__ void conv_weights(const ConvWeightsArgs &a) {
-	__shared__ Quad<double> room[CONV_ROOM / sizeof(Quad<double>)];
-	__shared__ Tap taps[2 * CONV_CHUNK], made[128];
+	__shared__ Quad<double> room[WEIGHTS_ROOM / sizeof(Quad<double>)];
+	__shared__ Tap taps[2 * CONV_CHUNK], made[64];
 	weights_sized((T)0, a, room, taps, made);
 }
 
