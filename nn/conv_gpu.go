@@ -11,8 +11,8 @@ import (
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
-// processors is a number of multiprocessors that a GPU may have. Products are
-// divided so that all of them work.
+// processors is the number of multiprocessors of an H200, by whose times products
+// are divided.
 const processors = 132
 
 // imagesAtOnce returns how many images one launch may do, 0 where a single one is
@@ -191,50 +191,45 @@ func upTo(n, each int64) int64 { return (n + each - 1) / each }
 
 // plan chooses the tile and the splits that take least time.
 func plan(a *kernels.ConvArgs, parts []kernels.ConvPart, double bool) {
-	const most = 4
+	const most, ends = 4, 4
 	a.Size = a.Batch * a.Rows * a.DstPlane
-	least := math.Inf(1)
+	least := int64(math.MaxInt64)
 	for i, t := range kernels.ConvTiles(double) {
 		for splits := int64(1); splits <= most; splits++ {
 			var w work
 			for p := range parts {
 				chunks := upTo(upTo(a.Channels*parts[p].TapsY*parts[p].TapsX, t.Chunk), splits)
-				w.add(gatherBlocks(a, &parts[p], t)*splits, chunks)
+				w.add(gatherBlocks(a, &parts[p], t)*splits, chunks+ends)
 			}
-			if time := w.time(t) + finishTime(a.Size, splits); time < least {
+			time := w.time(t)
+			if splits > 1 { // one launch is better unless two are clearly so
+				time = (time + sumTime(a.Size, splits)) * 6 / 5
+			}
+			if time < least {
 				a.Tile, a.Splits, least = int64(i), splits, time
 			}
 		}
 	}
 }
 
-// finishTime is how long it takes to add up splits, in nanoseconds.
-func finishTime(size, splits int64) float64 {
-	if splits == 1 {
-		return 0
-	}
-	return 1500 + float64(size*(2*splits+1))*4/3000
-}
+// sumTime is how long it takes an H200 to add up parts of n elements each, in
+// nanoseconds.
+func sumTime(n, parts int64) int64 { return 1800 + n*parts*4/3000 }
 
 // work is that of a launch: blocks, and how many chunks they and the longest of them
-// have.
+// have. What a block does besides counts as some chunks.
 type work struct{ blocks, chunks, longest int64 }
 
 func (w *work) add(blocks, chunks int64) {
-	const ends = 2 // to begin and to finish takes a block as long as some chunks
 	w.blocks += blocks
-	w.chunks += blocks * (chunks + ends)
-	w.longest = max(w.longest, chunks+ends)
+	w.chunks += blocks * chunks
+	w.longest = max(w.longest, chunks)
 }
 
-// time is how long it takes, in nanoseconds, by what the multiprocessor does that
-// has most blocks. One block alone waits for memory now and then.
-func (w *work) time(t kernels.ConvTile) float64 {
-	const alone = 1.3
-	if w.blocks <= processors {
-		return alone * float64(w.longest*t.Pace)
-	}
-	return float64(upTo(w.blocks, processors)) * float64(w.chunks) / float64(w.blocks) * float64(t.Pace)
+// time is how long the work takes an H200, in nanoseconds: at least as long as the
+// longest block alone, and as the multiprocessor that has most blocks.
+func (w *work) time(t kernels.ConvTile) int64 {
+	return max(w.longest*t.Wait, upTo(w.blocks, processors)*w.chunks*t.Busy/w.blocks)
 }
 
 // weightsOnGPU sets dw and db in two steps: sums over so many pixels each, and
@@ -264,15 +259,16 @@ func weightsOnGPU(g *gpu.Ops, op string, s *convSize, a kernels.ConvWeightsArgs,
 
 // divide chooses the tile and the span that take least time.
 func divide(a *kernels.ConvWeightsArgs, double bool) {
-	pixels, least := a.Batch*a.High*a.Wide, math.Inf(1)
+	const most, ends = 4, 2 // blocks that a multiprocessor is to have
+	pixels, least := a.Batch*a.High*a.Wide, int64(math.MaxInt64)
 	for i, t := range kernels.ConvWeightsTiles(double) {
 		tiles := upTo(a.Rows, t.Rows) * upTo(a.Columns, t.Cols)
-		for each := int64(1); each <= 4; each++ { // blocks that a multiprocessor has
+		for each := int64(1); each <= most; each++ {
 			span := upTo(upTo(pixels, max(1, each*processors/tiles)), t.Chunk) * t.Chunk
 			parts := upTo(pixels, span)
 			var w work
-			w.add(tiles*parts, span/t.Chunk)
-			if time := w.time(t) + finishTime(a.Rows*a.Columns, parts); time < least {
+			w.add(tiles*parts, span/t.Chunk+ends)
+			if time := w.time(t) + sumTime(a.Rows*a.Columns, parts); time < least {
 				a.Tile, a.Span, least = int64(i), span, time
 			}
 		}

@@ -75,9 +75,9 @@ type Im2ColArgs struct {
 }
 
 // A ConvTile is the part of a product that a block makes, its threads, and how many
-// products it sums at a time. Pace is how long that takes a busy multiprocessor of
-// an H200, in nanoseconds.
-type ConvTile struct{ Rows, Cols, Threads, Chunk, Pace int64 }
+// products it sums at a time, a chunk. On an H200, a block alone takes Wait
+// nanoseconds for that, and each of many that share a multiprocessor Busy.
+type ConvTile struct{ Rows, Cols, Threads, Chunk, Wait, Busy int64 }
 
 // ConvTiles returns the tiles of ConvGather.
 func ConvTiles(double bool) []ConvTile {
@@ -96,9 +96,10 @@ func ConvWeightsTiles(double bool) []ConvTile {
 }
 
 var (
-	convTiles32 = []ConvTile{{16, 128, 128, 16, 400}, {32, 32, 64, 16, 250}, {32, 64, 128, 16, 370}, {32, 128, 128, 16, 700}, {64, 32, 128, 16, 360},
-		{64, 64, 256, 16, 650}, {64, 64, 256, 16, 600}}
-	convTiles64    = []ConvTile{{16, 128, 128, 8, 450}, {32, 32, 64, 8, 250}, {32, 64, 128, 8, 450}, {64, 64, 256, 8, 850}}
-	weightsTiles32 = []ConvTile{{32, 16, 128, 32, 400}, {16, 64, 128, 32, 400}, {32, 32, 128, 32, 400}, {32, 64, 256, 32, 600}, {64, 64, 256, 32, 1000}}
-	weightsTiles64 = []ConvTile{{32, 16, 128, 8, 250}, {16, 64, 64, 8, 250}, {32, 32, 64, 8, 250}, {32, 64, 128, 8, 450}, {64, 64, 256, 8, 850}}
+	convTiles32 = []ConvTile{{16, 128, 128, 16, 800, 330}, {32, 32, 64, 16, 700, 170}, {32, 64, 128, 16, 600, 330}, {32, 128, 128, 16, 1250, 490},
+		{64, 32, 128, 16, 650, 270}, {64, 64, 256, 16, 750, 510}, {64, 64, 256, 16, 700, 500}}
+	convTiles64    = []ConvTile{{16, 128, 128, 8, 800, 330}, {32, 32, 64, 8, 700, 170}, {32, 64, 128, 8, 600, 330}, {64, 64, 256, 8, 750, 510}}
+	weightsTiles32 = []ConvTile{{32, 16, 128, 32, 350, 230}, {16, 64, 128, 32, 550, 380}, {32, 32, 128, 32, 500, 320}, {32, 64, 256, 32, 750, 620},
+		{64, 64, 256, 32, 1000, 860}}
+	weightsTiles64 = []ConvTile{{32, 16, 128, 8, 300, 120}, {16, 64, 64, 8, 400, 170}, {32, 32, 64, 8, 400, 170}, {32, 64, 128, 8, 450, 330}, {64, 64, 256, 8, 600, 510}}
 )
