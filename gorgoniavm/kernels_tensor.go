@@ -63,6 +63,10 @@ func outer(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 	if err != nil {
 		return nil, err
 	}
+	if !m.e.AllocAccessible() && a.Dims() == 1 && b.Dims() == 1 && dst.Dims() == 2 { // a product of matrices overwrites
+		column, row := m.part(a, 0, tensor.Shape{a.Shape()[0], 1}), m.part(b, 0, tensor.Shape{1, b.Shape()[0]})
+		return dst, m.e.MatMul(column, row, dst)
+	}
 	if err := m.e.Zero(dst); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ var models = map[string]func() *model{
 	"log softmax":         newLogSoftMax,
 	"lstm layer":          func() *model { return newLSTMLayer(3, 4, 5, 4, 6) },
 	"gru layer":           func() *model { return newGRULayer(3, 4, 5, 4, 6) },
+	"character model":     func() *model { return newCharacterModel(4, 8, 5, 6) },
 	"cross entropy":       func() *model { return newLoss(fusedLosses["mean"].loss) },
 }
 

@@ -92,3 +92,40 @@ func newGRULayer(batch, in, hidden, steps, out int) *model {
 	}
 	return r.learn(hs, out)
 }
+
+// newCharacterModel is gorgonia's charRNN example, smaller: each gate has
+// weights of its own, characters are rows of an embedding, and the cost is a sum
+// of elements of logarithms. Characters come again.
+func newCharacterModel(in, hidden, length, alphabet int) *model {
+	m := startModel()
+	weights := make(map[string][3]*G.Node)
+	for i, gate := range []string{"i", "f", "o", "c"} {
+		weights[gate] = [3]*G.Node{m.param("wx"+gate, int64(10*i), hidden, in), m.param("wh"+gate, int64(10*i+1), hidden, hidden), m.param("b"+gate, int64(10*i+2), hidden)}
+	}
+	decoder, bias := m.param("decoder", 90, alphabet, hidden), m.param("bias", 91, alphabet)
+	embedding := m.param("embedding", 92, alphabet, in)
+	h := G.NewVector(m.g, tensor.Float32, G.WithShape(hidden), G.WithName("h"), G.WithValue(values(93, hidden)))
+	c := G.NewVector(m.g, tensor.Float32, G.WithShape(hidden), G.WithName("c"), G.WithValue(values(94, hidden)))
+	m.inputs = G.Nodes{h, c}
+	for t := range length {
+		x := G.Must(G.Slice(embedding, G.S(t*t%alphabet)))
+		z := func(gate string) *G.Node {
+			w := weights[gate]
+			return G.Must(G.Add(G.Must(G.Add(G.Must(G.Mul(w[0], x)), G.Must(G.Mul(w[1], h)))), w[2]))
+		}
+		write := G.Must(G.HadamardProd(G.Must(G.Sigmoid(z("i"))), G.Must(G.Tanh(z("c")))))
+		c = G.Must(G.Add(G.Must(G.HadamardProd(G.Must(G.Sigmoid(z("f"))), c)), write))
+		h = G.Must(G.HadamardProd(G.Must(G.Sigmoid(z("o"))), G.Must(G.Tanh(c))))
+		p := G.Must(G.SoftMax(G.Must(G.Add(G.Must(G.Mul(decoder, h)), bias))))
+		loss := G.Must(G.Slice(G.Must(G.Neg(G.Must(G.Log(p)))), G.S((t+1)*(t+1)%alphabet)))
+		if m.cost == nil {
+			m.cost = loss
+		} else {
+			m.cost = G.Must(G.Add(m.cost, loss))
+		}
+	}
+	if _, err := G.Grad(m.cost, m.weights...); err != nil {
+		panic(err)
+	}
+	return m
+}
