@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
-	cuda "github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -17,7 +17,7 @@ import (
 // group computes elementwise operations in one launch.
 func group(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	g := in.Group
-	a := cuda.FusedArgs{N: int64(g.N), Columns: int64(g.Columns), Inputs: int64(len(g.Inputs)), Scalars: int64(len(g.Scalars)),
+	a := gpu.FusedArgs{N: int64(g.N), Columns: int64(g.Columns), Inputs: int64(len(g.Inputs)), Scalars: int64(len(g.Scalars)),
 		Outputs: int64(len(g.Outputs)), Steps: int64(len(g.Steps))}
 	copy(a.Step[:], g.Steps)
 	for i := range g.Inputs {
@@ -40,7 +40,7 @@ func group(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 }
 
 // operandOf fills in where a part of a tensor is.
-func (m *VM) operandOf(o *cuda.FusedOperand, g *program.Group, v *program.View, of gorgonia.Value) error {
+func (m *VM) operandOf(o *gpu.FusedOperand, g *program.Group, v *program.View, of gorgonia.Value) error {
 	d, err := dense(of)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (m *VM) operandOf(o *cuda.FusedOperand, g *program.Group, v *program.View, 
 // outputsOf makes the results of a group and fills in where they are. It returns
 // that of the instruction itself, or where there is none, the room that the
 // others go to.
-func (m *VM) outputsOf(a *cuda.FusedArgs, in *program.Instr, args []gorgonia.Value) (own gorgonia.Value, err error) {
+func (m *VM) outputsOf(a *gpu.FusedArgs, in *program.Instr, args []gorgonia.Value) (own gorgonia.Value, err error) {
 	for i := range in.Group.Outputs {
 		o := &in.Group.Outputs[i]
 		var to gorgonia.Value

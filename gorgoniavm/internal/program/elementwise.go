@@ -1,14 +1,10 @@
 package program
 
-import (
-	"gorgonia.org/tensor"
-
-	"github.com/cupool/cupool/internal/kernels"
-)
+import "gorgonia.org/tensor"
 
 // An element is an elementwise operation that may become a step of a fused one.
 type element struct {
-	op      int    // of kernels.FusedStep
+	op      string // of gpu.FusedStep
 	args    []arg  // one or two
 	to      []View // parts of rooms where the result is written too
 	columns int    // the length of the operands' rows; 0: any
@@ -22,22 +18,18 @@ type arg struct {
 
 // The operations, by what gorgonia calls them.
 var (
-	binaryOps = map[string]int{
-		"+ false": kernels.Add, "- false": kernels.Sub, "⊙ false": kernels.Mul, "÷ false": kernels.Div, "^ false": kernels.Pow,
-		"> true": kernels.FusedCompare + kernels.Gt, ">= true": kernels.FusedCompare + kernels.Gte,
-		"< true": kernels.FusedCompare + kernels.Lt, "<= true": kernels.FusedCompare + kernels.Lte,
-		"== true": kernels.FusedCompare + kernels.Eq, "!= true": kernels.FusedCompare + kernels.Ne,
+	binaryOps = map[string]string{
+		"+ false": "Add", "- false": "Sub", "⊙ false": "Mul", "÷ false": "Div", "^ false": "Pow",
+		"> true": "Gt", ">= true": "Gte", "< true": "Lt", "<= true": "Lte", "== true": "ElEq", "!= true": "ElNe",
 	}
-	unaryOps = map[string]int{
-		"abs": kernels.Abs, "sign": kernels.Sign, "exp": kernels.Exp, "ln": kernels.Log, "log2": kernels.Log2, "neg": kernels.Neg,
-		"square": kernels.Square, "sqrt": kernels.Sqrt, "inv": kernels.Inv, "invSqrt": kernels.InvSqrt,
-		"cube": kernels.Cube, "tanh": kernels.Tanh, "sigmoid": kernels.Sigmoid,
-		"sin": kernels.Sin, "cos": kernels.Cos, "ceil": kernels.Ceil, "floor": kernels.Floor,
-		"log1p": kernels.Log1p, "expm1": kernels.Expm1, "softplus": kernels.Softplus,
+	unaryOps = map[string]string{
+		"abs": "Abs", "sign": "Sign", "exp": "Exp", "ln": "Log", "log2": "Log2", "neg": "Neg", "square": "Square", "sqrt": "Sqrt",
+		"inv": "Inv", "invSqrt": "InvSqrt", "cube": "Cube", "tanh": "Tanh", "sigmoid": "Sigmoid", "sin": "Sin", "cos": "Cos",
+		"ceil": "Ceil", "floor": "Floor", "log1p": "Log1p", "expm1": "Expm1", "softplus": "Softplus",
 	}
 )
 
-const copyOp = kernels.FusedFunction + kernels.Same
+const copyOp = "Copy"
 
 // elements finds the elementwise operations. A slice of one that only slices
 // read is one, of slices of its operands (sink).
@@ -97,20 +89,19 @@ func fitColumns(columns *int, v View) bool {
 }
 
 // opOf returns the operation of an instruction for tensors of floats.
-func (g *grouper) opOf(i int) (op int, ok bool) {
+func (g *grouper) opOf(i int) (op string, ok bool) {
 	in := &g.instrs[i]
 	if in.Late || in.Scalar || in.Kind != Operation || in.Shape.TotalSize() == 0 || in.Dtype != tensor.Float32 && in.Dtype != tensor.Float64 {
-		return 0, false
+		return "", false
 	}
 	switch {
 	case in.Step == Scale:
-		return kernels.Mul, true
+		return "Mul", true
 	case in.Fused():
 	case in.Name == "gorgonia.elemBinOp":
 		op, ok = binaryOps[in.Op.String()]
 	case in.Name == "gorgonia.elemUnaryOp":
 		op, ok = unaryOps[in.Op.String()]
-		op += kernels.FusedFunction
 	}
 	return op, ok
 }

@@ -3,7 +3,7 @@ package program
 import (
 	"slices"
 
-	"github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 )
 
 // Group is several elementwise operations as one program. Slots in its views
@@ -68,7 +68,7 @@ func (g *grouper) build(fromEnd []int) *builder {
 	b.operands()
 	b.outputs()
 	gr := &b.group
-	if len(gr.Inputs) > kernels.FusedInputs || len(gr.Scalars) > kernels.FusedScalars || len(b.members) > kernels.FusedSteps || len(gr.Outputs) > kernels.FusedOutputs {
+	if len(gr.Inputs) > gpu.FusedInputs || len(gr.Scalars) > gpu.FusedScalars || len(b.members) > gpu.FusedSteps || len(gr.Outputs) > gpu.FusedOutputs {
 		return nil
 	}
 	b.steps()
@@ -149,7 +149,7 @@ func (b *builder) steps() {
 		for j, a := range e.args {
 			r[j] = b.reg(a)
 		}
-		b.group.Steps = append(b.group.Steps, kernels.FusedStep(e.op, r[0], r[1]))
+		b.group.Steps = append(b.group.Steps, gpu.FusedStep(e.op, r[0], r[1]))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
-	"github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 )
 
 // unrolled is a plain recurrent network whose inputs and states are parts of
@@ -67,10 +67,10 @@ func TestGroup(t *testing.T) {
 func requireFits(t *testing.T, in *program.Instr) {
 	t.Helper()
 	g := in.Group
-	require.LessOrEqual(t, len(g.Inputs), kernels.FusedInputs)
-	require.LessOrEqual(t, len(g.Scalars), kernels.FusedScalars)
-	require.LessOrEqual(t, len(g.Steps), kernels.FusedSteps)
-	require.LessOrEqual(t, len(g.Outputs), kernels.FusedOutputs)
+	require.LessOrEqual(t, len(g.Inputs), gpu.FusedInputs)
+	require.LessOrEqual(t, len(g.Scalars), gpu.FusedScalars)
+	require.LessOrEqual(t, len(g.Steps), gpu.FusedSteps)
+	require.LessOrEqual(t, len(g.Outputs), gpu.FusedOutputs)
 	registers := len(g.Inputs) + len(g.Scalars)
 	for k, s := range g.Steps {
 		require.Less(t, int(s>>8&255), registers+k)

@@ -3,7 +3,7 @@ package program
 import (
 	"slices"
 
-	"github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 )
 
 // An elementwise operation is one launch on a GPU, and a recurrent network has
@@ -155,7 +155,7 @@ func (g *grouper) run(first int, left []int) {
 	member := first
 	var rooms []int
 	for ; member >= 0; member = g.latest(ready) {
-		if len(r.members) == kernels.FusedSteps || len(r.members) > 0 && !r.fits(member) {
+		if len(r.members) == gpu.FusedSteps || len(r.members) > 0 && !r.fits(member) {
 			continue
 		}
 		g.scheduled[member] = true
