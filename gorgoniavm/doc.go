@@ -69,6 +69,14 @@
 // of y ⊙ LogSoftMax(z) over all rows with its gradient by z
 // (nn.ScaledCrossEntropy); a y of 0 makes 0 there, whatever the logarithm.
 //
+// Elementwise operations of one size that come one after the other are one
+// launch, which keeps what lies between in registers: a step of an LSTM takes
+// one beside its product, forward and back. They read slices where they lie, and
+// write the parts of a concatenation, and of the gradient of what was sliced,
+// where they belong. The gradients by a matrix that many steps use are one
+// product if the steps' operands lie one after the other. A program that changes
+// a slice between runs (gorgonia.UnsafeLet) does without from then on.
+//
 // To start operations one by one takes most of the time of a small graph. With
 // Replay a run is recorded as a CUDA graph, which later runs launch.
 //
@@ -93,6 +101,12 @@
 // moves it back.
 //
 // # Limits
+//
+// Gorgonia takes two slices of a node for the same one if they begin and end at
+// numbers that differ by multiples of 256 alone: columns 0 to 256 and 256 to 512
+// are the former twice, and so are their gradients, with every machine. The parts
+// of a concatenation count, as their gradients are slices. An axis for the parts,
+// as in gorgonia.Slice(z, nil, gorgonia.S(k)) of batch × gates × units, avoids it.
 //
 // An operation of a program's own must not write to its operands. Operations
 // of gorgonia are known by the names that they have in v0.9.18. The graph is
