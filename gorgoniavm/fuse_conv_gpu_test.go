@@ -54,3 +54,15 @@ func TestConvsWithAValueKeptOnGPU(t *testing.T) {
 	requireKept(t, e, keptConvs())
 	requireKept(t, e, keptNorms())
 }
+
+// A Rectify behind a sum is computed with the sum, in one launch.
+func TestRectifyInAGroup(t *testing.T) {
+	gpuRig(t) // or skips
+	m := fusedNorms["a residual"].build()
+	e, _ := newGPUMeter(t)
+	vm := open(t, m, e)
+	forward, back := gorgoniavm.Rectified(vm)
+	require.Equal(t, []int{0, 0}, []int{forward, back})
+	require.Positive(t, gorgoniavm.Groups(vm))
+	nearAll(t, m.tape(t, 3), m.train(t, e, vm, 3))
+}

@@ -123,7 +123,7 @@ func TestTwoVMsOnGPU(t *testing.T) {
 // A run that runs out of device memory leaves nothing behind.
 func TestOutOfMemoryOnGPU(t *testing.T) {
 	gpuRig(t) // or skips
-	for _, name := range []string{"mlp", "convnet"} {
+	for _, name := range []string{"mlp", "convnet", "pool and norm"} {
 		t.Run(name, func(t *testing.T) {
 			m := models[name]()
 			want := m.tape(t, 1)

@@ -28,10 +28,13 @@ type FusedArgs struct {
 }
 
 // Operations of a step: those of Binary, FusedCompare and one of CompareSame's,
-// or FusedFunction and one of Unary's but for Clamp.
+// FusedFunction and one of Unary's but for Clamp, FusedRectify, or FusedRectifyBack
+// of what that made and the gradient by it.
 const (
-	FusedCompare  = 16
-	FusedFunction = 32
+	FusedCompare     = 16
+	FusedFunction    = 32
+	FusedRectify     = 128
+	FusedRectifyBack = 129
 )
 
 // FusedStep is a step with an operation and the registers that it reads.

@@ -25,10 +25,15 @@ struct FusedArgs {
 	i64 step[FUSED_STEPS];
 };
 
-// Operations of a step: those of arithmetic, then holds, then function.
-enum { FUSED_COMPARE = 16, FUSED_FUNCTION = 32 };
+// Operations of a step: those of arithmetic, then holds, then function, then
+// Rectify and its gradient.
+enum { FUSED_COMPARE = 16, FUSED_FUNCTION = 32, FUSED_RECTIFY = 128, FUSED_RECTIFY_BACK = 129 };
 
 template <typename T> static __device__ __forceinline__ T fused_step(int op, T x, T y) {
+	if (op == FUSED_RECTIFY)
+		return activate<T>(ACT_RECTIFY, x);
+	if (op == FUSED_RECTIFY_BACK)
+		return y * slope<T>(ACT_RECTIFY, x);
 	if (op >= FUSED_FUNCTION)
 		return function<T>(op - FUSED_FUNCTION, x, 0, 0);
 	if (op >= FUSED_COMPARE)

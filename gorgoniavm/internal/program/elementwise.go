@@ -97,6 +97,10 @@ func (g *grouper) opOf(i int) (op string, ok bool) {
 	switch {
 	case in.Step == Scale:
 		return "Mul", true
+	case in.Step == Rectify:
+		return "Rectify", true
+	case in.Step == RectifyBack:
+		return "RectifyBack", true
 	case in.Fused():
 	case in.Name == "gorgonia.elemBinOp":
 		op, ok = binaryOps[in.Op.String()]

@@ -26,6 +26,9 @@ var fusedFunctions = map[string]int64{
 	"Log1p": kernels.Log1p, "Expm1": kernels.Expm1, "Softplus": kernels.Softplus, "Copy": kernels.Same,
 }
 
+// fusedRectify are Rectify and its gradient, of the result and the gradient by it.
+var fusedRectify = map[string]int{"Rectify": kernels.FusedRectify, "RectifyBack": kernels.FusedRectifyBack}
+
 // FusedStep returns a step of a program, by the name of the Engine's method or of
 // the function, and the registers that it reads. Comparisons make ones and zeros.
 // The name has to be one of them.
@@ -35,6 +38,9 @@ func FusedStep(name string, a, b int) int64 {
 	}
 	if f, ok := fusedFunctions[name]; ok {
 		return kernels.FusedStep(kernels.FusedFunction+int(f), a, b)
+	}
+	if op, ok := fusedRectify[name]; ok {
+		return kernels.FusedStep(op, a, b)
 	}
 	o := binaries[name]
 	if o.kernel == kernels.CompareBool {
