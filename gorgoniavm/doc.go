@@ -65,7 +65,9 @@
 //
 // Dense layers, products of matrices with a bias and Rectify, and their
 // gradients are computed in one step each (nn.Linear, nn.LinearBack), if
-// the values between are not read, kept, traced, watched or logged. So is a sum
+// the values between are not read, kept, traced, watched or logged. So are
+// convolutions (nn.Conv2d) and batch normalizations (nn.BatchNorm), with scale, bias
+// and Rectify, and Rectify itself (nn.Activate), with their gradients. So is a sum
 // of y ⊙ LogSoftMax(z) over all rows with its gradient by z
 // (nn.ScaledCrossEntropy); a y of 0 makes 0 there, whatever the logarithm.
 //
