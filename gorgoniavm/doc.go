@@ -34,7 +34,8 @@
 //     with TraceValues of all nodes, last until the next RunAll. Others are
 //     nil, or stale ones of another machine.
 //   - A value that the program gave to an input, as in
-//     gorgonia.Let(w, updated.Value()), lasts until the input has another.
+//     gorgonia.Let(w, updated.Value()) or VM.Set, lasts until the input has
+//     another.
 //   - Values that gorgonia.Read has read are in Go's heap and last.
 //   - Close leaves values and gradients in Go's heap, by copying them.
 //
