@@ -101,7 +101,9 @@
 // A Solver works there with the engine's kernels. One of Gorgonia's own works in
 // Go's heap, which takes copies: the first operation of tensor that changes a
 // gradient, or computes with it, moves the gradient there, and the next RunAll
-// moves it back.
+// moves it back. The weights have to be in the pool for it, by BindDualValues
+// or ToPool: of weights in Go's heap Gorgonia's RMSProp computes wrong moments,
+// as it does not look at the errors of tensor.
 //
 // # Limits
 //
