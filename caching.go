@@ -328,7 +328,7 @@ func (c *Caching) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.
 // to the device by Trim, EmptyCache or before an out of memory only. Reserve
 // fails as Alloc does.
 func (c *Caching) Reserve(size int64, s *Stream) error {
-	b, err := c.Alloc(size, s)
+	b, err := c.AllocContext(reserving, size, s)
 	if err != nil {
 		return err
 	}

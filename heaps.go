@@ -34,6 +34,7 @@ type streamHeap struct {
 	heap.Heap
 	pending epoch.Pending
 	lender  lender
+	lent    map[block.ID]*Stream // live blocks that another stream was lent
 
 	c      *Caching
 	stream *Stream                      // in whose order memory is reused
@@ -78,7 +79,7 @@ func (c *Caching) addHeapLocked(s *Stream) *streamHeap {
 		i = len(heaps)
 		heaps = append(heaps, nil)
 	}
-	h := &streamHeap{c: c, stream: s}
+	h := &streamHeap{c: c, stream: s, lent: map[block.ID]*Stream{}}
 	h.putOne = h.put
 	if c.sanitizer != nil {
 		h.quarantine = c.sanitizer.NewQueue(s.clock, s.handle)
@@ -180,6 +181,14 @@ func (c *Caching) asleepError(op string) error {
 	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, c.driver.Name(), ErrAsleep)
 }
 
+// streamOfLocked returns the stream that a live block is for.
+func (h *streamHeap) streamOfLocked(id block.ID) *Stream {
+	if s := h.lent[id]; s != nil {
+		return s
+	}
+	return h.stream
+}
+
 // handleLocked returns the handle of a block that went out. It fails when the
 // block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
 func (h *streamHeap) handleLocked(id block.ID, b *block.Block) (Block, error) {
@@ -232,6 +241,7 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 	if b.Uses() == 0 {
 		h.put(id, b)
 	} else {
+		delete(h.lent, id)
 		h.Pend(b)
 		if !h.pending.Add(id, b) {
 			h.put(id, b)
@@ -393,7 +403,7 @@ func (h *streamHeap) releaseAll() (leaks []Leak, err error) {
 	})
 	for _, x := range out {
 		if x.b.Word().State() == block.Live {
-			l := Leak{Ptr: Ptr(x.b.Addr()), Size: x.b.Requested(), Stream: h.stream.handle}
+			l := Leak{Ptr: Ptr(x.b.Addr()), Size: x.b.Requested(), Stream: h.streamOfLocked(x.id).handle}
 			l.Stack, l.Label = h.c.stacks.At(x.b.Stack).Describe(packagePath)
 			leaks = append(leaks, l)
 		}
@@ -403,6 +413,7 @@ func (h *streamHeap) releaseAll() (leaks []Leak, err error) {
 		h.zeroLocked(x.b)
 		h.putFree(x.id, x.b)
 	}
+	clear(h.lent)
 	h.pending.Drop() // nothing is left that waits
 	if h.quarantine != nil && len(out) > 0 {
 		h.quarantine.Drop()

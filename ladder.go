@@ -46,7 +46,7 @@ var ladder = []rung{
 	{"wait for others that give memory back", true, (*Caching).awaitRelease},
 }
 
-const firstReclaiming = 7 // index in ladder: from here on a success is a retry
+const firstLending, firstReclaiming = 2, 7 // indexes in ladder: after what is the heap's own, and from which a success is a retry
 
 // allocMiss climbs the ladder for a request that the heap could not serve.
 // Once the device has refused, the request looks at what others have given back
@@ -61,7 +61,12 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 	}
 	r.wait = r.ctx
 	for i, step := range ladder {
-		if i == firstReclaiming {
+		switch i {
+		case firstLending:
+			if b, ok := c.borrowIdle(r); ok {
+				return b, nil
+			}
+		case firstReclaiming:
 			var cancel context.CancelFunc
 			r.wait, cancel = c.dev.waiting(r.ctx)
 			defer cancel()

@@ -59,10 +59,10 @@ func (c *Caching) liveAt(p Ptr) (Block, bool) {
 
 // lookup finds the live block at an address or, unless exact, around it.
 func (c *Caching) lookup(op string, p Ptr, size int64, exact bool) (Block, error) {
-	fail := func(h *streamHeap, reason error, detail string) (Block, error) {
+	fail := func(of *Stream, reason error, detail string) (Block, error) {
 		e := &BlockError{Op: op, Ptr: p, Size: size, Err: reason, Detail: detail}
-		if h != nil {
-			e.Stream = h.stream.handle
+		if of != nil {
+			e.Stream = of.handle
 		}
 		return Block{}, e
 	}
@@ -79,20 +79,20 @@ func (c *Caching) lookup(op string, p Ptr, size int64, exact bool) (Block, error
 	defer h.mu.Unlock()
 	id, b := h.blockAt(seg, p)
 	if b == nil || b.Word().State() == block.Gap {
-		return fail(h, ErrForeignPointer, "it is an address that this allocator has reserved, but without memory")
+		return fail(h.stream, ErrForeignPointer, "it is an address that this allocator has reserved, but without memory")
 	}
 	w := b.Word()
 	switch {
 	case w.State() == block.Live && exact && b.Addr() != uint64(p):
-		return fail(h, ErrInteriorPointer, fmt.Sprintf("it is %d bytes into the block at %v of %d bytes", uint64(p)-b.Addr(), Ptr(b.Addr()), b.Requested()))
+		return fail(h.streamOfLocked(id), ErrInteriorPointer, fmt.Sprintf("it is %d bytes into the block at %v of %d bytes", uint64(p)-b.Addr(), Ptr(b.Addr()), b.Requested()))
 	case w.State() == block.Live:
 		return newBlock(Ptr(b.Addr()), b.Requested(), w.Gen(), id, c.id), nil
 	case exact && b.Addr() == uint64(p):
-		return fail(h, ErrDoubleFree, "no block is live there")
+		return fail(h.stream, ErrDoubleFree, "no block is live there")
 	case exact:
-		return fail(h, ErrForeignPointer, fmt.Sprintf("it is inside memory of this allocator that is not live (%s at %v)", b, Ptr(b.Addr())))
+		return fail(h.stream, ErrForeignPointer, fmt.Sprintf("it is inside memory of this allocator that is not live (%s at %v)", b, Ptr(b.Addr())))
 	default:
-		return fail(h, ErrUseAfterFree, "no block is live there")
+		return fail(h.stream, ErrUseAfterFree, "no block is live there")
 	}
 }
 

@@ -108,13 +108,20 @@ func (c *Caching) Reclaim(need int64) (released int64, err error) {
 
 // StreamOf returns the stream that a live block was allocated for, or nil for
 // a block of another allocator. Blocks of a stream that was closed are the
-// default stream's. It takes no lock.
+// default stream's. It takes no lock, but for blocks that were recorded on a stream.
 func (c *Caching) StreamOf(b Block) *Stream {
 	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
 		return nil
 	}
-	if h := c.heapAt(c.space.Blocks.At(b.id()).Owner()); h != nil {
+	x := c.space.Blocks.At(b.id())
+	h := c.heapAt(x.Owner())
+	if h == nil {
+		return nil
+	}
+	if x.Uses() == 0 {
 		return h.stream
 	}
-	return nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streamOfLocked(b.id())
 }

@@ -22,24 +22,19 @@ import (
 
 // Idle memory: what a heap holds and does not use.
 //
-// A heap reuses its own memory without asking anybody, because the order of its
-// stream makes that safe. The price is that what idle and closed streams cache
-// is lost to the others, tens of GiB in PyTorch's case. So a miss takes idle
-// memory over from other heaps before it asks the device for more, and segments
-// that are idle go back to the device before more is reserved than ever was.
+// A heap reuses its own memory in the order of its stream. What idle and closed streams
+// cache would be lost to the others, tens of GiB in PyTorch's case. So a miss takes idle
+// memory over from other heaps before it asks the device for more, and idle segments
+// go back to the device before more is reserved than ever was.
 //
-// The work of a closed stream was waited for, so the request that misses first
-// gets what the stream left, without a call to the device. Of an open stream,
-// memory is taken that is wholly free, once an event has proven that the
-// stream's work is over. Ordering the taker behind work that is not over
-// (StreamWaitEvent) would do as well, but streams that the program made
-// independent could then wait for each other in a circle.
+// The work of a closed stream was waited for. Of an open stream, memory is taken that is
+// free once an event has proven that the stream's work is over. Ordering the taker
+// behind that work (StreamWaitEvent) could make streams wait for each other in a circle.
 //
-// Streams that take turns would take the same memory from each other for ever,
-// and a program that repeats itself would ask the device for the same segments
-// again. So other streams are asked, and segments given back, only where more
-// would be reserved than ever was; and memory whose loss a heap has regretted
-// often stays, where the pool wastes little.
+// Streams that take turns would take the same memory from each other for ever. So other
+// streams are asked, and segments given back, only where more would be reserved than
+// ever was; and memory whose loss a heap has regretted stays, where the pool wastes
+// little, or is lent block by block.
 
 // idleMemory is what a pool keeps track of for that.
 type idleMemory struct {
@@ -64,11 +59,16 @@ type lender struct {
 	regrets int  // times that it missed after that
 }
 
-// regretLimit is how often a heap may have to ask again for what it lost before
-// such memory is left alone: a program that repeats itself comes to rest.
-// Replays of programs that train reserve 3 to 5 % more with a limit below 4, and
-// no less with a higher one.
+// regretLimit is how often a heap may ask again for what it lost before such memory is
+// left alone: a program that repeats itself comes to rest. Replays of programs that train
+// reserve 3 to 5 % more with a limit below 4, and no less with a higher one.
 const regretLimit = 4
+
+// lendRegrets is how often a heap has to miss what others took before it lends blocks.
+const lendRegrets = 2 // less costs a program that trains up to 1 %
+
+// reserving is the context of requests that borrow nothing.
+var reserving = context.WithValue(context.Background(), new(byte), nil)
 
 // A pool wastes much when it holds more than a wasteFraction beyond the most that was
 // in use. Replays reserve 1 to 4 % more with half of wastefulRegrets.
@@ -77,17 +77,15 @@ const (
 	wastefulRegrets = 8
 )
 
-// Up to a reserve of idleFloor bytes, idle segments are kept however the reserve
-// grows, and heaps of less than takeFloor bytes keep theirs from each other: the
-// working sets of a small program are not worth the time.
+// Up to a reserve of idleFloor bytes, idle segments are kept, and heaps of less than
+// takeFloor keep theirs from each other: a small program's are not worth the time.
 const (
 	idleFloor = 256 << 20
 	takeFloor = 32 << 20
 )
 
-// provePolls bounds how often one miss asks the device about events that are
-// not done at once. A GPU takes a few microseconds to pass an event of a
-// stream with nothing to do, 64 queries take 10, and growing by one chunk 30.
+// provePolls bounds how often one miss asks about events that are not done at once. A GPU
+// passes one of an idle stream in a few µs, 64 queries take 10, growing by a chunk 30.
 const provePolls = 64
 
 // request is an allocation that the heap could not serve.
@@ -112,10 +110,9 @@ func (r *request) cancelled() error {
 // segment returns the bytes to ask the device for, when it comes to that.
 func (r *request) segment() int64 { return r.h.c.cfg.segmentSize(r.rounded) }
 
-// allow says what may serve the request, beside free chunks of large blocks: those
-// of small blocks where the program is no small one, any number of stitched ranges
-// while the stream is captured, as that must not be waited for, and new memory
-// below the soft limit.
+// allow says what may serve the request, beside free chunks of large blocks: those of
+// small blocks where the program is no small one, any number of stitched ranges while the
+// stream is captured, as that must not be waited for, and new memory below the soft limit.
 func (r *request) allow() heap.Allow {
 	c := r.h.c
 	return heap.Allow{
@@ -123,9 +120,8 @@ func (r *request) allow() heap.Allow {
 	}
 }
 
-// sufficient returns the reserve, in bytes, beyond which idle memory is used
-// or given back before the device is asked for more: the most that there
-// ever was, at least floor, and at most the soft limit.
+// sufficient returns the reserve, in bytes, beyond which idle memory is used or given back
+// first: the most that there ever was, at least floor, and at most the soft limit.
 func (c *Caching) sufficient(floor int64) int64 {
 	n := max(c.budget.Most(), floor)
 	if soft := c.softLimit(); soft > 0 {
@@ -134,8 +130,7 @@ func (c *Caching) sufficient(floor int64) int64 {
 	return n
 }
 
-// pressed reports whether a request would grow beyond the soft limit, where
-// idle memory is reclaimed whether or not that is regretted.
+// pressed reports whether a request would grow beyond the soft limit, where no regrets count.
 func (c *Caching) pressed(r request) bool {
 	soft := c.softLimit()
 	return soft > 0 && c.budget.Held()+r.rounded > soft
@@ -198,15 +193,73 @@ func (c *Caching) takeIdle(r request) (found bool, err error) {
 	return found, nil
 }
 
-// excess returns the bytes of what a request lacks that would make the
-// reserve larger than is sufficient.
+// borrowIdle serves a large request in place, by a free block of another stream's virtual
+// memory, where streams took chunks from each other more than once. The block stays the
+// other heap's, as one that the request's stream was recorded on.
+func (c *Caching) borrowIdle(r request) (Block, bool) {
+	if c.memory == nil || c.sanitizer != nil || r.kind == small || r.ctx == reserving || r.h.stream.clock.Captured() {
+		return Block{}, false // a sanitizer fills blocks in the order of their heap's stream
+	}
+	c.idle.mu.Lock()
+	defer c.idle.mu.Unlock()
+	lenders := slices.DeleteFunc(c.lenders(r), func(h *streamHeap) bool { return h == r.h || h.lender.regrets < lendRegrets })
+	if len(lenders) == 0 || c.excess(r) <= 0 {
+		return Block{}, false
+	}
+	_, _ = c.settleAll(epoch.Ask) // what it cannot free goes on to wait
+	polls := provePolls
+	for _, from := range lenders {
+		if b, ok := from.lend(r, &polls); ok {
+			return b, true
+		}
+	}
+	return Block{}, false
+}
+
+// lend serves a request of another stream, if a free block fits and the heap's own
+// stream has nothing left to do.
+func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {
+		return Block{}, false
+	}
+	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
+	if id == 0 {
+		return Block{}, false
+	}
+	if h.pending.Record(b, r.h.stream.clock); b.Uses() == 0 { // the request's stream was closed meanwhile
+		h.put(id, b)
+		return Block{}, false
+	}
+	b.MarkUsed()
+	h.lent[id] = r.h.stream
+	out, err := h.handleLocked(id, b)
+	return out, err == nil
+}
+
+// inheritLent makes the blocks that were lent to a stream, which is closed, the default
+// stream's.
+func (c *Caching) inheritLent(s *Stream) {
+	for _, h := range c.allHeaps() {
+		h.mu.Lock()
+		for id, to := range h.lent {
+			if to == s {
+				h.lent[id] = c.def.stream
+				h.pending.Record(c.space.Blocks.At(id), c.def.stream.clock)
+			}
+		}
+		h.mu.Unlock()
+	}
+}
+
+// excess returns the bytes that a request lacks beyond a sufficient reserve.
 func (c *Caching) excess(r request) int64 {
 	lacks := r.h.lacks(r)
 	return min(lacks, c.budget.Held()+lacks-c.sufficient(0))
 }
 
-// lacks returns the bytes that the device would be asked for to serve a
-// request, 0 when the heap has enough.
+// lacks returns the bytes that the device would be asked for, 0 when the heap has enough.
 func (h *streamHeap) lacks(r request) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,9 +286,8 @@ func (c *Caching) lenders(r request) []*streamHeap {
 	return list
 }
 
-// take moves at least need bytes of idle memory to the request's heap, as far as
-// there are so many, and returns how many it moved. polls bounds how often the
-// device is asked whether a stream's work is over.
+// take moves at least need bytes of idle memory to the request's heap, as far as there are
+// so many, and returns how many it moved. polls bounds how often the device is asked.
 func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
 	defer lockBoth(r.h, from)()
 	if need <= 0 || r.h.usableLocked() != nil || from.stream.state.Load() == streamClosing {
@@ -259,9 +311,8 @@ func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (tak
 	return taken, err
 }
 
-// takeSegment moves the segment that fits a request best. An open stream
-// gives none that is larger than what the device would be asked for: it
-// would soon have to ask for such a one itself.
+// takeSegment moves the segment that fits a request best. An open stream gives none that is
+// larger than what the device would be asked for: it would soon have to ask for it itself.
 func (c *Caching) takeSegment(r request, from *streamHeap, polls *int) int64 {
 	most := r.segment()
 	if !from.stream.isOpen() {
@@ -276,8 +327,7 @@ func (c *Caching) takeSegment(r request, from *streamHeap, polls *int) int64 {
 	return seg.Size
 }
 
-// takeChunks moves whole free chunks of either kind, or of the other kind of
-// the same heap.
+// takeChunks moves whole free chunks of either kind, or of the same heap's other kind.
 func (c *Caching) takeChunks(r request, from *streamHeap, need int64, polls *int) (int64, error) {
 	chunks := from.WholeChunks()
 	if from == r.h {
@@ -313,9 +363,8 @@ func (c *Caching) lendsLocked(r request, from *streamHeap, polls *int) bool {
 	return s.idle(polls)
 }
 
-// leave makes what the pool holds for a stream idle memory, as the stream is
-// closed and its work is done. Where blocks are in use, all of it goes to the
-// heap of the default stream. deviceState.closing is held.
+// leave makes what the pool holds for a stream idle memory, as the stream is closed and its
+// work is done. Where blocks are in use, all of it goes to the default stream's heap.
 func (c *Caching) leave(s *Stream) (err error) {
 	defer func() { // once the heap is not found any more, nobody enters regrets for it
 		c.reclaim.Lock()
@@ -333,6 +382,7 @@ func (c *Caching) leave(s *Stream) (err error) {
 	c.byStream.Store(&byStream)
 	c.idle.mu.Lock()
 	defer c.idle.mu.Unlock()
+	c.inheritLent(s)
 	unlock := lockBoth(h, c.def)
 	h.UnhomeAll()
 	h.endQuarantineLocked()
@@ -351,6 +401,7 @@ func (h *streamHeap) moveLocked(to *streamHeap) {
 	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) { h.pending.MoveBlock(b, &to.pending) })
 	h.pending.MoveWaits(&to.pending)
 	h.MoveAll(&to.Heap)
+	maps.Copy(to.lent, h.lent)
 	to.checkLocked()
 }
 
@@ -389,11 +440,10 @@ func (c *Caching) dropEmptyHeapsLocked() (err error) {
 	return err
 }
 
-// releaseIdle gives wholly free segments back, the largest first, as far as
-// growing would reserve more than the allocator ever has. Keeping them is
-// what makes PyTorch's default reserve half as much again as its programs
-// ask for; giving back no more than this keeps a steady state free of calls
-// to the device, and does not wait where memory has been enough before.
+// releaseIdle gives wholly free segments back, the largest first, as far as growing would
+// reserve more than the allocator ever has. Keeping them makes PyTorch's default reserve
+// half as much again as its programs ask for; giving back no more keeps a steady state
+// free of calls to the device.
 func (c *Caching) releaseIdle(r request) (bool, error) {
 	if c.memory != nil {
 		return false, nil // growing there takes idle memory from all over the heap
@@ -428,10 +478,9 @@ func (c *Caching) regretsOf(r request) int {
 	return regretLimit + wastefulRegrets*bits.Len64(uint64(r.h.Served()>>30))
 }
 
-// releaseOldest gives wholly free segments back, those that have been idle
-// for longest first, as far as growing would exceed the threshold of
-// Config.GarbageCollectionThreshold (PyTorch's garbage_collect_cached_blocks;
-// its age counts searches, the order here is of the frees).
+// releaseOldest gives wholly free segments back, those that have been idle for longest
+// first, as far as growing would exceed Config.GarbageCollectionThreshold (PyTorch's
+// garbage_collect_cached_blocks; its age counts searches, the order here is of the frees).
 func (c *Caching) releaseOldest(r request) (bool, error) {
 	if c.collectAbove == 0 || c.memory != nil || !c.reclaim.TryLock() {
 		return false, nil // the lock's holder may wait for this allocation

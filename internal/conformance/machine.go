@@ -158,7 +158,7 @@ func (m *machine) allocOn(size int64, s *cupool.Stream) *piece {
 	if m.c.IntN(8) == 0 {
 		owner, err := m.r.ownerOf(b)
 		m.must(err)
-		m.mustf(owner == s.Handle(), "a block for stream %#x is memory of stream %#x", s.Handle(), owner)
+		m.mustf(owner == s.Handle(), "a block for stream %#x is one of stream %#x", s.Handle(), owner)
 	}
 	if !m.r.env.opt.NoContents {
 		m.must(write(b, p.seed, s))

@@ -288,7 +288,7 @@ func (r *rig) blocks() string { return emptyRanges.ReplaceAllString(r.Layout(), 
 
 var emptyRanges = regexp.MustCompile(`(?m)^\d+ \w+: \n`)
 
-// ownerOf returns the stream whose memory an address inside a live block is,
+// ownerOf returns the stream that a live block is for,
 // by provoking an error that says so.
 func (r *rig) ownerOf(b cupool.Block) (cupool.StreamHandle, error) {
 	var e *cupool.BlockError

@@ -124,8 +124,9 @@ func testStrandedBusy(t *testing.T, e *env) {
 	r.free(own, to)
 }
 
-// testStrandedTurns: streams that take turns come to rest: each has what it
-// needs after a while, and the device is not asked any more.
+// testStrandedTurns: streams that take turns come to rest: each has what it needs after
+// a while, of its own or, of virtual memory, on another's, and the device is not asked
+// for memory any more. An event says that a lender is idle, and one that a block is.
 func testStrandedTurns(t *testing.T, e *env) {
 	r := e.rig(t, unlimited)
 	streams := []*cupool.Stream{r.DefaultStream(), r.stream(), r.stream()}
@@ -142,7 +143,11 @@ func testStrandedTurns(t *testing.T, e *env) {
 	st := r.Stats()
 	require.Equal(t, last.DriverAllocs, st.DriverAllocs)
 	require.Equal(t, last.Moves, st.Moves)
-	require.Equal(t, last.EventsRecorded, st.EventsRecorded)
+	events := 0
+	if r.vmm() {
+		events = 2 * len(streams)
+	}
+	require.LessOrEqual(t, st.EventsRecorded, last.EventsRecorded+int64(events))
 	require.LessOrEqual(t, st.All.ReservedBytes.Peak, int64(len(streams))*(2*strandedBlock+roundingSlack))
 }
 
