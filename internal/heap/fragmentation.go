@@ -4,9 +4,9 @@ import "github.com/cupool/cupool/internal/ledger"
 
 // A stitch costs the driver's time for each chunk that it maps. Where blocks live
 // long, best fit leaves holes between them that nothing fits, and something has to
-// be stitched at every step. A heap is fragmented when it has mapped more chunks a
-// second time than it has, and than stitchesPerGiB for what it was asked for. From
-// then on
+// be stitched at every step. A heap is fragmented when it stitches and the heaps of its
+// pool have mapped more chunks a second time than the pool has, and than stitchesPerGiB
+// for what they were asked for. From then on
 //
 //   - its large blocks are placed by first fit, which keeps what lives long together,
 //   - it grows by larger chunks, so that a stitch has fewer,
@@ -16,7 +16,7 @@ import "github.com/cupool/cupool/internal/ledger"
 // Programs whose blocks die within a step stay below the rate: best fit and small
 // chunks waste less for those.
 const (
-	stitchesPerGiB = 40
+	stitchesPerGiB = 50
 
 	fragmentedChunkFraction = 24 // in place of chunkFraction
 	aheadFraction           = 32 // of the most that was in use
@@ -24,17 +24,33 @@ const (
 
 // fragmentation is what a heap knows about its stitches.
 type fragmentation struct {
-	asked      int64 // bytes of all searches for a request
-	mapped     int64 // chunks of all stitches
+	asked      int64 // bytes of searches for a request that Space.asked lacks
 	most       int64 // bytes that were in use at once when the heap was fragmented
 	fragmented bool
 }
 
-// noteStitch counts a stitch of a heap that has so many chunks.
-func (f *fragmentation) noteStitch(mapped, chunks int) {
-	f.mapped += int64(mapped)
-	if f.mapped > int64(chunks)+(f.asked>>20)*stitchesPerGiB>>10 {
-		f.fragmented = true
+// askedPart is how many bytes a heap is asked for between two looks at Space.asked.
+const askedPart = 1 << 30
+
+// noteAsked counts a search for a request.
+func (h *Heap) noteAsked(bytes int64) {
+	if h.asked += bytes; h.asked >= askedPart {
+		h.tellAsked()
+	}
+}
+
+func (h *Heap) tellAsked() {
+	h.space.asked.Add(h.asked)
+	h.asked = 0
+}
+
+// noteStitch counts the chunks of a stitch.
+func (h *Heap) noteStitch(chunks int) {
+	h.tellAsked()
+	m := h.space.Memory
+	has := m.Creates.Load() - m.Releases.Load()
+	if h.space.mapped.Add(int64(chunks)) > has+(h.space.asked.Load()>>20)*stitchesPerGiB>>10 {
+		h.fragmented = true
 	}
 }
 

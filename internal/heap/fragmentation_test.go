@@ -7,39 +7,60 @@ import (
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/vmem"
 )
 
-// TestNoteStitch: a heap is fragmented when it stitched more than it has and what it
-// was asked for is worth, and stays so.
+// TestNoteStitch: a heap is fragmented when its pool stitched more than it has and what
+// it was asked for is worth, and stays so.
 func TestNoteStitch(t *testing.T) {
 	for _, c := range []struct {
-		asked  int64
-		mapped int
-		want   bool
+		asked, others int64 // bytes, of the heap and of the pool's other heaps
+		mapped        int
+		want          bool
 	}{
-		{0, 100, false},
-		{0, 101, true},
-		{1 << 30, 100 + stitchesPerGiB, false},
-		{1 << 30, 100 + stitchesPerGiB + 1, true},
-		{1 << 60, 1 << 30, false}, // and nothing overflows
+		{0, 0, 100, false},
+		{0, 0, 101, true},
+		{1 << 30, 0, 100 + stitchesPerGiB, false},
+		{1 << 30, 0, 100 + stitchesPerGiB + 1, true},
+		{1 << 29, 1 << 29, 100 + stitchesPerGiB, false},
+		{1 << 29, 1 << 29, 100 + stitchesPerGiB + 1, true},
+		{1 << 60, 0, 1 << 30, false}, // and nothing overflows
 	} {
-		f := fragmentation{asked: c.asked}
-		f.noteStitch(c.mapped, 100)
-		require.Equal(t, c.want, f.fragmented, "%+v", c)
-		f.asked = 1 << 60
-		f.noteStitch(0, 100)
-		require.Equal(t, c.want, f.fragmented, "%+v", c)
+		s := &Space{Memory: &vmem.Mapper{}}
+		s.Memory.Creates.Store(130)
+		s.Memory.Releases.Store(30)
+		h, other := Heap{space: s}, Heap{space: s}
+		h.asked = c.asked
+		other.noteAsked(c.others)
+		other.tellAsked()
+		h.noteStitch(c.mapped)
+		require.Equal(t, c.want, h.fragmented, "%+v", c)
+		h.asked = 1 << 59
+		h.noteStitch(0)
+		require.Equal(t, c.want, h.fragmented, "%+v", c)
+		require.False(t, other.fragmented, "it did not stitch")
 	}
+}
+
+// TestNoteAsked: a heap tells others of what it was asked for when that is much.
+func TestNoteAsked(t *testing.T) {
+	h := Heap{space: &Space{}}
+	h.noteAsked(askedPart - 1)
+	require.Zero(t, h.space.asked.Load())
+	h.noteAsked(1)
+	h.noteAsked(7)
+	require.EqualValues(t, askedPart, h.space.asked.Load())
+	require.EqualValues(t, 7, h.asked)
 }
 
 // TestBecomesFragmented: the chunks of stitches count.
 func TestBecomesFragmented(t *testing.T) {
 	r, h, between := scattered(t)
-	require.Equal(t, 12, h.chunks())
+	require.EqualValues(t, 12, h.space.Memory.Creates.Load())
 	h.asked = 0
 	for want := 6; want <= 18; want += 6 {
 		r.free(r.alloc(h, 12*mib))
-		require.EqualValues(t, want, h.mapped)
+		require.EqualValues(t, want, h.space.mapped.Load())
 		require.Equal(t, want > 12, h.fragmented)
 		require.NoError(t, h.DropIdleStitches())
 	}

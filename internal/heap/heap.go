@@ -79,6 +79,8 @@ type Space struct {
 
 	Stitches, StitchReuses atomic.Int64 // ranges mapped so far, and times that one served again
 
+	asked, mapped atomic.Int64 // bytes that heaps were asked for, and chunks of all stitches
+
 	byAddr   [2]*addrmap.Map // blocks that went out, by address, of each kind
 	idleTick atomic.Uint64   // of Segment.IdleSince
 }

@@ -125,16 +125,6 @@ func (h *Heap) growthStep(k ledger.Kind, need int64) int64 {
 	return need
 }
 
-// chunks returns how many chunks the address ranges have.
-func (h *Heap) chunks() (n int) {
-	for _, ranges := range h.ranges {
-		for _, r := range ranges {
-			n += len(r.chunks)
-		}
-	}
-	return n
-}
-
 // Extra returns the bytes, a multiple of unit, that the heap should grow by with
 // a GrowthFactor, or 0.
 func (h *Heap) Extra(unit int64) int64 {

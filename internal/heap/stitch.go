@@ -292,7 +292,7 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 		return nil, errors.Join(err, m.Unreserve(st.base, st.limit))
 	}
 	h.stitches = append(h.stitches, st)
-	h.noteStitch(len(st.chunks), h.chunks())
+	h.noteStitch(len(st.chunks))
 	h.space.Stitches.Add(1)
 	return st, nil
 }

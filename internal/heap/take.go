@@ -13,7 +13,7 @@ import (
 // it can, and these merge before it fails. misses is how often the size missed
 // in the magazines. It returns a live block, or 0.
 func (h *Heap) Take(size, rounded int64, misses magazine.Misses) (block.ID, *block.Block) {
-	h.asked += rounded
+	h.noteAsked(rounded)
 	if rounded <= h.space.Policy.FastLimit {
 		if id, b := h.fast.Pop(rounded); id != 0 {
 			return h.out(size, ledger.Small, id, b, misses)
