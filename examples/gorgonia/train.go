@@ -221,6 +221,11 @@ func (t *trainer) accuracy() (accuracy float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, vm.Close()) }()
+	if trained, ok := t.machine.vm.(*gorgoniavm.VM); ok {
+		if err := trained.SyncStats(); err != nil {
+			return 0, err
+		}
+	}
 	if err := t.testNet.learned(t.net); err != nil {
 		return 0, err
 	}
