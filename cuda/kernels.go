@@ -15,7 +15,8 @@ import (
 // The methods that the operations of package internal/tensorop/gpu ask of a
 // device.
 
-// LoadKernels makes the kernels ready. It fails with ErrNotSupported for other
+// LoadKernels makes the kernels ready; those that take long to compile are loaded
+// when one of them is first launched. It fails with ErrNotSupported for other
 // memory than the device's. The driver compiles the PTX for the GPU the first
 // time and keeps the result in the user's cache directory.
 func (d *driver) LoadKernels() error {
@@ -25,12 +26,15 @@ func (d *driver) LoadKernels() error {
 	if d.kind != MemoryDevice {
 		return fmt.Errorf("cupool: %s: the CPU computes: %w", d.label, device.ErrNotSupported)
 	}
-	return d.ctx.kernels.load(d.ctx.handle, d.ctx.name(), d.ctx.fail)
+	return d.ctx.kernels.load(d.ctx, kernels.Base)
 }
 
 // LaunchKernel submits a kernel to s.
 func (d *driver) LaunchKernel(l kernels.Launch, s StreamHandle) error {
 	if err := d.usable(); err != nil {
+		return err
+	}
+	if err := d.ctx.kernels.load(d.ctx, l.Kernel.Module()); err != nil {
 		return err
 	}
 	r := cudadrv.LaunchStruct(d.ctx.handle, d.ctx.kernels.functions[l.Kernel], l.X, l.Y, l.Block, uintptr(s), l.Args)

@@ -13,32 +13,40 @@ import (
 
 // kernelSet are the engine's kernels in one context.
 type kernelSet struct {
-	once      sync.Once
-	err       error
-	module    uintptr
-	functions [kernels.Count]uintptr
+	modules   [kernels.Modules]kernelModule
+	functions [kernels.Count]uintptr // of a module once it is loaded
 }
 
-// load loads the kernels once. fail returns the error of a call that failed.
-func (k *kernelSet) load(ctx uintptr, name string, fail func(call string, r cudadrv.Result, detail string) error) error {
-	k.once.Do(func() { k.err = k.loadOnce(ctx, name, fail) })
-	return k.err
+type kernelModule struct {
+	once   sync.Once
+	err    error
+	handle uintptr
 }
 
-func (k *kernelSet) loadOnce(ctx uintptr, name string, fail func(call string, r cudadrv.Result, detail string) error) error {
-	module, r := cudadrv.ModuleLoad(ctx, kernels.PTX)
+// load loads a module once.
+func (k *kernelSet) load(c *context, m kernels.Module) error {
+	module := &k.modules[m]
+	module.once.Do(func() { module.err = k.loadOnce(c, m) })
+	return module.err
+}
+
+func (k *kernelSet) loadOnce(c *context, m kernels.Module) error {
+	handle, r := cudadrv.ModuleLoad(c.handle, m.PTX())
 	if r != cudadrv.Success {
-		return fail("cuModuleLoadData", r, "the kernels")
+		return c.fail("cuModuleLoadData", r, "the kernels")
 	}
-	k.module = module
+	k.modules[m].handle = handle
 	for i := range k.functions {
-		kernel := kernels.Kernel(i).Name()
-		k.functions[i], r = cudadrv.ModuleFunction(ctx, module, kernel)
+		kernel := kernels.Kernel(i)
+		if kernel.Module() != m {
+			continue
+		}
+		k.functions[i], r = cudadrv.ModuleFunction(c.handle, handle, kernel.Name())
 		if r == cudadrv.NotFound { // the stand-in driver, built without a C++ compiler
-			return fmt.Errorf("cupool: %s: kernel %s: %w", name, kernel, device.ErrNotSupported)
+			return fmt.Errorf("cupool: %s: kernel %s: %w", c.name(), kernel.Name(), device.ErrNotSupported)
 		}
 		if r != cudadrv.Success {
-			return fail("cuModuleGetFunction", r, kernel)
+			return c.fail("cuModuleGetFunction", r, kernel.Name())
 		}
 	}
 	return nil
@@ -46,7 +54,9 @@ func (k *kernelSet) loadOnce(ctx uintptr, name string, fail func(call string, r 
 
 // unload is called when the last Driver of the context has closed.
 func (k *kernelSet) unload(ctx uintptr) {
-	if k.module != 0 {
-		_ = cudadrv.ModuleUnload(ctx, k.module) // its memory goes with the context at the latest
+	for i := range k.modules {
+		if handle := k.modules[i].handle; handle != 0 {
+			_ = cudadrv.ModuleUnload(ctx, handle) // its memory goes with the context at the latest
+		}
 	}
 }

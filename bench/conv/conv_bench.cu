@@ -8,7 +8,7 @@
 #include "cuda_shim.h"
 #define KERNEL_OF(name) ((const void *)&emulated_##name)
 #else
-#include "kernels.cu"
+#include "conv.cu"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #define KERNEL_OF(name) ((const void *)name)

@@ -41,6 +41,7 @@ typedef struct { // CUipcMemHandle, CUipcEventHandle
 	X(streamIsCapturing, "cuStreamIsCapturing", "cuStreamIsCapturing", 10000, (CUstream s, CUstreamCaptureStatus *status)) \
 	X(streamGetCaptureInfo, "cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo", 10010, (CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id)) \
 	X(streamBeginCapture, "cuStreamBeginCapture", "cuStreamBeginCapture_v2", 10010, (CUstream s, CUstreamCaptureMode mode)) \
+	X(threadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", "cuThreadExchangeStreamCaptureMode", 10010, (CUstreamCaptureMode *mode)) \
 	X(streamEndCapture, "cuStreamEndCapture", "cuStreamEndCapture", 10000, (CUstream s, CUgraph *graph)) \
 	X(graphInstantiate, "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", 11040, (CUgraphExec *exec, CUgraph graph, unsigned long long flags)) \
 	X(graphLaunch, "cuGraphLaunch", "cuGraphLaunch", 10000, (CUgraphExec exec, CUstream s)) \

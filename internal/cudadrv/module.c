@@ -6,9 +6,20 @@
 
 #define MAX_ARGS 8
 
+// load loads a module also while this thread captures a stream: what it does is
+// done at once, and no part of the graph.
+static CUresult load(CUmodule *m, const char *image) {
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	int exchanged = cp_threadExchangeStreamCaptureMode != NULL && cp_threadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+	CUresult r = cuModuleLoadData(m, image);
+	if (exchanged)
+		cp_threadExchangeStreamCaptureMode(&mode);
+	return r;
+}
+
 cp_value cp_module_load(uintptr_t ctx, const char *image) {
 	cp_value v = {0, 0};
-	CP_RUN_VALUE(ctx, v, cuModuleLoadData((CUmodule *)&v.value, image));
+	CP_RUN_VALUE(ctx, v, load((CUmodule *)&v.value, image));
 }
 
 int cp_module_unload(uintptr_t ctx, uintptr_t module) {

@@ -1,6 +1,6 @@
 // Activations by themselves, and back.
 
-#include "kernel.h"
+#include "activation.h"
 
 // dst is act(a), or, if there is a y, what an activation made, a times the slope
 // there. dst may be a.

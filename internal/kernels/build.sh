@@ -6,24 +6,31 @@
 #
 # compute_75 is the oldest GPU that all current drivers serve. PTX 7.0, which
 # drivers from CUDA 11.0 on read, has all that the kernels need: ptxas checks
-# that when it assembles them. The first line is the hash of the sources, as
+# that when it assembles them. The first line is the hash of all sources, as
 # TestPTXIsUpToDate computes it.
 set -eu
+export LC_ALL=C # the order of the sources
 cd "$(dirname "$0")"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
+sources=$(cat *.cu *.h | sha256sum | cut -d' ' -f1)
 
-compile() { # MODULE, of MODULE.cu and the files that it includes
-	local sources
-	sources="kernel.h $1.cu $(sed -n 's/^#include "\(.*\)"/\1/p' "$1.cu")"
-	nvcc -ptx -arch=compute_75 -O3 -o "$out/$1.raw" "$1.cu"
+compile() { # MODULE SOURCE [FLAG]
+	nvcc -ptx -arch=compute_75 -O3 ${3:-} -o "$out/$1.raw" "$2"
 	{
-		echo "// sources $(cat $sources | sha256sum | cut -d' ' -f1)"
+		echo "// sources $sources"
 		sed -e '/^\/\//d' -e '/^$/d' -e 's/^\.version .*/.version 7.0/' "$out/$1.raw"
 	} >"$out/$1.ptx"
+	local sm
 	for sm in 75 80 90; do
 		ptxas -arch="sm_$sm" -o /dev/null "$out/$1.ptx"
 	done
 	mv "$out/$1.ptx" "$1.ptx"
 }
-compile kernels
+jobs=()
+compile kernels kernels.cu & jobs+=($!)
+for name in linear conv; do
+	compile "${name}_f32" $name.cu -DONLY_FLOAT & jobs+=($!)
+	compile "${name}_f64" $name.cu -DONLY_DOUBLE & jobs+=($!)
+done
+for job in "${jobs[@]}"; do wait "$job"; done

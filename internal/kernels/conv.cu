@@ -4,7 +4,7 @@
 // what it went into, and nothing is added up in an order that changes. Gradients
 // by the weights are made in parts, which conv_sum adds up.
 
-#include "kernel.h"
+#include "activation.h"
 
 enum {
 	CONV_PARTS = 4,         // products that one launch makes

@@ -2,7 +2,7 @@
 // ICML 2006, in logarithms. A block has a sample. The classes that a path goes
 // through are blanks, class 0, between the targets: W = 2·targets + 1 of them.
 
-#include "kernel.h"
+#include "functions.h"
 
 struct CTCArgs {
 	u64 x, targets, lengths, target_lengths; // x: logarithms of probabilities, frames × samples × classes; the others i64

@@ -1,7 +1,7 @@
 // Elementwise operations of one shape as one: a short program that every thread
 // runs for its elements, with what lies between in registers.
 
-#include "kernel.h"
+#include "activation.h"
 
 #define FUSED_INPUTS 24
 #define FUSED_BATCH 8 // inputs that are loaded at once

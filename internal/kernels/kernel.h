@@ -88,10 +88,18 @@ static __device__ __forceinline__ Places at(const Walk3 &w, u64 i) {
 #define EACH(i, n) \
 	for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x, step_ = (u64)gridDim.x * blockDim.x; i < (u64)(n); i += step_)
 
-// INSTANTIATE makes a template's two kernels.
+// INSTANTIATE makes a template's two kernels, or the one of a module of one type.
+#if defined(ONLY_FLOAT)
+#define INSTANTIATE(K, name, Args) \
+	K(name##_f32, Args) { name<float>(a); }
+#elif defined(ONLY_DOUBLE)
+#define INSTANTIATE(K, name, Args) \
+	K(name##_f64, Args) { name<double>(a); }
+#else
 #define INSTANTIATE(K, name, Args) \
 	K(name##_f32, Args) { name<float>(a); } \
 	K(name##_f64, Args) { name<double>(a); }
+#endif
 
 // A Quad is four elements, which one access to memory moves.
 template <typename T> struct alignas(4 * sizeof(T)) Quad {

@@ -1,4 +1,5 @@
-// All kernels, in the order in which they use each other's functions.
+// The kernels of the module kernels. Those of linear.cu and conv.cu are modules of
+// their own, as they take long to compile.
 
 #include "elementwise.cu"
 #include "copy.cu"
@@ -9,8 +10,6 @@
 #include "layer.cu"
 #include "activate.cu"
 #include "fused.cu"
-#include "linear.cu"
-#include "conv.cu"
 #include "matmul.cu"
 #include "optimizer.cu"
 #include "random.cu"

@@ -1,7 +1,7 @@
 // Package kernels has the kernels that compute on a GPU: CUDA C++ in the .cu
-// files, compiled by build.sh to kernels.ptx, which is embedded, so that users
-// need no nvcc. args*.go have the structure that each kernel takes. The package
-// knows nothing of CUDA's driver: package cuda launches the kernels.
+// files, compiled by build.sh to PTX, which is embedded, so that users need no
+// nvcc. args.go has the structure that each kernel takes. The package knows
+// nothing of CUDA's driver: package cuda launches the kernels.
 package kernels
 
 import (
@@ -9,10 +9,37 @@ import (
 	"unsafe"
 )
 
-// PTX is all kernels, for compute capability 7.5 and up.
-//
-//go:embed kernels.ptx
-var PTX string
+// A Module is kernels that a driver compiles and loads together. Those that take
+// it seconds are modules of their own, by type, so that only who needs them waits.
+type Module int
+
+// The modules. Base has the kernels that are in no other one.
+const (
+	Base Module = iota
+	linearFloat
+	linearDouble
+	convFloat
+	convDouble
+	Modules // how many there are
+)
+
+var (
+	//go:embed kernels.ptx
+	basePTX string
+	//go:embed linear_f32.ptx
+	linearFloatPTX string
+	//go:embed linear_f64.ptx
+	linearDoublePTX string
+	//go:embed conv_f32.ptx
+	convFloatPTX string
+	//go:embed conv_f64.ptx
+	convDoublePTX string
+
+	ptx = [Modules]string{basePTX, linearFloatPTX, linearDoublePTX, convFloatPTX, convDoublePTX}
+)
+
+// PTX returns the module's code, for compute capability 7.5 and up.
+func (m Module) PTX() string { return ptx[m] }
 
 // A Kernel is the number of a kernel. Those of arithmetic come in pairs: the
 // next one is the same for float64.
@@ -96,6 +123,17 @@ func (k Kernel) OfSize(bytes uintptr) (sized Kernel, ok bool) {
 		return k + 3, true
 	}
 	return 0, false
+}
+
+// Module returns the module that has the kernel.
+func (k Kernel) Module() Module {
+	switch {
+	case k >= Linear && k < Linear+2:
+		return linearFloat + Module(k-Linear)
+	case k >= ConvGather && k < Col2Im+2:
+		return convFloat + Module((k-ConvGather)%2)
+	}
+	return Base
 }
 
 // Name returns the kernel's name in PTX.

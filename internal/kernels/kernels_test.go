@@ -4,43 +4,44 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"regexp"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// sources returns what kernels.ptx is made of, in the order of build.sh.
-func sources(t *testing.T) []string {
-	main, err := os.ReadFile("kernels.cu")
-	require.NoError(t, err)
-	all := []string{"kernel.h", "kernels.cu"}
-	for _, m := range regexp.MustCompile(`(?m)^#include "(.*)"`).FindAllSubmatch(main, -1) {
-		all = append(all, string(m[1]))
-	}
-	return all
-}
-
 // TestPTXIsUpToDate fails when a kernel was changed and build.sh not run.
 func TestPTXIsUpToDate(t *testing.T) {
 	h := sha256.New()
-	for _, name := range sources(t) {
-		text, err := os.ReadFile(name)
+	for _, pattern := range []string{"*.cu", "*.h"} {
+		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
-		h.Write(text)
+		require.NotEmpty(t, files)
+		for _, name := range files {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			h.Write(text)
+		}
 	}
-	first, _, _ := strings.Cut(PTX, "\n")
-	require.Equal(t, fmt.Sprintf("// sources %x", h.Sum(nil)), first, "run internal/kernels/build.sh")
+	want := fmt.Sprintf("// sources %x", h.Sum(nil))
+	for m := range Modules {
+		first, _, _ := strings.Cut(m.PTX(), "\n")
+		require.Equal(t, want, first, "run internal/kernels/build.sh")
+	}
 }
 
 // TestPTXHasKernels requires an entry for each kernel, and no other.
 func TestPTXHasKernels(t *testing.T) {
-	for k := Kernel(0); k < Count; k++ {
-		require.True(t, strings.Contains(PTX, ".entry "+k.Name()+"("), "kernel %d, %s", k, k.Name())
+	entries := 0
+	for m := range Modules {
+		entries += strings.Count(m.PTX(), ".entry ")
+		require.True(t, strings.Contains(m.PTX(), ".target sm_75"))
 	}
-	require.Equal(t, int(Count), strings.Count(PTX, ".entry "))
-	require.True(t, strings.Contains(PTX, ".target sm_75"))
+	for k := Kernel(0); k < Count; k++ {
+		require.True(t, strings.Contains(k.Module().PTX(), ".entry "+k.Name()+"("), "kernel %d, %s", k, k.Name())
+	}
+	require.Equal(t, int(Count), entries)
 }
 
 func TestOfSize(t *testing.T) {

@@ -3,7 +3,7 @@
 // multiplies up to two pairs of matrices, blocks side by side, and does with
 // each result what comes next anyway.
 
-#include "kernel.h"
+#include "activation.h"
 
 // c = a·b, m×n, from k products each. All matrices are in row-major order
 // without gaps, and have less than 2³¹ elements. Then, if there is a y, c times

@@ -4,7 +4,7 @@
 // leaves a pair of numbers for each chunk, and every block of the second one puts
 // the channel's together, in the same order each time.
 
-#include "kernel.h"
+#include "activation.h"
 
 struct NormArgs {
 	u64 x, y, dy, dx, scale, bias, dscale, dbias; // those that are not wanted: 0

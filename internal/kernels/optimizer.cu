@@ -1,7 +1,7 @@
 // Steps of optimizers, over several tensors in one launch: blockIdx.y is the
 // tensor.
 
-#include "kernel.h"
+#include "functions.h"
 
 // given returns what is at an address, or, where that is 0, otherwise. So a
 // graph can go on with another value than it was captured with.

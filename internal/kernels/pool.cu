@@ -1,7 +1,7 @@
 // Pooling over windows of images, planes of h rows and w columns. Backward
 // kernels gather: a thread goes over the few windows that its element is in.
 
-#include "kernel.h"
+#include "activation.h"
 
 struct PoolArgs {
 	u64 x, y, dx, dy;

@@ -2,7 +2,7 @@
 // random numbers: as easy as 1, 2, 3, SC 2011. A number depends on the seed
 // and its place only, and is the same on a CPU (internal/philox).
 
-#include "kernel.h"
+#include "functions.h"
 
 // draw_at, unless it is 0, is where a number is that is added to the stream. So
 // each launch of a graph has numbers of its own.

@@ -1,7 +1,7 @@
 // The SoftMax family, one warp a row. A row's n elements are inner apart, in
 // tensors in row-major order.
 
-#include "kernel.h"
+#include "functions.h"
 
 struct SoftMaxArgs {
 	u64 dst, a, g; // forward: a is the input; backward: the output, and g the gradient by it

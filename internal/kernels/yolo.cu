@@ -1,6 +1,6 @@
 // The last layer of YOLOv3 (Redmon and Farhadi, 2018).
 
-#include "kernel.h"
+#include "functions.h"
 
 // a is of batch × (boxes·attrs) × rows × cols; dst is of batch × (rows·cols·boxes) ×
 // attrs. A box has x, y, width, height, whether there is one, and classes.

@@ -147,3 +147,12 @@ CUresult cuStreamGetCaptureInfo(CUstream h, CUstreamCaptureStatus *status, cuuin
 	FAKE_CALL(true);
 	return info(h, status, id);
 }
+
+// Nothing here depends on the mode.
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+	static _Thread_local CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL;
+	CUstreamCaptureMode before = now;
+	now = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}

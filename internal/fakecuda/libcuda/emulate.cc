@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "../../kernels/kernels.cu"
+#include "../../kernels/linear.cu"
+#include "../../kernels/conv.cu"
 
 thread_local emulated_dim threadIdx, blockIdx, blockDim, gridDim;
 
