@@ -86,7 +86,7 @@ func onBothMemories(t *testing.T, args []string, check func(report)) {
 		r := runReport(t, append(args, "-device", device)...)
 		require.Equal(t, 2, r.Steps)
 		require.Zero(t, r.LeakedBlocks)
-		require.Equal(t, r.LiveBytesFirst, r.LiveBytesLast)
+		require.InEpsilon(t, r.LiveBytesFirst, r.LiveBytesLast, 0.01) // a block that is used again may be larger than what is asked for
 		check(r)
 	}
 }
