@@ -135,7 +135,8 @@ func gather(g *gpu.Ops, op string, s *convSize, a kernels.ConvArgs, parts []kern
 	size := uint64(elementSize(double))
 	for left := s.n; left > 0; left -= int(a.Batch) {
 		a.Batch = int64(min(left, s.imagesAtOnce()))
-		if err := gatherImages(g, op, a, parts, double); err != nil {
+		plan(&a, parts, double)
+		if err := gatherPlanned(g, op, a, parts, double); err != nil {
 			return err
 		}
 		a.Src += uint64(a.Batch*a.Channels*a.Height*a.Width) * size
@@ -147,10 +148,9 @@ func gather(g *gpu.Ops, op string, s *convSize, a kernels.ConvArgs, parts []kern
 	return nil
 }
 
-// gatherImages launches ConvGather for so many images as it takes at once, and
-// ConvFinish where a few blocks would take long without splitting sums.
-func gatherImages(g *gpu.Ops, op string, a kernels.ConvArgs, parts []kernels.ConvPart, double bool) error {
-	plan(&a, parts, double)
+// gatherPlanned launches ConvGather for so many images as it takes at once, and
+// ConvFinish where sums are split.
+func gatherPlanned(g *gpu.Ops, op string, a kernels.ConvArgs, parts []kernels.ConvPart, double bool) error {
 	if a.Splits == 1 {
 		return gatherParts(g, op, a, parts, double)
 	}
@@ -189,7 +189,8 @@ func gatherBlocks(a *kernels.ConvArgs, p *kernels.ConvPart, t kernels.ConvTile) 
 // upTo returns how many times each has to be taken to reach n.
 func upTo(n, each int64) int64 { return (n + each - 1) / each }
 
-// plan chooses the tile and the splits that take least time.
+// plan chooses the tile and the splits that take least time: a few blocks would take
+// long without splitting sums.
 func plan(a *kernels.ConvArgs, parts []kernels.ConvPart, double bool) {
 	const most, ends = 4, 4
 	a.Size = a.Batch * a.Rows * a.DstPlane
