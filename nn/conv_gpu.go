@@ -192,7 +192,7 @@ func upTo(n, each int64) int64 { return (n + each - 1) / each }
 // plan chooses the tile and the splits that take least time: a few blocks would take
 // long without splitting sums.
 func plan(a *kernels.ConvArgs, parts []kernels.ConvPart, double bool) {
-	const most, ends = 4, 4
+	const most, ends, worth = 4, 4, 8 // chunks that a split has to have
 	a.Size = a.Batch * a.Rows * a.DstPlane
 	least := int64(math.MaxInt64)
 	for i, t := range kernels.ConvTiles(double) {
@@ -204,9 +204,9 @@ func plan(a *kernels.ConvArgs, parts []kernels.ConvPart, double bool) {
 			}
 			time := w.time(t)
 			if splits > 1 { // one launch is better unless two are clearly so
-				time = (time + sumTime(a.Size, splits)) * 6 / 5
+				time = (time + sumTime(a.Size, splits)) * 11 / 10
 			}
-			if time < least {
+			if time < least && (splits == 1 || w.longest >= worth+ends) {
 				a.Tile, a.Splits, least = int64(i), splits, time
 			}
 		}
