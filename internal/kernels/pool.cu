@@ -62,7 +62,31 @@ static __device__ __forceinline__ bool first_in(const T *x, i64 w, Span rows, Sp
 	return true;
 }
 
+// max_pool_back_apart is max_pool_back for windows that lie side by side. A thread
+// does the elements of one, or of what is left over at an edge.
+template <typename T> static __device__ void max_pool_back_apart(const PoolArgs &a) {
+	const T *x = (const T *)a.x;
+	u64 down = (u64)((a.h + a.size[0] - 1) / a.size[0]), right = (u64)((a.w + a.size[1] - 1) / a.size[1]);
+	EACH(i, (u64)a.planes * down * right) {
+		u64 q = i;
+		i64 c = (i64)split(q, right), r = (i64)split(q, down), at = ((i64)q * a.oh + r) * a.ow + c;
+		bool window = r < a.oh && c < a.ow;
+		T top = window ? ((const T *)a.y)[at] : (T)0, d = window ? ((const T *)a.dy)[at] : (T)0;
+		bool found = !window || !(top > lowest((T)0));
+		for (i64 j = r * a.size[0]; j < min((r + 1) * a.size[0], a.h); j++)
+			for (i64 k = c * a.size[1]; k < min((c + 1) * a.size[1], a.w); k++) {
+				i64 p = ((i64)q * a.h + j) * a.w + k;
+				T v = x[p];
+				bool here = !found && v == top;
+				((T *)a.dx)[p] = here ? d * slope<T>(a.activation, v) : (T)0;
+				found = found || here;
+			}
+	}
+}
+
 template <typename T> static __device__ void max_pool_back(const PoolArgs &a) {
+	if (a.stride[0] == a.size[0] && a.stride[1] == a.size[1] && (a.pad[0] | a.pad[1]) == 0)
+		return max_pool_back_apart<T>(a);
 	T *dx = (T *)a.dx;
 	EACH(i, a.planes * a.h * a.w) {
 		u64 q = i;
