@@ -205,11 +205,13 @@ var rootMutants = []mutant{
 	if b.Uses() == 0 {
 		h.put(id, b)
 	} else {
+		delete(h.lent, id)
 		h.Pend(b)`,
 		now: `
 	if true {
 		h.put(id, b)
 	} else {
+		delete(h.lent, id)
 		h.Pend(b)`,
 		run: "^Test(Waits|Record)",
 	},
