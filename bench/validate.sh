@@ -17,6 +17,7 @@
 #   gorgonia   Gorgonia's graphs
 #   examples   the Examples and the example programs; MNIST names a directory
 #              with all of MNIST for the latter
+#   networks   bench/networks.sh: the networks of examples/gorgonia, beside PyTorch
 #   replay     recorded programs with their contents verified; TRACES names a
 #              directory with more than testdata/traces
 #   memcheck   compute-sanitizer over the device battery, random kernels,
@@ -112,8 +113,8 @@ run() { # PART
 			part "mlp$flags" . "$bin/mlp" -device cuda $flags ${MNIST:+-data "$MNIST"} -shift 0 -json
 			part "gorgonia-mlp$flags" . "$bin/gorgonia" -device cuda $flags ${MNIST:+-data "$MNIST"} -shift 0 -json
 		done
-		part gorgonia-conv . "$bin/gorgonia" -device cuda -net convnet -train-samples 3000 ${MNIST:+-data "$MNIST"} -json
 		;;
+	networks) GORGONIA="$bin/gorgonia" part networks . bench/networks.sh "$out/networks" ;;
 	replay)
 		for backing in segments vmm; do
 			part "replay-$backing" . "$bin/cupool" replay -device cuda -verify -backing $backing \
@@ -123,15 +124,15 @@ run() { # PART
 	memcheck)
 		check=(compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9)
 		part check-tensorop internal/tensorop "${check[@]}" "$bin/internal-tensorop.test" -test.short -test.v -test.run '^TestGPU(RandomShapes|RowBroadcast|SpecialValues)'
-		part check-nn nn "${check[@]}" "$bin/nn.test" -test.short -test.v -test.run '/gpu$|^TestGraph'
+		part check-nn nn "${check[@]}" "$bin/nn.test" -test.short -test.v -test.run '/gpu$|Graph|Conv|Pool|Norm|Dropout|Upsample|Sparsemax|CTC|YOLO|Convert|RMSProp|Activate'
 		part check-graph . "${check[@]}" "$bin/cupool.test" -test.short -test.v -test.run '^TestGraph'
 		part check-battery cuda "${check[@]}" "$bin/cuda.test" -test.short -test.v -test.run '^TestConformance$/^device$|^TestGPURandomKernels$' \
 			-test.skip '^TestConformance$/^device$/./^free_waits_for_all_streams$'
 		;;
-	*) echo "bench/validate.sh: no part $1; it has: driver native device managed pinned programs engine operations gorgonia examples replay memcheck" >&2; exit 2 ;;
+	*) echo "bench/validate.sh: no part $1; it has: driver native device managed pinned programs engine operations gorgonia examples networks replay memcheck" >&2; exit 2 ;;
 	esac
 }
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "nvidia-smi shows no GPU"
-[ $# -gt 0 ] || set -- driver native device managed pinned programs engine operations gorgonia examples replay memcheck
+[ $# -gt 0 ] || set -- driver native device managed pinned programs engine operations gorgonia examples networks replay memcheck
 for name in "$@"; do run "$name"; done
 exit $failed
