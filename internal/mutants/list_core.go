@@ -137,8 +137,8 @@ var heapMutants = []mutant{
 	},
 	{
 		name: "no heap is fragmented",
-		old:  `f.fragmented = true`,
-		now:  `f.fragmented = false`,
+		old:  `h.fragmented = true`,
+		now:  `h.fragmented = false`,
 	},
 	{
 		name: "a fragmented heap grows in place of every stitch",
