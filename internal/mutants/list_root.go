@@ -200,6 +200,18 @@ var rootMutants = []mutant{
 		run: "^TestRecordBesideFree$", tags: "invariants",
 	},
 	{
+		name: "a lent block is free before its borrower is done",
+		old:  `if h.pending.Record(b, r.h.stream.clock); b.Uses() == 0 { // the request's stream was closed meanwhile`,
+		now:  `if b.Uses() > 0 {`,
+		run:  "^TestLen",
+	},
+	{
+		name: "a busy stream lends",
+		old:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {`,
+		now:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) {`,
+		run:  "^TestLen",
+	},
+	{
 		name: "a block that others use is free at once",
 		old: `
 	if b.Uses() == 0 {
