@@ -118,7 +118,7 @@ func (c *Caching) StreamOf(b Block) *Stream {
 	if h == nil {
 		return nil
 	}
-	if x.Uses() == 0 {
+	if !x.Word().Has(block.Used) {
 		return h.stream
 	}
 	h.mu.Lock()

@@ -84,3 +84,21 @@ func TestSeam(t *testing.T) {
 	require.ErrorIs(t, p.Err(), cupool.ErrClosed)
 	require.True(t, c.DefaultStream().Closed())
 }
+
+// TestStreamOfHomed: the stream of a block that has a place in the magazines is found
+// while somebody holds the lock of its heap.
+func TestStreamOfHomed(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{})})
+	require.NoError(t, err)
+	b := allocate(t, c, 4096, nil)
+	for range 20 {
+		require.NoError(t, c.Free(b))
+		b = allocate(t, c, 4096, nil)
+	}
+	require.NotZero(t, c.HomedBytes())
+	unlock := c.LockHeap(c.DefaultStream())
+	require.Same(t, c.DefaultStream(), c.StreamOf(b))
+	unlock()
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
+}
