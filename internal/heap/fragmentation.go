@@ -47,8 +47,7 @@ func (h *Heap) tellAsked() {
 // noteStitch counts the chunks of a stitch.
 func (h *Heap) noteStitch(chunks int) {
 	h.tellAsked()
-	m := h.space.Memory
-	has := m.Creates.Load() - m.Releases.Load()
+	has := h.space.Memory.Handles.Load()
 	if h.space.mapped.Add(int64(chunks)) > has+(h.space.asked.Load()>>20)*stitchesPerGiB>>10 {
 		h.fragmented = true
 	}

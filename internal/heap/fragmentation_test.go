@@ -27,8 +27,7 @@ func TestNoteStitch(t *testing.T) {
 		{1 << 60, 0, 1 << 30, false}, // and nothing overflows
 	} {
 		s := &Space{Memory: &vmem.Mapper{}}
-		s.Memory.Creates.Store(130)
-		s.Memory.Releases.Store(30)
+		s.Memory.Handles.Store(100)
 		h, other := Heap{space: s}, Heap{space: s}
 		h.asked = c.asked
 		other.noteAsked(c.others)
@@ -53,10 +52,19 @@ func TestNoteAsked(t *testing.T) {
 	require.EqualValues(t, 7, h.asked)
 }
 
+// TestAskedOfClosedHeaps: what a heap was asked for counts when it is closed, too.
+func TestAskedOfClosedHeaps(t *testing.T) {
+	r := newRig(t, 1, true, policy)
+	r.heaps[0].noteAsked(7)
+	r.heaps[0].Close()
+	require.EqualValues(t, 7, r.space.asked.Load())
+}
+
 // TestBecomesFragmented: the chunks of stitches count.
 func TestBecomesFragmented(t *testing.T) {
 	r, h, between := scattered(t)
 	require.EqualValues(t, 12, h.space.Memory.Creates.Load())
+	h.space.Memory.Creates.Store(0) // as ResetAccumulated does
 	h.asked = 0
 	for want := 6; want <= 18; want += 6 {
 		r.free(r.alloc(h, 12*mib))

@@ -330,6 +330,7 @@ func (h *Heap) IsEmpty() bool {
 
 // Close ends an empty heap.
 func (h *Heap) Close() {
+	h.tellAsked()
 	h.slots.Drain()
 	h.Magazine.Drop()
 	h.Ledger.Close()

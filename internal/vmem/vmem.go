@@ -34,7 +34,8 @@ type Mapper struct {
 	Granularity int64 // bytes: the unit of sizes and addresses
 	Capacity    int64 // bytes that the device has
 
-	Creates, Releases atomic.Int64 // handles
+	Creates, Releases atomic.Int64 // of handles, since these were last set to 0
+	Handles           atomic.Int64 // that there are
 
 	device device.VirtualMemory
 	name   string // of the device
@@ -100,6 +101,7 @@ func (m *Mapper) Create(at device.Ptr, sizes []int64) (handles []Handle, err err
 			break
 		}
 		m.Creates.Add(1)
+		m.Handles.Add(1)
 		if err = m.device.MemMap(p, size, handles[i]); err != nil {
 			break
 		}
@@ -246,6 +248,7 @@ func (m *Mapper) tryGiveBack(l *leftover) error {
 		if err == nil {
 			l.handle = 0
 			m.Releases.Add(1)
+			m.Handles.Add(-1)
 		}
 		errs = append(errs, err)
 	}
