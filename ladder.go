@@ -362,11 +362,11 @@ func (c *Caching) awaitRelease(r request) (bool, error) {
 	return false, nil
 }
 
-// borrow serves a request of the root from free blocks of pools with UseOnOOM,
-// in the order in which they were made.
+// borrow serves a request from free blocks of other streams or, one of the root,
+// of pools with UseOnOOM, in the order in which they were made.
 func (c *Caching) borrow(r request) (Block, bool) {
-	if c != c.dev.root {
-		return Block{}, false
+	if b, ok := c.borrowIdle(r); ok || c != c.dev.root {
+		return b, ok
 	}
 	for _, p := range c.dev.private() {
 		if p.lends {

@@ -3,6 +3,7 @@ package cupool_test
 import (
 	"cmp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -250,4 +251,18 @@ func TestReserveBorrowsNothing(t *testing.T) {
 	require.Equal(t, x.asks.Handle(), x.on(b))
 	require.Equal(t, allocs, x.c.Stats().DriverAllocs)
 	x.close(b)
+}
+
+// TestLendsAgain: at the limit, a block that was lent serves again, once the borrower is
+// done with it.
+func TestLendsAgain(t *testing.T) {
+	x := newLending(t, cupool.Config{Limit: 64 * mib})
+	live := x.alloc(3*mib, x.lender)
+	for range 3 {
+		b := x.alloc(60*mib+mib/2, x.asks)
+		require.Equal(t, x.lender.Handle(), x.on(b))
+		require.NoError(t, x.asks.Launch(func() { time.Sleep(time.Millisecond) }))
+		x.free(b)
+	}
+	x.close(live)
 }
