@@ -2,7 +2,9 @@ package cupool
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/ledger"
@@ -71,4 +73,37 @@ func (c *Caching) HeapIsFree(s *Stream) bool {
 // LockBoth locks what the allocator holds for two streams.
 func (c *Caching) LockBoth(a, b *Stream) (unlock func()) {
 	return lockBoth(c.findHeap(a), c.findHeap(b))
+}
+
+// MakeLender has the memory of a stream lent as if other streams had often taken it.
+func (c *Caching) MakeLender(s *Stream) {
+	h := c.findHeap(s)
+	c.idle.mu.Lock()
+	defer c.idle.mu.Unlock()
+	h.lender.regrets = lendRegrets
+}
+
+// IsLent reports whether a live block lies on memory of another stream than its own.
+func (c *Caching) IsLent(b Block) bool {
+	h, _ := c.lockLive(b)
+	defer h.mu.Unlock()
+	return h.lent[b.id()] != nil
+}
+
+// CheckLent says what is wrong with the blocks that are lent.
+func (c *Caching) CheckLent() error {
+	heaps, unlock := c.lockAll()
+	defer unlock()
+	for _, h := range heaps {
+		for id, to := range h.lent {
+			b := c.space.Blocks.At(id)
+			switch w := b.Word(); {
+			case w.State() != block.Live || !w.Has(block.Used) || b.Owner() != h.Index():
+				return fmt.Errorf("heap %d has lent %v, which heap %d owns", h.Index(), b, b.Owner())
+			case b.Uses() == 0, to.clock.Ended():
+				return fmt.Errorf("heap %d has lent %v to a stream that is closed, or not recorded", h.Index(), b)
+			}
+		}
+	}
+	return nil
 }
