@@ -206,7 +206,7 @@ func (m *Model) dies(b *Block, later bool) {
 	t := m.leaveLocked(b)
 	b.later = later
 	p := b.pool
-	if len(b.used) > 0 {
+	if lent := !p.segments && b.Size()+512 > p.Config().SmallLimit; lent || len(b.used) > 0 { // perhaps it was
 		p.waiting = append(p.waiting, t)
 	}
 	if later {

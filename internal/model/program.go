@@ -117,6 +117,7 @@ func newPlan(b *bytecode) plan {
 	if limits&2 != 0 {
 		p.cfg.SoftLimit = p.device.Capacity / 4
 	}
+	p.device.IdleEvents = limits >= 6 // so that streams take memory from each other
 	if limits == 4 {
 		p.cfg.Fraction = 0.75
 	}

@@ -126,6 +126,39 @@ var scenarios = map[string][]byte{
 		"alloc", root, 0, 14, written,
 		"free later", 0,
 		"alloc", 9, 0, 14, written),
+	"a block that was lent is freed while it is written": lent(
+		"free", 1, 0,
+		"alloc", root, 1, 13, written, "alloc", root, 0, 13, written,
+		"compare", 0, "complete", 0, 7),
+	"a stream reads a block that was lent, and both who have it are closed": lent(
+		"read", 1, 0, 1, "read", 1, 1, 1,
+		"close a stream", 2, "read", 0, 0, 1, "close a stream", 1,
+		"free", 0, 0, "free", 0, 0,
+		"alloc", root, 0, 13, written, "new stream", "alloc", root, 1, 13, written,
+		"compare", 0, "complete", 0, 7),
+	"a stream lends nothing while it has work": lent(
+		"alloc", root, 1, 11, written, "free", 2, 0,
+		"alloc", root, 2, 11, written,
+		"compare", 0, "complete", 0, 7),
+	"the default stream inherits a block that was lent, and reads it": lent(
+		"close a stream", 2, "read", 1, 0, 1, "free", 1, 0,
+		"alloc", root, 1, 13, written,
+		"compare", 0, "complete", 0, 7),
+	"a block that was lent sleeps": lent(
+		"sleep or wake", root, 0, "free", 0, 0, "sleep or wake", root, 0,
+		"read", 0, 1, 1, "free on", 0, 1, 1,
+		"alloc", root, 1, 13, written, "compare", 0, "complete", 0, 7),
+}
+
+// lent returns a program of three streams, the last of which has a second block, on
+// memory that the one before it lends, as both took chunks from each other.
+func lent(steps ...any) []byte {
+	all := []any{"new stream", "new stream"}
+	for turn := range 5 {
+		all = append(all, "alloc", root, 1+turn%2, 14, written, "complete", 0, 7, "free", 0, 0)
+	}
+	all = append(all, "alloc", root, 1, 9, written, "complete", 0, 7, "alloc", root, 2, 13, written)
+	return assemble("\x02\x01\x06\x00\x00", append(all, steps...)...)
 }
 
 // corpus returns the scenarios and the inputs in testdata, by name.

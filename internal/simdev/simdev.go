@@ -32,6 +32,9 @@ type Config struct {
 	// CompleteAll, or a call that waits on the host, runs it. Otherwise work
 	// is done when it is submitted.
 	ManualEvents bool
+	// IdleEvents has an event be done at once, with ManualEvents, where its stream
+	// has nothing queued, as on a GPU.
+	IdleEvents bool
 	// FreshAddresses never gives an address out twice. Otherwise the lowest
 	// free range is reused at once, so that a stale pointer meets new memory.
 	FreshAddresses bool

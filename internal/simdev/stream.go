@@ -140,7 +140,7 @@ func (d *Device) RecordEvent(e device.Event, h device.Stream) error {
 	if err != nil {
 		return err
 	}
-	if d.cfg.ManualEvents {
+	if d.cfg.ManualEvents && !(d.cfg.IdleEvents && len(s.ops) == 0) {
 		d.queueLocked(s, op{})
 	}
 	ev.on, ev.seq = s, s.submitted
