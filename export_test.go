@@ -107,3 +107,8 @@ func (c *Caching) CheckLent() error {
 	}
 	return nil
 }
+
+// Capture has the pool take a stream for one whose work is kept as a graph.
+func (s *Stream) Capture() (end func(), err error) {
+	return s.endCapture, s.capture(func() error { return nil })
+}

@@ -18,6 +18,7 @@ type lending struct {
 	d            cupool.Driver
 	lender, asks *cupool.Stream
 	gate         chan struct{} // closed: the work that streams were given ends
+	captured     []func()      // end captures
 }
 
 func newLending(t *testing.T, cfg cupool.Config) *lending { return newTurns(t, cfg, 5) }
@@ -35,14 +36,18 @@ func newTurns(t *testing.T, cfg cupool.Config, turns int) *lending {
 	x.c, err = cupool.New(cfg)
 	require.NoError(t, err)
 	x.lender, x.asks = newStreamOf(t, x.c), newStreamOf(t, x.c)
+	x.takeTurns(turns)
+	return x
+}
+
+func (x *lending) takeTurns(turns int) {
 	for i := range turns {
 		s := []*cupool.Stream{x.lender, x.asks}[i%2]
 		x.free(x.alloc(64*mib, s))
-		require.NoError(t, s.Sync())
+		require.NoError(x, s.Sync())
 	}
-	require.EqualValues(t, 64*mib, x.c.Stats().All.ReservedBytes.Current)
-	require.EqualValues(t, 32*(turns-1), x.c.Stats().Moves)
-	return x
+	require.EqualValues(x, 64*mib, x.c.Stats().All.ReservedBytes.Current)
+	require.EqualValues(x, 32*(turns-1), x.c.Stats().Moves)
 }
 
 func (x *lending) alloc(size int64, s *cupool.Stream) cupool.Block {
@@ -66,8 +71,18 @@ func (x *lending) work(s *cupool.Stream) {
 	require.NoError(x, s.Launch(func() { <-gate }))
 }
 
+// capture has a stream be one whose work is kept as a graph, until the end of the test.
+func (x *lending) capture(s *cupool.Stream) {
+	end, err := s.Capture()
+	require.NoError(x, err)
+	x.captured = append(x.captured, end)
+}
+
 // open ends all work, and what waits for it comes free.
 func (x *lending) open() {
+	for _, end := range x.captured {
+		end()
+	}
 	close(x.gate)
 	x.gate = make(chan struct{})
 	for _, s := range []*cupool.Stream{x.c.DefaultStream(), x.lender, x.asks} {
@@ -135,6 +150,8 @@ func TestLendsNot(t *testing.T) {
 		"more than is free":                {size: 64 * mib},
 		"a small request":                  {size: 4096},
 		"while the lender has work":        {size: 60 * mib, before: func(x *lending) { x.work(x.lender) }},
+		"while the lender is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.lender) }},
+		"to a stream that is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.asks) }},
 		"where it missed only once":        {turns: 3, size: 60 * mib},
 		"where zeros are written in order": {cfg: cupool.Config{ZeroOnAlloc: true}, size: 60 * mib},
 		"below what once was": {size: 60 * mib, before: func(x *lending) {
@@ -265,4 +282,61 @@ func TestLendsAgain(t *testing.T) {
 		x.free(b)
 	}
 	x.close(live)
+}
+
+// TestLendsInAPool: the streams of a private pool lend each other its memory, and it ends
+// when the last block that was lent is free.
+func TestLendsInAPool(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	root := x.c
+	x.c = newPrivate(t, root, cupool.PoolConfig{Limit: 128 * mib})
+	x.takeTurns(5)
+	b := x.borrow(x.asks)
+	require.NoError(t, x.c.Retire())
+	require.NoError(t, x.asks.Close())
+	require.Same(t, x.c.DefaultStream(), x.c.StreamOf(b))
+	x.work(x.c.DefaultStream())
+	require.NoError(t, root.Free(b))
+	require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
+	x.open()
+	require.Len(t, root.Pools(), 1)
+	require.NoError(t, root.EmptyCache())
+	require.Empty(t, root.Pools())
+	require.NoError(t, root.Close())
+	require.NoError(t, x.d.Close())
+}
+
+// TestLentBooks: a block that is lent is in use, of its label and with its contents
+// while the pool sleeps, until the stream that it was lent to is done with it.
+func TestLentBooks(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	b, err := x.c.WithLabel("lent").Alloc(60*mib, x.asks)
+	require.NoError(t, err)
+	require.Equal(t, x.lender.Handle(), x.on(b))
+	require.NoError(t, x.asks.CopyIn(b.Ptr(), []byte("what it holds")))
+	found, err := x.c.Lookup(b.Ptr() + 7)
+	require.NoError(t, err)
+	require.Equal(t, b, found)
+	var wrong *cupool.BlockError
+	require.ErrorAs(t, x.c.FreePtr(b.Ptr()+512, -1), &wrong)
+	require.Equal(t, x.asks.Handle(), wrong.Stream)
+	require.NoError(t, x.c.Sleep(func(cupool.Block) bool { return true }))
+	require.NoError(t, x.c.Wake())
+	held := make([]byte, 13)
+	require.NoError(t, x.asks.CopyOut(held, b.Ptr()))
+	require.Equal(t, "what it holds", string(held))
+	require.NoError(t, x.c.EmptyCache())
+	require.EqualValues(t, 60*mib, x.c.Stats().All.ReservedBytes.Current)
+	x.work(x.asks)
+	require.NoError(t, x.c.FreeOn(b, x.lender))
+	require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
+	require.EqualValues(t, 60*mib, x.c.Labels()[0].Bytes.Current)
+	_, err = x.c.Trim(0)
+	require.NoError(t, err)
+	require.EqualValues(t, 60*mib, x.c.Stats().All.ReservedBytes.Current)
+	x.open()
+	require.Zero(t, x.c.Labels()[0].Bytes.Current)
+	require.NoError(t, x.c.EmptyCache())
+	require.Zero(t, x.c.Stats().All.ReservedBytes.Current)
+	x.close()
 }
