@@ -172,48 +172,51 @@ func TestLaunchesOfAStep(t *testing.T) {
 	require.Greater(t, fused, 6)
 }
 
-// BenchmarkStepOnGPU is a step of training of the MNIST network, with its
-// images on the device: what examples/mlp does without gorgonia.
+// BenchmarkStepOnGPU is a step of training of networks that are so small that
+// what the CPU does for it is what takes time, with their inputs on the device.
 func BenchmarkStepOnGPU(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		vm     func(weights gorgonia.Nodes) []gorgoniavm.Option
-		solver []gorgoniavm.SolverOption
-	}{
-		{"bound gradients", func(w gorgonia.Nodes) []gorgoniavm.Option {
-			return []gorgoniavm.Option{gorgoniavm.BindDualValues(w...)}
-		}, nil},
-		{"gradients", func(w gorgonia.Nodes) []gorgoniavm.Option {
-			return []gorgoniavm.Option{gorgoniavm.Gradients(w...)}
-		}, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}},
-		{"replay", func(w gorgonia.Nodes) []gorgoniavm.Option {
-			return []gorgoniavm.Option{gorgoniavm.Gradients(w...), gorgoniavm.Replay()}
-		}, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			_, a := newGPUMeter(b)
-			e := newStreamEngine(b, a.Caching)
-			m := newMNIST()
-			require.NoError(b, gorgoniavm.ToPool(e, append(slices.Clone(m.inputs), m.weights...)...))
-			all := append(slices.Clone(m.inputs), m.weights...)
-			defer func() {
-				for _, n := range all {
-					require.NoError(b, e.FreeTensor(n.Value().(tensor.Tensor)))
-				}
-			}()
-			vm, err := gorgoniavm.New(m.g, e, c.vm(m.weights)...)
-			require.NoError(b, err)
-			defer vm.Close()
-			solver, err := gorgoniavm.NewSolver(e, gorgoniavm.Momentum{LearnRate: 0.01}, c.solver...)
-			require.NoError(b, err)
-			defer solver.Close()
-			model := gorgonia.NodesToValueGrads(m.weights)
-			b.ReportAllocs()
-			for b.Loop() {
-				require.NoError(b, vm.RunAll())
-				require.NoError(b, solver.Step(model))
-			}
-			require.NoError(b, e.Sync())
+	nets := map[string]func() *model{
+		"mlp":     newMNIST,
+		"convnet": newGorgoniaConvnet,
+		"rnn":     func() *model { return newLSTMLayer(2, 4, 8, 32, 6) },
+	}
+	for _, name := range slices.Sorted(maps.Keys(nets)) {
+		b.Run(name+"/bound gradients", func(b *testing.B) {
+			m := nets[name]()
+			benchmarkStep(b, m, nil, gorgoniavm.BindDualValues(m.weights...))
+		})
+		b.Run(name+"/gradients", func(b *testing.B) {
+			m := nets[name]()
+			benchmarkStep(b, m, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}, gorgoniavm.Gradients(m.weights...))
+		})
+		b.Run(name+"/replay", func(b *testing.B) {
+			m := nets[name]()
+			benchmarkStep(b, m, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}, gorgoniavm.Gradients(m.weights...), gorgoniavm.Replay())
 		})
 	}
+}
+
+func benchmarkStep(b *testing.B, m *model, solving []gorgoniavm.SolverOption, opts ...gorgoniavm.Option) {
+	_, a := newGPUMeter(b)
+	e := newStreamEngine(b, a.Caching)
+	all := append(slices.Clone(m.inputs), m.weights...)
+	require.NoError(b, gorgoniavm.ToPool(e, all...))
+	defer func() {
+		for _, n := range all {
+			require.NoError(b, e.FreeTensor(n.Value().(tensor.Tensor)))
+		}
+	}()
+	vm, err := gorgoniavm.New(m.g, e, opts...)
+	require.NoError(b, err)
+	defer vm.Close()
+	solver, err := gorgoniavm.NewSolver(e, gorgoniavm.Adam{LearnRate: 0.01}, solving...)
+	require.NoError(b, err)
+	defer solver.Close()
+	model := gorgonia.NodesToValueGrads(m.weights)
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, vm.RunAll())
+		require.NoError(b, solver.Step(model))
+	}
+	require.NoError(b, e.Sync())
 }
