@@ -42,7 +42,14 @@ func (c *Caching) Lookup(p Ptr) (Block, error) {
 	if h, ok := c.liveAt(p); ok {
 		return h, nil
 	}
-	return c.lookup("look-up", p, -1, false)
+	if h, ok := c.liveAround(p); ok {
+		return h, nil
+	}
+	h, err := c.lookup("look-up", p, -1, false)
+	if err == nil {
+		c.found(p, h)
+	}
+	return h, err
 }
 
 // liveAt returns the live block that begins at an address, without a lock. Until
