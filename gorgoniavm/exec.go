@@ -124,9 +124,9 @@ func (m *VM) count(in *program.Instr) (gorgonia.Value, error) {
 	if m.e.AllocAccessible() {
 		return m.runs[in.Out](m, in, m.now.args)
 	}
-	before := m.e.Stats().Fallbacks
+	before := m.e.Ops().Fallbacks()
 	v, err := m.runs[in.Out](m, in, m.now.args)
-	if m.e.Stats().Fallbacks != before {
+	if m.e.Ops().Fallbacks() != before {
 		m.fellBack(in)
 	}
 	return v, err

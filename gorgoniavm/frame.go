@@ -7,6 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 )
 
 // frame is what the instructions of a run leave for those after them. Slots are
@@ -19,10 +20,11 @@ type frame struct {
 	dst     held             // made for its result
 	headers []*tensor.Dense  // of destinations, by slot; they serve the next run again
 	numbers []gorgonia.Value // that are the same in every run, by slot
+	fused   *gpu.FusedArgs   // of the last group; an object of its own, as C may see none that has Go pointers
 }
 
 func newFrame(slots int) frame {
-	return frame{slots: make([]held, slots), headers: make([]*tensor.Dense, slots), numbers: make([]gorgonia.Value, slots)}
+	return frame{slots: make([]held, slots), headers: make([]*tensor.Dense, slots), numbers: make([]gorgonia.Value, slots), fused: new(gpu.FusedArgs)}
 }
 
 // reuse returns the operand that in may overwrite: in is the last to read it,

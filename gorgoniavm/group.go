@@ -17,11 +17,13 @@ import (
 // group computes elementwise operations in one launch.
 func group(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	g := in.Group
-	a := gpu.FusedArgs{N: int64(g.N), Columns: int64(g.Columns), Inputs: int64(len(g.Inputs)), Scalars: int64(len(g.Scalars)),
+	a := m.now.fused
+	*a = gpu.FusedArgs{N: int64(g.N), Columns: int64(g.Columns), Inputs: int64(len(g.Inputs)), Scalars: int64(len(g.Scalars)),
 		Outputs: int64(len(g.Outputs)), Steps: int64(len(g.Steps))}
 	copy(a.Step[:], g.Steps)
 	for i := range g.Inputs {
-		if err := m.operandOf(&a.In[i], g, &g.Inputs[i], args[g.Inputs[i].Slot]); err != nil {
+		v := &g.Inputs[i]
+		if err := m.operandOf(&a.In[i], g, v, &m.now.slots[in.In[v.Slot]]); err != nil {
 			return nil, err
 		}
 	}
@@ -32,20 +34,22 @@ func group(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 		}
 		a.Scalar[i] = x
 	}
-	v, err := m.outputsOf(&a, in, args)
+	v, err := m.outputsOf(a, in)
 	if err != nil {
 		return nil, err
 	}
-	return v, m.e.Ops().GPU().Fused("elementwise", in.Dtype == tensor.Float64, &a)
+	return v, m.e.Ops().GPU().Fused("elementwise", in.Dtype == tensor.Float64, a)
 }
 
-// operandOf fills in where a part of a tensor is.
-func (m *VM) operandOf(o *gpu.FusedOperand, g *program.Group, v *program.View, of gorgonia.Value) error {
-	d, err := dense(of)
+// operandOf fills in where a part of a tensor is. What lies in a block that the
+// run holds needs no look-up.
+func (m *VM) operandOf(o *gpu.FusedOperand, g *program.Group, v *program.View, of *held) error {
+	d, err := dense(of.v)
 	if err != nil {
 		return err
 	}
-	if last := v.Offset + (v.Rows-1)*v.Stride + v.Columns; d.Shape().TotalSize() < last || d.RequiresIterator() || d.DataOrder() != 0 || !m.e.Owns(d) {
+	inPool := of.p != 0 || m.e.Owns(d)
+	if last := v.Offset + (v.Rows-1)*v.Stride + v.Columns; d.Shape().TotalSize() < last || d.RequiresIterator() || d.DataOrder() != 0 || !inPool {
 		return fmt.Errorf("a tensor of shape %v where %d elements are read: %w", d.Shape(), last, ErrOperand)
 	}
 	o.P = uint64(d.Uintptr()) + uint64(v.Offset)*uint64(d.Dtype().Size())
@@ -59,15 +63,15 @@ func (m *VM) operandOf(o *gpu.FusedOperand, g *program.Group, v *program.View, o
 // outputsOf makes the results of a group and fills in where they are. It returns
 // that of the instruction itself, or where there is none, the room that the
 // others go to.
-func (m *VM) outputsOf(a *gpu.FusedArgs, in *program.Instr, args []gorgonia.Value) (own gorgonia.Value, err error) {
+func (m *VM) outputsOf(a *gpu.FusedArgs, in *program.Instr) (own gorgonia.Value, err error) {
 	for i := range in.Group.Outputs {
 		o := &in.Group.Outputs[i]
-		var to gorgonia.Value
+		var to *held
 		switch {
 		case o.Room:
-			to = args[o.Slot]
+			to = &m.now.slots[in.In[o.Slot]]
 			if own == nil {
-				own = to
+				own = to.v
 			}
 		case o.Slot >= 0:
 			to, err = m.partFor(in.Parts[o.Slot])
@@ -86,20 +90,19 @@ func (m *VM) outputsOf(a *gpu.FusedArgs, in *program.Instr, args []gorgonia.Valu
 			if err != nil {
 				return nil, err
 			}
-			return d, m.operandOf(&a.Out[i], in.Group, &o.View, d)
+			return d, m.operandOf(&a.Out[i], in.Group, &o.View, &m.now.dst)
 		}
 	}
 	return own, nil
 }
 
 // partFor makes a result that another instruction will take (partOf).
-func (m *VM) partFor(slot int) (*tensor.Dense, error) {
-	d, err := m.destination(&m.prog.Instrs[slot])
-	if err != nil {
+func (m *VM) partFor(slot int) (*held, error) {
+	if _, err := m.destination(&m.prog.Instrs[slot]); err != nil {
 		return nil, err
 	}
 	m.now.slots[slot], m.now.dst = m.now.dst, held{}
-	return d, nil
+	return &m.now.slots[slot], nil
 }
 
 // room makes memory for a tensor whose parts others write.

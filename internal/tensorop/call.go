@@ -287,5 +287,8 @@ func (ops *Ops) Counts() (fallbacks int64, byOp map[string]int64, bytes int64) {
 	return c.total.Load(), maps.Clone(c.byOp), c.bytes.Load()
 }
 
+// Fallbacks returns the first result of Counts.
+func (ops *Ops) Fallbacks() int64 { return ops.counts.total.Load() }
+
 // Copied adds to the bytes of Counts.
 func (ops *Ops) Copied(n int64) { ops.counts.bytes.Add(n) }
