@@ -38,8 +38,27 @@ func product(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, e
 		return dot(m, in, args)
 	case in.Outer:
 		return outer(m, in, args)
+	case in.MatMul:
+		return matMul(m, in, args)
 	}
 	return toDestination(m, in, args)
+}
+
+// matMul computes products of matrices on the device itself: Gorgonia would mark
+// operands as transposed, and take that back.
+func matMul(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	a, b, err := pair(args)
+	if err != nil || m.e.AllocAccessible() {
+		return toDestination(m, in, args)
+	}
+	dst, err := m.destination(in)
+	if err != nil {
+		return nil, err
+	}
+	if done, err := m.e.Ops().GPU().MatMul(a, b, dst, in.Transposed[0], in.Transposed[1]); done {
+		return dst, err
+	}
+	return in.Op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)
 }
 
 // dot computes the product of two vectors, which a device leaves there, to be fetched

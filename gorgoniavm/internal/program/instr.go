@@ -30,19 +30,21 @@ type Instr struct {
 	Out   int
 	Parts []int // slots that it fills beside its own; -1: none
 
-	Shape     tensor.Shape
-	Dtype     tensor.Dtype // of no type: a statement
-	Axes      []int        // of operations along axes
-	OtherAxes []int        // of the second operand
-	Outer     bool         // an outer product
-	Conv      Conv         // of convolutions and what they are made of
-	Scalar    bool
-	Number    gorgonia.Value // of the step Number
-	Group     *Group         // of the step Elementwise
-	Views     [2]View        // of the step Product
-	Offset    int            // of a room in the room that it lies in
-	Zero      bool           // a room is zeroed
-	Losses    bool           // the device has the losses of the rows, whose sum with the other sign is the value
+	Shape      tensor.Shape
+	Dtype      tensor.Dtype // of no type: a statement
+	Axes       []int        // of operations along axes
+	OtherAxes  []int        // of the second operand
+	Outer      bool         // an outer product
+	MatMul     bool         // a product of matrices
+	Transposed [2]bool      // its operands are
+	Conv       Conv         // of convolutions and what they are made of
+	Scalar     bool
+	Number     gorgonia.Value // of the step Number
+	Group      *Group         // of the step Elementwise
+	Views      [2]View        // of the step Product
+	Offset     int            // of a room in the room that it lies in
+	Zero       bool           // a room is zeroed
+	Losses     bool           // the device has the losses of the rows, whose sum with the other sign is the value
 
 	Fixed   bool             // a number that is the same in every run
 	Late    bool             // it comes last
@@ -98,6 +100,8 @@ func (in *Instr) describe() {
 	case "gorgonia.tensordotOp":
 		in.Axes, in.OtherAxes = Ints(in.Op, "aAxes"), Ints(in.Op, "bAxes")
 	case "gorgonia.linAlgBinOp":
-		in.Outer = Field(in.Op, "āBinaryOperator").Uint() == outerProduct
+		operator := Field(in.Op, "āBinaryOperator").Uint()
+		in.Outer, in.MatMul = operator == outerProduct, operator == matrixProduct
+		in.Transposed = [2]bool{Field(in.Op, "transA").Bool(), Field(in.Op, "transB").Bool()}
 	}
 }

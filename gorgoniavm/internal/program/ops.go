@@ -95,8 +95,11 @@ const (
 	strayGroup    = "undifferentiated nodes"
 )
 
-// outerProduct is what a linAlgBinOp has for an operator when it is one.
-const outerProduct = 3
+// What a linAlgBinOp has for an operator when it is one.
+const (
+	matrixProduct = 0
+	outerProduct  = 3
+)
 
 // overwritable returns the operand of op that its result may overwrite. The
 // result of a comparison may have another type than its operands.

@@ -87,6 +87,27 @@ func (g *Ops) Product(op string, a, b, dst tensor.Tensor) (bool, error) {
 	return false, nil
 }
 
+// MatMul computes the product of two matrices, or of their transposes.
+func (g *Ops) MatMul(a, b, dst tensor.Tensor, aTransposed, bTransposed bool) (bool, error) {
+	var v [3]view
+	if g == nil || !g.floatsOf(v[:], a, b, dst) || v[2].overlaps(&v[0]) || v[2].overlaps(&v[1]) {
+		return false, nil
+	}
+	for i, transposed := range [3]bool{aTransposed, bTransposed, false} {
+		if len(v[i].shape) != 2 {
+			return false, nil
+		}
+		if transposed {
+			v[i].shape, v[i].strides = []int{v[i].shape[1], v[i].shape[0]}, []int{v[i].strides[1], v[i].strides[0]}
+		}
+	}
+	x, y, z := &v[0], &v[1], &v[2]
+	if x.shape[1] != y.shape[0] || z.shape[0] != x.shape[0] || z.shape[1] != y.shape[1] {
+		return false, nil
+	}
+	return g.matMul("MatMul", x, y, z)
+}
+
 func (g *Ops) matMul(op string, x, y, z *view) (bool, error) {
 	c, ok := z.matrixOf(z.shape[0], z.shape[1], z.strides[0], z.strides[1])
 	if !ok {
