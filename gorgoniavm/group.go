@@ -2,6 +2,7 @@ package gorgoniavm
 
 import (
 	"fmt"
+	"slices"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -114,6 +115,8 @@ func room(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, erro
 	return d, m.e.Zero(d)
 }
 
+// roomIn makes a room, or returns one in another with the header of the last run,
+// as destination does.
 func (m *VM) roomIn(in *program.Instr, args []gorgonia.Value) (*tensor.Dense, error) {
 	if len(args) == 0 {
 		return m.destination(in)
@@ -122,7 +125,14 @@ func (m *VM) roomIn(in *program.Instr, args []gorgonia.Value) (*tensor.Dense, er
 	if err != nil {
 		return nil, err
 	}
-	return m.part(outer, in.Offset, in.Shape), nil
+	if d := m.now.headers[in.Out]; d != nil && slices.Equal(d.Shape(), in.Shape) && !d.IsMaterializable() {
+		size := uintptr(in.Dtype.Size())
+		tensor.FromMemory(outer.Uintptr()+uintptr(in.Offset)*size, uintptr(in.Shape.TotalSize())*size)(d)
+		return d, nil
+	}
+	d := m.part(outer, in.Offset, in.Shape)
+	m.now.headers[in.Out] = d
+	return d, nil
 }
 
 // part returns the elements of a tensor from one on, in a shape.
