@@ -2,6 +2,7 @@ package program
 
 import (
 	"reflect"
+	"sync"
 	"unsafe"
 
 	"gorgonia.org/gorgonia"
@@ -24,9 +25,36 @@ func OpName(op gorgonia.Op) string {
 	return reflect.TypeOf(op).String()
 }
 
-// Field returns a field of an operation.
+// Field returns a field of an operation, which has one of that name.
 func Field(op gorgonia.Op, name string) reflect.Value {
-	return reflect.Indirect(reflect.ValueOf(op)).FieldByName(name)
+	v := reflect.Indirect(reflect.ValueOf(op))
+	return v.FieldByIndex(fieldIndex(field{v.Type(), name}))
+}
+
+// field is a field of a type of operations.
+type field struct {
+	of   reflect.Type
+	name string
+}
+
+// indexes are where fields are, which reflect searches for with maps of its own.
+var indexes = struct {
+	sync.RWMutex
+	of map[field][]int
+}{of: make(map[field][]int)}
+
+func fieldIndex(f field) []int {
+	indexes.RLock()
+	index, ok := indexes.of[f]
+	indexes.RUnlock()
+	if ok {
+		return index
+	}
+	found, _ := f.of.FieldByName(f.name)
+	indexes.Lock()
+	defer indexes.Unlock()
+	indexes.of[f] = found.Index
+	return found.Index
 }
 
 // Ints returns a field that is an int or a slice of them.
