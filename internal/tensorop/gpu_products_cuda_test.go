@@ -83,3 +83,44 @@ func TestGPUWithoutBLAS(t *testing.T) {
 	require.Greater(t, compared, 10)
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), "once")
 }
+
+// Products of transposes are those of tensors that are marked as transposed, to
+// the bit; what does not fit is not served.
+func TestGPUProductsOfTransposes(t *testing.T) {
+	e := &bench{enginetest.NewGPU(t)}
+	shape := func(transposed bool, rows, cols int) (int, int) {
+		if transposed {
+			return cols, rows
+		}
+		return rows, cols
+	}
+	for _, dt := range floats {
+		for _, s := range [][3]int{{1, 1, 1}, {1, 5, 3}, {4, 1, 3}, {4, 5, 1}, {4, 5, 3}} {
+			for _, transposed := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
+				var operands, marked [2]*tensor.Dense
+				for i, is := range transposed {
+					rows, cols := shape(is, s[i], s[i+1])
+					operands[i] = e.From(random(e.Rand, dt, rows, cols))
+					if marked[i] = operands[i]; is {
+						marked[i] = enginetest.Transposed(operands[i].ShallowClone())
+					}
+				}
+				want, got := must(e.Empty(dt, s[0], s[2])), must(e.Empty(dt, s[0], s[2]))
+				require.NoError(t, e.MatMul(marked[0], marked[1], want))
+				ok, err := e.Ops().GPU().MatMul(operands[0], operands[1], got, transposed[0], transposed[1])
+				require.NoError(t, err)
+				require.True(t, ok)
+				e.RequireSame(e.Host(want), got, fmt.Sprint(dt, s, transposed))
+				e.FreeAll(operands[0], operands[1], want, got)
+			}
+		}
+	}
+	a, b, c := must(e.Empty(tensor.Float32, 2, 3)), must(e.Empty(tensor.Float32, 2, 3)), must(e.Empty(tensor.Float32, 3))
+	for _, ts := range [][3]*tensor.Dense{{a, b, a}, {a, a, b}, {a, c, b}} {
+		ok, err := e.Ops().GPU().MatMul(ts[0], ts[1], ts[2], false, false)
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	e.FreeAll(a, b, c)
+	require.Zero(t, e.Stats().Fallbacks)
+}
