@@ -38,7 +38,6 @@ type Caching struct {
 	retired         atomic.Bool
 
 	space    heap.Space
-	parts    parts
 	memory   *vmem.Mapper                  // nil: segments
 	def      *streamHeap                   // of the default stream
 	heapsMu  sync.Mutex                    // taken to change what follows

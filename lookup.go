@@ -39,29 +39,30 @@ func (c *Caching) freeAt(p Ptr, size int64) bool {
 
 // Lookup implements Allocator.
 func (c *Caching) Lookup(p Ptr) (Block, error) {
-	if h, ok := c.liveAt(p); ok {
+	id, _ := c.space.At(uint64(p))
+	if h, ok := c.liveAt(p, id); ok {
 		return h, nil
 	}
-	if h, ok := c.liveAround(p); ok {
+	if h, ok := c.liveAt(p, c.space.Found(uint64(p))); ok {
 		return h, nil
 	}
 	h, err := c.lookup("look-up", p, -1, false)
-	if err == nil {
-		c.found(p, h)
+	if err == nil && h.pool() == c.id {
+		c.space.NoteFound(uint64(p), h.id())
 	}
 	return h, err
 }
 
-// liveAt returns the live block that begins at an address, without a lock. Until
-// its word changes it is the block that was read.
-func (c *Caching) liveAt(p Ptr) (Block, bool) {
-	id, b := c.space.At(uint64(p))
+// liveAt returns the block of a number if it is live and around an address, without a
+// lock. Until its word changes it is the block that was read.
+func (c *Caching) liveAt(p Ptr, id block.ID) (Block, bool) {
 	if id == 0 || c.closed.Load() {
 		return Block{}, false
 	}
+	b := c.space.Blocks.At(id)
 	w := b.Word()
-	h := newBlock(p, b.Requested(), w.Gen(), id, c.id)
-	return h, w.State() == block.Live && b.Addr() == uint64(p) && b.Word() == w
+	h := newBlock(Ptr(b.Addr()), b.Requested(), w.Gen(), id, c.id)
+	return h, w.State() == block.Live && p-h.ptr < Ptr(h.size) && b.Word() == w
 }
 
 // lookup finds the live block at an address or, unless exact, around it.

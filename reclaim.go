@@ -689,14 +689,11 @@ func (c *Caching) flushAll() (found bool) {
 	return found
 }
 
-// inUse reports whether a block of the heap is out or pending.
-func (c *Caching) inUse() (used bool) {
+// inUse reports whether a block of any heap is out or pending.
+func (c *Caching) inUse() bool {
 	heaps, unlock := c.lockAll()
 	defer unlock()
-	for _, h := range heaps {
-		used = used || h.InUse()
-	}
-	return used
+	return slices.ContainsFunc(heaps, func(h *streamHeap) bool { return h.InUse() })
 }
 
 // liveBlocks lists what the program holds, by heap and address; all heaps are

@@ -1,8 +1,6 @@
 package cupool
 
 import (
-	"runtime"
-
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/tensorop"
@@ -426,8 +424,6 @@ func (e *Engine) Norm(t *tensor.Dense, ord tensor.NormOrder, axes ...int) (*tens
 // tensor.Contract does, but loses no temporaries.
 func (e *Engine) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
 	if r, ok, err := e.ops.GPU().Contract(a, b, aAxes, bAxes); ok {
-		runtime.KeepAlive(a)
-		runtime.KeepAlive(b)
 		return r, err
 	}
 	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].TensorMul(h[1], aAxes, bAxes) }, a, b)

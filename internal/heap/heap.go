@@ -82,7 +82,8 @@ type Space struct {
 	asked, mapped atomic.Int64 // bytes that heaps were asked for, and chunks of all stitches
 
 	byAddr   [2]*addrmap.Map // blocks that went out, by address, of each kind
-	idleTick atomic.Uint64   // of Segment.IdleSince
+	found    found
+	idleTick atomic.Uint64 // of Segment.IdleSince
 }
 
 // Init sets up a space whose exported fields are set.

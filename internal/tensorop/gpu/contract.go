@@ -6,12 +6,15 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/internal/tensorop/operand"
+
 	"github.com/cupool/cupool/internal/kernels"
 )
 
 // Contract sums up products of a's and b's elements along pairs of axes. Both are
 // folded to matrices, with the axes that are summed over as one.
 func (g *Ops) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, bool, error) {
+	defer operand.KeepAlive(a, b)
 	var v [2]view
 	if g == nil || !g.floatsOf(v[:], a, b) || !paired(v[0].shape, v[1].shape, aAxes, bAxes) {
 		return nil, false, nil
