@@ -6,9 +6,8 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/tensorop/operand"
-
 	"github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
 // Contract sums up products of a's and b's elements along pairs of axes. Both are
