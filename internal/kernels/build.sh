@@ -16,7 +16,7 @@ trap 'rm -rf "$out"' EXIT
 sources=$(cat *.cu *.h | sha256sum | cut -d' ' -f1)
 
 compile() { # MODULE SOURCE [FLAG]
-	nvcc -ptx -arch=compute_75 -O3 ${3:-} -o "$out/$1.raw" "$2"
+	nvcc -ptx -arch=compute_75 -O3 -diag-suppress 177 ${3:-} -o "$out/$1.raw" "$2"
 	{
 		echo "// sources $sources"
 		sed -e '/^\/\//d' -e '/^$/d' -e 's/^\.version .*/.version 7.0/' "$out/$1.raw"
