@@ -38,6 +38,7 @@ var kernels = map[string]kernel{
 	"gorgonia.col2imOp":       col2im,
 	"gorgonia.Iop":            plain,
 
+	// Where the CPU can touch the memory, gorgonia computes these.
 	"*gorgonia.maxPoolOp":           floatsOnDevice(maxPool),
 	"*gorgonia.maxPoolDiffOp":       floatsOnDevice(maxPoolBack),
 	"*gorgonia.avgPoolOp":           floatsOnDevice(avgPool),

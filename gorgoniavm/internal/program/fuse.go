@@ -3,10 +3,10 @@ package program
 // To start operations one by one takes most of the time of a small graph on a
 // device. Gorgonia builds a dense layer of seven operations and its gradients of
 // five more; the engine has one step for each of the two (layers.go), and for
-// convolutions (convs.go) and batch normalizations (norms.go). It builds a cross entropy of five, which are one step
-// too (losses.go), and Rectify of two (rectify.go). fuse puts these steps in the
-// place of the operations. It takes away only results that have no other reader
-// and that the program cannot want to see.
+// convolutions (convs.go) and batch normalizations (norms.go). It builds a cross
+// entropy of five, which are one step too (losses.go), and Rectify of two
+// (rectify.go). fuse puts these steps in the place of the operations. It takes away
+// only results that have no other reader and that the program cannot want to see.
 
 // fuse returns the instructions with fused steps among them.
 func fuse(instrs []Instr) []Instr {
