@@ -18,6 +18,7 @@ func TestGPUSelectByIndicesB(t *testing.T) {
 	for _, dt := range floats {
 		for _, shape := range [][]int{{7}, {5, 3}, {3, 5}, {2, 3, 4}, {40, 70}} {
 			for axis := range shape {
+				e.checkSelectB(dt, shape, axis, 1) // package tensor makes a scalar of one index
 				e.checkSelectB(dt, shape, axis, 1+e.Rand.IntN(100))
 			}
 		}

@@ -261,14 +261,14 @@ func (g *Ops) Repeat(t, reuse tensor.Tensor, axis int, repeats []int) (tensor.Te
 }
 
 // SelectByIndicesB sums up the slices of grad along an axis, each to where its index
-// says, in a tensor like input.
+// says, in a tensor like input. One index may be a scalar.
 func (g *Ops) SelectByIndicesB(input, grad, indices tensor.Tensor, axis int, o *operand.Options) (tensor.Tensor, bool, error) {
 	var v [2]view
 	if g == nil || !o.Fresh() || !g.floatsOf(v[:], input, grad) {
 		return nil, false, nil
 	}
 	at, ok := g.operandOf(indices)
-	if !ok || axis < 0 || axis >= len(v[0].shape) || at.dt != tensor.Int || len(at.shape) != 1 || !at.rowMajor() || !v[1].rowMajor() {
+	if !ok || axis < 0 || axis >= len(v[0].shape) || at.dt != tensor.Int || len(at.shape) > 1 || !at.rowMajor() || !v[1].rowMajor() {
 		return nil, false, nil
 	}
 	shape := slices.Clone(v[0].shape)
