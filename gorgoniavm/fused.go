@@ -41,6 +41,13 @@ func activationOf(in *program.Instr) nn.Activation {
 
 // linear is act(x·w + bias), or that without a bias.
 func linear(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	return m.layer(in, args, func(x, w *tensor.Dense, bias, y tensor.Tensor) error {
+		return nn.Linear(m.e, x, w, bias, y, activationOf(in))
+	})
+}
+
+// layer has a step make the result of x, w and the bias, if there is one.
+func (m *VM) layer(in *program.Instr, args []gorgonia.Value, step func(x, w *tensor.Dense, bias, y tensor.Tensor) error) (gorgonia.Value, error) {
 	x, w, err := m.matrices(in, args)
 	if err != nil {
 		return nil, err
@@ -53,13 +60,20 @@ func linear(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, er
 	if err != nil {
 		return nil, err
 	}
-	return y, nn.Linear(m.e, x, w, bias, y, activationOf(in))
+	return y, step(x, w, bias, y)
 }
 
-// linearBack makes the gradients of a layer. The gradient by the weights is its
-// result; those by the input and by the bias, where they are wanted, are its
-// parts.
+// linearBack makes the gradients of a layer.
 func linearBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
+	return m.layerBack(in, args, func(x, w, dz *tensor.Dense, dx, dw, db tensor.Tensor) error {
+		return nn.LinearBack(m.e, x, w, dz, dx, dw, db, activationOf(in))
+	})
+}
+
+// layerBack has a step make the gradients of a layer. The gradient by the weights
+// is the instruction's result; those by the input and by the bias, where they are
+// wanted, are its parts.
+func (m *VM) layerBack(in *program.Instr, args []gorgonia.Value, step func(x, w, dz *tensor.Dense, dx, dw, db tensor.Tensor) error) (gorgonia.Value, error) {
 	x, w, err := m.matrices(in, args)
 	if err != nil {
 		return nil, err
@@ -76,7 +90,7 @@ func linearBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value
 	if err != nil {
 		return nil, err
 	}
-	return dw, nn.LinearBack(m.e, x, w, dz, parts[0], dw, parts[1], activationOf(in))
+	return dw, step(x, w, dz, parts[0], dw, parts[1])
 }
 
 // parts makes the destinations of an instruction's parts in their slots. Those of
@@ -98,15 +112,7 @@ func (m *VM) parts(in *program.Instr) (ts [2]tensor.Tensor, err error) {
 
 // rectify is max(x, 0).
 func rectify(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	x, err := dense(args[0])
-	if err != nil {
-		return nil, err
-	}
-	y, err := m.destination(in)
-	if err != nil {
-		return nil, err
-	}
-	return y, nn.Activate(m.e, x, y, nn.Rectify)
+	return toResult(m, in, args, func(x, y *tensor.Dense) error { return nn.Activate(m.e, x, y, nn.Rectify) })
 }
 
 // rectifyBack is the gradient of rectify, of its result and the gradient by that.

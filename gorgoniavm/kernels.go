@@ -34,11 +34,11 @@ var kernels = map[string]kernel{
 	"*gorgonia.sliceOp":       slice,
 	"gorgonia.sliceIncrOp":    addToSlice,
 	"gorgonia.sizeOp":         plain,
-	"gorgonia.im2colOp":       im2col,
-	"gorgonia.col2imOp":       col2im,
 	"gorgonia.Iop":            plain,
 
 	// Where the CPU can touch the memory, gorgonia computes these.
+	"gorgonia.im2colOp":             floatsOnDevice(im2col),
+	"gorgonia.col2imOp":             floatsOnDevice(col2im),
 	"*gorgonia.maxPoolOp":           floatsOnDevice(maxPool),
 	"*gorgonia.maxPoolDiffOp":       floatsOnDevice(maxPoolBack),
 	"*gorgonia.avgPoolOp":           floatsOnDevice(avgPool),
