@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // How the pools grow, what stays whole, and what is given back first.
@@ -141,10 +142,10 @@ func ExampleCaching_Snapshot() {
 	defer pool.Free(b)
 	var now cupool.Snapshot = pool.Snapshot() // json.Marshal prints it
 	for _, seg := range now.Segments {
-		var seg cupool.SegmentSnapshot = seg
+		var seg snapshot.Segment = seg
 		fmt.Println(seg.Type, "segment of", seg.Size>>20, "MiB")
 		for _, b := range seg.Blocks {
-			var b cupool.BlockSnapshot = b
+			var b snapshot.Block = b
 			fmt.Println(b.State, b.Size>>20, "MiB", b.Label)
 		}
 	}

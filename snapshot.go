@@ -2,60 +2,18 @@ package cupool
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/callstack"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/snapshot"
 )
 
-// Snapshot is a picture of what an allocator holds, after
-// torch.cuda.memory_snapshot: every segment, and every block in it with its
-// state, its label and, with Config.RecordStacks, where it was allocated. It is
-// a plain value, for JSON (by PyTorch's names where there are any), for tools
-// and for tests. Sizes are in bytes.
-type Snapshot struct {
-	Device   string            `json:"device"`         // Driver.Name
-	Pool     string            `json:"pool,omitempty"` // Caching.Name of a private pool
-	Segments []SegmentSnapshot `json:"segments"`       // by address
-}
-
-// SegmentSnapshot is a range of addresses that blocks are cut from: a segment,
-// the range of a stream's pool in virtual memory, or a stitched one.
-type SegmentSnapshot struct {
-	Address   Ptr          `json:"address"`
-	Size      int64        `json:"total_size"`
-	Allocated int64        `json:"allocated_size"` // in live blocks
-	Active    int64        `json:"active_size"`    // in live and pending blocks
-	Requested int64        `json:"requested_size"` // of the active ones, as the program asked
-	Stream    StreamHandle `json:"stream"`         // that its memory is reused on
-	Type      string       `json:"segment_type"`   // "small" or "large"
-	Virtual   bool         `json:"is_expandable"`  // virtual memory
-	Stitched  bool         `json:"is_stitched"`    // mapped a second time: the memory is that of parts elsewhere
-
-	Blocks []BlockSnapshot `json:"blocks"` // by address; they tile the range
-
-	number uint64 // of the stream
-}
-
-// BlockSnapshot is a block.
-type BlockSnapshot struct {
-	Address   Ptr   `json:"address"`
-	Size      int64 `json:"size"`
-	Requested int64 `json:"requested_size"` // 0 unless live or pending
-
-	// State is "live"; "pending", freed while other streams use it; "cached",
-	// kept whole for the next request of about its size; "free"; "part", whose
-	// memory is in use at the addresses of a stitched block; or "gap",
-	// addresses without memory.
-	State string `json:"state"`
-	Label string `json:"label,omitempty"` // see WithLabel
-	Stack string `json:"stack,omitempty"` // as Go prints it
-
-	state block.State
-}
+// Snapshot is a picture of what an allocator holds: every segment and every block,
+// and the last events (StartHistory). See package snapshot.
+type Snapshot = snapshot.Snapshot
 
 // found says of which block of a Snapshot an origin is.
 type found struct {
@@ -68,7 +26,7 @@ type found struct {
 // that come and go through magazines without a lock. Safe from several
 // goroutines; after Close there are no segments.
 func (c *Caching) Snapshot() Snapshot {
-	p := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: []SegmentSnapshot{}}
+	p := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: []snapshot.Segment{}}
 	var from []found
 	_, unlock := c.lockAll()
 	c.space.Index.Each(func(e heap.Entry) {
@@ -77,24 +35,28 @@ func (c *Caching) Snapshot() Snapshot {
 			if b.Stack != 0 {
 				from = append(from, found{len(p.Segments), len(seg.Blocks), c.stacks.At(b.Stack)})
 			}
-			seg.add(b)
+			addTo(&seg, b)
 		})
 		p.Segments = append(p.Segments, seg)
 	})
 	unlock()
 	for _, f := range from { // to name functions takes its time
 		b := &p.Segments[f.segment].Blocks[f.block]
-		b.Stack, b.Label = f.origin.Describe(packagePath)
+		var stack []callstack.Frame
+		stack, b.Label = f.origin.Frames(packagePath)
+		for _, frame := range stack {
+			b.Stack = append(b.Stack, snapshot.Frame(frame))
+		}
 	}
 	return p
 }
 
 // pictureLocked returns a segment without its blocks.
-func (c *Caching) pictureLocked(e heap.Entry) SegmentSnapshot {
+func (c *Caching) pictureLocked(e heap.Entry) snapshot.Segment {
 	s := c.heapAt(e.Owner).stream
-	p := SegmentSnapshot{
+	p := snapshot.Segment{
 		Address: Ptr(e.Seg.Base), Size: e.Seg.Size, Stream: s.handle, Type: "small",
-		Virtual: e.Seg.Virtual || e.Seg.Stitched, Stitched: e.Seg.Stitched, number: s.number,
+		Virtual: e.Seg.Virtual || e.Seg.Stitched, Stitched: e.Seg.Stitched, Number: s.number,
 	}
 	if e.Seg.Large {
 		p.Type = "large"
@@ -102,10 +64,10 @@ func (c *Caching) pictureLocked(e heap.Entry) SegmentSnapshot {
 	return p
 }
 
-// add adds the next block.
-func (p *SegmentSnapshot) add(b *block.Block) {
+// addTo adds the next block of a segment.
+func addTo(p *snapshot.Segment, b *block.Block) {
 	state := b.Word().State()
-	n := BlockSnapshot{Address: Ptr(b.Addr()), Size: b.Size, State: strings.ToLower(state.String()), state: state}
+	n := snapshot.Block{Address: Ptr(b.Addr()), Size: b.Size, State: snapshot.State(strings.ToLower(state.String()))}
 	if state == block.Live || state == block.Pending {
 		n.Requested = b.Requested()
 		p.Requested += n.Requested
@@ -123,19 +85,8 @@ func (p *SegmentSnapshot) add(b *block.Block) {
 // calls give the same text on any device. Blocks of WithLabel print with their
 // label.
 func (c *Caching) Layout() string {
-	var sb strings.Builder
-	for _, seg := range c.Snapshot().Segments {
-		fmt.Fprintf(&sb, "%d %s: ", seg.number, seg.Type)
-		for _, b := range seg.Blocks {
-			text := fmt.Sprintf("%s %s", b.state, bytesize.Exact(b.Size))
-			if b.Label != "" {
-				text += " " + b.Label
-			}
-			fmt.Fprintf(&sb, "[%s]", text)
-		}
-		sb.WriteByte('\n')
-	}
-	return sb.String()
+	s := c.Snapshot()
+	return s.Layout()
 }
 
 // WithLabel returns the allocator as it is seen by a part of the program: what

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/snapshot"
 )
 
 func TestLayout(t *testing.T) {
@@ -29,14 +30,14 @@ func TestSnapshotJSON(t *testing.T) {
 	b, err := c.WithLabel("weights").Alloc(1000, nil)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"device": "counting", "segments": [{
-		"address": 1099511627776, "total_size": 20971520, "stream": 0, "segment_type": "large", "is_expandable": false, "is_stitched": false,
+		"address": 1099511627776, "total_size": 20971520, "stream": 0, "stream_number": 0, "segment_type": "large", "is_expandable": false, "is_stitched": false,
 		"allocated_size": 0, "active_size": 4194304, "requested_size": 4194304,
 		"blocks": [
 			{"address": 1099511627776, "size": 2097664, "requested_size": 0, "state": "free"},
 			{"address": 1099513725440, "size": 4194304, "requested_size": 4194304, "state": "pending"},
 			{"address": 1099517919744, "size": 14679552, "requested_size": 0, "state": "free"}
 		]}, {
-		"address": 1099532599296, "total_size": 2097152, "stream": 0, "segment_type": "small", "is_expandable": false, "is_stitched": false,
+		"address": 1099532599296, "total_size": 2097152, "stream": 0, "stream_number": 0, "segment_type": "small", "is_expandable": false, "is_stitched": false,
 		"allocated_size": 1024, "active_size": 1024, "requested_size": 1000,
 		"blocks": [
 			{"address": 1099532599296, "size": 1024, "requested_size": 1000, "state": "live", "label": "weights"},
@@ -57,7 +58,7 @@ func snapshotJSON(t *testing.T, c *cupool.Caching) string {
 // Memory that is mapped twice counts once, and the snapshot agrees with Stats.
 func TestSnapshotOfStitchedMemory(t *testing.T) {
 	c := stitchedPool(t)
-	states, stitched := map[string]int64{}, 0
+	states, stitched := map[snapshot.State]int64{}, 0
 	for _, seg := range c.Snapshot().Segments {
 		require.True(t, seg.Virtual)
 		if seg.Stitched {
@@ -74,7 +75,7 @@ func TestSnapshotOfStitchedMemory(t *testing.T) {
 	}
 	require.Equal(t, 1, stitched)
 	st := c.Stats()
-	require.Equal(t, map[string]int64{"live": 32 * mib, "part": 24 * mib}, states)
+	require.Equal(t, map[snapshot.State]int64{"live": 32 * mib, "part": 24 * mib}, states)
 	require.Equal(t, st.LiveBytes, states["live"])
 	require.Equal(t, st.All.ReservedBytes.Current, states["live"]+states["free"])
 }
@@ -83,7 +84,7 @@ func TestSnapshotStacks(t *testing.T) {
 	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.RecordStacks = true })
 	forgetABlock(t, c, 3*mib)
 	blocks := c.Snapshot().Segments[0].Blocks
-	require.Contains(t, blocks[0].Stack, "cupool_test.forgetABlock\n\t")
+	require.Contains(t, blocks[0].Stack.String(), "cupool_test.forgetABlock\n\t")
 	require.Empty(t, blocks[1].Stack)
 }
 

@@ -7,18 +7,24 @@ import (
 	"strings"
 )
 
-// Format prints program counters of runtime.Callers as Go prints a stack:
-// function, file and line. Zeros at the end are left out, and so are the frames
-// at the top whose functions skip is true for; nil skips none.
-func Format(pc []uintptr, skip func(function string) bool) string {
+// Frame is a function in a stack.
+type Frame struct {
+	Function string // with the path of its package
+	File     string
+	Line     int
+}
+
+// Frames returns what program counters of runtime.Callers stand for, the innermost
+// function first. Zeros at the end are left out, and so are the frames at the top
+// whose functions skip is true for; nil skips none.
+func Frames(pc []uintptr, skip func(function string) bool) (list []Frame) {
 	n := 0
 	for n < len(pc) && pc[n] != 0 {
 		n++
 	}
 	if n == 0 {
-		return ""
+		return nil
 	}
-	var sb strings.Builder
 	frames := runtime.CallersFrames(pc[:n])
 	for {
 		f, more := frames.Next()
@@ -26,9 +32,18 @@ func Format(pc []uintptr, skip func(function string) bool) string {
 			continue
 		}
 		skip = nil
-		fmt.Fprintf(&sb, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
+		list = append(list, Frame{f.Function, f.File, f.Line})
 		if !more {
-			return sb.String()
+			return list
 		}
 	}
+}
+
+// Format prints Frames as Go prints a stack: function, file and line.
+func Format(pc []uintptr, skip func(function string) bool) string {
+	var sb strings.Builder
+	for _, f := range Frames(pc, skip) {
+		fmt.Fprintf(&sb, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
+	}
+	return sb.String()
 }

@@ -29,7 +29,7 @@ var house = []floor{
 	{"over the pool", []room{
 		{dir: "nn", only: ". internal/tensorop internal/layers internal/philox internal/device internal/kernels"},
 		{dir: "planner"}, {dir: "arena"}, {dir: "native"}, {dir: "adaptor"},
-		{dir: "debug"}, {dir: "prom"}, {dir: "dist"},
+		{dir: "debug"}, {dir: "prom"}, {dir: "dist"}, {dir: "cupooltest"},
 		{dir: "internal/conformance"}, {dir: "internal/model", only: ". internal/simdev internal/testlevel"}, {dir: "internal/fardev"},
 	}},
 	{"the pool", []room{
@@ -45,6 +45,7 @@ var house = []floor{
 		{dir: "internal/exampletest"}, {dir: "internal/mnist"}, {dir: "testdata/mnist"},
 	}},
 	{"caches, maths", []room{
+		{dir: "internal/history"}, {dir: "snapshot", only: "internal/device internal/bytesize"},
 		{dir: "internal/magazine"}, {dir: "internal/plan"}, {dir: "internal/origins"}, {dir: "internal/gcpressure"},
 		{dir: "internal/decay"}, {dir: "internal/budget", only: "internal/device internal/realtime"},
 		{dir: "internal/vmem"}, {dir: "internal/ledger", only: "internal/invariant internal/relaxed internal/atomic"},

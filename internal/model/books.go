@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // compare holds the statistics of all pools against the model. No call is
@@ -93,7 +94,7 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats) {
 func (m *Model) comparePicture(p *Pool, pic cupool.Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := map[cupool.Ptr]cupool.BlockSnapshot{}
+	at := map[cupool.Ptr]snapshot.Block{}
 	var end cupool.Ptr
 	for _, seg := range pic.Segments {
 		next := seg.Address

@@ -54,12 +54,26 @@ func (o Origin) FreedAt(allocator string) string {
 // Describe returns the stack as Go prints it, without the frames of the
 // allocator's package at its top, "" for none, and the label.
 func (o Origin) Describe(allocator string) (stack, label string) {
-	if o.label != nil {
-		label = o.label.Name
+	return callstack.Format(o.stack[:], isOf(allocator)), o.name()
+}
+
+// Frames is Describe with the stack's functions one by one.
+func (o Origin) Frames(allocator string) (stack []callstack.Frame, label string) {
+	return callstack.Frames(o.stack[:], isOf(allocator)), o.name()
+}
+
+func (o Origin) name() string {
+	if o.label == nil {
+		return ""
 	}
-	return callstack.Format(o.stack[:], func(function string) bool {
+	return o.label.Name
+}
+
+// isOf says which functions are of the allocator's package.
+func isOf(allocator string) func(function string) bool {
+	return func(function string) bool {
 		return function == "runtime.Callers" || strings.HasPrefix(function, allocator+".")
-	}), label
+	}
 }
 
 // Table keeps the origins of live blocks that have any. A block has the number

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // Reason says why bytes are reserved that the program did not request.
@@ -79,14 +80,14 @@ func (l *Loss) add(bytes int64) {
 // place is where free memory can serve requests.
 type place struct {
 	stream cupool.StreamHandle
-	pool   string // as SegmentSnapshot.Type
+	pool   string // as snapshot.Segment.Type
 }
 
 // losses are what is lost at each place for each reason.
 type losses map[place]*[numReasons]Loss
 
 // at returns the losses at the place of a segment.
-func (l losses) at(seg *cupool.SegmentSnapshot) *[numReasons]Loss {
+func (l losses) at(seg *snapshot.Segment) *[numReasons]Loss {
 	p := place{seg.Stream, seg.Type}
 	if l[p] == nil {
 		l[p] = new([numReasons]Loss)
@@ -182,12 +183,12 @@ func (h *handleUse) reason(times map[uintptr]int) Reason {
 }
 
 // lostInHandles adds what is lost in the free blocks of an address range.
-func lostInHandles(seg *cupool.SegmentSnapshot, mapped []piece, times map[uintptr]int, lost *[numReasons]Loss) error {
+func lostInHandles(seg *snapshot.Segment, mapped []piece, times map[uintptr]int, lost *[numReasons]Loss) error {
 	uses := make([]handleUse, len(mapped))
 	for i, m := range mapped {
 		uses[i].piece = m
 	}
-	if err := eachShare(seg, uses, func(b *cupool.BlockSnapshot, h *handleUse, bytes int64) {
+	if err := eachShare(seg, uses, func(b *snapshot.Block, h *handleUse, bytes int64) {
 		switch b.State {
 		case "free":
 			h.free += bytes
@@ -199,8 +200,8 @@ func lostInHandles(seg *cupool.SegmentSnapshot, mapped []piece, times map[uintpt
 	}
 	var row int64 // bytes side by side in a block for one reason
 	var why Reason
-	var of *cupool.BlockSnapshot
-	err := eachShare(seg, uses, func(b *cupool.BlockSnapshot, h *handleUse, bytes int64) {
+	var of *snapshot.Block
+	err := eachShare(seg, uses, func(b *snapshot.Block, h *handleUse, bytes int64) {
 		if b.State != "free" {
 			return
 		}
@@ -216,7 +217,7 @@ func lostInHandles(seg *cupool.SegmentSnapshot, mapped []piece, times map[uintpt
 
 // eachShare calls f for every block of an address range and every handle under
 // it, by address, with the bytes that they have in common.
-func eachShare(seg *cupool.SegmentSnapshot, uses []handleUse, f func(*cupool.BlockSnapshot, *handleUse, int64)) error {
+func eachShare(seg *snapshot.Segment, uses []handleUse, f func(*snapshot.Block, *handleUse, int64)) error {
 	i := 0
 	for k := range seg.Blocks {
 		b := &seg.Blocks[k]

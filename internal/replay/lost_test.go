@@ -11,16 +11,17 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/snapshot"
 )
 
 const mib = 1 << 20
 
 // segmentOf makes a segment of blocks such as "live 3", of MiB; a live or
 // pending one was requested with 1 KiB less.
-func segmentOf(at cupool.Ptr, s cupool.SegmentSnapshot, blocks ...string) cupool.SegmentSnapshot {
+func segmentOf(at cupool.Ptr, s snapshot.Segment, blocks ...string) snapshot.Segment {
 	s.Address = at
 	for _, text := range blocks {
-		b := cupool.BlockSnapshot{Address: at}
+		b := snapshot.Block{Address: at}
 		if _, err := fmt.Sscanf(text, "%s %d", &b.State, &b.Size); err != nil {
 			panic(err)
 		}
@@ -48,10 +49,10 @@ func nonZero(list []Loss) (text []string) {
 // Every byte of an address range, of what is stitched from it, and of segments
 // has its reason, by the handle that it is in.
 func TestLostIn(t *testing.T) {
-	large := cupool.SegmentSnapshot{Type: "large", Virtual: true}
+	large := snapshot.Segment{Type: "large", Virtual: true}
 	stitched, other, small := large, large, large
 	stitched.Stitched, other.Stream, small.Type = true, 7, "small"
-	p := cupool.Snapshot{Segments: []cupool.SegmentSnapshot{
+	p := cupool.Snapshot{Segments: []snapshot.Segment{
 		segmentOf(100*mib, large,
 			"live 3", "free 9", // handles of 4: 1 beside a block, two whole ones, of which the second is mapped again
 			"part 4", "part 1", "free 3", // a stitched block ends in the second
@@ -60,8 +61,8 @@ func TestLostIn(t *testing.T) {
 		segmentOf(200*mib, stitched, "live 5"),
 		segmentOf(300*mib, other, "free 4", "live 2", "free 2"),
 		segmentOf(400*mib, small, "live 1", "free 3"),
-		segmentOf(500*mib, cupool.SegmentSnapshot{Type: "large"}, "live 3", "free 17"),
-		segmentOf(600*mib, cupool.SegmentSnapshot{Type: "large"}, "free 20"),
+		segmentOf(500*mib, snapshot.Segment{Type: "large"}, "live 3", "free 17"),
+		segmentOf(600*mib, snapshot.Segment{Type: "large"}, "free 20"),
 	}}
 	var mapped []piece
 	for i, at := range []cupool.Ptr{100, 104, 108, 112, 116, 128, 200, 204, 250, 300, 304, 400} {
