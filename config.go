@@ -28,11 +28,9 @@ const (
 	BackingVMM
 )
 
-var backingNames = [...]string{"auto", "segments", "vmm"}
-
 // String returns the name: auto, segments or vmm.
 func (b Backing) String() string {
-	return confenv.Name("Backing", backingNames[:], int(b))
+	return confenv.Name("Backing", confenv.Backings, int(b))
 }
 
 // Strategy is how an allocator chooses among its free blocks.
@@ -58,11 +56,9 @@ const (
 	PowerOfTwo
 )
 
-var strategyNames = [...]string{"best-fit", "first-fit", "segregated", "power-of-two"}
-
 // String returns the name: best-fit, first-fit, segregated or power-of-two.
 func (s Strategy) String() string {
-	return confenv.Name("Strategy", strategyNames[:], int(s))
+	return confenv.Name("Strategy", confenv.Strategies, int(s))
 }
 
 // Divisions say how many sizes there are for blocks from a power of two to the
@@ -402,3 +398,62 @@ func (cfg *Config) virtualMemory() (VirtualMemory, error) {
 		return nil, nil
 	}
 }
+
+// Configuration from the environment, for programs that want it: New reads
+// none, so that a library's behaviour does not depend on where it runs.
+
+// AllocConf is the variable of the environment with settings in PyTorch's
+// syntax: "KEY:VALUE,KEY:VALUE,...". Blanks are ignored. Keys that PyTorch has
+// too mean the same: max_split_size_mb, max_non_split_rounding_mb,
+// large_segment_size_mb, roundup_power2_divisions,
+// garbage_collection_threshold, per_process_memory_fraction,
+// expandable_segments (True is BackingVMM, False BackingSegments). The others
+// are fields of Config with sizes such as 512MiB. CUPOOL_MAX_SIZE,
+// CUPOOL_INITIAL_SIZE and CUPOOL_GROWTH_FACTOR say the same as the keys
+// max_size, initial_size and growth_factor.
+const AllocConf = "CUPOOL_ALLOC_CONF"
+
+// Setting is one field of a Config that is in effect.
+type Setting struct {
+	Field  string // of Config
+	Key    string // that sets it in CUPOOL_ALLOC_CONF
+	Value  string // as CUPOOL_ALLOC_CONF has it
+	Source string // SourceDefault, SourceProgram or a variable of the environment
+	// Unused is what the environment says where the program says something
+	// else, as VARIABLE=value; else empty.
+	Unused string
+}
+
+// The sources of settings, beside variables of the environment.
+const (
+	SourceDefault = confenv.Default
+	SourceProgram = confenv.Program
+)
+
+// ConfigFromEnv fills in the fields of cfg that are zero from the variables of
+// the environment, AllocConf and the others. What the program has set stays:
+// what it takes from its own flags comes before the environment. It also
+// returns every setting in effect and where it came from, in a fixed order. A
+// variable that is empty counts as not set.
+//
+// It fails with a *ConfigError that names the key and what is allowed: for an
+// unknown key, for a value that is not allowed, also together with others, and
+// for two values for the same field.
+func ConfigFromEnv(cfg Config) (Config, []Setting, error) {
+	merged, found, err := settings.Environ(cfg)
+	if err != nil {
+		return Config{}, nil, err
+	}
+	list := make([]Setting, len(found))
+	for i, s := range found {
+		list[i] = Setting(s)
+	}
+	return merged, list, nil
+}
+
+// ParseAllocConf reads what AllocConf may hold, for programs that take it from
+// a flag, and returns a Config with these fields. It fails as ConfigFromEnv
+// does.
+func ParseAllocConf(conf string) (Config, error) { return settings.Parse(conf) }
+
+var settings = confenv.Table[Config]{Variable: AllocConf, Keys: confenv.Keys, Complete: Config.withDefaults}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,32 +18,34 @@ import (
 	"github.com/cupool/cupool/internal/device"
 )
 
-// A Table is what may be said of a configuration C.
+// A Table is what may be said of a configuration C, a struct.
 type Table[C any] struct {
 	Variable string // of the environment that holds a list of keys and values
-	Keys     []Key[C]
+	Keys     []Key
 	// Complete sets the fields of a configuration that are zero to their
 	// defaults. It fails with a *device.ConfigError that names a field.
 	Complete func(C) (C, error)
 }
 
 // A Key sets a field. A field's first key is the one that it is printed with.
-type Key[C any] struct {
-	Field, Name string
-	Form[C]
-	variable string // of the environment that sets this key alone; "": none
+type Key struct {
+	Field, Name string // a field of a field is named with a dot in between
+	Form
+	Variable string // of the environment that sets this key alone; "": none
 }
 
-// NewKey returns a key that sets a field.
-func NewKey[C any](field, name string, f Form[C]) Key[C] {
-	return Key[C]{Field: field, Name: name, Form: f}
+// in returns the key's field of a configuration, given by its address.
+func (k *Key) in(cfg any) reflect.Value {
+	v := reflect.ValueOf(cfg).Elem()
+	for name := range strings.SplitSeq(k.Field, ".") {
+		v = v.FieldByName(name)
+	}
+	return v
 }
 
-// Also returns the key with a variable of the environment that sets it alone.
-func (k Key[C]) Also(variable string) Key[C] {
-	k.variable = variable
-	return k
-}
+func (k *Key) isSet(cfg any) bool                   { return !k.in(cfg).IsZero() }
+func (k *Key) format(cfg any) string                { return k.Format(k.in(cfg)) }
+func (k *Key) parse(cfg any, text string) (ok bool) { return k.Parse(k.in(cfg), text) }
 
 // The sources of settings, beside variables of the environment.
 const (
@@ -70,11 +73,11 @@ func (t *Table[C]) Environ(cfg C) (merged C, list []Setting, err error) {
 	}
 	for i := range t.Keys {
 		k := &t.Keys[i]
-		if k.variable == "" {
+		if k.Variable == "" {
 			continue
 		}
-		if v := os.Getenv(k.variable); v != "" {
-			all = append(all, given[C]{k, strings.TrimSpace(v), k.variable})
+		if v := os.Getenv(k.Variable); v != "" {
+			all = append(all, given{k, strings.TrimSpace(v), k.Variable})
 		}
 	}
 	env, err := t.configOf(all)
@@ -87,7 +90,7 @@ func (t *Table[C]) Environ(cfg C) (merged C, list []Setting, err error) {
 		return none, nil, t.blame(err, all)
 	}
 	for i, s := range list {
-		list[i].Value = t.key(s.Key).Format(&effective)
+		list[i].Value = t.key(s.Key).format(&effective)
 	}
 	return merged, list, nil
 }
@@ -111,35 +114,35 @@ func (t *Table[C]) Parse(conf string) (C, error) {
 }
 
 // given is a value that was given for a key.
-type given[C any] struct {
-	*Key[C]
+type given struct {
+	*Key
 	value string
 	from  string // a variable of the environment; "" for none
 }
 
 // where says where it was given, for errors.
-func (g given[C]) where() string {
+func (g given) where() string {
 	if g.from == "" {
 		return g.Name
 	}
 	return g.Name + " in " + g.from
 }
 
-func (g given[C]) fail(reason string) error {
+func (g given) fail(reason string) error {
 	return &device.ConfigError{Field: g.where(), Value: g.value, Reason: reason}
 }
 
 // key returns the key of a name, or nil.
-func (t *Table[C]) key(name string) *Key[C] {
-	if i := slices.IndexFunc(t.Keys, func(k Key[C]) bool { return k.Name == name }); i >= 0 {
+func (t *Table[C]) key(name string) *Key {
+	if i := slices.IndexFunc(t.Keys, func(k Key) bool { return k.Name == name }); i >= 0 {
 		return &t.Keys[i]
 	}
 	return nil
 }
 
 // first returns a field's first key.
-func (t *Table[C]) first(field string) *Key[C] {
-	return &t.Keys[slices.IndexFunc(t.Keys, func(k Key[C]) bool { return k.Field == field })]
+func (t *Table[C]) first(field string) *Key {
+	return &t.Keys[slices.IndexFunc(t.Keys, func(k Key) bool { return k.Field == field })]
 }
 
 // names lists the keys for errors.
@@ -154,7 +157,7 @@ func (t *Table[C]) names() string {
 
 // read takes a list of keys and values apart, which came from a variable of the
 // environment, or from none.
-func (t *Table[C]) read(variable, conf string) (all []given[C], err error) {
+func (t *Table[C]) read(variable, conf string) (all []given, err error) {
 	conf = strings.Join(strings.Fields(conf), "")
 	if conf == "" {
 		return nil, nil
@@ -168,7 +171,7 @@ func (t *Table[C]) read(variable, conf string) (all []given[C], err error) {
 		case k == nil:
 			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: name, Reason: "is no key; the keys are " + t.names()}
 		}
-		all = append(all, given[C]{k, value, variable})
+		all = append(all, given{k, value, variable})
 	}
 	return all, nil
 }
@@ -191,27 +194,27 @@ func split(conf string) (items []string) {
 }
 
 // configOf returns a configuration with all that was given.
-func (t *Table[C]) configOf(all []given[C]) (cfg C, err error) {
-	before := map[string]given[C]{} // by field, the first
+func (t *Table[C]) configOf(all []given) (cfg C, err error) {
+	before := map[string]given{} // by field, the first
 	var none, one C
 	for _, g := range all {
 		one = none
-		if !g.Parse(&one, g.value) {
+		if !g.parse(&one, g.value) {
 			return cfg, g.fail("must be " + g.Allowed)
 		}
 		if o, ok := before[g.Field]; !ok {
 			before[g.Field] = g
-		} else if first := t.first(g.Field); first.Format(&cfg) != first.Format(&one) {
+		} else if first := t.first(g.Field); first.format(&cfg) != first.format(&one) {
 			return cfg, g.fail(fmt.Sprintf("contradicts %s = %s", o.where(), o.value))
 		}
-		g.Parse(&cfg, g.value)
+		g.parse(&cfg, g.value)
 	}
 	return cfg, nil
 }
 
 // merge fills in the zero fields of a configuration from another one, which was
 // given, and says for every field where it came from.
-func (t *Table[C]) merge(cfg, env C, all []given[C]) (C, []Setting) {
+func (t *Table[C]) merge(cfg, env C, all []given) (C, []Setting) {
 	var list []Setting
 	for i := range t.Keys {
 		k := &t.Keys[i]
@@ -219,16 +222,16 @@ func (t *Table[C]) merge(cfg, env C, all []given[C]) (C, []Setting) {
 			continue
 		}
 		s := Setting{Field: k.Field, Key: k.Name, Source: Default}
-		at := slices.IndexFunc(all, func(g given[C]) bool { return g.Field == k.Field })
+		at := slices.IndexFunc(all, func(g given) bool { return g.Field == k.Field })
 		switch {
-		case k.IsSet(&cfg):
+		case k.isSet(&cfg):
 			s.Source = Program
-			if at >= 0 && k.Format(&cfg) != k.Format(&env) {
+			if at >= 0 && k.format(&cfg) != k.format(&env) {
 				s.Unused = all[at].from + "=" + all[at].value
 			}
 		case at >= 0:
 			s.Source = all[at].from
-			k.Parse(&cfg, k.Format(&env))
+			k.parse(&cfg, k.format(&env))
 		}
 		list = append(list, s)
 	}
@@ -236,7 +239,7 @@ func (t *Table[C]) merge(cfg, env C, all []given[C]) (C, []Setting) {
 }
 
 // blame makes an error name the key that set the field.
-func (t *Table[C]) blame(err error, all []given[C]) error {
+func (t *Table[C]) blame(err error, all []given) error {
 	var bad *device.ConfigError
 	if !errors.As(err, &bad) {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cupool/cupool/internal/allocbound"
 	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/sizeclass"
 )
 
 type color int
@@ -17,43 +18,54 @@ type color int
 func (c color) String() string { return []string{"red", "green"}[c] }
 
 type config struct {
-	size, spare int64
-	part        float64
-	wait        time.Duration
-	color       color
-	loud        bool
+	Size, Spare int64
+	Part        float64
+	Wait        time.Duration
+	Color       color
+	Inner       struct{ Loud bool }
+	Sides       sizeclass.Divisions
 }
 
-var table = Table[config]{Variable: "CONFENV_TEST", Keys: []Key[config]{
-	NewKey("Size", "size", Bytes(func(c *config) *int64 { return &c.size })).Also("CONFENV_TEST_SIZE"),
-	NewKey("Size", "size_mb", Mebibytes(func(c *config) *int64 { return &c.size })),
-	NewKey("Spare", "spare", BytesOrNone(func(c *config) *int64 { return &c.spare })),
-	NewKey("Part", "part", Number("a number", func(c *config) *float64 { return &c.part })),
-	NewKey("Wait", "wait", Duration("a duration", func(c *config) *time.Duration { return &c.wait })),
-	NewKey("Color", "color", Names([]string{"red", "green"}, func(c *config) *color { return &c.color })),
-	NewKey("Loud", "loud", Bool(func(c *config) bool { return c.loud }, func(c *config, on bool) { c.loud = on })),
+func loud(c config) config {
+	c.Inner.Loud = true
+	return c
+}
+
+var table = Table[config]{Variable: "CONFENV_TEST", Keys: []Key{
+	{"Size", "size", Bytes, "CONFENV_TEST_SIZE"},
+	{"Size", "size_mb", Mebibytes, ""},
+	{"Spare", "spare", BytesOrNone, ""},
+	{"Part", "part", Number("a number"), ""},
+	{"Wait", "wait", Duration, ""},
+	{"Color", "color", Names([]string{"red", "green"}), ""},
+	{"Color", "go", Switch(1, 0), ""},
+	{"Inner.Loud", "loud", Bool, ""},
+	{"Sides", "sides", Parsed("a list", sizeclass.ParseDivisions), ""},
 }, Complete: func(c config) (config, error) {
-	if c.size == 0 {
-		c.size = 1024
+	if c.Size == 0 {
+		c.Size = 1024
 	}
-	if c.spare > c.size {
-		return c, &device.ConfigError{Field: "Spare", Value: c.spare, Reason: "must be at most Size; 0 means nothing"}
+	if c.Spare > c.Size {
+		return c, &device.ConfigError{Field: "Spare", Value: c.Spare, Reason: "must be at most Size; 0 means nothing"}
 	}
 	return c, nil
 }}
 
 func TestParse(t *testing.T) {
-	got, err := table.Parse("size:1K, spare:none, part:0.5, wait:1s, color:green, loud:True")
+	got, err := table.Parse("size:1K, spare:none, part:0.5, wait:1s, color:green, go:True, loud:True, sides:8")
 	require.NoError(t, err)
-	require.Equal(t, config{size: 1024, spare: -1, part: 0.5, wait: time.Second, color: 1, loud: true}, got)
+	require.Equal(t, loud(config{Size: 1024, Spare: -1, Part: 0.5, Wait: time.Second, Color: 1, Sides: sizeclass.SameDivisions(8)}), got)
 	_, err = table.Parse("size:2M,size_mb:2")
 	require.NoError(t, err)
 	for conf, want := range map[string]string{
-		"size":              "CONFENV_TEST = size: must be KEY:VALUE",
-		"fly:1":             "CONFENV_TEST = fly: is no key; the keys are color, loud, part, size, size_mb, spare, wait",
-		"color:blue":        "color = blue: must be one of red, green",
-		"size:1M,size_mb:2": "size_mb = 2: contradicts size = 1M",
-		"spare:2K":          "spare = 2K: must be at most size",
+		"size":                 "CONFENV_TEST = size: must be KEY:VALUE",
+		"fly:1":                "CONFENV_TEST = fly: is no key; the keys are color, go, loud, part, sides, size, size_mb, spare, wait",
+		"color:blue":           "color = blue: must be one of red, green",
+		"go:yes":               "go = yes: must be True or False",
+		"color:green,go:False": "go = False: contradicts color = green",
+		"sides:3":              "sides = 3: must be a list",
+		"size:1M,size_mb:2":    "size_mb = 2: contradicts size = 1M",
+		"spare:2K":             "spare = 2K: must be at most size",
 	} {
 		_, err := table.Parse(conf)
 		var ce *device.ConfigError
@@ -65,16 +77,17 @@ func TestParse(t *testing.T) {
 func TestEnviron(t *testing.T) {
 	t.Setenv("CONFENV_TEST", "color:green,part:0.5,loud:True")
 	t.Setenv("CONFENV_TEST_SIZE", " 2K ")
-	cfg, list, err := table.Environ(config{part: 0.25, loud: true})
+	cfg, list, err := table.Environ(loud(config{Part: 0.25}))
 	require.NoError(t, err)
-	require.Equal(t, config{size: 2048, part: 0.25, color: 1, loud: true}, cfg)
+	require.Equal(t, loud(config{Size: 2048, Part: 0.25, Color: 1}), cfg)
 	require.Equal(t, []Setting{
 		{Field: "Size", Key: "size", Value: "2K", Source: "CONFENV_TEST_SIZE"},
 		{Field: "Spare", Key: "spare", Value: "0", Source: Default},
 		{Field: "Part", Key: "part", Value: "0.25", Source: Program, Unused: "CONFENV_TEST=0.5"},
 		{Field: "Wait", Key: "wait", Value: "0s", Source: Default},
 		{Field: "Color", Key: "color", Value: "green", Source: "CONFENV_TEST"},
-		{Field: "Loud", Key: "loud", Value: "True", Source: Program},
+		{Field: "Inner.Loud", Key: "loud", Value: "True", Source: Program},
+		{Field: "Sides", Key: "sides", Value: "none", Source: Default},
 	}, list)
 	t.Setenv("CONFENV_TEST_SIZE", "much")
 	_, _, err = table.Environ(config{})
@@ -117,14 +130,14 @@ func FuzzParse(f *testing.F) {
 		}
 		var items []string
 		for i := range table.Keys {
-			if k := &table.Keys[i]; k == table.first(k.Field) && k.IsSet(&got) {
-				items = append(items, k.Name+":"+k.Format(&got))
+			if k := &table.Keys[i]; k == table.first(k.Field) && k.isSet(&got) {
+				items = append(items, k.Name+":"+k.format(&got))
 			}
 		}
 		again, err := table.Parse(strings.Join(items, ","))
 		require.NoError(t, err, items)
-		if got.part != got.part { // NaN, which is not equal to itself
-			got.part, again.part = 0, 0
+		if got.Part != got.Part { // NaN, which is not equal to itself
+			got.Part, again.Part = 0, 0
 		}
 		require.Equal(t, got, again)
 	})

@@ -2,6 +2,7 @@ package confenv
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,100 +11,88 @@ import (
 	"github.com/cupool/cupool/internal/bytesize"
 )
 
-// A Form is how a field of a configuration C is written. What Format returns,
+// A Form is how a field of a configuration is written. What Format returns,
 // Parse reads.
-type Form[C any] struct {
+type Form struct {
 	Allowed string // for errors: "must be " and this
-	IsSet   func(*C) bool
-	Format  func(*C) string
-	Parse   func(*C, string) bool // false: not allowed
+	Format  func(field reflect.Value) string
+	Parse   func(field reflect.Value, text string) bool // false: not allowed
 }
 
-// Bytes is the form of a size: 512MiB, 2G.
-func Bytes[C any](at func(*C) *int64) Form[C] {
-	return Form[C]{
-		"a size such as 512MiB or 2G", func(c *C) bool { return *at(c) != 0 },
-		func(c *C) string { return bytesize.Exact(*at(c)) },
-		func(c *C, text string) (ok bool) {
-			n, err := bytesize.Parse(text)
-			*at(c) = n
-			return err == nil
-		},
-	}
+// Bytes is the form of a size, an int64: 512MiB, 2G.
+var Bytes = Form{
+	"a size such as 512MiB or 2G",
+	func(v reflect.Value) string { return bytesize.Exact(v.Int()) },
+	func(v reflect.Value, text string) bool {
+		n, err := bytesize.Parse(text)
+		v.SetInt(n)
+		return err == nil
+	},
 }
 
 // BytesOrNone is the form of a size that "none" makes -1.
-func BytesOrNone[C any](at func(*C) *int64) Form[C] {
-	f := Bytes(at)
-	number := f
-	f.Allowed += `, or "none"`
-	f.Format = func(c *C) string {
-		if *at(c) < 0 {
+var BytesOrNone = Form{
+	Bytes.Allowed + `, or "none"`,
+	func(v reflect.Value) string {
+		if v.Int() < 0 {
 			return "none"
 		}
-		return number.Format(c)
-	}
-	f.Parse = func(c *C, text string) bool {
+		return Bytes.Format(v)
+	},
+	func(v reflect.Value, text string) bool {
 		if text == "none" {
-			*at(c) = -1
+			v.SetInt(-1)
 			return true
 		}
-		return number.Parse(c, text)
-	}
-	return f
+		return Bytes.Parse(v, text)
+	},
 }
 
 // Mebibytes is the form of a size that is a number of MiB.
-func Mebibytes[C any](at func(*C) *int64) Form[C] {
-	const most = 1 << 40 // MiB
-	f := Bytes(at)
-	f.Allowed = "a whole number of MiB, at least 1"
-	f.Format = func(c *C) string { return strconv.FormatFloat(float64(*at(c))/(1<<20), 'f', -1, 64) }
-	f.Parse = func(c *C, text string) bool {
+var Mebibytes = Form{
+	"a whole number of MiB, at least 1",
+	func(v reflect.Value) string { return strconv.FormatFloat(float64(v.Int())/(1<<20), 'f', -1, 64) },
+	func(v reflect.Value, text string) bool {
+		const most = 1 << 40 // MiB
 		n, err := strconv.ParseInt(text, 10, 64)
-		*at(c) = n << 20
+		v.SetInt(n << 20)
 		return err == nil && n > 0 && n < most
-	}
-	return f
+	},
 }
 
-// Number is the form of a number, of which allowed says what it may be.
-func Number[C any](allowed string, at func(*C) *float64) Form[C] {
-	return Form[C]{
-		allowed, func(c *C) bool { return *at(c) != 0 },
-		func(c *C) string { return strconv.FormatFloat(*at(c), 'g', -1, 64) },
-		func(c *C, text string) bool {
+// Number is the form of a float64, of which allowed says what it may be.
+func Number(allowed string) Form {
+	return Form{
+		allowed,
+		func(v reflect.Value) string { return strconv.FormatFloat(v.Float(), 'g', -1, 64) },
+		func(v reflect.Value, text string) bool {
 			n, err := strconv.ParseFloat(text, 64)
-			*at(c) = n
+			v.SetFloat(n)
 			return err == nil
 		},
 	}
 }
 
-// Duration is the form of a time, of which allowed says what it may be.
-func Duration[C any](allowed string, at func(*C) *time.Duration) Form[C] {
-	return Form[C]{
-		allowed, func(c *C) bool { return *at(c) != 0 },
-		func(c *C) string { return at(c).String() },
-		func(c *C, text string) (ok bool) {
-			d, err := time.ParseDuration(text)
-			*at(c) = d
-			return err == nil
-		},
-	}
+// Duration is the form of a time.Duration.
+var Duration = Form{
+	"a duration such as 10s",
+	func(v reflect.Value) string { return time.Duration(v.Int()).String() },
+	func(v reflect.Value, text string) bool {
+		d, err := time.ParseDuration(text)
+		v.SetInt(int64(d))
+		return err == nil
+	},
 }
 
-// Names is the form of a constant. The first name is that of 0, and so on.
-func Names[C any, T interface {
-	~int
-	fmt.Stringer
-}](names []string, at func(*C) *T) Form[C] {
-	return Form[C]{
-		"one of " + strings.Join(names, ", "), func(c *C) bool { return *at(c) != 0 },
-		func(c *C) string { return (*at(c)).String() },
-		func(c *C, text string) bool {
+// Names is the form of a constant of a type of its own, which has a String method.
+// The first name is that of 0, and so on.
+func Names(names []string) Form {
+	return Form{
+		"one of " + strings.Join(names, ", "),
+		printed,
+		func(v reflect.Value, text string) bool {
 			i := slices.Index(names, text)
-			*at(c) = T(i)
+			v.SetInt(int64(i))
 			return i >= 0
 		},
 	}
@@ -119,18 +108,48 @@ func Name(typ string, names []string, i int) string {
 }
 
 // Bool is the form of a truth value: True or False exactly, as PyTorch has it.
-func Bool[C any](get func(*C) bool, set func(*C, bool)) Form[C] {
-	return Form[C]{
-		"True or False", get,
-		func(c *C) string {
-			if get(c) {
-				return "True"
+var Bool = Form{
+	"True or False",
+	func(v reflect.Value) string { return truth(v.Bool()) },
+	func(v reflect.Value, text string) bool {
+		v.SetBool(text == "True")
+		return text == "True" || text == "False"
+	},
+}
+
+// Switch is the form of a constant that True makes on and False makes off.
+func Switch(on, off int64) Form {
+	return Form{
+		Bool.Allowed,
+		func(v reflect.Value) string { return truth(v.Int() == on) },
+		func(v reflect.Value, text string) bool {
+			if v.SetInt(off); text == "True" {
+				v.SetInt(on)
 			}
-			return "False"
-		},
-		func(c *C, text string) bool {
-			set(c, text == "True")
 			return text == "True" || text == "False"
 		},
 	}
 }
+
+func truth(yes bool) string {
+	if yes {
+		return "True"
+	}
+	return "False"
+}
+
+// Parsed is the form of a value with a String method, whose text parse reads as a
+// T of the same kind.
+func Parsed[T any](allowed string, parse func(string) (T, error)) Form {
+	return Form{
+		allowed,
+		printed,
+		func(v reflect.Value, text string) bool {
+			x, err := parse(text)
+			v.Set(reflect.ValueOf(x).Convert(v.Type()))
+			return err == nil
+		},
+	}
+}
+
+func printed(v reflect.Value) string { return fmt.Sprint(v.Interface()) }

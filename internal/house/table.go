@@ -49,7 +49,7 @@ var house = []floor{
 		{dir: "internal/magazine"}, {dir: "internal/plan"}, {dir: "internal/origins"}, {dir: "internal/gcpressure"},
 		{dir: "internal/decay"}, {dir: "internal/budget", only: "internal/device internal/realtime"},
 		{dir: "internal/vmem"}, {dir: "internal/ledger", only: "internal/invariant internal/relaxed internal/atomic"},
-		{dir: "internal/layers"}, {dir: "internal/philox"}, {dir: "internal/confenv", only: "internal/bytesize internal/device"},
+		{dir: "internal/layers"}, {dir: "internal/philox"}, {dir: "internal/confenv", only: "internal/bytesize internal/device internal/sizeclass"},
 		{dir: "internal/confcheck", only: "internal/bytesize internal/device internal/sizeclass"},
 		{dir: "internal/graphmem", only: "internal/device"}, {dir: "internal/oomhint", only: "internal/bytesize"},
 		{dir: "internal/errtext", only: "internal/bytesize internal/device"}, {dir: "internal/devname", only: "internal/bytesize internal/device"},

@@ -1,0 +1,45 @@
+package confenv
+
+import "github.com/cupool/cupool/internal/sizeclass"
+
+// The names of the constants of cupool's types, from 0 on.
+var (
+	Backings   = []string{"auto", "segments", "vmm"}
+	Strategies = []string{"best-fit", "first-fit", "segregated", "power-of-two"}
+)
+
+const segments, virtual = 1, 2 // indexes in Backings
+
+// Keys are the keys of cupool.Config. Names of PyTorch's options have PyTorch's
+// meaning.
+var Keys = []Key{
+	{"Limit", "max_size", Bytes, "CUPOOL_MAX_SIZE"},
+	{"Fraction", "per_process_memory_fraction", Number("a number in (0, 1]"), ""},
+	{"SoftLimit", "soft_limit", Bytes, ""},
+	{"Decay", "decay", Duration, ""},
+	{"InitialSize", "initial_size", Bytes, "CUPOOL_INITIAL_SIZE"},
+	{"GrowthFactor", "growth_factor", Number("0 (fixed sizes), 1 (as requested) or a number from 1 to 64"), "CUPOOL_GROWTH_FACTOR"},
+	{"GarbageCollectionThreshold", "garbage_collection_threshold", Number("a number in (0, 1)"), ""},
+	{"Backing", "backing", Names(Backings), ""},
+	{"Backing", "expandable_segments", Switch(virtual, segments), ""},
+	{"Strategy", "strategy", Names(Strategies), ""},
+	{"Divisions", "roundup_power2_divisions", Parsed("a power of two, or a list such as [256:1,512:2,1024:4,>:8]", sizeclass.ParseDivisions), ""},
+	{"MinBlock", "min_block", Bytes, ""},
+	{"MinSplit", "min_split", Bytes, ""},
+	{"MaxSplit", "max_split_size_mb", Mebibytes, ""},
+	{"MaxNonSplitRounding", "max_non_split_rounding_mb", Mebibytes, ""},
+	{"SmallLimit", "small_limit", Bytes, ""},
+	{"SmallSegment", "small_segment", Bytes, ""},
+	{"LargeSegment", "large_segment_size_mb", Mebibytes, ""},
+	{"LargeLimit", "large_limit", Bytes, ""},
+	{"SegmentRounding", "segment_rounding", Bytes, ""},
+	{"MagazineBytes", "magazine_bytes", BytesOrNone, ""},
+	{"Sanitize.Canaries", "sanitize_canaries", Bytes, ""},
+	{"Sanitize.Poison", "sanitize_poison", Bool, ""},
+	{"Sanitize.Quarantine", "sanitize_quarantine", BytesOrNone, ""},
+	{"Sanitize.Guard", "sanitize_guard", Bool, ""},
+	{"Sanitize.Wait", "sanitize_wait", Bool, ""},
+	{"ZeroOnAlloc", "zero_on_alloc", Bool, ""},
+	{"ZeroOnFree", "zero_on_free", Bool, ""},
+	{"RecordStacks", "record_stacks", Bool, ""},
+}
