@@ -2,6 +2,7 @@ package cupool
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/cupool/cupool/internal/block"
@@ -49,6 +50,19 @@ func (c *Caching) Snapshot() Snapshot {
 		}
 	}
 	return p
+}
+
+// WriteSnapshot writes the Snapshot of the allocator and those of its private
+// pools, or that of a private pool alone, for PyTorch's tools
+// (snapshot.WriteTorch). It fails with the error of w.
+func (c *Caching) WriteSnapshot(w io.Writer) error {
+	all := []Snapshot{c.Snapshot()}
+	if c == c.dev.root {
+		for _, p := range c.Pools() {
+			all = append(all, p.Snapshot())
+		}
+	}
+	return snapshot.WriteTorch(w, all...)
 }
 
 // pictureLocked returns a segment without its blocks.

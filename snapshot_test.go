@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -98,6 +99,27 @@ func TestSnapshotOfAPool(t *testing.T) {
 	s := p.Snapshot()
 	require.Equal(t, "tenant", s.Pool)
 	require.Len(t, s.Segments, 1)
+}
+
+// What is written is read back, but for the states that PyTorch does not know.
+func TestWriteSnapshot(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	p, err := c.NewPool(cupool.PoolConfig{Name: "tenant"})
+	require.NoError(t, err)
+	newScript(t, c, d).run("a=2M+1 p=4M free:a busy:1 free:p@1")
+	_, err = c.WithLabel("weights").Alloc(1000, nil)
+	require.NoError(t, err)
+	forgetABlock(t, p, 3*mib)
+	require.Equal(t, []cupool.Snapshot{c.Snapshot(), p.Snapshot()}, readBack(t, c))
+	require.Equal(t, []cupool.Snapshot{p.Snapshot()}, readBack(t, p), "a private pool writes its own alone")
+}
+
+func readBack(t *testing.T, c *cupool.Caching) []cupool.Snapshot {
+	var out bytes.Buffer
+	require.NoError(t, c.WriteSnapshot(&out))
+	list, err := snapshot.Read(&out)
+	require.NoError(t, err)
+	return list
 }
 
 // stitchedPool returns an allocator on virtual memory with 24 MiB that are

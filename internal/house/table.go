@@ -45,7 +45,7 @@ var house = []floor{
 		{dir: "internal/exampletest"}, {dir: "internal/mnist"}, {dir: "testdata/mnist"},
 	}},
 	{"caches, maths", []room{
-		{dir: "internal/history"}, {dir: "snapshot", only: "internal/device internal/bytesize"},
+		{dir: "internal/history"}, {dir: "snapshot", only: "internal/device internal/bytesize internal/gunzip internal/pickle"},
 		{dir: "internal/magazine"}, {dir: "internal/plan"}, {dir: "internal/origins"}, {dir: "internal/gcpressure"},
 		{dir: "internal/decay"}, {dir: "internal/budget", only: "internal/device internal/realtime"},
 		{dir: "internal/vmem"}, {dir: "internal/ledger", only: "internal/invariant internal/relaxed internal/atomic"},
@@ -54,11 +54,11 @@ var house = []floor{
 		{dir: "internal/graphmem", only: "internal/device"}, {dir: "internal/oomhint", only: "internal/bytesize"},
 		{dir: "internal/errtext", only: "internal/bytesize internal/device"}, {dir: "internal/devname", only: "internal/bytesize internal/device"},
 		{dir: "internal/simdev"}, {dir: "internal/cubridge"}, {dir: "internal/gputest"},
-		{dir: "internal/gunzip", only: "internal/bytesize"},
 	}},
 	{"blocks, devices", []room{
 		{dir: "internal/block"}, {dir: "internal/addrmap"}, {dir: "internal/hostdev"},
 		{dir: "internal/kernels"}, {dir: "internal/cublas"}, {dir: "internal/allocbound"},
+		{dir: "internal/gunzip", only: "internal/bytesize"}, {dir: "internal/pickle"},
 	}},
 	{"ground", []room{
 		{dir: "internal/device"}, {dir: "internal/cudadrv"},

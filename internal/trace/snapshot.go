@@ -3,6 +3,8 @@ package trace
 import (
 	"fmt"
 	"io"
+
+	"github.com/cupool/cupool/internal/pickle"
 )
 
 // PyTorch's memory snapshots.
@@ -21,26 +23,26 @@ func readSnapshot(r io.Reader, name string) (*Trace, error) {
 	fail := func(event int, format string, args ...any) error {
 		return &ParseError{File: name, Event: event, Reason: fmt.Sprintf(format, args...)}
 	}
-	v, err := unpickle(r)
+	v, err := pickle.Read(r, "device_traces", "action", "addr", "size", "stream")
 	if err != nil {
 		return nil, &ParseError{File: name, Event: -1, Reason: err.Error(), Err: err}
 	}
-	root, ok := v.(*dict)
+	root, ok := v.(*pickle.Dict)
 	if !ok {
 		return nil, fail(-1, "the pickle is not a memory snapshot: it holds no dictionary")
 	}
-	devices, ok := root.get(keyTraces).(*list)
+	devices, ok := root.Get("device_traces").(*pickle.List)
 	if !ok {
 		return nil, fail(-1, "the pickle is not a memory snapshot: it has no device_traces")
 	}
 	var entries []any
-	for _, d := range devices.items {
-		l, ok := d.(*list)
+	for _, d := range devices.Items {
+		l, ok := d.(*pickle.List)
 		if !ok {
 			return nil, fail(-1, "device_traces holds something that is not a list")
 		}
-		if len(l.items) > len(entries) {
-			entries = l.items
+		if len(l.Items) > len(entries) {
+			entries = l.Items
 		}
 	}
 	if len(entries) == 0 {
@@ -55,46 +57,34 @@ func readSnapshot(r io.Reader, name string) (*Trace, error) {
 	return b.finish(), nil
 }
 
-// counted counts the bytes that are read.
-type counted struct {
-	io.Reader
-	n int64
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
 // entry adds one entry of a device's trace.
 func (b *builder) entry(v any) string {
-	e, ok := v.(*dict)
+	e, ok := v.(*pickle.Dict)
 	if !ok {
 		return "the entry is not a dictionary"
 	}
-	action, ok := e.get(keyAction).(word)
+	action, ok := e.Get("action").(string)
 	if !ok {
 		return "the entry has no action"
 	}
 	switch action {
-	case wordAlloc, wordFreeRequested, wordFreeCompleted:
-	case wordOOM:
+	case "alloc", "free_requested", "free_completed":
+	case "oom":
 		b.t.Failed++
 		return ""
 	default:
 		return "" // what the allocator did for itself
 	}
-	addr, ok := e.get(keyAddr).(int64)
+	addr, ok := e.Get("addr").(int64)
 	if !ok {
-		return wordNames[action] + " has no addr"
+		return action + " has no addr"
 	}
-	if action == wordAlloc {
-		size, ok := e.get(keySize).(int64)
+	if action == "alloc" {
+		size, ok := e.Get("size").(int64)
 		if !ok {
 			return "alloc has no size"
 		}
-		stream, ok := e.get(keyStream).(int64)
+		stream, ok := e.Get("stream").(int64)
 		if !ok {
 			return "alloc has no stream"
 		}
@@ -105,7 +95,7 @@ func (b *builder) entry(v any) string {
 		// A free_completed gets here when the program chose not to record
 		// free_requested (skip_actions).
 		return b.free(uint64(addr))
-	case action == wordFreeRequested:
+	case action == "free_requested":
 		b.t.Skipped++
 	}
 	return "" // else the other half of a free_requested

@@ -1,4 +1,9 @@
-package trace
+// Package pickle reads and writes Python's pickles, as far as memory snapshots of
+// PyTorch need them: dictionaries, lists, tuples, strings, numbers and truth
+// values. It reads protocols 0 to 5 as Python's Lib/pickletools.py describes
+// them, and refuses the instructions that make objects (GLOBAL, REDUCE, BUILD,
+// persistent IDs). It writes what PyTorch's viewer takes, which has no Python.
+package pickle
 
 import (
 	"bufio"
@@ -7,89 +12,70 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Python's pickles, as far as a memory snapshot needs them: dictionaries, lists,
-// strings and whole numbers, in protocols 0 to 5 as Python's
-// Lib/pickletools.py describes them. Instructions that make objects (GLOBAL,
-// REDUCE, BUILD, persistent IDs) are refused.
-//
+// bufferSize bounds a line of text, and the strings that are kept.
+const bufferSize = 1 << 16
+
 // A pickle is a program for a machine with a stack, and a stranger may have
-// written it. So no value is copied and no nested value is walked, and only what
-// a snapshot is read for is kept: of dictionaries the values of known keys, of
-// strings which of the known ones they are, of numbers those of an int64.
+// written it. So no value is copied, no nested value is walked, and of
+// dictionaries only the values of known keys are kept.
 
-// A word is a string that means something in a snapshot. otherWord is any other
-// string.
-type word uint8
-
-const (
-	keyTraces word = iota
-	keyAction
-	keyAddr
-	keySize
-	keyStream
-	wordAlloc
-	wordFreeRequested
-	wordFreeCompleted
-	wordOOM
-	otherWord
-
-	numKeys = wordAlloc
-)
-
-var wordNames = [...]string{
-	"device_traces", "action", "addr", "size", "stream",
-	"alloc", "free_requested", "free_completed", "oom",
-}
-
-var words = func() map[string]word {
-	m := map[string]word{}
-	for w, name := range wordNames {
-		m[name] = word(w)
-	}
-	return m
-}()
-
-func wordOf(text []byte) word {
-	if w, ok := words[string(text)]; ok {
-		return w
-	}
-	return otherWord
-}
-
-// longestWord is more bytes than any word has.
-const longestWord = 32
-
-// The values of a pickle are word, int64, *list, *dict and other.
+// The values of a pickle are string, int64, float64, bool, *List, *Dict, Tuple and Other.
 type (
-	list struct{ items []any }
-	dict struct{ values *[numKeys]any } // nil: none of a known key
-	// other is a value that a snapshot is not read for: None, a truth value, a
-	// fraction, bytes, a tuple, a set, a number that no int64 holds.
-	other struct{}
+	// List is a list. It may hold itself.
+	List struct{ Items []any }
+	// Tuple is a tuple.
+	Tuple []any
+	// Dict is a dictionary.
+	Dict struct{ pairs []pair }
+	// Other is a value that no snapshot is read for: None, bytes, a
+	// set, a string of more than 64 KiB, a number that no int64 holds or
+	// that is a fraction in text.
+	Other struct{}
 )
 
-func (d *dict) get(key word) any {
-	if d.values == nil {
-		return nil
-	}
-	return d.values[key]
+type pair struct {
+	key   string
+	value any
 }
 
-func (d *dict) set(key, value any) {
-	w, ok := key.(word)
-	if !ok || w >= numKeys {
-		return
+// Get returns the value of a known key, nil where there is none.
+func (d *Dict) Get(key string) any {
+	for _, p := range d.pairs {
+		if p.key == key {
+			return p.value
+		}
 	}
-	if d.values == nil {
-		d.values = new([numKeys]any)
-	}
-	d.values[w] = value
+	return nil
 }
+
+// set sets a known key. There are few.
+func (d *Dict) set(key string, value any) {
+	for i := range d.pairs {
+		if d.pairs[i].key == key {
+			d.pairs[i].value = value
+			return
+		}
+	}
+	d.pairs = append(d.pairs, pair{key, value})
+}
+
+// Error says at which byte a pickle is damaged.
+type Error struct {
+	Offset int64
+	Err    error
+}
+
+// Error says where and what.
+func (e *Error) Error() string { return fmt.Sprintf("damaged pickle at byte %d: %v", e.Offset, e.Err) }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
 
 // maxStack bounds the values that are in no container yet. Python puts a
 // thousand of them into one at a time.
@@ -97,6 +83,7 @@ const maxStack = 1 << 20
 
 // unpickler is the machine. It keeps the first error.
 type unpickler struct {
+	keys  map[string]any // known strings, each as a value
 	r     *bufio.Reader
 	in    *counted // behind r
 	stack []any
@@ -105,11 +92,15 @@ type unpickler struct {
 	err   error
 }
 
-// unpickle returns the value of a pickle. The error says at which byte of the
-// pickle it is damaged.
-func unpickle(r io.Reader) (any, error) {
+// Read returns the value of a pickle, with the given keys of its dictionaries. It
+// fails with an *Error. What it allocates is at most 1 MiB and 256 bytes for each
+// byte of the pickle.
+func Read(r io.Reader, keys ...string) (any, error) {
 	in := &counted{Reader: r}
-	u := &unpickler{r: bufio.NewReaderSize(in, bufferSize), in: in, memo: map[uint64]any{}}
+	u := &unpickler{keys: map[string]any{}, r: bufio.NewReaderSize(in, bufferSize), in: in, memo: map[uint64]any{}}
+	for _, k := range keys {
+		u.keys[k] = k
+	}
 	for {
 		at := u.position()
 		op := byte(u.number(1))
@@ -124,11 +115,23 @@ func unpickle(r io.Reader) (any, error) {
 		switch {
 		case u.err == nil:
 		case errors.Is(u.err, io.ErrUnexpectedEOF):
-			return nil, fmt.Errorf("damaged pickle at byte %d: it is truncated there: %w", u.position(), u.err)
+			return nil, &Error{u.position(), fmt.Errorf("it is truncated there: %w", u.err)}
 		default:
-			return nil, fmt.Errorf("damaged pickle at byte %d: %w", at, u.err)
+			return nil, &Error{at, u.err}
 		}
 	}
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 func (u *unpickler) position() int64 { return u.in.n - int64(u.r.Buffered()) }
@@ -158,14 +161,15 @@ func (u *unpickler) do(op byte) {
 	case '2': // DUP
 		u.push(u.top())
 
-	case 'N', '\x88', '\x89': // NONE, NEWTRUE, NEWFALSE
-		u.push(other{})
+	case 'N': // NONE
+		u.push(Other{})
+	case '\x88', '\x89': // NEWTRUE, NEWFALSE
+		u.push(op == '\x88')
 	case 'G': // BINFLOAT
-		u.number(8)
-		u.push(other{})
+		u.push(math.Float64frombits(bits.ReverseBytes64(u.number(8))))
 	case 'F': // FLOAT
 		u.line()
-		u.push(other{})
+		u.push(Other{})
 	case 'I', 'L': // INT, LONG
 		u.push(u.decimal())
 	case 'K': // BININT1
@@ -184,10 +188,10 @@ func (u *unpickler) do(op byte) {
 		if n := len(text); u.err == nil && (n < 2 || text[0] != text[n-1] || text[0] != '\'' && text[0] != '"') {
 			u.fail("the string has no quotes")
 		} else if u.err == nil {
-			u.push(wordOf(text[1 : n-1]))
+			u.push(u.known(text[1 : n-1]))
 		}
 	case 'V': // UNICODE
-		u.push(wordOf(u.line()))
+		u.push(u.known(u.line()))
 	case 'U', '\x8c': // SHORT_BINSTRING, SHORT_BINUNICODE
 		u.push(u.text(u.number(1)))
 	case 'T', 'X': // BINSTRING, BINUNICODE
@@ -195,40 +199,45 @@ func (u *unpickler) do(op byte) {
 	case '\x8d': // BINUNICODE8
 		u.push(u.text(u.number(8)))
 	case 'C': // SHORT_BINBYTES
-		u.text(u.number(1))
-		u.push(other{})
+		u.skip(u.number(1))
+		u.push(Other{})
 	case 'B': // BINBYTES
-		u.text(u.number(4))
-		u.push(other{})
+		u.skip(u.number(4))
+		u.push(Other{})
 	case '\x8e', '\x96': // BINBYTES8, BYTEARRAY8
-		u.text(u.number(8))
-		u.push(other{})
+		u.skip(u.number(8))
+		u.push(Other{})
 
-	case ')', '\x8f': // EMPTY_TUPLE, EMPTY_SET
-		u.push(other{})
-	case 't', '\x91': // TUPLE, FROZENSET
-		u.popMark()
-		u.push(other{})
+	case ')': // EMPTY_TUPLE
+		u.push(Tuple(nil))
+	case 't': // TUPLE
+		u.push(Tuple(slices.Clone(u.popMark())))
 	case '\x85', '\x86', '\x87': // TUPLE1 to TUPLE3
-		for range op - '\x84' {
-			u.pop()
+		t := make(Tuple, op-'\x84')
+		for i := range t {
+			t[len(t)-1-i] = u.pop()
 		}
-		u.push(other{})
+		u.push(t)
+	case '\x8f': // EMPTY_SET
+		u.push(Other{})
+	case '\x91': // FROZENSET
+		u.popMark()
+		u.push(Other{})
 	case '\x90': // ADDITEMS
 		u.popMark()
 		u.top()
 	case ']': // EMPTY_LIST
-		u.push(&list{})
+		u.push(&List{})
 	case 'l': // LIST
-		u.push(&list{slices.Clone(u.popMark())})
+		u.push(&List{slices.Clone(u.popMark())})
 	case 'a': // APPEND
 		u.extend([]any{u.pop()})
 	case 'e': // APPENDS
 		u.extend(u.popMark())
 	case '}': // EMPTY_DICT
-		u.push(&dict{})
+		u.push(&Dict{})
 	case 'd': // DICT
-		d := &dict{}
+		d := &Dict{}
 		u.setItems(d, u.popMark())
 		u.push(d)
 	case 's': // SETITEM
@@ -309,16 +318,16 @@ func (u *unpickler) popMark() []any {
 }
 
 func (u *unpickler) extend(items []any) {
-	l, ok := u.top().(*list)
+	l, ok := u.top().(*List)
 	if !ok {
 		u.fail("it appends to what is no list")
 		return
 	}
-	l.items = append(l.items, items...)
+	l.Items = append(l.Items, items...)
 }
 
 func (u *unpickler) setItems(to any, items []any) {
-	d, ok := to.(*dict)
+	d, ok := to.(*Dict)
 	switch {
 	case !ok:
 		u.fail("it sets a key of what is no dictionary")
@@ -326,7 +335,10 @@ func (u *unpickler) setItems(to any, items []any) {
 		u.fail("it sets a key without a value")
 	default:
 		for i := 0; i < len(items); i += 2 {
-			d.set(items[i], items[i+1])
+			key, _ := items[i].(string)
+			if k, ok := u.keys[key]; ok {
+				d.set(k.(string), items[i+1])
+			}
 		}
 	}
 }
@@ -369,30 +381,48 @@ func (u *unpickler) ended(err error) {
 	}
 }
 
+// known returns a string. Those of keys are there already.
+func (u *unpickler) known(text []byte) any {
+	if v, ok := u.keys[string(text)]; ok {
+		return v
+	}
+	return string(text)
+}
+
 // text reads a string of n bytes.
-func (u *unpickler) text(n uint64) word {
+func (u *unpickler) text(n uint64) any {
+	if n > bufferSize {
+		u.skip(n)
+		return Other{}
+	}
+	text, err := u.r.Peek(int(n))
+	if err != nil {
+		u.skip(n) // for the position of the end
+		return Other{}
+	}
+	v := u.known(text)
+	u.skip(n)
+	return v
+}
+
+// skip reads n bytes.
+func (u *unpickler) skip(n uint64) {
 	if n > math.MaxInt {
 		u.fail("it has a string of %d bytes", n)
 	}
 	if u.err != nil {
-		return otherWord
-	}
-	w := otherWord
-	if n <= longestWord {
-		head, _ := u.r.Peek(int(n)) // Discard has its error
-		w = wordOf(head)
+		return
 	}
 	if _, err := u.r.Discard(int(n)); err != nil {
 		u.ended(err)
 	}
-	return w
 }
 
 // long reads a number of n bytes with a sign, the lowest first.
 func (u *unpickler) long(n uint64) any {
 	if n > 8 {
-		u.text(n)
-		return other{}
+		u.skip(n)
+		return Other{}
 	}
 	unused := 64 - 8*n
 	return int64(u.number(int(n))<<unused) >> unused
@@ -418,7 +448,7 @@ func (u *unpickler) decimal() any {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return other{}
+		return Other{}
 	case err != nil:
 		u.fail("%q is no whole number", clip([]byte(text)))
 	}
@@ -433,4 +463,12 @@ func (u *unpickler) index() uint64 {
 		u.fail("%q is no number of a kept value", clip(text))
 	}
 	return n
+}
+
+// clip shortens what is quoted in an error.
+func clip(b []byte) []byte {
+	if len(b) > 32 {
+		return append(b[:32:32], "..."...)
+	}
+	return b
 }

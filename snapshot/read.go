@@ -1,0 +1,122 @@
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cupool/cupool/internal/gunzip"
+)
+
+// FormatError says that what was read is no snapshot, and where.
+type FormatError struct {
+	Offset int64  // the byte at which it is damaged, after gzip
+	Field  string // what is wrong, as "segments[3].blocks[1]"; "" where the byte says it
+	Err    error
+}
+
+// Error says where and what.
+func (e *FormatError) Error() string {
+	if e.Field != "" {
+		return fmt.Sprintf("not a memory snapshot: %s: %v", e.Field, e.Err)
+	}
+	return fmt.Sprintf("not a memory snapshot: at byte %d: %v", e.Offset, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *FormatError) Unwrap() error { return e.Err }
+
+// Read reads what was written of snapshots: a Snapshot as JSON, or a list of them;
+// what WriteTorch wrote; or what PyTorch's torch.cuda.memory._dump_snapshot did.
+// gzip may have compressed it. A pickle gives one Snapshot for each pool, by
+// device, and the allocator's before those of its private pools.
+//
+// It fails with a *FormatError. What it reads may be a stranger's: it allocates at
+// most 2 MiB, and 1 KiB for each byte. What gzip compressed may grow to 16 MiB and
+// 128 bytes for each byte; the error of more says to decompress it first.
+func Read(r io.Reader) ([]Snapshot, error) {
+	br, err := gunzip.NewReader(r)
+	if err != nil {
+		return nil, &FormatError{Err: err}
+	}
+	first, err := br.Peek(1)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("there is nothing")
+		}
+		return nil, &FormatError{Err: err}
+	}
+	read := readTorch
+	if bytes.Contains([]byte("{[ \t\r\n"), first) {
+		read = readJSON
+	}
+	list, err := read(br)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if err := list[i].check(); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func readJSON(r *bufio.Reader) (list []Snapshot, err error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, &FormatError{Offset: int64(len(data)), Err: err}
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("[")) {
+		err = json.Unmarshal(data, &list)
+	} else {
+		list = make([]Snapshot, 1)
+		err = json.Unmarshal(data, &list[0])
+	}
+	if err == nil {
+		return list, nil
+	}
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return nil, &FormatError{Offset: syntax.Offset, Err: err}
+	case errors.As(err, &kind):
+		return nil, &FormatError{Offset: kind.Offset, Err: err}
+	}
+	return nil, &FormatError{Field: "JSON", Err: err} // such as a time that is none
+}
+
+// known are the states that there are.
+var known = map[State]bool{Live: true, Pending: true, Cached: true, Free: true, Part: true, Gap: true}
+
+// check says what cannot be in a snapshot.
+func (s *Snapshot) check() error {
+	if s.Segments == nil {
+		return damaged("segments", "there are none")
+	}
+	for i := range s.Segments {
+		seg := &s.Segments[i]
+		at := seg.Address
+		for k, b := range seg.Blocks {
+			switch {
+			case !known[b.State]:
+				return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its state is %.32q", b.State)
+			case b.Size < 0 || b.Requested < 0 || b.Address != at:
+				return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "%d bytes at address %d do not follow the block before", b.Size, b.Address)
+			}
+			at += Ptr(b.Size)
+		}
+		if seg.Size < 0 || at != seg.Address+Ptr(seg.Size) {
+			return damaged(fmt.Sprintf("segments[%d]", i), "its blocks are not of its size")
+		}
+	}
+	return nil
+}
+
+func damaged(field, format string, args ...any) error {
+	return &FormatError{Field: field, Err: fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,280 @@
+package snapshot
+
+import (
+	"cmp"
+	"encoding/binary"
+	"io"
+	"slices"
+
+	"github.com/cupool/cupool/internal/pickle"
+)
+
+// WriteTorch writes snapshots as the pickle that PyTorch's tools open: the page
+// https://pytorch.org/memory_viz, and python3 -m torch.cuda._memory_viz with
+// trace_plot, segment_plot, trace, stats and the others. The snapshots are those of
+// an allocator and of its private pools, or of several, at about one moment; those
+// of one Device share a device there. It fails with the error of w, and of
+// nothing else.
+//
+// PyTorch knows fewer states, and no memory at two addresses. So this is what it
+// sees:
+//
+//   - A live block is active_allocated, a pending one active_pending_free, a
+//     cached or free one inactive.
+//   - A range of virtual memory is one segment for every stretch that has
+//     memory. Neither gaps nor parts of stitched blocks belong to one: a stitched
+//     range is a segment of its own, and so all memory counts once. The sums of
+//     total_size, of allocated_size and of active_size are the allocator's
+//     reserved, live, and live and pending bytes.
+//   - The allocator's segments have segment_pool_id (0, 0), those of the first
+//     private pool (0, 1), and so on.
+//   - Labels are user_metadata, which the page shows.
+//   - Events that the page cannot follow are left out: of blocks and segments that
+//     are unknown at that point, as the allocation was not sampled or the event
+//     has been overwritten. A block in a new segment whose allocation is
+//     unknown is allocated with its segment, as late as that.
+//
+// Read reads it back, with what PyTorch has no place for in keys of its own.
+func WriteTorch(w io.Writer, pools ...Snapshot) error {
+	t := torch{Writer: pickle.NewWriter(w), frames: map[Frame]uint32{}}
+	t.number(pools)
+	t.Dict(func() {
+		t.String("segments")
+		t.List(len(t.segments), func(i int) { t.segment(&t.segments[i]) })
+		t.String("device_traces")
+		t.List(len(t.devices), func(i int) {
+			events := t.replayable(i)
+			t.List(len(events), func(k int) { t.event(&events[k]) })
+		})
+		t.String("allocator_settings")
+		t.Dict(func() { t.settings() })
+		t.String("external_annotations")
+		t.List(0, nil)
+		t.String("pools")
+		t.List(len(t.ids), func(i int) { t.name(i, &pools[i]) })
+	})
+	return t.Close()
+}
+
+// torch writes one pickle.
+type torch struct {
+	*pickle.Writer
+	frames   map[Frame]uint32 // numbers of them, by which stacks are told apart
+	devices  []string
+	ids      []poolID
+	segments []torchSegment // by device and address
+	traces   [][]torchEvent // by device
+}
+
+// A poolID says which pool something belongs to.
+type poolID struct {
+	device int
+	pool   int64 // 0: the allocator
+}
+
+type torchSegment struct {
+	Segment // with memory everywhere
+	poolID
+}
+
+type torchEvent struct {
+	Event
+	pool int64
+}
+
+// number finds out which devices and pools there are, and what they hold.
+func (t *torch) number(pools []Snapshot) {
+	private := map[int]int64{}
+	for _, s := range pools {
+		id := poolID{device: slices.Index(t.devices, s.Device)}
+		if id.device < 0 {
+			id.device = len(t.devices)
+			t.devices = append(t.devices, s.Device)
+			t.traces = append(t.traces, nil)
+		}
+		if s.Pool != "" {
+			private[id.device]++
+			id.pool = private[id.device]
+		}
+		t.ids = append(t.ids, id)
+		for i := range s.Segments {
+			for _, seg := range s.Segments[i].mapped() {
+				t.segments = append(t.segments, torchSegment{seg, id})
+			}
+		}
+		for _, e := range s.Events {
+			t.traces[id.device] = append(t.traces[id.device], torchEvent{e, id.pool})
+		}
+	}
+	slices.SortStableFunc(t.segments, func(a, b torchSegment) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.Address, b.Address))
+	})
+	for _, trace := range t.traces {
+		slices.SortStableFunc(trace, func(a, b torchEvent) int { return a.Time.Compare(b.Time) })
+	}
+}
+
+// mapped returns the stretches of a segment that have memory of its own.
+func (s *Segment) mapped() (list []Segment) {
+	without := func(b Block) bool { return b.State == Gap || b.State == Part }
+	for rest := s.Blocks; len(rest) > 0; {
+		if without(rest[0]) {
+			rest = rest[1:]
+			continue
+		}
+		n := slices.IndexFunc(rest, without)
+		if n < 0 {
+			n = len(rest)
+		}
+		m := *s
+		m.Address, m.Blocks = rest[0].Address, rest[:n]
+		m.count()
+		list = append(list, m)
+		rest = rest[n:]
+	}
+	return list
+}
+
+// count sets the sums from the blocks.
+func (s *Segment) count() {
+	s.Size, s.Allocated, s.Active, s.Requested = 0, 0, 0, 0
+	for _, b := range s.Blocks {
+		s.Size += b.Size
+		if b.State == Live {
+			s.Allocated += b.Size
+		}
+		if b.active() {
+			s.Active += b.Size
+			s.Requested += b.Requested
+		}
+	}
+}
+
+// active says whether a program or a stream uses a block.
+func (b *Block) active() bool { return b.State == Live || b.State == Pending }
+
+func (t *torch) item(key string, n int64) {
+	t.String(key)
+	t.Int(n)
+}
+
+func (t *torch) text(key, s string) {
+	t.String(key)
+	t.String(s)
+}
+
+func (t *torch) truth(key string, b bool) {
+	t.String(key)
+	t.Bool(b)
+}
+
+func (t *torch) segment(s *torchSegment) {
+	t.Dict(func() {
+		t.item("device", int64(s.device))
+		t.item("address", int64(s.Address))
+		t.item("total_size", s.Size)
+		t.item("allocated_size", s.Allocated)
+		t.item("active_size", s.Active)
+		t.item("requested_size", s.Requested)
+		t.item("stream", int64(s.Stream))
+		t.item("stream_number", int64(s.Number))
+		t.text("segment_type", s.Type)
+		t.String("segment_pool_id")
+		t.Tuple(0, s.pool)
+		t.truth("is_expandable", s.Virtual)
+		t.truth("is_stitched", s.Stitched)
+		t.stack(nil)
+		t.String("blocks")
+		t.List(len(s.Blocks), func(i int) { t.block(&s.Blocks[i]) })
+	})
+}
+
+// torchStates are PyTorch's names of states.
+var torchStates = map[State]string{
+	Live: "active_allocated", Pending: "active_pending_free", Cached: "inactive", Free: "inactive",
+}
+
+func (t *torch) block(b *Block) {
+	t.Dict(func() {
+		t.item("address", int64(b.Address))
+		t.item("size", b.Size)
+		t.item("requested_size", b.Requested)
+		t.text("state", torchStates[b.State])
+		t.label(b.Label)
+		t.stack(b.Stack)
+	})
+}
+
+func (t *torch) event(e *torchEvent) {
+	t.Dict(func() {
+		t.text("action", string(e.Kind))
+		if e.Kind == OutOfMemory {
+			t.item("device_free", 0)
+		} else {
+			t.item("addr", int64(e.Address))
+		}
+		t.item("size", e.Size)
+		t.item("stream", int64(e.Stream))
+		t.item("time_us", e.Time.UnixMicro())
+		t.text("compile_context", "N/A")
+		t.String("pool_id")
+		t.Tuple(0, e.pool)
+		if e.Weight > 1 {
+			t.String("weight")
+			t.Float(e.Weight)
+		}
+		t.label(e.Label)
+		t.stack(e.Stack)
+	})
+}
+
+func (t *torch) label(name string) { t.text("user_metadata", name) }
+
+// stack writes frames. Most stacks are there many times.
+func (t *torch) stack(s Stack) {
+	t.String("frames")
+	var numbers []byte
+	for _, f := range s {
+		n, ok := t.frames[f]
+		if !ok {
+			n = uint32(len(t.frames))
+			t.frames[f] = n
+		}
+		numbers = binary.LittleEndian.AppendUint32(numbers, n)
+	}
+	t.Shared(stackKey(numbers), func() {
+		t.List(len(s), func(i int) { t.Shared(s[i], func() { t.frame(s[i]) }) })
+	})
+}
+
+// stackKey tells stacks from strings.
+type stackKey string
+
+func (t *torch) frame(f Frame) {
+	t.Dict(func() {
+		t.text("name", f.Function)
+		t.text("filename", f.File)
+		t.item("line", int64(f.Line))
+	})
+}
+
+// settings writes those of PyTorch's settings that have a counterpart.
+func (t *torch) settings() {
+	virtual := slices.ContainsFunc(t.segments, func(s torchSegment) bool { return s.Virtual })
+	t.text("PYTORCH_CUDA_ALLOC_CONF", "")
+	t.item("max_split_size", -1)
+	t.String("garbage_collection_threshold")
+	t.Float(0)
+	t.truth("expandable_segments", virtual)
+}
+
+// name writes the names of a pool and of its device.
+func (t *torch) name(i int, s *Snapshot) {
+	t.Dict(func() {
+		t.item("device", int64(t.ids[i].device))
+		t.String("segment_pool_id")
+		t.Tuple(0, t.ids[i].pool)
+		t.text("name", s.Pool)
+		t.text("device_name", s.Device)
+	})
+}

@@ -1,0 +1,253 @@
+package snapshot
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cupool/cupool/internal/pickle"
+)
+
+// torchKeys are the keys that are read.
+var torchKeys = []string{
+	"segments", "device_traces", "pools",
+	"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "stream_number",
+	"segment_type", "segment_pool_id", "is_expandable", "is_stitched", "blocks",
+	"size", "state", "frames", "name", "filename", "line", "user_metadata",
+	"action", "addr", "time_us", "pool_id", "weight", "device_name",
+}
+
+// torchReader makes snapshots of a pickle. Values may be there many times in it,
+// each time in two bytes, so nothing that has a length is copied.
+type torchReader struct {
+	pools  map[readID]*Snapshot
+	stacks map[*pickle.List]Stack
+	blocks map[*pickle.List][]Block
+	err    error // the first one
+}
+
+// A readID is what PyTorch calls a pool: (0, 0) is the allocator, (0, n) a
+// private one, (n, 0) that of a graph.
+type readID struct{ device, graph, pool int64 }
+
+func (a readID) compare(b readID) int {
+	return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.graph, b.graph), cmp.Compare(a.pool, b.pool))
+}
+
+func readTorch(r *bufio.Reader) ([]Snapshot, error) {
+	v, err := pickle.Read(r, torchKeys...)
+	if err != nil {
+		var damage *pickle.Error
+		if errors.As(err, &damage) {
+			return nil, &FormatError{Offset: damage.Offset, Err: damage.Err}
+		}
+		return nil, &FormatError{Err: err}
+	}
+	t := torchReader{pools: map[readID]*Snapshot{}, stacks: map[*pickle.List]Stack{}, blocks: map[*pickle.List][]Block{}}
+	if root, ok := v.(*pickle.Dict); ok {
+		t.read(fields{Dict: root, t: &t})
+	} else { // torch.cuda.memory_snapshot() has the segments alone
+		t.each("segments", v, t.segment)
+	}
+	return t.finish()
+}
+
+func (t *torchReader) read(root fields) {
+	t.each("segments", root.Get("segments"), t.segment)
+	if names := root.Get("pools"); names != nil {
+		t.each("pools", names, t.name)
+	}
+	traces := map[*pickle.List]bool{}
+	list, _ := root.Get("device_traces").(*pickle.List)
+	if list == nil {
+		return
+	}
+	for device, v := range list.Items {
+		path := fmt.Sprintf("device_traces[%d]", device)
+		l, ok := v.(*pickle.List)
+		if ok && len(l.Items) > 0 && traces[l] {
+			t.fail(path, "it is that of another device")
+			return
+		}
+		traces[l] = true
+		t.each(path, v, func(e fields) { t.event(int64(device), e) })
+	}
+}
+
+func (t *torchReader) fail(path, format string, args ...any) {
+	if t.err == nil {
+		t.err = damaged(path, format, args...)
+	}
+}
+
+// each calls f for the dictionaries of a list.
+func (t *torchReader) each(path string, v any, f func(fields)) {
+	l, ok := v.(*pickle.List)
+	if !ok {
+		t.fail(path, "there is no such list")
+		return
+	}
+	for i, v := range l.Items {
+		d, ok := v.(*pickle.Dict)
+		if !ok {
+			t.fail(fmt.Sprintf("%s[%d]", path, i), "it is not a dictionary")
+		}
+		if t.err != nil {
+			return
+		}
+		f(fields{d, t, path, i})
+	}
+}
+
+// fields is a dictionary at a place.
+type fields struct {
+	*pickle.Dict
+	t    *torchReader
+	list string
+	i    int
+}
+
+func (f fields) path() string { return fmt.Sprintf("%s[%d]", f.list, f.i) }
+
+// number returns a number that has to be there.
+func (f fields) number(key string) int64 {
+	n, ok := f.Get(key).(int64)
+	if !ok {
+		f.t.fail(f.path(), "it has no %s", key)
+	}
+	return n
+}
+
+// optional returns a number that not all versions write.
+func (f fields) optional(key string, other int64) int64 {
+	if n, ok := f.Get(key).(int64); ok {
+		return n
+	}
+	return other
+}
+
+func (f fields) text(key string) string {
+	s, _ := f.Get(key).(string)
+	return s
+}
+
+func (f fields) truth(key string) bool {
+	b, _ := f.Get(key).(bool)
+	return b
+}
+
+func (f fields) id(device int64, key string) readID {
+	id := readID{device: device}
+	if pair, _ := f.Get(key).(pickle.Tuple); len(pair) == 2 {
+		id.graph, _ = pair[0].(int64)
+		id.pool, _ = pair[1].(int64)
+	}
+	return id
+}
+
+// pool returns the snapshot of a pool.
+func (t *torchReader) pool(id readID) *Snapshot {
+	s := t.pools[id]
+	if s == nil {
+		s = &Snapshot{Device: fmt.Sprintf("cuda:%d", id.device), Segments: []Segment{}}
+		if id.graph != 0 || id.pool != 0 {
+			s.Pool = fmt.Sprintf("(%d, %d)", id.graph, id.pool)
+		}
+		t.pools[id] = s
+	}
+	return s
+}
+
+// name reads the names of a pool and of its device.
+func (t *torchReader) name(f fields) {
+	s := t.pool(f.id(f.number("device"), "segment_pool_id"))
+	s.Device, s.Pool = f.text("device_name"), f.text("name")
+}
+
+func (t *torchReader) segment(f fields) {
+	seg := Segment{
+		Address: Ptr(f.number("address")), Size: f.number("total_size"),
+		Stream: StreamHandle(f.number("stream")), Number: uint64(f.optional("stream_number", 0)),
+		Type: f.text("segment_type"), Virtual: f.truth("is_expandable"), Stitched: f.truth("is_stitched"),
+	}
+	seg.Blocks = t.blocksOf(f, seg.Address)
+	sums := seg
+	sums.count()
+	seg.Allocated = f.optional("allocated_size", sums.Allocated)
+	seg.Active = f.optional("active_size", sums.Active)
+	seg.Requested = f.optional("requested_size", sums.Requested)
+	s := t.pool(f.id(f.optional("device", 0), "segment_pool_id"))
+	s.Segments = append(s.Segments, seg)
+}
+
+// readStates are the states by PyTorch's names, of all its versions.
+var readStates = map[string]State{
+	"active_allocated": Live, "active_pending_free": Pending, "active_awaiting_free": Pending, "inactive": Free,
+}
+
+func (t *torchReader) blocksOf(segment fields, at Ptr) (blocks []Block) {
+	list, _ := segment.Get("blocks").(*pickle.List)
+	if blocks, ok := t.blocks[list]; ok {
+		return blocks
+	}
+	t.each(segment.path()+".blocks", segment.Get("blocks"), func(f fields) {
+		b := Block{
+			Address: Ptr(f.optional("address", int64(at))), Size: f.number("size"),
+			State: readStates[f.text("state")], Label: f.text("user_metadata"), Stack: t.stack(f),
+		}
+		if b.active() {
+			b.Requested = f.optional("requested_size", b.Size)
+		}
+		at += Ptr(b.Size)
+		blocks = append(blocks, b)
+	})
+	t.blocks[list] = blocks
+	return blocks
+}
+
+func (t *torchReader) event(device int64, f fields) {
+	s := t.pool(f.id(device, "pool_id"))
+	e := Event{
+		Number: uint64(len(s.Events) + 1), Kind: Kind(f.text("action")), Time: time.UnixMicro(f.optional("time_us", 0)).UTC(),
+		Address: Ptr(f.optional("addr", 0)), Size: f.number("size"), Stream: StreamHandle(f.optional("stream", 0)),
+		Label: f.text("user_metadata"), Stack: t.stack(f), Weight: 1,
+	}
+	if w, ok := f.Get("weight").(float64); ok {
+		e.Weight = w
+	}
+	s.Events = append(s.Events, e)
+}
+
+func (t *torchReader) stack(f fields) (s Stack) {
+	list, ok := f.Get("frames").(*pickle.List)
+	if !ok || len(list.Items) == 0 {
+		return nil
+	}
+	if s, ok := t.stacks[list]; ok {
+		return s
+	}
+	t.each(f.path()+".frames", list, func(f fields) {
+		s = append(s, Frame{f.text("name"), f.text("filename"), int(f.optional("line", 0))})
+	})
+	t.stacks[list] = s
+	return s
+}
+
+// finish returns the snapshots by device and pool.
+func (t *torchReader) finish() (list []Snapshot, err error) {
+	if len(t.pools) == 0 {
+		t.pool(readID{}) // nothing was allocated
+	}
+	var ids []readID
+	for id := range t.pools {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, readID.compare)
+	for _, id := range ids {
+		list = append(list, *t.pools[id])
+	}
+	return list, t.err
+}
