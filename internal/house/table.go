@@ -24,12 +24,13 @@ var house = []floor{
 	}},
 	{"Gorgonia, tools", []room{
 		{dir: "gorgoniavm", only: "nn . internal/callstack internal/layers internal/tensorop"},
+		{dir: "prom"}, {dir: "otelmetrics"},
 		{dir: "internal/replay"}, {dir: "internal/enginetest"}, {dir: "internal/doctor", only: "internal/cudatoolkit internal/bytesize"},
 	}},
 	{"over the pool", []room{
 		{dir: "nn", only: ". internal/tensorop internal/layers internal/philox internal/device internal/kernels"},
 		{dir: "planner"}, {dir: "arena"}, {dir: "native"}, {dir: "adaptor"},
-		{dir: "debug"}, {dir: "prom"}, {dir: "dist"}, {dir: "cupooltest"},
+		{dir: "debug"}, {dir: "internal/metrics"}, {dir: "dist"}, {dir: "cupooltest"},
 		{dir: "internal/conformance"}, {dir: "internal/model", only: ". internal/simdev internal/testlevel"}, {dir: "internal/fardev"},
 	}},
 	{"the pool", []room{
@@ -73,9 +74,10 @@ var house = []floor{
 // outside is who may import the modules whose use is kept to few places. An
 // entry with .go is one file.
 var outside = map[string]string{
-	"gorgonia.org/cu":       "cu_bridge.go internal/cubridge/overcu",
-	"gorgonia.org/gorgonia": "gorgoniavm examples",
-	"gorgonia.org/tensor":   ". nn internal/tensorop internal/enginetest gorgoniavm examples internal/soak",
+	"github.com/prometheus/client_golang": "prom",
+	"gorgonia.org/cu":                     "cu_bridge.go internal/cubridge/overcu",
+	"gorgonia.org/gorgonia":               "gorgoniavm examples",
+	"gorgonia.org/tensor":                 ". nn internal/tensorop internal/enginetest gorgoniavm examples internal/soak",
 }
 
 // place returns the room of a package, given by its directory below the

@@ -1,0 +1,121 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/cupool/cupool"
+)
+
+// reading is a metric and where its value is.
+type reading struct {
+	Metric
+	value    func(*cupool.Stats) int64 // of a pool, or
+	ofKind   func(*cupool.PoolStats) int64
+	ofLabel  func(*cupool.LabelStats) int64
+	root     bool // counted for the device, not for private pools
+	optional bool // 0 stands for none
+}
+
+// ofPool are the metrics that a pool has once.
+var ofPool = []*reading{
+	level("pending_bytes", "Bytes in blocks that were freed, but that other streams still use.", func(s *cupool.Stats) int64 { return s.PendingBytes }),
+	level("pending_blocks", "Blocks that were freed, but that other streams still use.", func(s *cupool.Stats) int64 { return s.BlocksPending }),
+	level("cached_bytes", "Bytes that are free and ready for reuse.", func(s *cupool.Stats) int64 { return s.CachedBytes }),
+	level("asleep_bytes", "Bytes, of those cached, that were given back to the device until the allocator wakes.", func(s *cupool.Stats) int64 { return s.AsleepBytes }),
+	bound("largest_free_bytes", "Bytes of the largest cached block.", func(s *cupool.Stats) int64 { return s.LargestFree }),
+	limit("limit_bytes", "Bytes that may be reserved. Absent without a limit.", func(s *cupool.Stats) int64 { return s.Limit }),
+	level("metadata_bytes", "Bytes of Go memory that the books take.", func(s *cupool.Stats) int64 { return s.MetadataBytes }),
+
+	counter("hits_total", "Allocations served from cached memory.", func(s *cupool.Stats) int64 { return s.Hits }),
+	counter("misses_total", "Allocations that had to ask the device for memory.", func(s *cupool.Stats) int64 { return s.Misses }),
+	counter("magazine_hits_total", "Allocations, of the hits, that took no lock.", func(s *cupool.Stats) int64 { return s.MagazineHits }),
+	counter("retries_total", "Allocations that succeeded only after memory was reclaimed.", func(s *cupool.Stats) int64 { return s.Retries }),
+	counter("out_of_memory_total", "Allocations that failed for lack of memory.", func(s *cupool.Stats) int64 { return s.OOMs }),
+	counter("stitches_total", "Address ranges mapped to join free memory.", func(s *cupool.Stats) int64 { return s.Stitches }),
+	counter("stitch_reuses_total", "Times that a range which joins free memory served again.", func(s *cupool.Stats) int64 { return s.StitchReuses }),
+	counter("moves_total", "Segments, or handles of virtual memory, that went from an idle stream to another.", func(s *cupool.Stats) int64 { return s.Moves }),
+	counter("moved_bytes_total", "Bytes that went from an idle stream to another.", func(s *cupool.Stats) int64 { return s.MovedBytes }),
+	counter("decayed_bytes_total", "Bytes given back to the device because they were idle for long.", func(s *cupool.Stats) int64 { return s.DecayedBytes }),
+	counter("driver_allocations_total", "Segments, or handles of virtual memory, asked of the device.", func(s *cupool.Stats) int64 { return s.DriverAllocs }),
+	counter("driver_frees_total", "Segments, or handles of virtual memory, given back to the device.", func(s *cupool.Stats) int64 { return s.DriverFrees }),
+
+	ofDevice(level("streams", "Streams of the device in use.", func(s *cupool.Stats) int64 { return s.Streams })),
+	ofDevice(counter("events_recorded_total", "Events recorded.", func(s *cupool.Stats) int64 { return s.EventsRecorded })),
+	ofDevice(counter("event_queries_total", "Times that the device was asked whether an event is done.", func(s *cupool.Stats) int64 { return s.EventQueries })),
+	ofDevice(counter("event_failures_total", "Records or queries of events that failed.", func(s *cupool.Stats) int64 { return s.EventFailures })),
+}
+
+func level(name, help string, value func(*cupool.Stats) int64) *reading {
+	return &reading{Metric: Metric{Name: name, Help: help, Kind: Level}, value: value}
+}
+
+func bound(name, help string, value func(*cupool.Stats) int64) *reading {
+	return &reading{Metric: Metric{Name: name, Help: help, Kind: Bound}, value: value}
+}
+
+func limit(name, help string, value func(*cupool.Stats) int64) *reading {
+	r := bound(name, help, value)
+	r.optional = true
+	return r
+}
+
+func counter(name, help string, value func(*cupool.Stats) int64) *reading {
+	return &reading{Metric: Metric{Name: name, Help: help, Kind: Counter}, value: value}
+}
+
+func ofDevice(r *reading) *reading {
+	r.root = true
+	return r
+}
+
+// ofKind are the metrics that blocks up to Config.SmallLimit and others have.
+var ofKind = slices.Concat(
+	kinds("live_blocks", "blocks that the program holds", func(p *cupool.PoolStats) *cupool.Stat { return &p.Allocation }),
+	kinds("segments", "ranges held from the device", func(p *cupool.PoolStats) *cupool.Stat { return &p.Segment }),
+	kinds("active_blocks", "blocks that the program holds or other streams still use", func(p *cupool.PoolStats) *cupool.Stat { return &p.Active }),
+	kinds("inactive_split_blocks", "free blocks that share a segment with others", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplit }),
+	kinds("requested_bytes", "live bytes as requested", func(p *cupool.PoolStats) *cupool.Stat { return &p.RequestedBytes }),
+	kinds("live_bytes", "live bytes as rounded", func(p *cupool.PoolStats) *cupool.Stat { return &p.AllocatedBytes }),
+	kinds("active_bytes", "live and pending bytes", func(p *cupool.PoolStats) *cupool.Stat { return &p.ActiveBytes }),
+	kinds("reserved_bytes", "bytes held from the device", func(p *cupool.PoolStats) *cupool.Stat { return &p.ReservedBytes }),
+	kinds("inactive_split_bytes", "free bytes in segments that are in use", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplitBytes }),
+)
+
+// ofLabel are the metrics of the names of Caching.WithLabel.
+var ofLabel = slices.Concat(
+	labels("label_blocks", "blocks that stand under a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Blocks }),
+	labels("label_bytes", "bytes as requested that stand under a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Bytes }),
+)
+
+// kinds returns the four metrics of a quantity of PoolStats.
+func kinds(name, what string, stat func(*cupool.PoolStats) *cupool.Stat) []*reading {
+	return four(name, what, "kind", func(r *reading, part func(*cupool.Stat) int64) {
+		r.ofKind = func(p *cupool.PoolStats) int64 { return part(stat(p)) }
+	})
+}
+
+// labels returns the four metrics of a quantity of LabelStats.
+func labels(name, what string, stat func(*cupool.LabelStats) *cupool.Stat) []*reading {
+	return four(name, what, "label", func(r *reading, part func(*cupool.Stat) int64) {
+		r.ofLabel = func(l *cupool.LabelStats) int64 { return part(stat(l)) }
+	})
+}
+
+// four returns the metrics of the fields of a cupool.Stat.
+func four(name, what, key string, set func(*reading, func(*cupool.Stat) int64)) (list []*reading) {
+	for _, m := range []struct {
+		name, help string
+		kind       Kind
+		part       func(*cupool.Stat) int64
+	}{
+		{name, "Present figure: " + what + ".", Level, func(s *cupool.Stat) int64 { return s.Current }},
+		{"peak_" + name, "Most at one time since the last ResetPeak: " + what + ".", Bound, func(s *cupool.Stat) int64 { return s.Peak }},
+		{"added_" + name + "_total", "Sum of what was added: " + what + ".", Counter, func(s *cupool.Stat) int64 { return s.Allocated }},
+		{"removed_" + name + "_total", "Sum of what was taken away: " + what + ".", Counter, func(s *cupool.Stat) int64 { return s.Freed }},
+	} {
+		r := &reading{Metric: Metric{Name: m.name, Help: m.help, Kind: m.kind, Key: key}}
+		set(r, m.part)
+		list = append(list, r)
+	}
+	return list
+}
