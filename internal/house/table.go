@@ -75,6 +75,7 @@ var house = []floor{
 // entry with .go is one file.
 var outside = map[string]string{
 	"github.com/prometheus/client_golang": "prom",
+	"go.opentelemetry.io/otel":            "otelmetrics",
 	"gorgonia.org/cu":                     "cu_bridge.go internal/cubridge/overcu",
 	"gorgonia.org/gorgonia":               "gorgoniavm examples",
 	"gorgonia.org/tensor":                 ". nn internal/tensorop internal/enginetest gorgoniavm examples internal/soak",
