@@ -9,14 +9,10 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/chart"
+	"github.com/cupool/cupool/internal/progress"
 	"github.com/cupool/cupool/internal/replay"
 	"github.com/cupool/cupool/internal/trace"
 )
@@ -133,17 +129,16 @@ func parseReplay(args []string, stderr io.Writer) (*replayOptions, error) {
 	return nil, errUsage
 }
 
-// readTraces reads the files and returns how many events they have.
-func readTraces(files []string) (traces []*trace.Trace, events int, err error) {
+// readTraces reads the files.
+func readTraces(files []string) (traces []*trace.Trace, err error) {
 	for _, name := range files {
 		t, err := trace.ReadFile(name)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		traces = append(traces, t)
-		events += len(t.Events)
 	}
-	return traces, events, nil
+	return traces, nil
 }
 
 // runReplay replays traces and reports.
@@ -152,18 +147,13 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	traces, events, err := readTraces(o.files)
+	traces, err := readTraces(o.files)
 	if err != nil {
 		return err
 	}
-	bar := newBar(stderr, events*o.Passes())
-	defer bar.close()
-	o.Progress = bar.add
-
 	var rows []replayRow
-	for _, t := range traces {
-		bar.name(shortName(t.Name))
-		r, err := replay.Run(ctx, t, o.Options)
+	for i, t := range traces {
+		r, err := replayOne(ctx, t, o, fmt.Sprintf("%s (%d/%d)", shortName(t.Name), i+1, len(traces)), stderr)
 		if errors.Is(err, context.Canceled) {
 			return errors.New("interrupted")
 		} else if err != nil {
@@ -176,7 +166,6 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		}
 		rows = append(rows, replayRow{r, t, replay.TorchModel(t, o.Capacity)})
 	}
-	bar.close()
 	if !o.json {
 		if err := printReplays(stdout, rows); err != nil {
 			return err
@@ -189,6 +178,16 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return plotReplays(o.plot, rows)
 	}
 	return nil
+}
+
+// replayOne replays a trace, with a bar that is gone when there is a result to
+// print.
+func replayOne(ctx context.Context, t *trace.Trace, o *replayOptions, name string, stderr io.Writer) (replay.Result, error) {
+	bar := progress.New(stderr, name, "events", len(t.Events)*o.Passes())
+	defer bar.Close()
+	measured := o.Options
+	measured.Progress = bar.Add
+	return replay.Run(ctx, t, measured)
 }
 
 // shortName is a trace's name in tables and plots: that of the file without
@@ -252,42 +251,4 @@ func plotExplanations(file string, rows []replayRow) error {
 		panels = append(panels, p)
 	}
 	return chart.WriteStacks(file, panels)
-}
-
-// A bar shows progress on a terminal; elsewhere it is silent.
-type bar struct {
-	container *mpb.Progress
-	bar       *mpb.Bar
-	current   atomic.Value // the string in front
-}
-
-func newBar(w io.Writer, total int) *bar {
-	if f, ok := w.(interface{ Fd() uintptr }); !ok || !term.IsTerminal(int(f.Fd())) {
-		return &bar{}
-	}
-	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithWidth(60))}
-	b.name("")
-	b.bar = b.container.AddBar(int64(total), mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return fmt.Sprint(b.current.Load(), " ") })),
-		mpb.AppendDecorators(decor.CountersNoUnit(" %d/%d events")))
-	return b
-}
-
-// name says what is being replayed.
-func (b *bar) name(s string) { b.current.Store(s) }
-
-// add moves the bar on.
-func (b *bar) add(events int) {
-	if b.bar != nil {
-		b.bar.IncrBy(events)
-	}
-}
-
-// close removes the bar.
-func (b *bar) close() {
-	if b.bar != nil {
-		b.bar.Abort(true)
-		b.container.Wait()
-		b.bar = nil
-	}
 }

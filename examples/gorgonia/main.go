@@ -24,6 +24,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/internal/progress"
 )
 
 func main() { training.Main(run) }
@@ -82,8 +83,8 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 // runEpochs trains, with a line for each epoch and a bar inside it.
 func runEpochs(ctx context.Context, t *trainer, stdout, stderr io.Writer) error {
 	for i := range t.o.Epochs {
-		bar := training.NewBar(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.o.Epochs), t.steps)
-		e, err := t.runEpoch(ctx, i, bar.Step)
+		bar := progress.New(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.o.Epochs), "steps", t.steps)
+		e, err := t.runEpoch(ctx, i, func() { bar.Add(1) })
 		bar.Close()
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/internal/progress"
 	"github.com/cupool/cupool/planner"
 )
 
@@ -95,8 +96,8 @@ func engineOn(memory cupool.Allocator) (*cupool.Engine, error) {
 // runEpochs trains, with a line for each epoch and a bar inside it.
 func runEpochs(ctx context.Context, t *trainer, stdout, stderr io.Writer) (epochs []epoch, err error) {
 	for i := range t.epochs {
-		bar := training.NewBar(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.epochs), t.steps)
-		e, err := t.runEpoch(ctx, bar.Step)
+		bar := progress.New(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.epochs), "steps", t.steps)
+		e, err := t.runEpoch(ctx, func() { bar.Add(1) })
 		bar.Close()
 		if err != nil {
 			return epochs, err

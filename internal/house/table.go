@@ -43,7 +43,7 @@ var house = []floor{
 		{dir: "internal/epoch", only: "internal/block internal/device internal/invariant internal/realtime internal/relaxed internal/atomic"},
 		{dir: "internal/sanitize", only: "internal/block internal/device internal/origins"},
 		{dir: "internal/trace"}, {dir: "internal/chart"}, {dir: "internal/cudatoolkit"},
-		{dir: "internal/exampletest"}, {dir: "internal/mnist"}, {dir: "testdata/mnist"},
+		{dir: "internal/exampletest"}, {dir: "internal/mnist"}, {dir: "internal/progress"}, {dir: "testdata/mnist"},
 	}},
 	{"caches, maths", []room{
 		{dir: "internal/history"}, {dir: "snapshot", only: "internal/device internal/bytesize internal/gunzip internal/pickle"},
@@ -64,7 +64,7 @@ var house = []floor{
 	{"ground", []room{
 		{dir: "internal/device"}, {dir: "internal/cudadrv"},
 		{dir: "internal/sizeclass"}, {dir: "internal/bytesize"}, {dir: "internal/relaxed"}, {dir: "internal/realtime"}, {dir: "internal/plain"},
-		{dir: "internal/invariant"}, {dir: "internal/callstack"}, {dir: "internal/testlevel"}, {dir: "internal/fakecuda"},
+		{dir: "internal/invariant"}, {dir: "internal/callstack"}, {dir: "internal/testlevel"}, {dir: "internal/ptytest"}, {dir: "internal/fakecuda"},
 	}},
 	{"words", []room{
 		{dir: "internal/atomic"},
