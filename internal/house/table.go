@@ -31,7 +31,7 @@ var house = []floor{
 		{dir: "nn", only: ". internal/tensorop internal/layers internal/philox internal/device internal/kernels"},
 		{dir: "planner"}, {dir: "arena"}, {dir: "native"}, {dir: "adaptor"},
 		{dir: "debug"}, {dir: "internal/metrics"}, {dir: "dist"}, {dir: "cupooltest"},
-		{dir: "internal/conformance"}, {dir: "internal/model", only: ". internal/simdev internal/testlevel"}, {dir: "internal/fardev"},
+		{dir: "internal/conformance"}, {dir: "internal/model", only: ". snapshot internal/simdev internal/testlevel"}, {dir: "internal/fardev"},
 	}},
 	{"the pool", []room{
 		{dir: "."},
