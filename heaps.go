@@ -102,6 +102,17 @@ func (c *Caching) allHeaps() []*streamHeap {
 	return slices.DeleteFunc(slices.Clone(*c.heaps.Load()), func(h *streamHeap) bool { return h == nil })
 }
 
+// each calls f for all heaps, one after the other with its lock held.
+func (c *Caching) each(f func(*streamHeap)) {
+	for _, h := range *c.heaps.Load() {
+		if h != nil {
+			h.mu.Lock()
+			f(h)
+			h.mu.Unlock()
+		}
+	}
+}
+
 // openHeaps returns the heaps of the streams that are open.
 func (c *Caching) openHeaps() []*streamHeap {
 	return slices.DeleteFunc(c.allHeaps(), func(h *streamHeap) bool { return c.findHeap(h.stream) != h })

@@ -35,13 +35,7 @@ func (h *streamHeap) collectLocked() int {
 
 // collect is collectLocked for all heaps of a pool.
 func (c *Caching) collect() (freed int) {
-	for _, h := range *c.heaps.Load() {
-		if h != nil {
-			h.mu.Lock()
-			freed += h.collectLocked()
-			h.mu.Unlock()
-		}
-	}
+	c.each(func(h *streamHeap) { freed += h.collectLocked() })
 	return freed
 }
 
@@ -78,14 +72,10 @@ func (h *streamHeap) learned(proofs []epoch.Point) {
 func (d *deviceState) ended(s *Stream) {
 	s.clock.End()
 	for _, c := range d.open() {
-		for _, h := range *c.heaps.Load() {
-			if h != nil {
-				h.mu.Lock()
-				h.pending.End(s.clock, h.putOne)
-				h.checkLocked()
-				h.mu.Unlock()
-			}
-		}
+		c.each(func(h *streamHeap) {
+			h.pending.End(s.clock, h.putOne)
+			h.checkLocked()
+		})
 	}
 }
 

@@ -241,16 +241,14 @@ func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 // inheritLent makes the blocks that were lent to a stream, which is closed, the default
 // stream's.
 func (c *Caching) inheritLent(s *Stream) {
-	for _, h := range c.allHeaps() {
-		h.mu.Lock()
+	c.each(func(h *streamHeap) {
 		for id, to := range h.lent {
 			if to == s {
 				h.lent[id] = c.def.stream
 				h.pending.Record(c.space.Blocks.At(id), c.def.stream.clock)
 			}
 		}
-		h.mu.Unlock()
-	}
+	})
 }
 
 // excess returns the bytes that a request lacks beyond a sufficient reserve.
@@ -562,14 +560,10 @@ func (c *Caching) releaseInOrder(ctx context.Context, need int64, kept bool, ord
 // purpose or without them, in a list that the pool keeps, and returns their bytes.
 func (c *Caching) findIdle(kept bool) (found []heap.Idle, bytes int64) {
 	found = c.idle.found[:0]
-	for _, h := range *c.heaps.Load() {
-		if h != nil {
-			h.mu.Lock()
-			h.MergeFast()
-			found = h.AppendIdle(found)
-			h.mu.Unlock()
-		}
-	}
+	c.each(func(h *streamHeap) {
+		h.MergeFast()
+		found = h.AppendIdle(found)
+	})
 	c.idle.found = found
 	if !kept {
 		found = slices.DeleteFunc(found, func(f heap.Idle) bool { return f.Seg.Kept })
@@ -678,14 +672,10 @@ func (h *streamHeap) holdsChunks() bool {
 // flushAll returns what is free in the magazines and fast bins of all heaps to
 // their free sets and reports whether there was anything.
 func (c *Caching) flushAll() (found bool) {
-	for _, h := range *c.heaps.Load() {
-		if h != nil {
-			h.mu.Lock()
-			found = h.Flush() || found
-			h.checkLocked()
-			h.mu.Unlock()
-		}
-	}
+	c.each(func(h *streamHeap) {
+		found = h.Flush() || found
+		h.checkLocked()
+	})
 	return found
 }
 
@@ -723,13 +713,7 @@ func (c *Caching) emptyCache() error {
 	if late != nil && !device.IsLate(late) {
 		return late
 	}
-	for _, h := range *c.heaps.Load() {
-		if h != nil {
-			h.mu.Lock()
-			h.Unkeep()
-			h.mu.Unlock()
-		}
-	}
+	c.each(func(h *streamHeap) { h.Unkeep() })
 	if _, err := c.dev.emptyQuarantines(ctx); err != nil && !device.IsLate(err) {
 		return err
 	}
@@ -768,13 +752,7 @@ func (c *Caching) startDecay() {
 
 // keptBytes returns how much was reserved on purpose.
 func (c *Caching) keptBytes() (n int64) {
-	for _, h := range *c.heaps.Load() {
-		if h != nil {
-			h.mu.Lock()
-			n += h.Kept()
-			h.mu.Unlock()
-		}
-	}
+	c.each(func(h *streamHeap) { n += h.Kept() })
 	return n
 }
 

@@ -119,14 +119,13 @@ func (c *Caching) awaitFreed(id block.ID) error {
 
 // drainQuarantines makes all blocks in quarantine free that are done.
 func (c *Caching) drainQuarantines() (freed int) {
-	for _, h := range *c.heaps.Load() {
-		if h != nil && h.quarantine != nil {
-			h.mu.Lock()
-			freed += h.quarantine.Drain(0, false, h.putFree)
-			h.checkLocked()
-			h.mu.Unlock()
-		}
+	if c.sanitizer == nil {
+		return 0
 	}
+	c.each(func(h *streamHeap) {
+		freed += h.quarantine.Drain(0, false, h.putFree)
+		h.checkLocked()
+	})
 	return freed
 }
 
@@ -170,12 +169,10 @@ func (c *Caching) endSanitizers() error {
 	if c.sanitizer == nil {
 		return nil
 	}
-	for _, h := range c.allHeaps() {
-		h.mu.Lock()
+	c.each(func(h *streamHeap) {
 		h.lookLocked()
 		h.endQuarantineLocked()
-		h.mu.Unlock()
-	}
+	})
 	return errors.Join(c.sanitizer.Findings(), c.sanitizer.Close())
 }
 

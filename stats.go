@@ -231,15 +231,10 @@ func (c *Caching) Stats() Stats {
 func (c *Caching) usage() (live, cached int64) {
 	past := c.space.Book.Past()
 	live, pending := past[all][ledger.OutBytes].Now(), past[all][ledger.PendingBytes].Now()
-	for _, h := range *c.heaps.Load() {
-		if h == nil {
-			continue
-		}
-		h.mu.Lock()
+	c.each(func(h *streamHeap) {
 		l, p, held := h.Usage()
 		live, pending, cached = live+l, pending+p, cached+held
-		h.mu.Unlock()
-	}
+	})
 	return live, cached - live - pending
 }
 
