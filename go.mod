@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/chewxy/hm v1.0.0
 	github.com/creack/pty v1.1.24
+	github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50
 	github.com/kisielk/og-rek v1.3.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/stretchr/testify v1.12.1

@@ -1,0 +1,110 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/snapshot"
+)
+
+var (
+	load  = snapshot.Stack{{Function: "main.load", File: "/src/train.go", Line: 42}, {Function: "main.main", File: "/src/main.go", Line: 7}}
+	step  = snapshot.Stack{{Function: "main.step", File: "/src/train.go", Line: 50}, {Function: "main.main", File: "/src/main.go", Line: 9}}
+	taken = []snapshot.Snapshot{
+		{Device: "sim", Segments: []snapshot.Segment{{Number: 0, Blocks: []snapshot.Block{
+			{Size: 1 << 20, Requested: 1000, State: snapshot.Live, Stack: load, Label: "weights"},
+			{Size: 1 << 20, Requested: 500, State: snapshot.Live, Stack: load, Label: "weights"},
+			{Size: 1 << 20, Requested: 100, State: snapshot.Live, Label: "weights"},
+			{Size: 2 << 20, Requested: 2000, State: snapshot.Live, Stack: step},
+			{Size: 3 << 20, Requested: 3000, State: snapshot.Pending, Stack: step},
+			{Size: 4 << 20, State: snapshot.Free},
+		}}}},
+		{Device: "sim", Pool: "activations", Segments: []snapshot.Segment{{Number: 3, Blocks: []snapshot.Block{
+			{Size: 512, Requested: 1, State: snapshot.Live},
+			{Size: 512, Requested: 4, State: snapshot.Live, Stack: load},
+			{Size: 1024, State: snapshot.Cached},
+		}}}},
+	}
+)
+
+func written(t *testing.T, of ...snapshot.Snapshot) (*profile.Profile, []byte) {
+	var file bytes.Buffer
+	require.NoError(t, snapshot.WriteProfile(&file, of...))
+	p, err := profile.ParseData(file.Bytes())
+	require.NoError(t, err)
+	require.NoError(t, p.CheckValid())
+	return p, file.Bytes()
+}
+
+func TestWriteProfile(t *testing.T) {
+	p, _ := written(t, taken...)
+	require.Equal(t, "inuse_space", p.DefaultSampleType)
+	got := map[string][]int64{}
+	for _, s := range p.Sample {
+		var name []string
+		for _, l := range s.Location {
+			name = append(name, l.Line[0].Function.Name)
+		}
+		for _, key := range []string{"label", "pool", "stream"} {
+			name = append(name, s.Label[key]...)
+		}
+		got[strings.Join(name, " ")] = s.Value
+	}
+	require.Equal(t, map[string][]int64{
+		"main.load main.main weights 0":     {2, 1500, 2, 1500},
+		"(not recorded) weights 0":          {1, 100, 1, 100},
+		"main.step main.main 0":             {1, 2000, 1, 2000},
+		"(not recorded) activations 3":      {1, 1, 1, 1},
+		"main.load main.main activations 3": {1, 4, 1, 4},
+	}, got)
+
+	p, _ = written(t)
+	require.Empty(t, p.Sample)
+	require.ErrorContains(t, snapshot.WriteProfile(full{}), "writing a profile: no room")
+}
+
+// full is a file that nothing more fits into.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no room") }
+
+// Go's own tool names functions and lines without a program file.
+func TestProfileInPprof(t *testing.T) {
+	_, data := written(t, taken...)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "heap.pb.gz")
+	require.NoError(t, os.WriteFile(file, data, 0o600))
+	pprof := func(args ...string) string {
+		cmd := exec.Command("go", append([]string{"tool", "pprof"}, append(args, file)...)...)
+		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+dir)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	top := pprof("-top")
+	require.Contains(t, top, "Type: inuse_space")
+	require.Regexp(t, `2000B 55.* main\.step\n`, top)
+	require.Regexp(t, `1504B .* main\.load\n`, top)
+	require.Regexp(t, `101B .* \(not recorded\)\n`, top)
+	require.Regexp(t, `1504B .* main\.load .*train\.go:42\n`, pprof("-top", "-lines"))
+	require.Regexp(t, `(?s)3\b.* main\.load\n`, pprof("-top", "-sample_index=inuse_objects"))
+	tagged := pprof("-top", "-tagfocus=label=weights")
+	require.Contains(t, tagged, "main.load")
+	require.NotContains(t, tagged, "main.step")
+
+	source := filepath.Join(dir, "train.go")
+	require.NoError(t, os.WriteFile(source, []byte(strings.Repeat("//\n", 41)+"var w = alloc()\n"), 0o600))
+	local := taken[0]
+	local.Segments = []snapshot.Segment{{Blocks: []snapshot.Block{{Requested: 7, State: snapshot.Live, Stack: snapshot.Stack{{Function: "main.load", File: source, Line: 42}}}}}}
+	_, data = written(t, local)
+	require.NoError(t, os.WriteFile(file, data, 0o600))
+	require.Regexp(t, `7B\s+7B\s+42:var w = alloc\(\)`, pprof("-list", "main.load"))
+}
