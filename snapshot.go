@@ -3,7 +3,6 @@ package cupool
 import (
 	"context"
 	"io"
-	"strings"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/callstack"
@@ -55,14 +54,22 @@ func (c *Caching) Snapshot() Snapshot {
 // WriteSnapshot writes the Snapshot of the allocator and those of its private
 // pools, or that of a private pool alone, for PyTorch's tools
 // (snapshot.WriteTorch). It fails with the error of w.
-func (c *Caching) WriteSnapshot(w io.Writer) error {
+func (c *Caching) WriteSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, c.pictures()...) }
+
+// WriteProfile writes the live blocks of the allocator and of its private pools, or
+// of a private pool alone, for go tool pprof (snapshot.WriteProfile).
+// Config.RecordStacks is what gives it stacks. It fails with the error of w.
+func (c *Caching) WriteProfile(w io.Writer) error { return snapshot.WriteProfile(w, c.pictures()...) }
+
+// pictures returns the Snapshot of a pool, and of the root's private ones.
+func (c *Caching) pictures() []Snapshot {
 	all := []Snapshot{c.Snapshot()}
 	if c == c.dev.root {
 		for _, p := range c.Pools() {
 			all = append(all, p.Snapshot())
 		}
 	}
-	return snapshot.WriteTorch(w, all...)
+	return all
 }
 
 // pictureLocked returns a segment without its blocks.
@@ -78,16 +85,23 @@ func (c *Caching) pictureLocked(e heap.Entry) snapshot.Segment {
 	return p
 }
 
+// states are the names of the states of blocks.
+var states = [...]snapshot.State{
+	block.Free: snapshot.Free, block.Live: snapshot.Live, block.Cached: snapshot.Cached,
+	block.Pending: snapshot.Pending, block.Part: snapshot.Part, block.Gap: snapshot.Gap,
+}
+
+func stateOf(b *block.Block) snapshot.State { return states[b.Word().State()] }
+
 // addTo adds the next block of a segment.
 func addTo(p *snapshot.Segment, b *block.Block) {
-	state := b.Word().State()
-	n := snapshot.Block{Address: Ptr(b.Addr()), Size: b.Size, State: snapshot.State(strings.ToLower(state.String()))}
-	if state == block.Live || state == block.Pending {
+	n := snapshot.Block{Address: Ptr(b.Addr()), Size: b.Size, State: stateOf(b)}
+	if n.State == snapshot.Live || n.State == snapshot.Pending {
 		n.Requested = b.Requested()
 		p.Requested += n.Requested
 		p.Active += n.Size
 	}
-	if state == block.Live {
+	if n.State == snapshot.Live {
 		p.Allocated += n.Size
 	}
 	p.Blocks = append(p.Blocks, n)

@@ -1,0 +1,47 @@
+package cupool_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/cupool/cupool"
+)
+
+// A profile of live device memory, for "go tool pprof -top device.pb.gz".
+func ExampleCaching_WriteProfile() {
+	pool, err := cupool.New(cupool.Config{RecordStacks: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	weights, err := pool.Alloc(3<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Free(weights)
+
+	f, err := os.CreateTemp("", "device*.pb.gz")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := pool.WriteProfile(f); err != nil {
+		log.Fatal(err)
+	}
+
+	if _, err := f.Seek(0, 0); err != nil {
+		log.Fatal(err)
+	}
+	p, err := profile.Parse(f)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range p.Sample {
+		fmt.Println(s.Location[0].Line[0].Function.Name, s.Value[3]>>20, "MiB in use")
+	}
+	// Output: github.com/cupool/cupool_test.ExampleCaching_WriteProfile 3 MiB in use
+}
