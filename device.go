@@ -12,6 +12,7 @@ import (
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/gcpressure"
+	"github.com/cupool/cupool/internal/oomhint"
 )
 
 // deviceState is what an allocator that New made, the root, shares with its private
@@ -45,6 +46,9 @@ type deviceState struct {
 	refused []StreamHandle             // of closed streams, that the device did not destroy
 
 	budget budget.Device
+
+	lastOOM  atomic.Pointer[OOMError]
+	pictures oomhint.Pictures // of the memory at such a moment
 }
 
 func newDevice(root *Caching, d Driver, logger *slog.Logger, limit int64) *deviceState {

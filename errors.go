@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool/internal/errtext"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sanitize"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // The errors of this package, to be compared with errors.Is. Where numbers
@@ -92,27 +93,41 @@ type OOMError struct {
 	Hint          string // what would have helped
 	Cause         error  // what the device said last
 
-	room    int64 // bytes that the limits leave
-	least   int64 // the fewest bytes that the device is asked for
-	virtual bool  // memory is virtual, and joined
-	late    error // a *WaitError of work that holds memory
+	// Reason is the one that would have to go for the request to fit:
+	// "fragmentation", "limit", "another process" (or what the driver holds for
+	// this one), "pending frees" (other streams still use freed memory), "other
+	// pools", or "too much".
+	Reason string
+	// Settings are up to two fields of Config or PoolConfig, with their values, or
+	// calls that would most likely have helped, the best first.
+	Settings []string
+	// Table is who holds memory: every pool of the allocator, by stream and label,
+	// the largest first.
+	Table []snapshot.Holder
+	// Snapshot is the memory of the pool that failed. Such pictures take at most a
+	// twentieth of a program's time: an error that comes too soon after one has nil.
+	Snapshot *Snapshot
+
+	late error // a *WaitError of work that holds memory
 }
 
-func (e *OOMError) Error() string { return e.refusal().Text(e.Hint, e.late) }
+// Error describes the failure in one line, and then the Reason, the Settings and
+// the first rows of the Table, a line each.
+func (e *OOMError) Error() string {
+	return e.refusal().Text(e.Hint, e.late) + oomhint.Table(e.Reason, e.Settings, e.Table)
+}
 
-// hint says what would have made the request fit.
-func (e *OOMError) hint() string { return e.refusal().Hint() }
+// LastOOM returns the last failure for lack of memory of the allocator and its
+// private pools, after Close too, or nil.
+func (c *Caching) LastOOM() *OOMError { return c.dev.lastOOM.Load() }
 
-func (e *OOMError) refusal() oomhint.Refusal {
-	pieces := "in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit"
-	if e.virtual {
-		pieces = "for other streams or in pieces too small to be joined: allocate first what lives long"
-	}
-	return oomhint.Refusal{
+func (e *OOMError) refusal() *oomhint.Refusal {
+	return &oomhint.Refusal{
 		Device: e.Device, Requested: e.Requested, Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Pending: e.Pending, Cached: e.Cached,
 		LargestFree: e.LargestFree, Fragmentation: e.Fragmentation, Reserved: e.Reserved, OtherPools: e.OtherPools,
-		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Room: e.room, Least: e.least,
-		LimitName: "limit", Raise: "Limit or Fraction", InPieces: pieces,
+		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Holders: e.Table,
+		LimitName: "limit", Raise: "Limit or Fraction",
+		InPieces: "in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit",
 	}
 }
 

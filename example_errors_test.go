@@ -121,6 +121,8 @@ func ExampleOOMError() {
 	if errors.As(err, &oom) {
 		fmt.Println(oom.Requested>>20, "MiB wanted,", oom.Live>>20, "MiB live of", oom.Limit>>20)
 		fmt.Println(oom.Hint)
+		fmt.Println(oom.Reason, oom.Settings[0])
+		fmt.Println(oom.Table[0].Live == oom.Live, pool.LastOOM() == oom)
 	}
 	if err := pool.Free(b); err != nil {
 		log.Fatal(err)
@@ -133,6 +135,8 @@ func ExampleOOMError() {
 	// Output:
 	// 32 MiB wanted, 48 MiB live of 64
 	// the device has the memory: raise Limit or Fraction
+	// limit Limit: 80<<20
+	// true true
 	// <nil>
 }
 

@@ -12,7 +12,9 @@ import (
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // rung is one step of the way from a miss to an *OOMError. It says whether
@@ -406,19 +408,71 @@ func (c *Caching) oomError(r request, cause, late error) error {
 	st := c.Stats()
 	room, others := c.budget.Room()
 	e := &OOMError{
-		room: room, least: c.leastGrowth(r), virtual: c.memory != nil, OtherPools: others,
-		Device: c.driver.Name(), Stream: r.h.stream.handle,
+		Device: c.driver.Name(), Stream: r.h.stream.handle, OtherPools: others,
 		Requested: r.size, Rounded: r.rounded, Segment: r.segment(),
 		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
 		LargestFree: st.LargestFree, Reserved: st.All.ReservedBytes.Current,
 		DeviceFree: -1, DeviceTotal: -1, Limit: c.budget.Printed(),
-		Fragmentation: st.Fragmentation(), Cause: cause, late: late,
+		Fragmentation: st.Fragmentation(), Cause: cause, late: late, Table: c.dev.holders(),
 	}
 	if free, total, err := c.driver.MemInfo(); err == nil {
 		e.DeviceFree, e.DeviceTotal = free, total
 	}
-	e.Hint = e.hint()
+	x := e.refusal()
+	x.Room, x.Least, x.Pool, x.Settings = room, c.leastGrowth(r), c.name, c.circumstances(room)
+	if x.Virtual {
+		x.InPieces = "for other streams or in pieces too small to be joined: allocate first what lives long"
+	}
+	e.Reason, e.Settings, e.Hint = x.Explain()
+	c.dev.pictures.Take(func() { s := c.Snapshot(); e.Snapshot = &s })
+	c.dev.lastOOM.Store(e)
 	return e
+}
+
+// circumstances returns what matters for how an out of memory could be avoided,
+// where the limits leave so many bytes.
+func (c *Caching) circumstances(room int64) oomhint.Settings {
+	vm, _ := c.dev.driver.(VirtualMemory)
+	s := oomhint.Settings{
+		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && !c.space.Policy.NoSplit && vm != nil && vm.VMMGranularity() > 0,
+		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
+		Recorded: c.cfg.RecordStacks, Callback: c.cfg.OnOutOfMemory != nil,
+		Fraction: c.dev.root.cfg.Fraction, MaxSplit: c.cfg.MaxSplit, LargeSegment: c.cfg.LargeSegment,
+	}
+	if c.cfg.WaitTimeout > 0 {
+		s.WaitTimeout = c.cfg.WaitTimeout.String()
+	}
+	for _, p := range c.dev.open() {
+		if p.isolated {
+			s.Isolated = append(s.Isolated, p.name)
+		}
+		if p.lends {
+			s.Lending = append(s.Lending, p.name)
+		}
+	}
+	return s
+}
+
+// holders lists who holds the memory of all pools.
+func (d *deviceState) holders() []snapshot.Holder {
+	var all snapshot.Holders
+	for _, c := range d.open() {
+		if !c.asleep.Load() {
+			c.addHolders(&all)
+		}
+	}
+	return all.List()
+}
+
+func (c *Caching) addHolders(to *snapshot.Holders) {
+	_, unlock := c.lockAll()
+	defer unlock()
+	c.space.Index.Each(func(e heap.Entry) {
+		stream := c.heapAt(e.Owner).stream.number
+		e.Seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
+			to.Add(c.name, stream, c.stacks.At(b.Stack).Label(), stateOf(b), b.Size)
+		})
+	})
 }
 
 // leastGrowth returns the fewest bytes that the device is asked for to serve a

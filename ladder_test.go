@@ -15,6 +15,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/snapshot"
 )
 
 const mib = 1 << 20
@@ -263,16 +264,26 @@ func TestOOMError(t *testing.T) {
 	require.ErrorAs(t, err, &oom)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.ErrorContains(t, oom.Cause, "exceed the limit")
-	oom.Cause = nil
+	require.Same(t, oom, c.LastOOM())
+	require.Equal(t, c.Snapshot(), *oom.Snapshot)
+	got := *oom
+	got.Cause, got.Snapshot = nil, nil
 	require.EqualExportedValues(t, cupool.OOMError{
 		Device: "counting", Requested: 60*mib - 1, Rounded: 60 * mib, Segment: 60 * mib,
 		Live: 34 * mib, Pending: 10 * mib, Cached: 6 * mib, LargestFree: 6 * mib, Reserved: 50 * mib,
 		DeviceFree: 50 * mib, DeviceTotal: 100 * mib, Limit: 80 * mib,
-		Hint: "free at least 30 MiB of the 34 MiB that the program holds",
-	}, *oom)
+		Hint: "free at least 30 MiB of the 34 MiB that the program holds", Reason: "too much",
+		Settings: []string{"RecordStacks: true, to see which lines hold memory", "OnOutOfMemory: a function that frees what can be made again"},
+		Table:    []snapshot.Holder{{Blocks: 2, Live: 34 * mib, Pending: 10 * mib, Cached: 6 * mib}},
+	}, got)
 	require.Equal(t, "cupool: out of memory on counting: 60 MiB requested (block 60 MiB, segment 60 MiB); "+
 		"live 34 MiB, pending 10 MiB, cached 6 MiB (largest free 6 MiB, fragmentation 0 %), reserved 50 MiB of a limit of 80 MiB; "+
-		"device has 50 MiB free of 100 MiB; free at least 30 MiB of the 34 MiB that the program holds", err.Error())
+		"device has 50 MiB free of 100 MiB; free at least 30 MiB of the 34 MiB that the program holds\n"+
+		"\tcause: too much\n"+
+		"\twould have helped: RecordStacks: true, to see which lines hold memory\n"+
+		"\twould have helped: OnOutOfMemory: a function that frees what can be made again\n"+
+		"\t      live    pending     cached\n"+
+		"\t    34 MiB     10 MiB      6 MiB  stream 0", err.Error())
 }
 
 func TestOOMHints(t *testing.T) {

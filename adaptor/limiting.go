@@ -65,7 +65,8 @@ func (l *Limiting) refuse(size, used int64, s *cupool.Stream) error {
 	return &cupool.OOMError{
 		Device: l.Driver().Name(), Stream: s.Handle(), Requested: size, Rounded: size, Segment: size,
 		Live: used, Reserved: used, Limit: l.limit, DeviceFree: -1, DeviceTotal: -1,
-		Hint: "free what was allocated through this adaptor.Limiting, or make its limit larger",
+		Hint:   "free what was allocated through this adaptor.Limiting, or make its limit larger",
+		Reason: "limit", Settings: []string{"NewLimiting with a larger limit"},
 	}
 }
 

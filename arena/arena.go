@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -177,6 +178,7 @@ func (r *Arena) overflowLocked(size, align int64, s *cupool.Stream) (cupool.Bloc
 			Device: r.Driver().Name(), Stream: s.Handle(), Requested: size, Rounded: sizeclass.Round(size), Segment: r.cfg.Size,
 			Live: r.off, Cached: r.cfg.Size - r.off, LargestFree: r.cfg.Size - r.off, Reserved: r.cfg.Size, Limit: r.cfg.Size,
 			DeviceFree: -1, DeviceTotal: -1, Hint: "Reset the arena, make it larger, or let it Overflow",
+			Reason: "limit", Settings: []string{"Overflow: true", "Size: " + oomhint.Expr(r.off+size)},
 		}
 	}
 	pad := max(align-sizeclass.Quantum, 0) // every address is a multiple of the quantum

@@ -4,10 +4,10 @@ package oomhint
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // A Refusal is a request that was refused, and the memory that there is. Sizes
@@ -22,6 +22,10 @@ type Refusal struct {
 	Limit       int64 // what may be reserved; 0: no limit
 	Room        int64 // what limits leave of that; MaxInt64: no limit
 	Least       int64 // the fewest bytes that the device is asked for; 0: any number
+
+	Settings
+	Pool    string            // that refused
+	Holders []snapshot.Holder // of the memory of all pools, the largest first
 
 	// What only Text says.
 	Device        string
@@ -38,21 +42,18 @@ type Refusal struct {
 }
 
 // Hint returns a sentence without a full stop, for people.
-func (r Refusal) Hint() string {
-	room := r.DeviceFree
-	if r.Room < math.MaxInt64 && (room < 0 || r.Room < room) {
-		room = r.Room
-	}
-	missing := bytesize.Format(r.Rounded - max(room, 0))
+func (r *Refusal) Hint() string {
+	room := r.room()
+	missing := bytesize.Format(r.Rounded - room)
 	switch {
 	case r.DeviceTotal >= 0 && r.Rounded > r.DeviceTotal:
 		return "the request is larger than the device"
 	case r.Limit > 0 && r.Rounded > r.Limit:
 		return "the request is larger than the " + r.LimitName
+	case r.inPieces():
+		return fmt.Sprintf("%s is cached, but %s", bytesize.Format(r.Cached), r.InPieces)
 	case r.Limit > 0 && r.DeviceFree >= r.Rounded && room < r.Rounded:
 		return "the device has the memory: raise " + r.Raise
-	case r.Cached >= r.Rounded:
-		return fmt.Sprintf("%s is cached, but %s", bytesize.Format(r.Cached), r.InPieces)
 	case room >= r.Rounded && room < r.Least && r.DeviceFree >= r.Least:
 		return fmt.Sprintf("the limit leaves %s, the device is asked for %s at a time: raise %s", bytesize.Format(room), bytesize.Format(r.Least), r.Raise)
 	case room >= r.Rounded && room < r.Least:
@@ -68,7 +69,7 @@ func (r Refusal) Hint() string {
 
 // Text describes the refusal, with a hint, if it is not empty, and with the error of
 // work that is late and holds memory, if any.
-func (r Refusal) Text(hint string, late error) string {
+func (r *Refusal) Text(hint string, late error) string {
 	var sb strings.Builder
 	fmt.Fprintf(&sb, "cupool: out of memory on %s: %s requested (block %s, segment %s); live %s, pending %s, cached %s (largest free %s, fragmentation %.0f %%), reserved %s",
 		r.Device, bytesize.Format(r.Requested), bytesize.Format(r.Rounded), bytesize.Format(r.Segment), bytesize.Format(r.Live), bytesize.Format(r.Pending),

@@ -54,15 +54,16 @@ func (o Origin) FreedAt(allocator string) string {
 // Describe returns the stack as Go prints it, without the frames of the
 // allocator's package at its top, "" for none, and the label.
 func (o Origin) Describe(allocator string) (stack, label string) {
-	return callstack.Format(o.stack[:], isOf(allocator)), o.name()
+	return callstack.Format(o.stack[:], isOf(allocator)), o.Label()
 }
 
 // Frames is Describe with the stack's functions one by one.
 func (o Origin) Frames(allocator string) (stack []callstack.Frame, label string) {
-	return callstack.Frames(o.stack[:], isOf(allocator)), o.name()
+	return callstack.Frames(o.stack[:], isOf(allocator)), o.Label()
 }
 
-func (o Origin) name() string {
+// Label returns the name of the label, "" for none.
+func (o Origin) Label() string {
 	if o.label == nil {
 		return ""
 	}

@@ -1,0 +1,272 @@
+package oomhint
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// The reasons why a request is refused.
+const (
+	Fragmentation = "fragmentation"   // there is enough free memory, in pieces
+	Limit         = "limit"           // the device has more than may be reserved
+	OtherProcess  = "another process" // it, or the driver itself, holds what is missing
+	PendingFrees  = "pending frees"   // other streams still use memory that was freed
+	OtherPools    = "other pools"     // other pools hold what is missing
+	TooMuch       = "too much"        // the program holds or wants too much
+)
+
+// Settings are those of the pool that refused which matter for what to advise.
+type Settings struct {
+	Virtual      bool // memory is virtual, and joined
+	CanBeVirtual bool // the device could map memory, and the pool may use that
+	Own          bool // the limit is the pool's own, not that of all
+	Recorded     bool // where memory is allocated is recorded
+	Callback     bool // Config.OnOutOfMemory is set
+
+	Fraction     float64 // of Config
+	MaxSplit     int64   // of Config
+	LargeSegment int64   // of Config
+	WaitTimeout  string  // of Config; "": none
+
+	LimitField        string   // what to set where the pool's own limit is in the way
+	Isolated, Lending []string // other pools with PoolConfig.Isolated and UseOnOOM
+}
+
+// room returns what limits and device leave.
+func (r *Refusal) room() int64 {
+	room := r.DeviceFree
+	if r.Room < math.MaxInt64 && (room < 0 || r.Room < room) {
+		room = r.Room
+	}
+	return max(room, 0)
+}
+
+// missing returns the bytes that lack for the request.
+func (r *Refusal) missing() int64 { return max(r.Rounded, r.Least) - r.room() }
+
+// foreign returns what is in use on the device, and not by this allocator.
+func (r *Refusal) foreign() int64 {
+	if r.DeviceTotal < 0 || r.DeviceFree < 0 {
+		return 0
+	}
+	return max(r.DeviceTotal-r.DeviceFree-r.Reserved-r.OtherPools, 0)
+}
+
+// foreignPart is which part of a device others hold at least where they are the
+// reason: what the driver needs for a process is no reason.
+const foreignPart = 8
+
+// Explain returns the reason, the settings that would have helped, and a hint.
+func (r *Refusal) Explain() (reason string, advice []string, hint string) {
+	return r.Reason(), r.Advice(), r.Hint()
+}
+
+// Reason returns the one reason that would have to go for the request to fit.
+func (r *Refusal) Reason() string {
+	room, missing, foreign := r.room(), r.missing(), r.foreign()
+	_, idle := r.otherIdle()
+	switch {
+	case r.DeviceTotal >= 0 && r.Rounded > r.DeviceTotal:
+		return TooMuch
+	case r.Limit > 0 && r.Rounded > r.Limit:
+		return Limit
+	case r.Pending > 0 && missing > 0 && r.Pending >= missing:
+		return PendingFrees
+	case r.inPieces():
+		return Fragmentation
+	case !r.Own && idle > 0 && idle >= missing && missing > 0:
+		return OtherPools
+	case r.limits():
+		return Limit
+	case foreign >= missing && foreign > r.DeviceTotal/foreignPart && foreign >= r.OtherPools:
+		return OtherProcess
+	case room >= max(r.Rounded, r.Least) && r.Virtual:
+		return OtherProcess // it was faster
+	case room >= max(r.Rounded, r.Least):
+		return Fragmentation // of the device
+	case r.OtherPools > r.Live:
+		return OtherPools
+	default:
+		return TooMuch
+	}
+}
+
+// inPieces reports whether the cached memory would be enough in one piece.
+func (r *Refusal) inPieces() bool {
+	room := r.room()
+	return r.Cached > 0 && room < r.Rounded && r.Cached+room >= r.Rounded
+}
+
+// limits reports whether the device has what a limit refuses.
+func (r *Refusal) limits() bool {
+	need := max(r.Rounded, r.Least)
+	return r.Limit > 0 && r.DeviceFree >= need && r.Room < need
+}
+
+// otherIdle returns the other pool that caches the most, and what all of them cache.
+func (r *Refusal) otherIdle() (pool string, sum int64) {
+	most, by := int64(0), map[string]int64{}
+	for _, h := range r.Holders {
+		if h.Pool == r.Pool {
+			continue
+		}
+		sum += h.Cached
+		if by[h.Pool] += h.Cached; by[h.Pool] > most {
+			pool, most = h.Pool, by[h.Pool]
+		}
+	}
+	return pool, sum
+}
+
+// maxAdvice is how many settings are advised.
+const maxAdvice = 2
+
+// Advice returns the settings and calls that would most likely have helped, the
+// best first, as a program has them in its source.
+func (r *Refusal) Advice() []string {
+	var list []string
+	add := func(when bool, format string, args ...any) {
+		if when {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	pool, idle := r.otherIdle()
+	switch r.Reason() {
+	case Limit:
+		list = append(list, r.raise())
+		add(idle > 0 && !r.Own, "EmptyCache of %s", name(pool))
+	case Fragmentation:
+		add(r.CanBeVirtual && r.MaxSplit == 0, "Backing: cupool.BackingVMM")
+		add(r.CanBeVirtual && r.MaxSplit > 0, "Backing: cupool.BackingVMM with MaxSplit: 0")
+		add(!r.Virtual && r.MaxSplit == 0 && r.Rounded >= r.LargeSegment && r.LargeSegment > 0, "MaxSplit: %s", Expr(r.Rounded))
+		add(r.Virtual, "NewPool for blocks that live long")
+		add(r.limits(), "%s", r.raise())
+	case OtherPools:
+		add(idle > 0, "EmptyCache of %s", name(pool))
+		add(idle > 0 && slices.Contains(r.Isolated, pool), "PoolConfig.Isolated: false for %s", name(pool))
+		add(idle > 0 && r.Pool == "" && !slices.Contains(slices.Concat(r.Lending, r.Isolated), pool), "PoolConfig.UseOnOOM: true for %s", name(pool))
+		add(idle == 0, "a PoolConfig.Limit for %s", name(r.largestOther()))
+	case OtherProcess:
+		list = append(list, "end the other process (nvidia-smi lists it)", "Fraction or Limit in the other process")
+	case PendingFrees:
+		list = append(list, "Stream.Sync before the allocation")
+		add(r.WaitTimeout != "", "a WaitTimeout above %s", r.WaitTimeout)
+	}
+	holder := r.largestLabel()
+	add(holder != "", "free some of label %q", holder)
+	add(!r.Recorded, "%s, to see which lines hold memory", recording)
+	add(!r.Callback, "OnOutOfMemory: a function that frees what can be made again")
+	add(r.Rounded > r.room()+r.Cached, "smaller batches")
+	return slices.Clip(list[:min(len(list), maxAdvice)])
+}
+
+// recording is the setting that records where memory is allocated.
+const recording = "RecordStacks: true"
+
+// raise returns the limit that would have been enough.
+func (r *Refusal) raise() string {
+	enough := r.Reserved + max(r.Segment, r.Rounded)
+	if !r.Own {
+		enough += r.OtherPools
+	}
+	switch {
+	case r.Own:
+		return r.LimitField + ": " + Expr(enough)
+	case r.Fraction > 0 && r.DeviceTotal > 0:
+		return fmt.Sprintf("Fraction: %v", min(math.Ceil(100*float64(enough)/float64(r.DeviceTotal))/100, 1))
+	default:
+		return "Limit: " + Expr(enough)
+	}
+}
+
+// largestLabel returns the label that the pool holds the most under, or "".
+func (r *Refusal) largestLabel() string {
+	for _, h := range r.Holders {
+		if h.Pool == r.Pool && h.Label != "" && h.Live > 0 {
+			return h.Label
+		}
+	}
+	return ""
+}
+
+// largestOther returns the other pool that holds the most.
+func (r *Refusal) largestOther() string {
+	for _, h := range r.Holders {
+		if h.Pool != r.Pool {
+			return h.Pool
+		}
+	}
+	return ""
+}
+
+// name names a pool for people.
+func name(pool string) string {
+	if pool == "" {
+		return "the allocator"
+	}
+	return fmt.Sprintf("pool %q", pool)
+}
+
+// Expr prints a size as Go source, rounded up to MiB: "8<<30", "1300<<20".
+func Expr(n int64) string {
+	mib := (n + 1<<20 - 1) >> 20
+	if mib%1024 == 0 {
+		return fmt.Sprintf("%d<<30", mib/1024)
+	}
+	return fmt.Sprintf("%d<<20", mib)
+}
+
+// maxRows is how many holders a text lists.
+const maxRows = 8
+
+// Table describes the reason, what to change and who holds the memory, a line each.
+// It is empty where nothing is known of that.
+func Table(reason string, advice []string, holders []snapshot.Holder) string {
+	t := table{}
+	if reason != "" {
+		t.line("cause: %s", reason)
+	}
+	for _, a := range advice {
+		t.line("would have helped: %s", a)
+	}
+	if len(holders) > 0 {
+		t.line("%10s %10s %10s", "live", "pending", "cached")
+	}
+	var others snapshot.Holder
+	for i, h := range holders {
+		if i < maxRows {
+			t.row(h, describe(h))
+			continue
+		}
+		others.Live, others.Pending, others.Cached = others.Live+h.Live, others.Pending+h.Pending, others.Cached+h.Cached
+	}
+	if n := len(holders) - maxRows; n > 0 {
+		t.row(others, fmt.Sprintf("%d more", n))
+	}
+	return string(t.text)
+}
+
+type table struct{ text []byte }
+
+func (t *table) line(format string, args ...any) {
+	t.text = fmt.Appendf(t.text, "\n\t"+format, args...)
+}
+
+func (t *table) row(h snapshot.Holder, who string) {
+	t.line("%10s %10s %10s  %s", bytesize.Format(h.Live), bytesize.Format(h.Pending), bytesize.Format(h.Cached), who)
+}
+
+func describe(h snapshot.Holder) string {
+	s := fmt.Sprintf("stream %d", h.Stream)
+	if h.Pool != "" {
+		s = fmt.Sprintf("pool %q, %s", h.Pool, s)
+	}
+	if h.Label != "" {
+		s += fmt.Sprintf(", label %q", h.Label)
+	}
+	return s
+}
