@@ -143,7 +143,7 @@ func (e *OOMError) Unwrap() []error {
 	return errs
 }
 
-// Leak is a block that was live when its allocator was closed.
+// Leak is a block that was live when its allocator was closed, or Leaks called.
 type Leak struct {
 	Ptr    Ptr
 	Size   int64 // bytes as requested
@@ -152,15 +152,26 @@ type Leak struct {
 	Label  string // of WithLabel, if any
 }
 
+// LeakGroup is the leaks from one place in the program under one label: how many
+// Blocks, their Bytes as requested, the Stack and the Label.
+type LeakGroup = errtext.Group
+
 // LeakError lists the blocks that were live at Close, by address. Their
-// memory was given back to the device all the same.
+// memory was given back to the device all the same. Its text has the ten largest
+// groups, a line each.
 type LeakError struct {
 	Leaks []Leak
 	Bytes int64 // sum of their sizes as requested
 }
 
-func (e *LeakError) Error() string {
-	return errtext.Leaks(len(e.Leaks), e.Bytes, func(i int) errtext.Leak { return errtext.Leak(e.Leaks[i]) })
+func (e *LeakError) Error() string { return errtext.Leaks(len(e.Leaks), e.Bytes, e.Groups()) }
+
+// Groups returns the leaks by stack and label, those of the most bytes first.
+func (e *LeakError) Groups() []LeakGroup {
+	if e == nil {
+		return nil
+	}
+	return errtext.Groups(len(e.Leaks), func(i int) errtext.Leak { return errtext.Leak(e.Leaks[i]) })
 }
 
 // WaitError says that a wait for the work of a Stream ended before the work was

@@ -38,15 +38,24 @@ func TestOOMErrorText(t *testing.T) {
 }
 
 func TestLeakErrorText(t *testing.T) {
-	e := &cupool.LeakError{Bytes: 1536, Leaks: []cupool.Leak{{Ptr: 0x200, Size: 512}, {Ptr: 0x400, Size: 1024, Stack: "main.f\n\tmain.go:7\nmain.main\n\tmain.go:3\n"}}}
-	require.Equal(t, "cupool: 2 leaked blocks, 1.5 KiB\n"+
-		"\t0x200: 512 bytes\n"+
-		"\t0x400: 1024 bytes, allocated at\n"+
-		"\t\tmain.f\n\t\t\tmain.go:7\n\t\tmain.main\n\t\t\tmain.go:3", e.Error())
+	load := "github.com/cupool/cupool.(*Engine).Alloc\n\t/src/cupool/engine.go:9\nmain.load\n\t/src/train.go:42\nexample.com/x/nn.Fit\n\t/src/nn/fit.go:7\nmain.main\n\t/src/main.go:3\nruntime.main\n\t/go/proc.go:1\n"
+	e := &cupool.LeakError{Bytes: 3584, Leaks: []cupool.Leak{{Ptr: 0x200, Size: 512}, {Ptr: 0x400, Size: 1024, Stack: load}, {Ptr: 0x800, Size: 512, Label: "w", Stack: load}, {Ptr: 0x800, Size: 1536, Stack: load}}}
+	require.Equal(t, "cupool: leaked 4 blocks, 3.5 KiB\n"+
+		"\t2 blocks, 2.5 KiB, allocated at main.load (train.go:42), called by nn.Fit (fit.go:7), main.main (main.go:3)\n"+
+		"\t1 block, 512 B, not recorded where\n"+
+		"\t1 block, 512 B, for w, allocated at main.load (train.go:42), called by nn.Fit (fit.go:7), main.main (main.go:3)", e.Error())
+	require.Equal(t, []cupool.LeakGroup{{Blocks: 2, Bytes: 2560, Stack: load}, {Blocks: 1, Bytes: 512}, {Blocks: 1, Bytes: 512, Stack: load, Label: "w"}}, e.Groups())
 
 	e = &cupool.LeakError{Leaks: make([]cupool.Leak, 25)}
-	require.Equal(t, 10, strings.Count(e.Error(), "\n\t0x0"), "the text is bounded")
-	require.ErrorContains(t, e, "... and 15 more")
+	for i := range e.Leaks {
+		e.Leaks[i] = cupool.Leak{Size: 1000 - int64(i), Label: fmt.Sprint("label ", i)}
+	}
+	require.Equal(t, 10, strings.Count(e.Error(), "for label"), "the text is bounded")
+	require.ErrorContains(t, e, "and 15 more such places: 15 blocks, 14.4 KiB")
+	require.Nil(t, (*cupool.LeakError)(nil).Groups())
+
+	e = &cupool.LeakError{Leaks: []cupool.Leak{{Stack: "runtime.main\n\t/go/proc.go:1\n"}}}
+	require.ErrorContains(t, e, "allocated at runtime.main (proc.go:1)", "rather than nothing")
 }
 
 func TestConfigErrorText(t *testing.T) {

@@ -149,6 +149,10 @@ func ExampleLeakError() {
 	if _, err := pool.Alloc(1000, nil); err != nil {
 		log.Fatal(err)
 	}
+	if live := pool.Leaks(); live != nil { // at any time
+		var largest cupool.LeakGroup = live.Groups()[0]
+		fmt.Println(largest.Blocks, "block in the largest group")
+	}
 	err = pool.Close()
 	var leaked *cupool.LeakError
 	if errors.As(err, &leaked) {
@@ -158,6 +162,7 @@ func ExampleLeakError() {
 	}
 	fmt.Println(errors.Is(pool.Close(), cupool.ErrClosed))
 	// Output:
+	// 1 block in the largest group
 	// 1 block of 1000 bytes
 	// true
 	// true

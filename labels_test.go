@@ -57,7 +57,7 @@ func TestLabels(t *testing.T) {
 	require.NoError(t, c.WriteStats(&text))
 	require.Contains(t, text.String(), "\nfor decoder: 1 blocks, 512 B; at most 1, 512 B\n")
 	err := c.Close()
-	require.ErrorContains(t, err, "512 bytes for decoder")
+	require.ErrorContains(t, err, "1 block, 512 B, for decoder")
 	require.Zero(t, c.Labels()[0].Bytes.Current)
 	_, err = dec.Alloc(1, nil)
 	require.ErrorIs(t, err, cupool.ErrClosed)

@@ -72,6 +72,26 @@ func (c *Caching) pictures() []Snapshot {
 	return all
 }
 
+// Leaks lists what is live, of the allocator and its private pools or of a private
+// pool alone, as Close would, or returns nil when nothing is. Stream is the one
+// whose memory a block is of. It stops allocations as Snapshot does.
+func (c *Caching) Leaks() *LeakError {
+	var leaks []Leak
+	for _, s := range c.pictures() {
+		for _, seg := range s.Segments {
+			for _, b := range seg.Blocks {
+				if b.State == snapshot.Live {
+					leaks = append(leaks, Leak{Ptr: b.Address, Size: b.Requested, Stream: seg.Stream, Stack: b.Stack.String(), Label: b.Label})
+				}
+			}
+		}
+	}
+	if leaks == nil {
+		return nil
+	}
+	return newLeakError(leaks)
+}
+
 // pictureLocked returns a segment without its blocks.
 func (c *Caching) pictureLocked(e heap.Entry) snapshot.Segment {
 	s := c.heapAt(e.Owner).stream
