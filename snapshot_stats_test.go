@@ -12,7 +12,6 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
-	"github.com/cupool/cupool/internal/testlevel"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -27,7 +26,7 @@ func TestStatsAreTheSnapshots(t *testing.T) {
 		for _, magazines := range []int64{-1, 0} {
 			t.Run(fmt.Sprintf("%v, magazines %v", backing, magazines == 0), func(t *testing.T) {
 				w := newWalk(t, cupool.Config{Backing: backing, Limit: 192 * mib, MagazineBytes: magazines})
-				for i := range testlevel.Choose(10_000, 2_500) {
+				for i := range 10_000 {
 					w.step()
 					for _, p := range w.pools {
 						requireStats(t, p.Stats(), p.Snapshot())

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,35 +34,4 @@ func TestPickleSharesLists(t *testing.T) {
 	tr, err := read("\x80\x02}\x8c\x0ddevice_traces](]q\x00(}\x8c\x06action\x8c\x03ooms}\x8c\x06action\x8c\x03oomse0h\x00es.")
 	require.NoError(t, err)
 	require.Equal(t, 2, tr.Failed)
-}
-
-func TestDamagedPickles(t *testing.T) {
-	for data, want := range map[string]string{
-		"\x80\x06":                     "at byte 0: its protocol is 6; those from 0 to 5 are known",
-		"\x80\x02.":                    "at byte 2: it takes a value where there is none",
-		"\x80\x020":                    "at byte 2: it takes a value where there is none",
-		"\x80\x02NNa":                  "at byte 4: it appends to what is no list",
-		"\x80\x02N(a":                  "at byte 4: it takes a value where there is none",
-		"\x80\x021":                    "at byte 2: it refers to a mark where there is none",
-		"\x80\x02N\x90":                "at byte 3: it refers to a mark where there is none",
-		"\x80\x02NNNs":                 "at byte 5: it sets a key of what is no dictionary",
-		"\x80\x02}(Nu":                 "at byte 5: it sets a key without a value",
-		"\x80\x02(Nd":                  "at byte 4: it sets a key without a value",
-		"\x80\x02h\x07":                "at byte 2: it recalls value 7, which it did not keep",
-		"\x80\x02gx\n":                 `at byte 2: "x" is no number of a kept value`,
-		"\x80\x02Ione\n":               `at byte 2: "one" is no whole number`,
-		"\x80\x02Sone\n":               "at byte 2: the string has no quotes",
-		"\x80\x02cos\nsystem\n":        `at byte 2: instruction "c" is none of a memory snapshot's, which holds plain values`,
-		"\x80\x02NQ":                   `at byte 3: instruction "Q" is none of a memory snapshot's`,
-		"\x80\x02\x8b\xff\xff\xff\xff": "at byte 7: it is truncated there: unexpected EOF",
-		"\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xff": "at byte 2: it has a string of 18446744073709551615 bytes",
-		"\x80\x02V" + strings.Repeat("x", 1e5):         "at byte 2: it has a line of more than 65536 bytes",
-		"\x80\x02" + strings.Repeat("N", 2<<20):        "at byte 1048578: it has more than 1048576 values that are in no list or dictionary",
-		"\x80\x02" + strings.Repeat("(", 2<<20):        "at byte 1048578: it has more than 1048576 marks",
-	} {
-		_, err := read(data)
-		var damage *ParseError
-		require.ErrorAs(t, err, &damage)
-		require.ErrorContains(t, err, "x.trace: damaged pickle "+want)
-	}
 }
