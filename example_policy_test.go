@@ -155,6 +155,39 @@ func ExampleCaching_Snapshot() {
 	// free 17 MiB
 }
 
+// A file for PyTorch's viewer: drop it onto https://pytorch.org/memory_viz.
+func ExampleCaching_WriteSnapshot() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	b, err := pool.WithLabel("weights").Alloc(3<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Free(b)
+	file, err := os.CreateTemp("", "*.pickle")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(file.Name())
+	if err := errors.Join(pool.WriteSnapshot(file), file.Close()); err != nil {
+		log.Fatal(err)
+	}
+
+	if file, err = os.Open(file.Name()); err != nil { // for our own tools
+		log.Fatal(err)
+	}
+	defer file.Close()
+	list, err := snapshot.Read(file)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(list), "pool,", list[0].Segments[0].Allocated>>20, "MiB live")
+	// Output: 1 pool, 3 MiB live
+}
+
 // A program that lets the environment configure its allocator.
 func ExampleConfigFromEnv() {
 	os.Setenv(cupool.AllocConf, "max_split_size_mb:256,garbage_collection_threshold:0.8")

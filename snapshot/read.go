@@ -49,11 +49,15 @@ func Read(r io.Reader) ([]Snapshot, error) {
 		}
 		return nil, &FormatError{Err: err}
 	}
-	read := readTorch
-	if bytes.Contains([]byte("{[ \t\r\n"), first) {
-		read = readJSON
+	var list []Snapshot
+	switch {
+	case bytes.Contains([]byte("{[ \t\r\n"), first):
+		list, err = readJSON(br)
+	case bytes.Contains([]byte("\x80}(]"), first): // the first instructions of a dictionary or a list
+		list, err = readTorch(br)
+	default:
+		err = &FormatError{Err: errors.New("it is neither JSON nor a pickle")}
 	}
-	list, err := read(br)
 	if err != nil {
 		return nil, err
 	}

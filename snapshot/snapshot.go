@@ -121,7 +121,7 @@ const (
 	Stitch        Kind = "stitch" // free pieces were mapped as one range
 	Trim          Kind = "trim"   // cached memory went back because the program said so
 	Taken         Kind = "snapshot"
-	OutOfMemory   Kind = "oom" // a request was refused
+	OutOfMemory   Kind = "oom" // a request was refused; the Address is how many bytes the device had free
 )
 
 // Layout prints the snapshot shortly, a segment a line, as "0 large:

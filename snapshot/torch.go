@@ -102,16 +102,24 @@ func (t *torch) number(pools []Snapshot) {
 				t.segments = append(t.segments, torchSegment{seg, id})
 			}
 		}
-		for _, e := range s.Events {
-			t.traces[id.device] = append(t.traces[id.device], torchEvent{e, id.pool})
-		}
+		t.traces[id.device] = merge(t.traces[id.device], s.Events, id.pool)
 	}
 	slices.SortStableFunc(t.segments, func(a, b torchSegment) int {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.Address, b.Address))
 	})
-	for _, trace := range t.traces {
-		slices.SortStableFunc(trace, func(a, b torchEvent) int { return a.Time.Compare(b.Time) })
+}
+
+// merge puts the events of a pool between others, by time. Those of each keep their
+// order, as clocks may be set back.
+func merge(others []torchEvent, events []Event, pool int64) []torchEvent {
+	all := make([]torchEvent, 0, len(others)+len(events))
+	for _, e := range events {
+		for len(others) > 0 && !others[0].Time.After(e.Time) {
+			all, others = append(all, others[0]), others[1:]
+		}
+		all = append(all, torchEvent{e, pool})
 	}
+	return append(all, others...)
 }
 
 // mapped returns the stretches of a segment that have memory of its own.
@@ -209,7 +217,7 @@ func (t *torch) event(e *torchEvent) {
 	t.Dict(func() {
 		t.text("action", string(e.Kind))
 		if e.Kind == OutOfMemory {
-			t.item("device_free", 0)
+			t.item("device_free", int64(e.Address))
 		} else {
 			t.item("addr", int64(e.Address))
 		}
@@ -219,7 +227,7 @@ func (t *torch) event(e *torchEvent) {
 		t.text("compile_context", "N/A")
 		t.String("pool_id")
 		t.Tuple(0, e.pool)
-		if e.Weight > 1 {
+		if e.Weight != 1 {
 			t.String("weight")
 			t.Float(e.Weight)
 		}

@@ -17,7 +17,7 @@ var torchKeys = []string{
 	"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "stream_number",
 	"segment_type", "segment_pool_id", "is_expandable", "is_stitched", "blocks",
 	"size", "state", "frames", "name", "filename", "line", "user_metadata",
-	"action", "addr", "time_us", "pool_id", "weight", "device_name",
+	"action", "addr", "device_free", "time_us", "pool_id", "weight", "device_name",
 }
 
 // torchReader makes snapshots of a pickle. Values may be there many times in it,
@@ -211,8 +211,8 @@ func (t *torchReader) blocksOf(segment fields, at Ptr) (blocks []Block) {
 func (t *torchReader) event(device int64, f fields) {
 	s := t.pool(f.id(device, "pool_id"))
 	e := Event{
-		Number: uint64(len(s.Events) + 1), Kind: Kind(f.text("action")), Time: time.UnixMicro(f.optional("time_us", 0)).UTC(),
-		Address: Ptr(f.optional("addr", 0)), Size: f.number("size"), Stream: StreamHandle(f.optional("stream", 0)),
+		Number: uint64(len(s.Events) + 1), Kind: Kind(f.text("action")), Time: time.UnixMicro(f.optional("time_us", 0)).UTC(), Pool: s.Pool,
+		Address: Ptr(f.optional("addr", f.optional("device_free", 0))), Size: f.number("size"), Stream: StreamHandle(f.optional("stream", 0)),
 		Label: f.text("user_metadata"), Stack: t.stack(f), Weight: 1,
 	}
 	if w, ok := f.Get("weight").(float64); ok {

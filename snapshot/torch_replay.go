@@ -36,7 +36,7 @@ func (t *torch) replayable(device int) []torchEvent {
 		seg := &replayed{s.Address, s.Address + Ptr(s.Size), s.Stream, s.Virtual, map[Ptr]torchEvent{}}
 		for _, b := range s.Blocks {
 			if b.active() {
-				seg.blocks[b.Address] = torchEvent{Event{Kind: Alloc, Address: b.Address, Size: b.Requested, Stream: s.Stream, Label: b.Label, Stack: b.Stack}, s.pool}
+				seg.blocks[b.Address] = torchEvent{Event{Kind: Alloc, Address: b.Address, Size: b.Requested, Stream: s.Stream, Label: b.Label, Stack: b.Stack, Weight: 1}, s.pool}
 			}
 		}
 		r.segments = append(r.segments, seg)

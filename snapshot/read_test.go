@@ -1,0 +1,207 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/allocbound"
+	"github.com/cupool/cupool/internal/gunzip"
+	"github.com/cupool/cupool/internal/pickle"
+	"github.com/cupool/cupool/snapshot"
+)
+
+func TestReadJSON(t *testing.T) {
+	want := sample()
+	text, err := json.MarshalIndent(want, "", "\t")
+	require.NoError(t, err)
+	for _, data := range [][]byte{text, compress(t, text)} {
+		got, err := snapshot.Read(bytes.NewReader(data))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	text, err = json.Marshal(want[1])
+	require.NoError(t, err)
+	got, err := snapshot.Read(strings.NewReader("\n " + string(text)))
+	require.NoError(t, err)
+	require.Equal(t, want[1:2], got)
+}
+
+func compress(t testing.TB, data []byte) []byte {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err := z.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return out.Bytes()
+}
+
+// pickled writes a pickle by hand; it is what d writes.
+func pickled(t testing.TB, d func(p *pickle.Writer)) string {
+	var out bytes.Buffer
+	p := pickle.NewWriter(&out)
+	d(p)
+	require.NoError(t, p.Close())
+	return out.String()
+}
+
+// with writes a dictionary of one list with one item.
+func with(t testing.TB, key string, item func(p *pickle.Writer)) string {
+	return pickled(t, func(p *pickle.Writer) {
+		p.Dict(func() {
+			p.String("segments")
+			p.List(0, nil)
+			p.String(key)
+			p.List(1, func(int) { item(p) })
+		})
+	})
+}
+
+func TestReadErrors(t *testing.T) {
+	dict := func(p *pickle.Writer) { p.Dict(func() {}) }
+	number := func(p *pickle.Writer) { p.Int(1) }
+	for data, want := range map[string]string{
+		"":                       "at byte 0: there is nothing",
+		"\x1f\x8bx":              "at byte 0: unexpected EOF",
+		"{":                      "at byte 1: unexpected end of JSON input",
+		`{"segments": 1}`:        "at byte 14: json: cannot unmarshal number into Go struct field Snapshot.segments of type []snapshot.Segment",
+		`{"device": "cuda"}`:     "segments: there are none",
+		`[{"segments": []}, {}]`: "segments: there are none",
+		`{"segments": [], "events": [{"time": "noon"}]}`:                                            `JSON: parsing time "noon" as`,
+		`{"segments": [{"total_size": 5}]}`:                                                         "segments[0]: its blocks are not of its size",
+		`{"segments": [{"total_size": 5, "blocks": [{"size": 5}]}]}`:                                `segments[0].blocks[0]: its state is ""`,
+		`{"segments": [{"address": 7, "total_size": 5, "blocks": [{"state": "free", "size": 5}]}]}`: "segments[0].blocks[0]: 5 bytes at address 0 do not follow the block before",
+		`{"segments": [{"total_size": -5, "blocks": [{"state": "free", "size": -5}]}]}`:             "segments[0].blocks[0]: -5 bytes at address 0 do not follow the block before",
+		"a trace of ours":              "at byte 0: it is neither JSON nor a pickle",
+		"\x80\x02}X":                   "at byte 4: it is truncated there: unexpected EOF",
+		"\x80\x02cos\nsystem\n":        `at byte 2: instruction "c" is none of a memory snapshot's`,
+		pickled(t, number):             "segments: there is no such list",
+		pickled(t, dict):               "segments: there is no such list",
+		with(t, "segments", number):    "segments[0]: it is not a dictionary",
+		with(t, "segments", dict):      "segments[0]: it has no address",
+		with(t, "device_traces", dict): "device_traces[0]: there is no such list",
+		with(t, "pools", dict):         "pools[0]: it has no device",
+		with(t, "device_traces", func(p *pickle.Writer) { p.List(1, func(int) { p.Dict(func() {}) }) }): "device_traces[0][0]: it has no size",
+		with(t, "segments", func(p *pickle.Writer) {
+			p.Dict(func() {
+				for _, key := range []string{"address", "total_size", "stream"} {
+					p.String(key)
+					p.Int(5)
+				}
+				p.String("blocks")
+				p.List(1, func(int) { p.Dict(func() { p.String("size"); p.Int(5); p.String("state"); p.String("new") }) })
+			})
+		}): `segments[0].blocks[0]: its state is ""`,
+		pickled(t, func(p *pickle.Writer) {
+			p.Dict(func() {
+				p.String("segments")
+				p.List(0, nil)
+				p.String("device_traces")
+				p.List(2, func(int) {
+					p.Shared(1, func() { p.List(1, func(int) { p.Dict(func() { p.String("size"); p.Int(1) }) }) })
+				})
+			})
+		}): "device_traces[1]: it is that of another device",
+	} {
+		_, err := snapshot.Read(strings.NewReader(data))
+		var damage *snapshot.FormatError
+		require.ErrorAs(t, err, &damage, "%q", data)
+		require.ErrorContains(t, err, "not a memory snapshot: "+want, "%q", data)
+	}
+	broken := errors.New("broken")
+	for _, text := range []string{"{", "\x80\x02", ""} {
+		_, err := snapshot.Read(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)))
+		require.ErrorIs(t, err, broken)
+	}
+}
+
+// A snapshot of nothing is one.
+func TestReadNothing(t *testing.T) {
+	for _, data := range []string{`{"segments": []}`, pickled(t, func(p *pickle.Writer) { p.List(0, nil) })} {
+		list, err := snapshot.Read(strings.NewReader(data))
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Empty(t, list[0].Segments)
+		require.Empty(t, list[0].Layout())
+	}
+}
+
+// What is there again and again is not copied again and again.
+func TestReadShared(t *testing.T) {
+	const n = 2000
+	data := pickled(t, func(p *pickle.Writer) {
+		p.List(n, func(i int) {
+			p.Dict(func() {
+				for _, key := range []string{"address", "stream", "total_size"} {
+					p.String(key)
+					p.Int(0)
+				}
+				p.String("blocks")
+				p.Shared(1, func() {
+					p.List(n, func(int) {
+						p.Dict(func() {
+							p.String("size")
+							p.Int(0)
+							p.String("state")
+							p.String("inactive")
+							p.String("frames")
+							p.Shared(2, func() { p.List(n, func(int) { p.Shared(3, func() { p.Dict(func() {}) }) }) })
+						})
+					})
+				})
+			})
+		})
+	})
+	allocbound.Require(t, 2<<20, 1<<10, len(data), func() {
+		list, err := snapshot.Read(strings.NewReader(data))
+		require.NoError(t, err)
+		require.Len(t, list[0].Segments[n-1].Blocks[n-1].Stack, n)
+	})
+}
+
+// FuzzRead: whatever there is to read, it fails by a FormatError alone, and allocates
+// no more than it may. A snapshot can be written, and what is read of that is
+// written the same.
+func FuzzRead(f *testing.F) {
+	text, err := json.Marshal(sample())
+	require.NoError(f, err)
+	for _, data := range [][]byte{text, torch(f, sample()...), []byte(`{"segments": []}`), []byte("[]"), []byte("[{},{}]"), []byte(`{"segments": [{},{}]}`)} {
+		f.Add(data)
+		f.Add(compress(f, data))
+	}
+	for _, name := range []string{"torch_default.pickle.gz", "torch_expandable.pickle.gz"} {
+		data, err := os.ReadFile(filepath.Join("../testdata/traces", name))
+		require.NoError(f, err)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n := len(data)
+		if br, err := gunzip.NewReader(bytes.NewReader(data)); err == nil {
+			contents, _ := io.Copy(io.Discard, br)
+			n = max(n, int(contents))
+		}
+		var list []snapshot.Snapshot
+		var err error
+		allocbound.Require(t, 2<<20, 1<<10, n, func() { list, err = snapshot.Read(bytes.NewReader(data)) })
+		if err != nil {
+			var damage *snapshot.FormatError
+			require.ErrorAs(t, err, &damage)
+			require.Less(t, len(err.Error()), 500)
+			return
+		}
+		first, err := snapshot.Read(bytes.NewReader(torch(t, list...)))
+		require.NoError(t, err)
+		again, err := snapshot.Read(bytes.NewReader(torch(t, first...)))
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+	})
+}
