@@ -6,6 +6,7 @@
 //	cupool doctor  check what this computer has and lacks for CUDA
 //	cupool info    show devices, versions and what is supported
 //	cupool replay  replay recorded traces of allocations
+//	cupool top     show a running program's memory in the terminal
 //	cupool pgo     print a profile for Go's compiler
 package main
 
@@ -35,6 +36,7 @@ var commands = []command{
 	{"doctor", "check what this computer has and lacks for CUDA", runDoctor},
 	{"info", "show devices, versions and what is supported", runInfo},
 	{"replay", "replay recorded traces of allocations", runReplay},
+	{"top", "show a running program's memory in the terminal", runTop},
 	{"pgo", "print a profile for Go's compiler, which makes allocations faster", runPGO},
 }
 

@@ -1,0 +1,159 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
+)
+
+const (
+	mostEvents  = 40               // that are asked for
+	mostAnswer  = 1 << 30          // bytes of an answer
+	askTimeout  = 10 * time.Second // for all of a question
+	defaultPath = "/debug/cupool/" // of an address without a path
+)
+
+// A client asks the debug page at a URL.
+type client struct {
+	base *url.URL
+	http http.Client
+}
+
+// newClient takes a URL, or a host and a port, whose page is at the usual path.
+func newClient(text string) (*client, error) {
+	full := text
+	if !strings.Contains(full, "://") {
+		full = "http://" + full
+	}
+	u, err := url.Parse(full)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%q is no URL such as http://localhost:6060/debug/cupool/", text)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = defaultPath
+	} else if !strings.HasSuffix(u.Path, "/") {
+		u.Path += "/"
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return &client{base: u}, nil
+}
+
+// pool is one element of the page's list of pools.
+type pool struct {
+	ID, Name, Device string
+	Private          bool
+}
+
+// ask returns the state of all allocators and private pools of the page.
+func (c *client) ask(ctx context.Context) (*State, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var pools []pool
+	if err := c.get(ctx, "pools", nil, &pools); err != nil {
+		return nil, err
+	}
+	if len(pools) == 0 {
+		return nil, fmt.Errorf("%s: the program shows no allocator, or has closed it", c.base)
+	}
+	s := &State{Device: pools[0].Device}
+	h := holders{}
+	for _, p := range pools {
+		if err := c.askPool(ctx, p, s, h); err != nil {
+			return nil, err
+		}
+	}
+	if len(pools) > 1 {
+		s.Peak = 0 // pools have theirs at different times
+	}
+	s.Time = time.Now()
+	s.Labels, s.Stacks = h.list(byLabel), h.list(byStack)
+	s.sortEvents()
+	return s, nil
+}
+
+// askPool adds what one pool says.
+func (c *client) askPool(ctx context.Context, p pool, s *State, h holders) error {
+	of := url.Values{"pool": {p.ID}}
+	var st cupool.Stats
+	var labels []cupool.LabelStats
+	var picture snapshot.Snapshot
+	var events []snapshot.Event
+	for name, to := range map[string]any{"stats": &st, "labels": &labels, "snapshot": &picture} {
+		if err := c.get(ctx, name, of, to); err != nil {
+			return err
+		}
+	}
+	if err := c.get(ctx, "events", url.Values{"pool": {p.ID}, "limit": {fmt.Sprint(mostEvents)}}, &events); err != nil {
+		return err
+	}
+	s.add(p, &st)
+	s.addStreams(&picture)
+	s.Events = append(s.Events, events...)
+	h.addLabels(labels)
+	h.addStacks(&picture)
+	return nil
+}
+
+// get reads one answer of the page.
+func (c *client) get(ctx context.Context, name string, query url.Values, to any) error {
+	u := c.base.JoinPath(name)
+	u.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return c.unreachable(err)
+	}
+	defer answer.Body.Close()
+	body := io.LimitReader(answer.Body, mostAnswer)
+	if answer.StatusCode != http.StatusOK {
+		return c.refused(answer, body)
+	}
+	if err := json.NewDecoder(body).Decode(to); err != nil {
+		return fmt.Errorf("%s: this is no debug page of cupool: %s: %w", c.base, name, err)
+	}
+	return nil
+}
+
+// refused says why a server does not answer what was asked.
+func (c *client) refused(answer *http.Response, body io.Reader) error {
+	var why struct{ Error string }
+	if json.NewDecoder(body).Decode(&why) == nil && why.Error != "" {
+		return fmt.Errorf("%s: %s", c.base, why.Error)
+	}
+	if answer.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%s: there is no debug page of cupool: %s", c.base, answer.Status)
+	}
+	return fmt.Errorf("%s: %s", c.base, answer.Status)
+}
+
+// unreachable says what to do where nobody answers.
+func (c *client) unreachable(err error) error {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s: nothing listens there: is the program running, and does it serve the page (examples: -http)?", c.base)
+	case errors.As(err, &dns):
+		return fmt.Errorf("%s: there is no host %q", c.base, dns.Name)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: no answer within %v", c.base, askTimeout)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the address of the one request
+	}
+	return fmt.Errorf("%s: %w", c.base, err)
+}

@@ -1,0 +1,132 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// add counts a pool.
+func (s *State) add(p pool, st *cupool.Stats) {
+	m := Memory{
+		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
+		Reserved: st.All.ReservedBytes.Current, Blocks: st.All.Allocation.Current,
+	}
+	s.Memory = Memory{s.Live + m.Live, s.Pending + m.Pending, s.Cached + m.Cached, s.Reserved + m.Reserved, s.Blocks + m.Blocks}
+	s.Peak += st.All.ReservedBytes.Peak
+	if !p.Private {
+		s.Limit += st.Limit
+	}
+	s.Allocs += st.All.Allocation.Allocated
+	s.Frees += st.All.Allocation.Freed
+	s.Hits += st.Hits
+	s.Misses += st.Misses
+	s.DriverAllocs += st.DriverAllocs
+	s.Retries += st.Retries
+	s.OOMs += st.OOMs
+	s.Places = append(s.Places, Place{Name: p.ID, Memory: m})
+}
+
+// addStreams counts the streams of a pool. The memory of a stitched segment is
+// that of parts elsewhere, which count as its blocks do not.
+func (s *State) addStreams(p *snapshot.Snapshot) {
+	streams := map[uint64]*Memory{}
+	for i := range p.Segments {
+		seg := &p.Segments[i]
+		m := streams[seg.Number]
+		if m == nil {
+			m = &Memory{}
+			streams[seg.Number] = m
+		}
+		for _, b := range seg.Blocks {
+			m.count(b, seg.Stitched)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(streams)) {
+		s.Places = append(s.Places, Place{Name: fmt.Sprintf("stream %d", n), Stream: true, Memory: *streams[n]})
+	}
+}
+
+// count counts a block. Bytes at addresses that share memory with others count
+// once: in the block that is in use.
+func (m *Memory) count(b snapshot.Block, stitched bool) {
+	if b.State != snapshot.Gap && !stitched {
+		m.Reserved += b.Size
+	}
+	switch b.State {
+	case snapshot.Live:
+		m.Live += b.Size
+		m.Blocks++
+	case snapshot.Pending:
+		m.Pending += b.Size
+	case snapshot.Cached, snapshot.Free:
+		if !stitched {
+			m.Cached += b.Size
+		}
+	}
+}
+
+// sortEvents keeps the last events of all pools, by time.
+func (s *State) sortEvents() {
+	slices.SortStableFunc(s.Events, func(a, b snapshot.Event) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Number, b.Number))
+	})
+	s.Events = s.Events[max(0, len(s.Events)-mostEvents):]
+}
+
+// holders are the parts of the program that hold memory, by what they are named
+// after and by name.
+type holders map[holder]*Holder
+
+type holder struct {
+	kind
+	name string
+}
+
+type kind int
+
+const (
+	byLabel kind = iota
+	byStack
+)
+
+func (h holders) add(k kind, name string, bytes, blocks int64) {
+	x := h[holder{k, name}]
+	if x == nil {
+		x = &Holder{Name: name}
+		h[holder{k, name}] = x
+	}
+	x.Bytes += bytes
+	x.Blocks += blocks
+}
+
+func (h holders) addLabels(labels []cupool.LabelStats) {
+	for _, l := range labels {
+		h.add(byLabel, l.Label, l.Bytes.Current, l.Blocks.Current)
+	}
+}
+
+// addStacks counts the live blocks of which it was recorded where they come from.
+func (h holders) addStacks(p *snapshot.Snapshot) {
+	for i := range p.Segments {
+		for _, b := range p.Segments[i].Blocks {
+			if b.State == snapshot.Live && len(b.Stack) > 0 {
+				h.add(byStack, stackName(b.Stack), b.Requested, 1)
+			}
+		}
+	}
+}
+
+// list returns those that hold anything.
+func (h holders) list(k kind) (all []Holder) {
+	for key, x := range h {
+		if key.kind == k && x.Blocks > 0 {
+			all = append(all, *x)
+		}
+	}
+	return all
+}

@@ -1,0 +1,128 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+)
+
+// The times between two questions, which + and - go through.
+var intervals = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
+
+var looks = map[style]tcell.Style{
+	plain:   tcell.StyleDefault,
+	strong:  tcell.StyleDefault.Bold(true),
+	faint:   tcell.StyleDefault.Dim(true),
+	live:    tcell.StyleDefault.Foreground(tcell.ColorGreen),
+	pending: tcell.StyleDefault.Foreground(tcell.ColorYellow),
+	cached:  tcell.StyleDefault.Foreground(tcell.ColorBlue),
+	bad:     tcell.StyleDefault.Foreground(tcell.ColorRed).Bold(true),
+}
+
+// An answer is what came of one question.
+type answer struct {
+	state *State
+	err   error
+}
+
+// watch asks and draws until the user quits or ctx ends.
+func watch(ctx context.Context, screen tcell.Screen, v *view, ask func(context.Context) (*State, error)) error {
+	if err := screen.Init(); err != nil {
+		return err
+	}
+	defer screen.Fini()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan tcell.Event, 16)
+	go screen.ChannelEvents(events, ctx.Done())
+
+	answers := make(chan answer, 1)
+	question := func() {
+		s, err := ask(ctx)
+		answers <- answer{s, err}
+	}
+	next := time.NewTimer(v.interval)
+	defer next.Stop()
+	for asked := false; ; {
+		draw(screen, v)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next.C:
+			next.Reset(v.interval)
+			if !asked && !v.paused {
+				asked = true
+				go question()
+			}
+		case a := <-answers:
+			asked = false
+			if a.err != nil {
+				v.err = a.err
+			} else if !v.paused {
+				v.add(a.state)
+			}
+		case e, ok := <-events:
+			if !ok || v.handle(e) {
+				return nil
+			}
+			if _, resized := e.(*tcell.EventResize); resized {
+				screen.Sync()
+			}
+			next.Reset(v.interval)
+		}
+	}
+}
+
+// draw puts the view on the screen.
+func draw(screen tcell.Screen, v *view) {
+	screen.Clear()
+	width, height := screen.Size()
+	for y, l := range v.lines(width, height) {
+		x := 0
+		for _, s := range l {
+			for text := s.text; text != "" && x < width; {
+				rest, w := screen.Put(x, y, text, looks[s.style])
+				text, x = rest, x+max(w, 1)
+			}
+		}
+	}
+	screen.Show()
+}
+
+// handle does what a key is for. It reports whether that is to quit.
+func (v *view) handle(e tcell.Event) (quit bool) {
+	key, ok := e.(*tcell.EventKey)
+	if !ok {
+		return false
+	}
+	switch key.Key() {
+	case tcell.KeyCtrlC, tcell.KeyEscape:
+		return true
+	case tcell.KeyTab:
+		v.labels = !v.labels
+	case tcell.KeyRune:
+		switch key.Rune() {
+		case 'q':
+			return true
+		case ' ':
+			v.paused = !v.paused
+		case 's':
+			v.order = (v.order + 1) % orders
+		case '+':
+			v.faster(-1)
+		case '-':
+			v.faster(1)
+		}
+	}
+	return false
+}
+
+// faster takes the next interval in a direction.
+func (v *view) faster(by int) {
+	at := 0
+	for at < len(intervals)-1 && intervals[at] < v.interval {
+		at++
+	}
+	v.interval = intervals[min(max(at+by, 0), len(intervals)-1)]
+}

@@ -1,0 +1,255 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// A page answers as package debug does, about a pool and a private one.
+type page struct {
+	*httptest.Server
+	pool, private *cupool.Caching
+	stack         snapshot.Stack // of every live block
+	events        []snapshot.Event
+}
+
+func newPage(t *testing.T) *page {
+	pool, err := cupool.New(cupool.Config{Limit: 64 << 20, Backing: cupool.BackingSegments})
+	require.NoError(t, err)
+	private, err := pool.NewPool(cupool.PoolConfig{Name: "batches"})
+	require.NoError(t, err)
+	p := &page{pool: pool, private: private}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := p.pool
+	if r.URL.Query().Get("pool") == "mlp/batches" {
+		c = p.private
+	}
+	var v any
+	switch r.URL.Path {
+	case "/debug/cupool/pools":
+		v = []pool{{ID: "mlp", Name: "mlp", Device: "host"}, {ID: "mlp/batches", Name: "batches", Device: "host", Private: true}}
+	case "/debug/cupool/stats":
+		v = c.Stats()
+	case "/debug/cupool/labels":
+		v = c.Labels()
+	case "/debug/cupool/events":
+		v = []snapshot.Event{}
+		if c == p.pool {
+			v = p.events
+		}
+	case "/debug/cupool/snapshot":
+		s := c.Snapshot()
+		for i := range s.Segments {
+			for j := range s.Segments[i].Blocks {
+				if b := &s.Segments[i].Blocks[j]; b.State == snapshot.Live {
+					b.Stack = p.stack
+				}
+			}
+		}
+		v = s
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(v) // the test sees what is missing
+}
+
+func alloc(t *testing.T, a cupool.Allocator, size int64) {
+	t.Helper()
+	_, err := a.Alloc(size, nil)
+	require.NoError(t, err)
+}
+
+// What the page says is printed once, as text.
+func TestOnce(t *testing.T) {
+	p := newPage(t)
+	p.stack = snapshot.Stack{{Function: "main.load", File: "/src/load.go", Line: 12}, {Function: "main.main", File: "/src/main.go", Line: 40}}
+	p.events = []snapshot.Event{
+		{Number: 1, Kind: snapshot.SegmentAlloc, Size: 20 << 20, Time: time.Now()},
+		{Number: 2, Kind: snapshot.OutOfMemory, Size: 1 << 30, Time: time.Now(), Label: "weights"},
+	}
+	alloc(t, p.pool, 12<<20)
+	alloc(t, p.private.WithLabel("inputs"), 3<<20)
+	var out strings.Builder
+	require.NoError(t, Once(t.Context(), &out, p.URL))
+	for _, want := range []string{
+		`^cupool top +http://127\.0\.0\.1:\d+/debug/cupool/ +host `,
+		`\nreserved +32 MiB +█+·+ +of 64 MiB\n`,
+		`\n  live +15 MiB +█+`,
+		`\n  cached +17 MiB +█+`,
+		`\nall +allocs 2 +frees 0 +misses 2 +driver 2 +retries 0 +oom 0 +hits 0\.00 %\n`,
+		`\nmlp +12 MiB +12 MiB +0 B +0 B +1\n  stream 0 +12 MiB +12 MiB +0 B +0 B +1\nmlp/batches +20 MiB +3 MiB +0 B +17 MiB +1\n  stream 0 +20 MiB`,
+		`\n +15 MiB +2 100\.0 %  load\.go:12 main\.load < main\.go:40 main\.main\n`,
+		`\n[\d:.]+  oom +1 GiB  stream 0  weights\n[\d:.]+  segment_alloc +20 MiB`,
+	} {
+		require.Regexp(t, want, out.String())
+	}
+}
+
+// A wrong URL is an error that says what is wrong.
+func TestWrongURL(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	html := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	defer html.Close()
+	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) }))
+	defer none.Close()
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusGone)
+		_, _ = w.Write([]byte(`{"error":"the pool is closed"}`))
+	}))
+	defer refusing.Close()
+	for url, want := range map[string]string{
+		"ftp://here":               `"ftp://here" is no URL such as http://localhost:6060/debug/cupool/`,
+		"http://":                  "is no URL",
+		gone.URL:                   "/debug/cupool/: nothing listens there: is the program running",
+		newPage(t).URL + "/a/b":    "/a/b/: there is no debug page of cupool: 404 Not Found",
+		html.URL:                   "this is no debug page of cupool",
+		none.URL:                   "the program shows no allocator",
+		refusing.URL:               "/debug/cupool/: the pool is closed",
+		"http://no-such.invalid:1": `there is no host "no-such.invalid"`,
+	} {
+		require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, url), want, url)
+	}
+}
+
+// rows returns what a screen shows.
+func rows(s tcell.SimulationScreen) string {
+	cells, width, _ := s.GetContents()
+	var sb strings.Builder
+	for i, c := range cells {
+		if i > 0 && i%width == 0 {
+			sb.WriteByte('\n')
+		}
+		sb.WriteString(string(c.Runes))
+	}
+	return sb.String()
+}
+
+// A session watches a page on a simulated screen.
+type session struct {
+	screen tcell.SimulationScreen
+	asked  chan struct{} // one for each question that is answered
+	done   chan error
+	shown  chan string
+}
+
+// shows is a screen that tells what is shown.
+type shows struct {
+	tcell.SimulationScreen
+	to chan string
+}
+
+func (s *shows) Show() {
+	s.SimulationScreen.Show()
+	s.to <- rows(s.SimulationScreen)
+}
+
+func start(t *testing.T, v *view, ask func(context.Context) (*State, error)) *session {
+	s := &session{screen: tcell.NewSimulationScreen("UTF-8"), done: make(chan error, 1), shown: make(chan string)}
+	go func() {
+		err := watch(t.Context(), &shows{s.screen, s.shown}, v, ask)
+		close(s.shown)
+		s.done <- err
+	}()
+	return s
+}
+
+// until waits until the screen shows a text.
+func (s *session) until(t *testing.T, text string) string {
+	t.Helper()
+	var last string
+	for last = range s.shown {
+		if strings.Contains(last, text) {
+			return last
+		}
+	}
+	require.Fail(t, "never shown", "%q; at last\n%s", text, last)
+	return ""
+}
+
+func (s *session) press(key tcell.Key, r rune) { s.screen.InjectKey(key, r, tcell.ModNone) }
+
+// Keys pause, sort, change what is listed and quit; the view fits the screen.
+func TestWatch(t *testing.T) {
+	p := newPage(t)
+	p.stack = snapshot.Stack{{Function: "main.load", File: "/src/load.go", Line: 12}}
+	alloc(t, p.pool.WithLabel("weights"), 4<<20)
+	c, err := newClient(p.URL)
+	require.NoError(t, err)
+	v := &view{url: p.URL, keys: true, interval: time.Millisecond}
+	s := start(t, v, c.ask)
+
+	s.until(t, "load.go:12 main.load")
+	alloc(t, p.pool, 5<<20)
+	out := s.until(t, "9 MiB")
+	require.Contains(t, out, "a second")
+	require.Len(t, strings.Split(out, "\n"), 25)
+
+	s.press(tcell.KeyTab, 0)
+	s.until(t, "LIVE BY LABEL, BY BYTES")
+	s.until(t, "weights")
+	s.press(tcell.KeyRune, 's')
+	s.until(t, "LIVE BY LABEL, BY BLOCKS")
+	s.press(tcell.KeyRune, ' ')
+	s.until(t, "paused")
+	s.press(tcell.KeyRune, '-')
+	s.until(t, "every 500ms")
+	s.screen.SetSize(50, 10)
+	require.NoError(t, s.screen.PostEvent(tcell.NewEventResize(50, 10)))
+	for out = range s.shown {
+		if lines := strings.Split(out, "\n"); len(lines) == 10 && strings.HasPrefix(lines[9], "q quit") {
+			break
+		}
+	}
+	s.press(tcell.KeyRune, 'q')
+	for range s.shown {
+	}
+	require.NoError(t, <-s.done)
+}
+
+// When the program is gone the last state stays, with the error, and when it is
+// back the view goes on.
+func TestReconnect(t *testing.T) {
+	p := newPage(t)
+	c, err := newClient(p.URL)
+	require.NoError(t, err)
+	answers := make(chan error)
+	s := start(t, &view{url: p.URL, interval: time.Millisecond}, func(ctx context.Context) (*State, error) {
+		if err := <-answers; err != nil {
+			return nil, err
+		}
+		return c.ask(ctx)
+	})
+	go func() { answers <- nil }()
+	s.until(t, "mlp/batches")
+	go func() { answers <- context.DeadlineExceeded }()
+	require.Contains(t, s.until(t, "trying again"), "mlp/batches")
+	go func() { answers <- nil }()
+	for out := range s.shown {
+		if !strings.Contains(out, "trying again") {
+			break
+		}
+	}
+	s.press(tcell.KeyCtrlC, 0)
+	for range s.shown {
+	}
+	require.NoError(t, <-s.done)
+	close(answers)
+}
