@@ -5,6 +5,7 @@ import (
 
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/devname"
 	"github.com/cupool/cupool/internal/hostdev"
 )
@@ -59,4 +60,18 @@ func ParseBytes(s string) (int64, error) {
 		return 0, &ConfigError{Field: "size", Value: s, Reason: err.Error()}
 	}
 	return n, nil
+}
+
+// upstream is a device whose memory comes from functions of the program or of a
+// sanitizer. It hides the optional parts of the device that have to do with memory.
+type upstream struct {
+	wrapped
+	*device.Upstream
+}
+
+// wrapped is one level down, so that Upstream's methods come before its own.
+type wrapped struct{ Driver }
+
+func newUpstream(d Driver, alloc func(size int64) (Ptr, error), free func(p Ptr, size int64) error) *upstream {
+	return &upstream{wrapped{d}, device.NewUpstream(alloc, free)}
 }

@@ -3,7 +3,6 @@ package cupool
 import (
 	"errors"
 	"fmt"
-	"sync"
 )
 
 // PoolConfig sets up a private pool. What it does not name is as in the Config
@@ -107,7 +106,7 @@ func (c *Caching) unopened(cfg PoolConfig) *Caching {
 		p.budget.Limit = min(p.budget.Limit, cfg.Limit)
 	}
 	if cfg.Alloc != nil {
-		p.driver = &upstream{Driver: d.driver, alloc: cfg.Alloc, free: cfg.Free, sizes: map[Ptr]int64{}}
+		p.driver = newUpstream(d.driver, cfg.Alloc, cfg.Free)
 		p.cfg.Driver, p.ownMemory = p.driver, true
 	}
 	if cfg.Alloc != nil || cfg.NoSplit {
@@ -125,42 +124,3 @@ func (c *Caching) Name() string { return c.name }
 // Pools lists the private pools of the allocator that are not closed,
 // in the order in which they were made.
 func (c *Caching) Pools() []*Caching { return c.dev.private() }
-
-// upstream is a device whose memory comes from the program's own functions. It
-// hides the optional parts of the device that have to do with memory.
-type upstream struct {
-	Driver
-	alloc func(size int64) (Ptr, error)
-	free  func(p Ptr, size int64) error
-
-	mu    sync.Mutex
-	sizes map[Ptr]int64
-}
-
-// MemAlloc implements Driver.
-func (u *upstream) MemAlloc(size int64) (Ptr, error) {
-	p, err := u.alloc(size)
-	if err != nil {
-		return 0, err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.sizes[p] = size
-	return p, nil
-}
-
-// MemFree implements Driver.
-func (u *upstream) MemFree(p Ptr) error {
-	u.mu.Lock()
-	size := u.sizes[p]
-	u.mu.Unlock()
-	if err := u.free(p, size); err != nil {
-		return err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.sizes[p] == size {
-		delete(u.sizes, p)
-	}
-	return nil
-}

@@ -32,7 +32,7 @@ func (c *Caching) startSanitizers() (err error) {
 		if c.guards, err = sanitize.NewGuards(c.dev.driver, c.driver.Name()); err != nil {
 			return err
 		}
-		c.driver = &upstream{Driver: c.driver, alloc: c.guards.Alloc, free: c.guards.Free, sizes: map[Ptr]int64{}}
+		c.driver = newUpstream(c.driver, c.guards.Alloc, c.guards.Free)
 		cfg := &c.cfg
 		cfg.Driver, cfg.Backing, cfg.SegmentRounding, cfg.GrowthFactor, cfg.MaxSplit, cfg.InitialSize = c.driver, BackingSegments, sizeclass.Quantum, 1, 0, 0
 	}
