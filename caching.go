@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/decay"
 	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/internal/sanitize"
@@ -89,6 +90,9 @@ func New(cfg Config) (*Caching, error) {
 	if err := c.begin(false); err != nil {
 		return nil, err
 	}
+	if cfg.History != nil {
+		c.dev.history.Start(history.Settings(*cfg.History))
+	}
 	c.dev.mu.Lock()
 	c.dev.def = c.dev.addStreamLocked(0, true)
 	c.dev.mu.Unlock()
@@ -126,6 +130,7 @@ func (c *Caching) begin(noSplit bool) (err error) {
 	if c.space.Policy.HomeLimit > 0 {
 		c.space.Procs = magazine.NewProcs()
 	}
+	c.space.Stay, c.space.Tell = c.dev.stay, c.noteChange
 	c.space.Init()
 	c.heaps.Store(new([]*streamHeap))
 	c.byStream.Store(new([]*streamHeap))
@@ -218,9 +223,15 @@ func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses m
 		h.mu.Unlock()
 		return Block{}, err
 	}
+	if c.dev.history.On() {
+		if out, ok, err := h.takeEndedLocked(ctx, size); ok {
+			h.mu.Unlock()
+			return out, err
+		}
+	}
 	id, b := h.Take(size, rounded, misses)
 	if id != 0 {
-		out, err := h.handleLocked(id, b)
+		out, err := h.handleLocked(ctx, id, b)
 		h.mu.Unlock()
 		return out, err
 	}

@@ -224,10 +224,10 @@ type Config struct {
 	// handed on as it is, within the program.
 	ZeroOnAlloc, ZeroOnFree bool
 
-	// RecordStacks keeps the Go stack of every allocation, for the report
-	// of leaks. It costs about a microsecond an allocation and turns the
-	// lock-free path off.
-	RecordStacks bool
+	// History records what the allocator does from the beginning, as StartHistory
+	// does later. With SampleBytes 1 each leak has the Go stack that allocated it.
+	// nil: nothing.
+	History *History
 
 	// OnOutOfMemory is asked when everything else has failed. It frees what
 	// it can and returns true to have the allocator search once more. It is
@@ -309,6 +309,10 @@ func (cfg Config) withDefaults() (Config, error) {
 	if err := set.Check(); err != nil {
 		return cfg, err
 	}
+	var err error
+	if cfg.History, err = cfg.History.completed(); err != nil {
+		return cfg, err
+	}
 	if s := cfg.sanitizers(); s.Delays() && s.Quarantine == 0 {
 		cfg.Sanitize.Quarantine = confcheck.Quarantine
 	}
@@ -356,7 +360,7 @@ func (cfg *Config) policy(noSplit bool) heap.Policy {
 	if !noSplit && cfg.Strategy != FirstFit && cfg.MaxSplit == 0 && cfg.GrowthFactor == 0 {
 		p.SharedSegment = cfg.LargeSegment
 	}
-	if s := cfg.sanitizers(); cfg.MagazineBytes >= 0 && !cfg.RecordStacks && !s.Any() {
+	if s := cfg.sanitizers(); cfg.MagazineBytes >= 0 && !s.Any() {
 		if cfg.Strategy != FirstFit {
 			p.FastLimit = min(cfg.SmallLimit, block.FastLimit)
 		}

@@ -31,8 +31,9 @@ func TestParseAllocConf(t *testing.T) {
 		"small_limit:512K,small_segment:1M,large_limit:8M,segment_rounding:1M,min_split:4096,min_block:1K": {SmallLimit: 512 << 10, SmallSegment: mib, LargeLimit: 8 * mib, SegmentRounding: mib, MinSplit: 4096, MinBlock: 1024},
 		"sanitize_canaries:256,sanitize_poison:True,sanitize_quarantine:1G,sanitize_guard:True,sanitize_wait:True,zero_on_alloc:True,zero_on_free:True": {
 			Sanitize: cupool.Sanitizers{Canaries: 256, Poison: true, Quarantine: 1 << 30, Guard: true, Wait: true}, ZeroOnAlloc: true, ZeroOnFree: true},
-		"magazine_bytes:none,record_stacks:True": {MagazineBytes: -1, RecordStacks: true},
-		"backing:vmm,expandable_segments:True":   {Backing: cupool.BackingVMM}, // says the same
+		"magazine_bytes:none,history_events:4096,history_sample_bytes:512K": {MagazineBytes: -1, History: &cupool.History{Events: 4096, SampleBytes: 512 << 10}},
+		"history_sample_bytes:0":               {},
+		"backing:vmm,expandable_segments:True": {Backing: cupool.BackingVMM}, // says the same
 	} {
 		got, err := cupool.ParseAllocConf(conf)
 		require.NoError(t, err, conf)
@@ -68,7 +69,8 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"decay:1ms":                         {"decay", "at least 50ms"},
 		"growth_factor:0.5":                 {"growth_factor", "from 1 to 64"},
 		"min_block:1000":                    {"min_block", "a power of two, from 512 to small_limit (1 MiB), that divides small_segment (2 MiB), large_segment_size_mb (20 MiB) and segment_rounding (2 MiB)"},
-		"record_stacks:1":                   {"record_stacks", "True or False"},
+		"history_events:few":                {"history_events", "a whole number"},
+		"history_events:16777217":           {"history_events", "from 0 to 16777216"},
 		"magazine_bytes:some":               {"magazine_bytes", `or "none"`},
 		// Contradictions.
 		"decay:1s,decay:2s":                                {"decay", "contradicts decay = 1s"},

@@ -25,7 +25,7 @@ var configs = []struct {
 	{"small_limit", cupool.Config{Limit: 96 << 20}},
 	{"fraction", cupool.Config{Fraction: 0.5, MagazineBytes: 1 << 20}},
 	{"odd_sizes", cupool.Config{SmallLimit: 70_000, SmallSegment: 300 * 512, LargeLimit: 2_000_000, MinSplit: 512, MagazineBytes: 64 << 10}},
-	{"record_stacks", cupool.Config{RecordStacks: true}},
+	{"history", cupool.Config{History: &cupool.History{SampleBytes: 1}, MagazineBytes: -1}},
 }
 
 func openHost(t *testing.T) cupool.Driver {

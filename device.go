@@ -12,6 +12,7 @@ import (
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/gcpressure"
+	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/oomhint"
 )
 
@@ -30,6 +31,7 @@ type deviceState struct {
 
 	patience epoch.Patience // Config.WaitTimeout
 
+	history  history.Log
 	events   epoch.Events
 	pressure gcpressure.Pressure
 	lost     atomic.Pointer[error] // the error after which the device is gone
@@ -53,6 +55,7 @@ type deviceState struct {
 
 func newDevice(root *Caching, d Driver, logger *slog.Logger, limit int64) *deviceState {
 	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}, patience: epoch.Patience(root.cfg.WaitTimeout)}
+	dev.history.Package = packagePath
 	dev.pools.Store(&[]*Caching{root})
 	dev.streams.Store(new([]*Stream))
 	dev.remains.Store(new([]*Caching))

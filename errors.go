@@ -148,7 +148,7 @@ type Leak struct {
 	Ptr    Ptr
 	Size   int64 // bytes as requested
 	Stream StreamHandle
-	Stack  string // where it was allocated, with Config.RecordStacks
+	Stack  string // where it was allocated, where that was recorded (Config.History)
 	Label  string // of WithLabel, if any
 }
 

@@ -142,7 +142,7 @@ func ExampleOOMError() {
 
 // Close names what was forgotten, and where it came from.
 func ExampleLeakError() {
-	pool, err := cupool.New(cupool.Config{RecordStacks: true})
+	pool, err := cupool.New(cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}

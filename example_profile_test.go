@@ -12,7 +12,7 @@ import (
 
 // A profile of live device memory, for "go tool pprof -top device.pb.gz".
 func ExampleCaching_WriteProfile() {
-	pool, err := cupool.New(cupool.Config{RecordStacks: true})
+	pool, err := cupool.New(cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}

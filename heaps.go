@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/cupool/cupool/internal/atomic"
@@ -13,8 +12,8 @@ import (
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/invariant"
 	"github.com/cupool/cupool/internal/ledger"
-	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/internal/sanitize"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // packagePath is the path of this package, whose frames at the top of a recorded
@@ -202,12 +201,15 @@ func (h *streamHeap) streamOfLocked(id block.ID) *Stream {
 
 // handleLocked returns the handle of a block that went out. It fails when the
 // block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
-func (h *streamHeap) handleLocked(id block.ID, b *block.Block) (Block, error) {
-	if s := h.c.sanitizer; h.c.cfg.RecordStacks || s != nil && s.Delays() {
-		var stack origins.Stack
-		runtime.Callers(0, stack[:])
-		b.Stack = h.c.stacks.Add(stack)
-	}
+// ctx may hold a label.
+func (h *streamHeap) handleLocked(ctx context.Context, id block.ID, b *block.Block) (Block, error) {
+	return h.handOutLocked(ctx, id, b, h.c.dev.history.Sample(b.Requested()), false)
+}
+
+// handOutLocked is handleLocked of a block that is a sample with a weight, or 0, and
+// that had a place in the magazines.
+func (h *streamHeap) handOutLocked(ctx context.Context, id block.ID, b *block.Block, weight float64, homed bool) (Block, error) {
+	h.noteAllocLocked(ctx, id, b, weight, homed)
 	if s := h.c.sanitizer; s != nil {
 		if err := s.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()); err != nil {
 			h.putFree(id, b)
@@ -233,9 +235,8 @@ func (h *streamHeap) put(id block.ID, b *block.Block) {
 
 // putFree makes a block free for reuse on the heap's stream.
 func (h *streamHeap) putFree(id block.ID, b *block.Block) {
-	if b.Stack != 0 {
-		h.c.stacks.Drop(b.Stack, b.Requested())
-		b.Stack = 0
+	if h.forgetLocked(id, b) && h.Rehome(id, b) {
+		return
 	}
 	h.Put(id, b)
 	if h.c.guards != nil {
@@ -246,9 +247,7 @@ func (h *streamHeap) putFree(id block.ID, b *block.Block) {
 // backLocked takes back a live block that is not in a magazine: at once, or when
 // the streams recorded on it are done with it.
 func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
-	if h.quarantine != nil {
-		h.c.noteFree(b)
-	}
+	h.noteFreeLocked(id, b)
 	if b.Uses() == 0 {
 		h.put(id, b)
 	} else {
@@ -415,7 +414,7 @@ func (h *streamHeap) releaseAll() (leaks []Leak, err error) {
 	for _, x := range out {
 		if x.b.Word().State() == block.Live {
 			l := Leak{Ptr: Ptr(x.b.Addr()), Size: x.b.Requested(), Stream: h.streamOfLocked(x.id).handle}
-			l.Stack, l.Label = h.c.stacks.At(x.b.Stack).Describe(packagePath)
+			l.Stack, l.Label = h.c.stacks.At(x.b.Origin()).Describe(packagePath)
 			leaks = append(leaks, l)
 		}
 		if x.b.Uses() != 0 {
@@ -456,9 +455,11 @@ func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) 
 	}
 	for freed < len(out) && err == nil {
 		f := &out[freed]
+		c.note(snapshot.SegmentFree, h.stream.handle, Ptr(f.Seg.Base), f.Seg.Size)
 		if err = c.driver.MemFree(Ptr(f.Seg.Base)); err == nil {
 			freed++
 		} else {
+			c.note(snapshot.SegmentAlloc, h.stream.handle, Ptr(f.Seg.Base), f.Seg.Size) // it is still there
 			err = fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(f.Seg.Base), f.Seg.Size, c.driver.Name(), err)
 		}
 	}

@@ -65,7 +65,7 @@ func TestLabels(t *testing.T) {
 
 // A label and the stack stand side by side.
 func TestLabelsWithStacks(t *testing.T) {
-	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.RecordStacks = true })
+	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
 	_, err := c.WithLabel("encoder").Alloc(1000, nil)
 	require.NoError(t, err)
 	var leak *cupool.LeakError

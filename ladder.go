@@ -108,6 +108,7 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 		}
 	}
 	c.ooms.Add(1)
+	c.note(snapshot.OutOfMemory, r.h.stream.handle, 0, r.size)
 	return Block{}, c.oomError(r, refused, late)
 }
 
@@ -130,7 +131,7 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 	if id == 0 {
 		return Block{}, false, nil
 	}
-	out, err := h.handleLocked(id, b)
+	out, err := h.handleLocked(r.ctx, id, b)
 	return out, err == nil, err
 }
 
@@ -151,7 +152,7 @@ func (c *Caching) takeSpared(r request) (Block, bool, error) {
 		return Block{}, false, nil
 	}
 	id, b = h.HandOut(r.size, r.rounded, id, b, r.misses)
-	out, err := h.handleLocked(id, b)
+	out, err := h.handleLocked(r.ctx, id, b)
 	return out, err == nil, err
 }
 
@@ -227,6 +228,7 @@ func (h *streamHeap) newSegmentLocked(size int64, k ledger.Kind) (block.ID, *blo
 	}
 	c.budget.Keep()
 	c.driverAllocs.Add(1)
+	c.note(snapshot.SegmentAlloc, h.stream.handle, p, size)
 	id, b := h.AddSegment(p, size, k)
 	return id, b, nil
 }
@@ -399,7 +401,7 @@ func (c *Caching) lend(r request) (Block, bool) {
 			return Block{}, false
 		}
 	}
-	out, err := h.handleLocked(id, b)
+	out, err := h.handleLocked(r.ctx, id, b)
 	return out, err == nil
 }
 
@@ -436,7 +438,7 @@ func (c *Caching) circumstances(room int64) oomhint.Settings {
 	s := oomhint.Settings{
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && !c.space.Policy.NoSplit && vm != nil && vm.VMMGranularity() > 0,
 		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
-		Recorded: c.cfg.RecordStacks, Callback: c.cfg.OnOutOfMemory != nil,
+		Recorded: c.dev.history.On(), Callback: c.cfg.OnOutOfMemory != nil,
 		Fraction: c.dev.root.cfg.Fraction, MaxSplit: c.cfg.MaxSplit, LargeSegment: c.cfg.LargeSegment,
 	}
 	if c.cfg.WaitTimeout > 0 {
@@ -470,7 +472,7 @@ func (c *Caching) addHolders(to *snapshot.Holders) {
 	c.space.Index.Each(func(e heap.Entry) {
 		stream := c.heapAt(e.Owner).stream.number
 		e.Seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
-			to.Add(c.name, stream, c.stacks.At(b.Stack).Label(), stateOf(b), b.Size)
+			to.Add(c.name, stream, c.stacks.At(b.Origin()).Label(), stateOf(b), b.Size)
 		})
 	})
 }

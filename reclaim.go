@@ -229,12 +229,12 @@ func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 		return Block{}, false
 	}
 	if h.pending.Record(b, r.h.stream.clock); b.Uses() == 0 { // the request's stream was closed meanwhile
-		h.put(id, b)
+		h.Put(id, b)
 		return Block{}, false
 	}
 	b.MarkUsed()
 	h.lent[id] = r.h.stream
-	out, err := h.handleLocked(id, b)
+	out, err := h.handleLocked(r.ctx, id, b)
 	return out, err == nil
 }
 

@@ -3,12 +3,10 @@ package cupool
 import (
 	"context"
 	"errors"
-	"runtime"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/epoch"
-	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -49,15 +47,6 @@ func (c *Caching) startSanitizers() (err error) {
 		},
 	}
 	return nil
-}
-
-// noteFree keeps the stack that frees a block.
-func (c *Caching) noteFree(b *block.Block) {
-	if b.Stack != 0 {
-		var stack origins.Stack
-		runtime.Callers(0, stack[:])
-		c.stacks.Freed(b.Stack, stack)
-	}
 }
 
 // quarantineBytes returns how many bytes of a heap stay in quarantine.

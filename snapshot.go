@@ -32,14 +32,18 @@ func (c *Caching) Snapshot() Snapshot {
 	c.space.Index.Each(func(e heap.Entry) {
 		seg := c.pictureLocked(e)
 		e.Seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
-			if b.Stack != 0 {
-				from = append(from, found{len(p.Segments), len(seg.Blocks), c.stacks.At(b.Stack)})
+			if b.Origin() != 0 {
+				from = append(from, found{len(p.Segments), len(seg.Blocks), c.stacks.At(b.Origin())})
 			}
 			addTo(&seg, b)
 		})
 		p.Segments = append(p.Segments, seg)
 	})
+	c.note(snapshot.Taken, 0, 0, 0)
+	events := c.dev.history.Copy(0, true)
 	unlock()
+	p.Events = events.Events(func(e *snapshot.Event) bool { return e.Pool == c.name })
+	p.Totals = events.Totals()
 	for _, f := range from { // to name functions takes its time
 		b := &p.Segments[f.segment].Blocks[f.block]
 		var stack []callstack.Frame
@@ -47,6 +51,7 @@ func (c *Caching) Snapshot() Snapshot {
 		for _, frame := range stack {
 			b.Stack = append(b.Stack, snapshot.Frame(frame))
 		}
+		b.Weight = f.origin.Weight
 	}
 	return p
 }
@@ -58,7 +63,7 @@ func (c *Caching) WriteSnapshot(w io.Writer) error { return snapshot.WriteTorch(
 
 // WriteProfile writes the live blocks of the allocator and of its private pools, or
 // of a private pool alone, for go tool pprof (snapshot.WriteProfile).
-// Config.RecordStacks is what gives it stacks. It fails with the error of w.
+// A history (StartHistory) is what gives it stacks. It fails with the error of w.
 func (c *Caching) WriteProfile(w io.Writer) error { return snapshot.WriteProfile(w, c.pictures()...) }
 
 // pictures returns the Snapshot of a pool, and of the root's private ones.
@@ -144,34 +149,20 @@ func (c *Caching) Layout() string {
 // twice is one label. Such blocks take the lock of their stream's memory when
 // they are allocated and freed, so that every free is seen.
 func (c *Caching) WithLabel(name string) Allocator {
-	return &labeled{Caching: c, label: c.stacks.Label(name)}
+	c.stacks.Label(name)
+	return &labeled{Caching: c, ctx: context.WithValue(context.Background(), labelKey{}, &name)}
 }
 
 // labeled is a Caching whose allocations have a label.
 type labeled struct {
 	*Caching
-	label *origins.Label
+	ctx context.Context // that holds the label
 }
+
+// labelKey is the key of a label, a *string, in a request's context.
+type labelKey struct{}
 
 // Alloc implements Allocator.
 func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
-	b, err := l.allocSlow(context.Background(), size, s, 0) // what lies in magazines stays there
-	if err != nil || b.IsEmpty() {
-		return b, err
-	}
-	c, label := l.Caching, l.label
-	if o := c.other(b); o != nil { // lent by another pool
-		c, label = o, o.stacks.Label(label.Name)
-	}
-	h, x, err := c.lockOwner("label", b, ErrUseAfterFree)
-	if err != nil {
-		return Block{}, err // the allocator was closed meanwhile
-	}
-	defer h.mu.Unlock()
-	if x.Word().Has(block.Homed) {
-		h.Unhome(b.id(), x)
-		h.NoHomes() // a home is of no use to such blocks
-	}
-	x.Stack = c.stacks.SetLabel(x.Stack, label, x.Requested())
-	return b, nil
+	return l.allocSlow(l.ctx, size, s, 0) // what lies in magazines stays there
 }

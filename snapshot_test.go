@@ -82,7 +82,7 @@ func TestSnapshotOfStitchedMemory(t *testing.T) {
 }
 
 func TestSnapshotStacks(t *testing.T) {
-	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.RecordStacks = true })
+	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
 	forgetABlock(t, c, 3*mib)
 	blocks := c.Snapshot().Segments[0].Blocks
 	require.Contains(t, blocks[0].Stack.String(), "cupool_test.forgetABlock\n\t")

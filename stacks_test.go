@@ -22,7 +22,7 @@ func forgetABuffer(t *testing.T, c *cupool.Caching) {
 }
 
 func TestRecordStacks(t *testing.T) {
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.RecordStacks, cfg.MagazineBytes = true, 0 })
+	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.History, cfg.MagazineBytes = &cupool.History{SampleBytes: 1}, 0 })
 	x := newScript(t, c, d)
 	for range 5 {
 		x.run("a=512 free:a b=2M free:b") // their stacks are dropped again

@@ -13,7 +13,7 @@ import (
 // NoLeaks has the test fail, when it and its subtests are over, for blocks that were
 // allocated since the call and are live then, of c and its private pools, or of c
 // alone where it is one. The message groups them by the line that allocated them and
-// by label, the largest first; lines are known with Config.RecordStacks.
+// by label, the largest first; lines are known with a Config.History of SampleBytes 1.
 //
 // Before it fails it runs Go's collector until that finds no more blocks of tensors
 // which nobody can reach. Blocks that were freed are no

@@ -38,7 +38,7 @@ func (r *recorder) end() string {
 }
 
 func newCaching(t *testing.T) *cupool.Caching {
-	c, err := cupool.New(cupool.Config{RecordStacks: true})
+	c, err := cupool.New(cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

@@ -70,8 +70,9 @@ type Allocator struct {
 var _ cupool.Allocator = (*Allocator)(nil)
 
 // New returns an Allocator for the streams of c. The caller closes the Allocator
-// and then c. OnOutOfMemory and RecordStacks of the Config of c hold for the
-// Allocator, Limit and sizes do not. New fails with ErrNotSupported where the
+// and then c. OnOutOfMemory of the Config of c holds for the Allocator, Limit and
+// sizes do not. Stacks for the report of leaks are kept where the Config's History
+// has SampleBytes 1. New fails with ErrNotSupported where the
 // device, the driver or the kind of memory has no such pools, with a
 // *cupool.ConfigError, with ErrClosed, or with the device's error.
 func New(c *cupool.Caching, cfg Config) (*Allocator, error) {
@@ -103,7 +104,7 @@ func New(c *cupool.Caching, cfg Config) (*Allocator, error) {
 func newAllocator(c *cupool.Caching, d cuda.NativePools) *Allocator {
 	cfg := c.Config()
 	return &Allocator{
-		c: c, root: c.DefaultStream().Caching(), d: d, onOOM: cfg.OnOutOfMemory, stacks: cfg.RecordStacks,
+		c: c, root: c.DefaultStream().Caching(), d: d, onOOM: cfg.OnOutOfMemory, stacks: cfg.History != nil && cfg.History.SampleBytes == 1,
 		books: books{mint: cupool.NewMint()},
 	}
 }

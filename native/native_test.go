@@ -250,7 +250,7 @@ func TestMaxSize(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	d := openHost(t)
-	n, c := newNative(t, d, native.Config{Pool: &cuda.NativePoolConfig{}}, func(cfg *cupool.Config) { cfg.RecordStacks = true })
+	n, c := newNative(t, d, native.Config{Pool: &cuda.NativePoolConfig{}}, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
 	s, err := n.NewStream()
 	require.NoError(t, err)
 	x, y := must(n.Alloc(5000, nil)), must(n.Alloc(7000, s))

@@ -108,8 +108,9 @@ func (p *profiler) addLive(s *Snapshot) {
 	}
 }
 
-// weight returns how many blocks of its size a recorded block stands for.
-func (b *Block) weight() float64 { return 1 }
+// weight returns how many blocks of its size a recorded block stands for. A sanitizer
+// records all.
+func (b *Block) weight() float64 { return max(b.Weight, 1) }
 
 // add adds blocks of a stack.
 func (p *profiler) add(stack Stack, k holderKey, objects, space float64) {

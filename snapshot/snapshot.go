@@ -28,6 +28,7 @@ type Snapshot struct {
 	Pool     string    `json:"pool,omitempty"` // name of a private pool
 	Segments []Segment `json:"segments"`       // by address
 	Events   []Event   `json:"events,omitempty"`
+	Totals   []Total   `json:"totals,omitempty"`
 }
 
 // Segment is a range of addresses that blocks are cut from: a segment, the range
@@ -55,6 +56,10 @@ type Block struct {
 	State     State  `json:"state"`
 	Label     string `json:"label,omitempty"`
 	Stack     Stack  `json:"frames,omitempty"` // where it was allocated, if that was recorded
+
+	// Weight is how many live blocks of its size the block stands for, as one that was
+	// sampled (History of package cupool). 0: it was not.
+	Weight float64 `json:"weight,omitempty"`
 }
 
 // State says what a block is.
@@ -104,6 +109,15 @@ type Event struct {
 	// Weight is how many allocations or frees of its size the event stands for,
 	// where only samples are recorded. It is 1 for what is always recorded.
 	Weight float64 `json:"weight"`
+}
+
+// Total is what was allocated at one place in the program since the history began,
+// as estimated from samples.
+type Total struct {
+	Stack       Stack   `json:"frames,omitempty"`
+	Label       string  `json:"label,omitempty"`
+	Allocations float64 `json:"allocations"`
+	Bytes       float64 `json:"bytes"` // as requested
 }
 
 // Kind says what happened.

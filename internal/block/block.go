@@ -41,6 +41,7 @@ const (
 	Used = 16
 
 	genShift = 8
+	genBits  = 64 - genShift
 )
 
 // Word is a block's generation and state, changed as one.
@@ -93,9 +94,23 @@ type Block struct {
 	owner atomic.Uint32 // index of the owning stream
 	// uses names the streams recorded on the block. Of a Homed one it is the
 	// processor that is its home, with homeMark.
-	uses  relaxed.Uint32
-	Stack uint32 // index+1 of the recorded Go stack; 0: none
+	uses relaxed.Uint32
+	// origin is what is remembered of where a block came from, as the allocator
+	// numbers it. Of a Homed one it is the last generation, in its low half, in which
+	// it may be taken.
+	origin relaxed.Uint32
 }
+
+// Origin returns the number of what is remembered of a block's origin. 0: nothing.
+func (b *Block) Origin() uint32 {
+	if b.Word().Has(Homed) {
+		return 0
+	}
+	return b.origin.Load()
+}
+
+// SetOrigin changes the number of the origin of a block that is not Homed.
+func (b *Block) SetOrigin(n uint32) { b.origin.SetOwned(n) }
 
 // Addr returns the address.
 func (b *Block) Addr() uint64 { return b.addr.Load() }

@@ -1,6 +1,10 @@
 package block
 
-import "github.com/cupool/cupool/internal/invariant"
+import (
+	"math"
+
+	"github.com/cupool/cupool/internal/invariant"
+)
 
 // Hook is called where another goroutine may come between two steps, in builds with
 // -tags invariants, by tests that have one come there. It is set while nobody uses
@@ -27,14 +31,33 @@ func step(at Step) {
 // that is inside of the block's home (magazine.Procs) takes a Cached block by a plain
 // store, as nobody else changes it.
 
-// SetHome homes a live block that nothing is recorded on. The caller is inside
-// of the home, a processor, and holds the owner's lock.
-func (b *Block) SetHome(home int) {
+// Stay is how long a block has a home: how often it may be taken there, and a byte
+// of the caller's.
+type Stay struct {
+	Takes uint32
+	Note  uint8
+}
+
+// Long is a Stay that ends when the block is in the way, or after 4 billion takes.
+var Long = Stay{Takes: math.MaxUint32}
+
+// SetHome homes a live block that nothing is recorded on, and that has no origin. The
+// caller is inside of the home, a processor, and holds the owner's lock.
+func (b *Block) SetHome(home int, stay Stay) {
 	w := b.Word()
 	b.SetUses(homeMark | uint32(home))
-	b.SetHomeGen(w.Gen())
+	b.origin.SetOwned(uint32(w.Gen()) + stay.Takes)
+	b.link = homeLink(w.Gen(), stay.Note)
 	b.SetWord(w | Homed)
 }
+
+// homeLink puts a generation and a Stay's note together.
+func homeLink(gen uint64, note uint8) [2]ID {
+	return [2]ID{ID(gen), ID(gen>>32) | ID(note)<<(genBits-32)}
+}
+
+// StayNote returns the note of a Homed block's Stay.
+func (b *Block) StayNote() uint8 { return uint8(b.link[1] >> (genBits - 32)) }
 
 // homeMark makes the number of a processor in Block.uses none that names streams.
 const homeMark = 1 << 30
@@ -45,10 +68,12 @@ func (b *Block) Home() int { return int(b.uses.Load()) - homeMark }
 
 // SetHomeGen remembers the generation up to which what the block did at home
 // is booked.
-func (b *Block) SetHomeGen(gen uint64) { b.link = [2]ID{ID(gen), ID(gen >> 32)} }
+func (b *Block) SetHomeGen(gen uint64) { b.link = homeLink(gen, b.StayNote()) }
 
 // HomeGen returns what SetHomeGen remembered.
-func (b *Block) HomeGen() uint64 { return uint64(b.link[0]) | uint64(b.link[1])<<32 }
+func (b *Block) HomeGen() uint64 {
+	return (uint64(b.link[0]) | uint64(b.link[1])<<32) & (1<<genBits - 1)
+}
 
 // FreeHomed makes a block Cached that is Homed and live in a generation, and
 // reports whether it was.
@@ -58,7 +83,7 @@ func (b *Block) FreeHomed(gen uint64) bool {
 }
 
 // TakeHomed makes a Cached block live in a new generation, which it returns, or
-// 0 when the block is not Cached or has another home. The caller is inside of home,
+// 0 when the block is not Cached, has another home, or its stay ends. The caller is inside of home,
 // so no block gets that home meanwhile. A block that has the home when Block.uses is
 // read therefore had it when the word was read, and nobody else changes a Cached
 // block of that home. The uses of a block that lost its home may name streams by
@@ -68,9 +93,23 @@ func (b *Block) TakeHomed(home int) (gen uint64) {
 	if invariant.Enabled {
 		step(Taking)
 	}
-	if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home {
+	if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home || uint32(w.Gen()) == b.origin.Load() {
 		return 0
 	}
+	return b.take(w)
+}
+
+// TakeLast is TakeHomed of a block whose stay ends, and of no other.
+func (b *Block) TakeLast(home int) (gen uint64) {
+	w := b.Word()
+	if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home || uint32(w.Gen()) != b.origin.Load() {
+		return 0
+	}
+	return b.take(w)
+}
+
+// take makes a Cached block live.
+func (b *Block) take(w Word) (gen uint64) {
 	w += 1<<genShift + Word(Live) - Word(Cached)
 	b.SetWord(w)
 	return w.Gen()
@@ -91,6 +130,7 @@ func (b *Block) LeaveHome(cached bool) (w Word, hits int64, ok bool) {
 		}
 		if b.word.CompareAndSwap(uint64(w), uint64(w&^Homed)) {
 			b.SetUses(0)
+			b.SetOrigin(0)
 			return w &^ Homed, int64(w.Gen() - b.HomeGen()), true
 		}
 	}

@@ -12,7 +12,7 @@ const home = 3
 func atHome(gen uint64) *Block {
 	b := new(Block)
 	b.SetWord(MakeWord(gen, Live))
-	b.SetHome(home)
+	b.SetHome(home, Long)
 	return b
 }
 

@@ -66,7 +66,7 @@ func (s *Segment) fill(b *Block, addr uint64, size int64) {
 	b.Size = size
 	b.Seg = s.Index
 	b.SetUses(0)
-	b.Stack = 0
+	b.SetOrigin(0)
 	b.SetOwner(s.Owner)
 }
 

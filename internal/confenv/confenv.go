@@ -34,18 +34,44 @@ type Key struct {
 	Variable string // of the environment that sets this key alone; "": none
 }
 
-// in returns the key's field of a configuration, given by its address.
+// in returns the key's field of a configuration, given by its address. A field of nil
+// is zero.
 func (k *Key) in(cfg any) reflect.Value {
 	v := reflect.ValueOf(cfg).Elem()
 	for name := range strings.SplitSeq(k.Field, ".") {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return reflect.Zero(v.Type().Elem()).FieldByName(name)
+			}
+			v = v.Elem()
+		}
 		v = v.FieldByName(name)
 	}
 	return v
 }
 
-func (k *Key) isSet(cfg any) bool                   { return !k.in(cfg).IsZero() }
-func (k *Key) format(cfg any) string                { return k.Format(k.in(cfg)) }
-func (k *Key) parse(cfg any, text string) (ok bool) { return k.Parse(k.in(cfg), text) }
+// parse sets the key's field. Where the configuration refers to what has the field, it
+// refers to a copy then, or to nothing where that is zero.
+func (k *Key) parse(cfg any, text string) (ok bool) {
+	outer, _, _ := strings.Cut(k.Field, ".")
+	at := reflect.ValueOf(cfg).Elem().FieldByName(outer)
+	if at.Kind() != reflect.Pointer {
+		return k.Parse(k.in(cfg), text)
+	}
+	own := reflect.New(at.Type().Elem())
+	if !at.IsNil() {
+		own.Elem().Set(at.Elem())
+	}
+	at.Set(own)
+	ok = k.Parse(k.in(cfg), text)
+	if own.Elem().IsZero() {
+		at.SetZero()
+	}
+	return ok
+}
+
+func (k *Key) isSet(cfg any) bool    { return !k.in(cfg).IsZero() }
+func (k *Key) format(cfg any) string { return k.Format(k.in(cfg)) }
 
 // The sources of settings, beside variables of the environment.
 const (

@@ -60,6 +60,17 @@ var Mebibytes = Form{
 	},
 }
 
+// Count is the form of a whole number.
+var Count = Form{
+	"a whole number",
+	func(v reflect.Value) string { return strconv.FormatInt(v.Int(), 10) },
+	func(v reflect.Value, text string) bool {
+		n, err := strconv.ParseInt(text, 10, 64)
+		v.SetInt(n)
+		return err == nil
+	},
+}
+
 // Number is the form of a float64, of which allowed says what it may be.
 func Number(allowed string) Form {
 	return Form{

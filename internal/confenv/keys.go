@@ -41,5 +41,6 @@ var Keys = []Key{
 	{"Sanitize.Wait", "sanitize_wait", Bool, ""},
 	{"ZeroOnAlloc", "zero_on_alloc", Bool, ""},
 	{"ZeroOnFree", "zero_on_free", Bool, ""},
-	{"RecordStacks", "record_stacks", Bool, ""},
+	{"History.Events", "history_events", Count, ""},
+	{"History.SampleBytes", "history_sample_bytes", Bytes, ""},
 }

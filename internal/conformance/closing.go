@@ -82,7 +82,7 @@ func testLeaks(t *testing.T, e *env) {
 		require.Equal(t, sizes[l.Ptr], l.Size)
 		require.Greater(t, l.Ptr, last, "leaks are listed by address")
 		sum, last = sum+l.Size, l.Ptr
-		if r.cfg.RecordStacks {
+		if r.cfg.History != nil {
 			require.Contains(t, l.Stack, "conformance.testLeaks")
 			require.Contains(t, l.Stack, "closing.go:")
 		} else {

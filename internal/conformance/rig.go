@@ -126,9 +126,6 @@ func (r *rig) setDefaults() {
 			*f.p = f.def
 		}
 	}
-	if c.RecordStacks {
-		c.MagazineBytes = -1 // has the same effect
-	}
 }
 
 // noMagazines makes placement depend on nothing but the calls.

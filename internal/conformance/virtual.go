@@ -47,7 +47,7 @@ func testStitch(t *testing.T, e *env) {
 	r := e.rig(t, unlimited)
 	s := r.stream()
 	stay, size := holes(t, r, s, 4)
-	if r.cfg.RecordStacks || r.cfg.MagazineBytes >= 0 {
+	if r.cfg.MagazineBytes >= 0 {
 		r.flush()
 	}
 	before := r.Stats()

@@ -83,6 +83,7 @@ func (h *Heap) detach(x run, hi int) (out Extents, err error) {
 		if err = h.space.Memory.Unmap(r.at(ch.off), ch.size); err != nil {
 			break
 		}
+		h.tell(Unmapped, r.at(ch.off), ch.size)
 		out = append(out, Extent{ch.piece(), r.kind()})
 		size += ch.size
 	}
@@ -153,6 +154,7 @@ func (h *Heap) attachChunk(k ledger.Kind, ch chunk) error {
 	if err := h.space.Memory.Map(r.at(ch.off), []vmem.Piece{ch.piece()}); err != nil {
 		return err
 	}
+	h.tell(Mapped, r.at(ch.off), ch.size)
 	if gap >= 0 {
 		h.fillGap(r, gap, ch)
 	} else {
@@ -308,6 +310,7 @@ func (h *Heap) sleepChunk(r *addressRange, i int) (int64, error) {
 		return 0, err
 	}
 	r.chunks[i].handle = asleep
+	h.tell(Unmapped, r.at(ch.off), ch.size)
 	return ch.size, h.Release(Extents{{ch.piece(), r.kind()}})
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cupool/cupool/internal/addrmap"
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -77,6 +78,13 @@ type Space struct {
 	Memory *vmem.Mapper // nil: segments
 	Book   ledger.Book
 
+	// Stay says how long a block that is asked for with so many bytes stays in the
+	// magazines, or that it does not come there. nil: until it is in the way.
+	Stay func(size int64) (block.Stay, bool)
+	// Tell is called, with the heap's lock held, for each change of the memory behind
+	// the addresses of a heap. nil: nobody is told.
+	Tell func(owner uint32, c Change, at device.Ptr, size int64)
+
 	Stitches, StitchReuses atomic.Int64 // ranges mapped so far, and times that one served again
 
 	asked, mapped atomic.Int64 // bytes that heaps were asked for, and chunks of all stitches
@@ -126,6 +134,22 @@ func (s *Space) forget(addr uint64, size int64) {
 // Bytes returns the memory that the space's books take.
 func (s *Space) Bytes() int64 {
 	return s.Blocks.Bytes() + s.byAddr[ledger.Small].Bytes() + s.byAddr[ledger.Large].Bytes() + s.Index.bytes()
+}
+
+// Change is what happened to addresses.
+type Change uint8
+
+// The changes.
+const (
+	Mapped   Change = iota // memory was mapped there
+	Unmapped               // and taken away
+	Stitched               // free memory was mapped there a second time
+)
+
+func (h *Heap) tell(c Change, at device.Ptr, size int64) {
+	if h.space.Tell != nil {
+		h.space.Tell(h.index, c, at, size)
+	}
 }
 
 // Heap is the free memory of one stream in one pool.

@@ -21,7 +21,11 @@ func (h *Heap) giveHome(id block.ID, b *block.Block) {
 	if h.homedBytes+b.Size > h.space.Policy.MagazineBytes {
 		return
 	}
-	evicted, ok := h.Magazine.Home(id, b)
+	stay, ok := h.space.stay(b.Requested())
+	if !ok {
+		return
+	}
+	evicted, ok := h.Magazine.Home(id, b, stay)
 	if !ok {
 		return
 	}
@@ -40,6 +44,35 @@ func (h *Heap) Unhome(id block.ID, b *block.Block) bool {
 		}
 	}
 	return b.Word().State() == block.Live
+}
+
+// stay returns how long a block stays in the magazines that is asked for with size
+// bytes.
+func (s *Space) stay(size int64) (block.Stay, bool) {
+	if s.Stay == nil {
+		return block.Long, true
+	}
+	return s.Stay(size)
+}
+
+// TakeEnded takes a block for size bytes out of the magazines whose Stay ends with
+// this, live, or returns 0. It returns the Stay's note.
+func (h *Heap) TakeEnded(size int64) (block.ID, *block.Block, uint8) {
+	id, b, note := h.Magazine.GetEnded(size)
+	if id != 0 {
+		h.Unhome(id, b)
+	}
+	return id, b, note
+}
+
+// Rehome puts a live block that the program gave back into the magazines again,
+// and reports whether it did.
+func (h *Heap) Rehome(id block.ID, b *block.Block) bool {
+	if h.noHomes > 0 || b.Size > h.space.Policy.HomeLimit || b.Word() != block.MakeWord(b.Word().Gen(), block.Live) {
+		return false
+	}
+	h.giveHome(id, b)
+	return b.FreeHomed(b.Word().Gen())
 }
 
 // left counts what a block did in the magazines that it left. From then on it

@@ -187,6 +187,7 @@ func (h *Heap) create(r *addressRange, off int64, sizes []int64) ([]chunk, error
 		chunks[i] = chunk{off: off, size: size, handle: handles[i]}
 		off += size
 		h.Ledger.Segment(r.kind(), size)
+		h.tell(Mapped, r.at(chunks[i].off), size)
 	}
 	return chunks, nil
 }
@@ -305,6 +306,7 @@ func (h *Heap) closeRange(r *addressRange) (slept int64, err error) {
 			slept += ch.size
 		case ch.backed():
 			errs = append(errs, m.Remove(r.at(ch.off), ch.piece()))
+			h.tell(Unmapped, r.at(ch.off), ch.size)
 			h.Ledger.SegmentsGone(k, 1, ch.size)
 		}
 	}

@@ -228,6 +228,7 @@ func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Blo
 	st.seg = &block.Segment{Base: uint64(st.base) + uint64(st.skip), Size: need, Large: true, Stitched: true}
 	h.addSegment(st.seg)
 	h.space.Index.add(st.seg, st.size-st.skip)
+	h.tell(Stitched, device.Ptr(st.seg.Base), need)
 	id, b := st.seg.Begin(&h.slots)
 	return id, b, nil
 }

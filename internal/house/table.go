@@ -43,11 +43,12 @@ var house = []floor{
 		{dir: "internal/epoch", only: "internal/block internal/device internal/invariant internal/realtime internal/relaxed internal/atomic"},
 		{dir: "internal/sanitize", only: "internal/block internal/device internal/origins"},
 		{dir: "internal/oomhint", only: "internal/bytesize snapshot"},
+		{dir: "internal/history", only: "internal/origins internal/device snapshot"},
 		{dir: "internal/trace"}, {dir: "internal/chart"}, {dir: "internal/cudatoolkit"},
 		{dir: "internal/exampletest"}, {dir: "internal/mnist"}, {dir: "internal/progress"}, {dir: "testdata/mnist"},
 	}},
 	{"caches, maths", []room{
-		{dir: "internal/history"}, {dir: "snapshot", only: "internal/device internal/bytesize internal/gunzip internal/pickle"},
+		{dir: "snapshot", only: "internal/device internal/bytesize internal/gunzip internal/pickle"},
 		{dir: "internal/magazine"}, {dir: "internal/plan"}, {dir: "internal/origins"}, {dir: "internal/gcpressure"},
 		{dir: "internal/decay"}, {dir: "internal/budget", only: "internal/device internal/realtime"},
 		{dir: "internal/vmem"}, {dir: "internal/ledger", only: "internal/invariant internal/relaxed internal/atomic"},

@@ -156,7 +156,7 @@ func newWorld(procs int, homes ...int) (*world, []block.ID) {
 		b.SetOwner(owner)
 		b.SetWord(block.MakeWord(0, block.Live))
 		w.shards[home].CompareAndSwap(nil, &shard{proc: &w.procs.list[home]})
-		w.place(home, id, b)
+		w.place(home, id, b, block.Long)
 		if !b.FreeHomed(0) {
 			panic("not homed")
 		}
@@ -248,7 +248,7 @@ func (w *world) rehome(id block.ID) (h held, ok bool) {
 	gen := b.Word().Gen() + 1
 	b.SetRequested(worldSize)
 	b.SetWord(block.MakeWord(gen, block.Live))
-	if l, ok := w.Home(id, b); ok && l.ID != 0 {
+	if l, ok := w.Home(id, b, block.Long); ok && l.ID != 0 {
 		w.books += l.Hits
 	}
 	return held{b, gen, id}, true

@@ -118,6 +118,34 @@ func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
 	return 0, nil, 0, misses
 }
 
+// GetEnded takes a cached block that Get would have found but for its stay, which
+// ends. The block has its home yet; the caller takes it out. It returns the note of
+// the stay.
+func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
+	proc := c.procs.enter()
+	if proc < 0 {
+		return 0, nil, 0
+	}
+	defer c.procs.exit(proc)
+	sh := c.shards[proc].Load()
+	if sh == nil {
+		return 0, nil, 0
+	}
+	i, tag := hash(size)
+	for w := range sh.sets[i%setCount] {
+		slot := sh.sets[i%setCount][w].Load()
+		id := block.ID(slot >> 32)
+		if id == 0 || uint32(slot) != tag {
+			continue
+		}
+		b := c.table.At(id)
+		if note := b.StayNote(); b.Requested() == size && b.Owner() == c.owner && b.TakeLast(proc) != 0 {
+			return id, b, note
+		}
+	}
+	return 0, nil, 0
+}
+
 // Misses says how often a size missed on a processor.
 type Misses uint8
 
@@ -203,19 +231,19 @@ type Leaver struct {
 	Hits int64
 }
 
-// Home makes a slot of this processor the home of a live block, and reports
+// Home makes a slot of this processor the home of a live block for a while, and reports
 // whether it did. There may be a block that lost its slot to this one.
-func (c *Cache) Home(id block.ID, b *block.Block) (evicted Leaver, ok bool) {
+func (c *Cache) Home(id block.ID, b *block.Block, stay block.Stay) (evicted Leaver, ok bool) {
 	proc := c.procs.enter()
 	if proc < 0 {
 		return Leaver{}, false
 	}
 	defer c.procs.exit(proc)
-	return c.place(proc, id, b)
+	return c.place(proc, id, b, stay)
 }
 
 // place is Home inside of a processor.
-func (c *Cache) place(proc int, id block.ID, b *block.Block) (evicted Leaver, ok bool) {
+func (c *Cache) place(proc int, id block.ID, b *block.Block, stay block.Stay) (evicted Leaver, ok bool) {
 	sh := c.shards[proc].Load()
 	if sh == nil {
 		return Leaver{}, false
@@ -235,7 +263,7 @@ func (c *Cache) place(proc int, id block.ID, b *block.Block) (evicted Leaver, ok
 		tags |= bit(uint32(s[w].Load()))
 	}
 	sh.tags[i].SetOwned(tags)
-	b.SetHome(proc)
+	b.SetHome(proc, stay)
 	return evicted, true
 }
 

@@ -45,7 +45,7 @@ func (p *pen) block(t testing.TB, size int64) (block.ID, *block.Block) {
 func (p *pen) put(t testing.TB, size int64) (block.ID, *block.Block, Leaver) {
 	id, b := p.block(t, size)
 	p.miss(t, size, false)
-	evicted, ok := p.Home(id, b)
+	evicted, ok := p.Home(id, b, block.Long)
 	require.True(t, ok)
 	return id, b, evicted
 }
@@ -54,7 +54,7 @@ func (p *pen) put(t testing.TB, size int64) (block.ID, *block.Block, Leaver) {
 func (p *pen) putAway(t testing.TB, size int64) (block.ID, *block.Block) {
 	id, b := p.block(t, size)
 	p.shards[1].CompareAndSwap(nil, &shard{proc: &p.procs.list[1]})
-	_, ok := p.place(1, id, b)
+	_, ok := p.place(1, id, b, block.Long)
 	require.True(t, ok)
 	return id, b
 }
@@ -194,7 +194,7 @@ func TestHomeEvictsInTurn(t *testing.T) {
 func TestHomeWithoutShard(t *testing.T) {
 	p := newPen(t)
 	id, b := p.block(t, 512)
-	_, ok := p.Home(id, b)
+	_, ok := p.Home(id, b, block.Long)
 	require.False(t, ok)
 	require.Equal(t, block.MakeWord(0, block.Live), b.Word())
 
@@ -202,7 +202,7 @@ func TestHomeWithoutShard(t *testing.T) {
 	for range 3 {
 		require.False(t, p.miss(t, 512, false))
 	}
-	_, ok = p.Home(id, b)
+	_, ok = p.Home(id, b, block.Long)
 	require.False(t, ok)
 	require.False(t, b.FreeHomed(0))
 }
@@ -236,7 +236,7 @@ func TestStaleSlots(t *testing.T) {
 	_, ok := p.Leave(id)
 	require.True(t, ok)
 	p.shards[1].Store(&shard{proc: &p.procs.list[1]})
-	_, ok = p.place(1, id, b)
+	_, ok = p.place(1, id, b, block.Long)
 	require.True(t, ok)
 	require.True(t, b.FreeHomed(0))
 	sh := p.shards[0].Load()

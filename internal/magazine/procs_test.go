@@ -255,7 +255,7 @@ func (c *crowd) rehome(t *testing.T, r *rand.Rand) {
 				b.SetWord(block.MakeWord(gen, block.Live))
 				c.hold(t, id)
 				c.begin(b.Requested())
-				c.Home(id, b)
+				c.Home(id, b, block.Long)
 				c.mu.Unlock()
 				c.free(t, held{b, gen, id})
 				c.mu.Lock()

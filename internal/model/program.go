@@ -128,7 +128,7 @@ func newPlan(b *bytecode) plan {
 	case 2:
 		p.cfg.GrowthFactor = 1
 	case 3:
-		p.cfg.RecordStacks = true
+		p.cfg.History = &cupool.History{SampleBytes: 1}
 	case 4:
 		p.cfg.GarbageCollectionThreshold = 0.3
 	case 5:

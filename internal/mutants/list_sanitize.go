@@ -47,8 +47,8 @@ var sanitizeMutants = []mutant{
 	{
 		name: "damage is told again and again",
 		old: `p.note(&p.told, id, b)
-	o := p.Stacks.At(b.Stack)`,
-		now: `o := p.Stacks.At(b.Stack)`,
+	o := p.Stacks.At(b.Origin())`,
+		now: `o := p.Stacks.At(b.Origin())`,
 		in:  ".", run: sanitizing,
 	},
 	{

@@ -165,7 +165,7 @@ func (r *Refusal) Advice() []string {
 }
 
 // recording is the setting that records where memory is allocated.
-const recording = "RecordStacks: true"
+const recording = "History: &cupool.History{}"
 
 // raise returns the limit that would have been enough.
 func (r *Refusal) raise() string {

@@ -4,6 +4,7 @@ package origins
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -34,8 +35,23 @@ type Label struct {
 	Blocks, Bytes Count
 }
 
+// Here returns the stack of the caller's caller.
+func Here() (s Stack) {
+	runtime.Callers(3, s[:])
+	return s
+}
+
+// Frames returns the functions of the stack without those of the allocator's
+// package at its top.
+func (s *Stack) Frames(allocator string) []callstack.Frame {
+	return callstack.Frames(s[:], isOf(allocator))
+}
+
 // Origin is what is remembered of a block.
 type Origin struct {
+	Weight float64 // of the sample that it is; 0: none
+	Homed  bool    // it came from a place in the magazines
+
 	stack Stack
 	label *Label // nil: none
 	freed *Stack // nil: not recorded
@@ -59,7 +75,7 @@ func (o Origin) Describe(allocator string) (stack, label string) {
 
 // Frames is Describe with the stack's functions one by one.
 func (o Origin) Frames(allocator string) (stack []callstack.Frame, label string) {
-	return callstack.Frames(o.stack[:], isOf(allocator)), o.Label()
+	return o.stack.Frames(allocator), o.Label()
 }
 
 // Label returns the name of the label, "" for none.
@@ -87,11 +103,12 @@ type Table struct {
 	labels []*Label // by name
 }
 
-// Add remembers a stack and returns the number of the origin.
-func (t *Table) Add(s Stack) uint32 {
+// Add remembers a stack and returns the number of the origin. The other arguments
+// are Origin's fields.
+func (t *Table) Add(s Stack, weight float64, homed bool) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.add(Origin{stack: s})
+	return t.add(Origin{stack: s, Weight: weight, Homed: homed})
 }
 
 func (t *Table) add(o Origin) uint32 {
@@ -133,10 +150,14 @@ func (t *Table) At(i uint32) Origin {
 	return t.list[i-1]
 }
 
-// Label returns the label of a name, made when it is new.
-func (t *Table) Label(name string) *Label {
+// Label makes the label of a name, when it is new.
+func (t *Table) Label(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.label(name)
+}
+
+func (t *Table) label(name string) *Label {
 	i, ok := slices.BinarySearchFunc(t.labels, name, func(l *Label, name string) int { return cmp.Compare(l.Name, name) })
 	if !ok {
 		t.labels = slices.Insert(t.labels, i, &Label{Name: name})
@@ -144,11 +165,12 @@ func (t *Table) Label(name string) *Label {
 	return t.labels[i]
 }
 
-// SetLabel puts a block of so many bytes as requested under a label. i is the
-// number of its origin, 0 for none; the number that it has then is returned.
-func (t *Table) SetLabel(i uint32, l *Label, bytes int64) uint32 {
+// SetLabel puts a block of so many bytes as requested under the label of a name. i
+// is the number of its origin, 0 for none; the number that it has then is returned.
+func (t *Table) SetLabel(i uint32, name string, bytes int64) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	l := t.label(name)
 	if i == 0 {
 		i = t.add(Origin{})
 	}

@@ -231,7 +231,7 @@ func (p *Pool) check(id block.ID, b *block.Block, s device.Stream, from, to int6
 		return
 	}
 	p.note(&p.told, id, b)
-	o := p.Stacks.At(b.Stack)
+	o := p.Stacks.At(b.Origin())
 	e := &CorruptionError{
 		Pool: p.Name, Ptr: base, Size: b.Requested(), Offset: first, Bytes: n, Stream: s,
 		AfterFree: want == Freed, FreedAt: o.FreedAt(p.Package), gen: b.Word().Gen(),

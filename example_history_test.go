@@ -1,0 +1,40 @@
+package cupool_test
+
+import (
+	"fmt"
+
+	"github.com/cupool/cupool"
+)
+
+// A history is switched on for a while, and off again.
+func ExampleCaching_StartHistory() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+	if err := pool.StartHistory(cupool.History{Events: 1000, SampleBytes: 1}); err != nil { // everything
+		fmt.Println(err)
+		return
+	}
+	b, err := pool.WithLabel("weights").Alloc(1<<20, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = pool.Free(b)
+	pool.StopHistory()
+	seen := uint64(0)
+	for _, e := range pool.Events(seen) { // those since the last look
+		if seen = e.Number; e.Label != "" {
+			fmt.Println(e.Kind, e.Size, e.Label)
+		}
+	}
+	fmt.Println(len(pool.Events(seen)))
+	// Output:
+	// alloc 1048576 weights
+	// free_requested 1048576 weights
+	// free_completed 1048576 weights
+	// 0
+}

@@ -1,0 +1,189 @@
+package cupool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/history"
+	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// History says what an allocator and its private pools record of what they do, as
+// events with sizes, streams, times, labels and Go stacks (package snapshot): every
+// segment, mapping, trim, snapshot and refused request, and samples of the
+// allocations and frees. The zero value is 65,536 events and a sample every 512 KiB.
+//
+// Samples are drawn as those of Go's heap profile: a block of n bytes is one with a
+// probability of 1-exp(-n/SampleBytes), and stands for as many as the inverse of that,
+// its Weight. There are some 2,000 a second at most; where there would be more,
+// SampleBytes doubles for a while, and weights with it. So a program that does
+// nothing but allocate and free loses less than 5 % of its speed. A sampled block
+// leaves the lock-free path until it is freed.
+type History struct {
+	Events      int   // that are kept, the last ones, at about 100 bytes each. 0: 65,536; at most 16,777,216
+	SampleBytes int64 // mean bytes that are allocated from one sample to the next. 0: 512 KiB. 1: every allocation and free is recorded, for some microseconds each, and the lock-free path is off
+}
+
+// completed returns a copy without zero fields.
+func (cfg *History) completed() (*History, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	set := History{cmp.Or(cfg.Events, history.DefaultEvents), cmp.Or(cfg.SampleBytes, history.DefaultSampleBytes)}
+	switch {
+	case cfg.Events < 0 || cfg.Events > history.MaxEvents:
+		return nil, &ConfigError{Field: "History.Events", Value: cfg.Events, Reason: fmt.Sprintf("must be from 0 to %d", history.MaxEvents)}
+	case cfg.SampleBytes < 0:
+		return nil, &ConfigError{Field: "History.SampleBytes", Value: cfg.SampleBytes, Reason: "must not be negative; 0 means 512 KiB"}
+	}
+	return &set, nil
+}
+
+// StartHistory begins to record what the allocator and its private pools do, or
+// begins anew: events that were recorded before are dropped, and numbers of events go
+// on. It fails with a *ConfigError or ErrClosed. Safe from several goroutines.
+func (c *Caching) StartHistory(cfg History) error {
+	set, err := cfg.completed()
+	if err != nil {
+		return err
+	}
+	if c.closed.Load() {
+		return fmt.Errorf("cupool: start history: %w", ErrClosed)
+	}
+	c.dev.history.Start(history.Settings(*set))
+	c.dev.unhomeAll() // a block that has its place in a magazine from before is no sample
+	return nil
+}
+
+// StopHistory ends what StartHistory or Config.History began. Events returns on what
+// was recorded, and sampled blocks keep their stacks. Safe from several goroutines.
+func (c *Caching) StopHistory() {
+	c.dev.history.Stop()
+	c.dev.unhomeAll()
+}
+
+// Events returns what was recorded of the allocator and its private pools, oldest
+// first: the events with a number above after, as far as they are kept. Events with
+// the same stack share it. It is empty without a history (StartHistory).
+func (c *Caching) Events(after uint64) []snapshot.Event {
+	return c.dev.history.Copy(after, false).Events(nil)
+}
+
+// unhomeAll takes all blocks out of the magazines of all pools.
+func (d *deviceState) unhomeAll() {
+	for _, c := range d.open() {
+		for _, h := range c.allHeaps() {
+			h.mu.Lock()
+			h.UnhomeAll()
+			h.checkLocked()
+			h.mu.Unlock()
+		}
+	}
+}
+
+// stay says how long a block stays in the magazines: until it is to be a sample.
+func (d *deviceState) stay(size int64) (s block.Stay, ok bool) {
+	s.Takes, s.Note, ok = d.history.Draw(size)
+	return s, ok
+}
+
+// note records an event that is no allocation or free.
+func (c *Caching) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
+	if c.dev.history.On() {
+		stack := origins.Here()
+		c.dev.history.Add(history.Event{Kind: k, Address: uint64(p), Size: size, Stream: s, Pool: c.name, Weight: 1, Stack: &stack})
+	}
+}
+
+var changes = [...]snapshot.Kind{heap.Mapped: snapshot.SegmentMap, heap.Unmapped: snapshot.SegmentUnmap, heap.Stitched: snapshot.Stitch}
+
+// noteChange records a change of virtual memory.
+func (c *Caching) noteChange(owner uint32, k heap.Change, at Ptr, size int64) {
+	if h := c.heapAt(owner); h != nil {
+		c.note(changes[k], h.stream.handle, at, size)
+	}
+}
+
+// noteBlock records an event of a block, unless the weight is 0.
+func (h *streamHeap) noteBlock(k snapshot.Kind, id block.ID, b *block.Block, weight float64, label string, stack *origins.Stack) {
+	if weight > 0 {
+		h.c.dev.history.Add(history.Event{
+			Kind: k, Address: b.Addr(), Size: b.Requested(), Stream: h.streamOfLocked(id).handle, Pool: h.c.name, Label: label, Weight: weight, Stack: stack,
+		})
+	}
+}
+
+// noteAllocLocked gives a block that goes out its label and, where it is a sample
+// or watched by a sanitizer, its stack.
+func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.Block, weight float64, homed bool) {
+	s := h.c.sanitizer
+	watched := weight > 0 || s != nil && s.Delays()
+	label, ok := ctx.Value(labelKey{}).(*string)
+	if !watched && !ok {
+		return
+	}
+	homed = homed || b.Word().Has(block.Homed)
+	h.Unhome(id, b) // so that its free is seen
+	var stack origins.Stack
+	if watched {
+		runtime.Callers(4, stack[:])
+		b.SetOrigin(h.c.stacks.Add(stack, weight, homed && !ok))
+	}
+	if !ok {
+		label = new(string)
+	} else {
+		h.NoHomes() // a home is of no use to such blocks
+		b.SetOrigin(h.c.stacks.SetLabel(b.Origin(), *label, b.Requested()))
+	}
+	h.noteBlock(snapshot.Alloc, id, b, weight, *label, &stack)
+}
+
+// takeEndedLocked serves a request by a block of the magazines that is to be a
+// sample.
+func (h *streamHeap) takeEndedLocked(ctx context.Context, size int64) (out Block, ok bool, err error) {
+	id, b, note := h.TakeEnded(size)
+	if id == 0 {
+		return Block{}, false, nil
+	}
+	out, err = h.handOutLocked(ctx, id, b, h.c.dev.history.Drawn(size, note), true)
+	return out, true, err
+}
+
+// noteFreeLocked notes that the program frees a block.
+func (h *streamHeap) noteFreeLocked(id block.ID, b *block.Block) {
+	log, origin := &h.c.dev.history, b.Origin()
+	if origin == 0 && !log.All() {
+		return
+	}
+	o := h.c.stacks.At(origin)
+	weight := log.Freed(o.Weight)
+	if weight == 0 && h.quarantine == nil {
+		return
+	}
+	stack := origins.Here()
+	if origin != 0 && h.quarantine != nil {
+		h.c.stacks.Freed(origin, stack)
+	}
+	h.noteBlock(snapshot.FreeRequested, id, b, weight, o.Label(), &stack)
+}
+
+// forgetLocked forgets the origin of a block that nothing uses any more, and reports
+// whether it may have its place in the magazines back.
+func (h *streamHeap) forgetLocked(id block.ID, b *block.Block) (rehome bool) {
+	log, origin := &h.c.dev.history, b.Origin()
+	if origin == 0 && !log.All() {
+		return false
+	}
+	o := h.c.stacks.At(origin)
+	h.noteBlock(snapshot.FreeCompleted, id, b, log.Freed(o.Weight), o.Label(), nil)
+	if origin != 0 {
+		h.c.stacks.Drop(origin, b.Requested())
+		b.SetOrigin(0)
+	}
+	return o.Homed && !h.unusable()
+}

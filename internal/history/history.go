@@ -1,0 +1,204 @@
+// Package history records what an allocator did lately: every change of its
+// memory, and samples of its allocations and frees.
+//
+// A Log is a ring of events of a fixed size. Go stacks are kept once each, and
+// dropped with the last event that has them. They are turned into the names of
+// functions when somebody asks, outside of locks.
+//
+// Allocations are sampled by bytes, as Go's heap profile is: before each byte lies
+// a point with a probability of one in the mean distance, and an allocation in which
+// one lies or more is a sample. A sample stands for as many allocations of its size
+// as one in the mean would be: its weight. So sums of weights estimate what all
+// allocations were, without bias.
+package history
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// Settings of a Log, above 0.
+type Settings struct {
+	Events      int   // that are kept
+	SampleBytes int64 // the mean distance between samples; 1: everything is recorded
+}
+
+// The usual Settings, and the most events.
+const (
+	DefaultEvents      = 65_536
+	MaxEvents          = 1 << 24
+	DefaultSampleBytes = 512 << 10
+)
+
+// Event is what Add is told.
+type Event struct {
+	Kind    snapshot.Kind
+	Address uint64
+	Size    int64 // bytes
+	Stream  device.Stream
+	Pool    string
+	Label   string
+	Weight  float64
+	Stack   *origins.Stack // nil: none
+}
+
+// record is an Event in the ring.
+type record struct {
+	time    int64 // nanoseconds since 1970
+	address uint64
+	size    int64
+	stream  device.Stream
+	weight  float64
+	pool    string
+	label   string
+	stack   uint32 // in Log.stacks
+	kind    uint8  // in kinds
+}
+
+var kinds = [...]snapshot.Kind{
+	snapshot.Alloc, snapshot.FreeRequested, snapshot.FreeCompleted, snapshot.SegmentAlloc, snapshot.SegmentFree,
+	snapshot.SegmentMap, snapshot.SegmentUnmap, snapshot.Stitch, snapshot.Trim, snapshot.Taken, snapshot.OutOfMemory,
+}
+
+func kindOf(k snapshot.Kind) uint8 {
+	for i, x := range kinds {
+		if x == k {
+			return uint8(i)
+		}
+	}
+	panic("history: no event is a " + string(k))
+}
+
+// Log is a history. Its methods are safe from several goroutines; its lock is
+// taken last. The zero Log is off and empty.
+type Log struct {
+	Package string // of the allocator: its functions at the top of stacks are left out
+
+	sampler
+
+	mu     sync.Mutex
+	ring   []record
+	last   uint64 // number of the last event
+	kept   int    // events in the ring
+	stacks stacks
+	totals totals
+}
+
+// Start begins a history, or begins anew with other settings: the events and totals
+// so far are dropped, and numbers go on.
+func (l *Log) Start(s Settings) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ring, l.kept = make([]record, s.Events), 0
+	l.stacks, l.totals = newStacks(), totals{}
+	l.current.Store(&clock{mean: s.SampleBytes, begun: time.Now()})
+}
+
+// Stop ends the history. What was recorded stays until the next Start.
+func (l *Log) Stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current.Store(nil)
+}
+
+// Add records an event, unless the history is off, and returns its number.
+func (l *Log) Add(e Event) uint64 {
+	if !l.On() {
+		return 0
+	}
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.On() { // meanwhile
+		return 0
+	}
+	r := record{
+		time: now.UnixNano(), address: e.Address, size: e.Size, stream: e.Stream, weight: e.Weight,
+		pool: e.Pool, label: e.Label, stack: l.stacks.add(e.Stack), kind: kindOf(e.Kind),
+	}
+	if e.Kind == snapshot.Alloc {
+		l.totals.add(&l.stacks, r)
+	}
+	l.last++
+	at := &l.ring[l.last%uint64(len(l.ring))]
+	if l.kept == len(l.ring) {
+		l.stacks.drop(at.stack)
+	} else {
+		l.kept++
+	}
+	*at = r
+	return l.last
+}
+
+// Copy is a part of a Log as it was at one moment.
+type Copy struct {
+	log    *Log
+	first  uint64
+	events []record
+	totals []totalOf
+	stacks map[uint32]*stack
+}
+
+// Copy copies the events with a number above after, of the pool or, with all, of
+// every pool, and the totals if wanted. It takes no time to name functions.
+func (l *Log) Copy(after uint64, withTotals bool) *Copy {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := max(after, l.last-uint64(l.kept)) + 1
+	c := &Copy{log: l, first: first, stacks: map[uint32]*stack{}}
+	for n := first; n <= l.last; n++ {
+		c.events = append(c.events, l.ring[n%uint64(len(l.ring))])
+	}
+	if withTotals {
+		c.totals = l.totals.list()
+	}
+	for i := range c.events {
+		c.keep(c.events[i].stack)
+	}
+	for i := range c.totals {
+		c.keep(c.totals[i].stack)
+	}
+	return c
+}
+
+func (c *Copy) keep(stack uint32) {
+	if stack != 0 {
+		c.stacks[stack] = c.log.stacks.list[stack]
+	}
+}
+
+// Events returns the events, oldest first, that keep is true for; nil keeps all.
+// Events of the same stack share it.
+func (c *Copy) Events(keep func(*snapshot.Event) bool) []snapshot.Event {
+	out := make([]snapshot.Event, 0, len(c.events))
+	for i, r := range c.events {
+		e := snapshot.Event{
+			Number: c.first + uint64(i), Kind: kinds[r.kind], Time: time.Unix(0, r.time), Pool: r.pool, Address: snapshot.Ptr(r.address),
+			Size: r.size, Stream: r.stream, Label: r.label, Weight: r.weight,
+		}
+		if keep == nil || keep(&e) {
+			e.Stack = c.frames(r.stack)
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Totals returns the totals of all pools, in no order.
+func (c *Copy) Totals() (out []snapshot.Total) {
+	for _, t := range c.totals {
+		out = append(out, snapshot.Total{Stack: c.frames(t.stack), Label: t.label, Allocations: t.allocations, Bytes: t.bytes})
+	}
+	return out
+}
+
+func (c *Copy) frames(stack uint32) snapshot.Stack {
+	if stack == 0 {
+		return nil
+	}
+	return c.stacks[stack].name(c.log.Package)
+}

@@ -1,0 +1,142 @@
+package history
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sampler says which allocations are samples.
+type sampler struct {
+	current atomic.Pointer[clock] // nil: off
+}
+
+// clock is the sampling of one history.
+//
+// A sample costs some microseconds, an allocation that is none 20 ns. So that
+// samples take a small part of the time whatever the sizes are, there are at most
+// maxRate a second: while there would be more, the mean distance doubles, and it
+// halves again when there are few. Each sample has the weight of the mean that it
+// was drawn with.
+type clock struct {
+	mean   int64         // bytes
+	factor atomic.Uint32 // the mean distance is mean << factor
+
+	mu    sync.Mutex
+	begun time.Time // of the batch
+	taken int       // samples in it
+}
+
+const (
+	maxRate   = 2048 // samples a second
+	batch     = 32   // samples between two looks at their rate
+	batchTime = time.Second * batch / maxRate
+	maxFactor = 40
+)
+
+// On reports whether the history is on.
+func (s *sampler) On() bool { return s.current.Load() != nil }
+
+// All reports whether every allocation and free is recorded.
+func (s *sampler) All() bool {
+	c := s.current.Load()
+	return c != nil && c.mean == 1
+}
+
+// Sample returns the weight of an allocation of size bytes, or 0 where it is no
+// sample.
+func (s *sampler) Sample(size int64) float64 {
+	c := s.current.Load()
+	if c == nil {
+		return 0
+	}
+	if c.mean == 1 {
+		return 1
+	}
+	f := c.factor.Load()
+	if rand.ExpFloat64()*c.distance(f) >= float64(size) {
+		return 0
+	}
+	c.note(time.Now())
+	return c.weight(size, f)
+}
+
+// Never is the factor of draws that end in no sample.
+const Never = math.MaxUint8
+
+// Draw returns how many allocations of size bytes are no samples before one is, and
+// the factor by which Drawn finds its weight; Never where that is further away
+// than can be counted. ok is false where every allocation is recorded.
+func (s *sampler) Draw(size int64) (free uint32, factor uint8, ok bool) {
+	c := s.current.Load()
+	switch {
+	case c == nil:
+		return math.MaxUint32, Never, true
+	case c.mean == 1:
+		return 0, 0, false
+	}
+	f := c.factor.Load()
+	n := rand.ExpFloat64() * c.distance(f) / float64(size)
+	if n >= math.MaxUint32 {
+		return math.MaxUint32, Never, true
+	}
+	return uint32(n), uint8(f), true
+}
+
+// Drawn returns the weight of the allocation of size bytes that a Draw ended in, or
+// 0 where it is no sample.
+func (s *sampler) Drawn(size int64, factor uint8) float64 {
+	c := s.current.Load()
+	switch {
+	case c == nil:
+		return 0
+	case c.mean == 1:
+		return 1
+	case factor == Never:
+		return 0
+	}
+	c.note(time.Now())
+	return c.weight(size, uint32(factor))
+}
+
+// Freed returns the weight of the free of a block that was allocated with a weight, 0
+// for none, or 0 where the free is not recorded.
+func (s *sampler) Freed(weight float64) float64 {
+	switch c := s.current.Load(); {
+	case c == nil:
+		return 0
+	case c.mean == 1:
+		return 1
+	}
+	return weight
+}
+
+// distance returns the mean distance between samples in bytes.
+func (c *clock) distance(factor uint32) float64 { return math.Ldexp(float64(c.mean), int(factor)) }
+
+// weight returns how many allocations a sample stands for.
+func (c *clock) weight(size int64, factor uint32) float64 {
+	return -1 / math.Expm1(-float64(size)/c.distance(factor))
+}
+
+// note counts a sample and keeps the rate.
+func (c *clock) note(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken++
+	f, took := c.factor.Load(), now.Sub(c.begun)
+	switch {
+	case took > 4*batchTime: // few, for long
+		for ; f > 0 && took > 2*batchTime; took /= 2 {
+			f--
+		}
+	case c.taken < batch:
+		return
+	case took < batchTime:
+		f = min(f+1, maxFactor)
+	}
+	c.factor.Store(f)
+	c.begun, c.taken = now, 0
+}
