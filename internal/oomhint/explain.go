@@ -138,7 +138,7 @@ func (r *Refusal) Advice() []string {
 	switch r.Reason() {
 	case Limit:
 		list = append(list, r.raise())
-		add(idle > 0 && !r.Own, "EmptyCache of %s", name(pool))
+		add(slices.Contains(r.Isolated, pool) && !r.Own, "EmptyCache of %s", name(pool))
 	case Fragmentation:
 		add(r.CanBeVirtual && r.MaxSplit == 0, "Backing: cupool.BackingVMM")
 		add(r.CanBeVirtual && r.MaxSplit > 0, "Backing: cupool.BackingVMM with MaxSplit: 0")
@@ -146,8 +146,9 @@ func (r *Refusal) Advice() []string {
 		add(r.Virtual, "NewPool for blocks that live long")
 		add(r.limits(), "%s", r.raise())
 	case OtherPools:
-		add(idle > 0, "EmptyCache of %s", name(pool))
-		add(idle > 0 && slices.Contains(r.Isolated, pool), "PoolConfig.Isolated: false for %s", name(pool))
+		kept := idle > 0 && slices.Contains(r.Isolated, pool)
+		add(kept, "EmptyCache of %s", name(pool))
+		add(kept, "PoolConfig.Isolated: false for %s", name(pool))
 		add(idle > 0 && r.Pool == "" && !slices.Contains(slices.Concat(r.Lending, r.Isolated), pool), "PoolConfig.UseOnOOM: true for %s", name(pool))
 		add(idle == 0, "a PoolConfig.Limit for %s", name(r.largestOther()))
 	case OtherProcess:
