@@ -1,0 +1,139 @@
+// Package debug serves a page that shows what an allocator holds, as net/http/pprof
+// does for Go's heap: a map of every segment and block, memory over time, who holds
+// most, how fragmented it is, what happened last, and the moment of the last
+// allocation that failed. Scripts read the same as JSON.
+//
+// A program that has one or several allocators and serves http.DefaultServeMux
+// imports the package and names them:
+//
+//	go http.ListenAndServe("localhost:6060", nil)
+//	defer debug.Publish("training", pool)()
+//
+// and the page is at http://localhost:6060/debug/cupool/. A program with a mux of
+// its own takes the Handler, below any path that ends with a slash:
+//
+//	mux.Handle("/debug/cupool/", debug.Handler(pool))
+//
+// # Who may see it
+//
+// Whoever reaches the page sees names of functions, files and labels, and may trim
+// the allocator and record its history. Serve it on a private address, as pprof.
+// What changes anything takes a POST, and pages of other origins are refused with
+// status 403 (http.CrossOriginProtection). The page loads nothing from elsewhere, and
+// its Content-Security-Policy allows nothing else.
+//
+// # What is there
+//
+// The last element of a path says what is wanted. ?pool=ID chooses one of the
+// allocators and private pools that are listed under pools; without it, it is the
+// first. ?moment=oom takes the moment of the last allocation that failed, in place
+// of the present one. Sizes are in bytes, and times in milliseconds since 1970.
+//
+//	.../                the page
+//	.../pools           the allocators and their private pools: ID, name, device, abilities
+//	.../stats           cupool.Stats as JSON
+//	.../stats.txt       the same as a table for people (WriteStats)
+//	.../labels          []cupool.LabelStats as JSON
+//	.../snapshot        snapshot.Snapshot as JSON
+//	.../snapshot.pickle the same for PyTorch's viewer (WriteSnapshot)
+//	.../blocks          the snapshot in columns, as the page draws it; with an ETag
+//	.../series          memory over time, in columns; ?after=N: what came after sample N
+//	.../events          the last events; ?after=N: those after number N; ?limit=N: at most so many
+//	.../oom             what the last failed allocation said about itself
+//	.../heap            for go tool pprof: live memory by Go stack (WriteProfile)
+//	POST .../trim       Trim; ?keep=N keeps so many bytes reserved
+//	POST .../empty      EmptyCache
+//	POST .../history    ?on=1 starts to record events and stacks, with ?events=N of them and
+//	                    ?sample=N bytes between samples; ?on=0 ends it
+//
+// Errors are JSON objects with the one field error. The status is 400 for wrong
+// parameters, 403 for foreign origins, 404 for what does not exist, 405 for a wrong
+// method, 409 where the allocator refused, and 410 when it was closed.
+//
+// # What it costs
+//
+// Nothing runs while nobody looks. An open page takes statistics about once a second
+// and a snapshot about every two seconds, less often when these take long, and both
+// stop the allocator's slow paths meanwhile (Caching.Stats, Caching.Snapshot). Samples
+// of memory over time are taken when somebody asks, at most four a second, and the
+// last 1,200 are kept.
+package debug
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
+)
+
+func init() { http.Handle("/debug/cupool/", Handler()) }
+
+// Handler serves the page of the allocators and of their private pools; without
+// arguments, of those that are published. It is safe from several goroutines and
+// works below any path that ends with a slash. Allocators that are closed vanish
+// from it.
+func Handler(allocators ...*cupool.Caching) http.Handler {
+	if len(allocators) == 0 {
+		return newServer(published.list)
+	}
+	var all []entry
+	for _, c := range allocators {
+		all = append(all, entry{c.Name(), c})
+	}
+	return newServer(func() []entry { return all })
+}
+
+// SnapshotHandler serves the page of a snapshot that was taken before, under a
+// name, such as that of a file. Memory over time is worked out from its events.
+func SnapshotHandler(name string, s snapshot.Snapshot) http.Handler {
+	return newFrozenServer(name, s)
+}
+
+// Publish shows an allocator and its private pools on the page that importing the
+// package serves at /debug/cupool/, and by a Handler without arguments, until the
+// returned function is called or the allocator is closed. Two of the same name are
+// told apart by number. Safe from several goroutines.
+func Publish(name string, c *cupool.Caching) (remove func()) {
+	return published.add(entry{name, c})
+}
+
+// An entry is an allocator and its name on the page, which may be empty.
+type entry struct {
+	name    string
+	caching *cupool.Caching
+}
+
+// A registry is a list of allocators.
+type registry struct {
+	mu  sync.Mutex
+	all []*entry
+}
+
+var published registry
+
+func (r *registry) add(e entry) (remove func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(func(e *entry) bool { return isClosed(e.caching) })
+	r.all = append(r.all, &e)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.drop(func(old *entry) bool { return old == &e })
+	}
+}
+
+func (r *registry) drop(gone func(*entry) bool) { r.all = slices.DeleteFunc(r.all, gone) }
+
+// list returns the allocators that are open.
+func (r *registry) list() (all []entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(func(e *entry) bool { return isClosed(e.caching) })
+	for _, e := range r.all {
+		all = append(all, *e)
+	}
+	return all
+}

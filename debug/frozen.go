@@ -1,0 +1,118 @@
+package debug
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// frozen is a snapshot that was taken before.
+type frozen struct {
+	name    string
+	picture snapshot.Snapshot
+	course  *series
+}
+
+func newFrozenServer(name string, p snapshot.Snapshot) *server {
+	f := &frozen{name, p, courseOf(p)}
+	s := newServer(nil)
+	s.sources = func() []source { return []source{f} }
+	return s
+}
+
+func (f *frozen) info() info {
+	return info{ID: f.name, Name: f.name, Device: f.picture.Device, History: len(f.picture.Events) > 0}
+}
+
+func (f *frozen) stats() cupool.Stats          { return statsOf(f.picture) }
+func (f *frozen) writeStats(w io.Writer) error { return f.stats().Write(w, f.name) }
+func (f *frozen) snapshot() snapshot.Snapshot  { return f.picture }
+func (f *frozen) series(time.Time) *series     { return f.course }
+func (f *frozen) lastOOM() *failure            { return nil }
+
+// labels counts the blocks of each label.
+func (f *frozen) labels() (all []cupool.LabelStats) {
+	for _, seg := range f.picture.Segments {
+		for _, b := range seg.Blocks {
+			if b.Label == "" || b.State != snapshot.Live && b.State != snapshot.Pending {
+				continue
+			}
+			i, found := slices.BinarySearchFunc(all, b.Label, func(l cupool.LabelStats, name string) int { return strings.Compare(l.Label, name) })
+			if !found {
+				all = slices.Insert(all, i, cupool.LabelStats{Label: b.Label})
+			}
+			all[i].Blocks.Add(1)
+			all[i].Bytes.Add(b.Requested)
+		}
+	}
+	return all
+}
+
+func (f *frozen) events(after uint64) []snapshot.Event { return eventsAfter(f.picture.Events, after) }
+
+// eventsAfter returns the events of higher numbers; the list is in their order.
+func eventsAfter(all []snapshot.Event, after uint64) []snapshot.Event {
+	i, _ := slices.BinarySearchFunc(all, after, func(e snapshot.Event, n uint64) int {
+		if e.Number <= n {
+			return -1
+		}
+		return 1
+	})
+	return all[i:]
+}
+
+// statsOf returns what of an allocator's statistics can be told from a snapshot. Peaks
+// are as high as the present values at least.
+func statsOf(p snapshot.Snapshot) (st cupool.Stats) {
+	streams := map[uint64]bool{}
+	for _, seg := range p.Segments {
+		streams[seg.Number] = true
+		pool := &st.Large
+		if seg.Type == "small" {
+			pool = &st.Small
+		}
+		for _, of := range [...]*cupool.PoolStats{&st.All, pool} {
+			of.Segment.Add(1)
+			for _, b := range seg.Blocks {
+				countBlock(of, &seg, b)
+			}
+		}
+		for _, b := range seg.Blocks {
+			if b.State == snapshot.Free || b.State == snapshot.Cached {
+				st.LargestFree = max(st.LargestFree, b.Size)
+			}
+		}
+	}
+	st.LiveBytes = st.All.AllocatedBytes.Current
+	st.PendingBytes = st.All.ActiveBytes.Current - st.LiveBytes
+	st.CachedBytes = st.All.ReservedBytes.Current - st.All.ActiveBytes.Current
+	st.Streams = int64(len(streams))
+	return st
+}
+
+// countBlock counts a block of a segment. The memory of a stitched segment is
+// that of parts elsewhere, and is reserved there.
+func countBlock(of *cupool.PoolStats, seg *snapshot.Segment, b snapshot.Block) {
+	if !seg.Stitched && b.State != snapshot.Gap {
+		of.ReservedBytes.Add(b.Size)
+	}
+	switch b.State {
+	case snapshot.Live:
+		of.Allocation.Add(1)
+		of.AllocatedBytes.Add(b.Size)
+		of.RequestedBytes.Add(b.Requested)
+		fallthrough
+	case snapshot.Pending:
+		of.Active.Add(1)
+		of.ActiveBytes.Add(b.Size)
+	case snapshot.Free, snapshot.Cached:
+		if seg.Active > 0 {
+			of.InactiveSplit.Add(1)
+			of.InactiveSplitBytes.Add(b.Size)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package debug
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// A source is what the page shows: an allocator, or a snapshot of one.
+type source interface {
+	info() info
+	stats() cupool.Stats
+	writeStats(w io.Writer) error
+	labels() []cupool.LabelStats
+	snapshot() snapshot.Snapshot
+	lastOOM() *failure // nil: none
+	events(after uint64) []snapshot.Event
+	series(now time.Time) *series
+}
+
+// info is what the list of pools says of one.
+type info struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Private bool   `json:"private"` // a private pool of the last allocator before it
+	Device  string `json:"device"`
+	Live    bool   `json:"live"`    // no snapshot: it goes on, and can be trimmed
+	History bool   `json:"history"` // events are recorded
+	Pickle  bool   `json:"pickle"`  // snapshot.pickle is there
+	Heap    bool   `json:"heap"`    // heap is there
+	Record  bool   `json:"record"`  // history can be switched
+}
+
+// A failure is the last allocation that failed, and the moment at which it did.
+type failure struct {
+	Time     time.Time         `json:"time"`
+	Text     string            `json:"text"`
+	Asked    int64             `json:"asked"` // bytes
+	Snapshot snapshot.Snapshot `json:"-"`
+}
+
+// live is an allocator.
+type live struct {
+	*cupool.Caching
+	in   info
+	ring *ring
+}
+
+func isClosed(c *cupool.Caching) bool { return errors.Is(c.Err(), cupool.ErrClosed) }
+
+func (l *live) info() info {
+	in := l.in
+	in.Device, in.Live = l.Driver().Name(), true
+	_, in.Pickle = any(l.Caching).(pickler)
+	_, in.Heap = any(l.Caching).(profiler)
+	return in
+}
+
+func (l *live) stats() cupool.Stats          { return l.Stats() }
+func (l *live) writeStats(w io.Writer) error { return l.WriteStats(w) }
+func (l *live) labels() []cupool.LabelStats  { return l.Labels() }
+func (l *live) snapshot() snapshot.Snapshot  { return l.Snapshot() }
+
+func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }
+
+func (l *live) lastOOM() *failure { return nil }
+
+func (l *live) events(after uint64) []snapshot.Event {
+	if h, ok := any(l.Caching).(interface {
+		Events(after uint64) []snapshot.Event
+	}); ok {
+		return h.Events(after)
+	}
+	return nil
+}
+
+// What an allocator may have besides.
+type (
+	pickler  interface{ WriteSnapshot(io.Writer) error }
+	profiler interface{ WriteProfile(io.Writer) error }
+)
+
+// live returns the sources of an allocator and of its private pools.
+func (s *server) live(e entry, taken map[string]int) (all []source) {
+	name := e.name
+	if name == "" {
+		name = "allocator"
+	}
+	pools := append([]*cupool.Caching{e.caching}, e.caching.Pools()...)
+	for i, c := range pools {
+		id := name
+		if i > 0 {
+			id = name + "/" + c.Name()
+		}
+		if taken[id]++; taken[id] > 1 {
+			id = fmt.Sprintf("%s (%d)", id, taken[id])
+		}
+		in := info{ID: id, Name: id, Private: i > 0}
+		if i > 0 {
+			in.Name = c.Name()
+		} else {
+			name = id
+		}
+		all = append(all, &live{Caching: c, in: in, ring: s.rings.of(c)})
+	}
+	return all
+}
