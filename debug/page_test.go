@@ -59,17 +59,3 @@ func work(t *testing.T, c *cupool.Caching, seed uint64) {
 		require.NoError(t, c.Free(b))
 	}
 }
-
-func TestPageLook(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true, Limit: 4 << 30})
-	work(t, c, 1)
-	b := openBrowser(t, Handler(c))
-	b.look("light", 1360, 1500)
-	b.wait(`document.querySelector('#holders tbody tr')`)
-	b.do()
-	b.shot("light")
-	b.look("dark", 1360, 1500)
-	b.shot("dark")
-	b.look("light", 390, 2600)
-	b.shot("phone")
-}

@@ -68,7 +68,7 @@ export class Chart {
     if (!s?.time.length) return;
     const n = s.time.length;
     this.t1 = s.time[n - 1];
-    this.t0 = Math.min(s.time[0], this.inTime ? this.t1 - 30000 : this.t1 - 1);
+    this.t0 = Math.min(s.time[0], this.inTime ? this.t1 - 15000 : this.t1 - 1);
     this.step = stepFor(Math.max(...s.peak, ...s.reserved, 1));
     this.most = Math.ceil(Math.max(...s.peak, ...s.reserved, 1) / this.step) * this.step;
     this.axes();
@@ -142,7 +142,7 @@ export class Chart {
   }
 }
 
-// stepFor returns the distance of lines: a power of two times 1 or 2.5 of a unit.
+// stepFor returns the distance of lines: a power of two.
 function stepFor(most) {
   let step = 1024;
   while (most / step > 5) step *= 2;

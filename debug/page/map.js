@@ -6,6 +6,8 @@ import { isHeld, stateOf } from './data.js';
 
 const rowHeight = 18, barHeight = 14, headHeight = 26, pad = 8, gapParts = 40;
 const palette = ['#4e79a7', '#f28e2b', '#59a14f', '#d65557', '#b07aa1', '#57a6a0', '#d9b435', '#f08a94', '#9c755f', '#7d9c3f'];
+const mostHeight = () => Math.max(220, Math.min(innerHeight * 0.62, 620));
+const groupOf = seg => seg.stream * 4 + (seg.stitched ? 2 : seg.small ? 1 : 0);
 const minScale = 4096, maxRows = 400000;
 
 export class MemoryMap {
@@ -73,7 +75,7 @@ export class MemoryMap {
         at += stateOf(s, b) === 'gap' ? Math.min(s.size[b], this.perRow / gapParts) : s.size[b];
       }
       seg.long = at;
-      const key = seg.stream * 4 + (seg.stitched ? 2 : seg.small ? 1 : 0);
+      const key = groupOf(seg);
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(seg);
     }
@@ -86,7 +88,9 @@ export class MemoryMap {
       this.flow(segs);
       this.y += 6;
     }
-    this.tall.style.height = `${Math.max(this.y, this.height)}px`;
+    this.tall.style.height = `${this.y}px`;
+    this.root.style.height = `${Math.min(this.y + 2, mostHeight())}px`;
+    this.resize();
     this.onScale(this.perRow, !this.scale);
   }
 
@@ -121,12 +125,13 @@ export class MemoryMap {
 
   // fit returns the bytes a row with which all is in view, or nearly.
   fit() {
-    const rows = Math.max(6, Math.floor(this.height / rowHeight) - 4);
+    const groups = new Set(this.s.segments.map(groupOf));
+    const rows = Math.max(6, (mostHeight() - groups.size * (headHeight + 6)) / rowHeight - groups.size);
     let total = 0;
     for (let b = 0; b < this.s.n; b++) if (stateOf(this.s, b) !== 'gap') total += this.s.size[b];
     let scale = minScale;
-    while (scale * rows * 0.9 < total) scale *= 2;
-    return scale;
+    while (scale * rows < total) scale *= 2;
+    return scale > minScale && scale * 0.75 * rows >= total ? scale * 0.75 : scale;
   }
 
   zoom(factor) {
@@ -146,6 +151,8 @@ export class MemoryMap {
     this.width = width;
     this.height = height;
     this.ratio = devicePixelRatio;
+    const wide = this.laidOut !== width;
+    this.laidOut = width;
     this.canvas.width = Math.round(width * this.ratio);
     this.canvas.height = Math.round(height * this.ratio);
     this.canvas.style.width = `${width}px`;
@@ -153,7 +160,7 @@ export class MemoryMap {
     this.image = this.g.createImageData(this.canvas.width, this.canvas.height);
     this.pixels = new Uint32Array(this.image.data.buffer);
     this.cover = new Float32Array(this.canvas.width);
-    this.layout();
+    if (wide) this.layout();
     this.draw();
   }
 
