@@ -1,0 +1,223 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cupool/cupool/snapshot"
+)
+
+const diffText = `Says what grew between two memory snapshots, and what shrank: reserved, live,
+pending and cached memory; what is live or pending by label, by the place in the
+program that allocated it, and by size; and which segments came and went. A
+snapshot is what Caching.WriteSnapshot wrote or a Snapshot as JSON, or PyTorch's
+(torch.cuda.memory._dump_snapshot), with gzip or without.
+
+Places are known where the program recorded stacks. The line that is shown is the
+first one outside of libraries; -json has all of the stack. Sizes are of blocks, as
+they were rounded.`
+
+// runDiff compares two snapshots.
+func runDiff(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlags("diff", diffText, stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "usage: cupool diff [flags] BEFORE AFTER\n\n%s\n\n", diffText)
+		fs.PrintDefaults()
+	}
+	asJSON := fs.Bool("json", false, "print JSON, with all that changed")
+	top := fs.Int("top", 10, "how many `lines` each table has at most")
+	if err := parseFlags(fs, args); err != nil {
+		return err
+	}
+	if fs.NArg() != 2 || *top < 1 {
+		fmt.Fprintln(stderr, "cupool diff: two snapshots are compared, and tables have a line or more (cupool diff -h tells more)")
+		return errUsage
+	}
+	before, err := readSnapshots(fs.Arg(0))
+	if err != nil {
+		return err
+	}
+	after, err := readSnapshots(fs.Arg(1))
+	if err != nil {
+		return err
+	}
+	d := compare(before, after)
+	if *asJSON {
+		return json.NewEncoder(stdout).Encode(d)
+	}
+	return d.print(stdout, filepath.Base(fs.Arg(0)), filepath.Base(fs.Arg(1)), *top)
+}
+
+func readSnapshots(name string) ([]snapshot.Snapshot, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := snapshot.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
+}
+
+// diff is what changed between two snapshots. Sizes are in bytes.
+type diff struct {
+	Before   totals          `json:"before"`
+	After    totals          `json:"after"`
+	Labels   []change        `json:"labels"` // by growth, the largest first, as the others
+	Stacks   []change        `json:"stacks"`
+	Sizes    []change        `json:"sizes"`
+	Segments []segmentChange `json:"segments"` // that came, grew, shrank or went
+}
+
+// totals are the sums of a snapshot.
+type totals struct {
+	Reserved int64 `json:"reserved"`
+	Live     int64 `json:"live"`
+	Pending  int64 `json:"pending"`
+	Cached   int64 `json:"cached"`
+	Blocks   int64 `json:"blocks"` // live or pending
+	Segments int64 `json:"segments"`
+}
+
+// A change is of the live and pending blocks that have something in common.
+type change struct {
+	key    string
+	Label  string         `json:"label,omitempty"`
+	Size   int64          `json:"size,omitempty"`
+	Stack  snapshot.Stack `json:"frames,omitempty"`
+	Before amount         `json:"before"`
+	After  amount         `json:"after"`
+}
+
+type amount struct {
+	Blocks int64 `json:"blocks"`
+	Bytes  int64 `json:"bytes"`
+}
+
+func (c *change) bytes() int64  { return c.After.Bytes - c.Before.Bytes }
+func (c *change) blocks() int64 { return c.After.Blocks - c.Before.Blocks }
+
+// A segmentChange is of the memory at an address.
+type segmentChange struct {
+	segmentKey
+	Type   string `json:"segment_type"`
+	Before int64  `json:"before"` // 0: it is new
+	After  int64  `json:"after"`  // 0: it is gone
+}
+
+type segmentKey struct {
+	Device  string       `json:"device"`
+	Pool    string       `json:"pool,omitempty"`
+	Address snapshot.Ptr `json:"address"`
+}
+
+// comparison collects a diff.
+type comparison struct {
+	labels, stacks, sizes map[string]*change
+	segments              map[segmentKey]*segmentChange
+}
+
+func compare(before, after []snapshot.Snapshot) *diff {
+	c := comparison{map[string]*change{}, map[string]*change{}, map[string]*change{}, map[segmentKey]*segmentChange{}}
+	d := &diff{}
+	d.Before = c.add(before, func(x *change) *amount { return &x.Before }, func(x *segmentChange) *int64 { return &x.Before })
+	d.After = c.add(after, func(x *change) *amount { return &x.After }, func(x *segmentChange) *int64 { return &x.After })
+	d.Labels, d.Stacks, d.Sizes = changed(c.labels), changed(c.stacks), changed(c.sizes)
+	d.Segments = []segmentChange{}
+	for _, s := range c.segments {
+		if s.Before != s.After {
+			d.Segments = append(d.Segments, *s)
+		}
+	}
+	slices.SortFunc(d.Segments, func(a, b segmentChange) int {
+		return cmp.Or(cmp.Compare(b.After-b.Before, a.After-a.Before), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Address, b.Address))
+	})
+	return d
+}
+
+// add enters the snapshots of one side.
+func (c *comparison) add(list []snapshot.Snapshot, side func(*change) *amount, segment func(*segmentChange) *int64) (sum totals) {
+	for _, s := range list {
+		for i := range s.Segments {
+			seg, reserved := &s.Segments[i], int64(0)
+			for k := range seg.Blocks {
+				b := &seg.Blocks[k]
+				reserved += sum.add(b)
+				if b.State == snapshot.Live || b.State == snapshot.Pending {
+					c.addBlock(b, side)
+				}
+			}
+			if reserved == 0 {
+				continue // addresses without memory
+			}
+			key := segmentKey{s.Device, s.Pool, seg.Address}
+			if c.segments[key] == nil {
+				c.segments[key] = &segmentChange{segmentKey: key, Type: seg.Type}
+			}
+			*segment(c.segments[key]) += reserved
+			sum.Segments++
+		}
+	}
+	return sum
+}
+
+// add counts a block, and returns how much memory it has of its own.
+func (t *totals) add(b *snapshot.Block) int64 {
+	switch b.State {
+	case snapshot.Live:
+		t.Live += b.Size
+		t.Blocks++
+	case snapshot.Pending:
+		t.Pending += b.Size
+		t.Blocks++
+	case snapshot.Cached, snapshot.Free:
+		t.Cached += b.Size
+	default:
+		return 0
+	}
+	t.Reserved += b.Size
+	return b.Size
+}
+
+func (c *comparison) addBlock(b *snapshot.Block, side func(*change) *amount) {
+	for _, x := range []*change{
+		at(c.labels, b.Label, change{Label: b.Label}),
+		at(c.stacks, b.Stack.String(), change{Stack: b.Stack}),
+		at(c.sizes, fmt.Sprint(b.Size), change{Size: b.Size}),
+	} {
+		a := side(x)
+		a.Blocks++
+		a.Bytes += b.Size
+	}
+}
+
+func at(m map[string]*change, key string, first change) *change {
+	if m[key] == nil {
+		first.key = key
+		m[key] = &first
+	}
+	return m[key]
+}
+
+// changed returns what changed, by growth.
+func changed(m map[string]*change) []change {
+	list := []change{}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if c := m[key]; c.Before != c.After {
+			list = append(list, *c)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b change) int {
+		return cmp.Or(cmp.Compare(b.bytes(), a.bytes()), cmp.Compare(b.blocks(), a.blocks()))
+	})
+	return list
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// snapshots writes what a program holds before and after it grew, as JSON and for
+// PyTorch's viewer.
+func snapshots(t *testing.T) (before, after string) {
+	t.Helper()
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingSegments})
+	require.NoError(t, err)
+	weights := c.WithLabel("weights")
+	alloc := func(a cupool.Allocator, size int64) cupool.Block {
+		b, err := a.Alloc(size, nil)
+		require.NoError(t, err)
+		return b
+	}
+	free := func(b cupool.Block) { require.NoError(t, c.Free(b)) }
+	alloc(weights, 3<<20)
+	gone := alloc(c.WithLabel("batches"), 12<<20)
+	old := alloc(c, 1<<20)
+	dir := t.TempDir()
+	before, after = filepath.Join(dir, "before.json"), filepath.Join(dir, "after.pickle")
+	text, err := json.Marshal(c.Snapshot())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(before, text, 0o644))
+	free(gone)
+	free(old)
+	require.NoError(t, c.EmptyCache())
+	p, err := c.NewPool(cupool.PoolConfig{Name: "tenant"})
+	require.NoError(t, err)
+	alloc(weights, 5<<20)
+	alloc(p, 30<<20)
+	f, err := os.Create(after)
+	require.NoError(t, err)
+	require.NoError(t, c.WriteSnapshot(f))
+	require.NoError(t, f.Close())
+	return before, after
+}
+
+func TestDiffTable(t *testing.T) {
+	before, after := snapshots(t)
+	status, out, errs := tool(t, "diff", before, after)
+	require.Zero(t, status, errs)
+	require.Empty(t, errs)
+	out = strings.ReplaceAll(out, "\n\n", "\n")
+	require.Regexp(t, `^ +before\.json +after\.pickle +change
+reserved +22\.00 MiB +50\.00 MiB +\+28\.00 MiB
+live +16\.00 MiB +38\.00 MiB +\+22\.00 MiB
+pending +0 B +0 B +0
+cached +6\.000 MiB +12\.00 MiB +\+6\.000 MiB
+blocks +3 +3 +0
+segments +2 +2 +0
+by label +bytes +change +blocks +change
+\(no label\) +30\.00 MiB +\+29\.00 MiB +1 +0
+weights +8\.000 MiB +\+5\.000 MiB +2 +\+1
+batches +0 B +-12\.00 MiB +0 +-1
+by allocated at +bytes +change +blocks +change
+\(no stack\) +38\.00 MiB +\+22\.00 MiB +3 +0
+by size +bytes +change +blocks +change
+30\.00 MiB +30\.00 MiB +\+30\.00 MiB +1 +\+1
+5\.000 MiB +5\.000 MiB +\+5\.000 MiB +1 +\+1
+1\.000 MiB +0 B +-1\.000 MiB +0 +-1
+12\.00 MiB +0 B +-12\.00 MiB +0 +-1
+by segment +bytes +change
+0x\w+ large of pool tenant +30\.00 MiB +\+30\.00 MiB +new
+0x\w+ small +0 B +-2\.000 MiB +gone
+$`, out)
+	_, out, _ = tool(t, "diff", "-top", "2", before, after)
+	require.Regexp(t, `by label.*\n\(no label\).*\nbatches.*\nand 1 more with less change \(-top\)\n`, out)
+	_, out, _ = tool(t, "diff", before, before)
+	require.Equal(t, 7, strings.Count(out, "\n"), "nothing but the totals: %s", out)
+}
+
+func TestDiffJSON(t *testing.T) {
+	before, after := snapshots(t)
+	status, out, errs := tool(t, "diff", "-json", before, after)
+	require.Zero(t, status, errs)
+	var d diff
+	require.NoError(t, json.Unmarshal([]byte(out), &d))
+	require.Equal(t, totals{Reserved: 50 << 20, Live: 38 << 20, Cached: 12 << 20, Blocks: 3, Segments: 2}, d.After)
+	require.Equal(t, change{Label: "weights", Before: amount{1, 3 << 20}, After: amount{2, 8 << 20}}, d.Labels[1])
+	require.Len(t, d.Segments, 2)
+	require.Equal(t, segmentChange{segmentKey{"sim", "tenant", d.Segments[0].Address}, "large", 0, 30 << 20}, d.Segments[0])
+	_, out, _ = tool(t, "diff", "-json", before, before)
+	require.Contains(t, out, `"labels":[],"stacks":[],"sizes":[],"segments":[]`)
+}
+
+// Snapshots of PyTorch are compared too.
+func TestDiffPyTorch(t *testing.T) {
+	status, out, errs := tool(t, "diff", traces+"torch_default.pickle.gz", traces+"torch_expandable.pickle.gz")
+	require.Zero(t, status, errs)
+	require.Regexp(t, `(?m)^reserved +88\.00 MiB +84\.00 MiB +-4\.000 MiB$`, out)
+	require.NotContains(t, out, "by label", "what is live is the same")
+}
+
+// A stack is about the first line that is not a library's.
+func TestPlace(t *testing.T) {
+	frame := func(function, file string) snapshot.Frame {
+		return snapshot.Frame{Function: function, File: file, Line: 3}
+	}
+	lib := frame("github.com/cupool/cupool.(*Engine).Add", "/go/cupool/tensor_ops.go")
+	for want, stack := range map[string]snapshot.Stack{
+		"(no stack)": nil,
+		"/src/mlp/main.go:3 main.train": {
+			lib, frame("gorgonia.org/tensor.Add", "/go/tensor/api.go"), frame("main.train", "/src/mlp/main.go"), frame("main.main", "/src/mlp/main.go"),
+		},
+		"train.py:3 forward":                         {frame("__call__", "/lib/site-packages/torch/nn/module.py"), frame("forward", "train.py")},
+		"/go/cupool/tensor_ops.go:3 " + lib.Function: {lib},
+	} {
+		require.Equal(t, want, place(stack))
+	}
+}
+
+func TestDiffErrors(t *testing.T) {
+	before, _ := snapshots(t)
+	damaged := filepath.Join(t.TempDir(), "damaged")
+	require.NoError(t, os.WriteFile(damaged, []byte(`{"segments": [{"total_size": 5}]}`), 0o644))
+	for want, args := range map[string][]string{
+		"two snapshots are compared":                                         {before},
+		"and tables have a line or more":                                     {"-top", "0", before, before},
+		"no such file or directory":                                          {before, "nowhere"},
+		"not a memory snapshot: at byte 0: it is neither JSON nor a pickle":  {traces + "holes.trace", before},
+		damaged + ": not a memory snapshot: segments[0]: its blocks are not": {before, damaged},
+	} {
+		status, out, errs := tool(t, append([]string{"diff"}, args...)...)
+		require.NotZero(t, status)
+		require.Empty(t, out)
+		require.Contains(t, errs, want)
+	}
+}
