@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/internal/rarelog"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/vmem"
@@ -32,6 +34,7 @@ type Caching struct {
 	ownsDriver bool
 	ownMemory  bool // the memory comes from functions of the program
 	cfg        Config
+	log        *slog.Logger // cfg.Logger, for what may come in storms
 	id         uint32
 
 	name            string // of a private pool, as what follows
@@ -85,7 +88,8 @@ func New(cfg Config) (*Caching, error) {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, id: pools.Add(1)}
-	c.dev = newDevice(c, cfg.Driver, cfg.Logger, limit)
+	c.log = rarelog.Limit(cfg.Logger.With("device", cfg.Driver.Name()))
+	c.dev = newDevice(c, cfg.Driver, c.log, limit)
 	c.budget.Limit = limit
 	if err := c.begin(false); err != nil {
 		return nil, err
@@ -113,7 +117,7 @@ func (c *Caching) begin(noSplit bool) (err error) {
 	if err := c.startSanitizers(); err != nil {
 		return err
 	}
-	c.budget.Device, c.budget.Lock, c.reclaim.Tell = &c.dev.budget, &c.reclaim, cfg.OnRelease
+	c.budget.Device, c.budget.Lock, c.reclaim.Tell = &c.dev.budget, &c.reclaim, c.noteReleased
 	c.idle.regrets = map[regret]int{}
 	vm, err := cfg.virtualMemory()
 	if err != nil {

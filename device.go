@@ -75,7 +75,7 @@ func (d *deviceState) failed(err error) error {
 	for _, c := range d.open() {
 		c.space.Procs.Shut()
 	}
-	d.logger.Error("device lost", "device", d.driver.Name(), "error", err)
+	d.logger.Error("device lost", "error", err)
 	return err
 }
 

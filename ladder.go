@@ -75,7 +75,7 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 		}
 		freed, err := step.climb(c, r)
 		if device.IsLate(err) && !errors.Is(err, ErrDeviceLost) {
-			late, err = err, nil
+			late, err = c.noteLate(err), nil
 		}
 		if err == nil {
 			err = r.cancelled()
@@ -93,6 +93,7 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 		case ok:
 			if i >= firstReclaiming {
 				c.retries.Add(1)
+				c.log.Info("allocated after memory was reclaimed", "stream", uintptr(r.h.stream.handle), "bytes", r.size, "after", step.name)
 			}
 			return b, nil
 		case err == nil:
@@ -102,14 +103,21 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 				return b, nil
 			}
 		case device.IsLate(err):
-			late = err
+			late = c.noteLate(err)
 		default:
 			return Block{}, err
 		}
 	}
 	c.ooms.Add(1)
 	c.note(snapshot.OutOfMemory, r.h.stream.handle, 0, r.size)
+	c.log.Warn("out of memory", "stream", uintptr(r.h.stream.handle), "bytes", r.size, "reserved", c.budget.Held(), "error", refused)
 	return Block{}, c.oomError(r, refused, late)
+}
+
+// noteLate logs a wait that was given up, and returns its error.
+func (c *Caching) noteLate(err error) error {
+	c.log.Warn("work was late; an allocation looks elsewhere", "error", err)
+	return err
 }
 
 // tryAgain searches the heap and, with grow, asks the device.

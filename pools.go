@@ -101,7 +101,7 @@ func (c *Caching) unopened(cfg PoolConfig) *Caching {
 	p.cfg.InitialSize = 0
 	p.cfg.ZeroOnAlloc = p.cfg.ZeroOnAlloc || cfg.ZeroOnAlloc
 	p.cfg.ZeroOnFree = p.cfg.ZeroOnFree || cfg.ZeroOnFree
-	p.cfg.Logger = d.logger.With("pool", p.name)
+	p.cfg.Logger, p.log = d.root.cfg.Logger.With("pool", p.name), d.logger.With("pool", p.name)
 	if cfg.Limit > 0 {
 		p.budget.Limit = min(p.budget.Limit, cfg.Limit)
 	}

@@ -743,11 +743,19 @@ func (c *Caching) startDecay() {
 		released, err := c.releaseDecayed(unused)
 		c.decayedBytes.Add(released)
 		if err != nil {
-			c.cfg.Logger.Warn("giving idle memory back failed", "device", c.driver.Name(), "error", err)
+			c.log.Warn("giving idle memory back failed", "error", err)
 		}
 		return released
 	}
 	c.decay.Start(c.cfg.Decay)
+}
+
+// noteReleased tells the program that memory went back to the device.
+func (c *Caching) noteReleased(released int64) {
+	c.log.Debug("memory went back to the device", "bytes", released)
+	if c.cfg.OnRelease != nil {
+		c.cfg.OnRelease(released)
+	}
 }
 
 // keptBytes returns how much was reserved on purpose.

@@ -56,7 +56,7 @@ var house = []floor{
 		{dir: "internal/confcheck", only: "internal/bytesize internal/device internal/sizeclass"},
 		{dir: "internal/graphmem", only: "internal/device"},
 		{dir: "internal/errtext", only: "internal/bytesize internal/device"}, {dir: "internal/devname", only: "internal/bytesize internal/device"},
-		{dir: "internal/simdev"}, {dir: "internal/cubridge"}, {dir: "internal/gputest"},
+		{dir: "internal/rarelog"}, {dir: "internal/simdev"}, {dir: "internal/cubridge"}, {dir: "internal/gputest"},
 	}},
 	{"blocks, devices", []room{
 		{dir: "internal/block"}, {dir: "internal/addrmap"}, {dir: "internal/hostdev"},
