@@ -158,7 +158,7 @@ func TestErrors(t *testing.T) {
 			require.Equal(t, c.status, status)
 			require.True(t, strings.HasPrefix(stderr, "gorgonia: "), stderr)
 			require.Contains(t, stderr, c.want)
-			require.Equal(t, 1, strings.Count(stderr, "\n"), "one line: %s", stderr)
+			require.Equal(t, 1, strings.Count(stderr, "\n")-strings.Count(stderr, "\n\t"), "one line, and what explains it indented: %s", stderr)
 		})
 	}
 }

@@ -175,8 +175,8 @@ func TestErrors(t *testing.T) {
 			if status != c.status {
 				t.Errorf("exit status %d, want %d", status, c.status)
 			}
-			if !strings.HasPrefix(stderr, "mlp: ") || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
-				t.Errorf("error output %q, want one line with %q", stderr, c.want)
+			if !strings.HasPrefix(stderr, "mlp: ") || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1+strings.Count(stderr, "\n\t") {
+				t.Errorf("error output %q, want one line with %q, and what explains it indented", stderr, c.want)
 			}
 		})
 	}
