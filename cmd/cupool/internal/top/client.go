@@ -94,14 +94,17 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, h holders) error
 			return err
 		}
 	}
+	h.addLabels(labels)
+	h.addStacks(&picture)
+	s.add(p, &st)
+	s.addStreams(&picture)
+	if p.Private { // its allocator has the events of all
+		return nil
+	}
 	if err := c.get(ctx, "events", url.Values{"pool": {p.ID}, "limit": {fmt.Sprint(mostEvents)}}, &events); err != nil {
 		return err
 	}
-	s.add(p, &st)
-	s.addStreams(&picture)
 	s.Events = append(s.Events, events...)
-	h.addLabels(labels)
-	h.addStacks(&picture)
 	return nil
 }
 

@@ -93,7 +93,7 @@ func TestOnce(t *testing.T) {
 		`\nreserved +32 MiB +█+·+ +of 64 MiB\n`,
 		`\n  live +15 MiB +█+`,
 		`\n  cached +17 MiB +█+`,
-		`\nall +allocs 2 +frees 0 +misses 2 +driver 2 +retries 0 +oom 0 +hits 0\.00 %\n`,
+		`\nall +allocs 2 +frees 0 +misses 2 +hits 0\.00 % +driver 2 +retries 0 +oom 0\n`,
 		`\nmlp +12 MiB +12 MiB +0 B +0 B +1\n  stream 0 +12 MiB +12 MiB +0 B +0 B +1\nmlp/batches +20 MiB +3 MiB +0 B +17 MiB +1\n  stream 0 +20 MiB`,
 		`\n +15 MiB +2 100\.0 %  load\.go:12 main\.load < main\.go:40 main\.main\n`,
 		`\n[\d:.]+  oom +1 GiB  stream 0  weights\n[\d:.]+  segment_alloc +20 MiB`,

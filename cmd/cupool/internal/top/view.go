@@ -115,7 +115,7 @@ func (v *view) head(width int) []line {
 	}
 	lines := []line{title}
 	if v.err != nil {
-		lines = append(lines, line{{runewidth.Truncate(v.err.Error()+"; trying again", width, "…"), bad}})
+		lines = append(lines, line{{runewidth.Truncate("trying again; "+strings.TrimPrefix(v.err.Error(), v.url+": "), width, "…"), bad}})
 	}
 	return lines
 }
@@ -186,20 +186,20 @@ func (v *view) curve(columns int) string {
 func (v *view) counts() []line {
 	s := v.now
 	row := func(name string, c Counts, unit string) line {
-		l := line{{fmt.Sprintf("%-*s", labelWidth, name), plain}}
+		l := line{{fmt.Sprintf("%-*sallocs %s%s  frees %s%s  misses %s%s", labelWidth, name, count(c.Allocs), unit, count(c.Frees), unit, count(c.Misses), unit), plain}}
+		if c.Hits+c.Misses > 0 {
+			l = append(l, span{fmt.Sprintf("  hits %.2f %%", 100*float64(c.Hits)/float64(c.Hits+c.Misses)), plain})
+		}
+		l = append(l, span{fmt.Sprintf("  driver %s%s", count(c.DriverAllocs), unit), plain})
 		for _, f := range []struct {
 			name string
 			n    int64
-			bad  bool
-		}{{"allocs", c.Allocs, false}, {"frees", c.Frees, false}, {"misses", c.Misses, false}, {"driver", c.DriverAllocs, false}, {"retries", c.Retries, true}, {"oom", c.OOMs, true}} {
-			text := span{fmt.Sprintf("%s %s%s  ", f.name, count(f.n), unit), plain}
-			if f.bad && f.n > 0 {
-				text.style = bad
+		}{{"retries", c.Retries}, {"oom", c.OOMs}} {
+			look := plain
+			if f.n > 0 {
+				look = bad
 			}
-			l = append(l, text)
-		}
-		if c.Hits+c.Misses > 0 {
-			l = append(l, span{fmt.Sprintf("hits %.2f %%", 100*float64(c.Hits)/float64(c.Hits+c.Misses)), plain})
+			l = append(l, span{fmt.Sprintf("  %s %s%s", f.name, count(f.n), unit), look})
 		}
 		return l
 	}
@@ -241,9 +241,9 @@ func (v *view) places(width int) []line {
 }
 
 func (v *view) holders(width int) []line {
-	title, holders := "LIVE BY STACK", v.now.Stacks
+	title, none, holders := "LIVE BY STACK", "no stacks are recorded: set Config.History", v.now.Stacks
 	if v.labels {
-		title, holders = "LIVE BY LABEL", v.now.Labels
+		title, none, holders = "LIVE BY LABEL", "no memory has a label: WithLabel gives it one", v.now.Labels
 	}
 	lines := []line{{}, {{fmt.Sprintf("%11s%8s%8s  %s, BY %s", "BYTES", "BLOCKS", "SHARE", title, strings.ToUpper(v.order.String())), strong}}}
 	for _, h := range sorted(holders, v.order) {
@@ -252,7 +252,7 @@ func (v *view) holders(width int) []line {
 			{runewidth.Truncate(h.Name, max(width-29, 0), "…"), plain}})
 	}
 	if len(holders) == 0 {
-		lines = append(lines, line{{"  nothing is recorded: the program sets Config.History, or names memory by WithLabel", faint}})
+		lines = append(lines, line{{"  " + none, faint}})
 	}
 	return lines
 }
@@ -291,10 +291,12 @@ func (v *view) help() line {
 }
 
 // stackName is a stack in one line, the innermost function first, as "main.go:12
-// main.load < main.go:40 main.main".
+// main.load < main.go:40 main.main". It begins with the program's own function,
+// where a library of Gorgonia called the allocator.
 func stackName(s snapshot.Stack) string {
+	own := slices.IndexFunc(s, func(f snapshot.Frame) bool { return !strings.HasPrefix(f.Function, "gorgonia.org/") })
 	var parts []string
-	for _, f := range s {
+	for _, f := range s[max(own, 0):] {
 		parts = append(parts, fmt.Sprintf("%s:%d %s", f.File[strings.LastIndexAny(f.File, `/\`)+1:], f.Line, f.Function[strings.LastIndexByte(f.Function, '/')+1:]))
 	}
 	return strings.Join(parts, " < ")
