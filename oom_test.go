@@ -111,11 +111,11 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"Limit: 60<<20", "RecordStacks: true, to see which lines hold memory"},
+			reason: "limit", advice: []string{"Limit: 60<<20", "History: &cupool.History{SampleBytes: 1}, to see which lines hold memory"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
 		},
 		"fraction": {
-			cfg: cupool.Config{Fraction: 0.5, RecordStacks: true},
+			cfg: cupool.Config{Fraction: 0.5, History: &cupool.History{SampleBytes: 1}},
 			program: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
 				x.mustAlloc(x.c.WithLabel("weights"), 40)
 				_, e := x.alloc(x.c, 20, nil)
@@ -132,7 +132,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(p, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "RecordStacks: true, to see which lines hold memory"},
+			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "History: &cupool.History{SampleBytes: 1}, to see which lines hold memory"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.Limit = 40 << 20 },
 		},
 		"fragmentation of segments": {
@@ -155,7 +155,7 @@ func TestOOMReasons(t *testing.T) {
 			program: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
 				return speckled(x, x.c)
 			},
-			reason: "fragmentation", advice: []string{"NewPool for blocks that live long", "RecordStacks: true, to see which lines hold memory"},
+			reason: "fragmentation", advice: []string{"NewPool for blocks that live long", "History: &cupool.History{SampleBytes: 1}, to see which lines hold memory"},
 			apply: func(*cupool.Config, *cupool.PoolConfig) {},
 			again: func(x *oomRig, p *cupool.Caching) *cupool.OOMError { return speckled(x, p) },
 		},
@@ -213,7 +213,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 45, nil)
 				return e
 			},
-			reason: "other pools", advice: []string{`PoolConfig.UseOnOOM: true for pool "lender"`, "RecordStacks: true, to see which lines hold memory"},
+			reason: "other pools", advice: []string{`PoolConfig.UseOnOOM: true for pool "lender"`, "History: &cupool.History{SampleBytes: 1}, to see which lines hold memory"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.UseOnOOM = true },
 		},
 		"pools that hold most": {
@@ -224,7 +224,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "RecordStacks: true, to see which lines hold memory"},
+			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "History: &cupool.History{SampleBytes: 1}, to see which lines hold memory"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) {},
 			again: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
 				x.mustAlloc(p, 50)
@@ -234,7 +234,7 @@ func TestOOMReasons(t *testing.T) {
 			},
 		},
 		"too much": {
-			cfg: cupool.Config{RecordStacks: true, OnOutOfMemory: func(int64) bool { return false }},
+			cfg: cupool.Config{History: &cupool.History{SampleBytes: 1}, OnOutOfMemory: func(int64) bool { return false }},
 			program: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
 				x.mustAlloc(x.c, 90)
 				_, e := x.alloc(x.c, 20, nil)

@@ -32,7 +32,7 @@ func tileOf(name string) string {
 
 // Figures, holders and the map follow what the program does.
 func TestPageFollows(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true, Limit: 1 << 30})
+	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}, Limit: 1 << 30})
 	first, err := c.WithLabel("weights").Alloc(40<<20, nil)
 	require.NoError(t, err)
 	b := openBrowser(t, Handler(c))
@@ -61,7 +61,7 @@ func TestPageFollows(t *testing.T) {
 // A block's size, label and stack are there for the mouse and for the keyboard, and a
 // screen reader is told.
 func TestPageBlock(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true})
+	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	_, err := c.WithLabel("weights").Alloc(24<<20, nil)
 	require.NoError(t, err)
 	_, err = c.Alloc(16<<20-100, nil)
@@ -128,7 +128,7 @@ func TestPageControls(t *testing.T) {
 
 // The page has its colours by the system's choice, and fits a phone.
 func TestPageLooks(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true, Limit: 1 << 30})
+	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}, Limit: 1 << 30})
 	work(t, c, 1)
 	b := openBrowser(t, Handler(c))
 	b.ready()
@@ -148,7 +148,7 @@ func TestPageLooks(t *testing.T) {
 
 // What can be used has a role and a name, and landmarks and headings are there.
 func TestPageAccessible(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true})
+	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	work(t, c, 1)
 	b := openBrowser(t, Handler(c))
 	b.ready()
