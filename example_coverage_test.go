@@ -6,4 +6,6 @@ import (
 	"github.com/cupool/cupool/internal/exampletest"
 )
 
-func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t, ".", "cuda") }
+func TestEveryIdentifierIsInAnExample(t *testing.T) {
+	exampletest.Complete(t, ".", "cuda", "internal/tensorop/stdeng")
+}

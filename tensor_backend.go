@@ -14,6 +14,7 @@ import (
 	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
+	"github.com/cupool/cupool/internal/tensorop/stdeng"
 )
 
 // Engine is a tensor.Engine whose tensors live in the memory of an Allocator:
@@ -40,6 +41,23 @@ import (
 //
 // Out of memory inside of tensor (tensor.New, Clone, MatMul) is a panic with
 // an *EngineError, since tensor has no other way; Try turns it into an error.
+//
+// # Operations
+//
+// An Engine has the methods of tensor.StdEng, which package tensor calls: Add, Sub,
+// Mul, Div, Pow and Mod; Gt, Gte, Lt, Lte, ElEq and ElNe; MinBetween and MaxBetween;
+// each of them with a scalar, too (AddScalar, EqScalar, NeScalar); Neg, Inv, Square,
+// Cube, Exp, Tanh, Log, Log2, Log10, Sqrt, Cbrt, InvSqrt, Sign, Abs, Clamp, Map, FMA
+// and FMAScalar; SoftMax, LogSoftMax, SoftMaxB and LogSoftMaxB; Sum, Min, Max,
+// Argmax, Argmin, Reduce and OptimizedReduce; MatMul, MatVecMul, Outer, Inner,
+// Trace, Dot and SVD; Transpose, Concat, StackDense, Repeat, RepeatReuse, Diag,
+// SelectByIndices and SelectByIndicesB. They have its options, errors and numbers,
+// and their results are in the pool. They fail with tensor's own errors, or with an
+// *EngineError around ErrUseAfterFree, ErrNotSupported or what the allocator or
+// device says. Unlike StdEng's, SoftMax, its three relatives and SelectByIndices
+// heed WithReuse, and the former UseUnsafe. Inner and Trace return a Go value, for
+// which they wait. On a GPU, SelectByIndicesB adds gradients of the same slice in
+// the order of the indices, and indices that are out of range add to nothing.
 //
 // # What tensor does without asking its engine
 //
@@ -91,6 +109,7 @@ import (
 //
 // Clones that Gorgonia makes with CloneValue lie in Go's heap.
 type Engine struct {
+	stdEngine  // of ops
 	a          Allocator
 	d          Driver
 	s          *Stream
@@ -154,6 +173,7 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	if err := e.findOps(); err != nil {
 		return nil, err
 	}
+	e.stdEngine = stdeng.New(e.ops)
 	return e, nil
 }
 
