@@ -152,12 +152,15 @@ func TestPageAccessible(t *testing.T) {
 	work(t, c, 1)
 	b := openBrowser(t, Handler(c))
 	b.ready()
-	type value struct{ Value any }
+	type value struct {
+		Value any `json:"value"`
+	}
 	var tree struct { // of the protocol, as cdproto does not know all that newer browsers say
 		Nodes []struct {
-			Ignored    bool
-			Role, Name value
-		}
+			Ignored bool  `json:"ignored"`
+			Role    value `json:"role"`
+			Name    value `json:"name"`
+		} `json:"nodes"`
 	}
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
 		return cdp.Execute(ctx, "Accessibility.getFullAXTree", nil, &tree)

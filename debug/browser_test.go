@@ -60,7 +60,10 @@ func openBrowser(t *testing.T, h http.Handler) *browser {
 		chromedp.WindowSize(1360, 900))...)
 	t.Cleanup(stop)
 	tab, cancel := chromedp.NewContext(alloc)
-	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(tab) // waits for the browser, which writes to its folder till then
+		cancel()
+	})
 	ctx, timeout := context.WithTimeout(tab, 5*time.Minute) // only what hangs is to fail
 	t.Cleanup(timeout)
 	b := &browser{t, ctx}

@@ -85,10 +85,11 @@ func Handler(allocators ...*cupool.Caching) http.Handler {
 	return newServer(func() []entry { return all })
 }
 
-// SnapshotHandler serves the page of a snapshot that was taken before, under a
-// name, such as that of a file. Memory over time is worked out from its events.
-func SnapshotHandler(name string, s snapshot.Snapshot) http.Handler {
-	return newFrozenServer(name, s)
+// SnapshotHandler serves the page of snapshots that were taken before, as
+// snapshot.Read returns them, under a name such as that of a file. Memory over time is
+// worked out from their events.
+func SnapshotHandler(name string, pools ...snapshot.Snapshot) http.Handler {
+	return newFrozenServer(name, pools)
 }
 
 // Publish shows an allocator and its private pools on the page that importing the

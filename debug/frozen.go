@@ -12,27 +12,46 @@ import (
 
 // frozen is a snapshot that was taken before.
 type frozen struct {
-	name    string
+	in      info
 	picture snapshot.Snapshot
 	course  *series
 }
 
-func newFrozenServer(name string, p snapshot.Snapshot) *server {
-	f := &frozen{name, p, courseOf(p)}
+// newFrozenServer serves snapshots: of a file that has one, under the file's name, and
+// of one that has several, each under those of its device and its pool.
+func newFrozenServer(name string, pictures []snapshot.Snapshot) *server {
+	var all []source
+	taken := map[string]int{}
+	for _, p := range pictures {
+		in := info{ID: name, Name: name, Device: p.Device, Private: p.Pool != ""}
+		if len(pictures) > 1 && p.Device != "" {
+			in.ID, in.Name = p.Device, p.Device
+		}
+		if p.Pool != "" {
+			in.ID, in.Name = in.ID+"/"+p.Pool, p.Pool
+		}
+		in.ID = unique(in.ID, taken)
+		all = append(all, newFrozen(in, p))
+	}
 	s := newServer(nil)
-	s.sources = func() []source { return []source{f} }
+	s.sources = func() []source { return all }
 	return s
 }
 
-func (f *frozen) info() info {
-	return info{ID: f.name, Name: f.name, Device: f.picture.Device, History: len(f.picture.Events) > 0}
+func newFrozen(in info, p snapshot.Snapshot) *frozen {
+	in.Live, in.Record, in.History = false, false, len(p.Events) > 0
+	return &frozen{in, p, courseOf(p)}
 }
 
-func (f *frozen) stats() cupool.Stats          { return statsOf(f.picture) }
-func (f *frozen) writeStats(w io.Writer) error { return f.stats().Write(w, f.name) }
-func (f *frozen) snapshot() snapshot.Snapshot  { return f.picture }
-func (f *frozen) series(time.Time) *series     { return f.course }
-func (f *frozen) lastOOM() *failure            { return nil }
+func (f *frozen) info() info { return f.in }
+
+func (f *frozen) stats() cupool.Stats             { return statsOf(f.picture) }
+func (f *frozen) writeStats(w io.Writer) error    { return f.stats().Write(w, f.in.Name) }
+func (f *frozen) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, f.picture) }
+func (f *frozen) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, f.picture) }
+func (f *frozen) snapshot() snapshot.Snapshot     { return f.picture }
+func (f *frozen) series(time.Time) *series        { return f.course }
+func (f *frozen) lastOOM() *failure               { return nil }
 
 // labels counts the blocks of each label.
 func (f *frozen) labels() (all []cupool.LabelStats) {

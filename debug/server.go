@@ -233,7 +233,7 @@ func (s *server) source(q url.Values) (source, error) {
 		if x == nil {
 			return nil, refuse(http.StatusNotFound, "no allocation failed")
 		}
-		return &frozen{of.info().ID, x.Snapshot, courseOf(x.Snapshot)}, nil
+		return newFrozen(of.info(), x.Snapshot), nil
 	default:
 		return nil, refuse(http.StatusBadRequest, "moment %q is not oom", moment)
 	}
@@ -280,24 +280,11 @@ func attach(w http.ResponseWriter, of source, kind string) {
 }
 
 func viewPickle(w http.ResponseWriter, _ *http.Request, of source) error {
-	l, ok := of.(*live)
-	if !ok {
-		return refuse(http.StatusNotFound, "there is no pickle of it")
-	}
-	p, ok := any(l.Caching).(pickler)
-	if !ok {
-		return refuse(http.StatusNotFound, "there is no pickle of it")
-	}
-	return download(w, of, "pickle", p.WriteSnapshot)
+	return download(w, of, "pickle", of.writeSnapshot)
 }
 
 func viewHeap(w http.ResponseWriter, _ *http.Request, of source) error {
-	if l, ok := of.(*live); ok {
-		if p, ok := any(l.Caching).(profiler); ok {
-			return download(w, of, "pb.gz", p.WriteProfile)
-		}
-	}
-	return refuse(http.StatusNotFound, "there is no profile of it")
+	return download(w, of, "pb.gz", of.writeProfile)
 }
 
 // download sends a file that is made before, so that an error can be told.

@@ -15,6 +15,8 @@ type source interface {
 	info() info
 	stats() cupool.Stats
 	writeStats(w io.Writer) error
+	writeSnapshot(w io.Writer) error
+	writeProfile(w io.Writer) error
 	labels() []cupool.LabelStats
 	snapshot() snapshot.Snapshot
 	lastOOM() *failure // nil: none
@@ -30,8 +32,6 @@ type info struct {
 	Device  string `json:"device"`
 	Live    bool   `json:"live"`    // no snapshot: it goes on, and can be trimmed
 	History bool   `json:"history"` // events are recorded
-	Pickle  bool   `json:"pickle"`  // snapshot.pickle is there
-	Heap    bool   `json:"heap"`    // heap is there
 	Record  bool   `json:"record"`  // history can be switched
 }
 
@@ -55,15 +55,15 @@ func isClosed(c *cupool.Caching) bool { return errors.Is(c.Err(), cupool.ErrClos
 func (l *live) info() info {
 	in := l.in
 	in.Device, in.Live = l.Driver().Name(), true
-	_, in.Pickle = any(l.Caching).(pickler)
-	_, in.Heap = any(l.Caching).(profiler)
 	return in
 }
 
-func (l *live) stats() cupool.Stats          { return l.Stats() }
-func (l *live) writeStats(w io.Writer) error { return l.WriteStats(w) }
-func (l *live) labels() []cupool.LabelStats  { return l.Labels() }
-func (l *live) snapshot() snapshot.Snapshot  { return l.Snapshot() }
+func (l *live) stats() cupool.Stats             { return l.Stats() }
+func (l *live) writeStats(w io.Writer) error    { return l.WriteStats(w) }
+func (l *live) writeSnapshot(w io.Writer) error { return l.WriteSnapshot(w) }
+func (l *live) writeProfile(w io.Writer) error  { return l.WriteProfile(w) }
+func (l *live) labels() []cupool.LabelStats     { return l.Labels() }
+func (l *live) snapshot() snapshot.Snapshot     { return l.Snapshot() }
 
 func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }
 
@@ -78,12 +78,6 @@ func (l *live) events(after uint64) []snapshot.Event {
 	return nil
 }
 
-// What an allocator may have besides.
-type (
-	pickler  interface{ WriteSnapshot(io.Writer) error }
-	profiler interface{ WriteProfile(io.Writer) error }
-)
-
 // live returns the sources of an allocator and of its private pools.
 func (s *server) live(e entry, taken map[string]int) (all []source) {
 	name := e.name
@@ -96,9 +90,7 @@ func (s *server) live(e entry, taken map[string]int) (all []source) {
 		if i > 0 {
 			id = name + "/" + c.Name()
 		}
-		if taken[id]++; taken[id] > 1 {
-			id = fmt.Sprintf("%s (%d)", id, taken[id])
-		}
+		id = unique(id, taken)
 		in := info{ID: id, Name: id, Private: i > 0}
 		if i > 0 {
 			in.Name = c.Name()
@@ -108,4 +100,14 @@ func (s *server) live(e entry, taken map[string]int) (all []source) {
 		all = append(all, &live{Caching: c, in: in, ring: s.rings.of(c)})
 	}
 	return all
+}
+
+// unique adds a number to an ID that is taken.
+func unique(id string, taken map[string]int) string {
+	for {
+		if taken[id]++; taken[id] == 1 {
+			return id
+		}
+		id = fmt.Sprintf("%s (%d)", id, taken[id])
+	}
 }

@@ -113,6 +113,7 @@ export class MemoryMap {
       if (!row || used + Math.min(seg.long, this.perRow) > this.perRow * 1.0001) begin();
       for (let from = 0; from < seg.long || from === 0;) {
         const long = Math.min(seg.long - from, this.perRow - used);
+        if (from === 0) Object.assign(seg, { row: this.items.length - 1, begun: long });
         row.pieces.push({ seg, from, long, x: pad + used / this.perRow * room });
         used += long + gap;
         from += long;
@@ -316,13 +317,12 @@ export class MemoryMap {
   rowsOf(b, f) {
     const seg = this.s.segments[this.s.seg[b]], perByte = (this.width - 2 * pad) / this.perRow;
     const start = this.at[b], end = this.endOf(b);
-    for (const item of this.items) {
-      if (!item.pieces) continue;
-      for (const p of item.pieces) {
-        if (p.seg !== seg || p.from + p.long <= start && p.from !== start || p.from >= end && end > start) continue;
-        const x0 = p.x + Math.max(start - p.from, 0) * perByte, x1 = p.x + Math.min(end - p.from, p.long) * perByte;
-        f(item, x0, x1);
-      }
+    // All rows of a segment but its first are whole.
+    for (let i = seg.row + Math.ceil(Math.max(0, start - seg.begun + 1) / this.perRow); i < this.items.length; i++) {
+      const item = this.items[i], p = item.pieces?.find(p => p.seg === seg);
+      if (!p || p.from >= end && p.from > start) break;
+      if (p.from + p.long <= start) continue;
+      f(item, p.x + Math.max(start - p.from, 0) * perByte, p.x + Math.min(end - p.from, p.long) * perByte);
     }
   }
 

@@ -65,8 +65,6 @@ async function pools() {
   $('history').hidden = !p?.record;
   $('history').setAttribute('aria-pressed', String(!!p?.history));
   $('history').textContent = p?.history ? 'Stop history' : 'Record history';
-  $('li-pickle').hidden = !p?.pickle;
-  $('li-heap').hidden = !p?.heap;
   for (const [id, path] of [['get-json', 'snapshot'], ['get-pickle', 'snapshot.pickle'], ['get-heap', 'heap'], ['get-stats', 'stats.txt']]) $(id).href = query(path);
   for (const a of document.querySelectorAll('a.of')) a.href = query(a.textContent);
 }

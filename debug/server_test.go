@@ -1,0 +1,342 @@
+package debug
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// ask sends a request and returns the status and the body.
+func ask(t *testing.T, h http.Handler, method, target string, header ...string) (int, string) {
+	t.Helper()
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+// get reads JSON.
+func get[T any](t *testing.T, h http.Handler, target string) (v T) {
+	t.Helper()
+	status, body := ask(t, h, "GET", target)
+	require.Equal(t, 200, status, body)
+	require.NoError(t, json.Unmarshal([]byte(body), &v), body)
+	return v
+}
+
+// Every path answers, below any prefix, with what the allocator itself says.
+func TestPaths(t *testing.T) {
+	c := newPool(t, cupool.Config{RecordStacks: true})
+	work(t, c, 2)
+	p, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
+	require.NoError(t, err)
+	_, err = p.Alloc(1<<20, nil)
+	require.NoError(t, err)
+
+	mux := http.NewServeMux()
+	h := Handler(c)
+	mux.Handle("/debug/cupool/", h)
+	mux.Handle("/a/b/", http.StripPrefix("/a/b", h))
+	for _, prefix := range []string{"/debug/cupool/", "/a/b/"} {
+		assert.Equal(t, []info{
+			{ID: "allocator", Name: "allocator", Device: "sim", Live: true},
+			{ID: "allocator/graphs", Name: "graphs", Private: true, Device: "sim", Live: true},
+		}, get[[]info](t, mux, prefix+"pools"))
+		assert.Equal(t, c.Stats(), get[cupool.Stats](t, mux, prefix+"stats"))
+		assert.Equal(t, p.Stats(), get[cupool.Stats](t, mux, prefix+"stats?pool=allocator/graphs"))
+		assert.Equal(t, c.Labels(), get[[]cupool.LabelStats](t, mux, prefix+"labels"))
+		assert.Equal(t, c.Snapshot().Segments, get[snapshot.Snapshot](t, mux, prefix+"snapshot").Segments)
+		assert.Len(t, get[series](t, mux, prefix+"series").Time, 1)
+		assert.Empty(t, get[series](t, mux, prefix+"series?after=0").Time)
+		assert.Empty(t, get[[]snapshot.Event](t, mux, prefix+"events?after=7&limit=3"))
+
+		_, text := ask(t, mux, "GET", prefix+"stats.txt")
+		assert.Contains(t, text, "weights")
+		_, pickle := ask(t, mux, "GET", prefix+"snapshot.pickle")
+		read, err := snapshot.Read(strings.NewReader(pickle))
+		require.NoError(t, err)
+		assert.Len(t, read, 2)
+		_, heap := ask(t, mux, "GET", prefix+"heap")
+		prof, err := profile.ParseData([]byte(heap))
+		require.NoError(t, err)
+		assert.NotEmpty(t, prof.Sample)
+
+		status, page := ask(t, mux, "GET", prefix)
+		assert.Equal(t, 200, status)
+		assert.Contains(t, page, "<!doctype html>")
+		for _, file := range []string{"page.js", "page.css", "icon.svg"} {
+			assert.Contains(t, page, `"`+file+`"`)
+			status, _ := ask(t, mux, "GET", prefix+file)
+			assert.Equal(t, 200, status, file)
+		}
+	}
+}
+
+// The path without its slash leads to the one with it.
+func TestSlash(t *testing.T) {
+	h := http.StripPrefix("/memory", Handler())
+	r := httptest.NewRequest("GET", "/memory", nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	assert.Equal(t, http.StatusFound, w.Code)
+	assert.Equal(t, "./memory/", w.Header().Get("Location"))
+}
+
+// What is wrong with a request is said, with the right status.
+func TestRefusals(t *testing.T) {
+	c := newPool(t, cupool.Config{})
+	h := Handler(c)
+	for _, x := range []struct {
+		method, target string
+		status         int
+		text           string
+	}{
+		{"GET", "/stats?pool=none", 404, `there is no allocator or pool \"none\"`},
+		{"GET", "/blocks?moment=oom", 404, "no allocation failed"},
+		{"GET", "/blocks?moment=then", 400, `moment \"then\" is not oom`},
+		{"GET", "/events?after=-1", 400, "is no whole number from 0 on"},
+		{"GET", "/series?after=x", 400, "is no whole number from -1 on"},
+		{"GET", "/events?limit=0", 400, "is no whole number from 1 on"},
+		{"GET", "/nothing", 404, `there is no \"nothing\" here`},
+		{"GET", "/page", 404, "there is no"},
+		{"GET", "/trim", 405, "changes take a POST"},
+		{"POST", "/stats", 405, "stats is read with GET"},
+		{"DELETE", "/trim", 405, "changes take a POST"},
+		{"POST", "/trim?keep=-1", 400, "is no whole number from 0 on"},
+	} {
+		status, body := ask(t, h, x.method, x.target)
+		assert.Equal(t, x.status, status, x.target)
+		assert.Contains(t, body, x.text, x.target)
+	}
+	status, body := ask(t, SnapshotHandler("x", c.Snapshot()), "POST", "/trim")
+	assert.Equal(t, 409, status)
+	assert.Contains(t, body, "a snapshot does not change")
+	status, body = ask(t, newServer(func() []entry { return nil }), "GET", "/stats")
+	assert.Equal(t, 404, status)
+	assert.Contains(t, body, "there is no allocator")
+}
+
+// Only a POST of the same origin, or of no browser, changes anything.
+func TestOrigins(t *testing.T) {
+	c := newPool(t, cupool.Config{Backing: cupool.BackingSegments})
+	h := Handler(c)
+	for _, x := range []struct {
+		header []string
+		status int
+	}{
+		{nil, 200},
+		{[]string{"Sec-Fetch-Site", "same-origin"}, 200},
+		{[]string{"Sec-Fetch-Site", "none"}, 200},
+		{[]string{"Origin", "http://example.com"}, 200}, // which httptest's requests are for
+		{[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{[]string{"Sec-Fetch-Site", "same-site"}, 403},
+		{[]string{"Origin", "https://elsewhere.example"}, 403},
+	} {
+		b, err := c.Alloc(32<<20, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Free(b))
+		status, body := ask(t, h, "POST", "/trim", x.header...)
+		assert.Equal(t, x.status, status, "%v %s", x.header, body)
+		assert.Equal(t, x.status == 403, c.Stats().All.ReservedBytes.Current > 0, x.header)
+	}
+	b, err := c.Alloc(32<<20, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Free(b))
+	_, body := ask(t, h, "POST", "/trim?keep=99999999")
+	assert.JSONEq(t, `{"released": 0}`, body)
+	_, body = ask(t, h, "POST", "/empty")
+	assert.JSONEq(t, `{}`, body)
+	assert.Zero(t, c.Stats().All.ReservedBytes.Current)
+}
+
+// The page is safe from what others could do with it.
+func TestHeaders(t *testing.T) {
+	w := httptest.NewRecorder()
+	Handler().ServeHTTP(w, httptest.NewRequest("GET", "/debug/cupool/", nil))
+	h := w.Header()
+	assert.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'")
+	assert.NotContains(t, h.Get("Content-Security-Policy"), "unsafe")
+	assert.Equal(t, "nosniff", h.Get("X-Content-Type-Options"))
+	assert.Equal(t, "no-store", h.Get("Cache-Control"))
+}
+
+// What did not change is not sent again, and large answers are compressed.
+func TestUnchanged(t *testing.T) {
+	c := newPool(t, cupool.Config{RecordStacks: true})
+	work(t, c, 3)
+	h := Handler(c)
+	send := func(tag string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", "/blocks", nil)
+		r.Header.Set("If-None-Match", tag)
+		r.Header.Set("Accept-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	first := send("")
+	require.Equal(t, 200, first.Code)
+	assert.Equal(t, "gzip", first.Header().Get("Content-Encoding"))
+	again := send(first.Header().Get("ETag"))
+	assert.Equal(t, http.StatusNotModified, again.Code)
+	assert.Zero(t, again.Body.Len())
+	_, err := c.Alloc(1<<20, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 200, send(first.Header().Get("ETag")).Code)
+}
+
+// What is published is shown until it is removed or closed, under names of its own.
+func TestPublish(t *testing.T) {
+	ids := func() (all []string) {
+		for _, p := range get[[]info](t, http.DefaultServeMux, "/debug/cupool/pools") {
+			all = append(all, p.ID)
+		}
+		return all
+	}
+	require.Empty(t, ids())
+	one, two := newPool(t, cupool.Config{}), newPool(t, cupool.Config{})
+	remove := Publish("net", one)
+	Publish("net", two)
+	require.Equal(t, []string{"net", "net (2)"}, ids())
+	remove()
+	remove()
+	require.Equal(t, []string{"net"}, ids())
+	require.NoError(t, two.Close())
+	require.Empty(t, ids())
+	require.Empty(t, published.all)
+}
+
+// Columns have every field of a snapshot.
+func TestColumns(t *testing.T) {
+	c := newPool(t, cupool.Config{RecordStacks: true})
+	work(t, c, 4)
+	p := c.Snapshot()
+	got := columnsOf(p)
+	n := 0
+	for i, seg := range p.Segments {
+		require.Equal(t, fmt.Sprintf("0x%x", uintptr(seg.Address)), got.Segments.Address[i])
+		require.Equal(t, len(seg.Blocks), got.Segments.Blocks[i])
+		for _, b := range seg.Blocks {
+			require.Equal(t, b.Size, got.Blocks.Size[n])
+			require.Equal(t, b.Requested, got.Blocks.Requested[n])
+			require.Equal(t, b.State, got.States[got.Blocks.State[n]])
+			require.Equal(t, b.Label, got.Labels[got.Blocks.Label[n]])
+			var stack snapshot.Stack
+			for _, f := range got.Stacks[got.Blocks.Stack[n]] {
+				stack = append(stack, got.Frames[f])
+			}
+			require.Equal(t, b.Stack, stack)
+			n++
+		}
+	}
+	require.Len(t, got.Blocks.Size, n)
+}
+
+// The statistics of a snapshot are those of the allocator.
+func TestFrozenStats(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		c := newPool(t, cupool.Config{Backing: backing, MagazineBytes: -1})
+		work(t, c, 5)
+		st, got := c.Stats(), statsOf(c.Snapshot())
+		for _, x := range [][2]int64{
+			{st.LiveBytes, got.LiveBytes}, {st.PendingBytes, got.PendingBytes}, {st.CachedBytes, got.CachedBytes}, {st.LargestFree, got.LargestFree},
+			{st.All.ReservedBytes.Current, got.All.ReservedBytes.Current}, {st.Small.ReservedBytes.Current, got.Small.ReservedBytes.Current},
+			{st.All.RequestedBytes.Current, got.All.RequestedBytes.Current}, {st.All.Allocation.Current, got.All.Allocation.Current},
+			{st.Large.ActiveBytes.Current, got.Large.ActiveBytes.Current},
+		} {
+			assert.Equal(t, x[0], x[1], backing)
+		}
+	}
+}
+
+// Memory over time goes back from what a snapshot holds through its events.
+func TestCourse(t *testing.T) {
+	at := time.UnixMilli(1e12)
+	p := snapshot.Snapshot{
+		Segments: []snapshot.Segment{{Size: 100, Active: 60, Blocks: []snapshot.Block{{Size: 60, Requested: 60, State: snapshot.Live}, {Size: 40, State: snapshot.Free}}}},
+		Events: []snapshot.Event{
+			{Number: 1, Kind: snapshot.SegmentAlloc, Size: 100, Time: at},
+			{Number: 2, Kind: snapshot.Alloc, Size: 40, Time: at.Add(time.Second)},
+			{Number: 3, Kind: snapshot.Alloc, Size: 60, Time: at.Add(2 * time.Second)},
+			{Number: 4, Kind: snapshot.FreeRequested, Size: 40, Time: at.Add(3 * time.Second)},
+			{Number: 5, Kind: snapshot.FreeCompleted, Size: 40, Time: at.Add(4 * time.Second)},
+		},
+	}
+	got := courseOf(p)
+	assert.Equal(t, []int64{0, 40, 100, 60, 60}, got.Live)
+	assert.Equal(t, []int64{0, 0, 0, 40, 0}, got.Pending)
+	assert.Equal(t, []int64{100, 100, 100, 100, 100}, got.Reserved)
+	assert.Equal(t, at.UnixMilli(), got.Time[0])
+	assert.Equal(t, []int64{60}, got.after(3).Live)
+}
+
+// The ring keeps so many samples and not more, and takes none too soon.
+func TestRing(t *testing.T) {
+	var r ring
+	now := time.UnixMilli(1e12)
+	for i := range maxSamples + 10 {
+		r.sample(now.Add(time.Duration(i)*sampleInterval), func() cupool.Stats { return cupool.Stats{LiveBytes: int64(i)} })
+	}
+	got := r.sample(now.Add(time.Duration(maxSamples+9)*sampleInterval+sampleInterval/2), func() cupool.Stats { panic("too soon") })
+	require.Len(t, got.Live, maxSamples)
+	require.EqualValues(t, 10, got.First)
+	require.EqualValues(t, maxSamples+9, got.Live[maxSamples-1])
+	require.EqualValues(t, maxSamples+9, got.after(got.First + maxSamples - 2).Live[0])
+	require.Empty(t, got.after(got.First+maxSamples).Live)
+}
+
+// Whatever is asked, a handler neither panics nor fails, and changes nothing but by a
+// POST of the same origin.
+func FuzzHandler(f *testing.F) {
+	for _, target := range []string{"/debug/cupool/", "/debug/cupool/stats?pool=allocator", "/x/trim?keep=0", "/history?on=1&events=5&sample=1", "/events?after=1&limit=2", "/../page.js", "//", "/page/", "/blocks?moment=oom", "/empty?pool=allocator/p"} {
+		for _, method := range []string{"GET", "POST", "HEAD"} {
+			f.Add(method, target, "Origin", "http://evil.example")
+			f.Add(method, target, "Sec-Fetch-Site", "same-origin")
+			f.Add(method, target, "Accept-Encoding", "gzip")
+		}
+	}
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), Backing: cupool.BackingSegments})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = c.Close() }) // the fuzzer ends it in the middle
+	h := Handler(c)
+	f.Fuzz(func(t *testing.T, method, target, key, value string) {
+		r, err := http.NewRequest(method, "http://here.example/", nil)
+		if err != nil {
+			t.Skip()
+		}
+		if u, err := r.URL.Parse(target); err == nil {
+			r.URL = u
+		}
+		r.RequestURI, r.Host = target, "here.example"
+		r.Header.Set(key, value)
+		b, err := c.Alloc(32<<20, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Free(b))
+		before := c.Stats().All.ReservedBytes.Current
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Less(t, w.Code, 500, w.Body)
+		after := c.Stats().All.ReservedBytes.Current
+		if method != http.MethodPost || w.Code == http.StatusForbidden {
+			require.Equal(t, before, after)
+		}
+		_, err = io.Copy(io.Discard, bytes.NewReader(w.Body.Bytes()))
+		require.NoError(t, err)
+	})
+}
