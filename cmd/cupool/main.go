@@ -7,6 +7,7 @@
 //	cupool info    show devices, versions and what is supported
 //	cupool replay  replay recorded traces of allocations
 //	cupool top     show a running program's memory in the terminal
+//	cupool view    show a snapshot or a trace in the browser
 //	cupool diff    say what grew between two memory snapshots
 //	cupool pgo     print a profile for Go's compiler
 package main
@@ -38,6 +39,7 @@ var commands = []command{
 	{"info", "show devices, versions and what is supported", runInfo},
 	{"replay", "replay recorded traces of allocations", runReplay},
 	{"top", "show a running program's memory in the terminal", runTop},
+	{"view", "show a snapshot or a trace in the browser", runView},
 	{"diff", "say what grew between two memory snapshots", runDiff},
 	{"pgo", "print a profile for Go's compiler, which makes allocations faster", runPGO},
 }

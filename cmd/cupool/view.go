@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/cupool/cupool/debug"
+	"github.com/cupool/cupool/internal/replay"
+	"github.com/cupool/cupool/internal/trace"
+	"github.com/cupool/cupool/snapshot"
+)
+
+const viewText = `Shows a memory snapshot, or a trace, in the browser: the page of package debug, for a
+file. A snapshot is what Caching.WriteSnapshot wrote or a Snapshot as JSON, or
+PyTorch's (torch.cuda.memory._dump_snapshot), with gzip or without. A trace, which is
+what cupool replay takes, is replayed up to the event at which it requests most.
+
+The page is served on an address of this computer until the program is interrupted.`
+
+// runView serves the page for a file.
+func runView(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fs := newFlags("view", viewText, stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "usage: cupool view [flags] SNAPSHOT|TRACE\n\n%s\n\n", viewText)
+		fs.PrintDefaults()
+	}
+	addr := fs.String("addr", "localhost:0", "`address` to listen at")
+	quiet := fs.Bool("no-browser", false, "print the address, and open no browser")
+	if err := parseFlags(fs, args); err != nil {
+		return err
+	}
+	if fs.NArg() != 1 {
+		fmt.Fprintln(stderr, "cupool view: which file? (cupool view -h tells more)")
+		return errUsage
+	}
+	pools, err := readView(ctx, fs.Arg(0))
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	url := "http://" + l.Addr().String() + "/"
+	fmt.Fprintf(stdout, "%s is at %s until you press Ctrl-C\n", filepath.Base(fs.Arg(0)), url)
+	if !*quiet {
+		if err := openURL(ctx, url); err != nil {
+			fmt.Fprintf(stderr, "cupool view: no browser was opened: %v\n", err)
+		}
+	}
+	return serve(ctx, l, onlyLocal(l.Addr(), debug.SnapshotHandler(filepath.Base(fs.Arg(0)), pools...)))
+}
+
+// readView reads a snapshot, or replays a trace.
+func readView(ctx context.Context, name string) ([]snapshot.Snapshot, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	pools, noSnapshot := snapshot.Read(bytes.NewReader(data))
+	if noSnapshot == nil {
+		return pools, nil
+	}
+	t, err := trace.Read(bytes.NewReader(data), name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; nor a trace: %w", name, noSnapshot, err)
+	}
+	p, err := replay.AtPeak(ctx, t, replay.Options{})
+	return []snapshot.Snapshot{p}, err
+}
+
+// serve serves until the context is done.
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = srv.Close() })() // Serve returns its error
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// onlyLocal keeps strangers' names out of a server that listens to this computer
+// only, so that no page of another site reads from it by a name that leads here.
+func onlyLocal(at net.Addr, h http.Handler) http.Handler {
+	if a, ok := at.(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "this is localhost", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// openURL opens the browser.
+func openURL(ctx context.Context, url string) error {
+	open := map[string][]string{"windows": {"rundll32", "url.dll,FileProtocolHandler"}, "darwin": {"open"}}[runtime.GOOS]
+	if open == nil {
+		open = []string{"xdg-open"}
+	}
+	cmd := exec.CommandContext(ctx, open[0], append(open[1:], url)...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { _ = cmd.Wait() }() // the browser says itself what is wrong
+	return nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// view starts cupool view and returns the page's address.
+func view(t *testing.T, file string) (url string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	status := make(chan int)
+	var errs strings.Builder
+	go func() { status <- run(ctx, []string{"view", "-no-browser", "-addr", "127.0.0.1:0", file}, w, &errs) }()
+	t.Cleanup(func() {
+		stop() // as an interrupt does
+		assert.Zero(t, <-status, &errs)
+	})
+	line, err := bufio.NewReader(r).ReadString('\n')
+	require.NoError(t, err)
+	return regexp.MustCompile(`http://\S+`).FindString(line)
+}
+
+func getJSON(t *testing.T, url string, to any) {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, 200, resp.StatusCode)
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(to))
+}
+
+// Snapshots of ours and of PyTorch, and traces at their peak.
+func TestView(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30})})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // a block is live
+	_, err = c.Alloc(3<<20, nil)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	data, err := json.Marshal(c.Snapshot())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ours.json"), data, 0o666))
+	f, err := os.Create(filepath.Join(dir, "ours.pickle"))
+	require.NoError(t, err)
+	require.NoError(t, c.WriteSnapshot(f))
+	require.NoError(t, f.Close())
+
+	for file, live := range map[string]int64{
+		filepath.Join(dir, "ours.json"):    3 << 20,
+		filepath.Join(dir, "ours.pickle"):  3 << 20,
+		traces + "holes.trace":             40 << 20,
+		traces + "torch_default.pickle.gz": 0,
+	} {
+		url := view(t, file)
+		var st cupool.Stats
+		getJSON(t, url+"stats", &st)
+		if live > 0 {
+			assert.Equal(t, live, st.All.RequestedBytes.Current, file)
+		} else {
+			assert.NotZero(t, st.All.ReservedBytes.Current, file)
+		}
+		r, err := http.NewRequest("GET", url, nil)
+		require.NoError(t, err)
+		r.Host = "elsewhere.example"
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, 403, resp.StatusCode)
+	}
+}
+
+func TestViewFailures(t *testing.T) {
+	status, _, errs := tool(t, "view")
+	assert.Equal(t, 2, status)
+	assert.Contains(t, errs, "which file?")
+	status, _, errs = tool(t, "view", "no-such-file")
+	assert.Equal(t, 1, status)
+	assert.Contains(t, errs, "no-such-file")
+	status, _, errs = tool(t, "view", "view.go")
+	assert.Equal(t, 1, status)
+	assert.Contains(t, errs, "not a memory snapshot")
+	assert.Contains(t, errs, "nor a trace")
+	status, _, errs = tool(t, "view", "-no-browser", "-addr", "256.0.0.1:x", traces+"holes.trace")
+	assert.Equal(t, 1, status)
+	assert.Contains(t, errs, "listen tcp")
+}
