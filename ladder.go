@@ -12,6 +12,7 @@ import (
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/snapshot"
@@ -58,6 +59,7 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 	var refused error
 	var returns uint64 // when it was
 	var late error     // of a wait that was given up
+	defer nvtx.Start("alloc miss", r.size).End()
 	if b, ok, err := c.takeSpared(r); ok || err != nil {
 		return b, err
 	}
@@ -73,7 +75,9 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 			r.wait, cancel = c.dev.waiting(r.ctx)
 			defer cancel()
 		}
+		shown := nvtx.Start(step.name, r.rounded)
 		freed, err := step.climb(c, r)
+		shown.End()
 		if device.IsLate(err) && !errors.Is(err, ErrDeviceLost) {
 			late, err = c.noteLate(err), nil
 		}
@@ -167,6 +171,7 @@ func (c *Caching) takeSpared(r request) (Block, bool, error) {
 // growLocked gets memory for the request from the device, as a block that is in
 // no set.
 func (h *streamHeap) growLocked(r request) (block.ID, *block.Block, error) {
+	defer nvtx.Start("grow the pool", r.rounded).End()
 	if h.c.memory == nil {
 		id, b, err := h.newSegmentForLocked(r)
 		switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/magazine"
+	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -509,6 +510,7 @@ func (c *Caching) releaseUpTo(ctx context.Context, need int64) (released int64, 
 // the largest first, until at least need bytes came back, and returns how many
 // did. It waits for work until ctx is done. reclaim is held, as by its callers.
 func (c *Caching) releaseSegments(ctx context.Context, need int64) (released int64, err error) {
+	defer nvtx.Start("give memory back", need).End()
 	if c.memory == nil {
 		return c.releaseInOrder(ctx, need, true, heap.LargestFirst)
 	}
@@ -700,6 +702,7 @@ func liveBlocks(heaps []*streamHeap) (live []Block) {
 // emptyCache is EmptyCache that leaves it to the caller to tell
 // Config.OnRelease.
 func (c *Caching) emptyCache() error {
+	defer nvtx.Start("empty cache", 0).End()
 	c.reclaim.Lock()
 	defer c.reclaim.Mutex.Unlock()
 	if c.asleep.Load() {

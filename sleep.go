@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/nvtx"
 )
 
 // Sleep and Wake, for programs that share a GPU by turns, such as servers of
@@ -30,6 +31,7 @@ type contents struct {
 // device says: when that is before anything was given back, the allocator
 // stays awake; else it sleeps, and only what the error names stays reserved.
 func (c *Caching) Sleep(keep func(Block) bool) error {
+	defer nvtx.Start("sleep", 0).End()
 	if c.memory == nil {
 		return fmt.Errorf("cupool: sleep on %s without virtual memory: %w", c.driver.Name(), ErrNotSupported)
 	}
@@ -122,6 +124,7 @@ func (c *Caching) unmapAll(heaps []*streamHeap) error {
 // on and can be woken later. It holds no more than before, unless the device
 // does not say that the copies are done: their memory stays reserved.
 func (c *Caching) Wake() error {
+	defer nvtx.Start("wake", 0).End()
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
 	switch {

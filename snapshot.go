@@ -7,6 +7,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/callstack"
 	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -150,13 +151,14 @@ func (c *Caching) Layout() string {
 // they are allocated and freed, so that every free is seen.
 func (c *Caching) WithLabel(name string) Allocator {
 	c.stacks.Label(name)
-	return &labeled{Caching: c, ctx: context.WithValue(context.Background(), labelKey{}, &name)}
+	return &labeled{Caching: c, name: name, ctx: context.WithValue(context.Background(), labelKey{}, &name)}
 }
 
 // labeled is a Caching whose allocations have a label.
 type labeled struct {
 	*Caching
-	ctx context.Context // that holds the label
+	name string
+	ctx  context.Context // that holds the name
 }
 
 // labelKey is the key of a label, a *string, in a request's context.
@@ -164,5 +166,6 @@ type labelKey struct{}
 
 // Alloc implements Allocator.
 func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
+	defer nvtx.Start(l.name, size).End()
 	return l.allocSlow(l.ctx, size, s, 0) // what lies in magazines stays there
 }

@@ -6,6 +6,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -34,6 +35,7 @@ type Scope struct {
 	kept   map[Block]struct{}
 	left   bool // see Leave
 	closed bool
+	shown  nvtx.Range // of ScopeLabeled
 }
 
 // Scope opens a scope inside the engine's innermost one.
@@ -80,7 +82,9 @@ func (e *Engine) ScopeLabeled(name string) (*Scope, error) {
 	if !ok {
 		return nil, engineError("open scope", fmt.Errorf("labels on an allocator %T: %w", e.source(), ErrNotSupported))
 	}
-	return e.openScopeLocked(a.WithLabel(name)), nil
+	s := e.openScopeLocked(a.WithLabel(name))
+	s.shown = nvtx.Start(name, 0)
+	return s, nil
 }
 
 // source returns where the engine's memory comes from at present.
@@ -202,8 +206,10 @@ func (s *Scope) leaveLocked() {
 	for in := s.e.scope.Load(); in != s; in = in.parent {
 		s.blocks.Move(&in.blocks)
 		in.closed = true
+		in.shown.End()
 	}
 	s.left = true
+	s.shown.End()
 	s.e.scope.Store(s.parent)
 }
 

@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/internal/nvtx"
 )
 
 // walk computes nodes one by one.
@@ -121,6 +122,7 @@ func (m *VM) operand(slot int) (gorgonia.Value, error) {
 // count runs an operation, and counts it if the engine computed some of it on
 // copies.
 func (m *VM) count(in *program.Instr) (gorgonia.Value, error) {
+	defer nvtx.Start(in.Name, int64(in.Node.ID())).End()
 	if m.e.AllocAccessible() {
 		return m.runs[in.Out](m, in, m.now.args)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/vmem"
 )
 
@@ -284,6 +285,7 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 	if len(h.stitches) >= maxStitches && !allow.MoreStitches {
 		return nil, ErrStitches
 	}
+	defer nvtx.Start("stitch", need).End()
 	m, st := h.space.Memory, h.choose(need, runs)
 	st.limit = st.size
 	if st.base, err = m.Reserve(st.limit); err != nil {

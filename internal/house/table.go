@@ -23,7 +23,7 @@ var house = []floor{
 		{dir: "examples"}, {dir: "cmd/cupool"}, {dir: "bench"}, {dir: "internal/house"}, {dir: "internal/mutants"}, {dir: "internal/soak"},
 	}},
 	{"Gorgonia, tools", []room{
-		{dir: "gorgoniavm", only: "nn . internal/callstack internal/layers internal/tensorop"},
+		{dir: "gorgoniavm", only: "nn . internal/callstack internal/layers internal/nvtx internal/tensorop"},
 		{dir: "prom"}, {dir: "otelmetrics"},
 		{dir: "internal/replay"}, {dir: "internal/enginetest"}, {dir: "internal/doctor", only: "internal/cudatoolkit internal/bytesize"},
 	}},
@@ -39,7 +39,7 @@ var house = []floor{
 	{"parts, tools", []room{
 		{dir: "internal/tensorop", only: "internal/callstack internal/layers internal/philox internal/device internal/plain internal/cublas internal/kernels internal/cudadrv"},
 		{dir: "cuda", only: "internal/cubridge internal/device internal/cublas internal/kernels internal/cudadrv internal/invariant internal/realtime"},
-		{dir: "internal/heap", only: "internal/vmem internal/ledger internal/magazine internal/block internal/addrmap internal/device internal/sizeclass internal/bytesize internal/invariant internal/relaxed"},
+		{dir: "internal/heap", only: "internal/vmem internal/ledger internal/magazine internal/block internal/addrmap internal/device internal/sizeclass internal/bytesize internal/invariant internal/nvtx internal/relaxed"},
 		{dir: "internal/epoch", only: "internal/block internal/device internal/invariant internal/realtime internal/relaxed internal/atomic"},
 		{dir: "internal/sanitize", only: "internal/block internal/device internal/origins"},
 		{dir: "internal/oomhint", only: "internal/bytesize snapshot"},

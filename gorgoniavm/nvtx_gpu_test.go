@@ -1,0 +1,33 @@
+//go:build gpu
+
+package gorgoniavm_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/nvtx/nvtxtest"
+)
+
+// A tool sees the operations of a run by name, each with its node.
+func TestToolSeesOperations(t *testing.T) {
+	got, ok := nvtxtest.Record(t, func(t *testing.T) {
+		eng, _ := newGPUMeter(t)
+		g := gorgonia.NewGraph()
+		x := gorgonia.NewTensor(g, tensor.Float32, 2, gorgonia.WithShape(2, 3), gorgonia.WithInit(gorgonia.Ones()))
+		gorgonia.Must(gorgonia.Mul(x, gorgonia.Must(gorgonia.Transpose(x))))
+		vm, err := gorgoniavm.New(g, eng)
+		require.NoError(t, err)
+		require.NoError(t, vm.RunAll())
+		require.NoError(t, vm.Close())
+	})
+	if !ok {
+		return
+	}
+	require.Contains(t, got, nvtxtest.Event{Domain: "cupool", Name: "gorgonia.linAlgBinOp", Bytes: 2})
+	require.Contains(t, got, nvtxtest.Event{End: true, Domain: "cupool", Name: "gorgonia.linAlgBinOp"})
+}
