@@ -2,6 +2,7 @@
 // between two streams, and running out of memory.
 //
 //	go run ./examples/buffers [-device host]
+//	go run ./examples/buffers -rounds 100000 -http localhost:6060
 package main
 
 import (
@@ -12,27 +13,42 @@ import (
 	"os"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/observe"
+	"github.com/cupool/cupool/internal/progress"
 )
 
-const elements = 1 << 20 // of 4 bytes: every buffer is 4 MiB
+const (
+	elements  = 1 << 20 // of 4 bytes: every buffer is 4 MiB
+	fewRounds = 4       // of which each has a line
+)
+
+// options are what the command line asks for.
+type options struct {
+	device  string
+	rounds  int
+	observe observe.Options
+}
 
 func main() {
-	device := flag.String("device", "host", "`device`: host, or host:64MiB for a smaller one")
+	var o options
+	flag.StringVar(&o.device, "device", "host", "`device`: host, or host:64MiB for a smaller one")
+	flag.IntVar(&o.rounds, "rounds", fewRounds, "`times` that values are loaded and used")
+	o.observe.Register(flag.CommandLine)
 	flag.Parse()
-	if err := run(os.Stdout, *device); err != nil {
+	if err := run(os.Stdout, os.Stderr, o); err != nil {
 		fmt.Fprintln(os.Stderr, "buffers:", err)
 		os.Exit(1)
 	}
 }
 
 // run opens a device and a pool, and gives both back.
-func run(w io.Writer, device string) (err error) {
-	dev, err := cupool.Open(device)
+func run(stdout, stderr io.Writer, o options) (err error) {
+	dev, err := cupool.Open(o.device)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	cfg, _, err := cupool.ConfigFromEnv(cupool.Config{Driver: dev, Limit: 40 << 20}) // and what CUPOOL_ALLOC_CONF says
+	cfg, _, err := cupool.ConfigFromEnv(o.observe.Config(cupool.Config{Driver: dev, Limit: 40 << 20})) // and what CUPOOL_ALLOC_CONF says
 	if err != nil {
 		return err
 	}
@@ -41,12 +57,17 @@ func run(w io.Writer, device string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }() // names what leaked
+	seen, err := observe.Start(&o.observe, pool, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, seen.Close()) }()
 
-	return errors.Join(twoStreams(w, pool), outOfMemory(w, pool))
+	return errors.Join(twoStreams(stdout, stderr, pool, o.rounds), outOfMemory(stdout, pool))
 }
 
 // twoStreams loads values on one stream and uses them on another.
-func twoStreams(w io.Writer, pool *cupool.Caching) error {
+func twoStreams(stdout, stderr io.Writer, pool *cupool.Caching, rounds int) error {
 	load, err1 := pool.NewStream()
 	compute, err2 := pool.NewStream()
 	if err := errors.Join(err1, err2); err != nil {
@@ -54,8 +75,13 @@ func twoStreams(w io.Writer, pool *cupool.Caching) error {
 	}
 	// WithBuffer is a scope: result is freed when the function returns.
 	return cupool.WithBuffer(pool, elements, compute, func(result *cupool.Buffer[float32]) error {
+		if rounds <= fewRounds {
+			stderr = io.Discard // which have lines in place of a bar
+		}
+		bar := progress.New(stderr, "buffers", "rounds", rounds)
+		defer bar.Close()
 		values := make([]float32, elements)
-		for round := range 4 {
+		for round := range rounds {
 			values[0] = float32(round)
 			in, err := cupool.BufferFrom(pool, values, load)
 			if err != nil {
@@ -70,10 +96,14 @@ func twoStreams(w io.Writer, pool *cupool.Caching) error {
 				in.Free()); err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "round %d: loaded at %v, %d KiB wait for the compute stream\n", round, in.Ptr(), pool.Stats().PendingBytes>>10)
+			if rounds <= fewRounds {
+				fmt.Fprintf(stdout, "round %d: loaded at %v, %d KiB wait for the compute stream\n", round, in.Ptr(), pool.Stats().PendingBytes>>10)
+			}
+			bar.Add(1)
 		}
+		bar.Close()
 		got, err := result.ToHost() // waits for compute
-		fmt.Fprintf(w, "result: %v\n", got[0])
+		fmt.Fprintf(stdout, "result: %v\n", got[0])
 		return err
 	})
 }

@@ -3,17 +3,23 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/observe"
+	"github.com/cupool/cupool/snapshot"
 )
 
 func TestRun(t *testing.T) {
 	for _, device := range []string{"host", "host:16MiB"} {
 		t.Run(device, func(t *testing.T) {
-			var out bytes.Buffer
-			if err := run(&out, device); err != nil {
+			var out, errs bytes.Buffer
+			if err := run(&out, &errs, options{device: device, rounds: fewRounds}); err != nil {
 				t.Fatal(err)
 			}
 			for _, want := range []string{"result: 3\n", "out of memory", "recovered: 4096 KiB"} {
@@ -25,8 +31,28 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Many rounds have no lines, and the files are of the moment when memory ran out.
+func TestObserved(t *testing.T) {
+	dir := t.TempDir()
+	o := options{device: "host", rounds: fewRounds + 1, observe: observe.Options{Snapshot: dir + "/a.pickle", Profile: dir + "/a.pb.gz"}}
+	var out bytes.Buffer
+	require.NoError(t, run(&out, io.Discard, o))
+	require.NotContains(t, out.String(), "round 0")
+	require.Contains(t, out.String(), "result: 4\n")
+	f, err := os.Open(o.observe.Snapshot)
+	require.NoError(t, err)
+	defer f.Close()
+	pools, err := snapshot.Read(f)
+	require.NoError(t, err)
+	var live int64
+	for _, seg := range pools[0].Segments {
+		live += seg.Allocated
+	}
+	require.EqualValues(t, 40<<20, live)
+}
+
 func TestRunRejectsDevices(t *testing.T) {
-	if err := run(&bytes.Buffer{}, "toaster"); !errors.Is(err, cupool.ErrInvalidConfig) {
+	if err := run(io.Discard, io.Discard, options{device: "toaster", rounds: fewRounds}); !errors.Is(err, cupool.ErrInvalidConfig) {
 		t.Errorf("error %v", err)
 	}
 }

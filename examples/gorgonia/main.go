@@ -23,6 +23,7 @@ import (
 	"io"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/observe"
 	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/progress"
 )
@@ -54,11 +55,16 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	if (o.vm != "pool" || o.compare) && !device.HostAccessible() {
 		return r, fmt.Errorf("the machine of Gorgonia computes on the CPU, which cannot touch the memory of %s; use -vm pool without -compare, or a device like cuda:0,managed", device.Name())
 	}
-	pool, err := training.PoolOn(device)
+	pool, err := o.PoolOn(device)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }() // complains of leaks
+	seen, err := observe.Start(&o.Observe, pool, stderr)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, seen.Close()) }()
 	stream, err := pool.NewStream()
 	if err != nil {
 		return r, err
@@ -74,7 +80,7 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	fmt.Fprintf(stdout, "%s: %d training and %d test %s, %s, %s, -vm %s, %d epochs of %d steps\n",
 		device.Name(), trainSet.len(), testSet.len(), o.net.samples, o.net.describe(o), o.Optimizer, o.vm, o.Epochs, t.steps)
 	err = runEpochs(ctx, t, stdout, stderr)
-	err = errors.Join(err, t.close())
+	err = errors.Join(err, seen.Record(), t.close())
 	r = t.report()
 	r.Device = device.Name()
 	return r, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // runSmall runs the program on a few images, unless args say otherwise, and
@@ -161,6 +163,21 @@ func TestErrors(t *testing.T) {
 			require.Equal(t, 1, strings.Count(stderr, "\n")-strings.Count(stderr, "\n\t"), "one line, and what explains it indented: %s", stderr)
 		})
 	}
+}
+
+// The files are written while the network is still there.
+func TestObserved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.pickle")
+	status, _, stderr := runSmall(t.Context(), "-epochs", "1", "-http", "localhost:0", "-snapshot", file)
+	require.Equal(t, training.ExitOK, status, stderr)
+	require.Contains(t, stderr, "the pool is at http://")
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	pools, err := snapshot.Read(f)
+	require.NoError(t, err)
+	require.Contains(t, pools[0].Layout(), "[Live ")
+	require.NotEmpty(t, pools[0].Events)
 }
 
 func TestHelp(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"io"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/observe"
 	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/progress"
 	"github.com/cupool/cupool/planner"
@@ -47,11 +48,16 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 		return r, err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	pool, err := training.PoolOn(device)
+	pool, err := o.PoolOn(device)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }() // complains of leaks
+	seen, err := observe.Start(&o.Observe, pool, stderr)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, seen.Close()) }()
 	memory := cupool.Allocator(pool)
 	var plan *planner.Planner // nil without -plan
 	if o.plan {
@@ -74,7 +80,7 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	fmt.Fprintf(stdout, "%s: %d training and %d test images, layers %v, %s, %d epochs of %d steps\n",
 		device.Name(), trainSet.N, testSet.N, o.Hidden.Layers(trainSet.Size(), 10), o.Optimizer, o.Epochs, t.steps)
 	epochs, err := runEpochs(ctx, t, stdout, stderr)
-	err = errors.Join(err, t.free())
+	err = errors.Join(err, seen.Record(), t.free())
 	r = newReport(epochs, t.stepTimes, pool.Stats())
 	r.Device, r.FallbackOps = device.Name(), eng.Stats().Fallbacks+t.train.fallbacks()+t.test.fallbacks()
 	if plan != nil {

@@ -6,13 +6,18 @@ import (
 	"encoding/json"
 	"log"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // dataDir has the first 1,000 training and 500 test images, not compressed.
@@ -266,4 +271,64 @@ func TestPrefetch(t *testing.T) {
 	if status != training.ExitInterrupted || !strings.Contains(stderr.String(), "; 0 blocks leaked") {
 		t.Errorf("exit status %d, %s", status, stderr.String())
 	}
+}
+
+// onEpoch calls a function when the first line beginning with "epoch" is written.
+type onEpoch struct {
+	bytes.Buffer
+	call func()
+}
+
+func (w *onEpoch) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte("epoch")) && w.call != nil {
+		w.call()
+		w.call = nil
+	}
+	return w.Buffer.Write(p)
+}
+
+// While it trains a page shows what the tensors take and which lines made them, and
+// at the end files do. Standard output is as without.
+func TestObserved(t *testing.T) {
+	snapshotFile, profileFile := filepath.Join(t.TempDir(), "a.pickle"), filepath.Join(t.TempDir(), "a.pb.gz")
+	var stderr bytes.Buffer
+	var onPage snapshot.Snapshot
+	stdout := &onEpoch{call: func() {
+		url := regexp.MustCompile(`^the pool is at (http://\S+)\n$`).FindStringSubmatch(stderr.String())
+		require.NotNil(t, url, stderr.String())
+		r, err := http.Get(url[1] + "snapshot")
+		require.NoError(t, err)
+		defer r.Body.Close()
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&onPage))
+	}}
+	status := run(t.Context(), []string{"-data", dataDir, "-hidden", "24", "-epochs", "2", "-json",
+		"-http", "localhost:0", "-snapshot", snapshotFile, "-profile", profileFile}, stdout, &stderr)
+	require.Equal(t, training.ExitOK, status, stderr.String())
+	require.Contains(t, onPage.Layout(), "[Live ")
+	require.True(t, json.Valid([]byte(lastLine(stdout.String()))))
+
+	f, err := os.Open(snapshotFile)
+	require.NoError(t, err)
+	defer f.Close()
+	atEnd, err := snapshot.Read(f)
+	require.NoError(t, err)
+	for _, s := range []snapshot.Snapshot{onPage, atEnd[0]} {
+		require.Contains(t, functions(s), "main.newMLP", "the weights are there")
+	}
+	info, err := os.Stat(profileFile)
+	require.NoError(t, err)
+	require.Positive(t, info.Size())
+}
+
+// functions returns those that stacks of live blocks name, without the path of their
+// package.
+func functions(s snapshot.Snapshot) (names []string) {
+	for _, seg := range s.Segments {
+		for _, b := range seg.Blocks {
+			for _, f := range b.Stack {
+				names = append(names, "main"+filepath.Ext(f.Function))
+			}
+		}
+	}
+	return names
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cupool/cupool/examples/internal/observe"
 )
 
 // Options are what the command line of every training has.
@@ -26,6 +28,7 @@ type Options struct {
 	Shift         int
 	ShuffleLabels bool
 	JSON          bool
+	Observe       observe.Options
 }
 
 // usualRates are learning rates that suit the optimizers.
@@ -46,6 +49,7 @@ func (o *Options) Register(fs *flag.FlagSet) {
 	fs.IntVar(&o.Shift, "shift", 1, "move training images by up to `n` pixels at random, against overfitting; with 0 they stay on the device")
 	fs.BoolVar(&o.ShuffleLabels, "shuffle-labels", false, "train on shuffled labels: nothing can be learned")
 	fs.BoolVar(&o.JSON, "json", false, "end with one line of JSON")
+	o.Observe.Register(fs)
 }
 
 // Parse reads the command line. It returns flag.ErrHelp after it has printed

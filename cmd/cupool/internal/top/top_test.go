@@ -145,7 +145,6 @@ func rows(s tcell.SimulationScreen) string {
 // A session watches a page on a simulated screen.
 type session struct {
 	screen tcell.SimulationScreen
-	asked  chan struct{} // one for each question that is answered
 	done   chan error
 	shown  chan string
 }
