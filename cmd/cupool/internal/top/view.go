@@ -95,10 +95,11 @@ func (v *view) lines(width, height int) []line {
 }
 
 // share gives three tables as many lines as there are: the first and the last get
-// a quarter, and who needs less leaves it to the others.
+// a quarter, or two rows, and who needs less leaves it to the others.
 func share(lines int, places, holders, events []line) (a, b, c []line) {
-	first := min(len(places), max(lines/4, lines-len(holders)-len(events)))
-	last := min(len(events), max(lines/4, lines-first-len(holders)))
+	least := max(lines/4, 4)
+	first := min(len(places), lines, max(least, lines-len(holders)-len(events)))
+	last := min(len(events), lines-first, max(least, lines-first-len(holders)))
 	middle := min(len(holders), lines-first-last)
 	return places[:max(first, 0)], holders[:max(middle, 0)], events[:max(last, 0)]
 }
