@@ -133,12 +133,12 @@ func ExampleCaching_Reclaim() {
 	p, err := device.MemAlloc(40 << 20)
 	fmt.Println(p != 0, err)
 
-	fmt.Println(pool.Close(), s.Closed(), errors.Is(pool.Err(), cupool.ErrClosed))
+	fmt.Println(s.Captured(), pool.Close(), s.Closed(), errors.Is(pool.Err(), cupool.ErrClosed))
 	// Output:
 	// true vmm <nil>
 	// true
 	// true
 	// 40 <nil>
 	// true <nil>
-	// <nil> true true
+	// false <nil> true true
 }

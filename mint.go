@@ -46,6 +46,9 @@ func (s *Stream) Caching() *Caching { return s.root }
 // allocator was closed.
 func (s *Stream) Closed() bool { return s.state.Load() == streamClosed || s.root.closed.Load() }
 
+// Captured reports whether the stream's work is being kept as a graph.
+func (s *Stream) Captured() bool { return s.clock.Captured() }
+
 // Config returns the configuration in force: what was left to the defaults is
 // filled in, and Backing is the one in use.
 func (c *Caching) Config() Config {

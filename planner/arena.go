@@ -37,6 +37,7 @@ type arena struct {
 
 // slot is the place of one block.
 type slot struct {
+	s         *cupool.Stream
 	gen       uint64 // counts the blocks that it has held
 	off, end  int64  // in the arena
 	requested int64  // bytes
@@ -98,10 +99,10 @@ func (a *arena) used(f func(id uint32, sl *slot)) {
 }
 
 // serve makes the block of request i live. Its place is free.
-func (a *arena) serve(i int32, r *place, size int64) cupool.Block {
+func (a *arena) serve(i int32, r *place, size int64, s *cupool.Stream) cupool.Block {
 	sl := &a.slots[i]
 	sl.gen++
-	sl.off, sl.end, sl.requested, sl.state = r.off, r.off+r.size, size, slotLive
+	sl.s, sl.off, sl.end, sl.requested, sl.state = s, r.off, r.off+r.size, size, slotLive
 	a.at[r.start] = uint32(i) + 1
 	a.live++
 	a.liveBytes += r.size
@@ -111,7 +112,7 @@ func (a *arena) serve(i int32, r *place, size int64) cupool.Block {
 
 // stray makes a block live in the smallest gap that is large enough, and
 // returns its slot's number.
-func (a *arena) stray(size int64) (id uint32, ok bool) {
+func (a *arena) stray(size int64, s *cupool.Stream) (id uint32, ok bool) {
 	rounded := sizeclass.Round(size)
 	off, ok := a.gap(rounded)
 	if !ok {
@@ -125,7 +126,7 @@ func (a *arena) stray(size int64) (id uint32, ok bool) {
 	id = a.strayFree[n]
 	a.strayFree = a.strayFree[:n]
 	sl := a.slot(id)
-	*sl = slot{gen: sl.gen + 1, off: off, end: off + rounded, requested: size, state: slotLive}
+	*sl = slot{s: s, gen: sl.gen + 1, off: off, end: off + rounded, requested: size, state: slotLive}
 	a.live++
 	a.liveBytes += rounded
 	a.requested += size
@@ -213,9 +214,13 @@ type leaving struct {
 	users  []*cupool.Stream
 }
 
-// leave takes the memory out of the arena. Nothing is live in it.
-func (a *arena) leave() leaving {
+// leave takes the memory out of the arena. Nothing is live in it. Blocks were for
+// these streams.
+func (a *arena) leave(streams []*cupool.Stream) leaving {
 	old := leaving{memory: a.memory}
+	if !a.isEmpty() {
+		old.users = slices.DeleteFunc(slices.Clone(streams), func(s *cupool.Stream) bool { return s == a.s || s.Closed() })
+	}
 	for id, k := range a.held {
 		old.users = append(old.users, k.leave()...)
 		if sl := a.slot(id); sl.state == slotHeld {
@@ -233,7 +238,7 @@ func (a *arena) leave() leaving {
 func (a *arena) abandon() (leaks []cupool.Leak) {
 	a.used(func(_ uint32, sl *slot) {
 		if sl.state == slotLive {
-			leaks = append(leaks, cupool.Leak{Ptr: a.memory.Ptr() + cupool.Ptr(sl.off), Size: sl.requested, Stream: a.s.Handle()})
+			leaks = append(leaks, cupool.Leak{Ptr: a.memory.Ptr() + cupool.Ptr(sl.off), Size: sl.requested, Stream: sl.s.Handle()})
 			sl.state = slotIdle
 		}
 	})

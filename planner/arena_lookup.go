@@ -25,7 +25,7 @@ func (a *arena) find(op string, h cupool.Block, gone error) (uint32, *slot, erro
 		if sl.gen != gen && gone == cupool.ErrDoubleFree {
 			gone = cupool.ErrStaleBlock
 		}
-		return 0, nil, blockError(op, h, a.s, gone)
+		return 0, nil, blockError(op, h, sl.s, gone)
 	}
 	return id, sl, nil
 }

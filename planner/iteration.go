@@ -18,6 +18,7 @@ func (l *lane) begin() {
 // serveFromStartLocked has the plan serve from its first request on.
 func (l *lane) serveFromStartLocked() {
 	l.serving, l.cursor, l.due, l.pressed = true, 0, 0, false
+	l.order.begin()
 	l.record(nil)
 	l.overdue = l.overdue[:0]
 	if l.arena.live > 0 || len(l.arena.held) > 0 {
@@ -40,7 +41,7 @@ func (l *lane) end() (old leaving) {
 		return l.dropLocked()
 	}
 	if l.serving && int(l.cursor) < len(l.plan.requests) {
-		l.deviateLocked(0, "the iteration ended before")
+		l.deviateLocked(0, l.s, "the iteration ended before")
 	}
 	if l.serving {
 		l.serving, l.proven, l.missed, l.last = false, true, 0, nil

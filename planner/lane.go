@@ -14,8 +14,8 @@ import (
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
-// lane is what a Planner has for one stream: its plan, the arena that the plan
-// fills, and how far the iteration has got. To the rules of the arena it adds:
+// lane is what a Planner has for one stream, or for all with Config.Joint: its plan,
+// the arena that the plan fills, and how far the iteration has got. To the rules of the arena it adds:
 //
 //	P3  while serving, whatever is live or held is planned and has not come
 //	    to its recorded death, or is listed in overdue
@@ -29,7 +29,7 @@ import (
 type lane struct {
 	c      *cupool.Caching
 	cfg    Config
-	s      *cupool.Stream
+	s      *cupool.Stream // of the arena's memory
 	log    *slog.Logger
 	solver *solver
 
@@ -42,6 +42,8 @@ type lane struct {
 	plan    *layout
 	overdue []uint32 // slots that may live beyond their time
 	arena   arena
+	streams []*cupool.Stream // that allocate; changed with Planner.mu held, too
+	order   order
 
 	rec      *recording // of the iteration in progress
 	last     *recording // the last one that was complete
@@ -63,7 +65,7 @@ type lane struct {
 // newLane returns the lane of a stream. The lane records if iterations are
 // detected, or if an iteration is open.
 func newLane(c *cupool.Caching, cfg Config, v *solver, s *cupool.Stream, open bool) *lane {
-	l := &lane{c: c, cfg: cfg, s: s, log: v.log, solver: v, arena: arena{s: s, mint: cupool.NewMint()}}
+	l := &lane{c: c, cfg: cfg, s: s, streams: []*cupool.Stream{s}, log: v.log, solver: v, arena: arena{s: s, mint: cupool.NewMint()}}
 	if cfg.Detect {
 		l.find = newDetector(cfg)
 	}
@@ -78,21 +80,24 @@ func (l *lane) maker() uint32 { return l.arena.mint.Number() }
 
 // serveLocked serves the next request of the iteration from its place. It
 // returns false when the request is not planned, or not as planned.
-func (l *lane) serveLocked(size int64) (cupool.Block, bool) {
+func (l *lane) serveLocked(size int64, s *cupool.Stream) (cupool.Block, bool) {
 	pl, i := l.plan, l.cursor
 	if i == int32(len(pl.requests)) && l.find != nil {
 		l.wrapLocked()
 		i = 0
 	}
-	if !l.usable() {
+	if !l.usable(s) {
 		return cupool.Block{}, false
 	}
 	if i == int32(len(pl.requests)) {
-		return l.deviateLocked(size, "the iteration had no more requests")
+		return l.deviateLocked(size, s, "the iteration had no more requests")
 	}
 	r := &pl.requests[i]
 	if r.size != sizeclass.Round(size) {
-		return l.deviateLocked(size, "another size was recorded")
+		return l.deviateLocked(size, s, "another size was recorded")
+	}
+	if l.cfg.Joint && pl.of.requests[i].s != s {
+		return l.deviateLocked(size, s, "another stream was recorded")
 	}
 	l.sweepLocked(i)
 	if r.off == passedThrough {
@@ -100,13 +105,16 @@ func (l *lane) serveLocked(size int64) (cupool.Block, bool) {
 		return cupool.Block{}, false
 	}
 	if len(l.overdue) > 0 && l.inUseLocked(r.off, r.off+r.size) {
-		return l.deviateLocked(size, "its memory is still in use")
+		return l.deviateLocked(size, s, "its memory is still in use")
 	}
 	if l.arena.slots[i].state != slotIdle && !l.arena.release(uint32(i)) { // a block of the plan before
-		return l.deviateLocked(size, "its memory is still in use")
+		return l.deviateLocked(size, s, "its memory is still in use")
+	}
+	if l.cfg.Joint && !l.orderLocked(i, s) {
+		return l.deviateLocked(size, s, "its stream cannot wait for the others")
 	}
 	l.cursor++
-	h := l.arena.serve(i, r, size)
+	h := l.arena.serve(i, r, size, s)
 	l.stats.hits++
 	l.verifyLocked()
 	return h, true
@@ -121,8 +129,8 @@ func (l *lane) wrapLocked() {
 	l.stats.planned++
 }
 
-// usable reports whether anything can be allocated on the stream.
-func (l *lane) usable() bool { return !l.closed && !l.s.Closed() && l.c.Err() == nil }
+// usable reports whether anything can be allocated on a stream of the lane.
+func (l *lane) usable(s *cupool.Stream) bool { return !l.closed && !s.Closed() && l.c.Err() == nil }
 
 // sweepLocked lists the blocks that should have died before request i and are
 // live.
@@ -161,9 +169,9 @@ func (l *lane) inUseLocked(off, end int64) bool {
 }
 
 // deviateLocked ends the service by the plan for this iteration.
-func (l *lane) deviateLocked(size int64, why string) (cupool.Block, bool) {
+func (l *lane) deviateLocked(size int64, s *cupool.Stream, why string) (cupool.Block, bool) {
 	l.stats.deviations++
-	l.stats.last = Deviation{Stream: l.s.Handle(), Request: int(l.cursor), Size: size, Reason: why}
+	l.stats.last = Deviation{Stream: s.Handle(), Request: int(l.cursor), Size: size, Reason: why}
 	if int(l.cursor) < len(l.plan.requests) {
 		l.stats.last.Recorded = l.plan.requests[l.cursor].size
 	}
@@ -214,13 +222,13 @@ type ticket struct {
 }
 
 // missLocked notes a request that the plan does not serve.
-func (l *lane) missLocked(size int64) ticket {
+func (l *lane) missLocked(size int64, s *cupool.Stream) ticket {
 	l.stats.passed++
 	t := ticket{rec: l.rec, pressed: l.pressed}
 	switch {
 	case l.rec == nil:
 	case l.find != nil:
-		t.request = l.rec.add(sizeclass.Round(size), math.MaxInt)
+		t.request = l.rec.add(sizeclass.Round(size), s, math.MaxInt)
 		changed, iteration := l.find.note(l.rec, l.next == nil && l.solvedOf == nil)
 		if changed {
 			l.next, l.solvedOf = nil, nil
@@ -229,7 +237,7 @@ func (l *lane) missLocked(size int64) ticket {
 			l.solveLocked(iteration)
 		}
 	default:
-		t.request = l.rec.add(sizeclass.Round(size), l.cfg.MaxRequests)
+		t.request = l.rec.add(sizeclass.Round(size), s, l.cfg.MaxRequests)
 	}
 	return t
 }
@@ -291,6 +299,9 @@ func (l *lane) free(h cupool.Block) (left bool, err error) {
 	if l.rec != nil {
 		l.rec.slotFreed(id, h)
 	}
+	if l.cfg.Joint && !l.expectedLocked(id) {
+		l.order.disturb()
+	}
 	l.arena.free(id, sl)
 	l.verifyLocked()
 	left = l.retire && l.arena.live == 0
@@ -314,7 +325,7 @@ func (l *lane) retireLocked() (old leaving) {
 
 func (l *lane) leaveLocked() leaving {
 	l.retire = false
-	return l.arena.leave()
+	return l.arena.leave(l.streams)
 }
 
 // recordStream notes that another stream uses a block of the arena.
@@ -324,13 +335,13 @@ func (l *lane) recordStream(h cupool.Block, s *cupool.Stream) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id, _, err := l.findLocked("record stream", h, cupool.ErrUseAfterFree)
-	if err != nil || s == l.s { // the lane's own stream is in order already
+	id, sl, err := l.findLocked("record stream", h, cupool.ErrUseAfterFree)
+	if err != nil || s == sl.s { // the block's own stream is in order already
 		return err
 	}
 	l.arena.use(id, s)
 	if l.serving {
-		l.deviateLocked(h.Size(), fmt.Sprintf("request %d is used on stream 0x%x", id, uintptr(s.Handle())))
+		l.deviateLocked(h.Size(), s, fmt.Sprintf("request %d is used on stream 0x%x", id, uintptr(s.Handle())))
 	}
 	if l.rec != nil {
 		l.rec.slotUsed(id, h)
@@ -351,13 +362,13 @@ func (l *lane) lookup(op string, p cupool.Ptr, size int64, exact bool) (cupool.B
 
 // stray serves an unplanned request from idle memory of the arena. Later
 // requests of the plan that need the memory will find it in use.
-func (l *lane) stray(size int64) (cupool.Block, bool) {
+func (l *lane) stray(size int64, s *cupool.Stream) (cupool.Block, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.arena.isEmpty() || !l.usable() {
+	if l.arena.isEmpty() || !l.usable(s) || l.cfg.Joint && !l.waitForAllLocked(s) {
 		return cupool.Block{}, false
 	}
-	id, ok := l.arena.stray(size)
+	id, ok := l.arena.stray(size, s)
 	if !ok {
 		return cupool.Block{}, false
 	}
@@ -388,12 +399,16 @@ func (l *lane) checkLocked() error {
 		return err
 	}
 	l.arena.used(func(id uint32, _ *slot) {
-		expected := int64(id) < int64(l.cursor) && l.plan.of.requests[id].death >= int64(l.cursor)
-		if !expected && !slices.Contains(l.overdue, id) {
+		if !l.expectedLocked(id) && !slices.Contains(l.overdue, id) {
 			err = fmt.Errorf("P3: block %d lives beyond its time at request %d and is not overdue", id, l.cursor)
 		}
 	})
 	return err
+}
+
+// expectedLocked reports whether a slot that is not idle is so according to the plan.
+func (l *lane) expectedLocked(id uint32) bool {
+	return l.serving && int64(id) < int64(l.cursor) && l.plan.of.requests[id].death >= int64(l.cursor)
 }
 
 // checkEvery bounds what checking after every step costs with large plans.

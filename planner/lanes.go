@@ -52,7 +52,9 @@ func (ls *lanes) isRecording() bool {
 func newLanes(list []*lane) *lanes {
 	ls := &lanes{list: list, byStream: make(map[*cupool.Stream]*lane, len(list))}
 	for _, l := range list {
-		ls.byStream[l.s] = l
+		for _, s := range l.streams {
+			ls.byStream[s] = l
+		}
 	}
 	return ls
 }

@@ -17,6 +17,7 @@ type layout struct {
 	of       *recording
 	requests []place
 	deaths   []death // of planned requests, in order
+	waits    []wait  // of streams for each other, by request
 	starts   []int64 // offsets at which planned blocks begin, ascending
 	height   int64   // bytes of the arena
 	bound    int64   // the most bytes of planned blocks that live at once
@@ -76,6 +77,7 @@ func newLayout(ctx context.Context, r *recording, unit int64) (*layout, error) {
 		pl.deaths = append(pl.deaths, death{blocks[k].Death, i})
 	}
 	slices.SortFunc(pl.deaths, func(a, b death) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.request, b.request)) })
+	pl.waits = waitsOf(r.requests, pl.requests)
 	pl.took = time.Since(start)
 	return pl, nil
 }

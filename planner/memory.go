@@ -76,19 +76,19 @@ func allocate(c *cupool.Caching, l *lane) error {
 // rescue serves a request for which the Caching has no memory. It gives back the
 // arenas of all lanes in which no block lives, or takes idle memory of the lane's
 // own arena.
-func rescue(c *cupool.Caching, all []*lane, l *lane, size int64, refused error) (cupool.Block, error) {
+func rescue(c *cupool.Caching, all []*lane, l *lane, size int64, s *cupool.Stream, refused error) (cupool.Block, error) {
 	freed := false
 	for _, o := range all {
 		old := o.relinquish()
 		freed = !old.memory.IsEmpty() && giveBack(c, old) == nil || freed
 	}
 	if freed {
-		if h, err := c.Alloc(size, l.s); !isFull(err) {
+		if h, err := c.Alloc(size, s); !isFull(err) {
 			return h, err
 		}
 	}
 	l.press()
-	if h, ok := l.stray(size); ok {
+	if h, ok := l.stray(size, s); ok {
 		return h, nil
 	}
 	return cupool.Block{}, refused

@@ -132,7 +132,7 @@ func (x *planned) use(name string, s *cupool.Stream) staged {
 // use them after they were freed. One program in thirty is never detected.
 func TestRandom(t *testing.T) {
 	for name, cfg := range map[string]planner.Config{
-		"told": {}, "told, at once": {Confirm: 1}, "detected": {Detect: true},
+		"told": {}, "told, at once": {Confirm: 1}, "detected": {Detect: true}, "jointly": {Confirm: 1, Joint: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := seeded(t)
@@ -213,7 +213,7 @@ func FuzzPlanner(f *testing.F) {
 			return
 		}
 		d := simdev.New(simdev.Config{ManualEvents: true})
-		x := newPlanned(t, d, planner.Config{Confirm: 1 + int(iteration[0]%2), Detect: iteration[0]%3 == 2})
+		x := newPlanned(t, d, planner.Config{Confirm: 1 + int(iteration[0]%2), Detect: iteration[0]%3 == 2, Joint: iteration[0]%3 == 1})
 		x.stream(2)
 		z := &fuzzed{planned: x, d: d}
 		for _, s := range schedule {

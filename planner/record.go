@@ -7,7 +7,7 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// recording has the requests of an iteration on one stream. The lane's lock guards
+// recording has the requests of an iteration on the streams of a lane. The lane's lock guards
 // it until the iteration is over. After that it does not change.
 //
 // Time is counted in requests: a block dies at the number of requests made
@@ -24,6 +24,7 @@ type recording struct {
 
 // recorded is one request.
 type recorded struct {
+	s      *cupool.Stream
 	size   int64 // bytes, rounded
 	death  int64 // 0: the block lives on
 	before int64 // bytes that were live before it
@@ -44,12 +45,12 @@ func newRecording(planned []recorded) *recording {
 }
 
 // add notes a request and returns its number, or -1 when there are too many.
-func (r *recording) add(size int64, limit int) int64 {
+func (r *recording) add(size int64, s *cupool.Stream, limit int) int64 {
 	if len(r.requests) >= limit {
 		r.full = true
 		return -1
 	}
-	r.requests = append(r.requests, recorded{size: size, before: r.live})
+	r.requests = append(r.requests, recorded{s: s, size: size, before: r.live})
 	r.live += size
 	return r.first + int64(len(r.requests)) - 1
 }
@@ -126,10 +127,10 @@ func (r *recording) slotUsed(id uint32, h cupool.Block) {
 	}
 }
 
-// sameRequests reports whether both asked for the same sizes in turn.
+// sameRequests reports whether both asked for the same sizes on the same streams in turn.
 func (r *recording) sameRequests(o *recording) bool {
 	return r != nil && o != nil && !r.full && !o.full &&
-		slices.EqualFunc(r.requests, o.requests, func(a, b recorded) bool { return a.size == b.size })
+		slices.EqualFunc(r.requests, o.requests, func(a, b recorded) bool { return a.size == b.size && a.s == b.s })
 }
 
 // end returns the request before which the memory of a block is free. That is

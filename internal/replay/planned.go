@@ -13,7 +13,8 @@ import (
 // replayed once for the Planner to record, and then again by the plan. All
 // results are of the second replay, in which the plan's memory is held from
 // the start; taking that memory counts among the calls of the driver, what
-// recording asked for does not.
+// recording asked for does not. A trace has one order of all its requests, so there
+// is one plan for all streams.
 
 // planBudget bounds the time in which a plan is made. The work that a search
 // does by itself takes less, so that results do not depend on the processor.
@@ -23,7 +24,7 @@ const planBudget = time.Minute
 // is measured.
 func (r *run) rehearse(ctx context.Context) error {
 	p, err := planner.New(r.pool, planner.Config{
-		Confirm: 1, Budget: planBudget, MaxRequests: min(r.t.Blocks+1, math.MaxInt32/2),
+		Confirm: 1, Budget: planBudget, Joint: len(r.streams) > 1, MaxRequests: min(r.t.Blocks+1, math.MaxInt32/2),
 	})
 	if err != nil {
 		return err

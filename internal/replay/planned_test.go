@@ -14,7 +14,7 @@ import (
 )
 
 // moreThanPeaks are the recorded traces whose plans take more than 1.005 times
-// what their streams request at once: by how much. They take a minute, so
+// what is requested at once: by how much. They take a minute, so
 // that only the long form of a plain build runs them.
 var moreThanPeaks = map[string]float64{"rl.trace.gz": 1.03, "serve.trace.gz": 1.02}
 
@@ -48,7 +48,7 @@ func TestPlanned(t *testing.T) {
 			}
 			if uses == 0 {
 				require.Equal(t, r.Plan.PlannedHits+count(tr, 0), int64(tr.Blocks), "all that has any bytes")
-				require.Less(t, float64(r.PeakReservedBytes), float64(streamPeaks(tr))*max(factor, 1.005)+16<<20)
+				require.Less(t, float64(r.PeakReservedBytes), float64(tr.PeakRequested)*max(factor, 1.005)+16<<20)
 			}
 			for _, s := range r.Samples {
 				require.LessOrEqual(t, s.Requested, s.Live)
@@ -56,27 +56,6 @@ func TestPlanned(t *testing.T) {
 			}
 		})
 	}
-}
-
-// streamPeaks returns the sum of the most that each stream requested at once:
-// streams have arenas of their own.
-func streamPeaks(t *trace.Trace) (sum int64) {
-	live, peaks := make([]int64, len(t.Streams)), make([]int64, len(t.Streams))
-	sizes, on := make([]int64, t.Blocks), make([]uint32, t.Blocks)
-	for _, e := range t.Events {
-		switch e.Op {
-		case trace.Alloc:
-			sizes[e.ID], on[e.ID] = e.Size, uint32(e.Stream)
-			live[e.Stream] += e.Size
-			peaks[e.Stream] = max(peaks[e.Stream], live[e.Stream])
-		case trace.Free:
-			live[on[e.ID]] -= sizes[e.ID]
-		}
-	}
-	for _, p := range peaks {
-		sum += p
-	}
-	return sum
 }
 
 // count returns the allocations of so many bytes.

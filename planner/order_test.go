@@ -1,0 +1,195 @@
+package planner_test
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/planner"
+)
+
+// Streams whose peaks come at different times share memory.
+func TestJointPlansShareMemory(t *testing.T) {
+	for joint, arenas := range map[bool]int64{true: 1, false: 2} {
+		x := newPlanned(t, host(t), planner.Config{Confirm: 1, Joint: joint})
+		x.bytes = true
+		for range 3 {
+			x.iterate(func() { x.run("a=2M free:a b=2M@1 free:b c=2M free:c") })
+		}
+		st := x.Stats()
+		require.Equal(t, arenas, st.Arenas)
+		require.Equal(t, arenas*2*mib, st.Height)
+		require.EqualValues(t, 6, st.PlannedHits)
+		require.Zero(t, st.Deviations)
+		require.Equal(t, map[bool]int{true: 1, false: 2}[joint], x.Lanes())
+	}
+}
+
+// A stream that takes memory over begins when the stream that had it is done.
+func TestJointPlansWait(t *testing.T) {
+	for name, tc := range map[string]struct{ usual, last, before, block string }{
+		// Both streams have been in order before b takes a's place.
+		"by the plan": {usual: "x=1M free:x y=1M@1 free:y a=2M free:a b=2M@1 free:b", before: "x=1M free:x y=1M@1 free:y a=2M", block: "a"},
+		// z lives beyond its iteration. The plan has no wait for b.
+		"for a late block": {usual: "y=512@1 b=2M@1 free:b z=2M free:z free:y", last: "y=512@1 b=2M@1 free:b z=2M free:y", before: "y=512@1", block: "z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newPlanned(t, host(t), planner.Config{Confirm: 1, Joint: true})
+			x.iterate(func() { x.run(tc.usual) })
+			x.iterate(func() { x.run(cmp.Or(tc.last, tc.usual)) })
+			require.NoError(t, x.BeginIteration())
+			x.run(tc.before)
+			gate, done := make(chan struct{}), atomic.Bool{}
+			open := sync.OnceFunc(func() { close(gate) })
+			defer open()
+			require.NoError(t, x.stream(0).Launch(func() { <-gate }))
+			had := x.live[tc.block]
+			x.run("free:" + tc.block + " b=2M@1")
+			require.Equal(t, had.Ptr(), x.live["b"].Ptr())
+			require.NoError(t, x.stream(1).Launch(func() { done.Store(true) }))
+			time.Sleep(5 * time.Millisecond)
+			require.False(t, done.Load(), "work on b runs while its memory is in use")
+			open()
+			require.NoError(t, x.stream(1).Sync())
+			require.True(t, done.Load())
+			x.run("free:b")
+			require.Zero(t, x.Stats().Deviations, x.Stats().LastDeviation)
+			require.NoError(t, x.EndIteration())
+		})
+	}
+}
+
+// The recorded order has the streams, too.
+func TestJointPlansDeviate(t *testing.T) {
+	x := newPlanned(t, host(t), planner.Config{Confirm: 1, Joint: true})
+	x.iterate(func() { x.run("a=2M b=2M@1 free:a free:b") })
+	x.iterate(func() { x.run("a=2M b=2M free:a free:b") })
+	st := x.Stats()
+	require.EqualValues(t, 1, st.PlannedHits)
+	require.EqualValues(t, 1, st.Deviations)
+	require.Equal(t, "another stream was recorded", st.LastDeviation.Reason)
+}
+
+func TestJointIsNotDetected(t *testing.T) {
+	d := host(t)
+	x := newPlanned(t, d, planner.Config{})
+	_, err := planner.New(x.c, planner.Config{Joint: true, Detect: true})
+	var wrong *cupool.ConfigError
+	require.ErrorAs(t, err, &wrong)
+	require.Equal(t, "Joint", wrong.Field)
+}
+
+// Streams come and go. The memory of a joint plan waits for all of them when it goes back.
+func TestJointStreamsComeAndGo(t *testing.T) {
+	x := newPlanned(t, host(t), planner.Config{Confirm: 1, Joint: true})
+	for range 20 {
+		s, err := x.NewStream()
+		require.NoError(t, err)
+		for range 3 {
+			x.iterate(func() {
+				b, err := x.Alloc(mib, s)
+				require.NoError(t, err)
+				require.NoError(t, s.Launch(func() { time.Sleep(100 * time.Microsecond) }))
+				require.NoError(t, s.Memset(b.Ptr(), 1, mib))
+				require.NoError(t, x.Free(b))
+			})
+		}
+		require.NoError(t, s.Close())
+	}
+	require.Equal(t, 1, x.Lanes())
+	require.Positive(t, x.Stats().PlannedHits)
+}
+
+// marked has a stream write a block, and look before its end whether it holds what was
+// written, while the host has long freed it.
+type marked struct {
+	*planned
+	marks  map[string]uint64
+	broken atomic.Int64
+}
+
+func (x *marked) words(b cupool.Block) []uint64 {
+	return unsafe.Slice(*(**uint64)(unsafe.Pointer(new(b.Ptr()))), max(b.Size()/8, 1))
+}
+
+func (x *marked) alloc(r *rand.Rand, name string, size int64, stream int) {
+	b := x.planned.alloc(name, size, stream)
+	x.next++
+	mark, late := r.Uint64(), time.Duration(r.IntN(60))*time.Microsecond
+	x.marks[name] = mark
+	require.NoError(x.t, x.on[name].Launch(func() {
+		time.Sleep(late)
+		for i := range x.words(b) {
+			x.words(b)[i] = mark
+		}
+	}))
+}
+
+func (x *marked) free(r *rand.Rand, name string) {
+	b, mark, late := x.live[name], x.marks[name], time.Duration(r.IntN(200))*time.Microsecond
+	require.NoError(x.t, x.on[name].Launch(func() {
+		time.Sleep(late)
+		for _, w := range x.words(b) {
+			if w != mark {
+				x.broken.Add(1)
+				return
+			}
+		}
+	}))
+	x.planned.free(name)
+}
+
+// Whatever a program does, what streams were given finds its contents in the memory of
+// a joint plan.
+func TestJointRandom(t *testing.T) {
+	r := seeded(t)
+	var hits, deviations int64
+	for range 6 {
+		x := &marked{planned: newPlanned(t, host(t), planner.Config{Confirm: 1, Joint: true}), marks: map[string]uint64{}}
+		usual := randomIteration(r, 2+r.IntN(40), 3)
+		for range 25 {
+			steps := usual
+			if r.IntN(4) == 0 {
+				steps = vary(r, usual, 3)
+			}
+			x.iterate(func() {
+				var old []string
+				for _, name := range sortedKeys(x.live) {
+					x.rename(name, "old"+name)
+					x.marks["old"+name] = x.marks[name]
+					old = append(old, "old"+name)
+				}
+				for _, s := range steps {
+					name := string(rune('A' + s.block))
+					if _, live := x.live[name]; s.what == 'a' {
+						x.alloc(r, name, s.size+7, s.stream)
+					} else if s.what == 'f' && live {
+						x.free(r, name)
+					}
+					if len(old) > 0 && r.IntN(4) == 0 {
+						x.free(r, old[0])
+						old = old[1:]
+					}
+				}
+				for _, name := range old {
+					x.free(r, name)
+				}
+			})
+			require.NoError(t, x.c.Check())
+		}
+		for _, s := range x.streams {
+			require.NoError(t, s.Sync())
+		}
+		require.Zero(t, x.broken.Load(), "blocks that another stream overwrote")
+		hits, deviations = hits+x.Stats().PlannedHits, deviations+x.Stats().Deviations
+	}
+	require.Positive(t, hits)
+	require.Positive(t, deviations)
+}
