@@ -43,7 +43,7 @@ func get[T any](t *testing.T, h http.Handler, target string) (v T) {
 
 // Every path answers, below any prefix, with what the allocator itself says.
 func TestPaths(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true})
+	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	work(t, c, 2)
 	p, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
 	require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestHeaders(t *testing.T) {
 
 // What did not change is not sent again, and large answers are compressed.
 func TestUnchanged(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true})
+	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	work(t, c, 3)
 	h := Handler(c)
 	send := func(tag string) *httptest.ResponseRecorder {
@@ -224,7 +224,7 @@ func TestPublish(t *testing.T) {
 
 // Columns have every field of a snapshot.
 func TestColumns(t *testing.T) {
-	c := newPool(t, cupool.Config{RecordStacks: true})
+	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	work(t, c, 4)
 	p := c.Snapshot()
 	got := columnsOf(p)
