@@ -71,7 +71,7 @@ func (c *Caching) StopHistory() {
 // first: the events with a number above after, as far as they are kept. Events with
 // the same stack share it. It is empty without a history (StartHistory).
 func (c *Caching) Events(after uint64) []snapshot.Event {
-	return c.dev.history.Copy(after, false).Events(nil)
+	return c.dev.history.Copy(after).Events()
 }
 
 // unhomeAll takes all blocks out of the magazines of all pools.

@@ -19,6 +19,7 @@ import (
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // Idle memory: what a heap holds and does not use.
@@ -720,7 +721,8 @@ func (c *Caching) emptyCache() error {
 	if _, err := c.dev.emptyQuarantines(ctx); err != nil && !device.IsLate(err) {
 		return err
 	}
-	_, err := c.releaseSegments(ctx, math.MaxInt64)
+	released, err := c.releaseSegments(ctx, math.MaxInt64)
+	c.note(snapshot.Trim, 0, 0, released)
 	return errors.Join(late, err)
 }
 

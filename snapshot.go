@@ -41,10 +41,9 @@ func (c *Caching) Snapshot() Snapshot {
 		p.Segments = append(p.Segments, seg)
 	})
 	c.note(snapshot.Taken, 0, 0, 0)
-	events := c.dev.history.Copy(0, true)
+	events := c.dev.history.Copy(0)
 	unlock()
-	p.Events = events.Events(func(e *snapshot.Event) bool { return e.Pool == c.name })
-	p.Totals = events.Totals()
+	events.Of(&p)
 	for _, f := range from { // to name functions takes its time
 		b := &p.Segments[f.segment].Blocks[f.block]
 		var stack []callstack.Frame

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/cupool/cupool/snapshot"
 )
 
 // Trim gives wholly free segments back to the device until at most keep bytes
@@ -35,7 +37,9 @@ func (c *Caching) Trim(keep int64) (released int64, err error) {
 	c.flushAll()
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
-	return c.releaseSegments(ctx, c.budget.Held()-keep)
+	released, err = c.releaseSegments(ctx, c.budget.Held()-keep)
+	c.note(snapshot.Trim, 0, 0, released)
+	return released, err
 }
 
 // EmptyCache waits for pending blocks and gives every wholly free segment

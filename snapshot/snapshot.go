@@ -24,11 +24,11 @@ type StreamHandle = device.Stream
 // allocated. As JSON it has PyTorch's names where there are any. Sizes are in
 // bytes.
 type Snapshot struct {
-	Device   string    `json:"device"`         // Driver.Name
-	Pool     string    `json:"pool,omitempty"` // name of a private pool
-	Segments []Segment `json:"segments"`       // by address
-	Events   []Event   `json:"events,omitempty"`
-	Totals   []Total   `json:"totals,omitempty"`
+	Device   string    `json:"device"`           // Driver.Name
+	Pool     string    `json:"pool,omitempty"`   // name of a private pool
+	Segments []Segment `json:"segments"`         // by address
+	Events   []Event   `json:"events,omitempty"` // of the pool, oldest first
+	Totals   []Total   `json:"totals,omitempty"` // of the pool, largest first
 }
 
 // Segment is a range of addresses that blocks are cut from: a segment, the range

@@ -13,6 +13,8 @@
 package history
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,7 +97,7 @@ func (l *Log) Start(s Settings) {
 	defer l.mu.Unlock()
 	l.ring, l.kept = make([]record, s.Events), 0
 	l.stacks, l.totals = newStacks(), totals{}
-	l.current.Store(&clock{mean: s.SampleBytes, begun: time.Now()})
+	l.current.Store(&clock{mean: s.SampleBytes, begun: now()})
 }
 
 // Stop ends the history. What was recorded stays until the next Start.
@@ -110,27 +112,27 @@ func (l *Log) Add(e Event) uint64 {
 	if !l.On() {
 		return 0
 	}
-	now := time.Now()
+	at := now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.On() { // meanwhile
 		return 0
 	}
 	r := record{
-		time: now.UnixNano(), address: e.Address, size: e.Size, stream: e.Stream, weight: e.Weight,
+		time: at.UnixNano(), address: e.Address, size: e.Size, stream: e.Stream, weight: e.Weight,
 		pool: e.Pool, label: e.Label, stack: l.stacks.add(e.Stack), kind: kindOf(e.Kind),
 	}
 	if e.Kind == snapshot.Alloc {
 		l.totals.add(&l.stacks, r)
 	}
 	l.last++
-	at := &l.ring[l.last%uint64(len(l.ring))]
+	slot := &l.ring[l.last%uint64(len(l.ring))]
 	if l.kept == len(l.ring) {
-		l.stacks.drop(at.stack)
+		l.stacks.drop(slot.stack)
 	} else {
 		l.kept++
 	}
-	*at = r
+	*slot = r
 	return l.last
 }
 
@@ -143,9 +145,9 @@ type Copy struct {
 	stacks map[uint32]*stack
 }
 
-// Copy copies the events with a number above after, of the pool or, with all, of
-// every pool, and the totals if wanted. It takes no time to name functions.
-func (l *Log) Copy(after uint64, withTotals bool) *Copy {
+// Copy copies the events with a number above after, and the totals. To name functions
+// is left to the Copy.
+func (l *Log) Copy(after uint64) *Copy {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := max(after, l.last-uint64(l.kept)) + 1
@@ -153,9 +155,7 @@ func (l *Log) Copy(after uint64, withTotals bool) *Copy {
 	for n := first; n <= l.last; n++ {
 		c.events = append(c.events, l.ring[n%uint64(len(l.ring))])
 	}
-	if withTotals {
-		c.totals = l.totals.list()
-	}
+	c.totals = l.totals.list()
 	for i := range c.events {
 		c.keep(c.events[i].stack)
 	}
@@ -171,29 +171,36 @@ func (c *Copy) keep(stack uint32) {
 	}
 }
 
-// Events returns the events, oldest first, that keep is true for; nil keeps all.
-// Events of the same stack share it.
-func (c *Copy) Events(keep func(*snapshot.Event) bool) []snapshot.Event {
-	out := make([]snapshot.Event, 0, len(c.events))
-	for i, r := range c.events {
-		e := snapshot.Event{
-			Number: c.first + uint64(i), Kind: kinds[r.kind], Time: time.Unix(0, r.time), Pool: r.pool, Address: snapshot.Ptr(r.address),
-			Size: r.size, Stream: r.stream, Label: r.label, Weight: r.weight,
-		}
-		if keep == nil || keep(&e) {
-			e.Stack = c.frames(r.stack)
-			out = append(out, e)
-		}
+// Events returns the events of all pools, oldest first. Events of the same stack
+// share it.
+func (c *Copy) Events() (out []snapshot.Event) {
+	for i := range c.events {
+		out = append(out, c.event(i))
 	}
 	return out
 }
 
-// Totals returns the totals of all pools, in no order.
-func (c *Copy) Totals() (out []snapshot.Total) {
-	for _, t := range c.totals {
-		out = append(out, snapshot.Total{Stack: c.frames(t.stack), Label: t.label, Allocations: t.allocations, Bytes: t.bytes})
+// Of fills in the events and totals of the snapshot's pool.
+func (c *Copy) Of(s *snapshot.Snapshot) {
+	for i := range c.events {
+		if c.events[i].pool == s.Pool {
+			s.Events = append(s.Events, c.event(i))
+		}
 	}
-	return out
+	for _, t := range c.totals {
+		if t.pool == s.Pool {
+			s.Totals = append(s.Totals, snapshot.Total{Stack: c.frames(t.stack), Label: t.label, Allocations: t.allocations, Bytes: t.bytes})
+		}
+	}
+	slices.SortFunc(s.Totals, func(a, b snapshot.Total) int { return cmp.Compare(b.Bytes, a.Bytes) })
+}
+
+func (c *Copy) event(i int) snapshot.Event {
+	r := &c.events[i]
+	return snapshot.Event{
+		Number: c.first + uint64(i), Kind: kinds[r.kind], Time: time.Unix(0, r.time), Pool: r.pool, Address: snapshot.Ptr(r.address),
+		Size: r.size, Stream: r.stream, Label: r.label, Weight: r.weight, Stack: c.frames(r.stack),
+	}
 }
 
 func (c *Copy) frames(stack uint32) snapshot.Stack {

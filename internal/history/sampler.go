@@ -16,10 +16,9 @@ type sampler struct {
 // clock is the sampling of one history.
 //
 // A sample costs some microseconds, an allocation that is none 20 ns. So that
-// samples take a small part of the time whatever the sizes are, there are at most
-// maxRate a second: while there would be more, the mean distance doubles, and it
-// halves again when there are few. Each sample has the weight of the mean that it
-// was drawn with.
+// samples take a small part of the time whatever the sizes are, there are some MaxRate
+// a second: while there would be more, the mean distance doubles, and it halves again
+// when there are few. Each sample has the weight of the mean that it was drawn with.
 type clock struct {
 	mean   int64         // bytes
 	factor atomic.Uint32 // the mean distance is mean << factor
@@ -29,11 +28,18 @@ type clock struct {
 	taken int       // samples in it
 }
 
+// MaxRate is how many samples a second are sought at most. Tests change it.
+var MaxRate = 2048.0
+
 const (
-	maxRate   = 2048 // samples a second
-	batch     = 32   // samples between two looks at their rate
-	batchTime = time.Second * batch / maxRate
+	batch     = 256 // samples between two looks at their rate: so many come before it is bounded
 	maxFactor = 40
+)
+
+// Tests replace these.
+var (
+	now    = time.Now
+	random = rand.ExpFloat64
 )
 
 // On reports whether the history is on.
@@ -56,10 +62,10 @@ func (s *sampler) Sample(size int64) float64 {
 		return 1
 	}
 	f := c.factor.Load()
-	if rand.ExpFloat64()*c.distance(f) >= float64(size) {
+	if random()*c.distance(f) >= float64(size) {
 		return 0
 	}
-	c.note(time.Now())
+	c.note(now())
 	return c.weight(size, f)
 }
 
@@ -78,7 +84,7 @@ func (s *sampler) Draw(size int64) (free uint32, factor uint8, ok bool) {
 		return 0, 0, false
 	}
 	f := c.factor.Load()
-	n := rand.ExpFloat64() * c.distance(f) / float64(size)
+	n := random() * c.distance(f) / float64(size)
 	if n >= math.MaxUint32 {
 		return math.MaxUint32, Never, true
 	}
@@ -97,7 +103,7 @@ func (s *sampler) Drawn(size int64, factor uint8) float64 {
 	case factor == Never:
 		return 0
 	}
-	c.note(time.Now())
+	c.note(now())
 	return c.weight(size, uint32(factor))
 }
 
@@ -127,6 +133,7 @@ func (c *clock) note(now time.Time) {
 	defer c.mu.Unlock()
 	c.taken++
 	f, took := c.factor.Load(), now.Sub(c.begun)
+	batchTime := time.Duration(batch / MaxRate * float64(time.Second))
 	switch {
 	case took > 4*batchTime: // few, for long
 		for ; f > 0 && took > 2*batchTime; took /= 2 {

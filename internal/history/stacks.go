@@ -83,13 +83,13 @@ func Frames(s *origins.Stack, allocator string) (out snapshot.Stack) {
 }
 
 // totals are the sums of the weights of sampled allocations, and of their bytes, by
-// stack and label. There are maxTotals at most; what finds no place is summed up
-// without either.
+// stack, pool and label. There are maxTotals at most; what finds no place is summed up
+// by pool alone.
 type totals map[totalKey]*totalOf
 
 type totalKey struct {
-	stack uint32
-	label string
+	stack       uint32
+	pool, label string
 }
 
 type totalOf struct {
@@ -100,10 +100,10 @@ type totalOf struct {
 const maxTotals = 1 << 14
 
 func (t totals) add(s *stacks, r record) {
-	k := totalKey{r.stack, r.label}
+	k := totalKey{r.stack, r.pool, r.label}
 	x := t[k]
 	if x == nil && len(t) >= maxTotals {
-		k = totalKey{}
+		k = totalKey{pool: r.pool}
 		x = t[k]
 	}
 	if x == nil {
