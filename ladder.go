@@ -113,7 +113,6 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 		}
 	}
 	c.ooms.Add(1)
-	c.note(snapshot.OutOfMemory, r.h.stream.handle, 0, r.size)
 	c.log.Warn("out of memory", "stream", uintptr(r.h.stream.handle), "bytes", r.size, "reserved", c.budget.Held(), "error", refused)
 	return Block{}, c.oomError(r, refused, late)
 }
@@ -433,6 +432,7 @@ func (c *Caching) oomError(r request, cause, late error) error {
 	if free, total, err := c.driver.MemInfo(); err == nil {
 		e.DeviceFree, e.DeviceTotal = free, total
 	}
+	c.note(snapshot.OutOfMemory, r.h.stream.handle, Ptr(max(e.DeviceFree, 0)), r.size)
 	x := e.refusal()
 	x.Room, x.Least, x.Pool, x.Settings = room, c.leastGrowth(r), c.name, c.circumstances(room)
 	if x.Virtual {

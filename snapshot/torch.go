@@ -37,7 +37,7 @@ import (
 // Read reads it back, with what PyTorch has no place for in keys of its own.
 func WriteTorch(w io.Writer, pools ...Snapshot) error {
 	t := torch{Writer: pickle.NewWriter(w), frames: map[Frame]uint32{}}
-	t.number(pools)
+	t.gather(pools)
 	t.Dict(func() {
 		t.String("segments")
 		t.List(len(t.segments), func(i int) { t.segment(&t.segments[i]) })
@@ -51,7 +51,7 @@ func WriteTorch(w io.Writer, pools ...Snapshot) error {
 		t.String("external_annotations")
 		t.List(0, nil)
 		t.String("pools")
-		t.List(len(t.ids), func(i int) { t.name(i, &pools[i]) })
+		t.List(len(t.ids), func(i int) { t.pool(i, &pools[i]) })
 	})
 	return t.Close()
 }
@@ -82,8 +82,8 @@ type torchEvent struct {
 	pool int64
 }
 
-// number finds out which devices and pools there are, and what they hold.
-func (t *torch) number(pools []Snapshot) {
+// gather finds out which devices and pools there are, and what they hold.
+func (t *torch) gather(pools []Snapshot) {
 	private := map[int]int64{}
 	for _, s := range pools {
 		id := poolID{device: slices.Index(t.devices, s.Device)}
@@ -166,6 +166,11 @@ func (t *torch) item(key string, n int64) {
 	t.Int(n)
 }
 
+func (t *torch) number(key string, f float64) {
+	t.String(key)
+	t.Float(f)
+}
+
 func (t *torch) text(key, s string) {
 	t.String(key)
 	t.String(s)
@@ -208,6 +213,9 @@ func (t *torch) block(b *Block) {
 		t.item("size", b.Size)
 		t.item("requested_size", b.Requested)
 		t.text("state", torchStates[b.State])
+		if b.Weight != 0 {
+			t.number("weight", b.Weight)
+		}
 		t.label(b.Label)
 		t.stack(b.Stack)
 	})
@@ -228,8 +236,7 @@ func (t *torch) event(e *torchEvent) {
 		t.String("pool_id")
 		t.Tuple(0, e.pool)
 		if e.Weight != 1 {
-			t.String("weight")
-			t.Float(e.Weight)
+			t.number("weight", e.Weight)
 		}
 		t.label(e.Label)
 		t.stack(e.Stack)
@@ -271,18 +278,28 @@ func (t *torch) settings() {
 	virtual := slices.ContainsFunc(t.segments, func(s torchSegment) bool { return s.Virtual })
 	t.text("PYTORCH_CUDA_ALLOC_CONF", "")
 	t.item("max_split_size", -1)
-	t.String("garbage_collection_threshold")
-	t.Float(0)
+	t.number("garbage_collection_threshold", 0)
 	t.truth("expandable_segments", virtual)
 }
 
-// name writes the names of a pool and of its device.
-func (t *torch) name(i int, s *Snapshot) {
+// pool writes the names of a pool and of its device, and what was allocated where.
+func (t *torch) pool(i int, s *Snapshot) {
 	t.Dict(func() {
 		t.item("device", int64(t.ids[i].device))
 		t.String("segment_pool_id")
 		t.Tuple(0, t.ids[i].pool)
 		t.text("name", s.Pool)
 		t.text("device_name", s.Device)
+		t.String("totals")
+		t.List(len(s.Totals), func(i int) { t.total(&s.Totals[i]) })
+	})
+}
+
+func (t *torch) total(x *Total) {
+	t.Dict(func() {
+		t.number("allocations", x.Allocations)
+		t.number("bytes", x.Bytes)
+		t.label(x.Label)
+		t.stack(x.Stack)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,7 +18,7 @@ var torchKeys = []string{
 	"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "stream_number",
 	"segment_type", "segment_pool_id", "is_expandable", "is_stitched", "blocks",
 	"size", "state", "frames", "name", "filename", "line", "user_metadata",
-	"action", "addr", "device_free", "time_us", "pool_id", "weight", "device_name",
+	"action", "addr", "device_free", "time_us", "pool_id", "weight", "device_name", "totals", "allocations", "bytes",
 }
 
 // torchReader makes snapshots of a pickle. Values may be there many times in it,
@@ -26,6 +27,7 @@ type torchReader struct {
 	pools  map[readID]*Snapshot
 	stacks map[*pickle.List]Stack
 	blocks map[*pickle.List][]Block
+	totals map[*pickle.List][]Total
 	err    error // the first one
 }
 
@@ -46,7 +48,7 @@ func readTorch(r *bufio.Reader) ([]Snapshot, error) {
 		}
 		return nil, &FormatError{Err: err}
 	}
-	t := torchReader{pools: map[readID]*Snapshot{}, stacks: map[*pickle.List]Stack{}, blocks: map[*pickle.List][]Block{}}
+	t := torchReader{pools: map[readID]*Snapshot{}, stacks: map[*pickle.List]Stack{}, blocks: map[*pickle.List][]Block{}, totals: map[*pickle.List][]Total{}}
 	if root, ok := v.(*pickle.Dict); ok {
 		t.read(fields{Dict: root, t: &t})
 	} else { // torch.cuda.memory_snapshot() has the segments alone
@@ -58,7 +60,7 @@ func readTorch(r *bufio.Reader) ([]Snapshot, error) {
 func (t *torchReader) read(root fields) {
 	t.each("segments", root.Get("segments"), t.segment)
 	if names := root.Get("pools"); names != nil {
-		t.each("pools", names, t.name)
+		t.each("pools", names, t.named)
 	}
 	traces := map[*pickle.List]bool{}
 	list, _ := root.Get("device_traces").(*pickle.List)
@@ -139,6 +141,13 @@ func (f fields) truth(key string) bool {
 	return b
 }
 
+func (f fields) fraction(key string) float64 {
+	if n, ok := f.Get(key).(float64); ok && n >= 0 && n <= math.MaxFloat64 {
+		return n
+	}
+	return 0
+}
+
 func (f fields) id(device int64, key string) readID {
 	id := readID{device: device}
 	if pair, _ := f.Get(key).(pickle.Tuple); len(pair) == 2 {
@@ -161,10 +170,13 @@ func (t *torchReader) pool(id readID) *Snapshot {
 	return s
 }
 
-// name reads the names of a pool and of its device.
-func (t *torchReader) name(f fields) {
+// named reads the names of a pool and of its device, and what was allocated where.
+func (t *torchReader) named(f fields) {
 	s := t.pool(f.id(f.number("device"), "segment_pool_id"))
 	s.Device, s.Pool = f.text("device_name"), f.text("name")
+	if list, ok := f.Get("totals").(*pickle.List); ok {
+		s.Totals = t.totalsOf(f.path()+".totals", list)
+	}
 }
 
 func (t *torchReader) segment(f fields) {
@@ -196,7 +208,7 @@ func (t *torchReader) blocksOf(segment fields, at Ptr) (blocks []Block) {
 	t.each(segment.path()+".blocks", segment.Get("blocks"), func(f fields) {
 		b := Block{
 			Address: Ptr(f.optional("address", int64(at))), Size: f.number("size"),
-			State: readStates[f.text("state")], Label: f.text("user_metadata"), Stack: t.stack(f),
+			State: readStates[f.text("state")], Label: f.text("user_metadata"), Stack: t.stack(f), Weight: f.fraction("weight"),
 		}
 		if b.active() {
 			b.Requested = f.optional("requested_size", b.Size)
@@ -215,10 +227,21 @@ func (t *torchReader) event(device int64, f fields) {
 		Address: Ptr(f.optional("addr", f.optional("device_free", 0))), Size: f.number("size"), Stream: StreamHandle(f.optional("stream", 0)),
 		Label: f.text("user_metadata"), Stack: t.stack(f), Weight: 1,
 	}
-	if w, ok := f.Get("weight").(float64); ok {
+	if w := f.fraction("weight"); w != 0 {
 		e.Weight = w
 	}
 	s.Events = append(s.Events, e)
+}
+
+func (t *torchReader) totalsOf(path string, list *pickle.List) (all []Total) {
+	if all, ok := t.totals[list]; ok {
+		return all
+	}
+	t.each(path, list, func(f fields) {
+		all = append(all, Total{t.stack(f), f.text("user_metadata"), f.fraction("allocations"), f.fraction("bytes")})
+	})
+	t.totals[list] = all
+	return all
 }
 
 func (t *torchReader) stack(f fields) (s Stack) {

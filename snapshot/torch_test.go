@@ -47,7 +47,7 @@ func sample() []snapshot.Snapshot {
 		}, {
 			Address: high, Size: 2 * mib, Allocated: 1024, Active: 2048, Requested: 2000, Stream: 0x5581_1234_5670, Number: 3, Type: "small",
 			Blocks: []snapshot.Block{
-				{Address: high, Size: 1024, Requested: 1000, State: snapshot.Live, Label: strings.Repeat("long ", 100), Stack: batches},
+				{Address: high, Size: 1024, Requested: 1000, State: snapshot.Live, Label: strings.Repeat("long ", 100), Stack: batches, Weight: 524.5},
 				{Address: high + 1024, Size: 1024, Requested: 1000, State: snapshot.Pending, Stack: batches},
 				{Address: high + 2048, Size: 1024, State: snapshot.Cached},
 				{Address: high + 3072, Size: 2*mib - 3072, State: snapshot.Free},
@@ -66,6 +66,7 @@ func sample() []snapshot.Snapshot {
 			{Number: 17, Kind: snapshot.OutOfMemory, Time: at(9), Address: 300 * mib, Size: 1 << 42, Stack: forward, Weight: 1},
 			{Number: 18, Kind: snapshot.Taken, Time: at(10), Weight: 1},
 		},
+		Totals: []snapshot.Total{{Stack: batches, Label: "weights", Allocations: 1573.5, Bytes: 1_573_500}, {Stack: forward, Allocations: 1, Bytes: 700}},
 	}, {
 		Device: "H200", Pool: "tenant",
 		Segments: []snapshot.Segment{{

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/cupool/cupool/snapshot"
 )
@@ -20,9 +21,10 @@ program that allocated it, and by size; and which segments came and went. A
 snapshot is what Caching.WriteSnapshot wrote or a Snapshot as JSON, or PyTorch's
 (torch.cuda.memory._dump_snapshot), with gzip or without.
 
-Places are known where the program recorded stacks. The line that is shown is the
-first one outside of libraries; -json has all of the stack. Sizes are of blocks, as
-they were rounded.`
+Places are known where the program recorded a history (StartHistory). Where that has
+samples only, what a place holds is estimated from them. The line that is shown is
+the first one outside of libraries; -json has all of the stack. Sizes are of
+blocks, as they were rounded.`
 
 // runDiff compares two snapshots.
 func runDiff(_ context.Context, args []string, stdout, stderr io.Writer) error {
@@ -90,7 +92,6 @@ type totals struct {
 
 // A change is of the live and pending blocks that have something in common.
 type change struct {
-	key    string
 	Label  string         `json:"label,omitempty"`
 	Size   int64          `json:"size,omitempty"`
 	Stack  snapshot.Stack `json:"frames,omitempty"`
@@ -98,13 +99,14 @@ type change struct {
 	After  amount         `json:"after"`
 }
 
+// An amount is a whole number, unless it is an estimate.
 type amount struct {
-	Blocks int64 `json:"blocks"`
-	Bytes  int64 `json:"bytes"`
+	Blocks float64 `json:"blocks"`
+	Bytes  float64 `json:"bytes"`
 }
 
-func (c *change) bytes() int64  { return c.After.Bytes - c.Before.Bytes }
-func (c *change) blocks() int64 { return c.After.Blocks - c.Before.Blocks }
+func (c *change) bytes() float64  { return c.After.Bytes - c.Before.Bytes }
+func (c *change) blocks() float64 { return c.After.Blocks - c.Before.Blocks }
 
 // A segmentChange is of the memory at an address.
 type segmentChange struct {
@@ -146,6 +148,7 @@ func compare(before, after []snapshot.Snapshot) *diff {
 
 // add enters the snapshots of one side.
 func (c *comparison) add(list []snapshot.Snapshot, side func(*change) *amount, segment func(*segmentChange) *int64) (sum totals) {
+	sampled := hasSamples(list)
 	for _, s := range list {
 		for i := range s.Segments {
 			seg, reserved := &s.Segments[i], int64(0)
@@ -153,7 +156,7 @@ func (c *comparison) add(list []snapshot.Snapshot, side func(*change) *amount, s
 				b := &seg.Blocks[k]
 				reserved += sum.add(b)
 				if b.State == snapshot.Live || b.State == snapshot.Pending {
-					c.addBlock(b, side)
+					c.addBlock(b, sampled, side)
 				}
 			}
 			if reserved == 0 {
@@ -188,24 +191,34 @@ func (t *totals) add(b *snapshot.Block) int64 {
 	return b.Size
 }
 
-func (c *comparison) addBlock(b *snapshot.Block, side func(*change) *amount) {
-	for _, x := range []*change{
-		at(c.labels, b.Label, change{Label: b.Label}),
-		at(c.stacks, b.Stack.String(), change{Stack: b.Stack}),
-		at(c.sizes, fmt.Sprint(b.Size), change{Size: b.Size}),
-	} {
-		a := side(x)
-		a.Blocks++
-		a.Bytes += b.Size
+// hasSamples says whether some blocks stand for others.
+func hasSamples(list []snapshot.Snapshot) bool {
+	for _, s := range list {
+		for _, seg := range s.Segments {
+			if slices.ContainsFunc(seg.Blocks, func(b snapshot.Block) bool { return b.Weight > 0 }) {
+				return true
+			}
+		}
 	}
+	return false
 }
 
-func at(m map[string]*change, key string, first change) *change {
-	if m[key] == nil {
-		first.key = key
-		m[key] = &first
+func (c *comparison) addBlock(b *snapshot.Block, sampled bool, side func(*change) *amount) {
+	add := func(m map[string]*change, key string, first change, weight float64) {
+		if m[key] == nil {
+			m[key] = &first
+		}
+		a := side(m[key])
+		a.Blocks += weight
+		a.Bytes += weight * float64(b.Size)
 	}
-	return m[key]
+	add(c.labels, b.Label, change{Label: b.Label}, 1)
+	add(c.sizes, strconv.FormatInt(b.Size, 10), change{Size: b.Size}, 1)
+	weight := 1.0
+	if sampled { // another block stands for one that is no sample
+		weight = b.Weight
+	}
+	add(c.stacks, b.Stack.String(), change{Stack: b.Stack}, weight)
 }
 
 // changed returns what changed, by growth.

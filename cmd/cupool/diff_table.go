@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -72,14 +73,14 @@ func signed(n int64, text func(int64) string) string {
 func printChanges(w io.Writer, title string, list []change, top int, name func(*change) string) error {
 	cells := [][]string{{"by " + title, "bytes", "change", "blocks", "change"}}
 	for _, c := range largest(list, top, (*change).bytes) {
-		cells = append(cells, []string{name(&c), size(c.After.Bytes), signed(c.bytes(), size), comma(c.After.Blocks), signed(c.blocks(), comma)})
+		cells = append(cells, []string{name(&c), size(whole(c.After.Bytes)), signed(whole(c.bytes()), size), comma(whole(c.After.Blocks)), signed(whole(c.blocks()), comma)})
 	}
 	return printTable(w, cells, len(list))
 }
 
 func printSegments(w io.Writer, list []segmentChange, top int) error {
 	cells := [][]string{{"by segment", "bytes", "change", ""}}
-	for _, s := range largest(list, top, func(s *segmentChange) int64 { return s.After - s.Before }) {
+	for _, s := range largest(list, top, func(s *segmentChange) float64 { return float64(s.After - s.Before) }) {
 		what := ""
 		switch {
 		case s.Before == 0:
@@ -97,26 +98,26 @@ func printSegments(w io.Writer, list []segmentChange, top int) error {
 }
 
 // largest returns the n largest changes of a list in their order.
-func largest[T any](list []T, n int, change func(*T) int64) []T {
+func largest[T any](list []T, n int, change func(*T) float64) []T {
 	if len(list) <= n {
 		return list
 	}
-	sizes := make([]int64, len(list))
+	sizes := make([]float64, len(list))
 	for i := range list {
-		sizes[i] = abs(change(&list[i]))
+		sizes[i] = math.Abs(change(&list[i]))
 	}
 	slices.Sort(sizes)
 	least := sizes[len(sizes)-n]
 	var out []T
 	for i := range list {
-		if len(out) < n && abs(change(&list[i])) >= least {
+		if len(out) < n && math.Abs(change(&list[i])) >= least {
 			out = append(out, list[i])
 		}
 	}
 	return out
 }
 
-func abs(n int64) int64 { return max(n, -n) }
+func whole(f float64) int64 { return int64(math.Round(f)) }
 
 // printTable prints a table after an empty line, unless it is empty, and how many
 // of its lines were left out.

@@ -105,6 +105,21 @@ func TestDiffPyTorch(t *testing.T) {
 	require.NotContains(t, out, "by label", "what is live is the same")
 }
 
+// What is allocated where is estimated where there are samples; the rest is exact.
+func TestDiffSamples(t *testing.T) {
+	stack := snapshot.Stack{{Function: "main.load", File: "load.go", Line: 3}}
+	blocks := func(b ...snapshot.Block) []snapshot.Snapshot {
+		for i := range b {
+			b[i].State, b[i].Size = snapshot.Live, 512
+		}
+		return []snapshot.Snapshot{{Segments: []snapshot.Segment{{Blocks: b}}}}
+	}
+	d := compare(blocks(snapshot.Block{Stack: stack}), blocks(snapshot.Block{}, snapshot.Block{}, snapshot.Block{Stack: stack, Weight: 3.5}))
+	require.Equal(t, []change{{Stack: stack, Before: amount{1, 512}, After: amount{3.5, 3.5 * 512}}}, d.Stacks)
+	require.Equal(t, []change{{Size: 512, Before: amount{1, 512}, After: amount{3, 3 * 512}}}, d.Sizes)
+	require.EqualValues(t, 3*512, d.After.Live)
+}
+
 // A stack is about the first line that is not a library's.
 func TestPlace(t *testing.T) {
 	frame := func(function, file string) snapshot.Frame {
