@@ -251,3 +251,37 @@ func requireWrittenStats(t *testing.T, pools []*cupool.Caching) {
 		require.Equal(t, want, got)
 	}
 }
+
+// A history of everything is written whole, and of one with samples all of the
+// samples; blocks that are live and no samples are allocated with their segments.
+func TestWriteSnapshotWithHistory(t *testing.T) {
+	for _, bytes := range []int64{1, 1 << 20} {
+		w := newWalk(t, cupool.Config{Backing: cupool.BackingSegments, Limit: 192 * mib})
+		require.NoError(t, w.pools[0].StartHistory(cupool.History{SampleBytes: bytes}))
+		for range 2000 {
+			w.step()
+		}
+		written, live := map[snapshot.Kind]int{}, 0
+		for _, s := range readBack(t, w.pools[0]) {
+			count(written, s.Events)
+			for _, seg := range s.Segments {
+				for _, b := range seg.Blocks {
+					if b.State == snapshot.Live || b.State == snapshot.Pending {
+						live++
+					}
+				}
+			}
+		}
+		recorded := map[snapshot.Kind]int{}
+		count(recorded, w.pools[0].Events(0))
+		require.Greater(t, recorded[snapshot.FreeCompleted], 10)
+		recorded[snapshot.Alloc] = recorded[snapshot.FreeCompleted] + live // as every block is of a segment that came later
+		require.Equal(t, recorded, written)
+	}
+}
+
+func count(kinds map[snapshot.Kind]int, events []snapshot.Event) {
+	for _, e := range events {
+		kinds[e.Kind]++
+	}
+}

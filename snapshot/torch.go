@@ -31,8 +31,8 @@ import (
 //   - Labels are user_metadata, which the page shows.
 //   - Events that the page cannot follow are left out: of blocks and segments that
 //     are unknown at that point, as the allocation was not sampled or the event
-//     has been overwritten. A block in a new segment whose allocation is
-//     unknown is allocated with its segment, as late as that.
+//     has been overwritten. A block whose allocation is unknown is allocated when
+//     its segment came, or when what was there before was freed, if that is known.
 //
 // Read reads it back, with what PyTorch has no place for in keys of its own.
 func WriteTorch(w io.Writer, pools ...Snapshot) error {

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -22,8 +21,8 @@ type replay struct {
 type replayed struct {
 	start, end Ptr
 	stream     StreamHandle
-	merges     bool               // with neighbours, as virtual memory does
-	blocks     map[Ptr]torchEvent // as they were allocated
+	merges     bool          // with neighbours, as virtual memory does
+	blocks     []*torchEvent // their allocations, by address
 }
 
 // replayable returns the events of a device that the viewer can follow.
@@ -33,10 +32,10 @@ func (t *torch) replayable(device int) []torchEvent {
 		if s.device != device {
 			continue
 		}
-		seg := &replayed{s.Address, s.Address + Ptr(s.Size), s.Stream, s.Virtual, map[Ptr]torchEvent{}}
+		seg := &replayed{s.Address, s.Address + Ptr(s.Size), s.Stream, s.Virtual, nil}
 		for _, b := range s.Blocks {
 			if b.active() {
-				seg.blocks[b.Address] = torchEvent{Event{Kind: Alloc, Address: b.Address, Size: b.Requested, Stream: s.Stream, Label: b.Label, Stack: b.Stack, Weight: 1}, s.pool}
+				seg.blocks = append(seg.blocks, &torchEvent{Event{Kind: Alloc, Address: b.Address, Size: b.Requested, Stream: s.Stream, Label: b.Label, Stack: b.Stack, Weight: 1}, s.pool})
 			}
 		}
 		r.segments = append(r.segments, seg)
@@ -70,18 +69,26 @@ func (r *replay) undo(e torchEvent) bool {
 		if seg == nil {
 			return false
 		}
-		_, ok := seg.blocks[e.Address]
-		delete(seg.blocks, e.Address)
+		i, ok := seg.block(e.Address)
+		if ok {
+			seg.blocks = slices.Delete(seg.blocks, i, i+1)
+		}
 		return ok
 	case FreeRequested:
-		return seg != nil && has(seg.blocks, e.Address)
+		if seg == nil {
+			return false
+		}
+		_, ok := seg.block(e.Address)
+		return ok
 	case FreeCompleted:
 		if seg == nil || e.Address+Ptr(e.Size) > seg.end {
 			return false
 		}
+		r.allocate(seg, e.Address, e.Address+Ptr(e.Size), e.Time)
 		was := e
 		was.Kind = Alloc
-		seg.blocks[e.Address] = was
+		i, _ := seg.block(e.Address)
+		seg.blocks = slices.Insert(seg.blocks, i, &was)
 		return true
 	case SegmentAlloc, SegmentMap:
 		return seg != nil && r.unmap(seg, e)
@@ -91,9 +98,9 @@ func (r *replay) undo(e torchEvent) bool {
 	return true
 }
 
-func has[V any](m map[Ptr]V, p Ptr) bool {
-	_, ok := m[p]
-	return ok
+// block finds the block at an address, or the place of a new one.
+func (s *replayed) block(p Ptr) (i int, ok bool) {
+	return slices.BinarySearchFunc(s.blocks, p, func(b *torchEvent, p Ptr) int { return cmp.Compare(b.Address, p) })
 }
 
 // unmap takes a segment, or a part of one, away.
@@ -106,13 +113,8 @@ func (r *replay) unmap(seg *replayed, e torchEvent) bool {
 	i, _ := r.find(seg.start)
 	before, after := *seg, *seg
 	before.end, after.start = e.Address, end
-	after.blocks = map[Ptr]torchEvent{}
-	for p, b := range seg.blocks {
-		if p >= end {
-			after.blocks[p] = b
-			delete(before.blocks, p)
-		}
-	}
+	k, _ := seg.block(end)
+	before.blocks, after.blocks = slices.Clone(seg.blocks[:k]), seg.blocks[k:]
 	var left []*replayed
 	for _, s := range []*replayed{&before, &after} {
 		if s.start < s.end {
@@ -123,22 +125,26 @@ func (r *replay) unmap(seg *replayed, e torchEvent) bool {
 	return true
 }
 
-// allocate puts in the allocations of the blocks that are in a range which comes
-// now. They were not recorded.
+// allocate puts in the allocations of the blocks in a range that comes, or was
+// something else before. They were not recorded.
 func (r *replay) allocate(seg *replayed, start, end Ptr, at time.Time) {
-	for _, p := range slices.Backward(slices.Sorted(maps.Keys(seg.blocks))) {
-		b := seg.blocks[p]
-		if p < end && p+Ptr(max(b.Size, 1)) > start {
-			b.Time = at
-			r.events = append(r.events, b)
-			delete(seg.blocks, p)
-		}
+	first, _ := seg.block(start)
+	if first > 0 && seg.blocks[first-1].ends() > start {
+		first--
 	}
+	last, _ := seg.block(max(end, start+1))
+	for _, b := range slices.Backward(seg.blocks[first:last]) {
+		b.Time = at
+		r.events = append(r.events, *b)
+	}
+	seg.blocks = slices.Delete(seg.blocks, first, last)
 }
+
+func (e *torchEvent) ends() Ptr { return e.Address + Ptr(max(e.Size, 1)) }
 
 // remap adds a segment, or a part of one.
 func (r *replay) remap(e torchEvent) bool {
-	n := &replayed{e.Address, e.Address + Ptr(e.Size), e.Stream, e.Kind == SegmentUnmap, map[Ptr]torchEvent{}}
+	n := &replayed{e.Address, e.Address + Ptr(e.Size), e.Stream, e.Kind == SegmentUnmap, nil}
 	i, seg := r.find(n.start)
 	if seg != nil || i < len(r.segments) && r.segments[i].start < n.end {
 		return false
@@ -160,6 +166,6 @@ func (r *replay) merge(i int) {
 		return
 	}
 	a.end = b.end
-	maps.Copy(a.blocks, b.blocks)
+	a.blocks = append(a.blocks, b.blocks...)
 	r.segments = slices.Delete(r.segments, i+1, i+2)
 }
