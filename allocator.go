@@ -39,8 +39,8 @@
 //     what other streams are done with, take idle memory of other heaps, give idle
 //     segments back, then Heap.TakeVirtual or a segment of the device. When the
 //     device refuses, the request waits for one pending block, gives cached
-//     memory back, waits for all, runs Go's collector, asks the program, and
-//     fails with an *OOMError.
+//     memory back, waits for all, runs Go's collector, borrows any free block of
+//     another stream, asks the program, and fails with an *OOMError.
 //
 // A miss goes down from caching.go to ladder.go, from there to reclaim.go or
 // pending.go, to internal/heap and to the Driver, and comes back with a block. No

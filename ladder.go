@@ -49,7 +49,9 @@ var ladder = []rung{
 	{"wait for others that give memory back", true, (*Caching).awaitRelease},
 }
 
-const firstLending, firstReclaiming = 2, 7 // indexes in ladder: after what is the heap's own, and from which a success is a retry
+// Indexes in ladder: after what is the heap's own, from which a success is a retry,
+// before virtual memory is taken apart, and before the program is asked.
+const firstLending, firstReclaiming, firstReleasing, lastLending = 2, 7, 8, 15
 
 // allocMiss climbs the ladder for a request that the heap could not serve.
 // Once the device has refused, the request looks at what others have given back
@@ -70,10 +72,25 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 			if b, ok := c.borrowIdle(r); ok {
 				return b, nil
 			}
+			if b, ok := c.borrowWhole(r, false); ok {
+				return b, nil
+			}
 		case firstReclaiming:
 			var cancel context.CancelFunc
 			r.wait, cancel = c.dev.waiting(r.ctx)
 			defer cancel()
+		case firstReleasing:
+			if b, ok := c.borrowWhole(r, true); ok {
+				c.retries.Add(1)
+				return b, nil
+			}
+		case lastLending:
+			for _, wait := range []bool{false, true} {
+				if b, ok := c.borrowAny(r, wait); ok {
+					c.retries.Add(1)
+					return b, nil
+				}
+			}
 		}
 		shown := nvtx.Start(step.name, r.rounded)
 		freed, err := step.climb(c, r)

@@ -340,3 +340,40 @@ func TestLentBooks(t *testing.T) {
 	require.Zero(t, x.c.Stats().All.ReservedBytes.Current)
 	x.close()
 }
+
+// TestLendsBeforeAnOOM: what fits on another stream's memory serves a request that
+// would be refused otherwise, at once where that stream's work is done and else after
+// it, large or small, whichever way memory comes.
+func TestLendsBeforeAnOOM(t *testing.T) {
+	for name, size := range map[string]int64{"large": 60*mib + mib/2, "small": 4096} {
+		for work, busy := range map[string]bool{"idle": false, "at work": true} {
+			t.Run(name+" "+work, func(t *testing.T) {
+				backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+					lender, asks := newStreamOf(t, c), newStreamOf(t, c)
+					live := []cupool.Block{allocate(t, c, 4096, lender)}
+					if size >= mib {
+						require.NoError(t, c.Free(live[0]))
+						require.NoError(t, c.Free(allocate(t, c, 64*mib, lender)))
+						live[0] = allocate(t, c, 3*mib, lender)
+					} else {
+						live = append(live, allocate(t, c, 62*mib, lender))
+					}
+					gate := make(chan struct{})
+					if busy {
+						require.NoError(t, lender.Launch(func() { <-gate }))
+						time.AfterFunc(10*time.Millisecond, func() { close(gate) })
+					}
+					b := allocate(t, c, size, asks)
+					require.NoError(t, c.Check())
+					require.Same(t, asks, c.StreamOf(b))
+					require.Zero(t, c.Stats().OOMs)
+					require.NoError(t, c.Free(b))
+					require.NoError(t, asks.Sync())
+					for _, b := range live {
+						require.NoError(t, c.Free(b))
+					}
+				}, func(cfg *cupool.Config) { cfg.Limit, cfg.MagazineBytes = 64*mib, -1 })
+			})
+		}
+	}
+}

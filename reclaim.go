@@ -218,6 +218,54 @@ func (c *Caching) borrowIdle(r request) (Block, bool) {
 	return Block{}, false
 }
 
+// borrowAny serves a request that would be refused otherwise in place, by a free block
+// of any other stream: of one whose work is done or, with wait, is done then.
+func (c *Caching) borrowAny(r request, wait bool) (Block, bool) {
+	if c.sanitizer != nil || r.ctx == reserving || r.h.stream.clock.Captured() {
+		return Block{}, false
+	}
+	_, _ = c.settleAll(epoch.Ask)
+	for _, from := range c.openHeaps() {
+		if from == r.h || from.stream.clock.Captured() || !from.fits(r) || wait && from.stream.waitIdle(r.wait) != nil {
+			continue
+		}
+		polls := provePolls
+		if b, ok := from.lend(r, &polls); ok {
+			return b, true
+		}
+	}
+	return Block{}, false
+}
+
+// borrowWhole is borrowAny in virtual memory, where whole chunks of all streams, which
+// would be taken apart next, are too little.
+func (c *Caching) borrowWhole(r request, wait bool) (Block, bool) {
+	if c.memory == nil || len(*c.heaps.Load()) == 1 || c.excess(r) <= 0 {
+		return Block{}, false
+	}
+	room, _ := c.budget.Room()
+	if free, _, err := c.driver.MemInfo(); err == nil {
+		room = min(room, free)
+	}
+	c.each(func(h *streamHeap) {
+		if h != r.h && !h.stream.clock.Captured() {
+			h.Flush()
+			room += h.WholeChunks().Bytes()
+		}
+	})
+	if r.h.lacks(r) <= room {
+		return Block{}, false
+	}
+	return c.borrowAny(r, wait)
+}
+
+// fits reports whether a free block of the heap would serve a request.
+func (h *streamHeap) fits(r request) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.Fits(r.kind, r.rounded)
+}
+
 // lend serves a request of another stream, if a free block fits and the heap's own
 // stream has nothing left to do.
 func (h *streamHeap) lend(r request, polls *int) (Block, bool) {

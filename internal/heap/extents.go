@@ -46,6 +46,14 @@ func (h *Heap) WholeChunks() (r Runs) {
 	return r
 }
 
+// Bytes returns the bytes of the chunks.
+func (r Runs) Bytes() (n int64) {
+	for _, x := range r.list {
+		n += x.size
+	}
+	return n
+}
+
 // Of returns the runs of one kind.
 func (r Runs) Of(k ledger.Kind) Runs {
 	return Runs{slices.DeleteFunc(slices.Clone(r.list), func(x run) bool { return x.r.kind() != k })}
