@@ -41,7 +41,9 @@ func ExampleCaching_WriteProfile() {
 		log.Fatal(err)
 	}
 	for _, s := range p.Sample {
-		fmt.Println(s.Location[0].Line[0].Function.Name, s.Value[3]>>20, "MiB in use")
+		if live := s.Value[3]; live > 0 {
+			fmt.Println(s.Location[0].Line[0].Function.Name, live>>20, "MiB in use")
+		}
 	}
 	// Output: github.com/cupool/cupool_test.ExampleCaching_WriteProfile 3 MiB in use
 }

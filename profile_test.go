@@ -31,32 +31,37 @@ func TestWriteProfile(t *testing.T) {
 			live = append(live[:i], live[i+1:]...)
 		}
 	}
-	of := func(c *cupool.Caching) (blocks, bytes int64) {
+	of := func(c *cupool.Caching) [4]int64 {
 		st := c.Stats().All
-		return st.Allocation.Current, st.RequestedBytes.Current
+		return [...]int64{st.Allocation.Allocated, st.RequestedBytes.Allocated, st.Allocation.Current, st.RequestedBytes.Current}
 	}
-	objects, space, pool := profiled(t, c)
-	blocks, bytes := of(c)
-	more, moreBytes := of(p)
-	require.Equal(t, []int64{blocks + more, bytes + moreBytes}, []int64{objects, space})
-	require.Equal(t, moreBytes, pool)
+	sums, pool := profiled(t, c)
+	want, private := of(c), of(p)
+	for i := range want {
+		want[i] += private[i]
+	}
+	require.Equal(t, want, sums)
+	require.Equal(t, private[3], pool)
 
-	objects, space, pool = profiled(t, p)
-	require.Equal(t, []int64{more, moreBytes, moreBytes}, []int64{objects, space, pool})
+	sums, pool = profiled(t, p)
+	require.Equal(t, append(want[:2], private[2:]...), sums[:], "what was allocated is of all pools")
+	require.Equal(t, private[3], pool)
 }
 
-// profiled returns the sums of a profile, and that of its bytes with a pool's name.
-func profiled(t *testing.T, c *cupool.Caching) (objects, space, named int64) {
+// profiled returns the sums of a profile, and that of its live bytes with a pool's name.
+func profiled(t *testing.T, c *cupool.Caching) (sums [4]int64, named int64) {
 	var file bytes.Buffer
 	require.NoError(t, c.WriteProfile(&file))
 	p, err := profile.Parse(&file)
 	require.NoError(t, err)
 	for _, s := range p.Sample {
-		objects, space = objects+s.Value[2], space+s.Value[3]
+		for i, v := range s.Value {
+			sums[i] += v
+		}
 		if len(s.Label["pool"]) > 0 {
 			named += s.Value[3]
 		}
 		require.Regexp(t, `^github.com/cupool/cupool_test\.`, s.Location[0].Line[0].Function.Name)
 	}
-	return objects, space, named
+	return sums, named
 }

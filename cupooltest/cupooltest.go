@@ -4,6 +4,7 @@ package cupooltest
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,11 +14,15 @@ import (
 // NoLeaks has the test fail, when it and its subtests are over, for blocks that were
 // allocated since the call and are live then, of c and its private pools, or of c
 // alone where it is one. The message groups them by the line that allocated them and
-// by label, the largest first; lines are known with a Config.History of SampleBytes 1.
+// by label, the largest first.
+//
+// Until then every allocation is recorded (cupool.History with SampleBytes 1), in place
+// of any history that was on, which takes some microseconds each. When no test needs it
+// any more recording is off.
 //
 // Before it fails it runs Go's collector until that finds no more blocks of tensors
-// which nobody can reach. Blocks that were freed are no
-// leaks, also while other streams still use them.
+// which nobody can reach. Blocks that were freed are no leaks, also while other streams
+// still use them.
 //
 // Cleanups run in the opposite order of their registration: an allocator that the
 // test closes by one has to have that registered before NoLeaks is called. The test
@@ -29,9 +34,14 @@ import (
 // private pool of its own.
 func NoLeaks(t testing.TB, c *cupool.Caching) {
 	t.Helper()
+	stop, err := record(c)
+	if err != nil {
+		t.Fatalf("cupooltest: %v", err)
+	}
 	before, _ := since(c, nil)
 	t.Cleanup(func() {
 		t.Helper()
+		defer stop()
 		if _, err := c.Lookup(0); errors.Is(err, cupool.ErrClosed) {
 			t.Error("cupooltest: the allocator was closed before NoLeaks looked for leaks: close it in a Cleanup that is registered before NoLeaks is called")
 			return
@@ -40,6 +50,33 @@ func NoLeaks(t testing.TB, c *cupool.Caching) {
 			t.Error(leaks)
 		}
 	})
+}
+
+// recordings counts who wants an allocator, that New made, to record.
+var recordings = struct {
+	sync.Mutex
+	of map[*cupool.Caching]int
+}{of: map[*cupool.Caching]int{}}
+
+// record has every allocation be recorded until stop is called.
+func record(c *cupool.Caching) (stop func(), err error) {
+	root := c.DefaultStream().Caching()
+	recordings.Lock()
+	defer recordings.Unlock()
+	if recordings.of[root] == 0 {
+		if err := root.StartHistory(cupool.History{SampleBytes: 1}); err != nil {
+			return nil, err
+		}
+	}
+	recordings.of[root]++
+	return func() {
+		recordings.Lock()
+		defer recordings.Unlock()
+		if recordings.of[root]--; recordings.of[root] == 0 {
+			delete(recordings.of, root)
+			root.StopHistory()
+		}
+	}, nil
 }
 
 // since returns the blocks that are live and not known, and as an error.

@@ -23,7 +23,11 @@ type recorder struct {
 	failures []string
 }
 
-func (r *recorder) Helper()          {}
+func (r *recorder) Helper() {}
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Error(fmt.Sprintf(format, args...))
+	panic(r) // which ends it
+}
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Error(args ...any) {
 	r.failures = append(r.failures, fmt.Sprint(args...))
@@ -38,7 +42,7 @@ func (r *recorder) end() string {
 }
 
 func newCaching(t *testing.T) *cupool.Caching {
-	c, err := cupool.New(cupool.Config{History: &cupool.History{SampleBytes: 1}})
+	c, err := cupool.New(cupool.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -71,7 +75,7 @@ func TestNoLeaks(t *testing.T) {
 		"a block that was there": {func(t *testing.T) {
 			require.NoError(t, c.Free(old))
 			old = planted(t, c, 1000) // a new one, at its address
-		}, []string{"leaked 1 block, 1000 B", "1 block, 1000 B, allocated at cupooltest_test.planted (cupooltest_test.go:49)"}},
+		}, []string{"leaked 1 block, 1000 B", "1 block, 1000 B, allocated at cupooltest_test.planted (cupooltest_test.go:53)"}},
 		"a planted leak": {func(t *testing.T) {
 			p, err := c.NewPool(cupool.PoolConfig{})
 			require.NoError(t, err)
@@ -81,8 +85,8 @@ func TestNoLeaks(t *testing.T) {
 			planted(t, c, 512)
 		}, []string{
 			"leaked 3 blocks, 4 MiB",
-			"2 blocks, 4 MiB, for x, allocated at cupooltest_test.planted (cupooltest_test.go:49), called by cupooltest_test.TestNoLeaks",
-			"1 block, 512 B, allocated at cupooltest_test.planted (cupooltest_test.go:49), called by cupooltest_test.TestNoLeaks",
+			"2 blocks, 4 MiB, for x, allocated at cupooltest_test.planted (cupooltest_test.go:53), called by cupooltest_test.TestNoLeaks",
+			"1 block, 512 B, allocated at cupooltest_test.planted (cupooltest_test.go:53), called by cupooltest_test.TestNoLeaks",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,6 +98,10 @@ func TestNoLeaks(t *testing.T) {
 				require.Contains(t, got[i], want)
 			}
 			require.Len(t, got, max(len(tc.want), 1))
+			require.NotEmpty(t, c.Events(0))
+			events := len(c.Events(0))
+			require.NoError(t, c.Free(planted(t, c, 5000)))
+			require.Len(t, c.Events(0), events, "nothing is recorded any more")
 			require.Equal(t, len(tc.want) > 0, t.Failed() || got[0] != "")
 		})
 	}
@@ -126,6 +134,10 @@ func TestNoLeaksOfClosed(t *testing.T) {
 	cupooltest.NoLeaks(r, c)
 	require.NoError(t, c.Close())
 	require.Contains(t, r.end(), "the allocator was closed before")
+
+	r = &recorder{TB: t}
+	require.PanicsWithValue(t, r, func() { cupooltest.NoLeaks(r, c) })
+	require.Contains(t, r.end(), "start history")
 }
 
 // Tests that run in parallel with pools of their own do not see each other's blocks.

@@ -11,7 +11,7 @@ import (
 // NoLeaks stands behind the Cleanup that closes the allocator.
 func ExampleNoLeaks() {
 	_ = func(t *testing.T) { // func TestProgram(t *testing.T)
-		pool, err := cupool.New(cupool.Config{History: &cupool.History{SampleBytes: 1}})
+		pool, err := cupool.New(cupool.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,14 +33,24 @@ const (
 // A block whose allocation was recorded counts as often as it was sampled for, so
 // that sums are unbiased. What is live beyond these sums stands under the
 // function NotRecorded, by pool, stream and label: with a history of every
-// allocation nothing does, and without one, everything. It returns the error of w.
+// allocation nothing does, and without one, everything.
+//
+// alloc_objects and alloc_space are what was allocated since the history began, from
+// the Totals of the first snapshot that has any, which are of all pools; without, they
+// are as inuse_. WriteProfile returns the error of w.
 func WriteProfile(w io.Writer, of ...Snapshot) error {
 	p := newProfile()
+	p.total = slices.ContainsFunc(of, hasTotals)
 	for i := range of {
 		p.addLive(&of[i])
 	}
+	if i := slices.IndexFunc(of, hasTotals); i >= 0 { // the others have the same
+		p.addTotals(of[i].Totals)
+	}
 	return p.Write(w)
 }
+
+func hasTotals(s Snapshot) bool { return len(s.Totals) > 0 }
 
 // profiler makes a profile.
 type profiler struct {
@@ -48,6 +59,7 @@ type profiler struct {
 	locations map[Frame]*profile.Location
 	samples   map[string]*profile.Sample
 	sums      map[*profile.Sample]*[values]float64
+	total     bool // alloc_ comes from Totals
 }
 
 func newProfile() *profiler {
@@ -64,7 +76,7 @@ func newProfile() *profiler {
 	p.TimeNanos = time.Now().UnixNano()
 	p.Mapping = []*profile.Mapping{{ID: 1, File: "device memory", HasFunctions: true, HasFilenames: true, HasLineNumbers: true}}
 	p.Comments = []string{
-		"cupool: device memory by the Go code that allocated it; alloc_ counts what is live, too",
+		"cupool: device memory by the Go code that allocated it",
 		NotRecorded + ": live, but allocated while nothing was recorded, or beyond what samples stand for",
 	}
 	return p
@@ -112,14 +124,32 @@ func (p *profiler) addLive(s *Snapshot) {
 // records all.
 func (b *Block) weight() float64 { return max(b.Weight, 1) }
 
-// add adds blocks of a stack.
+// add adds live blocks of a stack.
 func (p *profiler) add(stack Stack, k holderKey, objects, space float64) {
-	s := p.sample(stack, k)
-	sum := p.sums[s]
-	for i, n := range [values]float64{allocObjects: objects, allocSpace: space, inuseObjects: objects, inuseSpace: space} {
-		sum[i] += n
+	v := p.sums[p.sample(stack, k)]
+	v[inuseObjects] += objects
+	v[inuseSpace] += space
+	if !p.total {
+		v[allocObjects] += objects
+		v[allocSpace] += space
 	}
 }
+
+// addTotals adds what was allocated.
+func (p *profiler) addTotals(of []Total) {
+	for _, t := range of {
+		stack := t.Stack
+		if len(stack) == 0 {
+			stack = Stack{{Function: NotRecorded}}
+		}
+		v := p.sums[p.sample(stack, holderKey{label: t.Label, stream: anyStream})]
+		v[allocObjects] += t.Allocations
+		v[allocSpace] += t.Bytes
+	}
+}
+
+// anyStream is the stream of what is counted for all of them.
+const anyStream = math.MaxUint64
 
 // sample returns the sample of a stack.
 func (p *profiler) sample(stack Stack, k holderKey) *profile.Sample {
@@ -127,7 +157,10 @@ func (p *profiler) sample(stack Stack, k holderKey) *profile.Sample {
 	if s := p.samples[name]; s != nil {
 		return s
 	}
-	s := &profile.Sample{Value: make([]int64, values), Label: map[string][]string{"stream": {strconv.FormatUint(k.stream, 10)}}}
+	s := &profile.Sample{Value: make([]int64, values), Label: map[string][]string{}}
+	if k.stream != anyStream {
+		s.Label["stream"] = []string{strconv.FormatUint(k.stream, 10)}
+	}
 	if k.pool != "" {
 		s.Label["pool"] = []string{k.pool}
 	}

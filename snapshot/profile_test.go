@@ -66,6 +66,24 @@ func TestWriteProfile(t *testing.T) {
 		"main.load main.main activations 3": {1, 4, 1, 4},
 	}, got)
 
+	// With totals, what was allocated comes from the first that has any.
+	total := []snapshot.Total{{Stack: load, Label: "weights", Allocations: 7.6, Bytes: 7000}, {Allocations: 1, Bytes: 1}}
+	p, _ = written(t, taken[0], snapshot.Snapshot{Totals: total}, snapshot.Snapshot{Pool: "p", Totals: total})
+	sums := make([]int64, 4)
+	for _, s := range p.Sample {
+		for i, v := range s.Value {
+			sums[i] += v
+		}
+		require.Equal(t, s.Value[2] == 0, len(s.Label["stream"]) == 0)
+	}
+	require.Equal(t, []int64{9, 7001, 4, 3600}, sums)
+
+	// A sample stands for more than itself, and for no more than there is in all.
+	w := snapshot.Snapshot{Segments: []snapshot.Segment{{Blocks: []snapshot.Block{{Requested: 10, State: snapshot.Live, Stack: load, Weight: 2.5}, {Requested: 10, State: snapshot.Live}, {Requested: 100, State: snapshot.Live}}}}}
+	p, _ = written(t, w)
+	require.Equal(t, []int64{3, 25, 3, 25}, p.Sample[0].Value)
+	require.Equal(t, []int64{1, 95, 1, 95}, p.Sample[1].Value)
+
 	p, _ = written(t)
 	require.Empty(t, p.Sample)
 	require.ErrorContains(t, snapshot.WriteProfile(full{}), "writing a profile: no room")
