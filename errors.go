@@ -3,6 +3,7 @@ package cupool
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/errtext"
@@ -104,6 +105,8 @@ type OOMError struct {
 	// Table is who holds memory: every pool of the allocator, by stream and label,
 	// the largest first.
 	Table []snapshot.Holder
+	// Time is when the allocation failed.
+	Time time.Time
 	// Snapshot is the memory of the pool that failed. Such pictures take at most a
 	// twentieth of a program's time: an error that comes too soon after one has nil.
 	Snapshot *Snapshot

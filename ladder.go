@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
@@ -444,7 +445,7 @@ func (c *Caching) oomError(r request, cause, late error) error {
 		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
 		LargestFree: st.LargestFree, Reserved: st.All.ReservedBytes.Current,
 		DeviceFree: -1, DeviceTotal: -1, Limit: c.budget.Printed(),
-		Fragmentation: st.Fragmentation(), Cause: cause, late: late, Table: c.dev.holders(),
+		Fragmentation: st.Fragmentation(), Cause: cause, late: late, Table: c.dev.holders(), Time: time.Now(),
 	}
 	if free, total, err := c.driver.MemInfo(); err == nil {
 		e.DeviceFree, e.DeviceTotal = free, total

@@ -50,9 +50,13 @@ func (s *Stream) Closed() bool { return s.state.Load() == streamClosed || s.root
 func (s *Stream) Captured() bool { return s.clock.Captured() }
 
 // Config returns the configuration in force: what was left to the defaults is
-// filled in, and Backing is the one in use.
+// filled in, Backing is the one in use, and History what is recorded at present.
 func (c *Caching) Config() Config {
 	cfg := c.cfg
+	cfg.History = nil
+	if set, ok := c.dev.history.Settings(); ok {
+		cfg.History = (*History)(&set)
+	}
 	if cfg.Backing = BackingSegments; c.memory != nil {
 		cfg.Backing = BackingVMM
 	}

@@ -39,6 +39,8 @@ type blockColumns struct {
 	State     []int   `json:"state"`
 	Label     []int   `json:"label"`
 	Stack     []int   `json:"stack"`
+
+	Weight []float64 `json:"weight,omitempty"` // none, if no block was sampled
 }
 
 var states = []snapshot.State{snapshot.Live, snapshot.Pending, snapshot.Cached, snapshot.Free, snapshot.Part, snapshot.Gap}
@@ -64,6 +66,7 @@ func columnsOf(p snapshot.Snapshot) *blocks {
 			c.State = append(c.State, slices.Index(states, b.State))
 			c.Label = append(c.Label, n.label(b.Label))
 			c.Stack = append(c.Stack, n.stack(b.Stack))
+			c.weigh(b.Weight, total)
 		}
 	}
 	return out
@@ -84,7 +87,17 @@ func (c *segmentColumns) add(s *snapshot.Segment) {
 }
 
 func (c *blockColumns) make(n int) {
-	*c = blockColumns{make([]int64, 0, n), make([]int64, 0, n), make([]int, 0, n), make([]int, 0, n), make([]int, 0, n)}
+	*c = blockColumns{make([]int64, 0, n), make([]int64, 0, n), make([]int, 0, n), make([]int, 0, n), make([]int, 0, n), nil}
+}
+
+// weigh sets the weight of the last block, of so many.
+func (c *blockColumns) weigh(weight float64, blocks int) {
+	if weight != 0 && c.Weight == nil {
+		c.Weight = make([]float64, blocks)
+	}
+	if c.Weight != nil {
+		c.Weight[len(c.Size)-1] = weight
+	}
 }
 
 func number(b bool) int {

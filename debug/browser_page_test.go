@@ -17,7 +17,7 @@ import (
 // ready waits until the page shows blocks.
 func (b *browser) ready() {
 	b.t.Helper()
-	b.wait(`document.querySelector('#map-legend li') && document.querySelector('#tiles dd') && document.querySelector('#holders caption, #holders tr')`)
+	b.wait(`document.querySelector('#tiles dd') && document.querySelector('#holders caption, #holders tr')`)
 }
 
 // tile is the figure of a name at the top of the page.
@@ -32,7 +32,7 @@ func tileOf(name string) string {
 
 // Figures, holders and the map follow what the program does.
 func TestPageFollows(t *testing.T) {
-	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}, Limit: 1 << 30})
+	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
 	first, err := c.WithLabel("weights").Alloc(40<<20, nil)
 	require.NoError(t, err)
 	b := openBrowser(t, Handler(c))
@@ -61,7 +61,7 @@ func TestPageFollows(t *testing.T) {
 // A block's size, label and stack are there for the mouse and for the keyboard, and a
 // screen reader is told.
 func TestPageBlock(t *testing.T) {
-	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
+	c := newPool(t, cupool.Config{History: everything()})
 	_, err := c.WithLabel("weights").Alloc(24<<20, nil)
 	require.NoError(t, err)
 	_, err = c.Alloc(16<<20-100, nil)
@@ -128,7 +128,7 @@ func TestPageControls(t *testing.T) {
 
 // The page has its colours by the system's choice, and fits a phone.
 func TestPageLooks(t *testing.T) {
-	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}, Limit: 1 << 30})
+	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
 	work(t, c, 1)
 	b := openBrowser(t, Handler(c))
 	b.ready()
@@ -148,7 +148,7 @@ func TestPageLooks(t *testing.T) {
 
 // What can be used has a role and a name, and landmarks and headings are there.
 func TestPageAccessible(t *testing.T) {
-	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
+	c := newPool(t, cupool.Config{History: everything()})
 	work(t, c, 1)
 	b := openBrowser(t, Handler(c))
 	b.ready()
@@ -180,4 +180,38 @@ func TestPageAccessible(t *testing.T) {
 		assert.NotZero(t, roles[role], role)
 	}
 	assert.Empty(t, eval[[]string](b, `[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) !== i)`), "IDs that are there twice")
+}
+
+// History is recorded from the click on, and the moment of an out of memory can be
+// looked at later.
+func TestPageHistoryAndMoment(t *testing.T) {
+	c := newPool(t, cupool.Config{Limit: 512 << 20})
+	b := openBrowser(t, Handler(c))
+	b.ready()
+	assert.Contains(t, b.text("#events"), "Events are not recorded")
+	b.do(chromedp.Click("#history"))
+	b.wait(`document.querySelector('#history').innerText === 'Stop history'`)
+	work(t, c, 6)
+	b.wait(`document.querySelectorAll('#events tbody tr').length > 20`)
+	b.wait(`document.querySelector('#holders').innerText.includes('debug.work')`)
+
+	_, err := c.Alloc(300<<20, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	b.wait(`!document.querySelector('#oom').hidden`)
+	assert.Contains(t, b.text("#oom-line"), "an allocation of 300 MiB failed")
+	live := b.tile("Live")
+	require.NoError(t, c.Sync())
+	more, err := c.Alloc(100<<20, nil)
+	require.NoError(t, err)
+	b.wait(tileOf("Live") + fmt.Sprintf(` !== %q`, live))
+	b.do(chromedp.Click("#oom-see"))
+	b.wait(tileOf("Live") + fmt.Sprintf(` === %q`, live))
+	b.wait(`!document.querySelector('#oom-text').hidden`)
+	b.wait(`document.querySelector('#holders').innerText.includes('debug.work')`)
+	assert.Contains(t, b.text("#oom-text"), "300 MiB")
+	b.look("light", 1360, 1500)
+	b.shot("oom")
+	b.do(chromedp.Click("#oom-see"))
+	b.wait(tileOf("Live") + fmt.Sprintf(` !== %q`, live))
+	require.NoError(t, c.Free(more))
 }

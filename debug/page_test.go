@@ -22,6 +22,9 @@ func newPool(t *testing.T, cfg cupool.Config) *cupool.Caching {
 	return c
 }
 
+// everything is a history of every allocation.
+func everything() *cupool.History { return &cupool.History{SampleBytes: 1} }
+
 // work allocates as training does: weights that stay, activations that come and go.
 func work(t *testing.T, c *cupool.Caching, seed uint64) {
 	t.Helper()

@@ -121,8 +121,9 @@ var views = map[string]view{
 }
 
 var changes = map[string]change{
-	"trim":  changeTrim,
-	"empty": func(l *live, _ url.Values) (any, error) { return struct{}{}, l.EmptyCache() },
+	"trim":    changeTrim,
+	"history": changeHistory,
+	"empty":   func(l *live, _ url.Values) (any, error) { return struct{}{}, l.EmptyCache() },
 }
 
 // serve answers a request that is allowed.
@@ -230,10 +231,10 @@ func (s *server) source(q url.Values) (source, error) {
 		return of, nil
 	case "oom":
 		x := of.lastOOM()
-		if x == nil {
-			return nil, refuse(http.StatusNotFound, "no allocation failed")
+		if x == nil || x.snapshot == nil {
+			return nil, refuse(http.StatusNotFound, "there is no snapshot of an allocation that failed")
 		}
-		return newFrozen(of.info(), x.Snapshot), nil
+		return newFrozen(of.info(), *x.snapshot), nil
 	default:
 		return nil, refuse(http.StatusBadRequest, "moment %q is not oom", moment)
 	}
@@ -345,3 +346,28 @@ func changeTrim(l *live, q url.Values) (any, error) {
 	released, err := l.Trim(keep)
 	return map[string]int64{"released": released}, err
 }
+
+func changeHistory(l *live, q url.Values) (any, error) {
+	if q.Get("on") == "0" {
+		l.StopHistory()
+		return struct{}{}, nil
+	}
+	if q.Get("on") != "1" {
+		return nil, refuse(http.StatusBadRequest, "on=%q is neither 1 nor 0", q.Get("on"))
+	}
+	events, err := integer(q, "events", 1, 0)
+	if err != nil {
+		return nil, err
+	}
+	sample, err := integer(q, "sample", 1, 0)
+	if err != nil {
+		return nil, err
+	}
+	if events > maxHistory {
+		return nil, refuse(http.StatusBadRequest, "events=%d is more than %d", events, maxHistory)
+	}
+	return struct{}{}, l.StartHistory(cupool.History{Events: int(events), SampleBytes: sample})
+}
+
+// maxHistory is how many events may be kept when a request asks for it: some 100 MB.
+const maxHistory = 1 << 20

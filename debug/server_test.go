@@ -43,7 +43,7 @@ func get[T any](t *testing.T, h http.Handler, target string) (v T) {
 
 // Every path answers, below any prefix, with what the allocator itself says.
 func TestPaths(t *testing.T) {
-	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
+	c := newPool(t, cupool.Config{History: everything()})
 	work(t, c, 2)
 	p, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
 	require.NoError(t, err)
@@ -56,8 +56,8 @@ func TestPaths(t *testing.T) {
 	mux.Handle("/a/b/", http.StripPrefix("/a/b", h))
 	for _, prefix := range []string{"/debug/cupool/", "/a/b/"} {
 		assert.Equal(t, []info{
-			{ID: "allocator", Name: "allocator", Device: "sim", Live: true},
-			{ID: "allocator/graphs", Name: "graphs", Private: true, Device: "sim", Live: true},
+			{ID: "allocator", Name: "allocator", Device: "sim", Live: true, History: true, Record: true},
+			{ID: "allocator/graphs", Name: "graphs", Private: true, Device: "sim", Live: true, History: true, Record: true},
 		}, get[[]info](t, mux, prefix+"pools"))
 		assert.Equal(t, c.Stats(), get[cupool.Stats](t, mux, prefix+"stats"))
 		assert.Equal(t, p.Stats(), get[cupool.Stats](t, mux, prefix+"stats?pool=allocator/graphs"))
@@ -65,7 +65,10 @@ func TestPaths(t *testing.T) {
 		assert.Equal(t, c.Snapshot().Segments, get[snapshot.Snapshot](t, mux, prefix+"snapshot").Segments)
 		assert.Len(t, get[series](t, mux, prefix+"series").Time, 1)
 		assert.Empty(t, get[series](t, mux, prefix+"series?after=0").Time)
-		assert.Empty(t, get[[]snapshot.Event](t, mux, prefix+"events?after=7&limit=3"))
+		events := get[[]snapshot.Event](t, mux, prefix+"events?after=7&limit=3")
+		require.Len(t, events, 3)
+		assert.Greater(t, events[0].Number, uint64(7))
+		assert.Empty(t, get[[]snapshot.Event](t, mux, prefix+"events?after=999999"))
 
 		_, text := ask(t, mux, "GET", prefix+"stats.txt")
 		assert.Contains(t, text, "weights")
@@ -109,7 +112,7 @@ func TestRefusals(t *testing.T) {
 		text           string
 	}{
 		{"GET", "/stats?pool=none", 404, `there is no allocator or pool \"none\"`},
-		{"GET", "/blocks?moment=oom", 404, "no allocation failed"},
+		{"GET", "/blocks?moment=oom", 404, "there is no snapshot of an allocation that failed"},
 		{"GET", "/blocks?moment=then", 400, `moment \"then\" is not oom`},
 		{"GET", "/events?after=-1", 400, "is no whole number from 0 on"},
 		{"GET", "/series?after=x", 400, "is no whole number from -1 on"},
@@ -119,6 +122,9 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/trim", 405, "changes take a POST"},
 		{"POST", "/stats", 405, "stats is read with GET"},
 		{"DELETE", "/trim", 405, "changes take a POST"},
+		{"POST", "/history?on=2", 400, "is neither 1 nor 0"},
+		{"POST", "/history?on=1&events=1048577", 400, "is more than"},
+		{"POST", "/history?on=1&sample=0", 400, "is no whole number from 1 on"},
 		{"POST", "/trim?keep=-1", 400, "is no whole number from 0 on"},
 	} {
 		status, body := ask(t, h, x.method, x.target)
@@ -179,7 +185,7 @@ func TestHeaders(t *testing.T) {
 
 // What did not change is not sent again, and large answers are compressed.
 func TestUnchanged(t *testing.T) {
-	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
+	c := newPool(t, cupool.Config{History: everything()})
 	work(t, c, 3)
 	h := Handler(c)
 	send := func(tag string) *httptest.ResponseRecorder {
@@ -224,7 +230,7 @@ func TestPublish(t *testing.T) {
 
 // Columns have every field of a snapshot.
 func TestColumns(t *testing.T) {
-	c := newPool(t, cupool.Config{History: &cupool.History{SampleBytes: 1}})
+	c := newPool(t, cupool.Config{History: everything()})
 	work(t, c, 4)
 	p := c.Snapshot()
 	got := columnsOf(p)
@@ -242,6 +248,7 @@ func TestColumns(t *testing.T) {
 				stack = append(stack, got.Frames[f])
 			}
 			require.Equal(t, b.Stack, stack)
+			require.Equal(t, b.Weight, got.Blocks.Weight[n])
 			n++
 		}
 	}
@@ -339,4 +346,43 @@ func FuzzHandler(f *testing.F) {
 		_, err = io.Copy(io.Discard, bytes.NewReader(w.Body.Bytes()))
 		require.NoError(t, err)
 	})
+}
+
+// History is switched by POST, and says so.
+func TestHistory(t *testing.T) {
+	c := newPool(t, cupool.Config{})
+	h := Handler(c)
+	on := func() bool { return get[[]info](t, h, "/pools")[0].History }
+	require.False(t, on())
+	status, body := ask(t, h, "POST", "/history?on=1&events=100&sample=1")
+	require.Equal(t, 200, status, body)
+	require.True(t, on())
+	require.Equal(t, &cupool.History{Events: 100, SampleBytes: 1}, c.Config().History)
+	_, err := c.Alloc(1<<20, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, get[[]snapshot.Event](t, h, "/events"))
+	status, _ = ask(t, h, "POST", "/history?on=0")
+	require.Equal(t, 200, status)
+	require.False(t, on())
+}
+
+// The moment of an allocation that failed stays.
+func TestMoment(t *testing.T) {
+	c := newPool(t, cupool.Config{Limit: 64 << 20})
+	h := Handler(c)
+	_, body := ask(t, h, "GET", "/oom")
+	require.Equal(t, "null", body)
+	b, err := c.Alloc(40<<20, nil)
+	require.NoError(t, err)
+	before := time.Now()
+	_, err = c.Alloc(50<<20, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.NoError(t, c.Free(b))
+	x := get[failure](t, h, "/oom")
+	assert.EqualValues(t, 50<<20, x.Asked)
+	assert.Equal(t, err.Error(), x.Text)
+	assert.True(t, x.Moment)
+	assert.WithinDuration(t, before, x.Time, time.Minute)
+	assert.EqualValues(t, 40<<20, get[cupool.Stats](t, h, "/stats?moment=oom").LiveBytes)
+	assert.Zero(t, get[cupool.Stats](t, h, "/stats").LiveBytes)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -37,10 +38,11 @@ type info struct {
 
 // A failure is the last allocation that failed, and the moment at which it did.
 type failure struct {
-	Time     time.Time         `json:"time"`
-	Text     string            `json:"text"`
-	Asked    int64             `json:"asked"` // bytes
-	Snapshot snapshot.Snapshot `json:"-"`
+	Time     time.Time          `json:"time"`
+	Text     string             `json:"text"`
+	Asked    int64              `json:"asked"`  // bytes
+	Moment   bool               `json:"moment"` // there is a snapshot of it
+	snapshot *snapshot.Snapshot // nil: failures before were too near
 }
 
 // live is an allocator.
@@ -54,7 +56,7 @@ func isClosed(c *cupool.Caching) bool { return errors.Is(c.Err(), cupool.ErrClos
 
 func (l *live) info() info {
 	in := l.in
-	in.Device, in.Live = l.Driver().Name(), true
+	in.Device, in.Live, in.Record, in.History = l.Driver().Name(), true, true, l.Config().History != nil
 	return in
 }
 
@@ -67,15 +69,17 @@ func (l *live) snapshot() snapshot.Snapshot     { return l.Snapshot() }
 
 func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }
 
-func (l *live) lastOOM() *failure { return nil }
-
-func (l *live) events(after uint64) []snapshot.Event {
-	if h, ok := any(l.Caching).(interface {
-		Events(after uint64) []snapshot.Event
-	}); ok {
-		return h.Events(after)
+func (l *live) lastOOM() *failure {
+	e := l.LastOOM()
+	if e == nil {
+		return nil
 	}
-	return nil
+	return &failure{e.Time, e.Error(), e.Requested, e.Snapshot != nil, e.Snapshot}
+}
+
+// events returns those of this pool alone.
+func (l *live) events(after uint64) []snapshot.Event {
+	return slices.DeleteFunc(l.Events(after), func(e snapshot.Event) bool { return e.Pool != l.Name() })
 }
 
 // live returns the sources of an allocator and of its private pools.

@@ -38,22 +38,33 @@ export function decode(d) {
 
 export const stateOf = (s, b) => s.states[s.state[b]];
 export const addressOf = (s, b) => '0x' + (s.segments[s.seg[b]].address + BigInt(s.start[b])).toString(16);
+// weightOf is how many blocks one with a stack stands for.
 export const weightOf = (s, b) => (s.weight && s.weight[b]) || 1;
 
-// holders sums up what blocks hold by stack or label, largest first.
+// holders sums up what blocks hold by stack or label, largest first. Labels are exact.
+// Where blocks were sampled, stacks are estimates, and what is held beyond them is of
+// no known stack.
 export function holders(s, by) {
-  const sums = new Map();
-  let total = 0;
+  const sums = new Map(), all = { key: 0, bytes: 0, blocks: 0 }, rest = { key: 0, bytes: 0, blocks: 0 };
   for (let b = 0; b < s.n; b++) {
     if (!isHeld(stateOf(s, b))) continue;
-    const key = s[by][b], w = weightOf(s, b);
+    const key = s[by][b], w = by === 'stack' && key ? weightOf(s, b) : 1;
+    all.bytes += s.requested[b];
+    all.blocks++;
+    if (!key) continue;
     let h = sums.get(key);
     if (!h) sums.set(key, h = { key, bytes: 0, blocks: 0 });
     h.bytes += s.requested[b] * w;
     h.blocks += w;
-    total += s.requested[b] * w;
+    rest.bytes += s.requested[b] * w;
+    rest.blocks += w;
   }
-  return { total, list: [...sums.values()].sort((a, b) => b.bytes - a.bytes) };
+  const total = Math.max(all.bytes, rest.bytes);
+  rest.bytes = Math.max(0, all.bytes - rest.bytes);
+  rest.blocks = Math.max(0, all.blocks - rest.blocks);
+  const list = [...sums.values()];
+  if (rest.bytes > 0 && rest.blocks >= 0.5) list.push(rest);
+  return { total, list: list.sort((a, b) => b.bytes - a.bytes) };
 }
 
 // lost says where memory is that is reserved and not requested, and which free blocks

@@ -62,7 +62,6 @@ async function pools() {
   $('device').textContent = p ? p.device : 'There is no allocator.';
   document.title = p ? `${p.name} – cupool` : 'cupool';
   for (const e of document.querySelectorAll('.for-live')) e.hidden = !p?.live;
-  $('history').hidden = !p?.record;
   $('history').setAttribute('aria-pressed', String(!!p?.history));
   $('history').textContent = p?.history ? 'Stop history' : 'Record history';
   for (const [id, path] of [['get-json', 'snapshot'], ['get-pickle', 'snapshot.pickle'], ['get-heap', 'heap'], ['get-stats', 'stats.txt']]) $(id).href = query(path);
@@ -139,7 +138,7 @@ async function events() {
   const after = state.events.length && p?.live && !state.moment ? state.events.at(-1).number : 0;
   const more = await get('events', { after, limit: 200 });
   if (!more) return;
-  state.events = (after ? state.events.concat(more) : more).slice(-200);
+  state.events = (after ? state.events.concat(more) : more).filter(e => e.action !== 'snapshot').slice(-200);
   showEvents($('events'), state.events, p);
 }
 
@@ -150,12 +149,13 @@ async function oom() {
   (state.tags.oom ||= {}).seen = true;
   $('oom').hidden = !state.oom;
   if (!state.oom) return;
-  const at = new Date(state.oom.time);
+  const at = state.oom.time.startsWith('0001') ? '' : ` at ${new Date(state.oom.time).toLocaleTimeString('en-GB')}`;
   $('oom-line').textContent = state.moment
-    ? `You see the moment at ${at.toLocaleTimeString('en-GB')} at which an allocation of ${bytes(state.oom.asked)} failed. Nothing below changes.`
-    : `Out of memory at ${at.toLocaleTimeString('en-GB')}: an allocation of ${bytes(state.oom.asked)} failed.`;
+    ? `You see the moment${at} at which an allocation of ${bytes(state.oom.asked)} failed. Nothing below changes.`
+    : `Out of memory${at}: an allocation of ${bytes(state.oom.asked)} failed.`;
+  $('oom-see').hidden = !state.oom.moment;
   $('oom-text').textContent = state.oom.text;
-  $('oom-text').hidden = !state.moment;
+  $('oom-text').hidden = !state.moment && state.oom.moment;
   $('oom-see').textContent = state.moment ? 'Back to now' : 'See that moment';
   $('oom-see').setAttribute('aria-pressed', String(!!state.moment));
 }

@@ -100,6 +100,17 @@ func (l *Log) Start(s Settings) {
 	l.current.Store(&clock{mean: s.SampleBytes, begun: now()})
 }
 
+// Settings returns those of Start; ok is false while the history is off.
+func (l *Log) Settings() (s Settings, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.current.Load()
+	if c == nil {
+		return Settings{}, false
+	}
+	return Settings{len(l.ring), c.mean}, true
+}
+
 // Stop ends the history. What was recorded stays until the next Start.
 func (l *Log) Stop() {
 	l.mu.Lock()
