@@ -61,7 +61,7 @@ async function pools() {
   const p = current();
   $('device').textContent = p ? p.device : 'There is no allocator.';
   document.title = p ? `${p.name} – cupool` : 'cupool';
-  for (const e of document.querySelectorAll('.for-live')) e.hidden = !p?.live;
+  for (const e of document.querySelectorAll('.for-live')) e.hidden = !p?.live || !!state.moment;
   $('history').setAttribute('aria-pressed', String(!!p?.history));
   $('history').textContent = p?.history ? 'Stop history' : 'Record history';
   for (const [id, path] of [['get-json', 'snapshot'], ['get-pickle', 'snapshot.pickle'], ['get-heap', 'heap'], ['get-stats', 'stats.txt']]) $(id).href = query(path);
