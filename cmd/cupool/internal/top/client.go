@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	mostEvents  = 40               // that are asked for
+	mostEvents  = 40               // that are kept
+	askedEvents = 200              // that are asked for: some are of the asking itself
 	mostAnswer  = 1 << 30          // bytes of an answer
 	askTimeout  = 10 * time.Second // for all of a question
 	defaultPath = "/debug/cupool/" // of an address without a path
@@ -101,7 +102,7 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, h holders) error
 	if p.Private { // its allocator has the events of all
 		return nil
 	}
-	if err := c.get(ctx, "events", url.Values{"pool": {p.ID}, "limit": {fmt.Sprint(mostEvents)}}, &events); err != nil {
+	if err := c.get(ctx, "events", url.Values{"pool": {p.ID}, "limit": {fmt.Sprint(askedEvents)}}, &events); err != nil {
 		return err
 	}
 	s.Events = append(s.Events, events...)

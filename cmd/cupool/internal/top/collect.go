@@ -70,8 +70,10 @@ func (m *Memory) count(b snapshot.Block, stitched bool) {
 	}
 }
 
-// sortEvents keeps the last events of all pools, by time.
+// sortEvents keeps the last events of all allocators, by time. Snapshots are left
+// out: every look at the page takes one.
 func (s *State) sortEvents() {
+	s.Events = slices.DeleteFunc(s.Events, func(e snapshot.Event) bool { return e.Kind == snapshot.Taken })
 	slices.SortStableFunc(s.Events, func(a, b snapshot.Event) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Number, b.Number))
 	})

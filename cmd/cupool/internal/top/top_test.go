@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,64 +12,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/snapshot"
+	"github.com/cupool/cupool/debug"
 )
 
-// A page answers as package debug does, about a pool and a private one.
-type page struct {
-	*httptest.Server
-	pool, private *cupool.Caching
-	stack         snapshot.Stack // of every live block
-	events        []snapshot.Event
-}
-
-func newPage(t *testing.T) *page {
-	pool, err := cupool.New(cupool.Config{Limit: 64 << 20, Backing: cupool.BackingSegments})
+// newPage serves the page of a pool and a private one.
+func newPage(t *testing.T) (url string, pool, private *cupool.Caching) {
+	pool, err := cupool.New(cupool.Config{Limit: 64 << 20, Backing: cupool.BackingSegments, History: &cupool.History{SampleBytes: 1}})
 	require.NoError(t, err)
-	private, err := pool.NewPool(cupool.PoolConfig{Name: "batches"})
+	private, err = pool.NewPool(cupool.PoolConfig{Name: "batches"})
 	require.NoError(t, err)
-	p := &page{pool: pool, private: private}
-	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.Close)
-	return p
+	mux := http.NewServeMux()
+	mux.Handle("/debug/cupool/", debug.Handler(pool))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL, pool, private
 }
 
-func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := p.pool
-	if r.URL.Query().Get("pool") == "mlp/batches" {
-		c = p.private
-	}
-	var v any
-	switch r.URL.Path {
-	case "/debug/cupool/pools":
-		v = []pool{{ID: "mlp", Name: "mlp", Device: "host"}, {ID: "mlp/batches", Name: "batches", Device: "host", Private: true}}
-	case "/debug/cupool/stats":
-		v = c.Stats()
-	case "/debug/cupool/labels":
-		v = c.Labels()
-	case "/debug/cupool/events":
-		v = []snapshot.Event{}
-		if c == p.pool {
-			v = p.events
-		}
-	case "/debug/cupool/snapshot":
-		s := c.Snapshot()
-		for i := range s.Segments {
-			for j := range s.Segments[i].Blocks {
-				if b := &s.Segments[i].Blocks[j]; b.State == snapshot.Live {
-					b.Stack = p.stack
-				}
-			}
-		}
-		v = s
-	default:
-		http.NotFound(w, r)
-		return
-	}
-	_ = json.NewEncoder(w).Encode(v) // the test sees what is missing
-}
-
-func alloc(t *testing.T, a cupool.Allocator, size int64) {
+// load allocates, for stacks that name it.
+func load(t *testing.T, a cupool.Allocator, size int64) {
 	t.Helper()
 	_, err := a.Alloc(size, nil)
 	require.NoError(t, err)
@@ -78,25 +37,22 @@ func alloc(t *testing.T, a cupool.Allocator, size int64) {
 
 // What the page says is printed once, as text.
 func TestOnce(t *testing.T) {
-	p := newPage(t)
-	p.stack = snapshot.Stack{{Function: "main.load", File: "/src/load.go", Line: 12}, {Function: "main.main", File: "/src/main.go", Line: 40}}
-	p.events = []snapshot.Event{
-		{Number: 1, Kind: snapshot.SegmentAlloc, Size: 20 << 20, Time: time.Now()},
-		{Number: 2, Kind: snapshot.OutOfMemory, Size: 1 << 30, Time: time.Now(), Label: "weights"},
-	}
-	alloc(t, p.pool, 12<<20)
-	alloc(t, p.private.WithLabel("inputs"), 3<<20)
+	url, pool, private := newPage(t)
+	load(t, pool, 12<<20)
+	load(t, private.WithLabel("inputs"), 3<<20)
+	_, err := pool.WithLabel("weights").Alloc(1<<30, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	var out strings.Builder
-	require.NoError(t, Once(t.Context(), &out, p.URL))
+	require.NoError(t, Once(t.Context(), &out, url))
 	for _, want := range []string{
 		`^cupool top +http://127\.0\.0\.1:\d+/debug/cupool/ +host `,
 		`\nreserved +32 MiB +█+·+ +of 64 MiB\n`,
 		`\n  live +15 MiB +█+`,
 		`\n  cached +17 MiB +█+`,
-		`\nall +allocs 2 +frees 0 +misses 2 +hits 0\.00 % +driver 2 +retries 0 +oom 0\n`,
-		`\nmlp +12 MiB +12 MiB +0 B +0 B +1\n  stream 0 +12 MiB +12 MiB +0 B +0 B +1\nmlp/batches +20 MiB +3 MiB +0 B +17 MiB +1\n  stream 0 +20 MiB`,
-		`\n +15 MiB +2 100\.0 %  load\.go:12 main\.load < main\.go:40 main\.main\n`,
-		`\n[\d:.]+  oom +1 GiB  stream 0  weights\n[\d:.]+  segment_alloc +20 MiB`,
+		`\nall +allocs 2 +frees 0 +misses 2 +hits 0\.00 % +driver 2 +retries 0 +oom 1\n`,
+		`\nallocator +12 MiB +12 MiB +0 B +0 B +1\n  stream 0 +12 MiB +12 MiB +0 B +0 B +1\nallocator/batches +20 MiB +3 MiB +0 B +17 MiB +1\n  stream 0 +20 MiB`,
+		`\n +12 MiB +1 +80\.0 %  top_test\.go:\d+ top\.load < top_test\.go:\d+ top\.TestOnce < .*\n`,
+		`EVENTS, THE NEWEST FIRST\n[\d:.]+  oom +1 GiB  stream 0 .*(\n[\d:.]+  .*)*\n[\d:.]+  segment_alloc +20 MiB  stream 0  batches`,
 	} {
 		require.Regexp(t, want, out.String())
 	}
@@ -115,11 +71,12 @@ func TestWrongURL(t *testing.T) {
 		_, _ = w.Write([]byte(`{"error":"the pool is closed"}`))
 	}))
 	defer refusing.Close()
+	server, _, _ := newPage(t)
 	for url, want := range map[string]string{
 		"ftp://here":               `"ftp://here" is no URL such as http://localhost:6060/debug/cupool/`,
 		"http://":                  "is no URL",
 		gone.URL:                   "/debug/cupool/: nothing listens there: is the program running",
-		newPage(t).URL + "/a/b":    "/a/b/: there is no debug page of cupool: 404 Not Found",
+		server + "/a/b":            "/a/b/: there is no debug page of cupool: 404 Not Found",
 		html.URL:                   "this is no debug page of cupool",
 		none.URL:                   "the program shows no allocator",
 		refusing.URL:               "/debug/cupool/: the pool is closed",
@@ -187,16 +144,15 @@ func (s *session) press(key tcell.Key, r rune) { s.screen.InjectKey(key, r, tcel
 
 // Keys pause, sort, change what is listed and quit; the view fits the screen.
 func TestWatch(t *testing.T) {
-	p := newPage(t)
-	p.stack = snapshot.Stack{{Function: "main.load", File: "/src/load.go", Line: 12}}
-	alloc(t, p.pool.WithLabel("weights"), 4<<20)
-	c, err := newClient(p.URL)
+	url, pool, _ := newPage(t)
+	load(t, pool.WithLabel("weights"), 4<<20)
+	c, err := newClient(url)
 	require.NoError(t, err)
-	v := &view{url: p.URL, keys: true, interval: time.Millisecond}
+	v := &view{url: url, keys: true, interval: time.Millisecond}
 	s := start(t, v, c.ask)
 
-	s.until(t, "load.go:12 main.load")
-	alloc(t, p.pool, 5<<20)
+	s.until(t, "top.load")
+	load(t, pool, 5<<20)
 	out := s.until(t, "9 MiB")
 	require.Contains(t, out, "a second")
 	require.Len(t, strings.Split(out, "\n"), 25)
@@ -226,20 +182,20 @@ func TestWatch(t *testing.T) {
 // When the program is gone the last state stays, with the error, and when it is
 // back the view goes on.
 func TestReconnect(t *testing.T) {
-	p := newPage(t)
-	c, err := newClient(p.URL)
+	url, _, _ := newPage(t)
+	c, err := newClient(url)
 	require.NoError(t, err)
 	answers := make(chan error)
-	s := start(t, &view{url: p.URL, interval: time.Millisecond}, func(ctx context.Context) (*State, error) {
+	s := start(t, &view{url: url, interval: time.Millisecond}, func(ctx context.Context) (*State, error) {
 		if err := <-answers; err != nil {
 			return nil, err
 		}
 		return c.ask(ctx)
 	})
 	go func() { answers <- nil }()
-	s.until(t, "mlp/batches")
+	s.until(t, "allocator/batches")
 	go func() { answers <- context.DeadlineExceeded }()
-	require.Contains(t, s.until(t, "trying again"), "mlp/batches")
+	require.Contains(t, s.until(t, "trying again"), "allocator/batches")
 	go func() { answers <- nil }()
 	for out := range s.shown {
 		if !strings.Contains(out, "trying again") {
