@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -8,7 +9,7 @@ import (
 )
 
 func TestTopErrors(t *testing.T) {
-	none := httptest.NewServer(nil)
+	none := httptest.NewServer(http.NotFoundHandler()) // not http.DefaultServeMux, where package debug is
 	defer none.Close()
 	for _, c := range []struct {
 		args   []string
