@@ -55,7 +55,9 @@ type Caching struct {
 	later  laterQueue
 	counts
 
-	collectAbove int64 // bytes reserved; 0: no GarbageCollectionThreshold
+	collectAbove int64                        // bytes reserved; 0: no GarbageCollectionThreshold
+	soft         atomic.Int64                 // Config.SoftLimit
+	afterFree    atomic.Pointer[func() error] // nil without SetSoftLimit
 	idle         idleMemory
 	decay        decay.Decay
 	kept         []contents // what Sleep kept; guarded by reclaim
@@ -130,7 +132,8 @@ func (c *Caching) begin(noSplit bool) (err error) {
 		c.memory = vmem.New(vm, c.driver.Name(), capacity, &c.budget, c.dev.failed)
 	}
 	c.space.Memory, c.space.Policy, c.space.Procs = c.memory, cfg.policy(noSplit || c.guards != nil), &magazine.Procs{}
-	c.space.Policy.TrackIdle, c.space.Policy.Quarantine = c.collectAbove > 0, c.sanitizer != nil
+	c.space.Policy.TrackIdle, c.space.Policy.Quarantine = c.collectAbove > 0 || cfg.TrimOldest, c.sanitizer != nil
+	c.soft.Store(cfg.SoftLimit)
 	if c.space.Policy.HomeLimit > 0 {
 		c.space.Procs = magazine.NewProcs()
 	}
@@ -254,7 +257,7 @@ func (c *Caching) heapFor(size int64, s *Stream) (*streamHeap, error) {
 // Free implements Allocator.
 func (c *Caching) Free(b Block) error {
 	if b.pool() != c.id {
-		return c.freeSlow(b)
+		return c.dev.shed(c.freeSlow(b))
 	}
 	x := c.space.Blocks.At(b.id())
 	if x.FreeHomed(b.gen) {
@@ -262,20 +265,20 @@ func (c *Caching) Free(b Block) error {
 	}
 	w := x.Word()
 	if w&^block.Used != block.MakeWord(b.gen, block.Live) {
-		return c.freeSlow(b)
+		return c.shed(c.freeSlow(b))
 	}
 	h := c.heapAt(x.Owner())
 	if h == nil || c.sanitizer != nil {
-		return c.freeSlow(b)
+		return c.shed(c.freeSlow(b))
 	}
 	h.mu.Lock()
 	if x.Word() != w || x.Owner() != h.Index() || c.closed.Load() {
 		h.mu.Unlock()
-		return c.freeSlow(b)
+		return c.shed(c.freeSlow(b))
 	}
 	h.backLocked(b.id(), x)
 	h.mu.Unlock()
-	return nil
+	return c.shed(nil)
 }
 
 // RecordStream implements Allocator. Recording the allocating stream, or
@@ -301,7 +304,7 @@ func (c *Caching) FreeOn(b Block, s *Stream) error {
 	if err == nil && h.c.sanitizer != nil {
 		err = h.c.damage(b)
 	}
-	return err
+	return c.shed(err)
 }
 
 // recordUse notes that s uses a live block and returns the block's heap,

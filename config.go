@@ -114,9 +114,16 @@ type Config struct {
 	// SoftLimit is where reclaiming starts, in bytes reserved: beyond it,
 	// idle memory serves other streams and pools or is given back before the
 	// device is asked for more, even when the program then often has to ask
-	// again. What is needed is reserved all the same, up to Limit. 0: none
-	// but the most that was ever reserved.
+	// again. What is needed is reserved all the same, up to Limit. It is looked
+	// at before growth alone, until SetSoftLimit changes it. 0: none but the
+	// most that was ever reserved.
 	SoftLimit int64
+	// TrimOldest is the order in which Trim, SetSoftLimit, Decay and an allocation
+	// that the device refuses give free memory back: what has been free for longest
+	// first. Of virtual memory that is whole chunks, and a row of them counts from
+	// when the last of it was freed. False: the largest segments first; of virtual
+	// memory stream by stream, and of each the longest rows first.
+	TrimOldest bool
 	// Decay is the time after which memory that nobody needed meanwhile goes
 	// back to the device. It costs a goroutine, which ends with Close. It
 	// waits for nothing: what streams at work may still use stays, and
@@ -385,6 +392,14 @@ func (cfg *Config) segmentSize(rounded int64) int64 {
 	default:
 		return sizeclass.RoundTo(rounded, cfg.SegmentRounding)
 	}
+}
+
+// trimOrder returns the order in which segments are given back.
+func (cfg *Config) trimOrder() func(a, b heap.Idle) int {
+	if cfg.TrimOldest {
+		return heap.OldestFirst
+	}
+	return heap.LargestFirst
 }
 
 // collectAboveOn returns the reserve, in bytes, that the

@@ -176,3 +176,20 @@ func (d *deviceState) check() error {
 		}
 	}
 }
+
+// shed calls what SetSoftLimit wants after a call that may have freed blocks, and
+// joins its error with the call's. No locks are held.
+func (c *Caching) shed(err error) error {
+	if f := c.afterFree.Load(); f != nil {
+		return errors.Join(err, (*f)())
+	}
+	return err
+}
+
+// shed is shed for all pools.
+func (d *deviceState) shed(err error) error {
+	for _, c := range d.open() {
+		err = c.shed(err)
+	}
+	return err
+}

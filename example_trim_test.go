@@ -30,6 +30,70 @@ func ExampleCaching_Trim() {
 	// 10 MiB reserved
 }
 
+// TrimUnused leaves so much free memory, however much is in use.
+func ExampleCaching_TrimUnused() {
+	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	a, err1 := pool.Alloc(10<<20, nil)
+	b, err2 := pool.Alloc(30<<20, nil)
+	c, err3 := pool.Alloc(50<<20, nil)
+	if err := errors.Join(err1, err2, err3, pool.Free(a), pool.Free(b)); err != nil {
+		log.Fatal(err)
+	}
+	released, err := pool.TrimUnused(10 << 20)
+	fmt.Println(released>>20, "MiB given back,", err)
+	fmt.Println(pool.Free(c))
+	// Output:
+	// 30 MiB given back, <nil>
+	// <nil>
+}
+
+// SetSoftLimit bounds what stays reserved from then on, as far as it is not in use.
+func ExampleCaching_SetSoftLimit() {
+	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	a, err1 := pool.Alloc(30<<20, nil)
+	b, err2 := pool.Alloc(50<<20, nil)
+	if err := errors.Join(err1, err2, pool.SetSoftLimit(40<<20)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.Stats().All.ReservedBytes.Current>>20, "MiB while all is in use")
+	if err := errors.Join(pool.Free(b), pool.Free(a)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.Stats().All.ReservedBytes.Current>>20, "MiB after the frees")
+	// Output:
+	// 80 MiB while all is in use
+	// 30 MiB after the frees
+}
+
+// Reset ends a phase of a program, whatever it left behind.
+func ExampleCaching_Reset() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	forgotten, err := pool.Alloc(30<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.Reset(), pool.Stats().All.ReservedBytes.Current)
+	fmt.Println(errors.Is(pool.Free(forgotten), cupool.ErrDoubleFree))
+	next, err := pool.Alloc(1<<20, nil)
+	fmt.Println(pool.Free(next), err)
+	// Output:
+	// <nil> 0
+	// true
+	// <nil> <nil>
+}
+
 func ExampleCaching_EmptyCache() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {

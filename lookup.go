@@ -21,7 +21,7 @@ func (c *Caching) FreePtr(p Ptr, size int64) error {
 	if size >= 0 && size != h.size {
 		return &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("%d bytes were allocated there", h.size)}
 	}
-	return c.freeSlow(h)
+	return c.shed(c.freeSlow(h))
 }
 
 // freeAt frees the homed block that begins at an address and is of a size,

@@ -57,6 +57,7 @@ func (c *Caching) Config() Config {
 	if set, ok := c.dev.history.Settings(); ok {
 		cfg.History = (*History)(&set)
 	}
+	cfg.SoftLimit = c.soft.Load()
 	if cfg.Backing = BackingSegments; c.memory != nil {
 		cfg.Backing = BackingVMM
 	}

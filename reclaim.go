@@ -140,7 +140,7 @@ func (c *Caching) pressed(r request) bool {
 
 // softLimit returns where reclaiming starts, in bytes reserved, or 0.
 func (c *Caching) softLimit() int64 {
-	soft := c.cfg.SoftLimit
+	soft := c.soft.Load()
 	if above := c.collectAbove; above > 0 && c.memory != nil && (soft == 0 || above < soft) {
 		return above
 	}
@@ -561,7 +561,7 @@ func (c *Caching) releaseUpTo(ctx context.Context, need int64) (released int64, 
 func (c *Caching) releaseSegments(ctx context.Context, need int64) (released int64, err error) {
 	defer nvtx.Start("give memory back", need).End()
 	if c.memory == nil {
-		return c.releaseInOrder(ctx, need, true, heap.LargestFirst)
+		return c.releaseInOrder(ctx, need, true, c.cfg.trimOrder())
 	}
 	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
 		return 0, err
@@ -668,8 +668,8 @@ func (c *Caching) releaseVirtual(ctx context.Context, need int64, wait bool) (re
 	}
 	defer func() { err = errors.Join(err, c.dropEmpty()) }()
 	var late error
-	for _, h := range append(c.openHeaps(), c.leftHeaps()...) {
-		n, err := h.releaseChunks(ctx, need-released, wait)
+	for _, next := range c.inTrimOrder() {
+		n, err := next.h.releaseChunks(ctx, need-released, wait, next.upTo)
 		released += n
 		switch {
 		case released >= need:
@@ -683,11 +683,35 @@ func (c *Caching) releaseVirtual(ctx context.Context, need int64, wait bool) (re
 	return released, late
 }
 
+// chunksUpTo are the chunks of a heap that are free since a tick or for longer.
+type chunksUpTo struct {
+	h    *streamHeap
+	upTo uint64
+}
+
+// inTrimOrder lists what releaseVirtual gives back, heap by heap or by age.
+func (c *Caching) inTrimOrder() (list []chunksUpTo) {
+	for _, h := range append(c.openHeaps(), c.leftHeaps()...) {
+		ages := []uint64{math.MaxUint64}
+		if c.cfg.TrimOldest {
+			h.mu.Lock()
+			ages = append(h.WholeChunks().Ages(), math.MaxUint64) // ranges without memory come last
+			h.mu.Unlock()
+		}
+		for _, tick := range ages {
+			list = append(list, chunksUpTo{h, tick})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b chunksUpTo) int { return cmp.Compare(a.upTo, b.upTo) })
+	return list
+}
+
 // releaseChunks gives memory of whole free chunks back to the device until
-// need bytes went, and returns how many did. Nothing may use the memory, nor
+// need bytes went, of those that are free since a tick or for longer, and returns
+// how many did. Nothing may use the memory, nor
 // anything new before it is unmapped: so with the heap's lock held the stream's
 // work is waited for or, without wait, nothing is done unless that is over.
-func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool) (released int64, err error) {
+func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, upTo uint64) (released int64, err error) {
 	if wait && ctx.Done() != nil && h.holdsChunks() { // most of the wait without the lock
 		if err := h.stream.waitIdle(ctx); err != nil {
 			return 0, err
@@ -695,7 +719,7 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool) (
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	chunks, s := h.WholeChunks(), h.stream
+	chunks, s := h.WholeChunks().UpTo(upTo), h.stream
 	switch polls := provePolls; {
 	case chunks.Empty() && h.GapRanges() == 0 || need <= 0 || s.clock.Captured():
 		return 0, nil
@@ -823,6 +847,11 @@ func (c *Caching) keptBytes() (n int64) {
 func (c *Caching) releaseDecayed(need int64) (released int64, err error) {
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
+	return c.releaseAtOnce(need)
+}
+
+// releaseAtOnce is releaseDecayed with reclaim held.
+func (c *Caching) releaseAtOnce(need int64) (released int64, err error) {
 	if c.closed.Load() || c.asleep.Load() || c.dev.lost.Load() != nil {
 		return 0, nil
 	}
@@ -838,5 +867,5 @@ func (c *Caching) releaseDecayed(need int64) (released int64, err error) {
 			return 0, nil
 		}
 	}
-	return c.releaseUnkept(need, heap.LargestFirst)
+	return c.releaseUnkept(need, c.cfg.trimOrder())
 }

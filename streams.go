@@ -280,7 +280,7 @@ func (s *Stream) Sync() error {
 	if err == nil && s.clock.Newest() > 0 { // somebody may wait for it
 		s.root.dev.collect()
 	}
-	return err
+	return s.root.dev.shed(err)
 }
 
 // SyncContext is Sync that gives up when ctx is done: it fails with a *WaitError
@@ -292,7 +292,7 @@ func (s *Stream) SyncContext(ctx context.Context) error {
 	if err == nil {
 		s.root.dev.collect()
 	}
-	return err
+	return s.root.dev.shed(err)
 }
 
 // finish waits for the stream's work, or until ctx is done.

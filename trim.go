@@ -9,11 +9,29 @@ import (
 )
 
 // Trim gives wholly free segments back to the device until at most keep bytes
-// are reserved, and returns the bytes that went: the largest first, where some
-// can stay. It does not wait for pending blocks, but the device may wait for
+// are reserved, those in use counted; TrimUnused counts what is free alone. It
+// returns the bytes that went, in the order of Config.TrimOldest where some can
+// stay. It does not wait for pending blocks, but the device may wait for
 // its work: after Config.WaitTimeout what that may use stays, and a *WaitError says
-// so. What is in quarantine goes too, as far as the work on it is done.
+// so. What is in quarantine goes too, as far as the work on it is done. It fails
+// with ErrInvalidSize for a negative keep, ErrClosed, ErrAsleep, or what the device
+// says.
 func (c *Caching) Trim(keep int64) (released int64, err error) {
+	return c.trim(keep, c.budget.Held)
+}
+
+// TrimUnused gives wholly free segments back to the device until at most keep
+// bytes are reserved and not used, while Trim counts what is in use, too. In all
+// else it is Trim. What is free in segments that are in use counts, and stays.
+func (c *Caching) TrimUnused(keep int64) (released int64, err error) {
+	return c.trim(keep, func() int64 {
+		_, unused := c.usage()
+		return unused
+	})
+}
+
+// trim gives back as many bytes as count returns more than keep.
+func (c *Caching) trim(keep int64, count func() int64) (released int64, err error) {
 	if keep < 0 {
 		return 0, &BlockError{Op: "trim", Size: keep, Err: ErrInvalidSize}
 	}
@@ -37,9 +55,86 @@ func (c *Caching) Trim(keep int64) (released int64, err error) {
 	c.flushAll()
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
-	released, err = c.releaseSegments(ctx, c.budget.Held()-keep)
+	released, err = c.releaseSegments(ctx, count()-keep)
 	c.note(snapshot.Trim, 0, 0, released)
 	return released, err
+}
+
+// SetSoftLimit changes the SoftLimit of the allocator, or of the private pool that
+// it is called on, to so many bytes, 0 for none. From then on free memory beyond it
+// also goes back to the device: in this call, and when blocks are freed or Sync
+// finds them free. That waits for no work: what streams at work may use stays, and
+// segments do while any stream is at work, until the next such call. Blocks larger
+// than Config.SmallLimit take a lock then when they are freed, and a program that
+// needs more than the limit pays the device's calls for it; 0 ends both. What was
+// reserved on purpose stays in segments. It fails with ErrInvalidSize for a
+// negative number, ErrClosed, or with what the device says.
+func (c *Caching) SetSoftLimit(bytes int64) error {
+	switch {
+	case bytes < 0:
+		return &BlockError{Op: "set soft limit", Size: bytes, Err: ErrInvalidSize}
+	case c.closed.Load():
+		return fmt.Errorf("cupool: set soft limit: %w", ErrClosed)
+	}
+	heaps, unlock := c.lockAll()
+	p := &c.space.Policy
+	p.HomeLimit = c.cfg.policy(p.NoSplit).HomeLimit
+	if bytes > 0 { // the free of a block with a place in a magazine is not seen
+		p.HomeLimit = min(p.HomeLimit, c.cfg.SmallLimit)
+		for _, h := range heaps {
+			h.UnhomeAll()
+		}
+	}
+	unlock()
+	c.soft.Store(bytes)
+	if c.afterFree.Store(nil); bytes > 0 {
+		shed := c.shedBeyond
+		c.afterFree.Store(&shed)
+	}
+	return c.shed(nil)
+}
+
+// shedBeyond gives free memory beyond the soft limit back.
+func (c *Caching) shedBeyond() error {
+	if c.budget.Held() <= c.soft.Load() || !c.reclaim.TryLock() {
+		return nil // the lock's holder gives memory back
+	}
+	defer c.reclaim.Unlock()
+	_, err := c.releaseAtOnce(c.budget.Held() - c.soft.Load())
+	return err
+}
+
+// Reset ends the life of all blocks of the allocator, or of the private pool that
+// it is called on, live ones too, and gives all their memory back to the device.
+// The allocator and its streams go on, and its statistics begin anew. It waits for
+// the work of all streams first. The handles are as after Free: their use fails
+// with ErrDoubleFree or ErrUseAfterFree. Other pools keep their blocks. Nothing may
+// be allocated, nor work be submitted on the blocks, before Reset returns. Take it
+// between phases of a program, or after an error that leaves blocks which nobody
+// knows; EmptyCache spares live blocks. It fails with ErrClosed, ErrAsleep, or a
+// *WaitError after Config.WaitTimeout, and has changed nothing then, or with what
+// the device says, which keeps what the error names.
+func (c *Caching) Reset() error {
+	defer c.reclaim.Report()
+	c.reclaim.Lock()
+	defer c.reclaim.Mutex.Unlock()
+	switch {
+	case c.closed.Load():
+		return fmt.Errorf("cupool: reset: %w", ErrClosed)
+	case c.asleep.Load():
+		return c.asleepError("reset")
+	}
+	c.drainLater()
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	if err := c.dev.syncAll(ctx); err != nil {
+		return fmt.Errorf("cupool: reset: %w", err)
+	}
+	_, err := c.releaseHeaps()
+	clear(c.idle.regrets)
+	c.ResetAccumulated()
+	c.ResetPeak()
+	return err
 }
 
 // EmptyCache waits for pending blocks and gives every wholly free segment

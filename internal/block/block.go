@@ -122,6 +122,13 @@ func (b *Block) Requested() int64 { return int64(b.requested.Load()) }
 // SetRequested changes the bytes that the program asked for.
 func (b *Block) SetRequested(n int64) { b.requested.SetOwned(uint64(n)) }
 
+// IdleSince returns the tick at which a Free block became what it is, where the heap
+// notes that.
+func (b *Block) IdleSince() uint64 { return b.requested.Load() }
+
+// SetIdleSince changes the tick of a Free block.
+func (b *Block) SetIdleSince(tick uint64) { b.requested.SetOwned(tick) }
+
 // Word returns the generation and state.
 func (b *Block) Word() Word { return Word(b.word.Load()) }
 

@@ -75,6 +75,7 @@ func (s *Segment) fill(b *Block, addr uint64, size int64) {
 func (s *Segment) Split(id ID, b *Block, size int64, slots *SlotCache) (ID, *Block) {
 	restID, rest := slots.Take()
 	s.fill(rest, b.Addr()+uint64(size), b.Size-size)
+	rest.SetIdleSince(b.IdleSince())
 	b.Size = size
 	rest.Prev, rest.Next = id, b.Next
 	if b.Next != 0 {

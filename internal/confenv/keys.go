@@ -16,6 +16,7 @@ var Keys = []Key{
 	{"Limit", "max_size", Bytes, "CUPOOL_MAX_SIZE"},
 	{"Fraction", "per_process_memory_fraction", Number("a number in (0, 1]"), ""},
 	{"SoftLimit", "soft_limit", Bytes, ""},
+	{"TrimOldest", "trim_oldest", Bool, ""},
 	{"Decay", "decay", Duration, ""},
 	{"InitialSize", "initial_size", Bytes, "CUPOOL_INITIAL_SIZE"},
 	{"GrowthFactor", "growth_factor", Number("0 (fixed sizes), 1 (as requested) or a number from 1 to 64"), "CUPOOL_GROWTH_FACTOR"},

@@ -54,6 +54,20 @@ func (r Runs) Bytes() (n int64) {
 	return n
 }
 
+// Ages returns the ticks since when each of them is free, where the Policy has the
+// heap note that.
+func (r Runs) Ages() (ticks []uint64) {
+	for _, x := range r.list {
+		ticks = append(ticks, x.since)
+	}
+	return ticks
+}
+
+// UpTo returns the runs that are free since a tick or for longer.
+func (r Runs) UpTo(tick uint64) Runs {
+	return Runs{slices.DeleteFunc(slices.Clone(r.list), func(x run) bool { return x.since > tick })}
+}
+
 // Of returns the runs of one kind.
 func (r Runs) Of(k ledger.Kind) Runs {
 	return Runs{slices.DeleteFunc(slices.Clone(r.list), func(x run) bool { return x.r.kind() != k })}

@@ -21,6 +21,9 @@ func (h *Heap) insert(seg *block.Segment, id block.ID, b *block.Block) int64 {
 	} else if h.space.Policy.TrackIdle {
 		seg.IdleSince = h.space.idleTick.Add(1)
 	}
+	if seg.Virtual && h.space.Policy.TrackIdle {
+		b.SetIdleSince(h.space.idleTick.Add(1))
+	}
 	return b.Size
 }
 

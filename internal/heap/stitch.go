@@ -77,6 +77,7 @@ type run struct {
 	size     int64 // bytes of them
 	front    int64 // bytes up to the end of chunk lo-1
 	back     int64 // bytes from the beginning of chunk hi on
+	since    uint64
 }
 
 // idleRuns lists the free blocks of a kind's ranges that a chunk begins or ends in,
@@ -105,7 +106,7 @@ func (h *Heap) idleRuns(k ledger.Kind, parts bool) (runs []run, total int64) {
 func (h *Heap) runOf(id block.ID, b *block.Block, k ledger.Kind) run {
 	r := h.rangeOf(b, k)
 	off := int64(b.Addr() - r.seg.Base)
-	x := run{r: r, id: id, from: off, to: off + b.Size, lo: r.chunkAt(off)}
+	x := run{r: r, id: id, from: off, to: off + b.Size, lo: r.chunkAt(off), since: b.IdleSince()}
 	for x.hi = x.lo; x.hi < len(r.chunks) && r.chunks[x.hi].end() <= x.to; x.hi++ {
 		x.size += r.chunks[x.hi].size
 	}

@@ -1,0 +1,146 @@
+package cupool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// A soft limit that is set while the allocator runs acts at once, on frees, and on
+// what Sync finds free; each pool has its own.
+func TestSetSoftLimit(t *testing.T) {
+	bothBackings(t, func(t *testing.T, b cupool.Backing) {
+		c, d := newPoolOn(t, b, func(cfg *cupool.Config) { cfg.MagazineBytes = 256 * mib })
+		x := newScript(t, c, d).run("a=64M b=64M c=64M free:a")
+		held := func() int64 { return c.Stats().All.ReservedBytes.Current }
+		require.GreaterOrEqual(t, held(), int64(192*mib), "cached memory stays without a soft limit")
+
+		require.NoError(t, c.SetSoftLimit(100*mib))
+		require.EqualValues(t, 100*mib, c.Config().SoftLimit)
+		require.Less(t, held(), int64(140*mib), "at once, but for what is in use")
+		x.run("free:b")
+		require.Less(t, held(), int64(101*mib), "on a free")
+		x.run("free:c b=64M free:b b=64M free:b b=64M c=64M free:b free:c b=64M c=64M free:b free:c")
+		require.Less(t, held(), int64(101*mib), "also of sizes that recur")
+
+		if d != nil {
+			x.run("d=64M e=64M busy:1 use:e@1 free:d free:e")
+			require.Greater(t, held(), int64(100*mib), "no free waits for work")
+			x.run("idle:1 sync:1")
+			require.Less(t, held(), int64(101*mib), "Sync finds it free")
+		}
+
+		p, err := c.NewPool(cupool.PoolConfig{})
+		require.NoError(t, err)
+		f := allocate(t, p, 32*mib, nil)
+		require.NoError(t, p.Free(f))
+		require.EqualValues(t, 32*mib, p.Stats().All.ReservedBytes.Current, "the limit is not the pool's")
+		require.NoError(t, p.SetSoftLimit(1))
+		require.Zero(t, p.Stats().All.ReservedBytes.Current)
+
+		require.NoError(t, c.SetSoftLimit(0))
+		x.run("g=128M h=128M free:g free:h")
+		require.GreaterOrEqual(t, held(), int64(256*mib), "0 ends it")
+		require.ErrorIs(t, c.SetSoftLimit(-1), cupool.ErrInvalidSize)
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, c.SetSoftLimit(1), cupool.ErrClosed)
+	})
+}
+
+// TrimUnused counts what is free, Trim what is in use too.
+func TestTrimUnused(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	x := newScript(t, c, d).run("a=100M b=30M c=20M free:b free:c")
+	n, err := c.Trim(120 * mib)
+	require.NoError(t, err)
+	require.EqualValues(t, 30*mib, n, "100 MiB in use and 20 free")
+	x.run("b=30M free:b")
+	n, err = c.TrimUnused(120 * mib)
+	require.NoError(t, err)
+	require.Zero(t, n, "50 MiB are free")
+	n, err = c.TrimUnused(20 * mib)
+	require.NoError(t, err)
+	require.EqualValues(t, 30*mib, n)
+	require.Equal(t, "0 large: [Live 100M]; 0 large: [Free 20M]", x.layout())
+	_, err = c.TrimUnused(-1)
+	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+}
+
+// What has been free for longest goes first, of segments and of virtual memory.
+func TestTrimOldest(t *testing.T) {
+	for _, tc := range []struct {
+		backing cupool.Backing
+		oldest  bool
+		want    string
+	}{
+		{cupool.BackingSegments, false, "0 large: [Free 30M]; 0 large: [Live 20M]; 0 large: [Free 20M]"},
+		{cupool.BackingSegments, true, "0 large: [Live 20M]; 0 large: [Free 60M]; 0 large: [Free 20M]"},
+		{cupool.BackingVMM, false, "0 large: [Gap 10M][Free 20M][Live 20M][Gap 60M][Live 20M][Free 20M]; 1 large: [Free 40M]"},
+		{cupool.BackingVMM, true, "0 large: [Gap 30M][Live 20M][Free 60M][Live 20M][Free 20M]; 1 large: [Gap 40M]"},
+	} {
+		c, d := newPoolOn(t, tc.backing, func(cfg *cupool.Config) { cfg.TrimOldest = tc.oldest })
+		x := newScript(t, c, d)
+		if tc.backing == cupool.BackingSegments {
+			x.run("a=30M b=20M c=60M d=20M free:a free:c free:d trim:110M")
+		} else {
+			x.run("a=30M b=20M c=60M d=20M e=20M z=40M@1 free:a free:z free:c free:e")
+			_, err := c.TrimUnused(80 * mib)
+			require.NoError(t, err)
+		}
+		require.Equal(t, tc.want, x.layout(), "%v %v", tc.backing, tc.oldest)
+	}
+}
+
+// After Reset the device has everything back, old handles are stale, and the
+// allocator works on, with its streams and its other pools.
+func TestReset(t *testing.T) {
+	bothBackings(t, func(t *testing.T, b cupool.Backing) {
+		c, d := newPoolOn(t, b, func(cfg *cupool.Config) { cfg.MagazineBytes = 256 * mib })
+		x := newScript(t, c, d).run("a=1000 free:a a=1000 free:a a=1000 free:a a=1000 b=30M c=3M@1 e=5M use:e@1 f=1000@1")
+		if d != nil {
+			x.run("busy:1 use:e@1 free:e idle:1")
+		}
+		p, err := c.NewPool(cupool.PoolConfig{})
+		require.NoError(t, err)
+		kept := allocate(t, p, mib, nil)
+
+		require.NoError(t, c.Reset())
+		require.NoError(t, c.Check())
+		st := c.Stats()
+		require.Zero(t, st.All.ReservedBytes)
+		require.Zero(t, st.All.Allocation)
+		require.Empty(t, x.layout())
+		for _, name := range []string{"a", "b", "c", "f"} {
+			require.ErrorIs(t, c.Free(x.block(name)), cupool.ErrDoubleFree)
+			require.Error(t, c.RecordStream(x.block(name), x.stream("1")))
+			_, err := c.Lookup(x.block(name).Ptr())
+			require.Error(t, err)
+		}
+		require.NoError(t, p.Free(kept), "other pools keep their blocks")
+
+		x.run("a=1000 free:a a=1000 free:a a=1000 b=30M c=3M@1 g=1000@1 free:a free:b free:c free:g")
+		require.NoError(t, c.Reset())
+		require.NoError(t, c.Reset(), "there is nothing")
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, c.Reset(), cupool.ErrClosed)
+		if d != nil {
+			require.Empty(t, d.mem)
+		}
+	})
+}
+
+// newPoolOn returns an allocator over a simulated device with virtual memory, or
+// over one that counts.
+func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cupool.Caching, *countingDriver) {
+	if b == cupool.BackingSegments {
+		return newPool(t, 1<<30, change)
+	}
+	cfg := cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), Backing: b, MagazineBytes: -1}
+	change(&cfg)
+	c, err := cupool.New(cfg)
+	require.NoError(t, err)
+	return c, nil
+}
