@@ -251,11 +251,11 @@ type Config struct {
 	OnRelease func(released int64)
 
 	// Logger gets what goes wrong where no error can be returned, and what is
-	// rare: an allocation that had to reclaim memory (Info), that met work which
-	// was late or ran out of memory (Warn), and memory that went back to the
-	// device (Debug). But for corrupted memory there is at most one record of a
-	// message and pool in a second; the next says how many were left_out. Its
-	// Handler is called with locks held and must not use the allocator. nil: none.
+	// rare: an allocation that had to reclaim memory, and StartHistory (Info), one
+	// that met work which was late or ran out of memory (Warn), and memory that
+	// went back to the device (Debug). But for corrupted memory, each message is
+	// logged at most once a second for each pool, and says how many were left_out.
+	// Its Handler is called with locks held and must not use the allocator. nil: none.
 	Logger *slog.Logger
 
 	classed bool              // sizes are rounded by classes, too

@@ -56,6 +56,7 @@ func (c *Caching) StartHistory(cfg History) error {
 		return fmt.Errorf("cupool: start history: %w", ErrClosed)
 	}
 	c.dev.history.Start(history.Settings(*set))
+	c.dev.logger.Info("history started", "events", set.Events, "sample_bytes", set.SampleBytes)
 	c.dev.unhomeAll() // a block that has its place in a magazine from before is no sample
 	return nil
 }
@@ -64,6 +65,7 @@ func (c *Caching) StartHistory(cfg History) error {
 // was recorded, and sampled blocks keep their stacks. Safe from several goroutines.
 func (c *Caching) StopHistory() {
 	c.dev.history.Stop()
+	c.dev.logger.Info("history stopped")
 	c.dev.unhomeAll()
 }
 

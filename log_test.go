@@ -100,6 +100,13 @@ func TestLogRareEvents(t *testing.T) {
 	require.Equal(t, []logged{{slog.LevelDebug, "memory went back to the device", map[string]any{
 		"device": "counting", "bytes": int64(20 * mib),
 	}}}, log.take(slog.LevelDebug))
+
+	require.NoError(t, c.StartHistory(cupool.History{Events: 10, SampleBytes: 1}))
+	c.StopHistory()
+	require.Equal(t, []logged{
+		{slog.LevelInfo, "history started", map[string]any{"device": "counting", "events": int64(10), "sample_bytes": int64(1)}},
+		{slog.LevelInfo, "history stopped", map[string]any{"device": "counting"}},
+	}, log.take(slog.LevelDebug))
 	require.Equal(t, slog.New(log), c.Config().Logger, "the program's own")
 }
 
