@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool/internal/decay"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
+	"github.com/cupool/cupool/internal/later"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/internal/rarelog"
@@ -52,7 +53,7 @@ type Caching struct {
 	guards    *sanitize.Guards // nil: none
 
 	stacks origins.Table
-	later  laterQueue
+	later  later.Stack[Block] // that FreeLater was given
 	counts
 
 	collectAbove int64                        // bytes reserved; 0: no GarbageCollectionThreshold
@@ -120,7 +121,7 @@ func (c *Caching) begin(noSplit bool) (err error) {
 		return err
 	}
 	c.budget.Device, c.budget.Lock, c.reclaim.Tell = &c.dev.budget, &c.reclaim, c.noteReleased
-	c.idle.regrets = map[regret]int{}
+	c.idle.regrets = heap.Regrets{}
 	vm, err := cfg.virtualMemory()
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/epoch"
@@ -154,38 +153,21 @@ func (c *Caching) ProcessDeferred() (freed int, err error) {
 	return c.settleAll(epoch.Force)
 }
 
-// laterQueue holds handles that FreeLater was given: a stack that any
-// goroutine, even a cleanup of the garbage collector, pushes without a lock.
-type laterQueue struct{ head atomic.Pointer[laterNode] }
-
-type laterNode struct {
-	b    Block
-	next *laterNode
-}
-
 // FreeLater queues a block to be freed by one of the next calls that miss
 // the cache, or by ProcessDeferred. It takes no lock and calls no driver, so
 // it may be used in a runtime.AddCleanup. A block that was freed otherwise
 // in the meantime is passed over. Before a request is refused Go's collector
 // runs, whose cleanups may give blocks back, but for a tenth of the time at
 // most where it found nothing the last 8 times.
-func (c *Caching) FreeLater(b Block) {
-	n := &laterNode{b: b}
-	for {
-		n.next = c.later.head.Load()
-		if c.later.head.CompareAndSwap(n.next, n) {
-			return
-		}
-	}
-}
+func (c *Caching) FreeLater(b Block) { c.later.Push(b) }
 
 // drainLater frees what FreeLater queued and returns the number.
 func (c *Caching) drainLater() (freed int) {
-	for n := c.later.head.Swap(nil); n != nil; n = n.next {
-		if err := c.freeSlow(n.b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
+	c.later.Drain(func(b Block) {
+		if err := c.freeSlow(b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
 			freed++
 		}
-	}
+	})
 	return freed
 }
 

@@ -43,15 +43,8 @@ type idleMemory struct {
 	mu   sync.Mutex    // held for no longer than a look at events takes
 	left []*streamHeap // of closed streams, that hold memory; guarded by mu
 
-	regrets map[regret]int // segments given back, by size; guarded by Caching.reclaim
-	found   []heap.Idle    // what a release looks through; guarded by Caching.reclaim
-}
-
-// regret is a segment of a heap that was given back too early.
-type regret struct {
-	h    *streamHeap
-	k    ledger.Kind
-	size int64
+	regrets heap.Regrets // segments given back too early; guarded by Caching.reclaim
+	found   []heap.Idle  // what a release looks through; guarded by Caching.reclaim
 }
 
 // lender is what is remembered of a heap whose idle memory others took; guarded
@@ -414,15 +407,17 @@ func (c *Caching) lendsLocked(r request, from *streamHeap, polls *int) bool {
 // leave makes what the pool holds for a stream idle memory, as the stream is closed and its
 // work is done. Where blocks are in use, all of it goes to the default stream's heap.
 func (c *Caching) leave(s *Stream) (err error) {
+	var h *streamHeap
 	defer func() { // once the heap is not found any more, nobody enters regrets for it
-		c.reclaim.Lock()
-		maps.DeleteFunc(c.idle.regrets, func(r regret, _ int) bool { return r.h.stream == s })
-		c.reclaim.Mutex.Unlock()
+		if h != nil {
+			c.reclaim.Lock()
+			c.idle.regrets.Forget(&h.Heap)
+			c.reclaim.Mutex.Unlock()
+		}
 	}()
 	c.heapsMu.Lock()
 	defer c.heapsMu.Unlock()
-	h := c.findHeap(s)
-	if h == nil {
+	if h = c.findHeap(s); h == nil {
 		return nil
 	}
 	byStream := slices.Clone(*c.byStream.Load())
@@ -501,9 +496,7 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 	}
 	defer c.reclaim.Unlock()
 	need := c.budget.Held() + r.segment() - c.sufficient(idleFloor)
-	key := regret{r.h, r.kind, r.segment()}
-	if c.idle.regrets[key] > c.regretsOf(r) && !c.pressed(r) {
-		c.idle.regrets[key]--
+	if !c.pressed(r) && c.idle.regrets.Spend(heap.Regret{Heap: &r.h.Heap, Kind: r.kind, Size: r.segment()}, c.regretsOf(r)) {
 		return false, nil
 	}
 	if need <= 0 {
@@ -642,19 +635,14 @@ func (c *Caching) releaseTogether(found []heap.Idle) (released int64, err error)
 	return c.regret(h, here[:n]), err
 }
 
-// regret remembers segments that were given back, those of a closed stream
-// aside: it will not miss them. It returns the bytes of all.
+// regret enters segments that were given back, unless their stream is closed: it
+// will not miss them. It returns their bytes.
 func (c *Caching) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
-	for len(gone) > 0 {
-		first, n := &gone[0], 1
-		for n < len(gone) && gone[n].Seg.Size == first.Seg.Size && gone[n].Kind() == first.Kind() {
-			n++
-		}
-		if c.findHeap(h.stream) == h {
-			c.idle.regrets[regret{h, first.Kind(), first.Seg.Size}] += n
-		}
-		bytes += int64(n) * first.Seg.Size
-		gone = gone[n:]
+	if c.findHeap(h.stream) == h {
+		c.idle.regrets.Enter(&h.Heap, gone)
+	}
+	for i := range gone {
+		bytes += gone[i].Seg.Size
 	}
 	return bytes
 }

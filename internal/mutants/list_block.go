@@ -51,8 +51,8 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "a block is taken from another's home",
-		old:  `if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home {`,
-		now:  `if State(w&(1<<genShift-1)) != Cached|Homed {`,
+		old:  `if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home || uint32(w.Gen()) == b.origin.Load() {`,
+		now:  `if State(w&(1<<genShift-1)) != Cached|Homed || uint32(w.Gen()) == b.origin.Load() {`,
 	},
 	{
 		name: "homes and streams have the same numbers",

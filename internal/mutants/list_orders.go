@@ -63,15 +63,15 @@ var orderMutants = []mutant{
 	e, err := k.events.Record(k.stream)
 	epoch := k.Mark()`),
 	inOrders("one of two blocks that are freed later is lost", ".", `
-		if c.later.head.CompareAndSwap(n.next, n) {
+		if s.head.CompareAndSwap(n.next, n) {
 			return
 		}`, `
-		c.later.head.Store(n)
+		s.head.Store(n)
 		return`),
 	inOrders("a block that is freed later is lost to a drain", ".",
-		`for n := c.later.head.Swap(nil); n != nil; n = n.next {`, `
-	n := c.later.head.Load()
-	c.later.head.Store(nil)
+		`for n := s.head.Swap(nil); n != nil; n = n.next {`, `
+	n := s.head.Load()
+	s.head.Store(nil)
 	for ; n != nil; n = n.next {`),
 }
 
