@@ -206,9 +206,7 @@ func (m *Model) dies(b *Block, later bool) {
 	t := m.leaveLocked(b)
 	b.later = later
 	p := b.pool
-	if lent := !p.segments && b.Size()+512 > p.Config().SmallLimit; lent || len(b.used) > 0 { // perhaps it was
-		p.waiting = append(p.waiting, t)
-	}
+	p.waiting = append(p.waiting, t) // perhaps it is on memory that another stream lent
 	if later {
 		p.later++
 	}
