@@ -36,21 +36,16 @@ const (
 // allocation nothing does, and without one, everything.
 //
 // alloc_objects and alloc_space are what was allocated since the history began, from
-// the Totals of the first snapshot that has any, which are of all pools; without, they
-// are as inuse_. WriteProfile returns the error of w.
+// the Totals; where no snapshot has any, they are as inuse_. WriteProfile returns the error of w.
 func WriteProfile(w io.Writer, of ...Snapshot) error {
 	p := newProfile()
-	p.total = slices.ContainsFunc(of, hasTotals)
+	p.total = slices.ContainsFunc(of, func(s Snapshot) bool { return len(s.Totals) > 0 })
 	for i := range of {
 		p.addLive(&of[i])
-	}
-	if i := slices.IndexFunc(of, hasTotals); i >= 0 { // the others have the same
-		p.addTotals(of[i].Totals)
+		p.addTotals(&of[i])
 	}
 	return p.Write(w)
 }
-
-func hasTotals(s Snapshot) bool { return len(s.Totals) > 0 }
 
 // profiler makes a profile.
 type profiler struct {
@@ -135,14 +130,14 @@ func (p *profiler) add(stack Stack, k holderKey, objects, space float64) {
 	}
 }
 
-// addTotals adds what was allocated.
-func (p *profiler) addTotals(of []Total) {
-	for _, t := range of {
+// addTotals adds what was allocated in a pool.
+func (p *profiler) addTotals(of *Snapshot) {
+	for _, t := range of.Totals {
 		stack := t.Stack
 		if len(stack) == 0 {
 			stack = Stack{{Function: NotRecorded}}
 		}
-		v := p.sums[p.sample(stack, holderKey{label: t.Label, stream: anyStream})]
+		v := p.sums[p.sample(stack, holderKey{pool: of.Pool, label: t.Label, stream: anyStream})]
 		v[allocObjects] += t.Allocations
 		v[allocSpace] += t.Bytes
 	}

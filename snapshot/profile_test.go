@@ -66,7 +66,7 @@ func TestWriteProfile(t *testing.T) {
 		"main.load main.main activations 3": {1, 4, 1, 4},
 	}, got)
 
-	// With totals, what was allocated comes from the first that has any.
+	// With totals, what was allocated comes from them.
 	total := []snapshot.Total{{Stack: load, Label: "weights", Allocations: 7.6, Bytes: 7000}, {Allocations: 1, Bytes: 1}}
 	p, _ = written(t, taken[0], snapshot.Snapshot{Totals: total}, snapshot.Snapshot{Pool: "p", Totals: total})
 	sums := make([]int64, 4)
@@ -76,7 +76,7 @@ func TestWriteProfile(t *testing.T) {
 		}
 		require.Equal(t, s.Value[2] == 0, len(s.Label["stream"]) == 0)
 	}
-	require.Equal(t, []int64{9, 7001, 4, 3600}, sums)
+	require.Equal(t, []int64{18, 14002, 4, 3600}, sums)
 
 	// A sample stands for more than itself, and for no more than there is in all.
 	w := snapshot.Snapshot{Segments: []snapshot.Segment{{Blocks: []snapshot.Block{{Requested: 10, State: snapshot.Live, Stack: load, Weight: 2.5}, {Requested: 10, State: snapshot.Live}, {Requested: 100, State: snapshot.Live}}}}}
