@@ -70,12 +70,12 @@ export function bar(part) {
   return svg;
 }
 
-// table fills a table: columns are [name, class], rows are lists of nodes or texts.
+// table fills a table: columns are [name, class] or ['', class, name for screen readers], rows are lists of nodes or texts.
 export function table(t, caption, columns, rows) {
   const cell = (tag, value, i) => el(tag, { class: columns[i][1] || null, scope: tag === 'th' ? 'col' : null }, value);
   t.replaceChildren(
     ...(caption ? [el('caption', {}, caption)] : []),
-    el('thead', {}, el('tr', {}, ...columns.map((c, i) => cell('th', c[0], i)))),
+    el('thead', {}, el('tr', {}, ...columns.map((c, i) => cell('th', c[2] ? el('span', { class: 'sr' }, c[2]) : c[0], i)))),
     el('tbody', {}, ...rows.map(row => el('tr', {}, ...row.map((v, i) => cell('td', v, i))))),
   );
 }

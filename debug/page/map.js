@@ -177,6 +177,7 @@ export class MemoryMap {
     const states = s.states.map(name => pixel(this.colours[name] || '#888')), held = s.states.map(isHeld);
     const faint = s.states.map(name => mix(pixel(this.colours[name] || '#888'), this.back, 0.75));
     const colours = palette.map(pixel), quiet = states[s.states.indexOf('free')];
+    this.other = mix(quiet, states[0], 0.25);
     this.rank = this.ranks();
     this.tint = new Uint32Array(s.n);
     for (let b = 0; b < s.n; b++) {
@@ -184,7 +185,7 @@ export class MemoryMap {
       let c = states[st];
       if (this.by !== 'state' && held[st]) {
         const key = this.keyOf(b), rank = this.rank.get(key);
-        c = rank === undefined ? mix(quiet, states[0], 0.25) : colours[rank];
+        c = rank === undefined ? this.other : colours[rank];
         if (s.states[st] === 'pending') c = mix(c, this.back, 0.45);
       } else if (this.by !== 'state' && s.states[st] === 'cached') c = quiet;
       if (this.marked && !(held[st] && s[this.marked.by][b] === this.marked.key)) c = faint[st];
@@ -444,7 +445,9 @@ export class MemoryMap {
   }
 }
 
-export const colourOf = (map, b) => '#' + [0, 8, 16].map(n => ((map.tint[b] >> n) & 255).toString(16).padStart(2, '0')).join('');
+// hex is a colour of the map as style sheets write it.
+export const hex = c => '#' + [0, 8, 16].map(n => ((c >> n) & 255).toString(16).padStart(2, '0')).join('');
+export const colourOf = (map, b) => hex(map.tint[b]);
 
 // pixel is a colour as it stands in an image.
 function pixel(hex) {

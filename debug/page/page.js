@@ -2,7 +2,7 @@
 import { Chart, layers } from './chart.js';
 import { decode } from './data.js';
 import { bytes, count, css, el, percent, plural, swatch } from './format.js';
-import { MemoryMap } from './map.js';
+import { MemoryMap, hex } from './map.js';
 import { showBlock, showEvents, showHolders, showLost, showSegments, showTimes, spoken } from './views.js';
 
 const $ = id => document.getElementById(id);
@@ -126,7 +126,7 @@ function everything() {
 function legend() {
   const s = state.s, text = { stream: k => `Stream ${k}`, label: k => s.labels[k], stack: k => s.stacks[k][0] ? s.stacks[k][0].name.split('/').pop() : '?', state: k => k[0].toUpperCase() + k.slice(1) };
   const list = map.legend().map(({ colour, key }) => el('li', {}, swatch(colour), el('span', { class: 'name', title: text[map.by](key) }, text[map.by](key))));
-  if (map.by !== 'state') list.push(el('li', {}, swatch(map.colours.free), el('span', { class: 'muted' }, 'free or without')));
+  if (map.by !== 'state') for (const [colour, name] of [[hex(map.other), 'others'], [map.colours.free, 'free']]) list.push(el('li', {}, swatch(colour), el('span', { class: 'muted' }, name)));
   if (map.marked) list.push(el('li', {}, el('button', { type: 'button', onclick: () => { map.mark(null); everything(); } }, 'Show all blocks')));
   $('map-legend').replaceChildren(...list);
 }

@@ -62,7 +62,7 @@ export function showHolders(t, s, by, map, pool, changed) {
     ? pool?.record && !pool.history ? 'No stacks are recorded. Record history shows who allocates from then on.' : 'No stacks are recorded.'
     : 'No block has a label (Caching.WithLabel, Engine.ScopeLabeled).';
   const focus = document.activeElement?.dataset?.key;
-  table(t, hint, [['Requested', 'n'], ['', 'bar'], ['Share', 'n'], ['Blocks', 'n'], [by === 'stack' ? 'Allocated in' : 'Label', 'wide fn'], ['', '']],
+  table(t, hint, [['Requested', 'n'], ['', 'bar', 'Bar'], ['Share', 'n'], ['Blocks', 'n'], [by === 'stack' ? 'Allocated in' : 'Label', 'wide fn'], ['', '', 'In the map']],
     list.slice(0, maxHolders).map(h => {
       const on = map.marked?.by === by && map.marked.key === h.key;
       const show = el('button', { type: 'button', 'aria-pressed': String(on), 'data-key': `${by}${h.key}`, 'aria-label': 'Show its blocks in the map', onclick: () => {
@@ -84,11 +84,11 @@ export function showLost(t, sizes, s) {
   ];
   const of = n => percent(l.reserved ? n / l.reserved : 0);
   table(t, `Of ${bytes(l.reserved)} reserved. The largest free block has ${bytes(l.largest)} of ${bytes(l.free)} that are free.`,
-    [['Reserved and not requested', ''], ['Bytes', 'n'], ['', 'bar'], ['Share', 'n']],
+    [['Reserved and not requested', ''], ['Bytes', 'n'], ['', 'bar', 'Bar'], ['Share', 'n']],
     rows.map(([name, n]) => [name, bytes(n), bar(l.reserved ? n / l.reserved : 0), of(n)]));
   const list = [...l.sizes].sort((a, b) => b[0] - a[0]), most = Math.max(...list.map(x => x[1].bytes), 1);
   if (!list.length) return sizes.replaceChildren(el('caption', {}, 'No block is free.'));
-  table(sizes, null, [['Size', ''], ['Blocks', 'n'], ['Bytes', 'n'], ['', 'bar free']],
+  table(sizes, null, [['Size', ''], ['Blocks', 'n'], ['Bytes', 'n'], ['', 'bar free', 'Bar']],
     list.map(([k, x]) => [`${bytes(2 ** k)} and more`, count(x.blocks), bytes(x.bytes), bar(x.bytes / most)]));
 }
 
@@ -125,7 +125,7 @@ export function showSegments(t, map) {
     return [el('button', { type: 'button', onclick: () => showBlocks(t, map, seg.address, 0) }, 'Blocks'), '0x' + seg.address.toString(16), String(seg.stream), (seg.small ? 'small' : 'large') + (seg.stitched ? ', stitched' : seg.virtual ? ', virtual' : ''), bytes(seg.size), bytes(seg.held), count(seg.count)];
   });
   if (t.dataset.segment) return showBlocks(t, map, BigInt(t.dataset.segment), Number(t.dataset.from));
-  table(t, rows.length < s.segments.length ? `The first ${rows.length} of ${count(s.segments.length)} segments` : plural(rows.length, 'segment'), [['', ''], ['Address', 'fn'], ['Stream', 'n'], ['Kind', ''], ['Size', 'n'], ['In use', 'n'], ['Blocks', 'n']], rows);
+  table(t, rows.length < s.segments.length ? `The first ${rows.length} of ${count(s.segments.length)} segments` : plural(rows.length, 'segment'), [['', '', 'Blocks'], ['Address', 'fn'], ['Stream', 'n'], ['Kind', ''], ['Size', 'n'], ['In use', 'n'], ['Blocks', 'n']], rows);
 }
 
 function showBlocks(t, map, address, from) {
