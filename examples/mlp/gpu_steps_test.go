@@ -77,7 +77,7 @@ func (o *options) withTrainer(f func(*trainer) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	pool, err := training.PoolOn(d)
+	pool, err := o.PoolOn(d)
 	if err != nil {
 		return err
 	}
