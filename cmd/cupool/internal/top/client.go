@@ -99,9 +99,6 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, h holders) error
 	h.addStacks(&picture)
 	s.add(p, &st)
 	s.addStreams(&picture)
-	if p.Private { // its allocator has the events of all
-		return nil
-	}
 	if err := c.get(ctx, "events", url.Values{"pool": {p.ID}, "limit": {fmt.Sprint(askedEvents)}}, &events); err != nil {
 		return err
 	}

@@ -24,7 +24,12 @@ var looks = map[style]tcell.Style{
 type answer struct {
 	state *State
 	err   error
+	took  time.Duration
 }
+
+// idle is how many times as long as a question took nothing is asked, since the
+// program's allocators stand still for a part of that.
+const idle = 4
 
 // watch asks and draws until the user quits or ctx ends.
 func watch(ctx context.Context, screen tcell.Screen, v *view, ask func(context.Context) (*State, error)) error {
@@ -39,8 +44,9 @@ func watch(ctx context.Context, screen tcell.Screen, v *view, ask func(context.C
 
 	answers := make(chan answer, 1)
 	question := func() {
+		start := time.Now()
 		s, err := ask(ctx)
-		answers <- answer{s, err}
+		answers <- answer{s, err, time.Since(start)}
 	}
 	next := time.NewTimer(v.interval)
 	defer next.Stop()
@@ -50,27 +56,35 @@ func watch(ctx context.Context, screen tcell.Screen, v *view, ask func(context.C
 		case <-ctx.Done():
 			return nil
 		case <-next.C:
-			next.Reset(v.interval)
-			if !asked && !v.paused {
-				asked = true
-				go question()
-			}
+			asked = true
+			go question()
 		case a := <-answers:
 			asked = false
-			if a.err != nil {
-				v.err = a.err
-			} else if !v.paused {
-				v.add(a.state)
-			}
+			v.take(a)
+			next.Reset(max(v.interval, idle*a.took))
 		case e, ok := <-events:
+			before := v.interval
 			if !ok || v.handle(e) {
 				return nil
 			}
 			if _, resized := e.(*tcell.EventResize); resized {
 				screen.Sync()
 			}
-			next.Reset(v.interval)
+			if v.interval != before && !asked {
+				next.Reset(v.interval)
+			}
 		}
+	}
+}
+
+// take shows an answer, unless the user wants to look at an older one.
+func (v *view) take(a answer) {
+	switch {
+	case v.paused:
+	case a.err != nil:
+		v.err = a.err
+	default:
+		v.add(a.state)
 	}
 }
 
