@@ -93,3 +93,30 @@ func TestFreeAtOnce(t *testing.T) {
 		require.Equal(t, w.State() == Live, n == 0)
 	}
 }
+
+// A block is taken as often as its Stay says, and then once more by TakeLast.
+func TestStay(t *testing.T) {
+	for _, gen := range []uint64{0, 1<<32 - 2, 1<<56 - 9} {
+		b := new(Block)
+		b.SetWord(MakeWord(gen, Live))
+		b.SetHome(home, Stay{Takes: 2, Note: 200})
+		require.Zero(t, b.Origin(), "it has none")
+		for range 2 {
+			require.True(t, b.FreeHomed(gen))
+			require.Zero(t, b.TakeLast(home), "it may be taken")
+			gen++
+			require.Equal(t, gen, b.TakeHomed(home))
+		}
+		require.True(t, b.FreeHomed(gen))
+		require.Zero(t, b.TakeHomed(home))
+		require.Zero(t, b.TakeLast(home+1))
+		b.SetHomeGen(gen - 1)
+		require.EqualValues(t, 200, b.StayNote())
+		require.Equal(t, gen-1, b.HomeGen())
+		require.Equal(t, gen+1, b.TakeLast(home))
+		_, hits, ok := b.LeaveHome(false)
+		require.True(t, ok)
+		require.EqualValues(t, 2, hits)
+		require.Zero(t, b.Origin())
+	}
+}

@@ -55,6 +55,11 @@ var blockMutants = []mutant{
 		now:  `if State(w&(1<<genShift-1)) != Cached|Homed || uint32(w.Gen()) == b.origin.Load() {`,
 	},
 	{
+		name: "a stay in the magazines does not end",
+		old:  `if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home || uint32(w.Gen()) == b.origin.Load() {`,
+		now:  `if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home {`,
+	},
+	{
 		name: "homes and streams have the same numbers",
 		old:  `const homeMark = 1 << 30`,
 		now:  `const homeMark = 1`,
@@ -74,13 +79,16 @@ var blockMutants = []mutant{
 		name: "a block leaves its home and keeps the home's number",
 		old: `
 			b.SetUses(0)
+			b.SetOrigin(0)
 			return w &^ Homed, int64(w.Gen() - b.HomeGen()), true`,
-		now: `return w &^ Homed, int64(w.Gen() - b.HomeGen()), true`,
+		now: `
+			b.SetOrigin(0)
+			return w &^ Homed, int64(w.Gen() - b.HomeGen()), true`,
 	},
 	{
 		name: "half of a generation is remembered at home",
-		old:  `func (b *Block) HomeGen() uint64 { return uint64(b.link[0]) | uint64(b.link[1])<<32 }`,
-		now:  `func (b *Block) HomeGen() uint64 { return uint64(b.link[0]) }`,
+		old:  `return (uint64(b.link[0]) | uint64(b.link[1])<<32) & (1<<genBits - 1)`,
+		now:  `return uint64(b.link[0])`,
 	},
 	{
 		name: "best fit looks at one bin only",
