@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/invariant"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/sanitize"
@@ -31,9 +32,10 @@ const (
 type streamHeap struct {
 	mu atomic.Mutex // guards the heap and what follows
 	heap.Heap
-	pending epoch.Pending
-	lender  lender
-	lent    map[block.ID]*Stream // live blocks that another stream was lent
+	pending  epoch.Pending
+	lender   lender
+	distance history.Distance     // to the next sample of what is not in a magazine
+	lent     map[block.ID]*Stream // live blocks that another stream was lent
 
 	c      *Caching
 	stream *Stream                      // in whose order memory is reused
@@ -203,7 +205,7 @@ func (h *streamHeap) streamOfLocked(id block.ID) *Stream {
 // block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
 // ctx may hold a label.
 func (h *streamHeap) handleLocked(ctx context.Context, id block.ID, b *block.Block) (Block, error) {
-	return h.handOutLocked(ctx, id, b, h.c.dev.history.Sample(b.Requested()), false)
+	return h.handOutLocked(ctx, id, b, h.c.dev.history.Sample(&h.distance, b.Requested()), false)
 }
 
 // handOutLocked is handleLocked of a block that is a sample with a weight, or 0, and

@@ -22,11 +22,12 @@ import (
 // probability of 1-exp(-n/SampleBytes), and stands for as many as the inverse of that,
 // its Weight. There are some 2,000 a second at most; where there would be more,
 // SampleBytes doubles for a while, and weights with it. So a program that does
-// nothing but allocate and free loses less than 5 % of its speed. A sampled block
-// leaves the lock-free path until it is freed.
+// nothing but allocate and free what was cached loses less than 5 % of its speed; where
+// the lock-free path serves half, some 15 %. A sampled block leaves the lock-free path
+// until it is freed.
 type History struct {
 	Events      int   // that are kept, the last ones, at about 100 bytes each. 0: 65,536; at most 16,777,216
-	SampleBytes int64 // mean bytes that are allocated from one sample to the next. 0: 512 KiB. 1: every allocation and free is recorded, for some microseconds each, and the lock-free path is off
+	SampleBytes int64 // mean bytes that are allocated from one sample to the next. 0: 512 KiB. 1: every allocation and free is recorded, at 2 to 3 microseconds for both, and the lock-free path is off
 }
 
 // completed returns a copy without zero fields.

@@ -34,11 +34,12 @@ func TestWeights(t *testing.T) {
 	for _, size := range []int64{512, 10_000, 512 << 10, 1 << 20, 100 << 20} {
 		pass := seeded(t)
 		var l Log
+	var d Distance
 		l.Start(Settings{1, DefaultSampleBytes})
 		const n = 300_000
 		sum, drawn, samples := 0.0, 0.0, 0
 		for range n {
-			w := l.Sample(size)
+			w := l.Sample(&d, size)
 			if sum += w; w > 0 {
 				samples++
 			}
@@ -66,11 +67,12 @@ func TestWeights(t *testing.T) {
 func TestRate(t *testing.T) {
 	pass := seeded(t)
 	var l Log
+	var d Distance
 	l.Start(Settings{1, DefaultSampleBytes})
 	const n = 2_000_000 // of 1 MiB, a microsecond each
 	samples, sum := 0, 0.0
 	for range n {
-		if w := l.Sample(1 << 20); w > 0 {
+		if w := l.Sample(&d, 1 << 20); w > 0 {
 			samples++
 			sum += w
 		}
@@ -83,7 +85,7 @@ func TestRate(t *testing.T) {
 	factor := l.current.Load().factor.Load()
 	require.Greater(t, factor, uint32(5))
 	pass(time.Hour)
-	for l.Sample(100<<30) == 0 {
+	for l.Sample(&d, 100<<30) == 0 {
 	}
 	require.Zero(t, l.current.Load().factor.Load())
 }
@@ -91,8 +93,9 @@ func TestRate(t *testing.T) {
 // What is off or exact, and draws that never end.
 func TestSettings(t *testing.T) {
 	var l Log
+	var d Distance
 	require.False(t, l.On() || l.All())
-	require.Zero(t, l.Sample(1<<40))
+	require.Zero(t, l.Sample(&d, 1<<40))
 	require.Zero(t, l.Freed(3))
 	free, factor, ok := l.Draw(1)
 	require.True(t, ok)
@@ -101,7 +104,7 @@ func TestSettings(t *testing.T) {
 	require.Zero(t, l.Add(Event{Kind: snapshot.Trim}))
 	l.Start(Settings{10, 1})
 	require.True(t, l.On() && l.All())
-	require.EqualValues(t, 1, l.Sample(1))
+	require.EqualValues(t, 1, l.Sample(&d, 1))
 	require.EqualValues(t, 1, l.Drawn(1, factor))
 	require.EqualValues(t, 1, l.Freed(0))
 	_, _, ok = l.Draw(1)
@@ -179,6 +182,7 @@ func TestStorm(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
+			var d Distance
 			for n := range 300 {
 				switch (n + i) % 20 {
 				case 0:
@@ -192,7 +196,7 @@ func TestStorm(t *testing.T) {
 						}
 					}
 				default:
-					l.Add(Event{Kind: snapshot.Alloc, Size: 1, Weight: max(l.Sample(1<<20), 1), Stack: here()})
+					l.Add(Event{Kind: snapshot.Alloc, Size: 1, Weight: max(l.Sample(&d, 1<<20), 1), Stack: here()})
 				}
 			}
 		})

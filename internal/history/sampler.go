@@ -51,9 +51,17 @@ func (s *sampler) All() bool {
 	return c != nil && c.mean == 1
 }
 
+// Distance is how far away the next sample is of those who share one, under a lock
+// of theirs.
+type Distance struct {
+	of     *clock // that it was drawn by
+	factor uint32
+	left   float64 // bytes
+}
+
 // Sample returns the weight of an allocation of size bytes, or 0 where it is no
 // sample.
-func (s *sampler) Sample(size int64) float64 {
+func (s *sampler) Sample(d *Distance, size int64) float64 {
 	c := s.current.Load()
 	if c == nil {
 		return 0
@@ -61,12 +69,21 @@ func (s *sampler) Sample(size int64) float64 {
 	if c.mean == 1 {
 		return 1
 	}
-	f := c.factor.Load()
-	if random()*c.distance(f) >= float64(size) {
+	if d.of != c {
+		c.draw(d)
+	}
+	if d.left -= float64(size); d.left > 0 {
 		return 0
 	}
 	c.note(now())
-	return c.weight(size, f)
+	weight := c.weight(size, d.factor)
+	c.draw(d)
+	return weight
+}
+
+func (c *clock) draw(d *Distance) {
+	d.of, d.factor = c, c.factor.Load()
+	d.left = random() * c.distance(d.factor)
 }
 
 // Never is the factor of draws that end in no sample.
@@ -120,7 +137,7 @@ func (s *sampler) Freed(weight float64) float64 {
 }
 
 // distance returns the mean distance between samples in bytes.
-func (c *clock) distance(factor uint32) float64 { return math.Ldexp(float64(c.mean), int(factor)) }
+func (c *clock) distance(factor uint32) float64 { return float64(c.mean) * float64(uint64(1)<<factor) }
 
 // weight returns how many allocations a sample stands for.
 func (c *clock) weight(size int64, factor uint32) float64 {

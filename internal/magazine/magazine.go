@@ -122,8 +122,13 @@ func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
 // ends. The block has its home yet; the caller takes it out. It returns the note of
 // the stay.
 func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
-	proc := c.procs.enter()
-	if proc < 0 {
+	proc := procPin()
+	procUnpin() // a hint is enough
+	i, tag := hash(size)
+	if !c.mayHave(proc, i%setCount, tag) {
+		return 0, nil, 0
+	}
+	if proc = c.procs.enter(); proc < 0 {
 		return 0, nil, 0
 	}
 	defer c.procs.exit(proc)
@@ -131,7 +136,6 @@ func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
 	if sh == nil {
 		return 0, nil, 0
 	}
-	i, tag := hash(size)
 	for w := range sh.sets[i%setCount] {
 		slot := sh.sets[i%setCount][w].Load()
 		id := block.ID(slot >> 32)
@@ -144,6 +148,15 @@ func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
 		}
 	}
 	return 0, nil, 0
+}
+
+// mayHave reports whether a set of a processor has a slot with a tag, or perhaps had.
+func (c *Cache) mayHave(proc int, set uint, tag uint32) bool {
+	if proc >= len(c.shards) {
+		return false
+	}
+	sh := c.shards[proc].Load()
+	return sh != nil && sh.tags[set].Load()&bit(tag) != 0
 }
 
 // Misses says how often a size missed on a processor.
