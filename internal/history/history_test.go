@@ -34,7 +34,7 @@ func TestWeights(t *testing.T) {
 	for _, size := range []int64{512, 10_000, 512 << 10, 1 << 20, 100 << 20} {
 		pass := seeded(t)
 		var l Log
-	var d Distance
+		var d Distance
 		l.Start(Settings{1, DefaultSampleBytes})
 		const n = 300_000
 		sum, drawn, samples := 0.0, 0.0, 0
@@ -72,7 +72,7 @@ func TestRate(t *testing.T) {
 	const n = 2_000_000 // of 1 MiB, a microsecond each
 	samples, sum := 0, 0.0
 	for range n {
-		if w := l.Sample(&d, 1 << 20); w > 0 {
+		if w := l.Sample(&d, 1<<20); w > 0 {
 			samples++
 			sum += w
 		}
