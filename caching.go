@@ -308,6 +308,16 @@ func (c *Caching) FreeOn(b Block, s *Stream) error {
 	return c.shed(err)
 }
 
+// FreePtrOn is FreeOn by address, with size as FreePtr has it: what was allocated, in
+// bytes, or negative not to have it checked. It fails as both do.
+func (c *Caching) FreePtrOn(p Ptr, size int64, s *Stream) error {
+	b, err := c.blockAt(p, size)
+	if err != nil {
+		return err
+	}
+	return c.FreeOn(b, s)
+}
+
 // recordUse notes that s uses a live block and returns the block's heap,
 // locked, or nil with an error and for the empty Block.
 func (c *Caching) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Block, error) {

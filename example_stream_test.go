@@ -69,6 +69,25 @@ func ExampleCaching_FreeOn() {
 	// Output: <nil>
 }
 
+// FreePtrOn is FreeOn where only the address is at hand.
+func ExampleCaching_FreePtrOn() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	consumer, err := pool.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := pool.Alloc(1<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.FreePtrOn(b.Ptr(), b.Size(), consumer))
+	// Output: <nil>
+}
+
 // The pool looks for finished work when it runs out of cached memory; a
 // program may do so whenever it suits.
 func ExampleCaching_ProcessDeferred() {

@@ -14,14 +14,23 @@ func (c *Caching) FreePtr(p Ptr, size int64) error {
 	if c.freeAt(p, size) {
 		return nil
 	}
-	h, err := c.lookup("free", p, size, true)
+	b, err := c.blockAt(p, size)
 	if err != nil {
 		return err
 	}
-	if size >= 0 && size != h.size {
-		return &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("%d bytes were allocated there", h.size)}
+	return c.shed(c.freeSlow(b))
+}
+
+// blockAt returns the live block that begins at an address, for a free of size bytes.
+func (c *Caching) blockAt(p Ptr, size int64) (Block, error) {
+	if p == 0 && size <= 0 {
+		return Block{}, nil
 	}
-	return c.shed(c.freeSlow(h))
+	b, err := c.lookup("free", p, size, true)
+	if err == nil && size >= 0 && size != b.size {
+		err = &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrSizeMismatch, Detail: fmt.Sprintf("%d bytes were allocated there", b.size)}
+	}
+	return b, err
 }
 
 // freeAt frees the homed block that begins at an address and is of a size,

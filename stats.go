@@ -67,6 +67,7 @@ type Stats struct {
 	CachedBytes  int64 // free, ready for reuse
 	AsleepBytes  int64 // of these, given back to the device until Wake
 	LargestFree  int64 // the largest cached block
+	FreeBlocks   int64 // cached blocks: of wholly free segments, between others, and in magazines
 	Limit        int64 // what may be reserved; 0: no limit
 
 	Hits         int64 // allocations served from cached memory
@@ -219,6 +220,7 @@ func (c *Caching) Stats() Stats {
 	for k := range got {
 		st.MagazineHits += got[k].Hits
 		st.CachedBytes += got[k].Idle() + got[k].CachedBytes
+		st.FreeBlocks += got[k].Idles() + got[k].Cached
 		st.LargestFree = max(st.LargestFree, got[k].Largest)
 	}
 	st.LiveBytes = st.All.AllocatedBytes.Current

@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -143,4 +144,34 @@ func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cu
 	c, err := cupool.New(cfg)
 	require.NoError(t, err)
 	return c, nil
+}
+
+// Free blocks are counted wherever they lie, and printed.
+func TestFreeBlocks(t *testing.T) {
+	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 256 * mib })
+	x := newScript(t, c, d).run("a=30M b=40M c=512 d=512 e=512")
+	require.EqualValues(t, 1, c.Stats().FreeBlocks, "the rest of a small segment")
+	x.run("free:a free:d")
+	require.EqualValues(t, 3, c.Stats().FreeBlocks, "a whole segment, and one between others")
+	x.run("f=1M free:f f=1M free:f f=1M free:f")
+	require.EqualValues(t, 4, c.Stats().FreeBlocks, "one in a magazine")
+	var text strings.Builder
+	require.NoError(t, c.WriteStats(&text))
+	require.Contains(t, text.String(), "free blocks 4; largest free 30 MiB")
+}
+
+// FreePtrOn frees by address and waits for the stream as FreeOn does.
+func TestFreePtrOn(t *testing.T) {
+	c, d := newPool(t, 1<<30)
+	x := newScript(t, c, d).run("a=20M b=20M busy:1")
+	a, b := x.block("a"), x.block("b")
+	require.ErrorIs(t, c.FreePtrOn(a.Ptr(), 1, x.stream("1")), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, c.FreePtrOn(a.Ptr()+512, -1, x.stream("1")), cupool.ErrInteriorPointer)
+	require.NoError(t, c.FreePtrOn(a.Ptr(), a.Size(), x.stream("1")))
+	require.NoError(t, c.FreePtrOn(b.Ptr(), -1, nil))
+	require.NoError(t, c.FreePtrOn(0, 0, x.stream("1")))
+	require.Equal(t, "0 large: [Pending 20M]; 0 large: [Free 20M]", x.layout())
+	require.ErrorIs(t, c.FreePtrOn(a.Ptr(), -1, nil), cupool.ErrDoubleFree)
+	x.run("idle:1 process")
+	require.Equal(t, "0 large: [Free 20M]; 0 large: [Free 20M]", x.layout())
 }

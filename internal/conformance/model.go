@@ -454,6 +454,7 @@ func (m *model) expect(got cupool.Stats) cupool.Stats {
 			switch b.state {
 			case block.Free:
 				want.CachedBytes += b.size
+				want.FreeBlocks++
 				want.LargestFree = max(want.LargestFree, b.size)
 			case block.Pending:
 				want.PendingBytes += b.size

@@ -41,6 +41,10 @@ type Census struct {
 // Idle returns the cached bytes that are not in magazines.
 func (n *Census) Idle() int64 { return n.FreeBytes + n.FastBytes + n.Leaving }
 
+// Idles returns how many blocks are free and not in a magazine, those that are
+// being given back aside.
+func (n *Census) Idles() int64 { return n.Free + n.Fast }
+
 // Count adds what the heap's segments hold, small and large apart.
 func (h *Heap) Count(sum *[2]Census) {
 	for _, seg := range h.segs {

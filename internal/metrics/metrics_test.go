@@ -51,7 +51,7 @@ func TestEveryFigure(t *testing.T) {
 	got, st := values(c), reflect.ValueOf(c.Stats())
 
 	of := map[string]string{
-		"LargestFree": "largest_free_bytes", "BlocksPending": "pending_blocks", "OOMs": "out_of_memory_total",
+		"LargestFree": "largest_free_bytes", "FreeBlocks": "free_blocks", "BlocksPending": "pending_blocks", "OOMs": "out_of_memory_total",
 		"DriverAllocs": "driver_allocations_total", "Streams": "streams",
 		"Allocation": "live_blocks", "Segment": "segments", "Active": "active_blocks", "InactiveSplit": "inactive_split_blocks",
 		"AllocatedBytes": "live_bytes",

@@ -92,6 +92,7 @@ type Figures[P any] struct {
 	CachedBytes  int64
 	AsleepBytes  int64
 	LargestFree  int64
+	FreeBlocks   int64
 	Limit        int64
 
 	Hits         int64
@@ -137,13 +138,13 @@ func Write[S AnyStat, P any](w io.Writer, title string, s Figures[P], r Ratios, 
 		limit = bytesize.Format(s.Limit)
 	}
 	_, err := fmt.Fprintf(w, `reserved %s = live %s + pending %s + cached %s; limit %s
-largest free %s, fragmentation %.1f %%
+free blocks %d; largest free %s, fragmentation %.1f %%
 hits %d (%.2f %%), of them without a lock %d; misses %d, retries %d, out of memory %d
 driver: %d allocations, %d frees; stitches: %d, reused %d; moves between streams: %d; events: %d recorded, %d queries, %d failures
 blocks pending %d, streams %d, books %s
 `,
 		bytesize.Format(Stat(all.ReservedBytes).Current), bytesize.Format(s.LiveBytes), bytesize.Format(s.PendingBytes), bytesize.Format(s.CachedBytes), limit,
-		bytesize.Format(s.LargestFree), 100*r.Fragmentation,
+		s.FreeBlocks, bytesize.Format(s.LargestFree), 100*r.Fragmentation,
 		s.Hits, 100*r.Hits, s.MagazineHits, s.Misses, s.Retries, s.OOMs,
 		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.Moves, s.EventsRecorded, s.EventQueries, s.EventFailures,
 		s.BlocksPending, s.Streams, bytesize.Format(s.MetadataBytes))
