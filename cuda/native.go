@@ -14,8 +14,11 @@ type NativePool = device.Pool
 // NativePoolConfig sets up a native pool. MaxSize is in bytes; 0 is the
 // driver's limit, and other values take CUDA 12.2. Shareable lets the pool be
 // exported by file descriptor. Location is where the memory lies: the zero
-// Location is the device itself, others depend on CUDA's version. The type of
-// allocation is always pinned, which is the only one that pools have.
+// Location is the device itself, others depend on CUDA's version. Managed makes the
+// type of allocation managed, which takes CUDA 13, so that the CPU may touch the
+// memory; otherwise it is pinned. Win32 is the type of handle that Windows exports
+// pools by: no system that this package runs on has it, so NewNativePool fails with
+// ErrNotSupported.
 type NativePoolConfig = device.PoolConfig
 
 // NativePoolAttribute is an attribute of a native pool; the values are

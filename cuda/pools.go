@@ -76,6 +76,9 @@ func (d *driver) NewNativePool(cfg NativePoolConfig) (NativePool, error) {
 	if err := d.usable(); err != nil {
 		return 0, err
 	}
+	if cfg.Win32 {
+		return 0, fmt.Errorf("cupool: %s: NewNativePool: Win32 handles are Windows': %w", d.label, device.ErrNotSupported)
+	}
 	handles := cudadrv.HandleNone
 	if cfg.Shareable {
 		handles = cudadrv.HandleFD
@@ -84,7 +87,7 @@ func (d *driver) NewNativePool(cfg NativePoolConfig) (NativePool, error) {
 	if at == (Location{}) {
 		at = Location{Kind: OnDevice, ID: d.ctx.device}
 	}
-	p, r := cudadrv.PoolCreate(d.ctx.handle, int(at.Kind), at.ID, handles, cfg.MaxSize)
+	p, r := cudadrv.PoolCreate(d.ctx.handle, cfg.Managed, int(at.Kind), at.ID, handles, cfg.MaxSize)
 	if r != cudadrv.Success {
 		return 0, d.poolError("cuMemPoolCreate", r, 0)
 	}

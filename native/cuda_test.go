@@ -5,6 +5,7 @@ package native_test
 import (
 	"errors"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
@@ -57,13 +58,16 @@ func TestCUDAAttributes(t *testing.T) {
 // TestCUDALocation makes pools where memory of the host is, which drivers
 // before CUDA 12.6 refuse.
 func TestCUDALocation(t *testing.T) {
-	for name, at := range map[string]cuda.Location{"device": {Kind: cuda.OnDevice}, "NUMA": {Kind: cuda.OnNUMA}} {
+	for name, cfg := range map[string]cuda.NativePoolConfig{
+		"device": {Location: cuda.Location{Kind: cuda.OnDevice}}, "host": {Location: cuda.Location{Kind: cuda.OnHost}},
+		"NUMA": {Location: cuda.Location{Kind: cuda.OnNUMA}}, "managed": {Managed: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			d := openFirstGPU(t)
 			c, err := cupool.New(cupool.Config{Driver: d})
 			require.NoError(t, err)
-			n, err := native.New(c, native.Config{Pool: &cuda.NativePoolConfig{Location: at}})
-			if err != nil && at.Kind != cuda.OnDevice {
+			n, err := native.New(c, native.Config{Pool: &cfg})
+			if err != nil && name != "device" {
 				t.Skip(err)
 			}
 			require.NoError(t, err)
@@ -71,12 +75,25 @@ func TestCUDALocation(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, n.DefaultStream().Memset(b.Ptr(), 9, b.Size()))
 			requireBytes(t, n.DefaultStream(), b, 9)
+			if name != "device" && !fakecuda.Loaded() { // the CPU may touch it, but for the stand-in
+				require.NoError(t, n.DefaultStream().Sync())
+				p := b.Ptr()
+				require.EqualValues(t, 9, **(**byte)(unsafe.Pointer(&p)))
+			}
 			require.NoError(t, n.Free(b))
 			require.NoError(t, n.Close())
 			require.NoError(t, c.Close())
 			require.NoError(t, d.Close())
 		})
 	}
+}
+
+// TestCUDAWin32 asks for the handles of another system.
+func TestCUDAWin32(t *testing.T) {
+	d := openFirstGPU(t)
+	defer d.Close()
+	_, err := d.(cuda.NativePools).NewNativePool(cuda.NativePoolConfig{Win32: true})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
 }
 
 // TestCUDAShare shares a pool and a block with another process.

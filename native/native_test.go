@@ -96,6 +96,8 @@ func TestConfigErrors(t *testing.T) {
 	require.Equal(t, "Pool.MaxSize", e.Field)
 	_, err = native.New(c, native.Config{Pool: &cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 77}}})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	_, err = native.New(c, native.Config{Pool: &cuda.NativePoolConfig{Win32: true}})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
 
 	sim := simdev.New(simdev.Config{})
 	without, err := cupool.New(cupool.Config{Driver: sim})

@@ -39,7 +39,7 @@ int cp_pool_free(uintptr_t ctx, uintptr_t p, uintptr_t stream);
 cp_value cp_pool_default(uintptr_t ctx, int device);
 cp_value cp_pool_current(uintptr_t ctx, int device);
 int cp_pool_make_current(uintptr_t ctx, int device, uintptr_t pool);
-cp_value cp_pool_create(uintptr_t ctx, int location, int id, int handle_types, size_t max_size);
+cp_value cp_pool_create(uintptr_t ctx, int allocation, int location, int id, int handle_types, size_t max_size);
 int cp_pool_destroy(uintptr_t ctx, uintptr_t pool);
 int cp_pool_trim(uintptr_t ctx, uintptr_t pool, size_t keep);
 int cp_pool_set_attr(uintptr_t ctx, uintptr_t pool, int attr, uint64_t value);

@@ -44,12 +44,12 @@ int cp_pool_make_current(uintptr_t ctx, int device, uintptr_t pool) {
 	CP_RUN(ctx, cp_deviceSetMemPool(device, (cp_pool)pool));
 }
 
-cp_value cp_pool_create(uintptr_t ctx, int location, int id, int handle_types, size_t max_size) {
+cp_value cp_pool_create(uintptr_t ctx, int allocation, int location, int id, int handle_types, size_t max_size) {
 	cp_value v = {CP_MISSING, 0};
 	cp_pool_props props = {0};
 	if (cp_memPoolCreate == NULL)
 		return v;
-	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	props.allocType = allocation;
 	props.handleTypes = handle_types;
 	props.location.type = location;
 	props.location.id = id;

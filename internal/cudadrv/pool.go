@@ -38,10 +38,21 @@ func SetCurrentPool(ctx uintptr, device int, pool uintptr) Result {
 	return Result(C.cp_pool_make_current(C.uintptr_t(ctx), C.int(device), C.uintptr_t(pool)))
 }
 
+// The types of a pool's memory, CUmemAllocationType, of which headers before CUDA 13
+// have the first alone.
+const (
+	allocationPinned  = 1
+	allocationManaged = 2
+)
+
 // PoolCreate is cuMemPoolCreate at a location of CUDA's kind. maxSize, in bytes, is 0 for the driver's own
 // limit; drivers before CUDA 12.2 do not know it.
-func PoolCreate(ctx uintptr, kind, id, handleTypes int, maxSize int64) (uintptr, Result) {
-	return value(C.cp_pool_create(C.uintptr_t(ctx), C.int(kind), C.int(id), C.int(handleTypes), C.size_t(maxSize)))
+func PoolCreate(ctx uintptr, managed bool, kind, id, handleTypes int, maxSize int64) (uintptr, Result) {
+	allocation := allocationPinned
+	if managed {
+		allocation = allocationManaged
+	}
+	return value(C.cp_pool_create(C.uintptr_t(ctx), C.int(allocation), C.int(kind), C.int(id), C.int(handleTypes), C.size_t(maxSize)))
 }
 
 // PoolDestroy is cuMemPoolDestroy.

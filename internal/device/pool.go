@@ -25,6 +25,8 @@ type PoolConfig struct {
 	MaxSize   int64    // bytes; 0: the driver's limit. CUDA 12.2
 	Shareable bool     // may be exported to other processes, by file descriptor
 	Location  Location // where the memory lies; zero: on the device itself
+	Managed   bool     // the memory is managed, so the CPU may touch it, too. CUDA 13
+	Win32     bool     // may be exported by Windows' handles, which are ErrNotSupported elsewhere
 }
 
 // PoolAttribute is an attribute of a Pool; the values are CUDA's. The first

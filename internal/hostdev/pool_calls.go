@@ -39,6 +39,9 @@ func (d *Device) NewNativePool(cfg device.PoolConfig) (h device.Pool, err error)
 	if l := cfg.Location; l != (device.Location{}) && l != (device.Location{Kind: 1}) {
 		return 0, fmt.Errorf("hostdev: %s: %w: a pool at location %d of kind %d", op, device.ErrNotSupported, l.ID, l.Kind)
 	}
+	if cfg.Win32 {
+		return 0, fmt.Errorf("hostdev: %s: %w: Win32 handles are Windows'", op, device.ErrNotSupported)
+	}
 	if cfg.MaxSize < 0 {
 		return 0, fmt.Errorf("hostdev: %s: %w: maximum size %d", op, device.ErrInvalidRange, cfg.MaxSize)
 	}
