@@ -93,23 +93,31 @@ func pprofTop(t *testing.T, profile string) string {
 }
 
 // The error of an allocation that failed says who holds the memory and what to
-// change, and with the change it works.
+// change, as does the page, and with the change it works.
 func TestOutOfMemorySaysWhat(t *testing.T) {
 	o := &Options{HTTP: "localhost:0"}
-	small := func(limit int64) error {
+	fill := func(limit int64) (onPage string, err error) {
 		pool := newPool(t, o, cupool.Config{Limit: limit})
+		var out bytes.Buffer
+		s, startErr := Start(o, pool, &out)
+		require.NoError(t, startErr)
 		forgetful(t, pool.WithLabel("weights"), 12<<20)
-		_, err := pool.Alloc(16<<20, nil)
-		return err
+		_, err = pool.Alloc(16<<20, nil)
+		var last struct{ Text string }
+		require.NoError(t, json.Unmarshal(get(t, regexp.MustCompile(`http://\S+`).FindString(out.String())+"oom"), &last))
+		require.NoError(t, s.Close())
+		return last.Text, err
 	}
-	err := small(24 << 20)
+	onPage, err := fill(24 << 20)
 	var oom *cupool.OOMError
 	require.ErrorAs(t, err, &oom)
+	require.Equal(t, err.Error(), onPage)
 	require.Equal(t, "limit", oom.Reason)
 	require.Contains(t, err.Error(), "weights")
 	suggested := regexp.MustCompile(`would have helped: Limit: (\d+)<<20`).FindStringSubmatch(err.Error())
 	require.NotNil(t, suggested, err.Error())
 	limit, err := strconv.ParseInt(suggested[1], 10, 64)
 	require.NoError(t, err)
-	require.NoError(t, small(limit<<20), suggested[0])
+	_, err = fill(limit << 20)
+	require.NoError(t, err, suggested[0])
 }
