@@ -2,6 +2,8 @@ package cupool_test
 
 import (
 	"cmp"
+	"math"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -201,4 +203,35 @@ func BenchmarkRuler(b *testing.B) {
 			n.Add(1)
 		}
 	})
+}
+
+// BenchmarkHistory is a run of 60 sizes of 512 B to 18 MiB, of which magazines serve
+// a part, without a history and with samples.
+func BenchmarkHistory(b *testing.B) {
+	for _, x := range []struct {
+		name string
+		set  *cupool.History
+	}{{"off", nil}, {"sampled", &cupool.History{}}} {
+		b.Run(x.name, func(b *testing.B) {
+			c := benchPool(b, func(cfg *cupool.Config) { cfg.History = x.set })
+			random := rand.New(rand.NewPCG(1, 2))
+			var sizes [60]int64
+			for i := range sizes {
+				sizes[i] = int64(512 * math.Exp2(15.2*random.Float64()))
+			}
+			var live [16]cupool.Block
+			for i := range 10_000 + b.N {
+				if i == 10_000 {
+					b.ResetTimer()
+				}
+				at := random.IntN(len(live))
+				_ = c.Free(live[at])
+				live[at], _ = c.Alloc(sizes[random.IntN(len(sizes))], nil)
+			}
+			b.StopTimer()
+			for _, x := range live {
+				_ = c.Free(x)
+			}
+		})
+	}
 }

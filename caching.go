@@ -231,7 +231,7 @@ func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses m
 		h.mu.Unlock()
 		return Block{}, err
 	}
-	if c.dev.history.On() {
+	if misses.Ended() {
 		if out, ok, err := h.takeEndedLocked(ctx, size); ok {
 			h.mu.Unlock()
 			return out, err

@@ -99,6 +99,12 @@ func (b *Block) TakeHomed(home int) (gen uint64) {
 	return b.take(w)
 }
 
+// Ends reports whether the block is cached in its home and its stay ends.
+func (b *Block) Ends() bool {
+	w := b.Word()
+	return State(w&(1<<genShift-1)) == Cached|Homed && uint32(w.Gen()) == b.origin.Load()
+}
+
 // TakeLast is TakeHomed of a block whose stay ends, and of no other.
 func (b *Block) TakeLast(home int) (gen uint64) {
 	w := b.Word()

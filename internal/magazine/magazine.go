@@ -88,6 +88,7 @@ func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
 		procUnpin()
 		return 0, nil, 0, first
 	}
+	var ended Misses
 	i, tag := hash(size)
 	i %= setCount
 	if sh.tags[i].Load()&bit(tag) != 0 && sh.proc.come() {
@@ -105,30 +106,40 @@ func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
 					return id, b, gen, 0
 				}
 			}
-			// To look at a block that has its home elsewhere by now would slow
-			// that down, each time.
-			if !c.lives(id, proc) {
-				s[w].SetOwned(0)
-			}
 		}
+		ended = c.tidy(s, tag, proc)
 	}
 	sh.proc.leave() // it announced itself, or is not inside anyway
-	misses := sh.miss(i, tag, size)
+	misses := sh.miss(i, tag, size) | ended
 	procUnpin()
 	return 0, nil, 0, misses
+}
+
+// tidy empties the slots of a tag whose block has its home elsewhere by now, as to
+// look at that would slow it down each time. It returns stayEnds where GetEnded has
+// something to find.
+func (c *Cache) tidy(s *set, tag uint32, proc int) (ended Misses) {
+	for w := range s {
+		slot := s[w].Load()
+		if uint32(slot) != tag {
+			continue
+		}
+		if id := block.ID(slot >> 32); !c.lives(id, proc) {
+			s[w].SetOwned(0)
+		} else if c.table.At(id).Ends() {
+			ended = stayEnds
+		}
+	}
+	return ended
 }
 
 // GetEnded takes a cached block that Get would have found but for its stay, which
 // ends. The block has its home yet; the caller takes it out. It returns the note of
 // the stay.
 func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
-	proc := procPin()
-	procUnpin() // a hint is enough
 	i, tag := hash(size)
-	if !c.mayHave(proc, i%setCount, tag) {
-		return 0, nil, 0
-	}
-	if proc = c.procs.enter(); proc < 0 {
+	proc := c.procs.enter()
+	if proc < 0 {
 		return 0, nil, 0
 	}
 	defer c.procs.exit(proc)
@@ -150,15 +161,6 @@ func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
 	return 0, nil, 0
 }
 
-// mayHave reports whether a set of a processor has a slot with a tag, or perhaps had.
-func (c *Cache) mayHave(proc int, set uint, tag uint32) bool {
-	if proc >= len(c.shards) {
-		return false
-	}
-	sh := c.shards[proc].Load()
-	return sh != nil && sh.tags[set].Load()&bit(tag) != 0
-}
-
 // Misses says how often a size missed on a processor.
 type Misses uint8
 
@@ -166,6 +168,7 @@ const (
 	again     Misses = 1 << iota // the last miss in the same set was of this size
 	manyTimes                    // the last largeStreak misses of all were
 	first                        // there is no shard yet
+	stayEnds                     // GetEnded finds what Get did not, most likely
 )
 
 // largeStreak is how many misses in a row a large size needs. Replays of
@@ -187,6 +190,9 @@ func (sh *shard) miss(set uint, tag uint32, size int64) (m Misses) {
 	}
 	return m
 }
+
+// Ended reports whether GetEnded most likely finds what Get did not.
+func (m Misses) Ended() bool { return m&stayEnds != 0 }
 
 // Recurs reports whether a block of size bytes deserves a home after what Get
 // said. A large block that is kept from its neighbours spoils the placement of
