@@ -14,6 +14,9 @@
 //
 //	mux.Handle("/debug/cupool/", debug.Handler(pool))
 //
+// Importing the package takes this path on http.DefaultServeMux. http.Handle with the
+// same path panics.
+//
 // # Who may see it
 //
 // Whoever reaches the page sees names of functions, files and labels, and may trim
