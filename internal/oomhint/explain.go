@@ -159,9 +159,9 @@ func (r *Refusal) Advice() []string {
 	}
 	holder := r.largestLabel()
 	add(holder != "", "free some of label %q", holder)
+	add(r.Rounded > r.room()+r.Cached, "smaller batches")
 	add(!r.Recorded, "%s, to see which lines hold memory", recording)
 	add(!r.Callback, "OnOutOfMemory: a function that frees what can be made again")
-	add(r.Rounded > r.room()+r.Cached, "smaller batches")
 	return slices.Clip(list[:min(len(list), maxAdvice)])
 }
 
