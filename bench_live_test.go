@@ -2,6 +2,7 @@ package cupool_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -133,6 +134,45 @@ func BenchmarkRandomLive1000(b *testing.B) {
 			newLiveBlocks(c, randomSizes(1000)).run(b, 20*1000)
 		})
 	}
+}
+
+// What each strategy costs where blocks of random sizes come and go, and how much
+// of what is reserved it uses.
+func BenchmarkStrategies(b *testing.B) {
+	for _, s := range []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated, cupool.PowerOfTwo} {
+		for _, live := range []int{1000, 10_000} {
+			b.Run(fmt.Sprintf("%v/blocks=%d", s, live), func(b *testing.B) {
+				c := poolOn(b, simdev.New(simdev.Config{Capacity: 1 << 44}), withStrategy(s))
+				newLiveBlocks(c, randomSizes(live)).run(b, 20*live)
+			})
+		}
+	}
+}
+
+// What the allocator knows about small live blocks takes at most a twentieth of
+// 4 KiB for each.
+func TestBooksOfSmallBlocks(t *testing.T) {
+	bothBackings(t, func(t *testing.T, backing cupool.Backing) {
+		for _, size := range []int64{512, 4096} {
+			const n = 100_000
+			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 34}), Backing: backing})
+			require.NoError(t, err)
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range n {
+				_, err := c.Alloc(size, nil)
+				require.NoError(t, err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			books, heap := c.Stats().MetadataBytes/n, (int64(after.HeapAlloc)-int64(before.HeapAlloc))/n
+			t.Logf("blocks of %d bytes: %d bytes each in Stats, %d in Go's heap", size, books, heap)
+			require.LessOrEqual(t, books, int64(4096/20))
+			require.LessOrEqual(t, heap, int64(4096/20))
+			runtime.KeepAlive(c)
+		}
+	})
 }
 
 // The cost of a step, and the memory of the books, by the number of live
