@@ -35,6 +35,7 @@ func TestFeatures(t *testing.T) {
 		for _, l := range links {
 			used := usedIn(t, filepath.FromSlash(l[2]), l[1])
 			if typ, method, ok := strings.Cut(strings.TrimPrefix(l[1], "Example"), "_"); ok && typ != l[1] && method[0] < 'a' {
+				method, _, _ = strings.Cut(method, "_")
 				require.Contains(t, used, method, "%s shows no %s", l[1], method)
 			}
 			for name := range strings.FieldsSeq(strings.ReplaceAll(l[3], "`", " ")) {

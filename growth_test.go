@@ -39,12 +39,17 @@ func TestMaxSplitWaitsForWhatFits(t *testing.T) {
 	x.run("idle:1")
 }
 
-// Blocks are multiples of MinBlock.
+// Blocks are multiples of MinBlock, which is 512 bytes by default.
 func TestMinBlock(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
-		"small": {"a=1 b=64K c=64K+1", "0 small: [Live 64K][Live 64K][Live 128K][Free 1792K]"},
-		"large": {"a=1M+1", "0 large: [Live 1088K][Free 19392K]"},
-	}, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock, cfg.Backing = 64<<10, cupool.BackingSegments })
+	for min, table := range map[int64]map[string]scriptCase{
+		0:        {"default": {"a=1 b=512 c=513", "0 small: [Live 512][Live 512][Live 1K][Free 2046K]"}},
+		1 << 10:  {"1K": {"a=1 b=1K c=1025", "0 small: [Live 1K][Live 1K][Live 2K][Free 2044K]"}},
+		4 << 10:  {"4K": {"a=1 b=4K c=4097", "0 small: [Live 4K][Live 4K][Live 8K][Free 2032K]"}},
+		64 << 10: {"small": {"a=1 b=64K c=64K+1", "0 small: [Live 64K][Live 64K][Live 128K][Free 1792K]"}, "large": {"a=1M+1", "0 large: [Live 1088K][Free 19392K]"}},
+		1 << 20:  {"1M": {"a=1 b=1M+1", "0 small: [Live 1M][Free 1M]; 0 large: [Live 2M][Free 18M]"}},
+	} {
+		runScripts(t, table, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock, cfg.Backing = min, cupool.BackingSegments })
+	}
 }
 
 func TestGrowthFactor(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -244,4 +245,45 @@ func TestNothingServedByLostDevice(t *testing.T) {
 	require.ErrorIs(t, c.DefaultStream().Memset(b.Ptr(), 0, 1), cupool.ErrDeviceLost)
 	_, err := c.Alloc(4096, nil)
 	require.ErrorIs(t, err, cupool.ErrDeviceLost)
+}
+
+// growing calls before from within an allocation of device memory.
+type growing struct {
+	cupool.Driver
+	before func()
+}
+
+func (d *growing) MemAlloc(size int64) (cupool.Ptr, error) {
+	if d.before != nil {
+		d.before()
+	}
+	return d.Driver.MemAlloc(size)
+}
+
+// Each stream has a lock of its own: while one waits for the device, others
+// allocate and free.
+func TestStreamLocks(t *testing.T) {
+	d := &growing{Driver: newCountingDriver(1 << 30)}
+	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments, MagazineBytes: -1})
+	require.NoError(t, err)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	require.NoError(t, c.Free(allocate(t, c, 2*mib, nil)))
+	asked := 0
+	d.before = func() {
+		asked++
+		done := make(chan error, 1)
+		go func() {
+			b, err := c.Alloc(mib+1, nil)
+			done <- errors.Join(err, c.Free(b))
+		}()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(20 * time.Second):
+			t.Error("the default stream waits for the other one's lock")
+		}
+	}
+	require.NoError(t, c.Free(allocate(t, c, 30*mib, s)))
+	require.Equal(t, 1, asked)
 }
