@@ -10,6 +10,7 @@ import (
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/budget"
+	"github.com/cupool/cupool/internal/confcheck"
 	"github.com/cupool/cupool/internal/decay"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
@@ -86,7 +87,7 @@ func New(cfg Config) (*Caching, error) {
 			return nil, err
 		}
 	}
-	limit, err := cfg.limitOn(cfg.Driver)
+	limit, err := confcheck.Limit(cfg.Driver, cfg.Limit, cfg.Fraction)
 	if err != nil {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
@@ -114,7 +115,7 @@ func New(cfg Config) (*Caching, error) {
 // begin sets up what follows from the fields that New or NewPool have set.
 func (c *Caching) begin(noSplit bool) (err error) {
 	cfg := &c.cfg
-	if c.collectAbove, err = cfg.collectAboveOn(cfg.Driver, c.budget.Limit); err != nil {
+	if c.collectAbove, err = confcheck.Threshold(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	if err := c.startSanitizers(); err != nil {

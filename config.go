@@ -356,11 +356,6 @@ func (cfg *Config) checked() *confcheck.Settings {
 	}
 }
 
-// limitOn returns the bytes that may be reserved on a device, or MaxInt64.
-func (cfg *Config) limitOn(d Driver) (int64, error) {
-	return confcheck.Limit(d, cfg.Limit, cfg.Fraction)
-}
-
 // policy returns how the heaps of a pool work. noSplit gives every block a
 // segment of its own.
 func (cfg *Config) policy(noSplit bool) heap.Policy {
@@ -392,20 +387,6 @@ func (cfg *Config) segmentSize(rounded int64) int64 {
 	default:
 		return sizeclass.RoundTo(rounded, cfg.SegmentRounding)
 	}
-}
-
-// trimOrder returns the order in which segments are given back.
-func (cfg *Config) trimOrder() func(a, b heap.Idle) int {
-	if cfg.TrimOldest {
-		return heap.OldestFirst
-	}
-	return heap.LargestFirst
-}
-
-// collectAboveOn returns the reserve, in bytes, that the
-// GarbageCollectionThreshold comes to on a device, or 0 for none.
-func (cfg *Config) collectAboveOn(d Driver, limit int64) (int64, error) {
-	return confcheck.Threshold(d, limit, cfg.GarbageCollectionThreshold)
 }
 
 // virtualMemory returns the device's virtual memory as far as it is wanted

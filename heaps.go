@@ -348,23 +348,20 @@ func (c *Caching) notLive(op string, b Block, gone error) error {
 
 // blockError describes a call on a handle that failed for a reason.
 func (c *Caching) blockError(op string, b Block, s *Stream, reason error) error {
-	e := &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: reason}
+	e := &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: reason, Detail: details[reason]}
 	if s != nil {
 		e.Stream = s.handle
 	}
-	switch reason {
-	case ErrForeignPointer:
-		e.Detail = "the block was allocated by another allocator"
-	case ErrStaleBlock:
-		e.Detail = "its memory has been handed out again since; that block was left alone"
-	case ErrDoubleFree, ErrUseAfterFree:
-		e.Detail = "the block was freed before"
-	case ErrForeignStream:
-		e.Detail = "the stream was made by another allocator"
-	case ErrClosed:
-		e.Detail = "the allocator is closed"
-	}
 	return e
+}
+
+var details = map[error]string{
+	ErrForeignPointer: "the block was allocated by another allocator",
+	ErrStaleBlock:     "its memory has been handed out again since; that block was left alone",
+	ErrDoubleFree:     "the block was freed before",
+	ErrUseAfterFree:   "the block was freed before",
+	ErrForeignStream:  "the stream was made by another allocator",
+	ErrClosed:         "the allocator is closed",
 }
 
 // freeSlow frees blocks that are homed, used by other streams, or of another

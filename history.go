@@ -1,7 +1,6 @@
 package cupool
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -35,14 +34,8 @@ func (cfg *History) completed() (*History, error) {
 	if cfg == nil {
 		return nil, nil
 	}
-	set := History{cmp.Or(cfg.Events, history.DefaultEvents), cmp.Or(cfg.SampleBytes, history.DefaultSampleBytes)}
-	switch {
-	case cfg.Events < 0 || cfg.Events > history.MaxEvents:
-		return nil, &ConfigError{Field: "History.Events", Value: cfg.Events, Reason: fmt.Sprintf("must be from 0 to %d", history.MaxEvents)}
-	case cfg.SampleBytes < 0:
-		return nil, &ConfigError{Field: "History.SampleBytes", Value: cfg.SampleBytes, Reason: "must not be negative; 0 means 512 KiB"}
-	}
-	return &set, nil
+	set, err := history.Settings(*cfg).Completed()
+	return (*History)(&set), err
 }
 
 // StartHistory begins to record what the allocator and its private pools do, or

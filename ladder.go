@@ -470,10 +470,7 @@ func (c *Caching) circumstances(room int64) oomhint.Settings {
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && !c.space.Policy.NoSplit && vm != nil && vm.VMMGranularity() > 0,
 		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
 		Recorded: c.dev.history.On(), Callback: c.cfg.OnOutOfMemory != nil,
-		Fraction: c.dev.root.cfg.Fraction, MaxSplit: c.cfg.MaxSplit, LargeSegment: c.cfg.LargeSegment,
-	}
-	if c.cfg.WaitTimeout > 0 {
-		s.WaitTimeout = c.cfg.WaitTimeout.String()
+		Fraction: c.dev.root.cfg.Fraction, MaxSplit: c.cfg.MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
 	}
 	for _, p := range c.dev.open() {
 		if p.isolated {
@@ -491,21 +488,12 @@ func (d *deviceState) holders() []snapshot.Holder {
 	var all snapshot.Holders
 	for _, c := range d.open() {
 		if !c.asleep.Load() {
-			c.addHolders(&all)
+			_, unlock := c.lockAll()
+			c.subject().Holders(c.name, &all)
+			unlock()
 		}
 	}
 	return all.List()
-}
-
-func (c *Caching) addHolders(to *snapshot.Holders) {
-	_, unlock := c.lockAll()
-	defer unlock()
-	c.space.Index.Each(func(e heap.Entry) {
-		stream := c.heapAt(e.Owner).stream.number
-		e.Seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
-			to.Add(c.name, stream, c.stacks.At(b.Origin()).Label(), stateOf(b), b.Size)
-		})
-	})
 }
 
 // leastGrowth returns the fewest bytes that the device is asked for to serve a

@@ -554,7 +554,7 @@ func (c *Caching) releaseUpTo(ctx context.Context, need int64) (released int64, 
 func (c *Caching) releaseSegments(ctx context.Context, need int64) (released int64, err error) {
 	defer nvtx.Start("give memory back", need).End()
 	if c.memory == nil {
-		return c.releaseInOrder(ctx, need, true, c.cfg.trimOrder())
+		return c.releaseInOrder(ctx, need, true, heap.Order(c.cfg.TrimOldest))
 	}
 	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
 		return 0, err
@@ -855,5 +855,5 @@ func (c *Caching) releaseAtOnce(need int64) (released int64, err error) {
 			return 0, nil
 		}
 	}
-	return c.releaseUnkept(need, c.cfg.trimOrder())
+	return c.releaseUnkept(need, heap.Order(c.cfg.TrimOldest))
 }

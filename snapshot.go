@@ -5,10 +5,9 @@ import (
 	"io"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/callstack"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/nvtx"
-	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/internal/picture"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -16,44 +15,29 @@ import (
 // and the last events (StartHistory). See package snapshot.
 type Snapshot = snapshot.Snapshot
 
-// found says of which block of a Snapshot an origin is.
-type found struct {
-	segment, block int
-	origin         origins.Origin
-}
-
 // Snapshot returns a picture of the allocator's memory. That of private pools
 // is in theirs (Pools). All streams' allocations stop meanwhile, but for blocks
 // that come and go through magazines without a lock. Safe from several
 // goroutines; after Close there are no segments.
 func (c *Caching) Snapshot() Snapshot {
-	p := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: []snapshot.Segment{}}
-	var from []found
 	_, unlock := c.lockAll()
-	c.space.Index.Each(func(e heap.Entry) {
-		seg := c.pictureLocked(e)
-		e.Seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
-			if b.Origin() != 0 {
-				from = append(from, found{len(p.Segments), len(seg.Blocks), c.stacks.At(b.Origin())})
-			}
-			addTo(&seg, b)
-		})
-		p.Segments = append(p.Segments, seg)
-	})
+	p := c.subject().Take()
 	c.note(snapshot.Taken, 0, 0, 0)
 	events := c.dev.history.Copy(0)
 	unlock()
-	events.Of(&p)
-	for _, f := range from { // to name functions takes its time
-		b := &p.Segments[f.segment].Blocks[f.block]
-		var stack []callstack.Frame
-		stack, b.Label = f.origin.Frames(packagePath)
-		for _, frame := range stack {
-			b.Stack = append(b.Stack, snapshot.Frame(frame))
-		}
-		b.Weight = f.origin.Weight
-	}
-	return p
+	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.Segments(packagePath)}
+	events.Of(&s)
+	return s
+}
+
+// subject returns what pictures are taken of while all heaps are locked.
+func (c *Caching) subject() *picture.Subject {
+	return &picture.Subject{Blocks: &c.space.Blocks, Stacks: &c.stacks, Each: func(f func(*block.Segment, StreamHandle, uint64)) {
+		c.space.Index.Each(func(e heap.Entry) {
+			s := c.heapAt(e.Owner).stream
+			f(e.Seg, s.handle, s.number)
+		})
+	}}
 }
 
 // WriteSnapshot writes the Snapshot of the allocator and those of its private
@@ -97,50 +81,9 @@ func (c *Caching) Leaks() *LeakError {
 	return newLeakError(leaks)
 }
 
-// pictureLocked returns a segment without its blocks.
-func (c *Caching) pictureLocked(e heap.Entry) snapshot.Segment {
-	s := c.heapAt(e.Owner).stream
-	p := snapshot.Segment{
-		Address: Ptr(e.Seg.Base), Size: e.Seg.Size, Stream: s.handle, Type: "small",
-		Virtual: e.Seg.Virtual || e.Seg.Stitched, Stitched: e.Seg.Stitched, Number: s.number,
-	}
-	if e.Seg.Large {
-		p.Type = "large"
-	}
-	return p
-}
-
-// states are the names of the states of blocks.
-var states = [...]snapshot.State{
-	block.Free: snapshot.Free, block.Live: snapshot.Live, block.Cached: snapshot.Cached,
-	block.Pending: snapshot.Pending, block.Part: snapshot.Part, block.Gap: snapshot.Gap,
-}
-
-func stateOf(b *block.Block) snapshot.State { return states[b.Word().State()] }
-
-// addTo adds the next block of a segment.
-func addTo(p *snapshot.Segment, b *block.Block) {
-	n := snapshot.Block{Address: Ptr(b.Addr()), Size: b.Size, State: stateOf(b)}
-	if n.State == snapshot.Live || n.State == snapshot.Pending {
-		n.Requested = b.Requested()
-		p.Requested += n.Requested
-		p.Active += n.Size
-	}
-	if n.State == snapshot.Live {
-		p.Allocated += n.Size
-	}
-	p.Blocks = append(p.Blocks, n)
-}
-
-// Layout prints the Snapshot shortly, a segment a line, as "stream large:
-// [Live 2M][Free 18M]", for tests and for people. Addresses are left out, and
-// streams have numbers in the order in which they were made, so that the same
-// calls give the same text on any device. Blocks of WithLabel print with their
-// label.
-func (c *Caching) Layout() string {
-	s := c.Snapshot()
-	return s.Layout()
-}
+// Layout is Snapshot's Layout, in which the same calls give the same text on any
+// device.
+func (c *Caching) Layout() string { s := c.Snapshot(); return s.Layout() }
 
 // WithLabel returns the allocator as it is seen by a part of the program: what
 // is allocated through it stands under a name in Labels, WriteStats, Snapshot,

@@ -2,6 +2,14 @@ package heap
 
 import "cmp"
 
+// Order returns OldestFirst, or else LargestFirst.
+func Order(oldest bool) func(a, b Idle) int {
+	if oldest {
+		return OldestFirst
+	}
+	return LargestFirst
+}
+
 // LargestFirst orders idle segments by their sizes, and those of one size by their
 // addresses.
 func LargestFirst(a, b Idle) int {

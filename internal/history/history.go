@@ -14,6 +14,7 @@ package history
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,18 @@ const (
 	MaxEvents          = 1 << 24
 	DefaultSampleBytes = 512 << 10
 )
+
+// Completed returns the Settings with the usual ones for zeros. It fails with a
+// *device.ConfigError.
+func (s Settings) Completed() (Settings, error) {
+	switch {
+	case s.Events < 0 || s.Events > MaxEvents:
+		return s, &device.ConfigError{Field: "History.Events", Value: s.Events, Reason: fmt.Sprintf("must be from 0 to %d", MaxEvents)}
+	case s.SampleBytes < 0:
+		return s, &device.ConfigError{Field: "History.SampleBytes", Value: s.SampleBytes, Reason: "must not be negative; 0 means 512 KiB"}
+	}
+	return Settings{cmp.Or(s.Events, DefaultEvents), cmp.Or(s.SampleBytes, DefaultSampleBytes)}, nil
+}
 
 // Event is what Add is told.
 type Event struct {

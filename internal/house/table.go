@@ -44,6 +44,7 @@ var house = []floor{
 		{dir: "internal/sanitize", only: "internal/block internal/device internal/origins"},
 		{dir: "internal/oomhint", only: "internal/bytesize snapshot"},
 		{dir: "internal/history", only: "internal/origins internal/device snapshot"},
+		{dir: "internal/picture", only: "internal/block internal/origins internal/device snapshot"},
 		{dir: "internal/trace"}, {dir: "internal/chart"}, {dir: "internal/cudatoolkit"},
 		{dir: "internal/exampletest"}, {dir: "internal/mnist"}, {dir: "internal/progress"}, {dir: "testdata/mnist"},
 	}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
@@ -27,10 +28,10 @@ type Settings struct {
 	Recorded     bool // where memory is allocated is recorded
 	Callback     bool // Config.OnOutOfMemory is set
 
-	Fraction     float64 // of Config
-	MaxSplit     int64   // of Config
-	LargeSegment int64   // of Config
-	WaitTimeout  string  // of Config; "": none
+	Fraction     float64       // of Config
+	MaxSplit     int64         // of Config
+	LargeSegment int64         // of Config
+	WaitTimeout  time.Duration // of Config; 0: none
 
 	LimitField        string   // what to set where the pool's own limit is in the way
 	Isolated, Lending []string // other pools with PoolConfig.Isolated and UseOnOOM
@@ -155,7 +156,7 @@ func (r *Refusal) Advice() []string {
 		list = append(list, "end the other process (nvidia-smi lists it)", "Fraction or Limit in the other process")
 	case PendingFrees:
 		list = append(list, "Stream.Sync before the allocation")
-		add(r.WaitTimeout != "", "a WaitTimeout above %s", r.WaitTimeout)
+		add(r.WaitTimeout > 0, "a WaitTimeout above %v", r.WaitTimeout)
 	}
 	holder := r.largestLabel()
 	add(holder != "", "free some of label %q", holder)
