@@ -47,9 +47,13 @@ type Session struct {
 	recorded bool
 }
 
-// Start begins to look at a pool. The address of the page goes to w.
+// Start begins to look at a pool. The address of the page goes to w. A file that cannot
+// be written fails here and not at the end of a long run.
 func Start(o *Options, pool *cupool.Caching, w io.Writer) (*Session, error) {
 	s := &Session{o: o, pool: pool}
+	if err := errors.Join(writable("-snapshot", o.Snapshot), writable("-profile", o.Profile)); err != nil {
+		return nil, err
+	}
 	if o.HTTP == "" {
 		return s, nil
 	}
@@ -64,6 +68,18 @@ func Start(o *Options, pool *cupool.Caching, w io.Writer) (*Session, error) {
 	go func() { _ = s.server.Serve(listener) }() // Close ends it
 	_, err = fmt.Fprintf(w, "the pool is at http://%s/debug/cupool/\n", reachable(listener.Addr()))
 	return s, err
+}
+
+// writable says whether a flag's file can be made, and leaves what is in it.
+func writable(flag, name string) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return f.Close()
 }
 
 // reachable is an address that a browser on this computer can open.

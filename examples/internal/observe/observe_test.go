@@ -130,13 +130,27 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A file that cannot be made is an error.
-func TestNoDirectory(t *testing.T) {
-	o := &Options{}
-	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	o.Register(fs)
-	require.NoError(t, fs.Parse([]string{"-snapshot", filepath.Join(t.TempDir(), "no", "a.pickle")}))
+// A file that cannot be made is an error before the run. One that is there is kept
+// until then.
+func TestUnwritable(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"-snapshot", "-profile"} {
+		o := &Options{}
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		o.Register(fs)
+		require.NoError(t, fs.Parse([]string{name, filepath.Join(dir, "no", "a")}))
+		_, err := Start(o, newPool(t, o, cupool.Config{}), io.Discard)
+		require.ErrorIs(t, err, os.ErrNotExist)
+		require.ErrorContains(t, err, name)
+	}
+
+	o := &Options{Snapshot: filepath.Join(dir, "a.pickle")}
+	require.NoError(t, os.WriteFile(o.Snapshot, []byte("before"), 0o600))
 	s, err := Start(o, newPool(t, o, cupool.Config{}), io.Discard)
 	require.NoError(t, err)
-	require.ErrorIs(t, s.Close(), os.ErrNotExist)
+	data, err := os.ReadFile(o.Snapshot)
+	require.NoError(t, err)
+	require.Equal(t, "before", string(data))
+	require.NoError(t, s.Close())
+	read(t, o.Snapshot)
 }
