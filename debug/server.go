@@ -212,7 +212,7 @@ func (s *server) pools() []info {
 func (s *server) source(q url.Values) (source, error) {
 	all := s.sources()
 	if len(all) == 0 {
-		return nil, refuse(http.StatusNotFound, "there is no allocator: give one to debug.Handler or debug.Publish")
+		return nil, refuse(http.StatusNotFound, "there is no open allocator: give one to debug.Handler or debug.Publish")
 	}
 	of := all[0]
 	if id := q.Get("pool"); id != "" {

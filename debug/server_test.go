@@ -136,7 +136,7 @@ func TestRefusals(t *testing.T) {
 	assert.Contains(t, body, "a snapshot does not change")
 	status, body = ask(t, newServer(func() []entry { return nil }), "GET", "/stats")
 	assert.Equal(t, 404, status)
-	assert.Contains(t, body, "there is no allocator")
+	assert.Contains(t, body, "there is no open allocator")
 }
 
 // Only a POST of the same origin, or of no browser, changes anything.
