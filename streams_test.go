@@ -247,43 +247,31 @@ func TestNothingServedByLostDevice(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrDeviceLost)
 }
 
-// growing calls before from within an allocation of device memory.
-type growing struct {
-	cupool.Driver
-	before func()
-}
-
-func (d *growing) MemAlloc(size int64) (cupool.Ptr, error) {
-	if d.before != nil {
-		d.before()
-	}
-	return d.Driver.MemAlloc(size)
-}
-
-// Each stream has a lock of its own: while one waits for the device, others
-// allocate and free.
+// While one stream waits for the device, others allocate and free: each has a
+// lock of its own.
 func TestStreamLocks(t *testing.T) {
-	d := &growing{Driver: newCountingDriver(1 << 30)}
-	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments, MagazineBytes: -1})
-	require.NoError(t, err)
-	s, err := c.NewStream()
+	c, d := newPool(t, 1<<30)
+	busy, err := c.NewStream()
 	require.NoError(t, err)
 	require.NoError(t, c.Free(allocate(t, c, 2*mib, nil)))
 	asked := 0
-	d.before = func() {
+	d.hook = func(call string) {
+		if call != "MemAlloc" {
+			return
+		}
 		asked++
 		done := make(chan error, 1)
 		go func() {
-			b, err := c.Alloc(mib+1, nil)
+			b, err := c.Alloc(2*mib, nil)
 			done <- errors.Join(err, c.Free(b))
 		}()
 		select {
 		case err := <-done:
 			require.NoError(t, err)
 		case <-time.After(20 * time.Second):
-			t.Error("the default stream waits for the other one's lock")
+			t.Error("it waits for the lock of the stream that grows")
 		}
 	}
-	require.NoError(t, c.Free(allocate(t, c, 30*mib, s)))
+	require.NoError(t, c.Free(allocate(t, c, 30*mib, busy)))
 	require.Equal(t, 1, asked)
 }
