@@ -55,7 +55,7 @@ func openBrowser(t *testing.T, h http.Handler) *browser {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	alloc, stop := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(file), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(file), chromedp.UserDataDir(profileDir(t)), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.NoFirstRun, chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-sync", true),
 		chromedp.WindowSize(1360, 900))...)
 	t.Cleanup(stop)
@@ -70,6 +70,23 @@ func openBrowser(t *testing.T, h http.Handler) *browser {
 	b.watchConsole()
 	b.do(chromedp.Navigate(srv.URL + "/debug/cupool/"))
 	return b
+}
+
+// profileDir returns a folder for the browser, which may write to it for a moment
+// after the test.
+func profileDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "cupool-browser")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for range 100 {
+			if os.RemoveAll(dir) == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Logf("%s was not removed", dir)
+	})
+	return dir
 }
 
 // watchConsole collects what goes wrong in the page.
