@@ -58,9 +58,10 @@ func (c *Caching) StartHistory(cfg History) error {
 // StopHistory ends what StartHistory or Config.History began. Events returns on what
 // was recorded, and sampled blocks keep their stacks. Safe from several goroutines.
 func (c *Caching) StopHistory() {
-	c.dev.history.Stop()
-	c.dev.logger.Info("history stopped")
-	c.dev.unhomeAll()
+	if c.dev.history.Stop() {
+		c.dev.logger.Info("history stopped")
+		c.dev.unhomeAll()
+	}
 }
 
 // Events returns what was recorded of the allocator and its private pools, oldest

@@ -124,11 +124,12 @@ func (l *Log) Settings() (s Settings, ok bool) {
 	return Settings{len(l.ring), c.mean}, true
 }
 
-// Stop ends the history. What was recorded stays until the next Start.
-func (l *Log) Stop() {
+// Stop ends the history, and reports whether it was on. What was recorded stays until
+// the next Start.
+func (l *Log) Stop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current.Store(nil)
+	return l.current.Swap(nil) != nil
 }
 
 // Add records an event, unless the history is off, and returns its number.
