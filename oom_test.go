@@ -111,7 +111,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"Limit: 60<<20", "smaller batches"},
+			reason: "limit", advice: []string{"Limit: 60<<20", "History: &cupool.History{}, to see which lines hold memory"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
 		},
 		"fraction": {
@@ -132,7 +132,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(p, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "smaller batches"},
+			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "History: &cupool.History{}, to see which lines hold memory"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.Limit = 40 << 20 },
 		},
 		"fragmentation of segments": {
@@ -213,7 +213,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 45, nil)
 				return e
 			},
-			reason: "other pools", advice: []string{`PoolConfig.UseOnOOM: true for pool "lender"`, "smaller batches"},
+			reason: "other pools", advice: []string{`PoolConfig.UseOnOOM: true for pool "lender"`, "History: &cupool.History{}, to see which lines hold memory"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.UseOnOOM = true },
 		},
 		"pools that hold most": {
@@ -224,7 +224,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "smaller batches"},
+			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "History: &cupool.History{}, to see which lines hold memory"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) {},
 			again: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
 				x.mustAlloc(p, 50)

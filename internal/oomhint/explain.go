@@ -160,9 +160,11 @@ func (r *Refusal) Advice() []string {
 	}
 	holder := r.largestLabel()
 	add(holder != "", "free some of label %q", holder)
-	add(r.Rounded > r.room()+r.Cached, "smaller batches")
+	batches := r.Rounded > r.room()+r.Cached
+	add(batches && r.Reason() == TooMuch, "smaller batches") // no other setting helps then
 	add(!r.Recorded, "%s, to see which lines hold memory", recording)
 	add(!r.Callback, "OnOutOfMemory: a function that frees what can be made again")
+	add(batches && r.Reason() != TooMuch, "smaller batches")
 	return slices.Clip(list[:min(len(list), maxAdvice)])
 }
 
