@@ -264,7 +264,7 @@ func (h *streamHeap) fits(r request) bool {
 func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {
+	if h.usableLocked() != nil || !r.h.stream.isOpen() || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {
 		return Block{}, false
 	}
 	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
