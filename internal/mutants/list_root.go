@@ -207,8 +207,8 @@ var rootMutants = []mutant{
 	},
 	{
 		name: "a busy stream lends",
-		old:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {`,
-		now:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) {`,
+		old:  `if h.usableLocked() != nil || !r.h.stream.isOpen() || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {`,
+		now:  `if h.usableLocked() != nil || !r.h.stream.isOpen() || !h.Fits(r.kind, r.rounded) {`,
 		run:  "^TestLen",
 	},
 	{
