@@ -24,13 +24,13 @@ var house = []floor{
 	}},
 	{"Gorgonia, tools", []room{
 		{dir: "gorgoniavm", only: "nn . internal/callstack internal/layers internal/nvtx internal/tensorop"},
-		{dir: "prom"}, {dir: "otelmetrics"},
+		{dir: "prom"}, {dir: "otelmetrics"}, {dir: "nccl"},
 		{dir: "internal/replay"}, {dir: "internal/enginetest"}, {dir: "internal/doctor", only: "internal/cudatoolkit internal/bytesize"},
 	}},
 	{"over the pool", []room{
 		{dir: "nn", only: ". internal/tensorop internal/layers internal/philox internal/device internal/kernels"},
 		{dir: "planner"}, {dir: "arena"}, {dir: "native"}, {dir: "adaptor"},
-		{dir: "debug"}, {dir: "internal/metrics"}, {dir: "dist"}, {dir: "cupooltest"},
+		{dir: "debug"}, {dir: "internal/metrics"}, {dir: "dist"}, {dir: "devices"}, {dir: "ipc"}, {dir: "cupooltest"},
 		{dir: "internal/conformance"}, {dir: "internal/model", only: ". snapshot internal/simdev internal/testlevel"}, {dir: "internal/fardev"},
 	}},
 	{"the pool", []room{
@@ -81,7 +81,7 @@ var outside = map[string]string{
 	"go.opentelemetry.io/otel":            "otelmetrics",
 	"gorgonia.org/cu":                     "cu_bridge.go internal/cubridge/overcu",
 	"gorgonia.org/gorgonia":               "gorgoniavm examples",
-	"gorgonia.org/tensor":                 ". nn internal/tensorop internal/enginetest gorgoniavm examples internal/soak",
+	"gorgonia.org/tensor":                 ". nn dist internal/tensorop internal/enginetest gorgoniavm examples internal/soak",
 }
 
 // place returns the room of a package, given by its directory below the
