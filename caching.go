@@ -17,6 +17,7 @@ import (
 	"github.com/cupool/cupool/internal/later"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/origins"
+	"github.com/cupool/cupool/internal/published"
 	"github.com/cupool/cupool/internal/rarelog"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -44,11 +45,11 @@ type Caching struct {
 	retired         atomic.Bool
 
 	space    heap.Space
-	memory   *vmem.Mapper                  // nil: segments
-	def      *streamHeap                   // of the default stream
-	heapsMu  sync.Mutex                    // taken to change what follows
-	heaps    atomic.Pointer[[]*streamHeap] // as blocks name them; nil where one was closed
-	byStream atomic.Pointer[[]*streamHeap] // by the slots of streams
+	memory   *vmem.Mapper                // nil: segments
+	def      *streamHeap                 // of the default stream
+	heapsMu  sync.Mutex                  // taken to change what follows
+	heaps    published.List[*streamHeap] // as blocks name them; nil where one was closed
+	byStream published.List[*streamHeap] // by the slots of streams
 
 	sanitizer *sanitize.Pool   // nil: no memory is filled or checked
 	guards    *sanitize.Guards // nil: none
@@ -58,7 +59,6 @@ type Caching struct {
 	counts
 
 	collectAbove int64                        // bytes reserved; 0: no GarbageCollectionThreshold
-	soft         atomic.Int64                 // Config.SoftLimit
 	afterFree    atomic.Pointer[func() error] // nil without SetSoftLimit
 	idle         idleMemory
 	decay        decay.Decay
@@ -131,18 +131,17 @@ func (c *Caching) begin(noSplit bool) (err error) {
 		if err != nil {
 			return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 		}
+		c.budget.Threshold = c.collectAbove
 		c.memory = vmem.New(vm, c.driver.Name(), capacity, &c.budget, c.dev.failed)
 	}
 	c.space.Memory, c.space.Policy, c.space.Procs = c.memory, cfg.policy(noSplit || c.guards != nil), &magazine.Procs{}
 	c.space.Policy.TrackIdle, c.space.Policy.Quarantine = c.collectAbove > 0 || cfg.TrimOldest, c.sanitizer != nil
-	c.soft.Store(cfg.SoftLimit)
+	c.budget.Soft.Store(cfg.SoftLimit)
 	if c.space.Policy.HomeLimit > 0 {
 		c.space.Procs = magazine.NewProcs()
 	}
 	c.space.Stay, c.space.Tell = c.dev.stay, c.noteChange
 	c.space.Init()
-	c.heaps.Store(new([]*streamHeap))
-	c.byStream.Store(new([]*streamHeap))
 	return nil
 }
 

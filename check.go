@@ -48,7 +48,7 @@ func (h *streamHeap) checkNames() error {
 	if h.c.heapAt(h.Index()) != h {
 		return fmt.Errorf("C7: heap %d of stream %d is not where blocks look for it", h.Index(), h.stream.number)
 	}
-	streams := *h.c.dev.streams.Load()
+	streams := h.c.dev.streams.All()
 	for slot, n := range h.pending.Carried() {
 		if n < 0 || n > 0 && (slot >= len(streams) || streams[slot] == nil) {
 			return fmt.Errorf("C7: %d blocks of heap %d name the stream of slot %d", n, h.Index(), slot)

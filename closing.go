@@ -29,16 +29,13 @@ func (s *Stream) Close() error {
 	}
 	d.closing.Lock()
 	defer d.closing.Unlock()
-	if s.root.closed.Load() || !s.state.CompareAndSwap(streamOpen, streamClosing) {
+	if s.root.closed.Load() || !s.calls.Close() {
 		return fmt.Errorf("cupool: closing stream 0x%x: %w", uintptr(s.handle), ErrClosed)
 	}
-	s.running.Lock() // calls that found it open come to an end: their work is waited for
-	//lint:ignore SA2001 to have waited is all
-	s.running.Unlock()
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
-	if err := s.submit("synchronize", s.finish(ctx)); err != nil {
-		s.state.Store(streamOpen)
+	if err := s.calls.Submitted("synchronize", s.calls.Finish(ctx)); err != nil {
+		s.calls.Reopen()
 		return err
 	}
 	d.ended(s)
@@ -51,13 +48,12 @@ func (s *Stream) Close() error {
 
 // destroy ends the use of the stream's handle.
 func (s *Stream) destroy() error {
-	s.running.Lock() // calls that are under way come to an end
-	defer s.running.Unlock()
-	s.state.Store(streamClosed)
-	if s.adopted {
-		return nil
-	}
-	return s.submit("destroy stream", s.root.dev.destroyStream(s.handle))
+	return s.calls.End(func() error {
+		if s.adopted {
+			return nil
+		}
+		return s.calls.Submitted("destroy stream", s.root.dev.destroyStream(s.handle))
+	})
 }
 
 // destroyStream destroys a stream of the device, or remembers to try again.
@@ -75,7 +71,7 @@ func (d *deviceState) destroyStream(h StreamHandle) error {
 // closed.
 func (d *deviceState) finishClosed() error {
 	d.mu.Lock()
-	streams, remains := d.refused, *d.remains.Load()
+	streams, remains := d.refused, d.remains.All()
 	d.refused = nil
 	d.mu.Unlock()
 	var errs []error
@@ -101,8 +97,7 @@ func (c *Caching) finishClosed() error {
 		d := c.dev
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		remains := slices.DeleteFunc(slices.Clone(*d.remains.Load()), func(m *Caching) bool { return m == c })
-		d.remains.Store(&remains)
+		d.remains.Remove(c)
 	}
 	return err
 }
@@ -188,7 +183,7 @@ func (c *Caching) Close() error {
 	defer d.closing.Unlock()
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
-	if d.patience > 0 && !c.closed.Load() { // while everything is open, as far as that does
+	if d.calls.Patience > 0 && !c.closed.Load() { // while everything is open, as far as that does
 		if err := d.syncAll(ctx); device.IsLate(err) {
 			return err
 		}
@@ -284,7 +279,7 @@ func (c *Caching) releaseHeaps() (leaks []Leak, err error) {
 // that the device refuses are tried again by finishClosed.
 func (d *deviceState) closeStreams() {
 	for _, s := range d.openStreams() {
-		s.state.Store(streamClosing)
+		s.calls.Close()
 		s.clock.End()
 		_ = s.destroy()
 	}

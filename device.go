@@ -11,9 +11,11 @@ import (
 
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/epoch/calls"
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/oomhint"
+	"github.com/cupool/cupool/internal/published"
 )
 
 // deviceState is what an allocator that New made, the root, shares with its private
@@ -29,7 +31,7 @@ type deviceState struct {
 	root   *Caching
 	def    *Stream // the default stream
 
-	patience epoch.Patience // Config.WaitTimeout
+	calls calls.Device // of the streams, with Config.WaitTimeout
 
 	history  history.Log
 	events   epoch.Events
@@ -38,14 +40,14 @@ type deviceState struct {
 
 	closing sync.Mutex // held while a stream, a pool or the allocator is closed
 
-	mu      sync.Mutex                 // taken to change what follows
-	streams atomic.Pointer[[]*Stream]  // by slot; closed ones stay until their slot is needed
-	pools   atomic.Pointer[[]*Caching] // that are open, the root first
-	remains atomic.Pointer[[]*Caching] // closed pools whose memory the device would not take back
-	numbers uint64                     // streams made so far
-	look    int                        // the slot that was last looked at for a new stream
-	closed  bool                       // no pools and streams are made any more
-	refused []StreamHandle             // of closed streams, that the device did not destroy
+	mu      sync.Mutex               // taken to change what follows
+	streams published.List[*Stream]  // by slot; closed ones stay until their slot is needed
+	pools   published.List[*Caching] // that are open, the root first
+	remains published.List[*Caching] // closed pools whose memory the device would not take back
+	numbers uint64                   // streams made so far
+	look    int                      // the slot that was last looked at for a new stream
+	closed  bool                     // no pools and streams are made any more
+	refused []StreamHandle           // of closed streams, that the device did not destroy
 
 	budget budget.Device
 
@@ -54,11 +56,10 @@ type deviceState struct {
 }
 
 func newDevice(root *Caching, d Driver, logger *slog.Logger, limit int64) *deviceState {
-	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}, patience: epoch.Patience(root.cfg.WaitTimeout)}
+	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}}
+	dev.calls = calls.Device{Driver: d, Patience: epoch.Patience(root.cfg.WaitTimeout), Failed: dev.failed, Closed: &root.closed}
 	dev.history.Package = packagePath
-	dev.pools.Store(&[]*Caching{root})
-	dev.streams.Store(new([]*Stream))
-	dev.remains.Store(new([]*Caching))
+	dev.pools.Add(root)
 	dev.events.Dated = root.cfg.WaitTimeout > 0
 	dev.events.Init(d, func(s StreamHandle, err error) {
 		logger.Warn("recording an event failed; freed blocks wait on", "stream", uintptr(s), "error", err)
@@ -88,15 +89,15 @@ func (d *deviceState) lostError() error {
 
 // waiting returns what bounds the waits of one call.
 func (d *deviceState) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
-	return d.patience.Bound(ctx)
+	return d.calls.Patience.Bound(ctx)
 }
 
 // open returns the pools that are open, the root first.
-func (d *deviceState) open() []*Caching { return *d.pools.Load() }
+func (d *deviceState) open() []*Caching { return d.pools.All() }
 
 // private returns the private pools that are open.
 func (d *deviceState) private() []*Caching {
-	return slices.DeleteFunc(slices.Clone(d.open()), func(c *Caching) bool { return c == d.root })
+	return d.pools.Without(func(c *Caching) bool { return c == d.root })
 }
 
 // byID returns the open pool that a handle is of, or nil.
@@ -126,8 +127,7 @@ func (d *deviceState) join(c *Caching) error {
 	if d.closed {
 		return fmt.Errorf("cupool: new pool on %s: %w", d.driver.Name(), ErrClosed)
 	}
-	list := append(slices.Clone(d.open()), c)
-	d.pools.Store(&list)
+	d.pools.Add(c)
 	if d.lost.Load() != nil {
 		c.space.Procs.Shut()
 	}
@@ -140,11 +140,9 @@ func (d *deviceState) leave(c *Caching) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.holdsMemory() {
-		remains := append(slices.Clone(*d.remains.Load()), c)
-		d.remains.Store(&remains)
+		d.remains.Add(c)
 	}
-	list := slices.DeleteFunc(slices.Clone(d.open()), func(m *Caching) bool { return m == c })
-	d.pools.Store(&list)
+	d.pools.Remove(c)
 }
 
 // holdsMemory reports whether the device has not got everything back.
@@ -154,24 +152,24 @@ func (c *Caching) holdsMemory() bool {
 
 // openStreams returns the streams that are open, by slot.
 func (d *deviceState) openStreams() []*Stream {
-	return slices.DeleteFunc(slices.Clone(*d.streams.Load()), func(s *Stream) bool { return !s.isOpen() })
+	return d.streams.Without(func(s *Stream) bool { return !s.calls.IsOpen() })
 }
 
 // clock returns the clock of a stream that a block names.
-func (d *deviceState) clock(slot uint32) *epoch.Clock { return (*d.streams.Load())[slot].clock }
+func (d *deviceState) clock(slot uint32) *epoch.Clock { return d.streams.At(int(slot)).clock }
 
 // check verifies C6, once more when pools were made or closed meanwhile.
 func (d *deviceState) check() error {
 	for {
-		open, remains := d.pools.Load(), d.remains.Load()
+		open, remains := d.open(), d.remains.All()
 		var held []*budget.Pool
-		for _, c := range append(slices.Clone(*open), *remains...) {
+		for _, c := range slices.Concat(open, remains) {
 			if !slices.Contains(held, &c.budget) { // one that is closed just now is in both lists
 				held = append(held, &c.budget)
 			}
 		}
 		err := d.budget.Check(held)
-		if err == nil || d.pools.Load() == open && d.remains.Load() == remains {
+		if err == nil || d.pools.Same(open) && d.remains.Same(remains) {
 			return err
 		}
 	}

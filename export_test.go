@@ -24,12 +24,12 @@ var Corruptions = map[string]map[string]func(*Caching){
 		"bytes of closed pools": func(c *Caching) {
 			closed := &Caching{}
 			budget.Miscount(&closed.budget, nil, 1)
-			c.dev.remains.Store(&[]*Caching{closed})
+			c.dev.remains.Add(closed)
 		},
-		"a pool not counted": func(c *Caching) { c.dev.pools.Store(new([]*Caching)) },
+		"a pool not counted": func(c *Caching) { c.dev.pools.Remove(c) },
 	},
 	"C7": {
-		"a heap that is not found": func(c *Caching) { c.heaps.Store(&[]*streamHeap{nil, c.def}) },
+		"a heap that is not found": func(c *Caching) { c.heaps.Set(1, c.def); c.heaps.Set(0, nil) },
 		"a stream that is not there": func(c *Caching) {
 			c.def.pending.Record(c.space.Blocks.At(1), epoch.NewClock(0, 77, &c.dev.events))
 		},
@@ -41,7 +41,7 @@ var Corruptions = map[string]map[string]func(*Caching){
 func (c *Caching) HomedBytes() int64 { return c.def.HomedBytes() }
 
 // Slots returns how many streams the allocator keeps, closed ones included.
-func (c *Caching) Slots() int { return len(*c.dev.streams.Load()) }
+func (c *Caching) Slots() int { return len(c.dev.streams.All()) }
 
 // Heaps returns how many heaps the allocator keeps, those of closed streams
 // included.
@@ -110,5 +110,5 @@ func (c *Caching) CheckLent() error {
 
 // Capture has the pool take a stream for one whose work is kept as a graph.
 func (s *Stream) Capture() (end func(), err error) {
-	return s.endCapture, s.capture(func() error { return nil })
+	return s.clock.EndCapture, s.clock.Capture(func() error { return nil })
 }

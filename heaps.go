@@ -58,7 +58,7 @@ func (c *Caching) heapOf(s *Stream) (*streamHeap, error) {
 	switch {
 	case c.closed.Load():
 		return nil, c.closedError()
-	case !s.isOpen(): // from here on Stream.Close would not see the heap
+	case !s.calls.IsOpen(): // from here on Stream.Close would not see the heap
 		return nil, s.closedError()
 	}
 	return c.addHeapLocked(s), nil
@@ -66,19 +66,17 @@ func (c *Caching) heapOf(s *Stream) (*streamHeap, error) {
 
 // findHeap returns what the pool holds for a stream, or nil.
 func (c *Caching) findHeap(s *Stream) *streamHeap {
-	if list := *c.byStream.Load(); int(s.slot) < len(list) && list[s.slot] != nil && list[s.slot].stream == s {
-		return list[s.slot]
+	if h := c.byStream.At(int(s.slot)); h != nil && h.stream == s {
+		return h
 	}
 	return nil
 }
 
 // addHeapLocked makes a heap for a stream; heapsMu is held.
 func (c *Caching) addHeapLocked(s *Stream) *streamHeap {
-	heaps := slices.Clone(*c.heaps.Load())
-	i := slices.Index(heaps, nil)
+	i := slices.Index(c.heaps.All(), nil)
 	if i < 0 {
-		i = len(heaps)
-		heaps = append(heaps, nil)
+		i = len(c.heaps.All())
 	}
 	h := &streamHeap{c: c, stream: s, lent: map[block.ID]*Stream{}}
 	h.putOne = h.put
@@ -87,25 +85,19 @@ func (c *Caching) addHeapLocked(s *Stream) *streamHeap {
 	}
 	h.Init(&c.space, uint32(i), &h.mu)
 	h.pending.Table, h.pending.Clock = &c.space.Blocks, c.dev.clock
-	heaps[i] = h
-	byStream := slices.Clone(*c.byStream.Load())
-	for int(s.slot) >= len(byStream) {
-		byStream = append(byStream, nil)
-	}
-	byStream[s.slot] = h
-	c.heaps.Store(&heaps)
-	c.byStream.Store(&byStream)
+	c.heaps.Set(i, h)
+	c.byStream.Set(int(s.slot), h)
 	return h
 }
 
 // allHeaps returns the pool's heaps, those of closed streams too.
 func (c *Caching) allHeaps() []*streamHeap {
-	return slices.DeleteFunc(slices.Clone(*c.heaps.Load()), func(h *streamHeap) bool { return h == nil })
+	return c.heaps.Without(func(h *streamHeap) bool { return h == nil })
 }
 
 // each calls f for all heaps, one after the other with its lock held.
 func (c *Caching) each(f func(*streamHeap)) {
-	for _, h := range *c.heaps.Load() {
+	for _, h := range c.heaps.All() {
 		if h != nil {
 			h.mu.Lock()
 			f(h)
@@ -121,9 +113,7 @@ func (c *Caching) openHeaps() []*streamHeap {
 
 // dropHeapLocked takes out a heap that is empty; heapsMu and its lock are held.
 func (c *Caching) dropHeapLocked(h *streamHeap) {
-	heaps := slices.Clone(*c.heaps.Load())
-	heaps[h.Index()] = nil
-	c.heaps.Store(&heaps)
+	c.heaps.Set(int(h.Index()), nil)
 	h.Close()
 }
 
@@ -173,7 +163,7 @@ func (h *streamHeap) usableLocked() error {
 		return c.asleepError("allocation")
 	case c.retired.Load():
 		return fmt.Errorf("cupool: %s on %s was retired: %w", c.name, c.driver.Name(), ErrClosed)
-	case !h.stream.isOpen():
+	case !h.stream.calls.IsOpen():
 		return h.stream.closedError()
 	}
 	return c.dev.lostError()
@@ -182,7 +172,7 @@ func (h *streamHeap) usableLocked() error {
 // unusable is usableLocked without a reason, for the way that is often taken.
 func (h *streamHeap) unusable() bool {
 	c := h.c
-	return c.closed.Load() || c.dev.lost.Load() != nil || !h.stream.isOpen() || c.asleep.Load() || c.retired.Load()
+	return c.closed.Load() || c.dev.lost.Load() != nil || !h.stream.calls.IsOpen() || c.asleep.Load() || c.retired.Load()
 }
 
 func (c *Caching) closedError() error {
@@ -321,12 +311,7 @@ func (c *Caching) lockLive(b Block) (*streamHeap, *block.Block) {
 }
 
 // heapAt returns the heap that blocks name by an index, or nil.
-func (c *Caching) heapAt(index uint32) *streamHeap {
-	if list := *c.heaps.Load(); int(index) < len(list) {
-		return list[index]
-	}
-	return nil
-}
+func (c *Caching) heapAt(index uint32) *streamHeap { return c.heaps.At(int(index)) }
 
 // notLive says why a handle's block is not live, which it will not be again.
 func (c *Caching) notLive(op string, b Block, gone error) error {
@@ -426,7 +411,7 @@ func (h *streamHeap) releaseAll() (leaks []Leak, err error) {
 	h.pending.Drop() // nothing is left that waits
 	if h.quarantine != nil && len(out) > 0 {
 		h.quarantine.Drop()
-		_ = h.stream.waitAWhile() // until the memory is zero
+		_ = h.stream.calls.WaitAWhile() // until the memory is zero
 	}
 	h.MergeFast()
 	slept, err := h.CloseRanges()
@@ -450,7 +435,7 @@ func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) 
 	h.DetachSegments(out)
 	h.mu.Unlock()
 	if c.ownMemory {
-		err = h.stream.waitIdle(context.Background())
+		err = h.stream.calls.WaitIdle(context.Background())
 	}
 	for freed < len(out) && err == nil {
 		f := &out[freed]

@@ -168,7 +168,7 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 // should not grow: beyond the soft limit, and while the stream is captured.
 func (c *Caching) takeSpared(r request) (Block, bool, error) {
 	h := r.h
-	if r.kind == small || c.memory != nil || !c.pressed(r) && !h.stream.clock.Captured() {
+	if r.kind == small || c.memory != nil || !c.budget.Pressed(r.rounded) && !h.stream.clock.Captured() {
 		return Block{}, false, nil
 	}
 	h.mu.Lock()
@@ -205,7 +205,7 @@ func (h *streamHeap) growLocked(r request) (block.ID, *block.Block, error) {
 	if errors.Is(err, heap.ErrStitches) {
 		ctx, cancel := h.c.dev.waiting(r.ctx)
 		defer cancel()
-		if err = h.stream.waitIdle(ctx); err == nil {
+		if err = h.stream.calls.WaitIdle(ctx); err == nil {
 			err = h.DropIdleStitches()
 		}
 		if err == nil {

@@ -44,7 +44,7 @@ func (s *Stream) Caching() *Caching { return s.root }
 
 // Closed reports whether the stream takes no more work, because it or its
 // allocator was closed.
-func (s *Stream) Closed() bool { return s.state.Load() == streamClosed || s.root.closed.Load() }
+func (s *Stream) Closed() bool { return s.calls.IsClosed() || s.root.closed.Load() }
 
 // Captured reports whether the stream's work is being kept as a graph.
 func (s *Stream) Captured() bool { return s.clock.Captured() }
@@ -57,7 +57,7 @@ func (c *Caching) Config() Config {
 	if set, ok := c.dev.history.Settings(); ok {
 		cfg.History = (*History)(&set)
 	}
-	cfg.SoftLimit = c.soft.Load()
+	cfg.SoftLimit = c.budget.Soft.Load()
 	if cfg.Backing = BackingSegments; c.memory != nil {
 		cfg.Backing = BackingVMM
 	}

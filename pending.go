@@ -92,7 +92,7 @@ func (h *streamHeap) settle(how epoch.Insist) (freed int, err error) {
 
 // settleAll is settle for all heaps of the pool.
 func (c *Caching) settleAll(how epoch.Insist) (freed int, err error) {
-	for _, h := range *c.heaps.Load() {
+	for _, h := range c.heaps.All() {
 		if h != nil {
 			n, e := h.settle(how)
 			freed += n

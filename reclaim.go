@@ -111,33 +111,8 @@ func (r *request) segment() int64 { return r.h.c.cfg.segmentSize(r.rounded) }
 func (r *request) allow() heap.Allow {
 	c := r.h.c
 	return heap.Allow{
-		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.pressed(*r),
+		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.budget.Pressed(r.rounded),
 	}
-}
-
-// sufficient returns the reserve, in bytes, beyond which idle memory is used or given back
-// first: the most that there ever was, at least floor, and at most the soft limit.
-func (c *Caching) sufficient(floor int64) int64 {
-	n := max(c.budget.Most(), floor)
-	if soft := c.softLimit(); soft > 0 {
-		n = min(n, soft)
-	}
-	return n
-}
-
-// pressed reports whether a request would grow beyond the soft limit, where no regrets count.
-func (c *Caching) pressed(r request) bool {
-	soft := c.softLimit()
-	return soft > 0 && c.budget.Held()+r.rounded > soft
-}
-
-// softLimit returns where reclaiming starts, in bytes reserved, or 0.
-func (c *Caching) softLimit() int64 {
-	soft := c.soft.Load()
-	if above := c.collectAbove; above > 0 && c.memory != nil && (soft == 0 || above < soft) {
-		return above
-	}
-	return soft
 }
 
 // leftHeaps returns the heaps of closed streams.
@@ -150,7 +125,7 @@ func (c *Caching) leftHeaps() []*streamHeap {
 // takeIdle gets memory for a request that other heaps leave idle.
 func (c *Caching) takeIdle(r request) (found bool, err error) {
 	switch {
-	case c.memory == nil && len(*c.heaps.Load()) == 1:
+	case c.memory == nil && len(c.heaps.All()) == 1:
 		return false, nil
 	case r.rounded > c.budget.Limit, c.memory != nil && r.rounded > c.memory.Capacity:
 		return false, nil // what never fits must not take from those that do
@@ -219,7 +194,7 @@ func (c *Caching) borrowAny(r request, wait bool) (Block, bool) {
 	}
 	_, _ = c.settleAll(epoch.Ask)
 	for _, from := range c.openHeaps() {
-		if from == r.h || from.stream.clock.Captured() || !from.fits(r) || wait && from.stream.waitIdle(r.wait) != nil {
+		if from == r.h || from.stream.clock.Captured() || !from.fits(r) || wait && from.stream.calls.WaitIdle(r.wait) != nil {
 			continue
 		}
 		polls := provePolls
@@ -233,7 +208,7 @@ func (c *Caching) borrowAny(r request, wait bool) (Block, bool) {
 // borrowWhole is borrowAny in virtual memory, where whole chunks of all streams, which
 // would be taken apart next, are too little.
 func (c *Caching) borrowWhole(r request, wait bool) (Block, bool) {
-	if c.memory == nil || len(*c.heaps.Load()) == 1 || c.excess(r) <= 0 {
+	if c.memory == nil || len(c.heaps.All()) == 1 || c.excess(r) <= 0 {
 		return Block{}, false
 	}
 	room, _ := c.budget.Room()
@@ -264,7 +239,7 @@ func (h *streamHeap) fits(r request) bool {
 func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.usableLocked() != nil || !r.h.stream.isOpen() || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {
+	if h.usableLocked() != nil || !r.h.stream.calls.IsOpen() || !h.Fits(r.kind, r.rounded) || !h.stream.calls.Idle(polls) {
 		return Block{}, false
 	}
 	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
@@ -297,7 +272,7 @@ func (c *Caching) inheritLent(s *Stream) {
 // excess returns the bytes that a request lacks beyond a sufficient reserve.
 func (c *Caching) excess(r request) int64 {
 	lacks := r.h.lacks(r)
-	return min(lacks, c.budget.Held()+lacks-c.sufficient(0))
+	return min(lacks, c.budget.Held()+lacks-c.budget.Sufficient(0))
 }
 
 // lacks returns the bytes that the device would be asked for, 0 when the heap has enough.
@@ -319,9 +294,9 @@ func (h *streamHeap) lacks(r request) int64 {
 func (c *Caching) lenders(r request) []*streamHeap {
 	list := slices.DeleteFunc(c.allHeaps(), func(h *streamHeap) bool {
 		if h == r.h {
-			return c.memory == nil || !c.pressed(r)
+			return c.memory == nil || !c.budget.Pressed(r.rounded)
 		}
-		return !h.stream.isOpen()
+		return !h.stream.calls.IsOpen()
 	})
 	slices.SortStableFunc(list, func(a, b *streamHeap) int { return cmp.Compare(a.lender.regrets, b.lender.regrets) })
 	return list
@@ -331,14 +306,14 @@ func (c *Caching) lenders(r request) []*streamHeap {
 // so many, and returns how many it moved. polls bounds how often the device is asked.
 func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
 	defer lockBoth(r.h, from)()
-	if need <= 0 || r.h.usableLocked() != nil || from.stream.state.Load() == streamClosing {
+	if need <= 0 || r.h.usableLocked() != nil || from.stream.calls.IsClosing() {
 		return 0, nil
 	}
 	from.Flush()
 	switch {
 	case c.memory == nil:
 		taken = c.takeSegment(r, from, polls)
-	case !from.stream.isOpen() && from.FreeBytes(r.kind) > 0 && !from.InUse():
+	case !from.stream.calls.IsOpen() && from.FreeBytes(r.kind) > 0 && !from.InUse():
 		if c.lendsLocked(r, from, polls) {
 			var n int
 			n, taken, err = from.MoveRanges(r.kind, &r.h.Heap)
@@ -356,7 +331,7 @@ func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (tak
 // larger than what the device would be asked for: it would soon have to ask for it itself.
 func (c *Caching) takeSegment(r request, from *streamHeap, polls *int) int64 {
 	most := r.segment()
-	if !from.stream.isOpen() {
+	if !from.stream.calls.IsOpen() {
 		most = r.h.LargestSegment(r.kind, r.rounded)
 	}
 	seg := from.BestIdle(r.kind, r.rounded, most)
@@ -392,16 +367,16 @@ func (c *Caching) noteMoves(n int, bytes int64) {
 func (c *Caching) lendsLocked(r request, from *streamHeap, polls *int) bool {
 	s := from.stream
 	switch l := &from.lender; {
-	case s.state.Load() == streamClosed:
+	case s.calls.IsClosed():
 		return true // its work was waited for
-	case c.pressed(r):
+	case c.budget.Pressed(r.rounded):
 	case c.budget.Held() < idleFloor && from.Held() < takeFloor:
 		return false
 	case l.regrets > regretLimit:
 		l.regrets-- // the other one gets memory of its own now
 		return false
 	}
-	return s.idle(polls)
+	return s.calls.Idle(polls)
 }
 
 // leave makes what the pool holds for a stream idle memory, as the stream is closed and its
@@ -420,9 +395,7 @@ func (c *Caching) leave(s *Stream) (err error) {
 	if h = c.findHeap(s); h == nil {
 		return nil
 	}
-	byStream := slices.Clone(*c.byStream.Load())
-	byStream[s.slot] = nil
-	c.byStream.Store(&byStream)
+	c.byStream.Set(int(s.slot), nil)
 	c.idle.mu.Lock()
 	defer c.idle.mu.Unlock()
 	c.inheritLent(s)
@@ -495,8 +468,8 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 		return false, nil // its holder may wait for work, which may wait for this allocation
 	}
 	defer c.reclaim.Unlock()
-	need := c.budget.Held() + r.segment() - c.sufficient(idleFloor)
-	if !c.pressed(r) && c.idle.regrets.Spend(heap.Regret{Heap: &r.h.Heap, Kind: r.kind, Size: r.segment()}, c.regretsOf(r)) {
+	need := c.budget.Held() + r.segment() - c.budget.Sufficient(idleFloor)
+	if !c.budget.Pressed(r.rounded) && c.idle.regrets.Spend(heap.Regret{Heap: &r.h.Heap, Kind: r.kind, Size: r.segment()}, c.regretsOf(r)) {
 		return false, nil
 	}
 	if need <= 0 {
@@ -566,7 +539,7 @@ func (c *Caching) releaseSegments(ctx context.Context, need int64) (released int
 // reserved on purpose, and without waits where they are bounded. There is no
 // virtual memory.
 func (c *Caching) releaseUnkept(need int64, order func(a, b heap.Idle) int) (released int64, err error) {
-	released, err = c.releaseInOrder(c.dev.patience.AtOnce(), need, false, order)
+	released, err = c.releaseInOrder(c.dev.calls.Patience.AtOnce(), need, false, order)
 	return released, device.NotLate(err)
 }
 
@@ -701,7 +674,7 @@ func (c *Caching) inTrimOrder() (list []chunksUpTo) {
 // work is waited for or, without wait, nothing is done unless that is over.
 func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, upTo uint64) (released int64, err error) {
 	if wait && ctx.Done() != nil && h.holdsChunks() { // most of the wait without the lock
-		if err := h.stream.waitIdle(ctx); err != nil {
+		if err := h.stream.calls.WaitIdle(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -712,10 +685,10 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 	case chunks.Empty() && h.GapRanges() == 0 || need <= 0 || s.clock.Captured():
 		return 0, nil
 	case wait:
-		if err := s.waitIdle(ctx); err != nil {
+		if err := s.calls.WaitIdle(ctx); err != nil {
 			return 0, err
 		}
-	case !s.idle(&polls):
+	case !s.calls.Idle(&polls):
 		return 0, nil
 	}
 	out, err := h.Detach(chunks, need)
@@ -851,7 +824,7 @@ func (c *Caching) releaseAtOnce(need int64) (released int64, err error) {
 		return c.releaseVirtual(context.Background(), need, false)
 	}
 	for _, s := range c.dev.openStreams() {
-		if polls := provePolls; c.findHeap(s) != nil && !s.idle(&polls) {
+		if polls := provePolls; c.findHeap(s) != nil && !s.calls.Idle(&polls) {
 			return 0, nil
 		}
 	}

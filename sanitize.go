@@ -66,9 +66,9 @@ func (h *streamHeap) sweepLocked() {
 // waits for what that fills with zeros: the memory may go to other streams, or
 // to the device, at once.
 func (h *streamHeap) endQuarantineLocked() {
-	if h.quarantine != nil && h.stream.waitAWhile() == nil {
+	if h.quarantine != nil && h.stream.calls.WaitAWhile() == nil {
 		h.quarantine.Drain(0, true, h.putFree)
-		_ = h.stream.waitAWhile()
+		_ = h.stream.calls.WaitAWhile()
 	}
 }
 
@@ -132,7 +132,7 @@ func (d *deviceState) emptyQuarantines(ctx context.Context) (freed int, err erro
 // lookLocked checks the heap's memory where no work is under way.
 func (h *streamHeap) lookLocked() {
 	h.quarantine.Look()
-	if polls := provePolls; h.c.sanitizer.Asleep.Load() || !h.stream.idle(&polls) {
+	if polls := provePolls; h.c.sanitizer.Asleep.Load() || !h.stream.calls.Idle(&polls) {
 		return
 	}
 	h.eachLive(func(id block.ID, b *block.Block) { h.c.sanitizer.CheckEnd(id, b, h.stream.handle) })
@@ -174,7 +174,7 @@ func (c *Caching) sleepSanitizers(heaps []*streamHeap) error {
 		h.lookLocked()
 		h.endQuarantineLocked()
 		h.eachLive(func(_ block.ID, b *block.Block) { h.zeroLocked(b) })
-		if err := h.stream.waitAWhile(); err != nil {
+		if err := h.stream.calls.WaitAWhile(); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (c *Caching) wakeSanitizers(heaps []*streamHeap) (err error) {
 		h.eachLive(func(id block.ID, b *block.Block) {
 			err = errors.Join(err, c.sanitizer.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()))
 		})
-		err = errors.Join(err, h.stream.waitAWhile())
+		err = errors.Join(err, h.stream.calls.WaitAWhile())
 	}
 	return err
 }

@@ -133,7 +133,7 @@ func (c *Caching) Wake() error {
 	case !c.asleep.Load():
 		return nil
 	}
-	if err := c.dev.def.await(); err != nil { // the contents are put back in its order
+	if err := c.dev.def.calls.Await(); err != nil { // the contents are put back in its order
 		return fmt.Errorf("cupool: wake: %w", err)
 	}
 	heaps, unlock := c.lockAll()
@@ -192,14 +192,14 @@ func (c *Caching) putBack() error {
 	if len(c.kept) == 0 {
 		return nil
 	}
-	return c.dev.def.waitAWhile()
+	return c.dev.def.calls.WaitAWhile()
 }
 
 // awaitFills waits for the work that refill gave to the device.
 func (c *Caching) awaitFills(heaps []*streamHeap) error {
-	errs := []error{c.dev.def.waitAWhile()}
+	errs := []error{c.dev.def.calls.WaitAWhile()}
 	for _, h := range heaps {
-		errs = append(errs, h.stream.waitAWhile())
+		errs = append(errs, h.stream.calls.WaitAWhile())
 	}
 	return errors.Join(errs...)
 }

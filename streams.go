@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/epoch/calls"
 	"github.com/cupool/cupool/internal/magazine"
 )
 
@@ -29,22 +27,10 @@ type Stream struct {
 	number uint64 // of the device's streams, in the order in which they were made; never used again
 
 	clock   *epoch.Clock
-	adopted bool // somebody else's to destroy
-	lasting bool // the default stream, whose handle is never destroyed
-
-	state   atomic.Int32 // streamOpen, streamClosing or streamClosed
-	running sync.RWMutex // held while a call uses the handle; Close takes it for writing, to wait for the calls
-	seen    epoch.Seen   // what the stream's later work comes after
+	calls   calls.Stream
+	adopted bool       // somebody else's to destroy
+	seen    epoch.Seen // what the stream's later work comes after
 }
-
-// The states of a stream.
-const (
-	streamOpen    = iota
-	streamClosing // Close waits for the work
-	streamClosed  // the work is done
-)
-
-func (s *Stream) isOpen() bool { return s.state.Load() == streamOpen }
 
 func (s *Stream) closedError() error {
 	return fmt.Errorf("cupool: stream 0x%x: %w", uintptr(s.handle), ErrClosed)
@@ -96,16 +82,12 @@ func (c *Caching) AdoptStream(h StreamHandle) (*Stream, error) {
 // addStreamLocked makes the allocator's side of a device stream; deviceState.mu is
 // held.
 func (d *deviceState) addStreamLocked(h StreamHandle, adopted bool) *Stream {
-	list := slices.Clone(*d.streams.Load())
-	slot := d.vacantLocked(list)
-	if slot == len(list) {
-		list = append(list, nil)
-	}
-	s := &Stream{root: d.root, handle: h, slot: uint32(slot), number: d.numbers, adopted: adopted, lasting: h == 0 && adopted && d.numbers == 0}
+	slot := d.vacantLocked(d.streams.All())
+	s := &Stream{root: d.root, handle: h, slot: uint32(slot), number: d.numbers, adopted: adopted}
 	s.clock = epoch.NewClock(h, s.slot, &d.events)
+	s.calls.Init(&d.calls, h, s.clock, h == 0 && adopted && d.numbers == 0)
 	d.numbers++
-	list[slot] = s
-	d.streams.Store(&list)
+	d.streams.Set(slot, s)
 	d.root.heapsMu.Lock()
 	defer d.root.heapsMu.Unlock()
 	s.hits = d.root.addHeapLocked(s).Magazine
@@ -124,7 +106,7 @@ func (d *deviceState) vacantLocked(list []*Stream) int {
 	looks := slotLooks
 	for range list {
 		d.look = (d.look + 1) % len(list)
-		if list[d.look].state.Load() != streamClosed {
+		if !list[d.look].calls.IsClosed() {
 			continue
 		}
 		if !d.named(uint32(d.look)) {
@@ -186,7 +168,7 @@ func (s *Stream) Copy(dst, src Ptr, n int64) error {
 // reused when it returns.
 func (s *Stream) CopyIn(dst Ptr, src []byte) error {
 	return s.do("copy in", func(d Driver) error {
-		if err := s.await(); err != nil {
+		if err := s.calls.Await(); err != nil {
 			return err
 		}
 		return d.CopyIn(dst, src, s.handle)
@@ -196,50 +178,28 @@ func (s *Stream) CopyIn(dst Ptr, src []byte) error {
 // CopyOut waits for the stream and copies from the device to dst.
 func (s *Stream) CopyOut(dst []byte, src Ptr) error {
 	return s.do("copy out", func(d Driver) error {
-		if err := s.await(); err != nil {
+		if err := s.calls.Await(); err != nil {
 			return err
 		}
 		return d.CopyOut(dst, src, s.handle)
 	})
 }
 
-// await waits for the stream's work before a call of the device that would wait
-// for it, where waits are bounded.
-func (s *Stream) await() error {
-	d := s.root.dev
-	if d.patience == 0 || s.clock.Captured() {
-		return nil
-	}
-	ctx, cancel := d.waiting(context.Background())
-	defer cancel()
-	return s.clock.Finish(ctx)
-}
-
 // Memset submits setting n bytes to a value.
 func (s *Stream) Memset(dst Ptr, value byte, n int64) error {
-	if s.lasting && s.isOpen() && !s.root.closed.Load() { // as do has it, without the cost of a function value
-		return s.submit("memset", s.root.dev.driver.Memset(dst, value, n, s.handle))
+	if s.calls.Lasts() { // as do has it, without the cost of a function value
+		return s.calls.Submitted("memset", s.root.dev.driver.Memset(dst, value, n, s.handle))
 	}
 	return s.do("memset", func(d Driver) error { return d.Memset(dst, value, n, s.handle) })
 }
 
-// do calls the device with the stream's handle, which is not destroyed
-// meanwhile. It fails with ErrClosed when the stream is closed.
+// do calls the device with the stream's handle. It fails with ErrClosed when the
+// stream is closed.
 func (s *Stream) do(op string, f func(Driver) error) error {
 	if err := s.usable(op); err != nil {
 		return err
 	}
-	if s.lasting {
-		return s.submit(op, f(s.root.dev.driver))
-	}
-	if !s.running.TryRLock() { // Close is at work
-		return s.usableError(op)
-	}
-	defer s.running.RUnlock()
-	if !s.isOpen() { // Close waits for no more calls
-		return s.usableError(op)
-	}
-	return s.submit(op, f(s.root.dev.driver))
+	return s.calls.Do(op, func() error { return f(s.root.dev.driver) })
 }
 
 // usable fails for a stream that was closed, or whose allocator was.
@@ -247,25 +207,7 @@ func (s *Stream) usable(op string) error {
 	if s == nil {
 		return fmt.Errorf("cupool: %s on no stream: %w", op, ErrInvalidHandle)
 	}
-	if !s.isOpen() || s.root.closed.Load() {
-		return s.usableError(op)
-	}
-	return nil
-}
-
-func (s *Stream) usableError(op string) error {
-	return fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), ErrClosed)
-}
-
-// submit says on which stream a call of the device failed.
-func (s *Stream) submit(op string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrInvalidHandle) && s.root.closed.Load(): // Close was faster
-		return s.usableError(op)
-	}
-	return s.root.dev.failed(fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), err))
+	return s.calls.Usable(op)
 }
 
 // Sync waits until everything submitted to the stream is done, and releases
@@ -275,7 +217,7 @@ func (s *Stream) Sync() error {
 	err := s.do("synchronize", func(Driver) error {
 		ctx, cancel := s.root.dev.waiting(context.Background())
 		defer cancel()
-		return s.finish(ctx)
+		return s.calls.Finish(ctx)
 	})
 	if err == nil && s.clock.Newest() > 0 { // somebody may wait for it
 		s.root.dev.collect()
@@ -295,77 +237,16 @@ func (s *Stream) SyncContext(ctx context.Context) error {
 	return s.root.dev.shed(err)
 }
 
-// finish waits for the stream's work, or until ctx is done.
-func (s *Stream) finish(ctx context.Context) error {
-	if ctx.Done() != nil {
-		return s.clock.Finish(ctx)
-	}
-	upTo := s.clock.Mark()
-	if err := s.root.dev.driver.SyncStream(s.handle); err != nil {
-		return err
-	}
-	s.clock.Over(upTo)
-	return nil
-}
-
-// waitIdle waits for the work of a stream that may be closed meanwhile, or until
-// ctx is done.
-func (s *Stream) waitIdle(ctx context.Context) error {
-	s.running.RLock()
-	defer s.running.RUnlock()
-	switch {
-	case s.state.Load() == streamClosed:
-		return nil
-	case s.clock.Captured():
-		return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(s.handle), ErrNotSupported)
-	}
-	if ctx.Done() != nil {
-		return s.submit("synchronize", s.clock.Finish(ctx))
-	}
-	return s.submit("synchronize", s.root.dev.driver.SyncStream(s.handle))
-}
-
-// waitAWhile is waitIdle for as long as Config.WaitTimeout says.
-func (s *Stream) waitAWhile() error {
-	ctx, cancel := s.root.dev.waiting(context.Background())
-	defer cancel()
-	return s.waitIdle(ctx)
-}
-
-// idle reports whether all that the stream was given is done. polls bounds how
-// often the device is asked.
-func (s *Stream) idle(polls *int) bool {
-	if s.state.Load() == streamClosed {
-		return true
-	}
-	if !s.running.TryRLock() {
-		return false
-	}
-	defer s.running.RUnlock()
-	idle, err := s.clock.Idle(polls)
-	_ = s.root.dev.failed(err)
-	return idle
-}
-
 // syncAll waits for the work of all streams that are open or closing, and
 // releases the blocks that waited for it. Streams whose work is not done when ctx
 // is are named by the error.
 func (d *deviceState) syncAll(ctx context.Context) (err error) {
-	for _, s := range *d.streams.Load() {
-		s.running.RLock()
-		if s.state.Load() != streamClosed {
-			err = errors.Join(err, s.submit("synchronize", s.finish(ctx)))
-		}
-		s.running.RUnlock()
+	for _, s := range d.streams.All() {
+		err = errors.Join(err, s.calls.Drain(ctx))
 	}
 	d.collect()
 	return err
 }
-
-// capture calls begin, which makes the device keep the stream's work as a graph.
-func (s *Stream) capture(begin func() error) error { return s.clock.Capture(begin) }
-
-func (s *Stream) endCapture() { s.clock.EndCapture() }
 
 // Event is a point in the work of a stream. It is safe to use from several
 // goroutines, but for Close. The zero Event is closed.
@@ -404,7 +285,7 @@ func (e *Event) Done() (bool, error) {
 	if done {
 		e.s.clock.Over(e.epoch)
 	}
-	return done, e.s.submit("query event", err)
+	return done, e.s.calls.Submitted("query event", err)
 }
 
 // Sync waits on the host until everything before the event is done. It fails
@@ -414,21 +295,11 @@ func (e *Event) Sync() error {
 	if e == nil || e.s == nil {
 		return errEventClosed
 	}
-	if err := e.s.submit("synchronize event", e.wait()); err != nil {
+	if err := e.s.calls.Submitted("synchronize event", e.s.calls.AwaitEvent(e.handle)); err != nil {
 		return err
 	}
 	e.s.clock.Over(e.epoch)
 	return nil
-}
-
-func (e *Event) wait() error {
-	d := e.s.root.dev
-	if d.patience == 0 {
-		return d.driver.SyncEvent(e.handle)
-	}
-	ctx, cancel := d.waiting(context.Background())
-	defer cancel()
-	return e.s.clock.Await(ctx, e.handle)
 }
 
 // Close gives the event's resources back. Streams that were told to wait for
@@ -459,7 +330,7 @@ func (s *Stream) Wait(e *Event) error {
 	}
 	err := s.do(op, func(d Driver) error { return d.StreamWaitEvent(s.handle, e.handle) })
 	if err == nil {
-		streams := *s.root.dev.streams.Load()
+		streams := s.root.dev.streams.All()
 		at := func(slot uint32) (uint64, *epoch.Clock) { return streams[slot].number, streams[slot].clock }
 		s.root.dev.learned(s, s.seen.Learn(s.number, e.seen, e.s.slot, epoch.Past{Stream: e.s.number, Epoch: e.epoch}, at))
 	}

@@ -295,12 +295,12 @@ func (e *Engine) hostReady() error {
 	if !e.accessible {
 		return nil
 	}
-	return engineError("sync", e.s.submit("synchronize", e.syncStream()))
+	return engineError("sync", e.s.calls.Submitted("synchronize", e.syncStream()))
 }
 
 func (e *Engine) syncStream() error {
-	if e.s.root.dev.patience > 0 {
-		return e.s.await()
+	if e.s.root.dev.calls.Patience > 0 {
+		return e.s.calls.Await()
 	}
 	return e.d.SyncStream(e.s.handle)
 }

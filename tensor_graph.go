@@ -64,8 +64,8 @@ func (e *Engine) Capture(f func() error) (*Graph, error) {
 		e.pooled.Store(true)
 	}
 	g := &Graph{e: e, d: d, held: &heldMemory{Allocator: e.a, from: from}}
-	begin := func() error { return e.s.submit(op, d.BeginCapture(e.s.handle)) }
-	if err := e.s.capture(begin); err != nil {
+	begin := func() error { return e.s.calls.Submitted(op, d.BeginCapture(e.s.handle)) }
+	if err := e.s.clock.Capture(begin); err != nil {
 		return nil, engineError(op, err)
 	}
 	if err := g.end(g.call(f)); err != nil {
@@ -112,11 +112,11 @@ func (g *Graph) end(failed error) error {
 	}
 	if err == nil {
 		g.graph, err = g.d.EndCapture(s.handle)
-		err = s.submit("capture", err)
+		err = s.calls.Submitted("capture", err)
 	} else {
 		g.d.DropCapture(s.handle)
 	}
-	s.endCapture()
+	s.clock.EndCapture()
 	err = errors.Join(err, g.side.close(g.e.d))
 	if err == nil {
 		return nil
@@ -142,7 +142,7 @@ func (g *Graph) Launch() error {
 	if err := g.e.s.usable("launch graph"); err != nil {
 		return engineError("launch graph", err)
 	}
-	return engineError("launch graph", g.e.s.submit("launch graph", g.d.LaunchGraph(g.graph, g.e.s.handle)))
+	return engineError("launch graph", g.e.s.calls.Submitted("launch graph", g.d.LaunchGraph(g.graph, g.e.s.handle)))
 }
 
 // Close gives the graph and its memory back; what was launched still runs. To
@@ -241,16 +241,18 @@ func newSideStream(d Driver, c *Caching) (*sideStream, error) {
 	if err != nil {
 		return nil, c.dev.failed(errors.Join(err, d.DestroyStream(h)))
 	}
-	return &sideStream{stream: &Stream{root: c, handle: h}, event: event}, nil
+	s := &Stream{root: c, handle: h}
+	s.calls.Init(&c.dev.calls, h, nil, false) // it is given work, and never waited for
+	return &sideStream{stream: s, event: event}, nil
 }
 
 // order has the second stream wait for what the first was given.
 func (s *sideStream) order(first, second *Stream) error {
 	d := first.root.driver
-	if err := first.submit("fork", d.RecordEvent(s.event, first.handle)); err != nil {
+	if err := first.calls.Submitted("fork", d.RecordEvent(s.event, first.handle)); err != nil {
 		return err
 	}
-	return second.submit("fork", d.StreamWaitEvent(second.handle, s.event))
+	return second.calls.Submitted("fork", d.StreamWaitEvent(second.handle, s.event))
 }
 
 // close destroys them, after the capture.
@@ -258,7 +260,7 @@ func (s *sideStream) close(d Driver) error {
 	if s == nil {
 		return nil
 	}
-	return s.stream.submit("end capture", errors.Join(d.DestroyEvent(s.event), d.DestroyStream(s.stream.handle)))
+	return s.stream.calls.Submitted("end capture", errors.Join(d.DestroyEvent(s.event), d.DestroyStream(s.stream.handle)))
 }
 
 // heldMemory is an Allocator whose blocks, once freed, are handed out again

@@ -135,4 +135,4 @@ func (m *opMemory) Streams(op string) (own, work StreamHandle, err error) {
 }
 
 // Submitted implements tensorop.Memory.
-func (m *opMemory) Submitted(op string, err error) error { return m.work.submit(op, err) }
+func (m *opMemory) Submitted(op string, err error) error { return m.work.calls.Submitted(op, err) }

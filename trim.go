@@ -86,7 +86,7 @@ func (c *Caching) SetSoftLimit(bytes int64) error {
 		}
 	}
 	unlock()
-	c.soft.Store(bytes)
+	c.budget.Soft.Store(bytes)
 	if c.afterFree.Store(nil); bytes > 0 {
 		shed := c.shedBeyond
 		c.afterFree.Store(&shed)
@@ -96,11 +96,11 @@ func (c *Caching) SetSoftLimit(bytes int64) error {
 
 // shedBeyond gives free memory beyond the soft limit back.
 func (c *Caching) shedBeyond() error {
-	if c.budget.Held() <= c.soft.Load() || !c.reclaim.TryLock() {
+	if c.budget.Held() <= c.budget.Soft.Load() || !c.reclaim.TryLock() {
 		return nil // the lock's holder gives memory back
 	}
 	defer c.reclaim.Unlock()
-	_, err := c.releaseAtOnce(c.budget.Held() - c.soft.Load())
+	_, err := c.releaseAtOnce(c.budget.Held() - c.budget.Soft.Load())
 	return err
 }
 

@@ -52,6 +52,9 @@ type Pool struct {
 	Limit  int64        // bytes, MaxInt64 without one
 	Lock   *ReclaimLock // that tells what went back
 
+	Soft      atomic.Int64 // bytes held from where on idle memory is used before more is held; 0: none
+	Threshold int64        // likewise, where it is less; set before use
+
 	held atomic.Int64 // bytes held from the device
 	most atomic.Int64 // that were ever held
 }
@@ -61,6 +64,31 @@ func (p *Pool) Held() int64 { return p.held.Load() }
 
 // Most returns the most bytes that were ever held.
 func (p *Pool) Most() int64 { return p.most.Load() }
+
+// soft returns what holds of Soft and Threshold, or 0.
+func (p *Pool) soft() int64 {
+	soft := p.Soft.Load()
+	if p.Threshold > 0 && (soft == 0 || p.Threshold < soft) {
+		return p.Threshold
+	}
+	return soft
+}
+
+// Pressed reports whether size bytes more would exceed the soft limit.
+func (p *Pool) Pressed(size int64) bool {
+	soft := p.soft()
+	return soft > 0 && p.Held()+size > soft
+}
+
+// Sufficient returns the reserve, in bytes, beyond which idle memory is used or given back
+// first: the most that was ever held, at least floor, and at most the soft limit.
+func (p *Pool) Sufficient(floor int64) int64 {
+	n := max(p.Most(), floor)
+	if soft := p.soft(); soft > 0 {
+		n = min(n, soft)
+	}
+	return n
+}
 
 // Take counts bytes against both limits. A request that is refused never counts,
 // not even for a moment, so that no other is refused for its sake.

@@ -48,3 +48,33 @@ func TestLockUntil(t *testing.T) {
 	lock.Unlock()
 	require.True(t, lock.LockUntil(ctx))
 }
+
+// The soft limit is the lower one of two, and refuses nothing.
+func TestSoftLimit(t *testing.T) {
+	d := &Device{Limit: math.MaxInt64}
+	p := &Pool{Device: d, Limit: math.MaxInt64}
+	require.NoError(t, p.Take(50))
+	p.Keep()
+	p.Cancel(20)
+	type said struct {
+		pressed    bool
+		sufficient [2]int64 // with floors of 0 and of 70
+	}
+	for _, x := range []struct {
+		soft, threshold int64
+		said            said
+	}{
+		{0, 0, said{false, [2]int64{50, 70}}},
+		{40, 0, said{false, [2]int64{40, 40}}},
+		{39, 0, said{true, [2]int64{39, 39}}},
+		{0, 39, said{true, [2]int64{39, 39}}},
+		{60, 45, said{false, [2]int64{45, 45}}},
+		{39, 60, said{true, [2]int64{39, 39}}},
+		{60, 0, said{false, [2]int64{50, 60}}},
+	} {
+		p.Soft.Store(x.soft)
+		p.Threshold = x.threshold
+		require.Equal(t, x.said, said{p.Pressed(10), [2]int64{p.Sufficient(0), p.Sufficient(70)}}, "soft limit %d, threshold %d", x.soft, x.threshold)
+	}
+	require.NoError(t, p.Take(1000))
+}

@@ -66,7 +66,7 @@ var house = []floor{
 	}},
 	{"ground", []room{
 		{dir: "internal/device"}, {dir: "internal/cudadrv"}, {dir: "internal/nvtx"},
-		{dir: "internal/sizeclass"}, {dir: "internal/bytesize"}, {dir: "internal/relaxed"}, {dir: "internal/realtime"}, {dir: "internal/plain"}, {dir: "internal/later"},
+		{dir: "internal/sizeclass"}, {dir: "internal/bytesize"}, {dir: "internal/relaxed"}, {dir: "internal/published"}, {dir: "internal/realtime"}, {dir: "internal/plain"}, {dir: "internal/later"},
 		{dir: "internal/invariant"}, {dir: "internal/callstack"}, {dir: "internal/testlevel"}, {dir: "internal/ptytest"}, {dir: "internal/fakecuda"},
 	}},
 	{"words", []room{

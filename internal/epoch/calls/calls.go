@@ -1,0 +1,217 @@
+// Package calls has the calls that are made with the handle of a stream, and their
+// end: when the handle is destroyed no call uses it, and none does afterwards.
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/epoch"
+)
+
+// Driver is what waits for a device.
+type Driver interface {
+	SyncStream(s device.Stream) error
+	SyncEvent(e device.Event) error
+}
+
+// Device is what the streams of an allocator have in common. It is set up before the
+// first of them.
+type Device struct {
+	Driver   Driver
+	Patience epoch.Patience    // bounds the waits
+	Failed   func(error) error // is told of what the device fails with, and returns it
+	Closed   *atomic.Bool      // the allocator was closed
+}
+
+// Stream is a stream as far as calls are concerned: open, closing or closed. It is
+// safe for use from several goroutines, but Close, Reopen and End are called by one at
+// a time. The zero Stream is not one.
+type Stream struct {
+	device  *Device
+	handle  device.Stream
+	clock   *epoch.Clock
+	lasting bool // the handle is never destroyed
+
+	state   atomic.Int32 // open, closing or closed
+	running sync.RWMutex // held while a call uses the handle; taken for writing to wait for the calls
+}
+
+// The states of a stream.
+const (
+	open    = iota
+	closing // its work is waited for
+	closed  // the work is done
+)
+
+// Init sets up an open stream. The handle of a lasting one is never destroyed.
+func (s *Stream) Init(d *Device, h device.Stream, clock *epoch.Clock, lasting bool) {
+	s.device, s.handle, s.clock, s.lasting = d, h, clock, lasting
+}
+
+// IsOpen reports whether the stream takes work.
+func (s *Stream) IsOpen() bool { return s.state.Load() == open }
+
+// IsClosing reports whether the stream's work is being waited for.
+func (s *Stream) IsClosing() bool { return s.state.Load() == closing }
+
+// IsClosed reports whether the stream's work is done for good.
+func (s *Stream) IsClosed() bool { return s.state.Load() == closed }
+
+// Lasts reports whether the stream can be used, and that without Do, as its handle is
+// never destroyed.
+func (s *Stream) Lasts() bool { return s.lasting && s.IsOpen() && !s.device.Closed.Load() }
+
+// Do calls f, which uses the handle, while that is not destroyed. It fails with
+// ErrClosed where the stream or its allocator is closed, or with f's error.
+func (s *Stream) Do(op string, f func() error) error {
+	if err := s.Usable(op); err != nil {
+		return err
+	}
+	if s.lasting {
+		return s.Submitted(op, f())
+	}
+	if !s.running.TryRLock() { // Close is at work
+		return s.closedError(op)
+	}
+	defer s.running.RUnlock()
+	if !s.IsOpen() { // Close waits for no more calls
+		return s.closedError(op)
+	}
+	return s.Submitted(op, f())
+}
+
+// Usable fails with ErrClosed for a stream that was closed, or whose allocator was.
+func (s *Stream) Usable(op string) error {
+	if !s.IsOpen() || s.device.Closed.Load() {
+		return s.closedError(op)
+	}
+	return nil
+}
+
+func (s *Stream) closedError(op string) error {
+	return fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), device.ErrClosed)
+}
+
+// Submitted says on which stream a call of the device failed.
+func (s *Stream) Submitted(op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, device.ErrInvalidHandle) && s.device.Closed.Load(): // Close was faster
+		return s.closedError(op)
+	}
+	return s.device.Failed(fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), err))
+}
+
+// Await waits for the stream's work before a call of the device that would wait
+// for it, where waits are bounded.
+func (s *Stream) Await() error {
+	if s.device.Patience == 0 || s.clock.Captured() {
+		return nil
+	}
+	ctx, cancel := s.device.Patience.Bound(context.Background())
+	defer cancel()
+	return s.clock.Finish(ctx)
+}
+
+// AwaitEvent waits for an event of the stream that is not one of its clock's.
+func (s *Stream) AwaitEvent(e device.Event) error {
+	if s.device.Patience == 0 {
+		return s.device.Driver.SyncEvent(e)
+	}
+	ctx, cancel := s.device.Patience.Bound(context.Background())
+	defer cancel()
+	return s.clock.Await(ctx, e)
+}
+
+// Finish waits for the work of a stream that is not destroyed meanwhile, or until ctx
+// is done, and has the clock know.
+func (s *Stream) Finish(ctx context.Context) error {
+	if ctx.Done() != nil {
+		return s.clock.Finish(ctx)
+	}
+	upTo := s.clock.Mark()
+	if err := s.device.Driver.SyncStream(s.handle); err != nil {
+		return err
+	}
+	s.clock.Over(upTo)
+	return nil
+}
+
+// Drain is Finish of a stream that may be closed meanwhile.
+func (s *Stream) Drain(ctx context.Context) error {
+	s.running.RLock()
+	defer s.running.RUnlock()
+	if s.IsClosed() {
+		return nil
+	}
+	return s.Submitted("synchronize", s.Finish(ctx))
+}
+
+// WaitIdle is Drain that fails with ErrNotSupported for a stream that is captured,
+// and of which the clock does not know.
+func (s *Stream) WaitIdle(ctx context.Context) error {
+	s.running.RLock()
+	defer s.running.RUnlock()
+	switch {
+	case s.IsClosed():
+		return nil
+	case s.clock.Captured():
+		return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(s.handle), device.ErrNotSupported)
+	}
+	if ctx.Done() != nil {
+		return s.Submitted("synchronize", s.clock.Finish(ctx))
+	}
+	return s.Submitted("synchronize", s.device.Driver.SyncStream(s.handle))
+}
+
+// WaitAWhile is WaitIdle for as long as the Patience lasts.
+func (s *Stream) WaitAWhile() error {
+	ctx, cancel := s.device.Patience.Bound(context.Background())
+	defer cancel()
+	return s.WaitIdle(ctx)
+}
+
+// Idle reports whether all that the stream was given is done. polls bounds how
+// often the device is asked, and is what is left of that.
+func (s *Stream) Idle(polls *int) bool {
+	if s.IsClosed() {
+		return true
+	}
+	if !s.running.TryRLock() {
+		return false
+	}
+	defer s.running.RUnlock()
+	idle, err := s.clock.Idle(polls)
+	_ = s.device.Failed(err)
+	return idle
+}
+
+// Close lets no more calls begin, and waits for those that are under way. It reports
+// false where the stream was not open.
+func (s *Stream) Close() bool {
+	if !s.state.CompareAndSwap(open, closing) {
+		return false
+	}
+	s.running.Lock()
+	//lint:ignore SA2001 to have waited is all
+	s.running.Unlock()
+	return true
+}
+
+// Reopen undoes Close.
+func (s *Stream) Reopen() { s.state.Store(open) }
+
+// End closes a stream whose work is done, and calls destroy once no call uses the
+// handle.
+func (s *Stream) End(destroy func() error) error {
+	s.running.Lock()
+	defer s.running.Unlock()
+	s.state.Store(closed)
+	return destroy()
+}
