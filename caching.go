@@ -250,7 +250,7 @@ func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses m
 // heapFor is heapOf that refuses streams of another allocator.
 func (c *Caching) heapFor(size int64, s *Stream) (*streamHeap, error) {
 	if s.root != c.dev.root {
-		return nil, &BlockError{Op: "allocation", Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator"}
+		return nil, &BlockError{Op: "allocation", Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator, on " + s.root.dev.driver.Name()}
 	}
 	return c.heapOf(s)
 }

@@ -337,6 +337,9 @@ func (c *Caching) blockError(op string, b Block, s *Stream, reason error) error 
 	if s != nil {
 		e.Stream = s.handle
 	}
+	if reason == ErrForeignStream {
+		e.Detail += ", on " + s.root.dev.driver.Name()
+	}
 	return e
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/epoch/calls"
 	"github.com/cupool/cupool/internal/magazine"
@@ -316,8 +317,9 @@ func (e *Event) Close() error {
 // Wait makes everything that is submitted to the stream from now on wait for
 // the event, on the device. Blocks of this stream that were freed while the
 // event's stream still used them, before the event was recorded, are ready
-// for reuse on this stream from then on. It fails with ErrForeignStream for an
-// event of another allocator, with ErrClosed, or what the device says.
+// for reuse on this stream from then on. An event of another device is waited for
+// where both devices' Drivers can do that. It fails with ErrForeignStream for other
+// events of another allocator, with ErrClosed, or what the device says.
 func (s *Stream) Wait(e *Event) error {
 	const op = "wait for an event"
 	switch err := s.usable(op); {
@@ -326,7 +328,11 @@ func (s *Stream) Wait(e *Event) error {
 	case e == nil || e.s == nil:
 		return fmt.Errorf("cupool: %s: %w", op, ErrClosed)
 	case e.s.root != s.root:
-		return fmt.Errorf("cupool: %s: %w", op, ErrForeignStream)
+		peer := e.s.root.dev.driver
+		if d, ok := s.root.dev.driver.(device.Peers); ok && peer != s.root.dev.driver {
+			return s.do(op, func(Driver) error { return d.StreamWaitPeerEvent(s.handle, e.handle, peer) })
+		}
+		return fmt.Errorf("cupool: %s: %w: it is of another allocator, on %s", op, ErrForeignStream, peer.Name())
 	}
 	err := s.do(op, func(d Driver) error { return d.StreamWaitEvent(s.handle, e.handle) })
 	if err == nil {

@@ -11,7 +11,8 @@ import (
 type spanKind uint8
 
 const (
-	spanAllocated spanKind = iota // device or managed memory
+	spanAllocated spanKind = iota // device memory
+	spanManaged                   // managed memory
 	spanPinned                    // page-locked host memory
 	spanReserved                  // addresses of virtual memory
 )
@@ -64,14 +65,14 @@ func (b *addressBook) count(o owner) (n int, bytes int64) {
 	return n, bytes
 }
 
-// find returns the bounds of the span that p is in.
-func (b *addressBook) find(p Ptr) (start Ptr, size int64, ok bool) {
+// find returns the bounds of the span that p is in, and what it is.
+func (b *addressBook) find(p Ptr) (start Ptr, size int64, kind spanKind, ok bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if s := b.holding(p); s != nil {
-		return s.start, s.size, true
+		return s.start, s.size, s.kind, true
 	}
-	return 0, 0, false
+	return 0, 0, 0, false
 }
 
 func (b *addressBook) add(s span) {

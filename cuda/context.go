@@ -25,6 +25,9 @@ type context struct {
 	memory  addressBook
 	kernels kernelSet
 
+	reach    handleSet[struct{}] // ordinals of the other devices whose memory its work may touch
+	admitted []int32             // ordinals of the devices that may touch its virtual memory, its own first; guarded by memory.mu
+
 	drivers int // guarded by contexts
 }
 
@@ -46,7 +49,7 @@ func sharedContext(calls cubridge.Calls, handle uintptr, ordinal int) *context {
 	defer contexts.Unlock()
 	c := contexts.byHandle[handle]
 	if c == nil {
-		c = &context{calls: calls, handle: handle, device: ordinal}
+		c = &context{calls: calls, handle: handle, device: ordinal, admitted: []int32{int32(ordinal)}}
 		if contexts.byHandle == nil {
 			contexts.byHandle = make(map[uintptr]*context)
 		}
@@ -66,6 +69,9 @@ func (c *context) leave() {
 			c.kernels.unload(c.handle)
 		}
 		delete(contexts.byHandle, c.handle)
+		for _, o := range contexts.byHandle { // peer access may have ended with the context
+			o.reach.take(uintptr(c.device))
+		}
 	}
 }
 
@@ -122,7 +128,8 @@ func meaning(r cudadrv.Result) error {
 		return device.ErrOutOfMemory
 	case cudadrv.InvalidHandle:
 		return device.ErrInvalidHandle
-	case cudadrv.NotSupported, cudadrv.NoDevice, cudadrv.Missing, cudadrv.StubLibrary, cudadrv.CallNeedsNewer:
+	case cudadrv.NotSupported, cudadrv.NoDevice, cudadrv.Missing, cudadrv.StubLibrary, cudadrv.CallNeedsNewer,
+		cudadrv.PeerUnsupported, cudadrv.TooManyPeers:
 		return device.ErrNotSupported
 	}
 	if r.Lost() {

@@ -3,17 +3,33 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cupool/cupool/internal/cudadrv"
 )
 
-// Copy implements Driver. Either side may be any memory that CUDA knows.
+// Copy implements Driver. Either side may be any memory that CUDA knows. Memory
+// of another device has to be that of a Driver, or be reached by EnablePeer.
 func (d *driver) Copy(dst, src Ptr, n int64, s StreamHandle) error {
-	if err := d.checkWork(s, dst, n); err != nil {
+	if err := d.usable(); err != nil {
 		return err
 	}
-	if err := d.ctx.checkRange(src, n); err != nil || n == 0 {
+	if err := d.checkStream(s); err != nil {
+		return err
+	}
+	to, err := d.ctx.whose(dst, n)
+	if err != nil {
+		return err
+	}
+	from, err := d.ctx.whose(src, n)
+	if err != nil || n == 0 {
+		return err
+	}
+	if to != nil && from != nil && (to != d.ctx || from != d.ctx) {
+		return d.copyPeer(dst, to, src, from, n, s)
+	}
+	if err := errors.Join(d.ctx.mayTouch(to, dst), d.ctx.mayTouch(from, src)); err != nil {
 		return err
 	}
 	if r := cudadrv.Copy(d.ctx.handle, uintptr(dst), uintptr(src), n, uintptr(s)); r != cudadrv.Success {

@@ -68,4 +68,5 @@ type Driver interface {
 	ManagedHints
 	MemoryIPC
 	NativePools
+	Peers
 }

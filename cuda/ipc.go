@@ -14,7 +14,7 @@ func (d *driver) ExportMemory(p Ptr) (IPCHandle, error) {
 	if err := d.checkWork(0, p, 0); err != nil {
 		return IPCHandle{}, err
 	}
-	if start, _, ok := d.ctx.memory.find(p); ok && start != p {
+	if start, _, _, ok := d.ctx.memory.find(p); ok && start != p {
 		// The driver would export the whole allocation without an error.
 		return IPCHandle{}, fmt.Errorf("cupool: %s: ExportMemory of %v: %w: the allocation starts at %v", d.label, p, device.ErrInvalidRange, start)
 	}

@@ -23,9 +23,7 @@ func (d *driver) MemAlloc(size int64) (Ptr, error) {
 		return 0, fmt.Errorf("cupool: %s: MemAlloc: %w: size %d", d.label, device.ErrInvalidRange, size)
 	}
 	rounded := (size + alignment - 1) &^ (alignment - 1)
-	kind := spanAllocated
 	if d.kind == MemoryPinned {
-		kind = spanPinned
 		if err := pinnable(rounded); err != nil {
 			return 0, err
 		}
@@ -38,7 +36,7 @@ func (d *driver) MemAlloc(size int64) (Ptr, error) {
 		d.managed.Add(-rounded)
 		return 0, d.ctx.fail(call, r, fmt.Sprintf("%d bytes", rounded))
 	}
-	s := span{start: p, size: rounded, kind: kind, owner: d.id}
+	s := span{start: p, size: rounded, kind: d.kind.span(), owner: d.id}
 	if p%alignment != 0 {
 		d.managed.Add(-rounded)
 		d.ctx.giveBack(s)
@@ -46,6 +44,17 @@ func (d *driver) MemAlloc(size int64) (Ptr, error) {
 	}
 	d.ctx.memory.add(s)
 	return p, nil
+}
+
+// span returns what MemAlloc's memory of a kind is in the book.
+func (k MemoryKind) span() spanKind {
+	switch k {
+	case MemoryManaged:
+		return spanManaged
+	case MemoryPinned:
+		return spanPinned
+	}
+	return spanAllocated
 }
 
 // takeManaged counts managed memory against the device's. CUDA would give out
@@ -96,11 +105,7 @@ func (c *context) giveBack(s span) (call string, r cudadrv.Result) {
 // MemFree implements Driver. It fails with ErrInvalidRange for an address that
 // MemAlloc of this Driver did not return, or that was freed before.
 func (d *driver) MemFree(p Ptr) error {
-	kind := spanAllocated
-	if d.kind == MemoryPinned {
-		kind = spanPinned
-	}
-	return d.free("MemFree", p, kind)
+	return d.free("MemFree", p, d.kind.span())
 }
 
 // free takes the span out of the book first, so that only one of two calls with

@@ -85,6 +85,12 @@ type ManagedHints interface {
 	Advise(p Ptr, n int64, a Advice, at Location) error
 }
 
+// Peers works together with the Drivers of other GPUs: peer access, for memory of
+// MemAlloc and virtual memory alike, and waits for their events. Managed and
+// pinned memory needs no peer access. Package devices does all of it for a
+// program.
+type Peers = device.Peers
+
 // IPCHandle stands for memory in another process: plain bytes to send.
 type IPCHandle [64]byte
 

@@ -110,8 +110,9 @@ func (d *driver) MemMap(p Ptr, size int64, handle uintptr) error {
 	})
 }
 
-// MemSetAccess lets the device read and write a range of whole mappings. It
-// fails with ErrInvalidRange for any other range.
+// MemSetAccess lets the device, and those that EnablePeer has let in, read and
+// write a range of whole mappings. It fails with ErrInvalidRange for any other
+// range.
 func (d *driver) MemSetAccess(p Ptr, size int64) error {
 	if err := d.vmm("MemSetAccess", size); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (d *driver) MemSetAccess(p Ptr, size int64) error {
 		if _, _, err := d.whole("MemSetAccess", s, p, size); err != nil {
 			return err
 		}
-		if r := cudadrv.MemSetAccess(d.ctx.handle, uintptr(p), size, d.ctx.device); r != cudadrv.Success {
+		if r := cudadrv.MemSetAccess(d.ctx.handle, uintptr(p), size, d.ctx.admitted, true); r != cudadrv.Success {
 			return d.ctx.failRange("cuMemSetAccess", r, fmt.Sprintf("%d bytes at %v", size, p))
 		}
 		return nil

@@ -28,7 +28,7 @@ cp_value cp_vmm_create(uintptr_t ctx, size_t size, int device, int handle_types)
 int cp_vmm_release(uintptr_t ctx, uint64_t handle);
 int cp_vmm_map(uintptr_t ctx, uintptr_t p, size_t size, uint64_t handle);
 int cp_vmm_unmap(uintptr_t ctx, uintptr_t p, size_t size);
-int cp_vmm_set_access(uintptr_t ctx, uintptr_t p, size_t size, int device);
+int cp_vmm_set_access(uintptr_t ctx, uintptr_t p, size_t size, const int *devices, size_t n, int may);
 cp_value cp_vmm_get_access(uintptr_t ctx, uintptr_t p, int device);
 cp_value cp_vmm_export_fd(uintptr_t ctx, uint64_t handle);
 cp_value cp_vmm_import_fd(uintptr_t ctx, int fd);
@@ -64,6 +64,12 @@ cp_value cp_ipc_open_mem(uintptr_t ctx, const cp_ipc_handle *h);
 int cp_ipc_close_mem(uintptr_t ctx, uintptr_t p);
 int cp_ipc_get_event(uintptr_t ctx, uintptr_t event, cp_ipc_handle *out);
 cp_value cp_ipc_open_event(uintptr_t ctx, const cp_ipc_handle *h);
+
+// peer.c
+cp_value cp_can_access_peer(uintptr_t ctx, int device, int peer);
+int cp_enable_peer(uintptr_t ctx, uintptr_t peer);
+int cp_disable_peer(uintptr_t ctx, uintptr_t peer);
+int cp_copy_peer(uintptr_t ctx, uintptr_t dst, uintptr_t to, uintptr_t src, uintptr_t from, size_t n, uintptr_t stream);
 
 // stream.c
 typedef struct {

@@ -14,7 +14,7 @@
 // makes its function return Missing, and Needs says which driver has it.
 //
 // Files: scope.h sets contexts; entries.h and entries.c are the table of
-// entry points looked up; hot.c, vmm.c, pool.c, host.c, stream.c and module.c
+// entry points looked up; hot.c, vmm.c, pool.c, host.c, peer.c, stream.c and module.c
 // hold the calls by subject, each with its Go side in the .go file of the
 // same name. All Go-side handles and addresses are uintptr: none points into
 // Go's heap, and C keeps no Go pointer after a call.

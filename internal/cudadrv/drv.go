@@ -40,6 +40,9 @@ const (
 	InvalidPC           Result = C.CUDA_ERROR_INVALID_PC
 	LaunchFailed        Result = C.CUDA_ERROR_LAUNCH_FAILED
 	NotSupported        Result = C.CUDA_ERROR_NOT_SUPPORTED
+	PeerUnsupported     Result = C.CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
+	PeerEnabled         Result = C.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+	TooManyPeers        Result = C.CUDA_ERROR_TOO_MANY_PEERS
 
 	// The headers of CUDA 11.0 lack these.
 	StubLibrary         Result = 34

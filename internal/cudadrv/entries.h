@@ -89,7 +89,11 @@ typedef struct { // CUipcMemHandle, CUipcEventHandle
 	X(ipcOpenMemHandle, "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2", 11000, (CUdeviceptr *p, cp_ipc_handle h, unsigned flags)) \
 	X(ipcCloseMemHandle, "cuIpcCloseMemHandle", "cuIpcCloseMemHandle", 4010, (CUdeviceptr p)) \
 	X(ipcGetEventHandle, "cuIpcGetEventHandle", "cuIpcGetEventHandle", 4010, (cp_ipc_handle *h, CUevent e)) \
-	X(ipcOpenEventHandle, "cuIpcOpenEventHandle", "cuIpcOpenEventHandle", 4010, (CUevent *e, cp_ipc_handle h))
+	X(ipcOpenEventHandle, "cuIpcOpenEventHandle", "cuIpcOpenEventHandle", 4010, (CUevent *e, cp_ipc_handle h)) \
+	X(deviceCanAccessPeer, "cuDeviceCanAccessPeer", "cuDeviceCanAccessPeer", 4000, (int *can, CUdevice d, CUdevice peer)) \
+	X(ctxEnablePeerAccess, "cuCtxEnablePeerAccess", "cuCtxEnablePeerAccess", 4000, (CUcontext peer, unsigned flags)) \
+	X(ctxDisablePeerAccess, "cuCtxDisablePeerAccess", "cuCtxDisablePeerAccess", 4000, (CUcontext peer)) \
+	X(memcpyPeerAsync, "cuMemcpyPeerAsync", "cuMemcpyPeerAsync", 4000, (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s))
 
 // One pointer type and one variable, cp_<our name>, for each; NULL: missing.
 #define CP_DECLARE(id, base, symbol, since, args) \

@@ -60,14 +60,19 @@ int cp_vmm_unmap(uintptr_t ctx, uintptr_t p, size_t size) {
 	CP_RUN(ctx, cp_memUnmap((CUdeviceptr)p, size));
 }
 
-int cp_vmm_set_access(uintptr_t ctx, uintptr_t p, size_t size, int device) {
-	CUmemAccessDesc desc = {0};
+int cp_vmm_set_access(uintptr_t ctx, uintptr_t p, size_t size, const int *devices, size_t n, int may) {
+	enum { MOST = 64 }; // devices of a computer
+	CUmemAccessDesc desc[MOST] = {0};
 	if (cp_memSetAccess == NULL)
 		return CP_MISSING;
-	desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	desc.location.id = device;
-	desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	CP_RUN(ctx, cp_memSetAccess((CUdeviceptr)p, size, &desc, 1));
+	if (n > MOST)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < n; i++) {
+		desc[i].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+		desc[i].location.id = devices[i];
+		desc[i].flags = may ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	}
+	CP_RUN(ctx, cp_memSetAccess((CUdeviceptr)p, size, desc, n));
 }
 
 cp_value cp_vmm_get_access(uintptr_t ctx, uintptr_t p, int device) {

@@ -7,6 +7,8 @@ package cudadrv
 */
 import "C"
 
+import "unsafe"
+
 // Handle types of memory that other processes may open, as bits.
 const (
 	HandleNone = 0
@@ -49,9 +51,14 @@ func MemUnmap(ctx, p uintptr, size int64) Result {
 	return Result(C.cp_vmm_unmap(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(size)))
 }
 
-// MemSetAccess is cuMemSetAccess: the device may read and write.
-func MemSetAccess(ctx, p uintptr, size int64, device int) Result {
-	return Result(C.cp_vmm_set_access(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(size), C.int(device)))
+// MemSetAccess is cuMemSetAccess: the devices, of which there is at least one,
+// may read and write, or may not.
+func MemSetAccess(ctx, p uintptr, size int64, devices []int32, may bool) Result {
+	m := C.int(0)
+	if may {
+		m = 1
+	}
+	return Result(C.cp_vmm_set_access(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(size), (*C.int)(unsafe.Pointer(&devices[0])), C.size_t(len(devices)), m))
 }
 
 // MemGetAccess is cuMemGetAccess: 0 none, 1 read, 3 read and write.

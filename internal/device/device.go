@@ -69,6 +69,26 @@ type VirtualMemory interface {
 	MemUnmap(p Ptr, size int64) error
 }
 
+// A Peer is another device, as Peers are told of it: its Driver.
+type Peer = interface{ Name() string }
+
+// Peers is the optional part of a Driver that works together with other
+// devices. Its methods are safe from several goroutines. They fail with
+// ErrNotSupported for a peer of another kind. Copy of a Driver that has them
+// copies between the memory of any two of its kind, with peer access or without.
+type Peers interface {
+	// CanAccessPeer returns nil where EnablePeer is possible, and
+	// ErrNotSupported, naming both devices, where it is not.
+	CanAccessPeer(peer Peer) error
+	// EnablePeer lets work of this device touch the memory of peer, that which
+	// it has and that which it gets later, until either is closed. Enabling it
+	// twice is no error. It fails as CanAccessPeer does, or with what the device
+	// says, and then leaves things as they were.
+	EnablePeer(peer Peer) error
+	// StreamWaitPeerEvent is StreamWaitEvent for an event of peer.
+	StreamWaitPeerEvent(s Stream, e Event, peer Peer) error
+}
+
 // WaitError says that a wait for a stream's work ended before the work was done.
 // The work goes on. It matches Err.
 type WaitError struct {

@@ -17,11 +17,11 @@ const (
 )
 
 // Copy copies n bytes from src to dst in the order of the stream; the ranges
-// may overlap. It may return before the copy is done. It returns
-// ErrInvalidRange when a range is not inside one allocation or mapping, and
-// ErrInvalidHandle for an unknown stream.
+// may overlap, and either may be another host device's. It may return before
+// the copy is done. It returns ErrInvalidRange when a range is not inside one
+// allocation or mapping, and ErrInvalidHandle for an unknown stream.
 func (d *Device) Copy(dst, src device.Ptr, n int64, h device.Stream) error {
-	s, err := d.check("Copy", h, n, dst, src)
+	s, err := d.check("Copy", h, n, anyDevice, dst, src)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -31,7 +31,7 @@ func (d *Device) Copy(dst, src device.Ptr, n int64, h device.Stream) error {
 // Memset sets n bytes at dst to value in the order of the stream. It may
 // return before that is done. Errors are those of Copy.
 func (d *Device) Memset(dst device.Ptr, value byte, n int64, h device.Stream) error {
-	s, err := d.check("Memset", h, n, dst)
+	s, err := d.check("Memset", h, n, ownOrPeers, dst)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -41,7 +41,7 @@ func (d *Device) Memset(dst device.Ptr, value byte, n int64, h device.Stream) er
 // CopyIn copies src to dst in the order of the stream. src may be reused when
 // it returns. Errors are those of Copy.
 func (d *Device) CopyIn(dst device.Ptr, src []byte, h device.Stream) error {
-	s, err := d.check("CopyIn", h, int64(len(src)), dst)
+	s, err := d.check("CopyIn", h, int64(len(src)), ownOrPeers, dst)
 	if err != nil || len(src) == 0 {
 		return err
 	}
@@ -60,7 +60,7 @@ func (d *Device) CopyIn(dst device.Ptr, src []byte, h device.Stream) error {
 // CopyOut copies from src to dst in the order of the stream and returns when
 // dst holds the data. Errors are those of Copy.
 func (d *Device) CopyOut(dst []byte, src device.Ptr, h device.Stream) error {
-	s, err := d.check("CopyOut", h, int64(len(dst)), src)
+	s, err := d.check("CopyOut", h, int64(len(dst)), ownOrPeers, src)
 	if err != nil || len(dst) == 0 {
 		return err
 	}
@@ -103,16 +103,15 @@ func (d *Device) after(op string, err error) error {
 	return nil
 }
 
-// check returns the stream, when all ranges of n bytes are valid.
-func (d *Device) check(op string, h device.Stream, n int64, at ...device.Ptr) (*stream, error) {
+// check returns the stream, when all ranges of n bytes are this device's memory
+// or that of a device that may be touched.
+func (d *Device) check(op string, h device.Stream, n int64, may touchable, at ...device.Ptr) (*stream, error) {
 	s, err := d.stream(op, h)
-	if err != nil {
-		return nil, err
+	if err != nil || d.holds(n, at...) == nil {
+		return s, err
 	}
-	d.mu.RLock()
-	defer d.mu.RUnlock()
 	for _, p := range at {
-		if err := d.space.Check(p, n); err != nil {
+		if err := d.reachable(p, n, may); err != nil {
 			return nil, d.failure(op, err)
 		}
 	}

@@ -6,7 +6,7 @@
 //
 // Files: device.go has the Device and its memory, stream.go the streams,
 // copies.go what is submitted to them, job.go what they run, event.go the
-// events, vmm.go virtual memory, pool*.go stream-ordered pools, state.go what
+// events, peers.go what devices do together, vmm.go virtual memory, pool*.go stream-ordered pools, state.go what
 // all of these ask of the Device. Package sysmem talks to the operating system,
 // vspace keeps the books of addresses, and handles names streams and events.
 package hostdev
@@ -66,6 +66,8 @@ type Device struct {
 	streams handles.Table[stream] // without stream 0
 	stream0 *stream
 	events  handles.Table[event]
+
+	peers sync.Map // of *Device: those whose memory its work may touch
 }
 
 // Open opens a host device. It returns an error for a negative capacity, and
@@ -88,6 +90,7 @@ func Open(cfg Config) (*Device, error) {
 	// Without physical memory to map, the device is whole but for the VMM
 	// calls, and VMMGranularity says so.
 	d.phys, _ = sysmem.NewFile()
+	opened.add(d)
 	return d, nil
 }
 
@@ -206,6 +209,7 @@ func (d *Device) Close() error {
 	}
 	d.syncAll()
 	d.workers.Wait()
+	opened.remove(d)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closePoolsLocked()

@@ -105,12 +105,17 @@ func (d *Device) StreamWaitEvent(h device.Stream, e device.Event) error {
 	if err != nil {
 		return err
 	}
-	on, seq := ev.point()
+	return s.waitFor("StreamWaitEvent", ev)
+}
+
+// waitFor makes later work of the stream wait for the last record of an event.
+func (s *stream) waitFor(op string, e *event) error {
+	on, seq := e.point()
 	// A stream's own earlier work comes first anyway.
 	if on == nil || on == s || on.completed.Load() >= seq {
 		return nil
 	}
-	_, err = s.submit("StreamWaitEvent", job{kind: jobWait, on: on, n: seq})
+	_, err := s.submit(op, job{kind: jobWait, on: on, n: seq})
 	return err
 }
 

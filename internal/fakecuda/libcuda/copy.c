@@ -9,17 +9,22 @@
 // Copies and memsets. Callers of cp and set hold fake_mem; false: something
 // that is not there was touched.
 
-static char *place(addr p, char *host, size_t done, size_t *left) {
+static char *place(addr p, char *host, CUcontext whose, size_t done, size_t *left) {
 	if (host != NULL)
 		return host + done;
-	return fake_translate(p + done, left);
+	CUcontext actor = fake_actor;
+	if (whose != NULL)
+		fake_actor = whose;
+	char *at = fake_translate(p + done, left);
+	fake_actor = actor;
+	return at;
 }
 
 static bool cp(const op *o) {
 	for (size_t done = 0; done < o->n;) {
 		size_t to = o->n - done, from = to;
-		char *dst = place(o->dst, o->host_dst, done, &to);
-		char *src = place(o->src, o->host_src, done, &from);
+		char *dst = place(o->dst, o->host_dst, o->dst_ctx, done, &to);
+		char *src = place(o->src, o->host_src, o->src_ctx, done, &from);
 		size_t n = to < from ? to : from;
 		if (dst == NULL || src == NULL)
 			return false;
@@ -63,15 +68,20 @@ static uint32_t *word(addr p) {
 
 // emulate runs a kernel of ../../kernels, with its device addresses replaced by
 // where the bytes are.
-static void emulate(const op *o) {
+static bool emulate(const op *o) {
 	size_t left;
+	bool ok = true;
 	for (size_t i = 0; i < o->emulated->size / sizeof *o->params; i++) {
 		char *bytes = fake_translate(o->params[i], &left);
 		if (bytes != NULL)
 			o->params[i] = (uint64_t)bytes;
+		else if (fake_range(o->params[i]) != NULL) // of a device that the kernel may not touch
+			ok = false;
 	}
-	fake_emulate(o->emulated, o->params, o->grid_x, o->grid_y, o->block);
+	if (ok)
+		fake_emulate(o->emulated, o->params, o->grid_x, o->grid_y, o->block);
 	free(o->params);
+	return ok;
 }
 
 static bool kernel(const op *o) {
@@ -123,6 +133,7 @@ static bool hold(const op *o) {
 
 void fake_run(CUcontext ctx, op *o) {
 	bool ok = true;
+	fake_actor = ctx;
 	if (o->kind == OP_POOL_FREE) {
 		fake_pool_free_now(o->dst);
 		return;
@@ -145,10 +156,7 @@ void fake_run(CUcontext ctx, op *o) {
 		ok = set(o);
 		break;
 	case OP_KERNEL:
-		if (o->emulated != NULL)
-			emulate(o);
-		else
-			ok = kernel(o);
+		ok = o->emulated != NULL ? emulate(o) : kernel(o);
 		break;
 	default:
 		break;
@@ -243,6 +251,26 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t n) {
 CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t n) {
 	FAKE_CALL(true);
 	return submit_and_wait((op){.kind = OP_COPY, .host_dst = dst, .src = src, .n = n});
+}
+
+// Each side of a copy between contexts is touched for its own context, so that
+// it needs no peer access.
+static op peer_copy(addr dst, CUcontext to, addr src, CUcontext from, size_t n) {
+	return (op){.kind = OP_COPY, .dst = dst, .src = src, .n = n, .dst_ctx = to, .src_ctx = from};
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s) {
+	FAKE_CALL(true);
+	if (to == NULL || from == NULL || to->refs == 0 || from->refs == 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return submit(s, peer_copy(dst, to, src, from, n));
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n) {
+	FAKE_CALL(true);
+	if (to == NULL || from == NULL || to->refs == 0 || from->refs == 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return submit_and_wait(peer_copy(dst, to, src, from, n));
 }
 
 #define SET(v, count, w) ((op){.kind = OP_SET, .dst = p, .value = (v), .n = (count) * (w), .width = (w)})

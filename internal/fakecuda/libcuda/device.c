@@ -93,16 +93,13 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attr, CUdevice d) {
 	return known(d) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) {
-	FAKE_CALL(false);
-	*can = 0;
-	return known(a) && known(b) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 // A dead context keeps its memory, as stale handles of it are compared with.
 static void end(CUcontext ctx) {
 	fake_streams_end(ctx);
 	fake_ranges_drop(ctx);
+	ctx->peers = 0;
+	for (int d = 0; d < MAX_DEVICES; d++)
+		primaries[d].peers &= ~(1u << ctx->device); // who wants it again asks again
 	ctx->null_stream = NULL;
 }
 

@@ -2,7 +2,8 @@
 // how it is built and what it cannot do is in ../README.md.
 //
 // Files: control.c faults, counters, settings; device.c devices and contexts;
-// memory.c the address space and what is in it; attrs.c questions about it;
+// memory.c the address space and what is in it; peer.c which device may touch
+// another one's memory; attrs.c questions about it;
 // handles.c which streams and events exist; stream.c streams and their worker
 // threads; event.c events; copy.c copies, memsets, kernels; vmm.c virtual memory;
 // pool.c stream-ordered pools; capture.c captures of streams; graph.c what is
@@ -55,6 +56,7 @@ struct CUctx_st {
 	_Atomic int lost; // a CUresult once the context is gone for good
 	CUstream null_stream;
 	unsigned flags;
+	_Atomic unsigned peers; // a bit for each device whose cuMemAlloc memory its work may touch
 };
 
 // device.c
@@ -90,18 +92,23 @@ typedef struct {
 	int device;
 	char *bytes;         // where the worker finds them
 	int64_t offset;      // in the device's store; -1: not in it
-	bool access;         // MAPPED: cuMemSetAccess was called
+	unsigned access;     // MAPPED: a bit for each device that cuMemSetAccess let in
 	uint64_t owner;      // MAPPED: the handle; POOLED: the pool
 } range;
 
 extern pthread_rwlock_t fake_mem; // guards all ranges
 range *fake_range(addr p);        // the range that holds p, or NULL
 bool fake_covered(addr p, size_t n);
-char *fake_translate(addr p, size_t *room); // NULL: nothing usable there
+char *fake_translate(addr p, size_t *room); // NULL: nothing there that the thread's actor may touch
 void fake_range_add(range r);
 bool fake_range_remove(addr start, memory_kind kind, range *out);
 void fake_ranges_drop(CUcontext ctx);
 void fake_range_close(range *r);
+
+// peer.c
+extern _Thread_local CUcontext fake_actor; // for whom this thread touches memory; NULL: it only looks
+bool fake_may_touch(const range *r);
+bool fake_peers_possible(int device, int peer);
 
 int fake_store(int device); // the memfd that device memory lies in
 int64_t fake_store_take(int device, size_t size);
@@ -128,6 +135,7 @@ typedef struct op {
 	size_t n;
 	char *host_dst, *host_src; // instead of dst or src
 	char *staged;              // freed after the copy
+	CUcontext dst_ctx, src_ctx; // cuMemcpyPeer: whose memory dst and src are; or NULL
 	uint32_t value;
 	int width; // OP_SET: bytes of value
 	CUstream on; // OP_WAIT: until on has done number until

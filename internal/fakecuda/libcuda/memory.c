@@ -127,7 +127,7 @@ range *fake_range(addr p) {
 
 char *fake_translate(addr p, size_t *left) {
 	range *r = fake_range(p);
-	if (r == NULL || (r->kind == MAPPED && !r->access))
+	if (r == NULL || !fake_may_touch(r))
 		return NULL;
 	*left = r->size - (p - r->start);
 	return r->bytes + (p - r->start);

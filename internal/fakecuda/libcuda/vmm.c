@@ -214,13 +214,30 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size) {
 	return res;
 }
 
+static int device_at(addr p) {
+	pthread_rwlock_rdlock(&fake_mem);
+	range *r = fake_range(p);
+	int d = r != NULL ? r->device : 0;
+	pthread_rwlock_unlock(&fake_mem);
+	return d;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc, size_t n) {
 	FAKE_CALL(false);
-	if (n != 1 || desc->location.id < 0 || desc->location.id >= fake_devices || !whole(p, size))
+	unsigned on = 0, off = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (desc[i].location.id < 0 || desc[i].location.id >= fake_devices)
+			return CUDA_ERROR_INVALID_VALUE;
+		*(desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? &on : &off) |= 1u << desc[i].location.id;
+	}
+	if (n == 0 || !whole(p, size))
 		return CUDA_ERROR_INVALID_VALUE;
+	for (int d = 0; d < fake_devices; d++)
+		if (on & 1u << d && !fake_peers_possible(d, device_at(p)))
+			return CUDA_ERROR_INVALID_DEVICE;
 	pthread_rwlock_wrlock(&fake_mem);
 	for (range *r; size > 0 && (r = fake_range(p)) != NULL; p += r->size, size -= r->size)
-		r->access = desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+		r->access = (r->access & ~off) | on;
 	pthread_rwlock_unlock(&fake_mem);
 	return CUDA_SUCCESS;
 }
@@ -230,7 +247,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *at, CUde
 	pthread_rwlock_rdlock(&fake_mem);
 	range *r = fake_range(p);
 	if (r != NULL)
-		*flags = r->access && at->id == r->device ? 3 : 0;
+		*flags = at->id >= 0 && at->id < MAX_DEVICES && (r->access & 1u << at->id) != 0 ? 3 : 0;
 	pthread_rwlock_unlock(&fake_mem);
 	return r != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
