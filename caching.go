@@ -325,7 +325,7 @@ func (c *Caching) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.
 		s = c.dev.def
 	}
 	if s.root != c.dev.root {
-		return nil, nil, c.blockError(op, b, s, ErrForeignStream)
+		return nil, nil, &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator, on " + s.root.dev.driver.Name()}
 	}
 	if b.IsEmpty() {
 		return nil, nil, nil

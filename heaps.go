@@ -337,9 +337,6 @@ func (c *Caching) blockError(op string, b Block, s *Stream, reason error) error 
 	if s != nil {
 		e.Stream = s.handle
 	}
-	if reason == ErrForeignStream {
-		e.Detail += ", on " + s.root.dev.driver.Name()
-	}
 	return e
 }
 
@@ -348,7 +345,6 @@ var details = map[error]string{
 	ErrStaleBlock:     "its memory has been handed out again since; that block was left alone",
 	ErrDoubleFree:     "the block was freed before",
 	ErrUseAfterFree:   "the block was freed before",
-	ErrForeignStream:  "the stream was made by another allocator",
 	ErrClosed:         "the allocator is closed",
 }
 

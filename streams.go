@@ -317,9 +317,9 @@ func (e *Event) Close() error {
 // Wait makes everything that is submitted to the stream from now on wait for
 // the event, on the device. Blocks of this stream that were freed while the
 // event's stream still used them, before the event was recorded, are ready
-// for reuse on this stream from then on. An event of another device is waited for
-// where both devices' Drivers can do that. It fails with ErrForeignStream for other
-// events of another allocator, with ErrClosed, or what the device says.
+// for reuse on this stream from then on. An event may be another device's, where the
+// Drivers can do that. It fails with ErrForeignStream for other events of another
+// allocator, with ErrClosed, or what the device says.
 func (s *Stream) Wait(e *Event) error {
 	const op = "wait for an event"
 	switch err := s.usable(op); {
