@@ -75,6 +75,28 @@ func (b *addressBook) find(p Ptr) (start Ptr, size int64, kind spanKind, ok bool
 	return 0, 0, 0, false
 }
 
+// mappingsOf returns the span that p is in, and of reserved addresses the mappings
+// under n bytes, or none where they are not all mapped.
+func (b *addressBook) mappingsOf(p Ptr, n int64) (start Ptr, size int64, kind spanKind, mapped []mapping) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s := b.holding(p)
+	if s == nil {
+		return 0, 0, 0, nil
+	}
+	at := p
+	for _, m := range s.mapped {
+		if at >= m.start && at < m.end() && at < p+Ptr(n) {
+			mapped = append(mapped, m)
+			at = m.end()
+		}
+	}
+	if at < p+Ptr(n) {
+		mapped = nil
+	}
+	return s.start, s.size, s.kind, mapped
+}
+
 func (b *addressBook) add(s span) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,6 +23,7 @@ type driver struct {
 	pools   handleSet[struct{}] // native pools that it made or imported
 	opened  handleSet[struct{}] // other processes' memory that it maps
 	pinned  registrations       // Go memory that it has page-locked
+	imports imports             // other processes' ranges that it maps
 	blas    blasHandles
 }
 
@@ -31,6 +32,7 @@ type traits struct {
 	kind        MemoryKind
 	label       string
 	granularity int64 // of virtual memory, in bytes; 0: there is none
+	handleTypes int   // by which MemCreate's memory can be exported
 	waitCopyIn  bool  // see CopyIn
 	major       int   // of the compute capability
 }

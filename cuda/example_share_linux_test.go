@@ -6,8 +6,24 @@ import (
 	"log"
 	"syscall"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 )
+
+// Memory that package ipc shares with other processes, on a GPU where there is one.
+func ExampleShareable() {
+	var device cupool.Driver
+	var err error
+	device, err = cuda.Open(0, cuda.Shareable())
+	if errors.Is(err, cupool.ErrNotSupported) {
+		device, err = cupool.OpenHost(cupool.HostConfig{})
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(device.Close())
+	// Output: <nil>
+}
 
 // A pool in another process: a file descriptor for the pool, and 64 bytes for
 // each allocation.

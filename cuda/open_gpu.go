@@ -87,18 +87,19 @@ func openDriver(c *context, release func() cudadrv.Result, opts []Option) (Drive
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if err := c.supports(o.kind); err != nil {
+	if err := c.supports(o); err != nil {
 		c.leave()
 		if r := release(); r != cudadrv.Success {
 			err = errors.Join(err, c.fail("cuDevicePrimaryCtxRelease", r, "opening"))
 		}
 		return nil, err
 	}
-	return &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o.kind)}, nil
+	return &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o)}, nil
 }
 
-// traits returns the traits of a Driver of a kind of memory.
-func (c *context) traits(k MemoryKind) traits {
+// traits returns the traits of a Driver with options.
+func (c *context) traits(o options) traits {
+	k := o.kind
 	name, _ := c.calls.DeviceName(c.device)
 	t := traits{
 		kind:       k,
@@ -111,12 +112,16 @@ func (c *context) traits(k MemoryKind) traits {
 			t.granularity = g
 		}
 	}
+	if o.shareable {
+		t.handleTypes = cudadrv.HandleFD
+	}
 	return t
 }
 
 // supports returns ErrNotSupported where the GPU does not have the kind of
-// memory, or has it at another address than the host.
-func (c *context) supports(k MemoryKind) error {
+// memory, or has it at another address than the host, or cannot share it.
+func (c *context) supports(o options) error {
+	k := o.kind
 	attr, lacks := attrUnifiedAddressing, "one address space for GPU and host"
 	switch k {
 	case MemoryDevice, MemoryPinned:
@@ -127,6 +132,12 @@ func (c *context) supports(k MemoryKind) error {
 	}
 	if c.attribute(attr) == 0 {
 		return fmt.Errorf("cupool: %s with %v memory: %w: the GPU lacks %s", c.name(), k, device.ErrNotSupported, lacks)
+	}
+	switch {
+	case o.shareable && k != MemoryDevice:
+		return fmt.Errorf("cupool: %s with %v memory: %w: only device memory can be Shareable", c.name(), k, device.ErrNotSupported)
+	case o.shareable && c.attribute(attrShareFD) == 0:
+		return fmt.Errorf("cupool: %s with Shareable memory: %w: the GPU or its driver exports no memory by file descriptor", c.name(), device.ErrNotSupported)
 	}
 	return nil
 }

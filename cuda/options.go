@@ -33,7 +33,10 @@ func (k MemoryKind) String() string {
 // Option is an option of Open and OpenContext.
 type Option func(*options)
 
-type options struct{ kind MemoryKind }
+type options struct {
+	kind      MemoryKind
+	shareable bool
+}
 
 // Memory selects the kind of memory. Without it, it is MemoryDevice.
 func Memory(k MemoryKind) Option { return func(o *options) { o.kind = k } }
@@ -43,3 +46,9 @@ func Managed() Option { return Memory(MemoryManaged) }
 
 // Pinned is Memory(MemoryPinned).
 func Pinned() Option { return Memory(MemoryPinned) }
+
+// Shareable makes virtual memory that other processes can map: its physical
+// memory can be exported by file descriptor, which package ipc does. Memory of
+// MemAlloc needs no option for that. Open fails with cupool.ErrNotSupported for
+// managed and pinned memory, and where the GPU or its driver cannot export.
+func Shareable() Option { return func(o *options) { o.shareable = true } }

@@ -58,7 +58,7 @@ func (d *driver) MemCreate(size int64) (uintptr, error) {
 	if err := d.vmm("MemCreate", size); err != nil {
 		return 0, err
 	}
-	h, r := cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, cudadrv.HandleNone)
+	h, r := cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, d.handleTypes)
 	if r != cudadrv.Success {
 		return 0, d.ctx.failRange("cuMemCreate", r, fmt.Sprintf("%d bytes", size))
 	}

@@ -30,6 +30,7 @@ int cp_vmm_map(uintptr_t ctx, uintptr_t p, size_t size, uint64_t handle);
 int cp_vmm_unmap(uintptr_t ctx, uintptr_t p, size_t size);
 int cp_vmm_set_access(uintptr_t ctx, uintptr_t p, size_t size, const int *devices, size_t n, int may);
 cp_value cp_vmm_get_access(uintptr_t ctx, uintptr_t p, int device);
+cp_value cp_vmm_retain(uintptr_t ctx, uintptr_t p);
 cp_value cp_vmm_export_fd(uintptr_t ctx, uint64_t handle);
 cp_value cp_vmm_import_fd(uintptr_t ctx, int fd);
 

@@ -59,6 +59,7 @@ typedef struct { // CUipcMemHandle, CUipcEventHandle
 	X(memGetAllocationGranularity, "cuMemGetAllocationGranularity", "cuMemGetAllocationGranularity", 10020, (size_t *g, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags opt)) \
 	X(memExportToShareableHandle, "cuMemExportToShareableHandle", "cuMemExportToShareableHandle", 10020, (void *out, CUmemGenericAllocationHandle h, int type, unsigned long long flags)) \
 	X(memImportFromShareableHandle, "cuMemImportFromShareableHandle", "cuMemImportFromShareableHandle", 10020, (CUmemGenericAllocationHandle *h, void *os, int type)) \
+	X(memRetainAllocationHandle, "cuMemRetainAllocationHandle", "cuMemRetainAllocationHandle", 11000, (CUmemGenericAllocationHandle *h, void *p)) \
 	X(memAllocAsync, "cuMemAllocAsync", "cuMemAllocAsync", 11020, (CUdeviceptr *p, size_t size, CUstream s)) \
 	X(memAllocFromPoolAsync, "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync", 11020, (CUdeviceptr *p, size_t size, cp_pool pool, CUstream s)) \
 	X(memFreeAsync, "cuMemFreeAsync", "cuMemFreeAsync", 11020, (CUdeviceptr p, CUstream s)) \

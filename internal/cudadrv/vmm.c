@@ -83,6 +83,13 @@ cp_value cp_vmm_get_access(uintptr_t ctx, uintptr_t p, int device) {
 	CP_RUN_VALUE(ctx, v, cp_memGetAccess((unsigned long long *)&v.value, &at, (CUdeviceptr)p));
 }
 
+cp_value cp_vmm_retain(uintptr_t ctx, uintptr_t p) {
+	cp_value v = {CP_MISSING, 0};
+	if (cp_memRetainAllocationHandle == NULL)
+		return v;
+	CP_RUN_VALUE(ctx, v, cp_memRetainAllocationHandle((CUmemGenericAllocationHandle *)&v.value, (void *)p));
+}
+
 cp_value cp_vmm_export_fd(uintptr_t ctx, uint64_t handle) {
 	cp_value v = {CP_MISSING, 0};
 	if (cp_memExportToShareableHandle == NULL)

@@ -67,6 +67,12 @@ func MemGetAccess(ctx, p uintptr, device int) (int, Result) {
 	return int(v.value), Result(v.err)
 }
 
+// MemRetain is cuMemRetainAllocationHandle: the handle of what is mapped at p, which
+// takes a MemRelease of its own.
+func MemRetain(ctx, p uintptr) (uintptr, Result) {
+	return value(C.cp_vmm_retain(C.uintptr_t(ctx), C.uintptr_t(p)))
+}
+
 // MemExportFD is cuMemExportToShareableHandle as a file descriptor, which the
 // caller closes.
 func MemExportFD(ctx, handle uintptr) (int, Result) {

@@ -12,7 +12,9 @@ typedef struct {
 	size_t size;
 	char *bytes;
 	int maps;
-	bool released, imported;
+	int refs;         // that cuMemRelease takes
+	int handle_types; // by which it can be exported
+	bool imported;
 } memory;
 
 // A reservation has a shadow: what is mapped at its addresses is mapped there
@@ -36,19 +38,20 @@ static void *grow(void *array, size_t *room, size_t n, size_t size) {
 }
 
 static memory *memory_of(CUmemGenericAllocationHandle h) {
-	if (h == 0 || h > nhandles || handles[h - 1].released)
+	if (h == 0 || h > nhandles || handles[h - 1].refs == 0)
 		return NULL;
 	return &handles[h - 1];
 }
 
 static CUmemGenericAllocationHandle add(memory m) {
 	handles = grow(handles, &handles_room, nhandles, sizeof *handles);
+	m.refs = 1;
 	handles[nhandles] = m;
 	return ++nhandles;
 }
 
 static void drop_if_unused(memory *m) {
-	if (!m->released || m->maps > 0)
+	if (m->refs > 0 || m->maps > 0)
 		return;
 	munmap(m->bytes, m->size);
 	if (!m->imported) {
@@ -125,7 +128,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size, const CUmemAl
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!fake_charge(d, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	memory m = {.device = d, .offset = fake_store_take(d, size), .size = size};
+	memory m = {.device = d, .offset = fake_store_take(d, size), .size = size, .handle_types = (int)prop->requestedHandleTypes};
 	m.bytes = fake_map_store(fake_store(d), m.offset, size);
 	if (m.bytes == NULL) {
 		fake_uncharge(d, size);
@@ -142,7 +145,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
 	pthread_mutex_lock(&fake_lock);
 	memory *m = memory_of(h);
 	if (m != NULL) {
-		m->released = true;
+		m->refs--;
 		drop_if_unused(m);
 	}
 	pthread_mutex_unlock(&fake_lock);
@@ -252,6 +255,22 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *at, CUde
 	return r != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *p) {
+	FAKE_CALL(false);
+	CUresult res = CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&fake_lock);
+	pthread_rwlock_rdlock(&fake_mem);
+	range *r = fake_range((addr)p);
+	if (r != NULL && r->kind == MAPPED) {
+		handles[r->owner - 1].refs++;
+		*h = r->owner;
+		res = CUDA_SUCCESS;
+	}
+	pthread_rwlock_unlock(&fake_mem);
+	pthread_mutex_unlock(&fake_lock);
+	return res;
+}
+
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type, unsigned long long flags) {
 	FAKE_CALL(false);
 	(void)flags;
@@ -259,7 +278,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle h,
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&fake_lock);
 	memory *m = memory_of(h);
-	int fd = m != NULL ? fake_ticket_fd((ticket){.device = m->device, .offset = m->offset, .size = m->size}) : -1;
+	int fd = m != NULL && (m->handle_types & type) != 0 ? fake_ticket_fd((ticket){.device = m->device, .offset = m->offset, .size = m->size}) : -1;
 	pthread_mutex_unlock(&fake_lock);
 	*(int *)out = fd;
 	return fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
