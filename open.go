@@ -15,6 +15,10 @@ type HostConfig struct {
 	// Capacity is the device's memory in bytes. It is address space until
 	// it is touched. 0: 16 GiB.
 	Capacity int64
+	// Shareable makes memory that other processes can map (package ipc): each
+	// allocation, and each piece of virtual memory, is a file in memory of its own.
+	// It takes Linux.
+	Shareable bool
 }
 
 // OpenHost opens an embedded device in the computer's own memory, outside
@@ -25,7 +29,7 @@ func OpenHost(cfg HostConfig) (Driver, error) {
 	if cfg.Capacity < 0 {
 		return nil, &ConfigError{Field: "Capacity", Value: cfg.Capacity, Reason: "must not be negative; 0 means 16 GiB"}
 	}
-	d, err := hostdev.Open(hostdev.Config{Capacity: cfg.Capacity})
+	d, err := hostdev.Open(hostdev.Config{Capacity: cfg.Capacity, Shareable: cfg.Shareable})
 	if err != nil {
 		return nil, fmt.Errorf("cupool: opening the host device: %w", err)
 	}

@@ -6,8 +6,9 @@
 //
 // Files: device.go has the Device and its memory, stream.go the streams,
 // copies.go what is submitted to them, job.go what they run, event.go the
-// events, peers.go what devices do together, vmm.go virtual memory, pool*.go stream-ordered pools, state.go what
-// all of these ask of the Device. Package sysmem talks to the operating system,
+// events, peers.go what devices do together, vmm.go virtual memory, sharing.go
+// memory of several processes, pool*.go stream-ordered pools, state.go what all
+// of these ask of the Device. Package sysmem talks to the operating system,
 // vspace keeps the books of addresses, and handles names streams and events.
 package hostdev
 
@@ -36,6 +37,9 @@ type Config struct {
 	// Name is what Device.Name returns; "" means "host (16 GiB)" with the
 	// capacity.
 	Name string
+	// Shareable makes memory that other processes can map: a file in memory for
+	// each allocation and each handle of virtual memory. It takes Linux.
+	Shareable bool
 }
 
 // A Device is one host device. All methods are safe from several goroutines,
@@ -60,6 +64,7 @@ type Device struct {
 	used  int64        // bytes of capacity taken: allocations and handles
 	phys  *sysmem.File // nil: no virtual memory here
 	pools pools
+	share sharing
 
 	pooling atomic.Bool // there are pools
 
@@ -85,11 +90,14 @@ func Open(cfg Config) (*Device, error) {
 	if !sysmem.Supported {
 		return nil, fmt.Errorf("hostdev: %w: no memory outside Go's heap on this system", device.ErrNotSupported)
 	}
-	d := &Device{name: cfg.Name, capacity: cfg.Capacity}
+	d := &Device{name: cfg.Name, capacity: cfg.Capacity, share: newSharing(cfg.Shareable)}
 	d.stream0 = newStream(d)
 	// Without physical memory to map, the device is whole but for the VMM
 	// calls, and VMMGranularity says so.
-	d.phys, _ = sysmem.NewFile()
+	var err error
+	if d.phys, err = sysmem.NewFile(); err != nil && cfg.Shareable {
+		return nil, fmt.Errorf("hostdev: %w: no memory that processes can share on this system", device.ErrNotSupported)
+	}
 	opened.add(d)
 	return d, nil
 }
@@ -117,7 +125,7 @@ func (d *Device) MemAlloc(size int64) (device.Ptr, error) {
 		return 0, err
 	}
 	charge := roundPage(size)
-	p, err := sysmem.Alloc(charge)
+	p, err := d.allocLocked(charge)
 	if err != nil {
 		return 0, fmt.Errorf("hostdev: MemAlloc of %d bytes: %w: %w", size, device.ErrOutOfMemory, err)
 	}
@@ -134,6 +142,9 @@ func (d *Device) MemFree(p device.Ptr) error {
 	}
 	d.mu.Lock()
 	size, err := d.removeLocked(p)
+	if err == nil {
+		d.share.forget(p)
+	}
 	d.mu.Unlock()
 	if err != nil {
 		return d.failure("MemFree", err)
@@ -153,6 +164,9 @@ func (d *Device) MemFree(p device.Ptr) error {
 func (d *Device) removeLocked(p device.Ptr) (int64, error) {
 	if _, ok := d.pools.live[p]; ok {
 		return 0, fmt.Errorf("%w: %v is a pool's, for FreeAsync", device.ErrInvalidRange, p)
+	}
+	if d.share.isBase(p) {
+		return 0, fmt.Errorf("%w: %v is another process's memory, for CloseRange", device.ErrInvalidRange, p)
 	}
 	return d.space.RemoveAlloc(p)
 }
@@ -223,6 +237,7 @@ func (d *Device) Close() error {
 	if d.phys != nil {
 		errs = append(errs, d.phys.Close())
 	}
+	errs = append(errs, d.share.close())
 	d.space, d.used, d.phys = vspace.Space{}, 0, nil
 	d.streams.Clear()
 	d.events.Clear()

@@ -72,7 +72,7 @@ func (d *Device) MemCreate(size int64) (uintptr, error) {
 	if err := d.roomLocked("MemCreate", size); err != nil {
 		return 0, err
 	}
-	off, err := d.phys.Create(size)
+	off, err := d.createLocked(size)
 	if err != nil {
 		return 0, fmt.Errorf("hostdev: MemCreate of %d bytes: %w: %w", size, device.ErrOutOfMemory, err)
 	}
@@ -103,7 +103,7 @@ func (d *Device) MemMap(p device.Ptr, size int64, handle uintptr) error {
 	}
 	defer d.mu.Unlock()
 	return d.failure("MemMap", d.space.Map(p, size, handle, func(off int64) error {
-		return d.phys.MapAt(p, size, off)
+		return d.mapAtLocked(p, size, off)
 	}))
 }
 
@@ -138,6 +138,10 @@ func (d *Device) MemUnmap(p device.Ptr, size int64) error {
 // dropLocked gives physical memory back to the capacity and to the system.
 func (d *Device) dropLocked(mem vspace.Physical) error {
 	d.used -= mem.Size
+	if f, ok := d.share.handles[mem.Off]; ok {
+		delete(d.share.handles, mem.Off)
+		return f.Close()
+	}
 	return d.phys.Release(mem.Off, mem.Size)
 }
 

@@ -63,15 +63,23 @@ func (f *File) UnmapAt(p device.Ptr, size int64) error {
 	return err
 }
 
-// MapNew maps the pages at off to addresses that the system chooses. It fails
-// with ErrInvalidRange where they are not all in the file.
-func (f *File) MapNew(off, size int64) (device.Ptr, error) {
+// Holds fails with ErrInvalidRange where the pages at off are not all in the file.
+func (f *File) Holds(off, size int64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(f.fd, &st); err != nil {
-		return 0, err
+		return err
 	}
 	if off < 0 || size <= 0 || size > st.Size || off > st.Size-size {
-		return 0, fmt.Errorf("%w: %d bytes at %d of a file of %d", device.ErrInvalidRange, size, off, st.Size)
+		return fmt.Errorf("%w: %d bytes at %d of a file of %d", device.ErrInvalidRange, size, off, st.Size)
+	}
+	return nil
+}
+
+// MapNew maps the pages at off to addresses that the system chooses. It fails as
+// Holds does.
+func (f *File) MapNew(off, size int64) (device.Ptr, error) {
+	if err := f.Holds(off, size); err != nil {
+		return 0, err
 	}
 	p, err := unix.MmapPtr(f.fd, off, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	return device.Ptr(uintptr(p)), err

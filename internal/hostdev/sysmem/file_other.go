@@ -12,6 +12,7 @@ func NewFile() (*File, error) { return nil, device.ErrNotSupported }
 
 func OpenFile(int) (*File, error) { return nil, device.ErrNotSupported }
 
+func (*File) Holds(int64, int64) error                { return device.ErrNotSupported }
 func (*File) MapNew(int64, int64) (device.Ptr, error) { return 0, device.ErrNotSupported }
 func (*File) Dup() (int, error)                       { return -1, device.ErrNotSupported }
 

@@ -83,6 +83,17 @@ func (s *Space) EachReservation(f func(p device.Ptr, size int64)) {
 	}
 }
 
+// EachMappingOf calls f for the mappings under n bytes at p, all of which are mapped,
+// with the place of each in the owner's store.
+func (s *Space) EachMappingOf(p device.Ptr, n int64, f func(start device.Ptr, size, off int64)) {
+	r := s.reservationOf(p, n)
+	for at := p; at < p+device.Ptr(n); {
+		m := r.at(r.index(at))
+		f(m.start, m.size, m.handle.off)
+		at = m.start + device.Ptr(m.size)
+	}
+}
+
 // AddHandle enters physical memory and returns its handle, which is never 0
 // and never used again.
 func (s *Space) AddHandle(off, size int64) uintptr {

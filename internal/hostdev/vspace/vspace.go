@@ -89,6 +89,18 @@ func (s *Space) AllocSize(p device.Ptr) (size int64, ok bool) {
 	return s.allocs[i].size, true
 }
 
+// AllocOf returns the allocation that p is in.
+func (s *Space) AllocOf(p device.Ptr) (start device.Ptr, size int64, ok bool) {
+	i, exact := s.findAlloc(p)
+	if !exact {
+		i--
+	}
+	if i < 0 || !s.allocs[i].contains(p, 1) {
+		return 0, 0, false
+	}
+	return s.allocs[i].start, s.allocs[i].size, true
+}
+
 // EachAlloc calls f for every allocation, in address order.
 func (s *Space) EachAlloc(f func(p device.Ptr, size int64)) {
 	for _, a := range s.allocs {
