@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the stand-ins for the CUDA driver library and cuBLAS.
+# Builds the stand-ins for the CUDA driver library, cuBLAS and NCCL.
 #
 # usage: build.sh OUTDIR
 #
-# Leaves libcuda.so.1, and libcuda.so for linking, and libcublas.so.12 in
-# OUTDIR. Needs a C compiler, a C++ compiler for the kernels of
+# Leaves libcuda.so.1, and libcuda.so for linking, and libcublas.so.12 and
+# libnccl.so.2 in OUTDIR. Needs a C compiler, a C++ compiler for the kernels of
 # internal/kernels, and CUDA's headers (cuda.h of CUDA 11.0 or newer), which it looks
 # for in CGO_CFLAGS, CUDA_HOME, CUDA_PATH and /usr/local/cuda; otherwise the
 # compiler's own directories have to have them.
@@ -44,3 +44,4 @@ if command -v "${CXX:-c++}" >/dev/null; then
 fi
 build libcuda.so.1 "$src"/*.c $emulate -ldl ${emulate:+-lstdc++ -lm}
 build libcublas.so.12 "$src/../libcublas/cublas.c" -L"$out" -lcuda
+build libnccl.so.2 "$src/../libnccl"/*.c -L"$out" -lcuda -lrt

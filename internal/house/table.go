@@ -65,7 +65,7 @@ var house = []floor{
 		{dir: "internal/gunzip", only: "internal/bytesize"}, {dir: "internal/pickle"},
 	}},
 	{"ground", []room{
-		{dir: "internal/device"}, {dir: "internal/cudadrv"}, {dir: "internal/nvtx"},
+		{dir: "internal/device"}, {dir: "internal/cudadrv"}, {dir: "internal/ncclapi"}, {dir: "internal/nvtx"},
 		{dir: "internal/sizeclass"}, {dir: "internal/bytesize"}, {dir: "internal/relaxed"}, {dir: "internal/published"}, {dir: "internal/realtime"}, {dir: "internal/plain"}, {dir: "internal/later"},
 		{dir: "internal/invariant"}, {dir: "internal/callstack"}, {dir: "internal/testlevel"}, {dir: "internal/ptytest"}, {dir: "internal/fakecuda"},
 	}},

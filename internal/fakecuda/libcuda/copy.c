@@ -138,6 +138,11 @@ void fake_run(CUcontext ctx, op *o) {
 		fake_pool_free_now(o->dst);
 		return;
 	}
+	if (o->kind == OP_CALL) {
+		o->emulated->thread(o->params);
+		free(o->params);
+		return;
+	}
 	if (o->kind == OP_KERNEL && o->emulated == NULL && o->kernel == SPIN) {
 		pause_for(o->args[0]);
 		return;

@@ -126,7 +126,7 @@ void fake_handle_add(void *h);
 bool fake_handle_known(void *h);
 
 // stream.c
-typedef enum { OP_COPY, OP_SET, OP_WAIT, OP_KERNEL, OP_POOL_FREE, OP_NOTHING } op_kind;
+typedef enum { OP_COPY, OP_SET, OP_WAIT, OP_KERNEL, OP_POOL_FREE, OP_CALL, OP_NOTHING } op_kind;
 
 typedef struct op {
 	op_kind kind;
@@ -142,7 +142,7 @@ typedef struct op {
 	uint64_t until;
 	int kernel;
 	uint64_t args[8];
-	const emulated *emulated; // instead of kernel
+	const emulated *emulated; // instead of kernel; of OP_CALL, run once, without fake_mem
 	uint64_t *params;         // its argument; freed after the launch
 	unsigned grid_x, grid_y, block;
 	struct op *next;

@@ -1,0 +1,224 @@
+package nccl
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/ncclapi"
+)
+
+// errLate is the cause of work that takes too long.
+var errLate = context.DeadlineExceeded
+
+// types has NCCL's type for each of dist's.
+var types = [...]int64{dist.Float32: ncclapi.Float32, dist.Float64: ncclapi.Float64, dist.Int32: ncclapi.Int32, dist.Int64: ncclapi.Int64, dist.Uint8: ncclapi.Uint8}
+
+// ops has NCCL's operation for each of dist's.
+var ops = [...]int64{dist.Sum: ncclapi.Sum, dist.Prod: ncclapi.Prod, dist.Min: ncclapi.Min, dist.Max: ncclapi.Max, dist.Avg: ncclapi.Avg}
+
+// AllReduce implements dist.Comm.
+func (c *Comm) AllReduce(dst, src dist.Memory, op dist.Op, s *cupool.Stream) error {
+	t := ncclapi.Task{Kind: ncclapi.AllReduce, Count: int64(src.Count)}
+	if err := c.setOp(&t, src.Type, op); err != nil {
+		return err
+	}
+	return c.both(&t, dst, src, src.Count, dst.Count, s)
+}
+
+// Broadcast implements dist.Comm.
+func (c *Comm) Broadcast(dst, src dist.Memory, root int, s *cupool.Stream) error {
+	if root != c.rank {
+		src = dst
+	}
+	t := ncclapi.Task{Kind: ncclapi.Broadcast, Count: int64(dst.Count)}
+	if err := c.setPeer(&t, root); err != nil {
+		return err
+	}
+	return c.both(&t, dst, src, src.Count, dst.Count, s)
+}
+
+// AllGather implements dist.Comm.
+func (c *Comm) AllGather(dst, src dist.Memory, s *cupool.Stream) error {
+	t := ncclapi.Task{Kind: ncclapi.AllGather, Count: int64(src.Count)}
+	return c.both(&t, dst, src, src.Count*c.size, dst.Count, s)
+}
+
+// ReduceScatter implements dist.Comm.
+func (c *Comm) ReduceScatter(dst, src dist.Memory, op dist.Op, s *cupool.Stream) error {
+	t := ncclapi.Task{Kind: ncclapi.ReduceScatter, Count: int64(dst.Count)}
+	if err := c.setOp(&t, src.Type, op); err != nil {
+		return err
+	}
+	return c.both(&t, dst, src, src.Count, dst.Count*c.size, s)
+}
+
+// Send implements dist.Comm. A rank sends to itself only in a Group that also
+// receives.
+func (c *Comm) Send(src dist.Memory, to int, s *cupool.Stream) error {
+	t := ncclapi.Task{Kind: ncclapi.Send, Src: uintptr(src.Ptr), Count: int64(src.Count)}
+	if err := c.setPeer(&t, to); err != nil {
+		return err
+	}
+	return c.one(&t, src, s)
+}
+
+// Recv implements dist.Comm.
+func (c *Comm) Recv(dst dist.Memory, from int, s *cupool.Stream) error {
+	t := ncclapi.Task{Kind: ncclapi.Recv, Dst: uintptr(dst.Ptr), Count: int64(dst.Count)}
+	if err := c.setPeer(&t, from); err != nil {
+		return err
+	}
+	return c.one(&t, dst, s)
+}
+
+// Group implements dist.Comm. The work is queued when the outermost f has
+// returned, and none of it when f fails.
+func (c *Comm) Group(f func() error) error {
+	c.order.Lock()
+	if c.depth == 0 {
+		c.tasks = c.tasks[:0]
+	}
+	c.depth++
+	c.order.Unlock()
+	done := false
+	defer func() {
+		if !done { // f panicked
+			c.endGroup()
+		}
+	}()
+	err := f()
+	done = true
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.depth--
+	switch {
+	case err != nil:
+		c.tasks = c.tasks[:0]
+		return err
+	case c.depth > 0 || len(c.tasks) == 0:
+		return nil
+	}
+	return c.run("ncclGroupEnd")
+}
+
+func (c *Comm) endGroup() {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.depth--
+	c.tasks = c.tasks[:0]
+}
+
+// setOp sets the operation.
+func (c *Comm) setOp(t *ncclapi.Task, of dist.Type, op dist.Op) error {
+	switch {
+	case op < 0 || int(op) >= len(ops):
+		return c.refused(t, "operation %d: %w", op, cupool.ErrNotSupported)
+	case op == dist.Avg && of != dist.Float32 && of != dist.Float64:
+		return c.refused(t, "the average of elements that are no floating-point numbers: %w", cupool.ErrNotSupported)
+	}
+	t.Op = ops[op]
+	return nil
+}
+
+// setPeer sets the other rank.
+func (c *Comm) setPeer(t *ncclapi.Task, rank int) error {
+	if rank < 0 || rank >= c.size {
+		return c.refused(t, "rank %d: %w", rank, dist.ErrRank)
+	}
+	t.Peer = int64(rank)
+	return nil
+}
+
+func (c *Comm) refused(t *ncclapi.Task, format string, args ...any) error {
+	return fmt.Errorf("nccl: rank %d of %d: %v: "+format, append([]any{c.rank, c.size, t.Kind}, args...)...)
+}
+
+// both queues a task that has both memories, which are of the same type, and of
+// counts that have to be the same.
+func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, from, to int, s *cupool.Stream) error {
+	if dst.Type != src.Type || from != to {
+		return c.refused(t, "%d elements of type %d from %d of type %d, %d ranks: %w", dst.Count, dst.Type, src.Count, src.Type, c.size, cupool.ErrSizeMismatch)
+	}
+	t.Dst, t.Src = uintptr(dst.Ptr), uintptr(src.Ptr)
+	s, err := c.stream(t, s)
+	if err != nil {
+		return err
+	}
+	if dst.Ptr != src.Ptr || dst.Count != src.Count { // else one record does
+		if err := src.Record(s); err != nil {
+			return c.refused(t, "src at %#x: %w", uintptr(src.Ptr), err)
+		}
+	}
+	return c.put(t, dst, s)
+}
+
+// one queues a task that has one memory.
+func (c *Comm) one(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
+	s, err := c.stream(t, s)
+	if err != nil {
+		return err
+	}
+	return c.put(t, m, s)
+}
+
+// put queues a task, of which only m was not recorded yet.
+func (c *Comm) put(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
+	if m.Type <= 0 || int(m.Type) >= len(types) || m.Count < 0 {
+		return c.refused(t, "%d elements of type %d: %w", m.Count, m.Type, cupool.ErrSizeMismatch)
+	}
+	if err := m.Record(s); err != nil {
+		return c.refused(t, "memory at %#x: %w", uintptr(m.Ptr), err)
+	}
+	t.Type, t.Stream = types[m.Type], uintptr(s.Handle())
+	return c.queue(t, s)
+}
+
+// stream returns s, or the default stream. It fails for streams of other devices
+// and closed ones.
+func (c *Comm) stream(t *ncclapi.Task, s *cupool.Stream) (*cupool.Stream, error) {
+	if s == nil {
+		return c.pool.DefaultStream(), nil
+	}
+	if err := c.pool.RecordStream(cupool.Block{}, s); err != nil {
+		return nil, c.refused(t, "%w", err)
+	}
+	return s, nil
+}
+
+// queue puts a task into its stream, or into the Group.
+func (c *Comm) queue(t *ncclapi.Task, s *cupool.Stream) error {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.mu.Lock()
+	c.used[s] = struct{}{}
+	err := c.usableLocked()
+	c.mu.Unlock()
+	if c.depth > 0 {
+		c.tasks = append(c.tasks, *t)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	c.tasks = append(c.tasks[:0], *t)
+	return c.run(t.Kind.String())
+}
+
+// run queues c.tasks, with c.order held.
+func (c *Comm) run(call string) error {
+	c.mu.Lock()
+	if err := c.usableLocked(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	r := c.comm.Run(c.tasks)
+	c.mu.Unlock()
+	if r == ncclapi.Success {
+		return nil
+	}
+	ctx, cancel := c.cfg.bound(context.Background())
+	defer cancel()
+	return c.settle(ctx, call, r)
+}

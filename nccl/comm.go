@@ -1,0 +1,300 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/ncclapi"
+)
+
+// Comm is a rank whose memory is on the GPU of its pool. It implements dist.Comm.
+//
+// NCCL calls of several ranks wait for each other on the host the first time,
+// and on the GPU. A call returns when its work is in the stream, or fails after
+// Config.Timeout. What goes wrong later is noticed within a second: the Comm is
+// aborted, so that no stream waits for it for ever, and every later call fails
+// with the same error. Close gives the rest back then.
+//
+// Within Group, memory is to be freed after Group has returned, and other
+// goroutines make no calls.
+type Comm struct {
+	cfg        Config
+	pool       *cupool.Caching
+	lib        library
+	rank, size int
+	members    interface{ Err() error } // the rendezvous, where it knows who is gone
+
+	order sync.Mutex // held by a call of the Comm until it is in the stream
+	tasks []ncclapi.Task
+	depth int // of Group
+
+	mu         sync.Mutex   // held while NCCL is called, and for what follows
+	comm       communicator // nil: ended
+	failed     error
+	closed     bool
+	used       map[*cupool.Stream]struct{} // since the watch looked
+	registered map[cupool.Ptr]uintptr
+
+	stop     chan struct{} // closed to end the watch
+	watching sync.WaitGroup
+	queued   []mark // the watch's
+}
+
+var _ dist.Comm = (*Comm)(nil)
+
+// New makes this process's Comm of the group that a rendezvous has, for memory of
+// pool, and waits until all ranks have done so. It fails with
+// cupool.ErrNotSupported where NCCL is missing or the pool is not on a GPU, with
+// a *cupool.ConfigError, with the cause of ctx, with the error of the
+// rendezvous, or with an *Error.
+func New(ctx context.Context, r Rendezvous, pool *cupool.Caching, cfg Config) (*Comm, error) {
+	if r == nil || pool == nil {
+		return nil, &cupool.ConfigError{Field: "rendezvous, pool", Reason: "both are needed"}
+	}
+	if err := checkRank(r.Rank(), r.Size()); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	device, ok := pool.Driver().(interface{ Context() uintptr })
+	if !ok {
+		return nil, fmt.Errorf("nccl: %s: %w: NCCL moves memory of NVIDIA's GPUs; use dist.Connect", pool.Driver().Name(), cupool.ErrNotSupported)
+	}
+	lib, err := load(cfg.Library)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := cfg.bound(ctx)
+	defer cancel()
+	c := &Comm{cfg: cfg, pool: pool, lib: lib, rank: r.Rank(), size: r.Size(), used: map[*cupool.Stream]struct{}{}, registered: map[cupool.Ptr]uintptr{}, stop: make(chan struct{})}
+	c.members, _ = r.(interface{ Err() error })
+	if err := c.join(ctx, r, device.Context()); err != nil {
+		return nil, err
+	}
+	c.watching.Add(1)
+	go c.watch()
+	return c, nil
+}
+
+// join makes the communicator, with the ID that rank 0 has set.
+func (c *Comm) join(ctx context.Context, r Rendezvous, device uintptr) error {
+	var id ncclapi.ID
+	if c.rank == 0 {
+		new, res := c.lib.NewID()
+		if res != ncclapi.Success {
+			return newError("ncclGetUniqueId", res, c.rank, c.size, c.lib.Text(res), "")
+		}
+		id = new
+		if err := r.Set(c.cfg.Key, id[:]); err != nil {
+			return fmt.Errorf("nccl: rank 0 of %d: setting %q: %w", c.size, c.cfg.Key, err)
+		}
+	} else {
+		v, err := r.Get(ctx, c.cfg.Key)
+		if err != nil {
+			return fmt.Errorf("nccl: rank %d of %d: getting %q, which rank 0 sets: %w", c.rank, c.size, c.cfg.Key, err)
+		}
+		if copy(id[:], v) != len(id) || len(v) != len(id) {
+			return fmt.Errorf("nccl: rank %d of %d: %q has %d bytes, not the %d of an ncclUniqueId: %w", c.rank, c.size, c.cfg.Key, len(v), len(id), cupool.ErrSizeMismatch)
+		}
+	}
+	const call = "ncclCommInitRankConfig"
+	comm, res := c.lib.Init(device, c.size, &id, c.rank)
+	if comm == nil {
+		return newError(call, res, c.rank, c.size, c.lib.Text(res), "")
+	}
+	c.comm = comm
+	return c.settle(ctx, call, res)
+}
+
+// Rank implements dist.Comm.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size implements dist.Comm.
+func (c *Comm) Size() int { return c.size }
+
+// settle waits until a call of NCCL is no longer in progress. It does not hold
+// c.mu meanwhile, so that Abort need not wait. A call that fails ends the Comm.
+func (c *Comm) settle(ctx context.Context, call string, r ncclapi.Result) error {
+	for wait := time.Duration(0); r == ncclapi.InProgress; {
+		if wait == 0 { // most are over at once
+			runtime.Gosched()
+			wait = time.Microsecond
+		} else {
+			time.Sleep(wait)
+			wait = min(2*wait, time.Millisecond)
+		}
+		if ctx.Err() != nil {
+			return c.fail(c.late(ctx, call))
+		}
+		c.mu.Lock()
+		if c.comm == nil {
+			defer c.mu.Unlock()
+			return c.usableLocked()
+		}
+		r = c.comm.State()
+		c.mu.Unlock()
+		if err := c.lost(); r == ncclapi.InProgress && err != nil {
+			return c.fail(err)
+		}
+	}
+	if r == ncclapi.Success {
+		return nil
+	}
+	return c.failWith(call, r)
+}
+
+// late is the error of a call that is in progress when ctx is done.
+func (c *Comm) late(ctx context.Context, call string) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return late(call, c.rank, c.size, "other ranks did not come in time", cause)
+	}
+	return fmt.Errorf("nccl: rank %d of %d: %s: %w", c.rank, c.size, call, cause)
+}
+
+// lost returns why the rendezvous says that a rank is gone, or nil.
+func (c *Comm) lost() error {
+	if c.members == nil {
+		return nil
+	}
+	if err := c.members.Err(); err != nil {
+		return fmt.Errorf("nccl: rank %d of %d: %w", c.rank, c.size, err)
+	}
+	return nil
+}
+
+// failWith ends the Comm for a result of NCCL.
+func (c *Comm) failWith(call string, r ncclapi.Result) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.comm == nil {
+		return c.usableLocked()
+	}
+	return c.failLocked(newError(call, r, c.rank, c.size, c.lib.Text(r), c.comm.LastError()))
+}
+
+// fail ends the Comm, unless it has ended, and returns the error that all later
+// calls have.
+func (c *Comm) fail(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failLocked(err)
+}
+
+func (c *Comm) failLocked(err error) error {
+	if c.comm != nil {
+		c.failed = err
+		_ = c.comm.Abort() // the first error is the one that matters
+		c.comm = nil
+	}
+	return c.usableLocked()
+}
+
+// usableLocked returns what calls fail with, or nil.
+func (c *Comm) usableLocked() error {
+	switch {
+	case c.failed != nil:
+		return c.failed
+	case c.comm == nil || c.closed:
+		return fmt.Errorf("nccl: rank %d of %d: %w", c.rank, c.size, cupool.ErrClosed)
+	}
+	return nil
+}
+
+// Err implements dist.Comm.
+func (c *Comm) Err() error {
+	if err := c.lost(); err != nil {
+		return c.fail(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.comm != nil {
+		if r := c.comm.State(); r != ncclapi.Success && r != ncclapi.InProgress {
+			_ = c.failLocked(newError("ncclCommGetAsyncError", r, c.rank, c.size, c.lib.Text(r), c.comm.LastError()))
+		}
+	}
+	return c.failed
+}
+
+// Abort implements dist.Comm. Later calls fail with what went wrong before, or
+// else with cupool.ErrClosed.
+func (c *Comm) Abort() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		close(c.stop)
+	}
+	c.closed = true
+	if c.comm == nil {
+		return nil
+	}
+	r := c.comm.Abort()
+	c.comm = nil
+	if r != ncclapi.Success && r != ncclapi.InProgress {
+		return newError("ncclCommAbort", r, c.rank, c.size, c.lib.Text(r), "")
+	}
+	return nil
+}
+
+// Close implements dist.Comm. It gives registrations back first. It fails with
+// what went wrong before, and with cupool.ErrClosed after Close and Abort. What is
+// not done after Config.Timeout is aborted.
+func (c *Comm) Close() error {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return fmt.Errorf("nccl: rank %d of %d: closing: %w", c.rank, c.size, cupool.ErrClosed)
+	}
+	c.closed = true
+	close(c.stop)
+	c.mu.Unlock()
+	c.watching.Wait()
+	ctx, cancel := c.cfg.bound(context.Background())
+	defer cancel()
+	return c.finish(ctx)
+}
+
+// finish ends a Comm whose watch has ended.
+func (c *Comm) finish(ctx context.Context) error {
+	c.lookAt(time.Now())
+	defer c.forget()
+	for len(c.queued) > 0 && c.Err() == nil {
+		if ctx.Err() != nil {
+			return c.fail(c.late(ctx, "closing: work in a stream"))
+		}
+		time.Sleep(time.Millisecond)
+		c.lookAt(time.Now())
+	}
+	if err := c.deregisterAll(); err != nil {
+		return err
+	}
+	const call = "ncclCommFinalize"
+	c.mu.Lock()
+	if c.comm == nil {
+		defer c.mu.Unlock()
+		return c.failed
+	}
+	r := c.comm.Finalize()
+	c.mu.Unlock()
+	if err := c.settle(ctx, call, r); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.comm == nil {
+		return c.failed
+	}
+	r = c.comm.Destroy()
+	c.comm = nil
+	if r != ncclapi.Success && r != ncclapi.InProgress {
+		return newError("ncclCommDestroy", r, c.rank, c.size, c.lib.Text(r), "")
+	}
+	return nil
+}
