@@ -3,4 +3,4 @@ package dist
 import "errors"
 
 // ErrRank: a rank that the group does not have, or that is gone.
-var ErrRank = errors.New("no such rank")
+var ErrRank = errors.New("rank not there")

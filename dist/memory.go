@@ -24,6 +24,16 @@ var types = map[reflect.Kind]Type{
 	reflect.Float32: Float32, reflect.Float64: Float64, reflect.Int32: Int32, reflect.Int64: Int64, reflect.Int: Int64, reflect.Uint8: Uint8,
 }
 
+// String returns the name: float32, float64, int32, int64 or uint8.
+func (t Type) String() string {
+	for kind, o := range types {
+		if o == t && kind != reflect.Int {
+			return kind.String()
+		}
+	}
+	return fmt.Sprintf("Type(%d)", int(t))
+}
+
 // Size returns the size of an element in bytes.
 func (t Type) Size() int64 {
 	switch t {
@@ -46,6 +56,14 @@ const (
 	Max
 	Avg // the sum, divided by the number of ranks; of floating-point numbers only
 )
+
+// String returns the name: sum, prod, min, max or avg.
+func (op Op) String() string {
+	if names := [...]string{"sum", "prod", "min", "max", "avg"}; op >= 0 && int(op) < len(names) {
+		return names[op]
+	}
+	return fmt.Sprintf("Op(%d)", int(op))
+}
 
 // Memory is elements in device memory. Of and OfTensor make it.
 type Memory struct {

@@ -1,0 +1,87 @@
+package dist
+
+import (
+	"fmt"
+
+	"github.com/cupool/cupool"
+)
+
+// AllReduce implements Comm.
+func (c *hostComm) AllReduce(dst, src Memory, op Op, s *cupool.Stream) error {
+	if err := c.fits(allReduce, op, dst, src, 1, 1); err != nil {
+		return err
+	}
+	return c.queue(call{kind: allReduce, op: op, dst: dst, src: src, s: s})
+}
+
+// Broadcast implements Comm.
+func (c *hostComm) Broadcast(dst, src Memory, root int, s *cupool.Stream) error {
+	if root < 0 || root >= c.size {
+		return c.noRank(broadcast, root)
+	}
+	if root != c.rank {
+		src = dst
+	}
+	if err := c.fits(broadcast, Sum, dst, src, 1, 1); err != nil {
+		return err
+	}
+	return c.queue(call{kind: broadcast, peer: root, dst: dst, src: src, s: s})
+}
+
+// AllGather implements Comm.
+func (c *hostComm) AllGather(dst, src Memory, s *cupool.Stream) error {
+	if err := c.fits(allGather, Sum, dst, src, 1, c.size); err != nil {
+		return err
+	}
+	return c.queue(call{kind: allGather, dst: dst, src: src, s: s})
+}
+
+// ReduceScatter implements Comm.
+func (c *hostComm) ReduceScatter(dst, src Memory, op Op, s *cupool.Stream) error {
+	if err := c.fits(reduceScatter, op, dst, src, c.size, 1); err != nil {
+		return err
+	}
+	return c.queue(call{kind: reduceScatter, op: op, dst: dst, src: src, s: s})
+}
+
+// Send implements Comm.
+func (c *hostComm) Send(src Memory, to int, s *cupool.Stream) error {
+	if to < 0 || to >= c.size || to == c.rank {
+		return c.noRank(send, to)
+	}
+	if err := c.fits(send, Sum, src, src, 1, 1); err != nil {
+		return err
+	}
+	return c.queue(call{kind: send, peer: to, src: src, s: s})
+}
+
+// Recv implements Comm.
+func (c *hostComm) Recv(dst Memory, from int, s *cupool.Stream) error {
+	if from < 0 || from >= c.size || from == c.rank {
+		return c.noRank(recv, from)
+	}
+	if err := c.fits(recv, Sum, dst, dst, 1, 1); err != nil {
+		return err
+	}
+	return c.queue(call{kind: recv, peer: from, dst: dst, s: s})
+}
+
+func (c *hostComm) noRank(k kind, rank int) error {
+	return fmt.Errorf("dist: %s of rank %d, with rank %d of %d: %w", kindNames[k], c.rank, rank, c.size, ErrRank)
+}
+
+// fits checks that dst times more is as long as src times parts.
+func (c *hostComm) fits(k kind, op Op, dst, src Memory, dstTimes, srcTimes int) error {
+	call := func() string { return fmt.Sprintf("dist: %s of rank %d", kindNames[k], c.rank) }
+	switch {
+	case dst.Count < 0 || src.Count < 0 || dst.Type != src.Type || dst.Count*dstTimes != src.Count*srcTimes:
+		return fmt.Errorf("%s of %d ranks: dst is %d %v elements, src %d %v: %w", call(), c.size, dst.Count, dst.Type, src.Count, src.Type, cupool.ErrSizeMismatch)
+	case src.Type < Float32 || src.Type > Uint8:
+		return fmt.Errorf("%s: %v elements: %w", call(), src.Type, cupool.ErrNotSupported)
+	case op < Sum || op > Avg, op == Avg && src.Type != Float32 && src.Type != Float64:
+		return fmt.Errorf("%s: %v of %v elements: %w", call(), op, src.Type, cupool.ErrNotSupported)
+	case (dst.Ptr == 0 || src.Ptr == 0) && dst.Count > 0:
+		return fmt.Errorf("%s: no memory for %d elements: %w", call(), dst.Count, cupool.ErrInvalidHandle)
+	}
+	return nil
+}
