@@ -1,0 +1,175 @@
+package dist
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cupool/cupool"
+)
+
+// slurmPort is where rank 0 listens in Slurm's jobs, without MASTER_PORT, plus the
+// job's number modulo 10,000, so that two jobs on one machine do not meet.
+const slurmPort = 20_000
+
+// FromEnv returns the configuration of a process that a launcher has started. Of
+// the variables for the same thing, the first that is set counts:
+//
+//   - Rank: RANK, SLURM_PROCID, JOB_COMPLETION_INDEX
+//   - Size: WORLD_SIZE, SLURM_NTASKS
+//   - LocalRank: LOCAL_RANK, SLURM_LOCALID
+//   - Rendezvous: MASTER_ADDR, or else the first machine of SLURM_STEP_NODELIST,
+//     of SLURM_JOB_NODELIST, or SLURM_LAUNCH_NODE_IPADDR; and MASTER_PORT, or
+//     else a port made from SLURM_JOB_ID
+//   - Token: CUPOOL_DIST_TOKEN
+//   - Host: CUPOOL_DIST_HOST
+//
+// torchrun and the training operators of Kubernetes set the first of each, srun
+// those of Slurm, and an indexed job of Kubernetes JOB_COMPLETION_INDEX.
+//
+// Variables that are empty count as not set. Without RANK, SLURM_PROCID and
+// WORLD_SIZE it returns a group of one. It fails with a *cupool.ConfigError
+// that names the variable.
+func FromEnv() (Config, error) {
+	cfg := Config{Token: os.Getenv("CUPOOL_DIST_TOKEN"), Host: os.Getenv("CUPOOL_DIST_HOST")}
+	if first("RANK", "SLURM_PROCID", "WORLD_SIZE") == "" {
+		return cfg, nil
+	}
+	rank, size := first("RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"), first("WORLD_SIZE", "SLURM_NTASKS")
+	switch {
+	case size == "":
+		return cfg, missing("WORLD_SIZE", rank)
+	case rank == "":
+		return cfg, missing("RANK", size)
+	}
+	if err := numbers(&cfg, rank, size, first("LOCAL_RANK", "SLURM_LOCALID")); err != nil {
+		return cfg, err
+	}
+	host, err := masterHost()
+	if err != nil {
+		return cfg, err
+	}
+	port, err := masterPort()
+	if err != nil {
+		return cfg, err
+	}
+	return rendezvous(cfg, host, port)
+}
+
+func masterPort() (string, error) {
+	port, job := os.Getenv("MASTER_PORT"), os.Getenv("SLURM_JOB_ID")
+	if port != "" || job == "" {
+		return port, nil
+	}
+	n, err := strconv.ParseUint(job, 10, 64)
+	if err != nil {
+		return "", badVariable("SLURM_JOB_ID", job, "it is a number: set MASTER_PORT")
+	}
+	return strconv.FormatUint(slurmPort+n%10_000, 10), nil
+}
+
+// masterHost returns the machine of rank 0.
+func masterHost() (string, error) {
+	if host := os.Getenv("MASTER_ADDR"); host != "" {
+		return host, nil
+	}
+	for _, name := range []string{"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"} {
+		if list := os.Getenv(name); list != "" {
+			host, ok := firstHost(list)
+			if !ok {
+				return "", badVariable(name, list, "it is a list such as node[01-03,7],other: set MASTER_ADDR")
+			}
+			return host, nil
+		}
+	}
+	return os.Getenv("SLURM_LAUNCH_NODE_IPADDR"), nil
+}
+
+// firstHost returns the first name of a list such as "a[01-03,7]b,c".
+func firstHost(list string) (string, bool) {
+	var name strings.Builder
+	for rest := list; rest != ""; {
+		at := strings.IndexAny(rest, "[,]")
+		if at < 0 {
+			name.WriteString(rest)
+			break
+		}
+		name.WriteString(rest[:at])
+		if rest[at] == ',' {
+			break
+		}
+		end := strings.IndexByte(rest, ']')
+		if rest[at] == ']' || end < at {
+			return "", false
+		}
+		number, _, _ := strings.Cut(rest[at+1:end], ",")
+		number, _, _ = strings.Cut(number, "-")
+		if _, err := strconv.ParseUint(number, 10, 64); err != nil {
+			return "", false
+		}
+		name.WriteString(number)
+		rest = rest[end+1:]
+	}
+	return name.String(), name.Len() > 0
+}
+
+// numbers reads the three numbers of a rank. LocalRank may be missing.
+func numbers(cfg *Config, rank, size, local string) error {
+	for _, v := range []struct {
+		name string
+		to   *int
+	}{{rank, &cfg.Rank}, {size, &cfg.Size}, {local, &cfg.LocalRank}} {
+		if v.name == "" {
+			continue
+		}
+		text := os.Getenv(v.name)
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 0 {
+			return badVariable(v.name, text, "it is a number from 0")
+		}
+		*v.to = n
+	}
+	switch {
+	case cfg.Size < 1 || cfg.Size > maxSize:
+		return badVariable(size, os.Getenv(size), fmt.Sprintf("a group has 1 to %d ranks", maxSize))
+	case cfg.Rank >= cfg.Size:
+		return badVariable(rank, os.Getenv(rank), fmt.Sprintf("ranks of a group of %d (%s) are 0 to %d", cfg.Size, size, cfg.Size-1))
+	}
+	return nil
+}
+
+func rendezvous(cfg Config, host, port string) (Config, error) {
+	switch {
+	case host == "" && port == "" && cfg.Size == 1:
+		return cfg, nil
+	case host == "":
+		return cfg, badVariable("MASTER_ADDR", "", "it is the name or address of rank 0's machine")
+	case port == "":
+		return cfg, badVariable("MASTER_PORT", "", "it is the port on which rank 0 listens")
+	}
+	cfg.Rendezvous = net.JoinHostPort(strings.Trim(host, "[]"), strings.TrimSpace(port))
+	if reason := addressError(cfg.Rendezvous); reason != "" {
+		return cfg, badVariable("MASTER_PORT", port, reason)
+	}
+	return cfg, nil
+}
+
+// first returns the first of the names that is set, or nothing.
+func first(names ...string) string {
+	for _, name := range names {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func missing(name, because string) error {
+	return badVariable(name, "", fmt.Sprintf("it is not set, and %s=%s is", because, os.Getenv(because)))
+}
+
+func badVariable(name, value, reason string) error {
+	return &cupool.ConfigError{Field: name, Value: strconv.Quote(value), Reason: reason}
+}
