@@ -40,6 +40,7 @@ type hostComm struct {
 	heads   []byte // this rank's headers and the other's
 	got     []byte // a piece that was received
 	scratch []byte // of ReduceScatter
+	flat    []byte // of AllReduces that run as one
 	late    *time.Timer
 	waiting int // the rank that was last read from
 	guard   sync.Mutex

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testlevel"
 )
 
 // patient is longer than anything here takes that does not hang.
@@ -151,6 +152,9 @@ func local(t testing.TB, pools []*cupool.Caching, change func(*Config)) ([]Comm,
 func everyWay(t *testing.T, sizes []int, f func(t *testing.T, comms []Comm, pools []*cupool.Caching)) {
 	for _, w := range ways {
 		for _, n := range sizes {
+			if n == 5 && !testlevel.Long() {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s %d", w.name, n), func(t *testing.T) {
 				comms, pools := w.comms(t, n, nil)
 				f(t, comms, pools)

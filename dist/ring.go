@@ -19,17 +19,37 @@ const (
 // exec runs the calls of a batch. Sends go first, and do not wait for the Recvs.
 // Recvs are next, in the order of the elements on the links.
 func (c *hostComm) exec(b *batch) error {
-	heads := c.headers(len(b.calls))
-	for pass, part := range []func(*call, []byte) error{c.sends, c.receives, c.collective} {
-		for i := range b.calls {
-			if k := &b.calls[i]; passOf(k.kind) == pass {
-				if err := part(k, heads[i*2*headerSize:(i+1)*2*headerSize]); err != nil {
-					return err
-				}
+	c.headers(len(b.calls))
+	for pass := range 3 {
+		for i := 0; i < len(b.calls); {
+			if passOf(b.calls[i].kind) != pass {
+				i++
+				continue
 			}
+			n, err := c.step(b.calls[i:], i)
+			if err != nil {
+				return err
+			}
+			i += n
 		}
 	}
 	return c.flushAll()
+}
+
+// step runs the first of the calls, or several that are one. at is the number of
+// the first in its batch.
+func (c *hostComm) step(calls []call, at int) (n int, err error) {
+	k, head := &calls[0], c.heads[at*2*headerSize:(at+1)*2*headerSize]
+	switch k.kind {
+	case send:
+		return 1, c.sends(k, head)
+	case recv:
+		return 1, c.receives(k, head)
+	}
+	if n := fusible(calls); n > 1 {
+		return n, c.fused(calls[:n], head)
+	}
+	return 1, c.collective(k, head)
 }
 
 func passOf(k kind) int {
@@ -42,12 +62,11 @@ func passOf(k kind) int {
 	return 2
 }
 
-// headers returns memory for two headers of each of n calls.
-func (c *hostComm) headers(n int) []byte {
+// headers makes room for two headers of each of n calls.
+func (c *hostComm) headers(n int) {
 	if need := n * 2 * headerSize; len(c.heads) < need {
 		c.heads = make([]byte, need)
 	}
-	return c.heads
 }
 
 func (c *hostComm) header(k *call) header {
