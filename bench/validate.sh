@@ -17,6 +17,7 @@
 #   gorgonia   Gorgonia's graphs
 #   examples   the Examples and the example programs; MNIST names a directory
 #              with all of MNIST for the latter
+#   several    several devices, processes and ranks, as far as the machine has them
 #   networks   bench/networks.sh: the networks of examples/gorgonia, beside PyTorch
 #   replay     recorded programs with their contents verified; TRACES names a
 #              directory with more than testdata/traces
@@ -36,7 +37,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 
 # The packages with tests that a GPU runs; each has a test binary.
-packages=(. cuda native internal/tensorop nn gorgoniavm examples/mlp examples/gorgonia)
+packages=(. cuda native devices ipc dist nccl internal/tensorop nn gorgoniavm examples/mlp examples/gorgonia)
 binary() { [ "$1" = . ] && echo cupool.test || echo "${1//\//-}.test"; } # PACKAGE
 
 build() { # DIR
@@ -114,6 +115,10 @@ run() { # PART
 			part "gorgonia-mlp$flags" . "$bin/gorgonia" -device cuda $flags ${MNIST:+-data "$MNIST"} -shift 0 -json
 		done
 		;;
+	several)
+		for package in devices ipc dist nccl; do tests $package $package .; done
+		tests mlp-ranks examples/mlp 'Rank|Several'
+		;;
 	networks) GORGONIA="$bin/gorgonia" part networks . bench/networks.sh "$out/networks" ;;
 	replay)
 		for backing in segments vmm; do
@@ -129,10 +134,10 @@ run() { # PART
 		part check-battery cuda "${check[@]}" "$bin/cuda.test" -test.short -test.v -test.run '^TestConformance$/^device$|^TestGPURandomKernels$' \
 			-test.skip '^TestConformance$/^device$/./^free_waits_for_all_streams$'
 		;;
-	*) echo "bench/validate.sh: no part $1; it has: driver native device managed pinned programs engine operations gorgonia examples networks replay memcheck" >&2; exit 2 ;;
+	*) echo "bench/validate.sh: no part $1; it has: driver native device managed pinned programs engine operations gorgonia examples several networks replay memcheck" >&2; exit 2 ;;
 	esac
 }
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "nvidia-smi shows no GPU"
-[ $# -gt 0 ] || set -- driver native device managed pinned programs engine operations gorgonia examples networks replay memcheck
+[ $# -gt 0 ] || set -- driver native device managed pinned programs engine operations gorgonia examples several networks replay memcheck
 for name in "$@"; do run "$name"; done
 exit $failed
