@@ -239,17 +239,18 @@ func (h *streamHeap) fits(r request) bool {
 func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.usableLocked() != nil || !r.h.stream.calls.IsOpen() || !h.Fits(r.kind, r.rounded) || !h.stream.calls.Idle(polls) {
+	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.calls.Idle(polls) {
 		return Block{}, false
 	}
+	if !r.h.stream.calls.Enter() { // the block is for an open stream: a Take is counted, and not undone
+		return Block{}, false
+	}
+	defer r.h.stream.calls.Leave()
 	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
 	if id == 0 {
 		return Block{}, false
 	}
-	if h.pending.Record(b, r.h.stream.clock); b.Uses() == 0 { // the request's stream was closed meanwhile
-		h.Put(id, b)
-		return Block{}, false
-	}
+	h.pending.Record(b, r.h.stream.clock)
 	b.MarkUsed()
 	h.lent[id] = r.h.stream
 	out, err := h.handleLocked(r.ctx, id, b)

@@ -22,15 +22,16 @@ var rootMutants = []mutant{
 		name: "a stream is synchronized before its epoch ends",
 		old: `
 	upTo := s.clock.Mark()
-	if err := s.root.dev.driver.SyncStream(s.handle); err != nil {
+	if err := s.device.Driver.SyncStream(s.handle); err != nil {
 		return err
 	}
 	s.clock.Over(upTo)`,
 		now: `
-	if err := s.root.dev.driver.SyncStream(s.handle); err != nil {
+	if err := s.device.Driver.SyncStream(s.handle); err != nil {
 		return err
 	}
 	s.clock.Over(s.clock.Mark())`,
+		in:  ".",
 		run: "^TestFreedWhileSynchronizing$",
 	},
 	{
@@ -75,8 +76,8 @@ var rootMutants = []mutant{
 	{
 		name: "a stream is closed before its work is done",
 		old: `
-	if err := s.submit("synchronize", s.finish(ctx)); err != nil {
-		s.state.Store(streamOpen)
+	if err := s.calls.Submitted("synchronize", s.calls.Finish(ctx)); err != nil {
+		s.calls.Reopen()
 		return err
 	}`,
 		now: `_ = ctx`,
@@ -85,8 +86,8 @@ var rootMutants = []mutant{
 	{
 		name: "a stream's memory serves others before its work is done",
 		old: `
-	if err := s.submit("synchronize", s.finish(ctx)); err != nil {
-		s.state.Store(streamOpen)
+	if err := s.calls.Submitted("synchronize", s.calls.Finish(ctx)); err != nil {
+		s.calls.Reopen()
 		return err
 	}
 	d.ended(s)
@@ -99,8 +100,8 @@ var rootMutants = []mutant{
 	for _, c := range d.open() {
 		errs = append(errs, c.leave(s))
 	}
-	if err := s.submit("synchronize", s.finish(ctx)); err != nil {
-		s.state.Store(streamOpen)
+	if err := s.calls.Submitted("synchronize", s.calls.Finish(ctx)); err != nil {
+		s.calls.Reopen()
 		return err
 	}
 	d.ended(s)`,
@@ -141,15 +142,15 @@ var rootMutants = []mutant{
 		old: `
 	d.closing.Lock()
 	defer d.closing.Unlock()
-	if s.root.closed.Load() || !s.state.CompareAndSwap(streamOpen, streamClosing) {`,
+	if s.root.closed.Load() || !s.calls.Close() {`,
 		now: `
-	if s.root.closed.Load() || !s.state.CompareAndSwap(streamOpen, streamClosing) {`,
+	if s.root.closed.Load() || !s.calls.Close() {`,
 		run: "^TestStreamThatClosesBesidePool$",
 	},
 	{
 		name: "calls that are under way on a stream that closes are not waited for",
 		old: `
-	s.running.Lock() // calls that found it open come to an end: their work is waited for
+	s.running.Lock()
 	//lint:ignore SA2001 to have waited is all
 	s.running.Unlock()`,
 		run: "^TestCloseWaitsForCalls$",
@@ -157,7 +158,7 @@ var rootMutants = []mutant{
 	{
 		name: "a stream that closes gets a heap",
 		old: `
-	case !s.isOpen(): // from here on Stream.Close would not see the heap
+	case !s.calls.IsOpen(): // from here on Stream.Close would not see the heap
 		return nil, s.closedError()`,
 		run: "^Test(ClosedStreamServesNothing|StreamsWithoutEnd)$",
 	},
@@ -175,7 +176,7 @@ var rootMutants = []mutant{
 		name: "a program's own Free is called under work",
 		old: `
 	if c.ownMemory {
-		err = h.stream.waitIdle(context.Background())
+		err = h.stream.calls.WaitIdle(context.Background())
 	}`,
 		now: `_ = context.Background`,
 		run: "^TestOwnFreeWaits$",
@@ -201,14 +202,23 @@ var rootMutants = []mutant{
 	},
 	{
 		name: "a lent block is free before its borrower is done",
-		old:  `if h.pending.Record(b, r.h.stream.clock); b.Uses() == 0 { // the request's stream was closed meanwhile`,
-		now:  `if b.Uses() > 0 {`,
+		old:  `h.pending.Record(b, r.h.stream.clock)`,
+		now:  ``,
 		run:  "^TestLen",
 	},
 	{
+		name: "a call that begins when its stream closes is made",
+		old: `
+	if !s.IsOpen() { // Close waits for no more calls
+		s.running.RUnlock()
+		return false
+	}`,
+		run: "^TestEnter$",
+	},
+	{
 		name: "a busy stream lends",
-		old:  `if h.usableLocked() != nil || !r.h.stream.isOpen() || !h.Fits(r.kind, r.rounded) || !h.stream.idle(polls) {`,
-		now:  `if h.usableLocked() != nil || !r.h.stream.isOpen() || !h.Fits(r.kind, r.rounded) {`,
+		old:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.calls.Idle(polls) {`,
+		now:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) {`,
 		run:  "^TestLen",
 	},
 	{
@@ -294,7 +304,7 @@ var rootMutants = []mutant{
 	},
 	{
 		name: "a stream that is lent from need not be done",
-		old:  `return s.idle(polls)`,
+		old:  `return s.calls.Idle(polls)`,
 		now:  `return true`,
 		run:  "^Test(Stranded|ClosingStream|SoftLimit)",
 	},
@@ -306,19 +316,19 @@ var rootMutants = []mutant{
 	},
 	{
 		name: "large requests take the small chunks of small programs",
-		old:  `SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.pressed(*r),`,
-		now:  `SmallChunks: true, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.pressed(*r),`,
+		old:  `SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.budget.Pressed(r.rounded),`,
+		now:  `SmallChunks: true, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.budget.Pressed(r.rounded),`,
 		run:  "^TestSmallChunksOfSmallPrograms$",
 	},
 	{
 		name: "fragmented heaps grow beyond the soft limit while memory is free",
-		old:  `SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.pressed(*r),`,
+		old:  `SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.budget.Pressed(r.rounded),`,
 		now:  `SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: true,`,
 		run:  "^TestFragmentedSoftLimit$",
 	},
 	{
 		name: "segments are spared beyond the soft limit",
-		old:  `if r.kind == small || c.memory != nil || !c.pressed(r) && !h.stream.clock.Captured() {`,
+		old:  `if r.kind == small || c.memory != nil || !c.budget.Pressed(r.rounded) && !h.stream.clock.Captured() {`,
 		now:  `if r.kind == small || c.memory != nil || !h.stream.clock.Captured() {`,
 		run:  "^TestSparedServes$",
 	},
@@ -346,7 +356,7 @@ var rootMutants = []mutant{
 	{
 		name: "chunks are unmapped under work",
 		old: `
-		if err := s.waitIdle(ctx); err != nil {
+		if err := s.calls.WaitIdle(ctx); err != nil {
 			return 0, err
 		}`,
 		run: "^TestConformance$/^(host|sim_manual)$/^default$|^Test(Trim|Sleep|Pool)",
@@ -354,7 +364,7 @@ var rootMutants = []mutant{
 	{
 		name: "stitched ranges are forgotten under the stream's work",
 		old: `
-		if err = h.stream.waitIdle(ctx); err == nil {
+		if err = h.stream.calls.WaitIdle(ctx); err == nil {
 			err = h.DropIdleStitches()
 		}`,
 		now: `

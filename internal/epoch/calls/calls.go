@@ -75,15 +75,28 @@ func (s *Stream) Do(op string, f func() error) error {
 	if s.lasting {
 		return s.Submitted(op, f())
 	}
-	if !s.running.TryRLock() { // Close is at work
+	if !s.Enter() {
 		return s.closedError(op)
 	}
-	defer s.running.RUnlock()
-	if !s.IsOpen() { // Close waits for no more calls
-		return s.closedError(op)
-	}
+	defer s.Leave()
 	return s.Submitted(op, f())
 }
+
+// Enter begins a call, until whose end, Leave, Close waits. It reports false, without
+// a wait, where the stream is not open.
+func (s *Stream) Enter() bool {
+	if !s.running.TryRLock() { // Close is at work
+		return false
+	}
+	if !s.IsOpen() { // Close waits for no more calls
+		s.running.RUnlock()
+		return false
+	}
+	return true
+}
+
+// Leave ends what Enter began.
+func (s *Stream) Leave() { s.running.RUnlock() }
 
 // Usable fails with ErrClosed for a stream that was closed, or whose allocator was.
 func (s *Stream) Usable(op string) error {

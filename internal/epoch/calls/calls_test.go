@@ -3,7 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
-	"sync"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,34 +84,46 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// No call is under way when Close has returned, or while End destroys the handle.
+// No call is under way when Close has returned.
 func TestCloseWaitsForCalls(t *testing.T) {
 	s, _ := newStream(&fakeDriver{}, 0, false)
-	var calls sync.WaitGroup
-	var running atomic.Int64
-	begun := make(chan struct{}, 4)
-	for range 4 {
-		calls.Go(func() {
-			for s.Do("copy", func() error {
-				running.Add(1)
-				select {
-				case begun <- struct{}{}:
-				default:
-				}
-				running.Add(-1)
-				return nil
-			}) == nil {
-			}
-		})
-	}
-	<-begun
-	require.True(t, s.Close())
-	require.Zero(t, running.Load())
-	require.NoError(t, s.End(func() error {
-		require.Zero(t, running.Load())
+	begun, early := make(chan struct{}), make(chan bool)
+	var closed atomic.Bool
+	go s.Do("copy", func() error {
+		close(begun)
+		for s.IsOpen() {
+			runtime.Gosched()
+		}
+		time.Sleep(time.Millisecond) // a Close that does not wait returns
+		early <- closed.Load()
 		return nil
-	}))
-	calls.Wait()
+	})
+	<-begun
+	go func() {
+		s.Close()
+		closed.Store(true)
+	}()
+	require.False(t, <-early)
+}
+
+// What has entered an open stream is waited for by Close, and nothing enters after.
+func TestEnter(t *testing.T) {
+	s, _ := newStream(&fakeDriver{}, 0, false)
+	require.True(t, s.Enter())
+	require.True(t, s.Enter(), "calls run beside each other")
+	s.Leave()
+	closed := make(chan bool)
+	go func() { closed <- s.Close() }()
+	for s.IsOpen() {
+		runtime.Gosched()
+	}
+	require.False(t, s.Enter())
+	s.Leave()
+	require.True(t, <-closed)
+	require.False(t, s.Enter())
+	s.Reopen()
+	require.True(t, s.Enter())
+	s.Leave()
 }
 
 // Waits ask the device once without bounds, and give up with them.
