@@ -147,8 +147,8 @@ type Driver interface {
 // Allocator hands out device memory in stream order. Caching implements it;
 // Engine and Buffer take any. All methods are safe from several goroutines.
 type Allocator interface {
-	// Alloc returns size bytes, aligned to 512, for work on s (nil: the
-	// default stream). Size 0 is legal, costs nothing and returns the empty
+	// Alloc returns size bytes, aligned to 512 (256 with a MinBlock of that),
+	// for work on s (nil: the default stream). Size 0 is legal, costs nothing and returns the empty
 	// Block. The contents are undefined. It fails with an *OOMError,
 	// ErrInvalidSize, ErrForeignStream or ErrClosed.
 	Alloc(size int64, s *Stream) (Block, error)
@@ -193,7 +193,7 @@ func newBlock(p Ptr, size int64, gen uint64, id block.ID, pool uint32) Block {
 func (b Block) id() block.ID { return block.ID(b.ref) }
 func (b Block) pool() uint32 { return uint32(b.ref >> 32) }
 
-// Ptr returns the address, a multiple of 512, or 0 for the empty Block.
+// Ptr returns the address, a multiple of 512 or a MinBlock of 256, or 0 for the empty Block.
 func (b Block) Ptr() Ptr { return b.ptr }
 
 // Size returns the bytes as requested.

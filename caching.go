@@ -218,12 +218,13 @@ func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses m
 		}
 		return Block{}, &BlockError{Op: "allocation", Size: size, Stream: h.stream.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))}
 	}
-	rounded := sizeclass.Round(size)
+	room := size
 	if c.sanitizer != nil {
-		rounded = sizeclass.Round(c.sanitizer.Room(size))
+		room = c.sanitizer.Room(size)
 	}
+	rounded := sizeclass.Round(room)
 	if c.cfg.classed {
-		rounded = c.cfg.classes.Round(rounded)
+		rounded = c.cfg.classes.Round(room)
 	}
 	h.mu.Lock()
 	if h.unusable() {

@@ -166,7 +166,8 @@ type Config struct {
 	// MinBlock is the unit of blocks: sizes are rounded up to a multiple of
 	// it, and addresses in a segment are multiples of it from its start. A
 	// power of two, at most SmallLimit, that divides the sizes of segments.
-	// 0: 512.
+	// With 256, which is the least, as CUDA aligns memory to that, addresses
+	// are multiples of 256 and not of 512. 0: 512.
 	MinBlock int64
 	// MaxSplit is the size from which segments are kept whole (PyTorch's
 	// max_split_size): a block that large serves no smaller request, and
@@ -296,7 +297,7 @@ type Sanitizers struct {
 	// the work on the block is done: what touches such addresses is
 	// ErrDeviceLost, CUDA_ERROR_ILLEGAL_ADDRESS on a GPU, and ends the device.
 	// Blocks end where their memory does, so reads and writes from the next
-	// multiple of 512 on fault; Canaries, which then get no room of their own,
+	// multiple of MinBlock on fault; Canaries, which then get no room of their own,
 	// find writes below it. In front of a block up to 2 MiB, the granularity of
 	// the device, may be mapped. Each block takes a multiple of that, of which
 	// statistics and Limit count only what the program can use. It needs a
@@ -360,7 +361,7 @@ func (cfg *Config) checked() *confcheck.Settings {
 // segment of its own.
 func (cfg *Config) policy(noSplit bool) heap.Policy {
 	p := heap.Policy{
-		SmallLimit: cfg.SmallLimit, MagazineBytes: cfg.MagazineBytes, MinSplit: cfg.MinSplit,
+		SmallLimit: cfg.SmallLimit, MagazineBytes: cfg.MagazineBytes, MinSplit: cfg.MinSplit, MinBlock: cfg.MinBlock,
 		NoSplit: noSplit, FirstFit: cfg.Strategy == FirstFit, MaxSplit: cfg.MaxSplit,
 		MaxNonSplitRounding: cfg.MaxNonSplitRounding, GrowthFactor: cfg.GrowthFactor,
 	}

@@ -28,7 +28,7 @@ func TestParseAllocConf(t *testing.T) {
 		"roundup_power2_divisions:[1:2, >:8],strategy:first-fit":                   {Divisions: cupool.Divisions{2, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}, Strategy: cupool.FirstFit},
 		"strategy:power-of-two,backing:auto":                                       {Strategy: cupool.PowerOfTwo},
 		"max_size:2G,initial_size:64MiB,growth_factor:1.5,soft_limit:1g,decay:10s": {Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 1.5, SoftLimit: 1 << 30, Decay: 10 * time.Second},
-		"small_limit:512K,small_segment:1M,large_limit:8M,segment_rounding:1M,min_split:4096,min_block:1K": {SmallLimit: 512 << 10, SmallSegment: mib, LargeLimit: 8 * mib, SegmentRounding: mib, MinSplit: 4096, MinBlock: 1024},
+		"small_limit:512K,small_segment:1M,large_limit:8M,segment_rounding:1M,min_split:4096,min_block:256": {SmallLimit: 512 << 10, SmallSegment: mib, LargeLimit: 8 * mib, SegmentRounding: mib, MinSplit: 4096, MinBlock: 256},
 		"sanitize_canaries:256,sanitize_poison:True,sanitize_quarantine:1G,sanitize_guard:True,sanitize_wait:True,zero_on_alloc:True,zero_on_free:True": {
 			Sanitize: cupool.Sanitizers{Canaries: 256, Poison: true, Quarantine: 1 << 30, Guard: true, Wait: true}, ZeroOnAlloc: true, ZeroOnFree: true},
 		"magazine_bytes:none,history_events:4096,history_sample_bytes:512K": {MagazineBytes: -1, History: &cupool.History{Events: 4096, SampleBytes: 512 << 10}},
@@ -68,7 +68,7 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"decay:1":                           {"decay", "a duration such as 10s"},
 		"decay:1ms":                         {"decay", "at least 50ms"},
 		"growth_factor:0.5":                 {"growth_factor", "from 1 to 64"},
-		"min_block:1000":                    {"min_block", "a power of two, from 512 to small_limit (1 MiB), that divides small_segment (2 MiB), large_segment_size_mb (20 MiB) and segment_rounding (2 MiB)"},
+		"min_block:1000":                    {"min_block", "a power of two, from 256, which CUDA aligns memory to, to small_limit (1 MiB), that divides small_segment (2 MiB), large_segment_size_mb (20 MiB) and segment_rounding (2 MiB)"},
 		"history_events:few":                {"history_events", "a whole number"},
 		"history_events:16777217":           {"history_events", "from 0 to 16777216"},
 		"magazine_bytes:some":               {"magazine_bytes", `or "none"`},

@@ -25,6 +25,8 @@ var configs = []struct {
 	{"small_limit", cupool.Config{Limit: 96 << 20}},
 	{"fraction", cupool.Config{Fraction: 0.5, MagazineBytes: 1 << 20}},
 	{"odd_sizes", cupool.Config{SmallLimit: 70_000, SmallSegment: 300 * 512, LargeLimit: 2_000_000, MinSplit: 512, MagazineBytes: 64 << 10}},
+	{"min_block", cupool.Config{MinBlock: 256, MinSplit: 256, MagazineBytes: 1 << 20}},
+	{"segments/min_block", cupool.Config{MinBlock: 256, MagazineBytes: -1, Backing: cupool.BackingSegments}},
 	{"history", cupool.Config{History: &cupool.History{SampleBytes: 1}, MagazineBytes: -1}},
 }
 

@@ -42,7 +42,12 @@ func TestMaxSplitWaitsForWhatFits(t *testing.T) {
 // Blocks are multiples of MinBlock, which is 512 bytes by default.
 func TestMinBlock(t *testing.T) {
 	for min, table := range map[int64]map[string]scriptCase{
-		0:        {"default": {"a=1 b=512 c=513", "0 small: [Live 512][Live 512][Live 1K][Free 2046K]"}},
+		0: {"default": {"a=1 b=512 c=513", "0 small: [Live 512][Live 512][Live 1K][Free 2046K]"}},
+		256: {
+			"256":           {"a=1 b=256 c=257 d=2096896", "0 small: [Live 256][Live 256][Live 512][Free 2047K]; 0 large: [Live 2096896][Free 18874624]"},
+			"a rest of 256": {"a=512 b=1 free:a a=1", "0 small: [Live 256][Free 256][Live 256][Free 2096384]"},
+			"merge":         {"a=256 b=256 c=256 free:a free:b a=512", "0 small: [Live 512][Live 256][Free 2096384]"},
+		},
 		1 << 10:  {"1K": {"a=1 b=1K c=1025", "0 small: [Live 1K][Live 1K][Live 2K][Free 2044K]"}},
 		4 << 10:  {"4K": {"a=1 b=4K c=4097", "0 small: [Live 4K][Live 4K][Live 8K][Free 2032K]"}},
 		64 << 10: {"small": {"a=1 b=64K c=64K+1", "0 small: [Live 64K][Live 64K][Live 128K][Free 1792K]"}, "large": {"a=1M+1", "0 large: [Live 1088K][Free 19392K]"}},

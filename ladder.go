@@ -249,7 +249,7 @@ func (h *streamHeap) newSegmentLocked(size int64, k ledger.Kind) (block.ID, *blo
 		return 0, nil, err
 	}
 	p, err := c.driver.MemAlloc(size)
-	if err == nil && uint64(p)%sizeclass.Quantum != 0 {
+	if err == nil && uint64(p)%uint64(min(c.cfg.MinBlock, sizeclass.Quantum)) != 0 {
 		err = errors.Join(fmt.Errorf("device returned the unaligned address %v", p), c.driver.MemFree(p))
 	}
 	if err != nil {

@@ -32,7 +32,7 @@ func (c *Caching) startSanitizers() (err error) {
 		}
 		c.driver = newUpstream(c.driver, c.guards.Alloc, c.guards.Free)
 		cfg := &c.cfg
-		cfg.Driver, cfg.Backing, cfg.SegmentRounding, cfg.GrowthFactor, cfg.MaxSplit, cfg.InitialSize = c.driver, BackingSegments, sizeclass.Quantum, 1, 0, 0
+		cfg.Driver, cfg.Backing, cfg.SegmentRounding, cfg.GrowthFactor, cfg.MaxSplit, cfg.InitialSize = c.driver, BackingSegments, min(cfg.MinBlock, sizeclass.Quantum), 1, 0, 0
 	}
 	if !set.Any() {
 		return nil

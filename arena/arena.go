@@ -181,8 +181,15 @@ func (r *Arena) overflowLocked(size, align int64, s *cupool.Stream) (cupool.Bloc
 			Reason: "limit", Settings: []string{"Overflow: true", "Size: " + oomhint.Expr(r.off+size)},
 		}
 	}
-	pad := max(align-sizeclass.Quantum, 0) // every address is a multiple of the quantum
+	align = max(align, sizeclass.Quantum)
+	pad := align - sizeclass.Quantum // most addresses are multiples of the quantum
 	from, err := r.a.Alloc(size+pad, s)
+	if err == nil && from.Ptr()%sizeclass.Quantum != 0 { // with a MinBlock that is finer
+		pad = align - sizeclass.Least
+		if err = r.a.Free(from); err == nil {
+			from, err = r.a.Alloc(size+pad, s)
+		}
+	}
 	if err != nil {
 		return cupool.Block{}, err
 	}

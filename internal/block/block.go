@@ -76,13 +76,13 @@ func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 //	B1  blocks in next order tile the segment exactly
 //	B2  two neighbours are never both Free
 //	B3  a Free block is in its free set; no other block is
-//	B4  addresses and sizes are positive multiples of the quantum
+//	B4  addresses and sizes are positive multiples of the unit of blocks
 //	B5  every block of a segment names it and its owner
 type Block struct {
 	word relaxed.Uint64
 	addr relaxed.Uint64
 
-	Size      int64 // bytes, a multiple of the quantum
+	Size      int64 // bytes, a multiple of the unit of blocks
 	requested relaxed.Uint64
 
 	Prev, Next ID // neighbours in address order; 0 at the segment's ends

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// FastLimit is the size in bytes of the largest block of a FastBins.
+	// FastLimit is the size in bytes of the largest block of a FastBins, or twice
+	// that of a Fine one.
 	FastLimit = 2<<20 - sizeclass.Quantum
 
 	fastClasses = 256 // bins up to FastLimit
@@ -20,6 +21,9 @@ const (
 // the blocks, which are Cached. The zero value with a Table is empty.
 type FastBins struct {
 	Table *Table
+	// Fine bins are for blocks in units of half a quantum, so that each of the small
+	// sizes has a bin of its own. 0: no. 1: yes.
+	Fine uint8
 
 	words [fastClasses/64 + 1]uint64 // bins that are not empty; the last is 0
 	heads [fastClasses]ID
@@ -33,9 +37,11 @@ const fastSlack = 3
 // Len returns the number of blocks.
 func (f *FastBins) Len() int { return f.count }
 
-// Push adds a block of at most FastLimit bytes and makes it Cached.
+func (f *FastBins) bin(size int64) int { return sizeclass.Bin(size << (f.Fine & 1)) }
+
+// Push adds a block of at most FastLimit bytes, or half of it, and makes it Cached.
 func (f *FastBins) Push(id ID, b *Block) {
-	bin := sizeclass.Bin(b.Size)
+	bin := f.bin(b.Size)
 	b.SetWord(MakeWord(b.Word().Gen(), Cached))
 	b.link[0] = f.heads[bin]
 	f.heads[bin] = id
@@ -47,7 +53,7 @@ func (f *FastBins) Push(id ID, b *Block) {
 // or returns 0. Size is at most FastLimit. Within a bin only the last that was
 // pushed is looked at, and no more than two bins.
 func (f *FastBins) Pop(size int64) (ID, *Block) {
-	first := sizeclass.Bin(size)
+	first := f.bin(size)
 	bins := f.window(first)
 	for range 2 {
 		if bins == 0 {

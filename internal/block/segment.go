@@ -3,8 +3,6 @@ package block
 import (
 	"fmt"
 	"strings"
-
-	"github.com/cupool/cupool/internal/sizeclass"
 )
 
 // A Segment is one contiguous range that came from the device, tiled by
@@ -159,8 +157,8 @@ func (s *Segment) Layout(t *Table) string {
 	return sb.String()
 }
 
-// Check verifies rules B1, B2, B4 and B5.
-func (s *Segment) Check(t *Table) error {
+// Check verifies rules B1, B2, B4 and B5, the fourth for a unit in bytes.
+func (s *Segment) Check(t *Table, unit int64) error {
 	at, prev, prevFree := s.Base, ID(0), false
 	for id := s.First; id != 0; {
 		b := t.At(id)
@@ -170,7 +168,7 @@ func (s *Segment) Check(t *Table) error {
 			return fmt.Errorf("B1: block %d (%s) at 0x%x after block %d, want 0x%x after %d", id, b, b.Addr(), b.Prev, at, prev)
 		case free && prevFree:
 			return fmt.Errorf("B2: blocks %d and %d are neighbours and both free", prev, id)
-		case b.Size <= 0 || b.Size%sizeclass.Quantum != 0 || at%sizeclass.Quantum != 0:
+		case b.Size <= 0 || b.Size%unit != 0 || at%uint64(unit) != 0:
 			return fmt.Errorf("B4: block %d has address 0x%x, size %d", id, at, b.Size)
 		case b.Seg != s.Index || b.Owner() != s.Owner:
 			return fmt.Errorf("B5: block %d (%s) says segment %d of stream %d, is in %d of %d", id, b, b.Seg, b.Owner(), s.Index, s.Owner)

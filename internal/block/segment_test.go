@@ -53,7 +53,7 @@ func TestSegmentBegin(t *testing.T) {
 	require.EqualValues(t, 3, b.Owner())
 	require.True(t, a.IsWhollyFree(a.tab))
 	require.Equal(t, "[Free 20M]", a.Layout(a.tab))
-	require.NoError(t, a.Check(a.tab))
+	require.NoError(t, a.Check(a.tab, sizeclass.Quantum))
 
 	require.True(t, a.Contains(a.Base))
 	require.True(t, a.Contains(a.Base+20<<20-1))
@@ -83,7 +83,7 @@ func TestSegmentSplitAndCoalesce(t *testing.T) {
 			var n, bytes int64
 			for _, name := range tc.frees {
 				n, bytes = a.release(ids[name])
-				require.NoError(t, a.Check(a.tab))
+				require.NoError(t, a.Check(a.tab, sizeclass.Quantum))
 				require.NoError(t, a.free.Check())
 			}
 			require.Equal(t, tc.want, a.Layout(a.tab))
@@ -114,7 +114,7 @@ func TestSegmentExtend(t *testing.T) {
 		require.NoError(t, a.slots.Ensure(1))
 		id, _ := a.Extend(size, &a.slots)
 		a.release(id) // merges with a free tail
-		require.NoError(t, a.Check(a.tab))
+		require.NoError(t, a.Check(a.tab, sizeclass.Quantum))
 		require.NoError(t, a.free.Check())
 	}
 	grow(2 << 20)
@@ -131,7 +131,7 @@ func TestSegmentExtend(t *testing.T) {
 	require.Equal(t, empty.First, id)
 	require.Equal(t, empty.Last, id)
 	require.EqualValues(t, 2<<20, b.Size)
-	require.NoError(t, empty.Check(a.tab))
+	require.NoError(t, empty.Check(a.tab, sizeclass.Quantum))
 }
 
 func TestSegmentFind(t *testing.T) {
@@ -164,7 +164,7 @@ func TestSegmentRandom(t *testing.T) {
 			live[i] = live[n-1]
 			live = live[:n-1]
 		}
-		require.NoError(t, a.Check(a.tab))
+		require.NoError(t, a.Check(a.tab, sizeclass.Quantum))
 		require.NoError(t, a.free.Check())
 	}
 	for _, id := range live {
@@ -205,10 +205,10 @@ func TestSegmentCheck(t *testing.T) {
 			ids := []ID{a.alloc(t, 2<<20), a.alloc(t, 3<<20), a.alloc(t, 4<<20)}
 			a.release(ids[1])
 			require.Equal(t, "[Live 2M][Free 3M][Live 4M][Free 11M]", a.Layout(a.tab))
-			require.NoError(t, a.Check(a.tab))
+			require.NoError(t, a.Check(a.tab, sizeclass.Quantum))
 			third := a.tab.At(ids[2])
 			tc.corrupt(a, a.tab.At(ids[0]), a.tab.At(ids[1]), third, a.tab.At(third.Next))
-			require.ErrorContains(t, a.Check(a.tab), tc.rule)
+			require.ErrorContains(t, a.Check(a.tab, sizeclass.Quantum), tc.rule)
 		})
 	}
 }

@@ -82,8 +82,8 @@ func (s *Settings) Check() error {
 		{"SegmentRounding", *s.SegmentRounding, segment(*s.SegmentRounding), "must be a positive multiple of 512 below 2^61"},
 		{"Backing", s.Backing, s.KnownBacking, "must be BackingAuto, BackingSegments or BackingVMM"},
 		{"Strategy", s.Strategy, s.KnownStrategy, "must be BestFit, FirstFit, Segregated or PowerOfTwo"},
-		{"MinSplit", *s.MinSplit, *s.MinSplit >= q, "must be at least 512"},
-		{"MinBlock", *s.MinBlock, s.minBlockOK(), "must be a power of two, from 512 to SmallLimit" + bytes(smallLimit) + ", that divides SmallSegment" + bytes(smallSegment) + ", LargeSegment" + bytes(largeSegment) + " and SegmentRounding" + bytes(*s.SegmentRounding)},
+		{"MinSplit", *s.MinSplit, *s.MinSplit >= min(q, *s.MinBlock), "must be at least 512, or MinBlock where that is less"},
+		{"MinBlock", *s.MinBlock, s.minBlockOK(), "must be a power of two, from 256, which CUDA aligns memory to, to SmallLimit" + bytes(smallLimit) + ", that divides SmallSegment" + bytes(smallSegment) + ", LargeSegment" + bytes(largeSegment) + " and SegmentRounding" + bytes(*s.SegmentRounding)},
 		{"MaxSplit", s.MaxSplit, s.MaxSplit == 0 || s.MaxSplit >= largeSegment, "must be at least LargeSegment" + bytes(largeSegment) + "; 0 means none"},
 		{"MaxSplit", s.MaxSplit, s.MaxSplit == 0 || !s.VirtualMemory, "is for segments, not for Backing vmm, which splits and joins all blocks"},
 		{"MaxNonSplitRounding", s.MaxNonSplitRounding, s.MaxNonSplitRounding >= 0 && (s.MaxSplit > 0 || s.MaxNonSplitRounding == 0), "must not be negative, and needs MaxSplit; 0 means 20 MiB"},
@@ -105,8 +105,8 @@ func (s *Settings) Check() error {
 // minBlockOK reports whether MinBlock is a unit for all segments.
 func (s *Settings) minBlockOK() bool {
 	n := *s.MinBlock
-	return n >= sizeclass.Quantum && n&(n-1) == 0 &&
-		(n == sizeclass.Quantum || n <= *s.SmallLimit && (*s.SmallSegment|*s.LargeSegment|*s.SegmentRounding)&(n-1) == 0)
+	return n >= sizeclass.Least && n&(n-1) == 0 &&
+		(n <= sizeclass.Quantum || n <= *s.SmallLimit && (*s.SmallSegment|*s.LargeSegment|*s.SegmentRounding)&(n-1) == 0)
 }
 
 // Device says how much memory it has.

@@ -78,7 +78,7 @@ func (a *subject) busy(s *cupool.Stream) (release func()) {
 }
 
 func subjectSizes(a *subject) {
-	t, sh := a.t, &shadow{}
+	t, sh := a.t, &shadow{unit: 512}
 	for _, size := range []int64{-1, -1 << 62, 1 << 62} {
 		_, err := a.Alloc(size, nil)
 		require.ErrorIs(t, err, cupool.ErrInvalidSize)
@@ -119,11 +119,11 @@ func subjectSizes(a *subject) {
 
 func subjectRandom(a *subject) {
 	s := seed(a.t)
-	require.NoError(a.t, guard(func() { a.randomSteps(choices(s, 0), &shadow{}, scaled(4000), a.stream(), a.stream()) }))
+	require.NoError(a.t, guard(func() { a.randomSteps(choices(s, 0), &shadow{unit: 512}, scaled(4000), a.stream(), a.stream()) }))
 }
 
 func subjectParallel(a *subject) {
-	s, sh := seed(a.t), &shadow{}
+	s, sh := seed(a.t), &shadow{unit: 512}
 	shared := a.stream()
 	var wg sync.WaitGroup
 	errs := make([]error, 4)

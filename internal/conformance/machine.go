@@ -126,7 +126,7 @@ func (m *machine) stream() *cupool.Stream { return m.streams[m.c.IntN(len(m.stre
 // anySize prefers small sizes and repeats some, so that magazines are used.
 func anySize(c chooser) int {
 	if c.IntN(3) == 0 {
-		return []int{512, 5000, 70000, 1 << 20, 3 << 20}[c.IntN(5)]
+		return []int{512, 5000, 70000, 1 << 20, 3 << 20, 256}[c.IntN(6)]
 	}
 	return 1 + c.IntN(1<<(1+c.IntN(22)))
 }

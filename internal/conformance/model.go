@@ -94,10 +94,13 @@ func (m *model) both(large int, f func(*cupool.PoolStats)) {
 	f(&m.stats[2])
 }
 
+// roundUp returns the bytes of a block for a request.
+func (m *model) roundUp(size int64) int64 { return roundUp(size, m.cfg.MinBlock) }
+
 // fit returns the best fit for a request, or nil where the device has to be
 // asked, and then the size of the segment.
 func (m *model) fit(size int64, stream int) (seg *modelSegment, b *modelBlock, grow int64) {
-	rounded := (size + 511) / 512 * 512
+	rounded := m.roundUp(size)
 	large := m.kind(size)
 	for _, s := range m.segs {
 		if s.stream != stream || s.large != large || s.size > m.largest(rounded, stream) {
@@ -141,7 +144,7 @@ func (m *model) takeIdle(size int64, stream int) {
 		l.regrets++
 	}
 	for _, from := range m.estates {
-		if m.moveBest(size, m.largest((size+511)/512*512, stream), from, stream) {
+		if m.moveBest(size, m.largest(m.roundUp(size), stream), from, stream) {
 			m.bury()
 			return
 		}
@@ -164,7 +167,7 @@ func (m *model) takeIdle(size int64, stream int) {
 func (m *model) moveBest(size, most int64, from, to int) bool {
 	var best *modelSegment
 	for _, seg := range m.segs {
-		if seg.stream == from && seg.large == m.kind(size) && seg.isIdle() && seg.size >= (size+511)/512*512 && seg.size <= most &&
+		if seg.stream == from && seg.large == m.kind(size) && seg.isIdle() && seg.size >= m.roundUp(size) && seg.size <= most &&
 			(best == nil || seg.size < best.size || seg.size == best.size && seg.index < best.index) {
 			best = seg
 		}
@@ -239,7 +242,7 @@ func (m *model) releaseIdle(size int64, stream int) {
 }
 
 func (m *model) kind(size int64) int {
-	if (size+511)/512*512 > m.cfg.SmallLimit {
+	if m.roundUp(size) > m.cfg.SmallLimit {
 		return 1
 	}
 	return 0
@@ -294,11 +297,11 @@ func (m *model) freeIndex(stream int) int {
 
 // take makes a free block live and splits off the rest.
 func (m *model) take(seg *modelSegment, b *modelBlock, size int64) {
-	rounded := (size + 511) / 512 * 512
+	rounded := m.roundUp(size)
 	if len(seg.blocks) > 1 {
 		m.both(seg.large, func(s *cupool.PoolStats) { lower(&s.InactiveSplit, 1); lower(&s.InactiveSplitBytes, b.size) })
 	}
-	least := int64(512)
+	least := m.cfg.MinBlock
 	if seg.large == 1 {
 		least = m.cfg.MinSplit
 	}

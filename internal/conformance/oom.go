@@ -22,7 +22,7 @@ func (r *rig) oomOf(err error, size int64) *cupool.OOMError {
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	st := r.Stats()
 	require.Equal(t, size, e.Requested)
-	require.Equal(t, (size+511)/512*512, e.Rounded)
+	require.Equal(t, roundUp(size, r.cfg.MinBlock), e.Rounded)
 	require.GreaterOrEqual(t, e.Segment, e.Rounded)
 	require.Equal(t, st.LiveBytes, e.Live)
 	require.Equal(t, st.PendingBytes, e.Pending)

@@ -21,7 +21,7 @@ func testProducerConsumer(t *testing.T, e *env) {
 		piece
 		ready *cupool.Event
 	}
-	sh := &shadow{}
+	sh := r.shadow()
 	ch := make(chan item, 8)
 	var producers, consumers sync.WaitGroup
 	for g := range 2 {

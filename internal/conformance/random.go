@@ -15,7 +15,7 @@ func testRandom(t *testing.T, e *env) {
 	s := seed(t)
 	for i := range 3 {
 		r := e.rig(t)
-		m := &machine{r: r, c: choices(s, i), shadow: &shadow{}, own: true, streams: []*cupool.Stream{r.DefaultStream()}, maxLive: 10 << (3 * i), maxSize: anySize}
+		m := &machine{r: r, c: choices(s, i), shadow: r.shadow(), own: true, streams: []*cupool.Stream{r.DefaultStream()}, maxLive: 10 << (3 * i), maxSize: anySize}
 		m.run(t, scaled(4000))
 	}
 }
@@ -26,7 +26,7 @@ func testRandomStreams(t *testing.T, e *env) {
 	s := seed(t)
 	for i := range 3 {
 		r := e.rig(t)
-		m := &machine{r: r, c: choices(s, i), shadow: &shadow{}, own: true, slow: e.opt.Busy == nil, maxLive: 60, maxSize: anySize}
+		m := &machine{r: r, c: choices(s, i), shadow: r.shadow(), own: true, slow: e.opt.Busy == nil, maxLive: 60, maxSize: anySize}
 		m.streams = []*cupool.Stream{r.DefaultStream(), r.stream(), r.stream(), r.stream()}
 		m.slow = m.slow && canLaunch(r)
 		m.run(t, scaled(3000))
@@ -42,7 +42,7 @@ func canLaunch(r *rig) bool {
 func testRandomParallel(t *testing.T, e *env) {
 	s := seed(t)
 	r := e.rig(t)
-	sh := &shadow{}
+	sh := r.shadow()
 	streams := []*cupool.Stream{r.DefaultStream(), r.stream(), r.stream()}
 	exchange := make(chan *piece, 16)
 	var wg sync.WaitGroup

@@ -120,13 +120,16 @@ func (r *rig) setDefaults() {
 		def int64
 	}{
 		{&c.SmallLimit, 1 * mib}, {&c.SmallSegment, 2 * mib}, {&c.LargeSegment, 20 * mib}, {&c.LargeLimit, 10 * mib},
-		{&c.SegmentRounding, 2 * mib}, {&c.MinSplit, 1*mib + 512}, {&c.MagazineBytes, 256 * mib},
+		{&c.SegmentRounding, 2 * mib}, {&c.MinSplit, 1*mib + 512}, {&c.MagazineBytes, 256 * mib}, {&c.MinBlock, 512},
 	} {
 		if *f.p == 0 {
 			*f.p = f.def
 		}
 	}
 }
+
+// roundUp returns a size rounded up to a multiple of a unit.
+func roundUp(size, unit int64) int64 { return (size + unit - 1) / unit * unit }
 
 // noMagazines makes placement depend on nothing but the calls.
 func noMagazines(c *cupool.Config) { c.MagazineBytes = -1 }

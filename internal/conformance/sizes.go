@@ -13,8 +13,8 @@ import (
 
 // borderSizes are sizes around every border of the default configuration.
 var borderSizes = []int64{
-	1, 2, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097,
-	mib - 513, mib - 512, mib - 1, mib, mib + 1, mib + 512, mib + 513, 2*mib - 1, 2 * mib, 2*mib + 1,
+	1, 2, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097,
+	mib - 513, mib - 512, mib - 1, mib, mib + 1, mib + 256, mib + 512, mib + 513, 2*mib - 1, 2 * mib, 2*mib + 1,
 	10*mib - 512, 10*mib - 1, 10 * mib, 10*mib + 1, 12 * mib, 12*mib + 1, 20 * mib, 20*mib + 1,
 }
 
@@ -22,7 +22,7 @@ var borderSizes = []int64{
 func sizesOf(r *rig) []int64 {
 	sizes := borderSizes
 	for _, b := range []int64{r.cfg.SmallLimit, r.cfg.SmallSegment, r.cfg.LargeLimit, r.cfg.LargeSegment, r.cfg.SegmentRounding, r.cfg.LargeSegment - r.cfg.MinSplit} {
-		sizes = append(sizes, b-512, b-1, b, b+1, b+512)
+		sizes = append(sizes, b-512, b-256, b-1, b, b+1, b+256, b+512)
 	}
 	var out []int64
 	for _, n := range sizes {
@@ -38,7 +38,7 @@ func testSizes(t *testing.T, e *env) {
 	for i, size := range sizesOf(r) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			b := r.alloc(size, nil)
-			require.Zero(t, b.Ptr()%512)
+			require.Zero(t, b.Ptr()%cupool.Ptr(r.cfg.MinBlock))
 			require.NotZero(t, b.Ptr())
 			require.Equal(t, size, b.Size())
 			require.False(t, b.IsEmpty())
@@ -52,7 +52,7 @@ func testSizes(t *testing.T, e *env) {
 				require.NoError(t, verify(b, uint64(i), r.DefaultStream()))
 			}
 			require.Equal(t, size, r.Stats().All.RequestedBytes.Current)
-			rounded := (size + 511) / 512 * 512
+			rounded := roundUp(size, r.cfg.MinBlock)
 			require.GreaterOrEqual(t, r.Stats().LiveBytes, rounded)
 			require.Less(t, r.Stats().LiveBytes, rounded+r.cfg.MinSplit, "a rest that large is to be split off")
 			require.NoError(t, r.Check())
@@ -126,7 +126,7 @@ func testAlignment(t *testing.T, e *env) {
 	for i := range 300 {
 		s := streams[i%len(streams)]
 		b := r.alloc(int64(i*i*i)%(64*kib)+1, s)
-		require.Zero(t, b.Ptr()%512)
+		require.Zero(t, b.Ptr()%cupool.Ptr(r.cfg.MinBlock))
 		owner, err := r.ownerOf(b)
 		require.NoError(t, err)
 		require.Equal(t, s.Handle(), owner)

@@ -199,7 +199,7 @@ func testSleepStorm(t *testing.T, e *env) {
 	if !r.vmm() {
 		t.Skip("no virtual memory")
 	}
-	sh := &shadow{}
+	sh := r.shadow()
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for g := range 3 {

@@ -157,7 +157,7 @@ func testStrandedTurns(t *testing.T, e *env) {
 func testStrandedStorm(t *testing.T, e *env) {
 	s := seed(t)
 	r := e.rig(t, unlimited)
-	sh := &shadow{}
+	sh := r.shadow()
 	var wg sync.WaitGroup
 	for g := range 3 {
 		wg.Go(func() {

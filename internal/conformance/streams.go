@@ -211,7 +211,7 @@ func testAdopted(t *testing.T, e *env) {
 // was allocated on them and allocate the same sizes.
 func testStreamChurn(t *testing.T, e *env) {
 	r := e.rig(t, unlimited)
-	sh := &shadow{}
+	sh := r.shadow()
 	blocks := make(chan cupool.Block, 64)
 	stop := make(chan struct{})
 	var freers sync.WaitGroup

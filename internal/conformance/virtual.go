@@ -226,7 +226,7 @@ func largeSizes(c chooser) int {
 func testRandomLarge(t *testing.T, e *env) {
 	s := seed(t)
 	r := e.rig(t, unlimited, func(c *cupool.Config) { c.Limit = 512 * mib })
-	m := &machine{r: r, c: choices(s, 0), shadow: &shadow{}, own: true, maxLive: 40, maxSize: largeSizes, slow: e.opt.Busy == nil && canLaunch(r)}
+	m := &machine{r: r, c: choices(s, 0), shadow: r.shadow(), own: true, maxLive: 40, maxSize: largeSizes, slow: e.opt.Busy == nil && canLaunch(r)}
 	m.streams = []*cupool.Stream{r.DefaultStream(), r.stream()}
 	m.run(t, max(scaled(2000), 1000)) // after 400 the least of 40 runs was 3 stitches
 	if st := r.Stats(); r.vmm() {
@@ -235,7 +235,7 @@ func testRandomLarge(t *testing.T, e *env) {
 	}
 
 	r = e.rig(t, unlimited, func(c *cupool.Config) { c.Limit = 1024 * mib })
-	sh := &shadow{}
+	sh := r.shadow()
 	streams := []*cupool.Stream{r.DefaultStream(), r.stream()}
 	var wg sync.WaitGroup
 	for g := range 3 {

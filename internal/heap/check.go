@@ -181,7 +181,7 @@ func (h *Heap) Check(pending int64) error {
 		if e, ok := h.space.Index.Find(seg.Base); !ok || e.Seg != seg || e.Owner != h.index || seg.Index != uint32(i) {
 			return fmt.Errorf("C2: segment %d at 0x%x of heap %d is not indexed", i, seg.Base, h.index)
 		}
-		if err := seg.Check(&h.space.Blocks); err != nil {
+		if err := seg.Check(&h.space.Blocks, h.space.Policy.unit()); err != nil {
 			return fmt.Errorf("%w in segment 0x%x %s", err, seg.Base, seg.Layout(&h.space.Blocks))
 		}
 		var broken error

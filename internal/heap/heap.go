@@ -28,6 +28,7 @@ import (
 
 // Policy says how heaps choose, split and keep blocks. Sizes are in bytes.
 type Policy struct {
+	MinBlock      int64 // the unit of blocks
 	SmallLimit    int64 // the largest block of the small set
 	FastLimit     int64 // the largest block for the fast bins; 0: none is
 	HomeLimit     int64 // the largest block for the magazines; 0: none is
@@ -47,6 +48,13 @@ type Policy struct {
 	TrackIdle  bool // Segment.IdleSince is wanted
 	Quarantine bool // Pending blocks may wait for no other stream
 }
+
+// unit returns what all addresses and sizes of blocks are multiples of. Those of
+// segments need not be multiples of a larger MinBlock.
+func (p *Policy) unit() int64 { return min(p.MinBlock, sizeclass.Quantum) }
+
+// fine reports whether there are blocks of half a quantum.
+func (p *Policy) fine() bool { return p.MinBlock < sizeclass.Quantum }
 
 // KindOf returns the set that a request of rounded bytes is served from.
 func (p *Policy) KindOf(rounded int64) ledger.Kind { return ledger.KindOf(rounded > p.SmallLimit) }
@@ -103,7 +111,10 @@ func (s *Space) Init() {
 		}
 		return n
 	}
-	s.byAddr[ledger.Small] = addrmap.New(unit(sizeclass.Quantum))
+	if s.Policy.fine() {
+		s.Policy.FastLimit = min(s.Policy.FastLimit, block.FastLimit/2)
+	}
+	s.byAddr[ledger.Small] = addrmap.New(unit(s.Policy.MinBlock))   // no two blocks begin in the same
 	s.byAddr[ledger.Large] = addrmap.New(unit(s.Policy.SmallLimit)) // no large block is smaller
 }
 
@@ -186,6 +197,9 @@ func (h *Heap) Init(s *Space, index uint32, guard *ledger.Guard) {
 	h.space, h.index = s, index
 	h.Magazine = magazine.New(&s.Blocks, index, s.Procs)
 	h.slots.Table, h.fast.Table = &s.Blocks, &s.Blocks
+	if s.Policy.fine() {
+		h.fast.Fine = 1
+	}
 	for k := range h.free {
 		h.free[k].Table = &s.Blocks
 	}

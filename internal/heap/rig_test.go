@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -70,6 +71,7 @@ func (b *budget) Return(size int64) { b.held -= size }
 func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
 	t.Helper()
 	const capacity = 1 << 30
+	p.MinBlock = cmp.Or(p.MinBlock, sizeclass.Quantum)
 	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity})}, budget: &budget{limit: capacity}}
 	r.space = &Space{Policy: p, Procs: &magazine.Procs{}}
 	if virtual {
@@ -103,7 +105,7 @@ func segment(rounded int64) int64 {
 }
 
 func (r *rig) try(h *Heap, size int64, allow Allow) (block.ID, error) {
-	rounded := sizeclass.Round(size)
+	rounded := sizeclass.RoundTo(size, r.space.Policy.MinBlock)
 	if id, _ := h.Take(size, rounded, 0); id != 0 {
 		return id, nil
 	}

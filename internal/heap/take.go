@@ -6,7 +6,6 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/magazine"
-	"github.com/cupool/cupool/internal/sizeclass"
 )
 
 // Take serves a request from the free blocks: a small one from the fast bins if
@@ -158,7 +157,7 @@ func (h *Heap) minSplit(k ledger.Kind) int64 {
 	case p.NoSplit:
 		return math.MaxInt64
 	case k == ledger.Small || h.space.Memory != nil:
-		return sizeclass.Quantum
+		return p.MinBlock
 	default:
 		return p.MinSplit
 	}

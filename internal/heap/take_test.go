@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/sizeclass"
 )
 
 // TestTake: which of the free blocks of 4, 8 and 2.5 MiB, in this order, serves a
@@ -128,4 +129,35 @@ func TestAt(t *testing.T) {
 	require.Zero(t, id)
 	require.NotZero(t, r.space.Bytes())
 	r.close()
+}
+
+// Blocks of half a quantum are found by their addresses, side by side.
+func TestFineBlocksByAddress(t *testing.T) {
+	p := policy
+	p.MinBlock = sizeclass.Least
+	r := newRig(t, 1, false, p)
+	var ids []block.ID
+	for range 8 {
+		ids = append(ids, r.alloc(r.heaps[0], 1))
+	}
+	for i, id := range ids {
+		b := r.space.Blocks.At(id)
+		require.Equal(t, r.space.Blocks.At(ids[0]).Addr()+uint64(i)*sizeclass.Least, b.Addr())
+		got, _ := r.space.At(b.Addr())
+		require.Equal(t, id, got)
+	}
+}
+
+// The fast bins of blocks of half a quantum have room for no more than half the size.
+func TestFineFastLimit(t *testing.T) {
+	p := policy
+	p.MinBlock, p.FastLimit = sizeclass.Least, block.FastLimit
+	r := newRig(t, 1, false, p)
+	h := r.heaps[0]
+	for _, size := range []int64{mib, mib - sizeclass.Least} {
+		id := r.alloc(h, size)
+		r.free(id)
+		require.Equal(t, size < mib, r.space.Blocks.At(id).Word().State() == block.Cached, "%d", size)
+	}
+	require.NoError(t, h.Check(0))
 }

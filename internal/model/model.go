@@ -38,6 +38,7 @@ type Model struct {
 	// exact: one goroutine makes all calls, so that an object's state when a
 	// call begins is its state when the call ends.
 	exact bool
+	unit  cupool.Ptr // what addresses are multiples of
 
 	mu      sync.Mutex // guards all below, and the fields of pools, streams and blocks
 	streams []*Stream  // the default stream first; also closed ones
@@ -106,7 +107,7 @@ type tenant struct {
 }
 
 func newModel(d *Device, exact bool) *Model {
-	m := &Model{d: d, exact: exact}
+	m := &Model{d: d, exact: exact, unit: 512}
 	d.unmaps = m.unmaps
 	return m
 }
@@ -158,8 +159,8 @@ func (m *Model) born(b *Block) {
 		b.dead = true // another goroutine closes the pool
 		return
 	}
-	if b.Ptr() == 0 || b.Ptr()%512 != 0 {
-		m.failLocked("alignment: %v is not aligned to 512 bytes", b)
+	if b.Ptr() == 0 || b.Ptr()%m.unit != 0 {
+		m.failLocked("alignment: %v is not aligned to %d bytes", b, m.unit)
 	}
 	b.pieces = m.d.place(b.Ptr(), b.Size())
 	mapped := int64(0)

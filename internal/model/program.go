@@ -138,6 +138,8 @@ func newPlan(b *bytecode) plan {
 	case 7:
 		p.cfg.MinBlock, p.cfg.SmallSegment, p.cfg.LargeSegment = 2048, 2*mib, 20*mib
 		p.cfg.SmallLimit, p.cfg.SegmentRounding, p.cfg.LargeLimit, p.cfg.MinSplit = 0, 0, 0, 0
+	case 10:
+		p.cfg.MinBlock = 256
 	case 8:
 		p.cfg.MaxSplit, p.cfg.Backing = 32*mib, cupool.BackingSegments
 	case 9:
@@ -245,6 +247,7 @@ func (w *world) open() error {
 		return fmt.Errorf("errors: New: %w", err)
 	}
 	w.cfg = c.Config()
+	w.unit = cupool.Ptr(min(w.cfg.MinBlock, 512))
 	w.root = &Pool{Tested: w.tested(caching{c}), name: "the root", segments: w.cfg.Backing == cupool.BackingSegments}
 	w.pools = []*Pool{w.root}
 	w.first = &Stream{Stream: c.DefaultStream(), s: w.d.stream(0)}

@@ -119,13 +119,14 @@ const maxDivisions = 1 << 20
 type Classes struct {
 	bits [len(Divisions{})]int8 // log2 of the Divisions; -1: none
 	unit int64
+	fine int64 // Quantum, or the unit where that is less; a power of two
 }
 
 // NewClasses returns what rounds up to a multiple of unit after rounding up as d
 // says. With powers, sizes that d leaves alone are rounded up to a power of two.
 // changes reports whether Round does more than the function Round.
 func NewClasses(d Divisions, unit int64, powers bool) (c Classes, changes bool) {
-	c.unit, changes = unit, unit > Quantum
+	c.unit, c.fine, changes = unit, min(unit, Quantum), unit != Quantum
 	for i, n := range d {
 		if c.bits[i] = -1; n > 1 {
 			c.bits[i] = int8(bits.TrailingZeros(uint(n)))
@@ -137,8 +138,9 @@ func NewClasses(d Divisions, unit int64, powers bool) (c Classes, changes bool) 
 	return c, changes
 }
 
-// Round rounds a positive multiple of Quantum up, in bytes.
+// Round rounds a size up, in bytes, for 0 < size <= MaxRequest.
 func (c *Classes) Round(size int64) int64 {
+	size = (size + c.fine - 1) &^ (c.fine - 1)
 	if n := c.bits[divisionOf(size)]; n >= 0 {
 		size = RoundClass(size, int(n))
 	}

@@ -9,9 +9,12 @@ import (
 )
 
 const (
-	// Quantum is the unit of every block: sizes and offsets are multiples
-	// of it, so every address is aligned to it. PyTorch's kMinBlockSize.
+	// Quantum is the unit of blocks where nothing else is asked for: sizes and
+	// offsets are multiples of it, so every address is aligned to it. PyTorch's
+	// kMinBlockSize.
 	Quantum = 1 << quantumBits
+	// Least is the finest unit that can be asked for: what CUDA aligns memory to.
+	Least = Quantum / 2
 
 	quantumBits = 9
 	// MaxRequest is the largest request that can be rounded and still be
@@ -31,7 +34,7 @@ func RoundTo(size, unit int64) int64 {
 	return (size + unit - 1) / unit * unit
 }
 
-// RoundClass returns size, a positive multiple of Quantum, rounded up to a
+// RoundClass returns size, a positive multiple of Least, rounded up to a
 // size class: one of 1<<classBits between a power of two and the next, as
 // with PyTorch's roundup_power2_divisions. With 3 it wastes less than an
 // eighth, with 0, powers of two, less than half.
@@ -51,9 +54,10 @@ const subBits = 5
 // Bins is the number of bins, enough for MaxRequest.
 const Bins = (63 - 9 - subBits + 1) << subBits
 
-// Bin returns the bin of a block of size bytes, a positive multiple of
-// Quantum. Bins ascend with size; all sizes of one bin are smaller than any
-// size of the next. It has no branch, as sizes come in no order.
+// Bin returns the bin of a block of size bytes, a positive multiple of Least.
+// Bins ascend with size; all sizes of one bin are smaller than any size of the
+// next. Small multiples of Quantum have a bin each, which they share with what is
+// Least more. It has no branch, as sizes come in no order.
 func Bin(size int64) int {
 	units := uint64(size) / Quantum
 	shift := bits.Len64(units|1<<subBits) - 1 - subBits // 0 for up to 63 units
