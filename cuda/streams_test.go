@@ -135,7 +135,8 @@ func TestCopyInReusesSource(t *testing.T) {
 	}
 }
 
-// TestTwoDevices: nothing of one GPU is taken by the other.
+// TestTwoDevices: nothing of one GPU is taken by the other without peer access,
+// but by copies.
 func TestTwoDevices(t *testing.T) {
 	a, b := openTestOn(t, 0), openTestOn(t, 1)
 	sa, sb := newStream(t, a), newStream(t, b)
@@ -155,9 +156,9 @@ func TestTwoDevices(t *testing.T) {
 	}
 	assert.ErrorContains(t, a.OwnsStream(sb), "cuda:1")
 	for name, f := range map[string]func() error{
-		"source": func() error { return a.Copy(pa, pb, 1, sa) },
-		"target": func() error { return a.Copy(pb, pa, 1, sa) },
-		"memset": func() error { return a.Memset(pb, 0, 1, sa) },
+		"memset":   func() error { return a.Memset(pb, 0, 1, sa) },
+		"copy in":  func() error { return a.CopyIn(pb, []byte{1}, sa) },
+		"copy out": func() error { return a.CopyOut(make([]byte, 1), pb, sa) },
 	} {
 		assert.ErrorIs(t, f(), device.ErrForeignPointer, name)
 	}

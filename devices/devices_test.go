@@ -1,0 +1,165 @@
+package devices_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/devices"
+)
+
+const mib = 1 << 20
+
+// hosts opens a set of host devices, which the test closes at its end.
+func hosts(t testing.TB, n int) *devices.Set {
+	t.Helper()
+	return opened(t, devices.Config{}, n, "host:64MiB")
+}
+
+func opened(t testing.TB, cfg devices.Config, n int, name string) *devices.Set {
+	t.Helper()
+	var names []string
+	for range n {
+		names = append(names, name)
+	}
+	s, err := devices.Open(cfg, names...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for _, c := range append(s.Pools(), s.Shared()...) {
+			if c.Err() == nil {
+				require.NoError(t, c.Check())
+			}
+		}
+		if err := s.Close(); !errors.Is(err, cupool.ErrClosed) {
+			require.NoError(t, err)
+		}
+	})
+	return s
+}
+
+func alloc(t testing.TB, c *cupool.Caching, size int64, s *cupool.Stream) cupool.Block {
+	t.Helper()
+	b, err := c.Alloc(size, s)
+	require.NoError(t, err)
+	return b
+}
+
+func newStream(t testing.TB, c *cupool.Caching) *cupool.Stream {
+	t.Helper()
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	return s
+}
+
+// hold keeps a stream busy until the returned function is called.
+func hold(t testing.TB, s *cupool.Stream) (release func()) {
+	t.Helper()
+	gate := make(chan struct{})
+	require.NoError(t, s.Launch(func() { <-gate }))
+	open := true
+	release = func() {
+		if open {
+			open = false
+			close(gate)
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+func TestOpen(t *testing.T) {
+	s := opened(t, devices.Config{
+		Pool: cupool.Config{Limit: 10 * mib},
+		Each: func(i int, pool *cupool.Config) { pool.Limit += int64(i) * mib },
+	}, 3, "host:64MiB")
+	require.Equal(t, 3, s.Len())
+	require.Empty(t, s.Unreachable())
+	require.Empty(t, s.Shared())
+	for i, c := range s.Pools() {
+		require.Same(t, s.Pool(i), c)
+		require.Equal(t, int64(10+i)*mib, c.Config().Limit)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: mib})
+	require.NoError(t, err)
+	var wrong *cupool.ConfigError
+	for name, open := range map[string]func() (*devices.Set, error){
+		"no device":   func() (*devices.Set, error) { return devices.Open(devices.Config{}) },
+		"name":        func() (*devices.Set, error) { return devices.Open(devices.Config{}, "host:1MiB", "hose") },
+		"pool":        func() (*devices.Set, error) { return devices.New(devices.Config{Pool: cupool.Config{Limit: -1}}, d) },
+		"driver":      func() (*devices.Set, error) { return devices.New(devices.Config{Pool: cupool.Config{Driver: d}}, d) },
+		"second pool": func() (*devices.Set, error) { return devices.New(devices.Config{Each: breakSecond}, d, d) },
+	} {
+		s, err := open()
+		require.ErrorAs(t, err, &wrong, name)
+		require.Nil(t, s)
+	}
+	require.NoError(t, d.Close())
+	_, err = devices.New(devices.Config{Pool: cupool.Config{Fraction: 0.5}}, d)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+}
+
+func breakSecond(i int, pool *cupool.Config) {
+	if i == 1 {
+		pool.MinSplit = -1
+	}
+}
+
+func TestClose(t *testing.T) {
+	s := hosts(t, 2)
+	b := alloc(t, s.Pool(1), mib, nil)
+	err := s.Close()
+	var leak *cupool.LeakError
+	require.ErrorAs(t, err, &leak)
+	require.Equal(t, b.Ptr(), leak.Leaks[0].Ptr)
+	require.ErrorContains(t, err, "device 1, host (64 MiB)")
+	require.ErrorIs(t, s.Close(), cupool.ErrClosed)
+	for _, c := range s.Pools() {
+		_, _, err := c.Driver().MemInfo()
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	}
+	_, err = s.Lookup(b.Ptr())
+	require.ErrorIs(t, err, cupool.ErrClosed)
+}
+
+// TestCloseLate closes a set while work of one device is not done.
+func TestCloseLate(t *testing.T) {
+	s := opened(t, devices.Config{Pool: cupool.Config{WaitTimeout: 1}}, 3, "host:64MiB")
+	st := newStream(t, s.Pool(1))
+	release := hold(t, st)
+	var late *cupool.WaitError
+	require.ErrorAs(t, s.Sync(), &late)
+	require.ErrorAs(t, s.Close(), &late)
+	require.Equal(t, st.Handle(), late.Stream)
+	for _, c := range s.Pools() {
+		require.NoError(t, c.Err(), "no pool is closed before all work is done")
+	}
+	release()
+	for errors.As(s.Sync(), &late) { // the timeout is shorter than any work
+	}
+	for err := s.Close(); err != nil; err = s.Close() {
+		require.ErrorAs(t, err, &late)
+	}
+	require.ErrorIs(t, s.Close(), cupool.ErrClosed)
+}
+
+// TestCloseOrder closes a set while one device works on another one's memory.
+func TestCloseOrder(t *testing.T) {
+	for i := range 2 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			s := hosts(t, 2)
+			a, st := s.Pool(i), newStream(t, s.Pool(1-i))
+			b := alloc(t, a, 8*mib, nil)
+			for range 16 {
+				require.NoError(t, st.Memset(b.Ptr(), 7, 8*mib))
+			}
+			require.NoError(t, s.FreeOn(b, st))
+			require.NoError(t, s.Close())
+		})
+	}
+}
