@@ -98,3 +98,35 @@ func TestFailedWaitFreesNothing(t *testing.T) {
 	x.run("wait:0<1")
 	require.Equal(t, "0 large: [Free 20M]", x.layout())
 }
+
+// TestWaitOtherDevice: a stream waits for an event of another device, where both
+// can do that.
+func TestWaitOtherDevice(t *testing.T) {
+	var pools []*cupool.Caching
+	for range 2 {
+		d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 26})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, d.Close()) })
+		c, err := cupool.New(cupool.Config{Driver: d})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		pools = append(pools, c)
+	}
+	from, err := pools[0].NewStream()
+	require.NoError(t, err)
+	to := pools[1].DefaultStream()
+	gate, seen := make(chan struct{}), false
+	require.NoError(t, from.Launch(func() { <-gate; seen = true }))
+	e, err := from.Record()
+	require.NoError(t, err)
+	require.NoError(t, to.Wait(e))
+	require.NoError(t, e.Close())
+	var order bool
+	require.NoError(t, to.Launch(func() { order = seen }))
+	close(gate)
+	require.NoError(t, to.Sync())
+	require.True(t, order)
+	require.NoError(t, to.WaitStream(from))
+	require.NoError(t, from.Close())
+	require.ErrorIs(t, to.WaitStream(from), cupool.ErrClosed)
+}
