@@ -1,0 +1,190 @@
+//go:build gpu
+
+package devices_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/devices"
+	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/testlevel"
+)
+
+// These tests run on whatever CUDA driver is loaded: the stand-in of
+// internal/fakecuda or a computer's GPUs, as many as there are.
+
+var backings = map[string]cupool.Config{
+	"segments": {Backing: cupool.BackingSegments},
+	"virtual":  {Backing: cupool.BackingVMM},
+}
+
+// gpus opens all GPUs, of which there have to be some.
+func gpus(t *testing.T, cfg devices.Config, atLeast int) *devices.Set {
+	t.Helper()
+	s, err := devices.OpenAll(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if s.Pool(0).Err() == nil {
+			require.NoError(t, s.Close())
+		}
+	})
+	if s.Len() < atLeast {
+		t.Skipf("needs %d GPUs", atLeast)
+	}
+	return s
+}
+
+// TestGPURandom is TestRandom on all GPUs, and with two pools on each where there
+// is one only, with peer access and without.
+func TestGPURandom(t *testing.T) {
+	for name, pool := range backings {
+		for _, noPeers := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, no peers %v", name, noPeers), func(t *testing.T) {
+				seed := uint64(time.Now().UnixNano())
+				t.Logf("seed %d", seed)
+				cfg := devices.Config{Pool: pool, NoPeers: noPeers}
+				s := gpus(t, cfg, 1)
+				if s.Len() == 1 {
+					s = opened(t, cfg, 2, "cuda:0")
+				}
+				for _, p := range s.Unreachable() {
+					t.Logf("%d does not reach %d: %v", p.From, p.To, p.Err)
+				}
+				testRandom(t, s, seed, 8, testlevel.Rounds(200))
+			})
+		}
+	}
+}
+
+// kernels loads the test's kernels on every device of a set.
+func kernels(t *testing.T, s *devices.Set) (all []*gputest.Kernels) {
+	t.Helper()
+	for _, c := range s.Pools() {
+		k, err := gputest.Load(c.Driver().(cuda.Driver).Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = k.Close() })
+		all = append(all, k)
+	}
+	return all
+}
+
+// TestGPUKernels: kernels of every GPU fill and check blocks of every other one,
+// whose memory is freed behind them and used again.
+func TestGPUKernels(t *testing.T) {
+	for name, pool := range backings {
+		t.Run(name, func(t *testing.T) {
+			s := gpus(t, devices.Config{Pool: pool}, 2)
+			if len(s.Unreachable()) > 0 {
+				t.Skip(s.Unreachable()[0].Err)
+			}
+			ks := kernels(t, s)
+			const size = 4 * mib
+			value, checks := uint32(0), 0
+			wrong := make([]cupool.Block, s.Len()) // counts of wrong words, by device
+			for i, c := range s.Pools() {
+				wrong[i] = alloc(t, c, 512, nil)
+				require.NoError(t, c.DefaultStream().Memset(wrong[i].Ptr(), 0, 512))
+			}
+			for range testlevel.Rounds(32) {
+				for i, c := range s.Pools() {
+					for j, k := range ks {
+						value++
+						checks++
+						own, far := c.DefaultStream(), s.Pool(j).DefaultStream()
+						b := alloc(t, c, size, own)
+						require.NoError(t, ks[i].Fill(uintptr(own.Handle()), uintptr(b.Ptr()), size, value))
+						if i != j {
+							require.NoError(t, far.WaitStream(own))
+						}
+						require.NoError(t, k.Check(uintptr(far.Handle()), uintptr(b.Ptr()), size, value, uintptr(wrong[j].Ptr())))
+						require.NoError(t, k.Fill(uintptr(far.Handle()), uintptr(b.Ptr()), size, value+1))
+						require.NoError(t, s.FreeOn(b, far))
+					}
+				}
+			}
+			for i, c := range s.Pools() {
+				got := make([]byte, 4)
+				require.NoError(t, c.DefaultStream().CopyOut(got, wrong[i].Ptr()))
+				require.Equal(t, make([]byte, 4), got, "device %d, %d checks in all", i, checks)
+				require.NoError(t, s.Free(wrong[i]))
+			}
+		})
+	}
+}
+
+// TestGPUShare: pools of managed and of pinned memory serve streams of all GPUs.
+func TestGPUShare(t *testing.T) {
+	for _, kind := range []cuda.MemoryKind{cuda.MemoryManaged, cuda.MemoryPinned} {
+		t.Run(kind.String(), func(t *testing.T) {
+			s := gpus(t, devices.Config{}, 1)
+			d, err := cuda.Open(0, cuda.Memory(kind))
+			require.NoError(t, err)
+			shareTest(t, s, d)
+			require.NoError(t, s.Close())
+			require.NoError(t, d.Close())
+		})
+	}
+	s := gpus(t, devices.Config{}, 1)
+	var wrong *cupool.ConfigError
+	_, err := s.Share(s.Pool(0).Driver(), cupool.Config{})
+	require.ErrorAs(t, err, &wrong)
+}
+
+// TestGPUEight sends data around eight GPUs, of which some do not reach each other.
+func TestGPUEight(t *testing.T) {
+	if !fakecuda.Loaded() {
+		t.Skip("needs the stand-in driver")
+	}
+	t.Setenv("FAKECUDA_DEVICES", "8")
+	t.Setenv("FAKECUDA_NO_PEER", "0-7,3-4")
+	s := gpus(t, devices.Config{}, 8)
+	require.Len(t, s.Unreachable(), 4)
+	for _, p := range s.Unreachable() {
+		require.ErrorIs(t, p.Err, cupool.ErrNotSupported)
+		require.ErrorContains(t, p.Err, fmt.Sprintf("work of cuda:%d on memory of cuda:%d", p.From, p.To))
+	}
+	testRandom(t, s, uint64(time.Now().UnixNano()), 8, testlevel.Rounds(80))
+}
+
+// TestGPUFailures makes calls of CUDA fail while a set is opened and while it
+// copies: nothing stays behind.
+func TestGPUFailures(t *testing.T) {
+	if !fakecuda.Loaded() {
+		t.Skip("needs the stand-in driver")
+	}
+	t.Cleanup(fakecuda.Reset)
+	for name, pool := range backings {
+		for _, call := range []string{"cuCtxEnablePeerAccess", "cuMemSetAccess"} {
+			if name == "segments" && call == "cuMemSetAccess" {
+				continue
+			}
+			fakecuda.Reset()
+			fakecuda.Fail(call, 1, 999, 1)
+			_, err := devices.OpenAll(devices.Config{Pool: withInitial(pool)})
+			require.ErrorContains(t, err, call, name)
+		}
+		for _, call := range []string{"cuMemcpyPeerAsync", "cuEventRecord", "cuStreamWaitEvent"} {
+			fakecuda.Reset()
+			s := gpus(t, devices.Config{Pool: pool}, 2)
+			src, dst := alloc(t, s.Pool(0), mib, nil), alloc(t, s.Pool(1), mib, nil)
+			fakecuda.Fail(call, 1, 999, 1)
+			require.ErrorContains(t, s.Copy(dst.Ptr(), src.Ptr(), mib, nil, nil), call, name)
+			require.NoError(t, s.Copy(dst.Ptr(), src.Ptr(), mib, nil, nil))
+			require.NoError(t, s.Free(src))
+			require.NoError(t, s.Free(dst))
+			require.NoError(t, s.Close())
+		}
+	}
+}
+
+func withInitial(c cupool.Config) cupool.Config {
+	c.InitialSize = mib
+	return c
+}
