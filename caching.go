@@ -69,6 +69,7 @@ type Caching struct {
 	budget  budget.Pool
 	reclaim budget.ReclaimLock // one goroutine at a time takes memory away from heaps
 	closed  atomic.Bool
+	held    atomic.Int64 // see Hold
 }
 
 // pools counts allocators, so that handles of one are foreign to another.

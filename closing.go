@@ -170,7 +170,8 @@ func (d *deviceState) closeRetired() error {
 // New made closes its private pools first and destroys the streams made here. It
 // returns a *WaitError when that is not done after Config.WaitTimeout: nothing is
 // closed then but pools whose turn had come, and Close can be called again. It
-// returns a *LeakError when blocks were still live; their memory goes back too.
+// returns a *LeakError when blocks were still live; their memory goes back too. It
+// fails with ErrNotSupported while blocks are held (Hold).
 // With Config.Sanitize it returns corrupted blocks as Check does.
 // What the device refuses is tried once more. Memory of a private pool that it
 // still refuses counts as reserved, and is tried again when the allocator
@@ -181,6 +182,11 @@ func (c *Caching) Close() error {
 	defer c.reclaim.Report() // without locks
 	d.closing.Lock()
 	defer d.closing.Unlock()
+	for _, m := range d.open() {
+		if (m == c || c == d.root) && m.held.Load() > 0 {
+			return fmt.Errorf("cupool: close: %w", errHeld)
+		}
+	}
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
 	if d.calls.Patience > 0 && !c.closed.Load() { // while everything is open, as far as that does
@@ -196,7 +202,7 @@ func (c *Caching) Close() error {
 	for _, p := range d.private() {
 		defer p.reclaim.Report()
 		err := p.close(ctx)
-		if device.IsLate(err) {
+		if stays(err) {
 			d.setClosed(false)
 			return fmt.Errorf("cupool: closing %s: %w", p.name, err)
 		}
@@ -205,11 +211,14 @@ func (c *Caching) Close() error {
 		}
 	}
 	err := c.close(ctx)
-	if device.IsLate(err) {
+	if stays(err) {
 		d.setClosed(false)
 	}
 	return errors.Join(append(errs, err)...)
 }
+
+// stays reports whether the error of close says that the pool is open again.
+func stays(err error) bool { return device.IsLate(err) || errors.Is(err, errHeld) }
 
 func (d *deviceState) setClosed(closed bool) {
 	d.mu.Lock()
@@ -218,7 +227,7 @@ func (d *deviceState) setClosed(closed bool) {
 }
 
 // close is Close with deviceState.closing held, without the private pools. When the
-// device's work is not done when ctx is, the pool is open again.
+// device's work is not done when ctx is, or blocks are held, the pool is open again.
 func (c *Caching) close(ctx context.Context) error {
 	d := c.dev
 	c.decay.End()
@@ -235,7 +244,10 @@ func (c *Caching) close(ctx context.Context) error {
 	if err != nil { // a failure may pass
 		err = d.syncAll(ctx)
 	}
-	if device.IsLate(err) {
+	if c.held.Load() > 0 && !device.IsLate(err) {
+		err = fmt.Errorf("cupool: close: %w", errHeld)
+	}
+	if stays(err) {
 		c.closed.Store(false)
 		c.startDecay()
 		return err

@@ -3,6 +3,8 @@ package cupool
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
@@ -142,6 +144,57 @@ func (d *deviceState) waitPending(ctx context.Context) (freed int, err error) {
 		}
 	}
 	return d.collect(), err
+}
+
+var errHeld = fmt.Errorf("blocks are held (Hold), as those are that other processes use; release them first: %w", ErrNotSupported)
+
+// Hold keeps the memory of a live block from being reused until release is called,
+// for users that no stream shows, such as other processes (package ipc). The block
+// may be freed meanwhile: it is pending then, and what the streams do with it is
+// waited for as ever. release may be called from any goroutine; a second call does
+// nothing. While blocks are held Close and Sleep fail with ErrNotSupported and change
+// nothing. Hold fails as RecordStream does, and with ErrAsleep.
+func (c *Caching) Hold(b Block) (release func(), err error) {
+	if o := c.other(b); o != nil {
+		return o.Hold(b)
+	}
+	c.held.Add(1) // before it is looked at what Close and Sleep change
+	h, x, err := c.lockOwner("hold", b, ErrUseAfterFree)
+	if err == nil {
+		defer h.mu.Unlock()
+		if c.asleep.Load() {
+			err = c.asleepError("hold")
+		} else if !h.Unhome(b.id(), x) {
+			err = c.blockError("hold", b, h.stream, ErrUseAfterFree)
+		}
+	}
+	if err != nil {
+		c.held.Add(-1)
+		return nil, err
+	}
+	h.pending.Hold(x)
+	x.MarkUsed()
+	return sync.OnceFunc(func() { c.unhold(b) }), nil
+}
+
+// unhold ends a Hold. The block has a heap: it is live or pending.
+func (c *Caching) unhold(b Block) {
+	x := c.space.Blocks.At(b.id())
+	for {
+		h := c.heapAt(x.Owner())
+		if h == nil { // it is moving to another one
+			continue
+		}
+		h.mu.Lock()
+		if x.Owner() == h.Index() && c.heapAt(h.Index()) == h {
+			h.pending.Unhold(b.id(), x, h.putOne)
+			h.checkLocked()
+			h.mu.Unlock()
+			c.held.Add(-1)
+			return
+		}
+		h.mu.Unlock()
+	}
 }
 
 // ProcessDeferred frees the blocks whose wait for other streams is over and

@@ -26,8 +26,8 @@ type contents struct {
 // none, is called for every live block and must not use the allocator.
 //
 // Blocks can be freed while the allocator sleeps; allocating, Trim,
-// EmptyCache and Sleep fail with ErrAsleep. Sleep needs virtual memory and
-// fails with ErrNotSupported without it, with ErrClosed, and with what the
+// EmptyCache and Sleep fail with ErrAsleep. Sleep needs virtual memory and fails
+// with ErrNotSupported without it or while blocks are held (Hold), with ErrClosed, and with what the
 // device says: when that is before anything was given back, the allocator
 // stays awake; else it sleeps, and only what the error names stays reserved.
 func (c *Caching) Sleep(keep func(Block) bool) error {
@@ -46,6 +46,9 @@ func (c *Caching) Sleep(keep func(Block) bool) error {
 		return c.asleepError("sleep")
 	}
 	err := c.calm()
+	if err == nil && c.held.Load() > 0 { // the holders' memory would be another
+		err = errHeld
+	}
 	if err == nil {
 		_, err = c.releaseSegments(context.Background(), c.budget.Held())
 	}

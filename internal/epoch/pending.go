@@ -52,10 +52,12 @@ type waitList struct {
 	open  int // how many have the epoch of the last one
 }
 
-// useSet is the streams that were recorded on one block, where they are several.
+// useSet is the streams that were recorded on one block, where they are several, or
+// where others hold it.
 type useSet struct {
 	clocks  []*Clock
-	waiting int // of them, while the block is Pending
+	holds   int // see Hold
+	waiting int // of both, while the block is Pending
 }
 
 // Bytes returns the bytes of the blocks that wait.
@@ -90,7 +92,7 @@ func (p *Pending) Record(b *block.Block, k *Clock) {
 		p.carry(k.slot, 1)
 		return
 	case b.Uses()&manyUses == 0:
-		p.giveSet(b, p.Clock(b.Uses()-1))
+		p.giveSet(b)
 	}
 	if set := p.set(b); !slices.Contains(set.clocks, k) {
 		set.clocks = append(set.clocks, k)
@@ -98,8 +100,33 @@ func (p *Pending) Record(b *block.Block, k *Clock) {
 	}
 }
 
-// giveSet gives a block a set, with the one stream that it names.
-func (p *Pending) giveSet(b *block.Block, first *Clock) {
+// Hold makes a live block that is not homed wait for an Unhold once it is freed.
+func (p *Pending) Hold(b *block.Block) {
+	if p.set(b) == nil {
+		p.giveSet(b)
+	}
+	p.set(b).holds++
+}
+
+// Unhold ends a Hold of a block, and calls done where it is Pending and waits for
+// nothing else.
+func (p *Pending) Unhold(id block.ID, b *block.Block, done func(block.ID, *block.Block)) {
+	set := p.set(b)
+	set.holds--
+	if b.Word().State() != block.Pending {
+		if set.holds == 0 && len(set.clocks) == 0 {
+			p.Forget(b)
+		}
+		return
+	}
+	if set.waiting--; set.waiting == 0 {
+		p.finish(b)
+		done(id, b)
+	}
+}
+
+// giveSet gives a block a set, with the stream that it names, if any.
+func (p *Pending) giveSet(b *block.Block) {
 	var i uint32
 	if n := len(p.free); n > 0 {
 		i = p.free[n-1]
@@ -108,8 +135,9 @@ func (p *Pending) giveSet(b *block.Block, first *Clock) {
 		i = uint32(len(p.sets))
 		p.sets = append(p.sets, useSet{})
 	}
-	set := &p.sets[i]
-	set.clocks = append(set.clocks, first)
+	if set := &p.sets[i]; b.Uses() != 0 {
+		set.clocks = append(set.clocks, p.Clock(b.Uses()-1))
+	}
 	b.SetUses(i | manyUses)
 }
 
@@ -129,7 +157,7 @@ func (p *Pending) Forget(b *block.Block) {
 }
 
 // Add makes a Pending block wait for the streams recorded on it that have not
-// ended, and reports whether there are any. A failing event leaves the block
+// ended, and for who holds it, and reports whether there are any. A failing event leaves the block
 // waiting, which is safe, until a later one succeeds.
 func (p *Pending) Add(id block.ID, b *block.Block) (waits bool) {
 	p.bytes += b.Size
@@ -140,6 +168,7 @@ func (p *Pending) Add(id block.ID, b *block.Block) (waits bool) {
 		for _, k := range set.clocks {
 			n += p.await(k, id, b.Size)
 		}
+		n += set.holds
 		set.waiting = n
 	}
 	if n == 0 {
