@@ -1,0 +1,147 @@
+package dist
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+)
+
+// setEnv sets variables, given as NAME=VALUE, and clears all others that FromEnv
+// reads.
+func setEnv(t *testing.T, vars ...string) {
+	for _, name := range []string{
+		"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "JOB_COMPLETION_INDEX", "SLURM_PROCID", "SLURM_NTASKS",
+		"SLURM_LOCALID", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_ID", "CUPOOL_DIST_TOKEN", "CUPOOL_DIST_HOST",
+	} {
+		t.Setenv(name, "")
+	}
+	for _, v := range vars {
+		name, value, _ := strings.Cut(v, "=")
+		require.NoError(t, os.Setenv(name, value))
+	}
+}
+
+func TestFromEnv(t *testing.T) {
+	for name, test := range map[string]struct {
+		vars []string
+		want Config
+	}{
+		"nothing": {nil, Config{}},
+		"torchrun": {
+			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500"},
+			Config{Rank: 3, Size: 8, LocalRank: 1, Rendezvous: "node7:29500"},
+		},
+		"torchrun in a Slurm job": {
+			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0"},
+			Config{Rank: 3, Size: 8, LocalRank: 1, Rendezvous: "node7:29500"},
+		},
+		"IPv6": {
+			[]string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=fd00::1", "MASTER_PORT=1234"},
+			Config{Size: 2, Rendezvous: "[fd00::1]:1234"},
+		},
+		"IPv6 in brackets": {
+			[]string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=[fd00::1]", "MASTER_PORT=1234"},
+			Config{Size: 2, Rendezvous: "[fd00::1]:1234"},
+		},
+		"token and host": {
+			[]string{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1", "CUPOOL_DIST_TOKEN=x", "CUPOOL_DIST_HOST=10.0.0.2"},
+			Config{Rank: 1, Size: 2, Rendezvous: "a:1", Token: "x", Host: "10.0.0.2"},
+		},
+		"one rank of a launcher": {[]string{"RANK=0", "WORLD_SIZE=1"}, Config{Size: 1}},
+		"Kubernetes' indexed job": {
+			[]string{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=4", "MASTER_ADDR=job-0.svc", "MASTER_PORT=29500"},
+			Config{Rank: 2, Size: 4, Rendezvous: "job-0.svc:29500"},
+		},
+		"an indexed job of single programs": {[]string{"JOB_COMPLETION_INDEX=2"}, Config{}},
+		"Slurm": {
+			[]string{"SLURM_PROCID=5", "SLURM_NTASKS=16", "SLURM_LOCALID=5", "SLURM_JOB_NODELIST=gpu[007-010,3],x", "SLURM_JOB_ID=1234567", "SLURM_LAUNCH_NODE_IPADDR=10.1.1.1"},
+			Config{Rank: 5, Size: 16, LocalRank: 5, Rendezvous: "gpu007:24567"},
+		},
+		"Slurm's step": {
+			[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_STEP_NODELIST=b2", "SLURM_JOB_NODELIST=b[1-3]", "MASTER_PORT=77"},
+			Config{Size: 2, Rendezvous: "b2:77"},
+		},
+		"Slurm with an address": {
+			[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LAUNCH_NODE_IPADDR=10.1.1.1", "MASTER_PORT=77"},
+			Config{Size: 2, Rendezvous: "10.1.1.1:77"},
+		},
+		"a shell of salloc": {[]string{"SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, Config{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setEnv(t, test.vars...)
+			got, err := FromEnv()
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+			_, err = got.checked()
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestFromEnvRefuses(t *testing.T) {
+	torch := []string{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1"}
+	for name, test := range map[string]struct {
+		vars  []string
+		field string
+	}{
+		"no number":              {append(torch, "RANK=one"), "RANK"},
+		"a negative rank":        {append(torch, "RANK=-1"), "RANK"},
+		"a rank beyond the size": {append(torch, "RANK=2"), "RANK"},
+		"no size":                {append(torch, "WORLD_SIZE="), "WORLD_SIZE"},
+		"size 0":                 {append(torch, "WORLD_SIZE=0"), "WORLD_SIZE"},
+		"a huge size":            {append(torch, "WORLD_SIZE=99999999"), "WORLD_SIZE"},
+		"no rank":                {append(torch, "RANK="), "RANK"},
+		"a bad local rank":       {append(torch, "LOCAL_RANK=x"), "LOCAL_RANK"},
+		"no address":             {append(torch, "MASTER_ADDR="), "MASTER_ADDR"},
+		"no port":                {append(torch, "MASTER_PORT="), "MASTER_PORT"},
+		"a bad port":             {append(torch, "MASTER_PORT=66000"), "MASTER_PORT"},
+		"Slurm without a size":   {[]string{"SLURM_PROCID=0"}, "WORLD_SIZE"},
+		"Slurm's broken list":    {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a[1"}, "SLURM_JOB_NODELIST"},
+		"Slurm's empty list":     {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=,"}, "SLURM_JOB_NODELIST"},
+		"Slurm's odd job":        {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a", "SLURM_JOB_ID=x"}, "SLURM_JOB_ID"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setEnv(t, test.vars...)
+			_, err := FromEnv()
+			var bad *cupool.ConfigError
+			require.ErrorAs(t, err, &bad)
+			require.Equal(t, test.field, bad.Field)
+		})
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	for field, cfg := range map[string]Config{
+		"Size":       {Size: -1},
+		"Rank":       {Rank: 2, Size: 2, Rendezvous: "a:1"},
+		"LocalRank":  {LocalRank: -1},
+		"Timeout":    {Timeout: -1},
+		"Rendezvous": {Size: 2},
+	} {
+		var bad *cupool.ConfigError
+		_, err := Join(t.Context(), cfg)
+		require.ErrorAs(t, err, &bad)
+		require.Equal(t, field, bad.Field)
+	}
+	for _, addr := range []string{"a", ":1", "a:", "a:0", "a:b", "::1:2", "a:70000"} {
+		_, err := Join(t.Context(), Config{Size: 2, Rendezvous: addr})
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig, addr)
+	}
+}
+
+func FuzzFirstHost(f *testing.F) {
+	for _, s := range []string{"a", "a,b", "n[01-03]", "n[1,2]x", "a[1-2]-[3-4]", "[", "a[", "a]", "", ","} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		host, ok := firstHost(list)
+		if ok {
+			require.NotEmpty(t, host)
+			require.False(t, strings.ContainsAny(host, ",[]"), host)
+		}
+	})
+}
