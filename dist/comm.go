@@ -21,7 +21,7 @@ type hostComm struct {
 	links      []link
 	names      []string // of the ranks, for errors
 	timeout    time.Duration
-	tell       func(err error) // says to the other ranks why this one failed; does not wait
+	tell       func(err error) // says to the other ranks why this one failed; takes a moment
 	cause      func() error    // waits a moment for what another rank said; nil: nothing
 
 	grouping sync.Mutex // held during Group
@@ -32,6 +32,7 @@ type hostComm struct {
 	turn    uint64    // batches that are over
 	group   *batch    // that Group collects
 	free    []*batch
+	failing bool  // the others are being told
 	err     error // why nothing works any more
 	closing bool
 	shut    chan struct{} // closed when all links are, after err was set
@@ -125,20 +126,27 @@ func (c *hostComm) Close() error {
 }
 
 // fail ends the rank: what it has queued and all later calls fail. The first error
-// counts.
+// counts. It tells the other ranks first.
 func (c *hostComm) fail(err error) {
 	c.mu.Lock()
-	first := c.err == nil
-	if first {
-		c.err = err
-	}
+	first := !c.failing && c.err == nil
+	c.failing = true
 	c.mu.Unlock()
 	if !first {
 		<-c.shut
 		return
 	}
-	c.turned.Broadcast()
 	c.tell(err)
+	c.mu.Lock()
+	ended := c.err != nil // Close was faster
+	if !ended {
+		c.err = err
+	}
+	c.mu.Unlock()
+	if ended {
+		return
+	}
+	c.turned.Broadcast()
 	c.closeLinks()
 }
 

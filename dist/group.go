@@ -40,6 +40,7 @@ type Group struct {
 	nextGet uint32
 	comms   uint32
 	arrived map[arrival]chan net.Conn
+	failing bool // the others are being told
 	err     error
 	closed  bool
 }
@@ -231,32 +232,44 @@ func (g *Group) end() {
 	}
 }
 
-// fail keeps the first error, and tells the other ranks.
+// fail keeps the first error. It tells the other ranks before this one, whose
+// program may end at once: the others would take that for the cause.
 func (g *Group) fail(rank int, err error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err != nil || g.closed {
+	if g.failing || g.closed {
+		g.mu.Unlock()
 		return
 	}
-	g.err = err
-	close(g.failed)
-	g.tellLocked(rank, err)
-}
+	g.failing = true
+	links := g.othersLocked(rank)
+	g.mu.Unlock()
 
-// tellLocked says to the other ranks that rank failed.
-func (g *Group) tellLocked(rank int, err error) {
 	text := err.Error()
 	f := frame{kind: frameFailed, id: uint32(rank), value: []byte(text[:min(len(text), maxReason)])}.append(nil)
-	switch {
-	case g.store == nil && rank == g.Rank() && g.server != nil:
-		g.server.write(f)
-	case g.store != nil:
-		for _, m := range g.members {
-			if m != nil && m.link != nil && m.rank != rank {
-				m.link.write(f)
-			}
+	for _, l := range links {
+		_ = l.conn.SetWriteDeadline(time.Now().Add(patience))
+		l.write(f)
+	}
+	for _, l := range links {
+		_ = l.flush() // who does not take it learns of it otherwise
+	}
+	g.mu.Lock()
+	g.err = err
+	g.mu.Unlock()
+	close(g.failed)
+}
+
+// othersLocked returns the links to those who are told that rank failed.
+func (g *Group) othersLocked(rank int) (links []*tcpLink) {
+	if g.store == nil && rank == g.Rank() && g.server != nil {
+		return append(links, g.server)
+	}
+	for _, m := range g.members {
+		if m != nil && m.link != nil && m.rank != rank {
+			links = append(links, m.link)
 		}
 	}
+	return links
 }
 
 // said returns the error for a rank that said why it failed, or of which rank 0

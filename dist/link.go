@@ -57,6 +57,9 @@ func (p *pipe) flush() error {
 	for p.head < len(p.queue) && p.err == nil {
 		p.changed.Wait()
 	}
+	if p.head == len(p.queue) { // a reader that has it all may close
+		return nil
+	}
 	return p.err
 }
 

@@ -1,6 +1,7 @@
 package dist
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -59,7 +60,7 @@ func (h *neighbours) introduce(ranks []*hostComm) {
 	for _, c := range ranks {
 		c.cause = h.said
 		c.tell = func(err error) {
-			if !h.set(fmt.Errorf("dist: rank %d: %w: %w", c.rank, ErrRank, err)) {
+			if !h.set(fmt.Errorf("dist: rank %d failed: %w: %w", c.rank, ErrRank, errors.New(err.Error()))) { // it is not theirs
 				return
 			}
 			for _, o := range ranks {
