@@ -116,8 +116,12 @@ func (g *Group) Get(ctx context.Context, key string) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("dist: rank %d: Get of %q, which no rank has set: %w", g.Rank(), key, context.Cause(ctx))
 	case <-g.failed:
-		return nil, g.Err()
 	case <-g.ended:
+	}
+	select {
+	case value := <-got: // came before the end
+		return value, nil
+	default:
 		return nil, g.usable()
 	}
 }

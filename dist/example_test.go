@@ -1,0 +1,317 @@
+package dist_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/exampletest"
+)
+
+func TestExamplesAreComplete(t *testing.T) { exampletest.Complete(t) }
+
+// newPool returns a pool over the computer's own memory.
+func newPool() *cupool.Caching {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return pool
+}
+
+// Two ranks in one process add up what they have.
+func ExampleLocal() {
+	pools := []*cupool.Caching{newPool(), newPool()}
+	comms, err := dist.Local(pools...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i, c := range comms {
+		b, err := cupool.BufferFrom(pools[i], []float32{1, 2, float32(i)}, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		m, err := dist.Of(b)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := c.AllReduce(m, m, dist.Sum, nil); err != nil { // on the default stream of each
+			log.Fatal(err)
+		}
+		defer func() {
+			sums, err := b.ToHost() // waits for the stream
+			fmt.Println("rank", c.Rank(), "of", c.Size(), sums, err, c.Err())
+		}()
+	}
+	// Output:
+	// rank 1 of 2 [2 4 1] <nil> <nil>
+	// rank 0 of 2 [2 4 1] <nil> <nil>
+}
+
+// A program that torchrun, srun or Kubernetes starts, once for each GPU.
+func ExampleFromEnv() {
+	os.Setenv("RANK", "0")
+	os.Setenv("WORLD_SIZE", "1")
+	defer os.Unsetenv("RANK")
+	defer os.Unsetenv("WORLD_SIZE")
+
+	cfg, err := dist.FromEnv()
+	if err != nil {
+		log.Fatal(err)
+	}
+	group, err := dist.Join(context.Background(), cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer group.Close()
+	pool := newPool() // of the GPU with the number group.LocalRank()
+	comm, err := dist.Connect(context.Background(), group, pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer comm.Close()
+	fmt.Println("rank", group.Rank(), "of", group.Size(), "on GPU", group.LocalRank(), "failed:", group.Err())
+	// Output: rank 0 of 1 on GPU 0 failed: <nil>
+}
+
+// Processes find each other at one address, here of this machine, and share values.
+func ExampleJoin() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	rendezvous := l.Addr().String()
+	l.Close()
+
+	rank := func(rank int) { // each is a process of its own otherwise
+		group, err := dist.Join(context.Background(), dist.Config{Rank: rank, Size: 2, Rendezvous: rendezvous, Token: "a secret"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer group.Close()
+		if rank == 1 {
+			if err := group.Set("greeting", []byte("hello from rank 1")); err != nil {
+				log.Fatal(err)
+			}
+			if _, err := group.Get(context.Background(), "heard"); err != nil {
+				log.Fatal(err)
+			}
+			return
+		}
+		greeting, err := group.Get(context.Background(), "greeting") // waits until it is set
+		fmt.Printf("%s %v\n", greeting, err)
+		if err := group.Set("heard", nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { rank(0) })
+	wg.Go(func() { rank(1) })
+	wg.Wait()
+	// Output: hello from rank 1 <nil>
+}
+
+// A rank that does not come is named, and nothing hangs.
+func ExampleErrRank() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond) // dist.DefaultTimeout otherwise
+	defer cancel()
+	_, err := dist.Join(ctx, dist.Config{Size: 2, Rendezvous: "127.0.0.1:47631"})
+	fmt.Println(errors.Is(err, dist.ErrRank), dist.DefaultTimeout)
+	// Output: true 10m0s
+}
+
+// The other calls of a Comm, on two ranks.
+func ExampleComm() {
+	pools := []*cupool.Caching{newPool(), newPool()}
+	comms, err := dist.Local(pools...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	rank := func(c dist.Comm, pool *cupool.Caching) error {
+		one, err := cupool.BufferFrom(pool, []int32{int32(c.Rank() + 1)}, nil)
+		if err != nil {
+			return err
+		}
+		two, err := cupool.NewBuffer[int32](pool, 2, nil)
+		if err != nil {
+			return err
+		}
+		a, err := dist.Of(one)
+		if err != nil {
+			return err
+		}
+		b, err := dist.Of(two)
+		if err != nil {
+			return err
+		}
+		three, err := cupool.NewBuffer[int32](pool, 1, nil)
+		if err != nil {
+			return err
+		}
+		got, err := dist.Of(three)
+		if err != nil {
+			return err
+		}
+		other := 1 - c.Rank()
+		err = errors.Join(
+			c.AllGather(b, a, nil),               // 1 2
+			c.ReduceScatter(a, b, dist.Max, nil), // 1 on rank 0, 2 on rank 1
+			c.Broadcast(b, b, 0, nil),            // 1 2
+			c.Group(func() error { return errors.Join(c.Send(a, other, nil), c.Recv(got, other, nil)) }),
+		)
+		if err != nil {
+			return err
+		}
+		x, err := three.ToHost()
+		if err != nil {
+			return err
+		}
+		y, err := two.ToHost()
+		if c.Rank() == 0 {
+			fmt.Println(x, y, err)
+		}
+		return errors.Join(err, one.Free(), two.Free(), three.Free(), c.Close())
+	}
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		wg.Go(func() {
+			if err := rank(c, pools[i]); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	wg.Wait()
+	// Output: [2] [1 2] <nil>
+}
+
+// Gradients of two ranks become their means while the backward pass goes on.
+func ExampleReducer() {
+	pools := []*cupool.Caching{newPool(), newPool()}
+	comms, err := dist.Local(pools...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	train := func(c dist.Comm, pool *cupool.Caching) error {
+		eng, err := cupool.NewEngine(pool)
+		if err != nil {
+			return err
+		}
+		var grads []tensor.Tensor // as the backward pass makes them: the last layer's first
+		for _, host := range [][]float32{{1, 2, 3}, {float32(10 * c.Rank())}} {
+			g, err := eng.FromHost(tensor.New(tensor.WithBacking(host)))
+			if err != nil {
+				return err
+			}
+			grads = append(grads, g)
+		}
+		var r *dist.Reducer
+		r, err = dist.NewReducer(c, eng, grads, dist.ReducerConfig{BucketBytes: 8})
+		if err != nil {
+			return err
+		}
+		for i := range grads { // the backward pass, layer by layer
+			if err := r.Ready(i); err != nil {
+				return err
+			}
+		}
+		if err := r.Finish(); err != nil { // before the optimizer's step
+			return err
+		}
+		for _, g := range grads {
+			host, err := eng.ToHost(g)
+			if err != nil {
+				return err
+			}
+			if c.Rank() == 0 {
+				fmt.Println(host.Float32s())
+			}
+		}
+		return errors.Join(r.Close(), c.Close())
+	}
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		wg.Go(func() {
+			if err := train(c, pools[i]); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	wg.Wait()
+	// Output:
+	// [1 2 3]
+	// [5]
+}
+
+func ExampleOfTensor() {
+	pool := newPool()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	t, err := eng.Empty(tensor.Float64, 2, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := dist.OfTensor(t)
+	if err != nil {
+		log.Fatal(err)
+	}
+	side, err := pool.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(m.Count, m.Type, m.Bytes(), m.Type.Size())
+	fmt.Println(m.Record(side)) // an implementation of Comm says so of its stream
+
+	_, err = dist.OfTensor(tensor.New(tensor.WithBacking([]float32{1}))) // in Go's memory
+	fmt.Println(errors.Is(err, cupool.ErrForeignPointer))
+	// Output:
+	// 6 float64 48 8
+	// <nil>
+	// true
+}
+
+func ExampleType() {
+	for _, t := range []dist.Type{dist.Float32, dist.Float64, dist.Int32, dist.Int64, dist.Uint8} {
+		fmt.Print(t, " ", t.Size(), ", ")
+	}
+	// Output: float32 4, float64 8, int32 4, int64 8, uint8 1,
+}
+
+func ExampleOp() {
+	for _, op := range []dist.Op{dist.Sum, dist.Prod, dist.Min, dist.Max, dist.Avg} {
+		fmt.Print(op, " ")
+	}
+	// Output: sum prod min max avg
+}
+
+// A rank that cannot go on says so: the others do not wait for it.
+func Example_failure() {
+	pools := []*cupool.Caching{newPool(), newPool()}
+	comms, err := dist.Local(pools...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := comms[1].Abort(); err != nil {
+		log.Fatal(err)
+	}
+	b, err := cupool.NewBuffer[float32](pools[0], 1, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m := dist.Memory{Ptr: b.Ptr(), Count: b.Len(), Type: dist.Float32} // dist.Of records it, too
+	_ = comms[0].AllReduce(m, m, dist.Sum, nil)                        // fails at once, or when its turn comes
+	_ = b.Stream().Sync()
+	fmt.Println(errors.Is(comms[0].Err(), dist.ErrRank))
+	// Output: true
+}
