@@ -171,6 +171,11 @@ func (c *Comm) put(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
 	if err := m.Record(s); err != nil {
 		return c.refused(t, "memory at %#x: %w", uintptr(m.Ptr), err)
 	}
+	if m.Count > 0 {
+		if err := s.Copy(m.Ptr, m.Ptr, 0); err != nil { // copies nothing: the stream is open, and the memory on its device
+			return c.refused(t, "memory at %#x: %w", uintptr(m.Ptr), err)
+		}
+	}
 	t.Type, t.Stream = types[m.Type], uintptr(s.Handle())
 	return c.queue(t, s)
 }

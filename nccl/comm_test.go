@@ -15,7 +15,6 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/nccl"
 )
@@ -102,14 +101,4 @@ func each(ranks []rank, f func(r rank) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// upload makes a buffer with values.
-func upload[T any](r rank, s *cupool.Stream, values []T) (*cupool.Buffer[T], dist.Memory, error) {
-	b, err := cupool.NewBuffer[T](r.pool, len(values), s)
-	if err != nil {
-		return nil, dist.Memory{}, err
-	}
-	m, err := dist.Of(b)
-	return b, m, errors.Join(err, b.CopyFrom(values))
 }

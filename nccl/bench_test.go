@@ -1,0 +1,133 @@
+//go:build gpu
+
+package nccl_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/ncclapi"
+	"github.com/cupool/cupool/nccl"
+)
+
+// batch is how many calls a benchmark queues before it waits for the GPU, off the
+// clock, so that the queue is never full.
+const batch = 256
+
+// queueing times f, which queues one call.
+func queueing(b *testing.B, s *cupool.Stream, f func() error) {
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%batch == batch-1 {
+			b.StopTimer()
+			require.NoError(b, s.Sync())
+			b.StartTimer()
+		}
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	require.NoError(b, s.Sync())
+}
+
+// BenchmarkAllReduce is what the host pays for queueing a sum over one rank: of a
+// tensor, of a Buffer, of memory that needs no record, and by NCCL itself.
+func BenchmarkAllReduce(b *testing.B) {
+	r := newRanks(b, 1, nccl.Config{})[0]
+	s, err := r.pool.NewStream()
+	require.NoError(b, err)
+	e, err := cupool.NewEngine(r.pool, cupool.WithStream(s))
+	require.NoError(b, err)
+	x := tensor.New(tensor.WithEngine(e), tensor.WithShape(256), tensor.Of(tensor.Float32))
+	ofTensor, err := dist.OfTensor(x)
+	require.NoError(b, err)
+	p, err := newPlace(r, s, make([]float32, 256))
+	require.NoError(b, err)
+	bare := dist.Memory{Ptr: p.m.Ptr, Count: p.m.Count, Type: p.m.Type}
+	for name, m := range map[string]dist.Memory{"tensor": ofTensor, "buffer": p.m, "memory": bare} {
+		b.Run(name, func(b *testing.B) { queueing(b, s, func() error { return r.AllReduce(m, m, dist.Sum, s) }) })
+	}
+	b.Run("group of 8", func(b *testing.B) {
+		queueing(b, s, func() error {
+			return r.Group(func() error {
+				for range 8 {
+					if err := r.AllReduce(ofTensor, ofTensor, dist.Sum, s); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	})
+	b.Run("captured", func(b *testing.B) {
+		g, err := e.Capture(func() error { return r.AllReduce(ofTensor, ofTensor, dist.Sum, s) })
+		require.NoError(b, err)
+		queueing(b, s, g.Launch)
+		require.NoError(b, g.Close())
+	})
+	b.Run("NCCL", func(b *testing.B) { nothing(b, r.pool, s, p) })
+	require.NoError(b, first(p.b.Free(), e.FreeTensor(x)))
+}
+
+// nothing makes the same calls without a Comm.
+func nothing(b *testing.B, pool *cupool.Caching, s *cupool.Stream, p place[float32]) {
+	l, err := ncclapi.Load("libnccl.so.2")
+	require.NoError(b, err)
+	id, res := l.NewID()
+	require.Equal(b, ncclapi.Success, res)
+	c, res := l.Init(pool.Driver().(cuda.Driver).Context(), 1, &id, 0)
+	for res == ncclapi.InProgress {
+		res = c.State()
+	}
+	require.Equal(b, ncclapi.Success, res)
+	at := uintptr(p.m.Ptr)
+	tasks := []ncclapi.Task{{Kind: ncclapi.AllReduce, Dst: at, Src: at, Count: int64(p.m.Count), Type: ncclapi.Float32, Stream: uintptr(s.Handle())}}
+	queueing(b, s, func() error {
+		if res := c.Run(tasks); res != ncclapi.Success {
+			return fmt.Errorf("%s", res.Name())
+		}
+		return nil
+	})
+	require.Equal(b, ncclapi.Success, c.Abort())
+}
+
+// BenchmarkBytes is the time on the GPU of sums over the ranks that there are GPUs
+// for, registered or not.
+func BenchmarkBytes(b *testing.B) {
+	gpus, err := cuda.Devices()
+	require.NoError(b, err)
+	ranks := newRanks(b, len(gpus), nccl.Config{})
+	for _, size := range []int{1 << 10, 1 << 20, 64 << 20} {
+		for _, registered := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d bytes, registered %v", size, registered), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				require.NoError(b, each(ranks, func(r rank) error { return timed(r, b.N, size, registered) }))
+			})
+		}
+	}
+}
+
+func timed(r rank, n, size int, registered bool) error {
+	p, err := newPlace(r, nil, make([]float32, size/4))
+	if err != nil {
+		return err
+	}
+	block, err := r.pool.Lookup(p.b.Ptr())
+	if registered {
+		err = first(err, r.Register(block))
+	}
+	for i := 0; err == nil && i < n; i++ {
+		err = r.AllReduce(p.m, p.m, dist.Sum, nil)
+	}
+	err = first(err, r.pool.DefaultStream().Sync())
+	if registered {
+		err = first(err, r.Deregister(block))
+	}
+	return first(err, p.b.Free())
+}

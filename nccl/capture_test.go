@@ -1,0 +1,82 @@
+//go:build gpu
+
+package nccl_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/nccl"
+)
+
+// TestCapture captures a computation with sums of several ranks in it, on a fork
+// too, and launches it on changing data.
+func TestCapture(t *testing.T) {
+	for _, n := range groups() {
+		ranks := newRanks(t, n, nccl.Config{})
+		require.NoError(t, each(ranks, capture), "%d ranks", n)
+	}
+}
+
+func capture(r rank) error {
+	s, err := r.pool.NewStream()
+	if err != nil {
+		return err
+	}
+	e, err := cupool.NewEngine(r.pool, cupool.WithStream(s))
+	if err != nil {
+		return err
+	}
+	x := tensor.New(tensor.WithEngine(e), tensor.WithShape(1000), tensor.Of(tensor.Float32))
+	var y, z tensor.Tensor
+	compute := func() (err error) {
+		if y, err = tensor.Add(x, x); err != nil {
+			return err
+		}
+		if err := sumOf(r, y, s); err != nil {
+			return err
+		}
+		if z, err = tensor.Add(y, x); err != nil {
+			return err
+		}
+		return sumOf(r, z, s)
+	}
+	if err := first(e.Memset(x, float32(1)), compute(), e.FreeTensor(y, z), e.Sync()); err != nil {
+		return err
+	}
+	g, err := e.Capture(compute)
+	if err != nil {
+		return err
+	}
+	for i := range 6 {
+		if err := first(e.Memset(x, float32(i+r.Rank())), g.Launch()); err != nil {
+			return err
+		}
+		got, err := e.ToHost(z)
+		if err != nil {
+			return err
+		}
+		n := r.Size()
+		xs := n*i + n*(n-1)/2 // the sum of the ranks' x
+		for _, v := range enginetest.FloatsOf(got) {
+			if v != float64(2*xs*n+xs) {
+				return fmt.Errorf("launch %d: %v, not %v", i, v, 2*xs*n+xs)
+			}
+		}
+	}
+	return first(g.Close(), e.FreeTensor(x), r.Close(), s.Close())
+}
+
+func sumOf(r rank, x tensor.Tensor, s *cupool.Stream) error {
+	m, err := dist.OfTensor(x)
+	if err != nil {
+		return err
+	}
+	return r.AllReduce(m, m, dist.Sum, s)
+}

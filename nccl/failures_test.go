@@ -1,0 +1,322 @@
+//go:build gpu
+
+package nccl_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/nccl"
+)
+
+// onStandIn skips what real GPUs cannot be made to do.
+func onStandIn(t *testing.T) {
+	t.Helper()
+	if !fakecuda.Loaded() {
+		t.Skip("only the stand-in fails on purpose")
+	}
+}
+
+// eventually waits until Err is an error, and returns it.
+func eventually(c *nccl.Comm) error {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err := c.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queueSum queues a sum that the test does not look at.
+func queueSum(r rank) error {
+	p, err := newPlace(r, nil, make([]float32, 100))
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.AllReduce(p.m, p.m, dist.Sum, nil), p.b.Free())
+}
+
+// TestRankAborts aborts one rank while the others wait for it.
+func TestRankAborts(t *testing.T) {
+	ranks := newRanks(t, 4, nccl.Config{Timeout: 5 * time.Second})
+	require.NoError(t, each(ranks, queueSum))
+	require.NoError(t, each(ranks, func(r rank) error {
+		if r.Rank() == 3 {
+			return errors.Join(r.Abort(), r.Abort())
+		}
+		_ = queueSum(r) // it may know already
+		if err := eventually(r.Comm); !errors.Is(err, dist.ErrRank) {
+			return errors.Join(errors.New("no dist.ErrRank"), err)
+		}
+		return r.pool.DefaultStream().Sync() // nothing waits for ever
+	}))
+	for _, r := range ranks[:3] {
+		var failed *nccl.Error
+		require.ErrorAs(t, queueSum(r), &failed)
+		require.ErrorIs(t, r.Group(func() error { return nil }), nil)
+		require.Equal(t, r.Rank(), failed.Rank)
+		require.Equal(t, 4, failed.Size)
+		require.ErrorIs(t, r.Close(), dist.ErrRank)
+		require.ErrorIs(t, r.Close(), cupool.ErrClosed)
+		require.ErrorIs(t, queueSum(r), dist.ErrRank, "the first error stays")
+	}
+	require.ErrorIs(t, queueSum(ranks[3]), cupool.ErrClosed)
+	require.ErrorIs(t, ranks[3].Close(), cupool.ErrClosed)
+	require.NoError(t, ranks[3].Err())
+}
+
+// TestRankIsLate has one rank make no call: the others give up.
+func TestRankIsLate(t *testing.T) {
+	ranks := newRanks(t, 2, nccl.Config{Timeout: time.Second})
+	require.NoError(t, each(ranks, queueSum))
+	require.NoError(t, queueSum(ranks[0]))
+	err := eventually(ranks[0].Comm)
+	require.ErrorIs(t, err, dist.ErrRank)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "Config.Timeout")
+	require.NoError(t, ranks[0].pool.DefaultStream().Sync())
+	require.ErrorIs(t, queueSum(ranks[0]), dist.ErrRank)
+}
+
+// TestCloseIsLate closes a rank whose work waits for another one.
+func TestCloseIsLate(t *testing.T) {
+	ranks := newRanks(t, 2, nccl.Config{Timeout: 500 * time.Millisecond})
+	require.NoError(t, each(ranks, queueSum))
+	require.NoError(t, queueSum(ranks[0]))
+	require.ErrorIs(t, ranks[0].Close(), dist.ErrRank)
+	require.NoError(t, ranks[0].pool.DefaultStream().Sync())
+}
+
+// TestAbortWhileWaiting aborts from another goroutine than the one that waits.
+func TestAbortWhileWaiting(t *testing.T) {
+	ranks := newRanks(t, 2, nccl.Config{})
+	require.NoError(t, each(ranks, queueSum))
+	require.NoError(t, queueSum(ranks[0]))
+	synced := make(chan error)
+	go func() { synced <- ranks[0].pool.DefaultStream().Sync() }()
+	require.NoError(t, ranks[0].Abort())
+	require.NoError(t, <-synced)
+}
+
+// TestRankDoesNotJoin makes a group in which one rank is missing.
+func TestRankDoesNotJoin(t *testing.T) {
+	pool := openPools(t, 1)[0]
+	for _, rank := range []int{0, 1} {
+		f := files{dir: t.TempDir(), rank: rank, size: 2}
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		_, err := nccl.New(ctx, f, pool, nccl.Config{})
+		require.ErrorIs(t, err, context.DeadlineExceeded, "rank %d", rank)
+		cancel()
+		_, err = nccl.New(context.Background(), f, pool, nccl.Config{Timeout: 50 * time.Millisecond})
+		require.ErrorIs(t, err, context.DeadlineExceeded, "rank %d", rank)
+		ctx, cancel = context.WithCancel(context.Background())
+		cancel()
+		_, err = nccl.New(ctx, f, pool, nccl.Config{})
+		require.ErrorIs(t, err, context.Canceled, "rank %d", rank)
+	}
+}
+
+// failing is a rendezvous that fails, at once or when it is told to.
+type failing struct {
+	files
+	set, get error
+	dead     atomic.Pointer[error]
+}
+
+func (f *failing) Set(key string, v []byte) error { return errors.Join(f.set, f.files.Set(key, v)) }
+
+func (f *failing) Get(ctx context.Context, key string) ([]byte, error) {
+	if f.get != nil {
+		return nil, f.get
+	}
+	return f.files.Get(ctx, key)
+}
+
+func (f *failing) Err() error {
+	if e := f.dead.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// TestRendezvousFails has the rendezvous fail before, while and after the ranks
+// join.
+func TestRendezvousFails(t *testing.T) {
+	pool := openPools(t, 1)[0]
+	gone := errors.New("rank 1 is gone")
+	_, err := nccl.New(context.Background(), &failing{files: files{dir: t.TempDir(), size: 1}, set: gone}, pool, nccl.Config{})
+	require.ErrorIs(t, err, gone)
+	_, err = nccl.New(context.Background(), &failing{files: files{dir: t.TempDir(), size: 2, rank: 1}, get: gone}, pool, nccl.Config{})
+	require.ErrorIs(t, err, gone)
+	waits := &failing{files: files{dir: t.TempDir(), size: 2}}
+	waits.dead.Store(&gone)
+	_, err = nccl.New(context.Background(), waits, pool, nccl.Config{})
+	require.ErrorIs(t, err, gone)
+	later := &failing{files: files{dir: t.TempDir(), size: 1}}
+	c, err := nccl.New(context.Background(), later, pool, nccl.Config{})
+	require.NoError(t, err)
+	require.NoError(t, c.Err())
+	later.dead.Store(&gone)
+	require.ErrorIs(t, c.Err(), gone)
+	require.ErrorIs(t, queueSum(rank{c, pool}), gone)
+	require.ErrorIs(t, c.Close(), gone)
+}
+
+// TestCallsDiffer has ranks that make different calls, which the stand-in finds.
+func TestCallsDiffer(t *testing.T) {
+	onStandIn(t)
+	ranks := newRanks(t, 2, nccl.Config{})
+	require.NoError(t, each(ranks, func(r rank) error {
+		p, err := newPlace(r, nil, make([]float32, 10+r.Rank()))
+		if err := first(err, r.AllReduce(p.m, p.m, dist.Sum, nil)); err != nil {
+			return err
+		}
+		if err := eventually(r.Comm); err == nil {
+			return errors.New("no error")
+		}
+		return first(r.pool.DefaultStream().Sync(), p.b.Free())
+	}))
+	require.ErrorContains(t, ranks[1].Err(), "11 elements")
+	require.ErrorContains(t, ranks[1].Err(), "ncclInvalidArgument")
+}
+
+// TestOutOfMemory has a rank without memory for NCCL: no rank waits for it.
+func TestOutOfMemory(t *testing.T) {
+	onStandIn(t)
+	pools := openPools(t, 3)
+	fakecuda.SetMemory(1, 1<<20)
+	defer fakecuda.SetMemory(1, 4<<30)
+	_, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.ErrorContains(t, err, "rank 1 of 3")
+	require.ErrorContains(t, err, "cupool.Config.Limit")
+}
+
+// TestFaults has every call of NCCL fail. All ranks end, and nothing is left.
+func TestFaults(t *testing.T) {
+	onStandIn(t)
+	t.Cleanup(fakecuda.Reset)
+	const systemError, inProgressForAll = 2, 1000
+	for _, call := range []string{"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclAllReduce", "ncclGroupStart",
+		"ncclGroupEnd", "ncclSend", "ncclCommRegister", "ncclCommDeregister", "ncclCommFinalize", "ncclCommDestroy"} {
+		pools := openPools(t, 2)
+		fakecuda.Fail(call, 1, systemError, inProgressForAll)
+		err := life(pools)
+		fakecuda.Reset()
+		var failed *nccl.Error
+		require.ErrorAs(t, err, &failed, call)
+		require.Equal(t, systemError, failed.Code, call)
+		require.Equal(t, "ncclSystemError", failed.Name, call)
+		for _, p := range pools {
+			require.NoError(t, p.DefaultStream().Sync(), call)
+			require.Zero(t, p.Stats().All.Allocation.Current, call)
+		}
+	}
+	require.Error(t, func() error {
+		fakecuda.Fail("ncclGetVersion", 1, systemError, 1)
+		_, err := nccl.Version("")
+		return err
+	}())
+}
+
+// life makes a group, calls everything and ends it.
+func life(pools []*cupool.Caching) error {
+	comms, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
+	if err != nil {
+		return err
+	}
+	ranks := make([]rank, len(comms))
+	for i, c := range comms {
+		ranks[i] = rank{c, pools[i]}
+	}
+	return each(ranks, func(r rank) error {
+		b, err := r.pool.Alloc(1<<20, nil)
+		if err != nil {
+			return err
+		}
+		p, err := newPlace(r, nil, []float32{1, 2})
+		if err != nil {
+			return err
+		}
+		other := 1 - r.Rank()
+		err = first(r.Register(b), queueSum(r), r.Group(func() error { return first(r.Send(p.m, other, nil), r.Recv(p.m, other, nil)) }), r.Deregister(b))
+		return errors.Join(err, r.Close(), r.pool.Free(b), p.b.Free())
+	})
+}
+
+// TestNothingIsLeft looks for memory, goroutines and files after groups that ended
+// well, were aborted or never began.
+func TestNothingIsLeft(t *testing.T) {
+	for _, n := range groups() {
+		pools := openPools(t, n)
+		before := freeMemory(t, pools)
+		goroutines := runtime.NumGoroutine()
+		for range 3 {
+			comms, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
+			require.NoError(t, err)
+			require.NoError(t, sumAll(comms, pools))
+			var wg sync.WaitGroup
+			for i, c := range comms {
+				wg.Go(func() {
+					if i == 0 {
+						_ = c.Abort()
+					}
+					_ = c.Close()
+				})
+			}
+			wg.Wait()
+		}
+		for end := time.Now().Add(patience); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+			require.True(t, time.Now().Before(end), "%d goroutines, not %d", runtime.NumGoroutine(), goroutines)
+		}
+		if fakecuda.Loaded() {
+			require.Equal(t, before, freeMemory(t, pools))
+			require.False(t, ours(t), "shared memory")
+		}
+	}
+}
+
+// ours reports whether this process has the stand-in's shared memory open.
+func ours(t *testing.T) bool {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, fd := range fds {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.Contains(to, "fakenccl-") {
+			return true
+		}
+	}
+	return false
+}
+
+func sumAll(comms []*nccl.Comm, pools []*cupool.Caching) error {
+	ranks := make([]rank, len(comms))
+	for i, c := range comms {
+		ranks[i] = rank{c, pools[i]}
+	}
+	return each(ranks, func(r rank) error { return first(queueSum(r), r.pool.DefaultStream().Sync()) })
+}
+
+func freeMemory(t *testing.T, pools []*cupool.Caching) (free []int64) {
+	t.Helper()
+	for _, p := range pools {
+		_, err := p.Trim(0)
+		require.NoError(t, err)
+		f, _, err := p.Driver().MemInfo()
+		require.NoError(t, err)
+		free = append(free, f)
+	}
+	return free
+}

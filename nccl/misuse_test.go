@@ -1,0 +1,95 @@
+//go:build gpu
+
+package nccl_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/nccl"
+)
+
+// TestMisuse makes calls that cannot be made. The Comm is as before.
+func TestMisuse(t *testing.T) {
+	r := newRanks(t, 1, nccl.Config{})[0]
+	p, err := newPlace(r, nil, []float32{1, 2})
+	require.NoError(t, err)
+	q, err := newPlace(r, nil, []float32{1, 2, 3})
+	require.NoError(t, err)
+	i, err := newPlace(r, nil, []int32{1, 2})
+	require.NoError(t, err)
+	require.ErrorIs(t, r.AllReduce(p.m, q.m, dist.Sum, nil), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, r.AllReduce(p.m, i.m, dist.Sum, nil), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, r.Broadcast(p.m, q.m, 0, nil), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, r.AllGather(p.m, q.m, nil), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, r.ReduceScatter(p.m, q.m, dist.Sum, nil), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, r.AllReduce(dist.Memory{}, dist.Memory{}, dist.Sum, nil), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, r.AllReduce(i.m, i.m, dist.Avg, nil), cupool.ErrNotSupported)
+	require.ErrorIs(t, r.AllReduce(i.m, i.m, dist.Avg+1, nil), cupool.ErrNotSupported)
+	require.ErrorIs(t, r.ReduceScatter(i.m, i.m, -1, nil), cupool.ErrNotSupported)
+	require.ErrorIs(t, r.Broadcast(p.m, p.m, 1, nil), dist.ErrRank)
+	require.ErrorIs(t, r.Send(p.m, 1, nil), dist.ErrRank)
+	require.ErrorIs(t, r.Recv(p.m, -1, nil), dist.ErrRank)
+	s, err := r.pool.NewStream()
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, r.AllReduce(p.m, p.m, dist.Sum, s), cupool.ErrClosed)
+	require.NoError(t, q.b.Free())
+	require.ErrorIs(t, r.AllReduce(q.m, q.m, dist.Sum, nil), cupool.ErrUseAfterFree)
+	require.ErrorContains(t, r.Group(func() error { return r.Send(p.m, 3, nil) }), "rank 3")
+	require.NoError(t, r.AllReduce(p.m, p.m, dist.Sum, nil))
+	require.NoError(t, r.Err())
+	require.NoError(t, i.b.Free())
+	require.NoError(t, p.is("after misuse", []float32{1, 2}))
+}
+
+// TestForeign uses streams and memory of another allocator, and a device that is no
+// GPU.
+func TestForeign(t *testing.T) {
+	r := newRanks(t, 1, nccl.Config{})[0]
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	pool, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	p, err := newPlace(r, nil, []float32{1, 2})
+	require.NoError(t, err)
+	q, err := newPlace(rank{pool: pool}, nil, []float32{1, 2})
+	require.NoError(t, err)
+	require.ErrorIs(t, r.AllReduce(p.m, p.m, dist.Sum, pool.DefaultStream()), cupool.ErrForeignStream)
+	require.ErrorIs(t, r.AllReduce(p.m, q.m, dist.Sum, nil), cupool.ErrForeignStream)
+	require.NoError(t, first(p.b.Free(), q.b.Free(), pool.Close(), d.Close()))
+
+	host, err := cupool.New(cupool.Config{})
+	require.NoError(t, err)
+	_, err = nccl.NewLocal(context.Background(), []*cupool.Caching{host}, nccl.Config{})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.NoError(t, host.Close())
+}
+
+// TestConfig has groups that cannot be.
+func TestConfig(t *testing.T) {
+	pool := openPools(t, 1)[0]
+	var bad *cupool.ConfigError
+	for _, f := range []files{{dir: t.TempDir(), rank: 1, size: 1}, {dir: t.TempDir(), rank: -1, size: 1}, {dir: t.TempDir()}} {
+		_, err := nccl.New(context.Background(), f, pool, nccl.Config{})
+		require.ErrorAs(t, err, &bad)
+	}
+	_, err := nccl.New(context.Background(), nil, pool, nccl.Config{})
+	require.ErrorAs(t, err, &bad)
+	_, err = nccl.New(context.Background(), files{size: 1}, nil, nccl.Config{})
+	require.ErrorAs(t, err, &bad)
+	_, err = nccl.New(context.Background(), files{dir: t.TempDir(), size: 1}, pool, nccl.Config{Library: "/nowhere/libnccl.so.2"})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "LD_LIBRARY_PATH")
+	_, err = nccl.Version("/nowhere/libnccl.so.2")
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	f := files{dir: t.TempDir(), rank: 1, size: 2}
+	require.NoError(t, f.Set("nccl", []byte("short")))
+	_, err = nccl.New(context.Background(), f, pool, nccl.Config{})
+	require.ErrorIs(t, err, cupool.ErrSizeMismatch)
+}
