@@ -96,14 +96,27 @@ func Shuffled(rng *rand.Rand, n int) <-chan []int {
 func (b *Batcher) Batch(from, to int) (x []float32, y []int) {
 	b.x, b.y = b.x[:0], b.y[:0]
 	for _, i := range b.order[from:to] {
-		dx, dy := 0, 0
-		if b.shift > 0 {
-			dx, dy = b.rng.IntN(2*b.shift+1)-b.shift, b.rng.IntN(2*b.shift+1)-b.shift
-		}
+		dx, dy := b.move()
 		b.appendImage(b.Set.Image(i), dx, dy)
 		b.y = append(b.y, int(b.Set.Labels[i]))
 	}
 	return b.x, b.y
+}
+
+// Skip passes over n samples that come next. Their random numbers are drawn, so
+// that those after them are moved as if this Batcher had made all.
+func (b *Batcher) Skip(n int) {
+	for range n {
+		b.move()
+	}
+}
+
+// move returns how far the next image is moved to the right and down.
+func (b *Batcher) move() (dx, dy int) {
+	if b.shift == 0 {
+		return 0, 0
+	}
+	return b.rng.IntN(2*b.shift+1) - b.shift, b.rng.IntN(2*b.shift+1) - b.shift
 }
 
 // appendImage adds an image to b.x, moved to the right by dx and down by dy.

@@ -1,8 +1,11 @@
 package training
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/mnist"
 )
@@ -38,5 +41,35 @@ func TestAppendImage(t *testing.T) {
 				t.Errorf("%v, want %v", b.x, want)
 			}
 		})
+	}
+}
+
+// Batchers that make parts of the batches make together what one makes.
+func TestSkip(t *testing.T) {
+	const seed, size, steps = 5, 6, 3
+	set := &mnist.Set{Images: mnist.Images{N: size * steps, Rows: 3, Cols: 3}, Labels: make([]byte, size*steps)}
+	for i := range set.N * 9 {
+		set.Images.Pixels = append(set.Images.Pixels, byte(i))
+	}
+	parts := func(n int) (x []float32) {
+		var batchers []*Batcher
+		for range n {
+			b := NewBatcher(set, 1, rand.New(rand.NewPCG(seed, 0)))
+			b.Shuffle(NaturalOrder(set.N))
+			batchers = append(batchers, b)
+		}
+		for from := 0; from < set.N; from += size {
+			for i, b := range batchers {
+				b.Skip(i * size / n)
+				part, _ := b.Batch(from+i*size/n, from+(i+1)*size/n)
+				b.Skip(size - (i+1)*size/n)
+				x = append(x, part...)
+			}
+		}
+		return x
+	}
+	want := parts(1)
+	for _, n := range []int{2, 3, 6} {
+		require.Equal(t, want, parts(n), "seed %d, %d parts", seed, n)
 	}
 }
