@@ -18,8 +18,8 @@ type source interface {
 	// prepare tells the order of the epoch after this one, once all batches of
 	// this one were asked for: the next shuffle is given the same.
 	prepare(order []int)
-	// batch returns the samples with the places [from, to) in that order as new
-	// tensors.
+	// batch returns this rank's part of the samples with the places [from, to) in
+	// that order.
 	batch(from, to int) (x, y tensor.Tensor)
 	// rest gives up what was made for steps that do not come.
 	rest() error
@@ -29,16 +29,17 @@ type source interface {
 	fallbacks() int64
 }
 
-// newSource returns what makes batches of set: from images moved by up to shift
-// pixels in x and y, as rng says, or from a copy of the set on the device.
-func newSource(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) source {
-	b := newBatcher(eng, set, shift, rng)
+// newSource returns what makes a rank's part of batches of set: from images moved
+// by up to shift pixels in x and y, as rng says, or from a copy of the set on the
+// device.
+func newSource(eng *cupool.Engine, set *mnist.Set, of share, shift int, rng *rand.Rand) source {
 	if shift > 0 {
-		return b
+		return newBatcher(eng, set, of, shift, rng)
 	}
-	b.shuffle(training.NaturalOrder(set.N))
-	x, y := b.batch(0, set.N)
-	return newResident(eng, samples{x.(*tensor.Dense), y.(*tensor.Dense)})
+	whole := newBatcher(eng, set, share{0, 1}, 0, nil)
+	whole.shuffle(training.NaturalOrder(set.N))
+	x, y := whole.batch(0, set.N)
+	return newResident(eng, samples{x.(*tensor.Dense), y.(*tensor.Dense)}, of)
 }
 
 // samples are images, one a row, and the classes they show.
@@ -66,7 +67,8 @@ func (s samples) part(from, to int) samples {
 type resident struct {
 	eng    *cupool.Engine // computes
 	side   *cupool.Engine // puts in order
-	seen   samples        // the whole set, as the side engine sees it
+	of     share
+	seen   samples // the whole set, as the side engine sees it
 	all    samples
 	places [2]place
 	now    int  // the place of this epoch
@@ -79,8 +81,8 @@ type place struct {
 	side samples
 }
 
-func newResident(eng *cupool.Engine, all samples) *resident {
-	r := &resident{eng: eng, side: must(engineOn(eng.Allocator())), all: all}
+func newResident(eng *cupool.Engine, all samples, of share) *resident {
+	r := &resident{eng: eng, side: must(engineOn(eng.Allocator())), of: of, all: all}
 	r.seen = r.share(all)
 	for i := range r.places {
 		s := samples{must(eng.Empty(all.x.Dtype(), all.x.Shape()...)), must(eng.Empty(all.y.Dtype(), all.y.Shape()...))}
@@ -117,7 +119,7 @@ func (r *resident) shuffle(order []int) {
 }
 
 func (r *resident) batch(from, to int) (x, y tensor.Tensor) {
-	part := r.places[r.now].part(from, to)
+	part := r.places[r.now].part(r.of.part(from, to))
 	return part.x, part.y
 }
 
@@ -146,11 +148,12 @@ func memoryOf(eng *cupool.Engine, t tensor.Tensor) cupool.Block {
 // A batcher copies samples to the device, a batch at a time.
 type batcher struct {
 	eng *cupool.Engine
+	of  share
 	*training.Batcher
 }
 
-func newBatcher(eng *cupool.Engine, set *mnist.Set, shift int, rng *rand.Rand) *batcher {
-	return &batcher{eng, training.NewBatcher(set, shift, rng)}
+func newBatcher(eng *cupool.Engine, set *mnist.Set, of share, shift int, rng *rand.Rand) *batcher {
+	return &batcher{eng, of, training.NewBatcher(set, shift, rng)}
 }
 
 func (b *batcher) shuffle(order []int) { b.Shuffle(order) }
@@ -158,8 +161,11 @@ func (b *batcher) shuffle(order []int) { b.Shuffle(order) }
 func (b *batcher) prepare([]int) {}
 
 func (b *batcher) batch(from, to int) (x, y tensor.Tensor) {
-	images, classes := b.Batch(from, to)
-	return upload(b.eng, images, to-from, b.Set.Size()), upload(b.eng, classes, to-from)
+	first, last := b.of.part(from, to)
+	b.Skip(first - from)
+	images, classes := b.Batch(first, last)
+	b.Skip(to - last)
+	return upload(b.eng, images, last-first, b.Set.Size()), upload(b.eng, classes, last-first)
 }
 
 func (b *batcher) rest() error { return nil }

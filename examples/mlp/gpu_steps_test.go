@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,32 +73,21 @@ func (o *options) withTrainer(f func(*trainer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := cupool.Open(o.Device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	pool, err := o.PoolOn(d)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pool.Close()) }()
-	eng, err := engineOn(pool)
-	if err != nil {
-		return err
-	}
-	tr, err := newTrainer(pool, eng, o, train, test)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, tr.free()) }()
-	if err := f(tr); err != nil {
-		return err
-	}
-	if n := eng.Stats().Fallbacks; n > 0 && !fakecuda.Loaded() {
-		return fmt.Errorf("%d operations were left to the host", n)
-	}
-	return nil
+	ranks := o.ranks(io.Discard, io.Discard)
+	return together(context.Background(), ranks, func(_ context.Context, r *rank) (err error) {
+		tr, err := r.trainer(train, test)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, tr.free()) }()
+		if err := f(tr); err != nil {
+			return err
+		}
+		if n := tr.fallbacks(); n > 0 && !fakecuda.Loaded() {
+			return fmt.Errorf("%d operations were left to the host", n)
+		}
+		return nil
+	})
 }
 
 // epochLosses takes the steps of an epoch and waits for each.

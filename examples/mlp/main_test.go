@@ -24,6 +24,9 @@ import (
 var dataDir string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
 	status, err := func() (int, error) {
 		var err error
 		if dataDir, err = os.MkdirTemp("", "mlp"); err != nil {

@@ -81,8 +81,10 @@ func (m *mlp) forward(x tensor.Tensor) []tensor.Tensor {
 }
 
 // backward sets the gradients of all parameters, from what forward returned
-// and the gradient of the loss by the logits.
-func (m *mlp) backward(acts []tensor.Tensor, logits tensor.Tensor) {
+// and the gradient of the loss by the logits. It calls ready for each layer, from
+// the last to the first, once the engine's stream has the work that sets its
+// gradients.
+func (m *mlp) backward(acts []tensor.Tensor, logits tensor.Tensor, ready func(layer int) error) {
 	d := logits // the gradient by a layer's output, before its activation
 	for i := len(m.layers) - 1; i >= 0; i-- {
 		l := m.layers[i]
@@ -92,6 +94,7 @@ func (m *mlp) backward(acts []tensor.Tensor, logits tensor.Tensor) {
 			in, act = must(m.eng.Empty(m.dt, acts[i].Shape()...)), m.activation(i-1)
 		}
 		check(nn.LinearBack(m.eng, acts[i], l.w.value, d, in, l.w.grad, l.b.grad, act))
+		check(ready(i))
 		d = in
 	}
 }

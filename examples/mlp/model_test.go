@@ -89,7 +89,7 @@ func TestGradients(t *testing.T) {
 				}
 				inScope(t, eng, func() {
 					acts := net.forward(x)
-					net.backward(acts, net.crossEntropy(acts[len(acts)-1], y, zeros(eng, net.dt, n)))
+					net.backward(acts, net.crossEntropy(acts[len(acts)-1], y, zeros(eng, net.dt, n)), (*peers)(nil).ready)
 				})
 				for i, p := range net.params() {
 					values, grads := p.value.Data().([]float64), p.grad.Data().([]float64)
@@ -129,7 +129,7 @@ func TestBackwardForked(t *testing.T) {
 					if forked {
 						net.backwardForked(acts, d, func(layer int) error { return opt.stepLayer(at, layer) })
 					} else {
-						net.backward(acts, d)
+						net.backward(acts, d, (*peers)(nil).ready)
 						opt.step(at)
 					}
 				}

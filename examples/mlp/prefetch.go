@@ -15,7 +15,7 @@ import (
 type prefetcher struct {
 	eng  *cupool.Engine // computes
 	made *batcher       // on an engine of its own
-	size int            // of a batch
+	size int            // of a batch, of all ranks
 
 	next chan fetched // of this epoch; nil before the first
 	stop chan struct{}
@@ -28,8 +28,8 @@ type fetched struct {
 	err  error
 }
 
-func newPrefetcher(eng *cupool.Engine, set *mnist.Set, shift, size int, rng *rand.Rand) *prefetcher {
-	return &prefetcher{eng: eng, made: newBatcher(must(engineOn(eng.Allocator())), set, shift, rng), size: size}
+func newPrefetcher(eng *cupool.Engine, set *mnist.Set, of share, shift, size int, rng *rand.Rand) *prefetcher {
+	return &prefetcher{eng: eng, made: newBatcher(must(engineOn(eng.Allocator())), set, of, shift, rng), size: size}
 }
 
 // shuffle starts the goroutine of an epoch, which may be one batch ahead of

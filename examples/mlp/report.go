@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -24,10 +25,23 @@ type report struct {
 	LeakedBlocks           int64   `json:"leaked_blocks"`
 	FallbackOps            int64   `json:"gpu_fallback_ops"` // operations that the device left to the host
 
+	Group *groupReport `json:"group,omitempty"`
+
 	// With -plan only.
 	PlannedSteps int64 `json:"planned_steps,omitempty"` // served by the plan from beginning to end
 	PlanBytes    int64 `json:"plan_bytes,omitempty"`
 	PlannedHits  int64 `json:"planned_hits,omitempty"` // allocations served by the plan
+}
+
+// A groupReport is what several ranks have in addition.
+type groupReport struct {
+	Ranks             int     `json:"ranks"`
+	Comm              string  `json:"comm"`
+	ImagesPerSecond   float64 `json:"images_per_s"` // of all ranks
+	WaitMicros        float64 `json:"wait_us"`      // a step of the first rank for the others' gradients; 0: not measured
+	WaitShare         float64 `json:"wait_share"`   // of a step's time
+	PeakLiveBytes     []int64 `json:"peak_live_bytes"`
+	PeakReservedBytes []int64 `json:"peak_reserved_bytes"`
 }
 
 // newReport sums up a training whose tensors have all been freed.
@@ -68,6 +82,13 @@ func (r report) Print(w io.Writer) {
 	fmt.Fprintf(w, "  peak live     %.1f MiB\n", training.MiB(r.PeakLiveBytes))
 	fmt.Fprintf(w, "  reserved      %.1f MiB\n", training.MiB(r.PeakReservedBytes))
 	fmt.Fprintf(w, "  leaked        %d blocks\n", r.LeakedBlocks)
+	if g := r.Group; g != nil {
+		fmt.Fprintf(w, "the %d ranks\n", g.Ranks)
+		fmt.Fprintf(w, "  together      %.0f images/s\n", g.ImagesPerSecond)
+		fmt.Fprintf(w, "  waiting       %.0f µs a step for gradients of others, %.1f %% of it\n", g.WaitMicros, 100*g.WaitShare)
+		fmt.Fprintf(w, "  peak live     %.1f to %.1f MiB a rank\n", training.MiB(slices.Min(g.PeakLiveBytes)), training.MiB(slices.Max(g.PeakLiveBytes)))
+		fmt.Fprintf(w, "  reserved      %.1f to %.1f MiB a rank\n", training.MiB(slices.Min(g.PeakReservedBytes)), training.MiB(slices.Max(g.PeakReservedBytes)))
+	}
 	if r.PlannedSteps > 0 {
 		fmt.Fprintf(w, "  planned       %d steps, %d allocations, in %.1f MiB\n", r.PlannedSteps, r.PlannedHits, training.MiB(r.PlanBytes))
 	}

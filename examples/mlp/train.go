@@ -23,15 +23,17 @@ type trainer struct {
 	opt   optimizer
 	train source
 	test  source
-	loss  *tensor.Dense // of each sample of a batch, added up over an epoch
+	loss  *tensor.Dense // of each sample of this rank's part of a batch, added up over an epoch
+	peers *peers        // nil: there are no other ranks
 
+	share share
 	rng   *rand.Rand // of the order of the samples
 	order []int      // that of the next epoch
 
 	trainN, testN int // samples
 	testLabels    []byte
 
-	batch     int
+	batch     int             // samples of all ranks
 	steps     int             // of one epoch
 	epochs    int             // of the training
 	lr        float64         // of the first step; it falls linearly to 0
@@ -47,8 +49,9 @@ type epoch struct {
 	duration     time.Duration
 }
 
-// newTrainer makes the network and the optimizer that o asks for.
-func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test *mnist.Set) (t *trainer, err error) {
+// newTrainer makes the network and the optimizer that o asks for, the same ones
+// on all ranks.
+func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, of share, train, test *mnist.Set) (t *trainer, err error) {
 	// Should memory run out half way, the scope frees what is there.
 	scope := eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
@@ -60,9 +63,10 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 		eng:   eng,
 		net:   net,
 		opt:   optimizers[o.Optimizer](net),
-		train: trainSource(eng, o, train),
-		test:  newSource(eng, test, 0, nil),
-		loss:  zeros(eng, net.dt, o.Batch),
+		train: trainSource(eng, o, of, train),
+		test:  newSource(eng, test, share{0, 1}, 0, nil),
+		loss:  zeros(eng, net.dt, o.Batch/of.size),
+		share: of,
 		rng:   o.Random(training.ForOrder),
 
 		trainN:     train.N,
@@ -82,11 +86,11 @@ func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, tes
 }
 
 // trainSource makes the batches to train on as o asks for.
-func trainSource(eng *cupool.Engine, o *options, set *mnist.Set) source {
+func trainSource(eng *cupool.Engine, o *options, of share, set *mnist.Set) source {
 	if o.prefetch {
-		return newPrefetcher(eng, set, o.Shift, o.Batch, o.Random(training.ForShifts))
+		return newPrefetcher(eng, set, of, o.Shift, o.Batch, o.Random(training.ForShifts))
 	}
-	return newSource(eng, set, o.Shift, o.Random(training.ForShifts))
+	return newSource(eng, set, of, o.Shift, o.Random(training.ForShifts))
 }
 
 // tensors are all that live between steps.
@@ -96,7 +100,12 @@ func (t *trainer) tensors() []tensor.Tensor {
 
 // free gives them, and the graph, back to the pool.
 func (t *trainer) free() error {
-	return errors.Join(t.graph.close(), t.eng.FreeTensor(t.tensors()...))
+	return errors.Join(t.graph.close(), t.peers.close(), t.eng.FreeTensor(t.tensors()...))
+}
+
+// fallbacks counts the operations that this rank's device left to the host.
+func (t *trainer) fallbacks() int64 {
+	return t.eng.Stats().Fallbacks + t.train.fallbacks() + t.test.fallbacks()
 }
 
 // runEpoch trains on the samples in random order, all but the last few that
@@ -125,8 +134,7 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 	if err := t.settle(start); err != nil {
 		return e, err
 	}
-	e.loss = number(t.eng, must(tensor.Sum(t.loss))) / float64(t.steps*t.batch)
-	if e.accuracy, err = t.accuracy(); err != nil {
+	if err := t.measure(&e); err != nil {
 		return e, err
 	}
 	e.driverAllocs = t.pool.Stats().DriverAllocs - before
@@ -138,8 +146,8 @@ func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err e
 func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 	defer func() { err = errors.Join(err, t.train.rest()) }()
 	for i := 0; i < t.steps; {
-		if ctx.Err() != nil {
-			return &training.Interruption{Epoch: len(t.stepTimes)/t.steps + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
+		if err := errors.Join(t.interruption(ctx), t.peers.err()); err != nil {
+			return err
 		}
 		start := time.Now()
 		n, err := t.graph.launch(t, i)
@@ -163,6 +171,15 @@ func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 		}
 	}
 	return nil
+}
+
+// interruption says where the training was when ctx ended, if it did.
+func (t *trainer) interruption(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	n := len(t.stepTimes)
+	return &training.Interruption{Epoch: n/t.steps + 1, Step: n % t.steps, Steps: t.steps, Cause: context.Cause(ctx)}
 }
 
 // settle waits for the steps of the epoch that began at start. A device that
@@ -217,7 +234,8 @@ type learner func(acts []tensor.Tensor, logits tensor.Tensor)
 // learn returns the learner of a turn.
 func (t *trainer) learn(at turn) learner {
 	return func(acts []tensor.Tensor, logits tensor.Tensor) {
-		t.net.backward(acts, logits)
+		t.net.backward(acts, logits, t.peers.ready)
+		check(t.peers.finish())
 		t.opt.step(at)
 	}
 }
@@ -235,19 +253,26 @@ func (t *trainer) turn(others int) turn {
 	return turn{number: n + 1, rate: t.lr * (1 - float64(n)/float64(t.steps*t.epochs))}
 }
 
-// accuracy is the part of the test set that the network recognizes.
-func (t *trainer) accuracy() (float64, error) {
+// measure adds the mean loss of an epoch, and the part of the test set that the
+// network recognizes. Each rank looks at its part of the test set.
+func (t *trainer) measure(e *epoch) error {
 	const batch = 500
-	right := 0
+	loss, right := number(t.eng, must(tensor.Sum(t.loss))), 0
 	t.test.shuffle(training.NaturalOrder(t.testN))
-	for from := 0; from < t.testN; from += batch {
-		n, err := t.recognized(from, min(from+batch, t.testN))
+	first, last := t.share.part(0, t.testN)
+	for from := first; from < last; from += batch {
+		n, err := t.recognized(from, min(from+batch, last))
 		if err != nil {
-			return 0, err
+			return err
 		}
 		right += n
 	}
-	return float64(right) / float64(t.testN), nil
+	sums, err := t.peers.sum(loss, float64(right))
+	if err != nil {
+		return err
+	}
+	e.loss, e.accuracy = sums[0]/float64(t.steps*t.batch), sums[1]/float64(t.testN)
+	return nil
 }
 
 // recognized counts the test images in [from, to) whose largest logit is

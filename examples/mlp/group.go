@@ -1,0 +1,131 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cupool/cupool/internal/devname"
+)
+
+// A group is the ranks that train one network, of which this process has some,
+// each with a device of its own.
+type group struct {
+	gpus       int    // ranks of this process; 0: not a group
+	nodes      int    // processes like this one
+	node       int    // the number of this one
+	rendezvous string // where the ranks find each other; empty: they are all in this process
+	comm       string // what moves gradients: host or nccl
+	local      int    // the device of the first rank here, from the one that is named
+}
+
+// alone reports whether the training has no group: no rank is told from others.
+func (g *group) alone() bool { return g.gpus == 0 }
+
+// size is the number of all ranks.
+func (g *group) size() int { return max(g.gpus, 1) * max(g.nodes, 1) }
+
+// share is that of one of this process's ranks.
+func (g *group) share(i int) share { return share{g.node*g.gpus + i, g.size()} }
+
+// fromTorchrun takes what torchrun, and what imitates it, tells each process, a
+// process being one rank: unless the flags say otherwise, or nothing was told.
+func (g *group) fromTorchrun(getenv func(string) string) error {
+	if g.gpus != 0 || g.nodes != 0 || g.node >= 0 || getenv("RANK") == "" || getenv("WORLD_SIZE") == "" {
+		return nil
+	}
+	number := func(name string, to *int) error {
+		n, err := strconv.Atoi(cmp.Or(getenv(name), "0"))
+		if err != nil || n < 0 {
+			return fmt.Errorf("%s=%s is no number of ranks", name, getenv(name))
+		}
+		*to = n
+		return nil
+	}
+	g.gpus = 1
+	if err := errors.Join(number("RANK", &g.node), number("WORLD_SIZE", &g.nodes), number("LOCAL_RANK", &g.local)); err != nil {
+		return err
+	}
+	if g.nodes > 1 && g.rendezvous == "" {
+		host, port := getenv("MASTER_ADDR"), getenv("MASTER_PORT")
+		if host == "" || port == "" {
+			return fmt.Errorf("RANK=%d and WORLD_SIZE=%d are set, but not MASTER_ADDR and MASTER_PORT: set them, or give -rendezvous HOST:PORT", g.node, g.nodes)
+		}
+		g.rendezvous = net.JoinHostPort(host, port)
+	}
+	return nil
+}
+
+// complete checks the values and fills in what depends on others. The default of
+// node is -1.
+func (g *group) complete(device string) error {
+	if err := g.fromTorchrun(os.Getenv); err != nil {
+		return err
+	}
+	switch {
+	case g.gpus < 0 || g.nodes < 0:
+		return fmt.Errorf("-gpus %d and -nodes %d must not be negative", g.gpus, g.nodes)
+	case g.nodes == 0 && (g.node >= 0 || g.rendezvous != ""):
+		return errors.New("-rank and -rendezvous are for several machines: -nodes says how many")
+	case g.nodes > 0 && (g.node < 0 || g.node >= g.nodes):
+		return fmt.Errorf("-nodes %d needs a -rank from 0 to %d, another one on each machine", g.nodes, g.nodes-1)
+	case g.nodes > 1 && g.rendezvous == "":
+		return errors.New("-nodes needs -rendezvous HOST:PORT, an address of the machine with -rank 0, the same on all")
+	}
+	if _, _, err := net.SplitHostPort(g.rendezvous); g.rendezvous != "" && err != nil {
+		return fmt.Errorf("-rendezvous %s is not HOST:PORT: %w", g.rendezvous, err)
+	}
+	if g.nodes > 0 {
+		g.gpus = max(g.gpus, 1)
+	}
+	g.node, g.nodes = max(g.node, 0), max(g.nodes, 1)
+	return g.completeComm(device)
+}
+
+func (g *group) completeComm(device string) error {
+	name, err := devname.Parse(device)
+	if err != nil {
+		return nil // opening it says so
+	}
+	usual := "nccl"
+	if name.Host {
+		usual = "host"
+	}
+	switch {
+	case g.comm == "":
+		g.comm = usual
+	case g.comm != "host" && g.comm != "nccl":
+		return fmt.Errorf("-comm is host or nccl, not %q", g.comm)
+	case g.alone():
+		return errors.New("-comm is for several ranks: give -gpus, or -nodes, -rank and -rendezvous")
+	case g.comm == "nccl" && name.Host:
+		return errors.New("-comm nccl is for GPUs: the host device has -comm host")
+	}
+	return nil
+}
+
+// device names the device of one of this process's ranks: on GPUs they have
+// those from the named one on, and a host device each else.
+func (g *group) device(name string, i int) string {
+	dev, options, _ := strings.Cut(name, ",")
+	kind, first, hasFirst := strings.Cut(dev, ":")
+	if g.alone() || kind != "cuda" {
+		return name
+	}
+	n, err := strconv.Atoi(cmp.Or(first, "0"))
+	if err != nil {
+		return name // opening it says what is wrong
+	}
+	if !hasFirst {
+		n = g.local
+	}
+	name = fmt.Sprintf("cuda:%d", n+i)
+	if options != "" {
+		name += "," + options
+	}
+	return name
+}

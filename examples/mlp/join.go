@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+)
+
+// joiner returns how this process's ranks find the others, or nil where there are
+// none.
+func (g *group) joiner() joiner {
+	switch {
+	case g.alone():
+		return nil
+	case g.rendezvous == "" && g.comm == "host":
+		return newMeeting(g.gpus, dist.Local).join
+	}
+	return g.join
+}
+
+// join finds the ranks of other processes, at the rendezvous.
+func (g *group) join(ctx context.Context, of share, pool *cupool.Caching) (dist.Comm, error) {
+	met, err := dist.Join(ctx, dist.Config{Rank: of.rank, Size: of.size, LocalRank: of.rank % g.gpus, Rendezvous: g.rendezvous})
+	if err != nil {
+		return nil, err
+	}
+	comm, err := dist.Connect(ctx, met, pool)
+	if err != nil {
+		return nil, errors.Join(err, met.Close())
+	}
+	return &joined{comm, met}, nil
+}
+
+// joined is a Comm of a group that ends with it.
+type joined struct {
+	dist.Comm
+	group *dist.Group
+}
+
+// Err implements dist.Comm. The group knows better who began it.
+func (j *joined) Err() error {
+	if err := j.group.Err(); err != nil {
+		return err
+	}
+	return j.Comm.Err()
+}
+
+func (j *joined) Close() error { return errors.Join(j.Comm.Close(), j.group.Close()) }
+
+// A meeting connects the ranks of one process once all have a pool.
+type meeting struct {
+	connect func(pools ...*cupool.Caching) ([]dist.Comm, error)
+	all     chan struct{} // closed when comms or err is set
+
+	mu    sync.Mutex
+	pools []*cupool.Caching
+	here  int
+	comms []dist.Comm
+	err   error
+}
+
+func newMeeting(n int, connect func(pools ...*cupool.Caching) ([]dist.Comm, error)) *meeting {
+	return &meeting{connect: connect, all: make(chan struct{}), pools: make([]*cupool.Caching, n)}
+}
+
+// join waits for the other ranks.
+func (m *meeting) join(ctx context.Context, of share, pool *cupool.Caching) (dist.Comm, error) {
+	m.mu.Lock()
+	m.pools[of.rank] = pool
+	if m.here++; m.here == len(m.pools) {
+		m.comms, m.err = m.connect(m.pools...)
+		close(m.all)
+	}
+	m.mu.Unlock()
+	select {
+	case <-m.all:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	return m.comms[of.rank], nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/examples/internal/training"
+)
+
+// sumOrder is how far losses and parameters may be apart because ranks add up
+// float32 in another order, after a few epochs.
+const sumOrder = 2e-6
+
+// trained is what a training leaves: the losses of its epochs, the accuracies,
+// and the parameters.
+type trained struct{ losses, accuracies, params []float64 }
+
+// trainRanks trains as flags say, with every rank, and returns what the first
+// leaves. All have to leave the same, to the bit.
+func trainRanks(t *testing.T, flags string) (first trained) {
+	t.Helper()
+	all, err := tryRanks(t, flags)
+	require.NoError(t, err, flags)
+	for i := range all {
+		require.Equal(t, all[0], all[i], "%s: rank %d", flags, i)
+	}
+	return all[0]
+}
+
+func tryRanks(t *testing.T, flags string) ([]trained, error) {
+	t.Helper()
+	args := append([]string{"-data", dataDir, "-hidden", "24,12", "-train-samples", "96", "-batch", "16", "-epochs", "3"}, strings.Fields(flags)...)
+	o, err := parse(args, io.Discard)
+	require.NoError(t, err, flags)
+	train, test, err := training.LoadData(&o.Options)
+	require.NoError(t, err)
+	test = test.Take(96)
+	ranks := o.ranks(io.Discard, io.Discard)
+	all := make([]trained, len(ranks))
+	return all, together(t.Context(), ranks, func(ctx context.Context, r *rank) (err error) {
+		tr, err := r.trainer(train, test)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, tr.free()) }()
+		epochs, err := r.runEpochs(ctx, tr)
+		return errors.Join(err, all[r.rank].keep(tr, epochs))
+	})
+}
+
+// keep notes what a trainer has.
+func (a *trained) keep(t *trainer, epochs []epoch) (err error) {
+	defer catch(&err)
+	for _, e := range epochs {
+		a.losses, a.accuracies = append(a.losses, e.loss), append(a.accuracies, e.accuracy)
+	}
+	for _, p := range t.net.params() {
+		for _, v := range must(t.eng.ToHost(p.value)).Data().([]float32) {
+			a.params = append(a.params, float64(v))
+		}
+	}
+	return nil
+}
+
+// Ranks learn what one learns with the same batch, whatever their number.
+func TestRanks(t *testing.T) {
+	noTorchrun(t)
+	for _, flags := range []string{"-shift 0", "-shift 1", "-shift 1 -prefetch", "-plan", "-shift 0 -optimizer adam -lr 0.002"} {
+		t.Run(flags, func(t *testing.T) {
+			want := trainRanks(t, flags)
+			require.Greater(t, want.losses[0]-want.losses[2], 0.1, "it learns")
+			for _, n := range []int{1, 2, 4, 8} {
+				requireClose(t, want, trainRanks(t, fmt.Sprint(flags, " -gpus ", n)), n)
+			}
+		})
+	}
+}
+
+func requireClose(t *testing.T, want, got trained, n int) {
+	t.Helper()
+	require.InDeltaSlice(t, want.losses, got.losses, sumOrder, "%d ranks: losses", n)
+	require.InDeltaSlice(t, want.params, got.params, sumOrder, "%d ranks: parameters", n)
+	require.InDeltaSlice(t, want.accuracies, got.accuracies, 0.011, "%d ranks: accuracies, an image of 96 apart", n)
+}
