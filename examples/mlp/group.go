@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 
+	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/devname"
 )
 
@@ -32,38 +32,26 @@ func (g *group) size() int { return max(g.gpus, 1) * max(g.nodes, 1) }
 // share is that of one of this process's ranks.
 func (g *group) share(i int) share { return share{g.node*g.gpus + i, g.size()} }
 
-// fromTorchrun takes what torchrun, and what imitates it, tells each process, a
-// process being one rank: unless the flags say otherwise, or nothing was told.
-func (g *group) fromTorchrun(getenv func(string) string) error {
-	if g.gpus != 0 || g.nodes != 0 || g.node >= 0 || getenv("RANK") == "" || getenv("WORLD_SIZE") == "" {
+// fromLauncher takes what torchrun, Slurm or Kubernetes tells each process, a
+// process being one rank: unless flags say who is there, or nothing was told. A
+// rendezvous of the flags counts.
+func (g *group) fromLauncher() error {
+	if g.gpus != 0 || g.nodes != 0 || g.node >= 0 {
 		return nil
 	}
-	number := func(name string, to *int) error {
-		n, err := strconv.Atoi(cmp.Or(getenv(name), "0"))
-		if err != nil || n < 0 {
-			return fmt.Errorf("%s=%s is no number of ranks", name, getenv(name))
-		}
-		*to = n
-		return nil
-	}
-	g.gpus = 1
-	if err := errors.Join(number("RANK", &g.node), number("WORLD_SIZE", &g.nodes), number("LOCAL_RANK", &g.local)); err != nil {
+	told, err := dist.FromEnv()
+	if err != nil || told.Size == 0 {
 		return err
 	}
-	if g.nodes > 1 && g.rendezvous == "" {
-		host, port := getenv("MASTER_ADDR"), getenv("MASTER_PORT")
-		if host == "" || port == "" {
-			return fmt.Errorf("RANK=%d and WORLD_SIZE=%d are set, but not MASTER_ADDR and MASTER_PORT: set them, or give -rendezvous HOST:PORT", g.node, g.nodes)
-		}
-		g.rendezvous = net.JoinHostPort(host, port)
-	}
+	g.gpus, g.nodes, g.node, g.local = 1, told.Size, told.Rank, told.LocalRank
+	g.rendezvous = cmp.Or(g.rendezvous, told.Rendezvous)
 	return nil
 }
 
 // complete checks the values and fills in what depends on others. The default of
 // node is -1.
 func (g *group) complete(device string) error {
-	if err := g.fromTorchrun(os.Getenv); err != nil {
+	if err := g.fromLauncher(); err != nil {
 		return err
 	}
 	switch {

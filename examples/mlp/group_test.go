@@ -24,10 +24,13 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// noTorchrun unsets what the environment of a test may have.
-func noTorchrun(t *testing.T) {
+// launched are the variables by which a process can be told its rank.
+var launched = []string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "TORCHELASTIC_USE_AGENT_STORE"}
+
+// noLauncher empties what the environment of a test may have.
+func noLauncher(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} {
+	for _, name := range launched {
 		t.Setenv(name, "")
 	}
 }
@@ -42,7 +45,7 @@ func parseGroup(t *testing.T, flags string) (group, error) {
 }
 
 func TestGroupFlags(t *testing.T) {
-	noTorchrun(t)
+	noLauncher(t)
 	for flags, want := range map[string]group{
 		"":                                 {nodes: 1},
 		"-gpus 4":                          {gpus: 4, nodes: 1, comm: "host"},
@@ -67,7 +70,7 @@ func TestGroupFlags(t *testing.T) {
 }
 
 func TestGroupErrors(t *testing.T) {
-	noTorchrun(t)
+	noLauncher(t)
 	for flags, want := range map[string]string{
 		"-gpus -1":                          "-gpus -1",
 		"-nodes -1":                         "-nodes -1",
@@ -91,10 +94,10 @@ func TestGroupErrors(t *testing.T) {
 	}
 }
 
-// What torchrun tells a process makes it a rank, if no flag does.
-func TestTorchrun(t *testing.T) {
+// What a launcher tells a process makes it a rank, if no flag does.
+func TestLaunched(t *testing.T) {
 	told := func(t *testing.T, values ...string) {
-		noTorchrun(t)
+		noLauncher(t)
 		for _, v := range values {
 			name, value, _ := strings.Cut(v, "=")
 			t.Setenv(name, value)
@@ -122,6 +125,12 @@ func TestTorchrun(t *testing.T) {
 		got, err := parseGroup(t, "-gpus 2")
 		require.NoError(t, err)
 		require.Equal(t, group{gpus: 2, nodes: 1, comm: "host"}, got)
+	})
+	t.Run("Slurm", func(t *testing.T) {
+		told(t, "SLURM_PROCID=3", "SLURM_NTASKS=4", "SLURM_LOCALID=3", "MASTER_ADDR=first", "MASTER_PORT=29500")
+		got, err := parseGroup(t, "-device cuda")
+		require.NoError(t, err)
+		require.Equal(t, group{gpus: 1, nodes: 4, node: 3, local: 3, rendezvous: "first:29500", comm: "nccl"}, got)
 	})
 	t.Run("no number", func(t *testing.T) {
 		told(t, append(all, "RANK=first")...)

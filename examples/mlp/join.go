@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/nccl"
 )
 
 // joiner returns how this process's ranks find the others, or nil where there are
@@ -15,19 +17,36 @@ func (g *group) joiner() joiner {
 	switch {
 	case g.alone():
 		return nil
-	case g.rendezvous == "" && g.comm == "host":
-		return newMeeting(g.gpus, dist.Local).join
+	case g.rendezvous != "":
+		return g.join
+	case g.comm == "nccl":
+		return newMeeting(g.gpus, localNCCL).join
 	}
-	return g.join
+	return newMeeting(g.gpus, dist.Local).join
+}
+
+// localNCCL is dist.Local for GPUs.
+func localNCCL(pools ...*cupool.Caching) (comms []dist.Comm, err error) {
+	all, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
+	for _, c := range all {
+		comms = append(comms, c)
+	}
+	return comms, err
 }
 
 // join finds the ranks of other processes, at the rendezvous.
 func (g *group) join(ctx context.Context, of share, pool *cupool.Caching) (dist.Comm, error) {
-	met, err := dist.Join(ctx, dist.Config{Rank: of.rank, Size: of.size, LocalRank: of.rank % g.gpus, Rendezvous: g.rendezvous})
+	cfg := dist.Config{Rank: of.rank, Size: of.size, Rendezvous: g.rendezvous, Token: os.Getenv("CUPOOL_DIST_TOKEN"), Host: os.Getenv("CUPOOL_DIST_HOST")}
+	met, err := dist.Join(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	comm, err := dist.Connect(ctx, met, pool)
+	var comm dist.Comm
+	if g.comm == "nccl" {
+		comm, err = nccl.New(ctx, met, pool, nccl.Config{})
+	} else {
+		comm, err = dist.Connect(ctx, met, pool)
+	}
 	if err != nil {
 		return nil, errors.Join(err, met.Close())
 	}

@@ -29,6 +29,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return training.Usage("mlp", err, stderr)
 	}
+	if o.group.share(0).rank > 0 {
+		stdout = io.Discard // the first rank speaks for all
+	}
 	r, err := train(ctx, o, stdout, stderr)
 	return training.Ended("mlp", r, err, o.JSON, stdout, stderr)
 }

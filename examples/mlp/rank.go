@@ -93,7 +93,10 @@ func (r *rank) connect(ctx context.Context) (err error) {
 	stop := context.AfterFunc(ctx, func() { _ = r.comm.Abort() })
 	r.gives(func() error {
 		stop()
-		return r.comm.Close()
+		if err := r.comm.Close(); !errors.Is(err, cupool.ErrClosed) { // it was aborted
+			return err
+		}
+		return nil
 	})
 	return nil
 }

@@ -70,7 +70,7 @@ func (a *trained) keep(t *trainer, epochs []epoch) (err error) {
 
 // Ranks learn what one learns with the same batch, whatever their number.
 func TestRanks(t *testing.T) {
-	noTorchrun(t)
+	noLauncher(t)
 	for _, flags := range []string{"-shift 0", "-shift 1", "-shift 1 -prefetch", "-plan", "-shift 0 -optimizer adam -lr 0.002"} {
 		t.Run(flags, func(t *testing.T) {
 			want := trainRanks(t, flags)
