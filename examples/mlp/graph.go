@@ -63,7 +63,7 @@ func (g *graphSteps) captured() bool { return len(g.graphs[0]) > 0 }
 // steps takes those of an epoch in [from, to), for capture.
 func (g *graphSteps) steps(t *trainer, from, to int) error {
 	learner := t.learn
-	if g.fork {
+	if g.fork && t.peers == nil { // or the exchange of gradients runs beside the others
 		learner = t.learnForked
 	}
 	for i := from; i < to; i++ {

@@ -111,25 +111,33 @@ func TestKilled(t *testing.T) {
 	noLauncher(t)
 	for _, killed := range []int{0, 2} {
 		t.Run(fmt.Sprint("rank ", killed), func(t *testing.T) {
-			address := freeAddress(t)
-			var all []*process
-			for i := range 3 {
-				all = append(all, start(t, nil, fmt.Sprintf("-train-samples 300 -batch 30 -epochs 1000000 -nodes 3 -rank %d -rendezvous %s", i, address)))
-			}
-			lines := bufio.NewScanner(all[0].stdout)
-			for lines.Scan() && !strings.Contains(lines.Text(), " 2/1000000 ") {
-			}
-			require.NoError(t, all[killed].Process.Kill())
-			for i, p := range all {
-				_, status := p.ends(t)
-				if i == killed {
-					continue
-				}
-				require.Equal(t, training.ExitFailed, status, "rank %d: %s", i, p.stderr.String())
-				require.Contains(t, p.stderr.String(), fmt.Sprint("rank ", killed), "rank %d", i)
-				require.NotContains(t, p.stderr.String(), "leak", "rank %d", i)
-			}
+			kill(t, killed, func(i int) string { return "-train-samples 300 -batch 30" })
 		})
+	}
+}
+
+// kill starts three ranks with flags of their own, and kills one of them in the
+// second epoch.
+func kill(t *testing.T, killed int, flags func(rank int) string) {
+	t.Helper()
+	address := freeAddress(t)
+	var all []*process
+	for i := range 3 {
+		all = append(all, start(t, nil, fmt.Sprintf("%s -epochs 1000000 -nodes 3 -rank %d -rendezvous %s", flags(i), i, address)))
+	}
+	lines := bufio.NewScanner(all[0].stdout)
+	for lines.Scan() && !strings.Contains(lines.Text(), " 2/1000000 ") {
+	}
+	require.NoError(t, lines.Err())
+	require.NoError(t, all[killed].Process.Kill())
+	for i, p := range all {
+		_, status := p.ends(t)
+		if i == killed {
+			continue
+		}
+		require.Equal(t, training.ExitFailed, status, "rank %d: %s", i, p.stderr.String())
+		require.Contains(t, p.stderr.String(), fmt.Sprint("rank ", killed), "rank %d", i)
+		require.NotContains(t, p.stderr.String(), "leak", "rank %d", i)
 	}
 }
 
