@@ -22,7 +22,8 @@ const slurmPort = 20_000
 //   - LocalRank: LOCAL_RANK, SLURM_LOCALID
 //   - Rendezvous: MASTER_ADDR, or else the first machine of SLURM_STEP_NODELIST,
 //     of SLURM_JOB_NODELIST, or SLURM_LAUNCH_NODE_IPADDR; and MASTER_PORT, or
-//     else a port made from SLURM_JOB_ID
+//     else a port made from SLURM_JOB_ID. torchrun listens on MASTER_PORT itself
+//     where it sets TORCHELASTIC_USE_AGENT_STORE=True: it is the next one then
 //   - Token: CUPOOL_DIST_TOKEN
 //   - Host: CUPOOL_DIST_HOST
 //
@@ -60,6 +61,9 @@ func FromEnv() (Config, error) {
 
 func masterPort() (string, error) {
 	port, job := os.Getenv("MASTER_PORT"), os.Getenv("SLURM_JOB_ID")
+	if n, err := strconv.Atoi(port); err == nil && os.Getenv("TORCHELASTIC_USE_AGENT_STORE") == "True" {
+		return strconv.Itoa(n + 1), nil
+	}
 	if port != "" || job == "" {
 		return port, nil
 	}

@@ -16,6 +16,7 @@ func setEnv(t *testing.T, vars ...string) {
 	for _, name := range []string{
 		"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "JOB_COMPLETION_INDEX", "SLURM_PROCID", "SLURM_NTASKS",
 		"SLURM_LOCALID", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_ID", "CUPOOL_DIST_TOKEN", "CUPOOL_DIST_HOST",
+		"TORCHELASTIC_USE_AGENT_STORE",
 	} {
 		t.Setenv(name, "")
 	}
@@ -34,6 +35,10 @@ func TestFromEnv(t *testing.T) {
 		"torchrun": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500"},
 			Config{Rank: 3, Size: 8, LocalRank: 1, Rendezvous: "node7:29500"},
+		},
+		"torchrun whose agent has the port": {
+			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "TORCHELASTIC_USE_AGENT_STORE=True"},
+			Config{Rank: 3, Size: 8, LocalRank: 1, Rendezvous: "node7:29501"},
 		},
 		"torchrun in a Slurm job": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0"},

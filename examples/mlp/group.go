@@ -40,8 +40,8 @@ func (g *group) fromLauncher() error {
 		return nil
 	}
 	told, err := dist.FromEnv()
-	if err != nil || told.Size == 0 {
-		return err
+	if err != nil || told.Size < 2 {
+		return err // or one process is all
 	}
 	g.gpus, g.nodes, g.node, g.local = 1, told.Size, told.Rank, told.LocalRank
 	g.rendezvous = cmp.Or(g.rendezvous, told.Rendezvous)
