@@ -130,7 +130,6 @@ func (e *OOMError) refusal() *oomhint.Refusal {
 		LargestFree: e.LargestFree, Fragmentation: e.Fragmentation, Reserved: e.Reserved, OtherPools: e.OtherPools,
 		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Holders: e.Table,
 		LimitName: "limit", Raise: "Limit or Fraction",
-		InPieces: "in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit",
 	}
 }
 

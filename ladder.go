@@ -453,9 +453,6 @@ func (c *Caching) oomError(r request, cause, late error) error {
 	c.note(snapshot.OutOfMemory, r.h.stream.handle, Ptr(max(e.DeviceFree, 0)), r.size)
 	x := e.refusal()
 	x.Room, x.Least, x.Pool, x.Settings = room, c.leastGrowth(r), c.name, c.circumstances(room)
-	if x.Virtual {
-		x.InPieces = "for other streams or in pieces too small to be joined: allocate first what lives long"
-	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
 	c.dev.pictures.Take(func() { s := c.Snapshot(); e.Snapshot = &s })
 	c.dev.lastOOM.Store(e)

@@ -116,14 +116,19 @@ func (c *Caching) Reclaim(need int64) (released int64, err error) {
 
 // StreamOf returns the stream that a live block was allocated for, or nil for
 // a block of another allocator. Blocks of a stream that was closed are the
-// default stream's. It takes no lock, but for blocks that were recorded on a stream.
+// default stream's; while Close is at work it may be either. It takes no lock, but for
+// blocks that were recorded on a stream.
 func (c *Caching) StreamOf(b Block) *Stream {
 	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
 		return nil
 	}
 	x := c.space.Blocks.At(b.id())
-	h := c.heapAt(x.Owner())
-	if h == nil {
+	owner := x.Owner()
+	h := c.heapAt(owner)
+	switch {
+	case x.Owner() != owner: // its stream was closed meanwhile
+		return c.StreamOf(b)
+	case h == nil:
 		return nil
 	}
 	if !x.Word().Has(block.Used) {

@@ -22,7 +22,10 @@
 // Whoever reaches the page sees names of functions, files and labels, and may trim
 // the allocator and record its history. Serve it on a private address, as pprof.
 // What changes anything takes a POST, and pages of other origins are refused with
-// status 403 (http.CrossOriginProtection). The page loads nothing from elsewhere, and
+// status 403 (http.CrossOriginProtection). So are requests to the host name of a
+// stranger, which a browser would take for an origin of its own although the name leads
+// here (DNS rebinding): what is answered is an address, localhost, a name without a
+// dot, the computer's own name, and what the program gave to AllowHosts. The page loads nothing from elsewhere, and
 // its Content-Security-Policy allows nothing else.
 //
 // # What is there
@@ -50,8 +53,8 @@
 //	                    ?sample=N bytes between samples; ?on=0 ends it
 //
 // Errors are JSON objects with the one field error. The status is 400 for wrong
-// parameters, 403 for foreign origins, 404 for what does not exist, 405 for a wrong
-// method, 409 where the allocator refused, and 410 when it was closed.
+// parameters, 403 for foreign origins and hosts, 404 for what does not exist and for
+// allocators that were closed, 405 for a wrong method, and 409 where the allocator refused.
 //
 // # What it costs
 //

@@ -21,7 +21,7 @@ func ExamplePublish() {
 	defer debug.Publish("training", pool)()
 
 	// A program does go http.ListenAndServe("localhost:6060", nil).
-	r := httptest.NewRequest("GET", "/debug/cupool/stats.txt", nil)
+	r := httptest.NewRequest("GET", "http://localhost/debug/cupool/stats.txt", nil)
 	w := httptest.NewRecorder()
 	http.DefaultServeMux.ServeHTTP(w, r)
 	fmt.Println(w.Code, w.Body.Len() > 0)
@@ -73,4 +73,24 @@ func ExampleSnapshotHandler() {
 	defer resp.Body.Close()
 	fmt.Println(resp.Status)
 	// Output: 200 OK
+}
+
+// A page that is reached by a full name answers to that name.
+func ExampleAllowHosts() {
+	debug.AllowHosts("gpu7.lab.example")
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	page := debug.Handler(pool)
+	for _, host := range []string{"gpu7.lab.example:6060", "192.168.1.7:6060", "stranger.example"} {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequest("GET", "http://"+host+"/pools", nil))
+		fmt.Println(host, w.Code)
+	}
+	// Output:
+	// gpu7.lab.example:6060 200
+	// 192.168.1.7:6060 200
+	// stranger.example 403
 }

@@ -61,6 +61,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	if err := checkHost(r); err != nil {
+		fail(w, err)
+		return
+	}
 	s.handler.ServeHTTP(w, r)
 }
 
@@ -84,7 +88,7 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &known):
 		status = known.status
 	case errors.Is(err, cupool.ErrClosed):
-		status = http.StatusGone
+		status = http.StatusNotFound // as a moment later, when it is found to be closed
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

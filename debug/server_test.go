@@ -24,6 +24,7 @@ import (
 func ask(t *testing.T, h http.Handler, method, target string, header ...string) (int, string) {
 	t.Helper()
 	r := httptest.NewRequest(method, target, nil)
+	r.Host = "localhost"
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -98,6 +99,7 @@ func TestPaths(t *testing.T) {
 func TestSlash(t *testing.T) {
 	h := http.StripPrefix("/memory", Handler())
 	r := httptest.NewRequest("GET", "/memory", nil)
+	r.Host = "localhost"
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	assert.Equal(t, http.StatusFound, w.Code)
@@ -152,7 +154,7 @@ func TestOrigins(t *testing.T) {
 		{nil, 200},
 		{[]string{"Sec-Fetch-Site", "same-origin"}, 200},
 		{[]string{"Sec-Fetch-Site", "none"}, 200},
-		{[]string{"Origin", "http://example.com"}, 200}, // which httptest's requests are for
+		{[]string{"Origin", "http://localhost"}, 200}, // which the requests are for
 		{[]string{"Sec-Fetch-Site", "cross-site"}, 403},
 		{[]string{"Sec-Fetch-Site", "same-site"}, 403},
 		{[]string{"Origin", "https://elsewhere.example"}, 403},
@@ -177,7 +179,7 @@ func TestOrigins(t *testing.T) {
 // The page is safe from what others could do with it.
 func TestHeaders(t *testing.T) {
 	w := httptest.NewRecorder()
-	Handler().ServeHTTP(w, httptest.NewRequest("GET", "/debug/cupool/", nil))
+	Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/debug/cupool/", nil))
 	h := w.Header()
 	assert.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'")
 	assert.NotContains(t, h.Get("Content-Security-Policy"), "unsafe")
@@ -191,7 +193,7 @@ func TestUnchanged(t *testing.T) {
 	work(t, c, 3)
 	h := Handler(c)
 	send := func(tag string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", "/blocks", nil)
+		r := httptest.NewRequest("GET", "http://localhost/blocks", nil)
 		r.Header.Set("If-None-Match", tag)
 		r.Header.Set("Accept-Encoding", "gzip")
 		w := httptest.NewRecorder()
@@ -325,14 +327,14 @@ func FuzzHandler(f *testing.F) {
 	f.Cleanup(func() { _ = c.Close() }) // the fuzzer ends it in the middle
 	h := Handler(c)
 	f.Fuzz(func(t *testing.T, method, target, key, value string) {
-		r, err := http.NewRequest(method, "http://here.example/", nil)
+		r, err := http.NewRequest(method, "http://here/", nil)
 		if err != nil {
 			t.Skip()
 		}
 		if u, err := r.URL.Parse(target); err == nil {
 			r.URL = u
 		}
-		r.RequestURI, r.Host = target, "here.example"
+		r.RequestURI, r.Host = target, "here"
 		r.Header.Set(key, value)
 		b, err := c.Alloc(32<<20, nil)
 		require.NoError(t, err)

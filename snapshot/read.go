@@ -80,7 +80,10 @@ func readJSON(r *bufio.Reader) (list []Snapshot, err error) {
 		list = make([]Snapshot, 1)
 		err = json.Unmarshal(data, &list[0])
 	}
-	if err == nil {
+	switch {
+	case err == nil && len(list) == 0:
+		return nil, &FormatError{Err: errors.New("the list of snapshots is empty")}
+	case err == nil:
 		return list, nil
 	}
 	var syntax *json.SyntaxError

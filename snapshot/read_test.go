@@ -71,6 +71,7 @@ func TestReadErrors(t *testing.T) {
 	number := func(p *pickle.Writer) { p.Int(1) }
 	for data, want := range map[string]string{
 		"":                       "at byte 0: there is nothing",
+		" []\n":                  "at byte 0: the list of snapshots is empty",
 		"\x1f\x8bx":              "at byte 0: unexpected EOF",
 		"{":                      "at byte 1: unexpected end of JSON input",
 		`{"segments": 1}`:        "at byte 14: json: cannot unmarshal number into Go struct field Snapshot.segments of type []snapshot.Segment",

@@ -7,14 +7,10 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 
+	"github.com/cupool/cupool/cmd/cupool/internal/own"
 	"github.com/cupool/cupool/snapshot"
 )
-
-// libraries are parts of the names of functions, and of files, that are not the
-// user's.
-var libraries = []string{"github.com/cupool/cupool.", "github.com/cupool/cupool/", "gorgonia.org/", "/site-packages/", "/dist-packages/", "runtime."}
 
 // place returns the line of the program that a stack is about: the first that is
 // not a library's.
@@ -22,12 +18,7 @@ func place(s snapshot.Stack) string {
 	if len(s) == 0 {
 		return "(no stack)"
 	}
-	i := slices.IndexFunc(s, func(f snapshot.Frame) bool {
-		return !slices.ContainsFunc(libraries, func(lib string) bool {
-			return strings.HasPrefix(f.Function, lib) || strings.Contains(f.File, lib)
-		})
-	})
-	f := s[max(i, 0)]
+	f := own.Of(s)[0]
 	return fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Function)
 }
 

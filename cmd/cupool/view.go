@@ -51,6 +51,9 @@ func runView(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
+	if host, _, err := net.SplitHostPort(*addr); err == nil {
+		debug.AllowHosts(host) // a name that leads here, as the listener has it
+	}
 	url := "http://" + l.Addr().String() + "/"
 	fmt.Fprintf(stdout, "%s is at %s until you press Ctrl-C\n", filepath.Base(fs.Arg(0)), url)
 	if !*quiet {
@@ -58,7 +61,7 @@ func runView(ctx context.Context, args []string, stdout, stderr io.Writer) error
 			fmt.Fprintf(stderr, "cupool view: no browser was opened: %v\n", err)
 		}
 	}
-	return serve(ctx, l, onlyLocal(l.Addr(), debug.SnapshotHandler(filepath.Base(fs.Arg(0)), pools...)))
+	return serve(ctx, l, debug.SnapshotHandler(filepath.Base(fs.Arg(0)), pools...))
 }
 
 // readView reads a snapshot, or replays a trace.
@@ -87,25 +90,6 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		return err
 	}
 	return nil
-}
-
-// onlyLocal keeps strangers' names out of a server that listens to this computer
-// only, so that no page of another site reads from it by a name that leads here.
-func onlyLocal(at net.Addr, h http.Handler) http.Handler {
-	if a, ok := at.(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		return h
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			http.Error(w, "this is localhost", http.StatusForbidden)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // openURL opens the browser.

@@ -3,6 +3,7 @@
 package oomhint
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -38,7 +39,7 @@ type Refusal struct {
 
 	LimitName string // what the request may be larger than: "limit"
 	Raise     string // what to raise where a limit is in the way: "Limit or Fraction"
-	InPieces  string // why Cached does not serve, where it is enough
+	InPieces  string // why Cached does not serve, where it is enough; "": as the Settings have it
 }
 
 // Hint returns a sentence without a full stop, for people.
@@ -51,7 +52,7 @@ func (r *Refusal) Hint() string {
 	case r.Limit > 0 && r.Rounded > r.Limit:
 		return "the request is larger than the " + r.LimitName
 	case r.inPieces():
-		return fmt.Sprintf("%s is cached, but %s", bytesize.Format(r.Cached), r.InPieces)
+		return fmt.Sprintf("%s is cached, but %s", bytesize.Format(r.Cached), cmp.Or(r.InPieces, r.Settings.inPieces()))
 	case r.Limit > 0 && r.DeviceFree >= r.Rounded && room < r.Rounded:
 		return "the device has the memory: raise " + r.Raise
 	case room >= r.Rounded && room < r.Least && r.DeviceFree >= r.Least:
@@ -64,6 +65,18 @@ func (r *Refusal) Hint() string {
 		return fmt.Sprintf("free at least %s of what other pools hold", missing)
 	default:
 		return fmt.Sprintf("free at least %s of the %s that the program holds", missing, bytesize.Format(r.Live))
+	}
+}
+
+// inPieces says why free memory does not serve that is enough, and what would help.
+func (s *Settings) inPieces() string {
+	switch {
+	case s.Virtual:
+		return "for other streams or in pieces too small to be joined: allocate first what lives long"
+	case s.CanBeVirtual:
+		return "in pieces or for other streams: virtual memory would join them"
+	default:
+		return "in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit"
 	}
 }
 

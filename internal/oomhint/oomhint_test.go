@@ -28,3 +28,26 @@ func TestHint(t *testing.T) {
 		require.Equal(t, want, r.Hint())
 	}
 }
+
+// What is in pieces has a hint that does not contradict the advice.
+func TestHintInPieces(t *testing.T) {
+	for want, s := range map[string]struct {
+		Settings
+		advice string // the first
+	}{
+		"1 GiB is cached, but for other streams or in pieces too small to be joined: allocate first what lives long": {
+			Settings{Virtual: true}, "NewPool for blocks that live long",
+		},
+		"1 GiB is cached, but in pieces or for other streams: virtual memory would join them": {
+			Settings{CanBeVirtual: true}, "Backing: cupool.BackingVMM",
+		},
+		"1 GiB is cached, but in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit": {
+			Settings{LargeSegment: 1}, "MaxSplit: 10<<20",
+		},
+	} {
+		r := Refusal{Rounded: 10 << 20, Cached: 1 << 30, DeviceTotal: 2 << 30, Room: math.MaxInt64, Settings: s.Settings}
+		_, advice, hint := r.Explain()
+		require.Equal(t, want, hint)
+		require.Equal(t, s.advice, advice[0])
+	}
+}

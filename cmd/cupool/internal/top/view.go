@@ -8,6 +8,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/cupool/cupool/cmd/cupool/internal/own"
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -292,12 +293,10 @@ func (v *view) help() line {
 }
 
 // stackName is a stack in one line, the innermost function first, as "main.go:12
-// main.load < main.go:40 main.main". It begins with the program's own function,
-// where a library of Gorgonia called the allocator.
+// main.load < main.go:40 main.main". It begins with the program's own function.
 func stackName(s snapshot.Stack) string {
-	own := slices.IndexFunc(s, func(f snapshot.Frame) bool { return !strings.HasPrefix(f.Function, "gorgonia.org/") })
 	var parts []string
-	for _, f := range s[max(own, 0):] {
+	for _, f := range own.Of(s) {
 		parts = append(parts, fmt.Sprintf("%s:%d %s", f.File[strings.LastIndexAny(f.File, `/\`)+1:], f.Line, f.Function[strings.LastIndexByte(f.Function, '/')+1:]))
 	}
 	return strings.Join(parts, " < ")
