@@ -37,6 +37,26 @@ func ExampleDriver() {
 	// page-locked memory: false hints: false other processes: false handles: false all: false
 }
 
+// Work of one device on the memory of another one, here two host devices. The
+// second waits on the device for what the first was given.
+func ExamplePeers() {
+	a, err1 := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
+	b, err2 := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
+	if err := errors.Join(err1, err2); err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _, _ = a.Close(), b.Close() }()
+	p, err1 := a.MemAlloc(4096)
+	ready, err2 := a.NewEvent()
+	peers := b.(cuda.Peers)
+	got := make([]byte, 2)
+	fmt.Println(errors.Join(err1, err2,
+		peers.CanAccessPeer(a), peers.EnablePeer(a),
+		a.Memset(p, 7, 4096, 0), a.RecordEvent(ready, 0),
+		peers.StreamWaitPeerEvent(0, ready, a), b.Memset(p+1, 8, 1, 0), b.CopyOut(got, p, 0)), got)
+	// Output: <nil> [7 8]
+}
+
 // A Driver's own streams: one waits for another on the device, not on the
 // host.
 func ExampleDriver_streams() {
