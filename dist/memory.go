@@ -103,7 +103,7 @@ func OfTensor(t tensor.Tensor) (Memory, error) {
 		return Memory{}, fmt.Errorf("dist: %v tensor of %v, strides %v: %w", t.Shape(), t.Dtype(), t.Strides(), cupool.ErrNotSupported)
 	}
 	p := cupool.Ptr(t.Uintptr())
-	m := Memory{Ptr: p, Count: t.DataSize(), Type: kind}
+	m := Memory{Ptr: p, Count: int(int64(t.MemSize()) / kind.Size()), Type: kind} // DataSize of one element is 0
 	m.record = func(s *cupool.Stream) error {
 		b, err := eng.Allocator().Lookup(p)
 		if err != nil {
