@@ -80,32 +80,8 @@ func TestReducerMakesMeans(t *testing.T) {
 					return err
 				}
 				for step := range 4 {
-					order := rand.New(rand.NewPCG(uint64(step), uint64(rank))).Perm(len(gradientSizes)) // another one on each rank
-					unused := order[0] * (step % 2)                                                     // is not said to be ready
-					for _, i := range order {
-						if err := tr.write(i, step); err != nil {
-							return err
-						}
-						if i == unused && step%2 == 1 {
-							continue
-						}
-						if err := tr.r.Ready(i); err != nil {
-							return err
-						}
-					}
-					if err := tr.r.Finish(); err != nil {
+					if err := tr.step(step, n); err != nil {
 						return err
-					}
-					for i := range gradientSizes {
-						got, err := tr.read(i)
-						if err != nil {
-							return err
-						}
-						for j, v := range got {
-							if want := float64(step*10+i+j%7) + 2*float64(n-1); math.Abs(want-float64(v)) > 1e-4 {
-								return fmt.Errorf("step %d, gradient %d, element %d: %v, not %v", step, i, j, v, want)
-							}
-						}
 					}
 				}
 				return tr.close()
@@ -147,4 +123,36 @@ func TestReducerRefuses(t *testing.T) {
 	require.ErrorIs(t, tr.r.Close(), cupool.ErrClosed)
 	require.ErrorIs(t, tr.r.Ready(0), cupool.ErrClosed)
 	require.ErrorIs(t, tr.r.Finish(), cupool.ErrClosed)
+}
+
+// step is a step of training of one of n ranks.
+func (tr *trainer) step(step, n int) error {
+	order := rand.New(rand.NewPCG(uint64(step), uint64(tr.comm.Rank()))).Perm(len(gradientSizes)) // another one on each rank
+	unused := order[0] * (step % 2)                                                               // is not said to be ready
+	for _, i := range order {
+		if err := tr.write(i, step); err != nil {
+			return err
+		}
+		if i == unused && step%2 == 1 {
+			continue
+		}
+		if err := tr.r.Ready(i); err != nil {
+			return err
+		}
+	}
+	if err := tr.r.Finish(); err != nil {
+		return err
+	}
+	for i := range gradientSizes {
+		got, err := tr.read(i)
+		if err != nil {
+			return err
+		}
+		for j, v := range got {
+			if want := float64(step*10+i+j%7) + 2*float64(n-1); math.Abs(want-float64(v)) > 1e-4 {
+				return fmt.Errorf("step %d, gradient %d, element %d: %v, not %v", step, i, j, v, want)
+			}
+		}
+	}
+	return nil
 }
