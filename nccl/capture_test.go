@@ -34,6 +34,7 @@ func capture(r rank) error {
 		return err
 	}
 	x := tensor.New(tensor.WithEngine(e), tensor.WithShape(1000), tensor.Of(tensor.Float32))
+	from := tensor.New(tensor.WithEngine(e), tensor.WithShape(1000), tensor.Of(tensor.Float32))
 	var y, z tensor.Tensor
 	compute := func() (err error) {
 		if y, err = tensor.Add(x, x); err != nil {
@@ -45,7 +46,7 @@ func capture(r rank) error {
 		if z, err = tensor.Add(y, x); err != nil {
 			return err
 		}
-		return sumOf(r, z, s)
+		return first(sumOf(r, z, s), ring(r, from, x, s))
 	}
 	if err := first(e.Memset(x, float32(1)), compute(), e.FreeTensor(y, z), e.Sync()); err != nil {
 		return err
@@ -69,8 +70,26 @@ func capture(r rank) error {
 				return fmt.Errorf("launch %d: %v, not %v", i, v, 2*xs*n+xs)
 			}
 		}
+		if got, err = e.ToHost(from); err != nil {
+			return err
+		}
+		for _, v := range enginetest.FloatsOf(got) {
+			if before := (r.Rank() + n - 1) % n; v != float64(i+before) {
+				return fmt.Errorf("launch %d: %v from rank %d", i, v, before)
+			}
+		}
 	}
-	return first(g.Close(), e.FreeTensor(x), r.Close(), s.Close())
+	return first(g.Close(), e.FreeTensor(x, from), r.Close(), s.Close())
+}
+
+// ring sends x to the next rank and receives into from.
+func ring(r rank, from, x tensor.Tensor, s *cupool.Stream) error {
+	dst, err1 := dist.OfTensor(from)
+	src, err2 := dist.OfTensor(x)
+	n := r.Size()
+	return first(err1, err2, r.Group(func() error {
+		return first(r.Send(src, (r.Rank()+1)%n, s), r.Recv(dst, (r.Rank()+n-1)%n, s))
+	}))
 }
 
 func sumOf(r rank, x tensor.Tensor, s *cupool.Stream) error {

@@ -15,8 +15,9 @@ import (
 
 // Comm is a rank whose memory is on the GPU of its pool. It implements dist.Comm.
 //
-// NCCL calls of several ranks wait for each other on the host the first time,
-// and on the GPU. A call returns when its work is in the stream, or fails after
+// NCCL's calls of several ranks wait for each other on the host the first time,
+// and on the GPU. In a group of several, each costs NCCL a thread of its own, so
+// that it cannot hang: many small calls belong in a Group or a graph. A call returns when its work is in the stream, or fails after
 // Config.Timeout. What goes wrong later is noticed within a second: the Comm is
 // aborted, so that no stream waits for it for ever, and every later call fails
 // with the same error. Close gives the rest back then.
@@ -49,7 +50,8 @@ type Comm struct {
 var _ dist.Comm = (*Comm)(nil)
 
 // New makes this process's Comm of the group that a rendezvous has, for memory of
-// pool, and waits until all ranks have done so. It fails with
+// pool, and waits until all ranks have done so. The pool's Driver is one that
+// cuda.Open has opened, as NCCL works in the GPU's primary context. It fails with
 // cupool.ErrNotSupported where NCCL is missing or the pool is not on a GPU, with
 // a *cupool.ConfigError, with the cause of ctx, with the error of the
 // rendezvous, or with an *Error.

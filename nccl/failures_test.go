@@ -217,8 +217,7 @@ func TestFaults(t *testing.T) {
 		fakecuda.Reset()
 		var failed *nccl.Error
 		require.ErrorAs(t, err, &failed, call)
-		require.Equal(t, systemError, failed.Code, call)
-		require.Equal(t, "ncclSystemError", failed.Name, call)
+		require.ErrorContains(t, err, "ncclSystemError", call) // of one rank; the other may have noticed that it is gone
 		for _, p := range pools {
 			require.NoError(t, p.DefaultStream().Sync(), call)
 			require.Zero(t, p.Stats().All.Allocation.Current, call)
@@ -262,7 +261,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, n := range groups() {
 		pools := openPools(t, n)
 		before := freeMemory(t, pools)
-		goroutines := runtime.NumGoroutine()
+		goroutines, open := runtime.NumGoroutine(), shared(t)
 		for range 3 {
 			comms, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
 			require.NoError(t, err)
@@ -283,22 +282,22 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		if fakecuda.Loaded() {
 			require.Equal(t, before, freeMemory(t, pools))
-			require.False(t, ours(t), "shared memory")
+			require.Equal(t, open, shared(t))
 		}
 	}
 }
 
-// ours reports whether this process has the stand-in's shared memory open.
-func ours(t *testing.T) bool {
+// shared counts the groups whose memory, the stand-in's, this process has open.
+func shared(t *testing.T) (n int) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	for _, fd := range fds {
 		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.Contains(to, "fakenccl-") {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 func sumAll(comms []*nccl.Comm, pools []*cupool.Caching) error {

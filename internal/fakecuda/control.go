@@ -65,8 +65,8 @@ func Loaded() bool { return C.loaded() != 0 }
 
 // Fail makes the nth call from now (1: the next) of the named entry point
 // fail with the CUresult code, and the times-1 calls after it. The names are
-// the library's, such as cuMemAlloc_v2. A code that means a lost context
-// makes it lost.
+// the library's, such as cuMemAlloc_v2; those of NCCL, such as ncclAllReduce, fail
+// with the ncclResult_t code. A code that means a lost context makes it lost.
 func Fail(call string, nth, code, times int) {
 	s := C.CString(call)
 	defer C.free(unsafe.Pointer(s))

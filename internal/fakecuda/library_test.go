@@ -33,25 +33,33 @@ func TestLibrary(t *testing.T) {
 	require.NoError(t, err, string(out))
 	require.Empty(t, string(out), "warnings")
 
-	f, err := elf.Open(filepath.Join(dir, "libcuda.so"))
-	require.NoError(t, err)
-	defer f.Close()
-	symbols, err := f.DynamicSymbols()
-	require.NoError(t, err)
-	has := make(map[string]bool)
-	for _, s := range symbols {
-		has[s.Name] = s.Section != elf.SHN_UNDEF
-	}
-	for file, names := range map[string]*regexp.Regexp{
-		"../cudadrv/entries.h": regexp.MustCompile(`X\(\w+, "\w+", "(\w+)"`),
-		"control.go":           regexp.MustCompile(`dlsym\(RTLD_DEFAULT, "(\w+)"\)`),
+	for _, x := range []struct{ library, file, names string }{
+		{"libcuda.so", "../cudadrv/entries.h", `X\(\w+, "\w+", "(\w+)"`},
+		{"libcuda.so", "control.go", `dlsym\(RTLD_DEFAULT, "(\w+)"\)`},
+		{"libnccl.so.2", "../ncclapi/nccl.c", `"(nccl\w+)"`},
 	} {
-		text, err := os.ReadFile(file)
+		has := symbols(t, filepath.Join(dir, x.library))
+		text, err := os.ReadFile(x.file)
 		require.NoError(t, err)
-		found := names.FindAllSubmatch(text, -1)
-		require.NotEmpty(t, found, file)
+		found := regexp.MustCompile(x.names).FindAllSubmatch(text, -1)
+		require.NotEmpty(t, found, x.file)
 		for _, m := range found {
-			assert.True(t, has[string(m[1])], "%s, of %s, is missing", m[1], file)
+			assert.True(t, has[string(m[1])], "%s, of %s, is missing in %s", m[1], x.file, x.library)
 		}
 	}
+}
+
+// symbols returns what a library defines.
+func symbols(t *testing.T, library string) map[string]bool {
+	t.Helper()
+	f, err := elf.Open(library)
+	require.NoError(t, err)
+	defer f.Close()
+	list, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	has := make(map[string]bool)
+	for _, s := range list {
+		has[s.Name] = s.Section != elf.SHN_UNDEF
+	}
+	return has
 }

@@ -1,0 +1,154 @@
+//go:build gpu
+
+package nccl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/nccl"
+)
+
+// alone is a Rendezvous of one rank. Groups of several take a dist.Group, or
+// another store that all ranks reach.
+type alone struct{ values map[string][]byte }
+
+func (a alone) Rank() int { return 0 }
+
+func (a alone) Size() int { return 1 }
+
+func (a alone) Set(key string, value []byte) error {
+	a.values[key] = value
+	return nil
+}
+
+func (a alone) Get(_ context.Context, key string) ([]byte, error) { return a.values[key], nil }
+
+func openExample() (cuda.Driver, *cupool.Caching) {
+	device, err := cuda.Open(0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	pool, err := cupool.New(cupool.Config{Driver: device})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return device, pool
+}
+
+// A sum over the ranks, one for each process.
+func ExampleNew() {
+	device, pool := openExample()
+	defer device.Close()
+	defer pool.Close()
+	var at nccl.Rendezvous = alone{map[string][]byte{}}
+	c, err := nccl.New(context.Background(), at, pool, nccl.Config{Key: "sums", Timeout: nccl.DefaultTimeout})
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := cupool.NewBuffer[float32](pool, 3, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := dist.Of(b)
+	fmt.Println(errors.Join(err, b.CopyFrom([]float32{1, 2, 3}), c.AllReduce(m, m, dist.Sum, nil)))
+	fmt.Println(b.ToHost())
+	fmt.Println(c.Rank(), c.Size(), c.Err(), b.Free(), c.Close())
+	// Output:
+	// <nil>
+	// [1 2 3] <nil>
+	// 0 1 <nil> <nil> <nil>
+}
+
+// The ranks of one process: one for each GPU, each used by a goroutine. Here there
+// is one.
+func ExampleNewLocal() {
+	device, pool := openExample()
+	defer device.Close()
+	defer pool.Close()
+	comms, err := nccl.NewLocal(context.Background(), []*cupool.Caching{pool}, nccl.Config{Timeout: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var c *nccl.Comm = comms[0]
+	x, err1 := cupool.NewBuffer[int32](pool, 2, nil)
+	y, err2 := cupool.NewBuffer[int32](pool, 2, nil)
+	if err := errors.Join(err1, err2, x.CopyFrom([]int32{1, 2})); err != nil {
+		log.Fatal(err)
+	}
+	src, err1 := dist.Of(x)
+	dst, err2 := dist.Of(y)
+	fmt.Println(errors.Join(err1, err2, c.Broadcast(dst, src, 0, nil), c.AllGather(dst, src, nil), c.ReduceScatter(dst, src, dist.Max, nil)))
+	next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+	fmt.Println(c.Group(func() error {
+		return errors.Join(c.Send(src, next, nil), c.Recv(dst, before, nil))
+	}))
+	fmt.Println(y.ToHost())
+	fmt.Println(errors.Join(x.Free(), y.Free(), c.Close()))
+	// Output:
+	// <nil>
+	// <nil>
+	// [1 2] <nil>
+	// <nil>
+}
+
+// Gradients that are reduced in every step are registered once.
+func ExampleComm_Register() {
+	device, pool := openExample()
+	defer device.Close()
+	defer pool.Close()
+	comms, err := nccl.NewLocal(context.Background(), []*cupool.Caching{pool}, nccl.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := comms[0]
+	gradients, err := pool.Alloc(64<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Register(gradients))
+	fmt.Println(errors.Join(pool.DefaultStream().Sync(), c.Deregister(gradients), pool.Free(gradients), c.Close()))
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// After Abort nothing waits for the other ranks.
+func ExampleComm_Abort() {
+	device, pool := openExample()
+	defer device.Close()
+	defer pool.Close()
+	comms, err := nccl.NewLocal(context.Background(), []*cupool.Caching{pool}, nccl.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(comms[0].Abort(), errors.Is(comms[0].Close(), cupool.ErrClosed))
+	// Output: <nil> true
+}
+
+// Which NCCL there is, and what to do where there is none.
+func ExampleVersion() {
+	version, err := nccl.Version("")
+	fmt.Println(version != "", err)
+	_, err = nccl.Version("/nowhere/libnccl.so.2")
+	fmt.Println(errors.Is(err, cupool.ErrNotSupported))
+	// Output:
+	// true <nil>
+	// true
+}
+
+// What NCCL says of a call that failed.
+func ExampleError() {
+	err := error(&nccl.Error{Call: "ncclAllReduce", Code: 6, Name: "ncclRemoteError", Rank: 1, Size: 8, Err: dist.ErrRank})
+	var failed *nccl.Error
+	if errors.As(err, &failed) && errors.Is(err, dist.ErrRank) {
+		fmt.Println(failed)
+	}
+	// Output: nccl: rank 1 of 8: ncclAllReduce: ncclRemoteError: no such rank; another rank is gone, whose own error says why; close this Comm and make a new one
+}
