@@ -13,6 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/enginetest"
 	"github.com/cupool/cupool/internal/testlevel"
@@ -23,14 +24,19 @@ type number interface {
 	float32 | float64 | int32 | int64 | uint8
 }
 
-// groups are the sizes of the groups that tests make; those beyond the GPUs that
-// there are left out.
-func groups() []int { return testlevel.Choose([]int{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 8}) }
+// groups returns the sizes of the groups that a test makes, as far as there are
+// GPUs.
+func groups(t testing.TB) []int {
+	t.Helper()
+	gpus, err := cuda.Devices()
+	require.NoError(t, err)
+	return slices.DeleteFunc(testlevel.Choose([]int{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 8}), func(n int) bool { return n > len(gpus) })
+}
 
 // TestCalls compares every call, for every type and operation, in place and not,
 // with a plain computation.
 func TestCalls(t *testing.T) {
-	for _, n := range groups() {
+	for _, n := range groups(t) {
 		t.Run(fmt.Sprintf("%d ranks", n), func(t *testing.T) {
 			ranks := newRanks(t, n, nccl.Config{})
 			seed := enginetest.NewSeeded(t).Uint64()
@@ -200,7 +206,7 @@ func allGather[T number](r rank, s *cupool.Stream, seed uint64, count int) error
 // TestRing sends to the next rank and receives from the one before, in a group,
 // more than fits anywhere in between.
 func TestRing(t *testing.T) {
-	for _, n := range groups() {
+	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
 		seed := enginetest.NewSeeded(t).Uint64()
 		require.NoError(t, each(ranks, func(r rank) error {
@@ -250,7 +256,7 @@ func TestGroupFails(t *testing.T) {
 // TestStreams gives calls to two streams in turn: they are done in the order of
 // the calls on all ranks.
 func TestStreams(t *testing.T) {
-	for _, n := range groups() {
+	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
 		require.NoError(t, each(ranks, func(r rank) error {
 			a, err1 := r.pool.NewStream()
@@ -275,7 +281,7 @@ func TestStreams(t *testing.T) {
 // TestFreedAtOnce frees memory of one stream that a call on another uses, and has
 // the first stream write to the same memory.
 func TestFreedAtOnce(t *testing.T) {
-	for _, n := range groups() {
+	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
 		seed := enginetest.NewSeeded(t).Uint64()
 		require.NoError(t, each(ranks, func(r rank) error {
@@ -306,7 +312,7 @@ func TestFreedAtOnce(t *testing.T) {
 
 // TestTensors reduces tensors of an engine, which are freed at once.
 func TestTensors(t *testing.T) {
-	for _, n := range groups() {
+	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
 		require.NoError(t, each(ranks, func(r rank) error {
 			e, err := cupool.NewEngine(r.pool)

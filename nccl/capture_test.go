@@ -18,7 +18,7 @@ import (
 // TestCapture captures a computation with sums of several ranks in it, on a fork
 // too, and launches it on changing data.
 func TestCapture(t *testing.T) {
-	for _, n := range groups() {
+	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
 		require.NoError(t, each(ranks, capture), "%d ranks", n)
 	}

@@ -13,12 +13,16 @@ import (
 // other GPUs, and ignores it elsewhere, as in a group of one.
 //
 // The block is deregistered before it is freed, by Deregister or Close. It fails
-// with cupool.ErrUseAfterFree, with cupool.ErrNotSupported before NCCL 2.19, and as
+// with cupool.ErrUseAfterFree or ErrForeignPointer, with cupool.ErrNotSupported before NCCL 2.19, and as
 // calls do.
 func (c *Comm) Register(b cupool.Block) error {
 	const call = "ncclCommRegister"
-	if _, err := c.pool.Lookup(b.Ptr()); err != nil {
-		return fmt.Errorf("nccl: rank %d of %d: register: %w", c.rank, c.size, err)
+	live, err := c.pool.Lookup(b.Ptr())
+	if err == nil && live != b {
+		err = cupool.ErrUseAfterFree
+	}
+	if err != nil {
+		return fmt.Errorf("nccl: rank %d of %d: register block at %#x: %w", c.rank, c.size, uintptr(b.Ptr()), err)
 	}
 	c.order.Lock()
 	defer c.order.Unlock()

@@ -16,7 +16,7 @@ import (
 // TestRegister registers blocks, reduces in them and takes them back, by itself and
 // by Close.
 func TestRegister(t *testing.T) {
-	for _, n := range groups() {
+	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
 		seed := uint64(n)
 		require.NoError(t, each(ranks, func(r rank) error {
