@@ -1,0 +1,382 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/device"
+)
+
+// Client opens what another process shares. All methods are safe from several
+// goroutines.
+type Client struct {
+	pool *cupool.Caching
+	dev  device.RangeSharing
+	conn *conn
+	peer Peer
+	done chan struct{} // closed when the connection has ended
+
+	mu      sync.Mutex
+	err     error // why the connection has ended
+	last    uint64
+	waiting map[uint64]chan answer
+	open    map[uint64]*Memory
+}
+
+// answer is what a request gets.
+type answer struct {
+	ref    uint64
+	memory device.SharedRange
+	err    error
+}
+
+// Memory is another process's block, mapped in this one. All methods are safe from
+// several goroutines.
+type Memory struct {
+	client *Client
+	name   string
+	ref    uint64
+	ptr    cupool.Ptr
+	size   int64
+
+	mu      sync.Mutex
+	streams []*cupool.Stream
+	closed  bool
+}
+
+// Connect returns a client over a connection to a Server, which it closes in the end. The
+// memory is mapped by the device of pool. Connect fails with ErrRefused where one of
+// the processes does not admit the other, with ErrProtocol, ErrGone, with
+// ErrNotSupported where the device or the system cannot share memory, with a
+// *cupool.ConfigError, or when ctx is done.
+func Connect(ctx context.Context, pool *cupool.Caching, uc *net.UnixConn, cfg Config) (*Client, error) {
+	c, err := connect(ctx, pool, uc, cfg)
+	if err != nil {
+		return nil, errors.Join(err, uc.Close())
+	}
+	go c.read()
+	return c, nil
+}
+
+func connect(ctx context.Context, pool *cupool.Caching, uc *net.UnixConn, cfg Config) (*Client, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if !supported {
+		return nil, fmt.Errorf("cupool: ipc: it takes Linux: %w", cupool.ErrNotSupported)
+	}
+	c := &Client{pool: pool, conn: &conn{UnixConn: uc}, done: make(chan struct{}), waiting: map[uint64]chan answer{}, open: map[uint64]*Memory{}}
+	if c.dev, err = sharing(pool); err != nil {
+		return nil, err
+	}
+	if c.peer, err = c.conn.peer(); err == nil {
+		err = cfg.admit(c.peer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop := c.conn.during(ctx)
+	err = c.greet()
+	if !stop() {
+		return nil, fmt.Errorf("cupool: ipc: connecting: %w", context.Cause(ctx))
+	}
+	return c, errors.Join(err, uc.SetDeadline(time.Time{}))
+}
+
+func (c *Client) greet() error {
+	// A server that refuses says so and may have gone when the hello comes.
+	said := c.conn.say(message(helloKind, nil, magic, version, uint64(os.Getpid())))
+	b, file, err := c.conn.receive()
+	if err != nil {
+		return errors.Join(err, said)
+	}
+	if err := closeFile(file); err != nil {
+		return err
+	}
+	if b.kind == errorKind {
+		_, err := parseError(b)
+		return err
+	}
+	if err := b.expect(welcomeKind); err != nil {
+		return err
+	}
+	if word, v := b.number(), b.number(); word != magic || v != version {
+		return fmt.Errorf("cupool: ipc: process %d welcomes with version %d of the protocol, this is version %d: %w", c.peer.PID, v, version, ErrProtocol)
+	}
+	return b.end()
+}
+
+// read reads answers until the connection ends.
+func (c *Client) read() {
+	for {
+		request, a, err := c.readAnswer()
+		if err == nil {
+			err = c.deliver(request, a)
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// readAnswer returns the next answer and which request it is for.
+func (c *Client) readAnswer() (request uint64, a answer, err error) {
+	b, file, err := c.conn.receive()
+	if err != nil {
+		return 0, a, err
+	}
+	if err := closeFile(file); err != nil || file != nil {
+		return 0, a, errors.Join(err, fmt.Errorf("cupool: ipc: a piece of memory of nothing: %w", ErrProtocol))
+	}
+	switch b.kind {
+	case openedKind:
+		return c.readOpened(b)
+	case closedKind:
+		request = b.number()
+		return request, a, b.end()
+	case errorKind:
+		if request, a.err = parseError(b); request == 0 {
+			return 0, answer{}, a.err
+		}
+		return request, a, nil
+	}
+	return 0, a, fmt.Errorf("cupool: ipc: a message of kind %d from an exporter: %w", b.kind, ErrProtocol)
+}
+
+// readOpened reads the pieces of memory that were opened.
+func (c *Client) readOpened(b *body) (uint64, answer, error) {
+	o, err := parseOpened(b)
+	r := device.SharedRange{Skip: o.skip, Size: o.size}
+	for i := 0; err == nil && i < o.pieces; i++ {
+		var b *body
+		var file *os.File
+		if b, file, err = c.conn.receive(); err != nil {
+			break
+		}
+		var p device.SharedPiece
+		p, err = parsePiece(b, file != nil)
+		p.File = file
+		r.Pieces = append(r.Pieces, p)
+	}
+	if err == nil {
+		if _, err = r.Total(); err != nil {
+			err = fmt.Errorf("cupool: ipc: %w: %w", ErrProtocol, err)
+		}
+	}
+	if err != nil {
+		return 0, answer{}, errors.Join(err, r.Close())
+	}
+	return o.request, answer{ref: o.ref, memory: r}, nil
+}
+
+// deliver hands an answer to who asked. What was opened for one who does not wait any
+// more is closed again.
+func (c *Client) deliver(request uint64, a answer) error {
+	c.mu.Lock()
+	ch := c.waiting[request]
+	delete(c.waiting, request)
+	known := request <= c.last
+	c.mu.Unlock()
+	switch {
+	case ch != nil:
+		ch <- a
+		return nil
+	case !known:
+		return errors.Join(fmt.Errorf("cupool: ipc: an answer to nothing: %w", ErrProtocol), a.memory.Close())
+	case a.ref != 0:
+		return errors.Join(a.memory.Close(), c.conn.say(message(closeKind, nil, 0, a.ref)))
+	}
+	return nil
+}
+
+// fail ends the connection.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+		_ = c.conn.UnixConn.Close()
+		close(c.done)
+	}
+}
+
+// ask sends a request and waits for the answer.
+func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64) (answer, error) {
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return answer{}, c.err
+	}
+	c.last++
+	request, ch := c.last, make(chan answer, 1)
+	c.waiting[request] = ch
+	c.mu.Unlock()
+	if err := c.conn.say(message(k, tail, append([]uint64{request}, numbers...)...)); err != nil {
+		c.fail(err)
+	}
+	var err error
+	select {
+	case a := <-ch:
+		return a, a.err
+	case <-ctx.Done():
+		err = fmt.Errorf("cupool: ipc: waiting for process %d: %w", c.peer.PID, context.Cause(ctx))
+	case <-c.done:
+		err = c.Err()
+	}
+	c.mu.Lock()
+	_, still := c.waiting[request]
+	delete(c.waiting, request)
+	c.mu.Unlock()
+	if still {
+		return answer{}, err
+	}
+	a := <-ch // it came at the same time
+	return a, a.err
+}
+
+// Open maps what the other process shares under a name. It waits for the work that the
+// exporter had given to the stream when it shared the block. The same name may
+// be opened several times, and each is closed for itself. Open fails with
+// ErrUnknownName, with ErrRefused beyond the exporter's Config.MaxOpen, with ErrGone
+// or ErrClosed, with the cause of ctx when that is done first, with what the
+// exporter's device said, or with what this process's device says.
+func (c *Client) Open(ctx context.Context, name string) (*Memory, error) {
+	if name == "" || len(name) > maxName {
+		return nil, &cupool.ConfigError{Field: "name", Value: name, Reason: "must have 1 to 255 bytes"}
+	}
+	a, err := c.ask(ctx, openKind, []byte(name))
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.dev.ImportRange(a.memory)
+	size := a.memory.Size
+	err = errors.Join(err, a.memory.Close())
+	if err != nil {
+		err = c.pool.DriverError(fmt.Errorf("cupool: ipc: mapping %q of process %d: %w", name, c.peer.PID, err))
+		_, e := c.ask(ctx, closeKind, nil, a.ref)
+		return nil, errors.Join(err, e)
+	}
+	m := &Memory{client: c, name: name, ref: a.ref, ptr: p, size: size, streams: []*cupool.Stream{c.pool.DefaultStream()}}
+	c.mu.Lock()
+	c.open[m.ref] = m
+	c.mu.Unlock()
+	return m, nil
+}
+
+// Peer returns the process that exports.
+func (c *Client) Peer() Peer { return c.peer }
+
+// Done returns a channel that is closed when the connection has ended, as the exporter
+// has ended or closed it, or Close was called. What is open stays valid until it is
+// closed.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns why the connection has ended: ErrGone, ErrProtocol, ErrClosed after
+// Close, or the connection's error. It returns nil before.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close closes all that is open, as Memory.Close does, and the connection. It fails as
+// Memory.Close does, and leaves the connection then; with ErrClosed it was called before.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if errors.Is(c.err, errClientClosed) {
+		defer c.mu.Unlock()
+		return c.err
+	}
+	var open []*Memory
+	for _, m := range c.open {
+		open = append(open, m)
+	}
+	c.mu.Unlock()
+	var errs []error
+	for _, m := range open {
+		if err := m.Close(ctx); !errors.Is(err, errMemoryClosed) { // another goroutine was faster
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	c.fail(errClientClosed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = errClientClosed
+	return nil
+}
+
+var (
+	errClientClosed = fmt.Errorf("cupool: ipc: client: %w", cupool.ErrClosed)
+	errMemoryClosed = fmt.Errorf("cupool: ipc: memory: %w", cupool.ErrClosed)
+)
+
+// Name returns the name that it was opened by.
+func (m *Memory) Name() string { return m.name }
+
+// Ptr returns the address in this process.
+func (m *Memory) Ptr() cupool.Ptr { return m.ptr }
+
+// Size returns the bytes of the block, as the exporter requested them.
+func (m *Memory) Size() int64 { return m.size }
+
+// RecordStream says that work on s uses the memory: Close waits for it. The default
+// stream is always waited for. It fails with ErrForeignStream for a stream of another
+// allocator, and with ErrClosed.
+func (m *Memory) RecordStream(s *cupool.Stream) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return errMemoryClosed
+	case s == nil || slices.Contains(m.streams, s):
+		return nil
+	case s.Caching() != m.client.pool.DefaultStream().Caching():
+		return fmt.Errorf("cupool: ipc: %q: %w", m.name, cupool.ErrForeignStream)
+	}
+	m.streams = append(m.streams, s)
+	return nil
+}
+
+// Close waits for the work of the default stream and of those that were recorded, unmaps
+// the memory and tells the exporter. Where the exporter is gone it only unmaps. When ctx
+// is done before the work is, it fails with a *cupool.WaitError, and the memory stays
+// open. It fails with ErrClosed where it was called before, with what the device
+// says, or with the cause of ctx where the exporter does not answer: the memory is
+// closed then.
+func (m *Memory) Close(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errMemoryClosed
+	}
+	for _, s := range m.streams {
+		if err := s.SyncContext(ctx); err != nil && !errors.Is(err, cupool.ErrClosed) { // the work of a closed stream is done
+			return fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err)
+		}
+	}
+	c := m.client
+	if err := c.dev.CloseRange(m.ptr); err != nil {
+		return c.pool.DriverError(fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err))
+	}
+	m.closed = true
+	c.mu.Lock()
+	delete(c.open, m.ref)
+	c.mu.Unlock()
+	_, err := c.ask(ctx, closeKind, nil, m.ref)
+	if errors.Is(err, ErrGone) || errors.Is(err, cupool.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,259 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/cupool/cupool"
+)
+
+// helloTime is how long a process that connects may say nothing.
+const helloTime = 30 * time.Second
+
+// Serve accepts connections and serves each in a goroutine of its own, until the server
+// is closed, when it returns nil, or ctx is done, when it returns the cause of ctx and
+// cuts its connections (ServeConn). It returns the listener's error, too. The
+// caller closes l.
+func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
+	if err := s.enter(nil); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	wake := func() { _ = l.SetDeadline(time.Unix(1, 0)) }
+	defer context.AfterFunc(ctx, wake)()
+	defer context.AfterFunc(s.ended, wake)()
+	for {
+		c, err := l.AcceptUnix()
+		switch {
+		case s.ended.Err() != nil:
+			return errors.Join(closeConn(c), l.SetDeadline(time.Time{}))
+		case ctx.Err() != nil:
+			return errors.Join(context.Cause(ctx), closeConn(c), l.SetDeadline(time.Time{}))
+		case err != nil:
+			return fmt.Errorf("cupool: ipc: accepting connections: %w", err)
+		}
+		go func() {
+			if err := s.ServeConn(ctx, c); err != nil {
+				s.cfg.Logger.Warn("ipc: a connection ended", "error", err)
+			}
+		}()
+	}
+}
+
+func closeConn(c *net.UnixConn) error {
+	if c == nil {
+		return nil
+	}
+	return c.Close()
+}
+
+// enter counts a call, with its connection if any, unless the server has ended.
+func (s *Server) enter(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended.Err() != nil {
+		return fmt.Errorf("cupool: ipc: server: %w", cupool.ErrClosed)
+	}
+	s.calls.Add(1)
+	if c != nil {
+		s.conns[c] = true
+	}
+	return nil
+}
+
+func (s *Server) leave(c *conn) {
+	_ = c.UnixConn.Close()
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	s.calls.Done()
+}
+
+// ServeConn serves one process over a connection, which it closes at the end. When the
+// process closes the connection or has ended, or ctx is done, ServeConn waits for the
+// end of the process where that had something open. It returns nil then, or
+// ErrRefused for a process that may not connect, ErrProtocol for one that does not
+// speak the protocol, ErrNotSupported where it cannot be seen when a process ends,
+// ErrClosed, or the connection's error.
+func (s *Server) ServeConn(ctx context.Context, uc *net.UnixConn) error {
+	c := &conn{UnixConn: uc}
+	if err := s.enter(c); err != nil {
+		return errors.Join(err, uc.Close())
+	}
+	defer s.leave(c)
+	defer c.during(ctx)()
+	peer, p, err := s.greet(ctx, c)
+	if err != nil {
+		_ = c.say(errorMessage(0, err)) // it may have gone
+		return err
+	}
+	defer p.close()
+	for err == nil {
+		err = s.serveNext(ctx, c, peer)
+	}
+	s.cut(c, peer, p)
+	if errors.Is(err, ErrGone) || s.ended.Err() != nil || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// greet finds out who is at the other end, and agrees on the protocol.
+func (s *Server) greet(ctx context.Context, c *conn) (Peer, *process, error) {
+	peer, err := c.peer()
+	if err == nil {
+		err = s.cfg.admit(peer)
+	}
+	if err != nil {
+		return peer, nil, err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(helloTime))
+	b, file, err := c.receive()
+	if err != nil {
+		return peer, nil, err
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	if ctx.Err() != nil { // its deadline is gone
+		return peer, nil, errors.Join(context.Cause(ctx), closeFile(file))
+	}
+	if err := errors.Join(closeFile(file), b.expect(helloKind)); err != nil {
+		return peer, nil, err
+	}
+	if err := parseHello(b, peer); err != nil {
+		return peer, nil, err
+	}
+	p, err := watch(peer.PID)
+	if err != nil {
+		return peer, nil, err
+	}
+	if err := c.say(message(welcomeKind, nil, magic, version)); err != nil {
+		p.close()
+		return peer, nil, err
+	}
+	return peer, p, nil
+}
+
+// parseHello reads what an importer says first.
+func parseHello(b *body, peer Peer) error {
+	word, v := b.number(), b.number()
+	switch {
+	case word != magic:
+		return fmt.Errorf("cupool: ipc: no hello: %w", ErrProtocol)
+	case v != version:
+		return fmt.Errorf("cupool: ipc: process %d speaks version %d of the protocol, process %d version %d: %w", peer.PID, v, os.Getpid(), version, ErrProtocol)
+	}
+	pid := b.number()
+	if err := b.end(); err != nil {
+		return err
+	}
+	if peer.PID == os.Getpid() && pid != uint64(peer.PID) {
+		return fmt.Errorf("cupool: ipc: the socket was made by this process and is used by process %d, whose end could not be seen: connect there: %w", pid, ErrRefused)
+	}
+	return nil
+}
+
+// serveNext answers the next request.
+func (s *Server) serveNext(ctx context.Context, c *conn, peer Peer) error {
+	b, file, err := c.receive()
+	if err != nil {
+		return err
+	}
+	if err = closeFile(file); err != nil {
+		return err
+	}
+	request := b.number()
+	switch b.kind {
+	case openKind:
+		name := string(b.tail(maxName))
+		if err = b.end(); err == nil {
+			return s.open(ctx, c, peer, request, name)
+		}
+	case closeKind:
+		id := b.number()
+		if err = b.end(); err == nil && s.drop(c, id) {
+			return c.say(message(closedKind, nil, request))
+		}
+		if err == nil {
+			err = fmt.Errorf("cupool: ipc: closing what is not open: %w", ErrProtocol)
+		}
+	default:
+		err = fmt.Errorf("cupool: ipc: a message of kind %d from an importer: %w", b.kind, ErrProtocol)
+	}
+	return errors.Join(err, c.say(errorMessage(0, err)))
+}
+
+// open answers a request to open a name. An error that is returned ends the connection.
+func (s *Server) open(ctx context.Context, c *conn, peer Peer, request uint64, name string) error {
+	id, x, err := s.take(c, peer, name)
+	if err != nil {
+		return c.say(errorMessage(request, err))
+	}
+	if err = s.await(ctx, x.ready); err != nil {
+		s.drop(c, id)
+		return c.say(errorMessage(request, err))
+	}
+	r, err := s.dev.ExportRange(x.block.Ptr(), x.block.Size())
+	if err != nil || len(r.Pieces) > maxPieces {
+		s.drop(c, id)
+		if err == nil {
+			err = errors.Join(fmt.Errorf("cupool: ipc: %q has %d pieces of memory, %d at most can be shared: %w", name, len(r.Pieces), maxPieces, cupool.ErrNotSupported), r.Close())
+		}
+		return c.say(errorMessage(request, err))
+	}
+	defer r.Close()
+	// From here on the process may have the memory, whether it could be told or not.
+	messages := [][]byte{opened{request: request, ref: id, skip: r.Skip, size: r.Size, pieces: len(r.Pieces)}.message()}
+	files := []*os.File{nil}
+	for _, p := range r.Pieces {
+		messages = append(messages, pieceMessage(p))
+		files = append(files, p.File)
+	}
+	return c.send(messages, files)
+}
+
+// The time between two looks at an event.
+const (
+	firstPause = 20 * time.Microsecond
+	lastPause  = 2 * time.Millisecond
+)
+
+// await waits for an event, until ctx is done or the server has ended.
+func (s *Server) await(ctx context.Context, e *cupool.Event) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		done, err := e.Done()
+		switch {
+		case done || err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case s.ended.Err() != nil:
+			return fmt.Errorf("cupool: ipc: server: %w", cupool.ErrClosed)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// cut ends what a process has open whose connection has ended: when the process ends,
+// as until then it can use the memory.
+func (s *Server) cut(c *conn, peer Peer, p *process) {
+	_ = c.UnixConn.Close()
+	s.mu.Lock()
+	ids := s.idsOf(c)
+	for _, id := range ids {
+		s.refs[id].use.Cut = true
+	}
+	s.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	s.cfg.Logger.Warn("ipc: a process lost its connection; its end is waited for", "pid", peer.PID, "open", len(ids))
+	if p.wait(s.ended.Done()) {
+		for _, id := range ids {
+			s.drop(c, id)
+		}
+	}
+}
