@@ -113,3 +113,30 @@ func ExampleEngine_ScopeIn() {
 	// 4096 4096
 	// 0 0
 }
+
+// A block that somebody uses whom no stream shows, such as another process (package
+// ipc): its memory is kept until that is over, whoever frees the block.
+func ExampleCaching_Hold() {
+	d, err := cupool.OpenHost(cupool.HostConfig{Shareable: false}) // true: other processes may map the memory
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := cupool.New(cupool.Config{Driver: d})
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := c.Alloc(1<<20, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	release, err := c.Hold(b)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Free(b), c.Stats().PendingBytes)
+	release()
+	fmt.Println(c.Stats().PendingBytes, c.Close(), d.Close())
+	// Output:
+	// <nil> 1048576
+	// 0 <nil> <nil>
+}

@@ -139,8 +139,6 @@ func TestImporterCrashes(t *testing.T) {
 		exporter := start(t, dev, path)
 		exporter.do("serve %s", path)
 		exporter.do("share x %d 7", size)
-		exporter.do("busy")
-		exporter.do("share late %d 8", size) // nobody can open it yet
 		files := exporter.do("files socket: anon_inode:[pidfd]")
 		for name, step := range steps {
 			t.Log(name)
@@ -151,6 +149,8 @@ func TestImporterCrashes(t *testing.T) {
 		}
 		importer := start(t, dev, "opening")
 		importer.do("connect %s", path)
+		exporter.do("busy")
+		exporter.do("share late %d 8", size) // nobody can open it yet
 		importer.do("opening late")
 		exporter.eventually("1", "uses")
 		importer.kill()

@@ -95,6 +95,9 @@ func (s *Server) ServeConn(ctx context.Context, uc *net.UnixConn) error {
 	for err == nil {
 		err = s.serveNext(ctx, c, peer)
 	}
+	if errors.Is(err, ErrProtocol) {
+		_ = c.say(errorMessage(0, err))
+	}
 	s.cut(c, peer, p)
 	if errors.Is(err, ErrGone) || s.ended.Err() != nil || ctx.Err() != nil {
 		return nil
@@ -183,7 +186,7 @@ func (s *Server) serveNext(ctx context.Context, c *conn, peer Peer) error {
 	default:
 		err = fmt.Errorf("cupool: ipc: a message of kind %d from an importer: %w", b.kind, ErrProtocol)
 	}
-	return errors.Join(err, c.say(errorMessage(0, err)))
+	return err
 }
 
 // open answers a request to open a name. An error that is returned ends the connection.

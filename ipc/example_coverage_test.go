@@ -1,0 +1,9 @@
+package ipc_test
+
+import (
+	"testing"
+
+	"github.com/cupool/cupool/internal/exampletest"
+)
+
+func TestEveryPublicIdentifierHasExample(t *testing.T) { exampletest.Complete(t) }

@@ -1,0 +1,336 @@
+package ipc_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/ipc"
+)
+
+// rig is an exporter and importers in one process, which the host device allows.
+type rig struct {
+	t        *testing.T
+	pool     *cupool.Caching // of the exporter
+	other    *cupool.Caching // of the importers
+	server   *ipc.Server
+	listener *net.UnixListener
+	served   chan error
+}
+
+func newRig(t *testing.T, cfg ipc.Config) *rig {
+	t.Helper()
+	g := &rig{t: t, pool: newPool(t, openHost), other: newPool(t, openHost), served: make(chan error, 1)}
+	var err error
+	g.server, err = ipc.NewServer(g.pool, cfg)
+	require.NoError(t, err)
+	g.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { g.served <- g.server.Serve(ctx, g.listener) }()
+	t.Cleanup(func() {
+		g.server.Force()
+		cancel()
+		require.NoError(t, g.listener.Close())
+	})
+	return g
+}
+
+func newPool(t *testing.T, open func() (cupool.Driver, error)) *cupool.Caching {
+	t.Helper()
+	d, err := open()
+	require.NoError(t, err)
+	c, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, c.Close())
+		require.NoError(t, d.Close())
+	})
+	return c
+}
+
+func (g *rig) dial() *net.UnixConn {
+	g.t.Helper()
+	c, err := net.DialUnix("unix", nil, g.listener.Addr().(*net.UnixAddr))
+	require.NoError(g.t, err)
+	g.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (g *rig) connect() *ipc.Client {
+	g.t.Helper()
+	c, err := ipc.Connect(g.t.Context(), g.other, g.dial(), ipc.Config{})
+	require.NoError(g.t, err)
+	return c
+}
+
+// share shares a new block of n bytes, which is freed at once.
+func (g *rig) share(name string, n int64) *ipc.Share {
+	g.t.Helper()
+	b, err := g.pool.Alloc(n, nil)
+	require.NoError(g.t, err)
+	x, err := g.server.Share(name, b, nil)
+	require.NoError(g.t, err)
+	require.NoError(g.t, g.pool.Free(b))
+	return x
+}
+
+// TestRefused: a user or a process that is not one of those of the Config has no way in,
+// from either side, and the others have.
+func TestRefused(t *testing.T) {
+	uid, pid := os.Geteuid(), os.Getpid()
+	for name, c := range map[string]struct {
+		server, client ipc.Config
+		want           string
+	}{
+		"all":             {ipc.Config{}, ipc.Config{}, ""},
+		"named":           {ipc.Config{UIDs: []int{uid}, PIDs: []int{pid}}, ipc.Config{UIDs: []int{uid + 1, uid}}, ""},
+		"another user":    {ipc.Config{UIDs: []int{uid + 1}}, ipc.Config{}, "the other process says"},
+		"nobody":          {ipc.Config{UIDs: []int{}}, ipc.Config{}, "the other process says"},
+		"another process": {ipc.Config{PIDs: []int{pid + 1}}, ipc.Config{}, "the other process says"},
+		"another server":  {ipc.Config{}, ipc.Config{PIDs: []int{pid + 1}}, "Config.PIDs"},
+		"a server's user": {ipc.Config{}, ipc.Config{UIDs: []int{uid + 1}}, "Config.UIDs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, c.server)
+			client, err := ipc.Connect(t.Context(), g.other, g.dial(), c.client)
+			if c.want != "" {
+				require.ErrorIs(t, err, ipc.ErrRefused)
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, ipc.Peer{PID: pid, UID: uid}, client.Peer())
+			require.NoError(t, client.Close(t.Context()))
+		})
+	}
+}
+
+// TestSocketpair: the credentials of a socket that another process made are not those
+// of who uses it. In one process they are.
+func TestSocketpair(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		c, err := net.FileConn(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		ends[i] = c.(*net.UnixConn)
+	}
+	served := make(chan error)
+	go func() { served <- g.server.ServeConn(t.Context(), ends[0]) }()
+	// What another process says that has inherited the other end.
+	_, err = ends[1].Write(hello(1, os.Getpid()+1))
+	require.NoError(t, err)
+	require.ErrorIs(t, <-served, ipc.ErrRefused)
+	require.NoError(t, ends[1].Close())
+}
+
+// TestNames: what can be shared under which name, and opened.
+func TestNames(t *testing.T) {
+	g := newRig(t, ipc.Config{MaxOpen: 3})
+	long := strings.Repeat("x", 255)
+	b, err := g.pool.Alloc(1000, nil)
+	require.NoError(t, err)
+	for _, name := range []string{"", long + "x"} {
+		_, err := g.server.Share(name, b, nil)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+		_, err = g.connect().Open(t.Context(), name)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	}
+	x, err := g.server.Share(long, b, nil)
+	require.NoError(t, err)
+	require.Equal(t, b, x.Block())
+	require.Equal(t, long, x.Name())
+	_, err = g.server.Share(long, b, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig, "the name is taken")
+	y, err := g.server.Share("y", b, nil)
+	require.NoError(t, err, "the same block again")
+	c := g.connect()
+	for i := range 4 {
+		m, err := c.Open(t.Context(), []string{long, "y", long, "y"}[i])
+		if i == 3 {
+			require.ErrorIs(t, err, ipc.ErrRefused)
+			require.ErrorContains(t, err, "MaxOpen")
+			break
+		}
+		require.NoError(t, err)
+		require.EqualValues(t, 1000, m.Size())
+	}
+	require.Len(t, g.server.Uses(), 3)
+	require.NoError(t, y.Close())
+	require.ErrorIs(t, y.Close(), cupool.ErrClosed)
+	_, err = g.connect().Open(t.Context(), "y")
+	require.ErrorIs(t, err, ipc.ErrUnknownName)
+	require.NoError(t, g.pool.Free(b))
+	require.ErrorIs(t, g.pool.Close(), cupool.ErrNotSupported, "other processes use it")
+	require.NoError(t, c.Close(t.Context()))
+	require.ErrorIs(t, c.Close(t.Context()), cupool.ErrClosed)
+	require.ErrorIs(t, c.Err(), cupool.ErrClosed)
+	require.NoError(t, g.server.Close(t.Context()))
+	require.NoError(t, <-g.served)
+	require.Zero(t, g.pool.Stats().PendingBytes)
+	require.ErrorIs(t, g.server.Close(t.Context()), cupool.ErrClosed)
+	require.ErrorIs(t, x.Close(), cupool.ErrClosed)
+	_, err = g.server.Share("z", b, nil)
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+	require.ErrorIs(t, g.server.Serve(t.Context(), g.listener), cupool.ErrClosed)
+}
+
+// TestNotShareable: a device that was not opened for it says how it has to be.
+func TestNotShareable(t *testing.T) {
+	c := newPool(t, func() (cupool.Driver, error) { return cupool.OpenHost(cupool.HostConfig{}) })
+	s, err := ipc.NewServer(c, ipc.Config{})
+	require.NoError(t, err)
+	b, err := c.Alloc(1000, nil)
+	require.NoError(t, err)
+	_, err = s.Share("x", b, nil)
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "HostConfig.Shareable")
+	require.NoError(t, c.Free(b))
+	require.Zero(t, c.Stats().PendingBytes, "it is not held")
+	require.NoError(t, s.Close(t.Context()))
+	_, err = ipc.NewServer(c, ipc.Config{MaxOpen: -1})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+}
+
+// TestPrivatePool: blocks of private pools are shared, too.
+func TestPrivatePool(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	p, err := g.pool.NewPool(cupool.PoolConfig{})
+	require.NoError(t, err)
+	b, err := p.Alloc(3*mib, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.DefaultStream().Memset(b.Ptr(), 5, b.Size()))
+	_, err = g.server.Share("x", b, nil)
+	require.NoError(t, err)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	got := make([]byte, m.Size())
+	require.NoError(t, g.other.DefaultStream().CopyOut(got, m.Ptr()))
+	require.EqualValues(t, 5, got[len(got)-1])
+	require.NoError(t, p.Retire())
+	require.NoError(t, g.pool.Free(b))
+	require.NoError(t, c.Close(t.Context()))
+	require.NoError(t, g.server.Close(t.Context()))
+}
+
+// TestStreams: Close of memory waits for the streams that use it.
+func TestStreams(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 1000)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	s, err := g.other.NewStream()
+	require.NoError(t, err)
+	foreign, err := g.pool.NewStream()
+	require.NoError(t, err)
+	require.ErrorIs(t, m.RecordStream(foreign), cupool.ErrForeignStream)
+	require.NoError(t, m.RecordStream(s))
+	release := make(chan struct{})
+	require.NoError(t, s.Launch(func() { <-release }))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = m.Close(ctx)
+	var late *cupool.WaitError
+	require.ErrorAs(t, err, &late)
+	require.Equal(t, s.Handle(), late.Stream)
+	require.ErrorAs(t, c.Close(ctx), &late)
+	require.Len(t, g.server.Uses(), 1)
+	require.NoError(t, c.Err())
+	close(release)
+	require.NoError(t, m.Close(t.Context()))
+	require.ErrorIs(t, m.Close(t.Context()), cupool.ErrClosed)
+	require.ErrorIs(t, m.RecordStream(s), cupool.ErrClosed)
+	require.Empty(t, g.server.Uses())
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestAbandoned: what is opened for one who did not wait is closed.
+func TestAbandoned(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	release := make(chan struct{})
+	require.NoError(t, g.pool.DefaultStream().Launch(func() { <-release }))
+	g.share("x", 5*mib)
+	c := g.connect()
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error)
+	go func() { _, err := c.Open(ctx, "x"); opened <- err }()
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 1 }, waitTime, 1e6)
+	cancel()
+	require.ErrorIs(t, <-opened, context.Canceled)
+	close(release)
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err, "the connection is as good as before")
+	require.NoError(t, m.Close(t.Context()))
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestNoDescriptorLeaks: opening and closing leaves no file open on either side.
+func TestNoDescriptorLeaks(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 5*mib)
+	var before int
+	for i := range 20 {
+		c := g.connect()
+		for range 3 {
+			_, err := c.Open(t.Context(), "x")
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.Close(t.Context()))
+		require.Eventually(t, func() bool { n, err := openFiles("anon_inode:[pidfd]", "socket:"); return n <= 1 && err == nil }, waitTime, 1e6)
+		n, err := openFiles("")
+		require.NoError(t, err)
+		if i == 0 {
+			before = n
+		}
+		require.Equal(t, before, n)
+	}
+}
+
+// TestCut: when the context of Serve is done the importer is told, and what it has open
+// is kept for as long as its process is there.
+func TestCut(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s, err := ipc.NewServer(g.pool, ipc.Config{})
+	require.NoError(t, err)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	require.NoError(t, err)
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx, l) }()
+	g.listener, g.server = l, s
+	g.share("x", 1000)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	cancel(fmt.Errorf("enough: %w", os.ErrDeadlineExceeded))
+	require.ErrorContains(t, <-served, "enough")
+	<-c.Done()
+	require.ErrorIs(t, c.Err(), ipc.ErrGone)
+	require.Eventually(t, func() bool { return s.Uses()[0].Cut }, waitTime, 1e6)
+	require.NoError(t, m.Close(t.Context()))
+	late, stop := context.WithCancel(t.Context())
+	stop()
+	var busy *ipc.BusyError
+	err = s.Close(late)
+	require.ErrorAs(t, err, &busy)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "without a connection")
+	require.Len(t, s.Force(), 1)
+	require.Zero(t, g.pool.Stats().PendingBytes)
+}
