@@ -349,3 +349,54 @@ func sorted[T any](m map[block.ID]T) []block.ID {
 	slices.Sort(ids)
 	return ids
 }
+
+// TestHold: a block that is held waits for whoever holds it and for its streams, in any
+// order, also when its heap's waits move.
+func TestHold(t *testing.T) {
+	for _, order := range []string{"shs", "hhs", "sh", "h", "hs"} { // streams and holds end
+		g := newRig(3)
+		p, to := g.pending(), g.pending()
+		id, b := g.block(1000)
+		var waits []func(p *Pending)
+		freed := 0
+		done := func(block.ID, *block.Block) { freed++ }
+		for i, what := range order {
+			if what == 's' {
+				k := g.clocks[i]
+				p.Record(b, k)
+				waits = append(waits, func(p *Pending) { k.Over(k.Newest()); p.Collect(done) })
+			} else {
+				p.Hold(b)
+				waits = append(waits, func(p *Pending) { p.Unhold(id, b, done) })
+			}
+		}
+		b.SetWord(block.MakeWord(1, block.Pending))
+		require.True(t, p.Add(id, b))
+		p.MoveBlock(b, to)
+		p.MoveWaits(to)
+		for i, end := range waits {
+			require.Zero(t, freed, order)
+			require.EqualValues(t, 1000, to.Bytes())
+			end(to)
+			require.Equal(t, i == len(waits)-1, freed == 1, order)
+		}
+		require.Zero(t, to.Bytes())
+		require.Zero(t, b.Uses())
+	}
+}
+
+// TestHoldLive: a hold that ends before the free leaves what was recorded.
+func TestHoldLive(t *testing.T) {
+	g := newRig(1)
+	p := g.pending()
+	id, b := g.block(1000)
+	p.Hold(b)
+	p.Unhold(id, b, nil)
+	require.Zero(t, b.Uses())
+	p.Record(b, g.clocks[0])
+	p.Hold(b)
+	p.Unhold(id, b, nil)
+	require.True(t, p.Names(0))
+	b.SetWord(block.MakeWord(1, block.Pending))
+	require.True(t, p.Add(id, b))
+}
