@@ -20,6 +20,7 @@ type group struct {
 	node       int    // the number of this one
 	rendezvous string // where the ranks find each other; empty: they are all in this process
 	comm       string // what moves gradients: host or nccl
+	bucket     int64  // bytes of gradients that are reduced at once; 0: dist's usual sizes
 	local      int    // the device of the first rank here, from the one that is named
 }
 
@@ -78,6 +79,9 @@ func (g *group) completeComm(device string) error {
 	name, err := devname.Parse(device)
 	if err != nil {
 		return nil // opening it says so
+	}
+	if g.bucket < 0 {
+		return fmt.Errorf("-bucket %d must not be negative", g.bucket)
 	}
 	usual := "nccl"
 	if name.Host {

@@ -82,6 +82,7 @@ func TestGroupErrors(t *testing.T) {
 		"-nodes 2 -rank 0 -rendezvous a":    "-rendezvous",
 		"-gpus 3":                           "-batch 100 cannot be split among 3 ranks: make it a multiple of 3",
 		"-comm nccl":                        "-comm is for several ranks",
+		"-gpus 2 -bucket -1":                "-bucket -1 must not be negative",
 		"-gpus 2 -comm smoke":               `-comm is host or nccl, not "smoke"`,
 		"-gpus 2 -comm nccl":                "-comm nccl is for GPUs",
 		"-gpus 2 -device cuda:x":            "cuda:x",

@@ -31,13 +31,14 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.BoolVar(&o.plan, "plan", false, "serve the steps by a plan of their memory, which is made from the first ones")
 	fs.BoolVar(&o.graph, "graph", false, "run the steps as CUDA graphs, captured once; with -shift 0 only")
 	fs.IntVar(&o.graphSteps, "graph-steps", usualGraphSteps, "with -graph: at most so many `steps` in a graph")
-	fs.BoolVar(&o.graphFork, "graph-fork", true, "with -graph: gradients and updates of parameters run beside what does not need them")
+	fs.BoolVar(&o.graphFork, "graph-fork", true, "with -graph, of one rank: gradients and updates of parameters run beside what does not need them")
 	fs.BoolVar(&o.prefetch, "prefetch", false, "make the next batch on another stream while the device computes; not with -shift 0")
 	fs.IntVar(&o.group.gpus, "gpus", 0, "train on so many `GPUs` of this machine, each with its part of the batch; on the host, on so many host devices")
 	fs.IntVar(&o.group.nodes, "nodes", 0, "train on so many `machines`, with -gpus on each (default: 1)")
 	fs.IntVar(&o.group.node, "rank", -1, "with -nodes: the `number` of this machine, from 0")
 	fs.StringVar(&o.group.rendezvous, "rendezvous", "", "with -nodes: `HOST:PORT` of the machine with -rank 0, where all find each other")
 	fs.StringVar(&o.group.comm, "comm", "", "what averages the gradients: nccl, or host, over memory and sockets (default: nccl for GPUs)")
+	fs.Int64Var(&o.group.bucket, "bucket", 0, "average gradients in groups of so many `bytes`, while others are computed (default: 1 MiB, then 25 MiB)")
 	err := training.Parse(fs, "Mlp trains a multi-layer perceptron on MNIST, every tensor in a cupool.", args, out)
 	if err != nil {
 		return nil, err

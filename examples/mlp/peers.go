@@ -20,7 +20,7 @@ type peers struct {
 	reducer *dist.Reducer // of the gradients
 	layers  int
 
-	measures bool          // waits; not in a graph, in which nothing can wait
+	measures bool          // waits; not in a graph, in which nothing can wait, nor where calls of comm wait
 	steps    int           // whose gradients were reduced
 	measured int           // of those
 	waited   time.Duration // in these, for gradients that were not reduced when the last one was computed
@@ -37,7 +37,7 @@ func (t *trainer) meet(comm dist.Comm, o *options) (err error) {
 	if comm == nil {
 		return nil
 	}
-	p := &peers{comm: comm, eng: t.eng, layers: len(t.net.layers), measures: t.graph == nil}
+	p := &peers{comm: comm, eng: t.eng, layers: len(t.net.layers), measures: t.graph == nil && (o.group.comm == "nccl" || t.eng.AllocAccessible())}
 	if err := p.agree(t.task(o)); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (t *trainer) meet(comm dist.Comm, o *options) (err error) {
 	for _, l := range slices.Backward(t.net.layers) {
 		grads = append(grads, l.w.grad, l.b.grad)
 	}
-	if p.reducer, err = dist.NewReducer(comm, t.eng, grads, dist.ReducerConfig{}); err != nil {
+	if p.reducer, err = dist.NewReducer(comm, t.eng, grads, dist.ReducerConfig{BucketBytes: o.group.bucket, FirstBytes: o.group.bucket}); err != nil {
 		return err
 	}
 	t.peers = p
@@ -54,7 +54,7 @@ func (t *trainer) meet(comm dist.Comm, o *options) (err error) {
 
 // task is what the ranks of a training have in common, as text.
 func (t *trainer) task(o *options) string {
-	return fmt.Sprint(o.Epochs, o.Batch, o.Hidden, o.LR, o.Seed, o.Optimizer, o.Shift, o.ShuffleLabels, t.trainN, t.testN, o.graph)
+	return fmt.Sprint(o.Epochs, o.Batch, o.Hidden, o.LR, o.Seed, o.Optimizer, o.Shift, o.ShuffleLabels, t.trainN, t.testN, o.graph, o.group.bucket)
 }
 
 // agree fails unless all ranks have the same task.

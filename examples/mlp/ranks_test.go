@@ -71,7 +71,7 @@ func (a *trained) keep(t *trainer, epochs []epoch) (err error) {
 // Ranks learn what one learns with the same batch, whatever their number.
 func TestRanks(t *testing.T) {
 	noLauncher(t)
-	for _, flags := range []string{"-shift 0", "-shift 1", "-shift 1 -prefetch", "-plan", "-shift 0 -optimizer adam -lr 0.002"} {
+	for _, flags := range []string{"-shift 0", "-shift 1", "-shift 1 -prefetch", "-plan", "-shift 0 -optimizer adam -lr 0.002", "-shift 0 -bucket 1"} {
 		t.Run(flags, func(t *testing.T) {
 			want := trainRanks(t, flags)
 			require.Greater(t, want.losses[0]-want.losses[2], 0.1, "it learns")

@@ -85,7 +85,9 @@ func (r report) Print(w io.Writer) {
 	if g := r.Group; g != nil {
 		fmt.Fprintf(w, "the %d ranks\n", g.Ranks)
 		fmt.Fprintf(w, "  together      %.0f images/s\n", g.ImagesPerSecond)
-		fmt.Fprintf(w, "  waiting       %.0f µs a step for gradients of others, %.1f %% of it\n", g.WaitMicros, 100*g.WaitShare)
+		if g.WaitMicros > 0 {
+			fmt.Fprintf(w, "  waiting       %.0f µs a step for gradients of others, %.1f %% of it\n", g.WaitMicros, 100*g.WaitShare)
+		}
 		fmt.Fprintf(w, "  peak live     %.1f to %.1f MiB a rank\n", training.MiB(slices.Min(g.PeakLiveBytes)), training.MiB(slices.Max(g.PeakLiveBytes)))
 		fmt.Fprintf(w, "  reserved      %.1f to %.1f MiB a rank\n", training.MiB(slices.Min(g.PeakReservedBytes)), training.MiB(slices.Max(g.PeakReservedBytes)))
 	}
