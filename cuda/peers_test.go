@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/fakecuda"
 )
@@ -236,6 +237,9 @@ func TestPeerFailures(t *testing.T) {
 			require.Equal(t, call == "cuMemSetAccess", fakecuda.Calls("cuCtxDisablePeerAccess") == 1 && made == 1)
 			require.ErrorIs(t, a.Memset(first, 1, size, 0), device.ErrForeignPointer)
 			require.Equal(t, []int32{1}, b.ctx.admitted)
+			access, r := cudadrv.MemGetAccess(b.ctx.handle, uintptr(first), 0)
+			require.Equal(t, cudadrv.Success, r)
+			require.Zero(t, access, "the access to what was mapped is taken back")
 			require.NoError(t, a.EnablePeer(b))
 			require.NoError(t, a.Memset(first, 1, size, 0))
 			require.NoError(t, a.SyncStream(0))
