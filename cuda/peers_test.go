@@ -222,7 +222,7 @@ func TestPeerFailures(t *testing.T) {
 		for code, want := range map[int]error{711: device.ErrNotSupported, 999: nil} {
 			a, b := openTestOn(t, 0), openTestOn(t, 1)
 			first, size := mapped(t, b)
-			mapped(t, b)
+			second, _ := mapped(t, b)
 			fakecuda.Reset()
 			fakecuda.Count(true)
 			fakecuda.Fail(call, nth, code, 1)
@@ -237,9 +237,11 @@ func TestPeerFailures(t *testing.T) {
 			require.Equal(t, call == "cuMemSetAccess", fakecuda.Calls("cuCtxDisablePeerAccess") == 1 && made == 1)
 			require.ErrorIs(t, a.Memset(first, 1, size, 0), device.ErrForeignPointer)
 			require.Equal(t, []int32{1}, b.ctx.admitted)
-			access, r := cudadrv.MemGetAccess(b.ctx.handle, uintptr(first), 0)
-			require.Equal(t, cudadrv.Success, r)
-			require.Zero(t, access, "the access to what was mapped is taken back")
+			for _, p := range []Ptr{first, second} {
+				access, r := cudadrv.MemGetAccess(b.ctx.handle, uintptr(p), 0)
+				require.Equal(t, cudadrv.Success, r)
+				require.Zero(t, access, "what was given is taken back")
+			}
 			require.NoError(t, a.EnablePeer(b))
 			require.NoError(t, a.Memset(first, 1, size, 0))
 			require.NoError(t, a.SyncStream(0))
