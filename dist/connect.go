@@ -17,12 +17,12 @@ import (
 // the elements as a part of the stream's work. On others, such as a GPU, they
 // are copied to the host and back, a call returns when that is done, and streams
 // that are captured are refused with cupool.ErrNotSupported; package nccl is
-// for those. A call keeps on the host what it sends and receives, and a
-// ReduceScatter its src once more.
+// for those.
 //
-// Sums are those of AllReduce's doc comment, the same on every rank and in every
-// run. Elements go over the network as they are: not encrypted, and only
-// between machines of the same byte order.
+// An AllReduce goes round a ring: each rank sends and receives 2*(Size-1)/Size
+// times its bytes. One of up to 4 KiB goes from each rank to all. A ReduceScatter
+// takes as much of the host's memory as its src. Elements go over the network
+// as they are: not encrypted, and only between machines of the same byte order.
 //
 // It fails with ErrRank when a rank does not connect before ctx is done or
 // Config.Timeout is over, with Group.Err, and with a *cupool.ConfigError without

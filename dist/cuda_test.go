@@ -75,6 +75,15 @@ func TestCaptureOverTheHostIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tr.eng.Capture(func() error { return comms[0].AllReduce(m, m, Sum, tr.eng.Stream()) })
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	_, err = tr.eng.Capture(func() error {
+		for i := range gradientSizes {
+			if err := tr.r.Ready(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.NoError(t, comms[0].Err())
 	require.NoError(t, tr.close())
 }

@@ -2,8 +2,17 @@
 // ranks find each other (Join), exchange what their devices hold (Comm) and
 // train one network on parts of the same batch (Reducer).
 //
-// Comm has two implementations: Connect's moves memory over sockets and works
-// on every device, and package nccl's moves it between GPUs.
+// Comm has two implementations here and one in package nccl: Connect's moves
+// memory over sockets and works on every device, Local's moves it between ranks
+// of one process, and package nccl's between GPUs.
+//
+// A program that is started once on each of two machines, with the variables
+// that torchrun, Slurm and Kubernetes set:
+//
+//	cfg, err := dist.FromEnv()
+//	group, err := dist.Join(ctx, cfg)
+//	comm, err := dist.Connect(ctx, group, pool)
+//	err = comm.AllReduce(m, m, dist.Avg, stream)
 package dist
 
 import "github.com/cupool/cupool"
@@ -28,7 +37,10 @@ type Comm interface {
 	Rank() int
 	Size() int
 
-	// AllReduce sets dst on every rank to op over the src of all ranks.
+	// AllReduce sets dst on every rank to op over the src of all ranks. Each
+	// element is added up in an order that depends on its place, the count,
+	// Size and the Group alone: from Comms of Connect and Local, all ranks get
+	// the same bits, in every run.
 	AllReduce(dst, src Memory, op Op, s *cupool.Stream) error
 	// Broadcast sets dst on every rank to the src of root. The src of others
 	// is ignored.
@@ -44,7 +56,10 @@ type Comm interface {
 	// Recv sets dst to what a rank sends.
 	Recv(dst Memory, from int, s *cupool.Stream) error
 	// Group calls f, and the calls of this Comm in f are one: a Send and a Recv
-	// in it do not wait for each other. It returns f's error, or its own.
+	// in it do not wait for each other, and small AllReduces may go together.
+	// No call in it has the dst of another one. All ranks group the same
+	// collective calls. It returns f's error, or its own; after f's error none
+	// of the calls is made.
 	Group(f func() error) error
 
 	// Err returns what went wrong so far, or nil. It does not wait.

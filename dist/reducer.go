@@ -22,7 +22,8 @@ type ReducerConfig struct {
 // the same order, and the same configuration.
 //
 // A step says Ready of each gradient, and Finish before it uses them. That may be
-// captured in a graph, where the Comm can.
+// captured in a graph, where the Comm can. With a Comm of Connect or Local on a GPU,
+// Ready returns when the bucket is reduced: take package nccl's there.
 //
 // A Reducer is used from one goroutine at a time.
 type Reducer struct {
@@ -155,6 +156,10 @@ var errReducerClosed = fmt.Errorf("dist: reducer: %w", cupool.ErrClosed)
 func (r *Reducer) start() error {
 	b := &r.buckets[r.next]
 	r.next++
+	if c, ok := r.comm.(*hostComm); ok && c.size > 1 && r.eng.Stream().Captured() { // before its stream is captured, too
+		r.err = fmt.Errorf("dist: reducer of rank %d over the host on a stream that is captured: %w", c.rank, cupool.ErrNotSupported)
+		return r.err
+	}
 	if r.err = r.order(r.eng.Stream(), r.stream); r.err == nil {
 		r.err = r.comm.Group(b.reduce)
 	}
