@@ -36,6 +36,28 @@ func queueing(b *testing.B, s *cupool.Stream, f func() error) {
 	require.NoError(b, s.Sync())
 }
 
+// TestAllocs counts what the host allocates for a call.
+func TestAllocs(t *testing.T) {
+	r := newRanks(t, 1, nccl.Config{})[0]
+	e, err := cupool.NewEngine(r.pool)
+	require.NoError(t, err)
+	x := tensor.New(tensor.WithEngine(e), tensor.WithShape(256), tensor.Of(tensor.Float32))
+	m, err := dist.OfTensor(x)
+	require.NoError(t, err)
+	call := func() {
+		if err := r.AllReduce(m, m, dist.Sum, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	require.Zero(t, testing.AllocsPerRun(100, call), "a call")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if err := r.Group(func() error { call(); call(); return nil }); err != nil {
+			t.Error(err)
+		}
+	}), "a group")
+	require.NoError(t, e.FreeTensor(x))
+}
+
 // BenchmarkAllReduce is what the host pays for queueing a sum over one rank: of a
 // tensor, of a Buffer, of memory that needs no record, and by NCCL itself.
 func BenchmarkAllReduce(b *testing.B) {

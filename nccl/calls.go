@@ -223,7 +223,5 @@ func (c *Comm) run(call string) error {
 	if r == ncclapi.Success {
 		return nil
 	}
-	ctx, cancel := c.cfg.bound(context.Background())
-	defer cancel()
-	return c.settle(ctx, call, r)
+	return c.settle(context.Background(), call, r)
 }

@@ -119,35 +119,56 @@ func (c *Comm) Rank() int { return c.rank }
 // Size implements dist.Comm.
 func (c *Comm) Size() int { return c.size }
 
+// spin is how long the host looks again and again before it sleeps: NCCL needs
+// some ten microseconds to queue a call, less than a sleep takes.
+const spin = 50 * time.Microsecond
+
 // settle waits until a call of NCCL is no longer in progress. It does not hold
 // c.mu meanwhile, so that Abort need not wait. A call that fails ends the Comm.
 func (c *Comm) settle(ctx context.Context, call string, r ncclapi.Result) error {
-	for wait := time.Duration(0); r == ncclapi.InProgress; {
-		if wait == 0 { // most are over at once
-			runtime.Gosched()
-			wait = time.Microsecond
-		} else {
-			time.Sleep(wait)
-			wait = min(2*wait, time.Millisecond)
-		}
+	var err error
+	for began := time.Now(); r == ncclapi.InProgress && err == nil && time.Since(began) < spin; {
+		runtime.Gosched()
+		r, err = c.state()
+	}
+	if r == ncclapi.InProgress && err == nil {
+		r, err = c.await(ctx, call)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r != ncclapi.Success:
+		return c.failWith(call, r)
+	}
+	return nil
+}
+
+// await is settle after the first moments.
+func (c *Comm) await(ctx context.Context, call string) (r ncclapi.Result, err error) {
+	ctx, cancel := c.cfg.bound(ctx)
+	defer cancel()
+	for wait := time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
+		time.Sleep(wait)
 		if ctx.Err() != nil {
-			return c.fail(c.late(ctx, call))
+			return 0, c.fail(c.late(ctx, call))
 		}
-		c.mu.Lock()
-		if c.comm == nil {
-			defer c.mu.Unlock()
-			return c.usableLocked()
+		if r, err = c.state(); err != nil || r != ncclapi.InProgress {
+			return r, err
 		}
-		r = c.comm.State()
-		c.mu.Unlock()
-		if err := c.lost(); r == ncclapi.InProgress && err != nil {
-			return c.fail(err)
+		if err := c.lost(); err != nil {
+			return r, c.fail(err)
 		}
 	}
-	if r == ncclapi.Success {
-		return nil
+}
+
+// state returns the state of NCCL, or why the Comm has ended.
+func (c *Comm) state() (ncclapi.Result, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.comm == nil {
+		return 0, c.usableLocked()
 	}
-	return c.failWith(call, r)
+	return c.comm.State(), nil
 }
 
 // late is the error of a call that is in progress when ctx is done.
