@@ -2,7 +2,7 @@ package ipc_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,6 +24,7 @@ type rig struct {
 	server   *ipc.Server
 	listener *net.UnixListener
 	served   chan error
+	cancel   context.CancelCauseFunc // of Serve
 }
 
 func newRig(t *testing.T, cfg ipc.Config) *rig {
@@ -34,11 +35,12 @@ func newRig(t *testing.T, cfg ipc.Config) *rig {
 	require.NoError(t, err)
 	g.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
+	g.cancel = cancel
 	go func() { g.served <- g.server.Serve(ctx, g.listener) }()
 	t.Cleanup(func() {
 		g.server.Force()
-		cancel()
+		cancel(nil)
 		require.NoError(t, g.listener.Close())
 	})
 	return g
@@ -306,31 +308,23 @@ func TestNoDescriptorLeaks(t *testing.T) {
 // is kept for as long as its process is there.
 func TestCut(t *testing.T) {
 	g := newRig(t, ipc.Config{})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	s, err := ipc.NewServer(g.pool, ipc.Config{})
-	require.NoError(t, err)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
-	require.NoError(t, err)
-	served := make(chan error)
-	go func() { served <- s.Serve(ctx, l) }()
-	g.listener, g.server = l, s
 	g.share("x", 1000)
 	c := g.connect()
 	m, err := c.Open(t.Context(), "x")
 	require.NoError(t, err)
-	cancel(fmt.Errorf("enough: %w", os.ErrDeadlineExceeded))
-	require.ErrorContains(t, <-served, "enough")
+	g.cancel(errors.New("enough"))
+	require.EqualError(t, <-g.served, "enough")
 	<-c.Done()
 	require.ErrorIs(t, c.Err(), ipc.ErrGone)
-	require.Eventually(t, func() bool { return s.Uses()[0].Cut }, waitTime, 1e6)
+	require.Eventually(t, func() bool { return g.server.Uses()[0].Cut }, waitTime, 1e6)
 	require.NoError(t, m.Close(t.Context()))
 	late, stop := context.WithCancel(t.Context())
 	stop()
 	var busy *ipc.BusyError
-	err = s.Close(late)
+	err = g.server.Close(late)
 	require.ErrorAs(t, err, &busy)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "without a connection")
-	require.Len(t, s.Force(), 1)
+	require.Len(t, g.server.Force(), 1)
 	require.Zero(t, g.pool.Stats().PendingBytes)
 }
