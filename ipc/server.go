@@ -293,12 +293,14 @@ func (s *Server) Force() []Use {
 	s.mu.Lock()
 	uses := s.usesLocked()
 	s.closing = true
+	s.endLocked()
+	s.mu.Unlock()
+	s.calls.Wait() // so that nobody is given memory that is not held any more
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	_ = s.withdrawAllLocked()
 	for id := range s.refs {
 		s.dropLocked(id)
 	}
-	s.endLocked()
-	s.mu.Unlock()
-	s.calls.Wait()
 	return uses
 }
