@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 
@@ -31,7 +32,15 @@ func localNCCL(pools ...*cupool.Caching) (comms []dist.Comm, err error) {
 	for _, c := range all {
 		comms = append(comms, c)
 	}
-	return comms, err
+	return comms, without(err)
+}
+
+// without says what is there where NCCL is not.
+func without(err error) error {
+	if errors.Is(err, cupool.ErrNotSupported) {
+		return fmt.Errorf("%w; -comm host does without NCCL, and takes longer", err)
+	}
+	return err
 }
 
 // join finds the ranks of other processes, at the rendezvous.
@@ -44,6 +53,7 @@ func (g *group) join(ctx context.Context, of share, pool *cupool.Caching) (dist.
 	var comm dist.Comm
 	if g.comm == "nccl" {
 		comm, err = nccl.New(ctx, met, pool, nccl.Config{})
+		err = without(err)
 	} else {
 		comm, err = dist.Connect(ctx, met, pool)
 	}
