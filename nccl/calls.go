@@ -118,6 +118,9 @@ func (c *Comm) setOp(t *ncclapi.Task, of dist.Type, op dist.Op) error {
 	case op == dist.Avg && of != dist.Float32 && of != dist.Float64:
 		return c.refused(t, "the average of elements that are no floating-point numbers: %w", cupool.ErrNotSupported)
 	}
+	if op == dist.Avg && c.size == 1 {
+		op = dist.Sum // NCCL 2.28 leaves out elements at the end of a single rank's average
+	}
 	t.Op = ops[op]
 	return nil
 }
@@ -197,7 +200,9 @@ func (c *Comm) queue(t *ncclapi.Task, s *cupool.Stream) error {
 	c.order.Lock()
 	defer c.order.Unlock()
 	c.mu.Lock()
-	c.used[s] = struct{}{}
+	if !s.Captured() { // else the work is a graph's
+		c.used[s] = struct{}{}
+	}
 	err := c.usableLocked()
 	c.mu.Unlock()
 	if c.depth > 0 {

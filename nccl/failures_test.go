@@ -318,3 +318,27 @@ func freeMemory(t *testing.T, pools []*cupool.Caching) (free []int64) {
 	}
 	return free
 }
+
+// A program closes its streams before the Comm, whose last look asks the driver
+// nothing about them: their handles are gone.
+func TestStreamsCloseFirst(t *testing.T) {
+	r := newRanks(t, 1, nccl.Config{})[0]
+	s, err := r.pool.NewStream()
+	require.NoError(t, err)
+	b, err := cupool.BufferFrom(r.pool, []float32{1, 2, 3}, s)
+	require.NoError(t, err)
+	m, err := dist.Of(b)
+	require.NoError(t, err)
+	require.NoError(t, r.AllReduce(m, m, dist.Sum, s))
+	require.NoError(t, b.Free())
+	require.NoError(t, s.Close())
+	calls := []string{"cuStreamGetCtx", "cuStreamIsCapturing", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3"}
+	if fakecuda.Loaded() {
+		fakecuda.Count(true)
+		t.Cleanup(func() { fakecuda.Count(false) })
+	}
+	require.NoError(t, r.Close())
+	for _, call := range calls {
+		require.Zero(t, fakecuda.Calls(call), call)
+	}
+}

@@ -49,14 +49,14 @@ func (c *Comm) watch() {
 }
 
 // lookAt marks the streams that were used since the last look, and drops what is
-// done.
+// done. A stream that is closed has no work left.
 func (c *Comm) lookAt(now time.Time) {
 	c.mu.Lock()
 	for s := range c.used {
-		delete(c.used, s)
-		if c.capturing(s) { // the work is a graph's
+		if s.Captured() { // until the capture ends, an event would be part of it
 			continue
 		}
+		delete(c.used, s)
 		if e, err := s.Record(); err == nil {
 			c.queued = append(c.queued, mark{e, now})
 		}
@@ -71,18 +71,6 @@ func (c *Comm) lookAt(now time.Time) {
 		waits = append(waits, m)
 	}
 	c.queued = waits
-}
-
-// capturing reports whether a stream's work goes to a graph.
-func (c *Comm) capturing(s *cupool.Stream) bool {
-	d, ok := c.pool.Driver().(interface {
-		StreamCapture(s cupool.StreamHandle) (capturing bool, id uint64, err error)
-	})
-	if !ok {
-		return false
-	}
-	capturing, _, err := d.StreamCapture(s.Handle())
-	return capturing || err != nil
 }
 
 // expire ends the Comm when something is queued for too long.
