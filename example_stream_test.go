@@ -62,11 +62,23 @@ func ExampleCaching_FreeOn() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := consumer.Memset(b.Ptr(), 0, b.Size()); err != nil {
+	gate := make(chan struct{})
+	if err := errors.Join(
+		consumer.Launch(func() { <-gate }), // work that takes its time
+		consumer.Memset(b.Ptr(), 0, b.Size()),
+		pool.FreeOn(b, consumer), // at once: the memory waits for consumer
+	); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(pool.FreeOn(b, consumer))
-	// Output: <nil>
+	fmt.Println(pool.Stats().PendingBytes, "bytes pending")
+	close(gate)
+	if err := consumer.Sync(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pool.Stats().PendingBytes, "bytes pending")
+	// Output:
+	// 1048576 bytes pending
+	// 0 bytes pending
 }
 
 // FreePtrOn is FreeOn where only the address is at hand.

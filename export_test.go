@@ -53,6 +53,20 @@ func (c *Caching) FlushOwn(size int64) bool {
 	return found && err == nil
 }
 
+// LockEverything locks all that the allocator has locks for, but for its private pools.
+func (c *Caching) LockEverything() (unlock func()) {
+	c.reclaim.Lock()
+	c.idle.mu.Lock()
+	_, heaps := c.lockAll()
+	c.dev.mu.Lock()
+	return func() {
+		c.dev.mu.Unlock()
+		heaps()
+		c.idle.mu.Unlock()
+		c.reclaim.Unlock()
+	}
+}
+
 // LockHeap locks what the allocator holds for a stream.
 func (c *Caching) LockHeap(s *Stream) (unlock func()) {
 	h := c.findHeap(s)

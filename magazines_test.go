@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -41,4 +42,39 @@ func TestCrowd(t *testing.T) {
 		require.NoError(t, c.Check())
 		require.NoError(t, c.Close())
 	})
+}
+
+// A hit takes no lock: it goes through while another goroutine has all of them.
+func TestHitTakesNoLock(t *testing.T) {
+	c, _ := newPool(t, 1<<30, withMagazines)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	pairs := func() error {
+		for _, on := range []*cupool.Stream{nil, c.DefaultStream(), s} {
+			for range 20 {
+				b, err := c.Alloc(512, on)
+				if err = errors.Join(err, c.Free(b)); err != nil {
+					return err
+				}
+				b, err = c.AllocContext(t.Context(), 512, on)
+				if err = errors.Join(err, c.FreePtr(b.Ptr(), 512)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for range 2 { // the second stream's first miss empties the magazines of the first
+		require.NoError(t, pairs())
+	}
+	unlock := c.LockEverything()
+	defer unlock()
+	done := make(chan error, 1)
+	go func() { done <- pairs() }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		t.Error("it waits for a lock")
+	}
 }

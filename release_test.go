@@ -15,12 +15,12 @@ func TestGarbageCollectionThreshold(t *testing.T) {
 	c, d := newPool(t, 1000*mib, func(cfg *cupool.Config) {
 		cfg.GarbageCollectionThreshold, cfg.Limit, cfg.Backing = 0.5, 400*mib, cupool.BackingSegments
 	})
-	x := newScript(t, c, d).run("a=60M b=40M c=50M free:b free:a free:c d=40M free:d")
-	require.Equal(t, "0 large: [Free 60M]; 0 large: [Free 40M]; 0 large: [Free 50M]", x.layout())
+	x := newScript(t, c, d).run("a=40M b=50M c=60M free:b free:a free:c d=50M free:d")
+	require.Equal(t, "0 large: [Free 40M]; 0 large: [Free 50M]; 0 large: [Free 60M]", x.layout())
 	x.run("e=70M") // 220 MiB are more than half of the limit
-	require.Equal(t, []int64{60 * mib}, d.freed)
-	x.run("f=90M")
-	require.Equal(t, []int64{60 * mib, 50 * mib}, d.freed, "b served once more and is the youngest")
+	require.Equal(t, []int64{40 * mib}, d.freed, "not the largest, but what was idle for longest")
+	x.run("f=80M")
+	require.Equal(t, []int64{40 * mib, 60 * mib}, d.freed, "b served once more and is the youngest")
 
 	_, err := cupool.New(cupool.Config{Driver: failingInfo(), GarbageCollectionThreshold: 0.5})
 	require.ErrorContains(t, err, "no luck", "without a limit the device's size counts")

@@ -124,15 +124,20 @@ func ExampleRecording() {
 	pool := newExamplePool()
 	defer pool.Close()
 	var recorded *adaptor.Recording = adaptor.NewRecording(pool, os.Stdout)
+	side, err := pool.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
 	b, err := recorded.Alloc(1000, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := errors.Join(recorded.Free(b), recorded.Flush()); err != nil {
+	if err := errors.Join(recorded.RecordStream(b, side), recorded.Free(b), recorded.Flush()); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
 	// a 0 1000 0
+	// r 0 1
 	// f 0
 }
 
