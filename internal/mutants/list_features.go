@@ -657,8 +657,15 @@ var featureMutants = []mutant{
 		run: "^ExampleBlockError$",
 	},
 	{
-		name: "features: interior pointers told apart: TestFreeErrors",
+		name: "features: interior pointers told apart: ExampleBlockError",
 		old:  `case w.State() == block.Live && exact && b.Addr() != uint64(p):`,
+		now:  `case false:`,
+		in:   ".",
+		run:  "^ExampleBlockError$",
+	},
+	{
+		name: "features: use after free told apart: TestFreeErrors",
+		old:  `case x.Word().Gen() != b.gen && gone == ErrDoubleFree:`,
 		now:  `case false:`,
 		in:   ".",
 		run:  "^TestFreeErrors$",
