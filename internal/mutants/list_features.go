@@ -244,16 +244,6 @@ var featureMutants = []mutant{
 		run:  "^TestStranded$",
 	},
 	{
-		name: "features: a lock by part: TestStreamLocks",
-		old:  `p, err := c.driver.MemAlloc(size)`,
-		now: `
-		c.def.mu.Lock()
-	p, err := c.driver.MemAlloc(size)
-	c.def.mu.Unlock()`,
-		in:  ".",
-		run: "^TestStreamLocks$",
-	},
-	{
 		name: "features: trim to a size: ExampleCaching_Trim",
 		old:  `return c.trim(keep, c.budget.Held)`,
 		now:  `return c.trim(keep, func() int64 { return 0 })`,
@@ -610,31 +600,11 @@ var featureMutants = []mutant{
 		run:  "^ExampleCaching_FreeLater$",
 	},
 	{
-		name: "features: freed by the garbage collector: ExampleWithLifetimes",
-		old:  `runtime.AddCleanup(o, e.life.freeLater, b)`,
-		now:  `_ = runtime.NumCPU`,
-		in:   ".",
-		run:  "^ExampleWithLifetimes$",
-	},
-	{
 		name: "features: a device that fills up runs the garbage collector: TestDue",
 		old:  `if full < from {`,
 		now:  `if full < 2 {`,
 		in:   "internal/gcpressure",
 		run:  "^TestDue$",
-	},
-	{
-		name: "features: a device that fills up runs the garbage collector: TestLifetimesOnASmallDevice",
-		old:  `c.dev.pressure.On.Store(true)`,
-		now:  `_ = c`,
-		in:   ".",
-		run:  "^TestLifetimesOnASmallDevice$",
-	},
-	{
-		name: "features: what goes wrong where nothing can be returned is logged: TestLogger",
-		old:  `c.log.Warn("out of memory", "stream", uintptr(r.h.stream.handle), "bytes", r.size, "reserved", c.budget.Held(), "error", refused)`,
-		in:   ".",
-		run:  "^TestLogger$",
 	},
 	{
 		name: "features: out of memory is no crash: ExampleOOMError",
