@@ -217,7 +217,7 @@ func (h *Heap) Check(pending int64) error {
 func (h *Heap) checkRanges() error {
 	parts := map[block.ID]bool{}
 	for _, st := range h.stitches {
-		if p := slices.IndexFunc(st.chunks, func(p chunkRef) bool { return !slices.Contains(h.ranges[p.r.kind()], p.r) }); p >= 0 {
+		if p := slices.IndexFunc(st.chunks, func(p *chunk) bool { return !slices.Contains(h.ranges[p.r.kind()], p.r) }); p >= 0 {
 			return fmt.Errorf("C5: a stitched range at %v has a chunk of an address range that heap %d has not", st.base, h.index)
 		}
 		if st.seg == nil {

@@ -65,7 +65,7 @@ var corruptions = map[string]map[string]func(r *rig, h *Heap){
 		"a chunk elsewhere": func(_ *rig, h *Heap) { h.ranges[ledger.Large][0].chunks[1].off++ },
 		"a chunk too many": func(_ *rig, h *Heap) {
 			x := h.ranges[ledger.Large][0]
-			x.chunks = append(x.chunks, chunk{off: x.seg.Size, size: unit})
+			x.chunks = append(x.chunks, &chunk{off: x.seg.Size, size: unit})
 		},
 		"a gap that is none":  func(_ *rig, h *Heap) { h.ranges[ledger.Large][0].gaps += 512 },
 		"a part too few":      func(_ *rig, h *Heap) { h.stitches[0].parts = h.stitches[0].parts[1:] },

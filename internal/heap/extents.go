@@ -101,7 +101,7 @@ func (h *Heap) detach(x run, hi int) (out Extents, err error) {
 	}
 	size := int64(0)
 	for i := x.lo; i < hi; i++ {
-		ch := &r.chunks[i]
+		ch := r.chunks[i]
 		if err = h.space.Memory.Unmap(r.at(ch.off), ch.size); err != nil {
 			break
 		}
@@ -136,7 +136,7 @@ func (h *Heap) Release(out Extents) (err error) {
 func (h *Heap) Attach(from *Heap, k ledger.Kind, in Extents) (attached int64, err error) {
 	for _, x := range in {
 		if err == nil {
-			err = h.attachChunk(k, chunk{handle: x.Handle, size: x.Size})
+			err = h.attachChunk(k, &chunk{handle: x.Handle, size: x.Size})
 		}
 		if err != nil {
 			err = errors.Join(err, from.Release(Extents{x}))
@@ -153,7 +153,7 @@ func (h *Heap) Attach(from *Heap, k ledger.Kind, in Extents) (attached int64, er
 
 // attachChunk maps a chunk to the end of the newest range, where it makes the
 // largest free block larger, or else to the first gap that holds it.
-func (h *Heap) attachChunk(k ledger.Kind, ch chunk) error {
+func (h *Heap) attachChunk(k ledger.Kind, ch *chunk) error {
 	if err := h.Slots(2); err != nil {
 		return err
 	}
@@ -163,14 +163,14 @@ func (h *Heap) attachChunk(k ledger.Kind, ch chunk) error {
 	}
 	gap := -1
 	if !r.hasRoom(ch.size) {
-		gap = slices.IndexFunc(r.chunks, func(o chunk) bool { return o.handle == 0 && o.size >= ch.size })
+		gap = slices.IndexFunc(r.chunks, func(o *chunk) bool { return o.handle == 0 && o.size >= ch.size })
 		if gap < 0 {
 			if r, err = h.newRange(k, ch.size); err != nil {
 				return err
 			}
 		}
 	}
-	if ch.off = r.seg.Size; gap >= 0 {
+	if ch.r, ch.off = r, r.seg.Size; gap >= 0 {
 		ch.off = r.chunks[gap].off
 	}
 	if err := h.space.Memory.Map(r.at(ch.off), []vmem.Piece{ch.piece()}); err != nil {
@@ -180,7 +180,7 @@ func (h *Heap) attachChunk(k ledger.Kind, ch chunk) error {
 	if gap >= 0 {
 		h.fillGap(r, gap, ch)
 	} else {
-		h.extend(r, []chunk{ch})
+		h.extend(r, []*chunk{ch})
 	}
 	return nil
 }
@@ -191,8 +191,8 @@ func (h *Heap) attachChunk(k ledger.Kind, ch chunk) error {
 // may use stitched ranges that also have chunks of the other kind: they are
 // unmapped.
 func (h *Heap) MoveRanges(k ledger.Kind, to *Heap) (n int, bytes int64, err error) {
-	moves := func(p chunkRef) bool { return p.r.kind() == k }
-	stays := func(p chunkRef) bool { return !moves(p) }
+	moves := func(p *chunk) bool { return p.r.kind() == k }
+	stays := func(p *chunk) bool { return !moves(p) }
 	err = h.dropStitches(func(st *stitch) bool {
 		return slices.ContainsFunc(st.chunks, moves) && slices.ContainsFunc(st.chunks, stays)
 	})
@@ -294,7 +294,7 @@ func (h *Heap) Sleep() (slept int64, err error) {
 	for k := range h.ranges {
 		for _, r := range h.ranges[k] {
 			for i := range r.chunks {
-				if ch := &r.chunks[i]; !ch.backed() || slices.Contains(awake, chunkRef{r, ch.off}) {
+				if ch := r.chunks[i]; !ch.backed() || slices.Contains(awake, ch) {
 					continue
 				}
 				n, err := h.sleepChunk(r, i)
@@ -309,7 +309,7 @@ func (h *Heap) Sleep() (slept int64, err error) {
 // unmapStitches ends the second mappings of chunks: idle stitched ranges for
 // good, those of live blocks until they are woken. It returns the chunks that a
 // failing call left mapped.
-func (h *Heap) unmapStitches() (awake []chunkRef, err error) {
+func (h *Heap) unmapStitches() (awake []*chunk, err error) {
 	var errs []error
 	for _, st := range h.stitches {
 		if st.asleep {
@@ -327,7 +327,7 @@ func (h *Heap) unmapStitches() (awake []chunkRef, err error) {
 }
 
 func (h *Heap) sleepChunk(r *addressRange, i int) (int64, error) {
-	ch := r.chunks[i]
+	ch := *r.chunks[i]
 	if err := h.space.Memory.Unmap(r.at(ch.off), ch.size); err != nil {
 		return 0, err
 	}
@@ -349,7 +349,7 @@ func (h *Heap) Wake() (woken int64, err error) {
 				if err != nil {
 					return woken, err
 				}
-				r.chunks[i] = add[0]
+				r.chunks[i].handle = add[0].handle
 				woken += add[0].size
 			}
 		}

@@ -19,7 +19,7 @@ const (
 	stitchesPerGiB = 50
 
 	fragmentedChunkFraction = 24 // in place of chunkFraction
-	aheadFraction           = 32 // of the most that was in use
+	aheadFraction           = 64 // of the most that was in use
 )
 
 // fragmentation is what a heap knows about its stitches.

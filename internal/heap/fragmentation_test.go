@@ -143,7 +143,10 @@ func TestFragmentedChunks(t *testing.T) {
 	r := newRig(t, 1, true, policy)
 	h := r.heaps[0]
 	const held = fragmentedChunkFraction * 4 * mib
-	all := r.alloc(h, held)
+	var all []block.ID
+	for range fragmentedChunkFraction { // not at once
+		all = append(all, r.alloc(h, 4*mib))
+	}
 	last := func() int64 {
 		chunks := h.ranges[ledger.Large][0].chunks
 		return chunks[len(chunks)-1].size
@@ -166,6 +169,6 @@ func TestFragmentedChunks(t *testing.T) {
 	fourth := r.alloc(h, 66*mib) // many chunks
 	require.EqualValues(t, was+66*mib, h.Held())
 	r.check()
-	r.free(all, other, third, fourth)
+	r.free(append(all, other, third, fourth)...)
 	r.close()
 }

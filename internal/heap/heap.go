@@ -188,6 +188,8 @@ type Heap struct {
 
 	ranges   [2][]*addressRange // of virtual memory; the newest grows
 	stitches []*stitch
+	listing  uint64 // counts what was noted of the chunks that are free
+	window   uint64 // counts windows
 	fragmentation
 	lives lifetimes
 }

@@ -23,8 +23,13 @@ import (
 // chunk is a piece of an address range that one handle backs, or a gap (handle
 // 0), or a chunk that sleeps.
 type chunk struct {
+	r         *addressRange
 	off, size int64
 	handle    vmem.Handle
+
+	listed     uint64 // the listing of the heap in which these were free:
+	head, tail int64  // bytes at its beginning and at its end
+	window     uint64 // the last window of the heap that it was in
 }
 
 // asleep is the handle of a chunk whose memory was given back until it is woken.
@@ -40,9 +45,9 @@ func (c *chunk) piece() vmem.Piece { return vmem.Piece{Handle: c.handle, Size: c
 // addressRange is a range of addresses with memory mapped to its beginning.
 type addressRange struct {
 	seg    *block.Segment
-	limit  int64   // bytes of addresses
-	chunks []chunk // tile the segment, by offset
-	gaps   int64   // bytes of the segment without memory
+	limit  int64    // bytes of addresses
+	chunks []*chunk // tile the segment, by offset
+	gaps   int64    // bytes of the segment without memory
 }
 
 // kind returns the set that the range's free blocks are in.
@@ -53,7 +58,7 @@ func (r *addressRange) at(off int64) device.Ptr { return device.Ptr(r.seg.Base) 
 
 // chunkAt returns the first chunk that begins at or after an offset.
 func (r *addressRange) chunkAt(off int64) int {
-	i, _ := slices.BinarySearchFunc(r.chunks, off, func(c chunk, o int64) int { return cmp.Compare(c.off, o) })
+	i, _ := slices.BinarySearchFunc(r.chunks, off, func(c *chunk, o int64) int { return cmp.Compare(c.off, o) })
 	return i
 }
 
@@ -83,6 +88,24 @@ func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 		size /= 2
 	}
 	return sizeclass.RoundTo(size, g)
+}
+
+// A range that grows by more than this part of it at once is small beside the blocks
+// that it is for. It gets so many larger handles for them: what these blocks leave free
+// is a small part of them.
+const (
+	growthAtOnce  = 5
+	handlesAtOnce = 8
+)
+
+// chunkAtOnce returns the smallest handle for a range of have bytes that grows by need
+// at once, or 0.
+func (h *Heap) chunkAtOnce(k ledger.Kind, have, need int64) int64 {
+	g := h.space.Memory.Granularity
+	if k != ledger.Large || need <= have/growthAtOnce || need < g*handlesAtOnce {
+		return 0
+	}
+	return sizeclass.RoundTo(min(int64(1)<<(bits.Len64(uint64(need/handlesAtOnce))-1), max(maxChunk, g)), g)
 }
 
 // growBy maps at least need more bytes for a kind. Where the device has them, it maps
@@ -160,8 +183,12 @@ func (h *Heap) Grow(k ledger.Kind, need int64) error {
 	}
 	var sizes []int64
 	total := int64(0)
+	atOnce := h.chunkAtOnce(k, r.seg.Size, need)
 	for total < need {
 		size := h.chunkSize(k, r.seg.Size+total, need-total)
+		if atOnce <= need-total {
+			size = max(size, atOnce)
+		}
 		sizes = append(sizes, size)
 		total += size
 	}
@@ -177,14 +204,14 @@ func (h *Heap) Grow(k ledger.Kind, need int64) error {
 }
 
 // create maps new memory to a range and counts it.
-func (h *Heap) create(r *addressRange, off int64, sizes []int64) ([]chunk, error) {
+func (h *Heap) create(r *addressRange, off int64, sizes []int64) ([]*chunk, error) {
 	handles, err := h.space.Memory.Create(r.at(off), sizes)
 	if err != nil {
 		return nil, err
 	}
-	chunks := make([]chunk, len(sizes))
+	chunks := make([]*chunk, len(sizes))
 	for i, size := range sizes {
-		chunks[i] = chunk{off: off, size: size, handle: handles[i]}
+		chunks[i] = &chunk{r: r, off: off, size: size, handle: handles[i]}
 		off += size
 		h.Ledger.Segment(r.kind(), size)
 		h.tell(Mapped, r.at(chunks[i].off), size)
@@ -246,7 +273,7 @@ func (h *Heap) fillGaps(r *addressRange, need int64) (int64, error) {
 }
 
 // extend enters chunks that were mapped to the end of a range.
-func (h *Heap) extend(r *addressRange, add []chunk) {
+func (h *Heap) extend(r *addressRange, add []*chunk) {
 	r.chunks = append(r.chunks, add...)
 	if last := h.space.Blocks.At(r.seg.Last); r.seg.Last != 0 && last.Prev == 0 && last.Word().State() == block.Free {
 		h.Ledger.Resplit(r.kind(), last.Size) // it was alone and shares the range from now on
@@ -261,11 +288,11 @@ func (h *Heap) extend(r *addressRange, add []chunk) {
 
 // fillGap enters a chunk that was mapped to the beginning of gap i. Two slots
 // must have been ensured.
-func (h *Heap) fillGap(r *addressRange, i int, fill chunk) {
+func (h *Heap) fillGap(r *addressRange, i int, fill *chunk) {
 	gap := r.chunks[i]
 	r.chunks[i] = fill
 	if rest := gap.size - fill.size; rest > 0 {
-		r.chunks = slices.Insert(r.chunks, i+1, chunk{off: gap.off + fill.size, size: rest})
+		r.chunks = slices.Insert(r.chunks, i+1, &chunk{r: r, off: gap.off + fill.size, size: rest})
 	}
 	// One block may stand for several gaps in a row.
 	at := r.seg.Base + uint64(gap.off)
@@ -301,7 +328,7 @@ func (h *Heap) closeRange(r *addressRange) (slept int64, err error) {
 	m, k := h.space.Memory, r.kind()
 	var errs []error
 	for i := range r.chunks {
-		switch ch := &r.chunks[i]; {
+		switch ch := r.chunks[i]; {
 		case ch.handle == asleep:
 			slept += ch.size
 		case ch.backed():

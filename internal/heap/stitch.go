@@ -28,24 +28,16 @@ import (
 
 // stitch is a range of addresses that chunks are mapped to a second time.
 type stitch struct {
-	base   device.Ptr
+	at     device.Ptr // where its addresses begin
 	limit  int64      // bytes of addresses
+	base   device.Ptr // of its first chunk
 	size   int64      // bytes mapped
-	skip   int64      // bytes of the first chunk before the block
-	chunks []chunkRef // in the order of the range
+	skip   int64      // bytes before the block
+	chunks []*chunk   // in the order of the range
 	seg    *block.Segment
 	parts  []part // while the range holds a block
 	asleep bool   // not mapped until it is woken
 }
-
-// chunkRef names a chunk by where it is mapped first.
-type chunkRef struct {
-	r   *addressRange
-	off int64
-}
-
-func (p chunkRef) index() int    { return p.r.chunkAt(p.off) }
-func (p chunkRef) chunk() *chunk { return &p.r.chunks[p.index()] }
 
 // part is a block of an address range that backs a piece of a stitched one.
 type part struct {
@@ -214,14 +206,12 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.
 // stitch returns a block on chunks of the runs, which together are large enough:
 // on a range that is mapped already or on a new one.
 func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Block, error) {
-	st := h.findStitch(need, runs)
-	if st == nil {
-		var err error
-		if st, err = h.mapStitch(need, runs, allow); err != nil {
-			return 0, nil, err
-		}
-	} else {
-		h.space.StitchReuses.Add(1)
+	st, err := h.reuse(need, runs)
+	if st == nil && err == nil {
+		st, err = h.mapStitch(need, runs, allow)
+	}
+	if err != nil {
+		return 0, nil, err
 	}
 	if err := h.Slots(2*len(st.chunks) + 1); err != nil {
 		return 0, nil, err
@@ -233,17 +223,6 @@ func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Blo
 	h.tell(Stitched, device.Ptr(st.seg.Base), need)
 	id, b := st.seg.Begin(&h.slots)
 	return id, b, nil
-}
-
-// findStitch returns the smallest idle range of at least need bytes whose first
-// chunks, as far as need goes, are free; or nil.
-func (h *Heap) findStitch(need int64, runs []run) (best *stitch) {
-	for _, st := range h.stitches {
-		if st.seg == nil && st.size-st.skip >= need && (best == nil || st.size < best.size) && st.isFree(need, runs) {
-			best = st
-		}
-	}
-	return best
 }
 
 // cut is the memory of a chunk that backs a piece of a stitched block.
@@ -262,22 +241,16 @@ func (c cut) in(runs []run) int {
 func (st *stitch) cuts(need int64, f func(cut) bool) {
 	skip := st.skip
 	for _, p := range st.chunks {
-		c := cut{p.r, p.off + skip, min(need, p.chunk().size-skip)}
+		if skip >= p.size {
+			skip -= p.size
+			continue
+		}
+		c := cut{p.r, p.off + skip, min(need, p.size-skip)}
 		if need -= c.size; !f(c) || need <= 0 {
 			return
 		}
 		skip = 0
 	}
-}
-
-// isFree reports whether the memory under the first need bytes is in runs.
-func (st *stitch) isFree(need int64, runs []run) bool {
-	free := true
-	st.cuts(need, func(c cut) bool {
-		free = c.in(runs) >= 0
-		return free
-	})
-	return free
 }
 
 // mapStitch maps chunks of the runs side by side until they hold need bytes. What a
@@ -288,12 +261,11 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 	}
 	defer nvtx.Start("stitch", need).End()
 	m, st := h.space.Memory, h.choose(need, runs)
-	st.limit = st.size
-	if st.base, err = m.Reserve(st.limit); err != nil {
+	if err = st.reserve(m); err != nil {
 		return nil, err
 	}
 	if err = m.Map(st.base, st.pieces()); err != nil {
-		return nil, errors.Join(err, m.Unreserve(st.base, st.limit))
+		return nil, errors.Join(err, m.Unreserve(st.at, st.limit))
 	}
 	h.stitches = append(h.stitches, st)
 	h.noteStitch(len(st.chunks))
@@ -313,7 +285,7 @@ func (h *Heap) choose(need int64, runs []run) *stitch {
 	if left == 0 {
 		return st
 	}
-	r, front := bestPart(left, runs)
+	r, front := bestPart(left, runs, true, true)
 	if front && h.fragmented && next != nil {
 		r = nil
 	}
@@ -323,7 +295,7 @@ func (h *Heap) choose(need int64, runs []run) *stitch {
 	case r != nil:
 		st.addBack(r)
 	case next != nil:
-		st.add(*next)
+		st.add(next)
 	default:
 		front, back := longestParts(runs)
 		st.addFront(&front, front.front)
@@ -334,15 +306,15 @@ func (h *Heap) choose(need int64, runs []run) *stitch {
 
 // addWhole adds whole chunks of the runs, as long as they hold no more than need
 // bytes. It returns how many bytes are left, and the next chunk.
-func (st *stitch) addWhole(need int64, runs []run) (left int64, next *chunkRef) {
+func (st *stitch) addWhole(need int64, runs []run) (left int64, next *chunk) {
 	for _, r := range runs {
 		for i := r.lo; i < r.hi && need > 0; i++ {
-			c := chunkRef{r.r, r.r.chunks[i].off}
-			if r.r.chunks[i].size > need {
-				return need, &c
+			c := r.r.chunks[i]
+			if c.size > need {
+				return need, c
 			}
 			st.add(c)
-			need -= r.r.chunks[i].size
+			need -= c.size
 		}
 	}
 	return need, nil
@@ -350,40 +322,44 @@ func (st *stitch) addWhole(need int64, runs []run) (left int64, next *chunkRef) 
 
 // bestPart returns the run with the smallest part of a chunk that holds need bytes,
 // and whether that is the one before its whole chunks; or nil.
-func bestPart(need int64, runs []run) (best *run, front bool) {
+func bestPart(need int64, runs []run, fronts, backs bool) (best *run, front bool) {
 	size := int64(math.MaxInt64)
 	for i := range runs {
 		r := &runs[i]
-		if need <= r.front && r.front < size {
+		if fronts && need <= r.front && r.front < size {
 			best, size, front = r, r.front, true
 		}
-		if need <= r.back && r.back < size {
+		if backs && need <= r.back && r.back < size {
 			best, size, front = r, r.back, false
 		}
 	}
 	return best, front
 }
 
-func (st *stitch) add(c chunkRef) {
+func (st *stitch) add(c *chunk) {
 	st.chunks = append(st.chunks, c)
-	st.size += c.chunk().size
+	st.size += c.size
+}
+
+func (st *stitch) addFirst(c *chunk) {
+	st.chunks = slices.Insert(st.chunks, 0, c)
+	st.size += c.size
 }
 
 // addBack adds the chunk behind a run.
-func (st *stitch) addBack(r *run) { st.add(chunkRef{r.r, r.r.chunks[r.hi].off}) }
+func (st *stitch) addBack(r *run) { st.add(r.r.chunks[r.hi]) }
 
 // addFront has the range begin with the last n bytes of the chunk before a run.
 func (st *stitch) addFront(r *run, n int64) {
-	c := chunkRef{r.r, r.r.chunks[r.lo-1].off}
-	st.chunks = slices.Insert(st.chunks, 0, c)
-	st.size += c.chunk().size
-	st.skip = c.chunk().size - n
+	c := r.r.chunks[r.lo-1]
+	st.addFirst(c)
+	st.skip = c.size - n
 }
 
 // pieces returns the memory of the range's chunks.
 func (st *stitch) pieces() (pieces []vmem.Piece) {
 	for _, p := range st.chunks {
-		pieces = append(pieces, p.chunk().piece())
+		pieces = append(pieces, p.piece())
 	}
 	return pieces
 }
@@ -433,30 +409,20 @@ func (h *Heap) unstitch(seg *block.Segment, id block.ID, b *block.Block) {
 
 // unmapSecond ends the second mappings of a range's chunks from lo up to hi,
 // which are free: idle stitched ranges are unmapped, those that hold a block
-// become shorter behind it. The stream's work must be done.
+// become shorter beside it. The stream's work must be done.
 func (h *Heap) unmapSecond(r *addressRange, lo, hi int) error {
-	uses := func(p chunkRef) bool { return p.r == r && lo <= p.index() && p.index() < hi }
+	if lo >= hi {
+		return nil
+	}
+	uses := func(p *chunk) bool { return p.r == r && r.chunks[lo].off <= p.off && p.off < r.chunks[hi-1].end() }
 	for _, st := range h.stitches {
-		if i := slices.IndexFunc(st.chunks, uses); i >= 0 && st.seg != nil {
-			if err := h.shorten(st, i); err != nil {
+		if st.seg != nil && slices.ContainsFunc(st.chunks, uses) {
+			if err := h.shorten(st, uses); err != nil {
 				return err
 			}
 		}
 	}
 	return h.dropStitches(func(st *stitch) bool { return slices.ContainsFunc(st.chunks, uses) })
-}
-
-// shorten unmaps a stitched range's chunks from the n-th on.
-func (h *Heap) shorten(st *stitch, n int) error {
-	size := int64(0)
-	for _, p := range st.chunks[:n] {
-		size += p.chunk().size
-	}
-	if err := h.space.Memory.Unmap(st.base+device.Ptr(size), st.size-size); err != nil {
-		return err
-	}
-	st.chunks, st.size = st.chunks[:n], size
-	return nil
 }
 
 // DropIdleStitches unmaps all stitched ranges that hold no block. The stream's
@@ -478,7 +444,7 @@ func (h *Heap) dropStitches(match func(*stitch) bool) (err error) {
 				return false
 			}
 		}
-		err = m.Unreserve(st.base, st.limit)
+		err = m.Unreserve(st.at, st.limit)
 		return true
 	})
 	return err

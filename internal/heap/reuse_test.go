@@ -1,0 +1,229 @@
+package heap
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/simdev"
+)
+
+// usual are rows of free chunks, in MiB.
+var usual = [4]int64{8, 2, 4, 4}
+
+// stitched is a heap with rows of free chunks, of so many MiB, between live blocks of 2
+// MiB, and no more memory on the device. A range is stitched of the first three, the
+// longest first. It returns the blocks that are live.
+func stitched(t *testing.T, mibs [4]int64) (r *rig, h *Heap, between []block.ID) {
+	r = newRig(t, 1, true, policy)
+	h = r.heaps[0]
+	var rows []block.ID
+	for _, size := range mibs {
+		rows = append(rows, r.alloc(h, size*mib))
+		between = append(between, r.alloc(h, 2*mib))
+	}
+	r.budget.limit = r.budget.held
+	r.free(rows[:3]...)
+	sum := mibs[0] + mibs[1] + mibs[2]
+	id, n := r.maps(h, sum*mib)
+	require.EqualValues(t, sum/2, n)
+	r.free(append(rows[3:], id)...)
+	return r, h, between
+}
+
+// maps returns a block of a heap, and how many chunks it took to map.
+func (r *rig) maps(h *Heap, size int64) (block.ID, int) {
+	r.t.Helper()
+	was := r.d.Calls(simdev.MemMap)
+	id := r.alloc(h, size)
+	r.check()
+	return id, int(r.d.Calls(simdev.MemMap) - was)
+}
+
+// TestReuse: an idle range serves from a window of what is free of it, and becomes longer
+// at an end that is free. A new one is made where that is better.
+func TestReuse(t *testing.T) {
+	for name, c := range map[string]struct {
+		rows   [4]int64
+		taken  []int64 // in MiB, of the rows that they fill best
+		need   int64   // in MiB
+		maps   int
+		moved  int64 // MiB by which the range begins earlier
+		skip   int64 // MiB before the block
+		ranges int
+	}{
+		"a window behind what is taken":         {taken: []int64{8}, need: 6, skip: 8, ranges: 1},
+		"a window before what is taken":         {taken: []int64{2}, need: 12, ranges: 1},
+		"longer behind":                         {need: 16, maps: 1, ranges: 1},
+		"longer behind what is taken":           {taken: []int64{8}, need: 10, maps: 2, skip: 8, ranges: 1},
+		"longer before what is taken":           {taken: []int64{2}, need: 14, maps: 1, moved: 2, ranges: 1},
+		"longer by a part of one of its chunks": {rows: partly, taken: []int64{5}, need: 13, maps: 2, moved: 4, skip: 1, ranges: 1},
+		"too little of it is free":              {taken: []int64{8, 2}, need: 8, maps: 4, ranges: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.rows == [4]int64{} {
+				c.rows = usual
+			}
+			r, h, live := stitched(t, c.rows)
+			st := h.stitches[0]
+			base := int64(st.base)
+			for _, size := range c.taken {
+				live = append(live, r.alloc(h, size*mib))
+			}
+			id, n := r.maps(h, c.need*mib)
+			require.Equal(t, c.maps, n)
+			require.Len(t, h.stitches, c.ranges)
+			require.Equal(t, base-c.moved*mib, int64(st.base))
+			if c.ranges == 1 {
+				require.Equal(t, c.skip*mib, st.skip)
+				require.EqualValues(t, uint64(st.base)+uint64(st.skip), r.block(id).Addr())
+			}
+			r.free(id)
+			id, n = r.maps(h, c.need*mib)
+			require.Zero(t, n, "it is there")
+			r.free(append(live, id)...)
+			r.check()
+			for _, size := range []int64{20, 13, 17} { // also where a chunk is mapped twice
+				id = r.alloc(h, size*mib)
+				r.check()
+				r.free(id)
+			}
+			r.close()
+		})
+	}
+}
+
+// partly are rows of which the third is the best for 5 MiB, which end inside of a chunk.
+var partly = [4]int64{10, 2, 8, 4}
+
+// TestChunkTwice: a chunk that is in a range twice is in a window once, and windows that
+// are too small are not looked for.
+func TestChunkTwice(t *testing.T) {
+	r, h, live := stitched(t, partly)
+	five := r.alloc(h, 5*mib)
+	r.free(r.alloc(h, 13*mib)) // begins in the chunk that the 5 MiB end in
+	r.free(five)
+	runs, _ := h.idleRuns(ledger.Large, true)
+	h.mark(runs)
+	windows := func(least int64) (sizes []int64) {
+		h.eachWindow(h.stitches[0], least*mib, func(w window) { sizes = append(sizes, w.size()/mib) })
+		return sizes
+	}
+	require.Equal(t, []int64{18, 6}, windows(0))
+	require.Equal(t, []int64{18, 6}, windows(6))
+	require.Equal(t, []int64{18}, windows(7))
+	r.free(live...)
+	r.close()
+}
+
+// TestFailingLengthen: what a failing call leaves is undone, and the range is as it was.
+func TestFailingLengthen(t *testing.T) {
+	for call, places := range map[simdev.Call]int{simdev.MemMap: 2, simdev.MemSetAccess: 1} {
+		for nth := 1; nth <= places; nth++ {
+			r, h, live := stitched(t, usual)
+			live = append(live, r.alloc(h, 8*mib))
+			was := *h.stitches[0]
+			r.d.FailNth(call, nth, errBroken)
+			_, err := r.try(h, 10*mib, Allow{})
+			require.ErrorIs(t, err, errBroken, "%v %d", call, nth)
+			require.Equal(t, was, *h.stitches[0])
+			r.check()
+			id, n := r.maps(h, 10*mib)
+			require.Equal(t, 2, n)
+			r.free(append(live, id)...)
+			r.close()
+		}
+	}
+}
+
+// TestNoRoomBeside: where addresses are scarce, a range has none to become longer.
+func TestNoRoomBeside(t *testing.T) {
+	r, h, live := stitched(t, usual)
+	require.NoError(t, h.DropIdleStitches())
+	r.d.FailNth(simdev.AddressReserve, 1, errBroken)
+	id, n := r.maps(h, 14*mib)
+	require.Equal(t, 7, n)
+	require.Equal(t, h.stitches[0].size, h.stitches[0].limit)
+	require.Equal(t, h.stitches[0].at, h.stitches[0].base)
+	r.free(id)
+	id, n = r.maps(h, 16*mib)
+	require.Equal(t, 8, n)
+	require.Len(t, h.stitches, 2)
+	r.free(append(live, id)...)
+	r.close()
+}
+
+// TestShortenBefore: a stitched range loses the chunks before its block when they are
+// given back.
+func TestShortenBefore(t *testing.T) {
+	r, h, live := stitched(t, usual)
+	first := r.alloc(h, 8*mib)
+	id, n := r.maps(h, 6*mib)
+	require.Zero(t, n)
+	addr := r.block(id).Addr()
+	r.free(first)
+	require.EqualValues(t, 12*mib, r.giveBack(h, 1<<40))
+	st := h.stitches[0]
+	require.EqualValues(t, 6*mib, st.size)
+	require.Zero(t, st.skip)
+	require.EqualValues(t, addr, st.base)
+	require.Len(t, st.chunks, 3)
+	r.check()
+	r.free(append(live, id)...)
+	r.close()
+}
+
+// TestRandomReuse: blocks of any size on memory that is scarce, with the rules checked.
+func TestRandomReuse(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	p := policy
+	p.SmallLimit = mib / 2
+	r := newRig(t, 1, true, p)
+	h := r.heaps[0]
+	h.fragmented = rnd.IntN(2) == 0
+	r.budget.limit = 96 * mib
+	var live []block.ID
+	for range 600 {
+		if id, err := r.try(h, mib+rnd.Int64N(1+rnd.Int64N(30*mib)), Allow{Growth: true}); err == nil {
+			live = append(live, id)
+		}
+		for len(live) > 0 && rnd.IntN(3) > 0 {
+			i := rnd.IntN(len(live))
+			r.free(live[i])
+			live[i] = live[len(live)-1]
+			live = live[:len(live)-1]
+		}
+		if len(h.stitches) > 0 && rnd.IntN(40) == 0 {
+			r.giveBack(h, rnd.Int64N(40*mib))
+		}
+		r.check()
+	}
+	require.Positive(t, r.space.StitchReuses.Load())
+	r.free(live...)
+	r.close()
+}
+
+// TestChunkAtOnce: a range that grows by much at once grows by larger handles.
+func TestChunkAtOnce(t *testing.T) {
+	for _, c := range []struct{ have, need, want int64 }{
+		{0, 14, 0}, {0, 16, 2}, {0, 31, 2}, {0, 32, 4}, {0, 100, 8}, {0, 1000, 16},
+		{100, 20, 0}, {100, 21, 2}, {159, 32, 4}, {160, 32, 0},
+	} {
+		r := newRig(t, 1, true, policy)
+		got := r.heaps[0].chunkAtOnce(ledger.Large, c.have*mib, c.need*mib)
+		require.EqualValues(t, c.want, got/mib, "%+v", c)
+		require.Zero(t, r.heaps[0].chunkAtOnce(ledger.Small, c.have*mib, c.need*mib))
+	}
+	r := newRig(t, 1, true, policy)
+	h := r.heaps[0]
+	id := r.alloc(h, 35*mib)
+	require.EqualValues(t, 36*mib, h.Held())
+	require.Len(t, h.ranges[ledger.Large][0].chunks, 10)
+	r.free(id)
+	r.close()
+}
