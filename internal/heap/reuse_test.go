@@ -192,7 +192,7 @@ func TestRandomReuse(t *testing.T) {
 		if id, err := r.try(h, mib+rnd.Int64N(1+rnd.Int64N(30*mib)), Allow{Growth: true}); err == nil {
 			live = append(live, id)
 		}
-		for len(live) > 0 && rnd.IntN(3) > 0 {
+		for len(live) > 4+rnd.IntN(8) {
 			i := rnd.IntN(len(live))
 			r.free(live[i])
 			live[i] = live[len(live)-1]

@@ -4,10 +4,14 @@ package main
 var heapMutants = []mutant{
 	{
 		name: "a range that is stitched of chunks in use is used again",
-		old:  `free = c.in(runs) >= 0`,
-		now:  `_ = c`,
-		in:   ".",
-		run:  stitching,
+		old: `if c.listed != h.listing {
+		return 0, 0
+	}`,
+		now: `if c.listed != h.listing {
+		return c.size, c.size
+	}`,
+		in:  ".",
+		run: stitching,
 	},
 	{
 		name: "the pieces of a freed stitched block stay taken",
@@ -120,8 +124,28 @@ var heapMutants = []mutant{
 	},
 	{
 		name: "a stitched block uses all of the first chunk, where it begins inside",
-		old:  `c := cut{p.r, p.off + skip, min(need, p.chunk().size-skip)}`,
-		now:  `c := cut{p.r, p.off + 0*skip, min(need, p.chunk().size)}`,
+		old:  `c := cut{p.r, p.off + skip, min(need, p.size-skip)}`,
+		now:  `c := cut{p.r, p.off + 0*skip, min(need, p.size)}`,
+	},
+	{
+		name: "a chunk that is in a range twice backs two pieces of a block",
+		old: `if c.window == h.window {
+				head = 0
+			}`,
+		now: ``,
+	},
+	{
+		name: "a range becomes longer by chunks that its window has",
+		old: `c.window = h.window
+		}
+		off += c.size
+	}
+	for _, r := range runs {`,
+		now: `_ = c
+		}
+		off += c.size
+	}
+	for _, r := range runs {`,
 	},
 	{
 		name: "free parts of chunks are not counted",
