@@ -170,13 +170,13 @@ func TestFragmentedSoftLimit(t *testing.T) {
 		for i := 0; i < len(blocks); i += 2 { // 100 chunks that are apart
 			require.NoError(t, c.Free(blocks[i]))
 		}
-		for _, size := range []int64{60 * mib, 62 * mib, 64 * mib, 66 * mib, 48 * mib} {
+		for _, x := range []struct{ size, n int64 }{{8, 20}, {24, 8}, {66, 3}, {198, 1}, {198, 1}, {48, 3}} {
 			var large []cupool.Block
-			for range 3 {
-				large = append(large, allocate(t, c, size, nil))
+			for range x.n {
+				large = append(large, allocate(t, c, x.size*mib, nil))
 			}
 			require.EqualValues(t, 400*mib, c.Stats().All.ReservedBytes.Current)
-			if size == 48*mib {
+			if x.size == 48 {
 				break
 			}
 			for _, b := range large {
