@@ -99,6 +99,7 @@ type Space struct {
 
 	byAddr   [2]*addrmap.Map // blocks that went out, by address, of each kind
 	found    found
+	marks    atomic.Uint64 // of chunks, which may change heaps
 	idleTick atomic.Uint64 // of Segment.IdleSince
 }
 

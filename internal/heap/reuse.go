@@ -33,7 +33,7 @@ func (w *window) size() int64 { return w.to - w.from }
 
 // mark notes at the chunks of the runs what is free of them.
 func (h *Heap) mark(runs []run) {
-	h.listing++
+	h.listing = h.space.marks.Add(1)
 	note := func(c *chunk, head, tail int64) {
 		if c.listed != h.listing {
 			c.listed, c.head, c.tail = h.listing, 0, 0
@@ -82,7 +82,7 @@ func (h *Heap) eachWindow(st *stitch, least int64, f func(window)) {
 		}
 		if !open && tail > 0 {
 			open = true
-			h.window++
+			h.window = h.space.marks.Add(1)
 			w = window{st: st, from: off + c.size - tail, to: off + c.size, whole: off, chunks: 1}
 			if c.window = h.window; tail < c.size {
 				w.whole = w.to
@@ -198,7 +198,7 @@ func (h *Heap) lengthen(w *window, need int64, runs []run) (*stitch, error) {
 // without returns the runs without the chunks of a window, those with the most bytes of
 // whole chunks first.
 func (h *Heap) without(w *window, runs []run) (rest []run) {
-	h.window++
+	h.window = h.space.marks.Add(1)
 	off := int64(0)
 	for _, c := range w.st.chunks {
 		if off < w.to && off+c.size > w.from {
