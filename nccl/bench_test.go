@@ -153,3 +153,16 @@ func timed(r rank, n, size int, registered bool) error {
 	}
 	return first(err, p.b.Free())
 }
+
+// BenchmarkRegister registers and deregisters a block of 64 MiB.
+func BenchmarkRegister(b *testing.B) {
+	r := newRanks(b, 1, nccl.Config{})[0]
+	block, err := r.pool.Alloc(64<<20, nil)
+	require.NoError(b, err)
+	for b.Loop() {
+		if err := first(r.Register(block), r.Deregister(block)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	require.NoError(b, r.pool.Free(block))
+}

@@ -163,7 +163,7 @@ func (r *rank) title() string {
 	if r.comm == nil {
 		return r.driver.Name()
 	}
-	return fmt.Sprintf("%d ranks by %s, the first on %s", r.size, r.o.group.comm, r.driver.Name())
+	return fmt.Sprintf("%s by %s, the first on %s", ranks(r.size), r.o.group.comm, r.driver.Name())
 }
 
 // runEpochs trains, with a line for each epoch and a bar inside it.

@@ -83,7 +83,7 @@ func (r report) Print(w io.Writer) {
 	fmt.Fprintf(w, "  reserved      %.1f MiB\n", training.MiB(r.PeakReservedBytes))
 	fmt.Fprintf(w, "  leaked        %d blocks\n", r.LeakedBlocks)
 	if g := r.Group; g != nil {
-		fmt.Fprintf(w, "the %d ranks\n", g.Ranks)
+		fmt.Fprintf(w, "the %s\n", ranks(g.Ranks))
 		fmt.Fprintf(w, "  together      %.0f images/s\n", g.ImagesPerSecond)
 		if g.WaitMicros > 0 {
 			fmt.Fprintf(w, "  waiting       %.0f µs a step for gradients of others, %.1f %% of it\n", g.WaitMicros, 100*g.WaitShare)
@@ -103,4 +103,12 @@ func (r report) Leaked() int64 { return r.LeakedBlocks }
 func printEpoch(w io.Writer, i, n int, e epoch) {
 	fmt.Fprintf(w, "epoch %*d/%d  loss %.4f  test accuracy %.2f %%  device allocations %d  %v\n",
 		len(fmt.Sprint(n)), i+1, n, e.loss, 100*e.accuracy, e.driverAllocs, e.duration.Round(time.Millisecond))
+}
+
+// ranks is a number of ranks in words.
+func ranks(n int) string {
+	if n == 1 {
+		return "1 rank"
+	}
+	return fmt.Sprintf("%d ranks", n)
 }
