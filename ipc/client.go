@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +22,10 @@ type Client struct {
 	peer Peer
 	done chan struct{} // closed when the connection has ended
 
+	// mapping is held for reading while memory is mapped, and by Close, which must not
+	// miss what is.
+	mapping sync.RWMutex
+
 	mu      sync.Mutex
 	err     error // why the connection has ended
 	last    uint64
@@ -35,20 +38,6 @@ type answer struct {
 	ref    uint64
 	memory device.SharedRange
 	err    error
-}
-
-// Memory is another process's block, mapped in this one. All methods are safe from
-// several goroutines.
-type Memory struct {
-	client *Client
-	name   string
-	ref    uint64
-	ptr    cupool.Ptr
-	size   int64
-
-	mu      sync.Mutex
-	streams []*cupool.Stream
-	closed  bool
 }
 
 // Connect returns a client over a connection to a Server, which it closes in the end. The
@@ -246,9 +235,9 @@ func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64
 // Open maps what the other process shares under a name. It waits for the work that the
 // exporter had given to the stream when it shared the block. The same name may
 // be opened several times, and each is closed for itself. Open fails with
-// ErrUnknownName, with ErrRefused beyond the exporter's Config.MaxOpen, with ErrGone
-// or ErrClosed, with the cause of ctx when that is done first, with what the
-// exporter's device said, or with what this process's device says.
+// ErrUnknownName, with ErrRefused beyond the exporter's Config.MaxOpen, with ErrGone,
+// with ErrClosed after Close or while that waits, with the cause of ctx when that is done
+// first, with what the exporter's device said, or with what this process's device says.
 func (c *Client) Open(ctx context.Context, name string) (*Memory, error) {
 	if name == "" || len(name) > maxName {
 		return nil, &cupool.ConfigError{Field: "name", Value: name, Reason: "must have 1 to 255 bytes"}
@@ -257,18 +246,33 @@ func (c *Client) Open(ctx context.Context, name string) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.dev.ImportRange(a.memory)
-	size := a.memory.Size
-	err = errors.Join(err, a.memory.Close())
+	m, err := c.keep(name, a)
 	if err != nil {
-		err = c.pool.DriverError(fmt.Errorf("cupool: ipc: mapping %q of process %d: %w", name, c.peer.PID, err))
-		_, e := c.ask(ctx, closeKind, nil, a.ref)
-		return nil, errors.Join(err, e)
+		if _, e := c.ask(ctx, closeKind, nil, a.ref); !errors.Is(err, e) {
+			err = errors.Join(err, e)
+		}
+		return nil, err
 	}
-	m := &Memory{client: c, name: name, ref: a.ref, ptr: p, size: size, streams: []*cupool.Stream{c.pool.DefaultStream()}}
+	return m, nil
+}
+
+// keep maps what was opened, unless the client is being closed.
+func (c *Client) keep(name string, a answer) (*Memory, error) {
+	if !c.mapping.TryRLock() {
+		return nil, errors.Join(errClientClosed, a.memory.Close())
+	}
+	defer c.mapping.RUnlock()
+	if err := c.Err(); err != nil {
+		return nil, errors.Join(err, a.memory.Close())
+	}
+	p, err := c.dev.ImportRange(a.memory)
+	if err = errors.Join(err, a.memory.Close()); err != nil {
+		return nil, c.pool.DriverError(fmt.Errorf("cupool: ipc: mapping %q of process %d: %w", name, c.peer.PID, err))
+	}
+	m := &Memory{client: c, name: name, ref: a.ref, ptr: p, size: a.memory.Size, streams: []*cupool.Stream{c.pool.DefaultStream()}}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.open[m.ref] = m
-	c.mu.Unlock()
 	return m, nil
 }
 
@@ -276,8 +280,8 @@ func (c *Client) Open(ctx context.Context, name string) (*Memory, error) {
 func (c *Client) Peer() Peer { return c.peer }
 
 // Done returns a channel that is closed when the connection has ended, as the exporter
-// has ended or closed it, or Close was called. What is open stays valid until it is
-// closed.
+// has ended or closed it, or Close was called. What is open stays valid as
+// the package's section on life says.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Err returns why the connection has ended: ErrGone, ErrProtocol, ErrClosed after
@@ -288,9 +292,12 @@ func (c *Client) Err() error {
 	return c.err
 }
 
-// Close closes all that is open, as Memory.Close does, and the connection. It fails as
-// Memory.Close does, and leaves the connection then; with ErrClosed it was called before.
+// Close closes all that is open, as Memory.Close does, and the connection. An Open that
+// waits for the exporter fails. Close fails as Memory.Close does, and leaves the
+// connection then; with ErrClosed it was called before.
 func (c *Client) Close(ctx context.Context) error {
+	c.mapping.Lock() // so that nothing is mapped any more
+	defer c.mapping.Unlock()
 	c.mu.Lock()
 	if errors.Is(c.err, errClientClosed) {
 		defer c.mu.Unlock()
@@ -310,6 +317,9 @@ func (c *Client) Close(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	// An exporter that is gone or hangs is not told.
+	_ = c.conn.SetWriteDeadline(time.Now().Add(leaveTime))
+	_ = c.conn.say(message(closeKind, nil, 0, allRefs))
 	c.fail(errClientClosed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -317,66 +327,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-var (
-	errClientClosed = fmt.Errorf("cupool: ipc: client: %w", cupool.ErrClosed)
-	errMemoryClosed = fmt.Errorf("cupool: ipc: memory: %w", cupool.ErrClosed)
-)
+// leaveTime is how long Close tries to tell an exporter that does not read.
+const leaveTime = time.Second
 
-// Name returns the name that it was opened by.
-func (m *Memory) Name() string { return m.name }
-
-// Ptr returns the address in this process.
-func (m *Memory) Ptr() cupool.Ptr { return m.ptr }
-
-// Size returns the bytes of the block, as the exporter requested them.
-func (m *Memory) Size() int64 { return m.size }
-
-// RecordStream says that work on s uses the memory: Close waits for it. The default
-// stream is always waited for. It fails with ErrForeignStream for a stream of another
-// allocator, and with ErrClosed.
-func (m *Memory) RecordStream(s *cupool.Stream) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.closed:
-		return errMemoryClosed
-	case s == nil || slices.Contains(m.streams, s):
-		return nil
-	case s.Caching() != m.client.pool.DefaultStream().Caching():
-		return fmt.Errorf("cupool: ipc: %q: %w", m.name, cupool.ErrForeignStream)
-	}
-	m.streams = append(m.streams, s)
-	return nil
-}
-
-// Close waits for the work of the default stream and of those that were recorded, unmaps
-// the memory and tells the exporter. Where the exporter is gone it only unmaps. When ctx
-// is done before the work is, it fails with a *cupool.WaitError, and the memory stays
-// open. It fails with ErrClosed where it was called before, with what the device
-// says, or with the cause of ctx where the exporter does not answer: the memory is
-// closed then.
-func (m *Memory) Close(ctx context.Context) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return errMemoryClosed
-	}
-	for _, s := range m.streams {
-		if err := s.SyncContext(ctx); err != nil && !errors.Is(err, cupool.ErrClosed) { // the work of a closed stream is done
-			return fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err)
-		}
-	}
-	c := m.client
-	if err := c.dev.CloseRange(m.ptr); err != nil {
-		return c.pool.DriverError(fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err))
-	}
-	m.closed = true
-	c.mu.Lock()
-	delete(c.open, m.ref)
-	c.mu.Unlock()
-	_, err := c.ask(ctx, closeKind, nil, m.ref)
-	if errors.Is(err, ErrGone) || errors.Is(err, cupool.ErrClosed) {
-		return nil
-	}
-	return err
-}
+var errClientClosed = fmt.Errorf("cupool: ipc: client: %w", cupool.ErrClosed)

@@ -31,8 +31,11 @@
 // The exporter does not reuse the memory before all importers have closed it, whoever
 // frees the block (Caching.Hold): a block that is freed is pending. A process that ends
 // or is killed has closed what it had open. One that only loses its connection has
-// it until it ends, as it still can use the memory. When the exporter ends, the
-// importers' mappings stay valid until they close them, and Client.Done tells.
+// it until it ends, as it still can use the memory. When the exporter ends, Client.Done
+// tells, and the importers' mappings stay valid until they close them: of virtual memory
+// and of the host device. Of CUDA's segments CUDA does not promise it: work that uses
+// them then, or closes them, may fail, also so that the context is lost
+// (ErrDeviceLost). An exporter of segments should end after Server.Close.
 //
 // # Trust
 //

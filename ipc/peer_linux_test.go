@@ -164,13 +164,26 @@ func (p *peer) do(what string, args []string) (answer any, err error) {
 	return p.importing(ctx, what, args)
 }
 
-// openFiles counts the descriptors of this process that stand for files whose names begin
-// with one of those given.
-func openFiles(names ...string) (n int, err error) {
+// inherited are the descriptors that this process was started with, as a socket that is
+// its standard error.
+var inherited, _ = descriptors()
+
+// descriptors returns the names of the files that are open, by descriptor.
+func descriptors() (map[string]string, error) {
 	files, err := os.ReadDir("/proc/self/fd")
+	links := map[string]string{}
 	for _, f := range files {
-		link, _ := os.Readlink("/proc/self/fd/" + f.Name())
-		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(link, name) }) {
+		links[f.Name()], _ = os.Readlink("/proc/self/fd/" + f.Name())
+	}
+	return links, err
+}
+
+// openFiles counts the descriptors that this process has opened and that stand for files
+// whose names begin with one of those given.
+func openFiles(names ...string) (n int, err error) {
+	links, err := descriptors()
+	for fd, link := range links {
+		if inherited[fd] != link && slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(link, name) }) {
 			n++
 		}
 	}

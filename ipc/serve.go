@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -177,10 +178,15 @@ func (s *Server) serveNext(ctx context.Context, c *conn, peer Peer) error {
 		}
 	case closeKind:
 		id := b.number()
-		if err = b.end(); err == nil && s.drop(c, id) {
-			return c.say(message(closedKind, nil, request))
+		if err = b.end(); err != nil {
+			return err
 		}
-		if err == nil {
+		switch dropped := s.drop(c, id); {
+		case id == allRefs:
+			err = lost(io.EOF)
+		case dropped:
+			err = reply(c, message(closedKind, nil, request))
+		default:
 			err = fmt.Errorf("cupool: ipc: closing what is not open: %w", ErrProtocol)
 		}
 	default:
@@ -189,15 +195,26 @@ func (s *Server) serveNext(ctx context.Context, c *conn, peer Peer) error {
 	return err
 }
 
+// reply answers a request. That the process does not read any more is not an error: what
+// it has said before its end is still to be read, as it may close what it has.
+func reply(c *conn, m []byte) error { return replies(c, [][]byte{m}, nil) }
+
+func replies(c *conn, messages [][]byte, files []*os.File) error {
+	if err := c.send(messages, files); !errors.Is(err, ErrGone) {
+		return err
+	}
+	return nil
+}
+
 // open answers a request to open a name. An error that is returned ends the connection.
 func (s *Server) open(ctx context.Context, c *conn, peer Peer, request uint64, name string) error {
 	id, x, err := s.take(c, peer, name)
 	if err != nil {
-		return c.say(errorMessage(request, err))
+		return reply(c, errorMessage(request, err))
 	}
 	if err = s.await(ctx, x.ready); err != nil {
 		s.drop(c, id)
-		return c.say(errorMessage(request, err))
+		return reply(c, errorMessage(request, err))
 	}
 	r, err := s.dev.ExportRange(x.block.Ptr(), x.block.Size())
 	if err != nil || len(r.Pieces) > maxPieces {
@@ -205,7 +222,7 @@ func (s *Server) open(ctx context.Context, c *conn, peer Peer, request uint64, n
 		if err == nil {
 			err = errors.Join(fmt.Errorf("cupool: ipc: %q has %d pieces of memory, %d at most can be shared: %w", name, len(r.Pieces), maxPieces, cupool.ErrNotSupported), r.Close())
 		}
-		return c.say(errorMessage(request, err))
+		return reply(c, errorMessage(request, err))
 	}
 	defer r.Close()
 	// From here on the process may have the memory, whether it could be told or not.
@@ -215,7 +232,7 @@ func (s *Server) open(ctx context.Context, c *conn, peer Peer, request uint64, n
 		messages = append(messages, pieceMessage(p))
 		files = append(files, p.File)
 	}
-	return c.send(messages, files)
+	return replies(c, messages, files)
 }
 
 // The time between two looks at an event.

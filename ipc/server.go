@@ -27,7 +27,7 @@ type Server struct {
 	mu      sync.Mutex
 	shares  map[string]*Share
 	refs    map[uint64]*ref
-	last    uint64 // of refs
+	last    uint64 // of refs, which begin with 1
 	conns   map[*conn]bool
 	closing bool
 	changed chan struct{} // closed when a ref has gone
@@ -187,10 +187,16 @@ func (s *Server) take(c *conn, p Peer, name string) (uint64, *Share, error) {
 	return s.last, x, nil
 }
 
-// drop ends an opening over a connection, and reports whether there was one.
+// drop ends an opening over a connection, or allRefs, and reports whether there was one.
 func (s *Server) drop(c *conn, id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if id == allRefs {
+		for _, id := range s.idsOf(c) {
+			s.dropLocked(id)
+		}
+		return true
+	}
 	r := s.refs[id]
 	if r == nil || r.conn != c {
 		return false

@@ -12,7 +12,8 @@ import (
 // kind, whether a file descriptor comes with it, and the bytes of the body. Numbers are
 // little-endian. An importer says hello; after welcome it asks to open and to close, each
 // with a number that the answer repeats. The answer to open is opened and
-// then a piece for each piece of memory, or an error.
+// then a piece for each piece of memory, or an error. Closing all ends the connection
+// without an answer.
 
 // version is that of the protocol.
 const version = 1
@@ -29,7 +30,7 @@ const (
 	openKind                    // request, name
 	openedKind                  // request, reference, bytes before the range, its bytes, number of pieces
 	pieceKind                   // bytes, name of the device's or none; with a file descriptor or not
-	closeKind                   // request, reference
+	closeKind                   // request, reference or allRefs
 	closedKind                  // request
 	errorKind                   // request, code, text
 )
@@ -40,6 +41,10 @@ const (
 	maxName    = 255     // bytes of a name
 	maxPieces  = 1 << 16 // of one range
 )
+
+// allRefs stands for all that was asked for over a connection, be it answered or not. The
+// importer has closed it, and maps no more of it.
+const allRefs = 0
 
 // header begins a message.
 type header struct {

@@ -1,0 +1,86 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cupool/cupool"
+)
+
+// Memory is another process's block, mapped in this one. All methods are safe from
+// several goroutines.
+type Memory struct {
+	client *Client
+	name   string
+	ref    uint64
+	ptr    cupool.Ptr
+	size   int64
+
+	mu      sync.Mutex
+	streams []*cupool.Stream
+	closed  bool
+}
+
+var errMemoryClosed = fmt.Errorf("cupool: ipc: memory: %w", cupool.ErrClosed)
+
+// Name returns the name that it was opened by.
+func (m *Memory) Name() string { return m.name }
+
+// Ptr returns the address in this process.
+func (m *Memory) Ptr() cupool.Ptr { return m.ptr }
+
+// Size returns the bytes of the block, as the exporter requested them.
+func (m *Memory) Size() int64 { return m.size }
+
+// RecordStream says that work on s uses the memory: Close waits for it. The default
+// stream is always waited for. It fails with ErrForeignStream for a stream of another
+// allocator, and with ErrClosed.
+func (m *Memory) RecordStream(s *cupool.Stream) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return errMemoryClosed
+	case s == nil || slices.Contains(m.streams, s):
+		return nil
+	case s.Caching() != m.client.pool.DefaultStream().Caching():
+		return fmt.Errorf("cupool: ipc: %q: %w", m.name, cupool.ErrForeignStream)
+	}
+	m.streams = append(m.streams, s)
+	return nil
+}
+
+// Close waits for the work of the default stream and of those that were recorded, unmaps
+// the memory and tells the exporter. Where the exporter is gone it only unmaps. When ctx
+// is done before the work is, it fails with a *cupool.WaitError, and the memory stays
+// open. It fails with ErrClosed where it was called before, with what the device
+// says, or with the cause of ctx where the exporter does not answer: the memory is
+// closed then.
+func (m *Memory) Close(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errMemoryClosed
+	}
+	for _, s := range m.streams {
+		if err := s.SyncContext(ctx); err != nil && !errors.Is(err, cupool.ErrClosed) { // the work of a closed stream is done
+			return fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err)
+		}
+	}
+	c := m.client
+	if err := c.dev.CloseRange(m.ptr); err != nil {
+		return c.pool.DriverError(fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err))
+	}
+	m.closed = true
+	c.mu.Lock()
+	delete(c.open, m.ref)
+	c.mu.Unlock()
+	_, err := c.ask(ctx, closeKind, nil, m.ref)
+	if errors.Is(err, ErrGone) || errors.Is(err, cupool.ErrClosed) {
+		return nil
+	}
+	return err
+}
