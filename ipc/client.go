@@ -292,9 +292,9 @@ func (c *Client) Err() error {
 	return c.err
 }
 
-// Close closes all that is open, as Memory.Close does, and the connection. An Open that
-// waits for the exporter fails. Close fails as Memory.Close does, and leaves the
-// connection then; with ErrClosed it was called before.
+// Close closes all that is open, as Memory.Close does, and the connection. It waits for an
+// Open that is just mapping, and one that waits for the exporter fails. Close fails as
+// Memory.Close does, and leaves the connection then; with ErrClosed it was called before.
 func (c *Client) Close(ctx context.Context) error {
 	c.mapping.Lock() // so that nothing is mapped any more
 	defer c.mapping.Unlock()
