@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 )
 
@@ -17,7 +18,9 @@ import (
 //	C4  the sum of homed blocks is within Policy.MagazineBytes and as counted
 //	C5  chunks tile an address range, Gaps are where they have no memory, and
 //	    every Part backs exactly one stitched block, which is as large as its
-//	    Parts; what a heap has stitched is of its own ranges
+//	    Parts; what a heap has stitched is of its own ranges, of chunks that have
+//	    memory, lies within the addresses that it reserved, and a stitched block
+//	    lies where its Parts are mapped
 
 // Census is what is found in the segments of a heap, to be compared with its
 // ledger.
@@ -217,8 +220,8 @@ func (h *Heap) Check(pending int64) error {
 func (h *Heap) checkRanges() error {
 	parts := map[block.ID]bool{}
 	for _, st := range h.stitches {
-		if p := slices.IndexFunc(st.chunks, func(p *chunk) bool { return !slices.Contains(h.ranges[p.r.kind()], p.r) }); p >= 0 {
-			return fmt.Errorf("C5: a stitched range at %v has a chunk of an address range that heap %d has not", st.base, h.index)
+		if err := h.checkStitch(st); err != nil {
+			return err
 		}
 		if st.seg == nil {
 			continue
@@ -244,6 +247,48 @@ func (h *Heap) checkRanges() error {
 		}
 	}
 	return nil
+}
+
+// checkStitch verifies what C5 says of a stitched range and of where its block lies.
+func (h *Heap) checkStitch(st *stitch) error {
+	var size int64
+	for _, c := range st.chunks {
+		if !slices.Contains(h.ranges[c.r.kind()], c.r) {
+			return fmt.Errorf("C5: a stitched range at %v has a chunk of an address range that heap %d has not", st.base, h.index)
+		}
+		if i := c.r.chunkAt(c.off); i == len(c.r.chunks) || c.r.chunks[i] != c || !c.backed() && !st.asleep {
+			return fmt.Errorf("C5: a stitched range at %v has a chunk at %v that is gone", st.base, c.r.at(c.off))
+		}
+		if now := h.space.marks.Load(); c.listed > now || c.window > now {
+			return fmt.Errorf("C5: the chunk at %v has the marks %d and %d, the last one is %d", c.r.at(c.off), c.listed, c.window, now)
+		}
+		size += c.size
+	}
+	if size != st.size || st.base < st.at || st.base+device.Ptr(size) > st.at+device.Ptr(st.limit) {
+		return fmt.Errorf("C5: a stitched range at %v has %d bytes of chunks, its books say %d in the %d at %v", st.base, size, st.size, st.limit, st.at)
+	}
+	if st.seg == nil {
+		return nil
+	}
+	if st.seg.Base != uint64(st.base)+uint64(st.skip) || st.skip < 0 || st.skip+st.seg.Size > st.size {
+		return fmt.Errorf("C5: a stitched block of %d bytes at 0x%x is not %d bytes behind the %d of its range at %v", st.seg.Size, st.seg.Base, st.skip, st.size, st.base)
+	}
+	return h.checkCuts(st)
+}
+
+// checkCuts verifies that the Parts of a stitched block are the memory that is mapped
+// to its addresses.
+func (h *Heap) checkCuts(st *stitch) (err error) {
+	st.cuts(st.seg.Size, func(c cut) bool {
+		if !slices.ContainsFunc(st.parts, func(p part) bool {
+			b := h.space.Blocks.At(p.id)
+			return p.r == c.r && b.Seg == c.r.seg.Index && b.Addr() == uint64(c.r.at(c.off)) && b.Size == c.size
+		}) {
+			err = fmt.Errorf("C5: the stitched block at 0x%x has no part for the %d bytes at %v that are mapped there", st.seg.Base, c.size, c.r.at(c.off))
+		}
+		return err == nil
+	})
+	return err
 }
 
 func (r *addressRange) check(t *block.Table, parts map[block.ID]bool) (err error) {

@@ -77,6 +77,19 @@ var corruptions = map[string]map[string]func(r *rig, h *Heap){
 			h.stitches[0].parts = append(h.stitches[0].parts[:0:0], h.stitches[0].parts...)
 			h.stitches[0].seg = &block.Segment{Size: h.stitches[0].seg.Size + 512}
 		},
+		"a chunk that was replaced": func(_ *rig, h *Heap) {
+			c := *h.stitches[0].chunks[0]
+			h.stitches[0].chunks[0] = &c
+		},
+		"a stitched chunk without memory": func(_ *rig, h *Heap) { h.stitches[0].chunks[0].handle = asleep },
+		"a mark of nobody":                func(_ *rig, h *Heap) { h.stitches[0].chunks[1].listed = 1 << 40 },
+		"a window of nobody":              func(_ *rig, h *Heap) { h.stitches[0].chunks[1].window = 1 << 40 },
+		"more mapped than there is":       func(_ *rig, h *Heap) { h.stitches[0].size += unit },
+		"mapped before its addresses":     func(_ *rig, h *Heap) { h.stitches[0].at = h.stitches[0].base + unit },
+		"mapped behind its addresses":     func(_ *rig, h *Heap) { h.stitches[0].limit = unit },
+		"a block elsewhere":               func(_ *rig, h *Heap) { h.stitches[0].skip += 512 },
+		"a block behind its range":        func(_ *rig, h *Heap) { h.stitches[0].chunks, h.stitches[0].size = nil, 0 },
+		"parts of other memory":           func(_ *rig, h *Heap) { h.stitches[0].chunks[0] = h.ranges[ledger.Large][0].chunks[6] },
 		"a gap without a block": func(_ *rig, h *Heap) {
 			x := h.ranges[ledger.Large][0]
 			x.chunks[0].handle = 0

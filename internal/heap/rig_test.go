@@ -40,7 +40,8 @@ type rig struct {
 // device1 is a simulated device that can refuse large reservations.
 type device1 struct {
 	*simdev.Device
-	most int64 // bytes of addresses in one reservation; 0: any
+	most   int64    // bytes of addresses in one reservation; 0: any
+	mapped []mapped // by address
 }
 
 func (d *device1) AddressReserve(size int64) (device.Ptr, error) {

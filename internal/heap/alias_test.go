@@ -1,0 +1,222 @@
+package heap
+
+import (
+	"cmp"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testlevel"
+)
+
+// mapped is what a device shows at an address.
+type mapped struct {
+	at     device.Ptr
+	size   int64
+	handle uintptr
+}
+
+// MemMap notes what is mapped where.
+func (d *device1) MemMap(p device.Ptr, size int64, handle uintptr) error {
+	err := d.Device.MemMap(p, size, handle)
+	if err == nil {
+		i, _ := slices.BinarySearchFunc(d.mapped, p, func(m mapped, p device.Ptr) int { return cmp.Compare(m.at, p) })
+		d.mapped = slices.Insert(d.mapped, i, mapped{p, size, handle})
+	}
+	return err
+}
+
+// MemUnmap forgets it.
+func (d *device1) MemUnmap(p device.Ptr, size int64) error {
+	err := d.Device.MemUnmap(p, size)
+	if err == nil {
+		d.mapped = slices.DeleteFunc(d.mapped, func(m mapped) bool { return p <= m.at && m.at < p+device.Ptr(size) })
+	}
+	return err
+}
+
+// piece is memory that a block has.
+type piece struct {
+	handle   uintptr
+	from, to int64
+	block    block.ID
+}
+
+// distinct finds memory behind every byte of the blocks that are in use, and none that
+// two of them share.
+func (r *rig) distinct() {
+	r.t.Helper()
+	var pieces []piece
+	for _, h := range r.heaps {
+		h.Each(func(_ *block.Segment, id block.ID, b *block.Block) {
+			if s := b.Word().State(); s != block.Live && s != block.Pending {
+				return
+			}
+			from, to := device.Ptr(b.Addr()), device.Ptr(b.Addr())+device.Ptr(b.Size)
+			at := from
+			for _, m := range r.d.mapped {
+				if m.at < to && m.at+device.Ptr(m.size) > at {
+					require.LessOrEqual(r.t, m.at, at, "block %d at %v has no memory at %v", id, from, at)
+					end := min(to, m.at+device.Ptr(m.size))
+					pieces = append(pieces, piece{m.handle, int64(at - m.at), int64(end - m.at), id})
+					at = end
+				}
+			}
+			require.Equal(r.t, to, at, "block %d at %v", id, from)
+		})
+	}
+	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Or(cmp.Compare(a.handle, b.handle), cmp.Compare(a.from, b.from)) })
+	for i := 1; i < len(pieces); i++ {
+		a, b := pieces[i-1], pieces[i]
+		require.False(r.t, a.handle == b.handle && b.from < a.to, "blocks %d and %d share memory: %+v and %+v", a.block, b.block, a, b)
+	}
+}
+
+// program is a random one on several heaps of a pool.
+type program struct {
+	*rig
+	rnd  *rand.Rand
+	live []block.ID
+}
+
+func (p *program) heap() *Heap { return p.heaps[p.rnd.IntN(len(p.heaps))] }
+
+// tolerate accepts no error but those that the device was told to make, and a lack of
+// memory or ranges.
+func (p *program) tolerate(err error) {
+	if !errors.Is(err, errBroken) && !errors.Is(err, device.ErrOutOfMemory) && !errors.Is(err, ErrStitches) {
+		require.NoError(p.t, err)
+	}
+}
+
+func (p *program) allocate() {
+	size := 512 + p.rnd.Int64N(1+p.rnd.Int64N(30*mib))
+	id, err := p.try(p.heap(), size, Allow{SmallChunks: p.rnd.IntN(2) == 0, Growth: p.rnd.IntN(2) == 0})
+	if p.tolerate(err); err == nil {
+		p.live = append(p.live, id)
+	}
+}
+
+func (p *program) release() {
+	if n := len(p.live); n > 0 {
+		i := p.rnd.IntN(n)
+		p.free(p.live[i])
+		p.live = slices.Delete(p.live, i, i+1)
+	}
+}
+
+// lend moves chunks or ranges to another heap, or to the other kind.
+func (p *program) lend() {
+	from, to, k := p.heap(), p.heap(), ledger.Kind(p.rnd.IntN(2))
+	switch p.rnd.IntN(4) {
+	case 0:
+		if from == to || from.InUse() {
+			return
+		}
+		_, _, err := from.MoveRanges(k, to)
+		p.tolerate(err)
+	case 1:
+		if from != to {
+			from.MoveAll(to)
+		}
+	default:
+		chunks := from.WholeChunks()
+		if from == to {
+			chunks = chunks.Of(1 - k)
+		}
+		out, err := from.Detach(chunks, p.rnd.Int64N(60*mib))
+		p.tolerate(err)
+		_, err = to.Attach(from, k, out)
+		p.tolerate(err)
+		p.tolerate(from.DropGaps(p.rnd.IntN(2) == 0))
+	}
+}
+
+func (p *program) shrink() {
+	h := p.heap()
+	if p.rnd.IntN(4) == 0 {
+		p.tolerate(h.DropIdleStitches())
+		return
+	}
+	out, err := h.Detach(h.WholeChunks(), p.rnd.Int64N(60*mib))
+	p.tolerate(err)
+	p.tolerate(h.Release(out))
+	p.tolerate(h.DropGaps(p.rnd.IntN(2) == 0))
+}
+
+// rest has all heaps sleep, frees blocks, and wakes them.
+func (p *program) rest() {
+	for _, h := range p.heaps {
+		_, err := h.Sleep()
+		p.tolerate(err)
+	}
+	p.check()
+	for range p.rnd.IntN(4) {
+		p.release()
+	}
+	for _, h := range p.heaps {
+		for {
+			_, err := h.Wake()
+			if p.tolerate(err); err == nil {
+				break
+			}
+			require.ErrorIs(p.t, err, errBroken)
+		}
+	}
+}
+
+// trouble has one of the next calls fail, or none.
+func (p *program) trouble() {
+	calls := [...]simdev.Call{simdev.MemMap, simdev.MemSetAccess, simdev.MemUnmap, simdev.MemCreate, simdev.MemRelease, simdev.AddressReserve, simdev.AddressFree}
+	for _, c := range calls {
+		p.d.FailNth(c, 0, nil)
+	}
+	if p.rnd.IntN(2) == 0 {
+		p.d.FailNth(calls[p.rnd.IntN(len(calls))], 1+p.rnd.IntN(8), errBroken)
+	}
+}
+
+func (p *program) step() {
+	switch x := p.rnd.IntN(100); {
+	case x < 45 && len(p.live) < 24:
+		p.allocate()
+	case x < 88:
+		p.release()
+	case x < 93:
+		p.lend()
+	case x < 96:
+		p.shrink()
+	case x < 97:
+		p.rest()
+	default:
+		p.trouble()
+	}
+	p.check()
+	p.distinct()
+}
+
+// TestRandomAliases: however memory is stitched and moved between the heaps of a pool, and
+// whichever calls fail, no two blocks in use share any, and all have some.
+func TestRandomAliases(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for n := range testlevel.Rounds(24) {
+		p := &program{rig: newRig(t, 3, true, policy), rnd: rand.New(rand.NewPCG(seed, uint64(n)))}
+		p.budget.limit = 128 * mib
+		for range 400 {
+			p.step()
+		}
+		for c := range simdev.NumCalls {
+			p.d.FailNth(c, 0, nil)
+		}
+		p.free(p.live...)
+		p.close()
+	}
+}
