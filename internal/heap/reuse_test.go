@@ -119,6 +119,27 @@ func TestChunkTwice(t *testing.T) {
 	r.close()
 }
 
+// TestMarksOfAnotherHeap: what a heap noted of chunks says nothing once they are another
+// heap's, also where that one notes for the first time, too.
+func TestMarksOfAnotherHeap(t *testing.T) {
+	r, from, live := stitched(t, usual)
+	r.free(r.alloc(from, 14*mib)) // the chunks of its range are noted as free
+	r.free(live...)
+	to := &Heap{}
+	to.Init(r.space, 1, new(ledger.Guard))
+	r.heaps = append(r.heaps, to)
+	_, _, err := from.MoveRanges(ledger.Large, to)
+	require.NoError(t, err)
+	first, middle, last := r.alloc(to, 8*mib), r.alloc(to, 10*mib), r.alloc(to, 2*mib)
+	r.free(middle)
+	require.Equal(t, "large [Live 8M][Free 10M][Live 2M][Free 6M]", r.layout(to))
+	id := r.alloc(to, 14*mib) // the range begins with memory of the first
+	r.check()
+	r.distinct()
+	r.free(first, last, id)
+	r.close()
+}
+
 // TestFailingLengthen: what a failing call leaves is undone, and the range is as it was.
 func TestFailingLengthen(t *testing.T) {
 	for call, places := range map[simdev.Call]int{simdev.MemMap: 2, simdev.MemSetAccess: 1} {
