@@ -150,5 +150,5 @@ func ExampleError() {
 	if errors.As(err, &failed) && errors.Is(err, dist.ErrRank) {
 		fmt.Println(failed)
 	}
-	// Output: nccl: rank 1 of 8: ncclAllReduce: ncclRemoteError: no such rank; another rank is gone, whose own error says why; close this Comm and make a new one
+	// Output: nccl: rank 1 of 8: ncclAllReduce: ncclRemoteError: rank not there; another rank is gone, whose own error says why; close this Comm and make a new one
 }

@@ -83,7 +83,8 @@ func (o *options) withTrainer(f func(*trainer) error) (err error) {
 		if err := f(tr); err != nil {
 			return err
 		}
-		if n := tr.fallbacks(); n > 0 && !fakecuda.Loaded() {
+		// A test that looks at a part of the test set only has the host put it in order.
+		if n := tr.eng.Stats().Fallbacks + tr.train.fallbacks(); n > 0 && !fakecuda.Loaded() {
 			return fmt.Errorf("%d operations were left to the host", n)
 		}
 		return nil
