@@ -97,7 +97,7 @@ func (p *program) tolerate(err error) {
 }
 
 func (p *program) allocate() {
-	size := 512 + p.rnd.Int64N(1+p.rnd.Int64N(30*mib))
+	size := 512 + p.rnd.Int64N(1+p.rnd.Int64N(40*mib))
 	id, err := p.try(p.heap(), size, Allow{SmallChunks: p.rnd.IntN(2) == 0, Growth: p.rnd.IntN(2) == 0})
 	if p.tolerate(err); err == nil {
 		p.live = append(p.live, id)
@@ -179,21 +179,21 @@ func (p *program) trouble() {
 		p.d.FailNth(c, 0, nil)
 	}
 	if p.rnd.IntN(2) == 0 {
-		p.d.FailNth(calls[p.rnd.IntN(len(calls))], 1+p.rnd.IntN(8), errBroken)
+		p.d.FailNth(calls[p.rnd.IntN(len(calls))], 1+p.rnd.IntN(3), errBroken)
 	}
 }
 
 func (p *program) step() {
 	switch x := p.rnd.IntN(100); {
-	case x < 45 && len(p.live) < 24:
+	case x < 44 && len(p.live) < 16:
 		p.allocate()
-	case x < 88:
+	case x < 80:
 		p.release()
-	case x < 93:
+	case x < 84:
 		p.lend()
-	case x < 96:
+	case x < 89:
 		p.shrink()
-	case x < 97:
+	case x < 91:
 		p.rest()
 	default:
 		p.trouble()
@@ -208,8 +208,9 @@ func TestRandomAliases(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for n := range testlevel.Rounds(24) {
-		p := &program{rig: newRig(t, 3, true, policy), rnd: rand.New(rand.NewPCG(seed, uint64(n)))}
-		p.budget.limit = 128 * mib
+		p := &program{rig: newRig(t, 1+n%3, true, policy), rnd: rand.New(rand.NewPCG(seed, uint64(n)))}
+		p.budget.limit = 96 * mib
+		p.heaps[0].fragmented = p.rnd.IntN(2) == 0
 		for range 400 {
 			p.step()
 		}

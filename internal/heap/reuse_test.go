@@ -197,6 +197,38 @@ func TestShortenBefore(t *testing.T) {
 	r.close()
 }
 
+// TestFailingShorten: a stitched block keeps its memory when chunks before it and behind it
+// are given back, also where a call fails half way.
+func TestFailingShorten(t *testing.T) {
+	for nth := range 9 { // 0: none fails
+		r, h, live := stitched(t, usual)
+		row, behind := r.alloc(h, 8*mib), r.alloc(h, 2*mib)
+		r.free(row)
+		before := r.alloc(h, 6*mib)
+		id, n := r.maps(h, 6*mib)
+		require.Zero(t, n)
+		require.EqualValues(t, 6*mib, h.stitches[0].skip)
+		r.free(before, behind)
+		if nth > 0 {
+			r.d.FailNth(simdev.MemUnmap, nth, errBroken)
+			out, err := h.Detach(h.WholeChunks(), 1<<40)
+			require.ErrorIs(t, err, errBroken)
+			require.NoError(t, h.Release(out))
+			r.check()
+			r.distinct()
+		}
+		out, err := h.Detach(h.WholeChunks(), 1<<40)
+		require.NoError(t, err)
+		require.NoError(t, h.Release(out))
+		r.check()
+		r.distinct()
+		require.EqualValues(t, 6*mib, h.stitches[0].size)
+		require.Zero(t, h.stitches[0].skip)
+		r.free(append(live, id)...)
+		r.close()
+	}
+}
+
 // TestRandomReuse: blocks of any size on memory that is scarce, with the rules checked.
 func TestRandomReuse(t *testing.T) {
 	seed := rand.Uint64()
@@ -223,6 +255,7 @@ func TestRandomReuse(t *testing.T) {
 			r.giveBack(h, rnd.Int64N(40*mib))
 		}
 		r.check()
+		r.distinct()
 	}
 	require.Positive(t, r.space.StitchReuses.Load())
 	r.free(live...)
