@@ -14,6 +14,12 @@ var heapMutants = []mutant{
 		run: stitching,
 	},
 	{
+		name: "what a heap noted of chunks holds for another heap that has them",
+		old:  `h.listing = h.space.marks.Add(1)`,
+		now:  `h.listing++`,
+		run:  "^TestMarksOfAnotherHeap$",
+	},
+	{
 		name: "the pieces of a freed stitched block stay taken",
 		old:  `h.insert(p.r.seg, p.id, h.space.Blocks.At(p.id))`,
 		now:  `_ = p`,
