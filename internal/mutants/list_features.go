@@ -238,7 +238,7 @@ var featureMutants = []mutant{
 	},
 	{
 		name: "features: memory of idle and closed streams serves others: TestStranded",
-		old:  `case c.memory == nil && len(*c.heaps.Load()) == 1:`,
+		old:  `case c.memory == nil && len(c.heaps.All()) == 1:`,
 		now:  `case c.memory == nil:`,
 		in:   ".",
 		run:  "^TestStranded$",
