@@ -176,16 +176,26 @@ func ExampleStream() {
 	}
 	fmt.Println(string(data))
 
-	if _, ok := pool.Driver().(cupool.Launcher); ok {
-		if err := s.Launch(func() { fmt.Println("on the stream") }); err != nil {
-			log.Fatal(err)
-		}
+	busy := make(chan bool)
+	if err := s.Launch(func() { <-busy; fmt.Println("on the stream") }); err != nil { // host device only
+		log.Fatal(err)
 	}
-	if err := errors.Join(s.Sync(), pool.Free(a), pool.Free(b), s.Close()); err != nil {
+	// What s does next runs later, so that it may have the memory at once. The
+	// default stream may not.
+	err = pool.Free(a)
+	next, err1 := pool.Alloc(5, s)
+	other, err2 := pool.Alloc(5, nil)
+	if err := errors.Join(err, err1, err2); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(next.Ptr() == a.Ptr(), other.Ptr() == a.Ptr())
+	close(busy)
+	if err := errors.Join(s.Sync(), pool.Free(b), pool.Free(next), pool.Free(other), s.Close()); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
 	// jello
+	// true false
 	// on the stream
 }
 

@@ -65,25 +65,27 @@ func ExampleAllocator_SetAttribute() {
 	if err := n.SetAttribute(cuda.PoolReuseInternalDependency, 0); err != nil {
 		log.Fatal(err)
 	}
-	b, err := n.Alloc(64<<20, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := n.Free(b); err != nil {
+	a, err1 := n.Alloc(32<<20, nil)
+	b, err2 := n.Alloc(32<<20, nil)
+	if err := errors.Join(err1, err2, n.Free(a), n.Free(b)); err != nil {
 		log.Fatal(err)
 	}
 	report := func(n *native.Allocator) (native.Stats, error) { return n.Stats() }
 	st, err := report(n)
 	fmt.Println(st.Used>>20, st.Reserved>>20, err)
-	if err := errors.Join(n.DefaultStream().Sync(), n.TrimTo(0), n.ResetPeak()); err != nil {
+	err = n.DefaultStream().Sync() // gives back what exceeds the threshold
+	kept, err1 := n.Attribute(cuda.PoolReservedCurrent)
+	fmt.Println(kept>>20, errors.Join(err, err1))
+	if err := errors.Join(n.TrimTo(0), n.ResetPeak()); err != nil {
 		log.Fatal(err)
 	}
 	high, err := n.Attribute(cuda.PoolReservedHigh)
 	fmt.Println(high, err)
-	a, err := n.Access(0)
-	fmt.Println(a == cuda.ReadWriteAccess, err, n.SetAccess(0, a), n.Pool() != 0, n.Driver() == c.Driver())
+	access, err := n.Access(0)
+	fmt.Println(access == cuda.ReadWriteAccess, err, n.SetAccess(0, access), n.Pool() != 0, n.Driver() == c.Driver())
 	// Output:
 	// 0 64 <nil>
+	// 32 <nil>
 	// 0 <nil>
 	// true <nil> <nil> true true
 }

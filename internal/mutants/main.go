@@ -3,7 +3,7 @@
 // neighbours have the places. Changed copies of functions are put over the sources
 // by go test's -overlay, so that the sources stay as they are.
 //
-// usage: go run ./internal/mutants [-run REGEXP] [-list] [-timeout D] [-v]
+// usage: go run ./internal/mutants [-run REGEXP] [-gpu] [-list] [-timeout D] [-v]
 //
 // It prints a line for each: killed, with the first test that failed, or survived.
 // The status is 1 when one survived, does not build, or when its text is not in
@@ -43,6 +43,7 @@ func main() {
 
 func run() error {
 	names := flag.String("run", "", "only mutants whose names match the regular `expression`")
+	gpu := flag.Bool("gpu", false, "the mutants that are built with -tags gpu, which takes internal/fakecuda/run.sh or CUDA, and no others")
 	only := flag.Bool("list", false, "say where the mutants are, and run none")
 	timeout := flag.Duration("timeout", time.Minute, "for the tests of one mutant; one that exceeds it is killed")
 	verbose := flag.Bool("v", false, "print what the tests print")
@@ -51,7 +52,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	chosen := slices.DeleteFunc(slices.Clone(list), func(m mutant) bool { return !match.MatchString(m.name) })
+	chosen := slices.DeleteFunc(slices.Clone(list), func(m mutant) bool { return !match.MatchString(m.name) || (m.tags == "gpu") != *gpu })
 	src, err := readSources(".")
 	if err != nil {
 		return err

@@ -1,0 +1,250 @@
+package main
+
+// rowMutants are more of featureMutants.
+var rowMutants = []mutant{
+	{
+		name: "features: allocate and free in the order of a stream: ExampleStream",
+		old:  `h, err := c.heapFor(size, s)`,
+		now:  `h, err := c.heapFor(size, c.dev.def)`,
+		in:   ".", run: "^ExampleStream$",
+	},
+	{
+		name: "features: allocate and free in the order of a stream, freeing: ExampleStream",
+		old: `
+h.backLocked(b.id(), x)
+h.mu.Unlock()
+return c.shed(nil)`,
+		now: `
+_ = h.pending.Record(x, s0)
+h.mu.Unlock()
+return c.shed(nil)`,
+		in: ".", run: "^ExampleStream$",
+	},
+	{
+		name: "features: safe from several threads: TestCachingParallel",
+		old: `
+h.mu.Lock()
+if x.Word() != w || x.Owner() != h.Index() || c.closed.Load() {
+h.mu.Unlock()
+return c.shed(c.freeSlow(b))
+}
+h.backLocked(b.id(), x)
+h.mu.Unlock()`,
+		now: `h.backLocked(b.id(), x)`,
+		in:  ".", run: "^TestCachingParallel$",
+	},
+	{
+		name: "features: a lock by part: TestStreamLocks",
+		old:  `p, err := c.driver.MemAlloc(size)`,
+		now: `
+if h != c.def {
+c.def.mu.Lock()
+defer c.def.mu.Unlock()
+}
+p, err := c.driver.MemAlloc(size)`,
+		in: ".", run: "^TestStreamLocks$",
+	},
+	{
+		name: "features: a threshold from which freed memory goes back: ExampleAllocator_SetAttribute",
+		old:  `err = n.d.SetNativePoolAttribute(n.pool, cuda.PoolReleaseThreshold, bytes)`,
+		now:  `err = n.d.SetNativePoolAttribute(n.pool, cuda.PoolReleaseThreshold, math.MaxUint64)`,
+		in:   "native", run: "^ExampleAllocator_SetAttribute$",
+	},
+	{
+		name: "features: every attribute read and set: ExampleAllocator_SetAttribute",
+		old: `
+v, err := n.d.NativePoolAttribute(n.pool, a)
+return v, n.c.DriverError(err)`,
+		now: `
+_, err := n.d.NativePoolAttribute(n.pool, a)
+return 0, n.c.DriverError(err)`,
+		in: "native", run: "^ExampleAllocator_SetAttribute$",
+	},
+	{
+		name: "features: every attribute read and set: TestAttributes",
+		old:  `return n.c.DriverError(n.d.SetNativePoolAttribute(n.pool, a, v))`,
+		now:  `return nil`,
+		in:   "native", run: "^TestAttributes$",
+	},
+	{
+		name: "features: every attribute read and set, high marks: TestAttributes",
+		old:  `cuda.PoolUsedCurrent: &st.Used, cuda.PoolUsedHigh: &st.UsedHigh, cuda.PoolReservedCurrent: &st.Reserved, cuda.PoolReservedHigh: &st.ReservedHigh,`,
+		now:  `cuda.PoolUsedCurrent: &st.Used, cuda.PoolReservedCurrent: &st.Reserved, cuda.PoolReservedHigh: &st.ReservedHigh,`,
+		in:   "native", run: "^TestAttributes$",
+	},
+	{
+		name: "features: trim the driver's pool: ExampleAllocator_SetAttribute",
+		old:  `return n.c.DriverError(n.d.TrimNativePool(n.pool, keep))`,
+		now:  `return nil`,
+		in:   "native", run: "^ExampleAllocator_SetAttribute$",
+	},
+	{
+		name: "features: the raw handle of the driver's pool: ExampleAllocator_SetAttribute",
+		old:  `func (n *Allocator) Pool() cuda.NativePool { return n.pool }`,
+		now:  `func (n *Allocator) Pool() cuda.NativePool { return 0 }`,
+		in:   "native", run: "^ExampleAllocator_SetAttribute$",
+	},
+	{
+		name: "features: properties, handle type: TestConfigErrors",
+		old: `
+if cfg.Win32 {
+return 0, fmt.Errorf("hostdev: %s: %w: Win32 handles are Windows'", op, device.ErrNotSupported)`,
+		now: `
+if false {
+return 0, fmt.Errorf("hostdev: %s: %w: Win32 handles are Windows'", op, device.ErrNotSupported)`,
+		in: "native", run: "^TestConfigErrors$",
+	},
+	{
+		name: "features: limits by tenant: TestPoolLimits",
+		old:  `if held := p.held.Load(); size > p.Limit-held {`,
+		now:  `if held := p.held.Load(); held < 0 {`,
+		in:   ".", run: "^TestPoolLimits$",
+	},
+	{
+		name: "features: limits by tenant, all together: TestPoolLimits",
+		old:  `if size > d.Limit-d.held {`,
+		now:  `if false {`,
+		in:   ".", run: "^TestPoolLimits$",
+	},
+	{
+		name: "features: bad device: TestOpen",
+		old:  `if o != "device" && o != "managed" && o != "pinned" {`,
+		now:  `if false {`,
+		in:   ".", run: "^TestOpen$",
+	},
+	{
+		name: "features: bad device, its kind: TestOpen",
+		old:  "default:\nreturn fail(name, `must be \"host\", \"host:BYTES\", \"cuda\" or \"cuda:ORDINAL\"`)",
+		now: `
+default:
+n.Host = true`,
+		in: ".", run: "^TestOpen$",
+	},
+	{
+		name: "features: bad device, its ordinal: TestOpen",
+		old:  `if n.Ordinal, err = strconv.Atoi(arg); err != nil || n.Ordinal < 0 {`,
+		now:  `if n.Ordinal, err = strconv.Atoi(arg); err != nil {`,
+		in:   ".", run: "^TestOpen$",
+	},
+	{
+		name: "features: no driver: TestWithoutCUDA",
+		old:  `func devices() ([]Device, error) { return nil, errNoCUDA("listing CUDA devices") }`,
+		now:  `func devices() ([]Device, error) { return nil, nil }`,
+		in:   "cuda", run: "^TestWithoutCUDA$",
+	},
+	{
+		name: "features: no driver, how to get it: TestWithoutCUDA",
+		old:  `return nil, errNoCUDA(fmt.Sprintf("opening cuda:%d", ordinal))`,
+		now:  `return nil, fmt.Errorf("opening cuda:%d: %w", ordinal, device.ErrNotSupported)`,
+		in:   "cuda", run: "^TestWithoutCUDA$",
+	},
+	{
+		name: "features: what goes wrong where nothing can be returned is logged: TestLogger",
+		old:  `logger.Warn("recording an event failed; freed blocks wait on", "stream", uintptr(s), "error", err)`,
+		in:   ".", run: "^TestLogger$",
+	},
+	{
+		name: "features: what goes wrong where nothing can be returned is logged, device lost: TestLogger",
+		old:  `d.logger.Error("device lost", "error", err)`,
+		in:   ".", run: "^TestLogger$",
+	},
+	{
+		name: "features: a device that fills up runs the garbage collector: TestLifetimesOnASmallDevice",
+		old: `
+runtime.GC()
+awaitCleanups()`,
+		now: `awaitCleanups()`,
+		in:  ".", run: "^TestLifetimesOnASmallDevice$",
+	},
+	{
+		name: "features: freed by the garbage collector: ExampleWithLifetimes",
+		old:  `runtime.AddCleanup(o, e.life.freeLater, b)`,
+		now:  `_ = runtime.NumCPU`,
+		in:   ".", run: "^ExampleWithLifetimes$",
+	},
+	{
+		name: "features: labels of parts of the program, in statistics: ExampleCaching_WithLabel",
+		old: `
+l.Blocks.take(1)
+l.Bytes.take(bytes)`,
+		now: `l.Blocks.take(0)`,
+		in:  ".", run: "^ExampleCaching_WithLabel$",
+	},
+	{
+		name: "features: labels of parts of the program, in snapshots: ExampleCaching_Snapshot",
+		old:  `b.SetOrigin(h.c.stacks.SetLabel(b.Origin(), *label, b.Requested()))`,
+		now:  `h.c.stacks.SetLabel(b.Origin(), *label, b.Requested())`,
+		in:   ".", run: "^ExampleCaching_Snapshot$",
+	},
+	{
+		name: "features: stacks of allocations: TestRecordStacks",
+		old: `
+return func(function string) bool {
+return function == "runtime.Callers" || strings.HasPrefix(function, allocator+".")
+}`,
+		now: `return func(function string) bool { return function == "runtime.Callers" }`,
+		in:  ".", run: "^TestRecordStacks$",
+	},
+	{
+		name: "features: says who holds memory: TestOOMTable",
+		old:  `Fragmentation: st.Fragmentation(), Cause: cause, late: late, Table: c.dev.holders(), Time: time.Now(),`,
+		now:  `Fragmentation: st.Fragmentation(), Cause: cause, late: late, Time: time.Now(),`,
+		in:   ".", run: "^TestOOMTable$",
+	},
+	{
+		name: "features: device memory by code in pprof: ExampleCaching_WriteProfile",
+		old:  `v[inuseSpace] += space`,
+		in:   ".", run: "^ExampleCaching_WriteProfile$",
+	},
+	{
+		name: "features: device memory by code in pprof: TestProfileInPprof",
+		old:  `p.addLive(&of[i])`,
+		now:  `_ = i`,
+		in:   "snapshot", run: "^TestProfileInPprof$",
+	},
+	{
+		name: "features: a page of a snapshot: TestView",
+		old: `
+p, err := replay.AtPeak(ctx, t, replay.Options{})
+return []snapshot.Snapshot{p}, err`,
+		now: `
+_ = ctx
+return nil, nil`,
+		in: "cmd/cupool", run: "^TestView$",
+	},
+	{
+		name: "features: two snapshots compared: TestDiffTable",
+		old:  `return cmp.Or(cmp.Compare(b.bytes(), a.bytes()), cmp.Compare(b.blocks(), a.blocks()))`,
+		now:  `return 0`,
+		in:   "cmd/cupool", run: "^TestDiffTable$",
+	},
+	{
+		name: "features: OpenTelemetry: ExampleRegister",
+		old:  `o.ObserveInt64(of[s.Metric], s.Value, metric.WithAttributes(attributes...))`,
+		now:  `_ = attributes`,
+		in:   "otelmetrics", run: "^ExampleRegister$",
+	},
+	{
+		name: "features: Prometheus: ExampleNewCollector",
+		old:  `to <- prometheus.MustNewConstMetric(c.descs[s.Metric], kind, float64(s.Value), labels...)`,
+		now:  `_, _ = kind, labels`,
+		in:   "prom", run: "^ExampleNewCollector$",
+	},
+	{
+		name: "features: adaptors: TestConformanceAllocator",
+		old:  `if b, failed = f.all[1].Alloc(size, now); failed == nil {`,
+		now:  `if b, failed = f.all[0].Alloc(size, now); failed == nil {`,
+		in:   "adaptor", run: "^TestConformanceAllocator$",
+	},
+	{
+		name: "features: a pickle that PyTorch's viewer opens: ExampleWriteTorch",
+		old:  `s.Allocated += b.Size`,
+		in:   "snapshot", run: "^ExampleWriteTorch$",
+	},
+	{
+		name: "features: another allocator when one is full: TestPyTorchMemPoolOnOOM",
+		old:  `if b, ok := p.lend(r); ok {`,
+		now:  `if b, ok := p.lend(r); ok && c == nil {`,
+		in:   "internal/conformance/pytorch", run: "^TestPyTorchMemPoolOnOOM$",
+	},
+}
