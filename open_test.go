@@ -31,6 +31,8 @@ func TestOpen(t *testing.T) {
 		require.Equal(t, name, ce.Value)
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	}
+	_, err := cupool.Open("cuda,shiny")
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig, "no kind of memory")
 }
 
 func TestOpenHost(t *testing.T) {

@@ -35,6 +35,8 @@ func TestConformance(t *testing.T) {
 		open := func(t *testing.T) cupool.Driver {
 			d, err := cuda.Open(0, cuda.Memory(k))
 			require.NoError(t, err)
+			require.Contains(t, d.Name(), k.String()+" memory")
+			require.Equal(t, k != cuda.MemoryDevice, d.HostAccessible())
 			return d
 		}
 		for _, c := range configs {

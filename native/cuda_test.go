@@ -88,6 +88,14 @@ func TestCUDALocation(t *testing.T) {
 	}
 }
 
+// TestCUDANoLocation: where there is no memory there is no pool.
+func TestCUDANoLocation(t *testing.T) {
+	d := openFirstGPU(t)
+	defer d.Close()
+	_, err := d.(cuda.NativePools).NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})
+	require.Error(t, err)
+}
+
 // TestCUDAWin32 asks for the handles of another system.
 func TestCUDAWin32(t *testing.T) {
 	d := openFirstGPU(t)

@@ -3,24 +3,6 @@ package main
 // rowMutants are more of featureMutants.
 var rowMutants = []mutant{
 	{
-		name: "features: allocate and free in the order of a stream: ExampleStream",
-		old:  `h, err := c.heapFor(size, s)`,
-		now:  `h, err := c.heapFor(size, c.dev.def)`,
-		in:   ".", run: "^ExampleStream$",
-	},
-	{
-		name: "features: allocate and free in the order of a stream, freeing: ExampleStream",
-		old: `
-h.backLocked(b.id(), x)
-h.mu.Unlock()
-return c.shed(nil)`,
-		now: `
-_ = h.pending.Record(x, s0)
-h.mu.Unlock()
-return c.shed(nil)`,
-		in: ".", run: "^ExampleStream$",
-	},
-	{
 		name: "features: safe from several threads: TestCachingParallel",
 		old: `
 h.mu.Lock()
@@ -203,16 +185,6 @@ return function == "runtime.Callers" || strings.HasPrefix(function, allocator+".
 		in:   "snapshot", run: "^TestProfileInPprof$",
 	},
 	{
-		name: "features: a page of a snapshot: TestView",
-		old: `
-p, err := replay.AtPeak(ctx, t, replay.Options{})
-return []snapshot.Snapshot{p}, err`,
-		now: `
-_ = ctx
-return nil, nil`,
-		in: "cmd/cupool", run: "^TestView$",
-	},
-	{
 		name: "features: two snapshots compared: TestDiffTable",
 		old:  `return cmp.Or(cmp.Compare(b.bytes(), a.bytes()), cmp.Compare(b.blocks(), a.blocks()))`,
 		now:  `return 0`,
@@ -237,14 +209,206 @@ return nil, nil`,
 		in:   "adaptor", run: "^TestConformanceAllocator$",
 	},
 	{
-		name: "features: a pickle that PyTorch's viewer opens: ExampleWriteTorch",
-		old:  `s.Allocated += b.Size`,
-		in:   "snapshot", run: "^ExampleWriteTorch$",
-	},
-	{
 		name: "features: another allocator when one is full: TestPyTorchMemPoolOnOOM",
 		old:  `if b, ok := p.lend(r); ok {`,
 		now:  `if b, ok := p.lend(r); ok && c == nil {`,
 		in:   "internal/conformance/pytorch", run: "^TestPyTorchMemPoolOnOOM$",
+	},
+	{
+		name: "features: allocate and free in the order of a stream: ExampleStream",
+		old: `
+h := c.def
+if s != nil {
+if h = c.findHeap(s); h == nil {`,
+		now: `
+h := c.def
+if s != nil && s.root != c.dev.root {
+if h = c.findHeap(s); h == nil {`,
+		in: ".", run: "^ExampleStream$",
+	},
+	{
+		name: "features: allocate and free in the order of a stream, freeing: ExampleStream",
+		old: `
+h.backLocked(b.id(), x)
+h.mu.Unlock()
+return c.shed(nil)`,
+		now: `
+h.pending.Record(x, h.stream.clock)
+h.backLocked(b.id(), x)
+h.mu.Unlock()
+return c.shed(nil)`,
+		in: ".", run: "^ExampleStream$",
+	},
+	{
+		name: "features: a page of a snapshot: TestView",
+		old: `
+p, err := replay.AtPeak(ctx, t, replay.Options{})
+return []snapshot.Snapshot{p}, err`,
+		now: `
+_, err = replay.AtPeak(ctx, t, replay.Options{})
+return nil, err`,
+		in: "cmd/cupool", run: "^TestView$",
+	},
+	{
+		name: "features: a pickle that PyTorch's viewer opens: ExampleWriteTorch",
+		old:  `t.text("state", torchStates[b.State])`,
+		now:  `t.text("state", "inactive")`,
+		in:   "snapshot", run: "^ExampleWriteTorch$",
+	},
+	{
+		name: "features: a pickle that PyTorch's viewer opens: TestViewerFollows",
+		old:  `if r.undo(e) {`,
+		now:  `if r.undo(e) || true {`,
+		in:   "snapshot", run: "^TestViewerFollows$",
+	},
+	{
+		name: "features: PyTorch's pickles are read: TestReadPyTorch",
+		old:  `Type: f.text("segment_type"), Virtual: f.truth("is_expandable"), Stitched: f.truth("is_stitched"),`,
+		now:  `Type: f.text("segment_type"), Stitched: f.truth("is_stitched"),`,
+		in:   "snapshot", run: "^TestReadPyTorch$",
+	},
+	{
+		name: "features: virtual memory joins free pieces: TestStitchOfBothPoolsMoves",
+		old:  `if err = m.Map(st.base, st.pieces()); err != nil {`,
+		now:  `if err = ErrStitches; err != nil {`,
+		in:   ".", run: "^TestStitchOfBothPoolsMoves$",
+	},
+	{
+		name: "features: an iteration placed offline: ExamplePlanner",
+		old:  `if l.plan == nil || l.arena.isEmpty() || l.retire {`,
+		now:  `if true {`,
+		in:   "planner", run: "^ExamplePlanner$",
+	},
+	{
+		name: "features: PyTorch's syntax and names: TestParseAllocConf",
+		old:  `{"MaxSplit", "max_split_size_mb", Mebibytes, ""},`,
+		now:  `{"MaxSplit", "max_split_mb", Mebibytes, ""},`,
+		in:   ".", run: "^TestParseAllocConf$",
+	},
+	{
+		name: "features: what is in effect, and where it came from: TestInfoSettings",
+		old:  `s.Source = all[at].from`,
+		now:  `s.Source = Program`,
+		in:   "cmd/cupool", run: "^TestInfoSettings$",
+	},
+	{
+		name: "features: says why memory lacks: TestOOMReasons",
+		old: `
+case r.inPieces():
+return Fragmentation`,
+		now: `
+case false:
+return Fragmentation`,
+		in: ".", run: "^TestOOMReasons$",
+	},
+	{
+		name: "features: says which settings would have helped: TestOOMReasons",
+		old:  `return "Limit: " + Expr(enough)`,
+		now:  `return "Limit: " + Expr(0)`,
+		in:   ".", run: "^TestOOMReasons$",
+	},
+	{
+		name: "features: says who holds memory, why, and which settings would have helped: TestOutOfMemorySaysWhat",
+		old:  `return e.refusal().Text(e.Hint, e.late) + oomhint.Table(e.Reason, e.Settings, e.Table)`,
+		now:  `return e.refusal().Text(e.Hint, e.late)`,
+		in:   "examples/internal/observe", run: "^TestOutOfMemorySaysWhat$",
+	},
+	{
+		name: "features: expvar: ExampleCaching_Stats_expvar",
+		old:  `func (c *Caching) sum(heaps []*streamHeap) ledger.Totals { return c.space.Book.Sum(ledgers(heaps)) }`,
+		now:  `func (c *Caching) sum(heaps []*streamHeap) ledger.Totals { return ledger.Totals{} }`,
+		in:   ".", run: "^ExampleCaching_Stats_expvar$",
+	},
+	{
+		name: "features: a test of a program fails for what it leaks: TestNoLeaks",
+		old: `
+if leaks := settled(c, before); leaks != nil {
+t.Error(leaks)
+}`,
+		now: `_ = before`,
+		in:  "cupooltest", run: "^TestNoLeaks$",
+	},
+	{
+		name: "features: a live view in a terminal: TestWatch",
+		old:  `h.add(byStack, stackName(b.Stack), b.Requested, 1)`,
+		now:  `h.add(byStack, stackName(b.Stack), 0, 1)`,
+		in:   "cmd/cupool/internal/top", run: "^TestWatch$",
+	},
+	{
+		name: "features: a live page of blocks: TestPaths",
+		old:  `func (l *live) snapshot() snapshot.Snapshot     { return l.Snapshot() }`,
+		now:  `func (l *live) snapshot() snapshot.Snapshot { return snapshot.Snapshot{} }`,
+		in:   "debug", run: "^TestPaths$",
+	},
+	{
+		name: "features: a live page of holders: TestPaths",
+		old:  `func (l *live) labels() []cupool.LabelStats     { return l.Labels() }`,
+		now:  `func (l *live) labels() []cupool.LabelStats { return nil }`,
+		in:   "debug", run: "^TestPaths$",
+	},
+	{
+		name: "features: the program's own alloc and free behind a pool: TestPyTorchMemPoolWithAllocator",
+		old:  `p.driver = newUpstream(d.driver, cfg.Alloc, cfg.Free)`,
+		now:  `_ = newUpstream(d.driver, cfg.Alloc, cfg.Free)`,
+		in:   "internal/conformance/pytorch", run: "^TestPyTorchMemPoolWithAllocator$",
+	},
+	{
+		name: "features: replay across streams: TestReplayTable",
+		old:  `s, err := r.pool.NewStream()`,
+		now:  `s, err := r.pool.DefaultStream(), error(nil)`,
+		in:   "cmd/cupool", run: "^TestReplayTable$",
+	},
+	{
+		name: "features: device, managed and pinned memory: TestConformance",
+		old:  `return &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o)}, nil`,
+		now:  `return &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(options{})}, nil`,
+		in:   "cuda", run: "^TestConformance$/^(managed|pinned)$/^segments$/^sizes$",
+		tags: "gpu",
+	},
+	{
+		name: "features: properties, location: TestCUDANoLocation",
+		old: `
+at := cfg.Location
+if at == (Location{}) {`,
+		now: `
+at := Location{}
+if at == (Location{}) {`,
+		in: "native", run: "^TestCUDANoLocation$",
+		tags: "gpu",
+	},
+	{
+		name: "features: properties, location: TestCUDALocation",
+		old:  `if at.Kind != OnDevice { // whose memory the device may not use by itself`,
+		now: `
+if at.Kind != OnDevice {
+return 0, nil`,
+		in: "native", run: "^TestCUDALocation$",
+		tags: "gpu",
+	},
+	{
+		name: "features: NotSupported where the driver lacks it: TestOldDriver",
+		old:  `case cudadrv.NotSupported, cudadrv.NoDevice, cudadrv.Missing, cudadrv.StubLibrary, cudadrv.CallNeedsNewer,`,
+		now:  `case cudadrv.NotSupported, cudadrv.NoDevice, cudadrv.StubLibrary, cudadrv.CallNeedsNewer,`,
+		in:   "cuda", run: "^TestOldDriver$",
+		tags: "gpu",
+	},
+	{
+		name: "features: bad device: TestOpenErrors",
+		old:  `dev, r := calls.Device(ordinal)`,
+		now:  `dev, r := calls.Device(0)`,
+		in:   "cuda", run: "^TestOpenErrors$",
+		tags: "gpu",
+	},
+	{
+		name: "features: bad device, the kind of its memory: TestOpenErrors",
+		old:  `return &device.ConfigError{Field: "Memory", Value: k, Reason: "must be MemoryDevice, MemoryManaged or MemoryPinned"}`,
+		in:   "cuda", run: "^TestOpenErrors$",
+		tags: "gpu",
+	},
+	{
+		name: "features: driver calls named in Nsight Systems: TestToolSeesNames",
+		old:  `defer nvtx.Start("grow the pool", r.rounded).End()`,
+		in:   ".", run: "^TestToolSeesNames$",
+		tags: "gpu",
 	},
 }
