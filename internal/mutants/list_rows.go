@@ -3,17 +3,10 @@ package main
 // rowMutants are more of featureMutants.
 var rowMutants = []mutant{
 	{
-		name: "features: safe from several threads: TestCachingParallel",
-		old: `
-h.mu.Lock()
-if x.Word() != w || x.Owner() != h.Index() || c.closed.Load() {
-h.mu.Unlock()
-return c.shed(c.freeSlow(b))
-}
-h.backLocked(b.id(), x)
-h.mu.Unlock()`,
-		now: `h.backLocked(b.id(), x)`,
-		in:  ".", run: "^TestCachingParallel$",
+		name: "features: safe from several threads: TestFreedTwiceAtOnce",
+		old:  `if x.Word() != w || x.Owner() != h.Index() || c.closed.Load() {`,
+		now:  `if c.closed.Load() {`,
+		in:   ".", run: "^TestFreedTwiceAtOnce$",
 	},
 	{
 		name: "features: a lock by part: TestStreamLocks",
