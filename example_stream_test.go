@@ -183,19 +183,19 @@ func ExampleStream() {
 	// What s does next runs later, so that it may have the memory at once. The
 	// default stream may not.
 	err = pool.Free(a)
-	next, err1 := pool.Alloc(5, s)
-	other, err2 := pool.Alloc(5, nil)
+	other, err1 := pool.Alloc(5, nil)
+	next, err2 := pool.Alloc(5, s)
 	if err := errors.Join(err, err1, err2); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(next.Ptr() == a.Ptr(), other.Ptr() == a.Ptr())
+	fmt.Println(other.Ptr() == a.Ptr(), next.Ptr() == a.Ptr())
 	close(busy)
 	if err := errors.Join(s.Sync(), pool.Free(b), pool.Free(next), pool.Free(other), s.Close()); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
 	// jello
-	// true false
+	// false true
 	// on the stream
 }
 

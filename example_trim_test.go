@@ -189,12 +189,12 @@ func ExampleStats() {
 
 	pool.ResetPeak()
 	pool.ResetAccumulated()
-	fmt.Println(pool.Stats().Small.Allocation.Allocated)
+	fmt.Println(pool.Stats().Small.Allocation.Allocated, "and before the reset", st.Small.Allocation.Allocated)
 	if err := st.Write(io.Discard, "before the reset"); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
 	// 99 % hits, fragmentation at most 1: true
 	// 100 allocated, 100 freed, 0 live
-	// 0
+	// 0 and before the reset 100
 }
