@@ -323,8 +323,7 @@ t.Error(leaks)
 	},
 	{
 		name: "features: a live view in a terminal: TestWatch",
-		old:  `h.add(byStack, stackName(b.Stack), b.Requested, 1)`,
-		now:  `h.add(byStack, stackName(b.Stack), 0, 1)`,
+		old:  `next.Reset(max(v.interval, idle*a.took))`,
 		in:   "cmd/cupool/internal/top", run: "^TestWatch$",
 	},
 	{
@@ -346,10 +345,10 @@ t.Error(leaks)
 		in:   "internal/conformance/pytorch", run: "^TestPyTorchMemPoolWithAllocator$",
 	},
 	{
-		name: "features: replay across streams: TestReplayTable",
+		name: "features: replay across streams: TestReplayExplain",
 		old:  `s, err := r.pool.NewStream()`,
 		now:  `s, err := r.pool.DefaultStream(), error(nil)`,
-		in:   "cmd/cupool", run: "^TestReplayTable$",
+		in:   "cmd/cupool", run: "^TestReplayExplain$",
 	},
 	{
 		name: "features: device, managed and pinned memory: TestConformance",
