@@ -376,13 +376,6 @@ if at == (Location{}) {`,
 		tags: "gpu",
 	},
 	{
-		name: "features: no driver: TestNoDriver",
-		old:  `return nil, fmt.Errorf("cupool: %s: %w: there is no NVIDIA driver here (libcuda.so.1): install one (https://www.nvidia.com/drivers), or start the container with --gpus all", what, device.ErrNotSupported)`,
-		now:  `return nil, openError(-1, "cuInit", r, what)`,
-		in:   "cuda", run: "^TestNoDriver$",
-		tags: "gpu",
-	},
-	{
 		name: "features: CUDA graphs: memory stays put: TestGraphFork",
 		old:  `if m.inFork || m.open && h.forks < m.forks {`,
 		now:  `if false {`,
