@@ -10,7 +10,6 @@ import (
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/sizeclass"
-	"github.com/cupool/cupool/internal/vmem"
 )
 
 // Virtual memory.
@@ -19,28 +18,6 @@ import (
 // from its start on. Blocks are cut from it as from a segment. It grows by no
 // more than a request misses, so all that is wasted is what lies free between
 // blocks and is smaller than a chunk; everything else can be stitched.
-
-// chunk is a piece of an address range that one handle backs, or a gap (handle
-// 0), or a chunk that sleeps.
-type chunk struct {
-	r         *addressRange
-	off, size int64
-	handle    vmem.Handle
-
-	listed     uint64 // the listing of the heap in which these were free:
-	head, tail int64  // bytes at its beginning and at its end
-	window     uint64 // the last window of the heap that it was in
-}
-
-// asleep is the handle of a chunk whose memory was given back until it is woken.
-const asleep = ^vmem.Handle(0)
-
-// end returns the offset behind the chunk.
-func (c *chunk) end() int64 { return c.off + c.size }
-
-func (c *chunk) backed() bool { return c.handle != 0 && c.handle != asleep }
-
-func (c *chunk) piece() vmem.Piece { return vmem.Piece{Handle: c.handle, Size: c.size} }
 
 // addressRange is a range of addresses with memory mapped to its beginning.
 type addressRange struct {

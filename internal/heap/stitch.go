@@ -3,14 +3,12 @@ package heap
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/nvtx"
-	"github.com/cupool/cupool/internal/vmem"
 )
 
 // Stitching.
@@ -58,19 +56,6 @@ type Allow struct {
 // ErrStitches says that as many stitched ranges are mapped as a heap keeps. The
 // caller waits for the stream's work, calls DropIdleStitches and tries again.
 var ErrStitches = errors.New("cupool: too many stitched ranges")
-
-// run is a free block of an address range: a row of whole chunks and, before and
-// behind it, the parts of two chunks that it shares with other blocks.
-type run struct {
-	r        *addressRange
-	id       block.ID
-	from, to int64 // offsets of the block
-	lo, hi   int   // chunks[lo:hi] are whole
-	size     int64 // bytes of them
-	front    int64 // bytes up to the end of chunk lo-1
-	back     int64 // bytes from the beginning of chunk hi on
-	since    uint64
-}
 
 // idleRuns lists the free blocks of a kind's ranges that a chunk begins or ends in,
 // those with the most bytes of whole chunks first, and sums these up. What is
@@ -123,20 +108,6 @@ func (h *Heap) stitchable(need int64, allow Allow) (runs []run, total int64) {
 	h.MergeFast()
 	lent, more := h.idleRuns(ledger.Small, false)
 	return append(runs, lent...), total + more
-}
-
-// longestParts returns the runs with the largest part of a chunk before the whole
-// ones and behind them.
-func longestParts(runs []run) (front, back run) {
-	for _, r := range runs {
-		if r.front > front.front {
-			front = r
-		}
-		if r.back > back.back {
-			back = r
-		}
-	}
-	return front, back
 }
 
 func (h *Heap) rangeOf(b *block.Block, k ledger.Kind) *addressRange {
@@ -206,12 +177,18 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.
 // stitch returns a block on chunks of the runs, which together are large enough:
 // on a range that is mapped already or on a new one.
 func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Block, error) {
-	st, err := h.reuse(need, runs)
+	st, mapped, err := h.reuse(need, runs)
 	if st == nil && err == nil {
-		st, err = h.mapStitch(need, runs, allow)
+		if st, err = h.mapStitch(need, runs, allow); err == nil {
+			mapped = len(st.chunks)
+		}
 	}
 	if err != nil {
 		return 0, nil, err
+	}
+	if mapped > 0 {
+		h.noteStitch(mapped)
+		h.space.Stitches.Add(1)
 	}
 	if err := h.Slots(2*len(st.chunks) + 1); err != nil {
 		return 0, nil, err
@@ -260,7 +237,7 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 		return nil, ErrStitches
 	}
 	defer nvtx.Start("stitch", need).End()
-	m, st := h.space.Memory, h.choose(need, runs)
+	m, st := h.space.Memory, choose(need, runs, h.fragmented)
 	if err = st.reserve(m); err != nil {
 		return nil, err
 	}
@@ -268,100 +245,7 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 		return nil, errors.Join(err, m.Unreserve(st.at, st.limit))
 	}
 	h.stitches = append(h.stitches, st)
-	h.noteStitch(len(st.chunks))
-	h.space.Stitches.Add(1)
 	return st, nil
-}
-
-// choose picks the chunks for need bytes: whole ones, the longest rows first, and for
-// the rest the part of a chunk that it fills best, or a whole one. Where these are
-// too few, it picks a part before them and one behind.
-//
-// A range that begins inside of a chunk is used again less often. A fragmented heap,
-// which has to save time, begins with a whole one where it can.
-func (h *Heap) choose(need int64, runs []run) *stitch {
-	st := &stitch{}
-	left, next := st.addWhole(need, runs)
-	if left == 0 {
-		return st
-	}
-	r, front := bestPart(left, runs, true, true)
-	if front && h.fragmented && next != nil {
-		r = nil
-	}
-	switch {
-	case r != nil && front:
-		st.addFront(r, left)
-	case r != nil:
-		st.addBack(r)
-	case next != nil:
-		st.add(next)
-	default:
-		front, back := longestParts(runs)
-		st.addFront(&front, front.front)
-		st.addBack(&back)
-	}
-	return st
-}
-
-// addWhole adds whole chunks of the runs, as long as they hold no more than need
-// bytes. It returns how many bytes are left, and the next chunk.
-func (st *stitch) addWhole(need int64, runs []run) (left int64, next *chunk) {
-	for _, r := range runs {
-		for i := r.lo; i < r.hi && need > 0; i++ {
-			c := r.r.chunks[i]
-			if c.size > need {
-				return need, c
-			}
-			st.add(c)
-			need -= c.size
-		}
-	}
-	return need, nil
-}
-
-// bestPart returns the run with the smallest part of a chunk that holds need bytes,
-// and whether that is the one before its whole chunks; or nil.
-func bestPart(need int64, runs []run, fronts, backs bool) (best *run, front bool) {
-	size := int64(math.MaxInt64)
-	for i := range runs {
-		r := &runs[i]
-		if fronts && need <= r.front && r.front < size {
-			best, size, front = r, r.front, true
-		}
-		if backs && need <= r.back && r.back < size {
-			best, size, front = r, r.back, false
-		}
-	}
-	return best, front
-}
-
-func (st *stitch) add(c *chunk) {
-	st.chunks = append(st.chunks, c)
-	st.size += c.size
-}
-
-func (st *stitch) addFirst(c *chunk) {
-	st.chunks = slices.Insert(st.chunks, 0, c)
-	st.size += c.size
-}
-
-// addBack adds the chunk behind a run.
-func (st *stitch) addBack(r *run) { st.add(r.r.chunks[r.hi]) }
-
-// addFront has the range begin with the last n bytes of the chunk before a run.
-func (st *stitch) addFront(r *run, n int64) {
-	c := r.r.chunks[r.lo-1]
-	st.addFirst(c)
-	st.skip = c.size - n
-}
-
-// pieces returns the memory of the range's chunks.
-func (st *stitch) pieces() (pieces []vmem.Piece) {
-	for _, p := range st.chunks {
-		pieces = append(pieces, p.piece())
-	}
-	return pieces
 }
 
 // takeParts takes the memory under the first need bytes of a range out of the

@@ -162,7 +162,7 @@ var heapMutants = []mutant{
 	},
 	{
 		name: "a fragmented heap begins ranges inside of chunks",
-		old:  `if front && h.fragmented && next != nil {`,
+		old:  `if front && fragmented && next != nil {`,
 		now:  `if false {`,
 	},
 	{

@@ -1,0 +1,152 @@
+package heap
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Where the memory of idle stitched ranges is free.
+
+// window is a row of bytes of an idle range whose memory is free.
+type window struct {
+	st       *stitch
+	from, to int64 // offsets from the range's base
+	whole    int64 // offset of the first chunk that is free as a whole
+	chunks   int   // with the one that ends it
+}
+
+func (w *window) size() int64 { return w.to - w.from }
+
+// mark notes at the chunks of the runs what is free of them.
+func (h *Heap) mark(runs []run) {
+	h.listing = h.space.marks.Add(1)
+	note := func(c *chunk, head, tail int64) {
+		if c.listed != h.listing {
+			c.listed, c.head, c.tail = h.listing, 0, 0
+		}
+		c.head, c.tail = max(c.head, head), max(c.tail, tail)
+	}
+	for _, r := range runs {
+		if r.front > 0 {
+			note(r.r.chunks[r.lo-1], 0, r.front)
+		}
+		for _, c := range r.r.chunks[r.lo:r.hi] {
+			note(c, c.size, c.size)
+		}
+		if r.back > 0 {
+			note(r.r.chunks[r.hi], r.back, 0)
+		}
+	}
+}
+
+// freeOf returns the bytes of a chunk that are free at its beginning and at its end, as
+// of the last mark.
+func (h *Heap) freeOf(c *chunk) (head, tail int64) {
+	if c.listed != h.listing {
+		return 0, 0
+	}
+	return c.head, c.tail
+}
+
+// eachWindow calls f for the windows of a range, up to where none can have least bytes
+// any more. A chunk that is mapped to the range twice is in a window once.
+func (h *Heap) eachWindow(st *stitch, least int64, f func(window)) {
+	w, open, off := window{st: st}, false, int64(0)
+	for _, c := range st.chunks {
+		head, tail := h.freeOf(c)
+		if open {
+			if c.window == h.window {
+				head = 0
+			}
+			w.to, w.chunks, c.window = off+head, w.chunks+1, h.window
+			if open = head == c.size; !open {
+				f(w)
+			}
+		}
+		if !open && st.size-off < least {
+			return
+		}
+		if !open && tail > 0 {
+			open = true
+			h.window = h.space.marks.Add(1)
+			w = window{st: st, from: off + c.size - tail, to: off + c.size, whole: off, chunks: 1}
+			if c.window = h.window; tail < c.size {
+				w.whole = w.to
+			}
+		}
+		off += c.size
+	}
+	if open {
+		f(w)
+	}
+}
+
+// bestWindow returns the smallest window of at least need bytes, if there is one.
+func (h *Heap) bestWindow(need int64) (best window) {
+	for _, st := range h.stitches {
+		if st.seg != nil || st.asleep || st.size < need {
+			continue
+		}
+		h.eachWindow(st, need, func(w window) {
+			if w.size() >= need && (best.st == nil || w.size() < best.size()) {
+				best = w
+			}
+		})
+	}
+	return best
+}
+
+// place returns where in a window a block of need bytes begins: at a whole chunk where it
+// can and, unless the heap is fragmented and has to save time, where it leaves no more of
+// its last chunk unused than from the beginning of the window.
+func (h *Heap) place(w *window, need int64) int64 {
+	if w.to-w.whole < need || !h.fragmented && w.unused(w.whole+need) > w.unused(w.from+need) {
+		return w.from
+	}
+	return w.whole
+}
+
+// unused returns the bytes from an offset to the end of its chunk, in the window.
+func (w *window) unused(at int64) int64 {
+	end := int64(0)
+	for _, c := range w.st.chunks {
+		if end += c.size; end >= at {
+			break
+		}
+	}
+	return min(end, w.to) - at
+}
+
+// endWindow returns the window with the most chunks of those at an end of their range, if
+// there is one.
+func (h *Heap) endWindow() (best window) {
+	for _, st := range h.stitches {
+		if st.seg != nil || st.asleep || len(st.chunks) <= best.chunks {
+			continue
+		}
+		h.eachWindow(st, 0, func(w window) {
+			if w.chunks > best.chunks && (w.from == 0 || w.to == st.size) {
+				best = w
+			}
+		})
+	}
+	return best
+}
+
+// without returns the runs without the chunks of a window, those with the most bytes of
+// whole chunks first.
+func (h *Heap) without(w *window, runs []run) (rest []run) {
+	h.window = h.space.marks.Add(1)
+	off := int64(0)
+	for _, c := range w.st.chunks {
+		if off < w.to && off+c.size > w.from {
+			c.window = h.window
+		}
+		off += c.size
+	}
+	for _, r := range runs {
+		rest = append(rest, r.without(func(c *chunk) bool { return c.window == h.window })...)
+	}
+	slices.SortStableFunc(rest, func(a, b run) int { return cmp.Compare(b.size, a.size) })
+	return rest
+}
