@@ -23,7 +23,8 @@
 //   - internal/epoch: when a stream is done with a block.
 //   - tensor_*.go: Engine. What its operations compute is internal/tensorop.
 //   - cu_bridge.go, cuda: the Driver over CUDA. internal/hostdev: the embedded
-//     device. planner, arena, native and adaptor are other Allocators.
+//     device. planner, arena, native and adaptor are other Allocators. devices,
+//     ipc, dist and nccl: several GPUs, processes and machines.
 //
 // # The way of one Alloc
 //
