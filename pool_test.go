@@ -183,7 +183,7 @@ func TestPoolStreamClosed(t *testing.T) {
 		require.NoError(t, p.Free(live))
 
 		reserved := p.Stats().All.ReservedBytes.Current
-		require.NoError(t, p.Free(allocate(t, p, 48<<20, nil)))
+		require.NoError(t, p.Free(allocate(t, p, 46<<20, nil)))
 		require.Equal(t, reserved, p.Stats().All.ReservedBytes.Current, "the closed stream's memory serves")
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	})
