@@ -94,6 +94,7 @@ func TestHoldEnds(t *testing.T) {
 		require.ErrorIs(t, c.Close(), ErrNotSupported)
 		require.ErrorIs(t, p.Close(), ErrNotSupported)
 		require.ErrorIs(t, p.Sleep(nil), ErrNotSupported)
+		require.ErrorIs(t, p.Reset(), ErrNotSupported)
 		require.NoError(t, c.EmptyCache())
 		require.NoError(t, p.EmptyCache())
 		require.EqualValues(t, 5<<20, p.Stats().PendingBytes)

@@ -152,8 +152,8 @@ var errHeld = fmt.Errorf("blocks are held (Hold), as those are that other proces
 // for users that no stream shows, such as other processes (package ipc). The block
 // may be freed meanwhile: it is pending then, and what the streams do with it is
 // waited for as ever. release may be called from any goroutine; a second call does
-// nothing. While blocks are held Close and Sleep fail with ErrNotSupported and change
-// nothing. Hold fails as RecordStream does, and with ErrAsleep.
+// nothing. While blocks are held Close, Reset and Sleep fail with ErrNotSupported and
+// change nothing. Hold fails as RecordStream does, and with ErrAsleep.
 func (c *Caching) Hold(b Block) (release func(), err error) {
 	if o := c.other(b); o != nil {
 		return o.Hold(b)

@@ -111,9 +111,10 @@ func (c *Caching) shedBeyond() error {
 // with ErrDoubleFree or ErrUseAfterFree. Other pools keep their blocks. Nothing may
 // be allocated, nor work be submitted on the blocks, before Reset returns. Take it
 // between phases of a program, or after an error that leaves blocks which nobody
-// knows; EmptyCache spares live blocks. It fails with ErrClosed, ErrAsleep, or a
-// *WaitError after Config.WaitTimeout, and has changed nothing then, or with what
-// the device says, which keeps what the error names.
+// knows; EmptyCache spares live blocks. It fails with ErrClosed, ErrAsleep, with
+// ErrNotSupported while blocks are held (Hold), or a *WaitError after
+// Config.WaitTimeout, and has changed nothing then, or with what the device says,
+// which keeps what the error names.
 func (c *Caching) Reset() error {
 	defer c.reclaim.Report()
 	c.reclaim.Lock()
@@ -129,6 +130,9 @@ func (c *Caching) Reset() error {
 	defer cancel()
 	if err := c.dev.syncAll(ctx); err != nil {
 		return fmt.Errorf("cupool: reset: %w", err)
+	}
+	if c.held.Load() > 0 {
+		return fmt.Errorf("cupool: reset: %w", errHeld)
 	}
 	_, err := c.releaseHeaps()
 	clear(c.idle.regrets)

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
 )
 
 // DefaultTimeout is what a Config.Timeout of 0 means.
-const DefaultTimeout = 10 * time.Minute
+const DefaultTimeout = dist.DefaultTimeout
 
 // Config sets up a Comm. It is the same on all ranks.
 type Config struct {
