@@ -252,9 +252,14 @@ func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses m
 // heapFor is heapOf that refuses streams of another allocator.
 func (c *Caching) heapFor(size int64, s *Stream) (*streamHeap, error) {
 	if s.root != c.dev.root {
-		return nil, &BlockError{Op: "allocation", Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator, on " + s.root.dev.driver.Name()}
+		return nil, foreignStream("allocation", 0, size, s)
 	}
 	return c.heapOf(s)
+}
+
+// foreignStream says whose a stream is that was given to another allocator.
+func foreignStream(op string, p Ptr, size int64, s *Stream) error {
+	return &BlockError{Op: op, Ptr: p, Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator, on " + s.root.dev.driver.Name()}
 }
 
 // Free implements Allocator.
@@ -327,7 +332,7 @@ func (c *Caching) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.
 		s = c.dev.def
 	}
 	if s.root != c.dev.root {
-		return nil, nil, &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator, on " + s.root.dev.driver.Name()}
+		return nil, nil, foreignStream(op, b.ptr, b.size, s)
 	}
 	if b.IsEmpty() {
 		return nil, nil, nil
