@@ -5,6 +5,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/cupool/cupool/internal/atomic"
 )
 
@@ -87,15 +89,22 @@ type amounts [Peaks]int64
 
 // Ledger counts for one heap. The lock that Open was given guards it.
 type Ledger struct {
-	pools           [2][Quantities]Tally
-	room, splitRoom [3]room // below the peaks, of each kind and of both
-	activeRoom      [3]room // likewise, once anything was pending
+	pools [2][Quantities]Tally
+	rooms // below the peaks, while the ledger is the current one
 
-	book  *Book
-	guard *Guard
-	known [3]amounts // the part of Book.sum that is this ledger's
-	rest  int        // changes to make before the book's current ledger is looked at again
-	quiet bool       // see Quiet
+	book    *Book
+	guard   *Guard
+	known   [3]amounts // the part of Book.sum that is this ledger's
+	behind  bool       // it is in Book.behind; guarded by the book's lock
+	rest    int        // changes to make before the book's current ledger is looked at again
+	strayed bool       // some were made while another ledger was the current one
+	quiet   bool       // see Quiet
+}
+
+// rooms are how much may be added to what all ledgers hold, of each kind and of both.
+type rooms struct {
+	room, splitRoom [3]room
+	activeRoom      [3]room // once anything was pending
 }
 
 // room is how much may be added before a peak is reached.
@@ -127,6 +136,7 @@ func (l *Ledger) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.publish(l)
+	b.behind = slices.DeleteFunc(b.behind, func(o *Ledger) bool { return o == l })
 	b.past.add(&l.pools)
 	b.current.CompareAndSwap(l, nil)
 	*l = Ledger{}
@@ -145,11 +155,12 @@ type Book struct {
 	current atomic.Pointer[Ledger] // the one that changed last
 	crossed atomic.Bool            // something was pending
 
-	mu    atomic.Mutex // taken after the ledgers' locks; guards what follows
-	sum   [3]amounts   // what the ledgers hold, as far as it is known
-	peaks [3]amounts
-	past  Totals // of ledgers that were closed
-	base  Totals // what Reset was called at
+	mu     atomic.Mutex // taken after the ledgers' locks; guards what follows
+	sum    [3]amounts   // what the ledgers hold, as far as it is known
+	behind []*Ledger    // those that were the current one since they were last published
+	peaks  [3]amounts
+	past   Totals // of ledgers that were closed
+	base   Totals // what Reset was called at
 }
 
 // busyRest is how many changes a ledger makes without a look at the book when
@@ -164,6 +175,8 @@ func (l *Ledger) touch() {
 	}
 }
 
+// take makes the ledger the current one. It gets the rooms of the one before it, which
+// alone changed since these were measured.
 func (l *Ledger) take() {
 	switch {
 	case l.quiet:
@@ -175,12 +188,23 @@ func (l *Ledger) take() {
 	b := l.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if old := b.current.Load(); old != nil && old != l && !b.tryPublish(old) {
-		l.rest = busyRest
-		return
+	old := b.current.Load()
+	if old != nil {
+		if !old.guard.TryLock() {
+			l.rest, l.strayed = busyRest, true
+			return
+		}
+		l.rooms = old.rooms
+		old.guard.Unlock()
+		if !old.behind {
+			old.behind = true
+			b.behind = append(b.behind, old)
+		}
 	}
 	b.current.Store(l)
-	l.raiseLocked()
+	if old == nil || l.strayed {
+		l.raiseLocked()
+	}
 }
 
 // raise makes the peaks no lower than what there is, and the rooms what is left
@@ -197,7 +221,9 @@ func (l *Ledger) raise() {
 func (l *Ledger) raiseLocked() {
 	b := l.book
 	b.publish(l)
+	b.catchUp()
 	b.raise()
+	l.strayed = false
 	for k := range l.room {
 		var left amounts
 		for q := range left {
@@ -225,6 +251,7 @@ func (b *Book) Settle(x, y *Ledger) {
 		l.quiet, l.rest = false, 0
 		b.publish(l)
 	}
+	b.catchUp()
 	b.raise()
 	b.current.Store(nil) // the next change measures the room anew
 }
@@ -240,6 +267,12 @@ func (b *Book) publish(l *Ledger) {
 		}
 		l.known[k] = n
 	}
+	l.behind = false
+}
+
+// catchUp publishes the ledgers that are behind, where their heaps are not locked.
+func (b *Book) catchUp() {
+	b.behind = slices.DeleteFunc(b.behind, func(l *Ledger) bool { return !l.behind || b.tryPublish(l) })
 }
 
 // tryPublish is publish for a ledger whose heap may be locked by another
@@ -388,6 +421,7 @@ func (b *Book) Sum(ledgers []*Ledger) (t Totals) {
 		b.publish(l)
 		t.add(&l.pools)
 	}
+	b.behind = slices.DeleteFunc(b.behind, func(l *Ledger) bool { return !l.behind })
 	b.raise()
 	return t
 }
@@ -421,7 +455,7 @@ func (b *Book) ResetPeaks(ledgers []*Ledger) {
 	defer b.mu.Unlock()
 	b.peaks = b.sum
 	for _, l := range ledgers {
-		l.room, l.activeRoom, l.splitRoom = [3]room{}, [3]room{}, [3]room{}
+		l.rooms = rooms{}
 	}
 }
 
