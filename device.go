@@ -70,7 +70,10 @@ func newDevice(root *Caching, d Driver, logger *slog.Logger, limit int64) *devic
 
 // failed remembers a device that is lost, for all pools, and passes the error on.
 func (d *deviceState) failed(err error) error {
-	if !errors.Is(err, ErrDeviceLost) || !d.lost.CompareAndSwap(nil, &err) {
+	if err == nil || !errors.Is(err, ErrDeviceLost) {
+		return err
+	}
+	if lost := err; !d.lost.CompareAndSwap(nil, &lost) {
 		return err
 	}
 	for _, c := range d.open() {

@@ -30,8 +30,8 @@ type rung struct {
 // ladder is what a miss tries, in order. After every rung that freed
 // something the heap is searched again, and the first that serves ends it.
 var ladder = []rung{
-	{"flush magazines", false, (*Caching).flushOwn},
 	{"completed events", false, (*Caching).collectDone},
+	{"flush magazines", false, (*Caching).flushOwn},
 	{"idle memory of other streams", false, (*Caching).takeIdle},
 	{"release idle segments", false, (*Caching).releaseIdle},
 	{"release the longest idle", false, (*Caching).releaseOldest},
@@ -50,9 +50,10 @@ var ladder = []rung{
 	{"wait for others that give memory back", true, (*Caching).awaitRelease},
 }
 
-// Indexes in ladder: after what is the heap's own, from which a success is a retry,
-// before virtual memory is taken apart, and before the program is asked.
-const firstLending, firstReclaiming, firstReleasing, lastLending = 2, 7, 8, 15
+// Indexes in ladder: before magazines are emptied, which a lent block spares, after what
+// is the heap's own, from which a success is a retry, before virtual memory is taken
+// apart, and before the program is asked.
+const firstBorrowing, firstLending, firstReclaiming, firstReleasing, lastLending = 1, 2, 7, 8, 15
 
 // allocMiss climbs the ladder for a request that the heap could not serve.
 // Once the device has refused, the request looks at what others have given back
@@ -69,10 +70,11 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 	r.wait = r.ctx
 	for i, step := range ladder {
 		switch i {
-		case firstLending:
+		case firstBorrowing:
 			if b, ok := c.borrowIdle(r); ok {
 				return b, nil
 			}
+		case firstLending:
 			if b, ok := c.borrowWhole(r, false); ok {
 				return b, nil
 			}
@@ -321,11 +323,7 @@ func (c *Caching) flushOwn(r request) (bool, error) {
 // that are done, and blocks that cleanups queued.
 func (c *Caching) collectDone(r request) (bool, error) {
 	freed := c.drainLater()
-	how := epoch.Ask
-	if r.h.patient() {
-		how = epoch.Peek
-	}
-	n, err := r.h.settle(how)
+	n, err := r.h.settlePatiently()
 	return freed+n > 0, device.OnlyLost(err) // other failures leave blocks waiting
 }
 

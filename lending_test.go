@@ -32,7 +32,7 @@ func newTurns(t *testing.T, cfg cupool.Config, turns int) *lending {
 	if x.d.(cupool.VirtualMemory).VMMGranularity() == 0 {
 		t.Skip("no virtual memory here")
 	}
-	cfg.Driver, cfg.Backing, cfg.MagazineBytes = x.d, cupool.BackingVMM, -1
+	cfg.Driver, cfg.Backing, cfg.MagazineBytes = x.d, cupool.BackingVMM, cmp.Or(cfg.MagazineBytes, -1)
 	x.c, err = cupool.New(cfg)
 	require.NoError(t, err)
 	x.lender, x.asks = newStreamOf(t, x.c), newStreamOf(t, x.c)
@@ -122,6 +122,24 @@ func (x *lending) borrow(s *cupool.Stream) cupool.Block {
 	require.Equal(x, before.Moves, x.c.Stats().Moves)
 	require.Equal(x, before.DriverAllocs, x.c.Stats().DriverAllocs)
 	return b
+}
+
+// TestLendingLeavesMagazines: the magazines of a stream that is lent a block keep theirs.
+func TestLendingLeavesMagazines(t *testing.T) {
+	x := newLending(t, cupool.Config{MagazineBytes: 8 * mib})
+	hits := func() int64 {
+		before := x.c.Stats().MagazineHits
+		x.free(x.alloc(mib/2, x.asks))
+		return x.c.Stats().MagazineHits - before
+	}
+	for range 10 {
+		hits()
+	}
+	require.EqualValues(t, 1, hits())
+	b := x.alloc(40*mib, x.asks)
+	require.Equal(t, x.lender.Handle(), x.on(b))
+	require.EqualValues(t, 1, hits())
+	x.close(b)
 }
 
 // TestLends: a block of another stream's memory serves, also where no whole chunks are

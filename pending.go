@@ -85,11 +85,26 @@ func (d *deviceState) ended(s *Stream) {
 func (h *streamHeap) settle(how epoch.Insist) (freed int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.settleLocked(how)
+}
+
+func (h *streamHeap) settleLocked(how epoch.Insist) (freed int, err error) {
 	err = h.c.dev.failed(h.pending.Advance(how))
 	if h.quarantine != nil {
 		err = errors.Join(err, h.c.dev.failed(h.stream.clock.Advance(how)))
 	}
 	return h.collectLocked(), err
+}
+
+// settlePatiently is settle that asks for an event unless so little of the heap's memory
+// waits that a miss should rather grow.
+func (h *streamHeap) settlePatiently() (freed int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if reserved := h.c.budget.Held(); reserved < patientBytes || h.pending.Bytes() < reserved/patientPart {
+		return h.settleLocked(epoch.Peek)
+	}
+	return h.settleLocked(epoch.Ask)
 }
 
 // settleAll is settle for all heaps of the pool.
@@ -110,15 +125,6 @@ func (c *Caching) settleEverything() error {
 	c.drainLater()
 	_, err := c.settleAll(epoch.Ask)
 	return device.OnlyLost(err)
-}
-
-// patient reports whether so little of the heap's memory waits that a miss
-// should rather grow than ask for an event.
-func (h *streamHeap) patient() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	reserved := h.c.budget.Held()
-	return reserved < patientBytes || h.pending.Bytes() < reserved/patientPart
 }
 
 // pendingFor chooses the smallest pending block that serves a request, the

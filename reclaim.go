@@ -40,8 +40,9 @@ import (
 
 // idleMemory is what a pool keeps track of for that.
 type idleMemory struct {
-	mu   sync.Mutex    // held for no longer than a look at events takes
-	left []*streamHeap // of closed streams, that hold memory; guarded by mu
+	mu      sync.Mutex    // held for no longer than a look at events takes
+	left    []*streamHeap // of closed streams, that hold memory; guarded by mu
+	lenders []*streamHeap // that one request asks; guarded by mu
 
 	regrets heap.Regrets // segments given back too early; guarded by Caching.reclaim
 	found   []heap.Idle  // what a release looks through; guarded by Caching.reclaim
@@ -176,9 +177,9 @@ func (c *Caching) borrowIdle(r request) (Block, bool) {
 	if len(lenders) == 0 || c.excess(r) <= 0 {
 		return Block{}, false
 	}
-	_, _ = c.settleAll(epoch.Ask) // what it cannot free goes on to wait
 	polls := provePolls
 	for _, from := range lenders {
+		_, _ = c.settleAll(epoch.Ask) // what it cannot free goes on to wait
 		if b, ok := from.lend(r, &polls); ok {
 			return b, true
 		}
@@ -289,17 +290,18 @@ func (h *streamHeap) lacks(r request) int64 {
 	return sizeclass.RoundTo(h.Missing(r.kind, r.rounded, r.allow()), h.c.memory.Granularity)
 }
 
-// lenders lists the heaps that idle memory may be taken from, those that
-// regretted it least first. Beyond the soft limit chunks of the taker's other
-// kind may be, too; else the kinds would often take them from each other.
+// lenders lists the heaps that idle memory may be taken from, those that regretted it
+// least first, in a list that the pool keeps. Beyond the soft limit chunks of the taker's
+// other kind may be, too; else the kinds would often take them from each other.
 func (c *Caching) lenders(r request) []*streamHeap {
-	list := slices.DeleteFunc(c.allHeaps(), func(h *streamHeap) bool {
-		if h == r.h {
-			return c.memory == nil || !c.budget.Pressed(r.rounded)
+	list := c.idle.lenders[:0]
+	for _, h := range c.heaps.All() {
+		if h != nil && (h == r.h && c.memory != nil && c.budget.Pressed(r.rounded) || h != r.h && h.stream.calls.IsOpen()) {
+			list = append(list, h)
 		}
-		return !h.stream.calls.IsOpen()
-	})
+	}
 	slices.SortStableFunc(list, func(a, b *streamHeap) int { return cmp.Compare(a.lender.regrets, b.lender.regrets) })
+	c.idle.lenders = list
 	return list
 }
 

@@ -21,6 +21,9 @@ func OnlyLostOrLate(err error) error {
 
 // IsLate reports whether an error is that of a wait that ended before the work.
 func IsLate(err error) bool {
+	if err == nil {
+		return false
+	}
 	var late *WaitError
 	return errors.As(err, &late)
 }
