@@ -195,7 +195,11 @@ func (h *streamHeap) streamOfLocked(id block.ID) *Stream {
 // block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
 // ctx may hold a label.
 func (h *streamHeap) handleLocked(ctx context.Context, id block.ID, b *block.Block) (Block, error) {
-	return h.handOutLocked(ctx, id, b, h.c.dev.history.Sample(&h.distance, b.Requested()), false)
+	weight := 0.0
+	if log := &h.c.dev.history; log.On() {
+		weight = log.Sample(&h.distance, b.Requested())
+	}
+	return h.handOutLocked(ctx, id, b, weight, false)
 }
 
 // handOutLocked is handleLocked of a block that is a sample with a weight, or 0, and
@@ -227,7 +231,7 @@ func (h *streamHeap) put(id block.ID, b *block.Block) {
 
 // putFree makes a block free for reuse on the heap's stream.
 func (h *streamHeap) putFree(id block.ID, b *block.Block) {
-	if h.forgetLocked(id, b) && h.Rehome(id, b) {
+	if h.watched(b) && h.forgetLocked(id, b) && h.Rehome(id, b) {
 		return
 	}
 	h.Put(id, b)
@@ -239,7 +243,9 @@ func (h *streamHeap) putFree(id block.ID, b *block.Block) {
 // backLocked takes back a live block that is not in a magazine: at once, or when
 // the streams recorded on it are done with it.
 func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
-	h.noteFreeLocked(id, b)
+	if h.watched(b) {
+		h.noteFreeLocked(id, b)
+	}
 	if b.Uses() == 0 {
 		h.put(id, b)
 	} else {

@@ -116,18 +116,18 @@ func (h *streamHeap) noteBlock(k snapshot.Kind, id block.ID, b *block.Block, wei
 }
 
 // noteAllocLocked gives a block that goes out its label and, where it is a sample
-// or watched by a sanitizer, its stack.
+// or a sanitizer looks at it, its stack.
 func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.Block, weight float64, homed bool) {
 	s := h.c.sanitizer
-	watched := weight > 0 || s != nil && s.Delays()
+	stacked := weight > 0 || s != nil && s.Delays()
 	label, ok := ctx.Value(labelKey{}).(*string)
-	if !watched && !ok {
+	if !stacked && !ok {
 		return
 	}
 	homed = homed || b.Word().Has(block.Homed)
 	h.Unhome(id, b) // so that its free is seen
 	var stack origins.Stack
-	if watched {
+	if stacked {
 		runtime.Callers(4, stack[:])
 		b.SetOrigin(h.c.stacks.Add(stack, weight, homed && !ok))
 	}
@@ -151,12 +151,12 @@ func (h *streamHeap) takeEndedLocked(ctx context.Context, size int64) (out Block
 	return out, true, err
 }
 
-// noteFreeLocked notes that the program frees a block.
+// watched reports whether the frees of a block are noted.
+func (h *streamHeap) watched(b *block.Block) bool { return b.Origin() != 0 || h.c.dev.history.All() }
+
+// noteFreeLocked notes that the program frees a block that is watched.
 func (h *streamHeap) noteFreeLocked(id block.ID, b *block.Block) {
 	log, origin := &h.c.dev.history, b.Origin()
-	if origin == 0 && !log.All() {
-		return
-	}
 	o := h.c.stacks.At(origin)
 	weight := log.Freed(o.Weight)
 	if weight == 0 && h.quarantine == nil {
@@ -169,13 +169,10 @@ func (h *streamHeap) noteFreeLocked(id block.ID, b *block.Block) {
 	h.noteBlock(snapshot.FreeRequested, id, b, weight, o.Label(), &stack)
 }
 
-// forgetLocked forgets the origin of a block that nothing uses any more, and reports
+// forgetLocked forgets the origin of a watched block that nothing uses any more, and reports
 // whether it may have its place in the magazines back.
 func (h *streamHeap) forgetLocked(id block.ID, b *block.Block) (rehome bool) {
 	log, origin := &h.c.dev.history, b.Origin()
-	if origin == 0 && !log.All() {
-		return false
-	}
 	o := h.c.stacks.At(origin)
 	h.noteBlock(snapshot.FreeCompleted, id, b, log.Freed(o.Weight), o.Label(), nil)
 	if origin != 0 {
