@@ -360,3 +360,26 @@ func TestLedgersAtOnce(t *testing.T) {
 		require.LessOrEqual(t, b.Peak(All, ActiveBlocks), int64(8))
 	})
 }
+
+// TestStrays: while the current ledger's heap is locked by another goroutine, a ledger
+// changes beside it. Once it is the current one, the peak has all of that.
+func TestStrays(t *testing.T) {
+	b, ledgers := open(2)
+	x, y := ledgers[0], ledgers[1]
+	for range 10 {
+		y.Out(Large, 100, 100)
+	}
+	for range 10 {
+		y.Freed(Large, 100, 100) // it has so much room
+	}
+	x.Out(Large, 900, 900)
+	x.guard.Lock()
+	y.Out(Large, 500, 500)
+	require.EqualValues(t, 1000, b.Peak(All, OutBytes), "nobody looked")
+	x.guard.Unlock()
+	for range busyRest {
+		y.Out(Large, 1, 1)
+		y.Freed(Large, 1, 1)
+	}
+	require.EqualValues(t, 1401, b.Peak(All, OutBytes))
+}

@@ -329,8 +329,16 @@ var memoryMutants = []mutant{
 	},
 	{
 		name: "the book forgets the ledger that changed before",
-		old:  `if old := b.current.Load(); old != nil && old != l && !b.tryPublish(old) {`,
-		now:  `if old := b.current.Load(); false && old != nil {`,
+		old:  `b.behind = append(b.behind, old)`,
+	},
+	{
+		name: "a ledger does not get the rooms of the one before it",
+		old:  `l.rooms = old.rooms`,
+	},
+	{
+		name: "what a ledger did beside the current one is not measured",
+		old:  `if old == nil || l.strayed {`,
+		now:  `if old == nil {`,
 	},
 	{
 		name: "the book forgets a third ledger when two exchange memory",
