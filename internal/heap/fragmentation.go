@@ -18,8 +18,9 @@ import "github.com/cupool/cupool/internal/ledger"
 const (
 	stitchesPerGiB = 50
 
-	fragmentedChunkFraction = 24 // in place of chunkFraction
-	aheadFraction           = 64 // of the most that was in use
+	fragmentedChunkFraction = 24       // in place of chunkFraction
+	fragmentedMaxChunk      = 16 << 20 // in place of maxChunk
+	aheadFraction           = 64       // of the most that was in use, or of what is held
 )
 
 // fragmentation is what a heap knows about its stitches.
@@ -53,13 +54,20 @@ func (h *Heap) noteStitch(chunks int) {
 	}
 }
 
-// growsAhead reports whether the heap grows for a large request that could be
-// stitched.
-func (h *Heap) growsAhead(rounded int64) bool {
+// growsAhead reports whether the heap grows at its end for a large request, where it
+// could stitch it from idle bytes, or could after growing by less. Where it is not
+// fragmented, it does so for big requests, if that leaves little free: a program that
+// asks for more each time stitches most of its memory anew otherwise.
+func (h *Heap) growsAhead(rounded, idle int64) bool {
+	tail := h.tail(ledger.Large)
 	if !h.fragmented {
+		held := h.Held()
+		return h.isBig(rounded, held) && idle-tail <= held/aheadFraction
+	}
+	if idle < rounded {
 		return false
 	}
 	live, pending, held := h.Usage()
 	h.most = max(h.most, live+pending+rounded)
-	return held+rounded-h.tail(ledger.Large) <= h.most+h.most/aheadFraction
+	return held+rounded-tail <= h.most+h.most/aheadFraction
 }

@@ -114,6 +114,41 @@ func TestGrowsAhead(t *testing.T) {
 	})
 }
 
+// TestGrowsAheadForBig: a heap that is not fragmented grows at its end for a big request
+// where that leaves little free, and else stitches.
+func TestGrowsAheadForBig(t *testing.T) {
+	allowed := Allow{Growth: true}
+	for name, c := range map[string]struct {
+		hole, live, tail, request int64 // MiB
+		allow                     Allow
+		more                      int64 // MiB that the device has
+		held                      int64 // MiB in the end
+		stitched                  bool
+	}{
+		"it has enough":          {2, 2, 124, 126, allowed, 4, 130, false},
+		"it lacks some":          {2, 2, 124, 128, allowed, 4, 132, false},
+		"too much would be free": {4, 2, 122, 126, allowed, 4, 128, true},
+		"not big":                {2, 100, 24, 25, allowed, 4, 126, true},
+		"not allowed":            {2, 2, 124, 126, Allow{}, 4, 128, true},
+		"the device has no more": {2, 2, 124, 128, allowed, 2, 130, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, true, policy)
+			h := r.heaps[0]
+			hole, live, tail := r.alloc(h, c.hole*mib), r.alloc(h, c.live*mib), r.alloc(h, c.tail*mib)
+			r.budget.limit = r.budget.held + c.more*mib
+			r.free(hole, tail)
+			id, err := r.try(h, c.request*mib, c.allow)
+			require.NoError(t, err)
+			require.EqualValues(t, c.held*mib, h.Held())
+			require.Equal(t, c.stitched, len(h.stitches) == 1, r.layout(h))
+			r.check()
+			r.free(live, id)
+			r.close()
+		})
+	}
+}
+
 // TestFragmentedFirstFit: a fragmented heap uses the first block that fits, for
 // large requests.
 func TestFragmentedFirstFit(t *testing.T) {

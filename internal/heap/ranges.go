@@ -44,7 +44,7 @@ func (r *addressRange) hasRoom(size int64) bool { return r.seg.Size+size <= r.li
 
 // maxChunk bounds the size of a handle: the driver's costs go by handle, so
 // larger ones are cheaper, but only whole ones can be stitched or given back.
-const maxChunk = 16 << 20
+const maxChunk = 32 << 20
 
 // chunkFraction makes a chunk of a range at most this part of it, so that the
 // free rests of chunks stay a small part of the whole.
@@ -54,12 +54,12 @@ const chunkFraction = 128
 // lacks need.
 func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	g := h.space.Memory.Granularity
-	size, part := g, int64(chunkFraction)
+	size, part, most := g, int64(chunkFraction), int64(maxChunk)
 	if h.fragmented {
-		part = fragmentedChunkFraction
+		part, most = fragmentedChunkFraction, fragmentedMaxChunk
 	}
 	if k == ledger.Large && have > g*part {
-		size = min(int64(1)<<(bits.Len64(uint64(have/part))-1), max(maxChunk, g))
+		size = min(powerOfTwo(have/part), max(most, g))
 	}
 	for size > g && size > sizeclass.RoundTo(need, g) {
 		size /= 2
@@ -67,35 +67,48 @@ func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	return sizeclass.RoundTo(size, g)
 }
 
-// A range that grows by more than this part of it at once is small beside the blocks
-// that it is for. It gets so many larger handles for them: what these blocks leave free
-// is a small part of them.
+// A request of more than a bigFraction of its range, and of so many of the smallest
+// handles, is big. The range is small beside the blocks that it is for, and most of it
+// would have to be stitched for each of them. So it gets larger handles, of which such a
+// block has at least handlesOfBig: what these blocks leave free is a small part of them.
+// Up to bigChunk a handle may be any part of the range, beyond that a small one.
 const (
-	growthAtOnce  = 5
-	handlesAtOnce = 8
+	bigFraction      = 5
+	handlesOfBig     = 12
+	bigChunk         = 16 << 20
+	bigChunkFraction = 32
 )
 
-// chunkAtOnce returns the smallest handle for a range of have bytes that grows by need
-// at once, or 0.
-func (h *Heap) chunkAtOnce(k ledger.Kind, have, need int64) int64 {
-	g := h.space.Memory.Granularity
-	if k != ledger.Large || need <= have/growthAtOnce || need < g*handlesAtOnce {
-		return 0
-	}
-	return sizeclass.RoundTo(min(int64(1)<<(bits.Len64(uint64(need/handlesAtOnce))-1), max(maxChunk, g)), g)
+// isBig reports whether a large request of so many bytes is big beside a range of have.
+func (h *Heap) isBig(request, have int64) bool {
+	return request > have/bigFraction && request >= handlesOfBig*h.space.Memory.Granularity
 }
 
-// growBy maps at least need more bytes for a kind. Where the device has them, it maps
-// as many as a GrowthFactor asks for, or as growthStep says.
-func (h *Heap) growBy(k ledger.Kind, need int64) error {
+// bigChunkSize returns the bytes of the next handle of a range of have bytes that lacks
+// need for a big request, or 0 where it need not be larger for that: the chunks of a
+// fragmented heap are larger anyway.
+func (h *Heap) bigChunkSize(k ledger.Kind, have, need, request int64) int64 {
+	if k != ledger.Large || h.fragmented || !h.isBig(request, have) {
+		return 0
+	}
+	g := h.space.Memory.Granularity
+	return powerOfTwo(min(need, request/handlesOfBig, max(bigChunk, have/bigChunkFraction), maxChunk)) / g * g
+}
+
+// powerOfTwo rounds down a positive number.
+func powerOfTwo(n int64) int64 { return int64(1) << (bits.Len64(uint64(n)) - 1) }
+
+// growBy maps at least need more bytes for a request of a kind. Where the device has
+// them, it maps as many as a GrowthFactor asks for, or as growthStep says.
+func (h *Heap) growBy(k ledger.Kind, need, request int64) error {
 	for _, more := range [...]int64{h.Extra(h.space.Memory.Granularity), h.growthStep(k, need)} {
 		if more > need {
-			if err := h.Grow(k, more); !errors.Is(err, device.ErrOutOfMemory) {
+			if err := h.grow(k, more, request); !errors.Is(err, device.ErrOutOfMemory) {
 				return err
 			}
 		}
 	}
-	return h.Grow(k, need)
+	return h.grow(k, need, request)
 }
 
 // smallGrowth makes a small range of more than 2 GiB grow by this part of it at
@@ -142,7 +155,10 @@ func (h *Heap) Extra(unit int64) int64 {
 // Grow maps at least need more bytes for a kind and adds them to the free
 // blocks: first into gaps, then at the end of the newest range, or of a new one
 // where that has no addresses left.
-func (h *Heap) Grow(k ledger.Kind, need int64) error {
+func (h *Heap) Grow(k ledger.Kind, need int64) error { return h.grow(k, need, need) }
+
+// grow is Grow for a request.
+func (h *Heap) grow(k ledger.Kind, need, request int64) error {
 	if err := h.space.Memory.Fits(need); err != nil {
 		return err
 	}
@@ -160,12 +176,8 @@ func (h *Heap) Grow(k ledger.Kind, need int64) error {
 	}
 	var sizes []int64
 	total := int64(0)
-	atOnce := h.chunkAtOnce(k, r.seg.Size, need)
 	for total < need {
-		size := h.chunkSize(k, r.seg.Size+total, need-total)
-		if atOnce <= need-total {
-			size = max(size, atOnce)
-		}
+		size := max(h.chunkSize(k, r.seg.Size+total, need-total), h.bigChunkSize(k, r.seg.Size, need-total, request))
 		sizes = append(sizes, size)
 		total += size
 	}

@@ -81,6 +81,7 @@ func TestChunkSizes(t *testing.T) {
 		{ledger.Large, gib / 2, 100 * mib, 4 * mib},
 		{ledger.Large, 3 * gib / 2, 100 * mib, 8 * mib},
 		{ledger.Large, 100 * gib, 100 * mib, maxChunk},
+		{ledger.Large, 3 * gib, 100 * mib, 16 * mib},
 		{ledger.Large, 100 * gib, 7 * mib, 8 * mib},
 		{ledger.Large, 100 * gib, 5 * mib, 4 * mib},
 		{ledger.Large, 100 * gib, 1, unit},
@@ -88,6 +89,9 @@ func TestChunkSizes(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, h.chunkSize(tc.k, tc.have, tc.need), "%+v", tc)
 	}
+	h.fragmented = true
+	require.EqualValues(t, fragmentedMaxChunk, h.chunkSize(ledger.Large, 100*gib, 100*mib))
+	h.fragmented = false
 	require.Zero(t, h.Extra(unit))
 	r.space.Policy.GrowthFactor = 1.5
 	r.alloc(h, 20*mib)
@@ -102,6 +106,34 @@ func TestChunkSizes(t *testing.T) {
 	r.alloc(h, 12*mib)
 	require.EqualValues(t, 32*mib, h.Held(), "as much as there is")
 	r.check()
+}
+
+// TestBigChunkSize: a range grows by larger handles for a request that is big beside it,
+// also where it lacks little.
+func TestBigChunkSize(t *testing.T) {
+	r := newRig(t, 1, true, policy)
+	h := r.heaps[0]
+	for _, c := range []struct{ have, need, request, want int64 }{ // MiB
+		{0, 23, 23, 0}, {0, 24, 24, 2}, {0, 47, 47, 2}, {0, 48, 48, 4}, {0, 1000, 1000, 16},
+		{100, 20, 20, 0}, {250, 50, 50, 0}, {250, 51, 51, 4},
+		{100, 5, 60, 4}, {100, 3, 60, 2}, {100, 1, 60, 0},
+		{1023, 1000, 1000, 16}, {1024, 1000, 1000, 32}, {4096, 900, 900, 32},
+	} {
+		require.EqualValues(t, c.want*mib, h.bigChunkSize(ledger.Large, c.have*mib, c.need*mib, c.request*mib), "%+v", c)
+		require.Zero(t, h.bigChunkSize(ledger.Small, c.have*mib, c.need*mib, c.request*mib))
+	}
+	h.fragmented = true
+	require.Zero(t, h.bigChunkSize(ledger.Large, 0, 48*mib, 48*mib))
+	h.fragmented = false
+	first := r.alloc(h, 50*mib)
+	require.Len(t, h.ranges[ledger.Large][0].chunks, 12+1)
+	r.free(first)
+	second := r.alloc(h, 60*mib) // of which it lacks 10
+	require.EqualValues(t, 60*mib, h.Held())
+	require.Len(t, h.ranges[ledger.Large][0].chunks, 12+1+3)
+	r.check()
+	r.free(second)
+	r.close()
 }
 
 // TestGrowIntoGaps: memory comes into the gaps of a range before its end grows, and

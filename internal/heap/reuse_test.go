@@ -261,23 +261,3 @@ func TestRandomReuse(t *testing.T) {
 	r.free(live...)
 	r.close()
 }
-
-// TestChunkAtOnce: a range that grows by much at once grows by larger handles.
-func TestChunkAtOnce(t *testing.T) {
-	for _, c := range []struct{ have, need, want int64 }{
-		{0, 14, 0}, {0, 16, 2}, {0, 31, 2}, {0, 32, 4}, {0, 100, 8}, {0, 1000, 16},
-		{100, 20, 0}, {100, 21, 2}, {159, 32, 4}, {160, 32, 0},
-	} {
-		r := newRig(t, 1, true, policy)
-		got := r.heaps[0].chunkAtOnce(ledger.Large, c.have*mib, c.need*mib)
-		require.EqualValues(t, c.want, got/mib, "%+v", c)
-		require.Zero(t, r.heaps[0].chunkAtOnce(ledger.Small, c.have*mib, c.need*mib))
-	}
-	r := newRig(t, 1, true, policy)
-	h := r.heaps[0]
-	id := r.alloc(h, 35*mib)
-	require.EqualValues(t, 36*mib, h.Held())
-	require.Len(t, h.ranges[ledger.Large][0].chunks, 10)
-	r.free(id)
-	r.close()
-}

@@ -171,8 +171,8 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.
 		missing := rounded - h.tail(k)
 		if k == ledger.Large {
 			runs, total := h.stitchable(rounded, allow)
-			if missing = rounded - total; missing <= 0 && allow.Growth && h.growsAhead(rounded) {
-				err := h.growBy(ledger.Large, rounded-h.tail(ledger.Large))
+			if allow.Growth && h.growsAhead(rounded, total) {
+				err := h.growBy(ledger.Large, rounded-h.tail(ledger.Large), rounded)
 				if err != nil && !errors.Is(err, device.ErrOutOfMemory) {
 					return 0, nil, grew, err
 				}
@@ -181,14 +181,15 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.
 				if grew = grew || err == nil; err == nil || h.fit(k, rounded) != 0 {
 					continue
 				}
-				runs, _ = h.stitchable(rounded, allow)
+				runs, total = h.stitchable(rounded, allow)
 			}
+			missing = rounded - total
 			if missing <= 0 {
 				id, b, err := h.stitch(rounded, runs, allow)
 				return id, b, grew, err
 			}
 		}
-		if err := h.growBy(k, missing); err != nil {
+		if err := h.growBy(k, missing, rounded); err != nil {
 			return 0, nil, grew, err
 		}
 		grew = true

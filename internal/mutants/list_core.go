@@ -172,13 +172,28 @@ var heapMutants = []mutant{
 	},
 	{
 		name: "a fragmented heap grows in place of every stitch",
-		old:  `return held+rounded-h.tail(ledger.Large) <= h.most+h.most/aheadFraction`,
+		old:  `return held+rounded-tail <= h.most+h.most/aheadFraction`,
 		now:  `return held > 0`,
 	},
 	{
+		name: "a heap grows ahead for a big request whatever stays free",
+		old:  `return h.isBig(rounded, held) && idle-tail <= held/aheadFraction`,
+		now:  `return h.isBig(rounded, held)`,
+	},
+	{
+		name: "a heap grows ahead for any request",
+		old:  `return h.isBig(rounded, held) && idle-tail <= held/aheadFraction`,
+		now:  `return idle-tail <= held/aheadFraction`,
+	},
+	{
+		name: "handles for big requests are no larger",
+		old:  `if k != ledger.Large || h.fragmented || !h.isBig(request, have) {`,
+		now:  `if true {`,
+	},
+	{
 		name: "a fragmented heap grows by small chunks",
-		old:  `part = fragmentedChunkFraction`,
-		now:  `part = chunkFraction`,
+		old:  `part, most = fragmentedChunkFraction, fragmentedMaxChunk`,
+		now:  `part, most = chunkFraction, fragmentedMaxChunk`,
 	},
 	{
 		name: "blocks that die soon are kept out of large segments, too",
