@@ -74,7 +74,7 @@ func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 // Up to bigChunk a handle may be any part of the range, beyond that a small one.
 const (
 	bigFraction      = 5
-	handlesOfBig     = 12
+	handlesOfBig     = 10
 	bigChunk         = 16 << 20
 	bigChunkFraction = 32
 )

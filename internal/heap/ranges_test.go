@@ -114,7 +114,7 @@ func TestBigChunkSize(t *testing.T) {
 	r := newRig(t, 1, true, policy)
 	h := r.heaps[0]
 	for _, c := range []struct{ have, need, request, want int64 }{ // MiB
-		{0, 23, 23, 0}, {0, 24, 24, 2}, {0, 47, 47, 2}, {0, 48, 48, 4}, {0, 1000, 1000, 16},
+		{0, 19, 19, 0}, {0, 20, 20, 2}, {0, 39, 39, 2}, {0, 40, 40, 4}, {0, 1000, 1000, 16},
 		{100, 20, 20, 0}, {250, 50, 50, 0}, {250, 51, 51, 4},
 		{100, 5, 60, 4}, {100, 3, 60, 2}, {100, 1, 60, 0},
 		{1023, 1000, 1000, 16}, {1024, 1000, 1000, 32}, {4096, 900, 900, 32},
@@ -123,7 +123,7 @@ func TestBigChunkSize(t *testing.T) {
 		require.Zero(t, h.bigChunkSize(ledger.Small, c.have*mib, c.need*mib, c.request*mib))
 	}
 	h.fragmented = true
-	require.Zero(t, h.bigChunkSize(ledger.Large, 0, 48*mib, 48*mib))
+	require.Zero(t, h.bigChunkSize(ledger.Large, 0, 40*mib, 40*mib))
 	h.fragmented = false
 	first := r.alloc(h, 50*mib)
 	require.Len(t, h.ranges[ledger.Large][0].chunks, 12+1)
