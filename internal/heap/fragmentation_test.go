@@ -128,7 +128,7 @@ func TestGrowsAheadForBig(t *testing.T) {
 		"it has enough":          {2, 2, 124, 126, allowed, 4, 130, false},
 		"it lacks some":          {2, 2, 124, 128, allowed, 4, 132, false},
 		"too much would be free": {4, 2, 122, 126, allowed, 4, 128, true},
-		"not big":                {2, 100, 24, 25, allowed, 4, 126, true},
+		"not big":                {2, 104, 24, 25, allowed, 4, 130, true},
 		"not allowed":            {2, 2, 124, 126, Allow{}, 4, 128, true},
 		"the device has no more": {2, 2, 124, 128, allowed, 2, 130, true},
 	} {
