@@ -24,7 +24,7 @@ type bump struct {
 }
 
 func newBump(c *cupool.Caching, size int64) (*bump, error) {
-	memory, err := c.Alloc(size, nil)
+	memory, err := c.AllocExact(size, nil)
 	return &bump{Caching: c, mint: cupool.NewMint(), memory: memory, live: map[uint32]cupool.Block{}}, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // Mint makes the Blocks of an allocator of one's own: whoever writes an
@@ -112,6 +113,45 @@ func (c *Caching) Reclaim(need int64) (released int64, err error) {
 		}
 	}
 	return released, err
+}
+
+// AllocExact is Alloc for memory that an allocator keeps. Where the memory ends in a large
+// handle of virtual memory that nothing else uses, a smaller one takes the handle's
+// place, and the rest goes back to the device. That waits for the stream's work, no
+// longer than Config.WaitTimeout.
+func (c *Caching) AllocExact(size int64, s *Stream) (Block, error) {
+	b, err := c.Alloc(size, s)
+	if err != nil || size == 0 || c.memory == nil || c.sanitizer != nil { // a sanitizer has filled it
+		return b, err
+	}
+	if err := c.cutLast(b); err != nil {
+		return Block{}, err
+	}
+	return b, nil
+}
+
+// cutLast gives the memory back that the last handle of a block has behind it.
+func (c *Caching) cutLast(b Block) error {
+	c.reclaim.Lock()
+	defer c.reclaim.Unlock()
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	x := c.space.Blocks.At(b.id())
+	h := c.heapAt(x.Owner())
+	if h == nil { // its stream is being closed
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x.Owner() != h.Index() || h.lent[b.id()] != nil || c.asleep.Load() || h.stream.clock.Captured() || h.stream.calls.WaitIdle(ctx) != nil {
+		return nil
+	}
+	released, err := h.CutLast(x)
+	h.checkLocked()
+	if released > 0 {
+		c.note(snapshot.Trim, 0, 0, released)
+	}
+	return err
 }
 
 // StreamOf returns the stream that a live block was allocated for, or nil for

@@ -3,6 +3,7 @@ package cupool_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,6 +84,67 @@ func TestSeam(t *testing.T) {
 	require.ErrorIs(t, c.Err(), cupool.ErrClosed)
 	require.ErrorIs(t, p.Err(), cupool.ErrClosed)
 	require.True(t, c.DefaultStream().Closed())
+}
+
+// TestAllocExact: memory that an allocator keeps takes no more of the device than it has
+// bytes, in units of a handle, beside live blocks and on any stream. What other blocks
+// share a handle with stays.
+func TestAllocExact(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingVMM, cupool.BackingSegments} {
+		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: backing})
+		require.NoError(t, err)
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		for _, on := range []*cupool.Stream{nil, s} {
+			reserved := func() int64 { return c.Stats().All.ReservedBytes.Current }
+			weights := must(c.Alloc(6<<20, on))
+			require.NoError(t, c.Free(must(c.Alloc(500<<20, on)))) // handles of 16 MiB
+			b := must(c.AllocExact(100<<20+512, on))
+			require.NoError(t, c.Check())
+			must(c.Trim(0))
+			most := int64(6+102) << 20
+			if backing == cupool.BackingSegments {
+				most = 600 << 20
+			}
+			require.LessOrEqual(t, reserved(), most)
+			require.Same(t, c.StreamOf(weights), c.StreamOf(b))
+			require.NoError(t, errors.Join(c.Free(b), c.Free(weights)))
+			must(c.Trim(0))
+			require.Zero(t, reserved())
+		}
+		empty, err := c.AllocExact(0, s)
+		require.NoError(t, err)
+		require.True(t, empty.IsEmpty())
+		_, err = c.AllocExact(1<<60, s)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.NoError(t, c.Close())
+		_, err = c.AllocExact(512, nil)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	}
+}
+
+// TestAllocExactAsItIs: the handle stays as it is where work of the stream is late, and
+// where a sanitizer has filled the block.
+func TestAllocExactAsItIs(t *testing.T) {
+	for name, cfg := range map[string]cupool.Config{
+		"late work": {Driver: simdev.New(simdev.Config{ManualEvents: true}), WaitTimeout: time.Millisecond},
+		"sanitizer": {Driver: must(cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})), Sanitize: cupool.Sanitizers{Canaries: 512, Quarantine: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Backing = cupool.BackingVMM
+			c, err := cupool.New(cfg)
+			require.NoError(t, err)
+			require.NoError(t, c.Free(must(c.Alloc(200<<20, nil))))
+			if d, ok := cfg.Driver.(*simdev.Device); ok {
+				require.NoError(t, d.Launch(0, func() {}))
+			}
+			reserved := c.Stats().All.ReservedBytes.Current
+			b := must(c.AllocExact(100<<20+512, nil))
+			require.Equal(t, reserved, c.Stats().All.ReservedBytes.Current)
+			require.NoError(t, c.Free(b))
+			_ = c.Close()
+		})
+	}
 }
 
 // TestStreamOfHomed: the stream of a block that has a place in the magazines is found

@@ -61,7 +61,7 @@ func allocate(c *cupool.Caching, l *lane) error {
 	if pl == nil {
 		return nil
 	}
-	memory, err := c.Alloc(pl.height, l.s)
+	memory, err := c.AllocExact(pl.height, l.s)
 	if err == nil {
 		l.install(pl, memory)
 		return nil

@@ -359,6 +359,30 @@ func TestWithoutMemory(t *testing.T) {
 	require.Equal(t, planned+1, x.Stats().Planned)
 }
 
+// The memory of plans ends with them, whatever the handles of the recording are: beside
+// weights, on several streams, and with one plan for these.
+func TestArenaEndsWithThePlan(t *testing.T) {
+	for name, c := range map[string]struct {
+		ops   string
+		joint bool
+		most  int64 // MiB: the weights, and what lives at once, in units of a handle of 2
+	}{
+		"one stream":  {ops: "a=301M free:a b=102M free:b", most: 6 + 302},
+		"two streams": {ops: "a=301M b=205M@1 free:a free:b", most: 6 + 302 + 206},
+		"joint":       {ops: "a=301M free:a b=205M@1 free:b", joint: true, most: 6 + 302},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newPlanned(t, sim(4<<30), planner.Config{Confirm: 1, Joint: c.joint})
+			x.run("weights=5M warm=500M free:warm")
+			x.iterate(func() { x.run(c.ops) })
+			require.NoError(t, x.Wait(context.Background()))
+			x.iterate(func() { x.run(c.ops) })
+			require.EqualValues(t, 1, min(1, x.Stats().Planned), x.Stats().LastDeviation)
+			require.LessOrEqual(t, x.c.Stats().All.ReservedBytes.Current, c.most<<20)
+		})
+	}
+}
+
 // A stray in the arena is never handed out to the plan.
 func TestStrayStaysWhole(t *testing.T) {
 	x := newPlanned(t, sim(64<<20), planner.Config{Confirm: 1})

@@ -151,6 +151,15 @@ func (p *program) shrink() {
 	p.tolerate(h.DropGaps(p.rnd.IntN(2) == 0))
 }
 
+// cut has the memory of a block end with it.
+func (p *program) cut() {
+	if n := len(p.live); n > 0 {
+		b := p.block(p.live[p.rnd.IntN(n)])
+		_, err := p.heaps[b.Owner()].CutLast(b)
+		require.NoError(p.t, err, "no two calls fail")
+	}
+}
+
 // rest has all heaps sleep, frees blocks, and wakes them.
 func (p *program) rest() {
 	for _, h := range p.heaps {
@@ -195,6 +204,8 @@ func (p *program) step() {
 		p.shrink()
 	case x < 91:
 		p.rest()
+	case x < 95:
+		p.cut()
 	default:
 		p.trouble()
 	}
@@ -211,6 +222,9 @@ func TestRandomAliases(t *testing.T) {
 		p := &program{rig: newRig(t, 1+n%3, true, policy), rnd: rand.New(rand.NewPCG(seed, uint64(n)))}
 		p.budget.limit = 96 * mib
 		p.heaps[0].fragmented = p.rnd.IntN(2) == 0
+		if p.rnd.IntN(2) == 0 {
+			p.rig.free(p.alloc(p.heap(), 64*mib)) // leaves large handles
+		}
 		for range 400 {
 			p.step()
 		}

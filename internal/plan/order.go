@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -23,6 +24,7 @@ type rule func(a, b *traits) int
 // traits of a block that orders go by.
 type traits struct {
 	size, life, contention int64
+	stays                  int64 // the birth of a block that stays, else the most that there is
 }
 
 func bySize(a, b *traits) int       { return cmp.Compare(b.size, a.size) }
@@ -35,18 +37,48 @@ func byMagnitude(a, b *traits) int {
 	return cmp.Compare(bits.Len64(uint64(b.size)), bits.Len64(uint64(a.size)))
 }
 
-// lanes are the orders that take turns. The first is for programs whose blocks
-// die within an iteration. The second is for those that keep blocks of many
-// sizes, or whose layers are of many sizes.
-var lanes = [][]rule{
-	{byContention, bySize},
-	{byMagnitude, byLife},
+// byStay has blocks that stay come first, in the order of their births.
+func byStay(a, b *traits) int { return cmp.Compare(a.stays, b.stays) }
+
+// A block lives long from this part of all steps on. Blocks that do stay, if what they
+// waste in the order of their births is at most a looseFraction of the bound: as in a ring
+// buffer, where what is born fills what has died.
+const (
+	longFraction  = 16
+	looseFraction = 32
+)
+
+// staying returns which blocks stay.
+func staying(blocks []Interval, steps int32, bound int64) []bool {
+	stays := make([]bool, len(blocks))
+	var long []Interval
+	for i, b := range blocks {
+		if (int64(b.Death)-int64(b.Birth))*longFraction >= int64(steps) {
+			stays[i] = true
+			long = append(long, b)
+		}
+	}
+	if height, ok := online(long, make([]int64, len(long))); !ok || height-Bound(long) > bound/looseFraction {
+		clear(stays)
+	}
+	return stays
 }
 
-func newLanes(blocks []Interval, load maxima) []*lane {
+// lanes are the orders that take turns. The first is for programs whose blocks
+// die within an iteration. The second is for those that keep blocks, or whose
+// layers are of many sizes.
+var lanes = [][]rule{
+	{byContention, bySize},
+	{byStay, byMagnitude, byLife},
+}
+
+func newLanes(blocks []Interval, load maxima, stays []bool) []*lane {
 	known := make([]traits, len(blocks))
 	for i, b := range blocks {
-		known[i] = traits{size: b.Size, life: int64(b.Death) - int64(b.Birth), contention: load.max(b.Birth, b.Death)}
+		known[i] = traits{size: b.Size, life: int64(b.Death) - int64(b.Birth), contention: load.max(b.Birth, b.Death), stays: math.MaxInt64}
+		if stays[i] {
+			known[i].stays = int64(b.Birth)
+		}
 	}
 	var all []*lane
 	for _, rules := range lanes {

@@ -45,8 +45,9 @@ type Options struct {
 	// below it, is the lower bound.
 	Target int64
 	// Rounds is how much work to do, in placements of everything; repair
-	// counts as so many as take as long. 0: 200, or fewer for more than
-	// 40,000 blocks, so that a search takes some 20 s at most.
+	// counts as so many as take as long. 0: 200, or more for fewer than
+	// 5,000 blocks and fewer for more than 40,000, so that a search that does
+	// not reach its target takes some 2 to 20 s.
 	Rounds int
 }
 
@@ -54,6 +55,7 @@ const (
 	defaultRounds = 200
 	looksAPlace   = 40          // neighbours that repair looks at while a round places a block
 	mostLooks     = 320_000_000 // of a search, unless Options.Rounds allows more
+	leastLooks    = 40_000_000  // of one that does not reach its target before
 	attemptRounds = 2           // work of an attempt of repair, at most
 	attemptLooks  = 2_000_000   // likewise
 	repairShare   = 3           // work of repair, as a multiple of that of rounds
@@ -102,7 +104,8 @@ type search struct {
 	blocks []Interval // with times as steps
 	steps  int32
 	target int64
-	looks  int64 // that may be spent
+	looks  int64  // that may be spent
+	stays  []bool // by block
 	lanes  []*lane
 	space  *space
 	offs   []int64 // of the round in progress
@@ -123,7 +126,7 @@ func newSearch(blocks []Interval, o Options) *search {
 		best:   Result{Offsets: make([]int64, len(blocks)), Height: math.MaxInt64, Bound: bound},
 	}
 	if o.Rounds <= 0 {
-		s.looks = min(defaultRounds*roundLooks(blocks), mostLooks)
+		s.looks = max(leastLooks, min(defaultRounds*roundLooks(blocks), mostLooks))
 	}
 	if h, ok := online(steps, s.best.Offsets); ok {
 		s.best.Height = h
@@ -131,7 +134,8 @@ func newSearch(blocks []Interval, o Options) *search {
 		s.best.Height = stack(steps, s.best.Offsets)
 	}
 	if s.best.Height > s.target {
-		s.lanes, s.space, s.offs = newLanes(steps, load), newSpace(count), make([]int64, len(blocks))
+		s.stays = staying(steps, count, bound)
+		s.lanes, s.space, s.offs = newLanes(steps, load, s.stays), newSpace(count), make([]int64, len(blocks))
 	}
 	return s
 }
@@ -187,7 +191,7 @@ func (s *search) round(ctx context.Context) {
 // attempt tries to lower the best plan.
 func (s *search) attempt(ctx context.Context, looks int64) {
 	if s.repair == nil {
-		s.repair = newRepair(s.blocks, s.steps)
+		s.repair = newRepair(s.blocks, s.steps, s.stays)
 	}
 	if !s.repair.attempt(ctx, s.best.Offsets, s.best.Height, s.target, looks) {
 		return

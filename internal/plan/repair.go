@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -18,9 +19,10 @@ import (
 // of a route is there, a gap in memory and time is here.
 type repair struct {
 	blocks []Interval // with times as steps
-	offs   []int64    // of the attempt in progress; out: the block is not placed
-	worth  []float64  // by block
-	out    []int32    // the blocks to be placed, the next one last
+	stays  []bool
+	offs   []int64   // of the attempt in progress; out: the block is not placed
+	worth  []float64 // by block
+	out    []int32   // the blocks to be placed, the next one last
 	alive  stabs
 
 	limit  int64
@@ -30,6 +32,11 @@ type repair struct {
 
 	part  float64 // of the height above the target, that an attempt leaves
 	looks int64   // neighbours that were looked at
+
+	// Beside blocks that stay, a few large ones can push each other out for ever. So
+	// a place may by chance be taken that is up to twice as dear as the best.
+	vary   bool
+	random *rand.Rand // the same in each search
 }
 
 // out is the offset of a block that is not placed.
@@ -42,8 +49,8 @@ type neighbour struct {
 	worth float64
 }
 
-func newRepair(blocks []Interval, steps int32) *repair {
-	r := &repair{blocks: blocks, offs: make([]int64, len(blocks)), worth: make([]float64, len(blocks)), alive: newStabs(blocks, steps), part: boldest}
+func newRepair(blocks []Interval, steps int32, stays []bool) *repair {
+	r := &repair{blocks: blocks, stays: stays, offs: make([]int64, len(blocks)), worth: make([]float64, len(blocks)), alive: newStabs(blocks, steps), part: boldest, vary: slices.Contains(stays, true), random: rand.New(rand.NewPCG(1, 2))}
 	for i := range blocks {
 		r.worth[i] = r.base(int32(i))
 	}
@@ -52,11 +59,20 @@ func newRepair(blocks []Interval, steps int32) *repair {
 
 // base is what a block is worth at first. A larger block is harder to place
 // again, and so is one that lives longer, but less so: it has more neighbours
-// and a long gap is as good as a short one.
+// and a long gap is as good as a short one. Blocks that stay are only moved
+// where nothing else helps.
 func (r *repair) base(i int32) float64 {
 	b := &r.blocks[i]
-	return float64(b.Size) * math.Sqrt(float64(b.Death-b.Birth))
+	worth := float64(b.Size) * math.Sqrt(float64(b.Death-b.Birth))
+	if r.stays[i] {
+		worth *= stayWorth
+	}
+	return worth
 }
+
+// stayWorth is what blocks that stay are worth as a multiple of others of their size
+// and lifetime.
+const stayWorth = 100
 
 // The first attempt takes a quarter off what is above the target. An attempt
 // that fails has the next ones ask for less; one that succeeds has them ask
@@ -210,8 +226,12 @@ func (r *repair) cheapest(size int64) (best int64) {
 		for ; nextEnded < len(r.byHigh) && r.byHigh[nextEnded].hi <= off; nextEnded++ {
 			ended += r.byHigh[nextEnded].worth
 		}
-		if begun-ended < least {
-			best, least = off, begun-ended
+		cost := begun - ended
+		if r.vary {
+			cost *= 1 + r.random.Float64()
+		}
+		if cost < least {
+			best, least = off, cost
 		}
 	}
 	consider(0)
