@@ -47,7 +47,7 @@ func (x *lending) takeTurns(turns int) {
 		require.NoError(x, s.Sync())
 	}
 	require.EqualValues(x, 64*mib, x.c.Stats().All.ReservedBytes.Current)
-	require.EqualValues(x, 8*(turns-1), x.c.Stats().Moves, "chunks of 8 MiB")
+	require.EqualValues(x, 16*(turns-1), x.c.Stats().Moves, "chunks of 4 MiB")
 }
 
 func (x *lending) alloc(size int64, s *cupool.Stream) cupool.Block {

@@ -9,12 +9,12 @@ import (
 	"github.com/cupool/cupool/internal/simdev"
 )
 
-// largeHandles is a heap of eight handles of 8 MiB, and a block of 33 MiB in it.
+// largeHandles is a heap of ten handles of 8 MiB, and a block of 33 MiB in it.
 func largeHandles(t *testing.T) (r *rig, h *Heap, id block.ID) {
 	r = newRig(t, 1, true, policy)
 	h = r.heaps[0]
-	r.free(r.alloc(h, 64*mib))
-	require.Len(t, h.ranges[1][0].chunks, 8)
+	r.free(r.alloc(h, 80*mib))
+	require.Len(t, h.ranges[1][0].chunks, 10)
 	return r, h, r.alloc(h, 33*mib)
 }
 
@@ -30,8 +30,8 @@ func (r *rig) cutLast(h *Heap, id block.ID) int64 {
 func TestCutLast(t *testing.T) {
 	r, h, id := largeHandles(t)
 	require.EqualValues(t, 6*mib, r.cutLast(h, id))
-	require.Equal(t, "large [Live 33M][Free 1M][Gap 6M][Free 24M]", r.layout(h))
-	require.EqualValues(t, 58*mib, r.budget.held)
+	require.Equal(t, "large [Live 33M][Free 1M][Gap 6M][Free 40M]", r.layout(h))
+	require.EqualValues(t, 74*mib, r.budget.held)
 	require.Zero(t, r.cutLast(h, id))
 	r.giveBack(h, 1<<40)
 	require.EqualValues(t, 34*mib, r.budget.held)
@@ -47,24 +47,24 @@ func TestCutLast(t *testing.T) {
 func TestCutLastStitched(t *testing.T) {
 	r := newRig(t, 1, true, policy)
 	h := r.heaps[0]
-	r.free(r.alloc(h, 64*mib))
-	row, between := r.alloc(h, 24*mib), r.alloc(h, 8*mib)
+	r.free(r.alloc(h, 80*mib))
+	first, row, between := r.alloc(h, 16*mib), r.alloc(h, 24*mib), r.alloc(h, 8*mib)
 	r.free(row)
 	r.budget.limit = r.budget.held
 	r.free(r.alloc(h, 56*mib)) // an idle range of all that is free
 	id := r.alloc(h, 35*mib)
-	require.Equal(t, "large [Part 3M][Free 21M][Live 8M][Part 8M][Part 8M][Part 8M][Part 8M], stitched [Live 35M]", r.layout(h))
+	require.Equal(t, "large [Live 16M][Part 3M][Free 21M][Live 8M][Part 8M][Part 8M][Part 8M][Part 8M], stitched [Live 35M]", r.layout(h))
 	require.Len(t, h.stitches, 1)
 	require.Len(t, h.stitches[0].chunks, 7)
 	require.Zero(t, r.cutLast(h, id), "there is no memory for the smaller handle")
 	r.budget.limit += 4 * mib
 	require.EqualValues(t, 4*mib, r.cutLast(h, id))
-	require.Equal(t, "large [Part 3M][Free 1M][Gap 4M][Free 16M][Live 8M][Part 8M][Part 8M][Part 8M][Part 8M], stitched [Live 35M]", r.layout(h))
+	require.Equal(t, "large [Live 16M][Part 3M][Free 1M][Gap 4M][Free 16M][Live 8M][Part 8M][Part 8M][Part 8M][Part 8M], stitched [Live 35M]", r.layout(h))
 	require.Len(t, h.stitches[0].chunks, 5, "what the range had behind its block is mapped no more")
 	require.Zero(t, r.cutLast(h, id))
 	r.free(id)
 	r.check()
-	r.free(r.alloc(h, 36*mib), between)
+	r.free(r.alloc(h, 36*mib), between, first)
 	r.check()
 	r.close()
 }
@@ -79,7 +79,7 @@ func TestCutLastOfOthers(t *testing.T) {
 	}
 	r.free(inside)
 	require.Zero(t, r.cutLast(h, behind), "it begins in the middle of the handle")
-	whole := r.alloc(h, 28*mib)
+	whole := r.alloc(h, 44*mib)
 	require.Zero(t, r.cutLast(h, whole))
 	r.free(id, behind, tiny, whole)
 	r.close()
@@ -99,8 +99,8 @@ func TestCutLastFails(t *testing.T) {
 			r, h, id := largeHandles(t)
 			r.d.FailNth(c.call, c.nth, errBroken)
 			require.Zero(t, r.cutLast(h, id))
-			require.EqualValues(t, 64*mib, r.budget.held)
-			require.Equal(t, 8, r.d.Stats().Mappings)
+			require.EqualValues(t, 80*mib, r.budget.held)
+			require.Equal(t, 10, r.d.Stats().Mappings)
 			require.EqualValues(t, 6*mib, r.cutLast(h, id))
 			r.free(id)
 			r.close()
@@ -111,6 +111,6 @@ func TestCutLastFails(t *testing.T) {
 	r.d.FailNth(simdev.MemSetAccess, 2, errBroken) // of the old one
 	_, err := h.CutLast(r.block(id))
 	require.ErrorIs(t, err, errBroken)
-	require.EqualValues(t, 64*mib, r.budget.held)
+	require.EqualValues(t, 80*mib, r.budget.held)
 	require.NoError(t, h.Check(0))
 }
