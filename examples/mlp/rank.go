@@ -93,10 +93,10 @@ func (r *rank) connect(ctx context.Context) (err error) {
 	stop := context.AfterFunc(ctx, func() { _ = r.comm.Abort() })
 	r.gives(func() error {
 		stop()
-		if err := r.comm.Close(); !errors.Is(err, cupool.ErrClosed) { // it was aborted
+		if err := r.comm.Close(); ctx.Err() == nil {
 			return err
 		}
-		return nil
+		return nil // what ended the ranks is known
 	})
 	return nil
 }
