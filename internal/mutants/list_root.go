@@ -216,6 +216,18 @@ var rootMutants = []mutant{
 		run: "^TestEnter$",
 	},
 	{
+		name: "a loan empties the borrower's magazines",
+		old:  `const firstBorrowing, firstLending, firstReclaiming, firstReleasing, lastLending = 1, 2, 7, 8, 15`,
+		now:  `const firstBorrowing, firstLending, firstReclaiming, firstReleasing, lastLending = 2, 1, 7, 8, 15`,
+		run:  "^TestLendingLeavesMagazines$",
+	},
+	{
+		name: "memory that an allocator keeps ends with its last handle",
+		old:  `released, err := h.CutLast(x)`,
+		now:  `released, err := int64(0), error(nil)`,
+		run:  "^TestAllocExact",
+	},
+	{
 		name: "a busy stream lends",
 		old:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.calls.Idle(polls) {`,
 		now:  `if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) {`,
