@@ -68,9 +68,10 @@ func newDevice(root *Caching, d Driver, logger *slog.Logger, limit int64) *devic
 	return dev
 }
 
-// failed remembers a device that is lost, for all pools, and passes the error on.
+// failed remembers a device that is lost, for all pools, and passes the error on. Only
+// that error is copied to Go's heap.
 func (d *deviceState) failed(err error) error {
-	if err == nil || !errors.Is(err, ErrDeviceLost) {
+	if !errors.Is(err, ErrDeviceLost) {
 		return err
 	}
 	if lost := err; !d.lost.CompareAndSwap(nil, &lost) {

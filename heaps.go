@@ -195,11 +195,7 @@ func (h *streamHeap) streamOfLocked(id block.ID) *Stream {
 // block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
 // ctx may hold a label.
 func (h *streamHeap) handleLocked(ctx context.Context, id block.ID, b *block.Block) (Block, error) {
-	weight := 0.0
-	if log := &h.c.dev.history; log.On() {
-		weight = log.Sample(&h.distance, b.Requested())
-	}
-	return h.handOutLocked(ctx, id, b, weight, false)
+	return h.handOutLocked(ctx, id, b, h.c.dev.history.Sample(&h.distance, b.Requested()), false)
 }
 
 // handOutLocked is handleLocked of a block that is a sample with a weight, or 0, and

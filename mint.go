@@ -118,7 +118,9 @@ func (c *Caching) Reclaim(need int64) (released int64, err error) {
 // AllocExact is Alloc for memory that an allocator keeps. Where the memory ends in a large
 // handle of virtual memory that nothing else uses, a smaller one takes the handle's
 // place, and the rest goes back to the device. That waits for the stream's work, no
-// longer than Config.WaitTimeout.
+// longer than Config.WaitTimeout; where the work is late, the handle stays. It is safe for
+// use from several goroutines. It fails as Alloc does, and with the device's error where
+// neither handle could be mapped: the memory is not used any more then.
 func (c *Caching) AllocExact(size int64, s *Stream) (Block, error) {
 	b, err := c.Alloc(size, s)
 	if err != nil || size == 0 || c.memory == nil || c.sanitizer != nil { // a sanitizer has filled it
@@ -132,10 +134,12 @@ func (c *Caching) AllocExact(size int64, s *Stream) (Block, error) {
 
 // cutLast gives the memory back that the last handle of a block has behind it.
 func (c *Caching) cutLast(b Block) error {
-	c.reclaim.Lock()
-	defer c.reclaim.Unlock()
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
+	if !c.reclaim.LockUntil(ctx) {
+		return nil
+	}
+	defer c.reclaim.Unlock()
 	x := c.space.Blocks.At(b.id())
 	h := c.heapAt(x.Owner())
 	if h == nil { // its stream is being closed

@@ -177,9 +177,9 @@ func (c *Caching) borrowIdle(r request) (Block, bool) {
 	if len(lenders) == 0 || c.excess(r) <= 0 {
 		return Block{}, false
 	}
+	_, _ = c.settleAll(epoch.Ask) // what it cannot free goes on to wait
 	polls := provePolls
 	for _, from := range lenders {
-		_, _ = c.settleAll(epoch.Ask) // what it cannot free goes on to wait
 		if b, ok := from.lend(r, &polls); ok {
 			return b, true
 		}
@@ -296,7 +296,11 @@ func (h *streamHeap) lacks(r request) int64 {
 func (c *Caching) lenders(r request) []*streamHeap {
 	list := c.idle.lenders[:0]
 	for _, h := range c.heaps.All() {
-		if h != nil && (h == r.h && c.memory != nil && c.budget.Pressed(r.rounded) || h != r.h && h.stream.calls.IsOpen()) {
+		switch {
+		case h == nil:
+		case h == r.h && (c.memory == nil || !c.budget.Pressed(r.rounded)):
+		case h != r.h && !h.stream.calls.IsOpen():
+		default:
 			list = append(list, h)
 		}
 	}

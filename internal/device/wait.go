@@ -22,7 +22,7 @@ func OnlyLostOrLate(err error) error {
 // IsLate reports whether an error is that of a wait that ended before the work.
 func IsLate(err error) bool {
 	if err == nil {
-		return false
+		return false // without memory for what errors.As fills
 	}
 	var late *WaitError
 	return errors.As(err, &late)

@@ -34,9 +34,9 @@ type repair struct {
 	looks int64   // neighbours that were looked at
 
 	// Beside blocks that stay, a few large ones can push each other out for ever. So
-	// a place may by chance be taken that is up to twice as dear as the best.
-	vary   bool
-	random *rand.Rand // the same in each search
+	// a place may by chance be taken that is up to twice as dear as the best. It is the
+	// same chance in each search. nil: no block stays.
+	random *rand.Rand
 }
 
 // out is the offset of a block that is not placed.
@@ -50,7 +50,10 @@ type neighbour struct {
 }
 
 func newRepair(blocks []Interval, steps int32, stays []bool) *repair {
-	r := &repair{blocks: blocks, stays: stays, offs: make([]int64, len(blocks)), worth: make([]float64, len(blocks)), alive: newStabs(blocks, steps), part: boldest, vary: slices.Contains(stays, true), random: rand.New(rand.NewPCG(1, 2))}
+	r := &repair{blocks: blocks, stays: stays, offs: make([]int64, len(blocks)), worth: make([]float64, len(blocks)), alive: newStabs(blocks, steps), part: boldest}
+	if slices.Contains(stays, true) {
+		r.random = rand.New(rand.NewPCG(1, 2))
+	}
 	for i := range blocks {
 		r.worth[i] = r.base(int32(i))
 	}
@@ -227,7 +230,7 @@ func (r *repair) cheapest(size int64) (best int64) {
 			ended += r.byHigh[nextEnded].worth
 		}
 		cost := begun - ended
-		if r.vary {
+		if r.random != nil {
 			cost *= 1 + r.random.Float64()
 		}
 		if cost < least {
