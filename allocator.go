@@ -1,12 +1,12 @@
 // Package cupool is a caching allocator for device memory, after the manner
 // of PyTorch's: memory that a program frees stays reserved and serves its
 // later requests without a call to the device. It is used as the memory of
-// gorgonia's tensors (Engine), for device buffers (Caching, Buffer), or
+// gorgonia's tensors (Engine), for device buffers (Pool, Buffer), or
 // under a training run (examples/mlp).
 //
 // # The map
 //
-// An allocator (Caching, which New makes) and its private pools share a device:
+// An allocator (Pool, which New makes) and its private pools share a device:
 // its Driver, its streams and a limit. A pool has a heap for each stream; the
 // heap is the free memory that the stream's order makes safe to reuse.
 //
@@ -28,7 +28,7 @@
 //
 // # The way of one Alloc
 //
-//  1. Caching.Alloc finds a block of exactly this size that was freed on this
+//  1. Pool.Alloc finds a block of exactly this size that was freed on this
 //     processor in a magazine: a plain store makes it live again. No lock, no
 //     driver, no Go memory.
 //  2. Otherwise allocSlow locks the stream's heap, and Heap.Take finds a block:
@@ -49,7 +49,7 @@
 //
 // # The way of one Free
 //
-//  1. Caching.Free gives a block that has a place in a magazine back to it with
+//  1. Pool.Free gives a block that has a place in a magazine back to it with
 //     one compare-and-swap, from any goroutine.
 //  2. Otherwise it locks the block's heap. A block that no other stream uses goes
 //     to Heap.Put: a small one to the fast bins, which merge when a search fails,
@@ -74,7 +74,7 @@ import (
 type Ptr = device.Ptr
 
 // StreamHandle is a Driver's own handle of a stream; 0 is the default
-// stream (CUDA's null stream). Programs use *Stream, which Caching makes.
+// stream (CUDA's null stream). Programs use *Stream, which Pool makes.
 type StreamHandle = device.Stream
 
 // EventHandle is a Driver's own handle of an event.
@@ -145,7 +145,7 @@ type Driver interface {
 	Close() error
 }
 
-// Allocator hands out device memory in stream order. Caching implements it;
+// Allocator hands out device memory in stream order. Pool implements it;
 // Engine and Buffer take any. All methods are safe from several goroutines.
 type Allocator interface {
 	// Alloc returns size bytes, aligned to 512 (256 with a MinBlock of that),

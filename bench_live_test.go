@@ -69,11 +69,11 @@ func TestWorkloadIsThePeers(t *testing.T) {
 // liveBlocks are the blocks of a workload.
 type liveBlocks struct {
 	workload
-	c      *cupool.Caching
+	c      *cupool.Pool
 	blocks []cupool.Block
 }
 
-func newLiveBlocks(c *cupool.Caching, w workload) *liveBlocks {
+func newLiveBlocks(c *cupool.Pool, w workload) *liveBlocks {
 	return &liveBlocks{workload: w, c: c, blocks: make([]cupool.Block, w.live)}
 }
 

@@ -49,7 +49,7 @@ const warmPairs = 1000
 
 // parallelPairs measures b.N pairs of 1 MiB, shared among a goroutine for
 // each of the streams.
-func parallelPairs(b *testing.B, c *cupool.Caching, streams []*cupool.Stream) {
+func parallelPairs(b *testing.B, c *cupool.Pool, streams []*cupool.Stream) {
 	each := (b.N + len(streams) - 1) / len(streams)
 	var warm, done sync.WaitGroup
 	start := make(chan struct{})
@@ -74,7 +74,7 @@ func parallelPairs(b *testing.B, c *cupool.Caching, streams []*cupool.Stream) {
 	b.StopTimer()
 }
 
-func pairs(c *cupool.Caching, s *cupool.Stream, n int) error {
+func pairs(c *cupool.Pool, s *cupool.Stream, n int) error {
 	for range n {
 		h, err := c.Alloc(1<<20, s)
 		if err == nil {
@@ -128,14 +128,14 @@ func BenchmarkCrossStream(b *testing.B) {
 // the device.
 const crossBatch = 64
 
-func crossPool(b *testing.B) (*cupool.Caching, *cupool.Stream) {
+func crossPool(b *testing.B) (*cupool.Pool, *cupool.Stream) {
 	c := benchPool(b)
 	s, err := c.NewStream()
 	require.NoError(b, err)
 	return c, s
 }
 
-func crossOnce(b *testing.B, c *cupool.Caching, s *cupool.Stream) {
+func crossOnce(b *testing.B, c *cupool.Pool, s *cupool.Stream) {
 	h, err := c.Alloc(1<<20, nil)
 	if err == nil {
 		err = c.RecordStream(h, s)
@@ -148,7 +148,7 @@ func crossOnce(b *testing.B, c *cupool.Caching, s *cupool.Stream) {
 	}
 }
 
-func reportEvents(b *testing.B, c *cupool.Caching) {
+func reportEvents(b *testing.B, c *cupool.Pool) {
 	st := c.Stats()
 	b.ReportMetric(float64(st.EventsRecorded)/float64(st.All.Allocation.Allocated), "events/op")
 	b.ReportMetric(float64(st.EventQueries)/float64(st.All.Allocation.Allocated), "queries/op")
@@ -157,14 +157,14 @@ func reportEvents(b *testing.B, c *cupool.Caching) {
 // busyWork keeps a stream working during a batch, so that what is freed in it
 // has to wait, and is collected in the batch after it. The peers do the same.
 type busyWork struct {
-	c     *cupool.Caching
+	c     *cupool.Pool
 	s     *cupool.Stream
 	block cupool.Block
 }
 
 // newBusyWork takes memory that takes a while to set: a few hundred
 // microseconds at a GPU's bandwidth, as many and more at a processor's.
-func newBusyWork(b *testing.B, c *cupool.Caching, s *cupool.Stream) *busyWork {
+func newBusyWork(b *testing.B, c *cupool.Pool, s *cupool.Stream) *busyWork {
 	size := int64(4 << 20)
 	if strings.HasPrefix(os.Getenv("CUPOOL_DEVICE"), "cuda") {
 		size = 1 << 30

@@ -26,11 +26,11 @@ func benchDevice(b *testing.B) cupool.Driver {
 }
 
 // benchPool returns an allocator on that device.
-func benchPool(b *testing.B, change ...func(*cupool.Config)) *cupool.Caching {
+func benchPool(b *testing.B, change ...func(*cupool.Config)) *cupool.Pool {
 	return poolOn(b, benchDevice(b), change...)
 }
 
-func poolOn(b *testing.B, d cupool.Driver, change ...func(*cupool.Config)) *cupool.Caching {
+func poolOn(b *testing.B, d cupool.Driver, change ...func(*cupool.Config)) *cupool.Pool {
 	cfg := cupool.Config{Driver: d}
 	for _, f := range change {
 		f(&cfg)
@@ -42,7 +42,7 @@ func poolOn(b *testing.B, d cupool.Driver, change ...func(*cupool.Config)) *cupo
 }
 
 // pair allocates and frees a block.
-func pair(b *testing.B, c *cupool.Caching, size int64, s *cupool.Stream) {
+func pair(b *testing.B, c *cupool.Pool, size int64, s *cupool.Stream) {
 	h, err := c.Alloc(size, s)
 	if err == nil {
 		err = c.Free(h)
@@ -53,7 +53,7 @@ func pair(b *testing.B, c *cupool.Caching, size int64, s *cupool.Stream) {
 }
 
 // warm makes a size recur, so that the magazines have it.
-func warm(b *testing.B, c *cupool.Caching, size int64, s *cupool.Stream) {
+func warm(b *testing.B, c *cupool.Pool, size int64, s *cupool.Stream) {
 	for range 32 {
 		pair(b, c, size, s)
 	}
@@ -71,7 +71,7 @@ var sizes = []struct {
 }{{"512", 512}, {"1MiB", 1 << 20}, {"32MiB", 32 << 20}}
 
 // reportCalls reports the calls to the device since ResetAccumulated.
-func reportCalls(b *testing.B, c *cupool.Caching) {
+func reportCalls(b *testing.B, c *cupool.Pool) {
 	st := c.Stats()
 	calls := st.DriverAllocs + st.DriverFrees + st.EventsRecorded + st.EventQueries
 	b.ReportMetric(float64(calls)/float64(b.N), "driver-calls/op")
@@ -173,7 +173,7 @@ func BenchmarkTrim1000(b *testing.B) {
 }
 
 // fillAndFree allocates all blocks and then frees them.
-func fillAndFree(b *testing.B, c *cupool.Caching, blocks []cupool.Block, size int64) {
+func fillAndFree(b *testing.B, c *cupool.Pool, blocks []cupool.Block, size int64) {
 	var err error
 	for i := range blocks {
 		if blocks[i], err = c.Alloc(size, nil); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cupool/cupool"
 )
 
-func newHostPool(t testing.TB, change ...func(*cupool.Config)) *cupool.Caching {
+func newHostPool(t testing.TB, change ...func(*cupool.Config)) *cupool.Pool {
 	var cfg cupool.Config
 	for _, f := range change {
 		f(&cfg)
@@ -28,7 +28,7 @@ type vec struct {
 	_    [3]bool
 }
 
-func roundTrip[T any](t *testing.T, c *cupool.Caching, values ...T) {
+func roundTrip[T any](t *testing.T, c *cupool.Pool, values ...T) {
 	t.Helper()
 	b, err := cupool.BufferFrom(c, values, nil)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestBufferElements(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func refused[T any](t *testing.T, c *cupool.Caching) {
+func refused[T any](t *testing.T, c *cupool.Pool) {
 	t.Helper()
 	_, err := cupool.NewBuffer[T](c, 1, nil)
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
@@ -107,7 +107,7 @@ func TestEmptyBuffers(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func empty[T any](t *testing.T, c *cupool.Caching, n int) {
+func empty[T any](t *testing.T, c *cupool.Pool, n int) {
 	t.Helper()
 	b, err := cupool.NewBuffer[T](c, n, nil)
 	require.NoError(t, err)
@@ -202,11 +202,11 @@ func TestBufferViews(t *testing.T) {
 // Every method notices that the memory is gone, through whatever handle it
 // was freed, also when other blocks live there again.
 func TestBufferUseAfterFree(t *testing.T) {
-	for name, free := range map[string]func(c *cupool.Caching, b *cupool.Buffer[int32]) error{
-		"by Free":    func(_ *cupool.Caching, b *cupool.Buffer[int32]) error { return b.Free() },
-		"by handle":  func(c *cupool.Caching, b *cupool.Buffer[int32]) error { return c.Free(b.Block()) },
-		"by address": func(c *cupool.Caching, b *cupool.Buffer[int32]) error { return c.FreePtr(b.Ptr(), b.Bytes()) },
-		"and reused": func(c *cupool.Caching, b *cupool.Buffer[int32]) error {
+	for name, free := range map[string]func(c *cupool.Pool, b *cupool.Buffer[int32]) error{
+		"by Free":    func(_ *cupool.Pool, b *cupool.Buffer[int32]) error { return b.Free() },
+		"by handle":  func(c *cupool.Pool, b *cupool.Buffer[int32]) error { return c.Free(b.Block()) },
+		"by address": func(c *cupool.Pool, b *cupool.Buffer[int32]) error { return c.FreePtr(b.Ptr(), b.Bytes()) },
+		"and reused": func(c *cupool.Pool, b *cupool.Buffer[int32]) error {
 			if err := b.Free(); err != nil {
 				return err
 			}

@@ -24,14 +24,14 @@ import (
 	"github.com/cupool/cupool/internal/vmem"
 )
 
-// Caching is the caching allocator: memory that is freed stays reserved and
+// Pool is the caching allocator: memory that is freed stays reserved and
 // serves later requests of the same stream without a call to the device. Its
 // way of working is in the package's doc comment. All methods are safe from
-// several goroutines. The zero Caching is not one: its methods panic.
+// several goroutines. The zero Pool is not one: its methods panic.
 //
 // New makes an allocator, the root, and NewPool private pools of it, which share
 // its streams and its limit.
-type Caching struct {
+type Pool struct {
 	dev        *deviceState
 	driver     Driver // of the memory
 	ownsDriver bool
@@ -77,7 +77,7 @@ var pools atomic.Uint32
 
 // New returns an allocator over cfg.Driver. It fails with a *ConfigError, or
 // with what the device says when a Fraction needs its size.
-func New(cfg Config) (*Caching, error) {
+func New(cfg Config) (*Pool, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func New(cfg Config) (*Caching, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
-	c := &Caching{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, id: pools.Add(1)}
+	c := &Pool{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, id: pools.Add(1)}
 	c.log = rarelog.Limit(cfg.Logger.With("device", cfg.Driver.Name()))
 	c.dev = newDevice(c, cfg.Driver, c.log, limit)
 	c.budget.Limit = limit
@@ -114,7 +114,7 @@ func New(cfg Config) (*Caching, error) {
 }
 
 // begin sets up what follows from the fields that New or NewPool have set.
-func (c *Caching) begin(noSplit bool) (err error) {
+func (c *Pool) begin(noSplit bool) (err error) {
 	cfg := &c.cfg
 	if c.collectAbove, err = confcheck.Threshold(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
@@ -147,14 +147,14 @@ func (c *Caching) begin(noSplit bool) (err error) {
 }
 
 // Driver returns the device.
-func (c *Caching) Driver() Driver { return c.dev.driver }
+func (c *Pool) Driver() Driver { return c.dev.driver }
 
 // DefaultStream returns the device's default stream.
-func (c *Caching) DefaultStream() *Stream { return c.dev.def }
+func (c *Pool) DefaultStream() *Stream { return c.dev.def }
 
 // Alloc implements Allocator. A size that was lately freed on the same
 // processor and stream is served without a lock.
-func (c *Caching) Alloc(size int64, s *Stream) (Block, error) {
+func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
 	hits := c.def.Magazine
 	if s != nil {
 		if s.root != c {
@@ -173,7 +173,7 @@ func (c *Caching) Alloc(size int64, s *Stream) (Block, error) {
 // serves does not look at it. One that misses may have to wait for work of the
 // device, when memory runs out: it then fails with an error that matches the
 // cause of ctx. Use Alloc where nothing is to be cancelled.
-func (c *Caching) AllocContext(ctx context.Context, size int64, s *Stream) (Block, error) {
+func (c *Pool) AllocContext(ctx context.Context, size int64, s *Stream) (Block, error) {
 	hits := c.def.Magazine
 	if s != nil {
 		if s.root != c {
@@ -189,7 +189,7 @@ func (c *Caching) AllocContext(ctx context.Context, size int64, s *Stream) (Bloc
 }
 
 // allocPrivate serves requests to a private pool.
-func (c *Caching) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, error) {
+func (c *Pool) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, error) {
 	if s.root == c.dev.root {
 		if h := c.findHeap(s); h != nil {
 			id, b, gen, misses := h.Magazine.Get(size)
@@ -203,7 +203,7 @@ func (c *Caching) allocPrivate(ctx context.Context, size int64, s *Stream) (Bloc
 }
 
 // allocSlow serves what no magazine could.
-func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses magazine.Misses) (Block, error) {
+func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses magazine.Misses) (Block, error) {
 	h := c.def
 	if s != nil {
 		if h = c.findHeap(s); h == nil {
@@ -250,7 +250,7 @@ func (c *Caching) allocSlow(ctx context.Context, size int64, s *Stream, misses m
 }
 
 // heapFor is heapOf that refuses streams of another allocator.
-func (c *Caching) heapFor(size int64, s *Stream) (*streamHeap, error) {
+func (c *Pool) heapFor(size int64, s *Stream) (*streamHeap, error) {
 	if s.root != c.dev.root {
 		return nil, foreignStream("allocation", 0, size, s)
 	}
@@ -263,7 +263,7 @@ func foreignStream(op string, p Ptr, size int64, s *Stream) error {
 }
 
 // Free implements Allocator.
-func (c *Caching) Free(b Block) error {
+func (c *Pool) Free(b Block) error {
 	if b.pool() != c.id {
 		return c.dev.shed(c.freeSlow(b))
 	}
@@ -292,7 +292,7 @@ func (c *Caching) Free(b Block) error {
 // RecordStream implements Allocator. Recording the allocating stream, or
 // the same one twice, changes nothing. It fails with ErrUseAfterFree,
 // ErrForeignPointer, ErrForeignStream or ErrClosed.
-func (c *Caching) RecordStream(b Block, s *Stream) error {
+func (c *Pool) RecordStream(b Block, s *Stream) error {
 	h, _, err := c.recordUse("record stream", b, s)
 	if h != nil {
 		h.mu.Unlock()
@@ -302,7 +302,7 @@ func (c *Caching) RecordStream(b Block, s *Stream) error {
 
 // FreeOn is RecordStream followed by Free: the block was last used by work
 // that s has been given.
-func (c *Caching) FreeOn(b Block, s *Stream) error {
+func (c *Pool) FreeOn(b Block, s *Stream) error {
 	h, x, err := c.recordUse("free", b, s)
 	if h == nil {
 		return err
@@ -317,7 +317,7 @@ func (c *Caching) FreeOn(b Block, s *Stream) error {
 
 // FreePtrOn is FreeOn by address, with size as FreePtr has it: what was allocated, in
 // bytes, or negative not to have it checked. It fails as both do.
-func (c *Caching) FreePtrOn(p Ptr, size int64, s *Stream) error {
+func (c *Pool) FreePtrOn(p Ptr, size int64, s *Stream) error {
 	b, err := c.blockAt(p, size)
 	if err != nil {
 		return err
@@ -327,7 +327,7 @@ func (c *Caching) FreePtrOn(p Ptr, size int64, s *Stream) error {
 
 // recordUse notes that s uses a live block and returns the block's heap,
 // locked, or nil with an error and for the empty Block.
-func (c *Caching) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Block, error) {
+func (c *Pool) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Block, error) {
 	if s == nil {
 		s = c.dev.def
 	}
@@ -363,7 +363,7 @@ func (c *Caching) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.
 // stream, too, and other streams may take it over while it is idle. It goes back
 // to the device by Trim, EmptyCache or before an out of memory only. Reserve
 // fails as Alloc does.
-func (c *Caching) Reserve(size int64, s *Stream) error {
+func (c *Pool) Reserve(size int64, s *Stream) error {
 	b, err := c.AllocContext(reserving, size, s)
 	if err != nil {
 		return err
@@ -373,7 +373,7 @@ func (c *Caching) Reserve(size int64, s *Stream) error {
 }
 
 // keep notes that the memory of a live block was reserved on purpose.
-func (c *Caching) keep(b Block) error {
+func (c *Pool) keep(b Block) error {
 	if b.IsEmpty() || b.pool() != c.id { // another pool lent it
 		return nil
 	}
@@ -394,7 +394,7 @@ func (c *Caching) keep(b Block) error {
 // that have at most Config.SmallLimit bytes each, beyond what s has cached for
 // them. They stay as those of Reserve do. It fails as Alloc does, with the
 // device's error where there is not so much memory.
-func (c *Caching) ReserveSmall(size int64, s *Stream) error {
+func (c *Pool) ReserveSmall(size int64, s *Stream) error {
 	h, err := c.def, error(nil)
 	if s != nil {
 		h, err = c.heapFor(size, s)

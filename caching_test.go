@@ -12,7 +12,7 @@ import (
 	"github.com/cupool/cupool"
 )
 
-func TestCaching(t *testing.T) {
+func TestPool(t *testing.T) {
 	runScripts(t, map[string]scriptCase{
 		"nothing":    {"", ""},
 		"empty size": {"a=0 free:a", ""},
@@ -66,7 +66,7 @@ func TestCaching(t *testing.T) {
 
 // The device refuses the 20 MiB that the configuration wants, but has what
 // the request needs.
-func TestCachingGrowsByWhatIsNeeded(t *testing.T) {
+func TestPoolGrowsByWhatIsNeeded(t *testing.T) {
 	runScripts(t, map[string]scriptCase{
 		"20M fit":        {"a=2M", "0 large: [Live 2M][Free 18M]"},
 		"2M fit":         {"x=10M a=2M", "0 large: [Live 10M]; 0 large: [Live 2M]"},
@@ -76,7 +76,7 @@ func TestCachingGrowsByWhatIsNeeded(t *testing.T) {
 	}, 24<<20)
 }
 
-func TestCachingConfiguredSizes(t *testing.T) {
+func TestPoolConfiguredSizes(t *testing.T) {
 	runScripts(t, map[string]scriptCase{
 		"small segment":  {"a=4K", "0 small: [Live 4K][Free 12K]"},
 		"small limit":    {"a=8K b=8K+1", "0 small: [Live 8K][Free 8K]; 0 large: [Live 8704][Free 56K]"},
@@ -449,7 +449,7 @@ func TestMagazinesKeepStreamsApart(t *testing.T) {
 	require.Equal(t, want.frees, st.Freed, "counts are exact")
 }
 
-func TestCachingParallel(t *testing.T) {
+func TestPoolParallel(t *testing.T) {
 	c, _ := newParallelPool(t, 8<<30, withMagazines)
 	s1, err := c.NewStream()
 	require.NoError(t, err)

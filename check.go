@@ -18,7 +18,7 @@ import (
 // Config.Sanitize it also looks at the memory of streams that have no work under
 // way, and returns the blocks that were found to be corrupted since Check,
 // EmptyCache or Close last did, each as a *CorruptionError.
-func (c *Caching) Check() error {
+func (c *Pool) Check() error {
 	heaps, unlock := c.lockAll()
 	defer unlock()
 	var got [2]heap.Census

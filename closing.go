@@ -87,7 +87,7 @@ func (d *deviceState) finishClosed() error {
 }
 
 // finishClosed tries again to give back what a closed pool holds.
-func (c *Caching) finishClosed() error {
+func (c *Pool) finishClosed() error {
 	if !c.reclaim.TryLock() { // somebody else is at it
 		return nil
 	}
@@ -108,7 +108,7 @@ func (c *Caching) finishClosed() error {
 // next empties its cache, trims or lacks memory after the last block was freed.
 // It fails with ErrClosed, for an allocator that New made with ErrNotSupported,
 // or with what the device says.
-func (c *Caching) Retire() error {
+func (c *Pool) Retire() error {
 	if c == c.dev.root {
 		return fmt.Errorf("cupool: retire: only private pools can be; use Close: %w", ErrNotSupported)
 	}
@@ -131,7 +131,7 @@ func (c *Caching) Retire() error {
 
 // closeIfUnused gives back what a retired pool has no use for, and closes it
 // when that is all. While it sleeps it holds nothing that could go.
-func (c *Caching) closeIfUnused() error {
+func (c *Pool) closeIfUnused() error {
 	err := c.emptyCache()
 	if errors.Is(err, ErrAsleep) {
 		err = nil
@@ -149,7 +149,7 @@ func (c *Caching) closeIfUnused() error {
 // may wait for the caller.
 func (d *deviceState) closeRetired() error {
 	errs := []error{d.finishClosed()}
-	pools := slices.DeleteFunc(d.private(), func(c *Caching) bool { return !c.retired.Load() })
+	pools := slices.DeleteFunc(d.private(), func(c *Pool) bool { return !c.retired.Load() })
 	if len(pools) == 0 || !d.closing.TryLock() {
 		return errs[0]
 	}
@@ -177,7 +177,7 @@ func (d *deviceState) closeRetired() error {
 // still refuses counts as reserved, and is tried again when the allocator
 // empties its cache, trims, lacks memory or is closed. Calls after Close fail with
 // ErrClosed.
-func (c *Caching) Close() error {
+func (c *Pool) Close() error {
 	d := c.dev
 	defer c.reclaim.Report() // without locks
 	d.closing.Lock()
@@ -228,7 +228,7 @@ func (d *deviceState) setClosed(closed bool) {
 
 // close is Close with deviceState.closing held, without the private pools. When the
 // device's work is not done when ctx is, or blocks are held, the pool is open again.
-func (c *Caching) close(ctx context.Context) error {
+func (c *Pool) close(ctx context.Context) error {
 	d := c.dev
 	c.decay.End()
 	c.drainLater()
@@ -274,7 +274,7 @@ func (c *Caching) close(ctx context.Context) error {
 
 // releaseHeaps gives back what all heaps of a closed pool hold, and what earlier
 // calls left, and lists the blocks that were live.
-func (c *Caching) releaseHeaps() (leaks []Leak, err error) {
+func (c *Pool) releaseHeaps() (leaks []Leak, err error) {
 	var errs []error
 	for _, h := range c.allHeaps() {
 		l, err := h.releaseAll()

@@ -117,26 +117,26 @@ func start(f func() error) <-chan error {
 // stream of the family can use it any more, whether the stream was recorded on
 // a block or not, and whether the pool ever saw the stream.
 func TestCloseWaitsForEveryStream(t *testing.T) {
-	uses := map[string]func(t *testing.T, p *cupool.Caching, s *cupool.Stream) (leaks int){
-		"recorded and freed": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+	uses := map[string]func(t *testing.T, p *cupool.Pool, s *cupool.Stream) (leaks int){
+		"recorded and freed": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
 			b := allocate(t, p, 4<<20, nil)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			require.NoError(t, p.RecordStream(b, s))
 			require.NoError(t, p.Free(b))
 			return 0
 		},
-		"recorded and live": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+		"recorded and live": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
 			b := allocate(t, p, 4<<20, nil)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			require.NoError(t, p.RecordStream(b, s))
 			return 1
 		},
-		"used and live": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+		"used and live": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
 			b := allocate(t, p, 4<<20, nil)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			return 1
 		},
-		"of the stream": func(t *testing.T, p *cupool.Caching, s *cupool.Stream) int {
+		"of the stream": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
 			b := allocate(t, p, 4<<20, s)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			require.NoError(t, p.Free(b))
@@ -157,7 +157,7 @@ func TestCloseWaitsForEveryStream(t *testing.T) {
 }
 
 func closeUnderWork(t *testing.T, setUp func(*watchedDevice, func()) cupool.PoolConfig,
-	use func(*testing.T, *cupool.Caching, *cupool.Stream) int, closing bool,
+	use func(*testing.T, *cupool.Pool, *cupool.Stream) int, closing bool,
 ) {
 	d := newWatched(t)
 	c, err := cupool.New(cupool.Config{Driver: d})
@@ -210,12 +210,12 @@ func closeUnderWork(t *testing.T, setUp func(*watchedDevice, func()) cupool.Pool
 // nothing of streams, so that the allocator calls it only for memory that no
 // work is under way on.
 func TestOwnFreeWaits(t *testing.T) {
-	for name, giveBack := range map[string]func(c, p *cupool.Caching) error{
-		"EmptyCache": func(_, p *cupool.Caching) error { return p.EmptyCache() },
-		"Trim":       func(_, p *cupool.Caching) error { _, err := p.Trim(0); return err },
-		"Retire":     func(_, p *cupool.Caching) error { return p.Retire() },
-		"Close":      func(_, p *cupool.Caching) error { return p.Close() },
-		"root": func(c, _ *cupool.Caching) error {
+	for name, giveBack := range map[string]func(c, p *cupool.Pool) error{
+		"EmptyCache": func(_, p *cupool.Pool) error { return p.EmptyCache() },
+		"Trim":       func(_, p *cupool.Pool) error { _, err := p.Trim(0); return err },
+		"Retire":     func(_, p *cupool.Pool) error { return p.Retire() },
+		"Close":      func(_, p *cupool.Pool) error { return p.Close() },
+		"root": func(c, _ *cupool.Pool) error {
 			b, err := c.Alloc(1<<30-8<<20, nil) // more than is left beside the pool
 			return errors.Join(ignore(err, cupool.ErrOutOfMemory), c.Free(b))
 		},

@@ -86,7 +86,7 @@ func ParseDivisions(s string) (Divisions, error) {
 // String returns what ParseDivisions reads, or "none".
 func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 
-// Config sets up a Caching allocator. The zero value is the host device
+// Config sets up a Pool allocator. The zero value is the host device
 // with PyTorch's sizes and no limit. Sizes are in bytes. New reads nothing
 // from the environment; ConfigFromEnv does, for programs that ask for it.
 //

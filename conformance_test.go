@@ -93,7 +93,7 @@ func TestConformanceSanitized(t *testing.T) {
 
 // TestConformancePools runs the battery on a private pool.
 func TestConformancePools(t *testing.T) {
-	opt := conformance.Options{Wrap: func(c *cupool.Caching) (*cupool.Caching, error) {
+	opt := conformance.Options{Wrap: func(c *cupool.Pool) (*cupool.Pool, error) {
 		return c.NewPool(cupool.PoolConfig{})
 	}}
 	host := configs[5]

@@ -15,7 +15,7 @@ import (
 
 // withDecay runs f in a time of its own on an allocator that gives idle memory
 // back within a second.
-func withDecay(t *testing.T, b cupool.Backing, dev simdev.Config, f func(c *cupool.Caching, d *conformance.Failing)) {
+func withDecay(t *testing.T, b cupool.Backing, dev simdev.Config, f func(c *cupool.Pool, d *conformance.Failing)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := conformance.NewFailing(simdev.New(dev))
@@ -31,7 +31,7 @@ func withDecay(t *testing.T, b cupool.Backing, dev simdev.Config, f func(c *cupo
 var decayBackings = []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM}
 
 // hold allocates n blocks of 32 MiB; the function it returns frees them.
-func hold(t *testing.T, c *cupool.Caching, n int) (free func()) {
+func hold(t *testing.T, c *cupool.Pool, n int) (free func()) {
 	t.Helper()
 	var blocks []cupool.Block
 	for range n {
@@ -49,7 +49,7 @@ func hold(t *testing.T, c *cupool.Caching, n int) (free func()) {
 func TestDecay(t *testing.T) {
 	for _, b := range decayBackings {
 		t.Run(b.String(), func(t *testing.T) {
-			withDecay(t, b, simdev.Config{}, func(c *cupool.Caching, d *conformance.Failing) {
+			withDecay(t, b, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
 				live, err := c.Alloc(64*mib, nil)
 				require.NoError(t, err)
 				hold(t, c, 32)()
@@ -71,7 +71,7 @@ func TestDecay(t *testing.T) {
 func TestDecayLeavesSteadyStateAlone(t *testing.T) {
 	for _, b := range decayBackings {
 		t.Run(b.String(), func(t *testing.T) {
-			withDecay(t, b, simdev.Config{}, func(c *cupool.Caching, d *conformance.Failing) {
+			withDecay(t, b, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
 				for range 300 {
 					free := hold(t, c, 4)
 					time.Sleep(9 * time.Millisecond)
@@ -89,7 +89,7 @@ func TestDecayLeavesSteadyStateAlone(t *testing.T) {
 func TestDecayWaitsForNothing(t *testing.T) {
 	for _, b := range decayBackings {
 		t.Run(b.String(), func(t *testing.T) {
-			withDecay(t, b, simdev.Config{ManualEvents: true}, func(c *cupool.Caching, d *conformance.Failing) {
+			withDecay(t, b, simdev.Config{ManualEvents: true}, func(c *cupool.Pool, d *conformance.Failing) {
 				hold(t, c, 4)()
 				b, err := c.Alloc(32*mib, nil)
 				require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestDecayWaitsForNothing(t *testing.T) {
 
 // A failing call is tried again; a sleeping allocator is left alone.
 func TestDecayGoesOn(t *testing.T) {
-	withDecay(t, cupool.BackingVMM, simdev.Config{}, func(c *cupool.Caching, d *conformance.Failing) {
+	withDecay(t, cupool.BackingVMM, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
 		hold(t, c, 4)()
 		d.FailAlways("MemUnmap", errors.New("no luck"))
 		time.Sleep(2 * time.Second)

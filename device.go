@@ -21,14 +21,14 @@ import (
 // deviceState is what an allocator that New made, the root, shares with its private
 // pools: the Driver, the streams, the events, and the limit on what is reserved.
 //
-// Locks are taken in this order: deviceState.closing, Caching.reclaim, deviceState.mu,
-// Caching.heapsMu, Caching.idleMu, streamHeap.mu by index, Stream.mu, the locks
+// Locks are taken in this order: deviceState.closing, Pool.reclaim, deviceState.mu,
+// Pool.heapsMu, Pool.idleMu, streamHeap.mu by index, Stream.mu, the locks
 // of clocks, of heap.Index, of ledger.Book, and of budget.Device. Of the pools of
 // a device, the locks of the root come first.
 type deviceState struct {
 	driver Driver
 	logger *slog.Logger
-	root   *Caching
+	root   *Pool
 	def    *Stream // the default stream
 
 	calls calls.Device // of the streams, with Config.WaitTimeout
@@ -42,8 +42,8 @@ type deviceState struct {
 
 	mu      sync.Mutex               // taken to change what follows
 	streams published.List[*Stream]  // by slot; closed ones stay until their slot is needed
-	pools   published.List[*Caching] // that are open, the root first
-	remains published.List[*Caching] // closed pools whose memory the device would not take back
+	pools   published.List[*Pool] // that are open, the root first
+	remains published.List[*Pool] // closed pools whose memory the device would not take back
 	numbers uint64                   // streams made so far
 	look    int                      // the slot that was last looked at for a new stream
 	closed  bool                     // no pools and streams are made any more
@@ -55,7 +55,7 @@ type deviceState struct {
 	pictures oomhint.Pictures // of the memory at such a moment
 }
 
-func newDevice(root *Caching, d Driver, logger *slog.Logger, limit int64) *deviceState {
+func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceState {
 	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}}
 	dev.calls = calls.Device{Driver: d, Patience: epoch.Patience(root.cfg.WaitTimeout), Failed: dev.failed, Closed: &root.closed}
 	dev.history.Package = packagePath
@@ -97,15 +97,15 @@ func (d *deviceState) waiting(ctx context.Context) (context.Context, context.Can
 }
 
 // open returns the pools that are open, the root first.
-func (d *deviceState) open() []*Caching { return d.pools.All() }
+func (d *deviceState) open() []*Pool { return d.pools.All() }
 
 // private returns the private pools that are open.
-func (d *deviceState) private() []*Caching {
-	return d.pools.Without(func(c *Caching) bool { return c == d.root })
+func (d *deviceState) private() []*Pool {
+	return d.pools.Without(func(c *Pool) bool { return c == d.root })
 }
 
 // byID returns the open pool that a handle is of, or nil.
-func (d *deviceState) byID(id uint32) *Caching {
+func (d *deviceState) byID(id uint32) *Pool {
 	for _, c := range d.open() {
 		if c.id == id {
 			return c
@@ -115,7 +115,7 @@ func (d *deviceState) byID(id uint32) *Caching {
 }
 
 // holder returns the open pool whose memory or addresses hold p, or nil.
-func (d *deviceState) holder(p Ptr) *Caching {
+func (d *deviceState) holder(p Ptr) *Pool {
 	for _, c := range d.open() {
 		if _, ok := c.space.Index.Find(uint64(p)); ok {
 			return c
@@ -125,7 +125,7 @@ func (d *deviceState) holder(p Ptr) *Caching {
 }
 
 // join adds a pool.
-func (d *deviceState) join(c *Caching) error {
+func (d *deviceState) join(c *Pool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -140,7 +140,7 @@ func (d *deviceState) join(c *Caching) error {
 
 // leave takes out a pool that was closed. What it could not give back counts on
 // and is tried again later.
-func (d *deviceState) leave(c *Caching) {
+func (d *deviceState) leave(c *Pool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.holdsMemory() {
@@ -150,7 +150,7 @@ func (d *deviceState) leave(c *Caching) {
 }
 
 // holdsMemory reports whether the device has not got everything back.
-func (c *Caching) holdsMemory() bool {
+func (c *Pool) holdsMemory() bool {
 	return c.budget.Held() > 0 || c.memory != nil && c.memory.Left()
 }
 
@@ -181,7 +181,7 @@ func (d *deviceState) check() error {
 
 // shed calls what SetSoftLimit wants after a call that may have freed blocks, and
 // joins its error with the call's. No locks are held.
-func (c *Caching) shed(err error) error {
+func (c *Pool) shed(err error) error {
 	if f := c.afterFree.Load(); f != nil {
 		return errors.Join(err, (*f)())
 	}

@@ -63,7 +63,7 @@ func newCountingDriver(capacity int64) *countingDriver {
 // newPool returns an allocator over a new countingDriver. Without another
 // word it has no magazines, so that placement follows from the calls alone.
 // With them the test has one processor, so that there is one set of them.
-func newPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Caching, *countingDriver) {
+func newPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Pool, *countingDriver) {
 	c, d := newParallelPool(t, capacity, append(change, func(cfg *cupool.Config) {
 		if cfg.MagazineBytes >= 0 {
 			old := runtime.GOMAXPROCS(1)
@@ -74,7 +74,7 @@ func newPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cup
 }
 
 // newParallelPool is newPool on as many processors as there are.
-func newParallelPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Caching, *countingDriver) {
+func newParallelPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Pool, *countingDriver) {
 	d := newCountingDriver(capacity)
 	cfg := cupool.Config{Driver: d, MagazineBytes: -1}
 	for _, f := range change {

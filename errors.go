@@ -122,7 +122,7 @@ func (e *OOMError) Error() string {
 
 // LastOOM returns the last failure for lack of memory of the allocator and its
 // private pools, after Close too, or nil.
-func (c *Caching) LastOOM() *OOMError { return c.dev.lastOOM.Load() }
+func (c *Pool) LastOOM() *OOMError { return c.dev.lastOOM.Load() }
 
 func (e *OOMError) refusal() *oomhint.Refusal {
 	return &oomhint.Refusal{

@@ -102,7 +102,7 @@ func TestFailedWaitFreesNothing(t *testing.T) {
 // TestWaitOtherDevice: a stream waits for an event of another device, where both
 // can do that.
 func TestWaitOtherDevice(t *testing.T) {
-	var pools []*cupool.Caching
+	var pools []*cupool.Pool
 	for range 2 {
 		d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 26})
 		require.NoError(t, err)

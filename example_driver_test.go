@@ -19,7 +19,7 @@ func (strict) OwnsStream(h cupool.StreamHandle) error {
 }
 
 // Streams that another library made are used as they are, and stay its own.
-func ExampleCaching_AdoptStream() {
+func ExamplePool_AdoptStream() {
 	host, err := cupool.OpenHost(cupool.HostConfig{})
 	if err != nil {
 		log.Fatal(err)

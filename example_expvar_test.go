@@ -13,7 +13,7 @@ import (
 var published = expvar.NewMap("cupool")
 
 // Programs that import expvar serve what is published at /debug/vars, as JSON.
-func ExampleCaching_Stats_expvar() {
+func ExamplePool_Stats_expvar() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)

@@ -7,7 +7,7 @@ import (
 )
 
 // A history is switched on for a while, and off again.
-func ExampleCaching_StartHistory() {
+func ExamplePool_StartHistory() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		fmt.Println(err)

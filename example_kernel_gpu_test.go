@@ -23,7 +23,7 @@ var addPTX string // made by nvcc
 // and the Buffer belongs to the pool's default stream. So the kernel's stream waits
 // for what the Buffer's stream does first, and RecordStream tells the pool that
 // the memory is in use there until the kernel is done.
-func ExampleCaching_RecordStream_kernel() {
+func ExamplePool_RecordStream_kernel() {
 	runtime.LockOSThread() // cu's contexts are current on a thread
 	defer runtime.UnlockOSThread()
 	gpu, err := cu.GetDevice(0)

@@ -73,7 +73,7 @@ func ExampleVirtualMemory_mapping() {
 
 // A server that hands the GPU over to another one for a while: the memory
 // goes, the addresses stay, and the weights are put back.
-func ExampleCaching_Sleep() {
+func ExamplePool_Sleep() {
 	pool, err := cupool.New(cupool.Config{SoftLimit: 1 << 30, Decay: time.Minute})
 	if err != nil {
 		log.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // its end, and starts again when nothing is live. FreePtr, Lookup and
 // RecordStream are left out.
 type bump struct {
-	*cupool.Caching // for streams and the device
+	*cupool.Pool // for streams and the device
 	mint            cupool.Mint
 	memory          cupool.Block
 
@@ -23,9 +23,9 @@ type bump struct {
 	live  map[uint32]cupool.Block // by the number of the block in this round
 }
 
-func newBump(c *cupool.Caching, size int64) (*bump, error) {
+func newBump(c *cupool.Pool, size int64) (*bump, error) {
 	memory, err := c.AllocExact(size, nil)
-	return &bump{Caching: c, mint: cupool.NewMint(), memory: memory, live: map[uint32]cupool.Block{}}, err
+	return &bump{Pool: c, mint: cupool.NewMint(), memory: memory, live: map[uint32]cupool.Block{}}, err
 }
 
 func (a *bump) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
@@ -96,8 +96,8 @@ func ExampleMint() {
 	// true
 }
 
-// What an allocator over a Caching asks it.
-func ExampleCaching_Reclaim() {
+// What an allocator over a Pool asks it.
+func ExamplePool_Reclaim() {
 	device, err := cupool.OpenHost(cupool.HostConfig{Capacity: 64 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -111,7 +111,7 @@ func ExampleCaching_Reclaim() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(s.Caching() == pool, pool.Config().Backing, pool.Err())
+	fmt.Println(s.Pool() == pool, pool.Config().Backing, pool.Err())
 
 	b, err := pool.Alloc(40<<20, s)
 	if err != nil {

@@ -76,7 +76,7 @@ func ExampleDivisions() {
 }
 
 // Each part of a program has a name of its own.
-func ExampleCaching_WithLabel() {
+func ExamplePool_WithLabel() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -129,7 +129,7 @@ func ExampleEngine_ScopeLabeled() {
 }
 
 // What holds the memory, for people or as JSON.
-func ExampleCaching_Snapshot() {
+func ExamplePool_Snapshot() {
 	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
 	if err != nil {
 		log.Fatal(err)
@@ -156,7 +156,7 @@ func ExampleCaching_Snapshot() {
 }
 
 // A file for PyTorch's viewer: drop it onto https://pytorch.org/memory_viz.
-func ExampleCaching_WriteSnapshot() {
+func ExamplePool_WriteSnapshot() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -240,7 +240,7 @@ func ExampleStat() {
 
 // One allocator for a process, made when it is first wanted.
 func ExampleNew_once() {
-	pool := sync.OnceValues(func() (*cupool.Caching, error) { // a package's variable
+	pool := sync.OnceValues(func() (*cupool.Pool, error) { // a package's variable
 		return cupool.New(cupool.Config{})
 	})
 	a, err1 := pool()

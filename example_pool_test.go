@@ -12,7 +12,7 @@ import (
 
 // A tenant gets a pool with a limit of its own. When he leaves, Close gives all
 // that he held back at once and says what that was.
-func ExampleCaching_NewPool() {
+func ExamplePool_NewPool() {
 	c, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -42,7 +42,7 @@ func ExampleCaching_NewPool() {
 
 // A pool of memory that a library wants to have allocated itself. Retire ends
 // it without touching what is in use.
-func ExampleCaching_Retire() {
+func ExamplePool_Retire() {
 	c, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -116,7 +116,7 @@ func ExampleEngine_ScopeIn() {
 
 // A block that somebody uses whom no stream shows, such as another process (package
 // ipc): its memory is kept until that is over, whoever frees the block.
-func ExampleCaching_Hold() {
+func ExamplePool_Hold() {
 	d, err := cupool.OpenHost(cupool.HostConfig{Shareable: false}) // true: other processes may map the memory
 	if err != nil {
 		log.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // A profile of live device memory, for "go tool pprof -top device.pb.gz".
-func ExampleCaching_WriteProfile() {
+func ExamplePool_WriteProfile() {
 	pool, err := cupool.New(cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	if err != nil {
 		log.Fatal(err)
@@ -45,5 +45,5 @@ func ExampleCaching_WriteProfile() {
 			fmt.Println(s.Location[0].Line[0].Function.Name, live>>20, "MiB in use")
 		}
 	}
-	// Output: github.com/cupool/cupool_test.ExampleCaching_WriteProfile 3 MiB in use
+	// Output: github.com/cupool/cupool_test.ExamplePool_WriteProfile 3 MiB in use
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Memory of one stream is used on another.
-func ExampleCaching_RecordStream() {
+func ExamplePool_RecordStream() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -48,7 +48,7 @@ func ExampleCaching_RecordStream() {
 }
 
 // FreeOn says at the end which stream used the memory last.
-func ExampleCaching_FreeOn() {
+func ExamplePool_FreeOn() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -82,7 +82,7 @@ func ExampleCaching_FreeOn() {
 }
 
 // FreePtrOn is FreeOn where only the address is at hand.
-func ExampleCaching_FreePtrOn() {
+func ExamplePool_FreePtrOn() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -102,7 +102,7 @@ func ExampleCaching_FreePtrOn() {
 
 // The pool looks for finished work when it runs out of cached memory; a
 // program may do so whenever it suits.
-func ExampleCaching_ProcessDeferred() {
+func ExamplePool_ProcessDeferred() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -128,7 +128,7 @@ func ExampleCaching_ProcessDeferred() {
 
 // Handles that are lost are freed by the garbage collector: FreeLater takes
 // no lock and calls no device, so a cleanup may use it.
-func ExampleCaching_FreeLater() {
+func ExamplePool_FreeLater() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)

@@ -88,8 +88,8 @@ func ExampleBacking() {
 }
 
 // Blocks are cut from segments, and merge again when they are freed.
-func ExampleCaching() {
-	var pool *cupool.Caching
+func ExamplePool() {
+	var pool *cupool.Pool
 	pool, err := cupool.New(cupool.Config{
 		Backing:       cupool.BackingSegments,
 		MagazineBytes: -1, // for placement that follows from the calls alone

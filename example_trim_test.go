@@ -11,7 +11,7 @@ import (
 )
 
 // Trim gives cached memory back to the device, down to a reserve.
-func ExampleCaching_Trim() {
+func ExamplePool_Trim() {
 	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
 	if err != nil {
 		log.Fatal(err)
@@ -31,7 +31,7 @@ func ExampleCaching_Trim() {
 }
 
 // TrimUnused leaves so much free memory, however much is in use.
-func ExampleCaching_TrimUnused() {
+func ExamplePool_TrimUnused() {
 	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
 	if err != nil {
 		log.Fatal(err)
@@ -52,7 +52,7 @@ func ExampleCaching_TrimUnused() {
 }
 
 // SetSoftLimit bounds what stays reserved from then on, as far as it is not in use.
-func ExampleCaching_SetSoftLimit() {
+func ExamplePool_SetSoftLimit() {
 	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
 	if err != nil {
 		log.Fatal(err)
@@ -74,7 +74,7 @@ func ExampleCaching_SetSoftLimit() {
 }
 
 // Reset ends a phase of a program, whatever it left behind.
-func ExampleCaching_Reset() {
+func ExamplePool_Reset() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -94,7 +94,7 @@ func ExampleCaching_Reset() {
 	// <nil> <nil>
 }
 
-func ExampleCaching_EmptyCache() {
+func ExamplePool_EmptyCache() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -111,7 +111,7 @@ func ExampleCaching_EmptyCache() {
 }
 
 // Reserve makes the first step of a program as fast as the others.
-func ExampleCaching_Reserve() {
+func ExamplePool_Reserve() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -132,7 +132,7 @@ func ExampleCaching_Reserve() {
 	// Output: 0 misses
 }
 
-func ExampleCaching_ReserveSmall() {
+func ExamplePool_ReserveSmall() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -150,7 +150,7 @@ func ExampleCaching_ReserveSmall() {
 	// Output: 0 misses
 }
 
-func ExampleCaching_WriteStats() {
+func ExamplePool_WriteStats() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)

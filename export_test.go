@@ -12,25 +12,25 @@ import (
 
 // Corruptions break the books of an allocator, by the rule that they break.
 // Package heap does so with the rules of heaps.
-var Corruptions = map[string]map[string]func(*Caching){
+var Corruptions = map[string]map[string]func(*Pool){
 	"C1": {
-		"live bytes":        func(c *Caching) { c.def.Ledger.Out(ledger.Large, 512, 0) },
-		"pending blocks":    func(c *Caching) { c.def.Ledger.Pending(ledger.Large, 512, 0) },
-		"splits":            func(c *Caching) { c.def.Ledger.Unsplit(ledger.Large, 1, 512) },
-		"against the limit": func(c *Caching) { budget.Miscount(&c.budget, nil, 1) },
+		"live bytes":        func(c *Pool) { c.def.Ledger.Out(ledger.Large, 512, 0) },
+		"pending blocks":    func(c *Pool) { c.def.Ledger.Pending(ledger.Large, 512, 0) },
+		"splits":            func(c *Pool) { c.def.Ledger.Unsplit(ledger.Large, 1, 512) },
+		"against the limit": func(c *Pool) { budget.Miscount(&c.budget, nil, 1) },
 	},
 	"C6": {
-		"bytes of nobody": func(c *Caching) { budget.Miscount(nil, &c.dev.budget, 1) },
-		"bytes of closed pools": func(c *Caching) {
-			closed := &Caching{}
+		"bytes of nobody": func(c *Pool) { budget.Miscount(nil, &c.dev.budget, 1) },
+		"bytes of closed pools": func(c *Pool) {
+			closed := &Pool{}
 			budget.Miscount(&closed.budget, nil, 1)
 			c.dev.remains.Add(closed)
 		},
-		"a pool not counted": func(c *Caching) { c.dev.pools.Remove(c) },
+		"a pool not counted": func(c *Pool) { c.dev.pools.Remove(c) },
 	},
 	"C7": {
-		"a heap that is not found": func(c *Caching) { c.heaps.Set(1, c.def); c.heaps.Set(0, nil) },
-		"a stream that is not there": func(c *Caching) {
+		"a heap that is not found": func(c *Pool) { c.heaps.Set(1, c.def); c.heaps.Set(0, nil) },
+		"a stream that is not there": func(c *Pool) {
 			c.def.pending.Record(c.space.Blocks.At(1), epoch.NewClock(0, 77, &c.dev.events))
 		},
 	},
@@ -38,23 +38,23 @@ var Corruptions = map[string]map[string]func(*Caching){
 
 // HomedBytes returns the bytes of the default stream's blocks that the
 // magazines refer to.
-func (c *Caching) HomedBytes() int64 { return c.def.HomedBytes() }
+func (c *Pool) HomedBytes() int64 { return c.def.HomedBytes() }
 
 // Slots returns how many streams the allocator keeps, closed ones included.
-func (c *Caching) Slots() int { return len(c.dev.streams.All()) }
+func (c *Pool) Slots() int { return len(c.dev.streams.All()) }
 
 // Heaps returns how many heaps the allocator keeps, those of closed streams
 // included.
-func (c *Caching) Heaps() int { return len(c.allHeaps()) }
+func (c *Pool) Heaps() int { return len(c.allHeaps()) }
 
 // FlushOwn is the ladder's step for a request of the default stream.
-func (c *Caching) FlushOwn(size int64) bool {
+func (c *Pool) FlushOwn(size int64) bool {
 	found, err := c.flushOwn(request{ctx: context.Background(), size: size, h: c.def})
 	return found && err == nil
 }
 
 // LockEverything locks all that the allocator has locks for, but for its private pools.
-func (c *Caching) LockEverything() (unlock func()) {
+func (c *Pool) LockEverything() (unlock func()) {
 	c.reclaim.Lock()
 	c.idle.mu.Lock()
 	_, heaps := c.lockAll()
@@ -68,14 +68,14 @@ func (c *Caching) LockEverything() (unlock func()) {
 }
 
 // LockHeap locks what the allocator holds for a stream.
-func (c *Caching) LockHeap(s *Stream) (unlock func()) {
+func (c *Pool) LockHeap(s *Stream) (unlock func()) {
 	h := c.findHeap(s)
 	h.mu.Lock()
 	return h.mu.Unlock
 }
 
 // HeapIsFree reports whether nobody holds the lock of LockHeap.
-func (c *Caching) HeapIsFree(s *Stream) bool {
+func (c *Pool) HeapIsFree(s *Stream) bool {
 	h := c.findHeap(s)
 	if !h.mu.TryLock() {
 		return false
@@ -85,12 +85,12 @@ func (c *Caching) HeapIsFree(s *Stream) bool {
 }
 
 // LockBoth locks what the allocator holds for two streams.
-func (c *Caching) LockBoth(a, b *Stream) (unlock func()) {
+func (c *Pool) LockBoth(a, b *Stream) (unlock func()) {
 	return lockBoth(c.findHeap(a), c.findHeap(b))
 }
 
 // MakeLender has the memory of a stream lent as if other streams had often taken it.
-func (c *Caching) MakeLender(s *Stream) {
+func (c *Pool) MakeLender(s *Stream) {
 	h := c.findHeap(s)
 	c.idle.mu.Lock()
 	defer c.idle.mu.Unlock()
@@ -98,14 +98,14 @@ func (c *Caching) MakeLender(s *Stream) {
 }
 
 // IsLent reports whether a live block lies on memory of another stream than its own.
-func (c *Caching) IsLent(b Block) bool {
+func (c *Pool) IsLent(b Block) bool {
 	h, _ := c.lockLive(b)
 	defer h.mu.Unlock()
 	return h.lent[b.id()] != nil
 }
 
 // CheckLent says what is wrong with the blocks that are lent.
-func (c *Caching) CheckLent() error {
+func (c *Pool) CheckLent() error {
 	heaps, unlock := c.lockAll()
 	defer unlock()
 	for _, h := range heaps {

@@ -13,7 +13,7 @@ import (
 
 // stuckPool is an allocator whose stream u never gets done with what it was
 // given before the gate opens.
-func stuckPool(t *testing.T, b cupool.Backing, timeout time.Duration) (c *cupool.Caching, u *cupool.Stream, open func()) {
+func stuckPool(t *testing.T, b cupool.Backing, timeout time.Duration) (c *cupool.Pool, u *cupool.Stream, open func()) {
 	c, err := cupool.New(cupool.Config{Backing: b, Limit: 64 * mib, WaitTimeout: timeout})
 	require.NoError(t, err)
 	u, err = c.NewStream()

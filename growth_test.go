@@ -132,14 +132,14 @@ func TestInitialSize(t *testing.T) {
 // and serves small blocks, too.
 func TestReserveStays(t *testing.T) {
 	for name, backing := range map[string]cupool.Backing{"segments": cupool.BackingSegments, "vmm": cupool.BackingVMM} {
-		open := func(t *testing.T, cfg cupool.Config) *cupool.Caching {
+		open := func(t *testing.T, cfg cupool.Config) *cupool.Pool {
 			cfg.Driver, cfg.Backing, cfg.MagazineBytes = simdev.New(simdev.Config{Capacity: 4 << 30}), backing, -1
 			c, err := cupool.New(cfg)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, c.Close()) })
 			return c
 		}
-		alloc := func(t *testing.T, c *cupool.Caching, s *cupool.Stream, n int, size int64) {
+		alloc := func(t *testing.T, c *cupool.Pool, s *cupool.Stream, n int, size int64) {
 			for range n {
 				b, err := c.Alloc(size, s)
 				require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestReserveStays(t *testing.T) {
 			}
 			require.NoError(t, c.Check())
 		}
-		reserved := func(c *cupool.Caching) int64 { return c.Stats().All.ReservedBytes.Current / mib }
+		reserved := func(c *cupool.Pool) int64 { return c.Stats().All.ReservedBytes.Current / mib }
 
 		t.Run(name+"/initial size", func(t *testing.T) {
 			c := open(t, cupool.Config{InitialSize: 256 * mib, Limit: 2 << 30, GrowthFactor: 2})
@@ -225,7 +225,7 @@ func TestReserveStays(t *testing.T) {
 // BeforeGrow is asked once for every request that needs memory of the device,
 // before that is called, and may free what serves.
 func TestBeforeGrow(t *testing.T) {
-	var c *cupool.Caching
+	var c *cupool.Pool
 	var d *countingDriver
 	var asked []int64
 	var before []int // calls to the device

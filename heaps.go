@@ -37,7 +37,7 @@ type streamHeap struct {
 	distance history.Distance     // to the next sample of what is not in a magazine
 	lent     map[block.ID]*Stream // live blocks that another stream was lent
 
-	c      *Caching
+	c      *Pool
 	stream *Stream                      // in whose order memory is reused
 	putOne func(block.ID, *block.Block) // put, made once
 
@@ -46,7 +46,7 @@ type streamHeap struct {
 
 // heapOf returns what the pool holds for a stream, made when there is none. It
 // fails with ErrClosed when the stream or the pool is closed.
-func (c *Caching) heapOf(s *Stream) (*streamHeap, error) {
+func (c *Pool) heapOf(s *Stream) (*streamHeap, error) {
 	if h := c.findHeap(s); h != nil {
 		return h, nil
 	}
@@ -65,7 +65,7 @@ func (c *Caching) heapOf(s *Stream) (*streamHeap, error) {
 }
 
 // findHeap returns what the pool holds for a stream, or nil.
-func (c *Caching) findHeap(s *Stream) *streamHeap {
+func (c *Pool) findHeap(s *Stream) *streamHeap {
 	if h := c.byStream.At(int(s.slot)); h != nil && h.stream == s {
 		return h
 	}
@@ -73,7 +73,7 @@ func (c *Caching) findHeap(s *Stream) *streamHeap {
 }
 
 // addHeapLocked makes a heap for a stream; heapsMu is held.
-func (c *Caching) addHeapLocked(s *Stream) *streamHeap {
+func (c *Pool) addHeapLocked(s *Stream) *streamHeap {
 	i := slices.Index(c.heaps.All(), nil)
 	if i < 0 {
 		i = len(c.heaps.All())
@@ -91,12 +91,12 @@ func (c *Caching) addHeapLocked(s *Stream) *streamHeap {
 }
 
 // allHeaps returns the pool's heaps, those of closed streams too.
-func (c *Caching) allHeaps() []*streamHeap {
+func (c *Pool) allHeaps() []*streamHeap {
 	return c.heaps.Without(func(h *streamHeap) bool { return h == nil })
 }
 
 // each calls f for all heaps, one after the other with its lock held.
-func (c *Caching) each(f func(*streamHeap)) {
+func (c *Pool) each(f func(*streamHeap)) {
 	for _, h := range c.heaps.All() {
 		if h != nil {
 			h.mu.Lock()
@@ -107,18 +107,18 @@ func (c *Caching) each(f func(*streamHeap)) {
 }
 
 // openHeaps returns the heaps of the streams that are open.
-func (c *Caching) openHeaps() []*streamHeap {
+func (c *Pool) openHeaps() []*streamHeap {
 	return slices.DeleteFunc(c.allHeaps(), func(h *streamHeap) bool { return c.findHeap(h.stream) != h })
 }
 
 // dropHeapLocked takes out a heap that is empty; heapsMu and its lock are held.
-func (c *Caching) dropHeapLocked(h *streamHeap) {
+func (c *Pool) dropHeapLocked(h *streamHeap) {
 	c.heaps.Set(int(h.Index()), nil)
 	h.Close()
 }
 
 // lockAll takes the locks of all heaps, in order, and keeps new ones out.
-func (c *Caching) lockAll() (heaps []*streamHeap, unlock func()) {
+func (c *Pool) lockAll() (heaps []*streamHeap, unlock func()) {
 	c.heapsMu.Lock()
 	heaps = c.allHeaps()
 	for _, h := range heaps {
@@ -175,11 +175,11 @@ func (h *streamHeap) unusable() bool {
 	return c.closed.Load() || c.dev.lost.Load() != nil || !h.stream.calls.IsOpen() || c.asleep.Load() || c.retired.Load()
 }
 
-func (c *Caching) closedError() error {
+func (c *Pool) closedError() error {
 	return fmt.Errorf("cupool: allocator on %s: %w", c.driver.Name(), ErrClosed)
 }
 
-func (c *Caching) asleepError(op string) error {
+func (c *Pool) asleepError(op string) error {
 	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, c.driver.Name(), ErrAsleep)
 }
 
@@ -267,7 +267,7 @@ func (h *streamHeap) checkLocked() {
 }
 
 // other returns the pool that a handle is of when that is not c, or nil.
-func (c *Caching) other(h Block) *Caching {
+func (c *Pool) other(h Block) *Pool {
 	if h.pool() == c.id {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (c *Caching) other(h Block) *Caching {
 // lockOwner finds the heap of a handle's block and locks it, after which the
 // block's state stays, but for the magazines. The handle must be of this pool
 // and its block live; else gone is the reason given.
-func (c *Caching) lockOwner(op string, b Block, gone error) (*streamHeap, *block.Block, error) {
+func (c *Pool) lockOwner(op string, b Block, gone error) (*streamHeap, *block.Block, error) {
 	if h, x := c.lockLive(b); h != nil {
 		return h, x, nil
 	}
@@ -285,7 +285,7 @@ func (c *Caching) lockOwner(op string, b Block, gone error) (*streamHeap, *block
 }
 
 // lockLive is lockOwner that returns nil and gives no reason.
-func (c *Caching) lockLive(b Block) (*streamHeap, *block.Block) {
+func (c *Pool) lockLive(b Block) (*streamHeap, *block.Block) {
 	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
 		return nil, nil
 	}
@@ -313,10 +313,10 @@ func (c *Caching) lockLive(b Block) (*streamHeap, *block.Block) {
 }
 
 // heapAt returns the heap that blocks name by an index, or nil.
-func (c *Caching) heapAt(index uint32) *streamHeap { return c.heaps.At(int(index)) }
+func (c *Pool) heapAt(index uint32) *streamHeap { return c.heaps.At(int(index)) }
 
 // notLive says why a handle's block is not live, which it will not be again.
-func (c *Caching) notLive(op string, b Block, gone error) error {
+func (c *Pool) notLive(op string, b Block, gone error) error {
 	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
 		return c.blockError(op, b, nil, ErrForeignPointer)
 	}
@@ -334,7 +334,7 @@ func (c *Caching) notLive(op string, b Block, gone error) error {
 }
 
 // blockError describes a call on a handle that failed for a reason.
-func (c *Caching) blockError(op string, b Block, s *Stream, reason error) error {
+func (c *Pool) blockError(op string, b Block, s *Stream, reason error) error {
 	e := &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: reason, Detail: details[reason]}
 	if s != nil {
 		e.Stream = s.handle
@@ -352,7 +352,7 @@ var details = map[error]string{
 
 // freeSlow frees blocks that are homed, used by other streams, or of another
 // pool, and says what is wrong with others.
-func (c *Caching) freeSlow(b Block) error {
+func (c *Pool) freeSlow(b Block) error {
 	if b.IsEmpty() {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (cfg *History) completed() (*History, error) {
 // StartHistory begins to record what the allocator and its private pools do, or
 // begins anew: events that were recorded before are dropped, and numbers of events go
 // on. It fails with a *ConfigError or ErrClosed. Safe from several goroutines.
-func (c *Caching) StartHistory(cfg History) error {
+func (c *Pool) StartHistory(cfg History) error {
 	set, err := cfg.completed()
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (c *Caching) StartHistory(cfg History) error {
 
 // StopHistory ends what StartHistory or Config.History began. Events returns on what
 // was recorded, and sampled blocks keep their stacks. Safe from several goroutines.
-func (c *Caching) StopHistory() {
+func (c *Pool) StopHistory() {
 	if c.dev.history.Stop() {
 		c.dev.logger.Info("history stopped")
 		c.dev.unhomeAll()
@@ -67,7 +67,7 @@ func (c *Caching) StopHistory() {
 // Events returns what was recorded of the allocator and its private pools, oldest
 // first: the events with a number above after, as far as they are kept. Events with
 // the same stack share it. It is empty without a history (StartHistory).
-func (c *Caching) Events(after uint64) []snapshot.Event {
+func (c *Pool) Events(after uint64) []snapshot.Event {
 	return c.dev.history.Copy(after).Events()
 }
 
@@ -90,7 +90,7 @@ func (d *deviceState) stay(size int64) (s block.Stay, ok bool) {
 }
 
 // note records an event that is no allocation or free.
-func (c *Caching) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
+func (c *Pool) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
 	if c.dev.history.On() {
 		stack := origins.Here()
 		c.dev.history.Add(history.Event{Kind: k, Address: uint64(p), Size: size, Stream: s, Pool: c.name, Weight: 1, Stack: &stack})
@@ -100,7 +100,7 @@ func (c *Caching) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
 var changes = [...]snapshot.Kind{heap.Mapped: snapshot.SegmentMap, heap.Unmapped: snapshot.SegmentUnmap, heap.Stitched: snapshot.Stitch}
 
 // noteChange records a change of virtual memory.
-func (c *Caching) noteChange(owner uint32, k heap.Change, at Ptr, size int64) {
+func (c *Pool) noteChange(owner uint32, k heap.Change, at Ptr, size int64) {
 	if h := c.heapAt(owner); h != nil {
 		c.note(changes[k], h.stream.handle, at, size)
 	}

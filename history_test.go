@@ -34,7 +34,7 @@ type replayed struct {
 }
 
 // newReplayed begins with what there is.
-func newReplayed(t *testing.T, page int64, pools []*cupool.Caching) *replayed {
+func newReplayed(t *testing.T, page int64, pools []*cupool.Pool) *replayed {
 	r := &replayed{t: t, page: page, live: map[place]snapshot.Event{}, pending: map[place]snapshot.Event{}, segments: map[cupool.Ptr]int64{}, pages: map[cupool.Ptr]bool{}, met: map[snapshot.Kind]int{}}
 	for _, p := range pools {
 		r.picture(p.Snapshot())
@@ -310,7 +310,7 @@ func TestHistorySamplesOfEndingPools(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: d, History: &cupool.History{SampleBytes: 2}}) // nearly all
 	require.NoError(t, err)
 	p := newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
-	hold := func(a *cupool.Caching) (b cupool.Block) {
+	hold := func(a *cupool.Pool) (b cupool.Block) {
 		for range 200 {
 			var err error
 			b, err = a.Alloc(4096, nil)
@@ -370,7 +370,7 @@ func TestHistoryStorm(t *testing.T) {
 }
 
 // stormStep allocates or frees, and does something with the history now and then.
-func stormStep(r *rand.Rand, c, p *cupool.Caching, s *cupool.Stream, held *[]cupool.Block, look bool) error {
+func stormStep(r *rand.Rand, c, p *cupool.Pool, s *cupool.Stream, held *[]cupool.Block, look bool) error {
 	if look {
 		switch r.IntN(6) {
 		case 0:
@@ -397,7 +397,7 @@ func stormStep(r *rand.Rand, c, p *cupool.Caching, s *cupool.Stream, held *[]cup
 		}
 		return p.Free(b)
 	}
-	var from cupool.Allocator = []*cupool.Caching{c, p}[r.IntN(2)]
+	var from cupool.Allocator = []*cupool.Pool{c, p}[r.IntN(2)]
 	if r.IntN(8) == 0 {
 		from = c.WithLabel("storm")
 	}

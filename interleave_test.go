@@ -23,7 +23,7 @@ const size = 4096
 // scene is an allocator with a stream, and a live block that has a home on the first
 // processor.
 type scene struct {
-	*cupool.Caching
+	*cupool.Pool
 	s          *cupool.Stream
 	b, another cupool.Block
 }

@@ -24,30 +24,30 @@ import (
 type rung struct {
 	name  string
 	grows bool // ask the device again after the search
-	climb func(*Caching, request) (bool, error)
+	climb func(*Pool, request) (bool, error)
 }
 
 // ladder is what a miss tries, in order. After every rung that freed
 // something the heap is searched again, and the first that serves ends it.
 var ladder = []rung{
-	{"completed events", false, (*Caching).collectDone},
-	{"flush magazines", false, (*Caching).flushOwn},
-	{"idle memory of other streams", false, (*Caching).takeIdle},
-	{"release idle segments", false, (*Caching).releaseIdle},
-	{"release the longest idle", false, (*Caching).releaseOldest},
-	{"collect garbage under pressure", false, (*Caching).relieve},
-	{"grow", true, (*Caching).beforeGrowing},
-	{"wait for one pending block", true, (*Caching).waitForOne},
-	{"release cached segments", true, (*Caching).releaseEnough},
-	{"wait for all pending blocks", true, (*Caching).waitForAll},
-	{"release what came free", true, (*Caching).releaseEnough},
-	{"collect garbage", true, (*Caching).collectGarbage},
-	{"collect garbage again", true, (*Caching).collectAgain},
-	{"collect garbage again", true, (*Caching).collectAgain},
-	{"release what came free", true, (*Caching).releaseEnough},
-	{"callback", true, (*Caching).askCallback},
-	{"release what came free", true, (*Caching).releaseEnough},
-	{"wait for others that give memory back", true, (*Caching).awaitRelease},
+	{"completed events", false, (*Pool).collectDone},
+	{"flush magazines", false, (*Pool).flushOwn},
+	{"idle memory of other streams", false, (*Pool).takeIdle},
+	{"release idle segments", false, (*Pool).releaseIdle},
+	{"release the longest idle", false, (*Pool).releaseOldest},
+	{"collect garbage under pressure", false, (*Pool).relieve},
+	{"grow", true, (*Pool).beforeGrowing},
+	{"wait for one pending block", true, (*Pool).waitForOne},
+	{"release cached segments", true, (*Pool).releaseEnough},
+	{"wait for all pending blocks", true, (*Pool).waitForAll},
+	{"release what came free", true, (*Pool).releaseEnough},
+	{"collect garbage", true, (*Pool).collectGarbage},
+	{"collect garbage again", true, (*Pool).collectAgain},
+	{"collect garbage again", true, (*Pool).collectAgain},
+	{"release what came free", true, (*Pool).releaseEnough},
+	{"callback", true, (*Pool).askCallback},
+	{"release what came free", true, (*Pool).releaseEnough},
+	{"wait for others that give memory back", true, (*Pool).awaitRelease},
 }
 
 // Indexes in ladder: before magazines are emptied, which a lent block spares, after what
@@ -59,7 +59,7 @@ const firstBorrowing, firstLending, firstReclaiming, firstReleasing, lastLending
 // Once the device has refused, the request looks at what others have given back
 // meanwhile, too: memory on its way to the device counts as reserved until it is
 // there, so the last rung waits for those who give it back.
-func (c *Caching) allocMiss(r request) (Block, error) {
+func (c *Pool) allocMiss(r request) (Block, error) {
 	var refused error
 	var returns uint64 // when it was
 	var late error     // of a wait that was given up
@@ -138,13 +138,13 @@ func (c *Caching) allocMiss(r request) (Block, error) {
 }
 
 // noteLate logs a wait that was given up, and returns its error.
-func (c *Caching) noteLate(err error) error {
+func (c *Pool) noteLate(err error) error {
 	c.log.Warn("work was late; an allocation looks elsewhere", "error", err)
 	return err
 }
 
 // tryAgain searches the heap and, with grow, asks the device.
-func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
+func (c *Pool) tryAgain(r request, grow bool) (Block, bool, error) {
 	h := r.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Caching) tryAgain(r request, grow bool) (Block, bool, error) {
 
 // takeSpared serves a request from a segment that its heap spares, where the heap
 // should not grow: beyond the soft limit, and while the stream is captured.
-func (c *Caching) takeSpared(r request) (Block, bool, error) {
+func (c *Pool) takeSpared(r request) (Block, bool, error) {
 	h := r.h
 	if r.kind == small || c.memory != nil || !c.budget.Pressed(r.rounded) && !h.stream.clock.Captured() {
 		return Block{}, false, nil
@@ -267,7 +267,7 @@ func (h *streamHeap) newSegmentLocked(size int64, k ledger.Kind) (block.ID, *blo
 
 // reserveInitial gets Config.InitialSize for the default stream. Segments
 // stay below MaxSplit, so that any request can be cut from them.
-func (c *Caching) reserveInitial() error {
+func (c *Pool) reserveInitial() error {
 	h := c.def
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -309,7 +309,7 @@ func (h *streamHeap) prepareLocked(k ledger.Kind, size int64) error {
 
 // flushOwn empties the magazines of the request's heap, unless goroutines
 // empty each other's.
-func (c *Caching) flushOwn(r request) (bool, error) {
+func (c *Pool) flushOwn(r request) (bool, error) {
 	r.h.mu.Lock()
 	defer r.h.mu.Unlock()
 	if r.h.HomedBytes() == 0 || r.h.Crowded(r.size) {
@@ -321,14 +321,14 @@ func (c *Caching) flushOwn(r request) (bool, error) {
 
 // collectDone frees blocks of the request's heap that waited for events
 // that are done, and blocks that cleanups queued.
-func (c *Caching) collectDone(r request) (bool, error) {
+func (c *Pool) collectDone(r request) (bool, error) {
 	freed := c.drainLater()
 	n, err := r.h.settlePatiently()
 	return freed+n > 0, device.OnlyLost(err) // other failures leave blocks waiting
 }
 
 // beforeGrowing tells the program that the device will be asked.
-func (c *Caching) beforeGrowing(r request) (bool, error) {
+func (c *Pool) beforeGrowing(r request) (bool, error) {
 	if c.cfg.BeforeGrow != nil {
 		c.cfg.BeforeGrow(r.rounded)
 	}
@@ -337,7 +337,7 @@ func (c *Caching) beforeGrowing(r request) (bool, error) {
 
 // waitForOne waits for the pending block that serves the request with the
 // least: the smallest that suffices, the oldest among equals.
-func (c *Caching) waitForOne(r request) (bool, error) {
+func (c *Pool) waitForOne(r request) (bool, error) {
 	for _, o := range r.h.pendingFor(r) {
 		if err := c.dev.failed(o.Clock.Wait(r.wait, o.Epoch)); err != nil {
 			return false, device.OnlyLostOrLate(err)
@@ -349,7 +349,7 @@ func (c *Caching) waitForOne(r request) (bool, error) {
 
 // releaseEnough gives cached memory back, largest first, the pool's own before
 // that of others of the device, until the request's segment fits.
-func (c *Caching) releaseEnough(r request) (bool, error) {
+func (c *Pool) releaseEnough(r request) (bool, error) {
 	n, err := c.releaseUpTo(r.wait, r.segment())
 	if (err == nil || device.IsLate(err)) && n < r.segment() {
 		more, e := c.releaseOthers(r, r.segment()-n)
@@ -361,7 +361,7 @@ func (c *Caching) releaseEnough(r request) (bool, error) {
 // releaseOthers has the other pools give cached memory back until need bytes
 // went, and returns how many did. It is of no use when it is the pool's own
 // limit that is in the way of the least that would serve.
-func (c *Caching) releaseOthers(r request, need int64) (released int64, err error) {
+func (c *Pool) releaseOthers(r request, need int64) (released int64, err error) {
 	if c != c.dev.root && c.leastGrowth(r) > c.budget.Limit-c.budget.Held() {
 		return 0, nil
 	}
@@ -377,7 +377,7 @@ func (c *Caching) releaseOthers(r request, need int64) (released int64, err erro
 }
 
 // askCallback lets the program free something.
-func (c *Caching) askCallback(r request) (bool, error) {
+func (c *Pool) askCallback(r request) (bool, error) {
 	if c.cfg.OnOutOfMemory == nil || !c.cfg.OnOutOfMemory(r.size) {
 		return false, nil
 	}
@@ -387,7 +387,7 @@ func (c *Caching) askCallback(r request) (bool, error) {
 
 // awaitRelease waits for others that give memory back, so that the ladder finds
 // it gone.
-func (c *Caching) awaitRelease(r request) (bool, error) {
+func (c *Pool) awaitRelease(r request) (bool, error) {
 	if c.reclaim.LockUntil(r.wait) {
 		c.reclaim.Unlock()
 	}
@@ -396,7 +396,7 @@ func (c *Caching) awaitRelease(r request) (bool, error) {
 
 // borrow serves a request from free blocks of other streams or, one of the root,
 // of pools with UseOnOOM, in the order in which they were made.
-func (c *Caching) borrow(r request) (Block, bool) {
+func (c *Pool) borrow(r request) (Block, bool) {
 	if b, ok := c.borrowIdle(r); ok || c != c.dev.root {
 		return b, ok
 	}
@@ -411,7 +411,7 @@ func (c *Caching) borrow(r request) (Block, bool) {
 }
 
 // lend serves a request of another pool from this pool's free blocks.
-func (c *Caching) lend(r request) (Block, bool) {
+func (c *Pool) lend(r request) (Block, bool) {
 	h := c.findHeap(r.h.stream)
 	if h == nil {
 		return Block{}, false
@@ -434,7 +434,7 @@ func (c *Caching) lend(r request) (Block, bool) {
 }
 
 // oomError puts the numbers of a failure together.
-func (c *Caching) oomError(r request, cause, late error) error {
+func (c *Pool) oomError(r request, cause, late error) error {
 	st := c.Stats()
 	room, others := c.budget.Room()
 	e := &OOMError{
@@ -459,7 +459,7 @@ func (c *Caching) oomError(r request, cause, late error) error {
 
 // circumstances returns what matters for how an out of memory could be avoided,
 // where the limits leave so many bytes.
-func (c *Caching) circumstances(room int64) oomhint.Settings {
+func (c *Pool) circumstances(room int64) oomhint.Settings {
 	vm, _ := c.dev.driver.(VirtualMemory)
 	s := oomhint.Settings{
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && !c.space.Policy.NoSplit && vm != nil && vm.VMMGranularity() > 0,
@@ -493,7 +493,7 @@ func (d *deviceState) holders() []snapshot.Holder {
 
 // leastGrowth returns the fewest bytes that the device is asked for to serve a
 // request.
-func (c *Caching) leastGrowth(r request) int64 {
+func (c *Pool) leastGrowth(r request) int64 {
 	if c.memory != nil {
 		return sizeclass.RoundTo(r.rounded, c.memory.Granularity)
 	}
@@ -502,7 +502,7 @@ func (c *Caching) leastGrowth(r request) int64 {
 
 // relieve runs Go's collector when the device fills up and tensors have
 // lifetimes, before the device is asked for more.
-func (c *Caching) relieve(r request) (bool, error) {
+func (c *Pool) relieve(r request) (bool, error) {
 	freed, err := c.dev.pressure.Relieve(r.rounded, gcpressure.Memory{
 		Held:       c.dev.budget.Held,
 		Obtainable: c.obtainable,
@@ -517,7 +517,7 @@ func (c *Caching) relieve(r request) (bool, error) {
 
 // obtainable returns how many bytes the allocator can have: its limit, or what
 // it holds and the device has left.
-func (c *Caching) obtainable(reserved int64) (int64, error) {
+func (c *Pool) obtainable(reserved int64) (int64, error) {
 	free, _, err := c.dev.driver.MemInfo()
 	if err != nil {
 		return 0, c.dev.failed(err)
@@ -526,7 +526,7 @@ func (c *Caching) obtainable(reserved int64) (int64, error) {
 }
 
 // collectGarbage runs Go's collector, whose cleanups may give blocks back.
-func (c *Caching) collectGarbage(r request) (bool, error) {
+func (c *Pool) collectGarbage(r request) (bool, error) {
 	if p := &c.dev.pressure; p.Collect(c.dev.drainLater) == 0 && !p.On.Load() {
 		return false, nil
 	}
@@ -535,7 +535,7 @@ func (c *Caching) collectGarbage(r request) (bool, error) {
 
 // collectAgain collects once more where many tensors have lifetimes: other
 // goroutines may have been faster to take what came free.
-func (c *Caching) collectAgain(r request) (bool, error) {
+func (c *Pool) collectAgain(r request) (bool, error) {
 	if !c.dev.pressure.On.Load() {
 		return false, nil
 	}

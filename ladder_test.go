@@ -190,7 +190,7 @@ func TestLadderCollectsGarbage(t *testing.T) {
 }
 
 func TestLadderAsksTheProgram(t *testing.T) {
-	var c *cupool.Caching
+	var c *cupool.Pool
 	var cache []cupool.Block
 	var asked []int64
 	c, _ = newPool(t, 40*mib, func(cfg *cupool.Config) {

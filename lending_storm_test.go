@@ -19,7 +19,7 @@ import (
 // given writes blocks, and looks later whether they have their contents, while the
 // blocks are freed already.
 type lendingStorm struct {
-	c     *cupool.Caching
+	c     *cupool.Pool
 	pause sync.RWMutex // held for writing while the pool sleeps, or a stream is renewed
 
 	streams []*cupool.Stream // guarded by pause

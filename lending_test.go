@@ -14,7 +14,7 @@ import (
 // and each missed twice what the other had taken. 64 MiB are reserved.
 type lending struct {
 	*testing.T
-	c            *cupool.Caching
+	c            *cupool.Pool
 	d            cupool.Driver
 	lender, asks *cupool.Stream
 	gate         chan struct{} // closed: the work that streams were given ends
@@ -366,7 +366,7 @@ func TestLendsBeforeAnOOM(t *testing.T) {
 	for name, size := range map[string]int64{"large": 60*mib + mib/2, "small": 4096} {
 		for work, busy := range map[string]bool{"idle": false, "at work": true} {
 			t.Run(name+" "+work, func(t *testing.T) {
-				backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+				backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 					lender, asks := newStreamOf(t, c), newStreamOf(t, c)
 					live := []cupool.Block{allocate(t, c, 4096, lender)}
 					if size >= mib {

@@ -7,7 +7,7 @@ import (
 )
 
 // FreePtr implements Allocator.
-func (c *Caching) FreePtr(p Ptr, size int64) error {
+func (c *Pool) FreePtr(p Ptr, size int64) error {
 	if p == 0 && size <= 0 {
 		return nil // the empty block
 	}
@@ -22,7 +22,7 @@ func (c *Caching) FreePtr(p Ptr, size int64) error {
 }
 
 // blockAt returns the live block that begins at an address, for a free of size bytes.
-func (c *Caching) blockAt(p Ptr, size int64) (Block, error) {
+func (c *Pool) blockAt(p Ptr, size int64) (Block, error) {
 	if p == 0 && size <= 0 {
 		return Block{}, nil
 	}
@@ -36,7 +36,7 @@ func (c *Caching) blockAt(p Ptr, size int64) (Block, error) {
 // freeAt frees the homed block that begins at an address and is of a size,
 // if that is not negative, without a lock. It reports whether there is one.
 // What it reads is of the block as the word says, or else the word is another.
-func (c *Caching) freeAt(p Ptr, size int64) bool {
+func (c *Pool) freeAt(p Ptr, size int64) bool {
 	id, b := c.space.At(uint64(p))
 	if id == 0 {
 		return false
@@ -47,7 +47,7 @@ func (c *Caching) freeAt(p Ptr, size int64) bool {
 }
 
 // Lookup implements Allocator.
-func (c *Caching) Lookup(p Ptr) (Block, error) {
+func (c *Pool) Lookup(p Ptr) (Block, error) {
 	id, _ := c.space.At(uint64(p))
 	if h, ok := c.liveAt(p, id); ok {
 		return h, nil
@@ -64,7 +64,7 @@ func (c *Caching) Lookup(p Ptr) (Block, error) {
 
 // liveAt returns the block of a number if it is live and around an address, without a
 // lock. Until its word changes it is the block that was read.
-func (c *Caching) liveAt(p Ptr, id block.ID) (Block, bool) {
+func (c *Pool) liveAt(p Ptr, id block.ID) (Block, bool) {
 	if id == 0 || c.closed.Load() {
 		return Block{}, false
 	}
@@ -75,7 +75,7 @@ func (c *Caching) liveAt(p Ptr, id block.ID) (Block, bool) {
 }
 
 // lookup finds the live block at an address or, unless exact, around it.
-func (c *Caching) lookup(op string, p Ptr, size int64, exact bool) (Block, error) {
+func (c *Pool) lookup(op string, p Ptr, size int64, exact bool) (Block, error) {
 	fail := func(of *Stream, reason error, detail string) (Block, error) {
 		e := &BlockError{Op: op, Ptr: p, Size: size, Err: reason, Detail: detail}
 		if of != nil {
@@ -124,7 +124,7 @@ func (h *streamHeap) blockAt(seg *block.Segment, p Ptr) (block.ID, *block.Block)
 }
 
 // lockSegment finds the segment that holds an address and locks its heap.
-func (c *Caching) lockSegment(p Ptr) (*streamHeap, *block.Segment) {
+func (c *Pool) lockSegment(p Ptr) (*streamHeap, *block.Segment) {
 	for {
 		e, ok := c.space.Index.Find(uint64(p))
 		if !ok {

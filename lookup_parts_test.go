@@ -11,7 +11,7 @@ import (
 // A part of a block is found again, and never in a block that had its address
 // before.
 func TestLookupOfParts(t *testing.T) {
-	atBase(t, func(t *testing.T, c *cupool.Caching, _ *script) {
+	atBase(t, func(t *testing.T, c *cupool.Pool, _ *script) {
 		const size, part = 8 << 20, 3<<20 + 512
 		first, err := c.Alloc(size, nil)
 		require.NoError(t, err)

@@ -35,21 +35,21 @@ func TestLookupOfReusedAddress(t *testing.T) {
 		"small, then small": {little, little},
 		"large, then large": {big, big},
 	} {
-		for what, use := range map[string]func(t *testing.T, c *cupool.Caching, b cupool.Block){
-			"FreePtr": func(t *testing.T, c *cupool.Caching, b cupool.Block) {
+		for what, use := range map[string]func(t *testing.T, c *cupool.Pool, b cupool.Block){
+			"FreePtr": func(t *testing.T, c *cupool.Pool, b cupool.Block) {
 				require.NoError(t, c.FreePtr(b.Ptr(), b.Size()))
 				require.ErrorIs(t, c.Free(b), cupool.ErrDoubleFree)
 			},
-			"FreePtr of any size": func(t *testing.T, c *cupool.Caching, b cupool.Block) {
+			"FreePtr of any size": func(t *testing.T, c *cupool.Pool, b cupool.Block) {
 				require.NoError(t, c.FreePtr(b.Ptr(), -1))
 			},
-			"Lookup": func(t *testing.T, c *cupool.Caching, b cupool.Block) {
+			"Lookup": func(t *testing.T, c *cupool.Pool, b cupool.Block) {
 				got, err := c.Lookup(b.Ptr())
 				require.NoError(t, err)
 				require.Equal(t, b, got)
 				require.NoError(t, c.Free(b))
 			},
-			"Lookup inside": func(t *testing.T, c *cupool.Caching, b cupool.Block) {
+			"Lookup inside": func(t *testing.T, c *cupool.Pool, b cupool.Block) {
 				got, err := c.Lookup(b.Ptr() + cupool.Ptr(b.Size()) - 1)
 				require.NoError(t, err)
 				require.Equal(t, b, got)

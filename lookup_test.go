@@ -13,7 +13,7 @@ import (
 
 // atBase runs a test with memory that begins at different addresses: some
 // that the address maps hold, and some that only a walk of the segment finds.
-func atBase(t *testing.T, f func(t *testing.T, c *cupool.Caching, x *script)) {
+func atBase(t *testing.T, f func(t *testing.T, c *cupool.Pool, x *script)) {
 	for name, base := range map[string]cupool.Ptr{"low": 1 << 40, "beyond 57 bits": 1 << 60, "the highest": 1<<63 + 1<<40} {
 		t.Run(name, func(t *testing.T) {
 			c, d := newPool(t, 1<<30)
@@ -24,7 +24,7 @@ func atBase(t *testing.T, f func(t *testing.T, c *cupool.Caching, x *script)) {
 }
 
 func TestLookup(t *testing.T) {
-	atBase(t, func(t *testing.T, c *cupool.Caching, x *script) {
+	atBase(t, func(t *testing.T, c *cupool.Pool, x *script) {
 		x.run("a=2M b=3M+7 s=1000 z=512@1 p=4M busy:1 free:p@1")
 		for _, name := range []string{"a", "b", "s", "z"} {
 			b := x.block(name)
@@ -60,7 +60,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestFreePtr(t *testing.T) {
-	atBase(t, func(t *testing.T, c *cupool.Caching, x *script) {
+	atBase(t, func(t *testing.T, c *cupool.Pool, x *script) {
 		x.run("a=2M b=1000 p=4M busy:1 free:p@1")
 		a, b := x.block("a"), x.block("b")
 		before := x.layout()

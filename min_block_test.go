@@ -18,7 +18,7 @@ const finest = 256
 func TestMinBlockByAddress(t *testing.T) {
 	for name, magazines := range map[string]int64{"magazines": 0, "no magazines": -1} {
 		t.Run(name, func(t *testing.T) {
-			backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+			backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 				seed := rand.Uint64()
 				t.Log("seed", seed)
 				f := &fineBlocks{t: t, r: rand.New(rand.NewPCG(seed, 1)), c: c, owner: map[cupool.Ptr]cupool.Block{}}
@@ -40,7 +40,7 @@ func TestMinBlockByAddress(t *testing.T) {
 type fineBlocks struct {
 	t     *testing.T
 	r     *rand.Rand
-	c     *cupool.Caching
+	c     *cupool.Pool
 	live  []cupool.Block
 	owner map[cupool.Ptr]cupool.Block // by each address that is a multiple of 256
 	odd   int                         // blocks between two multiples of 512

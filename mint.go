@@ -13,7 +13,7 @@ import (
 // and used from several goroutines.
 //
 // What else such an allocator needs to know of the one below it is said by
-// Stream.Caching, Stream.Closed, Caching.Config and Caching.Err.
+// Stream.Pool, Stream.Closed, Pool.Config and Pool.Err.
 type Mint struct{ number uint32 }
 
 // NewMint returns a Mint whose blocks are foreign to all other allocators.
@@ -35,13 +35,13 @@ func (m Mint) Open(b Block) (id uint32, gen uint64, ok bool) {
 	return uint32(b.id()), b.gen, b.pool() == m.number
 }
 
-// Maker returns the number of the Mint or Caching that made the handle, 0 for
+// Maker returns the number of the Mint or Pool that made the handle, 0 for
 // the empty Block.
 func (b Block) Maker() uint32 { return b.pool() }
 
-// Caching returns the allocator that made the stream. Its private pools use
+// Pool returns the allocator that made the stream. Its private pools use
 // the same streams. A stream of another one is a foreign stream.
-func (s *Stream) Caching() *Caching { return s.root }
+func (s *Stream) Pool() *Pool { return s.root }
 
 // Closed reports whether the stream takes no more work, because it or its
 // allocator was closed.
@@ -52,7 +52,7 @@ func (s *Stream) Captured() bool { return s.clock.Captured() }
 
 // Config returns the configuration in force: what was left to the defaults is
 // filled in, Backing is the one in use, and History what is recorded at present.
-func (c *Caching) Config() Config {
+func (c *Pool) Config() Config {
 	cfg := c.cfg
 	cfg.History = nil
 	if set, ok := c.dev.history.Settings(); ok {
@@ -68,14 +68,14 @@ func (c *Caching) Config() Config {
 // Err returns nil while the allocator works. Otherwise its error says why
 // there is no memory: it matches ErrClosed, ErrDeviceLost or ErrAsleep. A pool
 // that was retired works until it is closed.
-func (c *Caching) Err() error {
+func (c *Pool) Err() error {
 	if !c.closed.Load() && c.dev.lost.Load() == nil && !c.asleep.Load() {
 		return nil
 	}
 	return c.err()
 }
 
-func (c *Caching) err() error {
+func (c *Pool) err() error {
 	if c.closed.Load() {
 		return c.closedError()
 	}
@@ -88,11 +88,11 @@ func (c *Caching) err() error {
 // DriverError returns err, which a call to the Driver returned that did not go
 // through the allocator. When it says that the device is lost, the allocator
 // fails from then on, too.
-func (c *Caching) DriverError(err error) error { return c.dev.failed(err) }
+func (c *Pool) DriverError(err error) error { return c.dev.failed(err) }
 
 // Sync waits until everything is done that was submitted to the streams of the
 // allocator, as Stream.Sync does for one.
-func (c *Caching) Sync() error {
+func (c *Pool) Sync() error {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	return c.dev.syncAll(ctx)
@@ -102,7 +102,7 @@ func (c *Caching) Sync() error {
 // takes from the device in another way. The allocator and each of its pools
 // that is not Isolated give need bytes, or what they have, and do not wait for
 // pending blocks. It returns the bytes that went.
-func (c *Caching) Reclaim(need int64) (released int64, err error) {
+func (c *Pool) Reclaim(need int64) (released int64, err error) {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	for _, m := range c.dev.open() {
@@ -121,7 +121,7 @@ func (c *Caching) Reclaim(need int64) (released int64, err error) {
 // longer than Config.WaitTimeout; where the work is late, the handle stays. It is safe for
 // use from several goroutines. It fails as Alloc does, and with the device's error where
 // neither handle could be mapped: the memory is not used any more then.
-func (c *Caching) AllocExact(size int64, s *Stream) (Block, error) {
+func (c *Pool) AllocExact(size int64, s *Stream) (Block, error) {
 	b, err := c.Alloc(size, s)
 	if err != nil || size == 0 || c.memory == nil || c.sanitizer != nil { // a sanitizer has filled it
 		return b, err
@@ -133,7 +133,7 @@ func (c *Caching) AllocExact(size int64, s *Stream) (Block, error) {
 }
 
 // cutLast gives the memory back that the last handle of a block has behind it.
-func (c *Caching) cutLast(b Block) error {
+func (c *Pool) cutLast(b Block) error {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	if !c.reclaim.LockUntil(ctx) {
@@ -162,7 +162,7 @@ func (c *Caching) cutLast(b Block) error {
 // a block of another allocator. Blocks of a stream that was closed are the
 // default stream's; while Close is at work it may be either. It takes no lock, but for
 // blocks that were recorded on a stream.
-func (c *Caching) StreamOf(b Block) *Stream {
+func (c *Pool) StreamOf(b Block) *Stream {
 	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
 		return nil
 	}

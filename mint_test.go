@@ -37,7 +37,7 @@ func TestMint(t *testing.T) {
 	require.Nil(t, c.StreamOf(cupool.Block{}))
 }
 
-// TestSeam: what an allocator over a Caching or one of its pools asks it.
+// TestSeam: what an allocator over a Pool or one of its pools asks it.
 func TestSeam(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), SmallLimit: 1 << 18})
 	require.NoError(t, err)
@@ -45,14 +45,14 @@ func TestSeam(t *testing.T) {
 	isolated := newPrivate(t, c, cupool.PoolConfig{Isolated: true})
 	s, err := p.NewStream()
 	require.NoError(t, err)
-	for _, a := range []*cupool.Caching{c, p, isolated} {
+	for _, a := range []*cupool.Pool{c, p, isolated} {
 		require.NoError(t, a.Err())
-		require.Same(t, c, a.DefaultStream().Caching())
+		require.Same(t, c, a.DefaultStream().Pool())
 		b := must(a.Alloc(40<<20, s))
 		require.Same(t, s, a.StreamOf(b))
 		require.NoError(t, a.Free(b))
 	}
-	require.Same(t, c, s.Caching())
+	require.Same(t, c, s.Pool())
 	require.EqualValues(t, 1<<18, p.Config().SmallLimit)
 	require.Equal(t, cupool.BackingVMM, c.Config().Backing)
 	require.Equal(t, cupool.BackingSegments, p.Config().Backing, "of NoSplit")
@@ -77,7 +77,7 @@ func TestSeam(t *testing.T) {
 	lost := errors.Join(errors.New("x"), cupool.ErrDeviceLost)
 	require.NoError(t, c.DriverError(nil))
 	require.Equal(t, lost, p.DriverError(lost))
-	for _, a := range []*cupool.Caching{c, p} {
+	for _, a := range []*cupool.Pool{c, p} {
 		require.ErrorIs(t, a.Err(), cupool.ErrDeviceLost)
 	}
 	_ = c.Close() // the device is lost

@@ -46,12 +46,12 @@ func TestNilArguments(t *testing.T) {
 		"Stream.Wait":          {func() error { return s.Wait(nil) }, false},
 		"Stream.WaitStream":    {func() error { return s.WaitStream(nil) }, true},
 		"Stream.Launch":        {func() error { return s.Launch(nil) }, false},
-		"Caching.RecordStream": {func() error { return c.RecordStream(b, nil) }, true},
-		"Caching.Alloc": {func() error {
+		"Pool.RecordStream": {func() error { return c.RecordStream(b, nil) }, true},
+		"Pool.Alloc": {func() error {
 			x, err := c.Alloc(1, nil)
 			return errors.Join(err, c.Free(x))
 		}, true},
-		"Caching.FreeOn": {func() error {
+		"Pool.FreeOn": {func() error {
 			x, err := c.Alloc(1, s)
 			return errors.Join(err, c.FreeOn(x, nil))
 		}, true},
@@ -69,8 +69,8 @@ func TestNilArguments(t *testing.T) {
 			_, err := cupool.BufferFrom[int32](nil, []int32{1}, nil)
 			return err
 		}, false},
-		"NewBuffer, nil *Caching": {func() error {
-			_, err := cupool.NewBuffer[int32]((*cupool.Caching)(nil), 1, nil)
+		"NewBuffer, nil *Pool": {func() error {
+			_, err := cupool.NewBuffer[int32]((*cupool.Pool)(nil), 1, nil)
 			return err
 		}, false},
 	} {
@@ -123,7 +123,7 @@ func TestZeroValues(t *testing.T) {
 	for name, typ := range map[string]reflect.Type{
 		"Event":   reflect.TypeFor[cupool.Event](),
 		"Stream":  reflect.TypeFor[cupool.Stream](),
-		"Caching": reflect.TypeFor[cupool.Caching](),
+		"Pool": reflect.TypeFor[cupool.Pool](),
 		"Buffer":  reflect.TypeFor[cupool.Buffer[int32]](),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func (d *betweenDevice) Memset(dst cupool.Ptr, value byte, n int64, s cupool.Str
 // asked, makes the call fail with ErrClosed, or the Close waits for the call.
 func TestStreamClosedMeanwhile(t *testing.T) {
 	type program struct {
-		c      *cupool.Caching
+		c      *cupool.Pool
 		s      *cupool.Stream // is closed
 		b      cupool.Block   // of the default stream
 		marked *cupool.Event  // of the default stream

@@ -15,7 +15,7 @@ import (
 
 // The Table has what the statistics of all pools have, and what a Snapshot has.
 func TestOOMTable(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		seed := rand.Uint64()
 		t.Log("seed", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -34,13 +34,13 @@ func TestOOMTable(t *testing.T) {
 			require.NoError(t, err)
 			live = append(live, b)
 		}
-		for _, a := range []*cupool.Caching{c, p} {
+		for _, a := range []*cupool.Pool{c, p} {
 			_, err := a.Alloc(1<<40, nil)
 			var e *cupool.OOMError
 			require.ErrorAs(t, err, &e)
 			require.Same(t, e, p.LastOOM())
 			require.Equal(t, snapshot.HoldersOf(c.Snapshot(), p.Snapshot()), e.Table)
-			for _, of := range []*cupool.Caching{c, p} {
+			for _, of := range []*cupool.Pool{c, p} {
 				var live, cached int64
 				for _, h := range e.Table {
 					if h.Pool == of.Name() {
@@ -61,7 +61,7 @@ func TestOOMTable(t *testing.T) {
 type oomRig struct {
 	*testing.T
 	d *simdev.Device
-	c *cupool.Caching
+	c *cupool.Pool
 }
 
 // alloc allocates so many MiB, and returns an out of memory.
@@ -88,7 +88,7 @@ func (x *oomRig) free(blocks ...cupool.Block) {
 	}
 }
 
-func (x *oomRig) pool(cfg cupool.PoolConfig) *cupool.Caching { return newPrivate(x.T, x.c, cfg) }
+func (x *oomRig) pool(cfg cupool.PoolConfig) *cupool.Pool { return newPrivate(x.T, x.c, cfg) }
 
 // Every reason in a situation that it is named for. What is advised first makes the
 // same program succeed, where it can be applied.
@@ -97,16 +97,16 @@ func TestOOMReasons(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg     cupool.Config
 		pool    cupool.PoolConfig // of the pool that program gets
-		program func(x *oomRig, p *cupool.Caching) *cupool.OOMError
+		program func(x *oomRig, p *cupool.Pool) *cupool.OOMError
 		reason  string
 		advice  []string
 
 		apply func(*cupool.Config, *cupool.PoolConfig)            // the first advice
-		again func(x *oomRig, p *cupool.Caching) *cupool.OOMError // the program with it, where it is no setting
+		again func(x *oomRig, p *cupool.Pool) *cupool.OOMError // the program with it, where it is no setting
 	}{
 		"limit": {
 			cfg: cupool.Config{Limit: 50 * mib},
-			program: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(x.c, 40)
 				_, e := x.alloc(x.c, 20, nil)
 				return e
@@ -116,7 +116,7 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"fraction": {
 			cfg: cupool.Config{Fraction: 0.5, History: &cupool.History{SampleBytes: 1}},
-			program: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(x.c.WithLabel("weights"), 40)
 				_, e := x.alloc(x.c, 20, nil)
 				return e
@@ -126,7 +126,7 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"limit of a pool": {
 			pool: cupool.PoolConfig{Limit: 30 * mib},
-			program: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(x.c, 40)
 				x.mustAlloc(p, 20)
 				_, e := x.alloc(p, 20, nil)
@@ -152,15 +152,15 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"fragmentation of virtual memory": {
 			cfg: cupool.Config{Backing: cupool.BackingVMM, MagazineBytes: -1},
-			program: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				return speckled(x, x.c)
 			},
 			reason: "fragmentation", advice: []string{"NewPool for blocks that live long", "History: &cupool.History{}, to see which lines hold memory"},
 			apply: func(*cupool.Config, *cupool.PoolConfig) {},
-			again: func(x *oomRig, p *cupool.Caching) *cupool.OOMError { return speckled(x, p) },
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError { return speckled(x, p) },
 		},
 		"another process": {
-			program: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				_, err := x.d.MemAlloc(60 * mib)
 				require.NoError(x, err)
 				x.mustAlloc(x.c, 30)
@@ -168,7 +168,7 @@ func TestOOMReasons(t *testing.T) {
 				return e
 			},
 			reason: "another process", advice: []string{"end the other process (nvidia-smi lists it)", "Fraction or Limit in the other process"},
-			again: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+			again: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(x.c, 30)
 				_, e := x.alloc(x.c, 20, nil)
 				return e
@@ -176,12 +176,12 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"pending frees": {
 			cfg: cupool.Config{WaitTimeout: 5 * time.Millisecond},
-			program: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				_, e := x.alloc(x.c, 80, busy(x))
 				return e
 			},
 			reason: "pending frees", advice: []string{"Stream.Sync before the allocation", "a WaitTimeout above 5ms"},
-			again: func(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+			again: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				s := busy(x)
 				x.d.CompleteAll()
 				require.NoError(x, x.c.Sync())
@@ -191,13 +191,13 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"other pools": {
 			pool: cupool.PoolConfig{Name: "kept", Isolated: true},
-			program: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.free(x.mustAlloc(p, 60))
 				_, e := x.alloc(x.c, 60, nil)
 				return e
 			},
 			reason: "other pools", advice: []string{`EmptyCache of pool "kept"`, `PoolConfig.Isolated: false for pool "kept"`},
-			again: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.free(x.mustAlloc(p, 60))
 				require.NoError(x, p.EmptyCache())
 				_, e := x.alloc(x.c, 60, nil)
@@ -206,7 +206,7 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"pools in pieces": {
 			cfg: segments, pool: cupool.PoolConfig{Name: "lender"},
-			program: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.free(x.mustAlloc(p, 60))
 				x.mustAlloc(p, 2)
 				x.mustAlloc(p, 10)
@@ -218,7 +218,7 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"pools that hold most": {
 			pool: cupool.PoolConfig{Name: "greedy"},
-			program: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(p, 70)
 				x.mustAlloc(x.c, 20)
 				_, e := x.alloc(x.c, 20, nil)
@@ -226,7 +226,7 @@ func TestOOMReasons(t *testing.T) {
 			},
 			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "History: &cupool.History{}, to see which lines hold memory"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) {},
-			again: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(p, 50)
 				x.mustAlloc(x.c, 20)
 				_, e := x.alloc(x.c, 20, nil)
@@ -235,13 +235,13 @@ func TestOOMReasons(t *testing.T) {
 		},
 		"too much": {
 			cfg: cupool.Config{History: &cupool.History{SampleBytes: 1}, OnOutOfMemory: func(int64) bool { return false }},
-			program: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(x.c, 90)
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
 			reason: "too much", advice: []string{"smaller batches"},
-			again: func(x *oomRig, p *cupool.Caching) *cupool.OOMError {
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(x.c, 70)
 				_, e := x.alloc(x.c, 20, nil)
 				return e
@@ -249,7 +249,7 @@ func TestOOMReasons(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := func(program func(*oomRig, *cupool.Caching) *cupool.OOMError, change func(*cupool.Config, *cupool.PoolConfig)) *cupool.OOMError {
+			run := func(program func(*oomRig, *cupool.Pool) *cupool.OOMError, change func(*cupool.Config, *cupool.PoolConfig)) *cupool.OOMError {
 				cfg, pool := tc.cfg, tc.pool
 				if change != nil {
 					change(&cfg, &pool)
@@ -279,7 +279,7 @@ func TestOOMReasons(t *testing.T) {
 }
 
 // pieces asks for 40 MiB when 24 of the 40 that were freed are left.
-func pieces(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
+func pieces(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 	x.free(x.mustAlloc(x.c, 40))
 	x.mustAlloc(x.c, 16)
 	if x.c.Stats().Limit == 0 {
@@ -290,7 +290,7 @@ func pieces(x *oomRig, _ *cupool.Caching) *cupool.OOMError {
 }
 
 // speckled leaves a block of long in every chunk, and asks for 60 MiB.
-func speckled(x *oomRig, long *cupool.Caching) *cupool.OOMError {
+func speckled(x *oomRig, long *cupool.Pool) *cupool.OOMError {
 	var blocks []cupool.Block
 	for range 40 {
 		x.mustAlloc(long, 1)
@@ -318,7 +318,7 @@ func TestOOMsInGoroutines(t *testing.T) {
 	require.Nil(t, c.LastOOM())
 	var wg sync.WaitGroup
 	for i := range 8 {
-		a := []*cupool.Caching{c, p}[i%2]
+		a := []*cupool.Pool{c, p}[i%2]
 		wg.Go(func() {
 			for range 50 {
 				b, err := a.Alloc(1000, nil)

@@ -35,7 +35,7 @@ func (h *streamHeap) collectLocked() int {
 }
 
 // collect is collectLocked for all heaps of a pool.
-func (c *Caching) collect() (freed int) {
+func (c *Pool) collect() (freed int) {
 	c.each(func(h *streamHeap) { freed += h.collectLocked() })
 	return freed
 }
@@ -108,7 +108,7 @@ func (h *streamHeap) settlePatiently() (freed int, err error) {
 }
 
 // settleAll is settle for all heaps of the pool.
-func (c *Caching) settleAll(how epoch.Insist) (freed int, err error) {
+func (c *Pool) settleAll(how epoch.Insist) (freed int, err error) {
 	for _, h := range c.heaps.All() {
 		if h != nil {
 			n, e := h.settle(how)
@@ -121,7 +121,7 @@ func (c *Caching) settleAll(how epoch.Insist) (freed int, err error) {
 
 // settleEverything frees what waited for events that are done, of all streams,
 // and what FreeLater queued.
-func (c *Caching) settleEverything() error {
+func (c *Pool) settleEverything() error {
 	c.drainLater()
 	_, err := c.settleAll(epoch.Ask)
 	return device.OnlyLost(err)
@@ -160,7 +160,7 @@ var errHeld = fmt.Errorf("blocks are held (Hold), as those are that other proces
 // waited for as ever. release may be called from any goroutine; a second call does
 // nothing. While blocks are held Close, Reset and Sleep fail with ErrNotSupported and
 // change nothing. Hold fails as RecordStream does, and with ErrAsleep.
-func (c *Caching) Hold(b Block) (release func(), err error) {
+func (c *Pool) Hold(b Block) (release func(), err error) {
 	if o := c.other(b); o != nil {
 		return o.Hold(b)
 	}
@@ -184,7 +184,7 @@ func (c *Caching) Hold(b Block) (release func(), err error) {
 }
 
 // unhold ends a Hold. The block has a heap: it is live or pending.
-func (c *Caching) unhold(b Block) {
+func (c *Pool) unhold(b Block) {
 	x := c.space.Blocks.At(b.id())
 	for {
 		h := c.heapAt(x.Owner())
@@ -207,7 +207,7 @@ func (c *Caching) unhold(b Block) {
 // returns their number. The allocator does so by itself before it asks the
 // device for memory. An error of the device leaves the blocks concerned
 // waiting.
-func (c *Caching) ProcessDeferred() (freed int, err error) {
+func (c *Pool) ProcessDeferred() (freed int, err error) {
 	c.drainLater()
 	return c.settleAll(epoch.Force)
 }
@@ -218,10 +218,10 @@ func (c *Caching) ProcessDeferred() (freed int, err error) {
 // in the meantime is passed over. Before a request is refused Go's collector
 // runs, whose cleanups may give blocks back, but for a tenth of the time at
 // most where it found nothing the last 8 times.
-func (c *Caching) FreeLater(b Block) { c.later.Push(b) }
+func (c *Pool) FreeLater(b Block) { c.later.Push(b) }
 
 // drainLater frees what FreeLater queued and returns the number.
-func (c *Caching) drainLater() (freed int) {
+func (c *Pool) drainLater() (freed int) {
 	c.later.Drain(func(b Block) {
 		if err := c.freeSlow(b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
 			freed++

@@ -15,7 +15,7 @@ import (
 // TestPoolUpstreamFailures: what the program's functions fail with comes back,
 // and out of memory has the ladder climbed.
 func TestPoolUpstreamFailures(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		d := c.Driver()
 		full, broken, stuck := false, errors.New("broken"), errors.New("stuck")
 		var fail, failFree error
@@ -88,7 +88,7 @@ func TestPoolFailingDriver(t *testing.T) {
 	}
 }
 
-func usePool(c, p *cupool.Caching) (err error) {
+func usePool(c, p *cupool.Pool) (err error) {
 	s, err := c.NewStream()
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // TestPrivatePoolTakesWhatOthersCache: a limit that leaves no room for a whole
 // segment keeps no request from what other pools cache, where less would do.
 func TestPrivatePoolTakesWhatOthersCache(t *testing.T) {
-	backings(t, 24<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 24<<20, func(t *testing.T, c *cupool.Pool) {
 		idle, p := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
 		require.NoError(t, idle.Free(allocate(t, idle, 8<<20, nil)))
 		small := allocate(t, p, 5000, nil)
@@ -25,7 +25,7 @@ func TestPrivatePoolTakesWhatOthersCache(t *testing.T) {
 // TestFreeLaterServesOtherPools: what FreeLater was given in one pool is freed
 // before a request to another one is refused.
 func TestFreeLaterServesOtherPools(t *testing.T) {
-	backings(t, 24<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 24<<20, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		c.FreeLater(allocate(t, c, 16<<20, nil))
 		require.NoError(t, p.Free(allocate(t, p, 16<<20, nil)))

@@ -19,7 +19,7 @@ import (
 // short of memory, while pools are made, retired and closed.
 func TestPoolStorm(t *testing.T) {
 	limit := func(cfg *cupool.Config) { cfg.Limit = 200 << 20 }
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		seed := seeded(t).Uint64()
 		lender := newPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
 		steady := newPrivate(t, c, cupool.PoolConfig{Limit: 60 << 20})
@@ -30,7 +30,7 @@ func TestPoolStorm(t *testing.T) {
 			require.NoError(t, err)
 			wg.Go(func() {
 				for range 60 {
-					p := []*cupool.Caching{c, lender, steady, nil}[r.IntN(4)]
+					p := []*cupool.Pool{c, lender, steady, nil}[r.IntN(4)]
 					if p == nil {
 						p = must(c.NewPool(cupool.PoolConfig{}))
 						defer func() { must(0, ignore(p.Retire(), cupool.ErrClosed)) }()
@@ -57,7 +57,7 @@ func ignore(err, known error) error {
 }
 
 // poolStep allocates from p, writes, reads, and has c free.
-func poolStep(r *rand.Rand, c, p *cupool.Caching, s *cupool.Stream) error {
+func poolStep(r *rand.Rand, c, p *cupool.Pool, s *cupool.Stream) error {
 	var held []cupool.Block
 	for range 1 + r.IntN(4) {
 		b, err := p.Alloc(1+r.Int64N(1<<(10+r.IntN(16))), s)
@@ -95,8 +95,8 @@ func poolStep(r *rand.Rand, c, p *cupool.Caching, s *cupool.Stream) error {
 // from the members of a family, while caches are emptied.
 func TestPoolStreamsStorm(t *testing.T) {
 	limit := func(cfg *cupool.Config) { cfg.Limit = 300 << 20 }
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
-		members := []*cupool.Caching{c, newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})}
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		members := []*cupool.Pool{c, newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})}
 		seed := seeded(t).Uint64()
 		handed := make(chan cupool.Block, 64)
 		var makers, freers sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 // What private pools have that an allocator has not; the rest is in the battery
 // (TestConformancePools), and PyTorch's checklist in internal/conformance/pytorch.
 
-func newPrivate(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) *cupool.Caching {
+func newPrivate(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) *cupool.Pool {
 	t.Helper()
 	p, err := c.NewPool(cfg)
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func newPrivate(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) *cupool.
 }
 
 func TestPoolConfigErrors(t *testing.T) {
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		alloc := func(int64) (cupool.Ptr, error) { return 0, nil }
 		for field, cfg := range map[string]cupool.PoolConfig{
 			"Limit":    {Limit: -1},
@@ -44,12 +44,12 @@ func TestPoolConfigErrors(t *testing.T) {
 // TestPoolFamily: every member frees, finds and records the blocks of every
 // other, by handle and by address, and tells what is wrong with them.
 func TestPoolFamily(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		a, b := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{Name: "b"})
 		s, err := a.NewStream()
 		require.NoError(t, err)
 		require.Same(t, c.DefaultStream(), b.DefaultStream())
-		members := []*cupool.Caching{c, a, b}
+		members := []*cupool.Pool{c, a, b}
 		for _, from := range members {
 			for _, by := range members {
 				x := allocate(t, from, 3000, s)
@@ -77,7 +77,7 @@ func TestPoolFamily(t *testing.T) {
 		require.ErrorIs(t, err, cupool.ErrForeignStream)
 		require.NoError(t, foreign.Free(x))
 		require.NoError(t, foreign.Close())
-		require.Equal(t, []*cupool.Caching{a, b}, c.Pools())
+		require.Equal(t, []*cupool.Pool{a, b}, c.Pools())
 		require.Equal(t, []string{"", "b"}, []string{c.Name(), b.Name()})
 	})
 }
@@ -86,7 +86,7 @@ func TestPoolFamily(t *testing.T) {
 // pool's own for the pool, and a tenant at its limit takes nothing from others.
 func TestPoolLimits(t *testing.T) {
 	limit := func(cfg *cupool.Config) { cfg.Limit = 96 << 20 }
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		a, b := newPrivate(t, c, cupool.PoolConfig{Limit: 40 << 20}), newPrivate(t, c, cupool.PoolConfig{})
 		require.EqualValues(t, 40<<20, a.Stats().Limit)
 		require.EqualValues(t, 96<<20, b.Stats().Limit)
@@ -116,7 +116,7 @@ func TestPoolLimits(t *testing.T) {
 
 // TestPoolIsolated: what an isolated pool caches stays its own.
 func TestPoolIsolated(t *testing.T) {
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{Isolated: true})
 		x := allocate(t, p, 40<<20, nil)
 		require.NoError(t, p.Free(x))
@@ -132,7 +132,7 @@ func TestPoolIsolated(t *testing.T) {
 // TestPoolClose gives all memory back as a whole and lists what was live; the
 // root closes pools that are open, and says which.
 func TestPoolClose(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		p, q := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 		s, err := c.NewStream()
 		require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestPoolClose(t *testing.T) {
 		require.ErrorIs(t, c.Free(x), cupool.ErrForeignPointer)
 		require.ErrorIs(t, p.Free(y), cupool.ErrClosed)
 		require.NoError(t, s.Sync(), "streams stay")
-		require.Equal(t, []*cupool.Caching{q}, c.Pools())
+		require.Equal(t, []*cupool.Pool{q}, c.Pools())
 
 		allocate(t, q, 1, s)
 		err = c.Close()
@@ -161,7 +161,7 @@ func TestPoolClose(t *testing.T) {
 // TestPoolStreamClosed: a stream that is closed ends for all members; their
 // memory of it goes to their other streams, none to another member.
 func TestPoolStreamClosed(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		before, err := c.NewStream()
 		require.NoError(t, err)
 		p := newPrivate(t, c, cupool.PoolConfig{})
@@ -202,7 +202,7 @@ func TestPoolOrder(t *testing.T) {
 			require.NoError(t, err)
 			u, err := c.NewStream()
 			require.NoError(t, err)
-			for _, m := range []*cupool.Caching{c, a, b} {
+			for _, m := range []*cupool.Pool{c, a, b} {
 				require.NoError(t, m.FreeOn(allocate(t, m, 5<<20, s), u))
 				require.EqualValues(t, 1, m.Stats().BlocksPending)
 			}
@@ -211,7 +211,7 @@ func TestPoolOrder(t *testing.T) {
 			} else {
 				require.NoError(t, u.Sync())
 			}
-			for _, m := range []*cupool.Caching{c, a, b} {
+			for _, m := range []*cupool.Pool{c, a, b} {
 				require.Zero(t, m.Stats().BlocksPending)
 				require.NoError(t, m.Check())
 			}
@@ -223,7 +223,7 @@ func TestPoolOrder(t *testing.T) {
 
 // TestPoolSleep: members sleep and wake on their own, with what they hold.
 func TestPoolSleep(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		buf, err := cupool.BufferFrom(p, []int32{1, 2, 3}, nil)
 		require.NoError(t, err)
@@ -279,7 +279,7 @@ func BenchmarkPoolHit(b *testing.B) {
 
 // TestPoolEngine: an engine lives in a pool, and uses tensors of the others.
 func TestPoolEngine(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		s, err := c.NewStream()
 		require.NoError(t, err)

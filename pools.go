@@ -8,7 +8,7 @@ import (
 // PoolConfig sets up a private pool. What it does not name is as in the Config
 // of the allocator that the pool is made of.
 type PoolConfig struct {
-	// Name is for people, in errors, logs and Caching.Name. Empty: "pool N",
+	// Name is for people, in errors, logs and Pool.Name. Empty: "pool N",
 	// where no two pools of a program have the same N.
 	Name string
 
@@ -56,7 +56,7 @@ func (cfg *PoolConfig) validate() error {
 	return nil
 }
 
-// NewPool makes a private pool of the allocator: a Caching whose blocks share
+// NewPool makes a private pool of the allocator: a Pool whose blocks share
 // no segment with those of others, for the same streams of the same device.
 // Close gives all its memory back as a whole, whoever uses it; Retire waits
 // until the last block is freed.
@@ -68,7 +68,7 @@ func (cfg *PoolConfig) validate() error {
 //
 // A pool of a pool is one of the same allocator, with the pool's settings. It
 // fails with a *ConfigError, ErrClosed, or what the device says.
-func (c *Caching) NewPool(cfg PoolConfig) (*Caching, error) {
+func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func (c *Caching) NewPool(cfg PoolConfig) (*Caching, error) {
 
 // unopened returns a pool with all that it has from its own settings and from
 // the pool that it is made of.
-func (c *Caching) unopened(cfg PoolConfig) *Caching {
+func (c *Pool) unopened(cfg PoolConfig) *Pool {
 	d := c.dev
-	p := &Caching{dev: d, driver: d.driver, cfg: c.cfg, id: pools.Add(1)}
+	p := &Pool{dev: d, driver: d.driver, cfg: c.cfg, id: pools.Add(1)}
 	p.budget.Limit = d.budget.Limit
 	p.name, p.isolated, p.lends = cfg.Name, cfg.Isolated, cfg.UseOnOOM
 	if p.name == "" {
@@ -119,8 +119,8 @@ func (c *Caching) unopened(cfg PoolConfig) *Caching {
 }
 
 // Name returns the name of a private pool, "" for an allocator that New made.
-func (c *Caching) Name() string { return c.name }
+func (c *Pool) Name() string { return c.name }
 
 // Pools lists the private pools of the allocator that are not closed,
 // in the order in which they were made.
-func (c *Caching) Pools() []*Caching { return c.dev.private() }
+func (c *Pool) Pools() []*Pool { return c.dev.private() }

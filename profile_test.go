@@ -31,7 +31,7 @@ func TestWriteProfile(t *testing.T) {
 			live = append(live[:i], live[i+1:]...)
 		}
 	}
-	of := func(c *cupool.Caching) [4]int64 {
+	of := func(c *cupool.Pool) [4]int64 {
 		st := c.Stats().All
 		return [...]int64{st.Allocation.Allocated, st.RequestedBytes.Allocated, st.Allocation.Current, st.RequestedBytes.Current}
 	}
@@ -49,7 +49,7 @@ func TestWriteProfile(t *testing.T) {
 }
 
 // profiled returns the sums of a profile, and that of its live bytes with a pool's name.
-func profiled(t *testing.T, c *cupool.Caching) (sums [4]int64, named int64) {
+func profiled(t *testing.T, c *cupool.Pool) (sums [4]int64, named int64) {
 	var file bytes.Buffer
 	require.NoError(t, c.WriteProfile(&file))
 	p, err := profile.Parse(&file)

@@ -44,8 +44,8 @@ type idleMemory struct {
 	left    []*streamHeap // of closed streams, that hold memory; guarded by mu
 	lenders []*streamHeap // that one request asks; guarded by mu
 
-	regrets heap.Regrets // segments given back too early; guarded by Caching.reclaim
-	found   []heap.Idle  // what a release looks through; guarded by Caching.reclaim
+	regrets heap.Regrets // segments given back too early; guarded by Pool.reclaim
+	found   []heap.Idle  // what a release looks through; guarded by Pool.reclaim
 }
 
 // lender is what is remembered of a heap whose idle memory others took; guarded
@@ -117,14 +117,14 @@ func (r *request) allow() heap.Allow {
 }
 
 // leftHeaps returns the heaps of closed streams.
-func (c *Caching) leftHeaps() []*streamHeap {
+func (c *Pool) leftHeaps() []*streamHeap {
 	c.idle.mu.Lock()
 	defer c.idle.mu.Unlock()
 	return slices.Clone(c.idle.left)
 }
 
 // takeIdle gets memory for a request that other heaps leave idle.
-func (c *Caching) takeIdle(r request) (found bool, err error) {
+func (c *Pool) takeIdle(r request) (found bool, err error) {
 	switch {
 	case c.memory == nil && len(c.heaps.All()) == 1:
 		return false, nil
@@ -167,7 +167,7 @@ func (c *Caching) takeIdle(r request) (found bool, err error) {
 // borrowIdle serves a large request in place, by a free block of another stream's virtual
 // memory, where streams took chunks from each other more than once. The block stays the
 // other heap's, as one that the request's stream was recorded on.
-func (c *Caching) borrowIdle(r request) (Block, bool) {
+func (c *Pool) borrowIdle(r request) (Block, bool) {
 	if c.memory == nil || c.sanitizer != nil || r.kind == small || r.ctx == reserving || r.h.stream.clock.Captured() {
 		return Block{}, false // a sanitizer fills blocks in the order of their heap's stream
 	}
@@ -189,7 +189,7 @@ func (c *Caching) borrowIdle(r request) (Block, bool) {
 
 // borrowAny serves a request that would be refused otherwise in place, by a free block
 // of any other stream: of one whose work is done or, with wait, is done then.
-func (c *Caching) borrowAny(r request, wait bool) (Block, bool) {
+func (c *Pool) borrowAny(r request, wait bool) (Block, bool) {
 	if c.sanitizer != nil || r.ctx == reserving || r.h.stream.clock.Captured() {
 		return Block{}, false
 	}
@@ -208,7 +208,7 @@ func (c *Caching) borrowAny(r request, wait bool) (Block, bool) {
 
 // borrowWhole is borrowAny in virtual memory, where whole chunks of all streams, which
 // would be taken apart next, are too little.
-func (c *Caching) borrowWhole(r request, wait bool) (Block, bool) {
+func (c *Pool) borrowWhole(r request, wait bool) (Block, bool) {
 	if c.memory == nil || len(c.heaps.All()) == 1 || c.excess(r) <= 0 {
 		return Block{}, false
 	}
@@ -260,7 +260,7 @@ func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 
 // inheritLent makes the blocks that were lent to a stream, which is closed, the default
 // stream's.
-func (c *Caching) inheritLent(s *Stream) {
+func (c *Pool) inheritLent(s *Stream) {
 	c.each(func(h *streamHeap) {
 		for id, to := range h.lent {
 			if to == s {
@@ -272,7 +272,7 @@ func (c *Caching) inheritLent(s *Stream) {
 }
 
 // excess returns the bytes that a request lacks beyond a sufficient reserve.
-func (c *Caching) excess(r request) int64 {
+func (c *Pool) excess(r request) int64 {
 	lacks := r.h.lacks(r)
 	return min(lacks, c.budget.Held()+lacks-c.budget.Sufficient(0))
 }
@@ -293,7 +293,7 @@ func (h *streamHeap) lacks(r request) int64 {
 // lenders lists the heaps that idle memory may be taken from, those that regretted it
 // least first, in a list that the pool keeps. Beyond the soft limit chunks of the taker's
 // other kind may be, too; else the kinds would often take them from each other.
-func (c *Caching) lenders(r request) []*streamHeap {
+func (c *Pool) lenders(r request) []*streamHeap {
 	list := c.idle.lenders[:0]
 	for _, h := range c.heaps.All() {
 		switch {
@@ -311,7 +311,7 @@ func (c *Caching) lenders(r request) []*streamHeap {
 
 // take moves at least need bytes of idle memory to the request's heap, as far as there are
 // so many, and returns how many it moved. polls bounds how often the device is asked.
-func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
+func (c *Pool) take(r request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
 	defer lockBoth(r.h, from)()
 	if need <= 0 || r.h.usableLocked() != nil || from.stream.calls.IsClosing() {
 		return 0, nil
@@ -336,7 +336,7 @@ func (c *Caching) take(r request, from *streamHeap, need int64, polls *int) (tak
 
 // takeSegment moves the segment that fits a request best. An open stream gives none that is
 // larger than what the device would be asked for: it would soon have to ask for it itself.
-func (c *Caching) takeSegment(r request, from *streamHeap, polls *int) int64 {
+func (c *Pool) takeSegment(r request, from *streamHeap, polls *int) int64 {
 	most := r.segment()
 	if !from.stream.calls.IsOpen() {
 		most = r.h.LargestSegment(r.kind, r.rounded)
@@ -351,7 +351,7 @@ func (c *Caching) takeSegment(r request, from *streamHeap, polls *int) int64 {
 }
 
 // takeChunks moves whole free chunks of either kind, or of the same heap's other kind.
-func (c *Caching) takeChunks(r request, from *streamHeap, need int64, polls *int) (int64, error) {
+func (c *Pool) takeChunks(r request, from *streamHeap, need int64, polls *int) (int64, error) {
 	chunks := from.WholeChunks()
 	if from == r.h {
 		chunks = chunks.Of(large + small - r.kind)
@@ -365,13 +365,13 @@ func (c *Caching) takeChunks(r request, from *streamHeap, need int64, polls *int
 	return bytes, errors.Join(err, e, from.DropGaps(false))
 }
 
-func (c *Caching) noteMoves(n int, bytes int64) {
+func (c *Pool) noteMoves(n int, bytes int64) {
 	c.moves.Add(int64(n))
 	c.movedBytes.Add(bytes)
 }
 
 // lendsLocked reports whether idle memory of a heap may be taken for a request.
-func (c *Caching) lendsLocked(r request, from *streamHeap, polls *int) bool {
+func (c *Pool) lendsLocked(r request, from *streamHeap, polls *int) bool {
 	s := from.stream
 	switch l := &from.lender; {
 	case s.calls.IsClosed():
@@ -388,7 +388,7 @@ func (c *Caching) lendsLocked(r request, from *streamHeap, polls *int) bool {
 
 // leave makes what the pool holds for a stream idle memory, as the stream is closed and its
 // work is done. Where blocks are in use, all of it goes to the default stream's heap.
-func (c *Caching) leave(s *Stream) (err error) {
+func (c *Pool) leave(s *Stream) (err error) {
 	var h *streamHeap
 	defer func() { // once the heap is not found any more, nobody enters regrets for it
 		if h != nil {
@@ -429,7 +429,7 @@ func (h *streamHeap) moveLocked(to *streamHeap) {
 }
 
 // dropEmpty closes heaps of closed streams that hold no memory any more.
-func (c *Caching) dropEmpty() error {
+func (c *Pool) dropEmpty() error {
 	c.heapsMu.Lock()
 	defer c.heapsMu.Unlock()
 	c.idle.mu.Lock()
@@ -438,7 +438,7 @@ func (c *Caching) dropEmpty() error {
 }
 
 // dropEmptyLocked is dropEmpty where idle.mu is held, unless heapsMu is, too.
-func (c *Caching) dropEmptyLocked() error {
+func (c *Pool) dropEmptyLocked() error {
 	if !c.heapsMu.TryLock() {
 		return nil
 	}
@@ -446,7 +446,7 @@ func (c *Caching) dropEmptyLocked() error {
 	return c.dropEmptyHeapsLocked()
 }
 
-func (c *Caching) dropEmptyHeapsLocked() (err error) {
+func (c *Pool) dropEmptyHeapsLocked() (err error) {
 	c.idle.left = slices.DeleteFunc(c.idle.left, func(h *streamHeap) bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -467,7 +467,7 @@ func (c *Caching) dropEmptyHeapsLocked() (err error) {
 // reserve more than the allocator ever has. Keeping them makes PyTorch's default reserve
 // half as much again as its programs ask for; giving back no more keeps a steady state
 // free of calls to the device.
-func (c *Caching) releaseIdle(r request) (bool, error) {
+func (c *Pool) releaseIdle(r request) (bool, error) {
 	if c.memory != nil {
 		return false, nil // growing there takes idle memory from all over the heap
 	}
@@ -489,7 +489,7 @@ func (c *Caching) releaseIdle(r request) (bool, error) {
 // regretsOf returns how often the segments that a request needs may be given back
 // too early. Where much is wasted it is wastefulRegrets more whenever what the heap
 // served has doubled: the pool goes on for longer, and comes to rest all the same.
-func (c *Caching) regretsOf(r request) int {
+func (c *Pool) regretsOf(r request) int {
 	most := c.space.Book.Peak(ledger.All, ledger.ActiveBytes)
 	if r.kind == small || c.budget.Held()+r.segment() <= most+most/wasteFraction {
 		return regretLimit
@@ -502,7 +502,7 @@ func (c *Caching) regretsOf(r request) int {
 // releaseOldest gives wholly free segments back, those that have been idle for longest
 // first, as far as growing would exceed Config.GarbageCollectionThreshold (PyTorch's
 // garbage_collect_cached_blocks; its age counts searches, the order here is of the frees).
-func (c *Caching) releaseOldest(r request) (bool, error) {
+func (c *Pool) releaseOldest(r request) (bool, error) {
 	if c.collectAbove == 0 || c.memory != nil || !c.reclaim.TryLock() {
 		return false, nil // the lock's holder may wait for this allocation
 	}
@@ -517,7 +517,7 @@ func (c *Caching) releaseOldest(r request) (bool, error) {
 
 // releaseUpTo gives cached segments back, largest first, until at least need
 // bytes came back, and returns how many did.
-func (c *Caching) releaseUpTo(ctx context.Context, need int64) (released int64, err error) {
+func (c *Pool) releaseUpTo(ctx context.Context, need int64) (released int64, err error) {
 	if !c.reclaim.LockUntil(ctx) {
 		return 0, nil // somebody else is at it
 	}
@@ -531,7 +531,7 @@ func (c *Caching) releaseUpTo(ctx context.Context, need int64) (released int64, 
 // releaseSegments gives wholly free segments of any heap back to the device,
 // the largest first, until at least need bytes came back, and returns how many
 // did. It waits for work until ctx is done. reclaim is held, as by its callers.
-func (c *Caching) releaseSegments(ctx context.Context, need int64) (released int64, err error) {
+func (c *Pool) releaseSegments(ctx context.Context, need int64) (released int64, err error) {
 	defer nvtx.Start("give memory back", need).End()
 	if c.memory == nil {
 		return c.releaseInOrder(ctx, need, true, heap.Order(c.cfg.TrimOldest))
@@ -545,7 +545,7 @@ func (c *Caching) releaseSegments(ctx context.Context, need int64) (released int
 // releaseUnkept is releaseSegments in an order of the caller's, without what was
 // reserved on purpose, and without waits where they are bounded. There is no
 // virtual memory.
-func (c *Caching) releaseUnkept(need int64, order func(a, b heap.Idle) int) (released int64, err error) {
+func (c *Pool) releaseUnkept(need int64, order func(a, b heap.Idle) int) (released int64, err error) {
 	released, err = c.releaseInOrder(c.dev.calls.Patience.AtOnce(), need, false, order)
 	return released, device.NotLate(err)
 }
@@ -553,7 +553,7 @@ func (c *Caching) releaseUnkept(need int64, order func(a, b heap.Idle) int) (rel
 // releaseInOrder gives segments back, with those that were reserved on purpose or
 // without them. Where all of them have to go, they go heap by heap: to sort many
 // by their addresses would take longer than all else.
-func (c *Caching) releaseInOrder(ctx context.Context, need int64, kept bool, order func(a, b heap.Idle) int) (released int64, err error) {
+func (c *Pool) releaseInOrder(ctx context.Context, need int64, kept bool, order func(a, b heap.Idle) int) (released int64, err error) {
 	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
 		return 0, err
 	}
@@ -582,7 +582,7 @@ func (c *Caching) releaseInOrder(ctx context.Context, need int64, kept bool, ord
 
 // findIdle lists the wholly free segments, with those that were reserved on
 // purpose or without them, in a list that the pool keeps, and returns their bytes.
-func (c *Caching) findIdle(kept bool) (found []heap.Idle, bytes int64) {
+func (c *Pool) findIdle(kept bool) (found []heap.Idle, bytes int64) {
 	found = c.idle.found[:0]
 	c.each(func(h *streamHeap) {
 		h.MergeFast()
@@ -600,7 +600,7 @@ func (c *Caching) findIdle(kept bool) (found []heap.Idle, bytes int64) {
 
 // releaseTogether gives those back of the segments, which are of one heap,
 // that are still there and wholly free. It returns their bytes.
-func (c *Caching) releaseTogether(found []heap.Idle) (released int64, err error) {
+func (c *Pool) releaseTogether(found []heap.Idle) (released int64, err error) {
 	h := c.heapAt(found[0].Owner)
 	if h == nil {
 		return 0, nil // it was closed meanwhile
@@ -617,7 +617,7 @@ func (c *Caching) releaseTogether(found []heap.Idle) (released int64, err error)
 
 // regret enters segments that were given back, unless their stream is closed: it
 // will not miss them. It returns their bytes.
-func (c *Caching) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
+func (c *Pool) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
 	if c.findHeap(h.stream) == h {
 		c.idle.regrets.Enter(&h.Heap, gone)
 	}
@@ -630,7 +630,7 @@ func (c *Caching) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
 // releaseVirtual is releaseSegments for virtual memory, chunk by chunk. Without
 // wait it leaves streams alone that have work under way, and with it those whose
 // work is not done when ctx is, which the error names.
-func (c *Caching) releaseVirtual(ctx context.Context, need int64, wait bool) (released int64, err error) {
+func (c *Pool) releaseVirtual(ctx context.Context, need int64, wait bool) (released int64, err error) {
 	if err := c.memory.Retry(); err != nil {
 		return 0, err
 	}
@@ -658,7 +658,7 @@ type chunksUpTo struct {
 }
 
 // inTrimOrder lists what releaseVirtual gives back, heap by heap or by age.
-func (c *Caching) inTrimOrder() (list []chunksUpTo) {
+func (c *Pool) inTrimOrder() (list []chunksUpTo) {
 	for _, h := range append(c.openHeaps(), c.leftHeaps()...) {
 		ages := []uint64{math.MaxUint64}
 		if c.cfg.TrimOldest {
@@ -714,7 +714,7 @@ func (h *streamHeap) holdsChunks() bool {
 
 // flushAll returns what is free in the magazines and fast bins of all heaps to
 // their free sets and reports whether there was anything.
-func (c *Caching) flushAll() (found bool) {
+func (c *Pool) flushAll() (found bool) {
 	c.each(func(h *streamHeap) {
 		found = h.Flush() || found
 		h.checkLocked()
@@ -723,7 +723,7 @@ func (c *Caching) flushAll() (found bool) {
 }
 
 // inUse reports whether a block of any heap is out or pending.
-func (c *Caching) inUse() bool {
+func (c *Pool) inUse() bool {
 	heaps, unlock := c.lockAll()
 	defer unlock()
 	return slices.ContainsFunc(heaps, func(h *streamHeap) bool { return h.InUse() })
@@ -742,7 +742,7 @@ func liveBlocks(heaps []*streamHeap) (live []Block) {
 
 // emptyCache is EmptyCache that leaves it to the caller to tell
 // Config.OnRelease.
-func (c *Caching) emptyCache() error {
+func (c *Pool) emptyCache() error {
 	defer nvtx.Start("empty cache", 0).End()
 	c.reclaim.Lock()
 	defer c.reclaim.Mutex.Unlock()
@@ -768,7 +768,7 @@ func (c *Caching) emptyCache() error {
 
 // waitForAll flushes every magazine of the pool, frees what FreeLater queued in
 // any pool, and waits for every pending block.
-func (c *Caching) waitForAll(r request) (bool, error) {
+func (c *Pool) waitForAll(r request) (bool, error) {
 	queued, flushed := c.dev.drainLater(), c.flushAll()
 	freed, err := c.dev.waitPending(r.wait)
 	n, e := c.dev.emptyQuarantines(r.wait)
@@ -776,7 +776,7 @@ func (c *Caching) waitForAll(r request) (bool, error) {
 }
 
 // startDecay starts what gives idle memory back after a while, if it is wanted.
-func (c *Caching) startDecay() {
+func (c *Pool) startDecay() {
 	if c.cfg.Decay == 0 {
 		return
 	}
@@ -796,7 +796,7 @@ func (c *Caching) startDecay() {
 }
 
 // noteReleased tells the program that memory went back to the device.
-func (c *Caching) noteReleased(released int64) {
+func (c *Pool) noteReleased(released int64) {
 	c.log.Debug("memory went back to the device", "bytes", released)
 	if c.cfg.OnRelease != nil {
 		c.cfg.OnRelease(released)
@@ -804,7 +804,7 @@ func (c *Caching) noteReleased(released int64) {
 }
 
 // keptBytes returns how much was reserved on purpose.
-func (c *Caching) keptBytes() (n int64) {
+func (c *Pool) keptBytes() (n int64) {
 	c.each(func(h *streamHeap) { n += h.Kept() })
 	return n
 }
@@ -812,14 +812,14 @@ func (c *Caching) keptBytes() (n int64) {
 // releaseDecayed gives idle memory back as Trim does, but waits for nothing:
 // memory of streams at work stays, and segments do while any stream is, as
 // freeing them waits for the device.
-func (c *Caching) releaseDecayed(need int64) (released int64, err error) {
+func (c *Pool) releaseDecayed(need int64) (released int64, err error) {
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
 	return c.releaseAtOnce(need)
 }
 
 // releaseAtOnce is releaseDecayed with reclaim held.
-func (c *Caching) releaseAtOnce(need int64) (released int64, err error) {
+func (c *Pool) releaseAtOnce(need int64) (released int64, err error) {
 	if c.closed.Load() || c.asleep.Load() || c.dev.lost.Load() != nil {
 		return 0, nil
 	}

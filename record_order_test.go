@@ -15,9 +15,9 @@ import (
 // TestRecordBesideFree: a block that is freed while a stream is being recorded on
 // it, after it was found live, is an error, and leaves no lock behind.
 func TestRecordBesideFree(t *testing.T) {
-	for name, record := range map[string]func(c *cupool.Caching, b cupool.Block, s *cupool.Stream) error{
-		"RecordStream": func(c *cupool.Caching, b cupool.Block, s *cupool.Stream) error { return c.RecordStream(b, s) },
-		"FreeOn":       func(c *cupool.Caching, b cupool.Block, s *cupool.Stream) error { return c.FreeOn(b, s) },
+	for name, record := range map[string]func(c *cupool.Pool, b cupool.Block, s *cupool.Stream) error{
+		"RecordStream": func(c *cupool.Pool, b cupool.Block, s *cupool.Stream) error { return c.RecordStream(b, s) },
+		"FreeOn":       func(c *cupool.Pool, b cupool.Block, s *cupool.Stream) error { return c.FreeOn(b, s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newPool(t, 1<<30, withMagazines)

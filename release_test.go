@@ -31,7 +31,7 @@ func TestGarbageCollectionThreshold(t *testing.T) {
 func TestOnRelease(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		t.Run(backing.String(), func(t *testing.T) {
-			var c *cupool.Caching
+			var c *cupool.Pool
 			var released, calls int64
 			c, err := cupool.New(cupool.Config{
 				Driver: simdev.New(simdev.Config{Capacity: 200 * mib}), Backing: backing, MagazineBytes: -1,

@@ -24,7 +24,7 @@ func (cfg *Config) sanitizers() sanitize.Settings {
 
 // startSanitizers sets up what the pool's Config switches on, and changes its
 // Config to what guards need.
-func (c *Caching) startSanitizers() (err error) {
+func (c *Pool) startSanitizers() (err error) {
 	set := c.cfg.sanitizers()
 	if set.Guard = set.Guard && !c.ownMemory; set.Guard {
 		if c.guards, err = sanitize.NewGuards(c.dev.driver, c.driver.Name()); err != nil {
@@ -50,7 +50,7 @@ func (c *Caching) startSanitizers() (err error) {
 }
 
 // quarantineBytes returns how many bytes of a heap stay in quarantine.
-func (c *Caching) quarantineBytes() int64 { return max(c.sanitizer.Quarantine, 0) }
+func (c *Pool) quarantineBytes() int64 { return max(c.sanitizer.Quarantine, 0) }
 
 // sweepLocked looks at the freed blocks whose work is done, and makes those free
 // that were in quarantine for long enough.
@@ -74,7 +74,7 @@ func (h *streamHeap) endQuarantineLocked() {
 
 // damage returns what was found of a block that was freed, with Sanitizers.Wait
 // when the work on it is done.
-func (c *Caching) damage(b Block) error {
+func (c *Pool) damage(b Block) error {
 	for range 2 { // for the streams recorded on it, and then for its own
 		if c.sanitizer.Wait {
 			if err := c.awaitFreed(b.id()); err != nil {
@@ -86,7 +86,7 @@ func (c *Caching) damage(b Block) error {
 }
 
 // awaitFreed waits for what a freed block waits for.
-func (c *Caching) awaitFreed(id block.ID) error {
+func (c *Pool) awaitFreed(id block.ID) error {
 	h := c.heapAt(c.space.Blocks.At(id).Owner())
 	if h == nil {
 		return nil
@@ -107,7 +107,7 @@ func (c *Caching) awaitFreed(id block.ID) error {
 }
 
 // drainQuarantines makes all blocks in quarantine free that are done.
-func (c *Caching) drainQuarantines() (freed int) {
+func (c *Pool) drainQuarantines() (freed int) {
 	if c.sanitizer == nil {
 		return 0
 	}
@@ -154,7 +154,7 @@ func (h *streamHeap) zeroLocked(b *block.Block) {
 }
 
 // endSanitizers checks the pool's memory for the last time. All work is done.
-func (c *Caching) endSanitizers() error {
+func (c *Pool) endSanitizers() error {
 	if c.sanitizer == nil {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (c *Caching) endSanitizers() error {
 }
 
 // sleepSanitizers makes the memory ready to be unmapped. All heaps are locked.
-func (c *Caching) sleepSanitizers(heaps []*streamHeap) error {
+func (c *Pool) sleepSanitizers(heaps []*streamHeap) error {
 	if c.sanitizer == nil {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (c *Caching) sleepSanitizers(heaps []*streamHeap) error {
 
 // wakeSanitizers fills live blocks again, whose memory is new. All heaps are
 // locked.
-func (c *Caching) wakeSanitizers(heaps []*streamHeap) (err error) {
+func (c *Pool) wakeSanitizers(heaps []*streamHeap) (err error) {
 	if c.sanitizer == nil {
 		return nil
 	}

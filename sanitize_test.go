@@ -23,7 +23,7 @@ var everything = cupool.Sanitizers{Canaries: 256, Poison: true}
 var unpoisoned = cupool.Sanitizers{Canaries: 256}
 
 // backings runs a test on both backings, with a change of the Config.
-func sanitized(t *testing.T, set cupool.Sanitizers, f func(t *testing.T, c *cupool.Caching)) {
+func sanitized(t *testing.T, set cupool.Sanitizers, f func(t *testing.T, c *cupool.Pool)) {
 	conformance.Backings(t, 1<<30, f, func(cfg *cupool.Config) { cfg.Sanitize = set })
 }
 
@@ -47,7 +47,7 @@ func corruption(t *testing.T, err error) *cupool.CorruptionError {
 // TestCanaries: bytes behind a block that were written are found by Free, where
 // the work is done, and by Check, whoever frees the block.
 func TestCanaries(t *testing.T) {
-	sanitized(t, cupool.Sanitizers{Canaries: 64}, func(t *testing.T, c *cupool.Caching) {
+	sanitized(t, cupool.Sanitizers{Canaries: 64}, func(t *testing.T, c *cupool.Pool) {
 		for _, size := range []int64{1, 511, 512, 1000, 3 << 20} {
 			for _, far := range []int64{0, 17, 63} {
 				b := mustAlloc(t, c.WithLabel("victim"), size, nil)
@@ -79,7 +79,7 @@ func TestCanaries(t *testing.T) {
 // FreeLater, FreeOn, FreePtr, EmptyCache and Close, on private pools, on closed
 // streams and by tensors.
 func TestCanariesElsewhere(t *testing.T) {
-	overrun := func(t *testing.T, c *cupool.Caching, s *cupool.Stream) cupool.Block {
+	overrun := func(t *testing.T, c *cupool.Pool, s *cupool.Stream) cupool.Block {
 		b := mustAlloc(t, c, 1000, s)
 		if s == nil {
 			s = c.DefaultStream()
@@ -88,15 +88,15 @@ func TestCanariesElsewhere(t *testing.T) {
 		require.NoError(t, s.Sync())
 		return b
 	}
-	for name, f := range map[string]func(t *testing.T, c *cupool.Caching) error{
-		"FreeLater": func(t *testing.T, c *cupool.Caching) error {
+	for name, f := range map[string]func(t *testing.T, c *cupool.Pool) error{
+		"FreeLater": func(t *testing.T, c *cupool.Pool) error {
 			c.FreeLater(overrun(t, c, nil))
 			_, err := c.ProcessDeferred()
 			require.NoError(t, err)
 			return c.Check()
 		},
-		"FreePtr": func(t *testing.T, c *cupool.Caching) error { return c.FreePtr(overrun(t, c, nil).Ptr(), 1000) },
-		"FreeOn": func(t *testing.T, c *cupool.Caching) error {
+		"FreePtr": func(t *testing.T, c *cupool.Pool) error { return c.FreePtr(overrun(t, c, nil).Ptr(), 1000) },
+		"FreeOn": func(t *testing.T, c *cupool.Pool) error {
 			s, err := c.NewStream()
 			require.NoError(t, err)
 			b := overrun(t, c, nil)
@@ -104,18 +104,18 @@ func TestCanariesElsewhere(t *testing.T) {
 			require.NoError(t, s.Sync())
 			return c.EmptyCache()
 		},
-		"EmptyCache": func(t *testing.T, c *cupool.Caching) error {
+		"EmptyCache": func(t *testing.T, c *cupool.Pool) error {
 			c.FreeLater(overrun(t, c, nil))
 			return c.EmptyCache()
 		},
-		"private pool": func(t *testing.T, c *cupool.Caching) error {
+		"private pool": func(t *testing.T, c *cupool.Pool) error {
 			p, err := c.NewPool(cupool.PoolConfig{Name: "mine"})
 			require.NoError(t, err)
 			b := overrun(t, p, nil)
 			require.Equal(t, "mine", corruption(t, c.Free(b)).Pool)
 			return p.Close()
 		},
-		"live at Close": func(t *testing.T, c *cupool.Caching) error {
+		"live at Close": func(t *testing.T, c *cupool.Pool) error {
 			p, err := c.NewPool(cupool.PoolConfig{})
 			require.NoError(t, err)
 			overrun(t, p, nil)
@@ -124,14 +124,14 @@ func TestCanariesElsewhere(t *testing.T) {
 			require.ErrorAs(t, err, &leak)
 			return err
 		},
-		"closed stream": func(t *testing.T, c *cupool.Caching) error {
+		"closed stream": func(t *testing.T, c *cupool.Pool) error {
 			s, err := c.NewStream()
 			require.NoError(t, err)
 			b := overrun(t, c, s)
 			require.NoError(t, s.Close())
 			return c.Free(b)
 		},
-		"tensor": func(t *testing.T, c *cupool.Caching) error {
+		"tensor": func(t *testing.T, c *cupool.Pool) error {
 			e, err := cupool.NewEngine(c)
 			require.NoError(t, err)
 			x := tensor.New(tensor.WithShape(10), tensor.Of(tensor.Float32), tensor.WithEngine(e))
@@ -143,7 +143,7 @@ func TestCanariesElsewhere(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sanitized(t, unpoisoned, func(t *testing.T, c *cupool.Caching) {
+			sanitized(t, unpoisoned, func(t *testing.T, c *cupool.Pool) {
 				e := corruption(t, f(t, c))
 				require.Equal(t, e.Size, e.Offset)
 				require.False(t, e.AfterFree)
@@ -158,7 +158,7 @@ func TestCanariesElsewhere(t *testing.T) {
 func TestPoison(t *testing.T) {
 	var log bytes.Buffer
 	var called []*cupool.CorruptionError
-	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		log.Reset()
 		called = nil
 		s := c.DefaultStream()
@@ -199,7 +199,7 @@ func TestPoison(t *testing.T) {
 // TestQuarantine: freed blocks are not reused before as many bytes were freed
 // after them, but before a request is refused.
 func TestQuarantine(t *testing.T) {
-	sanitized(t, cupool.Sanitizers{Quarantine: 10 << 20}, func(t *testing.T, c *cupool.Caching) {
+	sanitized(t, cupool.Sanitizers{Quarantine: 10 << 20}, func(t *testing.T, c *cupool.Pool) {
 		seen := map[cupool.Ptr]bool{}
 		for range 10 {
 			b := mustAlloc(t, c, 1<<20, nil)
@@ -220,7 +220,7 @@ func TestQuarantine(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	})
-	conformance.Backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+	conformance.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		for range 20 { // each needs what the last one left
 			require.NoError(t, c.Free(mustAlloc(t, c, 40<<20, nil)))
 		}
@@ -230,7 +230,7 @@ func TestQuarantine(t *testing.T) {
 // TestSanitizeAcrossStreams: a block that another stream uses is filled when that
 // is done with it, and not before.
 func TestSanitizeAcrossStreams(t *testing.T) {
-	sanitized(t, everything, func(t *testing.T, c *cupool.Caching) {
+	sanitized(t, everything, func(t *testing.T, c *cupool.Pool) {
 		s, err := c.NewStream()
 		require.NoError(t, err)
 		b := mustAlloc(t, c, 1000, nil)
@@ -263,7 +263,7 @@ func TestSanitizeAcrossStreams(t *testing.T) {
 
 // TestSanitizeWait: Free waits for the work, and returns the damage that it does.
 func TestSanitizeWait(t *testing.T) {
-	sanitized(t, cupool.Sanitizers{Canaries: 1, Wait: true}, func(t *testing.T, c *cupool.Caching) {
+	sanitized(t, cupool.Sanitizers{Canaries: 1, Wait: true}, func(t *testing.T, c *cupool.Pool) {
 		s, err := c.NewStream()
 		require.NoError(t, err)
 		for _, user := range []*cupool.Stream{c.DefaultStream(), s} {
@@ -283,7 +283,7 @@ func TestSanitizeWait(t *testing.T) {
 
 // TestSanitizeSleep: canaries and zeros survive Sleep and Wake.
 func TestSanitizeSleep(t *testing.T) {
-	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		a, b := mustAlloc(t, c, 1000, nil), mustAlloc(t, c, 5<<20, nil)
 		require.NoError(t, c.Free(mustAlloc(t, c, 3<<20, nil)))
 		err := c.Sleep(func(x cupool.Block) bool { return x == b })
@@ -314,7 +314,7 @@ func TestZero(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conformance.Backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+			conformance.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 				streams := []*cupool.Stream{c.DefaultStream()}
 				for range 3 {
 					s, err := c.NewStream()
@@ -323,7 +323,7 @@ func TestZero(t *testing.T) {
 				}
 				p, err := c.NewPool(cupool.PoolConfig{UseOnOOM: true})
 				require.NoError(t, err)
-				pools := []*cupool.Caching{c, p}
+				pools := []*cupool.Pool{c, p}
 				for i := range 200 {
 					s, from := streams[i%len(streams)], pools[i/7%2]
 					size := int64(1+i*7919%997) << (4 + i%8)
@@ -382,15 +382,15 @@ func TestZeroByPool(t *testing.T) {
 // its free, loses the device.
 func TestGuard(t *testing.T) {
 	const unit = 2 << 20
-	for name, f := range map[string]func(t *testing.T, c *cupool.Caching) cupool.Ptr{
-		"behind":   func(t *testing.T, c *cupool.Caching) cupool.Ptr { return mustAlloc(t, c, 4096, nil).Ptr() + 4096 },
-		"in front": func(t *testing.T, c *cupool.Caching) cupool.Ptr { return mustAlloc(t, c, unit, nil).Ptr() - 1 },
-		"after free": func(t *testing.T, c *cupool.Caching) cupool.Ptr {
+	for name, f := range map[string]func(t *testing.T, c *cupool.Pool) cupool.Ptr{
+		"behind":   func(t *testing.T, c *cupool.Pool) cupool.Ptr { return mustAlloc(t, c, 4096, nil).Ptr() + 4096 },
+		"in front": func(t *testing.T, c *cupool.Pool) cupool.Ptr { return mustAlloc(t, c, unit, nil).Ptr() - 1 },
+		"after free": func(t *testing.T, c *cupool.Pool) cupool.Ptr {
 			b := mustAlloc(t, c, 4096, nil)
 			require.NoError(t, c.Free(b))
 			return b.Ptr()
 		},
-		"after free, later": func(t *testing.T, c *cupool.Caching) cupool.Ptr {
+		"after free, later": func(t *testing.T, c *cupool.Pool) cupool.Ptr {
 			b := mustAlloc(t, c, 4096, nil)
 			require.NoError(t, c.Free(b))
 			for range 5 {
@@ -429,7 +429,7 @@ func TestGuardBooks(t *testing.T) {
 	require.NoError(t, err)
 	s := c.DefaultStream()
 	for i := range int64(50) {
-		from := []*cupool.Caching{c, p}[i%2]
+		from := []*cupool.Pool{c, p}[i%2]
 		b := mustAlloc(t, from, 1+i*100_003, nil)
 		require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 		found, err := c.Lookup(b.Ptr() + cupool.Ptr(i))

@@ -29,14 +29,14 @@ import (
 // A name may be used again once its block was freed.
 type script struct {
 	t       testing.TB
-	c       *cupool.Caching
+	c       *cupool.Pool
 	d       *countingDriver
 	streams []*cupool.Stream
 	blocks  map[string]cupool.Block
 	events  map[string]*cupool.Event
 }
 
-func newScript(t testing.TB, c *cupool.Caching, d *countingDriver) *script {
+func newScript(t testing.TB, c *cupool.Pool, d *countingDriver) *script {
 	return &script{t: t, c: c, d: d, streams: []*cupool.Stream{c.DefaultStream()}, blocks: map[string]cupool.Block{}, events: map[string]*cupool.Event{}}
 }
 
@@ -161,7 +161,7 @@ func runScripts(t *testing.T, table map[string]scriptCase, capacity int64, chang
 // backings runs a test with both ways to get memory from a host device.
 var backings = conformance.Backings
 
-func allocate(t *testing.T, c *cupool.Caching, size int64, s *cupool.Stream) cupool.Block {
+func allocate(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
 	t.Helper()
 	b, err := c.Alloc(size, s)
 	require.NoError(t, err)

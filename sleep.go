@@ -30,7 +30,7 @@ type contents struct {
 // with ErrNotSupported without it or while blocks are held (Hold), with ErrClosed, and with what the
 // device says: when that is before anything was given back, the allocator
 // stays awake; else it sleeps, and only what the error names stays reserved.
-func (c *Caching) Sleep(keep func(Block) bool) error {
+func (c *Pool) Sleep(keep func(Block) bool) error {
 	defer nvtx.Start("sleep", 0).End()
 	if c.memory == nil {
 		return fmt.Errorf("cupool: sleep on %s without virtual memory: %w", c.driver.Name(), ErrNotSupported)
@@ -71,7 +71,7 @@ func (c *Caching) Sleep(keep func(Block) bool) error {
 }
 
 // calm ends allocating and waits until nothing uses the memory any more.
-func (c *Caching) calm() (err error) {
+func (c *Pool) calm() (err error) {
 	heaps, unlock := c.lockAll()
 	c.asleep.Store(true)
 	for _, h := range heaps {
@@ -87,7 +87,7 @@ func (c *Caching) calm() (err error) {
 }
 
 // keepContents copies the contents of the blocks that keep chooses.
-func (c *Caching) keepContents(keep func(Block) bool) error {
+func (c *Pool) keepContents(keep func(Block) bool) error {
 	if keep == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (c *Caching) keepContents(keep func(Block) bool) error {
 
 // unmapAll puts all memory to sleep. What a call fails for stays as it is: its
 // memory stays reserved, and the rest goes on. All heaps are locked.
-func (c *Caching) unmapAll(heaps []*streamHeap) error {
+func (c *Pool) unmapAll(heaps []*streamHeap) error {
 	var errs []error
 	for _, h := range heaps {
 		slept, err := h.Sleep()
@@ -126,7 +126,7 @@ func (c *Caching) unmapAll(heaps []*streamHeap) error {
 // says, or with a *WaitError after Config.WaitTimeout. The allocator then sleeps
 // on and can be woken later. It holds no more than before, unless the device
 // does not say that the copies are done: their memory stays reserved.
-func (c *Caching) Wake() error {
+func (c *Pool) Wake() error {
 	defer nvtx.Start("wake", 0).End()
 	c.reclaim.Lock()
 	defer c.reclaim.Unlock()
@@ -162,7 +162,7 @@ func (c *Caching) Wake() error {
 
 // mapAll gives all that sleeps new memory, until a call fails. All heaps are
 // locked.
-func (c *Caching) mapAll(heaps []*streamHeap) error {
+func (c *Pool) mapAll(heaps []*streamHeap) error {
 	for _, h := range heaps {
 		woken, err := h.Wake()
 		c.asleepBytes.Add(-woken)
@@ -175,7 +175,7 @@ func (c *Caching) mapAll(heaps []*streamHeap) error {
 
 // refill gives live blocks what they have to hold, as work of streams, and waits
 // for it.
-func (c *Caching) refill(heaps []*streamHeap) error {
+func (c *Pool) refill(heaps []*streamHeap) error {
 	if err := c.wakeSanitizers(heaps); err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *Caching) refill(heaps []*streamHeap) error {
 }
 
 // putBack copies the kept contents into the blocks that are still live.
-func (c *Caching) putBack() error {
+func (c *Pool) putBack() error {
 	for _, k := range c.kept {
 		if w := c.space.Blocks.At(k.b.id()).Word(); w.State() != block.Live || w.Gen() != k.b.gen {
 			continue
@@ -199,7 +199,7 @@ func (c *Caching) putBack() error {
 }
 
 // awaitFills waits for the work that refill gave to the device.
-func (c *Caching) awaitFills(heaps []*streamHeap) error {
+func (c *Pool) awaitFills(heaps []*streamHeap) error {
 	errs := []error{c.dev.def.calls.WaitAWhile()}
 	for _, h := range heaps {
 		errs = append(errs, h.stream.calls.WaitAWhile())

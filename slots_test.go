@@ -21,13 +21,13 @@ func heapInUse() int64 {
 
 // serve is what a server does on a stream of its own: memory of the allocator
 // and of a pool, shared with the default stream in both directions.
-func serve(t require.TestingT, c, p *cupool.Caching) {
+func serve(t require.TestingT, c, p *cupool.Pool) {
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	shared, err := c.Alloc(1<<20, nil)
 	require.NoError(t, err)
 	require.NoError(t, c.RecordStream(shared, s))
-	for _, a := range []*cupool.Caching{c, p} {
+	for _, a := range []*cupool.Pool{c, p} {
 		for range 3 { // the size gets a home
 			b, err := a.Alloc(4096, s)
 			require.NoError(t, err)
@@ -48,7 +48,7 @@ func serve(t require.TestingT, c, p *cupool.Caching) {
 // A server that makes a stream for each of 10,000 requests has a constant
 // number of them, in constant memory.
 func TestStreamsWithoutEnd(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		rounds := func(n int) {
 			for range n {
@@ -128,7 +128,7 @@ func TestMemoryOfClosedStream(t *testing.T) {
 
 // Goroutines that make and close streams, while others read the books.
 func TestStreamsParallel(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		var wg sync.WaitGroup
 		for range 4 {

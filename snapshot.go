@@ -19,7 +19,7 @@ type Snapshot = snapshot.Snapshot
 // is in theirs (Pools). All streams' allocations stop meanwhile, but for blocks
 // that come and go through magazines without a lock. Safe from several
 // goroutines; after Close there are no segments.
-func (c *Caching) Snapshot() Snapshot {
+func (c *Pool) Snapshot() Snapshot {
 	_, unlock := c.lockAll()
 	p := c.subject().Take()
 	c.note(snapshot.Taken, 0, 0, 0)
@@ -31,7 +31,7 @@ func (c *Caching) Snapshot() Snapshot {
 }
 
 // subject returns what pictures are taken of while all heaps are locked.
-func (c *Caching) subject() *picture.Subject {
+func (c *Pool) subject() *picture.Subject {
 	return &picture.Subject{Blocks: &c.space.Blocks, Stacks: &c.stacks, Each: func(f func(*block.Segment, StreamHandle, uint64)) {
 		c.space.Index.Each(func(e heap.Entry) {
 			s := c.heapAt(e.Owner).stream
@@ -43,15 +43,15 @@ func (c *Caching) subject() *picture.Subject {
 // WriteSnapshot writes the Snapshot of the allocator and those of its private
 // pools, or that of a private pool alone, for PyTorch's tools
 // (snapshot.WriteTorch). It fails with the error of w.
-func (c *Caching) WriteSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, c.pictures()...) }
+func (c *Pool) WriteSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, c.pictures()...) }
 
 // WriteProfile writes the live blocks of the allocator and of its private pools, or
 // of a private pool alone, for go tool pprof (snapshot.WriteProfile).
 // A history (StartHistory) is what gives it stacks. It fails with the error of w.
-func (c *Caching) WriteProfile(w io.Writer) error { return snapshot.WriteProfile(w, c.pictures()...) }
+func (c *Pool) WriteProfile(w io.Writer) error { return snapshot.WriteProfile(w, c.pictures()...) }
 
 // pictures returns the Snapshot of a pool, and of the root's private ones.
-func (c *Caching) pictures() []Snapshot {
+func (c *Pool) pictures() []Snapshot {
 	all := []Snapshot{c.Snapshot()}
 	if c == c.dev.root {
 		for _, p := range c.Pools() {
@@ -64,7 +64,7 @@ func (c *Caching) pictures() []Snapshot {
 // Leaks lists what is live, of the allocator and its private pools or of a private
 // pool alone, as Close would, or returns nil when nothing is. Stream is the one
 // whose memory a block is of. It stops allocations as Snapshot does.
-func (c *Caching) Leaks() *LeakError {
+func (c *Pool) Leaks() *LeakError {
 	var leaks []Leak
 	for _, s := range c.pictures() {
 		for _, seg := range s.Segments {
@@ -83,7 +83,7 @@ func (c *Caching) Leaks() *LeakError {
 
 // Layout is Snapshot's Layout, in which the same calls give the same text on any
 // device.
-func (c *Caching) Layout() string { s := c.Snapshot(); return s.Layout() }
+func (c *Pool) Layout() string { s := c.Snapshot(); return s.Layout() }
 
 // WithLabel returns the allocator as it is seen by a part of the program: what
 // is allocated through it stands under a name in Labels, WriteStats, Snapshot,
@@ -91,14 +91,14 @@ func (c *Caching) Layout() string { s := c.Snapshot(); return s.Layout() }
 // name of its own that way, a scope by Engine.ScopeLabeled; the same name
 // twice is one label. Such blocks take the lock of their stream's memory when
 // they are allocated and freed, so that every free is seen.
-func (c *Caching) WithLabel(name string) Allocator {
+func (c *Pool) WithLabel(name string) Allocator {
 	c.stacks.Label(name)
-	return &labeled{Caching: c, name: name, ctx: context.WithValue(context.Background(), labelKey{}, &name)}
+	return &labeled{Pool: c, name: name, ctx: context.WithValue(context.Background(), labelKey{}, &name)}
 }
 
-// labeled is a Caching whose allocations have a label.
+// labeled is a Pool whose allocations have a label.
 type labeled struct {
-	*Caching
+	*Pool
 	name string
 	ctx  context.Context // that holds the name
 }

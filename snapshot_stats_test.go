@@ -48,7 +48,7 @@ type walk struct {
 	*rand.Rand
 	t       *testing.T
 	d       *simdev.Device
-	pools   []*cupool.Caching // the allocator is the first
+	pools   []*cupool.Pool // the allocator is the first
 	labeled []cupool.Allocator
 	streams []*cupool.Stream
 	held    []held
@@ -66,7 +66,7 @@ func newWalk(t *testing.T, cfg cupool.Config) *walk {
 	cfg.Driver = w.d
 	c, err := cupool.New(cfg)
 	require.NoError(t, err)
-	w.pools = []*cupool.Caching{c, newPrivate(t, c, cupool.PoolConfig{Name: "a"}), newPrivate(t, c, cupool.PoolConfig{Name: "b", UseOnOOM: true})}
+	w.pools = []*cupool.Pool{c, newPrivate(t, c, cupool.PoolConfig{Name: "a"}), newPrivate(t, c, cupool.PoolConfig{Name: "b", UseOnOOM: true})}
 	w.labeled = []cupool.Allocator{c.WithLabel("weights"), w.pools[1].WithLabel("batches")}
 	for range 3 {
 		s, err := c.NewStream()
@@ -225,7 +225,7 @@ func (n *now) plus(m *now) {
 
 // requireWrittenStats compares the statistics with what WriteSnapshot writes for
 // PyTorch, which knows no stitched ranges and no caches.
-func requireWrittenStats(t *testing.T, pools []*cupool.Caching) {
+func requireWrittenStats(t *testing.T, pools []*cupool.Pool) {
 	t.Helper()
 	var out bytes.Buffer
 	require.NoError(t, pools[0].WriteSnapshot(&out))

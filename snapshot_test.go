@@ -50,7 +50,7 @@ func TestSnapshotJSON(t *testing.T) {
 	require.JSONEq(t, `{"device": "counting", "segments": []}`, snapshotJSON(t, c))
 }
 
-func snapshotJSON(t *testing.T, c *cupool.Caching) string {
+func snapshotJSON(t *testing.T, c *cupool.Pool) string {
 	text, err := json.Marshal(c.Snapshot())
 	require.NoError(t, err)
 	return string(text)
@@ -114,7 +114,7 @@ func TestWriteSnapshot(t *testing.T) {
 	require.Equal(t, []cupool.Snapshot{p.Snapshot()}, readBack(t, p), "a private pool writes its own alone")
 }
 
-func readBack(t *testing.T, c *cupool.Caching) []cupool.Snapshot {
+func readBack(t *testing.T, c *cupool.Pool) []cupool.Snapshot {
 	var out bytes.Buffer
 	require.NoError(t, c.WriteSnapshot(&out))
 	list, err := snapshot.Read(&out)
@@ -124,7 +124,7 @@ func readBack(t *testing.T, c *cupool.Caching) []cupool.Snapshot {
 
 // stitchedPool returns an allocator on virtual memory with 24 MiB that are
 // live on two pieces of 12 MiB.
-func stitchedPool(t *testing.T) *cupool.Caching {
+func stitchedPool(t *testing.T) *cupool.Pool {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, Limit: 40 * mib, MagazineBytes: -1})
 	require.NoError(t, err)
 	alloc := func(size int64) cupool.Block {

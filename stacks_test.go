@@ -10,13 +10,13 @@ import (
 )
 
 //go:noinline
-func forgetABlock(t *testing.T, c *cupool.Caching, size int64) {
+func forgetABlock(t *testing.T, c *cupool.Pool, size int64) {
 	_, err := c.Alloc(size, nil)
 	require.NoError(t, err)
 }
 
 //go:noinline
-func forgetABuffer(t *testing.T, c *cupool.Caching) {
+func forgetABuffer(t *testing.T, c *cupool.Pool) {
 	_, err := cupool.NewBuffer[float32](c, 10, nil)
 	require.NoError(t, err)
 }

@@ -110,7 +110,7 @@ func (s Stats) Fragmentation() float64 {
 }
 
 // WriteStats prints the statistics, and those of labels, as a table for people.
-func (c *Caching) WriteStats(w io.Writer) error {
+func (c *Pool) WriteStats(w io.Writer) error {
 	err := c.Stats().Write(w, c.driver.Name())
 	for _, l := range c.Labels() {
 		if err == nil {
@@ -141,7 +141,7 @@ func (l *LabelStats) write(w io.Writer) error {
 
 // Labels returns the statistics of all labels, by name. They are exact. A
 // block that another pool lent is counted there.
-func (c *Caching) Labels() (all []LabelStats) {
+func (c *Pool) Labels() (all []LabelStats) {
 	for _, l := range c.stacks.Labels() {
 		all = append(all, LabelStats{l.Name, Stat(l.Blocks), Stat(l.Bytes)})
 	}
@@ -156,7 +156,7 @@ type counts struct {
 }
 
 // eachCount calls f for every counter that ResetAccumulated resets.
-func (c *Caching) eachCount(f func(*atomic.Int64)) {
+func (c *Pool) eachCount(f func(*atomic.Int64)) {
 	for _, n := range [...]*atomic.Int64{
 		&c.misses, &c.retries, &c.ooms, &c.driverAllocs, &c.driverFrees, &c.moves, &c.movedBytes, &c.decayedBytes,
 		&c.space.Stitches, &c.space.StitchReuses,
@@ -176,7 +176,7 @@ func (c *Caching) eachCount(f func(*atomic.Int64)) {
 
 // sum returns the totals of all ledgers; the heaps are all of the pool's and
 // locked.
-func (c *Caching) sum(heaps []*streamHeap) ledger.Totals { return c.space.Book.Sum(ledgers(heaps)) }
+func (c *Pool) sum(heaps []*streamHeap) ledger.Totals { return c.space.Book.Sum(ledgers(heaps)) }
 
 func ledgers(heaps []*streamHeap) (list []*ledger.Ledger) {
 	for _, h := range heaps {
@@ -187,7 +187,7 @@ func ledgers(heaps []*streamHeap) (list []*ledger.Ledger) {
 
 // Stats returns a snapshot of the books. It stops all streams' slow paths
 // meanwhile and takes time in proportion to the number of blocks.
-func (c *Caching) Stats() Stats {
+func (c *Pool) Stats() Stats {
 	heaps, unlock := c.lockAll()
 	defer unlock()
 	var got [2]heap.Census
@@ -230,7 +230,7 @@ func (c *Caching) Stats() Stats {
 
 // usage returns the bytes of live blocks and of all cached memory, heap by heap,
 // without a look at each block.
-func (c *Caching) usage() (live, cached int64) {
+func (c *Pool) usage() (live, cached int64) {
 	past := c.space.Book.Past()
 	live, pending := past[all][ledger.OutBytes].Now(), past[all][ledger.PendingBytes].Now()
 	c.each(func(h *streamHeap) {
@@ -241,7 +241,7 @@ func (c *Caching) usage() (live, cached int64) {
 }
 
 // ResetPeak sets every peak to the current value.
-func (c *Caching) ResetPeak() {
+func (c *Pool) ResetPeak() {
 	heaps, unlock := c.lockAll()
 	defer unlock()
 	c.sum(heaps)
@@ -251,7 +251,7 @@ func (c *Caching) ResetPeak() {
 
 // ResetAccumulated sets to zero what was allocated and freed so far, hits,
 // misses and the other counters of calls. Current values and peaks stay.
-func (c *Caching) ResetAccumulated() {
+func (c *Pool) ResetAccumulated() {
 	heaps, unlock := c.lockAll()
 	defer unlock()
 	var got [2]heap.Census

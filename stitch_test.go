@@ -62,7 +62,7 @@ func TestStitchOfSmallChunks(t *testing.T) {
 }
 
 // live returns the allocator's live blocks.
-func live(t *testing.T, c *cupool.Caching) (blocks []cupool.Block) {
+func live(t *testing.T, c *cupool.Pool) (blocks []cupool.Block) {
 	for _, seg := range c.Snapshot().Segments {
 		for _, b := range seg.Blocks {
 			if b.State == "live" {

@@ -103,7 +103,7 @@ func TestStrategiesRandom(t *testing.T) {
 }
 
 // randomAllocations allocates and frees at random, and gives everything back.
-func randomAllocations(t *testing.T, c *cupool.Caching, r *rand.Rand) {
+func randomAllocations(t *testing.T, c *cupool.Pool, r *rand.Rand) {
 	var live []cupool.Block
 	other, err := c.NewStream()
 	require.NoError(t, err)

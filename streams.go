@@ -21,7 +21,7 @@ import (
 //
 // The zero Stream is not one: its methods panic.
 type Stream struct {
-	root   *Caching
+	root   *Pool
 	hits   *magazine.Cache // of what the root holds for the stream
 	handle StreamHandle
 	slot   uint32 // by which blocks name the stream; another stream may have it later
@@ -39,7 +39,7 @@ func (s *Stream) closedError() error {
 
 // NewStream makes a stream of the device, for all pools of the allocator. It
 // fails with ErrClosed or what the device says.
-func (c *Caching) NewStream() (*Stream, error) {
+func (c *Pool) NewStream() (*Stream, error) {
 	d := c.dev
 	if c.closed.Load() {
 		return nil, fmt.Errorf("cupool: new stream: %w", ErrClosed)
@@ -60,7 +60,7 @@ func (c *Caching) NewStream() (*Stream, error) {
 // the same device and goes on to own. The same handle gives the same Stream
 // until that is closed. A Driver that can tell its own streams refuses
 // those of another device with ErrForeignStream. It fails with ErrClosed.
-func (c *Caching) AdoptStream(h StreamHandle) (*Stream, error) {
+func (c *Pool) AdoptStream(h StreamHandle) (*Stream, error) {
 	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()

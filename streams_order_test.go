@@ -13,13 +13,13 @@ import (
 // TestClosingStreamLendsNothing: what a stream holds serves no other before the
 // stream's work is done, while Close waits for that.
 func TestClosingStreamLendsNothing(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) { closingStreamLendsNothing(t, c, false) })
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) { closingStreamLendsNothing(t, c, true) })
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) { closingStreamLendsNothing(t, c, false) })
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) { closingStreamLendsNothing(t, c, true) })
 }
 
 // closingStreamLendsNothing has a stream with a live block, if wanted, so that its
 // memory goes to the default stream.
-func closingStreamLendsNothing(t *testing.T, c *cupool.Caching, live bool) {
+func closingStreamLendsNothing(t *testing.T, c *cupool.Pool, live bool) {
 	s := newStreamOf(t, c)
 	b := allocate(t, c, 30<<20, s)
 	if live {

@@ -30,7 +30,7 @@ type Graph struct {
 // from tensors too: nn.SGD.Rate, nn.Adam.Rate and nn.Adam.StepNumber.
 //
 // Memory that f allocates belongs to the Graph. Where the engine's allocator is
-// over a pool of the driver (package native), it is taken from the Caching. The
+// over a pool of the driver (package native), it is taken from the Pool. The
 // results of f can be read after a Launch until Close, and are not to be freed.
 // The pool gives this memory to nobody else meanwhile; within f it is used again
 // as it is freed.
@@ -232,7 +232,7 @@ func (g *Graph) join() error {
 	return nil
 }
 
-func newSideStream(d Driver, c *Caching) (*sideStream, error) {
+func newSideStream(d Driver, c *Pool) (*sideStream, error) {
 	h, err := d.NewStream()
 	if err != nil {
 		return nil, c.dev.failed(err)

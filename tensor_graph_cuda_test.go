@@ -232,6 +232,6 @@ func TestGPUBlasHandles(t *testing.T) {
 
 // blasHandles returns how many cuBLAS handles the device has, and how many of
 // them serve no stream.
-func blasHandles(c *cupool.Caching) (all, idle int) {
+func blasHandles(c *cupool.Pool) (all, idle int) {
 	return c.Driver().(interface{ BlasHandles() (all, idle int) }).BlasHandles()
 }

@@ -70,7 +70,7 @@ func (e *Engine) own(d *tensor.Dense, b Block) {
 // and a tensor costs about a microsecond more. FreeTensor and scopes work as
 // without it, and are to be preferred.
 //
-// When the allocator is a *Caching, it runs the collector by itself before it
+// When the allocator is a *Pool, it runs the collector by itself before it
 // asks a device for memory of which three quarters are in use, as long as that
 // takes no more than a twentieth of the time (the thresholds of CUDA.jl).
 //
@@ -102,7 +102,7 @@ func (e *Engine) startLifetimes() error {
 		return engineError("new engine", fmt.Errorf("WithLifetimes on an allocator %T without FreeLater: %w", e.a, ErrNotSupported))
 	}
 	e.life.freeLater = a.FreeLater
-	if c, ok := e.a.(*Caching); ok {
+	if c, ok := e.a.(*Pool); ok {
 		c.dev.pressure.On.Store(true)
 	}
 	tensor.DontUsePool()

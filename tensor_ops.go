@@ -80,7 +80,7 @@ func (m *opMemory) Capturing() bool                  { return m.captured != nil 
 
 // Warn implements tensorop.Memory.
 func (m *opMemory) Warn(message string, err error) {
-	if c := m.s.Caching(); c != nil {
+	if c := m.s.Pool(); c != nil {
 		c.cfg.Logger.Warn(message, "device", m.d.Name(), "error", err)
 	}
 }

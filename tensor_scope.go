@@ -56,11 +56,11 @@ func (e *Engine) openScopeLocked(from Allocator) *Scope {
 }
 
 // ScopeIn opens a scope whose memory comes from a private pool of the engine's
-// allocator (Caching.NewPool), or from that allocator itself. Scopes inside it
+// allocator (Pool.NewPool), or from that allocator itself. Scopes inside it
 // use the pool too, unless they are given another, and so does a Graph that is
 // captured in it. It fails with an *EngineError around ErrForeignStream for a
 // pool that does not share the engine's stream.
-func (e *Engine) ScopeIn(pool *Caching) (*Scope, error) {
+func (e *Engine) ScopeIn(pool *Pool) (*Scope, error) {
 	if pool == nil || pool.dev != e.s.root.dev {
 		return nil, engineError("open scope", fmt.Errorf("the pool is not one of the engine's allocator: %w", ErrForeignStream))
 	}
@@ -72,7 +72,7 @@ func (e *Engine) ScopeIn(pool *Caching) (*Scope, error) {
 
 // ScopeLabeled opens a scope whose memory stands under a name in the statistics
 // and snapshots of the allocator, or of the pool that a scope around it uses
-// (Caching.WithLabel). Scopes inside it have the label too, unless they are
+// (Pool.WithLabel). Scopes inside it have the label too, unless they are
 // given another. It fails with an *EngineError around ErrNotSupported for an
 // allocator without labels.
 func (e *Engine) ScopeLabeled(name string) (*Scope, error) {

@@ -190,7 +190,7 @@ func TestScopeLabeled(t *testing.T) {
 		_, err := e.Empty(tensor.Float32, 256)
 		require.NoError(t, err)
 	}
-	bytes := func(c *cupool.Caching) map[string]int64 {
+	bytes := func(c *cupool.Pool) map[string]int64 {
 		all := map[string]int64{}
 		for _, l := range c.Labels() {
 			all[l.Label] = l.Bytes.Current

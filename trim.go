@@ -16,14 +16,14 @@ import (
 // so. What is in quarantine goes too, as far as the work on it is done. It fails
 // with ErrInvalidSize for a negative keep, ErrClosed, ErrAsleep, or what the device
 // says.
-func (c *Caching) Trim(keep int64) (released int64, err error) {
+func (c *Pool) Trim(keep int64) (released int64, err error) {
 	return c.trim(keep, c.budget.Held)
 }
 
 // TrimUnused gives wholly free segments back to the device until at most keep
 // bytes are reserved and not used, while Trim counts what is in use, too. In all
 // else it is Trim. What is free in segments that are in use counts, and stays.
-func (c *Caching) TrimUnused(keep int64) (released int64, err error) {
+func (c *Pool) TrimUnused(keep int64) (released int64, err error) {
 	return c.trim(keep, func() int64 {
 		_, unused := c.usage()
 		return unused
@@ -31,7 +31,7 @@ func (c *Caching) TrimUnused(keep int64) (released int64, err error) {
 }
 
 // trim gives back as many bytes as count returns more than keep.
-func (c *Caching) trim(keep int64, count func() int64) (released int64, err error) {
+func (c *Pool) trim(keep int64, count func() int64) (released int64, err error) {
 	if keep < 0 {
 		return 0, &BlockError{Op: "trim", Size: keep, Err: ErrInvalidSize}
 	}
@@ -69,7 +69,7 @@ func (c *Caching) trim(keep int64, count func() int64) (released int64, err erro
 // needs more than the limit pays the device's calls for it; 0 ends both. What was
 // reserved on purpose stays in segments. It fails with ErrInvalidSize for a
 // negative number, ErrClosed, or with what the device says.
-func (c *Caching) SetSoftLimit(bytes int64) error {
+func (c *Pool) SetSoftLimit(bytes int64) error {
 	switch {
 	case bytes < 0:
 		return &BlockError{Op: "set soft limit", Size: bytes, Err: ErrInvalidSize}
@@ -95,7 +95,7 @@ func (c *Caching) SetSoftLimit(bytes int64) error {
 }
 
 // shedBeyond gives free memory beyond the soft limit back.
-func (c *Caching) shedBeyond() error {
+func (c *Pool) shedBeyond() error {
 	if c.budget.Held() <= c.budget.Soft.Load() || !c.reclaim.TryLock() {
 		return nil // the lock's holder gives memory back
 	}
@@ -115,7 +115,7 @@ func (c *Caching) shedBeyond() error {
 // ErrNotSupported while blocks are held (Hold), or a *WaitError after
 // Config.WaitTimeout, and has changed nothing then, or with what the device says,
 // which keeps what the error names.
-func (c *Caching) Reset() error {
+func (c *Pool) Reset() error {
 	defer c.reclaim.Report()
 	c.reclaim.Lock()
 	defer c.reclaim.Mutex.Unlock()
@@ -145,7 +145,7 @@ func (c *Caching) Reset() error {
 // back to the device. Where work is not done after Config.WaitTimeout, it gives back
 // the rest and returns a *WaitError. With Config.Sanitize it returns corrupted
 // blocks as Check does.
-func (c *Caching) EmptyCache() error {
+func (c *Pool) EmptyCache() error {
 	if c.closed.Load() {
 		return fmt.Errorf("cupool: empty cache: %w", ErrClosed)
 	}

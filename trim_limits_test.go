@@ -135,7 +135,7 @@ func TestReset(t *testing.T) {
 
 // newPoolOn returns an allocator over a simulated device with virtual memory, or
 // over one that counts.
-func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cupool.Caching, *countingDriver) {
+func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cupool.Pool, *countingDriver) {
 	if b == cupool.BackingSegments {
 		return newPool(t, 1<<30, change)
 	}

@@ -42,7 +42,7 @@ func (d *recordedHook) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) 
 	return err
 }
 
-func newRecorded(t *testing.T) (*cupool.Caching, *recordedHook) {
+func newRecorded(t *testing.T) (*cupool.Pool, *recordedHook) {
 	t.Helper()
 	d := &recordedHook{countingDriver: newCountingDriver(1 << 30)}
 	c, err := cupool.New(cupool.Config{Driver: d, MagazineBytes: -1})
@@ -50,7 +50,7 @@ func newRecorded(t *testing.T) (*cupool.Caching, *recordedHook) {
 	return c, d
 }
 
-func newStreamOf(t *testing.T, c *cupool.Caching) *cupool.Stream {
+func newStreamOf(t *testing.T, c *cupool.Pool) *cupool.Stream {
 	t.Helper()
 	s, err := c.NewStream()
 	require.NoError(t, err)
@@ -61,8 +61,8 @@ func newStreamOf(t *testing.T, c *cupool.Caching) *cupool.Stream {
 // not cover, while the call that records the event has not come back, waits for
 // more than that event.
 func TestFreedWhileRecording(t *testing.T) {
-	for name, record := range map[string]func(t *testing.T, c *cupool.Caching, u *cupool.Stream) (done func()){
-		"by the program": func(t *testing.T, _ *cupool.Caching, u *cupool.Stream) func() {
+	for name, record := range map[string]func(t *testing.T, c *cupool.Pool, u *cupool.Stream) (done func()){
+		"by the program": func(t *testing.T, _ *cupool.Pool, u *cupool.Stream) func() {
 			e, err := u.Record()
 			require.NoError(t, err)
 			return func() {
@@ -72,7 +72,7 @@ func TestFreedWhileRecording(t *testing.T) {
 				require.NoError(t, e.Close())
 			}
 		},
-		"for a freed block": func(t *testing.T, c *cupool.Caching, u *cupool.Stream) func() {
+		"for a freed block": func(t *testing.T, c *cupool.Pool, u *cupool.Stream) func() {
 			require.NoError(t, c.FreeOn(allocate(t, c, 4<<20, nil), u)) // large enough for an event of its own
 			return func() {}
 		},
@@ -152,7 +152,7 @@ func TestWaitsThatMove(t *testing.T) {
 // TestWaitsForTheRightEvent: who waits for a block waits for the event that covers
 // it, not for one before.
 func TestWaitsForTheRightEvent(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		u := newStreamOf(t, c)
 		first := holdStream(t, u)
 		defer first.open()
@@ -252,7 +252,7 @@ func TestClosedPoolThatHoldsMemory(t *testing.T) {
 // goroutine began to give back after the request had looked everywhere.
 func TestAllocWaitsForLateRelease(t *testing.T) {
 	var asked atomic.Bool
-	var p *cupool.Caching
+	var p *cupool.Pool
 	var u *cupool.Stream
 	var d *countingDriver
 	c, d := newPool(t, 64<<20, func(cfg *cupool.Config) {

@@ -15,7 +15,7 @@ import (
 )
 
 // freeManyOn allocates n blocks and frees each on another stream.
-func freeManyOn(t *testing.T, c *cupool.Caching, s *cupool.Stream, n int, size int64) {
+func freeManyOn(t *testing.T, c *cupool.Pool, s *cupool.Stream, n int, size int64) {
 	t.Helper()
 	for range n {
 		b, err := c.Alloc(size, nil)

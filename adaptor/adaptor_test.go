@@ -19,7 +19,7 @@ import (
 
 const mib = 1 << 20
 
-func newPool(t *testing.T, change ...func(*cupool.Config)) *cupool.Caching {
+func newPool(t *testing.T, change ...func(*cupool.Config)) *cupool.Pool {
 	cfg := cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30})}
 	for _, f := range change {
 		f(&cfg)
@@ -51,7 +51,7 @@ func TestFind(t *testing.T) {
 	c := newPool(t)
 	s := adaptor.NewStatistics(c)
 	a := adaptor.NewTracking(adaptor.NewFallback(s, c))
-	got, ok := adaptor.Find[*cupool.Caching](a)
+	got, ok := adaptor.Find[*cupool.Pool](a)
 	require.True(t, ok)
 	require.Same(t, c, got)
 	stats, ok := adaptor.Find[*adaptor.Statistics](a)

@@ -26,7 +26,7 @@ type BySize struct {
 
 // NewBySize returns an allocator over pools in ascending order of Max. The last
 // pool has no Max. All are of the same device. Private pools of one allocator
-// (cupool.Caching.NewPool) serve best, as they share its streams and its limit.
+// (cupool.Pool.NewPool) serve best, as they share its streams and its limit.
 // NewBySize fails with a *cupool.ConfigError.
 func NewBySize(pools ...SizePool) (*BySize, error) {
 	s := &BySize{}

@@ -12,7 +12,7 @@ import (
 	"github.com/cupool/cupool/internal/conformance"
 )
 
-// What of the battery for a Caching concerns the methods of an Allocator.
+// What of the battery for a Pool concerns the methods of an Allocator.
 var battery = []string{
 	"sizes", "sizes_no_device_has", "zero_size", "alignment", "contents_survive_neighbours",
 	"random_on_streams", "random_in_goroutines", "producers_and_consumers", "pipeline_across_streams",
@@ -27,10 +27,10 @@ func TestConformance(t *testing.T) {
 
 // The battery for any Allocator.
 func TestConformanceAllocator(t *testing.T) {
-	for name, over := range map[string]func(*cupool.Caching) (cupool.Allocator, error){
+	for name, over := range map[string]func(*cupool.Pool) (cupool.Allocator, error){
 		"one behind the other": oneBehindTheOther,
-		"by size":              func(c *cupool.Caching) (cupool.Allocator, error) { return bySize(c) },
-		"fallback": func(c *cupool.Caching) (cupool.Allocator, error) {
+		"by size":              func(c *cupool.Pool) (cupool.Allocator, error) { return bySize(c) },
+		"fallback": func(c *cupool.Pool) (cupool.Allocator, error) {
 			first, err := c.NewPool(cupool.PoolConfig{})
 			require.NoError(t, err)
 			limited, err := adaptor.NewLimiting(first, 2*mib)
@@ -61,7 +61,7 @@ func openHost(t *testing.T) cupool.Driver {
 }
 
 // oneBehindTheOther puts all adaptors of one allocator together.
-func oneBehindTheOther(c *cupool.Caching) (cupool.Allocator, error) {
+func oneBehindTheOther(c *cupool.Pool) (cupool.Allocator, error) {
 	limiting, err := adaptor.NewLimiting(c, 1<<60)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func oneBehindTheOther(c *cupool.Caching) (cupool.Allocator, error) {
 }
 
 // bySize makes small, medium and large pools of an allocator.
-func bySize(c *cupool.Caching) (*adaptor.BySize, error) {
+func bySize(c *cupool.Pool) (*adaptor.BySize, error) {
 	medium, err := c.NewPool(cupool.PoolConfig{Name: "medium"})
 	if err != nil {
 		return nil, err

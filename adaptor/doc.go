@@ -31,7 +31,7 @@ type Unwrap interface {
 }
 
 // Find returns the first allocator that is a T: a itself, the allocator behind it,
-// and so on. A program finds its *cupool.Caching with it, for statistics.
+// and so on. A program finds its *cupool.Pool with it, for statistics.
 func Find[T any](a cupool.Allocator) (T, bool) {
 	for a != nil {
 		if t, ok := a.(T); ok {

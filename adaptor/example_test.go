@@ -12,7 +12,7 @@ import (
 	"github.com/cupool/cupool/adaptor"
 )
 
-func newExamplePool() *cupool.Caching {
+func newExamplePool() *cupool.Pool {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -40,7 +40,7 @@ func Example() {
 	if err := tenant.FreePtr(b.Ptr(), b.Size()); err != nil {
 		log.Fatal(err)
 	}
-	behind, ok := adaptor.Find[*cupool.Caching](tenant)
+	behind, ok := adaptor.Find[*cupool.Pool](tenant)
 	fmt.Println(ok, behind == pool)
 	var next adaptor.Unwrap = limited
 	fmt.Println(next.Unwrap() == cupool.Allocator(pool))

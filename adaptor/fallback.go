@@ -16,7 +16,7 @@ type Fallback struct{ several }
 // streams (a GPU's device, managed and pinned memory). Free gives a block to the
 // allocator that it came from.
 //
-// A full Caching tries everything, up to collecting Go's garbage, before each
+// A full Pool tries everything, up to collecting Go's garbage, before each
 // refusal. Where refusals are frequent, a Limiting in front of it refuses at once.
 func NewFallback(first, second cupool.Allocator) *Fallback {
 	return &Fallback{several{all: []cupool.Allocator{first, second}}}

@@ -13,7 +13,7 @@ import (
 
 // onOneDevice returns two allocators of the same device that know nothing of
 // each other.
-func onOneDevice(t *testing.T, limit int64) (first, second *cupool.Caching) {
+func onOneDevice(t *testing.T, limit int64) (first, second *cupool.Pool) {
 	d := simdev.New(simdev.Config{Capacity: 1 << 30})
 	set := func(cfg *cupool.Config) { cfg.Driver = d }
 	return newPool(t, set, func(cfg *cupool.Config) { cfg.Limit = limit }), newPool(t, set)
@@ -105,7 +105,7 @@ func TestBySize(t *testing.T) {
 	c := newPool(t)
 	a, err := bySize(c)
 	require.NoError(t, err)
-	pools := append([]*cupool.Caching{c}, c.Pools()...)
+	pools := append([]*cupool.Pool{c}, c.Pools()...)
 	for size, want := range map[int64]int{1: 0, 64 << 10: 0, 64<<10 + 1: 1, 1 << 20: 1, 1<<20 + 1: 2, 50 << 20: 2} {
 		b := alloc(t, a, size)
 		for i, p := range pools {

@@ -208,7 +208,7 @@ func (r *Arena) orderLocked(s *cupool.Stream) error {
 		}
 		return nil
 	}
-	if s.Caching() != r.s.Caching() {
+	if s.Pool() != r.s.Pool() {
 		return r.fail("allocation", 0, -1, cupool.ErrForeignStream, "the stream was made by another allocator")
 	}
 	if err := s.WaitStream(r.s); err != nil {
@@ -298,7 +298,7 @@ func (r *Arena) RecordStream(h cupool.Block, s *cupool.Stream) error {
 		return err
 	case !b.from.IsEmpty():
 		return r.a.RecordStream(b.from, s)
-	case s.Caching() != r.s.Caching():
+	case s.Pool() != r.s.Pool():
 		return r.fail("record stream", h.Ptr(), h.Size(), cupool.ErrForeignStream, "the stream was made by another allocator")
 	}
 	r.usedByLocked(s)

@@ -18,14 +18,14 @@ const mib = 1 << 20
 
 // newPool returns an allocator over a simulated device. What is submitted to a
 // stream is done when the test says so.
-func newPool(t testing.TB, capacity int64) (*cupool.Caching, *simdev.Device) {
+func newPool(t testing.TB, capacity int64) (*cupool.Pool, *simdev.Device) {
 	d := simdev.New(simdev.Config{Capacity: capacity, ManualEvents: true})
 	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments})
 	require.NoError(t, err)
 	return c, d
 }
 
-func newArena(t *testing.T, size int64, change ...func(*arena.Config)) (*arena.Arena, *cupool.Caching, *simdev.Device) {
+func newArena(t *testing.T, size int64, change ...func(*arena.Config)) (*arena.Arena, *cupool.Pool, *simdev.Device) {
 	c, d := newPool(t, 1<<30)
 	cfg := arena.Config{Size: size}
 	for _, f := range change {

@@ -60,7 +60,7 @@ func TestConformance(t *testing.T) {
 // TestPool runs the battery on a private pool, with both backings.
 func TestPool(t *testing.T) {
 	h := newHolder(t)
-	opt := conformance.Options{Busy: h.busy, Wrap: func(c *cupool.Caching) (*cupool.Caching, error) {
+	opt := conformance.Options{Busy: h.busy, Wrap: func(c *cupool.Pool) (*cupool.Pool, error) {
 		return c.NewPool(cupool.PoolConfig{})
 	}}
 	open := func(t *testing.T) cupool.Driver {

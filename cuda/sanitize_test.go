@@ -19,7 +19,7 @@ import (
 
 // sanitizedGPU runs a test on an allocator with sanitizers over a GPU, with both
 // backings. The kernels are those of the same context.
-func sanitizedGPU(t *testing.T, change func(*cupool.Config), f func(t *testing.T, c *cupool.Caching, k *gputest.Kernels)) {
+func sanitizedGPU(t *testing.T, change func(*cupool.Config), f func(t *testing.T, c *cupool.Pool, k *gputest.Kernels)) {
 	for _, b := range []cupool.Backing{cupool.BackingVMM, cupool.BackingSegments} {
 		t.Run(b.String(), func(t *testing.T) {
 			d, err := cuda.Open(0)
@@ -38,7 +38,7 @@ func sanitizedGPU(t *testing.T, change func(*cupool.Config), f func(t *testing.T
 	}
 }
 
-func take(t *testing.T, c *cupool.Caching, size int64, s *cupool.Stream) cupool.Block {
+func take(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
 	t.Helper()
 	b, err := c.Alloc(size, s)
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func damage(t *testing.T, err error) *cupool.CorruptionError {
 // waits for it, and names the block.
 func TestGPUCanaries(t *testing.T) {
 	sanitizedGPU(t, func(cfg *cupool.Config) { cfg.Sanitize = cupool.Sanitizers{Canaries: 256, Wait: true} },
-		func(t *testing.T, c *cupool.Caching, k *gputest.Kernels) {
+		func(t *testing.T, c *cupool.Pool, k *gputest.Kernels) {
 			s, err := c.NewStream()
 			require.NoError(t, err)
 			for _, size := range []int64{1000, 4096, 5 << 20} {
@@ -83,7 +83,7 @@ func TestGPUCanaries(t *testing.T) {
 // found as long as the block is in quarantine.
 func TestGPUPoison(t *testing.T) {
 	sanitizedGPU(t, func(cfg *cupool.Config) { cfg.Sanitize = cupool.Sanitizers{Poison: true, Quarantine: 64 << 20} },
-		func(t *testing.T, c *cupool.Caching, k *gputest.Kernels) {
+		func(t *testing.T, c *cupool.Pool, k *gputest.Kernels) {
 			s, err := c.NewStream()
 			require.NoError(t, err)
 			const size = 1 << 20
@@ -109,12 +109,12 @@ func TestGPUPoison(t *testing.T) {
 // TestGPUZero: memory of a pool that is filled with zeros shows nothing, read as
 // it lies after the free, and when it goes to another stream or pool.
 func TestGPUZero(t *testing.T) {
-	sanitizedGPU(t, func(*cupool.Config) {}, func(t *testing.T, c *cupool.Caching, k *gputest.Kernels) {
+	sanitizedGPU(t, func(*cupool.Config) {}, func(t *testing.T, c *cupool.Pool, k *gputest.Kernels) {
 		s, err := c.NewStream()
 		require.NoError(t, err)
 		const size = 3 << 20
 		got := make([]byte, size)
-		secret := func(c *cupool.Caching) cupool.Block {
+		secret := func(c *cupool.Pool) cupool.Block {
 			b := take(t, c, size, s)
 			require.NoError(t, k.Fill(uintptr(s.Handle()), uintptr(b.Ptr()), size, 99))
 			return b

@@ -37,7 +37,7 @@ func envInt(name string, def int) int {
 // gpu is a pool on device memory with the test kernels and a counter of
 // wrong words that kernels and the host share.
 type gpu struct {
-	*cupool.Caching
+	*cupool.Pool
 	k     *gputest.Kernels
 	wrong cupool.Ptr
 }

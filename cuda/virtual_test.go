@@ -147,7 +147,7 @@ func TestGPUStranded(t *testing.T) {
 // A planned iteration gives kernels the same addresses each time.
 func TestGPUPlanner(t *testing.T) {
 	g := newGPU(t, cupool.Config{})
-	p, err := planner.New(g.Caching, planner.Config{})
+	p, err := planner.New(g.Pool, planner.Config{})
 	require.NoError(t, err)
 	s := g.gpuStreams(t, 1)[0]
 	sizes := []int64{3 << 20, 512, 40 << 20, 1 << 20, 7 << 20, 100 << 10, 24 << 20, 2 << 20}

@@ -32,7 +32,7 @@ import (
 // Tests that run in parallel over one allocator cannot be told apart: what others
 // allocated and have not freed yet counts as leaked. Give each an allocator or a
 // private pool of its own.
-func NoLeaks(t testing.TB, c *cupool.Caching) {
+func NoLeaks(t testing.TB, c *cupool.Pool) {
 	t.Helper()
 	stop, err := record(c)
 	if err != nil {
@@ -55,12 +55,12 @@ func NoLeaks(t testing.TB, c *cupool.Caching) {
 // recordings counts who wants an allocator, that New made, to record.
 var recordings = struct {
 	sync.Mutex
-	of map[*cupool.Caching]int
-}{of: map[*cupool.Caching]int{}}
+	of map[*cupool.Pool]int
+}{of: map[*cupool.Pool]int{}}
 
 // record has every allocation be recorded until stop is called.
-func record(c *cupool.Caching) (stop func(), err error) {
-	root := c.DefaultStream().Caching()
+func record(c *cupool.Pool) (stop func(), err error) {
+	root := c.DefaultStream().Pool()
 	recordings.Lock()
 	defer recordings.Unlock()
 	if recordings.of[root] == 0 {
@@ -80,7 +80,7 @@ func record(c *cupool.Caching) (stop func(), err error) {
 }
 
 // since returns the blocks that are live and not known, and as an error.
-func since(c *cupool.Caching, known map[cupool.Block]bool) (map[cupool.Block]bool, *cupool.LeakError) {
+func since(c *cupool.Pool, known map[cupool.Block]bool) (map[cupool.Block]bool, *cupool.LeakError) {
 	blocks, leaks := map[cupool.Block]bool{}, &cupool.LeakError{}
 	all := c.Leaks()
 	if all == nil {
@@ -106,7 +106,7 @@ func since(c *cupool.Caching, known map[cupool.Block]bool) (map[cupool.Block]boo
 const idleCollections = 20
 
 // settled returns the leaks that remain when garbage was collected, or nil.
-func settled(c *cupool.Caching, before map[cupool.Block]bool) *cupool.LeakError {
+func settled(c *cupool.Pool, before map[cupool.Block]bool) *cupool.LeakError {
 	_, leaks := since(c, before)
 	for idle := 0; leaks != nil && idle < idleCollections; idle++ {
 		runtime.GC()

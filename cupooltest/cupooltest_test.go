@@ -41,7 +41,7 @@ func (r *recorder) end() string {
 	return strings.Join(r.failures, "\n")
 }
 
-func newCaching(t *testing.T) *cupool.Caching {
+func newPool(t *testing.T) *cupool.Pool {
 	c, err := cupool.New(cupool.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
@@ -56,7 +56,7 @@ func planted(t *testing.T, a cupool.Allocator, size int64) cupool.Block {
 }
 
 func TestNoLeaks(t *testing.T) {
-	c := newCaching(t)
+	c := newPool(t)
 	old := planted(t, c, 1000)
 	for name, tc := range map[string]struct {
 		test func(t *testing.T)
@@ -109,7 +109,7 @@ func TestNoLeaks(t *testing.T) {
 
 // What tensors that nobody can reach hold is no leak, and what others hold is.
 func TestNoLeaksOfTensors(t *testing.T) {
-	c := newCaching(t)
+	c := newPool(t)
 	eng, err := cupool.NewEngine(c, cupool.WithLifetimes())
 	require.NoError(t, err)
 	r := &recorder{TB: t}
@@ -142,7 +142,7 @@ func TestNoLeaksOfClosed(t *testing.T) {
 
 // Tests that run in parallel with pools of their own do not see each other's blocks.
 func TestNoLeaksInParallel(t *testing.T) {
-	c := newCaching(t)
+	c := newPool(t)
 	for i := range 4 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

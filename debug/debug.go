@@ -60,7 +60,7 @@
 //
 // Nothing runs while nobody looks. An open page takes statistics about once a second
 // and a snapshot about every two seconds, less often when these take long, and both
-// stop the allocator's slow paths meanwhile (Caching.Stats, Caching.Snapshot). Samples
+// stop the allocator's slow paths meanwhile (Pool.Stats, Pool.Snapshot). Samples
 // of memory over time are taken when somebody asks, at most four a second, and the
 // last 1,200 are kept.
 package debug
@@ -80,7 +80,7 @@ func init() { http.Handle("/debug/cupool/", Handler()) }
 // arguments, of those that are published. It is safe from several goroutines and
 // works below any path that ends with a slash. Allocators that are closed vanish
 // from it.
-func Handler(allocators ...*cupool.Caching) http.Handler {
+func Handler(allocators ...*cupool.Pool) http.Handler {
 	if len(allocators) == 0 {
 		return newServer(published.list)
 	}
@@ -102,14 +102,14 @@ func SnapshotHandler(name string, pools ...snapshot.Snapshot) http.Handler {
 // package serves at /debug/cupool/, and by a Handler without arguments, until the
 // returned function is called or the allocator is closed. Two of the same name are
 // told apart by number. Safe from several goroutines.
-func Publish(name string, c *cupool.Caching) (remove func()) {
+func Publish(name string, c *cupool.Pool) (remove func()) {
 	return published.add(entry{name, c})
 }
 
 // An entry is an allocator and its name on the page, which may be empty.
 type entry struct {
 	name    string
-	caching *cupool.Caching
+	caching *cupool.Pool
 }
 
 // A registry is a list of allocators.

@@ -11,7 +11,7 @@ import (
 )
 
 // newPool returns an allocator on a simulated device.
-func newPool(t *testing.T, cfg cupool.Config) *cupool.Caching {
+func newPool(t *testing.T, cfg cupool.Config) *cupool.Pool {
 	t.Helper()
 	if cfg.Driver == nil {
 		cfg.Driver = simdev.New(simdev.Config{Capacity: 64 << 30})
@@ -26,7 +26,7 @@ func newPool(t *testing.T, cfg cupool.Config) *cupool.Caching {
 func everything() *cupool.History { return &cupool.History{SampleBytes: 1} }
 
 // work allocates as training does: weights that stay, activations that come and go.
-func work(t *testing.T, c *cupool.Caching, seed uint64) {
+func work(t *testing.T, c *cupool.Pool, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	s, err := c.NewStream()

@@ -76,16 +76,16 @@ func (r *ring) sample(now time.Time, stats func() cupool.Stats) *series {
 // rings are those of allocators that were looked at, as long as these exist.
 type rings struct {
 	mu  sync.Mutex
-	all map[weak.Pointer[cupool.Caching]]*ring
+	all map[weak.Pointer[cupool.Pool]]*ring
 }
 
-func (r *rings) of(c *cupool.Caching) *ring {
+func (r *rings) of(c *cupool.Pool) *ring {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := weak.Make(c)
 	if r.all[key] == nil {
 		if r.all == nil {
-			r.all = map[weak.Pointer[cupool.Caching]]*ring{}
+			r.all = map[weak.Pointer[cupool.Pool]]*ring{}
 		}
 		for old := range r.all {
 			if c := old.Value(); c == nil || isClosed(c) {

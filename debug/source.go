@@ -47,12 +47,12 @@ type failure struct {
 
 // live is an allocator.
 type live struct {
-	*cupool.Caching
+	*cupool.Pool
 	in   info
 	ring *ring
 }
 
-func isClosed(c *cupool.Caching) bool { return errors.Is(c.Err(), cupool.ErrClosed) }
+func isClosed(c *cupool.Pool) bool { return errors.Is(c.Err(), cupool.ErrClosed) }
 
 func (l *live) info() info {
 	in := l.in
@@ -88,7 +88,7 @@ func (s *server) live(e entry, taken map[string]int) (all []source) {
 	if name == "" {
 		name = "allocator"
 	}
-	pools := append([]*cupool.Caching{e.caching}, e.caching.Pools()...)
+	pools := append([]*cupool.Pool{e.caching}, e.caching.Pools()...)
 	for i, c := range pools {
 		id := name
 		if i > 0 {
@@ -101,7 +101,7 @@ func (s *server) live(e entry, taken map[string]int) (all []source) {
 		} else {
 			name = id
 		}
-		all = append(all, &live{Caching: c, in: in, ring: s.rings.of(c)})
+		all = append(all, &live{Pool: c, in: in, ring: s.rings.of(c)})
 	}
 	return all
 }

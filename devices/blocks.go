@@ -10,7 +10,7 @@ import (
 // Found is a live block and where it is.
 type Found struct {
 	Block  cupool.Block
-	Pool   *cupool.Caching // of the device, or one of Shared
+	Pool   *cupool.Pool // of the device, or one of Shared
 	Device int             // the number of the device; -1: memory for all devices
 }
 
@@ -36,7 +36,7 @@ func (s *Set) find(op string, p cupool.Ptr) (Found, error) {
 }
 
 // holder returns the pool that has memory at an address.
-func (s *Set) holder(op string, p cupool.Ptr) (*cupool.Caching, error) {
+func (s *Set) holder(op string, p cupool.Ptr) (*cupool.Pool, error) {
 	at, err := s.find(op, p)
 	if at.Pool == nil {
 		return nil, err
@@ -97,18 +97,18 @@ func (s *Set) FreeOn(b cupool.Block, st *cupool.Stream) error {
 }
 
 // A route is from the streams of one pool to those of another.
-type route struct{ from, to *cupool.Caching }
+type route struct{ from, to *cupool.Pool }
 
 // record is RecordStream of a block of c. A pool knows the streams of its own
 // device only, so one of them, the agent, waits for the other device's.
-func (s *Set) record(c *cupool.Caching, b cupool.Block, st *cupool.Stream) error {
-	if st == nil || st.Caching() == c {
+func (s *Set) record(c *cupool.Pool, b cupool.Block, st *cupool.Stream) error {
+	if st == nil || st.Pool() == c {
 		return c.RecordStream(b, st)
 	}
 	if err := s.knows("record stream", b, st); err != nil {
 		return err
 	}
-	agent, err := s.agent(route{st.Caching(), c})
+	agent, err := s.agent(route{st.Pool(), c})
 	if err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func (s *Set) record(c *cupool.Caching, b cupool.Block, st *cupool.Stream) error
 
 // knows returns nil for the streams of the Set's pools.
 func (s *Set) knows(op string, b cupool.Block, st *cupool.Stream) error {
-	if s.has(st.Caching()) {
+	if s.has(st.Pool()) {
 		return nil
 	}
 	return &cupool.BlockError{Op: op, Ptr: b.Ptr(), Size: b.Size(), Stream: st.Handle(), Err: cupool.ErrForeignStream,
-		Detail: fmt.Sprintf("the stream was made on %s by an allocator that is none of this set of %d devices", st.Caching().Driver().Name(), s.n)}
+		Detail: fmt.Sprintf("the stream was made on %s by an allocator that is none of this set of %d devices", st.Pool().Driver().Name(), s.n)}
 }
 
 // agent returns the stream by which one pool waits for the streams of another.

@@ -42,7 +42,7 @@ type Config struct {
 // call may overlap Close.
 type Set struct {
 	n           int // devices; the members after them are shared pools
-	members     atomic.Pointer[[]*cupool.Caching]
+	members     atomic.Pointer[[]*cupool.Pool]
 	drivers     []cupool.Driver // that the Set opened
 	unreachable []Pair
 
@@ -101,7 +101,7 @@ func New(cfg Config, drivers ...cupool.Driver) (*Set, error) {
 		return nil, &cupool.ConfigError{Field: "Pool.Driver", Value: cfg.Pool.Driver.Name(), Reason: "must be nil; a set has a Driver for each device"}
 	}
 	s := &Set{n: len(drivers), agents: map[route]*cupool.Stream{}}
-	var pools []*cupool.Caching
+	var pools []*cupool.Pool
 	s.members.Store(&pools)
 	for i, d := range drivers {
 		c, err := newPool(cfg, i, d)
@@ -118,7 +118,7 @@ func New(cfg Config, drivers ...cupool.Driver) (*Set, error) {
 	return s, nil
 }
 
-func newPool(cfg Config, i int, d cupool.Driver) (*cupool.Caching, error) {
+func newPool(cfg Config, i int, d cupool.Driver) (*cupool.Pool, error) {
 	pool := cfg.Pool
 	pool.Driver = d
 	if cfg.Each != nil {
@@ -132,18 +132,18 @@ func newPool(cfg Config, i int, d cupool.Driver) (*cupool.Caching, error) {
 func (s *Set) Len() int { return s.n }
 
 // Pool returns the pool of device i. It panics unless 0 <= i < Len.
-func (s *Set) Pool(i int) *cupool.Caching { return s.Pools()[i] }
+func (s *Set) Pool(i int) *cupool.Pool { return s.Pools()[i] }
 
 // Pools returns the pools of the devices.
-func (s *Set) Pools() []*cupool.Caching { return slices.Clone(s.all()[:s.n]) }
+func (s *Set) Pools() []*cupool.Pool { return slices.Clone(s.all()[:s.n]) }
 
 // Shared returns the pools of memory for all devices, in the order of Share.
-func (s *Set) Shared() []*cupool.Caching { return slices.Clone(s.all()[s.n:]) }
+func (s *Set) Shared() []*cupool.Pool { return slices.Clone(s.all()[s.n:]) }
 
-func (s *Set) all() []*cupool.Caching { return *s.members.Load() }
+func (s *Set) all() []*cupool.Pool { return *s.members.Load() }
 
 // of says which device an error comes from.
-func (s *Set) of(c *cupool.Caching, err error) error {
+func (s *Set) of(c *cupool.Pool, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (s *Set) of(c *cupool.Caching, err error) error {
 }
 
 // name names the device of a pool: names of Drivers may be the same.
-func (s *Set) name(c *cupool.Caching) string {
+func (s *Set) name(c *cupool.Pool) string {
 	if i := slices.Index(s.all(), c); i < s.n {
 		return fmt.Sprintf("device %d, %s", i, c.Driver().Name())
 	}
@@ -159,7 +159,7 @@ func (s *Set) name(c *cupool.Caching) string {
 }
 
 // has reports whether a pool is one of the Set's.
-func (s *Set) has(c *cupool.Caching) bool { return slices.Contains(s.all(), c) }
+func (s *Set) has(c *cupool.Pool) bool { return slices.Contains(s.all(), c) }
 
 // Sync waits until everything is done that was submitted to the streams of all
 // devices. It fails with a *cupool.WaitError after the pools' WaitTimeout, or

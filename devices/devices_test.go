@@ -40,14 +40,14 @@ func opened(t testing.TB, cfg devices.Config, n int, name string) *devices.Set {
 	return s
 }
 
-func alloc(t testing.TB, c *cupool.Caching, size int64, s *cupool.Stream) cupool.Block {
+func alloc(t testing.TB, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
 	t.Helper()
 	b, err := c.Alloc(size, s)
 	require.NoError(t, err)
 	return b
 }
 
-func newStream(t testing.TB, c *cupool.Caching) *cupool.Stream {
+func newStream(t testing.TB, c *cupool.Pool) *cupool.Stream {
 	t.Helper()
 	s, err := c.NewStream()
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func enable(from, to cupool.Driver) error {
 // It fails with a *cupool.ConfigError for memory that the host cannot touch, with
 // cupool.ErrNotSupported where a device cannot touch it, with cupool.ErrClosed, or
 // as cupool.New does.
-func (s *Set) Share(d cupool.Driver, cfg cupool.Config) (*cupool.Caching, error) {
+func (s *Set) Share(d cupool.Driver, cfg cupool.Config) (*cupool.Pool, error) {
 	if !d.HostAccessible() {
 		return nil, &cupool.ConfigError{Field: "Driver", Value: d.Name(), Reason: "is one device's memory; managed or pinned memory is for all"}
 	}
@@ -80,7 +80,7 @@ func (s *Set) Share(d cupool.Driver, cfg cupool.Config) (*cupool.Caching, error)
 	if err != nil {
 		return nil, err
 	}
-	all := append(append([]*cupool.Caching(nil), s.all()...), c)
+	all := append(append([]*cupool.Pool(nil), s.all()...), c)
 	s.members.Store(&all)
 	return c, nil
 }

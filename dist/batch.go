@@ -76,7 +76,7 @@ func (c *hostComm) usable(k *call) error {
 	if k.s == nil {
 		k.s = root
 	}
-	if k.s.Caching() != root.Caching() {
+	if k.s.Pool() != root.Pool() {
 		return fmt.Errorf("dist: %s of rank %d: %w", kindNames[k.kind], c.rank, cupool.ErrForeignStream)
 	}
 	if k.s.Captured() && c.size > 1 {

@@ -16,7 +16,7 @@ import (
 // caller's goroutine.
 type hostComm struct {
 	rank, size int
-	pool       *cupool.Caching
+	pool       *cupool.Pool
 	direct     bool // streams run Go functions, which read the memory
 	links      []link
 	names      []string // of the ranks, for errors
@@ -47,7 +47,7 @@ type hostComm struct {
 	guard   sync.Mutex
 }
 
-func newHostComm(rank, size int, pool *cupool.Caching, timeout time.Duration) *hostComm {
+func newHostComm(rank, size int, pool *cupool.Pool, timeout time.Duration) *hostComm {
 	d := pool.Driver()
 	_, launches := d.(cupool.Launcher)
 	c := &hostComm{rank: rank, size: size, pool: pool, direct: launches && d.HostAccessible(), timeout: timeout}

@@ -99,7 +99,7 @@ func wanted(t Type, op Op, n, from, count int) []byte {
 // A rig is a rank's memory for tests.
 type rig struct {
 	Comm
-	pool *cupool.Caching
+	pool *cupool.Pool
 	s    *cupool.Stream
 }
 
@@ -139,7 +139,7 @@ func (r *rig) try(t Type, src []byte, dst int, inPlace bool, f func(d, s Memory)
 	return err
 }
 
-func rigs(t testing.TB, comms []Comm, pools []*cupool.Caching) []*rig {
+func rigs(t testing.TB, comms []Comm, pools []*cupool.Pool) []*rig {
 	all := make([]*rig, len(comms))
 	for i := range all {
 		s, err := pools[i].NewStream()
@@ -150,7 +150,7 @@ func rigs(t testing.TB, comms []Comm, pools []*cupool.Caching) []*rig {
 }
 
 func TestCollectives(t *testing.T) {
-	everyWay(t, []int{1, 2, 3, 5, 8}, func(t *testing.T, comms []Comm, pools []*cupool.Caching) {
+	everyWay(t, []int{1, 2, 3, 5, 8}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
 		all, n := rigs(t, comms, pools), len(comms)
 		for _, typ := range []Type{Float32, Float64, Int32, Int64, Uint8} {
 			for _, count := range counts {
@@ -262,7 +262,7 @@ func TestGroupOfManySizes(t *testing.T) {
 	for range 60 {
 		sizes = append(sizes, 16_000)
 	}
-	everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Caching) {
+	everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
 		all := rigs(t, comms, pools)
 		noErrors(t, parallel(len(comms), func(rank int) error {
 			r := all[rank]

@@ -27,7 +27,7 @@ import (
 // It fails with ErrRank when a rank does not connect before ctx is done or
 // Config.Timeout is over, with Group.Err, and with a *cupool.ConfigError without
 // a group or a pool.
-func Connect(ctx context.Context, g *Group, pool *cupool.Caching) (Comm, error) {
+func Connect(ctx context.Context, g *Group, pool *cupool.Pool) (Comm, error) {
 	switch {
 	case g == nil:
 		return nil, &cupool.ConfigError{Field: "group", Value: nil, Reason: "Join makes one"}

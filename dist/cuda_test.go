@@ -11,7 +11,7 @@ import (
 )
 
 // newCUDAPool returns a pool over GPU 0, or over the stand-in for one.
-func newCUDAPool(t testing.TB) *cupool.Caching {
+func newCUDAPool(t testing.TB) *cupool.Pool {
 	t.Helper()
 	d, err := cupool.Open("cuda")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 func TestExamplesAreComplete(t *testing.T) { exampletest.Complete(t) }
 
 // newPool returns a pool over the computer's own memory.
-func newPool() *cupool.Caching {
+func newPool() *cupool.Pool {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -31,7 +31,7 @@ func newPool() *cupool.Caching {
 
 // Two ranks in one process add up what they have.
 func ExampleLocal() {
-	pools := []*cupool.Caching{newPool(), newPool()}
+	pools := []*cupool.Pool{newPool(), newPool()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)
@@ -132,12 +132,12 @@ func ExampleErrRank() {
 
 // The other calls of a Comm, on two ranks.
 func ExampleComm() {
-	pools := []*cupool.Caching{newPool(), newPool()}
+	pools := []*cupool.Pool{newPool(), newPool()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)
 	}
-	rank := func(c dist.Comm, pool *cupool.Caching) error {
+	rank := func(c dist.Comm, pool *cupool.Pool) error {
 		one, err := cupool.BufferFrom(pool, []int32{int32(c.Rank() + 1)}, nil)
 		if err != nil {
 			return err
@@ -196,12 +196,12 @@ func ExampleComm() {
 
 // Gradients of two ranks become their means while the backward pass goes on.
 func ExampleReducer() {
-	pools := []*cupool.Caching{newPool(), newPool()}
+	pools := []*cupool.Pool{newPool(), newPool()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)
 	}
-	train := func(c dist.Comm, pool *cupool.Caching) error {
+	train := func(c dist.Comm, pool *cupool.Pool) error {
 		eng, err := cupool.NewEngine(pool)
 		if err != nil {
 			return err
@@ -297,7 +297,7 @@ func ExampleOp() {
 
 // A rank that cannot go on says so: the others do not wait for it.
 func Example_failure() {
-	pools := []*cupool.Caching{newPool(), newPool()}
+	pools := []*cupool.Pool{newPool(), newPool()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)

@@ -104,7 +104,7 @@ func TestMismatchesAreFound(t *testing.T) {
 
 // What cannot be is refused before anything is queued, and changes nothing.
 func TestCallsAreChecked(t *testing.T) {
-	everyWay(t, []int{1, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Caching) {
+	everyWay(t, []int{1, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
 		all, n := rigs(t, comms, pools), len(comms)
 		other, err := newPool(t).NewStream()
 		require.NoError(t, err)
@@ -191,7 +191,7 @@ func TestIdleRankIsTold(t *testing.T) {
 }
 
 func TestCloseWaitsForWhatIsQueued(t *testing.T) {
-	everyWay(t, []int{2}, func(t *testing.T, comms []Comm, pools []*cupool.Caching) {
+	everyWay(t, []int{2}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
 		all := rigs(t, comms, pools)
 		var m Memory
 		var b *cupool.Buffer[byte]

@@ -18,7 +18,7 @@ import (
 const patient = time.Minute
 
 // newPool returns a pool over a host device of its own.
-func newPool(t testing.TB) *cupool.Caching {
+func newPool(t testing.TB) *cupool.Pool {
 	t.Helper()
 	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ type staged struct{ cupool.Driver }
 
 func (staged) HostAccessible() bool { return false }
 
-func newStagedPool(t testing.TB) *cupool.Caching {
+func newStagedPool(t testing.TB) *cupool.Pool {
 	t.Helper()
 	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func joinAll(t testing.TB, n int, change func(*Config)) []*Group {
 	return groups
 }
 
-func connectAll(t testing.TB, groups []*Group, pools []*cupool.Caching) []Comm {
+func connectAll(t testing.TB, groups []*Group, pools []*cupool.Pool) []Comm {
 	t.Helper()
 	comms := make([]Comm, len(groups))
 	noErrors(t, parallel(len(groups), func(rank int) (err error) {
@@ -110,11 +110,11 @@ func connectAll(t testing.TB, groups []*Group, pools []*cupool.Caching) []Comm {
 // A way makes the ranks of a group.
 type way struct {
 	name  string
-	comms func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Caching)
+	comms func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool)
 }
 
-func makePools(t testing.TB, n int, f func(testing.TB) *cupool.Caching) []*cupool.Caching {
-	pools := make([]*cupool.Caching, n)
+func makePools(t testing.TB, n int, f func(testing.TB) *cupool.Pool) []*cupool.Pool {
+	pools := make([]*cupool.Pool, n)
 	for i := range pools {
 		pools[i] = f(t)
 	}
@@ -122,23 +122,23 @@ func makePools(t testing.TB, n int, f func(testing.TB) *cupool.Caching) []*cupoo
 }
 
 var ways = []way{
-	{"local", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Caching) {
+	{"local", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
 		return local(t, makePools(t, n, newPool), change)
 	}},
-	{"local staged", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Caching) {
+	{"local staged", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
 		return local(t, makePools(t, n, newStagedPool), change)
 	}},
-	{"sockets", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Caching) {
+	{"sockets", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
 		pools := makePools(t, n, newPool)
 		return connectAll(t, joinAll(t, n, change), pools), pools
 	}},
-	{"sockets staged", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Caching) {
+	{"sockets staged", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
 		pools := makePools(t, n, newStagedPool)
 		return connectAll(t, joinAll(t, n, change), pools), pools
 	}},
 }
 
-func local(t testing.TB, pools []*cupool.Caching, change func(*Config)) ([]Comm, []*cupool.Caching) {
+func local(t testing.TB, pools []*cupool.Pool, change func(*Config)) ([]Comm, []*cupool.Pool) {
 	cfg := Config{Timeout: patient}
 	if change != nil {
 		change(&cfg)
@@ -149,7 +149,7 @@ func local(t testing.TB, pools []*cupool.Caching, change func(*Config)) ([]Comm,
 }
 
 // everyWay runs a test for all ways and sizes.
-func everyWay(t *testing.T, sizes []int, f func(t *testing.T, comms []Comm, pools []*cupool.Caching)) {
+func everyWay(t *testing.T, sizes []int, f func(t *testing.T, comms []Comm, pools []*cupool.Pool)) {
 	for _, w := range ways {
 		for _, n := range sizes {
 			if n == 5 && !testlevel.Long() {

@@ -19,9 +19,9 @@ import (
 //
 // A rank that another one keeps waiting fails after 10 minutes. Local fails with
 // a *cupool.ConfigError without pools.
-func Local(pools ...*cupool.Caching) ([]Comm, error) { return localWithin(DefaultTimeout, pools...) }
+func Local(pools ...*cupool.Pool) ([]Comm, error) { return localWithin(DefaultTimeout, pools...) }
 
-func localWithin(timeout time.Duration, pools ...*cupool.Caching) ([]Comm, error) {
+func localWithin(timeout time.Duration, pools ...*cupool.Pool) ([]Comm, error) {
 	if len(pools) == 0 {
 		return nil, &cupool.ConfigError{Field: "pools", Value: pools, Reason: "a group has a rank at least"}
 	}

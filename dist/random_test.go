@@ -183,7 +183,7 @@ func (p *program) run(steps int) (err error) {
 func TestRandomPrograms(t *testing.T) {
 	for range testlevel.Rounds(8) {
 		seed := rand.Uint64()
-		everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Caching) {
+		everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
 			t.Log("seed", seed)
 			all := rigs(t, comms, pools)
 			noErrors(t, parallel(len(comms), func(rank int) error {

@@ -51,7 +51,7 @@ type bucket struct {
 // NewReducer returns a Reducer of gradients of an engine, in the order in which the
 // backward pass finishes them. It fails with a *cupool.ConfigError, with
 // cupool.ErrForeignStream for a stream of another device, and as OfTensor and
-// cupool.Caching.NewStream do.
+// cupool.Pool.NewStream do.
 func NewReducer(c Comm, eng *cupool.Engine, grads []tensor.Tensor, cfg ReducerConfig) (*Reducer, error) {
 	r := &Reducer{comm: c, eng: eng, stream: cfg.Stream, ready: make([]bool, len(grads))}
 	switch {
@@ -61,7 +61,7 @@ func NewReducer(c Comm, eng *cupool.Engine, grads []tensor.Tensor, cfg ReducerCo
 		return nil, &cupool.ConfigError{Field: "engine", Value: nil, Reason: "gradients have one"}
 	case cfg.BucketBytes < 0 || cfg.FirstBytes < 0:
 		return nil, &cupool.ConfigError{Field: "BucketBytes, FirstBytes", Value: [2]int64{cfg.BucketBytes, cfg.FirstBytes}, Reason: "they must not be negative"}
-	case cfg.Stream != nil && cfg.Stream.Caching() != eng.Stream().Caching():
+	case cfg.Stream != nil && cfg.Stream.Pool() != eng.Stream().Pool():
 		return nil, fmt.Errorf("dist: NewReducer: %w: the engine's device is %s", cupool.ErrForeignStream, eng.Allocator().Driver().Name())
 	}
 	for i, t := range grads {
@@ -184,7 +184,7 @@ func (r *Reducer) order(first, second *cupool.Stream) error {
 		err = d.StreamWaitEvent(second.Handle(), r.event)
 	}
 	if err != nil {
-		return fmt.Errorf("dist: rank %d: ordering two streams: %w", r.comm.Rank(), first.Caching().DriverError(err))
+		return fmt.Errorf("dist: rank %d: ordering two streams: %w", r.comm.Rank(), first.Pool().DriverError(err))
 	}
 	return nil
 }

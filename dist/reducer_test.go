@@ -22,7 +22,7 @@ type trainer struct {
 
 var gradientSizes = []int{10, 700, 3, 5000, 1, 64_000, 17, 256, 9}
 
-func newTrainer(c Comm, pool *cupool.Caching, cfg ReducerConfig) (*trainer, error) {
+func newTrainer(c Comm, pool *cupool.Pool, cfg ReducerConfig) (*trainer, error) {
 	tr := &trainer{comm: c}
 	s, err := pool.NewStream()
 	if err != nil {
@@ -72,7 +72,7 @@ func (tr *trainer) close() error {
 
 func TestReducerMakesMeans(t *testing.T) {
 	for _, cfg := range []ReducerConfig{{}, {BucketBytes: 1}, {BucketBytes: 4000, FirstBytes: 100}} {
-		everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Caching) {
+		everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
 			n := len(comms)
 			noErrors(t, parallel(n, func(rank int) error {
 				tr, err := newTrainer(comms[rank], pools[rank], cfg)

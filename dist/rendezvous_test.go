@@ -297,7 +297,7 @@ func TestNoGoroutinesAreLeft(t *testing.T) {
 }
 
 // sum adds up count ones of each rank, and checks the result.
-func sum(c Comm, pool *cupool.Caching, count int) error {
+func sum(c Comm, pool *cupool.Pool, count int) error {
 	ones := make([]int32, count)
 	for i := range ones {
 		ones[i] = 1

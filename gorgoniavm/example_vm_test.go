@@ -16,7 +16,7 @@ import (
 )
 
 // engine returns an engine over a new pool of the default device.
-func engine() (*cupool.Engine, *cupool.Caching) {
+func engine() (*cupool.Engine, *cupool.Pool) {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)

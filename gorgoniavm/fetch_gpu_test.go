@@ -29,7 +29,7 @@ func TestWaitsOfAStep(t *testing.T) {
 	}
 	m := newMLP(16, 20, 30, 20, 10)
 	_, a := newGPUMeter(t)
-	e := newStreamEngine(t, a.Caching)
+	e := newStreamEngine(t, a.Pool)
 	vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, vm.Close()) }()

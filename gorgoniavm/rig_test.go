@@ -15,7 +15,7 @@ import (
 // to, and fills memory with 0xFF, a NaN in every float type, when it is handed
 // out and when it is taken back.
 type meter struct {
-	*cupool.Caching
+	*cupool.Pool
 
 	mu                sync.Mutex
 	live, peak, total int64
@@ -28,7 +28,7 @@ func (m *meter) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
 	if m.fails() && n > 0 {
 		return cupool.Block{}, &cupool.OOMError{Requested: n, Hint: "this is a test"}
 	}
-	b, err := m.Caching.Alloc(n, s)
+	b, err := m.Pool.Alloc(n, s)
 	if err != nil || b.IsEmpty() {
 		return b, err
 	}
@@ -60,13 +60,13 @@ func (m *meter) Free(b cupool.Block) error {
 		m.live -= b.Size()
 		m.mu.Unlock()
 	}
-	return m.Caching.Free(b)
+	return m.Pool.Free(b)
 }
 
 func (m *meter) FreePtr(p cupool.Ptr, n int64) error {
 	b, err := m.Lookup(p)
 	if err != nil || b.Ptr() != p || b.Size() != n {
-		return m.Caching.FreePtr(p, n)
+		return m.Pool.FreePtr(p, n)
 	}
 	return m.Free(b)
 }
@@ -84,10 +84,10 @@ func (m *meter) poison(b cupool.Block) error {
 
 // newPool returns an engine on the host device, whose memory is poisoned. At
 // the end of the test nothing may be live.
-func newPool(t testing.TB) (*cupool.Engine, *cupool.Caching) {
+func newPool(t testing.TB) (*cupool.Engine, *cupool.Pool) {
 	t.Helper()
 	e, m := newMeter(t)
-	return e, m.Caching
+	return e, m.Pool
 }
 
 // newMeter is newPool with the meter.
@@ -102,7 +102,7 @@ func newMeterOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cu
 	a, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
-	m := &meter{Caching: a, streams: make(map[cupool.Ptr]*cupool.Stream)}
+	m := &meter{Pool: a, streams: make(map[cupool.Ptr]*cupool.Stream)}
 	e, err := cupool.NewEngine(m, opts...)
 	require.NoError(t, err)
 	return e, m

@@ -16,7 +16,7 @@ import (
 )
 
 // gpuRig is a pool and an engine on a GPU with kernels.
-func gpuRig(t *testing.T) (*cupool.Caching, *cupool.Engine) {
+func gpuRig(t *testing.T) (*cupool.Pool, *cupool.Engine) {
 	t.Helper()
 	dev, err := cupool.Open("cuda:0")
 	require.NoError(t, err)

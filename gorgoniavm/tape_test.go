@@ -45,7 +45,7 @@ var tapeSolvers = map[string]func() gorgonia.Solver{
 // tapeLosses trains a network for some steps on a tape machine, in scopes and
 // with poisoned memory if there is an engine, and returns losses and live bytes
 // after each step.
-func tapeLosses(t *testing.T, eng *cupool.Engine, pool *cupool.Caching, exclusive bool, solver gorgonia.Solver, steps int) (losses []any, live []int64) {
+func tapeLosses(t *testing.T, eng *cupool.Engine, pool *cupool.Pool, exclusive bool, solver gorgonia.Solver, steps int) (losses []any, live []int64) {
 	t.Helper()
 	m := newMLP(16, 20, 30, 10)
 	var vm gorgonia.VM = gorgonia.NewTapeMachine(m.g, gorgonia.BindDualValues(m.weights...))
@@ -109,7 +109,7 @@ func goBytes(f func()) int64 {
 }
 
 // poolShare is the part of the bytes that f takes that come from the pool.
-func poolShare(pool *cupool.Caching, f func()) float64 {
+func poolShare(pool *cupool.Pool, f func()) float64 {
 	before := pool.Stats().All.AllocatedBytes.Allocated
 	fromGo := goBytes(f)
 	fromPool := pool.Stats().All.AllocatedBytes.Allocated - before

@@ -198,7 +198,7 @@ func BenchmarkStepOnGPU(b *testing.B) {
 
 func benchmarkStep(b *testing.B, m *model, solving []gorgoniavm.SolverOption, opts ...gorgoniavm.Option) {
 	_, a := newGPUMeter(b)
-	e := newStreamEngine(b, a.Caching)
+	e := newStreamEngine(b, a.Pool)
 	all := append(slices.Clone(m.inputs), m.weights...)
 	require.NoError(b, gorgoniavm.ToPool(e, all...))
 	defer func() {

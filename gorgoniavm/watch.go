@@ -24,7 +24,7 @@ func (m *VM) fellBack(in *program.Instr) {
 		return
 	}
 	log := m.c.log
-	if c := m.e.Stream().Caching(); log == nil && c != nil {
+	if c := m.e.Stream().Pool(); log == nil && c != nil {
 		log = c.Config().Logger
 	}
 	if log == nil {

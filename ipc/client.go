@@ -16,7 +16,7 @@ import (
 // Client opens what another process shares. All methods are safe from several
 // goroutines.
 type Client struct {
-	pool *cupool.Caching
+	pool *cupool.Pool
 	dev  device.RangeSharing
 	conn *conn
 	peer Peer
@@ -45,7 +45,7 @@ type answer struct {
 // the processes does not admit the other, with ErrProtocol, ErrGone, with
 // ErrNotSupported where the device or the system cannot share memory, with a
 // *cupool.ConfigError, or when ctx is done.
-func Connect(ctx context.Context, pool *cupool.Caching, uc *net.UnixConn, cfg Config) (*Client, error) {
+func Connect(ctx context.Context, pool *cupool.Pool, uc *net.UnixConn, cfg Config) (*Client, error) {
 	c, err := connect(ctx, pool, uc, cfg)
 	if err != nil {
 		return nil, errors.Join(err, uc.Close())
@@ -54,7 +54,7 @@ func Connect(ctx context.Context, pool *cupool.Caching, uc *net.UnixConn, cfg Co
 	return c, nil
 }
 
-func connect(ctx context.Context, pool *cupool.Caching, uc *net.UnixConn, cfg Config) (*Client, error) {
+func connect(ctx context.Context, pool *cupool.Pool, uc *net.UnixConn, cfg Config) (*Client, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ type gpu struct {
 	count   cupool.Ptr // of wrong words
 }
 
-func gpuWork(c *cupool.Caching, d cupool.Driver) (worker, error) {
+func gpuWork(c *cupool.Pool, d cupool.Driver) (worker, error) {
 	k, err := gputest.Load(d.(cuda.Driver).Context())
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 
 // open returns a pool whose blocks can be shared. On a GPU the device is
 // cuda.Open(0, cuda.Shareable()).
-func open() *cupool.Caching {
+func open() *cupool.Pool {
 	d, err := cupool.OpenHost(cupool.HostConfig{Shareable: true})
 	if err != nil {
 		log.Fatal(err)

@@ -29,7 +29,7 @@
 // # Life
 //
 // The exporter does not reuse the memory before all importers have closed it, whoever
-// frees the block (Caching.Hold): a block that is freed is pending. A process that ends
+// frees the block (Pool.Hold): a block that is freed is pending. A process that ends
 // or is killed has closed what it had open. One that only loses its connection has
 // it until it ends, as it still can use the memory. When the exporter ends, Client.Done
 // tells, and the importers' mappings stay valid until they close them: of virtual memory
@@ -158,7 +158,7 @@ func (e *BusyError) Error() string {
 func (e *BusyError) Unwrap() error { return e.Err }
 
 // sharing returns the part of a pool's device that shares memory.
-func sharing(c *cupool.Caching) (device.RangeSharing, error) {
+func sharing(c *cupool.Pool) (device.RangeSharing, error) {
 	d, ok := c.Driver().(device.RangeSharing)
 	if !ok {
 		return nil, fmt.Errorf("cupool: ipc: %s shares no memory with other processes: %w", c.Driver().Name(), cupool.ErrNotSupported)

@@ -46,7 +46,7 @@ func (m *Memory) RecordStream(s *cupool.Stream) error {
 		return errMemoryClosed
 	case s == nil || slices.Contains(m.streams, s):
 		return nil
-	case s.Caching() != m.client.pool.DefaultStream().Caching():
+	case s.Pool() != m.client.pool.DefaultStream().Pool():
 		return fmt.Errorf("cupool: ipc: %q: %w", m.name, cupool.ErrForeignStream)
 	}
 	m.streams = append(m.streams, s)

@@ -45,7 +45,7 @@ type device struct {
 	open    func() (cupool.Driver, error)
 	// work returns what fills and checks memory with work of streams, and keeps
 	// a stream busy until release is called.
-	work func(c *cupool.Caching, d cupool.Driver) (worker, error)
+	work func(c *cupool.Pool, d cupool.Driver) (worker, error)
 }
 
 type worker interface {
@@ -62,7 +62,7 @@ var devices = []device{
 
 func openHost() (cupool.Driver, error) { return cupool.OpenHost(cupool.HostConfig{Shareable: true}) }
 
-func hostWork(c *cupool.Caching, d cupool.Driver) (worker, error) { return host{d}, nil }
+func hostWork(c *cupool.Pool, d cupool.Driver) (worker, error) { return host{d}, nil }
 
 // host works without kernels.
 type host struct{ d cupool.Driver }
@@ -85,7 +85,7 @@ func (h host) busy(s *cupool.Stream) (func(), error) {
 // peer is one of the processes, from the inside.
 type peer struct {
 	d      cupool.Driver
-	pool   *cupool.Caching
+	pool   *cupool.Pool
 	work   worker
 	stream *cupool.Stream
 

@@ -16,7 +16,7 @@ import (
 // Server gives blocks of a pool to other processes. All methods are safe from several
 // goroutines.
 type Server struct {
-	pool *cupool.Caching
+	pool *cupool.Pool
 	dev  device.RangeSharing
 	cfg  Config
 
@@ -57,7 +57,7 @@ type Share struct {
 // NewServer returns a server for the blocks of a pool and of its private ones. It fails
 // with ErrNotSupported where the device or the system cannot share memory, or with a
 // *cupool.ConfigError.
-func NewServer(pool *cupool.Caching, cfg Config) (*Server, error) {
+func NewServer(pool *cupool.Pool, cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func NewServer(pool *cupool.Caching, cfg Config) (*Server, error) {
 // finds what the work that on (nil: the default stream) has been given until now wrote.
 // The block can be freed at any time: its memory is not reused before the share and all
 // that was opened of it are closed. Share fails with cupool.ErrInvalidConfig for a name
-// that is taken or too long, as Caching.Hold does, with ErrNotSupported where the
+// that is taken or too long, as Pool.Hold does, with ErrNotSupported where the
 // device was not opened for it, with ErrClosed, or with what the device says.
 func (s *Server) Share(name string, b cupool.Block, on *cupool.Stream) (*Share, error) {
 	if name == "" || len(name) > maxName {

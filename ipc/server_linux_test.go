@@ -19,8 +19,8 @@ import (
 // rig is an exporter and importers in one process, which the host device allows.
 type rig struct {
 	t        *testing.T
-	pool     *cupool.Caching // of the exporter
-	other    *cupool.Caching // of the importers
+	pool     *cupool.Pool // of the exporter
+	other    *cupool.Pool // of the importers
 	server   *ipc.Server
 	listener *net.UnixListener
 	served   chan error
@@ -46,7 +46,7 @@ func newRig(t *testing.T, cfg ipc.Config) *rig {
 	return g
 }
 
-func newPool(t *testing.T, open func() (cupool.Driver, error)) *cupool.Caching {
+func newPool(t *testing.T, open func() (cupool.Driver, error)) *cupool.Pool {
 	t.Helper()
 	d, err := open()
 	require.NoError(t, err)

@@ -108,7 +108,7 @@ func TestCUDAWin32(t *testing.T) {
 func TestCUDAShare(t *testing.T) { share(t, openFirstGPU) }
 
 // TestCUDAGraph captures with an engine whose memory is the driver's: that
-// of the graph is the Caching's.
+// of the graph is the Pool's.
 func TestCUDAGraph(t *testing.T) {
 	n, c := newNative(t, openFirstGPU(t), native.Config{})
 	s, err := n.NewStream()

@@ -38,7 +38,7 @@ type Config struct {
 }
 
 // Allocator is a cupool.Allocator over the device's stream-ordered allocator,
-// for the streams of a Caching. Both may be used side by side. Every allocation
+// for the streams of a Pool. Both may be used side by side. Every allocation
 // and every free is a call to the driver. All methods are safe from several
 // goroutines.
 //
@@ -47,8 +47,8 @@ type Config struct {
 // all of them on the device and frees the block. So none of the program's streams
 // has to wait.
 type Allocator struct {
-	c        *cupool.Caching // the owner of the streams
-	root     *cupool.Caching // the pool that made them; c may be a private pool of it
+	c        *cupool.Pool // the owner of the streams
+	root     *cupool.Pool // the pool that made them; c may be a private pool of it
 	onOOM    func(size int64) bool
 	stacks   bool // records where blocks were allocated
 	d        cuda.NativePools
@@ -75,7 +75,7 @@ var _ cupool.Allocator = (*Allocator)(nil)
 // has SampleBytes 1. New fails with ErrNotSupported where the
 // device, the driver or the kind of memory has no such pools, with a
 // *cupool.ConfigError, with ErrClosed, or with the device's error.
-func New(c *cupool.Caching, cfg Config) (*Allocator, error) {
+func New(c *cupool.Pool, cfg Config) (*Allocator, error) {
 	d, err := poolsOf(c)
 	if err != nil {
 		return nil, err
@@ -101,15 +101,15 @@ func New(c *cupool.Caching, cfg Config) (*Allocator, error) {
 	return n, nil
 }
 
-func newAllocator(c *cupool.Caching, d cuda.NativePools) *Allocator {
+func newAllocator(c *cupool.Pool, d cuda.NativePools) *Allocator {
 	cfg := c.Config()
 	return &Allocator{
-		c: c, root: c.DefaultStream().Caching(), d: d, onOOM: cfg.OnOutOfMemory, stacks: cfg.History != nil && cfg.History.SampleBytes == 1,
+		c: c, root: c.DefaultStream().Pool(), d: d, onOOM: cfg.OnOutOfMemory, stacks: cfg.History != nil && cfg.History.SampleBytes == 1,
 		books: books{mint: cupool.NewMint()},
 	}
 }
 
-func isClosed(c *cupool.Caching) bool { return errors.Is(c.Err(), cupool.ErrClosed) }
+func isClosed(c *cupool.Pool) bool { return errors.Is(c.Err(), cupool.ErrClosed) }
 
 // keep sets the release threshold; 0 is everything.
 func (n *Allocator) keep(bytes uint64) error {
@@ -126,9 +126,9 @@ func (n *Allocator) keep(bytes uint64) error {
 	return err
 }
 
-func poolsOf(c *cupool.Caching) (cuda.NativePools, error) {
+func poolsOf(c *cupool.Pool) (cuda.NativePools, error) {
 	if c == nil {
-		return nil, &cupool.ConfigError{Field: "Caching", Value: nil, Reason: "a native allocator uses its streams"}
+		return nil, &cupool.ConfigError{Field: "Pool", Value: nil, Reason: "a native allocator uses its streams"}
 	}
 	if isClosed(c) {
 		return nil, fmt.Errorf("cupool: native allocator on %s: %w", c.Driver().Name(), cupool.ErrClosed)
@@ -146,7 +146,7 @@ func (n *Allocator) Driver() cupool.Driver { return n.c.Driver() }
 // DefaultStream returns the device's default stream.
 func (n *Allocator) DefaultStream() *cupool.Stream { return n.c.DefaultStream() }
 
-// NewStream makes a stream of the device, for the Caching and the Allocator.
+// NewStream makes a stream of the device, for the Pool and the Allocator.
 func (n *Allocator) NewStream() (*cupool.Stream, error) {
 	if err := n.usable("new stream"); err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (n *Allocator) usable(op string) error {
 	if n.closed || isClosed(n.c) {
 		return fmt.Errorf("cupool: native allocator on %s: %s: %w", n.c.Driver().Name(), op, cupool.ErrClosed)
 	}
-	if err := n.c.Err(); !errors.Is(err, cupool.ErrAsleep) { // the Caching's memory sleeps, the driver's does not
+	if err := n.c.Err(); !errors.Is(err, cupool.ErrAsleep) { // the Pool's memory sleeps, the driver's does not
 		return err
 	}
 	return nil
@@ -171,7 +171,7 @@ func (n *Allocator) usable(op string) error {
 
 // Alloc implements cupool.Allocator. When the driver has no memory, Alloc waits for
 // the work of all streams, so that the memory that they freed is free. Then it
-// gives cached memory back: that of the driver's pool, of the Caching and of its
+// gives cached memory back: that of the driver's pool, of the Pool and of its
 // private pools. On a pool of another process it fails with ErrNotSupported, as
 // only that process allocates from it.
 func (n *Allocator) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
@@ -182,7 +182,7 @@ func (n *Allocator) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 		return cupool.Block{}, &cupool.BlockError{Op: "allocation", Size: size, Stream: s.Handle(), Err: err, Detail: detail}
 	}
 	switch {
-	case s.Caching() != n.root:
+	case s.Pool() != n.root:
 		return fail(cupool.ErrForeignStream, "the stream was made by another allocator")
 	case size == 0:
 		return cupool.Block{}, nil
@@ -324,7 +324,7 @@ func (n *Allocator) RecordStream(h cupool.Block, s *cupool.Stream) error {
 	if s == nil {
 		s = n.DefaultStream()
 	}
-	if s.Caching() != n.root {
+	if s.Pool() != n.root {
 		return blockError("record stream", h, s, cupool.ErrForeignStream)
 	}
 	if h.IsEmpty() {

@@ -25,7 +25,7 @@ func openHost(t *testing.T) cupool.Driver {
 }
 
 // newPrivate makes a private pool that the test closes.
-func newPrivate(t *testing.T, c *cupool.Caching) *cupool.Caching {
+func newPrivate(t *testing.T, c *cupool.Pool) *cupool.Pool {
 	p, err := c.NewPool(cupool.PoolConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ignore(p.Close(), cupool.ErrClosed)) })
@@ -50,7 +50,7 @@ func must[T any](v T, err error) T {
 func second[T any](_ T, err error) error { return err }
 
 // newNative opens a Native over a device, and closes all at the end.
-func newNative(t *testing.T, d cupool.Driver, cfg native.Config, change ...func(*cupool.Config)) (*native.Allocator, *cupool.Caching) {
+func newNative(t *testing.T, d cupool.Driver, cfg native.Config, change ...func(*cupool.Config)) (*native.Allocator, *cupool.Pool) {
 	t.Helper()
 	c := cupool.Config{Driver: d}
 	for _, f := range change {
@@ -210,7 +210,7 @@ func TestOOM(t *testing.T) {
 		}
 	})
 	p := newPrivate(t, c)
-	for _, a := range []*cupool.Caching{c, p} {
+	for _, a := range []*cupool.Pool{c, p} {
 		require.NoError(t, a.Free(must(a.Alloc(100<<20, nil))))
 	}
 	b, err := n.Alloc(200<<20, nil)

@@ -41,7 +41,7 @@ func (n *Allocator) take(size int64, s *cupool.Stream) (cupool.Ptr, error) {
 	return p, n.c.DriverError(err)
 }
 
-// releaseCached gives back the memory that the driver's pool and the Caching cache.
+// releaseCached gives back the memory that the driver's pool and the Pool cache.
 func (n *Allocator) releaseCached(size int64) (bool, error) {
 	err := n.d.TrimNativePool(n.pool, 0)
 	_, e := n.c.Reclaim(size)

@@ -40,7 +40,7 @@ func (n *Allocator) Export() (*os.File, error) {
 // Import returns an Allocator for a pool that another process exported. Its
 // blocks come from ImportBlock alone. The caller closes f. Import fails with
 // ErrNotSupported as New does, or with the device's error.
-func Import(c *cupool.Caching, f *os.File) (*Allocator, error) {
+func Import(c *cupool.Pool, f *os.File) (*Allocator, error) {
 	d, err := poolsOf(c)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (n *Allocator) ImportBlock(data cuda.PoolPointer, size int64, s *cupool.Str
 	switch {
 	case !n.imported:
 		e.Err, e.Detail = cupool.ErrNotSupported, "the pool is this process's own"
-	case s.Caching() != n.root:
+	case s.Pool() != n.root:
 		e.Err, e.Detail = cupool.ErrForeignStream, "the stream was made by another allocator"
 	case size <= 0 || size > sizeclass.MaxRequest:
 		e.Err, e.Detail = cupool.ErrInvalidSize, "it is the one that was allocated"

@@ -32,7 +32,7 @@ func (n *Allocator) Send(conn *net.UnixConn) error {
 // ever where none is set (SetReadDeadline). It reads one byte and takes one file
 // descriptor; others that come with it are closed. It fails as Import does, or
 // with the socket's error.
-func Receive(c *cupool.Caching, conn *net.UnixConn) (*Allocator, error) {
+func Receive(c *cupool.Pool, conn *net.UnixConn) (*Allocator, error) {
 	var data [1]byte
 	oob := make([]byte, syscall.CmsgSpace(4))
 	_, got, _, _, err := conn.ReadMsgUnix(data[:], oob)

@@ -15,4 +15,4 @@ var errNoSockets = fmt.Errorf("cupool: file descriptors cannot be sent on this s
 func (n *Allocator) Send(*net.UnixConn) error { return errNoSockets }
 
 // Receive fails with ErrNotSupported on this system.
-func Receive(*cupool.Caching, *net.UnixConn) (*Allocator, error) { return nil, errNoSockets }
+func Receive(*cupool.Pool, *net.UnixConn) (*Allocator, error) { return nil, errNoSockets }

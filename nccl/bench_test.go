@@ -98,7 +98,7 @@ func BenchmarkAllReduce(b *testing.B) {
 }
 
 // nothing makes the same calls without a Comm.
-func nothing(b *testing.B, pool *cupool.Caching, s *cupool.Stream, p place[float32]) {
+func nothing(b *testing.B, pool *cupool.Pool, s *cupool.Stream, p place[float32]) {
 	l, err := ncclapi.Load("libnccl.so.2")
 	require.NoError(b, err)
 	id, res := l.NewID()

@@ -26,7 +26,7 @@ import (
 // goroutines make no calls.
 type Comm struct {
 	cfg        Config
-	pool       *cupool.Caching
+	pool       *cupool.Pool
 	lib        library
 	rank, size int
 	members    interface{ Err() error } // the rendezvous, where it knows who is gone
@@ -55,7 +55,7 @@ var _ dist.Comm = (*Comm)(nil)
 // cupool.ErrNotSupported where NCCL is missing or the pool is not on a GPU, with
 // a *cupool.ConfigError, with the cause of ctx, with the error of the
 // rendezvous, or with an *Error.
-func New(ctx context.Context, r Rendezvous, pool *cupool.Caching, cfg Config) (*Comm, error) {
+func New(ctx context.Context, r Rendezvous, pool *cupool.Pool, cfg Config) (*Comm, error) {
 	if r == nil || pool == nil {
 		return nil, &cupool.ConfigError{Field: "rendezvous, pool", Reason: "both are needed"}
 	}

@@ -41,7 +41,7 @@ const patience = 5 * time.Minute
 // a rank of a group in this process.
 type rank struct {
 	*nccl.Comm
-	pool *cupool.Caching
+	pool *cupool.Pool
 }
 
 // skipWithout skips a test with more ranks than there are GPUs.
@@ -54,10 +54,10 @@ func skipWithout(t testing.TB, ranks int) {
 	}
 }
 
-func openPools(t testing.TB, n int) []*cupool.Caching {
+func openPools(t testing.TB, n int) []*cupool.Pool {
 	t.Helper()
 	skipWithout(t, n)
-	pools := make([]*cupool.Caching, n)
+	pools := make([]*cupool.Pool, n)
 	for i := range pools {
 		d, err := cuda.Open(i)
 		require.NoError(t, err)

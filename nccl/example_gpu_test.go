@@ -30,7 +30,7 @@ func (a alone) Set(key string, value []byte) error {
 
 func (a alone) Get(_ context.Context, key string) ([]byte, error) { return a.values[key], nil }
 
-func openExample() (cuda.Driver, *cupool.Caching) {
+func openExample() (cuda.Driver, *cupool.Pool) {
 	device, err := cuda.Open(0)
 	if err != nil {
 		log.Fatal(err)
@@ -72,7 +72,7 @@ func ExampleNewLocal() {
 	device, pool := openExample()
 	defer device.Close()
 	defer pool.Close()
-	comms, err := nccl.NewLocal(context.Background(), []*cupool.Caching{pool}, nccl.Config{Timeout: time.Minute})
+	comms, err := nccl.NewLocal(context.Background(), []*cupool.Pool{pool}, nccl.Config{Timeout: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func ExampleComm_Register() {
 	device, pool := openExample()
 	defer device.Close()
 	defer pool.Close()
-	comms, err := nccl.NewLocal(context.Background(), []*cupool.Caching{pool}, nccl.Config{})
+	comms, err := nccl.NewLocal(context.Background(), []*cupool.Pool{pool}, nccl.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func ExampleComm_Abort() {
 	device, pool := openExample()
 	defer device.Close()
 	defer pool.Close()
-	comms, err := nccl.NewLocal(context.Background(), []*cupool.Caching{pool}, nccl.Config{})
+	comms, err := nccl.NewLocal(context.Background(), []*cupool.Pool{pool}, nccl.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

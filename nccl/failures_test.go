@@ -233,7 +233,7 @@ func TestFaults(t *testing.T) {
 }
 
 // life makes a group, calls everything and ends it.
-func life(pools []*cupool.Caching) error {
+func life(pools []*cupool.Pool) error {
 	comms, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
 	if err != nil {
 		return err
@@ -302,7 +302,7 @@ func shared(t *testing.T) (n int) {
 	return n
 }
 
-func sumAll(comms []*nccl.Comm, pools []*cupool.Caching) error {
+func sumAll(comms []*nccl.Comm, pools []*cupool.Pool) error {
 	ranks := make([]rank, len(comms))
 	for i, c := range comms {
 		ranks[i] = rank{c, pools[i]}
@@ -310,7 +310,7 @@ func sumAll(comms []*nccl.Comm, pools []*cupool.Caching) error {
 	return each(ranks, func(r rank) error { return first(queueSum(r), r.pool.DefaultStream().Sync()) })
 }
 
-func freeMemory(t *testing.T, pools []*cupool.Caching) (free []int64) {
+func freeMemory(t *testing.T, pools []*cupool.Pool) (free []int64) {
 	t.Helper()
 	for _, p := range pools {
 		_, err := p.Trim(0)

@@ -11,7 +11,7 @@ import (
 // NewLocal makes the Comms of all ranks of one process: one for each pool, which
 // are on different GPUs. The rank is the number of the pool. Each rank's calls are
 // made by a goroutine of its own. When one rank fails, all do. It fails as New does.
-func NewLocal(ctx context.Context, pools []*cupool.Caching, cfg Config) ([]*Comm, error) {
+func NewLocal(ctx context.Context, pools []*cupool.Pool, cfg Config) ([]*Comm, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	comms, errs := make([]*Comm, len(pools)), make([]error, len(pools))

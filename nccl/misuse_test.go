@@ -66,7 +66,7 @@ func TestForeign(t *testing.T) {
 
 	host, err := cupool.New(cupool.Config{})
 	require.NoError(t, err)
-	_, err = nccl.NewLocal(context.Background(), []*cupool.Caching{host}, nccl.Config{})
+	_, err = nccl.NewLocal(context.Background(), []*cupool.Pool{host}, nccl.Config{})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.NoError(t, host.Close())
 }

@@ -116,7 +116,7 @@ func process(role string, f files) error {
 }
 
 // step sums what the ranks have, and checks it.
-func step(c *nccl.Comm, pool *cupool.Caching, f files, sum place[float64], at float64) error {
+func step(c *nccl.Comm, pool *cupool.Pool, f files, sum place[float64], at float64) error {
 	values := make([]float64, sum.b.Len())
 	for k := range values {
 		values[k] = float64(f.rank+k) + at

@@ -19,7 +19,7 @@ func TestWithoutCUDA(t *testing.T) {
 	require.ErrorContains(t, err, "-tags gpu")
 	pool, err := cupool.New(cupool.Config{})
 	require.NoError(t, err)
-	_, err = nccl.NewLocal(context.Background(), []*cupool.Caching{pool}, nccl.Config{})
+	_, err = nccl.NewLocal(context.Background(), []*cupool.Pool{pool}, nccl.Config{})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.NoError(t, pool.Close())
 }

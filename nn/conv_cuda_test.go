@@ -89,7 +89,7 @@ func (a failing) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
 func TestConv2dOutOfMemory(t *testing.T) {
 	e := &bench{enginetest.NewGPU(t)}
 	left := -1
-	e.Engine = must(cupool.NewEngine(failing{enginetest.Poisoned{Caching: e.Pool}, &left}))
+	e.Engine = must(cupool.NewEngine(failing{enginetest.Poisoned{Pool: e.Pool}, &left}))
 	s := tiledConvs[2]
 	c := e.convTensors(tensor.Float32, s)
 	live := e.Live()

@@ -9,7 +9,7 @@
 // up-down counters. The attributes are the labels of package prom: device, pool,
 // kind and label.
 //
-// Caching.ResetAccumulated sets the counters to zero. Readers of cumulative figures
+// Pool.ResetAccumulated sets the counters to zero. Readers of cumulative figures
 // take that for a restart; a program whose reader wants deltas does not call it.
 package otelmetrics
 
@@ -37,7 +37,7 @@ const scope = "github.com/cupool/cupool/otelmetrics"
 // meanwhile. An allocator that is closed reports nothing. Pools of the same device
 // and name are one: their counts and bytes are added, their limits and peaks are
 // the largest. It fails with what the provider says.
-func Register(provider metric.MeterProvider, allocators ...*cupool.Caching) (metric.Registration, error) {
+func Register(provider metric.MeterProvider, allocators ...*cupool.Pool) (metric.Registration, error) {
 	meter := provider.Meter(scope)
 	of := map[*metrics.Metric]metric.Int64Observable{}
 	var all []metric.Observable

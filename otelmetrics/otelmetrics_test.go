@@ -22,7 +22,7 @@ import (
 
 func TestExamples(t *testing.T) { exampletest.Complete(t) }
 
-func newPool(t *testing.T) *cupool.Caching {
+func newPool(t *testing.T) *cupool.Pool {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Name: "gpu"}), Limit: 1 << 30, Backing: cupool.BackingSegments})
 	require.NoError(t, err)
 	return c

@@ -10,7 +10,7 @@ import (
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
-// arena is the memory of a plan: one block of the Caching, which has a slot for
+// arena is the memory of a plan: one block of the Pool, which has a slot for
 // each request. Blocks that are not planned lie in slots of their own, the
 // strays. The lane's lock guards it. Two rules always hold:
 //
@@ -207,7 +207,7 @@ func (a *arena) heldBlocks() (n int) {
 	return n
 }
 
-// leaving is memory on its way back to the Caching, with the streams that may
+// leaving is memory on its way back to the Pool, with the streams that may
 // still use parts of it.
 type leaving struct {
 	memory cupool.Block

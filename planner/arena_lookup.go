@@ -14,7 +14,7 @@ func (a *arena) holds(p cupool.Ptr) bool {
 }
 
 // find returns the live slot of a handle that the arena made. It fails as the
-// Caching fails for its own handles. For a block that was freed the error is gone.
+// Pool fails for its own handles. For a block that was freed the error is gone.
 func (a *arena) find(op string, h cupool.Block, gone error) (uint32, *slot, error) {
 	id, gen, _ := a.mint.Open(h)
 	if id >= uint32(len(a.slots)) && (id < firstStray || id-firstStray >= uint32(len(a.strays))) {

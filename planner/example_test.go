@@ -245,7 +245,7 @@ func ExamplePlanner_RecordStream() {
 		_ = plans.Wait(context.Background()) // so that the example is the same every time
 	}
 	st := plans.Stats()
-	fmt.Println(st.PlannedHits, "requests served by the plan,", st.Passed, "by the allocator:", plans.Caching() == pool)
+	fmt.Println(st.PlannedHits, "requests served by the plan,", st.Passed, "by the allocator:", plans.Pool() == pool)
 	fmt.Println(plans.Check(), plans.Driver().HostAccessible())
 	// Output:
 	// 2 requests served by the plan, 4 by the allocator: true

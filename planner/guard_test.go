@@ -73,7 +73,7 @@ func TestDeviations(t *testing.T) {
 	}
 }
 
-// Errors are those of the Caching, and change nothing.
+// Errors are those of the Pool, and change nothing.
 func TestErrors(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
 	other := newPlanned(t, sim(0), planner.Config{})
@@ -165,7 +165,7 @@ func TestConfigErrors(t *testing.T) {
 }
 
 // Close gives the arenas back and lists planned blocks that are live. Those
-// that were passed through are the Caching's still.
+// that were passed through are the Pool's still.
 func TestClose(t *testing.T) {
 	d := sim(0)
 	c, err := cupool.New(cupool.Config{Driver: d})
@@ -206,8 +206,8 @@ func TestClose(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// When the Caching is closed first, the Planner says so and does no harm.
-func TestAfterCachingClosed(t *testing.T) {
+// When the Pool is closed first, the Planner says so and does no harm.
+func TestAfterPoolClosed(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: sim(0)})
 	require.NoError(t, err)
 	p, err := planner.New(c, planner.Config{Confirm: 1})

@@ -24,10 +24,10 @@ import (
 // not overlap in time. So the memory of a request can only be taken by a block
 // that lives beyond its time, and every hit first looks through these blocks.
 //
-// A lane allocates and frees no memory of the Caching. Its methods return which
+// A lane allocates and frees no memory of the Pool. Its methods return which
 // memory is wanted or left over.
 type lane struct {
-	c      *cupool.Caching
+	c      *cupool.Pool
 	cfg    Config
 	s      *cupool.Stream // of the arena's memory
 	log    *slog.Logger
@@ -35,7 +35,7 @@ type lane struct {
 
 	recording atomic.Bool // rec != nil
 
-	mu      sync.Mutex // taken before any lock of the Caching
+	mu      sync.Mutex // taken before any lock of the Pool
 	serving bool
 	cursor  int32 // of the next request, in plan
 	due     int32 // of the next death, in plan
@@ -51,7 +51,7 @@ type lane struct {
 	proven   bool       // the plan has served a whole iteration
 	missed   int        // iterations in a row that deviated
 	retire   bool       // the arena goes back as soon as nothing lives in it
-	pressed  bool       // the Caching has had no memory in this iteration
+	pressed  bool       // the Pool has had no memory in this iteration
 	next     *layout    // to be installed
 	refused  int        // times that there was no memory for next
 	skip     int        // iterations before trying again
@@ -64,7 +64,7 @@ type lane struct {
 
 // newLane returns the lane of a stream. The lane records if iterations are
 // detected, or if an iteration is open.
-func newLane(c *cupool.Caching, cfg Config, v *solver, s *cupool.Stream, open bool) *lane {
+func newLane(c *cupool.Pool, cfg Config, v *solver, s *cupool.Stream, open bool) *lane {
 	l := &lane{c: c, cfg: cfg, s: s, streams: []*cupool.Stream{s}, log: v.log, solver: v, arena: arena{s: s, mint: cupool.NewMint()}}
 	if cfg.Detect {
 		l.find = newDetector(cfg)
@@ -255,7 +255,7 @@ func (l *lane) served(t ticket, h cupool.Block, err error) {
 	}
 }
 
-// freed notes that a block of the Caching was freed.
+// freed notes that a block of the Pool was freed.
 func (l *lane) freed(h cupool.Block) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,7 +264,7 @@ func (l *lane) freed(h cupool.Block) {
 	}
 }
 
-// used notes that another stream uses a block of the Caching.
+// used notes that another stream uses a block of the Pool.
 func (l *lane) used(h cupool.Block) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +273,7 @@ func (l *lane) used(h cupool.Block) {
 	}
 }
 
-// closedLocked reports whether the lane or the Caching is closed.
+// closedLocked reports whether the lane or the Pool is closed.
 func (l *lane) closedLocked() bool {
 	err := l.c.Err()
 	return l.closed || err != nil && errors.Is(err, cupool.ErrClosed)
@@ -330,7 +330,7 @@ func (l *lane) leaveLocked() leaving {
 
 // recordStream notes that another stream uses a block of the arena.
 func (l *lane) recordStream(h cupool.Block, s *cupool.Stream) error {
-	if s.Caching() != l.s.Caching() {
+	if s.Pool() != l.s.Pool() {
 		return blockError("record stream", h, s, cupool.ErrForeignStream)
 	}
 	l.mu.Lock()
@@ -379,7 +379,7 @@ func (l *lane) stray(size int64, s *cupool.Stream) (cupool.Block, bool) {
 	return l.arena.handle(id, l.arena.slot(id)), true
 }
 
-// press notes that the Caching has no memory.
+// press notes that the Pool has no memory.
 func (l *lane) press() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

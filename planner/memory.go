@@ -10,7 +10,7 @@ import (
 func isFull(err error) bool { return err != nil && errors.Is(err, cupool.ErrOutOfMemory) }
 
 // giveBack frees the memory of an arena. No lane's lock is held.
-func giveBack(c *cupool.Caching, old leaving) error {
+func giveBack(c *cupool.Pool, old leaving) error {
 	if old.memory.IsEmpty() || errors.Is(c.Err(), cupool.ErrClosed) {
 		return nil
 	}
@@ -23,11 +23,11 @@ func giveBack(c *cupool.Caching, old leaving) error {
 }
 
 // install gets memory for the plans that are ready and gives them to the lanes.
-// Idle memory of the Caching goes back to the device, so that no more is reserved
+// Idle memory of the Pool goes back to the device, so that no more is reserved
 // than during the recording, or than the plans take. With segments it goes back
 // before the arenas are made. With virtual memory the arenas are made of it, and
 // the rest goes back after that.
-func install(c *cupool.Caching, list []*lane) error {
+func install(c *cupool.Pool, list []*lane) error {
 	var ready []*lane
 	var errs []error
 	for _, l := range list {
@@ -56,7 +56,7 @@ func install(c *cupool.Caching, list []*lane) error {
 
 // allocate gets the arena for a lane's next plan. It returns no error when there
 // is no memory.
-func allocate(c *cupool.Caching, l *lane) error {
+func allocate(c *cupool.Pool, l *lane) error {
 	pl := l.wants()
 	if pl == nil {
 		return nil
@@ -73,10 +73,10 @@ func allocate(c *cupool.Caching, l *lane) error {
 	return err
 }
 
-// rescue serves a request for which the Caching has no memory. It gives back the
+// rescue serves a request for which the Pool has no memory. It gives back the
 // arenas of all lanes in which no block lives, or takes idle memory of the lane's
 // own arena.
-func rescue(c *cupool.Caching, all []*lane, l *lane, size int64, s *cupool.Stream, refused error) (cupool.Block, error) {
+func rescue(c *cupool.Pool, all []*lane, l *lane, size int64, s *cupool.Stream, refused error) (cupool.Block, error) {
 	freed := false
 	for _, o := range all {
 		old := o.relinquish()

@@ -6,7 +6,7 @@
 // memory as possible (layout.go, internal/plan). Then it takes one range of
 // memory of that size for each stream, its arena (arena.go). It serves the
 // following iterations by index: the i-th request gets the i-th place, without a
-// search (lane.go). Requests that are not as recorded go to the Caching
+// search (lane.go). Requests that are not as recorded go to the Pool
 // underneath.
 package planner
 
@@ -66,13 +66,13 @@ const (
 )
 
 // Planner is a cupool.Allocator that serves repeating iterations of a program by
-// a plan, and all other requests through a Caching. Planned blocks have the same
+// a plan, and all other requests through a Pool. Planned blocks have the same
 // addresses in every iteration. Together they take hardly more memory than the
 // most that the iteration holds at once.
 //
 // An iteration begins with BeginIteration and ends with EndIteration, or the
 // Planner finds it (Config.Detect). Two kinds of its blocks are not planned but
-// passed through to the Caching: blocks that outlive the iteration, and blocks
+// passed through to the Pool: blocks that outlive the iteration, and blocks
 // that other streams use (RecordStream). Requests on a stream come in the recorded
 // order; any goroutine may make them. Streams are independent of each other, unless
 // Config.Joint has them share memory.
@@ -80,14 +80,14 @@ const (
 // A request deviates from the plan when it is not the recorded one. It also
 // deviates when its place is in use, because a block lives longer than in the
 // recording or another stream still uses it. This and all later requests of the
-// iteration on the stream then go through the Caching. No memory is ever handed
+// iteration on the stream then go through the Pool. No memory is ever handed
 // out that is in use. Iterations that deviate are recorded, and a plan is made
 // from them.
 //
 // All methods are safe from several goroutines, but for BeginIteration and
 // EndIteration. The program orders these two with its calls within the iteration.
 type Planner struct {
-	c      *cupool.Caching
+	c      *cupool.Pool
 	def    *cupool.Stream
 	cfg    Config
 	solver *solver
@@ -107,14 +107,14 @@ var _ cupool.Allocator = (*Planner)(nil)
 
 // New returns a Planner over c. The caller closes the Planner and then c. New
 // fails with a *cupool.ConfigError.
-func New(c *cupool.Caching, cfg Config) (*Planner, error) {
+func New(c *cupool.Pool, cfg Config) (*Planner, error) {
 	for _, f := range []struct {
 		name   string
 		value  any
 		ok     bool
 		reason string
 	}{
-		{"Caching", c, c != nil, "a planner needs one"},
+		{"Pool", c, c != nil, "a planner needs one"},
 		{"Confirm", cfg.Confirm, cfg.Confirm >= 0, "must not be negative; 0 means 2"},
 		{"Budget", cfg.Budget, cfg.Budget >= 0, "must not be negative; 0 means 5s"},
 		{"Joint", cfg.Joint, !cfg.Joint || !cfg.Detect, "iterations are detected on each stream by itself"},
@@ -133,8 +133,8 @@ func New(c *cupool.Caching, cfg Config) (*Planner, error) {
 	return p, nil
 }
 
-// Caching returns the allocator underneath.
-func (p *Planner) Caching() *cupool.Caching { return p.c }
+// Pool returns the allocator underneath.
+func (p *Planner) Pool() *cupool.Pool { return p.c }
 
 // Driver returns the device.
 func (p *Planner) Driver() cupool.Driver { return p.c.Driver() }
@@ -149,7 +149,7 @@ func (p *Planner) NewStream() (*cupool.Stream, error) { return p.c.NewStream() }
 // addLane makes a stream's lane. It returns nil for a stream on which nothing
 // can be allocated.
 func (p *Planner) addLane(s *cupool.Stream) *lane {
-	if s.Closed() || s.Caching() != p.def.Caching() {
+	if s.Closed() || s.Pool() != p.def.Pool() {
 		return nil
 	}
 	p.mu.Lock()
@@ -177,7 +177,7 @@ func (p *Planner) addLane(s *cupool.Stream) *lane {
 func (p *Planner) retireLanesLocked() {
 	p.lanes.Store(newLanes(slices.DeleteFunc(slices.Clone(p.lanes.Load().list), func(l *lane) bool {
 		old, ok := l.retireIdle(&p.past)
-		_ = giveBack(p.c, old) // fails if the Caching is closed or the device is lost
+		_ = giveBack(p.c, old) // fails if the Pool is closed or the device is lost
 		return ok
 	})))
 }
@@ -237,7 +237,7 @@ func (p *Planner) between(l *lane) {
 	l.startAt(rec, at)
 }
 
-// pass serves a request through the Caching. When that has no memory, pass serves
+// pass serves a request through the Pool. When that has no memory, pass serves
 // it from idle memory of the arenas.
 func (p *Planner) pass(l *lane, size int64, s *cupool.Stream, t ticket) (h cupool.Block, err error) {
 	ok := false
@@ -277,7 +277,7 @@ func (p *Planner) Free(h cupool.Block) error {
 }
 
 // recordingLane returns the lane that records frees and uses of a block of the
-// Caching, or nil.
+// Pool, or nil.
 func (p *Planner) recordingLane(h cupool.Block) *lane {
 	s := p.c.StreamOf(h)
 	if s == nil {
@@ -339,8 +339,8 @@ func (p *Planner) Lookup(ptr cupool.Ptr) (cupool.Block, error) {
 
 // BeginIteration begins an iteration. When a plan is ready, the plan serves the
 // iteration. BeginIteration takes the memory of a new plan and gives idle memory
-// of the Caching back to the device, which may wait for the device's work. When
-// there is no memory for the plan, the iteration goes through the Caching, and a
+// of the Pool back to the device, which may wait for the device's work. When
+// there is no memory for the plan, the iteration goes through the Pool, and a
 // later one tries again. BeginIteration fails with ErrIteration, ErrClosed or the
 // device's error, and then the iteration has not begun.
 func (p *Planner) BeginIteration() error {
@@ -429,7 +429,7 @@ func (p *Planner) Check() error {
 	return nil
 }
 
-// Close gives the arenas back to the Caching. It returns a *cupool.LeakError when
+// Close gives the arenas back to the Pool. It returns a *cupool.LeakError when
 // planned blocks were live. Blocks that were passed through stay live, and can be
 // freed after Close. Other calls after Close fail with ErrClosed.
 func (p *Planner) Close() error {

@@ -26,7 +26,7 @@ import (
 type planned struct {
 	*planner.Planner
 	t       testing.TB
-	c       *cupool.Caching
+	c       *cupool.Pool
 	streams []*cupool.Stream
 	live    map[string]cupool.Block
 	on      map[string]*cupool.Stream

@@ -17,7 +17,7 @@ type solver struct {
 }
 
 // newSolver returns a solver for plans whose arenas c allocates.
-func newSolver(ctx context.Context, c *cupool.Caching, budget time.Duration) *solver {
+func newSolver(ctx context.Context, c *cupool.Pool, budget time.Duration) *solver {
 	cfg := c.Config()
 	unit := cfg.SegmentRounding
 	if vm, ok := cfg.Driver.(cupool.VirtualMemory); ok && cfg.Backing == cupool.BackingVMM {

@@ -13,12 +13,12 @@ type Stats struct {
 	Planned    int64 // iterations of a stream that were as planned to their end
 
 	PlannedHits int64 // requests served from their place in the plan
-	Passed      int64 // requests passed through to the Caching
+	Passed      int64 // requests passed through to the Pool
 	Strays      int64 // passed requests served from an arena, for lack of other memory
 	Deviations  int64 // iterations of a stream that were not as planned
 
 	Plans      int64 // plans that came into use
-	Arenas     int64 // memory ranges of plans, one a stream; to the Caching each is a live block
+	Arenas     int64 // memory ranges of plans, one a stream; to the Pool each is a live block
 	ArenaBytes int64 // bytes of the arenas
 	HeldBlocks int64 // freed blocks in arenas that other streams still use
 

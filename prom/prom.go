@@ -10,13 +10,13 @@
 //   - kind: "small" for requests up to Config.SmallLimit, "large" for others;
 //     peaks have "all", too, since the peak of all is less than the sum.
 //     It is for what PoolStats has.
-//   - label: a name of Caching.WithLabel. It is for what LabelStats has. Every
+//   - label: a name of Pool.WithLabel. It is for what LabelStats has. Every
 //     name makes eight series that stay as long as the allocator, so a program
 //     gives labels to its parts, and not to its requests.
 //
 // Each quantity X of PoolStats and LabelStats, such as live_bytes, is four metrics:
 // cupool_X at present, cupool_peak_X, and the counters cupool_added_X_total and
-// cupool_removed_X_total. Caching.ResetAccumulated sets the counters to zero, which
+// cupool_removed_X_total. Pool.ResetAccumulated sets the counters to zero, which
 // Prometheus takes for a restart: rate and increase stay right. Ratios are left to
 // queries:
 //
@@ -43,7 +43,7 @@ import (
 // One collector serves all allocators of a program; to tell those of one device
 // apart, register a collector for each with prometheus.WrapRegistererWith. The
 // collector is safe from several goroutines.
-func NewCollector(allocators ...*cupool.Caching) prometheus.Collector {
+func NewCollector(allocators ...*cupool.Pool) prometheus.Collector {
 	c := &collector{allocators: allocators, descs: map[*metrics.Metric]*prometheus.Desc{}}
 	for _, m := range metrics.All() {
 		names := []string{"device", "pool"}
@@ -56,7 +56,7 @@ func NewCollector(allocators ...*cupool.Caching) prometheus.Collector {
 }
 
 type collector struct {
-	allocators []*cupool.Caching
+	allocators []*cupool.Pool
 	descs      map[*metrics.Metric]*prometheus.Desc
 }
 

@@ -16,14 +16,14 @@ import (
 
 func TestExamples(t *testing.T) { exampletest.Complete(t) }
 
-func newPool(t *testing.T) *cupool.Caching {
+func newPool(t *testing.T) *cupool.Pool {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Name: "gpu"}), Limit: 1 << 30, Backing: cupool.BackingSegments})
 	require.NoError(t, err)
 	return c
 }
 
 // alloc allocates what every metric is about.
-func alloc(t *testing.T, c *cupool.Caching) {
+func alloc(t *testing.T, c *cupool.Pool) {
 	p, err := c.NewPool(cupool.PoolConfig{Name: "tenant"})
 	require.NoError(t, err)
 	for _, a := range []cupool.Allocator{c, p, c.WithLabel("encoder"), p.WithLabel("a\xffb")} {

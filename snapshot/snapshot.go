@@ -1,6 +1,6 @@
 // Package snapshot is the picture of what an allocator holds and lately did, after
 // torch.cuda.memory_snapshot: segments, the blocks in them, and events. An
-// allocator of package cupool makes one (Caching.Snapshot); tools read, compare
+// allocator of package cupool makes one (Pool.Snapshot); tools read, compare
 // and draw it. All types are plain values.
 package snapshot
 

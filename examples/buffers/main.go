@@ -67,7 +67,7 @@ func run(stdout, stderr io.Writer, o options) (err error) {
 }
 
 // twoStreams loads values on one stream and uses them on another.
-func twoStreams(stdout, stderr io.Writer, pool *cupool.Caching, rounds int) error {
+func twoStreams(stdout, stderr io.Writer, pool *cupool.Pool, rounds int) error {
 	load, err1 := pool.NewStream()
 	compute, err2 := pool.NewStream()
 	if err := errors.Join(err1, err2); err != nil {
@@ -110,7 +110,7 @@ func twoStreams(stdout, stderr io.Writer, pool *cupool.Caching, rounds int) erro
 
 // outOfMemory nests scopes until nothing is left. Each one frees its buffer
 // on the way out, and the pool is as good as before.
-func outOfMemory(w io.Writer, pool *cupool.Caching) error {
+func outOfMemory(w io.Writer, pool *cupool.Pool) error {
 	var fill func(*cupool.Buffer[float32]) error
 	fill = func(*cupool.Buffer[float32]) error {
 		return cupool.WithBuffer(pool, elements, nil, fill)

@@ -16,7 +16,7 @@ import (
 
 // A trainer holds all that lasts longer than a step.
 type trainer struct {
-	pool *cupool.Caching
+	pool *cupool.Pool
 	eng  *cupool.Engine
 	o    *options
 	rng  *rand.Rand   // of the order of the samples
@@ -44,7 +44,7 @@ type epoch struct {
 }
 
 // newTrainer makes the networks and machines that o asks for.
-func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, train, test source) (t *trainer, err error) {
+func newTrainer(pool *cupool.Pool, eng *cupool.Engine, o *options, train, test source) (t *trainer, err error) {
 	t = &trainer{pool: pool, eng: eng, o: o, rng: o.Random(training.ForOrder), steps: train.len() / o.Batch, trainN: train.len()}
 	t.next = training.Shuffled(t.rng, t.trainN)
 	// Should memory run out half way, the scope frees what is there.

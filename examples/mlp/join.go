@@ -27,7 +27,7 @@ func (g *group) joiner() joiner {
 }
 
 // localNCCL is dist.Local for GPUs.
-func localNCCL(pools ...*cupool.Caching) (comms []dist.Comm, err error) {
+func localNCCL(pools ...*cupool.Pool) (comms []dist.Comm, err error) {
 	all, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
 	for _, c := range all {
 		comms = append(comms, c)
@@ -44,7 +44,7 @@ func without(err error) error {
 }
 
 // join finds the ranks of other processes, at the rendezvous.
-func (g *group) join(ctx context.Context, of share, pool *cupool.Caching) (dist.Comm, error) {
+func (g *group) join(ctx context.Context, of share, pool *cupool.Pool) (dist.Comm, error) {
 	cfg := dist.Config{Rank: of.rank, Size: of.size, Rendezvous: g.rendezvous, Token: os.Getenv("CUPOOL_DIST_TOKEN"), Host: os.Getenv("CUPOOL_DIST_HOST")}
 	met, err := dist.Join(ctx, cfg)
 	if err != nil {
@@ -81,22 +81,22 @@ func (j *joined) Close() error { return errors.Join(j.Comm.Close(), j.group.Clos
 
 // A meeting connects the ranks of one process once all have a pool.
 type meeting struct {
-	connect func(pools ...*cupool.Caching) ([]dist.Comm, error)
+	connect func(pools ...*cupool.Pool) ([]dist.Comm, error)
 	all     chan struct{} // closed when comms or err is set
 
 	mu    sync.Mutex
-	pools []*cupool.Caching
+	pools []*cupool.Pool
 	here  int
 	comms []dist.Comm
 	err   error
 }
 
-func newMeeting(n int, connect func(pools ...*cupool.Caching) ([]dist.Comm, error)) *meeting {
-	return &meeting{connect: connect, all: make(chan struct{}), pools: make([]*cupool.Caching, n)}
+func newMeeting(n int, connect func(pools ...*cupool.Pool) ([]dist.Comm, error)) *meeting {
+	return &meeting{connect: connect, all: make(chan struct{}), pools: make([]*cupool.Pool, n)}
 }
 
 // join waits for the other ranks.
-func (m *meeting) join(ctx context.Context, of share, pool *cupool.Caching) (dist.Comm, error) {
+func (m *meeting) join(ctx context.Context, of share, pool *cupool.Pool) (dist.Comm, error) {
 	m.mu.Lock()
 	m.pools[of.rank] = pool
 	if m.here++; m.here == len(m.pools) {

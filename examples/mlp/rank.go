@@ -24,7 +24,7 @@ type rank struct {
 	stdout, stderr io.Writer
 
 	driver cupool.Driver
-	pool   *cupool.Caching
+	pool   *cupool.Pool
 	seen   *observe.Session
 	plan   *planner.Planner // nil without -plan
 	eng    *cupool.Engine
@@ -34,7 +34,7 @@ type rank struct {
 
 // A joiner finds the other ranks and returns a rank's way to them. It waits for
 // them.
-type joiner func(ctx context.Context, of share, pool *cupool.Caching) (dist.Comm, error)
+type joiner func(ctx context.Context, of share, pool *cupool.Pool) (dist.Comm, error)
 
 // run opens the device, makes a pool on it and an engine on that, calls f, and
 // gives everything back. It calls fail with the error that ends the training,

@@ -16,7 +16,7 @@ import (
 
 // A trainer holds all that lasts longer than a step.
 type trainer struct {
-	pool  *cupool.Caching
+	pool  *cupool.Pool
 	plan  *planner.Planner // nil: steps are not planned
 	eng   *cupool.Engine
 	net   *mlp
@@ -51,7 +51,7 @@ type epoch struct {
 
 // newTrainer makes the network and the optimizer that o asks for, the same ones
 // on all ranks.
-func newTrainer(pool *cupool.Caching, eng *cupool.Engine, o *options, of share, train, test *mnist.Set) (t *trainer, err error) {
+func newTrainer(pool *cupool.Pool, eng *cupool.Engine, o *options, of share, train, test *mnist.Set) (t *trainer, err error) {
 	// Should memory run out half way, the scope frees what is there.
 	scope := eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()

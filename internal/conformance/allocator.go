@@ -10,7 +10,7 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// The battery for allocators that are no Caching: what the interface promises,
+// The battery for allocators that are no Pool: what the interface promises,
 // and nothing else.
 
 // subject is an allocator under test.

@@ -12,7 +12,7 @@ import (
 // Backings runs a test on an allocator for each way to get memory from a host
 // device of capacity bytes: segments and, where the device has it, virtual
 // memory. It verifies the allocator's rules afterwards and closes both.
-func Backings(t *testing.T, capacity int64, f func(t *testing.T, c *cupool.Caching), change ...func(*cupool.Config)) {
+func Backings(t *testing.T, capacity int64, f func(t *testing.T, c *cupool.Pool), change ...func(*cupool.Config)) {
 	for _, b := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		t.Run(b.String(), func(t *testing.T) {
 			d, err := cupool.OpenHost(cupool.HostConfig{Capacity: capacity})

@@ -31,7 +31,7 @@ func testAfterClose(t *testing.T, e *env) {
 	require.ErrorIs(t, err, cupool.ErrClosed)
 	_, err = r.AdoptStream(0)
 	require.ErrorIs(t, err, cupool.ErrClosed)
-	if r.root == r.Caching {
+	if r.root == r.Pool {
 		require.ErrorIs(t, s.Close(), cupool.ErrClosed)
 	} else {
 		require.NoError(t, s.Close(), "the stream is the root's")

@@ -15,7 +15,7 @@ var errInjected = errors.New("injected failure")
 
 // faulty is a program over a device whose calls fail.
 type faulty struct {
-	*cupool.Caching
+	*cupool.Pool
 	t    *testing.T
 	f    *Failing
 	name string // of the case, for messages
@@ -179,7 +179,7 @@ func (e *env) faulty(t *testing.T, d cupool.Driver, name string, arm func(*Faili
 	cfg.SoftLimit = w // streams and pools take idle memory from each other
 	c, err := cupool.New(cfg)
 	require.NoError(t, err)
-	p := &faulty{Caching: c, t: t, f: f, name: name}
+	p := &faulty{Pool: c, t: t, f: f, name: name}
 	arm(f)
 	p.program(w)
 	p.recover(w)

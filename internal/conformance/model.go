@@ -430,7 +430,7 @@ func statsOf(p *cupool.PoolStats) []*cupool.Stat {
 	return []*cupool.Stat{&p.Allocation, &p.Segment, &p.Active, &p.InactiveSplit, &p.RequestedBytes, &p.AllocatedBytes, &p.ActiveBytes, &p.ReservedBytes, &p.InactiveSplitBytes}
 }
 
-// layout prints what Caching.Layout has to.
+// layout prints what Pool.Layout has to.
 func (m *model) layout() string {
 	var sb strings.Builder
 	for _, seg := range m.segs {

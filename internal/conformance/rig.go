@@ -20,9 +20,9 @@ const (
 
 // rig is one allocator under test with its device.
 type rig struct {
-	*cupool.Caching
+	*cupool.Pool
 	through cupool.Allocator // what its calls as an Allocator go through; most often the same
-	root    *cupool.Caching  // made by New; most often the same
+	root    *cupool.Pool  // made by New; most often the same
 	t       *testing.T
 	env     *env
 	device  cupool.Driver // as opened
@@ -51,14 +51,14 @@ func (e *env) rigOn(t *testing.T, wrap func(cupool.Driver) cupool.Driver, change
 	}
 	c, err := cupool.New(r.cfg)
 	require.NoError(t, err)
-	r.Caching, r.root = c, c
+	r.Pool, r.root = c, c
 	if wrap := e.opt.Wrap; wrap != nil {
-		r.Caching, err = wrap(c)
+		r.Pool, err = wrap(c)
 		require.NoError(t, err)
 	}
-	r.through = r.Caching
+	r.through = r.Pool
 	if f := e.opt.Through; f != nil {
-		r.through, err = f(r.Caching)
+		r.through, err = f(r.Pool)
 		require.NoError(t, err)
 	}
 	r.setDefaults()
@@ -77,10 +77,10 @@ func (r *rig) RecordStream(b cupool.Block, s *cupool.Stream) error {
 }
 func (r *rig) Lookup(p cupool.Ptr) (cupool.Block, error) { return r.through.Lookup(p) }
 
-// FreeOn is that of Caching where nothing is in between.
+// FreeOn is that of Pool where nothing is in between.
 func (r *rig) FreeOn(b cupool.Block, s *cupool.Stream) error {
-	if r.through == r.Caching {
-		return r.Caching.FreeOn(b, s)
+	if r.through == r.Pool {
+		return r.Pool.FreeOn(b, s)
 	}
 	if err := r.RecordStream(b, s); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (r *rig) finish() {
 
 // closeAll closes what is not closed yet, but for the device.
 func (r *rig) closeAll() {
-	for _, c := range []*cupool.Caching{r.Caching, r.root} {
+	for _, c := range []*cupool.Pool{r.Pool, r.root} {
 		assert.NoError(r.t, c.Check())
 		if err := c.Close(); !errors.Is(err, cupool.ErrClosed) {
 			assert.NoError(r.t, err)

@@ -15,7 +15,7 @@ import (
 // sleeper is an allocator with memory of every sort: live and cached, in
 // magazines, stitched, on several streams, closed and open.
 type sleeper struct {
-	*cupool.Caching
+	*cupool.Pool
 	e    *env
 	f    *Failing
 	s    *cupool.Stream // the same for all contents
@@ -33,7 +33,7 @@ func (e *env) sleeper(t *testing.T, d cupool.Driver) *sleeper {
 	}
 	c, err := cupool.New(cfg)
 	require.NoError(t, err)
-	z := &sleeper{Caching: c, e: e, f: f}
+	z := &sleeper{Pool: c, e: e, f: f}
 	z.s, err = c.NewStream()
 	require.NoError(t, err)
 	closing, err := c.NewStream()

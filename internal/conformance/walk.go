@@ -120,8 +120,8 @@ type walker struct {
 	name     string // of the run, for messages
 	device   cupool.Driver
 	f        *Failing
-	c        *cupool.Caching
-	pools    []*cupool.Caching // that are open, the root first
+	c        *cupool.Pool
+	pools    []*cupool.Pool // that are open, the root first
 	live     []held
 	failures int
 	contents bool
@@ -161,7 +161,7 @@ func (e *env) walker(t *testing.T, name string, faults []Fault) *walker {
 		c, err = cupool.New(cfg)
 		require.NoError(t, err, name)
 	}
-	w.c, w.pools = c, []*cupool.Caching{c}
+	w.c, w.pools = c, []*cupool.Pool{c}
 	return w
 }
 
@@ -267,7 +267,7 @@ func (w *walker) stream() *cupool.Stream {
 	return s
 }
 
-func (w *walker) pool(cfg cupool.PoolConfig) *cupool.Caching {
+func (w *walker) pool(cfg cupool.PoolConfig) *cupool.Pool {
 	p, err := w.c.NewPool(cfg)
 	if err == nil {
 		w.pools = append(w.pools, p)
@@ -279,7 +279,7 @@ func (w *walker) pool(cfg cupool.PoolConfig) *cupool.Caching {
 }
 
 // closePool closes a private pool, whose live blocks are leaks.
-func (w *walker) closePool(p *cupool.Caching) {
+func (w *walker) closePool(p *cupool.Pool) {
 	if p == w.c {
 		return
 	}
@@ -300,8 +300,8 @@ func (w *walker) closePool(p *cupool.Caching) {
 	w.step("close a pool", err)
 }
 
-func (w *walker) gone(p *cupool.Caching) {
-	w.pools = slices.DeleteFunc(w.pools, func(c *cupool.Caching) bool { return c == p })
+func (w *walker) gone(p *cupool.Pool) {
+	w.pools = slices.DeleteFunc(w.pools, func(c *cupool.Pool) bool { return c == p })
 }
 
 // run is the program. It uses every call of a Driver.
@@ -346,7 +346,7 @@ func (w *walker) run() {
 	own := cupool.PoolConfig{Name: "own", Alloc: w.f.MemAlloc, Free: func(p cupool.Ptr, _ int64) error { return w.f.MemFree(p) }}
 	plain, lender := w.pool(cupool.PoolConfig{Limit: 2 * whole}), w.pool(cupool.PoolConfig{UseOnOOM: true})
 	whollys, mine := w.pool(cupool.PoolConfig{NoSplit: true}), w.pool(own)
-	for _, p := range []*cupool.Caching{plain, lender, whollys, mine} {
+	for _, p := range []*cupool.Pool{plain, lender, whollys, mine} {
 		k := w.alloc(p, 60000, s)
 		l := w.alloc(p, 2*mib, u)
 		w.free(k, u)
@@ -406,7 +406,7 @@ func (w *walker) run() {
 // regone takes pools off that were retired and are closed.
 func (w *walker) regone() {
 	open := append(w.c.Pools(), w.c)
-	w.pools = slices.DeleteFunc(w.pools, func(c *cupool.Caching) bool { return !slices.Contains(open, c) })
+	w.pools = slices.DeleteFunc(w.pools, func(c *cupool.Pool) bool { return !slices.Contains(open, c) })
 }
 
 // stitch joins free memory, where it is virtual.

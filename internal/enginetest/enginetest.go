@@ -23,9 +23,9 @@ import (
 	"github.com/cupool/cupool/internal/fardev"
 )
 
-// Poisoned is a Caching that fills memory with 0xFF, a NaN in every float type,
+// Poisoned is a Pool that fills memory with 0xFF, a NaN in every float type,
 // when it is handed out and when it is taken back.
-type Poisoned struct{ *cupool.Caching }
+type Poisoned struct{ *cupool.Pool }
 
 func (a Poisoned) poison(b cupool.Block, s *cupool.Stream) error {
 	if b.IsEmpty() {
@@ -39,7 +39,7 @@ func (a Poisoned) poison(b cupool.Block, s *cupool.Stream) error {
 
 // Alloc implements cupool.Allocator.
 func (a Poisoned) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
-	b, err := a.Caching.Alloc(n, s)
+	b, err := a.Pool.Alloc(n, s)
 	if err == nil {
 		err = a.poison(b, s)
 	}
@@ -53,7 +53,7 @@ func (a Poisoned) Free(b cupool.Block) error {
 			return err
 		}
 	}
-	return a.Caching.Free(b)
+	return a.Pool.Free(b)
 }
 
 // FreePtr implements cupool.Allocator.
@@ -63,13 +63,13 @@ func (a Poisoned) FreePtr(p cupool.Ptr, n int64) error {
 			return err
 		}
 	}
-	return a.Caching.FreePtr(p, n)
+	return a.Pool.FreePtr(p, n)
 }
 
 // Bench is an engine to be tested and its allocator.
 type Bench struct {
 	*cupool.Engine
-	Pool *cupool.Caching
+	Pool *cupool.Pool
 	T    testing.TB
 	Rand *rand.Rand
 	Far  bool // the CPU cannot touch the memory

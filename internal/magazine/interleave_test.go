@@ -189,7 +189,7 @@ func (w *world) letGo(id block.ID) {
 	}
 }
 
-// free gives a block back as Caching does.
+// free gives a block back as Pool does.
 func (w *world) free(h held) {
 	w.letGo(h.id)
 	if h.b.FreeHomed(h.gen) {

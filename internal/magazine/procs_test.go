@@ -205,7 +205,7 @@ func (c *crowd) free(t *testing.T, h held) {
 	if h.b.FreeHomed(h.gen) {
 		return
 	}
-	c.mu.Lock() // as Caching does: it lost its home
+	c.mu.Lock() // as Pool does: it lost its home
 	defer c.mu.Unlock()
 	if w := h.b.Word(); w != block.MakeWord(h.gen, block.Live) {
 		t.Errorf("block %d was taken from its holder: %v", h.id, w)

@@ -15,7 +15,7 @@ import (
 type Kind int
 
 const (
-	Counter Kind = iota // a sum that grows, but for Caching.ResetAccumulated
+	Counter Kind = iota // a sum that grows, but for Pool.ResetAccumulated
 	Level               // a quantity of which that of several pools is the sum
 	Bound               // a peak, a limit or the largest of several
 )
@@ -55,10 +55,10 @@ func All() (all []*Metric) {
 // closed has none. Pools of the same device and name are one: levels and counters
 // are their sums, bounds the largest. Several allocators may be given that share
 // pools.
-func Read(allocators ...*cupool.Caching) []Sample {
+func Read(allocators ...*cupool.Pool) []Sample {
 	var r reader
 	r.at = map[Sample]int{}
-	seen := map[*cupool.Caching]bool{}
+	seen := map[*cupool.Pool]bool{}
 	for _, c := range allocators {
 		for _, p := range family(c) {
 			if !seen[p] {
@@ -76,11 +76,11 @@ func Read(allocators ...*cupool.Caching) []Sample {
 }
 
 // family returns an allocator with its private pools, or a private pool.
-func family(c *cupool.Caching) []*cupool.Caching {
+func family(c *cupool.Pool) []*cupool.Pool {
 	if c.Name() != "" {
-		return []*cupool.Caching{c}
+		return []*cupool.Pool{c}
 	}
-	return append([]*cupool.Caching{c}, c.Pools()...)
+	return append([]*cupool.Pool{c}, c.Pools()...)
 }
 
 // reader collects samples.
@@ -90,7 +90,7 @@ type reader struct {
 }
 
 // pool adds the samples of a pool that is open.
-func (r *reader) pool(c *cupool.Caching) {
+func (r *reader) pool(c *cupool.Pool) {
 	if _, err := c.Lookup(0); errors.Is(err, cupool.ErrClosed) {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cupool/cupool/internal/simdev"
 )
 
-func newPool(t testing.TB, cfg cupool.Config) *cupool.Caching {
+func newPool(t testing.TB, cfg cupool.Config) *cupool.Pool {
 	if cfg.Driver == nil {
 		cfg.Driver = simdev.New(simdev.Config{Name: "gpu"})
 	}
@@ -32,7 +32,7 @@ func alloc(t testing.TB, a cupool.Allocator, size int64) cupool.Block {
 }
 
 // values returns what Read gives by name, pool and part.
-func values(c ...*cupool.Caching) map[string]int64 {
+func values(c ...*cupool.Pool) map[string]int64 {
 	got := map[string]int64{}
 	for _, s := range metrics.Read(c...) {
 		got[strings.TrimSuffix(s.Metric.Name+" "+s.Pool+" "+s.Part, " ")] = s.Value

@@ -82,7 +82,7 @@ var ofKind = slices.Concat(
 	kinds("inactive_split_bytes", "free bytes in segments that are in use", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplitBytes }),
 )
 
-// ofLabel are the metrics of the names of Caching.WithLabel.
+// ofLabel are the metrics of the names of Pool.WithLabel.
 var ofLabel = slices.Concat(
 	labels("label_blocks", "blocks that stand under a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Blocks }),
 	labels("label_bytes", "bytes as requested that stand under a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Bytes }),

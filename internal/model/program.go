@@ -13,7 +13,7 @@ import (
 )
 
 // Tested is what a program needs of an allocator: the methods of
-// cupool.Caching, and those of streams that an allocator answers for.
+// cupool.Pool, and those of streams that an allocator answers for.
 type Tested interface {
 	cupool.Allocator
 	FreeOn(cupool.Block, *cupool.Stream) error
@@ -35,14 +35,14 @@ type Tested interface {
 	Retire() error
 	Close() error
 
-	NewPool(cupool.PoolConfig) (*cupool.Caching, error)
+	NewPool(cupool.PoolConfig) (*cupool.Pool, error)
 	Wait(*cupool.Stream, *cupool.Event) error
 	WaitStream(s, o *cupool.Stream) error
 	Sync(*cupool.Stream) error
 }
 
-// caching is a Caching as Tested.
-type caching struct{ *cupool.Caching }
+// caching is a Pool as Tested.
+type caching struct{ *cupool.Pool }
 
 func (c caching) Wait(s *cupool.Stream, e *cupool.Event) error { return s.Wait(e) }
 func (c caching) WaitStream(s, o *cupool.Stream) error         { return s.WaitStream(o) }

@@ -10,4 +10,4 @@ var list = slices.Concat(rootMutants, heapMutants, epochMutants, memoryMutants, 
 const stitching = "^TestConformance$/^(host|sim_manual)$/^default$/^(stitched.*|random_large_blocks|failing_calls)$"
 
 // pools are tests of the root that are about streams, pools and closing.
-const pools = "^Test(Caching|Streams|Place|Pool|Waits|Wait|Record|Event|Close|Own|Sleep|Stranded|Snapshot|Stats|Trim|Release|Ladder|Magazines|Free|Alloc|Lookup|Stitch|ClosingStream)"
+const pools = "^Test(Pool|Streams|Place|Pool|Waits|Wait|Record|Event|Close|Own|Sleep|Stranded|Snapshot|Stats|Trim|Release|Ladder|Magazines|Free|Alloc|Lookup|Stitch|ClosingStream)"

@@ -65,13 +65,13 @@ var featureMutants = []mutant{
 		run:  "^TestHitPath$",
 	},
 	{
-		name: "features: free neighbours merge: ExampleCaching",
+		name: "features: free neighbours merge: ExamplePool",
 		old:  `id, b, merged, mergedBytes := seg.Coalesce(id, b, &h.free[k], &h.slots)`,
 		now: `
 		merged, mergedBytes := int64(0), int64(0)
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))`,
 		in:  ".",
-		run: "^ExampleCaching$",
+		run: "^ExamplePool$",
 	},
 	{
 		name: "features: pools for small, medium and large blocks: ExampleBySize",
@@ -81,11 +81,11 @@ var featureMutants = []mutant{
 		run:  "^ExampleBySize$",
 	},
 	{
-		name: "features: pools for small, medium and large blocks: TestCachingConfiguredSizes",
+		name: "features: pools for small, medium and large blocks: TestPoolConfiguredSizes",
 		old:  `case rounded <= cfg.SmallLimit && cfg.GrowthFactor != 1:`,
 		now:  `case rounded <= 1<<20 && cfg.GrowthFactor != 1:`,
 		in:   ".",
-		run:  "^TestCachingConfiguredSizes$",
+		run:  "^TestPoolConfiguredSizes$",
 	},
 	{
 		name: "features: one region with a moving offset, everything freed at once: ExampleArena",
@@ -122,11 +122,11 @@ var featureMutants = []mutant{
 		run:  "^TestOverflow$",
 	},
 	{
-		name: "features: memory reserved ahead: ExampleCaching_Reserve",
+		name: "features: memory reserved ahead: ExamplePool_Reserve",
 		old:  `b, err := c.AllocContext(reserving, size, s)`,
 		now:  `b, err := c.AllocContext(reserving, 0*size, s)`,
 		in:   ".",
-		run:  "^ExampleCaching_Reserve$",
+		run:  "^ExamplePool_Reserve$",
 	},
 	{
 		name: "features: memory reserved ahead: TestReserveStays",
@@ -184,18 +184,18 @@ var featureMutants = []mutant{
 		run: "^TestLimits$",
 	},
 	{
-		name: "features: a free waits for events of other streams: ExampleCaching_RecordStream",
+		name: "features: a free waits for events of other streams: ExamplePool_RecordStream",
 		old:  `if h.pending.Record(x, s.clock); x.Uses() != 0 {`,
 		now:  `if x.Uses() != 0 {`,
 		in:   ".",
-		run:  "^ExampleCaching_RecordStream$",
+		run:  "^ExamplePool_RecordStream$",
 	},
 	{
-		name: "features: free on another stream: ExampleCaching_FreeOn",
+		name: "features: free on another stream: ExamplePool_FreeOn",
 		old:  `h, x, err := c.recordUse("free", b, s)`,
 		now:  `h, x, err := c.recordUse("free", b, c.StreamOf(b))`,
 		in:   ".",
-		run:  "^ExampleCaching_FreeOn$",
+		run:  "^ExamplePool_FreeOn$",
 	},
 	{
 		name: "features: free on another stream: TestFreePtrOn",
@@ -213,7 +213,7 @@ var featureMutants = []mutant{
 		run: "^TestFreePtrOn$",
 	},
 	{
-		name: "features: deferred frees processed on demand: ExampleCaching_ProcessDeferred",
+		name: "features: deferred frees processed on demand: ExamplePool_ProcessDeferred",
 		old: `
 		c.drainLater()
 	return c.settleAll(epoch.Force)`,
@@ -221,7 +221,7 @@ var featureMutants = []mutant{
 		c.drainLater()
 	return 0, nil`,
 		in:  ".",
-		run: "^ExampleCaching_ProcessDeferred$",
+		run: "^ExamplePool_ProcessDeferred$",
 	},
 	{
 		name: "features: pools by stream: TestStreamPools",
@@ -244,11 +244,11 @@ var featureMutants = []mutant{
 		run:  "^TestStranded$",
 	},
 	{
-		name: "features: trim to a size: ExampleCaching_Trim",
+		name: "features: trim to a size: ExamplePool_Trim",
 		old:  `return c.trim(keep, c.budget.Held)`,
 		now:  `return c.trim(keep, func() int64 { return 0 })`,
 		in:   ".",
-		run:  "^ExampleCaching_Trim$",
+		run:  "^ExamplePool_Trim$",
 	},
 	{
 		name: "features: trim to a size: TestTrimUnused",
@@ -260,11 +260,11 @@ var featureMutants = []mutant{
 		run: "^TestTrimUnused$",
 	},
 	{
-		name: "features: give back all that is free: ExampleCaching_EmptyCache",
+		name: "features: give back all that is free: ExamplePool_EmptyCache",
 		old:  `return errors.Join(c.emptyCache(), c.sanitizer.Findings())`,
 		now:  `return c.sanitizer.Findings()`,
 		in:   ".",
-		run:  "^ExampleCaching_EmptyCache$",
+		run:  "^ExamplePool_EmptyCache$",
 	},
 	{
 		name: "features: give back everything at once: TestReset",
@@ -289,7 +289,7 @@ var featureMutants = []mutant{
 		run: "^TestClose$",
 	},
 	{
-		name: "features: give back everything at once: ExampleCaching_NewPool",
+		name: "features: give back everything at once: ExamplePool_NewPool",
 		old: `
 		leaks, err := c.releaseHeaps()
 	if err != nil {`,
@@ -297,7 +297,7 @@ var featureMutants = []mutant{
 		var leaks []Leak
 	if err != nil {`,
 		in:  ".",
-		run: "^ExampleCaching_NewPool$",
+		run: "^ExamplePool_NewPool$",
 	},
 	{
 		name: "features: a threshold from which freed memory goes back: TestSetSoftLimit",
@@ -330,13 +330,13 @@ var featureMutants = []mutant{
 		run: "^TestDecay$",
 	},
 	{
-		name: "features: memory goes to other programs for a while: ExampleCaching_Sleep",
+		name: "features: memory goes to other programs for a while: ExamplePool_Sleep",
 		old: `
 		slept, err := h.Sleep()
 		c.asleepBytes.Add(slept)`,
 		now: `_, err := h, error(nil)`,
 		in:  ".",
-		run: "^ExampleCaching_Sleep$",
+		run: "^ExamplePool_Sleep$",
 	},
 	{
 		name: "features: several attempts before out of memory: TestLadder",
@@ -559,22 +559,22 @@ var featureMutants = []mutant{
 		run: "^ExampleEngine_ScopeIn$",
 	},
 	{
-		name: "features: a history of events: ExampleCaching_StartHistory",
+		name: "features: a history of events: ExamplePool_StartHistory",
 		old: `
 		c.dev.history.Start(history.Settings(*set))
 	c.dev.logger.Info("history started", "events", set.Events, "sample_bytes", set.SampleBytes)`,
 		now: `c.dev.logger.Info("history started", "events", set.Events, "sample_bytes", set.SampleBytes)`,
 		in:  ".",
-		run: "^ExampleCaching_StartHistory$",
+		run: "^ExamplePool_StartHistory$",
 	},
 	{
-		name: "features: a snapshot of all segments and blocks: ExampleCaching_Snapshot",
+		name: "features: a snapshot of all segments and blocks: ExamplePool_Snapshot",
 		old:  `s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.Segments(packagePath)}`,
 		now: `
 		_ = p
 	s := Snapshot{Device: c.driver.Name(), Pool: c.name}`,
 		in:  ".",
-		run: "^ExampleCaching_Snapshot$",
+		run: "^ExamplePool_Snapshot$",
 	},
 	{
 		name: "features: a snapshot of all segments and blocks: TestSnapshotJSON",
@@ -593,11 +593,11 @@ var featureMutants = []mutant{
 		run:  "^ExampleEngine_Scope$",
 	},
 	{
-		name: "features: freed by the garbage collector: ExampleCaching_FreeLater",
-		old:  `func (c *Caching) FreeLater(b Block) { c.later.Push(b) }`,
-		now:  `func (c *Caching) FreeLater(b Block) {}`,
+		name: "features: freed by the garbage collector: ExamplePool_FreeLater",
+		old:  `func (c *Pool) FreeLater(b Block) { c.later.Push(b) }`,
+		now:  `func (c *Pool) FreeLater(b Block) {}`,
 		in:   ".",
-		run:  "^ExampleCaching_FreeLater$",
+		run:  "^ExamplePool_FreeLater$",
 	},
 	{
 		name: "features: a device that fills up runs the garbage collector: TestDue",

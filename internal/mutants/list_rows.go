@@ -138,18 +138,18 @@ awaitCleanups()`,
 		in:   ".", run: "^ExampleWithLifetimes$",
 	},
 	{
-		name: "features: labels of parts of the program, in statistics: ExampleCaching_WithLabel",
+		name: "features: labels of parts of the program, in statistics: ExamplePool_WithLabel",
 		old: `
 l.Blocks.take(1)
 l.Bytes.take(bytes)`,
 		now: `l.Blocks.take(0)`,
-		in:  ".", run: "^ExampleCaching_WithLabel$",
+		in:  ".", run: "^ExamplePool_WithLabel$",
 	},
 	{
-		name: "features: labels of parts of the program, in snapshots: ExampleCaching_Snapshot",
+		name: "features: labels of parts of the program, in snapshots: ExamplePool_Snapshot",
 		old:  `b.SetOrigin(h.c.stacks.SetLabel(b.Origin(), *label, b.Requested()))`,
 		now:  `h.c.stacks.SetLabel(b.Origin(), *label, b.Requested())`,
-		in:   ".", run: "^ExampleCaching_Snapshot$",
+		in:   ".", run: "^ExamplePool_Snapshot$",
 	},
 	{
 		name: "features: stacks of allocations: TestRecordStacks",
@@ -167,9 +167,9 @@ return function == "runtime.Callers" || strings.HasPrefix(function, allocator+".
 		in:   ".", run: "^TestOOMTable$",
 	},
 	{
-		name: "features: device memory by code in pprof: ExampleCaching_WriteProfile",
+		name: "features: device memory by code in pprof: ExamplePool_WriteProfile",
 		old:  `v[inuseSpace] += space`,
-		in:   ".", run: "^ExampleCaching_WriteProfile$",
+		in:   ".", run: "^ExamplePool_WriteProfile$",
 	},
 	{
 		name: "features: device memory by code in pprof: TestProfileInPprof",
@@ -307,10 +307,10 @@ return Fragmentation`,
 		in:   "examples/internal/observe", run: "^TestOutOfMemorySaysWhat$",
 	},
 	{
-		name: "features: expvar: ExampleCaching_Stats_expvar",
-		old:  `func (c *Caching) sum(heaps []*streamHeap) ledger.Totals { return c.space.Book.Sum(ledgers(heaps)) }`,
-		now:  `func (c *Caching) sum(heaps []*streamHeap) ledger.Totals { return ledger.Totals{} }`,
-		in:   ".", run: "^ExampleCaching_Stats_expvar$",
+		name: "features: expvar: ExamplePool_Stats_expvar",
+		old:  `func (c *Pool) sum(heaps []*streamHeap) ledger.Totals { return c.space.Book.Sum(ledgers(heaps)) }`,
+		now:  `func (c *Pool) sum(heaps []*streamHeap) ledger.Totals { return ledger.Totals{} }`,
+		in:   ".", run: "^ExamplePool_Stats_expvar$",
 	},
 	{
 		name: "features: a test of a program fails for what it leaks: TestNoLeaks",

@@ -37,7 +37,7 @@ func FuzzRun(f *testing.F) {
 		}
 		const capacity = 64 << 20
 		for _, backing := range []string{"segments", "vmm", "planned"} {
-			o := Options{Capacity: capacity, Backing: backing, Samples: 10, Inspect: (*cupool.Caching).Check}
+			o := Options{Capacity: capacity, Backing: backing, Samples: 10, Inspect: (*cupool.Pool).Check}
 			r, err := Run(context.Background(), tr, o)
 			require.NoError(t, err, backing)
 			require.Equal(t, len(tr.Events), r.Events)

@@ -51,7 +51,7 @@ func outcome(t *testing.T, file string) string {
 	for _, backing := range []string{"segments", "vmm"} {
 		var layout string
 		o := Options{Backing: backing, Capacity: capacityOf(t, file)}
-		o.Inspect = func(c *cupool.Caching) error {
+		o.Inspect = func(c *cupool.Pool) error {
 			layout = c.Layout()
 			return c.Check()
 		}

@@ -37,7 +37,7 @@ type Options struct {
 	Verify   bool                        // write contents and check them
 	Samples  int                         // how often to note the state of memory
 	Progress func(events int)            // called now and then with the events done since
-	Inspect  func(*cupool.Caching) error // called after the last event, with blocks still live
+	Inspect  func(*cupool.Pool) error // called after the last event, with blocks still live
 }
 
 // A choice is a value of an option. set is nil for what this build does not

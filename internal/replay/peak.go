@@ -12,7 +12,7 @@ import (
 func AtPeak(ctx context.Context, t *trace.Trace, o Options) (p cupool.Snapshot, err error) {
 	part := *t
 	part.Events = t.Events[:requestedPeak(t)]
-	o.Inspect = func(c *cupool.Caching) error {
+	o.Inspect = func(c *cupool.Pool) error {
 		p = c.Snapshot()
 		return nil
 	}

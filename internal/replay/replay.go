@@ -133,7 +133,7 @@ type run struct {
 	t       *trace.Trace
 	o       Options
 	dev     device
-	pool    *cupool.Caching
+	pool    *cupool.Pool
 	planner *planner.Planner // nil but for backing planned
 	alloc   cupool.Allocator // which of the two is asked
 	before  calls            // what is not to be counted

@@ -16,7 +16,7 @@ var ErrCorrupted = errors.New("corrupted memory")
 // case ErrUseAfterFree too. The allocator goes on working, and the block is
 // freed like any other. Sizes and offsets are in bytes.
 type CorruptionError struct {
-	Pool   string     // Caching.Name; empty for an allocator that New made
+	Pool   string     // Pool.Name; empty for an allocator that New made
 	Ptr    device.Ptr // where the block begins
 	Size   int64      // as requested
 	Offset int64      // from Ptr, of the first byte that was written

@@ -28,7 +28,7 @@ func (k *soak) newStream() (*cupool.Stream, error) {
 	return k.pool.NewStream()
 }
 
-func (k *soak) newPool(cfg cupool.PoolConfig) (*cupool.Caching, error) {
+func (k *soak) newPool(cfg cupool.PoolConfig) (*cupool.Pool, error) {
 	k.count.pools.Add(1)
 	return k.pool.NewPool(cfg)
 }
@@ -101,7 +101,7 @@ func (k *soak) doChores(ctx context.Context, r *rand.Rand) {
 	})
 }
 
-func (k *soak) chore(r *rand.Rand, c *cupool.Caching) (err error) {
+func (k *soak) chore(r *rand.Rand, c *cupool.Pool) (err error) {
 	switch r.IntN(10) {
 	case 0:
 		_, err = c.Trim(r.Int64N(k.limit))

@@ -31,8 +31,8 @@ func (k *soak) beQuiet(ctx context.Context, r *rand.Rand) {
 }
 
 // members are the allocator and its pools, but for the planner's.
-func (k *soak) members() []*cupool.Caching {
-	all := []*cupool.Caching{k.pool}
+func (k *soak) members() []*cupool.Pool {
+	all := []*cupool.Pool{k.pool}
 	for _, p := range k.pool.Pools() {
 		if p != k.planned {
 			all = append(all, p)

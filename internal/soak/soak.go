@@ -20,7 +20,7 @@ import (
 type soak struct {
 	options
 	driver cupool.Driver
-	pool   *cupool.Caching
+	pool   *cupool.Pool
 	places []place // of the streams
 	pools  [4]poolPlace
 	handed chan held // blocks on their way to other goroutines
@@ -29,7 +29,7 @@ type soak struct {
 	quiet   sync.RWMutex
 	stop    context.CancelFunc
 	files   int64           // open ones when the goroutines began
-	planned *cupool.Caching // the planner's, which is not in the books
+	planned *cupool.Pool // the planner's, which is not in the books
 	live    atomic.Int64    // blocks that the program holds
 	bytes   atomic.Int64    // in them, as requested
 
@@ -64,7 +64,7 @@ func (k *soak) onBoth(i, j int, f func(si, sj *cupool.Stream) error) error {
 // A poolPlace has a private pool that is retired and replaced again and again.
 type poolPlace struct {
 	sync.RWMutex
-	p *cupool.Caching
+	p *cupool.Pool
 }
 
 // counts are how often things were done.

@@ -15,7 +15,7 @@ import (
 type held struct {
 	cupool.Block
 	pattern
-	owner *cupool.Caching // that it was allocated from
+	owner *cupool.Pool // that it was allocated from
 	last  *cupool.Stream  // that used it last
 	place int             // of that stream, which may have been closed since
 }
@@ -150,7 +150,7 @@ func (w *worker) allocOne() error {
 	return w.allocFrom(w.pool)
 }
 
-func (w *worker) allocFrom(p *cupool.Caching) error {
+func (w *worker) allocFrom(p *cupool.Pool) error {
 	place, size := w.somewhere(), w.size()
 	return w.on(place, func(s *cupool.Stream) error {
 		h, err := w.allocOn(p, size, s)
@@ -166,7 +166,7 @@ func (w *worker) kept(h held) error {
 	return nil
 }
 
-func (w *worker) allocOn(p *cupool.Caching, size int64, s *cupool.Stream) (held, error) {
+func (w *worker) allocOn(p *cupool.Pool, size int64, s *cupool.Stream) (held, error) {
 	var b cupool.Block
 	var err error
 	switch n := w.r.IntN(100); {

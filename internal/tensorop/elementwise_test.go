@@ -257,10 +257,10 @@ func (e *bench) compareOn(others []float64, name string, dt tensor.Dtype, shapes
 
 // lateAllocator hands out memory that its stream has yet to write, as memory is
 // that another goroutine has just freed.
-type lateAllocator struct{ *cupool.Caching }
+type lateAllocator struct{ *cupool.Pool }
 
 func (a lateAllocator) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
-	b, err := a.Caching.Alloc(n, s)
+	b, err := a.Pool.Alloc(n, s)
 	if err == nil && n > 0 {
 		err = errors.Join(s.Launch(func() { time.Sleep(time.Millisecond) }), s.Memset(b.Ptr(), 0xFF, n))
 	}

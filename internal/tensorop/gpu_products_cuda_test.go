@@ -38,7 +38,7 @@ func newWithoutBLAS(t *testing.T) (*bench, *bytes.Buffer) {
 	c, err := cupool.New(cupool.Config{Driver: noBLAS{d, d.(gpu.Device)}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
-	e, err := cupool.NewEngine(enginetest.Poisoned{Caching: c})
+	e, err := cupool.NewEngine(enginetest.Poisoned{Pool: c})
 	require.NoError(t, err)
 	if e.Ops().GPU() == nil {
 		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")

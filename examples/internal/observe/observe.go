@@ -42,14 +42,14 @@ func (o *Options) Config(cfg cupool.Config) cupool.Config {
 // A Session is a run that is looked at.
 type Session struct {
 	o        *Options
-	pool     *cupool.Caching
+	pool     *cupool.Pool
 	server   *http.Server // nil: none
 	recorded bool
 }
 
 // Start begins to look at a pool. The address of the page goes to w. A file that cannot
 // be written fails here and not at the end of a long run.
-func Start(o *Options, pool *cupool.Caching, w io.Writer) (*Session, error) {
+func Start(o *Options, pool *cupool.Pool, w io.Writer) (*Session, error) {
 	s := &Session{o: o, pool: pool}
 	if err := errors.Join(writable("-snapshot", o.Snapshot), writable("-profile", o.Profile)); err != nil {
 		return nil, err

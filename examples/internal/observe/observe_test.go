@@ -17,7 +17,7 @@ import (
 	"github.com/cupool/cupool/snapshot"
 )
 
-func newPool(t *testing.T, o *Options, cfg cupool.Config) *cupool.Caching {
+func newPool(t *testing.T, o *Options, cfg cupool.Config) *cupool.Pool {
 	pool, err := cupool.New(o.Config(cfg))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pool.Close() }) // what leaks is what is looked at

@@ -10,7 +10,7 @@ import (
 )
 
 // newBlocks returns no references, and a block of the pool that they are for.
-func newBlocks(t *testing.T) (*refs.Blocks, *cupool.Caching, cupool.Block) {
+func newBlocks(t *testing.T) (*refs.Blocks, *cupool.Pool, cupool.Block) {
 	t.Helper()
 	a, err := cupool.New(cupool.Config{})
 	require.NoError(t, err)
@@ -21,7 +21,7 @@ func newBlocks(t *testing.T) (*refs.Blocks, *cupool.Caching, cupool.Block) {
 }
 
 // live reports whether a block is live.
-func live(a *cupool.Caching, p cupool.Ptr) bool {
+func live(a *cupool.Pool, p cupool.Ptr) bool {
 	_, err := a.Lookup(p)
 	return err == nil
 }

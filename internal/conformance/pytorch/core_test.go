@@ -48,7 +48,7 @@ import (
 //	test_caching_allocator_record_stream_oom     TestPyTorchRecordStreamOOM; battery, "pending_under_pressure"
 
 func TestPyTorchMemoryAllocation(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		prev := c.Stats().LiveBytes
 		b := allocate(t, c, 1, nil)
 		require.Greater(t, c.Stats().LiveBytes, prev)
@@ -58,7 +58,7 @@ func TestPyTorchMemoryAllocation(t *testing.T) {
 }
 
 func TestPyTorchMemoryStats(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		const kib = 1024
 		keep := allocate(t, c, 100, nil)
 		c.ResetPeak()
@@ -81,7 +81,7 @@ func TestPyTorchMemoryStats(t *testing.T) {
 // statistics see the other, a size of zero changes nothing, and current
 // values never exceed peaks.
 func TestPyTorchMemoryStatsMultiDevice(t *testing.T) {
-	var pools [2]*cupool.Caching
+	var pools [2]*cupool.Pool
 	for i := range pools {
 		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Name: fmt.Sprint("sim ", i)}), MagazineBytes: -1})
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestPyTorchMemoryStatsMultiDevice(t *testing.T) {
 // caches; every block holds what was written to it.
 func TestPyTorchAllocatorFuzz(t *testing.T) {
 	steps := testlevel.Rounds(10_000)
-	backings(t, 8<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 8<<30, func(t *testing.T, c *cupool.Pool) {
 		r := rand.New(rand.NewPCG(1, 2))
 		type live struct {
 			*cupool.Buffer[uint64]
@@ -233,7 +233,7 @@ func TestPyTorchAllocatorBackend(t *testing.T) {
 // again get the same memory in the same order, though splits and merges came
 // between.
 func TestPyTorchMultiThreadsAllocInSameOrder(t *testing.T) {
-	backings(t, 8<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 8<<30, func(t *testing.T, c *cupool.Pool) {
 		const threads = 4
 		sizes := []int64{5 << 20, 512, 3 << 20, 70_000, 9 << 20, 1 << 20, 512, 2 << 20}
 		var streams [threads]*cupool.Stream

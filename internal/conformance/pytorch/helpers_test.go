@@ -14,20 +14,20 @@ const mib = 1 << 20
 
 var backings = conformance.Backings
 
-func allocate(t *testing.T, c *cupool.Caching, size int64, s *cupool.Stream) cupool.Block {
+func allocate(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
 	t.Helper()
 	b, err := c.Alloc(size, s)
 	require.NoError(t, err)
 	return b
 }
 
-func allocateAndFree(t *testing.T, c *cupool.Caching, size int64) cupool.Ptr {
+func allocateAndFree(t *testing.T, c *cupool.Pool, size int64) cupool.Ptr {
 	b := allocate(t, c, size, nil)
 	require.NoError(t, c.Free(b))
 	return b.Ptr()
 }
 
-func newPrivate(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) *cupool.Caching {
+func newPrivate(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) *cupool.Pool {
 	t.Helper()
 	p, err := c.NewPool(cfg)
 	require.NoError(t, err)

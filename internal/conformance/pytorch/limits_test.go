@@ -15,7 +15,7 @@ import (
 // TestPyTorchOutOfMemory: the message says what is the matter, the counter
 // counts, and what runs afterwards is not affected.
 func TestPyTorchOutOfMemory(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		buf, err := cupool.BufferFrom(c, []int64{1, 2, 3}, nil)
 		require.NoError(t, err)
 		for i, size := range []int64{1 << 30, 1 << 40, 1 << 60} {
@@ -37,7 +37,7 @@ func TestPyTorchOutOfMemory(t *testing.T) {
 // for a request that would not fit otherwise.
 func TestPyTorchOutOfMemoryRetry(t *testing.T) {
 	const total = int64(256 << 20)
-	backings(t, total, func(t *testing.T, c *cupool.Caching) {
+	backings(t, total, func(t *testing.T, c *cupool.Pool) {
 		size := total/2 - 8<<20
 		b := allocate(t, c, size, nil)
 		_, err := c.Alloc(size+20<<20, nil)
@@ -66,7 +66,7 @@ func TestPyTorchRaisesOOM(t *testing.T) {
 
 func raisesOOM(t *testing.T, change func(*cupool.Config)) {
 	const total = int64(512 << 20)
-	backings(t, total, func(t *testing.T, c *cupool.Caching) {
+	backings(t, total, func(t *testing.T, c *cupool.Pool) {
 		for range 3 {
 			var blocks []cupool.Block
 			for i := 0; ; i++ {
@@ -97,7 +97,7 @@ func raisesOOM(t *testing.T, change func(*cupool.Config)) {
 
 func TestPyTorchNotifiesOOM(t *testing.T) {
 	var asked []int64
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		asked = nil
 		_, err := c.Alloc(1<<30, nil)
 		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
@@ -111,7 +111,7 @@ func TestPyTorchNotifiesOOM(t *testing.T) {
 // byte does not, and the limit reads back.
 func TestPyTorchPerProcessMemoryFraction(t *testing.T) {
 	const total = int64(1 << 30)
-	backings(t, total, func(t *testing.T, c *cupool.Caching) {
+	backings(t, total, func(t *testing.T, c *cupool.Pool) {
 		require.Equal(t, total/2, c.Stats().Limit)
 		b := allocate(t, c, total*499/1000, nil)
 		require.NoError(t, c.Free(b))
@@ -129,7 +129,7 @@ func TestPyTorchPerProcessMemoryFraction(t *testing.T) {
 // TestPyTorchRecordStream: memory that another stream uses is not reused
 // early; the same pointer comes back once that stream is done.
 func TestPyTorchRecordStream(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		other, err := c.NewStream()
 		require.NoError(t, err)
 		x, err := cupool.BufferFrom(c, []float64{1, 2, 3, 4}, nil)
@@ -163,7 +163,7 @@ func TestPyTorchRecordStream(t *testing.T) {
 // TestPyTorchRecordStreamOnShiftedView: an address inside a block leads to
 // the block.
 func TestPyTorchRecordStreamOnShiftedView(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		other, err := c.NewStream()
 		require.NoError(t, err)
 		x, err := cupool.NewBuffer[float32](c, 1_000, nil)
@@ -188,7 +188,7 @@ func TestPyTorchRecordStreamOnShiftedView(t *testing.T) {
 // TestPyTorchRecordStreamOOM: a program that records streams and frees as it
 // goes, on a device for a few of its blocks, gets by on pending memory.
 func TestPyTorchRecordStreamOOM(t *testing.T) {
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		other, err := c.NewStream()
 		require.NoError(t, err)
 		for range 50 {

@@ -70,7 +70,7 @@ func (u *counted) free(p cupool.Ptr, size int64) error {
 	return u.d.MemFree(p)
 }
 
-func newCounted(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) (*cupool.Caching, *counted) {
+func newCounted(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) (*cupool.Pool, *counted) {
 	u := &counted{d: c.Driver(), held: map[cupool.Ptr]int64{}}
 	cfg.Alloc, cfg.Free = u.alloc, u.free
 	return newPrivate(t, c, cfg), u
@@ -78,7 +78,7 @@ func newCounted(t *testing.T, c *cupool.Caching, cfg cupool.PoolConfig) (*cupool
 
 // TestPyTorchMemPoolID: no two pools have the same name, whoever makes them.
 func TestPyTorchMemPoolID(t *testing.T) {
-	backings(t, 64*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() { must(c.NewPool(cupool.PoolConfig{})) })
@@ -95,7 +95,7 @@ func TestPyTorchMemPoolID(t *testing.T) {
 // TestPyTorchMemPoolWithAllocator: the pool's functions serve it, and nobody
 // else; blocks of 1 MiB share segments of two.
 func TestPyTorchMemPoolWithAllocator(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p, u := newCounted(t, c, cupool.PoolConfig{})
 		for i, segments := range []int{1, 1, 2} {
 			defer func(b cupool.Block) { require.NoError(t, c.Free(b)) }(allocate(t, p, mib, nil))
@@ -110,7 +110,7 @@ func TestPyTorchMemPoolWithAllocator(t *testing.T) {
 // TestPyTorchMemPoolEmptyCache: what the pool caches goes back by its own
 // function, to empty another's cache does not touch it, and what is live stays.
 func TestPyTorchMemPoolEmptyCache(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p, u := newCounted(t, c, cupool.PoolConfig{})
 		live := allocate(t, p, 30*mib, nil)
 		require.NoError(t, p.Free(allocate(t, p, 40*mib, nil)))
@@ -127,7 +127,7 @@ func TestPyTorchMemPoolEmptyCache(t *testing.T) {
 // TestPyTorchMemPoolDeleteAfterAllocator: blocks outlive the pool that was
 // retired, and their memory goes back by the pool's function.
 func TestPyTorchMemPoolDeleteAfterAllocator(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p, u := newCounted(t, c, cupool.PoolConfig{})
 		buf, err := cupool.BufferFrom(p, []int32{1, 2, 3}, nil)
 		require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestPyTorchMemPoolDeleteAfterAllocator(t *testing.T) {
 // there is no other, and goes back to its pool; pools that do not, or that were
 // retired, and requests to other pools, are left alone.
 func TestPyTorchMemPoolOnOOM(t *testing.T) {
-	backings(t, 128*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 128*mib, func(t *testing.T, c *cupool.Pool) {
 		lender, u := newCounted(t, c, cupool.PoolConfig{UseOnOOM: true})
 		other, _ := newCounted(t, c, cupool.PoolConfig{Isolated: true})
 		sole := allocate(t, lender, 512, nil)
@@ -190,7 +190,7 @@ func TestPyTorchMemPoolOnOOM(t *testing.T) {
 
 // TestPyTorchMemPoolNoSplit: one block a segment.
 func TestPyTorchMemPoolNoSplit(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{NoSplit: true})
 		var blocks []cupool.Block
 		for i, size := range []int64{512, 5000, 3 * mib, 11 * mib} {
@@ -209,7 +209,7 @@ func TestPyTorchMemPoolNoSplit(t *testing.T) {
 // TestPyTorchMemPoolEmptyCacheMultithread: emptying the caches of some members
 // does not disturb others at work.
 func TestPyTorchMemPoolEmptyCacheMultithread(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		var wg sync.WaitGroup
 		for i := range 4 {
 			p, u := newCounted(t, c, cupool.PoolConfig{})
@@ -234,7 +234,7 @@ func TestPyTorchMemPoolEmptyCacheMultithread(t *testing.T) {
 
 // tensorOf makes a tensor in the engine's pool and returns the member of the
 // family that holds it.
-func tensorOf(t *testing.T, e *cupool.Engine, members ...*cupool.Caching) (in *cupool.Caching) {
+func tensorOf(t *testing.T, e *cupool.Engine, members ...*cupool.Pool) (in *cupool.Pool) {
 	x, err := e.Empty(tensor.Float32, 1000)
 	require.NoError(t, err)
 	for _, m := range members {
@@ -250,12 +250,12 @@ func tensorOf(t *testing.T, e *cupool.Engine, members ...*cupool.Caching) (in *c
 
 // TestPyTorchNestedMemPool: the innermost scope says where memory comes from.
 func TestPyTorchNestedMemPool(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		a, b := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
 		e, err := cupool.NewEngine(c)
 		require.NoError(t, err)
-		where := func() *cupool.Caching { return tensorOf(t, e, c, a, b) }
-		open := func(p *cupool.Caching) *cupool.Scope {
+		where := func() *cupool.Pool { return tensorOf(t, e, c, a, b) }
+		open := func(p *cupool.Pool) *cupool.Scope {
 			sc, err := e.ScopeIn(p)
 			require.NoError(t, err)
 			return sc
@@ -295,7 +295,7 @@ func TestPyTorchNestedMemPool(t *testing.T) {
 // TestPyTorchMemPoolContextMultithread: engines of several goroutines, each
 // with a scope in a pool of its own, do not meet.
 func TestPyTorchMemPoolContextMultithread(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		var wg sync.WaitGroup
 		for n := range int64(4) {
 			p := newPrivate(t, c, cupool.PoolConfig{})
@@ -321,9 +321,9 @@ func TestPyTorchMemPoolContextMultithread(t *testing.T) {
 // TestPyTorchMemPoolOOMRecovery: a pool that lacks memory gets what it caches
 // itself, and then what the others cache.
 func TestPyTorchMemPoolOOMRecovery(t *testing.T) {
-	backings(t, 100*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 100*mib, func(t *testing.T, c *cupool.Pool) {
 		p, q := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
-		for _, m := range []*cupool.Caching{p, q, c} {
+		for _, m := range []*cupool.Pool{p, q, c} {
 			allocateAndFree(t, m, 30*mib)
 		}
 		allocateAndFree(t, p, 35*mib)
@@ -338,7 +338,7 @@ func TestPyTorchMemPoolOOMRecovery(t *testing.T) {
 // TestPyTorchMemPoolFreeNotDeferred: what is freed in a scope of a pool serves
 // the next request, in the scope and after it.
 func TestPyTorchMemPoolFreeNotDeferred(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		e, err := cupool.NewEngine(c)
 		require.NoError(t, err)
@@ -362,10 +362,10 @@ func TestPyTorchMemPoolFreeNotDeferred(t *testing.T) {
 // TestPyTorchMemPoolExpandable: a pool uses virtual memory where its allocator
 // does, but for one with functions of its own.
 func TestPyTorchMemPoolExpandable(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		q, _ := newCounted(t, c, cupool.PoolConfig{})
-		for _, m := range []*cupool.Caching{c, p, q} {
+		for _, m := range []*cupool.Pool{c, p, q} {
 			x, y, z := allocate(t, m, 6*mib, nil), allocate(t, m, 6*mib, nil), allocate(t, m, 6*mib, nil)
 			require.NoError(t, errors.Join(m.Free(x), m.Free(z)))
 			allocateAndFree(t, m, 12*mib)
@@ -379,13 +379,13 @@ func TestPyTorchMemPoolExpandable(t *testing.T) {
 
 // TestPyTorchReservedBytesByPrivatePools: every member has books of its own.
 func TestPyTorchReservedBytesByPrivatePools(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Caching) {
+	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		p, q := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{})
 		var held []cupool.Block
-		for i, m := range []*cupool.Caching{c, p, q} {
+		for i, m := range []*cupool.Pool{c, p, q} {
 			held = append(held, allocate(t, m, int64(i+1)*20*mib, nil))
 		}
-		for i, m := range []*cupool.Caching{c, p, q} {
+		for i, m := range []*cupool.Pool{c, p, q} {
 			require.EqualValues(t, (i+1)*20*mib, m.Stats().All.ReservedBytes.Current)
 			require.NoError(t, c.Free(held[i]))
 			require.NoError(t, m.EmptyCache())

@@ -16,7 +16,7 @@ import (
 )
 
 // newPage serves the page of a pool and a private one.
-func newPage(t *testing.T) (url string, pool, private *cupool.Caching) {
+func newPage(t *testing.T) (url string, pool, private *cupool.Pool) {
 	pool, err := cupool.New(cupool.Config{Limit: 64 << 20, Backing: cupool.BackingSegments, History: &cupool.History{SampleBytes: 1}})
 	require.NoError(t, err)
 	private, err = pool.NewPool(cupool.PoolConfig{Name: "batches"})
