@@ -40,14 +40,14 @@ type deviceState struct {
 
 	closing sync.Mutex // held while a stream, a pool or the allocator is closed
 
-	mu      sync.Mutex               // taken to change what follows
-	streams published.List[*Stream]  // by slot; closed ones stay until their slot is needed
-	pools   published.List[*Pool] // that are open, the root first
-	remains published.List[*Pool] // closed pools whose memory the device would not take back
-	numbers uint64                   // streams made so far
-	look    int                      // the slot that was last looked at for a new stream
-	closed  bool                     // no pools and streams are made any more
-	refused []StreamHandle           // of closed streams, that the device did not destroy
+	mu      sync.Mutex              // taken to change what follows
+	streams published.List[*Stream] // by slot; closed ones stay until their slot is needed
+	pools   published.List[*Pool]   // that are open, the root first
+	remains published.List[*Pool]   // closed pools whose memory the device would not take back
+	numbers uint64                  // streams made so far
+	look    int                     // the slot that was last looked at for a new stream
+	closed  bool                    // no pools and streams are made any more
+	refused []StreamHandle          // of closed streams, that the device did not destroy
 
 	budget budget.Device
 

@@ -14,8 +14,8 @@ import (
 // RecordStream are left out.
 type bump struct {
 	*cupool.Pool // for streams and the device
-	mint            cupool.Mint
-	memory          cupool.Block
+	mint         cupool.Mint
+	memory       cupool.Block
 
 	mu    sync.Mutex
 	used  int64

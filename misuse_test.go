@@ -43,9 +43,9 @@ func TestNilArguments(t *testing.T) {
 		call func() error
 		ok   bool // nil is the default stream there
 	}{
-		"Stream.Wait":          {func() error { return s.Wait(nil) }, false},
-		"Stream.WaitStream":    {func() error { return s.WaitStream(nil) }, true},
-		"Stream.Launch":        {func() error { return s.Launch(nil) }, false},
+		"Stream.Wait":       {func() error { return s.Wait(nil) }, false},
+		"Stream.WaitStream": {func() error { return s.WaitStream(nil) }, true},
+		"Stream.Launch":     {func() error { return s.Launch(nil) }, false},
 		"Pool.RecordStream": {func() error { return c.RecordStream(b, nil) }, true},
 		"Pool.Alloc": {func() error {
 			x, err := c.Alloc(1, nil)
@@ -121,10 +121,10 @@ func docOf(t *testing.T, name string) string {
 // methods panic".
 func TestZeroValues(t *testing.T) {
 	for name, typ := range map[string]reflect.Type{
-		"Event":   reflect.TypeFor[cupool.Event](),
-		"Stream":  reflect.TypeFor[cupool.Stream](),
-		"Pool": reflect.TypeFor[cupool.Pool](),
-		"Buffer":  reflect.TypeFor[cupool.Buffer[int32]](),
+		"Event":  reflect.TypeFor[cupool.Event](),
+		"Stream": reflect.TypeFor[cupool.Stream](),
+		"Pool":   reflect.TypeFor[cupool.Pool](),
+		"Buffer": reflect.TypeFor[cupool.Buffer[int32]](),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.Contains(docOf(t, name), "The zero "+name+" is not one: its methods panic.") {

@@ -101,7 +101,7 @@ func TestOOMReasons(t *testing.T) {
 		reason  string
 		advice  []string
 
-		apply func(*cupool.Config, *cupool.PoolConfig)            // the first advice
+		apply func(*cupool.Config, *cupool.PoolConfig)         // the first advice
 		again func(x *oomRig, p *cupool.Pool) *cupool.OOMError // the program with it, where it is no setting
 	}{
 		"limit": {

@@ -17,7 +17,7 @@ import (
 func TestNewEngineNil(t *testing.T) {
 	for name, a := range map[string]cupool.Allocator{
 		"nil":          nil,
-		"nil *Pool": (*cupool.Pool)(nil),
+		"nil *Pool":    (*cupool.Pool)(nil),
 		"nil *Planner": (*planner.Planner)(nil),
 		"nil *Arena":   (*arena.Arena)(nil),
 		"nil *Native":  (*native.Allocator)(nil),

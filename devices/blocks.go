@@ -11,7 +11,7 @@ import (
 type Found struct {
 	Block  cupool.Block
 	Pool   *cupool.Pool // of the device, or one of Shared
-	Device int             // the number of the device; -1: memory for all devices
+	Device int          // the number of the device; -1: memory for all devices
 }
 
 // Lookup returns the live block that holds an address, which may be anywhere

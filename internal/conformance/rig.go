@@ -22,7 +22,7 @@ const (
 type rig struct {
 	*cupool.Pool
 	through cupool.Allocator // what its calls as an Allocator go through; most often the same
-	root    *cupool.Pool  // made by New; most often the same
+	root    *cupool.Pool     // made by New; most often the same
 	t       *testing.T
 	env     *env
 	device  cupool.Driver // as opened

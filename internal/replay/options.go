@@ -34,9 +34,9 @@ type Options struct {
 	// timed for itself, so that NsPerEvent is too high unless Repeat is more.
 	Explain bool
 
-	Verify   bool                        // write contents and check them
-	Samples  int                         // how often to note the state of memory
-	Progress func(events int)            // called now and then with the events done since
+	Verify   bool                     // write contents and check them
+	Samples  int                      // how often to note the state of memory
+	Progress func(events int)         // called now and then with the events done since
 	Inspect  func(*cupool.Pool) error // called after the last event, with blocks still live
 }
 

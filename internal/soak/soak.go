@@ -28,10 +28,10 @@ type soak struct {
 	// Every operation holds quiet for reading, and quiet moments for writing.
 	quiet   sync.RWMutex
 	stop    context.CancelFunc
-	files   int64           // open ones when the goroutines began
+	files   int64        // open ones when the goroutines began
 	planned *cupool.Pool // the planner's, which is not in the books
-	live    atomic.Int64    // blocks that the program holds
-	bytes   atomic.Int64    // in them, as requested
+	live    atomic.Int64 // blocks that the program holds
+	bytes   atomic.Int64 // in them, as requested
 
 	count counts
 	found findings

@@ -15,9 +15,9 @@ import (
 type held struct {
 	cupool.Block
 	pattern
-	owner *cupool.Pool // that it was allocated from
-	last  *cupool.Stream  // that used it last
-	place int             // of that stream, which may have been closed since
+	owner *cupool.Pool   // that it was allocated from
+	last  *cupool.Stream // that used it last
+	place int            // of that stream, which may have been closed since
 }
 
 // A worker is one of the goroutines.
