@@ -4,10 +4,8 @@
 //
 // Files: conformance.go runs the battery, rig.go sets up one allocator with
 // its device, shadow.go knows which memory is live and what it must hold,
-// machine.go makes random programs, model.go is a second, simple allocator
-// that says where every block has to be and what the statistics have to
-// say, failing.go is a Driver whose calls fail on demand. The other files
-// hold the tests, by concern.
+// machine.go makes random programs, failing.go is a Driver whose calls fail
+// on demand. The other files hold the tests, by concern.
 package conformance
 
 import (
@@ -128,7 +126,6 @@ var battery = []struct {
 	{"sleep_in_goroutines", testSleepStorm},
 	{"sleep_failing_calls", testSleepFailing},
 
-	{"model", testModel},
 	{"statistics", testStats},
 	{"statistics_reset", testStatsReset},
 

@@ -13,151 +13,6 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// testModel runs a random program on the allocator and on the model, and
-// compares every placement, the layout and every statistic after each step.
-func testModel(t *testing.T, e *env) {
-	s := seed(t)
-	for i := range 3 {
-		r := e.rig(t, noMagazines, unlimited, segments)
-		p := &modelProgram{r: r, large: i == 2, maxLive: 40, c: choices(s, i), m: newModel(&r.cfg, !e.opt.WaitsRun)}
-		p.streams = []*cupool.Stream{r.DefaultStream(), r.stream()}
-		p.index = []int{0, 1}
-		p.reader, p.next = r.stream(), 3
-		if p.large {
-			p.maxLive = 100
-		}
-		for range scaled(1500) {
-			p.step()
-			p.compare()
-		}
-		p.settle()
-		r.free(p.live...)
-	}
-}
-
-type modelProgram struct {
-	r       *rig
-	m       *model
-	c       chooser
-	streams []*cupool.Stream
-	index   []int // of the streams in the allocator's layout
-	next    int
-	reader  *cupool.Stream
-	idle    func() // ends what keeps the reader busy; nil: it is not
-	live    []cupool.Block
-	large   bool // beyond what is reserved without a second thought
-	maxLive int
-}
-
-func (p *modelProgram) step() {
-	t := p.r.t
-	switch n := p.c.IntN(100); {
-	case n < 50 && len(p.live) < p.maxLive || len(p.live) == 0:
-		i := p.c.IntN(len(p.streams))
-		size := int64(anySize(p.c))
-		if p.c.IntN(16) == 0 || p.large && p.c.IntN(3) > 0 {
-			size = 1 + int64(p.c.IntN(24<<20))
-		}
-		if p.m.grows(size, p.index[i]) && p.m.idleSegments() {
-			p.settle()
-		}
-		b := p.r.alloc(size, p.streams[i])
-		p.m.takeIdle(b.Size(), p.index[i])
-		p.m.releaseIdle(b.Size(), p.index[i])
-		require.NoError(t, p.m.alloc(b, p.index[i]))
-		p.live = append(p.live, b)
-	case n < 80:
-		p.free()
-	case n < 84:
-		p.m.resetPeak()
-		p.r.ResetPeak()
-	case n < 86:
-		p.m.resetAccumulated()
-		p.r.ResetAccumulated()
-	case n < 90:
-		p.toggle()
-	case n < 92:
-		p.settle()
-		require.NoError(t, p.r.EmptyCache())
-		p.m.trim(0)
-	case n < 96:
-		p.settle()
-		keep := int64(p.c.IntN(64)) * mib
-		released, err := p.r.Trim(keep)
-		require.NoError(t, err)
-		require.Equal(t, p.m.trim(keep), released)
-	case n < 98:
-		p.settle()
-		require.NoError(t, p.streams[1].Close())
-		p.m.close(p.index[1])
-		p.streams[1], p.index[1] = p.r.stream(), p.next
-		p.m.open = append(p.m.open, p.next)
-		p.next++
-	default:
-		p.r.unchanged(func() {
-			_, err := p.r.Alloc(-1, nil)
-			require.Error(t, err)
-			require.Error(t, p.r.FreePtr(p.live[0].Ptr(), p.live[0].Size()+1))
-		})
-	}
-}
-
-func (p *modelProgram) free() {
-	i := p.c.IntN(len(p.live))
-	b := p.live[i]
-	p.live[i] = p.live[len(p.live)-1]
-	p.live = p.live[:len(p.live)-1]
-	if p.idle != nil && p.c.IntN(3) == 0 {
-		require.NoError(p.r.t, p.r.FreeOn(b, p.reader))
-		p.m.free(b.Ptr(), true)
-		return
-	}
-	p.r.free(b)
-	p.m.free(b.Ptr(), false)
-}
-
-// toggle makes the reader busy, or lets it go on and finish.
-func (p *modelProgram) toggle() {
-	if p.idle != nil {
-		p.settle()
-		return
-	}
-	hook := p.r.env.opt.Busy
-	if hook == nil {
-		hook = launchBusy
-	}
-	if f, err := hook(p.r.device, p.reader); err == nil {
-		p.idle = f
-		p.r.busy = append(p.r.busy, p.settle)
-	}
-}
-
-func (p *modelProgram) settle() {
-	if p.idle == nil {
-		return
-	}
-	p.idle()
-	p.idle = nil
-	require.NoError(p.r.t, p.reader.Sync())
-	p.m.retire()
-}
-
-func (p *modelProgram) compare() {
-	t := p.r.t
-	if want, got := p.m.layout(), p.r.Layout(); want != got {
-		require.Equal(t, want, got)
-	}
-	got := p.r.Stats()
-	want := p.m.expect(got)
-	if want != got {
-		require.Equal(t, want, got)
-	}
-	require.Equal(t, got.All.ReservedBytes.Current, got.LiveBytes+got.PendingBytes+got.CachedBytes)
-	if err := p.r.Check(); err != nil {
-		require.NoError(t, err)
-	}
-}
-
 // layoutSums is what a Layout says of one kind of pool.
 type layoutSums struct {
 	segments, reserved          int64
@@ -219,6 +74,7 @@ func testStats(t *testing.T, e *env) {
 	var live []cupool.Block
 	var bytes, peak int64
 	var allocs int64
+	var peaks [9]int64 // of what statsOf lists
 	for i := range scaled(3000) {
 		if len(live) > 0 && c.IntN(2) == 0 {
 			j := c.IntN(len(live))
@@ -240,6 +96,10 @@ func testStats(t *testing.T, e *env) {
 		if i%8 == 0 {
 			compareLayout(t, r, live, bytes, allocs)
 		}
+		st := r.Stats()
+		for i, s := range statsOf(&st.All) {
+			peaks[i] = max(peaks[i], s.Current)
+		}
 	}
 	st := r.Stats()
 	slack := max(r.cfg.MagazineBytes, 0)
@@ -247,6 +107,11 @@ func testStats(t *testing.T, e *env) {
 	require.LessOrEqual(t, st.All.RequestedBytes.Peak, peak+slack)
 	if slack == 0 {
 		require.Equal(t, peak, st.All.RequestedBytes.Peak)
+		for i, s := range statsOf(&st.All) {
+			if s != &st.All.InactiveSplit && s != &st.All.InactiveSplitBytes { // which rise and fall within a call
+				require.Equal(t, peaks[i], s.Peak, "statistic %d", i)
+			}
+		}
 		require.Zero(t, st.MagazineHits)
 	} else {
 		before := st.MagazineHits
@@ -305,6 +170,11 @@ func compareLayout(t *testing.T, r *rig, live []cupool.Block, liveBytes, allocs 
 		require.Equal(t, s.Current, s.Allocated-s.Freed)
 		require.LessOrEqual(t, s.Current, s.Peak)
 	}
+}
+
+// statsOf lists the figures of a PoolStats.
+func statsOf(p *cupool.PoolStats) []*cupool.Stat {
+	return []*cupool.Stat{&p.Allocation, &p.Segment, &p.Active, &p.InactiveSplit, &p.RequestedBytes, &p.AllocatedBytes, &p.ActiveBytes, &p.ReservedBytes, &p.InactiveSplitBytes}
 }
 
 // testStatsReset: after a reset everything counts from zero, also for what
