@@ -13,21 +13,21 @@ BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 check: ## formatting, vet, staticcheck
 	test -z "$$(gofmt -l .)"
-	go vet ./...
-	GOOS=darwin go vet ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+	go vet work
+	GOOS=darwin go vet work
+	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 work
 
 test: ## plain, with the race detector, with the invariant-checking build; CUPOOL_TEST=long for the long forms, as in CI
-	go test ./...
-	go test -race ./...
-	go test -tags invariants ./...
+	go test work
+	go test -race work
+	go test -tags invariants work
 
 arm64: ## the tests of what depends on the order of loads and stores, under qemu-aarch64 (Debian: qemu-user)
 	for p in relaxed addrmap block magazine ledger epoch vmem heap hostdev/handles hostdev/vspace hostdev simdev; do \
 		GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64 -timeout 60m ./internal/$$p; done
 
 soak: ## everything at once for SOAKTIME, on a device such as SOAKDEVICE=cuda (with GOFLAGS=-tags=gpu)
-	go run ./internal/soak -device $(SOAKDEVICE) -duration $(SOAKTIME) -out soak.jsonl
+	go run ./cmd/soak -device $(SOAKDEVICE) -duration $(SOAKTIME) -out soak.jsonl
 
 fuzz: ## every fuzz target in turn, FUZZTIME each, round after round until one fails; ROUNDS=1 for one round
 	bench/fuzz.sh $(FUZZTIME) $(ROUNDS)
@@ -48,7 +48,7 @@ gpu: ## everything that docs/gpu-validation.md reports, on this machine's GPU
 
 plot: ## docs/live.svg: the time of a step by the number of live blocks
 	$(BENCH) -bench '^BenchmarkLive' -count $(COUNT) . | tee live.out
-	go run ./bench/plot docs/live.svg live.out
+	go run ./bench/live docs/live.svg <live.out
 
 pgo: ## the profile that "cupool pgo" prints: what to make fast, for Go's compiler
 	$(BENCH) -trimpath -benchtime 3s -o cupool.test -cpuprofile pool.prof \

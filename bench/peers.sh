@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Measures cupool, PyTorch's allocator and cudaMallocAsync on this machine's
-# GPU, one after the other, and prints one table.
+# GPU, one after the other, and prints one table by benchstat.
 #
 # usage: bench/peers.sh [DIR]
 #
-# DIR (build/peers) gets what each printed (ours.txt, pytorch.txt, async.txt),
-# and table.md and table.json. It takes a GPU, Go, nvcc and a Python with
+# DIR (build/peers) gets what each printed (ours.txt, pytorch.txt, async.txt), and
+# table.txt. It takes a GPU, Go, nvcc and a Python with
 # PyTorch; the column of a peer that cannot run stays empty. Variables:
 #
 #   COUNT                how often each is measured (3)
@@ -17,14 +17,14 @@
 #                        time, and the system does not know (empty: as the system likes)
 #   NVCC, PYTHON         the programs (nvcc, python3)
 #   CUPOOL_TEST_BINARY   go test -c -tags gpu . made elsewhere, for a machine without Go
-#   CUPOOL_TABLE_BINARY  go build ./bench/table, likewise
+#   BENCHSTAT            the program that makes the table (go run golang.org/x/perf/cmd/benchstat@version)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-build/peers}
 count=${COUNT:-3}
 python=${PYTHON:-python3}
 mkdir -p "$out"
-rm -f "$out"/{ours,pytorch,async}.txt "$out"/table.{md,json}
+rm -f "$out"/{ours,pytorch,async,table}.txt
 
 say() { echo "bench/peers.sh: $*" >&2; }
 fail() { say "$@"; exit 3; }
@@ -74,7 +74,8 @@ say "measuring cupool"
 	echo "date: $(date -u +%F)"
 	echo "gpu: $(head -n 1 <<<"$gpu")"
 	CUPOOL_DEVICE=cuda "${alone[@]}" "$test" "${flags[@]}" \
-		-test.bench '^Benchmark(Hit|RandomLive1000|CrossStream|EngineAllocFree|MissSplit|Trim1000|Ruler)$'
+		-test.bench '^Benchmark(Hit|RandomLive1000|CrossStream|EngineAllocFree|MissSplit|Trim1000|Ruler)$' |
+		sed -E 's/^(Benchmark[^[:space:]]*)-[0-9]+/\1/' # the number of processors, which the peers do not print
 	CUPOOL_DEVICE=cuda "$test" "${flags[@]}" -test.bench '^BenchmarkParallelHit$' -test.cpu "${CPUS:-1,2,4,8,16}"
 } | tee "$out/ours.txt" >&2
 
@@ -83,7 +84,7 @@ peers=()
 if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
 	say "measuring PyTorch"
 	"${alone[@]}" "$python" bench/peers/torch_alloc.py "$count" | tee "$out/pytorch.txt" >&2
-	peers+=(-pytorch "$out/pytorch.txt")
+	peers+=("PyTorch=$out/pytorch.txt")
 else
 	say "PyTorch is left out: $python has no torch that works with CUDA (PYTHON names another)"
 fi
@@ -93,15 +94,14 @@ if have "$nvcc"; then
 	say "measuring cudaMallocAsync"
 	"$nvcc" -O3 -std=c++17 -o "$out/cuda_alloc" bench/peers/cuda_alloc.cu
 	"${alone[@]}" "$(realpath "$out/cuda_alloc")" "$count" | tee "$out/async.txt" >&2
-	peers+=(-async "$out/async.txt")
+	peers+=("cudaMallocAsync=$out/async.txt")
 else
 	say "cudaMallocAsync is left out: there is no $nvcc (NVCC or CUDA_HOME name another)"
 fi
 
-table=(${CUPOOL_TABLE_BINARY:-go run ./bench/table})
+table=(${BENCHSTAT:-go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da})
 if ! have "${table[0]}"; then
-	say "no Go here to make the table, and no CUPOOL_TABLE_BINARY; elsewhere: go run ./bench/table ${peers[*]} $out/ours.txt"
+	say "no Go here to make the table, and BENCHSTAT names no program; elsewhere: benchstat -ignore .config ours=$out/ours.txt ${peers[*]}"
 	exit 0
 fi
-"${table[@]}" -format json "${peers[@]}" "$out/ours.txt" >"$out/table.json"
-"${table[@]}" "${peers[@]}" "$out/ours.txt" | tee "$out/table.md"
+"${table[@]}" -ignore .config "ours=$out/ours.txt" "${peers[@]}" | tee "$out/table.txt"

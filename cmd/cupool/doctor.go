@@ -7,7 +7,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/cupool/cupool/internal/doctor"
+	"github.com/cupool/cupool/cmd/internal/doctor"
 )
 
 const doctorText = `Looks at what this computer has to build and run programs with CUDA: the

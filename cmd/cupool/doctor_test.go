@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cupool/cupool/internal/doctor"
+	"github.com/cupool/cupool/cmd/internal/doctor"
 )
 
 func TestDoctor(t *testing.T) {

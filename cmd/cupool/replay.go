@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/chart"
+	"github.com/cupool/cupool/cmd/internal/chart"
+	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/internal/progress"
-	"github.com/cupool/cupool/internal/replay"
 	"github.com/cupool/cupool/internal/trace"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cupool/cupool/internal/replay"
+	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/internal/trace"
 )
 

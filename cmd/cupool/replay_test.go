@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/ptytest"
-	"github.com/cupool/cupool/internal/replay"
+	"github.com/cupool/cupool/cmd/internal/replay"
 )
 
 const traces = "../../testdata/traces/"
@@ -88,21 +86,6 @@ func keysOf(t *testing.T, object string) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// On a terminal a bar shows the progress, and leaves the lines of results whole.
-func TestReplayProgress(t *testing.T) {
-	screen := ptytest.New(t, 24, 60)
-	status := run(context.Background(), []string{"replay", "-json", traces + "holes.trace", traces + "sizes.trace"}, screen.TTY, screen.TTY)
-	out := screen.Close(t)
-	require.Zero(t, status, out)
-	require.Contains(t, out, "holes (1/2)")
-	require.Contains(t, out, "sizes (2/2)")
-	results := regexp.MustCompile(`(?m)^(?:\x1b\[1A\x1b\[J)?(\{.*\})\r$`).FindAllStringSubmatch(out, -1)
-	require.Len(t, results, 2, "%q", out)
-	for _, line := range results {
-		require.True(t, json.Valid([]byte(line[1])), "%q", line[1])
-	}
 }
 
 func TestReplayTooSmall(t *testing.T) {

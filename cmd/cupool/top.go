@@ -7,8 +7,9 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/cupool/cupool/cmd/cupool/internal/top"
-	"github.com/cupool/cupool/internal/progress"
 )
 
 const topText = `Shows what a program's allocators hold, and what they do, as long as it runs:
@@ -43,7 +44,7 @@ func runTop(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		fmt.Fprintf(stderr, "cupool top: -every %v is less than 100ms\n", *every)
 		return errUsage
 	}
-	if *once || stdout != io.Writer(os.Stdout) || !progress.IsTerminal(stdout) {
+	if *once || stdout != io.Writer(os.Stdout) || !term.IsTerminal(int(os.Stdout.Fd())) {
 		return top.Once(ctx, stdout, fs.Arg(0))
 	}
 	return top.Watch(ctx, fs.Arg(0), *every)

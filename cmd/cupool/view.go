@@ -14,8 +14,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/debug"
-	"github.com/cupool/cupool/internal/replay"
 	"github.com/cupool/cupool/internal/trace"
 	"github.com/cupool/cupool/snapshot"
 )

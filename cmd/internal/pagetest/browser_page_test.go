@@ -1,0 +1,258 @@
+package pagetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/debug"
+)
+
+// ready waits until the page shows blocks.
+func (b *browser) ready() {
+	b.t.Helper()
+	b.wait(`document.querySelector('#tiles dd') && document.querySelector('#holders caption, #holders tr')`)
+}
+
+// tile is the figure of a name at the top of the page.
+func (b *browser) tile(name string) string {
+	b.t.Helper()
+	return eval[string](b, tileOf(name))
+}
+
+func tileOf(name string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll('#tiles div')].find(d => d.innerText.startsWith(%q)).querySelector('dd').innerText`, name)
+}
+
+// Figures, holders and the map follow what the program does.
+func TestPageFollows(t *testing.T) {
+	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
+	first, err := c.WithLabel("weights").Alloc(40<<20, nil)
+	require.NoError(t, err)
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	assert.Equal(t, "40 MiB", b.tile("Live"))
+	assert.Contains(t, b.text("#tiles"), "of 1 GiB")
+	assert.Contains(t, b.text("#holders"), "TestPageFollows")
+	assert.Contains(t, b.text("#map-legend"), "Live")
+
+	_, err = c.Alloc(60<<20, nil)
+	require.NoError(t, err)
+	b.wait(tileOf("Live") + ` === '100 MiB'`)
+	b.wait(`document.querySelectorAll('#holders tbody tr').length === 2`)
+	b.do(chromedp.Click(`input[name=holders][value=label]`))
+	assert.Contains(t, b.text("#holders"), "weights")
+	assert.Contains(t, b.text("#holders"), "no label")
+	b.do(chromedp.Click(`input[name=by][value=label]`))
+	assert.Contains(t, b.text("#map-legend"), "weights")
+
+	require.NoError(t, c.Free(first))
+	b.wait(tileOf("Live") + ` === '60 MiB'`)
+	b.wait(`document.querySelector('#lost').innerText.includes('40 MiB')`)
+	b.wait(`document.querySelector('#time-legend').innerText.includes('60 MiB')`)
+}
+
+// A block's size, label and stack are there for the mouse and for the keyboard, and a
+// screen reader is told.
+func TestPageBlock(t *testing.T) {
+	c := newPool(t, cupool.Config{History: everything()})
+	_, err := c.WithLabel("weights").Alloc(24<<20, nil)
+	require.NoError(t, err)
+	_, err = c.Alloc(16<<20-100, nil)
+	require.NoError(t, err)
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	require.Contains(t, b.text("#block"), "Point at a block")
+
+	// Under the first head is the first row.
+	b.do(chromedp.ScrollIntoView("#map"))
+	at := eval[[]float64](b, `(r => [r.left + 30, r.top + 4 + 26 + 8])(document.querySelector('#map').getBoundingClientRect())`)
+	b.do(chromedp.MouseEvent("mouseMoved", at[0], at[1]))
+	b.wait(`document.querySelector('#block').innerText.includes('24 MiB')`)
+	text := b.text("#block")
+	for _, want := range []string{"Live block", "weights", "TestPageBlock", "browser_page_test.go:", "Stream\n0"} {
+		assert.Contains(t, text, want)
+	}
+	b.do(chromedp.MouseEvent("mouseMoved", 5, 5))
+	b.wait(`document.querySelector('#block').innerText.includes('Point at')`)
+
+	b.do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.ArrowRight))
+	b.wait(`document.querySelector('#said').innerText.includes('24 MiB, label weights')`)
+	b.do(chromedp.KeyEvent(kb.ArrowRight))
+	b.wait(`document.querySelector('#block').innerText.includes('16 MiB')`)
+	assert.Contains(t, b.text("#block"), "100 B lost")
+	b.do(chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.Enter))
+	b.wait(`document.querySelector('#map-legend button')`)
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.wait(`!document.querySelector('#map-legend button') && document.querySelector('#block').innerText.includes('Point at')`)
+}
+
+// Every button, the choice of a pool, and the tables.
+func TestPageControls(t *testing.T) {
+	c := newPool(t, cupool.Config{Backing: cupool.BackingSegments})
+	p, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
+	require.NoError(t, err)
+	_, err = p.Alloc(8<<20, nil)
+	require.NoError(t, err)
+	x, err := c.Alloc(64<<20, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Free(x))
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	assert.Equal(t, "64 MiB", b.tile("Reserved"))
+	b.do(chromedp.Click("#trim"))
+	b.wait(`document.querySelector('#said').innerText.includes('64 MiB')`)
+	b.wait(tileOf("Reserved") + ` === '0 B'`)
+	assert.Zero(t, c.Stats().All.ReservedBytes.Current)
+
+	b.do(chromedp.SetValue("#pool", "allocator/graphs"), chromedp.Evaluate(`document.querySelector('#pool').dispatchEvent(new Event('change'))`, nil))
+	b.wait(tileOf("Live") + ` === '8 MiB'`)
+	assert.Contains(t, eval[string](b, "location.search"), "pool=allocator%2Fgraphs")
+	assert.Contains(t, eval[string](b, "document.querySelector('#get-json').href"), "/debug/cupool/snapshot?pool=allocator%2Fgraphs")
+
+	b.do(chromedp.Click("#segments summary"), chromedp.WaitVisible("#segment-table tbody button"), chromedp.Click("#segment-table tbody button"))
+	b.wait(`document.querySelector('#segment-table').innerText.includes('Live')`)
+	b.do(chromedp.Click("#pause"))
+	_, err = p.Alloc(8<<20, nil)
+	require.NoError(t, err)
+	require.Equal(t, "Paused", b.text("#pause"))
+	b.do(chromedp.Click("#pause"))
+	b.wait(tileOf("Live") + ` === '16 MiB'`)
+}
+
+// The page has its colours by the system's choice, and fits a phone.
+func TestPageLooks(t *testing.T) {
+	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
+	work(t, c, 1)
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	background := func() string { return eval[string](b, `getComputedStyle(document.body).backgroundColor`) }
+	var seen []string
+	for _, look := range []struct {
+		name, scheme  string
+		width, height int64
+	}{{"light", "light", 1360, 1500}, {"dark", "dark", 1360, 1500}, {"phone", "light", 390, 2600}, {"small", "dark", 320, 700}} {
+		b.look(look.scheme, look.width, look.height)
+		b.shot(look.name)
+		seen = append(seen, background())
+		assert.LessOrEqual(t, eval[int64](b, "document.documentElement.scrollWidth"), look.width, look.name)
+	}
+	assert.NotEqual(t, seen[0], seen[1])
+}
+
+// What can be used has a role and a name, and landmarks and headings are there.
+func TestPageAccessible(t *testing.T) {
+	c := newPool(t, cupool.Config{History: everything()})
+	work(t, c, 1)
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	type value struct {
+		Value any `json:"value"`
+	}
+	var tree struct { // of the protocol, as cdproto does not know all that newer browsers say
+		Nodes []struct {
+			Ignored bool  `json:"ignored"`
+			Role    value `json:"role"`
+			Name    value `json:"name"`
+		} `json:"nodes"`
+	}
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		return cdp.Execute(ctx, "Accessibility.getFullAXTree", nil, &tree)
+	}))
+	roles := map[any]int{}
+	for _, n := range tree.Nodes {
+		if n.Ignored {
+			continue
+		}
+		roles[n.Role.Value]++
+		switch n.Role.Value {
+		case "button", "link", "combobox", "radio", "application", "region", "navigation", "complementary", "image":
+			assert.NotEmpty(t, n.Name.Value, "a %s has no name", n.Role.Value)
+		}
+	}
+	for _, role := range []string{"banner", "main", "navigation", "contentinfo", "application", "status", "heading", "table", "combobox", "radio"} {
+		assert.NotZero(t, roles[role], role)
+	}
+	assert.Empty(t, eval[[]string](b, `[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) !== i)`), "IDs that are there twice")
+}
+
+// History is recorded from the click on, and the moment of an out of memory can be
+// looked at later.
+func TestPageHistoryAndMoment(t *testing.T) {
+	c := newPool(t, cupool.Config{Limit: 512 << 20})
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	b.wait(`document.querySelector('#events').innerText.includes('Events are not recorded')`)
+	b.do(chromedp.Click("#history"))
+	b.wait(`document.querySelector('#history').innerText === 'Stop history'`)
+	work(t, c, 6)
+	b.wait(`document.querySelectorAll('#events tbody tr').length > 20`)
+	b.wait(`document.querySelector('#holders').innerText.includes('pagetest.work')`)
+
+	_, err := c.Alloc(300<<20, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	b.wait(`!document.querySelector('#oom').hidden`)
+	assert.Contains(t, b.text("#oom-line"), "an allocation of 300 MiB failed")
+	live := b.tile("Live")
+	require.NoError(t, c.Sync())
+	more, err := c.Alloc(100<<20, nil)
+	require.NoError(t, err)
+	b.wait(tileOf("Live") + fmt.Sprintf(` !== %q`, live))
+	b.do(chromedp.Click("#oom-see"))
+	b.wait(tileOf("Live") + fmt.Sprintf(` === %q`, live))
+	b.wait(`!document.querySelector('#oom-text').hidden`)
+	b.wait(`document.querySelector('#holders').innerText.includes('pagetest.work')`)
+	assert.Contains(t, b.text("#oom-text"), "300 MiB")
+	b.look("light", 1360, 1500)
+	b.shot("oom")
+	b.do(chromedp.Click("#oom-see"))
+	b.wait(tileOf("Live") + fmt.Sprintf(` !== %q`, live))
+	require.NoError(t, c.Free(more))
+}
+
+// TestPagePicture draws docs/debug-page.png of a program at work, for the README.
+func TestPagePicture(t *testing.T) {
+	if os.Getenv("CUPOOL_SHOTS") == "" {
+		t.Skip("CUPOOL_SHOTS is not set")
+	}
+	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
+	work(t, c, 1)
+	b := openBrowser(t, debug.Handler(c))
+	b.look("light", 1280, 1180)
+	b.ready()
+	r := rand.New(rand.NewPCG(3, 3))
+	activations := c.WithLabel("activations")
+	var held []cupool.Block
+	for i := range 90 {
+		for i%30 < 20 && len(held) < 80 {
+			x, err := activations.Alloc(500_000+r.Int64N(5<<20), nil)
+			require.NoError(t, err)
+			if held = append(held, x); len(held)%4 == 0 {
+				break
+			}
+		}
+		if i%30 >= 20 {
+			for range min(len(held), 6) {
+				require.NoError(t, c.Free(held[len(held)-1]))
+				held = held[:len(held)-1]
+			}
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	b.do(chromedp.Click(`input[name=by][value=label]`), chromedp.Focus("#map"))
+	for range 30 {
+		b.do(chromedp.KeyEvent(kb.ArrowRight))
+	}
+	b.do(chromedp.Evaluate(`scrollTo(0, 0)`, nil))
+	b.shot("debug-page")
+}
