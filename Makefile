@@ -63,5 +63,5 @@ house: ## the size of each package, and how its files depend on each other
 layers: ## docs/layers.svg: the packages and who imports whom
 	go run ./internal/house -picture docs/layers.svg
 
-mutants: ## breaks the program in one place at a time, and says which breaks no test sees
-	go run ./internal/mutants
+mutants: ## breaks packages in one place at a time, and says which breaks no test sees: PKG="./nn ./ipc"
+	go run ./cmd/mutants $(or $(PKG),./internal/block ./internal/epoch ./internal/heap .)
