@@ -25,7 +25,7 @@ func TestFaultWalk(t *testing.T) {
 		{"host/segments", openHost, cupool.Config{Backing: cupool.BackingSegments}, conformance.Options{}},
 		{"sim/default", sim(simdev.Config{}), cupool.Config{}, conformance.Options{NoContents: true}},
 		{"sim/segments", sim(simdev.Config{}), cupool.Config{Backing: cupool.BackingSegments}, conformance.Options{NoContents: true}},
-		{"sim_manual/default", sim(manual), cupool.Config{}, conformance.Options{NoContents: true}},
+		{"sim_manual/default", sim(manual), cupool.Config{}, conformance.Options{NoContents: true, WaitsRun: true}},
 		{"sim_manual/segments", sim(manual), cupool.Config{Backing: cupool.BackingSegments}, conformance.Options{NoContents: true}},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -124,13 +124,11 @@ var battery = []struct {
 	{"sleep_not_supported", testSleepNotSupported},
 	{"sleep_then_close", testSleepClose},
 	{"sleep_in_goroutines", testSleepStorm},
-	{"sleep_failing_calls", testSleepFailing},
 
 	{"statistics", testStats},
 	{"statistics_reset", testStatsReset},
 
-	{"failing_calls", testFailingCalls},
-	{"failing_calls_twice", testFailingPairs},
+	{"fault_walk", testFaults},
 	{"failing_events_quarantine", testQuarantine},
 	{"device_lost", testLost},
 }

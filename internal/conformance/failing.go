@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
 )
 
 // Failing is a Driver over another one whose calls fail, or come late, as a
 // plan of faults says. It also counts what the device was asked for and has not
 // got back.
 type Failing struct {
-	cupool.Driver
+	hook.Driver
 
 	mu     sync.Mutex
 	calls  int // of any kind
@@ -50,12 +51,14 @@ func (x *Fault) hits(n int) bool {
 
 // NewFailing returns a Driver over d that fails nothing yet.
 func NewFailing(d cupool.Driver) *Failing {
-	return &Failing{Driver: d, byKind: map[string]int{}, held: map[cupool.Ptr]int64{}, handles: map[uintptr]int64{}, failed: map[string]int{}}
+	f := &Failing{byKind: map[string]int{}, held: map[cupool.Ptr]int64{}, handles: map[uintptr]int64{}, failed: map[string]int{}}
+	f.Driver = hook.Driver{Driver: d, Around: f.around}
+	return f
 }
 
 // over puts the device under a Failing that was made without.
 func (f *Failing) over(d cupool.Driver) cupool.Driver {
-	f.Driver = d
+	f.Driver.Driver = d
 	return f
 }
 
@@ -92,21 +95,6 @@ func (f *Failing) Occupy(bytes int64) {
 	f.others = bytes
 }
 
-// room fails when size bytes more than another process leaves are asked for.
-func (f *Failing) room(kind string, size int64) error {
-	f.mu.Lock()
-	others := f.others
-	f.mu.Unlock()
-	if others == 0 {
-		return nil
-	}
-	free, total, err := f.Driver.MemInfo()
-	if err == nil && size > free-others {
-		err = fmt.Errorf("%s: %w: %d bytes asked for, %d of %d free", kind, cupool.ErrOutOfMemory, size, max(free-others, 0), total)
-	}
-	return err
-}
-
 // Heal ends all faults.
 func (f *Failing) Heal() {
 	f.mu.Lock()
@@ -122,6 +110,13 @@ func (f *Failing) Calls(kind string) int {
 		return f.calls
 	}
 	return f.byKind[kind]
+}
+
+// snapshot returns how many calls of each kind were made.
+func (f *Failing) snapshot() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.byKind)
 }
 
 // Failed returns how many calls of a kind were made to fail.
@@ -144,22 +139,84 @@ func (f *Failing) Held() (n int64) {
 	return n
 }
 
-// call counts a call and returns the error that it fails with, or nil.
-func (f *Failing) call(kind string) error {
-	delay, _, err := f.meet(kind)
-	time.Sleep(delay)
-	return err
+// Ranges returns the number of address ranges that were reserved and not
+// given back.
+func (f *Failing) Ranges() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ranges
 }
 
-// meet counts a call and returns what goes wrong with it.
-func (f *Failing) meet(kind string) (delay time.Duration, late bool, err error) {
+// Leaks says what the device has given and not got back, "" for nothing.
+func (f *Failing) Leaks() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.held)+len(f.handles)+f.ranges+f.streams+f.events == 0 && f.mapped == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d allocations, %d handles, %d ranges of addresses, %d bytes mapped, %d streams, %d events",
+		len(f.held), len(f.handles), f.ranges, f.mapped, f.streams, f.events)
+}
+
+// around makes a call, unless it fails, and counts what the device gave.
+func (f *Failing) around(c *hook.Call, do func() error) error {
+	delay, late, others, err := f.meet(c.Name)
+	time.Sleep(delay)
+	if err != nil || late && c.Name == "QueryEvent" {
+		return err
+	}
+	switch c.Name {
+	case "MemAlloc", "MemCreate":
+		if err := f.room(c, others); err != nil {
+			return err
+		}
+	case "MemFree":
+		return f.free(c, do)
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch c.Name {
+	case "MemAlloc":
+		f.held[c.Ptr] = c.Size
+	case "MemInfo":
+		c.Size = max(c.Size-others, 0)
+	case "NewStream":
+		f.streams++
+	case "DestroyStream":
+		f.streams--
+	case "NewEvent":
+		f.events++
+	case "DestroyEvent":
+		f.events--
+	case "AddressReserve":
+		f.ranges++
+	case "AddressFree":
+		f.ranges--
+	case "MemCreate":
+		f.handles[c.Handle] = c.Size
+	case "MemRelease":
+		delete(f.handles, c.Handle)
+	case "MemMap":
+		f.mapped += c.Size
+	case "MemUnmap":
+		f.mapped -= c.Size
+	}
+	return nil
+}
+
+// meet counts a call and returns what goes wrong with it, and the bytes that
+// another process holds.
+func (f *Failing) meet(kind string) (delay time.Duration, late bool, others int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
 	f.byKind[kind]++
 	if f.lost != nil {
 		f.failed[kind]++
-		return 0, false, f.lost
+		return 0, false, 0, f.lost
 	}
 	for _, x := range f.faults {
 		n := f.byKind[kind]
@@ -180,184 +237,33 @@ func (f *Failing) meet(kind string) (delay time.Duration, late bool, err error) 
 			}
 		}
 	}
-	return delay, late, err
+	return delay, late, f.others, err
 }
 
-// count adds to what the device has given, after a call that did not fail.
-func (f *Failing) count(n *int, by int, err error) error {
-	if err == nil {
-		f.mu.Lock()
-		*n += by
-		f.mu.Unlock()
+// room fails when a call asks for more bytes than another process leaves.
+func (f *Failing) room(c *hook.Call, others int64) error {
+	if others == 0 {
+		return nil
+	}
+	free, total, err := f.Driver.Driver.MemInfo()
+	if err == nil && c.Size > free-others {
+		err = fmt.Errorf("%s: %w: %d bytes asked for, %d of %d free", c.Name, cupool.ErrOutOfMemory, c.Size, max(free-others, 0), total)
 	}
 	return err
 }
 
-// Leaks says what the device has given and not got back, "" for nothing.
-func (f *Failing) Leaks() string {
+// free makes MemFree. The address is not counted from before the call on: after
+// it, it may be another's.
+func (f *Failing) free(c *hook.Call, do func() error) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.held)+len(f.handles)+f.ranges+f.streams+f.events == 0 && f.mapped == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d allocations, %d handles, %d ranges of addresses, %d bytes mapped, %d streams, %d events",
-		len(f.held), len(f.handles), f.ranges, f.mapped, f.streams, f.events)
-}
-
-func (f *Failing) MemAlloc(size int64) (cupool.Ptr, error) {
-	if err := f.call("MemAlloc"); err != nil {
-		return 0, err
-	}
-	if err := f.room("MemAlloc", size); err != nil {
-		return 0, err
-	}
-	p, err := f.Driver.MemAlloc(size)
-	if err == nil {
-		f.mu.Lock()
-		f.held[p] = size
-		f.mu.Unlock()
-	}
-	return p, err
-}
-
-func (f *Failing) MemFree(p cupool.Ptr) error {
-	if err := f.call("MemFree"); err != nil {
-		return err
-	}
-	f.mu.Lock() // before the call: after it the address may be another's
-	size := f.held[p]
-	delete(f.held, p)
+	size := f.held[c.Ptr]
+	delete(f.held, c.Ptr)
 	f.mu.Unlock()
-	err := f.Driver.MemFree(p)
+	err := do()
 	if err != nil {
 		f.mu.Lock()
-		f.held[p] = size
+		f.held[c.Ptr] = size
 		f.mu.Unlock()
 	}
 	return err
-}
-
-func (f *Failing) MemInfo() (free, total int64, err error) {
-	if err := f.call("MemInfo"); err != nil {
-		return 0, 0, err
-	}
-	f.mu.Lock()
-	others := f.others
-	f.mu.Unlock()
-	free, total, err = f.Driver.MemInfo()
-	return max(free-others, 0), total, err
-}
-
-func (f *Failing) NewStream() (cupool.StreamHandle, error) {
-	if err := f.call("NewStream"); err != nil {
-		return 0, err
-	}
-	h, err := f.Driver.NewStream()
-	return h, f.count(&f.streams, 1, err)
-}
-
-func (f *Failing) DestroyStream(s cupool.StreamHandle) error {
-	if err := f.call("DestroyStream"); err != nil {
-		return err
-	}
-	return f.count(&f.streams, -1, f.Driver.DestroyStream(s))
-}
-
-func (f *Failing) SyncStream(s cupool.StreamHandle) error {
-	if err := f.call("SyncStream"); err != nil {
-		return err
-	}
-	return f.Driver.SyncStream(s)
-}
-
-func (f *Failing) NewEvent() (cupool.EventHandle, error) {
-	if err := f.call("NewEvent"); err != nil {
-		return 0, err
-	}
-	h, err := f.Driver.NewEvent()
-	return h, f.count(&f.events, 1, err)
-}
-
-func (f *Failing) DestroyEvent(e cupool.EventHandle) error {
-	if err := f.call("DestroyEvent"); err != nil {
-		return err
-	}
-	return f.count(&f.events, -1, f.Driver.DestroyEvent(e))
-}
-
-func (f *Failing) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error {
-	if err := f.call("RecordEvent"); err != nil {
-		return err
-	}
-	return f.Driver.RecordEvent(e, s)
-}
-
-func (f *Failing) QueryEvent(e cupool.EventHandle) (bool, error) {
-	delay, late, err := f.meet("QueryEvent")
-	time.Sleep(delay)
-	if err != nil || late {
-		return false, err
-	}
-	return f.Driver.QueryEvent(e)
-}
-
-func (f *Failing) SyncEvent(e cupool.EventHandle) error {
-	if err := f.call("SyncEvent"); err != nil {
-		return err
-	}
-	return f.Driver.SyncEvent(e)
-}
-
-func (f *Failing) StreamWaitEvent(s cupool.StreamHandle, e cupool.EventHandle) error {
-	if err := f.call("StreamWaitEvent"); err != nil {
-		return err
-	}
-	return f.Driver.StreamWaitEvent(s, e)
-}
-
-func (f *Failing) Copy(dst, src cupool.Ptr, n int64, s cupool.StreamHandle) error {
-	if err := f.call("Copy"); err != nil {
-		return err
-	}
-	return f.Driver.Copy(dst, src, n, s)
-}
-
-func (f *Failing) CopyIn(dst cupool.Ptr, src []byte, s cupool.StreamHandle) error {
-	if err := f.call("CopyIn"); err != nil {
-		return err
-	}
-	return f.Driver.CopyIn(dst, src, s)
-}
-
-func (f *Failing) CopyOut(dst []byte, src cupool.Ptr, s cupool.StreamHandle) error {
-	if err := f.call("CopyOut"); err != nil {
-		return err
-	}
-	return f.Driver.CopyOut(dst, src, s)
-}
-
-func (f *Failing) Memset(dst cupool.Ptr, value byte, n int64, s cupool.StreamHandle) error {
-	if err := f.call("Memset"); err != nil {
-		return err
-	}
-	return f.Driver.Memset(dst, value, n, s)
-}
-
-// Launch passes functions on to devices that run them.
-func (f *Failing) Launch(s cupool.StreamHandle, fn func()) error {
-	if err := f.call("Launch"); err != nil {
-		return err
-	}
-	l, ok := f.Driver.(cupool.Launcher)
-	if !ok {
-		return cupool.ErrNotSupported
-	}
-	return l.Launch(s, fn)
-}
-
-// snapshot returns how many calls of each kind were made.
-func (f *Failing) snapshot() map[string]int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.byKind)
 }

@@ -2,14 +2,12 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testlevel"
 )
 
 // sleeper is an allocator with memory of every sort: live and cached, in
@@ -229,56 +227,4 @@ func testSleepStorm(t *testing.T, e *env) {
 	}
 	close(done)
 	wg.Wait()
-}
-
-// testSleepFailing makes every call of Sleep and Wake fail in turn. The
-// allocator is awake with all contents then, or asleep, and works again when
-// the device does, with the contents that were kept.
-func testSleepFailing(t *testing.T, e *env) {
-	d := e.open(t)
-	defer func() { require.NoError(t, d.Close()) }()
-	calls := map[string]int{}
-	e.sleepTwice(t, d, "clean", func(f *Failing) { calls = f.snapshot() }, func(f *Failing) {
-		for kind, n := range f.snapshot() {
-			calls[kind] = n - calls[kind]
-		}
-	})
-	for _, kind := range []string{"SyncStream", "CopyOut", "MemUnmap", "MemRelease", "MemCreate", "MemMap", "MemSetAccess", "CopyIn"} {
-		require.NotZero(t, calls[kind], kind)
-		step := max(1, calls[kind]/testlevel.Choose(2, 1))
-		for n := 1; n <= calls[kind]; n += step {
-			e.sleepTwice(t, d, fmt.Sprintf("%s %d", kind, n), func(f *Failing) { f.FailNth(kind, n, errInjected) }, nil)
-		}
-		e.sleepTwice(t, d, kind+" always", func(f *Failing) { f.FailAlways(kind, errInjected) }, nil)
-	}
-}
-
-// sleepTwice sleeps and wakes twice on a device that arm makes fail.
-func (e *env) sleepTwice(t *testing.T, d cupool.Driver, name string, arm, after func(*Failing)) {
-	z := e.sleeper(t, d)
-	arm(z.f)
-	for range 2 {
-		if err := z.sleep(); !errors.Is(err, cupool.ErrAsleep) && err != nil { // it may not have been woken
-			require.ErrorIs(t, err, errInjected, name)
-		}
-		require.NoError(t, z.Check(), name)
-		if err := z.Wake(); err != nil {
-			require.ErrorIs(t, err, errInjected, name)
-			_, err = z.Alloc(5000, nil)
-			require.ErrorIs(t, err, cupool.ErrAsleep, name)
-		}
-		require.NoError(t, z.Check(), name)
-	}
-	if after != nil {
-		after(z.f)
-	}
-	z.f.Heal()
-	require.NoError(t, z.Wake(), name)
-	require.NoError(t, z.Check(), name)
-	require.NoError(t, z.verify(), name)
-	require.NoError(t, z.sleep(), name)
-	require.Zero(t, z.Stats().All.ReservedBytes.Current, name)
-	require.NoError(t, z.Wake(), name)
-	require.NoError(t, z.verify(), name)
-	z.end(t)
 }

@@ -15,72 +15,82 @@ import (
 	"github.com/cupool/cupool/internal/testlevel"
 )
 
+var errInjected = errors.New("injected failure")
+
 // Walk runs a long program on devices that open makes: once to count its driver
 // calls, and once for each of them, which fails. After every step the books are
 // right, and only the errors come back that were injected, or out of memory.
 // Later calls work, live blocks keep their contents, and Close gives everything
-// back to the device. Options are NoContents, and WaitsRun.
+// back to the device. Options are NoContents and WaitsRun. The quick form makes
+// some of the runs that there are, and the battery fewer.
 func Walk(t *testing.T, open func(*testing.T) cupool.Driver, cfg cupool.Config, opt Options) {
 	e := &env{open: open, cfg: cfg, opt: opt}
+	e.walks(t, testlevel.Choose(1<<20, 30))
+	for n := 1; e.closing(t, n, kinds[n%2]); n++ {
+	}
+}
+
+// testFaults walks the program with a configuration of the battery.
+func testFaults(t *testing.T, e *env) {
+	if e.opt.Wrap != nil || e.opt.Through != nil {
+		t.Skip("the program makes pools of its own")
+	}
+	e.walks(t, testlevel.Choose(100, 10))
+}
+
+// walks makes at most n runs with faults of each sort.
+func (e *env) walks(t *testing.T, n int) {
 	clean := e.walk(t, "clean", nil)
 	require.Zero(t, clean.failures, "the program fails without a fault")
 	calls := clean.f.snapshot()
-	for _, op := range driverCalls(cfg.Backing != cupool.BackingSegments) {
+	for _, op := range clean.driverCalls() {
 		require.NotZero(t, calls[op], "the program does not reach %s", op)
 	}
 	total := clean.f.Calls("")
 	t.Logf("%d driver calls: %v", total, calls)
 
-	oom := fmt.Errorf("%w: %w", errInjected, cupool.ErrOutOfMemory)
-	kinds := []struct {
-		name string
-		err  error
-	}{{"transient", errInjected}, {"out of memory", oom}}
-	stride, pairs := testlevel.Choose(1, 1+total/20), testlevel.Choose(300, 10)
 	if testlevel.Race || invariant.Enabled {
-		stride, pairs = 5*stride, max(pairs/5, 1)
+		n = max(n/5, 1)
 	}
 	c := choices(seed(t), 0)
 	runs := 0
-	for _, k := range kinds {
-		for n := 1 + c.IntN(stride); n <= total; n += stride {
-			e.walk(t, fmt.Sprintf("call %d of %d, %s", n, total, k.name), []Fault{{From: n, Err: k.err}})
+	for _, plans := range faultPlans(c, calls, total) {
+		c.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
+		for _, faults := range plans[:min(n, len(plans))] {
+			e.walk(t, fmt.Sprintf("%+v", faults), faults)
 			runs++
 		}
 	}
-	for _, op := range slices.Sorted(maps.Keys(calls)) { // in the quick form one of the kinds and rules each
-		n := calls[op]
-		for i, k := range kinds {
-			rules := []Fault{{From: 1, Every: 1}, {From: n/2 + 1, Every: 1}, {From: 1, Every: 3}, {From: 2, Every: 2}}
-			chosen := c.IntN(len(kinds) * len(rules))
-			for j, x := range rules {
-				if !testlevel.Long() && i*len(rules)+j != chosen {
-					continue
-				}
-				x.Call, x.Err = op, k.err
-				e.walk(t, fmt.Sprintf("%s from %d, every %d, %s", op, x.From, x.Every, k.name), []Fault{x})
-				runs++
+	t.Logf("%d runs", runs)
+}
+
+// kinds are the errors that calls fail with.
+var kinds = []error{errInjected, fmt.Errorf("%w: %w", errInjected, cupool.ErrOutOfMemory)}
+
+// faultPlans returns what can go wrong in a program with so many calls, by sort: one
+// call, many of one kind, two calls, and events that come late, or not before
+// everything is waited for.
+func faultPlans(c chooser, calls map[string]int, total int) [4][][]Fault {
+	var one, many, two, late [][]Fault
+	for _, err := range kinds {
+		for n := range total {
+			one = append(one, []Fault{{From: n + 1, Err: err}})
+		}
+		for _, op := range slices.Sorted(maps.Keys(calls)) {
+			for _, x := range []Fault{{From: 1, Every: 1}, {From: calls[op]/2 + 1, Every: 1}, {From: 1, Every: 3}, {From: 2, Every: 2}} {
+				x.Call, x.Err = op, err
+				many = append(many, []Fault{x})
 			}
 		}
 	}
-	for n := 1; ; n++ {
-		if !e.closing(t, n, kinds[n%2].err) {
-			break
-		}
-		runs++
-	}
-	for _, every := range []int{1, 2, 7} { // events come late, or not before everything is waited for
-		e.walk(t, fmt.Sprintf("every %d. event is late", every), []Fault{{Call: "QueryEvent", Every: every, Late: true}})
-		runs++
-	}
-	for range pairs {
-		a, b := kinds[c.IntN(len(kinds))], kinds[c.IntN(len(kinds))]
+	for range 300 {
 		i, j := 1+c.IntN(total), 1+c.IntN(30)
-		name := fmt.Sprintf("call %d %s, call %d %s", i, a.name, i+j, b.name)
-		e.walk(t, name, []Fault{{From: i, Err: a.err}, {From: i + j, Err: b.err}})
-		runs++
+		two = append(two, []Fault{{From: i, Err: kinds[c.IntN(2)]}, {From: i + j, Err: kinds[c.IntN(2)]}})
 	}
-	t.Logf("%d runs", runs)
+	for _, every := range []int{1, 2, 7} {
+		late = append(late, []Fault{{Call: "QueryEvent", Every: every, Late: true}})
+	}
+	return [...][][]Fault{one, many, two, late}
 }
 
 // closing fails the nth call of Close, once, and reports whether there was one. No
@@ -103,12 +113,11 @@ func (e *env) closing(t *testing.T, n int, err error) bool {
 	return w.f.Calls("")-before >= n
 }
 
-// driverCalls lists the operations of a Driver that the allocator uses, with
-// those of virtual memory.
-func driverCalls(virtual bool) []string {
+// driverCalls lists the operations of a Driver that the allocator uses.
+func (w *walker) driverCalls() []string {
 	ops := []string{"MemAlloc", "MemFree", "MemInfo", "NewStream", "DestroyStream", "SyncStream", "NewEvent", "DestroyEvent",
 		"RecordEvent", "QueryEvent", "SyncEvent", "StreamWaitEvent", "Copy", "CopyIn", "CopyOut", "Memset"}
-	if virtual {
+	if w.virtual {
 		ops = append(ops, "AddressReserve", "AddressFree", "MemCreate", "MemRelease", "MemMap", "MemSetAccess", "MemUnmap")
 	}
 	return ops
@@ -124,7 +133,9 @@ type walker struct {
 	pools    []*cupool.Pool // that are open, the root first
 	live     []held
 	failures int
+	remains  bool // a pool could not be closed as a whole: what it held is not in the books
 	contents bool
+	virtual  bool  // memory is virtual
 	whole    int64 // bytes of a segment of its own
 }
 
@@ -139,6 +150,11 @@ const markBytes = 64
 func (e *env) walk(t *testing.T, name string, faults []Fault) *walker {
 	w := e.walker(t, name, faults)
 	w.run()
+	if len(faults) == 0 && w.virtual {
+		st := w.c.Stats()
+		require.NotZero(t, st.Stitches, "the program does not stitch")
+		require.True(t, st.Moves > 0 || e.opt.WaitsRun, "nor moves memory between streams")
+	}
 	w.again()
 	w.end()
 	return w
@@ -150,7 +166,7 @@ func (e *env) walker(t *testing.T, name string, faults []Fault) *walker {
 	w.f = NewFailing(w.device)
 	cfg := e.cfg
 	cfg.Driver = w.f
-	w.whole = wholeOf(&cfg)
+	w.whole, w.virtual = wholeOf(&cfg), granularityOf(&cfg) > 0
 	cfg.Limit, cfg.SoftLimit, cfg.Fraction = max(6*w.whole, 96*mib), 2*w.whole, 0.9
 	w.f.Arm(faults...)
 	c, err := cupool.New(cfg)
@@ -193,7 +209,7 @@ func (w *walker) step(what string, err error) bool {
 	if live != int64(len(w.live)) {
 		w.t.Fatalf("%s: after %s the books have %d live blocks, the program has %d", w.name, what, live, len(w.live))
 	}
-	if n := w.f.Held(); n < reserved || n > reserved && w.failures == 0 && w.f.Failed("MemRelease")+w.f.Failed("MemUnmap")+w.f.Failed("MemFree") == 0 {
+	if n := w.f.Held(); n < reserved || n > reserved && !w.remains && w.f.Failed("MemRelease")+w.f.Failed("MemUnmap")+w.f.Failed("MemFree") == 0 {
 		w.t.Fatalf("%s: after %s the device has given %d bytes, the books say %d", w.name, what, n, reserved)
 	}
 	return err == nil
@@ -296,6 +312,7 @@ func (w *walker) closePool(p *cupool.Pool) {
 			err = nil
 		}
 	}
+	w.remains = w.remains || err != nil
 	w.gone(p)
 	w.step("close a pool", err)
 }
@@ -390,6 +407,7 @@ func (w *walker) run() {
 		if !slices.Contains(c.Pools(), whollys) {
 			w.gone(whollys)
 		}
+		w.remains = w.remains || err != nil
 		w.step("retire", err)
 	}
 	w.free(kept, u)
@@ -411,10 +429,11 @@ func (w *walker) regone() {
 
 // stitch joins free memory, where it is virtual.
 func (w *walker) stitch(s, u *cupool.Stream) {
-	g := w.f.VMMGranularity()
-	if g == 0 {
+	if !w.virtual {
 		return
 	}
+	w.step("empty cache", w.c.EmptyCache()) // so that there is nothing else to take
+	g := w.f.VMMGranularity()
 	var x [4]cupool.Block
 	for i := range x {
 		x[i] = w.alloc(w.c, 2*g, s)
@@ -517,3 +536,5 @@ func (w *walker) end() {
 	}
 	require.NoError(w.t, w.device.Close(), w.name)
 }
+
+func second[T any](_ T, err error) error { return err }
