@@ -22,16 +22,14 @@ func BenchmarkAllReduce(b *testing.B) {
 				copy(to, from)
 			}
 		})
-		for _, w := range []way{ways[0], ways[2]} {
-			for _, n := range []int{2, 8} {
-				b.Run(fmt.Sprintf("%s/ranks=%d/%dKiB", w.name, n, size>>10), func(b *testing.B) { benchAllReduce(b, w, n, size) })
-			}
+		for _, n := range []int{2, 8} {
+			b.Run(fmt.Sprintf("ranks=%d/%dKiB", n, size>>10), func(b *testing.B) { benchAllReduce(b, n, size) })
 		}
 	}
 }
 
-func benchAllReduce(b *testing.B, w way, n, size int) {
-	comms, pools := w.comms(b, n, nil)
+func benchAllReduce(b *testing.B, n, size int) {
+	comms, pools := group(b, n, newPool)
 	mems := make([]Memory, n)
 	for rank := range n {
 		buf, err := cupool.NewBuffer[float32](pools[rank], size/4, nil)

@@ -6,8 +6,62 @@ import (
 	"github.com/cupool/cupool"
 )
 
+// A call is one call of a Comm's method.
+type call struct {
+	kind     kind
+	op       Op
+	peer     int // of Send and Recv; the root of Broadcast
+	dst, src Memory
+	s        *cupool.Stream
+	in, out  []byte // the elements of src and dst, while the call runs
+}
+
+// A kind says which method a call is.
+type kind uint8
+
+const (
+	allReduce kind = iota
+	broadcast
+	allGather
+	reduceScatter
+	send
+	recv
+)
+
+// String returns the name of the method.
+func (k kind) String() string {
+	return [...]string{"AllReduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv"}[k]
+}
+
+// memory is what another rank's call has as much of.
+func (k *call) memory() Memory {
+	if k.kind == recv || k.kind == reduceScatter {
+		return k.dst
+	}
+	return k.src
+}
+
+// String says what all ranks have to call alike.
+func (k *call) String() string {
+	m := k.memory()
+	s := fmt.Sprintf("%v of %d %v elements", k.kind, m.Count, m.Type)
+	switch k.kind {
+	case allReduce, reduceScatter:
+		s += fmt.Sprintf(" (%v)", k.op)
+	case broadcast:
+		s += fmt.Sprintf(" from rank %d", k.peer)
+	}
+	return s
+}
+
+// same reports whether another rank's collective call is the same.
+func (k *call) same(o *call) bool {
+	a, b := k.memory(), o.memory()
+	return k.kind == o.kind && k.op == o.op && k.peer == o.peer && a.Count == b.Count && a.Type == b.Type
+}
+
 // AllReduce implements Comm.
-func (c *hostComm) AllReduce(dst, src Memory, op Op, s *cupool.Stream) error {
+func (c *local) AllReduce(dst, src Memory, op Op, s *cupool.Stream) error {
 	if err := c.fits(allReduce, op, dst, src, 1, 1); err != nil {
 		return err
 	}
@@ -15,7 +69,7 @@ func (c *hostComm) AllReduce(dst, src Memory, op Op, s *cupool.Stream) error {
 }
 
 // Broadcast implements Comm.
-func (c *hostComm) Broadcast(dst, src Memory, root int, s *cupool.Stream) error {
+func (c *local) Broadcast(dst, src Memory, root int, s *cupool.Stream) error {
 	if root < 0 || root >= c.size {
 		return c.noRank(broadcast, root)
 	}
@@ -29,7 +83,7 @@ func (c *hostComm) Broadcast(dst, src Memory, root int, s *cupool.Stream) error 
 }
 
 // AllGather implements Comm.
-func (c *hostComm) AllGather(dst, src Memory, s *cupool.Stream) error {
+func (c *local) AllGather(dst, src Memory, s *cupool.Stream) error {
 	if err := c.fits(allGather, Sum, dst, src, 1, c.size); err != nil {
 		return err
 	}
@@ -37,7 +91,7 @@ func (c *hostComm) AllGather(dst, src Memory, s *cupool.Stream) error {
 }
 
 // ReduceScatter implements Comm.
-func (c *hostComm) ReduceScatter(dst, src Memory, op Op, s *cupool.Stream) error {
+func (c *local) ReduceScatter(dst, src Memory, op Op, s *cupool.Stream) error {
 	if err := c.fits(reduceScatter, op, dst, src, c.size, 1); err != nil {
 		return err
 	}
@@ -45,7 +99,7 @@ func (c *hostComm) ReduceScatter(dst, src Memory, op Op, s *cupool.Stream) error
 }
 
 // Send implements Comm.
-func (c *hostComm) Send(src Memory, to int, s *cupool.Stream) error {
+func (c *local) Send(src Memory, to int, s *cupool.Stream) error {
 	if to < 0 || to >= c.size || to == c.rank {
 		return c.noRank(send, to)
 	}
@@ -56,7 +110,7 @@ func (c *hostComm) Send(src Memory, to int, s *cupool.Stream) error {
 }
 
 // Recv implements Comm.
-func (c *hostComm) Recv(dst Memory, from int, s *cupool.Stream) error {
+func (c *local) Recv(dst Memory, from int, s *cupool.Stream) error {
 	if from < 0 || from >= c.size || from == c.rank {
 		return c.noRank(recv, from)
 	}
@@ -66,13 +120,13 @@ func (c *hostComm) Recv(dst Memory, from int, s *cupool.Stream) error {
 	return c.queue(call{kind: recv, peer: from, dst: dst, s: s})
 }
 
-func (c *hostComm) noRank(k kind, rank int) error {
-	return fmt.Errorf("dist: %s of rank %d, with rank %d of %d: %w", kindNames[k], c.rank, rank, c.size, ErrRank)
+func (c *local) noRank(k kind, rank int) error {
+	return fmt.Errorf("dist: %v of rank %d, with rank %d of %d: %w", k, c.rank, rank, c.size, ErrRank)
 }
 
 // fits checks that dst times more is as long as src times parts.
-func (c *hostComm) fits(k kind, op Op, dst, src Memory, dstTimes, srcTimes int) error {
-	call := func() string { return fmt.Sprintf("dist: %s of rank %d", kindNames[k], c.rank) }
+func (c *local) fits(k kind, op Op, dst, src Memory, dstTimes, srcTimes int) error {
+	call := func() string { return fmt.Sprintf("dist: %v of rank %d", k, c.rank) }
 	switch {
 	case dst.Count < 0 || src.Count < 0 || dst.Type != src.Type || dst.Count*dstTimes != src.Count*srcTimes:
 		return fmt.Errorf("%s of %d ranks: dst is %d %v elements, src %d %v: %w", call(), c.size, dst.Count, dst.Type, src.Count, src.Type, cupool.ErrSizeMismatch)

@@ -29,27 +29,20 @@ func newCUDAPool(t testing.TB) *cupool.Pool {
 // A GPU's memory goes over the host, with the results of the host device.
 func TestCollectivesOnCUDA(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
-		pools := makePools(t, n, newCUDAPool)
-		local, err := Local(pools...)
-		require.NoError(t, err)
-		sockets := connectAll(t, joinAll(t, n, nil), pools)
-		for _, comms := range [][]Comm{local, sockets} {
-			all := rigs(t, comms, pools)
-			for _, typ := range []Type{Float32, Int64} {
-				for _, count := range []int{0, 7, 5000} {
-					noErrors(t, parallel(n, func(rank int) error { return all[rank].collectives(typ, count) }))
-				}
+		comms, pools := group(t, n, newCUDAPool)
+		all := rigs(t, comms, pools)
+		for _, typ := range []Type{Float32, Int64} {
+			for _, count := range []int{0, 7, 5000} {
+				noErrors(t, parallel(n, func(rank int) error { return all[rank].collectives(typ, count) }))
 			}
-			noErrors(t, parallel(n, func(rank int) error { return comms[rank].Close() }))
 		}
+		noErrors(t, parallel(n, func(rank int) error { return comms[rank].Close() }))
 	}
 }
 
 func TestReducerOnCUDA(t *testing.T) {
 	const n = 2
-	pools := makePools(t, n, newCUDAPool)
-	comms, err := Local(pools...)
-	require.NoError(t, err)
+	comms, pools := group(t, n, newCUDAPool)
 	noErrors(t, parallel(n, func(rank int) error {
 		tr, err := newTrainer(comms[rank], pools[rank], ReducerConfig{BucketBytes: 4000})
 		if err != nil {
@@ -66,9 +59,7 @@ func TestReducerOnCUDA(t *testing.T) {
 
 // What goes over the host cannot be part of a graph, and says so.
 func TestCaptureOverTheHostIsRefused(t *testing.T) {
-	pools := makePools(t, 2, newCUDAPool)
-	comms, err := Local(pools...)
-	require.NoError(t, err)
+	comms, pools := group(t, 2, newCUDAPool)
 	tr, err := newTrainer(comms[0], pools[0], ReducerConfig{})
 	require.NoError(t, err)
 	m, err := OfTensor(tr.grads[0])

@@ -1,17 +1,12 @@
-// Package dist runs a program on several devices, in one process or in many:
-// ranks find each other (Join), exchange what their devices hold (Comm) and
-// train one network on parts of the same batch (Reducer).
+// Package dist is what the ranks of a group do together: they exchange what their
+// devices hold (Comm) and train one network on parts of the same batch (Reducer).
+// FromEnv says which rank a launcher has made of a process.
 //
-// Comm has two implementations here and one in package nccl: Connect's moves
-// memory over sockets and works on every device, Local's moves it between ranks
-// of one process, and package nccl's between GPUs.
+// Local makes the Comms of one process, on every device, and package nccl those of
+// GPUs, in one process or in many, on one machine or on several.
 //
-// A program that is started once on each of two machines, with the variables
-// that torchrun, Slurm and Kubernetes set:
-//
-//	cfg, err := dist.FromEnv()
-//	group, err := dist.Join(ctx, cfg)
-//	comm, err := dist.Connect(ctx, group, pool)
+//	l, err := dist.FromEnv()
+//	comm, err := nccl.New(ctx, pool, nccl.Config{Rank: l.Rank, Size: l.Size, Address: l.Address, Token: l.Token})
 //	err = comm.AllReduce(m, m, dist.Avg, stream)
 package dist
 
@@ -37,10 +32,9 @@ type Comm interface {
 	Rank() int
 	Size() int
 
-	// AllReduce sets dst on every rank to op over the src of all ranks. Each
-	// element is added up in an order that depends on its place, the count,
-	// Size and the Group alone: from Comms of Connect and Local, all ranks get
-	// the same bits, in every run.
+	// AllReduce sets dst on every rank to op over the src of all ranks. Local
+	// adds in the order of the ranks: all of them get the same bits, in every
+	// run.
 	AllReduce(dst, src Memory, op Op, s *cupool.Stream) error
 	// Broadcast sets dst on every rank to the src of root. The src of others
 	// is ignored.
@@ -56,8 +50,8 @@ type Comm interface {
 	// Recv sets dst to what a rank sends.
 	Recv(dst Memory, from int, s *cupool.Stream) error
 	// Group calls f, and the calls of this Comm in f are one: a Send and a Recv
-	// in it do not wait for each other, and small AllReduces may go together.
-	// No call in it has the dst of another one. All ranks group the same
+	// in it do not wait for each other, and collective calls go together. No
+	// call in it uses the dst of another one. All ranks group the same
 	// collective calls. It returns f's error, or its own; after f's error none
 	// of the calls is made.
 	Group(f func() error) error

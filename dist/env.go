@@ -10,53 +10,64 @@ import (
 	"github.com/cupool/cupool"
 )
 
+// maxSize is the largest group that FromEnv believes in.
+const maxSize = 1 << 16
+
 // slurmPort is where rank 0 listens in Slurm's jobs, without MASTER_PORT, plus the
 // job's number modulo 10,000, so that two jobs on one machine do not meet.
 const slurmPort = 20_000
 
-// FromEnv returns the configuration of a process that a launcher has started. Of
-// the variables for the same thing, the first that is set counts:
+// A Launch is what a launcher tells a process.
+type Launch struct {
+	Rank      int    // from 0 to Size-1, another one in each process
+	Size      int    // ranks; 0: nothing was told
+	LocalRank int    // among those of this machine: the number of the GPU to take
+	Address   string // HOST:PORT of rank 0; "" where nothing was told, or of a single rank
+	Token     string // the secret of the group
+}
+
+// FromEnv returns what the launcher of this process has put into its environment.
+// Of the variables for the same thing, the first that is set counts:
 //
 //   - Rank: RANK, SLURM_PROCID, JOB_COMPLETION_INDEX
 //   - Size: WORLD_SIZE, SLURM_NTASKS
 //   - LocalRank: LOCAL_RANK, SLURM_LOCALID
-//   - Rendezvous: MASTER_ADDR, or else the first machine of SLURM_STEP_NODELIST,
+//   - Address: MASTER_ADDR, or else the first machine of SLURM_STEP_NODELIST,
 //     of SLURM_JOB_NODELIST, or SLURM_LAUNCH_NODE_IPADDR; and MASTER_PORT, or
 //     else a port made from SLURM_JOB_ID. torchrun listens on MASTER_PORT itself
 //     where it sets TORCHELASTIC_USE_AGENT_STORE=True: it is the next one then
-//   - Token: CUPOOL_DIST_TOKEN
-//   - Host: CUPOOL_DIST_HOST
+//   - Token: CUPOOL_DIST_TOKEN, which no launcher sets
 //
 // torchrun and the training operators of Kubernetes set the first of each, srun
 // those of Slurm, and an indexed job of Kubernetes JOB_COMPLETION_INDEX.
 //
 // Variables that are empty count as not set. Without RANK, SLURM_PROCID and
-// WORLD_SIZE it returns a group of one. It fails with a *cupool.ConfigError
-// that names the variable.
-func FromEnv() (Config, error) {
-	cfg := Config{Token: os.Getenv("CUPOOL_DIST_TOKEN"), Host: os.Getenv("CUPOOL_DIST_HOST")}
+// WORLD_SIZE there is no launcher. FromEnv fails with a *cupool.ConfigError that
+// names the variable.
+func FromEnv() (Launch, error) {
+	l := Launch{Token: os.Getenv("CUPOOL_DIST_TOKEN")}
 	if first("RANK", "SLURM_PROCID", "WORLD_SIZE") == "" {
-		return cfg, nil
+		return l, nil
 	}
 	rank, size := first("RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"), first("WORLD_SIZE", "SLURM_NTASKS")
 	switch {
 	case size == "":
-		return cfg, missing("WORLD_SIZE", rank)
+		return l, missing("WORLD_SIZE", rank)
 	case rank == "":
-		return cfg, missing("RANK", size)
+		return l, missing("RANK", size)
 	}
-	if err := numbers(&cfg, rank, size, first("LOCAL_RANK", "SLURM_LOCALID")); err != nil {
-		return cfg, err
+	if err := l.numbers(rank, size, first("LOCAL_RANK", "SLURM_LOCALID")); err != nil {
+		return l, err
 	}
 	host, err := masterHost()
 	if err != nil {
-		return cfg, err
+		return l, err
 	}
 	port, err := masterPort()
 	if err != nil {
-		return cfg, err
+		return l, err
 	}
-	return rendezvous(cfg, host, port)
+	return l, l.meetAt(host, port)
 }
 
 func masterPort() (string, error) {
@@ -120,11 +131,11 @@ func firstHost(list string) (string, bool) {
 }
 
 // numbers reads the three numbers of a rank. LocalRank may be missing.
-func numbers(cfg *Config, rank, size, local string) error {
+func (l *Launch) numbers(rank, size, local string) error {
 	for _, v := range []struct {
 		name string
 		to   *int
-	}{{rank, &cfg.Rank}, {size, &cfg.Size}, {local, &cfg.LocalRank}} {
+	}{{rank, &l.Rank}, {size, &l.Size}, {local, &l.LocalRank}} {
 		if v.name == "" {
 			continue
 		}
@@ -136,28 +147,30 @@ func numbers(cfg *Config, rank, size, local string) error {
 		*v.to = n
 	}
 	switch {
-	case cfg.Size < 1 || cfg.Size > maxSize:
+	case l.Size < 1 || l.Size > maxSize:
 		return badVariable(size, os.Getenv(size), fmt.Sprintf("a group has 1 to %d ranks", maxSize))
-	case cfg.Rank >= cfg.Size:
-		return badVariable(rank, os.Getenv(rank), fmt.Sprintf("ranks of a group of %d (%s) are 0 to %d", cfg.Size, size, cfg.Size-1))
+	case l.Rank >= l.Size:
+		return badVariable(rank, os.Getenv(rank), fmt.Sprintf("ranks of a group of %d (%s) are 0 to %d", l.Size, size, l.Size-1))
 	}
 	return nil
 }
 
-func rendezvous(cfg Config, host, port string) (Config, error) {
+// meetAt sets Address.
+func (l *Launch) meetAt(host, port string) error {
+	host, port = strings.Trim(host, "[]"), strings.TrimSpace(port)
 	switch {
-	case host == "" && port == "" && cfg.Size == 1:
-		return cfg, nil
+	case host == "" && port == "" && l.Size == 1:
+		return nil
 	case host == "":
-		return cfg, badVariable("MASTER_ADDR", "", "it is the name or address of rank 0's machine")
+		return badVariable("MASTER_ADDR", "", "it is the name or address of rank 0's machine")
 	case port == "":
-		return cfg, badVariable("MASTER_PORT", "", "it is the port on which rank 0 listens")
+		return badVariable("MASTER_PORT", "", "it is the port on which rank 0 listens")
 	}
-	cfg.Rendezvous = net.JoinHostPort(strings.Trim(host, "[]"), strings.TrimSpace(port))
-	if reason := addressError(cfg.Rendezvous); reason != "" {
-		return cfg, badVariable("MASTER_PORT", port, reason)
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return badVariable("MASTER_PORT", port, "it is a number from 1 to 65535")
 	}
-	return cfg, nil
+	l.Address = net.JoinHostPort(host, port)
+	return nil
 }
 
 // first returns the first of the names that is set, or nothing.

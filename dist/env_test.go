@@ -15,7 +15,7 @@ import (
 func setEnv(t *testing.T, vars ...string) {
 	for _, name := range []string{
 		"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "JOB_COMPLETION_INDEX", "SLURM_PROCID", "SLURM_NTASKS",
-		"SLURM_LOCALID", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_ID", "CUPOOL_DIST_TOKEN", "CUPOOL_DIST_HOST",
+		"SLURM_LOCALID", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_ID", "CUPOOL_DIST_TOKEN",
 		"TORCHELASTIC_USE_AGENT_STORE",
 	} {
 		t.Setenv(name, "")
@@ -29,60 +29,58 @@ func setEnv(t *testing.T, vars ...string) {
 func TestFromEnv(t *testing.T) {
 	for name, test := range map[string]struct {
 		vars []string
-		want Config
+		want Launch
 	}{
-		"nothing": {nil, Config{}},
+		"nothing": {nil, Launch{}},
 		"torchrun": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500"},
-			Config{Rank: 3, Size: 8, LocalRank: 1, Rendezvous: "node7:29500"},
+			Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29500"},
 		},
 		"torchrun whose agent has the port": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "TORCHELASTIC_USE_AGENT_STORE=True"},
-			Config{Rank: 3, Size: 8, LocalRank: 1, Rendezvous: "node7:29501"},
+			Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29501"},
 		},
 		"torchrun in a Slurm job": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0"},
-			Config{Rank: 3, Size: 8, LocalRank: 1, Rendezvous: "node7:29500"},
+			Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29500"},
 		},
 		"IPv6": {
 			[]string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=fd00::1", "MASTER_PORT=1234"},
-			Config{Size: 2, Rendezvous: "[fd00::1]:1234"},
+			Launch{Size: 2, Address: "[fd00::1]:1234"},
 		},
 		"IPv6 in brackets": {
 			[]string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=[fd00::1]", "MASTER_PORT=1234"},
-			Config{Size: 2, Rendezvous: "[fd00::1]:1234"},
+			Launch{Size: 2, Address: "[fd00::1]:1234"},
 		},
-		"token and host": {
-			[]string{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1", "CUPOOL_DIST_TOKEN=x", "CUPOOL_DIST_HOST=10.0.0.2"},
-			Config{Rank: 1, Size: 2, Rendezvous: "a:1", Token: "x", Host: "10.0.0.2"},
+		"a token": {
+			[]string{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1", "CUPOOL_DIST_TOKEN=x"},
+			Launch{Rank: 1, Size: 2, Address: "a:1", Token: "x"},
 		},
-		"one rank of a launcher": {[]string{"RANK=0", "WORLD_SIZE=1"}, Config{Size: 1}},
+		"one rank of a launcher": {[]string{"RANK=0", "WORLD_SIZE=1"}, Launch{Size: 1}},
 		"Kubernetes' indexed job": {
 			[]string{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=4", "MASTER_ADDR=job-0.svc", "MASTER_PORT=29500"},
-			Config{Rank: 2, Size: 4, Rendezvous: "job-0.svc:29500"},
+			Launch{Rank: 2, Size: 4, Address: "job-0.svc:29500"},
 		},
-		"an indexed job of single programs": {[]string{"JOB_COMPLETION_INDEX=2"}, Config{}},
+		"an indexed job of single programs": {[]string{"JOB_COMPLETION_INDEX=2"}, Launch{}},
 		"Slurm": {
 			[]string{"SLURM_PROCID=5", "SLURM_NTASKS=16", "SLURM_LOCALID=5", "SLURM_JOB_NODELIST=gpu[007-010,3],x", "SLURM_JOB_ID=1234567", "SLURM_LAUNCH_NODE_IPADDR=10.1.1.1"},
-			Config{Rank: 5, Size: 16, LocalRank: 5, Rendezvous: "gpu007:24567"},
+			Launch{Rank: 5, Size: 16, LocalRank: 5, Address: "gpu007:24567"},
 		},
 		"Slurm's step": {
 			[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_STEP_NODELIST=b2", "SLURM_JOB_NODELIST=b[1-3]", "MASTER_PORT=77"},
-			Config{Size: 2, Rendezvous: "b2:77"},
+			Launch{Size: 2, Address: "b2:77"},
 		},
 		"Slurm with an address": {
 			[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LAUNCH_NODE_IPADDR=10.1.1.1", "MASTER_PORT=77"},
-			Config{Size: 2, Rendezvous: "10.1.1.1:77"},
+			Launch{Size: 2, Address: "10.1.1.1:77"},
 		},
-		"a shell of salloc": {[]string{"SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, Config{}},
+		"a shell of salloc": {[]string{"SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, Launch{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, test.vars...)
 			got, err := FromEnv()
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
-			_, err = got.checked()
-			require.NoError(t, err)
 		})
 	}
 }
@@ -116,25 +114,6 @@ func TestFromEnvRefuses(t *testing.T) {
 			require.ErrorAs(t, err, &bad)
 			require.Equal(t, test.field, bad.Field)
 		})
-	}
-}
-
-func TestConfigRefuses(t *testing.T) {
-	for field, cfg := range map[string]Config{
-		"Size":       {Size: -1},
-		"Rank":       {Rank: 2, Size: 2, Rendezvous: "a:1"},
-		"LocalRank":  {LocalRank: -1},
-		"Timeout":    {Timeout: -1},
-		"Rendezvous": {Size: 2},
-	} {
-		var bad *cupool.ConfigError
-		_, err := Join(t.Context(), cfg)
-		require.ErrorAs(t, err, &bad)
-		require.Equal(t, field, bad.Field)
-	}
-	for _, addr := range []string{"a", ":1", "a:", "a:0", "a:b", "::1:2", "a:70000"} {
-		_, err := Join(t.Context(), Config{Size: 2, Rendezvous: addr})
-		require.ErrorIs(t, err, cupool.ErrInvalidConfig, addr)
 	}
 }
 

@@ -1,24 +1,17 @@
 package dist_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
-	"net"
 	"os"
 	"sync"
-	"testing"
-	"time"
 
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
-	"github.com/cupool/cupool/internal/exampletest"
 )
-
-func TestExamplesAreComplete(t *testing.T) { exampletest.Complete(t) }
 
 // newPool returns a pool over the computer's own memory.
 func newPool() *cupool.Pool {
@@ -58,76 +51,16 @@ func ExampleLocal() {
 	// rank 0 of 2 [2 4 1] <nil> <nil>
 }
 
-// A program that torchrun, srun or Kubernetes starts, once for each GPU.
+// What torchrun, srun or Kubernetes tells each process.
 func ExampleFromEnv() {
-	os.Setenv("RANK", "0")
-	os.Setenv("WORLD_SIZE", "1")
-	defer os.Unsetenv("RANK")
-	defer os.Unsetenv("WORLD_SIZE")
-
-	cfg, err := dist.FromEnv()
-	if err != nil {
-		log.Fatal(err)
+	for name, value := range map[string]string{"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29500"} {
+		os.Setenv(name, value)
+		defer os.Unsetenv(name)
 	}
-	group, err := dist.Join(context.Background(), cfg)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer group.Close()
-	pool := newPool() // of the GPU with the number group.LocalRank()
-	comm, err := dist.Connect(context.Background(), group, pool)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer comm.Close()
-	fmt.Println("rank", group.Rank(), "of", group.Size(), "on GPU", group.LocalRank(), "failed:", group.Err())
-	// Output: rank 0 of 1 on GPU 0 failed: <nil>
-}
-
-// Processes find each other at one address, here of this machine, and share values.
-func ExampleJoin() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	rendezvous := l.Addr().String()
-	l.Close()
-
-	rank := func(rank int) { // each is a process of its own otherwise
-		group, err := dist.Join(context.Background(), dist.Config{Rank: rank, Size: 2, Rendezvous: rendezvous, Token: "a secret"})
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer group.Close()
-		if rank == 1 {
-			if err := group.Set("greeting", []byte("hello from rank 1")); err != nil {
-				log.Fatal(err)
-			}
-			if _, err := group.Get(context.Background(), "heard"); err != nil {
-				log.Fatal(err)
-			}
-			return
-		}
-		greeting, err := group.Get(context.Background(), "greeting") // waits until it is set
-		fmt.Printf("%s %v\n", greeting, err)
-		if err := group.Set("heard", nil); err != nil {
-			log.Fatal(err)
-		}
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { rank(0) })
-	wg.Go(func() { rank(1) })
-	wg.Wait()
-	// Output: hello from rank 1 <nil>
-}
-
-// A rank that does not come is named, and nothing hangs.
-func ExampleErrRank() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond) // dist.DefaultTimeout otherwise
-	defer cancel()
-	_, err := dist.Join(ctx, dist.Config{Size: 2, Rendezvous: "127.0.0.1:47631"})
-	fmt.Println(errors.Is(err, dist.ErrRank), dist.DefaultTimeout)
-	// Output: true 10m0s
+	var l dist.Launch
+	l, err := dist.FromEnv()
+	fmt.Println("rank", l.Rank, "of", l.Size, "on GPU", l.LocalRank, "meets the others at", l.Address, err)
+	// Output: rank 3 of 8 on GPU 1 meets the others at first:29500 <nil>
 }
 
 // The other calls of a Comm, on two ranks.

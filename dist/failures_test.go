@@ -1,7 +1,6 @@
 package dist
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -32,6 +31,14 @@ func queueOn(r *rig, count int, f func(m Memory) error) error {
 func TestMismatchesAreFound(t *testing.T) {
 	big := piece
 	for name, test := range map[string]struct{ rank0, others func(r *rig, m Memory) error }{
+		"groups": {
+			func(r *rig, m Memory) error { return r.AllReduce(m, m, Sum, r.s) },
+			func(r *rig, m Memory) error {
+				one, two := m, m
+				one.Count, two.Count, two.Ptr = 1, 1, m.Ptr+4
+				return r.Group(func() error { return errors.Join(r.AllReduce(one, one, Sum, r.s), r.AllReduce(two, two, Sum, r.s)) })
+			},
+		},
 		"counts": {
 			func(r *rig, m Memory) error { m.Count = 5; return r.AllReduce(m, m, Sum, r.s) },
 			func(r *rig, m Memory) error { m.Count = 6; return r.AllReduce(m, m, Sum, r.s) },
@@ -76,7 +83,7 @@ func TestMismatchesAreFound(t *testing.T) {
 	} {
 		for _, w := range ways {
 			t.Run(w.name+" "+name, func(t *testing.T) {
-				comms, pools := w.comms(t, 3, nil)
+				comms, pools := group(t, 3, w.pool)
 				all := rigs(t, comms, pools)
 				errs := parallel(3, func(rank int) error {
 					f := test.others
@@ -138,11 +145,11 @@ func TestCallsAreChecked(t *testing.T) {
 func TestLateRank(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			comms, pools := w.comms(t, 3, func(c *Config) { c.Timeout = 500 * time.Millisecond })
+			comms, pools := groupWithin(t, 500*time.Millisecond, 3, w.pool)
 			all := rigs(t, comms, pools)
 			errs := parallel(3, func(rank int) error {
 				if rank == 1 {
-					<-comms[1].(*hostComm).shut // comes when it is too late
+					require.Eventually(t, func() bool { return comms[1].Err() != nil }, patient, time.Millisecond) // comes when it is too late
 				}
 				return queueOn(all[rank], 100, func(m Memory) error { return all[rank].AllReduce(m, m, Sum, all[rank].s) })
 			})
@@ -158,7 +165,7 @@ func TestLateRank(t *testing.T) {
 func TestAbort(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			comms, pools := w.comms(t, 3, nil)
+			comms, pools := group(t, 3, w.pool)
 			all := rigs(t, comms, pools)
 			errs := parallel(3, func(rank int) error {
 				if rank == 1 {
@@ -182,7 +189,7 @@ func TestAbort(t *testing.T) {
 // A rank that is idle learns of another's end, too.
 func TestIdleRankIsTold(t *testing.T) {
 	for _, w := range ways {
-		comms, _ := w.comms(t, 3, nil)
+		comms, _ := group(t, 3, w.pool)
 		require.NoError(t, comms[2].Abort())
 		for _, c := range comms[:2] {
 			require.Eventually(t, func() bool { return errors.Is(c.Err(), ErrRank) }, patient, time.Millisecond, w.name)
@@ -222,40 +229,11 @@ type closedComm struct{ Comm }
 
 func (closedComm) Close() error { return nil }
 
-func TestConnectFails(t *testing.T) {
-	pool := newPool(t)
-	_, err := Connect(t.Context(), nil, pool)
+func TestLocalRefuses(t *testing.T) {
+	_, err := Local()
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	groups := joinAll(t, 3, func(c *Config) { c.Timeout = 500 * time.Millisecond })
-	_, err = Connect(t.Context(), groups[0], nil)
+	_, err = Local(newPool(t), nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	_, err = Local()
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	_, err = Local(pool, nil)
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-
-	errs := parallel(2, func(rank int) error { // rank 2 does not come
-		_, err := Connect(t.Context(), groups[rank], pool)
-		return err
-	})
-	for _, err := range errs {
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	}
-
-	groups = joinAll(t, 3, nil)
-	errs = parallel(3, func(rank int) error { // rank 2 dies
-		if rank == 2 {
-			return groups[2].server.conn.Close()
-		}
-		_, err := Connect(t.Context(), groups[rank], pool)
-		return err
-	})
-	require.NoError(t, errs[2])
-	for _, err := range errs[:2] {
-		require.ErrorIs(t, err, ErrRank)
-		require.ErrorContains(t, err, "rank 2")
-		require.ErrorContains(t, err, "is gone")
-	}
 }
 
 func TestFailedGroup(t *testing.T) {

@@ -1,9 +1,7 @@
 package dist
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -49,15 +47,6 @@ func newStagedPool(t testing.TB) *cupool.Pool {
 	return pool
 }
 
-// freeAddress returns an address on which nobody listens.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // parallel calls f for each rank at once and returns the errors.
 func parallel(n int, f func(rank int) error) []error {
 	errs := make([]error, n)
@@ -76,74 +65,25 @@ func noErrors(t testing.TB, errs []error) {
 	}
 }
 
-// joinAll returns the ranks of a group of this process, over sockets.
-func joinAll(t testing.TB, n int, change func(*Config)) []*Group {
+// ways are the devices that Local treats differently.
+var ways = []struct {
+	name string
+	pool func(testing.TB) *cupool.Pool
+}{{"direct", newPool}, {"staged", newStagedPool}}
+
+// group returns the ranks of a group, whose patience is a test's.
+func group(t testing.TB, n int, newPool func(testing.TB) *cupool.Pool) ([]Comm, []*cupool.Pool) {
 	t.Helper()
-	groups := make([]*Group, n)
-	addr := freeAddress(t)
-	noErrors(t, parallel(n, func(rank int) (err error) {
-		cfg := Config{Rank: rank, Size: n, Rendezvous: addr, Timeout: patient}
-		if change != nil {
-			change(&cfg)
-		}
-		groups[rank], err = Join(context.Background(), cfg)
-		return err
-	}))
-	t.Cleanup(func() {
-		for _, g := range groups {
-			_ = g.Close()
-		}
-	})
-	return groups
+	return groupWithin(t, patient, n, newPool)
 }
 
-func connectAll(t testing.TB, groups []*Group, pools []*cupool.Pool) []Comm {
+func groupWithin(t testing.TB, timeout time.Duration, n int, newPool func(testing.TB) *cupool.Pool) ([]Comm, []*cupool.Pool) {
 	t.Helper()
-	comms := make([]Comm, len(groups))
-	noErrors(t, parallel(len(groups), func(rank int) (err error) {
-		comms[rank], err = Connect(context.Background(), groups[rank], pools[rank])
-		return err
-	}))
-	return comms
-}
-
-// A way makes the ranks of a group.
-type way struct {
-	name  string
-	comms func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool)
-}
-
-func makePools(t testing.TB, n int, f func(testing.TB) *cupool.Pool) []*cupool.Pool {
 	pools := make([]*cupool.Pool, n)
 	for i := range pools {
-		pools[i] = f(t)
+		pools[i] = newPool(t)
 	}
-	return pools
-}
-
-var ways = []way{
-	{"local", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
-		return local(t, makePools(t, n, newPool), change)
-	}},
-	{"local staged", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
-		return local(t, makePools(t, n, newStagedPool), change)
-	}},
-	{"sockets", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
-		pools := makePools(t, n, newPool)
-		return connectAll(t, joinAll(t, n, change), pools), pools
-	}},
-	{"sockets staged", func(t testing.TB, n int, change func(*Config)) ([]Comm, []*cupool.Pool) {
-		pools := makePools(t, n, newStagedPool)
-		return connectAll(t, joinAll(t, n, change), pools), pools
-	}},
-}
-
-func local(t testing.TB, pools []*cupool.Pool, change func(*Config)) ([]Comm, []*cupool.Pool) {
-	cfg := Config{Timeout: patient}
-	if change != nil {
-		change(&cfg)
-	}
-	comms, err := localWithin(cfg.Timeout, pools...)
+	comms, err := localWithin(timeout, pools...)
 	require.NoError(t, err)
 	return comms, pools
 }
@@ -156,10 +96,42 @@ func everyWay(t *testing.T, sizes []int, f func(t *testing.T, comms []Comm, pool
 				continue
 			}
 			t.Run(fmt.Sprintf("%s %d", w.name, n), func(t *testing.T) {
-				comms, pools := w.comms(t, n, nil)
+				comms, pools := group(t, n, w.pool)
 				f(t, comms, pools)
 				noErrors(t, parallel(n, func(rank int) error { return comms[rank].Close() }))
 			})
 		}
 	}
+}
+
+// sum adds up count ones of each rank, and checks the result.
+func sum(c Comm, pool *cupool.Pool, count int) error {
+	ones := make([]int32, count)
+	for i := range ones {
+		ones[i] = 1
+	}
+	b, err := cupool.BufferFrom(pool, ones, nil)
+	if err != nil {
+		return err
+	}
+	defer b.Free()
+	m, err := Of(b)
+	if err != nil {
+		return err
+	}
+	if err := c.AllReduce(m, m, Sum, nil); err != nil {
+		return err
+	}
+	if err := b.CopyTo(ones); err != nil {
+		return err
+	}
+	if err := c.Err(); err != nil {
+		return err
+	}
+	for i, v := range ones {
+		if int(v) != c.Size() {
+			return fmt.Errorf("element %d is %d", i, v)
+		}
+	}
+	return nil
 }

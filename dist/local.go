@@ -3,88 +3,181 @@ package dist
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/cupool/cupool"
 )
 
-// Local returns the ranks of a group in this process, one for each pool: what they
-// send each other goes through memory. Results are those of Connect, bit for bit.
+// patience is how long a rank of Local waits for another one.
+const patience = 10 * time.Minute
+
+// Local returns the ranks of a group in this process, one for each pool, on any
+// device. Elements are added up in the order of the ranks.
 //
 // Several ranks may have the same pool, but then work on different streams, as
 // the work of one waits for that of the others. On devices that do not run Go
-// functions (cupool.Launcher), calls wait for the other ranks, and each rank
-// needs a goroutine of its own.
+// functions (cupool.Launcher), such as GPUs, memory goes over the host, calls wait
+// for the other ranks, and each rank needs a goroutine of its own: take package
+// nccl's Comm there.
 //
-// A rank that another one keeps waiting fails after 10 minutes. Local fails with
-// a *cupool.ConfigError without pools.
-func Local(pools ...*cupool.Pool) ([]Comm, error) { return localWithin(DefaultTimeout, pools...) }
+// When a rank fails, all do, with an error that names it. So does a rank that
+// others wait for longer than 10 minutes. Local fails with a *cupool.ConfigError
+// without pools.
+func Local(pools ...*cupool.Pool) ([]Comm, error) { return localWithin(patience, pools...) }
 
 func localWithin(timeout time.Duration, pools ...*cupool.Pool) ([]Comm, error) {
 	if len(pools) == 0 {
 		return nil, &cupool.ConfigError{Field: "pools", Value: pools, Reason: "a group has a rank at least"}
 	}
+	r := &room{timeout: timeout, mail: map[pair][]*letter{}}
+	r.changed.L = &r.mu
+	comms := make([]Comm, len(pools))
 	for i, p := range pools {
 		if p == nil {
 			return nil, &cupool.ConfigError{Field: fmt.Sprintf("pools[%d]", i), Value: nil, Reason: "a rank's memory needs one"}
 		}
+		_, launches := p.Driver().(cupool.Launcher)
+		c := &local{room: r, rank: i, size: len(pools), pool: p, direct: launches && p.Driver().HostAccessible()}
+		r.ranks, comms[i] = append(r.ranks, c), c
 	}
-	n := len(pools)
-	ranks, comms := make([]*hostComm, n), make([]Comm, n)
-	pipes := make([]*pipe, n*n)
-	for i := range pipes {
-		pipes[i] = newPipe()
-	}
-	for i := range ranks {
-		c := newHostComm(i, n, pools[i], timeout)
-		for j := range n {
-			c.names[j] = fmt.Sprintf("rank %d of this process", j)
-			if j != i {
-				c.links[j] = memLink{in: pipes[j*n+i], out: pipes[i*n+j]}
-			}
-		}
-		ranks[i], comms[i] = c, c
-	}
-	new(neighbours).introduce(ranks)
 	return comms, nil
 }
 
-// neighbours are the ranks of one process, which fail together.
-type neighbours struct {
-	mu  sync.Mutex
-	err error // why
+// A local is a rank of Local. Its calls become batches, of one call or of a Group,
+// which run one after the other in the order in which they came: on devices that
+// run Go functions as a part of their stream, and else on the caller's goroutine.
+type local struct {
+	room       *room
+	rank, size int
+	pool       *cupool.Pool
+	direct     bool // streams run Go functions, which read the memory
+
+	grouping sync.Mutex // held during Group
+	order    sync.Mutex // held while a batch is numbered and launched
+
+	// Under room.mu:
+	queued  uint64 // batches so far
+	turn    uint64 // batches that are over
+	group   *batch // that Group collects
+	free    []*batch
+	awaits  *call       // the Send or Recv that waits for its peer
+	comes   func() bool // whether awaits has what it waits for
+	closing bool
+	err     error // why nothing works any more
+
+	sum []byte // of the batch whose turn it is: a piece that is added up
 }
 
-func (h *neighbours) introduce(ranks []*hostComm) {
-	for _, c := range ranks {
-		c.cause = h.said
-		c.tell = func(err error) {
-			if !h.set(fmt.Errorf("dist: rank %d failed: %w: %w", c.rank, ErrRank, errors.New(err.Error()))) { // it is not theirs
-				return
-			}
-			for _, o := range ranks {
-				if o != c {
-					go o.fail(h.said())
-				}
-			}
+// Rank implements Comm.
+func (c *local) Rank() int { return c.rank }
+
+// Size implements Comm.
+func (c *local) Size() int { return c.size }
+
+// Err implements Comm.
+func (c *local) Err() error {
+	c.room.mu.Lock()
+	defer c.room.mu.Unlock()
+	return c.err
+}
+
+// Group implements Comm.
+func (c *local) Group(f func() error) error {
+	c.grouping.Lock()
+	defer c.grouping.Unlock()
+	b := c.newBatch()
+	collect := func(b *batch) {
+		c.room.mu.Lock()
+		defer c.room.mu.Unlock()
+		c.group = b
+	}
+	collect(b)
+	defer collect(nil) // f may panic
+	if err := f(); err != nil {
+		return err
+	}
+	collect(nil)
+	return c.submit(b)
+}
+
+// Abort implements Comm.
+func (c *local) Abort() error {
+	c.room.mu.Lock()
+	defer c.room.mu.Unlock()
+	c.failLocked(fmt.Errorf("dist: rank %d was aborted: %w", c.rank, cupool.ErrClosed))
+	return nil
+}
+
+// Close implements Comm.
+func (c *local) Close() error {
+	c.room.mu.Lock()
+	defer c.room.mu.Unlock()
+	if c.closing {
+		return fmt.Errorf("dist: closing rank %d: %w", c.rank, cupool.ErrClosed)
+	}
+	c.closing = true
+	for c.turn < c.queued {
+		c.room.changed.Wait()
+	}
+	if c.err != nil && !errors.Is(c.err, cupool.ErrClosed) { // that is Abort's
+		return c.err
+	}
+	c.err = fmt.Errorf("dist: rank %d: %w", c.rank, cupool.ErrClosed)
+	c.room.changed.Broadcast()
+	return nil
+}
+
+// failLocked ends all ranks that have not ended, and returns this one's error.
+// Nobody takes what was sent from then on.
+func (c *local) failLocked(err error) error {
+	if c.err != nil {
+		return c.err
+	}
+	for _, o := range c.room.ranks {
+		if o.err == nil {
+			o.err = fmt.Errorf("dist: rank %d failed: %w: %w", c.rank, ErrRank, errors.New(err.Error())) // its cause is not theirs
 		}
 	}
+	c.err = err
+	clear(c.room.mail)
+	c.room.changed.Broadcast()
+	return err
 }
 
-// set keeps the first error.
-func (h *neighbours) set(err error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err != nil {
-		return false
+// waitLocked waits until ready reports so. It fails when the rank ends, when one
+// of those that missing lists has ended, and when they are late.
+func (c *local) waitLocked(ready func() bool, missing func() []int) error {
+	if ready() {
+		return nil
 	}
-	h.err = err
-	return true
+	late := time.AfterFunc(c.room.timeout, func() {
+		c.room.mu.Lock()
+		defer c.room.mu.Unlock()
+		if !ready() {
+			c.failLocked(fmt.Errorf("dist: rank %d waited %v for %s: %w: late: see what it does", c.rank, c.room.timeout, names(missing()), ErrRank))
+		}
+	})
+	defer late.Stop()
+	for !ready() {
+		if c.err != nil {
+			return c.err
+		}
+		for _, o := range missing() {
+			if c.room.ranks[o].err != nil {
+				return c.failLocked(fmt.Errorf("dist: rank %d waits for rank %d, which has closed its Comm: %w", c.rank, o, ErrRank))
+			}
+		}
+		c.room.changed.Wait()
+	}
+	return nil
 }
 
-func (h *neighbours) said() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.err
+func names(ranks []int) string {
+	var s []string
+	for _, r := range ranks {
+		s = append(s, fmt.Sprint("rank ", r))
+	}
+	return strings.Join(s, " and ")
 }

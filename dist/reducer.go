@@ -22,8 +22,8 @@ type ReducerConfig struct {
 // the same order, and the same configuration.
 //
 // A step says Ready of each gradient, and Finish before it uses them. That may be
-// captured in a graph, where the Comm can. With a Comm of Connect or Local on a GPU,
-// Ready returns when the bucket is reduced: take package nccl's there.
+// captured in a graph, where the Comm can. With a Comm of Local on a GPU, Ready
+// returns when the bucket is reduced: take package nccl's there.
 //
 // A Reducer is used from one goroutine at a time.
 type Reducer struct {
@@ -56,7 +56,7 @@ func NewReducer(c Comm, eng *cupool.Engine, grads []tensor.Tensor, cfg ReducerCo
 	r := &Reducer{comm: c, eng: eng, stream: cfg.Stream, ready: make([]bool, len(grads))}
 	switch {
 	case c == nil:
-		return nil, &cupool.ConfigError{Field: "comm", Value: nil, Reason: "Connect and Local make one"}
+		return nil, &cupool.ConfigError{Field: "comm", Value: nil, Reason: "Local and package nccl make one"}
 	case eng == nil:
 		return nil, &cupool.ConfigError{Field: "engine", Value: nil, Reason: "gradients have one"}
 	case cfg.BucketBytes < 0 || cfg.FirstBytes < 0:
@@ -156,7 +156,7 @@ var errReducerClosed = fmt.Errorf("dist: reducer: %w", cupool.ErrClosed)
 func (r *Reducer) start() error {
 	b := &r.buckets[r.next]
 	r.next++
-	if c, ok := r.comm.(*hostComm); ok && c.size > 1 && r.eng.Stream().Captured() { // before its stream is captured, too
+	if c, ok := r.comm.(*local); ok && c.size > 1 && r.eng.Stream().Captured() { // before its stream is captured, too
 		r.err = fmt.Errorf("dist: reducer of rank %d over the host on a stream that is captured: %w", c.rank, cupool.ErrNotSupported)
 		return r.err
 	}

@@ -29,7 +29,6 @@ type Comm struct {
 	pool       *cupool.Pool
 	lib        library
 	rank, size int
-	members    interface{ Err() error } // the rendezvous, where it knows who is gone
 
 	order sync.Mutex // held by a call of the Comm until it is in the stream
 	tasks []ncclapi.Task
@@ -49,23 +48,25 @@ type Comm struct {
 
 var _ dist.Comm = (*Comm)(nil)
 
-// New makes this process's Comm of the group that a rendezvous has, for memory of
-// pool, and waits until all ranks have done so. The pool's Driver is one that
-// cuda.Open has opened, as NCCL works in the GPU's primary context. It fails with
+// New makes this process's Comm of a group of ranks, for memory of pool, and waits
+// until all ranks have done so. The pool's Driver is one that cuda.Open has
+// opened, as NCCL works in the GPU's primary context. It fails with
 // cupool.ErrNotSupported where NCCL is missing or the pool is not on a GPU, with
-// a *cupool.ConfigError, with the cause of ctx, with the error of the
-// rendezvous, or with an *Error.
-func New(ctx context.Context, r Rendezvous, pool *cupool.Pool, cfg Config) (*Comm, error) {
-	if r == nil || pool == nil {
-		return nil, &cupool.ConfigError{Field: "rendezvous, pool", Reason: "both are needed"}
-	}
-	if err := checkRank(r.Rank(), r.Size()); err != nil {
-		return nil, err
-	}
+// a *cupool.ConfigError, also for what is not the same on all ranks, with
+// dist.ErrRank and the cause of ctx where ranks do not come, or with an *Error.
+func New(ctx context.Context, pool *cupool.Pool, cfg Config) (*Comm, error) {
 	cfg = cfg.withDefaults()
+	return newComm(ctx, pool, cfg, cfg.share)
+}
+
+// newComm makes a Comm. All ranks share what is drawn on rank 0.
+func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share func(context.Context, func() ([]byte, error)) ([]byte, error)) (*Comm, error) {
+	if pool == nil {
+		return nil, &cupool.ConfigError{Field: "pool", Reason: "a rank's memory needs one"}
+	}
 	device, ok := pool.Driver().(interface{ Context() uintptr })
 	if !ok {
-		return nil, fmt.Errorf("nccl: %s: %w: NCCL moves memory of NVIDIA's GPUs; use dist.Connect", pool.Driver().Name(), cupool.ErrNotSupported)
+		return nil, fmt.Errorf("nccl: %s: %w: NCCL moves memory of NVIDIA's GPUs; use dist.Local", pool.Driver().Name(), cupool.ErrNotSupported)
 	}
 	lib, err := load(cfg.Library)
 	if err != nil {
@@ -73,9 +74,12 @@ func New(ctx context.Context, r Rendezvous, pool *cupool.Pool, cfg Config) (*Com
 	}
 	ctx, cancel := cfg.bound(ctx)
 	defer cancel()
-	c := &Comm{cfg: cfg, pool: pool, lib: lib, rank: r.Rank(), size: r.Size(), used: map[*cupool.Stream]struct{}{}, registered: map[cupool.Ptr]uintptr{}, stop: make(chan struct{})}
-	c.members, _ = r.(interface{ Err() error })
-	if err := c.join(ctx, r, device.Context()); err != nil {
+	c := &Comm{cfg: cfg, pool: pool, lib: lib, rank: cfg.Rank, size: cfg.Size, used: map[*cupool.Stream]struct{}{}, registered: map[cupool.Ptr]uintptr{}, stop: make(chan struct{})}
+	id, err := share(ctx, c.newID)
+	if err != nil {
+		return nil, fmt.Errorf("nccl: rank %d of %d: %w", c.rank, c.size, err)
+	}
+	if err := c.join(ctx, id, device.Context()); err != nil {
 		return nil, err
 	}
 	c.watching.Add(1)
@@ -83,27 +87,22 @@ func New(ctx context.Context, r Rendezvous, pool *cupool.Pool, cfg Config) (*Com
 	return c, nil
 }
 
-// join makes the communicator, with the ID that rank 0 has set.
-func (c *Comm) join(ctx context.Context, r Rendezvous, device uintptr) error {
-	var id ncclapi.ID
-	if c.rank == 0 {
-		new, res := c.lib.NewID()
-		if res != ncclapi.Success {
-			return newError("ncclGetUniqueId", res, c.rank, c.size, c.lib.Text(res), "")
-		}
-		id = new
-		if err := r.Set(c.cfg.Key, id[:]); err != nil {
-			return fmt.Errorf("nccl: rank 0 of %d: setting %q: %w", c.size, c.cfg.Key, err)
-		}
-	} else {
-		v, err := r.Get(ctx, c.cfg.Key)
-		if err != nil {
-			return fmt.Errorf("nccl: rank %d of %d: getting %q, which rank 0 sets: %w", c.rank, c.size, c.cfg.Key, err)
-		}
-		if copy(id[:], v) != len(id) || len(v) != len(id) {
-			return fmt.Errorf("nccl: rank %d of %d: %q has %d bytes, not the %d of an ncclUniqueId: %w", c.rank, c.size, c.cfg.Key, len(v), len(id), cupool.ErrSizeMismatch)
-		}
+// newID draws the ID of a communicator.
+func (c *Comm) newID() ([]byte, error) {
+	id, res := c.lib.NewID()
+	if res != ncclapi.Success {
+		return nil, newError("ncclGetUniqueId", res, c.rank, c.size, c.lib.Text(res), "")
 	}
+	return id[:], nil
+}
+
+// join makes the communicator of an ID.
+func (c *Comm) join(ctx context.Context, shared []byte, device uintptr) error {
+	var id ncclapi.ID
+	if len(shared) != len(id) {
+		return fmt.Errorf("nccl: rank %d of %d: %d bytes are not the %d of an ncclUniqueId: %w", c.rank, c.size, len(shared), len(id), cupool.ErrSizeMismatch)
+	}
+	copy(id[:], shared)
 	const call = "ncclCommInitRankConfig"
 	comm, res := c.lib.Init(device, c.size, &id, c.rank)
 	if comm == nil {
@@ -155,9 +154,6 @@ func (c *Comm) await(ctx context.Context, call string) (r ncclapi.Result, err er
 		if r, err = c.state(); err != nil || r != ncclapi.InProgress {
 			return r, err
 		}
-		if err := c.lost(); err != nil {
-			return r, c.fail(err)
-		}
 	}
 }
 
@@ -178,17 +174,6 @@ func (c *Comm) late(ctx context.Context, call string) error {
 		return late(call, c.rank, c.size, "other ranks did not come in time", cause)
 	}
 	return fmt.Errorf("nccl: rank %d of %d: %s: %w", c.rank, c.size, call, cause)
-}
-
-// lost returns why the rendezvous says that a rank is gone, or nil.
-func (c *Comm) lost() error {
-	if c.members == nil {
-		return nil
-	}
-	if err := c.members.Err(); err != nil {
-		return fmt.Errorf("nccl: rank %d of %d: %w", c.rank, c.size, err)
-	}
-	return nil
 }
 
 // failWith ends the Comm for a result of NCCL.
@@ -231,9 +216,6 @@ func (c *Comm) usableLocked() error {
 
 // Err implements dist.Comm.
 func (c *Comm) Err() error {
-	if err := c.lost(); err != nil {
-		return c.fail(err)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.comm != nil {

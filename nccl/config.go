@@ -1,22 +1,37 @@
 package nccl
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/nccl/internal/meet"
 )
 
 // DefaultTimeout is what a Config.Timeout of 0 means.
-const DefaultTimeout = dist.DefaultTimeout
+const DefaultTimeout = 10 * time.Minute
 
-// Config sets up a Comm. It is the same on all ranks.
+// Config sets up a Comm. It is the same on all ranks but for Rank.
 type Config struct {
-	// Key is where the rendezvous has what NCCL needs to find the ranks. Each
-	// Comm over one rendezvous needs another. "": "nccl".
-	Key string
+	Rank int // from 0 to Size-1, another one in each Comm of the group
+	Size int // ranks; 0: 1
+
+	// Address is HOST:PORT of rank 0, where it listens, and the others ask for
+	// NCCL's ID, until all have come: by HTTP, which is not encrypted. With a
+	// Token that is on all addresses of its machine, where HOST is a name, and
+	// without one at localhost or a loopback address alone. A group of one
+	// needs none.
+	Address string
+	// Token is a secret of the group, another one for each job: whoever does
+	// not know it is refused. "": every program of the machine may join.
+	Token string
+	// Folder is one that all ranks see, in place of an Address: they find each
+	// other by files in it, which they take away when all have come. Only the
+	// group's user may write there.
+	Folder string
+	// Name is the communicator's. Groups that are made at the same time at one
+	// address, or in one folder, need different ones. "": "nccl".
+	Name string
 
 	// Timeout bounds New, each call that has to wait for other ranks, the work
 	// that the Comm has queued, from the moment that it is queued, and Close.
@@ -29,24 +44,14 @@ type Config struct {
 	Library string
 }
 
-// Rendezvous is how the ranks find each other: dist.Group is one. Set makes a
-// value known, and Get waits until some rank has set it. A Comm that has a
-// Rendezvous with a method Err() error fails when that does.
-type Rendezvous interface {
-	Rank() int // from 0 to Size-1
-	Size() int
-	Set(key string, value []byte) error
-	Get(ctx context.Context, key string) ([]byte, error)
+func (c Config) withDefaults() Config {
+	c.Size, c.Name, c.Timeout = cmp.Or(c.Size, 1), cmp.Or(c.Name, "nccl"), cmp.Or(c.Timeout, DefaultTimeout)
+	return c
 }
 
-func (c Config) withDefaults() Config {
-	if c.Key == "" {
-		c.Key = "nccl"
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	return c
+// share returns what draw returns on rank 0.
+func (c Config) share(ctx context.Context, draw func() ([]byte, error)) ([]byte, error) {
+	return meet.Share(ctx, meet.Config{Rank: c.Rank, Size: c.Size, Address: c.Address, Token: c.Token, Folder: c.Folder, Name: c.Name}, draw)
 }
 
 // bound returns ctx with the Timeout.
@@ -55,15 +60,4 @@ func (c Config) bound(ctx context.Context) (context.Context, context.CancelFunc)
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, c.Timeout)
-}
-
-// checkRank fails with a *cupool.ConfigError for ranks that cannot be.
-func checkRank(rank, size int) error {
-	switch {
-	case size < 1:
-		return &cupool.ConfigError{Field: "Size", Value: size, Reason: "a group has at least one rank"}
-	case rank < 0 || rank >= size:
-		return &cupool.ConfigError{Field: "Rank", Value: rank, Reason: fmt.Sprintf("must be from 0 to %d", size-1)}
-	}
-	return nil
 }

@@ -15,21 +15,6 @@ import (
 	"github.com/cupool/cupool/nccl"
 )
 
-// alone is a Rendezvous of one rank. Groups of several take a dist.Group, or
-// another store that all ranks reach.
-type alone struct{ values map[string][]byte }
-
-func (a alone) Rank() int { return 0 }
-
-func (a alone) Size() int { return 1 }
-
-func (a alone) Set(key string, value []byte) error {
-	a.values[key] = value
-	return nil
-}
-
-func (a alone) Get(_ context.Context, key string) ([]byte, error) { return a.values[key], nil }
-
 func openExample() (cuda.Driver, *cupool.Pool) {
 	device, err := cuda.Open(0)
 	if err != nil {
@@ -42,13 +27,13 @@ func openExample() (cuda.Driver, *cupool.Pool) {
 	return device, pool
 }
 
-// A sum over the ranks, one for each process.
+// A sum over the ranks, one for each process. Here there is one; several have an
+// Address, as dist.FromEnv tells it.
 func ExampleNew() {
 	device, pool := openExample()
 	defer device.Close()
 	defer pool.Close()
-	var at nccl.Rendezvous = alone{map[string][]byte{}}
-	c, err := nccl.New(context.Background(), at, pool, nccl.Config{Key: "sums", Timeout: nccl.DefaultTimeout})
+	c, err := nccl.New(context.Background(), pool, nccl.Config{Rank: 0, Size: 1, Timeout: nccl.DefaultTimeout})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,65 +111,17 @@ func TestAbortWhileWaiting(t *testing.T) {
 // TestRankDoesNotJoin makes a group in which one rank is missing.
 func TestRankDoesNotJoin(t *testing.T) {
 	pool := openPools(t, 1)[0]
-	for _, rank := range []int{0, 1} {
-		f := files{dir: t.TempDir(), rank: rank, size: 2}
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		_, err := nccl.New(ctx, f, pool, nccl.Config{})
-		require.ErrorIs(t, err, context.DeadlineExceeded, "rank %d", rank)
+	for rank := range 2 {
+		cfg := nccl.Config{Rank: rank, Size: 2, Folder: t.TempDir()}
+		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, err = nccl.New(context.Background(), f, pool, nccl.Config{Timeout: 50 * time.Millisecond})
-		require.ErrorIs(t, err, context.DeadlineExceeded, "rank %d", rank)
-		ctx, cancel = context.WithCancel(context.Background())
-		cancel()
-		_, err = nccl.New(ctx, f, pool, nccl.Config{})
+		_, err := nccl.New(ctx, pool, cfg)
 		require.ErrorIs(t, err, context.Canceled, "rank %d", rank)
+		cfg.Timeout = 50 * time.Millisecond
+		_, err = nccl.New(context.Background(), pool, cfg)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "rank %d", rank)
+		require.ErrorIs(t, err, dist.ErrRank, "rank %d", rank)
 	}
-}
-
-// failing is a rendezvous that fails, at once or when it is told to.
-type failing struct {
-	files
-	set, get error
-	dead     atomic.Pointer[error]
-}
-
-func (f *failing) Set(key string, v []byte) error { return errors.Join(f.set, f.files.Set(key, v)) }
-
-func (f *failing) Get(ctx context.Context, key string) ([]byte, error) {
-	if f.get != nil {
-		return nil, f.get
-	}
-	return f.files.Get(ctx, key)
-}
-
-func (f *failing) Err() error {
-	if e := f.dead.Load(); e != nil {
-		return *e
-	}
-	return nil
-}
-
-// TestRendezvousFails has the rendezvous fail before, while and after the ranks
-// join.
-func TestRendezvousFails(t *testing.T) {
-	pool := openPools(t, 1)[0]
-	gone := errors.New("rank 1 is gone")
-	_, err := nccl.New(context.Background(), &failing{files: files{dir: t.TempDir(), size: 1}, set: gone}, pool, nccl.Config{})
-	require.ErrorIs(t, err, gone)
-	_, err = nccl.New(context.Background(), &failing{files: files{dir: t.TempDir(), size: 2, rank: 1}, get: gone}, pool, nccl.Config{})
-	require.ErrorIs(t, err, gone)
-	waits := &failing{files: files{dir: t.TempDir(), size: 2}}
-	waits.dead.Store(&gone)
-	_, err = nccl.New(context.Background(), waits, pool, nccl.Config{})
-	require.ErrorIs(t, err, gone)
-	later := &failing{files: files{dir: t.TempDir(), size: 1}}
-	c, err := nccl.New(context.Background(), later, pool, nccl.Config{})
-	require.NoError(t, err)
-	require.NoError(t, c.Err())
-	later.dead.Store(&gone)
-	require.ErrorIs(t, c.Err(), gone)
-	require.ErrorIs(t, queueSum(rank{c, pool}), gone)
-	require.ErrorIs(t, c.Close(), gone)
 }
 
 // TestCallsDiffer has ranks that make different calls, which the stand-in finds. The

@@ -10,16 +10,35 @@ import (
 
 // NewLocal makes the Comms of all ranks of one process: one for each pool, which
 // are on different GPUs. The rank is the number of the pool. Each rank's calls are
-// made by a goroutine of its own. When one rank fails, all do. It fails as New does.
+// made by a goroutine of its own. When one rank fails, all do. Of the Config it
+// takes Timeout and Library. It fails as New does.
 func NewLocal(ctx context.Context, pools []*cupool.Pool, cfg Config) ([]*Comm, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	comms, errs := make([]*Comm, len(pools)), make([]error, len(pools))
-	store := &local{size: len(pools), set: make(chan struct{})}
+	var id []byte
+	drawn := make(chan struct{}) // closed when id is there
+	share := func(rank int) func(context.Context, func() ([]byte, error)) ([]byte, error) {
+		return func(ctx context.Context, draw func() ([]byte, error)) (_ []byte, err error) {
+			if rank == 0 {
+				if id, err = draw(); err == nil { // else ctx ends
+					close(drawn)
+				}
+				return id, err
+			}
+			select {
+			case <-drawn:
+				return id, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+	}
 	var wg sync.WaitGroup
 	for i, p := range pools {
+		cfg := Config{Rank: i, Size: len(pools), Timeout: cfg.Timeout, Library: cfg.Library}.withDefaults()
 		wg.Go(func() {
-			comms[i], errs[i] = New(ctx, member{store, i}, p, cfg)
+			comms[i], errs[i] = newComm(ctx, p, cfg, share(i))
 			if errs[i] != nil {
 				cancel(errs[i]) // the others wait for this one
 			}
@@ -35,36 +54,4 @@ func NewLocal(ctx context.Context, pools []*cupool.Pool, cfg Config) ([]*Comm, e
 		}
 	}
 	return nil, errors.Join(context.Cause(ctx), errors.Join(errs...))
-}
-
-// local is a rendezvous within a process, of one key.
-type local struct {
-	size  int
-	set   chan struct{} // closed when value is there
-	value []byte
-}
-
-// member is one rank's view of it.
-type member struct {
-	*local
-	rank int
-}
-
-func (m member) Rank() int { return m.rank }
-
-func (m member) Size() int { return m.size }
-
-func (m member) Set(_ string, value []byte) error {
-	m.value = append([]byte(nil), value...)
-	close(m.set)
-	return nil
-}
-
-func (m member) Get(ctx context.Context, _ string) ([]byte, error) {
-	select {
-	case <-m.set:
-		return m.value, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }

@@ -75,21 +75,15 @@ func TestForeign(t *testing.T) {
 func TestConfig(t *testing.T) {
 	pool := openPools(t, 1)[0]
 	var bad *cupool.ConfigError
-	for _, f := range []files{{dir: t.TempDir(), rank: 1, size: 1}, {dir: t.TempDir(), rank: -1, size: 1}, {dir: t.TempDir()}} {
-		_, err := nccl.New(context.Background(), f, pool, nccl.Config{})
+	for _, cfg := range []nccl.Config{{Rank: 1}, {Rank: -1}, {Size: -1}, {Size: 2}, {Size: 2, Address: "first:29500"}} {
+		_, err := nccl.New(context.Background(), pool, cfg)
 		require.ErrorAs(t, err, &bad)
 	}
-	_, err := nccl.New(context.Background(), nil, pool, nccl.Config{})
+	_, err := nccl.New(context.Background(), nil, nccl.Config{})
 	require.ErrorAs(t, err, &bad)
-	_, err = nccl.New(context.Background(), files{size: 1}, nil, nccl.Config{})
-	require.ErrorAs(t, err, &bad)
-	_, err = nccl.New(context.Background(), files{dir: t.TempDir(), size: 1}, pool, nccl.Config{Library: "/nowhere/libnccl.so.2"})
+	_, err = nccl.New(context.Background(), pool, nccl.Config{Library: "/nowhere/libnccl.so.2"})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.ErrorContains(t, err, "LD_LIBRARY_PATH")
 	_, err = nccl.Version("/nowhere/libnccl.so.2")
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
-	f := files{dir: t.TempDir(), rank: 1, size: 2}
-	require.NoError(t, f.Set("nccl", []byte("short")))
-	_, err = nccl.New(context.Background(), f, pool, nccl.Config{})
-	require.ErrorIs(t, err, cupool.ErrSizeMismatch)
 }

@@ -1,9 +1,8 @@
 // Package nccl moves memory of cupool's pools between GPUs with NVIDIA's NCCL:
 // it implements dist.Comm.
 //
-//	g, err := dist.Join(ctx, cfg)                       // or any other Rendezvous
-//	c, err := nccl.New(ctx, g, pool, nccl.Config{})     // one process a GPU
-//	cs, err := nccl.NewLocal(ctx, pools, nccl.Config{}) // one process, several GPUs
+//	c, err := nccl.New(ctx, pool, nccl.Config{Rank: 3, Size: 8, Address: "first:29500", Token: secret}) // one process a GPU
+//	cs, err := nccl.NewLocal(ctx, pools, nccl.Config{})                                                 // one process, several GPUs
 //
 // NCCL 2.14 or newer is looked up when a program asks for it, as libnccl.so.2: pip
 // install nvidia-nccl-cu12 has it, and LD_LIBRARY_PATH or Config.Library says where.

@@ -3,15 +3,14 @@
 package nccl_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,62 +23,25 @@ import (
 	"github.com/cupool/cupool/nccl"
 )
 
-// files is a rendezvous in a directory: a file for each key.
-type files struct {
-	dir        string
-	rank, size int
-}
-
-func (f files) Rank() int { return f.rank }
-
-func (f files) Size() int { return f.size }
-
-func (f files) Set(key string, value []byte) error {
-	name := filepath.Join(f.dir, key)
-	return errors.Join(os.WriteFile(name+".new", value, 0o600), os.Rename(name+".new", name))
-}
-
-func (f files) Get(ctx context.Context, key string) ([]byte, error) {
-	for {
-		v, err := os.ReadFile(filepath.Join(f.dir, key))
-		if err == nil || !errors.Is(err, os.ErrNotExist) {
-			return v, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// What the processes that a test starts find in their environment.
-const (
-	roleVar = "CUPOOL_NCCL_ROLE"
-	rankVar = "CUPOOL_NCCL_RANK"
-	sizeVar = "CUPOOL_NCCL_SIZE"
-	dirVar  = "CUPOOL_NCCL_DIR"
-)
-
-// steps is how many sums the processes make.
-const steps = 20
+// roleVar is what the processes that a test starts do: "sums", or, of the last
+// rank, "stops".
+const roleVar = "CUPOOL_NCCL_ROLE"
 
 // runRole is a rank in a process of its own. It returns the exit status.
 func runRole(role string) int {
-	f := files{dir: os.Getenv(dirVar)}
-	f.rank, _ = strconv.Atoi(os.Getenv(rankVar))
-	f.size, _ = strconv.Atoi(os.Getenv(sizeVar))
-	if err := process(role, f); err != nil {
+	if err := process(role); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	return 0
 }
 
-func process(role string, f files) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	d, err := cuda.Open(f.rank)
+func process(role string) error {
+	l, err := dist.FromEnv()
+	if err != nil {
+		return err
+	}
+	d, err := cuda.Open(l.LocalRank)
 	if err != nil {
 		return err
 	}
@@ -87,146 +49,92 @@ func process(role string, f files) error {
 	if err != nil {
 		return err
 	}
-	cfg := nccl.Config{}
-	if role == "late" {
-		cfg.Timeout = 2 * time.Second
+	cfg := nccl.Config{Rank: l.Rank, Size: l.Size, Address: l.Address, Token: l.Token, Name: role}
+	if role == "stops" {
+		cfg.Timeout = 5 * time.Second
 	}
-	c, err := nccl.New(ctx, f, pool, cfg)
+	c, err := nccl.New(context.Background(), pool, cfg)
 	if err != nil {
 		return err
 	}
-	sum, err := newPlace(rank{c, pool}, nil, make([]float64, 50_000))
-	if err != nil {
-		return err
-	}
-	for i := range steps {
-		if f.rank == f.size-1 && i == steps/2 {
-			switch role {
-			case "dies":
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			case "late":
-				<-ctx.Done() // the test ends it
-			}
+	for i := range 20 {
+		if role == "stops" && l.Rank == l.Size-1 && i == 10 {
+			fmt.Println("stopped")
+			select {}
 		}
-		if err := step(c, pool, f, sum, float64(i)); err != nil {
+		if err := sumOfRanks(rank{c, pool}, float64(i)); err != nil {
 			return err
 		}
 	}
-	return first(sum.b.Free(), c.Close(), pool.Close(), d.Close())
+	return first(c.Close(), pool.Close(), d.Close())
 }
 
-// step sums what the ranks have, and checks it.
-func step(c *nccl.Comm, pool *cupool.Pool, f files, sum place[float64], at float64) error {
-	values := make([]float64, sum.b.Len())
+// sumOfRanks sums what the ranks have, and checks it.
+func sumOfRanks(r rank, at float64) error {
+	values, want := make([]float64, 50_000), make([]float64, 50_000)
 	for k := range values {
-		values[k] = float64(f.rank+k) + at
+		values[k] = float64(r.Rank()+k) + at
+		want[k] = float64(r.Size())*(float64(k)+at) + float64(r.Size()*(r.Size()-1)/2)
 	}
-	if err := first(sum.b.CopyFrom(values), c.AllReduce(sum.m, sum.m, dist.Sum, nil)); err != nil {
+	p, err := newPlace(r, nil, values)
+	if err := first(err, r.AllReduce(p.m, p.m, dist.Sum, nil), r.pool.DefaultStream().Sync()); err != nil {
 		return err
 	}
-	got, err := sum.b.ToHost()
-	if failed := c.Err(); failed != nil || err != nil {
-		return errors.Join(failed, err)
-	}
-	for k := range values {
-		if want := float64(f.size)*(float64(k)+at) + float64(f.size*(f.size-1)/2); got[k] != want {
-			if failed := late(c); failed != nil { // the stream was told to go on
-				return failed
-			}
-			return fmt.Errorf("rank %d: element %d is %v, not %v", f.rank, k, got[k], want)
-		}
+	err = p.is("sum", want)
+	if err != nil { // the stream may have been told to go on
+		return errors.Join(eventually(r.Comm), err)
 	}
 	return nil
 }
 
-// late returns the error that a Comm notices after its stream has ended early.
-func late(c *nccl.Comm) error {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if err := c.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// start runs n ranks in processes of their own, and returns what they print and
-// whether they succeed. The last one is killed when all others have ended.
-func start(t *testing.T, role string, n int, env ...string) (out []string, ok []bool) {
+// start starts n ranks in processes of their own.
+func start(t *testing.T, role string, n int, env ...string) (all []*exec.Cmd) {
 	t.Helper()
 	skipWithout(t, n)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	out, ok = make([]string, n), make([]bool, n)
-	dir := t.TempDir()
-	last, endLast := context.WithCancel(ctx)
-	defer endLast()
-	var others, all sync.WaitGroup
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	host, port, err := net.SplitHostPort(free.Addr().String())
+	require.NoError(t, errors.Join(err, free.Close()))
 	for i := range n {
-		within := ctx
-		if i == n-1 {
-			within = last
-		} else {
-			others.Add(1)
-		}
-		all.Go(func() {
-			cmd := exec.CommandContext(within, os.Args[0])
-			cmd.Env = append(append(os.Environ(), roleVar+"="+role, rankVar+"="+strconv.Itoa(i), sizeVar+"="+strconv.Itoa(n), dirVar+"="+dir), env...)
-			text, err := cmd.CombinedOutput()
-			out[i], ok[i] = string(text), err == nil
-			if i < n-1 {
-				others.Done()
-			}
-		})
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(append(os.Environ(), roleVar+"="+role, "RANK="+strconv.Itoa(i), "LOCAL_RANK="+strconv.Itoa(i), "WORLD_SIZE="+strconv.Itoa(n),
+			"MASTER_ADDR="+host, "MASTER_PORT="+port, "CUPOOL_DIST_TOKEN=secret"), env...)
+		cmd.Stdout = new(bytes.Buffer)
+		cmd.Stderr = cmd.Stdout
+		require.NoError(t, cmd.Start())
+		all = append(all, cmd)
 	}
-	others.Wait()
-	if role != "sums" {
-		endLast()
-	}
-	all.Wait()
-	require.NoError(t, ctx.Err(), "the processes hang: %q", out)
-	return out, ok
+	return all
 }
 
-// TestProcesses has ranks in processes of their own.
+// TestProcesses has ranks in processes of their own, also where all work takes
+// longer, so that it is done when the calls have long returned.
 func TestProcesses(t *testing.T) {
 	for _, n := range groups(t) {
-		out, ok := start(t, "sums", n)
-		for i := range ok {
-			require.True(t, ok[i], "rank %d of %d: %s", i, n, out[i])
+		for _, delay := range []string{"0", "2000"} {
+			for i, cmd := range start(t, "sums", n, "FAKECUDA_DELAY_US="+delay) {
+				require.NoError(t, cmd.Wait(), "rank %d of %d: %s", i, n, cmd.Stdout)
+			}
 		}
 	}
 }
 
-// TestProcessDies kills the last process: all others notice and end.
-func TestProcessDies(t *testing.T) {
-	if !fakecuda.Loaded() {
-		t.Skip("NCCL sees the death of another process of the machine only by the rendezvous")
+// TestProcessEnds stops the last process, or kills it: all others end.
+func TestProcessEnds(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		if killed && !fakecuda.Loaded() {
+			continue // NCCL does not see the death of another process of its machine
+		}
+		all := start(t, "stops", 3)
+		last := all[2]
+		if killed {
+			time.AfterFunc(2*time.Second, func() { _ = last.Process.Kill() })
+		}
+		for i, cmd := range all[:2] {
+			require.Error(t, cmd.Wait(), "rank %d", i)
+			require.Contains(t, fmt.Sprint(cmd.Stdout), dist.ErrRank.Error(), "rank %d", i)
+		}
+		_ = last.Process.Kill()
+		_ = last.Wait()
 	}
-	out, ok := start(t, "dies", 4)
-	for i := range 4 {
-		require.False(t, ok[i], "rank %d", i)
-	}
-	for i := range 3 {
-		require.Contains(t, out[i], dist.ErrRank.Error(), "rank %d", i)
-		require.Contains(t, out[i], "ncclRemoteError", "rank %d", i)
-	}
-}
-
-// TestProcessIsLate stops the last process: all others end after their Timeout.
-func TestProcessIsLate(t *testing.T) {
-	out, ok := start(t, "late", 4)
-	for i := range 3 {
-		require.False(t, ok[i], "rank %d", i)
-		require.Contains(t, out[i], dist.ErrRank.Error(), "rank %d", i)
-	}
-}
-
-// TestProcessesAreSlow has all ranks' work take longer, so that it is done when
-// the calls have long returned.
-func TestProcessesAreSlow(t *testing.T) {
-	if !fakecuda.Loaded() {
-		t.Skip("only the stand-in can be slowed down")
-	}
-	out, ok := start(t, "sums", 2, "FAKECUDA_DELAY_US=2000")
-	require.Equal(t, []bool{true, true}, ok, "%q", out)
 }

@@ -66,12 +66,3 @@ func TestGPUsThroughHost(t *testing.T) {
 	needRanks(t, 2)
 	requireClose(t, trainRanks(t, onGPUs), trainRanks(t, onGPUs+" -gpus 2 -comm host"), 2)
 }
-
-// A process with a GPU that is killed ends the others, though their GPUs wait
-// for it.
-func TestKilledOnGPU(t *testing.T) {
-	needRanks(t, 3)
-	kill(t, 1, func(i int) string {
-		return fmt.Sprintf("-device cuda:%d -shift 0 -hidden 8 -train-samples 12 -batch 6", i)
-	})
-}

@@ -45,7 +45,7 @@ func (g *group) fromLauncher() error {
 		return err // or one process is all
 	}
 	g.gpus, g.nodes, g.node, g.local = 1, told.Size, told.Rank, told.LocalRank
-	g.rendezvous = cmp.Or(g.rendezvous, told.Rendezvous)
+	g.rendezvous = cmp.Or(g.rendezvous, told.Address)
 	return nil
 }
 
@@ -87,11 +87,15 @@ func (g *group) completeComm(device string) error {
 	if name.Host {
 		usual = "host"
 	}
+	if g.comm == "" && !g.alone() {
+		g.comm = usual
+	}
 	switch {
 	case g.comm == "":
-		g.comm = usual
 	case g.comm != "host" && g.comm != "nccl":
 		return fmt.Errorf("-comm is host or nccl, not %q", g.comm)
+	case g.comm == "host" && g.nodes > 1:
+		return errors.New("several machines need GPUs: NCCL moves what they send each other")
 	case g.alone():
 		return errors.New("-comm is for several ranks: give -gpus, or -nodes, -rank and -rendezvous")
 	case g.comm == "nccl" && name.Host:

@@ -47,14 +47,14 @@ func parseGroup(t *testing.T, flags string) (group, error) {
 func TestGroupFlags(t *testing.T) {
 	noLauncher(t)
 	for flags, want := range map[string]group{
-		"":                                 {nodes: 1},
-		"-gpus 4":                          {gpus: 4, nodes: 1, comm: "host"},
-		"-gpus 1":                          {gpus: 1, nodes: 1, comm: "host"},
-		"-gpus 4 -device cuda":             {gpus: 4, nodes: 1, comm: "nccl"},
-		"-gpus 4 -device cuda -comm host":  {gpus: 4, nodes: 1, comm: "host"},
-		"-nodes 5 -rank 3 -rendezvous a:1": {gpus: 1, nodes: 5, node: 3, rendezvous: "a:1", comm: "host"},
-		"-nodes 5 -rank 3 -rendezvous a:1 -gpus 4":    {gpus: 4, nodes: 5, node: 3, rendezvous: "a:1", comm: "host"},
-		"-nodes 1 -rank 0 -gpus 2 -rendezvous [::]:1": {gpus: 2, nodes: 1, rendezvous: "[::]:1", comm: "host"},
+		"":                                {nodes: 1},
+		"-gpus 4":                         {gpus: 4, nodes: 1, comm: "host"},
+		"-gpus 1":                         {gpus: 1, nodes: 1, comm: "host"},
+		"-gpus 4 -device cuda":            {gpus: 4, nodes: 1, comm: "nccl"},
+		"-gpus 4 -device cuda -comm host": {gpus: 4, nodes: 1, comm: "host"},
+		"-nodes 5 -rank 3 -rendezvous a:1 -device cuda":         {gpus: 1, nodes: 5, node: 3, rendezvous: "a:1", comm: "nccl"},
+		"-nodes 5 -rank 3 -rendezvous a:1 -device cuda -gpus 4": {gpus: 4, nodes: 5, node: 3, rendezvous: "a:1", comm: "nccl"},
+		"-nodes 1 -rank 0 -gpus 2 -rendezvous [::]:1":           {gpus: 2, nodes: 1, rendezvous: "[::]:1", comm: "host"},
 	} {
 		got, err := parseGroup(t, flags)
 		require.NoError(t, err, flags)
@@ -88,6 +88,7 @@ func TestGroupErrors(t *testing.T) {
 		"-gpus 2 -device cuda:x":            "cuda:x",
 		"-gpus 2 -shift 0 -graph":           "-graph cannot have -comm host in it",
 		"-gpus 3 -nodes 5 -rank 1 -batch 5": "-rendezvous",
+		"-nodes 2 -rank 0 -rendezvous a:1":  "several machines need GPUs",
 	} {
 		status, _, stderr := runMLP(t.Context(), strings.Fields(flags)...)
 		require.NotEqual(t, training.ExitOK, status, flags)

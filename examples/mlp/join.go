@@ -18,7 +18,7 @@ func (g *group) joiner() joiner {
 	switch {
 	case g.alone():
 		return nil
-	case g.rendezvous != "":
+	case g.nodes > 1:
 		return g.join
 	case g.comm == "nccl":
 		return newMeeting(g.gpus, localNCCL).join
@@ -45,39 +45,12 @@ func without(err error) error {
 
 // join finds the ranks of other processes, at the rendezvous.
 func (g *group) join(ctx context.Context, of share, pool *cupool.Pool) (dist.Comm, error) {
-	cfg := dist.Config{Rank: of.rank, Size: of.size, Rendezvous: g.rendezvous, Token: os.Getenv("CUPOOL_DIST_TOKEN"), Host: os.Getenv("CUPOOL_DIST_HOST")}
-	met, err := dist.Join(ctx, cfg)
+	c, err := nccl.New(ctx, pool, nccl.Config{Rank: of.rank, Size: of.size, Address: g.rendezvous, Token: os.Getenv("CUPOOL_DIST_TOKEN")})
 	if err != nil {
 		return nil, err
 	}
-	var comm dist.Comm
-	if g.comm == "nccl" {
-		comm, err = nccl.New(ctx, met, pool, nccl.Config{})
-		err = without(err)
-	} else {
-		comm, err = dist.Connect(ctx, met, pool)
-	}
-	if err != nil {
-		return nil, errors.Join(err, met.Close())
-	}
-	return &joined{comm, met}, nil
+	return c, nil
 }
-
-// joined is a Comm of a group that ends with it.
-type joined struct {
-	dist.Comm
-	group *dist.Group
-}
-
-// Err implements dist.Comm. The group knows better who began it.
-func (j *joined) Err() error {
-	if err := j.group.Err(); err != nil {
-		return err
-	}
-	return j.Comm.Err()
-}
-
-func (j *joined) Close() error { return errors.Join(j.Comm.Close(), j.group.Close()) }
 
 // A meeting connects the ranks of one process once all have a pool.
 type meeting struct {

@@ -20,6 +20,9 @@ import (
 	"github.com/cupool/cupool/snapshot"
 )
 
+// asProgram is the variable with which this test's binary is the program.
+const asProgram = "MLP_TEST_AS_PROGRAM"
+
 // dataDir has the first 1,000 training and 500 test images, not compressed.
 var dataDir string
 

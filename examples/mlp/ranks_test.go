@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -87,4 +88,23 @@ func requireClose(t *testing.T, want, got trained, n int) {
 	require.InDeltaSlice(t, want.losses, got.losses, sumOrder, "%d ranks: losses", n)
 	require.InDeltaSlice(t, want.params, got.params, sumOrder, "%d ranks: parameters", n)
 	require.InDeltaSlice(t, want.accuracies, got.accuracies, 0.021, "%d ranks: accuracies, an image of 48 apart", n)
+}
+
+// A rank that fails ends those of its process, and its error is the one that
+// counts.
+func TestRankFails(t *testing.T) {
+	noLauncher(t)
+	status, _, stderr := runMLP(t.Context(), "-gpus", "2", "-device", "host:5MiB", "-train-samples", "1000", "-batch", "1000", "-epochs", "2")
+	require.Equal(t, training.ExitFailed, status, stderr)
+	require.Regexp(t, `^mlp: rank \d: .*out of memory`, stderr)
+}
+
+// Ctrl-C ends all ranks of a process.
+func TestInterruptRanks(t *testing.T) {
+	noLauncher(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var stderr bytes.Buffer
+	status := run(ctx, []string{"-data", dataDir, "-hidden", "8", "-train-samples", "100", "-batch", "20", "-epochs", "50", "-gpus", "4"}, &canceller{cancel: cancel}, &stderr)
+	require.Equal(t, training.ExitInterrupted, status, stderr.String())
+	require.Regexp(t, `interrupted in epoch \d+ after \d of 5 steps: context canceled; 0 blocks leaked\n$`, stderr.String())
 }

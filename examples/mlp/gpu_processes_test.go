@@ -1,9 +1,10 @@
+//go:build gpu
+
 package main
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,9 +18,6 @@ import (
 
 	"github.com/cupool/cupool/examples/internal/training"
 )
-
-// asProgram is the variable with which this test's binary is the program.
-const asProgram = "MLP_TEST_AS_PROGRAM"
 
 // A process is one that was started as the program.
 type process struct {
@@ -75,16 +73,15 @@ func epochLines(stdout string) (lines []string) {
 // Processes learn what one does: as machines with two ranks each, and as what
 // torchrun starts, a rank each. Only the first prints.
 func TestProcesses(t *testing.T) {
-	noLauncher(t)
-	const task = "-train-samples 200 -batch 20 -epochs 3 -json"
-	_, want, _ := runMLP(t.Context(), strings.Fields(task)...)
+	needRanks(t, 4)
+	_, want, _ := runMLP(t.Context(), strings.Fields(onGPUs+" -json")...)
 	for name, launch := range map[string]func(i int, address string) *process{
 		"machines": func(i int, address string) *process {
-			return start(t, nil, task, fmt.Sprintf("-gpus 2 -nodes 2 -rank %d -rendezvous %s", i, address))
+			return start(t, nil, onGPUs, fmt.Sprintf("-json -device cuda:%d -gpus 2 -nodes 2 -rank %d -rendezvous %s", 2*i, i, address))
 		},
 		"torchrun": func(i int, address string) *process {
 			host, port, _ := net.SplitHostPort(address)
-			return start(t, []string{fmt.Sprint("RANK=", i), "WORLD_SIZE=2", fmt.Sprint("LOCAL_RANK=", i), "MASTER_ADDR=" + host, "MASTER_PORT=" + port}, task)
+			return start(t, []string{fmt.Sprint("RANK=", i), "WORLD_SIZE=2", fmt.Sprint("LOCAL_RANK=", i), "MASTER_ADDR=" + host, "MASTER_PORT=" + port}, onGPUs, "-json")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,56 +103,38 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A process that is killed ends the others, which say who it was.
+// A process that is killed in the second epoch ends the others, though their GPUs
+// wait for it.
 func TestKilled(t *testing.T) {
-	noLauncher(t)
 	for _, killed := range []int{0, 2} {
 		t.Run(fmt.Sprint("rank ", killed), func(t *testing.T) {
-			kill(t, killed, func(i int) string { return "-train-samples 300 -batch 30" })
+			needRanks(t, 3)
+			address := freeAddress(t)
+			var all []*process
+			for i := range 3 {
+				all = append(all, start(t, nil, fmt.Sprintf("-device cuda:%d -shift 0 -hidden 8 -train-samples 12 -batch 6 -epochs 1000000 -nodes 3 -rank %d -rendezvous %s", i, i, address)))
+			}
+			lines := bufio.NewScanner(all[0].stdout)
+			for lines.Scan() && !strings.Contains(lines.Text(), " 2/1000000 ") {
+			}
+			require.NoError(t, lines.Err())
+			require.NoError(t, all[killed].Process.Kill())
+			for i, p := range all {
+				if _, status := p.ends(t); i != killed {
+					require.Equal(t, training.ExitFailed, status, "rank %d: %s", i, p.stderr.String())
+					require.NotContains(t, p.stderr.String(), "leak", "rank %d", i)
+				}
+			}
 		})
 	}
 }
 
-// kill starts three ranks with flags of their own, and kills one of them in the
-// second epoch.
-func kill(t *testing.T, killed int, flags func(rank int) string) {
-	t.Helper()
-	address := freeAddress(t)
-	var all []*process
-	for i := range 3 {
-		all = append(all, start(t, nil, fmt.Sprintf("%s -epochs 1000000 -nodes 3 -rank %d -rendezvous %s", flags(i), i, address)))
-	}
-	lines := bufio.NewScanner(all[0].stdout)
-	for lines.Scan() && !strings.Contains(lines.Text(), " 2/1000000 ") {
-	}
-	require.NoError(t, lines.Err())
-	require.NoError(t, all[killed].Process.Kill())
-	for i, p := range all {
-		_, status := p.ends(t)
-		if i == killed {
-			continue
-		}
-		require.Equal(t, training.ExitFailed, status, "rank %d: %s", i, p.stderr.String())
-		require.Contains(t, p.stderr.String(), fmt.Sprint("rank ", killed), "rank %d", i)
-		require.NotContains(t, p.stderr.String(), "leak", "rank %d", i)
-	}
-}
-
-// A rank that fails ends those of its process, and its error is the one that
-// counts.
-func TestRankFails(t *testing.T) {
-	noLauncher(t)
-	status, _, stderr := runMLP(t.Context(), "-gpus", "2", "-device", "host:5MiB", "-train-samples", "1000", "-batch", "1000", "-epochs", "2")
-	require.Equal(t, training.ExitFailed, status, stderr)
-	require.Regexp(t, `^mlp: rank \d: .*out of memory`, stderr)
-}
-
 // Ranks that were started with other flags do not train.
 func TestOtherTask(t *testing.T) {
-	noLauncher(t)
+	needRanks(t, 2)
 	address := freeAddress(t)
-	common := "-train-samples 40 -batch 20 -epochs 1 -nodes 2 -rendezvous " + address
-	first, second := start(t, nil, common, "-rank 0"), start(t, nil, common, "-rank 1 -seed 5")
+	common := onGPUs + " -nodes 2 -rendezvous " + address
+	first, second := start(t, nil, common, "-rank 0"), start(t, nil, common, "-device cuda:1 -rank 1 -seed 5")
 	var said string // by whoever sees it first, which ends the other
 	for _, p := range []*process{first, second} {
 		_, status := p.ends(t)
@@ -163,14 +142,4 @@ func TestOtherTask(t *testing.T) {
 		said += p.stderr.String()
 	}
 	require.Contains(t, said, "rank 1 trains something else than rank 0")
-}
-
-// Ctrl-C ends all ranks of a process.
-func TestInterruptRanks(t *testing.T) {
-	noLauncher(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var stderr bytes.Buffer
-	status := run(ctx, []string{"-data", dataDir, "-hidden", "8", "-train-samples", "100", "-batch", "20", "-epochs", "50", "-gpus", "4"}, &canceller{cancel: cancel}, &stderr)
-	require.Equal(t, training.ExitInterrupted, status, stderr.String())
-	require.Regexp(t, `interrupted in epoch \d+ after \d of 5 steps: context canceled; 0 blocks leaked\n$`, stderr.String())
 }
