@@ -10,14 +10,11 @@ import (
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/budget"
-	"github.com/cupool/cupool/internal/confcheck"
 	"github.com/cupool/cupool/internal/decay"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
-	"github.com/cupool/cupool/internal/later"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/origins"
-	"github.com/cupool/cupool/internal/published"
 	"github.com/cupool/cupool/internal/rarelog"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -45,17 +42,17 @@ type Pool struct {
 	retired         atomic.Bool
 
 	space    heap.Space
-	memory   *vmem.Mapper                // nil: segments
-	def      *streamHeap                 // of the default stream
-	heapsMu  sync.Mutex                  // taken to change what follows
-	heaps    published.List[*streamHeap] // as blocks name them; nil where one was closed
-	byStream published.List[*streamHeap] // by the slots of streams
+	memory   *vmem.Mapper           // nil: segments
+	def      *streamHeap            // of the default stream
+	heapsMu  sync.Mutex             // taken to change what follows
+	heaps    published[*streamHeap] // as blocks name them; nil where one was closed
+	byStream published[*streamHeap] // by the slots of streams
 
 	sanitizer *sanitize.Pool   // nil: no memory is filled or checked
 	guards    *sanitize.Guards // nil: none
 
 	stacks origins.Table
-	later  later.Stack[Block] // that FreeLater was given
+	later  laterStack // that FreeLater was given
 	counts
 
 	collectAbove int64                        // bytes reserved; 0: no GarbageCollectionThreshold
@@ -88,7 +85,7 @@ func New(cfg Config) (*Pool, error) {
 			return nil, err
 		}
 	}
-	limit, err := confcheck.Limit(cfg.Driver, cfg.Limit, cfg.Fraction)
+	limit, err := limitOf(cfg.Driver, cfg.Limit, cfg.Fraction)
 	if err != nil {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
@@ -116,7 +113,7 @@ func New(cfg Config) (*Pool, error) {
 // begin sets up what follows from the fields that New or NewPool have set.
 func (c *Pool) begin(noSplit bool) (err error) {
 	cfg := &c.cfg
-	if c.collectAbove, err = confcheck.Threshold(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
+	if c.collectAbove, err = thresholdOf(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	if err := c.startSanitizers(); err != nil {

@@ -3,10 +3,11 @@ package cupool
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/confcheck"
+	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/confenv"
 	"github.com/cupool/cupool/internal/decay"
 	"github.com/cupool/cupool/internal/heap"
@@ -311,15 +312,41 @@ type Sanitizers struct {
 	Wait bool
 }
 
+// The defaults, which are PyTorch's where it has such a setting.
+const (
+	defaultSmallLimit      = 1 << 20
+	defaultSmallSegment    = 2 << 20
+	defaultLargeSegment    = 20 << 20
+	defaultLargeLimit      = 10 << 20
+	defaultSegmentRounding = 2 << 20
+	defaultMinSplit        = 1<<20 + sizeclass.Quantum
+	defaultMagazineBytes   = 256 << 20
+	defaultNonSplitRest    = 20 << 20
+	defaultQuarantine      = 64 << 20
+	segregatedDivisions    = 8
+)
+
+const (
+	maxCanaries     = 1 << 20
+	maxGrowthFactor = 64 // more than anybody can mean
+)
+
 // withDefaults returns the Config with every zero field set, or a
 // *ConfigError.
 func (cfg Config) withDefaults() (Config, error) {
-	set := cfg.checked()
-	set.Complete()
+	for p, def := range map[*int64]int64{
+		&cfg.SmallLimit: defaultSmallLimit, &cfg.SmallSegment: defaultSmallSegment, &cfg.LargeLimit: defaultLargeLimit,
+		&cfg.LargeSegment: defaultLargeSegment, &cfg.SegmentRounding: defaultSegmentRounding, &cfg.MinSplit: defaultMinSplit,
+		&cfg.MagazineBytes: defaultMagazineBytes, &cfg.MinBlock: sizeclass.Quantum,
+	} {
+		if *p == 0 {
+			*p = def
+		}
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := set.Check(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return cfg, err
 	}
 	var err error
@@ -327,34 +354,100 @@ func (cfg Config) withDefaults() (Config, error) {
 		return cfg, err
 	}
 	if s := cfg.sanitizers(); s.Delays() && s.Quarantine == 0 {
-		cfg.Sanitize.Quarantine = confcheck.Quarantine
+		cfg.Sanitize.Quarantine = defaultQuarantine
 	}
 	if cfg.MaxSplit > 0 {
 		cfg.Backing = BackingSegments
 		if cfg.MaxNonSplitRounding == 0 {
-			cfg.MaxNonSplitRounding = confcheck.NonSplitRest
+			cfg.MaxNonSplitRounding = defaultNonSplitRest
 		}
 	}
 	if cfg.Strategy == Segregated && cfg.Divisions == (Divisions{}) {
-		cfg.Divisions = SameDivisions(confcheck.SegregatedDivisions)
+		cfg.Divisions = SameDivisions(segregatedDivisions)
 	}
 	cfg.classes, cfg.classed = sizeclass.NewClasses(sizeclass.Divisions(cfg.Divisions), cfg.MinBlock, cfg.Strategy == PowerOfTwo)
 	return cfg, nil
 }
 
-// checked returns the fields that have defaults or bounds.
-func (cfg *Config) checked() *confcheck.Settings {
-	return &confcheck.Settings{
-		SmallLimit: &cfg.SmallLimit, SmallSegment: &cfg.SmallSegment, LargeLimit: &cfg.LargeLimit, LargeSegment: &cfg.LargeSegment,
-		SegmentRounding: &cfg.SegmentRounding, MinSplit: &cfg.MinSplit, MagazineBytes: &cfg.MagazineBytes, MinBlock: &cfg.MinBlock,
-		Limit: cfg.Limit, SoftLimit: cfg.SoftLimit, MaxSplit: cfg.MaxSplit, MaxNonSplitRounding: cfg.MaxNonSplitRounding,
-		InitialSize: cfg.InitialSize, Canaries: cfg.Sanitize.Canaries,
-		Fraction: cfg.Fraction, GrowthFactor: cfg.GrowthFactor, GarbageCollectionThreshold: cfg.GarbageCollectionThreshold,
-		Decay: cfg.Decay, WaitTimeout: cfg.WaitTimeout, MinDecay: decay.Min,
-		Backing: cfg.Backing, KnownBacking: cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, VirtualMemory: cfg.Backing == BackingVMM,
-		Strategy: cfg.Strategy, KnownStrategy: cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, PowerOfTwo: cfg.Strategy == PowerOfTwo,
-		Divisions: cfg.Divisions, Classes: sizeclass.Divisions(cfg.Divisions),
+// validate returns a *ConfigError for the first field that cannot be.
+func (cfg *Config) validate() error {
+	const q = sizeclass.Quantum
+	bytes := func(n int64) string { return " (" + bytesize.Format(n) + ")" }
+	segment := func(size int64) bool { return size > 0 && size%q == 0 && size <= sizeclass.MaxRequest }
+	for _, f := range []struct {
+		name   string
+		value  any
+		ok     bool
+		reason string
+	}{
+		{"Limit", cfg.Limit, cfg.Limit >= 0, "must not be negative; 0 means no limit"},
+		{"SoftLimit", cfg.SoftLimit, cfg.SoftLimit >= 0, "must not be negative; 0 means none"},
+		{"Decay", cfg.Decay, cfg.Decay >= 0 && (cfg.Decay == 0 || cfg.Decay >= decay.Min), "must be 0 (never) or at least " + decay.Min.String()},
+		{"WaitTimeout", cfg.WaitTimeout, cfg.WaitTimeout >= 0, "must not be negative; 0 means no bound"},
+		{"Fraction", cfg.Fraction, cfg.Fraction >= 0 && cfg.Fraction <= 1, "must be in (0, 1]; 0 means no limit"},
+		{"SmallLimit", cfg.SmallLimit, cfg.SmallLimit > 0, "must be positive"},
+		{"SmallSegment", cfg.SmallSegment, segment(cfg.SmallSegment) && cfg.SmallSegment >= cfg.SmallLimit, "must be a multiple of 512, below 2^61 and at least SmallLimit" + bytes(cfg.SmallLimit)},
+		{"LargeLimit", cfg.LargeLimit, cfg.LargeLimit > 0, "must be positive"},
+		{"LargeSegment", cfg.LargeSegment, segment(cfg.LargeSegment) && cfg.LargeSegment >= cfg.LargeLimit, "must be a multiple of 512, below 2^61 and at least LargeLimit" + bytes(cfg.LargeLimit)},
+		{"SegmentRounding", cfg.SegmentRounding, segment(cfg.SegmentRounding), "must be a positive multiple of 512 below 2^61"},
+		{"Backing", cfg.Backing, cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, "must be BackingAuto, BackingSegments or BackingVMM"},
+		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, "must be BestFit, FirstFit, Segregated or PowerOfTwo"},
+		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= min(q, cfg.MinBlock), "must be at least 512, or MinBlock where that is less"},
+		{"MinBlock", cfg.MinBlock, cfg.minBlockOK(), "must be a power of two, from 256, which CUDA aligns memory to, to SmallLimit" + bytes(cfg.SmallLimit) + ", that divides SmallSegment" + bytes(cfg.SmallSegment) + ", LargeSegment" + bytes(cfg.LargeSegment) + " and SegmentRounding" + bytes(cfg.SegmentRounding)},
+		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.MaxSplit >= cfg.LargeSegment, "must be at least LargeSegment" + bytes(cfg.LargeSegment) + "; 0 means none"},
+		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.Backing != BackingVMM, "is for segments, not for Backing vmm, which splits and joins all blocks"},
+		{"MaxNonSplitRounding", cfg.MaxNonSplitRounding, cfg.MaxNonSplitRounding >= 0 && (cfg.MaxSplit > 0 || cfg.MaxNonSplitRounding == 0), "must not be negative, and needs MaxSplit; 0 means 20 MiB"},
+		{"Divisions", cfg.Divisions, sizeclass.Divisions(cfg.Divisions).Valid(), "must be powers of two up to 2^20; 0 means none"},
+		{"Divisions", cfg.Divisions, cfg.Strategy != PowerOfTwo || cfg.Divisions == Divisions{}, "must not be set with Strategy power-of-two, which rounds by itself"},
+		{"GrowthFactor", cfg.GrowthFactor, cfg.GrowthFactor == 0 || cfg.GrowthFactor >= 1 && cfg.GrowthFactor <= maxGrowthFactor, "must be 0 (fixed sizes) or from 1 to 64"},
+		{"InitialSize", cfg.InitialSize, cfg.InitialSize >= 0 && cfg.InitialSize <= sizeclass.MaxRequest, "must not be negative; 0 means nothing"},
+		{"InitialSize", cfg.InitialSize, cfg.Limit == 0 || cfg.InitialSize <= cfg.Limit, "must not be larger than Limit" + bytes(cfg.Limit)},
+		{"Sanitize.Canaries", cfg.Sanitize.Canaries, cfg.Sanitize.Canaries >= 0 && cfg.Sanitize.Canaries <= maxCanaries, "must be from 0 (none) to 1 MiB"},
+		{"GarbageCollectionThreshold", cfg.GarbageCollectionThreshold, cfg.GarbageCollectionThreshold >= 0 && cfg.GarbageCollectionThreshold < 1, "must be in (0, 1); 0 means none"},
+	} {
+		if !f.ok {
+			return &ConfigError{Field: f.name, Value: f.value, Reason: f.reason}
+		}
 	}
+	return nil
+}
+
+// minBlockOK reports whether MinBlock is a unit for all segments.
+func (cfg *Config) minBlockOK() bool {
+	n := cfg.MinBlock
+	return n >= sizeclass.Least && n&(n-1) == 0 &&
+		(n <= sizeclass.Quantum || n <= cfg.SmallLimit && (cfg.SmallSegment|cfg.LargeSegment|cfg.SegmentRounding)&(n-1) == 0)
+}
+
+// limitOf returns the bytes that may be reserved on a device with a limit and a
+// fraction, which are 0 for none, or MaxInt64.
+func limitOf(d Driver, limit int64, fraction float64) (int64, error) {
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	if fraction > 0 {
+		_, total, err := d.MemInfo()
+		if err != nil {
+			return 0, err
+		}
+		limit = min(limit, int64(math.Round(fraction*float64(total))))
+	}
+	return limit, nil
+}
+
+// thresholdOf returns the bytes that a part of the limit comes to, or of the
+// device's memory where the limit is MaxInt64; 0 for no part.
+func thresholdOf(d Driver, limit int64, part float64) (int64, error) {
+	if part == 0 {
+		return 0, nil
+	}
+	if limit == math.MaxInt64 {
+		var err error
+		if _, limit, err = d.MemInfo(); err != nil {
+			return 0, err
+		}
+	}
+	return max(int64(part*float64(limit)), 1), nil
 }
 
 // policy returns how the heaps of a pool work. noSplit gives every block a

@@ -15,7 +15,6 @@ import (
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/oomhint"
-	"github.com/cupool/cupool/internal/published"
 )
 
 // deviceState is what an allocator that New made, the root, shares with its private
@@ -40,14 +39,14 @@ type deviceState struct {
 
 	closing sync.Mutex // held while a stream, a pool or the allocator is closed
 
-	mu      sync.Mutex              // taken to change what follows
-	streams published.List[*Stream] // by slot; closed ones stay until their slot is needed
-	pools   published.List[*Pool]   // that are open, the root first
-	remains published.List[*Pool]   // closed pools whose memory the device would not take back
-	numbers uint64                  // streams made so far
-	look    int                     // the slot that was last looked at for a new stream
-	closed  bool                    // no pools and streams are made any more
-	refused []StreamHandle          // of closed streams, that the device did not destroy
+	mu      sync.Mutex         // taken to change what follows
+	streams published[*Stream] // by slot; closed ones stay until their slot is needed
+	pools   published[*Pool]   // that are open, the root first
+	remains published[*Pool]   // closed pools whose memory the device would not take back
+	numbers uint64             // streams made so far
+	look    int                // the slot that was last looked at for a new stream
+	closed  bool               // no pools and streams are made any more
+	refused []StreamHandle     // of closed streams, that the device did not destroy
 
 	budget budget.Device
 

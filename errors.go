@@ -1,12 +1,16 @@
 package cupool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/errtext"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/snapshot"
@@ -66,7 +70,21 @@ type BlockError struct {
 	Detail string       // what to know or do about it
 }
 
-func (e *BlockError) Error() string { return errtext.Call(*e).String() }
+func (e *BlockError) Error() string {
+	var sb strings.Builder
+	fmt.Fprintf(&sb, "cupool: %s of %v", e.Op, e.Ptr)
+	if e.Size >= 0 {
+		fmt.Fprintf(&sb, " (%d bytes)", e.Size)
+	}
+	if e.Stream != 0 {
+		fmt.Fprintf(&sb, " on stream 0x%x", uintptr(e.Stream))
+	}
+	fmt.Fprintf(&sb, ": %v", e.Err)
+	if e.Detail != "" {
+		fmt.Fprintf(&sb, ": %s", e.Detail)
+	}
+	return sb.String()
+}
 
 // Unwrap returns the reason.
 func (e *BlockError) Unwrap() error { return e.Err }
@@ -154,9 +172,13 @@ type Leak struct {
 	Label  string // of WithLabel, if any
 }
 
-// LeakGroup is the leaks from one place in the program under one label: how many
-// Blocks, their Bytes as requested, the Stack and the Label.
-type LeakGroup = errtext.Group
+// LeakGroup is the leaks from one place in the program under one label.
+type LeakGroup struct {
+	Blocks int
+	Bytes  int64  // sum of their sizes as requested
+	Stack  string // where they were allocated, as Go prints it; "": not recorded
+	Label  string // of WithLabel, if any
+}
 
 // LeakError lists the blocks that were live at Close, by address. Their
 // memory was given back to the device all the same. Its text has the ten largest
@@ -166,14 +188,98 @@ type LeakError struct {
 	Bytes int64 // sum of their sizes as requested
 }
 
-func (e *LeakError) Error() string { return errtext.Leaks(len(e.Leaks), e.Bytes, e.Groups()) }
+// maxGroupsShown bounds the text of a LeakError.
+const maxGroupsShown = 10
+
+func (e *LeakError) Error() string {
+	var sb strings.Builder
+	fmt.Fprintf(&sb, "cupool: leaked %s, %s", blocks(len(e.Leaks)), bytesize.Format(e.Bytes))
+	groups := e.Groups()
+	for i, g := range groups {
+		if i == maxGroupsShown {
+			var more LeakGroup
+			for _, g := range groups[i:] {
+				more.Blocks, more.Bytes = more.Blocks+g.Blocks, more.Bytes+g.Bytes
+			}
+			fmt.Fprintf(&sb, "\n\tand %d more such places: %s, %s", len(groups)-i, blocks(more.Blocks), bytesize.Format(more.Bytes))
+			break
+		}
+		fmt.Fprintf(&sb, "\n\t%v", g)
+	}
+	return sb.String()
+}
 
 // Groups returns the leaks by stack and label, those of the most bytes first.
 func (e *LeakError) Groups() []LeakGroup {
 	if e == nil {
 		return nil
 	}
-	return errtext.Groups(len(e.Leaks), func(i int) errtext.Leak { return errtext.Leak(e.Leaks[i]) })
+	type key struct{ stack, label string }
+	at := map[key]int{}
+	var list []LeakGroup
+	for _, l := range e.Leaks {
+		k := key{l.Stack, l.Label}
+		j, ok := at[k]
+		if !ok {
+			j = len(list)
+			at[k], list = j, append(list, LeakGroup{Stack: l.Stack, Label: l.Label})
+		}
+		list[j].Blocks++
+		list[j].Bytes += l.Size
+	}
+	slices.SortStableFunc(list, func(a, b LeakGroup) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Blocks, a.Blocks), strings.Compare(a.Label, b.Label))
+	})
+	return list
+}
+
+// String describes the group in a line: "3 blocks, 12 MiB, allocated at main.load
+// (train.go:42)", with up to two callers.
+func (g LeakGroup) String() string {
+	s := fmt.Sprintf("%s, %s", blocks(g.Blocks), bytesize.Format(g.Bytes))
+	if g.Label != "" {
+		s += ", for " + g.Label
+	}
+	lines := places(g.Stack)
+	if len(lines) == 0 {
+		return s + ", not recorded where"
+	}
+	s += ", allocated at " + lines[0]
+	if len(lines) > 1 {
+		s += ", called by " + strings.Join(lines[1:], ", ")
+	}
+	return s
+}
+
+func blocks(n int) string {
+	if n == 1 {
+		return "1 block"
+	}
+	return fmt.Sprintf("%d blocks", n)
+}
+
+// maxPlaces is how many functions of a stack are shown.
+const maxPlaces = 3
+
+// places returns the innermost functions of a stack, "main.load (train.go:42)",
+// without those of libraries that allocate for programs and of Go itself.
+func places(stack string) (list []string) {
+	lines := strings.Split(strings.TrimSpace(stack), "\n")
+	for i := 0; i+1 < len(lines) && len(list) < maxPlaces; i += 2 {
+		if !slices.ContainsFunc(libraries, func(l string) bool { return strings.HasPrefix(lines[i], l) }) {
+			list = append(list, fmt.Sprintf("%s (%s)", path.Base(lines[i]), path.Base(strings.TrimSpace(lines[i+1]))))
+		}
+	}
+	if len(list) == 0 && len(lines) > 1 {
+		return []string{fmt.Sprintf("%s (%s)", path.Base(lines[0]), path.Base(strings.TrimSpace(lines[1])))}
+	}
+	return list
+}
+
+// libraries are the beginnings of the names of such functions.
+var libraries = []string{
+	"github.com/cupool/cupool.", "github.com/cupool/cupool/adaptor.", "github.com/cupool/cupool/arena.", "github.com/cupool/cupool/gorgoniavm",
+	"github.com/cupool/cupool/native.", "github.com/cupool/cupool/nn.", "github.com/cupool/cupool/planner.", "gorgonia.org/tensor.", "gorgonia.org/gorgonia.", "runtime.", "testing.",
 }
 
 // WaitError says that a wait for the work of a Stream ended before the work was

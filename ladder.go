@@ -484,7 +484,7 @@ func (d *deviceState) holders() []snapshot.Holder {
 	for _, c := range d.open() {
 		if !c.asleep.Load() {
 			_, unlock := c.lockAll()
-			c.subject().Holders(c.name, &all)
+			c.holdersLocked(&all)
 			unlock()
 		}
 	}

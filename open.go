@@ -2,11 +2,12 @@ package cupool
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/devname"
 	"github.com/cupool/cupool/internal/hostdev"
 )
 
@@ -41,19 +42,45 @@ func OpenHost(cfg HostConfig) (Driver, error) {
 // latter followed by ",managed" or ",pinned" for those kinds of memory. In
 // a build without -tags gpu, "cuda" fails with ErrNotSupported.
 func Open(name string) (Driver, error) {
-	n, err := devname.Parse(name)
-	if err != nil {
-		return nil, err
+	fail := func(value, reason string) (Driver, error) {
+		return nil, &ConfigError{Field: "device", Value: value, Reason: reason}
 	}
-	if n.Host {
-		return OpenHost(HostConfig{Capacity: n.Capacity})
+	dev, options, _ := strings.Cut(name, ",")
+	kind, arg, hasArg := strings.Cut(dev, ":")
+	switch kind {
+	case "host", "":
+		var cfg HostConfig
+		if hasArg {
+			var err error
+			if cfg.Capacity, err = bytesize.Parse(arg); err != nil || cfg.Capacity == 0 {
+				return fail(name, "the capacity of the host device is a size such as 4GiB")
+			}
+		}
+		if options != "" {
+			return fail(name, "the host device takes no options")
+		}
+		return OpenHost(cfg)
+	case "cuda":
+		var ordinal int
+		if hasArg {
+			var err error
+			if ordinal, err = strconv.Atoi(arg); err != nil || ordinal < 0 {
+				return fail(name, "a CUDA device is cuda:0, cuda:1, ...")
+			}
+		}
+		kinds := map[string]cuda.MemoryKind{"device": cuda.MemoryDevice, "managed": cuda.MemoryManaged, "pinned": cuda.MemoryPinned}
+		var opts []cuda.Option
+		for _, o := range strings.FieldsFunc(options, func(r rune) bool { return r == ',' }) {
+			memory, ok := kinds[o]
+			if !ok {
+				return fail(options, "options of a CUDA device are device, managed and pinned")
+			}
+			opts = append(opts, cuda.Memory(memory))
+		}
+		return cuda.Open(ordinal, opts...)
+	default:
+		return fail(name, `must be "host", "host:BYTES", "cuda" or "cuda:ORDINAL"`)
 	}
-	kinds := map[string]cuda.MemoryKind{"device": cuda.MemoryDevice, "managed": cuda.MemoryManaged, "pinned": cuda.MemoryPinned}
-	var opts []cuda.Option
-	for _, k := range n.Memory {
-		opts = append(opts, cuda.Memory(kinds[k]))
-	}
-	return cuda.Open(n.Ordinal, opts...)
 }
 
 // ParseBytes reads a size: a number of bytes, or one with a unit of K, M,

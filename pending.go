@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
@@ -218,11 +219,11 @@ func (c *Pool) ProcessDeferred() (freed int, err error) {
 // in the meantime is passed over. Before a request is refused Go's collector
 // runs, whose cleanups may give blocks back, but for a tenth of the time at
 // most where it found nothing the last 8 times.
-func (c *Pool) FreeLater(b Block) { c.later.Push(b) }
+func (c *Pool) FreeLater(b Block) { c.later.push(b) }
 
 // drainLater frees what FreeLater queued and returns the number.
 func (c *Pool) drainLater() (freed int) {
-	c.later.Drain(func(b Block) {
+	c.later.drain(func(b Block) {
 		if err := c.freeSlow(b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
 			freed++
 		}
@@ -236,4 +237,32 @@ func (d *deviceState) drainLater() (freed int) {
 		freed += c.drainLater()
 	}
 	return freed
+}
+
+// laterStack holds blocks until somebody has time to free them, the newest first. Any
+// goroutine puts blocks in without a lock, even a cleanup of the garbage collector. The
+// zero one is empty. Its methods are safe from several goroutines.
+type laterStack struct{ head atomic.Pointer[laterBlock] }
+
+type laterBlock struct {
+	block Block
+	next  *laterBlock
+}
+
+// push puts a block in (Treiber 1986).
+func (s *laterStack) push(b Block) {
+	n := &laterBlock{block: b}
+	for {
+		n.next = s.head.Load()
+		if s.head.CompareAndSwap(n.next, n) {
+			return
+		}
+	}
+}
+
+// drain takes all blocks out and calls f for each.
+func (s *laterStack) drain(f func(Block)) {
+	for n := s.head.Swap(nil); n != nil; n = n.next {
+		f(n.block)
+	}
 }

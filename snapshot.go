@@ -7,7 +7,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/nvtx"
-	"github.com/cupool/cupool/internal/picture"
+	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -21,23 +21,99 @@ type Snapshot = snapshot.Snapshot
 // goroutines; after Close there are no segments.
 func (c *Pool) Snapshot() Snapshot {
 	_, unlock := c.lockAll()
-	p := c.subject().Take()
+	p := c.pictureLocked()
 	c.note(snapshot.Taken, 0, 0, 0)
 	events := c.dev.history.Copy(0)
 	unlock()
-	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.Segments(packagePath)}
+	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.named()}
 	events.Of(&s)
 	return s
 }
 
-// subject returns what pictures are taken of while all heaps are locked.
-func (c *Pool) subject() *picture.Subject {
-	return &picture.Subject{Blocks: &c.space.Blocks, Stacks: &c.stacks, Each: func(f func(*block.Segment, StreamHandle, uint64)) {
-		c.space.Index.Each(func(e heap.Entry) {
-			s := c.heapAt(e.Owner).stream
-			f(e.Seg, s.handle, s.number)
+// eachSegmentLocked calls f for every segment, by address, with the stream whose memory
+// it is. All heaps are locked.
+func (c *Pool) eachSegmentLocked(f func(*block.Segment, *Stream)) {
+	c.space.Index.Each(func(e heap.Entry) { f(e.Seg, c.heapAt(e.Owner).stream) })
+}
+
+// picture is segments whose blocks have no stacks and labels yet.
+type picture struct {
+	segments []snapshot.Segment
+	found    []foundOrigin
+}
+
+// foundOrigin says of which block an origin is.
+type foundOrigin struct {
+	segment, block int
+	origin         origins.Origin
+}
+
+// pictureLocked takes a picture. All heaps are locked; the blocks of magazines
+// change meanwhile.
+func (c *Pool) pictureLocked() *picture {
+	p := &picture{segments: []snapshot.Segment{}}
+	c.eachSegmentLocked(func(from *block.Segment, s *Stream) {
+		seg := snapshot.Segment{
+			Address: Ptr(from.Base), Size: from.Size, Stream: s.handle, Type: "small",
+			Virtual: from.Virtual || from.Stitched, Stitched: from.Stitched, Number: s.number,
+		}
+		if from.Large {
+			seg.Type = "large"
+		}
+		from.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
+			if b.Origin() != 0 {
+				p.found = append(p.found, foundOrigin{len(p.segments), len(seg.Blocks), c.stacks.At(b.Origin())})
+			}
+			addBlock(&seg, b)
 		})
-	}}
+		p.segments = append(p.segments, seg)
+	})
+	return p
+}
+
+// named returns the segments with stacks and labels. To name functions takes its
+// time, so no locks should be held.
+func (p *picture) named() []snapshot.Segment {
+	for _, f := range p.found {
+		b := &p.segments[f.segment].Blocks[f.block]
+		stack, label := f.origin.Frames(packagePath)
+		for _, frame := range stack {
+			b.Stack = append(b.Stack, snapshot.Frame(frame))
+		}
+		b.Label, b.Weight = label, f.origin.Weight
+	}
+	return p.segments
+}
+
+// holdersLocked adds who holds the blocks of the pool. All its heaps are locked.
+func (c *Pool) holdersLocked(to *snapshot.Holders) {
+	c.eachSegmentLocked(func(seg *block.Segment, s *Stream) {
+		seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
+			to.Add(c.name, s.number, c.stacks.At(b.Origin()).Label(), stateOf(b), b.Size)
+		})
+	})
+}
+
+// stateNames are the names of the states of blocks.
+var stateNames = [...]snapshot.State{
+	block.Free: snapshot.Free, block.Live: snapshot.Live, block.Cached: snapshot.Cached,
+	block.Pending: snapshot.Pending, block.Part: snapshot.Part, block.Gap: snapshot.Gap,
+}
+
+func stateOf(b *block.Block) snapshot.State { return stateNames[b.Word().State()] }
+
+// addBlock adds the next block of a segment.
+func addBlock(to *snapshot.Segment, b *block.Block) {
+	n := snapshot.Block{Address: Ptr(b.Addr()), Size: b.Size, State: stateOf(b)}
+	if n.State == snapshot.Live || n.State == snapshot.Pending {
+		n.Requested = b.Requested()
+		to.Requested += n.Requested
+		to.Active += n.Size
+	}
+	if n.State == snapshot.Live {
+		to.Allocated += n.Size
+	}
+	to.Blocks = append(to.Blocks, n)
 }
 
 // WriteSnapshot writes the Snapshot of the allocator and those of its private

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"text/tabwriter"
 
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/heap"
-	"github.com/cupool/cupool/internal/heap/poolstats"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/origins"
 )
@@ -122,8 +122,54 @@ func (c *Pool) WriteStats(w io.Writer) error {
 
 // Write prints the statistics as a table for people, under a title.
 func (s Stats) Write(w io.Writer, title string) error {
-	r := poolstats.Ratios{Hits: s.HitRatio(), Fragmentation: s.Fragmentation()}
-	return poolstats.Write(w, title, poolstats.Figures[PoolStats](s), r, func(p PoolStats) poolstats.Pool[Stat] { return poolstats.Pool[Stat](p) })
+	if _, err := fmt.Fprintf(w, "cupool on %s\n", title); err != nil {
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "\tcurrent\tpeak\tallocated\tfreed\t")
+	s.All.write(tw, "")
+	s.Small.write(tw, "small: ")
+	s.Large.write(tw, "large: ")
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	limit := "none"
+	if s.Limit > 0 {
+		limit = bytesize.Format(s.Limit)
+	}
+	_, err := fmt.Fprintf(w, `reserved %s = live %s + pending %s + cached %s; limit %s
+free blocks %d; largest free %s, fragmentation %.1f %%
+hits %d (%.2f %%), of them without a lock %d; misses %d, retries %d, out of memory %d
+driver: %d allocations, %d frees; stitches: %d, reused %d; moves between streams: %d; events: %d recorded, %d queries, %d failures
+blocks pending %d, streams %d, books %s
+`,
+		bytesize.Format(s.All.ReservedBytes.Current), bytesize.Format(s.LiveBytes), bytesize.Format(s.PendingBytes), bytesize.Format(s.CachedBytes), limit,
+		s.FreeBlocks, bytesize.Format(s.LargestFree), 100*s.Fragmentation(),
+		s.Hits, 100*s.HitRatio(), s.MagazineHits, s.Misses, s.Retries, s.OOMs,
+		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.Moves, s.EventsRecorded, s.EventQueries, s.EventFailures,
+		s.BlocksPending, s.Streams, bytesize.Format(s.MetadataBytes))
+	return err
+}
+
+func (p PoolStats) write(w io.Writer, prefix string) {
+	count := func(n int64) string { return fmt.Sprint(n) }
+	for _, r := range []struct {
+		name   string
+		s      Stat
+		format func(int64) string
+	}{
+		{"allocations", p.Allocation, count},
+		{"active blocks", p.Active, count},
+		{"segments", p.Segment, count},
+		{"inactive splits", p.InactiveSplit, count},
+		{"requested", p.RequestedBytes, bytesize.Format},
+		{"allocated", p.AllocatedBytes, bytesize.Format},
+		{"active", p.ActiveBytes, bytesize.Format},
+		{"reserved", p.ReservedBytes, bytesize.Format},
+		{"inactive split", p.InactiveSplitBytes, bytesize.Format},
+	} {
+		fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t\n", prefix, r.name, r.format(r.s.Current), r.format(r.s.Peak), r.format(r.s.Allocated), r.format(r.s.Freed))
+	}
 }
 
 // LabelStats are the statistics of a label. A block counts until its memory
@@ -198,9 +244,9 @@ func (c *Pool) Stats() Stats {
 	}
 	t, base, book := c.sum(heaps), c.space.Book.Base(), &c.space.Book
 	st := Stats{
-		All:   PoolStats(poolstats.Of[Stat](book, &t, &base, all, &got[small], &got[large])),
-		Small: PoolStats(poolstats.Of[Stat](book, &t, &base, small, &got[small])),
-		Large: PoolStats(poolstats.Of[Stat](book, &t, &base, large, &got[large])),
+		All:   statsOf(book, &t, &base, all, &got[small], &got[large]),
+		Small: statsOf(book, &t, &base, small, &got[small]),
+		Large: statsOf(book, &t, &base, large, &got[large]),
 		Limit: c.budget.Printed(), Misses: c.misses.Load(), Retries: c.retries.Load(), OOMs: c.ooms.Load(),
 		DriverAllocs: c.driverAllocs.Load(), DriverFrees: c.driverFrees.Load(),
 		Stitches: c.space.Stitches.Load(), StitchReuses: c.space.StitchReuses.Load(),
@@ -226,6 +272,50 @@ func (c *Pool) Stats() Stats {
 	st.LiveBytes = st.All.AllocatedBytes.Current
 	st.Hits = st.All.Allocation.Allocated - st.Misses
 	return st
+}
+
+// statsOf returns the statistics of a kind, or of both, from the totals of a book, from
+// the totals that counting began at, and from what lies in magazines, of which the
+// book does not know.
+func statsOf(b *ledger.Book, t, base *ledger.Totals, k ledger.Kind, magazines ...*heap.Census) PoolStats {
+	stat := func(q ledger.Quantity) Stat {
+		x, was := t[k][q], base[k][q]
+		return Stat{Current: x.Now(), Peak: b.Peak(k, q), Allocated: x.Added - was.Added, Freed: x.Taken - was.Taken}
+	}
+	active := func(out, pending, most ledger.Quantity) Stat {
+		s, p := stat(out), t[k][pending].Now()
+		s.Current += p
+		s.Freed -= p - base[k][pending].Now()
+		s.Peak = b.Peak(k, most)
+		return s
+	}
+	p := PoolStats{
+		Allocation:         stat(ledger.OutBlocks),
+		Segment:            stat(ledger.Segments),
+		Active:             active(ledger.OutBlocks, ledger.PendingBlocks, ledger.ActiveBlocks),
+		InactiveSplit:      stat(ledger.Splits),
+		RequestedBytes:     stat(ledger.RequestedBytes),
+		AllocatedBytes:     stat(ledger.OutBytes),
+		ActiveBytes:        active(ledger.OutBytes, ledger.PendingBytes, ledger.ActiveBytes),
+		ReservedBytes:      stat(ledger.ReservedBytes),
+		InactiveSplitBytes: stat(ledger.SplitBytes),
+	}
+	for _, n := range magazines {
+		p.Allocation.adjust(n.Hits, n.Cached)
+		p.AllocatedBytes.adjust(n.HitBytes, n.CachedBytes)
+		p.RequestedBytes.adjust(n.HitReq, n.CachedReq)
+		p.Active.adjust(n.Hits, n.Cached)
+		p.ActiveBytes.adjust(n.HitBytes, n.CachedBytes)
+	}
+	return p
+}
+
+// adjust completes a quantity of which more came and went, and idle is not there
+// any more.
+func (s *Stat) adjust(more, idle int64) {
+	s.Allocated += more
+	s.Current -= idle
+	s.Freed += more + idle
 }
 
 // usage returns the bytes of live blocks and of all cached memory, heap by heap,

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cupool/cupool/dist"
-	"github.com/cupool/cupool/internal/devname"
 )
 
 // A group is the ranks that train one network, of which this process has some,
@@ -76,15 +75,13 @@ func (g *group) complete(device string) error {
 }
 
 func (g *group) completeComm(device string) error {
-	name, err := devname.Parse(device)
-	if err != nil {
-		return nil // opening it says so
-	}
+	kind, _, _ := strings.Cut(device, ":")
+	host := kind == "host" || kind == ""
 	if g.bucket < 0 {
 		return fmt.Errorf("-bucket %d must not be negative", g.bucket)
 	}
 	usual := "nccl"
-	if name.Host {
+	if host {
 		usual = "host"
 	}
 	if g.comm == "" && !g.alone() {
@@ -98,7 +95,7 @@ func (g *group) completeComm(device string) error {
 		return errors.New("several machines need GPUs: NCCL moves what they send each other")
 	case g.alone():
 		return errors.New("-comm is for several ranks: give -gpus, or -nodes, -rank and -rendezvous")
-	case g.comm == "nccl" && name.Host:
+	case g.comm == "nccl" && host:
 		return errors.New("-comm nccl is for GPUs: the host device has -comm host")
 	}
 	return nil

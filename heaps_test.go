@@ -1,4 +1,4 @@
-package published
+package cupool
 
 import (
 	"sync"
@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A change leaves the lists alone that were read before it.
-func TestChanges(t *testing.T) {
-	var l List[int]
+// A change of a published list leaves the lists alone that were read before it.
+func TestPublishedChanges(t *testing.T) {
+	var l published[int]
 	require.Empty(t, l.All())
 	require.Zero(t, l.At(3))
 	require.True(t, l.Same(l.All()))
@@ -36,8 +36,8 @@ func TestChanges(t *testing.T) {
 }
 
 // Readers see each list whole, whoever changes it meanwhile.
-func TestReadersWithoutLock(t *testing.T) {
-	var l List[int]
+func TestPublishedReaders(t *testing.T) {
+	var l published[int]
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {

@@ -1,4 +1,4 @@
-package later
+package cupool
 
 import (
 	"sync"
@@ -8,31 +8,33 @@ import (
 )
 
 // What several goroutines push comes out once, the newest of each first.
-func TestStack(t *testing.T) {
-	var s Stack[int]
+func TestLaterStack(t *testing.T) {
+	var s laterStack
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 1000 {
-				s.Push(1000*i + j)
+				s.push(Block{size: int64(1000*i + j)})
 			}
 		})
 	}
 	seen := map[int]bool{}
 	last := map[int]int{}
-	note := func(n int) {
+	note := func(b Block) {
+		n := int(b.size)
 		require.False(t, seen[n])
 		seen[n] = true
 	}
-	s.Drain(note) // while they push
+	s.drain(note) // while they push
 	wg.Wait()
-	s.Drain(func(n int) {
-		note(n)
+	s.drain(func(b Block) {
+		note(b)
+		n := int(b.size)
 		if before, ok := last[n/1000]; ok {
 			require.Less(t, n, before)
 		}
 		last[n/1000] = n
 	})
 	require.Len(t, seen, 8000)
-	s.Drain(func(int) { t.Error("nothing is left") })
+	s.drain(func(Block) { t.Error("nothing is left") })
 }
