@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
@@ -156,7 +156,7 @@ func TestBooksOfSmallBlocks(t *testing.T) {
 	bothBackings(t, func(t *testing.T, backing cupool.Backing) {
 		for _, size := range []int64{512, 4096} {
 			n := int64(100_000)
-			if invariant.Enabled { // which look at every block after every step
+			if atomic.Invariants { // which look at every block after every step
 				n = 2000
 			}
 			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 34}), Backing: backing})

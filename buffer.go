@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"reflect"
 
-	"github.com/cupool/cupool/internal/plain"
+	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
 // Buffer is an array of n elements of type T in device memory. T is of a
@@ -41,7 +41,7 @@ type Buffer[T any] struct {
 // that holds Go pointers, and with a *ConfigError without an allocator.
 func NewBuffer[T any](a Allocator, n int, s *Stream) (*Buffer[T], error) {
 	t := reflect.TypeFor[T]()
-	if !plain.Is(t) {
+	if !operand.IsPlain(t) {
 		return nil, fmt.Errorf("cupool: buffer of %v: elements must not hold Go pointers: %w", t, ErrNotSupported)
 	}
 	hi, bytes := bits.Mul64(uint64(max(n, 0)), uint64(t.Size()))
@@ -97,7 +97,7 @@ func BufferFrom[T any](a Allocator, src []T, s *Stream) (*Buffer[T], error) {
 func (b *Buffer[T]) Len() int { return b.n }
 
 // Bytes returns the size in bytes.
-func (b *Buffer[T]) Bytes() int64 { return int64(b.n) * plain.Size[T]() }
+func (b *Buffer[T]) Bytes() int64 { return int64(b.n) * operand.PlainSize[T]() }
 
 // Ptr returns the address of the first element, for kernels.
 func (b *Buffer[T]) Ptr() Ptr { return b.ptr }
@@ -147,7 +147,7 @@ func (b *Buffer[T]) CopyFrom(src []T) error {
 	if err := b.checkLen("copy to", len(src)); err != nil || b.Bytes() == 0 {
 		return err
 	}
-	return b.s.CopyIn(b.ptr, plain.Bytes(src))
+	return b.s.CopyIn(b.ptr, operand.PlainBytes(src))
 }
 
 // CopyTo waits for the stream and copies the elements to dst, which has as
@@ -157,7 +157,7 @@ func (b *Buffer[T]) CopyTo(dst []T) error {
 	if err := b.checkLen("copy from", len(dst)); err != nil || b.Bytes() == 0 {
 		return err
 	}
-	return b.s.CopyOut(plain.Bytes(dst), b.ptr)
+	return b.s.CopyOut(operand.PlainBytes(dst), b.ptr)
 }
 
 // ToHost returns a copy of the elements in a new slice. It waits for the stream.
@@ -208,7 +208,7 @@ func (b *Buffer[T]) View(i, j int) (*Buffer[T], error) {
 		return nil, err
 	}
 	v := *b
-	v.ptr, v.n, v.view = b.ptr+Ptr(int64(i)*plain.Size[T]()), j-i, true
+	v.ptr, v.n, v.view = b.ptr+Ptr(int64(i)*operand.PlainSize[T]()), j-i, true
 	return &v, nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/cubridge/overcu"
+	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/graphmem"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
@@ -94,16 +94,16 @@ func TestCUShareEvent(t *testing.T) {
 		return
 	}
 	var e cu.Event
-	require.Equal(t, cudadrv.Success, overcu.In(ctx, func() (err error) {
+	require.Equal(t, cudadrv.Success, cubridge.In(ctx, func() (err error) {
 		e, err = cu.MakeEvent(cu.DisableTiming | cu.InterprocessEvent)
 		return err
 	}))
-	h, r := cudadrv.IPCGetEvent(ctx, overcu.EventHandle(e))
+	h, r := cudadrv.IPCGetEvent(ctx, cubridge.EventHandle(e))
 	if r == cudadrv.NotSupported {
 		t.Skip("events cannot be shared here (nor on the stand-in driver)")
 	}
 	require.Equal(t, cudadrv.Success, r)
-	require.Equal(t, cudadrv.Success, cudadrv.EventRecord(ctx, overcu.EventHandle(e), 0))
+	require.Equal(t, cudadrv.Success, cudadrv.EventRecord(ctx, cubridge.EventHandle(e), 0))
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCUShareEvent$", "-test.v")
 	cmd.Env = append(os.Environ(), received+"="+hex.EncodeToString(h[:]))
 	out, err := cmd.CombinedOutput()
@@ -150,7 +150,7 @@ func BenchmarkCrossings(b *testing.B) {
 	b.Run("record/cu", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
-			_ = overcu.In(ctx, func() error { return overcu.EventOf(uintptr(e)).Record(overcu.StreamOf(uintptr(s))) })
+			_ = cubridge.In(ctx, func() error { return cubridge.EventOf(uintptr(e)).Record(cubridge.StreamOf(uintptr(s))) })
 		}
 	})
 	b.Run("record/cudadrv", func(b *testing.B) {
@@ -168,7 +168,7 @@ func BenchmarkCrossings(b *testing.B) {
 	b.Run("query16/cu", func(b *testing.B) {
 		for range b.N {
 			for _, e := range es {
-				_ = overcu.In(ctx, func() error { return overcu.EventOf(uintptr(e)).Query() })
+				_ = cubridge.In(ctx, func() error { return cubridge.EventOf(uintptr(e)).Query() })
 			}
 		}
 	})

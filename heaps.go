@@ -11,7 +11,6 @@ import (
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
-	"github.com/cupool/cupool/internal/invariant"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/snapshot"
@@ -259,7 +258,7 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 
 // checkLocked verifies the heap's rules in builds with -tags invariants.
 func (h *streamHeap) checkLocked() {
-	if invariant.Enabled {
+	if atomic.Invariants {
 		if err := h.Check(h.pending.Bytes() + h.quarantine.Bytes()); err != nil {
 			panic(err)
 		}

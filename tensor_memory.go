@@ -9,7 +9,6 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/plain"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -63,7 +62,7 @@ func blockOf(t tensor.Tensor) (Block, error) {
 		return Block{}, &BlockError{Op: "access", Ptr: p, Size: n, Err: ErrInvalidRange, Detail: fmt.Sprintf("beyond the end of block %v", b)}
 	case e.copies.Awaited() && e.copies.Misses(b):
 		return Block{}, e.errNotMaterialized()
-	case !plain.Is(d.Dtype().Type):
+	case !operand.IsPlain(d.Dtype().Type):
 		return Block{}, fmt.Errorf("elements of type %v hold Go pointers: %w", d.Dtype(), ErrNotSupported)
 	}
 	return b, nil
@@ -233,7 +232,7 @@ func (e *Engine) freeTensor(t tensor.Tensor) error {
 // than tensor.New where all of them are about to be written. It fails with
 // an *EngineError around what the allocator says.
 func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
-	if !plain.Is(dt.Type) {
+	if !operand.IsPlain(dt.Type) {
 		return nil, engineError("alloc", fmt.Errorf("elements of type %v hold Go pointers: %w", dt, ErrNotSupported))
 	}
 	n, ok := operand.SizeOf(dt, shape)
@@ -274,7 +273,7 @@ func (e *Engine) moveIn(t tensor.Tensor) error {
 // adopt moves the data of r, a tensor in Go's heap that nobody else has, to
 // the pool and makes r the engine's. What cannot live there stays.
 func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
-	if !plain.Is(r.Dtype().Type) {
+	if !operand.IsPlain(r.Dtype().Type) {
 		return r, nil
 	}
 	if r.IsView() {
@@ -317,7 +316,7 @@ func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 	if operand.IsNil(t) {
 		return nil, engineError("copy to the pool", fmt.Errorf("no tensor: %w", ErrNotSupported))
 	}
-	if !plain.Is(t.Dtype().Type) {
+	if !operand.IsPlain(t.Dtype().Type) {
 		return nil, engineError("copy to the pool", fmt.Errorf("elements of type %v: %w", t.Dtype(), ErrNotSupported))
 	}
 	h, err := e.ops.Staged(t)

@@ -26,7 +26,7 @@ const (
 
 // attribute returns 0 for an attribute that the driver does not know.
 func (c *context) attribute(a attribute) int {
-	v, r := c.calls.DeviceAttribute(c.device, int(a))
+	v, r := cubridge.DeviceAttribute(c.device, int(a))
 	if r != cudadrv.Success {
 		return 0
 	}

@@ -24,7 +24,7 @@ func (d *driver) Close() error {
 			errs = append(errs, d.ctx.fail(call, r, "closing"))
 		}
 	}
-	note("cuCtxSynchronize", d.ctx.calls.Synchronize(d.ctx.handle))
+	note("cuCtxSynchronize", cubridge.Synchronize(d.ctx.handle))
 	if err := d.blas.close(); err != nil && d.ctx.usable() == nil {
 		errs = append(errs, err)
 	}
@@ -42,10 +42,10 @@ func (d *driver) Close() error {
 func (d *driver) closeHandles(note func(call string, r cudadrv.Result)) {
 	mine := func(o owner) bool { return o == d.id }
 	for _, e := range d.ctx.events.takeAll(mine) {
-		note("cuEventDestroy", d.ctx.calls.DestroyEvent(d.ctx.handle, e))
+		note("cuEventDestroy", cubridge.DestroyEvent(d.ctx.handle, e))
 	}
 	for _, s := range d.ctx.streams.takeAll(mine) {
-		note("cuStreamDestroy", d.ctx.calls.DestroyStream(d.ctx.handle, s))
+		note("cuStreamDestroy", cubridge.DestroyStream(d.ctx.handle, s))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/device"
 )
@@ -16,7 +15,6 @@ import (
 // streams, events and addresses that are known to be its own, and the error that
 // made it lost.
 type context struct {
-	calls   cubridge.Calls
 	handle  uintptr
 	device  int // ordinal; negative: not known
 	lost    atomic.Pointer[error]
@@ -44,12 +42,12 @@ var contexts struct {
 }
 
 // sharedContext returns the context of a handle, for one more Driver.
-func sharedContext(calls cubridge.Calls, handle uintptr, ordinal int) *context {
+func sharedContext(handle uintptr, ordinal int) *context {
 	contexts.Lock()
 	defer contexts.Unlock()
 	c := contexts.byHandle[handle]
 	if c == nil {
-		c = &context{calls: calls, handle: handle, device: ordinal, admitted: []int32{int32(ordinal)}}
+		c = &context{handle: handle, device: ordinal, admitted: []int32{int32(ordinal)}}
 		if contexts.byHandle == nil {
 			contexts.byHandle = make(map[uintptr]*context)
 		}

@@ -8,10 +8,7 @@
 //
 // A program needs -tags gpu and a C compiler to have it: cupool run -- go build
 // -tags gpu sets everything up. Without the tag, Open, OpenContext, Devices
-// and Version fail with cupool.ErrNotSupported and say how to build. Some calls
-// of CUDA go through gorgonia.org/cu, which package cupool imports: in a program
-// that does not import cupool, Open, OpenContext and Devices fail with
-// ErrNotSupported too.
+// and Version fail with cupool.ErrNotSupported and say how to build.
 package cuda
 
 // Driver is a GPU, or a kind of memory of it. It has the methods of

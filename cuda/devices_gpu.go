@@ -10,23 +10,22 @@ import (
 )
 
 func devices() ([]Device, error) {
-	calls, err := registered("listing CUDA devices")
-	if err != nil {
+	if err := initialize("listing CUDA devices"); err != nil {
 		return nil, err
 	}
-	n, r := calls.DeviceCount()
+	n, r := cubridge.DeviceCount()
 	if r != cudadrv.Success {
 		return nil, openError(-1, "cuDeviceGetCount", r, "")
 	}
 	var all []Device
 	for i := range n {
-		all = append(all, describeDevice(calls, i))
+		all = append(all, describeDevice(i))
 	}
 	return all, nil
 }
 
-func describeDevice(calls cubridge.Calls, i int) Device {
-	c := &context{calls: calls, device: i}
+func describeDevice(i int) Device {
+	c := &context{device: i}
 	has := func(a attribute) bool { return c.attribute(a) != 0 }
 	g := Device{
 		Ordinal: i, FreeBytes: -1,
@@ -41,9 +40,9 @@ func describeDevice(calls cubridge.Calls, i int) Device {
 		PoolShareFD:             c.attribute(attrPoolHandles)&cudadrv.HandleFD != 0,
 		IPCEvents:               has(attrIPCEvents),
 	}
-	g.Name, _ = calls.DeviceName(i)
-	g.TotalBytes, _ = calls.DeviceMemory(i)
-	if id, r := calls.DeviceUUID(i); r == cudadrv.Success {
+	g.Name, _ = cubridge.DeviceName(i)
+	g.TotalBytes, _ = cubridge.DeviceMemory(i)
+	if id, r := cubridge.DeviceUUID(i); r == cudadrv.Success {
 		g.UUID = "GPU-" + id
 	}
 	d, err := open(i, nil)

@@ -14,7 +14,7 @@ func (d *driver) NewEvent() (EventHandle, error) {
 	if err := d.usable(); err != nil {
 		return 0, err
 	}
-	h, r := d.ctx.calls.NewEvent(d.ctx.handle)
+	h, r := cubridge.NewEvent(d.ctx.handle)
 	if r != cudadrv.Success {
 		return 0, d.ctx.fail("cuEventCreate", r, "")
 	}
@@ -31,7 +31,7 @@ func (d *driver) DestroyEvent(e EventHandle) error {
 	if !ok {
 		return d.unknownEvent("DestroyEvent", e)
 	}
-	if r := d.ctx.calls.DestroyEvent(d.ctx.handle, uintptr(e)); r != cudadrv.Success {
+	if r := cubridge.DestroyEvent(d.ctx.handle, uintptr(e)); r != cudadrv.Success {
 		d.ctx.events.put(uintptr(e), maker)
 		return d.ctx.fail("cuEventDestroy", r, event(e))
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/fakecuda"
 )
@@ -25,20 +24,6 @@ func TestOpenErrors(t *testing.T) {
 	assert.ErrorContains(t, err, "devices")
 	_, err = Open(0, Memory(MemoryKind(9)))
 	require.ErrorIs(t, err, device.ErrInvalidConfig)
-}
-
-// TestNothingRegistered is what a program gets that imports this package alone.
-func TestNothingRegistered(t *testing.T) {
-	calls := cubridge.Registered()
-	defer cubridge.Register(calls)
-	cubridge.Register(nil)
-	_, err := Open(0)
-	_, contextErr := OpenContext(0)
-	_, devicesErr := Devices()
-	for _, err := range []error{err, contextErr, devicesErr} {
-		require.ErrorIs(t, err, device.ErrNotSupported)
-		require.ErrorContains(t, err, "does not import package github.com/cupool/cupool")
-	}
 }
 
 // TestOutOfMemory asks for more than there is; the Driver goes on.

@@ -79,13 +79,13 @@ func (d *driver) takeManaged(size int64) error {
 func (c *context) allocate(k MemoryKind, size int64) (p Ptr, call string, r cudadrv.Result) {
 	switch k {
 	case MemoryManaged:
-		q, r := c.calls.MemAllocManaged(c.handle, size)
+		q, r := cubridge.MemAllocManaged(c.handle, size)
 		return Ptr(q), "cuMemAllocManaged", r
 	case MemoryPinned:
 		q, r := cudadrv.HostAlloc(c.handle, size)
 		return Ptr(q), "cuMemHostAlloc", r
 	default:
-		q, r := c.calls.MemAlloc(c.handle, size)
+		q, r := cubridge.MemAlloc(c.handle, size)
 		return Ptr(q), "cuMemAlloc", r
 	}
 }
@@ -98,7 +98,7 @@ func (c *context) giveBack(s span) (call string, r cudadrv.Result) {
 	case spanPinned:
 		return "cuMemFreeHost", cudadrv.HostFree(c.handle, uintptr(s.start))
 	default:
-		return "cuMemFree", c.calls.MemFree(c.handle, uintptr(s.start))
+		return "cuMemFree", cubridge.MemFree(c.handle, uintptr(s.start))
 	}
 }
 
@@ -139,7 +139,7 @@ func (d *driver) MemInfo() (free, total int64, err error) {
 	if d.kind == MemoryPinned {
 		return pinnedMemInfo()
 	}
-	free, total, r := d.ctx.calls.MemInfo(d.ctx.handle)
+	free, total, r := cubridge.MemInfo(d.ctx.handle)
 	if r != cudadrv.Success {
 		return 0, 0, d.ctx.fail("cuMemGetInfo", r, "")
 	}

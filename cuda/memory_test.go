@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/fakecuda"
@@ -38,9 +39,8 @@ func openTest(t testing.TB, opts ...Option) *driver {
 
 func openTestOn(t testing.TB, ordinal int, opts ...Option) *driver {
 	t.Helper()
-	calls, err := registered("test")
-	require.NoError(t, err)
-	n, r := calls.DeviceCount()
+	require.NoError(t, initialize("test"))
+	n, r := cubridge.DeviceCount()
 	require.Equal(t, cudadrv.Success, r)
 	if n <= ordinal {
 		t.Skipf("needs %d GPUs", ordinal+1)

@@ -18,30 +18,28 @@ var _ Driver = (*driver)(nil)
 var drivers atomic.Uint64
 
 func open(ordinal int, opts []Option) (Driver, error) {
-	calls, err := registered(fmt.Sprintf("opening cuda:%d", ordinal))
-	if err != nil {
+	if err := initialize(fmt.Sprintf("opening cuda:%d", ordinal)); err != nil {
 		return nil, err
 	}
-	dev, r := calls.Device(ordinal)
+	dev, r := cubridge.Device(ordinal)
 	if r != cudadrv.Success {
-		n, _ := calls.DeviceCount()
+		n, _ := cubridge.DeviceCount()
 		return nil, openError(ordinal, "cuDeviceGet", r, fmt.Sprintf("there are %d devices", n))
 	}
-	handle, r := calls.RetainPrimary(dev)
+	handle, r := cubridge.RetainPrimary(dev)
 	if r != cudadrv.Success {
 		return nil, openError(ordinal, "cuDevicePrimaryCtxRetain", r, "")
 	}
-	c := sharedContext(calls, handle, ordinal)
-	return openDriver(c, func() cudadrv.Result { return calls.ReleasePrimary(dev) }, opts)
+	c := sharedContext(handle, ordinal)
+	return openDriver(c, func() cudadrv.Result { return cubridge.ReleasePrimary(dev) }, opts)
 }
 
 func openContext(context uintptr, opts []Option) (Driver, error) {
-	calls, err := registered(fmt.Sprintf("opening CUDA context 0x%x", context))
-	if err != nil {
+	if err := initialize(fmt.Sprintf("opening CUDA context 0x%x", context)); err != nil {
 		return nil, err
 	}
 	if context == 0 {
-		now, r := calls.CurrentContext()
+		now, r := cubridge.CurrentContext()
 		if r != cudadrv.Success {
 			return nil, openError(-1, "cuCtxGetCurrent", r, "")
 		}
@@ -49,27 +47,22 @@ func openContext(context uintptr, opts []Option) (Driver, error) {
 			return nil, fmt.Errorf("cupool: opening the current CUDA context: no context is current on this thread")
 		}
 	}
-	dev, r := calls.ContextDevice(context)
+	dev, r := cubridge.ContextDevice(context)
 	if r != cudadrv.Success {
 		return nil, openError(-1, "cuCtxGetDevice", r, fmt.Sprintf("context 0x%x", context))
 	}
-	return openDriver(sharedContext(calls, context, dev), func() cudadrv.Result { return cudadrv.Success }, opts)
+	return openDriver(sharedContext(context, dev), func() cudadrv.Result { return cudadrv.Success }, opts)
 }
 
-// registered initializes CUDA and returns the calls that go through cu. They are
-// missing in a program that does not import the module's root.
-func registered(what string) (cubridge.Calls, error) {
-	c := cubridge.Registered()
-	if c == nil {
-		return nil, fmt.Errorf("cupool: %s: %w: the program does not import package github.com/cupool/cupool, which package cuda needs", what, device.ErrNotSupported)
-	}
+// initialize initializes CUDA. what says what for.
+func initialize(what string) error {
 	switch r := cudadrv.Init(); r {
 	case cudadrv.Success:
-		return c, nil
+		return nil
 	case cudadrv.Missing:
-		return nil, fmt.Errorf("cupool: %s: %w: there is no NVIDIA driver here (libcuda.so.1): install one (https://www.nvidia.com/drivers), or start the container with --gpus all", what, device.ErrNotSupported)
+		return fmt.Errorf("cupool: %s: %w: there is no NVIDIA driver here (libcuda.so.1): install one (https://www.nvidia.com/drivers), or start the container with --gpus all", what, device.ErrNotSupported)
 	default:
-		return nil, openError(-1, "cuInit", r, what)
+		return openError(-1, "cuInit", r, what)
 	}
 }
 
@@ -100,7 +93,7 @@ func openDriver(c *context, release func() cudadrv.Result, opts []Option) (Drive
 // traits returns the traits of a Driver with options.
 func (c *context) traits(o options) traits {
 	k := o.kind
-	name, _ := c.calls.DeviceName(c.device)
+	name, _ := cubridge.DeviceName(c.device)
 	t := traits{
 		kind:       k,
 		label:      fmt.Sprintf("%s (%s, %v memory)", c.name(), name, k),

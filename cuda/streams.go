@@ -15,7 +15,7 @@ func (d *driver) NewStream() (StreamHandle, error) {
 	if err := d.usable(); err != nil {
 		return 0, err
 	}
-	h, r := d.ctx.calls.NewStream(d.ctx.handle)
+	h, r := cubridge.NewStream(d.ctx.handle)
 	if r != cudadrv.Success {
 		return 0, d.ctx.fail("cuStreamCreate", r, "")
 	}
@@ -41,7 +41,7 @@ func (d *driver) DestroyStream(s StreamHandle) error {
 		return d.ctx.fail("cuStreamSynchronize", r, stream(s))
 	}
 	d.blas.leave(s)
-	if r := d.ctx.calls.DestroyStream(d.ctx.handle, uintptr(s)); r != cudadrv.Success {
+	if r := cubridge.DestroyStream(d.ctx.handle, uintptr(s)); r != cudadrv.Success {
 		d.ctx.streams.put(uintptr(s), d.id)
 		return d.ctx.fail("cuStreamDestroy", r, stream(s))
 	}

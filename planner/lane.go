@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/invariant"
+	iatomic "github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -416,7 +416,7 @@ const checkEvery = 1024
 
 // verifyLocked is called after every step, for builds with -tags invariants.
 func (l *lane) verifyLocked() {
-	if !invariant.Enabled || len(l.arena.slots) > checkEvery && l.stats.hits%checkEvery != 0 {
+	if !iatomic.Invariants || len(l.arena.slots) > checkEvery && l.stats.hits%checkEvery != 0 {
 		return
 	}
 	if err := l.checkLocked(); err != nil {

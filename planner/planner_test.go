@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/exampletest"
-	"github.com/cupool/cupool/internal/invariant"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/planner"
 )
@@ -419,7 +419,7 @@ func TestMaxRequests(t *testing.T) {
 
 // A planned hit takes no Go memory.
 func TestHitAllocatesNothing(t *testing.T) {
-	if invariant.Enabled {
+	if atomic.Invariants {
 		t.Skip("checking does")
 	}
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})

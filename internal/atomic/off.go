@@ -21,8 +21,9 @@ type (
 	Mutex          = sync.Mutex
 )
 
-// Modelled says whether the words may be stopped at.
-const Modelled = false
+// Invariants says whether this build checks the allocator's rules after every change of
+// its books (-tags invariants), and has words that tests stop goroutines at.
+const Invariants = false
 
 // DelayInt64 stores v as a plain store does on amd64, in a schedule of
 // internal/atomic/interleave, and else reports false.

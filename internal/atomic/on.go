@@ -18,8 +18,9 @@ type (
 	Mutex          = interleave.Mutex
 )
 
-// Modelled says whether the words may be stopped at.
-const Modelled = true
+// Invariants says whether this build checks the allocator's rules after every change of
+// its books (-tags invariants), and has words that tests stop goroutines at.
+const Invariants = true
 
 // DelayInt64 stores v as a plain store does on amd64, in a schedule of
 // internal/atomic/interleave, and else reports false.

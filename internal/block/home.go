@@ -3,7 +3,7 @@ package block
 import (
 	"math"
 
-	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/atomic"
 )
 
 // Hook is called where another goroutine may come between two steps, in builds with
@@ -90,7 +90,7 @@ func (b *Block) FreeHomed(gen uint64) bool {
 // then; no stream has the number of a home.
 func (b *Block) TakeHomed(home int) (gen uint64) {
 	w := b.Word()
-	if invariant.Enabled {
+	if atomic.Invariants {
 		step(Taking)
 	}
 	if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home || uint32(w.Gen()) == b.origin.Load() {
@@ -126,7 +126,7 @@ func (b *Block) take(w Word) (gen uint64) {
 // live one; else the caller is inside of its home. It returns the word that the
 // block has from now on, how often it went out since HomeGen, and whether it left.
 func (b *Block) LeaveHome(cached bool) (w Word, hits int64, ok bool) {
-	if invariant.Enabled {
+	if atomic.Invariants {
 		step(Leaving)
 	}
 	for {

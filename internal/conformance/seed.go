@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/testlevel"
 )
 
@@ -40,7 +40,7 @@ func scaled(n int) int {
 	if testlevel.Race {
 		n /= 5
 	}
-	if invariant.Enabled {
+	if atomic.Invariants {
 		n /= 5
 	}
 	return max(n, 4)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/testlevel"
 )
 
@@ -49,7 +49,7 @@ func (e *env) walks(t *testing.T, n int) {
 	total := clean.f.Calls("")
 	t.Logf("%d driver calls: %v", total, calls)
 
-	if testlevel.Race || invariant.Enabled {
+	if testlevel.Race || atomic.Invariants {
 		n = max(n/5, 1)
 	}
 	c := choices(seed(t), 0)

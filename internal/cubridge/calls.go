@@ -2,62 +2,203 @@
 
 package cubridge
 
-import "github.com/cupool/cupool/internal/cudadrv"
+import (
+	"errors"
+	"runtime"
+	"unsafe"
 
-// Calls are CUDA's driver calls that go through cu. Every one of them returns
-// a CUresult. Those with a context make it current for the call and leave the
-// thread as it was. All are safe from several goroutines.
-type Calls interface {
-	// DeviceCount is cuDeviceGetCount.
-	DeviceCount() (int, cudadrv.Result)
-	// Device is cuDeviceGet.
-	Device(ordinal int) (device int, r cudadrv.Result)
-	// DeviceName is cuDeviceGetName.
-	DeviceName(device int) (string, cudadrv.Result)
-	// DeviceUUID is cuDeviceGetUuid, as text without a prefix.
-	DeviceUUID(device int) (string, cudadrv.Result)
-	// DeviceMemory is cuDeviceTotalMem, in bytes.
-	DeviceMemory(device int) (int64, cudadrv.Result)
-	// DeviceAttribute is cuDeviceGetAttribute.
-	DeviceAttribute(device, attribute int) (int, cudadrv.Result)
+	"gorgonia.org/cu"
 
-	// RetainPrimary is cuDevicePrimaryCtxRetain.
-	RetainPrimary(device int) (ctx uintptr, r cudadrv.Result)
-	// ReleasePrimary is cuDevicePrimaryCtxRelease.
-	ReleasePrimary(device int) cudadrv.Result
-	// CurrentContext is cuCtxGetCurrent: the calling thread's, or 0.
-	CurrentContext() (ctx uintptr, r cudadrv.Result)
-	// ContextDevice is cuCtxGetDevice.
-	ContextDevice(ctx uintptr) (device int, r cudadrv.Result)
-	// Synchronize is cuCtxSynchronize: it waits for all work in the context.
-	Synchronize(ctx uintptr) cudadrv.Result
+	"github.com/cupool/cupool/internal/cudadrv"
+)
 
-	// MemAlloc is cuMemAlloc.
-	MemAlloc(ctx uintptr, size int64) (p uintptr, r cudadrv.Result)
-	// MemAllocManaged is cuMemAllocManaged for all streams.
-	MemAllocManaged(ctx uintptr, size int64) (p uintptr, r cudadrv.Result)
-	// MemFree is cuMemFree of what MemAlloc and MemAllocManaged returned.
-	MemFree(ctx, p uintptr) cudadrv.Result
-	// MemInfo is cuMemGetInfo, in bytes.
-	MemInfo(ctx uintptr) (free, total int64, r cudadrv.Result)
+// cu's handle types are structs of one C pointer that it keeps to itself, so
+// they are converted by their memory.
 
-	// NewStream is cuStreamCreate of a stream that does not wait for the null
-	// stream, nor the null stream for it.
-	NewStream(ctx uintptr) (stream uintptr, r cudadrv.Result)
-	// DestroyStream is cuStreamDestroy.
-	DestroyStream(ctx, stream uintptr) cudadrv.Result
-	// NewEvent is cuEventCreate without timing.
-	NewEvent(ctx uintptr) (event uintptr, r cudadrv.Result)
-	// DestroyEvent is cuEventDestroy.
-	DestroyEvent(ctx, event uintptr) cudadrv.Result
+// ContextHandle returns the handle of a context of cu.
+func ContextHandle(ctx cu.CUContext) uintptr { return *(*uintptr)(unsafe.Pointer(&ctx)) }
+
+// StreamHandle returns the handle of a stream of cu.
+func StreamHandle(s cu.Stream) uintptr { return *(*uintptr)(unsafe.Pointer(&s)) }
+
+// EventHandle returns the handle of an event of cu.
+func EventHandle(e cu.Event) uintptr { return *(*uintptr)(unsafe.Pointer(&e)) }
+
+// StreamOf returns the stream of cu with a handle.
+func StreamOf(h uintptr) cu.Stream { return *(*cu.Stream)(unsafe.Pointer(&h)) }
+
+// EventOf returns the event of cu with a handle.
+func EventOf(h uintptr) cu.Event { return *(*cu.Event)(unsafe.Pointer(&h)) }
+
+func contextOf(h uintptr) cu.CUContext { return *(*cu.CUContext)(unsafe.Pointer(&h)) }
+
+// These fail to compile when a cu type is no longer one pointer.
+var (
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.CUContext{})]struct{}{}
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Stream{})]struct{}{}
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Event{})]struct{}{}
+)
+
+// In runs f, which makes calls of cu, with the context current on a locked
+// thread, and restores the context that a program had set there. A thread
+// that had none keeps this one.
+func In(context uintptr, f func() error) cudadrv.Result {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := cu.CurrentContext()
+	if err != nil {
+		return result(err)
+	}
+	if h := ContextHandle(before); h != context {
+		if err := cu.SetCurrentContext(contextOf(context)); err != nil {
+			return result(err)
+		}
+		if h != 0 {
+			defer func() { _ = cu.SetCurrentContext(before) }()
+		}
+	}
+	return result(f())
 }
 
-var registered Calls
+// valueIn is In for a call that returns a value.
+func valueIn[T any](context uintptr, f func() (T, error)) (v T, r cudadrv.Result) {
+	r = In(context, func() (err error) {
+		v, err = f()
+		return err
+	})
+	return v, r
+}
 
-// Register sets the calls. It is for initialisation: nothing may use the
-// package at the same time.
-func Register(c Calls) { registered = c }
+// value returns a value of cu with the CUresult inside its error.
+func value[T any](v T, err error) (T, cudadrv.Result) { return v, result(err) }
 
-// Registered returns the calls, or nil where nothing was registered: the
-// program does not import the module's root.
-func Registered() Calls { return registered }
+// result returns the CUresult inside an error of cu. Its type is not
+// exported, but a constant of it says which it is.
+func result(err error) cudadrv.Result {
+	if err == nil {
+		return cudadrv.Success
+	}
+	return resultOf(cu.Success, err)
+}
+
+func resultOf[T interface {
+	~int
+	error
+}](_ T, err error) cudadrv.Result {
+	var code T
+	if errors.As(err, &code) {
+		return cudadrv.Result(code)
+	}
+	return cudadrv.Result(cu.Unknown)
+}
+
+// DeviceCount is cuDeviceGetCount.
+func DeviceCount() (int, cudadrv.Result) { return value(cu.NumDevices()) }
+
+// Device is cuDeviceGet.
+func Device(ordinal int) (device int, r cudadrv.Result) {
+	d, r := value(cu.GetDevice(ordinal))
+	return int(d), r
+}
+
+// DeviceName is cuDeviceGetName.
+func DeviceName(device int) (string, cudadrv.Result) {
+	return value(cu.Device(device).Name())
+}
+
+// DeviceUUID is cuDeviceGetUuid, as text without a prefix.
+func DeviceUUID(device int) (string, cudadrv.Result) {
+	u, r := value(cu.Device(device).UUID())
+	return u.String(), r
+}
+
+// DeviceMemory is cuDeviceTotalMem, in bytes.
+func DeviceMemory(device int) (int64, cudadrv.Result) {
+	return value(cu.Device(device).TotalMem())
+}
+
+// DeviceAttribute is cuDeviceGetAttribute.
+func DeviceAttribute(device, attribute int) (int, cudadrv.Result) {
+	return value(cu.Device(device).Attribute(cu.DeviceAttribute(attribute)))
+}
+
+// RetainPrimary is cuDevicePrimaryCtxRetain.
+func RetainPrimary(device int) (ctx uintptr, r cudadrv.Result) {
+	c, r := value(cu.Device(device).RetainPrimaryCtx())
+	return ContextHandle(c), r
+}
+
+// ReleasePrimary is cuDevicePrimaryCtxRelease.
+func ReleasePrimary(device int) cudadrv.Result {
+	return result(cu.Device(device).ReleasePrimaryCtx())
+}
+
+// CurrentContext is cuCtxGetCurrent: the calling thread's, or 0.
+func CurrentContext() (ctx uintptr, r cudadrv.Result) {
+	c, r := value(cu.CurrentContext())
+	return ContextHandle(c), r
+}
+
+// ContextDevice is cuCtxGetDevice.
+func ContextDevice(ctx uintptr) (device int, r cudadrv.Result) {
+	d, r := valueIn(ctx, cu.CurrentDevice)
+	return int(d), r
+}
+
+// Synchronize is cuCtxSynchronize: it waits for all work in the context.
+func Synchronize(ctx uintptr) cudadrv.Result { return In(ctx, cu.Synchronize) }
+
+// MemAlloc is cuMemAlloc.
+func MemAlloc(ctx uintptr, size int64) (p uintptr, r cudadrv.Result) {
+	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAlloc(size) })
+	return uintptr(q), r
+}
+
+// MemAllocManaged is cuMemAllocManaged for all streams.
+func MemAllocManaged(ctx uintptr, size int64) (p uintptr, r cudadrv.Result) {
+	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAllocManaged(size, cu.AttachGlobal) })
+	return uintptr(q), r
+}
+
+// MemFree is cuMemFree of what MemAlloc and MemAllocManaged returned.
+func MemFree(ctx, p uintptr) cudadrv.Result {
+	return In(ctx, func() error { return cu.MemFree(cu.DevicePtr(p)) })
+}
+
+// MemInfo is cuMemGetInfo, in bytes.
+func MemInfo(ctx uintptr) (free, total int64, r cudadrv.Result) {
+	r = In(ctx, func() (err error) {
+		free, total, err = cu.MemInfo()
+		return err
+	})
+	return free, total, r
+}
+
+// NewStream is cuStreamCreate of a stream that does not wait for the null
+// stream, nor the null stream for it.
+func NewStream(ctx uintptr) (stream uintptr, r cudadrv.Result) {
+	s, r := valueIn(ctx, func() (cu.Stream, error) { return cu.MakeStream(cu.NonBlocking) })
+	return StreamHandle(s), r
+}
+
+// DestroyStream is cuStreamDestroy.
+func DestroyStream(ctx, stream uintptr) cudadrv.Result {
+	return In(ctx, func() error {
+		s := StreamOf(stream)
+		return s.Destroy()
+	})
+}
+
+// NewEvent is cuEventCreate without timing.
+func NewEvent(ctx uintptr) (event uintptr, r cudadrv.Result) {
+	e, r := valueIn(ctx, func() (cu.Event, error) { return cu.MakeEvent(cu.DisableTiming) })
+	return EventHandle(e), r
+}
+
+// DestroyEvent is cuEventDestroy.
+func DestroyEvent(ctx, event uintptr) cudadrv.Result {
+	return In(ctx, func() error {
+		e := EventOf(event)
+		return cu.DestroyEvent(&e)
+	})
+}

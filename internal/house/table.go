@@ -37,14 +37,13 @@ var house = []floor{
 		{dir: "."},
 	}},
 	{"parts, tools", []room{
-		{dir: "internal/tensorop", only: "internal/callstack internal/layers internal/philox internal/device internal/plain internal/cublas internal/kernels internal/cudadrv"},
-		{dir: "cuda", only: "internal/cubridge internal/device internal/cublas internal/kernels internal/cudadrv internal/invariant internal/realtime"},
-		{dir: "internal/heap", only: "internal/vmem internal/ledger internal/magazine internal/block internal/addrmap internal/device internal/sizeclass internal/bytesize internal/invariant internal/nvtx internal/relaxed"},
-		{dir: "internal/epoch", only: "internal/block internal/device internal/invariant internal/realtime internal/relaxed internal/atomic"},
+		{dir: "internal/tensorop", only: "internal/callstack internal/layers internal/philox internal/device internal/cublas internal/kernels internal/cudadrv"},
+		{dir: "cuda", only: "internal/cubridge internal/device internal/cublas internal/kernels internal/cudadrv internal/realtime"},
+		{dir: "internal/heap", only: "internal/vmem internal/ledger internal/magazine internal/block internal/addrmap internal/device internal/sizeclass internal/bytesize internal/nvtx internal/relaxed"},
+		{dir: "internal/epoch", only: "internal/block internal/device internal/realtime internal/relaxed internal/atomic"},
 		{dir: "internal/sanitize", only: "internal/block internal/device internal/origins"},
 		{dir: "internal/oomhint", only: "internal/bytesize snapshot"},
 		{dir: "internal/history", only: "internal/origins internal/device snapshot"},
-		{dir: "internal/picture", only: "internal/block internal/origins internal/device snapshot"},
 		{dir: "internal/trace"}, {dir: "internal/chart"}, {dir: "internal/cudatoolkit"},
 		{dir: "internal/exampletest"}, {dir: "internal/mnist"}, {dir: "internal/progress"}, {dir: "testdata/mnist"},
 	}},
@@ -54,9 +53,7 @@ var house = []floor{
 		{dir: "internal/decay"}, {dir: "internal/budget", only: "internal/device internal/realtime"},
 		{dir: "internal/vmem"}, {dir: "internal/ledger", only: "internal/invariant internal/relaxed internal/atomic"},
 		{dir: "internal/layers"}, {dir: "internal/philox"}, {dir: "internal/confenv", only: "internal/bytesize internal/device internal/sizeclass"},
-		{dir: "internal/confcheck", only: "internal/bytesize internal/device internal/sizeclass"},
 		{dir: "internal/graphmem", only: "internal/device"},
-		{dir: "internal/errtext", only: "internal/bytesize internal/device"}, {dir: "internal/devname", only: "internal/bytesize internal/device"},
 		{dir: "internal/rarelog"}, {dir: "internal/simdev"}, {dir: "internal/cubridge"}, {dir: "internal/gputest"},
 	}},
 	{"blocks, devices", []room{
@@ -66,8 +63,7 @@ var house = []floor{
 	}},
 	{"ground", []room{
 		{dir: "internal/device"}, {dir: "internal/cudadrv"}, {dir: "internal/ncclapi"}, {dir: "internal/nvtx"},
-		{dir: "internal/sizeclass"}, {dir: "internal/bytesize"}, {dir: "internal/relaxed"}, {dir: "internal/published"}, {dir: "internal/realtime"}, {dir: "internal/plain"}, {dir: "internal/later"},
-		{dir: "internal/invariant"}, {dir: "internal/callstack"}, {dir: "internal/testlevel"}, {dir: "internal/ptytest"}, {dir: "internal/fakecuda"},
+		{dir: "internal/sizeclass"}, {dir: "internal/bytesize"}, {dir: "internal/relaxed"}, {dir: "internal/realtime"}, {dir: "internal/callstack"}, {dir: "internal/testlevel"}, {dir: "internal/ptytest"}, {dir: "internal/fakecuda"},
 	}},
 	{"words", []room{
 		{dir: "internal/atomic"},
@@ -79,7 +75,7 @@ var house = []floor{
 var outside = map[string]string{
 	"github.com/prometheus/client_golang": "prom",
 	"go.opentelemetry.io/otel":            "otelmetrics",
-	"gorgonia.org/cu":                     "cu_bridge.go internal/cubridge/overcu",
+	"gorgonia.org/cu":                     "cu_bridge.go internal/cubridge",
 	"gorgonia.org/gorgonia":               "gorgoniavm examples",
 	"gorgonia.org/tensor":                 ". nn dist internal/tensorop internal/enginetest gorgoniavm examples internal/soak",
 }

@@ -101,7 +101,7 @@ func (p *Procs) fence() {
 	for i := range p.list {
 		p.list[i].plain.Store(false)
 	}
-	if !atomic.Modelled || !atomic.StopWorld() {
+	if !atomic.Invariants || !atomic.StopWorld() {
 		runtime.ReadMemStats(new(runtime.MemStats)) // stops the world
 	}
 	p.plain.Store(false)
@@ -110,7 +110,7 @@ func (p *Procs) fence() {
 // wait returns when nobody is inside. That takes a few instructions, unless the
 // operating system has suspended the goroutine that is.
 func (h *proc) wait() {
-	if atomic.Modelled && atomic.AwaitZero(&h.busy.Uint32) {
+	if atomic.Invariants && atomic.AwaitZero(&h.busy.Uint32) {
 		return
 	}
 	for n := 0; h.busy.Load() != 0; n++ {

@@ -9,7 +9,7 @@ const Reorders = false
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Int64) SetOwned(v int64) {
-	if atomic.Modelled && atomic.DelayInt64(&p.Int64, v) {
+	if atomic.Invariants && atomic.DelayInt64(&p.Int64, v) {
 		return
 	}
 	p.Store(v)
@@ -20,7 +20,7 @@ func (p *Int64) AddOwned(n int64) { p.SetOwned(p.Load() + n) }
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Uint64) SetOwned(v uint64) {
-	if atomic.Modelled && atomic.DelayUint64(&p.Uint64, v) {
+	if atomic.Invariants && atomic.DelayUint64(&p.Uint64, v) {
 		return
 	}
 	p.Store(v)
@@ -28,7 +28,7 @@ func (p *Uint64) SetOwned(v uint64) {
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Uint32) SetOwned(v uint32) {
-	if atomic.Modelled && atomic.DelayUint32(&p.Uint32, v) {
+	if atomic.Invariants && atomic.DelayUint32(&p.Uint32, v) {
 		return
 	}
 	p.Store(v)

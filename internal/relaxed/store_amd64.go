@@ -16,7 +16,7 @@ const Reorders = true
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Int64) SetOwned(v int64) {
-	if atomic.Modelled && atomic.DelayInt64(&p.Int64, v) {
+	if atomic.Invariants && atomic.DelayInt64(&p.Int64, v) {
 		return
 	}
 	*(*int64)(unsafe.Pointer(p)) = v
@@ -24,7 +24,7 @@ func (p *Int64) SetOwned(v int64) {
 
 // AddOwned adds n. Nobody else may write meanwhile.
 func (p *Int64) AddOwned(n int64) {
-	if atomic.Modelled && atomic.DelayInt64(&p.Int64, p.Load()+n) {
+	if atomic.Invariants && atomic.DelayInt64(&p.Int64, p.Load()+n) {
 		return
 	}
 	*(*int64)(unsafe.Pointer(p)) += n
@@ -32,7 +32,7 @@ func (p *Int64) AddOwned(n int64) {
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Uint64) SetOwned(v uint64) {
-	if atomic.Modelled && atomic.DelayUint64(&p.Uint64, v) {
+	if atomic.Invariants && atomic.DelayUint64(&p.Uint64, v) {
 		return
 	}
 	*(*uint64)(unsafe.Pointer(p)) = v
@@ -40,7 +40,7 @@ func (p *Uint64) SetOwned(v uint64) {
 
 // SetOwned stores v. Nobody else may write meanwhile.
 func (p *Uint32) SetOwned(v uint32) {
-	if atomic.Modelled && atomic.DelayUint32(&p.Uint32, v) {
+	if atomic.Invariants && atomic.DelayUint32(&p.Uint32, v) {
 		return
 	}
 	*(*uint32)(unsafe.Pointer(p)) = v

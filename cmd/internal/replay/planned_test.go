@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/invariant"
+	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/testlevel"
 	"github.com/cupool/cupool/internal/trace"
 )
@@ -27,7 +27,7 @@ func TestPlanned(t *testing.T) {
 	for _, file := range append(files, more...) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".trace"), func(t *testing.T) {
 			factor, long := moreThanPeaks[filepath.Base(file)]
-			if long && (!testlevel.Long() || testlevel.Race || invariant.Enabled) {
+			if long && (!testlevel.Long() || testlevel.Race || atomic.Invariants) {
 				t.Skip("a minute: only in plain builds with CUPOOL_TEST=long")
 			}
 			tr, err := trace.ReadFile(file)

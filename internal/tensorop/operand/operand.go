@@ -12,7 +12,6 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/plain"
 )
 
 // Extent returns the address and the size in bytes of memory. Empty memory has
@@ -58,13 +57,13 @@ func SizeOf(dt tensor.Dtype, shape tensor.Shape) (n int64, ok bool) {
 // ErrSizeMismatch for another one than mem's.
 func Pattern(mem tensor.Memory, val interface{}) ([]byte, error) {
 	v := reflect.ValueOf(val)
-	if !v.IsValid() || !plain.Is(v.Type()) || v.Type().Size() == 0 {
+	if !v.IsValid() || !IsPlain(v.Type()) || v.Type().Size() == 0 {
 		return nil, fmt.Errorf("a value of type %T: %w", val, device.ErrNotSupported)
 	}
 	if t, ok := mem.(tensor.Dtyper); ok && t.Dtype().Type != v.Type() {
 		return nil, fmt.Errorf("a value of type %T for elements of type %v: %w", val, t.Dtype(), device.ErrSizeMismatch)
 	}
-	return plain.Pattern(v), nil
+	return pattern(v), nil
 }
 
 // IsFloat reports whether elements are float32 or float64.
