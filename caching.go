@@ -149,6 +149,54 @@ func (c *Pool) Driver() Driver { return c.dev.driver }
 // DefaultStream returns the device's default stream.
 func (c *Pool) DefaultStream() *Stream { return c.dev.def }
 
+// Config returns the configuration in force: what was left to the defaults is
+// filled in, Backing is the one in use, and History what is recorded at present.
+func (c *Pool) Config() Config {
+	cfg := c.cfg
+	cfg.History = nil
+	if set, ok := c.dev.history.Settings(); ok {
+		cfg.History = (*History)(&set)
+	}
+	cfg.SoftLimit = c.budget.Soft.Load()
+	if cfg.Backing = BackingSegments; c.memory != nil {
+		cfg.Backing = BackingVMM
+	}
+	return cfg
+}
+
+// Err returns nil while the allocator works. Otherwise its error says why
+// there is no memory: it matches ErrClosed, ErrDeviceLost or ErrAsleep. A pool
+// that was retired works until it is closed.
+func (c *Pool) Err() error {
+	if !c.closed.Load() && c.dev.lost.Load() == nil && !c.asleep.Load() {
+		return nil
+	}
+	return c.err()
+}
+
+func (c *Pool) err() error {
+	if c.closed.Load() {
+		return c.closedError()
+	}
+	if err := c.dev.lostError(); err != nil {
+		return err
+	}
+	return c.asleepError("allocation")
+}
+
+// DriverError returns err, which a call to the Driver returned that did not go
+// through the allocator. When it says that the device is lost, the allocator
+// fails from then on, too.
+func (c *Pool) DriverError(err error) error { return c.dev.failed(err) }
+
+// Sync waits until everything is done that was submitted to the streams of the
+// allocator, as Stream.Sync does for one.
+func (c *Pool) Sync() error {
+	ctx, cancel := c.dev.waiting(context.Background())
+	defer cancel()
+	return c.dev.syncAll(ctx)
+}
+
 // Alloc implements Allocator. A size that was lately freed on the same
 // processor and stream is served without a lock.
 func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {

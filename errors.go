@@ -11,7 +11,6 @@ import (
 
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -135,21 +134,72 @@ type OOMError struct {
 // Error describes the failure in one line, and then the Reason, the Settings and
 // the first rows of the Table, a line each.
 func (e *OOMError) Error() string {
-	return e.refusal().Text(e.Hint, e.late) + oomhint.Table(e.Reason, e.Settings, e.Table)
+	var sb strings.Builder
+	fmt.Fprintf(&sb, "cupool: out of memory on %s: %s requested (block %s, segment %s); live %s, pending %s, cached %s (largest free %s, fragmentation %.0f %%), reserved %s",
+		e.Device, bytesize.Format(e.Requested), bytesize.Format(e.Rounded), bytesize.Format(e.Segment), bytesize.Format(e.Live), bytesize.Format(e.Pending),
+		bytesize.Format(e.Cached), bytesize.Format(e.LargestFree), 100*e.Fragmentation, bytesize.Format(e.Reserved))
+	if e.Limit > 0 {
+		fmt.Fprintf(&sb, " of a limit of %s", bytesize.Format(e.Limit))
+	}
+	if e.OtherPools > 0 {
+		fmt.Fprintf(&sb, "; other pools hold %s", bytesize.Format(e.OtherPools))
+	}
+	if e.DeviceTotal >= 0 {
+		fmt.Fprintf(&sb, "; device has %s free of %s", bytesize.Format(e.DeviceFree), bytesize.Format(e.DeviceTotal))
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(&sb, "; %s", e.Hint)
+	}
+	if e.late != nil {
+		fmt.Fprintf(&sb, "; memory is held by work that is late: %v", e.late)
+	}
+	if e.Reason != "" {
+		fmt.Fprintf(&sb, "\n\tcause: %s", e.Reason)
+	}
+	for _, s := range e.Settings {
+		fmt.Fprintf(&sb, "\n\twould have helped: %s", s)
+	}
+	sb.WriteString(holderTable(e.Table))
+	return sb.String()
+}
+
+// maxHolders is how many rows of a Table the text of an OOMError has.
+const maxHolders = 8
+
+// holderTable prints who holds memory, a line each.
+func holderTable(holders []snapshot.Holder) string {
+	if len(holders) == 0 {
+		return ""
+	}
+	var sb strings.Builder
+	fmt.Fprintf(&sb, "\n\t%10s %10s %10s", "live", "pending", "cached")
+	row := func(h snapshot.Holder, who string) {
+		fmt.Fprintf(&sb, "\n\t%10s %10s %10s  %s", bytesize.Format(h.Live), bytesize.Format(h.Pending), bytesize.Format(h.Cached), who)
+	}
+	var others snapshot.Holder
+	for i, h := range holders {
+		if i >= maxHolders {
+			others.Live, others.Pending, others.Cached = others.Live+h.Live, others.Pending+h.Pending, others.Cached+h.Cached
+			continue
+		}
+		who := fmt.Sprintf("stream %d", h.Stream)
+		if h.Pool != "" {
+			who = fmt.Sprintf("pool %q, %s", h.Pool, who)
+		}
+		if h.Label != "" {
+			who += fmt.Sprintf(", label %q", h.Label)
+		}
+		row(h, who)
+	}
+	if n := len(holders) - maxHolders; n > 0 {
+		row(others, fmt.Sprintf("%d more", n))
+	}
+	return sb.String()
 }
 
 // LastOOM returns the last failure for lack of memory of the allocator and its
 // private pools, after Close too, or nil.
 func (c *Pool) LastOOM() *OOMError { return c.dev.lastOOM.Load() }
-
-func (e *OOMError) refusal() *oomhint.Refusal {
-	return &oomhint.Refusal{
-		Device: e.Device, Requested: e.Requested, Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Pending: e.Pending, Cached: e.Cached,
-		LargestFree: e.LargestFree, Fragmentation: e.Fragmentation, Reserved: e.Reserved, OtherPools: e.OtherPools,
-		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Holders: e.Table,
-		LimitName: "limit", Raise: "Limit or Fraction",
-	}
-}
 
 // Unwrap returns ErrOutOfMemory, the device's own error, and a *WaitError where
 // work was late that holds memory.

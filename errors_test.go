@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
 )
 
 func TestBlockError(t *testing.T) {
@@ -62,4 +63,17 @@ func TestConfigErrorText(t *testing.T) {
 	e := &cupool.ConfigError{Field: "Limit", Value: -1, Reason: "must not be negative"}
 	require.Equal(t, "cupool: invalid configuration: Limit = -1: must not be negative", e.Error())
 	require.ErrorIs(t, fmt.Errorf("opening: %w", e), cupool.ErrInvalidConfig)
+}
+
+// The text of an OOMError ends with the first eight of those that hold memory.
+func TestOOMErrorTable(t *testing.T) {
+	var holders []snapshot.Holder
+	for i := range 10 {
+		holders = append(holders, snapshot.Holder{Pool: "p", Stream: 1, Label: fmt.Sprint(i), Live: 1 << 20, Pending: 512, Cached: 3 << 30})
+	}
+	_, text, _ := strings.Cut((&cupool.OOMError{Table: holders[:2]}).Error(), "\n")
+	require.Equal(t, "\t      live    pending     cached"+
+		"\n\t     1 MiB      512 B      3 GiB  pool \"p\", stream 1, label \"0\""+
+		"\n\t     1 MiB      512 B      3 GiB  pool \"p\", stream 1, label \"1\"", text)
+	require.Contains(t, (&cupool.OOMError{Table: holders}).Error(), "label \"7\"\n\t     2 MiB      1 KiB      6 GiB  2 more")
 }

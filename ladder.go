@@ -449,8 +449,11 @@ func (c *Pool) oomError(r request, cause, late error) error {
 		e.DeviceFree, e.DeviceTotal = free, total
 	}
 	c.note(snapshot.OutOfMemory, r.h.stream.handle, Ptr(max(e.DeviceFree, 0)), r.size)
-	x := e.refusal()
-	x.Room, x.Least, x.Pool, x.Settings = room, c.leastGrowth(r), c.name, c.circumstances(room)
+	x := oomhint.Refusal{
+		Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Pending: e.Pending, Cached: e.Cached, Reserved: e.Reserved, OtherPools: others,
+		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Room: room, Least: c.leastGrowth(r),
+		Settings: c.circumstances(room), Pool: c.name, Holders: e.Table, LimitName: "limit", Raise: "Limit or Fraction",
+	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
 	c.dev.pictures.Take(func() { s := c.Snapshot(); e.Snapshot = &s })
 	c.dev.lastOOM.Store(e)

@@ -141,3 +141,28 @@ func (c *Pool) lockSegment(p Ptr) (*streamHeap, *block.Segment) {
 		h.mu.Unlock()
 	}
 }
+
+// StreamOf returns the stream that a live block was allocated for, or nil for
+// a block of another allocator. Blocks of a stream that was closed are the
+// default stream's; while Close is at work it may be either. It takes no lock, but for
+// blocks that were recorded on a stream.
+func (c *Pool) StreamOf(b Block) *Stream {
+	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
+		return nil
+	}
+	x := c.space.Blocks.At(b.id())
+	owner := x.Owner()
+	h := c.heapAt(owner)
+	switch {
+	case x.Owner() != owner: // its stream was closed meanwhile
+		return c.StreamOf(b)
+	case h == nil:
+		return nil
+	}
+	if !x.Word().Has(block.Used) {
+		return h.stream
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streamOfLocked(b.id())
+}

@@ -150,6 +150,17 @@ type Launcher interface {
 // Handle returns the device's own handle.
 func (s *Stream) Handle() StreamHandle { return s.handle }
 
+// Pool returns the allocator that made the stream. Its private pools use
+// the same streams. A stream of another one is a foreign stream.
+func (s *Stream) Pool() *Pool { return s.root }
+
+// Closed reports whether the stream takes no more work, because it or its
+// allocator was closed.
+func (s *Stream) Closed() bool { return s.calls.IsClosed() || s.root.closed.Load() }
+
+// Captured reports whether the stream's work is being kept as a graph.
+func (s *Stream) Captured() bool { return s.clock.Captured() }
+
 // Launch submits a Go function to the stream, on devices that run them;
 // else it fails with ErrNotSupported.
 func (s *Stream) Launch(f func()) error {

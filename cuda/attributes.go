@@ -2,7 +2,10 @@
 
 package cuda
 
-import "github.com/cupool/cupool/internal/cudadrv"
+import (
+	"github.com/cupool/cupool/internal/cubridge"
+	"github.com/cupool/cupool/internal/cudadrv"
+)
 
 // attribute is a CUdevice_attribute.
 type attribute int

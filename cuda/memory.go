@@ -5,6 +5,7 @@ package cuda
 import (
 	"fmt"
 
+	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/device"
 )

@@ -5,9 +5,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/cupool/cupool/internal/bytesize"
-	"github.com/cupool/cupool/snapshot"
 )
 
 // The reasons why a request is refused.
@@ -222,55 +219,4 @@ func Expr(n int64) string {
 		return fmt.Sprintf("%d<<30", mib/1024)
 	}
 	return fmt.Sprintf("%d<<20", mib)
-}
-
-// maxRows is how many holders a text lists.
-const maxRows = 8
-
-// Table describes the reason, what to change and who holds the memory, a line each.
-// It is empty where nothing is known of that.
-func Table(reason string, advice []string, holders []snapshot.Holder) string {
-	t := table{}
-	if reason != "" {
-		t.line("cause: %s", reason)
-	}
-	for _, a := range advice {
-		t.line("would have helped: %s", a)
-	}
-	if len(holders) > 0 {
-		t.line("%10s %10s %10s", "live", "pending", "cached")
-	}
-	var others snapshot.Holder
-	for i, h := range holders {
-		if i < maxRows {
-			t.row(h, describe(h))
-			continue
-		}
-		others.Live, others.Pending, others.Cached = others.Live+h.Live, others.Pending+h.Pending, others.Cached+h.Cached
-	}
-	if n := len(holders) - maxRows; n > 0 {
-		t.row(others, fmt.Sprintf("%d more", n))
-	}
-	return string(t.text)
-}
-
-type table struct{ text []byte }
-
-func (t *table) line(format string, args ...any) {
-	t.text = fmt.Appendf(t.text, "\n\t"+format, args...)
-}
-
-func (t *table) row(h snapshot.Holder, who string) {
-	t.line("%10s %10s %10s  %s", bytesize.Format(h.Live), bytesize.Format(h.Pending), bytesize.Format(h.Cached), who)
-}
-
-func describe(h snapshot.Holder) string {
-	s := fmt.Sprintf("stream %d", h.Stream)
-	if h.Pool != "" {
-		s = fmt.Sprintf("pool %q, %s", h.Pool, s)
-	}
-	if h.Label != "" {
-		s += fmt.Sprintf(", label %q", h.Label)
-	}
-	return s
 }

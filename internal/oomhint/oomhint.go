@@ -1,11 +1,10 @@
-// Package oomhint describes a request that was refused for lack of memory, and says
-// what would have made it fit.
+// Package oomhint says why a request was refused for lack of memory, and what would
+// have made it fit.
 package oomhint
 
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
@@ -23,19 +22,13 @@ type Refusal struct {
 	Limit       int64 // what may be reserved; 0: no limit
 	Room        int64 // what limits leave of that; MaxInt64: no limit
 	Least       int64 // the fewest bytes that the device is asked for; 0: any number
+	Segment     int64 // the segment that the device refused
+	Pending     int64 // freed, but still used by other streams
+	Reserved    int64 // held from the device
 
 	Settings
 	Pool    string            // that refused
 	Holders []snapshot.Holder // of the memory of all pools, the largest first
-
-	// What only Text says.
-	Device        string
-	Requested     int64   // bytes asked for
-	Segment       int64   // of the segment that the device refused
-	Pending       int64   // freed, but still used by other streams
-	LargestFree   int64   // the largest cached block
-	Reserved      int64   // held from the device
-	Fragmentation float64 // the part of Cached that is not in the largest block
 
 	LimitName string // what the request may be larger than: "limit"
 	Raise     string // what to raise where a limit is in the way: "Limit or Fraction"
@@ -78,29 +71,4 @@ func (s *Settings) inPieces() string {
 	default:
 		return "in pieces or for other streams: allocate large blocks first and keep them, or lower MinSplit"
 	}
-}
-
-// Text describes the refusal, with a hint, if it is not empty, and with the error of
-// work that is late and holds memory, if any.
-func (r *Refusal) Text(hint string, late error) string {
-	var sb strings.Builder
-	fmt.Fprintf(&sb, "cupool: out of memory on %s: %s requested (block %s, segment %s); live %s, pending %s, cached %s (largest free %s, fragmentation %.0f %%), reserved %s",
-		r.Device, bytesize.Format(r.Requested), bytesize.Format(r.Rounded), bytesize.Format(r.Segment), bytesize.Format(r.Live), bytesize.Format(r.Pending),
-		bytesize.Format(r.Cached), bytesize.Format(r.LargestFree), 100*r.Fragmentation, bytesize.Format(r.Reserved))
-	if r.Limit > 0 {
-		fmt.Fprintf(&sb, " of a limit of %s", bytesize.Format(r.Limit))
-	}
-	if r.OtherPools > 0 {
-		fmt.Fprintf(&sb, "; other pools hold %s", bytesize.Format(r.OtherPools))
-	}
-	if r.DeviceTotal >= 0 {
-		fmt.Fprintf(&sb, "; device has %s free of %s", bytesize.Format(r.DeviceFree), bytesize.Format(r.DeviceTotal))
-	}
-	if hint != "" {
-		fmt.Fprintf(&sb, "; %s", hint)
-	}
-	if late != nil {
-		fmt.Fprintf(&sb, "; memory is held by work that is late: %v", late)
-	}
-	return sb.String()
 }
