@@ -118,7 +118,7 @@ void measure(Alloc alloc, Free free, Prepare shared, Prepare own, int rounds) {
       {"Hit/size=512", 512}, {"Hit/size=1MiB", MiB}, {"Hit/size=32MiB", 32 * MiB}};
   for (int r = 0; r < rounds; r++) {
     for (auto &size : sizes) print(size.name, 1, 100000, hits(alloc, free, size.bytes, 100000));
-    print("RandomLive1000", 1, 100000, random_live(alloc, free, 1000, 100000));
+    print("RandomLive1000/backing=auto", 1, 100000, random_live(alloc, free, 1000, 100000));
     for (int threads : {1, 2, 4, 8, 16}) {
       print("ParallelHit/stream=shared", threads, 20000L * threads, parallel(threads, 20000, shared));
       print("ParallelHit/stream=own", threads, 20000L * threads, parallel(threads, 20000, own));

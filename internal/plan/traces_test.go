@@ -50,15 +50,12 @@ var traceBounds = map[string]float64{"gpt2": 1.003, "prefetch": 1.003, "resnet50
 // half a minute, so that only the long form runs it.
 var longBounds = map[string]float64{"rl": 1.03, "serve": 1.02}
 
-// realTraces returns the recorded traces that lie beside the repository: those
-// of traceBounds, or all in the long form without the race
-// detector.
+// realTraces returns the recorded traces of bench/testdata: those of traceBounds,
+// or all in the long form without the race detector.
 func realTraces(tb testing.TB) []*trace.Trace {
-	files, err := filepath.Glob("../../../shared/traces/*.trace.gz")
+	files, err := filepath.Glob("../../bench/testdata/traces/*.trace.gz")
 	require.NoError(tb, err)
-	if len(files) == 0 {
-		tb.Skip("no recorded traces here")
-	}
+	require.NotEmpty(tb, files)
 	var all []*trace.Trace
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".trace.gz")

@@ -26,7 +26,7 @@ func explainAll(t *testing.T) map[string]*trace.Trace {
 		write(w)
 		all[name] = parse(t, w.text.String())
 	}
-	for _, pattern := range []string{golden + "/*.trace", "../../../../shared/traces/*.trace.gz"} {
+	for _, pattern := range []string{golden + "/*.trace", "../../../bench/testdata/traces/*.trace.gz"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, file := range files {

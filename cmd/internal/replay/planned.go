@@ -18,7 +18,7 @@ import (
 
 // planBudget bounds the time in which a plan is made. The work that a search
 // does by itself takes less, so that results do not depend on the processor.
-const planBudget = time.Minute
+const planBudget = 10 * time.Minute
 
 // rehearse records the trace, has it planned and begins the iteration that
 // is measured.

@@ -22,7 +22,7 @@ var moreThanPeaks = map[string]float64{"rl.trace.gz": 1.03, "serve.trace.gz": 1.
 func TestPlanned(t *testing.T) {
 	files, err := filepath.Glob(golden + "/*.trace")
 	require.NoError(t, err)
-	more, err := filepath.Glob("../../../../shared/traces/*.trace.gz")
+	more, err := filepath.Glob("../../../bench/testdata/traces/*.trace.gz")
 	require.NoError(t, err)
 	for _, file := range append(files, more...) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".trace"), func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -268,14 +267,10 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// shared finds a real trace of the workplace, which the module does without.
-func shared(t testing.TB, name string) *trace.Trace {
+// recorded reads a trace of bench/testdata.
+func recorded(t testing.TB, name string) *trace.Trace {
 	t.Helper()
-	file := filepath.Join("../../../../shared/traces", name)
-	if _, err := os.Stat(file); err != nil {
-		t.Skip("no ../shared/traces")
-	}
-	tr, err := trace.ReadFile(file)
+	tr, err := trace.ReadFile(filepath.Join("../../../bench/testdata/traces", name+".trace.gz"))
 	require.NoError(t, err)
 	return tr
 }
@@ -286,14 +281,13 @@ func shared(t testing.TB, name string) *trace.Trace {
 // rules.
 func TestTorchModelOnRealTraces(t *testing.T) {
 	for name, want := range map[string]struct{ reserved, allocs int64 }{
-		"gpt2.trace.gz":           {19599982592, 191},
-		"resnet50.trace.gz":       {3638558720, 104},
-		"vit_ckpt.trace.gz":       {3479175168, 57},
-		"prefetch.trace.gz":       {3894411264, 74},
-		"torch_default.pickle.gz": {119537664, 9},
+		"gpt2":     {19599982592, 191},
+		"resnet50": {3638558720, 104},
+		"vit_ckpt": {3479175168, 57},
+		"prefetch": {3894411264, 74},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := TorchModel(shared(t, name), 0)
+			r := TorchModel(recorded(t, name), 0)
 			require.InEpsilon(t, want.reserved, r.PeakReservedBytes, 0.03)
 			require.InEpsilon(t, want.allocs, r.DriverAllocs, 0.03)
 		})
@@ -323,7 +317,7 @@ func TestTorchModel(t *testing.T) {
 
 // BenchmarkRun reports the time of an event with everything around it.
 func BenchmarkRun(b *testing.B) {
-	tr := shared(b, "gpt2.trace.gz")
+	tr := recorded(b, "gpt2")
 	for _, backing := range []string{"segments", "vmm"} {
 		b.Run("backing="+backing, func(b *testing.B) {
 			least := 1e9
