@@ -184,11 +184,6 @@ func (c *Pool) err() error {
 	return c.asleepError("allocation")
 }
 
-// DriverError returns err, which a call to the Driver returned that did not go
-// through the allocator. When it says that the device is lost, the allocator
-// fails from then on, too.
-func (c *Pool) DriverError(err error) error { return c.dev.failed(err) }
-
 // Sync waits until everything is done that was submitted to the streams of the
 // allocator, as Stream.Sync does for one.
 func (c *Pool) Sync() error {

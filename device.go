@@ -15,6 +15,7 @@ import (
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/oomhint"
+	"github.com/cupool/cupool/internal/poolaccess"
 )
 
 // deviceState is what an allocator that New made, the root, shares with its private
@@ -194,3 +195,14 @@ func (d *deviceState) shed(err error) error {
 	}
 	return err
 }
+
+// access is a pool as other packages of the module see it.
+type access struct{ c *Pool }
+
+func init() {
+	poolaccess.Of = func(pool any) poolaccess.Access { return access{pool.(*Pool)} }
+}
+
+func (a access) DriverError(err error) error       { return a.c.dev.failed(err) }
+func (a access) Reclaim(need int64) (int64, error) { return a.c.reclaimAll(need) }
+func (a access) Cut(block any) error               { return a.c.cutLast(block.(Block)) }

@@ -24,7 +24,7 @@ type bump struct {
 }
 
 func newBump(c *cupool.Pool, size int64) (*bump, error) {
-	memory, err := c.AllocExact(size, nil)
+	memory, err := c.Alloc(size, nil)
 	return &bump{Pool: c, mint: cupool.NewMint(), memory: memory, live: map[uint32]cupool.Block{}}, err
 }
 
@@ -94,51 +94,4 @@ func ExampleMint() {
 	// <nil> <nil>
 	// true
 	// true
-}
-
-// What an allocator over a Pool asks it.
-func ExamplePool_Reclaim() {
-	device, err := cupool.OpenHost(cupool.HostConfig{Capacity: 64 << 20})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer device.Close()
-	pool, err := cupool.New(cupool.Config{Driver: device})
-	if err != nil {
-		log.Fatal(err)
-	}
-	s, err := pool.NewStream()
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(s.Pool() == pool, pool.Config().Backing, pool.Err())
-
-	b, err := pool.Alloc(40<<20, s)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(pool.StreamOf(b) == s)
-	if err := pool.Free(b); err != nil {
-		log.Fatal(err)
-	}
-
-	// The device has no room for 40 MiB beside what the pool caches.
-	_, err = device.MemAlloc(40 << 20)
-	fmt.Println(errors.Is(pool.DriverError(err), cupool.ErrOutOfMemory))
-	if err := pool.Sync(); err != nil { // what is pending can go, too
-		log.Fatal(err)
-	}
-	released, err := pool.Reclaim(40 << 20)
-	fmt.Println(released>>20, err)
-	p, err := device.MemAlloc(40 << 20)
-	fmt.Println(p != 0, err)
-
-	fmt.Println(s.Captured(), pool.Close(), s.Closed(), errors.Is(pool.Err(), cupool.ErrClosed))
-	// Output:
-	// true vmm <nil>
-	// true
-	// true
-	// 40 <nil>
-	// true <nil>
-	// false <nil> true true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
@@ -115,7 +116,7 @@ func TestEveryCallAfterLoss(t *testing.T) {
 				{"ProcessDeferred", func() error { _, err := c.ProcessDeferred(); return err }, lost},
 				{"Trim", func() error { _, err := c.Trim(0); return err }, lost},
 				{"EmptyCache", c.EmptyCache, lost},
-				{"Reclaim", func() error { _, err := c.Reclaim(1 << 30); return err }, lost},
+				{"Reclaim", func() error { _, err := poolaccess.Of(c).Reclaim(1 << 30); return err }, lost},
 				{"RecordStream", func() error { return c.RecordStream(other, u) }, fine},
 				{"Lookup", func() error { _, err := c.Lookup(live.Ptr()); return err }, fine},
 				{"Free", free(live), fine},

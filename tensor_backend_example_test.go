@@ -167,19 +167,3 @@ func ExampleEngineError() {
 	// a tensor was used that had been freed
 	// free failed: tensor of shape (3): double free
 }
-
-// Ops is for the packages of this module. They ask it, for instance, whether a
-// GPU computes.
-func ExampleEngine_Ops() {
-	pool, err := cupool.New(cupool.Config{}) // memory of the host
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	eng, err := cupool.NewEngine(pool)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(eng.Ops().GPU() != nil)
-	// Output: false
-}

@@ -59,9 +59,7 @@ func (e *Engine) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense
 	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].TensorMul(h[1], aAxes, bAxes) }, a, b)
 }
 
-// Ops returns the engine's operations for the packages of this module that
-// compute with its memory, such as nn. Programs call the Engine's methods.
-func (e *Engine) Ops() *tensorop.Ops { return e.ops }
+func init() { tensorop.Of = func(engine any) *tensorop.Ops { return engine.(*Engine).ops } }
 
 // opMemory is an Engine as its operations see it.
 type opMemory Engine

@@ -158,11 +158,8 @@ func (c *Pool) EmptyCache() error {
 	return errors.Join(c.emptyCache(), c.sanitizer.Findings())
 }
 
-// Reclaim gives idle memory back to the device, for memory that the program
-// takes from the device in another way. The allocator and each of its pools
-// that is not Isolated give need bytes, or what they have, and do not wait for
-// pending blocks. It returns the bytes that went.
-func (c *Pool) Reclaim(need int64) (released int64, err error) {
+// reclaimAll gives need bytes of each pool back, as poolaccess.Access says.
+func (c *Pool) reclaimAll(need int64) (released int64, err error) {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	for _, m := range c.dev.open() {
@@ -175,25 +172,11 @@ func (c *Pool) Reclaim(need int64) (released int64, err error) {
 	return released, err
 }
 
-// AllocExact is Alloc for memory that an allocator keeps. Where the memory ends in a large
-// handle of virtual memory that nothing else uses, a smaller one takes the handle's
-// place, and the rest goes back to the device. That waits for the stream's work, no
-// longer than Config.WaitTimeout; where the work is late, the handle stays. It is safe for
-// use from several goroutines. It fails as Alloc does, and with the device's error where
-// neither handle could be mapped: the memory is not used any more then.
-func (c *Pool) AllocExact(size int64, s *Stream) (Block, error) {
-	b, err := c.Alloc(size, s)
-	if err != nil || size == 0 || c.memory == nil || c.sanitizer != nil { // a sanitizer has filled it
-		return b, err
-	}
-	if err := c.cutLast(b); err != nil {
-		return Block{}, err
-	}
-	return b, nil
-}
-
-// cutLast gives the memory back that the last handle of a block has behind it.
+// cutLast gives the memory back that the last handle of a live block has behind it.
 func (c *Pool) cutLast(b Block) error {
+	if b.IsEmpty() || c.memory == nil || c.sanitizer != nil { // a sanitizer has filled it
+		return nil
+	}
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	if !c.reclaim.LockUntil(ctx) {

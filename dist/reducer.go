@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"gorgonia.org/tensor"
 )
 
@@ -184,7 +185,7 @@ func (r *Reducer) order(first, second *cupool.Stream) error {
 		err = d.StreamWaitEvent(second.Handle(), r.event)
 	}
 	if err != nil {
-		return fmt.Errorf("dist: rank %d: ordering two streams: %w", r.comm.Rank(), first.Pool().DriverError(err))
+		return fmt.Errorf("dist: rank %d: ordering two streams: %w", r.comm.Rank(), poolaccess.Of(first.Pool()).DriverError(err))
 	}
 	return nil
 }

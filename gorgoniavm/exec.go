@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
 	"github.com/cupool/cupool/internal/nvtx"
+	"github.com/cupool/cupool/internal/tensorop"
 )
 
 // walk computes nodes one by one.
@@ -126,9 +127,9 @@ func (m *VM) count(in *program.Instr) (gorgonia.Value, error) {
 	if m.e.AllocAccessible() {
 		return m.runs[in.Out](m, in, m.now.args)
 	}
-	before := m.e.Ops().Fallbacks()
+	before := tensorop.Of(m.e).Fallbacks()
 	v, err := m.runs[in.Out](m, in, m.now.args)
-	if m.e.Ops().Fallbacks() != before {
+	if tensorop.Of(m.e).Fallbacks() != before {
 		m.fellBack(in)
 	}
 	return v, err

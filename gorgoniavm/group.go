@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -39,7 +40,7 @@ func group(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 	if err != nil {
 		return nil, err
 	}
-	return v, m.e.Ops().GPU().Fused("elementwise", in.Dtype == tensor.Float64, a)
+	return v, tensorop.Of(m.e).GPU().Fused("elementwise", in.Dtype == tensor.Float64, a)
 }
 
 // operandOf fills in where a part of a tensor is. What lies in a block that the

@@ -5,6 +5,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/internal/tensorop"
 )
 
 // plain lets gorgonia call the engine.
@@ -55,7 +56,7 @@ func matMul(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, er
 	if err != nil {
 		return nil, err
 	}
-	if done, err := m.e.Ops().GPU().MatMul(a, b, dst, in.Transposed[0], in.Transposed[1]); done {
+	if done, err := tensorop.Of(m.e).GPU().MatMul(a, b, dst, in.Transposed[0], in.Transposed[1]); done {
 		return dst, err
 	}
 	return in.Op.(gorgonia.UsePreallocDoer).UsePreallocDo(dst, args...)

@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
 	"github.com/cupool/cupool/gorgoniavm/internal/refs"
+	"github.com/cupool/cupool/internal/tensorop"
 )
 
 // VM runs a gorgonia graph with every value in the memory of an Engine's
@@ -68,7 +69,7 @@ func New(g *gorgonia.ExprGraph, e *cupool.Engine, opts ...Option) (*VM, error) {
 	if err := c.validate(home); err != nil {
 		return nil, err
 	}
-	prog, err := compile(g, e, &c, e.Ops().GPU() != nil)
+	prog, err := compile(g, e, &c, tensorop.Of(e).GPU() != nil)
 	if err != nil {
 		return nil, err
 	}

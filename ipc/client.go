@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/poolaccess"
 )
 
 // Client opens what another process shares. All methods are safe from several
@@ -267,7 +268,7 @@ func (c *Client) keep(name string, a answer) (*Memory, error) {
 	}
 	p, err := c.dev.ImportRange(a.memory)
 	if err = errors.Join(err, a.memory.Close()); err != nil {
-		return nil, c.pool.DriverError(fmt.Errorf("cupool: ipc: mapping %q of process %d: %w", name, c.peer.PID, err))
+		return nil, poolaccess.Of(c.pool).DriverError(fmt.Errorf("cupool: ipc: mapping %q of process %d: %w", name, c.peer.PID, err))
 	}
 	m := &Memory{client: c, name: name, ref: a.ref, ptr: p, size: a.memory.Size, streams: []*cupool.Stream{c.pool.DefaultStream()}}
 	c.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 )
 
 // Memory is another process's block, mapped in this one. All methods are safe from
@@ -72,7 +73,7 @@ func (m *Memory) Close(ctx context.Context) error {
 	}
 	c := m.client
 	if err := c.dev.CloseRange(m.ptr); err != nil {
-		return c.pool.DriverError(fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err))
+		return poolaccess.Of(c.pool).DriverError(fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err))
 	}
 	m.closed = true
 	c.mu.Lock()

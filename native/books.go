@@ -6,6 +6,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -273,7 +274,7 @@ func (n *Allocator) Attribute(a cuda.NativePoolAttribute) (uint64, error) {
 		return 0, err
 	}
 	v, err := n.d.NativePoolAttribute(n.pool, a)
-	return v, n.c.DriverError(err)
+	return v, poolaccess.Of(n.c).DriverError(err)
 }
 
 // SetAttribute sets an attribute of the pool. It fails with ErrClosed or the
@@ -282,7 +283,7 @@ func (n *Allocator) SetAttribute(a cuda.NativePoolAttribute, v uint64) error {
 	if err := n.usable("set attribute"); err != nil {
 		return err
 	}
-	return n.c.DriverError(n.d.SetNativePoolAttribute(n.pool, a, v))
+	return poolaccess.Of(n.c).DriverError(n.d.SetNativePoolAttribute(n.pool, a, v))
 }
 
 // ResetPeak sets the high marks, the driver's and the allocator's own, to the
@@ -310,7 +311,7 @@ func (n *Allocator) TrimTo(keep int64) error {
 	if err := n.usable("trim"); err != nil {
 		return err
 	}
-	return n.c.DriverError(n.d.TrimNativePool(n.pool, keep))
+	return poolaccess.Of(n.c).DriverError(n.d.TrimNativePool(n.pool, keep))
 }
 
 // Access returns the access that a device has to the pool's memory. It fails with
@@ -320,7 +321,7 @@ func (n *Allocator) Access(ordinal int) (cuda.Access, error) {
 		return cuda.NoAccess, err
 	}
 	a, err := n.d.NativePoolAccess(n.pool, ordinal)
-	return a, n.c.DriverError(err)
+	return a, poolaccess.Of(n.c).DriverError(err)
 }
 
 // SetAccess sets the access that another device has to the pool's memory. It fails
@@ -329,5 +330,5 @@ func (n *Allocator) SetAccess(ordinal int, a cuda.Access) error {
 	if err := n.usable("set access"); err != nil {
 		return err
 	}
-	return n.c.DriverError(n.d.SetNativePoolAccess(n.pool, ordinal, a))
+	return poolaccess.Of(n.c).DriverError(n.d.SetNativePoolAccess(n.pool, ordinal, a))
 }

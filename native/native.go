@@ -19,6 +19,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/callstack"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -268,7 +269,7 @@ func (n *Allocator) freeAndUnlock(b *entry) error {
 	}
 	n.mu.Unlock()
 	if err != nil {
-		return n.c.DriverError(fmt.Errorf("cupool: freeing %d bytes at %v on stream 0x%x: %w", old.size, old.base, uintptr(old.s.Handle()), err))
+		return poolaccess.Of(n.c).DriverError(fmt.Errorf("cupool: freeing %d bytes at %v on stream 0x%x: %w", old.size, old.base, uintptr(old.s.Handle()), err))
 	}
 	return nil
 }

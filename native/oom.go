@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/oomhint"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -38,13 +39,13 @@ func (n *Allocator) take(size int64, s *cupool.Stream) (cupool.Ptr, error) {
 			n.mu.Unlock()
 		}
 	}
-	return p, n.c.DriverError(err)
+	return p, poolaccess.Of(n.c).DriverError(err)
 }
 
 // releaseCached gives back the memory that the driver's pool and the Pool cache.
 func (n *Allocator) releaseCached(size int64) (bool, error) {
 	err := n.d.TrimNativePool(n.pool, 0)
-	_, e := n.c.Reclaim(size)
+	_, e := poolaccess.Of(n.c).Reclaim(size)
 	return true, errors.Join(err, e)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -29,7 +30,7 @@ func (n *Allocator) Export() (*os.File, error) {
 	}
 	fd, err := n.d.ExportNativePool(n.pool)
 	if err != nil {
-		return nil, n.c.DriverError(fmt.Errorf("cupool: exporting a native pool: %w", err))
+		return nil, poolaccess.Of(n.c).DriverError(fmt.Errorf("cupool: exporting a native pool: %w", err))
 	}
 	n.mu.Lock()
 	n.exported = true
@@ -68,7 +69,7 @@ func (n *Allocator) ExportBlock(h cupool.Block) (cuda.PoolPointer, error) {
 		return cuda.PoolPointer{}, &cupool.BlockError{Op: "export", Ptr: h.Ptr(), Size: h.Size(), Err: cupool.ErrNotSupported, Detail: "its pool has to be exported first (Export)"}
 	}
 	data, err := n.d.ExportNativePointer(h.Ptr())
-	return data, n.c.DriverError(err)
+	return data, poolaccess.Of(n.c).DriverError(err)
 }
 
 // ImportBlock maps a block of size bytes of another process's pool, for work on
@@ -96,7 +97,7 @@ func (n *Allocator) ImportBlock(data cuda.PoolPointer, size int64, s *cupool.Str
 		}
 		p, err := n.d.ImportNativePointer(n.pool, data)
 		if err != nil {
-			return cupool.Block{}, n.c.DriverError(fmt.Errorf("cupool: importing a block: %w", err))
+			return cupool.Block{}, poolaccess.Of(n.c).DriverError(fmt.Errorf("cupool: importing a block: %w", err))
 		}
 		if d, ok := n.d.(interface{ NativePointerSize(cupool.Ptr) int64 }); ok && size > d.NativePointerSize(p) {
 			e.Err, e.Detail = cupool.ErrInvalidSize, "the other process's allocation is smaller"

@@ -9,6 +9,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -45,10 +46,10 @@ func activate(e *cupool.Engine, op string, from, y, to tensor.Tensor, act Activa
 	if err != nil || n == 0 {
 		return err
 	}
-	if ok, err := activateOnGPU(e.Ops().GPU(), op, from, y, to, act); ok {
+	if ok, err := activateOnGPU(tensorop.Of(e).GPU(), op, from, y, to, act); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{from, y}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{from, y}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
 		if isDouble(from) {
 			activateOnHost[float64](in, out[0], act)
 		} else {

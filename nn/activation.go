@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -40,10 +41,10 @@ func BiasActivate(e *cupool.Engine, x, bias tensor.Tensor, act Activation) error
 	if err != nil {
 		return err
 	}
-	if ok, err := biasActivateOnGPU(e.Ops().GPU(), x, bias, rows, cols, act); ok {
+	if ok, err := biasActivateOnGPU(tensorop.Of(e).GPU(), x, bias, rows, cols, act); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{bias}, []tensor.Tensor{x}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{bias}, []tensor.Tensor{x}, func(in, out []*tensor.Dense) {
 		if isDouble(x) {
 			layers.BiasActivate(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), layers.Activation(act))
 		} else {
@@ -65,10 +66,10 @@ func BiasActivateBack(e *cupool.Engine, y, dy, db tensor.Tensor, act Activation)
 	if err != nil {
 		return err
 	}
-	if ok, err := biasActivateBackOnGPU(e.Ops().GPU(), y, dy, db, rows, cols, act); ok {
+	if ok, err := biasActivateBackOnGPU(tensorop.Of(e).GPU(), y, dy, db, rows, cols, act); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{y}, []tensor.Tensor{dy, db}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{y}, []tensor.Tensor{dy, db}, func(in, out []*tensor.Dense) {
 		if isDouble(y) {
 			layers.BiasActivateBack(operand.Slice[float64](in[0]), operand.Slice[float64](out[0]), operand.Slice[float64](out[1]), cols, layers.Activation(act))
 		} else {

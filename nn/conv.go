@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -62,7 +63,7 @@ func Conv2d(e *cupool.Engine, x, w, bias, y tensor.Tensor, c Conv, act Activatio
 	if err != nil || s.results() == 0 {
 		return err
 	}
-	if ok, err := convOnGPU(e.Ops().GPU(), op, s, x, w, bias, y, act); ok {
+	if ok, err := convOnGPU(tensorop.Of(e).GPU(), op, s, x, w, bias, y, act); ok {
 		return err
 	}
 	return inPlace(e, op, []tensor.Tensor{x, w, bias}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) error {
@@ -97,7 +98,7 @@ func Conv2dBack(e *cupool.Engine, x, w, dz, dx, dw, db tensor.Tensor, c Conv, ac
 	case s.results() == 0:
 		return fail(op, errors.Join(e.Zero(dx), e.Zero(dw), e.Zero(db)))
 	}
-	if ok, err := convBackOnGPU(e.Ops().GPU(), op, s, x, w, dz, dx, dw, db, act); ok {
+	if ok, err := convBackOnGPU(tensorop.Of(e).GPU(), op, s, x, w, dz, dx, dw, db, act); ok {
 		return err
 	}
 	return inPlace(e, op, []tensor.Tensor{x, w, dz}, []tensor.Tensor{dx, dw, db}, func(in, out []*tensor.Dense) error {
@@ -137,10 +138,10 @@ func columns(e *cupool.Engine, op string, x, col tensor.Tensor, c Conv, back boo
 	if err != nil || to.Shape().TotalSize() == 0 {
 		return err
 	}
-	if ok, err := columnsOnGPU(e.Ops().GPU(), op, s, x, col, back); ok {
+	if ok, err := columnsOnGPU(tensorop.Of(e).GPU(), op, s, x, col, back); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{from}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{from}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
 		if isDouble(x) {
 			columnsOnHost[float64](s, in[0], out[0], back)
 		} else {
@@ -199,6 +200,6 @@ func convolution(e *cupool.Engine, op string, x, w tensor.Tensor, c Conv) (convS
 // inPlace is InPlace of the engine's operations for an f that may fail.
 func inPlace(e *cupool.Engine, op string, in, out []tensor.Tensor, f func(in, out []*tensor.Dense) error) error {
 	var failed error
-	err := e.Ops().InPlace(op, in, out, func(in, out []*tensor.Dense) { failed = f(in, out) })
+	err := tensorop.Of(e).InPlace(op, in, out, func(in, out []*tensor.Dense) { failed = f(in, out) })
 	return errors.Join(err, fail(op, failed))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool/internal/enginetest"
 	"github.com/cupool/cupool/internal/kernels"
+	"github.com/cupool/cupool/internal/tensorop"
 )
 
 // TestConvTiles requires of every tile, with sums split or not, what the CPU
@@ -48,7 +49,7 @@ func TestConvTiles(t *testing.T) {
 
 // checkGathers goes forth and back with each tile of ConvGather.
 func checkGathers(t *testing.T, e *enginetest.Bench, s *convSize, at map[string]*tensor.Dense, check func(name, what string)) {
-	g, double := e.Ops().GPU(), isDouble(at["x"])
+	g, double := tensorop.Of(e).GPU(), isDouble(at["x"])
 	there := forward(s)
 	back, parts := backward(s)
 	whole := []kernels.ConvPart{{High: int64(s.Out[0]), Wide: int64(s.Out[1]), TapsY: int64(s.Taps[0]), TapsX: int64(s.Taps[1]), FirstY: -int64(s.Pad[0]), FirstX: -int64(s.Pad[1])}}
@@ -70,7 +71,7 @@ func checkGathers(t *testing.T, e *enginetest.Bench, s *convSize, at map[string]
 
 // checkWeights makes the gradients by the weights with each tile of ConvWeights.
 func checkWeights(t *testing.T, e *enginetest.Bench, s *convSize, at map[string]*tensor.Dense, check func(name, what string)) {
-	g, double := e.Ops().GPU(), isDouble(at["x"])
+	g, double := tensorop.Of(e).GPU(), isDouble(at["x"])
 	a := kernels.ConvWeightsArgs{Batch: int64(s.n), Rows: int64(s.out), ConvWindow: windowOf(s), Taps: int64(s.Products()), Columns: int64(s.Products()) + 1}
 	sum := kernels.ConvSumArgs{Rows: a.Rows, Taps: a.Taps, Columns: a.Columns}
 	require.True(t, g.Addresses([]*uint64{&a.X, &a.DZ, &sum.DW, &sum.DB}, at["x"], at["z"], at["dw"], at["db"]))

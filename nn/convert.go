@@ -9,6 +9,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -38,10 +39,10 @@ func Convert(e *cupool.Engine, x, y tensor.Tensor) error {
 	if err := fitApart(op, []tensor.Tensor{y}, x); err != nil || n == 0 {
 		return err
 	}
-	if ok, err := convertOnGPU(e.Ops().GPU(), x, y, toInt, isDouble(floats)); ok {
+	if ok, err := convertOnGPU(tensorop.Of(e).GPU(), x, y, toInt, isDouble(floats)); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
 		if isDouble(floats) {
 			convertOnHost[float64](in[0], out[0], toInt)
 		} else {
@@ -96,10 +97,10 @@ func DiagFlat(e *cupool.Engine, x, y tensor.Tensor) error {
 	if err := e.Zero(y); err != nil {
 		return fail(op, err)
 	}
-	if ok, err := diagonalOnGPU(e.Ops().GPU(), x, y, n); ok {
+	if ok, err := diagonalOnGPU(tensorop.Of(e).GPU(), x, y, n); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
 		if isDouble(x) {
 			diagonalOnHost(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]))
 		} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -36,10 +37,10 @@ func CTCLoss(e *cupool.Engine, logProbs tensor.Tensor, t Transcripts, loss tenso
 	if err != nil {
 		return err
 	}
-	if ok, err := ctcLossOnGPU(e.Ops().GPU(), op, s, logProbs, t, loss, mean); ok {
+	if ok, err := ctcLossOnGPU(tensorop.Of(e).GPU(), op, s, logProbs, t, loss, mean); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, s.inputs(logProbs, t), []tensor.Tensor{loss}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, s.inputs(logProbs, t), []tensor.Tensor{loss}, func(in, out []*tensor.Dense) {
 		if isDouble(logProbs) {
 			operand.Slice[float64](out[0])[0] = layers.CTCLoss(hostCTC[float64](s, in), mean)
 		} else {
@@ -66,10 +67,10 @@ func CTCLossBack(e *cupool.Engine, logProbs tensor.Tensor, t Transcripts, dx ten
 	if err != nil {
 		return err
 	}
-	if ok, err := ctcLossBackOnGPU(e.Ops().GPU(), op, s, logProbs, t, dx, scale); ok {
+	if ok, err := ctcLossBackOnGPU(tensorop.Of(e).GPU(), op, s, logProbs, t, dx, scale); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, s.inputs(logProbs, t), []tensor.Tensor{dx}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, s.inputs(logProbs, t), []tensor.Tensor{dx}, func(in, out []*tensor.Dense) {
 		if isDouble(logProbs) {
 			layers.CTCLossBack(hostCTC[float64](s, in), operand.Slice[float64](out[0]), scale)
 		} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
 	"github.com/cupool/cupool/internal/philox"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -42,10 +43,10 @@ func dropout(e *cupool.Engine, op string, from, to tensor.Tensor, drop, scale fl
 	if err := fitDropout(e, op, from, to, drop, &s); err != nil || from.Shape().TotalSize() == 0 {
 		return err
 	}
-	if ok, err := dropoutOnGPU(e.Ops().GPU(), op, from, to, 1-drop, scale, s); ok {
+	if ok, err := dropoutOnGPU(tensorop.Of(e).GPU(), op, from, to, 1-drop, scale, s); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{from, s.Draw}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{from, s.Draw}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
 		if isDouble(from) {
 			dropoutOnHost[float64](in[0], out[0], 1-drop, scale, s.stream(in[1]), s.Seed)
 		} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -66,10 +67,10 @@ func Apply(e *cupool.Engine, f Function, x, y tensor.Tensor) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	if ok, err := applyOnGPU(e.Ops().GPU(), f, x, y, n); ok {
+	if ok, err := applyOnGPU(tensorop.Of(e).GPU(), f, x, y, n); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
 		if isDouble(x) {
 			applyOnHost(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), known.f)
 		} else {

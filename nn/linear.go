@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -24,7 +25,7 @@ func Linear(e *cupool.Engine, x, w, bias, y tensor.Tensor, act Activation) error
 	if err != nil || l.rows*l.out == 0 {
 		return err
 	}
-	if ok, err := linearOnGPU(e.Ops().GPU(), l, x, w, bias, y, act); ok {
+	if ok, err := linearOnGPU(tensorop.Of(e).GPU(), l, x, w, bias, y, act); ok {
 		return err
 	}
 	if l.in > 0 {
@@ -63,7 +64,7 @@ func LinearBack(e *cupool.Engine, x, w, dz, dx, dw, db tensor.Tensor, act Activa
 	if err != nil {
 		return err
 	}
-	if ok, err := linearBackOnGPU(e.Ops().GPU(), l, x, w, dz, dx, dw, db, act); ok {
+	if ok, err := linearBackOnGPU(tensorop.Of(e).GPU(), l, x, w, dz, dx, dw, db, act); ok {
 		return err
 	}
 	return fail(op, errors.Join(weightsBack(e, l, x, dz, dw, db), inputBack(e, l, x, w, dz, dx, act)))

@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -48,10 +49,10 @@ func crossEntropy(e *cupool.Engine, op string, logits, target, loss, grad tensor
 	if s.mean {
 		s.scale = 1 / float64(s.rows)
 	}
-	if ok, err := crossEntropyOnGPU(e.Ops().GPU(), op, s, logits, target, loss, grad); ok {
+	if ok, err := crossEntropyOnGPU(tensorop.Of(e).GPU(), op, s, logits, target, loss, grad); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{logits, target}, []tensor.Tensor{loss, grad}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{logits, target}, []tensor.Tensor{loss, grad}, func(in, out []*tensor.Dense) {
 		if isDouble(logits) {
 			crossEntropyOnHost[float64](s, in, out)
 		} else {

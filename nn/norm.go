@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -143,10 +144,10 @@ func normalize(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s Bat
 	if err != nil || size == 0 {
 		return err
 	}
-	if ok, err := normOnGPU(e.Ops().GPU(), op, n, t, s); ok {
+	if ok, err := normOnGPU(tensorop.Of(e).GPU(), op, n, t, s); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{t.x, t.scale, t.bias}, append(s.all(), t.y), func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{t.x, t.scale, t.bias}, append(s.all(), t.y), func(in, out []*tensor.Dense) {
 		if isDouble(t.x) {
 			layers.BatchNorm(n, operand.Slice[float64](in[0]), operand.Slice[float64](in[1]), operand.Slice[float64](in[2]), operand.Slice[float64](out[4]), statsOf[float64](out))
 		} else {
@@ -174,10 +175,10 @@ func normalizeBack(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s
 	if err != nil || size == 0 {
 		return err
 	}
-	if ok, err := normBackOnGPU(e.Ops().GPU(), op, n, t, s); ok {
+	if ok, err := normBackOnGPU(tensorop.Of(e).GPU(), op, n, t, s); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, append(s.all(), t.x, t.y, t.dy, t.scale), []tensor.Tensor{t.dx, t.dscale, t.dbias}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, append(s.all(), t.x, t.y, t.dy, t.scale), []tensor.Tensor{t.dx, t.dscale, t.dbias}, func(in, out []*tensor.Dense) {
 		if isDouble(t.x) {
 			normBackSlices[float64](n, in, out)
 		} else {

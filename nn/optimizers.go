@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -49,11 +50,11 @@ func (o SGD) Step(e *cupool.Engine, params ...Param) error {
 			return err
 		}
 	}
-	if ok, err := sgdStepOnGPU(e.Ops().GPU(), o, params); ok {
+	if ok, err := sgdStepOnGPU(tensorop.Of(e).GPU(), o, params); ok {
 		return err
 	}
 	for _, p := range params {
-		err := e.Ops().InPlace(op, []tensor.Tensor{p.Grad, o.Rate}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
+		err := tensorop.Of(e).InPlace(op, []tensor.Tensor{p.Grad, o.Rate}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
 			rate := scalar(in[1], o.LearningRate)
 			if isDouble(p.Value) {
 				layers.SGD(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), operand.Slice[float64](out[1]), rate, o.Momentum, o.WeightDecay)
@@ -105,7 +106,7 @@ func (o Adam) Step(e *cupool.Engine, step int, params ...Param) error {
 	if step < 1 && operand.IsNil(o.StepNumber) {
 		return fail(op, fmt.Errorf("step %d, steps count from 1: %w", step, cupool.ErrNotSupported))
 	}
-	if ok, err := adamStepOnGPU(e.Ops().GPU(), o, step, params); ok {
+	if ok, err := adamStepOnGPU(tensorop.Of(e).GPU(), o, step, params); ok {
 		return err
 	}
 	for _, p := range params {
@@ -148,7 +149,7 @@ func (o RMSProp) Step(e *cupool.Engine, params ...Param) error {
 			return err
 		}
 	}
-	if ok, err := rmsPropStepOnGPU(e.Ops().GPU(), o, params); ok {
+	if ok, err := rmsPropStepOnGPU(tensorop.Of(e).GPU(), o, params); ok {
 		return err
 	}
 	for _, p := range params {
@@ -160,7 +161,7 @@ func (o RMSProp) Step(e *cupool.Engine, params ...Param) error {
 }
 
 func rmsPropOnHost(e *cupool.Engine, op string, o RMSProp, p Param) error {
-	return e.Ops().InPlace(op, []tensor.Tensor{p.Grad, o.Rate}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{p.Grad, o.Rate}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
 		r := layers.RMSPropOptions{LR: scalar(in[1], o.LearningRate), Rho: o.Rho, Epsilon: o.Epsilon, Decay: o.WeightDecay, Clip: o.Clip}
 		if isDouble(p.Value) {
 			layers.RMSProp(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), operand.Slice[float64](out[1]), r)
@@ -171,7 +172,7 @@ func rmsPropOnHost(e *cupool.Engine, op string, o RMSProp, p Param) error {
 }
 
 func adamOnHost(e *cupool.Engine, op string, o Adam, step int, p Param) error {
-	return e.Ops().InPlace(op, []tensor.Tensor{p.Grad, o.Rate, o.StepNumber}, []tensor.Tensor{p.Value, p.Momentum, p.Second}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{p.Grad, o.Rate, o.StepNumber}, []tensor.Tensor{p.Value, p.Momentum, p.Second}, func(in, out []*tensor.Dense) {
 		a := layers.AdamOptions{LR: scalar(in[1], o.LearningRate), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.WeightDecay}
 		n := int(scalar(in[2], float64(step)))
 		if isDouble(p.Value) {

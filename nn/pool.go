@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -125,7 +126,7 @@ func pool(e *cupool.Engine, op string, s poolStep, x, y, dx, dy tensor.Tensor) e
 	if err != nil || out.Shape().TotalSize() == 0 {
 		return err
 	}
-	if ok, err := poolOnGPU(e.Ops().GPU(), op, s.kind, p, x, y, dx, dy); ok {
+	if ok, err := poolOnGPU(tensorop.Of(e).GPU(), op, s.kind, p, x, y, dx, dy); ok {
 		return err
 	}
 	return poolOnHost(e, op, s.kind, p, x, dy, out)
@@ -161,7 +162,7 @@ func (w Window) over(op string, image, result tensor.Tensor) (*layers.Pooling, e
 }
 
 func poolOnHost(e *cupool.Engine, op string, kind poolKind, p *layers.Pooling, x, dy, out tensor.Tensor) error {
-	return e.Ops().InPlace(op, []tensor.Tensor{x, dy}, []tensor.Tensor{out}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x, dy}, []tensor.Tensor{out}, func(in, out []*tensor.Dense) {
 		if isDouble(out[0]) {
 			poolSlices[float64](kind, p, in, out[0])
 		} else {

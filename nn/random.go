@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
 	"github.com/cupool/cupool/internal/philox"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -33,10 +34,10 @@ func NextDraw(e *cupool.Engine, draw tensor.Tensor) error {
 	if err := fitType(e, op, tensor.Int, want{t: draw, n: 1}); err != nil {
 		return err
 	}
-	if g, args := e.Ops().GPU(), (kernels.NextDrawArgs{}); g.Addresses([]*uint64{&args.Draw}, draw) {
+	if g, args := tensorop.Of(e).GPU(), (kernels.NextDrawArgs{}); g.Addresses([]*uint64{&args.Draw}, draw) {
 		return g.Each(op, kernels.NextDraw, 1, unsafe.Pointer(&args))
 	}
-	return e.Ops().InPlace(op, nil, []tensor.Tensor{draw}, func(_, out []*tensor.Dense) { operand.Slice[int](out[0])[0]++ })
+	return tensorop.Of(e).InPlace(op, nil, []tensor.Tensor{draw}, func(_, out []*tensor.Dense) { operand.Slice[int](out[0])[0]++ })
 }
 
 // fit fails for a Draw that is none.
@@ -74,10 +75,10 @@ func Binomial(e *cupool.Engine, t tensor.Tensor, trials int, p float64, s Seed) 
 	if trials <= 0 || !(p >= 0 && p <= 1) {
 		return fail(op, fmt.Errorf("%d trials with probability %v: %w", trials, p, cupool.ErrNotSupported))
 	}
-	if ok, err := binomialOnGPU(e.Ops().GPU(), op, t, trials, p, s); ok {
+	if ok, err := binomialOnGPU(tensorop.Of(e).GPU(), op, t, trials, p, s); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
 		if isDouble(t) {
 			philox.Binomial(operand.Slice[float64](out[0]), trials, p, s.stream(in[0]), s.Seed)
 		} else {
@@ -91,10 +92,10 @@ func random(e *cupool.Engine, op string, t tensor.Tensor, normal bool, p, q floa
 	if err := fitRandom(e, op, t, &s); err != nil {
 		return err
 	}
-	if ok, err := randomOnGPU(e.Ops().GPU(), op, t, normal, p, q, s); ok {
+	if ok, err := randomOnGPU(tensorop.Of(e).GPU(), op, t, normal, p, q, s); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
 		if isDouble(t) {
 			randomOnHost(operand.Slice[float64](out[0]), normal, p, q, s.stream(in[0]), s.Seed)
 		} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -45,10 +46,10 @@ func sparse(e *cupool.Engine, op string, x, g, y tensor.Tensor) error {
 	if s := x.Shape(); s.Dims() > 0 {
 		cols = s[s.Dims()-1]
 	}
-	if ok, err := sparseOnGPU(e.Ops().GPU(), op, x, g, y, cols); ok {
+	if ok, err := sparseOnGPU(tensorop.Of(e).GPU(), op, x, g, y, cols); ok {
 		return err
 	}
-	return e.Ops().InPlace(op, []tensor.Tensor{x, g}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x, g}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
 		if isDouble(x) {
 			sparseOnHost[float64](in[0], in[1], out[0], cols)
 		} else {

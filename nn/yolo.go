@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
@@ -40,11 +41,11 @@ func (o YOLO) Boxes(e *cupool.Engine, x, y tensor.Tensor) error {
 	if err := fitApart(op, []tensor.Tensor{y}, x); err != nil || n == 0 {
 		return err
 	}
-	if ok, err := boxesOnGPU(e.Ops().GPU(), op, o, x, y); ok {
+	if ok, err := boxesOnGPU(tensorop.Of(e).GPU(), op, o, x, y); ok {
 		return err
 	}
 	rows, cols := x.Shape()[2], x.Shape()[3]
-	return e.Ops().InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
+	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
 		if isDouble(x) {
 			layers.Boxes(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), o.Anchors, 5+o.Classes, rows, cols, o.Stride)
 		} else {

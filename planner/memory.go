@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 )
 
 // isFull reports whether an allocation failed for lack of memory.
@@ -61,7 +62,10 @@ func allocate(c *cupool.Pool, l *lane) error {
 	if pl == nil {
 		return nil
 	}
-	memory, err := c.AllocExact(pl.height, l.s)
+	memory, err := c.Alloc(pl.height, l.s)
+	if err == nil {
+		err = poolaccess.Of(c).Cut(memory)
+	}
 	if err == nil {
 		l.install(pl, memory)
 		return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/planner"
 )
 
@@ -110,7 +111,7 @@ func (k *soak) chore(r *rand.Rand, c *cupool.Pool) (err error) {
 			err = c.EmptyCache()
 		}
 	case 2:
-		_, err = c.Reclaim(r.Int64N(k.limit / 4))
+		_, err = poolaccess.Of(c).Reclaim(r.Int64N(k.limit / 4))
 	case 3:
 		_, err = c.ProcessDeferred()
 	case 4:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/tensorop"
 )
 
 func init() { NewGPU = newGPU }
@@ -24,7 +25,7 @@ func newGPU(t testing.TB, opts ...cupool.EngineOption) *Bench {
 	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
 	e, err := cupool.NewEngine(Poisoned{c}, opts...)
 	require.NoError(t, err)
-	if e.Ops().GPU() == nil {
+	if tensorop.Of(e).GPU() == nil {
 		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
 	}
 	return &Bench{Engine: e, Pool: c, T: t, Rand: NewSeeded(t), Far: true, GPU: true}

@@ -16,6 +16,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/cublas"
 	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 )
 
@@ -40,7 +41,7 @@ func newWithoutBLAS(t *testing.T) (*bench, *bytes.Buffer) {
 	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
 	e, err := cupool.NewEngine(enginetest.Poisoned{Pool: c})
 	require.NoError(t, err)
-	if e.Ops().GPU() == nil {
+	if tensorop.Of(e).GPU() == nil {
 		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
 	}
 	return &bench{&enginetest.Bench{Engine: e, Pool: c, T: t, Rand: enginetest.NewSeeded(t), Far: true, GPU: true}}, log
@@ -107,7 +108,7 @@ func TestGPUProductsOfTransposes(t *testing.T) {
 				}
 				want, got := must(e.Empty(dt, s[0], s[2])), must(e.Empty(dt, s[0], s[2]))
 				require.NoError(t, e.MatMul(marked[0], marked[1], want))
-				ok, err := e.Ops().GPU().MatMul(operands[0], operands[1], got, transposed[0], transposed[1])
+				ok, err := tensorop.Of(e).GPU().MatMul(operands[0], operands[1], got, transposed[0], transposed[1])
 				require.NoError(t, err)
 				require.True(t, ok)
 				e.RequireSame(e.Host(want), got, fmt.Sprint(dt, s, transposed))
@@ -117,7 +118,7 @@ func TestGPUProductsOfTransposes(t *testing.T) {
 	}
 	a, b, c := must(e.Empty(tensor.Float32, 2, 3)), must(e.Empty(tensor.Float32, 2, 3)), must(e.Empty(tensor.Float32, 3))
 	for _, ts := range [][3]*tensor.Dense{{a, b, a}, {a, a, b}, {a, c, b}} {
-		ok, err := e.Ops().GPU().MatMul(ts[0], ts[1], ts[2], false, false)
+		ok, err := tensorop.Of(e).GPU().MatMul(ts[0], ts[1], ts[2], false, false)
 		require.NoError(t, err)
 		require.False(t, ok)
 	}

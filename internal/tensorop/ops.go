@@ -62,6 +62,10 @@ type Ops struct {
 // New returns the operations of m. g is nil where its device does not compute.
 func New(m Memory, g *gpu.Ops) *Ops { return &Ops{m: m, gpu: g} }
 
+// Of returns the operations of a *cupool.Engine, for the packages of this module that
+// compute with its memory, such as nn. Package cupool sets it.
+var Of func(engine any) *Ops
+
 // GPU returns the operations of the engine's GPU. They are nil where the device
 // does not compute, which they allow for.
 func (ops *Ops) GPU() *gpu.Ops { return ops.gpu }
