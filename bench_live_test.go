@@ -103,13 +103,14 @@ func (r *liveBlocks) run(b *testing.B, before int) {
 	for range before {
 		r.step(b)
 	}
-	r.c.ResetAccumulated()
+	start := r.c.Stats()
 	b.ReportAllocs()
 	for b.Loop() {
 		r.step(b)
 	}
 	st := r.c.Stats()
-	b.ReportMetric(100*st.HitRatio(), "%hit")
+	hits, misses := st.Hits-start.Hits, st.Misses-start.Misses
+	b.ReportMetric(100*float64(hits)/float64(max(hits+misses, 1)), "%hit")
 	b.ReportMetric(float64(st.LiveBytes)/float64(st.All.ReservedBytes.Current), "live/reserved")
 	// Free blocks that share a segment have books like live ones.
 	blocks := st.All.Active.Current + st.All.InactiveSplit.Current

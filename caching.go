@@ -52,6 +52,7 @@ type Pool struct {
 	guards    *sanitize.Guards // nil: none
 
 	stacks origins.Table
+	labels labels
 	later  laterStack // that FreeLater was given
 	counts
 

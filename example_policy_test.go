@@ -93,7 +93,7 @@ func ExamplePool_WithLabel() {
 	if err := errors.Join(w.Free(), tmp.Free()); err != nil {
 		log.Fatal(err)
 	}
-	for _, l := range pool.Labels() {
+	for _, l := range pool.Stats().Labels {
 		var now cupool.LabelStats = l
 		fmt.Println(now.Label, now.Blocks.Current, "blocks; at most", now.Bytes.Peak>>20, "MiB")
 	}
@@ -118,11 +118,11 @@ func ExampleEngine_ScopeLabeled() {
 	if _, err := eng.Empty(tensor.Float32, 1024); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(pool.Labels()[0].Label, pool.Labels()[0].Bytes.Current, "bytes")
+	fmt.Println(pool.Stats().Labels[0].Label, pool.Stats().Labels[0].Bytes.Current, "bytes")
 	if err := forward.Close(); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(pool.Labels()[0].Label, pool.Labels()[0].Bytes.Current, "bytes")
+	fmt.Println(pool.Stats().Labels[0].Label, pool.Stats().Labels[0].Bytes.Current, "bytes")
 	// Output:
 	// forward 4096 bytes
 	// forward 0 bytes

@@ -135,7 +135,8 @@ func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.
 		label = new(string)
 	} else {
 		h.NoHomes() // a home is of no use to such blocks
-		b.SetOrigin(h.c.stacks.SetLabel(b.Origin(), *label, b.Requested()))
+		b.SetOrigin(h.c.stacks.SetLabel(b.Origin(), *label))
+		h.c.labels.add(*label, 1, b.Requested())
 	}
 	h.noteBlock(snapshot.Alloc, id, b, weight, *label, &stack)
 }
@@ -166,7 +167,7 @@ func (h *streamHeap) noteFreeLocked(id block.ID, b *block.Block) {
 	if origin != 0 && h.quarantine != nil {
 		h.c.stacks.Freed(origin, stack)
 	}
-	h.noteBlock(snapshot.FreeRequested, id, b, weight, o.Label(), &stack)
+	h.noteBlock(snapshot.FreeRequested, id, b, weight, o.Label, &stack)
 }
 
 // forgetLocked forgets the origin of a watched block that nothing uses any more, and reports
@@ -174,9 +175,12 @@ func (h *streamHeap) noteFreeLocked(id block.ID, b *block.Block) {
 func (h *streamHeap) forgetLocked(id block.ID, b *block.Block) (rehome bool) {
 	log, origin := &h.c.dev.history, b.Origin()
 	o := h.c.stacks.At(origin)
-	h.noteBlock(snapshot.FreeCompleted, id, b, log.Freed(o.Weight), o.Label(), nil)
+	h.noteBlock(snapshot.FreeCompleted, id, b, log.Freed(o.Weight), o.Label, nil)
 	if origin != 0 {
-		h.c.stacks.Drop(origin, b.Requested())
+		if o.Labeled {
+			h.c.labels.take(o.Label, b.Requested())
+		}
+		h.c.stacks.Drop(origin)
 		b.SetOrigin(0)
 	}
 	return o.Homed && !h.unusable()

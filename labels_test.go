@@ -1,7 +1,6 @@
 package cupool_test
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -31,34 +30,30 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, []cupool.LabelStats{
 		{Label: "decoder"},
 		{Label: "encoder", Blocks: stat(2, 2, 2, 0), Bytes: stat(3*mib+1000, 3*mib+1000, 3*mib+1000, 0)},
-	}, c.Labels())
+	}, c.Stats().Labels)
 
 	require.Regexp(t, `^0 small: \[Live 1K encoder\].*\[Live 3M encoder\]\[Live 5M\]`, strings.ReplaceAll(c.Layout(), "\n", ""))
 	require.NoError(t, dec.Free(a), "who frees it does not matter")
 	require.NoError(t, c.FreePtr(b.Ptr(), b.Size()))
 	require.ErrorIs(t, enc.Free(b), cupool.ErrDoubleFree)
-	require.Equal(t, cupool.LabelStats{Label: "encoder", Blocks: stat(0, 2, 2, 2), Bytes: stat(0, 3*mib+1000, 3*mib+1000, 3*mib+1000)}, c.Labels()[1])
+	require.Equal(t, cupool.LabelStats{Label: "encoder", Blocks: stat(0, 2, 2, 2), Bytes: stat(0, 3*mib+1000, 3*mib+1000, 3*mib+1000)}, c.Stats().Labels[1])
 
 	// A block that others use counts until they are done.
 	p := alloc(c.WithLabel("decoder"), 2*mib)
 	x.run("busy:1")
 	require.NoError(t, c.FreeOn(p, x.stream("1")))
-	require.EqualValues(t, 2*mib, c.Labels()[0].Bytes.Current)
+	require.EqualValues(t, 2*mib, c.Stats().Labels[0].Bytes.Current)
 	x.run("idle:1 process")
-	require.Zero(t, c.Labels()[0].Bytes.Current)
+	require.Zero(t, c.Stats().Labels[0].Bytes.Current)
 
 	c.ResetPeak()
-	require.Equal(t, stat(0, 0, 2*mib, 2*mib), c.Labels()[0].Bytes)
-	c.ResetAccumulated()
-	require.Equal(t, stat(0, 0, 0, 0), c.Labels()[0].Bytes)
+	require.Equal(t, stat(0, 0, 2*mib, 2*mib), c.Stats().Labels[0].Bytes)
 
 	alloc(dec, 512)
-	var text bytes.Buffer
-	require.NoError(t, c.WriteStats(&text))
-	require.Contains(t, text.String(), "\nfor decoder: 1 blocks, 512 B; at most 1, 512 B\n")
+	require.Contains(t, c.Stats().String(), "\nfor decoder: 1 blocks, 512 B; at most 1, 512 B\n")
 	err := c.Close()
 	require.ErrorContains(t, err, "1 block, 512 B, for decoder")
-	require.Zero(t, c.Labels()[0].Bytes.Current)
+	require.Zero(t, c.Stats().Labels[0].Bytes.Current)
 	_, err = dec.Alloc(1, nil)
 	require.ErrorIs(t, err, cupool.ErrClosed)
 }
@@ -110,7 +105,7 @@ func TestLabelsInGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, c.Check())
-	for _, l := range c.Labels() {
+	for _, l := range c.Stats().Labels {
 		require.Zero(t, l.Blocks.Current)
 		require.Zero(t, l.Bytes.Current)
 		require.Equal(t, l.Bytes.Allocated, l.Bytes.Freed)

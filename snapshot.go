@@ -89,7 +89,7 @@ func (p *picture) named() []snapshot.Segment {
 func (c *Pool) holdersLocked(to *snapshot.Holders) {
 	c.eachSegmentLocked(func(seg *block.Segment, s *Stream) {
 		seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
-			to.Add(c.name, s.number, c.stacks.At(b.Origin()).Label(), stateOf(b), b.Size)
+			to.Add(c.name, s.number, c.stacks.At(b.Origin()).Label, stateOf(b), b.Size)
 		})
 	})
 }
@@ -162,13 +162,13 @@ func (c *Pool) Leaks() *LeakError {
 func (c *Pool) Layout() string { s := c.Snapshot(); return s.Layout() }
 
 // WithLabel returns the allocator as it is seen by a part of the program: what
-// is allocated through it stands under a name in Labels, WriteStats, Snapshot,
+// is allocated through it stands under a name in Stats, Snapshot,
 // Layout and a LeakError, whoever frees it. An Engine or a goroutine gets a
 // name of its own that way, a scope by Engine.ScopeLabeled; the same name
 // twice is one label. Such blocks take the lock of their stream's memory when
 // they are allocated and freed, so that every free is seen.
 func (c *Pool) WithLabel(name string) Allocator {
-	c.stacks.Label(name)
+	c.labels.add(name, 0, 0)
 	return &labeled{Pool: c, name: name, ctx: context.WithValue(context.Background(), labelKey{}, &name)}
 }
 

@@ -1,24 +1,26 @@
 package cupool
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"text/tabwriter"
 
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/ledger"
-	"github.com/cupool/cupool/internal/origins"
 )
 
-// Stat is one quantity over time, a count or bytes. Current is Allocated
-// minus Freed, unless ResetAccumulated came between.
+// Stat is one quantity over time, a count or bytes. Current is Allocated minus Freed.
 type Stat struct {
 	Current   int64
 	Peak      int64 // since the start or the last ResetPeak
-	Allocated int64 // sum of what was added, since the start or ResetAccumulated
-	Freed     int64 // sum of what was taken away, likewise
+	Allocated int64 // sum of what was added since the start
+	Freed     int64 // sum of what was taken away
 }
 
 // Add counts n more, for those who keep books of their own.
@@ -58,6 +60,9 @@ type PoolStats struct {
 // the others had. Events count where the streams were made: a private
 // pool uses those of its allocator (NewPool).
 type Stats struct {
+	Device string // Driver.Name
+	Pool   string // Pool.Name
+
 	All   PoolStats
 	Small PoolStats // requests up to Config.SmallLimit
 	Large PoolStats
@@ -89,6 +94,10 @@ type Stats struct {
 	BlocksPending  int64
 	MetadataBytes  int64 // Go memory that the books take
 	Streams        int64 // streams in use
+
+	// Labels are the statistics of all labels (WithLabel), by name. They are exact. A
+	// block that another pool lent is counted there.
+	Labels []LabelStats
 }
 
 // HitRatio returns the part of the allocations that needed no call to the
@@ -109,35 +118,25 @@ func (s Stats) Fragmentation() float64 {
 	return 1 - float64(s.LargestFree)/float64(s.CachedBytes)
 }
 
-// WriteStats prints the statistics, and those of labels, as a table for people.
-func (c *Pool) WriteStats(w io.Writer) error {
-	err := c.Stats().Write(w, c.driver.Name())
-	for _, l := range c.Labels() {
-		if err == nil {
-			err = l.write(w)
-		}
+// String returns the statistics, and those of labels, as a table for people.
+func (s Stats) String() string {
+	var sb strings.Builder
+	fmt.Fprintf(&sb, "cupool on %s", s.Device)
+	if s.Pool != "" {
+		fmt.Fprintf(&sb, ", pool %s", s.Pool)
 	}
-	return err
-}
-
-// Write prints the statistics as a table for people, under a title.
-func (s Stats) Write(w io.Writer, title string) error {
-	if _, err := fmt.Fprintf(w, "cupool on %s\n", title); err != nil {
-		return err
-	}
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	sb.WriteString("\n")
+	tw := tabwriter.NewWriter(&sb, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "\tcurrent\tpeak\tallocated\tfreed\t")
 	s.All.write(tw, "")
 	s.Small.write(tw, "small: ")
 	s.Large.write(tw, "large: ")
-	if err := tw.Flush(); err != nil {
-		return err
-	}
+	_ = tw.Flush() // a Builder takes everything
 	limit := "none"
 	if s.Limit > 0 {
 		limit = bytesize.Format(s.Limit)
 	}
-	_, err := fmt.Fprintf(w, `reserved %s = live %s + pending %s + cached %s; limit %s
+	fmt.Fprintf(&sb, `reserved %s = live %s + pending %s + cached %s; limit %s
 free blocks %d; largest free %s, fragmentation %.1f %%
 hits %d (%.2f %%), of them without a lock %d; misses %d, retries %d, out of memory %d
 driver: %d allocations, %d frees; stitches: %d, reused %d; moves between streams: %d; events: %d recorded, %d queries, %d failures
@@ -148,7 +147,10 @@ blocks pending %d, streams %d, books %s
 		s.Hits, 100*s.HitRatio(), s.MagazineHits, s.Misses, s.Retries, s.OOMs,
 		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.Moves, s.EventsRecorded, s.EventQueries, s.EventFailures,
 		s.BlocksPending, s.Streams, bytesize.Format(s.MetadataBytes))
-	return err
+	for _, l := range s.Labels {
+		fmt.Fprintf(&sb, "for %s: %d blocks, %s; at most %d, %s\n", l.Label, l.Blocks.Current, bytesize.Format(l.Bytes.Current), l.Blocks.Peak, bytesize.Format(l.Bytes.Peak))
+	}
+	return sb.String()
 }
 
 func (p PoolStats) write(w io.Writer, prefix string) {
@@ -180,18 +182,55 @@ type LabelStats struct {
 	Bytes  Stat // as requested
 }
 
-func (l *LabelStats) write(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "for %s: %d blocks, %s; at most %d, %s\n", l.Label, l.Blocks.Current, bytesize.Format(l.Bytes.Current), l.Blocks.Peak, bytesize.Format(l.Bytes.Peak))
-	return err
+// labels are the statistics of a pool's labels, by name. The zero value has none. Its
+// methods are safe from several goroutines.
+type labels struct {
+	mu   sync.Mutex
+	list []*LabelStats
 }
 
-// Labels returns the statistics of all labels, by name. They are exact. A
-// block that another pool lent is counted there.
-func (c *Pool) Labels() (all []LabelStats) {
-	for _, l := range c.stacks.Labels() {
-		all = append(all, LabelStats{l.Name, Stat(l.Blocks), Stat(l.Bytes)})
+// ofLocked returns a label's statistics, which it makes when they are new.
+func (l *labels) ofLocked(name string) *LabelStats {
+	i, ok := slices.BinarySearchFunc(l.list, name, func(s *LabelStats, name string) int { return cmp.Compare(s.Label, name) })
+	if !ok {
+		l.list = slices.Insert(l.list, i, &LabelStats{Label: name})
+	}
+	return l.list[i]
+}
+
+// add counts blocks that stand under a label, and their bytes as requested.
+func (l *labels) add(name string, blocks, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.ofLocked(name)
+	s.Blocks.Add(blocks)
+	s.Bytes.Add(bytes)
+}
+
+// take counts one block less.
+func (l *labels) take(name string, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.ofLocked(name)
+	s.Blocks.Take(1)
+	s.Bytes.Take(bytes)
+}
+
+func (l *labels) all() (all []LabelStats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.list {
+		all = append(all, *s)
 	}
 	return all
+}
+
+func (l *labels) resetPeaks() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.list {
+		s.Blocks.Peak, s.Bytes.Peak = s.Blocks.Current, s.Bytes.Current
+	}
 }
 
 // counts are the statistics that the ledgers do not hold.
@@ -199,25 +238,6 @@ type counts struct {
 	misses, retries, ooms           atomic.Int64
 	driverAllocs, driverFrees       atomic.Int64 // of segments; vmem.Mapper counts handles
 	moves, movedBytes, decayedBytes atomic.Int64
-}
-
-// eachCount calls f for every counter that ResetAccumulated resets.
-func (c *Pool) eachCount(f func(*atomic.Int64)) {
-	for _, n := range [...]*atomic.Int64{
-		&c.misses, &c.retries, &c.ooms, &c.driverAllocs, &c.driverFrees, &c.moves, &c.movedBytes, &c.decayedBytes,
-		&c.space.Stitches, &c.space.StitchReuses,
-	} {
-		f(n)
-	}
-	if c.memory != nil {
-		f(&c.memory.Creates)
-		f(&c.memory.Releases)
-	}
-	if e := &c.dev.events; c == c.dev.root { // events count where the streams were made
-		f(&e.Recorded)
-		f(&e.Queries)
-		f(&e.Failures)
-	}
 }
 
 // sum returns the totals of all ledgers; the heaps are all of the pool's and
@@ -242,17 +262,18 @@ func (c *Pool) Stats() Stats {
 		h.Count(&got)
 		meta += h.Magazine.Bytes()
 	}
-	t, base, book := c.sum(heaps), c.space.Book.Base(), &c.space.Book
+	t, book := c.sum(heaps), &c.space.Book
 	st := Stats{
-		All:   statsOf(book, &t, &base, all, &got[small], &got[large]),
-		Small: statsOf(book, &t, &base, small, &got[small]),
-		Large: statsOf(book, &t, &base, large, &got[large]),
+		Device: c.driver.Name(), Pool: c.name, Labels: c.labels.all(),
+		All:   statsOf(book, &t, all, &got[small], &got[large]),
+		Small: statsOf(book, &t, small, &got[small]),
+		Large: statsOf(book, &t, large, &got[large]),
 		Limit: c.budget.Printed(), Misses: c.misses.Load(), Retries: c.retries.Load(), OOMs: c.ooms.Load(),
 		DriverAllocs: c.driverAllocs.Load(), DriverFrees: c.driverFrees.Load(),
 		Stitches: c.space.Stitches.Load(), StitchReuses: c.space.StitchReuses.Load(),
 		Moves: c.moves.Load(), MovedBytes: c.movedBytes.Load(), DecayedBytes: c.decayedBytes.Load(), AsleepBytes: c.asleepBytes.Load(),
 		BlocksPending: t[all][ledger.PendingBlocks].Now(), PendingBytes: t[all][ledger.PendingBytes].Now(),
-		MagazineHits:  t[all][ledger.MagazineHits].Added - base[all][ledger.MagazineHits].Added,
+		MagazineHits:  t[all][ledger.MagazineHits].Added,
 		MetadataBytes: meta + c.space.Bytes(),
 		Streams:       int64(len(c.dev.openStreams())),
 	}
@@ -274,18 +295,17 @@ func (c *Pool) Stats() Stats {
 	return st
 }
 
-// statsOf returns the statistics of a kind, or of both, from the totals of a book, from
-// the totals that counting began at, and from what lies in magazines, of which the
-// book does not know.
-func statsOf(b *ledger.Book, t, base *ledger.Totals, k ledger.Kind, magazines ...*heap.Census) PoolStats {
+// statsOf returns the statistics of a kind, or of both, from the totals of a book and
+// from what lies in magazines, of which the book does not know.
+func statsOf(b *ledger.Book, t *ledger.Totals, k ledger.Kind, magazines ...*heap.Census) PoolStats {
 	stat := func(q ledger.Quantity) Stat {
-		x, was := t[k][q], base[k][q]
-		return Stat{Current: x.Now(), Peak: b.Peak(k, q), Allocated: x.Added - was.Added, Freed: x.Taken - was.Taken}
+		x := t[k][q]
+		return Stat{Current: x.Now(), Peak: b.Peak(k, q), Allocated: x.Added, Freed: x.Taken}
 	}
 	active := func(out, pending, most ledger.Quantity) Stat {
 		s, p := stat(out), t[k][pending].Now()
 		s.Current += p
-		s.Freed -= p - base[k][pending].Now()
+		s.Freed -= p
 		s.Peak = b.Peak(k, most)
 		return s
 	}
@@ -330,28 +350,11 @@ func (c *Pool) usage() (live, cached int64) {
 	return live, cached - live - pending
 }
 
-// ResetPeak sets every peak to the current value.
+// ResetPeak sets every peak to the current value, those of labels too.
 func (c *Pool) ResetPeak() {
 	heaps, unlock := c.lockAll()
 	defer unlock()
 	c.sum(heaps)
 	c.space.Book.ResetPeaks(ledgers(heaps))
-	c.stacks.Reset(func(s *origins.Count) { s.Peak = s.Current })
-}
-
-// ResetAccumulated sets to zero what was allocated and freed so far, hits,
-// misses and the other counters of calls. Current values and peaks stay.
-func (c *Pool) ResetAccumulated() {
-	heaps, unlock := c.lockAll()
-	defer unlock()
-	var got [2]heap.Census
-	for _, h := range heaps {
-		h.CountHits()
-		h.Count(&got)
-	}
-	base := c.sum(heaps)
-	heap.TakeCached(&base, &got)
-	c.space.Book.Reset(base)
-	c.eachCount(func(n *atomic.Int64) { n.Store(0) })
-	c.stacks.Reset(func(s *origins.Count) { s.Allocated, s.Freed = 0, 0 })
+	c.labels.resetPeaks()
 }

@@ -1,7 +1,6 @@
 package cupool_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -115,37 +114,10 @@ func TestResetPeak(t *testing.T) {
 	require.EqualValues(t, 3, c.Stats().All.Allocation.Allocated, "the sums stay")
 }
 
-func TestResetAccumulated(t *testing.T) {
-	for _, magazines := range []bool{false, true} {
-		c, d := newPool(t, 1<<30, func(cfg *cupool.Config) {
-			if magazines {
-				cfg.MagazineBytes = 0
-			}
-		})
-		x := newScript(t, c, d).run("b=2M a=1M free:a a=1M free:a a=1M free:a")
-		c.ResetAccumulated()
-		st := c.Stats()
-		for _, s := range []cupool.Stat{st.All.Allocation, st.All.Active, st.All.AllocatedBytes, st.All.ActiveBytes, st.All.RequestedBytes, st.All.ReservedBytes, st.Small.Allocation} {
-			require.Zero(t, s.Allocated)
-			require.Zero(t, s.Freed)
-		}
-		require.EqualValues(t, 2*mib, st.LiveBytes, "current values stay")
-		for name, n := range map[string]int64{"hits": st.Hits, "misses": st.Misses, "magazine hits": st.MagazineHits,
-			"driver allocs": st.DriverAllocs, "driver frees": st.DriverFrees, "ooms": st.OOMs, "retries": st.Retries, "events": st.EventsRecorded} {
-			require.Zero(t, n, name)
-		}
-		x.run("a=1M free:a free:b a=1M")
-		got := c.Stats().All.Allocation
-		require.Equal(t, cupool.Stat{Current: 1, Peak: got.Peak, Allocated: 2, Freed: 2}, got)
-	}
-}
-
-func TestWriteStats(t *testing.T) {
+func TestStatsString(t *testing.T) {
 	c, d := newPool(t, 1<<30)
 	newScript(t, c, d).run("a=2M b=3M s=1000 free:a")
-	var sb strings.Builder
-	require.NoError(t, c.WriteStats(&sb))
-	text := sb.String()
+	text := c.Stats().String()
 	for _, line := range []string{
 		"cupool on counting\n",
 		"                            current       peak  allocated   freed\n",
@@ -163,25 +135,6 @@ func TestWriteStats(t *testing.T) {
 		require.Contains(t, text, line)
 	}
 	require.Len(t, strings.Split(strings.TrimSpace(text), "\n"), 2+3*9+5)
-}
-
-// brokenWriter fails after n bytes.
-type brokenWriter struct{ n int }
-
-func (w *brokenWriter) Write(p []byte) (int, error) {
-	if w.n -= len(p); w.n < 0 {
-		return 0, errors.New("disk full")
-	}
-	return len(p), nil
-}
-
-func TestWriteStatsErrors(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
-	var sb strings.Builder
-	require.NoError(t, c.WriteStats(&sb))
-	for _, n := range []int{0, 30, sb.Len() - 1} {
-		require.ErrorContains(t, c.WriteStats(&brokenWriter{n}), "disk full", "after %d bytes", n)
-	}
 }
 
 // A free range that grows does not count as split for a moment.

@@ -192,7 +192,7 @@ func TestScopeLabeled(t *testing.T) {
 	}
 	bytes := func(c *cupool.Pool) map[string]int64 {
 		all := map[string]int64{}
-		for _, l := range c.Labels() {
+		for _, l := range c.Stats().Labels {
 			all[l.Label] = l.Bytes.Current
 		}
 		return all

@@ -106,7 +106,7 @@ func (c *Pool) shedBeyond() error {
 
 // Reset ends the life of all blocks of the allocator, or of the private pool that
 // it is called on, live ones too, and gives all their memory back to the device.
-// The allocator and its streams go on, and its statistics begin anew. It waits for
+// The allocator and its streams go on, and its peaks begin anew. It waits for
 // the work of all streams first. The handles are as after Free: their use fails
 // with ErrDoubleFree or ErrUseAfterFree. Other pools keep their blocks. Nothing may
 // be allocated, nor work be submitted on the blocks, before Reset returns. Take it
@@ -136,7 +136,6 @@ func (c *Pool) Reset() error {
 	}
 	_, err := c.releaseHeaps()
 	clear(c.idle.regrets)
-	c.ResetAccumulated()
 	c.ResetPeak()
 	return err
 }

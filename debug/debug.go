@@ -38,7 +38,7 @@
 //	.../                the page
 //	.../pools           the allocators and their private pools: ID, name, device, abilities
 //	.../stats           cupool.Stats as JSON
-//	.../stats.txt       the same as a table for people (WriteStats)
+//	.../stats.txt       the same as a table for people (Stats.String)
 //	.../labels          []cupool.LabelStats as JSON
 //	.../snapshot        snapshot.Snapshot as JSON
 //	.../snapshot.pickle the same for PyTorch's viewer (WriteSnapshot)

@@ -46,16 +46,15 @@ func newFrozen(in info, p snapshot.Snapshot) *frozen {
 func (f *frozen) info() info { return f.in }
 
 func (f *frozen) stats() cupool.Stats             { return statsOf(f.picture) }
-func (f *frozen) writeStats(w io.Writer) error    { return f.stats().Write(w, f.in.Name) }
 func (f *frozen) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, f.picture) }
 func (f *frozen) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, f.picture) }
 func (f *frozen) snapshot() snapshot.Snapshot     { return f.picture }
 func (f *frozen) series(time.Time) *series        { return f.course }
 func (f *frozen) lastOOM() *failure               { return nil }
 
-// labels counts the blocks of each label.
-func (f *frozen) labels() (all []cupool.LabelStats) {
-	for _, seg := range f.picture.Segments {
+// labelsOf counts the blocks of each label.
+func labelsOf(p snapshot.Snapshot) (all []cupool.LabelStats) {
+	for _, seg := range p.Segments {
 		for _, b := range seg.Blocks {
 			if b.Label == "" || b.State != snapshot.Live && b.State != snapshot.Pending {
 				continue
@@ -110,6 +109,7 @@ func statsOf(p snapshot.Snapshot) (st cupool.Stats) {
 	st.PendingBytes = st.All.ActiveBytes.Current - st.LiveBytes
 	st.CachedBytes = st.All.ReservedBytes.Current - st.All.ActiveBytes.Current
 	st.Streams = int64(len(streams))
+	st.Device, st.Pool, st.Labels = p.Device, p.Pool, labelsOf(p)
 	return st
 }
 

@@ -105,10 +105,11 @@ var views = map[string]view{
 	"stats": func(w http.ResponseWriter, r *http.Request, of source) error { return reply(w, r, of.stats()) },
 	"stats.txt": func(w http.ResponseWriter, _ *http.Request, of source) error {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		return of.writeStats(w)
+		_, err := io.WriteString(w, of.stats().String())
+		return err
 	},
 	"labels": func(w http.ResponseWriter, r *http.Request, of source) error {
-		return reply(w, r, append([]cupool.LabelStats{}, of.labels()...))
+		return reply(w, r, append([]cupool.LabelStats{}, of.stats().Labels...))
 	},
 	"snapshot": func(w http.ResponseWriter, r *http.Request, of source) error {
 		attach(w, of, "json")

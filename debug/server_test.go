@@ -62,7 +62,7 @@ func TestPaths(t *testing.T) {
 		}, get[[]info](t, mux, prefix+"pools"))
 		assert.Equal(t, c.Stats(), get[cupool.Stats](t, mux, prefix+"stats"))
 		assert.Equal(t, p.Stats(), get[cupool.Stats](t, mux, prefix+"stats?pool=allocator/graphs"))
-		assert.Equal(t, c.Labels(), get[[]cupool.LabelStats](t, mux, prefix+"labels"))
+		assert.Equal(t, c.Stats().Labels, get[[]cupool.LabelStats](t, mux, prefix+"labels"))
 		assert.Equal(t, c.Snapshot().Segments, get[snapshot.Snapshot](t, mux, prefix+"snapshot").Segments)
 		over := get[series](t, mux, prefix+"series")
 		require.NotEmpty(t, over.Time)
@@ -273,6 +273,7 @@ func TestFrozenStats(t *testing.T) {
 		} {
 			assert.Equal(t, x[0], x[1], backing)
 		}
+		assert.Equal(t, []any{st.Device, st.Pool, st.Labels}, []any{got.Device, got.Pool, got.Labels})
 	}
 }
 

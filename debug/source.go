@@ -15,10 +15,8 @@ import (
 type source interface {
 	info() info
 	stats() cupool.Stats
-	writeStats(w io.Writer) error
 	writeSnapshot(w io.Writer) error
 	writeProfile(w io.Writer) error
-	labels() []cupool.LabelStats
 	snapshot() snapshot.Snapshot
 	lastOOM() *failure // nil: none
 	events(after uint64) []snapshot.Event
@@ -61,10 +59,8 @@ func (l *live) info() info {
 }
 
 func (l *live) stats() cupool.Stats             { return l.Stats() }
-func (l *live) writeStats(w io.Writer) error    { return l.WriteStats(w) }
 func (l *live) writeSnapshot(w io.Writer) error { return l.WriteSnapshot(w) }
 func (l *live) writeProfile(w io.Writer) error  { return l.WriteProfile(w) }
-func (l *live) labels() []cupool.LabelStats     { return l.Labels() }
 func (l *live) snapshot() snapshot.Snapshot     { return l.Snapshot() }
 
 func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }

@@ -13,7 +13,7 @@ type Stats struct {
 	// Sum has all of them added up. A Peak in it is the sum of the pools' peaks,
 	// which they may have reached at different moments: no sum was ever higher, but
 	// it may have been lower. LargestFree is the largest of one pool, as no block
-	// spans two. Limit is 0 where a pool has none.
+	// spans two. Limit is 0 where a pool has none. Labels are in the others alone.
 	Sum cupool.Stats
 }
 
@@ -43,9 +43,10 @@ func (s *Set) Stats() Stats {
 // add adds every number of a struct to that of another one of its type.
 func add(to, from reflect.Value) {
 	for i := range to.NumField() {
-		if f := to.Field(i); f.Kind() == reflect.Struct {
+		switch f := to.Field(i); f.Kind() {
+		case reflect.Struct:
 			add(f, from.Field(i))
-		} else {
+		case reflect.Int64:
 			f.SetInt(f.Int() + from.Field(i).Int())
 		}
 	}

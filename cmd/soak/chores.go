@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"time"
 
@@ -117,9 +116,9 @@ func (k *soak) chore(r *rand.Rand, c *cupool.Pool) (err error) {
 	case 4:
 		c.Snapshot()
 	case 5:
-		c.Labels()
+		_ = c.Stats()
 		c.Layout()
-		err = c.WriteStats(io.Discard)
+		_ = c.Stats().String()
 	case 6:
 		c.ResetPeak()
 	case 7:

@@ -61,7 +61,7 @@ func (k *soak) checkBooks() error {
 		blocks += st.All.Allocation.Current
 		bytes += st.All.RequestedBytes.Current
 	}
-	for _, l := range k.pool.Labels() {
+	for _, l := range k.pool.Stats().Labels {
 		if l.Label == trainingLabel {
 			blocks -= l.Blocks.Current
 			bytes -= l.Bytes.Current

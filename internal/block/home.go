@@ -66,11 +66,7 @@ const homeMark = 1 << 30
 // block it returns the number of no processor.
 func (b *Block) Home() int { return int(b.uses.Load()) - homeMark }
 
-// SetHomeGen remembers the generation up to which what the block did at home
-// is booked.
-func (b *Block) SetHomeGen(gen uint64) { b.link = homeLink(gen, b.StayNote()) }
-
-// HomeGen returns what SetHomeGen remembered.
+// HomeGen returns the generation up to which what the block did at home is booked.
 func (b *Block) HomeGen() uint64 {
 	return (uint64(b.link[0]) | uint64(b.link[1])<<32) & (1<<genBits - 1)
 }

@@ -67,7 +67,7 @@ func TestLeaveHome(t *testing.T) {
 func TestHomeGen(t *testing.T) {
 	for _, gen := range []uint64{0, 7, 1<<32 - 1, 1 << 32, 1<<56 - 1} {
 		var b Block
-		b.SetHomeGen(gen)
+		b.link = homeLink(gen, b.StayNote())
 		require.Equal(t, gen, b.HomeGen())
 	}
 }
@@ -110,7 +110,7 @@ func TestStay(t *testing.T) {
 		require.True(t, b.FreeHomed(gen))
 		require.Zero(t, b.TakeHomed(home))
 		require.Zero(t, b.TakeLast(home+1))
-		b.SetHomeGen(gen - 1)
+		b.link = homeLink(gen-1, b.StayNote())
 		require.EqualValues(t, 200, b.StayNote())
 		require.Equal(t, gen-1, b.HomeGen())
 		require.Equal(t, gen+1, b.TakeLast(home))

@@ -126,7 +126,7 @@ var battery = []struct {
 	{"sleep_in_goroutines", testSleepStorm},
 
 	{"statistics", testStats},
-	{"statistics_reset", testStatsReset},
+	{"statistics_sums", testStatsSums},
 
 	{"fault_walk", testFaults},
 	{"failing_events_quarantine", testQuarantine},

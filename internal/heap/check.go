@@ -129,17 +129,6 @@ func (n *Census) add(b *block.Block) {
 	}
 }
 
-// TakeCached counts what lies in magazines among what was taken.
-func TakeCached(base *ledger.Totals, got *[2]Census) {
-	for k := range got {
-		for _, t := range [...]*[ledger.Quantities]ledger.Tally{&base[k], &base[ledger.All]} {
-			t[ledger.OutBlocks].Taken += got[k].Cached
-			t[ledger.OutBytes].Taken += got[k].CachedBytes
-			t[ledger.RequestedBytes].Taken += got[k].CachedReq
-		}
-	}
-}
-
 // Compare verifies C1 for both kinds and their sum, given the totals of the pool's
 // ledgers, what was found in its heaps, and the bytes that count against its limit.
 func (s *Space) Compare(t ledger.Totals, got *[2]Census, counted int64) error {

@@ -64,7 +64,6 @@ func TestAskedOfClosedHeaps(t *testing.T) {
 func TestBecomesFragmented(t *testing.T) {
 	r, h, between := scattered(t)
 	require.EqualValues(t, 12, h.space.Memory.Creates.Load())
-	h.space.Memory.Creates.Store(0) // as ResetAccumulated does
 	h.asked = 0
 	for want := 6; want <= 18; want += 6 {
 		r.free(r.alloc(h, 12*mib))

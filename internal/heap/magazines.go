@@ -119,16 +119,6 @@ func (h *Heap) empty(live bool) bool {
 	return h.MergeFast() || found
 }
 
-// CountHits counts what went through the magazines so far.
-func (h *Heap) CountHits() {
-	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
-		if w := b.Word(); w.Has(block.Homed) {
-			h.countHits(b, int64(w.Gen()-b.HomeGen()))
-			b.SetHomeGen(w.Gen())
-		}
-	})
-}
-
 // Goroutines on several processors may be more than the blocks of a size are,
 // where they were never all out at once. A goroutine that finds none would empty
 // the magazines of the others, which then find none. A goroutine that only goes

@@ -51,10 +51,6 @@ func TestHomes(t *testing.T) {
 		}
 	}
 	hits := int64(b.Word().Gen() - gen)
-	h.CountHits()
-	require.Equal(t, hits, h.Ledger.Tallies(ledger.Small)[ledger.MagazineHits].Added)
-	h.CountHits()
-	require.Equal(t, hits, h.Ledger.Tallies(ledger.Small)[ledger.MagazineHits].Added, "once")
 	require.True(t, h.Flush())
 	require.Zero(t, h.HomedBytes())
 	require.Zero(t, h.CachedBytes())

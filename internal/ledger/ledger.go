@@ -160,7 +160,6 @@ type Book struct {
 	behind []*Ledger    // those that were the current one since they were last published
 	peaks  [3]amounts
 	past   Totals // of ledgers that were closed
-	base   Totals // what Reset was called at
 }
 
 // busyRest is how many changes a ledger makes without a look at the book when
@@ -441,13 +440,6 @@ func (b *Book) Past() Totals {
 	return b.past
 }
 
-// Base returns what Reset was called at.
-func (b *Book) Base() Totals {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.base
-}
-
 // ResetPeaks makes every peak what there is. Sum was just called, and the
 // ledgers are locked still.
 func (b *Book) ResetPeaks(ledgers []*Ledger) {
@@ -457,13 +449,6 @@ func (b *Book) ResetPeaks(ledgers []*Ledger) {
 	for _, l := range ledgers {
 		l.rooms = rooms{}
 	}
-}
-
-// Reset makes counting begin again from the totals given.
-func (b *Book) Reset(base Totals) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.base = base
 }
 
 // Check returns the first quantity that is above its peak, after Sum.

@@ -278,9 +278,6 @@ func TestClosedLedger(t *testing.T) {
 	require.EqualValues(t, Tally{70, 70}, sum[All][OutBytes])
 	require.EqualValues(t, Tally{63, 63}, sum[Large][RequestedBytes])
 	require.EqualValues(t, 100, b.Peak(Large, ReservedBytes))
-	require.Zero(t, b.Base())
-	b.Reset(sum)
-	require.Equal(t, sum, b.Base())
 }
 
 // TestCheckFindsQuantity: Check names a quantity that is above its peak.

@@ -132,7 +132,7 @@ func (m *Model) comparePicture(p *Pool, pic cupool.Snapshot) {
 // compareLabels holds the statistics of labels against what is live.
 func (m *Model) compareLabels(p *Pool) {
 	labels := map[string]cupool.LabelStats{}
-	for _, l := range p.Labels() {
+	for _, l := range p.Stats().Labels {
 		labels[l.Label] = l
 	}
 	m.mu.Lock()

@@ -25,7 +25,6 @@ type Tested interface {
 	Sleep(func(cupool.Block) bool) error
 	Wake() error
 	Stats() cupool.Stats
-	Labels() []cupool.LabelStats
 	Snapshot() cupool.Snapshot
 	Layout() string
 	Check() error

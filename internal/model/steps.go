@@ -780,7 +780,7 @@ func (r *runner) compareNow() {
 		}
 	default:
 		_ = p.Snapshot()
-		_ = p.Labels()
+		_ = p.Stats().String()
 	}
 }
 

@@ -3,9 +3,7 @@
 package origins
 
 import (
-	"cmp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 
@@ -14,26 +12,6 @@ import (
 
 // Stack is the program counters of the code that allocated a block.
 type Stack [20]uintptr
-
-// Count is a quantity over time.
-type Count struct{ Current, Peak, Allocated, Freed int64 }
-
-func (c *Count) add(n int64) {
-	c.Allocated += n
-	c.Current += n
-	c.Peak = max(c.Peak, c.Current)
-}
-
-func (c *Count) take(n int64) {
-	c.Freed += n
-	c.Current -= n
-}
-
-// Label is one name, and the blocks that stand under it.
-type Label struct {
-	Name          string
-	Blocks, Bytes Count
-}
 
 // Here returns the stack of the caller's caller.
 func Here() (s Stack) {
@@ -52,8 +30,10 @@ type Origin struct {
 	Weight float64 // of the sample that it is; 0: none
 	Homed  bool    // it came from a place in the magazines
 
+	Labeled bool // it stands under Label
+	Label   string
+
 	stack Stack
-	label *Label // nil: none
 	freed *Stack // nil: not recorded
 }
 
@@ -70,20 +50,12 @@ func (o Origin) FreedAt(allocator string) string {
 // Describe returns the stack as Go prints it, without the frames of the
 // allocator's package at its top, "" for none, and the label.
 func (o Origin) Describe(allocator string) (stack, label string) {
-	return callstack.Format(o.stack[:], isOf(allocator)), o.Label()
+	return callstack.Format(o.stack[:], isOf(allocator)), o.Label
 }
 
 // Frames is Describe with the stack's functions one by one.
 func (o Origin) Frames(allocator string) (stack []callstack.Frame, label string) {
-	return o.stack.Frames(allocator), o.Label()
-}
-
-// Label returns the name of the label, "" for none.
-func (o Origin) Label() string {
-	if o.label == nil {
-		return ""
-	}
-	return o.label.Name
+	return o.stack.Frames(allocator), o.Label
 }
 
 // isOf says which functions are of the allocator's package.
@@ -97,10 +69,9 @@ func isOf(allocator string) func(function string) bool {
 // of its origin, which is one more than its place in the list; 0 is no origin.
 // It is safe for use from several goroutines.
 type Table struct {
-	mu     sync.Mutex
-	list   []Origin
-	free   []uint32
-	labels []*Label // by name
+	mu   sync.Mutex
+	list []Origin
+	free []uint32
 }
 
 // Add remembers a stack and returns the number of the origin. The other arguments
@@ -122,14 +93,10 @@ func (t *Table) add(o Origin) uint32 {
 	return uint32(len(t.list))
 }
 
-// Drop forgets the origin of a block of so many bytes as requested.
-func (t *Table) Drop(i uint32, bytes int64) {
+// Drop forgets an origin.
+func (t *Table) Drop(i uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.list[i-1].label; l != nil {
-		l.Blocks.take(1)
-		l.Bytes.take(bytes)
-	}
 	t.free = append(t.free, i)
 }
 
@@ -150,52 +117,14 @@ func (t *Table) At(i uint32) Origin {
 	return t.list[i-1]
 }
 
-// Label makes the label of a name, when it is new.
-func (t *Table) Label(name string) {
+// SetLabel puts a block under a label. i is the number of its origin, 0 for none; the
+// number that it has then is returned.
+func (t *Table) SetLabel(i uint32, name string) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.label(name)
-}
-
-func (t *Table) label(name string) *Label {
-	i, ok := slices.BinarySearchFunc(t.labels, name, func(l *Label, name string) int { return cmp.Compare(l.Name, name) })
-	if !ok {
-		t.labels = slices.Insert(t.labels, i, &Label{Name: name})
-	}
-	return t.labels[i]
-}
-
-// SetLabel puts a block of so many bytes as requested under the label of a name. i
-// is the number of its origin, 0 for none; the number that it has then is returned.
-func (t *Table) SetLabel(i uint32, name string, bytes int64) uint32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.label(name)
 	if i == 0 {
 		i = t.add(Origin{})
 	}
-	t.list[i-1].label = l
-	l.Blocks.add(1)
-	l.Bytes.add(bytes)
+	t.list[i-1].Labeled, t.list[i-1].Label = true, name
 	return i
-}
-
-// Labels returns all labels, by name.
-func (t *Table) Labels() (all []Label) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.labels {
-		all = append(all, *l)
-	}
-	return all
-}
-
-// Reset calls reset for the counts of all labels.
-func (t *Table) Reset(reset func(*Count)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.labels {
-		reset(&l.Blocks)
-		reset(&l.Bytes)
-	}
 }

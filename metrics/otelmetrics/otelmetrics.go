@@ -8,9 +8,6 @@
 // other quantities, of which that of several pools is the sum, are observable
 // up-down counters. The attributes are the labels of package prom: device, pool,
 // kind and label.
-//
-// Pool.ResetAccumulated sets the counters to zero. Readers of cumulative figures
-// take that for a restart; a program whose reader wants deltas does not call it.
 package otelmetrics
 
 import (

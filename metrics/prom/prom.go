@@ -16,9 +16,7 @@
 //
 // Each quantity X of PoolStats and LabelStats, such as live_bytes, is four metrics:
 // cupool_X at present, cupool_peak_X, and the counters cupool_added_X_total and
-// cupool_removed_X_total. Pool.ResetAccumulated sets the counters to zero, which
-// Prometheus takes for a restart: rate and increase stay right. Ratios are left to
-// queries:
+// cupool_removed_X_total. Ratios are left to queries:
 //
 //	rate(cupool_hits_total[5m]) / (rate(cupool_hits_total[5m]) + rate(cupool_misses_total[5m]))
 //	1 - cupool_largest_free_bytes / cupool_cached_bytes

@@ -15,7 +15,7 @@ import (
 type Kind int
 
 const (
-	Counter Kind = iota // a sum that grows, but for Pool.ResetAccumulated
+	Counter Kind = iota // a sum that grows
 	Level               // a quantity of which that of several pools is the sum
 	Bound               // a peak, a limit or the largest of several
 )
@@ -95,7 +95,7 @@ func (r *reader) pool(c *cupool.Pool) {
 		return
 	}
 	device, name := text(c.Driver().Name()), text(cmp.Or(c.Name(), DefaultPool))
-	st, labels := c.Stats(), c.Labels()
+	st := c.Stats()
 	for _, m := range ofPool {
 		if m.root && c.Name() != "" || m.optional && m.value(&st) == 0 {
 			continue
@@ -109,7 +109,7 @@ func (r *reader) pool(c *cupool.Pool) {
 			r.add(Sample{&m.Metric, device, name, "all", m.ofKind(&st.All)})
 		}
 	}
-	for _, l := range labels {
+	for _, l := range st.Labels {
 		for _, m := range ofLabel {
 			r.add(Sample{&m.Metric, device, name, text(l.Label), m.ofLabel(&l)})
 		}
