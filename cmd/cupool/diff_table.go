@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cupool/cupool/cmd/cupool/internal/own"
+	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -28,49 +29,53 @@ func (d *diff) print(w io.Writer, before, after string, top int) error {
 		d.printTotals(w, before, after),
 		printChanges(w, "label", d.Labels, top, func(c *change) string { return cmp.Or(c.Label, "(no label)") }),
 		printChanges(w, "allocated at", d.Stacks, top, func(c *change) string { return place(c.Stack) }),
-		printChanges(w, "size", d.Sizes, top, func(c *change) string { return size(c.Size) }),
+		printChanges(w, "size", d.Sizes, top, func(c *change) string { return bytesize.Format(c.Size) }),
 		printSegments(w, d.Segments, top),
 	)
 }
 
-func (d *diff) printTotals(w io.Writer, before, after string) error {
-	cells := [][]string{{"", before, after, "change"}}
+func (d *diff) printTotals(out io.Writer, before, after string) error {
+	w := newTable(out)
+	fmt.Fprintf(w, "\t%s\t%s\tchange\t\n", before, after)
+	a, b := d.Before, d.After
 	for _, row := range []struct {
 		name string
 		a, b int64
-		text func(int64) string
-	}{
-		{"reserved", d.Before.Reserved, d.After.Reserved, size}, {"live", d.Before.Live, d.After.Live, size},
-		{"pending", d.Before.Pending, d.After.Pending, size}, {"cached", d.Before.Cached, d.After.Cached, size},
-		{"blocks", d.Before.Blocks, d.After.Blocks, comma}, {"segments", d.Before.Segments, d.After.Segments, comma},
-	} {
-		cells = append(cells, []string{row.name, row.text(row.a), row.text(row.b), signed(row.b-row.a, row.text)})
+	}{{"reserved", a.Reserved, b.Reserved}, {"live", a.Live, b.Live}, {"pending", a.Pending, b.Pending}, {"cached", a.Cached, b.Cached}} {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", row.name, bytesize.Format(row.a), bytesize.Format(row.b), grown(row.b-row.a))
 	}
-	return writeCells(w, cells)
+	fmt.Fprintf(w, "blocks\t%d\t%d\t%+d\t\n", a.Blocks, b.Blocks, b.Blocks-a.Blocks)
+	fmt.Fprintf(w, "segments\t%d\t%d\t%+d\t\n", a.Segments, b.Segments, b.Segments-a.Segments)
+	return w.Flush()
 }
 
-// signed prints a change; "0" is none.
-func signed(n int64, text func(int64) string) string {
-	switch {
-	case n > 0:
-		return "+" + text(n)
-	case n < 0:
-		return "-" + text(-n)
+// grown prints a change of bytes.
+func grown(bytes int64) string {
+	if bytes > 0 {
+		return "+" + bytesize.Format(bytes)
 	}
-	return "0"
+	return bytesize.Format(bytes)
 }
 
 // printChanges prints the largest changes, of growth and of what shrank.
-func printChanges(w io.Writer, title string, list []change, top int, name func(*change) string) error {
-	cells := [][]string{{"by " + title, "bytes", "change", "blocks", "change"}}
-	for _, c := range largest(list, top, (*change).bytes) {
-		cells = append(cells, []string{name(&c), size(whole(c.After.Bytes)), signed(whole(c.bytes()), size), comma(whole(c.After.Blocks)), signed(whole(c.blocks()), comma)})
+func printChanges(out io.Writer, title string, list []change, top int, name func(*change) string) error {
+	if len(list) == 0 {
+		return nil
 	}
-	return printTable(w, cells, len(list))
+	w := newTable(out)
+	fmt.Fprintf(w, "\nby %s\tbytes\tchange\tblocks\tchange\t\n", title)
+	for _, c := range largest(list, top, (*change).bytes) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f\t%+.0f\t\n", name(&c), bytesize.Format(whole(c.After.Bytes)), grown(whole(c.bytes())), c.After.Blocks, c.blocks())
+	}
+	return errors.Join(w.Flush(), leftOut(out, len(list)-top))
 }
 
-func printSegments(w io.Writer, list []segmentChange, top int) error {
-	cells := [][]string{{"by segment", "bytes", "change", ""}}
+func printSegments(out io.Writer, list []segmentChange, top int) error {
+	if len(list) == 0 {
+		return nil
+	}
+	w := newTable(out)
+	fmt.Fprint(w, "\nby segment\tbytes\tchange\t\t\n")
 	for _, s := range largest(list, top, func(s *segmentChange) float64 { return float64(s.After - s.Before) }) {
 		what := ""
 		switch {
@@ -83,9 +88,18 @@ func printSegments(w io.Writer, list []segmentChange, top int) error {
 		if s.Pool != "" {
 			name += " of pool " + s.Pool
 		}
-		cells = append(cells, []string{name, size(s.After), signed(s.After-s.Before, size), what})
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", name, bytesize.Format(s.After), grown(s.After-s.Before), what)
 	}
-	return printTable(w, cells, len(list))
+	return errors.Join(w.Flush(), leftOut(out, len(list)-top))
+}
+
+// leftOut says how many lines a table has no room for.
+func leftOut(out io.Writer, n int) error {
+	if n <= 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "and %d more with less change (-top)\n", n)
+	return err
 }
 
 // largest returns the n largest changes of a list in their order.
@@ -109,22 +123,3 @@ func largest[T any](list []T, n int, change func(*T) float64) []T {
 }
 
 func whole(f float64) int64 { return int64(math.Round(f)) }
-
-// printTable prints a table after an empty line, unless it is empty, and how many
-// of its lines were left out.
-func printTable(w io.Writer, cells [][]string, of int) error {
-	if of == 0 {
-		return nil
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-	if err := writeCells(w, cells); err != nil {
-		return err
-	}
-	if n := of + 1 - len(cells); n > 0 {
-		_, err := fmt.Fprintf(w, "and %s more with less change (-top)\n", comma(int64(n)))
-		return err
-	}
-	return nil
-}

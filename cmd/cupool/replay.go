@@ -47,7 +47,6 @@ requested; with a plan, the one at which most is requested.`
 const (
 	replayRepeats = 5   // of which the fastest counts, on the simulated device
 	plotParts     = 600 // of a trace, each with its highest and lowest point
-	explainParts  = 300 // the same with -explain, which has more to draw
 )
 
 // replayOptions are what the command line asks for.
@@ -74,7 +73,7 @@ func (o *replayOptions) flags() *flag.FlagSet {
 	fs.StringVar(&o.Device, "device", "sim", "`device`: sim (no memory behind it), host, or cuda")
 	fs.BoolVar(&o.json, "json", false, "print a line of JSON for each trace")
 	fs.BoolVar(&o.Explain, "explain", false, "say where the memory is that is reserved and not requested; see above")
-	fs.StringVar(&o.plot, "plot", "", "draw requested, live and reserved memory over time into this `file`, .svg or .png;\nwith -explain, what is reserved by reason")
+	fs.StringVar(&o.plot, "plot", "", "draw requested, live and reserved memory over time into this `file`, .svg or .png")
 	fs.BoolVar(&o.Verify, "verify", false, "write contents to the memory and check samples of them (host, cuda)")
 	fs.BoolVar(&o.Magazines, "magazines", false, "keep lock-free magazines as programs do; the results then vary a little")
 	fs.Usage = func() {}
@@ -95,9 +94,6 @@ func (o *replayOptions) complete(files []string) (err error) {
 			return err
 		}
 		o.Samples = plotParts
-		if o.Explain {
-			o.Samples = explainParts
-		}
 	}
 	if o.Device == "sim" && !o.Verify {
 		o.Repeat = replayRepeats
@@ -171,10 +167,7 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 			return err
 		}
 	}
-	switch {
-	case o.plot != "" && o.Explain:
-		return plotExplanations(o.plot, rows)
-	case o.plot != "":
+	if o.plot != "" {
 		return plotReplays(o.plot, rows)
 	}
 	return nil
@@ -227,28 +220,4 @@ func plotReplays(file string, rows []replayRow) error {
 		panels = append(panels, p)
 	}
 	return chart.Write(file, panels)
-}
-
-// plotExplanations draws a panel for each trace.
-func plotExplanations(file string, rows []replayRow) error {
-	var panels []chart.Stack
-	for _, r := range rows {
-		e := r.Explanation
-		p := chart.Stack{Title: shortName(r.Trace), Note: r.note(), Events: r.Events, Peak: e.Event, PeakBytes: e.Reserved}
-		requested := chart.Layer{Name: "requested", Peak: e.Requested}
-		layers := make([]chart.Layer, len(e.Lost))
-		for i, l := range e.Lost {
-			layers[i].Name, layers[i].Peak = e.Text(l.Reason), l.Bytes
-		}
-		for _, m := range e.Course {
-			p.At = append(p.At, m.Event)
-			requested.Bytes = append(requested.Bytes, m.Requested)
-			for i, l := range m.Lost {
-				layers[i].Bytes = append(layers[i].Bytes, l.Bytes)
-			}
-		}
-		p.Layers = append([]chart.Layer{requested}, layers...)
-		panels = append(panels, p)
-	}
-	return chart.WriteStacks(file, panels)
 }

@@ -1,5 +1,5 @@
-// Package chart draws the memory of replayed traces over time, also by what it is
-// used for, and curves of measurements, as SVG or PNG, with gonum's plots.
+// Package chart draws the memory of replayed traces over time, as SVG or PNG, with
+// gonum's plots.
 package chart
 
 import (

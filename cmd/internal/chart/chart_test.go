@@ -61,23 +61,6 @@ func TestSmallPanels(t *testing.T) {
 	}
 }
 
-func TestCurve(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "curve.svg")
-	require.NoError(t, WriteCurve(file, Curve{
-		Title: "how it grows", X: "blocks", Y: "ns",
-		Series: Series{"all", []Measured{{1e3, 50, 45, 60}, {1e5, 70, 70, 71}}},
-		Floor:  Series{"a part", []Measured{{1e3, 20, 19, 21}}},
-		Bound:  100, BoundName: "no more",
-	}))
-	svg, err := os.ReadFile(file)
-	require.NoError(t, err)
-	for _, text := range []string{">how it grows<", ">blocks<", ">ns<", ">1,000<", ">10,000<", ">100,000<", ">50.00<", ">70.00<", ">20.00<", ">all<", ">a part<", ">no more<"} {
-		require.Contains(t, string(svg), text)
-	}
-	require.NotContains(t, string(svg), ">1,000,000<")
-	require.NoError(t, WriteCurve(filepath.Join(t.TempDir(), "one.png"), Curve{Series: Series{Points: []Measured{{10, 1, 1, 1}}}}))
-}
-
 func TestErrors(t *testing.T) {
 	require.EqualError(t, CheckName("a.gif"), `a plot ends in .svg or .png, not ".gif"`)
 	require.Error(t, Write("plot", nil))

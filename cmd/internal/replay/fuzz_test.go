@@ -14,8 +14,8 @@ import (
 )
 
 // FuzzRun replays whatever trace reads: over segments, virtual memory and a plan,
-// on a device that is too small for some of it. A replay never fails, keeps the
-// allocator's books in order, and gives the same result again.
+// on a device that is too small for some of it. A replay never fails, and keeps
+// the allocator's books in order.
 func FuzzRun(f *testing.F) {
 	names, err := filepath.Glob("../../../testdata/traces/*.trace")
 	require.NoError(f, err)
@@ -37,17 +37,14 @@ func FuzzRun(f *testing.F) {
 		}
 		const capacity = 64 << 20
 		for _, backing := range []string{"segments", "vmm", "planned"} {
-			o := Options{Capacity: capacity, Backing: backing, Samples: 10, Inspect: (*cupool.Pool).Check}
+			o := Options{Capacity: capacity, Backing: backing, Samples: 10}
 			r, err := Run(context.Background(), tr, o)
 			require.NoError(t, err, backing)
 			require.Equal(t, len(tr.Events), r.Events)
 			require.Equal(t, tr.PeakRequested, r.PeakRequestedBytes)
 			require.LessOrEqual(t, r.PeakReservedBytes, int64(capacity))
 			require.LessOrEqual(t, r.FailedAllocs, int64(tr.Blocks))
-			again, err := Run(context.Background(), tr, o)
-			require.NoError(t, err)
-			require.Equal(t, r.PeakReservedBytes, again.PeakReservedBytes, backing)
-			require.Equal(t, r.FailedAllocs, again.FailedAllocs, backing)
+			require.NoError(t, After(context.Background(), tr, o, len(tr.Events), (*cupool.Pool).Check))
 		}
 		m := TorchModel(tr, capacity)
 		require.Equal(t, m, TorchModel(tr, capacity))

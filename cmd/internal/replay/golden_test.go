@@ -51,12 +51,12 @@ func outcome(t *testing.T, file string) string {
 	for _, backing := range []string{"segments", "vmm"} {
 		var layout string
 		o := Options{Backing: backing, Capacity: capacityOf(t, file)}
-		o.Inspect = func(c *cupool.Pool) error {
-			layout = c.Layout()
-			return c.Check()
-		}
 		r, err := Run(context.Background(), tr, o)
 		require.NoError(t, err)
+		require.NoError(t, After(context.Background(), tr, o, len(tr.Events), func(c *cupool.Pool) error {
+			layout = c.Layout()
+			return c.Check()
+		}))
 		fmt.Fprintf(&out, "%s: peak requested %d, reserved %d, driver allocs %d, frees %d, failed %d, first at event %d\n%s\n",
 			backing, r.PeakRequestedBytes, r.PeakReservedBytes, r.DriverAllocs, r.DriverFrees, r.FailedAllocs, r.FirstFailed, layout)
 	}

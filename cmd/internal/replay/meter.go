@@ -120,13 +120,6 @@ func (m *meter) mapped() []piece {
 	return all
 }
 
-// inUse returns the bytes of physical memory in use.
-func (m *meter) inUse() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.used
-}
-
 func (m *meter) MemAlloc(size int64) (cupool.Ptr, error) {
 	p, err := m.Driver.MemAlloc(size)
 	return p, m.charge(simdev.MemAlloc, size, 1, err, func() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 )
 
 // Options say how to replay. The zero value is the simulated device without
@@ -25,68 +26,63 @@ type Options struct {
 	Config cupool.Config
 
 	// Repeat is how often to replay, each time with a new allocator, for
-	// NsPerEvent: each part of the trace counts with its fastest time, because
-	// other programs on the computer only ever add to it. Everything else is
-	// of the first replay, the only one when allocations fail. 0 is 1.
+	// NsPerEvent: the fastest counts, because other programs on the computer only
+	// ever add to it. Everything else is of the first replay, the only one when
+	// allocations fail. 0 is 1.
 	Repeat int
 
-	// Explain makes Result.Explanation, of the first replay. Each event of it is
-	// timed for itself, so that NsPerEvent is too high unless Repeat is more.
-	Explain bool
-
-	Verify   bool                     // write contents and check them
-	Samples  int                      // how often to note the state of memory
-	Progress func(events int)         // called now and then with the events done since
-	Inspect  func(*cupool.Pool) error // called after the last event, with blocks still live
+	Explain  bool             // replay once more for Result.Explanation
+	Verify   bool             // write contents and check them
+	Samples  int              // how often to note the state of memory
+	Progress func(events int) // called now and then with the events done since
 }
 
-// A choice is a value of an option. set is nil for what this build does not
-// have.
-type choice struct {
-	name string
-	set  func(*cupool.Config)
-}
+const planned = "planned" // over virtual memory where the device has it
 
 var (
-	backings = []choice{
-		{"segments", func(c *cupool.Config) { c.Backing = cupool.BackingSegments }},
-		{"vmm", func(c *cupool.Config) { c.Backing = cupool.BackingVMM }},
-		{backingPlanned, func(*cupool.Config) {}}, // over vmm where the device has it
-	}
-	strategies = []choice{
-		{"best-fit", func(c *cupool.Config) { c.Strategy = cupool.BestFit }},
-		{"first-fit", func(c *cupool.Config) { c.Strategy = cupool.FirstFit }},
-		{"segregated", func(c *cupool.Config) { c.Strategy = cupool.Segregated }},
-		{"power-of-two", func(c *cupool.Config) { c.Strategy = cupool.PowerOfTwo }},
-	}
+	backings   = []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM}
+	strategies = []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated, cupool.PowerOfTwo}
 )
 
-const backingPlanned = "planned"
-
-func (o *Options) planned() bool { return o.Backing == backingPlanned }
-
-// Passes returns how often a trace is replayed unless allocations fail, which
-// is how often Progress hears of each event.
-func (o *Options) Passes() int {
-	n := max(o.Repeat, 1)
-	if o.planned() {
-		n++ // to be recorded
-	}
-	return n
-}
-
 // Backings returns the names that Options.Backing may have.
-func Backings() string { return names(backings) }
+func Backings() string { return names(backings) + ", " + planned }
 
 // Strategies returns the names that Options.Strategy may have.
 func Strategies() string { return names(strategies) }
 
-func names(choices []choice) string {
+func names[T fmt.Stringer](values []T) string {
 	var all []string
-	for _, c := range choices {
-		all = append(all, c.name)
+	for _, v := range values {
+		all = append(all, v.String())
 	}
 	return strings.Join(all, ", ")
+}
+
+// set sets a part of the configuration by its name.
+func set[T fmt.Stringer](part *T, name string, values []T) bool {
+	for _, v := range values {
+		if v.String() == name {
+			*part = v
+			return true
+		}
+	}
+	return false
+}
+
+func (o *Options) planned() bool { return o.Backing == planned }
+
+// Passes returns how often a trace is replayed unless allocations fail, which
+// is how often Progress hears of each event.
+func (o *Options) Passes() int {
+	recording := 0
+	if o.planned() {
+		recording = 1
+	}
+	n := max(o.Repeat, 1) + recording
+	if o.Explain {
+		n += 1 + recording
+	}
+	return n
 }
 
 // Check returns what is wrong with the options.
@@ -95,13 +91,13 @@ func (o *Options) Check() error {
 	return trial.complete()
 }
 
-// complete fills in defaults and applies the choices to Config.
+// complete fills in defaults and applies the names to Config.
 func (o *Options) complete() error {
 	if o.Capacity < 0 {
 		return fmt.Errorf("negative capacity %d", o.Capacity)
 	}
 	switch kind, _, _ := strings.Cut(o.Device, ":"); {
-	case o.Device == "" || o.Device == "sim":
+	case o.isSim():
 		if o.Verify {
 			return errors.New("the simulated device has no memory whose contents could be verified")
 		}
@@ -121,10 +117,13 @@ func (o *Options) complete() error {
 			o.Backing = o.Config.Backing.String()
 		}
 	}
-	if err := apply("strategy", strategies, o.Strategy, &o.Config); err != nil || o.Backing == "" {
-		return err
+	switch {
+	case !set(&o.Config.Strategy, o.Strategy, strategies):
+		return fmt.Errorf("unknown strategy %q: it is one of %s", o.Strategy, Strategies())
+	case o.Backing != "" && !o.planned() && !set(&o.Config.Backing, o.Backing, backings):
+		return fmt.Errorf("unknown backing %q: it is one of %s", o.Backing, Backings())
 	}
-	return apply("backing", backings, o.Backing, &o.Config)
+	return nil
 }
 
 // backingOf returns the name of the backing that a device gets.
@@ -133,18 +132,34 @@ func (o *Options) backingOf(d cupool.Driver) string {
 		return o.Backing
 	}
 	if _, ok := d.(cupool.VirtualMemory); ok {
-		return "vmm"
+		return cupool.BackingVMM.String()
 	}
-	return "segments"
+	return cupool.BackingSegments.String()
 }
 
-func apply(what string, choices []choice, name string, cfg *cupool.Config) error {
-	for _, c := range choices {
-		if c.name != name {
-			continue
+// Unlimited devices. A simulated one has nothing behind it; the host's
+// memory is address space until it is touched.
+const (
+	unlimitedSim  = 64 << 40
+	unlimitedHost = "host:1TiB"
+)
+
+func (o *Options) isSim() bool { return o.Device == "" || o.Device == "sim" }
+
+// open opens the device that the options name and sees to their Capacity.
+func (o *Options) open() (cupool.Driver, error) {
+	if o.isSim() {
+		capacity := o.Capacity
+		if capacity == 0 {
+			capacity = unlimitedSim
 		}
-		c.set(cfg)
-		return nil
+		return simdev.New(simdev.Config{Capacity: capacity}), nil
 	}
-	return fmt.Errorf("unknown %s %q: it is one of %s", what, name, names(choices))
+	if o.Capacity > 0 {
+		o.Config.Limit = o.Capacity
+	}
+	if o.Device == "host" {
+		return cupool.Open(unlimitedHost)
+	}
+	return cupool.Open(o.Device)
 }

@@ -32,7 +32,7 @@ func (r *run) rehearse(ctx context.Context) error {
 	r.planner, r.alloc = p, p
 	check := r.check
 	r.check = nil
-	if err := r.iteration(ctx, nil); err != nil {
+	if _, err := r.iteration(ctx); err != nil {
 		return err
 	}
 	if err := p.Wait(ctx); err != nil {
@@ -40,44 +40,40 @@ func (r *run) rehearse(ctx context.Context) error {
 	}
 	r.check = check
 	r.result.FailedAllocs, r.result.FirstFailed, r.result.Failure = 0, 0, nil
-	r.before = r.dev.meter.calls()
+	r.before = r.meter.calls()
 	r.oomsOld = r.pool.Stats().OOMs
 	if err := p.BeginIteration(); err != nil {
 		return err
 	}
 	r.pool.ResetPeak()
-	if r.o.Samples > 0 {
-		r.result.Reserved = []Point{{0, r.pool.Stats().All.ReservedBytes.Current}}
-	}
+	r.result.Reserved = []Point{{0, r.pool.Stats().All.ReservedBytes.Current}}
 	return nil
 }
 
-// iteration replays the trace as an iteration of its own and frees what is
-// left. It keeps the times, if there are any, of the parts that were faster.
-func (r *run) iteration(ctx context.Context, times []time.Duration) error {
+// iteration replays the trace as an iteration of its own, frees what is left, and
+// returns how long the events took.
+func (r *run) iteration(ctx context.Context) (took time.Duration, err error) {
 	if err := r.planner.BeginIteration(); err != nil {
-		return err
+		return 0, err
 	}
 	for from := 0; from < len(r.t.Events); from += chunk {
 		if err := ctx.Err(); err != nil {
-			return err
+			return 0, err
 		}
 		to := min(from+chunk, len(r.t.Events))
 		start := time.Now()
 		if err := r.replay(from, to); err != nil {
-			return err
+			return 0, err
 		}
-		if times != nil {
-			times[from/chunk] = min(times[from/chunk], time.Since(start))
-		}
+		took += time.Since(start)
 		if r.o.Progress != nil {
 			r.o.Progress(to - from)
 		}
 	}
-	return errors.Join(r.freeRest(), r.planner.EndIteration())
+	return took, errors.Join(r.freeRest(), r.planner.EndIteration())
 }
 
-// planOnly ends the measured iteration and repeats it for its times.
+// planOnly ends the measured iteration and repeats it for its time.
 func (r *run) planOnly(ctx context.Context) error {
 	if err := r.planner.EndIteration(); err != nil {
 		return err
@@ -86,9 +82,11 @@ func (r *run) planOnly(ctx context.Context) error {
 	r.result.Plan = &st
 	r.check = nil
 	for i := 1; i < r.o.Repeat && r.result.FailedAllocs == 0; i++ {
-		if err := r.iteration(ctx, r.result.times); err != nil {
+		took, err := r.iteration(ctx)
+		if err != nil {
 			return err
 		}
+		r.result.NsPerEvent = min(r.result.NsPerEvent, r.perEvent(took))
 	}
 	return nil
 }

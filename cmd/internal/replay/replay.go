@@ -2,11 +2,11 @@
 // made of them: how much it reserved, what it asked of the driver, what that
 // would have cost, and how long it took itself.
 //
-// Files: replay.go runs a trace, planned.go by a plan, options.go says how,
-// device.go opens what it runs on, meter.go counts the calls of devices that
-// do not, verify.go checks that memory keeps its contents, explain.go says when
-// most is reserved and lost.go why more than is requested, torchmodel.go is
-// PyTorch's default allocator on the same trace, for comparison.
+// Files: replay.go runs a trace, planned.go by a plan, options.go says how and on
+// which device, meter.go counts the calls of devices that do not, verify.go checks
+// that memory keeps its contents, explain.go says why more is reserved than
+// requested, torchmodel.go is PyTorch's default allocator on the same trace, for
+// comparison.
 package replay
 
 import (
@@ -49,11 +49,8 @@ type Result struct {
 
 	Plan *planner.Stats `json:"-"` // after the first planned replay
 
-	// What a plot needs, with Options.Samples only.
-	Samples  []Sample `json:"-"` // requested and live, at their ups and downs
+	Samples  []Sample `json:"-"` // requested and live, at their ups and downs; with Options.Samples
 	Reserved []Point  `json:"-"` // at every change
-
-	times []time.Duration // of each chunk of events
 }
 
 // Sample is what the program holds after an event.
@@ -79,36 +76,61 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (Result, error) {
 	if err := o.complete(); err != nil {
 		return Result{}, err
 	}
-	res, err := runOnce(ctx, t, o)
-	o.Samples, o.Inspect, o.Explain = 0, nil, false
+	res, err := runOnce(ctx, t, o, nil)
+	o.Samples = 0
 	for i := 1; i < o.Repeat && err == nil && res.FailedAllocs == 0 && !o.planned(); i++ {
 		var again Result
-		again, err = runOnce(ctx, t, o)
-		for k := range min(len(res.times), len(again.times)) {
-			res.times[k] = min(res.times[k], again.times[k])
-		}
+		again, err = runOnce(ctx, t, o, nil)
+		res.NsPerEvent = min(res.NsPerEvent, again.NsPerEvent)
 	}
-	var sum time.Duration
-	for _, d := range res.times {
-		sum += d
-	}
-	if res.times = nil; res.Events > 0 {
-		res.NsPerEvent = math.Round(10*float64(sum)/float64(res.Events)) / 10
+	if err == nil && o.Explain {
+		event := peakEvent(t, &res, o.planned())
+		o.Repeat = 1
+		_, err = runOnce(ctx, t, o, &look{event, func(r *run) (err error) {
+			res.Explanation, err = r.explain(event)
+			return err
+		}})
 	}
 	return res, err
 }
 
-func runOnce(ctx context.Context, t *trace.Trace, o Options) (Result, error) {
-	dev, err := openDevice(&o)
+// AtPeak replays a trace up to the first event at which it requests most, and
+// returns what the allocator holds then. It fails as Run does.
+func AtPeak(ctx context.Context, t *trace.Trace, o Options) (p cupool.Snapshot, err error) {
+	err = After(ctx, t, o, requestedPeak(t), func(c *cupool.Pool) error {
+		p = c.Snapshot()
+		return nil
+	})
+	return p, err
+}
+
+// After replays a trace and calls f after an event, from 1. It fails as Run does.
+func After(ctx context.Context, t *trace.Trace, o Options, event int, f func(*cupool.Pool) error) error {
+	err := o.complete()
+	if err == nil {
+		_, err = runOnce(ctx, t, o, &look{event, func(r *run) error { return f(r.pool) }})
+	}
+	return err
+}
+
+// look is what to do after an event.
+type look struct {
+	event int // from 1; 0 is the start
+	do    func(*run) error
+}
+
+func runOnce(ctx context.Context, t *trace.Trace, o Options, look *look) (Result, error) {
+	d, err := o.open()
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := newRun(t, o, dev)
+	dev, m := newMeter(d)
+	r, err := newRun(t, o, dev, m)
 	if err == nil && o.planned() {
 		err = r.rehearse(ctx)
 	}
 	if err == nil {
-		err = r.events(ctx)
+		err = r.events(ctx, look)
 	}
 	if err == nil {
 		err = r.finish()
@@ -132,7 +154,8 @@ func runOnce(ctx context.Context, t *trace.Trace, o Options) (Result, error) {
 type run struct {
 	t       *trace.Trace
 	o       Options
-	dev     device
+	dev     cupool.Driver // with its calls counted
+	meter   *meter
 	pool    *cupool.Pool
 	planner *planner.Planner // nil but for backing planned
 	alloc   cupool.Allocator // which of the two is asked
@@ -142,16 +165,14 @@ type run struct {
 	blocks  []cupool.Block // by ID; empty when not live, or never served
 	marks   []*cupool.Event
 	check   *checker // nil: contents are not verified
-
-	explainer *explainer // nil: nothing is explained
-	result    Result
-	at        int // the event that is being replayed, from 0
+	result  Result
+	at      int // the event that is being replayed, from 0
 }
 
-func newRun(t *trace.Trace, o Options, dev device) (*run, error) {
-	r := &run{t: t, o: o, dev: dev, blocks: make([]cupool.Block, t.Blocks), marks: make([]*cupool.Event, t.Marks)}
+func newRun(t *trace.Trace, o Options, dev cupool.Driver, m *meter) (*run, error) {
+	r := &run{t: t, o: o, dev: dev, meter: m, blocks: make([]cupool.Block, t.Blocks), marks: make([]*cupool.Event, t.Marks)}
 	cfg := o.Config
-	cfg.Driver = dev.Driver
+	cfg.Driver = dev
 	var err error
 	if r.pool, err = cupool.New(cfg); err != nil {
 		return r, err
@@ -166,67 +187,63 @@ func newRun(t *trace.Trace, o Options, dev device) (*run, error) {
 		r.streams = append(r.streams, s)
 	}
 	if o.Verify {
-		r.check = newChecker(dev.Driver, t)
+		r.check = newChecker(dev, t)
 	}
 	r.result = Result{
-		Trace: t.Name, Backing: o.backingOf(dev.Driver), Strategy: o.Strategy, Device: dev.Name(),
+		Trace: t.Name, Backing: o.backingOf(dev), Strategy: o.Strategy, Device: dev.Name(),
 		Events: len(t.Events), PeakRequestedBytes: t.PeakRequested,
-		times: make([]time.Duration, (len(t.Events)+chunk-1)/chunk),
 	}
 	return r, nil
 }
 
 // events replays all events, a chunk at a time.
-func (r *run) events(ctx context.Context) error {
-	stops := sampleEvents(r.t, r.o.Samples)
-	if len(stops) > 0 {
-		r.dev.meter.changed = r.noteReserved
-		defer func() { r.dev.meter.changed = nil }()
-	}
-	if r.o.Explain {
-		if err := r.beginExplaining(); err != nil {
-			return err
-		}
-	}
+func (r *run) events(ctx context.Context, look *look) error {
+	r.meter.changed = r.noteReserved
+	defer func() { r.meter.changed = nil }()
+	samples := sampleEvents(r.t, r.o.Samples)
 	runtime.GC() // what reading the trace left behind, now and not meanwhile
-	for from := 0; from < len(r.t.Events); {
+	var took time.Duration
+	for from := 0; ; {
+		if look != nil && look.event == from {
+			if err := look.do(r); err != nil {
+				return err
+			}
+		}
+		if from == len(r.t.Events) {
+			r.result.NsPerEvent = r.perEvent(took)
+			return nil
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		part := from / chunk
-		to := min((part+1)*chunk, len(r.t.Events))
-		if len(stops) > 0 {
-			to = min(to, stops[0])
+		to := min(from+chunk, len(r.t.Events))
+		if len(samples) > 0 {
+			to = min(to, samples[0])
 		}
-		if r.o.Explain {
-			to = from + 1
+		if look != nil && look.event > from {
+			to = min(to, look.event)
 		}
 		start := time.Now()
 		err := r.replay(from, to)
-		r.result.times[part] += time.Since(start)
+		took += time.Since(start)
 		if err != nil {
 			return err
 		}
-		sample := len(stops) > 0 && to == stops[0]
-		if sample {
+		if len(samples) > 0 && to == samples[0] {
 			requested, live := r.held()
 			r.result.Samples = append(r.result.Samples, Sample{to, requested, live})
-			stops = stops[1:]
-		}
-		if r.o.Explain {
-			if err := r.explainEvent(to, sample); err != nil {
-				return err
-			}
+			samples = samples[1:]
 		}
 		if r.o.Progress != nil {
 			r.o.Progress(to - from)
 		}
 		from = to
 	}
-	if r.o.Explain {
-		r.result.Explanation = r.explanation()
-	}
-	return nil
+}
+
+// perEvent returns the ns of an event, to a tenth.
+func (r *run) perEvent(took time.Duration) float64 {
+	return math.Round(10*float64(took)/float64(max(len(r.t.Events), 1))) / 10
 }
 
 // noteReserved keeps the last reserved bytes of each event.
@@ -348,14 +365,9 @@ func (r *run) finish() error {
 		res.Ratio = float64(res.PeakReservedBytes) / float64(res.PeakRequestedBytes)
 	}
 	res.OOMs = st.OOMs - r.oomsOld
-	calls := r.dev.meter.calls()
+	calls := r.meter.calls()
 	res.DriverAllocs, res.DriverFrees = calls.allocs-r.before.allocs, calls.frees-r.before.frees
 	res.DriverUsModelled = float64(calls.cost-r.before.cost) / float64(time.Microsecond)
-	if r.o.Inspect != nil {
-		if err := r.o.Inspect(r.pool); err != nil {
-			return err
-		}
-	}
 	err := r.freeRest()
 	if r.check != nil {
 		res.Checked = r.check.checked

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -176,6 +175,18 @@ func TestSamples(t *testing.T) {
 	}
 }
 
+func TestAtPeak(t *testing.T) {
+	for text, want := range map[string]int64{"a 1 3000000 0\na 2 5000000 0\nf 1\na 3 1000 0\nf 2\nf 3\n": 8000000, "# nothing\n": 0} {
+		p, err := AtPeak(t.Context(), parse(t, text), Options{})
+		require.NoError(t, err)
+		var requested int64
+		for _, seg := range p.Segments {
+			requested += seg.Requested
+		}
+		require.Equal(t, want, requested)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err := Run(ctx, random(t, 3, 3*chunk), Options{Progress: func(int) { cancel() }})
@@ -227,7 +238,7 @@ func TestMeter(t *testing.T) {
 				}
 				handles[x.handle] = true
 			}
-			require.Equal(t, m.inUse(), sum, "what is held is mapped, and nothing else")
+			require.Equal(t, m.used, sum, "what is held is mapped, and nothing else")
 		}
 	}
 }
@@ -264,54 +275,6 @@ func TestPatterns(t *testing.T) {
 	for id := range uint32(1000) {
 		require.NotZero(t, pattern(id))
 		require.NotEqual(t, pattern(id), pattern(id+1))
-	}
-}
-
-// recorded reads a trace of bench/testdata.
-func recorded(t testing.TB, name string) *trace.Trace {
-	t.Helper()
-	tr, err := trace.ReadFile(filepath.Join("../../../bench/testdata/traces", name+".trace.gz"))
-	require.NoError(t, err)
-	return tr
-}
-
-// What PyTorch itself reserved for these programs is within 3 % of the
-// model's. Of prefetch no such figure exists: its waiting for streams is not
-// in the trace, and the figure here is that of another program with the same
-// rules.
-func TestTorchModelOnRealTraces(t *testing.T) {
-	for name, want := range map[string]struct{ reserved, allocs int64 }{
-		"gpt2":     {19599982592, 191},
-		"resnet50": {3638558720, 104},
-		"vit_ckpt": {3479175168, 57},
-		"prefetch": {3894411264, 74},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := TorchModel(recorded(t, name), 0)
-			require.InEpsilon(t, want.reserved, r.PeakReservedBytes, 0.03)
-			require.InEpsilon(t, want.allocs, r.DriverAllocs, 0.03)
-		})
-	}
-}
-
-func TestTorchModel(t *testing.T) {
-	for name, c := range map[string]struct {
-		text     string
-		capacity int64
-		want     TorchResult
-	}{
-		"small blocks share 2 MiB":             {"a 0 1 0\na 1 1048576 0\na 2 1000 0", 0, TorchResult{PeakReservedBytes: 2 << 20, DriverAllocs: 1}},
-		"large ones 20 MiB":                    {"a 0 1048577 0\na 1 10485759 0", 0, TorchResult{PeakReservedBytes: 20 << 20, DriverAllocs: 1}},
-		"larger ones stand alone":              {"a 0 10485760 0\na 1 20971521 0", 0, TorchResult{PeakReservedBytes: 32 << 20, DriverAllocs: 2}},
-		"rests of 1 MiB stay":                  {"a 0 19922944 0\na 1 600000 0\na 2 1048576 0", 0, TorchResult{PeakReservedBytes: 22 << 20, DriverAllocs: 2}},
-		"streams do not share":                 {"a 0 100 0\nf 0\na 1 100 1", 0, TorchResult{PeakReservedBytes: 4 << 20, DriverAllocs: 2}},
-		"neighbours merge":                     {"a 0 8388608 0\na 1 8388608 0\nf 0\nf 1\na 2 20971520 0", 0, TorchResult{PeakReservedBytes: 20 << 20, DriverAllocs: 1}},
-		"a full device gets its segments back": {"a 0 20971520 0\nf 0\na 1 20971520 1", 30 << 20, TorchResult{PeakReservedBytes: 20 << 20, DriverAllocs: 2, DriverFrees: 1}},
-		"and may still be too small":           {"a 0 20971520 0\na 1 20971520 1\nf 1", 30 << 20, TorchResult{PeakReservedBytes: 20 << 20, DriverAllocs: 1, FailedAllocs: 1}},
-	} {
-		got := TorchModel(parse(t, c.text), c.capacity)
-		got.DriverUsModelled, got.Reserved = 0, nil
-		require.Equal(t, c.want, got, name)
 	}
 }
 
