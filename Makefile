@@ -1,5 +1,5 @@
 # What a developer runs. CI runs .ci/run, which is all of check and test.
-.PHONY: check test arm64 soak fuzz bench compare bench-peers gpu plot pgo house layers mutants
+.PHONY: check test arm64 soak fuzz bench compare bench-peers gpu plot pgo mutants
 SHELL = bash
 .SHELLFLAGS = -e -o pipefail -c
 
@@ -56,12 +56,6 @@ pgo: ## the profile that "cupool pgo" prints: what to make fast, for Go's compil
 	$(BENCH) -trimpath -benchtime 3s -o cupool.test -cpuprofile engine.prof \
 		-bench '^BenchmarkEngineAllocFree$$/^zeroing=off$$/^bytes=1048576$$' .
 	go tool pprof -proto -focus cupool/cupool -output cmd/cupool/cupool.pgo pool.prof engine.prof
-
-house: ## the size of each package, and how its files depend on each other
-	go run ./internal/house
-
-layers: ## docs/layers.svg: the packages and who imports whom
-	go run ./internal/house -picture docs/layers.svg
 
 mutants: ## breaks packages in one place at a time, and says which breaks no test sees: PKG="./nn ./ipc"
 	go run ./cmd/mutants $(or $(PKG),./internal/block ./internal/epoch ./internal/heap .)

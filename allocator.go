@@ -45,7 +45,7 @@
 //
 // A miss goes down from caching.go to ladder.go, from there to reclaim.go or
 // pending.go, to internal/heap and to the Driver, and comes back with a block. No
-// layer calls one above it; a test in internal/house holds the packages to that.
+// layer calls one above it; internal/imports_test.go holds the packages to that.
 //
 // # The way of one Free
 //

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/adaptor"
-	"github.com/cupool/cupool/internal/exampletest"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/trace"
 )
@@ -270,5 +269,3 @@ func TestFailureCallback(t *testing.T) {
 	require.Len(t, asked, n, "only when memory ran out")
 	require.NoError(t, a.Free(b))
 }
-
-func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }

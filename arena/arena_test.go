@@ -10,7 +10,6 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/arena"
 	"github.com/cupool/cupool/internal/conformance"
-	"github.com/cupool/cupool/internal/exampletest"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
@@ -45,8 +44,6 @@ func total(d *simdev.Device) (n int64) {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }
 
 func overflowing(cfg *arena.Config) { cfg.Overflow = true }
 

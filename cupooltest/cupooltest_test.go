@@ -11,10 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cupooltest"
-	"github.com/cupool/cupool/internal/exampletest"
 )
-
-func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }
 
 // recorder is a test that keeps what fails it, and runs its cleanups when told.
 type recorder struct {

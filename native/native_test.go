@@ -11,12 +11,9 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
-	"github.com/cupool/cupool/internal/exampletest"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/native"
 )
-
-func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }
 
 func openHost(t *testing.T) cupool.Driver {
 	d, err := cupool.OpenHost(cupool.HostConfig{})

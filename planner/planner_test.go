@@ -17,7 +17,6 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/atomic"
-	"github.com/cupool/cupool/internal/exampletest"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/planner"
 )
@@ -64,8 +63,6 @@ func newPlanned(t testing.TB, d cupool.Driver, cfg planner.Config, change ...fun
 }
 
 const mib = 1 << 20
-
-func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }
 
 // parseSize reads the sizes of these tests: they add, as in 1M+512.
 func parseSize(t testing.TB, s string) (sum int64) {

@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// memory is what a test process may map, in KiB: a mutant may ask for more and more.
-const memory = 16 << 20
+// memory is what a test process may have, in KiB, without what it maps of files or
+// only reserves: a mutant may ask for more and more.
+const memory = 8 << 20
 
 // bench runs the tests of some packages over a schema.
 type bench struct {
@@ -145,7 +146,7 @@ func (b *bench) run(tests []*test, limit time.Duration, variable string) (string
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit+10*time.Second)
 	defer cancel()
-	shell := fmt.Sprintf("ulimit -v %d; exec \"$@\"", memory)
+	shell := fmt.Sprintf("ulimit -d %d; exec \"$@\"", memory)
 	cmd := exec.CommandContext(ctx, "sh", "-c", shell, "sh", tests[0].binary,
 		"-test.failfast", "-test.timeout="+limit.String(), "-test.run=^("+strings.Join(names, "|")+")$")
 	cmd.Dir = tests[0].in

@@ -14,13 +14,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/exampletest"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/metrics/internal/metrics"
 	"github.com/cupool/cupool/metrics/otelmetrics"
 )
-
-func TestExamples(t *testing.T) { exampletest.Complete(t) }
 
 func newPool(t *testing.T) *cupool.Pool {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Name: "gpu"}), Limit: 1 << 30, Backing: cupool.BackingSegments})

@@ -1,9 +1,0 @@
-package debug
-
-import (
-	"testing"
-
-	"github.com/cupool/cupool/internal/exampletest"
-)
-
-func TestEveryIdentifierIsInAnExample(t *testing.T) { exampletest.Complete(t) }

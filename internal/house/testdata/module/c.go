@@ -1,3 +1,0 @@
-package cupool
-
-func init() { A() }

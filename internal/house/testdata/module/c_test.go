@@ -1,4 +1,0 @@
-package cupool
-
-// T is a test's.
-func T() {}

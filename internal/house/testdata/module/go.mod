@@ -1,3 +1,0 @@
-module github.com/cupool/cupool
-
-go 1.26.0
