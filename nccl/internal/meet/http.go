@@ -24,25 +24,12 @@ import (
 // patience is how long a connection may take for what does not wait for ranks.
 const patience = 10 * time.Second
 
-// A server listens at an address for all communicators that this process, as their
-// rank 0, makes there at the same time. A rank asks for
+// A server is rank 0's desk at an address. A rank asks for
 //
 //	GET /NAME?rank=3&size=8&from=... with Authorization: Bearer TOKEN
 //
 // and has the header of the answer at once, and its body when all are there.
 type server struct {
-	http.Server
-	token string
-	desks map[string]*waiting // by name
-}
-
-var servers = struct {
-	sync.Mutex
-	at map[string]*server // by address
-}{at: map[string]*server{}}
-
-// A waiting is a desk with those who wait there.
-type waiting struct {
 	*desk
 	full    chan struct{} // closed when all are there
 	over    chan struct{} // closed when reply is set, and nobody is let in any more
@@ -53,51 +40,27 @@ type waiting struct {
 // listen waits until all ranks have come, and gives them the value, or tells those
 // who are there that others are not.
 func (c Config) listen(ctx context.Context, value []byte) error {
-	w := &waiting{desk: newDesk(c), full: make(chan struct{}), over: make(chan struct{}), reply: reply{Value: value}}
-	s, err := open(w)
+	l, err := net.Listen("tcp", listenAt(c.Address))
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot listen at %s: %w", c.Address, err)
 	}
-	defer s.forget(w)
+	s := &server{desk: newDesk(c), full: make(chan struct{}), over: make(chan struct{}), reply: reply{Value: value}}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: patience, MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = h.Serve(l) }() // ends by Close
+	defer h.Close()
 	select {
-	case <-w.full:
+	case <-s.full:
 	case <-ctx.Done():
 	}
-	w.mu.Lock()
-	if w.here < w.Size {
-		err = w.missing(context.Cause(ctx))
-		w.reply = reply{Reason: strings.ReplaceAll(err.Error(), "\n", ", ")}
+	s.mu.Lock()
+	if s.here < s.Size {
+		err = s.missing(context.Cause(ctx))
+		s.reply = reply{Reason: err.Error()}
 	}
-	close(w.over)
-	w.mu.Unlock()
-	w.answers.Wait()
+	close(s.over)
+	s.mu.Unlock()
+	s.answers.Wait()
 	return err
-}
-
-// open makes a desk known at its address.
-func open(w *waiting) (*server, error) {
-	servers.Lock()
-	defer servers.Unlock()
-	s := servers.at[w.Address]
-	if s == nil {
-		l, err := net.Listen("tcp", listenAt(w.Address))
-		if err != nil {
-			return nil, fmt.Errorf("cannot listen at %s: %w", w.Address, err)
-		}
-		s = &server{token: w.Token, desks: map[string]*waiting{}}
-		s.Addr, s.Handler, s.ErrorLog = w.Address, s, log.New(io.Discard, "", 0)
-		s.ReadHeaderTimeout, s.MaxHeaderBytes = patience, 8<<10
-		servers.at[w.Address] = s
-		go func() { _ = s.Serve(l) }() // ends by Close
-	}
-	switch {
-	case s.token != w.Token:
-		return nil, &cupool.ConfigError{Field: "Token", Value: "(hidden)", Reason: "another communicator is being made at " + w.Address + ", with another one"}
-	case s.desks[w.Name] != nil:
-		return nil, &cupool.ConfigError{Field: "Name", Value: strconv.Quote(w.Name), Reason: "another communicator of this name is being made at " + w.Address}
-	}
-	s.desks[w.Name] = w
-	return s, nil
 }
 
 // listenAt returns where rank 0 listens: at an address of numbers, and at localhost,
@@ -111,95 +74,78 @@ func listenAt(address string) string {
 	return ":" + port
 }
 
-// forget takes a desk away, and the server with the last one.
-func (s *server) forget(w *waiting) {
-	servers.Lock()
-	defer servers.Unlock()
-	if delete(s.desks, w.Name); len(s.desks) == 0 {
-		delete(servers.at, s.Addr)
-		_ = s.Close() // all ranks are answered
-	}
-}
-
 // ServeHTTP lets those in who know the token; without one, programs of this
 // machine, and no page of a browser: it may not send the header, and what reaches
 // this machine under another name is refused.
-func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.Host)
-	known := subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(strings.TrimSpace("Bearer "+s.token))) == 1
-	if !known || s.token == "" && (err != nil || !loopback(host)) {
-		http.Error(rw, "another token", http.StatusUnauthorized)
+	known := subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(strings.TrimSpace("Bearer "+s.Token))) == 1
+	if !known || s.Token == "" && (err != nil || !loopback(host)) {
+		http.Error(w, "another token", http.StatusUnauthorized)
 		return
 	}
-	servers.Lock()
-	w := s.desks[strings.TrimPrefix(r.URL.Path, "/")]
-	servers.Unlock()
-	if w == nil {
-		http.NotFound(rw, r)
+	if r.URL.Path != "/"+s.Name {
+		http.NotFound(w, r)
 		return
 	}
-	q := r.URL.Query()
-	a := ask{From: q.Get("from")}
-	var errs [2]error
-	a.Rank, errs[0] = strconv.Atoi(q.Get("rank"))
-	a.Size, errs[1] = strconv.Atoi(q.Get("size"))
-	if errors.Join(errs[:]...) != nil {
-		http.Error(rw, "rank and size are numbers", http.StatusBadRequest)
+	a := ask{From: r.URL.Query().Get("from")}
+	_, err = fmt.Sscan(r.URL.Query().Get("rank")+" "+r.URL.Query().Get("size"), &a.Rank, &a.Size)
+	if err != nil {
+		http.Error(w, "rank and size are numbers", http.StatusBadRequest)
 		return
 	}
-	w.serve(rw, r, a)
+	s.answer(w, r, a)
 }
 
-// serve answers a rank. One that hangs up has not come.
-func (w *waiting) serve(rw http.ResponseWriter, r *http.Request, a ask) {
-	say := http.NewResponseController(rw)
-	answer, ok := w.enter(a)
+// answer answers a rank. One that hangs up has not come.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, a ask) {
+	say := http.NewResponseController(w)
+	answer, ok := s.enter(a)
 	if ok {
-		defer w.answers.Done()
-		_ = say.SetWriteDeadline(time.Now().Add(patience))
-		_ = say.Flush() // errors show when it is written to
+		defer s.answers.Done()
+		_ = say.Flush() // errors show below
 		select {
-		case <-w.over:
+		case <-s.over:
 		case <-r.Context().Done():
-			if w.left(a.Rank) {
+			if s.left(a.Rank) {
 				return
 			}
-			<-w.over
+			<-s.over
 		}
-		answer = w.reply
+		answer = s.reply
 	}
 	_ = say.SetWriteDeadline(time.Now().Add(patience))
-	_ = json.NewEncoder(rw).Encode(answer)
+	_ = json.NewEncoder(w).Encode(answer) // a rank that is gone does not come to NCCL
 	_ = say.Flush()
 }
 
 // enter notes a rank, which answers.Done has to follow, or returns why it cannot.
-func (w *waiting) enter(a ask) (refusal reply, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (s *server) enter(a ask) (refusal reply, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	select {
-	case <-w.over:
+	case <-s.over:
 		return reply{Reason: "all is over"}, false
 	default:
 	}
-	if refusal, ok = w.come(a); !ok {
+	if refusal, ok = s.come(a); !ok {
 		return refusal, false
 	}
-	w.answers.Add(1)
-	if w.here == w.Size {
-		close(w.full)
+	s.answers.Add(1)
+	if s.here == s.Size {
+		close(s.full)
 	}
 	return reply{}, true
 }
 
 // left reports whether a rank could leave: not when all are there.
-func (w *waiting) left(rank int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.here == w.Size {
+func (s *server) left(rank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.here == s.Size {
 		return false
 	}
-	w.leave(rank)
+	s.leave(rank)
 	return true
 }
 
@@ -224,7 +170,7 @@ func (c Config) fetch(ctx context.Context) ([]byte, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for rank 0 at %s: %w: %w", c.Address, errors.Join(dist.ErrRank, context.Cause(ctx)), again)
+			return nil, fmt.Errorf("waiting for rank 0 at %s: %w: %w: %w", c.Address, dist.ErrRank, context.Cause(ctx), again)
 		case <-time.After(pause):
 		}
 	}

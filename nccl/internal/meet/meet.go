@@ -8,8 +8,8 @@
 package meet
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -93,7 +93,6 @@ func loopback(host string) bool {
 type ask struct {
 	Rank, Size int
 	From       string // its process
-	Nonce      string // in a folder: another one for each Share
 }
 
 func (c Config) ask() ask {
@@ -153,7 +152,7 @@ func (d *desk) come(a ask) (refusal reply, ok bool) {
 	case d.from[a.Rank] != "":
 		refusal = reply{Field: "Rank", Reason: "it has come before, as " + d.from[a.Rank]}
 	default:
-		d.from[a.Rank] = a.From + "."
+		d.from[a.Rank] = cmp.Or(a.From, "a process")
 		d.here++
 		return reply{}, true
 	}
@@ -183,7 +182,7 @@ func (d *desk) missing(cause error) error {
 	if d.refused != "" {
 		text += "; refused was " + d.refused
 	}
-	return fmt.Errorf("%s: %w", text, errors.Join(dist.ErrRank, cause))
+	return fmt.Errorf("%s: %w: %w", text, dist.ErrRank, cause)
 }
 
 // names lists ranks, the first of many.
