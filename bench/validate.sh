@@ -107,8 +107,8 @@ run() { # PART
 	gorgonia) tests gorgonia gorgoniavm . ;;
 	examples)
 		tests Examples . '^Example'
-		tests mlp-tests examples/mlp 'OnGPU|Graph'
-		tests gorgonia-tests examples/gorgonia OnGPU
+		tests mlp-tests examples/mlp TestGPUs
+		tests gorgonia-tests examples/gorgonia GPU
 		part buffers . "$bin/buffers" -device cuda
 		for flags in "" -graph; do
 			part "mlp$flags" . "$bin/mlp" -device cuda $flags ${MNIST:+-data "$MNIST"} -shift 0 -json
@@ -117,7 +117,7 @@ run() { # PART
 		;;
 	several)
 		for package in devices ipc dist nccl; do tests $package $package .; done
-		tests mlp-ranks examples/mlp 'Rank|Several'
+		tests mlp-ranks examples/mlp 'Processes|Killed'
 		;;
 	networks) GORGONIA="$bin/gorgonia" part networks . bench/networks.sh "$out/networks" ;;
 	replay)

@@ -14,12 +14,11 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/observe"
-	"github.com/cupool/cupool/internal/progress"
 )
 
 const (
 	elements  = 1 << 20 // of 4 bytes: every buffer is 4 MiB
-	fewRounds = 4       // of which each has a line
+	fewRounds = 4       // so many rounds have a line each
 )
 
 // options are what the command line asks for.
@@ -43,6 +42,9 @@ func main() {
 
 // run opens a device and a pool, and gives both back.
 func run(stdout, stderr io.Writer, o options) (err error) {
+	if o.rounds < 1 {
+		return fmt.Errorf("-rounds must be at least 1, not %d", o.rounds)
+	}
 	dev, err := cupool.Open(o.device)
 	if err != nil {
 		return err
@@ -57,17 +59,17 @@ func run(stdout, stderr io.Writer, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }() // names what leaked
-	seen, err := observe.Start(&o.observe, pool, stderr)
+	stop, err := o.observe.Serve(pool, stderr)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, seen.Close()) }()
+	defer func() { err = errors.Join(err, stop()) }()
 
-	return errors.Join(twoStreams(stdout, stderr, pool, o.rounds), outOfMemory(stdout, pool))
+	return errors.Join(twoStreams(stdout, pool, o.rounds), outOfMemory(stdout, pool), o.observe.Write(pool))
 }
 
 // twoStreams loads values on one stream and uses them on another.
-func twoStreams(stdout, stderr io.Writer, pool *cupool.Pool, rounds int) error {
+func twoStreams(stdout io.Writer, pool *cupool.Pool, rounds int) error {
 	load, err1 := pool.NewStream()
 	compute, err2 := pool.NewStream()
 	if err := errors.Join(err1, err2); err != nil {
@@ -75,11 +77,6 @@ func twoStreams(stdout, stderr io.Writer, pool *cupool.Pool, rounds int) error {
 	}
 	// WithBuffer is a scope: result is freed when the function returns.
 	return cupool.WithBuffer(pool, elements, compute, func(result *cupool.Buffer[float32]) error {
-		if rounds <= fewRounds {
-			stderr = io.Discard // which have lines in place of a bar
-		}
-		bar := progress.New(stderr, "buffers", "rounds", rounds)
-		defer bar.Close()
 		values := make([]float32, elements)
 		for round := range rounds {
 			values[0] = float32(round)
@@ -99,9 +96,7 @@ func twoStreams(stdout, stderr io.Writer, pool *cupool.Pool, rounds int) error {
 			if rounds <= fewRounds {
 				fmt.Fprintf(stdout, "round %d: loaded at %v, %d KiB wait for the compute stream\n", round, in.Ptr(), pool.Stats().PendingBytes>>10)
 			}
-			bar.Add(1)
 		}
-		bar.Close()
 		got, err := result.ToHost() // waits for compute
 		fmt.Fprintf(stdout, "result: %v\n", got[0])
 		return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -51,8 +50,7 @@ func TestObserved(t *testing.T) {
 	require.EqualValues(t, 40<<20, live)
 }
 
-func TestRunRejectsDevices(t *testing.T) {
-	if err := run(io.Discard, io.Discard, options{device: "toaster", rounds: fewRounds}); !errors.Is(err, cupool.ErrInvalidConfig) {
-		t.Errorf("error %v", err)
-	}
+func TestBadFlags(t *testing.T) {
+	require.ErrorIs(t, run(io.Discard, io.Discard, options{device: "toaster", rounds: fewRounds}), cupool.ErrInvalidConfig)
+	require.ErrorContains(t, run(io.Discard, io.Discard, options{device: "host", rounds: -1}), "-rounds must be at least 1, not -1")
 }

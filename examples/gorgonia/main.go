@@ -1,31 +1,28 @@
-// Gorgonia trains networks as Gorgonia graphs: on MNIST the multi-layer
-// perceptron of examples/mlp, Gorgonia's own example of a convolutional network
-// and a residual one, and a recurrent network on a text. All values, gradients
-// and moments live in a cupool:
+// Gorgonia trains networks as Gorgonia graphs, which package gorgoniavm runs in
+// place of Gorgonia's tape machine: on MNIST the perceptron of examples/mlp,
+// Gorgonia's own example of a convolutional network, and a residual network; and
+// on a text a recurrent network. All values, gradients and moments live in the
+// pool.
 //
 //	go run ./examples/gorgonia                     # a subset of MNIST, built in
-//	go run ./examples/gorgonia -compare            # beside the stock tape machine, step by step
-//	go run ./examples/gorgonia -vm tape            # Gorgonia's tape machine and solver, in scopes
-//	go run ./examples/gorgonia -net rnn -cell gru -hidden 64
+//	go run ./examples/gorgonia -compare            # beside the tape machine, step by step
 //	go run ./examples/gorgonia -net convnet -train-samples 1000 -epochs 1
-//	go run -tags gpu ./examples/gorgonia -device cuda -shift 0
+//	go run ./examples/gorgonia -net rnn -cell gru -hidden 64
+//	go run -tags gpu ./examples/gorgonia -device cuda -shift 0 -graph
 //
-// nets.go lists the networks, each of which has a file; images.go and text.go
-// have what they learn from. machine.go has the ways to run them, data.go the
-// way of a batch into the pool, train.go the steps and epochs, and measure.go
-// what is reported of them.
+// train.go has what cupool is about: the machine, the solver, and the training.
+// nets.go and rnn.go build the graphs, data.go feeds them.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/examples/internal/observe"
 	"github.com/cupool/cupool/examples/internal/training"
-	"github.com/cupool/cupool/internal/progress"
 )
 
 func main() { training.Main(run) }
@@ -37,13 +34,81 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return training.Usage("gorgonia", err, stderr)
 	}
 	r, err := train(ctx, o, stdout, stderr)
-	return training.Ended("gorgonia", r, err, o.JSON, stdout, stderr)
+	return training.End("gorgonia", r, err, o.JSON, stdout, stderr)
+}
+
+// options are what the command line asks for.
+type options struct {
+	training.Options
+	net     string
+	compare bool
+	cell    string // of -net rnn
+	steps   int    // of a sequence
+}
+
+// A net is a kind of network that -net names.
+type net struct {
+	build func(o *options, b *builder) (logits *node)
+
+	// Its usual ways, where they differ from the flags'.
+	optimizer string
+	lr        float64
+	batch     int
+}
+
+var nets = map[string]net{
+	"mlp":     {build: buildMLP},
+	"convnet": {build: buildConvnet, optimizer: "rmsprop", lr: 0.001}, // as Gorgonia's example has it
+	"resnet":  {build: buildResnet, batch: 64},
+	"rnn":     {build: buildRNN, optimizer: "adam", lr: 0.005, batch: 32},
+}
+
+// parse reads the command line. It returns flag.ErrHelp after it has printed
+// the help that was asked for to out.
+func parse(args []string, out io.Writer) (*options, error) {
+	o := &options{}
+	fs := flag.NewFlagSet("gorgonia", flag.ContinueOnError)
+	o.Register(fs)
+	fs.StringVar(&o.net, "net", "mlp", "`network`: mlp, convnet (Gorgonia's example, by RMSProp), resnet (13 convolutions with batch normalization, two on shortcuts), or rnn, which foretells the next character of a text")
+	fs.BoolVar(&o.compare, "compare", false, "have a twin of the network do every step with Gorgonia's tape machine in Go's memory, and report its time too")
+	fs.StringVar(&o.cell, "cell", "lstm", "`unit` of -net rnn: lstm or gru")
+	fs.IntVar(&o.steps, "steps", 32, "`characters` of a sequence of -net rnn")
+	if err := o.Parse(fs, "Gorgonia trains networks as Gorgonia graphs, every value in a cupool.", args, out); err != nil {
+		return nil, err
+	}
+	n, known := nets[o.net]
+	switch {
+	case !known:
+		return nil, fmt.Errorf("-net is mlp, convnet, resnet or rnn, not %q", o.net)
+	case o.cell != "lstm" && o.cell != "gru":
+		return nil, fmt.Errorf("-cell is lstm or gru, not %q", o.cell)
+	case o.steps < 1 || o.steps > 255: // Gorgonia takes slices that differ by 256 for the same one
+		return nil, fmt.Errorf("-steps is 1 to 255, not %d", o.steps)
+	case o.net == "rnn" && len(o.Hidden) != 1:
+		return nil, errors.New("-net rnn has one -hidden layer")
+	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if n.optimizer != "" && !given["optimizer"] {
+		o.Optimizer = n.optimizer
+		if !given["lr"] {
+			o.LR = n.lr
+		}
+	}
+	if n.batch > 0 && !given["batch"] {
+		o.Batch = n.batch
+	}
+	return o, nil
 }
 
 // train opens the device, makes a pool on it and an engine on that, trains,
 // and gives everything back.
 func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report, err error) {
-	trainSet, testSet, err := o.net.open(o)
+	open := openImages
+	if o.net == "rnn" {
+		open = openText
+	}
+	trainSet, testSet, err := open(o)
 	if err != nil {
 		return r, err
 	}
@@ -52,20 +117,20 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 		return r, err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	if (o.vm != "pool" || o.compare) && !device.HostAccessible() {
-		return r, fmt.Errorf("the machine of Gorgonia computes on the CPU, which cannot touch the memory of %s; use -vm pool without -compare, or a device like cuda:0,managed", device.Name())
+	if o.compare && !device.HostAccessible() {
+		return r, fmt.Errorf("-compare: Gorgonia's tape machine computes on the CPU, which cannot touch the memory of %s; a device like cuda:0,managed will do", device.Name())
 	}
 	pool, err := o.PoolOn(device)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }() // complains of leaks
-	seen, err := observe.Start(&o.Observe, pool, stderr)
+	stop, err := o.Observe.Serve(pool, stderr)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, seen.Close()) }()
-	stream, err := pool.NewStream()
+	defer func() { err = errors.Join(err, stop()) }()
+	stream, err := pool.NewStream() // the default stream cannot be captured
 	if err != nil {
 		return r, err
 	}
@@ -73,30 +138,38 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 	if err != nil {
 		return r, err
 	}
-	t, err := newTrainer(pool, eng, o, trainSet, testSet)
-	if err != nil {
-		return r, err
-	}
-	fmt.Fprintf(stdout, "%s: %d training and %d test %s, %s, %s, -vm %s, %d epochs of %d steps\n",
-		device.Name(), trainSet.len(), testSet.len(), o.net.samples, o.net.describe(o), o.Optimizer, o.vm, o.Epochs, t.steps)
-	err = runEpochs(ctx, t, stdout, stderr)
-	err = errors.Join(err, seen.Record(), t.close())
-	r = t.report()
-	r.Device = device.Name()
-	return r, err
+	t := &trainer{o: o, pool: pool, eng: eng, train: trainSet, test: testSet}
+	err = t.run(ctx, stdout)
+	return t.report(), err
 }
 
-// runEpochs trains, with a line for each epoch and a bar inside it.
-func runEpochs(ctx context.Context, t *trainer, stdout, stderr io.Writer) error {
-	for i := range t.o.Epochs {
-		bar := progress.New(stderr, fmt.Sprintf("epoch %d/%d", i+1, t.o.Epochs), "steps", t.steps)
-		e, err := t.runEpoch(ctx, i, func() { bar.Add(1) })
-		bar.Close()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(stdout, "epoch %*d/%d  loss %.4f  test accuracy %.2f %%  live %.1f MiB  %v\n",
-			len(fmt.Sprint(t.o.Epochs)), i+1, t.o.Epochs, e.loss, 100*e.accuracy, training.MiB(t.m.liveLast), e.duration.Round(1e6))
+// A report is what -json prints.
+type report struct {
+	training.Report
+	Net                  string           `json:"net"`
+	LossFirst            float64          `json:"loss_first"` // of the first step
+	LossLast             float64          `json:"loss_last"`
+	TapeLossLast         float64          `json:"tape_loss_last,omitempty"` // the twin's, with -compare
+	TapeStepMicrosMedian float64          `json:"tape_step_us_median,omitempty"`
+	ForeignOps           map[string]int64 `json:"foreign_ops,omitempty"` // that Gorgonia computed on the CPU
+	GraphSteps           int64            `json:"graph_steps,omitempty"` // that were launched as CUDA graphs
+	GraphError           string           `json:"graph_error,omitempty"` // why others were not
+}
+
+// Print writes the report for people.
+func (r report) Print(w io.Writer) {
+	r.Report.Print(w)
+	fmt.Fprintf(w, "loss            %.4f in the first step, %.4f in the last\n", r.LossFirst, r.LossLast)
+	if r.TapeStepMicrosMedian > 0 {
+		fmt.Fprintf(w, "tape machine    %.0f µs a step, in Go's memory\n", r.TapeStepMicrosMedian)
 	}
-	return nil
+	if r.GraphSteps > 0 {
+		fmt.Fprintf(w, "CUDA graphs     %d steps\n", r.GraphSteps)
+	}
+	if r.GraphError != "" {
+		fmt.Fprintf(w, "no CUDA graph   %s\n", r.GraphError)
+	}
+	for op, n := range r.ForeignOps {
+		fmt.Fprintf(w, "by Gorgonia     %s, %d times, on the CPU\n", op, n)
+	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"time"
 
@@ -14,245 +16,293 @@ import (
 	"github.com/cupool/cupool/gorgoniavm"
 )
 
-// A trainer holds all that lasts longer than a step.
+// A machine runs the graph of a network and moves its weights.
+type machine struct {
+	n       *network
+	vm      gorgonia.VM
+	solver  gorgonia.Solver
+	setRate func(rate float64)
+}
+
+// momentum is what examples/mlp has.
+const momentum = 0.9
+
+// newMachine makes a machine over the pool.
+func newMachine(eng *cupool.Engine, n *network, o *options) (m *machine, err error) {
+	// The weights move into the pool, for good.
+	if err := gorgoniavm.ToPool(eng, n.weights...); err != nil {
+		return nil, err
+	}
+	opts := []gorgoniavm.Option{gorgoniavm.Gradients(n.weights...)}
+	if o.Graph {
+		opts = append(opts, gorgoniavm.Replay())
+	}
+	vm, err := gorgoniavm.New(n.g, eng, opts...)
+	if err != nil {
+		return nil, err
+	}
+	method := map[string]gorgoniavm.Method{
+		"sgd":     gorgoniavm.Momentum{Momentum: momentum},
+		"adam":    gorgoniavm.Adam{},
+		"rmsprop": gorgoniavm.RMSProp{},
+	}[o.Optimizer]
+	solver, err := gorgoniavm.NewSolver(eng, method, gorgoniavm.KeepGradients()) // the VM makes new ones
+	if err != nil {
+		return nil, errors.Join(err, vm.Close())
+	}
+	return &machine{n, vm, solver, func(rate float64) { _ = solver.SetLearnRate(rate) }}, nil
+}
+
+// newTapeMachine makes Gorgonia's machine, in Go's memory.
+func newTapeMachine(n *network, o *options) *machine {
+	solver := map[string]gorgonia.Solver{
+		"sgd":     gorgonia.NewMomentum(gorgonia.WithMomentum(momentum)),
+		"adam":    gorgonia.NewAdamSolver(),
+		"rmsprop": gorgonia.NewRMSPropSolver(),
+	}[o.Optimizer]
+	vm := gorgonia.NewTapeMachine(n.g, gorgonia.BindDualValues(n.weights...))
+	return &machine{n, vm, solver, func(rate float64) { gorgonia.WithLearnRate(rate)(solver) }}
+}
+
+// inGo has the values of a tape machine's inputs, which lie in the pool, name
+// Go's engine: results are where the engine of an operand puts them.
+func inGo(inputs ...*node) {
+	for _, n := range inputs {
+		tensor.WithEngine(tensor.StdEng{})(n.Value().(*tensor.Dense))
+	}
+}
+
+// step runs the graph, forward and backward, moves the weights, and returns the
+// loss.
+func (m *machine) step(rate float64) (loss float64, err error) {
+	defer m.vm.Reset()
+	if err := m.vm.RunAll(); err != nil {
+		return 0, err
+	}
+	value := m.n.loss.Value().Data().(float32)
+	m.setRate(rate)
+	return float64(value), m.solver.Step(gorgonia.NodesToValueGrads(m.n.weights))
+}
+
+// close gives back what the machine made, not the weights.
+func (m *machine) close() error {
+	if m == nil {
+		return nil
+	}
+	err := m.vm.Close()
+	if s, ok := m.solver.(io.Closer); ok {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// A trainer trains a network, and with -compare a twin of it.
 type trainer struct {
-	pool *cupool.Pool
-	eng  *cupool.Engine
-	o    *options
-	rng  *rand.Rand   // of the order of the samples
-	next <-chan []int // that of the next epoch
+	o           *options
+	pool        *cupool.Pool
+	eng         *cupool.Engine
+	train, test samples
 
-	steps  int // of one epoch
-	trainN int
-
-	net     *network
 	machine *machine
-	data    *feed
-	twin    *machine // with -compare
+	feed    *feed
+	tested  *network // has the weights of the one that is trained
+	testX   *tensor.Dense
+	twin    *machine // nil: none
 
-	testNet  *network
-	testData *feed
-
-	m measurement
+	rng    *rand.Rand // of the order of the samples
+	steps  int        // of an epoch
+	done   int        // steps so far
+	epochs []epoch
 }
 
 // An epoch is what came of one pass over the training set.
 type epoch struct {
-	loss     float64 // mean over its steps
-	accuracy float64 // on the test set, after its last step
-	duration time.Duration
+	training.Epoch
+	twinStep            time.Duration
+	firstLoss, lastLoss float64
+	twinLoss            float64 // the last one
 }
 
-// newTrainer makes the networks and machines that o asks for.
-func newTrainer(pool *cupool.Pool, eng *cupool.Engine, o *options, train, test source) (t *trainer, err error) {
-	t = &trainer{pool: pool, eng: eng, o: o, rng: o.Random(training.ForOrder), steps: train.len() / o.Batch, trainN: train.len()}
-	t.next = training.Shuffled(t.rng, t.trainN)
-	// Should memory run out half way, the scope frees what is there.
-	scope := eng.Scope()
-	defer func() { err = errors.Join(err, scope.Close()) }()
-	if err := t.build(train, test); err != nil {
-		return nil, errors.Join(err, t.closeMachines())
-	}
-	return t, scope.Keep(t.tensors()...)
-}
-
-func (t *trainer) build(train, test source) (err error) {
-	if t.net, err = t.network(nil); err != nil {
+// run trains, and gives everything back.
+func (t *trainer) run(ctx context.Context, out io.Writer) (err error) {
+	scope := t.eng.Scope() // of all that lasts as long as the training
+	defer func() {
+		err = errors.Join(err, t.o.Observe.Write(t.pool), t.machine.close(), t.twin.close(), scope.Close())
+	}()
+	if err := t.build(); err != nil {
 		return err
 	}
-	if t.o.vm != "stock" {
-		if err := gorgoniavm.ToPool(t.eng, t.net.weights...); err != nil {
+	scope.Leave()
+	fmt.Fprintf(out, "%s: %d training and %d test samples, %s, %s, %d epochs of %d steps\n",
+		t.pool.Driver().Name(), t.train.n, t.test.n, t.o.net, t.o.Optimizer, t.o.Epochs, t.steps)
+	order := training.Shuffled(t.rng, t.train.n)
+	for i := range t.o.Epochs {
+		if err := t.feed.shuffle(<-order); err != nil {
 			return err
 		}
-	}
-	if t.data, err = newFeed(t.eng, t.net, train, t.o.Batch); err != nil {
-		return err
-	}
-	var opts []gorgoniavm.Option
-	if t.o.graph {
-		opts = append(opts, gorgoniavm.Replay())
-	}
-	if t.machine, err = newMachine(t.eng, t.net, t.o.vm, t.o.Optimizer, opts...); err != nil {
-		return err
-	}
-	if t.o.vm == "pool" && !t.o.compare { // a twin has the same inputs
-		t.data.parts()
-	}
-	if err := t.buildTest(test); err != nil || !t.o.compare {
-		return err
-	}
-	return t.buildTwin()
-}
-
-// network makes a network to train, or one to test with the weights of another.
-func (t *trainer) network(from *network) (*network, error) {
-	return t.o.net.build(t.o, t.o.Random(training.ForWeights), from)
-}
-
-// buildTest makes the network that is tested, with the weights of the one that
-// is trained.
-func (t *trainer) buildTest(test source) (err error) {
-	if t.testNet, err = t.network(t.net); err != nil {
-		return err
-	}
-	t.testData, err = newFeed(t.eng, t.testNet, test, t.o.Batch)
-	return err
-}
-
-// buildTwin makes a network like the trained one with weights of its own, which
-// sees the same batches.
-func (t *trainer) buildTwin() error {
-	n, err := t.network(nil)
-	if err != nil {
-		return err
-	}
-	for to, from := range map[*gorgonia.Node]*tensor.Dense{n.x: t.data.inputs.x, n.y: t.data.inputs.y} {
-		if err := gorgonia.Let(to, from.ShallowClone()); err != nil { // the machine puts its own engine in
-			return err
-		}
-	}
-	t.twin, err = newMachine(t.eng, n, "stock", t.o.Optimizer)
-	return err
-}
-
-// tensors are all that live in the pool between steps, but for what the
-// machines made.
-func (t *trainer) tensors() (ts []tensor.Tensor) {
-	for _, n := range t.net.weights {
-		if d, ok := n.Value().(*tensor.Dense); ok && t.eng.Owns(d) {
-			ts = append(ts, d)
-		}
-	}
-	return append(append(ts, t.data.tensors()...), t.testData.tensors()...)
-}
-
-// close gives everything back to the pool.
-func (t *trainer) close() error {
-	return errors.Join(t.closeMachines(), t.eng.FreeTensor(t.tensors()...))
-}
-
-func (t *trainer) closeMachines() error {
-	var errs []error
-	for _, m := range []*machine{t.machine, t.twin} {
-		if m != nil {
-			errs = append(errs, m.close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// runEpoch trains on the samples in random order, all but the last few that
-// fill no batch, and then measures the accuracy. It calls progress after
-// every step.
-func (t *trainer) runEpoch(ctx context.Context, number int, progress func()) (e epoch, err error) {
-	start := time.Now()
-	t.m.began = start
-	if err := t.data.shuffle(<-t.next); err != nil {
-		return e, err
-	}
-	t.next = training.Shuffled(t.rng, t.trainN)
-	for i := range t.steps {
-		if ctx.Err() != nil {
-			return e, &training.Interruption{Epoch: number + 1, Step: i, Steps: t.steps, Cause: context.Cause(ctx)}
-		}
-		loss, err := t.step(i)
+		order = training.Shuffled(t.rng, t.train.n)
+		e, err := t.epoch(ctx)
 		if err != nil {
-			return e, err
-		}
-		t.note(loss, i)
-		e.loss += loss / float64(t.steps)
-		progress()
-	}
-	if e.accuracy, err = t.accuracy(); err != nil {
-		return e, err
-	}
-	t.m.accuracy = e.accuracy
-	e.duration = time.Since(start)
-	return e, nil
-}
-
-// step learns from the batch with a number, and so does the twin. The last step
-// of an epoch is weighed, which is not to count for the time of those before.
-func (t *trainer) step(i int) (loss float64, err error) {
-	rate := t.o.Rate(float64(len(t.m.times)) / float64(t.steps*t.o.Epochs))
-	var loading time.Duration
-	learn := func() error {
-		start := time.Now()
-		if err := t.data.load(i); err != nil {
 			return err
 		}
-		loading = time.Since(start)
-		loss, err = t.machine.step(rate)
-		t.m.times = append(t.m.times, time.Since(start))
-		return err
-	}
-	if i == t.steps-1 {
-		err = errors.Join(t.settle(i), t.weighed(learn))
-	} else {
-		err = learn()
-	}
-	if err != nil || t.twin == nil {
-		return loss, err
-	}
-	start := time.Now()
-	_, err = t.twin.step(rate)
-	t.m.twinTimes = append(t.m.twinTimes, loading+time.Since(start))
-	return loss, err
-}
-
-// settle waits for the first n steps of the epoch. A device that the CPU runs
-// ahead of took as long as all of them for each.
-func (t *trainer) settle(n int) error {
-	if err := t.eng.Sync(); err != nil || t.eng.AllocAccessible() || n == 0 {
-		return err
-	}
-	mean := time.Since(t.m.began) / time.Duration(n)
-	times := t.m.times[len(t.m.times)-n:]
-	for i := range times {
-		times[i] = mean
+		t.epochs = append(t.epochs, e)
+		e.Print(out, i, t.o.Epochs)
 	}
 	return nil
 }
 
-// accuracy is the part of the test samples that the network recognizes.
+// build makes the networks and machines.
+func (t *trainer) build() error {
+	t.steps, t.rng = t.train.n/t.o.Batch, t.o.Random(training.ForOrder)
+	n, err := newNetwork(t.o, t.o.Random(training.ForWeights), nil)
+	if err != nil {
+		return err
+	}
+	if t.machine, err = newMachine(t.eng, n, t.o); err != nil {
+		return err
+	}
+	if t.feed, err = newFeed(t.eng, t.train, t.o.Batch); err != nil {
+		return err
+	}
+	if t.tested, err = newNetwork(t.o, nil, n); err != nil {
+		return err
+	}
+	if t.testX, err = t.eng.Empty(tensor.Float32, t.tested.x.Shape().Clone()...); err != nil {
+		return err
+	}
+	if err := gorgonia.Let(t.tested.x, t.testX); err != nil || !t.o.compare {
+		return err
+	}
+	twin, err := newNetwork(t.o, t.o.Random(training.ForWeights), nil)
+	if err == nil {
+		t.twin = newTapeMachine(twin, t.o)
+	}
+	return err
+}
+
+// epoch trains on the samples in their order, all but the last few that fill no
+// batch, and then measures the accuracy.
+func (t *trainer) epoch(ctx context.Context) (e epoch, err error) {
+	before := t.pool.Stats().DriverAllocs
+	nets := []*network{t.machine.n}
+	if t.twin != nil {
+		nets = append(nets, t.twin.n)
+	}
+	var ours, twins time.Duration
+	for i := range t.steps {
+		if err := training.Interrupted(ctx, len(t.epochs), i, t.steps); err != nil {
+			return e, err
+		}
+		start := time.Now()
+		if err := t.feed.load(i, nets...); err != nil {
+			return e, err
+		}
+		loading := time.Since(start)
+		rate := t.o.LR * (1 - float64(t.done)/float64(t.steps*t.o.Epochs))
+		if e.lastLoss, err = t.machine.step(rate); err != nil {
+			return e, err
+		}
+		t.done++
+		ours += time.Since(start)
+		if i == 0 {
+			e.firstLoss = e.lastLoss
+		}
+		e.Loss += e.lastLoss / float64(t.steps)
+		if t.twin != nil {
+			start = time.Now()
+			inGo(t.twin.n.x, t.twin.n.y)
+			if e.twinLoss, err = t.twin.step(rate); err != nil {
+				return e, err
+			}
+			twins += loading + time.Since(start)
+		}
+	}
+	start := time.Now()
+	if err := t.eng.Sync(); err != nil { // with the last weights
+		return e, err
+	}
+	ours += time.Since(start)
+	e.Step, e.twinStep = ours/time.Duration(t.steps), twins/time.Duration(t.steps)
+	e.Accuracy, err = t.accuracy()
+	e.DriverAllocs = t.pool.Stats().DriverAllocs - before
+	return e, err
+}
+
+// accuracy is the part of the test samples whose rows the network recognizes.
 func (t *trainer) accuracy() (accuracy float64, err error) {
-	vm, err := newVM(t.eng, t.testNet, t.o.vm)
+	vm, err := gorgoniavm.New(t.tested.g, t.eng, gorgoniavm.EvalMode())
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, vm.Close()) }()
-	if trained, ok := t.machine.vm.(*gorgoniavm.VM); ok {
-		if err := trained.SyncStats(); err != nil {
-			return 0, err
-		}
-	}
-	if err := t.testNet.learned(t.net); err != nil {
+	if err := t.machine.vm.(*gorgoniavm.VM).SyncStats(); err != nil { // of batch normalizations
 		return 0, err
 	}
-	n := t.testData.from.len()
-	if err := t.testData.shuffle(training.NaturalOrder(n)); err != nil {
+	if err := t.tested.learned(t.machine.n); err != nil {
 		return 0, err
 	}
 	right, rows := 0, 0
-	for i := 0; i*t.o.Batch < n; i++ {
-		r, of, err := t.recognized(vm, i)
+	order := training.NaturalOrder(t.test.n)
+	for from := 0; from < t.test.n; from += t.o.Batch {
+		x, y := t.test.batch(order[from:min(from+t.o.Batch, t.test.n)], t.o.Batch)
+		if err := t.eng.Copy(t.testX, tensor.New(tensor.WithBacking(x), tensor.WithShape(t.testX.Shape()...))); err != nil {
+			return 0, err
+		}
+		if err := vm.RunAll(); err != nil {
+			return 0, err
+		}
+		out, err := t.eng.ToHost(t.tested.out.Value().(tensor.Tensor))
 		if err != nil {
 			return 0, err
 		}
-		right, rows = right+r, rows+of
+		vm.Reset()
+		width := out.Shape()[1]
+		for i := 0; i < len(y); i += width {
+			wanted := y[i : i+width]
+			class := largest(wanted)
+			if wanted[class] == 0 {
+				continue // behind the last sample
+			}
+			rows++
+			if largest(out.Float32s()[i:i+width]) == class {
+				right++
+			}
+		}
 	}
 	return float64(right) / float64(rows), nil
 }
 
-// recognized counts the rows of a batch of the test samples whose largest output
-// is that of their class.
-func (t *trainer) recognized(vm gorgonia.VM, i int) (right, rows int, err error) {
-	if err := t.testData.load(i); err != nil {
-		return 0, 0, err
+// largest returns where the largest value is.
+func largest(values []float32) (at int) {
+	for i, v := range values {
+		if v > values[at] {
+			at = i
+		}
 	}
-	defer vm.Reset()
-	if err := vm.RunAll(); err != nil {
-		return 0, 0, err
+	return at
+}
+
+// report sums up a training whose tensors have all been freed.
+func (t *trainer) report() report {
+	var epochs []training.Epoch
+	var twins []training.Epoch
+	for _, e := range t.epochs {
+		epochs = append(epochs, e.Epoch)
+		twins = append(twins, training.Epoch{Step: e.twinStep})
 	}
-	return t.testData.recognized()
+	r := report{Report: training.NewReport(epochs, t.steps, t.pool, t.eng), Net: t.o.net}
+	if n := len(t.epochs); n > 0 {
+		r.LossFirst, r.LossLast = t.epochs[0].firstLoss, t.epochs[n-1].lastLoss
+		r.TapeLossLast, r.TapeStepMicrosMedian = t.epochs[n-1].twinLoss, training.MedianStep(twins)
+	}
+	if t.machine != nil {
+		vm := t.machine.vm.(*gorgoniavm.VM)
+		r.ForeignOps = vm.Fallbacks()
+		replays := vm.Replays()
+		r.GraphSteps = replays.Launches
+		if replays.Err != nil {
+			r.GraphError = replays.Err.Error()
+		}
+	}
+	return r
 }

@@ -3,169 +3,69 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"gorgonia.org/tensor"
+
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/mnist"
-	"github.com/cupool/cupool/planner"
-	"gorgonia.org/tensor"
+	"github.com/cupool/cupool/nn"
 )
 
-// A trainer holds all that lasts longer than a step.
+// A trainer trains on one rank.
 type trainer struct {
-	pool  *cupool.Pool
-	plan  *planner.Planner // nil: steps are not planned
-	eng   *cupool.Engine
-	net   *mlp
-	opt   optimizer
-	train source
-	test  source
-	loss  *tensor.Dense // of each sample of this rank's part of a batch, added up over an epoch
-	peers *peers        // nil: there are no other ranks
+	*rank
+	o                 *options
+	trainSet, testSet *mnist.Set
+	out               io.Writer
 
-	share share
-	rng   *rand.Rand // of the order of the samples
-	order []int      // that of the next epoch
+	scope   *cupool.Scope // of all tensors that last as long as the training
+	net     *network
+	data    source
+	test    samples
+	loss    *tensor.Dense // of each sample of this rank's part of a batch, added up over an epoch
+	reducer *dist.Reducer // of the gradients; nil: there are no other ranks
 
-	trainN, testN int // samples
-	testLabels    []byte
+	rng    *rand.Rand // of the order of the samples
+	steps  int        // of an epoch
+	done   int        // steps so far
+	epochs []training.Epoch
 
-	batch     int             // samples of all ranks
-	steps     int             // of one epoch
-	epochs    int             // of the training
-	lr        float64         // of the first step; it falls linearly to 0
-	stepTimes []time.Duration // of all steps so far
-	graph     *graphSteps     // nil: steps are no CUDA graph
+	graphs         []*cupool.Graph // an epoch's steps; none: they are taken one by one
+	rates, numbers *tensor.Dense   // of these steps
 }
 
-// An epoch is what came of one pass over the training set.
-type epoch struct {
-	loss         float64 // mean over its steps
-	accuracy     float64 // on the test set, after its last step
-	driverAllocs int64   // what the pool had to ask of the device
-	duration     time.Duration
-}
-
-// newTrainer makes the network and the optimizer that o asks for, the same ones
-// on all ranks.
-func newTrainer(pool *cupool.Pool, eng *cupool.Engine, o *options, of share, train, test *mnist.Set) (t *trainer, err error) {
-	// Should memory run out half way, the scope frees what is there.
-	scope := eng.Scope()
-	defer func() { err = errors.Join(err, scope.Close()) }()
-	defer catch(&err)
-
-	net := newMLP(eng, tensor.Float32, o.Random(training.ForWeights), o.Hidden.Layers(train.Size(), mnist.Classes)...)
-	t = &trainer{
-		pool:  pool,
-		eng:   eng,
-		net:   net,
-		opt:   optimizers[o.Optimizer](net),
-		train: trainSource(eng, o, of, train),
-		test:  newSource(eng, test, share{0, 1}, 0, nil),
-		loss:  zeros(eng, net.dt, o.Batch/of.size),
-		share: of,
-		rng:   o.Random(training.ForOrder),
-
-		trainN:     train.N,
-		testN:      test.N,
-		testLabels: test.Labels,
-
-		batch:  o.Batch,
-		steps:  train.N / o.Batch,
-		epochs: o.Epochs,
-		lr:     o.LR,
+// run trains, and prints a line for each epoch.
+func (t *trainer) run(ctx context.Context) error {
+	t.scope = t.eng.Scope()
+	if err := t.build(); err != nil {
+		return err
 	}
-	if o.graph {
-		t.graph = newGraphSteps(eng, t.train.(*resident), t.steps, o.graphSteps, o.graphFork)
-	}
-	t.order = <-training.Shuffled(t.rng, t.trainN)
-	return t, scope.Keep(t.tensors()...)
-}
-
-// trainSource makes the batches to train on as o asks for.
-func trainSource(eng *cupool.Engine, o *options, of share, set *mnist.Set) source {
-	if o.prefetch {
-		return newPrefetcher(eng, set, of, o.Shift, o.Batch, o.Random(training.ForShifts))
-	}
-	return newSource(eng, set, of, o.Shift, o.Random(training.ForShifts))
-}
-
-// tensors are all that live between steps.
-func (t *trainer) tensors() []tensor.Tensor {
-	return slices.Concat(t.net.tensors(), t.opt.tensors(), t.train.tensors(), t.test.tensors(), t.graph.tensors(), []tensor.Tensor{t.loss})
-}
-
-// free gives them, and the graph, back to the pool.
-func (t *trainer) free() error {
-	return errors.Join(t.graph.close(), t.peers.close(), t.eng.FreeTensor(t.tensors()...))
-}
-
-// fallbacks counts the operations that this rank's device left to the host.
-func (t *trainer) fallbacks() int64 {
-	return t.eng.Stats().Fallbacks + t.train.fallbacks() + t.test.fallbacks()
-}
-
-// runEpoch trains on the samples in random order, all but the last few that
-// fill no batch, and then measures the accuracy. It calls progress after
-// every step.
-func (t *trainer) runEpoch(ctx context.Context, progress func()) (e epoch, err error) {
-	start, before := time.Now(), t.pool.Stats().DriverAllocs
-	t.awaitPlan(ctx)
-	scope := t.eng.Scope()
-	defer func() { err = errors.Join(err, scope.Close()) }()
-	defer catch(&err)
-
-	// The losses are added up where they are computed and looked at once.
-	check(t.eng.Zero(t.loss))
-	t.train.shuffle(t.order)
-	if t.graph != nil {
-		t.graph.begin(t)
-	}
-	following := training.Shuffled(t.rng, t.trainN)
-	if err := t.runSteps(ctx, progress); err != nil {
-		return e, err
-	}
-	if t.order = <-following; len(t.stepTimes) < t.steps*t.epochs {
-		t.train.prepare(t.order) // while the device computes what it was given
-	}
-	if err := t.settle(start); err != nil {
-		return e, err
-	}
-	if err := t.measure(&e); err != nil {
-		return e, err
-	}
-	e.driverAllocs = t.pool.Stats().DriverAllocs - before
-	e.duration = time.Since(start)
-	return e, nil
-}
-
-// runSteps takes the steps of an epoch.
-func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
-	defer func() { err = errors.Join(err, t.train.rest()) }()
-	for i := 0; i < t.steps; {
-		if err := errors.Join(t.interruption(ctx), t.peers.err()); err != nil {
-			return err
-		}
-		start := time.Now()
-		n, err := t.graph.launch(t, i)
-		if n == 0 {
-			n, err = 1, t.planned(func() error { return t.step(i*t.batch, t.learn(t.turn(0))) })
-		}
+	t.scope.Leave() // what is made from now on belongs to a step
+	t.printTask()
+	order := <-training.Shuffled(t.rng, t.trainSet.N)
+	for i := range t.o.Epochs {
+		next := training.Shuffled(t.rng, t.trainSet.N) // is made meanwhile
+		e, err := t.epoch(ctx, order)
 		if err != nil {
+			if interrupted := t.interrupted(ctx); interrupted != nil {
+				return interrupted // whatever else that ended
+			}
 			return err
 		}
-		took := time.Since(start) / time.Duration(n)
-		for range n {
-			t.stepTimes = append(t.stepTimes, took)
-			progress()
-		}
-		i += n
-		// The very first step makes what is made when it is used first.
-		if t.graph != nil && !t.graph.captured() {
-			if err := t.graph.capture(t); err != nil {
+		t.epochs = append(t.epochs, e)
+		e.Print(t.out, i, t.o.Epochs)
+		order = <-next
+		// The steps of the first epoch have made what operations make when they
+		// are used first, which a graph cannot hold.
+		if i == 0 && t.o.Graph {
+			if err := t.capture(); err != nil {
 				return err
 			}
 		}
@@ -173,123 +73,278 @@ func (t *trainer) runSteps(ctx context.Context, progress func()) (err error) {
 	return nil
 }
 
-// interruption says where the training was when ctx ended, if it did.
-func (t *trainer) interruption(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
+// printTask prints what is trained, and on what.
+func (t *trainer) printTask() {
+	ranks := ""
+	if t.comm != nil {
+		ranks = fmt.Sprintf("%d rank(s), the first on ", t.size)
 	}
-	n := len(t.stepTimes)
-	return &training.Interruption{Epoch: n/t.steps + 1, Step: n % t.steps, Steps: t.steps, Cause: context.Cause(ctx)}
+	fmt.Fprintf(t.out, "%s%s: %d training and %d test images, layers %v, %s, %d epochs of %d steps\n",
+		ranks, t.device.Name(), t.trainSet.N, t.testSet.N, t.widths(), t.o.Optimizer, t.o.Epochs, t.steps)
 }
 
-// settle waits for the steps of the epoch that began at start. A device that
-// the CPU runs ahead of took as long as all of them for each.
-func (t *trainer) settle(start time.Time) error {
-	if err := t.eng.Sync(); err != nil || t.eng.AllocAccessible() {
+func (t *trainer) widths() []int { return t.o.Hidden.Layers(t.trainSet.Size(), mnist.Classes) }
+
+// build makes the network, the same one on all ranks, and what it learns from.
+func (t *trainer) build() (err error) {
+	t.steps, t.rng = t.trainSet.N/t.o.Batch, t.o.Random(training.ForOrder)
+	if t.net, err = newNetwork(t.eng, t.o.Random(training.ForWeights), t.o.Optimizer == "adam", t.widths()); err != nil {
 		return err
 	}
-	mean := time.Since(start) / time.Duration(t.steps)
-	for i := len(t.stepTimes) - t.steps; i < len(t.stepTimes); i++ {
-		t.stepTimes[i] = mean
-	}
-	return nil
-}
-
-// awaitPlan waits for a plan that is being made since the last epoch, if steps
-// are planned, so that it serves this one.
-func (t *trainer) awaitPlan(ctx context.Context) {
-	if t.plan != nil {
-		_ = t.plan.Wait(ctx) // the next step sees that ctx is done
-	}
-}
-
-// planned runs a step as an iteration, if steps are planned.
-func (t *trainer) planned(step func() error) error {
-	if t.plan == nil {
-		return step()
-	}
-	if err := t.plan.BeginIteration(); err != nil {
+	if t.data, err = newSource(t.eng, t.trainSet, t.share, t.o); err != nil {
 		return err
 	}
-	return errors.Join(step(), t.plan.EndIteration())
-}
-
-// step learns from the batch that begins at a place in the order. Everything
-// it makes goes back to the pool at its end, for the next step to find.
-func (t *trainer) step(from int, learn learner) (err error) {
-	scope := t.eng.Scope()
-	defer func() { err = errors.Join(err, scope.Close()) }()
-	defer catch(&err)
-
-	x, y := t.train.batch(from, from+t.batch)
-	acts := t.net.forward(x)
-	learn(acts, t.net.crossEntropy(acts[len(acts)-1], y, t.loss))
-	return nil
-}
-
-// A learner updates the parameters, from what forward returned and the gradient
-// of the loss by the logits.
-type learner func(acts []tensor.Tensor, logits tensor.Tensor)
-
-// learn returns the learner of a turn.
-func (t *trainer) learn(at turn) learner {
-	return func(acts []tensor.Tensor, logits tensor.Tensor) {
-		t.net.backward(acts, logits, t.peers.ready)
-		check(t.peers.finish())
-		t.opt.step(at)
+	if t.test, err = uploadAll(t.eng, t.testSet); err != nil {
+		return err
 	}
-}
-
-// learnForked is learn for steps that are captured.
-func (t *trainer) learnForked(at turn) learner {
-	return func(acts []tensor.Tensor, logits tensor.Tensor) {
-		t.net.backwardForked(acts, logits, func(layer int) error { return t.opt.stepLayer(at, layer) })
+	if t.loss, err = newZeros(t.eng, t.o.Batch/t.size); err != nil {
+		return err
 	}
-}
-
-// turn is the step that follows after so many others.
-func (t *trainer) turn(others int) turn {
-	n := len(t.stepTimes) + others
-	return turn{number: n + 1, rate: t.lr * (1 - float64(n)/float64(t.steps*t.epochs))}
-}
-
-// measure adds the mean loss of an epoch, and the part of the test set that the
-// network recognizes. Each rank looks at its part of the test set.
-func (t *trainer) measure(e *epoch) error {
-	const batch = 500
-	loss, right := number(t.eng, must(tensor.Sum(t.loss))), 0
-	t.test.shuffle(training.NaturalOrder(t.testN))
-	first, last := t.share.part(0, t.testN)
-	for from := first; from < last; from += batch {
-		n, err := t.recognized(from, min(from+batch, last))
-		if err != nil {
+	if t.o.Graph {
+		if t.rates, err = newZeros(t.eng, t.steps); err != nil {
 			return err
 		}
-		right += n
+		if t.numbers, err = newZeros(t.eng, t.steps); err != nil {
+			return err
+		}
 	}
-	sums, err := t.peers.sum(loss, float64(right))
+	if t.comm == nil {
+		return nil
+	}
+	var grads []tensor.Tensor // in the order in which backward finishes them
+	for _, l := range slices.Backward(t.net.layers) {
+		grads = append(grads, l.w.Grad, l.b.Grad)
+	}
+	t.reducer, err = dist.NewReducer(t.comm, t.eng, grads, dist.ReducerConfig{BucketBytes: t.o.bucket, FirstBytes: t.o.bucket})
+	return err
+}
+
+// close gives everything back to the pool, after the first rank has written what
+// -snapshot and -profile ask for.
+func (t *trainer) close() (err error) {
+	if t.share.rank == 0 {
+		err = t.o.Observe.Write(t.pool)
+	}
+	for _, g := range t.graphs {
+		err = errors.Join(err, g.Close())
+	}
+	if t.reducer != nil {
+		err = errors.Join(err, t.reducer.Close())
+	}
+	return errors.Join(err, t.scope.Close())
+}
+
+// epoch trains on the samples in an order, all but the last few that fill no
+// batch, and then measures the accuracy.
+func (t *trainer) epoch(ctx context.Context, order []int) (e training.Epoch, err error) {
+	start, before := time.Now(), t.pool.Stats().DriverAllocs
+	// The losses are added up where they are computed, and looked at once.
+	if err := errors.Join(t.eng.Zero(t.loss), t.data.shuffle(order), t.setTurns()); err != nil {
+		return e, err
+	}
+	for i := 0; i < t.steps; {
+		if err := t.interrupted(ctx); err != nil {
+			return e, err
+		}
+		n := 1
+		if len(t.graphs) > 0 {
+			n, err = min(graphSteps, t.steps-i), t.graphs[i/graphSteps].Launch()
+		} else {
+			err = t.step(i, t.turn(t.done))
+		}
+		if err != nil {
+			return e, err
+		}
+		i += n
+		t.done += n
+	}
+	if err := t.eng.Sync(); err != nil { // the device may be far behind
+		return e, err
+	}
+	e.Step = time.Since(start) / time.Duration(t.steps)
+	e.Loss, e.Accuracy, err = t.measure()
+	e.DriverAllocs = t.pool.Stats().DriverAllocs - before
+	return e, err
+}
+
+// interrupted says where the training was when ctx ended, if it did.
+func (t *trainer) interrupted(ctx context.Context) error {
+	return training.Interrupted(ctx, t.done/t.steps, t.done%t.steps, t.steps)
+}
+
+// turn is the step that follows after so many others. The learning rate falls to
+// 0.
+func (t *trainer) turn(done int) turn {
+	return turn{number: done + 1, rate: t.o.LR * (1 - float64(done)/float64(t.steps*t.o.Epochs))}
+}
+
+// step learns from the batch with a number. Everything it makes goes back to the
+// pool at its end, for the next step to find: nothing here waits for the device.
+func (t *trainer) step(i int, at turn) (err error) {
+	scope := t.eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	batch, err := t.data.batch(i*t.o.Batch, (i+1)*t.o.Batch)
 	if err != nil {
 		return err
 	}
-	e.loss, e.accuracy = sums[0]/float64(t.steps*t.batch), sums[1]/float64(t.testN)
+	acts, err := t.net.forward(batch.x)
+	if err != nil {
+		return err
+	}
+	logits := acts[len(acts)-1]
+	d, err := t.eng.Empty(tensor.Float32, logits.Shape()...)
+	if err != nil {
+		return err
+	}
+	if err := nn.CrossEntropy(t.eng, logits, batch.y, t.loss, d); err != nil {
+		return err
+	}
+	if err := t.net.backward(acts, d, t.ready); err != nil {
+		return err
+	}
+	if t.reducer != nil { // the stream waits for the mean of all ranks' gradients
+		if err := t.reducer.Finish(); err != nil {
+			return err
+		}
+	}
+	return t.net.update(at)
+}
+
+// ready has the gradients of a layer averaged over the ranks, while the device
+// computes those of the layers before.
+func (t *trainer) ready(layer int) error {
+	if t.reducer == nil {
+		return nil
+	}
+	first := 2 * (len(t.net.layers) - 1 - layer)
+	return errors.Join(t.reducer.Ready(first), t.reducer.Ready(first+1))
+}
+
+// graphSteps is the most steps that a graph has. Graphs of 30 are as fast, but
+// more of them hold more memory.
+var graphSteps = 500
+
+// capture makes the steps of an epoch graphs. They read the samples, the learning
+// rate and the number of a step where these are put for each epoch.
+func (t *trainer) capture() error {
+	for from := 0; from < t.steps; from += graphSteps {
+		g, err := t.eng.Capture(func() error {
+			for i := from; i < min(from+graphSteps, t.steps); i++ {
+				rate, err := t.rates.Slice(tensor.S(i))
+				if err != nil {
+					return err
+				}
+				number, err := t.numbers.Slice(tensor.S(i))
+				if err != nil {
+					return err
+				}
+				if err := t.step(i, turn{rateAt: rate, numberAt: number}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		t.graphs = append(t.graphs, g)
+	}
 	return nil
 }
 
-// recognized counts the test images in [from, to) whose largest logit is
-// that of their label.
+// setTurns tells the graphs the turns of the epoch that begins.
+func (t *trainer) setTurns() error {
+	if len(t.graphs) == 0 {
+		return nil
+	}
+	rates, numbers := make([]float32, t.steps), make([]float32, t.steps)
+	for i := range t.steps {
+		at := t.turn(t.done + i)
+		rates[i], numbers[i] = float32(at.rate), float32(at.number)
+	}
+	return errors.Join(
+		t.eng.Copy(t.rates, tensor.New(tensor.WithBacking(rates))),
+		t.eng.Copy(t.numbers, tensor.New(tensor.WithBacking(numbers))))
+}
+
+// measure returns the mean loss of an epoch, and the part of the test set that the
+// network recognizes. Each rank looks at its part of the test set.
+func (t *trainer) measure() (loss, accuracy float64, err error) {
+	scope := t.eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	sum, err := tensor.Sum(t.loss)
+	if err != nil {
+		return 0, 0, err
+	}
+	lost, err := t.eng.ToHost(sum)
+	if err != nil {
+		return 0, 0, err
+	}
+	right := 0
+	const batch = 500
+	first, last := t.part(0, t.testSet.N)
+	for from := first; from < last; from += batch {
+		n, err := t.recognized(from, min(from+batch, last))
+		if err != nil {
+			return 0, 0, err
+		}
+		right += n
+	}
+	sums, err := t.sum(float64(lost.Data().(float32)), float64(right))
+	if err != nil {
+		return 0, 0, err
+	}
+	return sums[0] / float64(t.steps*t.o.Batch), sums[1] / float64(t.testSet.N), nil
+}
+
+// recognized counts the test images in [from, to) whose largest logit is that of
+// their label.
 func (t *trainer) recognized(from, to int) (right int, err error) {
 	scope := t.eng.Scope()
 	defer func() { err = errors.Join(err, scope.Close()) }()
-	defer catch(&err)
-
-	x, _ := t.test.batch(from, to)
-	acts := t.net.forward(x)
-	best := must(tensor.Argmax(acts[len(acts)-1], 1))
-	guesses := must(t.eng.ToHost(best)).Data().([]int)
-	for i, guess := range guesses {
-		if guess == int(t.testLabels[from+i]) {
+	part, err := t.test.part(from, to)
+	if err != nil {
+		return 0, err
+	}
+	acts, err := t.net.forward(part.x)
+	if err != nil {
+		return 0, err
+	}
+	best, err := tensor.Argmax(acts[len(acts)-1], 1)
+	if err != nil {
+		return 0, err
+	}
+	guesses, err := t.eng.ToHost(best) // waits for the device
+	if err != nil {
+		return 0, err
+	}
+	for i, guess := range guesses.Data().([]int) {
+		if guess == int(t.testSet.Labels[from+i]) {
 			right++
 		}
 	}
 	return right, nil
+}
+
+// sum adds up each of the values over all ranks. It waits for them.
+func (t *trainer) sum(values ...float64) ([]float64, error) {
+	if t.comm == nil {
+		return values, nil
+	}
+	v, err := t.eng.FromHost(tensor.New(tensor.WithBacking(values)))
+	if err != nil {
+		return nil, err
+	}
+	m, err := dist.OfTensor(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.comm.AllReduce(m, m, dist.Sum, t.eng.Stream()); err != nil {
+		return nil, err
+	}
+	sums, err := t.eng.ToHost(v)
+	if err := errors.Join(err, t.comm.Err()); err != nil {
+		return nil, err
+	}
+	return sums.Data().([]float64), nil
 }

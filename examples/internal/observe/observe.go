@@ -1,5 +1,6 @@
-// Package observe lets an example be looked at: by a page while it runs (-http), and
-// by files that PyTorch's viewer and go tool pprof open (-snapshot, -profile).
+// Package observe lets one look at the pool of an example: on a page while it
+// runs (-http), and in files that PyTorch's viewer and go tool pprof open
+// (-snapshot, -profile).
 package observe
 
 import (
@@ -18,7 +19,7 @@ import (
 
 // Options are the flags.
 type Options struct {
-	HTTP     string // address to serve the page at
+	HTTP     string // address of the page
 	Snapshot string // file
 	Profile  string // file
 }
@@ -39,23 +40,11 @@ func (o *Options) Config(cfg cupool.Config) cupool.Config {
 	return cfg
 }
 
-// A Session is a run that is looked at.
-type Session struct {
-	o        *Options
-	pool     *cupool.Pool
-	server   *http.Server // nil: none
-	recorded bool
-}
-
-// Start begins to look at a pool. The address of the page goes to w. A file that cannot
-// be written fails here and not at the end of a long run.
-func Start(o *Options, pool *cupool.Pool, w io.Writer) (*Session, error) {
-	s := &Session{o: o, pool: pool}
-	if err := errors.Join(writable("-snapshot", o.Snapshot), writable("-profile", o.Profile)); err != nil {
-		return nil, err
-	}
+// Serve begins to serve the page, if that is asked for, and prints its address to
+// w. A call of stop ends it.
+func (o *Options) Serve(pool *cupool.Pool, w io.Writer) (stop func() error, err error) {
 	if o.HTTP == "" {
-		return s, nil
+		return func() error { return nil }, nil
 	}
 	listener, err := net.Listen("tcp", o.HTTP)
 	if err != nil {
@@ -64,50 +53,23 @@ func Start(o *Options, pool *cupool.Pool, w io.Writer) (*Session, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/debug/cupool/", debug.Handler(pool))
 	mux.Handle("/{$}", http.RedirectHandler("/debug/cupool/", http.StatusFound))
-	s.server = &http.Server{Handler: mux}
-	go func() { _ = s.server.Serve(listener) }() // Close ends it
-	_, err = fmt.Fprintf(w, "the pool is at http://%s/debug/cupool/\n", reachable(listener.Addr()))
-	return s, err
+	server := &http.Server{Handler: mux}
+	go func() { _ = server.Serve(listener) }() // until stop
+	fmt.Fprintf(w, "the pool is at http://%s/debug/cupool/\n", listener.Addr())
+	return server.Close, nil
 }
 
-// writable says whether a flag's file can be made, and leaves what is in it.
-func writable(flag, name string) error {
-	if name == "" {
-		return nil
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	}
-	return f.Close()
-}
-
-// reachable is an address that a browser on this computer can open.
-func reachable(a net.Addr) string {
-	tcp, ok := a.(*net.TCPAddr)
-	if ok && tcp.IP.IsUnspecified() {
-		return fmt.Sprintf("localhost:%d", tcp.Port)
-	}
-	return a.String()
-}
-
-// Record writes the files, once. A program calls it while it still holds what it
-// worked with. Where an allocation failed, they are of that moment.
-func (s *Session) Record() error {
-	if s.recorded {
-		return nil
-	}
-	s.recorded = true
-	pictures := []cupool.Snapshot{s.pool.Snapshot()}
-	for _, private := range s.pool.Pools() {
-		pictures = append(pictures, private.Snapshot())
-	}
-	if oom := s.pool.LastOOM(); oom != nil && oom.Snapshot != nil {
-		pictures = []cupool.Snapshot{*oom.Snapshot}
+// Write writes the files that are asked for. A program calls it while it still
+// holds what it worked with. Where an allocation has failed, the files are of that
+// moment.
+func (o *Options) Write(pool *cupool.Pool) error {
+	seen := pool.Snapshot()
+	if oom := pool.LastOOM(); oom != nil && oom.Snapshot != nil {
+		seen = *oom.Snapshot
 	}
 	return errors.Join(
-		write(s.o.Snapshot, func(w io.Writer) error { return snapshot.WriteTorch(w, pictures...) }),
-		write(s.o.Profile, func(w io.Writer) error { return snapshot.WriteProfile(w, pictures...) }))
+		write(o.Snapshot, func(w io.Writer) error { return snapshot.WriteTorch(w, seen) }),
+		write(o.Profile, func(w io.Writer) error { return snapshot.WriteProfile(w, seen) }))
 }
 
 // write makes a file, unless it has no name.
@@ -120,13 +82,4 @@ func write(name string, content func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(content(f), f.Close())
-}
-
-// Close writes the files if that was not done, and ends the page.
-func (s *Session) Close() error {
-	err := s.Record()
-	if s.server != nil {
-		err = errors.Join(err, s.server.Close())
-	}
-	return err
 }

@@ -19,30 +19,27 @@ func LoadData(o *Options) (train, test *mnist.Set, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.TrainSamples > train.N {
-		return nil, nil, fmt.Errorf("-train-samples %d, but there are %d", o.TrainSamples, train.N)
+	if train, err = first(train, o.TrainSamples, "-train-samples"); err != nil {
+		return nil, nil, err
 	}
-	if o.TrainSamples > 0 {
-		train = train.Take(o.TrainSamples)
+	if test, err = first(test, o.TestSamples, "-test-samples"); err != nil {
+		return nil, nil, err
 	}
 	if o.Batch > train.N {
 		return nil, nil, fmt.Errorf("-batch %d, but there are %d training images", o.Batch, train.N)
 	}
-	if o.ShuffleLabels {
-		train = shuffleLabels(train, o.Random(ForLabels))
-	}
 	return train, test, nil
 }
 
-// shuffleLabels gives every image the label of another one, so that there is
-// nothing to learn.
-func shuffleLabels(s *mnist.Set, rng *rand.Rand) *mnist.Set {
-	shuffled := *s
-	shuffled.Labels = make([]byte, s.N)
-	for to, from := range rng.Perm(s.N) {
-		shuffled.Labels[to] = s.Labels[from]
+// first is the part of a set that a flag asks for.
+func first(set *mnist.Set, n int, flag string) (*mnist.Set, error) {
+	switch {
+	case n > set.N:
+		return nil, fmt.Errorf("%s %d, but there are %d", flag, n, set.N)
+	case n == 0:
+		return set, nil
 	}
-	return &shuffled
+	return set.Take(n), nil
 }
 
 // NaturalOrder is 0, 1, 2, ….
@@ -51,6 +48,13 @@ func NaturalOrder(n int) []int {
 	for i := range order {
 		order[i] = i
 	}
+	return order
+}
+
+// Shuffled makes the order of an epoch's n samples, during the epoch before.
+func Shuffled(rng *rand.Rand, n int) <-chan []int {
+	order := make(chan []int, 1)
+	go func() { order <- rng.Perm(n) }()
 	return order
 }
 
@@ -63,39 +67,31 @@ const blackInk = 2
 // A Batcher puts batches of samples together in Go's memory.
 type Batcher struct {
 	Set   *mnist.Set
+	Order []int // of the samples
+
 	shift int          // move images by up to so many pixels in x and y
 	rng   *rand.Rand   // of the shifts
 	ink   [256]float32 // what a pixel's value is to the network
-	order []int
 	x     []float32
 	y     []int
 }
 
-// NewBatcher returns what makes batches of set, with images moved by up to
-// shift pixels in x and y, as rng says. Without shifts rng may be nil.
+// NewBatcher returns what makes batches of set, in its own order at first, with
+// images moved by up to shift pixels in x and y, as rng says. Without shifts rng
+// may be nil.
 func NewBatcher(set *mnist.Set, shift int, rng *rand.Rand) *Batcher {
-	b := &Batcher{Set: set, shift: shift, rng: rng}
+	b := &Batcher{Set: set, Order: NaturalOrder(set.N), shift: shift, rng: rng}
 	for v := range b.ink {
 		b.ink[v] = blackInk * float32(v) / 255
 	}
 	return b
 }
 
-// Shuffle makes the order of the samples known.
-func (b *Batcher) Shuffle(order []int) { b.order = order }
-
-// Shuffled makes the order of an epoch's n samples, during the epoch before.
-func Shuffled(rng *rand.Rand, n int) <-chan []int {
-	order := make(chan []int, 1)
-	go func() { order <- rng.Perm(n) }()
-	return order
-}
-
-// Batch returns the samples with the places [from, to) in that order, images
-// one after the other and the classes that they show, until the next call.
+// Batch returns the samples with the places [from, to) in the order, images one
+// after the other and the classes that they show, until the next call.
 func (b *Batcher) Batch(from, to int) (x []float32, y []int) {
 	b.x, b.y = b.x[:0], b.y[:0]
-	for _, i := range b.order[from:to] {
+	for _, i := range b.Order[from:to] {
 		dx, dy := b.move()
 		b.appendImage(b.Set.Image(i), dx, dy)
 		b.y = append(b.y, int(b.Set.Labels[i]))

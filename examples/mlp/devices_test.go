@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/nccl"
+)
+
+// needGPUs skips where there are not so many, or no NCCL to connect several.
+func needGPUs(t *testing.T, n int) {
+	t.Helper()
+	device, err := cupool.Open(fmt.Sprint("cuda:", n-1))
+	if err != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, device.Close())
+	if _, err := nccl.Version(""); err != nil && n > 1 {
+		t.Skip(err)
+	}
+}
+
+// requireClose compares losses that were printed, which may be apart by so much.
+func requireClose(t *testing.T, want, got losses, apart float64) {
+	t.Helper()
+	require.Len(t, got.loss, len(want.loss))
+	require.InDeltaSlice(t, want.loss, got.loss, apart)
+	require.InDeltaSlice(t, want.accuracy, got.accuracy, 2.1, "percent: an image of 48 apart")
+}
+
+// Ranks learn what one learns with the same batch, whatever their number.
+func TestRanks(t *testing.T) {
+	for _, flags := range []string{"-shift 0", "-shift 1", "-optimizer adam -lr 0.002", "-shift 0 -bucket 1"} {
+		want, _ := trained(t, flags)
+		require.Greater(t, want.loss[0]-want.loss[2], 0.1, "it learns")
+		for _, n := range []int{1, 2, 4, 16} {
+			t.Run(fmt.Sprint(flags, " -gpus ", n), func(t *testing.T) {
+				got, r := trained(t, fmt.Sprint(flags, " -gpus ", n))
+				requireClose(t, want, got, 2e-4)
+				require.Len(t, r.Group.PeakLiveBytes, n)
+			})
+		}
+	}
+}
+
+// GPUs learn what the host learns, from the same seed, alone or several, step by
+// step or by graphs, and leave nothing to it.
+func TestGPUs(t *testing.T) {
+	for _, c := range []struct {
+		gpus          int
+		flags, flags2 string // on both, and on GPUs
+	}{
+		{1, "-shift 0", ""},
+		{1, "-shift 1", ""},
+		{1, "-shift 0 -optimizer adam", ""},
+		{1, "-shift 0", "-graph"},
+		{1, "-shift 0 -optimizer adam", "-graph"},
+		{1, "-shift 0", "-gpus 1"},
+		{2, "-shift 0", "-gpus 2"},
+		{2, "-shift 0", "-gpus 2 -graph -bucket 1"},
+		{8, "-shift 0", "-gpus 8"},
+	} {
+		t.Run(c.flags+" "+c.flags2, func(t *testing.T) {
+			needGPUs(t, c.gpus)
+			defer func(old int) { graphSteps = old }(graphSteps)
+			graphSteps = 3 // of 4
+			want, _ := trained(t, c.flags)
+			got, r := trained(t, c.flags+" -device cuda "+c.flags2)
+			if r.FallbackOps > 0 && strings.Contains(r.Device, "fakecuda") {
+				t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
+			}
+			require.Zero(t, r.FallbackOps)
+			require.Zero(t, r.DriverAllocsLastEpoch)
+			requireClose(t, want, got, 1e-3)
+		})
+	}
+}
+
+// A process is one that was started as the program.
+type process struct {
+	*exec.Cmd
+	stdout io.Reader
+	stderr bytes.Buffer
+}
+
+// start starts the program. The end of the test kills it.
+func start(t *testing.T, env, args string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &process{Cmd: exec.CommandContext(t.Context(), self, strings.Fields(few+args)...)}
+	p.Env = append(append(os.Environ(), asProgram+"=1"), strings.Fields(env)...)
+	p.Stderr = &p.stderr
+	p.stdout, err = p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	return p
+}
+
+// ends waits for the process, and returns what it printed and its status.
+func (p *process) ends(t *testing.T) (stdout string, status int) {
+	t.Helper()
+	all, err := io.ReadAll(p.stdout)
+	require.NoError(t, err)
+	_ = p.Wait() // the status says it
+	return string(all), p.ProcessState.ExitCode()
+}
+
+// freeAddress is an address of this computer that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Processes learn what one does: as machines with two ranks each, and as what
+// torchrun starts, a rank each. Only the first prints.
+func TestProcesses(t *testing.T) {
+	needGPUs(t, 4)
+	want, _ := trained(t, "-shift 0")
+	for name, launch := range map[string]func(i int, address string) *process{
+		"machines": func(i int, address string) *process {
+			return start(t, "", fmt.Sprintf("-shift 0 -json -device cuda:%d -gpus 2 -nodes 2 -rank %d -rendezvous %s", 2*i, i, address))
+		},
+		"torchrun": func(i int, address string) *process {
+			host, port, _ := net.SplitHostPort(address)
+			return start(t, fmt.Sprintf("RANK=%d LOCAL_RANK=%d WORLD_SIZE=2 MASTER_ADDR=%s MASTER_PORT=%s", i, i, host, port), "-shift 0 -json -device cuda")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := freeAddress(t)
+			second, first := launch(1, address), launch(0, address)
+			out, status := first.ends(t)
+			require.Equal(t, training.ExitOK, status, first.stderr.String())
+			got, _ := printed(t, out)
+			requireClose(t, want, got, 1e-3)
+
+			out, status = second.ends(t)
+			require.Equal(t, training.ExitOK, status, second.stderr.String())
+			require.Empty(t, out)
+		})
+	}
+}
+
+// A process that is killed in the second epoch ends the others, though their GPUs
+// wait for it.
+func TestKilled(t *testing.T) {
+	for _, killed := range []int{0, 2} {
+		t.Run(fmt.Sprint("rank ", killed), func(t *testing.T) {
+			needGPUs(t, 3)
+			address := freeAddress(t)
+			var all []*process
+			for i := range 3 {
+				all = append(all, start(t, "", fmt.Sprintf("-device cuda:%d -shift 0 -train-samples 12 -batch 6 -epochs 1000000 -nodes 3 -rank %d -rendezvous %s", i, i, address)))
+			}
+			lines := bufio.NewScanner(all[0].stdout)
+			for lines.Scan() && !strings.Contains(lines.Text(), " 2/1000000 ") {
+			}
+			require.NoError(t, lines.Err())
+			require.NoError(t, all[killed].Process.Kill())
+			for i, p := range all {
+				if _, status := p.ends(t); i != killed {
+					require.Equal(t, training.ExitFailed, status, "rank %d: %s", i, p.stderr.String())
+					require.NotContains(t, p.stderr.String(), "leak", "rank %d", i)
+				}
+			}
+		})
+	}
+}
