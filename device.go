@@ -16,6 +16,7 @@ import (
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/poolaccess"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // deviceState is what an allocator that New made, the root, shares with its private
@@ -206,3 +207,7 @@ func init() {
 func (a access) DriverError(err error) error       { return a.c.dev.failed(err) }
 func (a access) Reclaim(need int64) (int64, error) { return a.c.reclaimAll(need) }
 func (a access) Cut(block any) error               { return a.c.cutLast(block.(Block)) }
+
+func (a access) Snapshot() snapshot.Snapshot { return a.c.ownSnapshot() }
+
+func (a access) Events(after uint64) []snapshot.Event { return a.c.dev.history.Copy(after).Events() }

@@ -25,16 +25,13 @@ func ExamplePool_StartHistory() {
 	}
 	_ = pool.Free(b)
 	pool.StopHistory()
-	seen := uint64(0)
-	for _, e := range pool.Events(seen) { // those since the last look
-		if seen = e.Number; e.Label != "" {
+	for _, e := range pool.Snapshot().Events {
+		if e.Label != "" {
 			fmt.Println(e.Kind, e.Size, e.Label)
 		}
 	}
-	fmt.Println(len(pool.Events(seen)))
 	// Output:
 	// alloc 1048576 weights
 	// free_requested 1048576 weights
 	// free_completed 1048576 weights
-	// 0
 }

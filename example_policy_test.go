@@ -156,7 +156,7 @@ func ExamplePool_Snapshot() {
 }
 
 // A file for PyTorch's viewer: drop it onto https://pytorch.org/memory_viz.
-func ExamplePool_WriteSnapshot() {
+func ExamplePool_Snapshot_viewer() {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -172,7 +172,7 @@ func ExamplePool_WriteSnapshot() {
 		log.Fatal(err)
 	}
 	defer os.Remove(file.Name())
-	if err := errors.Join(pool.WriteSnapshot(file), file.Close()); err != nil {
+	if err := errors.Join(snapshot.WriteTorch(file, pool.Snapshot()), file.Close()); err != nil {
 		log.Fatal(err)
 	}
 

@@ -8,10 +8,11 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // A profile of live device memory, for "go tool pprof -top device.pb.gz".
-func ExamplePool_WriteProfile() {
+func ExamplePool_Snapshot_profile() {
 	pool, err := cupool.New(cupool.Config{History: &cupool.History{SampleBytes: 1}})
 	if err != nil {
 		log.Fatal(err)
@@ -29,7 +30,7 @@ func ExamplePool_WriteProfile() {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if err := pool.WriteProfile(f); err != nil {
+	if err := snapshot.WriteProfile(f, pool.Snapshot()); err != nil {
 		log.Fatal(err)
 	}
 
@@ -45,5 +46,5 @@ func ExamplePool_WriteProfile() {
 			fmt.Println(s.Location[0].Line[0].Function.Name, live>>20, "MiB in use")
 		}
 	}
-	// Output: github.com/cupool/cupool_test.ExamplePool_WriteProfile 3 MiB in use
+	// Output: github.com/cupool/cupool_test.ExamplePool_Snapshot_profile 3 MiB in use
 }

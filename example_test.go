@@ -104,11 +104,11 @@ func ExamplePool() {
 	if err := errors.Join(err1, err2); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(pool.Layout())
+	fmt.Print(pool.Snapshot().Layout())
 	if err := pool.Free(a); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(pool.Layout())
+	fmt.Print(pool.Snapshot().Layout())
 
 	// A block is found by any address inside it, and freed by the first.
 	same, err := pool.Lookup(b.Ptr() + 1<<20)
@@ -119,7 +119,7 @@ func ExamplePool() {
 	if err := pool.FreePtr(b.Ptr(), b.Size()); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(pool.Layout())
+	fmt.Print(pool.Snapshot().Layout())
 	fmt.Println("rules broken:", pool.Check())
 	// Output:
 	// 0 large: [Live 2M][Live 3M][Free 15M]

@@ -55,20 +55,13 @@ func (c *Pool) StartHistory(cfg History) error {
 	return nil
 }
 
-// StopHistory ends what StartHistory or Config.History began. Events returns on what
+// StopHistory ends what StartHistory or Config.History began. A Snapshot goes on to have what
 // was recorded, and sampled blocks keep their stacks. Safe from several goroutines.
 func (c *Pool) StopHistory() {
 	if c.dev.history.Stop() {
 		c.dev.logger.Info("history stopped")
 		c.dev.unhomeAll()
 	}
-}
-
-// Events returns what was recorded of the allocator and its private pools, oldest
-// first: the events with a number above after, as far as they are kept. Events with
-// the same stack share it. It is empty without a history (StartHistory).
-func (c *Pool) Events(after uint64) []snapshot.Event {
-	return c.dev.history.Copy(after).Events()
 }
 
 // unhomeAll takes all blocks out of the magazines of all pools.

@@ -32,7 +32,7 @@ func TestLabels(t *testing.T) {
 		{Label: "encoder", Blocks: stat(2, 2, 2, 0), Bytes: stat(3*mib+1000, 3*mib+1000, 3*mib+1000, 0)},
 	}, c.Stats().Labels)
 
-	require.Regexp(t, `^0 small: \[Live 1K encoder\].*\[Live 3M encoder\]\[Live 5M\]`, strings.ReplaceAll(c.Layout(), "\n", ""))
+	require.Regexp(t, `^0 small: \[Live 1K encoder\].*\[Live 3M encoder\]\[Live 5M\]`, strings.ReplaceAll(c.Snapshot().Layout(), "\n", ""))
 	require.NoError(t, dec.Free(a), "who frees it does not matter")
 	require.NoError(t, c.FreePtr(b.Ptr(), b.Size()))
 	require.ErrorIs(t, enc.Free(b), cupool.ErrDoubleFree)

@@ -455,7 +455,7 @@ func (c *Pool) oomError(r request, cause, late error) error {
 		Settings: c.circumstances(room), Pool: c.name, Holders: e.Table, LimitName: "limit", Raise: "Limit or Fraction",
 	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
-	c.dev.pictures.Take(func() { s := c.Snapshot(); e.Snapshot = &s })
+	c.dev.pictures.Take(func() { s := c.ownSnapshot(); e.Snapshot = &s })
 	c.dev.lastOOM.Store(e)
 	return e
 }

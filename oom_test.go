@@ -39,7 +39,7 @@ func TestOOMTable(t *testing.T) {
 			var e *cupool.OOMError
 			require.ErrorAs(t, err, &e)
 			require.Same(t, e, p.LastOOM())
-			require.Equal(t, snapshot.HoldersOf(c.Snapshot(), p.Snapshot()), e.Table)
+			require.Equal(t, snapshot.HoldersOf(c.Snapshot()), e.Table)
 			for _, of := range []*cupool.Pool{c, p} {
 				var live, cached int64
 				for _, h := range e.Table {

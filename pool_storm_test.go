@@ -133,7 +133,7 @@ func TestPoolStreamsStorm(t *testing.T) {
 		for _, m := range members {
 			require.NoError(t, m.EmptyCache())
 			require.NoError(t, m.Check())
-			require.Zero(t, m.Stats().All.ReservedBytes.Current, m.Layout())
+			require.Zero(t, m.Stats().All.ReservedBytes.Current, m.Snapshot().Layout())
 		}
 	}, limit)
 }

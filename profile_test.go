@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // The sums of a profile of recorded allocations are those of the statistics, and a
@@ -51,7 +52,7 @@ func TestWriteProfile(t *testing.T) {
 // profiled returns the sums of a profile, and that of its live bytes with a pool's name.
 func profiled(t *testing.T, c *cupool.Pool) (sums [4]int64, named int64) {
 	var file bytes.Buffer
-	require.NoError(t, c.WriteProfile(&file))
+	require.NoError(t, snapshot.WriteProfile(&file, c.Snapshot()))
 	p, err := profile.Parse(&file)
 	require.NoError(t, err)
 	for _, s := range p.Sample {

@@ -130,7 +130,7 @@ func (x *script) stream(n string) *cupool.Stream {
 
 // layout is the allocator's Layout in one line.
 func (x *script) layout() string {
-	return strings.ReplaceAll(strings.TrimSpace(x.c.Layout()), "\n", "; ")
+	return strings.ReplaceAll(strings.TrimSpace(x.c.Snapshot().Layout()), "\n", "; ")
 }
 
 func parseSize(t testing.TB, s string) (sum int64) {

@@ -2,7 +2,6 @@ package cupool
 
 import (
 	"context"
-	"io"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/heap"
@@ -11,15 +10,28 @@ import (
 	"github.com/cupool/cupool/snapshot"
 )
 
-// Snapshot is a picture of what an allocator holds: every segment and every block,
-// and the last events (StartHistory). See package snapshot.
+// Snapshot is a picture of what an allocator holds: every segment and every block, the
+// last events (StartHistory), and the same of its private pools. It prints as JSON, and
+// shortly (Layout). Package snapshot writes it for PyTorch's viewer (WriteTorch) and for
+// go tool pprof (WriteProfile), and reads it.
 type Snapshot = snapshot.Snapshot
 
-// Snapshot returns a picture of the allocator's memory. That of private pools
-// is in theirs (Pools). All streams' allocations stop meanwhile, but for blocks
-// that come and go through magazines without a lock. Safe from several
+// Snapshot returns a picture of the allocator's memory and that of its private pools, or
+// of a private pool alone. All streams' allocations stop meanwhile, of one pool at a time,
+// but for blocks that come and go through magazines without a lock. Safe from several
 // goroutines; after Close there are no segments.
 func (c *Pool) Snapshot() Snapshot {
+	s := c.ownSnapshot()
+	if c == c.dev.root {
+		for _, p := range c.Pools() {
+			s.Pools = append(s.Pools, p.ownSnapshot())
+		}
+	}
+	return s
+}
+
+// ownSnapshot returns a picture of the pool alone.
+func (c *Pool) ownSnapshot() Snapshot {
 	_, unlock := c.lockAll()
 	p := c.pictureLocked()
 	c.note(snapshot.Taken, 0, 0, 0)
@@ -116,33 +128,12 @@ func addBlock(to *snapshot.Segment, b *block.Block) {
 	to.Blocks = append(to.Blocks, n)
 }
 
-// WriteSnapshot writes the Snapshot of the allocator and those of its private
-// pools, or that of a private pool alone, for PyTorch's tools
-// (snapshot.WriteTorch). It fails with the error of w.
-func (c *Pool) WriteSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, c.pictures()...) }
-
-// WriteProfile writes the live blocks of the allocator and of its private pools, or
-// of a private pool alone, for go tool pprof (snapshot.WriteProfile).
-// A history (StartHistory) is what gives it stacks. It fails with the error of w.
-func (c *Pool) WriteProfile(w io.Writer) error { return snapshot.WriteProfile(w, c.pictures()...) }
-
-// pictures returns the Snapshot of a pool, and of the root's private ones.
-func (c *Pool) pictures() []Snapshot {
-	all := []Snapshot{c.Snapshot()}
-	if c == c.dev.root {
-		for _, p := range c.Pools() {
-			all = append(all, p.Snapshot())
-		}
-	}
-	return all
-}
-
 // Leaks lists what is live, of the allocator and its private pools or of a private
 // pool alone, as Close would, or returns nil when nothing is. Stream is the one
 // whose memory a block is of. It stops allocations as Snapshot does.
 func (c *Pool) Leaks() *LeakError {
 	var leaks []Leak
-	for _, s := range c.pictures() {
+	for _, s := range c.Snapshot().Flat() {
 		for _, seg := range s.Segments {
 			for _, b := range seg.Blocks {
 				if b.State == snapshot.Live {
@@ -157,13 +148,9 @@ func (c *Pool) Leaks() *LeakError {
 	return newLeakError(leaks)
 }
 
-// Layout is Snapshot's Layout, in which the same calls give the same text on any
-// device.
-func (c *Pool) Layout() string { s := c.Snapshot(); return s.Layout() }
-
 // WithLabel returns the allocator as it is seen by a part of the program: what
-// is allocated through it stands under a name in Stats, Snapshot,
-// Layout and a LeakError, whoever frees it. An Engine or a goroutine gets a
+// is allocated through it stands under a name in Stats, Snapshot
+// and a LeakError, whoever frees it. An Engine or a goroutine gets a
 // name of its own that way, a scope by Engine.ScopeLabeled; the same name
 // twice is one label. Such blocks take the lock of their stream's memory when
 // they are allocated and freed, so that every free is seen.

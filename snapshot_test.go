@@ -15,12 +15,12 @@ import (
 func TestLayout(t *testing.T) {
 	c, d := newPool(t, 1<<30, withMagazines)
 	x := newScript(t, c, d)
-	require.Empty(t, c.Layout())
+	require.Empty(t, c.Snapshot().Layout())
 	x.run("b=2M c=3M@1 p=4M a=1K free:a a=1K free:a a=1K free:a busy:1 free:p@1 free:b")
 	require.Equal(t, `0 large: [Free 2M][Pending 4M][Free 14M]
 1 large: [Live 3M][Free 17M]
 0 small: [Cached 1K][Free 2047K]
-`, c.Layout())
+`, c.Snapshot().Layout())
 }
 
 // A snapshot as JSON, by the names that PyTorch's have.
@@ -110,13 +110,13 @@ func TestWriteSnapshot(t *testing.T) {
 	_, err = c.WithLabel("weights").Alloc(1000, nil)
 	require.NoError(t, err)
 	forgetABlock(t, p, 3*mib)
-	require.Equal(t, []cupool.Snapshot{c.Snapshot(), p.Snapshot()}, readBack(t, c))
+	require.Equal(t, c.Snapshot().Flat(), readBack(t, c))
 	require.Equal(t, []cupool.Snapshot{p.Snapshot()}, readBack(t, p), "a private pool writes its own alone")
 }
 
 func readBack(t *testing.T, c *cupool.Pool) []cupool.Snapshot {
 	var out bytes.Buffer
-	require.NoError(t, c.WriteSnapshot(&out))
+	require.NoError(t, snapshot.WriteTorch(&out, c.Snapshot()))
 	list, err := snapshot.Read(&out)
 	require.NoError(t, err)
 	return list
@@ -136,6 +136,6 @@ func stitchedPool(t *testing.T) *cupool.Pool {
 	require.NoError(t, c.Free(left))
 	require.NoError(t, c.Free(right))
 	alloc(24 * mib)
-	require.Contains(t, c.Layout(), "large: [Live 24M]\n")
+	require.Contains(t, c.Snapshot().Layout(), "large: [Live 24M]\n")
 	return c
 }

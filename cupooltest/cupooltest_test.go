@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cupooltest"
+	"github.com/cupool/cupool/internal/poolaccess"
 )
 
 // recorder is a test that keeps what fails it, and runs its cleanups when told.
@@ -72,7 +73,7 @@ func TestNoLeaks(t *testing.T) {
 		"a block that was there": {func(t *testing.T) {
 			require.NoError(t, c.Free(old))
 			old = planted(t, c, 1000) // a new one, at its address
-		}, []string{"leaked 1 block, 1000 B", "1 block, 1000 B, allocated at cupooltest_test.planted (cupooltest_test.go:53)"}},
+		}, []string{"leaked 1 block, 1000 B", "1 block, 1000 B, allocated at cupooltest_test.planted (cupooltest_test.go:51)"}},
 		"a planted leak": {func(t *testing.T) {
 			p, err := c.NewPool(cupool.PoolConfig{})
 			require.NoError(t, err)
@@ -82,8 +83,8 @@ func TestNoLeaks(t *testing.T) {
 			planted(t, c, 512)
 		}, []string{
 			"leaked 3 blocks, 4 MiB",
-			"2 blocks, 4 MiB, for x, allocated at cupooltest_test.planted (cupooltest_test.go:53), called by cupooltest_test.TestNoLeaks",
-			"1 block, 512 B, allocated at cupooltest_test.planted (cupooltest_test.go:53), called by cupooltest_test.TestNoLeaks",
+			"2 blocks, 4 MiB, for x, allocated at cupooltest_test.planted (cupooltest_test.go:51), called by cupooltest_test.TestNoLeaks",
+			"1 block, 512 B, allocated at cupooltest_test.planted (cupooltest_test.go:51), called by cupooltest_test.TestNoLeaks",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,10 +96,10 @@ func TestNoLeaks(t *testing.T) {
 				require.Contains(t, got[i], want)
 			}
 			require.Len(t, got, max(len(tc.want), 1))
-			require.NotEmpty(t, c.Events(0))
-			events := len(c.Events(0))
+			require.NotEmpty(t, poolaccess.Of(c).Events(0))
+			events := len(poolaccess.Of(c).Events(0))
 			require.NoError(t, c.Free(planted(t, c, 5000)))
-			require.Len(t, c.Events(0), events, "nothing is recorded any more")
+			require.Len(t, poolaccess.Of(c).Events(0), events, "nothing is recorded any more")
 			require.Equal(t, len(tc.want) > 0, t.Failed() || got[0] != "")
 		})
 	}

@@ -41,12 +41,12 @@
 //	.../stats.txt       the same as a table for people (Stats.String)
 //	.../labels          []cupool.LabelStats as JSON
 //	.../snapshot        snapshot.Snapshot as JSON
-//	.../snapshot.pickle the same for PyTorch's viewer (WriteSnapshot)
+//	.../snapshot.pickle the same for PyTorch's viewer (snapshot.WriteTorch)
 //	.../blocks          the snapshot in columns, as the page draws it; with an ETag
 //	.../series          memory over time, in columns; ?after=N: what came after sample N
 //	.../events          the last events; ?after=N: those after number N; ?limit=N: at most so many
 //	.../oom             what the last failed allocation said about itself
-//	.../heap            for go tool pprof: live memory by Go stack (WriteProfile)
+//	.../heap            for go tool pprof: live memory by Go stack (snapshot.WriteProfile)
 //	POST .../trim       Trim; ?keep=N keeps so many bytes reserved
 //	POST .../empty      EmptyCache
 //	POST .../history    ?on=1 starts to record events and stacks, with ?events=N of them and

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -59,9 +60,9 @@ func (l *live) info() info {
 }
 
 func (l *live) stats() cupool.Stats             { return l.Stats() }
-func (l *live) writeSnapshot(w io.Writer) error { return l.WriteSnapshot(w) }
-func (l *live) writeProfile(w io.Writer) error  { return l.WriteProfile(w) }
-func (l *live) snapshot() snapshot.Snapshot     { return l.Snapshot() }
+func (l *live) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, l.Snapshot()) }
+func (l *live) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, l.Snapshot()) }
+func (l *live) snapshot() snapshot.Snapshot     { return poolaccess.Of(l.Pool).Snapshot() }
 
 func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }
 
@@ -75,7 +76,7 @@ func (l *live) lastOOM() *failure {
 
 // events returns those of this pool alone.
 func (l *live) events(after uint64) []snapshot.Event {
-	return slices.DeleteFunc(l.Events(after), func(e snapshot.Event) bool { return e.Pool != l.Name() })
+	return slices.DeleteFunc(poolaccess.Of(l.Pool).Events(after), func(e snapshot.Event) bool { return e.Pool != l.Name() })
 }
 
 // live returns the sources of an allocator and of its private pools.

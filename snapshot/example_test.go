@@ -47,7 +47,7 @@ func ExampleFormatError() {
 }
 
 // What another program's allocator holds, for PyTorch's viewer. An allocator of
-// package cupool writes its own (Pool.WriteSnapshot).
+// package cupool has its Snapshot.
 func ExampleWriteTorch() {
 	s := snapshot.Snapshot{Device: "cuda:0", Segments: []snapshot.Segment{{
 		Address: 1 << 40, Size: 2 << 20, Allocated: 1 << 20, Active: 1 << 20, Requested: 1_000_000, Type: "small",

@@ -81,7 +81,7 @@ func (t *Holders) List() []Holder {
 // HoldersOf returns who holds the memory of snapshots, as Holders.List does.
 func HoldersOf(of ...Snapshot) []Holder {
 	var t Holders
-	for _, s := range of {
+	for _, s := range flat(of) {
 		for i := range s.Segments {
 			seg := &s.Segments[i]
 			for j := range seg.Blocks {

@@ -24,8 +24,8 @@ const (
 	values
 )
 
-// WriteProfile writes the live blocks of snapshots, as of an allocator and its private
-// pools, for go tool pprof: compressed, with the sample types of Go's heap profile,
+// WriteProfile writes the live blocks of snapshots, with those of their Pools, for go
+// tool pprof: compressed, with the sample types of Go's heap profile,
 // inuse_space the default. Sizes are in bytes as requested. Samples have the
 // labels "label", "pool" and "stream" (its number) to be used with -tagfocus or
 // -tagroot. No program file is needed to show it.
@@ -38,6 +38,7 @@ const (
 // alloc_objects and alloc_space are what was allocated since the history began, from
 // the Totals; where no snapshot has any, they are as inuse_. WriteProfile returns the error of w.
 func WriteProfile(w io.Writer, of ...Snapshot) error {
+	of = flat(of)
 	p := newProfile()
 	p.total = slices.ContainsFunc(of, func(s Snapshot) bool { return len(s.Totals) > 0 })
 	for i := range of {

@@ -31,8 +31,8 @@ func (e *FormatError) Unwrap() error { return e.Err }
 
 // Read reads what was written of snapshots: a Snapshot as JSON, or a list of them;
 // what WriteTorch wrote; or what PyTorch's torch.cuda.memory._dump_snapshot did.
-// gzip may have compressed it. A pickle gives one Snapshot for each pool, by
-// device, and the allocator's before those of its private pools.
+// gzip may have compressed it. It returns one Snapshot for each pool, by device, and the
+// allocator's before those of its private pools, which are in no Pools.
 //
 // It fails with a *FormatError. What it reads may be a stranger's: it allocates at
 // most 2 MiB, and 1 KiB for each byte. What gzip compressed may grow to 16 MiB and
@@ -84,7 +84,7 @@ func readJSON(r *bufio.Reader) (list []Snapshot, err error) {
 	case err == nil && len(list) == 0:
 		return nil, &FormatError{Err: errors.New("the list of snapshots is empty")}
 	case err == nil:
-		return list, nil
+		return flat(list), nil
 	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError

@@ -29,6 +29,23 @@ type Snapshot struct {
 	Segments []Segment `json:"segments"`         // by address
 	Events   []Event   `json:"events,omitempty"` // of the pool, oldest first
 	Totals   []Total   `json:"totals,omitempty"` // of the pool, largest first
+
+	Pools []Snapshot `json:"pools,omitempty"` // of an allocator's private pools, in the order in which they were made
+}
+
+// Flat returns the snapshot without its Pools, and then these.
+func (s Snapshot) Flat() []Snapshot {
+	all := append([]Snapshot{s}, s.Pools...)
+	all[0].Pools = nil
+	return all
+}
+
+// flat returns the snapshots of all pools, one by one.
+func flat(list []Snapshot) (all []Snapshot) {
+	for _, s := range list {
+		all = append(all, s.Flat()...)
+	}
+	return all
 }
 
 // Segment is a range of addresses that blocks are cut from: a segment, the range
@@ -138,10 +155,10 @@ const (
 	OutOfMemory   Kind = "oom" // a request was refused; the Address is how many bytes the device had free
 )
 
-// Layout prints the snapshot shortly, a segment a line, as "0 large:
-// [Live 2M][Free 18M]". Addresses are left out, and streams have their numbers.
-// Blocks with a label print with it.
-func (s *Snapshot) Layout() string {
+// Layout prints the Segments shortly, one a line, as "0 large: [Live 2M][Free 18M]".
+// Addresses are left out, and streams have their numbers, so that the same calls give the
+// same text on any device. Blocks with a label print with it.
+func (s Snapshot) Layout() string {
 	var sb strings.Builder
 	for _, seg := range s.Segments {
 		fmt.Fprintf(&sb, "%d %s: ", seg.Number, seg.Type)

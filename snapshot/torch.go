@@ -12,8 +12,8 @@ import (
 // WriteTorch writes snapshots as the pickle that PyTorch's tools open: the page
 // https://pytorch.org/memory_viz, and python3 -m torch.cuda._memory_viz with
 // trace_plot, segment_plot, trace, stats and the others. The snapshots are those of
-// an allocator and of its private pools, or of several, at about one moment; those
-// of one Device share a device there. It fails with the error of w, and of
+// one allocator or of several, at about one moment; those of one Device share a
+// device there. Pools have pools of their own. It fails with the error of w, and of
 // nothing else.
 //
 // PyTorch knows fewer states, and no memory at two addresses. So this is what it
@@ -35,7 +35,8 @@ import (
 //     its segment came, or when what was there before was freed, if that is known.
 //
 // Read reads it back, with what PyTorch has no place for in keys of its own.
-func WriteTorch(w io.Writer, pools ...Snapshot) error {
+func WriteTorch(w io.Writer, of ...Snapshot) error {
+	pools := flat(of)
 	t := torch{Writer: pickle.NewWriter(w), frames: map[Frame]uint32{}}
 	t.gather(pools)
 	t.Dict(func() {

@@ -18,7 +18,7 @@ import (
 const diffText = `Says what grew between two memory snapshots, and what shrank: reserved, live,
 pending and cached memory; what is live or pending by label, by the place in the
 program that allocated it, and by size; and which segments came and went. A
-snapshot is what Pool.WriteSnapshot wrote or a Snapshot as JSON, or PyTorch's
+snapshot is what snapshot.WriteTorch wrote or a Snapshot as JSON, or PyTorch's
 (torch.cuda.memory._dump_snapshot), with gzip or without.
 
 Places are known where the program recorded a history (StartHistory). Where that has

@@ -44,7 +44,7 @@ func snapshots(t *testing.T) (before, after string) {
 	alloc(p, 30<<20)
 	f, err := os.Create(after)
 	require.NoError(t, err)
-	require.NoError(t, c.WriteSnapshot(f))
+	require.NoError(t, snapshot.WriteTorch(f, c.Snapshot()))
 	require.NoError(t, f.Close())
 	return before, after
 }

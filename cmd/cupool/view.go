@@ -21,7 +21,7 @@ import (
 )
 
 const viewText = `Shows a memory snapshot, or a trace, in the browser: the page of package debug, for a
-file. A snapshot is what Pool.WriteSnapshot wrote or a Snapshot as JSON, or
+file. A snapshot is what snapshot.WriteTorch wrote or a Snapshot as JSON, or
 PyTorch's (torch.cuda.memory._dump_snapshot), with gzip or without. A trace, which is
 what cupool replay takes, is replayed up to the event at which it requests most.
 

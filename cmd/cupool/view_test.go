@@ -17,6 +17,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // view starts cupool view and returns the page's address.
@@ -58,7 +59,7 @@ func TestView(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ours.json"), data, 0o666))
 	f, err := os.Create(filepath.Join(dir, "ours.pickle"))
 	require.NoError(t, err)
-	require.NoError(t, c.WriteSnapshot(f))
+	require.NoError(t, snapshot.WriteTorch(f, c.Snapshot()))
 	require.NoError(t, f.Close())
 
 	for file, live := range map[string]int64{

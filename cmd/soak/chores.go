@@ -117,7 +117,7 @@ func (k *soak) chore(r *rand.Rand, c *cupool.Pool) (err error) {
 		c.Snapshot()
 	case 5:
 		_ = c.Stats()
-		c.Layout()
+		c.Snapshot().Layout()
 		_ = c.Stats().String()
 	case 6:
 		c.ResetPeak()

@@ -272,7 +272,7 @@ func (k *soak) end(before process) {
 		k.leaked(fmt.Sprintf("%d pools that were retired and hold no block are still there", n))
 	}
 	if st := k.pool.Stats(); st.LiveBytes != 0 || st.All.ReservedBytes.Current != 0 {
-		k.leaked(fmt.Sprintf("%d bytes live and %d reserved at the end:\n%s", st.LiveBytes, st.All.ReservedBytes.Current, k.pool.Layout()))
+		k.leaked(fmt.Sprintf("%d bytes live and %d reserved at the end:\n%s", st.LiveBytes, st.All.ReservedBytes.Current, k.pool.Snapshot().Layout()))
 	}
 	if h, ok := heldBy(k.driver); ok && h.Streams != 0 {
 		k.leaked(fmt.Sprintf("%d streams of the device at the end", h.Streams))

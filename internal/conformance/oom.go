@@ -216,7 +216,7 @@ func testCallback(t *testing.T, e *env) {
 		c.OnOutOfMemory = func(requested int64) bool {
 			asked = append(asked, requested)
 			require.NoError(t, r.Check()) // takes every lock
-			require.NotEmpty(t, r.Layout())
+			require.NotEmpty(t, r.Snapshot().Layout())
 			if len(spare) == 0 {
 				return false
 			}

@@ -182,7 +182,7 @@ func testLockFreeStorm(t *testing.T, e *env) {
 				check(t, err)
 			case 5:
 				r.ResetPeak()
-				_ = r.Layout()
+				_ = r.Snapshot().Layout()
 			}
 		})
 		require.NotZero(t, events.Load())

@@ -190,7 +190,7 @@ func (r *rig) requireAllFree() {
 	if r.vmm() {
 		want = allFree
 	}
-	require.Regexp(r.t, want, r.Layout())
+	require.Regexp(r.t, want, r.Snapshot().Layout())
 	st := r.Stats()
 	require.Zero(r.t, st.LiveBytes+st.PendingBytes)
 	require.Equal(r.t, st.CachedBytes, st.All.ReservedBytes.Current)
@@ -200,7 +200,7 @@ func (r *rig) requireAllFree() {
 // requireNothing checks that the device has everything back.
 func (r *rig) requireNothing() {
 	r.t.Helper()
-	require.NotContains(r.t, r.Layout(), "Free")
+	require.NotContains(r.t, r.Snapshot().Layout(), "Free")
 	require.Zero(r.t, r.Stats().All.ReservedBytes.Current)
 	require.Zero(r.t, r.Stats().All.Segment.Current)
 	require.NoError(r.t, r.Check())
@@ -259,7 +259,7 @@ func (r *rig) release() {
 
 // state is everything that an erroneous call must leave alone.
 func (r *rig) state() string {
-	return fmt.Sprintf("%+v\n%s", r.Stats(), r.Layout())
+	return fmt.Sprintf("%+v\n%s", r.Stats(), r.Snapshot().Layout())
 }
 
 // unchanged checks that what f does leaves the books alone.
@@ -284,7 +284,7 @@ func (r *rig) flush() {
 }
 
 // blocks is Layout without address ranges that have no memory yet.
-func (r *rig) blocks() string { return emptyRanges.ReplaceAllString(r.Layout(), "") }
+func (r *rig) blocks() string { return emptyRanges.ReplaceAllString(r.Snapshot().Layout(), "") }
 
 var emptyRanges = regexp.MustCompile(`(?m)^\d+ \w+: \n`)
 

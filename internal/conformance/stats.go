@@ -126,7 +126,7 @@ func testStats(t *testing.T, e *env) {
 func compareLayout(t *testing.T, r *rig, live []cupool.Block, liveBytes, allocs int64) {
 	t.Helper()
 	st := r.Stats()
-	sums := parseLayout(r.Layout())
+	sums := parseLayout(r.Snapshot().Layout())
 	var all layoutSums
 	var count int64
 	for _, k := range []struct {

@@ -116,7 +116,7 @@ func testFreeAll(t *testing.T, e *env) {
 		if st := r.Stats(); !r.vmm() {
 			require.Zero(t, st.All.InactiveSplit.Current)
 			require.Zero(t, st.All.InactiveSplitBytes.Current)
-			require.Equal(t, st.All.Segment.Current, int64(strings.Count(r.Layout(), "\n")))
+			require.Equal(t, st.All.Segment.Current, int64(strings.Count(r.Snapshot().Layout(), "\n")))
 		}
 	}
 	require.NoError(t, r.EmptyCache())

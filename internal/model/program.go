@@ -26,7 +26,6 @@ type Tested interface {
 	Wake() error
 	Stats() cupool.Stats
 	Snapshot() cupool.Snapshot
-	Layout() string
 	Check() error
 	StreamOf(cupool.Block) *cupool.Stream
 	WithLabel(string) cupool.Allocator
@@ -300,7 +299,7 @@ func (w *world) end(runners []*runner) Result {
 	if w.root.state == open && len(w.failures()) == 0 {
 		w.settle()
 		w.compare()
-		res.Log += w.root.Layout()
+		res.Log += w.root.Snapshot().Layout()
 		w.closePool(w.root)
 	}
 	if len(w.failures()) > 0 {

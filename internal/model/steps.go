@@ -105,7 +105,7 @@ func (r *runner) allocate(p *Pool, s *Stream, size int64, how int) *Block {
 		r.logf(": out of memory")
 		if len(r.failures()) > 0 {
 			for _, o := range r.allPools() {
-				r.logf("\n%s %+v: %s %s", o.name, o.state, o.Layout(), func() string {
+				r.logf("\n%s %+v: %s %s", o.name, o.state, o.Snapshot().Layout(), func() string {
 					if o.retired {
 						return "retired"
 					}

@@ -2,6 +2,8 @@
 // programs do not. It is for those that stand above package cupool, which sets Of.
 package poolaccess
 
+import "github.com/cupool/cupool/snapshot"
+
 // Access is a pool as those packages see it. Its methods are safe from several
 // goroutines.
 type Access interface {
@@ -23,6 +25,14 @@ type Access interface {
 	// late, the handle stays. It fails with the device's error where neither handle
 	// could be mapped: the memory is not used any more then.
 	Cut(block any) error
+
+	// Snapshot is Pool.Snapshot without private pools.
+	Snapshot() snapshot.Snapshot
+
+	// Events returns what was recorded of the allocator and its private pools, oldest
+	// first: the events with a number above after, as far as they are kept. Events
+	// with the same stack share it. It is empty without a history.
+	Events(after uint64) []snapshot.Event
 }
 
 // Of returns the access to a *cupool.Pool.

@@ -54,7 +54,7 @@ func outcome(t *testing.T, file string) string {
 		r, err := Run(context.Background(), tr, o)
 		require.NoError(t, err)
 		require.NoError(t, After(context.Background(), tr, o, len(tr.Events), func(c *cupool.Pool) error {
-			layout = c.Layout()
+			layout = c.Snapshot().Layout()
 			return c.Check()
 		}))
 		fmt.Fprintf(&out, "%s: peak requested %d, reserved %d, driver allocs %d, frees %d, failed %d, first at event %d\n%s\n",

@@ -223,7 +223,7 @@ func TestPyTorchAllocatorBackend(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: plain})
 	require.NoError(t, err)
 	b := allocate(t, c, 3<<20, nil)
-	require.Contains(t, c.Layout(), "[Live 3M][Free 17M]")
+	require.Contains(t, c.Snapshot().Layout(), "[Live 3M][Free 17M]")
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Close())
 }
