@@ -69,7 +69,7 @@ func TestGPUs(t *testing.T) {
 		{1, "-shift 0", "-gpus 1"},
 		{2, "-shift 0", "-gpus 2"},
 		{2, "-shift 0", "-gpus 2 -graph -bucket 1"},
-		{8, "-shift 0", "-gpus 8"},
+		{8, "-shift 0 -train-samples 32 -epochs 2", "-gpus 8"},
 	} {
 		t.Run(c.flags+" "+c.flags2, func(t *testing.T) {
 			needGPUs(t, c.gpus)

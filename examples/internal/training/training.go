@@ -197,13 +197,14 @@ func NewReport(epochs []Epoch, steps int, pool *cupool.Pool, eng *cupool.Engine)
 	return r
 }
 
-// MedianStep is the median of the epochs' Step, in microseconds.
+// MedianStep is the median of the epochs' Step, in microseconds: of two the lesser,
+// as the first epoch warms up.
 func MedianStep(epochs []Epoch) float64 {
 	if len(epochs) == 0 {
 		return 0
 	}
 	byStep := slices.SortedFunc(slices.Values(epochs), func(a, b Epoch) int { return cmp.Compare(a.Step, b.Step) })
-	return float64(byStep[len(byStep)/2].Step.Nanoseconds()) / 1e3
+	return float64(byStep[(len(byStep)-1)/2].Step.Nanoseconds()) / 1e3
 }
 
 // Print writes the report for people.
