@@ -1,7 +1,6 @@
 package arena_test
 
 import (
-	"errors"
 	"fmt"
 	"log"
 
@@ -18,8 +17,7 @@ func ExampleArena() {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	var phases *arena.Arena
-	phases, err = arena.New(pool, arena.Config{Size: 16 << 20, Overflow: true})
+	phases, err := arena.New(pool, arena.Config{Size: 16 << 20, Overflow: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +33,7 @@ func ExampleArena() {
 		if _, err := phases.Alloc(100, nil); err != nil {
 			log.Fatal(err)
 		}
-		var st arena.Stats = phases.Stats()
+		st := phases.Stats()
 		fmt.Println("phase", phase, st.Blocks, "blocks, aligned:", a.Ptr()%(1<<16) == 0)
 		if err := phases.Reset(); err != nil {
 			log.Fatal(err)
@@ -65,7 +63,7 @@ func ExampleArena_Release() {
 	if _, err := temporary.Alloc(1000, nil); err != nil {
 		log.Fatal(err)
 	}
-	var before arena.Mark = temporary.Mark()
+	before := temporary.Mark()
 	for range 10 {
 		if _, err := temporary.Alloc(5000, nil); err != nil {
 			log.Fatal(err)
@@ -79,54 +77,6 @@ func ExampleArena_Release() {
 	// Output:
 	// 11 blocks
 	// 1 block
-}
-
-// Blocks that another stream uses: Reset makes the arena's stream wait for it,
-// on the device.
-func ExampleArena_RecordStream() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	temporary, err := arena.New(pool, arena.Config{Size: 1 << 20})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer temporary.Close()
-	side, err := temporary.NewStream()
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	b, err := temporary.Alloc(1000, temporary.DefaultStream())
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = errors.Join(
-		temporary.DefaultStream().Memset(b.Ptr(), 1, b.Size()),
-		side.WaitStream(temporary.DefaultStream()),
-		side.Memset(b.Ptr(), 2, b.Size()),
-		temporary.RecordStream(b, side),
-	)
-	if err != nil {
-		log.Fatal(err)
-	}
-	found, err := temporary.Lookup(b.Ptr() + 999)
-	fmt.Println(found == b, err)
-	fmt.Println(temporary.FreePtr(b.Ptr(), 1000), temporary.Reset())
-
-	b, err = temporary.Alloc(1000, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	got := make([]byte, 1)
-	err = temporary.DefaultStream().CopyOut(got, b.Ptr())
-	fmt.Println(got, err, temporary.Driver().HostAccessible())
-	// Output:
-	// true <nil>
-	// <nil> <nil>
-	// [2] <nil> true
 }
 
 // An engine whose tensors live for a step.

@@ -54,27 +54,6 @@ func ExampleHandler() {
 	// Output: {"released":0}
 }
 
-// A tool shows a snapshot that was saved.
-func ExampleSnapshotHandler() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	saved := pool.Snapshot()
-	if err := pool.Close(); err != nil {
-		log.Fatal(err)
-	}
-	srv := httptest.NewServer(debug.SnapshotHandler("saved.json", saved))
-	defer srv.Close()
-	resp, err := http.Get(srv.URL + "/pools")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
-	// Output: 200 OK
-}
-
 // A page that is reached by a full name answers to that name.
 func ExampleAllowHosts() {
 	debug.AllowHosts("gpu7.lab.example")

@@ -135,7 +135,10 @@ func TestRefusals(t *testing.T) {
 		assert.Equal(t, x.status, status, x.target)
 		assert.Contains(t, body, x.text, x.target)
 	}
-	status, body := ask(t, SnapshotHandler("x", c.Snapshot()), "POST", "/trim")
+	saved := SnapshotHandler("x", c.Snapshot())
+	status, _ := ask(t, saved, "GET", "/pools")
+	assert.Equal(t, 200, status)
+	status, body := ask(t, saved, "POST", "/trim")
 	assert.Equal(t, 409, status)
 	assert.Contains(t, body, "a snapshot does not change")
 	status, body = ask(t, newServer(func() []entry { return nil }), "GET", "/stats")

@@ -11,8 +11,7 @@ import (
 // Two devices, a copy from one to the other in the order of two streams, and both
 // blocks freed at once.
 func Example() {
-	var set *devices.Set
-	set, _ = devices.Open(devices.Config{}, "host:1GiB", "host:1GiB")
+	set, _ := devices.Open(devices.Config{}, "host:1GiB", "host:1GiB")
 	defer set.Close()
 	from, _ := set.Pool(0).NewStream()
 	to, _ := set.Pool(1).NewStream()
@@ -68,8 +67,7 @@ func ExampleSet_Lookup() {
 	set, _ := devices.Open(devices.Config{}, "host:1GiB", "host:1GiB")
 	defer set.Close()
 	b, _ := set.Pool(1).Alloc(4096, nil)
-	var at devices.Found
-	at, _ = set.Lookup(b.Ptr() + 100)
+	at, _ := set.Lookup(b.Ptr() + 100)
 	fmt.Println(at.Device, at.Block == b, at.Pool == set.Pool(1))
 	fmt.Println(set.FreePtr(b.Ptr(), 4096))
 	// Output:
@@ -116,17 +114,8 @@ func ExampleSet_Stats() {
 	defer set.Close()
 	a, _ := set.Pool(0).Alloc(1<<20, nil)
 	b, _ := set.Pool(1).Alloc(2<<20, nil)
-	var st devices.Stats = set.Stats()
+	st := set.Stats()
 	fmt.Println(st.Devices[0].LiveBytes, st.Devices[1].LiveBytes, len(st.Shared), st.Sum.LiveBytes)
 	_, _ = set.Free(a), set.Free(b)
 	// Output: 1048576 2097152 0 3145728
-}
-
-// Pairs of devices without peer access, with the reason.
-func ExampleSet_Unreachable() {
-	set, _ := devices.Open(devices.Config{}, "host:1GiB", "host:1GiB")
-	defer set.Close()
-	var pairs []devices.Pair = set.Unreachable()
-	fmt.Println(len(pairs))
-	// Output: 0
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/ipc"
@@ -99,70 +98,4 @@ func Example() {
 	// <nil> <nil> true 1
 	// <nil> 0 0
 	// <nil> <nil> <nil> <nil> <nil>
-}
-
-// What an importer is told when the exporter ends, and an exporter when an importer does
-// not close what it has.
-func ExampleServer_Close() {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unix"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	pool, theirs := open(), open()
-	server, err := ipc.NewServer(pool, ipc.Config{UIDs: []int{os.Geteuid()}, PIDs: []int{os.Getpid()}, MaxOpen: 10})
-	if err != nil {
-		log.Fatal(err)
-	}
-	go func() {
-		conn, err := listener.AcceptUnix()
-		if err == nil {
-			err = server.ServeConn(ctx, conn)
-		}
-		if errors.Is(err, ipc.ErrRefused) || errors.Is(err, ipc.ErrProtocol) {
-			log.Print(err)
-		}
-	}()
-	block, err := pool.Alloc(1000, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := server.Share("x", block, nil); err != nil {
-		log.Fatal(err)
-	}
-	conn, err := net.DialUnix("unix", nil, listener.Addr().(*net.UnixAddr))
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err := ipc.Connect(ctx, theirs, conn, ipc.Config{Logger: nil})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = client.Open(ctx, "y")
-	fmt.Println(errors.Is(err, ipc.ErrUnknownName))
-	if _, err = client.Open(ctx, "x"); err != nil {
-		log.Fatal(err)
-	}
-
-	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
-	err = server.Close(soon)
-	var busy *ipc.BusyError
-	if errors.As(err, &busy) {
-		var u ipc.Use = busy.Uses[0]
-		fmt.Println(u.Name, u.Bytes, u.Peer.UID == os.Geteuid(), time.Since(u.Since) > 0, u.Cut, busy.Err)
-	}
-	fmt.Println(len(server.Force())) // the importer hangs, say
-	<-client.Done()
-	fmt.Println(errors.Is(client.Err(), ipc.ErrGone), client.Close(ctx))
-	// Output:
-	// true
-	// x 1000 true true false context deadline exceeded
-	// 1
-	// true <nil>
 }

@@ -61,32 +61,6 @@ func ExampleAllocator_Send() {
 	// Output: hello true
 }
 
-// A pool as a file, as exec.Cmd.ExtraFiles hands it on.
-func ExampleAllocator_Export() {
-	c, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	n, err := native.New(c, native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer n.Close()
-	f, err := n.Export()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer f.Close()
-	other, err := native.Import(c, f)
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = other.Alloc(1, nil)
-	fmt.Println(errors.Is(err, cupool.ErrNotSupported), other.Close())
-	// Output: true <nil>
-}
-
 func socketPair() (a, b *net.UnixConn) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {

@@ -246,6 +246,8 @@ func TestImportLargerBlock(t *testing.T) {
 	_, c := newNative(t, openHost(t), native.Config{})
 	theirs, err := native.Import(c, f)
 	require.NoError(t, err)
+	_, err = theirs.Alloc(1, nil)
+	require.ErrorIs(t, err, cupool.ErrNotSupported, "the pool is another process's")
 	_, err = theirs.ImportBlock(data, 1<<20, nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
 	h, err := theirs.ImportBlock(data, 5000, nil)

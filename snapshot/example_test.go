@@ -2,11 +2,9 @@ package snapshot_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log"
 	"os"
-	"strings"
 
 	"github.com/cupool/cupool/snapshot"
 )
@@ -35,15 +33,6 @@ func ExampleRead() {
 	// cuda:0: small segment of 2 MiB, 1 MiB live in 21 blocks
 	// cuda:0: large segment of 20 MiB, 5 MiB live in 6 blocks
 	// then: oom
-}
-
-func ExampleFormatError() {
-	_, err := snapshot.Read(strings.NewReader("a 1 4096 0\nf 1\n"))
-	var damage *snapshot.FormatError
-	if errors.As(err, &damage) {
-		fmt.Println(damage)
-	}
-	// Output: not a memory snapshot: at byte 0: it is neither JSON nor a pickle
 }
 
 // What another program's allocator holds, for PyTorch's viewer. An allocator of
