@@ -356,16 +356,6 @@ func (c *Pool) FreeOn(b Block, s *Stream) error {
 	return c.shed(err)
 }
 
-// FreePtrOn is FreeOn by address, with size as FreePtr has it: what was allocated, in
-// bytes, or negative not to have it checked. It fails as both do.
-func (c *Pool) FreePtrOn(p Ptr, size int64, s *Stream) error {
-	b, err := c.blockAt(p, size)
-	if err != nil {
-		return err
-	}
-	return c.FreeOn(b, s)
-}
-
 // recordUse notes that s uses a live block and returns the block's heap,
 // locked, or nil with an error and for the empty Block.
 func (c *Pool) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Block, error) {
@@ -427,37 +417,6 @@ func (c *Pool) keep(b Block) error {
 		h.KeepSegment(h.SegmentOf(x))
 	} else {
 		h.KeepRanges(h.Kind(x), x.Size)
-	}
-	return nil
-}
-
-// ReserveSmall reserves size bytes for the blocks of s (nil: the default stream)
-// that have at most Config.SmallLimit bytes each, beyond what s has cached for
-// them. They stay as those of Reserve do. It fails as Alloc does, with the
-// device's error where there is not so much memory.
-func (c *Pool) ReserveSmall(size int64, s *Stream) error {
-	h, err := c.def, error(nil)
-	if s != nil {
-		h, err = c.heapFor(size, s)
-	}
-	switch {
-	case err != nil:
-		return err
-	case size < 0 || size > sizeclass.MaxRequest:
-		return &BlockError{Op: "reserve", Size: size, Stream: h.stream.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))}
-	}
-	unit := c.cfg.SmallSegment
-	if c.memory != nil {
-		unit = c.memory.Granularity
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.usableLocked(); err != nil {
-		return err
-	}
-	h.MergeFast()
-	if lacks := sizeclass.RoundTo(size-h.FreeBytes(small), unit); lacks > 0 {
-		return h.prepareLocked(small, lacks)
 	}
 	return nil
 }

@@ -81,25 +81,6 @@ func ExamplePool_FreeOn() {
 	// 0 bytes pending
 }
 
-// FreePtrOn is FreeOn where only the address is at hand.
-func ExamplePool_FreePtrOn() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	consumer, err := pool.NewStream()
-	if err != nil {
-		log.Fatal(err)
-	}
-	b, err := pool.Alloc(1<<20, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(pool.FreePtrOn(b.Ptr(), b.Size(), consumer))
-	// Output: <nil>
-}
-
 // The pool looks for finished work when it runs out of cached memory; a
 // program may do so whenever it suits.
 func ExamplePool_ProcessDeferred() {

@@ -29,27 +29,6 @@ func ExamplePool_Trim() {
 	// 10 MiB reserved
 }
 
-// TrimUnused leaves so much free memory, however much is in use.
-func ExamplePool_TrimUnused() {
-	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	a, err1 := pool.Alloc(10<<20, nil)
-	b, err2 := pool.Alloc(30<<20, nil)
-	c, err3 := pool.Alloc(50<<20, nil)
-	if err := errors.Join(err1, err2, err3, pool.Free(a), pool.Free(b)); err != nil {
-		log.Fatal(err)
-	}
-	released, err := pool.TrimUnused(10 << 20)
-	fmt.Println(released>>20, "MiB given back,", err)
-	fmt.Println(pool.Free(c))
-	// Output:
-	// 30 MiB given back, <nil>
-	// <nil>
-}
-
 // SetSoftLimit bounds what stays reserved from then on, as far as it is not in use.
 func ExamplePool_SetSoftLimit() {
 	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
@@ -128,24 +107,6 @@ func ExamplePool_Reserve() {
 	if err := pool.Free(b); err != nil {
 		log.Fatal(err)
 	}
-	// Output: 0 misses
-}
-
-func ExamplePool_ReserveSmall() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	if err := pool.ReserveSmall(8<<20, nil); err != nil {
-		log.Fatal(err)
-	}
-	for range 8 {
-		if _, err := pool.Alloc(1<<20, nil); err != nil {
-			log.Fatal(err)
-		}
-	}
-	fmt.Println(pool.Stats().Misses, "misses")
 	// Output: 0 misses
 }
 

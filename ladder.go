@@ -281,7 +281,7 @@ func (c *Pool) reserveInitial() error {
 		if c.cfg.MaxSplit > 0 {
 			size = min(size, max((c.cfg.MaxSplit-1)/unit, 1)*unit)
 		}
-		if err := h.prepareLocked(large, size); err != nil {
+		if err := h.prepareLocked(size); err != nil {
 			return fmt.Errorf("cupool: reserving the initial size of %d bytes: %w", c.cfg.InitialSize, err)
 		}
 		left -= size
@@ -289,17 +289,16 @@ func (c *Pool) reserveInitial() error {
 	return nil
 }
 
-// prepareLocked adds size free bytes of the device for blocks of a kind, which are
-// kept.
-func (h *streamHeap) prepareLocked(k ledger.Kind, size int64) error {
+// prepareLocked adds size free bytes of the device for large blocks, which are kept.
+func (h *streamHeap) prepareLocked(size int64) error {
 	if h.c.memory != nil {
-		err := h.Grow(k, size)
+		err := h.Grow(large, size)
 		if err == nil {
-			h.KeepRanges(k, size)
+			h.KeepRanges(large, size)
 		}
 		return err
 	}
-	id, b, err := h.newSegmentLocked(size, k)
+	id, b, err := h.newSegmentLocked(size, large)
 	if err == nil {
 		h.KeepSegment(h.SegmentOf(b))
 		h.AddFree(id, b)

@@ -8,30 +8,17 @@ import (
 	"github.com/cupool/cupool/snapshot"
 )
 
-// Trim gives wholly free segments back to the device until at most keep bytes
-// are reserved, those in use counted; TrimUnused counts what is free alone. It
-// returns the bytes that went, in the order of Config.TrimOldest where some can
-// stay. It does not wait for pending blocks, but the device may wait for
-// its work: after Config.WaitTimeout what that may use stays, and a *WaitError says
-// so. What is in quarantine goes too, as far as the work on it is done. It fails
-// with ErrInvalidSize for a negative keep, ErrClosed, ErrAsleep, or what the device
-// says.
+// Trim gives wholly free segments back to the device until at most keep bytes are
+// reserved, those in use counted, as cudaMemPoolTrimTo does. To keep so much free memory
+// beside what is in use, add Stats.LiveBytes and Stats.PendingBytes; to give so many bytes
+// back, subtract them from Stats.All.ReservedBytes. It returns the bytes that went, in
+// the order of Config.TrimOldest where some can stay.
+//
+// It does not wait for pending blocks, but the device may wait for its work: after
+// Config.WaitTimeout what that may use stays, and a *WaitError says so. What is in
+// quarantine goes too, as far as the work on it is done. It fails with ErrInvalidSize
+// for a negative keep, ErrClosed, ErrAsleep, or what the device says.
 func (c *Pool) Trim(keep int64) (released int64, err error) {
-	return c.trim(keep, c.budget.Held)
-}
-
-// TrimUnused gives wholly free segments back to the device until at most keep
-// bytes are reserved and not used, while Trim counts what is in use, too. In all
-// else it is Trim. What is free in segments that are in use counts, and stays.
-func (c *Pool) TrimUnused(keep int64) (released int64, err error) {
-	return c.trim(keep, func() int64 {
-		_, unused := c.usage()
-		return unused
-	})
-}
-
-// trim gives back as many bytes as count returns more than keep.
-func (c *Pool) trim(keep int64, count func() int64) (released int64, err error) {
 	if keep < 0 {
 		return 0, &BlockError{Op: "trim", Size: keep, Err: ErrInvalidSize}
 	}
@@ -55,7 +42,7 @@ func (c *Pool) trim(keep int64, count func() int64) (released int64, err error) 
 	c.flushAll()
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
-	released, err = c.releaseSegments(ctx, count()-keep)
+	released, err = c.releaseSegments(ctx, c.budget.Held()-keep)
 	c.note(snapshot.Trim, 0, 0, released)
 	return released, err
 }

@@ -50,22 +50,22 @@ func TestSetSoftLimit(t *testing.T) {
 	})
 }
 
-// TrimUnused counts what is free, Trim what is in use too.
-func TestTrimUnused(t *testing.T) {
+// Trim counts what is in use. So much more stays free where that is added.
+func TestTrimBesideUse(t *testing.T) {
 	c, d := newPool(t, 1<<30)
 	x := newScript(t, c, d).run("a=100M b=30M c=20M free:b free:c")
 	n, err := c.Trim(120 * mib)
 	require.NoError(t, err)
 	require.EqualValues(t, 30*mib, n, "100 MiB in use and 20 free")
 	x.run("b=30M free:b")
-	n, err = c.TrimUnused(120 * mib)
+	n, err = c.Trim(c.Stats().LiveBytes + 120*mib)
 	require.NoError(t, err)
 	require.Zero(t, n, "50 MiB are free")
-	n, err = c.TrimUnused(20 * mib)
+	n, err = c.Trim(c.Stats().LiveBytes + 20*mib)
 	require.NoError(t, err)
 	require.EqualValues(t, 30*mib, n)
 	require.Equal(t, "0 large: [Live 100M]; 0 large: [Free 20M]", x.layout())
-	_, err = c.TrimUnused(-1)
+	_, err = c.Trim(-1)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
 }
 
@@ -87,7 +87,7 @@ func TestTrimOldest(t *testing.T) {
 			x.run("a=30M b=20M c=60M d=20M free:a free:c free:d trim:110M")
 		} else {
 			x.run("a=30M b=20M c=60M d=20M e=20M z=40M@1 free:a free:z free:c free:e")
-			_, err := c.TrimUnused(80 * mib)
+			_, err := c.Trim(c.Stats().LiveBytes + 80*mib)
 			require.NoError(t, err)
 		}
 		require.Equal(t, tc.want, x.layout(), "%v %v", tc.backing, tc.oldest)
@@ -155,20 +155,4 @@ func TestFreeBlocks(t *testing.T) {
 	x.run("f=1M free:f f=1M free:f f=1M free:f")
 	require.EqualValues(t, 4, c.Stats().FreeBlocks, "one in a magazine")
 	require.Contains(t, c.Stats().String(), "free blocks 4; largest free 30 MiB")
-}
-
-// FreePtrOn frees by address and waits for the stream as FreeOn does.
-func TestFreePtrOn(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=20M b=20M busy:1")
-	a, b := x.block("a"), x.block("b")
-	require.ErrorIs(t, c.FreePtrOn(a.Ptr(), 1, x.stream("1")), cupool.ErrSizeMismatch)
-	require.ErrorIs(t, c.FreePtrOn(a.Ptr()+512, -1, x.stream("1")), cupool.ErrInteriorPointer)
-	require.NoError(t, c.FreePtrOn(a.Ptr(), a.Size(), x.stream("1")))
-	require.NoError(t, c.FreePtrOn(b.Ptr(), -1, nil))
-	require.NoError(t, c.FreePtrOn(0, 0, x.stream("1")))
-	require.Equal(t, "0 large: [Pending 20M]; 0 large: [Free 20M]", x.layout())
-	require.ErrorIs(t, c.FreePtrOn(a.Ptr(), -1, nil), cupool.ErrDoubleFree)
-	x.run("idle:1 process")
-	require.Equal(t, "0 large: [Free 20M]; 0 large: [Free 20M]", x.layout())
 }
