@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func newHostPool(t testing.TB, change ...func(*cupool.Config)) *cupool.Pool {
@@ -264,29 +265,29 @@ func TestBufferAfterClose(t *testing.T) {
 
 // On records the stream: the memory waits for what the other stream does.
 func TestBufferOn(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
-	s := x.stream("1")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
+	s := x.Stream("1")
 	b, err := cupool.NewBuffer[byte](c, 2<<20, nil)
 	require.NoError(t, err)
 	on, err := b.On(s)
 	require.NoError(t, err)
 	require.Same(t, s, on.Stream())
 	require.Equal(t, b.Ptr(), on.Ptr())
-	d.busy(s)
+	d.Busy(s)
 	require.NoError(t, on.Memset(1))
 	require.ErrorIs(t, on.Free(), cupool.ErrInteriorPointer, "its parent is freed")
 	require.NoError(t, b.Free())
-	require.Equal(t, "0 large: [Pending 2M][Free 18M]", x.layout())
-	x.run("idle:1 process")
-	require.Equal(t, "0 large: [Free 20M]", x.layout())
+	require.Equal(t, "0 large: [Pending 2M][Free 18M]", x.Layout())
+	x.Run("idle:1 process")
+	require.Equal(t, "0 large: [Free 20M]", x.Layout())
 
 	b, err = cupool.NewBuffer[byte](c, 8, s)
 	require.NoError(t, err)
 	def, err := b.On(nil)
 	require.NoError(t, err)
 	require.Same(t, c.DefaultStream(), def.Stream())
-	other, _ := newPool(t, 1<<30)
+	other, _ := pooltest.New(t, 1<<30)
 	_, err = b.On(other.DefaultStream())
 	require.ErrorIs(t, err, cupool.ErrForeignStream)
 }
@@ -313,8 +314,8 @@ func TestWithBuffer(t *testing.T) {
 
 // A BufferFrom that cannot copy gives its memory back.
 func TestBufferFromFailure(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	d.failing("CopyIn", errors.New("no luck"))
+	c, d := pooltest.New(t, 1<<30)
+	d.Fail("CopyIn", errors.New("no luck"))
 	_, err := cupool.BufferFrom(c, []int{1, 2, 3}, nil)
 	require.ErrorContains(t, err, "no luck")
 	require.Zero(t, c.Stats().LiveBytes)

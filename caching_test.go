@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestPool(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"nothing":    {"", ""},
 		"empty size": {"a=0 free:a", ""},
 
@@ -67,7 +68,7 @@ func TestPool(t *testing.T) {
 // The device refuses the 20 MiB that the configuration wants, but has what
 // the request needs.
 func TestPoolGrowsByWhatIsNeeded(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"20M fit":        {"a=2M", "0 large: [Live 2M][Free 18M]"},
 		"2M fit":         {"x=10M a=2M", "0 large: [Live 10M]; 0 large: [Live 2M]"},
 		"rounded to 2M":  {"x=10M a=3M", "0 large: [Live 10M]; 0 large: [Live 4M]"},
@@ -77,7 +78,7 @@ func TestPoolGrowsByWhatIsNeeded(t *testing.T) {
 }
 
 func TestPoolConfiguredSizes(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"small segment":  {"a=4K", "0 small: [Live 4K][Free 12K]"},
 		"small limit":    {"a=8K b=8K+1", "0 small: [Live 8K][Free 8K]; 0 large: [Live 8704][Free 56K]"},
 		"large limit":    {"a=33K b=31K", "0 large: [Live 33K]; 0 large: [Live 31K][Free 34304]"},
@@ -91,7 +92,7 @@ func TestPoolConfiguredSizes(t *testing.T) {
 }
 
 func TestAllocSizes(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
 	for _, size := range []int64{-1, math.MinInt64, 1 << 62, math.MaxInt64} {
 		_, err := c.Alloc(size, nil)
 		require.ErrorIs(t, err, cupool.ErrInvalidSize, "%d", size)
@@ -117,23 +118,23 @@ func TestAllocSizes(t *testing.T) {
 
 // What goes wrong in a Free names itself and changes nothing.
 func TestFreeErrors(t *testing.T) {
-	other, _ := newPool(t, 1<<30)
+	other, _ := pooltest.New(t, 1<<30)
 	foreign, err := other.Alloc(512, nil)
 	require.NoError(t, err)
 
 	for _, magazines := range []bool{false, true} {
-		c, d := newPool(t, 1<<30, func(cfg *cupool.Config) {
+		c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) {
 			if magazines {
 				cfg.MagazineBytes = 0
 			}
 		})
-		x := newScript(t, c, d)
-		x.run("a=512 free:a a=512 free:a a=512 free:a a=512 b=2M")
-		a, before := x.block("a"), x.layout()
+		x := pooltest.NewScript(t, c, d)
+		x.Run("a=512 free:a a=512 free:a a=512 free:a a=512 b=2M")
+		a, before := x.Block("a"), x.Layout()
 
 		require.ErrorIs(t, c.Free(foreign), cupool.ErrForeignPointer)
 		require.ErrorIs(t, c.RecordStream(foreign, nil), cupool.ErrForeignPointer)
-		require.Equal(t, before, x.layout())
+		require.Equal(t, before, x.Layout())
 
 		require.NoError(t, c.Free(a))
 		err := c.Free(a)
@@ -152,20 +153,20 @@ func TestFreeErrors(t *testing.T) {
 		require.NoError(t, c.Free(again), "the new block was left alone")
 
 		// The slot in the books now belongs to other memory.
-		x.run("empty c=1K")
+		x.Run("empty c=1K")
 		require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
-		x.run("free:c")
+		x.Run("free:c")
 
 		var leak *cupool.LeakError
 		require.ErrorAs(t, c.Close(), &leak)
-		require.Equal(t, []cupool.Leak{{Ptr: x.block("b").Ptr(), Size: 2 << 20}}, leak.Leaks)
-		require.ErrorIs(t, c.Free(x.block("b")), cupool.ErrClosed)
+		require.Equal(t, []cupool.Leak{{Ptr: x.Block("b").Ptr(), Size: 2 << 20}}, leak.Leaks)
+		require.ErrorIs(t, c.Free(x.Block("b")), cupool.ErrClosed)
 	}
 }
 
 func TestForeignStream(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
-	other, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
+	other, _ := pooltest.New(t, 1<<30)
 	_, err := c.Alloc(512, other.DefaultStream())
 	require.ErrorIs(t, err, cupool.ErrForeignStream)
 	b, err := c.Alloc(512, nil)
@@ -178,7 +179,7 @@ func TestForeignStream(t *testing.T) {
 // A size that recurs is served by the magazines: no driver call, no Go
 // memory, the same address.
 func TestHitPath(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	for _, size := range []int64{512, 1000, 1 << 20, 32 << 20} {
 		for range 20 {
 			b, err := c.Alloc(size, nil)
@@ -189,7 +190,7 @@ func TestHitPath(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Free(first))
 
-		before, hits := d.total(), c.Stats().MagazineHits
+		before, hits := d.Total(), c.Stats().MagazineHits
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			b, err := c.Alloc(size, nil)
 			if err != nil || b.Ptr() != first.Ptr() || c.Free(b) != nil {
@@ -208,16 +209,16 @@ func TestHitPath(t *testing.T) {
 				t.Error("no hit")
 			}
 		}), "Alloc and FreePtr with the size of %d bytes", size)
-		require.Equal(t, before, d.total(), "driver calls")
+		require.Equal(t, before, d.Total(), "driver calls")
 		require.GreaterOrEqual(t, c.Stats().MagazineHits-hits, int64(200))
 	}
 }
 
 // The pools serve without the Go heap too, when the sizes do not recur.
 func TestPoolPathAllocatesNothing(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	newScript(t, c, d).run("a=512 b=3M free:a free:b")
-	before, size := d.total(), int64(0)
+	c, d := pooltest.New(t, 1<<30)
+	pooltest.NewScript(t, c, d).Run("a=512 b=3M free:a free:b")
+	before, size := d.Total(), int64(0)
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		size = (size + 4711) % (3 << 20)
 		b, err := c.Alloc(size+1, nil)
@@ -225,26 +226,26 @@ func TestPoolPathAllocatesNothing(t *testing.T) {
 			t.Error("no hit")
 		}
 	}))
-	require.Equal(t, before, d.total(), "driver calls")
+	require.Equal(t, before, d.Total(), "driver calls")
 }
 
 // Magazines are bounded in bytes, and blocks beyond a quarter of the bound
 // go to the pool.
 func TestMagazineBound(t *testing.T) {
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 2 << 20 })
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 2 << 20 })
+	x := pooltest.NewScript(t, c, d)
 	for range 4 {
-		x.run("a=513K free:a")
+		x.Run("a=513K free:a")
 	}
 	require.Zero(t, c.Stats().MagazineHits, "more than a quarter")
 	_, err := c.Trim(2 << 20) // else that block serves the others
 	require.NoError(t, err)
 	for range 4 {
-		x.run("a=512K free:a")
+		x.Run("a=512K free:a")
 	}
 	require.EqualValues(t, 2, c.Stats().MagazineHits)
 	for range 4 {
-		x.run("a=512K b=512K c=512K d=512K e=512K f=512K free:a free:b free:c free:d free:e free:f")
+		x.Run("a=512K b=512K c=512K d=512K e=512K f=512K free:a free:b free:c free:d free:e free:f")
 	}
 	require.Equal(t, int64(2<<20), c.HomedBytes(), "2M in all")
 	require.NoError(t, c.Check())
@@ -253,29 +254,29 @@ func TestMagazineBound(t *testing.T) {
 // A large block is kept from its neighbours only for a program that does
 // nothing else.
 func TestLargeSizesNeedAStreak(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
 	for range 20 {
-		x.run("a=2M free:a b=3M free:b")
+		x.Run("a=2M free:a b=3M free:b")
 	}
-	require.Equal(t, "0 large: [Free 20M]", x.layout())
+	require.Equal(t, "0 large: [Free 20M]", x.Layout())
 	for range 20 {
-		x.run("a=2M free:a")
+		x.Run("a=2M free:a")
 	}
-	require.Equal(t, "0 large: [Cached 2M][Free 18M]", x.layout())
+	require.Equal(t, "0 large: [Cached 2M][Free 18M]", x.Layout())
 }
 
 // A magazine does not make the pool grow when flushing it would serve.
 func TestMagazinesFlushBeforeGrowth(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
 	for range 4 {
-		x.run("a=700K b=700K free:a free:b")
+		x.Run("a=700K b=700K free:a free:b")
 	}
-	require.Equal(t, "0 small: [Cached 700K][Cached 700K][Free 648K]", x.layout())
-	x.run("c=1M")
-	require.Equal(t, "0 small: [Live 1M][Free 1M]", x.layout())
-	require.Equal(t, 1, d.count("MemAlloc"))
+	require.Equal(t, "0 small: [Cached 700K][Cached 700K][Free 648K]", x.Layout())
+	x.Run("c=1M")
+	require.Equal(t, "0 small: [Live 1M][Free 1M]", x.Layout())
+	require.Equal(t, 1, d.Count("MemAlloc"))
 }
 
 // sizesOfOneSet returns n larger sizes that share a set of the magazines
@@ -292,8 +293,8 @@ func sizesOfOneSet(n int, with int64) (sizes []int64) {
 
 // An evicted block merges with the rest of the very split that evicted it.
 func TestEvictionBesideSplit(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
 	sizes := sizesOfOneSet(9, 64<<10)
 	for round := range 200 {
 		r := rand.New(rand.NewPCG(uint64(round), 1))
@@ -318,7 +319,7 @@ func TestEvictionBesideSplit(t *testing.T) {
 			require.NoError(t, c.Free(b))
 		}
 		require.NoError(t, c.Check())
-		x.run("empty")
+		x.Run("empty")
 	}
 }
 
@@ -328,9 +329,9 @@ func TestEvictionBesideSplit(t *testing.T) {
 // serve the default stream, nor be evicted by it.
 func TestHomeOfAnotherStreamsBlock(t *testing.T) {
 	for before := 600; before < 650; before++ {
-		c, d := newPool(t, 1<<30, withMagazines)
-		x := newScript(t, c, d)
-		s1 := x.stream("1")
+		c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+		x := pooltest.NewScript(t, c, d)
+		s1 := x.Stream("1")
 		var filler []cupool.Block
 		alloc := func(size int64, s *cupool.Stream) cupool.Block {
 			b, err := c.Alloc(size, s)
@@ -382,18 +383,18 @@ func TestHomeOfAnotherStreamsBlock(t *testing.T) {
 // A slot that a block left behind leads to it when it is of another size: it
 // is not handed out, and not counted either.
 func TestHomeOfAnotherSize(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d).run("a=512 free:a a=512 use:a@1 free:a process")
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d).Run("a=512 free:a a=512 use:a@1 free:a process")
 	_, err := c.Trim(2 << 20) // merges the block with its neighbour
 	require.NoError(t, err)
-	a, n := x.block("a"), int64(2)
+	a, n := x.Block("a"), int64(2)
 	for ; c.Stats().MagazineHits == 0; n++ {
 		require.Less(t, n, int64(1000), "never gets a home")
-		x.run("b=1K free:b")
+		x.Run("b=1K free:b")
 	}
-	require.Equal(t, a.Ptr(), x.block("b").Ptr())
-	require.Equal(t, "0 small: [Cached 1K][Free 2047K]", x.layout())
-	x.run("c=512 free:c")
+	require.Equal(t, a.Ptr(), x.Block("b").Ptr())
+	require.Equal(t, "0 small: [Cached 1K][Free 2047K]", x.Layout())
+	x.Run("c=512 free:c")
 	st := c.Stats().All
 	n++
 	require.Equal(t, cupool.Stat{Peak: st.Allocation.Peak, Allocated: n, Freed: n}, st.Allocation)
@@ -403,10 +404,10 @@ func TestHomeOfAnotherSize(t *testing.T) {
 // The books of blocks are recycled across streams and sizes; what the
 // magazines remember of them must never lead astray.
 func TestMagazinesKeepStreamsApart(t *testing.T) {
-	c, d := newPool(t, 8<<30, withMagazines)
-	d.fresh = true
-	x := newScript(t, c, d)
-	streams := []*cupool.Stream{x.stream("0"), x.stream("1"), x.stream("2")}
+	c, d := pooltest.New(t, 8<<30, pooltest.WithMagazines)
+	d.Fresh = true
+	x := pooltest.NewScript(t, c, d)
+	streams := []*cupool.Stream{x.Stream("0"), x.Stream("1"), x.Stream("2")}
 	owner := map[cupool.Ptr]int{} // of every address ever seen, by segment
 	const unit = 2 << 20
 	r := rand.New(rand.NewPCG(1, 2))
@@ -450,7 +451,7 @@ func TestMagazinesKeepStreamsApart(t *testing.T) {
 }
 
 func TestPoolParallel(t *testing.T) {
-	c, _ := newParallelPool(t, 8<<30, withMagazines)
+	c, _ := pooltest.NewParallel(t, 8<<30, pooltest.WithMagazines)
 	s1, err := c.NewStream()
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -510,10 +511,10 @@ func TestPoolParallel(t *testing.T) {
 // TestFreedTwiceAtOnce: of two goroutines that free a block at the same time one is
 // told so. Both find it live and wait for a request that holds the heap.
 func TestFreedTwiceAtOnce(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	b := allocate(t, c, 4096, nil)
+	c, d := pooltest.New(t, 1<<30)
+	b := pooltest.Alloc(t, c, 4096, nil)
 	var frees []<-chan error
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		if call == "MemAlloc" && frees == nil {
 			for range 2 {
 				frees = append(frees, start(func() error { return c.Free(b) }))
@@ -521,7 +522,7 @@ func TestFreedTwiceAtOnce(t *testing.T) {
 			time.Sleep(patience) // until both wait
 		}
 	}
-	x := allocate(t, c, 40<<20, nil)
+	x := pooltest.Alloc(t, c, 40<<20, nil)
 	require.Len(t, frees, 2)
 	first, second := <-frees[0], <-frees[1]
 	if first != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // Tests of programs that make and close streams and pools for ever.
@@ -26,7 +26,7 @@ func timesOf(t *testing.T, n int) int {
 	t.Helper()
 	v := os.Getenv("CUPOOL_ROUNDS")
 	if v == "" {
-		return testlevel.Rounds(n)
+		return testkit.Rounds(n)
 	}
 	n, err := strconv.Atoi(v)
 	require.NoError(t, err)

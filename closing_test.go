@@ -11,7 +11,8 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Tests of what Close does while streams work and while other goroutines close
@@ -119,25 +120,25 @@ func start(f func() error) <-chan error {
 func TestCloseWaitsForEveryStream(t *testing.T) {
 	uses := map[string]func(t *testing.T, p *cupool.Pool, s *cupool.Stream) (leaks int){
 		"recorded and freed": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
-			b := allocate(t, p, 4<<20, nil)
+			b := pooltest.Alloc(t, p, 4<<20, nil)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			require.NoError(t, p.RecordStream(b, s))
 			require.NoError(t, p.Free(b))
 			return 0
 		},
 		"recorded and live": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
-			b := allocate(t, p, 4<<20, nil)
+			b := pooltest.Alloc(t, p, 4<<20, nil)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			require.NoError(t, p.RecordStream(b, s))
 			return 1
 		},
 		"used and live": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
-			b := allocate(t, p, 4<<20, nil)
+			b := pooltest.Alloc(t, p, 4<<20, nil)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			return 1
 		},
 		"of the stream": func(t *testing.T, p *cupool.Pool, s *cupool.Stream) int {
-			b := allocate(t, p, 4<<20, s)
+			b := pooltest.Alloc(t, p, 4<<20, s)
 			require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 			require.NoError(t, p.Free(b))
 			return 0
@@ -242,7 +243,7 @@ func TestOwnFreeWaits(t *testing.T) {
 						return d.MemFree(q)
 					},
 				})
-				b := allocate(t, p, 32<<20, s)
+				b := pooltest.Alloc(t, p, 32<<20, s)
 				require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 				require.NoError(t, p.Free(b))
 				done := start(func() error { return giveBack(c, p) })
@@ -278,7 +279,7 @@ func closeBesideStreamClose(t *testing.T, setUp func(*watchedDevice, func()) cup
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	p := newPrivate(t, c, setUp(d, func() {}))
-	b := allocate(t, p, 4<<20, s)
+	b := pooltest.Alloc(t, p, 4<<20, s)
 	if !live {
 		require.NoError(t, p.Free(b))
 	}
@@ -327,7 +328,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	require.NoError(t, err)
 	s, err := c.NewStream()
 	require.NoError(t, err)
-	b := allocate(t, c, 4<<20, nil)
+	b := pooltest.Alloc(t, c, 4<<20, nil)
 	var submitted, early atomic.Bool
 	d.watch(func(call string, h cupool.StreamHandle) {
 		if call == "SyncStream" && h == s.Handle() && !submitted.Load() {
@@ -370,10 +371,10 @@ func TestLiveBlockOfStreamThatCloses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: kind, MagazineBytes: -1})
 			require.NoError(t, err)
-			for range testlevel.Rounds(20_000) {
+			for range testkit.Rounds(20_000) {
 				s, err := c.NewStream()
 				require.NoError(t, err)
-				b := allocate(t, c, 1000, s)
+				b := pooltest.Alloc(t, c, 1000, s)
 				closed := start(s.Close)
 				for over := false; !over; {
 					select {
@@ -395,12 +396,12 @@ func TestLiveBlockOfStreamThatCloses(t *testing.T) {
 // TestStreamThatClosesBesidePool: what a pool holds for a stream goes to the default
 // stream before the pool is closed or stays, never in the middle of it.
 func TestStreamThatClosesBesidePool(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	p, s := newPrivate(t, c, cupool.PoolConfig{}), newStreamOf(t, c)
-	require.NoError(t, p.Free(allocate(t, p, 4<<20, nil)))
-	allocate(t, p, 4<<20, s)
+	require.NoError(t, p.Free(pooltest.Alloc(t, p, 4<<20, nil)))
+	pooltest.Alloc(t, p, 4<<20, s)
 	var closed <-chan error
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		if call == "MemFree" && closed == nil { // what the default stream has
 			closed = start(s.Close)
 			time.Sleep(patience)

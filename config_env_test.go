@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/allocbound"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestParseAllocConf(t *testing.T) {
@@ -135,7 +136,7 @@ func TestConfigFromEnv(t *testing.T) {
 	} {
 		require.Equal(t, want, by[want.Field])
 	}
-	cfg.Driver = newCountingDriver(1 << 30)
+	cfg.Driver = pooltest.NewDriver(1 << 30)
 	_, err = cupool.New(cfg)
 	require.NoError(t, err)
 }
@@ -178,14 +179,14 @@ func FuzzParseAllocConf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, conf string) {
 		var cfg cupool.Config
 		var err error
-		allocbound.Require(t, 64<<10, 256, len(conf), func() { cfg, err = cupool.ParseAllocConf(conf) })
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { cfg, err = cupool.ParseAllocConf(conf) })
 		if err != nil {
 			var ce *cupool.ConfigError
 			require.ErrorAs(t, err, &ce)
 			require.NotEmpty(t, ce.Field)
 			return
 		}
-		cfg.Driver = newCountingDriver(1 << 62)
+		cfg.Driver = pooltest.NewDriver(1 << 62)
 		if c, err := cupool.New(cfg); err == nil {
 			require.NoError(t, c.Close())
 		} else {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Each bad field names itself.
@@ -40,7 +41,7 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		for i, cfg := range bad {
 			t.Run(field+"/"+strconv.Itoa(i), func(t *testing.T) {
-				cfg.Driver = newCountingDriver(1 << 30)
+				cfg.Driver = pooltest.NewDriver(1 << 30)
 				c, err := cupool.New(cfg)
 				require.Nil(t, c)
 				require.ErrorIs(t, err, cupool.ErrInvalidConfig)
@@ -70,7 +71,7 @@ func TestConfigExtremes(t *testing.T) {
 		"small fraction":     {Fraction: 1e-12},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newCountingDriver(1 << 30)
+			d := pooltest.NewDriver(1 << 30)
 			cfg.Driver = d
 			c, err := cupool.New(cfg)
 			require.NoError(t, err)
@@ -99,8 +100,8 @@ func TestFractionNeedsTheDevicesSize(t *testing.T) {
 }
 
 func failingInfo() cupool.Driver {
-	d := newCountingDriver(1 << 30)
-	d.failing("MemInfo", errors.New("no luck"))
+	d := pooltest.NewDriver(1 << 30)
+	d.Fail("MemInfo", errors.New("no luck"))
 	return d
 }
 
@@ -108,7 +109,7 @@ func TestBacking(t *testing.T) {
 	for b, want := range map[cupool.Backing]string{cupool.BackingAuto: "auto", cupool.BackingSegments: "segments", cupool.BackingVMM: "vmm", 7: "Backing(7)"} {
 		require.Equal(t, want, b.String())
 	}
-	d := newCountingDriver(1 << 30) // which has no virtual memory
+	d := pooltest.NewDriver(1 << 30) // which has no virtual memory
 	_, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	_, err = cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingAuto})
@@ -118,14 +119,14 @@ func TestBacking(t *testing.T) {
 // What goes wrong where no error can be returned goes to the Logger.
 func TestLogger(t *testing.T) {
 	var log bytes.Buffer
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	x := newScript(t, c, d).run("a=2M busy:1 use:a@1")
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	x := pooltest.NewScript(t, c, d).Run("a=2M busy:1 use:a@1")
 	require.Empty(t, log.String())
-	d.failing("RecordEvent", errors.New("no luck"))
-	x.run("free:a")
+	d.Fail("RecordEvent", errors.New("no luck"))
+	x.Run("free:a")
 	require.Contains(t, log.String(), "recording an event failed")
 	require.Contains(t, log.String(), "no luck")
-	d.failing("Memset", cupool.ErrDeviceLost)
+	d.Fail("Memset", cupool.ErrDeviceLost)
 	require.Error(t, c.DefaultStream().Memset(1, 0, 1))
 	require.Contains(t, log.String(), "device lost")
 	require.Contains(t, log.String(), "device=counting")
@@ -154,7 +155,7 @@ func TestDivisionsRoundAsPyTorch(t *testing.T) {
 	for _, text := range []string{"4", "64", "[1:2,2:4,>:8]", "[64:8,128:2,256:4,512:2,1024:4,>:8]"} {
 		d, err := cupool.ParseDivisions(text)
 		require.NoError(t, err)
-		c, _ := newPool(t, 1<<40, func(cfg *cupool.Config) { cfg.Divisions, cfg.MinSplit = d, 512 })
+		c, _ := pooltest.New(t, 1<<40, func(cfg *cupool.Config) { cfg.Divisions, cfg.MinSplit = d, 512 })
 		for range 300 {
 			size := 1 + r.Int64N(1<<(1+r.IntN(33)))
 			b, err := c.Alloc(size, nil)

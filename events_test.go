@@ -7,24 +7,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestEvent(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	s := newScript(t, c, d).stream("1")
-	d.busy(s)
+	c, d := pooltest.New(t, 1<<30)
+	s := pooltest.NewScript(t, c, d).Stream("1")
+	d.Busy(s)
 	e, err := s.Record()
 	require.NoError(t, err)
 	done, err := e.Done()
 	require.NoError(t, err)
 	require.False(t, done)
-	d.busy(s) // later work does not matter
-	d.step(s)
+	d.Busy(s) // later work does not matter
+	d.Step(s)
 	done, err = e.Done()
 	require.NoError(t, err)
 	require.True(t, done)
 
-	d.busy(s)
+	d.Busy(s)
 	late, err := s.Record()
 	require.NoError(t, err)
 	require.NoError(t, late.Sync())
@@ -41,27 +42,27 @@ func TestEvent(t *testing.T) {
 
 	_, err = s.Record()
 	require.NoError(t, err)
-	require.Equal(t, 2, d.count("NewEvent"), "a closed event is used again")
+	require.Equal(t, 2, d.Count("NewEvent"), "a closed event is used again")
 }
 
 // An event that was synchronized proves that blocks are free, which the next
 // look at them uses.
 func TestEventSyncFrees(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=20M busy:1 free:a@1")
-	e, err := x.stream("1").Record()
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=20M busy:1 free:a@1")
+	e, err := x.Stream("1").Record()
 	require.NoError(t, err)
 	require.NoError(t, e.Sync())
-	queries := d.count("QueryEvent")
-	x.run("b=20M")
-	require.Equal(t, "0 large: [Live 20M]", x.layout())
-	require.Equal(t, queries, d.count("QueryEvent"))
+	queries := d.Count("QueryEvent")
+	x.Run("b=20M")
+	require.Equal(t, "0 large: [Live 20M]", x.Layout())
+	require.Equal(t, queries, d.Count("QueryEvent"))
 }
 
 func TestEventErrors(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	other, _ := newPool(t, 1<<30)
-	s := newScript(t, c, d).stream("1")
+	c, d := pooltest.New(t, 1<<30)
+	other, _ := pooltest.New(t, 1<<30)
+	s := pooltest.NewScript(t, c, d).Stream("1")
 	foreign, err := other.DefaultStream().Record()
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Wait(foreign), cupool.ErrForeignStream)
@@ -75,12 +76,12 @@ func TestEventErrors(t *testing.T) {
 		"SyncEvent":       e.Sync,
 		"StreamWaitEvent": func() error { return c.DefaultStream().Wait(e) },
 	} {
-		d.failing(call, errors.New("no "+call))
+		d.Fail(call, errors.New("no "+call))
 		require.ErrorContains(t, do(), "no "+call)
-		d.failing(call, nil)
+		d.Fail(call, nil)
 		require.NoError(t, do(), call)
 	}
-	d.failing("NewEvent", errors.New("no NewEvent"))
+	d.Fail("NewEvent", errors.New("no NewEvent"))
 	for err = nil; err == nil; { // until no recycled one is left
 		_, err = s.Record()
 	}
@@ -89,14 +90,14 @@ func TestEventErrors(t *testing.T) {
 
 // A wait that the device refuses proves nothing.
 func TestFailedWaitFreesNothing(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=20M busy:1 free:a@1")
-	d.failing("StreamWaitEvent", errors.New("no luck"))
-	require.ErrorContains(t, c.DefaultStream().WaitStream(x.stream("1")), "no luck")
-	require.Equal(t, "0 large: [Pending 20M]", x.layout())
-	d.failing("StreamWaitEvent", nil)
-	x.run("wait:0<1")
-	require.Equal(t, "0 large: [Free 20M]", x.layout())
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=20M busy:1 free:a@1")
+	d.Fail("StreamWaitEvent", errors.New("no luck"))
+	require.ErrorContains(t, c.DefaultStream().WaitStream(x.Stream("1")), "no luck")
+	require.Equal(t, "0 large: [Pending 20M]", x.Layout())
+	d.Fail("StreamWaitEvent", nil)
+	x.Run("wait:0<1")
+	require.Equal(t, "0 large: [Free 20M]", x.Layout())
 }
 
 // TestWaitOtherDevice: a stream waits for an event of another device, where both

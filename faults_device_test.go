@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestDeviceShrinks: another process takes memory of the device. The allocator
@@ -25,14 +26,14 @@ func TestDeviceShrinks(t *testing.T) {
 			u, err := c.NewStream()
 			require.NoError(t, err)
 			p := newPrivate(t, c, cupool.PoolConfig{})
-			live := allocate(t, c, 60*mib, nil)
-			require.NoError(t, c.Free(allocate(t, c, 40*mib, u)))
-			require.NoError(t, c.FreeOn(allocate(t, c, 20*mib, nil), u))
-			require.NoError(t, p.Free(allocate(t, p, 40*mib, nil)))
+			live := pooltest.Alloc(t, c, 60*mib, nil)
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, u)))
+			require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 20*mib, nil), u))
+			require.NoError(t, p.Free(pooltest.Alloc(t, p, 40*mib, nil)))
 			held := f.Held()
 
 			f.Occupy(256*mib - held) // nothing is left but what the allocator holds
-			b := allocate(t, c, 75*mib, nil)
+			b := pooltest.Alloc(t, c, 75*mib, nil)
 			require.LessOrEqual(t, f.Held(), held)
 			_, err = c.Alloc(120*mib, nil)
 			var oom *cupool.OOMError
@@ -47,11 +48,11 @@ func TestDeviceShrinks(t *testing.T) {
 			require.ErrorAs(t, err, &oom)
 			require.Zero(t, oom.DeviceFree)
 			require.NoError(t, c.Free(b))
-			require.NoError(t, c.Free(allocate(t, c, 75*mib, nil)), "what is reserved still serves")
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 75*mib, nil)), "what is reserved still serves")
 			require.NoError(t, c.Free(live))
 
 			f.Occupy(0)
-			require.NoError(t, c.Free(allocate(t, c, 200*mib, nil)))
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 200*mib, nil)))
 			require.NoError(t, errors.Join(c.Check(), p.Check(), c.Close()))
 			require.Empty(t, f.Leaks())
 		})
@@ -71,11 +72,11 @@ func TestEveryCallAfterLoss(t *testing.T) {
 			u, err := c.NewStream()
 			require.NoError(t, err)
 			p := newPrivate(t, c, cupool.PoolConfig{})
-			live, other := allocate(t, c, 5000, s), allocate(t, p, 3*mib, s)
-			pending := allocate(t, c, 3*mib, s)
+			live, other := pooltest.Alloc(t, c, 5000, s), pooltest.Alloc(t, p, 3*mib, s)
+			pending := pooltest.Alloc(t, c, 3*mib, s)
 			require.NoError(t, c.FreeOn(pending, u))
 			for range 4 {
-				require.NoError(t, c.Free(allocate(t, c, 700, s))) // in a magazine
+				require.NoError(t, c.Free(pooltest.Alloc(t, c, 700, s))) // in a magazine
 			}
 			e, err := u.Record()
 			require.NoError(t, err)
@@ -147,7 +148,7 @@ func TestLeaksOfALostDevice(t *testing.T) {
 	f := conformance.NewFailing(simdev.New(simdev.Config{}))
 	c, err := cupool.New(cupool.Config{Driver: f})
 	require.NoError(t, err)
-	b := allocate(t, c, 5000, nil)
+	b := pooltest.Alloc(t, c, 5000, nil)
 	f.Arm(conformance.Fault{Err: cupool.ErrDeviceLost, Lost: true})
 	err = c.Close()
 	var leaks *cupool.LeakError

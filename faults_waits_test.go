@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // stuckPool is an allocator whose stream u never gets done with what it was
@@ -61,11 +62,11 @@ func TestWaitTimeout(t *testing.T) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		before, err := u.Record()
 		require.NoError(t, err)
-		b := allocate(t, c, 40*mib, nil)
-		require.NoError(t, c.FreeOn(b, u)) // waits for u
-		idle := allocate(t, p, 3*mib, u)   // of u, and idle
+		b := pooltest.Alloc(t, c, 40*mib, nil)
+		require.NoError(t, c.FreeOn(b, u))     // waits for u
+		idle := pooltest.Alloc(t, p, 3*mib, u) // of u, and idle
 		require.NoError(t, p.Free(idle))
-		live := allocate(t, c, 5000, u)
+		live := pooltest.Alloc(t, c, 5000, u)
 		works := func(what string) {
 			t.Helper()
 			x, err := c.Alloc(9000, nil)
@@ -109,7 +110,7 @@ func TestWaitTimeout(t *testing.T) {
 
 		open()
 		require.NoError(t, u.Sync())
-		require.NoError(t, c.Free(allocate(t, c, 50*mib, nil)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 50*mib, nil)))
 		require.NoError(t, c.Free(live))
 		require.NoError(t, before.Close())
 		require.NoError(t, u.Close())
@@ -125,8 +126,8 @@ func TestWaitTimeout(t *testing.T) {
 // TestWaitTimeoutFreesTheRest: what no late work uses goes back.
 func TestWaitTimeoutFreesTheRest(t *testing.T) {
 	c, u, open := stuckPool(t, cupool.BackingVMM, 2*time.Millisecond)
-	require.NoError(t, c.Free(allocate(t, c, 10*mib, nil)))
-	require.NoError(t, c.Free(allocate(t, c, 20*mib, u)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 10*mib, nil)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 20*mib, u)))
 	requireLate(t, c.EmptyCache(), u, "EmptyCache")
 	require.EqualValues(t, 20*mib, c.Stats().All.ReservedBytes.Current)
 	open()
@@ -138,7 +139,7 @@ func TestWaitTimeoutFreesTheRest(t *testing.T) {
 func TestAllocContextBehindOthers(t *testing.T) {
 	bothBackings(t, func(t *testing.T, backing cupool.Backing) {
 		c, u, open := stuckPool(t, backing, 0)
-		b := allocate(t, c, 60*mib, nil)
+		b := pooltest.Alloc(t, c, 60*mib, nil)
 		require.NoError(t, c.FreeOn(b, u))
 		emptied := make(chan error)
 		go func() { emptied <- c.EmptyCache() }()

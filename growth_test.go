@@ -7,12 +7,13 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // An oversize block is kept whole: for requests of about its size only.
 func TestMaxSplit(t *testing.T) {
 	whole := func(cfg *cupool.Config) { cfg.MaxSplit, cfg.MaxNonSplitRounding = 40*mib, 4*mib }
-	for s, table := range map[cupool.Strategy]map[string]scriptCase{
+	for s, table := range map[cupool.Strategy]map[string][2]string{
 		cupool.BestFit: {
 			"not split":                    {"a=43M", "0 large: [Live 44M]"},
 			"below it is":                  {"a=38M free:a b=2M", "0 large: [Live 2M][Free 36M]"},
@@ -25,23 +26,23 @@ func TestMaxSplit(t *testing.T) {
 			"passes over whole ones": {"a=44M b=38M free:a free:b c=2M", "0 large: [Free 44M]; 0 large: [Live 2M][Free 36M]"},
 		},
 	} {
-		t.Run(s.String(), func(t *testing.T) { runScripts(t, table, 1<<30, whole, withStrategy(s)) })
+		t.Run(s.String(), func(t *testing.T) { pooltest.RunScripts(t, table, 1<<30, whole, withStrategy(s)) })
 	}
 }
 
 // What waits for another stream and would not serve is not waited for.
 func TestMaxSplitWaitsForWhatFits(t *testing.T) {
-	c, d := newPool(t, 84*mib, func(cfg *cupool.Config) { cfg.MaxSplit = 40 * mib })
-	x := newScript(t, c, d).run("a=44M b=38M busy:1 free:a@1")
-	x.run("free:b c=2M")
-	require.Zero(t, d.count("SyncEvent")+d.count("SyncStream"))
-	require.Contains(t, x.layout(), "[Pending 44M]")
-	x.run("idle:1")
+	c, d := pooltest.New(t, 84*mib, func(cfg *cupool.Config) { cfg.MaxSplit = 40 * mib })
+	x := pooltest.NewScript(t, c, d).Run("a=44M b=38M busy:1 free:a@1")
+	x.Run("free:b c=2M")
+	require.Zero(t, d.Count("SyncEvent")+d.Count("SyncStream"))
+	require.Contains(t, x.Layout(), "[Pending 44M]")
+	x.Run("idle:1")
 }
 
 // Blocks are multiples of MinBlock, which is 512 bytes by default.
 func TestMinBlock(t *testing.T) {
-	for min, table := range map[int64]map[string]scriptCase{
+	for min, table := range map[int64]map[string][2]string{
 		0: {"default": {"a=1 b=512 c=513", "0 small: [Live 512][Live 512][Live 1K][Free 2046K]"}},
 		256: {
 			"256":           {"a=1 b=256 c=257 d=2096896", "0 small: [Live 256][Live 256][Live 512][Free 2047K]; 0 large: [Live 2096896][Free 18874624]"},
@@ -53,34 +54,34 @@ func TestMinBlock(t *testing.T) {
 		64 << 10: {"small": {"a=1 b=64K c=64K+1", "0 small: [Live 64K][Live 64K][Live 128K][Free 1792K]"}, "large": {"a=1M+1", "0 large: [Live 1088K][Free 19392K]"}},
 		1 << 20:  {"1M": {"a=1 b=1M+1", "0 small: [Live 1M][Free 1M]; 0 large: [Live 2M][Free 18M]"}},
 	} {
-		runScripts(t, table, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock, cfg.Backing = min, cupool.BackingSegments })
+		pooltest.RunScripts(t, table, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock, cfg.Backing = min, cupool.BackingSegments })
 	}
 }
 
 func TestGrowthFactor(t *testing.T) {
 	for name, tc := range map[string]struct {
-		factor   float64
-		capacity int64
-		scriptCase
+		factor    float64
+		capacity  int64
+		ops, want string
 	}{
-		"as requested":          {1, 1 << 30, scriptCase{"a=1K b=3M c=11M", "0 small: [Live 1K][Free 2047K]; 0 large: [Live 4M]; 0 large: [Live 12M]"}},
-		"the first is fixed":    {2, 1 << 30, scriptCase{"a=2M", "0 large: [Live 2M][Free 18M]"}},
-		"doubles":               {2, 1 << 30, scriptCase{"a=20M b=20M c=20M", "0 large: [Live 20M]; 0 large: [Live 20M]; 0 large: [Live 20M][Free 20M]"}},
-		"more than doubles":     {3, 1 << 30, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 38M]"}},
-		"half as much again":    {1.5, 1 << 30, scriptCase{"a=100M b=2M", "0 large: [Live 100M]; 0 large: [Live 2M][Free 48M]"}},
-		"never less than fixed": {1.1, 1 << 30, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 18M]"}},
-		"else the fixed size":   {3, 50 * mib, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 18M]"}},
-		"else what it needs":    {3, 23 * mib, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M]"}},
-		"below MaxSplit":        {64, 1 << 30, scriptCase{"a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 196M]"}},
+		"as requested":          {1, 1 << 30, "a=1K b=3M c=11M", "0 small: [Live 1K][Free 2047K]; 0 large: [Live 4M]; 0 large: [Live 12M]"},
+		"the first is fixed":    {2, 1 << 30, "a=2M", "0 large: [Live 2M][Free 18M]"},
+		"doubles":               {2, 1 << 30, "a=20M b=20M c=20M", "0 large: [Live 20M]; 0 large: [Live 20M]; 0 large: [Live 20M][Free 20M]"},
+		"more than doubles":     {3, 1 << 30, "a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 38M]"},
+		"half as much again":    {1.5, 1 << 30, "a=100M b=2M", "0 large: [Live 100M]; 0 large: [Live 2M][Free 48M]"},
+		"never less than fixed": {1.1, 1 << 30, "a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 18M]"},
+		"else the fixed size":   {3, 50 * mib, "a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 18M]"},
+		"else what it needs":    {3, 23 * mib, "a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M]"},
+		"below MaxSplit":        {64, 1 << 30, "a=20M b=2M", "0 large: [Live 20M]; 0 large: [Live 2M][Free 196M]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, d := newPool(t, tc.capacity, func(cfg *cupool.Config) {
+			c, d := pooltest.New(t, tc.capacity, func(cfg *cupool.Config) {
 				cfg.GrowthFactor, cfg.Backing = tc.factor, cupool.BackingSegments
 				if tc.factor == 64 {
 					cfg.MaxSplit = 200 * mib
 				}
 			})
-			require.Equal(t, tc.want, newScript(t, c, d).run(tc.ops).layout())
+			require.Equal(t, tc.want, pooltest.NewScript(t, c, d).Run(tc.ops).Layout())
 		})
 	}
 }
@@ -107,23 +108,23 @@ func TestGrowthFactorVirtual(t *testing.T) {
 }
 
 func TestInitialSize(t *testing.T) {
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.InitialSize, cfg.Backing = 99*mib, cupool.BackingSegments })
-	require.Equal(t, "0 large: [Free 100M]", newScript(t, c, d).layout())
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.InitialSize, cfg.Backing = 99*mib, cupool.BackingSegments })
+	require.Equal(t, "0 large: [Free 100M]", pooltest.NewScript(t, c, d).Layout())
 	st := c.Stats()
 	require.Zero(t, st.All.Allocation.Allocated+st.Misses+st.All.AllocatedBytes.Peak, "nothing was allocated")
 	require.EqualValues(t, 100*mib, st.CachedBytes)
-	newScript(t, c, d).run("a=60M b=40M")
-	require.Equal(t, 1, d.count("MemAlloc"))
+	pooltest.NewScript(t, c, d).Run("a=60M b=40M")
+	require.Equal(t, 1, d.Count("MemAlloc"))
 
-	c, d = newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.InitialSize, cfg.MaxSplit = 99*mib, 40*mib })
-	require.Equal(t, "0 large: [Free 38M]; 0 large: [Free 38M]; 0 large: [Free 24M]", newScript(t, c, d).layout())
+	c, d = pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.InitialSize, cfg.MaxSplit = 99*mib, 40*mib })
+	require.Equal(t, "0 large: [Free 38M]; 0 large: [Free 38M]; 0 large: [Free 24M]", pooltest.NewScript(t, c, d).Layout())
 
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), InitialSize: 99 * mib})
 	require.NoError(t, err)
 	require.EqualValues(t, 100*mib, c.Stats().CachedBytes)
 	require.NoError(t, c.Close())
 
-	_, err = cupool.New(cupool.Config{Driver: newCountingDriver(64 * mib), InitialSize: 99 * mib})
+	_, err = cupool.New(cupool.Config{Driver: pooltest.NewDriver(64 * mib), InitialSize: 99 * mib})
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.ErrorContains(t, err, "initial size")
 }
@@ -210,28 +211,28 @@ func TestReserveStays(t *testing.T) {
 // before that is called, and may free what serves.
 func TestBeforeGrow(t *testing.T) {
 	var c *cupool.Pool
-	var d *countingDriver
+	var d *pooltest.Driver
 	var asked []int64
 	var before []int // calls to the device
 	var spare cupool.Block
-	c, d = newPool(t, 50*mib, func(cfg *cupool.Config) {
+	c, d = pooltest.New(t, 50*mib, func(cfg *cupool.Config) {
 		cfg.Backing = cupool.BackingSegments
 		cfg.BeforeGrow = func(size int64) {
 			asked = append(asked, size)
-			before = append(before, d.count("MemAlloc"))
+			before = append(before, d.Count("MemAlloc"))
 			require.NoError(t, c.Free(spare))
 			spare = cupool.Block{}
 		}
 	})
-	x := newScript(t, c, d).run("a=20M b=20M")
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=20M")
 	require.Equal(t, []int64{20 * mib, 20 * mib}, asked)
-	spare = x.block("a")
-	x.run("c=19M")
-	require.Equal(t, x.block("c").Ptr(), x.block("a").Ptr(), "what it freed")
-	require.Equal(t, 2, d.count("MemAlloc"))
-	x.run("oom=30M")
+	spare = x.Block("a")
+	x.Run("c=19M")
+	require.Equal(t, x.Block("c").Ptr(), x.Block("a").Ptr(), "what it freed")
+	require.Equal(t, 2, d.Count("MemAlloc"))
+	x.Run("oom=30M")
 	require.Equal(t, []int64{20 * mib, 20 * mib, 19 * mib, 30 * mib}, asked)
-	x.run("free:b d=20M")
+	x.Run("free:b d=20M")
 	require.Len(t, asked, 4, "the cache had it")
 	require.Equal(t, []int{0, 1, 2, 2}, before)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -176,7 +178,7 @@ func TestHistorySamples(t *testing.T) {
 	history.MaxRate = math.Inf(1)
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 40}), History: &cupool.History{SampleBytes: 64 << 10}})
 	require.NoError(t, err)
-	r := seeded(t)
+	r := testkit.Rand(t)
 	const rounds = 20_000
 	for range rounds {
 		b, err := c.Alloc(sampledSizes[r.IntN(len(sampledSizes))], nil)
@@ -244,7 +246,7 @@ func (e *estimate) require(t *testing.T, n float64) {
 // With a history on, a hit makes no Go memory but where it is a sample; and off, it
 // never does.
 func TestHistoryMakesNothing(t *testing.T) {
-	c, _ := newPool(t, 1<<30, withMagazines)
+	c, _ := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	pair := func() {
 		b, err := c.Alloc(4096, nil)
 		if err == nil {
@@ -269,7 +271,7 @@ func TestHistoryMakesNothing(t *testing.T) {
 // Settings that make no sense are refused; what was recorded stays until the history
 // begins anew; numbers go on.
 func TestHistoryLifetime(t *testing.T) {
-	c, _ := newPool(t, 1<<30, withMagazines)
+	c, _ := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	for _, bad := range []cupool.History{{Events: -1}, {Events: 1<<24 + 1}, {SampleBytes: -1}} {
 		var field *cupool.ConfigError
 		require.ErrorAs(t, c.StartHistory(bad), &field)
@@ -344,7 +346,7 @@ func TestHistoryStorm(t *testing.T) {
 	p := newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 	s, err := c.NewStream()
 	require.NoError(t, err)
-	seed := seeded(t).Uint64()
+	seed := testkit.Seed(t)
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {

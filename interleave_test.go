@@ -13,7 +13,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/atomic/interleave"
 	"github.com/cupool/cupool/internal/simdev"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // What goroutines do with one block, in all orders of their steps without a lock.
@@ -133,7 +133,7 @@ func TestOneBlockInAllOrders(t *testing.T) {
 		"a look-up beside a new block": {[]func(*scene) error{again, lookup}, anyway},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := interleave.Explore(interleave.Options{Max: testlevel.Choose(20_000, 200)}, func(r *interleave.Run) {
+			r := interleave.Explore(interleave.Options{Max: testkit.Choose(20_000, 200)}, func(r *interleave.Run) {
 				x := newScene()
 				errs := make([]error, len(p.calls))
 				for i, call := range p.calls {

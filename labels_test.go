@@ -10,11 +10,12 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestLabels(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
 	enc, dec := c.WithLabel("encoder"), c.WithLabel("decoder")
 	alloc := func(a cupool.Allocator, size int64) cupool.Block {
 		b, err := a.Alloc(size, nil)
@@ -23,7 +24,7 @@ func TestLabels(t *testing.T) {
 	}
 	a, b := alloc(enc, 1000), alloc(enc, 3*mib)
 	alloc(dec, 0)
-	x.run("plain=5M")
+	x.Run("plain=5M")
 	stat := func(cur, peak, allocated, freed int64) cupool.Stat {
 		return cupool.Stat{Current: cur, Peak: peak, Allocated: allocated, Freed: freed}
 	}
@@ -40,10 +41,10 @@ func TestLabels(t *testing.T) {
 
 	// A block that others use counts until they are done.
 	p := alloc(c.WithLabel("decoder"), 2*mib)
-	x.run("busy:1")
-	require.NoError(t, c.FreeOn(p, x.stream("1")))
+	x.Run("busy:1")
+	require.NoError(t, c.FreeOn(p, x.Stream("1")))
 	require.EqualValues(t, 2*mib, c.Stats().Labels[0].Bytes.Current)
-	x.run("idle:1 process")
+	x.Run("idle:1 process")
 	require.Zero(t, c.Stats().Labels[0].Bytes.Current)
 
 	c.ResetPeak()
@@ -60,7 +61,7 @@ func TestLabels(t *testing.T) {
 
 // A label and the stack stand side by side.
 func TestLabelsWithStacks(t *testing.T) {
-	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
+	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
 	_, err := c.WithLabel("encoder").Alloc(1000, nil)
 	require.NoError(t, err)
 	var leak *cupool.LeakError
@@ -74,7 +75,7 @@ func TestLabelsWithStacks(t *testing.T) {
 func TestLabelsInGoroutines(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	c, _ := newParallelPool(t, 1<<34, withMagazines)
+	c, _ := pooltest.NewParallel(t, 1<<34, pooltest.WithMagazines)
 	views := []cupool.Allocator{c, c.WithLabel("a"), c.WithLabel("b")}
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -129,9 +130,9 @@ func TestConformanceLabels(t *testing.T) {
 }
 
 func BenchmarkLabeled(b *testing.B) {
-	c, _ := newPool(b, 1<<30, withMagazines)
+	c, _ := pooltest.New(b, 1<<30, pooltest.WithMagazines)
 	a := c.WithLabel("measured")
-	newScript(b, c, nil).run("x=100K free:x") // below the peak, as most of the time
+	pooltest.NewScript(b, c, nil).Run("x=100K free:x") // below the peak, as most of the time
 	b.ReportAllocs()
 	for b.Loop() {
 		x, err := a.Alloc(5000, nil)

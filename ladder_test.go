@@ -15,6 +15,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -34,7 +35,7 @@ func TestLadder(t *testing.T) {
 		"flush magazines": {
 			before: "a=700K b=700K free:a free:b a=700K b=700K free:a free:b a=700K b=700K free:a free:b",
 			ops:    "c=1M", want: "0 small: [Live 1M][Free 1M]",
-			calls: calls{}, change: withMagazines,
+			calls: calls{}, change: pooltest.WithMagazines,
 		},
 		"completed events": {
 			before: "a=20M busy:1 free:a@1 idle:1",
@@ -125,26 +126,26 @@ func TestLadder(t *testing.T) {
 			before: "b=38M a=1M@1 free:b trim:2M free:a a=1M@1 free:a a=1M@1 free:a",
 			ops:    "c=40M", want: "0 large: [Live 40M]",
 			calls:   calls{"MemAlloc": 2, "MemFree": 1},
-			retries: 1, change: withMagazines,
+			retries: 1, change: pooltest.WithMagazines,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, d := newPool(t, cmp.Or(tc.capacity, 40*mib), func(cfg *cupool.Config) {
+			c, d := pooltest.New(t, cmp.Or(tc.capacity, 40*mib), func(cfg *cupool.Config) {
 				if tc.change != nil {
 					tc.change(cfg)
 				}
 			})
-			x := newScript(t, c, d).run(tc.before)
+			x := pooltest.NewScript(t, c, d).Run(tc.before)
 			before := map[string]int{}
 			for _, call := range allCalls {
-				before[call] = d.count(call)
+				before[call] = d.Count(call)
 			}
-			d.capacity -= tc.shrink
-			require.Equal(t, tc.want, x.run(tc.ops).layout())
+			d.Capacity -= tc.shrink
+			require.Equal(t, tc.want, x.Run(tc.ops).Layout())
 			require.Equal(t, tc.retries, c.Stats().Retries)
 			for _, call := range allCalls {
 				if tc.calls != nil {
-					require.Equal(t, tc.calls[call], d.count(call)-before[call], call)
+					require.Equal(t, tc.calls[call], d.Count(call)-before[call], call)
 				}
 			}
 		})
@@ -157,13 +158,13 @@ var allCalls = []string{"MemAlloc", "MemFree", "MemInfo", "NewStream", "DestroyS
 // A program that repeats itself comes to rest, though each round first grows
 // beyond what it had with segments of its own idle.
 func TestReleasedSegmentsThatComeBack(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
 	var rounds []int
 	for range 20 {
-		before := d.count("MemAlloc") + d.count("MemFree")
-		x.run("a=20M free:a b=30M free:b c=12M@1 free:c d=40M free:d")
-		rounds = append(rounds, d.count("MemAlloc")+d.count("MemFree")-before)
+		before := d.Count("MemAlloc") + d.Count("MemFree")
+		x.Run("a=20M free:a b=30M free:b c=12M@1 free:c d=40M free:d")
+		rounds = append(rounds, d.Count("MemAlloc")+d.Count("MemFree")-before)
 	}
 	require.Zero(t, rounds[len(rounds)-1], "calls of the device, by round: %v", rounds)
 	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(102*mib))
@@ -173,7 +174,7 @@ func TestReleasedSegmentsThatComeBack(t *testing.T) {
 func TestLadderCollectsGarbage(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the ladder is the first to collect
 	for range 20 {
-		c, _ := newPool(t, 20*mib)
+		c, _ := pooltest.New(t, 20*mib)
 		func() {
 			for range 10 {
 				b, err := c.Alloc(2*mib, nil)
@@ -193,7 +194,7 @@ func TestLadderAsksTheProgram(t *testing.T) {
 	var c *cupool.Pool
 	var cache []cupool.Block
 	var asked []int64
-	c, _ = newPool(t, 40*mib, func(cfg *cupool.Config) {
+	c, _ = pooltest.New(t, 40*mib, func(cfg *cupool.Config) {
 		cfg.OnOutOfMemory = func(requested int64) bool {
 			asked = append(asked, requested)
 			for _, b := range cache {
@@ -236,7 +237,7 @@ func TestLimits(t *testing.T) {
 		"all of it":    {cupool.Config{Fraction: 1}, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newCountingDriver(100 * mib)
+			d := pooltest.NewDriver(100 * mib)
 			tc.cfg.Driver = d
 			c, err := cupool.New(tc.cfg)
 			require.NoError(t, err)
@@ -255,11 +256,11 @@ func TestLimits(t *testing.T) {
 }
 
 func TestOOMError(t *testing.T) {
-	c, d := newPool(t, 100*mib, func(cfg *cupool.Config) { cfg.Limit = 80 * mib })
-	x := newScript(t, c, d).run("a=20M b=6M c=14M e=10M busy:1 use:e@1 free:b")
-	d.failing("SyncEvent", errors.New("no luck"))
-	x.run("free:e")
-	_, err := c.Alloc(60*mib-1, x.stream("0"))
+	c, d := pooltest.New(t, 100*mib, func(cfg *cupool.Config) { cfg.Limit = 80 * mib })
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=6M c=14M e=10M busy:1 use:e@1 free:b")
+	d.Fail("SyncEvent", errors.New("no luck"))
+	x.Run("free:e")
+	_, err := c.Alloc(60*mib-1, x.Stream("0"))
 	var oom *cupool.OOMError
 	require.ErrorAs(t, err, &oom)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
@@ -291,7 +292,7 @@ func TestOOMHints(t *testing.T) {
 		ops, size string
 		want      string
 		limit     int64
-		change    func(d *countingDriver)
+		change    func(d *pooltest.Driver)
 	}{
 		"device":              {"", "200M", "the request is larger than the device", 0, nil},
 		"limit":               {"", "60M", "the request is larger than the limit", 50 * mib, nil},
@@ -299,11 +300,11 @@ func TestOOMHints(t *testing.T) {
 		"less than a segment": {"", "512K", "the limit leaves 1 MiB, the device is asked for 2 MiB at a time: raise Limit or Fraction", mib, nil},
 		"less than a segment of the device": {
 			"a=98M", "512K", "the device has 1 MiB left and is asked for 2 MiB at a time: free at least 1 MiB", 0,
-			func(d *countingDriver) { d.capacity -= mib },
+			func(d *pooltest.Driver) { d.Capacity -= mib },
 		},
 		"more than the least": { // the device is asked for 20 MiB, and then for 6
 			"a=90M", "5M", "the device reports enough free memory but refuses it: it may be fragmented or shared", 0,
-			func(d *countingDriver) { d.fail["MemAlloc"] = fmt.Errorf("%w: no luck", cupool.ErrOutOfMemory) },
+			func(d *pooltest.Driver) { d.Fail("MemAlloc", fmt.Errorf("%w: no luck", cupool.ErrOutOfMemory)) },
 		},
 		"pieces": {
 			"a=6M b=2M c=6M d=2M e=4M f=6M g=2M h=6M i=2M j=4M k=60M free:a free:c free:f free:h", "22M",
@@ -312,20 +313,20 @@ func TestOOMHints(t *testing.T) {
 		"free something": {"a=50M b=30M", "30M", "free at least 10 MiB of the 80 MiB that the program holds", 0, nil},
 		"the device says nothing": {
 			"a=50M b=30M", "30M", "free at least 30 MiB of the 80 MiB that the program holds", 0,
-			func(d *countingDriver) { d.fail["MemInfo"] = errors.New("no luck") },
+			func(d *pooltest.Driver) { d.Fail("MemInfo", errors.New("no luck")) },
 		},
 		"the device refuses": {
 			"a=50M", "30M", "the device reports enough free memory but refuses it: it may be fragmented or shared", 0,
-			func(d *countingDriver) { d.fail["MemAlloc"] = fmt.Errorf("%w: no luck", cupool.ErrOutOfMemory) },
+			func(d *pooltest.Driver) { d.Fail("MemAlloc", fmt.Errorf("%w: no luck", cupool.ErrOutOfMemory)) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, d := newPool(t, 100*mib, func(cfg *cupool.Config) { cfg.Limit = tc.limit })
-			newScript(t, c, d).run(tc.ops)
+			c, d := pooltest.New(t, 100*mib, func(cfg *cupool.Config) { cfg.Limit = tc.limit })
+			pooltest.NewScript(t, c, d).Run(tc.ops)
 			if tc.change != nil {
 				tc.change(d)
 			}
-			_, err := c.Alloc(parseSize(t, tc.size), nil)
+			_, err := c.Alloc(pooltest.Size(t, tc.size), nil)
 			var oom *cupool.OOMError
 			require.ErrorAs(t, err, &oom)
 			require.Equal(t, tc.want, oom.Hint)
@@ -358,40 +359,40 @@ func TestOOMHintVirtual(t *testing.T) {
 func TestLadderPassesErrorsOn(t *testing.T) {
 	for call, ops := range map[string]string{"MemAlloc": "a=10M", "MemFree": "a=20M b=20M free:a"} {
 		t.Run(call, func(t *testing.T) {
-			c, d := newPool(t, 40*mib)
-			x := newScript(t, c, d).run(ops)
-			before := x.layout()
+			c, d := pooltest.New(t, 40*mib)
+			x := pooltest.NewScript(t, c, d).Run(ops)
+			before := x.Layout()
 			noLuck := errors.New("no luck")
-			d.failing(call, noLuck)
+			d.Fail(call, noLuck)
 			_, err := c.Alloc(30*mib, nil)
 			require.ErrorIs(t, err, noLuck)
 			require.NotErrorIs(t, err, cupool.ErrOutOfMemory)
 			require.Zero(t, c.Stats().OOMs)
 			require.NoError(t, c.Check())
-			require.Equal(t, before, x.layout())
-			d.failing(call, nil)
-			x.run("c=20M")
+			require.Equal(t, before, x.Layout())
+			d.Fail(call, nil)
+			x.Run("c=20M")
 		})
 	}
 }
 
 // unalignedDriver returns addresses that no device should.
-type unalignedDriver struct{ *countingDriver }
+type unalignedDriver struct{ *pooltest.Driver }
 
 func (d unalignedDriver) MemAlloc(size int64) (cupool.Ptr, error) {
-	p, err := d.countingDriver.MemAlloc(size)
+	p, err := d.Driver.MemAlloc(size)
 	return p + 256, err
 }
 
-func (d unalignedDriver) MemFree(p cupool.Ptr) error { return d.countingDriver.MemFree(p - 256) }
+func (d unalignedDriver) MemFree(p cupool.Ptr) error { return d.Driver.MemFree(p - 256) }
 
 func TestUnalignedSegmentIsRefused(t *testing.T) {
-	d := unalignedDriver{newCountingDriver(1 << 30)}
+	d := unalignedDriver{pooltest.NewDriver(1 << 30)}
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	_, err = c.Alloc(512, nil)
 	require.ErrorContains(t, err, "unaligned address 0x10000000100")
-	require.Empty(t, d.mem, "it went back")
+	require.Empty(t, d.Mem, "it went back")
 	require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	require.NoError(t, c.Check())
 }
@@ -399,7 +400,7 @@ func TestUnalignedSegmentIsRefused(t *testing.T) {
 // As soon as one stream's segment went back, another stream may get the same
 // addresses: nothing of the old must hide the new.
 func TestSegmentsChangeHands(t *testing.T) {
-	c, _ := newPool(t, 40*mib)
+	c, _ := pooltest.New(t, 40*mib)
 	stop := make(chan struct{})
 	var allocators, releaser sync.WaitGroup
 	for range 2 {

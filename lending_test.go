@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // lending is a pool with a stream that lends blocks: it took turns with another one,
@@ -52,7 +53,7 @@ func (x *lending) takeTurns(turns int) {
 
 func (x *lending) alloc(size int64, s *cupool.Stream) cupool.Block {
 	x.Helper()
-	b := allocate(x.T, x.c, size, s)
+	b := pooltest.Alloc(x.T, x.c, size, s)
 	require.NoError(x, x.c.Check())
 	return b
 }
@@ -366,22 +367,22 @@ func TestLendsBeforeAnOOM(t *testing.T) {
 	for name, size := range map[string]int64{"large": 60*mib + mib/2, "small": 4096} {
 		for work, busy := range map[string]bool{"idle": false, "at work": true} {
 			t.Run(name+" "+work, func(t *testing.T) {
-				backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+				pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 					lender, asks := newStreamOf(t, c), newStreamOf(t, c)
-					live := []cupool.Block{allocate(t, c, 4096, lender)}
+					live := []cupool.Block{pooltest.Alloc(t, c, 4096, lender)}
 					if size >= mib {
 						require.NoError(t, c.Free(live[0]))
-						require.NoError(t, c.Free(allocate(t, c, 64*mib, lender)))
-						live[0] = allocate(t, c, 3*mib, lender)
+						require.NoError(t, c.Free(pooltest.Alloc(t, c, 64*mib, lender)))
+						live[0] = pooltest.Alloc(t, c, 3*mib, lender)
 					} else {
-						live = append(live, allocate(t, c, 62*mib, lender))
+						live = append(live, pooltest.Alloc(t, c, 62*mib, lender))
 					}
 					gate := make(chan struct{})
 					if busy {
 						require.NoError(t, lender.Launch(func() { <-gate }))
 						time.AfterFunc(10*time.Millisecond, func() { close(gate) })
 					}
-					b := allocate(t, c, size, asks)
+					b := pooltest.Alloc(t, c, size, asks)
 					require.NoError(t, c.Check())
 					require.Same(t, asks, c.StreamOf(b))
 					require.Zero(t, c.Stats().OOMs)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // logged is a record without its time.
@@ -68,18 +69,18 @@ func (r recorder) take(level slog.Level) (found []logged) {
 // Rare events are logged with what they concern, and a pool with its name.
 func TestLogRareEvents(t *testing.T) {
 	log := newRecorder()
-	c, d := newPool(t, 40*mib, func(cfg *cupool.Config) { cfg.Logger = slog.New(log) })
-	x := newScript(t, c, d).run("a=20M b=20M free:a a=20M busy:1 busy:2 free:b@2")
+	c, d := pooltest.New(t, 40*mib, func(cfg *cupool.Config) { cfg.Logger = slog.New(log) })
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=20M free:a a=20M busy:1 busy:2 free:b@2")
 	require.Empty(t, log.take(slog.LevelDebug), "what is not rare")
 
-	x.run("c=20M")
+	x.Run("c=20M")
 	require.Equal(t, []logged{{slog.LevelInfo, "allocated after memory was reclaimed", map[string]any{
 		"device": "counting", "stream": uint64(0), "bytes": int64(20 * mib), "after": "wait for one pending block",
 	}}}, log.take(slog.LevelDebug))
 
 	p := newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 	for range 100 {
-		x.run("oom=10M")
+		x.Run("oom=10M")
 		_, err := p.Alloc(5000, nil)
 		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	}
@@ -96,7 +97,7 @@ func TestLogRareEvents(t *testing.T) {
 		require.Equal(t, want, got[i].attrs)
 	}
 
-	x.run("free:a trim:0")
+	x.Run("free:a trim:0")
 	require.Equal(t, []logged{{slog.LevelDebug, "memory went back to the device", map[string]any{
 		"device": "counting", "bytes": int64(20 * mib),
 	}}}, log.take(slog.LevelDebug))
@@ -120,7 +121,7 @@ func TestLogLateWork(t *testing.T) {
 	require.NoError(t, err)
 	gate := make(chan struct{})
 	require.NoError(t, u.Launch(func() { <-gate }))
-	require.NoError(t, c.FreeOn(allocate(t, c, 40*mib, nil), u))
+	require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 40*mib, nil), u))
 	_, err = c.Alloc(60*mib, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	close(gate)

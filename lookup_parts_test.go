@@ -6,12 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // A part of a block is found again, and never in a block that had its address
 // before.
 func TestLookupOfParts(t *testing.T) {
-	atBase(t, func(t *testing.T, c *cupool.Pool, _ *script) {
+	atBase(t, func(t *testing.T, c *cupool.Pool, _ *pooltest.Script) {
 		const size, part = 8 << 20, 3<<20 + 512
 		first, err := c.Alloc(size, nil)
 		require.NoError(t, err)

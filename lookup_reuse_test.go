@@ -6,17 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // freedHook is a device that calls a function when memory was freed, before the
 // allocator knows.
 type freedHook struct {
-	*countingDriver
+	*pooltest.Driver
 	freed func(p cupool.Ptr)
 }
 
 func (d *freedHook) MemFree(p cupool.Ptr) error {
-	err := d.countingDriver.MemFree(p)
+	err := d.Driver.MemFree(p)
 	if f := d.freed; f != nil && err == nil {
 		d.freed = nil
 		f(p)
@@ -58,7 +59,7 @@ func TestLookupOfReusedAddress(t *testing.T) {
 		} {
 			for _, own := range []bool{false, true} {
 				t.Run(name+", "+what+map[bool]string{false: "", true: ", of another stream"}[own], func(t *testing.T) {
-					d := &freedHook{countingDriver: newCountingDriver(1 << 30)}
+					d := &freedHook{Driver: pooltest.NewDriver(1 << 30)}
 					c, err := cupool.New(cupool.Config{Driver: d, MagazineBytes: -1})
 					require.NoError(t, err)
 					var s *cupool.Stream
@@ -66,21 +67,21 @@ func TestLookupOfReusedAddress(t *testing.T) {
 						s, err = c.NewStream()
 						require.NoError(t, err)
 					}
-					b := allocate(t, c, sizes.first, nil)
+					b := pooltest.Alloc(t, c, sizes.first, nil)
 					at := b.Ptr()
 					require.NoError(t, c.Free(b))
 					called := false
 					d.freed = func(p cupool.Ptr) {
 						called = true
 						require.Equal(t, at, p)
-						now := allocate(t, c, sizes.then, s)
+						now := pooltest.Alloc(t, c, sizes.then, s)
 						require.Equal(t, at, now.Ptr(), "the device has the address to give")
 						use(t, c, now)
 					}
 					require.NoError(t, c.EmptyCache())
 					require.True(t, called)
 					require.NoError(t, c.Check())
-					again := allocate(t, c, sizes.then, s) // the same address once more, with nothing under way
+					again := pooltest.Alloc(t, c, sizes.then, s) // the same address once more, with nothing under way
 					require.NoError(t, c.FreePtr(again.Ptr(), again.Size()))
 					require.NoError(t, c.Check())
 					require.NoError(t, c.Close())

@@ -9,32 +9,33 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // atBase runs a test with memory that begins at different addresses: some
 // that the address maps hold, and some that only a walk of the segment finds.
-func atBase(t *testing.T, f func(t *testing.T, c *cupool.Pool, x *script)) {
+func atBase(t *testing.T, f func(t *testing.T, c *cupool.Pool, x *pooltest.Script)) {
 	for name, base := range map[string]cupool.Ptr{"low": 1 << 40, "beyond 57 bits": 1 << 60, "the highest": 1<<63 + 1<<40} {
 		t.Run(name, func(t *testing.T) {
-			c, d := newPool(t, 1<<30)
-			d.base = base
-			f(t, c, newScript(t, c, d))
+			c, d := pooltest.New(t, 1<<30)
+			d.Base = base
+			f(t, c, pooltest.NewScript(t, c, d))
 		})
 	}
 }
 
 func TestLookup(t *testing.T) {
-	atBase(t, func(t *testing.T, c *cupool.Pool, x *script) {
-		x.run("a=2M b=3M+7 s=1000 z=512@1 p=4M busy:1 free:p@1")
+	atBase(t, func(t *testing.T, c *cupool.Pool, x *pooltest.Script) {
+		x.Run("a=2M b=3M+7 s=1000 z=512@1 p=4M busy:1 free:p@1")
 		for _, name := range []string{"a", "b", "s", "z"} {
-			b := x.block(name)
+			b := x.Block(name)
 			for _, off := range []int64{0, 1, 511, b.Size() / 2, b.Size() - 1} {
 				got, err := c.Lookup(b.Ptr() + cupool.Ptr(off))
 				require.NoError(t, err, "%s + %d", name, off)
 				require.Equal(t, b, got)
 			}
 		}
-		a, b := x.block("a"), x.block("b")
+		a, b := x.Block("a"), x.Block("b")
 		for name, tc := range map[string]struct {
 			p    cupool.Ptr
 			want error
@@ -42,15 +43,15 @@ func TestLookup(t *testing.T) {
 			"before all":     {a.Ptr() - 1, cupool.ErrForeignPointer},
 			"nil":            {0, cupool.ErrForeignPointer},
 			"far behind":     {a.Ptr() + 1<<35, cupool.ErrForeignPointer},
-			"pending":        {x.block("p").Ptr(), cupool.ErrUseAfterFree},
-			"inside pending": {x.block("p").Ptr() + 5, cupool.ErrUseAfterFree},
+			"pending":        {x.Block("p").Ptr(), cupool.ErrUseAfterFree},
+			"inside pending": {x.Block("p").Ptr() + 5, cupool.ErrUseAfterFree},
 			"free":           {a.Ptr() + 19<<20, cupool.ErrUseAfterFree},
 		} {
 			_, err := c.Lookup(tc.p)
 			require.ErrorIs(t, err, tc.want, name)
 			require.ErrorContains(t, err, tc.p.String(), name)
 		}
-		x.run("free:a")
+		x.Run("free:a")
 		_, err := c.Lookup(a.Ptr())
 		require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 		got, err := c.Lookup(b.Ptr())
@@ -60,10 +61,10 @@ func TestLookup(t *testing.T) {
 }
 
 func TestFreePtr(t *testing.T) {
-	atBase(t, func(t *testing.T, c *cupool.Pool, x *script) {
-		x.run("a=2M b=1000 p=4M busy:1 free:p@1")
-		a, b := x.block("a"), x.block("b")
-		before := x.layout()
+	atBase(t, func(t *testing.T, c *cupool.Pool, x *pooltest.Script) {
+		x.Run("a=2M b=1000 p=4M busy:1 free:p@1")
+		a, b := x.Block("a"), x.Block("b")
+		before := x.Layout()
 		for name, tc := range map[string]struct {
 			p    cupool.Ptr
 			size int64
@@ -78,7 +79,7 @@ func TestFreePtr(t *testing.T) {
 			"too large":     {b.Ptr(), 1024, cupool.ErrSizeMismatch, "1024 bytes"},
 			"zero":          {b.Ptr(), 0, cupool.ErrSizeMismatch, "1000 bytes"},
 			"free":          {a.Ptr() + 10<<20, -1, cupool.ErrForeignPointer, "not live (Free 14M"},
-			"pending":       {x.block("p").Ptr(), -1, cupool.ErrDoubleFree, "no block is live there"},
+			"pending":       {x.Block("p").Ptr(), -1, cupool.ErrDoubleFree, "no block is live there"},
 		} {
 			err := c.FreePtr(tc.p, tc.size)
 			require.ErrorIs(t, err, tc.want, name)
@@ -86,7 +87,7 @@ func TestFreePtr(t *testing.T) {
 			var be *cupool.BlockError
 			require.ErrorAs(t, err, &be, name)
 			require.Equal(t, tc.p, be.Ptr, name)
-			require.Equal(t, before, x.layout(), "%s: nothing was changed", name)
+			require.Equal(t, before, x.Layout(), "%s: nothing was changed", name)
 		}
 		require.NoError(t, c.FreePtr(a.Ptr(), 2<<20))
 		require.ErrorIs(t, c.FreePtr(a.Ptr(), -1), cupool.ErrDoubleFree)
@@ -106,20 +107,20 @@ func TestFreePtr(t *testing.T) {
 // What the address maps remember of memory that went back to the device must
 // not be believed.
 func TestLookupOfReturnedMemory(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=2M b=1000")
-	a, b := x.block("a"), x.block("b")
-	x.run("free:a free:b empty")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=2M b=1000")
+	a, b := x.Block("a"), x.Block("b")
+	x.Run("free:a free:b empty")
 	for _, p := range []cupool.Ptr{a.Ptr(), b.Ptr()} {
 		require.ErrorIs(t, c.FreePtr(p, -1), cupool.ErrForeignPointer)
 		_, err := c.Lookup(p)
 		require.ErrorIs(t, err, cupool.ErrForeignPointer)
 	}
-	x.run("c=20M@1") // at the same address, for another stream
-	require.Equal(t, a.Ptr(), x.block("c").Ptr())
+	x.Run("c=20M@1") // at the same address, for another stream
+	require.Equal(t, a.Ptr(), x.Block("c").Ptr())
 	got, err := c.Lookup(a.Ptr())
 	require.NoError(t, err)
-	require.Equal(t, x.block("c"), got)
+	require.Equal(t, x.Block("c"), got)
 	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
 	require.NoError(t, c.FreePtr(a.Ptr(), 20<<20))
 }
@@ -128,7 +129,7 @@ func TestLookupOfReturnedMemory(t *testing.T) {
 func TestLookupWithoutMemory(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
 	require.NoError(t, err)
-	a, b := allocate(t, c, 3*mib, nil), allocate(t, c, 3*mib, nil)
+	a, b := pooltest.Alloc(t, c, 3*mib, nil), pooltest.Alloc(t, c, 3*mib, nil)
 	require.NoError(t, c.Free(a))
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.EmptyCache())
@@ -144,9 +145,9 @@ func TestLookupWithoutMemory(t *testing.T) {
 
 // Blocks that go through magazines are found like others.
 func TestLookupWithMagazines(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d).run("a=1000 free:a a=1000 free:a a=1000")
-	a := x.block("a")
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d).Run("a=1000 free:a a=1000 free:a a=1000")
+	a := x.Block("a")
 	got, err := c.Lookup(a.Ptr() + 999)
 	require.NoError(t, err)
 	require.Equal(t, a, got)
@@ -155,7 +156,7 @@ func TestLookupWithMagazines(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 	require.ErrorIs(t, c.FreePtr(a.Ptr(), -1), cupool.ErrDoubleFree)
 	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
-	x.run("a=1000")
+	x.Run("a=1000")
 	require.ErrorIs(t, c.FreePtr(a.Ptr(), 1001), cupool.ErrSizeMismatch)
 	require.NoError(t, c.FreePtr(a.Ptr(), 1000))
 }
@@ -163,7 +164,7 @@ func TestLookupWithMagazines(t *testing.T) {
 // A look-up beside allocations and frees of the same addresses finds a block as
 // it was handed out, or none.
 func TestLookupBesideOthers(t *testing.T) {
-	c, _ := newPool(t, 1<<30, withMagazines)
+	c, _ := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	sizes := []int64{1000, 1024, 3 << 20}
 	var addresses []cupool.Ptr
 	for _, size := range sizes {

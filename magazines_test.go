@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // A magazine that is emptied again and again for a block of a size that it
@@ -46,7 +47,7 @@ func TestCrowd(t *testing.T) {
 
 // A hit takes no lock: it goes through while another goroutine has all of them.
 func TestHitTakesNoLock(t *testing.T) {
-	c, _ := newPool(t, 1<<30, withMagazines)
+	c, _ := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	pairs := func() error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/arena"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // finest is the least unit of blocks.
@@ -18,7 +19,7 @@ const finest = 256
 func TestMinBlockByAddress(t *testing.T) {
 	for name, magazines := range map[string]int64{"magazines": 0, "no magazines": -1} {
 		t.Run(name, func(t *testing.T) {
-			backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+			pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 				seed := rand.Uint64()
 				t.Log("seed", seed)
 				f := &fineBlocks{t: t, r: rand.New(rand.NewPCG(seed, 1)), c: c, owner: map[cupool.Ptr]cupool.Block{}}
@@ -58,7 +59,7 @@ func (f *fineBlocks) step() {
 }
 
 func (f *fineBlocks) alloc(size int64) {
-	b := allocate(f.t, f.c, size, nil)
+	b := pooltest.Alloc(f.t, f.c, size, nil)
 	require.Zero(f.t, b.Ptr()%finest, "%v", b)
 	f.odd += int(b.Ptr() / finest % 2)
 	for p := b.Ptr(); p < b.Ptr()+cupool.Ptr(size); p += finest {
@@ -107,9 +108,9 @@ func (f *fineBlocks) look() {
 // A small block costs half the memory that it does by default.
 func TestMinBlockSaves(t *testing.T) {
 	reserved := func(min int64) int64 {
-		c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock = min })
+		c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock = min })
 		for range 32 << 10 {
-			allocate(t, c, 200, nil)
+			pooltest.Alloc(t, c, 200, nil)
 		}
 		return c.Stats().All.ReservedBytes.Current
 	}
@@ -119,16 +120,16 @@ func TestMinBlockSaves(t *testing.T) {
 
 // What was freed and not merged serves again whole, each of the small sizes by itself.
 func TestMinBlockFastBins(t *testing.T) {
-	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock, cfg.MagazineBytes = finest, 1 })
+	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.MinBlock, cfg.MagazineBytes = finest, 1 })
 	var at []cupool.Ptr
 	for _, size := range []int64{2 * finest, 3 * finest} { // of one size class by default
-		b := allocate(t, c, size, nil)
-		allocate(t, c, 1, nil) // no free neighbours
+		b := pooltest.Alloc(t, c, size, nil)
+		pooltest.Alloc(t, c, 1, nil) // no free neighbours
 		require.NoError(t, c.Free(b))
 		at = append(at, b.Ptr())
 	}
-	require.Equal(t, at[0], allocate(t, c, 2*finest, nil).Ptr())
-	require.Equal(t, at[1], allocate(t, c, 3*finest, nil).Ptr())
+	require.Equal(t, at[0], pooltest.Alloc(t, c, 2*finest, nil).Ptr())
+	require.Equal(t, at[1], pooltest.Alloc(t, c, 3*finest, nil).Ptr())
 }
 
 // Canaries and guards begin where the block of 256 ends.
@@ -136,7 +137,7 @@ func TestMinBlockSanitized(t *testing.T) {
 	for name, s := range map[string]cupool.Sanitizers{"canaries": {Canaries: 1}, "guard": {Guard: true, Canaries: 1}} {
 		t.Run(name, func(t *testing.T) {
 			c := newHostPool(t, func(cfg *cupool.Config) { cfg.MinBlock, cfg.Sanitize = finest, s })
-			b := allocate(t, c, 200, nil)
+			b := pooltest.Alloc(t, c, 200, nil)
 			require.NoError(t, c.Driver().Memset(b.Ptr(), 1, 201, 0))
 			require.NoError(t, c.DefaultStream().Sync())
 			err := c.Check()
@@ -155,7 +156,7 @@ func TestMinBlockSanitized(t *testing.T) {
 func TestMinBlockUnderArena(t *testing.T) {
 	c := newHostPool(t, func(cfg *cupool.Config) { cfg.MinBlock = finest })
 	for range 3 {
-		allocate(t, c, 1, nil)
+		pooltest.Alloc(t, c, 1, nil)
 	}
 	r, err := arena.New(c, arena.Config{Size: finest, Overflow: true})
 	require.NoError(t, err)

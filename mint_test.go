@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestMint(t *testing.T) {
@@ -154,10 +155,10 @@ func TestCutAsItIs(t *testing.T) {
 func TestStreamOfHomed(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{})})
 	require.NoError(t, err)
-	b := allocate(t, c, 4096, nil)
+	b := pooltest.Alloc(t, c, 4096, nil)
 	for range 20 {
 		require.NoError(t, c.Free(b))
-		b = allocate(t, c, 4096, nil)
+		b = pooltest.Alloc(t, c, 4096, nil)
 	}
 	require.NotZero(t, c.HomedBytes())
 	unlock := c.LockHeap(c.DefaultStream())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Tests of what comes of nil, of values that no function of the package made,
@@ -36,7 +37,7 @@ func TestNilArguments(t *testing.T) {
 	require.NoError(t, err)
 	s, err := c.NewStream()
 	require.NoError(t, err)
-	b := allocate(t, c, 1000, s)
+	b := pooltest.Alloc(t, c, 1000, s)
 	buf, err := cupool.NewBuffer[int32](c, 4, s)
 	require.NoError(t, err)
 	for name, tc := range map[string]struct {
@@ -301,7 +302,7 @@ func TestStreamClosedMeanwhile(t *testing.T) {
 			require.NoError(t, err)
 			e, err := c.DefaultStream().Record()
 			require.NoError(t, err)
-			p := program{c, s, allocate(t, c, 1<<20, nil), e}
+			p := program{c, s, pooltest.Alloc(t, c, 1<<20, nil), e}
 			closed := make(<-chan error)
 			d.before = func(cupool.StreamHandle) {
 				closed = start(s.Close)

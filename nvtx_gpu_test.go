@@ -11,7 +11,8 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/nvtx/nvtxtest"
+	"github.com/cupool/cupool/internal/testkit/nvtxtest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // spans returns the names of ranges in order, each with those inside of it, as
@@ -41,19 +42,19 @@ func TestToolSeesNames(t *testing.T) {
 		require.NoError(t, err)
 		c, err := cupool.New(cupool.Config{Driver: d, Limit: 64 * mib})
 		require.NoError(t, err)
-		b := allocate(t, c, 30*mib, nil)
+		b := pooltest.Alloc(t, c, 30*mib, nil)
 		require.NoError(t, c.Free(b))
 		for range 10 { // hits
-			require.NoError(t, c.Free(allocate(t, c, 30*mib, nil)))
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 30*mib, nil)))
 		}
 		b, err = c.WithLabel("encoder").Alloc(30*mib, nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Free(b))
 		require.NoError(t, c.EmptyCache())
-		left, middle, right := allocate(t, c, 20*mib, nil), allocate(t, c, 20*mib, nil), allocate(t, c, 20*mib, nil)
+		left, middle, right := pooltest.Alloc(t, c, 20*mib, nil), pooltest.Alloc(t, c, 20*mib, nil), pooltest.Alloc(t, c, 20*mib, nil)
 		require.NoError(t, c.Free(left))
 		require.NoError(t, c.Free(right))
-		both := allocate(t, c, 40*mib, nil)
+		both := pooltest.Alloc(t, c, 40*mib, nil)
 		require.NoError(t, c.Free(both))
 		require.NoError(t, c.Free(middle))
 		_, err = c.Alloc(100*mib, nil)

@@ -10,12 +10,13 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
 
 // The Table has what the statistics of all pools have, and what a Snapshot has.
 func TestOOMTable(t *testing.T) {
-	backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
 		seed := rand.Uint64()
 		t.Log("seed", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -313,7 +314,7 @@ func busy(x *oomRig) *cupool.Stream {
 
 // Several goroutines that run out of memory while others allocate get an error each.
 func TestOOMsInGoroutines(t *testing.T) {
-	c, _ := newParallelPool(t, 64*mib, withMagazines)
+	c, _ := pooltest.NewParallel(t, 64*mib, pooltest.WithMagazines)
 	p := newPrivate(t, c, cupool.PoolConfig{})
 	require.Nil(t, c.LastOOM())
 	var wg sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/allocbound"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func TestOpen(t *testing.T) {
@@ -77,7 +77,7 @@ func FuzzOpen(f *testing.F) {
 		if kind, _, _ := strings.Cut(name, ":"); strings.HasPrefix(kind, "cuda") {
 			t.Skip("there may be one")
 		}
-		allocbound.Require(t, 1<<20, 16, len(name), func() {
+		testkit.RequireAllocates(t, 1<<20, 16, len(name), func() {
 			if d != nil { // a second measurement
 				require.NoError(t, d.Close())
 			}

@@ -10,12 +10,13 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestPoolUpstreamFailures: what the program's functions fail with comes back,
 // and out of memory has the ladder climbed.
 func TestPoolUpstreamFailures(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		d := c.Driver()
 		full, broken, stuck := false, errors.New("broken"), errors.New("stuck")
 		var fail, failFree error
@@ -47,10 +48,10 @@ func TestPoolUpstreamFailures(t *testing.T) {
 		_, err := p.Alloc(1, nil)
 		require.ErrorIs(t, err, broken)
 		fail = nil
-		x := allocate(t, p, 30<<20, nil)
+		x := pooltest.Alloc(t, p, 30<<20, nil)
 		require.NoError(t, p.Free(x))
 		full = true
-		require.NoError(t, p.Free(allocate(t, p, 40<<20, nil)), "after the cache was given back")
+		require.NoError(t, p.Free(pooltest.Alloc(t, p, 40<<20, nil)), "after the cache was given back")
 		failFree = stuck
 		require.ErrorIs(t, p.EmptyCache(), stuck)
 		require.NoError(t, p.Check())

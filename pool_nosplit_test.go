@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestNoSplitBooks: a pool that hands out whole segments books them as it hands
@@ -29,11 +30,11 @@ func TestNoSplitBooks(t *testing.T) {
 				require.NoError(t, err)
 				p := newPrivate(t, c, cupool.PoolConfig{NoSplit: true})
 				for range 2 {
-					b := allocate(t, p, size, nil)
+					b := pooltest.Alloc(t, p, size, nil)
 					require.NoError(t, p.Check())
 					require.NoError(t, p.Free(b))
 					require.NoError(t, p.Check())
-					b = allocate(t, p, size, nil)
+					b = pooltest.Alloc(t, p, size, nil)
 					require.NoError(t, p.FreeOn(b, s))
 					require.NoError(t, p.Check())
 					require.NoError(t, s.Sync())

@@ -6,21 +6,21 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestPoolStorm has goroutines use the members of a family on shared streams,
 // short of memory, while pools are made, retired and closed.
 func TestPoolStorm(t *testing.T) {
 	limit := func(cfg *cupool.Config) { cfg.Limit = 200 << 20 }
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
-		seed := seeded(t).Uint64()
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		seed := testkit.Seed(t)
 		lender := newPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
 		steady := newPrivate(t, c, cupool.PoolConfig{Limit: 60 << 20})
 		var wg sync.WaitGroup
@@ -95,9 +95,9 @@ func poolStep(r *rand.Rand, c, p *cupool.Pool, s *cupool.Stream) error {
 // from the members of a family, while caches are emptied.
 func TestPoolStreamsStorm(t *testing.T) {
 	limit := func(cfg *cupool.Config) { cfg.Limit = 300 << 20 }
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		members := []*cupool.Pool{c, newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})}
-		seed := seeded(t).Uint64()
+		seed := testkit.Seed(t)
 		handed := make(chan cupool.Block, 64)
 		var makers, freers sync.WaitGroup
 		for g := range uint64(3) {
@@ -138,26 +138,15 @@ func TestPoolStreamsStorm(t *testing.T) {
 	}, limit)
 }
 
-// seeded returns random numbers, and says which when the test fails.
-func seeded(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 // TestCheckBesidePools: Check is right while another goroutine makes pools that take
 // memory, and closes them.
 func TestCheckBesidePools(t *testing.T) {
-	c, _ := newParallelPool(t, 1<<30)
+	c, _ := pooltest.NewParallel(t, 1<<30)
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	wg.Go(func() {
 		defer close(done)
-		for range testlevel.Choose(20000, 2000) {
+		for range testkit.Choose(20000, 2000) {
 			p, err := c.NewPool(cupool.PoolConfig{})
 			if !assert.NoError(t, err) {
 				return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // What private pools have that an allocator has not; the rest is in the battery
@@ -22,7 +23,7 @@ func newPrivate(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) *cupool.Poo
 }
 
 func TestPoolConfigErrors(t *testing.T) {
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		alloc := func(int64) (cupool.Ptr, error) { return 0, nil }
 		for field, cfg := range map[string]cupool.PoolConfig{
 			"Limit":    {Limit: -1},
@@ -44,7 +45,7 @@ func TestPoolConfigErrors(t *testing.T) {
 // TestPoolFamily: every member frees, finds and records the blocks of every
 // other, by handle and by address, and tells what is wrong with them.
 func TestPoolFamily(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		a, b := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{Name: "b"})
 		s, err := a.NewStream()
 		require.NoError(t, err)
@@ -52,7 +53,7 @@ func TestPoolFamily(t *testing.T) {
 		members := []*cupool.Pool{c, a, b}
 		for _, from := range members {
 			for _, by := range members {
-				x := allocate(t, from, 3000, s)
+				x := pooltest.Alloc(t, from, 3000, s)
 				got, err := by.Lookup(x.Ptr() + 2999)
 				require.NoError(t, err)
 				require.Equal(t, x, got)
@@ -62,8 +63,8 @@ func TestPoolFamily(t *testing.T) {
 				require.NoError(t, by.Free(x))
 				require.ErrorIs(t, by.Free(x), cupool.ErrDoubleFree)
 				require.ErrorIs(t, by.RecordStream(x, nil), cupool.ErrUseAfterFree)
-				require.NoError(t, by.FreePtr(allocate(t, from, 70_000, nil).Ptr(), 70_000))
-				by.FreeLater(allocate(t, from, 512, s))
+				require.NoError(t, by.FreePtr(pooltest.Alloc(t, from, 70_000, nil).Ptr(), 70_000))
+				by.FreeLater(pooltest.Alloc(t, from, 512, s))
 				_, err = by.ProcessDeferred()
 				require.NoError(t, err)
 				require.Zero(t, from.Stats().LiveBytes)
@@ -71,7 +72,7 @@ func TestPoolFamily(t *testing.T) {
 		}
 		foreign, err := cupool.New(cupool.Config{})
 		require.NoError(t, err)
-		x := allocate(t, foreign, 1, nil)
+		x := pooltest.Alloc(t, foreign, 1, nil)
 		require.ErrorIs(t, a.Free(x), cupool.ErrForeignPointer)
 		_, err = a.Alloc(1, foreign.DefaultStream())
 		require.ErrorIs(t, err, cupool.ErrForeignStream)
@@ -86,14 +87,14 @@ func TestPoolFamily(t *testing.T) {
 // pool's own for the pool, and a tenant at its limit takes nothing from others.
 func TestPoolLimits(t *testing.T) {
 	limit := func(cfg *cupool.Config) { cfg.Limit = 96 << 20 }
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		a, b := newPrivate(t, c, cupool.PoolConfig{Limit: 40 << 20}), newPrivate(t, c, cupool.PoolConfig{})
 		require.EqualValues(t, 40<<20, a.Stats().Limit)
 		require.EqualValues(t, 96<<20, b.Stats().Limit)
-		cached := allocate(t, c, 30<<20, nil)
+		cached := pooltest.Alloc(t, c, 30<<20, nil)
 		require.NoError(t, c.Free(cached))
 
-		x := allocate(t, a, 30<<20, nil)
+		x := pooltest.Alloc(t, a, 30<<20, nil)
 		_, err := a.Alloc(20<<20, nil)
 		var oom *cupool.OOMError
 		require.ErrorAs(t, err, &oom)
@@ -102,13 +103,13 @@ func TestPoolLimits(t *testing.T) {
 		require.Contains(t, err.Error(), "other pools hold 30 MiB")
 		require.EqualValues(t, 30<<20, c.Stats().CachedBytes, "the tenant's own limit was in the way")
 
-		y := allocate(t, b, 60<<20, nil) // takes what the root caches
+		y := pooltest.Alloc(t, b, 60<<20, nil) // takes what the root caches
 		require.Zero(t, c.Stats().CachedBytes)
 		_, err = b.Alloc(30<<20, nil)
 		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 		require.ErrorContains(t, err, "the device has the memory: raise Limit")
 		require.NoError(t, c.Free(x))
-		y2 := allocate(t, b, 30<<20, nil) // takes what the tenant caches
+		y2 := pooltest.Alloc(t, b, 30<<20, nil) // takes what the tenant caches
 		require.Zero(t, a.Stats().CachedBytes)
 		require.NoError(t, errors.Join(b.Free(y), b.Free(y2)))
 	}, limit)
@@ -116,27 +117,27 @@ func TestPoolLimits(t *testing.T) {
 
 // TestPoolIsolated: what an isolated pool caches stays its own.
 func TestPoolIsolated(t *testing.T) {
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{Isolated: true})
-		x := allocate(t, p, 40<<20, nil)
+		x := pooltest.Alloc(t, p, 40<<20, nil)
 		require.NoError(t, p.Free(x))
 		_, err := c.Alloc(40<<20, nil)
 		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 		require.ErrorContains(t, err, "free at least 16 MiB of what other pools hold")
 		require.EqualValues(t, 40<<20, p.Stats().CachedBytes)
 		require.NoError(t, p.EmptyCache())
-		require.NoError(t, c.Free(allocate(t, c, 40<<20, nil)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, nil)))
 	})
 }
 
 // TestPoolClose gives all memory back as a whole and lists what was live; the
 // root closes pools that are open, and says which.
 func TestPoolClose(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		p, q := newPrivate(t, c, cupool.PoolConfig{}), newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 		s, err := c.NewStream()
 		require.NoError(t, err)
-		x, y := allocate(t, p, 5000, s), allocate(t, p, 5<<20, nil)
+		x, y := pooltest.Alloc(t, p, 5000, s), pooltest.Alloc(t, p, 5<<20, nil)
 		var leak *cupool.LeakError
 		require.ErrorAs(t, p.Close(), &leak)
 		require.Len(t, leak.Leaks, 2)
@@ -147,7 +148,7 @@ func TestPoolClose(t *testing.T) {
 		require.NoError(t, s.Sync(), "streams stay")
 		require.Equal(t, []*cupool.Pool{q}, c.Pools())
 
-		allocate(t, q, 1, s)
+		pooltest.Alloc(t, q, 1, s)
 		err = c.Close()
 		require.ErrorAs(t, err, &leak)
 		require.ErrorContains(t, err, "closing tenant")
@@ -161,7 +162,7 @@ func TestPoolClose(t *testing.T) {
 // TestPoolStreamClosed: a stream that is closed ends for all members; their
 // memory of it goes to their other streams, none to another member.
 func TestPoolStreamClosed(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		before, err := c.NewStream()
 		require.NoError(t, err)
 		p := newPrivate(t, c, cupool.PoolConfig{})
@@ -171,9 +172,9 @@ func TestPoolStreamClosed(t *testing.T) {
 
 		s, err := c.NewStream()
 		require.NoError(t, err)
-		live, idle := allocate(t, p, 5000, s), allocate(t, p, 50<<20, s)
+		live, idle := pooltest.Alloc(t, p, 5000, s), pooltest.Alloc(t, p, 50<<20, s)
 		require.NoError(t, p.Free(idle))
-		pending := allocate(t, p, 5000, nil)
+		pending := pooltest.Alloc(t, p, 5000, nil)
 		require.NoError(t, p.FreeOn(pending, s))
 		require.NoError(t, s.Close())
 		require.NoError(t, errors.Join(c.Check(), p.Check()))
@@ -183,7 +184,7 @@ func TestPoolStreamClosed(t *testing.T) {
 		require.NoError(t, p.Free(live))
 
 		reserved := p.Stats().All.ReservedBytes.Current
-		require.NoError(t, p.Free(allocate(t, p, 46<<20, nil)))
+		require.NoError(t, p.Free(pooltest.Alloc(t, p, 46<<20, nil)))
 		require.Equal(t, reserved, p.Stats().All.ReservedBytes.Current, "the closed stream's memory serves")
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	})
@@ -203,7 +204,7 @@ func TestPoolOrder(t *testing.T) {
 			u, err := c.NewStream()
 			require.NoError(t, err)
 			for _, m := range []*cupool.Pool{c, a, b} {
-				require.NoError(t, m.FreeOn(allocate(t, m, 5<<20, s), u))
+				require.NoError(t, m.FreeOn(pooltest.Alloc(t, m, 5<<20, s), u))
 				require.EqualValues(t, 1, m.Stats().BlocksPending)
 			}
 			if how == "wait" {
@@ -223,7 +224,7 @@ func TestPoolOrder(t *testing.T) {
 
 // TestPoolSleep: members sleep and wake on their own, with what they hold.
 func TestPoolSleep(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		buf, err := cupool.BufferFrom(p, []int32{1, 2, 3}, nil)
 		require.NoError(t, err)
@@ -234,7 +235,7 @@ func TestPoolSleep(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Zero(t, p.Stats().All.ReservedBytes.Current)
-		require.NoError(t, c.Free(allocate(t, c, 5000, nil)), "the others are awake")
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 5000, nil)), "the others are awake")
 		require.NoError(t, p.Wake())
 		got, err := buf.ToHost()
 		require.NoError(t, err)
@@ -246,7 +247,7 @@ func TestPoolSleep(t *testing.T) {
 // TestPoolHitsMakeNothing: a hit of a pool costs no Go memory and no call to
 // the device either, whichever member frees it.
 func TestPoolHitsMakeNothing(t *testing.T) {
-	c, d := newParallelPool(t, 1<<30)
+	c, d := pooltest.NewParallel(t, 1<<30)
 	p := newPrivate(t, c, cupool.PoolConfig{})
 	s, err := p.NewStream()
 	require.NoError(t, err)
@@ -258,10 +259,10 @@ func TestPoolHitsMakeNothing(t *testing.T) {
 				pair()
 				byRoot()
 			}
-			calls := d.total()
+			calls := d.Total()
 			require.Zero(t, testing.AllocsPerRun(100, pair), "%d bytes", size)
 			require.Zero(t, testing.AllocsPerRun(100, byRoot), "%d bytes, freed by address", size)
-			require.Equal(t, calls, d.total())
+			require.Equal(t, calls, d.Total())
 		}
 	}
 }
@@ -279,7 +280,7 @@ func BenchmarkPoolHit(b *testing.B) {
 
 // TestPoolEngine: an engine lives in a pool, and uses tensors of the others.
 func TestPoolEngine(t *testing.T) {
-	backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		s, err := c.NewStream()
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestRecordBesideFree: a block that is freed while a stream is being recorded on
@@ -20,12 +21,12 @@ func TestRecordBesideFree(t *testing.T) {
 		"FreeOn":       func(c *cupool.Pool, b cupool.Block, s *cupool.Stream) error { return c.FreeOn(b, s) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := newPool(t, 1<<30, withMagazines)
+			c, _ := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 			u := newStreamOf(t, c)
 			for range 10 { // the size gets a home
-				require.NoError(t, c.Free(allocate(t, c, 4096, nil)))
+				require.NoError(t, c.Free(pooltest.Alloc(t, c, 4096, nil)))
 			}
-			b := allocate(t, c, 4096, nil)
+			b := pooltest.Alloc(t, c, 4096, nil)
 			block.Hook = func(at block.Step) {
 				if at == block.Leaving {
 					block.Hook = nil

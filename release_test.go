@@ -8,19 +8,20 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // What has been idle for longest goes first, and only beyond the threshold.
 func TestGarbageCollectionThreshold(t *testing.T) {
-	c, d := newPool(t, 1000*mib, func(cfg *cupool.Config) {
+	c, d := pooltest.New(t, 1000*mib, func(cfg *cupool.Config) {
 		cfg.GarbageCollectionThreshold, cfg.Limit, cfg.Backing = 0.5, 400*mib, cupool.BackingSegments
 	})
-	x := newScript(t, c, d).run("a=40M b=50M c=60M free:b free:a free:c d=50M free:d")
-	require.Equal(t, "0 large: [Free 40M]; 0 large: [Free 50M]; 0 large: [Free 60M]", x.layout())
-	x.run("e=70M") // 220 MiB are more than half of the limit
-	require.Equal(t, []int64{40 * mib}, d.freed, "not the largest, but what was idle for longest")
-	x.run("f=80M")
-	require.Equal(t, []int64{40 * mib, 60 * mib}, d.freed, "b served once more and is the youngest")
+	x := pooltest.NewScript(t, c, d).Run("a=40M b=50M c=60M free:b free:a free:c d=50M free:d")
+	require.Equal(t, "0 large: [Free 40M]; 0 large: [Free 50M]; 0 large: [Free 60M]", x.Layout())
+	x.Run("e=70M") // 220 MiB are more than half of the limit
+	require.Equal(t, []int64{40 * mib}, d.Freed, "not the largest, but what was idle for longest")
+	x.Run("f=80M")
+	require.Equal(t, []int64{40 * mib, 60 * mib}, d.Freed, "b served once more and is the youngest")
 
 	_, err := cupool.New(cupool.Config{Driver: failingInfo(), GarbageCollectionThreshold: 0.5})
 	require.ErrorContains(t, err, "no luck", "without a limit the device's size counts")
@@ -48,23 +49,23 @@ func TestOnRelease(t *testing.T) {
 				},
 			})
 			require.NoError(t, err)
-			x := newScript(t, c, nil)
+			x := pooltest.NewScript(t, c, nil)
 			gone := func(step string) {
 				t.Helper()
 				r := c.Stats().All.ReservedBytes
 				require.Equal(t, r.Allocated-r.Current, released, step)
 			}
-			x.run("a=60M b=60M free:a")
+			x.Run("a=60M b=60M free:a")
 			gone("nothing yet")
-			x.run("trim:61M")
+			x.Run("trim:61M")
 			gone("Trim")
 			require.EqualValues(t, 1, calls)
-			x.run("free:b c=150M") // b goes back for it, or becomes part of it
+			x.Run("free:b c=150M") // b goes back for it, or becomes part of it
 			gone("under pressure")
-			x.run("oom=100M free:c empty")
+			x.Run("oom=100M free:c empty")
 			gone("EmptyCache")
-			x.run("d=10M@1 free:d close:1 e=2M")
-			require.NoError(t, c.Free(x.block("e")))
+			x.Run("d=10M@1 free:d close:1 e=2M")
+			require.NoError(t, c.Free(x.Block("e")))
 			require.NoError(t, c.Close())
 			r := c.Stats().All.ReservedBytes
 			require.Zero(t, r.Current)
@@ -76,10 +77,10 @@ func TestOnRelease(t *testing.T) {
 // While the device takes its time to take memory back, the pools go on: no
 // lock is held, and the books count the memory until it is gone.
 func TestAllocationWhileReleasing(t *testing.T) {
-	c, d := newPool(t, 1000*mib)
-	x := newScript(t, c, d).run("a=20M b=20M c=2M d=20M free:a free:b free:d")
+	c, d := pooltest.New(t, 1000*mib)
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=20M c=2M d=20M free:a free:b free:d")
 	var left []int64
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		if call != "MemFree" {
 			return
 		}
@@ -92,60 +93,60 @@ func TestAllocationWhileReleasing(t *testing.T) {
 		require.NoError(t, c.Free(b))
 	}
 	n, err := c.Trim(0)
-	d.hook = nil
+	d.Hook = nil
 	require.NoError(t, err)
 	require.EqualValues(t, 60*mib, n)
 	require.Equal(t, []int64{80 * mib, 80 * mib, 80 * mib}, left)
 	require.EqualValues(t, 20*mib, c.Stats().All.ReservedBytes.Current)
-	require.Equal(t, "0 large: [Live 2M][Free 18M]", x.layout())
+	require.Equal(t, "0 large: [Live 2M][Free 18M]", x.Layout())
 }
 
 // Segments that the device does not take back stay, and serve again.
 func TestRefusedRelease(t *testing.T) {
 	for refused := range 4 {
-		c, d := newPool(t, 1000*mib)
-		x := newScript(t, c, d).run("a=10M b=20M c=30M d=20M e=2M free:a free:b free:c free:d")
+		c, d := pooltest.New(t, 1000*mib)
+		x := pooltest.NewScript(t, c, d).Run("a=10M b=20M c=30M d=20M e=2M free:a free:b free:c free:d")
 		frees := 0
-		d.hook = func(call string) {
+		d.Hook = func(call string) {
 			if call == "MemFree" {
 				if frees == refused {
-					d.failing(call, errors.New("no luck"))
+					d.Fail(call, errors.New("no luck"))
 				}
 				frees++
 			}
 		}
 		n, err := c.Trim(0)
 		require.ErrorContains(t, err, "no luck")
-		d.hook = nil
+		d.Hook = nil
 		st := c.Stats()
 		require.EqualValues(t, refused, st.DriverFrees)
 		require.EqualValues(t, 4-refused, st.All.Segment.Current-1, "the one in use aside")
 		require.Equal(t, st.All.ReservedBytes.Freed, n)
 		require.NoError(t, c.Check())
-		d.failing("MemFree", nil)
+		d.Fail("MemFree", nil)
 		allocs := st.DriverAllocs
-		x.run([]string{"a=20M b=20M c=30M d=10M", "a=20M b=20M d=10M", "b=20M d=10M", "d=10M"}[refused])
+		x.Run([]string{"a=20M b=20M c=30M d=10M", "a=20M b=20M d=10M", "b=20M d=10M", "d=10M"}[refused])
 		require.Equal(t, allocs, c.Stats().DriverAllocs)
-		x.run("trim:0")
+		x.Run("trim:0")
 	}
 }
 
 // A segment that serves a request after it was found idle, while others go back to
 // the device, stays.
 func TestTakenWhileReleasing(t *testing.T) {
-	c, d := newPool(t, 1000*mib)
-	x := newScript(t, c, d).run("a=20M b=20M@1 free:a free:b")
+	c, d := pooltest.New(t, 1000*mib)
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=20M@1 free:a free:b")
 	var taken cupool.Block
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		if call == "MemFree" && taken.IsEmpty() {
-			taken = allocate(t, c, 20*mib, x.stream("1"))
+			taken = pooltest.Alloc(t, c, 20*mib, x.Stream("1"))
 		}
 	}
 	n, err := c.Trim(0)
-	d.hook = nil
+	d.Hook = nil
 	require.NoError(t, err)
 	require.EqualValues(t, 20*mib, n)
-	require.Equal(t, "1 large: [Live 20M]", x.layout())
+	require.Equal(t, "1 large: [Live 20M]", x.Layout())
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Free(taken))
 	require.NoError(t, c.Close())

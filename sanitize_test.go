@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // everything is every sanitizer but guards, which replace the backing.
@@ -22,9 +22,9 @@ var everything = cupool.Sanitizers{Canaries: 256, Poison: true}
 // the device no work of its own.
 var unpoisoned = cupool.Sanitizers{Canaries: 256}
 
-// backings runs a test on both backings, with a change of the Config.
+// sanitized runs a test on both backings, with a change of the Config.
 func sanitized(t *testing.T, set cupool.Sanitizers, f func(t *testing.T, c *cupool.Pool)) {
-	conformance.Backings(t, 1<<30, f, func(cfg *cupool.Config) { cfg.Sanitize = set })
+	pooltest.Backings(t, 1<<30, f, func(cfg *cupool.Config) { cfg.Sanitize = set })
 }
 
 func mustAlloc(t *testing.T, a cupool.Allocator, size int64, s *cupool.Stream) cupool.Block {
@@ -158,7 +158,7 @@ func TestCanariesElsewhere(t *testing.T) {
 func TestPoison(t *testing.T) {
 	var log bytes.Buffer
 	var called []*cupool.CorruptionError
-	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		log.Reset()
 		called = nil
 		s := c.DefaultStream()
@@ -220,7 +220,7 @@ func TestQuarantine(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	})
-	conformance.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		for range 20 { // each needs what the last one left
 			require.NoError(t, c.Free(mustAlloc(t, c, 40<<20, nil)))
 		}
@@ -283,7 +283,7 @@ func TestSanitizeWait(t *testing.T) {
 
 // TestSanitizeSleep: canaries and zeros survive Sleep and Wake.
 func TestSanitizeSleep(t *testing.T) {
-	conformance.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		a, b := mustAlloc(t, c, 1000, nil), mustAlloc(t, c, 5<<20, nil)
 		require.NoError(t, c.Free(mustAlloc(t, c, 3<<20, nil)))
 		err := c.Sleep(func(x cupool.Block) bool { return x == b })
@@ -314,7 +314,7 @@ func TestZero(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conformance.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+			pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 				streams := []*cupool.Stream{c.DefaultStream()}
 				for range 3 {
 					s, err := c.NewStream()
@@ -456,7 +456,7 @@ func TestGuardBooks(t *testing.T) {
 
 // TestGuardNeedsVirtualMemory: New says so.
 func TestGuardNeedsVirtualMemory(t *testing.T) {
-	_, err := cupool.New(cupool.Config{Driver: newCountingDriver(1 << 30), Sanitize: cupool.Sanitizers{Guard: true}})
+	_, err := cupool.New(cupool.Config{Driver: pooltest.NewDriver(1 << 30), Sanitize: cupool.Sanitizers{Guard: true}})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.ErrorContains(t, err, "Guard")
 	_, err = cupool.New(cupool.Config{Sanitize: cupool.Sanitizers{Canaries: -1}})

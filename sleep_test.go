@@ -11,11 +11,12 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Sleep and Wake by a device that cannot, or is full by then.
 func TestSleepErrors(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
 	require.ErrorIs(t, c.Sleep(nil), cupool.ErrNotSupported)
 	require.NoError(t, c.Close())
 
@@ -44,9 +45,9 @@ func TestNothingServedAsleep(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
 	require.NoError(t, err)
 	for range 10 { // the size gets a home
-		require.NoError(t, c.Free(allocate(t, c, 4096, nil)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 4096, nil)))
 	}
-	b := allocate(t, c, 4096, nil)
+	b := pooltest.Alloc(t, c, 4096, nil)
 	require.NoError(t, c.Sleep(nil))
 	require.NoError(t, c.Free(b))
 	_, err = c.Alloc(4096, nil)
@@ -65,7 +66,7 @@ func TestWakeWaitsForCopies(t *testing.T) {
 	require.NoError(t, err)
 	var live []cupool.Block
 	for range 2 {
-		live = append(live, allocate(t, c, 4096, nil))
+		live = append(live, pooltest.Alloc(t, c, 4096, nil))
 	}
 	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
 	gate := make(chan struct{})
@@ -88,7 +89,7 @@ func TestWakeTimeout(t *testing.T) {
 	d := openHost(t)
 	c, err := cupool.New(cupool.Config{Driver: d, WaitTimeout: 50 * time.Millisecond})
 	require.NoError(t, err)
-	b := allocate(t, c, 4096, nil)
+	b := pooltest.Alloc(t, c, 4096, nil)
 	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 4096))
 	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
 	gate := make(chan struct{})

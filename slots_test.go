@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // heapInUse returns the bytes that Go's heap holds, without garbage.
@@ -48,7 +49,7 @@ func serve(t require.TestingT, c, p *cupool.Pool) {
 // A server that makes a stream for each of 10,000 requests has a constant
 // number of them, in constant memory.
 func TestStreamsWithoutEnd(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		rounds := func(n int) {
 			for range n {
@@ -100,35 +101,35 @@ func TestSlotOfClosedStream(t *testing.T) {
 			"c=2M@2 free:b free:c", "2 large: [Free 20M]; 0 large: [Free 20M]", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, d := newPool(t, 1<<30)
-			x := newScript(t, c, d).run(tc.first)
-			x.stream("2")
+			c, d := pooltest.New(t, 1<<30)
+			x := pooltest.NewScript(t, c, d).Run(tc.first)
+			x.Stream("2")
 			require.Equal(t, tc.slots, c.Slots())
-			require.Equal(t, tc.want, x.run(tc.then).layout())
-			x.d.idle(x.stream("2"))
+			require.Equal(t, tc.want, x.Run(tc.then).Layout())
+			d.Idle(x.Stream("2"))
 		})
 	}
 }
 
 // What a closed stream left stays until another stream has taken it.
 func TestMemoryOfClosedStream(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=40M@1 free:a close:1")
-	x.stream("2")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=40M@1 free:a close:1")
+	x.Stream("2")
 	require.Equal(t, 2, c.Slots())
 	require.Equal(t, 3, c.Heaps())
-	x.run("b=40M@2")
+	x.Run("b=40M@2")
 	require.EqualValues(t, 1, c.Stats().DriverAllocs)
 	require.Equal(t, 2, c.Heaps())
-	x.stream("3")
-	x.run("c=2M@3")
+	x.Stream("3")
+	x.Run("c=2M@3")
 	require.Equal(t, 3, c.Heaps())
-	require.Equal(t, "2 large: [Live 40M]; 3 large: [Live 2M][Free 18M]", x.layout())
+	require.Equal(t, "2 large: [Live 40M]; 3 large: [Live 2M][Free 18M]", x.Layout())
 }
 
 // Goroutines that make and close streams, while others read the books.
 func TestStreamsParallel(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		p := newPrivate(t, c, cupool.PoolConfig{})
 		var wg sync.WaitGroup
 		for range 4 {

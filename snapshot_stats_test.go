@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -63,7 +64,7 @@ type held struct {
 }
 
 func newWalk(t *testing.T, cfg cupool.Config) *walk {
-	w := &walk{Rand: seeded(t), t: t, d: simdev.New(simdev.Config{Capacity: 1 << 30, ManualEvents: true, IdleEvents: true})}
+	w := &walk{Rand: testkit.Rand(t), t: t, d: simdev.New(simdev.Config{Capacity: 1 << 30, ManualEvents: true, IdleEvents: true})}
 	cfg.Driver = w.d
 	c, err := cupool.New(cfg)
 	require.NoError(t, err)

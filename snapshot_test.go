@@ -9,14 +9,15 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
 
 func TestLayout(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
 	require.Empty(t, c.Snapshot().Layout())
-	x.run("b=2M c=3M@1 p=4M a=1K free:a a=1K free:a a=1K free:a busy:1 free:p@1 free:b")
+	x.Run("b=2M c=3M@1 p=4M a=1K free:a a=1K free:a a=1K free:a busy:1 free:p@1 free:b")
 	require.Equal(t, `0 large: [Free 2M][Pending 4M][Free 14M]
 1 large: [Live 3M][Free 17M]
 0 small: [Cached 1K][Free 2047K]
@@ -25,9 +26,9 @@ func TestLayout(t *testing.T) {
 
 // A snapshot as JSON, by the names that PyTorch's have.
 func TestSnapshotJSON(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	require.JSONEq(t, `{"device": "counting", "segments": []}`, snapshotJSON(t, c))
-	x := newScript(t, c, d).run("a=2M+1 p=4M free:a busy:1 free:p@1")
+	x := pooltest.NewScript(t, c, d).Run("a=2M+1 p=4M free:a busy:1 free:p@1")
 	b, err := c.WithLabel("weights").Alloc(1000, nil)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"device": "counting", "segments": [{
@@ -44,7 +45,7 @@ func TestSnapshotJSON(t *testing.T) {
 			{"address": 1099532599296, "size": 1024, "requested_size": 1000, "state": "live", "label": "weights"},
 			{"address": 1099532600320, "size": 2096128, "requested_size": 0, "state": "free"}
 		]}]}`, snapshotJSON(t, c))
-	x.run("idle:1")
+	x.Run("idle:1")
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Close())
 	require.JSONEq(t, `{"device": "counting", "segments": []}`, snapshotJSON(t, c))
@@ -82,7 +83,7 @@ func TestSnapshotOfStitchedMemory(t *testing.T) {
 }
 
 func TestSnapshotStacks(t *testing.T) {
-	c, _ := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
+	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
 	forgetABlock(t, c, 3*mib)
 	blocks := c.Snapshot().Segments[0].Blocks
 	require.Contains(t, blocks[0].Stack.String(), "cupool_test.forgetABlock\n\t")
@@ -91,7 +92,7 @@ func TestSnapshotStacks(t *testing.T) {
 
 // A private pool has a snapshot of its own.
 func TestSnapshotOfAPool(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
 	p, err := c.NewPool(cupool.PoolConfig{Name: "tenant"})
 	require.NoError(t, err)
 	forgetABlock(t, p, 3*mib)
@@ -103,10 +104,10 @@ func TestSnapshotOfAPool(t *testing.T) {
 
 // What is written is read back, but for the states that PyTorch does not know.
 func TestWriteSnapshot(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	p, err := c.NewPool(cupool.PoolConfig{Name: "tenant"})
 	require.NoError(t, err)
-	newScript(t, c, d).run("a=2M+1 p=4M free:a busy:1 free:p@1")
+	pooltest.NewScript(t, c, d).Run("a=2M+1 p=4M free:a busy:1 free:p@1")
 	_, err = c.WithLabel("weights").Alloc(1000, nil)
 	require.NoError(t, err)
 	forgetABlock(t, p, 3*mib)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 //go:noinline
@@ -22,10 +23,10 @@ func forgetABuffer(t *testing.T, c *cupool.Pool) {
 }
 
 func TestRecordStacks(t *testing.T) {
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.History, cfg.MagazineBytes = &cupool.History{SampleBytes: 1}, 0 })
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History, cfg.MagazineBytes = &cupool.History{SampleBytes: 1}, 0 })
+	x := pooltest.NewScript(t, c, d)
 	for range 5 {
-		x.run("a=512 free:a b=2M free:b") // their stacks are dropped again
+		x.Run("a=512 free:a b=2M free:b") // their stacks are dropped again
 	}
 	require.Zero(t, c.Stats().MagazineHits, "no lock-free path")
 	forgetABlock(t, c, 1000)
@@ -51,7 +52,7 @@ func TestRecordStacks(t *testing.T) {
 }
 
 func TestNoStacks(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
 	forgetABlock(t, c, 1000)
 	var leak *cupool.LeakError
 	require.ErrorAs(t, c.Close(), &leak)

@@ -9,11 +9,12 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestStats(t *testing.T) {
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.Limit = 512 * mib })
-	x := newScript(t, c, d).run("a=2M b=3M+1 s=1000 p=4M free:a busy:1 free:p@1")
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.Limit = 512 * mib })
+	x := pooltest.NewScript(t, c, d).Run("a=2M b=3M+1 s=1000 p=4M free:a busy:1 free:p@1")
 	st := c.Stats()
 	stat := func(cur, peak, allocated, freed int64) cupool.Stat {
 		return cupool.Stat{Current: cur, Peak: peak, Allocated: allocated, Freed: freed}
@@ -56,7 +57,7 @@ func TestStats(t *testing.T) {
 	_, err := c.Alloc(600*mib, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.EqualValues(t, 1, c.Stats().OOMs)
-	x.run("idle:1 free:b free:s empty")
+	x.Run("idle:1 free:b free:s empty")
 	st = c.Stats()
 	require.EqualValues(t, 2, st.DriverFrees)
 	require.Zero(t, st.CachedBytes)
@@ -67,7 +68,7 @@ func TestStats(t *testing.T) {
 // The same program, with and without magazines, gives the same counts.
 func TestStatsAreExactWithMagazines(t *testing.T) {
 	run := func(change ...func(*cupool.Config)) cupool.Stats {
-		c, _ := newPool(t, 1<<30, change...)
+		c, _ := pooltest.New(t, 1<<30, change...)
 		r := rand.New(rand.NewPCG(1, 2))
 		var live []cupool.Block
 		for range 20_000 {
@@ -84,7 +85,7 @@ func TestStatsAreExactWithMagazines(t *testing.T) {
 		}
 		return c.Stats()
 	}
-	want, got := run(), run(withMagazines)
+	want, got := run(), run(pooltest.WithMagazines)
 	require.Positive(t, got.MagazineHits)
 	for name, pick := range map[string]func(*cupool.Stats) *cupool.Stat{
 		"allocation": func(s *cupool.Stats) *cupool.Stat { return &s.All.Allocation },
@@ -103,20 +104,20 @@ func TestStatsAreExactWithMagazines(t *testing.T) {
 }
 
 func TestResetPeak(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=2M b=3M free:a")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=2M b=3M free:a")
 	require.EqualValues(t, 5*mib, c.Stats().All.AllocatedBytes.Peak)
 	c.ResetPeak()
 	require.EqualValues(t, 3*mib, c.Stats().All.AllocatedBytes.Peak)
 	require.EqualValues(t, 3*mib, c.Stats().Large.AllocatedBytes.Peak)
-	x.run("a=1M+512")
+	x.Run("a=1M+512")
 	require.EqualValues(t, 5*mib, c.Stats().All.AllocatedBytes.Peak, "too little is left of the 2M to split")
 	require.EqualValues(t, 3, c.Stats().All.Allocation.Allocated, "the sums stay")
 }
 
 func TestStatsString(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	newScript(t, c, d).run("a=2M b=3M s=1000 free:a")
+	c, d := pooltest.New(t, 1<<30)
+	pooltest.NewScript(t, c, d).Run("a=2M b=3M s=1000 free:a")
 	text := c.Stats().String()
 	for _, line := range []string{
 		"cupool on counting\n",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestForgettingStitchesWaits: ranges that blocks were stitched on are unmapped
@@ -22,25 +23,25 @@ func TestForgettingStitchesWaits(t *testing.T) {
 		s := newStreamOf(t, c)
 		var free []cupool.Block
 		for range gaps {
-			free = append(free, allocate(t, c, 4*mib, s))
-			live = append(live, allocate(t, c, 2*mib, s))
+			free = append(free, pooltest.Alloc(t, c, 4*mib, s))
+			live = append(live, pooltest.Alloc(t, c, 2*mib, s))
 		}
 		for _, b := range free {
 			require.NoError(t, c.Free(b))
 		}
 		for size := int64(6); size < 4*gaps; size += 2 { // each larger than any range
-			require.NoError(t, c.Free(allocate(t, c, size*mib, s)))
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, size*mib, s)))
 		}
 		require.NoError(t, s.Close())
 	}
 	made := c.Stats().Stitches
 	require.Greater(t, made, int64(512), "as many as make the default stream forget")
 	s := c.DefaultStream()
-	z := allocate(t, c, 100*mib, nil)
+	z := pooltest.Alloc(t, c, 100*mib, nil)
 	require.Equal(t, made, c.Stats().Stitches, "a range is used again")
 	require.NoError(t, s.Memset(z.Ptr(), 1, z.Size()))
 	require.NoError(t, c.Free(z))
-	x := allocate(t, c, 4*gaps*mib+200*mib, nil)
+	x := pooltest.Alloc(t, c, 4*gaps*mib+200*mib, nil)
 	require.Greater(t, c.Stats().Stitches, made)
 	require.NoError(t, s.Sync(), "the device is lost when a range was unmapped under work")
 	for _, b := range append(live, x) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // What small blocks have left free serves a large one, and goes back to them.
@@ -120,19 +121,19 @@ func TestStitchMovesWithItsChunks(t *testing.T) {
 	s := newStreamOf(t, c)
 	var free, live []cupool.Block
 	for range 2 {
-		free = append(free, allocate(t, c, 4*mib, s))
-		live = append(live, allocate(t, c, 2*mib, s))
+		free = append(free, pooltest.Alloc(t, c, 4*mib, s))
+		live = append(live, pooltest.Alloc(t, c, 2*mib, s))
 	}
 	for _, b := range free {
 		require.NoError(t, c.Free(b))
 	}
-	require.NoError(t, c.Free(allocate(t, c, 8*mib, s)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 8*mib, s)))
 	require.EqualValues(t, 1, c.Stats().Stitches)
 	for _, b := range live {
 		require.NoError(t, c.Free(b))
 	}
 	require.NoError(t, s.Close())
-	require.NoError(t, c.Free(allocate(t, c, 12*mib, newStreamOf(t, c))))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 12*mib, newStreamOf(t, c))))
 	require.EqualValues(t, 12*mib, c.Stats().All.ReservedBytes.Current, "the chunks have moved")
 	require.NoError(t, c.EmptyCache())
 	require.Zero(t, d.Stats().Mappings+d.Stats().MemHandles)
@@ -146,12 +147,12 @@ func TestSmallChunksOfSmallPrograms(t *testing.T) {
 	require.NoError(t, err)
 	var blocks []cupool.Block
 	for range 16 {
-		blocks = append(blocks, allocate(t, c, mib, nil))
+		blocks = append(blocks, pooltest.Alloc(t, c, mib, nil))
 	}
 	for _, b := range blocks {
 		require.NoError(t, c.Free(b))
 	}
-	require.NoError(t, c.Free(allocate(t, c, 8*mib, nil)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 8*mib, nil)))
 	require.EqualValues(t, 24*mib, c.Stats().All.ReservedBytes.Current)
 	require.Zero(t, c.Stats().Stitches)
 	require.NoError(t, c.Close())
@@ -165,7 +166,7 @@ func TestFragmentedSoftLimit(t *testing.T) {
 		require.NoError(t, err)
 		var blocks []cupool.Block
 		for range 200 {
-			blocks = append(blocks, allocate(t, c, 2*mib, nil))
+			blocks = append(blocks, pooltest.Alloc(t, c, 2*mib, nil))
 		}
 		for i := 0; i < len(blocks); i += 2 { // 100 chunks that are apart
 			require.NoError(t, c.Free(blocks[i]))
@@ -173,7 +174,7 @@ func TestFragmentedSoftLimit(t *testing.T) {
 		for _, x := range []struct{ size, n int64 }{{8, 20}, {24, 8}, {66, 3}, {198, 1}, {198, 1}, {48, 3}} {
 			var large []cupool.Block
 			for range x.n {
-				large = append(large, allocate(t, c, x.size*mib, nil))
+				large = append(large, pooltest.Alloc(t, c, x.size*mib, nil))
 			}
 			require.EqualValues(t, 400*mib, c.Stats().All.ReservedBytes.Current)
 			if x.size == 48 {
@@ -183,7 +184,7 @@ func TestFragmentedSoftLimit(t *testing.T) {
 				require.NoError(t, c.Free(b))
 			}
 		}
-		allocate(t, c, 4*mib, nil)
+		pooltest.Alloc(t, c, 4*mib, nil)
 		require.EqualValues(t, want, c.Stats().All.ReservedBytes.Current, "soft limit %d", soft)
 		require.NoError(t, c.Check())
 	}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Whose memory serves a miss, before the device is asked.
 func TestStranded(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"an idle stream's, beyond what ever was":  {"a=100M@1 free:a b=100M", "0 large: [Live 100M]"},
 		"the smallest that serves":                {"a=100M@1 b=60M@1 c=80M@1 free:a free:b free:c d=59M", "1 large: [Free 100M]; 0 large: [Live 60M]; 1 large: [Free 80M]"},
 		"none that is larger than a new one":      {"a=100M@1 free:a b=90M", "1 large: [Free 100M]; 0 large: [Live 90M]"},
@@ -38,28 +39,28 @@ func TestStranded(t *testing.T) {
 
 // The books of what changes hands.
 func TestStrandedStats(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=100M@1 free:a b=100M@2 free:b c=100M@3")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=100M@1 free:a b=100M@2 free:b c=100M@3")
 	st := c.Stats()
 	require.EqualValues(t, 2, st.Moves)
 	require.EqualValues(t, 200*mib, st.MovedBytes)
 	require.EqualValues(t, 1, st.DriverAllocs)
 	require.EqualValues(t, 2, st.Hits)
 	require.EqualValues(t, 100*mib, st.All.ReservedBytes.Allocated, "it came from the device once")
-	x.run("free:c")
+	x.Run("free:c")
 }
 
 // Peaks go on to rise after memory changed hands.
 func TestPeaksAfterMoves(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
 	for _, op := range strings.Fields("a=100M@1 free:a b=100M@2 c=2M@1 close:1") { // the first to the second, then to the default
-		require.NoError(t, x.do(op))
+		require.NoError(t, x.Do(op))
 	}
 	require.EqualValues(t, 1, c.Stats().Moves)
 	c.ResetPeak()
 	for _, op := range strings.Fields("d=40M e=40M@2 free:d free:e") { // nobody looks in between
-		require.NoError(t, x.do(op))
+		require.NoError(t, x.Do(op))
 	}
 	require.EqualValues(t, 182*mib, c.Stats().All.RequestedBytes.Peak)
 }
@@ -69,11 +70,11 @@ func TestPeaksWhileChunksMove(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
 	require.NoError(t, err)
 	s := newStreamOf(t, c)
-	kept := []cupool.Block{allocate(t, c, 2*mib, s), allocate(t, c, 2*mib, nil)} // so that what is free beside them counts
-	require.NoError(t, c.Free(allocate(t, c, 60*mib, s)))
-	require.NoError(t, c.Free(allocate(t, c, 20*mib, nil)))
+	kept := []cupool.Block{pooltest.Alloc(t, c, 2*mib, s), pooltest.Alloc(t, c, 2*mib, nil)} // so that what is free beside them counts
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 60*mib, s)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 20*mib, nil)))
 	require.EqualValues(t, 60*mib, c.Stats().All.InactiveSplitBytes.Peak, "20 MiB were taken")
-	require.NoError(t, c.Free(allocate(t, c, 24*mib, nil)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 24*mib, nil)))
 	require.EqualValues(t, 6, c.Stats().Moves, "chunks of 4 MiB")
 	require.EqualValues(t, 60*mib, c.Stats().All.InactiveSplitBytes.Peak)
 	for _, b := range kept {
@@ -86,11 +87,11 @@ func TestPeaksWhileChunksMove(t *testing.T) {
 func TestStrandedWithoutEvents(t *testing.T) {
 	for _, call := range []string{"NewEvent", "RecordEvent", "QueryEvent"} {
 		t.Run(call, func(t *testing.T) {
-			c, d := newPool(t, 1<<30)
-			x := newScript(t, c, d).run("a=100M@1 free:a")
-			d.failing(call, errors.New("no luck"))
-			x.run("b=100M")
-			require.Equal(t, "1 large: [Free 100M]; 0 large: [Live 100M]", x.layout())
+			c, d := pooltest.New(t, 1<<30)
+			x := pooltest.NewScript(t, c, d).Run("a=100M@1 free:a")
+			d.Fail(call, errors.New("no luck"))
+			x.Run("b=100M")
+			require.Equal(t, "1 large: [Free 100M]; 0 large: [Live 100M]", x.Layout())
 			require.NotZero(t, c.Stats().EventFailures)
 		})
 	}
@@ -98,7 +99,7 @@ func TestStrandedWithoutEvents(t *testing.T) {
 
 func TestSoftLimit(t *testing.T) {
 	soft := func(cfg *cupool.Config) { cfg.SoftLimit = 50 * mib }
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"below it nothing changes":              {"a=20M free:a b=22M", "0 large: [Free 20M]; 0 large: [Live 22M]"},
 		"beyond it what is idle goes first":     {"a=20M b=20M free:a free:b c=30M", "0 large: [Free 20M]; 0 large: [Live 30M]"},
 		"the largest first":                     {"a=10M b=25M free:a free:b c=30M", "0 large: [Free 10M]; 0 large: [Live 30M]"},

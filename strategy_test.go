@@ -9,6 +9,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func withStrategy(s cupool.Strategy) func(*cupool.Config) {
@@ -19,7 +20,7 @@ func withStrategy(s cupool.Strategy) func(*cupool.Config) {
 const threeHoles = "a=4M b=2M c=2M d=2M e=6M f=2M free:a free:c free:e "
 
 func TestStrategies(t *testing.T) {
-	for s, table := range map[cupool.Strategy]map[string]scriptCase{
+	for s, table := range map[cupool.Strategy]map[string][2]string{
 		cupool.BestFit: {
 			"the smallest": {threeHoles + "g=2M", "0 large: [Free 4M][Live 2M][Live 2M][Live 2M][Free 6M][Live 2M][Free 2M]"},
 		},
@@ -38,7 +39,7 @@ func TestStrategies(t *testing.T) {
 			"over the pool's edge": {"a=600K b=1M c=1M+1", "0 small: [Live 1M][Live 1M]; 0 large: [Live 2M][Free 18M]"},
 		},
 	} {
-		t.Run(s.String(), func(t *testing.T) { runScripts(t, table, 1<<30, withStrategy(s)) })
+		t.Run(s.String(), func(t *testing.T) { pooltest.RunScripts(t, table, 1<<30, withStrategy(s)) })
 	}
 }
 
@@ -89,7 +90,7 @@ func TestStrategiesRandom(t *testing.T) {
 	for name, change := range policies {
 		t.Run(name, func(t *testing.T) {
 			for _, magazines := range []int64{-1, 0} {
-				for device, d := range map[string]cupool.Driver{"segments": newCountingDriver(1 << 34), "vmm": simdev.New(simdev.Config{Capacity: 1 << 34})} {
+				for device, d := range map[string]cupool.Driver{"segments": pooltest.NewDriver(1 << 34), "vmm": simdev.New(simdev.Config{Capacity: 1 << 34})} {
 					cfg := cupool.Config{Driver: d, MagazineBytes: magazines}
 					change(&cfg)
 					c, err := cupool.New(cfg)

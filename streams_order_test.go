@@ -8,22 +8,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // TestClosingStreamLendsNothing: what a stream holds serves no other before the
 // stream's work is done, while Close waits for that.
 func TestClosingStreamLendsNothing(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) { closingStreamLendsNothing(t, c, false) })
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) { closingStreamLendsNothing(t, c, true) })
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) { closingStreamLendsNothing(t, c, false) })
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) { closingStreamLendsNothing(t, c, true) })
 }
 
 // closingStreamLendsNothing has a stream with a live block, if wanted, so that its
 // memory goes to the default stream.
 func closingStreamLendsNothing(t *testing.T, c *cupool.Pool, live bool) {
 	s := newStreamOf(t, c)
-	b := allocate(t, c, 30<<20, s)
+	b := pooltest.Alloc(t, c, 30<<20, s)
 	if live {
-		l := allocate(t, c, 4096, s)
+		l := pooltest.Alloc(t, c, 4096, s)
 		defer func() { require.NoError(t, c.Free(l)) }()
 	}
 	g := holdStream(t, s)
@@ -33,60 +34,36 @@ func closingStreamLendsNothing(t *testing.T, c *cupool.Pool, live bool) {
 	closed := start(s.Close)
 	early, err := returns(closed)
 	require.False(t, early, "%v", err)
-	x := allocate(t, c, 30<<20, nil)
+	x := pooltest.Alloc(t, c, 30<<20, nil)
 	require.NotEqual(t, b.Ptr(), x.Ptr(), "the memory that the stream works on")
 	reserved := c.Stats().All.ReservedBytes.Current
 	require.GreaterOrEqual(t, reserved, int64(60<<20))
 	g.open()
 	require.NoError(t, <-closed)
-	y := allocate(t, c, 30<<20, nil)
+	y := pooltest.Alloc(t, c, 30<<20, nil)
 	require.Equal(t, reserved, c.Stats().All.ReservedBytes.Current, "it serves when the work is done")
 	require.NoError(t, errors.Join(c.Free(x), c.Free(y)))
 }
 
-// reusingDevice gives the handle of a stream that was destroyed to the next one, as
-// a device may, and calls a function before it makes an event.
-type reusingDevice struct {
-	*countingDriver
-	free   []cupool.StreamHandle
+// makingHook is a device that calls a function before it makes an event.
+type makingHook struct {
+	*pooltest.Driver
 	making func()
 }
 
-func (d *reusingDevice) NewStream() (cupool.StreamHandle, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if n := len(d.free); n > 0 {
-		h := d.free[n-1]
-		d.free = d.free[:n-1]
-		d.streams[h] = new(queue)
-		return h, nil
-	}
-	d.handles++
-	h := cupool.StreamHandle(d.handles)
-	d.streams[h] = new(queue)
-	return h, nil
-}
-
-func (d *reusingDevice) DestroyStream(s cupool.StreamHandle) error {
-	err := d.countingDriver.DestroyStream(s)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.free = append(d.free, s)
-	return err
-}
-
-func (d *reusingDevice) NewEvent() (cupool.EventHandle, error) {
+func (d *makingHook) NewEvent() (cupool.EventHandle, error) {
 	if f := d.making; f != nil {
 		d.making = nil
 		f()
 	}
-	return d.countingDriver.NewEvent()
+	return d.Driver.NewEvent()
 }
 
 // TestEventsOfClosedStream: calls that record events on a stream while it is closed
 // and another takes its place and its handle say nothing of the other's work.
 func TestEventsOfClosedStream(t *testing.T) {
-	d := &reusingDevice{countingDriver: newCountingDriver(1 << 30)}
+	d := &makingHook{Driver: pooltest.NewDriver(1 << 30)}
+	d.Reuse = true
 	c, err := cupool.New(cupool.Config{Driver: d, MagazineBytes: -1})
 	require.NoError(t, err)
 	s := newStreamOf(t, c)
@@ -118,15 +95,15 @@ func TestEventsOfClosedStream(t *testing.T) {
 	if u == nil {
 		u = newStreamOf(t, c)
 	}
-	x := allocate(t, c, 4096, nil)
-	d.busy(u)
+	x := pooltest.Alloc(t, c, 4096, nil)
+	d.Busy(u)
 	require.NoError(t, c.FreeOn(x, u))
 	close(events)
 	for e := range events {
 		require.NoError(t, ignore(c.DefaultStream().Wait(e), cupool.ErrClosed))
 	}
 	require.EqualValues(t, 1, c.Stats().BlocksPending, "the stream of the same place is at work")
-	d.idle(u)
+	d.Idle(u)
 	_, err = c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Zero(t, c.Stats().BlocksPending)
@@ -137,11 +114,11 @@ func TestEventsOfClosedStream(t *testing.T) {
 // TestSlotWhileStreamCloses: another stream may take the place of one that is being
 // closed as soon as the device destroys that. What the closed stream left serves it.
 func TestSlotWhileStreamCloses(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	s := newStreamOf(t, c)
-	require.NoError(t, c.Free(allocate(t, c, 40<<20, s)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, s)))
 	var u *cupool.Stream
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		if call == "DestroyStream" && u == nil {
 			u = newStreamOf(t, c)
 		}
@@ -149,7 +126,7 @@ func TestSlotWhileStreamCloses(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NotNil(t, u)
 	require.Equal(t, 2, c.Slots())
-	b := allocate(t, c, 40<<20, u)
+	b := pooltest.Alloc(t, c, 40<<20, u)
 	require.EqualValues(t, 1, c.Stats().DriverAllocs)
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Check())
@@ -159,7 +136,7 @@ func TestSlotWhileStreamCloses(t *testing.T) {
 // TestHeapsAreLockedInOrder: a call that needs the heaps of two streams does not
 // hold one while it waits for the other, unless that comes later.
 func TestHeapsAreLockedInOrder(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
 	first, second := c.DefaultStream(), newStreamOf(t, c)
 	for _, order := range [][2]*cupool.Stream{{first, second}, {second, first}} {
 		unlock := c.LockHeap(first)

@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestStreamPools(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"a segment each":               {"a=2M b=2M@1", "0 large: [Live 2M][Free 18M]; 1 large: [Live 2M][Free 18M]"},
 		"what one frees stays its own": {"a=2M b=2M free:a c=2M@1", "0 large: [Free 2M][Live 2M][Free 16M]; 1 large: [Live 2M][Free 18M]"},
 
@@ -51,26 +52,26 @@ func TestStreamPools(t *testing.T) {
 }
 
 func TestStreamCloseWithMagazines(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"cached blocks stay":     {"a=1M@1 free:a a=1M@1 free:a a=1M@1 free:a", "1 small: [Cached 1M][Free 1M]"},
 		"until it is closed":     {"a=1M@1 free:a a=1M@1 free:a a=1M@1 free:a close:1", "1 small: [Free 2M]"},
 		"live ones stay":         {"a=1M@1 free:a a=1M@1 free:a a=1M@1 close:1", "0 small: [Live 1M][Free 1M]"},
 		"and are freed":          {"a=1M@1 free:a a=1M@1 free:a a=1M@1 close:1 free:a", "0 small: [Cached 1M][Free 1M]"},
 		"recorded ones are slow": {"a=1M free:a a=1M free:a a=1M busy:1 use:a@1 free:a", "0 small: [Pending 1M][Free 1M]"},
-	}, 1<<30, withMagazines)
+	}, 1<<30, pooltest.WithMagazines)
 }
 
 func TestStreamCloseErrors(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	require.ErrorIs(t, c.DefaultStream().Close(), cupool.ErrNotSupported)
 
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	b, err := c.Alloc(512, s)
 	require.NoError(t, err)
-	d.failing("SyncStream", errors.New("no luck"))
+	d.Fail("SyncStream", errors.New("no luck"))
 	require.ErrorContains(t, s.Close(), "no luck")
-	d.failing("SyncStream", nil)
+	d.Fail("SyncStream", nil)
 	_, err = c.Alloc(512, s)
 	require.NoError(t, err, "a Close that failed changed nothing")
 
@@ -79,31 +80,31 @@ func TestStreamCloseErrors(t *testing.T) {
 	_, err = c.Alloc(512, s)
 	require.ErrorIs(t, err, cupool.ErrClosed)
 	require.NoError(t, c.Free(b))
-	require.EqualValues(t, 1, d.count("DestroyStream"))
+	require.EqualValues(t, 1, d.Count("DestroyStream"))
 	require.EqualValues(t, 1, c.Stats().Streams)
 	require.NoError(t, c.Check())
 }
 
 // A closed stream's magazines must not serve blocks that went over.
 func TestClosedStreamServesNothing(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
-	x.run("a=1M@1 free:a a=1M@1 free:a a=1M@1 b=1M@1 close:1")
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
+	x.Run("a=1M@1 free:a a=1M@1 free:a a=1M@1 b=1M@1 close:1")
 	for range 3 {
-		x.run("c=1M free:c d=1M free:d")
+		x.Run("c=1M free:c d=1M free:d")
 	}
-	x.run("free:a free:b e=1M free:e e=1M free:e")
-	_, err := c.Alloc(1<<20, x.stream("1"))
+	x.Run("free:a free:b e=1M free:e e=1M free:e")
+	_, err := c.Alloc(1<<20, x.Stream("1"))
 	require.ErrorIs(t, err, cupool.ErrClosed)
 	require.NoError(t, c.Check())
 }
 
 func TestNewStreamErrors(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	d.failing("NewStream", errors.New("too many"))
+	c, d := pooltest.New(t, 1<<30)
+	d.Fail("NewStream", errors.New("too many"))
 	_, err := c.NewStream()
 	require.ErrorContains(t, err, "too many")
-	d.failing("NewStream", nil)
+	d.Fail("NewStream", nil)
 	require.NoError(t, c.Close())
 	_, err = c.NewStream()
 	require.ErrorIs(t, err, cupool.ErrClosed)
@@ -112,7 +113,7 @@ func TestNewStreamErrors(t *testing.T) {
 }
 
 func TestAdoptStream(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	h, err := d.NewStream()
 	require.NoError(t, err)
 	s, err := c.AdoptStream(h)
@@ -126,16 +127,16 @@ func TestAdoptStream(t *testing.T) {
 	require.Same(t, c.DefaultStream(), def)
 
 	require.NoError(t, s.Close())
-	require.Zero(t, d.count("DestroyStream"), "it is somebody else's to destroy")
+	require.Zero(t, d.Count("DestroyStream"), "it is somebody else's to destroy")
 	again, err = c.AdoptStream(h)
 	require.NoError(t, err)
 	require.NotSame(t, s, again, "it was closed")
 	require.NoError(t, c.Close())
-	require.Zero(t, d.count("DestroyStream"))
+	require.Zero(t, d.Count("DestroyStream"))
 }
 
 func TestAdoptStreamParallel(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	h, err := d.NewStream()
 	require.NoError(t, err)
 	streams := make([]*cupool.Stream, 8)
@@ -151,14 +152,14 @@ func TestAdoptStreamParallel(t *testing.T) {
 
 // ownerDriver can tell its own streams.
 type ownerDriver struct {
-	*countingDriver
+	*pooltest.Driver
 	err error
 }
 
 func (d ownerDriver) OwnsStream(cupool.StreamHandle) error { return d.err }
 
 func TestAdoptForeignStream(t *testing.T) {
-	d := ownerDriver{newCountingDriver(1 << 30), errors.New("of context 2")}
+	d := ownerDriver{pooltest.NewDriver(1 << 30), errors.New("of context 2")}
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	_, err = c.AdoptStream(7)
@@ -167,7 +168,7 @@ func TestAdoptForeignStream(t *testing.T) {
 }
 
 func TestStreamWork(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	s := c.DefaultStream()
 	for name, submit := range map[string]func() error{
 		"Copy":       func() error { return s.Copy(1, 2, 3) },
@@ -176,22 +177,22 @@ func TestStreamWork(t *testing.T) {
 		"Memset":     func() error { return s.Memset(1, 2, 3) },
 		"SyncStream": s.Sync,
 	} {
-		before := d.count(name)
+		before := d.Count(name)
 		require.NoError(t, submit())
-		require.Equal(t, before+1, d.count(name), name)
-		d.failing(name, errors.New("no "+name))
+		require.Equal(t, before+1, d.Count(name), name)
+		d.Fail(name, errors.New("no "+name))
 		require.ErrorContains(t, submit(), "no "+name)
-		d.failing(name, nil)
+		d.Fail(name, nil)
 	}
 	require.ErrorIs(t, s.Launch(func() {}), cupool.ErrNotSupported, "this device runs no Go functions")
 }
 
 // A device that is lost ends everything, and says so.
 func TestDeviceLost(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	b, err := c.Alloc(512, nil)
 	require.NoError(t, err)
-	d.failing("Memset", errors.Join(cupool.ErrDeviceLost, errors.New("illegal address")))
+	d.Fail("Memset", errors.Join(cupool.ErrDeviceLost, errors.New("illegal address")))
 	require.ErrorIs(t, c.DefaultStream().Memset(b.Ptr(), 0, 512), cupool.ErrDeviceLost)
 	_, err = c.Alloc(512, nil)
 	require.ErrorIs(t, err, cupool.ErrDeviceLost)
@@ -235,13 +236,13 @@ func TestRecordStreamProtects(t *testing.T) {
 
 // A lost device serves nothing any more, also not from the magazines.
 func TestNothingServedByLostDevice(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	for range 10 { // the size gets a home
-		require.NoError(t, c.Free(allocate(t, c, 4096, nil)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 4096, nil)))
 	}
-	b := allocate(t, c, 4096, nil)
+	b := pooltest.Alloc(t, c, 4096, nil)
 	require.NoError(t, c.Free(b))
-	d.failing("Memset", cupool.ErrDeviceLost)
+	d.Fail("Memset", cupool.ErrDeviceLost)
 	require.ErrorIs(t, c.DefaultStream().Memset(b.Ptr(), 0, 1), cupool.ErrDeviceLost)
 	_, err := c.Alloc(4096, nil)
 	require.ErrorIs(t, err, cupool.ErrDeviceLost)
@@ -250,12 +251,12 @@ func TestNothingServedByLostDevice(t *testing.T) {
 // While one stream waits for the device, others allocate and free: each has a
 // lock of its own.
 func TestStreamLocks(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	busy, err := c.NewStream()
 	require.NoError(t, err)
-	require.NoError(t, c.Free(allocate(t, c, 2*mib, nil)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 2*mib, nil)))
 	asked := 0
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		if call != "MemAlloc" {
 			return
 		}
@@ -272,6 +273,6 @@ func TestStreamLocks(t *testing.T) {
 			t.Error("it waits for the lock of the stream that grows")
 		}
 	}
-	require.NoError(t, c.Free(allocate(t, c, 30*mib, busy)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 30*mib, busy)))
 	require.Equal(t, 1, asked)
 }

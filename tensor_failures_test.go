@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/fardev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 var errInjected = errors.New("injected")
@@ -57,7 +57,7 @@ func TestEngineDeviceFailures(t *testing.T) {
 				require.NoError(t, err)
 				broken := &brokenDriver{Driver: host}
 				if far {
-					broken.Driver = fardev.Driver{Driver: host}
+					broken.Driver = pooltest.Far{Driver: host}
 				}
 				c, err := cupool.New(cupool.Config{Driver: broken})
 				require.NoError(t, err)

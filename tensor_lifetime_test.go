@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // settle runs it often enough to give back whatever it will.

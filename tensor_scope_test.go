@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestScope(t *testing.T) {
@@ -181,7 +182,7 @@ func TestScopeLeaveOutlivesTheOuter(t *testing.T) {
 
 // Scopes with labels, inside each other and in a private pool.
 func TestScopeLabeled(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
 	p, err := c.NewPool(cupool.PoolConfig{})
 	require.NoError(t, err)
 	e, err := cupool.NewEngine(c)

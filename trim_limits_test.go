@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // A soft limit that is set while the allocator runs acts at once, on frees, and on
@@ -14,35 +15,35 @@ import (
 func TestSetSoftLimit(t *testing.T) {
 	bothBackings(t, func(t *testing.T, b cupool.Backing) {
 		c, d := newPoolOn(t, b, func(cfg *cupool.Config) { cfg.MagazineBytes = 256 * mib })
-		x := newScript(t, c, d).run("a=64M b=64M c=64M free:a")
+		x := pooltest.NewScript(t, c, d).Run("a=64M b=64M c=64M free:a")
 		held := func() int64 { return c.Stats().All.ReservedBytes.Current }
 		require.GreaterOrEqual(t, held(), int64(192*mib), "cached memory stays without a soft limit")
 
 		require.NoError(t, c.SetSoftLimit(100*mib))
 		require.EqualValues(t, 100*mib, c.Config().SoftLimit)
 		require.Less(t, held(), int64(140*mib), "at once, but for what is in use")
-		x.run("free:b")
+		x.Run("free:b")
 		require.Less(t, held(), int64(101*mib), "on a free")
-		x.run("free:c b=64M free:b b=64M free:b b=64M c=64M free:b free:c b=64M c=64M free:b free:c")
+		x.Run("free:c b=64M free:b b=64M free:b b=64M c=64M free:b free:c b=64M c=64M free:b free:c")
 		require.Less(t, held(), int64(101*mib), "also of sizes that recur")
 
 		if d != nil {
-			x.run("d=64M e=64M busy:1 use:e@1 free:d free:e")
+			x.Run("d=64M e=64M busy:1 use:e@1 free:d free:e")
 			require.Greater(t, held(), int64(100*mib), "no free waits for work")
-			x.run("idle:1 sync:1")
+			x.Run("idle:1 sync:1")
 			require.Less(t, held(), int64(101*mib), "Sync finds it free")
 		}
 
 		p, err := c.NewPool(cupool.PoolConfig{})
 		require.NoError(t, err)
-		f := allocate(t, p, 32*mib, nil)
+		f := pooltest.Alloc(t, p, 32*mib, nil)
 		require.NoError(t, p.Free(f))
 		require.EqualValues(t, 32*mib, p.Stats().All.ReservedBytes.Current, "the limit is not the pool's")
 		require.NoError(t, p.SetSoftLimit(1))
 		require.Zero(t, p.Stats().All.ReservedBytes.Current)
 
 		require.NoError(t, c.SetSoftLimit(0))
-		x.run("g=128M h=128M free:g free:h")
+		x.Run("g=128M h=128M free:g free:h")
 		require.GreaterOrEqual(t, held(), int64(256*mib), "0 ends it")
 		require.ErrorIs(t, c.SetSoftLimit(-1), cupool.ErrInvalidSize)
 		require.NoError(t, c.Close())
@@ -52,19 +53,19 @@ func TestSetSoftLimit(t *testing.T) {
 
 // Trim counts what is in use. So much more stays free where that is added.
 func TestTrimBesideUse(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=100M b=30M c=20M free:b free:c")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=100M b=30M c=20M free:b free:c")
 	n, err := c.Trim(120 * mib)
 	require.NoError(t, err)
 	require.EqualValues(t, 30*mib, n, "100 MiB in use and 20 free")
-	x.run("b=30M free:b")
+	x.Run("b=30M free:b")
 	n, err = c.Trim(c.Stats().LiveBytes + 120*mib)
 	require.NoError(t, err)
 	require.Zero(t, n, "50 MiB are free")
 	n, err = c.Trim(c.Stats().LiveBytes + 20*mib)
 	require.NoError(t, err)
 	require.EqualValues(t, 30*mib, n)
-	require.Equal(t, "0 large: [Live 100M]; 0 large: [Free 20M]", x.layout())
+	require.Equal(t, "0 large: [Live 100M]; 0 large: [Free 20M]", x.Layout())
 	_, err = c.Trim(-1)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
 }
@@ -82,15 +83,15 @@ func TestTrimOldest(t *testing.T) {
 		{cupool.BackingVMM, true, "0 large: [Gap 30M][Live 20M][Free 60M][Live 20M][Free 20M]; 1 large: [Gap 40M]"},
 	} {
 		c, d := newPoolOn(t, tc.backing, func(cfg *cupool.Config) { cfg.TrimOldest = tc.oldest })
-		x := newScript(t, c, d)
+		x := pooltest.NewScript(t, c, d)
 		if tc.backing == cupool.BackingSegments {
-			x.run("a=30M b=20M c=60M d=20M free:a free:c free:d trim:110M")
+			x.Run("a=30M b=20M c=60M d=20M free:a free:c free:d trim:110M")
 		} else {
-			x.run("a=30M b=20M c=60M d=20M e=20M z=40M@1 free:a free:z free:c free:e")
+			x.Run("a=30M b=20M c=60M d=20M e=20M z=40M@1 free:a free:z free:c free:e")
 			_, err := c.Trim(c.Stats().LiveBytes + 80*mib)
 			require.NoError(t, err)
 		}
-		require.Equal(t, tc.want, x.layout(), "%v %v", tc.backing, tc.oldest)
+		require.Equal(t, tc.want, x.Layout(), "%v %v", tc.backing, tc.oldest)
 	}
 }
 
@@ -99,44 +100,44 @@ func TestTrimOldest(t *testing.T) {
 func TestReset(t *testing.T) {
 	bothBackings(t, func(t *testing.T, b cupool.Backing) {
 		c, d := newPoolOn(t, b, func(cfg *cupool.Config) { cfg.MagazineBytes = 256 * mib })
-		x := newScript(t, c, d).run("a=1000 free:a a=1000 free:a a=1000 free:a a=1000 b=30M c=3M@1 e=5M use:e@1 f=1000@1")
+		x := pooltest.NewScript(t, c, d).Run("a=1000 free:a a=1000 free:a a=1000 free:a a=1000 b=30M c=3M@1 e=5M use:e@1 f=1000@1")
 		if d != nil {
-			x.run("busy:1 use:e@1 free:e idle:1")
+			x.Run("busy:1 use:e@1 free:e idle:1")
 		}
 		p, err := c.NewPool(cupool.PoolConfig{})
 		require.NoError(t, err)
-		kept := allocate(t, p, mib, nil)
+		kept := pooltest.Alloc(t, p, mib, nil)
 
 		require.NoError(t, c.Reset())
 		require.NoError(t, c.Check())
 		st := c.Stats()
 		require.Zero(t, st.All.ReservedBytes.Current+st.All.ReservedBytes.Peak)
 		require.Zero(t, st.All.Allocation.Current+st.All.Allocation.Peak)
-		require.Empty(t, x.layout())
+		require.Empty(t, x.Layout())
 		for _, name := range []string{"a", "b", "c", "f"} {
-			require.ErrorIs(t, c.Free(x.block(name)), cupool.ErrDoubleFree)
-			require.Error(t, c.RecordStream(x.block(name), x.stream("1")))
-			_, err := c.Lookup(x.block(name).Ptr())
+			require.ErrorIs(t, c.Free(x.Block(name)), cupool.ErrDoubleFree)
+			require.Error(t, c.RecordStream(x.Block(name), x.Stream("1")))
+			_, err := c.Lookup(x.Block(name).Ptr())
 			require.Error(t, err)
 		}
 		require.NoError(t, p.Free(kept), "other pools keep their blocks")
 
-		x.run("a=1000 free:a a=1000 free:a a=1000 b=30M c=3M@1 g=1000@1 free:a free:b free:c free:g")
+		x.Run("a=1000 free:a a=1000 free:a a=1000 b=30M c=3M@1 g=1000@1 free:a free:b free:c free:g")
 		require.NoError(t, c.Reset())
 		require.NoError(t, c.Reset(), "there is nothing")
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, c.Reset(), cupool.ErrClosed)
 		if d != nil {
-			require.Empty(t, d.mem)
+			require.Empty(t, d.Mem)
 		}
 	})
 }
 
 // newPoolOn returns an allocator over a simulated device with virtual memory, or
 // over one that counts.
-func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cupool.Pool, *countingDriver) {
+func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cupool.Pool, *pooltest.Driver) {
 	if b == cupool.BackingSegments {
-		return newPool(t, 1<<30, change)
+		return pooltest.New(t, 1<<30, change)
 	}
 	cfg := cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), Backing: b, MagazineBytes: -1}
 	change(&cfg)
@@ -147,12 +148,12 @@ func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cu
 
 // Free blocks are counted wherever they lie, and printed.
 func TestFreeBlocks(t *testing.T) {
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 256 * mib })
-	x := newScript(t, c, d).run("a=30M b=40M c=512 d=512 e=512")
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 256 * mib })
+	x := pooltest.NewScript(t, c, d).Run("a=30M b=40M c=512 d=512 e=512")
 	require.EqualValues(t, 1, c.Stats().FreeBlocks, "the rest of a small segment")
-	x.run("free:a free:d")
+	x.Run("free:a free:d")
 	require.EqualValues(t, 3, c.Stats().FreeBlocks, "a whole segment, and one between others")
-	x.run("f=1M free:f f=1M free:f f=1M free:f")
+	x.Run("f=1M free:f f=1M free:f f=1M free:f")
 	require.EqualValues(t, 4, c.Stats().FreeBlocks, "one in a magazine")
 	require.Contains(t, c.Stats().String(), "free blocks 4; largest free 30 MiB")
 }

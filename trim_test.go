@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestTrim(t *testing.T) {
@@ -28,23 +29,23 @@ func TestTrim(t *testing.T) {
 		"more than ever": {"1T", 0, nil, "0 large: [Free 10M]; 0 large: [Free 30M]; 1 large: [Free 20M]; 0 large: [Live 12M]; 0 small: [Live 512][Free 2096640]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, d := newPool(t, 1<<30)
-			x := newScript(t, c, d).run(before)
-			n, err := c.Trim(parseSize(t, tc.keep))
+			c, d := pooltest.New(t, 1<<30)
+			x := pooltest.NewScript(t, c, d).Run(before)
+			n, err := c.Trim(pooltest.Size(t, tc.keep))
 			require.NoError(t, err)
 			require.Equal(t, tc.released, n)
 			if tc.keep == "0" {
-				slices.SortFunc(d.freed, func(a, b int64) int { return cmp.Compare(b, a) })
+				slices.SortFunc(d.Freed, func(a, b int64) int { return cmp.Compare(b, a) })
 			}
-			require.Equal(t, tc.sizes, d.freed)
-			require.Equal(t, tc.want, x.layout())
+			require.Equal(t, tc.sizes, d.Freed)
+			require.Equal(t, tc.want, x.Layout())
 			require.NoError(t, c.Check())
 		})
 	}
 }
 
 func TestTrimScripts(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"only wholly free segments":  {"a=2M b=2M free:a trim:0", "0 large: [Free 2M][Live 2M][Free 16M]"},
 		"does not wait":              {"a=20M busy:1 free:a@1 trim:0", "0 large: [Pending 20M]"},
 		"but sees what is done":      {"a=20M busy:1 free:a@1 idle:1 trim:0", ""},
@@ -57,38 +58,38 @@ func TestTrimScripts(t *testing.T) {
 		"reserve nothing":            {"reserve:0", ""},
 		"reserved memory is trimmed": {"reserve:30M trim:0", ""},
 	}, 1<<30)
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		"magazines are flushed":    {"a=1M free:a a=1M free:a a=1M free:a trim:0", ""},
 		"also those of others":     {"a=1M@1 free:a a=1M@1 free:a a=1M@1 free:a empty", ""},
 		"live ones do not go":      {"a=1M free:a a=1M free:a a=1M b=1M free:b trim:0", "0 small: [Live 1M][Free 1M]"},
 		"and come home afterwards": {"a=1M free:a a=1M free:a a=1M trim:0 free:a a=1M free:a", "0 small: [Cached 1M][Free 1M]"},
-	}, 1<<30, withMagazines)
+	}, 1<<30, pooltest.WithMagazines)
 }
 
 func TestTrimErrors(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	_, err := c.Trim(-1)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
 
-	x := newScript(t, c, d).run("a=20M b=30M free:a free:b")
-	before := x.layout()
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=30M free:a free:b")
+	before := x.Layout()
 	noLuck := errors.New("no luck")
-	d.failing("MemFree", noLuck)
+	d.Fail("MemFree", noLuck)
 	n, err := c.Trim(0)
 	require.ErrorIs(t, err, noLuck)
 	require.Zero(t, n)
 	require.ErrorIs(t, c.EmptyCache(), noLuck)
-	require.Equal(t, before, x.layout(), "what the device refuses stays in the books")
+	require.Equal(t, before, x.Layout(), "what the device refuses stays in the books")
 	require.NoError(t, c.Check())
-	x.run("a=20M free:a")
-	d.failing("MemFree", nil)
-	x.run("empty")
-	require.Empty(t, d.mem)
+	x.Run("a=20M free:a")
+	d.Fail("MemFree", nil)
+	x.Run("empty")
+	require.Empty(t, d.Mem)
 
-	x.run("a=20M busy:1 use:a@1 free:a")
-	d.failing("SyncEvent", noLuck)
+	x.Run("a=20M busy:1 use:a@1 free:a")
+	d.Fail("SyncEvent", noLuck)
 	require.ErrorIs(t, c.EmptyCache(), noLuck)
-	d.failing("SyncEvent", nil)
+	d.Fail("SyncEvent", nil)
 	require.NoError(t, c.EmptyCache())
 
 	require.NoError(t, c.Close())
@@ -100,59 +101,58 @@ func TestTrimErrors(t *testing.T) {
 
 // After Reserve, the first allocation is a hit.
 func TestReserve(t *testing.T) {
-	c, d := newPool(t, 1<<30)
+	c, d := pooltest.New(t, 1<<30)
 	require.NoError(t, c.Reserve(100<<20, nil))
-	before := d.total()
-	newScript(t, c, d).run("a=40M b=60M")
-	require.Equal(t, before, d.total())
+	before := d.Total()
+	pooltest.NewScript(t, c, d).Run("a=40M b=60M")
+	require.Equal(t, before, d.Total())
 	require.ErrorIs(t, c.Reserve(1<<40, nil), cupool.ErrOutOfMemory)
 }
 
 func TestClose(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d)
-	x.run("a=512 free:a a=512 free:a a=512 free:a b=2M c=3M@1 busy:1 use:b@1 free:b free:c d=4M@2 close:2 free:d")
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
+	x.Run("a=512 free:a a=512 free:a a=512 free:a b=2M c=3M@1 busy:1 use:b@1 free:b free:c d=4M@2 close:2 free:d")
 	require.NoError(t, c.Close())
-	require.Empty(t, d.mem, "all memory went back")
-	require.Len(t, d.streams, 1, "and the streams")
-	require.Empty(t, d.events, "and the events")
-	require.False(t, d.isBusy(x.stream("0")))
-	require.Zero(t, d.count("Close"), "the device is the caller's")
+	require.Empty(t, d.Mem, "all memory went back")
+	require.Zero(t, d.Handles(), "and the streams and events")
+	require.False(t, d.IsBusy(x.Stream("0")))
+	require.Zero(t, d.Count("Close"), "the device is the caller's")
 	require.Zero(t, c.Stats().All.ReservedBytes.Current)
 
 	require.ErrorIs(t, c.Close(), cupool.ErrClosed)
 	_, err := c.Alloc(512, nil)
 	require.ErrorIs(t, err, cupool.ErrClosed)
-	require.ErrorIs(t, c.Free(x.block("a")), cupool.ErrClosed)
-	require.ErrorIs(t, c.RecordStream(x.block("a"), nil), cupool.ErrClosed)
-	require.ErrorIs(t, x.stream("1").Close(), cupool.ErrClosed)
+	require.ErrorIs(t, c.Free(x.Block("a")), cupool.ErrClosed)
+	require.ErrorIs(t, c.RecordStream(x.Block("a"), nil), cupool.ErrClosed)
+	require.ErrorIs(t, x.Stream("1").Close(), cupool.ErrClosed)
 }
 
 func TestCloseReportsLeaks(t *testing.T) {
-	c, d := newPool(t, 1<<30, withMagazines)
-	x := newScript(t, c, d).run("a=1000 free:a a=1000 free:a a=1000 b=2M c=3M@1 d=4M free:d e=1000")
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d).Run("a=1000 free:a a=1000 free:a a=1000 b=2M c=3M@1 d=4M free:d e=1000")
 	err := c.Close()
 	var leak *cupool.LeakError
 	require.ErrorAs(t, err, &leak)
 	require.Len(t, leak.Leaks, 4)
 	require.EqualValues(t, 2000+5<<20, leak.Bytes)
 	for i, name := range []string{"a", "e", "b", "c"} { // by address
-		b := x.block(name)
+		b := x.Block(name)
 		require.Equal(t, b.Ptr(), leak.Leaks[i].Ptr)
 		require.Equal(t, b.Size(), leak.Leaks[i].Size)
 		require.Empty(t, leak.Leaks[i].Stack)
 		require.ErrorIs(t, c.Free(b), cupool.ErrClosed)
 	}
-	require.Equal(t, x.stream("1").Handle(), leak.Leaks[3].Stream)
-	require.Empty(t, d.mem, "their memory went back too")
+	require.Equal(t, x.Stream("1").Handle(), leak.Leaks[3].Stream)
+	require.Empty(t, d.Mem, "their memory went back too")
 }
 
 func TestCloseJoinsErrors(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	newScript(t, c, d).run("a=2M b=512@1")
+	c, d := pooltest.New(t, 1<<30)
+	pooltest.NewScript(t, c, d).Run("a=2M b=512@1")
 	calls := []string{"SyncStream", "MemFree", "DestroyStream"}
 	for _, call := range calls {
-		d.failing(call, errors.New("no "+call))
+		d.Fail(call, errors.New("no "+call))
 	}
 	err := c.Close()
 	for _, call := range calls {

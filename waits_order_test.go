@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Tests of what happens between two steps of the allocator: an event that is
@@ -19,13 +20,13 @@ import (
 // recordedHook is a device that calls a function when an event was recorded, or a
 // stream was waited for, before the allocator knows.
 type recordedHook struct {
-	*countingDriver
+	*pooltest.Driver
 	recorded func(s cupool.StreamHandle)
 	synced   func()
 }
 
 func (d *recordedHook) SyncStream(s cupool.StreamHandle) error {
-	err := d.countingDriver.SyncStream(s)
+	err := d.Driver.SyncStream(s)
 	if f := d.synced; f != nil {
 		d.synced = nil
 		f()
@@ -34,7 +35,7 @@ func (d *recordedHook) SyncStream(s cupool.StreamHandle) error {
 }
 
 func (d *recordedHook) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error {
-	err := d.countingDriver.RecordEvent(e, s)
+	err := d.Driver.RecordEvent(e, s)
 	if f := d.recorded; f != nil {
 		d.recorded = nil
 		f(s)
@@ -44,7 +45,7 @@ func (d *recordedHook) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) 
 
 func newRecorded(t *testing.T) (*cupool.Pool, *recordedHook) {
 	t.Helper()
-	d := &recordedHook{countingDriver: newCountingDriver(1 << 30)}
+	d := &recordedHook{Driver: pooltest.NewDriver(1 << 30)}
 	c, err := cupool.New(cupool.Config{Driver: d, MagazineBytes: -1})
 	require.NoError(t, err)
 	return c, d
@@ -73,27 +74,27 @@ func TestFreedWhileRecording(t *testing.T) {
 			}
 		},
 		"for a freed block": func(t *testing.T, c *cupool.Pool, u *cupool.Stream) func() {
-			require.NoError(t, c.FreeOn(allocate(t, c, 4<<20, nil), u)) // large enough for an event of its own
+			require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 4<<20, nil), u)) // large enough for an event of its own
 			return func() {}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, d := newRecorded(t)
 			u := newStreamOf(t, c)
-			x := allocate(t, c, 4096, newStreamOf(t, c))
-			d.busy(u)
+			x := pooltest.Alloc(t, c, 4096, newStreamOf(t, c))
+			d.Busy(u)
 			d.recorded = func(cupool.StreamHandle) {
 				require.NoError(t, u.Memset(x.Ptr(), 1, x.Size()))
 				require.NoError(t, c.FreeOn(x, u))
 			}
 			done := record(t, c, u)
 			require.Nil(t, d.recorded)
-			d.step(u) // the work before the event
+			d.Step(u) // the work before the event
 			done()
 			_, err := c.ProcessDeferred()
 			require.NoError(t, err)
 			require.EqualValues(t, 1, c.Stats().BlocksPending, "the block whose stream goes on")
-			d.idle(u)
+			d.Idle(u)
 			_, err = c.ProcessDeferred()
 			require.NoError(t, err)
 			require.Zero(t, c.Stats().BlocksPending)
@@ -108,15 +109,15 @@ func TestFreedWhileRecording(t *testing.T) {
 func TestFreedWhileSynchronizing(t *testing.T) {
 	c, d := newRecorded(t)
 	u := newStreamOf(t, c)
-	x := allocate(t, c, 4096, nil)
+	x := pooltest.Alloc(t, c, 4096, nil)
 	d.synced = func() {
-		d.busy(u)
+		d.Busy(u)
 		require.NoError(t, c.FreeOn(x, u))
 	}
 	require.NoError(t, u.Sync())
 	require.Nil(t, d.synced)
 	require.EqualValues(t, 1, c.Stats().BlocksPending, "the block whose stream goes on")
-	d.idle(u)
+	d.Idle(u)
 	_, err := c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Zero(t, c.Stats().BlocksPending)
@@ -129,18 +130,18 @@ func TestFreedWhileSynchronizing(t *testing.T) {
 func TestWaitsThatMove(t *testing.T) {
 	c, d := newRecorded(t)
 	u, s := newStreamOf(t, c), newStreamOf(t, c)
-	d.busy(u)
-	live := allocate(t, c, 512, s)
-	require.NoError(t, c.FreeOn(allocate(t, c, 4<<20, s), u)) // waits for the first piece of work
+	d.Busy(u)
+	live := pooltest.Alloc(t, c, 512, s)
+	require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 4<<20, s), u)) // waits for the first piece of work
 	require.NoError(t, u.Memset(live.Ptr(), 1, 1))
-	require.NoError(t, c.FreeOn(allocate(t, c, 4<<20, nil), u)) // for the second
+	require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 4<<20, nil), u)) // for the second
 	require.NoError(t, s.Close())
 	require.EqualValues(t, 2, c.Stats().BlocksPending)
-	d.step(u)
+	d.Step(u)
 	freed, err := c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Equal(t, 1, freed)
-	d.step(u)
+	d.Step(u)
 	freed, err = c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Equal(t, 1, freed)
@@ -152,14 +153,14 @@ func TestWaitsThatMove(t *testing.T) {
 // TestWaitsForTheRightEvent: who waits for a block waits for the event that covers
 // it, not for one before.
 func TestWaitsForTheRightEvent(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
 		u := newStreamOf(t, c)
 		first := holdStream(t, u)
 		defer first.open()
-		require.NoError(t, c.FreeOn(allocate(t, c, 4<<20, nil), u))
+		require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 4<<20, nil), u))
 		second := holdStream(t, u)
 		defer second.open()
-		require.NoError(t, c.FreeOn(allocate(t, c, 4<<20, nil), u))
+		require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 4<<20, nil), u))
 		done := start(c.EmptyCache)
 		first.open()
 		early, err := returns(done)
@@ -173,11 +174,11 @@ func TestWaitsForTheRightEvent(t *testing.T) {
 // TestAllocWaitsForRelease: a request that finds memory on its way back to the
 // device waits for that rather than fail.
 func TestAllocWaitsForRelease(t *testing.T) {
-	c, d := newPool(t, 64<<20)
-	require.NoError(t, c.Free(allocate(t, c, 40<<20, nil)))
+	c, d := pooltest.New(t, 64<<20)
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, nil)))
 	var once atomic.Bool
 	var asked <-chan error
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		if call == "MemFree" && once.CompareAndSwap(false, true) {
 			asked = start(func() error {
 				b, err := c.Alloc(50<<20, nil)
@@ -203,7 +204,7 @@ func TestSleepWaitsForEveryStream(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	s := newStreamOf(t, c)
-	b := allocate(t, c, 4<<20, nil)
+	b := pooltest.Alloc(t, c, 4<<20, nil)
 	g := holdStream(t, s)
 	defer g.open()
 	require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
@@ -232,18 +233,18 @@ func TestSleepWaitsForEveryStream(t *testing.T) {
 // was closed is counted against the limit until the device takes it.
 func TestClosedPoolThatHoldsMemory(t *testing.T) {
 	stuck := errors.New("stuck")
-	c, d := newPool(t, 1<<30, func(cfg *cupool.Config) { cfg.Limit = 64 << 20 })
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.Limit = 64 << 20 })
 	p := newPrivate(t, c, cupool.PoolConfig{})
-	require.NoError(t, p.Free(allocate(t, p, 40<<20, nil)))
-	d.failing("MemFree", stuck)
+	require.NoError(t, p.Free(pooltest.Alloc(t, p, 40<<20, nil)))
+	d.Fail("MemFree", stuck)
 	require.ErrorIs(t, p.Close(), stuck)
 	require.NoError(t, c.Check())
 	_, err := c.Alloc(40<<20, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.ErrorIs(t, c.EmptyCache(), stuck)
-	require.NoError(t, c.Free(allocate(t, c, 20<<20, nil)))
-	d.failing("MemFree", nil)
-	require.NoError(t, c.Free(allocate(t, c, 40<<20, nil)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 20<<20, nil)))
+	d.Fail("MemFree", nil)
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, nil)))
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Close())
 }
@@ -254,11 +255,11 @@ func TestAllocWaitsForLateRelease(t *testing.T) {
 	var asked atomic.Bool
 	var p *cupool.Pool
 	var u *cupool.Stream
-	var d *countingDriver
-	c, d := newPool(t, 64<<20, func(cfg *cupool.Config) {
+	var d *pooltest.Driver
+	c, d := pooltest.New(t, 64<<20, func(cfg *cupool.Config) {
 		cfg.OnOutOfMemory = func(int64) bool {
-			y := allocate(t, p, 4<<20, nil)
-			d.busy(u)
+			y := pooltest.Alloc(t, p, 4<<20, nil)
+			d.Busy(u)
 			require.NoError(t, p.FreeOn(y, u)) // what the last look at the pool asks about
 			asked.Store(true)
 			return false
@@ -266,9 +267,9 @@ func TestAllocWaitsForLateRelease(t *testing.T) {
 	})
 	p = newPrivate(t, c, cupool.PoolConfig{})
 	u = newStreamOf(t, c)
-	x := allocate(t, c, 40<<20, nil)
+	x := pooltest.Alloc(t, c, 40<<20, nil)
 	freeing, trimmed := make(chan struct{}), make(<-chan error)
-	d.hook = func(call string) {
+	d.Hook = func(call string) {
 		switch {
 		case call == "QueryEvent" && asked.CompareAndSwap(true, false):
 			require.NoError(t, c.Free(x))
@@ -286,7 +287,7 @@ func TestAllocWaitsForLateRelease(t *testing.T) {
 	b, err := c.Alloc(30<<20, nil)
 	require.NoError(t, err)
 	require.NoError(t, <-trimmed)
-	d.idle(u)
+	d.Idle(u)
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Close())

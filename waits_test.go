@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // freeManyOn allocates n blocks and frees each on another stream.
@@ -27,77 +28,77 @@ func freeManyOn(t *testing.T, c *cupool.Pool, s *cupool.Stream, n int, size int6
 // An event serves every block that was freed since the last one, and no more
 // than four are in flight: further frees cost no driver call at all.
 func TestOneEventServesManyFrees(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
-	s := x.stream("1")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
+	s := x.Stream("1")
 	require.NoError(t, c.Reserve(512, nil))
-	d.busy(s)
+	d.Busy(s)
 	for i := range 4 {
 		freeManyOn(t, c, s, 31, 512)
-		require.Equal(t, i, d.count("RecordEvent"), "not before a batch is full")
+		require.Equal(t, i, d.Count("RecordEvent"), "not before a batch is full")
 		freeManyOn(t, c, s, 1, 512)
-		require.Equal(t, i+1, d.count("RecordEvent"), "an event for a full batch")
+		require.Equal(t, i+1, d.Count("RecordEvent"), "an event for a full batch")
 	}
-	before := d.total()
+	before := d.Total()
 	freeManyOn(t, c, s, 1000, 512)
-	require.Equal(t, before, d.total(), "no driver call at all")
+	require.Equal(t, before, d.Total(), "no driver call at all")
 	require.EqualValues(t, 1128, c.Stats().BlocksPending)
 
-	d.idle(s)
-	queries := d.count("QueryEvent")
+	d.Idle(s)
+	queries := d.Count("QueryEvent")
 	n, err := c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Equal(t, 1128, n)
-	require.Equal(t, 5, d.count("RecordEvent"), "one more for all the rest")
-	require.LessOrEqual(t, d.count("QueryEvent")-queries, 5)
-	require.Equal(t, 5, d.count("NewEvent"))
+	require.Equal(t, 5, d.Count("RecordEvent"), "one more for all the rest")
+	require.LessOrEqual(t, d.Count("QueryEvent")-queries, 5)
+	require.Equal(t, 5, d.Count("NewEvent"))
 	require.NoError(t, c.Check())
 
 	// Events are recycled.
-	d.busy(s)
+	d.Busy(s)
 	freeManyOn(t, c, s, 1000, 512)
-	d.idle(s)
+	d.Idle(s)
 	_, err = c.ProcessDeferred()
 	require.NoError(t, err)
-	require.Equal(t, 5, d.count("NewEvent"))
+	require.Equal(t, 5, d.Count("NewEvent"))
 	require.Zero(t, c.Stats().BlocksPending)
 }
 
 // Blocks come free epoch by epoch, as the stream's work advances.
 func TestEpochsCompleteInOrder(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
-	x.run("a=2M b=4M c=5M busy:1 free:a@1 busy:1 free:b@1 busy:1 free:c@1")
-	require.Equal(t, "0 large: [Pending 2M][Pending 4M][Pending 5M][Free 9M]", x.layout())
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
+	x.Run("a=2M b=4M c=5M busy:1 free:a@1 busy:1 free:b@1 busy:1 free:c@1")
+	require.Equal(t, "0 large: [Pending 2M][Pending 4M][Pending 5M][Free 9M]", x.Layout())
 	for _, want := range []string{
 		"0 large: [Free 2M][Pending 4M][Pending 5M][Free 9M]",
 		"0 large: [Free 6M][Pending 5M][Free 9M]",
 		"0 large: [Free 20M]",
 	} {
-		require.Equal(t, want, x.run("step:1 process").layout())
+		require.Equal(t, want, x.Run("step:1 process").Layout())
 	}
 }
 
 // With all events in flight, a block that came later is covered as soon as
 // one of them is done and somebody looks.
 func TestUncoveredBlocksAreCoveredLater(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
-	s := x.stream("1")
-	x.run("keep=70M")
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
+	s := x.Stream("1")
+	x.Run("keep=70M")
 	for range 4 {
-		d.busy(s)
+		d.Busy(s)
 		freeManyOn(t, c, s, 32, 64<<10)
 	}
-	d.busy(s)
+	d.Busy(s)
 	freeManyOn(t, c, s, 10, 64<<10)
-	require.Equal(t, 4, d.count("RecordEvent"))
-	d.step(s)
-	x.run("big=10M") // a miss looks
-	require.Equal(t, 5, d.count("RecordEvent"))
+	require.Equal(t, 4, d.Count("RecordEvent"))
+	d.Step(s)
+	x.Run("big=10M") // a miss looks
+	require.Equal(t, 5, d.Count("RecordEvent"))
 	require.EqualValues(t, 106, c.Stats().BlocksPending)
-	d.idle(s)
-	x.run("big2=10M")
+	d.Idle(s)
+	x.Run("big2=10M")
 	require.Zero(t, c.Stats().BlocksPending)
 }
 
@@ -114,30 +115,30 @@ func TestPatience(t *testing.T) {
 		"but no longer than a batch": {strings.Repeat("a=1M free:a@1 ", 32), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, d := newPool(t, 2<<30)
-			newScript(t, c, d).run(tc.before).run("b=1M c=1M d=1M")
-			require.Equal(t, tc.events, d.count("RecordEvent"))
+			c, d := pooltest.New(t, 2<<30)
+			pooltest.NewScript(t, c, d).Run(tc.before).Run("b=1M c=1M d=1M")
+			require.Equal(t, tc.events, d.Count("RecordEvent"))
 		})
 	}
 }
 
 // ProcessDeferred gets everything that is over, however the events stand.
 func TestProcessDeferred(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
 	n, err := c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.Zero(t, d.total(), "nothing waits, nothing to ask")
+	require.Zero(t, d.Total(), "nothing waits, nothing to ask")
 
-	s1, s2 := x.stream("1"), x.stream("2")
-	d.busy(s1)
+	s1, s2 := x.Stream("1"), x.Stream("2")
+	d.Busy(s1)
 	freeManyOn(t, c, s1, 200, 512)
 	freeManyOn(t, c, s2, 200, 512)
 	n, err = c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Equal(t, 200, n, "those of the idle stream")
-	d.idle(s1)
+	d.Idle(s1)
 	n, err = c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Equal(t, 200, n)
@@ -147,35 +148,35 @@ func TestProcessDeferred(t *testing.T) {
 func TestFailingEvents(t *testing.T) {
 	for _, call := range []string{"NewEvent", "RecordEvent", "QueryEvent"} {
 		t.Run(call, func(t *testing.T) {
-			c, d := newPool(t, 1<<30)
-			x := newScript(t, c, d).run("a=20M busy:1 use:a@1")
-			d.failing(call, errors.New("no luck"))
-			x.run("free:a")
-			require.Equal(t, "0 large: [Pending 20M]", x.layout())
+			c, d := pooltest.New(t, 1<<30)
+			x := pooltest.NewScript(t, c, d).Run("a=20M busy:1 use:a@1")
+			d.Fail(call, errors.New("no luck"))
+			x.Run("free:a")
+			require.Equal(t, "0 large: [Pending 20M]", x.Layout())
 			_, err := c.ProcessDeferred()
 			require.ErrorContains(t, err, "no luck")
-			x.run("b=20M idle:1") // the ladder goes on without it
-			require.Equal(t, "0 large: [Pending 20M]; 0 large: [Live 20M]", x.layout())
+			x.Run("b=20M idle:1") // the ladder goes on without it
+			require.Equal(t, "0 large: [Pending 20M]; 0 large: [Live 20M]", x.Layout())
 			require.Positive(t, c.Stats().EventFailures)
 
-			d.failing(call, nil)
-			x.run("process")
-			require.Equal(t, "0 large: [Free 20M]; 0 large: [Live 20M]", x.layout())
+			d.Fail(call, nil)
+			x.Run("process")
+			require.Equal(t, "0 large: [Free 20M]; 0 large: [Live 20M]", x.Layout())
 		})
 	}
 }
 
 func TestSyncNeedsNoEvent(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=20M busy:1 use:a@1")
-	d.failing("RecordEvent", errors.New("no luck"))
-	d.failing("QueryEvent", errors.New("no luck"))
-	x.run("free:a sync:1")
-	require.Equal(t, "0 large: [Free 20M]", x.layout())
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=20M busy:1 use:a@1")
+	d.Fail("RecordEvent", errors.New("no luck"))
+	d.Fail("QueryEvent", errors.New("no luck"))
+	x.Run("free:a sync:1")
+	require.Equal(t, "0 large: [Free 20M]", x.Layout())
 }
 
 func TestWaits(t *testing.T) {
-	runScripts(t, map[string]scriptCase{
+	pooltest.RunScripts(t, map[string][2]string{
 		// What stream 0 waits for is over for stream 0, with no event query.
 		"order proves":          {"a=20M busy:1 free:a@1 wait:0<1", "0 large: [Free 20M]"},
 		"event after the free":  {"a=20M busy:1 free:a@1 mark:e@1 wait:0<e", "0 large: [Free 20M]"},
@@ -203,45 +204,45 @@ func TestWaits(t *testing.T) {
 }
 
 func TestWaitAsksNothing(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=20M busy:1 free:a@1")
-	e, err := x.stream("1").Record()
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=20M busy:1 free:a@1")
+	e, err := x.Stream("1").Record()
 	require.NoError(t, err)
-	queries := d.count("QueryEvent")
+	queries := d.Count("QueryEvent")
 	require.NoError(t, c.DefaultStream().Wait(e))
-	require.Equal(t, queries, d.count("QueryEvent"))
-	require.Equal(t, "0 large: [Free 20M]", x.layout())
-	x.run("idle:1 process")
-	require.Equal(t, "0 large: [Free 20M]", x.layout(), "it does not come free twice")
+	require.Equal(t, queries, d.Count("QueryEvent"))
+	require.Equal(t, "0 large: [Free 20M]", x.Layout())
+	x.Run("idle:1 process")
+	require.Equal(t, "0 large: [Free 20M]", x.Layout(), "it does not come free twice")
 }
 
 func TestFreeLater(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d).run("a=2M b=3M c=4M")
-	before := d.total()
-	c.FreeLater(x.block("a"))
-	c.FreeLater(x.block("b"))
-	require.Equal(t, "0 large: [Live 2M][Live 3M][Live 4M][Free 11M]", x.layout(), "nothing happens yet")
-	require.Equal(t, before, d.total())
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=2M b=3M c=4M")
+	before := d.Total()
+	c.FreeLater(x.Block("a"))
+	c.FreeLater(x.Block("b"))
+	require.Equal(t, "0 large: [Live 2M][Live 3M][Live 4M][Free 11M]", x.Layout(), "nothing happens yet")
+	require.Equal(t, before, d.Total())
 
-	x.run("free:b") // freed otherwise in the meantime
+	x.Run("free:b") // freed otherwise in the meantime
 	n, err := c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Zero(t, n, "that is the number of those that waited for streams")
-	require.Equal(t, "0 large: [Free 5M][Live 4M][Free 11M]", x.layout())
+	require.Equal(t, "0 large: [Free 5M][Live 4M][Free 11M]", x.Layout())
 
-	c.FreeLater(x.block("c"))
-	x.run("d=20M")
-	require.Equal(t, "0 large: [Live 20M]", x.layout(), "a miss frees what was queued")
+	c.FreeLater(x.Block("c"))
+	x.Run("d=20M")
+	require.Equal(t, "0 large: [Live 20M]", x.Layout(), "a miss frees what was queued")
 
-	c.FreeLater(x.block("d"))
+	c.FreeLater(x.Block("d"))
 	require.NoError(t, c.Close(), "Close does too")
 }
 
 // Cleanups of the garbage collector free blocks of handles that were lost.
 func TestFreeLaterInCleanup(t *testing.T) {
-	c, d := newPool(t, 1<<30)
-	x := newScript(t, c, d)
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
 	func() {
 		for range 100 {
 			b, err := c.Alloc(512, nil)
@@ -253,12 +254,12 @@ func TestFreeLaterInCleanup(t *testing.T) {
 		runtime.GC()
 		_, err := c.ProcessDeferred()
 		require.NoError(t, err)
-		return x.layout() == "0 small: [Free 2M]"
+		return x.Layout() == "0 small: [Free 2M]"
 	}, time.Minute, time.Millisecond)
 }
 
 func TestFreeLaterParallel(t *testing.T) {
-	c, _ := newPool(t, 1<<30)
+	c, _ := pooltest.New(t, 1<<30)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -286,9 +287,9 @@ func TestFreeLaterParallel(t *testing.T) {
 // Producers and consumers on different streams, freeing across them, while
 // somebody processes and somebody synchronizes.
 func TestWaitsParallel(t *testing.T) {
-	c, d := newParallelPool(t, 8<<30, withMagazines)
-	x := newScript(t, c, d)
-	streams := []*cupool.Stream{x.stream("0"), x.stream("1"), x.stream("2")}
+	c, d := pooltest.NewParallel(t, 8<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
+	streams := []*cupool.Stream{x.Stream("0"), x.Stream("1"), x.Stream("2")}
 	blocks := make(chan cupool.Block, 64)
 	var producers, consumers sync.WaitGroup
 	for g := range 2 {
@@ -331,7 +332,7 @@ func TestWaitsParallel(t *testing.T) {
 	producers.Wait()
 	close(blocks)
 	consumers.Wait()
-	x.run("process")
+	x.Run("process")
 	require.Zero(t, c.Stats().BlocksPending)
 	require.Zero(t, c.Stats().LiveBytes)
 }

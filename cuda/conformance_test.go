@@ -13,7 +13,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/fakecuda"
-	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // configs are what the battery runs with: both ways to get memory, and

@@ -17,7 +17,7 @@ import (
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/fakecuda"
-	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // These tests run on whatever CUDA driver is loaded: the stand-in of

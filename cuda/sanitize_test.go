@@ -14,7 +14,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // sanitizedGPU runs a test on an allocator with sanitizers over a GPU, with both

@@ -20,7 +20,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/fakecuda"
-	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // What docs/gpu-validation.md reports: long runs in which kernels write and

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/devices"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // TestCopyOrder copies from a device whose stream is busy: the copy waits, and the
@@ -92,7 +92,7 @@ func TestRandom(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	s := hosts(t, 4)
-	testRandom(t, s, seed, 8, testlevel.Rounds(400))
+	testRandom(t, s, seed, 8, testkit.Rounds(400))
 }
 
 // testRandom is also for sets of GPUs.

@@ -13,8 +13,8 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/devices"
 	"github.com/cupool/cupool/internal/fakecuda"
-	"github.com/cupool/cupool/internal/gputest"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // These tests run on whatever CUDA driver is loaded: the stand-in of
@@ -57,7 +57,7 @@ func TestGPURandom(t *testing.T) {
 				for _, p := range s.Unreachable() {
 					t.Logf("%d does not reach %d: %v", p.From, p.To, p.Err)
 				}
-				testRandom(t, s, seed, 8, testlevel.Rounds(200))
+				testRandom(t, s, seed, 8, testkit.Rounds(200))
 			})
 		}
 	}
@@ -92,7 +92,7 @@ func TestGPUKernels(t *testing.T) {
 				wrong[i] = alloc(t, c, 512, nil)
 				require.NoError(t, c.DefaultStream().Memset(wrong[i].Ptr(), 0, 512))
 			}
-			for range testlevel.Rounds(32) {
+			for range testkit.Rounds(32) {
 				for i, c := range s.Pools() {
 					for j, k := range ks {
 						value++
@@ -150,7 +150,7 @@ func TestGPUEight(t *testing.T) {
 		require.ErrorIs(t, p.Err, cupool.ErrNotSupported)
 		require.ErrorContains(t, p.Err, fmt.Sprintf("work of cuda:%d on memory of cuda:%d", p.From, p.To))
 	}
-	testRandom(t, s, uint64(time.Now().UnixNano()), 8, testlevel.Rounds(80))
+	testRandom(t, s, uint64(time.Now().UnixNano()), 8, testkit.Rounds(80))
 }
 
 // TestGPUFailures makes calls of CUDA fail while a set is opened and while it

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // counts are of elements: none, fewer than ranks, and several pieces that no number
@@ -153,7 +153,7 @@ func TestCollectives(t *testing.T) {
 		all, n := rigs(t, comms, pools), len(comms)
 		for _, typ := range []Type{Float32, Float64, Int32, Int64, Uint8} {
 			for _, count := range counts {
-				if count > 10_000 && typ != Float32 && !testlevel.Long() {
+				if count > 10_000 && typ != Float32 && !testkit.Long() {
 					continue
 				}
 				noErrors(t, parallel(n, func(rank int) error { return all[rank].collectives(typ, count) }))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // patient is longer than anything here takes that does not hang.
@@ -92,7 +92,7 @@ func groupWithin(t testing.TB, timeout time.Duration, n int, newPool func(testin
 func everyWay(t *testing.T, sizes []int, f func(t *testing.T, comms []Comm, pools []*cupool.Pool)) {
 	for _, w := range ways {
 		for _, n := range sizes {
-			if n == 5 && !testlevel.Long() {
+			if n == 5 && !testkit.Long() {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s %d", w.name, n), func(t *testing.T) {

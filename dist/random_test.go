@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // A program is calls that all ranks make, the same in the same order, on streams
@@ -181,7 +181,7 @@ func (p *program) run(steps int) (err error) {
 }
 
 func TestRandomPrograms(t *testing.T) {
-	for range testlevel.Rounds(8) {
+	for range testkit.Rounds(8) {
 		seed := rand.Uint64()
 		everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
 			t.Log("seed", seed)
@@ -191,7 +191,7 @@ func TestRandomPrograms(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return p.run(testlevel.Choose(200, 40))
+				return p.run(testkit.Choose(200, 40))
 			}))
 			require.NoError(t, comms[0].Err())
 		})

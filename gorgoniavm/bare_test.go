@@ -9,7 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // bareSolvers are Gorgonia's own.
@@ -60,7 +60,7 @@ func TestBareSolversFarAway(t *testing.T) {
 	for name, newSolver := range bareSolvers {
 		for option, bind := range options {
 			t.Run(name+" with "+option, func(t *testing.T) {
-				if !enginetest.InChild(t) {
+				if !testkit.InChild(t) {
 					return
 				}
 				plain := newRegression()

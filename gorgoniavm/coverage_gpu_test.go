@@ -22,7 +22,8 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // computedByGorgonia are the operations that a GPU leaves to gorgonia.
@@ -285,7 +286,7 @@ func TestEveryOperation(t *testing.T) {
 // graph builds a case and its gradients.
 func (o coverage) graph(t *testing.T, dt tensor.Dtype) (*covering, *G.Node) {
 	t.Helper()
-	c := &covering{g: G.NewGraph(), r: enginetest.NewSeeded(t), dt: dt}
+	c := &covering{g: G.NewGraph(), r: testkit.Rand(t), dt: dt}
 	y, err := o.build(c)
 	require.NoError(t, err)
 	if o.noGrads {
@@ -466,7 +467,7 @@ func TestRefusedOperations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &covering{g: G.NewGraph(), r: enginetest.NewSeeded(t), dt: tensor.Float32}
+			c := &covering{g: G.NewGraph(), r: testkit.Rand(t), dt: tensor.Float32}
 			_, err := b(c)
 			require.NoError(t, err)
 			tape := G.NewTapeMachine(c.g)

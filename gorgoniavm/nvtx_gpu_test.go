@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/gorgoniavm"
-	"github.com/cupool/cupool/internal/nvtx/nvtxtest"
+	"github.com/cupool/cupool/internal/testkit/nvtxtest"
 )
 
 // A tool sees the operations of a run by name, each with its node.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/fardev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // meter is an allocator that counts bytes as requested, fails when it is told
@@ -125,5 +125,5 @@ func newFarMeter(t testing.TB) (*cupool.Engine, *meter) {
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return newMeterOn(t, fardev.Driver{Driver: d})
+	return newMeterOn(t, pooltest.Far{Driver: d})
 }

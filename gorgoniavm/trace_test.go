@@ -9,7 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // Tests of tape machines that copy values into what nodes hold (TraceExec).
@@ -54,7 +54,7 @@ func freeInputs(t *testing.T, e *cupool.Engine, m *model) {
 func TestTapeTraced(t *testing.T) {
 	for name, exclusive := range map[string]bool{"shared": false, "exclusive": true} {
 		t.Run(name, func(t *testing.T) {
-			if !enginetest.InChild(t) {
+			if !testkit.InChild(t) {
 				return
 			}
 			want := tracedInGo(t, 4)
@@ -75,7 +75,7 @@ func TestTapeTraced(t *testing.T) {
 // TestTapeThenTraced: after a Tape was closed, a tape machine that traces runs
 // the same graph.
 func TestTapeThenTraced(t *testing.T) {
-	if !enginetest.InChild(t) {
+	if !testkit.InChild(t) {
 		return
 	}
 	want := tracedInGo(t, 4)
@@ -92,7 +92,7 @@ func TestTapeThenTraced(t *testing.T) {
 
 // TestVMThenTraced: as it does after a VM was closed.
 func TestVMThenTraced(t *testing.T) {
-	if !enginetest.InChild(t) {
+	if !testkit.InChild(t) {
 		return
 	}
 	e, _ := newPool(t)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
-	"github.com/cupool/cupool/internal/fardev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // newOwnOps is a graph with two operations of a program's own, of one type.
@@ -68,7 +68,7 @@ func newLoggedEngine(t *testing.T, far bool, log *slog.Logger) *cupool.Engine {
 	closing := d
 	t.Cleanup(func() { require.NoError(t, closing.Close()) })
 	if far {
-		d = fardev.Driver{Driver: d}
+		d = pooltest.Far{Driver: d}
 	}
 	a, err := cupool.New(cupool.Config{Driver: d, Logger: log})
 	require.NoError(t, err)

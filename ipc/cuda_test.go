@@ -7,7 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 func init() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 const (
@@ -271,7 +271,7 @@ func TestStorm(t *testing.T) {
 		names := []string{"a", "b", "c", "d"}
 		blocks := map[string]*block{}
 		importers := make([]*importer, 2)
-		for step := range testlevel.Rounds(1200) {
+		for step := range testkit.Rounds(1200) {
 			i := r.IntN(len(importers))
 			if importers[i] == nil {
 				p := start(t, dev, "importer")

@@ -14,7 +14,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/fakecuda"
-	"github.com/cupool/cupool/internal/gputest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/native"
 )
 

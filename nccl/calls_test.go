@@ -15,8 +15,8 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
-	"github.com/cupool/cupool/internal/enginetest"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/nccl"
 )
 
@@ -30,7 +30,7 @@ func groups(t testing.TB) []int {
 	t.Helper()
 	gpus, err := cuda.Devices()
 	require.NoError(t, err)
-	return slices.DeleteFunc(testlevel.Choose([]int{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 8}), func(n int) bool { return n > len(gpus) })
+	return slices.DeleteFunc(testkit.Choose([]int{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 8}), func(n int) bool { return n > len(gpus) })
 }
 
 // TestCalls compares every call, for every type and operation, in place and not,
@@ -39,7 +39,7 @@ func TestCalls(t *testing.T) {
 	for _, n := range groups(t) {
 		t.Run(fmt.Sprintf("%d ranks", n), func(t *testing.T) {
 			ranks := newRanks(t, n, nccl.Config{})
-			seed := enginetest.NewSeeded(t).Uint64()
+			seed := testkit.Rand(t).Uint64()
 			require.NoError(t, each(ranks, func(r rank) error { return allTypes(r, seed) }))
 		})
 	}
@@ -50,7 +50,7 @@ func allTypes(r rank, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	for _, count := range []int{0, 1, 1000, testlevel.Choose(150_001, 40_001)} {
+	for _, count := range []int{0, 1, 1000, testkit.Choose(150_001, 40_001)} {
 		if err := first(callsOf[float32](r, s, seed, count), callsOf[float64](r, s, seed, count), callsOf[int32](r, s, seed, count),
 			callsOf[int64](r, s, seed, count), callsOf[uint8](r, s, seed, count)); err != nil {
 			return err
@@ -208,7 +208,7 @@ func allGather[T number](r rank, s *cupool.Stream, seed uint64, count int) error
 func TestRing(t *testing.T) {
 	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
-		seed := enginetest.NewSeeded(t).Uint64()
+		seed := testkit.Rand(t).Uint64()
 		require.NoError(t, each(ranks, func(r rank) error {
 			in := inputs[float64](seed, n, 100_000)
 			next, before := (r.Rank()+1)%n, (r.Rank()+n-1)%n
@@ -283,7 +283,7 @@ func TestStreams(t *testing.T) {
 func TestFreedAtOnce(t *testing.T) {
 	for _, n := range groups(t) {
 		ranks := newRanks(t, n, nccl.Config{})
-		seed := enginetest.NewSeeded(t).Uint64()
+		seed := testkit.Rand(t).Uint64()
 		require.NoError(t, each(ranks, func(r rank) error {
 			const count = 1 << 18
 			in := inputs[float32](seed, n, count)

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/enginetest"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/tensorop"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // TestConvTiles requires of every tile, with sums split or not, what the CPU

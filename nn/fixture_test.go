@@ -3,7 +3,7 @@ package nn_test
 import (
 	"testing"
 
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // bench is an engine to be tested and its allocator.

@@ -10,8 +10,8 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/enginetest"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/nn"
 )
 

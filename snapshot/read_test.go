@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/allocbound"
 	"github.com/cupool/cupool/internal/gunzip"
 	"github.com/cupool/cupool/internal/pickle"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -162,7 +162,7 @@ func TestReadShared(t *testing.T) {
 			})
 		})
 	})
-	allocbound.Require(t, 2<<20, 1<<10, len(data), func() {
+	testkit.RequireAllocates(t, 2<<20, 1<<10, len(data), func() {
 		list, err := snapshot.Read(strings.NewReader(data))
 		require.NoError(t, err)
 		require.Len(t, list[0].Segments[n-1].Blocks[n-1].Stack, n)
@@ -192,7 +192,7 @@ func FuzzRead(f *testing.F) {
 		}
 		var list []snapshot.Snapshot
 		var err error
-		allocbound.Require(t, 2<<20, 1<<10, n, func() { list, err = snapshot.Read(bytes.NewReader(data)) })
+		testkit.RequireAllocates(t, 2<<20, 1<<10, n, func() { list, err = snapshot.Read(bytes.NewReader(data)) })
 		if err != nil {
 			var damage *snapshot.FormatError
 			require.ErrorAs(t, err, &damage)

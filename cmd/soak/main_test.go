@@ -13,14 +13,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // small are the flags of a run in a test.
 func small(t *testing.T) []string {
 	return []string{
 		"-device", "host:512MiB", "-limit", "192MiB", "-workers", "12", "-streams", "5",
-		"-duration", testlevel.Choose(8*time.Second, 2*time.Second).String(),
+		"-duration", testkit.Choose(8*time.Second, 2*time.Second).String(),
 		"-out", filepath.Join(t.TempDir(), "samples.jsonl"),
 	}
 }

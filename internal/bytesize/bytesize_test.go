@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/allocbound"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func TestFormat(t *testing.T) {
@@ -58,7 +58,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		var n int64
 		var err error
-		allocbound.Require(t, 4<<10, 4, len(s), func() { n, err = Parse(s) })
+		testkit.RequireAllocates(t, 4<<10, 4, len(s), func() { n, err = Parse(s) })
 		if err != nil {
 			require.Zero(t, n)
 			require.Less(t, len(err.Error()), 100)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/allocbound"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 type color int
@@ -103,7 +103,7 @@ func TestSplit(t *testing.T) {
 func TestLongSettings(t *testing.T) {
 	for _, item := range []string{"wait:1s,", "[", "x", ":", "loud:True,", "size:1,", "part:1,"} {
 		conf := strings.TrimSuffix(strings.Repeat(item, 3000), ",")
-		allocbound.Require(t, 64<<10, 256, len(conf), func() { _, _ = table.Parse(conf) })
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { _, _ = table.Parse(conf) })
 	}
 }
 
@@ -120,7 +120,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, conf string) {
 		var got config
 		var err error
-		allocbound.Require(t, 64<<10, 256, len(conf), func() { got, err = table.Parse(conf) })
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { got, err = table.Parse(conf) })
 		if err != nil {
 			var ce *device.ConfigError
 			require.ErrorAs(t, err, &ce)

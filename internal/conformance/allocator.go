@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // The battery for allocators that are no Pool: what the interface promises,
@@ -118,12 +119,12 @@ func subjectSizes(a *subject) {
 }
 
 func subjectRandom(a *subject) {
-	s := seed(a.t)
+	s := testkit.Seed(a.t)
 	require.NoError(a.t, guard(func() { a.randomSteps(choices(s, 0), &shadow{unit: 512}, scaled(4000), a.stream(), a.stream()) }))
 }
 
 func subjectParallel(a *subject) {
-	s, sh := seed(a.t), &shadow{unit: 512}
+	s, sh := testkit.Seed(a.t), &shadow{unit: 512}
 	shared := a.stream()
 	var wg sync.WaitGroup
 	errs := make([]error, 4)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // testProducerConsumer: producers allocate and fill blocks on their streams,
@@ -203,7 +204,7 @@ func hammer(t *testing.T, r *rig, streams []*cupool.Stream, n int, meanwhile fun
 	var held claims
 	var total atomic.Int64
 	pass := make(chan cupool.Block, 32)
-	base := seed(t)
+	base := testkit.Seed(t)
 	var wg sync.WaitGroup
 	free := func(b cupool.Block, how int) {
 		held.give(b.Ptr())

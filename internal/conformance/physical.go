@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // physical is a Driver with virtual memory that knows which physical memory
@@ -172,7 +173,7 @@ const ballast = 256 * mib
 // an allocator that trims and sleeps, against an oracle that knows every
 // piece of physical memory.
 func testPhysical(t *testing.T, e *env) {
-	seed := seed(t)
+	seed := testkit.Seed(t)
 	var p *physical
 	r := e.rigOn(t, func(d cupool.Driver) cupool.Driver {
 		if vm, ok := d.(cupool.VirtualMemory); !ok || vm.VMMGranularity() == 0 {

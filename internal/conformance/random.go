@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // testRandom runs random programs on the default stream.
 func testRandom(t *testing.T, e *env) {
-	s := seed(t)
+	s := testkit.Seed(t)
 	for i := range 3 {
 		r := e.rig(t)
 		m := &machine{r: r, c: choices(s, i), shadow: r.shadow(), own: true, streams: []*cupool.Stream{r.DefaultStream()}, maxLive: 10 << (3 * i), maxSize: anySize}
@@ -23,7 +24,7 @@ func testRandom(t *testing.T, e *env) {
 // testRandomStreams runs random programs on several streams that come and
 // go, some of them late.
 func testRandomStreams(t *testing.T, e *env) {
-	s := seed(t)
+	s := testkit.Seed(t)
 	for i := range 3 {
 		r := e.rig(t)
 		m := &machine{r: r, c: choices(s, i), shadow: r.shadow(), own: true, slow: e.opt.Busy == nil, maxLive: 60, maxSize: anySize}
@@ -40,7 +41,7 @@ func canLaunch(r *rig) bool {
 // testRandomParallel runs a random program in each of several goroutines, on
 // shared streams, which hand blocks to each other.
 func testRandomParallel(t *testing.T, e *env) {
-	s := seed(t)
+	s := testkit.Seed(t)
 	r := e.rig(t)
 	sh := r.shadow()
 	streams := []*cupool.Stream{r.DefaultStream(), r.stream(), r.stream()}

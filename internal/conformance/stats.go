@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // layoutSums is what a Layout says of one kind of pool.
@@ -68,7 +69,7 @@ func parseLayout(text string) map[string]layoutSums {
 // goes through magazines, where peaks are only bounds.
 func testStats(t *testing.T, e *env) {
 	r := e.rig(t)
-	c := choices(seed(t), 0)
+	c := choices(testkit.Seed(t), 0)
 	u := r.stream()
 	var live []cupool.Block
 	var bytes, peak int64

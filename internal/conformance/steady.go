@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // step is one step of a training-like program: blocks of many sizes, some of
@@ -92,7 +93,7 @@ func testSteadyOneSize(t *testing.T, e *env) {
 
 func testFreeAll(t *testing.T, e *env) {
 	r := e.rig(t)
-	c := choices(seed(t), 0)
+	c := choices(testkit.Seed(t), 0)
 	streams := []*cupool.Stream{r.DefaultStream(), r.stream()}
 	for range 5 {
 		var live []cupool.Block

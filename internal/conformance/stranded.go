@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // strandedStreams is how many streams cache memory and then do nothing.
@@ -155,7 +156,7 @@ func testStrandedTurns(t *testing.T, e *env) {
 // own, which they close and renew, allocate so much that they take from each
 // other.
 func testStrandedStorm(t *testing.T, e *env) {
-	s := seed(t)
+	s := testkit.Seed(t)
 	r := e.rig(t, unlimited)
 	sh := r.shadow()
 	var wg sync.WaitGroup

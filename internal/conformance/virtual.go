@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // holes allocates 2n blocks of two chunks each and frees every second one.
@@ -224,7 +225,7 @@ func largeSizes(c chooser) int {
 // testRandomLarge runs random programs of large blocks, alone and in
 // goroutines, which trim now and then.
 func testRandomLarge(t *testing.T, e *env) {
-	s := seed(t)
+	s := testkit.Seed(t)
 	r := e.rig(t, unlimited, func(c *cupool.Config) { c.Limit = 512 * mib })
 	m := &machine{r: r, c: choices(s, 0), shadow: r.shadow(), own: true, maxLive: 40, maxSize: largeSizes, slow: e.opt.Busy == nil && canLaunch(r)}
 	m.streams = []*cupool.Stream{r.DefaultStream(), r.stream()}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/atomic"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 var errInjected = errors.New("injected failure")
@@ -25,7 +25,7 @@ var errInjected = errors.New("injected failure")
 // some of the runs that there are, and the battery fewer.
 func Walk(t *testing.T, open func(*testing.T) cupool.Driver, cfg cupool.Config, opt Options) {
 	e := &env{open: open, cfg: cfg, opt: opt}
-	e.walks(t, testlevel.Choose(1<<20, 30))
+	e.walks(t, testkit.Choose(1<<20, 30))
 	for n := 1; e.closing(t, n, kinds[n%2]); n++ {
 	}
 }
@@ -35,7 +35,7 @@ func testFaults(t *testing.T, e *env) {
 	if e.opt.Wrap != nil || e.opt.Through != nil {
 		t.Skip("the program makes pools of its own")
 	}
-	e.walks(t, testlevel.Choose(100, 10))
+	e.walks(t, testkit.Choose(100, 10))
 }
 
 // walks makes at most n runs with faults of each sort.
@@ -49,10 +49,10 @@ func (e *env) walks(t *testing.T, n int) {
 	total := clean.f.Calls("")
 	t.Logf("%d driver calls: %v", total, calls)
 
-	if testlevel.Race || atomic.Invariants {
+	if testkit.Race || atomic.Invariants {
 		n = max(n/5, 1)
 	}
-	c := choices(seed(t), 0)
+	c := choices(testkit.Seed(t), 0)
 	runs := 0
 	for _, plans := range faultPlans(c, calls, total) {
 		c.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })

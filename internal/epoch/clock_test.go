@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/device"
-
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // TestOpenAndMark: blocks that are freed between two events wait for one epoch,
@@ -344,7 +343,7 @@ func TestClockAtOnce(t *testing.T) {
 		t.Log("seed", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
 		wg.Go(func() {
-			for range testlevel.Rounds(4000) {
+			for range testkit.Rounds(4000) {
 				epoch := k.Open()
 				switch r.IntN(4) {
 				case 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 const little = 512 // bytes
@@ -241,7 +241,7 @@ func TestMove(t *testing.T) {
 // freed, moved and collected.
 func TestPendingRandom(t *testing.T) {
 	const streams = 5
-	for range testlevel.Rounds(80) {
+	for range testkit.Rounds(80) {
 		seed := rand.Uint64()
 		t.Log("seed", seed)
 		r := rand.New(rand.NewPCG(seed, 0))

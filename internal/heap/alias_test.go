@@ -13,7 +13,7 @@ import (
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/simdev"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // mapped is what a device shows at an address.
@@ -218,7 +218,7 @@ func (p *program) step() {
 func TestRandomAliases(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for n := range testlevel.Rounds(24) {
+	for n := range testkit.Rounds(24) {
 		p := &program{rig: newRig(t, 1+n%3, true, policy), rnd: rand.New(rand.NewPCG(seed, uint64(n)))}
 		p.budget.limit = 96 * mib
 		p.heaps[0].fragmented = p.rnd.IntN(2) == 0

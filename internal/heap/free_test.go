@@ -9,7 +9,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func r1(addr uint64) device.Ptr { return device.Ptr(addr) }
@@ -92,7 +92,7 @@ func TestPend(t *testing.T) {
 // memory, moves memory between them and gives it back. No two live blocks overlap
 // within the addresses of the device, all rules hold and the books balance.
 func TestHeapRandom(t *testing.T) {
-	for range testlevel.Rounds(24) {
+	for range testkit.Rounds(24) {
 		for _, virtual := range []bool{false, true} {
 			seed := rand.Uint64()
 			t.Logf("seed %d, virtual memory: %v", seed, virtual)

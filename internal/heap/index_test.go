@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // TestIndex compares with a list of segments that come, change their owner and go,
 // singly and together, at addresses that were used before.
 func TestIndex(t *testing.T) {
 	const places, size = 64, 16
-	for range testlevel.Rounds(24) {
+	for range testkit.Rounds(24) {
 		seed := rand.Uint64()
 		t.Log("seed", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -102,7 +102,7 @@ func TestIndexAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 3 {
 		wg.Go(func() {
-			for n := range testlevel.Rounds(20_000) {
+			for n := range testkit.Rounds(20_000) {
 				seg := &block.Segment{Base: uint64((i + 2 + 4*(n%8)) << 20)}
 				x.add(seg, 1<<10)
 				if e, ok := x.Find(stays.Base + 5); !ok || e.Seg != stays {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/cupool/cupool/internal/allocbound"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/hostdev"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // TestImportOtherFiles: what is not the memory of a pool is refused, as its pages
@@ -86,7 +86,7 @@ func FuzzImportNativePointer(f *testing.F) {
 		copy(data[:], b)
 		var p device.Ptr
 		var err error
-		allocbound.Require(t, 64<<10, 0, 0, func() {
+		testkit.RequireAllocates(t, 64<<10, 0, 0, func() {
 			if p != 0 { // a second measurement
 				require.NoError(t, d.FreeAsync(p, s))
 				require.NoError(t, d.SyncStream(s))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // peaked are the quantities that have peaks.
@@ -64,7 +64,7 @@ func all(ledgers []*Ledger, f func()) {
 // TestPeaksAreExact: while one goroutine at a time changes ledgers, in whatever
 // turn, every peak is that of an oracle which looks after each change.
 func TestPeaksAreExact(t *testing.T) {
-	for range testlevel.Rounds(80) {
+	for range testkit.Rounds(80) {
 		seed := rand.Uint64()
 		t.Log("seed", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -298,7 +298,7 @@ func TestCheckFindsQuantity(t *testing.T) {
 func TestLedgersAtOnce(t *testing.T) {
 	b, ledgers := open(4)
 	var wg sync.WaitGroup
-	rounds := testlevel.Rounds(40_000)
+	rounds := testkit.Rounds(40_000)
 	for _, l := range ledgers {
 		wg.Go(func() {
 			for i := range rounds {

@@ -12,7 +12,7 @@ import (
 	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/atomic/interleave"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // The lock-free protocols of this package, in all orders of what goroutines do.
@@ -428,7 +428,7 @@ func TestRecordAgainstFlushInAllOrders(t *testing.T) {
 // looks for it: the slot of the first is stale from then on, and may be so for a
 // block in a new generation.
 func TestNewHomeInAllOrders(t *testing.T) {
-	explore(t, testlevel.Choose(20_000, 500), func(r *interleave.Run) {
+	explore(t, testkit.Choose(20_000, 500), func(r *interleave.Run) {
 		w, ids := newWorld(2, 0)
 		w.shards[1].Store(&shard{proc: &w.procs.list[1]})
 		var outs [2]held
@@ -454,7 +454,7 @@ func TestNewHomeInAllOrders(t *testing.T) {
 
 // Three goroutines: one takes and frees, one frees from afar, one empties.
 func TestThreeInAllOrders(t *testing.T) {
-	explore(t, testlevel.Choose(20_000, 500), func(r *interleave.Run) {
+	explore(t, testkit.Choose(20_000, 500), func(r *interleave.Run) {
 		w, ids := newWorld(3, 0, 0)
 		b := w.table.At(ids[0])
 		b.TakeHomed(0)

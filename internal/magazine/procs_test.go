@@ -13,7 +13,7 @@ import (
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/relaxed"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func TestProcIsOneCacheLine(t *testing.T) {
@@ -92,10 +92,10 @@ func TestBarrier(t *testing.T) {
 			h.leave()
 		}
 	}()
-	both, in, rounds := 0, 0, int64(testlevel.Rounds(20_000))
+	both, in, rounds := 0, 0, int64(testkit.Rounds(20_000))
 	began := time.Now()
 	for i := int64(1); i <= rounds; i++ {
-		if time.Since(began) > testlevel.Choose(5*time.Second, time.Second) {
+		if time.Since(began) > testkit.Choose(5*time.Second, time.Second) {
 			rounds = i // the two take turns, as others need the processors
 		}
 		start.Store(i)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/allocbound"
 	"github.com/cupool/cupool/internal/gunzip"
 	"github.com/cupool/cupool/internal/mnist"
+	"github.com/cupool/cupool/internal/testkit"
 	subset "github.com/cupool/cupool/testdata/mnist"
 )
 
@@ -54,7 +54,7 @@ func FuzzLoad(f *testing.F) {
 		plainImages, plainLabels := contents(images), contents(labels)
 		var train, test *mnist.Set
 		var err error
-		allocbound.Require(t, mostFixed, mostFactor, 2*(len(plainImages)+len(plainLabels)), func() { train, test, err = load(all) })
+		testkit.RequireAllocates(t, mostFixed, mostFactor, 2*(len(plainImages)+len(plainLabels)), func() { train, test, err = load(all) })
 		_, _, again := load(all)
 		if err != nil {
 			require.EqualError(t, again, err.Error())
@@ -92,7 +92,7 @@ func TestBombs(t *testing.T) {
 			all := filesOf(t, tiny(4))
 			all[mnist.TrainImages] = c.data
 			var err error
-			allocbound.Require(t, mostFixed, mostFactor, gunzip.Fixed+gunzip.Factor*len(c.data), func() { _, _, err = load(all) })
+			testkit.RequireAllocates(t, mostFixed, mostFactor, gunzip.Fixed+gunzip.Factor*len(c.data), func() { _, _, err = load(all) })
 			require.ErrorContains(t, err, c.want)
 			require.True(t, strings.HasPrefix(err.Error(), "mnist: data/train-images-idx3-ubyte: "))
 			if c.is != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // FuzzPrograms runs the program that bytes make. Its corpus is in testdata.
@@ -201,7 +201,7 @@ func TestRandomPrograms(t *testing.T) {
 		seed = n
 	}
 	t.Logf("CUPOOL_SEED=%d", seed)
-	for i := range testlevel.Rounds(400) {
+	for i := range testkit.Rounds(400) {
 		data := random(rand.New(rand.NewPCG(seed, uint64(i))))
 		res := Run(data)
 		require.Empty(t, res.Errs, "program %d: %q\n%s", i, data, res.Log)
@@ -222,7 +222,7 @@ func TestScenarios(t *testing.T) {
 // TestSameProgramSameResult runs programs on one goroutine twice.
 func TestSameProgramSameResult(t *testing.T) {
 	for i, data := range corpus(t) {
-		if i >= testlevel.Choose(1000, 40) {
+		if i >= testkit.Choose(1000, 40) {
 			break
 		}
 		if len(data) > 0 && data[0] < 192 {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/nvtx"
-	"github.com/cupool/cupool/internal/nvtx/nvtxtest"
+	"github.com/cupool/cupool/internal/testkit/nvtxtest"
 )
 
 func TestRanges(t *testing.T) {

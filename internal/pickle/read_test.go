@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/allocbound"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // What all protocols have; package trace reads them as Python wrote them.
@@ -80,7 +80,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x80\x02}(U\x01aK\x01U\x01bK\x02U\x01a](K\x01K\x02eu."))
 	f.Add([]byte("\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x01a\x94h\x00\x86."))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		allocbound.Require(t, 1<<20, 256, len(data), func() {
+		testkit.RequireAllocates(t, 1<<20, 256, len(data), func() {
 			_, err := Read(bytes.NewReader(data), "a", "b")
 			if err != nil {
 				var damage *Error

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/plan"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/trace"
 )
 
@@ -59,7 +59,7 @@ func realTraces(tb testing.TB) []*trace.Trace {
 	var all []*trace.Trace
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".trace.gz")
-		if traceBounds[name] == 0 && (!testlevel.Long() || testlevel.Race) {
+		if traceBounds[name] == 0 && (!testkit.Long() || testkit.Race) {
 			continue
 		}
 		t, err := trace.ReadFile(file)

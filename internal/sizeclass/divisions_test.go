@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/allocbound"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func TestParseDivisions(t *testing.T) {
@@ -101,7 +101,7 @@ func FuzzParseDivisions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		var d Divisions
 		var err error
-		allocbound.Require(t, 8<<10, 64, len(s), func() { d, err = ParseDivisions(s) })
+		testkit.RequireAllocates(t, 8<<10, 64, len(s), func() { d, err = ParseDivisions(s) })
 		if err != nil {
 			require.Zero(t, d)
 			return

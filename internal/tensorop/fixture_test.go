@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // bench is an engine to be tested and its allocator.

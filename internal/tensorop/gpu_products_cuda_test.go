@@ -15,9 +15,10 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/cublas"
-	"github.com/cupool/cupool/internal/enginetest"
 	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // noBLAS is a GPU of a computer without cuBLAS.
@@ -44,7 +45,7 @@ func newWithoutBLAS(t *testing.T) (*bench, *bytes.Buffer) {
 	if tensorop.Of(e).GPU() == nil {
 		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
 	}
-	return &bench{&enginetest.Bench{Engine: e, Pool: c, T: t, Rand: enginetest.NewSeeded(t), Far: true, GPU: true}}, log
+	return &bench{&enginetest.Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t), Far: true, GPU: true}}, log
 }
 
 // TestGPUWithoutBLAS: without cuBLAS a kernel of cupool's own multiplies, and the log

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // TestGPUSelectByIndicesB adds gradients of slices that were selected several times,

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cupool/cupool/internal/enginetest"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 )

@@ -9,9 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/allocbound"
 	"github.com/cupool/cupool/internal/gunzip"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // What a trace or a snapshot may make the reader allocate, in bytes: so much,
@@ -40,7 +39,7 @@ func requireRead(t *testing.T, data []byte) *Trace {
 	t.Helper()
 	var tr, again *Trace
 	var err, errAgain error
-	allocbound.Require(t, mostFixed, mostFactor, contents(data), func() { tr, err = Read(bytes.NewReader(data), "x") })
+	testkit.RequireAllocates(t, mostFixed, mostFactor, contents(data), func() { tr, err = Read(bytes.NewReader(data), "x") })
 	again, errAgain = Read(bytes.NewReader(data), "x")
 	require.Equal(t, tr, again)
 	if err != nil {
@@ -176,7 +175,7 @@ func bombs(n int) map[string]string {
 
 // A small file makes us allocate little, compressed or not.
 func TestBombs(t *testing.T) {
-	size := testlevel.Choose(4<<20, 1<<18)
+	size := testkit.Choose(4<<20, 1<<18)
 	for name, data := range bombs(size) {
 		t.Run(name, func(t *testing.T) {
 			requireRead(t, []byte(data))
@@ -201,7 +200,7 @@ func TestGzipBomb(t *testing.T) {
 	} {
 		bomb := compress(t, []byte(text))
 		var err error
-		allocbound.Require(t, mostFixed, mostFactor, len(bomb), func() { _, err = Read(bytes.NewReader(bomb), "x") })
+		testkit.RequireAllocates(t, mostFixed, mostFactor, len(bomb), func() { _, err = Read(bytes.NewReader(bomb), "x") })
 		require.ErrorIs(t, err, gunzip.ErrTooLarge)
 		require.Regexp(t, want+`\d.* of gzip grow to more than .*: decompress it`, err.Error())
 	}

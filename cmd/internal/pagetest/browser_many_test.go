@@ -10,7 +10,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/debug"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // frames scrolls, zooms and points at the map in each frame for a while, and returns the
@@ -33,7 +33,7 @@ const frames = `(async () => {
 
 // 100,000 blocks are shown, found and drawn, and each frame takes little.
 func TestPageManyBlocks(t *testing.T) {
-	n := testlevel.Choose(100_000, 20_000)
+	n := testkit.Choose(100_000, 20_000)
 	c := newPool(t, cupool.Config{MagazineBytes: -1})
 	r := rand.New(rand.NewPCG(7, 7))
 	label := c.WithLabel("parts")

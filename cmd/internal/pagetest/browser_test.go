@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // A browser is a page in headless Chromium. The test fails at its end when the page
@@ -41,7 +41,7 @@ func findChromium(t *testing.T) string {
 			return file
 		}
 	}
-	if testlevel.Long() {
+	if testkit.Long() {
 		t.Fatal("no Chromium is installed: the long form of the tests needs one (Debian: apt-get install chromium)")
 	}
 	t.Skip("no Chromium is installed (Debian: apt-get install chromium)")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/trace"
 )
 
@@ -37,7 +37,7 @@ func TestRecorded(t *testing.T) {
 		"swap2":    {true, 1.22, 1.01, 1.005},
 		"threads2": {true, 1.25, 1.02, 1.005},
 	} {
-		if most.long && (!testlevel.Long() || testlevel.Race) {
+		if most.long && (!testkit.Long() || testkit.Race) {
 			continue
 		}
 		tr := recorded(t, name)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // outcomes plays a program in all schedules and returns what it can come to.
@@ -178,7 +178,7 @@ func TestReductionAgainstAllOrders(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	t.Log("seed", seed)
 	less, more := 0, 0
-	for range testlevel.Rounds(1600) {
+	for range testkit.Rounds(1600) {
 		threads := random(r)
 		every, whole := outcomes(t, Options{every: true, Max: 5000}, play(threads))
 		if !whole.Complete {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
-	"github.com/cupool/cupool/internal/testlevel"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // The checklist that PyTorch's tests of its CUDA caching allocator make
@@ -130,7 +130,7 @@ func TestPyTorchMemoryStatsMultiDevice(t *testing.T) {
 // TestPyTorchAllocatorFuzz: thousands of random allocations, frees and emptied
 // caches; every block holds what was written to it.
 func TestPyTorchAllocatorFuzz(t *testing.T) {
-	steps := testlevel.Rounds(10_000)
+	steps := testkit.Rounds(10_000)
 	backings(t, 8<<30, func(t *testing.T, c *cupool.Pool) {
 		r := rand.New(rand.NewPCG(1, 2))
 		type live struct {

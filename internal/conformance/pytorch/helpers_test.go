@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 const mib = 1 << 20
 
-var backings = conformance.Backings
+var backings = pooltest.Backings
 
 func allocate(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
 	t.Helper()

@@ -53,7 +53,7 @@ static bool set(const op *o) {
 	return true;
 }
 
-// The kernels of ../../gputest, which see for what they do.
+// The kernels of ../../testkit/gputest, which see for what they do.
 
 enum { SPIN, HOLD, FILL, CHECK, ADD };
 static const struct {

@@ -1,10 +1,13 @@
-// Package testlevel says how much the tests do: the quick form of everything
-// by default, so that "go test ./..." ends soon, and all of it with
-// CUPOOL_TEST=long in the environment, which CI sets.
+// Package testkit has what the tests of many packages share and what imports
+// none of them: how much to do, random numbers, bounds on what a parser may
+// allocate, tests in processes of their own. The packages below it need more:
+// pooltest a pool, enginetest a tensor engine, gputest and nvtxtest a GPU.
 //
+// Tests do a quick form of everything by default, so that "go test ./..." ends
+// soon, and all of it with CUPOOL_TEST=long in the environment, which CI sets.
 // Both forms run the same tests on the same devices and configurations. The
 // long form takes more steps, seeds and failing calls.
-package testlevel
+package testkit
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package allocbound
+package testkit
 
 import (
 	"testing"
@@ -8,9 +8,9 @@ import (
 
 var sink []byte
 
-func TestRequire(t *testing.T) {
+func TestRequireAllocates(t *testing.T) {
 	f := func() { sink = make([]byte, 1<<20) }
 	require.GreaterOrEqual(t, Allocated(f), int64(1<<20))
-	Require(t, 2<<20, 0, 0, f)
-	Require(t, 0, 2<<10, 1<<10, f)
+	RequireAllocates(t, 2<<20, 0, 0, f)
+	RequireAllocates(t, 0, 2<<10, 1<<10, f)
 }

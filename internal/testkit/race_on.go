@@ -1,6 +1,6 @@
 //go:build race
 
-package testlevel
+package testkit
 
 // Race is true in builds with the race detector.
 const Race = true

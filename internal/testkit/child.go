@@ -1,4 +1,4 @@
-package enginetest
+package testkit
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package cupool_test
+package pooltest
 
 import (
 	"cmp"
@@ -15,25 +15,27 @@ import (
 	"github.com/cupool/cupool"
 )
 
-// countingDriver is a device for these tests: memory that is only numbers,
-// placed by first fit, calls that are counted and can be made to fail, and
+// Driver is a device for tests of the pool: memory that is only numbers, placed
+// by first fit, calls that are counted and can be made to fail, and
 // streams that stay busy for as long as a test wants. What is submitted to a
 // stream that was not made busy is done at once.
-type countingDriver struct {
+type Driver struct {
 	mu       sync.Mutex
-	capacity int64
-	used     int64
-	mem      map[cupool.Ptr]int64
+	Capacity int64
+	Used     int64
+	Mem      map[cupool.Ptr]int64
 	streams  map[cupool.StreamHandle]*queue
 	events   map[cupool.EventHandle]point
 	handles  uintptr
+	unused   []cupool.StreamHandle
 	calls    map[string]int
 	fail     map[string]error  // by call: what it returns instead
-	freed    []int64           // sizes, in the order of MemFree
-	hook     func(call string) // runs before a call, without the lock
-	fresh    bool              // never use an address twice
+	Freed    []int64           // sizes, in the order of MemFree
+	Hook     func(call string) // runs before a call, without the lock
+	Fresh    bool              // never use an address twice
+	Reuse    bool              // give the handle of a destroyed stream to the next
 	next     cupool.Ptr        // the end of what was ever allocated
-	base     cupool.Ptr        // the first address; 0: 1<<40
+	Base     cupool.Ptr        // the first address; 0: 1<<40
 	closed   bool
 }
 
@@ -49,10 +51,11 @@ type point struct {
 	at int
 }
 
-func newCountingDriver(capacity int64) *countingDriver {
-	return &countingDriver{
-		capacity: capacity,
-		mem:      map[cupool.Ptr]int64{},
+// NewDriver returns a device of so many bytes.
+func NewDriver(capacity int64) *Driver {
+	return &Driver{
+		Capacity: capacity,
+		Mem:      map[cupool.Ptr]int64{},
 		streams:  map[cupool.StreamHandle]*queue{0: {}},
 		events:   map[cupool.EventHandle]point{},
 		calls:    map[string]int{},
@@ -60,11 +63,11 @@ func newCountingDriver(capacity int64) *countingDriver {
 	}
 }
 
-// newPool returns an allocator over a new countingDriver. Without another
+// New returns an allocator over a new Driver. Without another
 // word it has no magazines, so that placement follows from the calls alone.
 // With them the test has one processor, so that there is one set of them.
-func newPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Pool, *countingDriver) {
-	c, d := newParallelPool(t, capacity, append(change, func(cfg *cupool.Config) {
+func New(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Pool, *Driver) {
+	c, d := NewParallel(t, capacity, append(change, func(cfg *cupool.Config) {
 		if cfg.MagazineBytes >= 0 {
 			old := runtime.GOMAXPROCS(1)
 			t.Cleanup(func() { runtime.GOMAXPROCS(old) })
@@ -73,9 +76,9 @@ func newPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cup
 	return c, d
 }
 
-// newParallelPool is newPool on as many processors as there are.
-func newParallelPool(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Pool, *countingDriver) {
-	d := newCountingDriver(capacity)
+// NewParallel is New on as many processors as there are.
+func NewParallel(t testing.TB, capacity int64, change ...func(*cupool.Config)) (*cupool.Pool, *Driver) {
+	d := NewDriver(capacity)
 	cfg := cupool.Config{Driver: d, MagazineBytes: -1}
 	for _, f := range change {
 		f(&cfg)
@@ -85,11 +88,12 @@ func newParallelPool(t testing.TB, capacity int64, change ...func(*cupool.Config
 	return c, d
 }
 
-func withMagazines(cfg *cupool.Config) { cfg.MagazineBytes = 0 }
+// WithMagazines gives the pool of New magazines.
+func WithMagazines(cfg *cupool.Config) { cfg.MagazineBytes = 0 }
 
 // enter counts a call and takes the lock.
-func (d *countingDriver) enter(call string) error {
-	if f := d.hook; f != nil {
+func (d *Driver) enter(call string) error {
+	if f := d.Hook; f != nil {
 		f(call)
 	}
 	d.mu.Lock()
@@ -100,14 +104,15 @@ func (d *countingDriver) enter(call string) error {
 	return d.fail[call]
 }
 
-// count returns how often a call was made, total all of them.
-func (d *countingDriver) count(call string) int {
+// Count returns how often a call was made.
+func (d *Driver) Count(call string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls[call]
 }
 
-func (d *countingDriver) total() (n int) {
+// Total returns how many calls were made.
+func (d *Driver) Total() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range d.calls {
@@ -116,15 +121,22 @@ func (d *countingDriver) total() (n int) {
 	return n
 }
 
-// failing makes a call return an error until it is set to nil.
-func (d *countingDriver) failing(call string, err error) {
+// Handles returns how many streams and events were made and not destroyed.
+func (d *Driver) Handles() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.streams) - 1 + len(d.events)
+}
+
+// Fail makes a call return an error until that is set to nil.
+func (d *Driver) Fail(call string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail[call] = err
 }
 
-// busy gives a stream work that takes until idle.
-func (d *countingDriver) busy(s *cupool.Stream) {
+// Busy gives a stream work that takes until idle.
+func (d *Driver) Busy(s *cupool.Stream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.streams[s.Handle()]
@@ -132,7 +144,8 @@ func (d *countingDriver) busy(s *cupool.Stream) {
 	q.submitted++
 }
 
-func (d *countingDriver) idle(s *cupool.Stream) {
+// Idle ends all work of a stream.
+func (d *Driver) Idle(s *cupool.Stream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.streams[s.Handle()]
@@ -140,22 +153,22 @@ func (d *countingDriver) idle(s *cupool.Stream) {
 	q.done = q.submitted
 }
 
-// step ends the oldest work of a busy stream.
-func (d *countingDriver) step(s *cupool.Stream) {
+// Step ends the oldest work of a busy stream.
+func (d *Driver) Step(s *cupool.Stream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.streams[s.Handle()].done++
 }
 
-// isBusy tells whether somebody waited for the stream's work.
-func (d *countingDriver) isBusy(s *cupool.Stream) bool {
+// IsBusy tells whether somebody waited for the stream's work.
+func (d *Driver) IsBusy(s *cupool.Stream) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.streams[s.Handle()]
 	return q.done < q.submitted
 }
 
-func (d *countingDriver) submit(call string, s cupool.StreamHandle) error {
+func (d *Driver) submit(call string, s cupool.StreamHandle) error {
 	defer d.mu.Unlock()
 	if err := d.enter(call); err != nil {
 		return err
@@ -171,77 +184,82 @@ func (d *countingDriver) submit(call string, s cupool.StreamHandle) error {
 	return nil
 }
 
-func (d *countingDriver) Name() string         { return "counting" }
-func (d *countingDriver) HostAccessible() bool { return false }
+func (d *Driver) Name() string         { return "counting" }
+func (d *Driver) HostAccessible() bool { return false }
 
-func (d *countingDriver) MemAlloc(size int64) (cupool.Ptr, error) {
+func (d *Driver) MemAlloc(size int64) (cupool.Ptr, error) {
 	defer d.mu.Unlock()
 	if err := d.enter("MemAlloc"); err != nil {
 		return 0, err
 	}
-	if size > d.capacity-d.used {
-		return 0, fmt.Errorf("%w: %d of %d bytes used", cupool.ErrOutOfMemory, d.used, d.capacity)
+	if size > d.Capacity-d.Used {
+		return 0, fmt.Errorf("%w: %d of %d bytes used", cupool.ErrOutOfMemory, d.Used, d.Capacity)
 	}
-	at := cmp.Or(d.base, 1<<40)
-	if d.fresh {
+	at := cmp.Or(d.Base, 1<<40)
+	if d.Fresh {
 		at = max(at, d.next)
 	}
-	for _, p := range slices.Sorted(maps.Keys(d.mem)) {
+	for _, p := range slices.Sorted(maps.Keys(d.Mem)) {
 		if at+cupool.Ptr(size) <= p {
 			break
 		}
-		at = max(at, p+cupool.Ptr(d.mem[p]))
+		at = max(at, p+cupool.Ptr(d.Mem[p]))
 	}
 	d.next = max(d.next, at+cupool.Ptr(size))
-	d.mem[at] = size
-	d.used += size
+	d.Mem[at] = size
+	d.Used += size
 	return at, nil
 }
 
-func (d *countingDriver) MemFree(p cupool.Ptr) error {
+func (d *Driver) MemFree(p cupool.Ptr) error {
 	defer d.mu.Unlock()
 	if err := d.enter("MemFree"); err != nil {
 		return err
 	}
-	size, ok := d.mem[p]
+	size, ok := d.Mem[p]
 	if !ok {
 		return cupool.ErrInvalidRange
 	}
-	delete(d.mem, p)
-	d.used -= size
-	d.freed = append(d.freed, size)
+	delete(d.Mem, p)
+	d.Used -= size
+	d.Freed = append(d.Freed, size)
 	return nil
 }
 
-func (d *countingDriver) MemInfo() (free, total int64, err error) {
+func (d *Driver) MemInfo() (free, total int64, err error) {
 	defer d.mu.Unlock()
 	if err := d.enter("MemInfo"); err != nil {
 		return 0, 0, err
 	}
-	return d.capacity - d.used, d.capacity, nil
+	return d.Capacity - d.Used, d.Capacity, nil
 }
 
-func (d *countingDriver) NewStream() (cupool.StreamHandle, error) {
+func (d *Driver) NewStream() (cupool.StreamHandle, error) {
 	defer d.mu.Unlock()
 	if err := d.enter("NewStream"); err != nil {
 		return 0, err
 	}
-	d.handles++
-	h := cupool.StreamHandle(d.handles)
+	h := cupool.StreamHandle(d.handles + 1)
+	if n := len(d.unused); n > 0 && d.Reuse {
+		h, d.unused = d.unused[n-1], d.unused[:n-1]
+	} else {
+		d.handles++
+	}
 	d.streams[h] = new(queue)
 	return h, nil
 }
 
-func (d *countingDriver) DestroyStream(s cupool.StreamHandle) error {
+func (d *Driver) DestroyStream(s cupool.StreamHandle) error {
 	defer d.mu.Unlock()
 	if err := d.enter("DestroyStream"); err != nil {
 		return err
 	}
 	delete(d.streams, s)
+	d.unused = append(d.unused, s)
 	return nil
 }
 
-func (d *countingDriver) SyncStream(s cupool.StreamHandle) error {
+func (d *Driver) SyncStream(s cupool.StreamHandle) error {
 	defer d.mu.Unlock()
 	if err := d.enter("SyncStream"); err != nil {
 		return err
@@ -251,7 +269,7 @@ func (d *countingDriver) SyncStream(s cupool.StreamHandle) error {
 	return nil
 }
 
-func (d *countingDriver) NewEvent() (cupool.EventHandle, error) {
+func (d *Driver) NewEvent() (cupool.EventHandle, error) {
 	defer d.mu.Unlock()
 	if err := d.enter("NewEvent"); err != nil {
 		return 0, err
@@ -262,7 +280,7 @@ func (d *countingDriver) NewEvent() (cupool.EventHandle, error) {
 	return h, nil
 }
 
-func (d *countingDriver) DestroyEvent(e cupool.EventHandle) error {
+func (d *Driver) DestroyEvent(e cupool.EventHandle) error {
 	defer d.mu.Unlock()
 	if err := d.enter("DestroyEvent"); err != nil {
 		return err
@@ -271,7 +289,7 @@ func (d *countingDriver) DestroyEvent(e cupool.EventHandle) error {
 	return nil
 }
 
-func (d *countingDriver) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error {
+func (d *Driver) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error {
 	defer d.mu.Unlock()
 	if err := d.enter("RecordEvent"); err != nil {
 		return err
@@ -281,7 +299,7 @@ func (d *countingDriver) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle
 	return nil
 }
 
-func (d *countingDriver) QueryEvent(e cupool.EventHandle) (bool, error) {
+func (d *Driver) QueryEvent(e cupool.EventHandle) (bool, error) {
 	defer d.mu.Unlock()
 	if err := d.enter("QueryEvent"); err != nil {
 		return false, err
@@ -290,7 +308,7 @@ func (d *countingDriver) QueryEvent(e cupool.EventHandle) (bool, error) {
 	return at.on == nil || at.on.done >= at.at, nil
 }
 
-func (d *countingDriver) SyncEvent(e cupool.EventHandle) error {
+func (d *Driver) SyncEvent(e cupool.EventHandle) error {
 	defer d.mu.Unlock()
 	if err := d.enter("SyncEvent"); err != nil {
 		return err
@@ -301,27 +319,27 @@ func (d *countingDriver) SyncEvent(e cupool.EventHandle) error {
 	return nil
 }
 
-func (d *countingDriver) StreamWaitEvent(s cupool.StreamHandle, _ cupool.EventHandle) error {
+func (d *Driver) StreamWaitEvent(s cupool.StreamHandle, _ cupool.EventHandle) error {
 	return d.submit("StreamWaitEvent", s)
 }
 
-func (d *countingDriver) Copy(_, _ cupool.Ptr, _ int64, s cupool.StreamHandle) error {
+func (d *Driver) Copy(_, _ cupool.Ptr, _ int64, s cupool.StreamHandle) error {
 	return d.submit("Copy", s)
 }
 
-func (d *countingDriver) CopyIn(_ cupool.Ptr, _ []byte, s cupool.StreamHandle) error {
+func (d *Driver) CopyIn(_ cupool.Ptr, _ []byte, s cupool.StreamHandle) error {
 	return d.submit("CopyIn", s)
 }
 
-func (d *countingDriver) CopyOut(_ []byte, _ cupool.Ptr, s cupool.StreamHandle) error {
+func (d *Driver) CopyOut(_ []byte, _ cupool.Ptr, s cupool.StreamHandle) error {
 	return cmp.Or(d.submit("CopyOut", s), d.SyncStream(s))
 }
 
-func (d *countingDriver) Memset(_ cupool.Ptr, _ byte, _ int64, s cupool.StreamHandle) error {
+func (d *Driver) Memset(_ cupool.Ptr, _ byte, _ int64, s cupool.StreamHandle) error {
 	return d.submit("Memset", s)
 }
 
-func (d *countingDriver) Close() error {
+func (d *Driver) Close() error {
 	defer d.mu.Unlock()
 	err := d.enter("Close")
 	d.closed = true

@@ -7,11 +7,9 @@ import (
 	"math"
 	"math/cmplx"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"runtime"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,7 +18,8 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/fardev"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Poisoned is a Pool that fills memory with 0xFF, a NaN in every float type,
@@ -83,14 +82,14 @@ func New(t testing.TB, far bool, opts ...cupool.EngineOption) *Bench {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	if far {
-		d = fardev.Driver{Driver: d}
+		d = pooltest.Far{Driver: d}
 	}
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
 	e, err := cupool.NewEngine(Poisoned{c}, opts...)
 	require.NoError(t, err)
-	return &Bench{Engine: e, Pool: c, T: t, Rand: NewSeeded(t), Far: far}
+	return &Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t), Far: far}
 }
 
 // NewGPU, of builds with the tag gpu, returns an engine that computes on a
@@ -126,21 +125,6 @@ func (e *Bench) Host(t tensor.Tensor) *tensor.Dense {
 
 // FreeAll frees tensors.
 func (e *Bench) FreeAll(ts ...tensor.Tensor) { require.NoError(e.T, e.FreeTensor(ts...)) }
-
-// NewSeeded returns a generator whose seed is printed when the test fails, and
-// may be given in CUPOOL_SEED.
-func NewSeeded(t testing.TB) *rand.Rand {
-	seed, err := strconv.ParseUint(os.Getenv("CUPOOL_SEED"), 10, 64)
-	if err != nil {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // Special are values that operations treat in ways of their own.
 var Special = []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1, -1}

@@ -1,12 +1,8 @@
-// Package allocbound holds parsers to what they may allocate for an input: in
-// tests and fuzz targets.
-package allocbound
+package testkit
 
 import (
 	"runtime"
 	"testing"
-
-	"github.com/cupool/cupool/internal/testlevel"
 )
 
 // Allocated returns how many bytes f allocates, whether or not they stay in
@@ -19,13 +15,13 @@ func Allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// Require fails the test when f allocates more than fixed bytes and factor more
+// RequireAllocates fails the test when f allocates more than fixed bytes and factor more
 // for each of the n bytes of its input. f is called again where it does, as
 // other goroutines may have allocated meanwhile.
-func Require(t testing.TB, fixed, factor int64, n int, f func()) {
+func RequireAllocates(t testing.TB, fixed, factor int64, n int, f func()) {
 	t.Helper()
 	most := fixed + factor*int64(n)
-	if testlevel.Race {
+	if Race {
 		most *= 4 // a sync.Pool forgets at random then
 	}
 	var got int64

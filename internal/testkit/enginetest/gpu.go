@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/tensorop"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func init() { NewGPU = newGPU }
@@ -28,5 +29,5 @@ func newGPU(t testing.TB, opts ...cupool.EngineOption) *Bench {
 	if tensorop.Of(e).GPU() == nil {
 		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
 	}
-	return &Bench{Engine: e, Pool: c, T: t, Rand: NewSeeded(t), Far: true, GPU: true}
+	return &Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t), Far: true, GPU: true}
 }
