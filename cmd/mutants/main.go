@@ -46,6 +46,7 @@ func run() error {
 	flag.DurationVar(&o.slow, "slow", time.Minute, "leave out tests that take longer alone")
 	against := flag.String("against", "", "run the mutants that were killed in this `file`, which a run printed")
 	flag.StringVar(&o.renamed, "renamed", "", "words that changed since the file of -against was made, as `Old=New`, with commas")
+	flag.BoolVar(&o.every, "every", false, "run every test that reaches a mutant alone, and name all that fail: what each test is for")
 	flag.BoolVar(&o.list, "list", false, "print the mutants, and run none")
 	flag.Parse()
 	if flag.NArg() == 0 {
@@ -82,7 +83,7 @@ type options struct {
 	tags           string
 	jobs           int
 	slow           time.Duration
-	list           bool
+	list, every    bool
 	wanted         map[string]bool // keys; nil: a sample of all
 }
 
