@@ -507,7 +507,8 @@ func (cfg *Config) virtualMemory() (VirtualMemory, error) {
 // large_segment_size_mb, roundup_power2_divisions,
 // garbage_collection_threshold, per_process_memory_fraction,
 // expandable_segments (True is BackingVMM, False BackingSegments). The others
-// are fields of Config with sizes such as 512MiB. CUPOOL_MAX_SIZE,
+// are fields of Config by their names, as limit, max_split or wait_timeout, with sizes
+// such as 512MiB and times such as 30s. CUPOOL_MAX_SIZE,
 // CUPOOL_INITIAL_SIZE and CUPOOL_GROWTH_FACTOR say the same as the keys
 // max_size, initial_size and growth_factor.
 const AllocConf = "CUPOOL_ALLOC_CONF"

@@ -33,7 +33,10 @@ func TestParseAllocConf(t *testing.T) {
 		"sanitize_canaries:256,sanitize_poison:True,sanitize_quarantine:1G,sanitize_guard:True,sanitize_wait:True,zero_on_alloc:True,zero_on_free:True": {
 			Sanitize: cupool.Sanitizers{Canaries: 256, Poison: true, Quarantine: 1 << 30, Guard: true, Wait: true}, ZeroOnAlloc: true, ZeroOnFree: true},
 		"magazine_bytes:none,history_events:4096,history_sample_bytes:512K": {MagazineBytes: -1, History: &cupool.History{Events: 4096, SampleBytes: 512 << 10}},
-		"history_sample_bytes:0":               {},
+		"history_sample_bytes:0": {},
+		"limit:100MiB,fraction:0.5,divisions:8,max_split:512M,max_non_split_rounding:1M,large_segment:32M,wait_timeout:30s": { // fields by their names
+			Limit: 100 * mib, Fraction: 0.5, Divisions: cupool.SameDivisions(8), MaxSplit: 512 * mib, MaxNonSplitRounding: mib, LargeSegment: 32 * mib, WaitTimeout: 30 * time.Second},
+		"limit:1G,max_size:1G":                 {Limit: 1 << 30},
 		"backing:vmm,expandable_segments:True": {Backing: cupool.BackingVMM}, // says the same
 	} {
 		got, err := cupool.ParseAllocConf(conf)
@@ -47,15 +50,16 @@ func TestParseAllocConfErrors(t *testing.T) {
 	for conf, want := range map[string]struct{ field, reason string }{
 		"max_split_size":                    {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
 		"decay:1s,":                         {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
-		"max_split_size_bytes:512":          {"CUPOOL_ALLOC_CONF", "is no key; the keys are backing, decay, expandable_segments,"},
+		"max_split_size_bytes:512":          {"CUPOOL_ALLOC_CONF", "is no key, did you mean max_split_size_mb? The keys are backing, decay, divisions,"},
+		"limt:1G":                           {"CUPOOL_ALLOC_CONF", "is no key, did you mean limit?"},
 		"backend:cudaMallocAsync":           {"CUPOOL_ALLOC_CONF", "is no key"},
 		"Decay:1s":                          {"CUPOOL_ALLOC_CONF", "is no key"},
 		"max_split_size_mb:0":               {"max_split_size_mb", "whole number of MiB, at least 1"},
 		"max_split_size_mb:1.5":             {"max_split_size_mb", "whole number of MiB, at least 1"},
 		"max_split_size_mb:9999999999999":   {"max_split_size_mb", "whole number of MiB"},
-		"max_split_size_mb:19":              {"max_split_size_mb", "must be at least large_segment_size_mb (20 MiB)"},
+		"max_split_size_mb:19":              {"max_split_size_mb", "must be at least large_segment (20 MiB)"},
 		"large_segment_size_mb:8":           {"large_segment_size_mb", "at least large_limit (10 MiB)"},
-		"max_non_split_rounding_mb:32":      {"max_non_split_rounding_mb", "needs max_split_size_mb"},
+		"max_non_split_rounding_mb:32":      {"max_non_split_rounding_mb", "needs max_split"},
 		"garbage_collection_threshold:1":    {"garbage_collection_threshold", "in (0, 1)"},
 		"garbage_collection_threshold:most": {"garbage_collection_threshold", "a number in (0, 1)"},
 		"per_process_memory_fraction:1.01":  {"per_process_memory_fraction", "in (0, 1]"},
@@ -69,7 +73,7 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"decay:1":                           {"decay", "a duration such as 10s"},
 		"decay:1ms":                         {"decay", "at least 50ms"},
 		"growth_factor:0.5":                 {"growth_factor", "from 1 to 64"},
-		"min_block:1000":                    {"min_block", "a power of two, from 256, which CUDA aligns memory to, to small_limit (1 MiB), that divides small_segment (2 MiB), large_segment_size_mb (20 MiB) and segment_rounding (2 MiB)"},
+		"min_block:1000":                    {"min_block", "a power of two, from 256, which CUDA aligns memory to, to small_limit (1 MiB), that divides small_segment (2 MiB), large_segment (20 MiB) and segment_rounding (2 MiB)"},
 		"history_events:few":                {"history_events", "a whole number"},
 		"history_events:16777217":           {"history_events", "from 0 to 16777216"},
 		"magazine_bytes:some":               {"magazine_bytes", `or "none"`},
@@ -78,7 +82,7 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"backing:vmm,expandable_segments:False":            {"expandable_segments", "contradicts backing = vmm"},
 		"expandable_segments:True,max_split_size_mb:512":   {"max_split_size_mb", "is for segments, not for backing vmm"},
 		"strategy:power-of-two,roundup_power2_divisions:8": {"roundup_power2_divisions", "must not be set with strategy power-of-two"},
-		"max_size:1G,initial_size:2G":                      {"initial_size", "must not be larger than max_size (1 GiB)"},
+		"max_size:1G,initial_size:2G":                      {"initial_size", "must not be larger than limit (1 GiB)"},
 	} {
 		_, err := cupool.ParseAllocConf(conf)
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig, conf)
@@ -125,13 +129,13 @@ func TestConfigFromEnv(t *testing.T) {
 		{Field: "Strategy", Key: "strategy", Value: "segregated", Source: cupool.SourceProgram, Unused: "CUPOOL_ALLOC_CONF=first-fit"},
 		{Field: "Decay", Key: "decay", Value: "10s", Source: cupool.SourceProgram},
 		{Field: "SmallLimit", Key: "small_limit", Value: "512K", Source: cupool.SourceProgram},
-		{Field: "MaxSplit", Key: "max_split_size_mb", Value: "512", Source: cupool.AllocConf},
-		{Field: "Limit", Key: "max_size", Value: "2G", Source: "CUPOOL_MAX_SIZE"},
+		{Field: "MaxSplit", Key: "max_split", Value: "512M", Source: cupool.AllocConf},
+		{Field: "Limit", Key: "limit", Value: "2G", Source: "CUPOOL_MAX_SIZE"},
 		{Field: "InitialSize", Key: "initial_size", Value: "64M", Source: "CUPOOL_INITIAL_SIZE"},
 		{Field: "GrowthFactor", Key: "growth_factor", Value: "2", Source: "CUPOOL_GROWTH_FACTOR"},
-		{Field: "LargeSegment", Key: "large_segment_size_mb", Value: "20", Source: cupool.SourceDefault},
-		{Field: "Divisions", Key: "roundup_power2_divisions", Value: "8", Source: cupool.SourceDefault}, // of segregated
-		{Field: "Backing", Key: "backing", Value: "segments", Source: cupool.SourceDefault},             // for MaxSplit
+		{Field: "LargeSegment", Key: "large_segment", Value: "20M", Source: cupool.SourceDefault},
+		{Field: "Divisions", Key: "divisions", Value: "8", Source: cupool.SourceDefault},    // of segregated
+		{Field: "Backing", Key: "backing", Value: "segments", Source: cupool.SourceDefault}, // for MaxSplit
 		{Field: "MagazineBytes", Key: "magazine_bytes", Value: "256M", Source: cupool.SourceDefault},
 	} {
 		require.Equal(t, want, by[want.Field])

@@ -225,7 +225,7 @@ func ExampleConfigFromEnv() {
 	// Output:
 	// Limit = 1G of CUPOOL_MAX_SIZE
 	// GarbageCollectionThreshold = 0.5 of a flag, not CUPOOL_ALLOC_CONF=0.8
-	// MaxSplit = 256 of CUPOOL_ALLOC_CONF
+	// MaxSplit = 256M of CUPOOL_ALLOC_CONF
 	// cupool: invalid configuration: max_size in CUPOOL_MAX_SIZE = lots: must be a size such as 512MiB or 2G
 }
 

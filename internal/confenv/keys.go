@@ -11,9 +11,11 @@ var (
 const segments, virtual = 1, 2 // indexes in Backings
 
 // Keys are the keys of cupool.Config. Names of PyTorch's options have PyTorch's
-// meaning.
+// meaning. A field's key by its own name is its first.
 var Keys = []Key{
+	{"Limit", "limit", Bytes, ""},
 	{"Limit", "max_size", Bytes, "CUPOOL_MAX_SIZE"},
+	{"Fraction", "fraction", Number("a number in (0, 1]"), ""},
 	{"Fraction", "per_process_memory_fraction", Number("a number in (0, 1]"), ""},
 	{"SoftLimit", "soft_limit", Bytes, ""},
 	{"TrimOldest", "trim_oldest", Bool, ""},
@@ -24,13 +26,17 @@ var Keys = []Key{
 	{"Backing", "backing", Names(Backings), ""},
 	{"Backing", "expandable_segments", Switch(virtual, segments), ""},
 	{"Strategy", "strategy", Names(Strategies), ""},
+	{"Divisions", "divisions", Parsed("a power of two, or a list such as [256:1,512:2,1024:4,>:8]", sizeclass.ParseDivisions), ""},
 	{"Divisions", "roundup_power2_divisions", Parsed("a power of two, or a list such as [256:1,512:2,1024:4,>:8]", sizeclass.ParseDivisions), ""},
 	{"MinBlock", "min_block", Bytes, ""},
 	{"MinSplit", "min_split", Bytes, ""},
+	{"MaxSplit", "max_split", Bytes, ""},
 	{"MaxSplit", "max_split_size_mb", Mebibytes, ""},
+	{"MaxNonSplitRounding", "max_non_split_rounding", Bytes, ""},
 	{"MaxNonSplitRounding", "max_non_split_rounding_mb", Mebibytes, ""},
 	{"SmallLimit", "small_limit", Bytes, ""},
 	{"SmallSegment", "small_segment", Bytes, ""},
+	{"LargeSegment", "large_segment", Bytes, ""},
 	{"LargeSegment", "large_segment_size_mb", Mebibytes, ""},
 	{"LargeLimit", "large_limit", Bytes, ""},
 	{"SegmentRounding", "segment_rounding", Bytes, ""},
@@ -42,6 +48,7 @@ var Keys = []Key{
 	{"Sanitize.Wait", "sanitize_wait", Bool, ""},
 	{"ZeroOnAlloc", "zero_on_alloc", Bool, ""},
 	{"ZeroOnFree", "zero_on_free", Bool, ""},
+	{"WaitTimeout", "wait_timeout", Duration, ""},
 	{"History.Events", "history_events", Count, ""},
 	{"History.SampleBytes", "history_sample_bytes", Bytes, ""},
 }
