@@ -3,13 +3,16 @@ package gorgoniavm_test
 import (
 	"io"
 	"log/slog"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
 // denseLayer is rectify(x·w + b), or that without b or without rectify.
@@ -36,16 +39,29 @@ func newDense(layers func(m *model, x *G.Node) *G.Node) func() *model {
 	}
 }
 
-// fusedModels are graphs with dense layers, and how many are computed in one
-// step, forward and back.
-var fusedModels = map[string]struct {
-	build         func() *model
-	forward, back int
+// fused is a graph with operations that are computed together.
+type fused struct {
+	build func() *model
+	n     []int // how many of each step there are
+}
+
+// fusions are graphs with fused steps, by the steps that are counted.
+var fusions = map[string]struct {
+	steps  []program.Step
+	graphs map[string]fused
 }{
-	"mlp": {func() *model { return newMLP(16, 20, 30, 20, 10) }, 3, 3},
+	"layers":         {[]program.Step{program.Linear, program.LinearBack}, fusedLayers},
+	"convolutions":   {[]program.Step{program.ConvForward, program.ConvBack, program.Rectify, program.RectifyBack}, fusedConvs},
+	"normalizations": {[]program.Step{program.NormForward, program.NormBack, program.Rectify, program.RectifyBack}, fusedNorms},
+	"losses":         {[]program.Step{program.LossBack}, fusedLosses},
+}
+
+// fusedLayers are graphs with dense layers.
+var fusedLayers = map[string]fused{
+	"mlp": {func() *model { return newMLP(16, 20, 30, 20, 10) }, []int{3, 3}},
 	"rectified": {newDense(func(m *model, x *G.Node) *G.Node {
 		return m.denseLayer(m.denseLayer(x, 1, 7, true, true), 2, 4, true, true)
-	}), 2, 2},
+	}), []int{2, 2}},
 	// Sums of nothing but zeros, at which Rectify has the slope 1.
 	"exactly zero": {newDense(func(m *model, x *G.Node) *G.Node {
 		h := m.denseLayer(x, 1, 7, true, true)
@@ -53,46 +69,27 @@ var fusedModels = map[string]struct {
 			panic(err)
 		}
 		return G.Must(G.Add(m.denseLayer(h, 2, 4, false, false), m.param("shift", 9, 6, 4)))
-	}), 1, 2},
+	}), []int{1, 2}},
 	"without a bias": {newDense(func(m *model, x *G.Node) *G.Node {
 		return m.denseLayer(m.denseLayer(x, 1, 7, false, true), 2, 4, false, false)
-	}), 1, 2},
+	}), []int{1, 2}},
 	"a sum that is read too": {newDense(func(m *model, x *G.Node) *G.Node {
 		h := m.denseLayer(x, 1, 4, true, false)
 		return G.Must(G.Add(h, m.denseLayer(G.Must(G.Rectify(h)), 2, 4, true, false)))
-	}), 2, 2},
+	}), []int{2, 2}},
 	"a layer that is read twice": {newDense(func(m *model, x *G.Node) *G.Node {
 		h := m.denseLayer(x, 1, 4, true, true)
 		return G.Must(G.Add(m.denseLayer(h, 2, 4, true, true), m.denseLayer(h, 3, 4, true, true)))
-	}), 3, 3},
+	}), []int{3, 3}},
 	"one matrix for two layers": {newDense(func(m *model, x *G.Node) *G.Node {
 		w := m.param("w", 2, 5, 5)
 		h := G.Must(G.Rectify(G.Must(G.Mul(x, w))))
 		return G.Must(G.Add(G.Must(G.Mul(h, w)), G.Must(G.Mul(x, w))))
-	}), 0, 2},
+	}), []int{0, 2}},
 	"a residual": {newDense(func(m *model, x *G.Node) *G.Node {
 		h := m.denseLayer(x, 1, 5, true, true)
 		return G.Must(G.Add(h, m.denseLayer(h, 2, 5, true, true)))
-	}), 2, 2},
-}
-
-// Fused layers have the values and gradients that the tape machine has.
-func TestFusedLayers(t *testing.T) {
-	for name, c := range fusedModels {
-		t.Run(name, func(t *testing.T) {
-			m := c.build()
-			want := m.tape(t, 3)
-			e, a := newFarMeter(t)
-			vm := open(t, m, e)
-			forward, back := gorgoniavm.FusedLayers(vm)
-			require.Equal(t, []int{c.forward, c.back}, []int{forward, back})
-			nearAll(t, want, m.train(t, e, vm, 3))
-			require.NoError(t, vm.RunAll())
-			live := a.live
-			require.NoError(t, vm.RunAll())
-			require.Equal(t, live, a.live)
-		})
-	}
+	}), []int{2, 2}},
 }
 
 // What a program wants to see is computed by itself.
@@ -132,8 +129,8 @@ func TestWhatIsNotFused(t *testing.T) {
 				opts = c.options(sum)
 			}
 			vm := open(t, m, e, opts...)
-			forward, back := gorgoniavm.FusedLayers(vm)
-			require.Equal(t, []int{c.forward, c.back}, []int{forward, back})
+			steps := gorgoniavm.Steps(vm)
+			require.Equal(t, []int{c.forward, c.back}, []int{steps[program.Linear], steps[program.LinearBack]})
 			nearAll(t, want, m.train(t, e, vm, 2))
 		})
 	}
@@ -161,21 +158,84 @@ func newScaled(t testing.TB) *scaled {
 	return s
 }
 
-// The gradient of a product with scalars is one of scalars, repeated: no tensor
-// that is scaled.
-func TestScaledScalars(t *testing.T) {
-	for name, newEngine := range engines {
-		t.Run(name, func(t *testing.T) {
-			e, _ := newEngine(t)
-			s := newScaled(t)
-			vm, err := gorgoniavm.New(s.g, e, gorgoniavm.Gradients(s.x))
-			require.NoError(t, err)
-			require.NoError(t, vm.RunAll())
-			require.Equal(t, float32(30), s.sum.Value().Data())
-			g, err := s.x.Grad()
-			require.NoError(t, err)
-			require.Equal(t, []float32{2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0}, data(t, e, g))
-			require.NoError(t, vm.Close())
-		})
+// Whichever value a program wants to see, it sees the one that is computed
+// where nothing is fused, and all else stays.
+func TestFusedAroundAValue(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		if d.exact || d.records {
+			t.Skip("nothing is fused, or recorded in one run")
+		}
+		e, _ := d.open(t)
+		few := math.MaxInt
+		if d.computes {
+			few = 15 // of the values, a random choice
+		}
+		requireKept(t, e, keptConvs(), few)
+		requireKept(t, e, fusedNorms["rectified"].build(), few)
+	})
+}
+
+func keptConvs() *model {
+	return newConvs(func(m *model, x *G.Node) *G.Node {
+		h := square(3, 1, 1, true, true).of(m, x, 1, 4)
+		return square(3, 0, 1, false, true).of(m, h, 2, 3)
+	})()
+}
+
+func requireKept(t *testing.T, e *cupool.Engine, m *model, few int) {
+	t.Helper()
+	traced, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...), gorgoniavm.TraceValues())
+	require.NoError(t, err)
+	require.NoError(t, traced.RunAll())
+	want, seen := numbersOf(t, e, m), make(map[*G.Node][]float64)
+	for _, n := range m.g.AllNodes() {
+		if n.Op() != nil && !n.IsScalar() {
+			seen[n] = widen(data(t, e, n.Value()))
+		}
 	}
+	require.NoError(t, traced.Close())
+	require.Greater(t, len(seen), 30)
+	for n, value := range seen {
+		if few--; few < 0 {
+			break
+		}
+		for _, w := range m.weights {
+			G.WithGrad(tensor.New(tensor.Of(w.Dtype()), tensor.WithShape(w.Shape()...)))(w)
+		}
+		vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...), gorgoniavm.Keep(n))
+		require.NoError(t, err)
+		require.NoError(t, vm.RunAll(), n.Name())
+		require.InDeltaSlice(t, value, widen(data(t, e, n.Value())), 1e-3, n.Name())
+		for name, g := range numbersOf(t, e, m) {
+			require.InDeltaSlice(t, want[name], g, 1e-3, "%s with %s kept", name, n.Name())
+		}
+		require.NoError(t, vm.Close())
+	}
+}
+
+// numbersOf returns the cost of a model and its gradients.
+func numbersOf(t *testing.T, e *cupool.Engine, m *model) map[string][]float64 {
+	t.Helper()
+	all := map[string][]float64{"cost": widen(m.cost.Value().Data())}
+	for _, w := range m.weights {
+		g, err := w.Grad()
+		require.NoError(t, err)
+		all[w.Name()] = widen(data(t, e, g))
+	}
+	return all
+}
+
+func widen(data any) (wide []float64) {
+	switch x := data.(type) {
+	case float32:
+		return []float64{float64(x)}
+	case float64:
+		return []float64{x}
+	case []float64:
+		return append(wide, x...)
+	}
+	for _, x := range data.([]float32) {
+		wide = append(wide, float64(x))
+	}
+	return wide
 }

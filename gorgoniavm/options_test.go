@@ -2,9 +2,9 @@ package gorgoniavm_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,7 +43,7 @@ func (c *chain) run(t *testing.T, e *cupool.Engine, opts ...gorgoniavm.Option) *
 }
 
 func TestKept(t *testing.T) {
-	for _, far := range []bool{false, true} {
+	everywhere(t, func(t *testing.T, d device) {
 		for _, c := range []struct {
 			name         string
 			opt          func(c *chain) []gorgoniavm.Option
@@ -54,10 +54,7 @@ func TestKept(t *testing.T) {
 			{"all", func(c *chain) []gorgoniavm.Option { return []gorgoniavm.Option{gorgoniavm.TraceValues()} }, true, true},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				e, a := newMeter(t)
-				if far {
-					e, a = newFarMeter(t)
-				}
+				e, a := d.open(t)
 				ch := newChain()
 				vm := ch.run(t, e, c.opt(ch)...)
 				assert.Equal(t, float32(100), ch.sum.Value().Data(), "scalars are always kept")
@@ -79,7 +76,7 @@ func TestKept(t *testing.T) {
 				assert.Zero(t, a.live)
 			})
 		}
-	}
+	})
 }
 
 // Roots and gradients that are not bound are kept without being asked for.
@@ -117,32 +114,27 @@ func TestBindDualValues(t *testing.T) {
 		require.NoError(t, err)
 		return data(t, e, g)
 	}
-	for name, newEngine := range map[string]func(testing.TB) (*cupool.Engine, *meter){
-		"near": func(t testing.TB) (*cupool.Engine, *meter) { return newMeter(t) }, "far": newFarMeter,
-	} {
-		t.Run(name, func(t *testing.T) {
-			e, a := newEngine(t)
-			c := newChain()
-			_, err := G.Grad(c.sum, c.x)
-			require.NoError(t, err)
-			host := c.x.Value()
-			vm := c.run(t, e, gorgoniavm.BindDualValues())
-			assert.Equal(t, []float32{3, 12, 27, 48}, grad(t, e, c.x))
-			require.NoError(t, vm.RunAll())
-			assert.Equal(t, []float32{6, 24, 54, 96}, grad(t, e, c.x), "gradients add up")
-			assert.Equal(t, name == "far", c.x.Value() != host, "weights move to a device")
-			require.NoError(t, vm.Close())
-			assert.Equal(t, []float32{6, 24, 54, 96}, grad(t, e, c.x), "Close leaves a copy")
+	everywhere(t, func(t *testing.T, d device) {
+		e, a := d.open(t)
+		c := newChain()
+		_, err := G.Grad(c.sum, c.x)
+		require.NoError(t, err)
+		host := c.x.Value()
+		vm := c.run(t, e, append(d.options, gorgoniavm.BindDualValues())...)
+		assert.Equal(t, []float32{3, 12, 27, 48}, grad(t, e, c.x))
+		require.NoError(t, vm.RunAll())
+		assert.Equal(t, []float32{6, 24, 54, 96}, grad(t, e, c.x), "gradients add up")
+		assert.Equal(t, !d.exact, c.x.Value() != host, "weights move to a device")
+		require.NoError(t, vm.Close())
+		assert.Equal(t, []float32{6, 24, 54, 96}, grad(t, e, c.x), "Close leaves a copy")
 
-			again, err := gorgoniavm.New(c.g, e, gorgoniavm.BindDualValues(c.x))
-			require.NoError(t, err)
-			require.NoError(t, again.RunAll())
-			assert.Equal(t, []float32{9, 36, 81, 144}, grad(t, e, c.x), "a later VM goes on")
-			require.NoError(t, again.Close())
-			assert.Equal(t, []float32{1, 2, 3, 4}, c.x.Value().Data(), "Close brings weights back")
-			assert.Zero(t, a.live)
-		})
-	}
+		again := d.vm(t, c.g, e, gorgoniavm.BindDualValues(c.x))
+		require.NoError(t, again.RunAll())
+		assert.Equal(t, []float32{9, 36, 81, 144}, grad(t, e, c.x), "a later VM goes on")
+		require.NoError(t, again.Close())
+		assert.Equal(t, []float32{1, 2, 3, 4}, c.x.Value().Data(), "Close brings weights back")
+		assert.Zero(t, a.live)
+	})
 }
 
 // A gradient of an inner node is bound when it is asked for.
@@ -156,29 +148,6 @@ func TestBindInnerNode(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []float32{1, 1, 1, 1}, data(t, e, g))
 	assert.Equal(t, []float32{1, 8, 27, 64}, data(t, e, c.cube.Value()))
-}
-
-func TestEvalMode(t *testing.T) {
-	e, _ := newMeter(t)
-	g := G.NewGraph()
-	x := G.NewMatrix(g, tensor.Float32, G.WithShape(100, 10), G.WithName("x"), G.WithInit(G.Ones()))
-	y := G.Must(G.Dropout(x, 0.5))
-	for _, c := range []struct {
-		name  string
-		opts  []gorgoniavm.Option
-		zeros bool
-	}{{"train", nil, true}, {"evaluate", []gorgoniavm.Option{gorgoniavm.EvalMode()}, false}, {"train again", nil, true}} {
-		t.Run(c.name, func(t *testing.T) {
-			vm, err := gorgoniavm.New(g, e, c.opts...)
-			require.NoError(t, err)
-			require.NoError(t, vm.RunAll())
-			numbers := data(t, e, y.Value()).([]float32)
-			assert.Equal(t, c.zeros, slices.Contains(numbers, 0))
-			assert.Equal(t, c.zeros, slices.Contains(numbers, 2), "what is left weighs more")
-			assert.Equal(t, c.zeros, vm.Fallbacks()["*gorgonia.dropoutOp"] == 1)
-			require.NoError(t, vm.Close())
-		})
-	}
 }
 
 func TestWatch(t *testing.T) {
@@ -237,4 +206,29 @@ func TestWatchNumbers(t *testing.T) {
 			require.NoError(t, vm.Close())
 		})
 	}
+}
+
+// Gradients that are not bound are the same, of one run, and move weights as
+// those do that are.
+func TestGradients(t *testing.T) {
+	bound, free := newMLP(16, 20, 30, 10), newMLP(16, 20, 30, 10)
+	eng, _ := newMeter(t)
+	vm, err := gorgoniavm.New(bound.g, eng, gorgoniavm.BindDualValues(bound.weights...))
+	require.NoError(t, err)
+	other, err := gorgoniavm.New(free.g, eng, gorgoniavm.Gradients(free.weights...))
+	require.NoError(t, err)
+	zeroing, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{LearnRate: 0.01})
+	require.NoError(t, err)
+	keeping, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{LearnRate: 0.01}, gorgoniavm.KeepGradients())
+	require.NoError(t, err)
+	for range 5 {
+		require.NoError(t, vm.RunAll())
+		require.NoError(t, other.RunAll())
+		require.Equal(t, bits(bound.cost.Value().Data()), bits(free.cost.Value().Data()))
+		require.NoError(t, zeroing.Step(G.NodesToValueGrads(bound.weights)))
+		require.NoError(t, keeping.Step(G.NodesToValueGrads(free.weights)))
+	}
+	require.NoError(t, errors.Join(vm.Close(), other.Close(), zeroing.Close(), keeping.Close()))
+	_, err = gorgoniavm.New(free.g, eng, gorgoniavm.Gradients(bound.weights...))
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 }

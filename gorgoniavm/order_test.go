@@ -36,9 +36,11 @@ func TestPrune(t *testing.T) {
 	assert.Len(t, all, nodes)
 	assert.Len(t, executed(t, m, gorgoniavm.BindDualValues()), nodes)
 	assert.Len(t, executed(t, m, gorgoniavm.BindDualValues(m.weights...), gorgoniavm.TraceValues()), nodes)
-	few := executed(t, m, gorgoniavm.BindDualValues(m.weights...))
-	assert.Less(t, len(few), nodes)
-	assert.Less(t, products(few), products(all), "the gradient of the images")
+	for _, wanted := range []gorgoniavm.Option{gorgoniavm.BindDualValues(m.weights...), gorgoniavm.Gradients(m.weights...)} {
+		few := executed(t, m, wanted)
+		assert.Less(t, len(few), nodes)
+		assert.Less(t, products(few), products(all), "the gradient of the images")
+	}
 
 }
 

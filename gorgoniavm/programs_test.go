@@ -10,13 +10,12 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/gorgoniavm"
 )
 
-// A program does with a machine what one of Gorgonia's examples does, on little
+// An example does with a machine what one of Gorgonia's examples does, on little
 // data, and returns what it would print. bench/programs.sh runs the examples
 // themselves.
-type program func(t *testing.T, e *cupool.Engine, machine maker) []float64
+type example func(t *testing.T, e *cupool.Engine, machine maker) []float64
 
 // A maker makes a machine that computes outputs of a graph.
 type maker func(t *testing.T, e *cupool.Engine, g *G.ExprGraph, outputs G.Nodes) programVM
@@ -28,7 +27,7 @@ type programVM interface {
 	Set(a, b *G.Node) error
 }
 
-var programs = map[string]program{
+var programs = map[string]example{
 	"logisticregression":  logisticRegression,
 	"stacked_autoencoder": stackedAutoencoder,
 	"charRNN":             characters,
@@ -41,23 +40,23 @@ func withTape(t *testing.T, _ *cupool.Engine, g *G.ExprGraph, outputs G.Nodes) p
 	return G.NewTapeMachine(g, G.WithPrecompiled(prog, places))
 }
 
-func withVM(t *testing.T, e *cupool.Engine, g *G.ExprGraph, outputs G.Nodes) programVM {
-	vm, err := gorgoniavm.New(g.ExactSubgraphRoots(outputs...), e)
-	require.NoError(t, err)
-	return vm
+func (d device) withVM(t *testing.T, e *cupool.Engine, g *G.ExprGraph, outputs G.Nodes) programVM {
+	return d.vm(t, g.ExactSubgraphRoots(outputs...), e)
 }
 
 // TestPrograms: the machines give programs the same numbers.
 func TestPrograms(t *testing.T) {
-	for name, run := range programs {
-		want := run(t, nil, withTape)
-		for place, newEngine := range engines {
-			t.Run(name+" "+place, func(t *testing.T) {
-				e, _ := newEngine(t)
-				require.InDeltaSlice(t, want, run(t, e, withVM), 1e-5)
+	everywhere(t, func(t *testing.T, d device) {
+		if d.records {
+			t.Skip("Gorgonia's solvers cannot move weights by gradients of a recording")
+		}
+		for name, run := range programs {
+			t.Run(name, func(t *testing.T) {
+				e, _ := d.open(t)
+				require.InDeltaSlice(t, run(t, nil, withTape), run(t, e, d.withVM), 1e-4)
 			})
 		}
-	}
+	})
 }
 
 // random makes a tensor of numbers that a seed gives.

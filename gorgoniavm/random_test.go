@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cupool/cupool"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	G "gorgonia.org/gorgonia"
@@ -68,84 +70,69 @@ func requireDropped(t *testing.T, drop float64, run []any) {
 	require.InDelta(t, drop, float64(zeros)/float64(len(y)), 6*math.Sqrt(drop*(1-drop)/float64(len(y))))
 }
 
-// VMs with one seed draw the same numbers, new ones in each run, and others with
-// another seed. Gradients go where the values went.
+// VMs with one seed draw the same numbers on every device, new ones in each run, and
+// others with another seed. Gradients go where the values went.
 func TestWithSeed(t *testing.T) {
-	const seed = 42
-	var first []any
-	for name, newEngine := range engines {
-		t.Run(name, func(t *testing.T) {
-			e, _ := newEngine(t)
-			runs := make([][]any, 3)
-			for i, s := range []uint64{seed, seed, seed + 1} {
-				d := newDropped(t, 0.3)
-				vm, err := gorgoniavm.New(d.g, e, gorgoniavm.WithSeed(s), gorgoniavm.TraceValues())
-				require.NoError(t, err)
-				read := func(v G.Value) any { return data(t, e, v) }
-				runs[i] = d.run(t, vm, read)
-				requireDropped(t, 0.3, runs[i])
-				again := d.run(t, vm, read)
-				requireDropped(t, 0.3, again)
-				for j := range again {
-					require.NotEqual(t, runs[i][j], again[j])
-				}
-				require.NoError(t, vm.Close())
-			}
-			require.Equal(t, runs[0], runs[1])
-			for j := range runs[2] {
-				require.NotEqual(t, runs[0][j], runs[2][j])
-			}
-			if first == nil {
-				first = runs[0]
-			}
-			require.Equal(t, first, runs[0], "on every device")
-			uniform := runs[0][2].([]float32)
-			assert.GreaterOrEqual(t, slices.Min(uniform), float32(1))
-			assert.Less(t, slices.Max(uniform), float32(2))
-			assert.InDelta(t, 5, runs[0][3].([]float64)[0], 1)
-			assert.InDelta(t, 20, runs[0][4].([]float32)[0], 20)
-		})
+	const seed, runs = 42, 4
+	draw := func(t *testing.T, d device, e *cupool.Engine, opts ...gorgoniavm.Option) (all [][]any) {
+		x := newDropped(t, 0.3)
+		vm := d.vm(t, x.g, e, append(opts, gorgoniavm.TraceValues())...)
+		for range runs {
+			all = append(all, x.run(t, vm, func(v G.Value) any { return data(t, e, v) }))
+			requireDropped(t, 0.3, all[len(all)-1])
+		}
+		require.Equal(t, d.records, vm.Replays().Launches == runs-1, "%+v", vm.Replays())
+		require.NoError(t, vm.Close())
+		return all
 	}
-}
-
-// VMs without a seed differ.
-func TestSeedsDiffer(t *testing.T) {
-	for name, newEngine := range engines {
-		t.Run(name, func(t *testing.T) {
-			e, _ := newEngine(t)
-			var runs [2][]any
-			for i := range runs {
-				d := newDropped(t, 0.5)
-				vm, err := gorgoniavm.New(d.g, e, gorgoniavm.TraceValues())
-				require.NoError(t, err)
-				runs[i] = d.run(t, vm, func(v G.Value) any { return data(t, e, v) })
-				requireDropped(t, 0.5, runs[i])
-				require.NoError(t, vm.Close())
-			}
-			require.NotEqual(t, runs[0][0], runs[1][0])
-			require.NotEqual(t, runs[0][2], runs[1][2])
-		})
+	requireNew := func(t *testing.T, one, other []any) {
+		t.Helper()
+		for j := range one {
+			require.NotEqual(t, one[j], other[j])
+		}
 	}
+	var first [][]any
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		drawn := draw(t, d, e, gorgoniavm.WithSeed(seed))
+		for i := range runs - 1 {
+			requireNew(t, drawn[i], drawn[i+1])
+		}
+		if first == nil {
+			first = drawn
+		}
+		require.Equal(t, first, drawn)
+		requireNew(t, drawn[0], draw(t, d, e, gorgoniavm.WithSeed(seed+1))[0])
+		requireNew(t, draw(t, d, e)[0], draw(t, d, e)[0]) // of no seed
+	})
+	uniform := first[0][2].([]float32)
+	assert.GreaterOrEqual(t, slices.Min(uniform), float32(1))
+	assert.Less(t, slices.Max(uniform), float32(2))
+	assert.InDelta(t, 5, first[0][3].([]float64)[0], 1)
+	assert.InDelta(t, 20, first[0][4].([]float32)[0], 20)
 }
 
 // Without training, and with probability 0, dropout passes values on; the gradient
-// is gorgonia's.
+// is gorgonia's. A VM that trains drops again.
 func TestDropoutThatDropsNothing(t *testing.T) {
-	for name, newEngine := range engines {
-		t.Run(name, func(t *testing.T) {
-			for _, c := range []struct {
-				drop, grad float64
-				opts       []gorgoniavm.Option
-			}{{0, 0, nil}, {0.25, 4, []gorgoniavm.Option{gorgoniavm.EvalMode()}}} {
-				e, _ := newEngine(t)
-				d := newDropped(t, c.drop)
-				vm, err := gorgoniavm.New(d.g, e, append(c.opts, gorgoniavm.TraceValues(), gorgoniavm.WithSeed(1))...)
-				require.NoError(t, err)
-				run := d.run(t, vm, func(v G.Value) any { return data(t, e, v) })
-				require.Equal(t, slices.Repeat([]float32{1}, 1000), run[0])
-				require.Equal(t, slices.Repeat([]float32{float32(c.grad)}, 1000), run[1])
-				require.NoError(t, vm.Close())
+	everywhere(t, func(t *testing.T, d device) {
+		for _, c := range []struct {
+			drop, grad float64
+			opts       []gorgoniavm.Option
+		}{{0, 0, nil}, {0.25, 4, []gorgoniavm.Option{gorgoniavm.EvalMode()}}} {
+			e, _ := d.open(t)
+			x := newDropped(t, c.drop)
+			run := func(opts ...gorgoniavm.Option) []any {
+				vm := d.vm(t, x.g, e, append(opts, gorgoniavm.TraceValues())...)
+				defer func() { require.NoError(t, vm.Close()) }()
+				return x.run(t, vm, func(v G.Value) any { return data(t, e, v) })
 			}
-		})
-	}
+			numbers := run(c.opts...)
+			require.Equal(t, slices.Repeat([]float32{1}, 1000), numbers[0])
+			require.Equal(t, slices.Repeat([]float32{float32(c.grad)}, 1000), numbers[1])
+			if c.drop > 0 {
+				requireDropped(t, c.drop, run())
+			}
+		}
+	})
 }

@@ -2,14 +2,55 @@ package gorgoniavm_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	G "gorgonia.org/gorgonia"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
+
+// A device is where tests run.
+type device struct {
+	open     func(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter)
+	options  []gorgoniavm.Option // of its VMs
+	exact    bool                // it computes as Gorgonia does, to the bit
+	computes bool                // it has kernels, and leaves nothing to Gorgonia
+	records  bool                // VMs record their runs
+}
+
+// devices are all that tests run on. A build with the tag gpu adds a GPU.
+var devices = map[string]device{
+	"near": {open: newMeter, exact: true},
+	"far":  {open: newFarMeter},
+}
+
+// everywhere runs a test on each device.
+func everywhere(t *testing.T, f func(t *testing.T, d device)) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		t.Run(name, func(t *testing.T) { f(t, devices[name]) })
+	}
+}
+
+// vm returns a machine of the device's.
+func (d device) vm(t testing.TB, g *G.ExprGraph, e *cupool.Engine, opts ...gorgoniavm.Option) *gorgoniavm.VM {
+	t.Helper()
+	vm, err := gorgoniavm.New(g, e, slices.Concat(d.options, opts)...)
+	require.NoError(t, err)
+	return vm
+}
+
+// bound is vm for a model, whose gradients are bound. It is closed at the end of the test.
+func (d device) bound(t testing.TB, m *model, e *cupool.Engine, opts ...gorgoniavm.Option) *gorgoniavm.VM {
+	t.Helper()
+	return open(t, m, e, slices.Concat(d.options, opts)...)
+}
 
 // meter is an allocator that counts bytes as requested, fails when it is told
 // to, and fills memory with 0xFF, a NaN in every float type, when it is handed
@@ -82,15 +123,8 @@ func (m *meter) poison(b cupool.Block) error {
 	return errors.Join(s.Memset(b.Ptr(), 0xFF, b.Size()), s.Sync())
 }
 
-// newPool returns an engine on the host device, whose memory is poisoned. At
-// the end of the test nothing may be live.
-func newPool(t testing.TB) (*cupool.Engine, *cupool.Pool) {
-	t.Helper()
-	e, m := newMeter(t)
-	return e, m.Pool
-}
-
-// newMeter is newPool with the meter.
+// newMeter returns an engine on the host device, whose memory is poisoned. At the
+// end of the test nothing may be live.
 func newMeter(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
 	t.Helper()
 	return newMeterOn(t, nil, opts...)
@@ -108,22 +142,11 @@ func newMeterOn(t testing.TB, d cupool.Driver, opts ...cupool.EngineOption) (*cu
 	return e, m
 }
 
-// newPlainPool is newPool without the poison, for benchmarks.
-func newPlainPool(t testing.TB) *cupool.Engine {
-	t.Helper()
-	a, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, a.Close(), "leaks") })
-	e, err := cupool.NewEngine(a)
-	require.NoError(t, err)
-	return e
-}
-
 // newFarMeter is newMeter on a device whose memory the CPU cannot touch.
-func newFarMeter(t testing.TB) (*cupool.Engine, *meter) {
+func newFarMeter(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
 	t.Helper()
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return newMeterOn(t, pooltest.Far{Driver: d})
+	return newMeterOn(t, pooltest.Far{Driver: d}, opts...)
 }

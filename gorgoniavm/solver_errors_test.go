@@ -14,7 +14,7 @@ import (
 )
 
 func TestSolverConfigErrors(t *testing.T) {
-	eng, _ := newPool(t)
+	eng, _ := newMeter(t)
 	for _, m := range []gorgoniavm.Method{
 		nil,
 		gorgoniavm.SGD{LearnRate: -1},
@@ -38,7 +38,7 @@ func TestSolverConfigErrors(t *testing.T) {
 }
 
 func TestSolverStepErrors(t *testing.T) {
-	eng, _ := newPool(t)
+	eng, _ := newMeter(t)
 	matrix := func() *tensor.Dense { return tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(2, 3)) }
 	column, err := matrix().Slice(nil, tensor.S(1))
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestSolverStepErrors(t *testing.T) {
 
 // A model stays what it is.
 func TestSolverChangedModel(t *testing.T) {
-	eng, _ := newPool(t)
+	eng, _ := newMeter(t)
 	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
 	require.NoError(t, err)
 	one := &weight{name: "one", value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)}
@@ -108,4 +108,22 @@ func TestSolverOutOfMemory(t *testing.T) {
 	require.NoError(t, s.Step([]gorgonia.ValueGrad{w}))
 	require.NoError(t, s.Close())
 	require.NoError(t, pool.Close())
+}
+
+// Weights of another engine are not the solver's to move, where the device computes.
+func TestSolverOfAnotherEngine(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		if !d.computes {
+			t.Skip("the CPU moves them")
+		}
+		eng, pool := d.open(t)
+		other, err := cupool.NewEngine(pool)
+		require.NoError(t, err)
+		model := newModel(t, other, tensor.Float32, 1)
+		s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
+		require.NoError(t, err)
+		require.ErrorIs(t, s.Step(model), cupool.ErrNotSupported)
+		require.NoError(t, s.Close())
+		freeModel(t, other, model)
+	})
 }

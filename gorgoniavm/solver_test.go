@@ -183,37 +183,55 @@ var stock = map[string]struct {
 	},
 }
 
+// Every method moves weights on every device as Gorgonia's solvers do, takes no
+// memory of the pool after the first step, and zeroes the gradients.
 func TestSolversBesideGorgonias(t *testing.T) {
-	const steps, seed = 200, 3
+	const steps, seed = 50, 3
 	tolerance := map[tensor.Dtype]float64{tensor.Float64: 1e-10, tensor.Float32: 1e-4}
-	for name, c := range stock {
-		for dt, delta := range tolerance {
-			t.Run(fmt.Sprint(name, " ", dt), func(t *testing.T) {
-				eng, _ := newPool(t)
-				ours, theirs := newModel(t, eng, dt, seed), newModel(t, nil, dt, seed)
-				if _, ok := c.method.(gorgoniavm.Momentum); ok {
-					ours, theirs = tensorsOf(ours), tensorsOf(theirs)
-				}
-				start := numbers(t, nil, theirs, false)
-				s, err := gorgoniavm.NewSolver(eng, c.method)
-				require.NoError(t, err)
-				other := c.stock()
-				for step := range uint64(steps) {
-					setGrads(t, eng, ours, rand.New(rand.NewPCG(seed, step)))
-					setGrads(t, nil, theirs, rand.New(rand.NewPCG(seed, step)))
-					require.NoError(t, s.Step(ours))
-					require.NoError(t, other.Step(theirs))
-				}
-				require.InDeltaSlice(t, numbers(t, nil, theirs, false), numbers(t, eng, ours, false), delta)
-				require.NotEqual(t, start, numbers(t, eng, ours, false))
-				for _, g := range numbers(t, eng, ours, true) {
-					require.Zero(t, g, "gradients are zeroed")
-				}
-				require.NoError(t, s.Close())
-				freeModel(t, eng, ours)
-			})
+	everywhere(t, func(t *testing.T, d device) {
+		for name, c := range stock {
+			for dt, delta := range tolerance {
+				t.Run(fmt.Sprint(name, " ", dt), func(t *testing.T) {
+					eng, pool := d.open(t)
+					ours, theirs := newModel(t, eng, dt, seed), newModel(t, nil, dt, seed)
+					if _, ok := c.method.(gorgoniavm.Momentum); ok {
+						ours, theirs = tensorsOf(ours), tensorsOf(theirs)
+					}
+					start := numbers(t, nil, theirs, false)
+					other := c.stock()
+					solve(t, d, eng, pool, c.method, ours, steps, func(step uint64) {
+						setGrads(t, eng, ours, rand.New(rand.NewPCG(seed, step)))
+						setGrads(t, nil, theirs, rand.New(rand.NewPCG(seed, step)))
+						require.NoError(t, other.Step(theirs))
+					})
+					require.InDeltaSlice(t, numbers(t, nil, theirs, false), numbers(t, eng, ours, false), delta)
+					require.NotEqual(t, start, numbers(t, eng, ours, false))
+					freeModel(t, eng, ours)
+				})
+			}
 		}
+	})
+}
+
+// solve takes steps with a method. before is called before each.
+func solve(t *testing.T, d device, eng *cupool.Engine, pool *meter, method gorgoniavm.Method, model []gorgonia.ValueGrad, steps int, before func(step uint64)) {
+	t.Helper()
+	s, err := gorgoniavm.NewSolver(eng, method)
+	require.NoError(t, err)
+	fallbacks := eng.Stats().Fallbacks
+	for step := range uint64(steps) {
+		before(step)
+		allocated := pool.Stats().All.Allocation.Allocated
+		require.NoError(t, s.Step(model))
+		require.True(t, step == 0 || pool.Stats().All.Allocation.Allocated == allocated, "step %d took memory", step)
 	}
+	if d.computes {
+		require.Equal(t, fallbacks, eng.Stats().Fallbacks, eng.Stats().ByOp)
+	}
+	for _, g := range numbers(t, eng, model, true) {
+		require.Zero(t, g, "gradients are zeroed")
+	}
+	require.NoError(t, s.Close())
 }
 
 // The methods that Gorgonia has not, or not right, beside their formulas.
@@ -253,33 +271,31 @@ func TestSolversByFormula(t *testing.T) {
 			},
 		},
 	}
-	for name, f := range formulas {
-		t.Run(name, func(t *testing.T) {
-			eng, _ := newPool(t)
-			model := newModel(t, eng, tensor.Float64, seed)
-			want := numbers(t, eng, model, false)
-			states := make([][2]float64, len(want))
-			s, err := gorgoniavm.NewSolver(eng, f.method)
-			require.NoError(t, err)
-			for step := range uint64(steps) {
-				setGrads(t, eng, model, rand.New(rand.NewPCG(seed, step)))
-				for i, g := range numbers(t, eng, model, true) {
-					want[i] = f.move(want[i], g, &states[i], int(step)+1)
-				}
-				require.NoError(t, s.Step(model))
-			}
-			require.InDeltaSlice(t, want, numbers(t, eng, model, false), 1e-9)
-			require.NoError(t, s.Close())
-			freeModel(t, eng, model)
-		})
-	}
+	everywhere(t, func(t *testing.T, d device) {
+		for name, f := range formulas {
+			t.Run(name, func(t *testing.T) {
+				eng, pool := d.open(t)
+				model := newModel(t, eng, tensor.Float64, seed)
+				want := numbers(t, eng, model, false)
+				states := make([][2]float64, len(want))
+				solve(t, d, eng, pool, f.method, model, steps, func(step uint64) {
+					setGrads(t, eng, model, rand.New(rand.NewPCG(seed, step)))
+					for i, g := range numbers(t, eng, model, true) {
+						want[i] = f.move(want[i], g, &states[i], int(step)+1)
+					}
+				})
+				require.InDeltaSlice(t, want, numbers(t, eng, model, false), 1e-9)
+				freeModel(t, eng, model)
+			})
+		}
+	})
 }
 
 // After the first one, steps take no memory from Go or the pool.
 func TestSolverStepsAllocateNothing(t *testing.T) {
 	for name, c := range stock {
 		t.Run(name, func(t *testing.T) {
-			eng, pool := newPool(t)
+			eng, pool := newMeter(t)
 			model := newModel(t, eng, tensor.Float32, 1)
 			live := pool.Stats().All.Allocation.Current
 			s, err := gorgoniavm.NewSolver(eng, c.method)
@@ -300,7 +316,7 @@ func TestSolverStepsAllocateNothing(t *testing.T) {
 
 // What a solver remembers is not a step's scope's.
 func TestSolverInAScope(t *testing.T) {
-	eng, _ := newPool(t)
+	eng, _ := newMeter(t)
 	model := newModel(t, eng, tensor.Float64, 1)
 	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
 	require.NoError(t, err)
@@ -314,7 +330,7 @@ func TestSolverInAScope(t *testing.T) {
 }
 
 func TestSolverLearnRate(t *testing.T) {
-	eng, _ := newPool(t)
+	eng, _ := newMeter(t)
 	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{})
 	require.NoError(t, err)
 	require.Equal(t, 0.001, s.LearnRate())
@@ -328,7 +344,7 @@ func TestSolverLearnRate(t *testing.T) {
 
 // Gradients that are kept are still there.
 func TestSolverKeepGradients(t *testing.T) {
-	eng, _ := newPool(t)
+	eng, _ := newMeter(t)
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 		model := newModel(t, eng, dt, 1)
 		setGrads(t, eng, model, rand.New(rand.NewPCG(1, 1)))

@@ -1,7 +1,6 @@
 package gorgoniavm_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,91 +13,55 @@ import (
 )
 
 func TestRead(t *testing.T) {
-	for name, newEngine := range engines {
-		t.Run(name, func(t *testing.T) {
-			e, a := newEngine(t)
-			c := newChain()
-			var square, sum, x G.Value
-			G.Read(c.square, &square)
-			G.Read(c.sum, &sum)
-			G.Read(c.x, &x)
-			vm := c.run(t, e)
-			assert.Equal(t, []float32{1, 4, 9, 16}, square.Data())
-			assert.Equal(t, float32(100), sum.Data())
-			assert.Equal(t, []float32{1, 2, 3, 4}, x.Data())
-			assert.False(t, e.Owns(square.(tensor.Tensor)), "it is the program's")
+	everywhere(t, func(t *testing.T, d device) {
+		e, a := d.open(t)
+		c := newChain()
+		var square, sum, x G.Value
+		G.Read(c.square, &square)
+		G.Read(c.sum, &sum)
+		G.Read(c.x, &x)
+		vm := c.run(t, e, d.options...)
+		assert.Equal(t, []float32{1, 4, 9, 16}, square.Data())
+		assert.Equal(t, float32(100), sum.Data())
+		assert.Equal(t, []float32{1, 2, 3, 4}, x.Data())
+		assert.False(t, e.Owns(square.(tensor.Tensor)), "it is the program's")
 
-			was := square
-			require.NoError(t, G.Let(c.x, tensor.New(tensor.WithBacking([]float32{2, 2, 2, 2}))))
+		was := square
+		require.NoError(t, G.Let(c.x, tensor.New(tensor.WithBacking([]float32{2, 2, 2, 2}))))
+		for range 2 {
 			require.NoError(t, vm.RunAll())
-			assert.Same(t, was, square, "the same tensor is read into again")
-			assert.Equal(t, []float32{4, 4, 4, 4}, square.Data())
-			assert.Equal(t, float32(32), sum.Data())
-			require.NoError(t, vm.Close())
-			assert.Equal(t, []float32{4, 4, 4, 4}, square.Data(), "it outlives the VM")
-			assert.Zero(t, a.live)
-		})
-	}
-}
-
-// engines are the devices that a test runs on.
-var engines = map[string]func(testing.TB) (*cupool.Engine, *meter){
-	"near": func(t testing.TB) (*cupool.Engine, *meter) { return newMeter(t) },
-	"far":  newFarMeter,
+		}
+		assert.Same(t, was, square, "the same tensor is read into again")
+		assert.Equal(t, []float32{4, 4, 4, 4}, square.Data())
+		assert.Equal(t, float32(32), sum.Data())
+		require.NoError(t, vm.Close())
+		assert.Equal(t, []float32{4, 4, 4, 4}, square.Data(), "it outlives the VM")
+		assert.Zero(t, a.live)
+	})
 }
 
 // Set says a = b: the next run begins with what this one came to.
 func TestSet(t *testing.T) {
-	for name, newEngine := range engines {
-		t.Run(name, func(t *testing.T) {
-			e, _ := newEngine(t)
-			g := G.NewGraph()
-			a := G.NewVector(g, tensor.Float32, G.WithShape(3), G.WithName("a"), G.WithValue(tensor.New(tensor.WithBacking([]float32{1, 2, 3}))))
-			n := G.NewScalar(g, tensor.Float32, G.WithName("n"), G.WithValue(float32(0)))
-			twice := G.Must(G.Add(a, a))
-			next := G.Must(G.Add(n, G.NewConstant(float32(1))))
-			G.Set(a, twice)
-			G.Set(n, next)
-			half := G.Must(G.Mul(a, G.NewConstant(float32(0.5)))) // reads a after the Set
-			vm, err := gorgoniavm.New(g, e, gorgoniavm.Keep(half))
-			require.NoError(t, err)
-			for i := range 3 {
-				require.NoError(t, vm.RunAll())
-				f := float32(int(1) << i)
-				assert.Equal(t, []float32{f / 2, f, 1.5 * f}, data(t, e, half.Value()), "a run sees the value from before it")
-				assert.Equal(t, []float32{2 * f, 4 * f, 6 * f}, data(t, e, a.Value()))
-				assert.Equal(t, float32(i+1), n.Value().Data())
-			}
-			require.NoError(t, vm.Close())
-		})
-	}
-}
-
-func TestRandomNodes(t *testing.T) {
-	for name, newEngine := range engines {
-		t.Run(name, func(t *testing.T) {
-			e, _ := newEngine(t)
-			g := G.NewGraph()
-			u := G.UniformRandomNode(g, tensor.Float32, 1, 2, 10, 10)
-			n := G.GaussianRandomNode(g, tensor.Float64, 5, 0.1, 10)
-			b := G.BinomialRandomNode(g, tensor.Float64, 10, 0.5)
-			sum := G.Must(G.Sum(u))
-			vm, err := gorgoniavm.New(g, e, gorgoniavm.TraceValues())
-			require.NoError(t, err)
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		g := G.NewGraph()
+		a := G.NewVector(g, tensor.Float32, G.WithShape(3), G.WithName("a"), G.WithValue(tensor.New(tensor.WithBacking([]float32{1, 2, 3}))))
+		n := G.NewScalar(g, tensor.Float32, G.WithName("n"), G.WithValue(float32(0)))
+		twice := G.Must(G.Add(a, a))
+		next := G.Must(G.Add(n, G.NewConstant(float32(1))))
+		G.Set(a, twice)
+		G.Set(n, next)
+		half := G.Must(G.Mul(a, G.NewConstant(float32(0.5)))) // reads a after the Set
+		vm := d.vm(t, g, e, gorgoniavm.Keep(half))
+		for i := range 4 {
 			require.NoError(t, vm.RunAll())
-			numbers := data(t, e, u.Value()).([]float32)
-			assert.GreaterOrEqual(t, slices.Min(numbers), float32(1))
-			assert.LessOrEqual(t, slices.Max(numbers), float32(2))
-			assert.True(t, e.Owns(u.Value().(tensor.Tensor)))
-			assert.InDelta(t, 5, data(t, e, n.Value()).([]float64)[0], 3)
-			assert.LessOrEqual(t, b.Value().Data(), 10.)
-			first := sum.Value().Data().(float32)
-			require.NoError(t, vm.RunAll())
-			assert.NotEqual(t, first, sum.Value().Data(), "every run draws new numbers")
-			assert.Equal(t, int64(6), vm.Fallbacks()["gorgonia.randomOp"])
-			require.NoError(t, vm.Close())
-		})
-	}
+			f := float32(int(1) << i)
+			assert.Equal(t, []float32{f / 2, f, 1.5 * f}, data(t, e, half.Value()), "a run sees the value from before it")
+			assert.Equal(t, []float32{2 * f, 4 * f, 6 * f}, data(t, e, a.Value()))
+			assert.Equal(t, float32(i+1), n.Value().Data())
+		}
+		require.NoError(t, vm.Close())
+	})
 }
 
 func TestToPool(t *testing.T) {

@@ -1,15 +1,23 @@
 package gorgoniavm_test
 
 import (
+	"maps"
 	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/internal/fakecuda"
 )
 
 // bits returns numbers as bits, so that NaN equals NaN and -0 is not 0.
@@ -145,21 +153,368 @@ func (m *model) tape(t testing.TB, steps int) trained {
 	return m.train(t, nil, vm, steps)
 }
 
-// TestBitIdentical compares every model's costs and gradients with those of
-// the tape machine, over some steps of training.
-func TestBitIdentical(t *testing.T) {
-	for name, build := range models {
+// near compares numbers that are given by their bits.
+func near(t *testing.T, want, got any) {
+	t.Helper()
+	if w, ok := want.(uint32); ok {
+		want, got = []uint32{w}, []uint32{got.(uint32)}
+	}
+	w, g := want.([]uint32), got.([]uint32)
+	require.Len(t, g, len(w))
+	largest := 1e-3
+	for i := range w {
+		largest = max(largest, math.Abs(float64(math.Float32frombits(w[i]))))
+	}
+	for i := range w {
+		require.InDelta(t, math.Float32frombits(w[i]), math.Float32frombits(g[i]), 1e-4*largest)
+	}
+}
+
+// nearAll compares what steps of training came to.
+func nearAll(t *testing.T, want, got trained) {
+	t.Helper()
+	for i := range want.Costs {
+		near(t, want.Costs[i], got.Costs[i])
+		for w := range want.Gradients[i] {
+			near(t, want.Gradients[i][w], got.Gradients[i][w])
+		}
+	}
+}
+
+// open returns a VM of the model that is closed at the test's end.
+func open(t testing.TB, m *model, e *cupool.Engine, opts ...gorgoniavm.Option) *gorgoniavm.VM {
+	t.Helper()
+	vm, err := gorgoniavm.New(m.g, e, append([]gorgoniavm.Option{gorgoniavm.BindDualValues(m.weights...)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, vm.Close()) })
+	return vm
+}
+
+// newStreamEngine returns an engine on a stream of its own.
+func newStreamEngine(t testing.TB, a cupool.Allocator, opts ...cupool.EngineOption) *cupool.Engine {
+	t.Helper()
+	s, err := a.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(a, append(opts, cupool.WithStream(s))...)
+	require.NoError(t, err)
+	return e
+}
+
+// requireSame compares what two ways to train on a GPU came to: to the bit on the
+// stand-in driver, whose kernels add up in one order.
+func requireSame(t *testing.T, want, got trained) {
+	t.Helper()
+	if fakecuda.Loaded() {
+		require.Equal(t, want, got)
+	}
+	nearAll(t, want, got)
+}
+
+// requireTrained compares steps of training with the tape machine's.
+func (d device) requireTrained(t *testing.T, want, got trained) {
+	t.Helper()
+	if d.exact {
+		require.Equal(t, want, got)
+	}
+	nearAll(t, want, got)
+}
+
+// unrecorded are models of which a run is not recorded once and for all: they learn
+// scalars, whose recordings are given up, or a tensor depends on a number of the
+// device.
+var unrecorded = map[string]int64{"linear regression": 3, "logistic regression": 3, "slices and concat": 0, "squared": 0}
+
+// recordingsOf returns how often the runs of a model are recorded.
+func recordingsOf(name string) int64 {
+	if n, ok := unrecorded[name]; ok {
+		return n
+	}
+	return 1
+}
+
+// requireTrains compares training with that of the tape machine: to the bit, and
+// with no more memory, where the device computes as Gorgonia does. A step holds on
+// to nothing, and nothing is left to Gorgonia where the device computes by itself.
+func requireTrains(t *testing.T, d device, m *model, recordings int64) *gorgoniavm.VM {
+	t.Helper()
+	steps := 3
+	if d.records {
+		steps = 6
+	}
+	want := m.tape(t, steps)
+	e, a := d.open(t)
+	var plain trained
+	if d.records {
+		plain = m.train(t, e, open(t, m, e), steps)
+	}
+	vm := d.bound(t, m, e)
+	got := m.train(t, e, vm, steps)
+	d.requireTrained(t, want, got)
+	if d.records {
+		requireSame(t, plain, got)
+		stats := vm.Replays()
+		require.Equal(t, recordings, stats.Recordings, stats.Err)
+		switch recordings {
+		case 0:
+			require.ErrorIs(t, stats.Err, cupool.ErrNotSupported)
+			var node *gorgoniavm.OpError
+			require.ErrorAs(t, stats.Err, &node)
+		case 1:
+			require.NoError(t, stats.Err)
+			require.EqualValues(t, steps-1, stats.Launches)
+		}
+	}
+	if d.computes {
+		require.Empty(t, vm.Fallbacks())
+	}
+	for range 2 { // moves the weights, and is recorded
+		require.NoError(t, vm.RunAll())
+	}
+	live := a.live
+	a.peak = live
+	for range 3 {
+		require.NoError(t, vm.RunAll())
+		vm.Reset()
+		require.Equal(t, live, a.live)
+	}
+	if d.exact {
+		assert.Less(t, live, a.peak, "values of a run are freed in it")
+		assert.LessOrEqual(t, a.peak-live, tapeBytes(t, m))
+	}
+	return vm
+}
+
+// Every model trains on every device to what it trains to on the tape machine.
+func TestModels(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for _, name := range slices.Sorted(maps.Keys(models)) {
+			t.Run(name, func(t *testing.T) {
+				requireTrains(t, d, models[name](), recordingsOf(name))
+			})
+		}
+	})
+}
+
+// Fused steps are as many as they should be, and train as the tape machine does.
+func TestFused(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		if d.computes && !d.records {
+			t.Skip("recorded runs begin as these do")
+		}
+		for kind, all := range fusions {
+			for name, c := range all.graphs {
+				t.Run(kind+", "+name, func(t *testing.T) {
+					vm := requireTrains(t, d, c.build(), recordingsOf(name))
+					for i, s := range all.steps {
+						want := c.n[i]
+						if d.exact || d.computes && (s == program.Rectify || s == program.RectifyBack) {
+							want = 0 // Gorgonia's own operations; a group
+						}
+						require.Equal(t, want, gorgoniavm.Steps(vm)[s], "step %d", s)
+					}
+				})
+			}
+		}
+	})
+}
+
+// tapeBytes is what the tape machine's registers hold at the end of a run,
+// without inputs and constants: a register is never freed, and is shared only
+// by operations that overwrite their operand.
+func tapeBytes(t *testing.T, m *model) int64 {
+	t.Helper()
+	_, locations, err := G.Compile(m.g)
+	require.NoError(t, err)
+	registers := make(map[string]int64)
+	for n, r := range locations {
+		if n.IsVar() || n.IsScalar() || n.Op() == nil || strings.Contains(n.Op().String(), "const") {
+			continue
+		}
+		registers[r.String()] = max(registers[r.String()], int64(n.Shape().TotalSize())*int64(n.Dtype().Size()))
+	}
+	var sum int64
+	for _, n := range registers {
+		sum += n
+	}
+	return sum
+}
+
+// Of a step's tensor bytes, 99 % and more come from the pool.
+func TestShareOfThePool(t *testing.T) {
+	for name, build := range map[string]func() *model{"mlp": newMNIST, "convnet": func() *model { return newConvnetOf(20, 28, 8, 16) }, "dropout": newDropout} {
 		t.Run(name, func(t *testing.T) {
+			// With more processors, a new thread of the runtime's counts as an
+			// object of 5 KiB.
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+			e, a := newMeter(t)
 			m := build()
-			want := m.tape(t, 5)
-			e, _ := newMeter(t)
-			vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...))
-			require.NoError(t, err)
-			got := m.train(t, e, vm, 5)
-			require.NoError(t, vm.Close())
-			require.Equal(t, want, got)
+			vm := open(t, m, e)
+			require.NoError(t, vm.RunAll())
+			var before, after runtime.MemStats
+			pool := a.total
+			runtime.ReadMemStats(&before)
+			require.NoError(t, vm.RunAll())
+			runtime.ReadMemStats(&after)
+			pool = a.total - pool
+			heap := int64(after.TotalAlloc - before.TotalAlloc)
+			big := bigHeapBytes(before, after)
+			t.Logf("%d bytes of the pool, %d of Go's heap, of which %d in objects as large as tensors", pool, heap, big)
+			assert.Greater(t, float64(pool)/float64(pool+big), 0.99, "%d bytes of tensors in Go's heap", big)
 		})
 	}
+}
+
+// bigHeapBytes are the bytes of objects of 1 KiB and more: what else Go
+// allocates in a step, headers and closures, are small.
+func bigHeapBytes(before, after runtime.MemStats) int64 {
+	small := int64(0)
+	for i := range after.BySize {
+		if after.BySize[i].Size < 1<<10 {
+			small += int64(after.BySize[i].Mallocs-before.BySize[i].Mallocs) * int64(after.BySize[i].Size)
+		}
+	}
+	return int64(after.TotalAlloc-before.TotalAlloc) - small
+}
+
+// VMs on streams of their own run at once, sharing the weights that they read.
+func TestTwoVMsAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		const steps = 20
+		_, a := d.open(t)
+		weights := newMLP(16, 20, 30, 10)
+		want, got := make([]trained, 2), make([]trained, 2)
+		var wg sync.WaitGroup
+		var trains []func()
+		for i := range got { // tape machines write to tensors that graphs share, so they come first
+			e := newStreamEngine(t, a)
+			m := newMLP(16, 20, 30, 10)
+			shared := G.NewMatrix(m.g, tensor.Float32, G.WithShape(20, 30), G.WithName("shared"), G.WithValue(weights.weights[0].Value()))
+			m.cost = G.Must(G.Add(m.cost, G.Must(G.Sum(G.Must(G.Mul(m.inputs[0], shared))))))
+			want[i] = m.tape(t, steps)
+			vm := d.bound(t, m, e)
+			trains = append(trains, func() {
+				got[i] = m.train(t, e, vm, steps)
+				assert.Equal(t, d.records, vm.Replays().Launches == steps-1)
+			})
+		}
+		for _, train := range trains {
+			wg.Go(train)
+		}
+		wg.Wait()
+		for i := range got {
+			d.requireTrained(t, want[i], got[i])
+		}
+	})
+}
+
+// Whichever allocation fails, the run's error says so, nothing stays behind,
+// no gradient has changed, and the next run is right.
+func TestOutOfMemoryAnywhere(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		if d.records {
+			t.Skip("the same runs as on the device that records none")
+		}
+		for _, name := range []string{"mlp", "convnet", "pool and norm", "lstm"} {
+			t.Run(name, func(t *testing.T) {
+				m := models[name]()
+				want := m.tape(t, 1)
+				e, a := d.open(t)
+				vm := open(t, m, e)
+				require.NoError(t, vm.RunAll())
+				zeroGradients(t, e, m)
+				live, failures := a.live, 0
+				for n := 1; ; n++ {
+					a.failIn = n
+					err := vm.RunAll()
+					if err == nil {
+						break
+					}
+					failures++
+					var oom *cupool.OOMError
+					require.ErrorAs(t, err, &oom, "allocation %d", n)
+					require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+					for _, g := range gradients(t, e, m) {
+						require.Zero(t, onlyZeros(g), "a gradient has changed")
+					}
+					require.LessOrEqual(t, a.live, live, "allocation %d", n)
+				}
+				a.failIn = 0
+				require.Greater(t, failures, 5)
+				zeroGradients(t, e, m)
+				d.requireTrained(t, want, m.train(t, e, vm, 1))
+			})
+		}
+	})
+}
+
+// onlyZeros counts numbers that are not 0.
+func onlyZeros(bits any) (n int) {
+	switch x := bits.(type) {
+	case []uint32:
+		for _, b := range x {
+			if b != 0 {
+				n++
+			}
+		}
+	case uint32:
+		if x != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func gradientBytes(m *model) (n int64) {
+	for _, w := range m.weights {
+		n += int64(w.Value().MemSize())
+	}
+	return n
+}
+
+func zeroGradients(t *testing.T, e *cupool.Engine, m *model) {
+	t.Helper()
+	for _, w := range m.weights {
+		g, err := w.Grad()
+		require.NoError(t, err)
+		if d, ok := g.(*tensor.Dense); ok {
+			require.NoError(t, e.Zero(d))
+		} else {
+			G.WithGrad(G.NewF32(0))(w)
+		}
+	}
+}
+
+// What outlives a run belongs to no scope of the engine.
+func TestRunInAScope(t *testing.T) {
+	e, a := newMeter(t)
+	m := models["mlp"]()
+	want := m.tape(t, 3)
+	vm := open(t, m, e)
+	got := m.train(t, e, scoped{vm, t, e}, 3)
+	assert.Equal(t, want, got)
+	assert.Equal(t, gradientBytes(m), a.live)
+}
+
+// scoped runs a VM in scopes.
+type scoped struct {
+	*gorgoniavm.VM
+	t *testing.T
+	e *cupool.Engine
+}
+
+func (s scoped) RunAll() error {
+	scope := s.e.Scope()
+	defer func() { require.NoError(s.t, scope.Close()) }()
+	return s.VM.RunAll()
+}
+
+// newPlainEngine returns an engine over a pool, without a meter.
+func newPlainEngine(t testing.TB) *cupool.Engine {
+	t.Helper()
+	_, m := newMeter(t)
+	e, err := cupool.NewEngine(m.Pool)
+	require.NoError(t, err)
+	return e
 }
 
 // BenchmarkRunAll runs the same graph on both machines.
@@ -184,7 +539,7 @@ func BenchmarkRunAll(b *testing.B) {
 		})
 		b.Run("graph="+c.name+"/vm=pool", func(b *testing.B) {
 			m := c.build()
-			vm, err := gorgoniavm.New(m.g, newPlainPool(b), gorgoniavm.BindDualValues(m.weights...))
+			vm, err := gorgoniavm.New(m.g, newPlainEngine(b), gorgoniavm.BindDualValues(m.weights...))
 			require.NoError(b, err)
 			defer vm.Close()
 			b.ReportAllocs()
@@ -194,4 +549,57 @@ func BenchmarkRunAll(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkStepOnGPU is a step of training of networks that are so small that
+// what the CPU does for it is what takes time, with their inputs on the device.
+func BenchmarkStepOnGPU(b *testing.B) {
+	nets := map[string]func() *model{
+		"mlp":     newMNIST,
+		"convnet": newGorgoniaConvnet,
+		"rnn":     func() *model { return newLSTMLayer(2, 4, 8, 32, 6) },
+	}
+	for _, name := range slices.Sorted(maps.Keys(nets)) {
+		b.Run(name+"/bound gradients", func(b *testing.B) {
+			m := nets[name]()
+			benchmarkStep(b, m, nil, gorgoniavm.BindDualValues(m.weights...))
+		})
+		b.Run(name+"/gradients", func(b *testing.B) {
+			m := nets[name]()
+			benchmarkStep(b, m, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}, gorgoniavm.Gradients(m.weights...))
+		})
+		b.Run(name+"/replay", func(b *testing.B) {
+			m := nets[name]()
+			benchmarkStep(b, m, []gorgoniavm.SolverOption{gorgoniavm.KeepGradients()}, gorgoniavm.Gradients(m.weights...), gorgoniavm.Replay())
+		})
+	}
+}
+
+func benchmarkStep(b *testing.B, m *model, solving []gorgoniavm.SolverOption, opts ...gorgoniavm.Option) {
+	gpu, ok := devices["cuda"]
+	if !ok {
+		b.Skip("no GPU")
+	}
+	_, a := gpu.open(b)
+	e := newStreamEngine(b, a.Pool)
+	all := append(slices.Clone(m.inputs), m.weights...)
+	require.NoError(b, gorgoniavm.ToPool(e, all...))
+	defer func() {
+		for _, n := range all {
+			require.NoError(b, e.FreeTensor(n.Value().(tensor.Tensor)))
+		}
+	}()
+	vm, err := gorgoniavm.New(m.g, e, opts...)
+	require.NoError(b, err)
+	defer vm.Close()
+	solver, err := gorgoniavm.NewSolver(e, gorgoniavm.Adam{LearnRate: 0.01}, solving...)
+	require.NoError(b, err)
+	defer solver.Close()
+	model := G.NodesToValueGrads(m.weights)
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, vm.RunAll())
+		require.NoError(b, solver.Step(model))
+	}
+	require.NoError(b, e.Sync())
 }

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package gorgoniavm_test
 
 import (
@@ -8,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
@@ -25,9 +24,6 @@ import (
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
-
-// computedByGorgonia are the operations that a GPU leaves to gorgonia.
-var computedByGorgonia = []string{}
 
 // noOperations are gorgonia's functions that return a node and make none of an
 // operation, or one of an operation that they are given.
@@ -48,6 +44,20 @@ type covering struct {
 func (c *covering) x(shape ...int) *G.Node {
 	n := G.NewTensor(c.g, c.dt, len(shape), G.WithShape(shape...), G.WithName(fmt.Sprint("x", len(c.inputs))), G.WithValue(enginetest.Random(c.r, c.dt, shape...)))
 	c.inputs = append(c.inputs, n)
+	return n
+}
+
+// tied is x with numbers among which there are equal ones, and these for the first.
+func (c *covering) tied(shape tensor.Shape, first ...float64) *G.Node {
+	n := c.x(shape...)
+	d := n.Value().(*tensor.Dense)
+	for i := range d.DataSize() {
+		v := float64(c.r.IntN(8)) / 4
+		if i < len(first) {
+			v = first[i]
+		}
+		d.Set(i, enginetest.Value(c.dt, v))
+	}
 	return n
 }
 
@@ -80,6 +90,7 @@ type (
 	coverage struct {
 		build   build
 		noGrads bool // gorgonia has none, or none that can be compared
+		rounds  int  // of random sizes; 0: one
 	}
 )
 
@@ -178,9 +189,12 @@ var covered = map[string]coverage{
 		return G.BinaryXent(G.Must(G.Sigmoid(c.x(3, 4))), G.Must(G.Sigmoid(c.x(3, 4))))
 	}},
 
-	"Reshape":   {build: func(c *covering) (*G.Node, error) { return G.Reshape(c.x(3, 4), tensor.Shape{2, 6}) }},
-	"Transpose": {build: func(c *covering) (*G.Node, error) { return G.Transpose(c.x(2, 3, 4), 2, 0, 1) }},
-	"Concat":    {build: func(c *covering) (*G.Node, error) { return G.Concat(1, c.x(2, 3), c.x(2, 1)) }},
+	"Reshape": {build: func(c *covering) (*G.Node, error) { return G.Reshape(c.x(3, 4), tensor.Shape{2, 6}) }},
+	"Transpose": {rounds: 4, build: func(c *covering) (*G.Node, error) {
+		shape := []int{1 + c.r.IntN(3), 2, 1 + c.r.IntN(4), 3}[:2+c.r.IntN(3)]
+		return G.Transpose(c.x(shape...), c.r.Perm(len(shape))...)
+	}},
+	"Concat": {build: func(c *covering) (*G.Node, error) { return G.Concat(1, c.x(2, 3), c.x(2, 1)) }},
 	"Unconcat": {build: func(c *covering) (*G.Node, error) {
 		parts, err := G.Unconcat(c.x(2, 6), 1, 2)
 		if err != nil {
@@ -219,27 +233,85 @@ var covered = map[string]coverage{
 	"Im2Col": {build: func(c *covering) (*G.Node, error) {
 		return G.Im2Col(c.x(2, 1, 5, 5), tensor.Shape{3, 3}, tensor.Shape{1, 1}, tensor.Shape{1, 1}, tensor.Shape{1, 1})
 	}},
-	"Conv2d": {build: func(c *covering) (*G.Node, error) {
-		return G.Conv2d(c.x(2, 3, 5, 5), c.x(4, 3, 3, 3), tensor.Shape{3, 3}, []int{1, 1}, []int{1, 1}, []int{1, 1})
+	"Conv2d": {rounds: 4, build: func(c *covering) (*G.Node, error) { return c.conv(randomConv(c.r)) }},
+	"Conv2d to one element": {build: func(c *covering) (*G.Node, error) { // which is no scalar
+		return c.conv(convLayer{[2]int{4, 5}, [2]int{}, [2]int{1, 1}, [2]int{1, 1}, true, true}, tensor.Shape{1, 3, 4, 5}, 1)
 	}},
-	"Conv1d": {build: func(c *covering) (*G.Node, error) { return G.Conv1d(c.x(2, 3, 1, 8), c.x(4, 3, 1, 3), 3, 1, 1, 1) }},
-	"MaxPool2D": {build: func(c *covering) (*G.Node, error) {
-		return G.MaxPool2D(c.x(2, 3, 4, 4), tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})
+	"Conv1d":        {build: func(c *covering) (*G.Node, error) { return G.Conv1d(c.x(2, 3, 1, 8), c.x(4, 3, 1, 3), 3, 1, 1, 1) }},
+	"MaxPool2D":     pooling(G.MaxPool2D),
+	"AveragePool2D": pooling(G.AveragePool2D),
+	"MaxPool2D of NaN": {noGrads: true, build: func(c *covering) (*G.Node, error) { // which is not the largest of a window
+		x := c.tied(tensor.Shape{1, 1, 2, 4}, math.NaN(), 3, math.Inf(-1), math.Inf(1), 3, 2, 5, math.Inf(1))
+		return G.MaxPool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{1, 1})
 	}},
-	"MaxPool1D": {build: func(c *covering) (*G.Node, error) { return G.MaxPool1D(c.x(2, 3, 1, 8), 2, 0, 2) }},
-	"AveragePool2D": {build: func(c *covering) (*G.Node, error) {
-		return G.AveragePool2D(c.x(2, 3, 4, 4), tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})
+	"MaxPool2D, padded unevenly": {build: func(c *covering) (*G.Node, error) { // before and behind rows, before and behind columns
+		return G.MaxPool2D(c.tied(tensor.Shape{1, 2, 6, 5}), tensor.Shape{2, 3}, []int{1, 0, 1, 1}, []int{1, 2})
 	}},
-	"AveragePool1D":       {build: func(c *covering) (*G.Node, error) { return G.AveragePool1D(c.x(2, 3, 1, 8), 2, 0, 2) }},
-	"GlobalAveragePool2D": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.GlobalAveragePool2D(c.x(2, 3, 4, 5)) }},
+	"AveragePool2D, padded unevenly": {build: func(c *covering) (*G.Node, error) {
+		return G.AveragePool2D(c.tied(tensor.Shape{1, 2, 6, 5}), tensor.Shape{2, 3}, []int{1, 1, 0, 1}, []int{1, 2})
+	}},
+	"MaxPool1D":           {build: func(c *covering) (*G.Node, error) { return G.MaxPool1D(c.tied(tensor.Shape{2, 2, 1, 9}), 3, 1, 2) }},
+	"AveragePool1D":       {build: func(c *covering) (*G.Node, error) { return G.AveragePool1D(c.x(2, 2, 1, 9), 3, 1, 2) }},
+	"GlobalAveragePool2D": {noGrads: true, build: func(c *covering) (*G.Node, error) { return G.GlobalAveragePool2D(c.x(c.images()...)) }},
 	"BatchNorm": {build: func(c *covering) (*G.Node, error) {
-		y, _, _, _, err := G.BatchNorm(c.x(4, 2, 3, 3), c.x(4, 2, 3, 3), c.x(4, 2, 3, 3), 0.1, 1e-5)
+		s := c.images()
+		y, _, _, _, err := G.BatchNorm(c.x(s...), c.x(s...), c.x(s...), 0.1, 0.1)
 		return y, err
 	}},
-	"GroupNorm": {build: func(c *covering) (*G.Node, error) {
-		return G.GroupNorm(c.x(2, 6, 3, 3), c.x(1, 6, 1, 1), c.x(1, 6, 1, 1), 3, 6, 1e-5)
+	"BatchNorm of rows": {build: func(c *covering) (*G.Node, error) {
+		s := c.images()[:2]
+		y, _, _, _, err := G.BatchNorm(c.x(s...), c.x(s...), c.x(s...), 0.1, 0.1)
+		return y, err
 	}},
-	"Upsample2D": {build: func(c *covering) (*G.Node, error) { return G.Upsample2D(c.x(2, 3, 4, 4), 2) }},
+	"BatchNorm, by channels": {build: func(c *covering) (*G.Node, error) {
+		s := c.images()
+		y, _, _, _, err := G.BatchNorm(c.x(s...), c.x(1, s[1], 1, 1), c.x(1, s[1], 1, 1), 0.1, 0.1)
+		if err != nil {
+			return nil, err
+		}
+		return G.Rectify(y)
+	}},
+	"GroupNorm": {build: func(c *covering) (*G.Node, error) {
+		s, groups := c.images(), 1+c.r.IntN(3)
+		s[1] *= groups
+		return G.GroupNorm(c.x(s...), c.x(1, s[1], 1, 1), c.x(1, s[1], 1, 1), groups, s[1], 0.1)
+	}},
+	"GroupNorm, by elements": {build: func(c *covering) (*G.Node, error) {
+		return G.GroupNorm(c.x(2, 4, 3, 2), c.x(2, 4, 3, 2), c.x(2, 4, 3, 2), 2, 4, 0.1)
+	}},
+	"Upsample2D": {build: func(c *covering) (*G.Node, error) { return G.Upsample2D(c.x(2, 2, 3, 4), 1+c.r.IntN(3)) }},
+}
+
+// images returns a random shape of images.
+func (c *covering) images() []int {
+	return []int{2 + c.r.IntN(4), 1 + c.r.IntN(4), 1 + c.r.IntN(5), 1 + c.r.IntN(5)}
+}
+
+// pooling is a case of random windows over images.
+func pooling(f func(x *G.Node, kernel tensor.Shape, pad, stride []int) (*G.Node, error)) coverage {
+	return coverage{rounds: 4, build: func(c *covering) (*G.Node, error) {
+		r := c.r
+		kernel := tensor.Shape{1 + r.IntN(3), 1 + r.IntN(3)}
+		x := c.tied(tensor.Shape{1 + r.IntN(3), 1 + r.IntN(3), 3 + r.IntN(6), 3 + r.IntN(6)})
+		return f(x, kernel, []int{r.IntN(kernel[0]), r.IntN(kernel[1])}, []int{1 + r.IntN(3), 1 + r.IntN(3)})
+	}}
+}
+
+// randomConv returns a layer of random sizes, the shape of images that it fits, and
+// how many channels it makes.
+func randomConv(r *rand.Rand) (l convLayer, shape tensor.Shape, out int) {
+	shape = tensor.Shape{1 + r.IntN(3), 1 + r.IntN(3), 0, 0}
+	for d := range 2 {
+		l.kernel[d], l.pad[d], l.stride[d], l.dilation[d] = 1+r.IntN(5), r.IntN(3), 1+r.IntN(3), 1+r.IntN(2)
+		shape[2+d] = max(1, l.dilation[d]*(l.kernel[d]-1)+1-2*l.pad[d]) + r.IntN(6)
+	}
+	l.bias, l.rectify = r.IntN(2) == 0, r.IntN(2) == 0
+	return l, shape, 1 + r.IntN(4)
+}
+
+func (c *covering) conv(l convLayer, shape tensor.Shape, out int) (*G.Node, error) {
+	x := c.x(shape...)
+	return l.apply(x, c.x(out, shape[1], l.kernel[0], l.kernel[1]), c.x), nil
 }
 
 // ctc is a CTCLoss of three samples.
@@ -272,16 +344,22 @@ func withRandom(f func(c *covering) *G.Node) coverage {
 // number returns a constant.
 func (c *covering) number(x float64) *G.Node { return G.NewConstant(enginetest.Value(c.dt, x)) }
 
-// A GPU computes all operations of gorgonia but for those that are known, to what
-// gorgonia computes, and their gradients.
+// Every device computes all operations of gorgonia, and their gradients, to what
+// the tape machine computes.
 func TestEveryOperation(t *testing.T) {
-	gpuRig(t) // or skips
-	for _, name := range slices.Sorted(maps.Keys(covered)) {
-		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-			t.Run(fmt.Sprint(name, "/", dt), func(t *testing.T) { covered[name].check(t, dt) })
+	everywhere(t, func(t *testing.T, d device) {
+		for _, name := range slices.Sorted(maps.Keys(covered)) {
+			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+				for i := range max(1, covered[name].rounds) {
+					t.Run(fmt.Sprint(name, "/", dt, i), func(t *testing.T) { covered[name].check(t, d, dt, slices.Contains(notRecorded, name)) })
+				}
+			}
 		}
-	}
+	})
 }
+
+// notRecorded are the cases in which a tensor depends on a number of the device.
+var notRecorded = []string{"LogSumExp"}
 
 // graph builds a case and its gradients.
 func (o coverage) graph(t *testing.T, dt tensor.Dtype) (*covering, *G.Node) {
@@ -293,8 +371,9 @@ func (o coverage) graph(t *testing.T, dt tensor.Dtype) (*covering, *G.Node) {
 		return c, y
 	}
 	cost := y
-	if !y.IsScalar() {
-		cost = G.Must(G.Sum(G.Must(G.Square(y))))
+	if !y.IsScalar() { // squares with uneven weights: those of what is normalized have no gradient
+		uneven := G.NewConstant(enginetest.Random(c.r, c.dt, y.Shape()...))
+		cost = G.Must(G.Sum(G.Must(G.HadamardProd(G.Must(G.Square(y)), uneven))))
 	}
 	_, err = G.Grad(cost, c.inputs...)
 	require.NoError(t, err)
@@ -302,7 +381,7 @@ func (o coverage) graph(t *testing.T, dt tensor.Dtype) (*covering, *G.Node) {
 }
 
 // check runs a case on both machines.
-func (o coverage) check(t *testing.T, dt tensor.Dtype) {
+func (o coverage) check(t *testing.T, d device, dt tensor.Dtype, refused bool) {
 	c, y := o.graph(t, dt)
 	before := make([]any, len(c.inputs)) // the tape machine may write to an input that is reshaped
 	for i, n := range c.inputs {
@@ -316,20 +395,34 @@ func (o coverage) check(t *testing.T, dt tensor.Dtype) {
 		require.NoError(t, G.Let(n, before[i]))
 	}
 
-	e, a := newGPUMeter(t)
-	vm, err := gorgoniavm.New(c.g, e, gorgoniavm.Keep(y))
-	require.NoError(t, err)
-	require.NoError(t, vm.RunAll())
-	got := o.results(t, c, y, func(v G.Value) any { return data(t, e, v) })
+	e, a := d.open(t)
+	vm := d.vm(t, c.g, e, gorgoniavm.Keep(y))
+	var first []any
+	for run := range 4 {
+		require.NoError(t, vm.RunAll())
+		got := o.results(t, c, y, func(v G.Value) any { return data(t, e, v) })
+		if run == 0 {
+			first = got
+		}
+		require.Equal(t, first, got, "run %d", run)
+		if !d.records {
+			break // one is as all are
+		}
+	}
 	for i := range want {
 		if want[i] == nil { // the tape machine leaves At out
-			require.NotNil(t, got[i])
+			require.NotNil(t, first[i])
 			continue
 		}
-		requireNearly(t, c.dt, want[i], got[i], fmt.Sprint("result ", i))
+		requireNearly(t, c.dt, want[i], first[i], fmt.Sprint("result ", i))
 	}
-	for op := range vm.Fallbacks() {
-		require.Contains(t, computedByGorgonia, op)
+	if d.computes {
+		require.Empty(t, vm.Fallbacks())
+	}
+	if d.records && !refused {
+		require.Equal(t, gorgoniavm.ReplayStats{Recordings: 1, Launches: 3}, vm.Replays())
+	} else {
+		require.Zero(t, vm.Replays().Launches)
 	}
 	require.NoError(t, vm.Close())
 	require.Zero(t, a.live)
@@ -428,15 +521,19 @@ func makesNode(f *ast.FuncDecl) bool {
 // Whichever allocation of an operation fails, nothing stays, and the next run is
 // right.
 func TestEveryOperationOutOfMemory(t *testing.T) {
-	gpuRig(t) // or skips
-	for _, name := range slices.Sorted(maps.Keys(covered)) {
-		t.Run(name, func(t *testing.T) { covered[name].failEverywhere(t) })
-	}
+	everywhere(t, func(t *testing.T, d device) {
+		if d.records {
+			t.Skip("the same runs as on the device that records none")
+		}
+		for _, name := range slices.Sorted(maps.Keys(covered)) {
+			t.Run(name, func(t *testing.T) { covered[name].failEverywhere(t, d) })
+		}
+	})
 }
 
-func (o coverage) failEverywhere(t *testing.T) {
+func (o coverage) failEverywhere(t *testing.T, d device) {
 	c, _ := o.graph(t, tensor.Float32)
-	e, a := newGPUMeter(t)
+	e, a := d.open(t)
 	vm, err := gorgoniavm.New(c.g, e)
 	require.NoError(t, err)
 	require.NoError(t, vm.RunAll())
@@ -456,64 +553,28 @@ func (o coverage) failEverywhere(t *testing.T) {
 	require.Zero(t, a.live)
 }
 
-// What gorgonia refuses at run time, a GPU refuses.
+// What gorgonia refuses at run time, a device refuses.
 func TestRefusedOperations(t *testing.T) {
-	gpuRig(t) // or skips
-	for name, b := range map[string]build{
-		"ConvType between floats": func(c *covering) (*G.Node, error) { return G.ConvType(c.x(3), tensor.Float32, tensor.Float64) },
-		"Sparsemax of a number":   func(c *covering) (*G.Node, error) { return G.Sparsemax(G.Must(G.Sum(c.x(3)))) },
-		"a mask without anchor": func(c *covering) (*G.Node, error) {
-			return G.YOLOv3(c.x(1, 7, 4, 4), []float32{10, 13}, []int{1}, 64, 2, 0.5)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := &covering{g: G.NewGraph(), r: testkit.Rand(t), dt: tensor.Float32}
-			_, err := b(c)
-			require.NoError(t, err)
-			tape := G.NewTapeMachine(c.g)
-			want := cupool.Try(tape.RunAll)
-			require.Error(t, want)
-			e, a := newGPUMeter(t)
-			vm, err := gorgoniavm.New(c.g, e)
-			require.NoError(t, err)
-			var ours *gorgoniavm.OpError
-			require.ErrorAs(t, vm.RunAll(), &ours)
-			t.Logf("%v; %v", want, ours)
-			require.NoError(t, vm.Close())
-			require.Zero(t, a.live)
-		})
-	}
-}
-
-// notRecorded are the cases, of those that a GPU computes, in which a tensor depends
-// on a number of the device.
-var notRecorded = []string{"LogSumExp"}
-
-// A launch of a recording computes what the operations one by one do.
-func TestEveryOperationReplays(t *testing.T) {
-	e, _ := newReplayMeter(t)
-	for _, name := range slices.Sorted(maps.Keys(covered)) {
-		t.Run(name, func(t *testing.T) { covered[name].replay(t, e, slices.Contains(notRecorded, name)) })
-	}
-}
-
-func (o coverage) replay(t *testing.T, e *cupool.Engine, refused bool) {
-	c, y := o.graph(t, tensor.Float32)
-	vm, err := gorgoniavm.New(c.g, e, gorgoniavm.Keep(y), gorgoniavm.Replay())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, vm.Close()) }()
-	var want []any
-	for i := range 4 {
-		require.NoError(t, vm.RunAll())
-		got := o.results(t, c, y, func(v G.Value) any { return data(t, e, v) })
-		if i == 0 {
-			want = got
+	everywhere(t, func(t *testing.T, d device) {
+		for name, b := range map[string]build{
+			"ConvType between floats": func(c *covering) (*G.Node, error) { return G.ConvType(c.x(3), tensor.Float32, tensor.Float64) },
+			"Sparsemax of a number":   func(c *covering) (*G.Node, error) { return G.Sparsemax(G.Must(G.Sum(c.x(3)))) },
+			"a mask without anchor": func(c *covering) (*G.Node, error) {
+				return G.YOLOv3(c.x(1, 7, 4, 4), []float32{10, 13}, []int{1}, 64, 2, 0.5)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				c := &covering{g: G.NewGraph(), r: testkit.Rand(t), dt: tensor.Float32}
+				_, err := b(c)
+				require.NoError(t, err)
+				require.Error(t, cupool.Try(G.NewTapeMachine(c.g).RunAll))
+				e, a := d.open(t)
+				vm := d.vm(t, c.g, e)
+				var ours *gorgoniavm.OpError
+				require.ErrorAs(t, vm.RunAll(), &ours)
+				require.NoError(t, vm.Close())
+				require.Zero(t, a.live)
+			})
 		}
-		require.Equal(t, want, got, "run %d", i)
-	}
-	if len(vm.Fallbacks()) > 0 || refused {
-		require.Zero(t, vm.Replays().Launches)
-		return
-	}
-	require.Equal(t, gorgoniavm.ReplayStats{Recordings: 1, Launches: 3}, vm.Replays())
+	})
 }

@@ -162,65 +162,6 @@ func ExampleWatch() {
 	// level=INFO msg="gorgoniavm: executed" node="square(%0) (node 1)" op=gorgonia.elemUnaryOp shape=(3) type=float32 value="[  1    4    9]"
 }
 
-// Two VMs with one seed drop the same elements.
-func ExampleWithSeed() {
-	eng, _ := engine()
-	for range 2 {
-		g := gorgonia.NewGraph()
-		y := gorgonia.Must(gorgonia.Dropout(vector(g, "x", 1, 2, 3, 4, 5), 0.5))
-		vm, err := gorgoniavm.New(g, eng, gorgoniavm.WithSeed(42))
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := vm.RunAll(); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(y.Value())
-	}
-	// Output:
-	// [ 2   4   6   0  10]
-	// [ 2   4   6   0  10]
-}
-
-// What gorgonia computes by itself, in Go on the CPU, is counted.
-func ExampleVM_Fallbacks() {
-	eng, _ := engine()
-	g := gorgonia.NewGraph()
-	x := vector(g, "x", 1, 2, 3)
-	y := gorgonia.Must(gorgonia.Dropout(x, 0.5))
-	for _, opts := range [][]gorgoniavm.Option{nil, {gorgoniavm.EvalMode()}} {
-		vm, err := gorgoniavm.New(g, eng, opts...)
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := vm.RunAll(); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(vm.Fallbacks())
-	}
-	fmt.Println(y.Value())
-	// Output:
-	// map[*gorgonia.dropoutOp:1]
-	// map[]
-	// [1  2  3]
-}
-
-// Weights are best in the pool, where a device works on them in place.
-func ExampleToPool() {
-	eng, pool := engine()
-	g := gorgonia.NewGraph()
-	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3), gorgonia.WithName("w"), gorgonia.WithInit(gorgonia.GlorotN(1)))
-	if err := gorgoniavm.ToPool(eng, w); err != nil {
-		log.Fatal(err)
-	}
-	d := w.Value().(*tensor.Dense)
-	fmt.Println(eng.Owns(d), pool.Stats().LiveBytes >= 24)
-	fmt.Println(eng.FreeTensor(d))
-	// Output:
-	// true true
-	// <nil>
-}
-
 // On a GPU, the second run is recorded as a CUDA graph, and later ones are
 // launches of that. This device has no graphs: the VM runs as without Replay.
 func ExampleReplay() {
@@ -245,28 +186,80 @@ func ExampleReplay() {
 	// <nil>
 }
 
-// A batch norm learns its statistics where the graph is computed. SyncStats brings
-// them to where the program can read them.
-func ExampleVM_SyncStats() {
+// Gradients that the VM makes anew in each run need no zeroing.
+func ExampleGradients() {
+	eng, _ := engine()
+	g := gorgonia.NewGraph()
+	w := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithShape(2), gorgonia.WithName("w"),
+		gorgonia.WithValue(tensor.New(tensor.WithBacking([]float64{3, -4}))))
+	loss := gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.Square(w))))
+	if _, err := gorgonia.Grad(loss, w); err != nil {
+		log.Fatal(err)
+	}
+	vm, err := gorgoniavm.New(g, eng, gorgoniavm.Gradients(w))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer vm.Close()
+	solver, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{LearnRate: 0.25}, gorgoniavm.KeepGradients())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer solver.Close()
+	for range 3 {
+		if err := vm.RunAll(); err != nil {
+			log.Fatal(err)
+		}
+		if err := solver.Step(gorgonia.NodesToValueGrads(gorgonia.Nodes{w})); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(loss.Value().Data(), w.Value().Data())
+	}
+	// Output:
+	// 25 [1.5 -2]
+	// 6.25 [0.75 -1]
+	// 1.5625 [0.375 -0.5]
+}
+
+// Gorgonia's own tape machine and Adam, with their memory in the pool as far as
+// it goes, and nothing leaked.
+func ExampleTape() {
 	eng, pool := engine()
 	g := gorgonia.NewGraph()
-	batch := tensor.New(tensor.WithShape(4, 1), tensor.WithBacking([]float32{1, 1, 3, 3}))
-	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(4, 1), gorgonia.WithName("x"), gorgonia.WithValue(batch))
-	_, _, _, op, err := gorgonia.BatchNorm(x, nil, nil, 0.5, 1e-5)
+	w := vector(g, "w", 3, -4)
+	loss := gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.Square(w))))
+	if _, err := gorgonia.Grad(loss, w); err != nil {
+		log.Fatal(err)
+	}
+	if err := gorgoniavm.ToPool(eng, w); err != nil {
+		log.Fatal(err)
+	}
+	vm, err := gorgoniavm.NewTape(g, eng, gorgoniavm.TapeConfig{
+		BindDualValues: gorgonia.Nodes{w},
+		Options:        []gorgonia.VMOpt{gorgonia.WithNaNWatch()},
+		Exclusive:      true, // nobody else makes tensors meanwhile
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	vm, err := gorgoniavm.New(g, eng)
+	solver, err := gorgoniavm.NewStockSolver(eng, gorgonia.NewAdamSolver(gorgonia.WithLearnRate(0.1)))
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := errors.Join(vm.RunAll(), vm.SyncStats()); err != nil {
-		log.Fatal(err)
+	var last any
+	for range 300 {
+		if err := vm.RunAll(); err != nil {
+			log.Fatal(err)
+		}
+		last = loss.Value().Data()
+		if err := solver.Step(gorgonia.NodesToValueGrads(gorgonia.Nodes{w})); err != nil {
+			log.Fatal(err)
+		}
+		vm.Reset()
 	}
-	mean, _ := op.Stats()
-	fmt.Println(mean.Data())
-	if err := errors.Join(vm.Close(), pool.Close()); err != nil {
-		log.Fatal(err)
-	}
-	// Output: [1]
+	fmt.Printf("%.1f\n", last)
+	fmt.Println(errors.Join(vm.Close(), solver.Close(), eng.FreeTensor(w.Value().(*tensor.Dense)), pool.Close()))
+	// Output:
+	// 0.0
+	// <nil>
 }
