@@ -2,17 +2,24 @@ package cupool_test
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
-	"sync/atomic"
+	syncatomic "sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // benchDevice opens the device that CUPOOL_DEVICE names (see Open), by default
@@ -202,7 +209,7 @@ func BenchmarkRuler(b *testing.B) {
 		}
 	})
 	b.Run("atomic-add", func(b *testing.B) {
-		var n atomic.Int64
+		var n syncatomic.Int64
 		for b.Loop() {
 			n.Add(1)
 		}
@@ -238,4 +245,485 @@ func BenchmarkHistory(b *testing.B) {
 			}
 		})
 	}
+}
+
+// workload is what the peers in bench/peers do too, bit for bit: of a number
+// of live blocks, one at random is freed and one of a random size allocated.
+type workload struct {
+	state   uint64 // of xorshift64
+	live    uint64 // blocks
+	minExp  uint64 // the smallest size, as a power of two
+	octaves uint64 // sizes are log-uniform over so many powers of two from there
+}
+
+// randomSizes is the workload over sizes from 256 bytes to 64 MiB.
+func randomSizes(live int) workload {
+	return workload{state: 88172645463325252, live: uint64(live), minExp: 8, octaves: 18}
+}
+
+// smallSizes is the workload over sizes from 512 bytes to 256 KiB.
+func smallSizes(live int) workload {
+	return workload{state: 88172645463325252, live: uint64(live), minExp: 9, octaves: 9}
+}
+
+func (w *workload) random() uint64 {
+	w.state ^= w.state << 13
+	w.state ^= w.state >> 7
+	w.state ^= w.state << 17
+	return w.state
+}
+
+// slot returns which block is replaced next.
+func (w *workload) slot() uint64 { return w.random() % w.live }
+
+// size returns the bytes of the block that takes its place.
+func (w *workload) size() int64 {
+	base := uint64(1) << (w.minExp + w.random()%w.octaves)
+	return int64(base + w.random()%base)
+}
+
+// The workload is the peers': these values are what the C++ in bench/peers
+// computes, and sum stands for the 20,000 steps of its warm-up.
+func TestWorkloadIsThePeers(t *testing.T) {
+	type step struct {
+		slot uint64
+		size int64
+	}
+	var got []step
+	sum := uint64(0)
+	w := randomSizes(1000)
+	for range 20 * 1000 {
+		s := step{w.slot(), w.size()}
+		got = append(got, s)
+		sum = (sum*31+s.slot)*31 + uint64(s.size)
+	}
+	require.Equal(t, []step{{512, 39632}, {853, 5693}, {201, 737166}, {545, 3028}, {435, 174494}, {653, 11785831}}, got[:6])
+	require.Equal(t, uint64(15735172683151887918), sum)
+}
+
+// liveBlocks are the blocks of a workload.
+type liveBlocks struct {
+	workload
+	c      *cupool.Pool
+	blocks []cupool.Block
+}
+
+func newLiveBlocks(c *cupool.Pool, w workload) *liveBlocks {
+	return &liveBlocks{workload: w, c: c, blocks: make([]cupool.Block, w.live)}
+}
+
+func (r *liveBlocks) step(b *testing.B) {
+	j := r.slot()
+	err := r.c.Free(r.blocks[j]) // at first the empty block
+	if err == nil {
+		r.blocks[j], err = r.c.Alloc(r.size(), nil)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// fill makes all blocks live.
+func (r *liveBlocks) fill(b *testing.B) {
+	var err error
+	for i := range r.blocks {
+		if r.blocks[i], err = r.c.Alloc(r.size(), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// run measures steps, after some to come to rest.
+func (r *liveBlocks) run(b *testing.B, before int) {
+	for range before {
+		r.step(b)
+	}
+	start := r.c.Stats()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.step(b)
+	}
+	st := r.c.Stats()
+	hits, misses := st.Hits-start.Hits, st.Misses-start.Misses
+	b.ReportMetric(100*float64(hits)/float64(max(hits+misses, 1)), "%hit")
+	b.ReportMetric(float64(st.LiveBytes)/float64(st.All.ReservedBytes.Current), "live/reserved")
+	// Free blocks that share a segment have books like live ones.
+	blocks := st.All.Active.Current + st.All.InactiveSplit.Current
+	b.ReportMetric(float64(st.MetadataBytes)/float64(blocks), "books-B/block")
+	b.ReportMetric(100*float64(st.MetadataBytes)/float64(st.All.ReservedBytes.Current), "books-%reserved")
+	for _, h := range r.blocks {
+		if err := r.c.Free(h); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// 1,000 live blocks of random sizes from 256 bytes to 64 MiB.
+func BenchmarkRandomLive1000(b *testing.B) {
+	for _, backing := range []cupool.Backing{cupool.BackingAuto, cupool.BackingSegments} {
+		b.Run("backing="+backing.String(), func(b *testing.B) {
+			c := benchPool(b, func(cfg *cupool.Config) { cfg.Backing = backing })
+			free, _, err := c.Driver().MemInfo()
+			require.NoError(b, err)
+			if free < 16<<30 {
+				b.Skip("the blocks take up to 16 GiB")
+			}
+			newLiveBlocks(c, randomSizes(1000)).run(b, 20*1000)
+		})
+	}
+}
+
+// What each strategy costs where blocks of random sizes come and go, and how much
+// of what is reserved it uses.
+func BenchmarkStrategies(b *testing.B) {
+	for _, s := range []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated, cupool.PowerOfTwo} {
+		for _, live := range []int{1000, 10_000} {
+			b.Run(fmt.Sprintf("%v/blocks=%d", s, live), func(b *testing.B) {
+				c := poolOn(b, simdev.New(simdev.Config{Capacity: 1 << 44}), pooltest.WithStrategy(s))
+				newLiveBlocks(c, randomSizes(live)).run(b, 20*live)
+			})
+		}
+	}
+}
+
+// What the allocator knows about small live blocks takes at most a twentieth of
+// 4 KiB for each.
+func TestBooksOfSmallBlocks(t *testing.T) {
+	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
+		for _, size := range []int64{512, 4096} {
+			n := int64(100_000)
+			if atomic.Invariants { // which look at every block after every step
+				n = 2000
+			}
+			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 34}), Backing: backing})
+			require.NoError(t, err)
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range n {
+				_, err := c.Alloc(size, nil)
+				require.NoError(t, err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			books, heap := c.Stats().MetadataBytes/n, (int64(after.HeapAlloc)-int64(before.HeapAlloc))/n
+			t.Logf("blocks of %d bytes: %d bytes each in Stats, %d in Go's heap", size, books, heap)
+			require.LessOrEqual(t, books, int64(4096/20))
+			require.LessOrEqual(t, heap, int64(4096/20))
+			runtime.KeepAlive(c)
+		}
+	})
+}
+
+// The cost of a step, and the memory of the books, by the number of live
+// blocks. The device is simulated, as no GPU holds that many; the sizes are
+// small because the books weigh most there.
+func BenchmarkLive(b *testing.B) {
+	byBlocks(b, func(b *testing.B, n int) {
+		d := simdev.New(simdev.Config{Capacity: 1 << 44})
+		r := newLiveBlocks(poolOn(b, d), smallSizes(n))
+		r.fill(b)
+		r.run(b, max(100_000, n))
+	})
+}
+
+// byBlocks runs a benchmark with 10³ to 10⁶ blocks.
+func byBlocks(b *testing.B, run func(b *testing.B, n int)) {
+	for exp, n := 3, 1000; exp <= 6; exp, n = exp+1, 10*n {
+		b.Run(fmt.Sprintf("blocks=1e%d", exp), func(b *testing.B) { run(b, n) })
+	}
+}
+
+// What the machine needs for the two looks that no step of BenchmarkLive can do
+// without, one after the other: at the program's handle of a block picked at
+// random, and at the 64 bytes that the allocator has of the block.
+func BenchmarkLiveLooks(b *testing.B) {
+	type record struct {
+		zero uint64
+		_    [7]uint64
+	}
+	byBlocks(b, func(b *testing.B, n int) {
+		handles, records := make([][4]uint64, n), make([]record, n)
+		w := smallSizes(n)
+		for i := range handles {
+			handles[i][3] = w.slot()
+		}
+		zero := uint64(0) // the next slot waits for it
+		for b.Loop() {
+			zero = records[handles[w.slot()+zero][3]].zero
+		}
+	})
+}
+
+// Goroutines, one for each processor (-cpu), that allocate and free the same
+// size, on one stream or each on its own. ns/op is the wall time divided by
+// all pairs.
+//
+// They are plain loops that begin together, as the threads of the peers do,
+// and not RunParallel: that would make the streams within the measured time,
+// and its loop is a call per pair. On two cores both give the same.
+func BenchmarkParallelHit(b *testing.B) {
+	for _, own := range []bool{false, true} {
+		name := "shared"
+		if own {
+			name = "own"
+		}
+		b.Run("stream="+name, func(b *testing.B) {
+			c := benchPool(b)
+			streams := make([]*cupool.Stream, runtime.GOMAXPROCS(0))
+			for i := range streams {
+				streams[i] = c.DefaultStream()
+				if own {
+					var err error
+					streams[i], err = c.NewStream()
+					require.NoError(b, err)
+				}
+			}
+			b.ReportAllocs()
+			parallelPairs(b, c, streams)
+		})
+	}
+}
+
+// warmPairs is how many pairs every goroutine runs before the clock starts:
+// enough for each processor's magazine.
+const warmPairs = 1000
+
+// parallelPairs measures b.N pairs of 1 MiB, shared among a goroutine for
+// each of the streams.
+func parallelPairs(b *testing.B, c *cupool.Pool, streams []*cupool.Stream) {
+	each := (b.N + len(streams) - 1) / len(streams)
+	var warm, done sync.WaitGroup
+	start := make(chan struct{})
+	warm.Add(len(streams))
+	for _, s := range streams {
+		done.Go(func() {
+			err := pairs(c, s, warmPairs)
+			warm.Done()
+			<-start
+			if err == nil {
+				err = pairs(c, s, each)
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	warm.Wait()
+	b.ResetTimer()
+	close(start)
+	done.Wait()
+	b.StopTimer()
+}
+
+func pairs(c *cupool.Pool, s *cupool.Stream, n int) error {
+	for range n {
+		h, err := c.Alloc(1<<20, s)
+		if err == nil {
+			err = c.Free(h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A block of one stream that another one uses: allocated, recorded and freed.
+func BenchmarkCrossStream(b *testing.B) {
+	b.Run("device=idle", func(b *testing.B) {
+		c, s := crossPool(b)
+		b.ReportAllocs()
+		for b.Loop() {
+			crossOnce(b, c, s)
+		}
+		reportEvents(b, c, cupool.Stats{})
+	})
+	b.Run("device=busy", func(b *testing.B) {
+		c, s := crossPool(b)
+		work := newBusyWork(b, c, s)
+		for range 8 { // the pool grows by what a batch leaves waiting
+			work.next(b)
+			for range crossBatch {
+				crossOnce(b, c, s)
+			}
+		}
+		before := c.Stats()
+		var spent time.Duration
+		start := time.Now()
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if i%crossBatch == 0 {
+				spent += time.Since(start)
+				work.next(b)
+				start = time.Now()
+			}
+			crossOnce(b, c, s)
+		}
+		perOp(b, spent+time.Since(start), "ns/op")
+		reportEvents(b, c, before)
+		work.free(b)
+	})
+}
+
+// crossBatch is how many blocks a batch of BenchmarkCrossStream frees behind
+// the device.
+const crossBatch = 64
+
+func crossPool(b *testing.B) (*cupool.Pool, *cupool.Stream) {
+	c := benchPool(b)
+	s, err := c.NewStream()
+	require.NoError(b, err)
+	return c, s
+}
+
+func crossOnce(b *testing.B, c *cupool.Pool, s *cupool.Stream) {
+	h, err := c.Alloc(1<<20, nil)
+	if err == nil {
+		err = c.RecordStream(h, s)
+	}
+	if err == nil {
+		err = c.Free(h)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func reportEvents(b *testing.B, c *cupool.Pool, before cupool.Stats) {
+	st := c.Stats()
+	n := float64(st.All.Allocation.Allocated - before.All.Allocation.Allocated)
+	b.ReportMetric(float64(st.EventsRecorded-before.EventsRecorded)/n, "events/op")
+	b.ReportMetric(float64(st.EventQueries-before.EventQueries)/n, "queries/op")
+}
+
+// busyWork keeps a stream working during a batch, so that what is freed in it
+// has to wait, and is collected in the batch after it. The peers do the same.
+type busyWork struct {
+	c     *cupool.Pool
+	s     *cupool.Stream
+	block cupool.Block
+}
+
+// newBusyWork takes memory that takes a while to set: a few hundred
+// microseconds at a GPU's bandwidth, as many and more at a processor's.
+func newBusyWork(b *testing.B, c *cupool.Pool, s *cupool.Stream) *busyWork {
+	size := int64(4 << 20)
+	if strings.HasPrefix(os.Getenv("CUPOOL_DEVICE"), "cuda") {
+		size = 1 << 30
+	}
+	block, err := c.Alloc(size, s)
+	require.NoError(b, err)
+	return &busyWork{c, s, block}
+}
+
+// next waits until the work of the last batch is done and submits that of the
+// next one. It waits behind the allocator's back: to find out and to collect
+// what has waited is part of what is measured.
+func (w *busyWork) next(b *testing.B) {
+	err := w.c.Driver().SyncStream(w.s.Handle())
+	if err == nil {
+		err = w.s.Memset(w.block.Ptr(), 0, w.block.Size())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (w *busyWork) free(b *testing.B) {
+	if err := w.c.Free(w.block); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// noZeroing is a Driver whose memory the CPU cannot touch, so that the engine
+// has the device zero it, which this one leaves undone.
+type noZeroing struct{ cupool.Driver }
+
+func (noZeroing) HostAccessible() bool { return false }
+
+func (noZeroing) Memset(cupool.Ptr, byte, int64, cupool.StreamHandle) error { return nil }
+
+// Alloc, which zeroes, and Free. With zeroing=off everything happens as on
+// device memory but for the driver's memset itself, whose time would hide the
+// engine's: to measure the zeroing alone and take it off does not work, as at
+// 1 MiB it varies by more than all the rest takes.
+func BenchmarkEngineAllocFree(b *testing.B) {
+	for _, zeroing := range []string{"off", "on"} {
+		for _, size := range []int64{64, 4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20} {
+			b.Run(fmt.Sprintf("zeroing=%s/bytes=%d", zeroing, size), func(b *testing.B) {
+				d := benchDevice(b)
+				if zeroing == "off" {
+					d = noZeroing{d}
+				}
+				e, err := cupool.NewEngine(poolOn(b, d))
+				require.NoError(b, err)
+				engineAllocFree(b, e, size)
+			})
+		}
+	}
+}
+
+func engineAllocFree(b *testing.B, e *cupool.Engine, size int64) {
+	b.ReportAllocs()
+	for b.Loop() {
+		m, err := e.Alloc(size)
+		if err == nil {
+			err = e.Free(m, size)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// engineOps are operations that BenchmarkEngine compares.
+var engineOps = []struct {
+	name string
+	f    func(x, y *tensor.Dense) (tensor.Tensor, error)
+}{
+	{"Add", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y) }},
+	{"Add_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y, tensor.UseUnsafe()) }},
+	{"MulScalar_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) {
+		return tensor.Mul(x, float32(0.5), tensor.UseUnsafe())
+	}},
+	{"Gt", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Gt(x, float32(0), tensor.AsSameType()) }},
+	{"Sum0", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Sum(x, 0) }},
+	{"Repeat", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Repeat(x, 0, 2) }},
+	{"SoftMax", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.SoftMax(x, 1) }},
+	{"MatMul", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.MatMul(x, y) }},
+}
+
+// BenchmarkEngine compares operations with StdEng's.
+func BenchmarkEngine(b *testing.B) {
+	e, err := cupool.NewEngine(benchPool(b))
+	require.NoError(b, err)
+	for _, op := range engineOps {
+		for _, n := range []int{8, 128} {
+			b.Run(fmt.Sprintf("%s/n=%d/engine=StdEng", op.name, n), func(b *testing.B) {
+				engineOp(b, tensor.StdEng{}, n, op.f, func(...tensor.Tensor) error { return nil })
+			})
+			b.Run(fmt.Sprintf("%s/n=%d/engine=cupool", op.name, n), func(b *testing.B) {
+				engineOp(b, e, n, op.f, e.FreeTensor)
+			})
+		}
+	}
+}
+
+// engineOp measures an operation on n × n tensors of eng, and the freeing of
+// its result unless that is one of them.
+func engineOp(b *testing.B, eng tensor.Engine, n int, op func(x, y *tensor.Dense) (tensor.Tensor, error), free func(...tensor.Tensor) error) {
+	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
+	y := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := op(x, y)
+		if err == nil && r != tensor.Tensor(x) {
+			err = free(r)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	require.NoError(b, free(x, y))
 }

@@ -12,16 +12,6 @@ import (
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
-func newHostPool(t testing.TB, change ...func(*cupool.Config)) *cupool.Pool {
-	var cfg cupool.Config
-	for _, f := range change {
-		f(&cfg)
-	}
-	c, err := cupool.New(cfg)
-	require.NoError(t, err)
-	return c
-}
-
 // vec is a plain struct with padding.
 type vec struct {
 	X, Y float64
@@ -44,7 +34,7 @@ func roundTrip[T any](t *testing.T, c *cupool.Pool, values ...T) {
 }
 
 func TestBufferElements(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	roundTrip[int8](t, c, -1, 2, 3)
 	roundTrip(t, c, true, false, true)
 	roundTrip[uint64](t, c, 0, math.MaxUint64)
@@ -63,7 +53,7 @@ func refused[T any](t *testing.T, c *cupool.Pool) {
 }
 
 func TestBufferRefusesPointers(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	refused[*int](t, c)
 	refused[string](t, c)
 	refused[[]byte](t, c)
@@ -84,7 +74,7 @@ func TestBufferRefusesPointers(t *testing.T) {
 }
 
 func TestBufferSizes(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	for _, n := range []int{-1, math.MinInt, math.MaxInt, math.MaxInt/8 + 1, 1 << 60} {
 		_, err := cupool.NewBuffer[float64](c, n, nil)
 		require.ErrorIs(t, err, cupool.ErrInvalidSize, "%d elements", n)
@@ -99,7 +89,7 @@ func TestBufferSizes(t *testing.T) {
 
 // No elements, and elements of no size: legal, and all calls work.
 func TestEmptyBuffers(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	empty[float32](t, c, 0)
 	empty[struct{}](t, c, 0)
 	empty[struct{}](t, c, 1000)
@@ -134,7 +124,7 @@ func empty[T any](t *testing.T, c *cupool.Pool, n int) {
 }
 
 func TestBufferMemsetAndCopies(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	a, err := cupool.NewBuffer[uint16](c, 100, s)
@@ -168,7 +158,7 @@ func TestBufferMemsetAndCopies(t *testing.T) {
 }
 
 func TestBufferViews(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	b, err := cupool.BufferFrom(c, []int32{0, 1, 2, 3, 4, 5, 6, 7}, nil)
 	require.NoError(t, err)
 	v, err := b.View(2, 6)
@@ -219,7 +209,7 @@ func TestBufferUseAfterFree(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newHostPool(t)
+			c := pooltest.NewHost(t)
 			b, err := cupool.NewBuffer[int32](c, 8, nil)
 			require.NoError(t, err)
 			v, err := b.View(2, 4)
@@ -236,9 +226,9 @@ func TestBufferUseAfterFree(t *testing.T) {
 				"Memset":          b.Memset(0),
 				"CopyBuffer to":   b.CopyBuffer(other),
 				"CopyBuffer from": other.CopyBuffer(b),
-				"ToHost":          second(b.ToHost()),
-				"View":            second(b.View(0, 1)),
-				"On":              second(b.On(nil)),
+				"ToHost":          pooltest.Second(b.ToHost()),
+				"View":            pooltest.Second(b.View(0, 1)),
+				"On":              pooltest.Second(b.On(nil)),
 				"view.CopyTo":     v.CopyTo(make([]int32, 2)),
 				"view.Memset":     v.Memset(0),
 				"on.CopyFrom":     on.CopyFrom(make([]int32, 8)),
@@ -250,10 +240,8 @@ func TestBufferUseAfterFree(t *testing.T) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
-
 func TestBufferAfterClose(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	b, err := cupool.NewBuffer[int32](c, 8, nil)
 	require.NoError(t, err)
 	require.Error(t, c.Close(), "a leak")
@@ -293,7 +281,7 @@ func TestBufferOn(t *testing.T) {
 }
 
 func TestWithBuffer(t *testing.T) {
-	c := newHostPool(t)
+	c := pooltest.NewHost(t)
 	var kept *cupool.Buffer[float32]
 	require.NoError(t, cupool.WithBuffer(c, 10, nil, func(b *cupool.Buffer[float32]) error {
 		kept = b

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -18,52 +17,18 @@ import (
 // Tests of what Close does while streams work and while other goroutines close
 // streams. They use only the public API and a device that is watched.
 
-// watchedDevice is a host device that tells a test about some calls before it
-// makes them.
-type watchedDevice struct {
-	*conformance.Failing
-	before atomic.Pointer[func(call string, s cupool.StreamHandle)]
-}
-
-func newWatched(t *testing.T) *watchedDevice {
-	t.Helper()
-	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return &watchedDevice{Failing: conformance.NewFailing(d)}
-}
-
-// watch calls f before each of the device's calls that follow.
-func (d *watchedDevice) watch(f func(call string, s cupool.StreamHandle)) { d.before.Store(&f) }
-
-func (d *watchedDevice) tell(call string, s cupool.StreamHandle) {
-	if f := d.before.Load(); f != nil {
-		(*f)(call, s)
-	}
-}
-
-func (d *watchedDevice) SyncStream(s cupool.StreamHandle) error {
-	d.tell("SyncStream", s)
-	return d.Failing.SyncStream(s)
-}
-
-func (d *watchedDevice) MemUnmap(p cupool.Ptr, size int64) error {
-	d.tell("MemUnmap", 0)
-	return d.Failing.MemUnmap(p, size)
-}
-
 // memories are the ways in which a pool can get memory whose return does not
 // wait for the device's work by itself.
-var memories = map[string]func(d *watchedDevice, freeing func()) cupool.PoolConfig{
-	"virtual memory": func(d *watchedDevice, freeing func()) cupool.PoolConfig {
-		d.watch(func(call string, _ cupool.StreamHandle) {
+var memories = map[string]func(d *pooltest.Watched, freeing func()) cupool.PoolConfig{
+	"virtual memory": func(d *pooltest.Watched, freeing func()) cupool.PoolConfig {
+		d.Watch(func(call string, _ cupool.StreamHandle) {
 			if call == "MemUnmap" {
 				freeing()
 			}
 		})
 		return cupool.PoolConfig{}
 	},
-	"functions of the program": func(d *watchedDevice, freeing func()) cupool.PoolConfig {
+	"functions of the program": func(d *pooltest.Watched, freeing func()) cupool.PoolConfig {
 		return cupool.PoolConfig{
 			Alloc: d.MemAlloc,
 			Free: func(p cupool.Ptr, _ int64) error {
@@ -72,46 +37,6 @@ var memories = map[string]func(d *watchedDevice, freeing func()) cupool.PoolConf
 			},
 		}
 	},
-}
-
-// gate keeps a stream busy until it is opened.
-type gate struct {
-	ch     chan struct{}
-	opened atomic.Bool
-}
-
-func holdStream(t *testing.T, s *cupool.Stream) *gate {
-	t.Helper()
-	g := &gate{ch: make(chan struct{})}
-	require.NoError(t, s.Launch(func() { <-g.ch }))
-	return g
-}
-
-func (g *gate) open() {
-	if g.opened.CompareAndSwap(false, true) {
-		close(g.ch)
-	}
-}
-
-// patience is how long a call that must wait is given to return too early. A
-// call that waits as it should is never failed by it.
-const patience = 50 * time.Millisecond
-
-// returns reports whether a call returned within the time given to it.
-func returns(done <-chan error) (early bool, err error) {
-	select {
-	case err = <-done:
-		return true, err
-	case <-time.After(patience):
-		return false, nil
-	}
-}
-
-// start runs a call in a goroutine of its own.
-func start(f func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return done
 }
 
 // TestCloseWaitsForEveryStream: a pool that is closed keeps its memory until no
@@ -157,33 +82,33 @@ func TestCloseWaitsForEveryStream(t *testing.T) {
 	}
 }
 
-func closeUnderWork(t *testing.T, setUp func(*watchedDevice, func()) cupool.PoolConfig,
+func closeUnderWork(t *testing.T, setUp func(*pooltest.Watched, func()) cupool.PoolConfig,
 	use func(*testing.T, *cupool.Pool, *cupool.Stream) int, closing bool,
 ) {
-	d := newWatched(t)
+	d := pooltest.NewWatched(t)
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	var early atomic.Bool
-	g := holdStream(t, s)
-	defer g.open()
-	p := newPrivate(t, c, setUp(d, func() {
-		if !g.opened.Load() {
+	g := pooltest.HoldStream(t, s)
+	defer g.Open()
+	p := pooltest.NewPrivate(t, c, setUp(d, func() {
+		if !g.Opened() {
 			early.Store(true)
 		}
 	}))
 	leaks := use(t, p, s)
 
-	streamClosed := start(func() error { return nil })
+	streamClosed := pooltest.Start(func() error { return nil })
 	if closing {
 		before := d.Calls("SyncStream")
-		streamClosed = start(s.Close)
+		streamClosed = pooltest.Start(s.Close)
 		require.Eventually(t, func() bool { return d.Calls("SyncStream") > before }, 10*time.Second, time.Millisecond)
 	}
-	closed := start(p.Close)
-	tooEarly, closeErr := returns(closed)
-	g.open()
+	closed := pooltest.Start(p.Close)
+	tooEarly, closeErr := pooltest.Returns(closed)
+	g.Open()
 	if !tooEarly {
 		closeErr = <-closed
 	}
@@ -218,12 +143,12 @@ func TestOwnFreeWaits(t *testing.T) {
 		"Close":      func(_, p *cupool.Pool) error { return p.Close() },
 		"root": func(c, _ *cupool.Pool) error {
 			b, err := c.Alloc(1<<30-8<<20, nil) // more than is left beside the pool
-			return errors.Join(ignore(err, cupool.ErrOutOfMemory), c.Free(b))
+			return errors.Join(pooltest.Ignore(err, cupool.ErrOutOfMemory), c.Free(b))
 		},
 	} {
 		for _, own := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", default stream", true: ", stream of its own"}[own], func(t *testing.T) {
-				d := newWatched(t)
+				d := pooltest.NewWatched(t)
 				c, err := cupool.New(cupool.Config{Driver: d, Limit: 1 << 30})
 				require.NoError(t, err)
 				s := c.DefaultStream()
@@ -232,12 +157,12 @@ func TestOwnFreeWaits(t *testing.T) {
 					require.NoError(t, err)
 				}
 				var early atomic.Int64
-				g := holdStream(t, s)
-				defer g.open()
-				p := newPrivate(t, c, cupool.PoolConfig{
+				g := pooltest.HoldStream(t, s)
+				defer g.Open()
+				p := pooltest.NewPrivate(t, c, cupool.PoolConfig{
 					Alloc: d.MemAlloc,
 					Free: func(q cupool.Ptr, _ int64) error {
-						if !g.opened.Load() {
+						if !g.Opened() {
 							early.Add(1)
 						}
 						return d.MemFree(q)
@@ -246,9 +171,9 @@ func TestOwnFreeWaits(t *testing.T) {
 				b := pooltest.Alloc(t, p, 32<<20, s)
 				require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 				require.NoError(t, p.Free(b))
-				done := start(func() error { return giveBack(c, p) })
-				time.Sleep(patience)
-				g.open()
+				done := pooltest.Start(func() error { return giveBack(c, p) })
+				time.Sleep(pooltest.Patience)
+				g.Open()
 				require.NoError(t, <-done)
 				require.Zero(t, early.Load(), "Free was called while the stream was at work")
 				require.NoError(t, s.Sync())
@@ -272,21 +197,21 @@ func TestCloseBesideStreamClose(t *testing.T) {
 	}
 }
 
-func closeBesideStreamClose(t *testing.T, setUp func(*watchedDevice, func()) cupool.PoolConfig, root, live bool) {
-	d := newWatched(t)
+func closeBesideStreamClose(t *testing.T, setUp func(*pooltest.Watched, func()) cupool.PoolConfig, root, live bool) {
+	d := pooltest.NewWatched(t)
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	s, err := c.NewStream()
 	require.NoError(t, err)
-	p := newPrivate(t, c, setUp(d, func() {}))
+	p := pooltest.NewPrivate(t, c, setUp(d, func() {}))
 	b := pooltest.Alloc(t, p, 4<<20, s)
 	if !live {
 		require.NoError(t, p.Free(b))
 	}
-	g := holdStream(t, s)
-	defer g.open()
+	g := pooltest.HoldStream(t, s)
+	defer g.Open()
 	handle, waits := s.Handle(), make(chan struct{}, 16)
-	d.watch(func(call string, h cupool.StreamHandle) {
+	d.Watch(func(call string, h cupool.StreamHandle) {
 		if call == "SyncStream" && h == handle {
 			select {
 			case waits <- struct{}{}:
@@ -294,16 +219,16 @@ func closeBesideStreamClose(t *testing.T, setUp func(*watchedDevice, func()) cup
 			}
 		}
 	})
-	streamClosed := start(s.Close)
+	streamClosed := pooltest.Start(s.Close)
 	<-waits // for the work: the pool's side of the stream is closed already
 	member := p
 	if root {
 		member = c
 	}
-	closed := start(member.Close)
-	tooEarly, closeErr := returns(closed)
-	g.open()
-	require.NoError(t, ignore(<-streamClosed, cupool.ErrClosed))
+	closed := pooltest.Start(member.Close)
+	tooEarly, closeErr := pooltest.Returns(closed)
+	g.Open()
+	require.NoError(t, pooltest.Ignore(<-streamClosed, cupool.ErrClosed))
 	if !tooEarly {
 		closeErr = <-closed
 	}
@@ -315,7 +240,7 @@ func closeBesideStreamClose(t *testing.T, setUp func(*watchedDevice, func()) cup
 	} else {
 		require.NoError(t, closeErr)
 	}
-	require.NoError(t, ignore(c.Close(), cupool.ErrClosed))
+	require.NoError(t, pooltest.Ignore(c.Close(), cupool.ErrClosed))
 	require.Zero(t, d.Held())
 	require.Zero(t, d.Ranges())
 }
@@ -323,22 +248,22 @@ func closeBesideStreamClose(t *testing.T, setUp func(*watchedDevice, func()) cup
 // TestCloseWaitsForCalls: work that a call submits to a stream while another
 // goroutine closes it is waited for by Close, or the call fails with ErrClosed.
 func TestCloseWaitsForCalls(t *testing.T) {
-	d := &lateMemset{watchedDevice: newWatched(t)}
+	d := &lateMemset{Watched: pooltest.NewWatched(t)}
 	c, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	b := pooltest.Alloc(t, c, 4<<20, nil)
 	var submitted, early atomic.Bool
-	d.watch(func(call string, h cupool.StreamHandle) {
+	d.Watch(func(call string, h cupool.StreamHandle) {
 		if call == "SyncStream" && h == s.Handle() && !submitted.Load() {
 			early.Store(true)
 		}
 	})
 	var closed <-chan error
 	d.earlier = func() {
-		closed = start(s.Close)
-		time.Sleep(patience) // Close has the time to be wrong
+		closed = pooltest.Start(s.Close)
+		time.Sleep(pooltest.Patience) // Close has the time to be wrong
 		submitted.Store(true)
 	}
 	require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
@@ -351,7 +276,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 
 // lateMemset is a device that calls a function before it sets memory.
 type lateMemset struct {
-	*watchedDevice
+	*pooltest.Watched
 	earlier func()
 }
 
@@ -360,7 +285,7 @@ func (d *lateMemset) Memset(dst cupool.Ptr, value byte, n int64, s cupool.Stream
 		d.earlier = nil
 		f()
 	}
-	return d.watchedDevice.Memset(dst, value, n, s)
+	return d.Watched.Memset(dst, value, n, s)
 }
 
 // TestLiveBlockOfStreamThatCloses: a live block is found at every moment, also
@@ -375,7 +300,7 @@ func TestLiveBlockOfStreamThatCloses(t *testing.T) {
 				s, err := c.NewStream()
 				require.NoError(t, err)
 				b := pooltest.Alloc(t, c, 1000, s)
-				closed := start(s.Close)
+				closed := pooltest.Start(s.Close)
 				for over := false; !over; {
 					select {
 					case err := <-closed:
@@ -397,14 +322,14 @@ func TestLiveBlockOfStreamThatCloses(t *testing.T) {
 // stream before the pool is closed or stays, never in the middle of it.
 func TestStreamThatClosesBesidePool(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
-	p, s := newPrivate(t, c, cupool.PoolConfig{}), newStreamOf(t, c)
+	p, s := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewStream(t, c)
 	require.NoError(t, p.Free(pooltest.Alloc(t, p, 4<<20, nil)))
 	pooltest.Alloc(t, p, 4<<20, s)
 	var closed <-chan error
 	d.Hook = func(call string) {
 		if call == "MemFree" && closed == nil { // what the default stream has
-			closed = start(s.Close)
-			time.Sleep(patience)
+			closed = pooltest.Start(s.Close)
+			time.Sleep(pooltest.Patience)
 		}
 	}
 	var leak *cupool.LeakError

@@ -6,13 +6,16 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -92,17 +95,11 @@ func TestConfigExtremes(t *testing.T) {
 }
 
 func TestFractionNeedsTheDevicesSize(t *testing.T) {
-	d := failingInfo()
+	d := pooltest.FailingInfo()
 	_, err := cupool.New(cupool.Config{Driver: d, Fraction: 0.5})
 	require.ErrorContains(t, err, "no luck")
 	_, err = cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err, "without one, nobody asks")
-}
-
-func failingInfo() cupool.Driver {
-	d := pooltest.NewDriver(1 << 30)
-	d.Fail("MemInfo", errors.New("no luck"))
-	return d
 }
 
 func TestBacking(t *testing.T) {
@@ -182,4 +179,202 @@ func torchRound(size int64, d cupool.Divisions) int64 {
 	}
 	step := floor / n
 	return (size + step - 1) / step * step
+}
+
+func TestParseAllocConf(t *testing.T) {
+	for conf, want := range map[string]cupool.Config{
+		"":                      {},
+		"  ":                    {},
+		"max_split_size_mb:512": {MaxSplit: 512 * mib},
+		"max_split_size_mb:512,max_non_split_rounding_mb:32":                       {MaxSplit: 512 * mib, MaxNonSplitRounding: 32 * mib},
+		"large_segment_size_mb:32":                                                 {LargeSegment: 32 * mib},
+		"garbage_collection_threshold:0.8, max_split_size_mb: 512":                 {GarbageCollectionThreshold: 0.8, MaxSplit: 512 * mib},
+		"per_process_memory_fraction:0.5":                                          {Fraction: 0.5},
+		"expandable_segments:True":                                                 {Backing: cupool.BackingVMM},
+		"expandable_segments:False":                                                {Backing: cupool.BackingSegments},
+		"roundup_power2_divisions:8":                                               {Divisions: cupool.SameDivisions(8)},
+		"roundup_power2_divisions:[1:2, >:8],strategy:first-fit":                   {Divisions: cupool.Divisions{2, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}, Strategy: cupool.FirstFit},
+		"strategy:power-of-two,backing:auto":                                       {Strategy: cupool.PowerOfTwo},
+		"max_size:2G,initial_size:64MiB,growth_factor:1.5,soft_limit:1g,decay:10s": {Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 1.5, SoftLimit: 1 << 30, Decay: 10 * time.Second},
+		"small_limit:512K,small_segment:1M,large_limit:8M,segment_rounding:1M,min_split:4096,min_block:256": {SmallLimit: 512 << 10, SmallSegment: mib, LargeLimit: 8 * mib, SegmentRounding: mib, MinSplit: 4096, MinBlock: 256},
+		"sanitize_canaries:256,sanitize_poison:True,sanitize_quarantine:1G,sanitize_guard:True,sanitize_wait:True,zero_on_alloc:True,zero_on_free:True": {
+			Sanitize: cupool.Sanitizers{Canaries: 256, Poison: true, Quarantine: 1 << 30, Guard: true, Wait: true}, ZeroOnAlloc: true, ZeroOnFree: true},
+		"magazine_bytes:none,history_events:4096,history_sample_bytes:512K": {MagazineBytes: -1, History: &cupool.History{Events: 4096, SampleBytes: 512 << 10}},
+		"history_sample_bytes:0": {},
+		"limit:100MiB,fraction:0.5,divisions:8,max_split:512M,max_non_split_rounding:1M,large_segment:32M,wait_timeout:30s": { // fields by their names
+			Limit: 100 * mib, Fraction: 0.5, Divisions: cupool.SameDivisions(8), MaxSplit: 512 * mib, MaxNonSplitRounding: mib, LargeSegment: 32 * mib, WaitTimeout: 30 * time.Second},
+		"limit:1G,max_size:1G":                 {Limit: 1 << 30},
+		"backing:vmm,expandable_segments:True": {Backing: cupool.BackingVMM}, // says the same
+	} {
+		got, err := cupool.ParseAllocConf(conf)
+		require.NoError(t, err, conf)
+		require.Equal(t, want, got, conf)
+	}
+}
+
+// Every error names the key, the value and what is allowed.
+func TestParseAllocConfErrors(t *testing.T) {
+	for conf, want := range map[string]struct{ field, reason string }{
+		"max_split_size":                    {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
+		"decay:1s,":                         {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
+		"max_split_size_bytes:512":          {"CUPOOL_ALLOC_CONF", "is no key, did you mean max_split_size_mb? The keys are backing, decay, divisions,"},
+		"limt:1G":                           {"CUPOOL_ALLOC_CONF", "is no key, did you mean limit?"},
+		"backend:cudaMallocAsync":           {"CUPOOL_ALLOC_CONF", "is no key"},
+		"Decay:1s":                          {"CUPOOL_ALLOC_CONF", "is no key"},
+		"max_split_size_mb:0":               {"max_split_size_mb", "whole number of MiB, at least 1"},
+		"max_split_size_mb:1.5":             {"max_split_size_mb", "whole number of MiB, at least 1"},
+		"max_split_size_mb:9999999999999":   {"max_split_size_mb", "whole number of MiB"},
+		"max_split_size_mb:19":              {"max_split_size_mb", "must be at least large_segment (20 MiB)"},
+		"large_segment_size_mb:8":           {"large_segment_size_mb", "at least large_limit (10 MiB)"},
+		"max_non_split_rounding_mb:32":      {"max_non_split_rounding_mb", "needs max_split"},
+		"garbage_collection_threshold:1":    {"garbage_collection_threshold", "in (0, 1)"},
+		"garbage_collection_threshold:most": {"garbage_collection_threshold", "a number in (0, 1)"},
+		"per_process_memory_fraction:1.01":  {"per_process_memory_fraction", "in (0, 1]"},
+		"per_process_memory_fraction:NaN":   {"per_process_memory_fraction", "in (0, 1]"},
+		"expandable_segments:true":          {"expandable_segments", "True or False"},
+		"expandable_segments:":              {"expandable_segments", "True or False"},
+		"roundup_power2_divisions:3":        {"roundup_power2_divisions", "a power of two, or a list"},
+		"roundup_power2_divisions:[256:1":   {"roundup_power2_divisions", "a power of two, or a list"},
+		"strategy:worst-fit":                {"strategy", "one of best-fit, first-fit, segregated, power-of-two"},
+		"max_size:-1":                       {"max_size", "a size such as 512MiB"},
+		"decay:1":                           {"decay", "a duration such as 10s"},
+		"decay:1ms":                         {"decay", "at least 50ms"},
+		"growth_factor:0.5":                 {"growth_factor", "from 1 to 64"},
+		"min_block:1000":                    {"min_block", "a power of two, from 256, which CUDA aligns memory to, to small_limit (1 MiB), that divides small_segment (2 MiB), large_segment (20 MiB) and segment_rounding (2 MiB)"},
+		"history_events:few":                {"history_events", "a whole number"},
+		"history_events:16777217":           {"history_events", "from 0 to 16777216"},
+		"magazine_bytes:some":               {"magazine_bytes", `or "none"`},
+		// Contradictions.
+		"decay:1s,decay:2s":                                {"decay", "contradicts decay = 1s"},
+		"backing:vmm,expandable_segments:False":            {"expandable_segments", "contradicts backing = vmm"},
+		"expandable_segments:True,max_split_size_mb:512":   {"max_split_size_mb", "is for segments, not for backing vmm"},
+		"strategy:power-of-two,roundup_power2_divisions:8": {"roundup_power2_divisions", "must not be set with strategy power-of-two"},
+		"max_size:1G,initial_size:2G":                      {"initial_size", "must not be larger than limit (1 GiB)"},
+	} {
+		_, err := cupool.ParseAllocConf(conf)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig, conf)
+		var ce *cupool.ConfigError
+		require.ErrorAs(t, err, &ce, conf)
+		require.Equal(t, want.field, ce.Field, conf)
+		require.Contains(t, ce.Reason, want.reason, conf)
+		require.NotNil(t, ce.Value)
+	}
+}
+
+// setEnv sets these variables of the environment, and none of ours beside.
+func setEnv(t *testing.T, vars map[string]string) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "CUPOOL_") {
+			t.Setenv(name, "")
+		}
+	}
+	for name, value := range vars {
+		t.Setenv(name, value)
+	}
+}
+
+// The program comes before the environment, and that before the defaults.
+func TestConfigFromEnv(t *testing.T) {
+	setEnv(t, map[string]string{
+		cupool.AllocConf:       "garbage_collection_threshold:0.8,max_split_size_mb:512,strategy:first-fit,decay:10s",
+		"CUPOOL_MAX_SIZE":      "2GiB",
+		"CUPOOL_INITIAL_SIZE":  "64M",
+		"CUPOOL_GROWTH_FACTOR": "2.0",
+	})
+	cfg, list, err := cupool.ConfigFromEnv(cupool.Config{Strategy: cupool.Segregated, SmallLimit: 512 << 10, Decay: 10 * time.Second})
+	require.NoError(t, err)
+	require.Equal(t, cupool.Config{
+		Strategy: cupool.Segregated, SmallLimit: 512 << 10, Decay: 10 * time.Second,
+		GarbageCollectionThreshold: 0.8, MaxSplit: 512 * mib, Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 2,
+	}, cfg)
+	by := map[string]cupool.Setting{}
+	for _, s := range list {
+		require.NotContains(t, by, s.Field)
+		by[s.Field] = s
+	}
+	for _, want := range []cupool.Setting{
+		{Field: "Strategy", Key: "strategy", Value: "segregated", Source: cupool.SourceProgram, Unused: "CUPOOL_ALLOC_CONF=first-fit"},
+		{Field: "Decay", Key: "decay", Value: "10s", Source: cupool.SourceProgram},
+		{Field: "SmallLimit", Key: "small_limit", Value: "512K", Source: cupool.SourceProgram},
+		{Field: "MaxSplit", Key: "max_split", Value: "512M", Source: cupool.AllocConf},
+		{Field: "Limit", Key: "limit", Value: "2G", Source: "CUPOOL_MAX_SIZE"},
+		{Field: "InitialSize", Key: "initial_size", Value: "64M", Source: "CUPOOL_INITIAL_SIZE"},
+		{Field: "GrowthFactor", Key: "growth_factor", Value: "2", Source: "CUPOOL_GROWTH_FACTOR"},
+		{Field: "LargeSegment", Key: "large_segment", Value: "20M", Source: cupool.SourceDefault},
+		{Field: "Divisions", Key: "divisions", Value: "8", Source: cupool.SourceDefault},    // of segregated
+		{Field: "Backing", Key: "backing", Value: "segments", Source: cupool.SourceDefault}, // for MaxSplit
+		{Field: "MagazineBytes", Key: "magazine_bytes", Value: "256M", Source: cupool.SourceDefault},
+	} {
+		require.Equal(t, want, by[want.Field])
+	}
+	cfg.Driver = pooltest.NewDriver(1 << 30)
+	_, err = cupool.New(cfg)
+	require.NoError(t, err)
+}
+
+func TestConfigFromEnvErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg    cupool.Config
+		env    map[string]string
+		expect string
+	}{
+		"bad value":        {env: map[string]string{"CUPOOL_MAX_SIZE": "much"}, expect: "max_size in CUPOOL_MAX_SIZE = much: must be a size such as 512MiB or 2G"},
+		"bad factor":       {env: map[string]string{"CUPOOL_GROWTH_FACTOR": "0.5"}, expect: "growth_factor in CUPOOL_GROWTH_FACTOR = 0.5: must be 0 (fixed sizes) or from 1 to 64"},
+		"unknown key":      {env: map[string]string{cupool.AllocConf: "fly:1"}, expect: "CUPOOL_ALLOC_CONF = fly: is no key"},
+		"two variables":    {env: map[string]string{cupool.AllocConf: "max_size:1G", "CUPOOL_MAX_SIZE": "2G"}, expect: "max_size in CUPOOL_MAX_SIZE = 2G: contradicts max_size in CUPOOL_ALLOC_CONF = 1G"},
+		"with the program": {cfg: cupool.Config{Backing: cupool.BackingVMM}, env: map[string]string{cupool.AllocConf: "max_split_size_mb:64"}, expect: "max_split_size_mb in CUPOOL_ALLOC_CONF = 64: is for segments, not for backing vmm"},
+		"of the program":   {cfg: cupool.Config{Backing: 7}, env: map[string]string{cupool.AllocConf: "backing:vmm"}, expect: "Backing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setEnv(t, tc.env)
+			_, _, err := cupool.ConfigFromEnv(tc.cfg)
+			require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+			require.ErrorContains(t, err, tc.expect)
+		})
+	}
+}
+
+// What is accepted makes an allocator, and what is printed reads the same.
+func FuzzParseAllocConf(f *testing.F) {
+	for _, s := range []string{
+		"", "max_split_size_mb:512,garbage_collection_threshold:0.8", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "a:[b:c,d:e],f",
+		"expandable_segments:True", "max_size:1e3K,decay:1h,magazine_bytes:none,growth_factor:1.5", "min_block:4K,strategy:segregated", ",:[]]",
+		"max_size:4611686018427387903", "soft_limit:9007199254740993", "large_segment_size_mb:1099511627775", "max_split_size_mb:99999999999999999999",
+		"initial_size:4611686018427387903", "min_split:4611686018427387903,magazine_bytes:4611686018427387903", "decay:2562047h47m16.854775807s",
+		"growth_factor:NaN", "per_process_memory_fraction:5e-324", "garbage_collection_threshold:0x1p-1074", "growth_factor:64,initial_size:4E",
+		"small_limit:4611686018427387903,small_segment:4611686018427387903,large_limit:4611686018427387903,large_segment_size_mb:1099511627775",
+		strings.Repeat("decay:1s,", 2000) + "decay:1s", strings.Repeat("[", 2000), strings.Repeat("strategy:first-fit,", 1000),
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, conf string) {
+		var cfg cupool.Config
+		var err error
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { cfg, err = cupool.ParseAllocConf(conf) })
+		if err != nil {
+			var ce *cupool.ConfigError
+			require.ErrorAs(t, err, &ce)
+			require.NotEmpty(t, ce.Field)
+			return
+		}
+		cfg.Driver = pooltest.NewDriver(1 << 62)
+		if c, err := cupool.New(cfg); err == nil {
+			require.NoError(t, c.Close())
+		} else {
+			require.False(t, errors.Is(err, cupool.ErrInvalidConfig), "%v", err)
+		}
+		setEnv(t, map[string]string{cupool.AllocConf: conf})
+		_, list, err := cupool.ConfigFromEnv(cupool.Config{})
+		require.NoError(t, err)
+		var again []string
+		for _, s := range list {
+			if s.Source == cupool.AllocConf {
+				again = append(again, s.Key+":"+s.Value)
+			}
+		}
+		setEnv(t, map[string]string{cupool.AllocConf: strings.Join(again, ",")})
+		_, same, err := cupool.ConfigFromEnv(cupool.Config{})
+		require.NoError(t, err, again)
+		require.Equal(t, list, same)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // configs are what the battery runs with. Where nothing is said, memory comes
@@ -30,18 +31,12 @@ var configs = []struct {
 	{"history", cupool.Config{History: &cupool.History{SampleBytes: 1}, MagazineBytes: -1}},
 }
 
-func openHost(t *testing.T) cupool.Driver {
-	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 8 << 30})
-	require.NoError(t, err)
-	return d
-}
-
 // notBusy is the Busy of a device that does everything at once.
 func notBusy(cupool.Driver, *cupool.Stream) (func(), error) { return nil, cupool.ErrNotSupported }
 
 func TestConformance(t *testing.T) {
 	for _, c := range configs {
-		t.Run("host/"+c.name, func(t *testing.T) { conformance.Run(t, openHost, c.cfg) })
+		t.Run("host/"+c.name, func(t *testing.T) { conformance.Run(t, pooltest.OpenHost, c.cfg) })
 	}
 	for _, c := range append(configs[:5:5], configs[len(configs)-1]) {
 		t.Run("sim/"+c.name, func(t *testing.T) {
@@ -87,7 +82,7 @@ func TestConformanceSanitized(t *testing.T) {
 		if c.cfg.Sanitize.Guard {
 			opt.Only = opt.Only[:len(opt.Only)-2]
 		}
-		t.Run(c.name, func(t *testing.T) { conformance.Run(t, openHost, c.cfg, opt) })
+		t.Run(c.name, func(t *testing.T) { conformance.Run(t, pooltest.OpenHost, c.cfg, opt) })
 	}
 }
 
@@ -97,7 +92,7 @@ func TestConformancePools(t *testing.T) {
 		return c.NewPool(cupool.PoolConfig{})
 	}}
 	host := configs[5]
-	t.Run("host/"+host.name, func(t *testing.T) { conformance.Run(t, openHost, host.cfg, opt) })
+	t.Run("host/"+host.name, func(t *testing.T) { conformance.Run(t, pooltest.OpenHost, host.cfg, opt) })
 	opt.NoContents, opt.WaitsRun, opt.Busy = true, true, simBusy
 	t.Run("sim_manual/default", func(t *testing.T) {
 		open := func(*testing.T) cupool.Driver {
@@ -116,7 +111,7 @@ func simBusy(d cupool.Driver, s *cupool.Stream) (func(), error) {
 func TestConformanceAllocator(t *testing.T) {
 	for _, private := range []bool{false, true} {
 		conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
-			d := openHost(t)
+			d := pooltest.OpenHost(t)
 			c, err := cupool.New(cupool.Config{Driver: d})
 			require.NoError(t, err)
 			t.Cleanup(func() {
@@ -124,7 +119,7 @@ func TestConformanceAllocator(t *testing.T) {
 				require.NoError(t, d.Close())
 			})
 			if private {
-				return newPrivate(t, c, cupool.PoolConfig{})
+				return pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 			}
 			return c
 		})

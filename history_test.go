@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -312,7 +313,7 @@ func TestHistorySamplesOfEndingPools(t *testing.T) {
 	d := simdev.New(simdev.Config{})
 	c, err := cupool.New(cupool.Config{Driver: d, History: &cupool.History{SampleBytes: 2}}) // nearly all
 	require.NoError(t, err)
-	p := newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 	hold := func(a *cupool.Pool) (b cupool.Block) {
 		for range 200 {
 			var err error
@@ -343,7 +344,7 @@ func TestHistorySamplesOfEndingPools(t *testing.T) {
 func TestHistoryStorm(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 40, IdleEvents: true})})
 	require.NoError(t, err)
-	p := newPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	seed := testkit.Seed(t)
@@ -409,4 +410,53 @@ func stormStep(r *rand.Rand, c, p *cupool.Pool, s *cupool.Stream, held *[]cupool
 		*held = append(*held, b)
 	}
 	return err
+}
+
+//go:noinline
+func forgetABlock(t *testing.T, c *cupool.Pool, size int64) {
+	_, err := c.Alloc(size, nil)
+	require.NoError(t, err)
+}
+
+//go:noinline
+func forgetABuffer(t *testing.T, c *cupool.Pool) {
+	_, err := cupool.NewBuffer[float32](c, 10, nil)
+	require.NoError(t, err)
+}
+
+func TestRecordStacks(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History, cfg.MagazineBytes = &cupool.History{SampleBytes: 1}, 0 })
+	x := pooltest.NewScript(t, c, d)
+	for range 5 {
+		x.Run("a=512 free:a b=2M free:b") // their stacks are dropped again
+	}
+	require.Zero(t, c.Stats().MagazineHits, "no lock-free path")
+	forgetABlock(t, c, 1000)
+	forgetABlock(t, c, 30<<20) // through a miss
+	forgetABuffer(t, c)
+
+	err := c.Close()
+	var leak *cupool.LeakError
+	require.ErrorAs(t, err, &leak)
+	require.Len(t, leak.Leaks, 3)
+	for _, l := range leak.Leaks {
+		culprit := "cupool_test.forgetABlock"
+		if l.Size == 40 {
+			culprit = "cupool_test.forgetABuffer"
+		}
+		require.Contains(t, l.Stack, culprit+"\n\t")
+		require.Contains(t, l.Stack, "stacks_test.go:")
+		require.Contains(t, l.Stack, "cupool_test.TestRecordStacks")
+		require.NotContains(t, l.Stack, "cupool/cupool.", "the allocator's own functions are left out")
+	}
+	require.Equal(t, 3, strings.Count(err.Error(), "block, "))
+	require.Contains(t, err.Error(), "leaked 3 blocks, 30 MiB")
+}
+
+func TestNoStacks(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30)
+	forgetABlock(t, c, 1000)
+	var leak *cupool.LeakError
+	require.ErrorAs(t, c.Close(), &leak)
+	require.Empty(t, leak.Leaks[0].Stack)
 }

@@ -43,8 +43,8 @@ func TestMint(t *testing.T) {
 func TestSeam(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), SmallLimit: 1 << 18})
 	require.NoError(t, err)
-	p := newPrivate(t, c, cupool.PoolConfig{Limit: 1 << 30, NoSplit: true})
-	isolated := newPrivate(t, c, cupool.PoolConfig{Isolated: true})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Limit: 1 << 30, NoSplit: true})
+	isolated := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true})
 	s, err := p.NewStream()
 	require.NoError(t, err)
 	for _, a := range []*cupool.Pool{c, p, isolated} {
@@ -177,7 +177,7 @@ func TestStreamOfWhileClosing(t *testing.T) {
 		require.NoError(t, err)
 		b, err := c.Alloc(1<<20, s)
 		require.NoError(t, err)
-		closed := start(s.Close)
+		closed := pooltest.Start(s.Close)
 		for open := true; open; {
 			select {
 			case err := <-closed:

@@ -400,7 +400,7 @@ func TestGuard(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := openHost(t)
+			d := pooltest.OpenHost(t)
 			defer d.Close()
 			c, err := cupool.New(cupool.Config{Driver: d, Sanitize: cupool.Sanitizers{Guard: true, Wait: true}})
 			if errors.Is(err, cupool.ErrNotSupported) {
@@ -419,7 +419,7 @@ func TestGuard(t *testing.T) {
 // TestGuardBooks: a guarded allocator works like another one and holds nothing
 // when its blocks are freed; slack below 512 bytes has canaries.
 func TestGuardBooks(t *testing.T) {
-	d := openHost(t)
+	d := pooltest.OpenHost(t)
 	c, err := cupool.New(cupool.Config{Driver: d, Sanitize: cupool.Sanitizers{Guard: true, Canaries: 1, Quarantine: 1 << 20}, ZeroOnFree: true})
 	if errors.Is(err, cupool.ErrNotSupported) {
 		t.Skip(err)

@@ -60,7 +60,7 @@ func TestNothingServedAsleep(t *testing.T) {
 // TestWakeWaitsForCopies: a copy of contents that was begun before Wake failed is
 // done when its memory goes.
 func TestWakeWaitsForCopies(t *testing.T) {
-	d := openHost(t)
+	d := pooltest.OpenHost(t)
 	f := conformance.NewFailing(d)
 	c, err := cupool.New(cupool.Config{Driver: f})
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestWakeWaitsForCopies(t *testing.T) {
 // TestWakeTimeout: where the copies are not done in time, their memory stays, and
 // Wake goes on later.
 func TestWakeTimeout(t *testing.T) {
-	d := openHost(t)
+	d := pooltest.OpenHost(t)
 	c, err := cupool.New(cupool.Config{Driver: d, WaitTimeout: 50 * time.Millisecond})
 	require.NoError(t, err)
 	b := pooltest.Alloc(t, c, 4096, nil)

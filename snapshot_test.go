@@ -3,12 +3,18 @@ package cupool_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
+	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -139,4 +145,330 @@ func stitchedPool(t *testing.T) *cupool.Pool {
 	alloc(24 * mib)
 	require.Contains(t, c.Snapshot().Layout(), "large: [Live 24M]\n")
 	return c
+}
+
+// TestStatsAreTheSnapshots is PyTorch's test_memory_stats: after each of 10,000
+// random operations, the present statistics are computed from the snapshot and are
+// equal in every field; every hundred, also from a snapshot that was written and
+// read.
+//
+// The one figure that no snapshot has is how many pieces virtual memory is made of.
+func TestStatsAreTheSnapshots(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		for _, magazines := range []int64{-1, 0} {
+			t.Run(fmt.Sprintf("%v, magazines %v", backing, magazines == 0), func(t *testing.T) {
+				w := newWalk(t, cupool.Config{Backing: backing, Limit: 192 * mib, MagazineBytes: magazines})
+				for i := range 10_000 {
+					w.step()
+					for _, p := range w.pools {
+						requireStats(t, p.Stats(), p.Snapshot())
+					}
+					if i%100 == 0 {
+						requireStats(t, w.pools[0].Stats(), throughJSON(t, w.pools[0].Snapshot()))
+						requireWrittenStats(t, w.pools)
+					}
+				}
+				require.True(t, w.pending && w.refused, "the walk was too easy")
+				require.Equal(t, backing == cupool.BackingVMM, w.pools[0].Stats().Stitches > 0)
+			})
+		}
+	}
+}
+
+// walk does what programs do, at random.
+type walk struct {
+	*rand.Rand
+	t       *testing.T
+	d       *simdev.Device
+	pools   []*cupool.Pool // the allocator is the first
+	labeled []cupool.Allocator
+	streams []*cupool.Stream
+	held    []held
+
+	pending, refused bool // what was met
+}
+
+type held struct {
+	cupool.Block
+	from cupool.Allocator
+}
+
+func newWalk(t *testing.T, cfg cupool.Config) *walk {
+	w := &walk{Rand: testkit.Rand(t), t: t, d: simdev.New(simdev.Config{Capacity: 1 << 30, ManualEvents: true, IdleEvents: true})}
+	cfg.Driver = w.d
+	c, err := cupool.New(cfg)
+	require.NoError(t, err)
+	w.pools = []*cupool.Pool{c, pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "a"}), pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "b", UseOnOOM: true})}
+	w.labeled = []cupool.Allocator{c.WithLabel("weights"), w.pools[1].WithLabel("batches")}
+	for range 3 {
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		w.streams = append(w.streams, s)
+	}
+	return w
+}
+
+func pick[T any](w *walk, list []T) T { return list[w.IntN(len(list))] }
+
+func (w *walk) step() {
+	switch n := w.IntN(100); {
+	case n < 45:
+		w.alloc()
+	case n < 80:
+		w.free()
+	case n < 86 && len(w.held) > 0:
+		s := pick(w, w.streams)
+		require.NoError(w.t, w.d.Launch(s.Handle(), func() {}))
+		b := pick(w, w.held)
+		require.NoError(w.t, b.from.RecordStream(b.Block, s))
+	case n < 90:
+		w.d.CompleteStream(pick(w, w.streams).Handle())
+	case n < 94:
+		_, err := pick(w, w.pools).ProcessDeferred()
+		require.NoError(w.t, err)
+	case n < 97:
+		_, err := pick(w, w.pools).Trim(w.Int64N(64 * mib))
+		require.NoError(w.t, err)
+	case n < 98:
+		require.NoError(w.t, pick(w, w.pools).EmptyCache())
+	}
+}
+
+func (w *walk) alloc() {
+	var from cupool.Allocator = pick(w, w.pools)
+	if w.IntN(4) == 0 {
+		from = pick(w, w.labeled)
+	}
+	size := 1 + w.Int64N(1<<(9+w.IntN(17))) // to 32 MiB
+	b, err := from.Alloc(size, pick(w, w.streams))
+	switch {
+	case err == nil:
+		w.held = append(w.held, held{b, from})
+		return
+	case !errors.Is(err, cupool.ErrOutOfMemory):
+		require.NoError(w.t, err)
+	}
+	w.refused = true
+	for range len(w.held) / 2 {
+		w.free()
+	}
+}
+
+func (w *walk) free() {
+	if len(w.held) == 0 {
+		return
+	}
+	i := w.IntN(len(w.held))
+	b := w.held[i]
+	w.held[i] = w.held[len(w.held)-1]
+	w.held = w.held[:len(w.held)-1]
+	if w.IntN(3) == 0 {
+		s := pick(w, w.streams)
+		require.NoError(w.t, w.d.Launch(s.Handle(), func() {}))
+		require.NoError(w.t, w.pools[0].FreeOn(b.Block, s))
+		w.pending = w.pending || w.pools[0].Stats().PendingBytes > 0
+		return
+	}
+	require.NoError(w.t, b.from.Free(b.Block))
+}
+
+// now are the present figures of statistics.
+type now struct {
+	Allocation, Active, Segment, InactiveSplit                    int64
+	Requested, Allocated, ActiveBytes, Reserved, InactiveSplitted int64
+}
+
+func present(p cupool.PoolStats) now {
+	return now{
+		p.Allocation.Current, p.Active.Current, p.Segment.Current, p.InactiveSplit.Current,
+		p.RequestedBytes.Current, p.AllocatedBytes.Current, p.ActiveBytes.Current, p.ReservedBytes.Current, p.InactiveSplitBytes.Current,
+	}
+}
+
+// requireStats compares the statistics of a pool with its snapshot.
+func requireStats(t *testing.T, got cupool.Stats, s cupool.Snapshot) {
+	t.Helper()
+	want, virtual := map[string]*now{"small": {}, "large": {}}, false
+	for _, seg := range s.Segments {
+		n := want[seg.Type]
+		virtual = virtual || seg.Virtual
+		if !seg.Virtual {
+			n.Segment++
+		}
+		for _, b := range seg.Blocks {
+			n.add(&seg, b)
+		}
+	}
+	small, large, all := present(got.Small), present(got.Large), present(got.All)
+	if virtual {
+		small.Segment, large.Segment, all.Segment = 0, 0, 0
+	}
+	require.Equal(t, *want["small"], small)
+	require.Equal(t, *want["large"], large)
+	want["small"].plus(want["large"])
+	require.Equal(t, *want["small"], all)
+	require.Equal(t, all.Allocated, got.LiveBytes)
+	require.Equal(t, all.ActiveBytes-all.Allocated, got.PendingBytes)
+	require.Equal(t, all.Reserved-all.ActiveBytes, got.CachedBytes)
+}
+
+func throughJSON(t *testing.T, s cupool.Snapshot) cupool.Snapshot {
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	list, err := snapshot.Read(bytes.NewReader(text))
+	require.NoError(t, err)
+	require.Equal(t, s.Flat(), list)
+	return list[0]
+}
+
+// add counts a block.
+func (n *now) add(seg *snapshot.Segment, b snapshot.Block) {
+	if !seg.Stitched && b.State != snapshot.Gap { // what is stitched is parts elsewhere
+		n.Reserved += b.Size
+	}
+	switch b.State {
+	case snapshot.Live:
+		n.Allocation++
+		n.Allocated += b.Size
+		n.Requested += b.Requested
+		fallthrough
+	case snapshot.Pending:
+		n.Active++
+		n.ActiveBytes += b.Size
+	case snapshot.Free:
+		if len(seg.Blocks) > 1 {
+			n.InactiveSplit++
+			n.InactiveSplitted += b.Size
+		}
+	}
+}
+
+func (n *now) plus(m *now) {
+	n.Allocation += m.Allocation
+	n.Active += m.Active
+	n.Segment += m.Segment
+	n.InactiveSplit += m.InactiveSplit
+	n.Requested += m.Requested
+	n.Allocated += m.Allocated
+	n.ActiveBytes += m.ActiveBytes
+	n.Reserved += m.Reserved
+	n.InactiveSplitted += m.InactiveSplitted
+}
+
+// requireWrittenStats compares the statistics with what WriteTorch writes for
+// PyTorch, which knows no stitched ranges and no caches.
+func requireWrittenStats(t *testing.T, pools []*cupool.Pool) {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, snapshot.WriteTorch(&out, pools[0].Snapshot()))
+	list, err := snapshot.Read(&out)
+	require.NoError(t, err)
+	require.Len(t, list, len(pools))
+	for i, s := range list {
+		require.Equal(t, pools[i].Name(), s.Pool)
+		want, got := present(pools[i].Stats().All), now{}
+		for _, seg := range s.Segments {
+			if !seg.Virtual {
+				got.Segment++
+			}
+			for _, b := range seg.Blocks {
+				seg.Stitched = false // its memory is nowhere else
+				got.add(&seg, b)
+			}
+		}
+		if got.Segment == 0 {
+			want.Segment = 0
+		}
+		want.InactiveSplit, want.InactiveSplitted = got.InactiveSplit, got.InactiveSplitted
+		require.Equal(t, want, got)
+	}
+}
+
+// A history of everything is written whole, and of one with samples all of the
+// samples; blocks that are live and no samples are allocated with their segments.
+func TestWriteTorchWithHistory(t *testing.T) {
+	for _, bytes := range []int64{1, 1 << 20} {
+		w := newWalk(t, cupool.Config{Backing: cupool.BackingSegments, Limit: 192 * mib})
+		require.NoError(t, w.pools[0].StartHistory(cupool.History{SampleBytes: bytes}))
+		for range 2000 {
+			w.step()
+		}
+		written, live := map[snapshot.Kind]int{}, 0
+		for _, s := range readBack(t, w.pools[0]) {
+			count(written, s.Events)
+			for _, seg := range s.Segments {
+				for _, b := range seg.Blocks {
+					if b.State == snapshot.Live || b.State == snapshot.Pending {
+						live++
+					}
+				}
+			}
+		}
+		recorded := map[snapshot.Kind]int{}
+		count(recorded, poolaccess.Of(w.pools[0]).Events(0))
+		require.Greater(t, recorded[snapshot.FreeCompleted], 10)
+		recorded[snapshot.Alloc] = recorded[snapshot.FreeCompleted] + live // as every block is of a segment that came later
+		require.Equal(t, recorded, written)
+	}
+}
+
+func count(kinds map[snapshot.Kind]int, events []snapshot.Event) {
+	for _, e := range events {
+		kinds[e.Kind]++
+	}
+}
+
+// The sums of a profile of recorded allocations are those of the statistics, and a
+// private pool's are in that of its allocator.
+func TestWriteProfile(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "private"})
+	s := pooltest.NewStream(t, c)
+	var live []cupool.Block
+	for range 500 {
+		a := []cupool.Allocator{c, p, c.WithLabel("x")}[r.IntN(3)]
+		b, err := a.Alloc(1+r.Int64N(100_000), []*cupool.Stream{nil, s}[r.IntN(2)])
+		require.NoError(t, err)
+		live = append(live, b)
+		if i := r.IntN(len(live)); r.IntN(2) == 0 {
+			require.NoError(t, c.Free(live[i]))
+			live = append(live[:i], live[i+1:]...)
+		}
+	}
+	of := func(c *cupool.Pool) [4]int64 {
+		st := c.Stats().All
+		return [...]int64{st.Allocation.Allocated, st.RequestedBytes.Allocated, st.Allocation.Current, st.RequestedBytes.Current}
+	}
+	sums, pool := profiled(t, c)
+	want, private := of(c), of(p)
+	for i := range want {
+		want[i] += private[i]
+	}
+	require.Equal(t, want, sums)
+	require.Equal(t, private[3], pool)
+
+	sums, pool = profiled(t, p)
+	require.Equal(t, private, sums)
+	require.Equal(t, private[3], pool)
+}
+
+// profiled returns the sums of a profile, and that of its live bytes with a pool's name.
+func profiled(t *testing.T, c *cupool.Pool) (sums [4]int64, named int64) {
+	var file bytes.Buffer
+	require.NoError(t, snapshot.WriteProfile(&file, c.Snapshot()))
+	p, err := profile.Parse(&file)
+	require.NoError(t, err)
+	for _, s := range p.Sample {
+		for i, v := range s.Value {
+			sums[i] += v
+		}
+		if len(s.Label["pool"]) > 0 {
+			named += s.Value[3]
+		}
+		require.Regexp(t, `^github.com/cupool/cupool_test\.`, s.Location[0].Line[0].Function.Name)
+	}
+	return sums, named
 }

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // rawMemory is somebody else's tensor.Memory.
@@ -341,3 +342,26 @@ func TestEngineConcurrent(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, c.Stats().All.Allocation.Current)
 }
+
+// bench is an engine to be tested and its allocator.
+type bench struct{ *enginetest.Bench }
+
+// both runs a test on the engines of enginetest.Both.
+func both(t *testing.T, f func(t *testing.T, e *bench)) {
+	enginetest.Both(t, func(t *testing.T, e *enginetest.Bench) { f(t, &bench{e}) })
+}
+
+// newBench returns an engine of enginetest.New.
+func newBench(t testing.TB, far bool, opts ...cupool.EngineOption) *bench {
+	return &bench{enginetest.New(t, far, opts...)}
+}
+
+// must returns v, and panics with err where that is not nil.
+func must[T any](v T, err error) T { return enginetest.Must(v, err) }
+
+var (
+	random     = enginetest.Random
+	bytesAt    = enginetest.BytesAt
+	view       = enginetest.View
+	transposed = enginetest.Transposed
+)

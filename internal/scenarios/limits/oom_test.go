@@ -1,0 +1,340 @@
+package limits_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// The Table has what the statistics of all pools have, and what a Snapshot has.
+func TestOOMTable(t *testing.T) {
+	pooltest.Backings(t, 256*pooltest.MiB, func(t *testing.T, c *cupool.Pool) {
+		seed := rand.Uint64()
+		t.Log("seed", seed)
+		r := rand.New(rand.NewPCG(seed, 0))
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "private"})
+		streams := []*cupool.Stream{nil, pooltest.NewStream(t, c)}
+		from := []cupool.Allocator{c, p, c.WithLabel("x"), p.WithLabel("x"), p.WithLabel("y")}
+		var live []cupool.Block
+		for range 2000 {
+			if len(live) > 50 || len(live) > 0 && r.IntN(2) == 0 {
+				i := r.IntN(len(live))
+				require.NoError(t, c.Free(live[i]))
+				live = append(live[:i], live[i+1:]...)
+				continue
+			}
+			b, err := from[r.IntN(len(from))].Alloc(1+r.Int64N(1<<(10+r.IntN(12))), streams[r.IntN(2)])
+			require.NoError(t, err)
+			live = append(live, b)
+		}
+		for _, a := range []*cupool.Pool{c, p} {
+			_, err := a.Alloc(1<<40, nil)
+			var e *cupool.OOMError
+			require.ErrorAs(t, err, &e)
+			require.Same(t, e, p.LastOOM())
+			require.Equal(t, snapshot.HoldersOf(c.Snapshot()), e.Table)
+			for _, of := range []*cupool.Pool{c, p} {
+				var live, cached int64
+				for _, h := range e.Table {
+					if h.Pool == of.Name() {
+						live, cached = live+h.Live, cached+h.Cached
+					}
+				}
+				st := of.Stats()
+				require.Equal(t, []int64{st.LiveBytes, st.CachedBytes}, []int64{live, cached})
+			}
+		}
+		for _, b := range live {
+			require.NoError(t, c.Free(b))
+		}
+	})
+}
+
+// oomRig is a simulated device of 100 MiB that a program runs out of.
+type oomRig struct {
+	*testing.T
+	d *simdev.Device
+	c *cupool.Pool
+}
+
+// alloc allocates so many MiB, and returns an out of memory.
+func (x *oomRig) alloc(a cupool.Allocator, size int64, s *cupool.Stream) (cupool.Block, *cupool.OOMError) {
+	b, err := a.Alloc(size*pooltest.MiB, s)
+	var e *cupool.OOMError
+	if err != nil {
+		require.ErrorAs(x, err, &e)
+	}
+	return b, e
+}
+
+func (x *oomRig) mustAlloc(a cupool.Allocator, size int64) cupool.Block {
+	b, e := x.alloc(a, size, nil)
+	if e != nil {
+		require.NoError(x, e)
+	}
+	return b
+}
+
+func (x *oomRig) free(blocks ...cupool.Block) {
+	for _, b := range blocks {
+		require.NoError(x, x.c.Free(b))
+	}
+}
+
+func (x *oomRig) pool(cfg cupool.PoolConfig) *cupool.Pool { return pooltest.NewPrivate(x.T, x.c, cfg) }
+
+// Every reason in a situation that it is named for. What is advised first makes the
+// same program succeed, where it can be applied.
+func TestOOMReasons(t *testing.T) {
+	segments := cupool.Config{Backing: cupool.BackingSegments}
+	for name, tc := range map[string]struct {
+		cfg     cupool.Config
+		pool    cupool.PoolConfig // of the pool that program gets
+		program func(x *oomRig, p *cupool.Pool) *cupool.OOMError
+		reason  string
+		advice  []string
+
+		apply func(*cupool.Config, *cupool.PoolConfig)         // the first advice
+		again func(x *oomRig, p *cupool.Pool) *cupool.OOMError // the program with it, where it is no setting
+	}{
+		"limit": {
+			cfg: cupool.Config{Limit: 50 * pooltest.MiB},
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 40)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"Limit: 60<<20", "History: &cupool.History{}, to see which lines hold memory"},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
+		},
+		"fraction": {
+			cfg: cupool.Config{Fraction: 0.5, History: &cupool.History{SampleBytes: 1}},
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c.WithLabel("weights"), 40)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"Fraction: 0.6", `free some of label "weights"`},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Fraction = 0.6 },
+		},
+		"limit of a pool": {
+			pool: cupool.PoolConfig{Limit: 30 * pooltest.MiB},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 40)
+				x.mustAlloc(p, 20)
+				_, e := x.alloc(p, 20, nil)
+				return e
+			},
+			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "History: &cupool.History{}, to see which lines hold memory"},
+			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.Limit = 40 << 20 },
+		},
+		"fragmentation of segments": {
+			cfg: segments, program: pieces,
+			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM", "MaxSplit: 40<<20"},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Backing = cupool.BackingVMM },
+		},
+		"the second advice": {
+			cfg: segments, program: pieces,
+			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM", "MaxSplit: 40<<20"},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.MaxSplit = 40 << 20 },
+		},
+		"fragmentation below a limit": {
+			cfg: cupool.Config{Limit: 56 * pooltest.MiB, MaxSplit: 60 * pooltest.MiB}, program: pieces,
+			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM with MaxSplit: 0", "Limit: 80<<20"},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Backing, cfg.MaxSplit = cupool.BackingVMM, 0 },
+		},
+		"fragmentation of virtual memory": {
+			cfg: cupool.Config{Backing: cupool.BackingVMM, MagazineBytes: -1},
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				return speckled(x, x.c)
+			},
+			reason: "fragmentation", advice: []string{"NewPool for blocks that live long", "History: &cupool.History{}, to see which lines hold memory"},
+			apply: func(*cupool.Config, *cupool.PoolConfig) {},
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError { return speckled(x, p) },
+		},
+		"another process": {
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				_, err := x.d.MemAlloc(60 * pooltest.MiB)
+				require.NoError(x, err)
+				x.mustAlloc(x.c, 30)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+			reason: "another process", advice: []string{"end the other process (nvidia-smi lists it)", "Fraction or Limit in the other process"},
+			again: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 30)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+		},
+		"pending frees": {
+			cfg: cupool.Config{WaitTimeout: 5 * time.Millisecond},
+			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				_, e := x.alloc(x.c, 80, busy(x))
+				return e
+			},
+			reason: "pending frees", advice: []string{"Stream.Sync before the allocation", "a WaitTimeout above 5ms"},
+			again: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+				s := busy(x)
+				x.d.CompleteAll()
+				require.NoError(x, x.c.Sync())
+				_, e := x.alloc(x.c, 80, s)
+				return e
+			},
+		},
+		"other pools": {
+			pool: cupool.PoolConfig{Name: "kept", Isolated: true},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.free(x.mustAlloc(p, 60))
+				_, e := x.alloc(x.c, 60, nil)
+				return e
+			},
+			reason: "other pools", advice: []string{`EmptyCache of pool "kept"`, `PoolConfig.Isolated: false for pool "kept"`},
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.free(x.mustAlloc(p, 60))
+				require.NoError(x, p.EmptyCache())
+				_, e := x.alloc(x.c, 60, nil)
+				return e
+			},
+		},
+		"pools in pieces": {
+			cfg: segments, pool: cupool.PoolConfig{Name: "lender"},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.free(x.mustAlloc(p, 60))
+				x.mustAlloc(p, 2)
+				x.mustAlloc(p, 10)
+				_, e := x.alloc(x.c, 45, nil)
+				return e
+			},
+			reason: "other pools", advice: []string{`PoolConfig.UseOnOOM: true for pool "lender"`, "History: &cupool.History{}, to see which lines hold memory"},
+			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.UseOnOOM = true },
+		},
+		"pools that hold most": {
+			pool: cupool.PoolConfig{Name: "greedy"},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(p, 70)
+				x.mustAlloc(x.c, 20)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "History: &cupool.History{}, to see which lines hold memory"},
+			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) {},
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(p, 50)
+				x.mustAlloc(x.c, 20)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+		},
+		"too much": {
+			cfg: cupool.Config{History: &cupool.History{SampleBytes: 1}, OnOutOfMemory: func(int64) bool { return false }},
+			program: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 90)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+			reason: "too much", advice: []string{"smaller batches"},
+			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
+				x.mustAlloc(x.c, 70)
+				_, e := x.alloc(x.c, 20, nil)
+				return e
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func(program func(*oomRig, *cupool.Pool) *cupool.OOMError, change func(*cupool.Config, *cupool.PoolConfig)) *cupool.OOMError {
+				cfg, pool := tc.cfg, tc.pool
+				if change != nil {
+					change(&cfg, &pool)
+				}
+				x := &oomRig{T: t, d: simdev.New(simdev.Config{Capacity: 100 * pooltest.MiB, ManualEvents: true, IdleEvents: true})}
+				cfg.Driver = x.d
+				var err error
+				x.c, err = cupool.New(cfg)
+				require.NoError(t, err)
+				e := program(x, x.pool(pool))
+				x.d.CompleteAll()
+				return e
+			}
+			e := run(tc.program, nil)
+			require.NotNil(t, e)
+			require.Equal(t, tc.reason, e.Reason, "%v", e)
+			require.Equal(t, tc.advice, e.Settings, "%v", e)
+			require.Contains(t, e.Error(), "\n\tcause: "+tc.reason+"\n")
+			if tc.again == nil {
+				tc.again = tc.program
+			}
+			if e := run(tc.again, tc.apply); e != nil {
+				require.NoError(t, e)
+			}
+		})
+	}
+}
+
+// pieces asks for 40 MiB when 24 of the 40 that were freed are left.
+func pieces(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+	x.free(x.mustAlloc(x.c, 40))
+	x.mustAlloc(x.c, 16)
+	if x.c.Stats().Limit == 0 {
+		x.mustAlloc(x.c, 30)
+	}
+	_, e := x.alloc(x.c, 40, nil)
+	return e
+}
+
+// speckled leaves a block of long in every chunk, and asks for 60 MiB.
+func speckled(x *oomRig, long *cupool.Pool) *cupool.OOMError {
+	var blocks []cupool.Block
+	for range 40 {
+		x.mustAlloc(long, 1)
+		blocks = append(blocks, x.mustAlloc(x.c, 1))
+	}
+	x.free(blocks...)
+	_, e := x.alloc(x.c, 60, nil)
+	return e
+}
+
+// busy returns a stream with 60 MiB that were freed while another one uses them.
+func busy(x *oomRig) *cupool.Stream {
+	s, u := pooltest.NewStream(x.T, x.c), pooltest.NewStream(x.T, x.c)
+	b, e := x.alloc(x.c, 60, s)
+	require.Nil(x, e)
+	require.NoError(x, u.Launch(func() {}))
+	require.NoError(x, x.c.FreeOn(b, u))
+	return s
+}
+
+// Several goroutines that run out of memory while others allocate get an error each.
+func TestOOMsInGoroutines(t *testing.T) {
+	c, _ := pooltest.NewParallel(t, 64*pooltest.MiB, pooltest.WithMagazines)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	require.Nil(t, c.LastOOM())
+	var wg sync.WaitGroup
+	for i := range 8 {
+		a := []*cupool.Pool{c, p}[i%2]
+		wg.Go(func() {
+			for range 50 {
+				b, err := a.Alloc(1000, nil)
+				if err != nil {
+					t.Error(err)
+				}
+				if _, err := a.Alloc(128*pooltest.MiB, nil); err == nil || err.Error() == "" || c.LastOOM() == nil {
+					t.Error(err)
+				}
+				if err := a.Free(b); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 400, c.Stats().OOMs+p.Stats().OOMs)
+}

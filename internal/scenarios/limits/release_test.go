@@ -1,0 +1,153 @@
+package limits_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// What has been idle for longest goes first, and only beyond the threshold.
+func TestGarbageCollectionThreshold(t *testing.T) {
+	c, d := pooltest.New(t, 1000*pooltest.MiB, func(cfg *cupool.Config) {
+		cfg.GarbageCollectionThreshold, cfg.Limit, cfg.Backing = 0.5, 400*pooltest.MiB, cupool.BackingSegments
+	})
+	x := pooltest.NewScript(t, c, d).Run("a=40M b=50M c=60M free:b free:a free:c d=50M free:d")
+	require.Equal(t, "0 large: [Free 40M]; 0 large: [Free 50M]; 0 large: [Free 60M]", x.Layout())
+	x.Run("e=70M") // 220 MiB are more than half of the limit
+	require.Equal(t, []int64{40 * pooltest.MiB}, d.Freed, "not the largest, but what was idle for longest")
+	x.Run("f=80M")
+	require.Equal(t, []int64{40 * pooltest.MiB, 60 * pooltest.MiB}, d.Freed, "b served once more and is the youngest")
+
+	_, err := cupool.New(cupool.Config{Driver: pooltest.FailingInfo(), GarbageCollectionThreshold: 0.5})
+	require.ErrorContains(t, err, "no luck", "without a limit the device's size counts")
+}
+
+// OnRelease hears of every byte that goes back, on whatever way, and may use
+// the allocator.
+func TestOnRelease(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(backing.String(), func(t *testing.T) {
+			var c *cupool.Pool
+			var released, calls int64
+			c, err := cupool.New(cupool.Config{
+				Driver: simdev.New(simdev.Config{Capacity: 200 * pooltest.MiB}), Backing: backing, MagazineBytes: -1,
+				OnRelease: func(bytes int64) {
+					released += bytes
+					if calls++; calls == 1 { // no lock is held
+						b, err := c.Alloc(1, nil)
+						require.NoError(t, err)
+						require.NoError(t, c.Free(b))
+						_, err = c.Trim(1 << 40)
+						require.NoError(t, err)
+						require.Positive(t, c.Stats().All.ReservedBytes.Current)
+					}
+				},
+			})
+			require.NoError(t, err)
+			x := pooltest.NewScript(t, c, nil)
+			gone := func(step string) {
+				t.Helper()
+				r := c.Stats().All.ReservedBytes
+				require.Equal(t, r.Allocated-r.Current, released, step)
+			}
+			x.Run("a=60M b=60M free:a")
+			gone("nothing yet")
+			x.Run("trim:61M")
+			gone("Trim")
+			require.EqualValues(t, 1, calls)
+			x.Run("free:b c=150M") // b goes back for it, or becomes part of it
+			gone("under pressure")
+			x.Run("oom=100M free:c empty")
+			gone("EmptyCache")
+			x.Run("d=10M@1 free:d close:1 e=2M")
+			require.NoError(t, c.Free(x.Block("e")))
+			require.NoError(t, c.Close())
+			r := c.Stats().All.ReservedBytes
+			require.Zero(t, r.Current)
+			require.Equal(t, r.Allocated, released, "Close")
+		})
+	}
+}
+
+// While the device takes its time to take memory back, the pools go on: no
+// lock is held, and the books count the memory until it is gone.
+func TestAllocationWhileReleasing(t *testing.T) {
+	c, d := pooltest.New(t, 1000*pooltest.MiB)
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=20M c=2M d=20M free:a free:b free:d")
+	var left []int64
+	d.Hook = func(call string) {
+		if call != "MemFree" {
+			return
+		}
+		b, err := c.Alloc(pooltest.MiB+1, nil)
+		require.NoError(t, err, "of the segment that stays")
+		st := c.Stats()
+		left = append(left, st.All.ReservedBytes.Current)
+		require.Equal(t, st.All.ReservedBytes.Current, st.LiveBytes+st.CachedBytes)
+		require.NoError(t, c.Check())
+		require.NoError(t, c.Free(b))
+	}
+	n, err := c.Trim(0)
+	d.Hook = nil
+	require.NoError(t, err)
+	require.EqualValues(t, 60*pooltest.MiB, n)
+	require.Equal(t, []int64{80 * pooltest.MiB, 80 * pooltest.MiB, 80 * pooltest.MiB}, left)
+	require.EqualValues(t, 20*pooltest.MiB, c.Stats().All.ReservedBytes.Current)
+	require.Equal(t, "0 large: [Live 2M][Free 18M]", x.Layout())
+}
+
+// Segments that the device does not take back stay, and serve again.
+func TestRefusedRelease(t *testing.T) {
+	for refused := range 4 {
+		c, d := pooltest.New(t, 1000*pooltest.MiB)
+		x := pooltest.NewScript(t, c, d).Run("a=10M b=20M c=30M d=20M e=2M free:a free:b free:c free:d")
+		frees := 0
+		d.Hook = func(call string) {
+			if call == "MemFree" {
+				if frees == refused {
+					d.Fail(call, errors.New("no luck"))
+				}
+				frees++
+			}
+		}
+		n, err := c.Trim(0)
+		require.ErrorContains(t, err, "no luck")
+		d.Hook = nil
+		st := c.Stats()
+		require.EqualValues(t, refused, st.DriverFrees)
+		require.EqualValues(t, 4-refused, st.All.Segment.Current-1, "the one in use aside")
+		require.Equal(t, st.All.ReservedBytes.Freed, n)
+		require.NoError(t, c.Check())
+		d.Fail("MemFree", nil)
+		allocs := st.DriverAllocs
+		x.Run([]string{"a=20M b=20M c=30M d=10M", "a=20M b=20M d=10M", "b=20M d=10M", "d=10M"}[refused])
+		require.Equal(t, allocs, c.Stats().DriverAllocs)
+		x.Run("trim:0")
+	}
+}
+
+// A segment that serves a request after it was found idle, while others go back to
+// the device, stays.
+func TestTakenWhileReleasing(t *testing.T) {
+	c, d := pooltest.New(t, 1000*pooltest.MiB)
+	x := pooltest.NewScript(t, c, d).Run("a=20M b=20M@1 free:a free:b")
+	var taken cupool.Block
+	d.Hook = func(call string) {
+		if call == "MemFree" && taken.IsEmpty() {
+			taken = pooltest.Alloc(t, c, 20*pooltest.MiB, x.Stream("1"))
+		}
+	}
+	n, err := c.Trim(0)
+	d.Hook = nil
+	require.NoError(t, err)
+	require.EqualValues(t, 20*pooltest.MiB, n)
+	require.Equal(t, "1 large: [Live 20M]", x.Layout())
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Free(taken))
+	require.NoError(t, c.Close())
+}

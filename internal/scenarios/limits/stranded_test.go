@@ -1,0 +1,154 @@
+package limits_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// Whose memory serves a miss, before the device is asked.
+func TestStranded(t *testing.T) {
+	pooltest.RunScripts(t, map[string][2]string{
+		"an idle stream's, beyond what ever was":  {"a=100M@1 free:a b=100M", "0 large: [Live 100M]"},
+		"the smallest that serves":                {"a=100M@1 b=60M@1 c=80M@1 free:a free:b free:c d=59M", "1 large: [Free 100M]; 0 large: [Live 60M]; 1 large: [Free 80M]"},
+		"none that is larger than a new one":      {"a=100M@1 free:a b=90M", "1 large: [Free 100M]; 0 large: [Live 90M]"},
+		"not a stream's with work under way":      {"a=100M@1 busy:1 free:a b=100M", "1 large: [Free 100M]; 0 large: [Live 100M]"},
+		"but when that is over":                   {"a=100M@1 busy:1 free:a idle:1 b=100M", "0 large: [Live 100M]"},
+		"not while it is little":                  {"a=20M@1 free:a b=20M", "1 large: [Free 20M]; 0 large: [Live 20M]"},
+		"not below what once was":                 {"a=100M@1 b=100M@2 free:a free:b trim:100M a=100M@3", "3 large: [Live 100M]; 2 large: [Free 100M]"},
+		"not of the other sort":                   {"a=512@1 b=100M free:a c=2M@2", "1 small: [Free 2M]; 0 large: [Live 100M]; 2 large: [Live 2M][Free 18M]"},
+		"not what is partly in use":               {"a=8M@1 b=2M@1 c=100M free:a d=8M@2", "1 large: [Free 8M][Live 2M][Free 10M]; 0 large: [Live 100M]; 2 large: [Live 8M][Free 12M]"},
+		"nor what other streams still use":        {"a=100M@1 busy:2 free:a@2 b=100M", "1 large: [Pending 100M]; 0 large: [Live 100M]"},
+		"a closed stream's, however little":       {"a=20M@1 free:a close:1 b=20M@2", "2 large: [Live 20M]"},
+		"also when it is larger than a new one":   {"a=40M@1 free:a close:1 b=20M@2", "2 large: [Live 20M][Free 20M]"},
+		"it does not wait for others' work":       {"a=20M@1 busy:2 free:a close:1 b=20M@3", "3 large: [Live 20M]"},
+		"what it holds live goes to the default":  {"a=20M@1 b=20M@1 free:a close:1 c=20M@2 free:b", "2 large: [Live 20M]; 0 large: [Free 20M]"},
+		"one segment to each that misses":         {"a=20M@1 b=20M@1 free:a free:b close:1 c=20M@2 d=20M@3", "2 large: [Live 20M]; 3 large: [Live 20M]"},
+		"trimming gives back what nobody took":    {"a=20M@1 free:a close:1 trim:0 b=20M", "0 large: [Live 20M]"},
+		"and so does emptying the cache":          {"a=20M@1 free:a close:1 empty", ""},
+		"closing a stream that has nothing":       {"busy:1 idle:1 close:1 a=20M", "0 large: [Live 20M]"},
+		"the estate of one that took over others": {"a=20M@1 free:a close:1 b=20M@2 free:b close:2 c=20M@3", "3 large: [Live 20M]"},
+	}, 1<<30)
+}
+
+// The books of what changes hands.
+func TestStrandedStats(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=100M@1 free:a b=100M@2 free:b c=100M@3")
+	st := c.Stats()
+	require.EqualValues(t, 2, st.Moves)
+	require.EqualValues(t, 200*pooltest.MiB, st.MovedBytes)
+	require.EqualValues(t, 1, st.DriverAllocs)
+	require.EqualValues(t, 2, st.Hits)
+	require.EqualValues(t, 100*pooltest.MiB, st.All.ReservedBytes.Allocated, "it came from the device once")
+	x.Run("free:c")
+}
+
+// Peaks go on to rise after memory changed hands.
+func TestPeaksAfterMoves(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d)
+	for _, op := range strings.Fields("a=100M@1 free:a b=100M@2 c=2M@1 close:1") { // the first to the second, then to the default
+		require.NoError(t, x.Do(op))
+	}
+	require.EqualValues(t, 1, c.Stats().Moves)
+	c.ResetPeak()
+	for _, op := range strings.Fields("d=40M e=40M@2 free:d free:e") { // nobody looks in between
+		require.NoError(t, x.Do(op))
+	}
+	require.EqualValues(t, 182*pooltest.MiB, c.Stats().All.RequestedBytes.Peak)
+}
+
+// While chunks go from one stream to another, no peak is of what both seem to have.
+func TestPeaksWhileChunksMove(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
+	kept := []cupool.Block{pooltest.Alloc(t, c, 2*pooltest.MiB, s), pooltest.Alloc(t, c, 2*pooltest.MiB, nil)} // so that what is free beside them counts
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 60*pooltest.MiB, s)))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 20*pooltest.MiB, nil)))
+	require.EqualValues(t, 60*pooltest.MiB, c.Stats().All.InactiveSplitBytes.Peak, "20 MiB were taken")
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 24*pooltest.MiB, nil)))
+	require.EqualValues(t, 6, c.Stats().Moves, "chunks of 4 MiB")
+	require.EqualValues(t, 60*pooltest.MiB, c.Stats().All.InactiveSplitBytes.Peak)
+	for _, b := range kept {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.Close())
+}
+
+// An event that cannot be had proves nothing; the device is asked instead.
+func TestStrandedWithoutEvents(t *testing.T) {
+	for _, call := range []string{"NewEvent", "RecordEvent", "QueryEvent"} {
+		t.Run(call, func(t *testing.T) {
+			c, d := pooltest.New(t, 1<<30)
+			x := pooltest.NewScript(t, c, d).Run("a=100M@1 free:a")
+			d.Fail(call, errors.New("no luck"))
+			x.Run("b=100M")
+			require.Equal(t, "1 large: [Free 100M]; 0 large: [Live 100M]", x.Layout())
+			require.NotZero(t, c.Stats().EventFailures)
+		})
+	}
+}
+
+func TestSoftLimit(t *testing.T) {
+	soft := func(cfg *cupool.Config) { cfg.SoftLimit = 50 * pooltest.MiB }
+	pooltest.RunScripts(t, map[string][2]string{
+		"below it nothing changes":              {"a=20M free:a b=22M", "0 large: [Free 20M]; 0 large: [Live 22M]"},
+		"beyond it what is idle goes first":     {"a=20M b=20M free:a free:b c=30M", "0 large: [Free 20M]; 0 large: [Live 30M]"},
+		"the largest first":                     {"a=10M b=25M free:a free:b c=30M", "0 large: [Free 10M]; 0 large: [Live 30M]"},
+		"what is needed comes all the same":     {"a=40M b=40M", "0 large: [Live 40M]; 0 large: [Live 40M]"},
+		"idle memory of other streams too":      {"a=30M@1 free:a b=30M", "0 large: [Live 30M]"},
+		"and again, though it was regretted":    {"a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M", "0 large: [Live 32M]"},
+		"streams that take turns share as well": {"a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1", "1 large: [Live 30M]"},
+	}, 1<<30, soft)
+}
+
+// Beyond the soft limit, chunks of the other pool of the same stream serve.
+func TestSoftLimitVirtual(t *testing.T) {
+	for name, change := range map[string]func(*cupool.Config){
+		"soft limit": func(cfg *cupool.Config) { cfg.SoftLimit = 40 * pooltest.MiB },
+		"threshold":  func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold, cfg.Limit = 0.5, 80*pooltest.MiB },
+		"the lower holds": func(cfg *cupool.Config) {
+			cfg.GarbageCollectionThreshold, cfg.Limit, cfg.SoftLimit = 0.5, 100*pooltest.MiB, 40*pooltest.MiB
+		},
+	} {
+		t.Run(name, func(t *testing.T) { softLimitVirtual(t, change) })
+	}
+}
+
+func softLimitVirtual(t *testing.T, change func(*cupool.Config)) {
+	d, err := cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	defer d.Close()
+	cfg := cupool.Config{Driver: d, MagazineBytes: -1}
+	change(&cfg)
+	c, err := cupool.New(cfg)
+	require.NoError(t, err)
+	if d.(cupool.VirtualMemory).VMMGranularity() == 0 {
+		t.Skip("no virtual memory here")
+	}
+	var small []cupool.Block
+	for range 20 {
+		b, err := c.Alloc(pooltest.MiB, nil)
+		require.NoError(t, err)
+		small = append(small, b)
+	}
+	for _, b := range small {
+		require.NoError(t, c.Free(b))
+	}
+	b, err := c.Alloc(32*pooltest.MiB, nil)
+	require.NoError(t, err)
+	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(40*pooltest.MiB))
+	require.Positive(t, c.Stats().MovedBytes)
+	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, b.Size()))
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,2 @@
+// Package orders tests calls that meet in a chosen order.
+package orders

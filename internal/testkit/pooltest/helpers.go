@@ -1,0 +1,191 @@
+package pooltest
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
+)
+
+// MiB is 1,048,576 bytes.
+const MiB = 1 << 20
+
+// OpenHost opens a host device of 8 GiB.
+func OpenHost(t *testing.T) cupool.Driver {
+	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 8 << 30})
+	require.NoError(t, err)
+	return d
+}
+
+// NewHost returns an allocator over the host device.
+func NewHost(t testing.TB, change ...func(*cupool.Config)) *cupool.Pool {
+	var cfg cupool.Config
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := cupool.New(cfg)
+	require.NoError(t, err)
+	return c
+}
+
+// NewPrivate returns a private pool of an allocator.
+func NewPrivate(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) *cupool.Pool {
+	t.Helper()
+	p, err := c.NewPool(cfg)
+	require.NoError(t, err)
+	return p
+}
+
+// NewStream returns a stream of an allocator.
+func NewStream(t *testing.T, c *cupool.Pool) *cupool.Stream {
+	t.Helper()
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	return s
+}
+
+// WithStrategy sets the strategy, on segments.
+func WithStrategy(s cupool.Strategy) func(*cupool.Config) {
+	return func(cfg *cupool.Config) { cfg.Strategy, cfg.Backing = s, cupool.BackingSegments }
+}
+
+// EachBacking runs a test for segments and, where the host has it, for virtual memory.
+func EachBacking(t *testing.T, f func(t *testing.T, b cupool.Backing)) {
+	for _, b := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(b.String(), func(t *testing.T) {
+			if b == cupool.BackingVMM && HostGranularity(t) == 0 {
+				t.Skip("no virtual memory here")
+			}
+			f(t, b)
+		})
+	}
+}
+
+// HostGranularity returns the bytes of a chunk of the host device, 0 where it has no virtual memory.
+func HostGranularity(t *testing.T) int64 {
+	d, err := cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	defer d.Close()
+	return d.(cupool.VirtualMemory).VMMGranularity()
+}
+
+// FailingInfo returns a device whose MemInfo fails with "no luck".
+func FailingInfo() cupool.Driver {
+	d := NewDriver(1 << 30)
+	d.Fail("MemInfo", errors.New("no luck"))
+	return d
+}
+
+// HeapInUse returns the bytes that Go's heap holds, without garbage.
+func HeapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Ignore returns err, or nil for an error that is known.
+func Ignore(err, known error) error {
+	if errors.Is(err, known) {
+		return nil
+	}
+	return err
+}
+
+// Second returns the error of a call with two results.
+func Second[T any](_ T, err error) error { return err }
+
+// PanicOf calls f and returns what it panicked with, or nil.
+func PanicOf(f func()) (p any) {
+	defer func() { p = recover() }()
+	f()
+	return nil
+}
+
+// Patience is how long a call that must wait is given to return too early. A
+// call that waits as it should is never failed by it.
+const Patience = 50 * time.Millisecond
+
+// Returns reports whether a call returned within Patience.
+func Returns(done <-chan error) (early bool, err error) {
+	select {
+	case err = <-done:
+		return true, err
+	case <-time.After(Patience):
+		return false, nil
+	}
+}
+
+// Start runs a call in a goroutine of its own.
+func Start(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// Gate keeps a stream busy until it is opened.
+type Gate struct {
+	ch     chan struct{}
+	opened atomic.Bool
+}
+
+// HoldStream keeps a stream busy until the Gate is opened.
+func HoldStream(t *testing.T, s *cupool.Stream) *Gate {
+	t.Helper()
+	g := &Gate{ch: make(chan struct{})}
+	require.NoError(t, s.Launch(func() { <-g.ch }))
+	return g
+}
+
+// Open lets the stream go on. Further calls do nothing.
+func (g *Gate) Open() {
+	if g.opened.CompareAndSwap(false, true) {
+		close(g.ch)
+	}
+}
+
+// Watched is a host device that tells a test about some calls before it makes them.
+type Watched struct {
+	*conformance.Failing
+	before atomic.Pointer[func(call string, s cupool.StreamHandle)]
+}
+
+// NewWatched opens a Watched of 1 GiB, and closes it when the test ends.
+func NewWatched(t *testing.T) *Watched {
+	t.Helper()
+	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return &Watched{Failing: conformance.NewFailing(d)}
+}
+
+// Watch calls f before each of the device's calls that follow.
+func (d *Watched) Watch(f func(call string, s cupool.StreamHandle)) { d.before.Store(&f) }
+
+func (d *Watched) tell(call string, s cupool.StreamHandle) {
+	if f := d.before.Load(); f != nil {
+		(*f)(call, s)
+	}
+}
+
+// SyncStream tells and waits.
+func (d *Watched) SyncStream(s cupool.StreamHandle) error {
+	d.tell("SyncStream", s)
+	return d.Failing.SyncStream(s)
+}
+
+// MemUnmap tells and unmaps.
+func (d *Watched) MemUnmap(p cupool.Ptr, size int64) error {
+	d.tell("MemUnmap", 0)
+	return d.Failing.MemUnmap(p, size)
+}
+
+// Opened reports whether Open was called.
+func (g *Gate) Opened() bool { return g.opened.Load() }

@@ -1,0 +1,297 @@
+package cupool_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// What private pools have that an allocator has not; the rest is in the battery
+// (TestConformancePools), and PyTorch's checklist in internal/conformance/pytorch.
+
+func TestPoolConfigErrors(t *testing.T) {
+	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
+		alloc := func(int64) (cupool.Ptr, error) { return 0, nil }
+		for field, cfg := range map[string]cupool.PoolConfig{
+			"Limit":    {Limit: -1},
+			"Alloc":    {Alloc: alloc},
+			"UseOnOOM": {Isolated: true, UseOnOOM: true},
+		} {
+			_, err := c.NewPool(cfg)
+			var e *cupool.ConfigError
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, field, e.Field)
+		}
+		require.ErrorIs(t, c.Retire(), cupool.ErrNotSupported)
+		require.NoError(t, c.Close())
+		_, err := c.NewPool(cupool.PoolConfig{})
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	})
+}
+
+// TestPoolFamily: every member frees, finds and records the blocks of every
+// other, by handle and by address, and tells what is wrong with them.
+func TestPoolFamily(t *testing.T) {
+	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+		a, b := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "b"})
+		s, err := a.NewStream()
+		require.NoError(t, err)
+		require.Same(t, c.DefaultStream(), b.DefaultStream())
+		members := []*cupool.Pool{c, a, b}
+		for _, from := range members {
+			for _, by := range members {
+				x := pooltest.Alloc(t, from, 3000, s)
+				got, err := by.Lookup(x.Ptr() + 2999)
+				require.NoError(t, err)
+				require.Equal(t, x, got)
+				require.ErrorIs(t, by.FreePtr(x.Ptr()+1, -1), cupool.ErrInteriorPointer)
+				require.ErrorIs(t, by.FreePtr(x.Ptr(), 1), cupool.ErrSizeMismatch)
+				require.NoError(t, by.RecordStream(x, nil))
+				require.NoError(t, by.Free(x))
+				require.ErrorIs(t, by.Free(x), cupool.ErrDoubleFree)
+				require.ErrorIs(t, by.RecordStream(x, nil), cupool.ErrUseAfterFree)
+				require.NoError(t, by.FreePtr(pooltest.Alloc(t, from, 70_000, nil).Ptr(), 70_000))
+				by.FreeLater(pooltest.Alloc(t, from, 512, s))
+				_, err = by.ProcessDeferred()
+				require.NoError(t, err)
+				require.Zero(t, from.Stats().LiveBytes)
+			}
+		}
+		foreign, err := cupool.New(cupool.Config{})
+		require.NoError(t, err)
+		x := pooltest.Alloc(t, foreign, 1, nil)
+		require.ErrorIs(t, a.Free(x), cupool.ErrForeignPointer)
+		_, err = a.Alloc(1, foreign.DefaultStream())
+		require.ErrorIs(t, err, cupool.ErrForeignStream)
+		require.NoError(t, foreign.Free(x))
+		require.NoError(t, foreign.Close())
+		require.Equal(t, []*cupool.Pool{a, b}, c.Pools())
+		require.Equal(t, []string{"", "b"}, []string{c.Name(), b.Name()})
+	})
+}
+
+// TestPoolLimits: the allocator's limit is for all of its pools together, a
+// pool's own for the pool, and a tenant at its limit takes nothing from others.
+func TestPoolLimits(t *testing.T) {
+	limit := func(cfg *cupool.Config) { cfg.Limit = 96 << 20 }
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		a, b := pooltest.NewPrivate(t, c, cupool.PoolConfig{Limit: 40 << 20}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		require.EqualValues(t, 40<<20, a.Stats().Limit)
+		require.EqualValues(t, 96<<20, b.Stats().Limit)
+		cached := pooltest.Alloc(t, c, 30<<20, nil)
+		require.NoError(t, c.Free(cached))
+
+		x := pooltest.Alloc(t, a, 30<<20, nil)
+		_, err := a.Alloc(20<<20, nil)
+		var oom *cupool.OOMError
+		require.ErrorAs(t, err, &oom)
+		require.EqualValues(t, 40<<20, oom.Limit)
+		require.EqualValues(t, 30<<20, oom.OtherPools)
+		require.Contains(t, err.Error(), "other pools hold 30 MiB")
+		require.EqualValues(t, 30<<20, c.Stats().CachedBytes, "the tenant's own limit was in the way")
+
+		y := pooltest.Alloc(t, b, 60<<20, nil) // takes what the root caches
+		require.Zero(t, c.Stats().CachedBytes)
+		_, err = b.Alloc(30<<20, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.ErrorContains(t, err, "the device has the memory: raise Limit")
+		require.NoError(t, c.Free(x))
+		y2 := pooltest.Alloc(t, b, 30<<20, nil) // takes what the tenant caches
+		require.Zero(t, a.Stats().CachedBytes)
+		require.NoError(t, errors.Join(b.Free(y), b.Free(y2)))
+	}, limit)
+}
+
+// TestPoolIsolated: what an isolated pool caches stays its own.
+func TestPoolIsolated(t *testing.T) {
+	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true})
+		x := pooltest.Alloc(t, p, 40<<20, nil)
+		require.NoError(t, p.Free(x))
+		_, err := c.Alloc(40<<20, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.ErrorContains(t, err, "free at least 16 MiB of what other pools hold")
+		require.EqualValues(t, 40<<20, p.Stats().CachedBytes)
+		require.NoError(t, p.EmptyCache())
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, nil)))
+	})
+}
+
+// TestPoolClose gives all memory back as a whole and lists what was live; the
+// root closes pools that are open, and says which.
+func TestPoolClose(t *testing.T) {
+	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+		p, q := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		x, y := pooltest.Alloc(t, p, 5000, s), pooltest.Alloc(t, p, 5<<20, nil)
+		var leak *cupool.LeakError
+		require.ErrorAs(t, p.Close(), &leak)
+		require.Len(t, leak.Leaks, 2)
+		require.EqualValues(t, 5000+5<<20, leak.Bytes)
+		require.Zero(t, p.Stats().All.ReservedBytes.Current)
+		require.ErrorIs(t, c.Free(x), cupool.ErrForeignPointer)
+		require.ErrorIs(t, p.Free(y), cupool.ErrClosed)
+		require.NoError(t, s.Sync(), "streams stay")
+		require.Equal(t, []*cupool.Pool{q}, c.Pools())
+
+		pooltest.Alloc(t, q, 1, s)
+		err = c.Close()
+		require.ErrorAs(t, err, &leak)
+		require.ErrorContains(t, err, "closing tenant")
+		require.ErrorIs(t, q.Close(), cupool.ErrClosed)
+		_, err = q.Alloc(1, nil)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+		require.ErrorIs(t, s.Sync(), cupool.ErrClosed)
+	})
+}
+
+// TestPoolStreamClosed: a stream that is closed ends for all members; their
+// memory of it goes to their other streams, none to another member.
+func TestPoolStreamClosed(t *testing.T) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		before, err := c.NewStream()
+		require.NoError(t, err)
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		require.NoError(t, before.Close())
+		_, err = p.Alloc(1, before)
+		require.ErrorIs(t, err, cupool.ErrClosed, "closed before the pool saw it")
+
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		live, idle := pooltest.Alloc(t, p, 5000, s), pooltest.Alloc(t, p, 50<<20, s)
+		require.NoError(t, p.Free(idle))
+		pending := pooltest.Alloc(t, p, 5000, nil)
+		require.NoError(t, p.FreeOn(pending, s))
+		require.NoError(t, s.Close())
+		require.NoError(t, errors.Join(c.Check(), p.Check()))
+		require.Zero(t, p.Stats().BlocksPending)
+		_, err = p.Alloc(1, s)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+		require.NoError(t, p.Free(live))
+
+		reserved := p.Stats().All.ReservedBytes.Current
+		require.NoError(t, p.Free(pooltest.Alloc(t, p, 46<<20, nil)))
+		require.Equal(t, reserved, p.Stats().All.ReservedBytes.Current, "the closed stream's memory serves")
+		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	})
+}
+
+// TestPoolOrder: what orders streams frees the blocks of all members that
+// waited for it.
+func TestPoolOrder(t *testing.T) {
+	for _, how := range []string{"wait", "sync"} {
+		t.Run(how, func(t *testing.T) {
+			dev := simdev.New(simdev.Config{ManualEvents: true})
+			c, err := cupool.New(cupool.Config{Driver: dev, MagazineBytes: -1})
+			require.NoError(t, err)
+			a, b := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+			s, err := c.NewStream()
+			require.NoError(t, err)
+			u, err := c.NewStream()
+			require.NoError(t, err)
+			for _, m := range []*cupool.Pool{c, a, b} {
+				require.NoError(t, m.FreeOn(pooltest.Alloc(t, m, 5<<20, s), u))
+				require.EqualValues(t, 1, m.Stats().BlocksPending)
+			}
+			if how == "wait" {
+				require.NoError(t, s.WaitStream(u))
+			} else {
+				require.NoError(t, u.Sync())
+			}
+			for _, m := range []*cupool.Pool{c, a, b} {
+				require.Zero(t, m.Stats().BlocksPending)
+				require.NoError(t, m.Check())
+			}
+			require.NoError(t, c.Close())
+			require.NoError(t, dev.Close())
+		})
+	}
+}
+
+// TestPoolSleep: members sleep and wake on their own, with what they hold.
+func TestPoolSleep(t *testing.T) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		buf, err := cupool.BufferFrom(p, []int32{1, 2, 3}, nil)
+		require.NoError(t, err)
+		err = p.Sleep(func(cupool.Block) bool { return true })
+		if errors.Is(err, cupool.ErrNotSupported) {
+			require.NoError(t, buf.Free())
+			t.Skip(err)
+		}
+		require.NoError(t, err)
+		require.Zero(t, p.Stats().All.ReservedBytes.Current)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 5000, nil)), "the others are awake")
+		require.NoError(t, p.Wake())
+		got, err := buf.ToHost()
+		require.NoError(t, err)
+		require.Equal(t, []int32{1, 2, 3}, got)
+		require.NoError(t, buf.Free())
+	})
+}
+
+// TestPoolHitsMakeNothing: a hit of a pool costs no Go memory and no call to
+// the device either, whichever member frees it.
+func TestPoolHitsMakeNothing(t *testing.T) {
+	c, d := pooltest.NewParallel(t, 1<<30)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	s, err := p.NewStream()
+	require.NoError(t, err)
+	for _, size := range []int64{512, 70_000, 3 << 20} {
+		for _, on := range []*cupool.Stream{nil, s} {
+			pair := func() { must(0, p.Free(must(p.Alloc(size, on)))) }
+			byRoot := func() { must(0, c.FreePtr(must(p.Alloc(size, on)).Ptr(), size)) }
+			for range 10 {
+				pair()
+				byRoot()
+			}
+			calls := d.Total()
+			require.Zero(t, testing.AllocsPerRun(100, pair), "%d bytes", size)
+			require.Zero(t, testing.AllocsPerRun(100, byRoot), "%d bytes, freed by address", size)
+			require.Equal(t, calls, d.Total())
+		}
+	}
+}
+
+func BenchmarkPoolHit(b *testing.B) {
+	c := benchPool(b)
+	p, err := c.NewPool(cupool.PoolConfig{})
+	require.NoError(b, err)
+	warm(b, p, 1<<20, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		pair(b, p, 1<<20, nil)
+	}
+}
+
+// TestPoolEngine: an engine lives in a pool, and uses tensors of the others.
+func TestPoolEngine(t *testing.T) {
+	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		s, err := c.NewStream()
+		require.NoError(t, err)
+		e, err := cupool.NewEngine(p, cupool.WithStream(s))
+		require.NoError(t, err)
+		root, err := cupool.NewEngine(c, cupool.WithStream(s))
+		require.NoError(t, err)
+		x, err := root.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2, 3})))
+		require.NoError(t, err)
+		y, err := e.FromHost(x)
+		require.NoError(t, err)
+		z, err := tensor.Add(y, x)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, p.Stats().All.Allocation.Current)
+		require.True(t, root.Owns(z) && e.Owns(x))
+		require.Equal(t, []float32{2, 4, 6}, must(root.ToHost(z)).Data())
+		require.NoError(t, root.FreeTensor(y, z))
+		require.NoError(t, e.FreeTensor(x))
+		require.Zero(t, p.Stats().LiveBytes+c.Stats().LiveBytes)
+	})
+}

@@ -1,0 +1,909 @@
+package cupool_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// lending is a pool with a stream that lends blocks: it took turns with another one,
+// and each missed twice what the other had taken. 64 MiB are reserved.
+type lending struct {
+	*testing.T
+	c            *cupool.Pool
+	d            cupool.Driver
+	lender, asks *cupool.Stream
+	gate         chan struct{} // closed: the work that streams were given ends
+	captured     []func()      // end captures
+}
+
+func newLending(t *testing.T, cfg cupool.Config) *lending { return newTurns(t, cfg, 5) }
+
+// newTurns is newLending after so many turns.
+func newTurns(t *testing.T, cfg cupool.Config, turns int) *lending {
+	x := &lending{T: t, gate: make(chan struct{})}
+	var err error
+	x.d, err = cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	if x.d.(cupool.VirtualMemory).VMMGranularity() == 0 {
+		t.Skip("no virtual memory here")
+	}
+	cfg.Driver, cfg.Backing, cfg.MagazineBytes = x.d, cupool.BackingVMM, cmp.Or(cfg.MagazineBytes, -1)
+	x.c, err = cupool.New(cfg)
+	require.NoError(t, err)
+	x.lender, x.asks = pooltest.NewStream(t, x.c), pooltest.NewStream(t, x.c)
+	x.takeTurns(turns)
+	return x
+}
+
+func (x *lending) takeTurns(turns int) {
+	for i := range turns {
+		s := []*cupool.Stream{x.lender, x.asks}[i%2]
+		x.free(x.alloc(64*mib, s))
+		require.NoError(x, s.Sync())
+	}
+	require.EqualValues(x, 64*mib, x.c.Stats().All.ReservedBytes.Current)
+	require.EqualValues(x, 16*(turns-1), x.c.Stats().Moves, "chunks of 4 MiB")
+}
+
+func (x *lending) alloc(size int64, s *cupool.Stream) cupool.Block {
+	x.Helper()
+	b := pooltest.Alloc(x.T, x.c, size, s)
+	require.NoError(x, x.c.Check())
+	return b
+}
+
+func (x *lending) free(blocks ...cupool.Block) {
+	x.Helper()
+	for _, b := range blocks {
+		require.NoError(x, x.c.Free(b))
+		require.NoError(x, x.c.Check())
+	}
+}
+
+// work gives a stream work that ends when the gate opens.
+func (x *lending) work(s *cupool.Stream) {
+	gate := x.gate
+	require.NoError(x, s.Launch(func() { <-gate }))
+}
+
+// capture has a stream be one whose work is kept as a graph, until the end of the test.
+func (x *lending) capture(s *cupool.Stream) {
+	end, err := s.Capture()
+	require.NoError(x, err)
+	x.captured = append(x.captured, end)
+}
+
+// open ends all work, and what waits for it comes free.
+func (x *lending) open() {
+	for _, end := range x.captured {
+		end()
+	}
+	close(x.gate)
+	x.gate = make(chan struct{})
+	for _, s := range []*cupool.Stream{x.c.DefaultStream(), x.lender, x.asks} {
+		if err := s.Sync(); err != nil {
+			require.ErrorIs(x, err, cupool.ErrClosed)
+		}
+	}
+	require.Zero(x, x.c.Stats().PendingBytes)
+	require.NoError(x, x.c.Check())
+}
+
+// on returns the stream whose memory a block is on.
+func (x *lending) on(b cupool.Block) cupool.StreamHandle {
+	for _, seg := range x.c.Snapshot().Segments {
+		if seg.Address <= b.Ptr() && b.Ptr() < seg.Address+cupool.Ptr(seg.Size) {
+			return seg.Stream
+		}
+	}
+	require.Fail(x, "the block is nowhere")
+	return 0
+}
+
+func (x *lending) close(live ...cupool.Block) {
+	x.open()
+	x.free(live...)
+	require.NoError(x, x.c.Close())
+	require.NoError(x, x.d.Close())
+}
+
+// borrow allocates 60 MiB on memory of the lender, for a stream.
+func (x *lending) borrow(s *cupool.Stream) cupool.Block {
+	x.Helper()
+	before := x.c.Stats()
+	b := x.alloc(60*mib, s)
+	require.Equal(x, x.lender.Handle(), x.on(b))
+	require.Same(x, s, x.c.StreamOf(b))
+	require.Equal(x, before.Moves, x.c.Stats().Moves)
+	require.Equal(x, before.DriverAllocs, x.c.Stats().DriverAllocs)
+	return b
+}
+
+// TestLendingLeavesMagazines: the magazines of a stream that is lent a block keep theirs.
+func TestLendingLeavesMagazines(t *testing.T) {
+	x := newLending(t, cupool.Config{MagazineBytes: 8 * mib})
+	hits := func() int64 {
+		before := x.c.Stats().MagazineHits
+		x.free(x.alloc(mib/2, x.asks))
+		return x.c.Stats().MagazineHits - before
+	}
+	for range 10 {
+		hits()
+	}
+	require.EqualValues(t, 1, hits())
+	b := x.alloc(40*mib, x.asks)
+	require.Equal(t, x.lender.Handle(), x.on(b))
+	require.EqualValues(t, 1, hits())
+	x.close(b)
+}
+
+// TestLends: a block of another stream's memory serves, also where no whole chunks are
+// free, and the device is not asked for memory.
+func TestLends(t *testing.T) {
+	for name, s := range map[string]func(*lending) *cupool.Stream{
+		"a stream that took turns": func(x *lending) *cupool.Stream { return x.asks },
+		"any other stream":         func(x *lending) *cupool.Stream { return x.c.DefaultStream() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newLending(t, cupool.Config{})
+			live := x.alloc(3*mib, x.lender)
+			x.close(live, x.borrow(s(x)))
+		})
+	}
+}
+
+// TestLendsNot: where that must not be, or would be of no use.
+func TestLendsNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    cupool.Config
+		turns  int // in place of 5
+		size   int64
+		before func(*lending)
+	}{
+		"more than is free":                {size: 64 * mib},
+		"a small request":                  {size: 4096},
+		"while the lender has work":        {size: 60 * mib, before: func(x *lending) { x.work(x.lender) }},
+		"while the lender is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.lender) }},
+		"to a stream that is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.asks) }},
+		"where it missed only once":        {turns: 3, size: 60 * mib},
+		"where zeros are written in order": {cfg: cupool.Config{ZeroOnAlloc: true}, size: 60 * mib},
+		"below what once was": {size: 60 * mib, before: func(x *lending) {
+			x.free(x.alloc(200*mib, nil))
+			require.NoError(x, x.c.EmptyCache())
+			x.free(x.alloc(64*mib, x.lender))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newTurns(t, c.cfg, cmp.Or(c.turns, 5))
+			live := x.alloc(3*mib, x.lender)
+			if c.before != nil {
+				c.before(x)
+			}
+			b := x.alloc(c.size, x.asks)
+			require.Equal(t, x.asks.Handle(), x.on(b))
+			x.close(live, b)
+		})
+	}
+}
+
+// TestLentBlockWaits: a block that was lent is free when the stream that it was lent to
+// is done with it.
+func TestLentBlockWaits(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	b := x.borrow(x.asks)
+	x.work(x.asks)
+	require.NoError(t, x.c.RecordStream(b, x.asks), "which it is for")
+	require.NoError(t, x.c.RecordStream(b, x.lender))
+	x.free(b)
+	require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
+	other := x.alloc(60*mib, x.lender)
+	require.NotEqual(t, b.Ptr(), other.Ptr())
+	x.free(other)
+	x.open()
+	again := x.alloc(60*mib, x.lender)
+	require.Equal(t, b.Ptr(), again.Ptr())
+	require.Same(t, x.lender, x.c.StreamOf(again))
+	x.close(again)
+}
+
+// TestLentBlockOfAClosedStream: it is the default stream's, wherever it lies.
+func TestLentBlockOfAClosedStream(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	b := x.borrow(x.asks)
+	require.NoError(t, x.asks.Close())
+	require.Same(t, x.c.DefaultStream(), x.c.StreamOf(b))
+	x.work(x.c.DefaultStream())
+	x.free(b)
+	require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
+	x.close()
+}
+
+// TestLenderIsClosed: its memory is the default stream's, and a block there goes on to
+// be the one's that it was lent to.
+func TestLenderIsClosed(t *testing.T) {
+	for name, toDefault := range map[string]bool{"to the default stream": true, "to another": false} {
+		t.Run(name, func(t *testing.T) {
+			x := newLending(t, cupool.Config{})
+			s := x.asks
+			if toDefault {
+				s = x.c.DefaultStream()
+			}
+			b := x.borrow(s)
+			require.NoError(t, x.lender.Close())
+			require.Equal(t, x.c.DefaultStream().Handle(), x.on(b))
+			require.Same(t, s, x.c.StreamOf(b))
+			x.work(s)
+			x.free(b)
+			require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
+			x.close()
+		})
+	}
+}
+
+// TestBothAreClosed: a block that was lent is the default stream's then, on its memory.
+func TestBothAreClosed(t *testing.T) {
+	for name, lenderFirst := range map[string]bool{"the lender first": true, "the lender last": false} {
+		t.Run(name, func(t *testing.T) {
+			x := newLending(t, cupool.Config{})
+			b := x.borrow(x.asks)
+			first, last := x.asks, x.lender
+			if lenderFirst {
+				first, last = last, first
+			}
+			require.NoError(t, first.Close())
+			require.NoError(t, last.Close())
+			require.Same(t, x.c.DefaultStream(), x.c.StreamOf(b))
+			require.Equal(t, x.c.DefaultStream().Handle(), x.on(b))
+			x.close(b)
+		})
+	}
+}
+
+// TestLentLeak: a block that is live when the pool is closed is reported with the
+// stream that it was for.
+func TestLentLeak(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	x.borrow(x.asks)
+	var leaks *cupool.LeakError
+	require.ErrorAs(t, x.c.Close(), &leaks)
+	require.Len(t, leaks.Leaks, 1)
+	require.Equal(t, x.asks.Handle(), leaks.Leaks[0].Stream)
+	require.NoError(t, x.d.Close())
+}
+
+// TestReserveBorrowsNothing: what is reserved for a stream is its own.
+func TestReserveBorrowsNothing(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	require.NoError(t, x.c.Reserve(60*mib, x.asks))
+	x.work(x.lender)
+	allocs := x.c.Stats().DriverAllocs
+	b := x.alloc(60*mib, x.asks)
+	require.Equal(t, x.asks.Handle(), x.on(b))
+	require.Equal(t, allocs, x.c.Stats().DriverAllocs)
+	x.close(b)
+}
+
+// TestLendsAgain: at the limit, a block that was lent serves again, once the borrower is
+// done with it.
+func TestLendsAgain(t *testing.T) {
+	x := newLending(t, cupool.Config{Limit: 64 * mib})
+	live := x.alloc(3*mib, x.lender)
+	for range 3 {
+		b := x.alloc(60*mib+mib/2, x.asks)
+		require.Equal(t, x.lender.Handle(), x.on(b))
+		require.NoError(t, x.asks.Launch(func() { time.Sleep(time.Millisecond) }))
+		x.free(b)
+	}
+	x.close(live)
+}
+
+// TestLendsInAPool: the streams of a private pool lend each other its memory, and it ends
+// when the last block that was lent is free.
+func TestLendsInAPool(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	root := x.c
+	x.c = pooltest.NewPrivate(t, root, cupool.PoolConfig{Limit: 128 * mib})
+	x.takeTurns(5)
+	b := x.borrow(x.asks)
+	require.NoError(t, x.c.Retire())
+	require.NoError(t, x.asks.Close())
+	require.Same(t, x.c.DefaultStream(), x.c.StreamOf(b))
+	x.work(x.c.DefaultStream())
+	require.NoError(t, root.Free(b))
+	require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
+	x.open()
+	require.Len(t, root.Pools(), 1)
+	require.NoError(t, root.EmptyCache())
+	require.Empty(t, root.Pools())
+	require.NoError(t, root.Close())
+	require.NoError(t, x.d.Close())
+}
+
+// TestLentBooks: a block that is lent is in use, of its label and with its contents
+// while the pool sleeps, until the stream that it was lent to is done with it.
+func TestLentBooks(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	b, err := x.c.WithLabel("lent").Alloc(56*mib, x.asks)
+	require.NoError(t, err)
+	require.Equal(t, x.lender.Handle(), x.on(b))
+	require.NoError(t, x.asks.CopyIn(b.Ptr(), []byte("what it holds")))
+	found, err := x.c.Lookup(b.Ptr() + 7)
+	require.NoError(t, err)
+	require.Equal(t, b, found)
+	var wrong *cupool.BlockError
+	require.ErrorAs(t, x.c.FreePtr(b.Ptr()+512, -1), &wrong)
+	require.Equal(t, x.asks.Handle(), wrong.Stream)
+	require.NoError(t, x.c.Sleep(func(cupool.Block) bool { return true }))
+	require.NoError(t, x.c.Wake())
+	held := make([]byte, 13)
+	require.NoError(t, x.asks.CopyOut(held, b.Ptr()))
+	require.Equal(t, "what it holds", string(held))
+	require.NoError(t, x.c.EmptyCache())
+	require.EqualValues(t, 56*mib, x.c.Stats().All.ReservedBytes.Current)
+	x.work(x.asks)
+	require.NoError(t, x.c.FreeOn(b, x.lender))
+	require.EqualValues(t, 56*mib, x.c.Stats().PendingBytes)
+	require.EqualValues(t, 56*mib, x.c.Stats().Labels[0].Bytes.Current)
+	_, err = x.c.Trim(0)
+	require.NoError(t, err)
+	require.EqualValues(t, 56*mib, x.c.Stats().All.ReservedBytes.Current)
+	x.open()
+	require.Zero(t, x.c.Stats().Labels[0].Bytes.Current)
+	require.NoError(t, x.c.EmptyCache())
+	require.Zero(t, x.c.Stats().All.ReservedBytes.Current)
+	x.close()
+}
+
+// TestLendsBeforeAnOOM: what fits on another stream's memory serves a request that
+// would be refused otherwise, at once where that stream's work is done and else after
+// it, large or small, whichever way memory comes.
+func TestLendsBeforeAnOOM(t *testing.T) {
+	for name, size := range map[string]int64{"large": 60*mib + mib/2, "small": 4096} {
+		for work, busy := range map[string]bool{"idle": false, "at work": true} {
+			t.Run(name+" "+work, func(t *testing.T) {
+				pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+					lender, asks := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+					live := []cupool.Block{pooltest.Alloc(t, c, 4096, lender)}
+					if size >= mib {
+						require.NoError(t, c.Free(live[0]))
+						require.NoError(t, c.Free(pooltest.Alloc(t, c, 64*mib, lender)))
+						live[0] = pooltest.Alloc(t, c, 3*mib, lender)
+					} else {
+						live = append(live, pooltest.Alloc(t, c, 62*mib, lender))
+					}
+					gate := make(chan struct{})
+					if busy {
+						require.NoError(t, lender.Launch(func() { <-gate }))
+						time.AfterFunc(10*time.Millisecond, func() { close(gate) })
+					}
+					b := pooltest.Alloc(t, c, size, asks)
+					require.NoError(t, c.Check())
+					require.Same(t, asks, c.StreamOf(b))
+					require.Zero(t, c.Stats().OOMs)
+					require.NoError(t, c.Free(b))
+					require.NoError(t, asks.Sync())
+					for _, b := range live {
+						require.NoError(t, c.Free(b))
+					}
+				}, func(cfg *cupool.Config) { cfg.Limit, cfg.MagazineBytes = 64*mib, -1 })
+			})
+		}
+	}
+}
+
+// lendingStorm is goroutines that share streams, all of which lend. What a stream is
+// given writes blocks, and looks later whether they have their contents, while the
+// blocks are freed already.
+type lendingStorm struct {
+	c     *cupool.Pool
+	pause sync.RWMutex // held for writing while the pool sleeps, or a stream is renewed
+
+	streams []*cupool.Stream // guarded by pause
+	broken  atomic.Pointer[string]
+	lent    atomic.Int64
+}
+
+// written is a live block with what it holds.
+type written struct {
+	cupool.Block
+	s    *cupool.Stream
+	mark uint64
+}
+
+const lendingStormStep = 32 << 10 // bytes between two marks
+
+// words calls f for some words of a block, in memory that the host has.
+func (w written) words(f func(*uint64)) {
+	for off := int64(0); off+8 <= w.Size(); off += lendingStormStep {
+		f((*uint64)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(new(w.Ptr()))), off)))
+	}
+}
+
+// late is how long work takes: so little mostly that streams are idle in between.
+func late(r *rand.Rand) time.Duration {
+	if r.IntN(4) > 0 {
+		return 0
+	}
+	return time.Duration(r.IntN(400)) * time.Microsecond
+}
+
+func (x *lendingStorm) write(w written, late time.Duration) error {
+	return w.s.Launch(func() {
+		time.Sleep(late)
+		w.words(func(p *uint64) { *p = w.mark })
+	})
+}
+
+// verify has a stream look at a block.
+func (x *lendingStorm) verify(w written, on *cupool.Stream, late time.Duration) error {
+	return on.Launch(func() {
+		time.Sleep(late)
+		w.words(func(p *uint64) {
+			if *p != w.mark && x.broken.Load() == nil {
+				x.broken.Store(new(fmt.Sprintf("%v of stream %#x holds %d, not %d, on stream %#x", w.Block, w.s.Handle(), *p, w.mark, on.Handle())))
+			}
+		})
+	})
+}
+
+func (x *lendingStorm) alloc(r *rand.Rand, mark uint64) (written, error) {
+	s := x.streams[r.IntN(len(x.streams))]
+	b, err := x.c.Alloc(1<<20+1+r.Int64N(5<<20), s)
+	if err != nil {
+		return written{}, err
+	}
+	if of := x.c.StreamOf(b); of != s {
+		return written{}, fmt.Errorf("%v is of stream %#x, not %#x", b, of.Handle(), s.Handle())
+	}
+	if x.c.IsLent(b) {
+		x.lent.Add(1)
+	}
+	w := written{b, s, mark}
+	return w, x.write(w, late(r))
+}
+
+// free gives a block back while its stream, and perhaps another one, has yet to look
+// at it.
+func (x *lendingStorm) free(r *rand.Rand, w written) error {
+	on := x.streams[r.IntN(len(x.streams))]
+	err := on.WaitStream(w.s)
+	err = errors.Join(err, x.verify(w, on, late(r)), x.verify(w, w.s, late(r)))
+	switch r.IntN(4) {
+	case 0:
+		return errors.Join(err, x.c.FreeOn(w.Block, on))
+	case 1:
+		return errors.Join(err, w.s.WaitStream(on), x.c.FreePtr(w.Ptr(), w.Size()))
+	default:
+		return errors.Join(err, x.c.RecordStream(w.Block, on), x.c.Free(w.Block))
+	}
+}
+
+func (x *lendingStorm) chore(r *rand.Rand) (err error) {
+	switch r.IntN(16) {
+	case 0:
+		_, err = x.c.Trim(r.Int64N(64 << 20))
+	case 1:
+		err = x.c.EmptyCache()
+	case 2:
+		_, err = x.c.ProcessDeferred()
+	case 3:
+		x.c.Stats()
+		x.c.Snapshot()
+	case 4:
+		err = x.streams[r.IntN(len(x.streams))].Sync()
+	default:
+		err = errors.Join(x.c.CheckLent(), x.c.Check())
+	}
+	for _, s := range x.streams {
+		x.c.MakeLender(s)
+	}
+	return err
+}
+
+// upheaval is what nobody may work beside: the pool sleeps, or a stream is another one.
+func (x *lendingStorm) upheaval(r *rand.Rand) error {
+	x.pause.Lock()
+	defer x.pause.Unlock()
+	if r.IntN(3) == 0 {
+		return errors.Join(x.c.Sleep(func(cupool.Block) bool { return true }), x.c.Wake())
+	}
+	i := 1 + r.IntN(len(x.streams)-1)
+	err := x.streams[i].Close()
+	s, e := x.c.NewStream()
+	if err = errors.Join(err, e); err == nil {
+		x.c.MakeLender(s)
+		x.streams[i] = s
+	}
+	return err
+}
+
+func (x *lendingStorm) run(r *rand.Rand, id uint64, steps int) (err error) {
+	var live []written
+	for i := range uint64(steps) {
+		if r.IntN(100) == 0 {
+			err = x.upheaval(r)
+		}
+		x.pause.RLock()
+		for k := range live {
+			if live[k].s.Closed() {
+				live[k].s = x.c.DefaultStream()
+			}
+		}
+		switch n := r.IntN(20); {
+		case err != nil:
+		case n == 0:
+			err = x.chore(r)
+		case n < 11 && len(live) < 8 || len(live) == 0:
+			var w written
+			if w, err = x.alloc(r, id<<32+i); err == nil {
+				live = append(live, w)
+			}
+		default:
+			k := r.IntN(len(live))
+			err = x.free(r, live[k])
+			live = append(live[:k], live[k+1:]...)
+		}
+		x.pause.RUnlock()
+		if err != nil {
+			return err
+		}
+	}
+	x.pause.RLock()
+	defer x.pause.RUnlock()
+	for _, w := range live {
+		err = errors.Join(err, x.c.Free(w.Block))
+	}
+	return err
+}
+
+// TestLendingStorm: nobody is lent what another stream may still use, whatever happens
+// to the streams and the pool.
+func TestLendingStorm(t *testing.T) {
+	d, err := cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	if d.(cupool.VirtualMemory).VMMGranularity() == 0 {
+		t.Skip("no virtual memory here")
+	}
+	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM, SoftLimit: 1, MagazineBytes: -1})
+	require.NoError(t, err)
+	x := &lendingStorm{c: c, streams: []*cupool.Stream{c.DefaultStream()}}
+	for range 7 {
+		s := pooltest.NewStream(t, c)
+		x.streams = append(x.streams, s)
+		c.MakeLender(s)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var wg sync.WaitGroup
+	errs := make([]error, 3)
+	for g := range errs {
+		wg.Go(func() { errs[g] = x.run(rand.New(rand.NewPCG(seed, uint64(g))), uint64(g), stormSteps()) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.NoError(t, c.Sync())
+	if wrong := x.broken.Load(); wrong != nil {
+		require.Fail(t, *wrong)
+	}
+	t.Logf("%d blocks were lent", x.lent.Load())
+	require.NotZero(t, x.lent.Load())
+	require.NoError(t, c.Check())
+	require.NoError(t, c.EmptyCache())
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
+// stormSteps returns how many steps a goroutine of a storm makes.
+func stormSteps() int {
+	if testing.Short() {
+		return 200
+	}
+	return 2000
+}
+
+// withDecay runs f in a time of its own on an allocator that gives idle memory
+// back within a second.
+func withDecay(t *testing.T, b cupool.Backing, dev simdev.Config, f func(c *cupool.Pool, d *conformance.Failing)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := conformance.NewFailing(simdev.New(dev))
+		c, err := cupool.New(cupool.Config{Driver: d, Backing: b, Decay: time.Second})
+		require.NoError(t, err)
+		f(c, d)
+		require.NoError(t, c.Check())
+		require.NoError(t, c.Close()) // the goroutine ends, or synctest complains
+		require.Zero(t, d.Held())
+	})
+}
+
+var decayBackings = []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM}
+
+// hold allocates n blocks of 32 MiB; the function it returns frees them.
+func hold(t *testing.T, c *cupool.Pool, n int) (free func()) {
+	t.Helper()
+	var blocks []cupool.Block
+	for range n {
+		b, err := c.Alloc(32*mib, nil)
+		require.NoError(t, err)
+		blocks = append(blocks, b)
+	}
+	return func() {
+		for _, b := range blocks {
+			require.NoError(t, c.Free(b))
+		}
+	}
+}
+
+func TestDecay(t *testing.T) {
+	for _, b := range decayBackings {
+		t.Run(b.String(), func(t *testing.T) {
+			withDecay(t, b, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
+				live, err := c.Alloc(64*mib, nil)
+				require.NoError(t, err)
+				hold(t, c, 32)()
+				full := d.Held()
+				time.Sleep(900 * time.Millisecond)
+				require.Equal(t, full, d.Held())
+				time.Sleep(200 * time.Millisecond)
+				require.EqualValues(t, 64*mib, d.Held(), "nothing that is idle stays")
+				require.Equal(t, full-64*mib, c.Stats().DecayedBytes)
+				require.NoError(t, c.Free(live))
+				time.Sleep(1200 * time.Millisecond)
+				require.Zero(t, d.Held())
+			})
+		})
+	}
+}
+
+// A program that repeats itself keeps what it uses.
+func TestDecayLeavesSteadyStateAlone(t *testing.T) {
+	for _, b := range decayBackings {
+		t.Run(b.String(), func(t *testing.T) {
+			withDecay(t, b, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
+				for range 300 {
+					free := hold(t, c, 4)
+					time.Sleep(9 * time.Millisecond)
+					free()
+					time.Sleep(7 * time.Millisecond)
+				}
+				require.Zero(t, c.Stats().DecayedBytes)
+				require.EqualValues(t, 128*mib, d.Held())
+			})
+		})
+	}
+}
+
+// What streams at work may still use stays, and nobody waits for them.
+func TestDecayWaitsForNothing(t *testing.T) {
+	for _, b := range decayBackings {
+		t.Run(b.String(), func(t *testing.T) {
+			withDecay(t, b, simdev.Config{ManualEvents: true}, func(c *cupool.Pool, d *conformance.Failing) {
+				hold(t, c, 4)()
+				b, err := c.Alloc(32*mib, nil)
+				require.NoError(t, err)
+				require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, 100))
+				require.NoError(t, c.Free(b))
+				syncs := d.Calls("SyncStream") + d.Calls("SyncEvent")
+				time.Sleep(3 * time.Second)
+				require.EqualValues(t, 128*mib, d.Held())
+				require.Equal(t, syncs, d.Calls("SyncStream")+d.Calls("SyncEvent"))
+			})
+		})
+	}
+}
+
+// A failing call is tried again; a sleeping allocator is left alone.
+func TestDecayGoesOn(t *testing.T) {
+	withDecay(t, cupool.BackingVMM, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
+		hold(t, c, 4)()
+		d.FailAlways("MemUnmap", errors.New("no luck"))
+		time.Sleep(2 * time.Second)
+		require.EqualValues(t, 128*mib, d.Held())
+		d.Heal()
+		b, err := c.Alloc(mib, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Sleep(nil))
+		time.Sleep(2 * time.Second)
+		require.Zero(t, d.Held())
+		require.NoError(t, c.Wake())
+		require.NoError(t, c.Free(b))
+		time.Sleep(2 * time.Second)
+		require.Zero(t, d.Held())
+	})
+}
+
+// What small blocks have left free serves a large one, and goes back to them.
+func TestStitchOfSmallChunks(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 320 * mib}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	fill := func(n int) (blocks []cupool.Block) {
+		for range n {
+			b, err := c.Alloc(mib, nil)
+			require.NoError(t, err)
+			blocks = append(blocks, b)
+		}
+		return blocks
+	}
+	fixed := fill(288) // a small program would have the large pool grow
+	blocks := fill(32)
+	require.EqualValues(t, 320*mib, c.Stats().All.ReservedBytes.Current, "the device is full")
+	kept := blocks[5]
+	for _, b := range append(blocks[:5:5], blocks[6:]...) {
+		require.NoError(t, c.Free(b))
+	}
+
+	before := c.Stats().DriverAllocs
+	for range 2 {
+		large, err := c.Alloc(20*mib, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Check())
+		fill(11) // beside it
+		require.NoError(t, c.Check())
+		require.EqualValues(t, 320*mib, c.Stats().LiveBytes)
+		require.NoError(t, c.Free(large))
+		for _, b := range live(t, c) {
+			if b != kept && !slices.Contains(fixed, b) {
+				require.NoError(t, c.Free(b))
+			}
+		}
+		require.NoError(t, c.Check())
+	}
+	st := c.Stats()
+	require.Equal(t, before, st.DriverAllocs)
+	require.EqualValues(t, 1, st.Stitches)
+	require.EqualValues(t, 1, st.StitchReuses)
+
+	_, err = c.Alloc(31*mib, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory, "half a chunk is not enough")
+	for _, b := range append(fixed, kept) {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.EmptyCache())
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	require.NoError(t, c.Close())
+}
+
+// live returns the allocator's live blocks.
+func live(t *testing.T, c *cupool.Pool) (blocks []cupool.Block) {
+	for _, seg := range c.Snapshot().Segments {
+		for _, b := range seg.Blocks {
+			if b.State == "live" {
+				h, err := c.Lookup(b.Address)
+				require.NoError(t, err)
+				blocks = append(blocks, h)
+			}
+		}
+	}
+	return blocks
+}
+
+// The memory that a closed stream leaves goes to others pool by pool; a range
+// that was stitched from both pools ends with that.
+func TestStitchOfBothPoolsMoves(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 320 * mib}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	alloc := func(size int64, s *cupool.Stream) cupool.Block {
+		b, err := c.Alloc(size, s)
+		require.NoError(t, err)
+		require.NoError(t, c.Check())
+		return b
+	}
+	free := func(blocks ...cupool.Block) {
+		for _, b := range blocks {
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Check())
+		}
+	}
+	fixed := alloc(288*mib, nil)
+	var blocks []cupool.Block
+	for range 16 {
+		blocks = append(blocks, alloc(mib, s))
+	}
+	free(append(blocks, alloc(16*mib, s))...)
+	free(alloc(30*mib, s))
+	require.EqualValues(t, 1, c.Stats().Stitches)
+
+	require.NoError(t, s.Close())
+	free(alloc(16*mib, nil), alloc(mib, nil)) // takes the one pool, and then the other
+	free(alloc(32*mib, nil))
+	require.EqualValues(t, 2, c.Stats().Stitches)
+	free(fixed)
+	require.NoError(t, c.Close())
+}
+
+// What was stitched goes along when all chunks that it was stitched of go to another
+// stream: else the device would not have the memory back.
+func TestStitchMovesWithItsChunks(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
+	var free, live []cupool.Block
+	for range 2 {
+		free = append(free, pooltest.Alloc(t, c, 4*mib, s))
+		live = append(live, pooltest.Alloc(t, c, 2*mib, s))
+	}
+	for _, b := range free {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 8*mib, s)))
+	require.EqualValues(t, 1, c.Stats().Stitches)
+	for _, b := range live {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, s.Close())
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 12*mib, pooltest.NewStream(t, c))))
+	require.EqualValues(t, 12*mib, c.Stats().All.ReservedBytes.Current, "the chunks have moved")
+	require.NoError(t, c.EmptyCache())
+	require.Zero(t, d.Stats().Mappings+d.Stats().MemHandles)
+	require.NoError(t, c.Close())
+	require.Zero(t, d.Stats().Reservations)
+}
+
+// A small program's small chunks stay: they would have to be mapped again soon.
+func TestSmallChunksOfSmallPrograms(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	var blocks []cupool.Block
+	for range 16 {
+		blocks = append(blocks, pooltest.Alloc(t, c, mib, nil))
+	}
+	for _, b := range blocks {
+		require.NoError(t, c.Free(b))
+	}
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 8*mib, nil)))
+	require.EqualValues(t, 24*mib, c.Stats().All.ReservedBytes.Current)
+	require.Zero(t, c.Stats().Stitches)
+	require.NoError(t, c.Close())
+}
+
+// A heap that had to stitch often grows where free memory would do, up to a little
+// more than was in use, but not beyond the soft limit.
+func TestFragmentedSoftLimit(t *testing.T) {
+	for soft, want := range map[int64]int64{0: 416 * mib, 402 * mib: 400 * mib} {
+		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1, SoftLimit: soft})
+		require.NoError(t, err)
+		var blocks []cupool.Block
+		for range 200 {
+			blocks = append(blocks, pooltest.Alloc(t, c, 2*mib, nil))
+		}
+		for i := 0; i < len(blocks); i += 2 { // 100 chunks that are apart
+			require.NoError(t, c.Free(blocks[i]))
+		}
+		for _, x := range []struct{ size, n int64 }{{8, 20}, {24, 8}, {66, 3}, {198, 1}, {198, 1}, {48, 3}} {
+			var large []cupool.Block
+			for range x.n {
+				large = append(large, pooltest.Alloc(t, c, x.size*mib, nil))
+			}
+			require.EqualValues(t, 400*mib, c.Stats().All.ReservedBytes.Current)
+			if x.size == 48 {
+				break
+			}
+			for _, b := range large {
+				require.NoError(t, c.Free(b))
+			}
+		}
+		pooltest.Alloc(t, c, 4*mib, nil)
+		require.EqualValues(t, want, c.Stats().All.ReservedBytes.Current, "soft limit %d", soft)
+		require.NoError(t, c.Check())
+	}
+}
