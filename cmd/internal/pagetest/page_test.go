@@ -1,3 +1,8 @@
+//go:build browser
+
+// Package pagetest looks at the page of package debug in a browser. It needs
+// Chromium, and the tag browser: without it "go test work" need not build what
+// drives one.
 package pagetest
 
 import (
@@ -16,7 +21,62 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/debug"
+	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 )
+
+// newPool returns an allocator on a simulated device.
+func newPool(t *testing.T, cfg cupool.Config) *cupool.Pool {
+	t.Helper()
+	if cfg.Driver == nil {
+		cfg.Driver = simdev.New(simdev.Config{Capacity: 64 << 30})
+	}
+	c, err := cupool.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // blocks are live
+	return c
+}
+
+// everything is a history of every allocation.
+func everything() *cupool.History { return &cupool.History{SampleBytes: 1} }
+
+// work allocates as training does: weights that stay, activations that come and go.
+func work(t *testing.T, c *cupool.Pool, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	weights, input, grads := c.WithLabel("weights"), c.WithLabel("input pipeline"), c.WithLabel("gradients")
+	var freed []cupool.Block
+	get := func(a cupool.Allocator, n int64, on *cupool.Stream) cupool.Block {
+		b, err := a.Alloc(n, on)
+		require.NoError(t, err)
+		return b
+	}
+	for i := range 240 {
+		switch i % 6 {
+		case 0:
+			get(weights, 1<<20+r.Int64N(6<<20), nil)
+		case 1:
+			get(input, 100_000+r.Int64N(3<<20), s)
+		case 2:
+			get(grads, 4096+r.Int64N(2<<20), nil)
+		case 3:
+			get(c, 512+r.Int64N(100_000), nil)
+		default:
+			freed = append(freed, get(c, 4096+r.Int64N(4<<20), nil))
+		}
+	}
+	for i, b := range freed {
+		if i%4 == 0 {
+			continue
+		}
+		if i%9 == 0 {
+			require.NoError(t, c.RecordStream(b, s))
+		}
+		require.NoError(t, c.Free(b))
+	}
+}
 
 // ready waits until the page shows blocks.
 func (b *browser) ready() {
@@ -34,19 +94,22 @@ func tileOf(name string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('#tiles div')].find(d => d.innerText.startsWith(%q)).querySelector('dd').innerText`, name)
 }
 
-// Figures, holders and the map follow what the program does.
-func TestPageFollows(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
-	first, err := c.WithLabel("weights").Alloc(40<<20, nil)
+// A program allocates and frees, and someone looks at its page: figures, holders, the
+// map with mouse and keys, the buttons, a private pool.
+func TestPage(t *testing.T) {
+	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30, Backing: cupool.BackingSegments})
+	graphs, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
+	require.NoError(t, err)
+	weights, err := c.WithLabel("weights").Alloc(40<<20, nil)
 	require.NoError(t, err)
 	b := openBrowser(t, debug.Handler(c))
 	b.ready()
 	assert.Equal(t, "40 MiB", b.tile("Live"))
 	assert.Contains(t, b.text("#tiles"), "of 1 GiB")
-	assert.Contains(t, b.text("#holders"), "TestPageFollows")
+	assert.Contains(t, b.text("#holders"), "TestPage")
 	assert.Contains(t, b.text("#map-legend"), "Live")
 
-	_, err = c.Alloc(60<<20, nil)
+	_, err = c.Alloc(60<<20-100, nil)
 	require.NoError(t, err)
 	b.wait(tileOf("Live") + ` === '100 MiB'`)
 	b.wait(`document.querySelectorAll('#holders tbody tr').length === 2`)
@@ -56,82 +119,55 @@ func TestPageFollows(t *testing.T) {
 	b.do(chromedp.Click(`input[name=by][value=label]`))
 	assert.Contains(t, b.text("#map-legend"), "weights")
 
-	require.NoError(t, c.Free(first))
-	b.wait(tileOf("Live") + ` === '60 MiB'`)
-	b.wait(`document.querySelector('#lost').innerText.includes('40 MiB')`)
-	b.wait(`document.querySelector('#time-legend').innerText.includes('60 MiB')`)
-}
-
-// A block's size, label and stack are there for the mouse and for the keyboard, and a
-// screen reader is told.
-func TestPageBlock(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything()})
-	_, err := c.WithLabel("weights").Alloc(24<<20, nil)
-	require.NoError(t, err)
-	_, err = c.Alloc(16<<20-100, nil)
-	require.NoError(t, err)
-	b := openBrowser(t, debug.Handler(c))
-	b.ready()
-	require.Contains(t, b.text("#block"), "Point at a block")
-
 	// Under the first head is the first row.
+	require.Contains(t, b.text("#block"), "Point at a block")
 	b.do(chromedp.ScrollIntoView("#map"))
 	at := eval[[]float64](b, `(r => [r.left + 30, r.top + 4 + 26 + 8])(document.querySelector('#map').getBoundingClientRect())`)
 	b.do(chromedp.MouseEvent("mouseMoved", at[0], at[1]))
-	b.wait(`document.querySelector('#block').innerText.includes('24 MiB')`)
+	b.wait(`document.querySelector('#block').innerText.includes('40 MiB')`)
 	text := b.text("#block")
-	for _, want := range []string{"Live block", "weights", "TestPageBlock", "browser_page_test.go:", "Stream\n0"} {
+	for _, want := range []string{"Live block", "weights", "TestPage", "page_test.go:", "Stream\n0"} {
 		assert.Contains(t, text, want)
 	}
 	b.do(chromedp.MouseEvent("mouseMoved", 5, 5))
 	b.wait(`document.querySelector('#block').innerText.includes('Point at')`)
-
 	b.do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.ArrowRight))
-	b.wait(`document.querySelector('#said').innerText.includes('24 MiB, label weights')`)
+	b.wait(`document.querySelector('#said').innerText.includes('40 MiB, label weights')`)
 	b.do(chromedp.KeyEvent(kb.ArrowRight))
-	b.wait(`document.querySelector('#block').innerText.includes('16 MiB')`)
-	assert.Contains(t, b.text("#block"), "100 B lost")
+	b.wait(`document.querySelector('#block').innerText.includes('100 B lost')`)
 	b.do(chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.Enter))
 	b.wait(`document.querySelector('#map-legend button')`)
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.wait(`!document.querySelector('#map-legend button') && document.querySelector('#block').innerText.includes('Point at')`)
-}
 
-// Every button, the choice of a pool, and the tables.
-func TestPageControls(t *testing.T) {
-	c := newPool(t, cupool.Config{Backing: cupool.BackingSegments})
-	p, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
-	require.NoError(t, err)
-	_, err = p.Alloc(8<<20, nil)
-	require.NoError(t, err)
-	x, err := c.Alloc(64<<20, nil)
-	require.NoError(t, err)
-	require.NoError(t, c.Free(x))
-	b := openBrowser(t, debug.Handler(c))
-	b.ready()
-	assert.Equal(t, "64 MiB", b.tile("Reserved"))
+	require.NoError(t, c.Free(weights))
+	b.wait(tileOf("Live") + ` === '60 MiB'`)
+	b.wait(`document.querySelector('#lost').innerText.includes('40 MiB')`)
+	b.wait(`document.querySelector('#time-legend').innerText.includes('60 MiB')`)
 	b.do(chromedp.Click("#trim"))
-	b.wait(`document.querySelector('#said').innerText.includes('64 MiB')`)
-	b.wait(tileOf("Reserved") + ` === '0 B'`)
-	assert.Zero(t, c.Stats().All.ReservedBytes.Current)
+	b.wait(`document.querySelector('#said').innerText.includes('40 MiB')`)
+	b.wait(tileOf("Reserved") + ` === '60 MiB'`)
 
+	_, err = graphs.Alloc(8<<20, nil)
+	require.NoError(t, err)
+	b.wait(`document.querySelector('#pool').innerHTML.includes('graphs')`)
 	b.do(chromedp.SetValue("#pool", "allocator/graphs"), chromedp.Evaluate(`document.querySelector('#pool').dispatchEvent(new Event('change'))`, nil))
 	b.wait(tileOf("Live") + ` === '8 MiB'`)
 	assert.Contains(t, eval[string](b, "location.search"), "pool=allocator%2Fgraphs")
 	assert.Contains(t, eval[string](b, "document.querySelector('#get-json').href"), "/debug/cupool/snapshot?pool=allocator%2Fgraphs")
-
 	b.do(chromedp.Click("#segments summary"), chromedp.WaitVisible("#segment-table tbody button"), chromedp.Click("#segment-table tbody button"))
 	b.wait(`document.querySelector('#segment-table').innerText.includes('Live')`)
 	b.do(chromedp.Click("#pause"))
-	_, err = p.Alloc(8<<20, nil)
+	_, err = graphs.Alloc(8<<20, nil)
 	require.NoError(t, err)
 	require.Equal(t, "Paused", b.text("#pause"))
 	b.do(chromedp.Click("#pause"))
 	b.wait(tileOf("Live") + ` === '16 MiB'`)
 }
 
-// The page has its colours by the system's choice, and fits a phone.
-func TestPageLooks(t *testing.T) {
+// The page has its colours by the system's choice, and fits a phone. What can be used
+// has a role and a name, and landmarks and headings are there.
+func TestLooks(t *testing.T) {
 	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
 	work(t, c, 1)
 	b := openBrowser(t, debug.Handler(c))
@@ -148,14 +184,7 @@ func TestPageLooks(t *testing.T) {
 		assert.LessOrEqual(t, eval[int64](b, "document.documentElement.scrollWidth"), look.width, look.name)
 	}
 	assert.NotEqual(t, seen[0], seen[1])
-}
 
-// What can be used has a role and a name, and landmarks and headings are there.
-func TestPageAccessible(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything()})
-	work(t, c, 1)
-	b := openBrowser(t, debug.Handler(c))
-	b.ready()
 	type value struct {
 		Value any `json:"value"`
 	}
@@ -188,7 +217,7 @@ func TestPageAccessible(t *testing.T) {
 
 // History is recorded from the click on, and the moment of an out of memory can be
 // looked at later.
-func TestPageHistoryAndMoment(t *testing.T) {
+func TestHistoryAndMoment(t *testing.T) {
 	c := newPool(t, cupool.Config{Limit: 512 << 20})
 	b := openBrowser(t, debug.Handler(c))
 	b.ready()
@@ -220,8 +249,55 @@ func TestPageHistoryAndMoment(t *testing.T) {
 	require.NoError(t, c.Free(more))
 }
 
-// TestPagePicture draws docs/debug-page.png of a program at work, for the README.
-func TestPagePicture(t *testing.T) {
+// frames scrolls, zooms and points at the map in each frame for a while, and returns the
+// times of the page's own work in each, in milliseconds.
+const frames = `(async () => {
+	const map = document.querySelector('#map'), box = map.getBoundingClientRect(), took = [];
+	const zoom = id => document.querySelector(id).click();
+	for (let i = 0; i < 6; i++) zoom('#zoom-in');
+	for (let i = 0; i < 180; i++) {
+		const began = await new Promise(requestAnimationFrame), start = performance.now();
+		if (i % 3) map.scrollTop = (map.scrollHeight - map.clientHeight) * i / 180;
+		map.dispatchEvent(new PointerEvent('pointermove', { clientX: box.left + 20 + 5 * i % (box.width - 40), clientY: box.top + 20 + 7 * i % (box.height - 40) }));
+		await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+		took.push(performance.now() - start);
+	}
+	took.sort((a, b) => a - b);
+	zoom('#zoom-fit');
+	return [took[90], took[171], took[179]];
+})()`
+
+// 100,000 blocks are shown, found and drawn, and each frame takes little.
+func TestManyBlocks(t *testing.T) {
+	n := testkit.Choose(100_000, 20_000)
+	c := newPool(t, cupool.Config{MagazineBytes: -1})
+	r := rand.New(rand.NewPCG(7, 7))
+	label := c.WithLabel("parts")
+	var all []cupool.Block
+	for i := range n {
+		from := cupool.Allocator(c)
+		if i%3 == 0 {
+			from = label
+		}
+		b, err := from.Alloc(512+r.Int64N(200_000), nil)
+		require.NoError(t, err)
+		all = append(all, b)
+	}
+	for i := 0; i < n; i += 5 {
+		require.NoError(t, c.Free(all[i]))
+	}
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	b.wait(fmt.Sprintf(`document.querySelector('#tiles').innerText.includes('%d,')`, n*4/5/1000))
+	b.look("light", 1360, 1000)
+	b.shot("many")
+	took := eval[[]float64](b, frames)
+	t.Logf("%d blocks: frames of %.1f ms (median), %.1f ms (95 %%), %.1f ms (longest)", n, took[0], took[1], took[2])
+	assert.Less(t, eval[int64](b, "document.querySelectorAll('*').length"), int64(2000), "elements of the page")
+}
+
+// TestPicture draws docs/debug-page.png of a program at work, for the README.
+func TestPicture(t *testing.T) {
 	if os.Getenv("CUPOOL_SHOTS") == "" {
 		t.Skip("CUPOOL_SHOTS is not set")
 	}
