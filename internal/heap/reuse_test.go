@@ -1,7 +1,9 @@
 package heap
 
 import (
-	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -229,35 +231,26 @@ func TestFailingShorten(t *testing.T) {
 	}
 }
 
-// TestRandomReuse: blocks of any size on memory that is scarce, with the rules checked.
-func TestRandomReuse(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	p := policy
-	p.SmallLimit = mib / 2
-	r := newRig(t, 1, true, p)
-	h := r.heaps[0]
-	h.fragmented = rnd.IntN(2) == 0
-	r.budget.limit = 96 * mib
-	var live []block.ID
-	for range 600 {
-		if id, err := r.try(h, mib+rnd.Int64N(1+rnd.Int64N(30*mib)), Allow{Growth: true}); err == nil {
-			live = append(live, id)
-		}
-		for len(live) > 4+rnd.IntN(8) {
-			i := rnd.IntN(len(live))
-			r.free(live[i])
-			live[i] = live[len(live)-1]
-			live = live[:len(live)-1]
-		}
-		if len(h.stitches) > 0 && rnd.IntN(40) == 0 {
-			r.giveBack(h, rnd.Int64N(40*mib))
-		}
-		r.check()
-		r.distinct()
+// TestWithout: what is left of a run of three chunks, with a part of the one before and
+// of the one behind them, when some are taken.
+func TestWithout(t *testing.T) {
+	x := &addressRange{}
+	for range 5 {
+		x.chunks = append(x.chunks, &chunk{size: unit})
 	}
-	require.Positive(t, r.space.StitchReuses.Load())
-	r.free(live...)
-	r.close()
+	for taken, want := range map[string][]run{
+		"":     {{r: x, lo: 1, hi: 4, size: 3 * unit, front: 1, back: 2}},
+		"0":    {{r: x, lo: 1, hi: 4, size: 3 * unit, back: 2}},
+		"4":    {{r: x, lo: 1, hi: 4, size: 3 * unit, front: 1}},
+		"2":    {{r: x, lo: 1, hi: 2, size: unit, front: 1}, {r: x, lo: 3, hi: 4, size: unit, back: 2}},
+		"12":   {{r: x, lo: 1, hi: 1, front: 1}, {r: x, lo: 3, hi: 4, size: unit, back: 2}},
+		"3":    {{r: x, lo: 1, hi: 3, size: 2 * unit, front: 1}, {r: x, lo: 4, hi: 4, back: 2}},
+		"0123": {{r: x, lo: 4, hi: 4, back: 2}},
+	} {
+		whole := run{r: x, id: 7, lo: 1, hi: 4, size: 3 * unit, front: 1, back: 2}
+		got := whole.without(func(c *chunk) bool {
+			return strings.Contains(taken, strconv.Itoa(slices.Index(x.chunks, c)))
+		})
+		require.Equal(t, want, got, "without %q", taken)
+	}
 }

@@ -54,6 +54,9 @@ type piece struct {
 func (r *rig) distinct() {
 	r.t.Helper()
 	var pieces []piece
+	if r.space.Memory == nil { // memory is where its address is
+		r.d.mapped = []mapped{{1 << 40, 1 << 40, 1}}
+	}
 	for _, h := range r.heaps {
 		h.Each(func(_ *block.Segment, id block.ID, b *block.Block) {
 			if s := b.Word().State(); s != block.Live && s != block.Pending {
@@ -84,6 +87,7 @@ type program struct {
 	*rig
 	rnd  *rand.Rand
 	live []block.ID
+	fine bool // half of the blocks are small
 }
 
 func (p *program) heap() *Heap { return p.heaps[p.rnd.IntN(len(p.heaps))] }
@@ -97,9 +101,14 @@ func (p *program) tolerate(err error) {
 }
 
 func (p *program) allocate() {
-	size := 512 + p.rnd.Int64N(1+p.rnd.Int64N(40*mib))
+	size := mib/2 + p.rnd.Int64N(1+p.rnd.Int64N(40*mib))
+	if p.fine && p.rnd.IntN(2) == 0 {
+		size = 1 + p.rnd.Int64N(1<<(9+p.rnd.IntN(12)))
+	}
 	id, err := p.try(p.heap(), size, Allow{SmallChunks: p.rnd.IntN(2) == 0, Growth: p.rnd.IntN(2) == 0})
 	if p.tolerate(err); err == nil {
+		require.Equal(p.t, size, p.block(id).Requested())
+		require.GreaterOrEqual(p.t, p.block(id).Size, size)
 		p.live = append(p.live, id)
 	}
 }
@@ -112,21 +121,28 @@ func (p *program) release() {
 	}
 }
 
-// lend moves chunks or ranges to another heap, or to the other kind.
+// lend moves segments, chunks or ranges to another heap, or chunks to the other kind.
 func (p *program) lend() {
 	from, to, k := p.heap(), p.heap(), ledger.Kind(p.rnd.IntN(2))
-	switch p.rnd.IntN(4) {
-	case 0:
+	switch n := p.rnd.IntN(4); {
+	case n == 0:
 		if from == to || from.InUse() {
 			return
 		}
-		_, _, err := from.MoveRanges(k, to)
-		p.tolerate(err)
-	case 1:
-		if from != to {
-			from.MoveAll(to)
+		from.MergeFast()
+		if p.virtual() {
+			_, _, err := from.MoveRanges(k, to)
+			p.tolerate(err)
+		} else if seg := from.BestIdle(k, 0, 1<<40); seg != nil {
+			from.MoveSegment(seg, to)
 		}
-	default:
+	case n == 1:
+		if from != to {
+			from.UnhomeAll()
+			from.MoveAll(to)
+			require.True(p.t, from.IsEmpty(), p.layout(from))
+		}
+	case p.virtual():
 		chunks := from.WholeChunks()
 		if from == to {
 			chunks = chunks.Of(1 - k)
@@ -200,6 +216,7 @@ func (p *program) step() {
 		p.release()
 	case x < 84:
 		p.lend()
+	case !p.virtual(): // the others are about ranges
 	case x < 89:
 		p.shrink()
 	case x < 91:
@@ -213,13 +230,24 @@ func (p *program) step() {
 	p.distinct()
 }
 
-// TestRandomAliases: however memory is stitched and moved between the heaps of a pool, and
-// whichever calls fail, no two blocks in use share any, and all have some.
-func TestRandomAliases(t *testing.T) {
+// virtual reports whether the heaps have virtual memory, and not segments.
+func (p *program) virtual() bool { return p.space.Memory != nil }
+
+// TestRandom: however memory is stitched and moved between the heaps of a pool, and
+// whichever calls fail, no two blocks in use share any, and all have some. All rules
+// hold and the books balance.
+func TestRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for n := range testkit.Rounds(24) {
-		p := &program{rig: newRig(t, 1+n%3, true, policy), rnd: rand.New(rand.NewPCG(seed, uint64(n)))}
+	for n := range testkit.Rounds(48) {
+		rnd := rand.New(rand.NewPCG(seed, uint64(n)))
+		some := policy
+		some.FirstFit = rnd.IntN(4) == 0
+		some.SmallLimit >>= rnd.IntN(2)
+		if rnd.IntN(2) == 0 {
+			some.FastLimit = mib
+		}
+		p := &program{rig: newRig(t, 1+n%3, n%4 != 3, some), rnd: rnd, fine: n%2 == 1}
 		p.budget.limit = 96 * mib
 		p.heaps[0].fragmented = p.rnd.IntN(2) == 0
 		if p.rnd.IntN(2) == 0 {
