@@ -64,14 +64,6 @@ func TestLeaveHome(t *testing.T) {
 	require.Zero(t, b.TakeHomed(home), "not at home")
 }
 
-func TestHomeGen(t *testing.T) {
-	for _, gen := range []uint64{0, 7, 1<<32 - 1, 1 << 32, 1<<56 - 1} {
-		var b Block
-		b.link = homeLink(gen, b.StayNote())
-		require.Equal(t, gen, b.HomeGen())
-	}
-}
-
 // A block is freed once, however many try, and whoever makes it leave its home
 // meanwhile sees either.
 func TestFreeAtOnce(t *testing.T) {

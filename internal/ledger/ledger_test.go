@@ -239,25 +239,6 @@ func TestSettlePublishesTheThird(t *testing.T) {
 	require.EqualValues(t, 100, b.Peak(All, OutBytes))
 }
 
-// TestPendingStaysActive: a block that waits is no longer out, and is active until
-// it is done.
-func TestPendingStaysActive(t *testing.T) {
-	b, ledgers := open(2)
-	x, y := ledgers[0], ledgers[1]
-	x.Out(Small, 100, 90)
-	x.Pending(Small, 100, 90)
-	y.Out(Small, 50, 50)
-	require.EqualValues(t, 2, b.Peak(Small, ActiveBlocks))
-	require.EqualValues(t, 150, b.Peak(All, ActiveBytes))
-	require.EqualValues(t, 1, b.Peak(Small, OutBlocks))
-	require.EqualValues(t, 100, b.Peak(Small, OutBytes))
-	x.Done(Small, 100)
-	y.Out(Small, 60, 60)
-	require.EqualValues(t, 2, b.Peak(Small, ActiveBlocks))
-	require.EqualValues(t, 150, b.Peak(All, ActiveBytes))
-	require.EqualValues(t, 110, b.Peak(All, OutBytes))
-}
-
 // TestClosedLedger: what a closed ledger counted is in the totals and in the sum
 // that peaks are taken of.
 func TestClosedLedger(t *testing.T) {
@@ -379,4 +360,17 @@ func TestStrays(t *testing.T) {
 		y.Freed(Large, 1, 1)
 	}
 	require.EqualValues(t, 1401, b.Peak(All, OutBytes))
+}
+
+// TestTurns: what one ledger gave back is no part of the peak when another counts.
+func TestTurns(t *testing.T) {
+	b, ledgers := open(2)
+	x, y := ledgers[0], ledgers[1]
+	for range 2 {
+		x.Segment(Large, 100)
+		x.SegmentsGone(Large, 1, 100)
+		y.Segment(Large, 60)
+		y.SegmentsGone(Large, 1, 60)
+	}
+	require.EqualValues(t, 100, b.Peak(Large, ReservedBytes))
 }

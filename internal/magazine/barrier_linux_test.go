@@ -71,29 +71,9 @@ func TestInsideAloneWhileRefused(t *testing.T) {
 	for range 200 {
 		refused.Store(false)
 		p := NewProcs()
-		counts := make([]struct{ n, m int64 }, len(p.list)) // written inside only
-		var over atomic.Bool
-		var broken atomic.Int64
-		var wg sync.WaitGroup
-		count := func(id int) {
-			counts[id].n++
-			if counts[id].n != counts[id].m+1 {
-				broken.Add(1)
-			}
-			counts[id].m++
-		}
-		for range 4 {
-			wg.Go(func() {
-				for !over.Load() {
-					if id := p.enter(); id >= 0 {
-						count(id)
-						p.exit(id)
-					}
-				}
-			})
-		}
+		var others sync.WaitGroup
 		for range 2 {
-			wg.Go(func() {
+			others.Go(func() {
 				for i := range 20 {
 					if i == 10 {
 						refused.Store(true)
@@ -103,15 +83,7 @@ func TestInsideAloneWhileRefused(t *testing.T) {
 				}
 			})
 		}
-		for range 40 {
-			p.close()
-			for id := range counts {
-				count(id)
-			}
-			p.open()
-		}
-		over.Store(true)
-		finishes(t, wg.Wait)
-		require.Zero(t, broken.Load(), "times that somebody else was inside")
+		insideAlone(t, p, 40)
+		finishes(t, others.Wait)
 	}
 }

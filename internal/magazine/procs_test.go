@@ -121,63 +121,62 @@ func TestBarrier(t *testing.T) {
 	require.Zero(t, both, "of %d rounds, in %d of which the goroutine came first", rounds, in)
 }
 
-// Who is inside is alone there: goroutines on the processors, and others that
-// close them, count up what only they may touch.
-func TestInsideAlone(t *testing.T) {
-	p := NewProcs()
-	counts := make([]struct{ n, m relaxed.Int64 }, len(p.list))
-	count := func(id int) (alone bool) {
-		counts[id].n.AddOwned(1)
-		alone = counts[id].n.Load() == counts[id].m.Load()+1
-		counts[id].m.AddOwned(1)
-		return alone
-	}
-	const goroutines, times = 4, 50_000
+// counter counts up what only who is inside a processor may touch.
+type counter struct{ n, m relaxed.Int64 }
+
+// count reports whether it was alone there.
+func (c *counter) count() (alone bool) {
+	c.n.AddOwned(1)
+	alone = c.n.Load() == c.m.Load()+1
+	c.m.AddOwned(1)
+	return alone
+}
+
+// insideAlone has goroutines go inside the processors while this one closes them so
+// often, and finds that none has company there.
+func insideAlone(t *testing.T, p *Procs, closings int) {
+	t.Helper()
+	counts := make([]counter, len(p.list))
+	var over atomic.Bool
+	var comings atomic.Int64
 	var wg sync.WaitGroup
-	for range goroutines {
+	for range 4 {
 		wg.Go(func() {
-			for n := 0; n < times; {
+			for !over.Load() {
 				id := p.enter()
 				if id < 0 {
 					runtime.Gosched()
 					continue
 				}
-				alone := count(id)
+				alone := counts[id].count()
 				p.exit(id)
-				if n++; !alone {
+				if comings.Add(1); !alone {
 					t.Error("somebody else was inside")
 					return
 				}
 			}
 		})
 	}
-	var closings int64
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	for open := true; open; closings++ {
+	for range closings {
 		p.close()
 		for id := range counts {
-			if !count(id) {
+			if !counts[id].count() {
 				t.Error("somebody else is inside")
 			}
 		}
 		p.open()
-		select {
-		case <-done:
-			open = false
-		default:
-		}
 	}
+	over.Store(true)
+	wg.Wait()
 	sum := int64(0)
 	for i := range counts {
 		require.Equal(t, counts[i].n.Load(), counts[i].m.Load())
 		sum += counts[i].n.Load()
 	}
-	require.Equal(t, goroutines*times+closings*int64(len(counts)), sum)
+	require.Equal(t, comings.Load()+int64(closings*len(counts)), sum)
 }
+
+func TestInsideAlone(t *testing.T) { insideAlone(t, NewProcs(), 10_000) }
 
 // crowd is a cache whose blocks several goroutines use at once.
 type crowd struct {
