@@ -21,19 +21,19 @@ const root = "github.com/cupool/cupool"
 var layers = []struct{ name, folders string }{
 	{"programs", "bench cmd examples"},
 	{"over the pool", `adaptor arena cupooltest debug devices dist gorgoniavm ipc metrics native nccl nn planner
-		internal/conformance internal/enginetest internal/fardev internal/hook internal/model internal/scenarios internal/testkit`},
+		internal/conformance internal/hook internal/model internal/scenarios internal/testkit`},
 	{"the pool", "."},
 	{"parts", "cuda internal snapshot testdata"},
 	{"leaves", `internal/atomic internal/bytesize internal/callstack internal/cublas internal/cudadrv internal/device
-		internal/invariant internal/kernels internal/layers internal/ncclapi internal/nvtx internal/philox internal/plain
-		internal/realtime internal/relaxed internal/sizeclass internal/testlevel`},
+ internal/kernels internal/layers internal/ncclapi internal/nvtx internal/philox
+		internal/realtime internal/relaxed internal/sizeclass`},
 }
 
 // few are the modules that few packages may import.
 var few = map[string]string{
 	"gorgonia.org/cu":       ". internal/cubridge",
 	"gorgonia.org/gorgonia": "gorgoniavm examples",
-	"gorgonia.org/tensor":   ". cmd/soak dist examples gorgoniavm internal/enginetest internal/tensorop nn",
+	"gorgonia.org/tensor":   ". cmd/soak dist examples gorgoniavm internal/tensorop internal/testkit nn",
 }
 
 // within reports whether a folder is one of some, or below it, and the length of
