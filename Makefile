@@ -1,5 +1,5 @@
-# What a developer runs. CI runs .ci/run, which is all of check and test.
-.PHONY: check test arm64 soak fuzz bench compare bench-peers gpu plot pgo mutants
+# What a developer runs. CI runs .ci/run.
+.PHONY: check test race browser arm64 soak fuzz bench compare bench-peers gpu plot pgo mutants
 SHELL = bash
 .SHELLFLAGS = -e -o pipefail -c
 
@@ -17,10 +17,14 @@ check: ## formatting, vet, staticcheck
 	GOOS=darwin go vet work
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 work
 
-test: ## plain, with the race detector, with the invariant-checking build; CUPOOL_TEST=long for the long forms, as in CI
+test: ## the tests of every module; CUPOOL_TEST=long for the long forms
 	go test work
-	go test -race work
-	go test -tags invariants work
+
+race: ## with the race detector and the invariant-checking build
+	go test -race -tags invariants work
+
+browser: ## the debug page in Chromium
+	go test -tags browser ./cmd/internal/pagetest
 
 arm64: ## the tests of what depends on the order of loads and stores, under qemu-aarch64 (Debian: qemu-user)
 	for p in relaxed addrmap block magazine ledger epoch vmem heap hostdev/handles hostdev/vspace hostdev simdev; do \

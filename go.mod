@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/chewxy/hm v1.0.0
 	github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50
-	github.com/kisielk/og-rek v1.3.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.49.0
 	gorgonia.org/cu v0.9.6
@@ -15,7 +14,6 @@ require (
 
 require (
 	github.com/apache/arrow/go/arrow v0.0.0-20211112161151-bc219186db40 // indirect
-	github.com/aristanetworks/gomap v0.0.0-20230726210543-f4e41046dced // indirect
 	github.com/awalterschulze/gographviz v2.0.3+incompatible // indirect
 	github.com/chewxy/math32 v1.10.1 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
