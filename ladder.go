@@ -203,7 +203,7 @@ func (h *streamHeap) growLocked(r request) (block.ID, *block.Block, error) {
 		}
 		return id, b, err
 	}
-	id, b, grew, err := h.TakeVirtual(r.kind, r.rounded, r.allow())
+	id, b, asked, err := h.TakeVirtual(r.kind, r.rounded, r.allow())
 	if errors.Is(err, heap.ErrStitches) {
 		ctx, cancel := h.c.dev.waiting(r.ctx)
 		defer cancel()
@@ -211,10 +211,10 @@ func (h *streamHeap) growLocked(r request) (block.ID, *block.Block, error) {
 			err = h.DropIdleStitches()
 		}
 		if err == nil {
-			id, b, grew, err = h.TakeVirtual(r.kind, r.rounded, r.allow())
+			id, b, asked, err = h.TakeVirtual(r.kind, r.rounded, r.allow())
 		}
 	}
-	if err == nil && grew {
+	if err == nil && asked {
 		h.c.misses.Add(1)
 	}
 	return id, b, err

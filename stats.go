@@ -76,7 +76,7 @@ type Stats struct {
 	Limit        int64 // what may be reserved; 0: no limit
 
 	Hits         int64 // allocations served from cached memory
-	Misses       int64 // allocations that had to ask the device
+	Misses       int64 // allocations that had to ask the device for memory or mappings
 	MagazineHits int64 // those hits that took no lock
 	Retries      int64 // allocations that succeeded only after memory was reclaimed
 	OOMs         int64 // allocations that failed for lack of memory

@@ -283,3 +283,31 @@ func BenchmarkLabeled(b *testing.B) {
 		}
 	}
 }
+
+// A request that maps free memory side by side asks the device, and is no hit; one that
+// finds the range again is.
+func TestMappingIsNoHit(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	require.NoError(t, err)
+	alloc := func(size int64) cupool.Block {
+		b, err := c.Alloc(size, nil)
+		require.NoError(t, err)
+		return b
+	}
+	var blocks []cupool.Block
+	for range 12 {
+		blocks = append(blocks, alloc(10*mib))
+	}
+	for i := 0; i < len(blocks); i += 2 {
+		require.NoError(t, c.Free(blocks[i]))
+	}
+	for _, mapped := range []int64{1, 0} {
+		before := c.Stats()
+		require.NoError(t, c.Free(alloc(50*mib)))
+		after := c.Stats()
+		require.Equal(t, mapped, after.Stitches-before.Stitches)
+		require.Equal(t, mapped, after.Misses-before.Misses)
+		require.Equal(t, 1-mapped, after.Hits-before.Hits)
+		require.Equal(t, before.DriverAllocs, after.DriverAllocs)
+	}
+}
