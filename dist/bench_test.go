@@ -1,4 +1,4 @@
-package dist
+package dist_test
 
 import (
 	"fmt"
@@ -6,16 +6,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 )
 
-// BenchmarkAllReduce reports how fast the ranks of this machine add up what they
-// have, in bytes of one rank's memory a second. memcpy is the speed at which one
-// core copies as much.
+// BenchmarkAllReduce reports how fast the ranks of a process add up what they have,
+// in bytes of one rank's memory a second. copy is the speed at which one core
+// copies as much.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, size := range []int{4 << 10, 1 << 20, 64 << 20} {
-		b.Run(fmt.Sprintf("memcpy/%dKiB", size>>10), func(b *testing.B) {
-			from, to := aligned(int64(size)), aligned(int64(size))
+		b.Run(fmt.Sprintf("copy/%dKiB", size>>10), func(b *testing.B) {
+			from, to := make([]byte, size), make([]byte, size)
 			copy(to, from) // the pages are there
 			b.SetBytes(int64(size))
 			for b.Loop() {
@@ -29,32 +30,30 @@ func BenchmarkAllReduce(b *testing.B) {
 }
 
 func benchAllReduce(b *testing.B, n, size int) {
-	comms, pools := group(b, n, newPool)
-	mems := make([]Memory, n)
-	for rank := range n {
-		buf, err := cupool.NewBuffer[float32](pools[rank], size/4, nil)
+	ranks := group(b, n, newPool)
+	places := make([]commtest.Place[float32], n)
+	for i, r := range ranks {
+		var err error
+		places[i], err = commtest.NewPlace(r, make([]float32, size/4))
 		require.NoError(b, err)
-		require.NoError(b, buf.Memset(0))
-		mems[rank], err = Of(buf)
-		require.NoError(b, err)
-		b.Cleanup(func() { _ = buf.Free() })
 	}
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
 	for b.Loop() {
-		for rank, c := range comms { // the streams do the work
-			if err := c.AllReduce(mems[rank], mems[rank], Sum, nil); err != nil {
+		for i, r := range ranks { // the streams do the work
+			if err := r.AllReduce(places[i].M, places[i].M, dist.Sum, r.Stream); err != nil {
 				b.Fatal(err)
 			}
 		}
-		for _, p := range pools {
-			if err := p.DefaultStream().Sync(); err != nil {
+		for _, r := range ranks {
+			if err := r.Stream.Sync(); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
 	b.StopTimer()
-	for _, c := range comms {
-		require.NoError(b, c.Close())
+	for _, p := range places {
+		require.NoError(b, p.Free())
 	}
+	require.NoError(b, commtest.Close(ranks))
 }

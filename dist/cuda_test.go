@@ -1,6 +1,6 @@
 //go:build gpu
 
-package dist
+package dist_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
 )
 
 // newCUDAPool returns a pool over GPU 0, or over the stand-in for one.
@@ -26,45 +27,22 @@ func newCUDAPool(t testing.TB) *cupool.Pool {
 	return pool
 }
 
-// A GPU's memory goes over the host, with the results of the host device.
-func TestCollectivesOnCUDA(t *testing.T) {
-	for _, n := range []int{1, 2, 3} {
-		comms, pools := group(t, n, newCUDAPool)
-		all := rigs(t, comms, pools)
-		for _, typ := range []Type{Float32, Int64} {
-			for _, count := range []int{0, 7, 5000} {
-				noErrors(t, parallel(n, func(rank int) error { return all[rank].collectives(typ, count) }))
-			}
-		}
-		noErrors(t, parallel(n, func(rank int) error { return comms[rank].Close() }))
+// GPU 0, or the stand-in for one, is another way.
+func init() {
+	if d, err := cupool.Open("cuda"); err == nil {
+		ways = append(ways, way{"cuda", newCUDAPool})
+		_ = d.Close()
 	}
-}
-
-func TestReducerOnCUDA(t *testing.T) {
-	const n = 2
-	comms, pools := group(t, n, newCUDAPool)
-	noErrors(t, parallel(n, func(rank int) error {
-		tr, err := newTrainer(comms[rank], pools[rank], ReducerConfig{BucketBytes: 4000})
-		if err != nil {
-			return err
-		}
-		for step := range 3 {
-			if err := tr.step(step, n); err != nil {
-				return err
-			}
-		}
-		return tr.close()
-	}))
 }
 
 // What goes over the host cannot be part of a graph, and says so.
 func TestCaptureOverTheHostIsRefused(t *testing.T) {
-	comms, pools := group(t, 2, newCUDAPool)
-	tr, err := newTrainer(comms[0], pools[0], ReducerConfig{})
+	r := group(t, 2, newCUDAPool)[0]
+	tr, err := newTrainer(r, dist.ReducerConfig{})
 	require.NoError(t, err)
-	m, err := OfTensor(tr.grads[0])
+	m, err := dist.OfTensor(tr.grads[0])
 	require.NoError(t, err)
-	_, err = tr.eng.Capture(func() error { return comms[0].AllReduce(m, m, Sum, tr.eng.Stream()) })
+	_, err = tr.eng.Capture(func() error { return r.AllReduce(m, m, dist.Sum, tr.eng.Stream()) })
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	_, err = tr.eng.Capture(func() error {
 		for i := range gradientSizes {
@@ -75,6 +53,6 @@ func TestCaptureOverTheHostIsRefused(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
-	require.NoError(t, comms[0].Err())
+	require.NoError(t, r.Err())
 	require.NoError(t, tr.close())
 }

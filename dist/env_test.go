@@ -1,4 +1,4 @@
-package dist
+package dist_test
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
 )
 
 // setEnv sets variables, given as NAME=VALUE, and clears all others that FromEnv
@@ -29,56 +30,56 @@ func setEnv(t *testing.T, vars ...string) {
 func TestFromEnv(t *testing.T) {
 	for name, test := range map[string]struct {
 		vars []string
-		want Launch
+		want dist.Launch
 	}{
-		"nothing": {nil, Launch{}},
+		"nothing": {nil, dist.Launch{}},
 		"torchrun": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500"},
-			Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29500"},
+			dist.Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29500"},
 		},
 		"torchrun whose agent has the port": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "TORCHELASTIC_USE_AGENT_STORE=True"},
-			Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29501"},
+			dist.Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29501"},
 		},
 		"torchrun in a Slurm job": {
 			[]string{"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node7", "MASTER_PORT=29500", "SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0"},
-			Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29500"},
+			dist.Launch{Rank: 3, Size: 8, LocalRank: 1, Address: "node7:29500"},
 		},
 		"IPv6": {
 			[]string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=fd00::1", "MASTER_PORT=1234"},
-			Launch{Size: 2, Address: "[fd00::1]:1234"},
+			dist.Launch{Size: 2, Address: "[fd00::1]:1234"},
 		},
 		"IPv6 in brackets": {
 			[]string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=[fd00::1]", "MASTER_PORT=1234"},
-			Launch{Size: 2, Address: "[fd00::1]:1234"},
+			dist.Launch{Size: 2, Address: "[fd00::1]:1234"},
 		},
 		"a token": {
 			[]string{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1", "CUPOOL_DIST_TOKEN=x"},
-			Launch{Rank: 1, Size: 2, Address: "a:1", Token: "x"},
+			dist.Launch{Rank: 1, Size: 2, Address: "a:1", Token: "x"},
 		},
-		"one rank of a launcher": {[]string{"RANK=0", "WORLD_SIZE=1"}, Launch{Size: 1}},
+		"one rank of a launcher": {[]string{"RANK=0", "WORLD_SIZE=1"}, dist.Launch{Size: 1}},
 		"Kubernetes' indexed job": {
 			[]string{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=4", "MASTER_ADDR=job-0.svc", "MASTER_PORT=29500"},
-			Launch{Rank: 2, Size: 4, Address: "job-0.svc:29500"},
+			dist.Launch{Rank: 2, Size: 4, Address: "job-0.svc:29500"},
 		},
-		"an indexed job of single programs": {[]string{"JOB_COMPLETION_INDEX=2"}, Launch{}},
+		"an indexed job of single programs": {[]string{"JOB_COMPLETION_INDEX=2"}, dist.Launch{}},
 		"Slurm": {
 			[]string{"SLURM_PROCID=5", "SLURM_NTASKS=16", "SLURM_LOCALID=5", "SLURM_JOB_NODELIST=gpu[007-010,3],x", "SLURM_JOB_ID=1234567", "SLURM_LAUNCH_NODE_IPADDR=10.1.1.1"},
-			Launch{Rank: 5, Size: 16, LocalRank: 5, Address: "gpu007:24567"},
+			dist.Launch{Rank: 5, Size: 16, LocalRank: 5, Address: "gpu007:24567"},
 		},
 		"Slurm's step": {
 			[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_STEP_NODELIST=b2", "SLURM_JOB_NODELIST=b[1-3]", "MASTER_PORT=77"},
-			Launch{Size: 2, Address: "b2:77"},
+			dist.Launch{Size: 2, Address: "b2:77"},
 		},
 		"Slurm with an address": {
 			[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LAUNCH_NODE_IPADDR=10.1.1.1", "MASTER_PORT=77"},
-			Launch{Size: 2, Address: "10.1.1.1:77"},
+			dist.Launch{Size: 2, Address: "10.1.1.1:77"},
 		},
-		"a shell of salloc": {[]string{"SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, Launch{}},
+		"a shell of salloc": {[]string{"SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, dist.Launch{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, test.vars...)
-			got, err := FromEnv()
+			got, err := dist.FromEnv()
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
 		})
@@ -109,7 +110,7 @@ func TestFromEnvRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, test.vars...)
-			_, err := FromEnv()
+			_, err := dist.FromEnv()
 			var bad *cupool.ConfigError
 			require.ErrorAs(t, err, &bad)
 			require.Equal(t, test.field, bad.Field)
@@ -122,7 +123,7 @@ func FuzzFirstHost(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, list string) {
-		host, ok := firstHost(list)
+		host, ok := dist.FirstHost(list)
 		if ok {
 			require.NotEmpty(t, host)
 			require.False(t, strings.ContainsAny(host, ",[]"), host)

@@ -13,8 +13,8 @@ import (
 	"github.com/cupool/cupool/dist"
 )
 
-// newPool returns a pool over the computer's own memory.
-func newPool() *cupool.Pool {
+// open returns a pool over the computer's own memory.
+func open() *cupool.Pool {
 	pool, err := cupool.New(cupool.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -24,7 +24,7 @@ func newPool() *cupool.Pool {
 
 // Two ranks in one process add up what they have.
 func ExampleLocal() {
-	pools := []*cupool.Pool{newPool(), newPool()}
+	pools := []*cupool.Pool{open(), open()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)
@@ -65,7 +65,7 @@ func ExampleFromEnv() {
 
 // The other calls of a Comm, on two ranks.
 func ExampleComm() {
-	pools := []*cupool.Pool{newPool(), newPool()}
+	pools := []*cupool.Pool{open(), open()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)
@@ -129,7 +129,7 @@ func ExampleComm() {
 
 // Gradients of two ranks become their means while the backward pass goes on.
 func ExampleReducer() {
-	pools := []*cupool.Pool{newPool(), newPool()}
+	pools := []*cupool.Pool{open(), open()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)
@@ -186,7 +186,7 @@ func ExampleReducer() {
 }
 
 func ExampleOfTensor() {
-	pool := newPool()
+	pool := open()
 	eng, err := cupool.NewEngine(pool)
 	if err != nil {
 		log.Fatal(err)
@@ -214,23 +214,9 @@ func ExampleOfTensor() {
 	// true
 }
 
-func ExampleType() {
-	for _, t := range []dist.Type{dist.Float32, dist.Float64, dist.Int32, dist.Int64, dist.Uint8} {
-		fmt.Print(t, " ", t.Size(), ", ")
-	}
-	// Output: float32 4, float64 8, int32 4, int64 8, uint8 1,
-}
-
-func ExampleOp() {
-	for _, op := range []dist.Op{dist.Sum, dist.Prod, dist.Min, dist.Max, dist.Avg} {
-		fmt.Print(op, " ")
-	}
-	// Output: sum prod min max avg
-}
-
 // A rank that cannot go on says so: the others do not wait for it.
 func Example_failure() {
-	pools := []*cupool.Pool{newPool(), newPool()}
+	pools := []*cupool.Pool{open(), open()}
 	comms, err := dist.Local(pools...)
 	if err != nil {
 		log.Fatal(err)

@@ -53,12 +53,11 @@ func (c *local) usable(k *call) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	root := c.pool.DefaultStream()
 	if k.s == nil {
-		k.s = root
+		k.s = c.pool.DefaultStream()
 	}
-	if k.s.Pool() != root.Pool() {
-		return fmt.Errorf("dist: %v of rank %d: %w", k.kind, c.rank, cupool.ErrForeignStream)
+	if err := c.pool.RecordStream(cupool.Block{}, k.s); err != nil {
+		return fmt.Errorf("dist: %v of rank %d: %w", k.kind, c.rank, err)
 	}
 	if k.s.Captured() && c.size > 1 {
 		return fmt.Errorf("dist: %v of rank %d over the host on a stream that is captured: %w", k.kind, c.rank, cupool.ErrNotSupported)
@@ -81,7 +80,10 @@ func (c *local) holds(k *call, m Memory) error {
 	if b, err := c.pool.Lookup(m.Ptr); err == nil && int64(m.Count) > (b.Size()-int64(m.Ptr-b.Ptr()))/m.Type.Size() {
 		return fmt.Errorf("dist: %v of rank %d: %d %v elements at %#x end behind their block: %w", k.kind, c.rank, m.Count, m.Type, uintptr(m.Ptr), cupool.ErrInvalidRange)
 	}
-	return m.Record(k.s)
+	if err := m.Record(k.s); err != nil {
+		return err
+	}
+	return k.s.Copy(m.Ptr, m.Ptr, 0) // copies nothing: the stream is open, and the memory on its device
 }
 
 // submit gives a batch to the stream of its first call, or runs it where streams

@@ -1,34 +1,34 @@
-package dist
+package dist_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 )
 
 // A trainer is a rank with gradients.
 type trainer struct {
-	comm  Comm
+	commtest.Member
 	eng   *cupool.Engine
 	grads []tensor.Tensor
-	r     *Reducer
+	r     *dist.Reducer
 }
 
 var gradientSizes = []int{10, 700, 3, 5000, 1, 64_000, 17, 256, 9}
 
-func newTrainer(c Comm, pool *cupool.Pool, cfg ReducerConfig) (*trainer, error) {
-	tr := &trainer{comm: c}
-	s, err := pool.NewStream()
-	if err != nil {
-		return nil, err
-	}
-	if tr.eng, err = cupool.NewEngine(pool, cupool.WithStream(s)); err != nil {
+func newTrainer(r commtest.Member, cfg dist.ReducerConfig) (tr *trainer, err error) {
+	tr = &trainer{Member: r}
+	if tr.eng, err = cupool.NewEngine(r.Pool, cupool.WithStream(r.Stream)); err != nil {
 		return nil, err
 	}
 	for _, n := range gradientSizes {
@@ -38,24 +38,29 @@ func newTrainer(c Comm, pool *cupool.Pool, cfg ReducerConfig) (*trainer, error) 
 		}
 		tr.grads = append(tr.grads, g)
 	}
-	tr.r, err = NewReducer(c, tr.eng, tr.grads, cfg)
+	tr.r, err = dist.NewReducer(r, tr.eng, tr.grads, cfg)
 	return tr, err
+}
+
+// host returns memory for gradient i, as elements and as bytes.
+func host(i int) ([]float32, []byte) {
+	f := make([]float32, gradientSizes[i])
+	return f, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
 // write gives gradient i values that depend on the rank and the step.
 func (tr *trainer) write(i, step int) error {
-	host := make([]byte, 4*gradientSizes[i])
-	for j, f := 0, as[float32](host); j < len(f); j++ {
-		f[j] = float32(step*10 + i + tr.comm.Rank()*4 + j%7)
+	f, b := host(i)
+	for j := range f {
+		f[j] = float32(step*10 + i + tr.Rank()*4 + j%7)
 	}
-	return tr.eng.Stream().CopyIn(cupool.Ptr(tr.grads[i].Uintptr()), host)
+	return tr.Stream.CopyIn(cupool.Ptr(tr.grads[i].Uintptr()), b)
 }
 
 // read returns gradient i in the order of the engine's stream.
 func (tr *trainer) read(i int) ([]float32, error) {
-	host := make([]byte, 4*gradientSizes[i])
-	err := tr.eng.Stream().CopyOut(host, cupool.Ptr(tr.grads[i].Uintptr()))
-	return as[float32](host), err
+	f, b := host(i)
+	return f, tr.Stream.CopyOut(b, cupool.Ptr(tr.grads[i].Uintptr()))
 }
 
 func (tr *trainer) close() error {
@@ -71,30 +76,24 @@ func (tr *trainer) close() error {
 }
 
 func TestReducerMakesMeans(t *testing.T) {
-	for _, cfg := range []ReducerConfig{{}, {BucketBytes: 1}, {BucketBytes: 4000, FirstBytes: 100}} {
-		everyWay(t, []int{1, 2, 3}, func(t *testing.T, comms []Comm, pools []*cupool.Pool) {
-			n := len(comms)
-			noErrors(t, parallel(n, func(rank int) error {
-				tr, err := newTrainer(comms[rank], pools[rank], cfg)
-				if err != nil {
-					return err
-				}
+	for _, cfg := range []dist.ReducerConfig{{}, {BucketBytes: 1}, {BucketBytes: 4000, FirstBytes: 100}} {
+		everyWay(t, []int{1, 2, 3}, func(t *testing.T, ranks []commtest.Member) {
+			require.NoError(t, commtest.Each(ranks, func(r commtest.Member) error {
+				tr, err := newTrainer(r, cfg)
 				for step := range 4 {
-					if err := tr.step(step, n); err != nil {
-						return err
+					if err == nil {
+						err = tr.step(step)
 					}
 				}
-				return tr.close()
+				return errors.Join(err, tr.close())
 			}))
 		})
 	}
 }
 
 func TestReducerRefuses(t *testing.T) {
-	pool := newPool(t)
-	comms, err := Local(pool)
-	require.NoError(t, err)
-	tr, err := newTrainer(comms[0], pool, ReducerConfig{})
+	r := group(t, 1, newPool)[0]
+	tr, err := newTrainer(r, dist.ReducerConfig{})
 	require.NoError(t, err)
 	require.ErrorIs(t, tr.r.Ready(-1), cupool.ErrInvalidRange)
 	require.ErrorIs(t, tr.r.Ready(len(gradientSizes)), cupool.ErrInvalidRange)
@@ -105,18 +104,18 @@ func TestReducerRefuses(t *testing.T) {
 
 	other, err := newPool(t).NewStream()
 	require.NoError(t, err)
-	_, err = NewReducer(comms[0], tr.eng, tr.grads, ReducerConfig{Stream: other})
+	_, err = dist.NewReducer(r, tr.eng, tr.grads, dist.ReducerConfig{Stream: other})
 	require.ErrorIs(t, err, cupool.ErrForeignStream)
-	_, err = NewReducer(comms[0], tr.eng, []tensor.Tensor{tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(2))}, ReducerConfig{})
+	_, err = dist.NewReducer(r, tr.eng, []tensor.Tensor{tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(2))}, dist.ReducerConfig{})
 	require.ErrorIs(t, err, cupool.ErrForeignPointer)
-	_, err = NewReducer(comms[0], tr.eng, nil, ReducerConfig{BucketBytes: -1})
+	_, err = dist.NewReducer(r, tr.eng, nil, dist.ReducerConfig{BucketBytes: -1})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	_, err = NewReducer(nil, tr.eng, nil, ReducerConfig{})
+	_, err = dist.NewReducer(nil, tr.eng, nil, dist.ReducerConfig{})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	_, err = NewReducer(comms[0], nil, nil, ReducerConfig{})
+	_, err = dist.NewReducer(r, nil, nil, dist.ReducerConfig{})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 
-	require.NoError(t, comms[0].Abort())
+	require.NoError(t, r.Abort())
 	require.NoError(t, tr.r.Ready(1)) // the bucket is not complete
 	require.ErrorIs(t, tr.r.Finish(), cupool.ErrClosed)
 	require.NoError(t, tr.close())
@@ -125,10 +124,10 @@ func TestReducerRefuses(t *testing.T) {
 	require.ErrorIs(t, tr.r.Finish(), cupool.ErrClosed)
 }
 
-// step is a step of training of one of n ranks.
-func (tr *trainer) step(step, n int) error {
-	order := rand.New(rand.NewPCG(uint64(step), uint64(tr.comm.Rank()))).Perm(len(gradientSizes)) // another one on each rank
-	unused := order[0] * (step % 2)                                                               // is not said to be ready
+// step is a step of training.
+func (tr *trainer) step(step int) error {
+	order := rand.New(rand.NewPCG(uint64(step), uint64(tr.Rank()))).Perm(len(gradientSizes)) // another one on each rank
+	unused := order[0] * (step % 2)                                                          // is not said to be ready
 	for _, i := range order {
 		if err := tr.write(i, step); err != nil {
 			return err
@@ -149,7 +148,7 @@ func (tr *trainer) step(step, n int) error {
 			return err
 		}
 		for j, v := range got {
-			if want := float64(step*10+i+j%7) + 2*float64(n-1); math.Abs(want-float64(v)) > 1e-4 {
+			if want := float64(step*10+i+j%7) + 2*float64(tr.Size()-1); math.Abs(want-float64(v)) > 1e-4 {
 				return fmt.Errorf("step %d, gradient %d, element %d: %v, not %v", step, i, j, v, want)
 			}
 		}

@@ -1,0 +1,8 @@
+package dist
+
+var (
+	LocalWithin = localWithin
+	FirstHost   = firstHost
+)
+
+const Piece = piece
