@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/dist"
-	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 )
 
 func TestCollectives(t *testing.T) {

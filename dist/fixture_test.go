@@ -9,8 +9,8 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
-	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 )
 
 // patient is longer than anything here takes that does not hang.

@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/ncclapi"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
 )
 
@@ -39,7 +40,7 @@ func queueing(b *testing.B, s *cupool.Stream, f func() error) {
 // TestAllocs counts what the host allocates for a call.
 func TestAllocs(t *testing.T) {
 	r := newRanks(t, 1, nccl.Config{})[0]
-	e, err := cupool.NewEngine(r.pool)
+	e, err := cupool.NewEngine(r.Pool)
 	require.NoError(t, err)
 	x := tensor.New(tensor.WithEngine(e), tensor.WithShape(256), tensor.Of(tensor.Float32))
 	m, err := dist.OfTensor(x)
@@ -62,17 +63,16 @@ func TestAllocs(t *testing.T) {
 // tensor, of a Buffer, of memory that needs no record, and by NCCL itself.
 func BenchmarkAllReduce(b *testing.B) {
 	r := newRanks(b, 1, nccl.Config{})[0]
-	s, err := r.pool.NewStream()
-	require.NoError(b, err)
-	e, err := cupool.NewEngine(r.pool, cupool.WithStream(s))
+	s := r.Stream
+	e, err := cupool.NewEngine(r.Pool, cupool.WithStream(s))
 	require.NoError(b, err)
 	x := tensor.New(tensor.WithEngine(e), tensor.WithShape(256), tensor.Of(tensor.Float32))
 	ofTensor, err := dist.OfTensor(x)
 	require.NoError(b, err)
-	p, err := newPlace(r, s, make([]float32, 256))
+	p, err := commtest.NewPlace(r.Member, make([]float32, 256))
 	require.NoError(b, err)
-	bare := dist.Memory{Ptr: p.m.Ptr, Count: p.m.Count, Type: p.m.Type}
-	for name, m := range map[string]dist.Memory{"tensor": ofTensor, "buffer": p.m, "memory": bare} {
+	bare := dist.Memory{Ptr: p.M.Ptr, Count: p.M.Count, Type: p.M.Type}
+	for name, m := range map[string]dist.Memory{"tensor": ofTensor, "buffer": p.M, "memory": bare} {
 		b.Run(name, func(b *testing.B) { queueing(b, s, func() error { return r.AllReduce(m, m, dist.Sum, s) }) })
 	}
 	b.Run("group of 8", func(b *testing.B) {
@@ -93,12 +93,12 @@ func BenchmarkAllReduce(b *testing.B) {
 		queueing(b, s, g.Launch)
 		require.NoError(b, g.Close())
 	})
-	b.Run("NCCL", func(b *testing.B) { nothing(b, r.pool, s, p) })
-	require.NoError(b, first(p.b.Free(), e.FreeTensor(x)))
+	b.Run("NCCL", func(b *testing.B) { nothing(b, r.Pool, s, p) })
+	require.NoError(b, commtest.First(p.Free(), e.FreeTensor(x)))
 }
 
 // nothing makes the same calls without a Comm.
-func nothing(b *testing.B, pool *cupool.Pool, s *cupool.Stream, p place[float32]) {
+func nothing(b *testing.B, pool *cupool.Pool, s *cupool.Stream, p commtest.Place[float32]) {
 	l, err := ncclapi.Load("libnccl.so.2")
 	require.NoError(b, err)
 	id, res := l.NewID()
@@ -108,8 +108,8 @@ func nothing(b *testing.B, pool *cupool.Pool, s *cupool.Stream, p place[float32]
 		res = c.State()
 	}
 	require.Equal(b, ncclapi.Success, res)
-	at := uintptr(p.m.Ptr)
-	tasks := []ncclapi.Task{{Kind: ncclapi.AllReduce, Dst: at, Src: at, Count: int64(p.m.Count), Type: ncclapi.Float32, Stream: uintptr(s.Handle())}}
+	at := uintptr(p.M.Ptr)
+	tasks := []ncclapi.Task{{Kind: ncclapi.AllReduce, Dst: at, Src: at, Count: int64(p.M.Count), Type: ncclapi.Float32, Stream: uintptr(s.Handle())}}
 	queueing(b, s, func() error {
 		if res := c.Run(tasks); res != ncclapi.Success {
 			return fmt.Errorf("%s", res.Name())
@@ -136,33 +136,33 @@ func BenchmarkBytes(b *testing.B) {
 }
 
 func timed(r rank, n, size int, registered bool) error {
-	p, err := newPlace(r, nil, make([]float32, size/4))
+	p, err := commtest.NewPlace(r.Member, make([]float32, size/4))
 	if err != nil {
 		return err
 	}
-	block, err := r.pool.Lookup(p.b.Ptr())
+	block, err := r.Pool.Lookup(p.Ptr())
 	if registered {
-		err = first(err, r.Register(block))
+		err = commtest.First(err, r.Register(block))
 	}
 	for i := 0; err == nil && i < n; i++ {
-		err = r.AllReduce(p.m, p.m, dist.Sum, nil)
+		err = r.AllReduce(p.M, p.M, dist.Sum, r.Stream)
 	}
-	err = first(err, r.pool.DefaultStream().Sync())
+	err = commtest.First(err, r.Stream.Sync())
 	if registered {
-		err = first(err, r.Deregister(block))
+		err = commtest.First(err, r.Deregister(block))
 	}
-	return first(err, p.b.Free())
+	return commtest.First(err, p.Free())
 }
 
 // BenchmarkRegister registers and deregisters a block of 64 MiB.
 func BenchmarkRegister(b *testing.B) {
 	r := newRanks(b, 1, nccl.Config{})[0]
-	block, err := r.pool.Alloc(64<<20, nil)
+	block, err := r.Pool.Alloc(64<<20, nil)
 	require.NoError(b, err)
 	for b.Loop() {
-		if err := first(r.Register(block), r.Deregister(block)); err != nil {
+		if err := commtest.First(r.Register(block), r.Deregister(block)); err != nil {
 			b.Fatal(err)
 		}
 	}
-	require.NoError(b, r.pool.Free(block))
+	require.NoError(b, r.Pool.Free(block))
 }

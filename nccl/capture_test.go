@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/nccl"
 )
@@ -25,11 +26,11 @@ func TestCapture(t *testing.T) {
 }
 
 func capture(r rank) error {
-	s, err := r.pool.NewStream()
+	s, err := r.Pool.NewStream()
 	if err != nil {
 		return err
 	}
-	e, err := cupool.NewEngine(r.pool, cupool.WithStream(s))
+	e, err := cupool.NewEngine(r.Pool, cupool.WithStream(s))
 	if err != nil {
 		return err
 	}
@@ -46,9 +47,9 @@ func capture(r rank) error {
 		if z, err = tensor.Add(y, x); err != nil {
 			return err
 		}
-		return first(sumOf(r, z, s), ring(r, from, x, s))
+		return commtest.First(sumOf(r, z, s), ring(r, from, x, s))
 	}
-	if err := first(e.Memset(x, float32(1)), compute(), e.FreeTensor(y, z), e.Sync()); err != nil {
+	if err := commtest.First(e.Memset(x, float32(1)), compute(), e.FreeTensor(y, z), e.Sync()); err != nil {
 		return err
 	}
 	g, err := e.Capture(compute)
@@ -56,7 +57,7 @@ func capture(r rank) error {
 		return err
 	}
 	for i := range 6 {
-		if err := first(e.Memset(x, float32(i+r.Rank())), g.Launch()); err != nil {
+		if err := commtest.First(e.Memset(x, float32(i+r.Rank())), g.Launch()); err != nil {
 			return err
 		}
 		got, err := e.ToHost(z)
@@ -79,7 +80,7 @@ func capture(r rank) error {
 			}
 		}
 	}
-	return first(g.Close(), e.FreeTensor(x, from), r.Close(), s.Close())
+	return commtest.First(g.Close(), e.FreeTensor(x, from), r.Close(), s.Close())
 }
 
 // ring sends x to the next rank and receives into from.
@@ -87,8 +88,8 @@ func ring(r rank, from, x tensor.Tensor, s *cupool.Stream) error {
 	dst, err1 := dist.OfTensor(from)
 	src, err2 := dist.OfTensor(x)
 	n := r.Size()
-	return first(err1, err2, r.Group(func() error {
-		return first(r.Send(src, (r.Rank()+1)%n, s), r.Recv(dst, (r.Rank()+n-1)%n, s))
+	return commtest.First(err1, err2, r.Group(func() error {
+		return commtest.First(r.Send(src, (r.Rank()+1)%n, s), r.Recv(dst, (r.Rank()+n-1)%n, s))
 	}))
 }
 

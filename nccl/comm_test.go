@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +16,8 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
 )
 
@@ -37,12 +39,6 @@ func TestMain(m *testing.M) {
 
 // patience bounds what a test waits for.
 const patience = 5 * time.Minute
-
-// a rank of a group in this process.
-type rank struct {
-	*nccl.Comm
-	pool *cupool.Pool
-}
 
 // skipWithout skips a test with more ranks than there are GPUs.
 func skipWithout(t testing.TB, ranks int) {
@@ -79,25 +75,39 @@ func newRanks(t testing.TB, n int, cfg nccl.Config) []rank {
 	require.NoError(t, err)
 	ranks := make([]rank, n)
 	for i, c := range comms {
-		ranks[i] = rank{c, pools[i]}
+		ranks[i] = rankOf(c, pools[i])
+		ranks[i].Stream, err = pools[i].NewStream()
+		require.NoError(t, err)
 	}
-	t.Cleanup(func() {
-		_ = each(ranks, func(r rank) error { return r.Close() }) // some tests have closed them
-	})
+	t.Cleanup(func() { _ = each(ranks, func(r rank) error { return r.Close() }) }) // some tests have closed them
 	return ranks
+}
+
+// A rank is one of a group in this process.
+type rank struct {
+	commtest.Member
+	*nccl.Comm
+}
+
+// rankOf returns a rank on its default stream. NCCL adds in an order of its own.
+func rankOf(c *nccl.Comm, pool *cupool.Pool) rank {
+	return rank{commtest.Member{Comm: c, Pool: pool, Stream: pool.DefaultStream(), Tolerance: 1e-6}, c}
 }
 
 // each calls f for all ranks at the same time.
 func each(ranks []rank, f func(r rank) error) error {
-	errs := make([]error, len(ranks))
-	var wg sync.WaitGroup
+	members := make([]commtest.Member, len(ranks))
 	for i, r := range ranks {
-		wg.Go(func() {
-			if err := f(r); err != nil {
-				errs[i] = fmt.Errorf("rank %d: %w", i, err)
-			}
-		})
+		members[i] = r.Member
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return commtest.Each(members, func(m commtest.Member) error { return f(ranks[m.Rank()]) })
+}
+
+// groups returns the sizes of the groups that a test makes, as far as there are
+// GPUs.
+func groups(t testing.TB) []int {
+	t.Helper()
+	gpus, err := cuda.Devices()
+	require.NoError(t, err)
+	return slices.DeleteFunc(testkit.Choose([]int{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 8}), func(n int) bool { return n > len(gpus) })
 }

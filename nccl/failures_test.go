@@ -17,6 +17,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
 )
 
@@ -40,11 +41,11 @@ func eventually(c *nccl.Comm) error {
 
 // queueSum queues a sum that the test does not look at.
 func queueSum(r rank) error {
-	p, err := newPlace(r, nil, make([]float32, 100))
+	p, err := commtest.NewPlace(r.Member, make([]float32, 100))
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.AllReduce(p.m, p.m, dist.Sum, nil), p.b.Free())
+	return errors.Join(r.AllReduce(p.M, p.M, dist.Sum, r.Stream), p.Free())
 }
 
 // TestRankAborts aborts one rank while the others wait for it.
@@ -59,7 +60,7 @@ func TestRankAborts(t *testing.T) {
 		if err := eventually(r.Comm); !errors.Is(err, dist.ErrRank) {
 			return errors.Join(errors.New("no dist.ErrRank"), err)
 		}
-		return r.pool.DefaultStream().Sync() // nothing waits for ever
+		return r.Stream.Sync() // nothing waits for ever
 	}))
 	for _, r := range ranks[:3] {
 		var failed *nccl.Error
@@ -84,7 +85,7 @@ func TestRankIsLate(t *testing.T) {
 	require.ErrorIs(t, err, dist.ErrRank)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "Config.Timeout")
-	require.NoError(t, ranks[0].pool.DefaultStream().Sync())
+	require.NoError(t, ranks[0].Stream.Sync())
 	require.ErrorIs(t, queueSum(ranks[0]), dist.ErrRank)
 }
 
@@ -94,7 +95,7 @@ func TestCloseIsLate(t *testing.T) {
 	require.NoError(t, each(ranks, queueSum))
 	require.NoError(t, queueSum(ranks[0]))
 	require.ErrorIs(t, ranks[0].Close(), dist.ErrRank)
-	require.NoError(t, ranks[0].pool.DefaultStream().Sync())
+	require.NoError(t, ranks[0].Stream.Sync())
 }
 
 // TestAbortWhileWaiting aborts from another goroutine than the one that waits.
@@ -103,7 +104,7 @@ func TestAbortWhileWaiting(t *testing.T) {
 	require.NoError(t, each(ranks, queueSum))
 	require.NoError(t, queueSum(ranks[0]))
 	synced := make(chan error)
-	go func() { synced <- ranks[0].pool.DefaultStream().Sync() }()
+	go func() { synced <- ranks[0].Stream.Sync() }()
 	require.NoError(t, ranks[0].Abort())
 	require.NoError(t, <-synced)
 }
@@ -130,15 +131,15 @@ func TestCallsDiffer(t *testing.T) {
 	onStandIn(t)
 	ranks := newRanks(t, 2, nccl.Config{})
 	require.NoError(t, each(ranks, func(r rank) error {
-		p, err := newPlace(r, nil, make([]float32, 10+r.Rank()))
+		p, err := commtest.NewPlace(r.Member, make([]float32, 10+r.Rank()))
 		if err != nil {
 			return err
 		}
-		_ = r.AllReduce(p.m, p.m, dist.Sum, nil) // it may be told already
+		_ = r.AllReduce(p.M, p.M, dist.Sum, r.Stream) // it may be told already
 		if err := eventually(r.Comm); err == nil {
 			return errors.New("no error")
 		}
-		return first(r.pool.DefaultStream().Sync(), p.b.Free())
+		return commtest.First(r.Stream.Sync(), p.Free())
 	}))
 	told := errors.Join(ranks[0].Err(), ranks[1].Err())
 	require.ErrorContains(t, told, " elements")
@@ -191,20 +192,20 @@ func life(pools []*cupool.Pool) error {
 	}
 	ranks := make([]rank, len(comms))
 	for i, c := range comms {
-		ranks[i] = rank{c, pools[i]}
+		ranks[i] = rankOf(c, pools[i])
 	}
 	return each(ranks, func(r rank) error {
-		b, err := r.pool.Alloc(1<<20, nil)
+		b, err := r.Pool.Alloc(1<<20, nil)
 		if err != nil {
 			return err
 		}
-		p, err := newPlace(r, nil, []float32{1, 2})
+		p, err := commtest.NewPlace(r.Member, []float32{1, 2})
 		if err != nil {
 			return err
 		}
 		other := 1 - r.Rank()
-		err = first(r.Register(b), queueSum(r), r.Group(func() error { return first(r.Send(p.m, other, nil), r.Recv(p.m, other, nil)) }), r.Deregister(b))
-		return errors.Join(err, r.Close(), r.pool.Free(b), p.b.Free())
+		err = commtest.First(r.Register(b), queueSum(r), r.Group(func() error { return commtest.First(r.Send(p.M, other, r.Stream), r.Recv(p.M, other, r.Stream)) }), r.Deregister(b))
+		return errors.Join(err, r.Close(), r.Pool.Free(b), p.Free())
 	})
 }
 
@@ -256,9 +257,9 @@ func shared(t *testing.T) (n int) {
 func sumAll(comms []*nccl.Comm, pools []*cupool.Pool) error {
 	ranks := make([]rank, len(comms))
 	for i, c := range comms {
-		ranks[i] = rank{c, pools[i]}
+		ranks[i] = rankOf(c, pools[i])
 	}
-	return each(ranks, func(r rank) error { return first(queueSum(r), r.pool.DefaultStream().Sync()) })
+	return each(ranks, func(r rank) error { return commtest.First(queueSum(r), r.Stream.Sync()) })
 }
 
 func freeMemory(t *testing.T, pools []*cupool.Pool) (free []int64) {
@@ -277,9 +278,9 @@ func freeMemory(t *testing.T, pools []*cupool.Pool) (free []int64) {
 // nothing about them: their handles are gone.
 func TestStreamsCloseFirst(t *testing.T) {
 	r := newRanks(t, 1, nccl.Config{})[0]
-	s, err := r.pool.NewStream()
+	s, err := r.Pool.NewStream()
 	require.NoError(t, err)
-	b, err := cupool.BufferFrom(r.pool, []float32{1, 2, 3}, s)
+	b, err := cupool.BufferFrom(r.Pool, []float32{1, 2, 3}, s)
 	require.NoError(t, err)
 	m, err := dist.Of(b)
 	require.NoError(t, err)

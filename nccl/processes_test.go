@@ -20,6 +20,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
 )
 
@@ -62,11 +63,11 @@ func process(role string) error {
 			fmt.Println("stopped")
 			select {}
 		}
-		if err := sumOfRanks(rank{c, pool}, float64(i)); err != nil {
+		if err := sumOfRanks(rankOf(c, pool), float64(i)); err != nil {
 			return err
 		}
 	}
-	return first(c.Close(), pool.Close(), d.Close())
+	return commtest.First(c.Close(), pool.Close(), d.Close())
 }
 
 // sumOfRanks sums what the ranks have, and checks it.
@@ -76,11 +77,11 @@ func sumOfRanks(r rank, at float64) error {
 		values[k] = float64(r.Rank()+k) + at
 		want[k] = float64(r.Size())*(float64(k)+at) + float64(r.Size()*(r.Size()-1)/2)
 	}
-	p, err := newPlace(r, nil, values)
-	if err := first(err, r.AllReduce(p.m, p.m, dist.Sum, nil), r.pool.DefaultStream().Sync()); err != nil {
+	p, err := commtest.NewPlace(r.Member, values)
+	if err := commtest.First(err, r.AllReduce(p.M, p.M, dist.Sum, r.Stream), r.Stream.Sync()); err != nil {
 		return err
 	}
-	err = p.is("sum", want)
+	err = p.Is(want)
 	if err != nil { // the stream may have been told to go on
 		return errors.Join(eventually(r.Comm), err)
 	}
