@@ -182,8 +182,8 @@ func (c *Pool) sleepSanitizers(heaps []*streamHeap) error {
 	return nil
 }
 
-// wakeSanitizers fills live blocks again, whose memory is new. All heaps are
-// locked.
+// wakeSanitizers fills live blocks again, whose memory is new, and marks the ends of
+// those that were freed and are yet to be checked. All heaps are locked.
 func (c *Pool) wakeSanitizers(heaps []*streamHeap) (err error) {
 	if c.sanitizer == nil {
 		return nil
@@ -191,6 +191,11 @@ func (c *Pool) wakeSanitizers(heaps []*streamHeap) (err error) {
 	for _, h := range heaps {
 		h.eachLive(func(id block.ID, b *block.Block) {
 			err = errors.Join(err, c.sanitizer.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()))
+		})
+		h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
+			if b.Word().State() == block.Pending {
+				err = errors.Join(err, c.sanitizer.MarkEnd(b, h.stream.handle))
+			}
 		})
 		err = errors.Join(err, h.stream.calls.WaitAWhile())
 	}

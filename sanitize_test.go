@@ -284,17 +284,21 @@ func TestSanitizeWait(t *testing.T) {
 // TestSanitizeSleep: canaries and zeros survive Sleep and Wake.
 func TestSanitizeSleep(t *testing.T) {
 	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
-		a, b := mustAlloc(t, c, 1000, nil), mustAlloc(t, c, 5<<20, nil)
+		a, b, other := mustAlloc(t, c, 1000, nil), mustAlloc(t, c, 5<<20, nil), mustAlloc(t, c, 1000, nil)
 		require.NoError(t, c.Free(mustAlloc(t, c, 3<<20, nil)))
 		err := c.Sleep(func(x cupool.Block) bool { return x == b })
 		if errors.Is(err, cupool.ErrNotSupported) {
-			require.NoError(t, errors.Join(c.Free(a), c.Free(b)))
+			require.NoError(t, errors.Join(c.Free(a), c.Free(b), c.Free(other)))
 			return
 		}
 		require.NoError(t, err)
 		require.NoError(t, c.Check())
 		require.NoError(t, c.Free(b))
+		u, err := c.NewStream()
+		require.NoError(t, err)
+		require.NoError(t, c.FreeOn(other, u))
 		require.NoError(t, c.Wake())
+		require.NoError(t, c.EmptyCache(), "what was freed meanwhile is not overrun")
 		require.NoError(t, c.Check())
 		require.NoError(t, c.DefaultStream().Memset(a.Ptr()+1000, 1, 1))
 		require.NoError(t, c.DefaultStream().Sync())

@@ -15,7 +15,6 @@ import (
 // What of the battery for a Pool concerns the methods of an Allocator.
 var battery = []string{
 	"sizes", "sizes_no_device_has", "zero_size", "alignment", "contents_survive_neighbours",
-	"random_on_streams", "random_in_goroutines", "producers_and_consumers", "pipeline_across_streams",
 	"double_free", "stale_handle", "wrong_pointers", "use_after_free", "another_allocators_things", "double_free_in_goroutines",
 	"early_free", "free_waits_for_all_streams", "own_stream_is_ordered",
 	"out_of_memory", "out_of_memory_then_retry", "callback", "pending_under_pressure",

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -79,7 +80,7 @@ func (a *subject) busy(s *cupool.Stream) (release func()) {
 }
 
 func subjectSizes(a *subject) {
-	t, sh := a.t, &shadow{unit: 512}
+	t, sh := a.t, &shadow{}
 	for _, size := range []int64{-1, -1 << 62, 1 << 62} {
 		_, err := a.Alloc(size, nil)
 		require.ErrorIs(t, err, cupool.ErrInvalidSize)
@@ -118,13 +119,58 @@ func subjectSizes(a *subject) {
 	}
 }
 
+// failed is what must panics with.
+type failed struct{ err error }
+
+func must(err error) {
+	if err != nil {
+		panic(failed{err})
+	}
+}
+
+func mustf(ok bool, format string, args ...any) {
+	if !ok {
+		panic(failed{fmt.Errorf(format, args...)})
+	}
+}
+
+// guard runs f and returns what it failed with.
+func guard(f func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, ok := p.(failed)
+			if !ok {
+				panic(p)
+			}
+			err = f.err
+		}
+	}()
+	f()
+	return nil
+}
+
+// piece is a live block with what it must hold.
+type piece struct {
+	cupool.Block
+	s    *cupool.Stream
+	seed uint64
+}
+
+// anySize prefers small sizes and repeats some, so that magazines are used.
+func anySize(c chooser) int {
+	if c.IntN(3) == 0 {
+		return []int{512, 5000, 70000, 1 << 20, 3 << 20, 256}[c.IntN(6)]
+	}
+	return 1 + c.IntN(1<<(1+c.IntN(22)))
+}
+
 func subjectRandom(a *subject) {
 	s := testkit.Seed(a.t)
-	require.NoError(a.t, guard(func() { a.randomSteps(choices(s, 0), &shadow{unit: 512}, scaled(4000), a.stream(), a.stream()) }))
+	require.NoError(a.t, guard(func() { a.randomSteps(choices(s, 0), &shadow{}, scaled(4000), a.stream(), a.stream()) }))
 }
 
 func subjectParallel(a *subject) {
-	s, sh := testkit.Seed(a.t), &shadow{unit: 512}
+	s, sh := testkit.Seed(a.t), &shadow{}
 	shared := a.stream()
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
@@ -141,7 +187,7 @@ func subjectParallel(a *subject) {
 // randomSteps allocates, fills, copies across streams and frees at random, and
 // verifies all it reads.
 func (a *subject) randomSteps(c chooser, sh *shadow, steps int, streams ...*cupool.Stream) {
-	m := &machine{}
+	var nextSeed uint64
 	streams = append(streams, a.DefaultStream())
 	var live []*piece
 	var stale []cupool.Block
@@ -150,22 +196,22 @@ func (a *subject) randomSteps(c chooser, sh *shadow, steps int, streams ...*cupo
 		live[i] = live[len(live)-1]
 		live = live[:len(live)-1]
 		if !a.opt.NoContents && c.IntN(2) == 0 {
-			m.must(verify(p.Block, p.seed, p.s))
+			must(verify(p.Block, p.seed, p.s))
 		}
-		m.must(sh.remove(p.Block))
+		must(sh.remove(p.Block))
 		if c.IntN(3) == 0 {
-			m.must(a.FreePtr(p.Ptr(), p.Size()))
+			must(a.FreePtr(p.Ptr(), p.Size()))
 		} else {
-			m.must(a.Free(p.Block))
+			must(a.Free(p.Block))
 		}
 		stale = append(stale, p.Block)
 	}
 	add := func(size int64, s *cupool.Stream) *piece {
 		b, err := a.Alloc(size, s)
-		m.must(err)
-		m.nextSeed++
-		p := &piece{Block: b, s: s, seed: uint64(b.Ptr()) + m.nextSeed}
-		m.must(sh.add(b, p.seed))
+		must(err)
+		nextSeed++
+		p := &piece{Block: b, s: s, seed: uint64(b.Ptr()) + nextSeed}
+		must(sh.add(b, p.seed))
 		live = append(live, p)
 		return p
 	}
@@ -174,7 +220,7 @@ func (a *subject) randomSteps(c chooser, sh *shadow, steps int, streams ...*cupo
 		switch n := c.IntN(10); {
 		case n < 5 && len(live) < 100 || len(live) == 0:
 			if p := add(int64(anySize(c)), s); !a.opt.NoContents {
-				m.must(write(p.Block, p.seed, s))
+				must(write(p.Block, p.seed, s))
 			}
 		case n < 7:
 			drop(c.IntN(len(live)))
@@ -182,19 +228,19 @@ func (a *subject) randomSteps(c chooser, sh *shadow, steps int, streams ...*cupo
 			i := c.IntN(len(live))
 			src := live[i]
 			dst := add(src.Size(), s)
-			m.must(s.WaitStream(src.s))
+			must(s.WaitStream(src.s))
 			if !a.opt.NoContents {
-				m.must(copyTo(dst.Block, src.Block, s))
+				must(copyTo(dst.Block, src.Block, s))
 			}
 			dst.seed = src.seed
-			m.must(a.RecordStream(src.Block, s))
+			must(a.RecordStream(src.Block, s))
 			if c.IntN(2) == 0 {
 				drop(i)
 			}
 		case len(stale) > 0:
 			b := stale[c.IntN(len(stale))]
-			m.mustf(errors.Is(a.Free(b), cupool.ErrDoubleFree), "a double free of %v is not told", b)
-			m.mustf(errors.Is(a.RecordStream(b, s), cupool.ErrUseAfterFree), "a use after free of %v is not told", b)
+			mustf(errors.Is(a.Free(b), cupool.ErrDoubleFree), "a double free of %v is not told", b)
+			mustf(errors.Is(a.RecordStream(b, s), cupool.ErrUseAfterFree), "a use after free of %v is not told", b)
 		}
 		if len(stale) > 200 {
 			stale = stale[100:]

@@ -4,8 +4,9 @@
 //
 // Files: conformance.go runs the battery, rig.go sets up one allocator with
 // its device, shadow.go knows which memory is live and what it must hold,
-// machine.go makes random programs, failing.go is a Driver whose calls fail
-// on demand. The other files hold the tests, by concern.
+// programs.go runs the random programs of internal/model, failing.go is a Driver
+// whose calls fail on demand, and walk.go has each of them fail in turn. The other
+// files hold the tests, by concern.
 package conformance
 
 import (
@@ -57,15 +58,9 @@ var battery = []struct {
 	{"alignment", testAlignment},
 	{"contents_survive_neighbours", testNeighbours},
 
-	{"random", testRandom},
-	{"random_on_streams", testRandomStreams},
-	{"random_in_goroutines", testRandomParallel},
-	{"random_large_blocks", testRandomLarge},
-	{"producers_and_consumers", testProducerConsumer},
-	{"pipeline_across_streams", testPipeline},
+	{"programs", testPrograms},
 	{"lock_free_path", testLockFree},
 	{"lock_free_path_and_everything", testLockFreeStorm},
-	{"streams_come_and_go", testStreamChurn},
 	{"close_while_in_use", testCloseStorm},
 	{"limit_shared_by_streams", testLimitStorm},
 
@@ -112,12 +107,10 @@ var battery = []struct {
 	{"stitched_while_pending", testStitchPending},
 	{"stitched_at_the_limit", testStitchLimit},
 	{"stitched_stream_closed", testStitchStreamClosed},
-	{"physical_memory", testPhysical},
 
 	{"stranded_memory", testStranded},
 	{"stranded_on_a_busy_stream", testStrandedBusy},
 	{"stranded_by_turns", testStrandedTurns},
-	{"stranded_storm", testStrandedStorm},
 	{"stranded_does_not_wait", testStrandedNoWait},
 
 	{"sleep", testSleep},

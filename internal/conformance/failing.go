@@ -11,10 +11,11 @@ import (
 )
 
 // Failing is a Driver over another one whose calls fail, or come late, as a
-// plan of faults says. It also counts what the device was asked for and has not
-// got back.
+// plan of faults says. It also counts calls, and what the device was asked for and
+// has not got back.
 type Failing struct {
 	hook.Driver
+	hook.Tally
 
 	mu     sync.Mutex
 	calls  int // of any kind
@@ -23,13 +24,7 @@ type Failing struct {
 	lost   error   // what every call fails with
 	others int64   // bytes that another process holds
 
-	failed  map[string]int       // injected failures by kind
-	held    map[cupool.Ptr]int64 // of MemAlloc
-	handles map[uintptr]int64    // of virtual memory
-	mapped  int64                // bytes of addresses
-	ranges  int                  // of addresses
-	streams int
-	events  int
+	failed map[string]int // injected failures by kind
 }
 
 // Fault says which calls of a device go wrong, and how. A call that fails does not
@@ -51,7 +46,7 @@ func (x *Fault) hits(n int) bool {
 
 // NewFailing returns a Driver over d that fails nothing yet.
 func NewFailing(d cupool.Driver) *Failing {
-	f := &Failing{byKind: map[string]int{}, held: map[cupool.Ptr]int64{}, handles: map[uintptr]int64{}, failed: map[string]int{}}
+	f := &Failing{byKind: map[string]int{}, failed: map[string]int{}}
 	f.Driver = hook.Driver{Driver: d, Around: f.around}
 	return f
 }
@@ -126,85 +121,23 @@ func (f *Failing) Failed(kind string) int {
 	return f.failed[kind]
 }
 
-// Held returns the bytes that the device was asked for and has not got back.
-func (f *Failing) Held() (n int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, size := range f.held {
-		n += size
-	}
-	for _, size := range f.handles {
-		n += size
-	}
-	return n
-}
-
-// Ranges returns the number of address ranges that were reserved and not
-// given back.
-func (f *Failing) Ranges() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.ranges
-}
-
-// Leaks says what the device has given and not got back, "" for nothing.
-func (f *Failing) Leaks() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.held)+len(f.handles)+f.ranges+f.streams+f.events == 0 && f.mapped == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d allocations, %d handles, %d ranges of addresses, %d bytes mapped, %d streams, %d events",
-		len(f.held), len(f.handles), f.ranges, f.mapped, f.streams, f.events)
-}
-
-// around makes a call, unless it fails, and counts what the device gave.
+// around makes a call, unless it fails.
 func (f *Failing) around(c *hook.Call, do func() error) error {
 	delay, late, others, err := f.meet(c.Name)
 	time.Sleep(delay)
 	if err != nil || late && c.Name == "QueryEvent" {
 		return err
 	}
-	switch c.Name {
-	case "MemAlloc", "MemCreate":
+	if c.Name == "MemAlloc" || c.Name == "MemCreate" {
 		if err := f.room(c, others); err != nil {
 			return err
 		}
-	case "MemFree":
-		return f.free(c, do)
 	}
-	if err := do(); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch c.Name {
-	case "MemAlloc":
-		f.held[c.Ptr] = c.Size
-	case "MemInfo":
+	err = f.Tally.Count(c, do)
+	if c.Name == "MemInfo" {
 		c.Size = max(c.Size-others, 0)
-	case "NewStream":
-		f.streams++
-	case "DestroyStream":
-		f.streams--
-	case "NewEvent":
-		f.events++
-	case "DestroyEvent":
-		f.events--
-	case "AddressReserve":
-		f.ranges++
-	case "AddressFree":
-		f.ranges--
-	case "MemCreate":
-		f.handles[c.Handle] = c.Size
-	case "MemRelease":
-		delete(f.handles, c.Handle)
-	case "MemMap":
-		f.mapped += c.Size
-	case "MemUnmap":
-		f.mapped -= c.Size
 	}
-	return nil
+	return err
 }
 
 // meet counts a call and returns what goes wrong with it, and the bytes that
@@ -248,22 +181,6 @@ func (f *Failing) room(c *hook.Call, others int64) error {
 	free, total, err := f.Driver.Driver.MemInfo()
 	if err == nil && c.Size > free-others {
 		err = fmt.Errorf("%s: %w: %d bytes asked for, %d of %d free", c.Name, cupool.ErrOutOfMemory, c.Size, max(free-others, 0), total)
-	}
-	return err
-}
-
-// free makes MemFree. The address is not counted from before the call on: after
-// it, it may be another's.
-func (f *Failing) free(c *hook.Call, do func() error) error {
-	f.mu.Lock()
-	size := f.held[c.Ptr]
-	delete(f.held, c.Ptr)
-	f.mu.Unlock()
-	err := do()
-	if err != nil {
-		f.mu.Lock()
-		f.held[c.Ptr] = size
-		f.mu.Unlock()
 	}
 	return err
 }

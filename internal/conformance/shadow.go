@@ -15,16 +15,10 @@ import (
 // not aligned is found at once. Blocks are added after Alloc and taken out
 // before Free, so that it is right from several goroutines too.
 type shadow struct {
-	unit uint64 // what addresses are multiples of
-
 	mu    sync.Mutex
 	spans []span // by start
 	bytes int64
 }
-
-// shadow returns one for the allocator's addresses. With a larger MinBlock these
-// are multiples of it from the start of a segment only.
-func (r *rig) shadow() *shadow { return &shadow{unit: uint64(min(r.cfg.MinBlock, 512))} }
 
 type span struct {
 	start, end uint64
@@ -41,8 +35,8 @@ func (h *shadow) add(b cupool.Block, seed uint64) error {
 	defer h.mu.Unlock()
 	i, _ := h.find(s.start)
 	switch {
-	case s.start%h.unit != 0 || s.start == 0:
-		return fmt.Errorf("block at 0x%x is not aligned to %d", s.start, h.unit)
+	case s.start%512 != 0 || s.start == 0:
+		return fmt.Errorf("block at 0x%x is not aligned to 512 bytes", s.start)
 	case i < len(h.spans) && h.spans[i].start < s.end:
 		return fmt.Errorf("block %d [0x%x, 0x%x) overlaps live block %d at 0x%x", seed, s.start, s.end, h.spans[i].seed, h.spans[i].start)
 	case i > 0 && h.spans[i-1].end > s.start:

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -188,43 +187,4 @@ func testSleepClose(t *testing.T, e *env) {
 	require.ErrorIs(t, z.Sleep(nil), cupool.ErrClosed)
 	require.ErrorIs(t, z.Wake(), cupool.ErrClosed)
 	require.Zero(t, z.Stats().AsleepBytes)
-}
-
-// testSleepStorm: goroutines allocate and free while the allocator sleeps now
-// and then. They find it asleep, or memory that nobody else has.
-func testSleepStorm(t *testing.T, e *env) {
-	r := e.rig(t, unlimited)
-	if !r.vmm() {
-		t.Skip("no virtual memory")
-	}
-	sh := r.shadow()
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	for g := range 3 {
-		s := r.stream()
-		wg.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				b, err := r.Alloc([]int64{5000, 5000, 3 * mib, 700 * kib}[i%4], s)
-				if errors.Is(err, cupool.ErrAsleep) {
-					continue
-				}
-				check(t, err)
-				check(t, sh.add(b, uint64(g)))
-				check(t, sh.remove(b))
-				check(t, r.Free(b))
-			}
-		})
-	}
-	for range scaled(20) {
-		require.NoError(t, r.Sleep(nil))
-		require.NoError(t, r.Check())
-		require.NoError(t, r.Wake())
-	}
-	close(done)
-	wg.Wait()
 }

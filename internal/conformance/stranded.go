@@ -2,14 +2,12 @@ package conformance
 
 import (
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testkit"
 )
 
 // strandedStreams is how many streams cache memory and then do nothing.
@@ -150,77 +148,6 @@ func testStrandedTurns(t *testing.T, e *env) {
 	}
 	require.LessOrEqual(t, st.EventsRecorded, last.EventsRecorded+int64(events))
 	require.LessOrEqual(t, st.All.ReservedBytes.Peak, int64(len(streams))*(2*strandedBlock+roundingSlack))
-}
-
-// testStrandedStorm passes memory around: goroutines with streams of their
-// own, which they close and renew, allocate so much that they take from each
-// other.
-func testStrandedStorm(t *testing.T, e *env) {
-	s := testkit.Seed(t)
-	r := e.rig(t, unlimited)
-	sh := r.shadow()
-	var wg sync.WaitGroup
-	for g := range 3 {
-		wg.Go(func() {
-			c := choices(s, g)
-			for round := range scaled(40) {
-				check(t, r.visit(c, sh, uint64(g)<<32+uint64(round)<<8))
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("%d moves of %d MiB", r.Stats().Moves, r.Stats().MovedBytes/mib)
-	require.NoError(t, r.EmptyCache())
-	r.requireNothing()
-}
-
-// visit is the life of a stream: it allocates, writes, verifies, and leaves.
-func (r *rig) visit(c chooser, sh *shadow, seed uint64) error {
-	s, err := r.NewStream()
-	if err != nil {
-		return err
-	}
-	var live []cupool.Block
-	for i := range 2 + c.IntN(4) {
-		b, err := r.Alloc(int64(1+c.IntN(24<<20)), s)
-		if err == nil {
-			err = sh.add(b, seed+uint64(i))
-		}
-		if err == nil {
-			err = writeOr(r.env, b, seed+uint64(i), s)
-		}
-		if err != nil {
-			return err
-		}
-		live = append(live, b)
-	}
-	closing := c.IntN(3) == 0 // with the blocks live
-	if closing {
-		if err := s.Close(); err != nil {
-			return err
-		}
-	}
-	for i, b := range live {
-		if !r.env.opt.NoContents {
-			reader := s
-			if closing {
-				reader = r.DefaultStream()
-			}
-			if err := verify(b, seed+uint64(i), reader); err != nil {
-				return err
-			}
-		}
-		if err := sh.remove(b); err != nil {
-			return err
-		}
-		if err := r.Free(b); err != nil {
-			return err
-		}
-	}
-	if closing {
-		return nil
-	}
-	return s.Close()
 }
 
 // testStrandedNoWait: a miss does not wait for those who wait for work, here

@@ -207,59 +207,6 @@ func testAdopted(t *testing.T, e *env) {
 	require.NoError(t, r.device.DestroyStream(h))
 }
 
-// testStreamChurn opens and closes streams while other goroutines free what
-// was allocated on them and allocate the same sizes.
-func testStreamChurn(t *testing.T, e *env) {
-	r := e.rig(t, unlimited)
-	sh := r.shadow()
-	blocks := make(chan cupool.Block, 64)
-	stop := make(chan struct{})
-	var freers sync.WaitGroup
-	for range 2 {
-		freers.Go(func() {
-			for b := range blocks {
-				check(t, sh.remove(b))
-				check(t, r.Free(b))
-			}
-		})
-	}
-	freers.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			for _, size := range []int64{5000, 5000, 512} {
-				b, err := r.Alloc(size, nil)
-				check(t, err)
-				check(t, sh.add(b, 1))
-				check(t, sh.remove(b))
-				check(t, r.Free(b))
-			}
-		}
-	})
-	for round := range scaled(200) {
-		s := r.stream()
-		for i := range 60 {
-			b, err := r.Alloc([]int64{5000, 512, 2 * mib}[i%3], s)
-			require.NoError(t, err)
-			check(t, sh.add(b, uint64(round)))
-			blocks <- b
-		}
-		require.NoError(t, s.Close())
-		if round%16 == 0 {
-			require.NoError(t, r.Check())
-		}
-	}
-	close(stop)
-	close(blocks)
-	freers.Wait()
-	r.flush()
-	r.requireAllFree()
-	require.Zero(t, r.Stats().LiveBytes)
-}
-
 // check reports an error from any goroutine.
 func check(t *testing.T, err error) {
 	if err != nil {

@@ -1,13 +1,11 @@
 package conformance
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testkit"
 )
 
 // holes allocates 2n blocks of two chunks each and frees every second one.
@@ -212,40 +210,4 @@ func testStitchStreamClosed(t *testing.T, e *env) {
 	require.Equal(t, 3*size, leaks.Bytes)
 	require.Zero(t, f.Held())
 	require.Zero(t, f.Ranges())
-}
-
-// largeSizes are such that holes are often too small and have to be joined.
-func largeSizes(c chooser) int {
-	if c.IntN(8) == 0 {
-		return 1 + c.IntN(1<<20)
-	}
-	return 1 + c.IntN(12<<20)
-}
-
-// testRandomLarge runs random programs of large blocks, alone and in
-// goroutines, which trim now and then.
-func testRandomLarge(t *testing.T, e *env) {
-	s := testkit.Seed(t)
-	r := e.rig(t, unlimited, func(c *cupool.Config) { c.Limit = 512 * mib })
-	m := &machine{r: r, c: choices(s, 0), shadow: r.shadow(), own: true, maxLive: 40, maxSize: largeSizes, slow: e.opt.Busy == nil && canLaunch(r)}
-	m.streams = []*cupool.Stream{r.DefaultStream(), r.stream()}
-	m.run(t, max(scaled(2000), 1000)) // after 400 the least of 40 runs was 3 stitches
-	if st := r.Stats(); r.vmm() {
-		t.Logf("%d stitches, reused %d times", st.Stitches, st.StitchReuses)
-		require.NotZero(t, st.Stitches)
-	}
-
-	r = e.rig(t, unlimited, func(c *cupool.Config) { c.Limit = 1024 * mib })
-	sh := r.shadow()
-	streams := []*cupool.Stream{r.DefaultStream(), r.stream()}
-	var wg sync.WaitGroup
-	for g := range 3 {
-		wg.Go(func() {
-			m := &machine{r: r, c: choices(s, 1+g), shadow: sh, streams: streams, maxLive: 25, maxSize: largeSizes, nextSeed: uint64(g) << 32}
-			m.run(t, scaled(700))
-		})
-	}
-	wg.Wait()
-	require.NoError(t, r.EmptyCache())
-	r.requireNothing()
 }

@@ -7,25 +7,30 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
-// A Device is a simulated device that also has memory, and knows of every
-// piece of work what comes before it and whether it is done. The memory is
-// kept as runs of equal bytes, by physical memory and not by address, so that
-// a piece that is mapped twice is one piece.
+// A Device watches the Driver below it, and knows of every piece of work what
+// comes before it and which physical memory an address shows. That work is done
+// it knows of what the calls say: a wait that has returned, an event that is done.
 //
-// Work runs when the simulated device runs it, which in manual mode is when a
-// program says so or a call waits. All methods are safe from several
-// goroutines. Functions given to Launch may call Read and nothing else of the
-// device.
+// A simulated device gets memory as well, kept as runs of equal bytes, by
+// physical memory and not by address, so that a piece that is mapped twice is one
+// piece. Its work runs when the simulated device runs it, which in manual mode is
+// when a program says so or a call waits.
+//
+// All methods are safe from several goroutines. Functions given to Launch may
+// call Read and nothing else of the device.
 type Device struct {
-	*simdev.Device
-	unmaps func(cupool.Ptr, int64) // called before a range loses its memory; nil: none
+	hook.Driver
+	hook.Tally
+	sim    *simdev.Device                           // the one below; nil: it is another device
+	unmaps func(p cupool.Ptr, n int64, waited bool) // called before a range loses its memory; nil: none
 
-	mu      sync.Mutex // guards all below
-	streams map[cupool.StreamHandle]*stream
-	numbers int // streams made so far
+	mu      sync.Mutex                      // guards all below
+	streams map[cupool.StreamHandle]*stream // the last one of each handle
+	all     []*stream                       // also destroyed ones, by number
 	events  map[cupool.EventHandle]Clock
 	pages   int             // pieces of physical memory made so far
 	handles map[uintptr]int // the pages of handles
@@ -42,6 +47,7 @@ type stream struct {
 	// Device.mu guards these.
 	submitted, done uint64 // pieces of work
 	order           Clock  // what later work comes after
+	destroyed       bool
 }
 
 // mapping says which physical memory a range of addresses shows.
@@ -65,12 +71,38 @@ type run struct {
 	value byte
 }
 
-// NewDevice makes a device over a simulated one.
-func NewDevice(cfg simdev.Config) *Device {
-	return &Device{
-		Device: simdev.New(cfg), streams: map[cupool.StreamHandle]*stream{0: {}}, numbers: 1,
+// NewDevice makes a device over another one.
+func NewDevice(below cupool.Driver) *Device {
+	def := &stream{}
+	d := &Device{
+		streams: map[cupool.StreamHandle]*stream{0: def}, all: []*stream{def},
 		events: map[cupool.EventHandle]Clock{}, handles: map[uintptr]int{},
 	}
+	d.Driver = hook.Driver{Driver: below, Around: d.around}
+	d.sim, _ = below.(*simdev.Device)
+	return d
+}
+
+// CompleteAll has all work done.
+func (d *Device) CompleteAll() error {
+	if d.sim != nil {
+		d.sim.CompleteAll()
+		return nil
+	}
+	d.mu.Lock()
+	var open []cupool.StreamHandle
+	for h, s := range d.streams {
+		if !s.destroyed {
+			open = append(open, h)
+		}
+	}
+	d.mu.Unlock()
+	for _, h := range open {
+		if err := d.SyncStream(h); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stream returns the stream of a handle, or nil.
@@ -80,149 +112,204 @@ func (d *Device) stream(h cupool.StreamHandle) *stream {
 	return d.streams[h]
 }
 
-// NewStream implements cupool.Driver.
-func (d *Device) NewStream() (cupool.StreamHandle, error) {
-	h, err := d.Device.NewStream()
-	if err == nil {
-		d.mu.Lock()
-		d.streams[h] = &stream{number: d.numbers}
-		d.numbers++
-		d.mu.Unlock()
+// around makes a call of the device below and keeps track of it.
+func (d *Device) around(c *hook.Call, call func() error) error {
+	do := func() error { return d.Count(c, call) }
+	switch c.Name {
+	case "Launch", "Memset", "Copy", "CopyIn":
+		return d.submit(c, do)
+	case "RecordEvent", "StreamWaitEvent":
+		return d.orders(c, do)
+	case "SyncStream", "DestroyStream", "CopyOut", "SyncEvent", "QueryEvent":
+		return d.waits(c, do)
+	case "MemFree", "MemUnmap":
+		return d.unmap(c, do)
 	}
-	return h, err
-}
-
-// submit has the device check the work, by what it does itself, and run f in
-// its place.
-func (d *Device) submit(h cupool.StreamHandle, check func() error, f func()) error {
-	s := d.stream(h)
-	if s == nil {
-		return check()
-	}
-	s.submitting.Lock()
-	defer s.submitting.Unlock()
-	if err := check(); err != nil {
+	if err := do(); err != nil {
 		return err
 	}
 	d.mu.Lock()
-	n := s.submitted + 1
-	d.mu.Unlock()
-	err := d.Device.Launch(h, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		f()
-		s.done = n
-	})
-	if err == nil {
-		d.mu.Lock()
-		s.submitted = n
-		s.order.Set(s.number, n)
-		d.mu.Unlock()
+	defer d.mu.Unlock()
+	switch c.Name {
+	case "NewStream":
+		s := &stream{number: len(d.all)}
+		d.streams[c.Stream], d.all = s, append(d.all, s)
+	case "MemAlloc":
+		d.pages++
+		d.mapLocked(mapping{c.Ptr, c.Size, d.pages})
+	case "MemCreate":
+		d.pages++
+		d.handles[c.Handle] = d.pages
+	case "MemMap":
+		d.mapLocked(mapping{c.Ptr, c.Size, d.handles[c.Handle]})
 	}
-	return err
+	return nil
 }
 
-// Launch implements cupool.Launcher.
-func (d *Device) Launch(h cupool.StreamHandle, f func()) error {
-	return d.submit(h, func() error { return nil }, f)
+// submit makes a call that gives a stream work.
+func (d *Device) submit(c *hook.Call, do func() error) error {
+	s := d.stream(c.Stream)
+	if s == nil {
+		return do()
+	}
+	s.submitting.Lock()
+	defer s.submitting.Unlock()
+	if d.sim != nil {
+		do = d.simulated(c, s, do)
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.submitted++
+	s.order.Set(s.number, s.submitted)
+	return nil
 }
 
-// Memset implements cupool.Driver.
-func (d *Device) Memset(dst cupool.Ptr, value byte, n int64, h cupool.StreamHandle) error {
-	return d.submit(h, func() error { return d.Device.Memset(dst, value, n, h) }, func() { d.write(dst, n, value) })
-}
-
-// Copy implements cupool.Driver.
-func (d *Device) Copy(dst, src cupool.Ptr, n int64, h cupool.StreamHandle) error {
-	return d.submit(h, func() error { return d.Device.Copy(dst, src, n, h) }, func() {
-		for _, r := range d.read(src, n) {
-			d.write(dst+cupool.Ptr(r.lo), r.hi-r.lo, r.value)
+// simulated returns a call that has the device check the work, by what it does
+// itself, and do it to the memory that it has here.
+func (d *Device) simulated(c *hook.Call, s *stream, check func() error) func() error {
+	work := d.work(c)
+	n := s.submitted + 1 // only submit changes it
+	return func() error {
+		if c.Name != "Launch" {
+			if err := check(); err != nil {
+				return err
+			}
 		}
-	})
+		return d.sim.Launch(c.Stream, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			work()
+			s.done = max(s.done, n)
+		})
+	}
 }
 
-// CopyIn implements cupool.Driver.
-func (d *Device) CopyIn(dst cupool.Ptr, src []byte, h cupool.StreamHandle) error {
-	var runs []run
-	for i, b := range src {
+// work returns what a call does to memory. The device is locked when it runs.
+func (d *Device) work(c *hook.Call) func() {
+	switch c.Name {
+	case "Memset":
+		return func() { d.write(c.Ptr, c.Size, c.Value) }
+	case "Copy":
+		return func() {
+			for _, r := range d.read(c.Src, c.Size) {
+				d.write(c.Ptr+cupool.Ptr(r.lo), r.hi-r.lo, r.value)
+			}
+		}
+	case "CopyIn":
+		runs := runsOf(c.Data)
+		return func() {
+			for _, r := range runs {
+				d.write(c.Ptr+cupool.Ptr(r.lo), r.hi-r.lo, r.value)
+			}
+		}
+	}
+	return c.Func
+}
+
+// runsOf returns bytes as runs.
+func runsOf(data []byte) (runs []run) {
+	for i, b := range data {
 		if n := len(runs); n > 0 && runs[n-1].value == b {
 			runs[n-1].hi++
 		} else {
 			runs = append(runs, run{piece{lo: int64(i), hi: int64(i) + 1}, b})
 		}
 	}
-	return d.submit(h, func() error { return d.Device.CopyIn(dst, src, h) }, func() {
-		for _, r := range runs {
-			d.write(dst+cupool.Ptr(r.lo), r.hi-r.lo, r.value)
-		}
-	})
+	return runs
 }
 
-// CopyOut implements cupool.Driver.
-func (d *Device) CopyOut(dst []byte, src cupool.Ptr, h cupool.StreamHandle) error {
-	if err := d.Device.CopyOut(dst, src, h); err != nil {
+// orders makes a call that records an event or has a stream wait for one.
+func (d *Device) orders(c *hook.Call, do func() error) error {
+	s := d.stream(c.Stream)
+	if s == nil {
+		return do()
+	}
+	s.submitting.Lock()
+	defer s.submitting.Unlock()
+	if err := do(); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, r := range d.read(src, int64(len(dst))) {
-		for i := r.lo; i < r.hi; i++ {
-			dst[i] = r.value
+	if c.Name == "RecordEvent" {
+		d.events[c.Event] = s.order.Clone()
+	} else {
+		s.order.Join(d.events[c.Event])
+	}
+	return nil
+}
+
+// waits makes a call that tells that work is done.
+func (d *Device) waits(c *hook.Call, do func() error) error {
+	var done Clock
+	d.mu.Lock()
+	s := d.streams[c.Stream]
+	switch {
+	case c.Event != 0:
+		done = d.events[c.Event].Clone()
+	case s != nil:
+		done = s.order.Clone()
+	}
+	d.mu.Unlock()
+	if err := do(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.Name == "DestroyStream" && s != nil {
+		s.destroyed = true
+	}
+	if c.Name != "QueryEvent" || c.Done {
+		for i, n := range done {
+			d.all[i].done = max(d.all[i].done, n)
+		}
+	}
+	if c.Name == "CopyOut" && d.sim != nil {
+		for _, r := range d.read(c.Src, int64(len(c.Data))) {
+			for i := r.lo; i < r.hi; i++ {
+				c.Data[i] = r.value
+			}
 		}
 	}
 	return nil
 }
 
-// RecordEvent implements cupool.Driver.
-func (d *Device) RecordEvent(e cupool.EventHandle, h cupool.StreamHandle) error {
-	s := d.stream(h)
-	if s == nil {
-		return d.Device.RecordEvent(e, h)
+// unmap makes a call that takes addresses their memory. The mappings are forgotten
+// before, so that none is forgotten that another goroutine makes there.
+// MemFree waits for all work, as cuMemFree does.
+func (d *Device) unmap(c *hook.Call, do func() error) error {
+	size, waits := c.Size, c.Name == "MemFree"
+	if waits {
+		size = d.sizeAt(c.Ptr)
+		if d.sim != nil {
+			d.sim.CompleteAll()
+		}
 	}
-	s.submitting.Lock()
-	defer s.submitting.Unlock()
-	err := d.Device.RecordEvent(e, h)
-	if err == nil {
+	if d.unmaps != nil {
+		d.unmaps(c.Ptr, size, waits)
+	}
+	inside := func(m mapping) bool { return m.at >= c.Ptr && m.at < c.Ptr+cupool.Ptr(size) }
+	d.mu.Lock()
+	var gone []mapping
+	d.maps = slices.DeleteFunc(d.maps, func(m mapping) bool {
+		if inside(m) {
+			gone = append(gone, m)
+		}
+		return inside(m)
+	})
+	d.mu.Unlock()
+	err := do()
+	if err != nil {
 		d.mu.Lock()
-		d.events[e] = s.order.Clone()
+		for _, m := range gone {
+			d.mapLocked(m)
+		}
 		d.mu.Unlock()
 	}
 	return err
-}
-
-// StreamWaitEvent implements cupool.Driver.
-func (d *Device) StreamWaitEvent(h cupool.StreamHandle, e cupool.EventHandle) error {
-	s := d.stream(h)
-	if s == nil {
-		return d.Device.StreamWaitEvent(h, e)
-	}
-	s.submitting.Lock()
-	defer s.submitting.Unlock()
-	err := d.Device.StreamWaitEvent(h, e)
-	if err == nil {
-		d.mu.Lock()
-		s.order.Join(d.events[e])
-		d.mu.Unlock()
-	}
-	return err
-}
-
-// MemAlloc implements cupool.Driver.
-func (d *Device) MemAlloc(size int64) (cupool.Ptr, error) {
-	p, err := d.Device.MemAlloc(size)
-	if err == nil {
-		d.mu.Lock()
-		d.pages++
-		d.mapLocked(mapping{p, size, d.pages})
-		d.mu.Unlock()
-	}
-	return p, err
-}
-
-// MemFree implements cupool.Driver. It waits for all work, as cuMemFree does.
-func (d *Device) MemFree(p cupool.Ptr) error {
-	d.CompleteAll()
-	return d.unmap(p, d.sizeAt(p), func() error { return d.Device.MemFree(p) })
 }
 
 // sizeAt returns the size of the mapping that begins at an address.
@@ -233,61 +320,6 @@ func (d *Device) sizeAt(p cupool.Ptr) int64 {
 		return d.maps[i].size
 	}
 	return 0
-}
-
-// MemCreate implements cupool.VirtualMemory.
-func (d *Device) MemCreate(size int64) (uintptr, error) {
-	h, err := d.Device.MemCreate(size)
-	if err == nil {
-		d.mu.Lock()
-		d.pages++
-		d.handles[h] = d.pages
-		d.mu.Unlock()
-	}
-	return h, err
-}
-
-// MemMap implements cupool.VirtualMemory.
-func (d *Device) MemMap(p cupool.Ptr, size int64, handle uintptr) error {
-	err := d.Device.MemMap(p, size, handle)
-	if err == nil {
-		d.mu.Lock()
-		d.mapLocked(mapping{p, size, d.handles[handle]})
-		d.mu.Unlock()
-	}
-	return err
-}
-
-// MemUnmap implements cupool.VirtualMemory.
-func (d *Device) MemUnmap(p cupool.Ptr, size int64) error {
-	return d.unmap(p, size, func() error { return d.Device.MemUnmap(p, size) })
-}
-
-// unmap forgets the mappings of a range before call gives it back, so that
-// none is forgotten that another goroutine makes there.
-func (d *Device) unmap(p cupool.Ptr, size int64, call func() error) error {
-	if d.unmaps != nil {
-		d.unmaps(p, size)
-	}
-	inside := func(m mapping) bool { return m.at >= p && m.at < p+cupool.Ptr(size) }
-	d.mu.Lock()
-	var gone []mapping
-	d.maps = slices.DeleteFunc(d.maps, func(m mapping) bool {
-		if inside(m) {
-			gone = append(gone, m)
-		}
-		return inside(m)
-	})
-	d.mu.Unlock()
-	err := call()
-	if err != nil {
-		d.mu.Lock()
-		for _, m := range gone {
-			d.mapLocked(m)
-		}
-		d.mu.Unlock()
-	}
-	return err
 }
 
 func (d *Device) findLocked(p cupool.Ptr) (int, bool) {

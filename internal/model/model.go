@@ -16,6 +16,10 @@
 //   - Statistics and snapshots agree with what is live.
 //   - After Close the device has everything back.
 //
+// Most programs run on a simulated device, whose work lags until the program or a
+// wait completes it, and which has memory that is looked at when the work runs. On
+// another device a program looks at parts of its blocks, by copies.
+//
 // Files: clock.go has vector clocks, device.go a device that keeps them,
 // model.go the model, books.go its comparison with statistics. program.go
 // makes programs of bytes, steps.go has what they do.
@@ -39,6 +43,10 @@ type Model struct {
 	// call begins is its state when the call ends.
 	exact bool
 	unit  cupool.Ptr // what addresses are multiples of
+	// keeps: sanitizers look at freed blocks before they are free, so that there
+	// may be more of them than the program knows.
+	keeps  bool
+	guards bool // every block has addresses and memory of its own, which are not in the books
 
 	mu      sync.Mutex // guards all below, and the fields of pools, streams and blocks
 	streams []*Stream  // the default stream first; also closed ones
@@ -230,13 +238,13 @@ func (m *Model) done(t *tenant) bool {
 }
 
 // unmaps is told of addresses that are about to lose their memory: nothing may
-// use them any more.
-func (m *Model) unmaps(p cupool.Ptr, n int64) {
+// use them any more, unless the device waits for all work.
+func (m *Model) unmaps(p cupool.Ptr, n int64, waits bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	inside := func(b *Block) bool { return b.Ptr() < p+cupool.Ptr(n) && p < b.Ptr()+cupool.Ptr(b.Size()) }
 	for _, t := range m.past {
-		if inside(t.b) && !m.done(t) {
+		if inside(t.b) && !waits && !m.done(t) {
 			m.failLocked("early reuse: the memory of %v is given back to the device while work of streams may use it", t.b)
 		}
 	}
@@ -248,7 +256,7 @@ func (m *Model) unmaps(p cupool.Ptr, n int64) {
 			m.failLocked("overlap: the memory of %v, which is live, is given back to the device", b)
 		}
 		for _, u := range m.usesLocked(b) {
-			if !m.d.over(u) {
+			if !waits && !m.d.over(u) {
 				m.failLocked("early reuse: the memory of %v is given back to the device while work of stream %d may use it", b, u.s.number)
 			}
 		}

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -48,6 +49,13 @@ func (c caching) Sync(s *cupool.Stream) error                  { return s.Sync()
 
 // Options change how a program runs. The zero Options change nothing.
 type Options struct {
+	// Device is what a program runs on. It is not closed. nil: a simulated device,
+	// as the bytes say.
+	Device cupool.Driver
+	// Config is that of the allocator, but for its Driver. nil: as the bytes say.
+	Config *cupool.Config
+	// Together is the number of goroutines. 0: as the bytes say.
+	Together int
 	// Break puts something between a program and each allocator. nil: nothing.
 	Break func(Tested) Tested
 	// BreakDriver puts something between an allocator and the device. nil:
@@ -63,6 +71,8 @@ type Result struct {
 	Log string
 	// Steps counts the steps that were made.
 	Steps int
+	// Stats are those of the allocator before it was closed.
+	Stats cupool.Stats
 	// Errs says what cannot be right.
 	Errs []error
 }
@@ -186,6 +196,8 @@ type runner struct {
 	blocks []*Block // live, and this runner's to use
 	old    []*Block // freed
 	events []*Event
+
+	witness *witness // nil on a simulated device
 }
 
 // Event is an event of a program.
@@ -197,6 +209,15 @@ type Event struct {
 	closed bool
 }
 
+// Random returns the bytes of a random program.
+func Random(rng *rand.Rand) []byte {
+	data := make([]byte, 40+rng.IntN(600))
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	return data
+}
+
 // Run runs the program that bytes make. The first four say how: with which
 // Config, device, and on how many goroutines. It changes GOMAXPROCS for a
 // program on one goroutine, as memory is kept by processor.
@@ -206,13 +227,19 @@ func Run(data []byte, opts ...Options) Result {
 	for _, o := range opts {
 		w.opt = o
 	}
+	if w.opt.Together > 0 {
+		w.together = w.opt.Together
+	}
 	if w.together == 1 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
 	if err := w.open(); err != nil {
 		return Result{Errs: []error{err}}
 	}
-	runners := w.runners(b.data)
+	runners, err := w.runners(b.data)
+	if err != nil {
+		return Result{Errs: []error{err}}
+	}
 	var wg sync.WaitGroup
 	for _, r := range runners[1:] {
 		wg.Go(r.run)
@@ -224,7 +251,14 @@ func Run(data []byte, opts ...Options) Result {
 
 // open makes the device and the root.
 func (w *world) open() error {
-	w.d = NewDevice(w.device)
+	below := w.opt.Device
+	if below == nil {
+		below = simdev.New(w.device)
+	}
+	if w.opt.Config != nil {
+		w.cfg, w.fine = *w.opt.Config, false
+	}
+	w.d = NewDevice(below)
 	w.Model = newModel(w.d, w.together == 1)
 	w.exchange = make(chan *Block, 8)
 	w.cfg.Driver = w.d
@@ -246,6 +280,7 @@ func (w *world) open() error {
 	}
 	w.cfg = c.Config()
 	w.unit = cupool.Ptr(min(w.cfg.MinBlock, 512))
+	w.keeps, w.guards = w.cfg.Sanitize != (cupool.Sanitizers{}), w.cfg.Sanitize.Guard
 	w.root = &Pool{Tested: w.tested(caching{c}), name: "the root", segments: w.cfg.Backing == cupool.BackingSegments}
 	w.pools = []*Pool{w.root}
 	w.first = &Stream{Stream: c.DefaultStream(), s: w.d.stream(0)}
@@ -262,14 +297,20 @@ func (w *world) tested(t Tested) Tested {
 }
 
 // runners divides bytes among goroutines.
-func (w *world) runners(data []byte) (list []*runner) {
+func (w *world) runners(data []byte) (list []*runner, err error) {
 	each := (len(data) + w.together - 1) / w.together
 	for range w.together {
 		n := min(each, len(data))
-		list = append(list, &runner{world: w, bytecode: &bytecode{data[:n]}})
+		r := &runner{world: w, bytecode: &bytecode{data[:n]}}
+		if w.d.sim == nil {
+			if r.witness, err = newWitness(w.opt.Device); err != nil {
+				return nil, fmt.Errorf("errors: the device: %w", err)
+			}
+		}
+		list = append(list, r)
 		data = data[n:]
 	}
-	return list
+	return list, nil
 }
 
 // run makes the steps.
@@ -300,20 +341,33 @@ func (w *world) end(runners []*runner) Result {
 		w.settle()
 		w.compare()
 		res.Log += w.root.Snapshot().Layout()
+		res.Stats = w.root.Stats()
 		w.closePool(w.root)
 	}
+	if w.d.sim == nil {
+		if err := w.d.CompleteAll(); err != nil {
+			w.fail("errors: the device: %v", err)
+		}
+		for _, r := range runners {
+			r.witness.close(w.Model)
+		}
+	}
 	if len(w.failures()) > 0 {
-		w.d.CompleteAll() // what work sees says more
+		_ = w.d.CompleteAll() // what work sees says more
 		res.Errs = w.failures()
 		return res
 	}
-	if st := w.d.Stats(); st.UsedBytes != 0 || st.Reservations != 0 || st.Events != 0 || st.Streams != 0 {
-		w.fail("leak: after Close the device has %+v", st)
+	if leaks := w.d.Leaks(); leaks != "" {
+		w.fail("leak: after Close the device has %s", leaks)
 	}
-	if err := w.d.Device.Check(); err != nil {
-		w.fail("device: %v", err)
+	if d, ok := w.d.Driver.Driver.(interface{ Check() error }); ok {
+		if err := d.Check(); err != nil {
+			w.fail("device: %v", err)
+		}
 	}
-	_ = w.d.Device.Close()
+	if w.opt.Device == nil {
+		_ = w.d.Close()
+	}
 	res.Errs = w.failures()
 	return res
 }
@@ -321,7 +375,9 @@ func (w *world) end(runners []*runner) Result {
 // settle has all work done and all frees that waited for it.
 func (w *world) settle() {
 	for range 2 { // asking makes events, which are work themselves
-		w.d.CompleteAll()
+		if err := w.d.CompleteAll(); err != nil {
+			w.fail("errors: the device: %v", err)
+		}
 		for _, p := range w.openPools() {
 			if _, err := p.ProcessDeferred(); err != nil {
 				w.fail("errors: ProcessDeferred: %v", err)
@@ -330,7 +386,7 @@ func (w *world) settle() {
 		}
 	}
 	for _, p := range w.openPools() {
-		if st := p.Stats(); st.BlocksPending != 0 || st.PendingBytes != 0 {
+		if st := p.Stats(); !w.keeps && (st.BlocksPending != 0 || st.PendingBytes != 0) {
 			w.fail("books: %s says %d blocks of %d bytes are pending when all work is done", p.name, st.BlocksPending, st.PendingBytes)
 		}
 		w.mu.Lock()
