@@ -445,7 +445,7 @@ func TestRecordStacks(t *testing.T) {
 			culprit = "cupool_test.forgetABuffer"
 		}
 		require.Contains(t, l.Stack, culprit+"\n\t")
-		require.Contains(t, l.Stack, "stacks_test.go:")
+		require.Contains(t, l.Stack, "history_test.go:")
 		require.Contains(t, l.Stack, "cupool_test.TestRecordStacks")
 		require.NotContains(t, l.Stack, "cupool/cupool.", "the allocator's own functions are left out")
 	}

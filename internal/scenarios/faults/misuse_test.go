@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"reflect"
 	"sort"
 	"strings"
@@ -83,16 +84,19 @@ func TestNilArguments(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// root is where the package under test lies.
+const root = "../../.."
+
 // docOf returns the doc comment of a type of the package.
 func docOf(t *testing.T, name string) string {
 	t.Helper()
-	files, err := os.ReadDir(".")
+	files, err := os.ReadDir(root)
 	require.NoError(t, err)
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, f.Name()), nil, parser.ParseComments|parser.SkipObjectResolution)
 		require.NoError(t, err)
 		for _, d := range file.Decls {
 			g, ok := d.(*ast.GenDecl)
