@@ -32,4 +32,8 @@ var (
 	transposed = enginetest.Transposed
 	floats     = enginetest.Floats
 	productsOf = enginetest.ProductsOf
+	elements   = enginetest.Elements
+	isFloat    = enginetest.IsFloat
+	floatsOf   = enginetest.FloatsOf
+	bounds     = enginetest.Bounds
 )

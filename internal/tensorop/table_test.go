@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cupool/cupool"
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
 )
 
 // farWay says what an operation does where the CPU cannot touch the memory.
