@@ -12,8 +12,8 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cmd/internal/chart"
-	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/cmd/internal/progress"
+	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/internal/trace"
 )
 
