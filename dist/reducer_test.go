@@ -38,7 +38,7 @@ func newTrainer(r commtest.Member, cfg dist.ReducerConfig) (tr *trainer, err err
 		}
 		tr.grads = append(tr.grads, g)
 	}
-	tr.r, err = dist.NewReducer(r, tr.eng, tr.grads, cfg)
+	tr.r, err = dist.NewReducer(r.Comm, tr.eng, tr.grads, cfg)
 	return tr, err
 }
 
@@ -104,15 +104,15 @@ func TestReducerRefuses(t *testing.T) {
 
 	other, err := newPool(t).NewStream()
 	require.NoError(t, err)
-	_, err = dist.NewReducer(r, tr.eng, tr.grads, dist.ReducerConfig{Stream: other})
+	_, err = dist.NewReducer(r.Comm, tr.eng, tr.grads, dist.ReducerConfig{Stream: other})
 	require.ErrorIs(t, err, cupool.ErrForeignStream)
-	_, err = dist.NewReducer(r, tr.eng, []tensor.Tensor{tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(2))}, dist.ReducerConfig{})
+	_, err = dist.NewReducer(r.Comm, tr.eng, []tensor.Tensor{tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(2))}, dist.ReducerConfig{})
 	require.ErrorIs(t, err, cupool.ErrForeignPointer)
-	_, err = dist.NewReducer(r, tr.eng, nil, dist.ReducerConfig{BucketBytes: -1})
+	_, err = dist.NewReducer(r.Comm, tr.eng, nil, dist.ReducerConfig{BucketBytes: -1})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	_, err = dist.NewReducer(nil, tr.eng, nil, dist.ReducerConfig{})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	_, err = dist.NewReducer(r, nil, nil, dist.ReducerConfig{})
+	_, err = dist.NewReducer(r.Comm, nil, nil, dist.ReducerConfig{})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 
 	require.NoError(t, r.Abort())

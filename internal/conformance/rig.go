@@ -131,12 +131,6 @@ func (r *rig) setDefaults() {
 // roundUp returns a size rounded up to a multiple of a unit.
 func roundUp(size, unit int64) int64 { return (size + unit - 1) / unit * unit }
 
-// noMagazines makes placement depend on nothing but the calls.
-func noMagazines(c *cupool.Config) { c.MagazineBytes = -1 }
-
-// segments takes memory from the device as PyTorch does by default.
-func segments(c *cupool.Config) { c.Backing = cupool.BackingSegments }
-
 // unlimited takes the limits out of the way.
 func unlimited(c *cupool.Config) { c.Limit, c.Fraction = 0, 0 }
 

@@ -10,14 +10,9 @@ import (
 type bench = enginetest.Bench
 
 var (
-	both       = enginetest.Both
-	bytesAt    = enginetest.BytesAt
-	random     = enginetest.Random
-	transposed = enginetest.Transposed
-	view       = enginetest.View
+	both = enginetest.Both
+	view = enginetest.View
 )
-
-func must[T any](v T, err error) T { return enginetest.Must(v, err) }
 
 // mortals runs a test on engines with lifetimes.
 func mortals(t *testing.T, f func(t *testing.T, e *bench)) {

@@ -176,11 +176,11 @@ func calls[T Number](r Member, seed uint64, count int) error {
 	for root := range n {
 		f := func(dst, src dist.Memory) error { return r.Broadcast(dst, src, root, r.Stream) }
 		if err := First(try(r, in[r.Rank()], in[root], f), inPlace(r, in[r.Rank()], in[root], f)); err != nil {
-			return fmt.Errorf("Broadcast from %d of %d ranks: %w", root, n, err)
+			return fmt.Errorf("a Broadcast from %d of %d ranks: %w", root, n, err)
 		}
 	}
 	if err := try(r, in[r.Rank()], slices.Concat(in...), func(dst, src dist.Memory) error { return r.AllGather(dst, src, r.Stream) }); err != nil {
-		return fmt.Errorf("AllGather of %d ranks: %w", n, err)
+		return fmt.Errorf("an AllGather of %d ranks: %w", n, err)
 	}
 	if n == 1 {
 		return nil
@@ -190,7 +190,7 @@ func calls[T Number](r Member, seed uint64, count int) error {
 		return r.Group(func() error { return First(r.Recv(dst, before, r.Stream), r.Send(src, next, r.Stream)) })
 	}
 	if err := try(r, in[r.Rank()], in[before], round); err != nil {
-		return fmt.Errorf("Send and Recv of %d ranks: %w", n, err)
+		return fmt.Errorf("a Send and Recv of %d ranks: %w", n, err)
 	}
 	return nil
 }
