@@ -44,33 +44,6 @@ func ExampleVirtualMemory() {
 	// 24 MiB, <nil>
 }
 
-// The calls themselves: the same memory at two addresses.
-func ExampleVirtualMemory_mapping() {
-	device, err := cupool.OpenHost(cupool.HostConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer device.Close()
-	vm := device.(cupool.VirtualMemory)
-	size := vm.VMMGranularity() // all sizes are multiples of it
-	at, err1 := vm.AddressReserve(2 * size)
-	memory, err2 := vm.MemCreate(size)
-	if err := errors.Join(err1, err2); err != nil {
-		log.Fatal(err)
-	}
-	first, second := at, at+cupool.Ptr(size)
-	if err := errors.Join(vm.MemMap(first, size, memory), vm.MemMap(second, size, memory), vm.MemSetAccess(at, 2*size)); err != nil {
-		log.Fatal(err)
-	}
-	got := make([]byte, 5)
-	fmt.Println(errors.Join(device.CopyIn(first, []byte("hello"), 0), device.CopyOut(got, second, 0)), string(got))
-	// The memory goes when it has neither mappings nor its handle.
-	fmt.Println(errors.Join(vm.MemUnmap(at, 2*size), vm.MemRelease(memory), vm.AddressFree(at, 2*size)))
-	// Output:
-	// <nil> hello
-	// <nil>
-}
-
 // A server that hands the GPU over to another one for a while: the memory
 // goes, the addresses stay, and the weights are put back.
 func ExamplePool_Sleep() {

@@ -40,47 +40,6 @@ func ExamplePool_NewPool() {
 	// given back: 48 MiB
 }
 
-// A pool of memory that a library wants to have allocated itself. Retire ends
-// it without touching what is in use.
-func ExamplePool_Retire() {
-	c, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	p, err := c.NewPool(cupool.PoolConfig{
-		Alloc: func(size int64) (cupool.Ptr, error) {
-			fmt.Println("alloc", size)
-			return c.Driver().MemAlloc(size)
-		},
-		Free: func(p cupool.Ptr, size int64) error {
-			fmt.Println("free", size)
-			return c.Driver().MemFree(p)
-		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	b, err := p.Alloc(32<<20, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := p.Retire(); err != nil {
-		log.Fatal(err)
-	}
-	_, err = p.Alloc(1, nil)
-	fmt.Println(errors.Is(err, cupool.ErrClosed), len(c.Pools()))
-	if err := errors.Join(c.Free(b), c.EmptyCache()); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(len(c.Pools()))
-	// Output:
-	// alloc 33554432
-	// true 1
-	// free 33554432
-	// 0
-}
-
 // What is computed in the scope lives in the pool.
 func ExampleEngine_ScopeIn() {
 	c, err := cupool.New(cupool.Config{})

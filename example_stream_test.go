@@ -1,12 +1,10 @@
 package cupool_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
 	"runtime"
-	"time"
 
 	"github.com/cupool/cupool"
 )
@@ -180,25 +178,6 @@ func ExampleStream() {
 	// on the stream
 }
 
-// A function that fails on the device loses it for good.
-func ExampleStream_Launch() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	s := pool.DefaultStream()
-	if err := s.Launch(func() { panic("illegal address") }); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(errors.Is(s.Sync(), cupool.ErrDeviceLost))
-	_, err = pool.Alloc(1, nil)
-	fmt.Println(errors.Is(err, cupool.ErrDeviceLost))
-	// Output:
-	// true
-	// true
-}
-
 // One stream waits for another without the host waiting for either. The
 // pool understands the order: what the event proves needs no query.
 func ExampleStream_Wait() {
@@ -242,49 +221,4 @@ func ExampleStream_Wait() {
 	// Output:
 	// 42
 	// 0 bytes pending
-}
-
-func ExampleEvent() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	s := pool.DefaultStream()
-	gate := make(chan struct{})
-	if err := s.Launch(func() { <-gate }); err != nil {
-		log.Fatal(err)
-	}
-	var e *cupool.Event
-	if e, err = s.Record(); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(e.Done())
-	close(gate)
-	fmt.Println(e.Sync())
-	fmt.Println(e.Done())
-	fmt.Println(e.Close())
-	// Output:
-	// false <nil>
-	// <nil>
-	// true <nil>
-	// <nil>
-}
-
-// A wait for the device can be given up.
-func ExampleStream_SyncContext() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer pool.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	b, err := pool.AllocContext(ctx, 1<<20, nil) // may wait, when memory runs out
-	fmt.Println(b.Size(), err)
-	fmt.Println(pool.DefaultStream().SyncContext(ctx), pool.Free(b))
-	// Output:
-	// 1048576 <nil>
-	// <nil> <nil>
 }

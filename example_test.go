@@ -87,16 +87,6 @@ func ExampleStrategy() {
 	// power-of-two 131072
 }
 
-func ExampleBacking() {
-	for b := range cupool.Backing(3) {
-		fmt.Println(b, b == cupool.BackingAuto, b == cupool.BackingSegments, b == cupool.BackingVMM)
-	}
-	// Output:
-	// auto true false false
-	// segments false true false
-	// vmm false false true
-}
-
 // Blocks are cut from segments, and merge again when they are freed.
 func ExamplePool() {
 	var pool *cupool.Pool
@@ -137,75 +127,6 @@ func ExamplePool() {
 	// true
 	// 0 large: [Free 20M]
 	// rules broken: <nil>
-}
-
-// Anything that takes an Allocator works with any pool.
-func ExampleAllocator() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-
-	fill := func(a cupool.Allocator, size int64, value byte) (cupool.Block, error) {
-		s := a.DefaultStream()
-		b, err := a.Alloc(size, s)
-		if err != nil {
-			return b, err
-		}
-		return b, s.Memset(b.Ptr(), value, size)
-	}
-	b, err := fill(pool, 4, 'x')
-	if err != nil {
-		log.Fatal(err)
-	}
-	data := make([]byte, 4)
-	if err := pool.DefaultStream().CopyOut(data, b.Ptr()); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(string(data), "on", pool.Driver().Name())
-	if err := pool.Free(b); err != nil {
-		log.Fatal(err)
-	}
-	// Output: xxxx on host (16 GiB)
-}
-
-func ExampleBlock() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-
-	b, err := pool.Alloc(0, nil)
-	fmt.Println(b, b.IsEmpty(), err)
-
-	b, err = pool.Alloc(100, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	var address cupool.Ptr = b.Ptr()
-	fmt.Println(b.String() == fmt.Sprintf("%v (100 bytes)", address))
-	if err := pool.Free(b); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// 0x0 (0 bytes) true <nil>
-	// true
-}
-
-func ExampleParseBytes() {
-	for _, s := range []string{"4096", "512K", "1.5GiB"} {
-		n, err := cupool.ParseBytes(s)
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(n)
-	}
-	// Output:
-	// 4096
-	// 524288
-	// 1610612736
 }
 
 // README begins with this program: TestReadme compares the two.
@@ -305,25 +226,6 @@ func ExampleDriver() {
 	// Output: segment of 20 MiB
 }
 
-// Events are seldom needed by hand, but a Driver has them.
-func ExampleEventHandle() {
-	device, err := cupool.OpenHost(cupool.HostConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer device.Close()
-	var s cupool.StreamHandle // the default stream
-	var e cupool.EventHandle
-	if e, err = device.NewEvent(); err != nil {
-		log.Fatal(err)
-	}
-	if err := errors.Join(device.RecordEvent(e, s), device.SyncEvent(e)); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(device.QueryEvent(e))
-	// Output: true <nil>
-}
-
 func ExampleOpen() {
 	for _, name := range []string{"host", "host:64MiB", "quantum"} {
 		device, err := cupool.Open(name)
@@ -340,29 +242,6 @@ func ExampleOpen() {
 	// host (16 GiB)
 	// host (64 MiB)
 	// cupool: invalid configuration: device = quantum: must be "host", "host:BYTES", "cuda" or "cuda:ORDINAL"
-}
-
-func ExampleOpenHost() {
-	device, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer device.Close()
-	free, total, err := device.MemInfo()
-	fmt.Println(free>>20, total>>20, err)
-	// Output: 1024 1024 <nil>
-}
-
-func ExampleConfigError() {
-	_, err := cupool.New(cupool.Config{Fraction: 1.5})
-	var bad *cupool.ConfigError
-	if errors.As(err, &bad) {
-		fmt.Println(bad.Field, bad.Reason)
-	}
-	fmt.Println(errors.Is(err, cupool.ErrInvalidConfig))
-	// Output:
-	// Fraction must be in (0, 1]; 0 means no limit
-	// true
 }
 
 // A program that writes behind the end of a block is told which one it is.
@@ -582,64 +461,6 @@ func ExampleBuffer() {
 	// true
 }
 
-// ToHost copies the elements to a new slice; of a view, a part of them.
-func ExampleBuffer_ToHost() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	b, err := cupool.BufferFrom(pool, []int16{1, 2, 3, 4, 5}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	all, err := b.ToHost()
-	if err != nil {
-		log.Fatal(err)
-	}
-	middle, err := b.View(1, 4)
-	if err != nil {
-		log.Fatal(err)
-	}
-	some, err := middle.ToHost()
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(all, some, errors.Join(b.Free(), pool.Close()))
-	// Output: [1 2 3 4 5] [2 3 4] <nil>
-}
-
-// On gives a buffer to another stream, which may still be at work when the
-// buffer is freed.
-func ExampleBuffer_On() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	side, err := pool.NewStream()
-	if err != nil {
-		log.Fatal(err)
-	}
-	b, err := cupool.BufferFrom(pool, []int64{7}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	there, err := b.On(side)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(there.Ptr() == b.Ptr(), there.Block() == b.Block(), there.Stream() == side)
-	if err := side.WaitStream(b.Stream()); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(there.ToHost())
-	fmt.Println(b.Free())
-	// Output:
-	// true true true
-	// [7] <nil>
-	// <nil>
-}
-
 // WithBuffer frees the buffer however the function ends.
 func ExampleWithBuffer() {
 	pool, err := cupool.New(cupool.Config{})
@@ -678,49 +499,6 @@ func ExamplePool_Trim() {
 	// Output:
 	// 30 MiB given back, <nil>
 	// 10 MiB reserved
-}
-
-// SetSoftLimit bounds what stays reserved from then on, as far as it is not in use.
-func ExamplePool_SetSoftLimit() {
-	pool, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	a, err1 := pool.Alloc(30<<20, nil)
-	b, err2 := pool.Alloc(50<<20, nil)
-	if err := errors.Join(err1, err2, pool.SetSoftLimit(40<<20)); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(pool.Stats().All.ReservedBytes.Current>>20, "MiB while all is in use")
-	if err := errors.Join(pool.Free(b), pool.Free(a)); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(pool.Stats().All.ReservedBytes.Current>>20, "MiB after the frees")
-	// Output:
-	// 80 MiB while all is in use
-	// 30 MiB after the frees
-}
-
-// Reset ends a phase of a program, whatever it left behind.
-func ExamplePool_Reset() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	forgotten, err := pool.Alloc(30<<20, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(pool.Reset(), pool.Stats().All.ReservedBytes.Current)
-	fmt.Println(errors.Is(pool.Free(forgotten), cupool.ErrDoubleFree))
-	next, err := pool.Alloc(1<<20, nil)
-	fmt.Println(pool.Free(next), err)
-	// Output:
-	// <nil> 0
-	// true
-	// <nil> <nil>
 }
 
 func ExamplePool_EmptyCache() {
@@ -979,44 +757,6 @@ func ExamplePool_Stats_expvar() {
 	// {LiveBytes:4000256 Large:{Allocation:{Current:1 Peak:1}}}
 }
 
-// How the pools grow, what stays whole, and what is given back first.
-func ExampleConfig_growth() {
-	device, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer device.Close()
-	pool, err := cupool.New(cupool.Config{
-		Driver:                     device,
-		InitialSize:                64 << 20, // reserved by New
-		GrowthFactor:               2,        // then twice as much
-		MaxSplit:                   256 << 20,
-		GarbageCollectionThreshold: 0.8,
-		BeforeGrow:                 func(size int64) { fmt.Println("growing for", size>>20, "MiB") },
-		OnRelease:                  func(bytes int64) { fmt.Println("released", bytes>>20, "MiB") },
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	a, err := pool.Alloc(60<<20, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	b, err := pool.Alloc(30<<20, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(pool.Stats().All.ReservedBytes.Current>>20, "MiB reserved")
-	if err := errors.Join(pool.Free(a), pool.Free(b), pool.EmptyCache()); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// growing for 30 MiB
-	// 128 MiB reserved
-	// released 128 MiB
-}
-
 func ExampleDivisions() {
 	d, err := cupool.ParseDivisions("[64:1,128:2,>:4]") // as PyTorch's roundup_power2_divisions
 	if err != nil {
@@ -1121,39 +861,6 @@ func ExamplePool_Snapshot() {
 	// free 17 MiB
 }
 
-// A file for PyTorch's viewer: drop it onto https://pytorch.org/memory_viz.
-func ExamplePool_Snapshot_viewer() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	b, err := pool.WithLabel("weights").Alloc(3<<20, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Free(b)
-	file, err := os.CreateTemp("", "*.pickle")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.Remove(file.Name())
-	if err := errors.Join(snapshot.WriteTorch(file, pool.Snapshot()), file.Close()); err != nil {
-		log.Fatal(err)
-	}
-
-	if file, err = os.Open(file.Name()); err != nil { // for our own tools
-		log.Fatal(err)
-	}
-	defer file.Close()
-	list, err := snapshot.Read(file)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(len(list), "pool,", list[0].Segments[0].Allocated>>20, "MiB live")
-	// Output: 1 pool, 3 MiB live
-}
-
 // A program that lets the environment configure its allocator.
 func ExampleConfigFromEnv() {
 	os.Setenv(cupool.AllocConf, "max_split_size_mb:256,garbage_collection_threshold:0.8")
@@ -1193,15 +900,6 @@ func ExampleConfigFromEnv() {
 	// GarbageCollectionThreshold = 0.5 of a flag, not CUPOOL_ALLOC_CONF=0.8
 	// MaxSplit = 256M of CUPOOL_ALLOC_CONF
 	// cupool: invalid configuration: max_size in CUPOOL_MAX_SIZE = lots: must be a size such as 512MiB or 2G
-}
-
-// A Stat for books of one's own.
-func ExampleStat() {
-	var tokens cupool.Stat
-	tokens.Add(3)
-	tokens.Take(2)
-	fmt.Println(tokens.Current, "of at most", tokens.Peak)
-	// Output: 1 of at most 3
 }
 
 // One allocator for a process, made when it is first wanted.
