@@ -87,9 +87,9 @@ func ParseDivisions(s string) (Divisions, error) {
 // String returns what ParseDivisions reads, or "none".
 func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 
-// Config sets up a Pool allocator. The zero value is the host device
-// with PyTorch's sizes and no limit. Sizes are in bytes. New reads nothing
-// from the environment; ConfigFromEnv does, for programs that ask for it.
+// Config sets up a Pool. The zero value is the host device with PyTorch's
+// sizes and no limit. Sizes are in bytes. New reads nothing from the
+// environment; ConfigFromEnv does, for programs that ask for it.
 //
 // Limit is the bound to take first: an allocation that needs more fails. Fraction
 // is the same bound for programs that do not know the device's size beforehand.

@@ -37,12 +37,9 @@ func (e *bench) usurp(d tensor.Tensor) {
 	}
 }
 
+// mortals runs a test on engines with lifetimes.
 func mortals(t *testing.T, f func(t *testing.T, e *bench)) {
-	t.Run("near", func(t *testing.T) { f(t, newBench(t, false, cupool.WithLifetimes())) })
-	t.Run("far", func(t *testing.T) { f(t, newBench(t, true, cupool.WithLifetimes())) })
-	if enginetest.NewGPU != nil {
-		t.Run("gpu", func(t *testing.T) { f(t, &bench{enginetest.NewGPU(t, cupool.WithLifetimes())}) })
-	}
+	enginetest.Both(t, func(t *testing.T, e *enginetest.Bench) { f(t, &bench{e}) }, cupool.WithLifetimes())
 }
 
 // Results that nobody has any more go back.

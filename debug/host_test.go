@@ -16,7 +16,7 @@ func TestHosts(t *testing.T) {
 	was := slices.Clone(allowed.names)
 	t.Cleanup(func() { allowed.names = was })
 	AllowHosts("GPU7.lab.example", "proxy.example")
-	c := newPool(t, cupool.Config{})
+	c := debugtest.NewPool(t, cupool.Config{})
 	h := Handler(c)
 	frozen := SnapshotHandler("saved", c.Snapshot())
 	for host, ok := range map[string]bool{

@@ -44,8 +44,8 @@ func get[T any](t *testing.T, h http.Handler, target string) (v T) {
 
 // Every path answers, below any prefix, with what the allocator itself says.
 func TestPaths(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything()})
-	work(t, c, 2)
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
+	debugtest.Work(t, c, 2)
 	p, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
 	require.NoError(t, err)
 	_, err = p.Alloc(1<<20, nil)
@@ -108,7 +108,7 @@ func TestSlash(t *testing.T) {
 
 // What is wrong with a request is said, with the right status.
 func TestRefusals(t *testing.T) {
-	c := newPool(t, cupool.Config{})
+	c := debugtest.NewPool(t, cupool.Config{})
 	h := Handler(c)
 	for _, x := range []struct {
 		method, target string
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 
 // Only a POST of the same origin, or of no browser, changes anything.
 func TestOrigins(t *testing.T) {
-	c := newPool(t, cupool.Config{Backing: cupool.BackingSegments})
+	c := debugtest.NewPool(t, cupool.Config{Backing: cupool.BackingSegments})
 	h := Handler(c)
 	for _, x := range []struct {
 		header []string
@@ -192,8 +192,8 @@ func TestHeaders(t *testing.T) {
 
 // What did not change is not sent again, and large answers are compressed.
 func TestUnchanged(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything()})
-	work(t, c, 3)
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
+	debugtest.Work(t, c, 3)
 	h := Handler(c)
 	send := func(tag string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("GET", "http://localhost/blocks", nil)
@@ -223,7 +223,7 @@ func TestPublish(t *testing.T) {
 		return all
 	}
 	require.Empty(t, ids())
-	one, two := newPool(t, cupool.Config{}), newPool(t, cupool.Config{})
+	one, two := debugtest.NewPool(t, cupool.Config{}), debugtest.NewPool(t, cupool.Config{})
 	remove := Publish("net", one)
 	Publish("net", two)
 	require.Equal(t, []string{"net", "net (2)"}, ids())
@@ -237,8 +237,8 @@ func TestPublish(t *testing.T) {
 
 // Columns have every field of a snapshot.
 func TestColumns(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything()})
-	work(t, c, 4)
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
+	debugtest.Work(t, c, 4)
 	p := c.Snapshot()
 	got := columnsOf(p)
 	n := 0
@@ -265,8 +265,8 @@ func TestColumns(t *testing.T) {
 // The statistics of a snapshot are those of the allocator.
 func TestFrozenStats(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
-		c := newPool(t, cupool.Config{Backing: backing, MagazineBytes: -1})
-		work(t, c, 5)
+		c := debugtest.NewPool(t, cupool.Config{Backing: backing, MagazineBytes: -1})
+		debugtest.Work(t, c, 5)
 		st, got := c.Stats(), statsOf(c.Snapshot())
 		for _, x := range [][2]int64{
 			{st.LiveBytes, got.LiveBytes}, {st.PendingBytes, got.PendingBytes}, {st.CachedBytes, got.CachedBytes}, {st.LargestFree, got.LargestFree},
@@ -358,7 +358,7 @@ func FuzzHandler(f *testing.F) {
 
 // History is switched by POST, and says so.
 func TestHistory(t *testing.T) {
-	c := newPool(t, cupool.Config{})
+	c := debugtest.NewPool(t, cupool.Config{})
 	h := Handler(c)
 	on := func() bool { return get[[]info](t, h, "/pools")[0].History }
 	require.False(t, on())
@@ -376,7 +376,7 @@ func TestHistory(t *testing.T) {
 
 // The moment of an allocation that failed stays.
 func TestMoment(t *testing.T) {
-	c := newPool(t, cupool.Config{Limit: 64 << 20})
+	c := debugtest.NewPool(t, cupool.Config{Limit: 64 << 20})
 	h := Handler(c)
 	_, body := ask(t, h, "GET", "/oom")
 	require.Equal(t, "null", body)

@@ -25,59 +25,6 @@ import (
 	"github.com/cupool/cupool/internal/testkit"
 )
 
-// newPool returns an allocator on a simulated device.
-func newPool(t *testing.T, cfg cupool.Config) *cupool.Pool {
-	t.Helper()
-	if cfg.Driver == nil {
-		cfg.Driver = simdev.New(simdev.Config{Capacity: 64 << 30})
-	}
-	c, err := cupool.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() }) // blocks are live
-	return c
-}
-
-// everything is a history of every allocation.
-func everything() *cupool.History { return &cupool.History{SampleBytes: 1} }
-
-// work allocates as training does: weights that stay, activations that come and go.
-func work(t *testing.T, c *cupool.Pool, seed uint64) {
-	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 1))
-	s, err := c.NewStream()
-	require.NoError(t, err)
-	weights, input, grads := c.WithLabel("weights"), c.WithLabel("input pipeline"), c.WithLabel("gradients")
-	var freed []cupool.Block
-	get := func(a cupool.Allocator, n int64, on *cupool.Stream) cupool.Block {
-		b, err := a.Alloc(n, on)
-		require.NoError(t, err)
-		return b
-	}
-	for i := range 240 {
-		switch i % 6 {
-		case 0:
-			get(weights, 1<<20+r.Int64N(6<<20), nil)
-		case 1:
-			get(input, 100_000+r.Int64N(3<<20), s)
-		case 2:
-			get(grads, 4096+r.Int64N(2<<20), nil)
-		case 3:
-			get(c, 512+r.Int64N(100_000), nil)
-		default:
-			freed = append(freed, get(c, 4096+r.Int64N(4<<20), nil))
-		}
-	}
-	for i, b := range freed {
-		if i%4 == 0 {
-			continue
-		}
-		if i%9 == 0 {
-			require.NoError(t, c.RecordStream(b, s))
-		}
-		require.NoError(t, c.Free(b))
-	}
-}
-
 // ready waits until the page shows blocks.
 func (b *browser) ready() {
 	b.t.Helper()
@@ -97,7 +44,7 @@ func tileOf(name string) string {
 // A program allocates and frees, and someone looks at its page: figures, holders, the
 // map with mouse and keys, the buttons, a private pool.
 func TestPage(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30, Backing: cupool.BackingSegments})
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 1 << 30, Backing: cupool.BackingSegments})
 	graphs, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
 	require.NoError(t, err)
 	weights, err := c.WithLabel("weights").Alloc(40<<20, nil)
@@ -168,8 +115,8 @@ func TestPage(t *testing.T) {
 // The page has its colours by the system's choice, and fits a phone. What can be used
 // has a role and a name, and landmarks and headings are there.
 func TestLooks(t *testing.T) {
-	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
-	work(t, c, 1)
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 1 << 30})
+	debugtest.Work(t, c, 1)
 	b := openBrowser(t, debug.Handler(c))
 	b.ready()
 	background := func() string { return eval[string](b, `getComputedStyle(document.body).backgroundColor`) }
@@ -218,13 +165,13 @@ func TestLooks(t *testing.T) {
 // History is recorded from the click on, and the moment of an out of memory can be
 // looked at later.
 func TestHistoryAndMoment(t *testing.T) {
-	c := newPool(t, cupool.Config{Limit: 512 << 20})
+	c := debugtest.NewPool(t, cupool.Config{Limit: 512 << 20})
 	b := openBrowser(t, debug.Handler(c))
 	b.ready()
 	b.wait(`document.querySelector('#events').innerText.includes('Events are not recorded')`)
 	b.do(chromedp.Click("#history"))
 	b.wait(`document.querySelector('#history').innerText === 'Stop history'`)
-	work(t, c, 6)
+	debugtest.Work(t, c, 6)
 	b.wait(`document.querySelectorAll('#events tbody tr').length > 20`)
 	b.wait(`document.querySelector('#holders').innerText.includes('pagetest.work')`)
 
@@ -270,7 +217,7 @@ const frames = `(async () => {
 // 100,000 blocks are shown, found and drawn, and each frame takes little.
 func TestManyBlocks(t *testing.T) {
 	n := testkit.Choose(100_000, 20_000)
-	c := newPool(t, cupool.Config{MagazineBytes: -1})
+	c := debugtest.NewPool(t, cupool.Config{MagazineBytes: -1})
 	r := rand.New(rand.NewPCG(7, 7))
 	label := c.WithLabel("parts")
 	var all []cupool.Block
@@ -301,8 +248,8 @@ func TestPicture(t *testing.T) {
 	if os.Getenv("CUPOOL_SHOTS") == "" {
 		t.Skip("CUPOOL_SHOTS is not set")
 	}
-	c := newPool(t, cupool.Config{History: everything(), Limit: 1 << 30})
-	work(t, c, 1)
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 1 << 30})
+	debugtest.Work(t, c, 1)
 	b := openBrowser(t, debug.Handler(c))
 	b.look("light", 1280, 1180)
 	b.ready()

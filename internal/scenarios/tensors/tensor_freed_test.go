@@ -158,27 +158,27 @@ func like(v *tensor.Dense) *tensor.Dense {
 // TestViewsOfFreedTensors: a view of memory that was freed is an error in every
 // operation of the engine.
 func TestViewsOfFreedTensors(t *testing.T) {
-	viewsOfFreed(t, both, false)
+	viewsOfFreed(t, false)
 }
 
 // TestViewsOfReusedMemory: where the engine knows of which block a tensor is a
 // view, it is an error also when the memory is another tensor's since.
 func TestViewsOfReusedMemory(t *testing.T) {
-	viewsOfFreed(t, mortals, true)
+	viewsOfFreed(t, true, cupool.WithLifetimes())
 }
 
-func viewsOfFreed(t *testing.T, engines func(*testing.T, func(*testing.T, *bench)), reused bool) {
+func viewsOfFreed(t *testing.T, reused bool, opts ...cupool.EngineOption) {
 	for how, freed := range freedBy {
 		for what, make := range views {
 			for name, use := range viewUses {
 				t.Run(fmt.Sprintf("%s of a %s after %s", name, what, how), func(t *testing.T) {
-					engines(t, func(t *testing.T, e *bench) {
+					enginetest.Both(t, func(t *testing.T, e *bench) {
 						var v *tensor.Dense
 						old := freed(e, func() *tensor.Dense {
 							d := makeTensor(e, 1, 2, 3, 4)()
 							v = make(d)
 							return d
-						})
+						}, opts...)
 						var now *tensor.Dense
 						if reused {
 							now = makeTensor(e, 5, 6, 7, 8)()

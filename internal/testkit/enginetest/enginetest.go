@@ -98,11 +98,11 @@ var NewGPU func(t testing.TB, opts ...cupool.EngineOption) *Bench
 
 // Both runs a test over memory that the CPU can touch and over other memory,
 // which a GPU computes on or none.
-func Both(t *testing.T, f func(t *testing.T, e *Bench)) {
-	t.Run("near", func(t *testing.T) { f(t, New(t, false)) })
-	t.Run("far", func(t *testing.T) { f(t, New(t, true)) })
+func Both(t *testing.T, f func(t *testing.T, e *Bench), opts ...cupool.EngineOption) {
+	t.Run("near", func(t *testing.T) { f(t, New(t, false, opts...)) })
+	t.Run("far", func(t *testing.T) { f(t, New(t, true, opts...)) })
 	if NewGPU != nil {
-		t.Run("gpu", func(t *testing.T) { f(t, NewGPU(t)) })
+		t.Run("gpu", func(t *testing.T) { f(t, NewGPU(t, opts...)) })
 	}
 }
 

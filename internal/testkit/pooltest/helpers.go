@@ -59,7 +59,7 @@ func WithStrategy(s cupool.Strategy) func(*cupool.Config) {
 func EachBacking(t *testing.T, f func(t *testing.T, b cupool.Backing)) {
 	for _, b := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		t.Run(b.String(), func(t *testing.T) {
-			if b == cupool.BackingVMM && HostGranularity(t) == 0 {
+			if b == cupool.BackingVMM && hostGranularity(t) == 0 {
 				t.Skip("no virtual memory here")
 			}
 			f(t, b)
@@ -67,8 +67,8 @@ func EachBacking(t *testing.T, f func(t *testing.T, b cupool.Backing)) {
 	}
 }
 
-// HostGranularity returns the bytes of a chunk of the host device, 0 where it has no virtual memory.
-func HostGranularity(t *testing.T) int64 {
+// hostGranularity returns the bytes of a chunk of the host device, 0 where it has no virtual memory.
+func hostGranularity(t *testing.T) int64 {
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
 	defer d.Close()

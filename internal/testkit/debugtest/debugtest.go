@@ -1,4 +1,5 @@
-package debug
+// Package debugtest has the pools that tests of the debug page show.
+package debugtest
 
 import (
 	"math/rand/v2"
@@ -10,8 +11,8 @@ import (
 	"github.com/cupool/cupool/internal/simdev"
 )
 
-// newPool returns an allocator on a simulated device.
-func newPool(t *testing.T, cfg cupool.Config) *cupool.Pool {
+// NewPool returns an allocator, on a simulated device if cfg names none.
+func NewPool(t *testing.T, cfg cupool.Config) *cupool.Pool {
 	t.Helper()
 	if cfg.Driver == nil {
 		cfg.Driver = simdev.New(simdev.Config{Capacity: 64 << 30})
@@ -22,11 +23,11 @@ func newPool(t *testing.T, cfg cupool.Config) *cupool.Pool {
 	return c
 }
 
-// everything is a history of every allocation.
-func everything() *cupool.History { return &cupool.History{SampleBytes: 1} }
+// Everything is a history of every allocation.
+func Everything() *cupool.History { return &cupool.History{SampleBytes: 1} }
 
-// work allocates as training does: weights that stay, activations that come and go.
-func work(t *testing.T, c *cupool.Pool, seed uint64) {
+// Work allocates as training does: weights that stay, activations that come and go.
+func Work(t *testing.T, c *cupool.Pool, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	s, err := c.NewStream()
