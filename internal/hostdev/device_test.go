@@ -13,6 +13,7 @@ import (
 
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/hostdev"
+	"github.com/cupool/cupool/internal/testkit/drivertest"
 )
 
 func TestOpen(t *testing.T) {
@@ -99,35 +100,6 @@ func TestMemAllocIsZeroedAndDistinct(t *testing.T) {
 	}
 }
 
-func TestCapacityCounts(t *testing.T) {
-	d := open(t, 10*mib)
-	p := alloc(t, d, 6*mib)
-	free, _, err := d.MemInfo()
-	require.NoError(t, err)
-	require.EqualValues(t, 4*mib, free)
-	_, err = d.MemAlloc(5 * mib)
-	require.ErrorIs(t, err, device.ErrOutOfMemory)
-	require.ErrorContains(t, err, "5242880 bytes asked for, 4194304 of 10485760 free")
-	require.NoError(t, d.MemFree(p))
-	alloc(t, d, 10*mib)
-}
-
-func TestMemFreeErrors(t *testing.T) {
-	d := open(t, 64*mib)
-	p := alloc(t, d, mib)
-	for name, at := range map[string]device.Ptr{
-		"nil": 0, "foreign": 0x1000, "interior": p + 512, "end": p + mib, "last": ^device.Ptr(0),
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := d.MemFree(at)
-			require.ErrorIs(t, err, device.ErrInvalidRange)
-			require.ErrorContains(t, err, at.String())
-		})
-	}
-	require.NoError(t, d.MemFree(p))
-	require.ErrorIs(t, d.MemFree(p), device.ErrInvalidRange)
-}
-
 // A job that is queued when its memory is freed still runs on real memory.
 func TestMemFreeWaitsForAllStreams(t *testing.T) {
 	d := open(t, 64*mib)
@@ -150,45 +122,13 @@ func TestMemFreeWaitsForAllStreams(t *testing.T) {
 	require.NoError(t, d.SyncStream(s))
 }
 
-func TestConcurrentUse(t *testing.T) {
-	d := open(t, 1<<30)
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 30 {
-				p, err := d.MemAlloc(int64(1 + (g*i)%(256<<10)))
-				assert.NoError(t, err)
-				s, err := d.NewStream()
-				assert.NoError(t, err)
-				e, err := d.NewEvent()
-				assert.NoError(t, err)
-				assert.NoError(t, d.Memset(p, byte(g), 1, s))
-				assert.NoError(t, d.RecordEvent(e, s))
-				assert.NoError(t, d.StreamWaitEvent(0, e))
-				b := make([]byte, 1)
-				assert.NoError(t, d.CopyOut(b, p, 0))
-				assert.Equal(t, byte(g), b[0])
-				assert.NoError(t, d.DestroyEvent(e))
-				assert.NoError(t, d.DestroyStream(s))
-				assert.NoError(t, d.MemFree(p))
-			}
-		})
-	}
-	wg.Wait()
-	require.Equal(t, hostdev.Stats{}, d.Stats())
-}
-
 func TestCloseEndsEverything(t *testing.T) {
 	before := runtime.NumGoroutine()
 	d := open(t, 64*mib)
-	p := alloc(t, d, mib)
-	e := newEvent(t, d)
-	var streams []device.Stream
+	calls := drivertest.Calls(t, d)
 	ran := make([]bool, 8)
 	for i := range ran {
-		s := newStream(t, d)
-		streams = append(streams, s)
-		require.NoError(t, d.Launch(s, func() { time.Sleep(time.Millisecond); ran[i] = true }))
+		require.NoError(t, d.Launch(newStream(t, d), func() { time.Sleep(time.Millisecond); ran[i] = true }))
 	}
 	finishes(t, "Close", func() { require.NoError(t, d.Close()) })
 	for i := range ran {
@@ -196,46 +136,11 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 	requireGoroutines(t, before)
 	require.Equal(t, hostdev.Stats{}, d.Stats())
-	b := make([]byte, 1)
-	s := streams[0]
-	for name, call := range everyCall(d, p, b, s, e) {
+	for name, call := range calls {
 		require.ErrorIs(t, call(), device.ErrClosed, name)
 	}
 	require.ErrorIs(t, d.Close(), device.ErrClosed)
 	require.NotEmpty(t, d.Name())
-}
-
-// everyCall is every method that can fail, with arguments that are valid as
-// long as the device is.
-func everyCall(d *hostdev.Device, p device.Ptr, b []byte, s device.Stream, e device.Event) map[string]func() error {
-	second := func(_ any, err error) error { return err }
-	calls := map[string]func() error{
-		"MemAlloc":        func() error { return second(d.MemAlloc(1)) },
-		"MemFree":         func() error { return d.MemFree(p) },
-		"MemInfo":         func() error { _, _, err := d.MemInfo(); return err },
-		"NewStream":       func() error { return second(d.NewStream()) },
-		"DestroyStream":   func() error { return d.DestroyStream(s) },
-		"SyncStream":      func() error { return d.SyncStream(s) },
-		"Launch":          func() error { return d.Launch(s, func() {}) },
-		"NewEvent":        func() error { return second(d.NewEvent()) },
-		"DestroyEvent":    func() error { return d.DestroyEvent(e) },
-		"RecordEvent":     func() error { return d.RecordEvent(e, s) },
-		"QueryEvent":      func() error { return second(d.QueryEvent(e)) },
-		"SyncEvent":       func() error { return d.SyncEvent(e) },
-		"StreamWaitEvent": func() error { return d.StreamWaitEvent(s, e) },
-		"Copy":            func() error { return d.Copy(p, p, 1, s) },
-		"CopyIn":          func() error { return d.CopyIn(p, b, s) },
-		"CopyOut":         func() error { return d.CopyOut(b, p, s) },
-		"Memset":          func() error { return d.Memset(p, 0, 1, s) },
-		"AddressReserve":  func() error { return second(d.AddressReserve(2 * mib)) },
-		"AddressFree":     func() error { return d.AddressFree(p, 2*mib) },
-		"MemCreate":       func() error { return second(d.MemCreate(2 * mib)) },
-		"MemRelease":      func() error { return d.MemRelease(1) },
-		"MemMap":          func() error { return d.MemMap(p, 2*mib, 1) },
-		"MemSetAccess":    func() error { return d.MemSetAccess(p, 2*mib) },
-		"MemUnmap":        func() error { return d.MemUnmap(p, 2*mib) },
-	}
-	return calls
 }
 
 // Close may come at any time, from anywhere.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/hostdev"
+	"github.com/cupool/cupool/internal/testkit/drivertest"
 )
 
 // Whatever a job does wrong, the program lives on, the device is lost with
@@ -28,8 +28,8 @@ func TestDeviceLost(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := runtime.NumGoroutine()
-			d := open(t, mib)
-			s, e, p := newStream(t, d), newEvent(t, d), alloc(t, d, 1000)
+			d := open(t, 64*mib)
+			s, e, calls := newStream(t, d), newEvent(t, d), drivertest.Calls(t, d)
 			release := hold(t, d, s)
 			require.NoError(t, d.Launch(s, tt.f))
 			ran := false
@@ -42,18 +42,13 @@ func TestDeviceLost(t *testing.T) {
 			release()
 			finishes(t, "SyncStream", func() { require.ErrorIs(t, d.SyncStream(s), device.ErrDeviceLost) })
 			require.ErrorContains(t, d.SyncStream(s), tt.reason)
-			requireLost(t, d, p, s, e)
+			for name, call := range calls {
+				require.ErrorIs(t, call(), device.ErrDeviceLost, name)
+			}
 			finishes(t, "Close", func() { require.NoError(t, d.Close()) })
 			require.False(t, ran, "nothing runs on a lost device")
 			require.ErrorIs(t, d.SyncStream(s), device.ErrClosed)
 			requireGoroutines(t, before)
 		})
-	}
-}
-
-func requireLost(t *testing.T, d *hostdev.Device, p device.Ptr, s device.Stream, e device.Event) {
-	t.Helper()
-	for name, call := range everyCall(d, p, make([]byte, 1), s, e) {
-		require.ErrorIs(t, call(), device.ErrDeviceLost, name)
 	}
 }

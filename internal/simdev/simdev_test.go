@@ -3,16 +3,15 @@ package simdev_test
 import (
 	"errors"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/drivertest"
 )
 
 var _ cupool.Driver = (*simdev.Device)(nil)
@@ -121,27 +120,6 @@ func TestCapacity(t *testing.T) {
 	require.ErrorIs(t, err, device.ErrOutOfMemory)
 }
 
-func TestRangesAreValidated(t *testing.T) {
-	d := simdev.New(simdev.Config{})
-	p, q := alloc(t, d, 1000), alloc(t, d, 1000)
-	b := make([]byte, 1001)
-	require.NoError(t, d.Copy(p, q, 1000, 0))
-	require.NoError(t, d.Copy(0, 0, 0, 0))
-	require.NoError(t, d.CopyIn(p, b[:1000], 0))
-	require.NoError(t, d.CopyOut(b[:1000], p, 0))
-	require.NoError(t, d.Memset(p+999, 1, 1, 0))
-	for name, err := range map[string]error{
-		"target": d.Copy(p+1, q, 1000, 0), "source": d.Copy(p, q+1, 1000, 0),
-		"in": d.CopyIn(p, b, 0), "out": d.CopyOut(b, p, 0), "set": d.Memset(p, 0, 1001, 0),
-		"negative": d.Memset(p, 0, -1, 0), "free interior": d.MemFree(p + 512), "free nothing": d.MemFree(0),
-	} {
-		require.ErrorIs(t, err, device.ErrInvalidRange, name)
-	}
-	require.NoError(t, d.MemFree(p))
-	require.ErrorIs(t, d.MemFree(p), device.ErrInvalidRange)
-	require.ErrorIs(t, d.Copy(q, p, 1, 0), device.ErrInvalidRange)
-}
-
 func TestCostsAndCounts(t *testing.T) {
 	us := func(f float64) time.Duration { return time.Duration(f * 1000) }
 	tests := map[string]struct {
@@ -180,53 +158,13 @@ func TestCostsAndCounts(t *testing.T) {
 	}
 }
 
-// everyCall is every method that can fail, with arguments that are valid.
-func everyCall(t testing.TB, d *simdev.Device) map[simdev.Call]func() error {
-	second := func(_ any, err error) error { return err }
-	p, s, e := alloc(t, d, 10*mib), newStream(t, d), newEvent(t, d)
-	r, err := d.AddressReserve(4 * gran)
-	require.NoError(t, err)
-	h, err := d.MemCreate(gran)
-	require.NoError(t, err)
-	unmapped, err := d.AddressReserve(gran)
-	require.NoError(t, err)
-	require.NoError(t, d.MemMap(r, gran, h))
-	b := make([]byte, 1)
-	return map[simdev.Call]func() error{
-		simdev.MemAlloc:        func() error { return second(d.MemAlloc(1)) },
-		simdev.MemFree:         func() error { return d.MemFree(p) },
-		simdev.MemInfo:         func() error { _, _, err := d.MemInfo(); return err },
-		simdev.NewStream:       func() error { return second(d.NewStream()) },
-		simdev.DestroyStream:   func() error { return d.DestroyStream(s) },
-		simdev.SyncStream:      func() error { return d.SyncStream(s) },
-		simdev.Launch:          func() error { return d.Launch(s, func() {}) },
-		simdev.NewEvent:        func() error { return second(d.NewEvent()) },
-		simdev.DestroyEvent:    func() error { return d.DestroyEvent(e) },
-		simdev.RecordEvent:     func() error { return d.RecordEvent(e, s) },
-		simdev.QueryEvent:      func() error { return second(d.QueryEvent(e)) },
-		simdev.SyncEvent:       func() error { return d.SyncEvent(e) },
-		simdev.StreamWaitEvent: func() error { return d.StreamWaitEvent(s, e) },
-		simdev.Copy:            func() error { return d.Copy(p, p, 1, s) },
-		simdev.CopyIn:          func() error { return d.CopyIn(p, b, s) },
-		simdev.CopyOut:         func() error { return d.CopyOut(b, p, s) },
-		simdev.Memset:          func() error { return d.Memset(p, 0, 1, s) },
-		simdev.AddressReserve:  func() error { return second(d.AddressReserve(gran)) },
-		simdev.AddressFree:     func() error { return d.AddressFree(unmapped, gran) },
-		simdev.MemCreate:       func() error { return second(d.MemCreate(gran)) },
-		simdev.MemRelease:      func() error { return d.MemRelease(h) },
-		simdev.MemMap:          func() error { return d.MemMap(r+2*gran, gran, h) },
-		simdev.MemSetAccess:    func() error { return d.MemSetAccess(r, gran) },
-		simdev.MemUnmap:        func() error { return d.MemUnmap(r, gran) },
-	}
-}
-
 // Each call can be made to fail; it then changes nothing and works the next
 // time.
 func TestFailures(t *testing.T) {
 	for c := range simdev.NumCalls {
 		t.Run(c.String(), func(t *testing.T) {
 			d := simdev.New(simdev.Config{})
-			call := everyCall(t, d)[c]
+			call := drivertest.Calls(t, d)[c.String()]
 			before := d.Stats()
 			calls := d.Calls(c)
 			d.FailNth(c, 1, errBoom)
@@ -261,16 +199,16 @@ func TestFailNth(t *testing.T) {
 
 func TestLostAndClosed(t *testing.T) {
 	d := simdev.New(simdev.Config{})
-	calls := everyCall(t, d)
+	calls := drivertest.Calls(t, d)
 	d.Lose("for a test")
 	for c, call := range calls {
 		err := call()
-		require.ErrorIs(t, err, device.ErrDeviceLost, "%v", c)
+		require.ErrorIs(t, err, device.ErrDeviceLost, c)
 		require.ErrorContains(t, err, "for a test")
 	}
 	require.NoError(t, d.Close())
 	for c, call := range calls {
-		require.ErrorIs(t, call(), device.ErrClosed, "%v", c)
+		require.ErrorIs(t, call(), device.ErrClosed, c)
 	}
 	require.ErrorIs(t, d.Close(), device.ErrClosed)
 	require.Equal(t, 1, d.Stats().Allocations, "what leaked can still be read")
@@ -287,36 +225,4 @@ func TestAfterFree(t *testing.T) {
 	p := alloc(t, d, 1000)
 	require.NoError(t, d.MemFree(p))
 	require.Equal(t, p, again)
-}
-
-func TestConcurrentUse(t *testing.T) {
-	d := simdev.New(simdev.Config{ManualEvents: true})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 200 {
-				p, err := d.MemAlloc(mib)
-				assert.NoError(t, err)
-				s, err := d.NewStream()
-				assert.NoError(t, err)
-				e, err := d.NewEvent()
-				assert.NoError(t, err)
-				assert.NoError(t, d.Memset(p, 1, mib, s))
-				assert.NoError(t, d.RecordEvent(e, s))
-				assert.NoError(t, d.StreamWaitEvent(0, e))
-				assert.NoError(t, d.SyncStream(0))
-				done, err := d.QueryEvent(e)
-				assert.NoError(t, err)
-				assert.True(t, done)
-				assert.NoError(t, d.DestroyEvent(e))
-				assert.NoError(t, d.DestroyStream(s))
-				assert.NoError(t, d.MemFree(p))
-			}
-		})
-	}
-	wg.Wait()
-	st := d.Stats()
-	require.LessOrEqual(t, st.PeakBytes, int64(8*mib))
-	st.PeakBytes = 0
-	require.Equal(t, simdev.Stats{}, st)
 }
