@@ -119,73 +119,46 @@ func TestMemory(t *testing.T) {
 			assert.Equal(t, k != MemoryDevice, d.HostAccessible())
 			assert.Contains(t, d.Name(), "cuda:0")
 			assert.Contains(t, d.Name(), k.String())
-			free, total, err := d.MemInfo()
-			require.NoError(t, err)
-			assert.Positive(t, free)
-			assert.GreaterOrEqual(t, total, free)
 			s := newStream(t, d)
-			for _, n := range []int64{1, 511, 512, 4097, 3 << 20} {
-				testContents(t, d, s, n)
-			}
-			for _, n := range []int64{0, -1, -1 << 62} {
-				_, err := d.MemAlloc(n)
-				require.ErrorIs(t, err, device.ErrInvalidRange)
+			for _, n := range []int64{1, 4097, 3 << 20} {
+				if d.HostAccessible() {
+					testHostAccess(t, d, s, n)
+				}
 			}
 			require.NoError(t, d.DestroyStream(s))
 		})
 	}
 }
 
-func testContents(t *testing.T, d *driver, s StreamHandle, n int64) {
+// testHostAccess: the host and the stream see each other's work.
+func testHostAccess(t *testing.T, d *driver, s StreamHandle, n int64) {
 	a, b := alloc(t, d, n), alloc(t, d, n)
 	want, got := pattern(n), make([]byte, n)
-	require.NoError(t, d.CopyIn(a, want, s))
-	require.NoError(t, d.Memset(b, 0xA5, n, s))
-	require.NoError(t, d.CopyOut(got, b, s))
-	require.Equal(t, bytes.Repeat([]byte{0xA5}, int(n)), got)
+	require.NoError(t, d.Memset(a, 7, n, s))
+	require.NoError(t, d.SyncStream(s))
+	require.Equal(t, bytes.Repeat([]byte{7}, int(n)), hostBytes(a, n))
+	copy(hostBytes(a, n), want)
 	require.NoError(t, d.Copy(b, a, n, s))
 	require.NoError(t, d.CopyOut(got, b, s))
 	require.Equal(t, want, got)
-	if d.HostAccessible() {
-		require.NoError(t, d.Memset(a, 7, n, s))
-		require.NoError(t, d.SyncStream(s))
-		require.Equal(t, bytes.Repeat([]byte{7}, int(n)), hostBytes(a, n), "the host sees the stream's work")
-		copy(hostBytes(a, n), want)
-		require.NoError(t, d.Copy(b, a, n, s))
-		require.NoError(t, d.CopyOut(got, b, s))
-		require.Equal(t, want, got, "the stream sees the host's work")
-	}
 	require.NoError(t, d.MemFree(a))
 	require.NoError(t, d.MemFree(b))
-	require.ErrorIs(t, d.MemFree(a), device.ErrInvalidRange, "a second free")
 }
 
+// TestRanges is about what only CUDA's memory has: sizes are rounded to 512 bytes.
 func TestRanges(t *testing.T) {
 	d := openTest(t)
 	p := alloc(t, d, 1000)
 	b := make([]byte, 10)
 	for name, f := range map[string]func() error{
-		"free inside":       func() error { return d.MemFree(p + 512) },
-		"free of nothing":   func() error { return d.MemFree(0) },
 		"past the end":      func() error { return d.Memset(p, 0, 1025, 0) },
-		"starts past it":    func() error { return d.Memset(p+1025, 0, 1, 0) },
-		"negative":          func() error { return d.Memset(p, 0, -1, 0) },
-		"source of copy":    func() error { return d.Copy(p, p+1000, 100, 0) },
-		"target of copy":    func() error { return d.Copy(p+1000, p, 100, 0) },
 		"in":                func() error { return d.CopyIn(p+1020, b, 0) },
-		"out":               func() error { return d.CopyOut(b, p+1020, 0) },
 		"Go's own memory":   func() error { return d.Memset(Ptr(uintptr(unsafe.Pointer(&b[0]))), 0, 1, 0) },
-		"the null pointer":  func() error { return d.Memset(0, 0, 1, 0) },
 		"export from there": func() error { _, err := d.ExportMemory(p + 512); return err },
 	} {
 		assert.ErrorIs(t, f(), device.ErrInvalidRange, name)
 	}
-	require.NoError(t, d.Memset(p, 0, 0, 0))
-	require.NoError(t, d.Copy(p, p, 0, 0))
-	require.NoError(t, d.CopyIn(p, nil, 0))
-	require.NoError(t, d.CopyOut(nil, p, 0))
 	require.NoError(t, d.MemFree(p))
-	require.ErrorIs(t, d.Memset(p, 0, 1, 0), device.ErrInvalidRange, "after free")
 }
 
 // TestClose checks that everything is given back, also what was not
