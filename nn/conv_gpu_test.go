@@ -1,5 +1,3 @@
-//go:build gpu
-
 package nn
 
 import (
@@ -17,6 +15,9 @@ import (
 // TestConvTiles requires of every tile, with sums split or not, what the CPU
 // computes. plan and divide choose some of them for large convolutions alone.
 func TestConvTiles(t *testing.T) {
+	if enginetest.NewGPU == nil {
+		t.Skip("no GPU")
+	}
 	e, near := enginetest.NewGPU(t), enginetest.New(t, false)
 	c := Conv{Kernel: [2]int{3, 2}, Pad: [2]int{1, 1}, Stride: [2]int{2, 1}}.whole()
 	oh, ow := c.Out(9, 8)
@@ -49,7 +50,7 @@ func TestConvTiles(t *testing.T) {
 
 // checkGathers goes forth and back with each tile of ConvGather.
 func checkGathers(t *testing.T, e *enginetest.Bench, s *convSize, at map[string]*tensor.Dense, check func(name, what string)) {
-	g, double := tensorop.Of(e).GPU(), isDouble(at["x"])
+	g, double := tensorop.Of(e.Engine).GPU(), isDouble(at["x"])
 	there := forward(s)
 	back, parts := backward(s)
 	whole := []kernels.ConvPart{{High: int64(s.Out[0]), Wide: int64(s.Out[1]), TapsY: int64(s.Taps[0]), TapsX: int64(s.Taps[1]), FirstY: -int64(s.Pad[0]), FirstX: -int64(s.Pad[1])}}
@@ -71,7 +72,7 @@ func checkGathers(t *testing.T, e *enginetest.Bench, s *convSize, at map[string]
 
 // checkWeights makes the gradients by the weights with each tile of ConvWeights.
 func checkWeights(t *testing.T, e *enginetest.Bench, s *convSize, at map[string]*tensor.Dense, check func(name, what string)) {
-	g, double := tensorop.Of(e).GPU(), isDouble(at["x"])
+	g, double := tensorop.Of(e.Engine).GPU(), isDouble(at["x"])
 	a := kernels.ConvWeightsArgs{Batch: int64(s.n), Rows: int64(s.out), ConvWindow: windowOf(s), Taps: int64(s.Products()), Columns: int64(s.Products()) + 1}
 	sum := kernels.ConvSumArgs{Rows: a.Rows, Taps: a.Taps, Columns: a.Columns}
 	require.True(t, g.Addresses([]*uint64{&a.X, &a.DZ, &sum.DW, &sum.DB}, at["x"], at["z"], at["dw"], at["db"]))

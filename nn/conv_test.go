@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/nn"
 )
 
@@ -107,19 +109,99 @@ func TestConv2d(t *testing.T) {
 	})
 }
 
+// tiledConvs are so large that each multiprocessor has several tiles, or so small
+// that sums are split; of few and many channels.
+var tiledConvs = []convCase{
+	{3, 1, 28, 28, 32, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}}},
+	{2, 32, 14, 14, 64, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}}},
+	{3, 64, 7, 7, 128, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}}},
+	{2, 16, 28, 28, 16, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}}},
+	{3, 32, 14, 14, 64, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}, Stride: [2]int{2, 2}}},
+	{200, 3, 8, 8, 40, nn.Conv{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}}},
+}
+
 // TestConv2dOnDevice computes on a GPU alone what it can.
 func TestConv2dOnDevice(t *testing.T) {
-	both(t, func(t *testing.T, e *bench) {
-		if !e.GPU {
-			t.Skip("no GPU")
+	e := newGPU(t)
+	for _, s := range append(convCases[:10:10], tiledConvs...) {
+		e.checkConv(tensor.Float32, s, nn.ReLU)
+		e.checkConvBack(tensor.Float32, s, nn.ReLU)
+		e.checkColumns(tensor.Float32, s)
+	}
+	e.checkConv(tensor.Float64, tiledConvs[1], nn.ReLU)
+	e.checkConvBack(tensor.Float64, tiledConvs[1], nn.ReLU)
+	require.Zero(t, e.Stats().Fallbacks)
+	require.Zero(t, e.Live())
+}
+
+// TestConv2dInGraph launches a step of a convolution as a graph, with other images
+// each time, and requires the same bits as without one.
+func TestConv2dInGraph(t *testing.T) {
+	e := newGPU(t)
+	for _, dt := range floats {
+		s := convCase{3, 40, 5, 5, 17, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}}}
+		c := e.convTensors(dt, s)
+		step := func() error {
+			return errors.Join(nn.Conv2d(e.Engine, c.x, c.w, c.bias, c.y, s.Conv, nn.Tanh),
+				nn.Conv2dBack(e.Engine, c.x, c.w, c.y, c.dx, c.dw, c.db, s.Conv, nn.ReLU))
 		}
-		for _, s := range convCases[:10] {
-			e.checkConv(tensor.Float32, s, nn.ReLU)
-			e.checkConvBack(tensor.Float32, s, nn.ReLU)
-			e.checkColumns(tensor.Float32, s)
+		require.NoError(t, step())
+		g, err := e.Capture(step)
+		require.NoError(t, err)
+		for range 3 {
+			require.NoError(t, e.Copy(c.x, random(e.Rand, dt, s.n, s.c, s.h, s.w)))
+			var results [2][]float64
+			for i, run := range []func() error{step, g.Launch} {
+				for _, r := range []*tensor.Dense{c.y, c.dx, c.dw, c.db} {
+					require.NoError(t, e.Memset(r, value(dt, 77)))
+				}
+				require.NoError(t, run())
+				results[i] = slices.Concat(e.As64(c.y), e.As64(c.dx), e.As64(c.dw), e.As64(c.db))
+			}
+			require.Equal(t, results[0], results[1])
 		}
-		require.Zero(t, e.Stats().Fallbacks)
-	})
+		require.NoError(t, g.Close())
+		e.freeConv(c)
+	}
+	require.Zero(t, e.Live())
+}
+
+// failing is an allocator that fails after so many allocations.
+type failing struct {
+	enginetest.Poisoned
+	left *int
+}
+
+func (a failing) Alloc(n int64, s *cupool.Stream) (cupool.Block, error) {
+	if *a.left--; *a.left == -1 {
+		return cupool.Block{}, fmt.Errorf("a test: %w", cupool.ErrOutOfMemory)
+	}
+	return a.Poisoned.Alloc(n, s)
+}
+
+// TestConv2dOutOfMemory has no memory for sums.
+func TestConv2dOutOfMemory(t *testing.T) {
+	e := newGPU(t)
+	left := -1
+	e.Engine = must(cupool.NewEngine(failing{enginetest.Poisoned{Pool: e.Pool}, &left}))
+	s := tiledConvs[2]
+	c := e.convTensors(tensor.Float32, s)
+	live := e.Live()
+	failures := 0
+	for n := 0; ; n++ {
+		left = n
+		err := errors.Join(nn.Conv2d(e.Engine, c.x, c.w, c.bias, c.y, s.Conv, nn.ReLU), nn.Conv2dBack(e.Engine, c.x, c.w, c.dz, c.dx, c.dw, c.db, s.Conv, nn.ReLU))
+		require.Equal(t, live, e.Live())
+		if err == nil {
+			break
+		}
+		failures++
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	}
+	require.Positive(t, failures)
+	left = -1
+	e.freeConv(c)
+	require.Zero(t, e.Live())
 }
 
 func (e *bench) checkConv(dt tensor.Dtype, s convCase, act nn.Activation) {
@@ -207,43 +289,6 @@ func (e *bench) checkColumns(dt tensor.Dtype, s convCase) {
 	require.NoError(e.T, nn.Im2Col(e.Engine, x, col, s.Conv), s)
 	e.RequireNear(want, col, s.String())
 	e.FreeAll(x, col, dx)
-}
-
-// TestConv2dGradients compares the gradients of two layers with differences.
-func TestConv2dGradients(t *testing.T) {
-	both(t, func(t *testing.T, e *bench) {
-		for _, act := range activations {
-			e.checkConvGradients(act)
-		}
-	})
-}
-
-func (e *bench) checkConvGradients(act nn.Activation) {
-	const h = 1e-5
-	dt := tensor.Float64
-	first := convCase{2, 2, 5, 6, 3, nn.Conv{Kernel: [2]int{3, 2}, Pad: [2]int{1, 1}, Stride: [2]int{1, 2}}}
-	oh, ow := first.Out(first.h, first.w)
-	second := convCase{2, 3, oh, ow, 2, nn.Conv{Kernel: [2]int{2, 2}, Stride: [2]int{2, 1}, Dilation: [2]int{1, 2}}}
-	a, b := e.convTensors(dt, first), e.convTensors(dt, second)
-	// See TestLinearGradients.
-	require.NoError(e.T, e.Copy(a.bias, must(e.Host(a.bias).AddScalar(1.0/128, true))))
-	weights := e.As64(b.dz)
-	forward := func() (sum float64) {
-		require.NoError(e.T, nn.Conv2d(e.Engine, a.x, a.w, a.bias, a.y, first.Conv, act))
-		require.NoError(e.T, nn.Conv2d(e.Engine, a.y, b.w, b.bias, b.y, second.Conv, nn.NoActivation))
-		for i, v := range e.As64(b.y) {
-			sum += v * weights[i]
-		}
-		return sum
-	}
-	forward()
-	require.NoError(e.T, nn.Conv2dBack(e.Engine, a.y, b.w, b.dz, b.dx, b.dw, b.db, second.Conv, act))
-	require.NoError(e.T, nn.Conv2dBack(e.Engine, a.x, a.w, b.dx, a.dx, a.dw, a.db, first.Conv, nn.NoActivation))
-	for i, p := range [][2]*tensor.Dense{{a.x, a.dx}, {a.w, a.dw}, {a.bias, a.db}, {b.w, b.dw}, {b.bias, b.db}} {
-		e.checkGradient(fmt.Sprint(act, " tensor ", i), p[0], p[1], forward, h)
-	}
-	e.freeConv(a)
-	e.freeConv(b)
 }
 
 // TestConv2dSpecial has a weight and an element that are not finite: padding is

@@ -11,33 +11,6 @@ import (
 	"github.com/cupool/cupool/nn"
 )
 
-// The loss of a step by itself, and the gradient of the sum over the samples.
-func ExampleScaledCrossEntropy() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	eng, err := cupool.NewEngine(pool)
-	if err != nil {
-		log.Fatal(err)
-	}
-	sc := eng.Scope()
-	defer sc.Close()
-
-	logits, _ := eng.FromHost(tensor.New(tensor.WithShape(2, 2), tensor.WithBacking([]float64{1, 1, 2, 2})))
-	classes, _ := eng.FromHost(tensor.New(tensor.WithBacking([]int{0, 1})))
-	loss, _ := eng.Empty(tensor.Float64, 2)
-	grad, _ := eng.Empty(tensor.Float64, 2, 2)
-	if err := nn.ScaledCrossEntropy(eng, logits, classes, loss, grad, 1); err != nil {
-		log.Fatal(err)
-	}
-	h, _ := eng.ToHost(loss)
-	g, _ := eng.ToHost(grad)
-	fmt.Printf("%.2f %v\n", h.Data(), g.Data())
-	// Output: [0.69 0.69] [-0.5 0.5 0.5 -0.5]
-}
-
 // A layer of a network learns by the fused steps: its forward and backward
 // pass, the loss and the optimizer.
 func ExampleCrossEntropy() {
@@ -220,45 +193,6 @@ func ExampleDropout() {
 	// [36 24] <nil>
 }
 
-// What the activations make of three numbers.
-func ExampleActivation() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	eng, err := cupool.NewEngine(pool)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer eng.Scope().Close() // frees the tensors
-	bias, err := eng.FromHost(tensor.New(tensor.WithBacking([]float64{0, 0, 0})))
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	for _, act := range []nn.Activation{nn.NoActivation, nn.ReLU, nn.Sigmoid, nn.Tanh, nn.Rectify} {
-		x, err := eng.FromHost(tensor.New(tensor.WithShape(1, 3), tensor.WithBacking([]float64{-1, 0, 2})))
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := nn.BiasActivate(eng, x, bias, act); err != nil {
-			log.Fatal(err)
-		}
-		h, err := eng.ToHost(x)
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Printf("%v %.2f\n", act, h.Data())
-	}
-	// Output:
-	// none [-1.00 0.00 2.00]
-	// ReLU [0.00 0.00 2.00]
-	// sigmoid [0.27 0.50 0.88]
-	// tanh [-0.76 0.00 0.96]
-	// rectify [-0.00 0.00 2.00]
-}
-
 // A convolution of an image with a window of ones, its gradient by the image, and
 // the windows themselves.
 func ExampleConv2d() {
@@ -299,4 +233,56 @@ func ExampleConv2d() {
 	// [1 5 5 11 28 28 11 28 28]
 	// [0 0 0 1 0 0 2 3 0 4 0 7 5 6 8 9]
 	// [1 2 3 4 5 6 7 8 9]
+}
+
+// A batch norm of one channel learns its running statistics, and is then used
+// with them.
+func ExampleBatchNorm() {
+	pool, err := cupool.New(cupool.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	eng, err := cupool.NewEngine(pool)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sc := eng.Scope()
+	defer sc.Close()
+
+	numbers := func(xs ...float64) *tensor.Dense {
+		t, err := eng.FromHost(tensor.New(tensor.WithBacking(xs)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return t
+	}
+	x, _ := eng.FromHost(tensor.New(tensor.WithShape(4, 1), tensor.WithBacking([]float64{1, 1, 3, 3})))
+	y, _ := eng.Empty(tensor.Float64, 4, 1)
+	dx, _ := eng.Empty(tensor.Float64, 4, 1)
+	scale, bias, dscale, dbias := numbers(2), numbers(1), numbers(0), numbers(0)
+	s := nn.BatchStats{Mean: numbers(0), Inverse: numbers(0), RunningMean: numbers(0), RunningVariance: numbers(1), Momentum: 0.5}
+	err = errors.Join(
+		nn.BatchNorm(eng, x, scale, bias, y, s, nn.ReLU),
+		nn.BatchNormBack(eng, x, y, y, scale, dx, dscale, dbias, s, nn.ReLU))
+	if err != nil {
+		log.Fatal(err)
+	}
+	print := func(name string, t tensor.Tensor) {
+		h, _ := eng.ToHost(t)
+		fmt.Printf("%s %.2f\n", name, h.Data())
+	}
+	print("normalized", y)
+	print("by scale  ", dscale)
+	print("running   ", s.RunningMean)
+	s.Evaluate = true
+	if err := nn.BatchNorm(eng, x, scale, bias, y, s, nn.NoActivation); err != nil {
+		log.Fatal(err)
+	}
+	print("evaluated ", y)
+	// Output:
+	// normalized [0.00 0.00 3.00 3.00]
+	// by scale   6.00
+	// running    1.00
+	// evaluated  [1.00 1.00 4.70 4.70]
 }

@@ -3,6 +3,7 @@ package nn_test
 import (
 	"testing"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
@@ -24,4 +25,16 @@ var (
 	transposed = enginetest.Transposed
 	floats     = enginetest.Floats
 	productsOf = enginetest.ProductsOf
+	bounds     = enginetest.Bounds
 )
+
+// newGPU returns an engine that computes on a GPU, on a stream that can be
+// captured, or skips.
+func newGPU(t *testing.T) *bench {
+	if enginetest.NewGPU == nil {
+		t.Skip("no GPU")
+	}
+	e := &bench{enginetest.NewGPU(t)}
+	e.Engine = must(cupool.NewEngine(e.Pool, cupool.WithStream(must(e.Pool.NewStream()))))
+	return e
+}

@@ -112,51 +112,6 @@ func (e *bench) requireSums(want []float64, t tensor.Tensor, of int, what string
 	e.RequireClose(append(want, most), append(e.As64(t), most), 10*enginetest.Bounds[t.Dtype()], what)
 }
 
-// TestBatchNormSlopes compares gradients with differences.
-func TestBatchNormSlopes(t *testing.T) {
-	both(t, func(t *testing.T, e *bench) {
-		shape := []int{3, 2, 2, 3}
-		n := e.newNormed(tensor.Float64, shape, nn.Tanh, true, false)
-		x, y, dy, dx := e.From(random(e.Rand, tensor.Float64, shape...)), must(e.Empty(tensor.Float64, shape...)), e.From(random(e.Rand, tensor.Float64, shape...)), must(e.Empty(tensor.Float64, shape...))
-		dscale, dbias := must(e.Empty(tensor.Float64, 2)), must(e.Empty(tensor.Float64, 2))
-		cost := func() float64 {
-			require.NoError(t, nn.BatchNorm(e.Engine, x, n.scale, n.bias, y, n.s, nn.Tanh))
-			sum := 0.
-			for i, v := range e.As64(y) {
-				sum += v * e.As64(dy)[i]
-			}
-			return sum
-		}
-		cost()
-		require.NoError(t, nn.BatchNormBack(e.Engine, x, y, dy, n.scale, dx, dscale, dbias, n.s, nn.Tanh))
-		for of, by := range map[*tensor.Dense]*tensor.Dense{x: dx, n.scale.(*tensor.Dense): dscale, n.bias.(*tensor.Dense): dbias} {
-			got := e.As64(by)
-			for i, s := range e.slopes(of, cost) {
-				require.InDelta(t, s, got[i], 1e-6)
-			}
-		}
-		e.FreeAll(x, y, dy, dx, dscale, dbias, n.scale.(*tensor.Dense), n.bias.(*tensor.Dense), n.s.Mean.(*tensor.Dense), n.s.Inverse.(*tensor.Dense), n.s.RunningMean.(*tensor.Dense), n.s.RunningVariance.(*tensor.Dense))
-	})
-}
-
-// slopes returns the derivatives of f by the elements of x, from differences.
-func (e *bench) slopes(x *tensor.Dense, f func() float64) []float64 {
-	const h = 1e-5
-	at := e.As64(x)
-	set := func(i int, v float64) float64 {
-		moved := append([]float64{}, at...)
-		moved[i] = v
-		require.NoError(e.T, e.Copy(x, tensor.New(tensor.WithShape(x.Shape()...), tensor.WithBacking(moved))))
-		return f()
-	}
-	ds := make([]float64, len(at))
-	for i, v := range at {
-		ds[i] = (set(i, v+h) - set(i, v-h)) / (2 * h)
-		set(i, v)
-	}
-	return ds
-}
-
 // TestBatchNormFarFromZero: squares of large numbers do not cancel.
 func TestBatchNormFarFromZero(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
