@@ -13,28 +13,6 @@ import (
 	"github.com/cupool/cupool/internal/testkit"
 )
 
-// TestOpenAndMark: blocks that are freed between two events wait for one epoch,
-// and an event closes the epoch that was open before it was recorded.
-func TestOpenAndMark(t *testing.T) {
-	g := newRig(1)
-	k := g.clocks[0]
-	require.False(t, k.Waited())
-	require.Zero(t, k.Newest())
-	first := k.Open()
-	require.Equal(t, first, k.Open())
-	require.True(t, k.Waited())
-	require.Equal(t, first, k.Mark())
-	require.Equal(t, first+1, k.Open())
-	k.Over(first)
-	require.Equal(t, first, k.Done())
-	require.True(t, k.Waited(), "for the epoch that is open")
-	k.Over(first + 1)
-	require.False(t, k.Waited())
-	k.Over(first)
-	require.Equal(t, first+1, k.Done(), "what is over stays so")
-	require.Zero(t, g.events.Recorded.Load())
-}
-
 // TestEpochClosesBeforeEvent: whoever reads the epoch's number while its event is
 // being recorded reads the next one.
 func TestEpochClosesBeforeEvent(t *testing.T) {

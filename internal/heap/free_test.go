@@ -7,34 +7,9 @@ import (
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/ledger"
 )
 
 func r1(addr uint64) device.Ptr { return device.Ptr(addr) }
-
-// TestMerge: a freed block merges with its free neighbours, in every order.
-func TestMerge(t *testing.T) {
-	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		p := policy
-		p.TrackIdle = true
-		r := newRig(t, 1, false, p)
-		h := r.heaps[0]
-		ids := []block.ID{r.alloc(h, 4*mib), r.alloc(h, 6*mib), r.alloc(h, 10*mib)}
-		require.Equal(t, "large [Live 4M][Live 6M][Live 10M]", r.layout(h))
-		require.True(t, h.InUse())
-		for _, i := range order {
-			require.Zero(t, h.segs[0].IdleSince)
-			r.free(ids[i])
-			r.check()
-		}
-		require.Equal(t, "large [Free 20M]", r.layout(h))
-		require.False(t, h.InUse())
-		require.EqualValues(t, 1, h.segs[0].IdleSince)
-		require.EqualValues(t, 20*mib, h.FreeBytes(ledger.Large))
-		require.EqualValues(t, 20*mib, h.Held())
-		r.close()
-	}
-}
 
 // TestFastBins: small blocks that were freed serve requests of about their size as
 // they are, and merge before a request fails.

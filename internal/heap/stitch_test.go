@@ -128,33 +128,6 @@ func TestStitchParts(t *testing.T) {
 	}
 }
 
-// TestPartsOfReuse: a range that begins inside of a chunk is used again only where
-// that part of the chunk is free.
-func TestPartsOfReuse(t *testing.T) {
-	p := policy
-	p.SmallLimit = mib / 2
-	r := newRig(t, 1, true, p)
-	h := r.heaps[0]
-	var ids []block.ID
-	for _, size := range []int64{4, 3, 3, 2, 4, 2} {
-		ids = append(ids, r.alloc(h, size*mib))
-	}
-	r.free(ids[0], ids[2])
-	r.budget.limit = r.budget.held
-	first := r.alloc(h, 7*mib)
-	r.free(first)
-	require.EqualValues(t, mib, h.Missing(ledger.Large, 8*mib, Allow{}))
-	inside := r.alloc(h, 3*mib) // the third block's place
-	r.free(ids[4])
-	again := r.alloc(h, 7*mib)
-	require.Len(t, h.stitches, 2)
-	r.check()
-	r.free(inside, again)
-	r.check()
-	r.free(ids[1], ids[3], ids[5])
-	r.close()
-}
-
 // TestStitchOfBothKinds: chunks that small blocks leave serve a large block where it
 // is allowed.
 func TestStitchOfBothKinds(t *testing.T) {
@@ -237,25 +210,6 @@ func TestGrowPartly(t *testing.T) {
 			require.NoError(t, h.Check(0))
 		})
 	}
-}
-
-// TestShorten: a stitched range with a live block loses the chunks behind it when
-// they are given back, and idle ranges go.
-func TestShorten(t *testing.T) {
-	r, h, between := scattered(t)
-	r.free(r.alloc(h, 18*mib))
-	id := r.alloc(h, 8*mib) // on the first chunks of the range
-	require.Len(t, h.stitches, 1)
-	require.EqualValues(t, 18*mib, h.stitches[0].size)
-	require.EqualValues(t, 10*mib, r.giveBack(h, 1<<40))
-	require.EqualValues(t, 8*mib, h.stitches[0].size)
-	require.Len(t, h.stitches[0].chunks, 4)
-	r.free(id)
-	r.check()
-	require.EqualValues(t, 8*mib, r.giveBack(h, 1<<40))
-	require.Empty(t, h.stitches)
-	r.free(between...)
-	r.close()
 }
 
 // TestFailingStitch: what a failing call leaves of a range is undone, and the heap
