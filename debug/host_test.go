@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/debugtest"
 )
 
 // Names that a stranger can register are refused, on every path and for every method.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/debugtest"
 	"github.com/cupool/cupool/snapshot"
 )
 

@@ -21,8 +21,8 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/debug"
-	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/debugtest"
 )
 
 // ready waits until the page shows blocks.

@@ -1,9 +1,6 @@
 package tensors_test
 
 import (
-	"testing"
-
-	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 

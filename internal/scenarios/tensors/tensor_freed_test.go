@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
 // Tests of tensors whose memory was freed, in whatever way, and may be another
@@ -178,7 +179,7 @@ func viewsOfFreed(t *testing.T, reused bool, opts ...cupool.EngineOption) {
 							d := makeTensor(e, 1, 2, 3, 4)()
 							v = make(d)
 							return d
-						}, opts...)
+						})
 						var now *tensor.Dense
 						if reused {
 							now = makeTensor(e, 5, 6, 7, 8)()
@@ -195,7 +196,7 @@ func viewsOfFreed(t *testing.T, reused bool, opts ...cupool.EngineOption) {
 						}
 						require.Zero(t, e.Live())
 						runtime.KeepAlive(old)
-					})
+					}, opts...)
 				})
 			}
 		}
