@@ -1,9 +1,11 @@
 package meet
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,18 +16,15 @@ import (
 // What an earlier run has left, and a second process of a number, are found before
 // anybody has the value.
 func TestFolderIsTaken(t *testing.T) {
-	for _, left := range []string{"test.id", "test.1", "test.0"} {
-		rank := 1
-		if left == "test.0" {
-			rank = 0
-		}
+	for left, rank := range map[string]int{"id": 1, "1": 1, "0": 0} {
 		at := Config{Folder: t.TempDir()}
-		require.NoError(t, write(filepath.Join(at.Folder, left), reply{Value: []byte("old")}))
+		path := filepath.Join(at.Folder, "test."+left+"-of-2")
+		require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 		_, err := share(t.Context(), at.as(rank, 2))
 		var bad *cupool.ConfigError
 		require.ErrorAs(t, err, &bad, left)
-		require.Contains(t, bad.Reason, filepath.Join(at.Folder, left)+" is there")
-		require.FileExists(t, filepath.Join(at.Folder, left), "it is not this process's")
+		require.Contains(t, bad.Reason, path+" is there")
+		require.FileExists(t, path, "it is not this process's")
 	}
 	_, err := share(t.Context(), Config{Folder: filepath.Join(t.TempDir(), "nowhere"), Size: 2})
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -35,26 +34,25 @@ func TestFolderIsTaken(t *testing.T) {
 func TestKilledInFolder(t *testing.T) {
 	at := Config{Folder: t.TempDir()}
 	one := start(t, at.as(1, 2))
-	file := filepath.Join(at.Folder, "test.1")
-	require.Eventually(t, func() bool { _, err := os.Stat(file); return err == nil }, patient, lookEvery)
+	file := filepath.Join(at.Folder, "test.1-of-2")
+	require.Eventually(t, func() bool { return exists(file) }, patient, lookEvery)
 	one.kill()
 	_, err := share(t.Context(), at.as(1, 2))
 	require.ErrorContains(t, err, file+" is there")
 }
 
-// A rank of a group of another size ends the meeting for all.
+// Ranks that wait name the file of a rank of a group of another size.
 func TestOtherSizeInFolder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
 	at := Config{Folder: t.TempDir()}
-	errs := make(chan error)
-	for _, c := range []Config{at.as(0, 3), at.as(1, 3), at.as(2, 4)} {
-		go func() {
-			_, err := share(t.Context(), c)
-			errs <- err
-		}()
-	}
-	for range 3 {
-		err := <-errs
-		require.ErrorIs(t, err, dist.ErrRank)
-		require.ErrorContains(t, err, "as rank 2 of 4: rank 0 has a group of 3")
-	}
+	other := make(chan error)
+	go func() { _, err := share(ctx, at.as(2, 4)); other <- err }()
+	require.Eventually(t, func() bool { return exists(at.as(2, 4).path(2)) }, patient, lookEvery)
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := share(short, at.as(0, 3))
+	require.ErrorIs(t, err, dist.ErrRank)
+	require.ErrorContains(t, err, "test.2-of-4")
+	require.ErrorContains(t, <-other, "waiting for ranks [0 1 3] of 4")
 }

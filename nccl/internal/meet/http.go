@@ -12,29 +12,41 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
 )
 
-// patience is how long a connection may take for what does not wait for ranks.
-const patience = 10 * time.Second
+// A rank asks rank 0 for
+//
+//	GET /NAME?rank=3&size=8 with Authorization: Bearer TOKEN
+//
+// and has the header of the answer at once, and its body, a reply, when all ranks
+// are there.
+type reply struct {
+	Value  []byte
+	Reason string // why there is no value
+}
 
-// A server is rank 0's desk at an address. A rank asks for
-//
-//	GET /NAME?rank=3&size=8&from=... with Authorization: Bearer TOKEN
-//
-// and has the header of the answer at once, and its body when all are there.
-type server struct {
-	*desk
+const (
+	patience = 10 * time.Second // that a connection has for what does not wait for ranks
+	most     = 8 << 10          // bytes of a header, and of an answer
+)
+
+// A desk is where rank 0 notes who has come.
+type desk struct {
+	Config
 	full    chan struct{} // closed when all are there
-	over    chan struct{} // closed when reply is set, and nobody is let in any more
-	reply   reply
+	over    chan struct{} // closed when reply is set
 	answers sync.WaitGroup
+
+	mu    sync.Mutex
+	from  []string // by rank: its address; empty: it has not come
+	reply reply
 }
 
 // listen waits until all ranks have come, and gives them the value, or tells those
@@ -44,22 +56,23 @@ func (c Config) listen(ctx context.Context, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen at %s: %w", c.Address, err)
 	}
-	s := &server{desk: newDesk(c), full: make(chan struct{}), over: make(chan struct{}), reply: reply{Value: value}}
-	h := &http.Server{Handler: s, ReadHeaderTimeout: patience, MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0)}
+	d := &desk{Config: c, full: make(chan struct{}), over: make(chan struct{}), from: make([]string, c.Size), reply: reply{Value: value}}
+	d.from[0] = c.Address
+	h := &http.Server{Handler: d, ReadHeaderTimeout: patience, MaxHeaderBytes: most, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = h.Serve(l) }() // ends by Close
 	defer h.Close()
 	select {
-	case <-s.full:
+	case <-d.full:
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	if s.here < s.Size {
-		err = s.missing(context.Cause(ctx))
-		s.reply = reply{Reason: err.Error()}
+	d.mu.Lock()
+	if absent := d.absent(d.came); len(absent) > 0 {
+		err = d.missing(absent, context.Cause(ctx))
+		d.reply = reply{Reason: err.Error()}
 	}
-	close(s.over)
-	s.mu.Unlock()
-	s.answers.Wait()
+	d.mu.Unlock()
+	close(d.over)
+	d.answers.Wait()
 	return err
 }
 
@@ -74,93 +87,86 @@ func listenAt(address string) string {
 	return ":" + port
 }
 
+func (d *desk) came(rank int) bool { return d.from[rank] != "" }
+
 // ServeHTTP lets those in who know the token; without one, programs of this
 // machine, and no page of a browser: it may not send the header, and what reaches
 // this machine under another name is refused.
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.Host)
-	known := subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(strings.TrimSpace("Bearer "+s.Token))) == 1
-	if !known || s.Token == "" && (err != nil || !loopback(host)) {
+	known := subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(strings.TrimSpace("Bearer "+d.Token))) == 1
+	if !known || d.Token == "" && (err != nil || !loopback(host)) {
 		http.Error(w, "another token", http.StatusUnauthorized)
 		return
 	}
-	if r.URL.Path != "/"+s.Name {
+	if r.URL.Path != "/"+d.Name {
 		http.NotFound(w, r)
 		return
 	}
-	a := ask{From: r.URL.Query().Get("from")}
-	_, err = fmt.Sscan(r.URL.Query().Get("rank")+" "+r.URL.Query().Get("size"), &a.Rank, &a.Size)
-	if err != nil {
+	var rank, size int
+	if _, err := fmt.Sscan(r.URL.Query().Get("rank")+" "+r.URL.Query().Get("size"), &rank, &size); err != nil {
 		http.Error(w, "rank and size are numbers", http.StatusBadRequest)
 		return
 	}
-	s.answer(w, r, a)
-}
-
-// answer answers a rank. One that hangs up has not come.
-func (s *server) answer(w http.ResponseWriter, r *http.Request, a ask) {
+	if refusal := d.come(rank, size, r.RemoteAddr); refusal != "" {
+		http.Error(w, refusal, http.StatusConflict)
+		return
+	}
+	defer d.answers.Done()
 	say := http.NewResponseController(w)
-	answer, ok := s.enter(a)
-	if ok {
-		defer s.answers.Done()
-		_ = say.Flush() // errors show below
-		select {
-		case <-s.over:
-		case <-r.Context().Done():
-			if s.left(a.Rank) {
-				return
-			}
-			<-s.over
-		}
-		answer = s.reply
+	_ = say.Flush() // who does not read the header hangs up
+	select {
+	case <-d.over:
+	case <-r.Context().Done():
+		d.leave(rank)
+		return
 	}
 	_ = say.SetWriteDeadline(time.Now().Add(patience))
-	_ = json.NewEncoder(w).Encode(answer) // a rank that is gone does not come to NCCL
+	_ = json.NewEncoder(w).Encode(d.reply) // a rank that is gone does not come to NCCL
 	_ = say.Flush()
 }
 
-// enter notes a rank, which answers.Done has to follow, or returns why it cannot.
-func (s *server) enter(a ask) (refusal reply, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.over:
-		return reply{Reason: "all is over"}, false
-	default:
+// come notes a rank, which answers.Done has to follow, or says why it cannot.
+func (d *desk) come(rank, size int, from string) (refusal string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case size != d.Size:
+		return fmt.Sprintf("rank 0 has a group of %d", d.Size)
+	case rank < 0 || rank >= size:
+		return fmt.Sprintf("ranks of a group of %d are 0 to %d", size, size-1)
+	case d.came(rank):
+		return "it has come before, from " + d.from[rank]
+	case d.reply.Reason != "":
+		return "rank 0 has given up: " + d.reply.Reason
 	}
-	if refusal, ok = s.come(a); !ok {
-		return refusal, false
+	d.from[rank] = from
+	d.answers.Add(1)
+	if len(d.absent(d.came)) == 0 {
+		close(d.full)
 	}
-	s.answers.Add(1)
-	if s.here == s.Size {
-		close(s.full)
-	}
-	return reply{}, true
+	return ""
 }
 
-// left reports whether a rank could leave: not when all are there.
-func (s *server) left(rank int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.here == s.Size {
-		return false
+// leave forgets a rank that has hung up before all were there.
+func (d *desk) leave(rank int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.absent(d.came)) > 0 {
+		d.from[rank] = ""
 	}
-	s.leave(rank)
-	return true
 }
 
 // fetch asks rank 0 until it answers.
 func (c Config) fetch(ctx context.Context) ([]byte, error) {
-	a := c.ask()
-	q := url.Values{"rank": {strconv.Itoa(a.Rank)}, "size": {strconv.Itoa(a.Size)}, "from": {a.From}}
-	where := url.URL{Scheme: "http", Host: c.Address, Path: c.Name, RawQuery: q.Encode()}
+	where := url.URL{Scheme: "http", Host: c.Address, Path: c.Name, RawQuery: fmt.Sprintf("rank=%d&size=%d", c.Rank, c.Size)}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+c.Token)
 	client := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 8 << 10},
+		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: most},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -183,21 +189,37 @@ func (c Config) once(client *http.Client, r *http.Request) (value []byte, again,
 		return nil, err, nil
 	}
 	defer resp.Body.Close()
+	body := io.LimitReader(resp.Body, most)
 	switch resp.StatusCode {
 	case http.StatusOK:
 		var answer reply
-		if err := json.NewDecoder(io.LimitReader(resp.Body, 8<<10)).Decode(&answer); err != nil {
-			if gone := r.Context().Err(); gone != nil {
-				return nil, errors.New("it waits for other ranks"), nil
-			}
+		err := json.NewDecoder(body).Decode(&answer)
+		switch {
+		case r.Context().Err() != nil:
+			return nil, errors.New("it waits for other ranks"), nil
+		case err != nil:
 			return nil, nil, fmt.Errorf("%w: rank 0 at %s is gone: %w", dist.ErrRank, c.Address, err)
+		case len(answer.Value) == 0:
+			return nil, nil, fmt.Errorf("%w: rank 0 has given up: %s", dist.ErrRank, printable(answer.Reason))
 		}
-		value, err = c.open(answer)
-		return value, nil, err
+		return answer.Value, nil, nil
+	case http.StatusConflict:
+		reason, _ := io.ReadAll(body)
+		return nil, nil, &cupool.ConfigError{Field: "Rank, Size", Value: fmt.Sprintf("%d of %d", c.Rank, c.Size), Reason: printable(string(reason))}
 	case http.StatusUnauthorized:
 		return nil, nil, &cupool.ConfigError{Field: "Token", Value: "(hidden)", Reason: "rank 0 at " + c.Address + " has another one"}
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("it makes no communicator %q", c.Name), nil
 	}
 	return nil, fmt.Errorf("it answers with status %d", resp.StatusCode), nil
+}
+
+// printable cuts what a stranger may have written.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, strings.TrimSpace(s[:min(len(s), 500)]))
 }

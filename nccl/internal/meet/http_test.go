@@ -20,7 +20,7 @@ import (
 // header, which ranks that wait have, too.
 func come(t *testing.T, c Config, change ...func(*http.Request)) *http.Response {
 	t.Helper()
-	url := fmt.Sprintf("http://%s/%s?rank=%d&size=%d&from=by+hand", c.Address, c.Name, c.Rank, c.Size)
+	url := fmt.Sprintf("http://%s/%s?rank=%d&size=%d", c.Address, c.Name, c.Rank, c.Size)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+c.Token)
@@ -73,8 +73,8 @@ func TestRefused(t *testing.T) {
 		{"another token", "Token", "has another one", Config{Rank: 2, Size: 3, Token: "Secret"}},
 		{"a longer token", "Token", "has another one", Config{Rank: 2, Size: 3, Token: "secret-"}},
 		{"no token", "Token", "has another one", Config{Rank: 2, Size: 3}},
-		{"another size", "Size", "rank 0 has a group of 3", Config{Rank: 2, Size: 4, Token: "secret"}},
-		{"a rank that is there", "Rank", "it has come before, as by hand", Config{Rank: 1, Size: 3, Token: "secret"}},
+		{"another size", "Rank, Size", "rank 0 has a group of 3", Config{Rank: 2, Size: 4, Token: "secret"}},
+		{"a rank that is there", "Rank, Size", "it has come before, from 127.0.0.1:", Config{Rank: 1, Size: 3, Token: "secret"}},
 	} {
 		test.c.Address, test.c.Name = at.Address, "test"
 		_, err := share(t.Context(), test.c)
@@ -149,7 +149,7 @@ func TestStranger(t *testing.T) {
 		"no HTTP":     "\x1b[2Jall is well\n",
 		"escapes":     "HTTP/1.1 200 OK\r\n\r\n" + `{"Reason":"\u001b[2Jall is well\n"}`,
 		"no JSON":     "HTTP/1.1 200 OK\r\n\r\n\x1b[2J",
-		"a field":     "HTTP/1.1 200 OK\r\n\r\n" + `{"Field":"Rank","Reason":"\u001b[2J"}`,
+		"a refusal":   "HTTP/1.1 409 Conflict\r\n\r\n\x1b[2J\n" + strings.Repeat("x", 1<<20),
 		"it is gone":  "HTTP/1.1 200 OK\r\n\r\n",
 		"without end": "HTTP/1.1 200 OK\r\n\r\n" + `{"Reason":"` + strings.Repeat("x", 1<<20),
 		"redirect":    "HTTP/1.1 302 Found\r\nLocation: http://evil.example/\r\n\r\n",

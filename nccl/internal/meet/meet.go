@@ -8,15 +8,12 @@
 package meet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/cupool/cupool"
@@ -37,7 +34,7 @@ func Share(ctx context.Context, c Config, draw func() ([]byte, error)) ([]byte, 
 	}
 	give, get := c.listen, c.fetch
 	if c.Folder != "" {
-		give, get = c.hand, c.find
+		give, get = c.write, c.read
 	}
 	if c.Rank > 0 {
 		return get(ctx)
@@ -89,110 +86,23 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// An ask is what a rank tells rank 0.
-type ask struct {
-	Rank, Size int
-	From       string // its process
-}
-
-func (c Config) ask() ask {
-	host, _ := os.Hostname() // it is there for errors only
-	return ask{Rank: c.Rank, Size: c.Size, From: fmt.Sprintf("process %d on %s", os.Getpid(), host)}
-}
-
-// A reply is what rank 0 answers: the value, or what is wrong.
-type reply struct {
-	Value  []byte
-	Field  string // of the rank's Config
-	Reason string
-}
-
-// open returns the value of a reply, or its error. What a stranger may have
-// written is cut and made printable.
-func (c Config) open(r reply) ([]byte, error) {
-	reason := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, r.Reason[:min(len(r.Reason), 500)])
-	switch {
-	case len(r.Value) > 0:
-		return r.Value, nil
-	case r.Field == "Rank":
-		return nil, &cupool.ConfigError{Field: "Rank", Value: c.Rank, Reason: reason}
-	case r.Field == "Size":
-		return nil, &cupool.ConfigError{Field: "Size", Value: c.Size, Reason: reason}
-	}
-	return nil, fmt.Errorf("%w: rank 0 has given up: %s", dist.ErrRank, reason)
-}
-
-// A desk is where rank 0 notes who has come. Its mutex is its users'.
-type desk struct {
-	Config
-	mu      sync.Mutex
-	from    []string // by rank: its process; empty: it has not come
-	here    int      // those that have
-	refused string   // the last one that cannot be a rank, and why
-}
-
-func newDesk(c Config) *desk {
-	return &desk{Config: c, from: make([]string, c.Size), here: 1}
-}
-
-// come notes a rank, or returns why it cannot be one.
-func (d *desk) come(a ask) (refusal reply, ok bool) {
-	switch {
-	case a.Size != d.Size:
-		refusal = reply{Field: "Size", Reason: fmt.Sprintf("rank 0 has a group of %d", d.Size)}
-	case a.Rank < 0 || a.Rank >= d.Size:
-		refusal = reply{Field: "Rank", Reason: fmt.Sprintf("ranks of a group of %d are 0 to %d", d.Size, d.Size-1)}
-	case a.Rank == 0:
-		refusal = reply{Field: "Rank", Reason: "there is a rank 0"}
-	case d.from[a.Rank] != "":
-		refusal = reply{Field: "Rank", Reason: "it has come before, as " + d.from[a.Rank]}
-	default:
-		d.from[a.Rank] = cmp.Or(a.From, "a process")
-		d.here++
-		return reply{}, true
-	}
-	d.refused = fmt.Sprintf("%s as rank %d of %d: %s", a.From, a.Rank, a.Size, refusal.Reason)
-	return refusal, false
-}
-
-// leave forgets a rank that has gone before all were there.
-func (d *desk) leave(rank int) {
-	if d.from[rank] != "" {
-		d.from[rank] = ""
-		d.here--
-	}
-}
-
-// missing is the error of a meeting to which some have not come.
-func (d *desk) missing(cause error) error {
-	var came, absent []int
-	for rank, from := range d.from {
-		if from != "" {
-			came = append(came, rank)
-		} else if rank > 0 {
-			absent = append(absent, rank)
+// absent returns the ranks that have not come.
+func (c Config) absent(came func(rank int) bool) (ranks []int) {
+	for rank := range c.Size {
+		if !came(rank) {
+			ranks = append(ranks, rank)
 		}
 	}
-	text := fmt.Sprintf("waiting for %s of %d; %s came", names(absent), d.Size, names(came))
-	if d.refused != "" {
-		text += "; refused was " + d.refused
-	}
-	return fmt.Errorf("%s: %w: %w", text, dist.ErrRank, cause)
+	return ranks
 }
 
-// names lists ranks, the first of many.
-func names(ranks []int) string {
+// missing is the error of a meeting to which some ranks have not come. It names
+// the first of many.
+func (c Config) missing(absent []int, cause error) error {
 	const most = 10
-	switch {
-	case len(ranks) == 0:
-		return "no other rank"
-	case len(ranks) > most:
-		return fmt.Sprintf("ranks %v and %d more", ranks[:most], len(ranks)-most)
+	more := ""
+	if n := len(absent) - most; n > 0 {
+		absent, more = absent[:most], fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("ranks %v", ranks)
+	return fmt.Errorf("waiting for ranks %v%s of %d: %w: %w", absent, more, c.Size, dist.ErrRank, cause)
 }
