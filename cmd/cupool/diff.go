@@ -28,19 +28,14 @@ blocks, as they were rounded.`
 
 // runDiff compares two snapshots.
 func runDiff(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("diff", diffText, stderr)
-	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: cupool diff [flags] BEFORE AFTER\n\n%s\n\n", diffText)
-		fs.PrintDefaults()
-	}
+	fs := newFlags("diff", " BEFORE AFTER", diffText)
 	asJSON := fs.Bool("json", false, "print JSON, with all that changed")
 	top := fs.Int("top", 10, "how many `lines` each table has at most")
-	if err := parseFlags(fs, args); err != nil {
+	if err := parse(fs, args, stderr); err != nil {
 		return err
 	}
 	if fs.NArg() != 2 || *top < 1 {
-		fmt.Fprintln(stderr, "cupool diff: two snapshots are compared, and tables have a line or more (cupool diff -h tells more)")
-		return errUsage
+		return wrongUsage("two snapshots are compared, and tables have a line or more")
 	}
 	before, err := readSnapshots(fs.Arg(0))
 	if err != nil {

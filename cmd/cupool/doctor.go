@@ -21,8 +21,8 @@ var words = map[doctor.Verdict]string{doctor.Good: "good", doctor.Advice: "advic
 
 // runDoctor prints what the doctor found.
 func runDoctor(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("doctor", doctorText, stderr)
-	if err := parse(fs, args); err != nil {
+	fs := newFlags("doctor", "", doctorText)
+	if err := parseAlone(fs, args, stderr); err != nil {
 		return err
 	}
 	return printLines(stdout, doctor.Machine{}.Examine())

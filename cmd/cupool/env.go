@@ -59,10 +59,10 @@ func (f *setupFlags) setup(command string, stderr io.Writer) ([]cudatoolkit.Var,
 
 // runEnv prints the settings.
 func runEnv(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("env", envText, stderr)
+	fs := newFlags("env", "", envText)
 	var f setupFlags
 	f.add(fs)
-	if err := parse(fs, args); err != nil {
+	if err := parseAlone(fs, args, stderr); err != nil {
 		return err
 	}
 	vars, err := f.setup("env", stderr)

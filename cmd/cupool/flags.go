@@ -7,37 +7,41 @@ import (
 	"io"
 )
 
-var errUsage = errors.New("wrong usage")
+// A usageError is a command line that is wrong.
+type usageError struct{ error }
 
-// newFlags returns a flag set of a command that takes no arguments beside its
-// flags; text explains it. parse turns what flag has printed into errUsage.
-func newFlags(name, text string, stderr io.Writer) *flag.FlagSet {
-	fs := flag.NewFlagSet("cupool "+name, flag.ContinueOnError)
-	fs.SetOutput(stderr)
+func wrongUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// newFlags returns the flags of a command that takes arguments, such as "FILE",
+// behind them; text explains it.
+func newFlags(name, arguments, text string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // run prints what is wrong
 	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: cupool %s [flags]\n\n%s\n\n", name, text)
+		fmt.Fprintf(fs.Output(), "usage: cupool %s [flags]%s\n\n%s\n\n", name, arguments, text)
 		fs.PrintDefaults()
 	}
 	return fs
 }
 
-func parse(fs *flag.FlagSet, args []string) error {
-	if err := parseFlags(fs, args); err != nil {
-		return err
-	}
-	if fs.NArg() > 0 {
-		fmt.Fprintf(fs.Output(), "unexpected argument %q\n", fs.Arg(0))
+// parse reads a command line. Where help is asked for, it prints that.
+func parse(fs *flag.FlagSet, args []string, stderr io.Writer) error {
+	err := fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fs.SetOutput(stderr)
 		fs.Usage()
-		return errUsage
+	case err != nil:
+		return usageError{err}
 	}
-	return nil
+	return err
 }
 
-// parseFlags is parse for a command that takes arguments too.
-func parseFlags(fs *flag.FlagSet, args []string) error {
-	err := fs.Parse(args)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return err
+// parseAlone is parse for a command that takes no arguments.
+func parseAlone(fs *flag.FlagSet, args []string, stderr io.Writer) error {
+	err := parse(fs, args, stderr)
+	if err == nil && fs.NArg() > 0 {
+		return wrongUsage("unexpected argument %q", fs.Arg(0))
 	}
-	return errors.Join(errUsage, err)
+	return err
 }

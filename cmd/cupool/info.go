@@ -23,9 +23,9 @@ without a GPU too.`
 
 // runInfo prints the report.
 func runInfo(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("info", infoText, stderr)
+	fs := newFlags("info", "", infoText)
 	conf := fs.String("conf", "", confUsage)
-	if err := parse(fs, args); err != nil {
+	if err := parseAlone(fs, args, stderr); err != nil {
 		return err
 	}
 	_, settings, err := config(*conf)

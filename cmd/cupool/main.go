@@ -23,8 +23,8 @@ import (
 )
 
 // A command is one subcommand. run gets the arguments after its name; an
-// error is printed, and ends the program with status 1, or with 2 when it
-// wraps errUsage.
+// error is printed, and ends the program with status 1, or with 2 when it is a
+// usageError.
 type command struct {
 	name    string
 	summary string
@@ -75,7 +75,8 @@ func status1(name string, err error, stderr io.Writer) int {
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.Is(err, errUsage):
+	case errors.As(err, &usageError{}):
+		fmt.Fprintf(stderr, "cupool %s: %v (cupool %s -h tells more)\n", name, err, name)
 		return 2
 	}
 	fmt.Fprintf(stderr, "cupool %s: %v\n", name, err)

@@ -28,7 +28,7 @@ var profile []byte
 
 // runPGO prints the profile.
 func runPGO(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	if err := parse(newFlags("pgo", pgoText, stderr), args); err != nil {
+	if err := parseAlone(newFlags("pgo", "", pgoText), args, stderr); err != nil {
 		return err
 	}
 	_, err := stdout.Write(profile)

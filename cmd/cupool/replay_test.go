@@ -123,7 +123,7 @@ func TestReplayExplain(t *testing.T) {
 		require.Contains(t, out, want)
 	}
 	require.Regexp(t, `beside blocks in segments +20 MiB +35\.71 % +5 +4 MiB\n +together +20 MiB +35\.71 % *\n`, out)
-	require.Regexp(t, `another stream's, beside its blocks +12 MiB +28\.57 % +1 +12 MiB\n`, out)
+	require.Regexp(t, `another stream's +32 MiB +76\.19 % +2 +20 MiB\n`, out)
 
 	status, out, errs = tool(t, append([]string{args[0], "-json"}, args[1:]...)...)
 	require.Zero(t, status, errs)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -21,19 +20,14 @@ The command gets the signals, and its exit status is the status of cupool run.`
 
 // runRun runs a command.
 func runRun(_ context.Context, args []string, _, stderr io.Writer) error {
-	fs := newFlags("run", runText, stderr)
-	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: cupool run [flags] [--] COMMAND [arguments]\n\n%s\n\n", runText)
-		fs.PrintDefaults()
-	}
+	fs := newFlags("run", " [--] COMMAND [arguments]", runText)
 	var f setupFlags
 	f.add(fs)
-	if err := parseFlags(fs, args); err != nil {
+	if err := parse(fs, args, stderr); err != nil {
 		return err
 	}
 	if fs.NArg() == 0 {
-		fs.Usage()
-		return errUsage
+		return wrongUsage("which command?")
 	}
 	vars, err := f.setup("run", stderr)
 	if err != nil {

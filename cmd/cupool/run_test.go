@@ -66,7 +66,7 @@ func TestRunSignals(t *testing.T) {
 func TestRunMistakes(t *testing.T) {
 	status, _, stderr := tool(t, "run")
 	assert.Equal(t, 2, status)
-	assert.Contains(t, stderr, "usage: cupool run [flags] [--] COMMAND")
+	assert.Contains(t, stderr, "cupool run: which command?")
 	needsBuild(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	status, _, stderr = tool(t, "run", "--", "no-such-command", "-x")

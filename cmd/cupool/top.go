@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -26,23 +25,17 @@ output is no terminal, the state is printed once.`
 
 // runTop shows a debug page in the terminal.
 func runTop(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("top", topText, stderr)
+	fs := newFlags("top", " URL", topText)
 	once := fs.Bool("once", false, "print the state once, as text")
 	every := fs.Duration("every", time.Second, "`time` between two questions")
-	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: cupool top [flags] URL\n\n%s\n\n", topText)
-		fs.PrintDefaults()
-	}
-	if err := parseFlags(fs, args); err != nil {
+	if err := parse(fs, args, stderr); err != nil {
 		return err
 	}
 	switch {
 	case fs.NArg() != 1:
-		fmt.Fprintln(stderr, "cupool top: it takes one URL, such as localhost:6060 (cupool top -h tells more)")
-		return errUsage
+		return wrongUsage("it takes one URL, such as localhost:6060")
 	case *every < 100*time.Millisecond:
-		fmt.Fprintf(stderr, "cupool top: -every %v is less than 100ms\n", *every)
-		return errUsage
+		return wrongUsage("-every %v is less than 100ms", *every)
 	}
 	if *once || stdout != io.Writer(os.Stdout) || !term.IsTerminal(int(os.Stdout.Fd())) {
 		return top.Once(ctx, stdout, fs.Arg(0))

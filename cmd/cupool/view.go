@@ -29,19 +29,14 @@ The page is served on an address of this computer until the program is interrupt
 
 // runView serves the page for a file.
 func runView(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("view", viewText, stderr)
-	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: cupool view [flags] SNAPSHOT|TRACE\n\n%s\n\n", viewText)
-		fs.PrintDefaults()
-	}
+	fs := newFlags("view", " SNAPSHOT|TRACE", viewText)
 	addr := fs.String("addr", "localhost:0", "`address` to listen at")
 	quiet := fs.Bool("no-browser", false, "print the address, and open no browser")
-	if err := parseFlags(fs, args); err != nil {
+	if err := parse(fs, args, stderr); err != nil {
 		return err
 	}
 	if fs.NArg() != 1 {
-		fmt.Fprintln(stderr, "cupool view: which file? (cupool view -h tells more)")
-		return errUsage
+		return wrongUsage("which file?")
 	}
 	pools, err := readView(ctx, fs.Arg(0))
 	if err != nil {

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/cupool/cupool"
@@ -28,7 +27,7 @@ type Explanation struct {
 type Loss struct {
 	Reason  Reason `json:"reason"`
 	Bytes   int64  `json:"bytes"`
-	Pieces  int64  `json:"pieces"`        // blocks, or rows of bytes in them; of a plan 0
+	Pieces  int64  `json:"pieces"`        // blocks, or handles; of a plan 0
 	Largest int64  `json:"largest_bytes"` // of the pieces
 }
 
@@ -43,14 +42,11 @@ const (
 	Cached                        // freed, and kept whole: in magazines, or not merged yet
 	FreeInPlan                    // not live in the memory of a plan
 	PartialHandles                // the free part of handles that also have a block
-	StitchedEnds                  // the same, where a stitched block begins or ends in the handle
-	StitchedRanges                // whole handles that a stitched range without a block keeps mapped
-	WholeHandles                  // other whole handles
+	WholeHandles                  // the others
 	PartialSegments               // beside blocks in segments
 	WholeSegments                 // segments without a block
 	OtherPool                     // free memory of the stream's other pool, for small or for large blocks
-	OtherPartial                  // of other streams, in handles or segments that also have a block
-	OtherWhole                    // of other streams, whole handles or segments
+	OtherStreams                  // free memory of other streams
 	numReasons
 )
 
@@ -61,14 +57,11 @@ var reasons = [numReasons]struct{ name, text string }{
 	{"cached", "freed, and kept whole or not merged yet"},
 	{"free_in_plan", "free in the plan's memory"},
 	{"partial_handles", "smaller than a handle, beside a block"},
-	{"stitched_ends", "smaller than a handle, beside a stitched block"},
-	{"stitched_ranges", "whole handles, of cached stitched ranges"},
 	{"whole_handles", "whole handles"},
 	{"partial_segments", "beside blocks in segments"},
 	{"whole_segments", "whole segments"},
 	{"other_pool", "free for small blocks, or for large ones"},
-	{"other_streams_partial", "another stream's, beside its blocks"},
-	{"other_streams_whole", "another stream's, whole handles or segments"},
+	{"other_streams", "another stream's"},
 }
 
 // String says the reason for people.
@@ -119,7 +112,7 @@ func peakEvent(t *trace.Trace, res *Result, planned bool) (event int) {
 }
 
 // explain says what is lost now, after an event.
-func (r *run) explain(event int) (*Explanation, error) {
+func (r *run) explain(event int) *Explanation {
 	mapped := r.meter.mapped() // before the Snapshot, as Config.Decay may unmap some
 	snap := r.pool.Snapshot()
 	asker := place{pool: "large"}
@@ -137,16 +130,13 @@ func (r *run) explain(event int) (*Explanation, error) {
 			}
 		}
 	}
-	var err error
-	if e.Lost, err = lostIn(snap, mapped, asker); err != nil {
-		return nil, fmt.Errorf("%s: event %d: %w", r.t.Name, event, err)
-	}
+	e.Lost = lostIn(snap, mapped, asker)
 	if r.planner != nil { // to the pool its memory is live
 		st := r.planner.Stats()
 		e.Lost[Rounding].Bytes += st.LiveBytes - st.RequestedBytes
 		e.Lost[FreeInPlan].Bytes += st.ArenaBytes - st.LiveBytes
 	}
-	return e, nil
+	return e
 }
 
 // place is where free memory can serve requests.
@@ -161,18 +151,18 @@ type losses struct {
 	list  []Loss
 }
 
-// add counts a piece of memory of a place, if there is any of it.
-func (l *losses) add(r Reason, of place, bytes int64) {
-	switch {
-	case bytes == 0:
+// add counts a piece of memory of a segment, if there is any of it.
+func (l *losses) add(r Reason, seg *snapshot.Segment, bytes int64) {
+	if bytes == 0 {
 		return
-	case r < PartialHandles || of == l.asker:
-	case of.stream == l.asker.stream:
-		r = OtherPool
-	case r == StitchedRanges || r == WholeHandles || r == WholeSegments:
-		r = OtherWhole
-	default:
-		r = OtherPartial
+	}
+	if r >= PartialHandles {
+		switch of := (place{seg.Stream, seg.Type}); {
+		case of.stream != l.asker.stream:
+			r = OtherStreams
+		case of != l.asker:
+			r = OtherPool
+		}
 	}
 	x := &l.list[r]
 	x.Bytes += bytes
@@ -183,120 +173,58 @@ func (l *losses) add(r Reason, of place, bytes int64) {
 // lostIn says where the bytes are that a Snapshot's segments hold beyond what is
 // requested of live blocks. What is mapped, by address, tells the handles of
 // virtual memory. Addresses without memory are no loss.
-func lostIn(p cupool.Snapshot, mapped []piece, asker place) ([]Loss, error) {
+func lostIn(p cupool.Snapshot, mapped []piece, asker place) []Loss {
 	lost := losses{asker, make([]Loss, numReasons)}
 	for i := range lost.list {
 		lost.list[i].Reason = Reason(i)
 	}
-	times := map[uintptr]int{} // that a handle is mapped
-	for _, m := range mapped {
-		times[m.handle]++
-	}
 	for i := range p.Segments {
 		seg := &p.Segments[i]
-		of := place{seg.Stream, seg.Type}
 		for _, b := range seg.Blocks {
 			switch {
 			case b.State == "live":
-				lost.add(Rounding, of, b.Size-b.Requested)
+				lost.add(Rounding, seg, b.Size-b.Requested)
 			case b.State == "pending":
-				lost.add(Pending, of, b.Size)
+				lost.add(Pending, seg, b.Size)
 			case b.State == "cached":
-				lost.add(Cached, of, b.Size)
+				lost.add(Cached, seg, b.Size)
 			case b.State != "free" || seg.Virtual: // that goes handle by handle
 			case b.Size == seg.Size:
-				lost.add(WholeSegments, of, b.Size)
+				lost.add(WholeSegments, seg, b.Size)
 			default:
-				lost.add(PartialSegments, of, b.Size)
+				lost.add(PartialSegments, seg, b.Size)
 			}
 		}
-		if seg.Virtual && !seg.Stitched {
-			if err := lost.inHandles(seg, mapped, times); err != nil {
-				return nil, err
-			}
+		if seg.Virtual && !seg.Stitched { // whose memory is that of another address range
+			lost.inHandles(seg, mapped)
 		}
 	}
-	return lost.list, nil
+	return lost.list
 }
 
-// handleUse is how blocks share a handle.
-type handleUse struct {
-	piece
-	free  int64 // bytes
-	parts bool  // some of the rest is of a stitched block
-}
-
-// reason says why the handle's free bytes are lost.
-func (h *handleUse) reason(times map[uintptr]int) Reason {
-	switch {
-	case h.free < h.size && h.parts:
-		return StitchedEnds
-	case h.free < h.size:
-		return PartialHandles
-	case times[h.handle] > 1:
-		return StitchedRanges
-	}
-	return WholeHandles
-}
-
-// inHandles adds what is lost in the free blocks of an address range.
-func (l *losses) inHandles(seg *snapshot.Segment, mapped []piece, times map[uintptr]int) error {
-	var uses []handleUse
+// inHandles adds what is free in each handle of an address range.
+func (l *losses) inHandles(seg *snapshot.Segment, mapped []piece) {
+	blocks := seg.Blocks
 	for _, m := range mapped {
-		if m.at-seg.Address < cupool.Ptr(seg.Size) {
-			uses = append(uses, handleUse{piece: m})
-		}
-	}
-	err := eachShare(seg, uses, func(b *snapshot.Block, h *handleUse, bytes int64) {
-		switch b.State {
-		case "free":
-			h.free += bytes
-		case "part":
-			h.parts = true
-		}
-	})
-	if err != nil {
-		return err
-	}
-	var row int64 // bytes side by side in a block for one reason
-	var why Reason
-	var in *snapshot.Block
-	of := place{seg.Stream, seg.Type}
-	err = eachShare(seg, uses, func(b *snapshot.Block, h *handleUse, bytes int64) {
-		if b.State != "free" {
-			return
-		}
-		if r := h.reason(times); b != in || r != why {
-			l.add(why, of, row)
-			row, why, in = 0, r, b
-		}
-		row += bytes
-	})
-	l.add(why, of, row)
-	return err
-}
-
-// eachShare calls f for every block of an address range and every handle under
-// it, by address, with the bytes that they have in common.
-func eachShare(seg *snapshot.Segment, uses []handleUse, f func(*snapshot.Block, *handleUse, int64)) error {
-	i := 0
-	for k := range seg.Blocks {
-		b := &seg.Blocks[k]
-		if b.State == "gap" {
+		if m.at-seg.Address >= cupool.Ptr(seg.Size) {
 			continue
 		}
-		end := b.Address + cupool.Ptr(b.Size)
-		for at := b.Address; at < end; {
-			for i < len(uses) && uses[i].at+cupool.Ptr(uses[i].size) <= at {
-				i++
+		end, free := m.at+cupool.Ptr(m.size), int64(0)
+		for len(blocks) > 0 {
+			b := blocks[0]
+			last := b.Address + cupool.Ptr(b.Size)
+			if from, to := max(b.Address, m.at), min(last, end); b.State == "free" && from < to {
+				free += int64(to - from)
 			}
-			if i == len(uses) || uses[i].at > at {
-				return fmt.Errorf("no memory is mapped at %v, in a %s block", at, b.State)
+			if last > end { // the next handle has the rest
+				break
 			}
-			next := min(end, uses[i].at+cupool.Ptr(uses[i].size))
-			f(b, &uses[i], int64(next-at))
-			at = next
+			blocks = blocks[1:]
+		}
+		if free == m.size {
+			l.add(WholeHandles, seg, free)
+		} else {
+			l.add(PartialHandles, seg, free)
 		}
 	}
-	return nil
 }

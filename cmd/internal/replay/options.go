@@ -17,12 +17,9 @@ type Options struct {
 	Backing  string // see Backings; "" is what Config says: by default vmm where the device has it, else segments
 	Strategy string // see Strategies; "" is what Config says
 
-	// Magazines lets the allocator keep blocks in its lock-free magazines,
-	// as programs do by default. It makes placement, and so the result,
-	// depend on which processor runs the replay.
-	Magazines bool
-	// Config is the rest of the allocator's settings. Its Driver and
-	// MagazineBytes are not used.
+	// Config is the rest of the allocator's settings. Its Driver and MagazineBytes
+	// are not used: with magazines, placement and so the result would depend on
+	// which processor runs the replay.
 	Config cupool.Config
 
 	// Repeat is how often to replay, each time with a new allocator, for
@@ -105,9 +102,6 @@ func (o *Options) complete() error {
 		return fmt.Errorf("unknown device %q: it is sim, host or cuda", o.Device)
 	}
 	o.Config.MagazineBytes = -1
-	if o.Magazines {
-		o.Config.MagazineBytes = 0
-	}
 	if o.Strategy == "" {
 		o.Strategy = o.Config.Strategy.String()
 	}

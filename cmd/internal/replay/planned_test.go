@@ -50,7 +50,7 @@ func count(t *trace.Trace, size int64) (n int64) {
 
 // Random programs, with streams, uses and failures, keep their contents.
 func TestPlannedKeepsContents(t *testing.T) {
-	for seed := range testkit.Choose[uint64](5, 2) {
+	for seed := range testkit.Choose[uint64](5, 1) {
 		tr := random(t, seed+100, 1500)
 		for _, capacity := range []int64{0, 100 << 20} {
 			r, err := Run(context.Background(), tr, Options{Backing: "planned", Device: "host", Verify: true, Capacity: capacity, Repeat: 2})

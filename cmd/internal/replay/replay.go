@@ -86,9 +86,9 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (Result, error) {
 	if err == nil && o.Explain {
 		event := peakEvent(t, &res, o.planned())
 		o.Repeat = 1
-		_, err = runOnce(ctx, t, o, &look{event, func(r *run) (err error) {
-			res.Explanation, err = r.explain(event)
-			return err
+		_, err = runOnce(ctx, t, o, &look{event, func(r *run) error {
+			res.Explanation = r.explain(event)
+			return nil
 		}})
 	}
 	return res, err

@@ -2,7 +2,7 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/trace"
 )
 
@@ -31,7 +32,7 @@ func random(t testing.TB, seed uint64, events int) *trace.Trace {
 	write := func(letter byte, numbers ...int) {
 		text.WriteByte(letter)
 		for _, n := range numbers {
-			text.WriteString(" " + itoa(n))
+			fmt.Fprint(&text, " ", n)
 		}
 		text.WriteByte('\n')
 	}
@@ -60,11 +61,6 @@ func random(t testing.TB, seed uint64, events int) *trace.Trace {
 	return parse(t, text.String())
 }
 
-func itoa(n int) string {
-	text, _ := json.Marshal(n)
-	return string(text)
-}
-
 func TestRun(t *testing.T) {
 	tr := parse(t, "a 0 1000 0\na 1 3000000 0\nf 1\na 2 2500000 4\nf 0\n")
 	seen := 0
@@ -77,19 +73,6 @@ func TestRun(t *testing.T) {
 	require.Positive(t, r.NsPerEvent)
 	require.Positive(t, r.DriverUsModelled)
 	require.Zero(t, r.FailedAllocs)
-	line, err := json.Marshal(r)
-	require.NoError(t, err)
-	var fields map[string]any
-	require.NoError(t, json.Unmarshal(line, &fields))
-	require.ElementsMatch(t, []string{"trace", "backing", "strategy", "events", "peak_requested_bytes", "peak_reserved_bytes", "ratio",
-		"driver_allocs", "driver_us_modelled", "ns_per_event", "failed_allocs"}, keys(fields))
-}
-
-func keys(m map[string]any) (k []string) {
-	for name := range m {
-		k = append(k, name)
-	}
-	return k
 }
 
 func TestNothingRequested(t *testing.T) {
@@ -138,7 +121,7 @@ func TestDeterministic(t *testing.T) {
 // On the host, contents are verified, with streams that really run beside
 // one another; in virtual memory the peak does not depend on the device.
 func TestHost(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range testkit.Choose[uint64](4, 1) {
 		tr := random(t, seed, 3000)
 		for _, backing := range []string{"segments", "vmm"} {
 			if backing == "vmm" && runtime.GOOS != "linux" {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // Programs beside the recorded ones, of other shapes: what a trace may cost
@@ -175,9 +177,13 @@ var longLived = map[string]struct{ segments, vmm, planned, segmentCost, cost flo
 	"graphs of any size": {1.27, 1.03, 1.005, 7_000, 11_000},
 }
 
+// The short form has two of them.
 func TestOtherWorkloads(t *testing.T) {
 	var logs float64
 	for name, run := range workloads {
+		if !testkit.Long() && name != "images of any size" && name != "graphs of any size" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			w := &workload{Rand: rand.New(rand.NewPCG(1, 2))}
 			run(w)
