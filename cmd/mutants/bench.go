@@ -177,30 +177,14 @@ func (b *bench) tryOne(m *mutant) (result, detail string) {
 	if len(reaching) == 0 {
 		return unreached, ""
 	}
-	all := batches(reaching)
-	if b.every {
-		all = nil
-		for _, t := range reaching {
-			all = append(all, []*test{t})
-		}
-	}
-	var killers []string
-	for _, batch := range all {
+	for _, batch := range batches(reaching) {
 		var took time.Duration
 		for _, t := range batch {
 			took += t.took
 		}
-		out, err := b.run(batch, 10*time.Second+5*took, variable+"="+strconv.Itoa(m.number))
-		switch {
-		case err == nil:
-		case b.every:
-			killers = append(killers, batch[0].name)
-		default:
+		if out, err := b.run(batch, 10*time.Second+5*took, variable+"="+strconv.Itoa(m.number)); err != nil {
 			return killed, reason(out)
 		}
-	}
-	if len(killers) > 0 {
-		return killed, strings.Join(killers, " ")
 	}
 	return survived, fmt.Sprintf("%d tests reach it", len(reaching))
 }

@@ -46,8 +46,6 @@ func run() error {
 	flag.DurationVar(&o.slow, "slow", time.Minute, "leave out tests that take longer alone")
 	against := flag.String("against", "", "run the mutants that were killed in this `file`, which a run printed")
 	flag.StringVar(&o.renamed, "renamed", "", "words that changed since the file of -against was made, as `Old=New`, with commas")
-	flag.BoolVar(&o.every, "every", false, "run every test that reaches a mutant alone, and name all that fail: what each test is for")
-	flag.BoolVar(&o.list, "list", false, "print the mutants, and run none")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		return errors.New("name a package, such as ./internal/heap")
@@ -83,7 +81,6 @@ type options struct {
 	tags           string
 	jobs           int
 	slow           time.Duration
-	list, every    bool
 	wanted         map[string]bool // keys; nil: a sample of all
 }
 
@@ -98,12 +95,6 @@ func (o options) mutate(pkg string, tests []string) (survivors int, err error) {
 		return 0, err
 	}
 	chosen := o.choose(s)
-	if o.list {
-		for _, m := range chosen {
-			fmt.Printf("listed\t%s\t%s\n", m.key(), m.place)
-		}
-		return 0, nil
-	}
 	b, err := newBench(s, tests, o)
 	if err != nil {
 		return 0, err
