@@ -3,8 +3,6 @@ package cupool_test
 import (
 	"cmp"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/atomic"
@@ -101,22 +98,6 @@ func BenchmarkHit(b *testing.B) {
 			}
 			reportCalls(b, c, before)
 		})
-	}
-}
-
-// The same by address, as the tensor engine frees.
-func BenchmarkHitByAddress(b *testing.B) {
-	c := benchPool(b)
-	warm(b, c, 1<<20, nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		h, err := c.Alloc(1<<20, nil)
-		if err == nil {
-			err = c.FreePtr(h.Ptr(), -1)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 
@@ -214,37 +195,6 @@ func BenchmarkRuler(b *testing.B) {
 			n.Add(1)
 		}
 	})
-}
-
-// BenchmarkHistory is a run of 60 sizes of 512 B to 18 MiB, of which magazines serve
-// a part, without a history and with samples.
-func BenchmarkHistory(b *testing.B) {
-	for _, x := range []struct {
-		name string
-		set  *cupool.History
-	}{{"off", nil}, {"sampled", &cupool.History{}}} {
-		b.Run(x.name, func(b *testing.B) {
-			c := benchPool(b, func(cfg *cupool.Config) { cfg.History = x.set })
-			random := rand.New(rand.NewPCG(1, 2))
-			var sizes [60]int64
-			for i := range sizes {
-				sizes[i] = int64(512 * math.Exp2(15.2*random.Float64()))
-			}
-			var live [16]cupool.Block
-			for i := range 10_000 + b.N {
-				if i == 10_000 {
-					b.ResetTimer()
-				}
-				at := random.IntN(len(live))
-				_ = c.Free(live[at])
-				live[at], _ = c.Alloc(sizes[random.IntN(len(sizes))], nil)
-			}
-			b.StopTimer()
-			for _, x := range live {
-				_ = c.Free(x)
-			}
-		})
-	}
 }
 
 // workload is what the peers in bench/peers do too, bit for bit: of a number
@@ -370,19 +320,6 @@ func BenchmarkRandomLive1000(b *testing.B) {
 			}
 			newLiveBlocks(c, randomSizes(1000)).run(b, 20*1000)
 		})
-	}
-}
-
-// What each strategy costs where blocks of random sizes come and go, and how much
-// of what is reserved it uses.
-func BenchmarkStrategies(b *testing.B) {
-	for _, s := range []cupool.Strategy{cupool.BestFit, cupool.FirstFit, cupool.Segregated, cupool.PowerOfTwo} {
-		for _, live := range []int{1000, 10_000} {
-			b.Run(fmt.Sprintf("%v/blocks=%d", s, live), func(b *testing.B) {
-				c := poolOn(b, simdev.New(simdev.Config{Capacity: 1 << 44}), pooltest.WithStrategy(s))
-				newLiveBlocks(c, randomSizes(live)).run(b, 20*live)
-			})
-		}
 	}
 }
 
@@ -675,55 +612,4 @@ func engineAllocFree(b *testing.B, e *cupool.Engine, size int64) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// engineOps are operations that BenchmarkEngine compares.
-var engineOps = []struct {
-	name string
-	f    func(x, y *tensor.Dense) (tensor.Tensor, error)
-}{
-	{"Add", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y) }},
-	{"Add_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Add(x, y, tensor.UseUnsafe()) }},
-	{"MulScalar_unsafe", func(x, y *tensor.Dense) (tensor.Tensor, error) {
-		return tensor.Mul(x, float32(0.5), tensor.UseUnsafe())
-	}},
-	{"Gt", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Gt(x, float32(0), tensor.AsSameType()) }},
-	{"Sum0", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Sum(x, 0) }},
-	{"Repeat", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Repeat(x, 0, 2) }},
-	{"SoftMax", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.SoftMax(x, 1) }},
-	{"MatMul", func(x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.MatMul(x, y) }},
-}
-
-// BenchmarkEngine compares operations with StdEng's.
-func BenchmarkEngine(b *testing.B) {
-	e, err := cupool.NewEngine(benchPool(b))
-	require.NoError(b, err)
-	for _, op := range engineOps {
-		for _, n := range []int{8, 128} {
-			b.Run(fmt.Sprintf("%s/n=%d/engine=StdEng", op.name, n), func(b *testing.B) {
-				engineOp(b, tensor.StdEng{}, n, op.f, func(...tensor.Tensor) error { return nil })
-			})
-			b.Run(fmt.Sprintf("%s/n=%d/engine=cupool", op.name, n), func(b *testing.B) {
-				engineOp(b, e, n, op.f, e.FreeTensor)
-			})
-		}
-	}
-}
-
-// engineOp measures an operation on n × n tensors of eng, and the freeing of
-// its result unless that is one of them.
-func engineOp(b *testing.B, eng tensor.Engine, n int, op func(x, y *tensor.Dense) (tensor.Tensor, error), free func(...tensor.Tensor) error) {
-	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
-	y := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(n, n), tensor.WithEngine(eng))
-	b.ReportAllocs()
-	for b.Loop() {
-		r, err := op(x, y)
-		if err == nil && r != tensor.Tensor(x) {
-			err = free(r)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	require.NoError(b, free(x, y))
 }

@@ -260,17 +260,6 @@ func TestPoolHitsMakeNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkPoolHit(b *testing.B) {
-	c := benchPool(b)
-	p, err := c.NewPool(cupool.PoolConfig{})
-	require.NoError(b, err)
-	warm(b, p, 1<<20, nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		pair(b, p, 1<<20, nil)
-	}
-}
-
 // TestPoolEngine: an engine lives in a pool, and uses tensors of the others.
 func TestPoolEngine(t *testing.T) {
 	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
