@@ -290,7 +290,7 @@ func (d *lateMemset) Memset(dst cupool.Ptr, value byte, n int64, s cupool.Stream
 
 // TestLiveBlockOfStreamThatCloses: a live block is found at every moment, also
 // while its stream is being closed and the block goes over to the default
-// stream.
+// stream. One of the two is its stream.
 func TestLiveBlockOfStreamThatCloses(t *testing.T) {
 	for name, kind := range map[string]cupool.Backing{"segments": cupool.BackingSegments, "virtual memory": cupool.BackingVMM} {
 		t.Run(name, func(t *testing.T) {
@@ -308,8 +308,11 @@ func TestLiveBlockOfStreamThatCloses(t *testing.T) {
 						over = true
 					default:
 						require.NoError(t, c.RecordStream(b, nil))
+						of := c.StreamOf(b)
+						require.True(t, of == s || of == c.DefaultStream(), "%v", of)
 					}
 				}
+				require.Same(t, c.DefaultStream(), c.StreamOf(b))
 				require.NoError(t, c.Free(b))
 			}
 			require.NoError(t, c.Check())

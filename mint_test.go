@@ -167,29 +167,3 @@ func TestStreamOfHomed(t *testing.T) {
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Close())
 }
-
-// A block has a stream while that is being closed, too: its own, or the default one.
-func TestStreamOfWhileClosing(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30})})
-	require.NoError(t, err)
-	for range 300 {
-		s, err := c.NewStream()
-		require.NoError(t, err)
-		b, err := c.Alloc(1<<20, s)
-		require.NoError(t, err)
-		closed := pooltest.Start(s.Close)
-		for open := true; open; {
-			select {
-			case err := <-closed:
-				require.NoError(t, err)
-				open = false
-			default:
-			}
-			of := c.StreamOf(b)
-			require.True(t, of == s || of == c.DefaultStream(), "%v", of)
-		}
-		require.Same(t, c.DefaultStream(), c.StreamOf(b))
-		require.NoError(t, c.Free(b))
-	}
-	require.NoError(t, c.Close())
-}
