@@ -1,12 +1,14 @@
 package cupool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -97,31 +99,6 @@ func TestPoolConfiguredSizes(t *testing.T) {
 	})
 }
 
-func TestAllocSizes(t *testing.T) {
-	c, _ := pooltest.New(t, 1<<30)
-	for _, size := range []int64{-1, math.MinInt64, 1 << 62, math.MaxInt64} {
-		_, err := c.Alloc(size, nil)
-		require.ErrorIs(t, err, cupool.ErrInvalidSize, "%d", size)
-	}
-	_, err := c.Alloc(1<<40, nil)
-	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-
-	empty, err := c.Alloc(0, nil)
-	require.NoError(t, err)
-	require.True(t, empty.IsEmpty())
-	require.Zero(t, empty)
-	require.NoError(t, c.Free(empty))
-	require.NoError(t, c.Free(empty), "there is nothing to free twice")
-	require.NoError(t, c.RecordStream(empty, nil))
-	require.NoError(t, c.FreePtr(0, 0))
-
-	b, err := c.Alloc(1000, nil)
-	require.NoError(t, err)
-	require.EqualValues(t, 1000, b.Size(), "as requested")
-	require.Zero(t, b.Ptr()%512)
-	require.Equal(t, "0x10000000000 (1000 bytes)", b.String())
-}
-
 // What goes wrong in a Free names itself and changes nothing.
 func TestFreeErrors(t *testing.T) {
 	other, _ := pooltest.New(t, 1<<30)
@@ -137,6 +114,7 @@ func TestFreeErrors(t *testing.T) {
 		x := pooltest.NewScript(t, c, d)
 		x.Run("a=512 free:a a=512 free:a a=512 free:a a=512 b=2M")
 		a, before := x.Block("a"), x.Layout()
+		require.Equal(t, "0x10000000000 (512 bytes)", a.String())
 
 		require.ErrorIs(t, c.Free(foreign), cupool.ErrForeignPointer)
 		require.ErrorIs(t, c.RecordStream(foreign, nil), cupool.ErrForeignPointer)
@@ -168,18 +146,6 @@ func TestFreeErrors(t *testing.T) {
 		require.Equal(t, []cupool.Leak{{Ptr: x.Block("b").Ptr(), Size: 2 << 20}}, leak.Leaks)
 		require.ErrorIs(t, c.Free(x.Block("b")), cupool.ErrClosed)
 	}
-}
-
-func TestForeignStream(t *testing.T) {
-	c, _ := pooltest.New(t, 1<<30)
-	other, _ := pooltest.New(t, 1<<30)
-	_, err := c.Alloc(512, other.DefaultStream())
-	require.ErrorIs(t, err, cupool.ErrForeignStream)
-	b, err := c.Alloc(512, nil)
-	require.NoError(t, err)
-	require.ErrorIs(t, c.RecordStream(b, other.DefaultStream()), cupool.ErrForeignStream)
-	require.ErrorIs(t, c.FreeOn(b, other.DefaultStream()), cupool.ErrForeignStream)
-	require.NoError(t, c.Free(b), "nothing was changed")
 }
 
 // A size that recurs is served by the magazines: no driver call, no Go
@@ -270,19 +236,6 @@ func TestLargeSizesNeedAStreak(t *testing.T) {
 		x.Run("a=2M free:a")
 	}
 	require.Equal(t, "0 large: [Cached 2M][Free 18M]", x.Layout())
-}
-
-// A magazine does not make the pool grow when flushing it would serve.
-func TestMagazinesFlushBeforeGrowth(t *testing.T) {
-	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
-	x := pooltest.NewScript(t, c, d)
-	for range 4 {
-		x.Run("a=700K b=700K free:a free:b")
-	}
-	require.Equal(t, "0 small: [Cached 700K][Cached 700K][Free 648K]", x.Layout())
-	x.Run("c=1M")
-	require.Equal(t, "0 small: [Live 1M][Free 1M]", x.Layout())
-	require.Equal(t, 1, d.Count("MemAlloc"))
 }
 
 // sizesOfOneSet returns n larger sizes that share a set of the magazines
@@ -404,56 +357,9 @@ func TestHomeOfAnotherSize(t *testing.T) {
 	st := c.Stats().All
 	n++
 	require.Equal(t, cupool.Stat{Peak: st.Allocation.Peak, Allocated: n, Freed: n}, st.Allocation)
-	require.EqualValues(t, 3*512+(n-3)*1024, st.RequestedBytes.Allocated)
-}
-
-// The books of blocks are recycled across streams and sizes; what the
-// magazines remember of them must never lead astray.
-func TestMagazinesKeepStreamsApart(t *testing.T) {
-	c, d := pooltest.New(t, 8<<30, pooltest.WithMagazines)
-	d.Fresh = true
-	x := pooltest.NewScript(t, c, d)
-	streams := []*cupool.Stream{x.Stream("0"), x.Stream("1"), x.Stream("2")}
-	owner := map[cupool.Ptr]int{} // of every address ever seen, by segment
-	const unit = 2 << 20
-	r := rand.New(rand.NewPCG(1, 2))
-	live := make([][]cupool.Block, len(streams))
-	sizes := []int64{512, 1000, 1024, 3000, 4096, 5000, 1 << 17}
-	var want struct{ allocs, frees int64 }
-	for step := range 100_000 {
-		i := r.IntN(len(streams))
-		if n := len(live[i]); n > 300 || n > 0 && r.IntN(5) < 2 {
-			j := r.IntN(n)
-			if r.IntN(3) == 0 {
-				require.NoError(t, c.RecordStream(live[i][j], streams[r.IntN(len(streams))]))
-			}
-			require.NoError(t, c.Free(live[i][j]))
-			want.frees++
-			live[i][j] = live[i][n-1]
-			live[i] = live[i][:n-1]
-		} else {
-			b, err := c.Alloc(sizes[r.IntN(len(sizes))], streams[i])
-			require.NoError(t, err)
-			want.allocs++
-			first, seen := owner[b.Ptr()/unit]
-			require.True(t, !seen || first == i, "step %d: stream %d got memory of stream %d", step, i, first)
-			owner[b.Ptr()/unit] = i
-			live[i] = append(live[i], b)
-		}
-		if step%1000 == 0 {
-			for _, b := range live[i] {
-				require.NoError(t, c.Free(b))
-				want.frees++
-			}
-			live[i] = live[i][:0]
-			_, err := c.ProcessDeferred()
-			require.NoError(t, err)
-			require.NoError(t, c.Check())
-		}
+	for name, s := range map[string]cupool.Stat{"requested": st.RequestedBytes, "allocated": st.AllocatedBytes, "active": st.ActiveBytes} {
+		require.EqualValues(t, 3*512+(n-3)*1024, s.Allocated, name)
 	}
-	st := c.Stats().All.Allocation
-	require.Equal(t, want.allocs, st.Allocated, "counts are exact")
-	require.Equal(t, want.frees, st.Freed, "counts are exact")
 }
 
 func TestPoolParallel(t *testing.T) {
@@ -655,70 +561,30 @@ func TestAllocContext(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// logged is a record without its time.
-type logged struct {
-	level   slog.Level
-	message string
-	attrs   map[string]any
-}
-
-// recorder is a slog.Handler that keeps what it gets.
-type recorder struct {
-	with []slog.Attr
-	to   *[]logged
-	mu   *sync.Mutex
-}
-
-func newRecorder() recorder { return recorder{to: new([]logged), mu: new(sync.Mutex)} }
-
-func (r recorder) Enabled(context.Context, slog.Level) bool { return true }
-func (r recorder) WithGroup(string) slog.Handler            { return r }
-
-func (r recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
-	r.with = append(r.with[:len(r.with):len(r.with)], attrs...)
-	return r
-}
-
-func (r recorder) Handle(_ context.Context, record slog.Record) error {
-	l := logged{record.Level, record.Message, map[string]any{}}
-	add := func(a slog.Attr) bool {
-		l.attrs[a.Key] = a.Value.Any()
-		return true
-	}
-	for _, a := range r.with {
-		add(a)
-	}
-	record.Attrs(add)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	*r.to = append(*r.to, l)
-	return nil
-}
-
-// take returns the records since the last call that have at least a level.
-func (r recorder) take(level slog.Level) (found []logged) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range *r.to {
-		if l.level >= level {
-			found = append(found, l)
+// record has a Logger, and returns what it was told since the last call, a line each.
+func record() (*slog.Logger, func() []string) {
+	var log bytes.Buffer
+	untimed := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
 		}
+		return a
 	}
-	*r.to = nil
-	return found
+	return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: untimed})), func() []string {
+		defer log.Reset()
+		return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+	}
 }
 
 // Rare events are logged with what they concern, and a pool with its name.
 func TestLogRareEvents(t *testing.T) {
-	log := newRecorder()
-	c, d := pooltest.New(t, 40*mib, func(cfg *cupool.Config) { cfg.Logger = slog.New(log) })
+	log, told := record()
+	c, d := pooltest.New(t, 40*mib, func(cfg *cupool.Config) { cfg.Logger = log })
 	x := pooltest.NewScript(t, c, d).Run("a=20M b=20M free:a a=20M busy:1 busy:2 free:b@2")
-	require.Empty(t, log.take(slog.LevelDebug), "what is not rare")
+	require.Equal(t, []string{""}, told(), "what is not rare")
 
 	x.Run("c=20M")
-	require.Equal(t, []logged{{slog.LevelInfo, "allocated after memory was reclaimed", map[string]any{
-		"device": "counting", "stream": uint64(0), "bytes": int64(20 * mib), "after": "wait for one pending block",
-	}}}, log.take(slog.LevelDebug))
+	require.Equal(t, []string{`level=INFO msg="allocated after memory was reclaimed" device=counting stream=0 bytes=20971520 after="wait for one pending block"`}, told())
 
 	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 	for range 100 {
@@ -726,53 +592,40 @@ func TestLogRareEvents(t *testing.T) {
 		_, err := p.Alloc(5000, nil)
 		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	}
-	got := log.take(slog.LevelDebug)
+	got := told()
 	require.Less(t, len(got), 100, "a storm is left out")
-	require.Equal(t, "out of memory", got[0].message)
-	require.ErrorIs(t, got[0].attrs["error"].(error), cupool.ErrOutOfMemory)
-	for i, want := range []map[string]any{
-		{"device": "counting", "stream": uint64(0), "bytes": int64(10 * mib), "reserved": int64(40 * mib)},
-		{"device": "counting", "pool": "tenant", "stream": uint64(0), "bytes": int64(5000), "reserved": int64(0)},
-	} {
-		require.Equal(t, slog.LevelWarn, got[i].level)
-		delete(got[i].attrs, "error")
-		require.Equal(t, want, got[i].attrs)
+	for i, want := range []string{"device=counting stream=0 bytes=10485760 reserved=41943040", "device=counting pool=tenant stream=0 bytes=5000 reserved=0"} {
+		require.Contains(t, got[i], `level=WARN msg="out of memory" `+want+` error="cupool: allocating a segment of `)
 	}
 
 	x.Run("free:a trim:0")
-	require.Equal(t, []logged{{slog.LevelDebug, "memory went back to the device", map[string]any{
-		"device": "counting", "bytes": int64(20 * mib),
-	}}}, log.take(slog.LevelDebug))
+	require.Equal(t, []string{`level=DEBUG msg="memory went back to the device" device=counting bytes=20971520`}, told())
 
 	require.NoError(t, c.StartHistory(cupool.History{Events: 10, SampleBytes: 1}))
 	c.StopHistory()
-	require.Equal(t, []logged{
-		{slog.LevelInfo, "history started", map[string]any{"device": "counting", "events": int64(10), "sample_bytes": int64(1)}},
-		{slog.LevelInfo, "history stopped", map[string]any{"device": "counting"}},
-	}, log.take(slog.LevelDebug))
-	require.Equal(t, slog.New(log), c.Config().Logger, "the program's own")
+	require.Equal(t, []string{
+		`level=INFO msg="history started" device=counting events=10 sample_bytes=1`,
+		`level=INFO msg="history stopped" device=counting`,
+	}, told())
+	require.Same(t, log, c.Config().Logger, "the program's own")
 }
 
 // Work that is late is logged when an allocation gives up waiting for it, whether
 // or not it finds memory elsewhere.
 func TestLogLateWork(t *testing.T) {
-	log := newRecorder()
-	c, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments, Limit: 64 * mib, WaitTimeout: time.Millisecond, Logger: slog.New(log)})
+	log, told := record()
+	c, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments, Limit: 64 * mib, WaitTimeout: time.Millisecond, Logger: log})
 	require.NoError(t, err)
 	u, err := c.NewStream()
 	require.NoError(t, err)
-	gate := make(chan struct{})
-	require.NoError(t, u.Launch(func() { <-gate }))
+	g := pooltest.HoldStream(t, u)
 	require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 40*mib, nil), u))
 	_, err = c.Alloc(60*mib, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-	close(gate)
+	g.Open()
 	require.NoError(t, u.Sync())
-
-	got := log.take(slog.LevelWarn)
-	require.Equal(t, "work was late; an allocation looks elsewhere", got[0].message)
-	var late *cupool.WaitError
-	require.ErrorAs(t, got[0].attrs["error"].(error), &late)
-	require.Equal(t, u.Handle(), late.Stream)
+	late := told()[0]
+	require.Contains(t, late, `level=WARN msg="work was late; an allocation looks elsewhere"`)
+	require.Contains(t, late, fmt.Sprintf("stream %#x", u.Handle()))
 	require.NoError(t, c.Close())
 }

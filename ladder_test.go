@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -170,26 +166,6 @@ func TestReleasedSegmentsThatComeBack(t *testing.T) {
 	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(102*mib))
 }
 
-// The garbage collector's cleanups give blocks back when nothing else does.
-func TestLadderCollectsGarbage(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the ladder is the first to collect
-	for range 20 {
-		c, _ := pooltest.New(t, 20*mib)
-		func() {
-			for range 10 {
-				b, err := c.Alloc(2*mib, nil)
-				require.NoError(t, err)
-				runtime.AddCleanup(&[100]byte{}, c.FreeLater, b)
-			}
-		}()
-		b, err := c.Alloc(20*mib, nil)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, c.Stats().Retries)
-		require.NoError(t, c.Free(b))
-		require.NoError(t, c.Close())
-	}
-}
-
 func TestLadderAsksTheProgram(t *testing.T) {
 	var c *cupool.Pool
 	var cache []cupool.Block
@@ -335,25 +311,6 @@ func TestOOMHints(t *testing.T) {
 	}
 }
 
-// Virtual memory joins all pieces but those that share a chunk.
-func TestOOMHintVirtual(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 40 * mib}), Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
-	var blocks []cupool.Block
-	for range 40 {
-		b, err := c.Alloc(mib, nil)
-		require.NoError(t, err)
-		blocks = append(blocks, b)
-	}
-	for i := 0; i < len(blocks); i += 2 {
-		require.NoError(t, c.Free(blocks[i]))
-	}
-	_, err = c.Alloc(16*mib, nil)
-	var oom *cupool.OOMError
-	require.ErrorAs(t, err, &oom)
-	require.Equal(t, "20 MiB is cached, but for other streams or in pieces too small to be joined: allocate first what lives long", oom.Hint)
-}
-
 // An error of the device that is not about memory ends the attempt at once
 // and leaves the books as they were.
 func TestLadderPassesErrorsOn(t *testing.T) {
@@ -439,57 +396,31 @@ func TestSegmentsChangeHands(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// slowFree is a device that is asked for time to take memory back.
-type slowFree struct {
-	cupool.Driver
-	asked, taken chan struct{}
-}
-
-func (d *slowFree) MemFree(p cupool.Ptr) error {
-	if d.asked != nil {
-		close(d.asked)
-		d.asked = nil
-		<-d.taken
-	}
-	return d.Driver.MemFree(p)
-}
-
 // What another goroutine gives back counts against the limit until the device
 // has it. A request waits for that.
 func TestMissWaitsForRelease(t *testing.T) {
-	asked := make(chan struct{})
-	d := &slowFree{Driver: simdev.New(simdev.Config{}), asked: asked, taken: make(chan struct{})}
-	growing := make(chan struct{}, 1)
-	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments, Limit: 20 * mib, OnOutOfMemory: func(int64) bool {
-		t.Error("it was not out of memory")
-		return false
-	}, BeforeGrow: func(int64) {
-		select {
-		case growing <- struct{}{}:
-		default:
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) {
+		cfg.Limit = 20 * mib
+		cfg.OnOutOfMemory = func(int64) bool {
+			t.Error("it was not out of memory")
+			return false
 		}
-	}})
-	require.NoError(t, err)
-	b, err := c.Alloc(20*mib, nil)
-	require.NoError(t, err)
-	require.NoError(t, c.Free(b))
-	<-growing
-
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, err := c.Trim(0)
-		assert.NoError(t, err)
 	})
-	<-asked
-	wg.Go(func() {
-		b, err := c.Alloc(20*mib, nil)
-		assert.NoError(t, err)
-		assert.NoError(t, c.Free(b))
-	})
-	<-growing
-	time.Sleep(10 * time.Millisecond) // until the limit has refused it
-	close(d.taken)
-	wg.Wait()
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 20*mib, nil)))
+	var asked <-chan error
+	d.Hook = func(call string) {
+		if call == "MemFree" && asked == nil {
+			asked = pooltest.Start(func() error {
+				b, err := c.Alloc(20*mib, nil)
+				return errors.Join(err, c.Free(b))
+			})
+			time.Sleep(pooltest.Patience) // until the limit has refused it
+		}
+	}
+	_, err := c.Trim(0)
+	require.NoError(t, err)
+	require.NoError(t, <-asked)
 	require.Zero(t, c.Stats().OOMs)
+	require.EqualValues(t, 2, c.Stats().DriverAllocs, "it did not take what was on its way")
 	require.NoError(t, c.Close())
 }

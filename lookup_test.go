@@ -57,6 +57,13 @@ func TestLookup(t *testing.T) {
 		got, err := c.Lookup(b.Ptr())
 		require.NoError(t, err)
 		require.Equal(t, b, got)
+		x.Run("free:b free:s free:z empty")
+		for _, name := range []string{"a", "b", "s", "z"} { // their memory went back to the device
+			p := x.Block(name).Ptr()
+			_, err := c.Lookup(p)
+			require.ErrorIs(t, err, cupool.ErrForeignPointer)
+			require.ErrorIs(t, c.FreePtr(p, -1), cupool.ErrForeignPointer)
+		}
 	})
 }
 
@@ -104,27 +111,6 @@ func TestFreePtr(t *testing.T) {
 	})
 }
 
-// What the address maps remember of memory that went back to the device must
-// not be believed.
-func TestLookupOfReturnedMemory(t *testing.T) {
-	c, d := pooltest.New(t, 1<<30)
-	x := pooltest.NewScript(t, c, d).Run("a=2M b=1000")
-	a, b := x.Block("a"), x.Block("b")
-	x.Run("free:a free:b empty")
-	for _, p := range []cupool.Ptr{a.Ptr(), b.Ptr()} {
-		require.ErrorIs(t, c.FreePtr(p, -1), cupool.ErrForeignPointer)
-		_, err := c.Lookup(p)
-		require.ErrorIs(t, err, cupool.ErrForeignPointer)
-	}
-	x.Run("c=20M@1") // at the same address, for another stream
-	require.Equal(t, a.Ptr(), x.Block("c").Ptr())
-	got, err := c.Lookup(a.Ptr())
-	require.NoError(t, err)
-	require.Equal(t, x.Block("c"), got)
-	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
-	require.NoError(t, c.FreePtr(a.Ptr(), 20<<20))
-}
-
 // Addresses of virtual memory stay reserved when the memory goes back to the device.
 func TestLookupWithoutMemory(t *testing.T) {
 	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
@@ -141,24 +127,6 @@ func TestLookupWithoutMemory(t *testing.T) {
 		require.ErrorIs(t, err, cupool.ErrForeignPointer, "%v", p)
 	}
 	require.NoError(t, c.Close())
-}
-
-// Blocks that go through magazines are found like others.
-func TestLookupWithMagazines(t *testing.T) {
-	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
-	x := pooltest.NewScript(t, c, d).Run("a=1000 free:a a=1000 free:a a=1000")
-	a := x.Block("a")
-	got, err := c.Lookup(a.Ptr() + 999)
-	require.NoError(t, err)
-	require.Equal(t, a, got)
-	require.NoError(t, c.FreePtr(a.Ptr(), -1))
-	_, err = c.Lookup(a.Ptr())
-	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
-	require.ErrorIs(t, c.FreePtr(a.Ptr(), -1), cupool.ErrDoubleFree)
-	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
-	x.Run("a=1000")
-	require.ErrorIs(t, c.FreePtr(a.Ptr(), 1001), cupool.ErrSizeMismatch)
-	require.NoError(t, c.FreePtr(a.Ptr(), 1000))
 }
 
 // A look-up beside allocations and frees of the same addresses finds a block as
