@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -221,7 +222,7 @@ func TestQuarantine(t *testing.T) {
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	})
 	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
-		for range 20 { // each needs what the last one left
+		for range 5 { // each needs what the last one left
 			require.NoError(t, c.Free(mustAlloc(t, c, 40<<20, nil)))
 		}
 	}, func(cfg *cupool.Config) { cfg.Sanitize = cupool.Sanitizers{Poison: true, Quarantine: 1 << 40} })
@@ -249,7 +250,7 @@ func TestSanitizeAcrossStreams(t *testing.T) {
 		// Frees, allocations and checks wait for no stream.
 		gate = make(chan struct{})
 		require.NoError(t, s.Launch(func() { <-gate }))
-		for range 100 {
+		for range 20 {
 			b := mustAlloc(t, c, 1<<20, s)
 			require.NoError(t, s.Memset(b.Ptr(), 3, b.Size()))
 			require.NoError(t, c.Free(b))
@@ -328,7 +329,7 @@ func TestZero(t *testing.T) {
 				p, err := c.NewPool(cupool.PoolConfig{UseOnOOM: true})
 				require.NoError(t, err)
 				pools := []*cupool.Pool{c, p}
-				for i := range 200 {
+				for i := range testkit.Choose(200, 50) {
 					s, from := streams[i%len(streams)], pools[i/7%2]
 					size := int64(1+i*7919%997) << (4 + i%8)
 					b := mustAlloc(t, from, size, s)

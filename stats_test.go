@@ -1,9 +1,7 @@
 package cupool_test
 
 import (
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,44 +63,6 @@ func TestStats(t *testing.T) {
 	require.Zero(t, st.CachedBytes)
 	require.Zero(t, st.Fragmentation(), "of nothing")
 	require.InDelta(t, 1, cupool.Stats{}.HitRatio(), 0, "of nothing")
-}
-
-// The same program, with and without magazines, gives the same counts.
-func TestStatsAreExactWithMagazines(t *testing.T) {
-	run := func(change ...func(*cupool.Config)) cupool.Stats {
-		c, _ := pooltest.New(t, 1<<30, change...)
-		r := rand.New(rand.NewPCG(1, 2))
-		var live []cupool.Block
-		for range 20_000 {
-			if n := len(live); n > 50 || n > 0 && r.IntN(2) == 0 {
-				i := r.IntN(n)
-				require.NoError(t, c.Free(live[i]))
-				live[i] = live[n-1]
-				live = live[:n-1]
-				continue
-			}
-			b, err := c.Alloc(int64(1+r.IntN(6))*1000, nil)
-			require.NoError(t, err)
-			live = append(live, b)
-		}
-		return c.Stats()
-	}
-	want, got := run(), run(pooltest.WithMagazines)
-	require.Positive(t, got.MagazineHits)
-	for name, pick := range map[string]func(*cupool.Stats) *cupool.Stat{
-		"allocation": func(s *cupool.Stats) *cupool.Stat { return &s.All.Allocation },
-		"active":     func(s *cupool.Stats) *cupool.Stat { return &s.All.Active },
-		"requested":  func(s *cupool.Stats) *cupool.Stat { return &s.All.RequestedBytes },
-		"allocated":  func(s *cupool.Stats) *cupool.Stat { return &s.All.AllocatedBytes },
-		"bytes":      func(s *cupool.Stats) *cupool.Stat { return &s.Small.ActiveBytes },
-	} {
-		w, g := pick(&want), pick(&got)
-		require.GreaterOrEqual(t, g.Peak, w.Peak, name)
-		g.Peak = w.Peak // may be higher by what the magazines held
-		require.Equal(t, *w, *g, name)
-	}
-	require.Equal(t, want.LiveBytes, got.LiveBytes)
-	require.Equal(t, want.Hits+want.Misses, got.Hits+got.Misses)
 }
 
 func TestResetPeak(t *testing.T) {
@@ -198,62 +158,6 @@ func TestLabels(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrClosed)
 }
 
-// A label and the stack stand side by side.
-func TestLabelsWithStacks(t *testing.T) {
-	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
-	_, err := c.WithLabel("encoder").Alloc(1000, nil)
-	require.NoError(t, err)
-	var leak *cupool.LeakError
-	require.ErrorAs(t, c.Close(), &leak)
-	require.Equal(t, "encoder", leak.Leaks[0].Label)
-	require.Contains(t, leak.Leaks[0].Stack, "TestLabelsWithStacks")
-}
-
-// Labeled and other blocks of the same sizes go through the same magazines
-// and pools.
-func TestLabelsInGoroutines(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	c, _ := pooltest.NewParallel(t, 1<<34, pooltest.WithMagazines)
-	views := []cupool.Allocator{c, c.WithLabel("a"), c.WithLabel("b")}
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(g)))
-			var live []cupool.Block
-			for range 3000 {
-				if len(live) > 20 || len(live) > 0 && r.IntN(2) == 0 {
-					i := r.IntN(len(live))
-					if err := views[r.IntN(3)].Free(live[i]); err != nil {
-						t.Error(err)
-					}
-					live = append(live[:i], live[i+1:]...)
-					continue
-				}
-				b, err := views[r.IntN(3)].Alloc([]int64{512, 5000, 2 * mib}[r.IntN(3)], nil)
-				if err != nil {
-					t.Error(err)
-				}
-				live = append(live, b)
-			}
-			for _, b := range live {
-				if err := c.Free(b); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, c.Check())
-	for _, l := range c.Stats().Labels {
-		require.Zero(t, l.Blocks.Current)
-		require.Zero(t, l.Bytes.Current)
-		require.Equal(t, l.Bytes.Allocated, l.Bytes.Freed)
-		require.Positive(t, l.Blocks.Allocated)
-	}
-	require.Zero(t, c.Stats().LiveBytes)
-}
-
 // The battery for any Allocator, with labels.
 func TestConformanceLabels(t *testing.T) {
 	conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
@@ -266,22 +170,6 @@ func TestConformanceLabels(t *testing.T) {
 		})
 		return c.WithLabel("tested")
 	})
-}
-
-func BenchmarkLabeled(b *testing.B) {
-	c, _ := pooltest.New(b, 1<<30, pooltest.WithMagazines)
-	a := c.WithLabel("measured")
-	pooltest.NewScript(b, c, nil).Run("x=100K free:x") // below the peak, as most of the time
-	b.ReportAllocs()
-	for b.Loop() {
-		x, err := a.Alloc(5000, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := a.Free(x); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 // A request that maps free memory side by side asks the device, and is no hit; one that
