@@ -86,7 +86,7 @@ tests() { # NAME PACKAGE EXPRESSION [MORE...]
 }
 battery() { tests "$1" cuda "^TestConformance$/^$1$"; }
 
-programs='^TestGPU(RandomKernels|EightStreams|Stitched|Stranded|Planner|Sleep|Full|TwoProcesses)'
+programs='^TestGPU(RandomKernels|EightStreams|Stitched|Full|TwoProcesses)'
 run() { # PART
 	case $1 in
 	driver)

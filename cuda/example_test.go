@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"strings"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
@@ -59,45 +58,6 @@ func firstGPU(opts ...cuda.Option) cupool.Driver {
 	return host
 }
 
-// Memory for data on their way to the GPU, of the kind that a program's
-// flags say.
-func ExampleOption() {
-	managed, pinned := false, true
-	var opts []cuda.Option // none: the GPU's own memory
-	switch {
-	case managed:
-		opts = append(opts, cuda.Managed())
-	case pinned:
-		opts = append(opts, cuda.Pinned())
-	}
-	device := firstGPU(opts...)
-	defer device.Close()
-	fmt.Println("Go code may touch it:", device.HostAccessible())
-	// Output: Go code may touch it: true
-}
-
-func ExampleMemoryKind() {
-	for _, kind := range []cuda.MemoryKind{cuda.MemoryDevice, cuda.MemoryManaged, cuda.MemoryPinned} {
-		touch := kind != cuda.MemoryDevice
-		device, err := cuda.Open(0, cuda.Memory(kind))
-		switch {
-		case errors.Is(err, cupool.ErrNotSupported): // not on this GPU, or built without CUDA
-		case err != nil:
-			log.Fatal(err)
-		default:
-			touch = device.HostAccessible()
-			if err := device.Close(); err != nil {
-				log.Fatal(err)
-			}
-		}
-		fmt.Printf("%v memory: Go code may touch it: %v\n", kind, touch)
-	}
-	// Output:
-	// device memory: Go code may touch it: false
-	// managed memory: Go code may touch it: true
-	// pinned memory: Go code may touch it: true
-}
-
 // The GPU with the most free memory, of those that have native pools; the
 // host device where there is none.
 func ExampleDevices() {
@@ -121,60 +81,6 @@ func ExampleDevices() {
 	// Output: true <nil>
 }
 
-// How a program may report a GPU of CUDADevices. This one is made up.
-func ExampleDevice() {
-	g := cuda.Device{
-		Ordinal: 1, Name: "Example", UUID: "GPU-0123", Major: 8, Minor: 6, Multiprocessors: 10,
-		FreeBytes: 3 << 30, TotalBytes: 4 << 30, VMMGranularity: 2 << 20, NativePools: true, Managed: true, ShareFD: true,
-	}
-	fmt.Printf("cuda:%d: %s (%s), sm_%d%d, %d SMs\n", g.Ordinal, g.Name, g.UUID, g.Major, g.Minor, g.Multiprocessors)
-	if g.FreeBytes >= 0 { // -1: no context could be made
-		fmt.Println("MiB free:", g.FreeBytes>>20, "of", g.TotalBytes>>20)
-	}
-	var has []string
-	for _, a := range []struct {
-		yes  bool
-		what string
-	}{
-		{g.VMMGranularity > 0, "virtual memory"},
-		{g.NativePools, "native pools"},
-		{g.Managed, "managed memory"},
-		{g.ConcurrentManagedAccess, "managed memory for GPU and host at once"},
-		{g.PageableAccess, "all of the host's memory"},
-		{g.ShareFD, "virtual memory for other processes"},
-		{g.ShareFabric, "virtual memory for other nodes"},
-		{g.PoolShareFD, "native pools for other processes"},
-		{g.IPCEvents, "events for other processes"},
-	} {
-		if a.yes {
-			has = append(has, a.what)
-		}
-	}
-	fmt.Println(strings.Join(has, ", "))
-	// Output:
-	// cuda:1: Example (GPU-0123), sm_86, 10 SMs
-	// MiB free: 3072 of 4096
-	// virtual memory, native pools, managed memory, virtual memory for other processes
-}
-
-// A program tells at its start what the driver lacks.
-func ExampleVersion() {
-	var v cuda.Versions
-	v, err := cuda.Version()
-	withCUDA := !errors.Is(err, cupool.ErrNotSupported)
-	if withCUDA && err != nil {
-		log.Fatal(err)
-	}
-	if v.Driver < v.Headers {
-		log.Printf("built for CUDA %d.%d, the driver serves %d.%d", v.Headers/1000, v.Headers%1000/10, v.Driver/1000, v.Driver%1000/10)
-	}
-	for _, call := range v.Missing {
-		log.Print("the driver lacks ", call)
-	}
-	fmt.Println("good enough:", !withCUDA || v.Driver >= 11000)
-	// Output: good enough: true
-}
-
 // Errors of CUDA's calls match those of this package, and hold what CUDA
 // says. This one is as it comes from a GPU that is full.
 func ExampleError() {
@@ -194,4 +100,115 @@ func ExampleError() {
 	// cuMemAlloc(4096 bytes) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY, code 2
 	// CUDA: "out of memory", cupool: "out of memory"
 	// loading the weights: cupool: cuda:0: cuMemAlloc (4096 bytes): CUDA_ERROR_OUT_OF_MEMORY (2): out of memory
+}
+
+// What a device can do beyond cupool.Driver is found by type assertion. A
+// cuda.Driver has all of these but functions; the host device has native pools
+// and functions.
+func ExampleDriver() {
+	device, err := cupool.OpenHost(cupool.HostConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer device.Close()
+	_, pools := device.(cuda.NativePools)
+	_, functions := device.(cupool.Launcher)
+	_, batch := device.(cuda.EventBatch)
+	_, info := device.(cuda.StreamInfo)
+	_, pinned := device.(cuda.HostMemory)
+	_, hints := device.(cuda.ManagedHints)
+	_, ipc := device.(cuda.MemoryIPC)
+	_, handles := device.(cuda.Handles)
+	_, gpu := device.(cuda.Driver) // all of it
+	fmt.Println("native pools:", pools, "Go functions on streams:", functions)
+	fmt.Println("events by the batch:", batch, "more of streams:", info)
+	fmt.Println("page-locked memory:", pinned, "hints:", hints, "other processes:", ipc, "handles:", handles, "all:", gpu)
+	// Output:
+	// native pools: true Go functions on streams: true
+	// events by the batch: false more of streams: false
+	// page-locked memory: false hints: false other processes: false handles: false all: false
+}
+
+// Work of one device on the memory of another one, here two host devices. The
+// second waits on the device for what the first was given.
+func ExamplePeers() {
+	a, err1 := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
+	b, err2 := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
+	if err := errors.Join(err1, err2); err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _, _ = a.Close(), b.Close() }()
+	p, err1 := a.MemAlloc(4096)
+	ready, err2 := a.NewEvent()
+	peers := b.(cuda.Peers)
+	got := make([]byte, 2)
+	fmt.Println(errors.Join(err1, err2,
+		peers.CanAccessPeer(a), peers.EnablePeer(a),
+		a.Memset(p, 7, 4096, 0), a.RecordEvent(ready, 0),
+		peers.StreamWaitPeerEvent(0, ready, a), b.Memset(p+1, 8, 1, 0), b.CopyOut(got, p, 0)), got)
+	// Output: <nil> [7 8]
+}
+
+// From page-locked memory to the device and into a Go slice: none of the
+// copies waits, and one synchronization at the end is enough.
+func ExampleHostMemory() {
+	device := firstGPU()
+	defer device.Close()
+	const n = 4096
+	result := make([]byte, n)
+	s, err1 := device.NewStream()
+	x, err2 := device.MemAlloc(n)
+	if err := errors.Join(err1, err2); err != nil {
+		log.Fatal(err)
+	}
+	if host, ok := device.(cuda.HostMemory); ok {
+		staging, err1 := host.HostAlloc(n)
+		there, err2 := host.HostRegister(result) // its address on the GPU
+		if err := errors.Join(err1, err2,
+			device.Memset(staging, 7, n, s),
+			device.Copy(x, staging, n, s),
+			device.Copy(there, x, n, s),
+			device.SyncStream(s),
+			host.HostUnregister(result), host.HostFree(staging)); err != nil {
+			log.Fatal(err)
+		}
+	} else if err := errors.Join(device.Memset(x, 7, n, s), device.CopyOut(result, x, s)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result[0], result[n-1])
+	// Output: 7 7
+}
+
+// The driver's own pools without package native around them. The host device has such pools, too.
+func ExampleNativePools() {
+	device, err := cupool.OpenHost(cupool.HostConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer device.Close()
+	pools := device.(cuda.NativePools)
+	const mine cupool.StreamHandle = 0 // the default stream
+	pool, err := pools.NewNativePool(cuda.NativePoolConfig{MaxSize: 64 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := pools.AllocAsync(4<<20, pool, mine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(device.Memset(p, 1, 4<<20, mine), pools.FreeAsync(p, mine)); err != nil {
+		log.Fatal(err)
+	}
+	q, err := pools.AllocAsync(4<<20, pool, mine) // though the work on p may still run
+	fmt.Println(q == p, err)
+	_, err = pools.AllocAsync(100<<20, pool, mine)
+	fmt.Println(errors.Is(err, cupool.ErrOutOfMemory))
+	if err := errors.Join(pools.FreeAsync(q, mine), pools.DestroyNativePool(pool)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(errors.Is(pools.DestroyNativePool(pool), cupool.ErrInvalidHandle))
+	// Output:
+	// true <nil>
+	// true
+	// true
 }

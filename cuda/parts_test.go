@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -23,76 +22,22 @@ import (
 
 // Tests of the optional parts of the CUDA Driver.
 
+// TestVirtualMemory is about what TestDriver does not ask: the GPU's memory, and Drivers
+// without virtual memory.
 func TestVirtualMemory(t *testing.T) {
 	d := openTest(t)
 	g := d.VMMGranularity()
 	if g == 0 {
 		t.Skip("the GPU has no virtual memory")
 	}
-	s := newStream(t, d)
 	before, _, err := d.MemInfo()
-	require.NoError(t, err)
-	va, err := d.AddressReserve(8 * g)
 	require.NoError(t, err)
 	h, err := d.MemCreate(2 * g)
 	require.NoError(t, err)
 	free, _, err := d.MemInfo()
 	require.NoError(t, err)
 	assert.LessOrEqual(t, free, before-2*g, "the handle takes memory")
-
-	// The same pages at two addresses.
-	a, b := va, va+Ptr(4*g)
-	require.NoError(t, d.MemMap(a, 2*g, h))
-	require.NoError(t, d.MemMap(b, 2*g, h))
-	require.NoError(t, d.MemSetAccess(a, 2*g))
-	require.NoError(t, d.MemSetAccess(b, 2*g))
-	want, got := pattern(4096), make([]byte, 4096)
-	require.NoError(t, d.CopyIn(a+Ptr(g)-1024, want, s))
-	require.NoError(t, d.CopyOut(got, b+Ptr(g)-1024, s))
-	require.Equal(t, want, got)
-
-	// Two handles side by side are one range.
-	h2, err := d.MemCreate(g)
-	require.NoError(t, err)
-	require.NoError(t, d.MemMap(a+Ptr(2*g), g, h2))
-	require.NoError(t, d.MemSetAccess(a+Ptr(2*g), g))
-	require.NoError(t, d.Memset(a, 3, 3*g, s))
-	require.NoError(t, d.CopyOut(got, a+Ptr(2*g)-2048, s))
-	require.Equal(t, bytes.Repeat([]byte{3}, 4096), got)
-
-	for name, f := range map[string]func() error{
-		"reserve odd":           func() error { _, err := d.AddressReserve(g + 1); return err },
-		"reserve none":          func() error { _, err := d.AddressReserve(0); return err },
-		"create odd":            func() error { _, err := d.MemCreate(g / 2); return err },
-		"map over":              func() error { return d.MemMap(a+Ptr(g), 2*g, h) },
-		"map outside":           func() error { return d.MemMap(va+Ptr(7*g), 2*g, h) },
-		"map part":              func() error { return d.MemMap(va+Ptr(7*g), g, h) },
-		"map nowhere":           func() error { return d.MemMap(Ptr(g), 2*g, h) },
-		"unmap part":            func() error { return d.MemUnmap(a, g) },
-		"unmap what is not":     func() error { return d.MemUnmap(va+Ptr(6*g), g) },
-		"unmap too much":        func() error { return d.MemUnmap(a, 4*g) },
-		"access to what is not": func() error { return d.MemSetAccess(va+Ptr(6*g), g) },
-		"free with mappings":    func() error { return d.AddressFree(va, 8*g) },
-		"free part":             func() error { return d.AddressFree(va, g) },
-		"MemFree":               func() error { return d.MemFree(va) },
-		"past the reservation":  func() error { return d.Memset(va+Ptr(8*g)-1, 0, 2, s) },
-	} {
-		err := f()
-		if name == "map part" && errors.Is(err, device.ErrNotSupported) {
-			continue // what a GPU's driver says of it
-		}
-		assert.ErrorIs(t, err, device.ErrInvalidRange, name)
-	}
-	require.NoError(t, d.SyncStream(s))
 	require.NoError(t, d.MemRelease(h))
-	require.ErrorIs(t, d.MemRelease(h), device.ErrInvalidHandle)
-	require.ErrorIs(t, d.MemMap(va+Ptr(6*g), 2*g, h), device.ErrInvalidHandle)
-	require.NoError(t, d.MemUnmap(a, 3*g), "several mappings at once")
-	require.NoError(t, d.CopyOut(got, b, s), "released, but still mapped")
-	require.NoError(t, d.MemUnmap(b, 2*g))
-	require.NoError(t, d.MemRelease(h2))
-	require.NoError(t, d.AddressFree(va, 8*g))
-	require.ErrorIs(t, d.AddressFree(va, 8*g), device.ErrInvalidRange)
 	after, _, err := d.MemInfo()
 	require.NoError(t, err)
 	assert.InDelta(t, before, after, 16<<20)
@@ -103,47 +48,6 @@ func TestVirtualMemory(t *testing.T) {
 	assert.Zero(t, m.VMMGranularity())
 	_, err = m.AddressReserve(g)
 	require.ErrorIs(t, err, device.ErrNotSupported)
-}
-
-// TestStitch maps free pieces of one range behind each other at another
-// while work on them is still to come, as the allocator does.
-func TestStitch(t *testing.T) {
-	d := openTest(t)
-	k := testKernels(t, d)
-	s := newStream(t, d)
-	g := d.VMMGranularity()
-	home, err := d.AddressReserve(4 * g)
-	require.NoError(t, err)
-	seam, err := d.AddressReserve(2 * g)
-	require.NoError(t, err)
-	var hs []uintptr
-	for i := range 4 {
-		h, err := d.MemCreate(g)
-		require.NoError(t, err)
-		require.NoError(t, d.MemMap(home+Ptr(int64(i)*g), g, h))
-		hs = append(hs, h)
-	}
-	require.NoError(t, d.MemSetAccess(home, 4*g))
-	release, err := k.Busy(uintptr(s))
-	require.NoError(t, err)
-	require.NoError(t, d.Memset(home, 1, 4*g, s))
-	set := newEvent(t, d)
-	require.NoError(t, d.RecordEvent(set, s))
-	require.NoError(t, d.MemMap(seam, g, hs[3]))
-	require.NoError(t, d.MemMap(seam+Ptr(g), g, hs[1]))
-	require.NoError(t, d.MemSetAccess(seam, 2*g))
-	done, err := d.QueryEvent(set)
-	require.NoError(t, err)
-	assert.False(t, done, "mapping waited for the stream")
-	release()
-	require.NoError(t, d.Memset(seam, 2, 2*g, s))
-	got := make([]byte, 4*g)
-	require.NoError(t, d.CopyOut(got, home, s))
-	for i, want := range []byte{1, 2, 1, 2} {
-		require.Equal(t, bytes.Repeat([]byte{want}, int(g)), got[int64(i)*g:int64(i+1)*g], "piece %d", i)
-	}
-	require.NoError(t, d.MemUnmap(seam, 2*g))
-	require.NoError(t, d.MemUnmap(home, 4*g))
 }
 
 func TestNativePools(t *testing.T) {
@@ -313,7 +217,7 @@ func TestStreamInfo(t *testing.T) {
 
 // TestKernels runs the test kernels over memory of each kind.
 func TestKernels(t *testing.T) {
-	for _, kind := range kinds {
+	for _, kind := range []MemoryKind{MemoryDevice, MemoryManaged, MemoryPinned} {
 		d := openTest(t, Memory(kind))
 		k := testKernels(t, d)
 		s := newStream(t, d)

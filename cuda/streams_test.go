@@ -5,7 +5,6 @@ package cuda
 import (
 	"bytes"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -135,45 +134,6 @@ func TestTwoDevices(t *testing.T) {
 	assert.ErrorIs(t, a.DestroyStream(sb), device.ErrInvalidHandle)
 	require.NoError(t, a.Copy(pa, pa+8, 8, sa))
 	require.NoError(t, b.SyncStream(sb))
-}
-
-// TestThreads makes calls from many goroutines that move between threads,
-// and from locked ones.
-func TestThreads(t *testing.T) {
-	d := openTest(t)
-	other := openTest(t, Managed())
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			if i%4 == 0 {
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-			}
-			dr := []*driver{d, other}[i%2]
-			s, err := dr.NewStream()
-			assert.NoError(t, err)
-			e, err := dr.NewEvent()
-			assert.NoError(t, err)
-			buf, want := make([]byte, 5000), pattern(5000 + int64(i))[:5000]
-			for range 100 {
-				p, err := dr.MemAlloc(5000)
-				assert.NoError(t, err)
-				assert.NoError(t, dr.CopyIn(p, want, s))
-				assert.NoError(t, dr.RecordEvent(e, s))
-				runtime.Gosched()
-				assert.NoError(t, dr.SyncEvent(e))
-				done, err := dr.QueryEvent(e)
-				assert.NoError(t, err)
-				assert.True(t, done)
-				assert.NoError(t, dr.CopyOut(buf, p, s))
-				assert.Equal(t, want, buf)
-				assert.NoError(t, dr.MemFree(p))
-			}
-			assert.NoError(t, dr.DestroyEvent(e))
-			assert.NoError(t, dr.DestroyStream(s))
-		})
-	}
-	wg.Wait()
 }
 
 // TestContextSetOnce counts calls: a thread that has the context pays for

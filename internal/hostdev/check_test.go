@@ -1,7 +1,6 @@
 package hostdev_test
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -27,36 +26,6 @@ func TestCheck(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestCheckWhileStreamsWork verifies the rules while goroutines submit and
-// wait.
-func TestCheckWhileStreamsWork(t *testing.T) {
-	d := open(t, mib)
-	s, p := newStream(t, d), alloc(t, d, 8)
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			for range 300 {
-				for range 3 {
-					if err := d.Launch(s, func() {}); err != nil {
-						t.Error(err)
-					}
-				}
-				if err := d.Memset(p, 1, 8, s); err != nil {
-					t.Error(err)
-				}
-				if err := d.SyncStream(s); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for range 1000 {
-		require.NoError(t, d.Check())
-	}
-	wg.Wait()
-	require.NoError(t, d.Check())
 }
 
 // settle waits until no stream has a runner: a worker goes a moment after its

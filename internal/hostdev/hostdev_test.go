@@ -1,7 +1,6 @@
 package hostdev_test
 
 import (
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -65,20 +64,6 @@ func read(t testing.TB, d *hostdev.Device, p device.Ptr, n int, s device.Stream)
 	b := make([]byte, n)
 	require.NoError(t, d.CopyOut(b, p, s))
 	return b
-}
-
-func requireDone(t testing.TB, d *hostdev.Device, e device.Event, want bool) {
-	t.Helper()
-	done, err := d.QueryEvent(e)
-	require.NoError(t, err)
-	require.Equal(t, want, done)
-}
-
-// newRand returns a random source and prints its seed.
-func newRand(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // patience is how long to wait for what comes in milliseconds, unless it hangs

@@ -10,11 +10,11 @@ import (
 	"github.com/cupool/cupool/internal/testkit/drivertest"
 )
 
-// Whatever a job does wrong, the program lives on, the device is lost with
-// the reason, nobody waits for ever, and Close still works.
 // noMap returns nil where no checker can see it.
 func noMap() map[int]int { return nil }
 
+// Whatever a job does wrong, the program lives on, the device is lost with
+// the reason, nobody waits for ever, and Close still works.
 func TestDeviceLost(t *testing.T) {
 	tests := map[string]struct {
 		f      func()

@@ -16,7 +16,7 @@ import (
 
 var _ device.Peers = (*hostdev.Device)(nil)
 
-// mapped returns virtual memory, where there is such.
+// mapped returns virtual memory, where there is such, of a handle that is released.
 func mapped(t testing.TB, d *hostdev.Device, size int64) device.Ptr {
 	t.Helper()
 	if d.VMMGranularity() == 0 {
@@ -28,6 +28,7 @@ func mapped(t testing.TB, d *hostdev.Device, size int64) device.Ptr {
 	require.NoError(t, err)
 	require.NoError(t, d.MemMap(p, size, h))
 	require.NoError(t, d.MemSetAccess(p, size))
+	require.NoError(t, d.MemRelease(h))
 	return p
 }
 
@@ -134,16 +135,14 @@ func TestPeerWaitsEnd(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for g := range 4 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(g)))
 			for range 300 {
 				i, j := rng.IntN(4), rng.IntN(4)
 				assert.NoError(t, all[i].RecordEvent(events[i], 0))
 				assert.NoError(t, all[j].StreamWaitPeerEvent(0, events[i], all[i]))
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	for _, d := range all {

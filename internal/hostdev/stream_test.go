@@ -27,7 +27,7 @@ func TestStreamRunsInOrder(t *testing.T) {
 }
 
 // Every goroutine's submissions run in its own order; no two jobs of the
-// stream at once.
+// stream at once. The rules hold meanwhile.
 func TestStreamManySubmitters(t *testing.T) {
 	d := open(t, mib)
 	s := newStream(t, d)
@@ -51,6 +51,9 @@ func TestStreamManySubmitters(t *testing.T) {
 			}
 		})
 	}
+	for range 1000 {
+		require.NoError(t, d.Check())
+	}
 	wg.Wait()
 	require.NoError(t, d.SyncStream(s))
 	for g := range last {
@@ -65,7 +68,6 @@ func TestDestroyStream(t *testing.T) {
 	require.NoError(t, d.Launch(s, func() { time.Sleep(5 * time.Millisecond); ran = true }))
 	require.NoError(t, d.DestroyStream(s))
 	require.True(t, ran, "DestroyStream waits")
-
 }
 
 // What a stream wrote is seen by work of another that waits for its event;

@@ -136,13 +136,6 @@ func (d *Device) Calls(c Call) int64 {
 	return d.tallies[c].calls
 }
 
-// Modelled returns the modelled time of all successful calls of a kind.
-func (d *Device) Modelled(c Call) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.tallies[c].cost
-}
-
 // ModelledTotal returns the modelled time of all calls.
 func (d *Device) ModelledTotal() time.Duration {
 	d.mu.Lock()
@@ -152,13 +145,6 @@ func (d *Device) ModelledTotal() time.Duration {
 		sum += t.cost
 	}
 	return sum
-}
-
-// ResetCalls sets all counts and modelled times to zero.
-func (d *Device) ResetCalls() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.tallies = [NumCalls]tally{}
 }
 
 // beginLocked counts a call and returns why it must fail, or nil.

@@ -38,13 +38,6 @@ type Config struct {
 	// FreshAddresses never gives an address out twice. Otherwise the lowest
 	// free range is reused at once, so that a stale pointer meets new memory.
 	FreshAddresses bool
-	// FreeDoesNotWait lets MemFree return with work still queued, which
-	// cuMemFree never does: for tests that no memory in use is given back.
-	FreeDoesNotWait bool
-	// AfterFree runs at the end of every successful MemFree, when the range
-	// is free for others already, without the device's lock. A pause here, or
-	// an allocation, meets books that are updated too late.
-	AfterFree func(p device.Ptr, size int64)
 }
 
 // A Device is one simulated device. All methods are safe from several
@@ -118,34 +111,27 @@ func (d *Device) MemAlloc(size int64) (device.Ptr, error) {
 	return p, nil
 }
 
-// MemFree gives back what MemAlloc returned, after all queued work unless
-// FreeDoesNotWait. It returns ErrInvalidRange for any other address.
+// MemFree gives back what MemAlloc returned, after all queued work. It returns
+// ErrInvalidRange for any other address.
 func (d *Device) MemFree(p device.Ptr) error {
-	size, err := d.memFree(p)
-	if err == nil && d.cfg.AfterFree != nil {
-		d.cfg.AfterFree(p, size)
-	}
-	return err
-}
-
-func (d *Device) memFree(p device.Ptr) (size int64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.beginLocked(MemFree); err != nil {
-		return 0, err
+		return err
 	}
-	if _, ok := d.space.AllocSize(p); ok && !d.cfg.FreeDoesNotWait {
+	if start, _, ok := d.space.AllocOf(p); ok && start == p {
 		if d.completeAllLocked(); d.lost != nil {
-			return 0, wrap(MemFree, d.lost)
+			return wrap(MemFree, d.lost)
 		}
 	}
-	if size, err = d.space.RemoveAlloc(p); err != nil {
-		return 0, wrap(MemFree, err)
+	size, err := d.space.RemoveAlloc(p)
+	if err != nil {
+		return wrap(MemFree, err)
 	}
 	d.used -= size
 	d.addresses.put(p, size)
 	d.chargeLocked(MemFree, size, 1)
-	return size, nil
+	return nil
 }
 
 // MemInfo returns the capacity that is not taken, and the capacity, in bytes.

@@ -111,13 +111,6 @@ func TestCapacity(t *testing.T) {
 		require.Equal(t, capacity-1, free)
 		require.Equal(t, capacity, d.Stats().PeakBytes)
 	}
-	d := simdev.New(simdev.Config{})
-	for _, size := range []int64{0, -1, math.MinInt64} {
-		_, err := d.MemAlloc(size)
-		require.ErrorIs(t, err, device.ErrInvalidRange)
-	}
-	_, err := d.MemAlloc(math.MaxInt64)
-	require.ErrorIs(t, err, device.ErrOutOfMemory)
 }
 
 func TestCostsAndCounts(t *testing.T) {
@@ -146,11 +139,7 @@ func TestCostsAndCounts(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, d.MemFree(p))
 	require.EqualValues(t, 3, d.Calls(simdev.MemAlloc))
-	require.Equal(t, us(162), d.Modelled(simdev.MemAlloc))
 	require.Equal(t, us(462), d.ModelledTotal())
-	d.ResetCalls()
-	require.Zero(t, d.Calls(simdev.MemAlloc))
-	require.Zero(t, d.ModelledTotal())
 	seen := map[string]bool{}
 	for c := range simdev.NumCalls {
 		require.False(t, seen[c.String()], "%v", c)
@@ -197,7 +186,7 @@ func TestFailNth(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestLostAndClosed(t *testing.T) {
+func TestLost(t *testing.T) {
 	d := simdev.New(simdev.Config{})
 	calls := drivertest.Calls(t, d)
 	d.Lose("for a test")
@@ -207,22 +196,5 @@ func TestLostAndClosed(t *testing.T) {
 		require.ErrorContains(t, err, "for a test")
 	}
 	require.NoError(t, d.Close())
-	for c, call := range calls {
-		require.ErrorIs(t, call(), device.ErrClosed, c)
-	}
-	require.ErrorIs(t, d.Close(), device.ErrClosed)
 	require.Equal(t, 1, d.Stats().Allocations, "what leaked can still be read")
-}
-
-func TestAfterFree(t *testing.T) {
-	var d *simdev.Device
-	var again device.Ptr
-	d = simdev.New(simdev.Config{AfterFree: func(p device.Ptr, size int64) {
-		require.EqualValues(t, 1000, size)
-		again = alloc(t, d, 1000) // the range is free for others already
-		require.Equal(t, p, again)
-	}})
-	p := alloc(t, d, 1000)
-	require.NoError(t, d.MemFree(p))
-	require.Equal(t, p, again)
 }

@@ -144,7 +144,7 @@ func (d *Device) RecordEvent(e device.Event, h device.Stream) error {
 		d.queueLocked(s, op{})
 	}
 	ev.on, ev.seq = s, s.submitted
-	d.tallies[RecordEvent].cost += prices[RecordEvent].each
+	d.chargeLocked(RecordEvent, 0, 1)
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (d *Device) QueryEvent(e device.Event) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	d.tallies[QueryEvent].cost += prices[QueryEvent].each
+	d.chargeLocked(QueryEvent, 0, 1)
 	return ev.done(), nil
 }
 

@@ -83,35 +83,21 @@ func TestManualWorkRunsInOrder(t *testing.T) {
 	require.Equal(t, []string{"b1", "a1", "b2", "a2"}, got)
 }
 
-// Calls that wait on the host let the device run; MemFree is one unless it is
-// told not to be.
+// Calls that wait on the host let the device run, MemFree too.
 func TestManualHostWaits(t *testing.T) {
-	for name, noWait := range map[string]bool{"waits": false, "does not wait": true} {
-		t.Run(name, func(t *testing.T) {
-			d := simdev.New(simdev.Config{ManualEvents: true, FreeDoesNotWait: noWait})
-			p, q, s, e := alloc(t, d, mib), alloc(t, d, mib), newStream(t, d), newEvent(t, d)
-			require.NoError(t, d.Memset(q, 1, mib, s))
-			require.NoError(t, d.RecordEvent(e, s))
-			require.NoError(t, d.MemFree(p))
-			requireDone(t, d, e, !noWait)
-			require.NoError(t, d.CopyOut(make([]byte, 1), q, s))
-			requireDone(t, d, e, true)
-			require.NoError(t, d.RecordEvent(e, s))
-			require.NoError(t, d.SyncEvent(e))
-			requireDone(t, d, e, true)
-		})
+	d := simdev.New(simdev.Config{ManualEvents: true})
+	p, q, s, e := alloc(t, d, mib), alloc(t, d, mib), newStream(t, d), newEvent(t, d)
+	for name, wait := range map[string]func() error{
+		"MemFree":   func() error { return d.MemFree(p) },
+		"CopyOut":   func() error { return d.CopyOut(make([]byte, 1), q, s) },
+		"SyncEvent": func() error { return d.SyncEvent(e) },
+	} {
+		require.NoError(t, d.Memset(q, 1, mib, s))
+		require.NoError(t, d.RecordEvent(e, s))
+		requireDone(t, d, e, false)
+		require.NoError(t, wait(), name)
+		requireDone(t, d, e, true)
 	}
-}
-
-// Work that was queued before its memory was given back loses the device.
-func TestMemoryGivenBackTooEarly(t *testing.T) {
-	d := simdev.New(simdev.Config{ManualEvents: true, FreeDoesNotWait: true})
-	p, s := alloc(t, d, mib), newStream(t, d)
-	require.NoError(t, d.Memset(p, 1, mib, s))
-	require.NoError(t, d.MemFree(p))
-	err := d.SyncStream(s)
-	require.ErrorIs(t, err, device.ErrDeviceLost)
-	require.ErrorContains(t, err, "illegal address in queued work")
 }
 
 func TestManualLost(t *testing.T) {

@@ -79,16 +79,6 @@ func (s *Space) RemoveAlloc(p device.Ptr) (int64, error) {
 	return size, nil
 }
 
-// AllocSize returns the size in bytes of the allocation that starts at p; ok
-// is false when none does.
-func (s *Space) AllocSize(p device.Ptr) (size int64, ok bool) {
-	i, ok := s.findAlloc(p)
-	if !ok {
-		return 0, false
-	}
-	return s.allocs[i].size, true
-}
-
 // AllocOf returns the allocation that p is in.
 func (s *Space) AllocOf(p device.Ptr) (start device.Ptr, size int64, ok bool) {
 	i, exact := s.findAlloc(p)

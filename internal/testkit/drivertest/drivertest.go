@@ -61,6 +61,7 @@ var table = []struct {
 	{"event_handles", testEventHandles},
 
 	{"virtual_memory_has_aliases", testAliases},
+	{"virtual_memory_is_mapped_under_work", testMapsUnderWork},
 	{"virtual_memory_counts", testVirtualCapacity},
 	{"virtual_memory_errors", testVirtualErrors},
 	{"virtual_memory_keeps_contents", testRandomMaps},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -202,12 +203,17 @@ func testRandomWork(f *fixture) {
 	require.True(t, bytes.Equal(shadow, f.read(p, size, 0)))
 }
 
-// testGoroutines makes calls of all kinds at once, and leaves nothing.
+// testGoroutines makes calls of all kinds at once, also from threads of their own, and
+// leaves nothing.
 func testGoroutines(f *fixture) {
 	t := f.t
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
+			if g%4 == 0 {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+			}
 			want, got := pattern(5000 + int64(g))[:5000], make([]byte, 5000)
 			for range 30 {
 				p, err := f.MemAlloc(5000)
@@ -219,6 +225,7 @@ func testGoroutines(f *fixture) {
 				assert.NoError(t, f.CopyIn(p, want, s))
 				assert.NoError(t, f.RecordEvent(e, s))
 				assert.NoError(t, f.StreamWaitEvent(0, e))
+				runtime.Gosched()
 				assert.NoError(t, f.SyncEvent(e))
 				done, err := f.QueryEvent(e)
 				assert.NoError(t, err)

@@ -1,6 +1,9 @@
 package drivertest
 
 import (
+	"bytes"
+
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
@@ -72,6 +75,38 @@ func testAliases(f *fixture) {
 	require.Equal(t, "abcxxx", string(f.read(joined+g-3, 6, 0)), "the first home is gone, the pages live on")
 	require.NoError(t, v.MemUnmap(joined, 3*v.g))
 	require.Equal(t, "x", string(f.read(home+8*g, 1, 0)))
+}
+
+// testMapsUnderWork maps pieces of one range behind each other at another while work on
+// them is still to come, as stitching does: no call waits for the work.
+func testMapsUnderWork(f *fixture) {
+	v := f.virtual()
+	t, g, s := f.t, cupool.Ptr(v.g), f.stream()
+	home, seam := v.reserve(4), v.reserve(2)
+	var hs []uintptr
+	for i := range cupool.Ptr(4) {
+		hs = append(hs, v.create(1))
+		v.mapAt(home+i*g, 1, hs[i])
+	}
+	release, set := f.busy(s), f.event()
+	require.NoError(t, f.Memset(home, 1, 4*v.g, s))
+	require.NoError(t, f.RecordEvent(set, s))
+	f.finishes("mapping", func() {
+		assert.NoError(t, v.MemMap(seam, v.g, hs[3]))
+		assert.NoError(t, v.MemMap(seam+g, v.g, hs[1]))
+		assert.NoError(t, v.MemSetAccess(seam, 2*v.g))
+	})
+	f.requireDone(set, false)
+	release()
+	require.NoError(t, f.Memset(seam, 2, 2*v.g, s))
+	got := f.read(home, int(4*v.g), s)
+	for i, want := range []byte{1, 2, 1, 2} {
+		if !f.o.NoContents {
+			require.Equal(t, int(v.g), bytes.Count(got[int64(i)*v.g:int64(i+1)*v.g], []byte{want}), "piece %d", i)
+		}
+	}
+	require.NoError(t, v.MemUnmap(seam, 2*v.g))
+	require.NoError(t, v.MemUnmap(home, 4*v.g))
 }
 
 // testVirtualCapacity: physical memory counts until it is released and mapped
