@@ -142,7 +142,7 @@ func testFills(f *fixture) {
 func testSource(f *fixture) {
 	f.contents()
 	t, s := f.t, f.stream()
-	for _, n := range []int64{1, 4096, 64 << 10, 64<<10 + 1, mib, 16 * mib} {
+	for _, n := range []int64{1, 4096, 64 << 10, 64<<10 + 1, mib, 4 * mib} {
 		p, src := f.alloc(n), pattern(n)
 		release := f.busy(s)
 		time.AfterFunc(5*time.Millisecond, release) // a large copy may wait for its stream
