@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"fmt"
 	"unsafe"
 
 	"gorgonia.org/tensor"
@@ -24,7 +23,7 @@ func Activate(e *cupool.Engine, x, y tensor.Tensor, act Activation) error {
 // Activate, and dy the gradient by it. All have one size, and dx may be dy.
 func ActivateBack(e *cupool.Engine, y, dy, dx tensor.Tensor, act Activation) error {
 	if operand.IsNil(y) {
-		return fail("ActivateBack", fmt.Errorf("no tensor: %w", cupool.ErrNotSupported))
+		return unsupported("ActivateBack", "no tensor")
 	}
 	return activate(e, "ActivateBack", dy, y, dx, act)
 }
@@ -33,7 +32,7 @@ func ActivateBack(e *cupool.Engine, y, dy, dx tensor.Tensor, act Activation) err
 func activate(e *cupool.Engine, op string, from, y, to tensor.Tensor, act Activation) error {
 	defer operand.KeepAlive(from, y, to)
 	if operand.IsNil(from) {
-		return fail(op, fmt.Errorf("no tensor: %w", cupool.ErrNotSupported))
+		return unsupported(op, "no tensor")
 	}
 	n := from.Shape().TotalSize()
 	err := fit(e, op, from.Dtype(), want{t: from, n: n}, want{t: to, n: n}, want{y, n, true})
@@ -49,23 +48,19 @@ func activate(e *cupool.Engine, op string, from, y, to tensor.Tensor, act Activa
 	if ok, err := activateOnGPU(tensorop.Of(e).GPU(), op, from, y, to, act); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{from, y}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
-		if isDouble(from) {
-			activateOnHost[float64](in, out[0], act)
-		} else {
-			activateOnHost[float32](in, out[0], act)
-		}
-	})
+	return onHost(e, op, from, []tensor.Tensor{from, y}, []tensor.Tensor{to}, activateOnHost[float32](act), activateOnHost[float64](act))
 }
 
-func activateOnHost[T layers.Float](in []*tensor.Dense, out *tensor.Dense, act Activation) {
-	from, y, to := operand.Slice[T](in[0]), operand.Slice[T](in[1]), operand.Slice[T](out)
-	if y != nil {
-		layers.ActivateBack(to, y, from, layers.Activation(act))
-		return
+func activateOnHost[T layers.Float](act Activation) hostStep {
+	return func(in, out []*tensor.Dense) {
+		from, y, to := operand.Slice[T](in[0]), operand.Slice[T](in[1]), operand.Slice[T](out[0])
+		if y != nil {
+			layers.ActivateBack(to, y, from, layers.Activation(act))
+			return
+		}
+		copy(to, from)
+		layers.Activate(to, layers.Activation(act))
 	}
-	copy(to, from)
-	layers.Activate(to, layers.Activation(act))
 }
 
 func activateOnGPU(g *gpu.Ops, op string, from, y, to tensor.Tensor, act Activation) (bool, error) {

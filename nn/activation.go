@@ -44,13 +44,13 @@ func BiasActivate(e *cupool.Engine, x, bias tensor.Tensor, act Activation) error
 	if ok, err := biasActivateOnGPU(tensorop.Of(e).GPU(), x, bias, rows, cols, act); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{bias}, []tensor.Tensor{x}, func(in, out []*tensor.Dense) {
-		if isDouble(x) {
-			layers.BiasActivate(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), layers.Activation(act))
-		} else {
-			layers.BiasActivate(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]), layers.Activation(act))
-		}
-	})
+	return onHost(e, op, x, []tensor.Tensor{bias}, []tensor.Tensor{x}, biasOnHost[float32](act), biasOnHost[float64](act))
+}
+
+func biasOnHost[T layers.Float](act Activation) hostStep {
+	return func(in, out []*tensor.Dense) {
+		layers.BiasActivate(operand.Slice[T](out[0]), operand.Slice[T](in[0]), layers.Activation(act))
+	}
 }
 
 // BiasActivateBack computes the gradients of BiasActivate, whose result is y. It
@@ -69,13 +69,13 @@ func BiasActivateBack(e *cupool.Engine, y, dy, db tensor.Tensor, act Activation)
 	if ok, err := biasActivateBackOnGPU(tensorop.Of(e).GPU(), y, dy, db, rows, cols, act); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{y}, []tensor.Tensor{dy, db}, func(in, out []*tensor.Dense) {
-		if isDouble(y) {
-			layers.BiasActivateBack(operand.Slice[float64](in[0]), operand.Slice[float64](out[0]), operand.Slice[float64](out[1]), cols, layers.Activation(act))
-		} else {
-			layers.BiasActivateBack(operand.Slice[float32](in[0]), operand.Slice[float32](out[0]), operand.Slice[float32](out[1]), cols, layers.Activation(act))
-		}
-	})
+	return onHost(e, op, y, []tensor.Tensor{y}, []tensor.Tensor{dy, db}, biasBackOnHost[float32](cols, act), biasBackOnHost[float64](cols, act))
+}
+
+func biasBackOnHost[T layers.Float](cols int, act Activation) hostStep {
+	return func(in, out []*tensor.Dense) {
+		layers.BiasActivateBack(operand.Slice[T](in[0]), operand.Slice[T](out[0]), operand.Slice[T](out[1]), cols, layers.Activation(act))
+	}
 }
 
 func biasActivateOnGPU(g *gpu.Ops, x, bias tensor.Tensor, rows, cols int, act Activation) (bool, error) {

@@ -66,12 +66,9 @@ func Conv2d(e *cupool.Engine, x, w, bias, y tensor.Tensor, c Conv, act Activatio
 	if ok, err := convOnGPU(tensorop.Of(e).GPU(), op, s, x, w, bias, y, act); ok {
 		return err
 	}
-	return inPlace(e, op, []tensor.Tensor{x, w, bias}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) error {
-		if isDouble(x) {
-			return convOnHost[float64](s, in, out, layers.Activation(act))
-		}
-		return convOnHost[float32](s, in, out, layers.Activation(act))
-	})
+	var failed error
+	err = onHost(e, op, x, []tensor.Tensor{x, w, bias}, []tensor.Tensor{y}, convOnHost[float32](s, act, &failed), convOnHost[float64](s, act, &failed))
+	return errors.Join(err, fail(op, failed))
 }
 
 // Conv2dBack computes the gradients of a convolution. dz is the gradient by x * w +
@@ -101,12 +98,9 @@ func Conv2dBack(e *cupool.Engine, x, w, dz, dx, dw, db tensor.Tensor, c Conv, ac
 	if ok, err := convBackOnGPU(tensorop.Of(e).GPU(), op, s, x, w, dz, dx, dw, db, act); ok {
 		return err
 	}
-	return inPlace(e, op, []tensor.Tensor{x, w, dz}, []tensor.Tensor{dx, dw, db}, func(in, out []*tensor.Dense) error {
-		if isDouble(x) {
-			return convBackOnHost[float64](s, in, out, layers.Activation(act))
-		}
-		return convBackOnHost[float32](s, in, out, layers.Activation(act))
-	})
+	var failed error
+	err = onHost(e, op, x, []tensor.Tensor{x, w, dz}, []tensor.Tensor{dx, dw, db}, convBackOnHost[float32](s, act, &failed), convBackOnHost[float64](s, act, &failed))
+	return errors.Join(err, fail(op, failed))
 }
 
 // Im2Col sets col, of N×OH×OW×(C·KH·KW), to the windows of images x, of N×C×H×W:
@@ -141,13 +135,7 @@ func columns(e *cupool.Engine, op string, x, col tensor.Tensor, c Conv, back boo
 	if ok, err := columnsOnGPU(tensorop.Of(e).GPU(), op, s, x, col, back); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{from}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
-		if isDouble(x) {
-			columnsOnHost[float64](s, in[0], out[0], back)
-		} else {
-			columnsOnHost[float32](s, in[0], out[0], back)
-		}
-	})
+	return onHost(e, op, x, []tensor.Tensor{from}, []tensor.Tensor{to}, columnsOnHost[float32](s, back), columnsOnHost[float64](s, back))
 }
 
 // convSize is the sizes of a convolution: of its window, of the batch, and the
@@ -166,10 +154,10 @@ func windows(e *cupool.Engine, op string, x tensor.Tensor, c Conv) (convSize, er
 	c = c.whole()
 	var s convSize
 	if operand.IsNil(x) || x.Dims() != 4 {
-		return s, fail(op, fmt.Errorf("images of four dimensions are needed: %w", cupool.ErrNotSupported))
+		return s, unsupported(op, "images of four dimensions are needed")
 	}
 	if min(c.Kernel[0], c.Kernel[1], c.Stride[0], c.Stride[1], c.Dilation[0], c.Dilation[1]) < 1 || min(c.Pad[0], c.Pad[1]) < 0 {
-		return s, fail(op, fmt.Errorf("a convolution of %+v: %w", c, cupool.ErrNotSupported))
+		return s, unsupported(op, "a convolution of %+v", c)
 	}
 	shape := x.Shape()
 	s.n, s.Channels, s.In = shape[0], shape[1], [2]int{shape[2], shape[3]}
@@ -188,18 +176,11 @@ func convolution(e *cupool.Engine, op string, x, w tensor.Tensor, c Conv) (convS
 		return s, err
 	}
 	if operand.IsNil(w) || w.Dims() != 4 {
-		return s, fail(op, fmt.Errorf("weights of four dimensions are needed: %w", cupool.ErrNotSupported))
+		return s, unsupported(op, "weights of four dimensions are needed")
 	}
 	s.out = w.Shape()[0]
 	if !w.Shape().Eq(tensor.Shape{s.out, s.Channels, s.Taps[0], s.Taps[1]}) {
 		return s, fail(op, fmt.Errorf("weights of %v for images of %v and a window of %v: %w", w.Shape(), x.Shape(), s.Taps, cupool.ErrSizeMismatch))
 	}
 	return s, fit(e, op, x.Dtype(), want{t: w, n: s.out * s.Products()})
-}
-
-// inPlace is InPlace of the engine's operations for an f that may fail.
-func inPlace(e *cupool.Engine, op string, in, out []tensor.Tensor, f func(in, out []*tensor.Dense) error) error {
-	var failed error
-	err := tensorop.Of(e).InPlace(op, in, out, func(in, out []*tensor.Dense) { failed = f(in, out) })
-	return errors.Join(err, fail(op, failed))
 }

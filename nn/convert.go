@@ -42,27 +42,26 @@ func Convert(e *cupool.Engine, x, y tensor.Tensor) error {
 	if ok, err := convertOnGPU(tensorop.Of(e).GPU(), x, y, toInt, isDouble(floats)); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
-		if isDouble(floats) {
-			convertOnHost[float64](in[0], out[0], toInt)
-		} else {
-			convertOnHost[float32](in[0], out[0], toInt)
-		}
-	})
+	if toInt {
+		return onHost(e, op, floats, []tensor.Tensor{x}, []tensor.Tensor{y}, toInts[float32], toInts[float64])
+	}
+	return onHost(e, op, floats, []tensor.Tensor{x}, []tensor.Tensor{y}, toFloats[float32], toFloats[float64])
 }
 
-func convertOnHost[T layers.Float](x, y *tensor.Dense, toInt bool) {
-	if !toInt {
-		for i, v := range operand.Slice[int](x) {
-			operand.Slice[T](y)[i] = T(v)
-		}
-		return
+func toFloats[T layers.Float](in, out []*tensor.Dense) {
+	y := operand.Slice[T](out[0])
+	for i, v := range operand.Slice[int](in[0]) {
+		y[i] = T(v)
 	}
-	for i, v := range operand.Slice[T](x) {
+}
+
+func toInts[T layers.Float](in, out []*tensor.Dense) {
+	y := operand.Slice[int](out[0])
+	for i, v := range operand.Slice[T](in[0]) {
 		if v >= math.MinInt64 && v < -math.MinInt64 {
-			operand.Slice[int](y)[i] = int(v)
+			y[i] = int(v)
 		} else {
-			operand.Slice[int](y)[i] = math.MinInt64
+			y[i] = math.MinInt64
 		}
 	}
 }
@@ -100,16 +99,11 @@ func DiagFlat(e *cupool.Engine, x, y tensor.Tensor) error {
 	if ok, err := diagonalOnGPU(tensorop.Of(e).GPU(), x, y, n); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
-		if isDouble(x) {
-			diagonalOnHost(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]))
-		} else {
-			diagonalOnHost(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]))
-		}
-	})
+	return onHost(e, op, x, []tensor.Tensor{x}, []tensor.Tensor{y}, diagonalOnHost[float32], diagonalOnHost[float64])
 }
 
-func diagonalOnHost[T layers.Float](y, x []T) {
+func diagonalOnHost[T layers.Float](in, out []*tensor.Dense) {
+	x, y := operand.Slice[T](in[0]), operand.Slice[T](out[0])
 	for i, v := range x {
 		y[i*(len(x)+1)] = v
 	}

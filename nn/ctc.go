@@ -40,13 +40,11 @@ func CTCLoss(e *cupool.Engine, logProbs tensor.Tensor, t Transcripts, loss tenso
 	if ok, err := ctcLossOnGPU(tensorop.Of(e).GPU(), op, s, logProbs, t, loss, mean); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, s.inputs(logProbs, t), []tensor.Tensor{loss}, func(in, out []*tensor.Dense) {
-		if isDouble(logProbs) {
-			operand.Slice[float64](out[0])[0] = layers.CTCLoss(hostCTC[float64](s, in), mean)
-		} else {
-			operand.Slice[float32](out[0])[0] = layers.CTCLoss(hostCTC[float32](s, in), mean)
-		}
-	})
+	return onHost(e, op, logProbs, t.with(logProbs), []tensor.Tensor{loss}, ctcLossOnHost[float32](s, mean), ctcLossOnHost[float64](s, mean))
+}
+
+func ctcLossOnHost[T layers.Float](s ctcSize, mean bool) hostStep {
+	return func(in, out []*tensor.Dense) { operand.Slice[T](out[0])[0] = layers.CTCLoss(hostCTC[T](s, in), mean) }
 }
 
 // CTCLossBack sets dx, of the size of logProbs, to scale times the gradient of the sum
@@ -70,13 +68,11 @@ func CTCLossBack(e *cupool.Engine, logProbs tensor.Tensor, t Transcripts, dx ten
 	if ok, err := ctcLossBackOnGPU(tensorop.Of(e).GPU(), op, s, logProbs, t, dx, scale); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, s.inputs(logProbs, t), []tensor.Tensor{dx}, func(in, out []*tensor.Dense) {
-		if isDouble(logProbs) {
-			layers.CTCLossBack(hostCTC[float64](s, in), operand.Slice[float64](out[0]), scale)
-		} else {
-			layers.CTCLossBack(hostCTC[float32](s, in), operand.Slice[float32](out[0]), scale)
-		}
-	})
+	return onHost(e, op, logProbs, t.with(logProbs), []tensor.Tensor{dx}, ctcBackOnHost[float32](s, scale), ctcBackOnHost[float64](s, scale))
+}
+
+func ctcBackOnHost[T layers.Float](s ctcSize, scale float64) hostStep {
+	return func(in, out []*tensor.Dense) { layers.CTCLossBack(hostCTC[T](s, in), operand.Slice[T](out[0]), scale) }
 }
 
 // ctcSize has the sizes of a CTCLoss.
@@ -89,7 +85,7 @@ type ctcSize struct {
 // all targets, and of the blanks around them.
 func (s *ctcSize) places() int64 { return int64(s.frames) * int64(2*s.count+s.samples) }
 
-func (s *ctcSize) inputs(logProbs tensor.Tensor, t Transcripts) []tensor.Tensor {
+func (t Transcripts) with(logProbs tensor.Tensor) []tensor.Tensor {
 	return []tensor.Tensor{logProbs, t.Targets, t.Lengths, t.TargetLengths}
 }
 
@@ -117,12 +113,8 @@ func fitTranscripts(e *cupool.Engine, op string, logProbs tensor.Tensor, t Trans
 
 // hostCTC returns what is computed with on the CPU.
 func hostCTC[T layers.Float](s ctcSize, in []*tensor.Dense) layers.CTC[T] {
-	c := layers.CTC[T]{LogProbs: operand.Slice[T](in[0]), Frames: s.frames, Samples: s.samples, Classes: s.classes, Width: s.width,
-		Lengths: operand.Slice[int](in[2]), TargetLengths: operand.Slice[int](in[3])}
-	if in[1] != nil {
-		c.Targets = operand.Slice[int](in[1])
-	}
-	return c
+	return layers.CTC[T]{LogProbs: operand.Slice[T](in[0]), Frames: s.frames, Samples: s.samples, Classes: s.classes, Width: s.width,
+		Targets: operand.Slice[int](in[1]), Lengths: operand.Slice[int](in[2]), TargetLengths: operand.Slice[int](in[3])}
 }
 
 // ctcArgs returns the arguments that both steps have in common.

@@ -40,35 +40,26 @@ func scaleOf(drop float64) float64 { return 1 / (1 - drop) }
 
 func dropout(e *cupool.Engine, op string, from, to tensor.Tensor, drop, scale float64, s Seed) error {
 	defer operand.KeepAlive(from, to, s.Draw)
-	if err := fitDropout(e, op, from, to, drop, &s); err != nil || from.Shape().TotalSize() == 0 {
+	n, err := fitPair(e, op, from, to)
+	switch {
+	case err != nil:
+		return err
+	case !(drop >= 0 && drop <= 1):
+		return unsupported(op, "%v is no probability", drop)
+	}
+	if err := s.fit(e, op); err != nil || n == 0 {
 		return err
 	}
 	if ok, err := dropoutOnGPU(tensorop.Of(e).GPU(), op, from, to, 1-drop, scale, s); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{from, s.Draw}, []tensor.Tensor{to}, func(in, out []*tensor.Dense) {
-		if isDouble(from) {
-			dropoutOnHost[float64](in[0], out[0], 1-drop, scale, s.stream(in[1]), s.Seed)
-		} else {
-			dropoutOnHost[float32](in[0], out[0], 1-drop, scale, s.stream(in[1]), s.Seed)
-		}
-	})
+	return onHost(e, op, from, []tensor.Tensor{from, s.Draw}, []tensor.Tensor{to}, dropoutOnHost[float32](1-drop, scale, s), dropoutOnHost[float64](1-drop, scale, s))
 }
 
-// fitDropout fails for tensors that are of no or different sizes or overlap, and
-// for what is no probability.
-func fitDropout(e *cupool.Engine, op string, from, to tensor.Tensor, drop float64, s *Seed) error {
-	if _, err := fitPair(e, op, from, to); err != nil {
-		return err
+func dropoutOnHost[T layers.Float](keep, scale float64, s Seed) hostStep {
+	return func(in, out []*tensor.Dense) {
+		philox.Dropout(operand.Slice[T](out[0]), operand.Slice[T](in[0]), keep, scale, s.stream(in[1]), s.Seed)
 	}
-	if !(drop >= 0 && drop <= 1) {
-		return unsupported(op, "%v is no probability", drop)
-	}
-	return s.fit(e, op)
-}
-
-func dropoutOnHost[T layers.Float](from, to *tensor.Dense, keep, scale float64, stream, seed uint64) {
-	philox.Dropout(operand.Slice[T](to), operand.Slice[T](from), keep, scale, stream, seed)
 }
 
 func dropoutOnGPU(g *gpu.Ops, op string, from, to tensor.Tensor, keep, scale float64, s Seed) (bool, error) {

@@ -23,7 +23,7 @@ type want struct {
 // or size than is wanted, of no floats, of another engine, or with gaps.
 func fit(e *cupool.Engine, op string, dt tensor.Dtype, ws ...want) error {
 	if !operand.IsFloat(dt) {
-		return fail(op, fmt.Errorf("elements of type %v: %w", dt, cupool.ErrNotSupported))
+		return unsupported(op, "elements of type %v", dt)
 	}
 	return fitType(e, op, dt, ws...)
 }
@@ -69,7 +69,7 @@ func unsupported(op, format string, args ...any) error {
 // matrixShape returns the two dimensions of a matrix.
 func matrixShape(op string, t tensor.Tensor) (rows, cols int, err error) {
 	if operand.IsNil(t) || t.Dims() != 2 {
-		return 0, 0, fail(op, fmt.Errorf("a matrix is needed: %w", cupool.ErrNotSupported))
+		return 0, 0, unsupported(op, "a matrix is needed")
 	}
 	return t.Shape()[0], t.Shape()[1], nil
 }

@@ -70,18 +70,15 @@ func Apply(e *cupool.Engine, f Function, x, y tensor.Tensor) error {
 	if ok, err := applyOnGPU(tensorop.Of(e).GPU(), f, x, y, n); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
-		if isDouble(x) {
-			applyOnHost(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), known.f)
-		} else {
-			applyOnHost(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]), known.f)
-		}
-	})
+	return onHost(e, op, x, []tensor.Tensor{x}, []tensor.Tensor{y}, applyOnHost[float32](known.f), applyOnHost[float64](known.f))
 }
 
-func applyOnHost[T layers.Float](y, x []T, f func(float64) float64) {
-	for i, v := range x {
-		y[i] = T(f(float64(v)))
+func applyOnHost[T layers.Float](f func(float64) float64) hostStep {
+	return func(in, out []*tensor.Dense) {
+		y := operand.Slice[T](out[0])
+		for i, v := range operand.Slice[T](in[0]) {
+			y[i] = T(f(float64(v)))
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func LinearBack(e *cupool.Engine, x, w, dz, dx, dw, db tensor.Tensor, act Activa
 		err = fit(e, op, x.Dtype(), want{dx, l.rows * l.in, true}, want{dw, l.in * l.out, true})
 	}
 	if err == nil && operand.IsNil(dw) && !operand.IsNil(db) {
-		err = fail(op, fmt.Errorf("db without dw: %w", cupool.ErrNotSupported))
+		err = unsupported(op, "db without dw")
 	}
 	if err == nil {
 		err = fitApart(op, []tensor.Tensor{dx, dw, db}, x, w, dz)
@@ -99,7 +99,7 @@ func fitApart(op string, outputs []tensor.Tensor, inputs ...tensor.Tensor) error
 		}
 		others := append(inputs[:len(inputs):len(inputs)], outputs[:i]...)
 		if !operand.Apart(out, others) {
-			return fail(op, fmt.Errorf("an output of shape %v overlaps another tensor: %w", out.Shape(), cupool.ErrNotSupported))
+			return unsupported(op, "an output of shape %v overlaps another tensor", out.Shape())
 		}
 	}
 	return nil

@@ -52,13 +52,7 @@ func crossEntropy(e *cupool.Engine, op string, logits, target, loss, grad tensor
 	if ok, err := crossEntropyOnGPU(tensorop.Of(e).GPU(), op, s, logits, target, loss, grad); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{logits, target}, []tensor.Tensor{loss, grad}, func(in, out []*tensor.Dense) {
-		if isDouble(logits) {
-			crossEntropyOnHost[float64](s, in, out)
-		} else {
-			crossEntropyOnHost[float32](s, in, out)
-		}
-	})
+	return onHost(e, op, logits, []tensor.Tensor{logits, target}, []tensor.Tensor{loss, grad}, crossEntropyOnHost[float32](s), crossEntropyOnHost[float64](s))
 }
 
 // lossSize has the sizes and options of a cross entropy.
@@ -69,23 +63,25 @@ type lossSize struct {
 	scale      float64 // of the gradient
 }
 
-func crossEntropyOnHost[T layers.Float](s lossSize, in, out []*tensor.Dense) {
-	loss := operand.Slice[T](out[0])
-	if !s.mean {
-		clear(loss)
-	}
-	classes := operand.Slice[int](in[1])
-	target := func(r, c int) T {
-		if classes[r] == c {
-			return 1
+func crossEntropyOnHost[T layers.Float](s lossSize) hostStep {
+	return func(in, out []*tensor.Dense) {
+		loss := operand.Slice[T](out[0])
+		if !s.mean {
+			clear(loss)
 		}
-		return 0
+		classes := operand.Slice[int](in[1])
+		target := func(r, c int) T {
+			if classes[r] == c {
+				return 1
+			}
+			return 0
+		}
+		if s.weights {
+			ws := operand.Slice[T](in[1])
+			target = func(r, c int) T { return ws[r*s.cols+c] }
+		}
+		layers.CrossEntropy(operand.Slice[T](in[0]), loss, operand.Slice[T](out[1]), s.cols, s.scale, target)
 	}
-	if s.weights {
-		ws := operand.Slice[T](in[1])
-		target = func(r, c int) T { return ws[r*s.cols+c] }
-	}
-	layers.CrossEntropy(operand.Slice[T](in[0]), loss, operand.Slice[T](out[1]), s.cols, s.scale, target)
 }
 
 func crossEntropyOnGPU(g *gpu.Ops, op string, s lossSize, logits, target, loss, grad tensor.Tensor) (bool, error) {

@@ -13,7 +13,12 @@
 // steps at once if none writes to a tensor that another one uses.
 package nn
 
-import "github.com/cupool/cupool"
+import (
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/tensorop"
+)
 
 // fail returns err as an error of the engine, and nil for nil.
 func fail(op string, err error) error {
@@ -21,4 +26,15 @@ func fail(op string, err error) error {
 		return nil
 	}
 	return &cupool.EngineError{Op: op, Err: err}
+}
+
+// hostStep computes a step on the CPU, on host twins of its tensors (InPlace).
+type hostStep func(in, out []*tensor.Dense)
+
+// onHost has the CPU compute a step on tensors of like's type.
+func onHost(e *cupool.Engine, op string, like tensor.Tensor, in, out []tensor.Tensor, single, double hostStep) error {
+	if isDouble(like) {
+		single = double
+	}
+	return tensorop.Of(e).InPlace(op, in, out, single)
 }

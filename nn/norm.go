@@ -87,7 +87,7 @@ type normTensors struct{ x, y, dy, scale, bias, dx, dscale, dbias tensor.Tensor 
 // channels returns the channels of x.
 func channels(op string, x tensor.Tensor) (n layers.Norm, err error) {
 	if operand.IsNil(x) || x.Dims() < 2 {
-		return n, fail(op, fmt.Errorf("a tensor of shape N×C or N×C×… is needed: %w", cupool.ErrNotSupported))
+		return n, unsupported(op, "a tensor of shape N×C or N×C×… is needed")
 	}
 	s := x.Shape()
 	n.Batch, n.Channels, n.Plane = s[0], s[1], 1
@@ -117,7 +117,7 @@ func (s *BatchStats) norm(n layers.Norm, act Activation) *layers.Norm {
 // fit checks the statistics.
 func (s *BatchStats) fit(e *cupool.Engine, op string, n *layers.Norm, dt tensor.Dtype) error {
 	if operand.IsNil(s.RunningMean) != operand.IsNil(s.RunningVariance) {
-		return fail(op, fmt.Errorf("one running statistic without the other: %w", cupool.ErrNotSupported))
+		return unsupported(op, "one running statistic without the other")
 	}
 	return fit(e, op, dt, want{s.Mean, n.Channels, s.Evaluate}, want{s.Inverse, n.Channels, s.Evaluate},
 		want{s.RunningMean, n.Channels, !s.Evaluate}, want{s.RunningVariance, n.Channels, !s.Evaluate})
@@ -147,13 +147,13 @@ func normalize(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s Bat
 	if ok, err := normOnGPU(tensorop.Of(e).GPU(), op, n, t, s); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{t.x, t.scale, t.bias}, append(s.all(), t.y), func(in, out []*tensor.Dense) {
-		if isDouble(t.x) {
-			layers.BatchNorm(n, operand.Slice[float64](in[0]), operand.Slice[float64](in[1]), operand.Slice[float64](in[2]), operand.Slice[float64](out[4]), statsOf[float64](out))
-		} else {
-			layers.BatchNorm(n, operand.Slice[float32](in[0]), operand.Slice[float32](in[1]), operand.Slice[float32](in[2]), operand.Slice[float32](out[4]), statsOf[float32](out))
-		}
-	})
+	return onHost(e, op, t.x, []tensor.Tensor{t.x, t.scale, t.bias}, append(s.all(), t.y), normOnHost[float32](n), normOnHost[float64](n))
+}
+
+func normOnHost[T layers.Float](n *layers.Norm) hostStep {
+	return func(in, out []*tensor.Dense) {
+		layers.BatchNorm(n, operand.Slice[T](in[0]), operand.Slice[T](in[1]), operand.Slice[T](in[2]), operand.Slice[T](out[4]), statsOf[T](out))
+	}
 }
 
 // statsOf returns the statistics among host tensors.
@@ -178,22 +178,12 @@ func normalizeBack(e *cupool.Engine, op string, n *layers.Norm, t normTensors, s
 	if ok, err := normBackOnGPU(tensorop.Of(e).GPU(), op, n, t, s); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, append(s.all(), t.x, t.y, t.dy, t.scale), []tensor.Tensor{t.dx, t.dscale, t.dbias}, func(in, out []*tensor.Dense) {
-		if isDouble(t.x) {
-			normBackSlices[float64](n, in, out)
-		} else {
-			normBackSlices[float32](n, in, out)
-		}
-	})
+	return onHost(e, op, t.x, append(s.all(), t.x, t.y, t.dy, t.scale), []tensor.Tensor{t.dx, t.dscale, t.dbias}, normBackOnHost[float32](n), normBackOnHost[float64](n))
 }
 
-func normBackSlices[T layers.Float](n *layers.Norm, in, out []*tensor.Dense) {
-	var x, dx [4][]T
-	for i, d := range in[4:] {
-		x[i] = operand.Slice[T](d)
+func normBackOnHost[T layers.Float](n *layers.Norm) hostStep {
+	return func(in, out []*tensor.Dense) {
+		layers.BatchNormBack(n, operand.Slice[T](in[4]), operand.Slice[T](in[5]), operand.Slice[T](in[6]), operand.Slice[T](in[7]),
+			operand.Slice[T](out[0]), operand.Slice[T](out[1]), operand.Slice[T](out[2]), statsOf[T](in))
 	}
-	for i, d := range out {
-		dx[i] = operand.Slice[T](d)
-	}
-	layers.BatchNormBack(n, x[0], x[1], x[2], x[3], dx[0], dx[1], dx[2], statsOf[T](in))
 }

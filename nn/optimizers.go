@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"fmt"
-
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
@@ -42,31 +40,19 @@ func (o SGD) Step(e *cupool.Engine, params ...Param) error {
 	defer operand.KeepAlive(params...)
 	defer operand.KeepAlive(o.Rate)
 	const op = "SGD.Step"
-	for _, p := range params {
-		if err := fitParam(e, op, p, p.Momentum); err != nil {
-			return err
-		}
-		if err := fit(e, op, p.Value.Dtype(), want{o.Rate, 1, true}); err != nil {
-			return err
-		}
+	if err := fitParams(e, op, params, 1, true, o.Rate, nil); err != nil {
+		return err
 	}
 	if ok, err := sgdStepOnGPU(tensorop.Of(e).GPU(), o, params); ok {
 		return err
 	}
-	for _, p := range params {
-		err := tensorop.Of(e).InPlace(op, []tensor.Tensor{p.Grad, o.Rate}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
-			rate := scalar(in[1], o.LearningRate)
-			if isDouble(p.Value) {
-				layers.SGD(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), operand.Slice[float64](out[1]), rate, o.Momentum, o.WeightDecay)
-			} else {
-				layers.SGD(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]), operand.Slice[float32](out[1]), rate, o.Momentum, o.WeightDecay)
-			}
-		})
-		if err != nil {
-			return err
-		}
+	return stepOnHost(e, op, params, 1, o.Rate, nil, sgdOnHost[float32](o), sgdOnHost[float64](o))
+}
+
+func sgdOnHost[T layers.Float](o SGD) hostStep {
+	return func(in, out []*tensor.Dense) {
+		layers.SGD(operand.Slice[T](out[0]), operand.Slice[T](in[0]), operand.Slice[T](out[1]), scalar(in[1], o.LearningRate), o.Momentum, o.WeightDecay)
 	}
-	return nil
 }
 
 // Adam is the optimizer of Kingma and Ba (2015), with decoupled weight decay
@@ -92,29 +78,24 @@ func (o Adam) Step(e *cupool.Engine, step int, params ...Param) error {
 	defer operand.KeepAlive(params...)
 	defer operand.KeepAlive(o.Rate, o.StepNumber)
 	const op = "Adam.Step"
-	for _, p := range params {
-		if err := fitParam(e, op, p, p.Momentum, p.Second); err != nil {
-			return err
-		}
-		if operand.IsNil(p.Momentum) || operand.IsNil(p.Second) {
-			return fail(op, fmt.Errorf("a parameter without both moments: %w", cupool.ErrNotSupported))
-		}
-		if err := fit(e, op, p.Value.Dtype(), want{o.Rate, 1, true}, want{o.StepNumber, 1, true}); err != nil {
-			return err
-		}
+	if err := fitParams(e, op, params, 2, false, o.Rate, o.StepNumber); err != nil {
+		return err
 	}
 	if step < 1 && operand.IsNil(o.StepNumber) {
-		return fail(op, fmt.Errorf("step %d, steps count from 1: %w", step, cupool.ErrNotSupported))
+		return unsupported(op, "step %d, steps count from 1", step)
 	}
 	if ok, err := adamStepOnGPU(tensorop.Of(e).GPU(), o, step, params); ok {
 		return err
 	}
-	for _, p := range params {
-		if err := adamOnHost(e, op, o, step, p); err != nil {
-			return err
-		}
+	return stepOnHost(e, op, params, 2, o.Rate, o.StepNumber, adamOnHost[float32](o, step), adamOnHost[float64](o, step))
+}
+
+func adamOnHost[T layers.Float](o Adam, step int) hostStep {
+	return func(in, out []*tensor.Dense) {
+		a := layers.AdamOptions{LR: scalar(in[1], o.LearningRate), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.WeightDecay}
+		n := int(scalar(in[2], float64(step)))
+		layers.Adam(operand.Slice[T](out[0]), operand.Slice[T](in[0]), operand.Slice[T](out[1]), operand.Slice[T](out[2]), n, a)
 	}
-	return nil
 }
 
 // RMSProp is the optimizer of Hinton's lecture 6, with decoupled weight decay. Its
@@ -138,49 +119,31 @@ func (o RMSProp) Step(e *cupool.Engine, params ...Param) error {
 	defer operand.KeepAlive(params...)
 	defer operand.KeepAlive(o.Rate)
 	const op = "RMSProp.Step"
-	for _, p := range params {
-		if err := fitParam(e, op, p, p.Momentum); err != nil {
-			return err
-		}
-		if operand.IsNil(p.Momentum) {
-			return fail(op, fmt.Errorf("a parameter without a Momentum: %w", cupool.ErrNotSupported))
-		}
-		if err := fit(e, op, p.Value.Dtype(), want{o.Rate, 1, true}); err != nil {
-			return err
-		}
+	if err := fitParams(e, op, params, 1, false, o.Rate, nil); err != nil {
+		return err
 	}
 	if ok, err := rmsPropStepOnGPU(tensorop.Of(e).GPU(), o, params); ok {
 		return err
 	}
+	return stepOnHost(e, op, params, 1, o.Rate, nil, rmsPropOnHost[float32](o), rmsPropOnHost[float64](o))
+}
+
+func rmsPropOnHost[T layers.Float](o RMSProp) hostStep {
+	return func(in, out []*tensor.Dense) {
+		r := layers.RMSPropOptions{LR: scalar(in[1], o.LearningRate), Rho: o.Rho, Epsilon: o.Epsilon, Decay: o.WeightDecay, Clip: o.Clip}
+		layers.RMSProp(operand.Slice[T](out[0]), operand.Slice[T](in[0]), operand.Slice[T](out[1]), r)
+	}
+}
+
+// stepOnHost moves parameters with so many moments one after the other.
+func stepOnHost(e *cupool.Engine, op string, params []Param, moments int, rate, number tensor.Tensor, single, double hostStep) error {
 	for _, p := range params {
-		if err := rmsPropOnHost(e, op, o, p); err != nil {
+		out := []tensor.Tensor{p.Value, p.Momentum, p.Second}[:1+moments]
+		if err := onHost(e, op, p.Value, []tensor.Tensor{p.Grad, rate, number}, out, single, double); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func rmsPropOnHost(e *cupool.Engine, op string, o RMSProp, p Param) error {
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{p.Grad, o.Rate}, []tensor.Tensor{p.Value, p.Momentum}, func(in, out []*tensor.Dense) {
-		r := layers.RMSPropOptions{LR: scalar(in[1], o.LearningRate), Rho: o.Rho, Epsilon: o.Epsilon, Decay: o.WeightDecay, Clip: o.Clip}
-		if isDouble(p.Value) {
-			layers.RMSProp(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), operand.Slice[float64](out[1]), r)
-		} else {
-			layers.RMSProp(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]), operand.Slice[float32](out[1]), r)
-		}
-	})
-}
-
-func adamOnHost(e *cupool.Engine, op string, o Adam, step int, p Param) error {
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{p.Grad, o.Rate, o.StepNumber}, []tensor.Tensor{p.Value, p.Momentum, p.Second}, func(in, out []*tensor.Dense) {
-		a := layers.AdamOptions{LR: scalar(in[1], o.LearningRate), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, Decay: o.WeightDecay}
-		n := int(scalar(in[2], float64(step)))
-		if isDouble(p.Value) {
-			layers.Adam(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), operand.Slice[float64](out[1]), operand.Slice[float64](out[2]), n, a)
-		} else {
-			layers.Adam(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]), operand.Slice[float32](out[1]), operand.Slice[float32](out[2]), n, a)
-		}
-	})
 }
 
 // scalar returns the one element of a host tensor, or otherwise for nil.
@@ -194,15 +157,24 @@ func scalar(d *tensor.Dense, otherwise float64) float64 {
 	return float64(operand.Slice[float32](d)[0])
 }
 
-// fitParam is fit for a parameter, its gradient and its moments.
-func fitParam(e *cupool.Engine, op string, p Param, more ...tensor.Tensor) error {
-	if operand.IsNil(p.Value) || operand.IsNil(p.Grad) {
-		return fail(op, fmt.Errorf("a parameter without a value or gradient: %w", cupool.ErrNotSupported))
+// fitParams is fit for parameters, their gradients and so many moments, and for the
+// rate and the number of the step.
+func fitParams(e *cupool.Engine, op string, params []Param, moments int, optional bool, rate, number tensor.Tensor) error {
+	for _, p := range params {
+		if operand.IsNil(p.Value) || operand.IsNil(p.Grad) {
+			return unsupported(op, "a parameter without a value or gradient")
+		}
+		n := p.Value.Shape().TotalSize()
+		ws := append(make([]want, 0, 6), want{t: p.Value, n: n}, want{t: p.Grad, n: n}, want{rate, 1, true}, want{number, 1, true}) // no Go memory
+		for _, t := range []tensor.Tensor{p.Momentum, p.Second}[:moments] {
+			if operand.IsNil(t) && !optional {
+				return unsupported(op, "a parameter without its moments, %d", moments)
+			}
+			ws = append(ws, want{t, n, true})
+		}
+		if err := fit(e, op, p.Value.Dtype(), ws...); err != nil {
+			return err
+		}
 	}
-	n := p.Value.Shape().TotalSize()
-	ws := append(make([]want, 0, 4), want{t: p.Value, n: n}, want{t: p.Grad, n: n}) // no Go memory
-	for _, t := range more {
-		ws = append(ws, want{t, n, true})
-	}
-	return fit(e, op, p.Value.Dtype(), ws...)
+	return nil
 }

@@ -129,7 +129,7 @@ func pool(e *cupool.Engine, op string, s poolStep, x, y, dx, dy tensor.Tensor) e
 	if ok, err := poolOnGPU(tensorop.Of(e).GPU(), op, s.kind, p, x, y, dx, dy); ok {
 		return err
 	}
-	return poolOnHost(e, op, s.kind, p, x, dy, out)
+	return onHost(e, op, image, []tensor.Tensor{x, dy}, []tensor.Tensor{out}, poolOnHost[float32](s.kind, p), poolOnHost[float64](s.kind, p))
 }
 
 // over returns the pooling of images, N×C×H×W, whose results have the shape of
@@ -137,7 +137,7 @@ func pool(e *cupool.Engine, op string, s poolStep, x, y, dx, dy tensor.Tensor) e
 func (w Window) over(op string, image, result tensor.Tensor) (*layers.Pooling, error) {
 	for _, t := range []tensor.Tensor{image, result} {
 		if operand.IsNil(t) || t.Dims() != 4 {
-			return nil, fail(op, fmt.Errorf("images of shape N×C×H×W are needed: %w", cupool.ErrNotSupported))
+			return nil, unsupported(op, "images of shape N×C×H×W are needed")
 		}
 	}
 	s, r := image.Shape(), result.Shape()
@@ -147,7 +147,7 @@ func (w Window) over(op string, image, result tensor.Tensor) (*layers.Pooling, e
 			w.Stride[d] = 1
 		}
 		if w.Size[d] < 1 || w.Stride[d] < 1 || w.Pad[d] < 0 {
-			return nil, fail(op, fmt.Errorf("windows %+v: %w", w, cupool.ErrNotSupported))
+			return nil, unsupported(op, "windows %+v", w)
 		}
 		room := s[2+d] + 2*w.Pad[d] + w.Extra[d] - w.Size[d]
 		if room < 0 {
@@ -161,28 +161,20 @@ func (w Window) over(op string, image, result tensor.Tensor) (*layers.Pooling, e
 	return &layers.Pooling{Planes: s[0] * s[1], H: s[2], W: s[3], OH: r[2], OW: r[3], Size: w.Size, Pad: w.Pad, Stride: w.Stride}, nil
 }
 
-func poolOnHost(e *cupool.Engine, op string, kind poolKind, p *layers.Pooling, x, dy, out tensor.Tensor) error {
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x, dy}, []tensor.Tensor{out}, func(in, out []*tensor.Dense) {
-		if isDouble(out[0]) {
-			poolSlices[float64](kind, p, in, out[0])
-		} else {
-			poolSlices[float32](kind, p, in, out[0])
+func poolOnHost[T layers.Float](kind poolKind, p *layers.Pooling) hostStep {
+	return func(in, out []*tensor.Dense) {
+		x, dy, to := operand.Slice[T](in[0]), operand.Slice[T](in[1]), operand.Slice[T](out[0])
+		switch kind {
+		case maxPool:
+			layers.MaxPool(p, x, to)
+		case maxPoolBack:
+			layers.MaxPoolBack(p, x, dy, to)
+		case avgPool:
+			layers.AvgPool(p, x, to)
+		case avgPoolBack:
+			layers.AvgPoolBack(p, dy, to)
+		case avgPoolSmear:
+			layers.AvgPoolSmear(p, dy, to)
 		}
-	})
-}
-
-func poolSlices[T layers.Float](kind poolKind, p *layers.Pooling, in []*tensor.Dense, out *tensor.Dense) {
-	x, dy, to := operand.Slice[T](in[0]), operand.Slice[T](in[1]), operand.Slice[T](out)
-	switch kind {
-	case maxPool:
-		layers.MaxPool(p, x, to)
-	case maxPoolBack:
-		layers.MaxPoolBack(p, x, dy, to)
-	case avgPool:
-		layers.AvgPool(p, x, to)
-	case avgPoolBack:
-		layers.AvgPoolBack(p, dy, to)
-	case avgPoolSmear:
-		layers.AvgPoolSmear(p, dy, to)
 	}
 }

@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"fmt"
 	"unsafe"
 
 	"gorgonia.org/tensor"
@@ -73,18 +72,18 @@ func Binomial(e *cupool.Engine, t tensor.Tensor, trials int, p float64, s Seed) 
 		return err
 	}
 	if trials <= 0 || !(p >= 0 && p <= 1) {
-		return fail(op, fmt.Errorf("%d trials with probability %v: %w", trials, p, cupool.ErrNotSupported))
+		return unsupported(op, "%d trials with probability %v", trials, p)
 	}
 	if ok, err := binomialOnGPU(tensorop.Of(e).GPU(), op, t, trials, p, s); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
-		if isDouble(t) {
-			philox.Binomial(operand.Slice[float64](out[0]), trials, p, s.stream(in[0]), s.Seed)
-		} else {
-			philox.Binomial(operand.Slice[float32](out[0]), trials, p, s.stream(in[0]), s.Seed)
-		}
-	})
+	return onHost(e, op, t, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, binomialOnHost[float32](trials, p, s), binomialOnHost[float64](trials, p, s))
+}
+
+func binomialOnHost[T layers.Float](trials int, p float64, s Seed) hostStep {
+	return func(in, out []*tensor.Dense) {
+		philox.Binomial(operand.Slice[T](out[0]), trials, p, s.stream(in[0]), s.Seed)
+	}
 }
 
 func random(e *cupool.Engine, op string, t tensor.Tensor, normal bool, p, q float64, s Seed) error {
@@ -95,19 +94,13 @@ func random(e *cupool.Engine, op string, t tensor.Tensor, normal bool, p, q floa
 	if ok, err := randomOnGPU(tensorop.Of(e).GPU(), op, t, normal, p, q, s); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, func(in, out []*tensor.Dense) {
-		if isDouble(t) {
-			randomOnHost(operand.Slice[float64](out[0]), normal, p, q, s.stream(in[0]), s.Seed)
-		} else {
-			randomOnHost(operand.Slice[float32](out[0]), normal, p, q, s.stream(in[0]), s.Seed)
-		}
-	})
+	return onHost(e, op, t, []tensor.Tensor{s.Draw}, []tensor.Tensor{t}, randomOnHost[float32](normal, p, q, s), randomOnHost[float64](normal, p, q, s))
 }
 
 // fitRandom fails for tensors that cannot be filled.
 func fitRandom(e *cupool.Engine, op string, t tensor.Tensor, s *Seed) error {
 	if operand.IsNil(t) {
-		return fail(op, fmt.Errorf("no tensor: %w", cupool.ErrNotSupported))
+		return unsupported(op, "no tensor")
 	}
 	if err := fit(e, op, t.Dtype(), want{t: t, n: t.Shape().TotalSize()}); err != nil {
 		return err
@@ -115,12 +108,12 @@ func fitRandom(e *cupool.Engine, op string, t tensor.Tensor, s *Seed) error {
 	return s.fit(e, op)
 }
 
-func randomOnHost[T layers.Float](dst []T, normal bool, p, q float64, stream, seed uint64) {
+func randomOnHost[T layers.Float](normal bool, p, q float64, s Seed) hostStep {
+	fill := philox.Uniform[T]
 	if normal {
-		philox.Normal(dst, p, q, stream, seed)
-	} else {
-		philox.Uniform(dst, p, q, stream, seed)
+		fill = philox.Normal[T]
 	}
+	return func(in, out []*tensor.Dense) { fill(operand.Slice[T](out[0]), p, q, s.stream(in[0]), s.Seed) }
 }
 
 func randomOnGPU(g *gpu.Ops, op string, t tensor.Tensor, normal bool, p, q float64, s Seed) (bool, error) {

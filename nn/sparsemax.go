@@ -49,20 +49,17 @@ func sparse(e *cupool.Engine, op string, x, g, y tensor.Tensor) error {
 	if ok, err := sparseOnGPU(tensorop.Of(e).GPU(), op, x, g, y, cols); ok {
 		return err
 	}
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x, g}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
-		if isDouble(x) {
-			sparseOnHost[float64](in[0], in[1], out[0], cols)
-		} else {
-			sparseOnHost[float32](in[0], in[1], out[0], cols)
-		}
-	})
+	return onHost(e, op, x, []tensor.Tensor{x, g}, []tensor.Tensor{y}, sparseOnHost[float32](cols), sparseOnHost[float64](cols))
 }
 
-func sparseOnHost[T layers.Float](x, g, y *tensor.Dense, cols int) {
-	if g == nil {
-		layers.Sparsemax(operand.Slice[T](y), operand.Slice[T](x), cols)
-	} else {
-		layers.SparsemaxBack(operand.Slice[T](y), operand.Slice[T](x), operand.Slice[T](g), cols)
+func sparseOnHost[T layers.Float](cols int) hostStep {
+	return func(in, out []*tensor.Dense) {
+		x, g, y := operand.Slice[T](in[0]), operand.Slice[T](in[1]), operand.Slice[T](out[0])
+		if g == nil {
+			layers.Sparsemax(y, x, cols)
+		} else {
+			layers.SparsemaxBack(y, x, g, cols)
+		}
 	}
 }
 

@@ -45,13 +45,13 @@ func (o YOLO) Boxes(e *cupool.Engine, x, y tensor.Tensor) error {
 		return err
 	}
 	rows, cols := x.Shape()[2], x.Shape()[3]
-	return tensorop.Of(e).InPlace(op, []tensor.Tensor{x}, []tensor.Tensor{y}, func(in, out []*tensor.Dense) {
-		if isDouble(x) {
-			layers.Boxes(operand.Slice[float64](out[0]), operand.Slice[float64](in[0]), o.Anchors, 5+o.Classes, rows, cols, o.Stride)
-		} else {
-			layers.Boxes(operand.Slice[float32](out[0]), operand.Slice[float32](in[0]), o.Anchors, 5+o.Classes, rows, cols, o.Stride)
-		}
-	})
+	return onHost(e, op, x, []tensor.Tensor{x}, []tensor.Tensor{y}, boxesOnHost[float32](o, rows, cols), boxesOnHost[float64](o, rows, cols))
+}
+
+func boxesOnHost[T layers.Float](o YOLO, rows, cols int) hostStep {
+	return func(in, out []*tensor.Dense) {
+		layers.Boxes(operand.Slice[T](out[0]), operand.Slice[T](in[0]), o.Anchors, 5+o.Classes, rows, cols, o.Stride)
+	}
 }
 
 func boxesOnGPU(g *gpu.Ops, op string, o YOLO, x, y tensor.Tensor) (bool, error) {
