@@ -47,6 +47,13 @@ func (m *VM) lendGradient(d *tensor.Dense) {
 	operand.SetEngine(d, &gradientEngine{Engine: m.e, g: d, was: d.Engine()})
 }
 
+// lendDerivative is lendGradient for a value of a node, if that computes a gradient.
+func (m *VM) lendDerivative(n *gorgonia.Node, v gorgonia.Value) {
+	if d, ok := v.(*tensor.Dense); ok && m.derivs[n] {
+		m.lendGradient(d)
+	}
+}
+
 // toDevice moves a gradient that is in Go's heap back to the device.
 func toDevice(d *tensor.Dense) error {
 	e, ok := d.Engine().(*hostGradient)

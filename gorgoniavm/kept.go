@@ -29,9 +29,7 @@ func (m *VM) bindKept() error {
 			return &OpError{Node: nameOf(b.node), Op: program.OpName(b.node.Op()), Err: fmt.Errorf("binding the result to its node: %w", err)}
 		}
 		b.take(m, v)
-		if d, ok := v.(*tensor.Dense); ok && m.derivs[b.node] {
-			m.lendGradient(d)
-		}
+		m.lendDerivative(b.node, v)
 	}
 	return nil
 }

@@ -47,9 +47,6 @@ func (d device) withVM(t *testing.T, e *cupool.Engine, g *G.ExprGraph, outputs G
 // TestPrograms: the machines give programs the same numbers.
 func TestPrograms(t *testing.T) {
 	everywhere(t, func(t *testing.T, d device) {
-		if d.records {
-			t.Skip("Gorgonia's solvers cannot move weights by gradients of a recording")
-		}
 		for name, run := range programs {
 			t.Run(name, func(t *testing.T) {
 				e, _ := d.open(t)

@@ -169,6 +169,7 @@ func (r *recording) restore(m *VM) error {
 		if err := gorgonia.UnsafeLet(b.node, b.h.v); err != nil {
 			return &OpError{Node: nameOf(b.node), Op: program.OpName(b.node.Op()), Err: err}
 		}
+		m.lendDerivative(b.node, b.h.v)
 	}
 	return nil
 }
