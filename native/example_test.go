@@ -85,38 +85,3 @@ func ExampleAllocator_SetAttribute() {
 	// 32 <nil>
 	// 0 <nil>
 }
-
-// What the program asked for, and what the pool made of it, in whole pages.
-func ExampleStats() {
-	c, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	n, err := native.New(c, native.Config{Pool: &cuda.NativePoolConfig{MaxSize: 8 << 20}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer n.Close()
-	a, err1 := n.Alloc(1<<20, nil)
-	b, err2 := n.Alloc(2<<20, nil)
-	if err := errors.Join(err1, err2, n.Free(a)); err != nil {
-		log.Fatal(err)
-	}
-	_, err = n.Alloc(16<<20, nil)
-	fmt.Println(errors.Is(err, cupool.ErrOutOfMemory))
-	st, err := n.Stats()
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("live:", st.LiveBlocks, "blocks of", st.LiveBytes>>20, "MiB, at most", st.PeakBytes>>20)
-	fmt.Println("calls:", st.Allocations, st.Frees, "made room for:", st.Retries, "failed:", st.OOMs)
-	fmt.Println("the pool's MiB:", st.Used>>20, "used, at most", st.UsedHigh>>20, "and at most", st.ReservedHigh>>20, "reserved")
-	fmt.Println(st.Reserved >= st.Used, n.Free(b))
-	// Output:
-	// true
-	// live: 1 blocks of 2 MiB, at most 3
-	// calls: 2 1 made room for: 0 failed: 1
-	// the pool's MiB: 2 used, at most 3 and at most 3 reserved
-	// true <nil>
-}

@@ -106,7 +106,7 @@ func TestDetectsAgain(t *testing.T) {
 // Old requests are forgotten, so that searching takes bounded memory.
 func TestDetectForgets(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{Detect: true, MaxRequests: 50})
-	for i := range int64(5000) { // never repeats
+	for i := range int64(1500) { // never repeats
 		x.alloc("a", 512*(1+i), 0)
 		x.free("a")
 	}

@@ -2,10 +2,8 @@ package planner_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
-	"log/slog"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -89,45 +87,4 @@ func ExampleConfig() {
 	}
 	fmt.Println("most of the 200 requests served by a plan:", plans.Stats().PlannedHits > 100)
 	// Output: most of the 200 requests served by a plan: true
-}
-
-// What a plan takes and how it is used, within an iteration.
-func ExampleStats() {
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	plans, err := planner.New(pool, planner.Config{Confirm: 1})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer plans.Close()
-	show := func(st planner.Stats) {
-		fmt.Printf("plans: %d, arenas: %d, of %d bytes\n", st.Plans, st.Arenas, st.ArenaBytes)
-		fmt.Printf("live there: %d blocks of %d bytes, %d requested\n", st.LiveBlocks, st.LiveBytes, st.RequestedBytes)
-		fmt.Printf("height: %d bytes, live at once: %d bytes\n", st.Height, st.Bound)
-		slog.Debug("plan", "placements tried", st.Rounds, "time", st.SolveTime)
-	}
-
-	for range 2 { // the second one is planned
-		errBegin := plans.BeginIteration()
-		a, errA := plans.Alloc(3<<20, nil)
-		b, errB := plans.Alloc(1000, nil)
-		if err := errors.Join(errBegin, errA, errB); err != nil {
-			log.Fatal(err)
-		}
-		show(plans.Stats())
-		if err := errors.Join(plans.Free(a), plans.Free(b), plans.EndIteration()); err != nil {
-			log.Fatal(err)
-		}
-		_ = plans.Wait(context.Background()) // so that the example is the same every time
-	}
-	// Output:
-	// plans: 0, arenas: 0, of 0 bytes
-	// live there: 0 blocks of 0 bytes, 0 requested
-	// height: 0 bytes, live at once: 0 bytes
-	// plans: 1, arenas: 1, of 3146752 bytes
-	// live there: 2 blocks of 3146752 bytes, 3146728 requested
-	// height: 3146752 bytes, live at once: 3146752 bytes
 }

@@ -1,7 +1,6 @@
 package planner_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/planner"
 )
 
@@ -78,7 +78,7 @@ func TestErrors(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
 	other := newPlanned(t, sim(0), planner.Config{})
 	x.iterate(func() { x.run("a=40K b=30K free:a c=1K free:b free:c") })
-	require.NoError(t, x.Wait(context.Background()))
+	require.NoError(t, x.Wait(t.Context()))
 	require.NoError(t, x.BeginIteration())
 	a, b := x.alloc("a", 40<<10, 0), x.alloc("b", 30<<10, 0)
 	require.Equal(t, int64(2), x.Stats().PlannedHits)
@@ -149,17 +149,16 @@ func TestIterationErrors(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: sim(0)})
-	require.NoError(t, err)
+	c := newPool(t, sim(0))
 	for field, cfg := range map[string]planner.Config{
-		"Confirm": {Confirm: -1}, "Budget": {Budget: -1}, "MaxRequests": {MaxRequests: 1 << 30},
+		"Confirm": {Confirm: -1}, "Budget": {Budget: -1}, "MaxRequests": {MaxRequests: 1 << 30}, "Joint": {Joint: true, Detect: true},
 	} {
 		_, err := planner.New(c, cfg)
 		var e *cupool.ConfigError
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, field, e.Field)
 	}
-	_, err = planner.New(nil, planner.Config{})
+	_, err := planner.New(nil, planner.Config{})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	require.NoError(t, c.Close())
 }
@@ -168,28 +167,16 @@ func TestConfigErrors(t *testing.T) {
 // that were passed through are the Pool's still.
 func TestClose(t *testing.T) {
 	d := sim(0)
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	p, err := planner.New(c, planner.Config{Confirm: 1})
-	require.NoError(t, err)
-	var kept, leak cupool.Block
-	for range 2 {
-		require.NoError(t, p.Wait(context.Background()))
-		require.NoError(t, p.BeginIteration())
-		leak, err = p.Alloc(1<<20, nil)
-		require.NoError(t, err)
-		kept, err = p.Alloc(3<<20, nil)
-		require.NoError(t, err)
-		if leak.Ptr() != 0 && p.Stats().PlannedHits == 0 {
-			require.NoError(t, p.Free(leak))
-			require.NoError(t, p.EndIteration())
-			require.NoError(t, c.Free(kept))
-		}
-	}
-	require.Equal(t, int64(1), p.Stats().PlannedHits)
-	err = p.Close()
+	x := over(t, newPool(t, d), planner.Config{Confirm: 1})
+	x.iterate(func() { x.run("leak=1M kept=3M free:leak") })
+	x.run("free:kept")
+	require.NoError(t, x.Wait(t.Context()))
+	require.NoError(t, x.BeginIteration())
+	x.run("leak=1M kept=3M")
+	require.Equal(t, int64(1), x.Stats().PlannedHits)
+	p, c, leak, kept := x.Planner, x.c, x.live["leak"], x.live["kept"]
 	var leaks *cupool.LeakError
-	require.ErrorAs(t, err, &leaks)
+	require.ErrorAs(t, p.Close(), &leaks)
 	require.Equal(t, []cupool.Leak{{Ptr: leak.Ptr(), Size: 1 << 20}}, leaks.Leaks)
 	require.Equal(t, int64(1<<20), leaks.Bytes)
 	require.Equal(t, int64(3<<20), c.Stats().LiveBytes, "the arena went back")
@@ -198,7 +185,7 @@ func TestClose(t *testing.T) {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
 	for _, size := range []int64{0, 1 << 20} {
-		_, err = p.Alloc(size, nil)
+		_, err := p.Alloc(size, nil)
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
 	require.NoError(t, p.Free(kept))
@@ -208,29 +195,20 @@ func TestClose(t *testing.T) {
 
 // When the Pool is closed first, the Planner says so and does no harm.
 func TestAfterPoolClosed(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: sim(0)})
-	require.NoError(t, err)
-	p, err := planner.New(c, planner.Config{Confirm: 1})
-	require.NoError(t, err)
+	x := over(t, newPool(t, sim(0)), planner.Config{Confirm: 1})
 	for range 2 {
-		require.NoError(t, p.Wait(context.Background()))
-		require.NoError(t, p.BeginIteration())
-		b, err := p.Alloc(1<<20, nil)
-		require.NoError(t, err)
-		require.NoError(t, p.Free(b))
-		require.NoError(t, p.EndIteration())
+		x.iterate(func() { x.run("b=1M free:b") })
 	}
-	require.NoError(t, p.BeginIteration())
-	b, err := p.Alloc(1<<20, nil)
-	require.NoError(t, err)
+	require.NoError(t, x.BeginIteration())
+	b := x.alloc("b", 1<<20, 0)
 	var leaks *cupool.LeakError
-	require.ErrorAs(t, c.Close(), &leaks, "the arena")
-	require.ErrorIs(t, p.Free(b), cupool.ErrClosed)
-	require.ErrorIs(t, p.FreePtr(b.Ptr(), -1), cupool.ErrClosed)
-	_, err = p.Alloc(1<<20, nil)
+	require.ErrorAs(t, x.c.Close(), &leaks, "the arena")
+	require.ErrorIs(t, x.Free(b), cupool.ErrClosed)
+	require.ErrorIs(t, x.FreePtr(b.Ptr(), -1), cupool.ErrClosed)
+	_, err := x.Alloc(1<<20, nil)
 	require.ErrorIs(t, err, cupool.ErrClosed)
-	require.NoError(t, p.EndIteration())
-	require.ErrorAs(t, p.Close(), &leaks)
+	require.NoError(t, x.EndIteration())
+	require.ErrorAs(t, x.Close(), &leaks)
 }
 
 // A stream that is closed takes nothing along: its planned blocks stay
@@ -261,7 +239,8 @@ func TestStreamsWithoutEnd(t *testing.T) {
 	for name, detect := range map[string]bool{"told": false, "detected": true} {
 		t.Run(name, func(t *testing.T) {
 			x := newPlanned(t, sim(0), planner.Config{Confirm: 1, Detect: detect})
-			for range 50 {
+			const streams = 12
+			for range streams {
 				for range 20 {
 					if !detect {
 						require.NoError(t, x.BeginIteration())
@@ -270,7 +249,7 @@ func TestStreamsWithoutEnd(t *testing.T) {
 					if !detect {
 						require.NoError(t, x.EndIteration())
 					}
-					require.NoError(t, x.Wait(context.Background()))
+					require.NoError(t, x.Wait(t.Context()))
 				}
 				require.NoError(t, x.streams[1].Close())
 				x.streams = x.streams[:1]
@@ -278,8 +257,8 @@ func TestStreamsWithoutEnd(t *testing.T) {
 			require.LessOrEqual(t, x.Lanes(), 2)
 			st := x.Stats()
 			require.LessOrEqual(t, st.Arenas, int64(1))
-			require.EqualValues(t, 50*20*3, st.PlannedHits+st.Passed)
-			require.EqualValues(t, 50, st.Plans)
+			require.EqualValues(t, streams*20*3, st.PlannedHits+st.Passed)
+			require.EqualValues(t, streams, st.Plans)
 			require.NotZero(t, st.PlannedHits)
 		})
 	}
@@ -290,34 +269,35 @@ func TestCheck(t *testing.T) {
 	for rule, ways := range planner.Corruptions {
 		for name, corrupt := range ways {
 			t.Run(rule+"/"+name, func(t *testing.T) {
-				c, err := cupool.New(cupool.Config{Driver: sim(0)})
-				require.NoError(t, err)
-				p, err := planner.New(c, planner.Config{Confirm: 1})
-				require.NoError(t, err)
-				x := &planned{Planner: p, t: t, c: c, streams: []*cupool.Stream{c.DefaultStream()}, live: map[string]cupool.Block{}, on: map[string]*cupool.Stream{}, fills: map[string]byte{}}
+				x := over(t, newPool(t, sim(0)), planner.Config{Confirm: 1})
 				x.iterate(func() { x.run("a=1M b=2M free:a free:b c=1M free:c d=1M free:d") })
-				require.NoError(t, x.Wait(context.Background()))
+				require.NoError(t, x.Wait(t.Context()))
 				require.NoError(t, x.BeginIteration())
 				x.run("a=1M b=2M")
 				require.NoError(t, x.Check())
-				corrupt(p)
+				corrupt(x.Planner)
 				require.ErrorContains(t, x.Check(), rule)
 			})
 		}
 	}
 }
 
-// A device that fails at any call of making or leaving a plan does no harm.
+// A device that fails at any call of making or leaving a plan does no harm. The
+// quick form takes one backing for each call.
 func TestFailingCalls(t *testing.T) {
 	failure := errors.New("injected")
 	for call := range simdev.NumCalls {
 		for nth := range 4 {
-			for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+			backings := []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM}
+			if !testkit.Long() {
+				backings = backings[(int(call)+nth)%2:][:1]
+			}
+			for _, backing := range backings {
 				d := simdev.New(simdev.Config{})
 				x := newPlanned(t, d, planner.Config{Confirm: 1}, func(c *cupool.Config) { c.Backing = backing })
 				x.stream(1)
 				x.iterate(func() { x.layers(5) })
-				require.NoError(t, x.Wait(context.Background()))
+				require.NoError(t, x.Wait(t.Context()))
 				d.FailNth(call, nth+1, failure)
 				for i := range 4 {
 					if err := x.BeginIteration(); err != nil {

@@ -2,16 +2,13 @@ package planner_test
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/planner"
 )
 
@@ -77,15 +74,6 @@ func TestJointPlansDeviate(t *testing.T) {
 	require.Equal(t, "another stream was recorded", st.LastDeviation.Reason)
 }
 
-func TestJointIsNotDetected(t *testing.T) {
-	d := host(t)
-	x := newPlanned(t, d, planner.Config{})
-	_, err := planner.New(x.c, planner.Config{Joint: true, Detect: true})
-	var wrong *cupool.ConfigError
-	require.ErrorAs(t, err, &wrong)
-	require.Equal(t, "Joint", wrong.Field)
-}
-
 // Streams come and go. The memory of a joint plan waits for all of them when it goes back.
 func TestJointStreamsComeAndGo(t *testing.T) {
 	x := newPlanned(t, host(t), planner.Config{Confirm: 1, Joint: true})
@@ -105,91 +93,4 @@ func TestJointStreamsComeAndGo(t *testing.T) {
 	}
 	require.Equal(t, 1, x.Lanes())
 	require.Positive(t, x.Stats().PlannedHits)
-}
-
-// marked has a stream write a block, and look before its end whether it holds what was
-// written, while the host has long freed it.
-type marked struct {
-	*planned
-	marks  map[string]uint64
-	broken atomic.Int64
-}
-
-func (x *marked) words(b cupool.Block) []uint64 {
-	return unsafe.Slice(*(**uint64)(unsafe.Pointer(new(b.Ptr()))), max(b.Size()/8, 1))
-}
-
-func (x *marked) alloc(r *rand.Rand, name string, size int64, stream int) {
-	b := x.planned.alloc(name, size, stream)
-	x.next++
-	mark, late := r.Uint64(), time.Duration(r.IntN(60))*time.Microsecond
-	x.marks[name] = mark
-	require.NoError(x.t, x.on[name].Launch(func() {
-		time.Sleep(late)
-		for i := range x.words(b) {
-			x.words(b)[i] = mark
-		}
-	}))
-}
-
-func (x *marked) free(r *rand.Rand, name string) {
-	b, mark, late := x.live[name], x.marks[name], time.Duration(r.IntN(200))*time.Microsecond
-	require.NoError(x.t, x.on[name].Launch(func() {
-		time.Sleep(late)
-		for _, w := range x.words(b) {
-			if w != mark {
-				x.broken.Add(1)
-				return
-			}
-		}
-	}))
-	x.planned.free(name)
-}
-
-// Whatever a program does, what streams were given finds its contents in the memory of
-// a joint plan.
-func TestJointRandom(t *testing.T) {
-	r := seeded(t)
-	var hits, deviations int64
-	for range 6 {
-		x := &marked{planned: newPlanned(t, host(t), planner.Config{Confirm: 1, Joint: true}), marks: map[string]uint64{}}
-		usual := randomIteration(r, 2+r.IntN(40), 3)
-		for range 25 {
-			steps := usual
-			if r.IntN(4) == 0 {
-				steps = vary(r, usual, 3)
-			}
-			x.iterate(func() {
-				var old []string
-				for _, name := range sortedKeys(x.live) {
-					x.rename(name, "old"+name)
-					x.marks["old"+name] = x.marks[name]
-					old = append(old, "old"+name)
-				}
-				for _, s := range steps {
-					name := string(rune('A' + s.block))
-					if _, live := x.live[name]; s.what == 'a' {
-						x.alloc(r, name, s.size+7, s.stream)
-					} else if s.what == 'f' && live {
-						x.free(r, name)
-					}
-					if len(old) > 0 && r.IntN(4) == 0 {
-						x.free(r, old[0])
-						old = old[1:]
-					}
-				}
-				for _, name := range old {
-					x.free(r, name)
-				}
-			})
-			require.NoError(t, x.c.Check())
-		}
-		for _, s := range x.streams {
-			require.NoError(t, s.Sync())
-		}
-		require.Zero(t, x.broken.Load(), "blocks that another stream overwrote")
-		hits, deviations = hits+x.Stats().PlannedHits, deviations+x.Stats().Deviations
-	}
-	require.Positive(t, hits)
-	require.Positive(t, deviations)
 }

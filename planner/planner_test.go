@@ -9,14 +9,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/atomic"
+	iatomic "github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/planner"
 )
@@ -31,12 +33,30 @@ type planned struct {
 	on      map[string]*cupool.Stream
 	fills   map[string]byte // contents
 	next    byte
-	bytes   bool // write and read contents
+	bytes   bool         // write and read contents
+	late    *rand.Rand   // nil, or streams write and read on their own, this much after they were told
+	broken  atomic.Int64 // blocks that streams found overwritten
 }
 
 // newPlanned opens a Planner. At the end of the test everything is closed,
 // and nothing may be live but what the test left in live.
 func newPlanned(t testing.TB, d cupool.Driver, cfg planner.Config, change ...func(*cupool.Config)) *planned {
+	t.Helper()
+	x := over(t, newPool(t, d, change...), cfg)
+	t.Cleanup(func() {
+		assert.NoError(t, x.Check())
+		for _, name := range sortedKeys(x.live) {
+			x.free(name)
+		}
+		assert.NoError(t, ignore(x.Close(), cupool.ErrClosed))
+		assert.NoError(t, x.c.Check())
+		assert.NoError(t, x.c.Close())
+		assert.NoError(t, d.Close())
+	})
+	return x
+}
+
+func newPool(t testing.TB, d cupool.Driver, change ...func(*cupool.Config)) *cupool.Pool {
 	t.Helper()
 	conf := cupool.Config{Driver: d}
 	for _, f := range change {
@@ -44,22 +64,23 @@ func newPlanned(t testing.TB, d cupool.Driver, cfg planner.Config, change ...fun
 	}
 	c, err := cupool.New(conf)
 	require.NoError(t, err)
+	return c
+}
+
+// over opens a Planner that the test closes.
+func over(t testing.TB, c *cupool.Pool, cfg planner.Config) *planned {
+	t.Helper()
 	p, err := planner.New(c, cfg)
 	require.NoError(t, err)
-	x := &planned{Planner: p, t: t, c: c, streams: []*cupool.Stream{c.DefaultStream()}, live: map[string]cupool.Block{}, on: map[string]*cupool.Stream{}, fills: map[string]byte{}}
-	t.Cleanup(func() {
-		assert.NoError(t, p.Check())
-		for _, name := range sortedKeys(x.live) {
-			x.free(name)
-		}
-		if err := p.Close(); !errors.Is(err, cupool.ErrClosed) {
-			assert.NoError(t, err)
-		}
-		assert.NoError(t, c.Check())
-		assert.NoError(t, c.Close())
-		assert.NoError(t, d.Close())
-	})
-	return x
+	return &planned{Planner: p, t: t, c: c, streams: []*cupool.Stream{c.DefaultStream()}, live: map[string]cupool.Block{}, on: map[string]*cupool.Stream{}, fills: map[string]byte{}}
+}
+
+// ignore returns err unless it is a known one.
+func ignore(err, known error) error {
+	if errors.Is(err, known) {
+		return nil
+	}
+	return err
 }
 
 const mib = 1 << 20
@@ -102,12 +123,25 @@ func (x *planned) alloc(name string, size int64, stream int) cupool.Block {
 		require.False(x.t, b.Ptr() < o.Ptr()+cupool.Ptr(o.Size()) && o.Ptr() < b.Ptr()+cupool.Ptr(size), "%s at %v shares memory with %s at %v", name, b, n, o)
 	}
 	x.live[name], x.on[name] = b, x.stream(stream)
-	if x.bytes {
-		x.next++
-		x.fills[name] = x.next
-		require.NoError(x.t, x.stream(stream).Memset(b.Ptr(), x.next, size))
+	x.next++
+	fill := x.next
+	x.fills[name] = fill
+	switch {
+	case x.late != nil:
+		x.later(60, x.on[name], b, func(contents []byte) { copy(contents, bytes.Repeat([]byte{fill}, len(contents))) })
+	case x.bytes:
+		require.NoError(x.t, x.on[name].Memset(b.Ptr(), fill, size))
 	}
 	return b
+}
+
+// later has a stream look at a block some µs after it was told.
+func (x *planned) later(most int, s *cupool.Stream, b cupool.Block, look func(contents []byte)) {
+	wait := time.Duration(x.late.IntN(most)) * time.Microsecond
+	require.NoError(x.t, s.Launch(func() {
+		time.Sleep(wait)
+		look(unsafe.Slice(*(**byte)(unsafe.Pointer(new(b.Ptr()))), b.Size()))
+	}))
 }
 
 // free looks whether a block has its contents still, and frees it.
@@ -115,10 +149,18 @@ func (x *planned) free(name string) {
 	x.t.Helper()
 	b, ok := x.live[name]
 	require.True(x.t, ok, name)
-	if x.bytes {
+	fill := []byte{x.fills[name]}
+	switch {
+	case x.late != nil:
+		x.later(200, x.on[name], b, func(contents []byte) {
+			if bytes.Count(contents, fill) != len(contents) {
+				x.broken.Add(1)
+			}
+		})
+	case x.bytes:
 		got := make([]byte, b.Size())
 		require.NoError(x.t, x.on[name].CopyOut(got, b.Ptr()))
-		require.Equal(x.t, len(got), bytes.Count(got, []byte{x.fills[name]}), "%s (%v): bytes that are its own", name, b)
+		require.Equal(x.t, len(got), bytes.Count(got, fill), "%s (%v): bytes that are its own", name, b)
 	}
 	delete(x.live, name)
 	require.NoError(x.t, x.Free(b), name)
@@ -416,7 +458,7 @@ func TestMaxRequests(t *testing.T) {
 
 // A planned hit takes no Go memory.
 func TestHitAllocatesNothing(t *testing.T) {
-	if atomic.Invariants {
+	if iatomic.Invariants {
 		t.Skip("checking does")
 	}
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
