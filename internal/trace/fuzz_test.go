@@ -185,8 +185,8 @@ func TestBombs(t *testing.T) {
 // What gzip made of next to nothing ends at the limit.
 func TestGzipBomb(t *testing.T) {
 	for want, text := range map[string]string{
-		`^x:\d+: `:                         strings.Repeat("#"+strings.Repeat(" ", 1022)+"\n", 20<<10),
-		`^x: damaged pickle at byte \d+: `: "\x80\x02" + strings.Repeat("U\xff"+strings.Repeat("x", 255)+"0", 120<<10),
+		`^x:\d+: `:                         strings.Repeat("#"+strings.Repeat(" ", 60_000)+"\n", 400),
+		`^x: damaged pickle at byte \d+: `: "\x80\x02" + strings.Repeat("\x8b\x60\xea\x00\x00"+strings.Repeat("x", 60_000)+"0", 400),
 	} {
 		bomb := compress(t, []byte(text))
 		var err error
