@@ -34,7 +34,7 @@ func roundTrip[T any](t *testing.T, c *cupool.Pool, values ...T) {
 }
 
 func TestBufferElements(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	roundTrip[int8](t, c, -1, 2, 3)
 	roundTrip(t, c, true, false, true)
 	roundTrip[uint64](t, c, 0, math.MaxUint64)
@@ -53,7 +53,7 @@ func refused[T any](t *testing.T, c *cupool.Pool) {
 }
 
 func TestBufferRefusesPointers(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	refused[*int](t, c)
 	refused[string](t, c)
 	refused[[]byte](t, c)
@@ -74,7 +74,7 @@ func TestBufferRefusesPointers(t *testing.T) {
 }
 
 func TestBufferSizes(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	for _, n := range []int{-1, math.MinInt, math.MaxInt, math.MaxInt/8 + 1, 1 << 60} {
 		_, err := cupool.NewBuffer[float64](c, n, nil)
 		require.ErrorIs(t, err, cupool.ErrInvalidSize, "%d elements", n)
@@ -89,7 +89,7 @@ func TestBufferSizes(t *testing.T) {
 
 // No elements, and elements of no size: legal, and all calls work.
 func TestEmptyBuffers(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	empty[float32](t, c, 0)
 	empty[struct{}](t, c, 0)
 	empty[struct{}](t, c, 1000)
@@ -124,7 +124,7 @@ func empty[T any](t *testing.T, c *cupool.Pool, n int) {
 }
 
 func TestBufferMemsetAndCopies(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	s, err := c.NewStream()
 	require.NoError(t, err)
 	a, err := cupool.NewBuffer[uint16](c, 100, s)
@@ -158,7 +158,7 @@ func TestBufferMemsetAndCopies(t *testing.T) {
 }
 
 func TestBufferViews(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	b, err := cupool.BufferFrom(c, []int32{0, 1, 2, 3, 4, 5, 6, 7}, nil)
 	require.NoError(t, err)
 	v, err := b.View(2, 6)
@@ -209,7 +209,7 @@ func TestBufferUseAfterFree(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := pooltest.NewHost(t)
+			c := pooltest.Open(t, cupool.Config{})
 			b, err := cupool.NewBuffer[int32](c, 8, nil)
 			require.NoError(t, err)
 			v, err := b.View(2, 4)
@@ -241,7 +241,7 @@ func TestBufferUseAfterFree(t *testing.T) {
 }
 
 func TestBufferAfterClose(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	b, err := cupool.NewBuffer[int32](c, 8, nil)
 	require.NoError(t, err)
 	require.Error(t, c.Close(), "a leak")
@@ -281,7 +281,7 @@ func TestBufferOn(t *testing.T) {
 }
 
 func TestWithBuffer(t *testing.T) {
-	c := pooltest.NewHost(t)
+	c := pooltest.Open(t, cupool.Config{})
 	var kept *cupool.Buffer[float32]
 	require.NoError(t, cupool.WithBuffer(c, 10, nil, func(b *cupool.Buffer[float32]) error {
 		kept = b

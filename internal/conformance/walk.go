@@ -21,11 +21,11 @@ var errInjected = errors.New("injected failure")
 // calls, and once for each of them, which fails. After every step the books are
 // right, and only the errors come back that were injected, or out of memory.
 // Later calls work, live blocks keep their contents, and Close gives everything
-// back to the device. Options are NoContents and WaitsRun. The quick form makes
-// some of the runs that there are, and the battery fewer.
+// back to the device. Options are NoContents and WaitsRun. The battery makes
+// some of the runs that there are, and the quick form of this fewer.
 func Walk(t *testing.T, open func(*testing.T) cupool.Driver, cfg cupool.Config, opt Options) {
 	e := &env{open: open, cfg: cfg, opt: opt}
-	e.walks(t, testkit.Choose(1<<20, 30))
+	e.walks(t, testkit.Choose(1<<20, 3))
 	for n := 1; e.closing(t, n, kinds[n%2]); n++ {
 	}
 }

@@ -1,6 +1,7 @@
 package limits_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,22 +90,15 @@ func TestGrowthFactor(t *testing.T) {
 // A home grows by the factor too, and by what is missing where there is no
 // more.
 func TestGrowthFactorVirtual(t *testing.T) {
-	reserved := func(capacity int64, factor float64) int64 {
-		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: capacity}), GrowthFactor: factor, MagazineBytes: -1})
-		require.NoError(t, err)
-		for range 2 {
-			_, err := c.Alloc(40*pooltest.MiB, nil)
-			require.NoError(t, err)
-		}
-		_, err = c.Alloc(2*pooltest.MiB, nil)
-		require.NoError(t, err)
-		require.NoError(t, c.Check())
-		return c.Stats().All.ReservedBytes.Current
+	for _, tc := range []struct {
+		capacity int64
+		factor   float64
+		want     int64 // MiB
+	}{{1 << 30, 0, 82}, {1 << 30, 1, 82}, {1 << 30, 2, 160}, {83 * pooltest.MiB, 2, 82}} {
+		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: tc.capacity}), GrowthFactor: tc.factor, MagazineBytes: -1})
+		pooltest.NewScript(t, c, nil).Run("a=40M b=40M c=2M")
+		require.EqualValues(t, tc.want*pooltest.MiB, c.Stats().All.ReservedBytes.Current)
 	}
-	require.EqualValues(t, 82*pooltest.MiB, reserved(1<<30, 0))
-	require.EqualValues(t, 82*pooltest.MiB, reserved(1<<30, 1))
-	require.EqualValues(t, 160*pooltest.MiB, reserved(1<<30, 2))
-	require.EqualValues(t, 82*pooltest.MiB, reserved(83*pooltest.MiB, 2))
 }
 
 func TestInitialSize(t *testing.T) {
@@ -119,12 +113,11 @@ func TestInitialSize(t *testing.T) {
 	c, d = pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.InitialSize, cfg.MaxSplit = 99*pooltest.MiB, 40*pooltest.MiB })
 	require.Equal(t, "0 large: [Free 38M]; 0 large: [Free 38M]; 0 large: [Free 24M]", pooltest.NewScript(t, c, d).Layout())
 
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), InitialSize: 99 * pooltest.MiB})
-	require.NoError(t, err)
+	c = pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), InitialSize: 99 * pooltest.MiB})
 	require.EqualValues(t, 100*pooltest.MiB, c.Stats().CachedBytes)
 	require.NoError(t, c.Close())
 
-	_, err = cupool.New(cupool.Config{Driver: pooltest.NewDriver(64 * pooltest.MiB), InitialSize: 99 * pooltest.MiB})
+	_, err := cupool.New(cupool.Config{Driver: pooltest.NewDriver(64 * pooltest.MiB), InitialSize: 99 * pooltest.MiB})
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.ErrorContains(t, err, "initial size")
 }
@@ -132,78 +125,57 @@ func TestInitialSize(t *testing.T) {
 // What was reserved on purpose stays until Trim, EmptyCache or an out of memory,
 // and serves small blocks, too.
 func TestReserveStays(t *testing.T) {
-	for name, backing := range map[string]cupool.Backing{"segments": cupool.BackingSegments, "vmm": cupool.BackingVMM} {
-		open := func(t *testing.T, cfg cupool.Config) *cupool.Pool {
-			cfg.Driver, cfg.Backing, cfg.MagazineBytes = simdev.New(simdev.Config{Capacity: 4 << 30}), backing, -1
-			c, err := cupool.New(cfg)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, c.Close()) })
-			return c
-		}
-		alloc := func(t *testing.T, c *cupool.Pool, s *cupool.Stream, n int, size int64) {
-			for range n {
-				b, err := c.Alloc(size, s)
-				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, c.Free(b)) })
-			}
-			require.NoError(t, c.Check())
-		}
-		reserved := func(c *cupool.Pool) int64 { return c.Stats().All.ReservedBytes.Current / pooltest.MiB }
-
-		t.Run(name+"/initial size", func(t *testing.T) {
-			c := open(t, cupool.Config{InitialSize: 256 * pooltest.MiB, Limit: 2 << 30, GrowthFactor: 2})
-			alloc(t, c, nil, 1, 1000)
-			require.EqualValues(t, 256, reserved(c))
-			alloc(t, c, nil, 1, 200*pooltest.MiB)
-			st := c.Stats()
-			require.Zero(t, st.Misses)
-			require.Zero(t, st.DriverFrees)
-			require.EqualValues(t, 256, reserved(c))
-		})
-		t.Run(name+"/reserve", func(t *testing.T) {
-			c := open(t, cupool.Config{})
-			require.NoError(t, c.Reserve(300*pooltest.MiB, nil))
+	for name, tc := range map[string]struct {
+		cfg cupool.Config
+		run func(t *testing.T, c *cupool.Pool, x *pooltest.Script, reserved func() int64)
+	}{
+		"initial size": {cupool.Config{InitialSize: 256 * pooltest.MiB, Limit: 2 << 30, GrowthFactor: 2}, func(t *testing.T, c *cupool.Pool, x *pooltest.Script, reserved func() int64) {
+			x.Run("a=1000 b=200M free:a free:b")
+			require.Zero(t, c.Stats().Misses+c.Stats().DriverFrees)
+			require.EqualValues(t, 256, reserved())
+		}},
+		"reserve": {cupool.Config{}, func(t *testing.T, c *cupool.Pool, x *pooltest.Script, reserved func() int64) {
+			x.Run("reserve:300M")
 			before := c.Stats().Misses
-			s, err := c.NewStream()
-			require.NoError(t, err)
-			alloc(t, c, s, 1, 3*pooltest.MiB)
-			alloc(t, c, nil, 1, 1000)
+			x.Run("a=3M@1 b=1000")
 			require.Zero(t, c.Stats().DriverFrees)
-			require.GreaterOrEqual(t, reserved(c), int64(300))
-			if backing == cupool.BackingSegments { // with virtual memory the other stream takes it over
+			require.GreaterOrEqual(t, reserved(), int64(300))
+			if c.Config().Backing == cupool.BackingSegments { // with virtual memory the other stream takes it over
 				require.Equal(t, before+1, c.Stats().Misses)
 			}
-			alloc(t, c, nil, 1, 290*pooltest.MiB)
+			x.Run("c=290M")
 			require.LessOrEqual(t, c.Stats().Misses, before+1)
-		})
-		t.Run(name+"/small blocks", func(t *testing.T) {
-			c := open(t, cupool.Config{})
-			require.NoError(t, c.Reserve(100*pooltest.MiB, nil))
+			x.Run("free:a free:b free:c")
+		}},
+		"small blocks": {cupool.Config{}, func(t *testing.T, c *cupool.Pool, x *pooltest.Script, reserved func() int64) {
+			x.Run("reserve:100M")
 			before := c.Stats().Misses
-			alloc(t, c, nil, 30, pooltest.MiB)
-			alloc(t, c, nil, 10*1024, 1024)
+			for _, size := range append(slices.Repeat([]int64{pooltest.MiB}, 30), slices.Repeat([]int64{16 << 10}, 640)...) {
+				b := pooltest.Alloc(t, c, size, nil)
+				t.Cleanup(func() { require.NoError(t, c.Free(b)) })
+			}
+			require.LessOrEqual(t, reserved(), int64(100))
+			x.Run("a=50M free:a")
 			require.Equal(t, before, c.Stats().Misses)
-			require.LessOrEqual(t, reserved(c), int64(100))
-			alloc(t, c, nil, 1, 50*pooltest.MiB)
-			require.Equal(t, before, c.Stats().Misses)
-		})
-		t.Run(name+"/given back", func(t *testing.T) {
-			c := open(t, cupool.Config{Limit: 400 * pooltest.MiB})
-			require.NoError(t, c.Reserve(300*pooltest.MiB, nil))
-			s, err := c.NewStream()
-			require.NoError(t, err)
-			b, err := c.Alloc(350*pooltest.MiB, s)
-			require.NoError(t, err, "before an out of memory")
-			require.NoError(t, c.Free(b))
-			require.EqualValues(t, 350, reserved(c))
-			require.NoError(t, c.Reserve(300*pooltest.MiB, nil))
-			require.NoError(t, c.EmptyCache())
-			require.Zero(t, reserved(c))
-			require.NoError(t, c.Reserve(300*pooltest.MiB, nil))
-			_, err = c.Trim(100 * pooltest.MiB)
-			require.NoError(t, err)
-			require.LessOrEqual(t, reserved(c), int64(100))
-		})
+		}},
+		"given back": {cupool.Config{Limit: 400 * pooltest.MiB}, func(t *testing.T, c *cupool.Pool, x *pooltest.Script, reserved func() int64) {
+			x.Run("reserve:300M a=350M@1 free:a")
+			require.EqualValues(t, 350, reserved(), "before an out of memory")
+			x.Run("reserve:300M empty")
+			require.Zero(t, reserved())
+			x.Run("reserve:300M trim:100M")
+			require.LessOrEqual(t, reserved(), int64(100))
+		}},
+	} {
+		for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+			t.Run(name+"/"+backing.String(), func(t *testing.T) {
+				cfg := tc.cfg
+				cfg.Driver, cfg.Backing, cfg.MagazineBytes = simdev.New(simdev.Config{Capacity: 4 << 30}), backing, -1
+				c := pooltest.Open(t, cfg)
+				t.Cleanup(func() { require.NoError(t, c.Close()) })
+				tc.run(t, c, pooltest.NewScript(t, c, nil), func() int64 { return c.Stats().All.ReservedBytes.Current / pooltest.MiB })
+			})
+		}
 	}
 }
 

@@ -34,21 +34,18 @@ func TestOnRelease(t *testing.T) {
 		t.Run(backing.String(), func(t *testing.T) {
 			var c *cupool.Pool
 			var released, calls int64
-			c, err := cupool.New(cupool.Config{
+			c = pooltest.Open(t, cupool.Config{
 				Driver: simdev.New(simdev.Config{Capacity: 200 * pooltest.MiB}), Backing: backing, MagazineBytes: -1,
 				OnRelease: func(bytes int64) {
 					released += bytes
 					if calls++; calls == 1 { // no lock is held
-						b, err := c.Alloc(1, nil)
-						require.NoError(t, err)
+						b := pooltest.Alloc(t, c, 1, nil)
 						require.NoError(t, c.Free(b))
-						_, err = c.Trim(1 << 40)
-						require.NoError(t, err)
+						require.NoError(t, pooltest.Second(c.Trim(1<<40)))
 						require.Positive(t, c.Stats().All.ReservedBytes.Current)
 					}
 				},
 			})
-			require.NoError(t, err)
 			x := pooltest.NewScript(t, c, nil)
 			gone := func(step string) {
 				t.Helper()

@@ -67,8 +67,7 @@ func TestPeaksAfterMoves(t *testing.T) {
 
 // While chunks go from one stream to another, no peak is of what both seem to have.
 func TestPeaksWhileChunksMove(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
 	s := pooltest.NewStream(t, c)
 	kept := []cupool.Block{pooltest.Alloc(t, c, 2*pooltest.MiB, s), pooltest.Alloc(t, c, 2*pooltest.MiB, nil)} // so that what is free beside them counts
 	require.NoError(t, c.Free(pooltest.Alloc(t, c, 60*pooltest.MiB, s)))
@@ -97,58 +96,16 @@ func TestStrandedWithoutEvents(t *testing.T) {
 	}
 }
 
-func TestSoftLimit(t *testing.T) {
-	soft := func(cfg *cupool.Config) { cfg.SoftLimit = 50 * pooltest.MiB }
-	pooltest.RunScripts(t, map[string][2]string{
-		"below it nothing changes":              {"a=20M free:a b=22M", "0 large: [Free 20M]; 0 large: [Live 22M]"},
-		"beyond it what is idle goes first":     {"a=20M b=20M free:a free:b c=30M", "0 large: [Free 20M]; 0 large: [Live 30M]"},
-		"the largest first":                     {"a=10M b=25M free:a free:b c=30M", "0 large: [Free 10M]; 0 large: [Live 30M]"},
-		"what is needed comes all the same":     {"a=40M b=40M", "0 large: [Live 40M]; 0 large: [Live 40M]"},
-		"idle memory of other streams too":      {"a=30M@1 free:a b=30M", "0 large: [Live 30M]"},
-		"and again, though it was regretted":    {"a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M", "0 large: [Live 32M]"},
-		"streams that take turns share as well": {"a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1", "1 large: [Live 30M]"},
-	}, 1<<30, soft)
-}
-
-// Beyond the soft limit, chunks of the other pool of the same stream serve.
-func TestSoftLimitVirtual(t *testing.T) {
-	for name, change := range map[string]func(*cupool.Config){
-		"soft limit": func(cfg *cupool.Config) { cfg.SoftLimit = 40 * pooltest.MiB },
-		"threshold":  func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold, cfg.Limit = 0.5, 80*pooltest.MiB },
-		"the lower holds": func(cfg *cupool.Config) {
-			cfg.GarbageCollectionThreshold, cfg.Limit, cfg.SoftLimit = 0.5, 100*pooltest.MiB, 40*pooltest.MiB
-		},
-	} {
-		t.Run(name, func(t *testing.T) { softLimitVirtual(t, change) })
-	}
-}
-
-func softLimitVirtual(t *testing.T, change func(*cupool.Config)) {
-	d, err := cupool.OpenHost(cupool.HostConfig{})
-	require.NoError(t, err)
-	defer d.Close()
-	cfg := cupool.Config{Driver: d, MagazineBytes: -1}
-	change(&cfg)
-	c, err := cupool.New(cfg)
-	require.NoError(t, err)
-	if d.(cupool.VirtualMemory).VMMGranularity() == 0 {
-		t.Skip("no virtual memory here")
-	}
-	var small []cupool.Block
-	for range 20 {
-		b, err := c.Alloc(pooltest.MiB, nil)
-		require.NoError(t, err)
-		small = append(small, b)
-	}
-	for _, b := range small {
-		require.NoError(t, c.Free(b))
-	}
-	b, err := c.Alloc(32*pooltest.MiB, nil)
-	require.NoError(t, err)
-	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(40*pooltest.MiB))
-	require.Positive(t, c.Stats().MovedBytes)
-	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, b.Size()))
-	require.NoError(t, c.Check())
-	require.NoError(t, c.Free(b))
-	require.NoError(t, c.Close())
+// TestPrivatePoolTakesWhatOthersCache: a limit that leaves no room for a whole
+// segment keeps no request from what other pools cache, where less would do.
+func TestPrivatePoolTakesWhatOthersCache(t *testing.T) {
+	pooltest.Backings(t, 24<<20, func(t *testing.T, c *cupool.Pool) {
+		idle, p := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		require.NoError(t, idle.Free(pooltest.Alloc(t, idle, 8<<20, nil)))
+		small := pooltest.Alloc(t, p, 5000, nil)
+		b := pooltest.Alloc(t, p, 3<<20, nil) // 20 MiB are a segment, 4 MiB suffice
+		require.Zero(t, c.Stats().OOMs+p.Stats().OOMs)
+		require.NoError(t, p.Free(b))
+		require.NoError(t, p.Free(small))
+	}, func(cfg *cupool.Config) { cfg.Limit = 12 << 20 })
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
-	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/model"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -41,89 +41,41 @@ func TestStrategies(t *testing.T) {
 
 // policies are the settings that say what to reserve, to round and to keep.
 var policies = map[string]func(*cupool.Config){
-	"best-fit":          func(cfg *cupool.Config) { cfg.Strategy = cupool.BestFit },
-	"first-fit":         func(cfg *cupool.Config) { cfg.Strategy = cupool.FirstFit },
-	"segregated":        func(cfg *cupool.Config) { cfg.Strategy = cupool.Segregated },
-	"power-of-two":      func(cfg *cupool.Config) { cfg.Strategy = cupool.PowerOfTwo },
-	"divisions":         func(cfg *cupool.Config) { cfg.Divisions = cupool.Divisions{0: 4, 2: 2} },
-	"min block":         func(cfg *cupool.Config) { cfg.MinBlock = 64 << 10 },
-	"max split":         func(cfg *cupool.Config) { cfg.MaxSplit = 20 * pooltest.MiB; cfg.MaxNonSplitRounding = pooltest.MiB },
-	"first-fit, whole":  func(cfg *cupool.Config) { cfg.MaxSplit = 20 * pooltest.MiB; cfg.Strategy = cupool.FirstFit },
+	"best-fit":     func(cfg *cupool.Config) { cfg.Strategy = cupool.BestFit },
+	"first-fit":    func(cfg *cupool.Config) { cfg.Strategy = cupool.FirstFit },
+	"segregated":   func(cfg *cupool.Config) { cfg.Strategy = cupool.Segregated },
+	"power-of-two": func(cfg *cupool.Config) { cfg.Strategy = cupool.PowerOfTwo },
+	"divisions":    func(cfg *cupool.Config) { cfg.Divisions = cupool.Divisions{0: 4, 2: 2} },
+	"min block":    func(cfg *cupool.Config) { cfg.MinBlock = 64 << 10 },
+	"max split": func(cfg *cupool.Config) {
+		cfg.MaxSplit, cfg.MaxNonSplitRounding, cfg.Backing = 20*pooltest.MiB, pooltest.MiB, cupool.BackingSegments
+	},
+	"first-fit, whole": func(cfg *cupool.Config) {
+		cfg.MaxSplit, cfg.Strategy, cfg.Backing = 20*pooltest.MiB, cupool.FirstFit, cupool.BackingSegments
+	},
 	"grow twofold":      func(cfg *cupool.Config) { cfg.GrowthFactor = 2 },
 	"grow as requested": func(cfg *cupool.Config) { cfg.GrowthFactor = 1 },
 	"longest idle":      func(cfg *cupool.Config) { cfg.GarbageCollectionThreshold = 0.01 },
-	"initial size":      func(cfg *cupool.Config) { cfg.InitialSize = 100 * pooltest.MiB },
+	"initial size":      func(cfg *cupool.Config) { cfg.InitialSize = 10 * pooltest.MiB },
 	"all at once": func(cfg *cupool.Config) {
 		cfg.Strategy, cfg.GrowthFactor, cfg.InitialSize, cfg.GarbageCollectionThreshold = cupool.Segregated, 1.5, 1, 0.02
 	},
 }
 
-// The battery for any Allocator, with every policy.
-func TestConformancePolicies(t *testing.T) {
+// Random programs keep the books right, and the contents of blocks, with every
+// policy, on segments and on virtual memory.
+func TestPolicies(t *testing.T) {
+	seed := testkit.Seed(t)
 	for name, change := range policies {
-		t.Run(name, func(t *testing.T) {
-			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
-				cfg := cupool.Config{Driver: pooltest.OpenHost(t)}
-				change(&cfg)
-				c, err := cupool.New(cfg)
-				require.NoError(t, err)
-				t.Cleanup(func() {
-					require.NoError(t, c.Check())
-					require.NoError(t, c.Close())
-					require.NoError(t, cfg.Driver.Close())
-				})
-				return c
-			})
-		})
-	}
-}
-
-// Random programs keep the books right with every strategy and policy, with
-// segments and with virtual memory.
-func TestStrategiesRandom(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	for name, change := range policies {
-		t.Run(name, func(t *testing.T) {
-			for _, magazines := range []int64{-1, 0} {
-				for device, d := range map[string]cupool.Driver{"segments": pooltest.NewDriver(1 << 34), "vmm": simdev.New(simdev.Config{Capacity: 1 << 34})} {
-					cfg := cupool.Config{Driver: d, MagazineBytes: magazines}
-					change(&cfg)
-					c, err := cupool.New(cfg)
-					require.NoError(t, err)
-					randomAllocations(t, c, rand.New(rand.NewPCG(seed, uint64(magazines))))
-					require.NoError(t, c.Close(), device)
-				}
+		for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+			cfg := cupool.Config{Backing: backing}
+			change(&cfg)
+			for i := range testkit.Choose(40, 2) {
+				data := model.Random(rand.New(rand.NewPCG(seed, uint64(i))))
+				cfg.MagazineBytes = int64(-(i % 2)) // none in every second one
+				res := model.Run(data, model.Options{Config: &cfg})
+				require.Empty(t, res.Errs, "%s, %v, program %d: %q\n%s", name, backing, i, data, res.Log)
 			}
-		})
-	}
-}
-
-// randomAllocations allocates and frees at random, and gives everything back.
-func randomAllocations(t *testing.T, c *cupool.Pool, r *rand.Rand) {
-	var live []cupool.Block
-	other, err := c.NewStream()
-	require.NoError(t, err)
-	streams := []*cupool.Stream{nil, other}
-	for i := range 2000 {
-		if len(live) > 0 && r.IntN(2) == 0 || len(live) > 100 {
-			j := r.IntN(len(live))
-			require.NoError(t, c.Free(live[j]))
-			live[j] = live[len(live)-1]
-			live = live[:len(live)-1]
-		} else {
-			b, err := c.Alloc(1+r.Int64N(1<<(1+r.IntN(26))), streams[r.IntN(2)])
-			require.NoError(t, err)
-			live = append(live, b)
-		}
-		if i%50 == 0 {
-			require.NoError(t, c.Check())
 		}
 	}
-	for _, b := range live {
-		require.NoError(t, c.Free(b))
-	}
-	require.NoError(t, c.EmptyCache())
-	require.Zero(t, c.Stats().All.ReservedBytes.Current)
-	require.NoError(t, c.Check())
 }

@@ -23,12 +23,9 @@ func OpenHost(t *testing.T) cupool.Driver {
 	return d
 }
 
-// NewHost returns an allocator over the host device.
-func NewHost(t testing.TB, change ...func(*cupool.Config)) *cupool.Pool {
-	var cfg cupool.Config
-	for _, f := range change {
-		f(&cfg)
-	}
+// Open returns an allocator, over the host device where cfg names none.
+func Open(t testing.TB, cfg cupool.Config) *cupool.Pool {
+	t.Helper()
 	c, err := cupool.New(cfg)
 	require.NoError(t, err)
 	return c

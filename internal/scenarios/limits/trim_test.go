@@ -10,6 +10,46 @@ import (
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
+func TestSoftLimit(t *testing.T) {
+	soft := func(cfg *cupool.Config) { cfg.SoftLimit = 50 * pooltest.MiB }
+	pooltest.RunScripts(t, map[string][2]string{
+		"below it nothing changes":              {"a=20M free:a b=22M", "0 large: [Free 20M]; 0 large: [Live 22M]"},
+		"beyond it what is idle goes first":     {"a=20M b=20M free:a free:b c=30M", "0 large: [Free 20M]; 0 large: [Live 30M]"},
+		"the largest first":                     {"a=10M b=25M free:a free:b c=30M", "0 large: [Free 10M]; 0 large: [Live 30M]"},
+		"what is needed comes all the same":     {"a=40M b=40M", "0 large: [Live 40M]; 0 large: [Live 40M]"},
+		"idle memory of other streams too":      {"a=30M@1 free:a b=30M", "0 large: [Live 30M]"},
+		"and again, though it was regretted":    {"a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M free:b a=30M free:a b=32M", "0 large: [Live 32M]"},
+		"streams that take turns share as well": {"a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1 free:a b=30M@2 free:b a=30M@1", "1 large: [Live 30M]"},
+	}, 1<<30, soft)
+}
+
+// Beyond the soft limit, chunks of the other pool of the same stream serve.
+func TestSoftLimitVirtual(t *testing.T) {
+	for name, cfg := range map[string]cupool.Config{
+		"soft limit":      {SoftLimit: 40 * pooltest.MiB},
+		"threshold":       {GarbageCollectionThreshold: 0.5, Limit: 80 * pooltest.MiB},
+		"the lower holds": {GarbageCollectionThreshold: 0.5, Limit: 100 * pooltest.MiB, SoftLimit: 40 * pooltest.MiB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Driver, cfg.Backing, cfg.MagazineBytes = simdev.New(simdev.Config{}), cupool.BackingVMM, -1
+			c := pooltest.Open(t, cfg)
+			var small []cupool.Block
+			for range 20 {
+				small = append(small, pooltest.Alloc(t, c, pooltest.MiB, nil))
+			}
+			for _, b := range small {
+				require.NoError(t, c.Free(b))
+			}
+			b := pooltest.Alloc(t, c, 32*pooltest.MiB, nil)
+			require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(40*pooltest.MiB))
+			require.Positive(t, c.Stats().MovedBytes)
+			require.NoError(t, c.Check())
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 // A soft limit that is set while the allocator runs acts at once, on frees, and on
 // what Sync finds free; each pool has its own.
 func TestSetSoftLimit(t *testing.T) {
@@ -34,8 +74,7 @@ func TestSetSoftLimit(t *testing.T) {
 			require.Less(t, held(), int64(101*pooltest.MiB), "Sync finds it free")
 		}
 
-		p, err := c.NewPool(cupool.PoolConfig{})
-		require.NoError(t, err)
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		f := pooltest.Alloc(t, p, 32*pooltest.MiB, nil)
 		require.NoError(t, p.Free(f))
 		require.EqualValues(t, 32*pooltest.MiB, p.Stats().All.ReservedBytes.Current, "the limit is not the pool's")
@@ -104,8 +143,7 @@ func TestReset(t *testing.T) {
 		if d != nil {
 			x.Run("busy:1 use:e@1 free:e idle:1")
 		}
-		p, err := c.NewPool(cupool.PoolConfig{})
-		require.NoError(t, err)
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		kept := pooltest.Alloc(t, p, pooltest.MiB, nil)
 
 		require.NoError(t, c.Reset())
@@ -141,9 +179,7 @@ func newPoolOn(t *testing.T, b cupool.Backing, change func(*cupool.Config)) (*cu
 	}
 	cfg := cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), Backing: b, MagazineBytes: -1}
 	change(&cfg)
-	c, err := cupool.New(cfg)
-	require.NoError(t, err)
-	return c, nil
+	return pooltest.Open(t, cfg), nil
 }
 
 // Free blocks are counted wherever they lie, and printed.

@@ -9,16 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // stuckPool is an allocator whose stream u never gets done with what it was
 // given before the gate opens.
 func stuckPool(t *testing.T, b cupool.Backing, timeout time.Duration) (c *cupool.Pool, u *cupool.Stream, open func()) {
-	c, err := cupool.New(cupool.Config{Backing: b, Limit: 64 * pooltest.MiB, WaitTimeout: timeout})
-	require.NoError(t, err)
-	u, err = c.NewStream()
-	require.NoError(t, err)
+	c = pooltest.Open(t, cupool.Config{Backing: b, Limit: 64 * pooltest.MiB, WaitTimeout: timeout})
+	u = pooltest.NewStream(t, c)
 	gate := make(chan struct{})
 	require.NoError(t, u.Launch(func() { <-gate }))
 	return c, u, func() { close(gate) }
@@ -85,7 +84,7 @@ func TestWaitTimeout(t *testing.T) {
 			{"pool Retire and Close", p.Close},
 			{"Close", c.Close},
 		} {
-			for range 30 { // as often as one likes: no events pile up
+			for range testkit.Choose(30, 4) { // as often as one likes: no events pile up
 				requireLate(t, x.call(), u, x.what)
 			}
 			works(x.what)

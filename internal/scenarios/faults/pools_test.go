@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
-	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -59,48 +57,4 @@ func TestPoolUpstreamFailures(t *testing.T) {
 		require.NoError(t, p.Close())
 		require.Empty(t, sizes)
 	})
-}
-
-// TestPoolFailingDriver fails every call of the device in turn while a pool
-// works, and is retired. Nothing may be lost.
-func TestPoolFailingDriver(t *testing.T) {
-	injected := errors.New("injected")
-	for _, b := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
-		t.Run(b.String(), func(t *testing.T) {
-			for n, more := 1, true; more; n++ {
-				f := conformance.NewFailing(simdev.New(simdev.Config{}))
-				c, err := cupool.New(cupool.Config{Driver: f, Backing: b})
-				require.NoError(t, err)
-				p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
-				f.FailNth("", n, injected)
-				err = usePool(c, p)
-				more = f.Calls("") >= n
-				require.True(t, err == nil || errors.Is(err, injected), "call %d: %v", n, err)
-				require.NoError(t, errors.Join(c.Check(), p.Check()), "call %d: %v", n, err)
-				f.Heal()
-				var leak *cupool.LeakError
-				err = pooltest.Ignore(p.Close(), cupool.ErrClosed)
-				require.True(t, err == nil || errors.As(err, &leak), "call %d: %v", n, err)
-				require.NoError(t, c.Check())
-				require.NoError(t, c.Close())
-				require.Zero(t, f.Held(), "call %d", n)
-			}
-		})
-	}
-}
-
-func usePool(c, p *cupool.Pool) (err error) {
-	s, err := c.NewStream()
-	if err != nil {
-		return err
-	}
-	for _, size := range []int64{1000, 30 << 20, 5 << 20} {
-		b, e := p.Alloc(size, s)
-		err = errors.Join(err, e)
-		if e == nil {
-			err = errors.Join(err, p.FreeOn(b, nil))
-		}
-	}
-	_, e := p.ProcessDeferred()
-	return errors.Join(err, e, s.Close(), p.Retire())
 }

@@ -16,8 +16,7 @@ import (
 func TestForgettingStitchesWaits(t *testing.T) {
 	const streams, gaps = 3, 100
 	d := simdev.New(simdev.Config{ManualEvents: true, FreshAddresses: true})
-	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, MagazineBytes: -1})
 	var live []cupool.Block
 	for range streams {
 		s := pooltest.NewStream(t, c)

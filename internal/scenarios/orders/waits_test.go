@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -17,38 +18,26 @@ import (
 // is on its way back to the device. A device calls the test at the moment that
 // counts.
 
-// recordedHook is a device that calls a function when an event was recorded, or a
-// stream was waited for, before the allocator knows.
-type recordedHook struct {
+// recorder calls a function, once, when an event was recorded, or a stream was waited
+// for, before the allocator knows.
+type recorder struct {
 	*pooltest.Driver
-	recorded func(s cupool.StreamHandle)
-	synced   func()
+	recorded, synced func()
 }
 
-func (d *recordedHook) SyncStream(s cupool.StreamHandle) error {
-	err := d.Driver.SyncStream(s)
-	if f := d.synced; f != nil {
-		d.synced = nil
-		f()
-	}
-	return err
-}
-
-func (d *recordedHook) RecordEvent(e cupool.EventHandle, s cupool.StreamHandle) error {
-	err := d.Driver.RecordEvent(e, s)
-	if f := d.recorded; f != nil {
-		d.recorded = nil
-		f(s)
-	}
-	return err
-}
-
-func newRecorded(t *testing.T) (*cupool.Pool, *recordedHook) {
+func newRecorded(t *testing.T) (*cupool.Pool, *recorder) {
 	t.Helper()
-	d := &recordedHook{Driver: pooltest.NewDriver(1 << 30)}
-	c, err := cupool.New(cupool.Config{Driver: d, MagazineBytes: -1})
-	require.NoError(t, err)
-	return c, d
+	d := &recorder{Driver: pooltest.NewDriver(1 << 30)}
+	return pooltest.Open(t, cupool.Config{MagazineBytes: -1, Driver: &hook.Driver{Driver: d.Driver, Around: func(c *hook.Call, do func() error) error {
+		err := do()
+		for call, f := range map[string]*func(){"RecordEvent": &d.recorded, "SyncStream": &d.synced} {
+			if now := *f; c.Name == call && now != nil {
+				*f = nil
+				now()
+			}
+		}
+		return err
+	}}}), d
 }
 
 // TestFreedWhileRecording: a block that is freed after work which an event does
@@ -76,7 +65,7 @@ func TestFreedWhileRecording(t *testing.T) {
 			u := pooltest.NewStream(t, c)
 			x := pooltest.Alloc(t, c, 4096, pooltest.NewStream(t, c))
 			d.Busy(u)
-			d.recorded = func(cupool.StreamHandle) {
+			d.recorded = func() {
 				require.NoError(t, u.Memset(x.Ptr(), 1, x.Size()))
 				require.NoError(t, c.FreeOn(x, u))
 			}
@@ -194,8 +183,7 @@ func TestAllocWaitsForRelease(t *testing.T) {
 // streams is over, also of those that the allocator has nothing of.
 func TestSleepWaitsForEveryStream(t *testing.T) {
 	d := pooltest.NewWatched(t)
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
 	s := pooltest.NewStream(t, c)
 	b := pooltest.Alloc(t, c, 4<<20, nil)
 	g := pooltest.HoldStream(t, s)
@@ -277,8 +265,7 @@ func TestAllocWaitsForLateRelease(t *testing.T) {
 			}
 		}
 	}
-	b, err := c.Alloc(30<<20, nil)
-	require.NoError(t, err)
+	b := pooltest.Alloc(t, c, 30<<20, nil)
 	require.NoError(t, <-trimmed)
 	d.Idle(u)
 	require.NoError(t, c.Free(b))
