@@ -147,16 +147,7 @@ func shortName(file string) string {
 func plotReplays(file string, rows []replayRow) error {
 	var panels []chart.Panel
 	for _, r := range rows {
-		p := chart.Panel{
-			Title: shortName(r.Trace), Note: r.note(), Events: r.Events,
-			PeakRequested: r.PeakRequestedBytes, PeakReserved: r.PeakReservedBytes,
-		}
-		if r.FailedAllocs > 0 { // then the trace's peak was not reached
-			p.PeakRequested = 0
-			for _, s := range r.Samples {
-				p.PeakRequested = max(p.PeakRequested, s.Requested)
-			}
-		}
+		p := chart.Panel{Title: shortName(r.Trace) + ": " + r.note(), Events: r.Events}
 		for _, s := range r.Samples {
 			p.Requested = append(p.Requested, chart.Point{Event: s.Event, Bytes: s.Requested})
 			p.Live = append(p.Live, chart.Point{Event: s.Event, Bytes: s.Live})
