@@ -53,23 +53,3 @@ func ExampleHandler() {
 	fmt.Println(string(text))
 	// Output: {"released":0}
 }
-
-// A page that is reached by a full name answers to that name.
-func ExampleAllowHosts() {
-	debug.AllowHosts("gpu7.lab.example")
-	pool, err := cupool.New(cupool.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pool.Close()
-	page := debug.Handler(pool)
-	for _, host := range []string{"gpu7.lab.example:6060", "192.168.1.7:6060", "stranger.example"} {
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, httptest.NewRequest("GET", "http://"+host+"/pools", nil))
-		fmt.Println(host, w.Code)
-	}
-	// Output:
-	// gpu7.lab.example:6060 200
-	// 192.168.1.7:6060 200
-	// stranger.example 403
-}

@@ -51,18 +51,6 @@ func ExampleOpenAll() {
 	}
 }
 
-// Devices that the program opened itself. Without peer access copies still work.
-func ExampleNew() {
-	a, _ := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
-	b, _ := cupool.OpenHost(cupool.HostConfig{Capacity: 2 << 30})
-	set, err := devices.New(devices.Config{NoPeers: true}, a, b)
-	fmt.Println(set.Len(), len(set.Pools()), err)
-	fmt.Println(errors.Join(set.Sync(), set.Close(), a.Close(), b.Close()))
-	// Output:
-	// 2 2 <nil>
-	// <nil>
-}
-
 func ExampleSet_Lookup() {
 	set, _ := devices.Open(devices.Config{}, "host:1GiB", "host:1GiB")
 	defer set.Close()

@@ -76,24 +76,8 @@ func TestGroupOfManySizes(t *testing.T) {
 	})
 }
 
-// What a Group's function fails of is not called.
 func TestFailedGroup(t *testing.T) {
 	everyWay(t, []int{1, 2}, func(t *testing.T, ranks []commtest.Member) {
-		failed := errors.New("the group's function failed")
-		require.NoError(t, commtest.Each(ranks, func(r commtest.Member) error {
-			p, err := commtest.NewPlace(r, []int32{int32(r.Rank()), 1})
-			if err != nil {
-				return err
-			}
-			f := func() error { return commtest.First(r.AllReduce(p.M, p.M, dist.Sum, r.Stream), failed) }
-			if err := r.Group(f); !errors.Is(err, failed) {
-				return errors.Join(errors.New("another error than the function's"), err)
-			}
-			func() {
-				defer func() { _ = recover() }()
-				_ = r.Group(func() error { _ = f(); panic("f") })
-			}()
-			return commtest.First(r.Group(func() error { return nil }), p.Is([]int32{int32(r.Rank()), 1}))
-		}))
+		require.NoError(t, commtest.Each(ranks, commtest.FailedGroup))
 	})
 }

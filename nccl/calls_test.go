@@ -42,21 +42,8 @@ func TestSendRecv(t *testing.T) {
 	}))
 }
 
-// TestGroupFails queues nothing where the function of a group fails or panics.
 func TestGroupFails(t *testing.T) {
-	r := newRanks(t, 1, nccl.Config{})[0]
-	p, err := commtest.NewPlace(r.Member, []float32{1, 2})
-	require.NoError(t, err)
-	q, err := commtest.NewPlace(r.Member, []float32{3, 4})
-	require.NoError(t, err)
-	failed := fmt.Errorf("failed")
-	f := func() error { return commtest.First(r.AllReduce(p.M, q.M, dist.Sum, r.Stream), failed) }
-	require.ErrorIs(t, r.Group(f), failed)
-	require.Panics(t, func() { _ = r.Group(func() error { _ = f(); panic("f") }) })
-	require.NoError(t, r.Group(func() error { return nil }))
-	require.NoError(t, p.Is([]float32{1, 2}))
-	require.NoError(t, r.Group(func() error { return r.AllReduce(q.M, q.M, dist.Sum, r.Stream) }))
-	require.NoError(t, q.Is([]float32{3, 4}))
+	require.NoError(t, commtest.FailedGroup(newRanks(t, 1, nccl.Config{})[0].Member))
 }
 
 // TestFreedAtOnce frees memory of one stream that a call on another uses, and has

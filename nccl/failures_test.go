@@ -67,6 +67,7 @@ func TestRankAborts(t *testing.T) {
 		require.ErrorAs(t, queueSum(r), &failed)
 		require.Equal(t, r.Rank(), failed.Rank)
 		require.Equal(t, 4, failed.Size)
+		require.ErrorContains(t, failed, "another rank is gone")
 		require.ErrorIs(t, r.Close(), dist.ErrRank)
 		require.ErrorIs(t, r.Close(), cupool.ErrClosed)
 		require.ErrorIs(t, queueSum(r), dist.ErrRank, "the first error stays")

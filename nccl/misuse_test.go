@@ -15,55 +15,25 @@ import (
 	"github.com/cupool/cupool/nccl"
 )
 
-// TestMisuse makes calls that cannot be made. The Comm is as before.
+// TestMisuse makes calls that cannot be made, also with streams and memory of another
+// allocator. The Comm is as before.
 func TestMisuse(t *testing.T) {
-	r := newRanks(t, 1, nccl.Config{})[0]
-	p, err := commtest.NewPlace(r.Member, []float32{1, 2})
-	require.NoError(t, err)
-	q, err := commtest.NewPlace(r.Member, []float32{1, 2, 3})
-	require.NoError(t, err)
-	i, err := commtest.NewPlace(r.Member, []int32{1, 2})
-	require.NoError(t, err)
-	require.ErrorIs(t, r.AllReduce(p.M, q.M, dist.Sum, nil), cupool.ErrSizeMismatch)
-	require.ErrorIs(t, r.AllReduce(p.M, i.M, dist.Sum, nil), cupool.ErrSizeMismatch)
-	require.ErrorIs(t, r.Broadcast(p.M, q.M, 0, nil), cupool.ErrSizeMismatch)
-	require.ErrorIs(t, r.AllGather(p.M, q.M, nil), cupool.ErrSizeMismatch)
-	require.ErrorIs(t, r.ReduceScatter(p.M, q.M, dist.Sum, nil), cupool.ErrSizeMismatch)
-	require.ErrorIs(t, r.AllReduce(dist.Memory{}, dist.Memory{}, dist.Sum, nil), cupool.ErrSizeMismatch)
-	require.ErrorIs(t, r.AllReduce(i.M, i.M, dist.Avg, nil), cupool.ErrNotSupported)
-	require.ErrorIs(t, r.AllReduce(i.M, i.M, dist.Avg+1, nil), cupool.ErrNotSupported)
-	require.ErrorIs(t, r.ReduceScatter(i.M, i.M, -1, nil), cupool.ErrNotSupported)
-	require.ErrorIs(t, r.Broadcast(p.M, p.M, 1, nil), dist.ErrRank)
-	require.ErrorIs(t, r.Send(p.M, 1, nil), dist.ErrRank)
-	require.ErrorIs(t, r.Recv(p.M, -1, nil), dist.ErrRank)
-	s, err := r.Pool.NewStream()
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	require.ErrorIs(t, r.AllReduce(p.M, p.M, dist.Sum, s), cupool.ErrClosed)
-	require.NoError(t, q.Free())
-	require.ErrorIs(t, r.AllReduce(q.M, q.M, dist.Sum, nil), cupool.ErrUseAfterFree)
-	require.ErrorContains(t, r.Group(func() error { return r.Send(p.M, 3, nil) }), "rank 3")
-	require.NoError(t, r.AllReduce(p.M, p.M, dist.Sum, nil))
-	require.NoError(t, r.Err())
-	require.NoError(t, i.Free())
-	require.NoError(t, p.Is([]float32{1, 2}))
-}
-
-// TestForeign uses streams and memory of another allocator, and a device that is no
-// GPU.
-func TestForeign(t *testing.T) {
 	r := newRanks(t, 1, nccl.Config{})[0]
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	pool, err := cupool.New(cupool.Config{Driver: d})
 	require.NoError(t, err)
+	commtest.Misuse(t, r.Member, pool.DefaultStream())
 	p, err := commtest.NewPlace(r.Member, []float32{1, 2})
 	require.NoError(t, err)
 	q, err := commtest.NewPlace(commtest.Member{Pool: pool}, []float32{1, 2})
 	require.NoError(t, err)
-	require.ErrorIs(t, r.AllReduce(p.M, p.M, dist.Sum, pool.DefaultStream()), cupool.ErrForeignStream)
 	require.ErrorIs(t, r.AllReduce(p.M, q.M, dist.Sum, nil), cupool.ErrForeignStream)
-	require.NoError(t, commtest.First(p.Free(), q.Free(), pool.Close(), d.Close()))
+	require.ErrorIs(t, r.AllReduce(dist.Memory{}, dist.Memory{}, dist.Sum, nil), cupool.ErrSizeMismatch)
+	require.ErrorContains(t, r.Group(func() error { return r.Send(p.M, 3, nil) }), "rank 3")
+	require.NoError(t, r.AllReduce(p.M, p.M, dist.Sum, nil))
+	require.NoError(t, r.Err())
+	require.NoError(t, commtest.First(p.Is([]float32{1, 2}), q.Free(), pool.Close(), d.Close()))
 
 	host, err := cupool.New(cupool.Config{})
 	require.NoError(t, err)
