@@ -79,19 +79,21 @@ func TestBecomesFragmented(t *testing.T) {
 // where that is allowed and the device has memory, and else stitches.
 func TestGrowsAhead(t *testing.T) {
 	for name, c := range map[string]struct {
-		most  int64
-		allow Allow
-		more  int64 // bytes that the device has
-		want  string
+		most       int64
+		allow      Allow
+		more       int64 // bytes that the device has
+		fragmented bool
+		want       string
 	}{
-		"it grows":               {32 * mib, Allow{Growth: true}, 8 * mib, "[Live 2M][Live 8M]"},
-		"it holds enough":        {31 * mib, Allow{Growth: true}, 8 * mib, "stitched [Live 8M]"},
-		"not allowed":            {32 * mib, Allow{}, 8 * mib, "stitched [Live 8M]"},
-		"the device has no more": {32 * mib, Allow{Growth: true}, 6 * mib, "stitched [Live 8M]"},
+		"it grows":               {32 * mib, Allow{Growth: true}, 8 * mib, true, "[Live 2M][Live 8M]"},
+		"it holds enough":        {31 * mib, Allow{Growth: true}, 8 * mib, true, "stitched [Live 8M]"},
+		"not allowed":            {32 * mib, Allow{}, 8 * mib, true, "stitched [Live 8M]"},
+		"the device has no more": {32 * mib, Allow{Growth: true}, 6 * mib, true, "stitched [Live 8M]"},
+		"it is not fragmented":   {1 << 30, Allow{Growth: true}, 8 * mib, false, "stitched [Live 8M]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, h, between := scattered(t) // holds 24 MiB
-			h.fragmented, h.most = true, c.most
+			h.fragmented, h.most = c.fragmented, c.most
 			r.budget.limit += c.more
 			id, err := r.try(h, 8*mib, c.allow)
 			require.NoError(t, err)
@@ -102,15 +104,6 @@ func TestGrowsAhead(t *testing.T) {
 			r.close()
 		})
 	}
-	t.Run("one that is not fragmented", func(t *testing.T) {
-		r, h, between := scattered(t)
-		h.most = 1 << 30
-		r.budget.limit += 8 * mib
-		id := r.alloc(h, 8*mib)
-		require.Len(t, h.stitches, 1)
-		r.free(append(between, id)...)
-		r.close()
-	})
 }
 
 // TestGrowsAheadForBig: a heap that is not fragmented grows at its end for a big request
@@ -145,29 +138,6 @@ func TestGrowsAheadForBig(t *testing.T) {
 			r.free(live, id)
 			r.close()
 		})
-	}
-}
-
-// TestFragmentedFirstFit: a fragmented heap uses the first block that fits, for
-// large requests.
-func TestFragmentedFirstFit(t *testing.T) {
-	for _, fragmented := range []bool{false, true} {
-		r := newRig(t, 1, true, policy)
-		h := r.heaps[0]
-		var ids []block.ID
-		for _, size := range []int64{6, 2, 4, 2} {
-			ids = append(ids, r.alloc(h, size*mib))
-		}
-		r.free(ids[0], ids[2])
-		h.fragmented = fragmented
-		id := r.alloc(h, 3*mib)
-		want := "large [Free 6M][Live 2M][Live 3M][Free 1M][Live 2M]"
-		if fragmented {
-			want = "large [Live 3M][Free 3M][Live 2M][Free 4M][Live 2M]"
-		}
-		require.Equal(t, want, r.layout(h))
-		r.free(ids[1], ids[3], id)
-		r.close()
 	}
 }
 

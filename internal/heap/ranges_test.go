@@ -231,8 +231,9 @@ func TestRangesThatAreLeft(t *testing.T) {
 }
 
 // TestFailingGrowth: each call of the device fails once at each of its places while
-// a heap grows, fills gaps, stitches, gives back, sleeps and wakes. The books
-// balance at every step, and everything goes back in the end.
+// a heap grows, fills gaps, stitches, makes a range longer, gives back, sleeps and wakes.
+// A call that fails leaves the heap as it was, the books balance at every step, and
+// everything goes back in the end.
 func TestFailingGrowth(t *testing.T) {
 	for _, call := range []simdev.Call{
 		simdev.AddressReserve, simdev.AddressFree, simdev.MemCreate, simdev.MemRelease,
@@ -257,6 +258,7 @@ func failing(t *testing.T, r *rig) {
 	var ids [6]block.ID
 	get := func(i int, size int64) {
 		for range 2 { // the second time it succeeds
+			was, ranges, mappings := r.layout(h), len(h.stitches), r.d.Stats().Mappings
 			id, err := r.try(h, size, Allow{SmallChunks: true})
 			if err == nil {
 				ids[i] = id
@@ -265,6 +267,11 @@ func failing(t *testing.T, r *rig) {
 			}
 			require.ErrorIs(t, err, errBroken)
 			r.check()
+			if r.budget.limit == r.budget.held { // it could not grow
+				require.Equal(t, was, r.layout(h))
+				require.Len(t, h.stitches, ranges)
+				require.Equal(t, mappings, r.d.Stats().Mappings)
+			}
 		}
 		require.Fail(t, "two calls failed")
 	}
@@ -282,8 +289,11 @@ func failing(t *testing.T, r *rig) {
 	get(1, 2*mib)
 	get(2, 6*mib)
 	get(3, 1000)
+	get(4, 2*mib)
+	get(5, 4*mib)
 	put(0)
 	put(2)
+	put(5)
 	r.budget.limit = r.budget.held // no more: stitch
 	get(0, 12*mib)
 	_, err := h.Sleep()
@@ -295,6 +305,8 @@ func failing(t *testing.T, r *rig) {
 	require.NoError(t, err)
 	put(0)
 	get(0, 12*mib) // on the same range
+	put(0)
+	get(0, 16*mib) // which becomes longer
 	put(0)
 	out, err := h.Detach(h.WholeChunks(), 4*mib)
 	_, e := other.Attach(h, ledger.Small, out)

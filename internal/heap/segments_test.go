@@ -8,33 +8,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
-	"github.com/cupool/cupool/internal/magazine"
 )
-
-// TestPlaces: a segment takes the lowest place in the heap's table.
-func TestPlaces(t *testing.T) {
-	h := &Heap{}
-	h.Init(&Space{Procs: &magazine.Procs{}}, 3, new(ledger.Guard))
-	var segs []*block.Segment
-	add := func() *block.Segment {
-		seg := &block.Segment{}
-		h.addSegment(seg)
-		segs = append(segs, seg)
-		require.EqualValues(t, 3, seg.Owner)
-		require.True(t, h.Has(seg))
-		return seg
-	}
-	for i := range 5 {
-		require.EqualValues(t, i, add().Index)
-	}
-	h.dropSegment(3)
-	h.dropSegment(1)
-	require.False(t, h.Has(segs[3]))
-	require.False(t, h.Has(&block.Segment{Index: 9}))
-	for _, i := range []int{1, 3, 5} {
-		require.EqualValues(t, i, add().Index)
-	}
-}
 
 // TestIdle: wholly free segments are found, those in use are not, and those that
 // were used since are passed over.

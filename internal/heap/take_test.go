@@ -16,24 +16,25 @@ import (
 func TestTake(t *testing.T) {
 	const none = -1
 	for name, tc := range map[string]struct {
-		change func(p *Policy)
+		change func(h *Heap, p *Policy)
 		size   int64
 		at     int64 // the offset of the block that serves
 		bytes  int64 // that it takes; 0: as requested
 	}{
-		"best fit":                 {func(*Policy) {}, 5*mib/2 - 512, 16 * mib, 5 * mib / 2},
-		"best fit, exactly":        {func(*Policy) {}, 8 * mib, 6 * mib, 0},
-		"best fit, splits":         {func(*Policy) {}, 5 * mib, 6 * mib, 0},
-		"nothing as large":         {func(*Policy) {}, 9 * mib, none, 0},
-		"the rest is too small":    {func(*Policy) {}, 3*mib + 512, 0, 4 * mib},
-		"the rest is large enough": {func(p *Policy) { p.MinSplit = mib - 512 }, 3*mib + 512, 0, 0},
-		"first fit":                {func(p *Policy) { p.FirstFit = true }, 2 * mib, 0, 0},
-		"kept whole, below":        {func(p *Policy) { p.MaxSplit = 6 * mib }, 2 * mib, 16 * mib, 5 * mib / 2},
-		"kept whole, none below":   {func(p *Policy) { p.MaxSplit = 6 * mib }, 5 * mib, none, 0},
-		"kept whole":               {func(p *Policy) { p.MaxSplit, p.MaxNonSplitRounding = 6*mib, 2*mib }, 7 * mib, 6 * mib, 8 * mib},
-		"kept whole, waste":        {func(p *Policy) { p.MaxSplit, p.MaxNonSplitRounding = 6*mib, mib }, 7 * mib, none, 0},
-		"first fit, none below":    {func(p *Policy) { p.MaxSplit, p.FirstFit = 6*mib, true }, 5 * mib, none, 0},
-		"a small one":              {func(*Policy) {}, 512, none, 0},
+		"best fit":                 {func(*Heap, *Policy) {}, 5*mib/2 - 512, 16 * mib, 5 * mib / 2},
+		"best fit, exactly":        {func(*Heap, *Policy) {}, 8 * mib, 6 * mib, 0},
+		"best fit, splits":         {func(*Heap, *Policy) {}, 5 * mib, 6 * mib, 0},
+		"nothing as large":         {func(*Heap, *Policy) {}, 9 * mib, none, 0},
+		"the rest is too small":    {func(*Heap, *Policy) {}, 3*mib + 512, 0, 4 * mib},
+		"the rest is large enough": {func(_ *Heap, p *Policy) { p.MinSplit = mib - 512 }, 3*mib + 512, 0, 0},
+		"first fit":                {func(_ *Heap, p *Policy) { p.FirstFit = true }, 2 * mib, 0, 0},
+		"fragmented":               {func(h *Heap, _ *Policy) { h.fragmented = true }, 2 * mib, 0, 0},
+		"kept whole, below":        {func(_ *Heap, p *Policy) { p.MaxSplit = 6 * mib }, 2 * mib, 16 * mib, 5 * mib / 2},
+		"kept whole, none below":   {func(_ *Heap, p *Policy) { p.MaxSplit = 6 * mib }, 5 * mib, none, 0},
+		"kept whole":               {func(_ *Heap, p *Policy) { p.MaxSplit, p.MaxNonSplitRounding = 6*mib, 2*mib }, 7 * mib, 6 * mib, 8 * mib},
+		"kept whole, waste":        {func(_ *Heap, p *Policy) { p.MaxSplit, p.MaxNonSplitRounding = 6*mib, mib }, 7 * mib, none, 0},
+		"first fit, none below":    {func(_ *Heap, p *Policy) { p.MaxSplit, p.FirstFit = 6*mib, true }, 5 * mib, none, 0},
+		"a small one":              {func(*Heap, *Policy) {}, 512, none, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, false, policy)
@@ -43,7 +44,7 @@ func TestTake(t *testing.T) {
 			c, z := r.alloc(h, 5*mib/2), r.alloc(h, 3*mib/2)
 			r.free(a, b, c)
 			require.Equal(t, "large [Free 4M][Live 2M][Free 8M][Live 2M][Free 2560K][Live 1536K]", r.layout(h))
-			tc.change(&r.space.Policy)
+			tc.change(h, &r.space.Policy)
 			id, got := h.Take(tc.size, tc.size, 0)
 			fits := tc.at != none
 			require.Equal(t, fits, id != 0)
