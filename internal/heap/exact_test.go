@@ -31,10 +31,10 @@ func TestCutLast(t *testing.T) {
 	r, h, id := largeHandles(t)
 	require.EqualValues(t, 6*mib, r.cutLast(h, id))
 	require.Equal(t, "large [Live 33M][Free 1M][Gap 6M][Free 40M]", r.layout(h))
-	require.EqualValues(t, 74*mib, r.budget.held)
+	require.EqualValues(t, 74*mib, r.budget.Held())
 	require.Zero(t, r.cutLast(h, id))
 	r.giveBack(h, 1<<40)
-	require.EqualValues(t, 34*mib, r.budget.held)
+	require.EqualValues(t, 34*mib, r.budget.Held())
 	next := r.alloc(h, 40*mib) // the gaps serve again
 	r.check()
 	r.free(id, next)
@@ -50,14 +50,14 @@ func TestCutLastStitched(t *testing.T) {
 	r.free(r.alloc(h, 80*mib))
 	first, row, between := r.alloc(h, 16*mib), r.alloc(h, 24*mib), r.alloc(h, 8*mib)
 	r.free(row)
-	r.budget.limit = r.budget.held
+	r.budget.Limit = r.budget.Held()
 	r.free(r.alloc(h, 56*mib)) // an idle range of all that is free
 	id := r.alloc(h, 35*mib)
 	require.Equal(t, "large [Live 16M][Part 3M][Free 21M][Live 8M][Part 8M][Part 8M][Part 8M][Part 8M], stitched [Live 35M]", r.layout(h))
 	require.Len(t, h.stitches, 1)
 	require.Len(t, h.stitches[0].chunks, 7)
 	require.Zero(t, r.cutLast(h, id), "there is no memory for the smaller handle")
-	r.budget.limit += 4 * mib
+	r.budget.Limit += 4 * mib
 	require.EqualValues(t, 4*mib, r.cutLast(h, id))
 	require.Equal(t, "large [Live 16M][Part 3M][Free 1M][Gap 4M][Free 16M][Live 8M][Part 8M][Part 8M][Part 8M][Part 8M], stitched [Live 35M]", r.layout(h))
 	require.Len(t, h.stitches[0].chunks, 5, "what the range had behind its block is mapped no more")
@@ -99,7 +99,7 @@ func TestCutLastFails(t *testing.T) {
 			r, h, id := largeHandles(t)
 			r.d.FailNth(c.call, c.nth, errBroken)
 			require.Zero(t, r.cutLast(h, id))
-			require.EqualValues(t, 80*mib, r.budget.held)
+			require.EqualValues(t, 80*mib, r.budget.Held())
 			require.Equal(t, 10, r.d.Stats().Mappings)
 			require.EqualValues(t, 6*mib, r.cutLast(h, id))
 			r.free(id)
@@ -111,6 +111,6 @@ func TestCutLastFails(t *testing.T) {
 	r.d.FailNth(simdev.MemSetAccess, 2, errBroken) // of the old one
 	_, err := h.CutLast(r.block(id))
 	require.ErrorIs(t, err, errBroken)
-	require.EqualValues(t, 80*mib, r.budget.held)
+	require.EqualValues(t, 80*mib, r.budget.Held())
 	require.NoError(t, h.Check(0))
 }

@@ -62,7 +62,7 @@ func TestAttach(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 	require.EqualValues(t, 2*mib, n, "the others went back to the device")
 	r.check()
-	require.EqualValues(t, 18*mib, r.budget.held)
+	require.EqualValues(t, 18*mib, r.budget.Held())
 	r.close()
 }
 
@@ -99,7 +99,7 @@ func TestMoveAll(t *testing.T) {
 	}
 	ids = append(ids, r.alloc(from, 1000), r.alloc(to, 3*mib))
 	r.free(rows...)
-	r.budget.limit = r.budget.held
+	r.budget.Limit = r.budget.Held()
 	ids = append(ids, r.alloc(from, 12*mib))
 	r.giveBack(from, 4*mib)
 	slept, err := from.Sleep()
@@ -131,11 +131,11 @@ func TestSleepAndWake(t *testing.T) {
 	idle := r.alloc(h, 6*mib)
 	addr := r.block(live).Addr()
 	r.free(idle)
-	held := r.budget.held
+	held := r.budget.Held()
 	slept, err := h.Sleep()
 	require.NoError(t, err)
 	require.Equal(t, held, slept)
-	require.Zero(t, r.budget.held)
+	require.Zero(t, r.budget.Held())
 	require.Zero(t, r.d.Stats().UsedBytes)
 	require.Zero(t, r.d.Stats().Mappings)
 	r.check()
@@ -152,14 +152,14 @@ func TestSleepAndWake(t *testing.T) {
 	_, err = h.Sleep()
 	require.NoError(t, err)
 	r.free(live) // while it sleeps
-	r.budget.limit = 10 * mib
+	r.budget.Limit = 10 * mib
 	_, err = h.Wake()
 	require.ErrorIs(t, err, device.ErrOutOfMemory)
 	r.check()
 	_, err = h.Sleep()
 	require.NoError(t, err)
-	require.Zero(t, r.budget.held)
-	r.budget.limit = held
+	require.Zero(t, r.budget.Held())
+	r.budget.Limit = held
 	_, err = h.Wake()
 	require.NoError(t, err)
 	require.Empty(t, h.stitches, "nothing uses it")

@@ -94,7 +94,7 @@ func TestGrowsAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, h, between := scattered(t) // holds 24 MiB
 			h.fragmented, h.most = c.fragmented, c.most
-			r.budget.limit += c.more
+			r.budget.Limit += c.more
 			id, err := r.try(h, 8*mib, c.allow)
 			require.NoError(t, err)
 			require.Contains(t, r.layout(h), c.want)
@@ -128,7 +128,7 @@ func TestGrowsAheadForBig(t *testing.T) {
 			r := newRig(t, 1, true, policy)
 			h := r.heaps[0]
 			hole, live, tail := r.alloc(h, c.hole*mib), r.alloc(h, c.live*mib), r.alloc(h, c.tail*mib)
-			r.budget.limit = r.budget.held + c.more*mib
+			r.budget.Limit = r.budget.Held() + c.more*mib
 			r.free(hole, tail)
 			id, err := r.try(h, c.request*mib, c.allow)
 			require.NoError(t, err)
@@ -163,12 +163,12 @@ func TestFragmentedChunks(t *testing.T) {
 	other := r.alloc(h, 5*mib)
 	require.EqualValues(t, held+8*mib, h.Held(), "it lacks one MiB")
 	require.EqualValues(t, 4*mib, last())
-	r.budget.limit = r.budget.held + unit
+	r.budget.Limit = r.budget.Held() + unit
 	third := r.alloc(h, 5*mib) // 3 of which are there
 	require.EqualValues(t, held+8*mib+unit, h.Held())
 	require.EqualValues(t, unit, last())
 	r.check()
-	r.budget.limit = 1 << 30
+	r.budget.Limit = 1 << 30
 	was := h.Held()
 	fourth := r.alloc(h, 66*mib) // many chunks
 	require.EqualValues(t, was+66*mib, h.Held())

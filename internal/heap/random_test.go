@@ -248,7 +248,7 @@ func TestRandom(t *testing.T) {
 			some.FastLimit = mib
 		}
 		p := &program{rig: newRig(t, 1+n%3, n%4 != 3, some), rnd: rnd, fine: n%2 == 1}
-		p.budget.limit = 96 * mib
+		p.budget.Limit = 96 * mib
 		p.heaps[0].fragmented = p.rnd.IntN(2) == 0
 		if p.rnd.IntN(2) == 0 {
 			p.rig.free(p.alloc(p.heap(), 64*mib)) // leaves large handles

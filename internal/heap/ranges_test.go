@@ -101,7 +101,7 @@ func TestChunkSizes(t *testing.T) {
 	r.space.Policy.MaxSplit = 0
 	id := r.alloc(h, 2*mib)
 	require.EqualValues(t, 30*mib, h.Held(), "10 MiB more and not 2")
-	r.budget.limit = 34 * mib
+	r.budget.Limit = 34 * mib
 	r.free(id)
 	r.alloc(h, 12*mib)
 	require.EqualValues(t, 32*mib, h.Held(), "as much as there is")
@@ -267,7 +267,7 @@ func failing(t *testing.T, r *rig) {
 			}
 			require.ErrorIs(t, err, errBroken)
 			r.check()
-			if r.budget.limit == r.budget.held { // it could not grow
+			if r.budget.Limit == r.budget.Held() { // it could not grow
 				require.Equal(t, was, r.layout(h))
 				require.Len(t, h.stitches, ranges)
 				require.Equal(t, mappings, r.d.Stats().Mappings)
@@ -294,7 +294,7 @@ func failing(t *testing.T, r *rig) {
 	put(0)
 	put(2)
 	put(5)
-	r.budget.limit = r.budget.held // no more: stitch
+	r.budget.Limit = r.budget.Held() // no more: stitch
 	get(0, 12*mib)
 	_, err := h.Sleep()
 	note(err)
@@ -315,7 +315,7 @@ func failing(t *testing.T, r *rig) {
 	note(errors.Join(err, h.Release(out)))
 	note(h.DropIdleStitches())
 	note(h.DropGaps(false))
-	r.budget.limit = 1 << 30
+	r.budget.Limit = 1 << 30
 	get(0, 8*mib) // into the gaps
 	for i := range ids {
 		if ids[i] != 0 {

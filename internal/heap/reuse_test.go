@@ -27,7 +27,7 @@ func stitched(t *testing.T, mibs [4]int64) (r *rig, h *Heap, between []block.ID)
 		rows = append(rows, r.alloc(h, size*mib))
 		between = append(between, r.alloc(h, 2*mib))
 	}
-	r.budget.limit = r.budget.held
+	r.budget.Limit = r.budget.Held()
 	r.free(rows[:3]...)
 	sum := mibs[0] + mibs[1] + mibs[2]
 	id, n := r.maps(h, sum*mib)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/magazine"
@@ -33,7 +34,7 @@ type rig struct {
 	d       *device1
 	space   *Space
 	heaps   []*Heap
-	budget  *budget
+	budget  *budget.Pool
 	pending int64 // bytes of Pending blocks of the first heap
 }
 
@@ -51,29 +52,13 @@ func (d *device1) AddressReserve(size int64) (device.Ptr, error) {
 	return d.Device.AddressReserve(size)
 }
 
-// budget is a vmem.Budget with a limit.
-type budget struct{ limit, held int64 }
-
-func (b *budget) Held() int64 { return b.held }
-
-func (b *budget) Take(size int64) error {
-	if b.held+size > b.limit {
-		return fmt.Errorf("%w: the limit is %d", device.ErrOutOfMemory, b.limit)
-	}
-	b.held += size
-	return nil
-}
-
-func (b *budget) Cancel(size int64) { b.held -= size }
-func (b *budget) Keep()             {}
-func (b *budget) Return(size int64) { b.held -= size }
-
 // newRig returns a rig of n heaps. Its device has 1 GiB.
 func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
 	t.Helper()
 	const capacity = 1 << 30
 	p.MinBlock = cmp.Or(p.MinBlock, sizeclass.Quantum)
-	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity})}, budget: &budget{limit: capacity}}
+	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity})}}
+	r.budget = &budget.Pool{Device: &budget.Device{Limit: capacity}, Limit: capacity, Lock: new(budget.ReclaimLock)}
 	r.space = &Space{Policy: p, Procs: &magazine.Procs{}}
 	if virtual {
 		r.space.Memory = vmem.New(r.d, "sim", capacity, r.budget, func(err error) error { return err })
@@ -197,7 +182,7 @@ func (r *rig) check() {
 		require.Equal(r.t, want, sum[ledger.All][q].Now(), "quantity %d of %s", q, r.layout(r.heaps[0]))
 	}
 	if r.space.Memory != nil {
-		require.Equal(r.t, r.budget.held, all.Reserved)
+		require.Equal(r.t, r.budget.Held(), all.Reserved)
 	}
 	require.NoError(r.t, r.d.Check())
 }
@@ -227,6 +212,6 @@ func (r *rig) close() {
 	s := r.d.Stats()
 	require.Zero(r.t, s.Allocations+s.Reservations+s.MemHandles+s.Mappings)
 	require.Zero(r.t, s.UsedBytes)
-	require.Zero(r.t, r.budget.held)
+	require.Zero(r.t, r.budget.Held())
 	r.space.Index.Each(func(e Entry) { require.Fail(r.t, "an entry is left", "%+v", e) })
 }

@@ -23,7 +23,7 @@ func scattered(t *testing.T) (r *rig, h *Heap, between []block.ID) {
 		between = append(between, r.alloc(h, 2*mib))
 	}
 	r.free(rows...)
-	r.budget.limit = r.budget.held
+	r.budget.Limit = r.budget.Held()
 	require.Equal(t, "large [Free 6M][Live 2M][Free 6M][Live 2M][Free 6M][Live 2M]", r.layout(h))
 	return r, h, between
 }
@@ -99,7 +99,7 @@ func TestStitchParts(t *testing.T) {
 				ids = append(ids, r.alloc(h, size*mib))
 			}
 			r.free(ids[0], ids[2])
-			r.budget.limit = r.budget.held
+			r.budget.Limit = r.budget.Held()
 			h.fragmented = c.fragmented
 			free := r.layout(h)
 			require.Zero(t, h.Missing(ledger.Large, c.need*mib, Allow{}))
@@ -140,7 +140,7 @@ func TestStitchOfBothKinds(t *testing.T) {
 	a, b := r.alloc(h, 4*mib), r.alloc(h, 2*mib)
 	r.free(a)
 	r.free(smalls...)
-	r.budget.limit = r.budget.held
+	r.budget.Limit = r.budget.Held()
 	_, err := r.try(h, 8*mib, Allow{})
 	require.ErrorIs(t, err, device.ErrOutOfMemory)
 	require.EqualValues(t, 4*mib, h.Missing(ledger.Large, 8*mib, Allow{}))
@@ -204,7 +204,7 @@ func TestGrowPartly(t *testing.T) {
 				r.free(ids[i])
 			}
 			h.fragmented, h.most = true, 1<<30
-			r.budget.limit = r.budget.held + 2*mib
+			r.budget.Limit = r.budget.Held() + 2*mib
 			r.alloc(h, 6*mib)
 			require.Equal(t, c.want, r.layout(h))
 			require.NoError(t, h.Check(0))

@@ -8,40 +8,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/simdev"
 )
 
 const unit = 2 << 20 // bytes: the granularity of the device
 
-// budget is a Budget without limits but one, which checks that its calls belong
-// together.
-type budget struct {
-	limit, held, taken int64 // taken: and not kept or cancelled yet
-	kept               int
-}
-
-func (b *budget) Held() int64 { return b.held }
-
-func (b *budget) Take(size int64) error {
-	if b.held+size > b.limit {
-		return fmt.Errorf("%w: the limit is %d", device.ErrOutOfMemory, b.limit)
-	}
-	b.held += size
-	b.taken += size
-	return nil
-}
-
-func (b *budget) Cancel(size int64) { b.held, b.taken = b.held-size, b.taken-size }
-func (b *budget) Keep()             { b.kept++; b.taken = 0 }
-func (b *budget) Return(size int64) { b.held -= size }
-
 var errBroken = errors.New("broken")
 
+func newBudget(limit int64) *budget.Pool {
+	return &budget.Pool{Device: &budget.Device{Limit: limit}, Limit: limit, Lock: new(budget.ReclaimLock)}
+}
+
 // setUp returns a mapper over a device of 64 MiB, with a budget of 48.
-func setUp(t *testing.T) (*Mapper, *simdev.Device, *budget) {
+func setUp(t *testing.T) (*Mapper, *simdev.Device, *budget.Pool) {
 	t.Helper()
-	d, b := simdev.New(simdev.Config{Capacity: 32 * unit}), &budget{limit: 24 * unit}
+	d, b := simdev.New(simdev.Config{Capacity: 32 * unit}), newBudget(24*unit)
 	m := New(d, "sim", 32*unit, b, func(err error) error { return fmt.Errorf("told: %w", err) })
 	require.EqualValues(t, unit, m.Granularity)
 	require.EqualValues(t, 32*unit, m.Capacity)
@@ -65,19 +48,19 @@ func TestLimits(t *testing.T) {
 	_, err = m.Create(p, []int64{25 * unit})
 	require.ErrorIs(t, err, device.ErrOutOfMemory)
 	require.Zero(t, d.Calls(simdev.MemCreate))
-	require.Zero(t, b.held)
+	require.Zero(t, b.Held())
 	h, err := m.Create(p, []int64{unit, 3 * unit})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, m.Creates.Load())
 	require.EqualValues(t, 2, m.Handles.Load())
 	require.ErrorIs(t, m.Fits(29*unit), device.ErrOutOfMemory)
-	require.Equal(t, 1, b.kept)
+	require.EqualValues(t, 4*unit, b.Most(), "it was kept")
 	require.NoError(t, m.Remove(p, Piece{h[0], unit}))
 	require.NoError(t, m.Remove(p+unit, Piece{h[1], 3 * unit}))
 	require.NoError(t, m.Unreserve(p, 32*unit))
 	require.EqualValues(t, 2, m.Releases.Load())
 	require.Zero(t, m.Handles.Load())
-	require.Zero(t, b.held)
+	require.Zero(t, b.Held())
 	require.Zero(t, d.Stats().Reservations+d.Stats().MemHandles+d.Stats().Mappings)
 }
 
@@ -105,8 +88,7 @@ func TestFailingCalls(t *testing.T) {
 				reached := d.Calls(call) >= int64(nth)
 				d.FailNth(call, 0, nil)
 				d.FailAlways(call, nil)
-				require.Zero(t, b.held, "%v %d", call, nth)
-				require.Zero(t, b.taken, "%v %d", call, nth)
+				require.Zero(t, b.Held(), "%v %d", call, nth)
 				require.NoError(t, m.Retry(), "%v %d", call, nth)
 				require.Zero(t, m.leftovers())
 				s := d.Stats()
@@ -116,6 +98,7 @@ func TestFailingCalls(t *testing.T) {
 				require.NoError(t, d.Check())
 				if !reached {
 					require.NoError(t, failed)
+					require.EqualValues(t, 4*unit, b.Most())
 					break
 				}
 				require.ErrorIs(t, failed, errBroken, "%v %d", call, nth)
@@ -127,7 +110,7 @@ func TestFailingCalls(t *testing.T) {
 
 // program reserves addresses twice, backs them, maps one piece a second time,
 // moves it, and gives everything back that it has. It returns the calls' errors.
-func program(t *testing.T, m *Mapper, b *budget) error {
+func program(t *testing.T, m *Mapper, b *budget.Pool) error {
 	t.Helper()
 	var errs []error
 	note := func(err error) bool {
@@ -146,7 +129,7 @@ func program(t *testing.T, m *Mapper, b *budget) error {
 	sizes := []int64{unit, 2 * unit, unit}
 	handles, err := m.Create(p, sizes)
 	if note(err) {
-		require.EqualValues(t, 4*unit, b.held)
+		require.EqualValues(t, 4*unit, b.Held())
 		first, second, third := Piece{handles[0], unit}, Piece{handles[1], 2 * unit}, Piece{handles[2], unit}
 		if note(m.Map(q, []Piece{second, first})) { // a second time
 			for !note(m.Unmap(q, 3*unit)) {
@@ -174,52 +157,53 @@ func program(t *testing.T, m *Mapper, b *budget) error {
 }
 
 // TestLeftoversGiveWay: what could not be unmapped is unmapped before memory is
-// mapped there again.
+// mapped there, new memory or some that exists.
 func TestLeftoversGiveWay(t *testing.T) {
-	m, d, b := setUp(t)
-	p, err := m.Reserve(8 * unit)
-	require.NoError(t, err)
-	h, err := m.Create(p, []int64{unit})
-	require.NoError(t, err)
-	d.FailNth(simdev.MemUnmap, 1, errBroken)
-	require.ErrorIs(t, m.Remove(p, Piece{h[0], unit}), errBroken)
-	require.Zero(t, b.held, "the program is not asked to keep it")
-	require.Equal(t, 1, m.leftovers())
-	require.Equal(t, 1, d.Stats().Mappings)
+	for name, again := range map[string]func(m *Mapper, p device.Ptr, other Piece) (Piece, error){
+		"new": func(m *Mapper, p device.Ptr, _ Piece) (Piece, error) {
+			h, err := m.Create(p, []int64{2 * unit})
+			return Piece{h[0], 2 * unit}, err
+		},
+		"existing": func(m *Mapper, p device.Ptr, other Piece) (Piece, error) {
+			return other, m.Map(p, []Piece{other})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, d, b := setUp(t)
+			p, err := m.Reserve(8 * unit)
+			require.NoError(t, err)
+			h, err := m.Create(p, []int64{unit})
+			require.NoError(t, err)
+			others, err := m.Create(p+4*unit, []int64{unit})
+			require.NoError(t, err)
+			d.FailNth(simdev.MemUnmap, 1, errBroken)
+			require.ErrorIs(t, m.Remove(p, Piece{h[0], unit}), errBroken)
+			require.EqualValues(t, unit, b.Held(), "the program is not asked to keep it")
+			require.Equal(t, 1, m.leftovers())
+			require.Equal(t, 2, d.Stats().Mappings)
 
-	h, err = m.Create(p, []int64{2 * unit}) // where the leftover was
-	require.NoError(t, err)
-	require.Zero(t, m.leftovers())
-	require.Equal(t, 1, d.Stats().Mappings)
-	require.NoError(t, m.Remove(p, Piece{h[0], 2 * unit}))
-	require.NoError(t, m.Unreserve(p, 8*unit))
-	require.Zero(t, d.Stats().UsedBytes)
-}
-
-// TestLeftoversGiveWayToMappings: the same where memory that exists is mapped.
-func TestLeftoversGiveWayToMappings(t *testing.T) {
-	m, d, _ := setUp(t)
-	p, err := m.Reserve(8 * unit)
-	require.NoError(t, err)
-	h, err := m.Create(p, []int64{unit, unit})
-	require.NoError(t, err)
-	d.FailNth(simdev.MemUnmap, 1, errBroken)
-	require.ErrorIs(t, m.Remove(p, Piece{h[0], unit}), errBroken)
-	require.Equal(t, 1, m.leftovers())
-
-	require.NoError(t, m.Map(p, []Piece{{h[1], unit}}))
-	require.Zero(t, m.leftovers())
-	require.NoError(t, m.Unmap(p, unit))
-	require.NoError(t, m.Remove(p+unit, Piece{h[1], unit}))
-	require.NoError(t, m.Unreserve(p, 8*unit))
-	require.Zero(t, d.Stats().UsedBytes)
+			other := Piece{others[0], unit}
+			x, err := again(m, p, other) // where the leftover was
+			require.NoError(t, err)
+			require.Zero(t, m.leftovers())
+			require.Equal(t, 2, d.Stats().Mappings)
+			if x == other {
+				require.NoError(t, m.Unmap(p, unit))
+			} else {
+				require.NoError(t, m.Remove(p, x))
+			}
+			require.NoError(t, m.Remove(p+4*unit, other))
+			require.NoError(t, m.Unreserve(p, 8*unit))
+			require.Zero(t, d.Stats().UsedBytes)
+		})
+	}
 }
 
 // TestMapperAtOnce: goroutines that map, fail and retry at the same time leave
 // nothing behind.
 func TestMapperAtOnce(t *testing.T) {
 	d := simdev.New(simdev.Config{})
-	m := New(d, "sim", 80<<30, &lockedBudget{budget: budget{limit: 80 << 30}}, func(err error) error { return err })
+	m := New(d, "sim", 80<<30, newBudget(80<<30), func(err error) error { return err })
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -246,40 +230,4 @@ func TestMapperAtOnce(t *testing.T) {
 	s := d.Stats()
 	require.Zero(t, s.Reservations+s.MemHandles+s.Mappings)
 	require.Zero(t, m.budget.Held())
-}
-
-// lockedBudget is a budget for several goroutines.
-type lockedBudget struct {
-	mu sync.Mutex
-	budget
-}
-
-func (b *lockedBudget) Held() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.budget.Held()
-}
-
-func (b *lockedBudget) Take(size int64) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.budget.Take(size)
-}
-
-func (b *lockedBudget) Cancel(size int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.budget.Cancel(size)
-}
-
-func (b *lockedBudget) Keep() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.kept++
-}
-
-func (b *lockedBudget) Return(size int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.budget.Return(size)
 }
