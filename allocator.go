@@ -66,8 +66,8 @@ package cupool
 import (
 	"fmt"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // Ptr is an address in device memory, or 0 for none.

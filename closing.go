@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/cupool/cupool/internal/device"
 )
 
 // The ends of streams, pools and allocators. deviceState.closing is held by each, so
@@ -190,7 +188,7 @@ func (c *Pool) Close() error {
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
 	if d.calls.Patience > 0 && !c.closed.Load() { // while everything is open, as far as that does
-		if err := d.syncAll(ctx); device.IsLate(err) {
+		if err := d.syncAll(ctx); isLate(err) {
 			return err
 		}
 	}
@@ -218,7 +216,7 @@ func (c *Pool) Close() error {
 }
 
 // stays reports whether the error of close says that the pool is open again.
-func stays(err error) bool { return device.IsLate(err) || errors.Is(err, errHeld) }
+func stays(err error) bool { return isLate(err) || errors.Is(err, errHeld) }
 
 func (d *deviceState) setClosed(closed bool) {
 	d.mu.Lock()
@@ -244,7 +242,7 @@ func (c *Pool) close(ctx context.Context) error {
 	if err != nil { // a failure may pass
 		err = d.syncAll(ctx)
 	}
-	if c.held.Load() > 0 && !device.IsLate(err) {
+	if c.held.Load() > 0 && !isLate(err) {
 		err = fmt.Errorf("cupool: close: %w", errHeld)
 	}
 	if stays(err) {

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/bytesize"
-	"github.com/cupool/cupool/internal/device"
-	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -53,7 +52,7 @@ var (
 	// ErrForeignStream: the stream belongs to another allocator or device.
 	ErrForeignStream = device.ErrForeignStream
 	// ErrCorrupted: memory was written that the writer did not own.
-	ErrCorrupted = sanitize.ErrCorrupted
+	ErrCorrupted = device.ErrCorrupted
 	// ErrInvalidConfig: a field of a Config is out of its range.
 	ErrInvalidConfig = device.ErrInvalidConfig
 )
@@ -333,21 +332,47 @@ var libraries = []string{
 }
 
 // WaitError says that a wait for the work of a Stream ended before the work was
-// done, as Config.WaitTimeout was over or the context of the call was done. It
-// matches context.DeadlineExceeded or the cause of that context. Waited is how long
-// the call waited, Age the time since the oldest event was recorded that is not
-// done, or 0 without Config.WaitTimeout. The memory concerned stays where it is, the
-// allocator goes on working on other streams, and the call can be made again.
+// done, as Config.WaitTimeout was over or the context of the call was done.
 type WaitError = device.WaitError
 
 // ConfigError names the Field of a Config that cannot be, its Value and the
 // Reason. It matches ErrInvalidConfig.
 type ConfigError = device.ConfigError
 
-// CorruptionError is a block that Config.Sanitize found to be overrun (Offset is
-// then at least Size), or to be written after it was freed (AfterFree). It has
-// where the block begins, its Size as requested, the Offset of the first wrong
-// byte and their number, all in bytes, the stream, the label, and where the
-// block was allocated and freed. It matches ErrCorrupted, and after a free
-// ErrUseAfterFree too. The allocator goes on working.
-type CorruptionError = sanitize.CorruptionError
+// CorruptionError is a block that Config.Sanitize found to be overrun, or to be
+// written after it was freed.
+type CorruptionError = device.CorruptionError
+
+// onlyLost keeps the error of a lost device, which ends everything, and drops
+// others, which leave memory waiting.
+func onlyLost(err error) error {
+	if errors.Is(err, ErrDeviceLost) {
+		return err
+	}
+	return nil
+}
+
+// onlyLostOrLate is onlyLost that keeps a *WaitError, too.
+func onlyLostOrLate(err error) error {
+	if isLate(err) {
+		return err
+	}
+	return onlyLost(err)
+}
+
+// isLate reports whether an error is that of a wait that ended before the work.
+func isLate(err error) bool {
+	if err == nil {
+		return false // without memory for what errors.As fills
+	}
+	var late *WaitError
+	return errors.As(err, &late)
+}
+
+// notLate drops the error of a wait that ended before the work.
+func notLate(err error) error {
+	if isLate(err) {
+		return nil
+	}
+	return err
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/heap"
@@ -98,7 +97,7 @@ func (c *Pool) allocMiss(r request) (Block, error) {
 		shown := nvtx.Start(step.name, r.rounded)
 		freed, err := step.climb(c, r)
 		shown.End()
-		if device.IsLate(err) && !errors.Is(err, ErrDeviceLost) {
+		if isLate(err) && !errors.Is(err, ErrDeviceLost) {
 			late, err = c.noteLate(err), nil
 		}
 		if err == nil {
@@ -126,7 +125,7 @@ func (c *Pool) allocMiss(r request) (Block, error) {
 			if b, ok := c.borrow(r); ok {
 				return b, nil
 			}
-		case device.IsLate(err):
+		case isLate(err):
 			late = c.noteLate(err)
 		default:
 			return Block{}, err
@@ -323,7 +322,7 @@ func (c *Pool) flushOwn(r request) (bool, error) {
 func (c *Pool) collectDone(r request) (bool, error) {
 	freed := c.drainLater()
 	n, err := r.h.settlePatiently()
-	return freed+n > 0, device.OnlyLost(err) // other failures leave blocks waiting
+	return freed+n > 0, onlyLost(err) // other failures leave blocks waiting
 }
 
 // beforeGrowing tells the program that the device will be asked.
@@ -339,18 +338,18 @@ func (c *Pool) beforeGrowing(r request) (bool, error) {
 func (c *Pool) waitForOne(r request) (bool, error) {
 	for _, o := range r.h.pendingFor(r) {
 		if err := c.dev.failed(o.Clock.Wait(r.wait, o.Epoch)); err != nil {
-			return false, device.OnlyLostOrLate(err)
+			return false, onlyLostOrLate(err)
 		}
 	}
 	n, err := r.h.settle(epoch.Peek)
-	return n > 0, device.OnlyLost(err)
+	return n > 0, onlyLost(err)
 }
 
 // releaseEnough gives cached memory back, largest first, the pool's own before
 // that of others of the device, until the request's segment fits.
 func (c *Pool) releaseEnough(r request) (bool, error) {
 	n, err := c.releaseUpTo(r.wait, r.segment())
-	if (err == nil || device.IsLate(err)) && n < r.segment() {
+	if (err == nil || isLate(err)) && n < r.segment() {
 		more, e := c.releaseOthers(r, r.segment()-n)
 		n, err = n+more, errors.Join(err, e)
 	}
@@ -372,7 +371,7 @@ func (c *Pool) releaseOthers(r request, need int64) (released int64, err error) 
 		n, e := m.releaseUpTo(r.wait, need-released)
 		released, err = released+n, errors.Join(err, e)
 	}
-	return released, device.OnlyLostOrLate(errors.Join(err, c.dev.closeRetired()))
+	return released, onlyLostOrLate(errors.Join(err, c.dev.closeRetired()))
 }
 
 // askCallback lets the program free something.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/bytesize"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/hostdev"
 )
 
@@ -94,15 +94,43 @@ func ParseBytes(s string) (int64, error) {
 }
 
 // upstream is a device whose memory comes from functions of the program or of a
-// sanitizer. It hides the optional parts of the device that have to do with memory.
+// sanitizer, and which does without the optional parts that have to do with memory.
+// It is as safe for use from several goroutines as the functions are.
 type upstream struct {
-	wrapped
-	*device.Upstream
+	Driver
+	alloc func(size int64) (Ptr, error)
+	free  func(p Ptr, size int64) error
+
+	mu    sync.Mutex
+	sizes map[Ptr]int64
 }
 
-// wrapped is one level down, so that Upstream's methods come before its own.
-type wrapped struct{ Driver }
-
 func newUpstream(d Driver, alloc func(size int64) (Ptr, error), free func(p Ptr, size int64) error) *upstream {
-	return &upstream{wrapped{d}, device.NewUpstream(alloc, free)}
+	return &upstream{Driver: d, alloc: alloc, free: free, sizes: map[Ptr]int64{}}
+}
+
+func (u *upstream) MemAlloc(size int64) (Ptr, error) {
+	p, err := u.alloc(size)
+	if err != nil {
+		return 0, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sizes[p] = size
+	return p, nil
+}
+
+func (u *upstream) MemFree(p Ptr) error {
+	u.mu.Lock()
+	size := u.sizes[p]
+	u.mu.Unlock()
+	if err := u.free(p, size); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.sizes[p] == size {
+		delete(u.sizes, p)
+	}
+	return nil
 }

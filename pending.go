@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/epoch"
 )
 
@@ -125,7 +124,7 @@ func (c *Pool) settleAll(how epoch.Insist) (freed int, err error) {
 func (c *Pool) settleEverything() error {
 	c.drainLater()
 	_, err := c.settleAll(epoch.Ask)
-	return device.OnlyLost(err)
+	return onlyLost(err)
 }
 
 // pendingFor chooses the smallest pending block that serves a request, the

@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/ledger"
@@ -149,7 +148,7 @@ func (c *Pool) takeIdle(r request) (found bool, err error) {
 	if need <= 0 {
 		return found, nil
 	}
-	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
+	if _, err := c.settleAll(epoch.Peek); onlyLost(err) != nil {
 		return found, err
 	}
 	for _, from := range c.lenders(r) {
@@ -536,7 +535,7 @@ func (c *Pool) releaseSegments(ctx context.Context, need int64) (released int64,
 	if c.memory == nil {
 		return c.releaseInOrder(ctx, need, true, heap.Order(c.cfg.TrimOldest))
 	}
-	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
+	if _, err := c.settleAll(epoch.Peek); onlyLost(err) != nil {
 		return 0, err
 	}
 	return c.releaseVirtual(ctx, need, true)
@@ -547,20 +546,20 @@ func (c *Pool) releaseSegments(ctx context.Context, need int64) (released int64,
 // virtual memory.
 func (c *Pool) releaseUnkept(need int64, order func(a, b heap.Idle) int) (released int64, err error) {
 	released, err = c.releaseInOrder(c.dev.calls.Patience.AtOnce(), need, false, order)
-	return released, device.NotLate(err)
+	return released, notLate(err)
 }
 
 // releaseInOrder gives segments back, with those that were reserved on purpose or
 // without them. Where all of them have to go, they go heap by heap: to sort many
 // by their addresses would take longer than all else.
 func (c *Pool) releaseInOrder(ctx context.Context, need int64, kept bool, order func(a, b heap.Idle) int) (released int64, err error) {
-	if _, err := c.settleAll(epoch.Peek); device.OnlyLost(err) != nil {
+	if _, err := c.settleAll(epoch.Peek); onlyLost(err) != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, c.dropEmpty()) }()
 	found, bytes := c.findIdle(kept)
 	if len(found) > 0 && need > 0 && ctx.Done() != nil { // MemFree waits for the device
-		if err := c.dev.syncAll(ctx); device.OnlyLostOrLate(err) != nil {
+		if err := c.dev.syncAll(ctx); onlyLostOrLate(err) != nil {
 			clear(c.idle.found)
 			return 0, err
 		}
@@ -641,8 +640,8 @@ func (c *Pool) releaseVirtual(ctx context.Context, need int64, wait bool) (relea
 		released += n
 		switch {
 		case released >= need:
-			return released, device.NotLate(err)
-		case device.IsLate(err):
+			return released, notLate(err)
+		case isLate(err):
 			late = errors.Join(late, err)
 		case err != nil:
 			return released, err
@@ -754,11 +753,11 @@ func (c *Pool) emptyCache() error {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	_, late := c.dev.waitPending(ctx)
-	if late != nil && !device.IsLate(late) {
+	if late != nil && !isLate(late) {
 		return late
 	}
 	c.each(func(h *streamHeap) { h.Unkeep() })
-	if _, err := c.dev.emptyQuarantines(ctx); err != nil && !device.IsLate(err) {
+	if _, err := c.dev.emptyQuarantines(ctx); err != nil && !isLate(err) {
 		return err
 	}
 	released, err := c.releaseSegments(ctx, math.MaxInt64)
@@ -772,7 +771,7 @@ func (c *Pool) waitForAll(r request) (bool, error) {
 	queued, flushed := c.dev.drainLater(), c.flushAll()
 	freed, err := c.dev.waitPending(r.wait)
 	n, e := c.dev.emptyQuarantines(r.wait)
-	return flushed || queued+freed+n > 0, device.OnlyLostOrLate(errors.Join(err, e))
+	return flushed || queued+freed+n > 0, onlyLostOrLate(errors.Join(err, e))
 }
 
 // startDecay starts what gives idle memory back after a while, if it is wanted.

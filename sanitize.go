@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -103,7 +102,7 @@ func (c *Pool) awaitFreed(id block.ID) error {
 		}
 	}
 	_, err := h.settle(epoch.Peek)
-	return device.OnlyLost(err)
+	return onlyLost(err)
 }
 
 // drainQuarantines makes all blocks in quarantine free that are done.

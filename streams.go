@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/epoch/calls"
 	"github.com/cupool/cupool/internal/magazine"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/graphmem"
 )
 

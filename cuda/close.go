@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // Close implements Driver. It waits for all work in the context. It gives back all

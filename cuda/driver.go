@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/leaks"
 )
 
 // driver implements Driver.
@@ -59,9 +60,9 @@ func (d *driver) usable() error {
 
 // Held returns what the Driver holds. Page-locked memory counts with its
 // addresses.
-func (d *driver) Held() device.Held {
+func (d *driver) Held() leaks.Held {
 	own := func(o owner) bool { return o == d.id }
-	h := device.Held{Streams: d.ctx.streams.count(own), Events: d.ctx.events.count(own)}
+	h := leaks.Held{Streams: d.ctx.streams.count(own), Events: d.ctx.events.count(own)}
 	h.Ranges, h.RangeBytes = d.ctx.memory.count(d.id)
 	return h
 }

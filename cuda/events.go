@@ -5,9 +5,9 @@ package cuda
 import (
 	"fmt"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // NewEvent implements Driver.

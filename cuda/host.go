@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // HostAlloc implements HostMemory.

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cublas"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/kernels"
 )
 

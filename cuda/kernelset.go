@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/kernels"
 )
 

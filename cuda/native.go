@@ -1,6 +1,6 @@
 package cuda
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // NativePools is CUDA's own stream-ordered allocator, which CUDA has since
 // 11.2. The host device of package cupool has such pools too. Package native puts

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 )
 
 var _ Driver = (*driver)(nil)

@@ -5,7 +5,7 @@ package cuda
 import (
 	"fmt"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // errNoCUDA tells how to build a program with CUDA.

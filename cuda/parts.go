@@ -1,6 +1,6 @@
 package cuda
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // Handles is for programs that make CUDA calls of their own.
 type Handles interface {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // CanAccessPeer implements Peers.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/fakecuda"
 )
 

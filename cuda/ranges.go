@@ -5,8 +5,8 @@ package cuda
 import (
 	"fmt"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // checkRange returns nil when the n bytes at p are inside one allocation or

@@ -8,8 +8,8 @@ import (
 	"os"
 	"sync"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
-	"github.com/cupool/cupool/internal/device"
 )
 
 var _ device.RangeSharing = (*driver)(nil)

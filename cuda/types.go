@@ -1,6 +1,6 @@
 package cuda
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // Ptr is cupool.Ptr, an address in device memory.
 type Ptr = device.Ptr

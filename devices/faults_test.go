@@ -8,9 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/devices"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/hostdev"
+	"github.com/cupool/cupool/internal/leaks"
 )
 
 var errFault = errors.New("a fault")
@@ -89,7 +90,7 @@ func faultyHosts(t *testing.T, n int) (*faults, []cupool.Driver) {
 		require.NoError(t, err)
 		all = append(all, &faulty{Device: d, faults: f})
 		t.Cleanup(func() {
-			require.Equal(t, device.Held{}, d.Held())
+			require.Equal(t, leaks.Held{}, d.Held())
 			require.NoError(t, d.Check())
 			require.NoError(t, d.Close())
 		})

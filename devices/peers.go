@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // A Pair is two devices of a Set between which peer access is off: work of device

@@ -24,7 +24,7 @@ var layers = []struct{ name, folders string }{
 		internal/conformance internal/hook internal/model internal/scenarios internal/testkit`},
 	{"the pool", "."},
 	{"parts", "cuda internal snapshot testdata"},
-	{"leaves", `internal/atomic internal/bytesize internal/callstack internal/cublas internal/cudadrv internal/device
+	{"leaves", `device internal/atomic internal/bytesize internal/callstack internal/cublas internal/cudadrv internal/leaks
 		internal/kernels internal/layers internal/ncclapi internal/nvtx internal/philox
 		internal/realtime internal/relaxed internal/sizeclass`},
 }
@@ -130,7 +130,7 @@ func TestCheck(t *testing.T) {
 		"down":                {root, root + "/internal/heap", ""},
 		"beside":              {root + "/internal/heap", root + "/internal/block", ""},
 		"up to the pool":      {root + "/internal/heap", root, "which is above it"},
-		"up from a leaf":      {root + "/internal/device", root + "/internal/heap", "which is above it"},
+		"up from a leaf":      {root + "/device", root + "/internal/heap", "which is above it"},
 		"up to a nested one":  {root, root + "/metrics/prom", "which is above it"},
 		"another module":      {root + "/arena", root + "/metrics/prom", "beside it in another module"},
 		"of a program":        {root + "/cmd/cupool", root + "/metrics/prom", ""},

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	sharing "github.com/cupool/cupool/internal/device"
+	sharing "github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/ipc"
 )
 

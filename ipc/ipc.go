@@ -57,7 +57,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // The errors of this package, beside those of package cupool.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // Server gives blocks of a pool to other processes. All methods are safe from several

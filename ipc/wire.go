@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // The protocol: messages of a header and a body, in both directions. The header has the

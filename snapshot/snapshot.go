@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/bytesize"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // Ptr is an address in device memory, or 0 for none.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/internal/leaks"
 )
 
 // A sample is what is measured at one moment.
@@ -67,10 +67,10 @@ func pages(s string) int64 {
 }
 
 // heldBy returns what a device holds, where it says so.
-func heldBy(d cupool.Driver) (device.Held, bool) {
-	t, ok := d.(interface{ Held() device.Held })
+func heldBy(d cupool.Driver) (leaks.Held, bool) {
+	t, ok := d.(interface{ Held() leaks.Held })
 	if !ok {
-		return device.Held{}, false
+		return leaks.Held{}, false
 	}
 	return t.Held(), true
 }

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // A Table is what may be said of a configuration C, a struct.

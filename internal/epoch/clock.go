@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/atomic"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/realtime"
 )
 

@@ -21,7 +21,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // Device is what a clock asks of a device. The methods are a Driver's.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 )
 
 var errBroken = errors.New("broken")

@@ -1,6 +1,6 @@
 package graphmem
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // Device is the optional part of a Driver that captures the work given to a
 // stream as a graph, which is launched as a whole.

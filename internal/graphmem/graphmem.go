@@ -13,7 +13,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // Blocks are the blocks B of one graph. Its methods are safe from several

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/vmem"

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/simdev"
 )

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 )
 
 func r1(addr uint64) device.Ptr { return device.Ptr(addr) }

@@ -17,9 +17,9 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/addrmap"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/sizeclass"

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/sizeclass"
 )

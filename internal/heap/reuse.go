@@ -1,7 +1,7 @@
 package heap
 
 import (
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/vmem"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/budget"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/simdev"

@@ -3,8 +3,8 @@ package heap
 import (
 	"slices"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/ledger"
 )
 

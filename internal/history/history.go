@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
 )

@@ -18,11 +18,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/bytesize"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/hostdev/handles"
 	"github.com/cupool/cupool/internal/hostdev/sysmem"
 	"github.com/cupool/cupool/internal/hostdev/vspace"
+	"github.com/cupool/cupool/internal/leaks"
 )
 
 // DefaultCapacity is the Capacity of a zero Config, in bytes.
@@ -201,10 +202,10 @@ func (d *Device) Stats() Stats {
 }
 
 // Held returns what the device holds. It works after Close too.
-func (d *Device) Held() device.Held {
+func (d *Device) Held() leaks.Held {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	h := device.Held{Streams: d.streams.Len(), Events: d.events.Len()}
+	h := leaks.Held{Streams: d.streams.Len(), Events: d.events.Len()}
 	count := func(_ device.Ptr, size int64) {
 		h.Ranges++
 		h.RangeBytes += size

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev"
 	"github.com/cupool/cupool/internal/testkit/drivertest"
 )

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // An event is a point in a stream's order: done when the stream's job number

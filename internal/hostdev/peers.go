@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // opened has the devices that are open, as copies find memory of any of them.

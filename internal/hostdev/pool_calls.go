@@ -3,7 +3,7 @@ package hostdev
 import (
 	"fmt"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev/sysmem"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev/sysmem"
 )
 

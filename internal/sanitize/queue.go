@@ -1,8 +1,8 @@
 package sanitize
 
 import (
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // Clock says how far a stream is; see package epoch.

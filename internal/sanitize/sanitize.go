@@ -16,8 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/origins"
 )
 
@@ -62,8 +62,8 @@ type Pool struct {
 	Name    string  // of the pool, for errors
 	Package string  // whose frames at the top of stacks are left out
 	Stacks  *origins.Table
-	Tell    func(*CorruptionError) // called for every finding, with locks held
-	Failed  func(error) error      // told of errors of the device, which it returns
+	Tell    func(*device.CorruptionError) // called for every finding, with locks held
+	Failed  func(error) error             // told of errors of the device, which it returns
 
 	Asleep atomic.Bool // there is no memory behind the blocks
 
@@ -71,10 +71,16 @@ type Pool struct {
 	reader  device.Stream // memory is read on it; 0: not made yet
 
 	mu    sync.Mutex
-	found []*CorruptionError
+	found []finding
 	more  int                 // findings that found has no room for
 	bare  map[block.ID]uint64 // blocks without canaries, by generation
 	told  map[block.ID]uint64 // blocks that were reported, by generation
+}
+
+// A finding is what was found of a block in a generation.
+type finding struct {
+	err *device.CorruptionError
+	gen uint64
 }
 
 // maxFound bounds the findings that are kept.
@@ -232,14 +238,14 @@ func (p *Pool) check(id block.ID, b *block.Block, s device.Stream, from, to int6
 	}
 	p.note(&p.told, id, b)
 	o := p.Stacks.At(b.Origin())
-	e := &CorruptionError{
+	e := &device.CorruptionError{
 		Pool: p.Name, Ptr: base, Size: b.Requested(), Offset: first, Bytes: n, Stream: s,
-		AfterFree: want == Freed, FreedAt: o.FreedAt(p.Package), gen: b.Word().Gen(),
+		AfterFree: want == Freed, FreedAt: o.FreedAt(p.Package),
 	}
 	e.AllocatedAt, e.Label = o.Describe(p.Package)
 	p.mu.Lock()
 	if len(p.found) < maxFound {
-		p.found = append(p.found, e)
+		p.found = append(p.found, finding{e, b.Word().Gen()})
 	} else {
 		p.more++
 	}
@@ -251,9 +257,9 @@ func (p *Pool) check(id block.ID, b *block.Block, s device.Stream, from, to int6
 func (p *Pool) Found(at device.Ptr, gen uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, e := range p.found {
-		if e.Ptr == at && e.gen == gen {
-			return e
+	for _, f := range p.found {
+		if f.err.Ptr == at && f.gen == gen {
+			return f.err
 		}
 	}
 	return nil
@@ -268,11 +274,11 @@ func (p *Pool) Findings() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, e := range p.found {
-		errs = append(errs, e)
+	for _, f := range p.found {
+		errs = append(errs, f.err)
 	}
 	if p.more > 0 {
-		errs = append(errs, fmt.Errorf("%w: %d more blocks, of which the log tells", ErrCorrupted, p.more))
+		errs = append(errs, fmt.Errorf("%w: %d more blocks, of which the log tells", device.ErrCorrupted, p.more))
 	}
 	p.found, p.more = nil, 0
 	return errors.Join(errs...)

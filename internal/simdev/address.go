@@ -3,7 +3,7 @@ package simdev
 import (
 	"slices"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev/vspace"
 )
 

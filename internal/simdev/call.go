@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // A Call is a kind of driver call: what is counted, costs time and can be

@@ -1,6 +1,6 @@
 package simdev
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // Copy checks the ranges, as a device would, and moves nothing. It returns
 // ErrInvalidRange when one is not inside one allocation or mapping, and

@@ -14,7 +14,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev/handles"
 	"github.com/cupool/cupool/internal/hostdev/vspace"
 )

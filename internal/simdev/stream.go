@@ -3,7 +3,7 @@ package simdev
 import (
 	"fmt"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // A stream is a queue of work. In manual mode every call that submits work

@@ -7,7 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 

@@ -10,7 +10,7 @@ package tensorop
 import (
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 )
 

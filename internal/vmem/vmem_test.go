@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/budget"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/simdev"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/epoch"
 )
 
@@ -155,7 +155,8 @@ func TestWaits(t *testing.T) {
 	for name, wait := range map[string]func() error{
 		"Await": bounded.Await, "WaitAWhile": bounded.WaitAWhile, "AwaitEvent": func() error { return bounded.AwaitEvent(1) },
 	} {
-		require.True(t, device.IsLate(wait()), name)
+		var late *device.WaitError
+		require.ErrorAs(t, wait(), &late, name)
 	}
 	require.EqualValues(t, 2, d.syncs.Load())
 }

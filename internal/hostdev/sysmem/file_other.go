@@ -2,7 +2,7 @@
 
 package sysmem
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // File needs pages that can be mapped at several addresses, which only the
 // Linux version has. Here NewFile makes none.

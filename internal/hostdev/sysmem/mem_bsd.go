@@ -2,7 +2,7 @@
 
 package sysmem
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // mapNoReserve is nothing here: these systems do not count untouched memory.
 const mapNoReserve = 0

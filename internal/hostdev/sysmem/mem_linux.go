@@ -3,7 +3,7 @@ package sysmem
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // mapNoReserve keeps untouched memory from counting as used.

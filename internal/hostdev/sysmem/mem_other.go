@@ -2,7 +2,7 @@
 
 package sysmem
 
-import "github.com/cupool/cupool/internal/device"
+import "github.com/cupool/cupool/device"
 
 // Supported says whether there is memory outside Go's heap here.
 const Supported = false

@@ -6,7 +6,7 @@ package sysmem
 import (
 	"unsafe"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // View is the memory at p as a slice. It is built from a nil pointer because

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // A reservation is a range of addresses that handles can be mapped into.

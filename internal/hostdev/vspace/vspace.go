@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // Granularity is the size in bytes that reservations, handles and mappings

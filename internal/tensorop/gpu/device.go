@@ -1,8 +1,8 @@
 package gpu
 
 import (
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cublas"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/kernels"
 )
 

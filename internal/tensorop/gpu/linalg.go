@@ -8,8 +8,8 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cublas"
-	"github.com/cupool/cupool/internal/device"
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/callstack"
-	"github.com/cupool/cupool/internal/device"
 )
 
 // Copier is a function that asks an engine for memory, or "". Where the CPU

@@ -3,7 +3,7 @@ package operand
 import (
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // SetMemory makes memory outside Go's heap the data of d.

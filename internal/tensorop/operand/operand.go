@@ -11,7 +11,7 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"github.com/cupool/cupool/internal/device"
+	"github.com/cupool/cupool/device"
 )
 
 // Extent returns the address and the size in bytes of memory. Empty memory has
