@@ -125,8 +125,7 @@ func empty[T any](t *testing.T, c *cupool.Pool, n int) {
 
 func TestBufferMemsetAndCopies(t *testing.T) {
 	c := pooltest.Open(t, cupool.Config{})
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
 	a, err := cupool.NewBuffer[uint16](c, 100, s)
 	require.NoError(t, err)
 	require.Same(t, s, a.Stream())

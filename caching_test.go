@@ -102,8 +102,7 @@ func TestPoolConfiguredSizes(t *testing.T) {
 // What goes wrong in a Free names itself and changes nothing.
 func TestFreeErrors(t *testing.T) {
 	other, _ := pooltest.New(t, 1<<30)
-	foreign, err := other.Alloc(512, nil)
-	require.NoError(t, err)
+	foreign := pooltest.Alloc(t, other, 512, nil)
 
 	for _, magazines := range []bool{false, true} {
 		c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) {
@@ -126,8 +125,7 @@ func TestFreeErrors(t *testing.T) {
 		require.ErrorContains(t, err, a.Ptr().String())
 		require.ErrorIs(t, c.RecordStream(a, nil), cupool.ErrUseAfterFree)
 
-		again, err := c.Alloc(512, nil)
-		require.NoError(t, err)
+		again := pooltest.Alloc(t, c, 512, nil)
 		require.Equal(t, a.Ptr(), again.Ptr())
 		require.NotEqual(t, a, again, "generations tell them apart")
 		err = c.Free(a)
@@ -154,12 +152,10 @@ func TestHitPath(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	for _, size := range []int64{512, 1000, 1 << 20, 32 << 20} {
 		for range 20 {
-			b, err := c.Alloc(size, nil)
-			require.NoError(t, err)
+			b := pooltest.Alloc(t, c, size, nil)
 			require.NoError(t, c.Free(b))
 		}
-		first, err := c.Alloc(size, nil)
-		require.NoError(t, err)
+		first := pooltest.Alloc(t, c, size, nil)
 		require.NoError(t, c.Free(first))
 
 		before, hits := d.Total(), c.Stats().MagazineHits
@@ -268,15 +264,12 @@ func TestEvictionBesideSplit(t *testing.T) {
 			}
 			size := sizes[r.IntN(len(sizes))]
 			for range 2 { // twice in a row, so that it gets a home
-				b, err := c.Alloc(size, nil)
-				require.NoError(t, err)
+				b := pooltest.Alloc(t, c, size, nil)
 				require.NoError(t, c.Check())
 				live = append(live, b)
 			}
 		}
-		for _, b := range live {
-			require.NoError(t, c.Free(b))
-		}
+		freeAll(t, c, live)
 		require.NoError(t, c.Check())
 		x.Run("empty")
 	}
@@ -292,11 +285,7 @@ func TestHomeOfAnotherStreamsBlock(t *testing.T) {
 		x := pooltest.NewScript(t, c, d)
 		s1 := x.Stream("1")
 		var filler []cupool.Block
-		alloc := func(size int64, s *cupool.Stream) cupool.Block {
-			b, err := c.Alloc(size, s)
-			require.NoError(t, err)
-			return b
-		}
+		alloc := func(size int64, s *cupool.Stream) cupool.Block { return pooltest.Alloc(t, c, size, s) }
 		for i := range 700 {
 			filler = append(filler, alloc(2048+512*int64(i%2), nil)) // never twice in a row: no home
 		}
@@ -306,24 +295,18 @@ func TestHomeOfAnotherStreamsBlock(t *testing.T) {
 		require.Less(t, left.Ptr(), homed.Ptr())
 		require.NoError(t, c.RecordStream(homed, s1))
 		require.NoError(t, c.Free(left))
-		for _, b := range filler[:before] {
-			require.NoError(t, c.Free(b))
-		}
+		freeAll(t, c, filler[:before])
 		require.NoError(t, c.Free(homed))
 		_, err := c.ProcessDeferred()
 		require.NoError(t, err)
 		_, err = c.ProcessDeferred()
 		require.NoError(t, err)
-		for _, b := range filler[before:] {
-			require.NoError(t, c.Free(b))
-		}
+		freeAll(t, c, filler[before:])
 		var theirs []cupool.Block
 		for range 64 {
 			theirs = append(theirs, alloc(512, s1))
 		}
-		for _, b := range theirs {
-			require.NoError(t, c.Free(b))
-		}
+		freeAll(t, c, theirs)
 		mine := alloc(512, nil)
 		for _, b := range theirs {
 			require.NotEqual(t, b.Ptr(), mine.Ptr(), "%d frees before: memory that is cached for stream 1", before)
@@ -364,8 +347,7 @@ func TestHomeOfAnotherSize(t *testing.T) {
 
 func TestPoolParallel(t *testing.T) {
 	c, _ := pooltest.NewParallel(t, 8<<30, pooltest.WithMagazines)
-	s1, err := c.NewStream()
-	require.NoError(t, err)
+	s1 := pooltest.NewStream(t, c)
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
@@ -414,7 +396,7 @@ func TestPoolParallel(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	_, err = c.ProcessDeferred()
+	_, err := c.ProcessDeferred()
 	require.NoError(t, err)
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Close())
@@ -452,13 +434,11 @@ func TestFreedTwiceAtOnce(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) { // no time passes
-		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{})})
-		require.NoError(t, err)
+		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{})})
 		const size = 64 << 10
 		lie := func() { // in a magazine
 			for range 3 {
-				b, err := c.Alloc(size, nil)
-				require.NoError(t, err)
+				b := pooltest.Alloc(t, c, size, nil)
 				require.NoError(t, c.Free(b))
 			}
 		}
@@ -481,8 +461,7 @@ func TestCrowd(t *testing.T) {
 // A hit takes no lock: it goes through while another goroutine has all of them.
 func TestHitTakesNoLock(t *testing.T) {
 	c, _ := pooltest.New(t, 1<<30, pooltest.WithMagazines)
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
 	pairs := func() error {
 		for _, on := range []*cupool.Stream{nil, c.DefaultStream(), s} {
 			for range 20 {
@@ -517,10 +496,8 @@ var errEnough = errors.New("enough")
 
 // A wait that is cancelled ends with the cause, and the stream's work goes on.
 func TestSyncContext(t *testing.T) {
-	c, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
+	s := pooltest.NewStream(t, c)
 	gate := make(chan struct{})
 	require.NoError(t, s.Launch(func() { <-gate }))
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -536,10 +513,8 @@ func TestSyncContext(t *testing.T) {
 // A request that waits for memory of a busy stream can be cancelled, and later
 // requests are served.
 func TestAllocContext(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Limit: 64 * mib})
-	require.NoError(t, err)
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Limit: 64 * mib})
+	s := pooltest.NewStream(t, c)
 	b, err := c.AllocContext(t.Context(), 60*mib, nil)
 	require.NoError(t, err)
 	gate := make(chan struct{})
@@ -614,13 +589,11 @@ func TestLogRareEvents(t *testing.T) {
 // or not it finds memory elsewhere.
 func TestLogLateWork(t *testing.T) {
 	log, told := record()
-	c, err := cupool.New(cupool.Config{Backing: cupool.BackingSegments, Limit: 64 * mib, WaitTimeout: time.Millisecond, Logger: log})
-	require.NoError(t, err)
-	u, err := c.NewStream()
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Backing: cupool.BackingSegments, Limit: 64 * mib, WaitTimeout: time.Millisecond, Logger: log})
+	u := pooltest.NewStream(t, c)
 	g := pooltest.HoldStream(t, u)
 	require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 40*mib, nil), u))
-	_, err = c.Alloc(60*mib, nil)
+	_, err := c.Alloc(60*mib, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	g.Open()
 	require.NoError(t, u.Sync())

@@ -86,10 +86,8 @@ func closeUnderWork(t *testing.T, setUp func(*pooltest.Watched, func()) cupool.P
 	use func(*testing.T, *cupool.Pool, *cupool.Stream) int, closing bool,
 ) {
 	d := pooltest.NewWatched(t)
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	s := pooltest.NewStream(t, c)
 	var early atomic.Bool
 	g := pooltest.HoldStream(t, s)
 	defer g.Open()
@@ -149,12 +147,10 @@ func TestOwnFreeWaits(t *testing.T) {
 		for _, own := range []bool{false, true} {
 			t.Run(name+map[bool]string{false: ", default stream", true: ", stream of its own"}[own], func(t *testing.T) {
 				d := pooltest.NewWatched(t)
-				c, err := cupool.New(cupool.Config{Driver: d, Limit: 1 << 30})
-				require.NoError(t, err)
+				c := pooltest.Open(t, cupool.Config{Driver: d, Limit: 1 << 30})
 				s := c.DefaultStream()
 				if own {
-					s, err = c.NewStream()
-					require.NoError(t, err)
+					s = pooltest.NewStream(t, c)
 				}
 				var early atomic.Int64
 				g := pooltest.HoldStream(t, s)
@@ -199,10 +195,8 @@ func TestCloseBesideStreamClose(t *testing.T) {
 
 func closeBesideStreamClose(t *testing.T, setUp func(*pooltest.Watched, func()) cupool.PoolConfig, root, live bool) {
 	d := pooltest.NewWatched(t)
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	s := pooltest.NewStream(t, c)
 	p := pooltest.NewPrivate(t, c, setUp(d, func() {}))
 	b := pooltest.Alloc(t, p, 4<<20, s)
 	if !live {
@@ -249,10 +243,8 @@ func closeBesideStreamClose(t *testing.T, setUp func(*pooltest.Watched, func()) 
 // goroutine closes it is waited for by Close, or the call fails with ErrClosed.
 func TestCloseWaitsForCalls(t *testing.T) {
 	d := &lateMemset{Watched: pooltest.NewWatched(t)}
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	s := pooltest.NewStream(t, c)
 	b := pooltest.Alloc(t, c, 4<<20, nil)
 	var submitted, early atomic.Bool
 	d.Watch(func(call string, h cupool.StreamHandle) {
@@ -294,11 +286,9 @@ func (d *lateMemset) Memset(dst cupool.Ptr, value byte, n int64, s cupool.Stream
 func TestLiveBlockOfStreamThatCloses(t *testing.T) {
 	for name, kind := range map[string]cupool.Backing{"segments": cupool.BackingSegments, "virtual memory": cupool.BackingVMM} {
 		t.Run(name, func(t *testing.T) {
-			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: kind, MagazineBytes: -1})
-			require.NoError(t, err)
+			c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: kind, MagazineBytes: -1})
 			for range testkit.Rounds(20_000) {
-				s, err := c.NewStream()
-				require.NoError(t, err)
+				s := pooltest.NewStream(t, c)
 				b := pooltest.Alloc(t, c, 1000, s)
 				closed := pooltest.Start(s.Close)
 				for over := false; !over; {

@@ -76,8 +76,7 @@ func TestConfigExtremes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := pooltest.NewDriver(1 << 30)
 			cfg.Driver = d
-			c, err := cupool.New(cfg)
-			require.NoError(t, err)
+			c := pooltest.Open(t, cfg)
 			for _, size := range []int64{1, 512, 1 << 20, 3 << 20, 64 << 20, 1 << 60, 1<<61 - 1} {
 				b, err := c.Alloc(size, nil)
 				if err != nil {
@@ -109,8 +108,7 @@ func TestBacking(t *testing.T) {
 	d := pooltest.NewDriver(1 << 30) // which has no virtual memory
 	_, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
-	_, err = cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingAuto})
-	require.NoError(t, err)
+	_ = pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingAuto})
 }
 
 // What goes wrong where no error can be returned goes to the Logger.
@@ -155,8 +153,7 @@ func TestDivisionsRoundAsPyTorch(t *testing.T) {
 		c, _ := pooltest.New(t, 1<<40, func(cfg *cupool.Config) { cfg.Divisions, cfg.MinSplit = d, 512 })
 		for range 300 {
 			size := 1 + r.Int64N(1<<(1+r.IntN(33)))
-			b, err := c.Alloc(size, nil)
-			require.NoError(t, err)
+			b := pooltest.Alloc(t, c, size, nil)
 			require.Equal(t, torchRound(size, d), c.Stats().LiveBytes, "%s: %d bytes", text, size)
 			require.NoError(t, c.Free(b))
 		}
@@ -308,8 +305,7 @@ func TestConfigFromEnv(t *testing.T) {
 		require.Equal(t, want, by[want.Field])
 	}
 	cfg.Driver = pooltest.NewDriver(1 << 30)
-	_, err = cupool.New(cfg)
-	require.NoError(t, err)
+	_ = pooltest.Open(t, cfg)
 }
 
 func TestConfigFromEnvErrors(t *testing.T) {

@@ -111,8 +111,7 @@ func TestConformanceAllocator(t *testing.T) {
 	for _, private := range []bool{false, true} {
 		conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
 			d := pooltest.OpenHost(t)
-			c, err := cupool.New(cupool.Config{Driver: d})
-			require.NoError(t, err)
+			c := pooltest.Open(t, cupool.Config{Driver: d})
 			t.Cleanup(func() {
 				require.NoError(t, c.Close())
 				require.NoError(t, d.Close())

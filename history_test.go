@@ -177,13 +177,11 @@ func TestHistoryReplays(t *testing.T) {
 func TestHistorySamples(t *testing.T) {
 	defer func(rate float64) { history.MaxRate = rate }(history.MaxRate)
 	history.MaxRate = math.Inf(1)
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 40}), History: &cupool.History{SampleBytes: 64 << 10}})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 40}), History: &cupool.History{SampleBytes: 64 << 10}})
 	r := testkit.Rand(t)
 	const rounds = 20_000
 	for range rounds {
-		b, err := c.Alloc(sampledSizes[r.IntN(len(sampledSizes))], nil)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, c, sampledSizes[r.IntN(len(sampledSizes))], nil)
 		require.NoError(t, c.Free(b))
 	}
 	s := c.Snapshot()
@@ -206,8 +204,7 @@ func TestHistorySamples(t *testing.T) {
 	var blocks []cupool.Block
 	live := estimate{}
 	for range 5000 {
-		b, err := c.Alloc(sampledSizes[r.IntN(len(sampledSizes))], nil)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, c, sampledSizes[r.IntN(len(sampledSizes))], nil)
 		blocks = append(blocks, b)
 	}
 	for _, seg := range c.Snapshot().Segments {
@@ -221,9 +218,7 @@ func TestHistorySamples(t *testing.T) {
 		}
 	}
 	live.require(t, 5000)
-	for _, b := range blocks {
-		require.NoError(t, c.Free(b))
-	}
+	freeAll(t, c, blocks)
 	require.NoError(t, c.Check())
 	require.NoError(t, c.Close())
 }
@@ -312,24 +307,18 @@ func TestHistoryLifetime(t *testing.T) {
 // Blocks of a retired pool, and of one that sleeps, do not come back to the magazines.
 func TestHistorySamplesOfEndingPools(t *testing.T) {
 	d := simdev.New(simdev.Config{})
-	c, err := cupool.New(cupool.Config{Driver: d, History: &cupool.History{SampleBytes: 2}}) // nearly all
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d, History: &cupool.History{SampleBytes: 2}}) // nearly all
 	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
-	hold := func(a *cupool.Pool) (b cupool.Block) {
+	hold := func(a *cupool.Pool) cupool.Block {
 		for range 200 {
-			var err error
-			b, err = a.Alloc(4096, nil)
-			require.NoError(t, err)
-			require.NoError(t, a.Free(b))
+			require.NoError(t, a.Free(pooltest.Alloc(t, a, 4096, nil)))
 		}
-		b, err := a.Alloc(4096, nil)
-		require.NoError(t, err)
-		return b
+		return pooltest.Alloc(t, a, 4096, nil)
 	}
 	x, y := hold(p), hold(c)
 	require.NoError(t, p.Retire())
 	require.NoError(t, c.Free(x))
-	_, err = p.Alloc(4096, nil)
+	_, err := p.Alloc(4096, nil)
 	require.ErrorIs(t, err, cupool.ErrClosed)
 	require.NoError(t, c.Sleep(nil))
 	require.NoError(t, c.FreePtr(y.Ptr(), 4096))
@@ -343,11 +332,9 @@ func TestHistorySamplesOfEndingPools(t *testing.T) {
 
 // Histories begin and end while 16 goroutines use the allocator and look at it.
 func TestHistoryStorm(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 40, IdleEvents: true})})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 40, IdleEvents: true})})
 	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
 	seed := testkit.Seed(t)
 	var wg sync.WaitGroup
 	for i := range 16 {

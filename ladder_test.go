@@ -182,16 +182,14 @@ func TestLadderAsksTheProgram(t *testing.T) {
 		}
 	})
 	for range 2 {
-		b, err := c.Alloc(20*mib, nil)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, c, 20*mib, nil)
 		cache = append(cache, b)
 	}
-	b, err := c.Alloc(40*mib-7, nil)
-	require.NoError(t, err)
+	b := pooltest.Alloc(t, c, 40*mib-7, nil)
 	require.Equal(t, []int64{40*mib - 7}, asked)
 	require.EqualValues(t, 1, c.Stats().Retries)
 
-	_, err = c.Alloc(mib, nil)
+	_, err := c.Alloc(mib, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.Equal(t, []int64{40*mib - 7, mib}, asked, "asked once each")
 	require.NoError(t, c.Free(b))
@@ -219,8 +217,7 @@ func TestLimits(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.Alloc(tc.want*mib+1, nil)
 			require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-			b, err := c.Alloc(tc.want*mib, nil)
-			require.NoError(t, err)
+			b := pooltest.Alloc(t, c, tc.want*mib, nil)
 			_, err = c.Alloc(1, nil)
 			require.ErrorIs(t, err, cupool.ErrOutOfMemory, "hard")
 			require.NoError(t, c.Free(b))
@@ -345,9 +342,8 @@ func (d unalignedDriver) MemFree(p cupool.Ptr) error { return d.Driver.MemFree(p
 
 func TestUnalignedSegmentIsRefused(t *testing.T) {
 	d := unalignedDriver{pooltest.NewDriver(1 << 30)}
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	_, err = c.Alloc(512, nil)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	_, err := c.Alloc(512, nil)
 	require.ErrorContains(t, err, "unaligned address 0x10000000100")
 	require.Empty(t, d.Mem, "it went back")
 	require.Zero(t, c.Stats().All.ReservedBytes.Current)
@@ -361,8 +357,7 @@ func TestSegmentsChangeHands(t *testing.T) {
 	stop := make(chan struct{})
 	var allocators, releaser sync.WaitGroup
 	for range 2 {
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		s := pooltest.NewStream(t, c)
 		allocators.Go(func() {
 			for range 3000 {
 				b, err := c.Alloc(12*mib, s)

@@ -113,8 +113,7 @@ func TestFreePtr(t *testing.T) {
 
 // Addresses of virtual memory stay reserved when the memory goes back to the device.
 func TestLookupWithoutMemory(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
 	a, b := pooltest.Alloc(t, c, 3*mib, nil), pooltest.Alloc(t, c, 3*mib, nil)
 	require.NoError(t, c.Free(a))
 	require.NoError(t, c.Free(b))
@@ -136,8 +135,7 @@ func TestLookupBesideOthers(t *testing.T) {
 	sizes := []int64{1000, 1024, 3 << 20}
 	var addresses []cupool.Ptr
 	for _, size := range sizes {
-		b, err := c.Alloc(size, nil)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, c, size, nil)
 		addresses = append(addresses, b.Ptr())
 		require.NoError(t, c.Free(b))
 	}
@@ -169,8 +167,7 @@ func TestLookupBesideOthers(t *testing.T) {
 func TestLookupOfParts(t *testing.T) {
 	atBase(t, func(t *testing.T, c *cupool.Pool, _ *pooltest.Script) {
 		const size, part = 8 << 20, 3<<20 + 512
-		first, err := c.Alloc(size, nil)
-		require.NoError(t, err)
+		first := pooltest.Alloc(t, c, size, nil)
 		p := first.Ptr() + part
 		for range 3 {
 			got, err := c.Lookup(p)
@@ -178,7 +175,7 @@ func TestLookupOfParts(t *testing.T) {
 			require.Equal(t, first, got)
 		}
 		require.NoError(t, c.Free(first))
-		_, err = c.Lookup(p)
+		_, err := c.Lookup(p)
 		require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 
 		small, err := c.Alloc(2<<20, nil) // the address lies behind it
@@ -188,8 +185,7 @@ func TestLookupOfParts(t *testing.T) {
 		require.ErrorIs(t, err, cupool.ErrUseAfterFree)
 		require.NoError(t, c.Free(small))
 
-		second, err := c.Alloc(size, nil)
-		require.NoError(t, err)
+		second := pooltest.Alloc(t, c, size, nil)
 		require.Equal(t, first.Ptr(), second.Ptr())
 		got, err := c.Lookup(p)
 		require.NoError(t, err)
@@ -250,12 +246,10 @@ func TestLookupOfReusedAddress(t *testing.T) {
 			for _, own := range []bool{false, true} {
 				t.Run(name+", "+what+map[bool]string{false: "", true: ", of another stream"}[own], func(t *testing.T) {
 					d := &freedHook{Driver: pooltest.NewDriver(1 << 30)}
-					c, err := cupool.New(cupool.Config{Driver: d, MagazineBytes: -1})
-					require.NoError(t, err)
+					c := pooltest.Open(t, cupool.Config{Driver: d, MagazineBytes: -1})
 					var s *cupool.Stream
 					if own {
-						s, err = c.NewStream()
-						require.NoError(t, err)
+						s = pooltest.NewStream(t, c)
 					}
 					b := pooltest.Alloc(t, c, sizes.first, nil)
 					at := b.Ptr()

@@ -31,8 +31,7 @@ func TestMint(t *testing.T) {
 	require.False(t, ok, "the empty block is nobody's")
 	require.False(t, m.Block(512, 1, 0, 0).IsEmpty())
 
-	c, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
 	defer func() { require.NoError(t, c.Close()) }()
 	require.ErrorIs(t, c.Free(b), cupool.ErrForeignPointer)
 	require.Nil(t, c.StreamOf(b))
@@ -41,12 +40,10 @@ func TestMint(t *testing.T) {
 
 // TestSeam: what an allocator over a Pool or one of its pools asks it.
 func TestSeam(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), SmallLimit: 1 << 18})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), SmallLimit: 1 << 18})
 	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Limit: 1 << 30, NoSplit: true})
 	isolated := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true})
-	s, err := p.NewStream()
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, p)
 	for _, a := range []*cupool.Pool{c, p, isolated} {
 		require.NoError(t, a.Err())
 		require.Same(t, c, a.DefaultStream().Pool())
@@ -100,10 +97,8 @@ func allocExact(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupo
 // share a handle with stays.
 func TestCut(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingVMM, cupool.BackingSegments} {
-		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: backing})
-		require.NoError(t, err)
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: backing})
+		s := pooltest.NewStream(t, c)
 		for _, on := range []*cupool.Stream{nil, s} {
 			reserved := func() int64 { return c.Stats().All.ReservedBytes.Current }
 			weights := must(c.Alloc(6<<20, on))
@@ -135,8 +130,7 @@ func TestCutAsItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Backing = cupool.BackingVMM
-			c, err := cupool.New(cfg)
-			require.NoError(t, err)
+			c := pooltest.Open(t, cfg)
 			require.NoError(t, c.Free(must(c.Alloc(200<<20, nil))))
 			if d, ok := cfg.Driver.(*simdev.Device); ok {
 				require.NoError(t, d.Launch(0, func() {}))
@@ -153,8 +147,7 @@ func TestCutAsItIs(t *testing.T) {
 // TestStreamOfHomed: the stream of a block that has a place in the magazines is found
 // while somebody holds the lock of its heap.
 func TestStreamOfHomed(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{})})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{})})
 	b := pooltest.Alloc(t, c, 4096, nil)
 	for range 20 {
 		require.NoError(t, c.Free(b))

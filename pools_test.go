@@ -40,8 +40,7 @@ func TestPoolConfigErrors(t *testing.T) {
 func TestPoolFamily(t *testing.T) {
 	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		a, b := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "b"})
-		s, err := a.NewStream()
-		require.NoError(t, err)
+		s := pooltest.NewStream(t, a)
 		require.Same(t, c.DefaultStream(), b.DefaultStream())
 		members := []*cupool.Pool{c, a, b}
 		for _, from := range members {
@@ -63,11 +62,10 @@ func TestPoolFamily(t *testing.T) {
 				require.Zero(t, from.Stats().LiveBytes)
 			}
 		}
-		foreign, err := cupool.New(cupool.Config{})
-		require.NoError(t, err)
+		foreign := pooltest.Open(t, cupool.Config{})
 		x := pooltest.Alloc(t, foreign, 1, nil)
 		require.ErrorIs(t, a.Free(x), cupool.ErrForeignPointer)
-		_, err = a.Alloc(1, foreign.DefaultStream())
+		_, err := a.Alloc(1, foreign.DefaultStream())
 		require.ErrorIs(t, err, cupool.ErrForeignStream)
 		require.NoError(t, foreign.Free(x))
 		require.NoError(t, foreign.Close())
@@ -128,8 +126,7 @@ func TestPoolIsolated(t *testing.T) {
 func TestPoolClose(t *testing.T) {
 	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		p, q := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		s := pooltest.NewStream(t, c)
 		x, y := pooltest.Alloc(t, p, 5000, s), pooltest.Alloc(t, p, 5<<20, nil)
 		var leak *cupool.LeakError
 		require.ErrorAs(t, p.Close(), &leak)
@@ -142,7 +139,7 @@ func TestPoolClose(t *testing.T) {
 		require.Equal(t, []*cupool.Pool{q}, c.Pools())
 
 		pooltest.Alloc(t, q, 1, s)
-		err = c.Close()
+		err := c.Close()
 		require.ErrorAs(t, err, &leak)
 		require.ErrorContains(t, err, "closing tenant")
 		require.ErrorIs(t, q.Close(), cupool.ErrClosed)
@@ -156,15 +153,13 @@ func TestPoolClose(t *testing.T) {
 // memory of it goes to their other streams, none to another member.
 func TestPoolStreamClosed(t *testing.T) {
 	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
-		before, err := c.NewStream()
-		require.NoError(t, err)
+		before := pooltest.NewStream(t, c)
 		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		require.NoError(t, before.Close())
-		_, err = p.Alloc(1, before)
+		_, err := p.Alloc(1, before)
 		require.ErrorIs(t, err, cupool.ErrClosed, "closed before the pool saw it")
 
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		s := pooltest.NewStream(t, c)
 		live, idle := pooltest.Alloc(t, p, 5000, s), pooltest.Alloc(t, p, 50<<20, s)
 		require.NoError(t, p.Free(idle))
 		pending := pooltest.Alloc(t, p, 5000, nil)
@@ -189,13 +184,10 @@ func TestPoolOrder(t *testing.T) {
 	for _, how := range []string{"wait", "sync"} {
 		t.Run(how, func(t *testing.T) {
 			dev := simdev.New(simdev.Config{ManualEvents: true})
-			c, err := cupool.New(cupool.Config{Driver: dev, MagazineBytes: -1})
-			require.NoError(t, err)
+			c := pooltest.Open(t, cupool.Config{Driver: dev, MagazineBytes: -1})
 			a, b := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
-			s, err := c.NewStream()
-			require.NoError(t, err)
-			u, err := c.NewStream()
-			require.NoError(t, err)
+			s := pooltest.NewStream(t, c)
+			u := pooltest.NewStream(t, c)
 			for _, m := range []*cupool.Pool{c, a, b} {
 				require.NoError(t, m.FreeOn(pooltest.Alloc(t, m, 5<<20, s), u))
 				require.EqualValues(t, 1, m.Stats().BlocksPending)
@@ -242,8 +234,7 @@ func TestPoolSleep(t *testing.T) {
 func TestPoolHitsMakeNothing(t *testing.T) {
 	c, d := pooltest.NewParallel(t, 1<<30)
 	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
-	s, err := p.NewStream()
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, p)
 	for _, size := range []int64{512, 70_000, 3 << 20} {
 		for _, on := range []*cupool.Stream{nil, s} {
 			pair := func() { must(0, p.Free(must(p.Alloc(size, on)))) }
@@ -264,8 +255,7 @@ func TestPoolHitsMakeNothing(t *testing.T) {
 func TestPoolEngine(t *testing.T) {
 	pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		s := pooltest.NewStream(t, c)
 		e, err := cupool.NewEngine(p, cupool.WithStream(s))
 		require.NoError(t, err)
 		root, err := cupool.NewEngine(c, cupool.WithStream(s))

@@ -18,6 +18,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -222,55 +223,45 @@ func TestLentBlockWaits(t *testing.T) {
 	x.close(again)
 }
 
-// TestLentBlockOfAClosedStream: it is the default stream's, wherever it lies.
-func TestLentBlockOfAClosedStream(t *testing.T) {
-	x := newLending(t, cupool.Config{})
-	b := x.borrow(x.asks)
-	require.NoError(t, x.asks.Close())
-	require.Same(t, x.c.DefaultStream(), x.c.StreamOf(b))
-	x.work(x.c.DefaultStream())
-	x.free(b)
-	require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
-	x.close()
-}
-
-// TestLenderIsClosed: its memory is the default stream's, and a block there goes on to
-// be the one's that it was lent to.
-func TestLenderIsClosed(t *testing.T) {
-	for name, toDefault := range map[string]bool{"to the default stream": true, "to another": false} {
+// TestLentBlockOfClosedStreams: what a closed stream had is the default stream's, memory
+// and blocks, and a block that was lent is free when the stream is done that has it then.
+func TestLentBlockOfClosedStreams(t *testing.T) {
+	const lender, borrower = 0, 1
+	for name, tc := range map[string]struct {
+		toDefault bool  // it is lent to the default stream
+		close     []int // one after the other
+		waits     int64 // MiB, when it is freed while its stream is at work
+	}{
+		"the borrower":                           {close: []int{borrower}},
+		"the lender":                             {close: []int{lender}},
+		"the lender, lent to the default stream": {close: []int{lender}, toDefault: true},
+		"both, the lender first":                 {close: []int{lender, borrower}},
+		"both, the lender last":                  {close: []int{borrower, lender}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			x := newLending(t, cupool.Config{})
+			def := x.c.DefaultStream()
 			s := x.asks
-			if toDefault {
-				s = x.c.DefaultStream()
+			if tc.toDefault {
+				s = def
 			}
-			b := x.borrow(s)
-			require.NoError(t, x.lender.Close())
-			require.Equal(t, x.c.DefaultStream().Handle(), x.on(b))
+			b, on := x.borrow(s), x.lender
+			for _, i := range tc.close {
+				c := []*cupool.Stream{x.lender, x.asks}[i]
+				require.NoError(t, c.Close())
+				if c == s {
+					s = def
+				}
+				if c == on {
+					on = def
+				}
+			}
 			require.Same(t, s, x.c.StreamOf(b))
+			require.Equal(t, on.Handle(), x.on(b))
 			x.work(s)
 			x.free(b)
 			require.EqualValues(t, 60*mib, x.c.Stats().PendingBytes)
 			x.close()
-		})
-	}
-}
-
-// TestBothAreClosed: a block that was lent is the default stream's then, on its memory.
-func TestBothAreClosed(t *testing.T) {
-	for name, lenderFirst := range map[string]bool{"the lender first": true, "the lender last": false} {
-		t.Run(name, func(t *testing.T) {
-			x := newLending(t, cupool.Config{})
-			b := x.borrow(x.asks)
-			first, last := x.asks, x.lender
-			if lenderFirst {
-				first, last = last, first
-			}
-			require.NoError(t, first.Close())
-			require.NoError(t, last.Close())
-			require.Same(t, x.c.DefaultStream(), x.c.StreamOf(b))
-			require.Equal(t, x.c.DefaultStream().Handle(), x.on(b))
-			x.close(b)
 		})
 	}
 }
@@ -398,9 +389,7 @@ func TestLendsBeforeAnOOM(t *testing.T) {
 					require.Zero(t, c.Stats().OOMs)
 					require.NoError(t, c.Free(b))
 					require.NoError(t, asks.Sync())
-					for _, b := range live {
-						require.NoError(t, c.Free(b))
-					}
+					freeAll(t, c, live)
 				}, func(cfg *cupool.Config) { cfg.Limit, cfg.MagazineBytes = 64*mib, -1 })
 			})
 		}
@@ -580,8 +569,7 @@ func TestLendingStorm(t *testing.T) {
 	if d.(cupool.VirtualMemory).VMMGranularity() == 0 {
 		t.Skip("no virtual memory here")
 	}
-	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM, SoftLimit: 1, MagazineBytes: -1})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, SoftLimit: 1, MagazineBytes: -1})
 	x := &lendingStorm{c: c, streams: []*cupool.Stream{c.DefaultStream()}}
 	for range 7 {
 		s := pooltest.NewStream(t, c)
@@ -593,7 +581,7 @@ func TestLendingStorm(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, 3)
 	for g := range errs {
-		wg.Go(func() { errs[g] = x.run(rand.New(rand.NewPCG(seed, uint64(g))), uint64(g), stormSteps()) })
+		wg.Go(func() { errs[g] = x.run(rand.New(rand.NewPCG(seed, uint64(g))), uint64(g), testkit.Rounds(2000)) })
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
@@ -610,151 +598,125 @@ func TestLendingStorm(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// stormSteps returns how many steps a goroutine of a storm makes.
-func stormSteps() int {
-	if testing.Short() {
-		return 200
-	}
-	return 2000
-}
-
 // withDecay runs f in a time of its own on an allocator that gives idle memory
-// back within a second.
-func withDecay(t *testing.T, b cupool.Backing, dev simdev.Config, f func(c *cupool.Pool, d *conformance.Failing)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		d := conformance.NewFailing(simdev.New(dev))
-		c, err := cupool.New(cupool.Config{Driver: d, Backing: b, Decay: time.Second})
-		require.NoError(t, err)
-		f(c, d)
-		require.NoError(t, c.Check())
-		require.NoError(t, c.Close()) // the goroutine ends, or synctest complains
-		require.Zero(t, d.Held())
-	})
-}
-
-var decayBackings = []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM}
-
-// hold allocates n blocks of 32 MiB; the function it returns frees them.
-func hold(t *testing.T, c *cupool.Pool, n int) (free func()) {
-	t.Helper()
-	var blocks []cupool.Block
-	for range n {
-		b, err := c.Alloc(32*mib, nil)
-		require.NoError(t, err)
-		blocks = append(blocks, b)
-	}
-	return func() {
-		for _, b := range blocks {
-			require.NoError(t, c.Free(b))
-		}
-	}
-}
-
-func TestDecay(t *testing.T) {
-	for _, b := range decayBackings {
+// back within a second, of segments and of virtual memory.
+func withDecay(t *testing.T, dev simdev.Config, f func(t *testing.T, c *cupool.Pool, d *conformance.Failing)) {
+	for _, b := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		t.Run(b.String(), func(t *testing.T) {
-			withDecay(t, b, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
-				live, err := c.Alloc(64*mib, nil)
-				require.NoError(t, err)
-				hold(t, c, 32)()
-				full := d.Held()
-				time.Sleep(900 * time.Millisecond)
-				require.Equal(t, full, d.Held())
-				time.Sleep(200 * time.Millisecond)
-				require.EqualValues(t, 64*mib, d.Held(), "nothing that is idle stays")
-				require.Equal(t, full-64*mib, c.Stats().DecayedBytes)
-				require.NoError(t, c.Free(live))
-				time.Sleep(1200 * time.Millisecond)
+			synctest.Test(t, func(t *testing.T) {
+				d := conformance.NewFailing(simdev.New(dev))
+				c := pooltest.Open(t, cupool.Config{Driver: d, Backing: b, Decay: time.Second})
+				f(t, c, d)
+				require.NoError(t, c.Check())
+				require.NoError(t, c.Close()) // the goroutine ends, or synctest complains
 				require.Zero(t, d.Held())
 			})
 		})
 	}
 }
 
+func freeAll(t *testing.T, c *cupool.Pool, blocks []cupool.Block) {
+	t.Helper()
+	for _, b := range blocks {
+		require.NoError(t, c.Free(b))
+	}
+}
+
+// fill allocates n blocks of size bytes on the default stream.
+func fill(t *testing.T, c *cupool.Pool, n int, size int64) (blocks []cupool.Block) {
+	t.Helper()
+	for range n {
+		blocks = append(blocks, pooltest.Alloc(t, c, size, nil))
+	}
+	return blocks
+}
+
+func TestDecay(t *testing.T) {
+	withDecay(t, simdev.Config{}, func(t *testing.T, c *cupool.Pool, d *conformance.Failing) {
+		live := pooltest.Alloc(t, c, 64*mib, nil)
+		freeAll(t, c, fill(t, c, 32, 32*mib))
+		full := d.Held()
+		time.Sleep(900 * time.Millisecond)
+		require.Equal(t, full, d.Held())
+		time.Sleep(200 * time.Millisecond)
+		require.EqualValues(t, 64*mib, d.Held(), "nothing that is idle stays")
+		require.Equal(t, full-64*mib, c.Stats().DecayedBytes)
+		require.NoError(t, c.Free(live))
+		time.Sleep(1200 * time.Millisecond)
+		require.Zero(t, d.Held())
+	})
+}
+
 // A program that repeats itself keeps what it uses.
 func TestDecayLeavesSteadyStateAlone(t *testing.T) {
-	for _, b := range decayBackings {
-		t.Run(b.String(), func(t *testing.T) {
-			withDecay(t, b, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
-				for range 300 {
-					free := hold(t, c, 4)
-					time.Sleep(9 * time.Millisecond)
-					free()
-					time.Sleep(7 * time.Millisecond)
-				}
-				require.Zero(t, c.Stats().DecayedBytes)
-				require.EqualValues(t, 128*mib, d.Held())
-			})
-		})
-	}
+	withDecay(t, simdev.Config{}, func(t *testing.T, c *cupool.Pool, d *conformance.Failing) {
+		for range 300 {
+			blocks := fill(t, c, 4, 32*mib)
+			time.Sleep(9 * time.Millisecond)
+			freeAll(t, c, blocks)
+			time.Sleep(7 * time.Millisecond)
+		}
+		require.Zero(t, c.Stats().DecayedBytes)
+		require.EqualValues(t, 128*mib, d.Held())
+	})
 }
 
 // What streams at work may still use stays, and nobody waits for them.
 func TestDecayWaitsForNothing(t *testing.T) {
-	for _, b := range decayBackings {
-		t.Run(b.String(), func(t *testing.T) {
-			withDecay(t, b, simdev.Config{ManualEvents: true}, func(c *cupool.Pool, d *conformance.Failing) {
-				hold(t, c, 4)()
-				b, err := c.Alloc(32*mib, nil)
-				require.NoError(t, err)
-				require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, 100))
-				require.NoError(t, c.Free(b))
-				syncs := d.Calls("SyncStream") + d.Calls("SyncEvent")
-				time.Sleep(3 * time.Second)
-				require.EqualValues(t, 128*mib, d.Held())
-				require.Equal(t, syncs, d.Calls("SyncStream")+d.Calls("SyncEvent"))
-			})
-		})
-	}
+	withDecay(t, simdev.Config{ManualEvents: true}, func(t *testing.T, c *cupool.Pool, d *conformance.Failing) {
+		freeAll(t, c, fill(t, c, 4, 32*mib))
+		b := pooltest.Alloc(t, c, 32*mib, nil)
+		require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, 100))
+		require.NoError(t, c.Free(b))
+		syncs := d.Calls("SyncStream") + d.Calls("SyncEvent")
+		time.Sleep(3 * time.Second)
+		require.EqualValues(t, 128*mib, d.Held())
+		require.Equal(t, syncs, d.Calls("SyncStream")+d.Calls("SyncEvent"))
+	})
 }
 
 // A failing call is tried again; a sleeping allocator is left alone.
 func TestDecayGoesOn(t *testing.T) {
-	withDecay(t, cupool.BackingVMM, simdev.Config{}, func(c *cupool.Pool, d *conformance.Failing) {
-		hold(t, c, 4)()
+	withDecay(t, simdev.Config{}, func(t *testing.T, c *cupool.Pool, d *conformance.Failing) {
+		freeAll(t, c, fill(t, c, 4, 32*mib))
 		d.FailAlways("MemUnmap", errors.New("no luck"))
+		d.FailAlways("MemFree", errors.New("no luck"))
 		time.Sleep(2 * time.Second)
 		require.EqualValues(t, 128*mib, d.Held())
 		d.Heal()
-		b, err := c.Alloc(mib, nil)
-		require.NoError(t, err)
-		require.NoError(t, c.Sleep(nil))
-		time.Sleep(2 * time.Second)
-		require.Zero(t, d.Held())
-		require.NoError(t, c.Wake())
+		b := pooltest.Alloc(t, c, mib, nil)
+		if err := c.Sleep(nil); !errors.Is(err, cupool.ErrNotSupported) { // as with segments
+			require.NoError(t, err)
+			time.Sleep(2 * time.Second)
+			require.Zero(t, d.Held())
+			require.NoError(t, c.Wake())
+		}
 		require.NoError(t, c.Free(b))
 		time.Sleep(2 * time.Second)
 		require.Zero(t, d.Held())
 	})
 }
 
+// virtual returns an allocator on virtual memory of a simulated device, without
+// magazines. Without a capacity the device has as much as simdev gives it.
+func virtual(t *testing.T, capacity int64) (*cupool.Pool, *simdev.Device) {
+	d := simdev.New(simdev.Config{Capacity: capacity})
+	return pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, MagazineBytes: -1}), d
+}
+
 // What small blocks have left free serves a large one, and goes back to them.
 func TestStitchOfSmallChunks(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 320 * mib}), Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
-	fill := func(n int) (blocks []cupool.Block) {
-		for range n {
-			b, err := c.Alloc(mib, nil)
-			require.NoError(t, err)
-			blocks = append(blocks, b)
-		}
-		return blocks
-	}
-	fixed := fill(288) // a small program would have the large pool grow
-	blocks := fill(32)
+	c, _ := virtual(t, 320*mib)
+	fixed := fill(t, c, 288, mib) // a small program would have the large pool grow
+	blocks := fill(t, c, 32, mib)
 	require.EqualValues(t, 320*mib, c.Stats().All.ReservedBytes.Current, "the device is full")
 	kept := blocks[5]
-	for _, b := range append(blocks[:5:5], blocks[6:]...) {
-		require.NoError(t, c.Free(b))
-	}
-
+	freeAll(t, c, append(blocks[:5:5], blocks[6:]...))
 	before := c.Stats().DriverAllocs
 	for range 2 {
-		large, err := c.Alloc(20*mib, nil)
-		require.NoError(t, err)
+		large := pooltest.Alloc(t, c, 20*mib, nil)
 		require.NoError(t, c.Check())
-		fill(11) // beside it
+		fill(t, c, 11, mib) // beside it
 		require.NoError(t, c.Check())
 		require.EqualValues(t, 320*mib, c.Stats().LiveBytes)
 		require.NoError(t, c.Free(large))
@@ -770,11 +732,9 @@ func TestStitchOfSmallChunks(t *testing.T) {
 	require.EqualValues(t, 1, st.Stitches)
 	require.EqualValues(t, 1, st.StitchReuses)
 
-	_, err = c.Alloc(31*mib, nil)
+	_, err := c.Alloc(31*mib, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory, "half a chunk is not enough")
-	for _, b := range append(fixed, kept) {
-		require.NoError(t, c.Free(b))
-	}
+	freeAll(t, c, append(fixed, kept))
 	require.NoError(t, c.EmptyCache())
 	require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	require.NoError(t, c.Close())
@@ -797,13 +757,10 @@ func live(t *testing.T, c *cupool.Pool) (blocks []cupool.Block) {
 // The memory that a closed stream leaves goes to others pool by pool; a range
 // that was stitched from both pools ends with that.
 func TestStitchOfBothPoolsMoves(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 320 * mib}), Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 320 * mib}), Backing: cupool.BackingVMM, MagazineBytes: -1})
+	s := pooltest.NewStream(t, c)
 	alloc := func(size int64, s *cupool.Stream) cupool.Block {
-		b, err := c.Alloc(size, s)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, c, size, s)
 		require.NoError(t, c.Check())
 		return b
 	}
@@ -833,23 +790,17 @@ func TestStitchOfBothPoolsMoves(t *testing.T) {
 // What was stitched goes along when all chunks that it was stitched of go to another
 // stream: else the device would not have the memory back.
 func TestStitchMovesWithItsChunks(t *testing.T) {
-	d := simdev.New(simdev.Config{})
-	c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
+	c, d := virtual(t, 0)
 	s := pooltest.NewStream(t, c)
 	var free, live []cupool.Block
 	for range 2 {
 		free = append(free, pooltest.Alloc(t, c, 4*mib, s))
 		live = append(live, pooltest.Alloc(t, c, 2*mib, s))
 	}
-	for _, b := range free {
-		require.NoError(t, c.Free(b))
-	}
+	freeAll(t, c, free)
 	require.NoError(t, c.Free(pooltest.Alloc(t, c, 8*mib, s)))
 	require.EqualValues(t, 1, c.Stats().Stitches)
-	for _, b := range live {
-		require.NoError(t, c.Free(b))
-	}
+	freeAll(t, c, live)
 	require.NoError(t, s.Close())
 	require.NoError(t, c.Free(pooltest.Alloc(t, c, 12*mib, pooltest.NewStream(t, c))))
 	require.EqualValues(t, 12*mib, c.Stats().All.ReservedBytes.Current, "the chunks have moved")
@@ -861,15 +812,8 @@ func TestStitchMovesWithItsChunks(t *testing.T) {
 
 // A small program's small chunks stay: they would have to be mapped again soon.
 func TestSmallChunksOfSmallPrograms(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
-	var blocks []cupool.Block
-	for range 16 {
-		blocks = append(blocks, pooltest.Alloc(t, c, mib, nil))
-	}
-	for _, b := range blocks {
-		require.NoError(t, c.Free(b))
-	}
+	c, _ := virtual(t, 0)
+	freeAll(t, c, fill(t, c, 16, mib))
 	require.NoError(t, c.Free(pooltest.Alloc(t, c, 8*mib, nil)))
 	require.EqualValues(t, 24*mib, c.Stats().All.ReservedBytes.Current)
 	require.Zero(t, c.Stats().Stitches)
@@ -880,27 +824,21 @@ func TestSmallChunksOfSmallPrograms(t *testing.T) {
 // more than was in use, but not beyond the soft limit.
 func TestFragmentedSoftLimit(t *testing.T) {
 	for soft, want := range map[int64]int64{0: 416 * mib, 402 * mib: 400 * mib} {
-		c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1, SoftLimit: soft})
-		require.NoError(t, err)
-		var blocks []cupool.Block
-		for range 200 {
-			blocks = append(blocks, pooltest.Alloc(t, c, 2*mib, nil))
-		}
+		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1, SoftLimit: soft})
+		blocks := fill(t, c, 200, 2*mib)
 		for i := 0; i < len(blocks); i += 2 { // 100 chunks that are apart
 			require.NoError(t, c.Free(blocks[i]))
 		}
-		for _, x := range []struct{ size, n int64 }{{8, 20}, {24, 8}, {66, 3}, {198, 1}, {198, 1}, {48, 3}} {
-			var large []cupool.Block
-			for range x.n {
-				large = append(large, pooltest.Alloc(t, c, x.size*mib, nil))
-			}
+		for _, x := range []struct {
+			size int64
+			n    int
+		}{{8, 20}, {24, 8}, {66, 3}, {198, 1}, {198, 1}, {48, 3}} {
+			large := fill(t, c, x.n, x.size*mib)
 			require.EqualValues(t, 400*mib, c.Stats().All.ReservedBytes.Current)
 			if x.size == 48 {
 				break
 			}
-			for _, b := range large {
-				require.NoError(t, c.Free(b))
-			}
+			freeAll(t, c, large)
 		}
 		pooltest.Alloc(t, c, 4*mib, nil)
 		require.EqualValues(t, want, c.Stats().All.ReservedBytes.Current, "soft limit %d", soft)

@@ -28,13 +28,6 @@ func sanitized(t *testing.T, set cupool.Sanitizers, f func(t *testing.T, c *cupo
 	pooltest.Backings(t, 1<<30, f, func(cfg *cupool.Config) { cfg.Sanitize = set })
 }
 
-func mustAlloc(t *testing.T, a cupool.Allocator, size int64, s *cupool.Stream) cupool.Block {
-	t.Helper()
-	b, err := a.Alloc(size, s)
-	require.NoError(t, err)
-	return b
-}
-
 // corruption returns the one CorruptionError of an error.
 func corruption(t *testing.T, err error) *cupool.CorruptionError {
 	t.Helper()
@@ -51,7 +44,7 @@ func TestCanaries(t *testing.T) {
 	sanitized(t, cupool.Sanitizers{Canaries: 64}, func(t *testing.T, c *cupool.Pool) {
 		for _, size := range []int64{1, 511, 512, 1000, 3 << 20} {
 			for _, far := range []int64{0, 17, 63} {
-				b := mustAlloc(t, c.WithLabel("victim"), size, nil)
+				b := pooltest.Alloc(t, c.WithLabel("victim"), size, nil)
 				require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, size))
 				require.NoError(t, c.Check())
 				require.NoError(t, c.DefaultStream().Memset(b.Ptr()+cupool.Ptr(size+far), 7, 1))
@@ -63,7 +56,7 @@ func TestCanaries(t *testing.T) {
 				require.NoError(t, c.Check(), "it is told once")
 				require.NoError(t, c.Free(b))
 
-				b = mustAlloc(t, c, size, nil)
+				b = pooltest.Alloc(t, c, size, nil)
 				require.NoError(t, c.DefaultStream().Memset(b.Ptr()+cupool.Ptr(size+far), 7, 1))
 				require.NoError(t, c.DefaultStream().Sync())
 				e = corruption(t, c.Free(b))
@@ -81,7 +74,7 @@ func TestCanaries(t *testing.T) {
 // streams and by tensors.
 func TestCanariesElsewhere(t *testing.T) {
 	overrun := func(t *testing.T, c *cupool.Pool, s *cupool.Stream) cupool.Block {
-		b := mustAlloc(t, c, 1000, s)
+		b := pooltest.Alloc(t, c, 1000, s)
 		if s == nil {
 			s = c.DefaultStream()
 		}
@@ -98,8 +91,7 @@ func TestCanariesElsewhere(t *testing.T) {
 		},
 		"FreePtr": func(t *testing.T, c *cupool.Pool) error { return c.FreePtr(overrun(t, c, nil).Ptr(), 1000) },
 		"FreeOn": func(t *testing.T, c *cupool.Pool) error {
-			s, err := c.NewStream()
-			require.NoError(t, err)
+			s := pooltest.NewStream(t, c)
 			b := overrun(t, c, nil)
 			require.NoError(t, c.FreeOn(b, s))
 			require.NoError(t, s.Sync())
@@ -110,24 +102,21 @@ func TestCanariesElsewhere(t *testing.T) {
 			return c.EmptyCache()
 		},
 		"private pool": func(t *testing.T, c *cupool.Pool) error {
-			p, err := c.NewPool(cupool.PoolConfig{Name: "mine"})
-			require.NoError(t, err)
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "mine"})
 			b := overrun(t, p, nil)
 			require.Equal(t, "mine", corruption(t, c.Free(b)).Pool)
 			return p.Close()
 		},
 		"live at Close": func(t *testing.T, c *cupool.Pool) error {
-			p, err := c.NewPool(cupool.PoolConfig{})
-			require.NoError(t, err)
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 			overrun(t, p, nil)
-			err = p.Close()
+			err := p.Close()
 			var leak *cupool.LeakError
 			require.ErrorAs(t, err, &leak)
 			return err
 		},
 		"closed stream": func(t *testing.T, c *cupool.Pool) error {
-			s, err := c.NewStream()
-			require.NoError(t, err)
+			s := pooltest.NewStream(t, c)
 			b := overrun(t, c, s)
 			require.NoError(t, s.Close())
 			return c.Free(b)
@@ -163,7 +152,7 @@ func TestPoison(t *testing.T) {
 		log.Reset()
 		called = nil
 		s := c.DefaultStream()
-		b := mustAlloc(t, c, 1000, nil)
+		b := pooltest.Alloc(t, c, 1000, nil)
 		got := make([]byte, 1000)
 		require.NoError(t, s.CopyOut(got, b.Ptr()))
 		require.Equal(t, bytes.Repeat([]byte{0xCD}, 1000), got)
@@ -175,17 +164,17 @@ func TestPoison(t *testing.T) {
 		require.NoError(t, s.Sync())
 		e := corruption(t, c.Check())
 		require.Equal(t, []any{b.Ptr(), int64(1000), int64(100), int64(5), true}, []any{e.Ptr, e.Size, e.Offset, e.Bytes, e.AfterFree})
-		require.Contains(t, e.AllocatedAt, "mustAlloc")
+		require.Contains(t, e.AllocatedAt, "TestPoison")
 		require.Contains(t, e.FreedAt, "TestPoison")
 		require.Contains(t, e.Error(), "a write after free: 5 bytes from offset 100 on of the block at "+b.Ptr().String()+" (1000 bytes)")
 
 		// Reuse finds it, too.
-		b = mustAlloc(t, c, 1000, nil)
+		b = pooltest.Alloc(t, c, 1000, nil)
 		require.NoError(t, c.Free(b))
 		require.NoError(t, s.Memset(b.Ptr()+999, 1, 1))
 		require.NoError(t, s.Sync())
 		for range 2 {
-			require.NoError(t, c.Free(mustAlloc(t, c, 1<<20, nil)))
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 1<<20, nil)))
 		}
 		require.Equal(t, int64(999), corruption(t, c.Close()).Offset)
 		require.Len(t, called, 2)
@@ -203,27 +192,27 @@ func TestQuarantine(t *testing.T) {
 	sanitized(t, cupool.Sanitizers{Quarantine: 10 << 20}, func(t *testing.T, c *cupool.Pool) {
 		seen := map[cupool.Ptr]bool{}
 		for range 10 {
-			b := mustAlloc(t, c, 1<<20, nil)
+			b := pooltest.Alloc(t, c, 1<<20, nil)
 			require.False(t, seen[b.Ptr()])
 			seen[b.Ptr()] = true
 			require.NoError(t, c.Free(b))
 		}
-		require.NoError(t, c.Free(mustAlloc(t, c, 1<<20, nil)))
-		b := mustAlloc(t, c, 1<<20, nil)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 1<<20, nil)))
+		b := pooltest.Alloc(t, c, 1<<20, nil)
 		require.True(t, seen[b.Ptr()])
 		require.NoError(t, c.Free(b))
 		require.EqualValues(t, 10<<20, c.Stats().PendingBytes)
 		require.NoError(t, c.EmptyCache())
 		require.Zero(t, c.Stats().PendingBytes)
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
-		require.NoError(t, c.Free(mustAlloc(t, c, 1<<20, nil)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 1<<20, nil)))
 		_, err := c.Trim(0)
 		require.NoError(t, err)
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 	})
 	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
 		for range 5 { // each needs what the last one left
-			require.NoError(t, c.Free(mustAlloc(t, c, 40<<20, nil)))
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, nil)))
 		}
 	}, func(cfg *cupool.Config) { cfg.Sanitize = cupool.Sanitizers{Poison: true, Quarantine: 1 << 40} })
 }
@@ -232,9 +221,8 @@ func TestQuarantine(t *testing.T) {
 // is done with it, and not before.
 func TestSanitizeAcrossStreams(t *testing.T) {
 	sanitized(t, everything, func(t *testing.T, c *cupool.Pool) {
-		s, err := c.NewStream()
-		require.NoError(t, err)
-		b := mustAlloc(t, c, 1000, nil)
+		s := pooltest.NewStream(t, c)
+		b := pooltest.Alloc(t, c, 1000, nil)
 		require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, 1000))
 		require.NoError(t, s.WaitStream(nil))
 		gate, got := make(chan struct{}), make([]byte, 1000)
@@ -251,7 +239,7 @@ func TestSanitizeAcrossStreams(t *testing.T) {
 		gate = make(chan struct{})
 		require.NoError(t, s.Launch(func() { <-gate }))
 		for range 20 {
-			b := mustAlloc(t, c, 1<<20, s)
+			b := pooltest.Alloc(t, c, 1<<20, s)
 			require.NoError(t, s.Memset(b.Ptr(), 3, b.Size()))
 			require.NoError(t, c.Free(b))
 		}
@@ -265,10 +253,9 @@ func TestSanitizeAcrossStreams(t *testing.T) {
 // TestSanitizeWait: Free waits for the work, and returns the damage that it does.
 func TestSanitizeWait(t *testing.T) {
 	sanitized(t, cupool.Sanitizers{Canaries: 1, Wait: true}, func(t *testing.T, c *cupool.Pool) {
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		s := pooltest.NewStream(t, c)
 		for _, user := range []*cupool.Stream{c.DefaultStream(), s} {
-			b := mustAlloc(t, c, 8<<20, nil)
+			b := pooltest.Alloc(t, c, 8<<20, nil)
 			require.NoError(t, s.WaitStream(nil))
 			require.NoError(t, c.RecordStream(b, user))
 			for range 20 {
@@ -285,8 +272,8 @@ func TestSanitizeWait(t *testing.T) {
 // TestSanitizeSleep: canaries and zeros survive Sleep and Wake.
 func TestSanitizeSleep(t *testing.T) {
 	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
-		a, b, other := mustAlloc(t, c, 1000, nil), mustAlloc(t, c, 5<<20, nil), mustAlloc(t, c, 1000, nil)
-		require.NoError(t, c.Free(mustAlloc(t, c, 3<<20, nil)))
+		a, b, other := pooltest.Alloc(t, c, 1000, nil), pooltest.Alloc(t, c, 5<<20, nil), pooltest.Alloc(t, c, 1000, nil)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 3<<20, nil)))
 		err := c.Sleep(func(x cupool.Block) bool { return x == b })
 		if errors.Is(err, cupool.ErrNotSupported) {
 			require.NoError(t, errors.Join(c.Free(a), c.Free(b), c.Free(other)))
@@ -295,8 +282,7 @@ func TestSanitizeSleep(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Check())
 		require.NoError(t, c.Free(b))
-		u, err := c.NewStream()
-		require.NoError(t, err)
+		u := pooltest.NewStream(t, c)
 		require.NoError(t, c.FreeOn(other, u))
 		require.NoError(t, c.Wake())
 		require.NoError(t, c.EmptyCache(), "what was freed meanwhile is not overrun")
@@ -322,17 +308,15 @@ func TestZero(t *testing.T) {
 			pooltest.Backings(t, 256<<20, func(t *testing.T, c *cupool.Pool) {
 				streams := []*cupool.Stream{c.DefaultStream()}
 				for range 3 {
-					s, err := c.NewStream()
-					require.NoError(t, err)
+					s := pooltest.NewStream(t, c)
 					streams = append(streams, s)
 				}
-				p, err := c.NewPool(cupool.PoolConfig{UseOnOOM: true})
-				require.NoError(t, err)
+				p := pooltest.NewPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
 				pools := []*cupool.Pool{c, p}
 				for i := range testkit.Choose(200, 50) {
 					s, from := streams[i%len(streams)], pools[i/7%2]
 					size := int64(1+i*7919%997) << (4 + i%8)
-					b := mustAlloc(t, from, size, s)
+					b := pooltest.Alloc(t, from, size, s)
 					got := make([]byte, size)
 					require.NoError(t, s.CopyOut(got, b.Ptr()))
 					require.Equal(t, int(size), bytes.Count(got, []byte{0}), "allocation %d of %d bytes", i, size)
@@ -349,8 +333,7 @@ func TestZero(t *testing.T) {
 // device that does not clear memory itself; not even by Close with live blocks.
 func TestZeroByPool(t *testing.T) {
 	memory := map[cupool.Ptr]int64{}
-	c, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
 	d := c.Driver()
 	p, err := c.NewPool(cupool.PoolConfig{
 		ZeroOnFree: true,
@@ -364,7 +347,7 @@ func TestZeroByPool(t *testing.T) {
 	require.NoError(t, err)
 	s := c.DefaultStream()
 	for _, size := range []int64{1000, 1 << 20, 30 << 20} {
-		b := mustAlloc(t, p, size, nil)
+		b := pooltest.Alloc(t, p, size, nil)
 		require.NoError(t, s.Memset(b.Ptr(), 0xAA, size))
 		if size != 1<<20 {
 			require.NoError(t, p.Free(b))
@@ -388,18 +371,18 @@ func TestZeroByPool(t *testing.T) {
 func TestGuard(t *testing.T) {
 	const unit = 2 << 20
 	for name, f := range map[string]func(t *testing.T, c *cupool.Pool) cupool.Ptr{
-		"behind":   func(t *testing.T, c *cupool.Pool) cupool.Ptr { return mustAlloc(t, c, 4096, nil).Ptr() + 4096 },
-		"in front": func(t *testing.T, c *cupool.Pool) cupool.Ptr { return mustAlloc(t, c, unit, nil).Ptr() - 1 },
+		"behind":   func(t *testing.T, c *cupool.Pool) cupool.Ptr { return pooltest.Alloc(t, c, 4096, nil).Ptr() + 4096 },
+		"in front": func(t *testing.T, c *cupool.Pool) cupool.Ptr { return pooltest.Alloc(t, c, unit, nil).Ptr() - 1 },
 		"after free": func(t *testing.T, c *cupool.Pool) cupool.Ptr {
-			b := mustAlloc(t, c, 4096, nil)
+			b := pooltest.Alloc(t, c, 4096, nil)
 			require.NoError(t, c.Free(b))
 			return b.Ptr()
 		},
 		"after free, later": func(t *testing.T, c *cupool.Pool) cupool.Ptr {
-			b := mustAlloc(t, c, 4096, nil)
+			b := pooltest.Alloc(t, c, 4096, nil)
 			require.NoError(t, c.Free(b))
 			for range 5 {
-				require.NoError(t, c.Free(mustAlloc(t, c, 4096, nil)))
+				require.NoError(t, c.Free(pooltest.Alloc(t, c, 4096, nil)))
 			}
 			return b.Ptr()
 		},
@@ -430,12 +413,11 @@ func TestGuardBooks(t *testing.T) {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
-	p, err := c.NewPool(cupool.PoolConfig{})
-	require.NoError(t, err)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 	s := c.DefaultStream()
 	for i := range int64(50) {
 		from := []*cupool.Pool{c, p}[i%2]
-		b := mustAlloc(t, from, 1+i*100_003, nil)
+		b := pooltest.Alloc(t, from, 1+i*100_003, nil)
 		require.NoError(t, s.Memset(b.Ptr(), 1, b.Size()))
 		found, err := c.Lookup(b.Ptr() + cupool.Ptr(i))
 		require.NoError(t, err)
@@ -444,7 +426,7 @@ func TestGuardBooks(t *testing.T) {
 		require.NoError(t, from.Check())
 	}
 	require.NoError(t, s.Sync())
-	b := mustAlloc(t, c, 1000, nil)
+	b := pooltest.Alloc(t, c, 1000, nil)
 	require.NoError(t, s.Memset(b.Ptr(), 1, 1001))
 	require.NoError(t, s.Sync())
 	require.Equal(t, int64(1000), corruption(t, c.Free(b)).Offset)

@@ -17,10 +17,8 @@ import (
 // Wake by a device that is full by then.
 func TestSleepErrors(t *testing.T) {
 	d := simdev.New(simdev.Config{Capacity: 64 * mib})
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	b, err := c.Alloc(40*mib, nil)
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	b := pooltest.Alloc(t, c, 40*mib, nil)
 	require.NoError(t, c.Sleep(nil))
 	other, err := d.MemAlloc(30 * mib)
 	require.NoError(t, err)
@@ -36,15 +34,14 @@ func TestSleepErrors(t *testing.T) {
 // Nothing is handed out while the allocator sleeps, also not a block that goes back
 // to a magazine meanwhile.
 func TestNothingServedAsleep(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
 	for range 10 { // the size gets a home
 		require.NoError(t, c.Free(pooltest.Alloc(t, c, 4096, nil)))
 	}
 	b := pooltest.Alloc(t, c, 4096, nil)
 	require.NoError(t, c.Sleep(nil))
 	require.NoError(t, c.Free(b))
-	_, err = c.Alloc(4096, nil)
+	_, err := c.Alloc(4096, nil)
 	require.ErrorIs(t, err, cupool.ErrAsleep)
 	require.NoError(t, c.Wake())
 	require.NoError(t, c.Check())
@@ -56,8 +53,7 @@ func TestNothingServedAsleep(t *testing.T) {
 func TestWakeWaitsForCopies(t *testing.T) {
 	d := pooltest.OpenHost(t)
 	f := conformance.NewFailing(d)
-	c, err := cupool.New(cupool.Config{Driver: f})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: f})
 	var live []cupool.Block
 	for range 2 {
 		live = append(live, pooltest.Alloc(t, c, 4096, nil))
@@ -70,9 +66,7 @@ func TestWakeWaitsForCopies(t *testing.T) {
 	require.ErrorContains(t, c.Wake(), "injected")
 	require.NoError(t, c.DefaultStream().Sync())
 	require.NoError(t, c.Wake())
-	for _, b := range live {
-		require.NoError(t, c.Free(b))
-	}
+	freeAll(t, c, live)
 	require.NoError(t, c.Close())
 	require.NoError(t, d.Close())
 }
@@ -81,8 +75,7 @@ func TestWakeWaitsForCopies(t *testing.T) {
 // Wake goes on later.
 func TestWakeTimeout(t *testing.T) {
 	d := pooltest.OpenHost(t)
-	c, err := cupool.New(cupool.Config{Driver: d, WaitTimeout: 50 * time.Millisecond})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d, WaitTimeout: 50 * time.Millisecond})
 	b := pooltest.Alloc(t, c, 4096, nil)
 	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 4096))
 	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))

@@ -66,10 +66,9 @@ func snapshotJSON(t *testing.T, c *cupool.Pool) string {
 // What is written is read back, but for the states that PyTorch does not know.
 func TestWriteSnapshot(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
-	p, err := c.NewPool(cupool.PoolConfig{Name: "tenant"})
-	require.NoError(t, err)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
 	pooltest.NewScript(t, c, d).Run("a=2M+1 p=4M free:a busy:1 free:p@1")
-	_, err = c.WithLabel("weights").Alloc(1000, nil)
+	_, err := c.WithLabel("weights").Alloc(1000, nil)
 	require.NoError(t, err)
 	forgetABlock(t, p, 3*mib)
 	require.Equal(t, c.Snapshot().Flat(), readBack(t, c))
@@ -133,13 +132,11 @@ type held struct {
 func newWalk(t *testing.T, cfg cupool.Config) *walk {
 	w := &walk{Rand: testkit.Rand(t), t: t, d: simdev.New(simdev.Config{Capacity: 1 << 30, ManualEvents: true, IdleEvents: true})}
 	cfg.Driver = w.d
-	c, err := cupool.New(cfg)
-	require.NoError(t, err)
+	c := pooltest.Open(t, cfg)
 	w.pools = []*cupool.Pool{c, pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "a"}), pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "b", UseOnOOM: true})}
 	w.labeled = []cupool.Allocator{c.WithLabel("weights"), w.pools[1].WithLabel("batches")}
 	for range 3 {
-		s, err := c.NewStream()
-		require.NoError(t, err)
+		s := pooltest.NewStream(t, c)
 		w.streams = append(w.streams, s)
 	}
 	return w

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
-	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -102,11 +101,9 @@ func TestStatsString(t *testing.T) {
 
 // A free range that grows does not count as split for a moment.
 func TestGrowingRangeIsNoSplit(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
+	c, _ := virtual(t, 0)
 	for _, size := range []int64{2 * mib, 4 * mib} {
-		b := must(c.Alloc(size, nil))
-		require.NoError(t, c.Free(b))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, size, nil)))
 	}
 	require.Zero(t, c.Stats().All.InactiveSplit)
 	require.Zero(t, c.Stats().All.InactiveSplitBytes)
@@ -116,11 +113,7 @@ func TestLabels(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
 	x := pooltest.NewScript(t, c, d)
 	enc, dec := c.WithLabel("encoder"), c.WithLabel("decoder")
-	alloc := func(a cupool.Allocator, size int64) cupool.Block {
-		b, err := a.Alloc(size, nil)
-		require.NoError(t, err)
-		return b
-	}
+	alloc := func(a cupool.Allocator, size int64) cupool.Block { return pooltest.Alloc(t, a, size, nil) }
 	a, b := alloc(enc, 1000), alloc(enc, 3*mib)
 	alloc(dec, 0)
 	x.Run("plain=5M")
@@ -162,8 +155,7 @@ func TestLabels(t *testing.T) {
 func TestConformanceLabels(t *testing.T) {
 	conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
 		d := pooltest.OpenHost(t)
-		c, err := cupool.New(cupool.Config{Driver: d})
-		require.NoError(t, err)
+		c := pooltest.Open(t, cupool.Config{Driver: d})
 		t.Cleanup(func() {
 			require.NoError(t, c.Close())
 			require.NoError(t, d.Close())
@@ -175,23 +167,14 @@ func TestConformanceLabels(t *testing.T) {
 // A request that maps free memory side by side asks the device, and is no hit; one that
 // finds the range again is.
 func TestMappingIsNoHit(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1})
-	require.NoError(t, err)
-	alloc := func(size int64) cupool.Block {
-		b, err := c.Alloc(size, nil)
-		require.NoError(t, err)
-		return b
-	}
-	var blocks []cupool.Block
-	for range 12 {
-		blocks = append(blocks, alloc(10*mib))
-	}
+	c, _ := virtual(t, 0)
+	blocks := fill(t, c, 12, 10*mib)
 	for i := 0; i < len(blocks); i += 2 {
 		require.NoError(t, c.Free(blocks[i]))
 	}
 	for _, mapped := range []int64{1, 0} {
 		before := c.Stats()
-		require.NoError(t, c.Free(alloc(50*mib)))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 50*mib, nil)))
 		after := c.Stats()
 		require.Equal(t, mapped, after.Stitches-before.Stitches)
 		require.Equal(t, mapped, after.Misses-before.Misses)

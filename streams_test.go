@@ -66,14 +66,12 @@ func TestStreamCloseWithMagazines(t *testing.T) {
 
 func TestStreamCloseErrors(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
-	s, err := c.NewStream()
-	require.NoError(t, err)
-	b, err := c.Alloc(512, s)
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
+	b := pooltest.Alloc(t, c, 512, s)
 	d.Fail("SyncStream", errors.New("no luck"))
 	require.ErrorContains(t, s.Close(), "no luck")
 	d.Fail("SyncStream", nil)
-	_, err = c.Alloc(512, s)
+	_, err := c.Alloc(512, s)
 	require.NoError(t, err, "a Close that failed changed nothing")
 	require.NoError(t, s.Close())
 	require.NoError(t, c.Free(b))
@@ -92,9 +90,8 @@ func (d ownerDriver) OwnsStream(cupool.StreamHandle) error { return d.err }
 
 func TestAdoptForeignStream(t *testing.T) {
 	d := ownerDriver{pooltest.NewDriver(1 << 30), errors.New("of context 2")}
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
-	_, err = c.AdoptStream(7)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	_, err := c.AdoptStream(7)
 	require.ErrorIs(t, err, cupool.ErrForeignStream)
 	require.ErrorIs(t, err, d.err)
 }
@@ -122,11 +119,10 @@ func TestStreamWork(t *testing.T) {
 // A device that is lost ends everything, and says so.
 func TestDeviceLost(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
-	b, err := c.Alloc(512, nil)
-	require.NoError(t, err)
+	b := pooltest.Alloc(t, c, 512, nil)
 	d.Fail("Memset", errors.Join(cupool.ErrDeviceLost, errors.New("illegal address")))
 	require.ErrorIs(t, c.DefaultStream().Memset(b.Ptr(), 0, 512), cupool.ErrDeviceLost)
-	_, err = c.Alloc(512, nil)
+	_, err := c.Alloc(512, nil)
 	require.ErrorIs(t, err, cupool.ErrDeviceLost)
 	require.ErrorContains(t, err, "illegal address")
 	require.NoError(t, c.Free(b), "the books still work")
@@ -137,8 +133,7 @@ func TestDeviceLost(t *testing.T) {
 // lock of its own.
 func TestStreamLocks(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
-	busy, err := c.NewStream()
-	require.NoError(t, err)
+	busy := pooltest.NewStream(t, c)
 	require.NoError(t, c.Free(pooltest.Alloc(t, c, 2*mib, nil)))
 	asked := 0
 	d.Hook = func(call string) {
@@ -215,8 +210,7 @@ func (d *makingHook) NewEvent() (cupool.EventHandle, error) {
 func TestEventsOfClosedStream(t *testing.T) {
 	d := &makingHook{Driver: pooltest.NewDriver(1 << 30)}
 	d.Reuse = true
-	c, err := cupool.New(cupool.Config{Driver: d, MagazineBytes: -1})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d, MagazineBytes: -1})
 	s := pooltest.NewStream(t, c)
 	record := func(events chan *cupool.Event) func() error {
 		return func() error {
@@ -255,7 +249,7 @@ func TestEventsOfClosedStream(t *testing.T) {
 	}
 	require.EqualValues(t, 1, c.Stats().BlocksPending, "the stream of the same place is at work")
 	d.Idle(u)
-	_, err = c.ProcessDeferred()
+	_, err := c.ProcessDeferred()
 	require.NoError(t, err)
 	require.Zero(t, c.Stats().BlocksPending)
 	require.NoError(t, c.Check())
@@ -307,27 +301,23 @@ func TestHeapsAreLockedInOrder(t *testing.T) {
 
 // serve is what a server does on a stream of its own: memory of the allocator
 // and of a pool, shared with the default stream in both directions.
-func serve(t require.TestingT, c, p *cupool.Pool) {
-	s, err := c.NewStream()
-	require.NoError(t, err)
-	shared, err := c.Alloc(1<<20, nil)
-	require.NoError(t, err)
+func serve(t *testing.T, c, p *cupool.Pool) {
+	s := pooltest.NewStream(t, c)
+	shared := pooltest.Alloc(t, c, 1<<20, nil)
 	require.NoError(t, c.RecordStream(shared, s))
 	for _, a := range []*cupool.Pool{c, p} {
 		for range 3 { // the size gets a home
-			b, err := a.Alloc(4096, s)
-			require.NoError(t, err)
+			b := pooltest.Alloc(t, a, 4096, s)
 			require.NoError(t, a.Free(b))
 		}
-		b, err := a.Alloc(3<<20, s)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, a, 3<<20, s)
 		require.NoError(t, a.FreeOn(b, c.DefaultStream()))
 	}
 	require.NoError(t, c.Free(shared))
 	require.NoError(t, c.DefaultStream().WaitStream(s))
 	require.NoError(t, s.WaitStream(c.DefaultStream()))
 	require.NoError(t, s.Close())
-	_, err = c.Alloc(4096, s)
+	_, err := c.Alloc(4096, s)
 	require.ErrorIs(t, err, cupool.ErrClosed)
 }
 
@@ -444,8 +434,7 @@ func TestStreamsParallel(t *testing.T) {
 func freeManyOn(t *testing.T, c *cupool.Pool, s *cupool.Stream, n int, size int64) {
 	t.Helper()
 	for range n {
-		b, err := c.Alloc(size, nil)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, c, size, nil)
 		require.NoError(t, c.FreeOn(b, s))
 	}
 }
@@ -767,8 +756,7 @@ func TestWaitOtherDevice(t *testing.T) {
 		d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 26})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, d.Close()) })
-		c, err := cupool.New(cupool.Config{Driver: d})
-		require.NoError(t, err)
+		c := pooltest.Open(t, cupool.Config{Driver: d})
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		pools = append(pools, c)
 	}

@@ -135,9 +135,8 @@ func TestCloseJoinsErrors(t *testing.T) {
 
 // Close of an allocator that opened its own device closes that too.
 func TestCloseOwnDevice(t *testing.T) {
-	c, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
 	require.NoError(t, c.Close())
-	_, _, err = c.Driver().MemInfo()
+	_, _, err := c.Driver().MemInfo()
 	require.ErrorIs(t, err, cupool.ErrClosed)
 }

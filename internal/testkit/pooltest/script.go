@@ -161,9 +161,9 @@ func RunScripts(t *testing.T, table map[string][2]string, capacity int64, change
 }
 
 // Alloc allocates, and fails the test where that fails.
-func Alloc(t testing.TB, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Block {
+func Alloc(t testing.TB, a cupool.Allocator, size int64, s *cupool.Stream) cupool.Block {
 	t.Helper()
-	b, err := c.Alloc(size, s)
+	b, err := a.Alloc(size, s)
 	require.NoError(t, err)
 	return b
 }
