@@ -83,10 +83,7 @@ func TestActivateErrors(t *testing.T) {
 		x, f := e.From(random(e.Rand, tensor.Float64, 8)), e.From(random(e.Rand, tensor.Float32, 8))
 		y, short, before := e.From(random(e.Rand, tensor.Float64, 8)), must(x.Slice(tensor.S(0, 7))), e.As64(x)
 		shifted := must(x.Slice(tensor.S(1, 8)))
-		for what, c := range map[string]struct {
-			err  error
-			want error
-		}{
+		failures{
 			"nothing":           {nn.Activate(e.Engine, nil, y, nn.ReLU), cupool.ErrNotSupported},
 			"no result":         {nn.Activate(e.Engine, x, nil, nn.ReLU), cupool.ErrNotSupported},
 			"another size":      {nn.Activate(e.Engine, y, short, nn.ReLU), cupool.ErrSizeMismatch},
@@ -95,11 +92,7 @@ func TestActivateErrors(t *testing.T) {
 			"back from nothing": {nn.ActivateBack(e.Engine, nil, y, x, nn.ReLU), cupool.ErrNotSupported},
 			"back without dy":   {nn.ActivateBack(e.Engine, y, nil, x, nn.ReLU), cupool.ErrNotSupported},
 			"dx is y":           {nn.ActivateBack(e.Engine, x, y, x, nn.ReLU), cupool.ErrNotSupported},
-		} {
-			require.ErrorIs(t, c.err, c.want, what)
-			var ours *cupool.EngineError
-			require.ErrorAs(t, c.err, &ours, what)
-		}
+		}.require(t)
 		require.Equal(t, before, e.As64(x))
 		e.FreeAll(x, y, f)
 	})

@@ -2,6 +2,8 @@ package nn
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,18 +23,11 @@ func TestConvTiles(t *testing.T) {
 	e, near := enginetest.NewGPU(t), enginetest.New(t, false)
 	c := Conv{Kernel: [2]int{3, 2}, Pad: [2]int{1, 1}, Stride: [2]int{2, 1}}.whole()
 	oh, ow := c.Out(9, 8)
-	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-		hosts := map[string]*tensor.Dense{"x": enginetest.Random(e.Rand, dt, 3, 7, 9, 8), "w": enginetest.Random(e.Rand, dt, 37, 7, 3, 2), "z": enginetest.Random(e.Rand, dt, 3, 37, oh, ow)}
-		want, at := map[string]*tensor.Dense{}, map[string]*tensor.Dense{}
-		for name, h := range hosts {
-			want[name], at[name] = near.From(h), e.From(h)
-		}
+	for _, dt := range enginetest.Floats {
+		want, at := twins(near, e, dt, map[string][]int{"x": {3, 7, 9, 8}, "w": {37, 7, 3, 2}, "z": {3, 37, oh, ow},
+			"y": {3, 37, oh, ow}, "dx": {3, 7, 9, 8}, "dw": {37, 7, 3, 2}, "db": {37}})
 		s, err := convolution(near.Engine, "test", want["x"], want["w"], c)
 		require.NoError(t, err)
-		for _, name := range []string{"y", "dx", "dw", "db"} {
-			like := map[string]tensor.Shape{"y": hosts["z"].Shape(), "dx": hosts["x"].Shape(), "dw": hosts["w"].Shape(), "db": {37}}[name]
-			want[name], at[name] = enginetest.Must(near.Empty(dt, like...)), enginetest.Must(e.Empty(dt, like...))
-		}
 		require.NoError(t, Conv2d(near.Engine, want["x"], want["w"], nil, want["y"], c, NoActivation))
 		require.NoError(t, Conv2dBack(near.Engine, want["x"], want["w"], want["z"], want["dx"], want["dw"], want["db"], c, NoActivation))
 		check := func(name, what string) {
@@ -46,6 +41,16 @@ func TestConvTiles(t *testing.T) {
 			e.FreeAll(at[name])
 		}
 	}
+}
+
+// twins returns random tensors of some shapes, the same ones on two engines.
+func twins(near, e *enginetest.Bench, dt tensor.Dtype, shapes map[string][]int) (want, at map[string]*tensor.Dense) {
+	want, at = map[string]*tensor.Dense{}, map[string]*tensor.Dense{}
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		h := enginetest.Random(e.Rand, dt, shapes[name]...)
+		want[name], at[name] = near.From(h), e.From(h)
+	}
+	return want, at
 }
 
 // checkGathers goes forth and back with each tile of ConvGather.

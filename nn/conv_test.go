@@ -13,6 +13,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/nn"
 )
@@ -98,8 +99,9 @@ func TestConv2d(t *testing.T) {
 			for i, s := range convCases {
 				e.checkConv(dt, s, activations[i%len(activations)])
 				e.checkConvBack(dt, s, activations[i%len(activations)])
+				require.True(t, !e.GPU || s.n*s.c*s.o == 0 || e.Stats().Fallbacks == 0)
 			}
-			for range 30 {
+			for range testkit.Rounds(30) {
 				s, act := randomConv(e.Rand), activations[e.Rand.IntN(len(activations))]
 				e.checkConv(dt, s, act)
 				e.checkConvBack(dt, s, act)
@@ -120,26 +122,36 @@ var tiledConvs = []convCase{
 	{200, 3, 8, 8, 40, nn.Conv{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}}},
 }
 
-// TestConv2dOnDevice computes on a GPU alone what it can.
-func TestConv2dOnDevice(t *testing.T) {
+// TestTiledConvs computes them on a GPU alone. TestConvTiles has every tile.
+func TestTiledConvs(t *testing.T) {
 	e := newGPU(t)
-	for _, s := range append(convCases[:10:10], tiledConvs...) {
-		e.checkConv(tensor.Float32, s, nn.ReLU)
-		e.checkConvBack(tensor.Float32, s, nn.ReLU)
-		e.checkColumns(tensor.Float32, s)
+	all, types := tiledConvs, floats
+	if quick() {
+		all, types = all[:1], types[:1]
 	}
-	e.checkConv(tensor.Float64, tiledConvs[1], nn.ReLU)
-	e.checkConvBack(tensor.Float64, tiledConvs[1], nn.ReLU)
+	for _, dt := range types {
+		for _, s := range all {
+			e.checkConv(dt, s, nn.ReLU)
+			e.checkConvBack(dt, s, nn.ReLU)
+			e.checkColumns(dt, s)
+		}
+	}
 	require.Zero(t, e.Stats().Fallbacks)
 	require.Zero(t, e.Live())
 }
+
+// pooledConv has sums that are split, in memory of the pool.
+var pooledConv = convCase{3, 40, 5, 5, 17, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}}}
 
 // TestConv2dInGraph launches a step of a convolution as a graph, with other images
 // each time, and requires the same bits as without one.
 func TestConv2dInGraph(t *testing.T) {
 	e := newGPU(t)
-	for _, dt := range floats {
-		s := convCase{3, 40, 5, 5, 17, nn.Conv{Kernel: [2]int{3, 3}, Pad: [2]int{1, 1}}}
+	s, types, rounds := pooledConv, floats, 3
+	if quick() {
+		types, rounds = types[:1], 2
+	}
+	for _, dt := range types {
 		c := e.convTensors(dt, s)
 		step := func() error {
 			return errors.Join(nn.Conv2d(e.Engine, c.x, c.w, c.bias, c.y, s.Conv, nn.Tanh),
@@ -148,7 +160,7 @@ func TestConv2dInGraph(t *testing.T) {
 		require.NoError(t, step())
 		g, err := e.Capture(step)
 		require.NoError(t, err)
-		for range 3 {
+		for range rounds {
 			require.NoError(t, e.Copy(c.x, random(e.Rand, dt, s.n, s.c, s.h, s.w)))
 			var results [2][]float64
 			for i, run := range []func() error{step, g.Launch} {
@@ -185,6 +197,9 @@ func TestConv2dOutOfMemory(t *testing.T) {
 	left := -1
 	e.Engine = must(cupool.NewEngine(failing{enginetest.Poisoned{Pool: e.Pool}, &left}))
 	s := tiledConvs[2]
+	if quick() {
+		s = pooledConv
+	}
 	c := e.convTensors(tensor.Float32, s)
 	live := e.Live()
 	failures := 0
@@ -263,7 +278,7 @@ func TestIm2Col(t *testing.T) {
 			for _, s := range convCases {
 				e.checkColumns(dt, s)
 			}
-			for range 20 {
+			for range testkit.Rounds(20) {
 				e.checkColumns(dt, randomConv(e.Rand))
 			}
 		}
@@ -360,7 +375,7 @@ func TestConvErrors(t *testing.T) {
 		big, odd := s.Conv, s.Conv
 		big.Kernel, odd.Stride = [2]int{3, 7}, [2]int{1, -1}
 		wide := e.From(random(e.Rand, tensor.Float64, 4, 3, 3, 7))
-		for what, r := range map[string]struct{ err, want error }{
+		failures{
 			"no images":       {conv(nil, c.w, nil, c.y, s.Conv), cupool.ErrNotSupported},
 			"images":          {conv(c.bias, c.w, nil, c.y, s.Conv), cupool.ErrNotSupported},
 			"no weights":      {conv(c.x, nil, nil, c.y, s.Conv), cupool.ErrNotSupported},
@@ -381,11 +396,7 @@ func TestConvErrors(t *testing.T) {
 			"no columns":      {nn.Col2Im(e.Engine, nil, c.x, s.Conv), cupool.ErrNotSupported},
 			"columns of none": {nn.Im2Col(e.Engine, nil, col, s.Conv), cupool.ErrNotSupported},
 			"window for col":  {nn.Im2Col(e.Engine, c.x, col, big), cupool.ErrSizeMismatch},
-		} {
-			require.ErrorIs(t, r.err, r.want, what)
-			var ours *cupool.EngineError
-			require.ErrorAs(t, r.err, &ours, what)
-		}
+		}.require(t)
 		require.Equal(t, before, e.As64(c.y))
 		one := nn.Conv{Kernel: [2]int{1, 1}}
 		same, w := c.x, e.From(random(e.Rand, tensor.Float64, 3, 3, 1, 1))

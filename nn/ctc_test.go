@@ -2,6 +2,7 @@ package nn_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,20 +58,11 @@ func (c ctcCase) lossOf(lp []float64, b int) float64 {
 			}
 			last = class
 		}
-		if len(said) == len(want) && equalInts(said, want) {
+		if slices.Equal(said, want) {
 			total += math.Exp(logP)
 		}
 	}
 	return -math.Log(total)
-}
-
-func equalInts(a, b []int) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // logSoftMax returns the logarithms of probabilities.
@@ -183,7 +175,7 @@ func TestCTCLossErrors(t *testing.T) {
 		tr := nn.Transcripts{Targets: i, Lengths: i, TargetLengths: i}
 		none := nn.Transcripts{}
 		floats := nn.Transcripts{Targets: i, Lengths: loss, TargetLengths: i}
-		for what, c := range map[string]struct{ err, want error }{
+		failures{
 			"a matrix":        {nn.CTCLoss(e.Engine, i, tr, loss, false), cupool.ErrNotSupported},
 			"nothing":         {nn.CTCLossBack(e.Engine, nil, tr, lp, 1), cupool.ErrNotSupported},
 			"no targets":      {nn.CTCLoss(e.Engine, lp, none, loss, false), cupool.ErrNotSupported},
@@ -191,11 +183,7 @@ func TestCTCLossErrors(t *testing.T) {
 			"a loss a sample": {nn.CTCLoss(e.Engine, lp, tr, lp, false), cupool.ErrSizeMismatch},
 			"gradient's size": {nn.CTCLossBack(e.Engine, lp, tr, loss, 1), cupool.ErrSizeMismatch},
 			"in place":        {nn.CTCLossBack(e.Engine, lp, tr, lp, 1), cupool.ErrNotSupported},
-		} {
-			require.ErrorIs(t, c.err, c.want, what)
-			var ours *cupool.EngineError
-			require.ErrorAs(t, c.err, &ours, what)
-		}
+		}.require(t)
 		e.FreeAll(lp, loss, i)
 	})
 }

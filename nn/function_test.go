@@ -105,7 +105,7 @@ func TestFunctionErrors(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		x, y, i := e.From(random(e.Rand, tensor.Float64, 4)), must(e.Empty(tensor.Float64, 3)), e.From(random(e.Rand, tensor.Int, 4))
 		head, tail := must(x.Slice(tensor.S(0, 3))), must(x.Slice(tensor.S(1, 4)))
-		for what, c := range map[string]struct{ err, want error }{
+		failures{
 			"no function":     {nn.Apply(e.Engine, nn.Function(-1), x, x), cupool.ErrNotSupported},
 			"of nothing":      {nn.Apply(e.Engine, nn.Sin, nil, x), cupool.ErrNotSupported},
 			"another size":    {nn.Apply(e.Engine, nn.Sin, x, y), cupool.ErrSizeMismatch},
@@ -119,11 +119,7 @@ func TestFunctionErrors(t *testing.T) {
 			"no gradient":     {nn.SparsemaxBack(e.Engine, x, nil, x), cupool.ErrNotSupported},
 			"gradient's size": {nn.SparsemaxBack(e.Engine, x, y, x), cupool.ErrSizeMismatch},
 			"no input":        {nn.Sparsemax(e.Engine, nil, x), cupool.ErrNotSupported},
-		} {
-			require.ErrorIs(t, c.err, c.want, what)
-			var ours *cupool.EngineError
-			require.ErrorAs(t, c.err, &ours, what)
-		}
+		}.require(t)
 		require.Equal(t, "unknown", nn.Function(-1).String())
 		e.FreeAll(x, y, i)
 	})

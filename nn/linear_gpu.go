@@ -54,16 +54,21 @@ func tile(p *kernels.Product, double bool) bool {
 	if p.M*p.N*p.K == 0 || max(p.M*p.N, p.M*p.K, p.K*p.N) > math.MaxInt32/2 || blocksOf(p, 64, double) > linearBlocks {
 		return false
 	}
-	tiles := []int64{64, 32, 16, 8}
-	if double {
-		tiles = tiles[:2]
-	}
-	for _, p.Tile = range tiles {
+	for _, p.Tile = range linearTiles(double) {
 		if p.Blocks = blocksOf(p, p.Tile, double); p.Blocks >= fullBlocks {
 			break
 		}
 	}
 	return true
+}
+
+// linearTiles returns the sizes of Linear's tiles, largest first.
+func linearTiles(double bool) []int64 {
+	tiles := []int64{64, 32, 16, 8}
+	if double {
+		tiles = tiles[:2]
+	}
+	return tiles
 }
 
 // blocksOf returns how many blocks a product takes with a tile. The sums are

@@ -138,10 +138,7 @@ func TestFusedErrors(t *testing.T) {
 		e.FreeAll(gone)
 		before := e.As64(x)
 		adam := nn.Adam{LearningRate: 1}
-		for what, c := range map[string]struct {
-			err  error
-			want error
-		}{
+		failures{
 			"no matrix":       {nn.BiasActivate(e.Engine, b, b, nn.ReLU), cupool.ErrNotSupported},
 			"no tensor":       {nn.BiasActivate(e.Engine, nil, b, nn.ReLU), cupool.ErrNotSupported},
 			"no bias":         {nn.BiasActivate(e.Engine, x, nil, nn.ReLU), cupool.ErrNotSupported},
@@ -161,11 +158,7 @@ func TestFusedErrors(t *testing.T) {
 			"step 0":          {adam.Step(e.Engine, 0, nn.Param{Value: x, Grad: x, Momentum: x, Second: x}), cupool.ErrNotSupported},
 			"random integers": {nn.Uniform(e.Engine, i, 0, 1, nn.Seed{}), cupool.ErrNotSupported},
 			"random nothing":  {nn.Normal(e.Engine, nil, 0, 1, nn.Seed{}), cupool.ErrNotSupported},
-		} {
-			require.ErrorIs(t, c.err, c.want, what)
-			var ours *cupool.EngineError
-			require.ErrorAs(t, c.err, &ours, what)
-		}
+		}.require(t)
 		require.Equal(t, before, e.As64(x))
 		e.FreeAll(x, b, n, f, i)
 	})

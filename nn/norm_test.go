@@ -55,6 +55,13 @@ func (e *bench) newNormed(dt tensor.Dtype, shape []int, act nn.Activation, scale
 	return n
 }
 
+func (e *bench) freeNormed(n *normed) {
+	e.FreeAll(n.s.Mean, n.s.Inverse, n.s.RunningMean, n.s.RunningVariance)
+	if n.scale != nil {
+		e.FreeAll(n.scale, n.bias)
+	}
+}
+
 // stats returns copies of the statistics.
 func (e *bench) stats(s nn.BatchStats) layers.NormStats[float64] {
 	return layers.NormStats[float64]{Mean: e.As64(s.Mean), Inverse: e.As64(s.Inverse), RunningMean: e.As64(s.RunningMean), RunningVariance: e.As64(s.RunningVariance)}
@@ -81,10 +88,8 @@ func (e *bench) checkBatchNorm(dt tensor.Dtype, shape []int, act nn.Activation, 
 		e.RequireNear(want.RunningVariance, n.s.RunningVariance, what)
 		e.checkBatchNormBack(n, x, y, dy, dx, act, what)
 	}
-	e.FreeAll(x, y, dy, dx, n.s.Mean.(*tensor.Dense), n.s.Inverse.(*tensor.Dense), n.s.RunningMean.(*tensor.Dense), n.s.RunningVariance.(*tensor.Dense))
-	if scaled {
-		e.FreeAll(n.scale.(*tensor.Dense), n.bias.(*tensor.Dense))
-	}
+	e.FreeAll(x, y, dy, dx)
+	e.freeNormed(n)
 }
 
 func (e *bench) checkBatchNormBack(n *normed, x, y, dy, dx *tensor.Dense, act nn.Activation, what string) {
@@ -124,7 +129,8 @@ func TestBatchNormFarFromZero(t *testing.T) {
 		require.NoError(t, nn.BatchNorm(e.Engine, x, nil, nil, y, n.s, nn.NoActivation))
 		require.InDelta(t, 1e4+0.5, e.As64(n.s.Mean)[0], 1e-2)
 		require.InDelta(t, 1/math.Sqrt(0.25+1e-3), e.As64(n.s.Inverse)[0], 1e-3)
-		e.FreeAll(x, y, n.s.Mean.(*tensor.Dense), n.s.Inverse.(*tensor.Dense), n.s.RunningMean.(*tensor.Dense), n.s.RunningVariance.(*tensor.Dense))
+		e.FreeAll(x, y)
+		e.freeNormed(n)
 	})
 }
 
@@ -138,7 +144,8 @@ func TestBatchNormOfNaN(t *testing.T) {
 			for i, v := range e.As64(y) {
 				require.Equal(t, i/2%2 == 0, math.IsNaN(v), "%v %d", bad, i)
 			}
-			e.FreeAll(x, y, n.s.Mean.(*tensor.Dense), n.s.Inverse.(*tensor.Dense), n.s.RunningMean.(*tensor.Dense), n.s.RunningVariance.(*tensor.Dense))
+			e.FreeAll(x, y)
+			e.freeNormed(n)
 		}
 	})
 }
@@ -186,7 +193,7 @@ func TestNormErrors(t *testing.T) {
 		}
 		before := e.As64(x)
 		own := nn.BatchStats{Mean: c, Inverse: c2}
-		for what, f := range map[string]struct{ err, want error }{
+		failures{
 			"a vector":         {norm(v, nil, y, own), cupool.ErrNotSupported},
 			"no tensor":        {norm(nil, nil, y, own), cupool.ErrNotSupported},
 			"scale's type":     {norm(x, d, y, own), cupool.ErrNotSupported},
@@ -202,11 +209,7 @@ func TestNormErrors(t *testing.T) {
 			"no groups":        {nn.GroupNormBack(e.Engine, x, y, y, c, c2, 0), cupool.ErrSizeMismatch},
 			"groups' size":     {nn.GroupNorm(e.Engine, x, y, c, c2, 3, 0), cupool.ErrSizeMismatch},
 			"groups of vector": {nn.GroupNormBack(e.Engine, v, y, y, c, c2, 1), cupool.ErrNotSupported},
-		} {
-			require.ErrorIs(t, f.err, f.want, what)
-			var ours *cupool.EngineError
-			require.ErrorAs(t, f.err, &ours, what)
-		}
+		}.require(t)
 		require.Equal(t, before, e.As64(x))
 		e.FreeAll(x, c, c2, v, y, d)
 	})

@@ -137,7 +137,7 @@ func TestPoolingErrors(t *testing.T) {
 		d := must(e.Empty(tensor.Float64, 1, 1, 2, 2))
 		two := nn.Window{Size: [2]int{2, 2}, Stride: [2]int{2, 2}}
 		one := nn.Window{Size: [2]int{1, 1}}
-		for what, c := range map[string]struct{ err, want error }{
+		failures{
 			"window too large": {nn.MaxPool2d(e.Engine, x, y, nn.Window{Size: [2]int{5, 2}}), cupool.ErrSizeMismatch},
 			"another number":   {nn.MaxPool2d(e.Engine, x, y, nn.Window{Size: [2]int{2, 2}}), cupool.ErrSizeMismatch},
 			"no size":          {nn.AvgPool2d(e.Engine, x, y, nn.Window{}, 0), cupool.ErrNotSupported},
@@ -150,11 +150,7 @@ func TestPoolingErrors(t *testing.T) {
 			"in place":         {nn.MaxPool2d(e.Engine, x, x, one), cupool.ErrNotSupported},
 			"gradient in y":    {nn.MaxPool2dBack(e.Engine, x, x, y, y, one, nn.NoActivation), cupool.ErrSizeMismatch},
 			"scale 0":          {nn.Upsample2d(e.Engine, y, x, 0), cupool.ErrNotSupported},
-		} {
-			require.ErrorIs(t, c.err, c.want, what)
-			var ours *cupool.EngineError
-			require.ErrorAs(t, c.err, &ours, what)
-		}
+		}.require(t)
 		e.FreeAll(x, y, m, d)
 	})
 }

@@ -15,7 +15,8 @@ import (
 // sparsemaxOf is the algorithm of the paper, which sorts.
 func sparsemaxOf(row []float64) []float64 {
 	sorted := slices.Clone(row)
-	slices.SortFunc(sorted, func(a, b float64) int { return -cmpFloats(a, b) })
+	slices.Sort(sorted)
+	slices.Reverse(sorted)
 	sum, tau := 0.0, 0.0
 	for k, v := range sorted {
 		if sum += v; 1+float64(k+1)*v > sum {
@@ -27,16 +28,6 @@ func sparsemaxOf(row []float64) []float64 {
 		y[i] = max(v-tau, 0)
 	}
 	return y
-}
-
-func cmpFloats(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func TestSparsemax(t *testing.T) {

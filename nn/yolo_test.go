@@ -51,16 +51,14 @@ func TestYOLOErrors(t *testing.T) {
 		many := nn.YOLO{Anchors: make([][2]float64, 17), Classes: 2}
 		more := nn.YOLO{Anchors: o.Anchors, Classes: 3}
 		require.NoError(t, o.Boxes(e.Engine, x, y))
-		for what, c := range map[string]struct{ err, want error }{
+		failures{
 			"nothing":      {o.Boxes(e.Engine, nil, y), cupool.ErrNotSupported},
 			"a matrix":     {o.Boxes(e.Engine, m, y), cupool.ErrNotSupported},
 			"many anchors": {many.Boxes(e.Engine, x, y), cupool.ErrNotSupported},
 			"more classes": {more.Boxes(e.Engine, x, y), cupool.ErrNotSupported},
 			"in place":     {o.Boxes(e.Engine, x, x), cupool.ErrNotSupported},
 			"to nothing":   {o.Boxes(e.Engine, x, nil), cupool.ErrNotSupported},
-		} {
-			require.ErrorIs(t, c.err, c.want, what)
-		}
+		}.require(t)
 		e.FreeAll(x, y, m)
 	})
 }
