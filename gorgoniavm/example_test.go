@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"log/slog"
-	"math"
-	"os"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -69,99 +66,6 @@ func Example() {
 	// <nil>
 }
 
-// Values of inner nodes are gone after RunAll, unless they are kept or read.
-func ExampleKeep() {
-	eng, _ := engine()
-	g := gorgonia.NewGraph()
-	x := vector(g, "x", 1, 2, 3)
-	square := gorgonia.Must(gorgonia.Square(x))
-	double := gorgonia.Must(gorgonia.Add(square, square))
-	sum := gorgonia.Must(gorgonia.Sum(double))
-	var read gorgonia.Value
-	gorgonia.Read(double, &read)
-
-	vm, err := gorgoniavm.New(g, eng, gorgoniavm.Keep(square))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := vm.RunAll(); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(sum.Value(), square.Value(), double.Value(), read)
-
-	traced, err := gorgoniavm.New(g, eng, gorgoniavm.TraceValues())
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := traced.RunAll(); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(double.Value())
-	// Output:
-	// 28 [1  4  9] <nil> [ 2   8  18]
-	// [ 2   8  18]
-}
-
-// An error names the node, and unwraps to what happened.
-func ExampleOpError() {
-	eng, _ := engine()
-	g := gorgonia.NewGraph()
-	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(3), gorgonia.WithName("x"))
-	root := gorgonia.Must(gorgonia.Sqrt(x))
-	vm, err := gorgoniavm.New(g, eng, gorgoniavm.WatchNaN(), gorgoniavm.WatchInf())
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = vm.RunAll()
-	fmt.Println(errors.Is(err, gorgoniavm.ErrNoValue), err)
-
-	for _, numbers := range [][]float32{{4, 9, float32(math.Inf(1))}, {4, 9, -1}, {4, 9, 16}} {
-		if err := gorgonia.Let(x, tensor.New(tensor.WithBacking(numbers))); err != nil {
-			log.Fatal(err)
-		}
-		err = vm.RunAll()
-		var op *gorgoniavm.OpError
-		if errors.As(err, &op) {
-			fmt.Println(errors.Is(err, gorgoniavm.ErrNotANumber), op.Op, "of", op.Node)
-		}
-	}
-	fmt.Println(err, root.Value())
-
-	gorgonia.WithValue(tensor.New(tensor.WithBacking([]float32{4, 9})))(x) // which gorgonia takes
-	err = vm.RunAll()
-	fmt.Println(errors.Is(err, gorgoniavm.ErrOperand), err)
-	// Output:
-	// true gorgoniavm: x (node 0): input: no value; give it one with gorgonia.Let
-	// true input of x (node 0)
-	// true gorgonia.elemUnaryOp of sqrt(%0) (node 1)
-	// <nil> [2  3  4]
-	// true gorgoniavm: x (node 0): input: its value is a (2) of float32, the node a (3) of float32: value does not fit the graph
-}
-
-// A program sees what its graph computes.
-func ExampleWatch() {
-	eng, _ := engine()
-	g := gorgonia.NewGraph()
-	x := vector(g, "x", 1, 2, 3)
-	square := gorgonia.Must(gorgonia.Square(x))
-	gorgonia.Must(gorgonia.Sum(square))
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-	vm, err := gorgoniavm.New(g, eng, gorgoniavm.WithLogger(logger), gorgoniavm.Watch(square))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := vm.RunAll(); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// level=INFO msg="gorgoniavm: executed" node="square(%0) (node 1)" op=gorgonia.elemUnaryOp shape=(3) type=float32 value="[  1    4    9]"
-}
-
 // On a GPU, the second run is recorded as a CUDA graph, and later ones are
 // launches of that. This device has no graphs: the VM runs as without Replay.
 func ExampleReplay() {
@@ -184,41 +88,6 @@ func ExampleReplay() {
 	// Output:
 	// 14 0 0 true
 	// <nil>
-}
-
-// Gradients that the VM makes anew in each run need no zeroing.
-func ExampleGradients() {
-	eng, _ := engine()
-	g := gorgonia.NewGraph()
-	w := gorgonia.NewVector(g, tensor.Float64, gorgonia.WithShape(2), gorgonia.WithName("w"),
-		gorgonia.WithValue(tensor.New(tensor.WithBacking([]float64{3, -4}))))
-	loss := gorgonia.Must(gorgonia.Sum(gorgonia.Must(gorgonia.Square(w))))
-	if _, err := gorgonia.Grad(loss, w); err != nil {
-		log.Fatal(err)
-	}
-	vm, err := gorgoniavm.New(g, eng, gorgoniavm.Gradients(w))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer vm.Close()
-	solver, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{LearnRate: 0.25}, gorgoniavm.KeepGradients())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer solver.Close()
-	for range 3 {
-		if err := vm.RunAll(); err != nil {
-			log.Fatal(err)
-		}
-		if err := solver.Step(gorgonia.NodesToValueGrads(gorgonia.Nodes{w})); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(loss.Value().Data(), w.Value().Data())
-	}
-	// Output:
-	// 25 [1.5 -2]
-	// 6.25 [0.75 -1]
-	// 1.5625 [0.375 -0.5]
 }
 
 // Gorgonia's own tape machine and Adam, with their memory in the pool as far as

@@ -13,6 +13,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // denseLayer is rectify(x·w + b), or that without b or without rectify.
@@ -166,10 +167,7 @@ func TestFusedAroundAValue(t *testing.T) {
 			t.Skip("nothing is fused, or recorded in one run")
 		}
 		e, _ := d.open(t)
-		few := math.MaxInt
-		if d.computes {
-			few = 15 // of the values, a random choice
-		}
+		few := testkit.Choose(math.MaxInt, 15) // of the values, a random choice
 		requireKept(t, e, keptConvs(), few)
 		requireKept(t, e, fusedNorms["rectified"].build(), few)
 	})
@@ -190,7 +188,7 @@ func requireKept(t *testing.T, e *cupool.Engine, m *model, few int) {
 	want, seen := numbersOf(t, e, m), make(map[*G.Node][]float64)
 	for _, n := range m.g.AllNodes() {
 		if n.Op() != nil && !n.IsScalar() {
-			seen[n] = widen(data(t, e, n.Value()))
+			seen[n] = floatsIn(data(t, e, n.Value()))
 		}
 	}
 	require.NoError(t, traced.Close())
@@ -205,7 +203,7 @@ func requireKept(t *testing.T, e *cupool.Engine, m *model, few int) {
 		vm, err := gorgoniavm.New(m.g, e, gorgoniavm.BindDualValues(m.weights...), gorgoniavm.Keep(n))
 		require.NoError(t, err)
 		require.NoError(t, vm.RunAll(), n.Name())
-		require.InDeltaSlice(t, value, widen(data(t, e, n.Value())), 1e-3, n.Name())
+		require.InDeltaSlice(t, value, floatsIn(data(t, e, n.Value())), 1e-3, n.Name())
 		for name, g := range numbersOf(t, e, m) {
 			require.InDeltaSlice(t, want[name], g, 1e-3, "%s with %s kept", name, n.Name())
 		}
@@ -216,26 +214,11 @@ func requireKept(t *testing.T, e *cupool.Engine, m *model, few int) {
 // numbersOf returns the cost of a model and its gradients.
 func numbersOf(t *testing.T, e *cupool.Engine, m *model) map[string][]float64 {
 	t.Helper()
-	all := map[string][]float64{"cost": widen(m.cost.Value().Data())}
+	all := map[string][]float64{"cost": floatsIn(m.cost.Value().Data())}
 	for _, w := range m.weights {
 		g, err := w.Grad()
 		require.NoError(t, err)
-		all[w.Name()] = widen(data(t, e, g))
+		all[w.Name()] = floatsIn(data(t, e, g))
 	}
 	return all
-}
-
-func widen(data any) (wide []float64) {
-	switch x := data.(type) {
-	case float32:
-		return []float64{float64(x)}
-	case float64:
-		return []float64{x}
-	case []float64:
-		return append(wide, x...)
-	}
-	for _, x := range data.([]float32) {
-		wide = append(wide, float64(x))
-	}
-	return wide
 }

@@ -5,6 +5,7 @@ import (
 	"log"
 	"math/rand"
 	randv2 "math/rand/v2"
+	"slices"
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -84,19 +85,9 @@ var models = map[string]func() *model{
 	"rnn":                 newRNN,
 	"linear regression":   newLinearRegression,
 	"logistic regression": newLogisticRegression,
-	"batch norm":          newBatchNorm,
 	"pool and norm":       newPoolAndNorm,
-	"group norm":          newGroupNorm,
-	"average pool":        newAveragePool,
-	"upsample":            newUpsample,
 	"slices and concat":   newSlicesAndConcat,
-	"products":            newProducts,
-	"reductions":          newReductions,
-	"by indices":          newByIndices,
-	"sparsemax":           newSparsemax,
-	"activations":         newActivations,
-	"comparisons":         newComparisons,
-	"log softmax":         newLogSoftMax,
+	"operations":          newOperations,
 	"lstm layer":          func() *model { return newLSTMLayer(3, 4, 5, 4, 6) },
 	"gru layer":           func() *model { return newGRULayer(3, 4, 5, 4, 6) },
 	"character model":     func() *model { return newCharacterModel(4, 8, 5, 6) },
@@ -233,17 +224,6 @@ func newLogisticRegression() *model {
 	return m.learn(xent, G.Must(G.Sum(G.Must(G.Square(w)))))
 }
 
-func newBatchNorm() *model {
-	m := startModel()
-	x := m.param("x", 1, 5, 2, 3, 4)
-	s, b := m.param("s", 2, 5, 2, 3, 4), m.param("b", 3, 5, 2, 3, 4)
-	y, _, _, _, err := G.BatchNorm(x, s, b, 0.1, 1e-5)
-	if err != nil {
-		panic(err)
-	}
-	return m.learn(y)
-}
-
 // newPoolAndNorm makes images of a dense layer, pools overlapping windows of them
 // and normalizes those.
 func newPoolAndNorm() *model {
@@ -255,25 +235,6 @@ func newPoolAndNorm() *model {
 		panic(err)
 	}
 	return m.learn(y)
-}
-
-func newGroupNorm() *model {
-	m := startModel()
-	x := m.param("x", 1, 2, 6, 3, 3)
-	s, b := m.param("s", 2, 1, 6, 1, 1), m.param("b", 3, 1, 6, 1, 1)
-	return m.learn(G.Must(G.GroupNorm(x, s, b, 3, 6, 1e-5)))
-}
-
-func newAveragePool() *model {
-	m := startModel()
-	x := m.param("x", 1, 2, 3, 8, 8)
-	return m.learn(G.Must(G.AveragePool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})))
-}
-
-func newUpsample() *model {
-	m := startModel()
-	x := m.param("x", 1, 2, 3, 4, 4)
-	return m.learn(G.Must(G.Upsample2D(x, 2)))
 }
 
 func newSlicesAndConcat() *model {
@@ -288,54 +249,30 @@ func newSlicesAndConcat() *model {
 	return m.learn(G.Must(G.Reshape(t, tensor.Shape{2, 12})), G.Must(G.Square(one)))
 }
 
-func newProducts() *model {
+// newOperations has operations side by side.
+func newOperations() *model {
 	m := startModel()
-	a, b := m.param("a", 1, 4, 8), m.param("b", 2, 8, 3)
-	v, w := m.param("v", 3, 8), m.param("w", 4, 8)
-	ba, bb := m.param("ba", 5, 3, 2, 4), m.param("bb", 6, 3, 4, 2)
-	td := G.Must(G.Tensordot([]int{1}, []int{0}, a, b))
-	return m.learn(G.Must(G.Mul(a, b)), G.Must(G.Mul(a, v)), G.Must(G.OuterProd(v, w)), G.Must(G.Mul(v, v)),
-		G.Must(G.BatchedMatMul(ba, bb)), td)
-}
+	a, b, v, w := m.param("a", 1, 4, 8), m.param("b", 2, 8, 3), m.param("v", 3, 8), m.param("w", 4, 8)
+	products := G.Nodes{G.Must(G.Mul(a, b)), G.Must(G.Mul(a, v)), G.Must(G.OuterProd(v, w)), G.Must(G.Mul(v, v)),
+		G.Must(G.BatchedMatMul(m.param("ba", 5, 3, 2, 4), m.param("bb", 6, 3, 4, 2))), G.Must(G.Tensordot([]int{1}, []int{0}, a, b))}
 
-func newReductions() *model {
-	m := startModel()
-	x := m.param("x", 1, 3, 4, 5)
-	y := m.param("y", 2, 3, 4)
-	return m.learn(G.Must(G.Sum(x, 1)), G.Must(G.Mean(x, 0)), G.Must(G.Sum(x, 0, 2)), G.Must(G.Max(y, 1)), G.Must(G.Mean(y)), G.Must(G.Sum(y)))
-}
+	c, d := m.param("c", 7, 3, 4, 5), m.param("d", 8, 3, 4)
+	reductions := G.Nodes{G.Must(G.Sum(c, 1)), G.Must(G.Mean(c, 0)), G.Must(G.Sum(c, 0, 2)), G.Must(G.Max(d, 1)), G.Must(G.Mean(d)), G.Must(G.Sum(d))}
 
-func newByIndices() *model {
-	m := startModel()
-	x := m.param("x", 1, 5, 3)
-	at := G.NewVector(m.g, tensor.Int, G.WithShape(4), G.WithName("at"), G.WithValue(tensor.New(tensor.WithShape(4), tensor.WithBacking([]int{4, 0, 0, 2}))))
-	return m.learn(G.Must(G.ByIndices(x, at, 0)))
-}
+	x, y := m.param("x", 9, 4, 5), m.param("y", 10, 4, 5)
+	sum := G.Must(G.Add(x, y))
+	at := G.NewVector(m.g, tensor.Int, G.WithShape(4), G.WithName("at"), G.WithValue(tensor.New(tensor.WithShape(4), tensor.WithBacking([]int{3, 0, 0, 2}))))
+	elements := G.Nodes{G.Must(G.LeakyRelu(sum, 0.1)), G.Must(G.Softplus(sum)), G.Must(G.Cube(sum)), G.Must(G.Exp(sum)), G.Must(G.Abs(sum)),
+		G.Must(G.Log(G.Must(G.Exp(x)))), G.Must(G.Sin(sum)), G.Must(G.Expm1(x)), G.Must(G.Mish(sum)), G.Must(G.Sqrt(G.Must(G.Square(x)))),
+		G.Must(G.HadamardProd(x, G.Must(G.Gt(x, y, true)))), G.Must(G.HadamardProd(y, G.Must(G.Lte(x, y, true)))),
+		G.Must(G.HadamardDiv(x, G.Must(G.Exp(y)))), G.Must(G.Sub(x, y)),
+		G.Must(G.LogSoftMax(x)), G.Must(G.Sparsemax(y)), G.Must(G.ByIndices(x, at, 0))}
 
-func newSparsemax() *model {
-	m := startModel()
-	return m.learn(G.Must(G.Sparsemax(m.param("x", 1, 3, 5))))
-}
-
-func newActivations() *model {
-	m := startModel()
-	x := m.param("x", 1, 4, 5)
-	y := G.Must(G.Add(x, m.param("y", 2, 4, 5)))
-	nodes := []*G.Node{G.Must(G.LeakyRelu(y, 0.1)), G.Must(G.Softplus(y)), G.Must(G.Cube(y)), G.Must(G.Exp(y)), G.Must(G.Abs(y)),
-		G.Must(G.Log(G.Must(G.Exp(x)))), G.Must(G.Sin(y)), G.Must(G.Expm1(x)), G.Must(G.Mish(y)), G.Must(G.Sqrt(G.Must(G.Square(x))))}
-	return m.learn(nodes...)
-}
-
-func newComparisons() *model {
-	m := startModel()
-	x, y := m.param("x", 1, 4, 5), m.param("y", 2, 4, 5)
-	return m.learn(G.Must(G.HadamardProd(x, G.Must(G.Gt(x, y, true)))), G.Must(G.HadamardProd(y, G.Must(G.Lte(x, y, true)))),
-		G.Must(G.HadamardDiv(x, G.Must(G.Exp(y)))), G.Must(G.Sub(x, y)))
-}
-
-func newLogSoftMax() *model {
-	m := startModel()
-	return m.learn(G.Must(G.LogSoftMax(m.param("x", 1, 4, 5))))
+	images := m.param("images", 11, 2, 6, 4, 4)
+	normed, _, _, _, err := G.BatchNorm(images, m.param("s", 12, 2, 6, 4, 4), m.param("t", 13, 2, 6, 4, 4), 0.1, 1e-5)
+	layers := G.Nodes{G.Must(normed, err), G.Must(G.GroupNorm(images, m.param("gs", 14, 1, 6, 1, 1), m.param("gt", 15, 1, 6, 1, 1), 3, 6, 1e-5)),
+		G.Must(G.AveragePool2D(images, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})), G.Must(G.Upsample2D(images, 2))}
+	return m.learn(slices.Concat(products, reductions, elements, layers)...)
 }
 
 // newDropout is a layer with dropout.
@@ -495,7 +432,7 @@ func newGorgoniaConvnet() *model {
 
 // paramOf is param for a type.
 func (m *model) paramOf(dt tensor.Dtype, name string, seed int64, shape ...int) *G.Node {
-	n := G.NewTensor(m.g, dt, len(shape), G.WithShape(shape...), G.WithName(name), G.WithValue(floatsOf(dt, widen(values(seed, shape...).Data()), shape...)))
+	n := G.NewTensor(m.g, dt, len(shape), G.WithShape(shape...), G.WithName(name), G.WithValue(floatsOf(dt, floatsIn(values(seed, shape...).Data()), shape...)))
 	m.weights = append(m.weights, n)
 	return n
 }

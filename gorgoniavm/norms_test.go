@@ -46,20 +46,6 @@ func floatsOf(dt tensor.Dtype, xs []float64, shape ...int) *tensor.Dense {
 	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(fs))
 }
 
-// doubles returns a copy of a value's numbers.
-func doubles(t *testing.T, e *cupool.Engine, v G.Value) (xs []float64) {
-	switch d := data(t, e, v).(type) {
-	case []float64:
-		return d
-	case []float32:
-		for _, x := range d {
-			xs = append(xs, float64(x))
-		}
-		return xs
-	}
-	return []float64{math.NaN()}
-}
-
 // requireClose compares numbers.
 func requireClose(t *testing.T, dt tensor.Dtype, want, got []float64, what string) {
 	t.Helper()
@@ -94,7 +80,7 @@ func (l *normTest) normed(shape ...int) (y *G.Node, op *G.BatchNormOp) {
 // stats returns the numbers of an operation's running statistics.
 func stats(t *testing.T, op *G.BatchNormOp) [][]float64 {
 	mean, variance := op.Stats()
-	return [][]float64{doubles(t, nil, mean), doubles(t, nil, variance)}
+	return [][]float64{floatsIn(data(t, nil, mean)), floatsIn(data(t, nil, variance))}
 }
 
 func requireStats(t *testing.T, l *normTest, want [][]float64, op *G.BatchNormOp) {
@@ -189,7 +175,7 @@ func TestBatchNormEvaluates(t *testing.T) {
 			require.NoError(t, sync())
 			require.NoError(t, op.SetTraining(false))
 			runs(t, vm, 3)
-			return doubles(t, e, y.Value())
+			return floatsIn(data(t, e, y.Value()))
 		}
 		tape := G.NewTapeMachine(l.m.g)
 		want := evaluated(tape, func() error { return nil }, nil)
@@ -204,7 +190,7 @@ func TestBatchNormEvaluates(t *testing.T) {
 		require.NoError(t, vm.Close())
 		mode := d.vm(t, l.m.g, e, gorgoniavm.EvalMode(), gorgoniavm.Keep(y))
 		runs(t, mode, 2)
-		requireClose(t, l.dt, want, doubles(t, e, y.Value()), "with EvalMode")
+		requireClose(t, l.dt, want, floatsIn(data(t, e, y.Value())), "with EvalMode")
 		require.NoError(t, mode.Close())
 	})
 }
@@ -223,7 +209,7 @@ func TestBatchNormIsShared(t *testing.T) {
 				require.NoError(t, op.SetTraining(false))
 				evaluate.Reset()
 				require.NoError(t, evaluate.RunAll())
-				all = append(all, doubles(t, e, y.Value()))
+				all = append(all, floatsIn(data(t, e, y.Value())))
 				trainAgain(t, op)
 			}
 			require.NoError(t, train.Close())

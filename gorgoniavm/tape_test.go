@@ -84,7 +84,7 @@ func TestTape(t *testing.T) {
 	for name, solver := range tapeSolvers {
 		for _, exclusive := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " ", exclusive), func(t *testing.T) {
-				const steps = 12
+				const steps = 6
 				eng, pool := newMeter(t)
 				want, _ := tapeLosses(t, nil, nil, false, solver(), steps)
 				got, live := tapeLosses(t, eng, pool, exclusive, solver(), steps)
