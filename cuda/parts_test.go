@@ -3,13 +3,11 @@
 package cuda
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,90 +46,6 @@ func TestVirtualMemory(t *testing.T) {
 	assert.Zero(t, m.VMMGranularity())
 	_, err = m.AddressReserve(g)
 	require.ErrorIs(t, err, device.ErrNotSupported)
-}
-
-func TestNativePools(t *testing.T) {
-	d := openTest(t)
-	if d.ctx.attribute(attrNativePools) == 0 {
-		t.Skip("the GPU has no native pools")
-	}
-	s := newStream(t, d)
-	standard, err := d.DefaultNativePool()
-	require.NoError(t, err)
-	now, err := d.CurrentNativePool()
-	require.NoError(t, err)
-	require.Equal(t, standard, now)
-	pool, err := d.NewNativePool(NativePoolConfig{Shareable: true})
-	require.NoError(t, err)
-
-	for a, v := range map[NativePoolAttribute]uint64{
-		PoolReuseFollowEvents: 0, PoolReuseOpportunistic: 0, PoolReuseInternalDependency: 0, PoolReleaseThreshold: 3 << 32,
-	} {
-		require.NoError(t, d.SetNativePoolAttribute(pool, a, v))
-		got, err := d.NativePoolAttribute(pool, a)
-		require.NoError(t, err)
-		require.Equal(t, v, got, a)
-	}
-	const n = 5 << 20
-	p, err := d.AllocAsync(n, pool, s)
-	require.NoError(t, err)
-	require.NoError(t, d.Memset(p, 5, n, s), "the Driver knows the address")
-	require.ErrorIs(t, d.Memset(p, 5, 1<<40, s), device.ErrInvalidRange)
-	got := make([]byte, n)
-	require.NoError(t, d.CopyOut(got, p, s))
-	require.Equal(t, bytes.Repeat([]byte{5}, n), got)
-	for a, least := range map[NativePoolAttribute]uint64{PoolUsedCurrent: n, PoolUsedHigh: n, PoolReservedCurrent: n, PoolReservedHigh: n} {
-		v, err := d.NativePoolAttribute(pool, a)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, v, least, a)
-	}
-	fd, err := d.ExportNativePool(pool) // before its pointers
-	require.NoError(t, err)
-	require.NoError(t, syscall.Close(int(fd)))
-	export, err := d.ExportNativePointer(p)
-	require.NoError(t, err)
-	require.NotZero(t, export)
-	require.NoError(t, d.FreeAsync(p, s))
-	require.NoError(t, d.SyncStream(s))
-	used, err := d.NativePoolAttribute(pool, PoolUsedCurrent)
-	require.NoError(t, err)
-	require.Zero(t, used)
-	kept, err := d.NativePoolAttribute(pool, PoolReservedCurrent)
-	require.NoError(t, err)
-	require.NotZero(t, kept, "below the threshold")
-	require.NoError(t, d.TrimNativePool(pool, 0))
-	kept, err = d.NativePoolAttribute(pool, PoolReservedCurrent)
-	require.NoError(t, err)
-	require.Zero(t, kept)
-	require.NoError(t, d.SetNativePoolAttribute(pool, PoolUsedHigh, 0))
-	high, err := d.NativePoolAttribute(pool, PoolUsedHigh)
-	require.NoError(t, err)
-	require.Zero(t, high)
-
-	acc, err := d.NativePoolAccess(pool, 0)
-	require.NoError(t, err)
-	require.Equal(t, ReadWriteAccess, acc)
-	require.Error(t, d.SetNativePoolAccess(pool, 0, NoAccess), "its own device")
-	require.NoError(t, d.SetNativePoolAccess(pool, 0, ReadWriteAccess))
-
-	require.NoError(t, d.SetCurrentNativePool(pool))
-	q, err := d.AllocAsync(512, 0, s)
-	require.NoError(t, err)
-	used, err = d.NativePoolAttribute(pool, PoolUsedCurrent)
-	require.NoError(t, err)
-	require.NotZero(t, used, "0 is the current pool")
-	require.NoError(t, d.FreeAsync(q, s))
-	require.NoError(t, d.SyncStream(s))
-	require.NoError(t, d.SetCurrentNativePool(standard))
-
-	fd, err = d.ExportNativePool(pool)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Close(fd))
-	require.NoError(t, d.DestroyNativePool(pool))
-	require.ErrorIs(t, d.DestroyNativePool(pool), device.ErrInvalidHandle)
-	require.ErrorIs(t, d.DestroyNativePool(standard), device.ErrInvalidHandle)
-	_, err = d.AllocAsync(1<<50, 0, s)
-	require.ErrorIs(t, err, device.ErrOutOfMemory)
 }
 
 func TestHostMemory(t *testing.T) {

@@ -145,17 +145,3 @@ func TestConcurrentReaders(t *testing.T) {
 	close(stop)
 	readers.Wait()
 }
-
-func BenchmarkGet(b *testing.B) {
-	m := New(9)
-	for i := range uint64(4096) {
-		m.Set(0x7f00_0000_0000+i*512, uint32(i+1))
-	}
-	i := uint64(0)
-	for b.Loop() {
-		if m.Get(0x7f00_0000_0000+i%4096*512) == 0 {
-			b.Fatal("lost")
-		}
-		i++
-	}
-}

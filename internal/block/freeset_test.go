@@ -162,21 +162,6 @@ func TestFreeSetCheck(t *testing.T) {
 	}
 }
 
-func BenchmarkFreeSet(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 2))
-	set, free := setUp()
-	for i := range uint64(1000) {
-		id, blk := free(i<<30, (1+r.Int64N(1<<16))*sizeclass.Quantum)
-		set.Insert(id, blk)
-	}
-	for b.Loop() {
-		id := set.BestFit((1 + r.Int64N(1<<15)) * sizeclass.Quantum)
-		blk := set.Table.At(id)
-		set.Remove(id, blk)
-		set.Insert(id, blk)
-	}
-}
-
 // What is no longer Free leaves the set in one pass, and nothing else does.
 func TestSweep(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

@@ -2,8 +2,8 @@
 // simulated one, CUDA's stand-in and a GPU.
 //
 // Files: drivertest.go has the table and its fixture, memory.go what is asked of
-// memory, work.go of streams and events, virtual.go of virtual memory, and calls.go
-// every call with arguments that are right.
+// memory, work.go of streams and events, virtual.go of virtual memory, pools.go
+// of stream-ordered pools, and calls.go every call with arguments that are right.
 package drivertest
 
 import (
@@ -65,6 +65,8 @@ var table = []struct {
 	{"virtual_memory_counts", testVirtualCapacity},
 	{"virtual_memory_errors", testVirtualErrors},
 	{"virtual_memory_keeps_contents", testRandomMaps},
+
+	{"pools", testPools},
 
 	{"goroutines", testGoroutines},
 	{"closed", testClosed},
