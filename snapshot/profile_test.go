@@ -112,8 +112,6 @@ func TestProfileInPprof(t *testing.T) {
 	require.Regexp(t, `2000B 55.* main\.step\n`, top)
 	require.Regexp(t, `1504B .* main\.load\n`, top)
 	require.Regexp(t, `101B .* \(not recorded\)\n`, top)
-	require.Regexp(t, `1504B .* main\.load .*train\.go:42\n`, pprof("-top", "-lines"))
-	require.Regexp(t, `(?s)3\b.* main\.load\n`, pprof("-top", "-sample_index=inuse_objects"))
 	tagged := pprof("-top", "-tagfocus=label=weights")
 	require.Contains(t, tagged, "main.load")
 	require.NotContains(t, tagged, "main.step")

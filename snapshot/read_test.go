@@ -2,7 +2,6 @@ package snapshot_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -24,7 +23,7 @@ func TestReadJSON(t *testing.T) {
 	want := sample()
 	text, err := json.MarshalIndent(want, "", "\t")
 	require.NoError(t, err)
-	for _, data := range [][]byte{text, compress(t, text)} {
+	for _, data := range [][]byte{text, testkit.Gzip(t, text)} {
 		got, err := snapshot.Read(bytes.NewReader(data))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
@@ -34,15 +33,6 @@ func TestReadJSON(t *testing.T) {
 	got, err := snapshot.Read(strings.NewReader("\n " + string(text)))
 	require.NoError(t, err)
 	require.Equal(t, want[1:2], got)
-}
-
-func compress(t testing.TB, data []byte) []byte {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	_, err := z.Write(data)
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	return out.Bytes()
 }
 
 // pickled writes a pickle by hand; it is what d writes.
@@ -138,7 +128,7 @@ func TestReadNothing(t *testing.T) {
 
 // What is there again and again is not copied again and again.
 func TestReadShared(t *testing.T) {
-	const n = 2000
+	const n = 1000
 	data := pickled(t, func(p *pickle.Writer) {
 		p.List(n, func(i int) {
 			p.Dict(func() {
@@ -177,7 +167,7 @@ func FuzzRead(f *testing.F) {
 	require.NoError(f, err)
 	for _, data := range [][]byte{text, torch(f, sample()...), []byte(`{"segments": []}`), []byte("[]"), []byte("[{},{}]"), []byte(`{"segments": [{},{}]}`)} {
 		f.Add(data)
-		f.Add(compress(f, data))
+		f.Add(testkit.Gzip(f, data))
 	}
 	for _, name := range []string{"torch_default.pickle.gz", "torch_expandable.pickle.gz"} {
 		data, err := os.ReadFile(filepath.Join("../testdata/traces", name))

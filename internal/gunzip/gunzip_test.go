@@ -8,16 +8,9 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
-)
 
-func compress(t testing.TB, data []byte) []byte {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	_, err := z.Write(data)
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	return out.Bytes()
-}
+	"github.com/cupool/cupool/internal/testkit"
+)
 
 func read(r io.Reader) ([]byte, error) {
 	br, err := NewReader(r)
@@ -32,13 +25,13 @@ func TestRead(t *testing.T) {
 		got, err := read(bytes.NewReader([]byte(text)))
 		require.NoError(t, err)
 		require.Equal(t, text, string(got))
-		got, err = read(iotest.OneByteReader(bytes.NewReader(compress(t, []byte(text)))))
+		got, err = read(iotest.OneByteReader(bytes.NewReader(testkit.Gzip(t, []byte(text)))))
 		require.NoError(t, err)
 		require.Equal(t, text, string(got))
 	}
 	_, err := read(bytes.NewReader([]byte("\x1f\x8btext and so on")))
 	require.ErrorIs(t, err, gzip.ErrHeader)
-	whole := compress(t, []byte("text"))
+	whole := testkit.Gzip(t, []byte("text"))
 	_, err = read(bytes.NewReader(whole[:len(whole)-1]))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
@@ -46,7 +39,7 @@ func TestRead(t *testing.T) {
 // A bomb ends at the limit, however the reader hands it out. What grows to less
 // is read, and so is anything that is not compressed.
 func TestBound(t *testing.T) {
-	bomb := compress(t, make([]byte, 4*Fixed))
+	bomb := testkit.Gzip(t, make([]byte, 4*Fixed))
 	for _, r := range []io.Reader{bytes.NewReader(bomb), iotest.HalfReader(bytes.NewReader(bomb))} {
 		br, err := NewReader(r)
 		require.NoError(t, err)
@@ -55,7 +48,7 @@ func TestBound(t *testing.T) {
 		require.ErrorContains(t, err, "of gzip grow to more than 1")
 		require.LessOrEqual(t, n, int64(Fixed+Factor*len(bomb)))
 	}
-	for _, data := range [][]byte{compress(t, make([]byte, Fixed)), make([]byte, 2*Fixed)} {
+	for _, data := range [][]byte{testkit.Gzip(t, make([]byte, Fixed)), make([]byte, 2*Fixed)} {
 		_, err := read(bytes.NewReader(data))
 		require.NoError(t, err)
 	}

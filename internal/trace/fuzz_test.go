@@ -109,7 +109,7 @@ func FuzzRead(f *testing.F) {
 		"a 1 1125899906842624 65535\r\nr 1 0\r\n", "\x1f\x8b", "\x1f\x8bxxxxxxxxxxxxxxxxxxxx", "a 0 99999999999999999999 0",
 	} {
 		f.Add([]byte(text))
-		f.Add(compress(f, []byte(text)))
+		f.Add(testkit.Gzip(f, []byte(text)))
 	}
 	traces, err := filepath.Glob(recorded + "/*.trace")
 	require.NoError(f, err)
@@ -168,7 +168,7 @@ func TestBombs(t *testing.T) {
 	for name, data := range bombs(size) {
 		t.Run(name, func(t *testing.T) {
 			requireRead(t, []byte(data))
-			requireRead(t, compress(t, []byte(data)))
+			requireRead(t, testkit.Gzip(t, []byte(data)))
 		})
 	}
 	for name, line := range map[string]string{
@@ -177,7 +177,7 @@ func TestBombs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := []byte(strings.Repeat(line, size/len(line)))
 			requireRead(t, text)
-			requireRead(t, compress(t, text))
+			requireRead(t, testkit.Gzip(t, text))
 		})
 	}
 }
@@ -188,7 +188,7 @@ func TestGzipBomb(t *testing.T) {
 		`^x:\d+: `:                         strings.Repeat("#"+strings.Repeat(" ", 60_000)+"\n", 400),
 		`^x: damaged pickle at byte \d+: `: "\x80\x02" + strings.Repeat("\x8b\x60\xea\x00\x00"+strings.Repeat("x", 60_000)+"0", 400),
 	} {
-		bomb := compress(t, []byte(text))
+		bomb := testkit.Gzip(t, []byte(text))
 		var err error
 		testkit.RequireAllocates(t, mostFixed, mostFactor, len(bomb), func() { _, err = Read(bytes.NewReader(bomb), "x") })
 		require.ErrorIs(t, err, gunzip.ErrTooLarge)

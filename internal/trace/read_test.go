@@ -2,25 +2,17 @@ package trace
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func read(text string) (*Trace, error) { return Read(strings.NewReader(text), "x.trace") }
-
-func compress(t testing.TB, b []byte) []byte {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	_, err := z.Write(b)
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	return out.Bytes()
-}
 
 const everything = `# all letters
 a 7 1000 0
@@ -56,7 +48,7 @@ func TestRead(t *testing.T) {
 	crlf := strings.ReplaceAll(everything, "\n", "\r\n")
 	for name, text := range map[string]string{
 		"text": everything, "no newline at the end": strings.TrimSuffix(everything, "\n"), "CRLF": crlf,
-		"gzip": string(compress(t, []byte(everything))),
+		"gzip": string(testkit.Gzip(t, []byte(everything))),
 	} {
 		got, err := read(text)
 		require.NoError(t, err, name)
@@ -120,7 +112,7 @@ func TestDamagedGzip(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&text, "a %d %d 0\n", i, i*i)
 	}
-	whole := compress(t, []byte(text.String()))
+	whole := testkit.Gzip(t, []byte(text.String()))
 	for n := 1; n < len(whole); n++ {
 		_, err := Read(bytes.NewReader(whole[:n]), "x.gz")
 		var damage *ParseError

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/pickle"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 const recorded = "../../testdata/traces"
@@ -93,7 +94,7 @@ func TestSnapshotEvents(t *testing.T) {
 		entry("something new in PyTorch 3.0"), //
 	}))
 	want := []Event{{Size: 1000, ID: 0, Op: Alloc}, {Size: 1 << 33, ID: 1, Op: Alloc}, {ID: 0, Op: Free}, {Size: 7, ID: 2, Op: Alloc}, {ID: 1, Op: Free}}
-	for _, data := range [][]byte{data, compress(t, data)} {
+	for _, data := range [][]byte{data, testkit.Gzip(t, data)} {
 		tr, err := Read(bytes.NewReader(data), "x")
 		require.NoError(t, err)
 		require.Equal(t, want, tr.Events)
