@@ -4,12 +4,12 @@ package arena
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -249,12 +249,10 @@ func (r *Arena) findLocked(op string, h cupool.Block, gone error) (*entry, error
 	}
 	switch {
 	case i >= len(list) || list[i].gen != gen:
-		if gone == cupool.ErrDoubleFree {
-			gone = cupool.ErrStaleBlock
-		}
-		return nil, r.fail(op, h.Ptr(), h.Size(), gone, "the arena was reset or released since")
+		return nil, r.fail(op, h.Ptr(), h.Size(), blockerr.Gone(gone, true), "the arena was reset or released since")
 	case list[i].freed:
-		return nil, r.fail(op, h.Ptr(), h.Size(), gone, "the block was freed before")
+		again := slices.ContainsFunc(r.over, func(b entry) bool { return !b.freed && b.ptr == h.Ptr() }) // the allocator below gave it again
+		return nil, blockerr.Of(op, h, r.s, blockerr.Gone(gone, again))
 	}
 	return &list[i], nil
 }
@@ -310,42 +308,34 @@ func (r *Arena) FreePtr(p cupool.Ptr, size int64) error {
 	if p == 0 && size <= 0 {
 		return nil
 	}
-	h, err := r.lookup("free", p, size)
-	switch {
-	case errors.Is(err, cupool.ErrUseAfterFree):
-		return r.fail("free", p, size, cupool.ErrDoubleFree, "no block is live there")
-	case err != nil:
+	h, err := r.lookup("free", p, size, true)
+	if err != nil {
 		return err
-	case h.Ptr() != p:
-		return r.fail("free", p, size, cupool.ErrInteriorPointer, "it is %d bytes into the block at %v", p-h.Ptr(), h)
-	case size >= 0 && size != h.Size():
-		return r.fail("free", p, size, cupool.ErrSizeMismatch, "%d bytes were allocated there", h.Size())
 	}
 	return r.Free(h)
 }
 
 // Lookup implements cupool.Allocator. The allocator's other blocks are foreign. It
 // takes time in proportion to the number of blocks that overflowed.
-func (r *Arena) Lookup(p cupool.Ptr) (cupool.Block, error) { return r.lookup("look-up", p, -1) }
+func (r *Arena) Lookup(p cupool.Ptr) (cupool.Block, error) {
+	return r.lookup("look-up", p, -1, false)
+}
 
-func (r *Arena) lookup(op string, p cupool.Ptr, size int64) (cupool.Block, error) {
+func (r *Arena) lookup(op string, p cupool.Ptr, size int64, exact bool) (cupool.Block, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return cupool.Block{}, r.closedError(op)
-	}
+	inside := p >= r.memory.Ptr() && p < r.memory.Ptr()+cupool.Ptr(r.memory.Size())
+	at := blockerr.At{Ptr: p, Stream: r.s, Ours: inside, Began: inside, Closed: r.closed}
 	holds := func(b entry) bool { return !b.freed && p >= b.ptr && p < b.ptr+cupool.Ptr(b.size) }
-	if p >= r.memory.Ptr() && p < r.memory.Ptr()+cupool.Ptr(r.memory.Size()) {
+	if inside {
 		i, _ := slices.BinarySearchFunc(r.blocks, p, func(b entry, p cupool.Ptr) int { return cmp.Or(cmp.Compare(b.ptr, p), -1) })
 		if i > 0 && holds(r.blocks[i-1]) {
-			return r.handle(r.blocks[i-1], uint32(i)), nil
+			at.Live = r.handle(r.blocks[i-1], uint32(i))
 		}
-		return cupool.Block{}, r.fail(op, p, size, cupool.ErrUseAfterFree, "no block is live there")
+	} else if i := slices.IndexFunc(r.over, holds); i >= 0 {
+		at.Live = r.handle(r.over[i], overflowID|uint32(i+1))
 	}
-	if i := slices.IndexFunc(r.over, holds); i >= 0 {
-		return r.handle(r.over[i], overflowID|uint32(i+1)), nil
-	}
-	return cupool.Block{}, r.fail(op, p, size, cupool.ErrForeignPointer, "it is not in this arena")
+	return at.Find(op, size, exact)
 }
 
 func (r *Arena) handle(b entry, id uint32) cupool.Block {

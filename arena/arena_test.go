@@ -108,34 +108,23 @@ func TestConfigErrors(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrForeignStream)
 }
 
-// Mistakes are told apart, and change nothing.
+// Mistakes that the battery cannot make: with blocks of the allocator below,
+// with alignments, and after a Reset. They change nothing.
 func TestMistakes(t *testing.T) {
 	for name, change := range map[string]func(*arena.Config){"in the arena": func(*arena.Config) {}, "beside it": func(cfg *arena.Config) { cfg.Size, cfg.Overflow = 1, true }} {
 		t.Run(name, func(t *testing.T) {
 			a, c, _ := newArena(t, 1<<20, change)
-			other, _ := newPool(t, 1<<30)
-			theirs, plain := alloc(t, other, 100), alloc(t, c, 100)
-			b, freed := alloc(t, a, 1000), alloc(t, a, 1000)
-			require.NoError(t, a.FreePtr(freed.Ptr(), 1000))
+			plain, b := alloc(t, c, 100), alloc(t, a, 1000)
 			before := a.Stats()
 			for _, tc := range []struct {
 				err  error
 				want error
 			}{
-				{a.Free(freed), cupool.ErrDoubleFree},
-				{a.Free(theirs), cupool.ErrForeignPointer},
 				{a.Free(plain), cupool.ErrForeignPointer},
 				{c.Free(b), cupool.ErrForeignPointer},
-				{a.FreePtr(b.Ptr()+1, -1), cupool.ErrInteriorPointer},
-				{a.FreePtr(b.Ptr(), 999), cupool.ErrSizeMismatch},
 				{a.FreePtr(plain.Ptr(), -1), cupool.ErrForeignPointer},
-				{a.RecordStream(freed, nil), cupool.ErrUseAfterFree},
 				{a.RecordStream(plain, nil), cupool.ErrForeignPointer},
-				{a.RecordStream(b, other.DefaultStream()), cupool.ErrForeignStream},
 				{second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
-				{second(a.Alloc(-1, nil)), cupool.ErrInvalidSize},
-				{second(a.Alloc(1<<62, nil)), cupool.ErrInvalidSize},
-				{second(a.Alloc(1, other.DefaultStream())), cupool.ErrForeignStream},
 				{second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
 				{second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
 			} {
@@ -147,9 +136,6 @@ func TestMistakes(t *testing.T) {
 			got, err := a.Lookup(b.Ptr() + 999)
 			require.NoError(t, err)
 			require.Equal(t, b, got)
-			require.NoError(t, a.FreePtr(0, -1))
-			require.NoError(t, a.Free(cupool.Block{}))
-			require.NoError(t, a.RecordStream(cupool.Block{}, nil))
 			require.NoError(t, a.Reset())
 			require.Error(t, second(a.Lookup(b.Ptr())))
 			require.ErrorIs(t, a.RecordStream(b, nil), cupool.ErrUseAfterFree)
@@ -411,9 +397,9 @@ func TestSteadyState(t *testing.T) {
 	require.Equal(t, before, total(d))
 }
 
-// The battery for any Allocator, in the arena and beside it.
+// The battery for any Allocator, in the arena and, where blocks are not small, beside it.
 func TestConformance(t *testing.T) {
-	for name, size := range map[string]int64{"large": 1 << 30, "small": 1 << 16} {
+	for name, size := range map[string]int64{"large": 1 << 30, "small": 4096} {
 		t.Run(name, func(t *testing.T) {
 			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
 				d, err := cupool.OpenHost(cupool.HostConfig{})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -171,65 +172,30 @@ func (k *books) takeLive() (live []entry) {
 func (n *Allocator) findLocked(op string, h cupool.Block, gone error) (*entry, error) {
 	_, gen, ok := n.books.mint.Open(h)
 	if !ok {
-		return nil, blockError(op, h, nil, cupool.ErrForeignPointer)
+		return nil, blockerr.Of(op, h, nil, cupool.ErrForeignPointer)
 	}
 	if n.closed || isClosed(n.c) {
-		return nil, blockError(op, h, nil, cupool.ErrClosed)
+		return nil, blockerr.Of(op, h, nil, cupool.ErrClosed)
 	}
 	b := n.books.at(h.Ptr())
 	if b != nil && b.live && b.base == h.Ptr() && b.gen == gen {
 		return b, nil
 	}
-	if b != nil && b.live && gone == cupool.ErrDoubleFree {
-		gone = cupool.ErrStaleBlock
-	}
-	return nil, blockError(op, h, nil, gone)
+	return nil, blockerr.Of(op, h, nil, blockerr.Gone(gone, b != nil && b.live))
 }
 
-// details explain the errors of calls on blocks.
-var details = map[error]string{
-	cupool.ErrForeignPointer: "the block was allocated by another allocator",
-	cupool.ErrStaleBlock:     "its memory has been handed out again since; that block was left alone",
-	cupool.ErrDoubleFree:     "the block was freed before",
-	cupool.ErrUseAfterFree:   "the block was freed before",
-	cupool.ErrForeignStream:  "the stream was made by another allocator",
-	cupool.ErrClosed:         "the allocator is closed",
-}
-
-// blockError describes a wrong call on a block. s is the stream that the call
-// names, or nil.
-func blockError(op string, h cupool.Block, s *cupool.Stream, reason error) error {
-	e := &cupool.BlockError{Op: op, Ptr: h.Ptr(), Size: h.Size(), Err: reason, Detail: details[reason]}
-	if s != nil {
-		e.Stream = s.Handle()
-	}
-	return e
-}
-
-// lookupLocked finds the live block at an address or, unless exact, around it.
-func (n *Allocator) lookupLocked(op string, p cupool.Ptr, size int64, exact bool) (*entry, error) {
-	e := &cupool.BlockError{Op: op, Ptr: p, Size: size}
+// atLocked returns the block that holds an address, or nil, and what errors say of it.
+func (n *Allocator) atLocked(p cupool.Ptr) (*entry, blockerr.At) {
+	at := blockerr.At{Ptr: p, Closed: n.closed || isClosed(n.c)}
 	b := n.books.at(p)
-	if b != nil {
-		e.Stream = b.s.Handle()
+	if b == nil {
+		return nil, at
 	}
-	switch {
-	case n.closed || isClosed(n.c):
-		e.Err, e.Detail = cupool.ErrClosed, "the allocator is closed"
-	case b == nil:
-		e.Err, e.Detail = cupool.ErrForeignPointer, "no block of this allocator holds the address"
-	case b.live && exact && b.base != p:
-		e.Err, e.Detail = cupool.ErrInteriorPointer, fmt.Sprintf("it is %d bytes into the block at %v of %d bytes", p-b.base, b.base, b.size)
-	case b.live:
-		return b, nil
-	case exact && b.base == p:
-		e.Err, e.Detail = cupool.ErrDoubleFree, "no block is live there"
-	case exact:
-		e.Err, e.Detail = cupool.ErrForeignPointer, "it is inside memory of this allocator that is not live"
-	default:
-		e.Err, e.Detail = cupool.ErrUseAfterFree, "no block is live there"
+	at.Stream, at.Ours, at.Began = b.s, true, b.base == p
+	if b.live {
+		at.Live = n.books.handle(b)
 	}
-	return nil, e
+	return b, at
 }
 
 // Stats is a snapshot of an Allocator. Sizes are in bytes. Used and Reserved are

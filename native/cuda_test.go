@@ -88,20 +88,14 @@ func TestCUDALocation(t *testing.T) {
 	}
 }
 
-// TestCUDANoLocation: where there is no memory there is no pool.
+// TestCUDANoLocation: where there is no memory there is no pool, nor one with the
+// handles of another system.
 func TestCUDANoLocation(t *testing.T) {
 	d := openFirstGPU(t)
 	defer d.Close()
-	_, err := d.(cuda.NativePools).NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})
-	require.Error(t, err)
-}
-
-// TestCUDAWin32 asks for the handles of another system.
-func TestCUDAWin32(t *testing.T) {
-	d := openFirstGPU(t)
-	defer d.Close()
-	_, err := d.(cuda.NativePools).NewNativePool(cuda.NativePoolConfig{Win32: true})
-	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	pools := d.(cuda.NativePools)
+	require.Error(t, second(pools.NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})))
+	require.ErrorIs(t, second(pools.NewNativePool(cuda.NativePoolConfig{Win32: true})), cupool.ErrNotSupported)
 }
 
 // TestCUDAShare shares a pool and a block with another process.

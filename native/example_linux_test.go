@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
-	"os"
-	"syscall"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
@@ -59,22 +56,4 @@ func ExampleAllocator_Send() {
 		log.Fatal(err)
 	}
 	// Output: hello true
-}
-
-func socketPair() (a, b *net.UnixConn) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		log.Fatal(err)
-	}
-	var ends [2]*net.UnixConn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "socket")
-		conn, err := net.FileConn(f)
-		if err != nil {
-			log.Fatal(err)
-		}
-		f.Close()
-		ends[i] = conn.(*net.UnixConn)
-	}
-	return ends[0], ends[1]
 }

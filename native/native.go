@@ -18,6 +18,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/callstack"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -309,11 +310,8 @@ func (n *Allocator) FreePtr(p cupool.Ptr, size int64) error {
 		return nil // the empty block
 	}
 	n.mu.Lock()
-	b, err := n.lookupLocked("free", p, size, true)
-	if err == nil && size >= 0 && size != b.size {
-		err = &cupool.BlockError{Op: "free", Ptr: p, Size: size, Stream: b.s.Handle(), Err: cupool.ErrSizeMismatch, Detail: fmt.Sprintf("%d bytes were allocated there", b.size)}
-	}
-	if err != nil {
+	b, at := n.atLocked(p)
+	if _, err := at.Find("free", size, true); err != nil {
 		n.mu.Unlock()
 		return err
 	}
@@ -326,7 +324,7 @@ func (n *Allocator) RecordStream(h cupool.Block, s *cupool.Stream) error {
 		s = n.DefaultStream()
 	}
 	if s.Pool() != n.root {
-		return blockError("record stream", h, s, cupool.ErrForeignStream)
+		return blockerr.Of("record stream", h, s, cupool.ErrForeignStream)
 	}
 	if h.IsEmpty() {
 		return nil
@@ -347,11 +345,8 @@ func (n *Allocator) RecordStream(h cupool.Block, s *cupool.Stream) error {
 func (n *Allocator) Lookup(p cupool.Ptr) (cupool.Block, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	b, err := n.lookupLocked("look-up", p, -1, false)
-	if err != nil {
-		return cupool.Block{}, err
-	}
-	return n.books.handle(b), nil
+	_, at := n.atLocked(p)
+	return at.Find("look-up", -1, false)
 }
 
 // Close frees the live blocks and lists them in a *cupool.LeakError. It waits for

@@ -357,26 +357,6 @@ func TestFailures(t *testing.T) {
 	require.Equal(t, st.Allocations, st.Frees)
 }
 
-// TestEngine has tensors in the driver's pool.
-func TestEngine(t *testing.T) {
-	n, _ := newNative(t, openHost(t), native.Config{})
-	e, err := cupool.NewEngine(n)
-	require.NoError(t, err)
-	sc := e.Scope()
-	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(3, 4), tensor.WithEngine(e))
-	require.NoError(t, x.Memset(float32(2)))
-	y, err := tensor.Mul(x, x)
-	require.NoError(t, err)
-	require.True(t, e.Owns(y))
-	h, err := e.ToHost(y)
-	require.NoError(t, err)
-	require.Equal(t, float32(4), h.Data().([]float32)[11])
-	require.NoError(t, sc.Close())
-	st, err := n.Stats()
-	require.NoError(t, err)
-	require.Zero(t, st.LiveBlocks)
-}
-
 // TestEngineScopeIn: the engine's allocator does not know the pool.
 func TestEngineScopeIn(t *testing.T) {
 	n, c := newNative(t, openHost(t), native.Config{})

@@ -120,21 +120,18 @@ func requireBytes(t *testing.T, s *cupool.Stream, b cupool.Block, want byte) {
 // ended, and fails unless its test passed.
 func peer(t *testing.T) (conn *net.UnixConn, wait func()) {
 	t.Helper()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	ends := socketEnds(t)
+	theirs, err := ends[1].File()
 	require.NoError(t, err)
-	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
-	defer ours.Close()
+	require.NoError(t, ends[1].Close())
 	defer theirs.Close()
-	fc, err := net.FileConn(ours)
-	require.NoError(t, err)
-	t.Cleanup(func() { fc.Close() })
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), nativeShareVar+"=1")
 	cmd.ExtraFiles = []*os.File{theirs}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
-	return fc.(*net.UnixConn), func() {
+	return ends[0], func() {
 		t.Helper()
 		err := cmd.Wait()
 		require.NoError(t, err, out.String())
@@ -160,17 +157,20 @@ func TestReceiveErrors(t *testing.T) {
 // socketEnds returns both ends of a Unix socket.
 func socketEnds(t *testing.T) (ends [2]*net.UnixConn) {
 	t.Helper()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	require.NoError(t, err)
+	ends[0], ends[1] = socketPair()
+	t.Cleanup(func() { _, _ = ends[0].Close(), ends[1].Close() })
+	return ends
+}
+
+func socketPair() (a, b *net.UnixConn) {
+	fds := must(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0))
+	var ends [2]*net.UnixConn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "socket")
-		fc, err := net.FileConn(f)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-		ends[i] = fc.(*net.UnixConn)
-		t.Cleanup(func() { fc.Close() })
+		ends[i] = must(net.FileConn(f)).(*net.UnixConn)
+		f.Close()
 	}
-	return ends
+	return ends[0], ends[1]
 }
 
 // openFiles returns how many descriptors this process has.

@@ -1,10 +1,10 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/blockerr"
 )
 
 // holds reports whether an address lies in the arena. It needs no lock.
@@ -18,42 +18,27 @@ func (a *arena) holds(p cupool.Ptr) bool {
 func (a *arena) find(op string, h cupool.Block, gone error) (uint32, *slot, error) {
 	id, gen, _ := a.mint.Open(h)
 	if id >= uint32(len(a.slots)) && (id < firstStray || id-firstStray >= uint32(len(a.strays))) {
-		return 0, nil, blockError(op, h, nil, cupool.ErrForeignPointer)
+		return 0, nil, blockerr.Of(op, h, nil, cupool.ErrForeignPointer)
 	}
 	sl := a.slot(id)
 	if sl.gen != gen || sl.state != slotLive {
-		if sl.gen != gen && gone == cupool.ErrDoubleFree {
-			gone = cupool.ErrStaleBlock
-		}
-		return 0, nil, blockError(op, h, sl.s, gone)
+		return 0, nil, blockerr.Of(op, h, sl.s, blockerr.Gone(gone, sl.gen != gen))
 	}
 	return id, sl, nil
 }
 
-// lookup finds the live block at an address of the arena or, unless exact,
-// around it.
-func (a *arena) lookup(op string, p cupool.Ptr, size int64, exact bool) (cupool.Block, error) {
-	fail := func(reason error, detail string) (cupool.Block, error) {
-		return cupool.Block{}, &cupool.BlockError{Op: op, Ptr: p, Size: size, Stream: a.s.Handle(), Err: reason, Detail: detail}
-	}
+// lookup returns what the arena has at one of its addresses.
+func (a *arena) lookup(p cupool.Ptr) blockerr.At {
+	at := blockerr.At{Ptr: p, Stream: a.s, Ours: true}
 	off := int64(p - a.memory.Ptr())
-	id, begins := a.beginsAt(off)
+	id, began := a.beginsAt(off)
 	if id < 0 {
 		id = a.around(off)
 	}
-	switch {
-	case id < 0 && !exact:
-		return fail(cupool.ErrUseAfterFree, "no block is live there")
-	case id < 0 && begins:
-		return fail(cupool.ErrDoubleFree, "no block is live there")
-	case id < 0:
-		return fail(cupool.ErrForeignPointer, "it is inside memory of a plan that is not live")
+	if at.Began = began; id >= 0 {
+		at.Live = a.handle(uint32(id), a.slot(uint32(id)))
 	}
-	sl := a.slot(uint32(id))
-	if exact && sl.off != off {
-		return fail(cupool.ErrInteriorPointer, fmt.Sprintf("it is %d bytes into the block at %v of %d bytes", off-sl.off, a.memory.Ptr()+cupool.Ptr(sl.off), sl.requested))
-	}
-	return a.handle(uint32(id), sl), nil
+	return at
 }
 
 // beginsAt returns the slot of the live planned block that begins at an offset,
@@ -82,24 +67,4 @@ func (a *arena) around(off int64) int64 {
 		return firstStray + int64(i)
 	}
 	return -1
-}
-
-// details explain the errors of calls on blocks.
-var details = map[error]string{
-	cupool.ErrForeignPointer: "the block was allocated by another allocator",
-	cupool.ErrStaleBlock:     "its memory has been handed out again since; that block was left alone",
-	cupool.ErrDoubleFree:     "the block was freed before",
-	cupool.ErrUseAfterFree:   "the block was freed before",
-	cupool.ErrForeignStream:  "the stream was made by another allocator",
-	cupool.ErrClosed:         "the allocator is closed",
-}
-
-// blockError describes a wrong call on a block. s is the stream that the call
-// names, or nil.
-func blockError(op string, h cupool.Block, s *cupool.Stream, reason error) error {
-	e := &cupool.BlockError{Op: op, Ptr: h.Ptr(), Size: h.Size(), Err: reason, Detail: details[reason]}
-	if s != nil {
-		e.Stream = s.Handle()
-	}
-	return e
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	iatomic "github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/blockerr"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -282,7 +283,7 @@ func (l *lane) closedLocked() bool {
 // findLocked returns the live slot of a handle of the arena.
 func (l *lane) findLocked(op string, h cupool.Block, gone error) (uint32, *slot, error) {
 	if (l.closed || l.c.Err() != nil) && l.closedLocked() {
-		return 0, nil, blockError(op, h, nil, cupool.ErrClosed)
+		return 0, nil, blockerr.Of(op, h, nil, cupool.ErrClosed)
 	}
 	return l.arena.find(op, h, gone)
 }
@@ -331,7 +332,7 @@ func (l *lane) leaveLocked() leaving {
 // recordStream notes that another stream uses a block of the arena.
 func (l *lane) recordStream(h cupool.Block, s *cupool.Stream) error {
 	if s.Pool() != l.s.Pool() {
-		return blockError("record stream", h, s, cupool.ErrForeignStream)
+		return blockerr.Of("record stream", h, s, cupool.ErrForeignStream)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -354,10 +355,9 @@ func (l *lane) recordStream(h cupool.Block, s *cupool.Stream) error {
 func (l *lane) lookup(op string, p cupool.Ptr, size int64, exact bool) (cupool.Block, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closedLocked() {
-		return cupool.Block{}, &cupool.BlockError{Op: op, Ptr: p, Size: size, Stream: l.s.Handle(), Err: cupool.ErrClosed, Detail: "the allocator is closed"}
-	}
-	return l.arena.lookup(op, p, size, exact)
+	at := l.arena.lookup(p)
+	at.Closed = l.closedLocked()
+	return at.Find(op, size, exact)
 }
 
 // stray serves an unplanned request from idle memory of the arena. Later

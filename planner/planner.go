@@ -316,9 +316,6 @@ func (p *Planner) FreePtr(ptr cupool.Ptr, size int64) error {
 		if err != nil {
 			return err
 		}
-		if size >= 0 && size != h.Size() {
-			return &cupool.BlockError{Op: "free", Ptr: ptr, Size: size, Stream: l.s.Handle(), Err: cupool.ErrSizeMismatch, Detail: fmt.Sprintf("%d bytes were allocated there", h.Size())}
-		}
 		return p.Free(h)
 	}
 	if ptr != 0 && all.isRecording() {

@@ -481,35 +481,17 @@ func BenchmarkHit(b *testing.B) {
 	for _, n := range []int{10, 1000, 20000} {
 		b.Run(fmt.Sprint("requests=", n), func(b *testing.B) {
 			x := newPlanned(b, sim(1<<40), planner.Config{Confirm: 1, Budget: 100 * time.Millisecond})
-			r := rand.New(rand.NewPCG(1, 2))
-			type op struct {
-				size int64
-				free int
-			}
-			var ops []op
-			var alive []int
-			for i := range n {
-				ops = append(ops, op{size: 512 * (1 + r.Int64N(1<<r.IntN(14))), free: -1})
-				alive = append(alive, i)
-				for len(alive) > 0 && r.IntN(10) < 6 || len(alive) > 400 {
-					k := r.IntN(len(alive))
-					ops = append(ops, op{free: alive[k]})
-					alive = slices.Delete(alive, k, k+1)
-				}
-			}
-			for _, i := range alive {
-				ops = append(ops, op{free: i})
-			}
+			const live = 400 // blocks at a time, of many sizes
 			blocks := make([]cupool.Block, n)
 			run := func() {
-				k := 0
-				for _, o := range ops {
-					if o.size > 0 {
-						blocks[k], _ = x.Alloc(o.size, nil)
-						k++
-					} else {
-						_ = x.Free(blocks[o.free])
+				for i := range blocks {
+					blocks[i], _ = x.Alloc(512*int64(1+i*7919%5000), nil)
+					if i >= live {
+						_ = x.Free(blocks[i-live])
 					}
+				}
+				for _, b := range blocks[max(0, n-live):] {
+					_ = x.Free(b)
 				}
 			}
 			x.iterate(run)

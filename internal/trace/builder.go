@@ -12,7 +12,7 @@ const MaxSize = 1 << 50
 // Its methods return the reason as plain text, "" for none.
 type builder struct {
 	t       Trace
-	blocks  blockTable // by the recorded ID
+	blocks  map[uint64]blockState // by the recorded ID
 	marks   map[uint64]uint32
 	streams map[int64]uint16
 	live    int64   // bytes
@@ -26,36 +26,10 @@ type blockState struct {
 	live bool
 }
 
-// blockTable finds blocks by ID. Most recorders count from 0, which needs no
-// hashing.
-type blockTable struct {
-	counted []blockState
-	other   map[uint64]blockState
-}
-
-func (t *blockTable) get(id uint64) (s blockState, known bool) {
-	if id < uint64(len(t.counted)) {
-		return t.counted[id], true
-	}
-	s, known = t.other[id]
-	return s, known
-}
-
-func (t *blockTable) set(id uint64, s blockState) {
-	switch n := uint64(len(t.counted)); {
-	case id < n:
-		t.counted[id] = s
-	case id == n: // from here on it is not looked for in other
-		t.counted = append(t.counted, s)
-	default:
-		t.other[id] = s
-	}
-}
-
 func newBuilder(name string) *builder {
 	return &builder{
 		t:       Trace{Name: name, Streams: []int64{0}},
-		blocks:  blockTable{other: map[uint64]blockState{}},
+		blocks:  map[uint64]blockState{},
 		marks:   map[uint64]uint32{},
 		streams: map[int64]uint16{0: 0},
 	}
@@ -66,12 +40,12 @@ func (b *builder) add(op Op, id uint32, size int64, stream uint16) {
 }
 
 func (b *builder) alloc(id uint64, size, stream int64) string {
-	switch old, _ := b.blocks.get(id); {
+	switch {
 	case size < 0:
 		return fmt.Sprintf("negative size %d", size)
 	case size > MaxSize:
 		return fmt.Sprintf("size %d is more than 1 PiB", size)
-	case old.live:
+	case b.blocks[id].live:
 		return fmt.Sprintf("duplicate ID %d: the block is still live", id)
 	case len(b.sizes) == math.MaxUint32:
 		return "too many allocations"
@@ -83,7 +57,7 @@ func (b *builder) alloc(id uint64, size, stream int64) string {
 		return reason
 	}
 	n := uint32(len(b.sizes))
-	b.blocks.set(id, blockState{n, true})
+	b.blocks[id] = blockState{n, true}
 	b.sizes = append(b.sizes, size)
 	b.live += size
 	b.t.PeakRequested = max(b.t.PeakRequested, b.live)
@@ -93,7 +67,7 @@ func (b *builder) alloc(id uint64, size, stream int64) string {
 
 // block returns the number of a live block.
 func (b *builder) block(id uint64) (uint32, string) {
-	s, ok := b.blocks.get(id)
+	s, ok := b.blocks[id]
 	switch {
 	case !ok:
 		return 0, fmt.Sprintf("unknown ID %d: no such block was allocated", id)
@@ -108,7 +82,7 @@ func (b *builder) free(id uint64) string {
 	if reason != "" {
 		return reason
 	}
-	b.blocks.set(id, blockState{id: n})
+	b.blocks[id] = blockState{id: n}
 	b.live -= b.sizes[n]
 	b.add(Free, n, 0, 0)
 	return ""

@@ -90,8 +90,8 @@ func (b *builder) entry(v any) string {
 		}
 		return b.alloc(uint64(addr), size, stream)
 	}
-	switch s, _ := b.blocks.get(uint64(addr)); {
-	case s.live:
+	switch {
+	case b.blocks[uint64(addr)].live:
 		// A free_completed gets here when the program chose not to record
 		// free_requested (skip_actions).
 		return b.free(uint64(addr))
