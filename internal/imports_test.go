@@ -21,7 +21,7 @@ const root = "github.com/cupool/cupool"
 var layers = []struct{ name, folders string }{
 	{"programs", "bench cmd examples"},
 	{"over the pool", `adaptor arena cupooltest debug devices dist gorgoniavm ipc metrics native nccl nn planner
-		internal/conformance internal/hook internal/model internal/scenarios internal/testkit`},
+		internal/blockerr internal/conformance internal/hook internal/model internal/scenarios internal/testkit`},
 	{"the pool", "."},
 	{"parts", "cuda internal snapshot testdata"},
 	{"leaves", `device internal/atomic internal/bytesize internal/callstack internal/cublas internal/cudadrv internal/leaks
