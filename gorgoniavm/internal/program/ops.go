@@ -3,7 +3,6 @@ package program
 import (
 	"reflect"
 	"sync"
-	"unsafe"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -78,12 +77,6 @@ func ReadTarget(op gorgonia.Op) *gorgonia.Value {
 		return nil
 	}
 	return (*gorgonia.Value)(reflect.ValueOf(op).FieldByName("into").UnsafePointer())
-}
-
-// Unbind takes its value, and the gradient that is bound to it, from a node.
-// Gorgonia's own way recycles the tensor, which the program may still have.
-func Unbind(n *gorgonia.Node) {
-	*(*gorgonia.Value)(unsafe.Pointer(reflect.ValueOf(n).Elem().FieldByName("boundTo").UnsafeAddr())) = nil
 }
 
 // Kind says what computes a node.

@@ -119,13 +119,3 @@ func kinds(p *program.Program) (ks []program.Kind) {
 	}
 	return ks
 }
-
-// Unbind leaves the tensor as it is.
-func TestUnbind(t *testing.T) {
-	_, w, _ := newLayer(t)
-	v := tensor.New(tensor.WithShape(3, 2), tensor.Of(tensor.Float32))
-	require.NoError(t, G.Let(w, v))
-	program.Unbind(w)
-	require.Nil(t, w.Value())
-	require.Equal(t, 6, v.Shape().TotalSize())
-}
