@@ -214,8 +214,7 @@ func TestParseAllocConfErrors(t *testing.T) {
 	for conf, want := range map[string]struct{ field, reason string }{
 		"max_split_size":                    {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
 		"decay:1s,":                         {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
-		"max_split_size_bytes:512":          {"CUPOOL_ALLOC_CONF", "is no key, did you mean max_split_size_mb? The keys are backing, decay, divisions,"},
-		"limt:1G":                           {"CUPOOL_ALLOC_CONF", "is no key, did you mean limit?"},
+		"max_split_size_bytes:512":          {"CUPOOL_ALLOC_CONF", "is no key; the keys are backing, decay, divisions,"},
 		"backend:cudaMallocAsync":           {"CUPOOL_ALLOC_CONF", "is no key"},
 		"Decay:1s":                          {"CUPOOL_ALLOC_CONF", "is no key"},
 		"max_split_size_mb:0":               {"max_split_size_mb", "whole number of MiB, at least 1"},

@@ -181,47 +181,6 @@ func (t *Table[C]) names() string {
 	return strings.Join(names, ", ")
 }
 
-// nearest says which key a name was most likely meant for, where there is one, and goes
-// on to the list of all.
-func (t *Table[C]) nearest(name string) string {
-	const longest = 40 // bytes; no key is near to a longer name
-	best, least := "", len(name)/2+1
-	if len(name) > longest {
-		return "; the keys are "
-	}
-	for _, k := range t.Keys {
-		if d := distance(name, k.Name); d < least {
-			best, least = k.Name, d
-		}
-	}
-	if best == "" {
-		return "; the keys are "
-	}
-	return ", did you mean " + best + "? The keys are "
-}
-
-// distance returns how many bytes have to be put in, taken out or changed to make one
-// string of another (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, corner+1)
-		}
-	}
-	return row[len(b)]
-}
-
 // read takes a list of keys and values apart, which came from a variable of the
 // environment, or from none.
 func (t *Table[C]) read(variable, conf string) (all []given, err error) {
@@ -236,7 +195,7 @@ func (t *Table[C]) read(variable, conf string) (all []given, err error) {
 		case !ok:
 			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: item, Reason: "must be KEY:VALUE"}
 		case k == nil:
-			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: name, Reason: "is no key" + t.nearest(name) + t.names()}
+			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: name, Reason: "is no key; the keys are " + t.names()}
 		}
 		all = append(all, given{k, value, variable})
 	}

@@ -36,7 +36,7 @@ func contents(data []byte) []byte {
 // one of them, and allocates no more than it may; images and labels that are
 // read are those of the files, byte by byte.
 func FuzzLoad(f *testing.F) {
-	whole := filesOf(f, tiny(3))
+	whole := files(f, tiny(3), tiny(3))
 	images, labels := whole[mnist.TrainImages], whole[mnist.TrainLabels]
 	f.Add(images, labels)
 	f.Add(zip(images), zip(labels))
@@ -89,7 +89,7 @@ func TestBombs(t *testing.T) {
 		"a header of gzip that never ends": {append([]byte{0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte("x"), 1<<20)...), "damaged gzip header", gzip.ErrHeader},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := filesOf(t, tiny(4))
+			all := files(t, tiny(4), tiny(4))
 			all[mnist.TrainImages] = c.data
 			var err error
 			testkit.RequireAllocates(t, mostFixed, mostFactor, gunzip.Fixed+gunzip.Factor*len(c.data), func() { _, _, err = load(all) })
@@ -99,16 +99,5 @@ func TestBombs(t *testing.T) {
 				require.ErrorIs(t, err, c.is)
 			}
 		})
-	}
-}
-
-// filesOf is a data set whose test set is its training set.
-func filesOf(t testing.TB, s *mnist.Set) map[string][]byte {
-	var images, labels bytes.Buffer
-	require.NoError(t, mnist.WriteImages(&images, &s.Images))
-	require.NoError(t, mnist.WriteLabels(&labels, s.Labels))
-	return map[string][]byte{
-		mnist.TrainImages: images.Bytes(), mnist.TrainLabels: labels.Bytes(),
-		mnist.TestImages: images.Bytes(), mnist.TestLabels: labels.Bytes(),
 	}
 }

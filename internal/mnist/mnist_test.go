@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/cupool/cupool/internal/mnist"
 	subset "github.com/cupool/cupool/testdata/mnist"
 )
@@ -25,25 +27,15 @@ func tiny(n int) *mnist.Set {
 	return s
 }
 
-// files is a whole data set: 4 training and 2 test images.
-func files(t *testing.T) map[string][]byte {
+// files is a data set.
+func files(t testing.TB, train, test *mnist.Set) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
-	for _, f := range []struct {
-		images, labels string
-		set            *mnist.Set
-	}{
-		{mnist.TrainImages, mnist.TrainLabels, tiny(4)},
-		{mnist.TestImages, mnist.TestLabels, tiny(2)},
-	} {
+	for names, set := range map[[2]string]*mnist.Set{{mnist.TrainImages, mnist.TrainLabels}: train, {mnist.TestImages, mnist.TestLabels}: test} {
 		var images, labels bytes.Buffer
-		if err := mnist.WriteImages(&images, &f.set.Images); err != nil {
-			t.Fatal(err)
-		}
-		if err := mnist.WriteLabels(&labels, f.set.Labels); err != nil {
-			t.Fatal(err)
-		}
-		out[f.images], out[f.labels] = images.Bytes(), labels.Bytes()
+		require.NoError(t, mnist.WriteImages(&images, &set.Images))
+		require.NoError(t, mnist.WriteLabels(&labels, set.Labels))
+		out[names[0]], out[names[1]] = images.Bytes(), labels.Bytes()
 	}
 	return out
 }
@@ -81,21 +73,14 @@ func TestLoad(t *testing.T) {
 		"both names, the plain one wins": func(f map[string][]byte) { f[mnist.TestImages+".gz"] = []byte("nonsense") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := files(t)
+			f := files(t, tiny(4), tiny(2))
 			change(f)
 			train, test, err := load(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if train.N != 4 || test.N != 2 || train.Rows != 2 || train.Cols != 3 || train.Size() != 6 {
-				t.Errorf("sizes: train %d × %d × %d, test %d", train.N, train.Rows, train.Cols, test.N)
-			}
-			if got, want := train.Image(2), []byte{20, 21, 22, 23, 24, 25}; !bytes.Equal(got, want) {
-				t.Errorf("image 2 = %v, want %v", got, want)
-			}
-			if want := []byte{0, 1, 2, 3}; !bytes.Equal(train.Labels, want) {
-				t.Errorf("labels = %v, want %v", train.Labels, want)
-			}
+			require.NoError(t, err)
+			require.Equal(t, tiny(4), train)
+			require.Equal(t, tiny(2), test)
+			require.Equal(t, 6, train.Size())
+			require.Equal(t, []byte{20, 21, 22, 23, 24, 25}, train.Image(2))
 		})
 	}
 }
@@ -146,19 +131,15 @@ func TestLoadRejects(t *testing.T) {
 		"gzip checksum": {images, func(b []byte) []byte { z := zip(b); return set(z, len(z)-6, z[len(z)-6]+1) }, "damaged: gzip: invalid checksum"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := files(t)
+			f := files(t, tiny(4), tiny(2))
 			if c.change == nil {
 				delete(f, c.file)
 			} else {
 				f[c.file] = c.change(f[c.file])
 			}
 			_, _, err := load(f)
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if !strings.HasPrefix(err.Error(), "mnist: ") || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %q, want it to contain %q", err, c.want)
-			}
+			require.ErrorContains(t, err, c.want)
+			require.True(t, strings.HasPrefix(err.Error(), "mnist: "))
 		})
 	}
 }
@@ -166,46 +147,28 @@ func TestLoadRejects(t *testing.T) {
 func TestLoadDirectory(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "nowhere")
-	if _, _, err := mnist.Load(missing); err == nil || !strings.Contains(err.Error(), "there is no directory "+missing) {
-		t.Errorf("missing directory: %v", err)
+	_, _, err := mnist.Load(missing)
+	require.ErrorContains(t, err, "there is no directory "+missing)
+	for name, data := range files(t, tiny(4), tiny(2)) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o666))
 	}
-	for name, data := range files(t) {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := mnist.Load(dir); err != nil {
-		t.Error(err)
-	}
+	_, _, err = mnist.Load(dir)
+	require.NoError(t, err)
 	file := filepath.Join(dir, mnist.TrainImages)
-	if _, _, err := mnist.Load(file); err == nil || !strings.Contains(err.Error(), file+" is not a directory") {
-		t.Errorf("a file as directory: %v", err)
-	}
+	_, _, err = mnist.Load(file)
+	require.ErrorContains(t, err, file+" is not a directory")
 }
 
 func TestTake(t *testing.T) {
-	s := tiny(4).Take(3)
-	if s.N != 3 || len(s.Pixels) != 18 || len(s.Labels) != 3 {
-		t.Errorf("Take(3): %d images, %d pixels, %d labels", s.N, len(s.Pixels), len(s.Labels))
-	}
-	if got := tiny(4).Take(9); got.N != 4 {
-		t.Errorf("Take(9) of 4: %d images", got.N)
-	}
+	require.Equal(t, tiny(3), tiny(4).Take(3))
+	require.Equal(t, tiny(4), tiny(4).Take(9))
 }
 
 // The committed subset is MNIST's beginning: the first labels are well known.
 func TestSubset(t *testing.T) {
 	train, test, err := mnist.LoadFS(subset.Files, "testdata/mnist")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if train.N != 10_000 || test.N != 2_000 || train.Rows != 28 || train.Cols != 28 {
-		t.Errorf("%d training and %d test images of %d × %d", train.N, test.N, train.Rows, train.Cols)
-	}
-	if want := []byte{5, 0, 4, 1, 9, 2, 1, 3, 1, 4}; !bytes.HasPrefix(train.Labels, want) {
-		t.Errorf("first training labels %v, want %v", train.Labels[:10], want)
-	}
-	if want := []byte{7, 2, 1, 0, 4, 1, 4, 9, 5, 9}; !bytes.HasPrefix(test.Labels, want) {
-		t.Errorf("first test labels %v, want %v", test.Labels[:10], want)
-	}
+	require.NoError(t, err)
+	require.Equal(t, []int{10_000, 2_000, 28, 28}, []int{train.N, test.N, train.Rows, train.Cols})
+	require.Equal(t, []byte{5, 0, 4, 1, 9, 2, 1, 3, 1, 4}, train.Labels[:10])
+	require.Equal(t, []byte{7, 2, 1, 0, 4, 1, 4, 9, 5, 9}, test.Labels[:10])
 }

@@ -1,14 +1,11 @@
 package otelmetrics_test
 
 import (
-	"errors"
 	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
@@ -105,34 +102,5 @@ func TestNames(t *testing.T) {
 		require.Regexp(t, unit, m.Unit, m.Name)
 		require.NotContains(t, m.Name, "bytes")
 		require.NotContains(t, m.Name, "total")
-	}
-}
-
-// refusing is a provider that makes no instruments, or registers no callback.
-type refusing struct {
-	noop.MeterProvider
-	meter metric.Meter
-}
-
-func (p refusing) Meter(string, ...metric.MeterOption) metric.Meter { return p.meter }
-
-var errRefused = errors.New("refused")
-
-type noInstruments struct{ noop.Meter }
-
-func (noInstruments) Int64ObservableCounter(string, ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
-	return nil, errRefused
-}
-
-type noCallbacks struct{ noop.Meter }
-
-func (noCallbacks) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
-	return nil, errRefused
-}
-
-func TestRefused(t *testing.T) {
-	for _, meter := range []metric.Meter{noInstruments{}, noCallbacks{}} {
-		_, err := otelmetrics.Register(refusing{meter: meter}, newPool(t))
-		require.ErrorIs(t, err, errRefused)
 	}
 }

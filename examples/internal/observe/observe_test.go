@@ -2,14 +2,12 @@ package observe
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,33 +93,4 @@ func TestWrite(t *testing.T) {
 			require.Positive(t, info.Size())
 		})
 	}
-}
-
-// The error of an allocation that failed says who holds the memory and what to
-// change, as does the page, and with the change it works.
-func TestOutOfMemorySaysWhat(t *testing.T) {
-	o := &Options{HTTP: "localhost:0"}
-	fill := func(limit int64) (onPage string, err error) {
-		pool := newPool(t, o, cupool.Config{Limit: limit})
-		url, stop := serve(t, o, pool)
-		_, err = pool.WithLabel("weights").Alloc(12<<20, nil)
-		require.NoError(t, err)
-		_, err = pool.Alloc(16<<20, nil)
-		var last struct{ Text string }
-		require.NoError(t, json.Unmarshal(get(t, url+"/debug/cupool/oom"), &last))
-		require.NoError(t, stop())
-		return last.Text, err
-	}
-	onPage, err := fill(24 << 20)
-	var oom *cupool.OOMError
-	require.ErrorAs(t, err, &oom)
-	require.Equal(t, err.Error(), onPage)
-	require.Equal(t, "limit", oom.Reason)
-	require.Contains(t, err.Error(), "weights")
-	suggested := regexp.MustCompile(`would have helped: Limit: (\d+)<<20`).FindStringSubmatch(err.Error())
-	require.NotNil(t, suggested, err.Error())
-	limit, err := strconv.ParseInt(suggested[1], 10, 64)
-	require.NoError(t, err)
-	_, err = fill(limit << 20)
-	require.NoError(t, err, suggested[0])
 }

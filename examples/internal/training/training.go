@@ -255,36 +255,23 @@ func End(name string, report interface{ Print(io.Writer) }, err error, asJSON bo
 			err = json.NewEncoder(stdout).Encode(report)
 		}
 	}
-	var interrupted *Interruption
-	switch {
-	case err == nil:
+	if err == nil {
 		return ExitOK
-	case errors.As(err, &interrupted):
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return ExitInterrupted
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	if errors.Is(err, errInterrupted) {
+		return ExitInterrupted
+	}
 	return ExitFailed
 }
 
-// An Interruption says where the training was when its context ended.
-type Interruption struct {
-	Epoch, Step, Steps int
-	Cause              error
-}
+var errInterrupted = errors.New("interrupted")
 
-// Interrupted returns an Interruption if ctx has ended after so many steps of an
-// epoch, which count from 0.
+// Interrupted says where the training was, after so many steps of an epoch, which
+// count from 0, if ctx has ended.
 func Interrupted(ctx context.Context, epoch, step, steps int) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &Interruption{epoch + 1, step, steps, context.Cause(ctx)}
+	return fmt.Errorf("%w in epoch %d after %d of %d steps: %w", errInterrupted, epoch+1, step, steps, context.Cause(ctx))
 }
-
-func (e *Interruption) Error() string {
-	return fmt.Sprintf("interrupted in epoch %d after %d of %d steps: %v", e.Epoch, e.Step, e.Steps, e.Cause)
-}
-
-// Unwrap returns why the context ended.
-func (e *Interruption) Unwrap() error { return e.Cause }
