@@ -10,19 +10,8 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/adaptor"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
-
-// What of the battery for a Pool concerns the methods of an Allocator.
-var battery = []string{
-	"sizes", "sizes_no_device_has", "zero_size", "alignment", "contents_survive_neighbours",
-	"double_free", "stale_handle", "wrong_pointers", "use_after_free", "another_allocators_things", "double_free_in_goroutines",
-	"early_free", "free_waits_for_all_streams", "own_stream_is_ordered",
-	"out_of_memory", "out_of_memory_then_retry", "callback", "pending_under_pressure",
-}
-
-func TestConformance(t *testing.T) {
-	conformance.Run(t, openHost, cupool.Config{}, conformance.Options{Through: oneBehindTheOther, Only: battery})
-}
 
 // The battery for any Allocator.
 func TestConformanceAllocator(t *testing.T) {
@@ -30,17 +19,15 @@ func TestConformanceAllocator(t *testing.T) {
 		"one behind the other": oneBehindTheOther,
 		"by size":              func(c *cupool.Pool) (cupool.Allocator, error) { return bySize(c) },
 		"fallback": func(c *cupool.Pool) (cupool.Allocator, error) {
-			first, err := c.NewPool(cupool.PoolConfig{})
-			require.NoError(t, err)
+			first := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 			limited, err := adaptor.NewLimiting(first, 2*mib)
 			return adaptor.NewFallback(limited, c), err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
-				d := openHost(t)
-				c, err := cupool.New(cupool.Config{Driver: d})
-				require.NoError(t, err)
+				d := pooltest.OpenHost(t)
+				c := pooltest.Open(t, cupool.Config{Driver: d})
 				a, err := over(c)
 				require.NoError(t, err)
 				t.Cleanup(func() {
@@ -51,12 +38,6 @@ func TestConformanceAllocator(t *testing.T) {
 			})
 		})
 	}
-}
-
-func openHost(t *testing.T) cupool.Driver {
-	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 8 << 30})
-	require.NoError(t, err)
-	return d
 }
 
 // oneBehindTheOther puts all adaptors of one allocator together.

@@ -356,7 +356,7 @@ func (a *subject) early(readers int) {
 			break
 		}
 		require.NoError(t, err)
-		require.NoError(t, owner.Memset(x.Ptr(), 0xEE, size))
+		require.NoError(t, write(x, sceneSeed+1, owner))
 		more = append(more, x)
 	}
 	release()

@@ -32,9 +32,6 @@ type Options struct {
 	// Wrap makes the allocator under test of one with the Config, whose streams
 	// it shares: a private pool. nil: it is that one itself.
 	Wrap func(*cupool.Pool) (*cupool.Pool, error)
-	// Through is an adaptor that the calls of an Allocator go through. nil:
-	// none.
-	Through func(*cupool.Pool) (cupool.Allocator, error)
 	// Only names the tests to run. nil: all.
 	Only []string
 	// NoContents: there is no memory behind the device.

@@ -15,7 +15,7 @@ import (
 // or in physical memory, no memory is reused before the work that may use it is
 // done or ordered, blocks keep their contents, and the books are right.
 func testPrograms(t *testing.T, e *env) {
-	if e.opt.Wrap != nil || e.opt.Through != nil {
+	if e.opt.Wrap != nil {
 		t.Skip("the programs make pools of their own")
 	}
 	d := e.open(t)

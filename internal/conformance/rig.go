@@ -21,13 +21,12 @@ const (
 // rig is one allocator under test with its device.
 type rig struct {
 	*cupool.Pool
-	through cupool.Allocator // what its calls as an Allocator go through; most often the same
-	root    *cupool.Pool     // made by New; most often the same
-	t       *testing.T
-	env     *env
-	device  cupool.Driver // as opened
-	cfg     cupool.Config // with defaults where sizes matter
-	busy    []func()      // releases of what is still busy
+	root   *cupool.Pool // made by New; most often the same
+	t      *testing.T
+	env    *env
+	device cupool.Driver // as opened
+	cfg    cupool.Config // with defaults where sizes matter
+	busy   []func()      // releases of what is still busy
 }
 
 // rig opens a device and an allocator over it. At the end of the test the
@@ -56,36 +55,9 @@ func (e *env) rigOn(t *testing.T, wrap func(cupool.Driver) cupool.Driver, change
 		r.Pool, err = wrap(c)
 		require.NoError(t, err)
 	}
-	r.through = r.Pool
-	if f := e.opt.Through; f != nil {
-		r.through, err = f(r.Pool)
-		require.NoError(t, err)
-	}
 	r.setDefaults()
 	t.Cleanup(r.finish)
 	return r
-}
-
-// The calls of an Allocator.
-func (r *rig) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
-	return r.through.Alloc(size, s)
-}
-func (r *rig) Free(b cupool.Block) error              { return r.through.Free(b) }
-func (r *rig) FreePtr(p cupool.Ptr, size int64) error { return r.through.FreePtr(p, size) }
-func (r *rig) RecordStream(b cupool.Block, s *cupool.Stream) error {
-	return r.through.RecordStream(b, s)
-}
-func (r *rig) Lookup(p cupool.Ptr) (cupool.Block, error) { return r.through.Lookup(p) }
-
-// FreeOn is that of Pool where nothing is in between.
-func (r *rig) FreeOn(b cupool.Block, s *cupool.Stream) error {
-	if r.through == r.Pool {
-		return r.Pool.FreeOn(b, s)
-	}
-	if err := r.RecordStream(b, s); err != nil {
-		return err
-	}
-	return r.Free(b)
 }
 
 func (r *rig) finish() {

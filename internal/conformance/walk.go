@@ -32,7 +32,7 @@ func Walk(t *testing.T, open func(*testing.T) cupool.Driver, cfg cupool.Config, 
 
 // testFaults walks the program with a configuration of the battery.
 func testFaults(t *testing.T, e *env) {
-	if e.opt.Wrap != nil || e.opt.Through != nil {
+	if e.opt.Wrap != nil {
 		t.Skip("the program makes pools of its own")
 	}
 	e.walks(t, testkit.Choose(100, 10))
