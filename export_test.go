@@ -136,3 +136,9 @@ func ScopeLen(s *Scope) int {
 	defer s.e.scopeMu.Unlock()
 	return s.blocks.Len()
 }
+
+// HoldMemory returns the memory of a graph, and what gives it back.
+func HoldMemory(c *Pool) (a Allocator, release func() error) {
+	h := &heldMemory{Allocator: c, from: c}
+	return h, h.release
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // rawMemory is somebody else's tensor.Memory.
@@ -21,13 +22,10 @@ func (m rawMemory) Uintptr() uintptr { return m.p }
 func (m rawMemory) MemSize() uintptr { return m.n }
 
 func TestNewEngine(t *testing.T) {
-	c, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
-	other, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
+	other := pooltest.Open(t, cupool.Config{})
 	defer other.Close()
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
 
 	e, err := cupool.NewEngine(c)
 	require.NoError(t, err)
@@ -89,8 +87,7 @@ func TestEngineAllocFree(t *testing.T) {
 
 // TestEngineAllocNoGoAllocations: a cached Alloc makes no Go objects.
 func TestEngineAllocNoGoAllocations(t *testing.T) {
-	c, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
 	defer c.Close()
 	e, err := cupool.NewEngine(c)
 	require.NoError(t, err)
@@ -229,8 +226,7 @@ func TestEngineOutOfMemory(t *testing.T) {
 	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 8 << 20})
 	require.NoError(t, err)
 	defer d.Close()
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
 	defer func() { require.NoError(t, c.Close()) }()
 	e, err := cupool.NewEngine(c)
 	require.NoError(t, err)
@@ -274,8 +270,7 @@ func TestTry(t *testing.T) {
 // TestEngineWaitsForStream: memory that work of the stream still uses is
 // handed out again at once, so the CPU must wait before it touches it.
 func TestEngineWaitsForStream(t *testing.T) {
-	c, err := cupool.New(cupool.Config{MagazineBytes: -1})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{MagazineBytes: -1})
 	defer func() { require.NoError(t, c.Close()) }()
 	e, err := cupool.NewEngine(c)
 	require.NoError(t, err)
@@ -293,8 +288,7 @@ func TestEngineWaitsForStream(t *testing.T) {
 		"FromHost": func() tensor.Tensor { return must(e.FromHost(onHost(make([]byte, n)))) },
 		"Repeat":   func() tensor.Tensor { return must(tensor.Repeat(two, 0, n/2)) },
 	} {
-		b, err := c.Alloc(n, nil)
-		require.NoError(t, err)
+		b := pooltest.Alloc(t, c, n, nil)
 		v := bytesAt(b.Ptr(), n)
 		require.NoError(t, c.DefaultStream().Launch(func() {
 			time.Sleep(20 * time.Millisecond)
@@ -314,11 +308,9 @@ func TestEngineWaitsForStream(t *testing.T) {
 // TestEngineConcurrent runs two engines on two streams and several goroutines
 // on each.
 func TestEngineConcurrent(t *testing.T) {
-	c, err := cupool.New(cupool.Config{})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := c.NewStream()
-	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
 	var wg sync.WaitGroup
 	for _, opt := range []cupool.EngineOption{cupool.WithStream(nil), cupool.WithStream(s)} {
 		e, err := cupool.NewEngine(c, opt)
@@ -343,23 +335,14 @@ func TestEngineConcurrent(t *testing.T) {
 	require.Zero(t, c.Stats().All.Allocation.Current)
 }
 
-// bench is an engine to be tested and its allocator.
-type bench struct{ *enginetest.Bench }
-
-// both runs a test on the engines of enginetest.Both.
-func both(t *testing.T, f func(t *testing.T, e *bench)) {
-	enginetest.Both(t, func(t *testing.T, e *enginetest.Bench) { f(t, &bench{e}) })
-}
-
-// newBench returns an engine of enginetest.New.
-func newBench(t testing.TB, far bool, opts ...cupool.EngineOption) *bench {
-	return &bench{enginetest.New(t, far, opts...)}
-}
+type bench = enginetest.Bench
 
 // must returns v, and panics with err where that is not nil.
 func must[T any](v T, err error) T { return enginetest.Must(v, err) }
 
 var (
+	both       = enginetest.Both
+	newBench   = enginetest.New
 	random     = enginetest.Random
 	bytesAt    = enginetest.BytesAt
 	view       = enginetest.View

@@ -1,47 +1,449 @@
-package cupool
+package cupool_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+	"github.com/cupool/cupool/nn"
 )
 
 // TestHeldMemory: what a graph allocates is used again within it, and by nobody
 // else until it is released.
 func TestHeldMemory(t *testing.T) {
-	c, err := New(Config{})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{})
 	defer func() { require.NoError(t, c.Close()) }()
-	h := &heldMemory{Allocator: c, from: c}
-	outside, err := c.Alloc(4096, nil)
-	require.NoError(t, err)
-	a, err := h.Alloc(4096, nil)
-	require.NoError(t, err)
+	h, release := cupool.HoldMemory(c)
+	outside := pooltest.Alloc(t, c, 4096, nil)
+	a := must(h.Alloc(4096, nil))
 	require.NoError(t, h.Free(a))
-	require.ErrorIs(t, h.Free(a), ErrDoubleFree)
-	other, err := c.Alloc(4096, nil)
-	require.NoError(t, err)
+	require.ErrorIs(t, h.Free(a), cupool.ErrDoubleFree)
+	other := pooltest.Alloc(t, c, 4096, nil)
 	require.NotEqual(t, a.Ptr(), other.Ptr(), "it is the graph's")
-	again, err := h.Alloc(4096, nil)
-	require.NoError(t, err)
+	again := must(h.Alloc(4096, nil))
 	require.Equal(t, a, again)
-	require.ErrorIs(t, h.FreePtr(again.Ptr(), 8), ErrSizeMismatch)
+	require.ErrorIs(t, h.FreePtr(again.Ptr(), 8), cupool.ErrSizeMismatch)
 	require.NoError(t, h.FreePtr(again.Ptr(), 4096))
 	require.NoError(t, h.FreePtr(outside.Ptr(), 4096), "memory from before goes back at once")
 	require.NoError(t, h.Free(other))
 	require.Equal(t, int64(1), c.Stats().All.Allocation.Current)
-	require.NoError(t, h.release())
+	require.NoError(t, release())
 	require.Zero(t, c.Stats().All.Allocation.Current)
 }
 
 // TestCaptureNeedsAGPU: the host device has no graphs.
 func TestCaptureNeedsAGPU(t *testing.T) {
-	c, err := New(Config{})
+	_, err := newBench(t, false).Capture(func() error { return errors.New("must not be called") })
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+}
+
+// newGraphBench is an engine of a GPU on a stream that can be captured, without
+// poison, which goes to the default stream.
+func newGraphBench(t *testing.T) *bench {
+	e := newGPUBench(t)
+	e.Engine = must(cupool.NewEngine(e.Pool, cupool.WithStream(pooltest.NewStream(t, e.Pool))))
+	return e
+}
+
+// newGPUBench is an engine of a GPU. Without one the test is skipped.
+func newGPUBench(t *testing.T) *bench {
+	if enginetest.NewGPU == nil {
+		t.Skip("for builds with the tag gpu")
+	}
+	return enginetest.NewGPU(t)
+}
+
+// TestGraph launches a captured computation on changing data and compares it
+// with the same done eagerly.
+func TestGraph(t *testing.T) {
+	e := newGraphBench(t)
+	for _, dt := range enginetest.Floats {
+		x, w, b := e.From(random(e.Rand, dt, 9, 7)), e.From(random(e.Rand, dt, 7, 5)), e.From(random(e.Rand, dt, 5))
+		sum := e.From(random(e.Rand, dt, 9, 5))
+		compute := func() (tensor.Tensor, error) {
+			sc := e.Scope()
+			defer sc.Close()
+			y, err := tensor.MatMul(x, w)
+			if err != nil {
+				return nil, err
+			}
+			if err := nn.BiasActivate(e.Engine, y, b, nn.ReLU); err != nil {
+				return nil, err
+			}
+			z, err := tensor.Mul(y, y)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := tensor.Add(sum, z, tensor.UseUnsafe()); err != nil {
+				return nil, err
+			}
+			return z, sc.Keep(z)
+		}
+		e.FreeAll(must(compute())) // what a capture cannot hold is made
+		before, live := e.As64(sum), e.Live()
+		var result tensor.Tensor
+		g, err := e.Capture(func() (err error) {
+			result, err = compute()
+			return err
+		})
+		require.NoError(t, err)
+		require.Equal(t, before, e.As64(sum), "nothing runs during Capture")
+		require.Greater(t, e.Live(), live, "the graph has memory")
+		for range 3 {
+			next := e.From(random(e.Rand, dt, 9, 7))
+			require.NoError(t, e.Copy(x, next))
+			wantSum := e.As64(sum)
+			require.NoError(t, g.Launch())
+			gotSum := e.As64(sum)
+			want := must(compute())
+			for i, v := range e.As64(want) {
+				wantSum[i] += v
+			}
+			e.RequireClose(e.As64(want), e.As64(result), enginetest.Bounds[dt], "the result")
+			e.RequireClose(wantSum, gotSum, 10*enginetest.Bounds[dt], "the sum")
+			e.FreeAll(next, want)
+		}
+		require.NoError(t, g.Close())
+		require.NoError(t, g.Close(), "again")
+		require.ErrorIs(t, g.Launch(), cupool.ErrClosed)
+		e.FreeAll(x, w, b, sum)
+	}
+	require.Zero(t, e.Live())
+}
+
+// TestGraphBesideOthers has other goroutines' work come to the captured stream
+// meanwhile: blocks that wait for it, and memory that is looked for on it. No
+// event of a capture can be asked, and waiting for the stream would break it.
+func TestGraphBesideOthers(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.From(random(e.Rand, tensor.Float32, 64))
+	e.FreeAll(must(tensor.Exp(x)))
+	require.NoError(t, e.Sync())
+	other := pooltest.NewStream(t, e.Pool)
+	const size = 64 << 20
+	used := must(e.Pool.Alloc(size, other))
+	require.NoError(t, e.Pool.RecordStream(used, e.Stream()))
+	require.NoError(t, e.Pool.Free(must(e.Pool.Alloc(size, e.Stream())))) // idle memory
+	before := e.Pool.Stats()
+	g, err := e.Capture(func() error {
+		y, err := tensor.Exp(x)
+		if err != nil {
+			return err
+		}
+		failed := make(chan error)
+		go func() {
+			err := e.Pool.Free(used)
+			_, waited := e.Pool.ProcessDeferred()
+			_, full := e.Pool.Alloc(1<<50, other) // tries everything
+			_, trimmed := e.Pool.Trim(0)
+			if !errors.Is(full, cupool.ErrOutOfMemory) {
+				err = errors.Join(err, full, errors.New("memory without end"))
+			}
+			failed <- errors.Join(err, waited, trimmed)
+		}()
+		if err := <-failed; err != nil {
+			return err
+		}
+		_, err = tensor.Add(y, x, tensor.UseUnsafe())
+		return err
+	})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	e, err := NewEngine(c)
+	st := e.Pool.Stats()
+	require.Equal(t, before.EventFailures, st.EventFailures)
+	require.Positive(t, st.PendingBytes, "the block waits for what is captured")
+	require.NoError(t, g.Launch())
+	require.NoError(t, e.Sync())
+	must(e.Pool.ProcessDeferred())
+	require.Zero(t, e.Pool.Stats().PendingBytes, "it waits no more")
+	require.NoError(t, g.Close())
+	e.FreeAll(x)
+}
+
+func TestGraphFailures(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
+	mine := errors.New("mine")
+	for what, f := range map[string]func() error{
+		"own error":  func() error { _ = must(tensor.Exp(x)); return mine },
+		"copy out":   func() error { _, err := e.ToHost(must(tensor.Exp(x))); return err },
+		"copy in":    func() error { _, err := e.FromHost(random(e.Rand, tensor.Float64, 3)); return err },
+		"a fallback": func() error { _, err := x.Trace(); return err },
+		"waiting":    e.Sync,
+		"double free": func() error {
+			y := must(tensor.Exp(x)).(*tensor.Dense)
+			z := y.ShallowClone()
+			return errors.Join(e.FreeTensor(y), e.FreeTensor(z))
+		},
+		"out of memory": func() error {
+			return cupool.Try(func() error { _, err := e.Empty(tensor.Float64, 1<<40); return err })
+		},
+	} {
+		live := e.Live()
+		_, err := e.Capture(f)
+		require.Error(t, err, what)
+		var ours *cupool.EngineError
+		require.ErrorAs(t, err, &ours, what)
+		require.Equal(t, live, e.Live(), what)
+		y := must(tensor.Exp(x)) // the engine is as before
+		require.Len(t, e.As64(y), 16, what)
+		e.FreeAll(y)
+	}
+	require.Panics(t, func() { _, _ = e.Capture(func() error { _ = must(tensor.Exp(x)); panic("mine") }) })
+	e.FreeAll(x)
+	require.Zero(t, e.Live())
+
+	byDefault := must(cupool.NewEngine(e.Pool))
+	_, err := byDefault.Capture(func() error { return nil })
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+}
+
+// TestGraphInPool captures in a scope of a private pool, which the graph then
+// has its memory from.
+func TestGraphInPool(t *testing.T) {
+	e := newGraphBench(t)
+	p := pooltest.NewPrivate(t, e.Pool, cupool.PoolConfig{Name: "graphs", Isolated: true})
+	x := e.From(random(e.Rand, tensor.Float32, 9, 7))
+	e.FreeAll(must(tensor.Add(x, x)))
+	live := e.Live()
+	var y tensor.Tensor
+	sc := must(e.ScopeIn(p))
+	g, err := e.Capture(func() (err error) {
+		y, err = tensor.Add(x, x)
+		return err
+	})
 	require.NoError(t, err)
-	_, err = e.Capture(func() error { return errors.New("must not be called") })
-	require.ErrorIs(t, err, ErrNotSupported)
+	require.NoError(t, sc.Close())
+	require.Equal(t, live, e.Live())
+	require.EqualValues(t, 1, p.Stats().All.Allocation.Current)
+	require.True(t, e.Owns(y))
+	require.NoError(t, g.Launch())
+	want := must(tensor.Add(x, x))
+	e.RequireClose(e.As64(want), e.As64(y), 0, "the result")
+	e.FreeAll(x, want)
+	require.NoError(t, g.Close())
+	require.Zero(t, p.Stats().All.Allocation.Current)
+}
+
+// Streams that are gone leave their cuBLAS handle to others, and what a capture
+// forks uses the engine's, as none can be made then.
+func TestGPUBlasHandles(t *testing.T) {
+	e := newGPUBench(t)
+	a, b := random(e.Rand, tensor.Float32, 3, 4), random(e.Rand, tensor.Float32, 4, 5)
+	want := must(tensor.MatMul(a, b)).Data().([]float32)
+	for range 3 {
+		s := must(e.Pool.NewStream())
+		mine := must(cupool.NewEngine(e.Pool, cupool.WithStream(s)))
+		x, y := must(mine.FromHost(a)), must(mine.FromHost(b))
+		multiply := func() *tensor.Dense {
+			z := must(mine.Empty(tensor.Float32, 3, 5))
+			require.NoError(t, mine.MatMul(x, y, z))
+			return z
+		}
+		z := multiply()
+		var forked *tensor.Dense
+		g, err := mine.Capture(func() error {
+			return mine.Fork(func() error { forked = multiply(); return nil })
+		})
+		require.NoError(t, err)
+		require.NoError(t, g.Launch())
+		require.Equal(t, want, must(mine.ToHost(z)).Data(), "alone")
+		require.Equal(t, want, must(mine.ToHost(forked)).Data(), "forked")
+		all, _ := blasHandles(e.Pool)
+		require.Equal(t, 1, all)
+		require.NoError(t, errors.Join(g.Close(), mine.FreeTensor(x, y, z), s.Close()))
+		_, idle := blasHandles(e.Pool)
+		require.Equal(t, 1, idle)
+	}
+}
+
+// blasHandles returns how many cuBLAS handles the device has, and how many of
+// them serve no stream.
+func blasHandles(c *cupool.Pool) (all, idle int) {
+	return c.Driver().(interface{ BlasHandles() (all, idle int) }).BlasHandles()
+}
+
+// forkProgram is work on matrices, some of it in Forks, by Fork's rules.
+type forkProgram struct {
+	e  *bench
+	ts []tensor.Tensor // n×n
+	// Of those: what Forks read and wrote since the last Join.
+	read, written []bool
+}
+
+const forkSize = 4
+
+// newForkProgram makes the tensors from the values.
+func newForkProgram(e *bench, values []*tensor.Dense) *forkProgram {
+	p := &forkProgram{e: e, read: make([]bool, len(values)), written: make([]bool, len(values))}
+	for _, v := range values {
+		p.ts = append(p.ts, e.From(v))
+	}
+	return p
+}
+
+// run does a number of steps that the seed chooses; the same for any program of
+// as many tensors.
+func (p *forkProgram) run(steps int, seed uint64) error {
+	r := rand.New(rand.NewPCG(seed, 0))
+	clear(p.read)
+	clear(p.written)
+	for range steps {
+		a, b, dst := r.IntN(len(p.ts)), r.IntN(len(p.ts)), r.IntN(len(p.ts))
+		var err error
+		switch kind := r.IntN(8); {
+		case kind == 0:
+			clear(p.read)
+			clear(p.written)
+			err = p.e.Join()
+		case a == dst || b == dst:
+		case kind <= 3:
+			p.read[a], p.read[b], p.written[dst] = true, true, true
+			err = p.e.Fork(func() error { return p.op(kind, a, b, dst) })
+		case p.written[a] || p.written[b]:
+		case kind == 4:
+			p.read[a], p.read[b], p.written[dst] = true, true, true
+			err = p.opAcross(a, b, dst, r.IntN(2) == 0)
+		case !p.written[dst] && !p.read[dst]:
+			err = p.op(kind, a, b, dst)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// op sets dst to something of a, b and itself, by way of a temporary.
+func (p *forkProgram) op(kind, a, b, dst int) error {
+	var t tensor.Tensor
+	var err error
+	if kind%2 == 0 {
+		t, err = tensor.MatMul(p.ts[a], p.ts[b]) // with a workspace
+	} else {
+		t, err = tensor.Add(p.ts[a], p.ts[b])
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = tensor.Add(p.ts[dst], t, tensor.UseUnsafe()); err == nil {
+		_, err = tensor.Tanh(p.ts[dst], tensor.UseUnsafe())
+	}
+	return errors.Join(err, p.e.FreeTensor(t))
+}
+
+// opAcross has a temporary that a Fork uses, and makes too if inside, and that
+// is freed outside.
+func (p *forkProgram) opAcross(a, b, dst int, inside bool) error {
+	var t tensor.Tensor
+	sum := func() (err error) {
+		t, err = tensor.Add(p.ts[a], p.ts[b])
+		return err
+	}
+	use := func() error { return pooltest.Second(tensor.Sub(p.ts[dst], t, tensor.UseUnsafe())) }
+	var err error
+	if inside {
+		err = p.e.Fork(func() error { return errors.Join(sum(), use()) })
+	} else {
+		err = errors.Join(sum(), p.e.Fork(use))
+	}
+	return errors.Join(err, p.e.FreeTensor(t))
+}
+
+// values are those of all tensors.
+func (p *forkProgram) values() (all [][]float64) {
+	for _, t := range p.ts {
+		all = append(all, p.e.As64(t))
+	}
+	return all
+}
+
+// TestGraphFork captures random programs with Forks, and launches them. They
+// compute what they do without graphs; the stand-in runs a graph's nodes in
+// orders that only its dependencies hold.
+func TestGraphFork(t *testing.T) {
+	e := newGraphBench(t)
+	for _, dt := range enginetest.Floats {
+		for range 20 {
+			var start []*tensor.Dense
+			for range 5 {
+				start = append(start, random(e.Rand, dt, forkSize, forkSize))
+			}
+			eager, captured := newForkProgram(e, start), newForkProgram(e, start)
+			seed := e.Rand.Uint64()
+			require.NoError(t, eager.run(60, seed))
+			g, err := e.Capture(func() error { return captured.run(60, seed) })
+			require.NoError(t, err)
+			for i := range 4 {
+				if i > 0 {
+					require.NoError(t, eager.run(60, seed))
+				}
+				require.NoError(t, g.Launch())
+				require.Equal(t, eager.values(), captured.values(), "launch %d", i)
+			}
+			require.NoError(t, g.Close())
+			e.FreeAll(eager.ts...)
+			e.FreeAll(captured.ts...)
+		}
+	}
+	require.Zero(t, e.Live())
+}
+
+// TestGraphForkFailures: whatever goes wrong in a Fork or a Join, Capture fails,
+// gives the memory back, and the engine is as before.
+func TestGraphForkFailures(t *testing.T) {
+	e := newGraphBench(t)
+	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
+	e.FreeAll(must(tensor.Exp(x)))
+	mine := errors.New("mine")
+	exp := func() error { return pooltest.Second(tensor.Exp(x)) }
+	forked := func() error { return errors.Join(e.Fork(exp), exp(), e.Join(), e.Fork(exp)) }
+	sc := e.Scope()
+	require.NoError(t, forked(), "without a capture")
+	require.NoError(t, sc.Close())
+	for what, f := range map[string]func() error{
+		"own error":      func() error { return e.Fork(func() error { return errors.Join(exp(), mine) }) },
+		"tensor's panic": func() error { return e.Fork(func() error { return pooltest.Second(e.Empty(tensor.Float64, 1<<40)) }) },
+		"later":          func() error { return errors.Join(forked(), mine) },
+		"copy in": func() error {
+			return e.Fork(func() error { return pooltest.Second(e.FromHost(random(e.Rand, tensor.Float64, 3))) })
+		},
+	} {
+		requireCaptureFails(e, f, what)
+	}
+	require.Panics(t, func() { _, _ = e.Capture(func() error { return e.Fork(func() error { panic("mine") }) }) })
+	if fakecuda.Loaded() {
+		defer fakecuda.Reset()
+		for call, times := range map[string]int{"cuStreamCreate": 1, "cuEventCreate": 1, "cuEventRecord": 4, "cuStreamWaitEvent": 4} {
+			for nth := 1; nth <= times; nth++ {
+				fakecuda.Fail(call, nth, 1, 1)
+				requireCaptureFails(e, forked, call)
+				fakecuda.Reset()
+			}
+		}
+	}
+	g, err := e.Capture(forked)
+	require.NoError(t, err)
+	require.NoError(t, g.Launch())
+	require.NoError(t, g.Close())
+	e.FreeAll(x)
+}
+
+// requireCaptureFails: and nothing is left of it.
+func requireCaptureFails(e *bench, f func() error, what string) {
+	e.T.Helper()
+	live := e.Live()
+	_, err := e.Capture(f)
+	var ours *cupool.EngineError
+	require.ErrorAs(e.T, err, &ours, what)
+	require.Equal(e.T, live, e.Live(), what)
+	g, err := e.Capture(func() error { return e.Fork(func() error { return nil }) })
+	require.NoError(e.T, err, what)
+	require.NoError(e.T, g.Close(), what)
 }

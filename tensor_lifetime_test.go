@@ -10,11 +10,11 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // settle runs it often enough to give back whatever it will.
-func (e *bench) settle() {
+func settle(e *bench) {
 	for range 5 {
 		runtime.GC()
 		time.Sleep(time.Millisecond) // for cleanups
@@ -24,7 +24,7 @@ func (e *bench) settle() {
 }
 
 // usurp takes the memory that tensors like d had, if it is free, and spoils it.
-func (e *bench) usurp(d tensor.Tensor) {
+func usurp(e *bench, d tensor.Tensor) {
 	var blocks []cupool.Block
 	for range 20 {
 		b, err := e.Pool.Alloc(int64(d.MemSize()), nil)
@@ -38,9 +38,7 @@ func (e *bench) usurp(d tensor.Tensor) {
 }
 
 // mortals runs a test on engines with lifetimes.
-func mortals(t *testing.T, f func(t *testing.T, e *bench)) {
-	enginetest.Both(t, func(t *testing.T, e *enginetest.Bench) { f(t, &bench{e}) }, cupool.WithLifetimes())
-}
+func mortals(t *testing.T, f func(t *testing.T, e *bench)) { both(t, f, cupool.WithLifetimes()) }
 
 // Results that nobody has any more go back.
 func TestLifetimesDropped(t *testing.T) {
@@ -75,9 +73,9 @@ func TestLifetimesOfViews(t *testing.T) {
 			v := make(d)
 			want := must(e.ToHost(v)).String()
 			d = nil
-			e.settle()
+			settle(e)
 			require.Equal(t, int64(1), e.Live(), name)
-			e.usurp(v)
+			usurp(e, v)
 			require.Equal(t, want, must(e.ToHost(v)).String(), name)
 			runtime.KeepAlive(v)
 			v = nil
@@ -94,9 +92,8 @@ func TestLifetimesAfterFree(t *testing.T) {
 		d := must(e.Empty(tensor.Float64, 64))
 		e.FreeAll(d)
 	}()
-	b, err := e.Pool.Alloc(512, nil)
-	require.NoError(t, err)
-	e.settle()
+	b := pooltest.Alloc(t, e.Pool, 512, nil)
+	settle(e)
 	require.Equal(t, int64(1), e.Live())
 	now, err := e.Pool.Lookup(b.Ptr())
 	require.NoError(t, err)
@@ -106,7 +103,7 @@ func TestLifetimesAfterFree(t *testing.T) {
 	scope := e.Scope()
 	must(e.Empty(tensor.Float64, 64))
 	require.NoError(t, scope.Close())
-	e.settle()
+	settle(e)
 	require.Zero(t, e.Live())
 }
 
@@ -126,7 +123,7 @@ func TestTrack(t *testing.T) {
 		require.NoError(t, e.Track(x), "again")
 		y := must(tensor.MatMul(x, x)).(*tensor.Dense) // tensor makes it
 		require.NoError(t, e.Track(y))
-		e.settle()
+		settle(e)
 		require.Equal(t, int64(2), e.Live())
 		runtime.KeepAlive(y)
 		y = nil
@@ -171,8 +168,7 @@ func TestLifetimesNeedFreeLater(t *testing.T) {
 
 // A program that frees nothing runs in a device far smaller than all it takes.
 func TestLifetimesOnASmallDevice(t *testing.T) {
-	c, err := cupool.New(cupool.Config{Limit: 64 << 20})
-	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Limit: 64 << 20})
 	e, err := cupool.NewEngine(c, cupool.WithLifetimes())
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -193,8 +189,7 @@ func TestLifetimesOnASmallDevice(t *testing.T) {
 	}
 	wg.Wait()
 	require.Zero(t, c.Stats().OOMs)
-	b := &bench{&enginetest.Bench{Engine: e, Pool: c, T: t}}
-	b.Collect(0)
+	(&bench{Engine: e, Pool: c, T: t}).Collect(0)
 	require.NoError(t, c.Close())
 }
 

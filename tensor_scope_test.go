@@ -89,8 +89,7 @@ func TestScopeRecycled(t *testing.T) {
 	x := must(e.Empty(tensor.Int, 64))
 	p := cupool.Ptr(x.Uintptr())
 	e.FreeAll(x)
-	b, err := e.Pool.Alloc(512, nil)
-	require.NoError(t, err)
+	b := pooltest.Alloc(t, e.Pool, 512, nil)
 	require.Equal(t, p, b.Ptr(), "the test needs the same block")
 	require.NoError(t, sc.Close())
 	require.NoError(t, e.Pool.Free(b))
@@ -183,8 +182,7 @@ func TestScopeLeaveOutlivesTheOuter(t *testing.T) {
 // Scopes with labels, inside each other and in a private pool.
 func TestScopeLabeled(t *testing.T) {
 	c, _ := pooltest.New(t, 1<<30)
-	p, err := c.NewPool(cupool.PoolConfig{})
-	require.NoError(t, err)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 	e, err := cupool.NewEngine(c)
 	require.NoError(t, err)
 	alloc := func() {

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // Tests of tensors whose memory was freed, in whatever way, and may be another
@@ -85,6 +85,11 @@ func TestFreedTensors(t *testing.T) {
 				require.ErrorIs(t, e.Copy(now, old), cupool.ErrUseAfterFree)
 				_, err = tensor.Add(now, old)
 				require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+				for name, use := range wholeUses {
+					s := e.Scope() // MatMul loses the tensor for its result
+					require.ErrorIs(t, use(e, now, old), cupool.ErrUseAfterFree, name)
+					require.NoError(t, s.Close())
+				}
 				require.Equal(t, []float64{5, 6, 7, 8}, e.Host(now).Data())
 				require.NoError(t, e.FreeTensor(now))
 				require.Zero(t, e.Live())
@@ -151,6 +156,23 @@ var viewUses = map[string]func(e *bench, v *tensor.Dense) error{
 	"Free":     func(e *bench, v *tensor.Dense) error { return e.FreeTensor(v) },
 }
 
+// wholeUses are operations on tensors of 2 by 2. x is one that lives.
+var wholeUses = map[string]func(e *bench, x, d *tensor.Dense) error{
+	"Add to": func(_ *bench, x, d *tensor.Dense) error { return pooltest.Second(tensor.Add(x, d)) },
+	"reuse": func(_ *bench, x, d *tensor.Dense) error {
+		return pooltest.Second(tensor.Add(x, x, tensor.WithReuse(d)))
+	},
+	"incr":       func(_ *bench, x, d *tensor.Dense) error { return pooltest.Second(tensor.Exp(x, tensor.WithIncr(d))) },
+	"AddScalar":  func(_ *bench, _, d *tensor.Dense) error { return pooltest.Second(tensor.Add(d, 1.0)) },
+	"MatMul":     func(_ *bench, x, d *tensor.Dense) error { return pooltest.Second(tensor.MatMul(x, d)) },
+	"SoftMax":    func(_ *bench, _, d *tensor.Dense) error { return pooltest.Second(tensor.SoftMax(d, 1)) },
+	"Memcpy":     func(e *bench, x, d *tensor.Dense) error { return e.Memcpy(x, d) },
+	"Accessible": func(e *bench, _, d *tensor.Dense) error { return pooltest.Second(e.Accessible(d)) },
+	"Zero":       func(e *bench, _, d *tensor.Dense) error { return e.Zero(d) },
+	"Norm":       func(e *bench, _, d *tensor.Dense) error { return pooltest.Second(e.Norm(d, tensor.UnorderedNorm())) },
+	"Trace":      func(_ *bench, _, d *tensor.Dense) error { return pooltest.Second(d.Trace()) },
+}
+
 // like returns a tensor of the host of another's shape.
 func like(v *tensor.Dense) *tensor.Dense {
 	return tensor.New(tensor.Of(v.Dtype()), tensor.WithShape(v.Shape().Clone()...))
@@ -171,34 +193,37 @@ func TestViewsOfReusedMemory(t *testing.T) {
 func viewsOfFreed(t *testing.T, reused bool, opts ...cupool.EngineOption) {
 	for how, freed := range freedBy {
 		for what, make := range views {
-			for name, use := range viewUses {
-				t.Run(fmt.Sprintf("%s of a %s after %s", name, what, how), func(t *testing.T) {
-					enginetest.Both(t, func(t *testing.T, e *bench) {
-						var v *tensor.Dense
-						old := freed(e, func() *tensor.Dense {
-							d := makeTensor(e, 1, 2, 3, 4)()
-							v = make(d)
-							return d
-						})
-						var now *tensor.Dense
-						if reused {
-							now = makeTensor(e, 5, 6, 7, 8)()
-						}
-						err := failure(func() error { return use(e, v) })
-						if name == "Free" {
-							require.Error(t, err) // it may be called an interior pointer
-						} else {
-							require.True(t, isOurs(err), "%v", err)
-						}
-						if reused {
-							require.Equal(t, []float64{5, 6, 7, 8}, e.Host(now).Data())
-							e.FreeAll(now)
-						}
-						require.Zero(t, e.Live())
-						runtime.KeepAlive(old)
-					}, opts...)
-				})
-			}
+			t.Run(fmt.Sprintf("a %s after %s", what, how), func(t *testing.T) {
+				both(t, func(t *testing.T, e *bench) {
+					for name, use := range viewUses {
+						viewOfFreed(t, e, freed, make, reused, name, use)
+					}
+				}, opts...)
+			})
 		}
 	}
+}
+
+func viewOfFreed(t *testing.T, e *bench, freed func(*bench, func() *tensor.Dense) *tensor.Dense, make func(*tensor.Dense) *tensor.Dense, reused bool, name string, use func(*bench, *tensor.Dense) error) {
+	var v, now *tensor.Dense
+	old := freed(e, func() *tensor.Dense {
+		d := makeTensor(e, 1, 2, 3, 4)()
+		v = make(d)
+		return d
+	})
+	if reused {
+		now = makeTensor(e, 5, 6, 7, 8)()
+	}
+	err := failure(func() error { return use(e, v) })
+	if name == "Free" {
+		require.Error(t, err, name) // it may be called an interior pointer
+	} else {
+		require.True(t, isOurs(err), "%s: %v", name, err)
+	}
+	if reused {
+		require.Equal(t, []float64{5, 6, 7, 8}, e.Host(now).Data(), name)
+		e.FreeAll(now)
+	}
+	require.Zero(t, e.Live(), name)
+	runtime.KeepAlive(old)
 }
