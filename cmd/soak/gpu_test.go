@@ -14,9 +14,5 @@ func TestSoakCUDA(t *testing.T) {
 	if !fakecuda.Loaded() && os.Getenv("CUPOOL_DEVICE") != "cuda" {
 		t.Skip("CUPOOL_DEVICE=cuda runs it on a GPU")
 	}
-	args := append(small(t), "-device", "cuda")
-	if fakecuda.Loaded() {
-		args = append(args, "-steps", "1") // which takes it seconds
-	}
-	testSoak(t, args)
+	testSoak(t, append(small(t), "-device", "cuda"))
 }

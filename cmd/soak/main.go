@@ -1,29 +1,26 @@
-// Soak uses an allocator in every way at once, for as long as wanted, and fails
-// when memory is corrupted, when something leaks, when a call fails that should
-// not, or when anything grows that should stay flat:
+// Soak runs programs of internal/model on a device for as long as wanted, many at a
+// time, and trains a network beside them. It fails when an allocator gives an answer
+// that cannot be right, when something leaks, or when anything grows that should stay
+// flat:
 //
 //	go run ./cmd/soak -duration 1h -out soak.jsonl
 //	go run -tags gpu ./cmd/soak -device cuda -duration 10m
 //
-// A training run of the network of examples/mlp repeats itself, while 64
-// goroutines work on 16 streams: they allocate, write a pattern, use the block
-// on other streams, have the device copy parts of the pattern to a place of
-// their own, free the block at once, and compare the copies later. Streams and
-// private pools are made and closed all the time, caches are trimmed, memory
-// runs out, and the allocator sleeps. At quiet moments the allocator's rules
-// are checked, and its books are compared with the program's.
+// Each worker has an allocator, of one Config or another, on which programs run one
+// after the other, on one goroutine or on several. The model says whether contents, books,
+// errors and the order of work are right. Some allocators are replaced after a while,
+// and some last for the whole run.
 //
 // A run of less than ten minutes tells what grew, but does not fail for it.
 //
 // The last line of the output is a summary as JSON; -out has every sample, a
 // line of JSON each. The exit status is 0 when all was well, 1 when something
-// was found, 2 for wrong usage, and 3 when the program hangs, after all
-// goroutines were printed. Ctrl-C ends a run early, which is judged all the
+// was found, which ends the run, 2 for wrong usage, and 3 when the program hangs,
+// after all goroutines were printed. Ctrl-C ends a run early, which is judged all the
 // same.
 //
-// worker.go has what the goroutines do, pattern.go how contents are checked,
-// chores.go what goes on beside them, quiet.go the quiet moments, training.go
-// the training, samples.go and flat.go what is measured and how it is judged.
+// soak.go has what the workers do, training.go the training, meters.go what is measured
+// and how it is judged.
 package main
 
 import (
@@ -36,10 +33,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/model"
 )
 
 // The exit statuses.
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFound
 	}
 	if !sum.OK {
-		fmt.Fprintf(stderr, "soak: %s\n", sum.verdict())
+		fmt.Fprintf(stderr, "soak: %s\n", strings.Join(slices.Concat(sum.Found, sum.Grown), "\n  "))
 		return exitFound
 	}
 	return exitOK
@@ -112,15 +112,14 @@ type options struct {
 	device   string
 	duration time.Duration
 	out      string // file; "": none
-	mnist    string // directory; "": the built-in part
 	workers  int
-	streams  int
-	steps    int   // of a training
 	limit    int64 // bytes
-	backing  cupool.Backing
 	seed     uint64
 
-	plant string // what tests break: see worker.go
+	// What tests break: something between a program and its allocator, and something
+	// that is called between programs.
+	breaks  func(model.Tested) model.Tested
+	between func(cupool.Driver) error
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -129,30 +128,23 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	fs.StringVar(&o.device, "device", "host:2GiB", "`device`: host, host:BYTES, cuda or cuda:ORDINAL")
 	fs.DurationVar(&o.duration, "duration", time.Minute, "`time` to run")
 	fs.StringVar(&o.out, "out", "", "`file` for the samples, a line of JSON each")
-	fs.StringVar(&o.mnist, "mnist", "", "`directory` with MNIST (default: the built-in part of it)")
-	fs.IntVar(&o.workers, "workers", 64, "goroutines that allocate")
-	fs.IntVar(&o.streams, "streams", 16, "streams that they use")
+	fs.IntVar(&o.workers, "workers", 8, "programs that run at a time")
 	fs.Uint64Var(&o.seed, "seed", 0, "`seed` of what is random (default: the time)")
-	fs.IntVar(&o.steps, "steps", usualSteps, "steps of each training")
-	limit := fs.String("limit", "1GiB", "`bytes` that may be reserved")
-	segments := fs.Bool("segments", false, "use segments where the device has virtual memory")
+	limit := fs.String("limit", "1GiB", "`bytes` that all allocators may reserve together")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if o.workers < 1 || o.streams < 2 || o.steps < 1 || o.duration <= 0 {
-		return o, errors.New("it takes a duration, at least one worker, one step and two streams")
+	if o.workers < 1 || o.duration <= 0 {
+		return o, errors.New("it takes a duration and at least one worker")
 	}
 	if o.limit, err = cupool.ParseBytes(*limit); err != nil {
 		return o, err
 	}
-	if o.limit < 64<<20 {
-		return o, errors.New("the limit has to be at least 64 MiB")
-	}
-	if *segments {
-		o.backing = cupool.BackingSegments
+	if o.limit < int64(o.workers)<<24 {
+		return o, errors.New("the limit has to be at least 16 MiB for each worker")
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())

@@ -6,79 +6,63 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/mnist"
 	"github.com/cupool/cupool/nn"
-	subset "github.com/cupool/cupool/testdata/mnist"
 	"gorgonia.org/tensor"
 )
 
+// The sizes of the network, and how often it learns from one batch.
 const (
-	trainingLabel = "training"
-	trainingBatch = 50
-	usualSteps    = 40 // of a training, after which it has learned
+	batchSize, inputs, hidden, classes = 32, 100, 64, 10
+	trainingSteps                      = 20
 )
 
-// A training trains the network of examples/mlp, from the same start again and
-// again. Its losses have to be the same each time.
+// A training trains a network of two layers on an allocator of its own, from the same
+// start again and again. Its losses have to be the same each time.
 type training struct {
 	k      *soak
-	stream *cupool.Stream
+	pool   *cupool.Pool
 	eng    *cupool.Engine
-	set    *mnist.Set
 	losses []float64 // of the first time
 }
 
-// newTraining trains once, while nothing else uses the allocator.
+// newTraining trains once, while nothing else uses the device.
 func (k *soak) newTraining() (*training, error) {
-	var set *mnist.Set
-	var err error
-	if k.mnist != "" {
-		set, _, err = mnist.Load(k.mnist)
-	} else {
-		set, _, err = mnist.LoadFS(subset.Files, "testdata/mnist")
-	}
+	pool, err := cupool.New(cupool.Config{Driver: k.driver, Limit: 64 << 20})
 	if err != nil {
 		return nil, err
 	}
-	if set.N < trainingBatch*k.steps {
-		return nil, fmt.Errorf("%d training images, but %d are needed", set.N, trainingBatch*k.steps)
+	t := &training{k: k, pool: pool}
+	if t.eng, err = cupool.NewEngine(pool); err == nil {
+		t.losses, err = t.train()
 	}
-	t := &training{k: k, set: set}
-	if t.stream, err = k.newStream(); err != nil {
-		return nil, err
+	if err == nil && !(t.losses[trainingSteps-1] < t.losses[0]/2) {
+		err = fmt.Errorf("the training learns nothing: its loss is %v at first and %v at last", t.losses[0], t.losses[trainingSteps-1])
 	}
-	if t.eng, err = cupool.NewEngine(k.pool.WithLabel(trainingLabel), cupool.WithStream(t.stream)); err != nil {
-		return nil, err
-	}
-	if t.losses, err = t.train(context.Background()); err != nil {
-		return nil, err
-	}
-	if first, last := t.losses[0], t.losses[k.steps-1]; k.steps >= usualSteps && !(last < first/2) {
-		return nil, fmt.Errorf("the training learns nothing: its loss is %v at first and %v at last", first, last)
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
 	}
 	return t, nil
 }
 
-func (t *training) close() error { return t.stream.Close() }
+func (t *training) close() error { return t.pool.Close() }
 
 // repeat trains until ctx is done.
-func (t *training) repeat(ctx context.Context, _ *rand.Rand) {
+func (t *training) repeat(ctx context.Context) {
 	for ctx.Err() == nil {
-		losses, err := t.train(ctx)
-		if ctx.Err() != nil {
-			return
+		losses, err := t.train()
+		st := t.pool.Stats()
+		switch i := t.differ(losses); {
+		case err != nil:
+			t.k.report("training: %v", err)
+		case i >= 0:
+			t.k.report("training: the loss of step %d is %v, and was %v the first time", i+1, losses[i], t.losses[i])
+		case st.LiveBytes > 0:
+			t.k.report("leak: %d bytes are live after a training", st.LiveBytes)
 		}
-		t.k.tolerate("training", err)
-		if err != nil {
-			continue
-		}
-		t.k.count.trainings.Add(1)
-		if i := t.differ(losses); i >= 0 {
-			t.k.corrupted(fmt.Sprintf("training: the loss of step %d is %v, and was %v the first time", i+1, losses[i], t.losses[i]))
-		}
+		t.k.trainings.Add(1)
+		t.k.stats[t.k.workers].Store(&st)
 	}
 }
 
@@ -97,65 +81,72 @@ func (t *training) differ(losses []float64) int {
 	return -1
 }
 
-// A layer has weights and a bias, each with gradient and momentum.
-type layer struct{ w, b nn.Param }
-
-// train trains from the start and returns the loss of each step.
-func (t *training) train(ctx context.Context) (losses []float64, err error) {
-	var layers []layer
-	var params []nn.Param
-	var all []tensor.Tensor
-	defer func() {
-		t.k.quiet.RLock()
-		defer t.k.quiet.RUnlock()
-		err = errors.Join(err, t.eng.FreeTensor(all...))
-	}()
-	err = t.quietly(func() error {
+// train trains from the start and returns the loss of each step. tensor panics where
+// memory runs out.
+func (t *training) train() (losses []float64, err error) {
+	scope := t.eng.Scope()
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	err = cupool.Try(func() error {
 		r := rand.New(rand.NewPCG(1, 1))
-		widths := []int{t.set.Size(), 128, 64, mnist.Classes}
-		for i, in := range widths[:len(widths)-1] {
-			l := layer{w: t.param(&all, r, in, widths[i+1]), b: t.param(&all, nil, 1, widths[i+1])}
-			layers, params = append(layers, l), append(params, l.w, l.b)
+		x, labels := t.normal(r, 1, batchSize, inputs), make([]int, batchSize)
+		for i := range labels {
+			labels[i] = r.IntN(classes)
+		}
+		y := t.upload(labels, batchSize)
+		params := []nn.Param{
+			t.param(r, math.Sqrt(2./inputs), inputs, hidden), t.param(r, 0, 1, hidden),
+			t.param(r, math.Sqrt(2./hidden), hidden, classes), t.param(r, 0, 1, classes),
+		}
+		for range trainingSteps {
+			loss, err := t.step(x, y, params)
+			if err != nil {
+				return err
+			}
+			losses = append(losses, loss)
 		}
 		return nil
 	})
-	for i := 0; i < t.k.steps && err == nil && ctx.Err() == nil; i++ {
-		err = t.quietly(func() error {
-			loss, err := t.step(layers, params, i*trainingBatch)
-			losses = append(losses, loss)
-			return err
-		})
-	}
 	return losses, err
 }
 
-// quietly runs f, which no quiet moment interrupts. tensor panics where memory
-// runs out.
-func (t *training) quietly(f func() error) error {
-	t.k.quiet.RLock()
-	defer t.k.quiet.RUnlock()
-	t.k.count.operations.Add(1)
-	return cupool.Try(f)
-}
-
-// param makes a parameter. r draws its values, and nil stands for zeros.
-func (t *training) param(all *[]tensor.Tensor, r *rand.Rand, in, out int) nn.Param {
-	values := make([]float32, in*out)
-	if r != nil {
-		for i := range values {
-			values[i] = float32(math.Sqrt(2/float64(in)) * r.NormFloat64())
+// step learns once from the batch and returns its loss.
+func (t *training) step(x, y tensor.Tensor, params []nn.Param) (loss float64, err error) {
+	scope, e := t.eng.Scope(), t.eng
+	defer func() { err = errors.Join(err, scope.Close()) }()
+	empty := func(cols int) tensor.Tensor { return must(e.Empty(tensor.Float32, batchSize, cols)) }
+	w1, b1, w2, b2 := params[0], params[1], params[2], params[3]
+	a, logits, dLogits, da := empty(hidden), empty(classes), empty(classes), empty(hidden)
+	losses := t.upload(make([]float32, batchSize), batchSize)
+	for _, f := range []func() error{
+		func() error { return nn.Linear(e, x, w1.Value, b1.Value, a, nn.ReLU) },
+		func() error { return nn.Linear(e, a, w2.Value, b2.Value, logits, nn.NoActivation) },
+		func() error { return nn.CrossEntropy(e, logits, y, losses, dLogits) },
+		func() error { return nn.LinearBack(e, a, w2.Value, dLogits, da, w2.Grad, b2.Grad, nn.ReLU) },
+		func() error { return nn.LinearBack(e, x, w1.Value, da, nil, w1.Grad, b1.Grad, nn.NoActivation) },
+		func() error { return nn.SGD{LearningRate: 0.3, Momentum: 0.9}.Step(e, params...) },
+	} {
+		if err := f(); err != nil {
+			return 0, err
 		}
 	}
-	p := nn.Param{Value: t.kept(all, values, in, out)}
-	clear(values)
-	p.Grad, p.Momentum = t.kept(all, values, in, out), t.kept(all, values, in, out)
-	return p
+	for _, l := range must(e.ToHost(losses)).Data().([]float32) {
+		loss += float64(l) / batchSize
+	}
+	return loss, nil
 }
 
-func (t *training) kept(all *[]tensor.Tensor, values []float32, shape ...int) tensor.Tensor {
-	x := t.upload(slices.Clone(values), shape...)
-	*all = append(*all, x)
-	return x
+// param makes a parameter, with no gradient and no momentum yet.
+func (t *training) param(r *rand.Rand, scale float64, rows, cols int) nn.Param {
+	return nn.Param{Value: t.normal(r, scale, rows, cols), Grad: t.normal(r, 0, rows, cols), Momentum: t.normal(r, 0, rows, cols)}
+}
+
+// normal makes a matrix of normally distributed values.
+func (t *training) normal(r *rand.Rand, scale float64, rows, cols int) tensor.Tensor {
+	values := make([]float32, rows*cols)
+	for i := range values {
+		values[i] = float32(scale * r.NormFloat64())
+	}
+	return t.upload(values, rows, cols)
 }
 
 func (t *training) upload(values any, shape ...int) tensor.Tensor {
@@ -168,53 +159,4 @@ func must[T any](x T, err error) T {
 		panic(err)
 	}
 	return x
-}
-
-// step learns from the samples from a place on.
-func (t *training) step(layers []layer, params []nn.Param, from int) (loss float64, err error) {
-	scope := t.eng.Scope()
-	defer func() { err = errors.Join(err, scope.Close()) }()
-	const n = trainingBatch
-	pixels, classes := make([]float32, 0, n*t.set.Size()), make([]int, 0, n)
-	for i := from; i < from+n; i++ {
-		for _, v := range t.set.Image(i) {
-			pixels = append(pixels, 2*float32(v)/255)
-		}
-		classes = append(classes, int(t.set.Labels[i]))
-	}
-	acts := []tensor.Tensor{t.upload(pixels, n, t.set.Size())}
-	y := t.upload(classes, n)
-	activation := func(i int) nn.Activation {
-		if i == len(layers)-1 {
-			return nn.NoActivation
-		}
-		return nn.ReLU
-	}
-	var errs []error
-	note := func(err error) { errs = append(errs, err) }
-	for i, l := range layers {
-		z := must(t.eng.Empty(tensor.Float32, n, l.w.Value.Shape()[1]))
-		note(nn.Linear(t.eng, acts[i], l.w.Value, l.b.Value, z, activation(i)))
-		acts = append(acts, z)
-	}
-	losses := t.upload(make([]float32, n), n)
-	var d tensor.Tensor = must(t.eng.Empty(tensor.Float32, acts[len(layers)].Shape()...))
-	note(nn.CrossEntropy(t.eng, acts[len(layers)], y, losses, d))
-	for i := len(layers) - 1; i >= 0; i-- {
-		var in tensor.Tensor
-		act := nn.NoActivation
-		if i > 0 {
-			in, act = must(t.eng.Empty(tensor.Float32, acts[i].Shape()...)), activation(i-1)
-		}
-		note(nn.LinearBack(t.eng, acts[i], layers[i].w.Value, d, in, layers[i].w.Grad, layers[i].b.Grad, act))
-		d = in
-	}
-	note(nn.SGD{LearningRate: 0.05, Momentum: 0.9}.Step(t.eng, params...))
-	if err := errors.Join(errs...); err != nil {
-		return 0, err
-	}
-	for _, l := range must(t.eng.ToHost(losses)).Data().([]float32) {
-		loss += float64(l) / n
-	}
-	return loss, nil
 }

@@ -124,6 +124,8 @@ func (d *Device) around(c *hook.Call, call func() error) error {
 		return d.waits(c, do)
 	case "MemFree", "MemUnmap":
 		return d.unmap(c, do)
+	case "MemRelease":
+		return d.release(c, do)
 	}
 	if err := do(); err != nil {
 		return err
@@ -310,6 +312,33 @@ func (d *Device) unmap(c *hook.Call, do func() error) error {
 		d.mu.Unlock()
 	}
 	return err
+}
+
+// release makes a call that gives a handle back. It is forgotten before, as it may be
+// another piece's after that.
+func (d *Device) release(c *hook.Call, do func() error) error {
+	d.mu.Lock()
+	page := d.handles[c.Handle]
+	delete(d.handles, c.Handle)
+	d.mu.Unlock()
+	err := do()
+	if err != nil {
+		d.mu.Lock()
+		d.handles[c.Handle] = page
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// forget forgets the events and all streams but the default one, when no other is
+// left and all work is done.
+func (d *Device) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	def := d.all[0]
+	def.order = Clock{def.submitted}
+	d.all, d.streams = d.all[:1:1], map[cupool.StreamHandle]*stream{0: def}
+	clear(d.events)
 }
 
 // sizeAt returns the size of the mapping that begins at an address.

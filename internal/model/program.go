@@ -61,6 +61,10 @@ type Options struct {
 	// BreakDriver puts something between an allocator and the device. nil:
 	// nothing.
 	BreakDriver func(*Device) cupool.Driver
+	// Next is given what came of a program, and returns the bytes of the one that goes
+	// on with the same allocator, all of whose blocks, streams and pools are gone by
+	// then. No step closes the allocator. nil bytes: there is no more. nil: one program.
+	Next func(Result) []byte
 }
 
 // Result is what came of a program.
@@ -219,7 +223,7 @@ func Random(rng *rand.Rand) []byte {
 }
 
 // Run runs the program that bytes make. The first four say how: with which
-// Config, device, and on how many goroutines. It changes GOMAXPROCS for a
+// Config, device, and on how many goroutines. It changes GOMAXPROCS for a single
 // program on one goroutine, as memory is kept by processor.
 func Run(data []byte, opts ...Options) Result {
 	b := &bytecode{data}
@@ -230,23 +234,32 @@ func Run(data []byte, opts ...Options) Result {
 	if w.opt.Together > 0 {
 		w.together = w.opt.Together
 	}
-	if w.together == 1 {
+	if w.together == 1 && w.opt.Next == nil {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
 	if err := w.open(); err != nil {
 		return Result{Errs: []error{err}}
 	}
-	runners, err := w.runners(b.data)
-	if err != nil {
-		return Result{Errs: []error{err}}
+	for data := b.data; ; {
+		runners, err := w.runners(data)
+		if err != nil {
+			return Result{Errs: []error{err}}
+		}
+		var wg sync.WaitGroup
+		for _, r := range runners[1:] {
+			wg.Go(r.run)
+		}
+		runners[0].run()
+		wg.Wait()
+		if w.opt.Next == nil || !w.restart(runners) {
+			return w.end(runners)
+		}
+		res := w.result(runners)
+		res.Stats = w.root.Stats()
+		if data = w.opt.Next(res); data == nil {
+			return w.end(nil)
+		}
 	}
-	var wg sync.WaitGroup
-	for _, r := range runners[1:] {
-		wg.Go(r.run)
-	}
-	runners[0].run()
-	wg.Wait()
-	return w.end(runners)
 }
 
 // open makes the device and the root.
@@ -330,13 +343,70 @@ func (r *runner) logf(format string, args ...any) {
 	}
 }
 
-// end compares the books, closes what is open, and has the device checked.
-func (w *world) end(runners []*runner) Result {
-	res := Result{}
+// result returns the log and the steps of runners.
+func (w *world) result(runners []*runner) (res Result) {
 	for _, r := range runners {
 		res.Log += r.log.String()
 		res.Steps += r.steps
 	}
+	return res
+}
+
+// restart frees and closes all that a program made, compares the books, and forgets
+// the program. It reports whether another one may go on.
+func (w *world) restart(runners []*runner) bool {
+	if len(w.failures()) > 0 {
+		return false
+	}
+	for _, p := range w.openPools() {
+		if p != w.root {
+			w.closePool(p)
+		}
+	}
+	for _, b := range slices.Clone(w.live) {
+		w.dies(b, false)
+		w.judge("Free", b.pool.Free(b.Block), &reasons{})
+	}
+	if w.root.asleep {
+		if w.root.Wake() != nil {
+			return false // there is no memory: the allocator sleeps until it is closed
+		}
+		w.root.asleep = false
+	}
+	for _, r := range runners {
+		for _, e := range r.events {
+			if !e.closed {
+				w.judge("Event.Close", e.Close(), &reasons{})
+			}
+		}
+	}
+	for _, s := range w.streams[1:] {
+		if s.state == open {
+			w.judge("Stream.Close", s.Close(), &reasons{})
+			s.state = closed
+		}
+	}
+	w.settle()
+	w.compare()
+	for _, r := range runners {
+		if r.witness != nil {
+			r.witness.close(w.Model)
+			r.witness = nil
+		}
+	}
+	if len(w.failures()) > 0 {
+		return false
+	}
+	w.root.later, w.past = 0, nil
+	w.pools, w.streams = w.pools[:1], w.streams[:1]
+	w.exchange = make(chan *Block, cap(w.exchange))
+	w.d.forget()
+	return true
+}
+
+// end compares the books, closes what is open, and has the device checked.
+func (w *world) end(runners []*runner) Result {
+	res := w.result(runners)
 	if w.root.state == open && len(w.failures()) == 0 {
 		w.settle()
 		w.compare()
@@ -349,7 +419,9 @@ func (w *world) end(runners []*runner) Result {
 			w.fail("errors: the device: %v", err)
 		}
 		for _, r := range runners {
-			r.witness.close(w.Model)
+			if r.witness != nil {
+				r.witness.close(w.Model)
+			}
 		}
 	}
 	if len(w.failures()) > 0 {

@@ -917,8 +917,12 @@ func (r *runner) pass() {
 	}
 }
 
-// close closes the root.
-func (r *runner) close() { r.closeOnce(r.root) }
+// close closes the root, unless another program goes on with it.
+func (r *runner) close() {
+	if r.opt.Next == nil {
+		r.closeOnce(r.root)
+	}
+}
 
 // closeOnce closes a pool, unless another goroutine does.
 func (r *runner) closeOnce(p *Pool) {

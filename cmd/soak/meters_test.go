@@ -34,7 +34,7 @@ func TestGrown(t *testing.T) {
 		"goroutines":            func(i int, s *sample) { s.Goroutines += int64(i) / 8 },
 		"RSS":                   func(i int, s *sample) { s.RSS += int64(i) << 20 },
 		"open files":            func(i int, s *sample) { s.Files += int64(i) / 32 },
-		"the allocator's books": func(i int, s *sample) { s.Metadata += int64(i) << 16 },
+		"the allocators' books": func(i int, s *sample) { s.Metadata += int64(i) << 16 },
 	} {
 		what := grown(run(400, grow))
 		require.Len(t, what, 1, name)
