@@ -131,8 +131,7 @@ run() { # PART
 		part check-tensorop internal/tensorop "${check[@]}" "$bin/internal-tensorop.test" -test.short -test.v -test.run '^TestGPU(RandomShapes|RowBroadcast|SpecialValues)'
 		part check-nn nn "${check[@]}" "$bin/nn.test" -test.short -test.v -test.run '/gpu$|Graph|Conv|Pool|Norm|Dropout|Upsample|Sparsemax|CTC|YOLO|Convert|RMSProp|Activate'
 		part check-graph . "${check[@]}" "$bin/cupool.test" -test.short -test.v -test.run '^TestGraph'
-		part check-battery cuda "${check[@]}" "$bin/cuda.test" -test.short -test.v -test.run '^TestConformance$/^device$|^TestGPURandomKernels$' \
-			-test.skip '^TestConformance$/^device$/./^free_waits_for_all_streams$'
+		part check-battery cuda "${check[@]}" "$bin/cuda.test" -test.short -test.v -test.run '^TestConformance$/^device$|^TestGPURandomKernels$'
 		;;
 	*) echo "bench/validate.sh: no part $1; it has: driver native device managed pinned programs engine operations gorgonia examples several networks replay memcheck" >&2; exit 2 ;;
 	esac

@@ -51,76 +51,32 @@ var battery = []struct {
 }{
 	{"sizes", testSizes},
 	{"sizes_no_device_has", testImpossibleSizes},
-	{"zero_size", testZeroSize},
-	{"alignment", testAlignment},
-	{"contents_survive_neighbours", testNeighbours},
-
 	{"programs", testPrograms},
-	{"lock_free_path", testLockFree},
-	{"lock_free_path_and_everything", testLockFreeStorm},
+
+	{"storm", testStorm},
 	{"close_while_in_use", testCloseStorm},
 	{"limit_shared_by_streams", testLimitStorm},
+	{"sleep_in_goroutines", testSleepStorm},
 
 	{"steady_state", testSteady},
-	{"steady_state_one_size", testSteadyOneSize},
-	{"free_all_merges", testFreeAll},
 	{"reserve_then_hit", testReserve},
 	{"trim", testTrim},
 
-	{"double_free", testDoubleFree},
-	{"stale_handle", testStaleHandle},
-	{"wrong_pointers", testWrongPointers},
-	{"use_after_free", testUseAfterFree},
-	{"another_allocators_things", testForeign},
-	{"double_free_in_goroutines", testConcurrentDoubleFree},
-	{"after_close", testAfterClose},
-	{"leaks", testLeaks},
-
 	{"early_free", testEarlyFree},
-	{"free_waits_for_all_streams", testManyUses},
-	{"own_stream_is_ordered", testOwnStream},
 	{"event_wait_orders", testEventWait},
-	{"event_wait_too_early", testEventWaitTooEarly},
-	{"event_wait_transitive", testEventWaitTransitive},
-	{"stream_closed", testStreamClosed},
-	{"stream_closed_while_pending", testStreamClosedPending},
-	{"closed_stream_gives_nothing", testClosedStreamMagazines},
+	{"process_deferred", testProcessDeferred},
 	{"recycled_slots_stay_with_their_stream", testRecycledSlots},
 	{"adopted_stream", testAdopted},
-	{"process_deferred", testProcessDeferred},
 
-	{"out_of_memory", testOOM},
-	{"out_of_memory_then_retry", testOOMRetry},
 	{"device_full", testDeviceFull},
-	{"limit", testLimit},
-	{"fraction", testFraction},
-	{"callback", testCallback},
-	{"cleanup_frees", testCleanup},
 	{"pending_under_pressure", testPressure},
-	{"pressure_waits_for_one", testPressureOne},
-	{"other_streams_cache_under_pressure", testPressureOtherStream},
 
 	{"stitched_block", testStitch},
 	{"stitched_while_pending", testStitchPending},
-	{"stitched_at_the_limit", testStitchLimit},
-	{"stitched_stream_closed", testStitchStreamClosed},
-
 	{"stranded_memory", testStranded},
-	{"stranded_on_a_busy_stream", testStrandedBusy},
-	{"stranded_by_turns", testStrandedTurns},
-	{"stranded_does_not_wait", testStrandedNoWait},
-
 	{"sleep", testSleep},
-	{"sleep_not_supported", testSleepNotSupported},
-	{"sleep_then_close", testSleepClose},
-	{"sleep_in_goroutines", testSleepStorm},
-
-	{"statistics", testStats},
-	{"statistics_sums", testStatsSums},
 
 	{"fault_walk", testFaults},
-	{"failing_events_quarantine", testQuarantine},
-	{"device_lost", testLost},
 }
 
 // Run runs the battery on devices that open makes, each closed again after

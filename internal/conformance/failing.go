@@ -97,6 +97,13 @@ func (f *Failing) Heal() {
 	f.faults, f.lost, f.others = nil, nil, 0
 }
 
+// Lost reports whether a fault has made the device lost.
+func (f *Failing) Lost() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost != nil
+}
+
 // Calls returns how many calls of a kind, or "" for any, were made.
 func (f *Failing) Calls(kind string) int {
 	f.mu.Lock()

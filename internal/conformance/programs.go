@@ -24,7 +24,7 @@ func testPrograms(t *testing.T, e *env) {
 	if limit.Limit == 0 && limit.Fraction == 0 {
 		limit.Limit = 512 * mib
 	}
-	n := scaled(400)
+	n := scaled(160)
 	if e.cfg.Sanitize != (cupool.Sanitizers{}) { // which write and read all memory
 		n = max(n/10, 4)
 	}

@@ -161,30 +161,3 @@ func testSleep(t *testing.T, e *env) {
 	}
 	z.end(t)
 }
-
-func testSleepNotSupported(t *testing.T, e *env) {
-	r := e.rig(t)
-	if r.vmm() {
-		t.Skip("there is virtual memory")
-	}
-	r.unchanged(func() { require.ErrorIs(t, r.Sleep(nil), cupool.ErrNotSupported) })
-	require.NoError(t, r.Wake())
-}
-
-// testSleepClose closes streams and the allocator while it sleeps.
-func testSleepClose(t *testing.T, e *env) {
-	d := e.open(t)
-	defer func() { require.NoError(t, d.Close()) }()
-	z := e.sleeper(t, d)
-	require.NoError(t, z.Sleep(nil))
-	require.NoError(t, z.s.Close())
-	require.NoError(t, z.Check())
-	var leaks *cupool.LeakError
-	require.ErrorAs(t, z.Close(), &leaks)
-	require.Len(t, leaks.Leaks, len(z.keep)+len(z.lose))
-	require.Zero(t, z.f.Held())
-	require.Zero(t, z.f.Ranges())
-	require.ErrorIs(t, z.Sleep(nil), cupool.ErrClosed)
-	require.ErrorIs(t, z.Wake(), cupool.ErrClosed)
-	require.Zero(t, z.Stats().AsleepBytes)
-}

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -21,8 +20,8 @@ import (
 type storm struct {
 	r       *rig
 	streams []*cupool.Stream
-	excuse  error // what calls may fail with, as the allocator sleeps or is closed; nil: nothing
-	held    claims
+	excuse  error    // what calls may fail with, as the allocator sleeps or is closed; nil: nothing
+	held    sync.Map // by address: the goroutine
 	allocs  atomic.Int64
 	pass    chan cupool.Block
 }
@@ -84,7 +83,9 @@ func (m *storm) alloc(s *cupool.Stream, size int64, how, g int) error {
 		return err
 	}
 	m.allocs.Add(1)
-	check(m.r.t, m.held.take(b.Ptr(), g))
+	if other, ok := m.held.LoadOrStore(b.Ptr(), g); ok {
+		m.r.t.Errorf("%v was handed to goroutine %d while %v holds it", b, g, other)
+	}
 	if b.Size() != size {
 		m.r.t.Errorf("%d bytes asked for, %v got", size, b)
 	}
@@ -106,7 +107,7 @@ func (m *storm) alloc(s *cupool.Stream, size int64, how, g int) error {
 }
 
 func (m *storm) free(b cupool.Block, how int) {
-	m.held.give(b.Ptr())
+	m.held.Delete(b.Ptr())
 	var err error
 	switch how {
 	case 0:
@@ -153,91 +154,42 @@ func (m *storm) over() {
 	m.r.requireAllFree()
 }
 
-// claims finds blocks that two goroutines hold at once, cheaply: by address.
-type claims [64]struct {
-	mu   sync.Mutex
-	held map[cupool.Ptr]int
-	_    [48]byte
-}
-
-func (c *claims) take(p cupool.Ptr, g int) error {
-	s := &c[uint64(p)>>9%64]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held == nil {
-		s.held = map[cupool.Ptr]int{}
-	}
-	if other, ok := s.held[p]; ok {
-		return fmt.Errorf("%v was handed to goroutine %d while %d holds it", p, g, other)
-	}
-	s.held[p] = g
-	return nil
-}
-
-func (c *claims) give(p cupool.Ptr) {
-	s := &c[uint64(p)>>9%64]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.held, p)
-}
-
-// withProcs runs f with 2 and with 8 Ps.
-func withProcs(t *testing.T, f func(*testing.T)) {
-	for _, n := range []int{2, 8} {
-		t.Run(fmt.Sprintf("procs=%d", n), func(t *testing.T) {
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n))
-			f(t)
-		})
-	}
-}
-
-// testLockFree hammers one stream.
-func testLockFree(t *testing.T, e *env) {
-	withProcs(t, func(t *testing.T) {
-		r := e.rig(t, unlimited)
-		m := newStorm(r, r.DefaultStream())
-		m.run(scaled(20000), nil)
-		m.over()
-	})
-}
-
-// testLockFreeStorm hammers two streams while others flush, trim, read statistics
+// testStorm hammers two streams while others flush, trim, read statistics
 // and check, and open and close streams with live blocks.
-func testLockFreeStorm(t *testing.T, e *env) {
-	withProcs(t, func(t *testing.T) {
-		r := e.rig(t, unlimited)
-		m := newStorm(r, r.stream(), r.stream())
-		m.run(scaled(4000), func(i int) {
-			switch i % 8 {
-			case 0:
-				_, err := r.Trim(1 << 62)
-				check(t, err)
-			case 1:
-				check(t, r.Check())
-			case 2:
-				st := r.Stats()
-				if st.All.ReservedBytes.Current != st.LiveBytes+st.PendingBytes+st.CachedBytes {
-					t.Errorf("reserved is not live + pending + cached: %+v", st)
-				}
-			case 3:
-				check(t, r.EmptyCache())
-			case 4:
-				_, err := r.ProcessDeferred()
-				check(t, err)
-			case 5:
-				r.ResetPeak()
-				_ = r.Snapshot().Layout()
-			default:
-				s, err := r.NewStream()
-				check(t, err)
-				for k := range 30 { // which others free when the stream is closed
-					check(t, m.alloc(s, []int64{5000, 512, 2 * mib}[k%3], 11, -1))
-				}
-				check(t, s.Close())
+func testStorm(t *testing.T, e *env) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	r := e.rig(t, unlimited)
+	m := newStorm(r, r.stream(), r.stream())
+	m.run(scaled(4000), func(i int) {
+		switch i % 8 {
+		case 0:
+			_, err := r.Trim(1 << 62)
+			check(t, err)
+		case 1:
+			check(t, r.Check())
+		case 2:
+			st := r.Stats()
+			if st.All.ReservedBytes.Current != st.LiveBytes+st.PendingBytes+st.CachedBytes {
+				t.Errorf("reserved is not live + pending + cached: %+v", st)
 			}
-		})
-		m.over()
+		case 3:
+			check(t, r.EmptyCache())
+		case 4:
+			_, err := r.ProcessDeferred()
+			check(t, err)
+		case 5:
+			r.ResetPeak()
+			_ = r.Snapshot().Layout()
+		default:
+			s, err := r.NewStream()
+			check(t, err)
+			for k := range 30 { // which others free when the stream is closed
+				check(t, m.alloc(s, []int64{5000, 512, 2 * mib}[k%3], 11, -1))
+			}
+			check(t, s.Close())
+		}
 	})
+	m.over()
 }
 
 // testSleepStorm: goroutines find the allocator asleep, or memory that nobody else
@@ -260,7 +212,7 @@ func testSleepStorm(t *testing.T, e *env) {
 // testCloseStorm closes the allocator while goroutines use it. They get ErrClosed,
 // nothing worse, and all memory goes back.
 func testCloseStorm(t *testing.T, e *env) {
-	for round := range scaled(40) {
+	for round := range scaled(24) {
 		f := NewFailing(nil)
 		r := e.rigOn(t, f.over, unlimited)
 		m := newStorm(r, r.DefaultStream(), r.stream(), r.stream())

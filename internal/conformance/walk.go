@@ -21,11 +21,12 @@ var errInjected = errors.New("injected failure")
 // calls, and once for each of them, which fails. After every step the books are
 // right, and only the errors come back that were injected, or out of memory.
 // Later calls work, live blocks keep their contents, and Close gives everything
-// back to the device. Options are NoContents and WaitsRun. The battery makes
-// some of the runs that there are, and the quick form of this fewer.
+// back to the device. After an error that says that the device is lost nothing is
+// served any more, and frees and books go on. Options are NoContents and WaitsRun. The quick form makes
+// some of the runs that there are, and the battery fewer.
 func Walk(t *testing.T, open func(*testing.T) cupool.Driver, cfg cupool.Config, opt Options) {
 	e := &env{open: open, cfg: cfg, opt: opt}
-	e.walks(t, testkit.Choose(1<<20, 3))
+	e.walks(t, testkit.Choose(1<<20, 10))
 	for n := 1; e.closing(t, n, kinds[n%2]); n++ {
 	}
 }
@@ -35,7 +36,7 @@ func testFaults(t *testing.T, e *env) {
 	if e.opt.Wrap != nil {
 		t.Skip("the program makes pools of its own")
 	}
-	e.walks(t, testkit.Choose(100, 10))
+	e.walks(t, testkit.Choose(100, 4))
 }
 
 // walks makes at most n runs with faults of each sort.
@@ -67,11 +68,16 @@ func (e *env) walks(t *testing.T, n int) {
 // kinds are the errors that calls fail with.
 var kinds = []error{errInjected, fmt.Errorf("%w: %w", errInjected, cupool.ErrOutOfMemory)}
 
+var errLost = fmt.Errorf("%w: %w", errInjected, cupool.ErrDeviceLost)
+
 // faultPlans returns what can go wrong in a program with so many calls, by sort: one
-// call, many of one kind, two calls, and events that come late, or not before
-// everything is waited for.
-func faultPlans(c chooser, calls map[string]int, total int) [4][][]Fault {
-	var one, many, two, late [][]Fault
+// call, many of one kind, two calls, all from one on as the device is lost, and events
+// that come late, or not before everything is waited for.
+func faultPlans(c chooser, calls map[string]int, total int) [5][][]Fault {
+	var one, many, two, lost, late [][]Fault
+	for n := range total {
+		lost = append(lost, []Fault{{From: n + 1, Err: errLost, Lost: true}})
+	}
 	for _, err := range kinds {
 		for n := range total {
 			one = append(one, []Fault{{From: n + 1, Err: err}})
@@ -90,7 +96,7 @@ func faultPlans(c chooser, calls map[string]int, total int) [4][][]Fault {
 	for _, every := range []int{1, 2, 7} {
 		late = append(late, []Fault{{Call: "QueryEvent", Every: every, Late: true}})
 	}
-	return [...][][]Fault{one, many, two, late}
+	return [...][][]Fault{one, many, two, lost, late}
 }
 
 // closing fails the nth call of Close, once, and reports whether there was one. No
@@ -155,6 +161,10 @@ func (e *env) walk(t *testing.T, name string, faults []Fault) *walker {
 		require.NotZero(t, st.Stitches, "the program does not stitch")
 		require.True(t, st.Moves > 0 || e.opt.WaitsRun, "nor moves memory between streams")
 	}
+	if w.f.Lost() {
+		w.endLost()
+		return w
+	}
 	w.again()
 	w.end()
 	return w
@@ -183,7 +193,7 @@ func (e *env) walker(t *testing.T, name string, faults []Fault) *walker {
 
 // only fails the test for an error that nothing explains.
 func (w *walker) only(what string, err error) {
-	if err == nil {
+	if err == nil || w.f.Lost() && errors.Is(err, cupool.ErrAsleep) { // it sleeps for ever
 		return
 	}
 	if w.failures++; !errors.Is(err, errInjected) && !errors.Is(err, cupool.ErrOutOfMemory) {
@@ -463,8 +473,12 @@ func (w *walker) sleep() {
 			return
 		}
 	}
-	w.f.Heal()
-	require.NoError(w.t, w.c.Wake(), w.name)
+	if w.f.Lost() {
+		w.contents = false // what is live has no memory any more
+	} else {
+		w.f.Heal()
+		require.NoError(w.t, w.c.Wake(), w.name)
+	}
 	w.free(keep)
 }
 
@@ -535,6 +549,27 @@ func (w *walker) end() {
 		require.NoError(w.t, d.Check(), w.name)
 	}
 	require.NoError(w.t, w.device.Close(), w.name)
+}
+
+// endLost uses and closes an allocator whose device is lost: it serves nothing more, also
+// not what is cached, says the first reason, and frees and books go on.
+func (w *walker) endLost() {
+	for _, size := range []int64{512, 5000, 3 * mib, w.whole} {
+		for _, err := range []error{second(w.c.Alloc(size, nil)), w.c.Reserve(size, nil)} {
+			if !errors.Is(err, cupool.ErrAsleep) {
+				require.ErrorIs(w.t, err, errLost, "%s: %d bytes", w.name, size)
+			}
+		}
+	}
+	for _, h := range slices.Clone(w.live) {
+		w.free(h.Block)
+		require.ErrorIs(w.t, w.c.Free(h.Block), cupool.ErrDoubleFree, w.name)
+	}
+	for _, c := range slices.Backward(w.pools) {
+		require.Zero(w.t, c.Stats().LiveBytes, w.name)
+		w.only("close", c.Close())
+	}
+	_ = w.device.Close() // it may have memory that it was not asked for
 }
 
 func second[T any](_ T, err error) error { return err }
