@@ -81,7 +81,7 @@ func TestFinds(t *testing.T) {
 		found   string
 	}{
 		"blocks are not freed":     {breaks: func(x model.Tested) model.Tested { return forgets{x, true} }, found: "books: "},
-		"streams are not recorded": {breaks: func(x model.Tested) model.Tested { return forgets{x, false} }, found: "early reuse: "},
+		"streams are not recorded": {breaks: func(x model.Tested) model.Tested { return forgets{x, false} }, found: "early reuse: |contents: |books: .* pending"},
 		"events are not closed": {
 			between: func(d cupool.Driver) (err error) {
 				for range 32 {
@@ -102,7 +102,7 @@ func TestFinds(t *testing.T) {
 			sum, err := soakFor(context.Background(), o, io.Discard)
 			require.NoError(t, err)
 			require.False(t, sum.OK)
-			require.Contains(t, strings.Join(append(sum.Found, sum.Grown...), "\n"), c.found, "seed %d", sum.Seed)
+			require.Regexp(t, c.found, strings.Join(append(sum.Found, sum.Grown...), "\n"), "seed %d", sum.Seed)
 		})
 	}
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/cupool/cupool/internal/model"
 )
 
-// configs are those of the allocators, one after the other.
+// configs are those of the allocators, one after the other. None decays, which would
+// change the books while the model compares them: the training's does.
 var configs = []cupool.Config{
-	{Decay: time.Second},
+	{},
 	{Backing: cupool.BackingSegments},
 	{MagazineBytes: -1},
 	{History: &cupool.History{SampleBytes: 1 << 20}, MagazineBytes: 1 << 20},
@@ -131,7 +132,7 @@ func (k *soak) work(ctx context.Context, worker int) {
 		k.allocators.Add(1)
 		res := model.Run(data, opt)
 		for _, err := range res.Errs {
-			k.report("worker %d, %+v, %d goroutines, program %q: %v\n%s", worker, cfg, opt.Together, data, err, res.Log)
+			k.report("worker %d, %v, configuration %d, %d goroutines, program %q\n%s", worker, err, n%len(configs), opt.Together, data, res.Log)
 		}
 		k.ooms.Add(res.Stats.OOMs)
 		k.stats[worker].Store(nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/nn"
@@ -29,7 +30,7 @@ type training struct {
 
 // newTraining trains once, while nothing else uses the device.
 func (k *soak) newTraining() (*training, error) {
-	pool, err := cupool.New(cupool.Config{Driver: k.driver, Limit: 64 << 20})
+	pool, err := cupool.New(cupool.Config{Driver: k.driver, Limit: 64 << 20, Decay: time.Second})
 	if err != nil {
 		return nil, err
 	}

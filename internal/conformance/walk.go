@@ -22,8 +22,8 @@ var errInjected = errors.New("injected failure")
 // right, and only the errors come back that were injected, or out of memory.
 // Later calls work, live blocks keep their contents, and Close gives everything
 // back to the device. After an error that says that the device is lost nothing is
-// served any more, and frees and books go on. Options are NoContents and WaitsRun. The quick form makes
-// some of the runs that there are, and the battery fewer.
+// served any more, and frees and books go on. Options are NoContents and WaitsRun. The
+// quick form makes some of the runs that there are, and the battery fewer.
 func Walk(t *testing.T, open func(*testing.T) cupool.Driver, cfg cupool.Config, opt Options) {
 	e := &env{open: open, cfg: cfg, opt: opt}
 	e.walks(t, testkit.Choose(1<<20, 10))
