@@ -27,15 +27,15 @@ func newFrame(slots int) frame {
 	return frame{slots: make([]held, slots), headers: make([]*tensor.Dense, slots), numbers: make([]gorgonia.Value, slots), fused: new(gpu.FusedArgs)}
 }
 
-// reuse returns the operand that in may overwrite: in is the last to read it,
-// and no other value lies in its block.
-func (m *VM) reuse(in *program.Instr) (int, bool) {
+// mayOverwrite reports whether in may overwrite its operand InPlace: it is the last to
+// read that, and no other value lies in its block.
+func (m *VM) mayOverwrite(in *program.Instr) bool {
 	if in.InPlace < 0 {
-		return 0, false
+		return false
 	}
 	h := m.now.slots[in.In[in.InPlace]]
 	d, ok := h.v.(*tensor.Dense)
-	return in.InPlace, ok && m.mem.sole(h) && d.Shape().Eq(in.Shape)
+	return ok && m.mem.sole(h) && d.Shape().Eq(in.Shape)
 }
 
 // destination makes a tensor for the result of in, whose elements are

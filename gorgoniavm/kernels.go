@@ -49,7 +49,7 @@ var kernels = map[string]kernel{
 	"*gorgonia.byIndicesOpDiffOp":   onDevice(plain),
 	"*gorgonia.sparsemaxOp":         onDevice(sparsemax),
 	"*gorgonia.sparsemaxDiffOp":     onDevice(sparsemaxBack),
-	"gorgonia.diagFlatOp":           onDevice(diagFlat),
+	"gorgonia.diagFlatOp":           floatsOnDevice(diagFlat),
 	"gorgonia.atOp":                 onDevice(elementAt),
 	"*gorgonia.dtConvOp":            onDevice(convert),
 	"*gorgonia.BatchNormOp":         floatsOnDevice(batchNorm),

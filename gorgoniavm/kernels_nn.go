@@ -40,7 +40,7 @@ func function(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, 
 		return elementwise(m, in, args)
 	}
 	y := d
-	if _, ok := m.reuse(in); !ok {
+	if !m.mayOverwrite(in) {
 		var err error
 		if y, err = m.destination(in); err != nil {
 			return nil, err
@@ -98,18 +98,7 @@ func sparsemaxBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Va
 
 // diagFlat puts the elements of a tensor on the diagonal of a matrix.
 func diagFlat(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	d, err := dense(args[0])
-	if err != nil {
-		return nil, err
-	}
-	if in.Dtype != tensor.Float32 && in.Dtype != tensor.Float64 {
-		return foreign(m, in, args)
-	}
-	y, err := m.destination(in)
-	if err != nil {
-		return nil, err
-	}
-	return y, nn.DiagFlat(m.e, d, y)
+	return toResult(m, in, args, func(x, y *tensor.Dense) error { return nn.DiagFlat(m.e, x, y) })
 }
 
 // elementAt copies one element, which is fetched as other scalars are.

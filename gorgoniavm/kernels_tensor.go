@@ -16,7 +16,7 @@ func plain(_ *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 // elementwise computes in place where it can. Gorgonia cannot for a scalar and a
 // tensor of one element.
 func elementwise(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
-	if _, ok := m.reuse(in); ok && in.Shape.TotalSize() > 1 {
+	if m.mayOverwrite(in) && in.Shape.TotalSize() > 1 {
 		return in.Op.(gorgonia.UnsafeDoer).UnsafeDo(args...)
 	}
 	return in.Op.Do(args...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/layers"
@@ -140,19 +141,17 @@ func (s *Solver) prepare(i int, n gorgonia.ValueGrad) error {
 
 // moveOnHost moves a weight that the CPU can touch.
 func (s *Solver) moveOnHost(p *param) {
-	if p.w64 != nil {
-		move(&s.method, s.step, p.w64, p.g64, &p.s64)
+	if p.dt == tensor.Float64 {
+		move[float64](s, p)
 	} else {
-		move(&s.method, s.step, p.w32, p.g32, &p.s32)
-	}
-	if !s.keep {
-		clear(p.g32)
-		clear(p.g64)
+		move[float32](s, p)
 	}
 }
 
-// move moves the weights w against their gradient g.
-func move[T layers.Float](r *rule, step int, w, g []T, state *[2][]T) {
+// move moves a weight against its gradient.
+func move[T layers.Float](s *Solver, p *param) {
+	r, w, g := &s.method, floats[T](p.w, p.size), floats[T](p.g, p.size)
+	state := [2][]T{floats[T](p.remembered[0], p.size), floats[T](p.remembered[1], p.size)}
 	layers.Shape(g, w, r.shaping)
 	switch r.kind {
 	case sgd:
@@ -164,7 +163,10 @@ func move[T layers.Float](r *rule, step int, w, g []T, state *[2][]T) {
 	case rmsProp:
 		layers.RMSProp(w, g, state[0], r.rmsPropOptions())
 	case adam:
-		layers.Adam(w, g, state[0], state[1], step, r.adamOptions())
+		layers.Adam(w, g, state[0], state[1], s.step, r.adamOptions())
+	}
+	if !s.keep {
+		clear(g)
 	}
 }
 

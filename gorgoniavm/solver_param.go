@@ -13,15 +13,13 @@ import (
 )
 
 // param is a weight with its gradient and what a Solver remembers of it. On the
-// host they are slices of one of two types, on a device tensors.
+// host they are where numbers of the type lie, on a device tensors.
 type param struct {
 	dt   tensor.Dtype
 	size int // elements
 
-	w32, g32 []float32
-	w64, g64 []float64
-	s32      [2][]float32
-	s64      [2][]float64
+	w, g       unsafe.Pointer
+	remembered [2]unsafe.Pointer // nil: the method does not need it
 
 	device  nn.Param
 	scratch tensor.Tensor
@@ -51,7 +49,7 @@ func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
 	}
 	device := p.device
 	p.dt, p.size = w.Dtype(), elementsOf(w)
-	p.w32, p.w64, p.g32, p.g64, device.Value, device.Grad = nil, nil, nil, nil, nil, nil
+	p.w, p.g, device.Value, device.Grad = nil, nil, nil, nil
 	if d, ok := g.(*tensor.Dense); ok {
 		if err := toDevice(d); err != nil {
 			return err
@@ -68,17 +66,18 @@ func (p *param) find(eng *cupool.Engine, n gorgonia.ValueGrad) error {
 		return nil
 	}
 	p.device = device
-	if p.dt == tensor.Float64 {
-		p.w64, err = elements[float64](w)
-		return errors.Join(err, into(&p.g64, g))
+	if p.w, err = elements(w); err == nil {
+		p.g, err = elements(g)
 	}
-	p.w32, err = elements[float32](w)
-	return errors.Join(err, into(&p.g32, g))
+	return err
 }
 
-func into[T float32 | float64](dst *[]T, v gorgonia.Value) (err error) {
-	*dst, err = elements[T](v)
-	return err
+// floats returns numbers that lie at p; nil: none do.
+func floats[T float32 | float64](p unsafe.Pointer, n int) []T {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Slice((*T)(p), n)
 }
 
 func valueAndGrad(n gorgonia.ValueGrad) (w, g gorgonia.Value, err error) {
@@ -101,14 +100,14 @@ func deviceTensor(v gorgonia.Value) (*tensor.Dense, bool) {
 	return d, ok && !d.IsNativelyAccessible()
 }
 
-// elements returns a value's elements. Those of a tensor may lie in any
+// elements returns where a value's elements lie. Those of a tensor may lie in any
 // engine's memory, once that is done with them.
-func elements[T float32 | float64](v gorgonia.Value) ([]T, error) {
+func elements(v gorgonia.Value) (unsafe.Pointer, error) {
 	switch v := v.(type) {
 	case *gorgonia.F32: // a pointer to the number
-		return unsafe.Slice((*T)(unsafe.Pointer(v)), 1), nil
+		return unsafe.Pointer(v), nil
 	case *gorgonia.F64:
-		return unsafe.Slice((*T)(unsafe.Pointer(v)), 1), nil
+		return unsafe.Pointer(v), nil
 	case *tensor.Dense:
 		if _, err := v.Engine().Accessible(v); err != nil {
 			return nil, err
@@ -116,7 +115,7 @@ func elements[T float32 | float64](v gorgonia.Value) ([]T, error) {
 		if v.RequiresIterator() || v.DataOrder() != 0 || v.IsMasked() {
 			return nil, fmt.Errorf("a tensor of shape %v that is not one without gaps in row-major order: %w", v.Shape(), cupool.ErrNotSupported)
 		}
-		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(v.Raw))), v.Shape().TotalSize()), nil
+		return unsafe.Pointer(unsafe.SliceData(v.Raw)), nil
 	}
 	return nil, fmt.Errorf("a value of type %T: %w", v, cupool.ErrNotSupported)
 }
@@ -135,11 +134,7 @@ func (p *param) remember(eng *cupool.Engine, shape tensor.Shape, states int) err
 	p.states = states
 	if !p.onDevice() && !eng.AllocAccessible() { // a scalar, say, whose model is on a device
 		for i := range states {
-			if p.dt == tensor.Float64 {
-				p.s64[i] = make([]float64, p.size)
-			} else {
-				p.s32[i] = make([]float32, p.size)
-			}
+			p.remembered[i] = unsafe.Pointer(unsafe.SliceData(make([]float64, p.size))) // enough for either type
 		}
 		return nil
 	}
@@ -181,13 +176,11 @@ func (p *param) place(made []*tensor.Dense) (err error) {
 		return nil
 	}
 	for i, t := range made {
-		if p.dt == tensor.Float64 {
-			err = errors.Join(err, into(&p.s64[i], t))
-		} else {
-			err = errors.Join(err, into(&p.s32[i], t))
+		if p.remembered[i], err = elements(t); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // forget gives back what is remembered.

@@ -29,14 +29,6 @@ func (s *convSize) imagesAtOnce() int {
 	return (kernels.ConvLimit - 1) / max(1, s.Image(), s.out*s.Pixels())
 }
 
-// elementSize returns the bytes of an element.
-func elementSize(double bool) int64 {
-	if double {
-		return 8
-	}
-	return 4
-}
-
 // convOnGPU is Conv2d in one launch, but for very large batches.
 func convOnGPU(g *gpu.Ops, op string, s convSize, x, w, bias, y tensor.Tensor, act Activation) (bool, error) {
 	a := forward(&s)
@@ -132,7 +124,7 @@ func divisor(a, b int) int {
 
 // gather launches ConvGather for all parts and images.
 func gather(g *gpu.Ops, op string, s *convSize, a kernels.ConvArgs, parts []kernels.ConvPart, double bool) error {
-	size := uint64(elementSize(double))
+	size := uint64(gpu.ElementSize(double))
 	for left := s.n; left > 0; left -= int(a.Batch) {
 		a.Batch = int64(min(left, s.imagesAtOnce()))
 		plan(&a, parts, double)
@@ -155,7 +147,7 @@ func gatherPlanned(g *gpu.Ops, op string, a kernels.ConvArgs, parts []kernels.Co
 		return gatherParts(g, op, a, parts, double)
 	}
 	f := kernels.ConvFinishArgs{Dst: a.Dst, Bias: a.Bias, Y: a.Y, Activation: a.Activation, N: a.Size, Parts: a.Splits, Rows: a.Rows, Plane: a.DstPlane}
-	return g.WithScratch(op, a.Splits*a.Size*elementSize(double), func(at uint64) error {
+	return g.WithScratch(op, a.Splits*a.Size*gpu.ElementSize(double), func(at uint64) error {
 		f.Sums, a.Dst, a.Bias, a.Y, a.Activation = at, at, 0, 0, kernels.ActNone
 		if err := gatherParts(g, op, a, parts, double); err != nil {
 			return err
@@ -248,7 +240,7 @@ func weightsOnGPU(g *gpu.Ops, op string, s *convSize, a kernels.ConvWeightsArgs,
 	rest := int64(s.n) % a.Batch
 	sum.Taps, sum.Columns = a.Taps, a.Columns
 	sum.Parts = int64(s.n)/a.Batch*upTo(a.Batch*a.High*a.Wide, a.Span) + upTo(rest*a.High*a.Wide, a.Span)
-	bytes := sum.Parts * sum.Rows * sum.Columns * elementSize(double)
+	bytes := sum.Parts * sum.Rows * sum.Columns * gpu.ElementSize(double)
 	return g.WithScratch(op, bytes, func(at uint64) error {
 		a.Sums, sum.Sums = at, at
 		if err := partialSums(g, op, s.n, a, double); err != nil {
@@ -278,7 +270,7 @@ func divide(a *kernels.ConvWeightsArgs, double bool) {
 
 // partialSums launches ConvWeights for all of n images.
 func partialSums(g *gpu.Ops, op string, n int, a kernels.ConvWeightsArgs, double bool) error {
-	t, size := kernels.ConvWeightsTiles(double)[a.Tile], uint64(elementSize(double))
+	t, size := kernels.ConvWeightsTiles(double)[a.Tile], uint64(gpu.ElementSize(double))
 	for left := int64(n); left > 0; left -= a.Batch {
 		a.Batch = min(a.Batch, left)
 		parts := upTo(a.Batch*a.High*a.Wide, a.Span)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/tensorop"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
@@ -84,7 +85,7 @@ func checkWeights(t *testing.T, e *enginetest.Bench, s *convSize, at map[string]
 	for tile, sizes := range kernels.ConvWeightsTiles(double) {
 		a.Tile, a.Span = int64(tile), 2*sizes.Chunk
 		sum.Parts = upTo(int64(s.n*s.Pixels()), a.Span)
-		require.NoError(t, g.WithScratch("test", sum.Parts*sum.Rows*sum.Columns*elementSize(double), func(p uint64) error {
+		require.NoError(t, g.WithScratch("test", sum.Parts*sum.Rows*sum.Columns*gpu.ElementSize(double), func(p uint64) error {
 			a.Sums, sum.Sums = p, p
 			require.NoError(t, partialSums(g, "test", s.n, a, double))
 			return addUp(g, "test", sum, double)

@@ -56,7 +56,7 @@ func normBackOnGPU(g *gpu.Ops, op string, n *layers.Norm, t normTensors, s Batch
 // inParts launches two kernels, the second of which reads what the first one has
 // left for each chunk.
 func inParts(g *gpu.Ops, op string, first, second kernels.Kernel, double bool, a *kernels.NormArgs) error {
-	return g.WithScratch(op, 2*elementSize(double)*a.Channels*a.Chunks, func(at uint64) error {
+	return g.WithScratch(op, 2*gpu.ElementSize(double)*a.Channels*a.Chunks, func(at uint64) error {
 		a.Parts = at
 		if err := launchNorm(g, op, first, double, a); err != nil {
 			return err

@@ -152,11 +152,7 @@ func (g *Ops) elementwiseFrom(op string, k kernels.Kernel, args *kernels.BinaryA
 	if incr {
 		args.Incr = 1
 	}
-	if err := g.Each(op, k.Of(a.double()), a.n, unsafe.Pointer(args)); err != nil {
-		g.drop(&dst, o)
-		return nil, true, err
-	}
-	return dst.d, true, nil
+	return g.finish(&dst, o, g.Each(op, k.Of(a.double()), a.n, unsafe.Pointer(args)))
 }
 
 // unary computes a function of a tensor; p and q are its parameters.
@@ -178,11 +174,7 @@ func (g *Ops) unary(op string, kind int64, a tensor.Tensor, p, q float64, o *ope
 	if incr {
 		args.Incr = 1
 	}
-	if err := g.Each(op, kernels.Unary.Of(v[0].double()), v[0].n, unsafe.Pointer(&args)); err != nil {
-		g.drop(&dst, o)
-		return nil, true, err
-	}
-	return dst.d, true, nil
+	return g.finish(&dst, o, g.Each(op, kernels.Unary.Of(v[0].double()), v[0].n, unsafe.Pointer(&args)))
 }
 
 // Function is unary by the name of the Engine's method.

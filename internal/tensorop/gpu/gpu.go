@@ -193,6 +193,24 @@ func (g *Ops) drop(dst *view, o *operand.Options) {
 	}
 }
 
+// finish returns the output of an operation that was launched, or drops it where
+// that failed.
+func (g *Ops) finish(dst *view, o *operand.Options, err error) (tensor.Tensor, bool, error) {
+	if err != nil {
+		g.drop(dst, o)
+		return nil, true, err
+	}
+	return dst.d, true, nil
+}
+
+// ElementSize returns the bytes of an element.
+func ElementSize(double bool) int64 {
+	if double {
+		return 8
+	}
+	return 4
+}
+
 // Threads of a block for kernels that go over elements, of a warp, and of the
 // largest block. maxGrid is the most blocks: enough to fill any GPU, and each
 // thread does several elements.

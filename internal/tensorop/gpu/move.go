@@ -282,11 +282,7 @@ func (g *Ops) SelectByIndicesB(input, grad, indices tensor.Tensor, axis int, o *
 	}
 	args := kernels.SelectBackArgs{Dst: dst.address(), G: v[1].address(), Index: at.address(), N: int64(v[0].shape[axis]), Picks: int64(at.n)}
 	args.Outer, args.Inner = around(shape, axis)
-	if err := g.Rows("SelectByIndicesB", kernels.SelectBack.Of(dst.double()), dst.shape[axis], unsafe.Pointer(&args)); err != nil {
-		g.drop(&dst, o)
-		return nil, true, err
-	}
-	return dst.d, true, nil
+	return g.finish(&dst, o, g.Rows("SelectByIndicesB", kernels.SelectBack.Of(dst.double()), dst.shape[axis], unsafe.Pointer(&args)))
 }
 
 // around returns how many elements the axes before one have, and those behind it.
@@ -332,9 +328,5 @@ func (g *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, o *operand.Opt
 		n, size, args.Inner = n/2, 2*size, args.Inner/2
 	}
 	k, _ := kernels.Select.OfSize(size)
-	if err := g.Each("SelectByIndices", k, n, unsafe.Pointer(&args)); err != nil {
-		g.drop(&dst, o)
-		return nil, true, err
-	}
-	return dst.d, true, nil
+	return g.finish(&dst, o, g.Each("SelectByIndices", k, n, unsafe.Pointer(&args)))
 }

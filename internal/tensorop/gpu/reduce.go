@@ -41,11 +41,7 @@ func (g *Ops) Reduce(op string, a tensor.Tensor, axes []int) (tensor.Tensor, boo
 	if err != nil {
 		return nil, true, err
 	}
-	if err := g.reduceTo(op, dst.address(), &args, v[0].double()); err != nil {
-		_ = g.m.FreeTensor(dst.d)
-		return nil, true, err
-	}
-	return dst.d, true, nil
+	return g.finish(&dst, &operand.Options{}, g.reduceTo(op, dst.address(), &args, v[0].double()))
 }
 
 // reduceTo reduces in one step or two.
@@ -62,11 +58,7 @@ func (g *Ops) reduceTo(op string, dst uint64, args *kernels.ReduceArgs, double b
 	chunks := min((args.N+chunk-1)/chunk, enough)
 	args.Chunk = (args.N + chunks - 1) / chunks
 	args.Chunks = (args.N + args.Chunk - 1) / args.Chunk
-	size := int64(4)
-	if double {
-		size = 8
-	}
-	size *= args.Results * args.Chunks
+	size := ElementSize(double) * args.Results * args.Chunks
 	partial, err := g.m.Scratch(size)
 	if err != nil {
 		return g.m.Error(op, err)
@@ -128,11 +120,7 @@ func (g *Ops) ArgReduce(op string, a tensor.Tensor, axis int) (tensor.Tensor, bo
 		return nil, true, err
 	}
 	args.Dst = dst.address()
-	if err := g.Rows(op, kernels.Arg.Of(v[0].double()), across.n, unsafe.Pointer(&args)); err != nil {
-		_ = g.m.FreeTensor(dst.d)
-		return nil, true, err
-	}
-	return dst.d, true, nil
+	return g.finish(&dst, &operand.Options{}, g.Rows(op, kernels.Arg.Of(v[0].double()), across.n, unsafe.Pointer(&args)))
 }
 
 // Rows launches a kernel that does a row a warp.
@@ -170,10 +158,8 @@ func (g *Ops) SoftMax(op string, log bool, axis int, o *operand.Options, ts ...t
 		g.drop(&dst, o)
 		return nil, false, nil
 	}
-	args := kernels.SoftMaxArgs{Dst: dst.address(), A: x.address(), N: int64(x.shape[axis]), Inner: 1}
-	for _, size := range x.shape[axis+1:] {
-		args.Inner *= int64(size)
-	}
+	args := kernels.SoftMaxArgs{Dst: dst.address(), A: x.address(), N: int64(x.shape[axis])}
+	_, args.Inner = around(x.shape, axis)
 	args.Rows = int64(x.n) / args.N
 	if log {
 		args.Log = 1
@@ -182,9 +168,5 @@ func (g *Ops) SoftMax(op string, log bool, axis int, o *operand.Options, ts ...t
 	if len(v) == 2 {
 		k, args.G = kernels.SoftMaxBack, v[1].address()
 	}
-	if err := g.Rows(op, k.Of(x.double()), int(args.Rows), unsafe.Pointer(&args)); err != nil {
-		g.drop(&dst, o)
-		return nil, true, err
-	}
-	return dst.d, true, nil
+	return g.finish(&dst, o, g.Rows(op, k.Of(x.double()), int(args.Rows), unsafe.Pointer(&args)))
 }
