@@ -1,10 +1,11 @@
 package block
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -50,9 +51,7 @@ func TestFastLimit(t *testing.T) {
 // Against a map of what was pushed: what comes out was inside, is large
 // enough and not too large, and everything comes out in the end.
 func TestFastBinsRandom(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testkit.Rand(t)
 	set, free := setUp()
 	bins := &FastBins{Table: set.Table}
 	in := map[ID]int64{}

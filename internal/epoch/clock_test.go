@@ -2,7 +2,6 @@ package epoch
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -317,9 +316,7 @@ func TestClockAtOnce(t *testing.T) {
 	k := g.clocks[0]
 	var wg sync.WaitGroup
 	for i := range 4 {
-		seed := rand.Uint64()
-		t.Log("seed", seed)
-		r := rand.New(rand.NewPCG(seed, 0))
+		r := testkit.Rand(t)
 		wg.Go(func() {
 			for range testkit.Rounds(4000) {
 				epoch := k.Open()

@@ -1,7 +1,6 @@
 package epoch
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -242,9 +241,7 @@ func TestMove(t *testing.T) {
 func TestPendingRandom(t *testing.T) {
 	const streams = 5
 	for range testkit.Rounds(80) {
-		seed := rand.Uint64()
-		t.Log("seed", seed)
-		r := rand.New(rand.NewPCG(seed, 0))
+		r := testkit.Rand(t)
 		g := newRig(streams)
 		heaps := []*Pending{g.pending(), g.pending()}
 		type entry struct {

@@ -1,7 +1,6 @@
 package heap
 
 import (
-	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -16,9 +15,7 @@ import (
 func TestIndex(t *testing.T) {
 	const places, size = 64, 16
 	for range testkit.Rounds(24) {
-		seed := rand.Uint64()
-		t.Log("seed", seed)
-		r := rand.New(rand.NewPCG(seed, 0))
+		r := testkit.Rand(t)
 		var x Index
 		var here [places]*block.Segment // by the place at which the addresses begin
 		count := 0

@@ -33,6 +33,16 @@ func homed(t *testing.T) (*rig, *Heap, block.ID) {
 	return nil, nil, 0
 }
 
+// get takes a block out of the magazines, unless the test always runs on another processor.
+func (r *rig) get(h *Heap, id block.ID) (gen uint64, ok bool) {
+	for range 1000 {
+		if got, _, gen, _ := h.Magazine.Get(1000); got == id {
+			return gen, true
+		}
+	}
+	return 0, false
+}
+
 // TestHomes: a block whose size recurs lies in the magazines when it is freed; it
 // leaves them when memory is wanted, and what it did there is counted.
 func TestHomes(t *testing.T) {
@@ -43,12 +53,9 @@ func TestHomes(t *testing.T) {
 	require.EqualValues(t, 1024, h.CachedBytes())
 	r.check()
 	gen := b.Word().Gen()
-	for range 100 { // the processor may be another
-		if got, _, g, _ := h.Magazine.Get(1000); got == id {
-			require.Equal(t, gen+1, g)
-			require.True(t, b.FreeHomed(g))
-			break
-		}
+	if g, ok := r.get(h, id); ok {
+		require.Equal(t, gen+1, g)
+		require.True(t, b.FreeHomed(g))
 	}
 	hits := int64(b.Word().Gen() - gen)
 	require.True(t, h.Flush())
@@ -65,11 +72,7 @@ func TestUnhome(t *testing.T) {
 	b := r.block(id)
 	require.False(t, h.Unhome(id, b), "it is cached")
 	require.EqualValues(t, 1024, h.HomedBytes())
-	for range 1000 { // the processor may be another
-		if got, _, _, _ := h.Magazine.Get(1000); got == id {
-			break
-		}
-	}
+	r.get(h, id)
 	require.Equal(t, block.Live, b.Word().State())
 	for range 2 { // the second time it has no home
 		require.True(t, h.Unhome(id, b))
@@ -86,15 +89,9 @@ func TestUnhomeAll(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		r, h, id := homed(t)
 		b := r.block(id)
-		for range 1000 {
-			if !live {
-				break
-			}
-			if got, _, _, _ := h.Magazine.Get(1000); got == id {
-				break
-			}
+		if live {
+			_, live = r.get(h, id)
 		}
-		live = b.Word().State() == block.Live
 		h.UnhomeAll()
 		require.Zero(t, h.HomedBytes())
 		require.Equal(t, live, b.Size > 0 && b.Word().State() == block.Live)
@@ -117,18 +114,16 @@ func TestNoHomes(t *testing.T) {
 	h.NoHomes()
 	require.Equal(t, noHomesAfterPending, h.noHomes)
 	h.Flush()
-	for range noHomesAfterPending {
-		_, _, _, misses := h.Magazine.Get(1000)
-		id, b := h.Take(1000, 1024, misses)
-		require.False(t, b.Word().Has(block.Homed))
-		h.Put(id, b)
+	homeless := func(times int) {
+		for range times {
+			_, _, _, misses := h.Magazine.Get(1000)
+			id, b := h.Take(1000, 1024, misses)
+			require.False(t, b.Word().Has(block.Homed))
+			h.Put(id, b)
+		}
 	}
+	homeless(noHomesAfterPending)
 	require.Zero(t, h.noHomes)
 	h.homedBytes = 64 * kib // full
-	for range 100 {
-		_, _, _, misses := h.Magazine.Get(1000)
-		id, b := h.Take(1000, 1024, misses)
-		require.False(t, b.Word().Has(block.Homed))
-		h.Put(id, b)
-	}
+	homeless(100)
 }

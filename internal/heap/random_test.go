@@ -237,8 +237,7 @@ func (p *program) virtual() bool { return p.space.Memory != nil }
 // whichever calls fail, no two blocks in use share any, and all have some. All rules
 // hold and the books balance.
 func TestRandom(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	for n := range testkit.Rounds(48) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(n)))
 		some := policy

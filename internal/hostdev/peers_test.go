@@ -5,10 +5,11 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev"
@@ -125,8 +126,7 @@ func TestPeerWait(t *testing.T) {
 // TestPeerWaitsEnd makes streams of several devices wait for each other, from
 // several goroutines and at random. All work comes to an end.
 func TestPeerWaitsEnd(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	var all []*hostdev.Device
 	var events []device.Event
 	for range 4 {

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -65,9 +64,7 @@ func all(ledgers []*Ledger, f func()) {
 // turn, every peak is that of an oracle which looks after each change.
 func TestPeaksAreExact(t *testing.T) {
 	for range testkit.Rounds(80) {
-		seed := rand.Uint64()
-		t.Log("seed", seed)
-		r := rand.New(rand.NewPCG(seed, 0))
+		r := testkit.Rand(t)
 		b, ledgers := open(1 + r.IntN(4))
 		o, held := &oracle{}, []out{}
 		splits := map[*Ledger][2][]int64{} // by kind

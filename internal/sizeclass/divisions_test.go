@@ -2,7 +2,6 @@ package sizeclass
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,9 +44,7 @@ func TestParseDivisions(t *testing.T) {
 
 // The formula of PyTorch's round_size.
 func TestClassesRoundAsPyTorch(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testkit.Rand(t)
 	for _, text := range []string{"1", "4", "64", "[1:2,2:4,>:8]", "[64:8,128:2,256:4,512:2,1024:4,>:8]"} {
 		d, err := ParseDivisions(text)
 		require.NoError(t, err)

@@ -1,22 +1,20 @@
 package handles
 
 import (
-	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func TestTable(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	var table Table[int]
 	live, dead := map[uintptr]*int{}, []uintptr{0, 1, 1 << 19, ^uintptr(0)}
-	for range 20_000 {
+	for range testkit.Rounds(20_000) {
 		if rnd.IntN(5) > 1 {
 			v := new(int)
 			h := table.Add(v)

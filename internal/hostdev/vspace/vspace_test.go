@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 
 	"github.com/cupool/cupool/device"
 )
@@ -159,9 +160,7 @@ func (s *Space) check() error {
 
 // Random maps against the plainest model: which handle each granule shows.
 func TestRandomMapsMatchModel(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testkit.Rand(t)
 	const granules = 2000 // several pages
 	var s Space
 	s.AddReservation(base, granules*g)
