@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,63 +342,6 @@ func TestHomeOfAnotherSize(t *testing.T) {
 	for name, s := range map[string]cupool.Stat{"requested": st.RequestedBytes, "allocated": st.AllocatedBytes, "active": st.ActiveBytes} {
 		require.EqualValues(t, 3*512+(n-3)*1024, s.Allocated, name)
 	}
-}
-
-func TestPoolParallel(t *testing.T) {
-	c, _ := pooltest.NewParallel(t, 8<<30, pooltest.WithMagazines)
-	s1 := pooltest.NewStream(t, c)
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(g), 1))
-			streams := []*cupool.Stream{c.DefaultStream(), s1}
-			var live []cupool.Block
-			for i := range 5000 {
-				if n := len(live); n > 0 && r.IntN(2) == 0 {
-					j, by := r.IntN(n), live
-					var err error
-					switch r.IntN(4) {
-					case 0:
-						err = c.FreePtr(by[j].Ptr(), by[j].Size())
-					case 1:
-						err = c.FreeOn(by[j], streams[r.IntN(2)])
-					default:
-						err = c.Free(by[j])
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					live[j] = live[n-1]
-					live = live[:n-1]
-					continue
-				}
-				b, err := c.Alloc(int64(1+r.IntN(8))<<(9+r.IntN(12)), streams[r.IntN(2)])
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				live = append(live, b)
-				if i%500 == 0 {
-					_ = c.Stats()
-					if err := c.Check(); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			}
-			for _, b := range live {
-				if err := c.Free(b); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	_, err := c.ProcessDeferred()
-	require.NoError(t, err)
-	require.NoError(t, c.Check())
-	require.NoError(t, c.Close())
 }
 
 // TestFreedTwiceAtOnce: of two goroutines that free a block at the same time one is

@@ -1,6 +1,8 @@
 package cupool_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,52 +10,59 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 // configs are what the battery runs with. Where nothing is said, memory comes
 // from virtual memory, which both devices have (the host on Linux).
-var configs = []struct {
-	name string
-	cfg  cupool.Config
-}{
-	{"default", cupool.Config{}},
-	{"no_magazines", cupool.Config{MagazineBytes: -1}},
-	{"segments", cupool.Config{Backing: cupool.BackingSegments}},
-	{"segments/no_magazines", cupool.Config{Backing: cupool.BackingSegments, MagazineBytes: -1}},
-	{"segments/odd_sizes", cupool.Config{Backing: cupool.BackingSegments, SmallLimit: 70_000, SmallSegment: 300 * 512, LargeSegment: 3_000 * 1024, LargeLimit: 2_000_000, SegmentRounding: 1536, MinSplit: 512}},
-	{"segments/small_limit", cupool.Config{Backing: cupool.BackingSegments, Limit: 96 << 20}},
-	{"small_limit", cupool.Config{Limit: 96 << 20}},
-	{"fraction", cupool.Config{Fraction: 0.5, MagazineBytes: 1 << 20}},
-	{"odd_sizes", cupool.Config{SmallLimit: 70_000, SmallSegment: 300 * 512, LargeLimit: 2_000_000, MinSplit: 512, MagazineBytes: 64 << 10}},
-	{"min_block", cupool.Config{MinBlock: 256, MinSplit: 256, MagazineBytes: 1 << 20}},
-	{"segments/min_block", cupool.Config{MinBlock: 256, MagazineBytes: -1, Backing: cupool.BackingSegments}},
-	{"history", cupool.Config{History: &cupool.History{SampleBytes: 1}, MagazineBytes: -1}},
+var configs = map[string]cupool.Config{
+	"default":               {},
+	"no_magazines":          {MagazineBytes: -1},
+	"segments":              {Backing: cupool.BackingSegments},
+	"segments/no_magazines": {Backing: cupool.BackingSegments, MagazineBytes: -1},
+	"segments/odd_sizes":    {Backing: cupool.BackingSegments, SmallLimit: 70_000, SmallSegment: 300 * 512, LargeSegment: 3_000 * 1024, LargeLimit: 2_000_000, SegmentRounding: 1536, MinSplit: 512},
+	"segments/small_limit":  {Backing: cupool.BackingSegments, Limit: 96 << 20},
+	"small_limit":           {Limit: 96 << 20},
+	"fraction":              {Fraction: 0.5, MagazineBytes: 1 << 20},
+	"odd_sizes":             {SmallLimit: 70_000, SmallSegment: 300 * 512, LargeLimit: 2_000_000, MinSplit: 512, MagazineBytes: 64 << 10},
+	"min_block":             {MinBlock: 256, MinSplit: 256, MagazineBytes: 1 << 20},
+	"segments/min_block":    {MinBlock: 256, MagazineBytes: -1, Backing: cupool.BackingSegments},
+	"history":               {History: &cupool.History{SampleBytes: 1}, MagazineBytes: -1},
 }
 
-// notBusy is the Busy of a device that does everything at once.
-func notBusy(cupool.Driver, *cupool.Stream) (func(), error) { return nil, cupool.ErrNotSupported }
+// sim opens simulated devices.
+func sim(cfg simdev.Config) func(*testing.T) cupool.Driver {
+	return func(*testing.T) cupool.Driver { return simdev.New(cfg) }
+}
 
+// manual is a device on which work is done when somebody waits for it and not before.
+// Memory that was given back is never used again, and the device is lost when queued
+// work meets memory that was given back.
+var (
+	manual        = sim(simdev.Config{ManualEvents: true, FreshAddresses: true})
+	manualOptions = conformance.Options{NoContents: true, WaitsRun: true, Busy: func(d cupool.Driver, s *cupool.Stream) (func(), error) {
+		return func() { d.(*simdev.Device).CompleteStream(s.Handle()) }, nil
+	}}
+)
+
+// The long form has more configurations.
 func TestConformance(t *testing.T) {
-	for _, c := range configs {
-		t.Run("host/"+c.name, func(t *testing.T) { conformance.Run(t, pooltest.OpenHost, c.cfg) })
-	}
-	for _, c := range append(configs[:5:5], configs[len(configs)-1]) {
-		t.Run("sim/"+c.name, func(t *testing.T) {
-			open := func(*testing.T) cupool.Driver { return simdev.New(simdev.Config{}) }
-			conformance.Run(t, open, c.cfg, conformance.Options{NoContents: true, Busy: notBusy})
-		})
-	}
-	// Here work is done when somebody waits for it and not before, memory
-	// that was given back is never used again, and the device is lost when
-	// queued work meets memory that was given back.
-	for _, c := range configs[:4] {
-		t.Run("sim_manual/"+c.name, func(t *testing.T) {
-			open := func(*testing.T) cupool.Driver {
-				return simdev.New(simdev.Config{ManualEvents: true, FreshAddresses: true})
-			}
-			conformance.Run(t, open, c.cfg, conformance.Options{NoContents: true, WaitsRun: true, Busy: simBusy})
-		})
+	atOnce := conformance.Options{NoContents: true, Busy: func(cupool.Driver, *cupool.Stream) (func(), error) { return nil, cupool.ErrNotSupported }}
+	for _, d := range []struct {
+		name       string
+		open       func(*testing.T) cupool.Driver
+		opt        conformance.Options
+		quick, all []string
+	}{
+		{"host", pooltest.OpenHost, conformance.Options{}, []string{"default", "segments", "small_limit", "odd_sizes", "min_block", "history"}, slices.Sorted(maps.Keys(configs))},
+		{"sim", sim(simdev.Config{}), atOnce, []string{"no_magazines", "segments/odd_sizes"},
+			[]string{"default", "no_magazines", "segments", "segments/no_magazines", "segments/odd_sizes", "history"}},
+		{"sim_manual", manual, manualOptions, []string{"default", "segments/no_magazines"}, []string{"default", "no_magazines", "segments", "segments/no_magazines"}},
+	} {
+		for _, name := range testkit.Choose(d.all, d.quick) {
+			t.Run(d.name+"/"+name, func(t *testing.T) { conformance.Run(t, d.open, configs[name], d.opt) })
+		}
 	}
 }
 
@@ -86,39 +95,37 @@ func TestConformanceSanitized(t *testing.T) {
 
 // TestConformancePools runs the battery on a private pool.
 func TestConformancePools(t *testing.T) {
-	opt := conformance.Options{Wrap: func(c *cupool.Pool) (*cupool.Pool, error) {
-		return c.NewPool(cupool.PoolConfig{})
-	}}
-	host := configs[5]
-	t.Run("host/"+host.name, func(t *testing.T) { conformance.Run(t, pooltest.OpenHost, host.cfg, opt) })
-	opt.NoContents, opt.WaitsRun, opt.Busy = true, true, simBusy
+	private := func(c *cupool.Pool) (*cupool.Pool, error) { return c.NewPool(cupool.PoolConfig{}) }
+	t.Run("host/segments/small_limit", func(t *testing.T) {
+		conformance.Run(t, pooltest.OpenHost, configs["segments/small_limit"], conformance.Options{Wrap: private})
+	})
 	t.Run("sim_manual/default", func(t *testing.T) {
-		open := func(*testing.T) cupool.Driver {
-			return simdev.New(simdev.Config{ManualEvents: true, FreshAddresses: true})
-		}
-		conformance.Run(t, open, cupool.Config{}, opt)
+		opt := manualOptions
+		opt.Wrap = private
+		conformance.Run(t, manual, cupool.Config{}, opt)
 	})
 }
 
-func simBusy(d cupool.Driver, s *cupool.Stream) (func(), error) {
-	return func() { d.(*simdev.Device).CompleteStream(s.Handle()) }, nil
-}
-
 // TestConformanceAllocator runs the battery for any allocator on those that the
-// whole one is for.
+// whole one is for, and on one with a label.
 func TestConformanceAllocator(t *testing.T) {
-	for _, private := range []bool{false, true} {
-		conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
-			d := pooltest.OpenHost(t)
-			c := pooltest.Open(t, cupool.Config{Driver: d})
-			t.Cleanup(func() {
-				require.NoError(t, c.Close())
-				require.NoError(t, d.Close())
+	for name, of := range map[string]func(t *testing.T, c *cupool.Pool) cupool.Allocator{
+		"allocator": func(_ *testing.T, c *cupool.Pool) cupool.Allocator { return c },
+		"private pool": func(t *testing.T, c *cupool.Pool) cupool.Allocator {
+			return pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		},
+		"label": func(_ *testing.T, c *cupool.Pool) cupool.Allocator { return c.WithLabel("tested") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+				d := pooltest.OpenHost(t)
+				c := pooltest.Open(t, cupool.Config{Driver: d})
+				t.Cleanup(func() {
+					require.NoError(t, c.Close())
+					require.NoError(t, d.Close())
+				})
+				return of(t, c)
 			})
-			if private {
-				return pooltest.NewPrivate(t, c, cupool.PoolConfig{})
-			}
-			return c
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -83,34 +82,6 @@ func readBack(t *testing.T, c *cupool.Pool) []cupool.Snapshot {
 	return list
 }
 
-// TestStatsAreTheSnapshots is PyTorch's test_memory_stats: after each of 10,000
-// random operations (fewer in the quick form), the present statistics are computed
-// from the snapshot and are equal in every field; every hundred, also from a snapshot
-// that was written and read.
-//
-// The one figure that no snapshot has is how many pieces virtual memory is made of.
-func TestStatsAreTheSnapshots(t *testing.T) {
-	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
-		for _, magazines := range []int64{-1, 0} {
-			t.Run(fmt.Sprintf("%v, magazines %v", backing, magazines == 0), func(t *testing.T) {
-				w := newWalk(t, cupool.Config{Backing: backing, Limit: 192 * mib, MagazineBytes: magazines})
-				for i := range testkit.Choose(10_000, 2000) {
-					w.step()
-					for _, p := range w.pools {
-						requireStats(t, p.Stats(), p.Snapshot())
-					}
-					if i%100 == 0 {
-						requireStats(t, w.pools[0].Stats(), throughJSON(t, w.pools[0].Snapshot()))
-						requireWrittenStats(t, w.pools)
-					}
-				}
-				require.True(t, w.pending && w.refused, "the walk was too easy")
-				require.Equal(t, backing == cupool.BackingVMM, w.pools[0].Stats().Stitches > 0)
-			})
-		}
-	}
-}
-
 // walk does what programs do, at random.
 type walk struct {
 	*rand.Rand
@@ -120,8 +91,6 @@ type walk struct {
 	labeled []cupool.Allocator
 	streams []*cupool.Stream
 	held    []held
-
-	pending, refused bool // what was met
 }
 
 type held struct {
@@ -182,7 +151,6 @@ func (w *walk) alloc() {
 	case !errors.Is(err, cupool.ErrOutOfMemory):
 		require.NoError(w.t, err)
 	}
-	w.refused = true
 	for range len(w.held) / 2 {
 		w.free()
 	}
@@ -200,125 +168,9 @@ func (w *walk) free() {
 		s := pick(w, w.streams)
 		require.NoError(w.t, w.d.Launch(s.Handle(), func() {}))
 		require.NoError(w.t, w.pools[0].FreeOn(b.Block, s))
-		w.pending = w.pending || w.pools[0].Stats().PendingBytes > 0
 		return
 	}
 	require.NoError(w.t, b.from.Free(b.Block))
-}
-
-// now are the present figures of statistics.
-type now struct {
-	Allocation, Active, Segment, InactiveSplit                    int64
-	Requested, Allocated, ActiveBytes, Reserved, InactiveSplitted int64
-}
-
-func present(p cupool.PoolStats) now {
-	return now{
-		p.Allocation.Current, p.Active.Current, p.Segment.Current, p.InactiveSplit.Current,
-		p.RequestedBytes.Current, p.AllocatedBytes.Current, p.ActiveBytes.Current, p.ReservedBytes.Current, p.InactiveSplitBytes.Current,
-	}
-}
-
-// requireStats compares the statistics of a pool with its snapshot.
-func requireStats(t *testing.T, got cupool.Stats, s cupool.Snapshot) {
-	t.Helper()
-	want, virtual := map[string]*now{"small": {}, "large": {}}, false
-	for _, seg := range s.Segments {
-		n, at := want[seg.Type], seg.Address
-		virtual = virtual || seg.Virtual
-		if !seg.Virtual {
-			n.Segment++
-		}
-		for _, b := range seg.Blocks {
-			require.Equal(t, at, b.Address, "blocks tile their segment")
-			at += cupool.Ptr(b.Size)
-			n.add(&seg, b)
-		}
-		require.Equal(t, seg.Address+cupool.Ptr(seg.Size), at)
-	}
-	small, large, all := present(got.Small), present(got.Large), present(got.All)
-	if virtual {
-		small.Segment, large.Segment, all.Segment = 0, 0, 0
-	}
-	require.Equal(t, *want["small"], small)
-	require.Equal(t, *want["large"], large)
-	want["small"].plus(want["large"])
-	require.Equal(t, *want["small"], all)
-	require.Equal(t, all.Allocated, got.LiveBytes)
-	require.Equal(t, all.ActiveBytes-all.Allocated, got.PendingBytes)
-	require.Equal(t, all.Reserved-all.ActiveBytes, got.CachedBytes)
-}
-
-func throughJSON(t *testing.T, s cupool.Snapshot) cupool.Snapshot {
-	text, err := json.Marshal(s)
-	require.NoError(t, err)
-	list, err := snapshot.Read(bytes.NewReader(text))
-	require.NoError(t, err)
-	require.Equal(t, s.Flat(), list)
-	return list[0]
-}
-
-// add counts a block.
-func (n *now) add(seg *snapshot.Segment, b snapshot.Block) {
-	if !seg.Stitched && b.State != snapshot.Gap { // what is stitched is parts elsewhere
-		n.Reserved += b.Size
-	}
-	switch b.State {
-	case snapshot.Live:
-		n.Allocation++
-		n.Allocated += b.Size
-		n.Requested += b.Requested
-		fallthrough
-	case snapshot.Pending:
-		n.Active++
-		n.ActiveBytes += b.Size
-	case snapshot.Free:
-		if len(seg.Blocks) > 1 {
-			n.InactiveSplit++
-			n.InactiveSplitted += b.Size
-		}
-	}
-}
-
-func (n *now) plus(m *now) {
-	n.Allocation += m.Allocation
-	n.Active += m.Active
-	n.Segment += m.Segment
-	n.InactiveSplit += m.InactiveSplit
-	n.Requested += m.Requested
-	n.Allocated += m.Allocated
-	n.ActiveBytes += m.ActiveBytes
-	n.Reserved += m.Reserved
-	n.InactiveSplitted += m.InactiveSplitted
-}
-
-// requireWrittenStats compares the statistics with what WriteTorch writes for
-// PyTorch, which knows no stitched ranges and no caches.
-func requireWrittenStats(t *testing.T, pools []*cupool.Pool) {
-	t.Helper()
-	var out bytes.Buffer
-	require.NoError(t, snapshot.WriteTorch(&out, pools[0].Snapshot()))
-	list, err := snapshot.Read(&out)
-	require.NoError(t, err)
-	require.Len(t, list, len(pools))
-	for i, s := range list {
-		require.Equal(t, pools[i].Name(), s.Pool)
-		want, got := present(pools[i].Stats().All), now{}
-		for _, seg := range s.Segments {
-			if !seg.Virtual {
-				got.Segment++
-			}
-			for _, b := range seg.Blocks {
-				seg.Stitched = false // its memory is nowhere else
-				got.add(&seg, b)
-			}
-		}
-		if got.Segment == 0 {
-			want.Segment = 0
-		}
-		want.InactiveSplit, want.InactiveSplitted = got.InactiveSplit, got.InactiveSplitted
-		require.Equal(t, want, got)
-	}
 }
 
 // A history of everything is written whole, and of one with samples all of the

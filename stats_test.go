@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -149,19 +148,6 @@ func TestLabels(t *testing.T) {
 	require.Zero(t, c.Stats().Labels[0].Bytes.Current)
 	_, err = dec.Alloc(1, nil)
 	require.ErrorIs(t, err, cupool.ErrClosed)
-}
-
-// The battery for any Allocator, with labels.
-func TestConformanceLabels(t *testing.T) {
-	conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
-		d := pooltest.OpenHost(t)
-		c := pooltest.Open(t, cupool.Config{Driver: d})
-		t.Cleanup(func() {
-			require.NoError(t, c.Close())
-			require.NoError(t, d.Close())
-		})
-		return c.WithLabel("tested")
-	})
 }
 
 // A request that maps free memory side by side asks the device, and is no hit; one that

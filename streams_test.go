@@ -402,34 +402,6 @@ func TestMemoryOfClosedStream(t *testing.T) {
 	require.Equal(t, "2 large: [Live 40M]; 3 large: [Live 2M][Free 18M]", x.Layout())
 }
 
-// Goroutines that make and close streams, while others read the books.
-func TestStreamsParallel(t *testing.T) {
-	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
-		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				for range 50 {
-					serve(t, c, p)
-				}
-			})
-		}
-		wg.Go(func() {
-			for range 50 {
-				c.Stats()
-				_, err := c.Trim(0)
-				must(0, err)
-				must(0, p.Check())
-				must(0, c.Check())
-			}
-		})
-		wg.Wait()
-		require.NoError(t, c.Check())
-		require.NoError(t, p.Check())
-		require.LessOrEqual(t, c.Slots(), 50)
-	})
-}
-
 // freeManyOn allocates n blocks and frees each on another stream.
 func freeManyOn(t *testing.T, c *cupool.Pool, s *cupool.Stream, n int, size int64) {
 	t.Helper()

@@ -5,8 +5,8 @@
 //
 // Tests do a quick form of everything by default, so that "go test ./..." ends
 // soon, and all of it with CUPOOL_TEST=long in the environment, which CI sets.
-// Both forms run the same tests on the same devices and configurations. The
-// long form takes more steps, seeds and failing calls.
+// Both forms run the same tests on the same devices. The long form takes more
+// steps, seeds, failing calls and configurations.
 package testkit
 
 import (
