@@ -7,9 +7,6 @@ import (
 	"github.com/cupool/cupool/internal/poolaccess"
 )
 
-// isFull reports whether an allocation failed for lack of memory.
-func isFull(err error) bool { return err != nil && errors.Is(err, cupool.ErrOutOfMemory) }
-
 // giveBack frees the memory of an arena. No lane's lock is held.
 func giveBack(c *cupool.Pool, old leaving) error {
 	if old.memory.IsEmpty() || errors.Is(c.Err(), cupool.ErrClosed) {
@@ -71,7 +68,7 @@ func allocate(c *cupool.Pool, l *lane) error {
 		return nil
 	}
 	l.refuse()
-	if isFull(err) {
+	if errors.Is(err, cupool.ErrOutOfMemory) {
 		return nil
 	}
 	return err
@@ -87,7 +84,7 @@ func rescue(c *cupool.Pool, all []*lane, l *lane, size int64, s *cupool.Stream, 
 		freed = !old.memory.IsEmpty() && giveBack(c, old) == nil || freed
 	}
 	if freed {
-		if h, err := c.Alloc(size, s); !isFull(err) {
+		if h, err := c.Alloc(size, s); !errors.Is(err, cupool.ErrOutOfMemory) {
 			return h, err
 		}
 	}

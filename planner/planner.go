@@ -250,7 +250,7 @@ func (p *Planner) pass(l *lane, size int64, s *cupool.Stream, t ticket) (h cupoo
 		}
 		h, err = p.c.Alloc(size, s)
 	}
-	if isFull(err) {
+	if errors.Is(err, cupool.ErrOutOfMemory) {
 		h, err = rescue(p.c, p.lanes.Load().list, l, size, s, err)
 	}
 	if t.rec != nil {

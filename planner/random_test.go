@@ -163,9 +163,9 @@ func randomProgram(t *testing.T, r *rand.Rand, cfg planner.Config, backing cupoo
 			c.MagazineBytes = []int64{0, -1}[r.IntN(2)]
 		})
 		x.bytes = true
-		streams, iterations := 1+r.IntN(3), 40
+		streams, iterations := 1+r.IntN(3), testkit.Choose(40, 25)
 		if late {
-			x.late, streams, iterations = r, 3, 20
+			x.late, streams, iterations = r, 3, testkit.Choose(25, 12)
 		}
 		usual := randomIteration(r, 2+r.IntN(60), streams)
 		for range iterations {
@@ -304,10 +304,10 @@ func TestParallel(t *testing.T) {
 		capacity       int64
 		rounds, blocks int
 	}{
-		"own streams":                  {false, 0, 6, 50},
-		"one stream":                   {true, 0, 6, 50},
-		"own streams, short of memory": {false, 6 << 20, 3, 6}, // a refusal takes milliseconds
-		"one stream, short of memory":  {true, 2 << 20, 3, 6},
+		"own streams":                  {false, 0, 4, 30},
+		"one stream":                   {true, 0, 4, 30},
+		"own streams, short of memory": {false, 6 << 20, 3, 8}, // a refusal takes milliseconds
+		"one stream, short of memory":  {true, 2 << 20, 3, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := cupool.OpenHost(cupool.HostConfig{Capacity: tc.capacity})

@@ -450,7 +450,7 @@ func (u *unpickler) decimal() any {
 	case errors.Is(err, strconv.ErrRange):
 		return Other{}
 	case err != nil:
-		u.fail("%q is no whole number", clip([]byte(text)))
+		u.fail("%q is no whole number", text)
 	}
 	return n
 }
@@ -460,15 +460,7 @@ func (u *unpickler) index() uint64 {
 	text := u.line()
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil {
-		u.fail("%q is no number of a kept value", clip(text))
+		u.fail("%.32q is no number of a kept value", text)
 	}
 	return n
-}
-
-// clip shortens what is quoted in an error.
-func clip(b []byte) []byte {
-	if len(b) > 32 {
-		return append(b[:32:32], "..."...)
-	}
-	return b
 }

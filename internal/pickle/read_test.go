@@ -34,10 +34,7 @@ func TestRead(t *testing.T) {
 	v, err := Read(strings.NewReader("\x80\x02X\x01\x00\x01\x00" + strings.Repeat("x", 1<<16+1) + "."))
 	require.NoError(t, err)
 	require.Equal(t, Other{}, v, "a long string is not kept")
-}
-
-func TestGet(t *testing.T) {
-	v, err := Read(strings.NewReader("\x80\x02}(U\x01aK\x01U\x01bK\x02u."), "a")
+	v, err = Read(strings.NewReader("\x80\x02}(U\x01aK\x01U\x01bK\x02u."), "a")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, v.(*Dict).Get("a"))
 	require.Nil(t, v.(*Dict).Get("b"), "nobody asked for it")

@@ -97,7 +97,7 @@ func (b *builder) line(text []byte) string {
 		return ""
 	}
 	if len(op) > 1 {
-		return fmt.Sprintf("unknown event %q", clip(op))
+		return fmt.Sprintf("unknown event %.32q", op)
 	}
 	var reason string
 	switch op[0] {
@@ -170,17 +170,17 @@ func (p *fields) number(name string) int64 {
 	for _, c := range digits {
 		d := int64(c - '0')
 		if c < '0' || c > '9' {
-			p.reason = fmt.Sprintf("%s is not a number: %q", name, clip(field))
+			p.reason = fmt.Sprintf("%s is not a number: %.32q", name, field)
 			return 0
 		}
 		if n > (math.MaxInt64-d)/10 {
-			p.reason = fmt.Sprintf("%s is too large: %s", name, clip(field))
+			p.reason = fmt.Sprintf("%s is too large: %.32s", name, field)
 			return 0
 		}
 		n = 10*n + d
 	}
 	if len(digits) == 0 {
-		p.reason = fmt.Sprintf("%s is not a number: %q", name, clip(field))
+		p.reason = fmt.Sprintf("%s is not a number: %.32q", name, field)
 	}
 	if negative {
 		return -n
@@ -200,15 +200,7 @@ func (p *fields) id(name string) uint64 {
 // end returns what is wrong with the line, if only that it goes on.
 func (p *fields) end() string {
 	if rest := p.next(); p.reason == "" && len(rest) > 0 {
-		p.reason = fmt.Sprintf("unexpected field %q", clip(rest))
+		p.reason = fmt.Sprintf("unexpected field %.32q", rest)
 	}
 	return p.reason
-}
-
-// clip shortens what is quoted in an error.
-func clip(b []byte) []byte {
-	if len(b) > 32 {
-		return append(b[:32:32], "..."...)
-	}
-	return b
 }
