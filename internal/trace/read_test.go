@@ -3,7 +3,6 @@ package trace
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -54,11 +53,6 @@ func TestRead(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, want, got, name)
 	}
-}
-
-// FuzzRead writes what it has read.
-func TestWriteUnknown(t *testing.T) {
-	require.Error(t, (&Trace{Events: []Event{{}}}).Write(io.Discard))
 }
 
 func TestDamagedText(t *testing.T) {

@@ -18,9 +18,7 @@
 package trace
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"strconv"
 )
 
@@ -62,22 +60,6 @@ type Trace struct {
 	// What a snapshot holds besides.
 	Failed  int // allocations that failed then; they are not in Events
 	Skipped int // frees of blocks that were allocated before the trace began
-}
-
-// Write writes the trace as text.
-func (t *Trace) Write(w io.Writer) error {
-	bw := bufio.NewWriterSize(w, 1<<16)
-	line := make([]byte, 0, 64)
-	for _, e := range t.Events {
-		if int(e.Op) >= len(letters) || letters[e.Op] == 0 {
-			return fmt.Errorf("trace: unknown operation %d", e.Op)
-		}
-		line = AppendEvent(line[:0], e.Op, int64(e.ID), e.Size, t.Streams[e.Stream])
-		if _, err := bw.Write(line); err != nil {
-			return err
-		}
-	}
-	return bw.Flush()
 }
 
 // AppendEvent appends the line of text that says so. What the operation has no
