@@ -6,25 +6,36 @@
 //
 // # The map
 //
-// An allocator (Pool, which New makes) and its private pools share a device:
-// its Driver, its streams and a limit. A pool has a heap for each stream; the
-// heap is the free memory that the stream's order makes safe to reuse.
+// New makes an allocator, NewPool a private pool of one; both are Pools, and share a
+// device: its Driver, its streams and a limit. A Pool has a heap for each stream. The
+// heap's free memory is safe to reuse in the order of that stream.
 //
-//   - caching.go: Alloc, Free and RecordStream, as far as they find what they
-//     need. ladder.go: what a request tries that finds nothing.
-//   - reclaim.go: idle memory: which heap gives memory to another one, or back
-//     to the device, and when.
-//   - streams.go, pending.go: streams and events; blocks that were freed while
-//     other streams use them. closing.go: the ends of streams and pools.
-//   - heaps.go, device.go: a pool's heaps and what the pools of a device share.
-//   - internal/heap: free blocks, address ranges, stitching. Below it
+// Who wants to know how it works reads in this order:
+//
+//   - allocator.go, device: Driver, Allocator and Block, and what a Driver and a Pool
+//     agree on.
+//   - caching.go: Alloc, Free and RecordStream, where the heap has what they need.
+//     lookup.go: the same by address.
+//   - ladder.go: what a request tries that the heap cannot serve. reclaim.go, trim.go,
+//     sleep.go: when memory goes from one heap to another, or back to the device.
+//   - streams.go, pending.go: streams and events; blocks that were freed while other
+//     streams use them. closing.go: the ends of streams and pools.
+//   - heaps.go, pools.go, device.go: a pool's heaps, private pools, and what the pools
+//     of a device share.
+//   - internal/heap: free blocks, address ranges, stitching. Below it are
 //     internal/block (arithmetic), internal/magazine (the lock-free caches),
 //     internal/vmem (mapping) and internal/ledger (counting).
 //   - internal/epoch: when a stream is done with a block.
+//   - stats.go, snapshot.go, history.go: what a pool holds and did. check.go,
+//     sanitize.go: what is wrong with its books and with the blocks' use.
+//
+// On top of that and beside it:
+//
 //   - tensor_*.go: Engine. What its operations compute is internal/tensorop.
-//   - cu_bridge.go, cuda: the Driver over CUDA. internal/hostdev: the embedded
-//     device. planner, arena, native and adaptor are other Allocators. devices,
-//     ipc, dist and nccl: several GPUs, processes and machines.
+//   - open.go, cu_bridge.go, cuda: the Driver over CUDA. internal/hostdev: the device
+//     in host memory.
+//   - planner, arena, native and adaptor are other Allocators. devices, ipc, dist and
+//     nccl: several GPUs, processes and machines.
 //
 // # The way of one Alloc
 //
@@ -36,8 +47,8 @@
 //     then address. What is left over is split off. A block whose size recurs
 //     gets a place in a magazine.
 //  3. Otherwise allocMiss climbs the ladder, one function a rung, and asks
-//     Heap.Take again after each that freed anything: empty the magazines, collect
-//     what other streams are done with, take idle memory of other heaps, give idle
+//     Heap.Take again after each that freed anything: collect what other streams
+//     are done with, empty the magazines, take idle memory of other heaps, give idle
 //     segments back, then Heap.TakeVirtual or a segment of the device. When the
 //     device refuses, the request waits for one pending block, gives cached
 //     memory back, waits for all, runs Go's collector, borrows any free block of

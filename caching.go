@@ -37,8 +37,9 @@ type Pool struct {
 	log        *slog.Logger // cfg.Logger, for what may come in storms
 	id         uint32
 
-	name            string // of a private pool, as what follows
-	isolated, lends bool
+	// Of private pools alone:
+	name            string
+	isolated, lends bool // PoolConfig.Isolated, PoolConfig.UseOnOOM
 	retired         atomic.Bool
 
 	space    heap.Space
@@ -300,7 +301,11 @@ func (c *Pool) heapFor(size int64, s *Stream) (*streamHeap, error) {
 
 // foreignStream says whose a stream is that was given to another allocator.
 func foreignStream(op string, p Ptr, size int64, s *Stream) error {
-	return &BlockError{Op: op, Ptr: p, Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: "the stream was made by another allocator, on " + s.root.dev.driver.Name()}
+	detail := "no allocator made the stream"
+	if s.root != nil {
+		detail = "the stream was made by another allocator, on " + s.root.dev.driver.Name()
+	}
+	return &BlockError{Op: op, Ptr: p, Size: size, Stream: s.handle, Err: ErrForeignStream, Detail: detail}
 }
 
 // Free implements Allocator.

@@ -12,13 +12,13 @@ import (
 // that none begins while another is under way.
 
 // Close waits for the stream's work and destroys it, unless it was adopted. Its
-// idle memory serves whichever stream misses memory next. Blocks that are live
+// idle memory goes to the next stream that needs some. Blocks that are live
 // count as allocated on the default stream from then on. The default stream
 // cannot be closed: ErrNotSupported. Closing twice is ErrClosed. When the device
 // fails to wait, or its work is not done after Config.WaitTimeout, the stream stays
 // open, and the error is returned.
 func (s *Stream) Close() error {
-	if s == nil {
+	if s == nil || s.root == nil {
 		return fmt.Errorf("cupool: closing no stream: %w", ErrInvalidHandle)
 	}
 	d := s.root.dev
@@ -86,7 +86,7 @@ func (d *deviceState) finishClosed() error {
 
 // finishClosed tries again to give back what a closed pool holds.
 func (c *Pool) finishClosed() error {
-	if !c.reclaim.TryLock() { // somebody else is at it
+	if !c.reclaim.TryLock() { // another goroutine releases
 		return nil
 	}
 	defer c.reclaim.Unlock()
@@ -187,7 +187,7 @@ func (c *Pool) Close() error {
 	}
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
-	if d.calls.Patience > 0 && !c.closed.Load() { // while everything is open, as far as that does
+	if d.calls.Patience > 0 && !c.closed.Load() { // first while everything is open
 		if err := d.syncAll(ctx); isLate(err) {
 			return err
 		}
@@ -215,7 +215,7 @@ func (c *Pool) Close() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// stays reports whether the error of close says that the pool is open again.
+// stays reports whether the error of close says that the pool stays open.
 func stays(err error) bool { return isLate(err) || errors.Is(err, errHeld) }
 
 func (d *deviceState) setClosed(closed bool) {
@@ -239,7 +239,7 @@ func (c *Pool) close(ctx context.Context) error {
 		return fmt.Errorf("cupool: close: %w", ErrClosed)
 	}
 	err := d.syncAll(ctx)
-	if err != nil { // a failure may pass
+	if err != nil { // the failure may be gone
 		err = d.syncAll(ctx)
 	}
 	if c.held.Load() > 0 && !isLate(err) {

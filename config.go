@@ -93,8 +93,8 @@ func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 //
 // Limit is the bound to take first: an allocation that needs more fails. Fraction
 // is the same bound for programs that do not know the device's size beforehand.
-// SoftLimit fails nothing: it says from where on memory is used again rather
-// than reserved, and holds with all backings. GarbageCollectionThreshold is for
+// SoftLimit fails nothing: above it, idle memory is used before more is reserved, with
+// all backings. GarbageCollectionThreshold is for
 // settings that come from PyTorch, whose meaning it has.
 //
 // OnOutOfMemory is the callback to take first: it is called when an allocation
@@ -328,7 +328,7 @@ const (
 
 const (
 	maxCanaries     = 1 << 20
-	maxGrowthFactor = 64 // more than anybody can mean
+	maxGrowthFactor = 64
 )
 
 // withDefaults returns the Config with every zero field set, or a
@@ -502,8 +502,8 @@ func (cfg *Config) virtualMemory() (VirtualMemory, error) {
 // none, so that a library's behaviour does not depend on where it runs.
 
 // AllocConf is the variable of the environment with settings in PyTorch's
-// syntax: "KEY:VALUE,KEY:VALUE,...". Blanks are ignored. Keys that PyTorch has
-// too mean the same: max_split_size_mb, max_non_split_rounding_mb,
+// syntax: "KEY:VALUE,KEY:VALUE,...". Blanks are ignored. PyTorch's keys mean what they
+// mean there: max_split_size_mb, max_non_split_rounding_mb,
 // large_segment_size_mb, roundup_power2_divisions,
 // garbage_collection_threshold, per_process_memory_fraction,
 // expandable_segments (True is BackingVMM, False BackingSegments). The others
@@ -526,8 +526,8 @@ type Setting struct {
 
 // The sources of settings, beside variables of the environment.
 const (
-	SourceDefault = confenv.Default
-	SourceProgram = confenv.Program
+	SourceDefault = "default"
+	SourceProgram = "program"
 )
 
 // ConfigFromEnv fills in the fields of cfg that are zero from the variables of

@@ -23,9 +23,9 @@ import (
 // pools: the Driver, the streams, the events, and the limit on what is reserved.
 //
 // Locks are taken in this order: deviceState.closing, Pool.reclaim, deviceState.mu,
-// Pool.heapsMu, Pool.idleMu, streamHeap.mu by index, Stream.mu, the locks
-// of clocks, of heap.Index, of ledger.Book, and of budget.Device. Of the pools of
-// a device, the locks of the root come first.
+// Pool.heapsMu, idleMemory.mu, streamHeap.mu by index, the locks of
+// epoch.Clock, heap.Index, ledger.Book and budget.Device. Of the pools
+// of a device, the locks of the root come first.
 type deviceState struct {
 	driver Driver
 	logger *slog.Logger
@@ -46,7 +46,7 @@ type deviceState struct {
 	pools   published[*Pool]   // that are open, the root first
 	remains published[*Pool]   // closed pools whose memory the device would not take back
 	numbers uint64             // streams made so far
-	look    int                // the slot that was last looked at for a new stream
+	look    int                // the slot at which the last search for a free one ended
 	closed  bool               // no pools and streams are made any more
 	refused []StreamHandle     // of closed streams, that the device did not destroy
 
@@ -139,7 +139,7 @@ func (d *deviceState) join(c *Pool) error {
 	return nil
 }
 
-// leave takes out a pool that was closed. What it could not give back counts on
+// leave takes out a pool that was closed. What it could not give back stays reserved
 // and is tried again later.
 func (d *deviceState) leave(c *Pool) {
 	d.mu.Lock()
@@ -150,7 +150,7 @@ func (d *deviceState) leave(c *Pool) {
 	d.pools.Remove(c)
 }
 
-// holdsMemory reports whether the device has not got everything back.
+// holdsMemory reports whether the pool still has memory or addresses of the device.
 func (c *Pool) holdsMemory() bool {
 	return c.budget.Held() > 0 || c.memory != nil && c.memory.Left()
 }
@@ -180,8 +180,8 @@ func (d *deviceState) check() error {
 	}
 }
 
-// shed calls what SetSoftLimit wants after a call that may have freed blocks, and
-// joins its error with the call's. No locks are held.
+// shed trims the pool to its soft limit after a call that may have freed blocks, and
+// joins the error with the call's. No locks are held.
 func (c *Pool) shed(err error) error {
 	if f := c.afterFree.Load(); f != nil {
 		return errors.Join(err, (*f)())

@@ -168,7 +168,7 @@ func (h *streamHeap) usableLocked() error {
 	return c.dev.lostError()
 }
 
-// unusable is usableLocked without a reason, for the way that is often taken.
+// unusable is the fast form of usableLocked, which makes no error.
 func (h *streamHeap) unusable() bool {
 	c := h.c
 	return c.closed.Load() || c.dev.lost.Load() != nil || !h.stream.calls.IsOpen() || c.asleep.Load() || c.retired.Load()
@@ -283,7 +283,7 @@ func (c *Pool) lockOwner(op string, b Block, gone error) (*streamHeap, *block.Bl
 	return nil, nil, c.notLive(op, b, gone)
 }
 
-// lockLive is lockOwner that returns nil and gives no reason.
+// lockLive is lockOwner that returns nil in place of an error.
 func (c *Pool) lockLive(b Block) (*streamHeap, *block.Block) {
 	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
 		return nil, nil

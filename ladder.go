@@ -49,18 +49,22 @@ var ladder = []rung{
 	{"wait for others that give memory back", true, (*Pool).awaitRelease},
 }
 
-// Indexes in ladder: before magazines are emptied, which a lent block spares, after what
-// is the heap's own, from which a success is a retry, before virtual memory is taken
-// apart, and before the program is asked.
-const firstBorrowing, firstLending, firstReclaiming, firstReleasing, lastLending = 1, 2, 7, 8, 15
+// Indexes in ladder.
+const (
+	firstBorrowing  = 1  // before magazines are emptied, which a borrowed block makes needless
+	firstLending    = 2  // after what is the heap's own
+	firstReclaiming = 7  // from here on waits are bounded, and a success is a retry
+	firstReleasing  = 8  // before virtual memory is taken apart
+	lastLending     = 15 // before the program is asked
+)
 
 // allocMiss climbs the ladder for a request that the heap could not serve.
-// Once the device has refused, the request looks at what others have given back
-// meanwhile, too: memory on its way to the device counts as reserved until it is
-// there, so the last rung waits for those who give it back.
+// Once the device has refused, it is also asked again after a rung that freed nothing,
+// if others have given memory back since. Memory on its way to the device counts as
+// reserved until it is there, so the last rung waits for those who give it back.
 func (c *Pool) allocMiss(r request) (Block, error) {
 	var refused error
-	var returns uint64 // when it was
+	var returns uint64 // budget.Returns at the last search
 	var late error     // of a wait that was given up
 	defer nvtx.Start("alloc miss", r.size).End()
 	if b, ok, err := c.takeSpared(r); ok || err != nil {
@@ -357,8 +361,8 @@ func (c *Pool) releaseEnough(r request) (bool, error) {
 }
 
 // releaseOthers has the other pools give cached memory back until need bytes
-// went, and returns how many did. It is of no use when it is the pool's own
-// limit that is in the way of the least that would serve.
+// went, and returns how many did. It does nothing where the pool's own limit is below
+// the least that would serve.
 func (c *Pool) releaseOthers(r request, need int64) (released int64, err error) {
 	if c != c.dev.root && c.leastGrowth(r) > c.budget.Limit-c.budget.Held() {
 		return 0, nil
@@ -383,8 +387,7 @@ func (c *Pool) askCallback(r request) (bool, error) {
 	return true, err
 }
 
-// awaitRelease waits for others that give memory back, so that the ladder finds
-// it gone.
+// awaitRelease waits for others that give memory back, after which the device has it.
 func (c *Pool) awaitRelease(r request) (bool, error) {
 	if c.reclaim.LockUntil(r.wait) {
 		c.reclaim.Unlock()

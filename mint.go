@@ -4,9 +4,8 @@ import (
 	"github.com/cupool/cupool/internal/block"
 )
 
-// Mint makes the Blocks of an allocator of one's own: whoever writes an
-// Allocator takes one Mint for it. A Mint is a plain value that may be copied
-// and used from several goroutines.
+// Mint makes the Blocks of an Allocator outside this package, which takes one Mint. A
+// Mint is a plain value that may be copied and used from several goroutines.
 //
 // What else such an allocator needs to know of the one below it is said by
 // Stream.Pool, Stream.Closed, Pool.Config and Pool.Err.

@@ -14,10 +14,10 @@ import (
 // Blocks that were freed while other streams use them (package epoch), and frees
 // that wait for a goroutine that may take locks.
 
-// A miss asks for an event where blocks wait without one, unless little
-// memory does: then growing by some blocks, once, makes every event serve
-// many of them from there on. Little is whatever waits in a reserve of less
-// than patientBytes, and this part of a larger one.
+// A miss records an event for blocks that wait without one, unless little memory waits.
+// Then the heap grows instead, and later events serve many blocks each. Little is
+// anything in a pool that holds less than patientBytes, and one part in patientPart of
+// a larger one.
 const (
 	patientBytes = 64 << 20
 	patientPart  = 512
@@ -164,7 +164,7 @@ func (c *Pool) Hold(b Block) (release func(), err error) {
 	if o := c.other(b); o != nil {
 		return o.Hold(b)
 	}
-	c.held.Add(1) // before it is looked at what Close and Sleep change
+	c.held.Add(1) // before the look at what Close and Sleep change
 	h, x, err := c.lockOwner("hold", b, ErrUseAfterFree)
 	if err == nil {
 		defer h.mu.Unlock()
@@ -238,9 +238,9 @@ func (d *deviceState) drainLater() (freed int) {
 	return freed
 }
 
-// laterStack holds blocks until somebody has time to free them, the newest first. Any
-// goroutine puts blocks in without a lock, even a cleanup of the garbage collector. The
-// zero one is empty. Its methods are safe from several goroutines.
+// laterStack is a lock-free stack of blocks to be freed, which cleanups of the garbage
+// collector may push to. The zero one is empty. Its methods are safe from several
+// goroutines.
 type laterStack struct{ head atomic.Pointer[laterBlock] }
 
 type laterBlock struct {

@@ -58,12 +58,11 @@ func (cfg *PoolConfig) validate() error {
 
 // NewPool makes a private pool of the allocator: a Pool whose blocks share
 // no segment with those of others, for the same streams of the same device.
-// Close gives all its memory back as a whole, whoever uses it; Retire waits
-// until the last block is freed.
+// Close gives all its memory back, live blocks too; Retire waits until the last block
+// is freed.
 //
-// The allocator and each of its pools has statistics, Trim,
-// Sleep and a limit of its own. All of them together keep to the limit of the
-// allocator. Free, FreePtr, RecordStream and Lookup take the blocks of any
+// The allocator and each of its pools has statistics, Trim, Sleep and a limit of its
+// own. Together they keep to the limit of the allocator. Free, FreePtr, RecordStream and Lookup take the blocks of any
 // of them; NewStream makes streams for all.
 //
 // A pool of a pool is one of the same allocator, with the pool's settings. It

@@ -32,14 +32,15 @@ import (
 // free once an event has proven that the stream's work is over. Ordering the taker
 // behind that work (StreamWaitEvent) could make streams wait for each other in a circle.
 //
-// Streams that take turns would take the same memory from each other for ever. So other
-// streams are asked, and segments given back, only where more would be reserved than
-// ever was; and memory whose loss a heap has regretted stays, where the pool wastes
-// little, or is lent block by block.
+// Streams that take turns would take the same memory from each other for ever. So a miss
+// takes memory of open streams, and gives segments back, only where the pool would
+// otherwise reserve more than it ever did. A heap regrets memory when it misses after
+// others took it. Memory that was regretted often stays with its heap where the pool
+// wastes little, or is lent block by block.
 
 // idleMemory is what a pool keeps track of for that.
 type idleMemory struct {
-	mu      sync.Mutex    // held for no longer than a look at events takes
+	mu      sync.Mutex    // held while memory moves between heaps
 	left    []*streamHeap // of closed streams, that hold memory; guarded by mu
 	lenders []*streamHeap // that one request asks; guarded by mu
 
@@ -50,8 +51,8 @@ type idleMemory struct {
 // lender is what is remembered of a heap whose idle memory others took; guarded
 // by idleMemory.mu.
 type lender struct {
-	lent    bool // since it last missed
-	regrets int  // times that it missed after that
+	lent    bool // memory was taken since its last miss
+	regrets int  // misses after that
 }
 
 // regretLimit is how often a heap may ask again for what it lost before such memory is
@@ -65,15 +66,15 @@ const lendRegrets = 2 // less costs a program that trains up to 1 %
 // reserving is the context of requests that borrow nothing.
 var reserving = context.WithValue(context.Background(), new(byte), nil)
 
-// A pool wastes much when it holds more than a wasteFraction beyond the most that was
-// in use. Replays reserve 1 to 4 % more with half of wastefulRegrets.
+// A pool wastes much when it holds more than the most that was in use and a
+// wasteFraction of it. Replays reserve 1 to 4 % more with half of wastefulRegrets.
 const (
 	wasteFraction   = 8
 	wastefulRegrets = 8
 )
 
-// Up to a reserve of idleFloor bytes, idle segments are kept, and heaps of less than
-// takeFloor keep theirs from each other: a small program's are not worth the time.
+// A pool that holds less than idleFloor bytes keeps idle segments, and its heaps of less
+// than takeFloor keep their memory: below that, sharing does not pay.
 const (
 	idleFloor = 256 << 20
 	takeFloor = 32 << 20
@@ -105,9 +106,9 @@ func (r *request) cancelled() error {
 // segment returns the bytes to ask the device for, when it comes to that.
 func (r *request) segment() int64 { return r.h.c.cfg.segmentSize(r.rounded) }
 
-// allow says what may serve the request, beside free chunks of large blocks: those of
-// small blocks where the program is no small one, any number of stitched ranges while the
-// stream is captured, as that must not be waited for, and new memory below the soft limit.
+// allow says what may serve the request beside free chunks of large blocks: those of
+// small blocks, once the pool holds idleFloor; any number of stitched ranges, while the
+// stream is captured and cannot be waited for; and new memory, below the soft limit.
 func (r *request) allow() heap.Allow {
 	c := r.h.c
 	return heap.Allow{
@@ -163,9 +164,9 @@ func (c *Pool) takeIdle(r request) (found bool, err error) {
 	return found, nil
 }
 
-// borrowIdle serves a large request in place, by a free block of another stream's virtual
-// memory, where streams took chunks from each other more than once. The block stays the
-// other heap's, as one that the request's stream was recorded on.
+// borrowIdle serves a large request by a free block of another stream's virtual memory,
+// where streams took chunks from each other more than once. The block stays in the other
+// heap, with the request's stream recorded on it.
 func (c *Pool) borrowIdle(r request) (Block, bool) {
 	if c.memory == nil || c.sanitizer != nil || r.kind == small || r.ctx == reserving || r.h.stream.clock.Captured() {
 		return Block{}, false // a sanitizer fills blocks in the order of their heap's stream
@@ -176,7 +177,7 @@ func (c *Pool) borrowIdle(r request) (Block, bool) {
 	if len(lenders) == 0 || c.excess(r) <= 0 {
 		return Block{}, false
 	}
-	_, _ = c.settleAll(epoch.Ask) // what it cannot free goes on to wait
+	_, _ = c.settleAll(epoch.Ask) // what it cannot free stays pending
 	polls := provePolls
 	for _, from := range lenders {
 		if b, ok := from.lend(r, &polls); ok {
@@ -186,8 +187,8 @@ func (c *Pool) borrowIdle(r request) (Block, bool) {
 	return Block{}, false
 }
 
-// borrowAny serves a request that would be refused otherwise in place, by a free block
-// of any other stream: of one whose work is done or, with wait, is done then.
+// borrowAny serves a request that would be refused otherwise, by a free block of another
+// stream whose work is done. With wait it waits for that work.
 func (c *Pool) borrowAny(r request, wait bool) (Block, bool) {
 	if c.sanitizer != nil || r.ctx == reserving || r.h.stream.clock.Captured() {
 		return Block{}, false
@@ -205,8 +206,8 @@ func (c *Pool) borrowAny(r request, wait bool) (Block, bool) {
 	return Block{}, false
 }
 
-// borrowWhole is borrowAny in virtual memory, where whole chunks of all streams, which
-// would be taken apart next, are too little.
+// borrowWhole is borrowAny in virtual memory, where the whole free chunks of all streams
+// cannot cover the request: the next rungs would take them apart for nothing.
 func (c *Pool) borrowWhole(r request, wait bool) (Block, bool) {
 	if c.memory == nil || len(c.heaps.All()) == 1 || c.excess(r) <= 0 {
 		return Block{}, false
@@ -242,7 +243,7 @@ func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.calls.Idle(polls) {
 		return Block{}, false
 	}
-	if !r.h.stream.calls.Enter() { // the block is for an open stream: a Take is counted, and not undone
+	if !r.h.stream.calls.Enter() { // a Take cannot be undone, so the stream must stay open
 		return Block{}, false
 	}
 	defer r.h.stream.calls.Leave()
@@ -379,7 +380,7 @@ func (c *Pool) lendsLocked(r request, from *streamHeap, polls *int) bool {
 	case c.budget.Held() < idleFloor && from.Held() < takeFloor:
 		return false
 	case l.regrets > regretLimit:
-		l.regrets-- // the other one gets memory of its own now
+		l.regrets-- // this time the taker grows instead
 		return false
 	}
 	return s.calls.Idle(polls)
@@ -518,7 +519,7 @@ func (c *Pool) releaseOldest(r request) (bool, error) {
 // bytes came back, and returns how many did.
 func (c *Pool) releaseUpTo(ctx context.Context, need int64) (released int64, err error) {
 	if !c.reclaim.LockUntil(ctx) {
-		return 0, nil // somebody else is at it
+		return 0, nil // another goroutine releases
 	}
 	defer c.reclaim.Unlock()
 	if c.asleep.Load() || c.closed.Load() {
@@ -579,8 +580,8 @@ func (c *Pool) releaseInOrder(ctx context.Context, need int64, kept bool, order 
 	return released, nil
 }
 
-// findIdle lists the wholly free segments, with those that were reserved on
-// purpose or without them, in a list that the pool keeps, and returns their bytes.
+// findIdle lists the wholly free segments and returns their bytes. kept adds those that
+// were reserved on purpose. The list is the pool's, and is used again.
 func (c *Pool) findIdle(kept bool) (found []heap.Idle, bytes int64) {
 	found = c.idle.found[:0]
 	c.each(func(h *streamHeap) {
@@ -614,8 +615,8 @@ func (c *Pool) releaseTogether(found []heap.Idle) (released int64, err error) {
 	return c.regret(h, here[:n]), err
 }
 
-// regret enters segments that were given back, unless their stream is closed: it
-// will not miss them. It returns their bytes.
+// regret notes segments that were given back, for the heap may miss them, unless its
+// stream is closed. It returns their bytes.
 func (c *Pool) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
 	if c.findHeap(h.stream) == h {
 		c.idle.regrets.Enter(&h.Heap, gone)
@@ -675,9 +676,9 @@ func (c *Pool) inTrimOrder() (list []chunksUpTo) {
 
 // releaseChunks gives memory of whole free chunks back to the device until
 // need bytes went, of those that are free since a tick or for longer, and returns
-// how many did. Nothing may use the memory, nor
-// anything new before it is unmapped: so with the heap's lock held the stream's
-// work is waited for or, without wait, nothing is done unless that is over.
+// how many did. Nothing may use the memory when it is unmapped. So the heap's lock is
+// held, and the stream's work is waited for or, without wait, nothing is done unless it
+// is over.
 func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, upTo uint64) (released int64, err error) {
 	if wait && ctx.Done() != nil && h.holdsChunks() { // most of the wait without the lock
 		if err := h.stream.calls.WaitIdle(ctx); err != nil {

@@ -19,17 +19,18 @@ import (
 // stream at once, because later work waits for earlier work anyway. Other
 // streams that use it have to be recorded on it (RecordStream).
 //
-// The zero Stream is not one: its methods panic.
+// Methods of the zero Stream and of a nil one fail with ErrInvalidHandle, those that
+// return no error panic.
 type Stream struct {
 	root   *Pool
-	hits   *magazine.Cache // of what the root holds for the stream
+	hits   *magazine.Cache // of the root's heap for the stream
 	handle StreamHandle
 	slot   uint32 // by which blocks name the stream; another stream may have it later
 	number uint64 // of the device's streams, in the order in which they were made; never used again
 
 	clock   *epoch.Clock
 	calls   calls.Stream
-	adopted bool       // somebody else's to destroy
+	adopted bool       // not made here, so not destroyed here
 	seen    epoch.Seen // what the stream's later work comes after
 }
 
@@ -164,6 +165,9 @@ func (s *Stream) Captured() bool { return s.clock.Captured() }
 // Launch submits a Go function to the stream, on devices that run them;
 // else it fails with ErrNotSupported.
 func (s *Stream) Launch(f func()) error {
+	if err := s.usable("launch"); err != nil {
+		return err
+	}
 	l, ok := s.root.dev.driver.(Launcher)
 	if !ok {
 		return fmt.Errorf("cupool: %s does not run Go functions: %w", s.root.dev.driver.Name(), ErrNotSupported)
@@ -199,7 +203,7 @@ func (s *Stream) CopyOut(dst []byte, src Ptr) error {
 
 // Memset submits setting n bytes to a value.
 func (s *Stream) Memset(dst Ptr, value byte, n int64) error {
-	if s.calls.Lasts() { // as do has it, without the cost of a function value
+	if s != nil && s.calls.Lasts() { // as do does it, without the cost of a function value
 		return s.calls.Submitted("memset", s.root.dev.driver.Memset(dst, value, n, s.handle))
 	}
 	return s.do("memset", func(d Driver) error { return d.Memset(dst, value, n, s.handle) })
@@ -214,9 +218,10 @@ func (s *Stream) do(op string, f func(Driver) error) error {
 	return s.calls.Do(op, func() error { return f(s.root.dev.driver) })
 }
 
-// usable fails for a stream that was closed, or whose allocator was.
+// usable fails for a stream that was closed, or whose allocator was, and for one that
+// no allocator made.
 func (s *Stream) usable(op string) error {
-	if s == nil {
+	if s == nil || s.root == nil {
 		return fmt.Errorf("cupool: %s on no stream: %w", op, ErrInvalidHandle)
 	}
 	return s.calls.Usable(op)
@@ -226,12 +231,15 @@ func (s *Stream) usable(op string) error {
 // the blocks that waited for it. It fails with ErrClosed, with a *WaitError after
 // Config.WaitTimeout, or with what the device says.
 func (s *Stream) Sync() error {
+	if err := s.usable("synchronize"); err != nil {
+		return err
+	}
 	err := s.do("synchronize", func(Driver) error {
 		ctx, cancel := s.root.dev.waiting(context.Background())
 		defer cancel()
 		return s.calls.Finish(ctx)
 	})
-	if err == nil && s.clock.Newest() > 0 { // somebody may wait for it
+	if err == nil && s.clock.Newest() > 0 { // blocks may wait for it
 		s.root.dev.collect()
 	}
 	return s.root.dev.shed(err)
@@ -240,6 +248,9 @@ func (s *Stream) Sync() error {
 // SyncContext is Sync that gives up when ctx is done: it fails with a *WaitError
 // that matches the cause of ctx. The stream's work goes on.
 func (s *Stream) SyncContext(ctx context.Context) error {
+	if err := s.usable("synchronize"); err != nil {
+		return err
+	}
 	ctx, cancel := s.root.dev.waiting(ctx)
 	defer cancel()
 	err := s.do("synchronize", func(Driver) error { return s.clock.Finish(ctx) })

@@ -461,7 +461,7 @@ func (e *Engine) Accessible(mem tensor.Memory) (tensor.Memory, error) {
 	return mem, nil
 }
 
-// EngineStats say how much an Engine computed in the host's stead.
+// EngineStats say what the host computed in the device's stead.
 type EngineStats struct {
 	Fallbacks int64            // operations on memory that the CPU cannot touch, computed on copies of it
 	ByOp      map[string]int64 // those, by the operation's name

@@ -52,8 +52,8 @@ type Pool struct {
 	Limit  int64        // bytes, MaxInt64 without one
 	Lock   *ReclaimLock // that tells what went back
 
-	Soft      atomic.Int64 // bytes held from where on idle memory is used before more is held; 0: none
-	Threshold int64        // likewise, where it is less; set before use
+	Soft      atomic.Int64 // bytes held above which idle memory is used before the pool grows; 0: none
+	Threshold int64        // the same; the smaller applies. Set before use
 
 	held atomic.Int64 // bytes held from the device
 	most atomic.Int64 // that were ever held

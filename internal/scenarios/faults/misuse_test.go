@@ -30,7 +30,18 @@ func TestNilArguments(t *testing.T) {
 		call func() error
 		ok   bool // nil is the default stream there
 	}{
-		"Stream.Wait":       {func() error { return s.Wait(nil) }, false},
+		"Stream.Wait": {func() error { return s.Wait(nil) }, false},
+		"zero Stream": {func() error {
+			zero := &cupool.Stream{}
+			for name, err := range map[string]error{
+				"Alloc": pooltest.Second(c.Alloc(1, zero)), "Alloc of nothing": pooltest.Second(c.Alloc(0, zero)), "Reserve": c.Reserve(1, zero),
+				"RecordStream": c.RecordStream(b, zero), "FreeOn": c.FreeOn(b, zero), "On": pooltest.Second(buf.On(zero)),
+				"NewBuffer": pooltest.Second(cupool.NewBuffer[int32](c, 1, zero)), "NewEngine": pooltest.Second(cupool.NewEngine(c, cupool.WithStream(zero))),
+			} {
+				require.ErrorIs(t, err, cupool.ErrForeignStream, name)
+			}
+			return s.WaitStream(zero)
+		}, false},
 		"Stream.WaitStream": {func() error { return s.WaitStream(nil) }, true},
 		"Stream.Launch":     {func() error { return s.Launch(nil) }, false},
 		"Pool.RecordStream": {func() error { return c.RecordStream(b, nil) }, true},
@@ -72,8 +83,9 @@ func TestNilArguments(t *testing.T) {
 
 // TestZeroValues: the methods of a zero value, and of a nil pointer, of the types
 // that only the package makes return an error where they return one. Those of Pool
-// and Stream panic, as their comments say.
+// panic, as its comment says.
 func TestZeroValues(t *testing.T) {
+	require.Empty(t, callAll(reflect.TypeFor[cupool.Stream]()))
 	require.Empty(t, callAll(reflect.TypeFor[cupool.Event]()))
 	require.Empty(t, callAll(reflect.TypeFor[cupool.Buffer[int32]]()))
 }
