@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/fdpass"
 )
 
 // supported says whether this system has what the package needs.
@@ -51,11 +52,14 @@ func (c *conn) receive() (*body, *os.File, error) {
 	var head [headerSize]byte
 	var file *os.File
 	for n := 0; n < headerSize; {
-		more, f, err := c.readHead(head[n:])
+		more, f, err := fdpass.Read(c.UnixConn, head[n:], "shared memory")
 		if file == nil {
 			file = f
 		} else if f != nil {
-			err = errors.Join(fmt.Errorf("cupool: ipc: a message brought two file descriptors: %w", ErrProtocol), f.Close())
+			err = errors.Join(fdpass.ErrSeveral, f.Close())
+		}
+		if errors.Is(err, fdpass.ErrSeveral) {
+			err = fmt.Errorf("cupool: ipc: %w: %w", ErrProtocol, err)
 		}
 		if err == nil && more == 0 {
 			err = io.EOF
@@ -77,34 +81,6 @@ func (c *conn) receive() (*body, *os.File, error) {
 		return nil, nil, lost(errors.Join(err, closeFile(file)))
 	}
 	return b, file, nil
-}
-
-// readHead reads bytes of a header, where a message's descriptor is.
-func (c *conn) readHead(head []byte) (n int, file *os.File, err error) {
-	rights := make([]byte, unix.CmsgSpace(4))
-	n, got, flags, _, err := c.ReadMsgUnix(head, rights)
-	if err != nil {
-		return n, nil, err
-	}
-	messages, err := unix.ParseSocketControlMessage(rights[:got])
-	var files []*os.File
-	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i]) // other messages have none
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "shared memory"))
-		}
-	}
-	if err == nil && (len(files) > 1 || flags&unix.MSG_CTRUNC != 0) {
-		err = fmt.Errorf("cupool: ipc: a message brought several file descriptors: %w", ErrProtocol)
-	}
-	if err == nil && len(files) == 1 {
-		return n, files[0], nil
-	}
-	for _, f := range files {
-		err = errors.Join(err, f.Close())
-	}
-	return n, nil, err
 }
 
 func closeFile(f *os.File) error {

@@ -200,9 +200,9 @@ func TestReceiveFromStrangers(t *testing.T) {
 		want string
 	}{
 		"none":    {[]byte("hello"), nil, "no file descriptor"},
-		"two":     {[]byte{0}, []int{a, p}, "brought 2 file descriptors, a pool is one"},
-		"three":   {[]byte{0}, []int{a, p, f}, "file descriptors, a pool is one"},
-		"many":    {[]byte{0}, slices.Repeat([]int{a}, 200), "file descriptors, a pool is one"},
+		"two":     {[]byte{0}, []int{a, p}, "brought 2 file descriptors or more: one at most is taken"},
+		"three":   {[]byte{0}, []int{a, p, f}, "one at most is taken"},
+		"many":    {[]byte{0}, slices.Repeat([]int{a}, 200), "one at most is taken"},
 		"a pipe":  {[]byte{0}, []int{a}, "importing a native pool"},
 		"a file":  {[]byte{0}, []int{f}, "importing a native pool"},
 		"the end": {nil, nil, "EOF"},

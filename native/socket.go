@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/fdpass"
 )
 
 // Send exports the pool to the process at the other end of a Unix socket, which
@@ -34,39 +34,13 @@ func (n *Allocator) Send(conn *net.UnixConn) error {
 // with the socket's error.
 func Receive(c *cupool.Pool, conn *net.UnixConn) (*Allocator, error) {
 	var data [1]byte
-	oob := make([]byte, syscall.CmsgSpace(4))
-	_, got, _, _, err := conn.ReadMsgUnix(data[:], oob)
-	if err != nil {
-		return nil, fmt.Errorf("cupool: receiving a native pool: %w", err)
+	_, f, err := fdpass.Read(conn, data[:], "native pool")
+	if err == nil && f == nil {
+		err = errors.New("the message brought no file descriptor")
 	}
-	f, err := fileOf(oob[:got])
 	if err != nil {
 		return nil, fmt.Errorf("cupool: receiving a native pool: %w", err)
 	}
 	defer f.Close()
 	return Import(c, f)
-}
-
-// fileOf returns the file that came with a message. Where several came, there is
-// none that can be meant: all are closed.
-func fileOf(oob []byte) (*os.File, error) {
-	messages, err := syscall.ParseSocketControlMessage(oob)
-	var files []*os.File
-	for i := range messages {
-		fds, _ := syscall.ParseUnixRights(&messages[i]) // other messages have none
-		for _, fd := range fds {
-			syscall.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "native pool"))
-		}
-	}
-	if err == nil && len(files) == 1 {
-		return files[0], nil
-	}
-	for _, f := range files {
-		err = errors.Join(err, f.Close())
-	}
-	if len(files) == 0 {
-		return nil, errors.Join(errors.New("the message brought no file descriptor"), err)
-	}
-	return nil, errors.Join(fmt.Errorf("the message brought %d file descriptors, a pool is one", len(files)), err)
 }
