@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -164,6 +166,26 @@ func TestReleasedSegmentsThatComeBack(t *testing.T) {
 	}
 	require.Zero(t, rounds[len(rounds)-1], "calls of the device, by round: %v", rounds)
 	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(102*mib))
+}
+
+// The garbage collector's cleanups give blocks back when nothing else does.
+func TestLadderCollectsGarbage(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the ladder is the first to collect
+	for range 20 {
+		c, _ := pooltest.New(t, 20*mib)
+		func() {
+			for range 10 {
+				b, err := c.Alloc(2*mib, nil)
+				require.NoError(t, err)
+				runtime.AddCleanup(&[100]byte{}, c.FreeLater, b)
+			}
+		}()
+		b, err := c.Alloc(20*mib, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.Stats().Retries)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, c.Close())
+	}
 }
 
 func TestLadderAsksTheProgram(t *testing.T) {

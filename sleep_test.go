@@ -14,8 +14,12 @@ import (
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
-// Wake by a device that is full by then.
+// Sleep and Wake by a device that cannot, or is full by then.
 func TestSleepErrors(t *testing.T) {
+	segments, _ := pooltest.New(t, 1<<30)
+	require.ErrorIs(t, segments.Sleep(nil), cupool.ErrNotSupported)
+	require.NoError(t, segments.Close())
+
 	d := simdev.New(simdev.Config{Capacity: 64 * mib})
 	c := pooltest.Open(t, cupool.Config{Driver: d})
 	b := pooltest.Alloc(t, c, 40*mib, nil)
@@ -29,6 +33,8 @@ func TestSleepErrors(t *testing.T) {
 	require.NoError(t, c.Wake())
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.Sleep(nil), cupool.ErrClosed)
+	require.ErrorIs(t, c.Wake(), cupool.ErrClosed)
 }
 
 // Nothing is handed out while the allocator sleeps, also not a block that goes back

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -171,6 +172,74 @@ func (w *walk) free() {
 		return
 	}
 	require.NoError(w.t, b.from.Free(b.Block))
+}
+
+// TestStatsAreTheSnapshots is PyTorch's test_memory_stats: after each of 10,000
+// random operations (fewer in the quick form), the present statistics are computed
+// from the snapshot and are equal in every field. The one figure that no snapshot has
+// is how many pieces virtual memory is made of.
+func TestStatsAreTheSnapshots(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		for _, magazines := range []int64{-1, 0} {
+			t.Run(fmt.Sprintf("%v, magazines %v", backing, magazines == 0), func(t *testing.T) {
+				w := newWalk(t, cupool.Config{Backing: backing, Limit: 192 * mib, MagazineBytes: magazines})
+				for range testkit.Choose(10_000, 2000) {
+					w.step()
+					for _, p := range w.pools {
+						st, s := p.Stats(), p.Snapshot()
+						small, large := counted(s, "small"), counted(s, "large")
+						all := small
+						for i, n := range large {
+							all[i] += n
+						}
+						got := [][9]int64{present(st.Small), present(st.Large), present(st.All)}
+						if backing == cupool.BackingVMM {
+							got[0][0], got[1][0], got[2][0] = 0, 0, 0
+						}
+						require.Equal(t, [][9]int64{small, large, all}, got)
+					}
+				}
+				require.Equal(t, backing == cupool.BackingVMM, w.pools[0].Stats().Stitches > 0)
+			})
+		}
+	}
+}
+
+// present returns the present figures of statistics.
+func present(p cupool.PoolStats) [9]int64 {
+	return [...]int64{
+		p.Segment.Current, p.Allocation.Current, p.Active.Current, p.InactiveSplit.Current,
+		p.RequestedBytes.Current, p.AllocatedBytes.Current, p.ActiveBytes.Current, p.InactiveSplitBytes.Current, p.ReservedBytes.Current,
+	}
+}
+
+// counted returns the same figures of a snapshot's segments of a type.
+func counted(s cupool.Snapshot, of string) (n [9]int64) {
+	for _, seg := range s.Segments {
+		if seg.Type != of {
+			continue
+		}
+		if !seg.Virtual {
+			n[0]++
+		}
+		for _, b := range seg.Blocks {
+			if !seg.Stitched && b.State != snapshot.Gap { // what is stitched is parts elsewhere
+				n[8] += b.Size
+			}
+			switch b.State {
+			case snapshot.Live:
+				n[1], n[4], n[5] = n[1]+1, n[4]+b.Requested, n[5]+b.Size
+				fallthrough
+			case snapshot.Pending:
+				n[2], n[6] = n[2]+1, n[6]+b.Size
+			case snapshot.Free:
+				if len(seg.Blocks) > 1 {
+					n[3], n[7] = n[3]+1, n[7]+b.Size
+				}
+			}
+		}
+	}
+	return n
 }
 
 // A history of everything is written whole, and of one with samples all of the

@@ -66,17 +66,39 @@ func TestStreamCloseWithMagazines(t *testing.T) {
 
 func TestStreamCloseErrors(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
-	s := pooltest.NewStream(t, c)
-	b := pooltest.Alloc(t, c, 512, s)
+	require.ErrorIs(t, c.DefaultStream().Close(), cupool.ErrNotSupported)
+
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	b, err := c.Alloc(512, s)
+	require.NoError(t, err)
 	d.Fail("SyncStream", errors.New("no luck"))
 	require.ErrorContains(t, s.Close(), "no luck")
 	d.Fail("SyncStream", nil)
-	_, err := c.Alloc(512, s)
+	_, err = c.Alloc(512, s)
 	require.NoError(t, err, "a Close that failed changed nothing")
+
 	require.NoError(t, s.Close())
+	require.ErrorIs(t, s.Close(), cupool.ErrClosed)
+	_, err = c.Alloc(512, s)
+	require.ErrorIs(t, err, cupool.ErrClosed)
 	require.NoError(t, c.Free(b))
 	require.EqualValues(t, 1, d.Count("DestroyStream"))
 	require.EqualValues(t, 1, c.Stats().Streams)
+	require.NoError(t, c.Check())
+}
+
+// A closed stream's magazines must not serve blocks that went over.
+func TestClosedStreamServesNothing(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d)
+	x.Run("a=1M@1 free:a a=1M@1 free:a a=1M@1 b=1M@1 close:1")
+	for range 3 {
+		x.Run("c=1M free:c d=1M free:d")
+	}
+	x.Run("free:a free:b e=1M free:e e=1M free:e")
+	_, err := c.Alloc(1<<20, x.Stream("1"))
+	require.ErrorIs(t, err, cupool.ErrClosed)
 	require.NoError(t, c.Check())
 }
 
@@ -127,6 +149,20 @@ func TestDeviceLost(t *testing.T) {
 	require.ErrorContains(t, err, "illegal address")
 	require.NoError(t, c.Free(b), "the books still work")
 	require.NoError(t, c.Check())
+}
+
+// A lost device serves nothing any more, also not from the magazines.
+func TestNothingServedByLostDevice(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	for range 10 { // the size gets a home
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 4096, nil)))
+	}
+	b := pooltest.Alloc(t, c, 4096, nil)
+	require.NoError(t, c.Free(b))
+	d.Fail("Memset", cupool.ErrDeviceLost)
+	require.ErrorIs(t, c.DefaultStream().Memset(b.Ptr(), 0, 1), cupool.ErrDeviceLost)
+	_, err := c.Alloc(4096, nil)
+	require.ErrorIs(t, err, cupool.ErrDeviceLost)
 }
 
 // While one stream waits for the device, others allocate and free: each has a

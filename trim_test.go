@@ -116,6 +116,29 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, c.Free(x.Block("a")), cupool.ErrClosed)
 	require.ErrorIs(t, c.RecordStream(x.Block("a"), nil), cupool.ErrClosed)
 	require.ErrorIs(t, x.Stream("1").Close(), cupool.ErrClosed)
+	_, err = c.NewStream()
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	_, err = c.AdoptStream(1)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+}
+
+func TestCloseReportsLeaks(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d).Run("a=1000 free:a a=1000 free:a a=1000 b=2M c=3M@1 d=4M free:d e=1000")
+	err := c.Close()
+	var leak *cupool.LeakError
+	require.ErrorAs(t, err, &leak)
+	require.Len(t, leak.Leaks, 4)
+	require.EqualValues(t, 2000+5<<20, leak.Bytes)
+	for i, name := range []string{"a", "e", "b", "c"} { // by address
+		b := x.Block(name)
+		require.Equal(t, b.Ptr(), leak.Leaks[i].Ptr)
+		require.Equal(t, b.Size(), leak.Leaks[i].Size)
+		require.Empty(t, leak.Leaks[i].Stack)
+		require.ErrorIs(t, c.Free(b), cupool.ErrClosed)
+	}
+	require.Equal(t, x.Stream("1").Handle(), leak.Leaks[3].Stream)
+	require.Empty(t, d.Mem, "their memory went back too")
 }
 
 func TestCloseJoinsErrors(t *testing.T) {
