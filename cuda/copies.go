@@ -12,10 +12,7 @@ import (
 // Copy implements Driver. Either side may be any memory that CUDA knows. Memory
 // of another device has to be that of a Driver, or be reached by EnablePeer.
 func (d *driver) Copy(dst, src Ptr, n int64, s StreamHandle) error {
-	if err := d.usable(); err != nil {
-		return err
-	}
-	if err := d.checkStream(s); err != nil {
+	if err := d.on(s); err != nil {
 		return err
 	}
 	to, err := d.ctx.whose(dst, n)
@@ -79,10 +76,7 @@ func (d *driver) Memset(dst Ptr, value byte, n int64, s StreamHandle) error {
 // checkWork returns nil when the Driver is usable and work on s may touch
 // the n bytes at p.
 func (d *driver) checkWork(s StreamHandle, p Ptr, n int64) error {
-	if err := d.usable(); err != nil {
-		return err
-	}
-	if err := d.checkStream(s); err != nil {
+	if err := d.on(s); err != nil {
 		return err
 	}
 	return d.ctx.checkRange(p, n)

@@ -11,10 +11,7 @@ import (
 
 // AllocAsync implements NativePools.
 func (d *driver) AllocAsync(size int64, pool NativePool, s StreamHandle) (Ptr, error) {
-	if err := d.usable(); err != nil {
-		return 0, err
-	}
-	if err := d.checkStream(s); err != nil {
+	if err := d.on(s); err != nil {
 		return 0, err
 	}
 	if size <= 0 {
@@ -33,10 +30,7 @@ func (d *driver) AllocAsync(size int64, pool NativePool, s StreamHandle) (Ptr, e
 
 // FreeAsync implements NativePools.
 func (d *driver) FreeAsync(p Ptr, s StreamHandle) error {
-	if err := d.usable(); err != nil {
-		return err
-	}
-	if err := d.checkStream(s); err != nil {
+	if err := d.on(s); err != nil {
 		return err
 	}
 	if r := cudadrv.FreeAsync(d.ctx.handle, uintptr(p), uintptr(s)); r != cudadrv.Success {

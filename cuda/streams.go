@@ -91,12 +91,17 @@ func (d *driver) checkStream(s StreamHandle) error {
 	return d.OwnsStream(s)
 }
 
-// SyncStream implements Driver.
-func (d *driver) SyncStream(s StreamHandle) error {
+// on returns nil when the Driver is usable and the stream is one of its context.
+func (d *driver) on(s StreamHandle) error {
 	if err := d.usable(); err != nil {
 		return err
 	}
-	if err := d.checkStream(s); err != nil {
+	return d.checkStream(s)
+}
+
+// SyncStream implements Driver.
+func (d *driver) SyncStream(s StreamHandle) error {
+	if err := d.on(s); err != nil {
 		return err
 	}
 	if r := cudadrv.StreamSync(d.ctx.handle, uintptr(s)); r != cudadrv.Success {
@@ -107,10 +112,7 @@ func (d *driver) SyncStream(s StreamHandle) error {
 
 // StreamID implements StreamInfo.
 func (d *driver) StreamID(s StreamHandle) (uint64, error) {
-	if err := d.usable(); err != nil {
-		return 0, err
-	}
-	if err := d.checkStream(s); err != nil {
+	if err := d.on(s); err != nil {
 		return 0, err
 	}
 	id, r := cudadrv.StreamID(d.ctx.handle, uintptr(s))
@@ -122,10 +124,7 @@ func (d *driver) StreamID(s StreamHandle) (uint64, error) {
 
 // StreamCapture implements StreamInfo.
 func (d *driver) StreamCapture(s StreamHandle) (capturing bool, id uint64, err error) {
-	if err := d.usable(); err != nil {
-		return false, 0, err
-	}
-	if err := d.checkStream(s); err != nil {
+	if err := d.on(s); err != nil {
 		return false, 0, err
 	}
 	state, id, r := cudadrv.StreamCapture(d.ctx.handle, uintptr(s))

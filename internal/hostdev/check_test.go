@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/testkit"
+
 	"github.com/cupool/cupool/internal/hostdev"
 )
 
@@ -33,5 +35,5 @@ func TestCheck(t *testing.T) {
 func settle(t *testing.T, d *hostdev.Device) {
 	t.Helper()
 	require.NoError(t, d.SyncStream(0))
-	require.Eventually(t, d.Idle, patience, time.Millisecond)
+	require.Eventually(t, d.Idle, testkit.Patience, time.Millisecond)
 }

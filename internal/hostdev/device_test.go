@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/testkit"
+
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev"
 	"github.com/cupool/cupool/internal/testkit/drivertest"
@@ -72,7 +74,7 @@ func TestMemFreeWaitsForAllStreams(t *testing.T) {
 	freed := make(chan error)
 	go func() { freed <- d.MemFree(p) }()
 	// The books are clear as soon as it begins: nobody can name the range any more.
-	require.Eventually(t, func() bool { return d.Stats().Allocations == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return d.Stats().Allocations == 0 }, testkit.Patience, time.Millisecond)
 	select {
 	case <-freed:
 		t.Fatal("MemFree did not wait")
@@ -92,7 +94,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	for i := range ran {
 		require.NoError(t, d.Launch(newStream(t, d), func() { time.Sleep(time.Millisecond); ran[i] = true }))
 	}
-	finishes(t, "Close", func() { require.NoError(t, d.Close()) })
+	testkit.Finishes(t, "Close", func() { require.NoError(t, d.Close()) })
 	for i := range ran {
 		require.True(t, ran[i], "Close waits for work")
 	}
@@ -121,7 +123,7 @@ func TestCloseDuringUse(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Millisecond)
-		finishes(t, "Close", func() { require.NoError(t, d.Close()) })
-		finishes(t, "a call during Close", wg.Wait)
+		testkit.Finishes(t, "Close", func() { require.NoError(t, d.Close()) })
+		testkit.Finishes(t, "a call during Close", wg.Wait)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/testkit"
+
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/hostdev"
 )
@@ -66,26 +68,10 @@ func read(t testing.TB, d *hostdev.Device, p device.Ptr, n int, s device.Stream)
 	return b
 }
 
-// patience is how long to wait for what comes in milliseconds, unless it hangs
-// or others need the processors.
-const patience = 2 * time.Minute
-
-// finishes fails the test when f takes longer than anything here should.
-func finishes(t testing.TB, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("%s does not return", what)
-	}
-}
-
 // requireGoroutines waits until no more than n goroutines exist.
 func requireGoroutines(t testing.TB, n int) {
 	t.Helper()
-	for end := time.Now().Add(patience); runtime.NumGoroutine() > n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); runtime.NumGoroutine() > n; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end), "%d goroutines, not %d", runtime.NumGoroutine(), n)
 	}
 }

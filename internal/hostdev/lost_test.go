@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/testkit"
+
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/testkit/drivertest"
 )
@@ -40,12 +42,12 @@ func TestDeviceLost(t *testing.T) {
 			require.NoError(t, d.StreamWaitEvent(0, e))
 			require.NoError(t, d.Launch(0, func() { ran = true }))
 			release()
-			finishes(t, "SyncStream", func() { require.ErrorIs(t, d.SyncStream(s), device.ErrDeviceLost) })
+			testkit.Finishes(t, "SyncStream", func() { require.ErrorIs(t, d.SyncStream(s), device.ErrDeviceLost) })
 			require.ErrorContains(t, d.SyncStream(s), tt.reason)
 			for name, call := range calls {
 				require.ErrorIs(t, call(), device.ErrDeviceLost, name)
 			}
-			finishes(t, "Close", func() { require.NoError(t, d.Close()) })
+			testkit.Finishes(t, "Close", func() { require.NoError(t, d.Close()) })
 			require.False(t, ran, "nothing runs on a lost device")
 			require.ErrorIs(t, d.SyncStream(s), device.ErrClosed)
 			requireGoroutines(t, before)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/testkit"
 	"golang.org/x/sys/unix"
 
 	"github.com/cupool/cupool/device"
@@ -57,7 +59,7 @@ func TestVMMUnmapUnderWork(t *testing.T) {
 	require.NoError(t, d.Memset(p, 1, gran, s))
 	require.NoError(t, d.MemUnmap(p, gran))
 	release()
-	finishes(t, "SyncStream", func() { require.ErrorIs(t, d.SyncStream(s), device.ErrDeviceLost) })
+	testkit.Finishes(t, "SyncStream", func() { require.ErrorIs(t, d.SyncStream(s), device.ErrDeviceLost) })
 	require.ErrorContains(t, d.SyncStream(s), "illegal address")
 	require.NoError(t, d.Close())
 }

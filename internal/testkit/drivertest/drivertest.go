@@ -10,7 +10,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -174,22 +173,6 @@ func (f *fixture) requireDone(e cupool.EventHandle, want bool) {
 	done, err := f.QueryEvent(e)
 	require.NoError(f.t, err)
 	require.Equal(f.t, want, done)
-}
-
-// patience is how long to wait for what comes in milliseconds, unless it hangs
-// or others need the processors.
-const patience = 2 * time.Minute
-
-// finishes fails the test when g takes longer than anything here should.
-func (f *fixture) finishes(what string, g func()) {
-	f.t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); g() }()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		f.t.Fatalf("%s does not return", what)
-	}
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -91,7 +91,7 @@ func testMapsUnderWork(f *fixture) {
 	release, set := f.busy(s), f.event()
 	require.NoError(t, f.Memset(home, 1, 4*v.g, s))
 	require.NoError(t, f.RecordEvent(set, s))
-	f.finishes("mapping", func() {
+	testkit.Finishes(f.t, "mapping", func() {
 		assert.NoError(t, v.MemMap(seam, v.g, hs[3]))
 		assert.NoError(t, v.MemMap(seam+g, v.g, hs[1]))
 		assert.NoError(t, v.MemSetAccess(seam, 2*v.g))

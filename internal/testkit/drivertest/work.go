@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // testWorkLags: submitting returns before the work is done, and a wait does not.
 func testWorkLags(f *fixture) {
 	t, s, p := f.t, f.stream(), f.alloc(4*mib)
 	release := f.busy(s)
-	f.finishes("a submission", func() {
+	testkit.Finishes(f.t, "a submission", func() {
 		assert.NoError(t, f.Memset(p, 1, 4*mib, s))
 		assert.NoError(t, f.Copy(p, p+2*mib, 2*mib, s))
 		src := []byte("small sources are staged")
@@ -43,7 +44,7 @@ func testWorkLags(f *fixture) {
 func testIndependent(f *fixture) {
 	busy, s, p := f.stream(), f.stream(), f.alloc(4096)
 	release := f.busy(busy)
-	f.finishes("another stream", func() {
+	testkit.Finishes(f.t, "another stream", func() {
 		assert.NoError(f.t, f.Memset(p, 1, 4096, s))
 		assert.NoError(f.t, f.SyncStream(s))
 	})
@@ -91,7 +92,7 @@ func testEventMarks(f *fixture) {
 	require.NoError(t, f.RecordEvent(e, s))
 	f.requireDone(e, false)
 	release()
-	f.finishes("SyncEvent", func() { assert.NoError(t, f.SyncEvent(e)) })
+	testkit.Finishes(f.t, "SyncEvent", func() { assert.NoError(t, f.SyncEvent(e)) })
 	later := f.busy(s)
 	f.requireDone(e, true)
 	later()
@@ -124,7 +125,7 @@ func testEventWait(f *fixture) {
 	f.requireDone(end, false)
 	require.NoError(t, f.SyncStream(c), "a stream that waits for its own event")
 	release()
-	f.finishes("the waiting stream", func() { assert.NoError(t, f.SyncEvent(end)) })
+	testkit.Finishes(f.t, "the waiting stream", func() { assert.NoError(t, f.SyncEvent(end)) })
 }
 
 // testEventOrders: work that waits for an event sees what was written before it.
