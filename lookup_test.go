@@ -128,6 +128,24 @@ func TestLookupWithoutMemory(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// Blocks that go through magazines are found like others.
+func TestLookupWithMagazines(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	x := pooltest.NewScript(t, c, d).Run("a=1000 free:a a=1000 free:a a=1000")
+	a := x.Block("a")
+	got, err := c.Lookup(a.Ptr() + 999)
+	require.NoError(t, err)
+	require.Equal(t, a, got)
+	require.NoError(t, c.FreePtr(a.Ptr(), -1))
+	_, err = c.Lookup(a.Ptr())
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+	require.ErrorIs(t, c.FreePtr(a.Ptr(), -1), cupool.ErrDoubleFree)
+	require.ErrorIs(t, c.Free(a), cupool.ErrDoubleFree)
+	x.Run("a=1000")
+	require.ErrorIs(t, c.FreePtr(a.Ptr(), 1001), cupool.ErrSizeMismatch)
+	require.NoError(t, c.FreePtr(a.Ptr(), 1000))
+}
+
 // A look-up beside allocations and frees of the same addresses finds a block as
 // it was handed out, or none.
 func TestLookupBesideOthers(t *testing.T) {
