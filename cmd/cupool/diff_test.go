@@ -141,21 +141,3 @@ func TestPlace(t *testing.T) {
 		require.Equal(t, want, place(stack))
 	}
 }
-
-func TestDiffErrors(t *testing.T) {
-	before, _ := snapshots(t)
-	damaged := filepath.Join(t.TempDir(), "damaged")
-	require.NoError(t, os.WriteFile(damaged, []byte(`{"segments": [{"total_size": 5}]}`), 0o644))
-	for want, args := range map[string][]string{
-		"two snapshots are compared":                                         {before},
-		"and tables have a line or more":                                     {"-top", "0", before, before},
-		"no such file or directory":                                          {before, "nowhere"},
-		"not a memory snapshot: at byte 0: it is neither JSON nor a pickle":  {traces + "holes.trace", before},
-		damaged + ": not a memory snapshot: segments[0]: its blocks are not": {before, damaged},
-	} {
-		status, out, errs := tool(t, append([]string{"diff"}, args...)...)
-		require.NotZero(t, status)
-		require.Empty(t, out)
-		require.Contains(t, errs, want)
-	}
-}

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,12 +26,69 @@ func TestUsage(t *testing.T) {
 		status, _, _ = tool(t, c.name, "-no-such-flag")
 		assert.Equal(t, 2, status, c.name)
 	}
+	_, _, stderr = tool(t, "replay", "-h")
+	assert.Contains(t, stderr, "-capacity bytes")
 	status, _, stderr = tool(t, "fly")
 	assert.Equal(t, 2, status)
 	assert.Contains(t, stderr, `unknown command "fly"`)
-	status, _, stderr = tool(t, "env", "more")
-	assert.Equal(t, 2, status)
-	assert.Contains(t, stderr, `unexpected argument "more"`)
+}
+
+// What goes wrong is one line, and nothing else.
+func TestErrors(t *testing.T) {
+	none := httptest.NewServer(http.NotFoundHandler()) // not http.DefaultServeMux, where package debug is
+	defer none.Close()
+	dir := t.TempDir()
+	trace, picture := filepath.Join(dir, "damaged"), filepath.Join(dir, "damaged.json")
+	require.NoError(t, os.WriteFile(trace, []byte("a 0 1 0\nf 1\n"), 0o666))
+	require.NoError(t, os.WriteFile(picture, []byte(`{"segments": [{"total_size": 5}]}`), 0o666))
+	before, _ := snapshots(t)
+	for _, c := range []struct {
+		status int
+		args   []string
+		want   string
+	}{
+		{2, []string{"env", "more"}, `unexpected argument "more"`},
+		{2, []string{"run"}, "which command?"},
+		{2, []string{"view"}, "which file?"},
+		{1, []string{"view", "no-such-file"}, "open no-such-file: no such file or directory"},
+		{1, []string{"view", "view.go"}, "not a memory snapshot"},
+		{1, []string{"view", "view.go"}, "nor a trace"},
+		{1, []string{"view", "-no-browser", "-addr", "256.0.0.1:x", traces + "holes.trace"}, "listen tcp"},
+		{2, []string{"top"}, "it takes one URL, such as localhost:6060"},
+		{2, []string{"top", "localhost:6060", "localhost:6061"}, "it takes one URL"},
+		{2, []string{"top", "-every", "1ms", "localhost:6060"}, "-every 1ms is less than 100ms"},
+		{1, []string{"top", none.URL}, "/debug/cupool/: there is no debug page of cupool: 404 Not Found"},
+		{2, []string{"diff", before}, "two snapshots are compared"},
+		{2, []string{"diff", "-top", "0", before, before}, "and tables have a line or more"},
+		{1, []string{"diff", before, "nowhere"}, "no such file or directory"},
+		{1, []string{"diff", traces + "holes.trace", before}, "not a memory snapshot: at byte 0: it is neither JSON nor a pickle"},
+		{1, []string{"diff", before, picture}, picture + ": not a memory snapshot: segments[0]: its blocks are not"},
+		{1, []string{"replay", trace}, trace + ":2: unknown ID 1: no such block was allocated"},
+		{1, []string{"replay", "none"}, "open none: no such file or directory"},
+		{2, []string{"replay"}, "which trace?"},
+		{2, []string{"replay", "-backing", "x", trace}, `unknown backing "x": it is one of segments, vmm, planned`},
+		{2, []string{"replay", "-device", "gpu", trace}, `unknown device "gpu": it is sim, host or cuda`},
+		{2, []string{"replay", "-verify", trace}, "the simulated device has no memory whose contents could be verified"},
+		{2, []string{"replay", "-plot", "x.gif", trace}, `a plot ends in .svg or .png, not ".gif"`},
+		{2, []string{"replay", "-capacity", "0", trace}, `invalid value "0" for flag -capacity: a device has at least one byte`},
+		{2, []string{"replay", "-x", trace}, "flag provided but not defined: -x"},
+	} {
+		status, out, errs := tool(t, c.args...)
+		assert.Equal(t, c.status, status, c.args)
+		assert.Empty(t, out, c.args)
+		assert.True(t, strings.HasPrefix(errs, "cupool "+c.args[0]+": "), errs)
+		assert.Contains(t, errs, c.want)
+		if more := " (cupool " + c.args[0] + " -h tells more)\n"; status == 2 {
+			assert.True(t, strings.HasSuffix(errs, more), errs)
+		}
+	}
+	needsBuild(t)
+	t.Setenv("XDG_CACHE_HOME", dir)
+	for want, args := range map[string][]string{"no-such-command": {"run", "--", "no-such-command", "-x"}, "no CUDA toolkit found": {"run", "-cuda", dir, "--", "true"}} {
+		status, _, errs := tool(t, args...)
+		assert.Equal(t, 1, status, args)
+		assert.Contains(t, errs, want)
+	}
 }
 
 func TestInfo(t *testing.T) {

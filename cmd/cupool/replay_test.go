@@ -150,45 +150,10 @@ func TestReplayExplain(t *testing.T) {
 	require.Equal(t, r.Explain.Reserved-r.Explain.Requested, sum)
 }
 
-func TestReplayErrors(t *testing.T) {
-	damaged := filepath.Join(t.TempDir(), "damaged")
-	require.NoError(t, os.WriteFile(damaged, []byte("a 0 1 0\nf 1\n"), 0o666))
-	for _, c := range []struct {
-		status int
-		want   string
-		args   []string
-	}{
-		{1, "cupool replay: " + damaged + ":2: unknown ID 1: no such block was allocated\n", []string{damaged}},
-		{1, "cupool replay: open none: no such file or directory\n", []string{"none"}},
-		{2, "cupool replay: which trace? (cupool replay -h tells more)\n", nil},
-		{2, "cupool replay: unknown backing \"x\": it is one of segments, vmm, planned (cupool replay -h tells more)\n", []string{"-backing", "x", damaged}},
-		{2, "cupool replay: unknown device \"gpu\": it is sim, host or cuda (cupool replay -h tells more)\n", []string{"-device", "gpu", damaged}},
-		{2, "cupool replay: the simulated device has no memory whose contents could be verified (cupool replay -h tells more)\n", []string{"-verify", damaged}},
-		{2, "cupool replay: a plot ends in .svg or .png, not \".gif\" (cupool replay -h tells more)\n", []string{"-plot", "x.gif", damaged}},
-		{2, "cupool replay: invalid value \"0\" for flag -capacity: a device has at least one byte (cupool replay -h tells more)\n", []string{"-capacity", "0", damaged}},
-		{2, "cupool replay: flag provided but not defined: -x (cupool replay -h tells more)\n", []string{"-x", damaged}},
-	} {
-		status, out, errs := tool(t, append([]string{"replay"}, c.args...)...)
-		require.Equal(t, c.want, errs)
-		require.Equal(t, c.status, status, c.args)
-		require.Empty(t, out)
-	}
-	status, _, errs := tool(t, "replay", "-h")
-	require.Zero(t, status)
-	for _, text := range []string{"-capacity", "-explain", "With -explain"} {
-		require.Contains(t, errs, text)
-	}
-}
-
 func TestReplayInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out, errs strings.Builder
 	require.Equal(t, 1, run(ctx, []string{"replay", traces + "holes.trace"}, &out, &errs))
 	require.Equal(t, "cupool replay: interrupted\n", errs.String())
-}
-
-func TestShortName(t *testing.T) {
-	require.Equal(t, "gpt2", shortName("/x/gpt2.trace.gz"))
-	require.Equal(t, ".gz", shortName(".gz"))
 }

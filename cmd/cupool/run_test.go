@@ -63,20 +63,6 @@ func TestRunSignals(t *testing.T) {
 	assert.Equal(t, 3, exit.ExitCode())
 }
 
-func TestRunMistakes(t *testing.T) {
-	status, _, stderr := tool(t, "run")
-	assert.Equal(t, 2, status)
-	assert.Contains(t, stderr, "cupool run: which command?")
-	needsBuild(t)
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	status, _, stderr = tool(t, "run", "--", "no-such-command", "-x")
-	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, "no-such-command")
-	status, _, stderr = tool(t, "run", "-cuda", t.TempDir(), "--", "true")
-	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, "no CUDA toolkit found")
-}
-
 func TestWithVars(t *testing.T) {
 	env := withVars(strings.Fields("A=1 B=2 A=3 AB=4"), []cudatoolkit.Var{{Name: "A", Value: "5"}, {Name: "C", Value: "6"}})
 	assert.Equal(t, strings.Fields("B=2 AB=4 A=5 C=6"), env)

@@ -85,19 +85,3 @@ func TestView(t *testing.T) {
 		assert.Equal(t, 403, resp.StatusCode)
 	}
 }
-
-func TestViewFailures(t *testing.T) {
-	status, _, errs := tool(t, "view")
-	assert.Equal(t, 2, status)
-	assert.Contains(t, errs, "which file?")
-	status, _, errs = tool(t, "view", "no-such-file")
-	assert.Equal(t, 1, status)
-	assert.Contains(t, errs, "no-such-file")
-	status, _, errs = tool(t, "view", "view.go")
-	assert.Equal(t, 1, status)
-	assert.Contains(t, errs, "not a memory snapshot")
-	assert.Contains(t, errs, "nor a trace")
-	status, _, errs = tool(t, "view", "-no-browser", "-addr", "256.0.0.1:x", traces+"holes.trace")
-	assert.Equal(t, 1, status)
-	assert.Contains(t, errs, "listen tcp")
-}
