@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/hook"
 )
 
 // MiB is 1,048,576 bytes.
@@ -148,7 +149,10 @@ func (g *Gate) Open() {
 	}
 }
 
-// Watched is a host device that tells a test about some calls before it makes them.
+// Opened reports whether Open was called.
+func (g *Gate) Opened() bool { return g.opened.Load() }
+
+// Watched is a host device that tells a test about calls before it makes them.
 type Watched struct {
 	*conformance.Failing
 	before atomic.Pointer[func(call string, s cupool.StreamHandle)]
@@ -160,29 +164,16 @@ func NewWatched(t *testing.T) *Watched {
 	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 1 << 30})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return &Watched{Failing: conformance.NewFailing(d)}
+	w := &Watched{Failing: conformance.NewFailing(d)}
+	around := w.Driver.Around
+	w.Driver.Around = func(c *hook.Call, do func() error) error {
+		if f := w.before.Load(); f != nil {
+			(*f)(c.Name, c.Stream)
+		}
+		return around(c, do)
+	}
+	return w
 }
 
 // Watch calls f before each of the device's calls that follow.
 func (d *Watched) Watch(f func(call string, s cupool.StreamHandle)) { d.before.Store(&f) }
-
-func (d *Watched) tell(call string, s cupool.StreamHandle) {
-	if f := d.before.Load(); f != nil {
-		(*f)(call, s)
-	}
-}
-
-// SyncStream tells and waits.
-func (d *Watched) SyncStream(s cupool.StreamHandle) error {
-	d.tell("SyncStream", s)
-	return d.Failing.SyncStream(s)
-}
-
-// MemUnmap tells and unmaps.
-func (d *Watched) MemUnmap(p cupool.Ptr, size int64) error {
-	d.tell("MemUnmap", 0)
-	return d.Failing.MemUnmap(p, size)
-}
-
-// Opened reports whether Open was called.
-func (g *Gate) Opened() bool { return g.opened.Load() }
