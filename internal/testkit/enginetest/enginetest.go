@@ -80,16 +80,21 @@ type Bench struct {
 func New(t testing.TB, far bool, opts ...cupool.EngineOption) *Bench {
 	d, err := cupool.OpenHost(cupool.HostConfig{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	if far {
 		d = pooltest.Far{Driver: d}
 	}
-	c, err := cupool.New(cupool.Config{Driver: d})
-	require.NoError(t, err)
+	e := newOn(t, d, opts)
+	e.Far = far
+	return e
+}
+
+func newOn(t testing.TB, d cupool.Driver, opts []cupool.EngineOption) *Bench {
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	c := pooltest.Open(t, cupool.Config{Driver: d})
 	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
 	e, err := cupool.NewEngine(Poisoned{c}, opts...)
 	require.NoError(t, err)
-	return &Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t), Far: far}
+	return &Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t)}
 }
 
 // NewGPU, of builds with the tag gpu, returns an engine that computes on a
