@@ -115,9 +115,9 @@ type Config struct {
 	// SoftLimit is where reclaiming starts, in bytes reserved: beyond it,
 	// idle memory serves other streams and pools or is given back before the
 	// device is asked for more, even when the program then often has to ask
-	// again. What is needed is reserved all the same, up to Limit. It is looked
-	// at before growth alone, until SetSoftLimit changes it. 0: none but the
-	// most that was ever reserved.
+	// again. What is needed is reserved all the same, up to Limit. It acts before
+	// growth alone; one of SetSoftLimit acts on frees, too. 0: none; reclaiming
+	// starts at the most that was ever reserved.
 	SoftLimit int64
 	// TrimOldest is the order in which Trim, SetSoftLimit, Decay and an allocation
 	// that the device refuses give free memory back: what has been free for longest

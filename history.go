@@ -55,8 +55,8 @@ func (c *Pool) StartHistory(cfg History) error {
 	return nil
 }
 
-// StopHistory ends what StartHistory or Config.History began. A Snapshot goes on to have what
-// was recorded, and sampled blocks keep their stacks. Safe from several goroutines.
+// StopHistory ends what StartHistory or Config.History began. A Snapshot still has what was
+// recorded, and sampled blocks keep their stacks. Safe from several goroutines.
 func (c *Pool) StopHistory() {
 	if c.dev.history.Stop() {
 		c.dev.logger.Info("history stopped")

@@ -216,8 +216,8 @@ func (c *Pool) ProcessDeferred() (freed int, err error) {
 // the cache, or by ProcessDeferred. It takes no lock and calls no driver, so
 // it may be used in a runtime.AddCleanup. A block that was freed otherwise
 // in the meantime is passed over. Before a request is refused Go's collector
-// runs, whose cleanups may give blocks back, but for a tenth of the time at
-// most where it found nothing the last 8 times.
+// runs, as cleanups may give blocks back; where that found nothing 8 times in a
+// row, it takes a tenth of the time at most.
 func (c *Pool) FreeLater(b Block) { c.later.push(b) }
 
 // drainLater frees what FreeLater queued and returns the number.

@@ -12,7 +12,7 @@ import (
 
 // Snapshot is a picture of what an allocator holds: every segment and every block, the
 // last events (StartHistory), and the same of its private pools. It prints as JSON, and
-// shortly (Layout). Package snapshot writes it for PyTorch's viewer (WriteTorch) and for
+// as a short text (Layout). Package snapshot writes it for PyTorch's viewer (WriteTorch) and for
 // go tool pprof (WriteProfile), and reads it.
 type Snapshot = snapshot.Snapshot
 
@@ -148,12 +148,11 @@ func (c *Pool) Leaks() *LeakError {
 	return newLeakError(leaks)
 }
 
-// WithLabel returns the allocator as it is seen by a part of the program: what
-// is allocated through it stands under a name in Stats, Snapshot
-// and a LeakError, whoever frees it. An Engine or a goroutine gets a
-// name of its own that way, a scope by Engine.ScopeLabeled; the same name
-// twice is one label. Such blocks take the lock of their stream's memory when
-// they are allocated and freed, so that every free is seen.
+// WithLabel returns an Allocator over the same memory for a part of the program, such
+// as an Engine or a goroutine: Stats, Snapshot and a LeakError have what is allocated
+// through it under the name, whoever frees it. The same name twice is one label. A
+// scope has Engine.ScopeLabeled. To allocate and to free such a block takes the lock of
+// its stream's heap.
 func (c *Pool) WithLabel(name string) Allocator {
 	c.labels.add(name, 0, 0)
 	return &labeled{Pool: c, name: name, ctx: context.WithValue(context.Background(), labelKey{}, &name)}

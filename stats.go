@@ -51,14 +51,12 @@ type PoolStats struct {
 }
 
 // Stats is a snapshot of an allocator's books: ReservedBytes = LiveBytes +
-// PendingBytes + CachedBytes - AsleepBytes. Counts and sums are exact. A peak may be
-// higher than what was ever live by as much as the magazines held at that
-// moment, at most Config.MagazineBytes a stream, because blocks that go
-// through a magazine are not counted one by one. But for that, peaks are exact as
-// long as one goroutine at a time uses the allocator; while several goroutines use
-// several streams at once, a peak is of moments at which one of them looked at what
-// the others had. Events count where the streams were made: a private
-// pool uses those of its allocator (NewPool).
+// PendingBytes + CachedBytes - AsleepBytes. Counts and sums are exact. Blocks that go
+// through a magazine are not counted one by one, so a peak may be too high by what the
+// magazines held, at most Config.MagazineBytes a stream. While several goroutines use
+// several streams, a peak may miss moments between two looks at all of them. Events
+// count where the streams were made: a private pool uses those of its allocator
+// (NewPool).
 type Stats struct {
 	Device string // Driver.Name
 	Pool   string // Pool.Name

@@ -19,9 +19,8 @@ import (
 
 // Engine is a tensor.Engine whose tensors live in the memory of an Allocator:
 // give it to tensor.New with tensor.WithEngine, and everything computed from
-// such tensors stays with the engine and in its pool, operations included
-// that take their results from Go's heap in tensor itself. The numbers are
-// those of tensor.StdEng, which computes them.
+// such tensors stays with the engine and in its pool, also what tensor itself would
+// put into Go's heap. The numbers are those of tensor.StdEng, which computes them.
 //
 // Where the CPU cannot touch the memory, printing a tensor, its Zero and Data,
 // tensor.Copy from Go's heap and some more calls below end the process with a
@@ -177,7 +176,7 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	return e, nil
 }
 
-// findOps has the operations computed on the engine's device, if that can.
+// findOps has operations computed by the engine's device, if that has kernels.
 func (e *Engine) findOps() error {
 	m := (*opMemory)(e)
 	e.ops = tensorop.New(m, nil)

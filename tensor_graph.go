@@ -25,8 +25,8 @@ type Graph struct {
 // Capture calls f and keeps what it computes as a CUDA graph, which Launch runs
 // as often as wanted, at the price of one call. Nothing runs during Capture.
 // Tensors that f uses are read and written where they were, so they have to
-// live as long as the Graph, and what f computes with that is no tensor (sizes,
-// numbers) stays what it was. Optimizers take what changes from step to step
+// live as long as the Graph. Sizes and numbers that f computes with stay what they
+// were. Optimizers take what changes from step to step
 // from tensors too: nn.SGD.Rate, nn.Adam.Rate and nn.Adam.StepNumber.
 //
 // Memory that f allocates belongs to the Graph. Where the engine's allocator is

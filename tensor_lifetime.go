@@ -21,7 +21,7 @@ import (
 // cleanup queues the block (FreeLater): no lock, no driver. The block's
 // generation tells whether it was freed otherwise in the meantime.
 
-// lifetimes is what an engine with WithLifetimes has more.
+// lifetimes is what only an engine with WithLifetimes has.
 type lifetimes struct {
 	freeLater func(Block)
 }
@@ -79,7 +79,7 @@ func (e *Engine) own(d *tensor.Dense, b Block) {
 //   - Tensors that tensor makes by itself (New, Clone, Materialize, MatMul,
 //     MatVecMul, Outer) live until they are freed or given to Track.
 //   - Whoever works on a tensor's data past the engine (Data, Float32s, an
-//     iterator, Zero, Memset) has the tensor, or says runtime.KeepAlive(t)
+//     iterator, Zero, Memset) keeps the tensor, or calls runtime.KeepAlive(t)
 //     afterwards.
 //   - Whoever puts another engine into such a tensor (tensor.WithEngine as an
 //     option applied later, as Gorgonia's own machines do) keeps it for as long

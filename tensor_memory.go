@@ -102,8 +102,8 @@ func (e *Engine) onDevice(p Ptr, n int64) (bool, error) {
 	return true, nil
 }
 
-// zero clears memory, so that the next to look at it, on the stream or on
-// the CPU where that is possible, sees zeros.
+// zero clears memory: who reads it next, in the order of the stream or, where that is
+// possible, on the CPU, reads zeros.
 func (e *Engine) zero(p Ptr, n int64) error {
 	dev, err := e.onDevice(p, n)
 	if err != nil {

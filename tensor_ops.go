@@ -20,8 +20,8 @@ func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) { return e.
 // Compute calls f with tensors of tensor.StdEng that have the data of ts, or
 // copies of it where the CPU cannot touch the memory, and moves f's result to
 // the pool. f may call everything that tensor has, and must not change the
-// tensors or keep them. It serves what tensor does past its engine (see
-// Engine). It fails with f's error or an *EngineError around
+// tensors or keep them. Take it for what tensor does without asking its
+// engine (see Engine). It fails with f's error or an *EngineError around
 // ErrUseAfterFree, ErrNotSupported or what the allocator or device says.
 func (e *Engine) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts ...*tensor.Dense) (*tensor.Dense, error) {
 	return e.ops.Compute(f, ts)

@@ -111,7 +111,7 @@ func (e *Engine) isLive(b Block) bool {
 	return err == nil && now == b
 }
 
-// free is lookup's counterpart for blocks.
+// free frees a block of where lookup looks.
 func (e *Engine) free(b Block) error {
 	err := e.a.Free(b)
 	if e.isBeside(err) {
