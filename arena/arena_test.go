@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/arena"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 const mib = 1 << 20
@@ -42,8 +43,6 @@ func total(d *simdev.Device) (n int64) {
 	}
 	return n
 }
-
-func second[T any](_ T, err error) error { return err }
 
 func overflowing(cfg *arena.Config) { cfg.Overflow = true }
 
@@ -91,7 +90,7 @@ func TestArena(t *testing.T) {
 	require.Zero(t, c.Stats().LiveBytes)
 	for _, err := range []error{
 		a.Close(), a.Reset(), a.Release(a.Mark()), a.Free(rest), a.FreePtr(rest.Ptr(), -1), a.RecordStream(rest, nil),
-		second(a.Lookup(rest.Ptr())), second(a.Alloc(1, nil)),
+		pooltest.Second(a.Lookup(rest.Ptr())), pooltest.Second(a.Alloc(1, nil)),
 	} {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
@@ -124,9 +123,9 @@ func TestMistakes(t *testing.T) {
 				{c.Free(b), cupool.ErrForeignPointer},
 				{a.FreePtr(plain.Ptr(), -1), cupool.ErrForeignPointer},
 				{a.RecordStream(plain, nil), cupool.ErrForeignPointer},
-				{second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
-				{second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
-				{second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
+				{pooltest.Second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
+				{pooltest.Second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
+				{pooltest.Second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
 			} {
 				require.ErrorIs(t, tc.err, tc.want)
 				var be *cupool.BlockError
@@ -137,7 +136,7 @@ func TestMistakes(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, b, got)
 			require.NoError(t, a.Reset())
-			require.Error(t, second(a.Lookup(b.Ptr())))
+			require.Error(t, pooltest.Second(a.Lookup(b.Ptr())))
 			require.ErrorIs(t, a.RecordStream(b, nil), cupool.ErrUseAfterFree)
 			require.Error(t, a.FreePtr(b.Ptr(), -1))
 			require.NoError(t, a.Close())

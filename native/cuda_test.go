@@ -15,6 +15,7 @@ import (
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit/gputest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
 
@@ -94,8 +95,8 @@ func TestCUDANoLocation(t *testing.T) {
 	d := openFirstGPU(t)
 	defer d.Close()
 	pools := d.(cuda.NativePools)
-	require.Error(t, second(pools.NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})))
-	require.ErrorIs(t, second(pools.NewNativePool(cuda.NativePoolConfig{Win32: true})), cupool.ErrNotSupported)
+	require.Error(t, pooltest.Second(pools.NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})))
+	require.ErrorIs(t, pooltest.Second(pools.NewNativePool(cuda.NativePoolConfig{Win32: true})), cupool.ErrNotSupported)
 }
 
 // TestCUDAShare shares a pool and a block with another process.
@@ -136,11 +137,11 @@ func TestCUDAMissing(t *testing.T) {
 	n, c := newNative(t, openFirstGPU(t), native.Config{})
 	defer fakecuda.Reset()
 	for call, f := range map[string]func() error{
-		"cuDeviceGetDefaultMemPool": func() error { return second(native.New(c, native.Config{})) },
+		"cuDeviceGetDefaultMemPool": func() error { return pooltest.Second(native.New(c, native.Config{})) },
 		"cuMemPoolCreate": func() error {
-			return second(native.New(c, native.Config{Pool: &cuda.NativePoolConfig{}}))
+			return pooltest.Second(native.New(c, native.Config{Pool: &cuda.NativePoolConfig{}}))
 		},
-		"cuMemAllocFromPoolAsync": func() error { return second(n.Alloc(1, nil)) },
+		"cuMemAllocFromPoolAsync": func() error { return pooltest.Second(n.Alloc(1, nil)) },
 	} {
 		fakecuda.Fail(call, 1, notSupported, 1)
 		err := f()

@@ -12,30 +12,9 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
-
-func openHost(t *testing.T) cupool.Driver {
-	d, err := cupool.OpenHost(cupool.HostConfig{})
-	require.NoError(t, err)
-	return d
-}
-
-// newPrivate makes a private pool that the test closes.
-func newPrivate(t *testing.T, c *cupool.Pool) *cupool.Pool {
-	p, err := c.NewPool(cupool.PoolConfig{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, ignore(p.Close(), cupool.ErrClosed)) })
-	return p
-}
-
-// ignore returns err unless it is a known one.
-func ignore(err, known error) error {
-	if errors.Is(err, known) {
-		return nil
-	}
-	return err
-}
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -43,8 +22,6 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // newNative opens a Native over a device, and closes all at the end.
 func newNative(t *testing.T, d cupool.Driver, cfg native.Config, change ...func(*cupool.Config)) (*native.Allocator, *cupool.Pool) {
@@ -58,8 +35,8 @@ func newNative(t *testing.T, d cupool.Driver, cfg native.Config, change ...func(
 	n, err := native.New(base, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, ignore(n.Close(), cupool.ErrClosed))
-		require.NoError(t, ignore(base.Close(), cupool.ErrClosed))
+		require.NoError(t, pooltest.Ignore(n.Close(), cupool.ErrClosed))
+		require.NoError(t, pooltest.Ignore(base.Close(), cupool.ErrClosed))
 		require.NoError(t, d.Close())
 	})
 	return n, base
@@ -76,7 +53,7 @@ func TestConformance(t *testing.T) {
 	for name, cfg := range natives {
 		t.Run("host/"+name, func(t *testing.T) {
 			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
-				n, _ := newNative(t, openHost(t), cfg)
+				n, _ := newNative(t, pooltest.OpenHost(t), cfg)
 				return n
 			})
 		})
@@ -86,7 +63,7 @@ func TestConformance(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	_, err := native.New(nil, native.Config{})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
-	_, c := newNative(t, openHost(t), native.Config{})
+	_, c := newNative(t, pooltest.OpenHost(t), native.Config{})
 	var e *cupool.ConfigError
 	_, err = native.New(c, native.Config{Pool: &cuda.NativePoolConfig{MaxSize: -1}})
 	require.ErrorAs(t, err, &e)
@@ -115,7 +92,7 @@ func attribute(t *testing.T, n *native.Allocator, a cuda.NativePoolAttribute) ui
 }
 
 func TestAttributes(t *testing.T) {
-	n, _ := newNative(t, openHost(t), native.Config{Pool: &cuda.NativePoolConfig{}})
+	n, _ := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{}})
 	testAttributes(t, n)
 }
 
@@ -177,7 +154,7 @@ func testAttributes(t *testing.T, n *native.Allocator) {
 
 // TestDefaultPool: the pool that others use too is left as it was.
 func TestDefaultPool(t *testing.T) {
-	d := openHost(t)
+	d := pooltest.OpenHost(t)
 	pools := d.(cuda.NativePools)
 	n, _ := newNative(t, d, native.Config{ReleaseThreshold: 1 << 20})
 	def, err := pools.DefaultNativePool()
@@ -206,7 +183,7 @@ func TestOOM(t *testing.T) {
 			return true
 		}
 	})
-	p := newPrivate(t, c)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 	for _, a := range []*cupool.Pool{c, p} {
 		require.NoError(t, a.Free(must(a.Alloc(100<<20, nil))))
 	}
@@ -234,7 +211,7 @@ func TestOOM(t *testing.T) {
 
 // TestMaxSize: the pool's own limit.
 func TestMaxSize(t *testing.T) {
-	n, _ := newNative(t, openHost(t), native.Config{Pool: &cuda.NativePoolConfig{MaxSize: 64 << 20}})
+	n, _ := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{MaxSize: 64 << 20}})
 	b, err := n.Alloc(40<<20, nil)
 	require.NoError(t, err)
 	_, err = n.Alloc(40<<20, nil)
@@ -248,7 +225,7 @@ func TestMaxSize(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	d := openHost(t)
+	d := pooltest.OpenHost(t)
 	n, c := newNative(t, d, native.Config{Pool: &cuda.NativePoolConfig{}}, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
 	s, err := n.NewStream()
 	require.NoError(t, err)
@@ -261,7 +238,7 @@ func TestClose(t *testing.T) {
 	require.Contains(t, leak.Leaks[0].Stack, "TestClose")
 	for _, err := range []error{
 		n.Close(), n.Free(x), n.FreePtr(y.Ptr(), -1), n.RecordStream(y, nil), n.TrimTo(0), n.SetAccess(0, 3), n.ResetPeak(),
-		second(n.Alloc(1, nil)), second(n.Lookup(x.Ptr())), second(n.NewStream()), second(n.Stats()), second(n.Access(0)), second(n.Export()),
+		pooltest.Second(n.Alloc(1, nil)), pooltest.Second(n.Lookup(x.Ptr())), pooltest.Second(n.NewStream()), pooltest.Second(n.Stats()), pooltest.Second(n.Access(0)), pooltest.Second(n.Export()),
 	} {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
@@ -320,7 +297,7 @@ func (d *brokenPools) StreamWaitEvent(s cupool.StreamHandle, e cupool.EventHandl
 
 // TestFailures: a call that fails leaves everything as it was.
 func TestFailures(t *testing.T) {
-	host := openHost(t)
+	host := pooltest.OpenHost(t)
 	d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
 	n, _ := newNative(t, d, native.Config{})
 	s, err := n.NewStream()
@@ -359,8 +336,8 @@ func TestFailures(t *testing.T) {
 
 // TestEngineScopeIn: the engine's allocator does not know the pool.
 func TestEngineScopeIn(t *testing.T) {
-	n, c := newNative(t, openHost(t), native.Config{})
-	p := newPrivate(t, c)
+	n, c := newNative(t, pooltest.OpenHost(t), native.Config{})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 	e, err := cupool.NewEngine(n)
 	require.NoError(t, err)
 	x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(3, 4), tensor.WithEngine(e))

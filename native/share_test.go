@@ -17,6 +17,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
 
@@ -25,7 +26,7 @@ import (
 
 const nativeShareVar = "CUPOOL_TEST_NATIVE_SHARE"
 
-func TestShare(t *testing.T) { share(t, openHost) }
+func TestShare(t *testing.T) { share(t, pooltest.OpenHost) }
 
 // share has one process allocate, write and send a pool with a block, and
 // the other read and overwrite it.
@@ -141,7 +142,7 @@ func peer(t *testing.T) (conn *net.UnixConn, wait func()) {
 
 // TestReceiveErrors: a message without a descriptor, and none.
 func TestReceiveErrors(t *testing.T) {
-	n, c := newNative(t, openHost(t), native.Config{})
+	n, c := newNative(t, pooltest.OpenHost(t), native.Config{})
 	ends := socketEnds(t)
 	require.ErrorIs(t, n.Send(ends[0]), cupool.ErrNotSupported)
 	_, err := ends[0].Write([]byte("hello"))
@@ -185,7 +186,7 @@ func openFiles(t *testing.T) int {
 // TestReceiveFromStrangers: whatever comes over the socket, Receive returns an
 // error and keeps no descriptor.
 func TestReceiveFromStrangers(t *testing.T) {
-	_, c := newNative(t, openHost(t), native.Config{})
+	_, c := newNative(t, pooltest.OpenHost(t), native.Config{})
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
@@ -234,7 +235,7 @@ func TestReceiveFromStrangers(t *testing.T) {
 // TestImportLargerBlock: a block that is said to be larger than it is would reach
 // behind the memory that was mapped.
 func TestImportLargerBlock(t *testing.T) {
-	n, _ := newNative(t, openHost(t), native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
+	n, _ := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
 	b, err := n.Alloc(5000, nil)
 	require.NoError(t, err)
 	f, err := n.Export()
@@ -243,7 +244,7 @@ func TestImportLargerBlock(t *testing.T) {
 	data, err := n.ExportBlock(b)
 	require.NoError(t, err)
 
-	_, c := newNative(t, openHost(t), native.Config{})
+	_, c := newNative(t, pooltest.OpenHost(t), native.Config{})
 	theirs, err := native.Import(c, f)
 	require.NoError(t, err)
 	_, err = theirs.Alloc(1, nil)

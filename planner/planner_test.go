@@ -3,7 +3,6 @@ package planner_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/cupool/cupool"
 	iatomic "github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/planner"
 )
 
@@ -48,7 +48,7 @@ func newPlanned(t testing.TB, d cupool.Driver, cfg planner.Config, change ...fun
 		for _, name := range sortedKeys(x.live) {
 			x.free(name)
 		}
-		assert.NoError(t, ignore(x.Close(), cupool.ErrClosed))
+		assert.NoError(t, pooltest.Ignore(x.Close(), cupool.ErrClosed))
 		assert.NoError(t, x.c.Check())
 		assert.NoError(t, x.c.Close())
 		assert.NoError(t, d.Close())
@@ -73,14 +73,6 @@ func over(t testing.TB, c *cupool.Pool, cfg planner.Config) *planned {
 	p, err := planner.New(c, cfg)
 	require.NoError(t, err)
 	return &planned{Planner: p, t: t, c: c, streams: []*cupool.Stream{c.DefaultStream()}, live: map[string]cupool.Block{}, on: map[string]*cupool.Stream{}, fills: map[string]byte{}}
-}
-
-// ignore returns err unless it is a known one.
-func ignore(err, known error) error {
-	if errors.Is(err, known) {
-		return nil
-	}
-	return err
 }
 
 const mib = 1 << 20
