@@ -269,3 +269,241 @@ type RMSPropArgs struct {
 		N       int64
 	}
 }
+
+// ActivateArgs are those of Activate: Dst becomes Act(A) or, with a Y, what the
+// activation made, A times its slope there. Dst may be A.
+type ActivateArgs struct {
+	Dst, A, Y     uint64 // Y 0: none
+	Activation, N int64
+}
+
+// ConvParts is the number of products that one launch of ConvGather makes.
+const ConvParts = 4
+
+// ConvLimit bounds what ConvGather and ConvWeights count.
+const ConvLimit = 1 << 30
+
+// A ConvPart is the pixels (i, j) of High×Wide of an image
+//
+//	Dst[n, row, i, j] = Σ W[row, c, ty, tx]·Src[n, c, i·MulY + FirstY + ty·StepY, ...]
+//
+// over channels c and taps. The source is 0 outside.
+type ConvPart struct {
+	High, Wide, TapsY, TapsX, FirstY, FirstX int64
+	WFirst, DstFirst                         int64 // offsets of the first weight and pixel
+}
+
+// ConvArgs are those of ConvGather, whose grid has Splits blocks for each tile of
+// the largest part in X, and the parts in Y. The result is Act(Dst + Bias) or, with
+// a Y, what the activation made, Dst times its slope there. Sums in Splits make as
+// many results, Size elements apart, without that. No tensor may have ConvLimit
+// elements, and no coordinate be that far outside.
+type ConvArgs struct {
+	Dst, Src, W, Bias, Y                             uint64 // Bias, Y: 0 for none
+	Activation, Batch, Rows, Channels, Height, Width int64  // Height, Width: of the source
+	MulY, MulX, StepY, StepX                         int64
+	WRow, WChannel, WTapY, WTapX                     int64
+	DstPlane, DstRow, DstColumn                      int64
+	Tile, Splits, Size                               int64 // Tile: index of ConvTiles
+	Part                                             [ConvParts]ConvPart
+}
+
+// ConvFinishArgs are those of ConvFinish: Parts tensors of N sums become Dst, as
+// ConvArgs has it. Each of Rows channels has Plane elements of an image.
+type ConvFinishArgs struct {
+	Dst, Sums, Bias, Y                uint64
+	Activation, N, Parts, Rows, Plane int64
+}
+
+// ConvWindow is the sizes of a convolution as ConvWeights and Im2Col take them:
+// of an image, of the result and of the window.
+type ConvWindow struct {
+	Channels, Height, Width, High, Wide                              int64
+	TapsY, TapsX, PadY, PadX, StrideY, StrideX, DilationY, DilationX int64
+}
+
+// ConvWeightsArgs are those of ConvWeights, whose grid has a block for each tile in
+// X, and for each Span of pixels in Y. Each makes its part of the sums: Rows of
+// Columns, which are Taps and one more where the sums of DZ are wanted.
+type ConvWeightsArgs struct {
+	Sums, X, DZ uint64
+	Batch, Rows int64
+	ConvWindow
+	Taps, Columns, Span int64
+	Tile                int64 // index of ConvWeightsTiles
+}
+
+// ConvSumArgs are those of ConvSum: Parts of sums, each of Rows×Columns, become DW,
+// of Rows×Taps, and DB. Lanes threads, a power of 2 up to 32, make an element. A
+// block has ConvSumThreads.
+type ConvSumArgs struct {
+	DW, DB, Sums                      uint64
+	Rows, Taps, Columns, Parts, Lanes int64
+}
+
+// ConvSumThreads are a block's of ConvSum.
+const ConvSumThreads = 256
+
+// Im2ColArgs are those of Im2Col and Col2Im, which make N elements.
+type Im2ColArgs struct {
+	X, Col uint64
+	N      int64
+	ConvWindow
+}
+
+// A ConvTile is the part of a product that a block makes, its threads, and how many
+// products it sums at a time, a chunk. On an H200, a block alone takes Wait
+// nanoseconds for that, and each of many that share a multiprocessor Busy.
+type ConvTile struct{ Rows, Cols, Threads, Chunk, Wait, Busy int64 }
+
+// ConvTiles returns the tiles of ConvGather.
+func ConvTiles(double bool) []ConvTile {
+	if double {
+		return convTiles64
+	}
+	return convTiles32
+}
+
+// ConvWeightsTiles returns the tiles of ConvWeights.
+func ConvWeightsTiles(double bool) []ConvTile {
+	if double {
+		return weightsTiles64
+	}
+	return weightsTiles32
+}
+
+var (
+	convTiles32 = []ConvTile{{16, 128, 128, 16, 800, 320}, {32, 32, 64, 16, 690, 190}, {32, 64, 128, 16, 660, 310}, {32, 128, 128, 16, 1230, 490},
+		{64, 32, 128, 16, 630, 270}, {64, 64, 256, 16, 750, 510}, {64, 64, 256, 16, 700, 500}}
+	convTiles64    = []ConvTile{{16, 128, 128, 8, 800, 330}, {32, 32, 64, 8, 700, 170}, {32, 64, 128, 8, 600, 330}, {64, 64, 256, 8, 750, 510}}
+	weightsTiles32 = []ConvTile{{32, 16, 128, 32, 350, 230}, {16, 64, 128, 32, 550, 380}, {32, 32, 128, 32, 500, 320}, {32, 64, 256, 32, 750, 620},
+		{64, 64, 256, 32, 1000, 860}}
+	weightsTiles64 = []ConvTile{{32, 16, 128, 8, 300, 120}, {16, 64, 64, 8, 400, 170}, {32, 32, 64, 8, 400, 170}, {32, 64, 128, 8, 450, 330}, {64, 64, 256, 8, 600, 510}}
+)
+
+// NormArgs are those of the kernels that normalize Channels, each of Plane
+// elements in each sample of a Batch: NormMoments and NormApply one after the
+// other, NormApply alone without Training, and NormSums and NormBack. A channel's
+// elements are in Chunks, at most NormChunks, of Chunk each; a block works on one.
+// Addresses of what is not wanted are 0.
+type NormArgs struct {
+	X, Y, DY, DX, Scale, Bias, DScale, DBias    uint64
+	Mean, Inverse, RunningMean, RunningVariance uint64
+	Parts                                       uint64 // two numbers for each chunk
+	Batch, Channels, Plane, Chunk, Chunks       int64
+	Momentum, Epsilon                           float64
+	Training, Activation                        int64
+}
+
+// NormChunks are the most chunks of a channel.
+const NormChunks = 32
+
+// PoolArgs are those of the pooling kernels over Planes images: MaxPool and
+// AvgPool, from X, H×W, to Y, OH×OW, MaxPoolBack, from X, Y and DY to DX,
+// AvgPoolBack and AvgPoolSmear, from DY to DX. Window (r, c) begins at
+// (r, c)·Stride - Pad. The sum of a window is divided by Divisor, or, if that is
+// 0, by the number of the window's elements; AvgPoolSmear needs one.
+type PoolArgs struct {
+	X, Y, DX, DY         uint64
+	Planes, H, W, OH, OW int64
+	Size, Pad, Stride    [2]int64
+	Divisor              float64
+	Activation           int64
+}
+
+// CTCArgs are those of CTC, which has a block for a sample.
+type CTCArgs struct {
+	X, Targets, Lengths, TargetLengths uint64  // X: frames × samples × classes; the others int64
+	Alpha, Beta, Losses, DX            uint64  // Alpha, Beta: work space; Losses: one a sample; DX 0: not wanted
+	Scale                              float64 // of DX
+	Frames, Samples, Classes           int64
+	Count, Width                       int64 // of targets: all, and a row's; Width 0: they lie one after the other
+}
+
+// CTCTotalArgs are those of CTCTotal, which has one thread: the sum of losses or,
+// with Mean, the mean of losses by target.
+type CTCTotalArgs struct {
+	Loss, Losses, TargetLengths uint64
+	Mean, Samples               int64
+}
+
+// MaxBoxes are the most boxes of a cell.
+const MaxBoxes = 16
+
+// YOLOArgs are those of YOLO.
+type YOLOArgs struct {
+	Dst, A                      uint64
+	Stride                      float64
+	Sizes                       [2 * MaxBoxes]float64 // width and height of each box, in pixels
+	Boxes, Attrs, Rows, Cols, N int64
+}
+
+// Limits of FusedArgs.
+const (
+	FusedInputs  = 24
+	FusedScalars = 8
+	FusedOutputs = 12
+	FusedSteps   = 48
+)
+
+// FusedOperand is a tensor of rows and columns with strides in elements. A
+// stride of 0 repeats elements.
+type FusedOperand struct {
+	P           uint64
+	Row, Column int64
+	Reg         int64 // that an output is taken from
+}
+
+// FusedArgs are those of Fused: a program that runs for each of N elements.
+// Registers are the inputs, the scalars and the results of the steps, in this
+// order. No output may share memory with an input or another output.
+type FusedArgs struct {
+	N, Columns, Inputs, Scalars, Outputs, Steps int64
+	In                                          [FusedInputs]FusedOperand
+	Out                                         [FusedOutputs]FusedOperand
+	Scalar                                      [FusedScalars]float64
+	Step                                        [FusedSteps]int64 // see FusedStep
+}
+
+// Operations of a step: those of Binary, FusedCompare and one of CompareSame's,
+// FusedFunction and one of Unary's but for Clamp, FusedRectify, or FusedRectifyBack
+// of what that made and the gradient by it.
+const (
+	FusedCompare     = 16
+	FusedFunction    = 32
+	FusedRectify     = 128
+	FusedRectifyBack = 129
+)
+
+// FusedStep is a step with an operation and the registers that it reads.
+func FusedStep(op, a, b int) int64 { return int64(op | a<<8 | b<<16) }
+
+// The structures below are the arguments of the kernels of random.cu. DrawAt,
+// if not 0, is where an int64 is that is added to Stream.
+
+// RandomArgs are those of Random: uniform in [P, P+Q), or normal with mean P
+// and deviation Q.
+type RandomArgs struct {
+	Dst, Seed, Stream, DrawAt uint64
+	P, Q                      float64
+	Normal, N                 int64
+}
+
+// DropoutArgs are those of Dropout. Dst may be A.
+type DropoutArgs struct {
+	Dst, A, Seed, Stream, DrawAt uint64
+	Keep, Scale                  float64 // the probability, and what is kept is multiplied by
+	N                            int64
+}
+
+// BinomialArgs are those of Binomial.
+type BinomialArgs struct {
+	Dst, Seed, Stream, DrawAt uint64
+	P                         float64
+	Trials, N                 int64
+}
+
+// NextDrawArgs are those of NextDraw, which has one thread.
+type NextDrawArgs struct {
+	Draw uint64
+}
