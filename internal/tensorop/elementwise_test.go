@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 var (
@@ -136,7 +137,7 @@ func TestEngineElementwise(t *testing.T) {
 func (e *bench) binaryCases(f binaryFunc, dt tensor.Dtype, v variant) {
 	for _, l := range layoutNames {
 		for _, r := range layoutNames {
-			if dt != tensor.Float64 && e.Rand.IntN(4) > 0 {
+			if one := testkit.Choose(4, 8); (dt != tensor.Float64 || !testkit.Long()) && e.Rand.IntN(one) > 0 {
 				continue // a sample will do
 			}
 			shapes := [][]int{layouts[l].shape, layouts[r].shape, {3, 4}}
