@@ -272,7 +272,11 @@ func newOperations() *model {
 	normed, _, _, _, err := G.BatchNorm(images, m.param("s", 12, 2, 6, 4, 4), m.param("t", 13, 2, 6, 4, 4), 0.1, 1e-5)
 	layers := G.Nodes{G.Must(normed, err), G.Must(G.GroupNorm(images, m.param("gs", 14, 1, 6, 1, 1), m.param("gt", 15, 1, 6, 1, 1), 3, 6, 1e-5)),
 		G.Must(G.AveragePool2D(images, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})), G.Must(G.Upsample2D(images, 2))}
-	return m.learn(slices.Concat(products, reductions, elements, layers)...)
+	all := slices.Concat(products, reductions, elements, layers)
+	for i, n := range all { // with more, training diverges
+		all[i] = G.Must(G.Mul(n, G.NewConstant(float32(0.1))))
+	}
+	return m.learn(all...)
 }
 
 // newDropout is a layer with dropout.
