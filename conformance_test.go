@@ -73,7 +73,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceSanitized(t *testing.T) {
 	all := cupool.Sanitizers{Canaries: 100, Poison: true}
 	opt := conformance.Options{Only: []string{
-		"sizes", "programs", "close_while_in_use", "adopted_stream",
+		"sizes", "programs", "close_while_in_use", "adopted_stream", "another_allocators_things",
 		"sleep_in_goroutines", // not the last one with guards, which unmap at Free and exclude Sleep
 	}}
 	for _, c := range []struct {

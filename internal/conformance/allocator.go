@@ -224,6 +224,9 @@ func (a *subject) randomSteps(c chooser, sh *shadow, steps int, streams ...*cupo
 
 func subjectMistakes(a *subject) {
 	t := a.t
+	for range 3 { // the size recurs: there may be magazines
+		require.NoError(t, a.Free(a.alloc(5000, nil)))
+	}
 	b := a.alloc(5000, nil)
 	blockError(t, a.FreePtr(b.Ptr()+1, -1), cupool.ErrInteriorPointer, b.Ptr()+1)
 	blockError(t, a.FreePtr(b.Ptr(), 4999), cupool.ErrSizeMismatch, b.Ptr())
@@ -237,6 +240,10 @@ func subjectMistakes(a *subject) {
 	require.NoError(t, a.Free(b))
 	blockError(t, a.Free(b), cupool.ErrDoubleFree, b.Ptr())
 	blockError(t, a.RecordStream(b, nil), cupool.ErrUseAfterFree, b.Ptr())
+	for _, size := range []int64{-1, 5000} {
+		err := a.FreePtr(b.Ptr(), size)
+		require.True(t, errors.Is(err, cupool.ErrDoubleFree) || errors.Is(err, cupool.ErrForeignPointer), "%v", err)
+	}
 	_, err = a.Lookup(b.Ptr() + 1)
 	require.True(t, errors.Is(err, cupool.ErrUseAfterFree) || errors.Is(err, cupool.ErrForeignPointer), "%v", err)
 	for range 100 { // until its memory is handed out again

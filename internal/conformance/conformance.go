@@ -65,6 +65,7 @@ var battery = []struct {
 	{"early_free", testEarlyFree},
 	{"event_wait_orders", testEventWait},
 	{"process_deferred", testProcessDeferred},
+	{"another_allocators_things", testForeign},
 	{"recycled_slots_stay_with_their_stream", testRecycledSlots},
 	{"adopted_stream", testAdopted},
 

@@ -176,6 +176,9 @@ func testProcessDeferred(t *testing.T, e *env) {
 		require.NoError(t, r.FreeOn(b, s))
 	}
 	require.EqualValues(t, len(blocks), r.Stats().BlocksPending)
+	n, err := r.ProcessDeferred()
+	require.NoError(t, err)
+	require.Zero(t, n)
 	release()
 	require.NoError(t, r.device.SyncStream(s.Handle()))
 	total := 0
@@ -188,4 +191,12 @@ func testProcessDeferred(t *testing.T, e *env) {
 		}
 	}
 	require.Equal(t, len(blocks), total)
+
+	// What cleanups queued, once and twice.
+	b := r.alloc(100, nil)
+	r.FreeLater(b)
+	r.FreeLater(b)
+	require.NoError(t, second(r.ProcessDeferred()))
+	require.Zero(t, r.Stats().LiveBytes)
+	require.ErrorIs(t, r.Free(b), cupool.ErrDoubleFree)
 }

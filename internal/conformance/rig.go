@@ -223,6 +223,20 @@ func (r *rig) release() {
 	r.busy = nil
 }
 
+// state is everything that an erroneous call must leave alone.
+func (r *rig) state() string {
+	return fmt.Sprintf("%+v\n%s", r.Stats(), r.Snapshot().Layout())
+}
+
+// unchanged checks that what f does leaves the books alone.
+func (r *rig) unchanged(f func()) {
+	r.t.Helper()
+	before := r.state()
+	f()
+	require.Equal(r.t, before, r.state(), "the call changed something")
+	require.NoError(r.t, r.Check())
+}
+
 // flush empties the magazines and collects what is done, without giving
 // anything back to the device.
 func (r *rig) flush() {

@@ -58,9 +58,6 @@ type Options struct {
 	Together int
 	// Break puts something between a program and each allocator. nil: nothing.
 	Break func(Tested) Tested
-	// BreakDriver puts something between an allocator and the device. nil:
-	// nothing.
-	BreakDriver func(*Device) cupool.Driver
 	// Next is given what came of a program, and returns the bytes of the one that goes
 	// on with the same allocator, all of whose blocks, streams and pools are gone by
 	// then. No step closes the allocator. nil bytes: there is no more. nil: one program.
@@ -275,9 +272,6 @@ func (w *world) open() error {
 	w.Model = newModel(w.d, w.together == 1)
 	w.exchange = make(chan *Block, 8)
 	w.cfg.Driver = w.d
-	if w.opt.BreakDriver != nil {
-		w.cfg.Driver = w.opt.BreakDriver(w.d)
-	}
 	if w.callbacks {
 		w.cfg.OnRelease = func(int64) { _ = w.root.Stats() }
 		w.cfg.BeforeGrow = func(int64) { _ = w.root.Stats() }

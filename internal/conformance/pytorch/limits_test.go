@@ -3,7 +3,6 @@ package pytorch_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,21 +29,6 @@ func TestPyTorchOutOfMemory(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int64{1, 2, 3}, got)
 		require.NoError(t, buf.Free())
-	})
-}
-
-// TestPyTorchOutOfMemoryRetry: cached memory of another size is given back
-// for a request that would not fit otherwise.
-func TestPyTorchOutOfMemoryRetry(t *testing.T) {
-	const total = int64(256 << 20)
-	backings(t, total, func(t *testing.T, c *cupool.Pool) {
-		size := total/2 - 8<<20
-		b := allocate(t, c, size, nil)
-		_, err := c.Alloc(size+20<<20, nil)
-		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-		require.NoError(t, c.Free(b))
-		b = allocate(t, c, size+20<<20, nil)
-		require.NoError(t, c.Free(b))
 	})
 }
 
@@ -95,18 +79,6 @@ func raisesOOM(t *testing.T, change func(*cupool.Config)) {
 	}, change)
 }
 
-func TestPyTorchNotifiesOOM(t *testing.T) {
-	var asked []int64
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
-		asked = nil
-		_, err := c.Alloc(1<<30, nil)
-		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-		require.Equal(t, []int64{1 << 30}, asked)
-	}, func(cfg *cupool.Config) {
-		cfg.OnOutOfMemory = func(n int64) bool { asked = append(asked, n); return false }
-	})
-}
-
 // TestPyTorchPerProcessMemoryFraction: 0.499 of the device fits, 0.5 and a
 // byte does not, and the limit reads back.
 func TestPyTorchPerProcessMemoryFraction(t *testing.T) {
@@ -124,40 +96,6 @@ func TestPyTorchPerProcessMemoryFraction(t *testing.T) {
 		b = allocate(t, c, total/2, nil)
 		require.NoError(t, c.Free(b))
 	}, func(cfg *cupool.Config) { cfg.Fraction = 0.5 })
-}
-
-// TestPyTorchRecordStream: memory that another stream uses is not reused
-// early; the same pointer comes back once that stream is done.
-func TestPyTorchRecordStream(t *testing.T) {
-	backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
-		other, err := c.NewStream()
-		require.NoError(t, err)
-		x, err := cupool.BufferFrom(c, []float64{1, 2, 3, 4}, nil)
-		require.NoError(t, err)
-		result, err := cupool.NewBuffer[float64](c, 4, other)
-		require.NoError(t, err)
-		require.NoError(t, other.WaitStream(c.DefaultStream()))
-		release := slow(t, other)
-		on, err := x.On(other) // records the stream
-		require.NoError(t, err)
-		require.NoError(t, result.CopyBuffer(on))
-		ptr := x.Ptr()
-		require.NoError(t, x.Free())
-		y, err := cupool.BufferFrom(c, []float64{0, 0, 0, 0}, nil)
-		require.NoError(t, err)
-		require.NotEqual(t, ptr, y.Ptr(), "reused while the other stream needs it")
-		release()
-		got, err := result.ToHost()
-		require.NoError(t, err)
-		require.Equal(t, []float64{1, 2, 3, 4}, got)
-		require.NoError(t, other.Sync())
-		z, err := cupool.NewBuffer[float64](c, 4, nil)
-		require.NoError(t, err)
-		require.Equal(t, ptr, z.Ptr(), "not reused though nobody needs it")
-		for _, b := range []*cupool.Buffer[float64]{y, z, result} {
-			require.NoError(t, b.Free())
-		}
-	})
 }
 
 // TestPyTorchRecordStreamOnShiftedView: an address inside a block leads to
@@ -182,23 +120,5 @@ func TestPyTorchRecordStreamOnShiftedView(t *testing.T) {
 		release()
 		require.NoError(t, other.Sync())
 		require.NoError(t, y.Free())
-	})
-}
-
-// TestPyTorchRecordStreamOOM: a program that records streams and frees as it
-// goes, on a device for a few of its blocks, gets by on pending memory.
-func TestPyTorchRecordStreamOOM(t *testing.T) {
-	backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
-		other, err := c.NewStream()
-		require.NoError(t, err)
-		for range 50 {
-			b := allocate(t, c, 12<<20, nil)
-			require.NoError(t, other.Launch(func() { time.Sleep(time.Millisecond) }))
-			require.NoError(t, other.Memset(b.Ptr(), 1, b.Size()))
-			require.NoError(t, c.RecordStream(b, other))
-			require.NoError(t, c.Free(b))
-		}
-		require.Zero(t, c.Stats().OOMs)
-		require.NoError(t, other.Sync())
 	})
 }
