@@ -70,8 +70,9 @@ func requireDropped(t *testing.T, drop float64, run []any) {
 	require.InDelta(t, drop, float64(zeros)/float64(len(y)), 6*math.Sqrt(drop*(1-drop)/float64(len(y))))
 }
 
-// VMs with one seed draw the same numbers on every device, new ones in each run, and
-// others with another seed. Gradients go where the values went.
+// VMs with one seed draw the same numbers on every device, but for the last bits of those
+// that a GPU takes logarithms for, new ones in each run, and others with another seed.
+// Gradients go where the values went.
 func TestWithSeed(t *testing.T) {
 	const seed, runs = 42, 4
 	draw := func(t *testing.T, d device, e *cupool.Engine, opts ...gorgoniavm.Option) (all [][]any) {
@@ -101,7 +102,11 @@ func TestWithSeed(t *testing.T) {
 		if first == nil {
 			first = drawn
 		}
-		require.Equal(t, first, drawn)
+		for i := range first {
+			for j, want := range first[i] {
+				require.InDeltaSlice(t, want, drawn[i][j], 1e-12)
+			}
+		}
 		requireNew(t, drawn[0], draw(t, d, e, gorgoniavm.WithSeed(seed+1))[0])
 		requireNew(t, draw(t, d, e)[0], draw(t, d, e)[0]) // of no seed
 	})

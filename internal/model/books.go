@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/snapshot"
@@ -17,8 +18,9 @@ func (m *Model) compare() {
 		}
 		st := p.Stats()
 		reserved += st.All.ReservedBytes.Current
-		m.compareStats(p, st)
-		m.comparePicture(p, p.Snapshot())
+		pic := p.Snapshot()
+		m.compareStats(p, st, pic)
+		m.comparePicture(p, pic)
 		m.compareLabels(p)
 	}
 	if used := m.d.Held(); used != reserved && !m.guards {
@@ -42,7 +44,7 @@ func (m *Model) openPools() (list []*Pool) {
 	return list
 }
 
-func (m *Model) compareStats(p *Pool, st cupool.Stats) {
+func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	is := func(what string, got, want int64) {
@@ -70,18 +72,16 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats) {
 		m.failLocked("books: %s says %d live bytes, fewer than the %d that were asked for", p.name, st.LiveBytes, p.bytes)
 	}
 	// A block waits while work may use it that nothing orders before the later
-	// work of its stream. It may wait until somebody asks.
+	// work of its stream, or of the stream that lent the memory and has it back. It
+	// may wait until somebody asks.
 	var least int64
 	for _, t := range p.waiting {
 		owner := t.owner
 		if owner.state == closed {
 			owner = m.streams[0]
 		}
-		for _, u := range t.uses {
-			if !t.b.later && !m.d.before(u, owner.s) {
-				least++
-				break
-			}
+		if !t.b.later && !m.isOrdered(t, owner) && !m.isOrdered(t, m.lender(pic, t.b.Ptr())) {
+			least++
 		}
 	}
 	most := int64(len(p.waiting))
@@ -92,6 +92,28 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats) {
 	if p.limit > 0 && st.All.ReservedBytes.Current > p.limit {
 		m.failLocked("books: %s has reserved %d bytes, with a limit of %d", p.name, st.All.ReservedBytes.Current, p.limit)
 	}
+}
+
+// isOrdered reports whether all work that may use freed memory is done, or before
+// the later work of a stream.
+func (m *Model) isOrdered(t *tenant, s *Stream) bool {
+	return s != nil && !slices.ContainsFunc(t.uses, func(u use) bool { return !m.d.before(u, s.s) })
+}
+
+// lender returns the stream that the memory of an address is reused on, nil where
+// there is none.
+func (m *Model) lender(pic cupool.Snapshot, at cupool.Ptr) *Stream {
+	for _, seg := range pic.Segments {
+		if at < seg.Address || at >= seg.Address+cupool.Ptr(seg.Size) {
+			continue
+		}
+		for _, s := range m.streams {
+			if s.state != closed && s.Handle() == seg.Stream {
+				return s
+			}
+		}
+	}
+	return nil
 }
 
 // comparePicture holds a snapshot against what is live.
