@@ -173,7 +173,7 @@ func TestHistoryAndMoment(t *testing.T) {
 	b.wait(`document.querySelector('#history').innerText === 'Stop history'`)
 	debugtest.Work(t, c, 6)
 	b.wait(`document.querySelectorAll('#events tbody tr').length > 20`)
-	b.wait(`document.querySelector('#holders').innerText.includes('pagetest.work')`)
+	b.wait(`document.querySelector('#holders').innerText.includes('debugtest.Work')`)
 
 	_, err := c.Alloc(300<<20, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
@@ -187,7 +187,7 @@ func TestHistoryAndMoment(t *testing.T) {
 	b.do(chromedp.Click("#oom-see"))
 	b.wait(tileOf("Live") + fmt.Sprintf(` === %q`, live))
 	b.wait(`!document.querySelector('#oom-text').hidden`)
-	b.wait(`document.querySelector('#holders').innerText.includes('pagetest.work')`)
+	b.wait(`document.querySelector('#holders').innerText.includes('debugtest.Work')`)
 	assert.Contains(t, b.text("#oom-text"), "300 MiB")
 	b.look("light", 1360, 1500)
 	b.shot("oom")
