@@ -73,9 +73,13 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 	}
 	// A block waits while work may use it that nothing orders before the later
 	// work of its stream, or of the stream that lent the memory and has it back. It
-	// may wait until somebody asks.
+	// may wait until somebody asks. On other devices than the simulated one work ends
+	// by itself, and the memory may have gone to any stream since.
 	var least int64
 	for _, t := range p.waiting {
+		if m.d.sim == nil {
+			break
+		}
 		owner := t.owner
 		if owner.state == closed {
 			owner = m.streams[0]
