@@ -74,17 +74,17 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 	// A block waits while work may use it that nothing orders before the later
 	// work of its stream, or of the stream that lent the memory and has it back. It
 	// may wait until somebody asks. On other devices than the simulated one work ends
-	// by itself, and the memory may have gone to any stream since.
+	// by itself, and the memory may have gone to any stream that comes after its uses.
 	var least int64
 	for _, t := range p.waiting {
+		after := []*Stream{t.owner, m.lender(pic, t.b.Ptr())}
+		if t.owner.state == closed {
+			after[0] = m.streams[0]
+		}
 		if m.d.sim == nil {
-			break
+			after = m.streams
 		}
-		owner := t.owner
-		if owner.state == closed {
-			owner = m.streams[0]
-		}
-		if !t.b.later && !m.isOrdered(t, owner) && !m.isOrdered(t, m.lender(pic, t.b.Ptr())) {
+		if !t.b.later && !slices.ContainsFunc(after, func(s *Stream) bool { return m.isOrdered(t, s) }) {
 			least++
 		}
 	}
