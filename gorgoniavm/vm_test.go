@@ -42,6 +42,7 @@ func bits(data any) any {
 	}
 	return data
 }
+
 // rate is of learning. With ten times as much six steps of some models end in numbers that are none.
 const rate = 0.01
 
