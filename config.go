@@ -526,8 +526,8 @@ type Setting struct {
 
 // The sources of settings, beside variables of the environment.
 const (
-	SourceDefault = "default"
-	SourceProgram = "program"
+	SourceDefault = confenv.Default // "default"
+	SourceProgram = confenv.Program // "program"
 )
 
 // ConfigFromEnv fills in the fields of cfg that are zero from the variables of

@@ -165,7 +165,7 @@ func (s *Stream) Captured() bool { return s.clock.Captured() }
 // Launch submits a Go function to the stream, on devices that run them;
 // else it fails with ErrNotSupported.
 func (s *Stream) Launch(f func()) error {
-	if err := s.usable("launch"); err != nil {
+	if err := s.made("launch"); err != nil {
 		return err
 	}
 	l, ok := s.root.dev.driver.(Launcher)
@@ -203,26 +203,33 @@ func (s *Stream) CopyOut(dst []byte, src Ptr) error {
 
 // Memset submits setting n bytes to a value.
 func (s *Stream) Memset(dst Ptr, value byte, n int64) error {
-	if s != nil && s.calls.Lasts() { // as do does it, without the cost of a function value
+	if s != nil && s.calls.Lasts() { // what do does, without the cost of a function value
 		return s.calls.Submitted("memset", s.root.dev.driver.Memset(dst, value, n, s.handle))
 	}
 	return s.do("memset", func(d Driver) error { return d.Memset(dst, value, n, s.handle) })
 }
 
 // do calls the device with the stream's handle. It fails with ErrClosed when the
-// stream is closed.
+// stream is closed, and as made does.
 func (s *Stream) do(op string, f func(Driver) error) error {
-	if err := s.usable(op); err != nil {
+	if err := s.made(op); err != nil {
 		return err
 	}
 	return s.calls.Do(op, func() error { return f(s.root.dev.driver) })
 }
 
-// usable fails for a stream that was closed, or whose allocator was, and for one that
-// no allocator made.
-func (s *Stream) usable(op string) error {
+// made fails with ErrInvalidHandle for nil and for a Stream that no allocator made.
+func (s *Stream) made(op string) error {
 	if s == nil || s.root == nil {
 		return fmt.Errorf("cupool: %s on no stream: %w", op, ErrInvalidHandle)
+	}
+	return nil
+}
+
+// usable fails for a stream that was closed, or whose allocator was, and as made does.
+func (s *Stream) usable(op string) error {
+	if err := s.made(op); err != nil {
+		return err
 	}
 	return s.calls.Usable(op)
 }
@@ -231,10 +238,10 @@ func (s *Stream) usable(op string) error {
 // the blocks that waited for it. It fails with ErrClosed, with a *WaitError after
 // Config.WaitTimeout, or with what the device says.
 func (s *Stream) Sync() error {
-	if err := s.usable("synchronize"); err != nil {
+	if err := s.made("synchronize"); err != nil {
 		return err
 	}
-	err := s.do("synchronize", func(Driver) error {
+	err := s.calls.Do("synchronize", func() error {
 		ctx, cancel := s.root.dev.waiting(context.Background())
 		defer cancel()
 		return s.calls.Finish(ctx)
@@ -248,12 +255,12 @@ func (s *Stream) Sync() error {
 // SyncContext is Sync that gives up when ctx is done: it fails with a *WaitError
 // that matches the cause of ctx. The stream's work goes on.
 func (s *Stream) SyncContext(ctx context.Context) error {
-	if err := s.usable("synchronize"); err != nil {
+	if err := s.made("synchronize"); err != nil {
 		return err
 	}
 	ctx, cancel := s.root.dev.waiting(ctx)
 	defer cancel()
-	err := s.do("synchronize", func(Driver) error { return s.clock.Finish(ctx) })
+	err := s.calls.Do("synchronize", func() error { return s.clock.Finish(ctx) })
 	if err == nil {
 		s.root.dev.collect()
 	}

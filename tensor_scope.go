@@ -111,7 +111,7 @@ func (e *Engine) isLive(b Block) bool {
 	return err == nil && now == b
 }
 
-// free frees a block of where lookup looks.
+// free frees a block of the engine's allocator, or of a pool beside it.
 func (e *Engine) free(b Block) error {
 	err := e.a.Free(b)
 	if e.isBeside(err) {

@@ -70,9 +70,9 @@ func requireDropped(t *testing.T, drop float64, run []any) {
 	require.InDelta(t, drop, float64(zeros)/float64(len(y)), 6*math.Sqrt(drop*(1-drop)/float64(len(y))))
 }
 
-// VMs with one seed draw the same numbers on every device, but for the last bits of those
-// that a GPU takes logarithms for, new ones in each run, and others with another seed.
-// Gradients go where the values went.
+// VMs with one seed draw the same numbers on every device. Only normal numbers may differ,
+// in their last bits, because a GPU's logarithm does. Each run draws new numbers, and
+// another seed draws others. Gradients go where the values went.
 func TestWithSeed(t *testing.T) {
 	const seed, runs = 42, 4
 	draw := func(t *testing.T, d device, e *cupool.Engine, opts ...gorgoniavm.Option) (all [][]any) {

@@ -43,7 +43,7 @@ func bits(data any) any {
 	return data
 }
 
-// rate is of learning. With ten times as much six steps of some models end in numbers that are none.
+// rate is the learning rate. With 0.1, six steps of some models end in NaN.
 const rate = 0.01
 
 // step is one step of plain gradient descent, on the CPU.

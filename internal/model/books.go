@@ -71,20 +71,12 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 	if st.LiveBytes < p.bytes {
 		m.failLocked("books: %s says %d live bytes, fewer than the %d that were asked for", p.name, st.LiveBytes, p.bytes)
 	}
-	// A block waits while work may use it that nothing orders before the later
-	// work of its stream, or of the stream that lent the memory and has it back. It
-	// may wait until somebody asks. On other devices than the simulated one work ends
-	// by itself, and the memory may have gone to any stream that comes after its uses.
+	// A block waits until all its uses are done, or ordered before the later work of the
+	// stream that gets it. It may wait longer, until somebody asks.
 	var least int64
 	for _, t := range p.waiting {
-		after := []*Stream{t.owner, m.lender(pic, t.b.Ptr())}
-		if t.owner.state == closed {
-			after[0] = m.streams[0]
-		}
-		if m.d.sim == nil {
-			after = m.streams
-		}
-		if !t.b.later && !slices.ContainsFunc(after, func(s *Stream) bool { return m.isOrdered(t, s) }) {
+		ordered := func(s *Stream) bool { return m.isOrdered(t, s) }
+		if !t.b.later && !slices.ContainsFunc(m.mayGet(t, pic), ordered) {
 			least++
 		}
 	}
@@ -98,26 +90,36 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 	}
 }
 
-// isOrdered reports whether all work that may use freed memory is done, or before
-// the later work of a stream.
-func (m *Model) isOrdered(t *tenant, s *Stream) bool {
-	return s != nil && !slices.ContainsFunc(t.uses, func(u use) bool { return !m.d.before(u, s.s) })
-}
-
-// lender returns the stream that the memory of an address is reused on, nil where
-// there is none.
-func (m *Model) lender(pic cupool.Snapshot, at cupool.Ptr) *Stream {
+// mayGet returns the streams that may get freed memory: its own, which is the default
+// one once that is closed, and the one that lent it, whose segment it lies in. Where
+// work ends by itself, on other devices than the simulated one, the memory may have
+// gone to any stream since.
+func (m *Model) mayGet(t *tenant, pic cupool.Snapshot) []*Stream {
+	if m.d.sim == nil {
+		return m.streams
+	}
+	list := []*Stream{t.owner}
+	if t.owner.state == closed {
+		list[0] = m.streams[0]
+	}
+	at := t.b.Ptr()
 	for _, seg := range pic.Segments {
 		if at < seg.Address || at >= seg.Address+cupool.Ptr(seg.Size) {
 			continue
 		}
 		for _, s := range m.streams {
 			if s.state != closed && s.Handle() == seg.Stream {
-				return s
+				list = append(list, s)
 			}
 		}
 	}
-	return nil
+	return list
+}
+
+// isOrdered reports whether all work that may use freed memory is done, or before
+// the later work of a stream.
+func (m *Model) isOrdered(t *tenant, s *Stream) bool {
+	return !slices.ContainsFunc(t.uses, func(u use) bool { return !m.d.before(u, s.s) })
 }
 
 // comparePicture holds a snapshot against what is live.

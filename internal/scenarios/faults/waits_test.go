@@ -34,7 +34,8 @@ func requireLate(t *testing.T, err error, u *cupool.Stream, what string) {
 	require.Positive(t, late.Age, what)
 }
 
-// patiently calls until the device is in time: on a busy machine work that is nothing takes longer than a short timeout.
+// patiently repeats a call whose wait timed out: on a busy machine even an empty stream may
+// take longer than a timeout of 2 ms.
 func patiently(call func() error) error {
 	for {
 		var late *cupool.WaitError
