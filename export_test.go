@@ -127,8 +127,6 @@ func (s *Stream) Capture() (end func(), err error) {
 	return s.clock.EndCapture, s.clock.Capture(func() error { return nil })
 }
 
-// Computes reports whether the engine's device computes.
-func Computes(e *Engine) bool { return e.ops.GPU() != nil }
 
 // ScopeLen returns the number of blocks that a scope notes.
 func ScopeLen(s *Scope) int {
