@@ -127,7 +127,6 @@ func (s *Stream) Capture() (end func(), err error) {
 	return s.clock.EndCapture, s.clock.Capture(func() error { return nil })
 }
 
-
 // ScopeLen returns the number of blocks that a scope notes.
 func ScopeLen(s *Scope) int {
 	s.e.scopeMu.Lock()
