@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -225,9 +226,9 @@ func TestBufferUseAfterFree(t *testing.T) {
 				"Memset":          b.Memset(0),
 				"CopyBuffer to":   b.CopyBuffer(other),
 				"CopyBuffer from": other.CopyBuffer(b),
-				"ToHost":          pooltest.Second(b.ToHost()),
-				"View":            pooltest.Second(b.View(0, 1)),
-				"On":              pooltest.Second(b.On(nil)),
+				"ToHost":          testkit.Second(b.ToHost()),
+				"View":            testkit.Second(b.View(0, 1)),
+				"On":              testkit.Second(b.On(nil)),
 				"view.CopyTo":     v.CopyTo(make([]int32, 2)),
 				"view.Memset":     v.Memset(0),
 				"on.CopyFrom":     on.CopyFrom(make([]int32, 8)),

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -338,7 +339,7 @@ func TestEngineConcurrent(t *testing.T) {
 type bench = enginetest.Bench
 
 // must returns v, and panics with err where that is not nil.
-func must[T any](v T, err error) T { return enginetest.Must(v, err) }
+func must[T any](v T, err error) T { return testkit.Must(v, err) }
 
 var (
 	both       = enginetest.Both

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/nn"
@@ -346,7 +347,7 @@ func (p *forkProgram) opAcross(a, b, dst int, inside bool) error {
 		t, err = tensor.Add(p.ts[a], p.ts[b])
 		return err
 	}
-	use := func() error { return pooltest.Second(tensor.Sub(p.ts[dst], t, tensor.UseUnsafe())) }
+	use := func() error { return testkit.Second(tensor.Sub(p.ts[dst], t, tensor.UseUnsafe())) }
 	var err error
 	if inside {
 		err = p.e.Fork(func() error { return errors.Join(sum(), use()) })
@@ -402,17 +403,17 @@ func TestGraphForkFailures(t *testing.T) {
 	x := e.From(random(e.Rand, tensor.Float64, 4, 4))
 	e.FreeAll(must(tensor.Exp(x)))
 	mine := errors.New("mine")
-	exp := func() error { return pooltest.Second(tensor.Exp(x)) }
+	exp := func() error { return testkit.Second(tensor.Exp(x)) }
 	forked := func() error { return errors.Join(e.Fork(exp), exp(), e.Join(), e.Fork(exp)) }
 	sc := e.Scope()
 	require.NoError(t, forked(), "without a capture")
 	require.NoError(t, sc.Close())
 	for what, f := range map[string]func() error{
 		"own error":      func() error { return e.Fork(func() error { return errors.Join(exp(), mine) }) },
-		"tensor's panic": func() error { return e.Fork(func() error { return pooltest.Second(e.Empty(tensor.Float64, 1<<40)) }) },
+		"tensor's panic": func() error { return e.Fork(func() error { return testkit.Second(e.Empty(tensor.Float64, 1<<40)) }) },
 		"later":          func() error { return errors.Join(forked(), mine) },
 		"copy in": func() error {
-			return e.Fork(func() error { return pooltest.Second(e.FromHost(random(e.Rand, tensor.Float64, 3))) })
+			return e.Fork(func() error { return testkit.Second(e.FromHost(random(e.Rand, tensor.Float64, 3))) })
 		},
 	} {
 		requireCaptureFails(e, f, what)

@@ -11,7 +11,7 @@ import (
 	"github.com/cupool/cupool/arena"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
-	"github.com/cupool/cupool/internal/testkit/pooltest"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 const mib = 1 << 20
@@ -90,7 +90,7 @@ func TestArena(t *testing.T) {
 	require.Zero(t, c.Stats().LiveBytes)
 	for _, err := range []error{
 		a.Close(), a.Reset(), a.Release(a.Mark()), a.Free(rest), a.FreePtr(rest.Ptr(), -1), a.RecordStream(rest, nil),
-		pooltest.Second(a.Lookup(rest.Ptr())), pooltest.Second(a.Alloc(1, nil)),
+		testkit.Second(a.Lookup(rest.Ptr())), testkit.Second(a.Alloc(1, nil)),
 	} {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
@@ -123,9 +123,9 @@ func TestMistakes(t *testing.T) {
 				{c.Free(b), cupool.ErrForeignPointer},
 				{a.FreePtr(plain.Ptr(), -1), cupool.ErrForeignPointer},
 				{a.RecordStream(plain, nil), cupool.ErrForeignPointer},
-				{pooltest.Second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
-				{pooltest.Second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
-				{pooltest.Second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
+				{testkit.Second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
+				{testkit.Second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
+				{testkit.Second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
 			} {
 				require.ErrorIs(t, tc.err, tc.want)
 				var be *cupool.BlockError
@@ -136,7 +136,7 @@ func TestMistakes(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, b, got)
 			require.NoError(t, a.Reset())
-			require.Error(t, pooltest.Second(a.Lookup(b.Ptr())))
+			require.Error(t, testkit.Second(a.Lookup(b.Ptr())))
 			require.ErrorIs(t, a.RecordStream(b, nil), cupool.ErrUseAfterFree)
 			require.Error(t, a.FreePtr(b.Ptr(), -1))
 			require.NoError(t, a.Close())

@@ -5,7 +5,6 @@ package cuda
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"unsafe"
@@ -17,6 +16,7 @@ import (
 	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
@@ -101,15 +101,6 @@ func hostBytes(p Ptr, n int64) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
 }
 
-func pattern(n int64) []byte {
-	b := make([]byte, n)
-	r := rand.New(rand.NewPCG(uint64(n), 1))
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	return b
-}
-
 // TestHostAccess: the host and the stream see each other's work.
 func TestHostAccess(t *testing.T) {
 	for _, k := range []MemoryKind{MemoryManaged, MemoryPinned} {
@@ -117,7 +108,7 @@ func TestHostAccess(t *testing.T) {
 		require.True(t, d.HostAccessible())
 		const n = 3<<20 + 1
 		a, b, s := alloc(t, d, n), alloc(t, d, n), newStream(t, d)
-		want, got := pattern(n), make([]byte, n)
+		want, got := testkit.Pattern(n), make([]byte, n)
 		require.NoError(t, d.Memset(a, 7, n, s))
 		require.NoError(t, d.SyncStream(s))
 		require.Equal(t, bytes.Repeat([]byte{7}, n), hostBytes(a, n))

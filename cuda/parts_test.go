@@ -16,6 +16,7 @@ import (
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // Tests of the optional parts of the CUDA Driver.
@@ -58,7 +59,7 @@ func TestHostMemory(t *testing.T) {
 	reg, err := d.HostRegister(b)
 	require.NoError(t, err)
 	dev := alloc(t, d, n)
-	want := pattern(n)
+	want := testkit.Pattern(n)
 	copy(hostBytes(p, n), want)
 	require.NoError(t, d.Copy(dev, p, n, s))
 	require.NoError(t, d.Copy(reg, dev, n, s), "asynchronous, into Go's memory")

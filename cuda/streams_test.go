@@ -13,6 +13,7 @@ import (
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 func TestStreams(t *testing.T) {
@@ -87,7 +88,7 @@ func TestCopyInReusesSource(t *testing.T) {
 		registered := make([]byte, n)
 		_, err = d.HostRegister(registered)
 		require.NoError(t, err)
-		p, want, got := alloc(t, d, n), pattern(n), make([]byte, n)
+		p, want, got := alloc(t, d, n), testkit.Pattern(n), make([]byte, n)
 		for name, src := range map[string][]byte{"heap": make([]byte, n), "pinned": hostBytes(pinned, n), "registered": registered} {
 			copy(src, want)
 			require.NoError(t, k.Spin(uintptr(s), 10*time.Millisecond))

@@ -14,8 +14,8 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
-	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
 
@@ -95,8 +95,8 @@ func TestCUDANoLocation(t *testing.T) {
 	d := openFirstGPU(t)
 	defer d.Close()
 	pools := d.(cuda.NativePools)
-	require.Error(t, pooltest.Second(pools.NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})))
-	require.ErrorIs(t, pooltest.Second(pools.NewNativePool(cuda.NativePoolConfig{Win32: true})), cupool.ErrNotSupported)
+	require.Error(t, testkit.Second(pools.NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})))
+	require.ErrorIs(t, testkit.Second(pools.NewNativePool(cuda.NativePoolConfig{Win32: true})), cupool.ErrNotSupported)
 }
 
 // TestCUDAShare shares a pool and a block with another process.
@@ -113,7 +113,7 @@ func TestCUDAGraph(t *testing.T) {
 	x, err := e.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2, 3})))
 	require.NoError(t, err)
 	add := func() (y tensor.Tensor, err error) { return tensor.Add(x, x) }
-	require.NoError(t, e.FreeTensor(must(add())))
+	require.NoError(t, e.FreeTensor(testkit.Must(add())))
 	var y tensor.Tensor
 	g, err := e.Capture(func() (err error) {
 		y, err = add()
@@ -122,7 +122,7 @@ func TestCUDAGraph(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, c.Stats().All.Allocation.Current)
 	require.NoError(t, g.Launch())
-	require.Equal(t, []float32{2, 4, 6}, must(e.ToHost(y)).Data())
+	require.Equal(t, []float32{2, 4, 6}, testkit.Must(e.ToHost(y)).Data())
 	require.NoError(t, g.Close())
 	require.NoError(t, e.FreeTensor(x))
 	require.Zero(t, c.Stats().All.Allocation.Current)
@@ -137,11 +137,11 @@ func TestCUDAMissing(t *testing.T) {
 	n, c := newNative(t, openFirstGPU(t), native.Config{})
 	defer fakecuda.Reset()
 	for call, f := range map[string]func() error{
-		"cuDeviceGetDefaultMemPool": func() error { return pooltest.Second(native.New(c, native.Config{})) },
+		"cuDeviceGetDefaultMemPool": func() error { return testkit.Second(native.New(c, native.Config{})) },
 		"cuMemPoolCreate": func() error {
-			return pooltest.Second(native.New(c, native.Config{Pool: &cuda.NativePoolConfig{}}))
+			return testkit.Second(native.New(c, native.Config{Pool: &cuda.NativePoolConfig{}}))
 		},
-		"cuMemAllocFromPoolAsync": func() error { return pooltest.Second(n.Alloc(1, nil)) },
+		"cuMemAllocFromPoolAsync": func() error { return testkit.Second(n.Alloc(1, nil)) },
 	} {
 		fakecuda.Fail(call, 1, notSupported, 1)
 		err := f()

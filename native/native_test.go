@@ -12,16 +12,10 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
 
 // newNative opens a Native over a device, and closes all at the end.
 func newNative(t *testing.T, d cupool.Driver, cfg native.Config, change ...func(*cupool.Config)) (*native.Allocator, *cupool.Pool) {
@@ -185,7 +179,7 @@ func TestOOM(t *testing.T) {
 	})
 	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 	for _, a := range []*cupool.Pool{c, p} {
-		require.NoError(t, a.Free(must(a.Alloc(100<<20, nil))))
+		require.NoError(t, a.Free(testkit.Must(a.Alloc(100<<20, nil))))
 	}
 	b, err := n.Alloc(200<<20, nil)
 	require.NoError(t, err, "after the caches were emptied")
@@ -229,7 +223,7 @@ func TestClose(t *testing.T) {
 	n, c := newNative(t, d, native.Config{Pool: &cuda.NativePoolConfig{}}, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
 	s, err := n.NewStream()
 	require.NoError(t, err)
-	x, y := must(n.Alloc(5000, nil)), must(n.Alloc(7000, s))
+	x, y := testkit.Must(n.Alloc(5000, nil)), testkit.Must(n.Alloc(7000, s))
 	require.NoError(t, n.RecordStream(x, s))
 	require.NoError(t, s.Close())
 	var leak *cupool.LeakError
@@ -238,7 +232,7 @@ func TestClose(t *testing.T) {
 	require.Contains(t, leak.Leaks[0].Stack, "TestClose")
 	for _, err := range []error{
 		n.Close(), n.Free(x), n.FreePtr(y.Ptr(), -1), n.RecordStream(y, nil), n.TrimTo(0), n.SetAccess(0, 3), n.ResetPeak(),
-		pooltest.Second(n.Alloc(1, nil)), pooltest.Second(n.Lookup(x.Ptr())), pooltest.Second(n.NewStream()), pooltest.Second(n.Stats()), pooltest.Second(n.Access(0)), pooltest.Second(n.Export()),
+		testkit.Second(n.Alloc(1, nil)), testkit.Second(n.Lookup(x.Ptr())), testkit.Second(n.NewStream()), testkit.Second(n.Stats()), testkit.Second(n.Access(0)), testkit.Second(n.Export()),
 	} {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
@@ -254,7 +248,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, err)
 	late, err := native.New(c2, native.Config{})
 	require.NoError(t, err)
-	z := must(late.Alloc(1, nil))
+	z := testkit.Must(late.Alloc(1, nil))
 	require.NoError(t, c2.Close())
 	require.ErrorIs(t, late.Free(z), cupool.ErrClosed)
 	require.ErrorAs(t, late.Close(), &leak, "in the wrong order, but without harm")
@@ -312,7 +306,7 @@ func TestFailures(t *testing.T) {
 				require.NotErrorIs(t, err, cupool.ErrOutOfMemory)
 				*fault = nil
 			}
-			b := must(n.Alloc(5000, nil))
+			b := testkit.Must(n.Alloc(5000, nil))
 			require.NoError(t, n.RecordStream(b, s))
 			require.NoError(t, s.Memset(b.Ptr(), 1, 5000))
 			if name != "alloc" {

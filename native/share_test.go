@@ -17,6 +17,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
@@ -164,11 +165,11 @@ func socketEnds(t *testing.T) (ends [2]*net.UnixConn) {
 }
 
 func socketPair() (a, b *net.UnixConn) {
-	fds := must(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0))
+	fds := testkit.Must(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0))
 	var ends [2]*net.UnixConn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "socket")
-		ends[i] = must(net.FileConn(f)).(*net.UnixConn)
+		ends[i] = testkit.Must(net.FileConn(f)).(*net.UnixConn)
 		f.Close()
 	}
 	return ends[0], ends[1]

@@ -32,7 +32,7 @@ func (fs failures) require(t *testing.T) {
 }
 
 // must returns v, and panics with err where that is not nil.
-func must[T any](v T, err error) T { return enginetest.Must(v, err) }
+func must[T any](v T, err error) T { return testkit.Must(v, err) }
 
 var (
 	random     = enginetest.Random

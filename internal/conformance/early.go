@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // scene is a block whose contents a busy stream has yet to copy away.
@@ -196,7 +197,7 @@ func testProcessDeferred(t *testing.T, e *env) {
 	b := r.alloc(100, nil)
 	r.FreeLater(b)
 	r.FreeLater(b)
-	require.NoError(t, second(r.ProcessDeferred()))
+	require.NoError(t, testkit.Second(r.ProcessDeferred()))
 	require.Zero(t, r.Stats().LiveBytes)
 	require.ErrorIs(t, r.Free(b), cupool.ErrDoubleFree)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // sleeper is an allocator with memory of every sort: live and cached, in
@@ -137,7 +138,7 @@ func testSleep(t *testing.T, e *env) {
 		}
 		require.ErrorIs(t, z.Sleep(nil), cupool.ErrAsleep)
 		require.ErrorIs(t, z.EmptyCache(), cupool.ErrAsleep)
-		require.ErrorIs(t, second(z.Trim(0)), cupool.ErrAsleep)
+		require.ErrorIs(t, testkit.Second(z.Trim(0)), cupool.ErrAsleep)
 		require.Zero(t, z.f.Held())
 
 		gone := z.keep[0] // frees go on meanwhile

@@ -353,11 +353,11 @@ func (w *walker) run() {
 	// Blocks that other streams use.
 	w.free(a, u)
 	w.free(b, u, c.DefaultStream())
-	w.step("process deferred", second(c.ProcessDeferred()))
+	w.step("process deferred", testkit.Second(c.ProcessDeferred()))
 	if ev, err := u.Record(); w.step("record", err) {
 		w.step("wait", s.Wait(ev))
 		w.step("sync event", ev.Sync())
-		w.step("done", second(ev.Done()))
+		w.step("done", testkit.Second(ev.Done()))
 		require.NoError(w.t, ev.Close())
 	}
 	w.step("wait stream", s.WaitStream(u))
@@ -382,7 +382,7 @@ func (w *walker) run() {
 		}
 	}
 	w.free(w.alloc(lender, whole, s))
-	w.step("trim", second(plain.Trim(0)))
+	w.step("trim", testkit.Second(plain.Trim(0)))
 	kept := w.alloc(plain, 9000, s)
 	w.free(w.alloc(plain, whole, s), u) // a pool's own limit is near
 
@@ -426,7 +426,7 @@ func (w *walker) run() {
 	v := w.stream() // in the place of the closed one
 	w.free(w.alloc(c, 100000, v), s)
 	w.step("sync", v.Sync())
-	w.step("trim", second(c.Trim(whole)))
+	w.step("trim", testkit.Second(c.Trim(whole)))
 	w.regone()
 	w.step("sync all", c.Sync())
 }
@@ -496,7 +496,7 @@ func (w *walker) engine() {
 			require.NoError(w.t, e.Free(y, 40000), w.name)
 		}
 		if e.AllocAccessible() {
-			w.tensorStep("accessible", second(e.Accessible(x)))
+			w.tensorStep("accessible", testkit.Second(e.Accessible(x)))
 		}
 		require.NoError(w.t, e.Free(x, 40000), w.name)
 	}
@@ -518,7 +518,7 @@ func (w *walker) again() {
 	}
 	for range 3 {
 		for _, c := range w.pools {
-			require.NoError(t, second(c.ProcessDeferred()), w.name)
+			require.NoError(t, testkit.Second(c.ProcessDeferred()), w.name)
 		}
 	}
 	for _, c := range slices.Backward(w.pools) {
@@ -555,7 +555,7 @@ func (w *walker) end() {
 // not what is cached, says the first reason, and frees and books go on.
 func (w *walker) endLost() {
 	for _, size := range []int64{512, 5000, 3 * mib, w.whole} {
-		for _, err := range []error{second(w.c.Alloc(size, nil)), w.c.Reserve(size, nil)} {
+		for _, err := range []error{testkit.Second(w.c.Alloc(size, nil)), w.c.Reserve(size, nil)} {
 			if !errors.Is(err, cupool.ErrAsleep) {
 				require.ErrorIs(w.t, err, errLost, "%s: %d bytes", w.name, size)
 			}
@@ -571,5 +571,3 @@ func (w *walker) endLost() {
 	}
 	_ = w.device.Close() // it may have memory that it was not asked for
 }
-
-func second[T any](_ T, err error) error { return err }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
@@ -21,7 +22,7 @@ func newBench(t testing.TB, far bool, opts ...cupool.EngineOption) *bench {
 }
 
 // must returns v, and panics with err where that is not nil.
-func must[T any](v T, err error) T { return enginetest.Must(v, err) }
+func must[T any](v T, err error) T { return testkit.Must(v, err) }
 
 var (
 	random     = enginetest.Random

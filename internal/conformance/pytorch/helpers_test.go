@@ -34,14 +34,6 @@ func newPrivate(t *testing.T, c *cupool.Pool, cfg cupool.PoolConfig) *cupool.Poo
 	return p
 }
 
-// must is for goroutines, which cannot end the test.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 // slow submits work to a stream that ends when release is called.
 func slow(t *testing.T, s *cupool.Stream) (release func()) {
 	ch := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // The part "MemPool" of the checklist in core_test.go. A MemPool is a private
@@ -81,7 +82,7 @@ func TestPyTorchMemPoolID(t *testing.T) {
 	backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
 		var wg sync.WaitGroup
 		for range 8 {
-			wg.Go(func() { must(c.NewPool(cupool.PoolConfig{})) })
+			wg.Go(func() { testkit.Must(c.NewPool(cupool.PoolConfig{})) })
 		}
 		wg.Wait()
 		names := map[string]bool{c.Name(): true}
@@ -215,14 +216,14 @@ func TestPyTorchMemPoolEmptyCacheMultithread(t *testing.T) {
 			p, u := newCounted(t, c, cupool.PoolConfig{})
 			wg.Go(func() {
 				for n := range 50 {
-					b := must(p.Alloc(int64(1+n*3000*(i+1)), nil))
-					must(0, p.EmptyCache())
+					b := testkit.Must(p.Alloc(int64(1+n*3000*(i+1)), nil))
+					testkit.Must(0, p.EmptyCache())
 					if _, err := c.Lookup(b.Ptr()); err != nil {
 						t.Error(err)
 					}
-					must(0, p.Free(b))
+					testkit.Must(0, p.Free(b))
 				}
-				must(0, errors.Join(p.EmptyCache(), c.EmptyCache()))
+				testkit.Must(0, errors.Join(p.EmptyCache(), c.EmptyCache()))
 				if len(u.held) > 0 {
 					t.Errorf("%v is still held", u.held)
 				}
@@ -300,17 +301,17 @@ func TestPyTorchMemPoolContextMultithread(t *testing.T) {
 		for n := range int64(4) {
 			p := newPrivate(t, c, cupool.PoolConfig{})
 			wg.Go(func() {
-				e := must(cupool.NewEngine(c))
-				sc := must(e.ScopeIn(p))
+				e := testkit.Must(cupool.NewEngine(c))
+				sc := testkit.Must(e.ScopeIn(p))
 				for range 20 {
 					x := tensor.New(tensor.Of(tensor.Int64), tensor.WithShape(3), tensor.WithEngine(e))
-					must(tensor.Add(x, x))
+					testkit.Must(tensor.Add(x, x))
 				}
 				st := p.Stats()
 				if st.All.Allocation.Current != 40 {
 					t.Errorf("pool %d has %d blocks, want 40", n, st.All.Allocation.Current)
 				}
-				must(0, sc.Close())
+				testkit.Must(0, sc.Close())
 			})
 		}
 		wg.Wait()

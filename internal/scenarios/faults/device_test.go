@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -85,18 +86,18 @@ func TestEveryCallAfterLoss(t *testing.T) {
 				call func() error
 				want error
 			}{
-				{"Alloc", func() error { return pooltest.Second(c.Alloc(9000, nil)) }, lost},
-				{"Alloc of a size that is cached", func() error { return pooltest.Second(c.Alloc(700, s)) }, lost},
-				{"AllocContext", func() error { return pooltest.Second(c.AllocContext(t.Context(), 9000, s)) }, lost},
-				{"Alloc of a pool", func() error { return pooltest.Second(p.Alloc(9000, s)) }, lost},
+				{"Alloc", func() error { return testkit.Second(c.Alloc(9000, nil)) }, lost},
+				{"Alloc of a size that is cached", func() error { return testkit.Second(c.Alloc(700, s)) }, lost},
+				{"AllocContext", func() error { return testkit.Second(c.AllocContext(t.Context(), 9000, s)) }, lost},
+				{"Alloc of a pool", func() error { return testkit.Second(p.Alloc(9000, s)) }, lost},
 				{"Reserve", func() error { return c.Reserve(1<<20, s) }, lost},
-				{"NewBuffer", func() error { return pooltest.Second(cupool.NewBuffer[byte](c, 10, s)) }, lost},
+				{"NewBuffer", func() error { return testkit.Second(cupool.NewBuffer[byte](c, 10, s)) }, lost},
 				{"Buffer.CopyFrom", func() error { return buf.CopyFrom(make([]float32, 100)) }, lost},
 				{"Buffer.CopyTo", func() error { return buf.CopyTo(make([]float32, 100)) }, lost},
-				{"NewStream", func() error { return pooltest.Second(c.NewStream()) }, lost},
+				{"NewStream", func() error { return testkit.Second(c.NewStream()) }, lost},
 				{"Stream.Sync", s.Sync, lost},
 				{"Stream.SyncContext", func() error { return s.SyncContext(t.Context()) }, lost},
-				{"Stream.Record", func() error { return pooltest.Second(s.Record()) }, lost},
+				{"Stream.Record", func() error { return testkit.Second(s.Record()) }, lost},
 				{"Stream.Wait", func() error { return s.Wait(e) }, lost},
 				{"Stream.WaitStream", func() error { return s.WaitStream(u) }, lost},
 				{"Stream.Copy", func() error { return s.Copy(live.Ptr(), live.Ptr()+512, 8) }, lost},
@@ -104,16 +105,16 @@ func TestEveryCallAfterLoss(t *testing.T) {
 				{"Stream.CopyOut", func() error { return s.CopyOut(make([]byte, 8), live.Ptr()) }, lost},
 				{"Stream.Launch", func() error { return s.Launch(func() {}) }, lost},
 				{"Stream.Close", s.Close, lost},
-				{"Event.Done", func() error { return pooltest.Second(e.Done()) }, lost},
+				{"Event.Done", func() error { return testkit.Second(e.Done()) }, lost},
 				{"Event.Sync", e.Sync, lost},
 				{"Event.Close", e.Close, fine},
 				{"Sync", c.Sync, lost},
-				{"ProcessDeferred", func() error { return pooltest.Second(c.ProcessDeferred()) }, lost},
-				{"Trim", func() error { return pooltest.Second(c.Trim(0)) }, lost},
+				{"ProcessDeferred", func() error { return testkit.Second(c.ProcessDeferred()) }, lost},
+				{"Trim", func() error { return testkit.Second(c.Trim(0)) }, lost},
 				{"EmptyCache", c.EmptyCache, lost},
-				{"Reclaim", func() error { return pooltest.Second(poolaccess.Of(c).Reclaim(1 << 30)) }, lost},
+				{"Reclaim", func() error { return testkit.Second(poolaccess.Of(c).Reclaim(1 << 30)) }, lost},
 				{"RecordStream", func() error { return c.RecordStream(other, u) }, fine},
-				{"Lookup", func() error { return pooltest.Second(c.Lookup(live.Ptr())) }, fine},
+				{"Lookup", func() error { return testkit.Second(c.Lookup(live.Ptr())) }, fine},
 				{"Free", free(live), fine},
 				{"Free of what others use", free(other), fine},
 				{"Free again", free(live), cupool.ErrDoubleFree},
@@ -123,7 +124,7 @@ func TestEveryCallAfterLoss(t *testing.T) {
 				{"Close of a pool again", p.Close, cupool.ErrClosed},
 				{"Close", c.Close, lost},
 				{"Close again", c.Close, cupool.ErrClosed},
-				{"Alloc after Close", func() error { return pooltest.Second(c.Alloc(9000, nil)) }, cupool.ErrClosed},
+				{"Alloc after Close", func() error { return testkit.Second(c.Alloc(9000, nil)) }, cupool.ErrClosed},
 			} {
 				err := x.call()
 				if x.want == nil {

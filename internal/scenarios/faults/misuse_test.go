@@ -12,6 +12,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -34,9 +35,9 @@ func TestNilArguments(t *testing.T) {
 		"zero Stream": {func() error {
 			zero := &cupool.Stream{}
 			for name, err := range map[string]error{
-				"Alloc": pooltest.Second(c.Alloc(1, zero)), "Alloc of nothing": pooltest.Second(c.Alloc(0, zero)), "Reserve": c.Reserve(1, zero),
-				"RecordStream": c.RecordStream(b, zero), "FreeOn": c.FreeOn(b, zero), "On": pooltest.Second(buf.On(zero)),
-				"NewBuffer": pooltest.Second(cupool.NewBuffer[int32](c, 1, zero)), "NewEngine": pooltest.Second(cupool.NewEngine(c, cupool.WithStream(zero))),
+				"Alloc": testkit.Second(c.Alloc(1, zero)), "Alloc of nothing": testkit.Second(c.Alloc(0, zero)), "Reserve": c.Reserve(1, zero),
+				"RecordStream": c.RecordStream(b, zero), "FreeOn": c.FreeOn(b, zero), "On": testkit.Second(buf.On(zero)),
+				"NewBuffer": testkit.Second(cupool.NewBuffer[int32](c, 1, zero)), "NewEngine": testkit.Second(cupool.NewEngine(c, cupool.WithStream(zero))),
 			} {
 				require.ErrorIs(t, err, cupool.ErrForeignStream, name)
 			}
@@ -53,7 +54,7 @@ func TestNilArguments(t *testing.T) {
 			x, err := c.Alloc(1, s)
 			return errors.Join(err, c.FreeOn(x, nil))
 		}, true},
-		"Buffer.On":         {func() error { return pooltest.Second(buf.On(nil)) }, true},
+		"Buffer.On":         {func() error { return testkit.Second(buf.On(nil)) }, true},
 		"Buffer.CopyBuffer": {func() error { return buf.CopyBuffer(nil) }, false},
 		"NewBuffer": {func() error {
 			x, err := cupool.NewBuffer[int32](c, 1, nil)
@@ -62,9 +63,9 @@ func TestNilArguments(t *testing.T) {
 			}
 			return x.Free()
 		}, true},
-		"NewBuffer, allocator":  {func() error { return pooltest.Second(cupool.NewBuffer[int32](nil, 1, nil)) }, false},
-		"BufferFrom, allocator": {func() error { return pooltest.Second(cupool.BufferFrom[int32](nil, []int32{1}, nil)) }, false},
-		"NewBuffer, nil *Pool":  {func() error { return pooltest.Second(cupool.NewBuffer[int32]((*cupool.Pool)(nil), 1, nil)) }, false},
+		"NewBuffer, allocator":  {func() error { return testkit.Second(cupool.NewBuffer[int32](nil, 1, nil)) }, false},
+		"BufferFrom, allocator": {func() error { return testkit.Second(cupool.BufferFrom[int32](nil, []int32{1}, nil)) }, false},
+		"NewBuffer, nil *Pool":  {func() error { return testkit.Second(cupool.NewBuffer[int32]((*cupool.Pool)(nil), 1, nil)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error

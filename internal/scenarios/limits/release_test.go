@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -41,7 +42,7 @@ func TestOnRelease(t *testing.T) {
 					if calls++; calls == 1 { // no lock is held
 						b := pooltest.Alloc(t, c, 1, nil)
 						require.NoError(t, c.Free(b))
-						require.NoError(t, pooltest.Second(c.Trim(1<<40)))
+						require.NoError(t, testkit.Second(c.Trim(1<<40)))
 						require.Positive(t, c.Stats().All.ReservedBytes.Current)
 					}
 				},

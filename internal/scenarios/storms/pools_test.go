@@ -16,7 +16,6 @@ import (
 	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
-	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -34,26 +33,26 @@ func TestPoolStreamsStorm(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, g))
 			makers.Go(func() {
 				for range testkit.Choose(40, 15) {
-					s := enginetest.Must(c.NewStream())
+					s := testkit.Must(c.NewStream())
 					for range 10 {
 						b, err := members[r.IntN(3)].Alloc(1+r.Int64N(1<<(8+r.IntN(18))), s)
 						if err == nil {
-							enginetest.Must(0, members[r.IntN(3)].RecordStream(b, nil))
+							testkit.Must(0, members[r.IntN(3)].RecordStream(b, nil))
 							assert.True(t, holds(b, s, byte(g+1)), "another block is on %v", b)
 							handed <- b
 						} else if !errors.Is(err, cupool.ErrOutOfMemory) {
 							t.Error(err)
 						}
 					}
-					enginetest.Must(0, s.Close())
+					testkit.Must(0, s.Close())
 				}
 			})
 			freers.Go(func() {
 				r := rand.New(rand.NewPCG(seed, 10+g))
 				for b := range handed {
-					enginetest.Must(0, members[r.IntN(3)].Free(b))
+					testkit.Must(0, members[r.IntN(3)].Free(b))
 					if r.IntN(20) == 0 {
-						enginetest.Must(0, members[r.IntN(3)].EmptyCache())
+						testkit.Must(0, members[r.IntN(3)].EmptyCache())
 					}
 				}
 			})
@@ -73,7 +72,7 @@ func TestPoolStreamsStorm(t *testing.T) {
 func holds(b cupool.Block, s *cupool.Stream, value byte) bool {
 	end := make([]byte, min(b.Size(), 512))
 	at := b.Ptr() + cupool.Ptr(b.Size()-int64(len(end)))
-	enginetest.Must(0, errors.Join(s.Memset(at, value, int64(len(end))), s.CopyOut(end, at)))
+	testkit.Must(0, errors.Join(s.Memset(at, value, int64(len(end))), s.CopyOut(end, at)))
 	return bytes.Count(end, []byte{value}) == len(end)
 }
 

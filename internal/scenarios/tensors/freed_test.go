@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/testkit/pooltest"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // Tests of tensors whose memory was freed, in whatever way, and may be another
@@ -158,19 +158,19 @@ var viewUses = map[string]func(e *bench, v *tensor.Dense) error{
 
 // wholeUses are operations on tensors of 2 by 2. x is one that lives.
 var wholeUses = map[string]func(e *bench, x, d *tensor.Dense) error{
-	"Add to": func(_ *bench, x, d *tensor.Dense) error { return pooltest.Second(tensor.Add(x, d)) },
+	"Add to": func(_ *bench, x, d *tensor.Dense) error { return testkit.Second(tensor.Add(x, d)) },
 	"reuse": func(_ *bench, x, d *tensor.Dense) error {
-		return pooltest.Second(tensor.Add(x, x, tensor.WithReuse(d)))
+		return testkit.Second(tensor.Add(x, x, tensor.WithReuse(d)))
 	},
-	"incr":       func(_ *bench, x, d *tensor.Dense) error { return pooltest.Second(tensor.Exp(x, tensor.WithIncr(d))) },
-	"AddScalar":  func(_ *bench, _, d *tensor.Dense) error { return pooltest.Second(tensor.Add(d, 1.0)) },
-	"MatMul":     func(_ *bench, x, d *tensor.Dense) error { return pooltest.Second(tensor.MatMul(x, d)) },
-	"SoftMax":    func(_ *bench, _, d *tensor.Dense) error { return pooltest.Second(tensor.SoftMax(d, 1)) },
+	"incr":       func(_ *bench, x, d *tensor.Dense) error { return testkit.Second(tensor.Exp(x, tensor.WithIncr(d))) },
+	"AddScalar":  func(_ *bench, _, d *tensor.Dense) error { return testkit.Second(tensor.Add(d, 1.0)) },
+	"MatMul":     func(_ *bench, x, d *tensor.Dense) error { return testkit.Second(tensor.MatMul(x, d)) },
+	"SoftMax":    func(_ *bench, _, d *tensor.Dense) error { return testkit.Second(tensor.SoftMax(d, 1)) },
 	"Memcpy":     func(e *bench, x, d *tensor.Dense) error { return e.Memcpy(x, d) },
-	"Accessible": func(e *bench, _, d *tensor.Dense) error { return pooltest.Second(e.Accessible(d)) },
+	"Accessible": func(e *bench, _, d *tensor.Dense) error { return testkit.Second(e.Accessible(d)) },
 	"Zero":       func(e *bench, _, d *tensor.Dense) error { return e.Zero(d) },
-	"Norm":       func(e *bench, _, d *tensor.Dense) error { return pooltest.Second(e.Norm(d, tensor.UnorderedNorm())) },
-	"Trace":      func(_ *bench, _, d *tensor.Dense) error { return pooltest.Second(d.Trace()) },
+	"Norm":       func(e *bench, _, d *tensor.Dense) error { return testkit.Second(e.Norm(d, tensor.UnorderedNorm())) },
+	"Trace":      func(_ *bench, _, d *tensor.Dense) error { return testkit.Second(d.Trace()) },
 }
 
 // like returns a tensor of the host of another's shape.

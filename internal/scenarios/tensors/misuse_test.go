@@ -8,6 +8,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/arena"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 	"github.com/cupool/cupool/planner"
@@ -43,12 +44,12 @@ func TestTensorsOfPointers(t *testing.T) {
 			for what, f := range map[string]func() error{
 				"Zero":   func() error { return e.Zero(d) },
 				"Copy":   func() error { return e.Copy(d, d) },
-				"Repeat": func() error { return pooltest.Second(tensor.Repeat(d, 0, 2)) },
-				"ElEq":   func() error { return pooltest.Second(tensor.ElEq(d, d)) },
+				"Repeat": func() error { return testkit.Second(tensor.Repeat(d, 0, 2)) },
+				"ElEq":   func() error { return testkit.Second(tensor.ElEq(d, d)) },
 			} {
 				require.ErrorIs(t, f(), cupool.ErrNotSupported, "%s of %v", what, dt)
 			}
-			return nil, pooltest.Second(e.ToHost(d))
+			return nil, testkit.Second(e.ToHost(d))
 		}
 		for name, make := range map[string]func() (tensor.Tensor, error){
 			"FromHost":        func() (tensor.Tensor, error) { return e.FromHost(tensor.New(tensor.WithBacking([]string{"a", "b"}))) },

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // Calls returns every method of a device that can fail, but Close, by name, with
@@ -19,16 +20,16 @@ func Calls(t testing.TB, d cupool.Driver) map[string]func() error {
 	require.NoError(t, err)
 	b := make([]byte, 1)
 	calls := map[string]func() error{
-		"MemAlloc":        func() error { return second(d.MemAlloc(1)) },
+		"MemAlloc":        func() error { return testkit.Second(d.MemAlloc(1)) },
 		"MemFree":         func() error { return d.MemFree(p) },
 		"MemInfo":         func() error { _, _, err := d.MemInfo(); return err },
-		"NewStream":       func() error { return second(d.NewStream()) },
+		"NewStream":       func() error { return testkit.Second(d.NewStream()) },
 		"DestroyStream":   func() error { return d.DestroyStream(s) },
 		"SyncStream":      func() error { return d.SyncStream(s) },
-		"NewEvent":        func() error { return second(d.NewEvent()) },
+		"NewEvent":        func() error { return testkit.Second(d.NewEvent()) },
 		"DestroyEvent":    func() error { return d.DestroyEvent(e) },
 		"RecordEvent":     func() error { return d.RecordEvent(e, s) },
-		"QueryEvent":      func() error { return second(d.QueryEvent(e)) },
+		"QueryEvent":      func() error { return testkit.Second(d.QueryEvent(e)) },
 		"SyncEvent":       func() error { return d.SyncEvent(e) },
 		"StreamWaitEvent": func() error { return d.StreamWaitEvent(s, e) },
 		"Copy":            func() error { return d.Copy(p, p, 1, s) },
@@ -52,9 +53,9 @@ func Calls(t testing.TB, d cupool.Driver) map[string]func() error {
 	require.NoError(t, err)
 	require.NoError(t, vm.MemMap(at, g, h))
 	for name, call := range map[string]func() error{
-		"AddressReserve": func() error { return second(vm.AddressReserve(g)) },
+		"AddressReserve": func() error { return testkit.Second(vm.AddressReserve(g)) },
 		"AddressFree":    func() error { return vm.AddressFree(unmapped, g) },
-		"MemCreate":      func() error { return second(vm.MemCreate(g)) },
+		"MemCreate":      func() error { return testkit.Second(vm.MemCreate(g)) },
 		"MemRelease":     func() error { return vm.MemRelease(h) },
 		"MemMap":         func() error { return vm.MemMap(at+2*cupool.Ptr(g), g, h) },
 		"MemSetAccess":   func() error { return vm.MemSetAccess(at, g) },

@@ -174,5 +174,3 @@ func (f *fixture) requireDone(e cupool.EventHandle, want bool) {
 	require.NoError(f.t, err)
 	require.Equal(f.t, want, done)
 }
-
-func second[T any](_ T, err error) error { return err }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"time"
@@ -16,16 +15,6 @@ import (
 	"github.com/cupool/cupool/internal/testkit"
 )
 
-// pattern returns n bytes that differ from their neighbours.
-func pattern(n int64) []byte {
-	b := make([]byte, n)
-	r := rand.New(rand.NewPCG(uint64(n), 1))
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	return b
-}
-
 // testSizes allocates two blocks of a size, which do not overlap, and copies
 // between them.
 func testSizes(f *fixture) {
@@ -33,7 +22,7 @@ func testSizes(f *fixture) {
 	for _, n := range []int64{1, 511, 512, 4097, 2*mib - 1, 2*mib + 1, 3 * mib} {
 		p, q := f.alloc(n), f.alloc(n)
 		require.True(t, p+cupool.Ptr(n) <= q || q+cupool.Ptr(n) <= p)
-		want, got := pattern(n), make([]byte, n)
+		want, got := testkit.Pattern(n), make([]byte, n)
 		require.NoError(t, f.CopyIn(p, want, s))
 		require.NoError(t, f.Memset(q, 0xA5, n, s))
 		require.NoError(t, f.CopyOut(got, q, s))
@@ -49,7 +38,7 @@ func testSizes(f *fixture) {
 		require.NoError(t, f.MemFree(q))
 	}
 	for _, n := range []int64{0, -1, math.MinInt64} {
-		require.ErrorIs(t, second(f.MemAlloc(n)), cupool.ErrInvalidRange, "%d bytes", n)
+		require.ErrorIs(t, testkit.Second(f.MemAlloc(n)), cupool.ErrInvalidRange, "%d bytes", n)
 	}
 }
 
@@ -70,7 +59,7 @@ func testCapacity(f *fixture) {
 	require.NoError(t, err)
 	require.EqualValues(t, 4*mib, free)
 	for _, n := range []int64{4*mib + 1, total, math.MaxInt64 - 4096, math.MaxInt64} {
-		require.ErrorIs(t, second(f.MemAlloc(n)), cupool.ErrOutOfMemory, "%d bytes", n)
+		require.ErrorIs(t, testkit.Second(f.MemAlloc(n)), cupool.ErrOutOfMemory, "%d bytes", n)
 	}
 	q := f.alloc(4 * mib)
 	require.NoError(t, f.MemFree(p))
@@ -143,12 +132,12 @@ func testSource(f *fixture) {
 	f.contents()
 	t, s := f.t, f.stream()
 	for _, n := range []int64{1, 4096, 64 << 10, 64<<10 + 1, mib, 4 * mib} {
-		p, src := f.alloc(n), pattern(n)
+		p, src := f.alloc(n), testkit.Pattern(n)
 		release := f.busy(s)
 		time.AfterFunc(5*time.Millisecond, release) // a large copy may wait for its stream
 		require.NoError(t, f.CopyIn(p, src, s))
 		clear(src)
-		require.True(t, bytes.Equal(pattern(n), f.read(p, int(n), s)), "%d bytes: the copy read its source after CopyIn returned", n)
+		require.True(t, bytes.Equal(testkit.Pattern(n), f.read(p, int(n), s)), "%d bytes: the copy read its source after CopyIn returned", n)
 		release()
 		require.NoError(t, f.MemFree(p))
 	}
@@ -214,7 +203,7 @@ func testGoroutines(f *fixture) {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 			}
-			want, got := pattern(5000 + int64(g))[:5000], make([]byte, 5000)
+			want, got := testkit.Pattern(5000 + int64(g))[:5000], make([]byte, 5000)
 			for range 30 {
 				p, err := f.MemAlloc(5000)
 				assert.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // testPools asks stream-ordered pools for memory, and for what they say of it.
@@ -79,6 +80,6 @@ func testPools(f *fixture) {
 	require.NoError(t, pools.DestroyNativePool(pool))
 	require.ErrorIs(t, pools.DestroyNativePool(pool), cupool.ErrInvalidHandle)
 	require.ErrorIs(t, pools.DestroyNativePool(standard), cupool.ErrInvalidHandle)
-	require.ErrorIs(t, second(pools.AllocAsync(1<<50, 0, s)), cupool.ErrOutOfMemory)
-	require.ErrorIs(t, second(pools.AllocAsync(0, 0, s)), cupool.ErrInvalidRange)
+	require.ErrorIs(t, testkit.Second(pools.AllocAsync(1<<50, 0, s)), cupool.ErrOutOfMemory)
+	require.ErrorIs(t, testkit.Second(pools.AllocAsync(0, 0, s)), cupool.ErrInvalidRange)
 }

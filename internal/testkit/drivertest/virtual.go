@@ -118,11 +118,11 @@ func testVirtualCapacity(f *fixture) {
 	}
 	t, n := f.t, f.o.Capacity/v.g
 	p, h := v.reserve(n), v.create(n)
-	require.ErrorIs(t, second(v.MemCreate(v.g)), cupool.ErrOutOfMemory)
-	require.ErrorIs(t, second(f.MemAlloc(1)), cupool.ErrOutOfMemory)
+	require.ErrorIs(t, testkit.Second(v.MemCreate(v.g)), cupool.ErrOutOfMemory)
+	require.ErrorIs(t, testkit.Second(f.MemAlloc(1)), cupool.ErrOutOfMemory)
 	v.mapAt(p, n, h)
 	require.NoError(t, v.MemRelease(h))
-	require.ErrorIs(t, second(v.MemCreate(v.g)), cupool.ErrOutOfMemory, "mapped memory is still in use")
+	require.ErrorIs(t, testkit.Second(v.MemCreate(v.g)), cupool.ErrOutOfMemory, "mapped memory is still in use")
 	require.NoError(t, v.MemUnmap(p, n*v.g))
 	v.create(n)
 }
@@ -135,10 +135,10 @@ func testVirtualErrors(f *fixture) {
 	v.mapAt(p+2*g, 2, a)
 	require.NoError(t, v.MemRelease(released))
 	for name, x := range map[string]struct{ err, want error }{
-		"reserve an odd size":       {second(v.AddressReserve(v.g + 1)), cupool.ErrInvalidRange},
-		"reserve nothing":           {second(v.AddressReserve(0)), cupool.ErrInvalidRange},
-		"create an odd size":        {second(v.MemCreate(512)), cupool.ErrInvalidRange},
-		"create a negative size":    {second(v.MemCreate(-v.g)), cupool.ErrInvalidRange},
+		"reserve an odd size":       {testkit.Second(v.AddressReserve(v.g + 1)), cupool.ErrInvalidRange},
+		"reserve nothing":           {testkit.Second(v.AddressReserve(0)), cupool.ErrInvalidRange},
+		"create an odd size":        {testkit.Second(v.MemCreate(512)), cupool.ErrInvalidRange},
+		"create a negative size":    {testkit.Second(v.MemCreate(-v.g)), cupool.ErrInvalidRange},
 		"map part of a handle":      {v.MemMap(p, v.g, a), cupool.ErrInvalidRange},
 		"map over a mapping":        {v.MemMap(p+g, 2*v.g, a), cupool.ErrInvalidRange},
 		"map unaligned":             {v.MemMap(p+512, v.g, b), cupool.ErrInvalidRange},

@@ -166,7 +166,7 @@ func testEventHandles(f *fixture) {
 	require.NotEqual(t, e, f.event(), "it takes the slot of the one that is gone")
 	for _, bad := range []cupool.EventHandle{0, e, 1 << 19, ^cupool.EventHandle(0)} {
 		for name, err := range map[string]error{
-			"query": second(f.QueryEvent(bad)), "destroy": f.DestroyEvent(bad), "record": f.RecordEvent(bad, 0),
+			"query": testkit.Second(f.QueryEvent(bad)), "destroy": f.DestroyEvent(bad), "record": f.RecordEvent(bad, 0),
 			"sync": f.SyncEvent(bad), "wait": f.StreamWaitEvent(0, bad),
 		} {
 			require.ErrorIs(t, err, cupool.ErrInvalidHandle, "%s %#x", name, bad)

@@ -304,21 +304,13 @@ func ProductsOf(a, b []float64, n, rows, inner, cols int) []float64 {
 	return c
 }
 
-// Must returns v, and panics with err where that is not nil.
-func Must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 // View returns a slice of d.
 func View(d *tensor.Dense, s ...tensor.Slice) *tensor.Dense {
-	return Must(d.Slice(s...)).(*tensor.Dense)
+	return testkit.Must(d.Slice(s...)).(*tensor.Dense)
 }
 
 // Transposed marks d as transposed and returns it.
 func Transposed(d *tensor.Dense, axes ...int) *tensor.Dense {
-	Must(0, d.T(axes...))
+	testkit.Must(0, d.T(axes...))
 	return d
 }

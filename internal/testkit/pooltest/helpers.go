@@ -97,9 +97,6 @@ func Ignore(err, known error) error {
 	return err
 }
 
-// Second returns the error of a call with two results.
-func Second[T any](_ T, err error) error { return err }
-
 // PanicOf calls f and returns what it panicked with, or nil.
 func PanicOf(f func()) (p any) {
 	defer func() { p = recover() }()
