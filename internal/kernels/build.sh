@@ -1,36 +1,52 @@
 #!/usr/bin/env bash
-# Compiles the kernels to PTX, which is committed, so that only who changes a
-# kernel needs nvcc (any version from 11 on):
+# Compiles the kernels to images.zip, which is committed, so that only who changes
+# a kernel needs nvcc (of CUDA 12.8 or newer, which knows sm_120) and Python 3:
 #
-#   internal/kernels/build.sh
+#   internal/kernels/build.sh [DIR]
 #
-# compute_75 is the oldest GPU that all current drivers serve. PTX 7.0, which
-# drivers from CUDA 11.0 on read, has all that the kernels need: ptxas checks
-# that when it assembles them. The first line is the hash of all sources, as
-# TestPTXIsUpToDate computes it.
-set -eu
+# The archive goes to DIR, or to internal/kernels/images. It has, for each module:
+#
+#   MODULE.ptx     PTX, which a driver compiles for any GPU from sm_75 on, the
+#                  oldest that all current drivers serve. PTX 7.0, which drivers
+#                  from CUDA 11.0 on read, has all that the kernels need: ptxas
+#                  checks that when it assembles them.
+#   MODULE.sm_NN   the machine code (SASS) of one architecture. It is assembled
+#                  from that PTX, as a driver would, so that a kernel is the same
+#                  program either way, and C++ is compiled once.
+#
+# and in "sources" the hash of all sources, as TestImagesAreUpToDate computes it.
+set -euo pipefail
 export LC_ALL=C # the order of the sources
-cd "$(dirname "$0")"
+architectures="80 86 89 90 100 120"
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "${1:-$here/images}"
+to=$(cd "${1:-$here/images}" && pwd)
+cd "$here"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-sources=$(cat *.cu *.h | sha256sum | cut -d' ' -f1)
+
+cat -- *.cu *.h | sha256sum | cut -d' ' -f1 >"$out/sources"
 
 compile() { # MODULE SOURCE [FLAG]
 	nvcc -ptx -arch=compute_75 -O3 -diag-suppress 177 ${3:-} -o "$out/$1.raw" "$2"
-	{
-		echo "// sources $sources"
-		sed -e '/^\/\//d' -e '/^$/d' -e 's/^\.version .*/.version 7.0/' "$out/$1.raw"
-	} >"$out/$1.ptx"
-	local sm
-	for sm in 75 80 90; do
-		ptxas -arch="sm_$sm" -o /dev/null "$out/$1.ptx"
-	done
-	mv "$out/$1.ptx" "$1.ptx"
+	sed -e '/^\/\//d' -e '/^$/d' -e 's/^\.version .*/.version 7.0/' "$out/$1.raw" >"$out/$1.ptx"
 }
-jobs=()
+modules="kernels" jobs=()
 compile kernels kernels.cu & jobs+=($!)
 for name in linear conv; do
 	compile "${name}_f32" $name.cu -DONLY_FLOAT & jobs+=($!)
 	compile "${name}_f64" $name.cu -DONLY_DOUBLE & jobs+=($!)
+	modules+=" ${name}_f32 ${name}_f64"
 done
 for job in "${jobs[@]}"; do wait "$job"; done
+
+cd "$out"
+for module in $modules; do
+	echo "-arch=sm_75 -o /dev/null $module.ptx" # a check
+	for sm in $architectures; do
+		echo "-arch=sm_$sm -o $module.sm_$sm $module.ptx"
+	done
+done | xargs -P "$(nproc)" -L 1 ptxas
+python3 -m zipfile -c images.zip sources *.ptx *.sm_*
+mv images.zip "$to/images.zip"
+ls -l "$to/images.zip"
