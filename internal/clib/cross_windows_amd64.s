@@ -1,0 +1,120 @@
+#include "textflag.h"
+#include "go_asm.h"
+
+#define SAVED 192 // above the arguments on the stack, MaxArgs words: those in registers have room there
+
+// cross(CX = *crossing) makes the calls of a crossing. It runs on the system stack, as
+// C, whose convention on Windows keeps BX, DI, SI, R12, R13, R14 and R15 over calls.
+GLOBL ·crossABI0(SB), NOPTR|RODATA, $8
+DATA ·crossABI0(SB)/8, $cross(SB)
+TEXT cross(SB), NOSPLIT, $240
+	MOVQ BX, (SAVED+0)(SP)
+	MOVQ R12, (SAVED+8)(SP)
+	MOVQ R13, (SAVED+16)(SP)
+	MOVQ R14, (SAVED+24)(SP)
+	MOVQ R15, (SAVED+32)(SP)
+	MOVQ CX, BX
+	XORL R15, R15 // the failure
+
+	MOVQ crossing_get(BX), AX
+	TESTQ AX, AX
+	JEQ  run
+	LEAQ crossing_prev(BX), CX
+	CALL AX
+	TESTL AX, AX
+	JNE  refused
+	MOVQ crossing_ctx(BX), CX
+	CMPQ CX, crossing_prev(BX)
+	JEQ  same
+	MOVQ crossing_set(BX), AX
+	CALL AX
+	TESTL AX, AX
+	JNE  refused
+	JMP  run
+same:
+	MOVQ $0, crossing_prev(BX)
+run:
+	MOVQ crossing_steps(BX), R12
+	MOVQ crossing_n(BX), R13
+step:
+	TESTQ R13, R13
+	JEQ  leave
+	DECQ R13
+	TESTQ R15, R15
+	JEQ  local
+	CMPB Step_Always(R12), $0
+	JEQ  next
+local:
+	MOVQ Step_Local(R12), CX
+bit:
+	TESTQ CX, CX
+	JEQ  stack
+	BSFQ CX, AX
+	ADDQ R12, Step_Args(R12)(AX*8)
+	LEAQ -1(CX), DX
+	ANDQ DX, CX
+	JMP  bit
+stack:
+	MOVQ Step_N(R12), CX
+	SUBQ $4, CX
+word:
+	JLE  call
+	MOVQ (Step_Args+24)(R12)(CX*8), AX
+	MOVQ AX, 24(SP)(CX*8)
+	DECQ CX
+	JMP  word
+call:
+	MOVQ Step_List(R12), R14
+	TESTQ R14, R14
+	JNE  list
+	MOVQ (Step_Args+0)(R12), CX
+	MOVQ (Step_Args+8)(R12), DX
+	MOVQ (Step_Args+16)(R12), R8
+	MOVQ (Step_Args+24)(R12), R9
+	MOVQ Step_Fn(R12), AX
+	CALL AX
+	MOVQ AX, Step_Result(R12)
+check:
+	MOVLQSX AX, AX
+	TESTQ AX, AX
+	JEQ  next
+	CMPQ AX, crossing_ok(BX)
+	JEQ  next
+	CMPB Step_Ignore(R12), $0
+	JNE  next
+	TESTQ R15, R15
+	JNE  next
+	MOVQ AX, R15
+next:
+	ADDQ $Step__size, R12
+	JMP  step
+list:
+	MOVQ Step_Done(R12), AX
+	CMPQ AX, Step_Count(R12)
+	JGE  next
+	MOVQ (R14)(AX*8), CX
+	MOVQ Step_Fn(R12), AX
+	CALL AX
+	MOVQ AX, Step_Result(R12)
+	TESTL AX, AX
+	JNE  check
+	INCQ Step_Done(R12)
+	JMP  list
+leave:
+	MOVQ crossing_prev(BX), CX
+	TESTQ CX, CX
+	JEQ  out
+	MOVQ crossing_set(BX), AX
+	CALL AX
+out:
+	MOVQ R15, crossing_err(BX)
+	MOVQ (SAVED+32)(SP), R15
+	MOVQ (SAVED+24)(SP), R14
+	MOVQ (SAVED+16)(SP), R13
+	MOVQ (SAVED+8)(SP), R12
+	MOVQ (SAVED+0)(SP), BX
+	RET
+refused:
+	MOVLQSX AX, R15
+	MOVQ $-1, crossing_n(BX)
+	JMP  out
