@@ -10,11 +10,11 @@ import (
 	"github.com/cupool/cupool/cmd/internal/doctor"
 )
 
-const doctorText = `Looks at what this computer has to build and run programs with CUDA: the
-compiler, the GPU, the driver and its files, the GPU's memory and settings,
-cuBLAS and NCCL. Each line is good, or says what to do. The exit status is 1
-when something is missing without which programs do not build or run. It needs
-no CUDA and no GPU, and changes nothing.`
+const doctorText = `Looks at what this computer has to run programs on its GPUs: the driver, its
+files, each GPU, the programs that hold its memory, cuBLAS and NCCL. Each line
+is good, or says what to do. The exit status is 1 when something is missing
+without which programs do not run on a GPU. It needs no GPU, and changes
+nothing.`
 
 // words are how verdicts are printed.
 var words = map[doctor.Verdict]string{doctor.Good: "good", doctor.Advice: "advice", doctor.Missing: "MISSING"}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -12,10 +11,9 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/bytesize"
-	"github.com/cupool/cupool/internal/cudatoolkit"
 )
 
-const infoText = `Shows the devices of this computer, their memory, the versions of CUDA and what
+const infoText = `Shows the devices of this computer, their memory, the driver's version and what
 is supported, and the settings of the allocator in effect with where each comes
 from: from -conf, from the environment (` + cupool.AllocConf + `, CUPOOL_MAX_SIZE,
 CUPOOL_INITIAL_SIZE, CUPOOL_GROWTH_FACTOR) or by default. Works without CUDA and
@@ -34,20 +32,10 @@ func runInfo(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "go\t%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	infoToolkit(w)
 	infoHost(w)
 	infoCUDA(w)
 	printSettings(w, settings)
 	return w.Flush()
-}
-
-func infoToolkit(w io.Writer) {
-	t, err := cudatoolkit.System{}.Find("")
-	if err != nil {
-		fmt.Fprintf(w, "CUDA toolkit\tnone found, and none needed\n")
-		return
-	}
-	fmt.Fprintf(w, "CUDA toolkit\t%s in %s\n", t.VersionString(), t.Root)
 }
 
 func infoHost(w io.Writer) {
@@ -71,19 +59,11 @@ func infoHost(w io.Writer) {
 
 func infoCUDA(w io.Writer) {
 	v, err := cuda.Version()
-	if errors.Is(err, cupool.ErrNotSupported) {
-		fmt.Fprintf(w, "CUDA\tnot in this build; try go run github.com/cupool/cupool/cmd/cupool run -- go run -tags gpu github.com/cupool/cupool/cmd/cupool info\n")
+	if err != nil || v.Driver == 0 {
+		fmt.Fprintf(w, "CUDA driver\tnone; cupool doctor says why\n")
 		return
 	}
-	if err != nil {
-		fmt.Fprintf(w, "CUDA\t%v\n", err)
-		return
-	}
-	driver := "none"
-	if v.Driver > 0 {
-		driver = version(v.Driver)
-	}
-	fmt.Fprintf(w, "CUDA driver\t%s\nbuilt with headers of\t%s\n", driver, version(v.Headers))
+	fmt.Fprintf(w, "CUDA driver\tfor CUDA %d.%d\n", v.Driver/1000, v.Driver%1000/10)
 	if len(v.Missing) > 0 {
 		fmt.Fprintf(w, "the driver lacks\t%s\n", strings.Join(v.Missing, ", "))
 	}
@@ -147,5 +127,3 @@ func yes(b bool) string {
 	}
 	return "no"
 }
-
-func version(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }

@@ -1,21 +1,16 @@
-// Package doctor looks at what a computer has, and what it lacks, to build and
-// run programs with CUDA. It needs no CUDA itself, and changes nothing.
+// Package doctor looks at what a computer has, and what it lacks, to run programs
+// on its GPUs. It needs no GPU itself, and changes nothing.
 package doctor
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/cupool/cupool/internal/cudatoolkit"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/cudalibs"
 )
 
 // A Verdict is what a Line means.
@@ -24,7 +19,7 @@ type Verdict int
 const (
 	Good    Verdict = iota
 	Advice          // programs run, but better, or with more, after what Do says
-	Missing         // programs do not build or do not run
+	Missing         // programs do not run on a GPU
 )
 
 // A Line is one thing that was looked at.
@@ -35,202 +30,183 @@ type Line struct {
 	Do      string // what to do about it; "" when Good
 }
 
-func (l Line) good() bool { return l.Verdict == Good }
+func (l Line) missing() bool { return l.Verdict == Missing }
 
-// A Machine is the computer to look at. The zero Machine is this one.
-type Machine struct {
-	cudatoolkit.System                                         // its Root is in front of all paths
-	Open               func(path string) error                 // nil: opens a file for reading and writing
-	Run                func(string, ...string) ([]byte, error) // nil: runs a program and returns what it prints
-}
+const (
+	install   = "install NVIDIA's driver (https://www.nvidia.com/drivers)"
+	container = "docker run --gpus all, with NVIDIA's container toolkit on the host"
+	restart   = "restart the computer, which loads the driver again; dmesg may say more"
+	oldest    = 11000     // the version of CUDA that a driver has to serve
+	scarce    = 512 << 20 // bytes of free memory that are so few that programs fail
+)
 
 // Examine looks at everything, in the order in which things depend on each
 // other.
 func (m Machine) Examine() []Line {
-	lines := []Line{m.compiler(), m.headers()}
 	sys := m.system()
-	lines = append(lines, sys)
-	if sys.Verdict == Missing {
+	lines := []Line{sys}
+	if sys.missing() {
 		return lines
 	}
-	gpus := m.gpus()
-	lines = append(lines, gpus)
-	if gpus.Verdict == Missing {
+	if path := m.standIn(); path != "" {
+		lines = append(lines, Line{Advice, cudalibs.Driver, path + " is used in place of the driver's library, as in tests", "unset it to use this computer's GPUs"})
+	}
+	c := m.CUDA.orHere()
+	v, err := c.Version()
+	if err != nil || v.Driver == 0 {
+		return append(lines, m.cause(false, err))
+	}
+	gpus, err := c.Devices()
+	lines = append(append(lines, m.driver(v)), m.files(len(gpus))...)
+	if err != nil || len(gpus) == 0 {
+		if !slices.ContainsFunc(lines, Line.missing) {
+			lines = append(lines, m.cause(true, err))
+		}
 		return lines
 	}
-	lines = append(lines, m.driver()...)
-	lines = append(lines, m.permissions()...)
-	lines = append(lines, m.state()...)
-	return append(lines, m.libraries()...)
-}
-
-func (m Machine) compiler() Line {
-	cc, err := m.Compiler()
-	if err != nil {
-		return Line{Missing, "compiler", "none", err.Error()}
+	for _, g := range gpus {
+		lines = append(lines, gpu(g))
 	}
-	version, err := m.run(cc[0], append(cc[1:], "--version")...)
-	if err != nil {
-		return Line{Missing, "compiler", fmt.Sprintf("%s does not run: %v", cc[0], err), "install gcc, or name another one in CC"}
+	if m.standIn() == "" {
+		lines = append(lines, m.mig()...)
+		lines = append(lines, m.processes()...)
 	}
-	line, _, _ := strings.Cut(string(version), "\n")
-	return Line{Good, "compiler", line, ""}
-}
-
-func (m Machine) headers() Line {
-	if t, err := m.Find(""); err == nil {
-		return Line{Good, "headers", "CUDA " + t.VersionString() + " in " + t.Root, ""}
-	}
-	return Line{Good, "headers", "cupool's own; no toolkit is here, and none is needed", ""}
+	return append(lines, m.blas(c, v), m.nccl(c, v, len(gpus)))
 }
 
 // system is about the operating system.
 func (m Machine) system() Line {
 	const subject = "system"
-	if m.Root == "" && runtime.GOOS != "linux" {
-		return Line{Missing, subject, runtime.GOOS, "builds with -tags gpu need Linux, also in WSL 2; without the tag everything runs on the host device"}
-	}
 	release := m.read("/proc/sys/kernel/osrelease")
 	switch {
+	case m.os() == "windows":
+		return Line{Good, subject, "Windows", ""}
+	case m.os() != "linux":
+		return Line{Missing, subject, m.os(), "run programs on Linux or Windows to use a GPU; everything runs on the host device here"}
 	case !m.wsl():
-		return Line{Good, subject, "Linux " + release + ", no WSL", ""}
+		return Line{Good, subject, "Linux " + release, ""}
 	case strings.HasSuffix(release, "-Microsoft"): // WSL 2 spells it otherwise
 		return Line{Missing, subject, "WSL 1, which has no GPUs", "in PowerShell: wsl --set-version DISTRIBUTION 2"}
 	}
 	return Line{Good, subject, "WSL 2 (" + release + "): the driver is the one of Windows", ""}
 }
 
-// wsl reports whether this is Linux in Windows.
-func (m Machine) wsl() bool {
-	return strings.Contains(strings.ToLower(m.read("/proc/sys/kernel/osrelease")), "microsoft")
-}
-
-// container reports whether this is a container of Docker or Podman.
-func (m Machine) container() bool {
-	return m.exists("/.dockerenv") || m.exists("/run/.containerenv")
-}
-
-const containerHint = "start the container with --gpus all (NVIDIA's container toolkit), and with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-
-// gpus is about whether there is one at all.
-func (m Machine) gpus() Line {
-	const subject = "GPU"
-	if m.wsl() {
-		if m.exists("/dev/dxg") {
-			return Line{Good, subject, "/dev/dxg", ""}
-		}
-		return Line{Missing, subject, "none: there is no /dev/dxg", "install NVIDIA's driver for Windows, then wsl --update"}
+// driver is about a driver's library that was opened.
+func (m Machine) driver(v cuda.Versions) Line {
+	text := fmt.Sprintf("for CUDA %d.%d", v.Driver/1000, v.Driver%1000/10)
+	if module := m.module(); module != "" && m.standIn() == "" {
+		text += ", version " + module
 	}
-	if files := m.glob("/dev/nvidia[0-9]*"); len(files) > 0 {
-		return Line{Good, subject, strings.Join(files, " "), ""}
+	if path := m.loaded("libcuda"); path != "" {
+		text += ", " + path
 	}
-	const without = "; without -tags gpu everything runs on the host device"
 	switch {
-	case m.container():
-		return Line{Missing, subject, "none in this container", containerHint + without}
-	case m.onBus():
-		return Line{Missing, subject, "an NVIDIA GPU, but no /dev/nvidia0", "install NVIDIA's driver (https://www.nvidia.com/drivers), or load it: sudo modprobe nvidia" + without}
+	case v.Driver < oldest:
+		return Line{Missing, "driver", text, "install 450 or newer (https://www.nvidia.com/drivers)"}
+	case len(v.Missing) > 0:
+		return Line{Advice, "driver", text + "; it lacks " + strings.Join(v.Missing, ", "), install + " that is newer, for what needs these calls"}
 	}
-	return Line{Missing, subject, "no NVIDIA GPU", "run programs where there is one" + without}
+	return Line{Good, "driver", text, ""}
 }
 
-// onBus reports whether a display controller of NVIDIA's is on the PCI bus.
-func (m Machine) onBus() bool {
-	for _, vendor := range m.glob("/sys/bus/pci/devices/*/vendor") {
-		class := m.read(filepath.Join(filepath.Dir(vendor), "class"))
-		if m.read(vendor) == "0x10de" && strings.HasPrefix(class, "0x03") {
-			return true
-		}
+// cause says why no driver was opened, or why an opened one has no GPUs. err is
+// what CUDA says, if anything.
+func (m Machine) cause(opened bool, err error) Line {
+	says := "it has no GPUs"
+	if err != nil {
+		says = err.Error()
 	}
-	return false
+	library := first(libraryVersion, m.loaded("libcuda"))
+	switch {
+	case m.standIn() != "":
+		return Line{Missing, "driver", says, "unset " + cudalibs.Driver + ", or have it name a driver's library"}
+	case m.os() == "windows" && !opened:
+		return Line{Missing, "driver", "nvcuda.dll is not there", install}
+	case m.wsl() && !m.exists("/dev/dxg"):
+		return Line{Missing, "GPU", "none: there is no /dev/dxg", "install NVIDIA's driver for Windows, then wsl --update"}
+	case m.wsl() && !opened:
+		return Line{Missing, "driver", "libcuda.so.1 is not there", "install NVIDIA's driver for Windows, and none for Linux; it puts libcuda.so.1 in /usr/lib/wsl/lib"}
+	case m.wsl() || m.os() == "windows":
+		return Line{Missing, "GPU", says, "restart the computer; nvidia-smi may say more"}
+	case m.container() && !m.exists("/dev/nvidiactl"):
+		return Line{Missing, "GPU", "none in this container: there is no /dev/nvidiactl", container}
+	case m.module() != "" && !opened && m.container():
+		return Line{Missing, "driver", "libcuda.so.1 is not in this container", container + ", and with NVIDIA_DRIVER_CAPABILITIES=compute,utility"}
+	case m.module() != "" && !opened:
+		return Line{Missing, "driver", "the kernel's module is " + m.module() + ", but libcuda.so.1 is not there", "install the rest of this driver (Ubuntu and Debian have it in libnvidia-compute or libcuda1), or put its directory in LD_LIBRARY_PATH"}
+	case m.module() == "" && m.onBus() && !opened:
+		return Line{Missing, "driver", "there is an NVIDIA GPU without a driver", install}
+	case m.module() == "" && m.onBus():
+		return Line{Missing, "driver", "libcuda.so.1 is there, but the kernel's module is not loaded", "sudo modprobe nvidia; where that fails, dmesg says why"}
+	case m.module() == "":
+		return Line{Missing, "GPU", "no NVIDIA GPU", "run programs where there is one; everything runs on the host device here"}
+	case library != "" && library != m.module():
+		return Line{Missing, "driver", fmt.Sprintf("the kernel's module is %s, the library %s", m.module(), library), restart}
+	}
+	return Line{Missing, "GPU", says, restart}
 }
 
-// permissions is about the files that the driver's library opens.
-func (m Machine) permissions() []Line {
-	if m.wsl() {
-		return []Line{m.device("/dev/dxg")}
+var (
+	moduleVersion  = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)`)
+	libraryVersion = regexp.MustCompile(`\.so\.(\d+\.\d+(?:\.\d+)?)$`)
+)
+
+// module returns the version of the driver's part in the kernel; "" where it is
+// not loaded.
+func (m Machine) module() string { return first(moduleVersion, m.read("/proc/driver/nvidia/version")) }
+
+func first(re *regexp.Regexp, s string) string {
+	if m := re.FindStringSubmatch(s); m != nil {
+		return m[1]
 	}
-	lines := []Line{m.device("/dev/nvidiactl"), m.device("/dev/nvidia-uvm")}
-	var gpus []Line
-	for _, path := range m.glob("/dev/nvidia[0-9]*") {
-		gpus = append(gpus, m.device(path))
-	}
-	if slices.ContainsFunc(gpus, Line.good) {
-		for i := range gpus { // one is enough; a scheduler may keep others back
-			gpus[i].Verdict = min(gpus[i].Verdict, Advice)
-		}
-	}
-	lines = slices.DeleteFunc(append(lines, gpus...), Line.good)
-	if len(lines) == 0 {
-		lines = append(lines, Line{Good, "device files", "can be read and written", ""})
-	}
-	return lines
+	return ""
 }
 
-// device is about one of these files.
-func (m Machine) device(path string) Line {
-	const subject = "device files"
-	err := m.open(path)
+// gpu is about a GPU that CUDA has.
+func gpu(g cuda.Device) Line {
+	subject := fmt.Sprintf("cuda:%d", g.Ordinal)
+	text := fmt.Sprintf("%s, compute capability %d.%d", g.Name, g.Major, g.Minor)
+	if g.FreeBytes < 0 {
+		return Line{Missing, subject, text + "; no context can be made on it", "nvidia-smi -q may say why: its compute mode, errors, or another program that holds all of its memory"}
+	}
+	text += fmt.Sprintf(", %s free of %s", bytesize.Format(g.FreeBytes), bytesize.Format(g.TotalBytes))
+	if g.FreeBytes < scarce {
+		return Line{Advice, subject, text, "end the processes that hold the rest, or choose another GPU by CUDA_VISIBLE_DEVICES"}
+	}
+	return Line{Good, subject, text, ""}
+}
+
+// blas is about what computes products of matrices.
+func (m Machine) blas(c CUDA, v cuda.Versions) Line {
+	const subject = "cuBLAS"
+	l, err := c.CuBLAS()
+	if err == nil {
+		return Line{Good, subject, m.found(l, "libcublas"), ""}
+	}
+	name := "nvidia-cublas"
+	if v.Driver < 13000 {
+		name = fmt.Sprintf("nvidia-cublas-cu%d", v.Driver/1000)
+	}
+	return Line{Advice, subject, "not found; products of matrices are slower without it", "pip install " + name + ", or install it from the CUDA toolkit"}
+}
+
+// nccl is about what GPUs send to each other by.
+func (m Machine) nccl(c CUDA, v cuda.Versions, gpus int) Line {
+	const subject = "NCCL"
+	l, err := c.NCCL()
 	switch {
 	case err == nil:
-		return Line{Good, subject, path + " can be read and written", ""}
-	case errors.Is(err, fs.ErrNotExist) && m.container():
-		return Line{Missing, subject, path + " is not there", containerHint}
-	case errors.Is(err, fs.ErrNotExist):
-		return Line{Missing, subject, path + " is not there", "sudo nvidia-modprobe -u -c 0"}
-	case errors.Is(err, fs.ErrPermission):
-		return Line{Missing, subject, path + " is not yours to read and write", "join the group that owns it (ls -l " + path + "; sudo usermod -aG GROUP $USER, then log in again), or sudo chmod a+rw " + path}
+		return Line{Good, subject, m.found(l, "libnccl"), ""}
+	case gpus < 2:
+		return Line{Good, subject, "not found; one GPU needs none", ""}
 	}
-	return Line{Missing, subject, err.Error(), "dmesg and nvidia-smi may say why; a restart loads the driver again"}
+	return Line{Advice, subject, "not found; groups of several GPUs are slower without it, over sockets and the host's memory", fmt.Sprintf("pip install nvidia-nccl-cu%d", min(v.Driver/1000, 13))}
 }
 
-// The rest is how the machine is reached.
-
-func (m Machine) path(p string) string { return m.Root + p }
-
-// read returns a small file without its last newline; "" when there is none.
-func (m Machine) read(path string) string {
-	b, err := os.ReadFile(m.path(path))
-	if err != nil {
-		return ""
+// found tells a library's version and where it is.
+func (m Machine) found(l Library, name string) string {
+	if l.Path == "" {
+		l.Path = m.loaded(name)
 	}
-	return strings.TrimSpace(string(b))
-}
-
-func (m Machine) exists(path string) bool {
-	_, err := os.Stat(m.path(path))
-	return err == nil
-}
-
-// glob returns paths without Root.
-func (m Machine) glob(pattern string) []string {
-	found, _ := filepath.Glob(m.path(pattern))
-	for i, f := range found {
-		found[i] = strings.TrimPrefix(f, m.Root)
-	}
-	return found
-}
-
-func (m Machine) open(path string) error {
-	if m.Open != nil {
-		return m.Open(path)
-	}
-	f, err := os.OpenFile(m.path(path), os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// patience is how long a program may take: nvidia-smi hangs with some broken
-// drivers.
-const patience = 20 * time.Second
-
-func (m Machine) run(name string, args ...string) ([]byte, error) {
-	if m.Run != nil {
-		return m.Run(name, args...)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return exec.CommandContext(ctx, name, args...).Output()
+	return strings.TrimSpace(fmt.Sprintf("%d.%d.%d %s", l.Version/10000, l.Version/100%100, l.Version%100, l.Path))
 }
