@@ -5,6 +5,7 @@
 
 #ifdef ON_CPU
 #include "../../internal/fakecuda/libcuda/emulate.cc"
+#include "conv.cu"
 #include "cuda_shim.h"
 #define KERNEL_OF(name) ((const void *)&emulated_##name)
 #else

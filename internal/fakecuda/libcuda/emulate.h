@@ -26,7 +26,7 @@ typedef uint64_t u64;
 struct emulated_dim {
 	unsigned x, y, z;
 };
-extern thread_local emulated_dim threadIdx, blockIdx, blockDim, gridDim;
+extern __thread emulated_dim threadIdx, blockIdx, blockDim, gridDim; // thread_local may call a function each time
 
 #define __device__
 #define __forceinline__ inline
