@@ -18,18 +18,18 @@ fi
 [ $# -gt 0 ] || { echo "usage: $0 [-cuda DIR] COMMAND..." >&2; exit 2; }
 command -v "${CC:-cc}" >/dev/null || { echo "$0: no C compiler" >&2; exit 3; }
 
-# Always the same directory, or Go would build everything anew each time; but
-# one for each copy of the repository.
-lib=${XDG_CACHE_HOME:-$HOME/.cache}/cupool/fakecuda-$(cksum <<<"$here" | cut -d' ' -f1)
-mkdir -p "$lib"
+err=$(mktemp)
 # What env says on standard error matters only when it fails: it does not know
 # the libcuda built below.
-settings=$(cd "$here/../.." && go run ./cmd/cupool env ${find[@]+"${find[@]}"} 2>"$lib/env.err") || {
-	cat "$lib/env.err" >&2
+settings=$(cd "$here/../.." && go run ./cmd/cupool env ${find[@]+"${find[@]}"} 2>"$err") || {
+	cat "$err" >&2
 	exit 3
 }
 eval "$settings"
-"$here/build.sh" "$lib"
+rm -f "$err"
+CUPOOL_LIBCUDA=$("$here/build.sh")
+export CUPOOL_LIBCUDA
+lib=$(dirname "$CUPOOL_LIBCUDA")
 export CGO_LDFLAGS="-L$lib $CGO_LDFLAGS"
 export LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "$@"

@@ -4,11 +4,10 @@
 // one that fetches them, so that a workspace that something else uses meanwhile
 // shows.
 
-#define __CUDA_API_VERSION_INTERNAL
-#include <cuda.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "cuda.h"
 #include "emulate.h"
 
 enum { OK = 0, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };

@@ -40,7 +40,7 @@ bool fake_fatal(CUresult r) {
 }
 
 // The controls, for tests in the same process. Each has a Go side in
-// ../fakecuda.go.
+// ../control.go.
 
 void fakecuda_fail(const char *call, int nth, int code, int times) {
 	pthread_mutex_lock(&lock);
@@ -76,6 +76,7 @@ unsigned long fakecuda_calls(const char *call) {
 void fakecuda_reset(void) {
 	pthread_mutex_lock(&lock);
 	nfaults = 0;
+	memset(counters, 0, sizeof counters);
 	counting = false;
 	watching = false;
 	pthread_mutex_unlock(&lock);

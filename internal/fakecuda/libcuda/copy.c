@@ -1,6 +1,5 @@
 #include "fake.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,7 +311,7 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
 			return CUDA_SUCCESS;
 		}
 	snprintf(symbol, sizeof symbol, "emulated_%s", name);
-	*f = (CUfunction)dlsym(RTLD_DEFAULT, symbol);
+	*f = (CUfunction)fake_symbol(symbol);
 	return *f != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

@@ -21,29 +21,14 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#define __CUDA_API_VERSION_INTERNAL // the real names, no macros over them
-#include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda.h"
 #include "emulate.h"
-
-#if CUDA_VERSION < 11020
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-typedef int CUmemPool_attribute;
-typedef struct {
-	int allocType, handleTypes;
-	CUmemLocation location;
-	void *win32SecurityAttributes;
-	unsigned char reserved[64];
-} CUmemPoolProps;
-typedef struct {
-	unsigned char reserved[64];
-} CUmemPoolPtrExportData;
-#endif
 
 enum { MAX_DEVICES = 8, PAGE = 4096, GRANULARITY = 2 << 20 };
 
@@ -155,6 +140,9 @@ void fake_sync_device(int device);
 void fake_streams_end(CUcontext ctx);
 CUstream fake_null_stream(CUcontext ctx);
 CUcontext fake_stream_context(CUstream s);
+
+// lookup.c
+void *fake_symbol(const char *name);
 
 // emulate.cc: missing where there was no C++ compiler
 void fake_emulate(const emulated *k, const void *args, unsigned gx, unsigned gy, unsigned bx) __attribute__((weak));

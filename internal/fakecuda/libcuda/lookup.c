@@ -3,9 +3,15 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#if CUDA_VERSION < 12000
-typedef int CUdriverProcAddressQueryResult;
-#endif
+// fake_symbol returns where this library has a symbol, or NULL. What opened the
+// library may have kept its symbols from others, so that RTLD_DEFAULT does not do.
+void *fake_symbol(const char *name) {
+	static _Atomic(void *) own;
+	Dl_info info;
+	if (own == NULL && dladdr((void *)fake_symbol, &info) != 0)
+		own = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+	return own != NULL ? dlsym(own, name) : NULL;
+}
 
 // Names whose meaning depends on the version asked for, newest first, and
 // those that older drivers do not have at all.
@@ -41,7 +47,7 @@ static void *find(const char *name, int version) {
 	}
 	if (listed && symbol == NULL)
 		return NULL;
-	return dlsym(RTLD_DEFAULT, symbol);
+	return fake_symbol(symbol);
 }
 
 CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status) {

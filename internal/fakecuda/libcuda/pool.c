@@ -172,17 +172,15 @@ static CUresult set_current(CUdevice d, CUmemoryPool p) {
 CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool p) { FAKE_CALL(false); WITH_LOCK(set_current(d, p)); }
 
 static CUresult create(CUmemoryPool *p, const CUmemPoolProps *props) {
-	// Of CUDA's headers only the newer ones have names for all of these.
-	const int on_device = 1, on_host = 2, on_numa = 3, pinned = 1, managed = 2;
-	int kind = props->location.type, type = props->allocType;
-	int d = kind == on_device ? props->location.id : 0; // all memory is the host's
-	if (kind != on_device && kind != on_host && !(kind == on_numa && props->location.id == 0))
+	CUmemLocation at = props->location;
+	int d = at.type == CU_MEM_LOCATION_TYPE_DEVICE ? at.id : 0; // all memory is the host's
+	if (at.type != CU_MEM_LOCATION_TYPE_DEVICE && at.type != CU_MEM_LOCATION_TYPE_HOST && !(at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && at.id == 0))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (d < 0 || d >= fake_devices || (type != pinned && type != managed))
+	if (d < 0 || d >= fake_devices || (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED))
 		return CUDA_ERROR_INVALID_VALUE;
 	*p = make(d);
 	(*p)->shareable = props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	(*p)->max = *(const size_t *)((const char *)props + 24); // maxSize, where the headers have it
+	(*p)->max = props->maxSize;
 	return CUDA_SUCCESS;
 }
 CUresult cuMemPoolCreate(CUmemoryPool *p, const CUmemPoolProps *props) { FAKE_CALL(false); WITH_LOCK(create(p, props)); }
