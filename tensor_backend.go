@@ -11,6 +11,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/internal/kernels/images"
 	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
@@ -184,7 +185,7 @@ func (e *Engine) findOps() error {
 	if !ok {
 		return nil
 	}
-	err := d.LoadKernels()
+	err := d.LoadKernels(images.Of)
 	switch {
 	case errors.Is(err, ErrNotSupported):
 		return nil

@@ -15,21 +15,21 @@ import (
 // The methods that the operations of package internal/tensorop/gpu ask of a
 // device.
 
-// LoadKernels makes the kernels ready; those that take long to compile are loaded
-// when one of them is first launched. It fails with ErrNotSupported for other
-// memory than the device's. The driver compiles the PTX for the GPU the first
-// time and keeps the result in the user's cache directory.
-func (d *driver) LoadKernels() error {
+// LoadKernels makes the kernels ready; those of large modules are loaded when one
+// of them is first launched. It fails with ErrNotSupported for other memory than
+// the device's. Where there is no machine code for the GPU, the driver compiles
+// PTX the first time and keeps the result in the user's cache directory.
+func (d *driver) LoadKernels(images kernels.Images) error {
 	if err := d.usable(); err != nil {
 		return err
 	}
 	if d.kind != MemoryDevice {
 		return fmt.Errorf("cupool: %s: the CPU computes: %w", d.label, device.ErrNotSupported)
 	}
-	return d.ctx.kernels.load(d.ctx, kernels.Base)
+	return d.ctx.kernels.start(d.ctx, images)
 }
 
-// LaunchKernel submits a kernel to s.
+// LaunchKernel submits a kernel to s, after LoadKernels.
 func (d *driver) LaunchKernel(l kernels.Launch, s StreamHandle) error {
 	if err := d.usable(); err != nil {
 		return err

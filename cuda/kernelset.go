@@ -13,6 +13,8 @@ import (
 
 // kernelSet are the engine's kernels in one context.
 type kernelSet struct {
+	first     sync.Once
+	images    kernels.Images
 	modules   [kernels.Modules]kernelModule
 	functions [kernels.Count]uintptr // of a module once it is loaded
 }
@@ -23,15 +25,33 @@ type kernelModule struct {
 	handle uintptr
 }
 
-// load loads a module once.
+// start says where the images are, and loads the module that every engine needs.
+func (k *kernelSet) start(c *context, images kernels.Images) error {
+	k.first.Do(func() { k.images = images })
+	return k.load(c, kernels.Base)
+}
+
+// load loads a module once, after start.
 func (k *kernelSet) load(c *context, m kernels.Module) error {
 	module := &k.modules[m]
 	module.once.Do(func() { module.err = k.loadOnce(c, m) })
 	return module.err
 }
 
+// loadOnce loads the best image that the driver takes: one that is older than the
+// machine code refuses it.
 func (k *kernelSet) loadOnce(c *context, m kernels.Module) error {
-	handle, r := cudadrv.ModuleLoad(c.handle, m.PTX())
+	var handle uintptr
+	var r cudadrv.Result
+	for image, err := range k.images(m, c.attribute(attrMajor), c.attribute(attrMinor)) {
+		if err != nil {
+			return err
+		}
+		handle, r = cudadrv.ModuleLoad(c.handle, image)
+		if r != cudadrv.InvalidImage && r != cudadrv.NoBinary && r != cudadrv.UnsupportedPTX {
+			break
+		}
+	}
 	if r != cudadrv.Success {
 		return c.fail("cuModuleLoadData", r, "the kernels")
 	}

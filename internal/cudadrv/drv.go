@@ -25,6 +25,8 @@ const (
 	Deinitialized       Result = C.CUDA_ERROR_DEINITIALIZED
 	ECCUncorrectable    Result = C.CUDA_ERROR_ECC_UNCORRECTABLE
 	NVLinkUncorrectable Result = C.CUDA_ERROR_NVLINK_UNCORRECTABLE
+	InvalidImage        Result = C.CUDA_ERROR_INVALID_IMAGE
+	NoBinary            Result = C.CUDA_ERROR_NO_BINARY_FOR_GPU
 	InvalidHandle       Result = C.CUDA_ERROR_INVALID_HANDLE
 	NoDevice            Result = C.CUDA_ERROR_NO_DEVICE
 	NotReady            Result = C.CUDA_ERROR_NOT_READY
@@ -46,7 +48,8 @@ const (
 
 	// The headers of CUDA 11.0 lack these.
 	StubLibrary         Result = 34
-	CallNeedsNewer      Result = 36 // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
+	CallNeedsNewer      Result = 36  // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
+	UnsupportedPTX      Result = 222 // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
 	Contained           Result = 226
 	TensorMemoryLeak    Result = 721
 	MPSRPCFailure       Result = 806

@@ -12,11 +12,10 @@ import "C"
 
 import "unsafe"
 
-// ModuleLoad is cuModuleLoadData. The image is PTX.
-func ModuleLoad(ctx uintptr, image string) (uintptr, Result) {
-	s := C.CString(image)
-	defer C.free(unsafe.Pointer(s))
-	return value(C.cp_module_load(C.uintptr_t(ctx), s))
+// ModuleLoad is cuModuleLoadData. The image is machine code, or PTX that ends with
+// a zero.
+func ModuleLoad(ctx uintptr, image []byte) (uintptr, Result) {
+	return value(C.cp_module_load(C.uintptr_t(ctx), (*C.char)(unsafe.Pointer(unsafe.SliceData(image)))))
 }
 
 // ModuleUnload is cuModuleUnload.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the kernels to images.zip, which is committed, so that only who changes
-# a kernel needs nvcc (of CUDA 12.8 or newer, which knows sm_120) and Python 3:
+# a kernel needs nvcc and Python 3. CUDA 12.8 is the oldest that knows sm_120; a
+# driver of CUDA 12 does not load machine code of CUDA 13's ptxas, and takes PTX.
 #
 #   internal/kernels/build.sh [DIR]
 #

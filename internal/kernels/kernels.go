@@ -1,11 +1,11 @@
 // Package kernels has the kernels that compute on a GPU: CUDA C++ in the .cu
-// files, compiled by build.sh to PTX, which is embedded, so that users need no
-// nvcc. args.go has the structure that each kernel takes. The package knows
+// files, which build.sh compiles to the archive of package images, so that users
+// need no nvcc. args.go has the structure that each kernel takes. The package knows
 // nothing of CUDA's driver: package cuda launches the kernels.
 package kernels
 
 import (
-	_ "embed"
+	"iter"
 	"unsafe"
 )
 
@@ -23,23 +23,15 @@ const (
 	Modules // how many there are
 )
 
-var (
-	//go:embed kernels.ptx
-	basePTX string
-	//go:embed linear_f32.ptx
-	linearFloatPTX string
-	//go:embed linear_f64.ptx
-	linearDoublePTX string
-	//go:embed conv_f32.ptx
-	convFloatPTX string
-	//go:embed conv_f64.ptx
-	convDoublePTX string
+// String returns the module's name, which its images have.
+func (m Module) String() string {
+	return [Modules]string{"kernels", "linear_f32", "linear_f64", "conv_f32", "conv_f64"}[m]
+}
 
-	ptx = [Modules]string{basePTX, linearFloatPTX, linearDoublePTX, convFloatPTX, convDoublePTX}
-)
-
-// PTX returns the module's code, for compute capability 7.5 and up.
-func (m Module) PTX() string { return ptx[m] }
+// Images yields what a device of a compute capability can load as a module, best
+// first: machine code, if there is some for it, and PTX, which ends with a zero as
+// the driver wants it. An image is decompressed when its turn comes.
+type Images func(m Module, major, minor int) iter.Seq2[[]byte, error]
 
 // A Kernel is the number of a kernel. Those of arithmetic come in pairs: the
 // next one is the same for float64.

@@ -287,12 +287,14 @@ CUresult cuMemsetD16_v2(CUdeviceptr p, unsigned short v, size_t n) { FAKE_CALL(t
 CUresult cuMemsetD32_v2(CUdeviceptr p, unsigned v, size_t n) { FAKE_CALL(true); return submit_and_wait(SET(v, n, 4)); }
 
 // A module is nothing; a function is the number of a kernel above and one, or
-// an emulated kernel.
+// an emulated kernel. An image is machine code in an ELF file, or PTX.
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image) {
 	FAKE_CALL(true);
+	if (image == NULL || (memcmp(image, "\177ELF", 4) != 0 && strstr(image, ".version") == NULL))
+		return CUDA_ERROR_INVALID_IMAGE;
 	*m = malloc(1);
-	return image != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuModuleUnload(CUmodule m) {

@@ -11,8 +11,8 @@ import (
 type Device interface {
 	// LoadKernels makes the kernels ready. It fails with ErrNotSupported
 	// where they cannot be had.
-	LoadKernels() error
-	// LaunchKernel submits a kernel to s.
+	LoadKernels(images kernels.Images) error
+	// LaunchKernel submits a kernel to s, after LoadKernels.
 	LaunchKernel(l kernels.Launch, s device.Stream) error
 	// Multiply submits a product to s with the cuBLAS handle of the stream of.
 	// The second stream of a capture has no handle of its own, because making

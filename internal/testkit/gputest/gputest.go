@@ -39,7 +39,7 @@ const (
 // each of them once: the driver loads a kernel when it is first launched,
 // which may have to wait for all that runs, as page-locking memory may.
 func Load(ctx uintptr) (*Kernels, error) {
-	m, r := cudadrv.ModuleLoad(ctx, ptx)
+	m, r := cudadrv.ModuleLoad(ctx, append([]byte(ptx), 0))
 	if r != cudadrv.Success {
 		return nil, fmt.Errorf("gputest: loading the kernels: %v", r)
 	}
