@@ -18,9 +18,6 @@ import (
 // TestConvTiles requires of every tile, with sums split or not, what the CPU
 // computes. plan and divide choose some of them for large convolutions alone.
 func TestConvTiles(t *testing.T) {
-	if enginetest.NewGPU == nil {
-		t.Skip("no GPU")
-	}
 	e, near := enginetest.NewGPU(t), enginetest.New(t, false)
 	c := Conv{Kernel: [2]int{3, 2}, Pad: [2]int{1, 1}, Stride: [2]int{2, 1}}.whole()
 	oh, ow := c.Out(9, 8)

@@ -47,9 +47,6 @@ var (
 // newGPU returns an engine that computes on a GPU, on a stream that can be
 // captured, or skips.
 func newGPU(t *testing.T) *bench {
-	if enginetest.NewGPU == nil {
-		t.Skip("no GPU")
-	}
 	e := &bench{enginetest.NewGPU(t)}
 	e.Engine = must(cupool.NewEngine(e.Pool, cupool.WithStream(must(e.Pool.NewStream()))))
 	return e

@@ -14,9 +14,6 @@ import (
 // TestLinearTiles requires of every tile what the CPU computes. tile chooses the
 // larger ones for large products alone.
 func TestLinearTiles(t *testing.T) {
-	if enginetest.NewGPU == nil {
-		t.Skip("no GPU")
-	}
 	e, near := enginetest.NewGPU(t), enginetest.New(t, false)
 	const rows, in, out = 70, 33, 67
 	for _, dt := range enginetest.Floats {

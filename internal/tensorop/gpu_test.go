@@ -19,13 +19,11 @@ import (
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // newGPU returns an engine that computes on a GPU, or skips.
 func newGPU(t *testing.T, opts ...cupool.EngineOption) *bench {
-	if enginetest.NewGPU == nil {
-		t.Skip("no GPU")
-	}
 	return &bench{enginetest.NewGPU(t, opts...)}
 }
 
@@ -154,11 +152,8 @@ func (noBLAS) Multiply(*cublas.Product, cupool.StreamHandle, cupool.StreamHandle
 
 // newWithoutBLAS returns an engine on it, and what its pool logs.
 func newWithoutBLAS(t *testing.T) (*bench, *bytes.Buffer) {
-	if enginetest.NewGPU == nil {
-		t.Skip("no GPU")
-	}
 	d, err := cuda.Open(0)
-	require.NoError(t, err)
+	gputest.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	log := new(bytes.Buffer)
 	c, err := cupool.New(cupool.Config{Driver: noBLAS{d, d.(gpu.Device)}, Logger: slog.New(slog.NewTextHandler(log, nil))})
@@ -166,9 +161,7 @@ func newWithoutBLAS(t *testing.T) (*bench, *bytes.Buffer) {
 	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
 	e, err := cupool.NewEngine(enginetest.Poisoned{Pool: c})
 	require.NoError(t, err)
-	if tensorop.Of(e).GPU() == nil {
-		t.Skip("there are no kernels: the stand-in driver was built without a C++ compiler")
-	}
+	enginetest.NeedKernels(t, e)
 	return &bench{&enginetest.Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t), Far: true, GPU: true}}, log
 }
 

@@ -97,18 +97,12 @@ func newOn(t testing.TB, d cupool.Driver, opts []cupool.EngineOption) *Bench {
 	return &Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t)}
 }
 
-// NewGPU, of builds with the tag gpu, returns an engine that computes on a
-// GPU.
-var NewGPU func(t testing.TB, opts ...cupool.EngineOption) *Bench
-
 // Both runs a test over memory that the CPU can touch and over other memory,
 // which a GPU computes on or none.
 func Both(t *testing.T, f func(t *testing.T, e *Bench), opts ...cupool.EngineOption) {
 	t.Run("near", func(t *testing.T) { f(t, New(t, false, opts...)) })
 	t.Run("far", func(t *testing.T) { f(t, New(t, true, opts...)) })
-	if NewGPU != nil {
-		t.Run("gpu", func(t *testing.T) { f(t, NewGPU(t, opts...)) })
-	}
+	t.Run("gpu", func(t *testing.T) { f(t, NewGPU(t, opts...)) })
 }
 
 // Live returns the number of live blocks.
