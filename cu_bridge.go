@@ -1,7 +1,7 @@
-//go:build gpu
+//go:build cu
 
 // The conversions of the handles of gorgonia.org/cu. Through it package cuda makes
-// some of its calls, too (internal/cubridge).
+// some of its calls, too (internal/cudadrv).
 
 package cupool
 
@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/cubridge"
+	"github.com/cupool/cupool/internal/cudadrv"
 )
 
 // A cuda.Driver has what the allocator asks of a device. That the type behind
@@ -21,10 +21,10 @@ var _ interface {
 } = cuda.Driver(nil)
 
 // CUContext returns the handle of a context of cu, for cuda.OpenContext.
-func CUContext(ctx cu.CUContext) uintptr { return cubridge.ContextHandle(ctx) }
+func CUContext(ctx cu.CUContext) uintptr { return cudadrv.ContextHandle(ctx) }
 
 // CUStream returns the handle of a stream of cu, for AdoptStream.
-func CUStream(s cu.Stream) StreamHandle { return StreamHandle(cubridge.StreamHandle(s)) }
+func CUStream(s cu.Stream) StreamHandle { return StreamHandle(cudadrv.StreamHandle(s)) }
 
 // CUPtr returns an address of cu as a Ptr; cu.DevicePtr(p) is the way back.
 func CUPtr(p cu.DevicePtr) Ptr { return Ptr(p) }

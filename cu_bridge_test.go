@@ -1,4 +1,4 @@
-//go:build gpu
+//go:build cu
 
 package cupool
 
@@ -15,10 +15,10 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/graphmem"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // TestCUContext opens over a context of cu, with streams and memory that cu
@@ -37,6 +37,7 @@ func TestCUContext(t *testing.T) {
 
 	d, err := cuda.OpenContext(0)
 	require.NoError(t, err)
+	gputest.Need(t)
 	primary, err := cuda.Open(0)
 	require.NoError(t, err)
 	defer primary.Close()
@@ -80,6 +81,7 @@ func TestCUContext(t *testing.T) {
 // program again with a variable set.
 func TestCUShareEvent(t *testing.T) {
 	const received = "CUPOOL_TEST_SHARE_EVENT"
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	defer d.Close()
@@ -94,16 +96,16 @@ func TestCUShareEvent(t *testing.T) {
 		return
 	}
 	var e cu.Event
-	require.Equal(t, cudadrv.Success, cubridge.In(ctx, func() (err error) {
+	require.Equal(t, cudadrv.Success, cudadrv.In(ctx, func() (err error) {
 		e, err = cu.MakeEvent(cu.DisableTiming | cu.InterprocessEvent)
 		return err
 	}))
-	h, r := cudadrv.IPCGetEvent(ctx, cubridge.EventHandle(e))
+	h, r := cudadrv.IPCGetEvent(ctx, cudadrv.EventHandle(e))
 	if r == cudadrv.NotSupported {
 		t.Skip("events cannot be shared here (nor on the stand-in driver)")
 	}
 	require.Equal(t, cudadrv.Success, r)
-	require.Equal(t, cudadrv.Success, cudadrv.EventRecord(ctx, cubridge.EventHandle(e), 0))
+	require.Equal(t, cudadrv.Success, cudadrv.EventRecord(ctx, cudadrv.EventHandle(e), 0))
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCUShareEvent$", "-test.v")
 	cmd.Env = append(os.Environ(), received+"="+hex.EncodeToString(h[:]))
 	out, err := cmd.CombinedOutput()
@@ -113,6 +115,7 @@ func TestCUShareEvent(t *testing.T) {
 
 // TestCUDAComputes: a GPU with device memory has what Engine asks of it.
 func TestCUDAComputes(t *testing.T) {
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	defer d.Close()

@@ -1,4 +1,4 @@
-//go:build gpu
+//go:build cu
 
 package cupool_test
 

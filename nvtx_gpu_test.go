@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cupool_test
 
 import (
@@ -11,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/nvtxtest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -38,6 +37,7 @@ func spans(t *testing.T, events []nvtxtest.Event) (text string) {
 // and labels by name. Those that are served are not slowed.
 func TestToolSeesNames(t *testing.T) {
 	got, ok := nvtxtest.Record(t, func(t *testing.T) {
+		gputest.Need(t)
 		d, err := cuda.Open(0)
 		require.NoError(t, err)
 		c, err := cupool.New(cupool.Config{Driver: d, Limit: 64 * mib})

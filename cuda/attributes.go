@@ -1,9 +1,6 @@
-//go:build gpu
-
 package cuda
 
 import (
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 )
 
@@ -29,7 +26,7 @@ const (
 
 // attribute returns 0 for an attribute that the driver does not know.
 func (c *context) attribute(a attribute) int {
-	v, r := cubridge.DeviceAttribute(c.device, int(a))
+	v, r := cudadrv.DeviceAttribute(c.device, int(a))
 	if r != cudadrv.Success {
 		return 0
 	}

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda
 
 import (
@@ -7,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 )
 
@@ -25,7 +22,7 @@ func (d *driver) Close() error {
 			errs = append(errs, d.ctx.fail(call, r, "closing"))
 		}
 	}
-	note("cuCtxSynchronize", cubridge.Synchronize(d.ctx.handle))
+	note("cuCtxSynchronize", cudadrv.Synchronize(d.ctx.handle))
 	if err := d.blas.close(); err != nil && d.ctx.usable() == nil {
 		errs = append(errs, err)
 	}
@@ -43,10 +40,10 @@ func (d *driver) Close() error {
 func (d *driver) closeHandles(note func(call string, r cudadrv.Result)) {
 	mine := func(o owner) bool { return o == d.id }
 	for _, e := range d.ctx.events.takeAll(mine) {
-		note("cuEventDestroy", cubridge.DestroyEvent(d.ctx.handle, e))
+		note("cuEventDestroy", cudadrv.DestroyEvent(d.ctx.handle, e))
 	}
 	for _, s := range d.ctx.streams.takeAll(mine) {
-		note("cuStreamDestroy", cubridge.DestroyStream(d.ctx.handle, s))
+		note("cuStreamDestroy", cudadrv.DestroyStream(d.ctx.handle, s))
 	}
 }
 

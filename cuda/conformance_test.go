@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda_test
 
 import (
@@ -33,6 +31,7 @@ func TestConformance(t *testing.T) {
 	h := newHolder(t)
 	for _, k := range []cuda.MemoryKind{cuda.MemoryDevice, cuda.MemoryManaged, cuda.MemoryPinned} {
 		open := func(t *testing.T) cupool.Driver {
+			gputest.Need(t)
 			d, err := cuda.Open(0, cuda.Memory(k))
 			require.NoError(t, err)
 			require.Contains(t, d.Name(), k.String()+" memory")
@@ -64,6 +63,7 @@ func TestPool(t *testing.T) {
 		return c.NewPool(cupool.PoolConfig{})
 	}}
 	open := func(t *testing.T) cupool.Driver {
+		gputest.Need(t)
 		d, err := cuda.Open(0)
 		require.NoError(t, err)
 		return d
@@ -78,6 +78,7 @@ func TestPool(t *testing.T) {
 type holder struct{ *gputest.Kernels }
 
 func newHolder(t *testing.T) holder {
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	k, err := gputest.Load(d.Context())

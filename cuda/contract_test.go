@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda_test
 
 import (
@@ -11,6 +9,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit/drivertest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // TestDriver runs the tests that are for every device, on each kind of memory.
@@ -21,6 +20,7 @@ func TestDriver(t *testing.T) {
 			drivertest.Run(t, drivertest.Options{
 				Adopts: true,
 				Open: func(t testing.TB) cupool.Driver {
+					gputest.Need(t)
 					d, err := cuda.Open(0, cuda.Memory(k))
 					require.NoError(t, err)
 					return d

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda_test
 
 import (
@@ -11,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // sample is a Go object with a pointer beside the memory that is copied.
@@ -37,6 +36,7 @@ func newSample(value float32) *sample {
 // pointers, in both directions, by every way to the device.
 func TestCopySliceOfObject(t *testing.T) {
 	defer func() { heap = nil }()
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	defer d.Close()

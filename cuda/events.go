@@ -1,12 +1,9 @@
-//go:build gpu
-
 package cuda
 
 import (
 	"fmt"
 
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 )
 
@@ -15,7 +12,7 @@ func (d *driver) NewEvent() (EventHandle, error) {
 	if err := d.usable(); err != nil {
 		return 0, err
 	}
-	h, r := cubridge.NewEvent(d.ctx.handle)
+	h, r := cudadrv.NewEvent(d.ctx.handle)
 	if r != cudadrv.Success {
 		return 0, d.ctx.fail("cuEventCreate", r, "")
 	}
@@ -32,7 +29,7 @@ func (d *driver) DestroyEvent(e EventHandle) error {
 	if !ok {
 		return d.unknownEvent("DestroyEvent", e)
 	}
-	if r := cubridge.DestroyEvent(d.ctx.handle, uintptr(e)); r != cudadrv.Success {
+	if r := cudadrv.DestroyEvent(d.ctx.handle, uintptr(e)); r != cudadrv.Success {
 		d.ctx.events.put(uintptr(e), maker)
 		return d.ctx.fail("cuEventDestroy", r, event(e))
 	}

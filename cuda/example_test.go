@@ -9,8 +9,8 @@ import (
 	"github.com/cupool/cupool/cuda"
 )
 
-// The first GPU where there is one, and elsewhere the host device: programs
-// built without -tags gpu have no CUDA, and some GPUs no managed memory.
+// The first GPU where there is one, and elsewhere the host device. Some GPUs have no
+// managed memory.
 func ExampleOpen() {
 	var device cupool.Driver
 	var err error

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda
 
 import (
@@ -37,7 +35,7 @@ func (d *driver) LaunchKernel(l kernels.Launch, s StreamHandle) error {
 	if err := d.ctx.kernels.load(d.ctx, l.Kernel.Module()); err != nil {
 		return err
 	}
-	r := cudadrv.LaunchStruct(d.ctx.handle, d.ctx.kernels.functions[l.Kernel], l.X, l.Y, l.Block, uintptr(s), l.Args)
+	r := cudadrv.LaunchStruct(d.ctx.handle, d.ctx.kernels.functions[l.Kernel], l.X, l.Y, l.Block, uintptr(s), uintptr(l.Args))
 	if r != cudadrv.Success {
 		return d.ctx.fail("cuLaunchKernel", r, fmt.Sprintf("%s, %d×%d blocks of %d, %s", l.Kernel.Name(), l.X, l.Y, l.Block, stream(s)))
 	}

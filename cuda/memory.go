@@ -1,12 +1,9 @@
-//go:build gpu
-
 package cuda
 
 import (
 	"fmt"
 
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 )
 
@@ -80,13 +77,13 @@ func (d *driver) takeManaged(size int64) error {
 func (c *context) allocate(k MemoryKind, size int64) (p Ptr, call string, r cudadrv.Result) {
 	switch k {
 	case MemoryManaged:
-		q, r := cubridge.MemAllocManaged(c.handle, size)
+		q, r := cudadrv.MemAllocManaged(c.handle, size)
 		return Ptr(q), "cuMemAllocManaged", r
 	case MemoryPinned:
 		q, r := cudadrv.HostAlloc(c.handle, size)
 		return Ptr(q), "cuMemHostAlloc", r
 	default:
-		q, r := cubridge.MemAlloc(c.handle, size)
+		q, r := cudadrv.MemAlloc(c.handle, size)
 		return Ptr(q), "cuMemAlloc", r
 	}
 }
@@ -99,7 +96,7 @@ func (c *context) giveBack(s span) (call string, r cudadrv.Result) {
 	case spanPinned:
 		return "cuMemFreeHost", cudadrv.HostFree(c.handle, uintptr(s.start))
 	default:
-		return "cuMemFree", cubridge.MemFree(c.handle, uintptr(s.start))
+		return "cuMemFree", cudadrv.MemFree(c.handle, uintptr(s.start))
 	}
 }
 
@@ -140,7 +137,7 @@ func (d *driver) MemInfo() (free, total int64, err error) {
 	if d.kind == MemoryPinned {
 		return pinnedMemInfo()
 	}
-	free, total, r := cubridge.MemInfo(d.ctx.handle)
+	free, total, r := cudadrv.MemInfo(d.ctx.handle)
 	if r != cudadrv.Success {
 		return 0, 0, d.ctx.fail("cuMemGetInfo", r, "")
 	}

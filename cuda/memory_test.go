@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda
 
 import (
@@ -13,16 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
-// These tests run on whatever CUDA driver is loaded: the stand-in of
-// internal/fakecuda on machines without a GPU, the real one elsewhere. Those
-// that inject faults need the stand-in, those that need two GPUs say so.
+// These tests run on whatever CUDA driver there is: the real one, or the stand-in of
+// internal/fakecuda, which CUPOOL_LIBCUDA names. Those that inject faults need the
+// stand-in, those that need two GPUs say so.
 
 func init() {
 	if fakecuda.Loaded() {
@@ -37,8 +34,8 @@ func openTest(t testing.TB, opts ...Option) *driver {
 
 func openTestOn(t testing.TB, ordinal int, opts ...Option) *driver {
 	t.Helper()
-	require.NoError(t, initialize("test"))
-	n, r := cubridge.DeviceCount()
+	gputest.Need(t)
+	n, r := cudadrv.DeviceCount()
 	require.Equal(t, cudadrv.Success, r)
 	if n <= ordinal {
 		t.Skipf("needs %d GPUs", ordinal+1)
@@ -173,6 +170,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
+	gputest.Need(t)
 	gpus, err := Devices()
 	require.NoError(t, err)
 	require.NotEmpty(t, gpus)
@@ -187,5 +185,5 @@ func TestDevices(t *testing.T) {
 	v, err := Version()
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, v.Driver, 11000)
-	assert.Equal(t, int(cudadrv.HeaderVersion), v.Headers)
+	assert.NotEmpty(t, v.Library)
 }

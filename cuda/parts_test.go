@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda
 
 import (
@@ -17,6 +15,7 @@ import (
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // Tests of the optional parts of the CUDA Driver.
@@ -162,11 +161,12 @@ func TestKernels(t *testing.T) {
 
 // TestEntries: a driver of CUDA 12.2 or newer has everything.
 func TestEntries(t *testing.T) {
+	gputest.Need(t)
 	for _, e := range cudadrv.Entries() {
 		assert.Equal(t, cudadrv.DriverVersion() >= e.Since, e.Present, "%s, CUDA %v", e.Name, e.Since)
 	}
 	assert.EqualValues(t, 11020, cudadrv.Needs("cuMemPoolCreate"))
-	assert.Zero(t, cudadrv.Needs("cuMemAlloc"))
+	assert.Zero(t, cudadrv.Needs("cuNoSuchCall"))
 	assert.Equal(t, "12.2", cudadrv.Version(12020).String())
 	assert.Equal(t, "CUDA_ERROR_OUT_OF_MEMORY", cudadrv.OutOfMemory.Name())
 	assert.Equal(t, "CUDA error 987654", cudadrv.Result(987654).Name())

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda_test
 
 import (
@@ -28,6 +26,7 @@ func take(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupool.Blo
 func TestGPUCanaries(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingVMM, cupool.BackingSegments} {
 		t.Run(backing.String(), func(t *testing.T) {
+			gputest.Need(t)
 			d, err := cuda.Open(0)
 			require.NoError(t, err)
 			k, err := gputest.Load(d.Context()) // of the same context
@@ -65,6 +64,7 @@ func TestGPUCanaries(t *testing.T) {
 // behind it, or a block that was freed, faults. Each ends the context, so it runs
 // in a process of its own.
 func TestGPUGuard(t *testing.T) {
+	gputest.Need(t)
 	const env = "CUPOOL_TEST_GUARD"
 	which := os.Getenv(env)
 	if which == "" {

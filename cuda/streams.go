@@ -1,12 +1,9 @@
-//go:build gpu
-
 package cuda
 
 import (
 	"fmt"
 
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/cubridge"
 	"github.com/cupool/cupool/internal/cudadrv"
 )
 
@@ -16,7 +13,7 @@ func (d *driver) NewStream() (StreamHandle, error) {
 	if err := d.usable(); err != nil {
 		return 0, err
 	}
-	h, r := cubridge.NewStream(d.ctx.handle)
+	h, r := cudadrv.NewStream(d.ctx.handle)
 	if r != cudadrv.Success {
 		return 0, d.ctx.fail("cuStreamCreate", r, "")
 	}
@@ -42,7 +39,7 @@ func (d *driver) DestroyStream(s StreamHandle) error {
 		return d.ctx.fail("cuStreamSynchronize", r, stream(s))
 	}
 	d.blas.leave(s)
-	if r := cubridge.DestroyStream(d.ctx.handle, uintptr(s)); r != cudadrv.Success {
+	if r := cudadrv.DestroyStream(d.ctx.handle, uintptr(s)); r != cudadrv.Success {
 		d.ctx.streams.put(uintptr(s), d.id)
 		return d.ctx.fail("cuStreamDestroy", r, stream(s))
 	}

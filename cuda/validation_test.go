@@ -1,5 +1,3 @@
-//go:build gpu
-
 package cuda_test
 
 import (
@@ -43,6 +41,7 @@ type gpu struct {
 }
 
 func newGPU(t *testing.T, cfg cupool.Config) *gpu {
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	if fakecuda.Loaded() { // its memory is the computer's, and there are tests that fill it

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package devices_test
 
 import (
@@ -124,6 +122,7 @@ func TestGPUShare(t *testing.T) {
 	for _, kind := range []cuda.MemoryKind{cuda.MemoryManaged, cuda.MemoryPinned} {
 		t.Run(kind.String(), func(t *testing.T) {
 			s := gpus(t, devices.Config{}, 1)
+			gputest.Need(t)
 			d, err := cuda.Open(0, cuda.Memory(kind))
 			require.NoError(t, err)
 			shareTest(t, s, d)

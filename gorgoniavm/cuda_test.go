@@ -1,5 +1,3 @@
-//go:build gpu
-
 package gorgoniavm_test
 
 import (
@@ -14,6 +12,7 @@ import (
 	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/tensorop"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/nvtxtest"
 )
 
@@ -50,6 +49,7 @@ func TestModelsInManagedMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := models[name]()
 			want := m.tape(t, 3)
+			gputest.Need(t)
 			d, err := cuda.Open(0, cuda.Managed())
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, d.Close()) })

@@ -31,7 +31,7 @@ var layers = []struct{ name, folders string }{
 
 // few are the modules that few packages may import.
 var few = map[string]string{
-	"gorgonia.org/cu":       ". internal/cubridge",
+	"gorgonia.org/cu":       ". internal/cudadrv",
 	"gorgonia.org/gorgonia": "gorgoniavm examples",
 	"gorgonia.org/tensor":   ". cmd/soak dist examples gorgoniavm internal/tensorop internal/testkit nn",
 }
@@ -136,7 +136,7 @@ func TestCheck(t *testing.T) {
 		"of a program":        {root + "/cmd/cupool", root + "/metrics/prom", ""},
 		"no layer":            {root + "/util", root, "give both a layer"},
 		"few may":             {root + "/internal/heap", "gorgonia.org/tensor/native", "only . cmd/soak"},
-		"one of the few":      {root + "/internal/cubridge/overcu", "gorgonia.org/cu", ""},
+		"one of the few":      {root + "/internal/cudadrv/overcu", "gorgonia.org/cu", ""},
 		"a module like those": {root + "/internal/heap", "gorgonia.org/cubes", ""},
 	} {
 		err := check(c.from, c.to, modules)

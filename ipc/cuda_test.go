@@ -1,5 +1,3 @@
-//go:build gpu
-
 package ipc_test
 
 import (

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package native_test
 
 import (
@@ -20,6 +18,7 @@ import (
 )
 
 func openFirstGPU(t *testing.T) cupool.Driver {
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	return d
@@ -28,6 +27,7 @@ func openFirstGPU(t *testing.T) cupool.Driver {
 // newHolder returns conformance.Options.Busy for the first GPU. Its kernels are
 // loaded before anything is held.
 func newHolder(t *testing.T) func(cupool.Driver, *cupool.Stream) (release func(), err error) {
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	k, err := gputest.Load(d.Context())

@@ -1,5 +1,3 @@
-//go:build gpu
-
 package nccl_test
 
 import (
@@ -12,6 +10,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/testkit/commtest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/nccl"
 )
 
@@ -19,6 +18,7 @@ import (
 // allocator. The Comm is as before.
 func TestMisuse(t *testing.T) {
 	r := newRanks(t, 1, nccl.Config{})[0]
+	gputest.Need(t)
 	d, err := cuda.Open(0)
 	require.NoError(t, err)
 	pool, err := cupool.New(cupool.Config{Driver: d})

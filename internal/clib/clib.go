@@ -99,6 +99,11 @@ func Call(fn uintptr, args ...uintptr) uintptr {
 	return s.Result
 }
 
+// OnHeap returns a copy of v on Go's heap, for what C reads or writes.
+//
+//go:noinline
+func OnHeap[T any](v T) *T { return &v }
+
 // String returns C's form of s, on Go's heap.
 func String(s string) *byte { return unsafe.StringData(s + "\x00") }
 

@@ -2,7 +2,11 @@
 
 package clib
 
-import "github.com/ebitengine/purego"
+import (
+	"runtime"
+
+	"github.com/ebitengine/purego"
+)
 
 // A Library is a library that is open. It stays so until the program ends.
 type Library struct{ handle uintptr }
@@ -10,6 +14,8 @@ type Library struct{ handle uintptr }
 // Open opens the library at a path, or of a name that the system's loader looks for.
 // The error is the loader's.
 func Open(path string) (Library, error) {
+	runtime.LockOSThread() // the loader keeps its errors by thread
+	defer runtime.UnlockOSThread()
 	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	return Library{h}, err
 }

@@ -1,21 +1,21 @@
-// Package cudadrv is the module's own binding of CUDA's driver interface: the
-// calls that gorgonia.org/cu does not have, and those on the allocator's hot
-// paths. It holds no policy and no state but the table of entry points.
-// Everything is built with the tag gpu only.
+// Package cudadrv is the module's own binding of CUDA's driver interface. It holds no
+// policy and no state but the table of entry points. The driver's library is opened
+// by Init, at run time: programs are built without CUDA, and without cgo.
 //
-// Contexts: every function takes the context that it is for, and its C part
-// sets that context, makes the call and restores the thread's previous
-// context in one cgo crossing. A goroutine cannot change threads inside a
-// crossing, so callers need not lock their thread. A thread without a context
-// keeps ours, which makes the next call there cheaper by two driver calls.
+// Contexts: every function takes the context that it is for, and in one crossing
+// (internal/clib) it sets that context, makes the call and restores the thread's
+// previous context. A goroutine cannot change threads inside a crossing, so callers
+// need not lock their thread. A thread without a context keeps ours, which makes the
+// next call there cheaper by two driver calls.
 //
-// Entry points: what gorgonia.org/cu links is linked here too. All others are
-// looked up when the program starts (entries.h); one that the driver lacks
-// makes its function return Missing, and Needs says which driver has it.
+// Entry points: all are looked up by Init (entries.go), as of the CUDA version in
+// which the signature used here came. One that the driver lacks makes its function
+// return Missing, and Needs says which driver has it.
 //
-// Files: scope.h sets contexts; entries.h and entries.c are the table of
-// entry points looked up; hot.c, vmm.c, pool.c, host.c, peer.c, stream.c and module.c
-// hold the calls by subject, each with its Go side in the .go file of the
-// same name. All Go-side handles and addresses are uintptr: none points into
-// Go's heap, and C keeps no Go pointer after a call.
+// With the tag cu, the calls of devices, contexts and memory, and those that make
+// streams and events, are made by gorgonia.org/cu (cu.go in place of device.go), for
+// programs that use that package themselves.
+//
+// All handles and addresses are uintptr: none points into Go's heap, and the driver
+// keeps no Go pointer after a call. All functions are safe from several goroutines.
 package cudadrv

@@ -1,17 +1,10 @@
-//go:build gpu
-
 package cudadrv
 
-/*
-#cgo LDFLAGS: -lcuda
-#cgo linux LDFLAGS: -ldl
-#include "calls.h"
-*/
-import "C"
+import (
+	"fmt"
 
-import "fmt"
-
-func init() { C.cp_load() }
+	"github.com/cupool/cupool/internal/clib"
+)
 
 // A Result is a CUresult, or Missing. It is no error by itself, so that the
 // hot paths return it without an allocation.
@@ -19,45 +12,44 @@ type Result int32
 
 // The results that callers tell apart.
 const (
-	Success             Result = C.CUDA_SUCCESS
-	InvalidValue        Result = C.CUDA_ERROR_INVALID_VALUE
-	OutOfMemory         Result = C.CUDA_ERROR_OUT_OF_MEMORY
-	Deinitialized       Result = C.CUDA_ERROR_DEINITIALIZED
-	ECCUncorrectable    Result = C.CUDA_ERROR_ECC_UNCORRECTABLE
-	NVLinkUncorrectable Result = C.CUDA_ERROR_NVLINK_UNCORRECTABLE
-	InvalidImage        Result = C.CUDA_ERROR_INVALID_IMAGE
-	NoBinary            Result = C.CUDA_ERROR_NO_BINARY_FOR_GPU
-	InvalidHandle       Result = C.CUDA_ERROR_INVALID_HANDLE
-	NoDevice            Result = C.CUDA_ERROR_NO_DEVICE
-	NotReady            Result = C.CUDA_ERROR_NOT_READY
-	NotFound            Result = C.CUDA_ERROR_NOT_FOUND
-	IllegalAddress      Result = C.CUDA_ERROR_ILLEGAL_ADDRESS
-	LaunchTimeout       Result = C.CUDA_ERROR_LAUNCH_TIMEOUT
-	ContextIsDestroyed  Result = C.CUDA_ERROR_CONTEXT_IS_DESTROYED
-	Assert              Result = C.CUDA_ERROR_ASSERT
-	HardwareStackError  Result = C.CUDA_ERROR_HARDWARE_STACK_ERROR
-	IllegalInstruction  Result = C.CUDA_ERROR_ILLEGAL_INSTRUCTION
-	MisalignedAddress   Result = C.CUDA_ERROR_MISALIGNED_ADDRESS
-	InvalidAddressSpace Result = C.CUDA_ERROR_INVALID_ADDRESS_SPACE
-	InvalidPC           Result = C.CUDA_ERROR_INVALID_PC
-	LaunchFailed        Result = C.CUDA_ERROR_LAUNCH_FAILED
-	NotSupported        Result = C.CUDA_ERROR_NOT_SUPPORTED
-	PeerUnsupported     Result = C.CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
-	PeerEnabled         Result = C.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-	TooManyPeers        Result = C.CUDA_ERROR_TOO_MANY_PEERS
-
-	// The headers of CUDA 11.0 lack these.
-	StubLibrary         Result = 34
-	CallNeedsNewer      Result = 36  // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
-	UnsupportedPTX      Result = 222 // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-	Contained           Result = 226
-	TensorMemoryLeak    Result = 721
-	MPSRPCFailure       Result = 806
-	MPSClientTerminated Result = 810
-	ExternalDevice      Result = 911
+	Success               Result = 0
+	InvalidValue          Result = 1
+	OutOfMemory           Result = 2
+	Deinitialized         Result = 4
+	ECCUncorrectable      Result = 214
+	NVLinkUncorrectable   Result = 220
+	InvalidHandle         Result = 400
+	InvalidImage          Result = 200
+	NoBinary              Result = 209 // CUDA_ERROR_NO_BINARY_FOR_GPU
+	UnsupportedPTX        Result = 222
+	NoDevice              Result = 100
+	NotReady              Result = 600
+	NotFound              Result = 500
+	IllegalAddress        Result = 700
+	LaunchTimeout         Result = 702
+	ContextIsDestroyed    Result = 709
+	Assert                Result = 710
+	HardwareStackError    Result = 714
+	IllegalInstruction    Result = 715
+	MisalignedAddress     Result = 716
+	InvalidAddressSpace   Result = 717
+	InvalidPC             Result = 718
+	LaunchFailed          Result = 719
+	NotSupported          Result = 801
+	PeerUnsupported       Result = 217
+	PeerEnabled           Result = 704
+	TooManyPeers          Result = 711
+	CaptureWasInvalidated Result = 901 // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+	StubLibrary           Result = 34
+	CallNeedsNewer        Result = 36 // CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
+	Contained             Result = 226
+	TensorMemoryLeak      Result = 721
+	MPSRPCFailure         Result = 806
+	MPSClientTerminated   Result = 810
+	ExternalDevice        Result = 911
 
 	// Missing: the driver lacks the entry point. See Needs.
-	Missing Result = C.CP_MISSING
+	Missing Result = -1
 )
 
 // Lost reports whether r means that the context is gone for good: every
@@ -76,18 +68,21 @@ func (r Result) Lost() bool {
 
 // Name returns CUDA's name of r, such as "CUDA_ERROR_OUT_OF_MEMORY".
 func (r Result) Name() string {
-	if s := C.cp_error_name(C.int(r)); s != nil {
-		return C.GoString(s)
+	if s := words(fns.getErrorName, r); s != "" {
+		return s
 	}
 	return fmt.Sprintf("CUDA error %d", int32(r))
 }
 
 // Text returns the driver's words for r, or "".
-func (r Result) Text() string {
-	if s := C.cp_error_text(C.int(r)); s != nil {
-		return C.GoString(s)
+func (r Result) Text() string { return words(fns.getErrorString, r) }
+
+func words(fn uintptr, r Result) string {
+	p, failed := bareValue(fn, 1, uintptr(r), 0)
+	if failed != Success {
+		return ""
 	}
-	return ""
+	return clib.GoString(p)
 }
 
 // String returns the name.
@@ -99,19 +94,14 @@ type Version int
 // String prints it as 12.2.
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// HeaderVersion is the version of the headers that this was built with.
-const HeaderVersion Version = C.CUDA_VERSION
+// Init initializes the driver, after Load.
+func Init() Result { return bare(fns.init, 0) }
 
-// Init initializes the driver. It returns Missing where there is none.
-func Init() Result { return Result(C.cp_start()) }
-
-// DriverVersion returns the newest CUDA that the driver can serve, or 0.
+// DriverVersion returns the newest CUDA that the driver can serve, or 0 where there is
+// no driver.
 func DriverVersion() Version {
-	var v C.int
-	if C.cuDriverGetVersion(&v) != C.CUDA_SUCCESS {
-		return 0
-	}
-	return Version(v)
+	_ = Load()
+	return library.version
 }
 
 // An Entry is an entry point that is looked up at run time.
@@ -123,26 +113,22 @@ type Entry struct {
 
 // Entries returns all of them.
 func Entries() []Entry {
+	_ = Load()
 	var es []Entry
-	for i := C.int(0); ; i++ {
-		e := C.cp_entry(i)
-		if e.name == nil {
-			return es
-		}
-		es = append(es, Entry{C.GoString(e.name), Version(e.since), e.present != 0})
+	for _, e := range entries {
+		es = append(es, Entry{e.name, e.since, *e.fn != 0})
 	}
+	return es
 }
 
 // Needs returns the oldest CUDA whose driver has the named entry point, or 0
 // when it is none of those that are looked up.
 func Needs(call string) Version {
 	var v Version
-	for _, e := range Entries() {
-		if e.Name == call && (v == 0 || e.Since < v) {
-			v = e.Since
+	for _, e := range entries {
+		if e.name == call && (v == 0 || e.since < v) {
+			v = e.since
 		}
 	}
 	return v
 }
-
-func value(v C.cp_value) (uintptr, Result) { return uintptr(v.value), Result(v.err) }

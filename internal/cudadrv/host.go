@@ -1,15 +1,15 @@
-//go:build gpu
-
 package cudadrv
 
-/*
-#include "calls.h"
-*/
-import "C"
+import (
+	"runtime"
+	"unsafe"
 
-import "unsafe"
+	"github.com/cupool/cupool/internal/clib"
+)
 
-// Kinds of places that managed memory can be at.
+// Pinned host memory, managed memory, and handles for other processes.
+
+// Kinds of places that managed memory can be at: CUmemLocationType.
 const (
 	AtDevice = 1 // the id is a device ordinal
 	AtHost   = 2 // the id is ignored
@@ -20,70 +20,109 @@ const (
 // another process.
 type IPCHandle [64]byte
 
+// Host memory is for every context, and at the same address for the device: PORTABLE and DEVICEMAP
+// of CU_MEMHOSTALLOC and of CU_MEMHOSTREGISTER.
+const everywhere = 1 | 2
+
 // HostAlloc is cuMemHostAlloc of memory that every context and the device at
 // the same address can use.
 func HostAlloc(ctx uintptr, size int64) (uintptr, Result) {
-	return value(C.cp_host_alloc(C.uintptr_t(ctx), C.size_t(size), C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP))
+	return value(ctx, fns.memHostAlloc, 0, 0, uintptr(size), everywhere)
 }
 
 // HostFree is cuMemFreeHost.
-func HostFree(ctx, p uintptr) Result {
-	return Result(C.cp_host_free(C.uintptr_t(ctx), C.uintptr_t(p)))
-}
+func HostFree(ctx, p uintptr) Result { return call(ctx, fns.memFreeHost, p) }
 
 // HostRegister is cuMemHostRegister and cuMemHostGetDevicePointer. b is not
 // empty. The driver keeps the address: Go memory has to be pinned until
 // HostUnregister.
 func HostRegister(ctx uintptr, b []byte) (uintptr, Result) {
-	return value(C.cp_host_register(C.uintptr_t(ctx), unsafe.Pointer(&b[0]), C.size_t(len(b)), C.CU_MEMHOSTREGISTER_PORTABLE|C.CU_MEMHOSTREGISTER_DEVICEMAP))
+	if fns.memHostRegister == 0 || fns.memHostUnregister == 0 || fns.memHostGetDevicePointer == 0 {
+		return 0, Missing
+	}
+	p := uintptr(unsafe.Pointer(&b[0]))
+	s := [2]clib.Step{step(fns.memHostRegister, p, uintptr(len(b)), everywhere), step(fns.memHostGetDevicePointer, 0, p, 0)}
+	s[1].Out(0, 0)
+	r := run(ctx, s[:])
+	if r != Success && s[1].Err() != 0 {
+		_ = HostUnregister(ctx, b)
+	}
+	runtime.KeepAlive(b)
+	return s[1].Value(0), r
 }
 
 // HostUnregister is cuMemHostUnregister.
 func HostUnregister(ctx uintptr, b []byte) Result {
-	return Result(C.cp_host_unregister(C.uintptr_t(ctx), unsafe.Pointer(&b[0])))
+	return call(ctx, fns.memHostUnregister, uintptr(unsafe.Pointer(&b[0])))
+}
+
+// ordinal is the location for drivers before CUDA 12.2: a device's ordinal, or -1 for
+// the host as a whole.
+func ordinal(at, id int) uintptr {
+	if at == AtDevice {
+		return uintptr(id)
+	}
+	return ^uintptr(0)
 }
 
 // Prefetch is cuMemPrefetchAsync.
 func Prefetch(ctx, p uintptr, n int64, at, id int, stream uintptr) Result {
-	return Result(C.cp_prefetch(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(n), C.int(at), C.int(id), C.uintptr_t(stream)))
+	if fns.memPrefetchAsync == 0 {
+		return call(ctx, fns.memPrefetchAsyncV1, p, uintptr(n), ordinal(at, id), stream)
+	}
+	return call(ctx, fns.memPrefetchAsync, p, uintptr(n), location{int32(at), int32(id)}.word(), 0, stream)
 }
 
 // Advise is cuMemAdvise.
 func Advise(ctx, p uintptr, n int64, advice, at, id int) Result {
-	return Result(C.cp_advise(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(n), C.int(advice), C.int(at), C.int(id)))
+	if fns.memAdvise == 0 {
+		return call(ctx, fns.memAdviseV1, p, uintptr(n), uintptr(advice), ordinal(at, id))
+	}
+	return call(ctx, fns.memAdvise, p, uintptr(n), uintptr(advice), location{int32(at), int32(id)}.word())
 }
 
 // RangeAttr is cuMemRangeGetAttribute for attributes of one number.
 func RangeAttr(ctx, p uintptr, n int64, attr int) (int32, Result) {
-	v := C.cp_range_attr(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(n), C.int(attr))
-	return int32(v.value), Result(v.err)
+	v, r := value(ctx, fns.memRangeGetAttribute, 0, 0, unsafe.Sizeof(int32(0)), uintptr(attr), p, uintptr(n))
+	return int32(v), r
 }
 
 // IPCGetMem is cuIpcGetMemHandle.
-func IPCGetMem(ctx, p uintptr) (IPCHandle, Result) {
-	var h IPCHandle
-	r := C.cp_ipc_get_mem(C.uintptr_t(ctx), C.uintptr_t(p), (*C.cp_ipc_handle)(unsafe.Pointer(&h)))
-	return h, Result(r)
+func IPCGetMem(ctx, p uintptr) (h IPCHandle, r Result) {
+	r = call(ctx, fns.ipcGetMemHandle, uintptr(unsafe.Pointer(&h)), p)
+	return h, r
 }
 
 // IPCOpenMem is cuIpcOpenMemHandle.
 func IPCOpenMem(ctx uintptr, h IPCHandle) (uintptr, Result) {
-	return value(C.cp_ipc_open_mem(C.uintptr_t(ctx), (*C.cp_ipc_handle)(unsafe.Pointer(&h))))
+	const lazyPeerAccess = 1 // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+	return openIPC(ctx, fns.ipcOpenMemHandle, clib.OnHeap(h), lazyPeerAccess)
 }
 
 // IPCCloseMem is cuIpcCloseMemHandle.
-func IPCCloseMem(ctx, p uintptr) Result {
-	return Result(C.cp_ipc_close_mem(C.uintptr_t(ctx), C.uintptr_t(p)))
-}
+func IPCCloseMem(ctx, p uintptr) Result { return call(ctx, fns.ipcCloseMemHandle, p) }
 
 // IPCGetEvent is cuIpcGetEventHandle.
-func IPCGetEvent(ctx, event uintptr) (IPCHandle, Result) {
-	var h IPCHandle
-	r := C.cp_ipc_get_event(C.uintptr_t(ctx), C.uintptr_t(event), (*C.cp_ipc_handle)(unsafe.Pointer(&h)))
-	return h, Result(r)
+func IPCGetEvent(ctx, event uintptr) (h IPCHandle, r Result) {
+	r = call(ctx, fns.ipcGetEventHandle, uintptr(unsafe.Pointer(&h)), event)
+	return h, r
 }
 
 // IPCOpenEvent is cuIpcOpenEventHandle.
 func IPCOpenEvent(ctx uintptr, h IPCHandle) (uintptr, Result) {
-	return value(C.cp_ipc_open_event(C.uintptr_t(ctx), (*C.cp_ipc_handle)(unsafe.Pointer(&h))))
+	return openIPC(ctx, fns.ipcOpenEventHandle, clib.OnHeap(h))
+}
+
+// openIPC makes a call whose second argument is a handle by value.
+func openIPC(ctx, fn uintptr, h *IPCHandle, more ...uintptr) (uintptr, Result) {
+	if fn == 0 {
+		return 0, Missing
+	}
+	s := [1]clib.Step{{Fn: fn, N: 1}}
+	s[0].Out(0, 0)
+	next := s[0].Bytes(1, h[:])
+	s[0].N = max(s[0].N, next+copy(s[0].Args[next:], more))
+	r := run(ctx, s[:])
+	runtime.KeepAlive(h)
+	return s[0].Value(0), r
 }

@@ -1,83 +1,107 @@
-//go:build gpu
-
 package cudadrv
 
-/*
-#cgo noescape cp_event_query_all
-#cgo noescape cp_copy_in
-#cgo noescape cp_copy_out
-#cgo nocallback cp_event_record
-#cgo nocallback cp_event_query
-#cgo nocallback cp_event_query_all
-#cgo nocallback cp_stream_wait_event
-#cgo nocallback cp_copy
-#cgo nocallback cp_copy_in
-#cgo nocallback cp_copy_out
-#cgo nocallback cp_memset
-#include "calls.h"
-*/
-import "C"
+import (
+	"unsafe"
 
-import "unsafe"
+	"github.com/cupool/cupool/internal/clib"
+)
+
+// The calls that are made for every operation. They allocate nothing.
 
 // EventRecord is cuEventRecord.
 func EventRecord(ctx, event, stream uintptr) Result {
-	return Result(C.cp_event_record(C.uintptr_t(ctx), C.uintptr_t(event), C.uintptr_t(stream)))
+	return call(ctx, fns.eventRecord, event, stream)
 }
 
 // EventQuery is cuEventQuery: Success or NotReady when nothing is wrong.
-func EventQuery(ctx, event uintptr) Result {
-	return Result(C.cp_event_query(C.uintptr_t(ctx), C.uintptr_t(event)))
-}
+func EventQuery(ctx, event uintptr) Result { return call(ctx, fns.eventQuery, event) }
 
-// EventQueryAll queries events in turn up to the first that is not done, in
-// one crossing, and returns how many are.
+// EventQueryAll makes cuEventQuery of each event up to the first that is not done, in
+// one crossing. It returns how many are done; the result is that of a query that
+// failed.
 func EventQueryAll(ctx uintptr, events []uintptr) (done int, r Result) {
-	v := C.cp_event_query_all(C.uintptr_t(ctx), (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(events))), C.size_t(len(events)))
-	return int(v.value), Result(v.err)
+	if len(events) == 0 {
+		return 0, Success
+	}
+	s := [1]clib.Step{{Fn: fns.eventQuery, N: 1, List: &events[0], Count: len(events)}}
+	if r = run(ctx, s[:]); r == NotReady {
+		r = Success
+	}
+	return s[0].Done, r
 }
 
 // EventSync is cuEventSynchronize.
-func EventSync(ctx, event uintptr) Result {
-	return Result(C.cp_event_sync(C.uintptr_t(ctx), C.uintptr_t(event)))
-}
+func EventSync(ctx, event uintptr) Result { return call(ctx, fns.eventSynchronize, event) }
 
 // StreamWaitEvent is cuStreamWaitEvent.
 func StreamWaitEvent(ctx, stream, event uintptr) Result {
-	return Result(C.cp_stream_wait_event(C.uintptr_t(ctx), C.uintptr_t(stream), C.uintptr_t(event)))
+	return call(ctx, fns.streamWaitEvent, stream, event, 0)
 }
 
 // StreamSync is cuStreamSynchronize.
-func StreamSync(ctx, stream uintptr) Result {
-	return Result(C.cp_stream_sync(C.uintptr_t(ctx), C.uintptr_t(stream)))
-}
+func StreamSync(ctx, stream uintptr) Result { return call(ctx, fns.streamSynchronize, stream) }
 
-// Copy is cuMemcpyAsync.
+// Copy is cuMemcpyAsync, which finds out from the addresses where each of them lies.
 func Copy(ctx, dst, src uintptr, n int64, stream uintptr) Result {
-	return Result(C.cp_copy(C.uintptr_t(ctx), C.uintptr_t(dst), C.uintptr_t(src), C.size_t(n), C.uintptr_t(stream)))
+	return call(ctx, fns.memcpyAsync, dst, src, uintptr(n), stream)
 }
 
-// Slices that programs bring may lie in Go objects with pointers. cgo checks
-// the elements of a slice alone when the argument has the form &slice[0]. With
-// unsafe.SliceData it looks for pointers in the whole object.
+// Memset is cuMemsetD8Async.
+func Memset(ctx, dst uintptr, value byte, n int64, stream uintptr) Result {
+	return call(ctx, fns.memsetD8Async, dst, uintptr(value), uintptr(n), stream)
+}
 
 // CopyIn is cuMemcpyHtoDAsync. src is not empty. It may be reused when CopyIn
 // returns: CopyIn waits for the stream when the driver might read src later, or
 // when wait is set.
 func CopyIn(ctx, dst uintptr, src []byte, stream uintptr, wait bool) Result {
-	w := C.int(0)
-	if wait {
-		w = 1
+	return copyIn(ctx, dst, uintptr(unsafe.Pointer(&src[0])), len(src), stream, wait)
+}
+
+//go:uintptrescapes
+func copyIn(ctx, dst, src uintptr, n int, stream uintptr, wait bool) Result {
+	s := [2]clib.Step{step(fns.memcpyHtoDAsync, dst, src, uintptr(n), stream), pageLocked(src)}
+	if wait || s[1].Fn == 0 {
+		s[1] = step(fns.streamSynchronize, stream)
 	}
-	return Result(C.cp_copy_in(C.uintptr_t(ctx), C.uintptr_t(dst), unsafe.Pointer(&src[0]), C.size_t(len(src)), C.uintptr_t(stream), w))
+	r := run(ctx, s[:])
+	if r == InvalidValue { // a pool in host memory is no device
+		s[0].Fn = fns.memcpyAsync
+		s[1] = step(fns.streamSynchronize, stream)
+		r = run(ctx, s[:])
+	}
+	if r == Success && s[1].Ignore && (s[1].Err() != 0 || s[1].Value(0) != 0) {
+		r = StreamSync(ctx, stream)
+	}
+	return r
+}
+
+// pageLocked asks whether the driver copies straight from p, that is, possibly after
+// cuMemcpyHtoDAsync has returned: then the call fails, or its value is not 0. Other
+// host memory the driver copies into a buffer of its own before it returns.
+func pageLocked(p uintptr) clib.Step {
+	const memoryType = 2 // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+	s := step(fns.pointerGetAttributes, 1, 0, 0, p)
+	s.Out(1, 1)
+	s.Args[clib.MaxArgs-2] = memoryType
+	s.Out(2, 2)
+	s.Out(clib.MaxArgs-3, 0)
+	s.Ignore = true
+	return s
 }
 
 // CopyOut is cuMemcpyDtoHAsync and cuStreamSynchronize. dst is not empty.
 func CopyOut(ctx uintptr, dst []byte, src, stream uintptr) Result {
-	return Result(C.cp_copy_out(C.uintptr_t(ctx), unsafe.Pointer(&dst[0]), C.uintptr_t(src), C.size_t(len(dst)), C.uintptr_t(stream)))
+	return copyOut(ctx, uintptr(unsafe.Pointer(&dst[0])), src, len(dst), stream)
 }
 
-// Memset is cuMemsetD8Async.
-func Memset(ctx, dst uintptr, value byte, n int64, stream uintptr) Result {
-	return Result(C.cp_memset(C.uintptr_t(ctx), C.uintptr_t(dst), C.uchar(value), C.size_t(n), C.uintptr_t(stream)))
+//go:uintptrescapes
+func copyOut(ctx, dst, src uintptr, n int, stream uintptr) Result {
+	s := [2]clib.Step{step(fns.memcpyDtoHAsync, dst, src, uintptr(n), stream), step(fns.streamSynchronize, stream)}
+	r := run(ctx, s[:])
+	if r == InvalidValue { // a pool in host memory is no device
+		s[0].Fn = fns.memcpyAsync
+		r = run(ctx, s[:])
+	}
+	return r
 }

@@ -1,45 +1,67 @@
-//go:build gpu
-
 package cudadrv
 
-/*
-#cgo noescape cp_launch_struct
-#cgo nocallback cp_launch_struct
-#include <stdlib.h>
-#include "calls.h"
-*/
-import "C"
+import (
+	"runtime"
+	"unsafe"
 
-import "unsafe"
+	"github.com/cupool/cupool/internal/clib"
+)
 
-// ModuleLoad is cuModuleLoadData. The image is machine code, or PTX that ends with
-// a zero.
+// ModuleLoad is cuModuleLoadData. The image is SASS, or PTX with a 0 at its end, and
+// lies on Go's heap. It loads also while the calling thread captures a stream: what it does is done at once,
+// and no part of the graph.
 func ModuleLoad(ctx uintptr, image []byte) (uintptr, Result) {
-	return value(C.cp_module_load(C.uintptr_t(ctx), (*C.char)(unsafe.Pointer(unsafe.SliceData(image)))))
+	const relaxed = 2 // CU_STREAM_CAPTURE_MODE_RELAXED
+	mode := clib.OnHeap(uint32(relaxed))
+	exchange := step(fns.threadExchangeStreamCaptureMode, uintptr(unsafe.Pointer(mode)))
+	exchange.Ignore, exchange.Always = true, true
+	load := step(fns.moduleLoadData, 0, uintptr(unsafe.Pointer(unsafe.SliceData(image))))
+	load.Out(0, 0)
+	s := [3]clib.Step{exchange, load, exchange}
+	steps := s[:]
+	if exchange.Fn == 0 {
+		steps = s[1:2]
+	}
+	r := run(ctx, steps)
+	runtime.KeepAlive(mode)
+	runtime.KeepAlive(image)
+	return s[1].Value(0), r
 }
 
 // ModuleUnload is cuModuleUnload.
-func ModuleUnload(ctx, module uintptr) Result {
-	return Result(C.cp_module_unload(C.uintptr_t(ctx), C.uintptr_t(module)))
-}
+func ModuleUnload(ctx, module uintptr) Result { return call(ctx, fns.moduleUnload, module) }
 
 // ModuleFunction is cuModuleGetFunction.
 func ModuleFunction(ctx, module uintptr, name string) (uintptr, Result) {
-	s := C.CString(name)
-	defer C.free(unsafe.Pointer(s))
-	return value(C.cp_module_function(C.uintptr_t(ctx), C.uintptr_t(module), s))
+	return value(ctx, fns.moduleGetFunction, 0, 0, module, uintptr(unsafe.Pointer(clib.String(name))))
 }
 
 // Launch is cuLaunchKernel with a one-dimensional grid and at most eight
-// integer or pointer arguments.
+// integer or pointer arguments. It passes every argument by the address of its 8 bytes;
+// a kernel with a shorter parameter reads the first of them.
 func Launch(ctx, function uintptr, grid, block int, stream uintptr, args ...uint64) Result {
-	return Result(C.cp_launch(C.uintptr_t(ctx), C.uintptr_t(function), C.uint(grid), C.uint(block), C.uintptr_t(stream), (*C.uint64_t)(unsafe.SliceData(args)), C.size_t(len(args))))
+	if len(args) > 8 {
+		return InvalidValue
+	}
+	x := clib.OnHeap(struct {
+		values [8]uint64
+		params [8]*uint64
+	}{})
+	for i := range copy(x.values[:], args) {
+		x.params[i] = &x.values[i]
+	}
+	return call(ctx, fns.launchKernel, function, uintptr(grid), 1, 1, uintptr(block), 1, 1, 0, stream, uintptr(unsafe.Pointer(&x.params)), 0)
 }
 
-// LaunchStruct is cuLaunchKernel of a kernel whose one parameter is a
-// structure, with a grid of gridX times gridY blocks. args is the structure,
-// which holds no Go pointer and may be reused when it returns. It makes one
-// crossing and allocates nothing.
-func LaunchStruct(ctx, function uintptr, gridX, gridY, block int, stream uintptr, args unsafe.Pointer) Result {
-	return Result(C.cp_launch_struct(C.uintptr_t(ctx), C.uintptr_t(function), C.uint(gridX), C.uint(gridY), C.uint(block), C.uintptr_t(stream), args))
+// LaunchStruct is cuLaunchKernel of a kernel whose one parameter is a structure, with a
+// grid of gridX times gridY blocks. args is the structure's address, given as
+// uintptr(unsafe.Pointer(p)). It holds no Go pointer and may be reused when
+// LaunchStruct returns, which makes one crossing and allocates nothing.
+//
+//go:uintptrescapes
+func LaunchStruct(ctx, function uintptr, gridX, gridY, block int, stream, args uintptr) Result {
+	s := [1]clib.Step{step(fns.launchKernel, function, uintptr(gridX), uintptr(gridY), 1, uintptr(block), 1, 1, 0, stream, 0, 0)}
+	s[0].Out(9, 0) // the addresses of the parameters, of which there is one
+	s[0].Args[clib.MaxArgs-1] = args
+	return run(ctx, s[:])
 }

@@ -1,13 +1,8 @@
-//go:build gpu
-
 package cudadrv
 
-/*
-#include "calls.h"
-*/
-import "C"
-
 import "unsafe"
+
+// The driver's own stream-ordered allocator.
 
 // PointerExport is CUmemPoolPtrExportData: plain bytes to send elsewhere.
 type PointerExport [64]byte
@@ -15,99 +10,113 @@ type PointerExport [64]byte
 // AllocAsync is cuMemAllocAsync, or cuMemAllocFromPoolAsync when pool is
 // not 0.
 func AllocAsync(ctx, pool uintptr, size int64, stream uintptr) (uintptr, Result) {
-	return value(C.cp_pool_alloc(C.uintptr_t(ctx), C.uintptr_t(pool), C.size_t(size), C.uintptr_t(stream)))
+	if pool == 0 {
+		return value(ctx, fns.memAllocAsync, 0, 0, uintptr(size), stream)
+	}
+	return value(ctx, fns.memAllocFromPoolAsync, 0, 0, uintptr(size), pool, stream)
 }
 
 // FreeAsync is cuMemFreeAsync.
-func FreeAsync(ctx, p, stream uintptr) Result {
-	return Result(C.cp_pool_free(C.uintptr_t(ctx), C.uintptr_t(p), C.uintptr_t(stream)))
-}
+func FreeAsync(ctx, p, stream uintptr) Result { return call(ctx, fns.memFreeAsync, p, stream) }
 
 // DefaultPool is cuDeviceGetDefaultMemPool.
 func DefaultPool(ctx uintptr, device int) (uintptr, Result) {
-	return value(C.cp_pool_default(C.uintptr_t(ctx), C.int(device)))
+	return value(ctx, fns.deviceGetDefaultMemPool, 0, 0, uintptr(device))
 }
 
 // CurrentPool is cuDeviceGetMemPool.
 func CurrentPool(ctx uintptr, device int) (uintptr, Result) {
-	return value(C.cp_pool_current(C.uintptr_t(ctx), C.int(device)))
+	return value(ctx, fns.deviceGetMemPool, 0, 0, uintptr(device))
 }
 
 // SetCurrentPool is cuDeviceSetMemPool.
 func SetCurrentPool(ctx uintptr, device int, pool uintptr) Result {
-	return Result(C.cp_pool_make_current(C.uintptr_t(ctx), C.int(device), C.uintptr_t(pool)))
+	return call(ctx, fns.deviceSetMemPool, uintptr(device), pool)
 }
 
-// The types of a pool's memory, CUmemAllocationType, of which headers before CUDA 13
-// have the first alone.
+// The types of a pool's memory, CUmemAllocationType.
 const (
 	allocationPinned  = 1
-	allocationManaged = 2
+	allocationManaged = 2 // CUDA 13
 )
+
+// poolProps is CUmemPoolProps.
+type poolProps struct {
+	allocation  int32
+	handleTypes int32
+	location    location
+	_           uintptr // win32SecurityAttributes
+	maxSize     uintptr // CUDA 12.2
+	_           [56]byte
+}
 
 // PoolCreate is cuMemPoolCreate at a location of CUDA's kind. maxSize, in bytes, is 0 for the driver's own
 // limit; drivers before CUDA 12.2 do not know it.
 func PoolCreate(ctx uintptr, managed bool, kind, id, handleTypes int, maxSize int64) (uintptr, Result) {
-	allocation := allocationPinned
+	props := poolProps{allocation: allocationPinned, handleTypes: int32(handleTypes), location: location{int32(kind), int32(id)}, maxSize: uintptr(maxSize)}
 	if managed {
-		allocation = allocationManaged
+		props.allocation = allocationManaged
 	}
-	return value(C.cp_pool_create(C.uintptr_t(ctx), C.int(allocation), C.int(kind), C.int(id), C.int(handleTypes), C.size_t(maxSize)))
+	return value(ctx, fns.memPoolCreate, 0, 0, uintptr(unsafe.Pointer(&props)))
 }
 
 // PoolDestroy is cuMemPoolDestroy.
-func PoolDestroy(ctx, pool uintptr) Result {
-	return Result(C.cp_pool_destroy(C.uintptr_t(ctx), C.uintptr_t(pool)))
-}
+func PoolDestroy(ctx, pool uintptr) Result { return call(ctx, fns.memPoolDestroy, pool) }
 
 // PoolTrim is cuMemPoolTrimTo.
 func PoolTrim(ctx, pool uintptr, keep int64) Result {
-	return Result(C.cp_pool_trim(C.uintptr_t(ctx), C.uintptr_t(pool), C.size_t(keep)))
+	return call(ctx, fns.memPoolTrimTo, pool, uintptr(keep))
 }
 
-// PoolSetAttr is cuMemPoolSetAttribute, for attributes of either width.
+// PoolSetAttr is cuMemPoolSetAttribute, for attributes of either width. Those up to
+// CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES are an int.
 func PoolSetAttr(ctx, pool uintptr, attr int, v uint64) Result {
-	return Result(C.cp_pool_set_attr(C.uintptr_t(ctx), C.uintptr_t(pool), C.int(attr), C.uint64_t(v)))
+	const lastInt = 3
+	if attr <= lastInt && v != 0 {
+		v = 1
+	}
+	return call(ctx, fns.memPoolSetAttribute, pool, uintptr(attr), uintptr(unsafe.Pointer(&v)))
 }
 
 // PoolAttr is cuMemPoolGetAttribute, for attributes of either width.
 func PoolAttr(ctx, pool uintptr, attr int) (uint64, Result) {
-	v := C.cp_pool_get_attr(C.uintptr_t(ctx), C.uintptr_t(pool), C.int(attr))
-	return uint64(v.value), Result(v.err)
+	v, r := value(ctx, fns.memPoolGetAttribute, 2, pool, uintptr(attr), 0)
+	return uint64(v), r
 }
 
 // PoolSetAccess is cuMemPoolSetAccess: 0 none, 1 read, 3 read and write.
 func PoolSetAccess(ctx, pool uintptr, device, access int) Result {
-	return Result(C.cp_pool_set_access(C.uintptr_t(ctx), C.uintptr_t(pool), C.int(device), C.int(access)))
+	desc := accessDesc{location{AtDevice, int32(device)}, int32(access)}
+	return call(ctx, fns.memPoolSetAccess, pool, uintptr(unsafe.Pointer(&desc)), 1)
 }
 
 // PoolAccess is cuMemPoolGetAccess.
 func PoolAccess(ctx, pool uintptr, device int) (int, Result) {
-	v := C.cp_pool_get_access(C.uintptr_t(ctx), C.uintptr_t(pool), C.int(device))
-	return int(v.value), Result(v.err)
+	at := location{AtDevice, int32(device)}
+	access, r := value(ctx, fns.memPoolGetAccess, 0, 0, pool, uintptr(unsafe.Pointer(&at)))
+	return int(access), r
 }
 
 // PoolExportFD is cuMemPoolExportToShareableHandle as a file descriptor,
 // which the caller closes.
 func PoolExportFD(ctx, pool uintptr) (int, Result) {
-	v := C.cp_pool_export_fd(C.uintptr_t(ctx), C.uintptr_t(pool))
-	return int(v.value), Result(v.err)
+	fd, r := value(ctx, fns.memPoolExportToShareableHandle, 0, 0, pool, HandleFD, 0)
+	return int(int32(fd)), r
 }
 
 // PoolImportFD is cuMemPoolImportFromShareableHandle. The descriptor stays
 // the caller's.
 func PoolImportFD(ctx uintptr, fd int) (uintptr, Result) {
-	return value(C.cp_pool_import_fd(C.uintptr_t(ctx), C.int(fd)))
+	return value(ctx, fns.memPoolImportFromShareableHandle, 0, 0, uintptr(fd), HandleFD, 0)
 }
 
 // PoolExportPointer is cuMemPoolExportPointer.
-func PoolExportPointer(ctx, p uintptr) (PointerExport, Result) {
-	var out PointerExport
-	r := C.cp_pool_export_pointer(C.uintptr_t(ctx), C.uintptr_t(p), (*C.cp_pool_pointer)(unsafe.Pointer(&out)))
-	return out, Result(r)
+func PoolExportPointer(ctx, p uintptr) (out PointerExport, r Result) {
+	r = call(ctx, fns.memPoolExportPointer, uintptr(unsafe.Pointer(&out)), p)
+	return out, r
 }
 
 // PoolImportPointer is cuMemPoolImportPointer.
 func PoolImportPointer(ctx, pool uintptr, data PointerExport) (uintptr, Result) {
-	return value(C.cp_pool_import_pointer(C.uintptr_t(ctx), C.uintptr_t(pool), (*C.cp_pool_pointer)(unsafe.Pointer(&data))))
+	return value(ctx, fns.memPoolImportPointer, 0, 0, pool, uintptr(unsafe.Pointer(&data)))
 }

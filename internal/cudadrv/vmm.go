@@ -1,87 +1,119 @@
-//go:build gpu
-
 package cudadrv
 
-/*
-#include "calls.h"
-*/
-import "C"
-
 import "unsafe"
+
+// Virtual memory: addresses and physical memory apart.
 
 // Handle types of memory that other processes may open, as bits.
 const (
 	HandleNone = 0
-	HandleFD   = C.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	HandleFD   = 1 // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+)
+
+// location is CUmemLocation.
+type location struct{ kind, id int32 }
+
+// word is the location as C passes it by value.
+func (l location) word() uintptr { return uintptr(uint32(l.kind)) | uintptr(uint32(l.id))<<32 }
+
+// allocationProp is CUmemAllocationProp.
+type allocationProp struct {
+	allocation  int32
+	handleTypes int32
+	location    location
+	_           uintptr // win32HandleMetaData
+	_           [8]byte // allocFlags
+}
+
+func deviceMemory(device, handleTypes int) allocationProp {
+	return allocationProp{allocation: allocationPinned, handleTypes: int32(handleTypes), location: location{AtDevice, int32(device)}}
+}
+
+// accessDesc is CUmemAccessDesc.
+type accessDesc struct {
+	location location
+	flags    int32
+}
+
+// What a device may do with memory: CUmemAccess_flags.
+const (
+	accessNone      = 0
+	accessReadWrite = 3
 )
 
 // Granularity is cuMemGetAllocationGranularity for memory of the device.
 func Granularity(ctx uintptr, device int) (int64, Result) {
-	v := C.cp_vmm_granularity(C.uintptr_t(ctx), C.int(device))
-	return int64(v.value), Result(v.err)
+	const minimum = 0 // CU_MEM_ALLOC_GRANULARITY_MINIMUM
+	prop := deviceMemory(device, HandleNone)
+	g, r := value(ctx, fns.memGetAllocationGranularity, 0, 0, uintptr(unsafe.Pointer(&prop)), minimum)
+	return int64(g), r
 }
 
 // AddressReserve is cuMemAddressReserve.
 func AddressReserve(ctx uintptr, size int64) (uintptr, Result) {
-	return value(C.cp_vmm_reserve(C.uintptr_t(ctx), C.size_t(size)))
+	return value(ctx, fns.memAddressReserve, 0, 0, uintptr(size), 0, 0, 0)
 }
 
 // AddressFree is cuMemAddressFree.
 func AddressFree(ctx, p uintptr, size int64) Result {
-	return Result(C.cp_vmm_free(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(size)))
+	return call(ctx, fns.memAddressFree, p, uintptr(size))
 }
 
 // MemCreate is cuMemCreate. handleTypes says how it may be exported.
 func MemCreate(ctx uintptr, size int64, device, handleTypes int) (uintptr, Result) {
-	return value(C.cp_vmm_create(C.uintptr_t(ctx), C.size_t(size), C.int(device), C.int(handleTypes)))
+	prop := deviceMemory(device, handleTypes)
+	return value(ctx, fns.memCreate, 0, 0, uintptr(size), uintptr(unsafe.Pointer(&prop)), 0)
 }
 
 // MemRelease is cuMemRelease.
-func MemRelease(ctx, handle uintptr) Result {
-	return Result(C.cp_vmm_release(C.uintptr_t(ctx), C.uint64_t(handle)))
-}
+func MemRelease(ctx, handle uintptr) Result { return call(ctx, fns.memRelease, handle) }
 
 // MemMap is cuMemMap of a whole handle.
 func MemMap(ctx, p uintptr, size int64, handle uintptr) Result {
-	return Result(C.cp_vmm_map(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(size), C.uint64_t(handle)))
+	return call(ctx, fns.memMap, p, uintptr(size), 0, handle, 0)
 }
 
 // MemUnmap is cuMemUnmap.
 func MemUnmap(ctx, p uintptr, size int64) Result {
-	return Result(C.cp_vmm_unmap(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(size)))
+	return call(ctx, fns.memUnmap, p, uintptr(size))
 }
 
 // MemSetAccess is cuMemSetAccess: the devices, of which there is at least one,
 // may read and write, or may not.
 func MemSetAccess(ctx, p uintptr, size int64, devices []int32, may bool) Result {
-	m := C.int(0)
+	flags := int32(accessNone)
 	if may {
-		m = 1
+		flags = accessReadWrite
 	}
-	return Result(C.cp_vmm_set_access(C.uintptr_t(ctx), C.uintptr_t(p), C.size_t(size), (*C.int)(unsafe.Pointer(&devices[0])), C.size_t(len(devices)), m))
+	descs := make([]accessDesc, len(devices))
+	for i, d := range devices {
+		descs[i] = accessDesc{location{AtDevice, d}, flags}
+	}
+	return call(ctx, fns.memSetAccess, p, uintptr(size), uintptr(unsafe.Pointer(&descs[0])), uintptr(len(descs)))
 }
 
 // MemGetAccess is cuMemGetAccess: 0 none, 1 read, 3 read and write.
 func MemGetAccess(ctx, p uintptr, device int) (int, Result) {
-	v := C.cp_vmm_get_access(C.uintptr_t(ctx), C.uintptr_t(p), C.int(device))
-	return int(v.value), Result(v.err)
+	at := location{AtDevice, int32(device)}
+	access, r := value(ctx, fns.memGetAccess, 0, 0, uintptr(unsafe.Pointer(&at)), p)
+	return int(access), r
 }
 
 // MemRetain is cuMemRetainAllocationHandle: the handle of what is mapped at p, which
 // takes a MemRelease of its own.
 func MemRetain(ctx, p uintptr) (uintptr, Result) {
-	return value(C.cp_vmm_retain(C.uintptr_t(ctx), C.uintptr_t(p)))
+	return value(ctx, fns.memRetainAllocationHandle, 0, 0, p)
 }
 
 // MemExportFD is cuMemExportToShareableHandle as a file descriptor, which the
 // caller closes.
 func MemExportFD(ctx, handle uintptr) (int, Result) {
-	v := C.cp_vmm_export_fd(C.uintptr_t(ctx), C.uint64_t(handle))
-	return int(v.value), Result(v.err)
+	fd, r := value(ctx, fns.memExportToShareableHandle, 0, 0, handle, HandleFD, 0)
+	return int(int32(fd)), r
 }
 
 // MemImportFD is cuMemImportFromShareableHandle. The descriptor stays the
 // caller's.
 func MemImportFD(ctx uintptr, fd int) (uintptr, Result) {
-	return value(C.cp_vmm_import_fd(C.uintptr_t(ctx), C.int(fd)))
+	return value(ctx, fns.memImportFromShareableHandle, 0, 0, uintptr(fd), HandleFD)
 }

@@ -81,7 +81,7 @@ const (
 	Avg
 )
 
-// A Task is one call with its arguments. Its layout is that of cp_nccl_task.
+// A Task is one call with its arguments.
 type Task struct {
 	Kind     Kind
 	Dst, Src uintptr

@@ -1,6 +1,6 @@
-//go:build gpu
+//go:build cu
 
-package cubridge
+package cudadrv
 
 import (
 	"errors"
@@ -8,10 +8,13 @@ import (
 	"unsafe"
 
 	"gorgonia.org/cu"
-
-	"github.com/cupool/cupool/internal/cudadrv"
 )
 
+// The calls of device.go by gorgonia.org/cu. Those that the allocator makes all the
+// time, and those that cu lacks, stay with this package, which makes them in one
+// crossing. With cu that takes a locked thread and two crossings, or four when the
+// context is not current. cu.Ctx.Do hops to another thread; it is used nowhere.
+//
 // cu's handle types are structs of one C pointer that it keeps to itself, so
 // they are converted by their memory.
 
@@ -42,7 +45,7 @@ var (
 // In runs f, which makes calls of cu, with the context current on a locked
 // thread, and restores the context that a program had set there. A thread
 // that had none keeps this one.
-func In(context uintptr, f func() error) cudadrv.Result {
+func In(context uintptr, f func() error) Result {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before, err := cu.CurrentContext()
@@ -61,7 +64,7 @@ func In(context uintptr, f func() error) cudadrv.Result {
 }
 
 // valueIn is In for a call that returns a value.
-func valueIn[T any](context uintptr, f func() (T, error)) (v T, r cudadrv.Result) {
+func valueIn[T any](context uintptr, f func() (T, error)) (v T, r Result) {
 	r = In(context, func() (err error) {
 		v, err = f()
 		return err
@@ -69,14 +72,14 @@ func valueIn[T any](context uintptr, f func() (T, error)) (v T, r cudadrv.Result
 	return v, r
 }
 
-// value returns a value of cu with the CUresult inside its error.
-func value[T any](v T, err error) (T, cudadrv.Result) { return v, result(err) }
+// cuValue returns a value of cu with the CUresult inside its error.
+func cuValue[T any](v T, err error) (T, Result) { return v, result(err) }
 
 // result returns the CUresult inside an error of cu. Its type is not
 // exported, but a constant of it says which it is.
-func result(err error) cudadrv.Result {
+func result(err error) Result {
 	if err == nil {
-		return cudadrv.Success
+		return Success
 	}
 	return resultOf(cu.Success, err)
 }
@@ -84,89 +87,89 @@ func result(err error) cudadrv.Result {
 func resultOf[T interface {
 	~int
 	error
-}](_ T, err error) cudadrv.Result {
+}](_ T, err error) Result {
 	var code T
 	if errors.As(err, &code) {
-		return cudadrv.Result(code)
+		return Result(code)
 	}
-	return cudadrv.Result(cu.Unknown)
+	return Result(cu.Unknown)
 }
 
 // DeviceCount is cuDeviceGetCount.
-func DeviceCount() (int, cudadrv.Result) { return value(cu.NumDevices()) }
+func DeviceCount() (int, Result) { return cuValue(cu.NumDevices()) }
 
 // Device is cuDeviceGet.
-func Device(ordinal int) (device int, r cudadrv.Result) {
-	d, r := value(cu.GetDevice(ordinal))
+func Device(ordinal int) (device int, r Result) {
+	d, r := cuValue(cu.GetDevice(ordinal))
 	return int(d), r
 }
 
 // DeviceName is cuDeviceGetName.
-func DeviceName(device int) (string, cudadrv.Result) {
-	return value(cu.Device(device).Name())
+func DeviceName(device int) (string, Result) {
+	return cuValue(cu.Device(device).Name())
 }
 
 // DeviceUUID is cuDeviceGetUuid, as text without a prefix.
-func DeviceUUID(device int) (string, cudadrv.Result) {
-	u, r := value(cu.Device(device).UUID())
+func DeviceUUID(device int) (string, Result) {
+	u, r := cuValue(cu.Device(device).UUID())
 	return u.String(), r
 }
 
 // DeviceMemory is cuDeviceTotalMem, in bytes.
-func DeviceMemory(device int) (int64, cudadrv.Result) {
-	return value(cu.Device(device).TotalMem())
+func DeviceMemory(device int) (int64, Result) {
+	return cuValue(cu.Device(device).TotalMem())
 }
 
 // DeviceAttribute is cuDeviceGetAttribute.
-func DeviceAttribute(device, attribute int) (int, cudadrv.Result) {
-	return value(cu.Device(device).Attribute(cu.DeviceAttribute(attribute)))
+func DeviceAttribute(device, attribute int) (int, Result) {
+	return cuValue(cu.Device(device).Attribute(cu.DeviceAttribute(attribute)))
 }
 
 // RetainPrimary is cuDevicePrimaryCtxRetain.
-func RetainPrimary(device int) (ctx uintptr, r cudadrv.Result) {
-	c, r := value(cu.Device(device).RetainPrimaryCtx())
+func RetainPrimary(device int) (ctx uintptr, r Result) {
+	c, r := cuValue(cu.Device(device).RetainPrimaryCtx())
 	return ContextHandle(c), r
 }
 
 // ReleasePrimary is cuDevicePrimaryCtxRelease.
-func ReleasePrimary(device int) cudadrv.Result {
+func ReleasePrimary(device int) Result {
 	return result(cu.Device(device).ReleasePrimaryCtx())
 }
 
 // CurrentContext is cuCtxGetCurrent: the calling thread's, or 0.
-func CurrentContext() (ctx uintptr, r cudadrv.Result) {
-	c, r := value(cu.CurrentContext())
+func CurrentContext() (ctx uintptr, r Result) {
+	c, r := cuValue(cu.CurrentContext())
 	return ContextHandle(c), r
 }
 
 // ContextDevice is cuCtxGetDevice.
-func ContextDevice(ctx uintptr) (device int, r cudadrv.Result) {
+func ContextDevice(ctx uintptr) (device int, r Result) {
 	d, r := valueIn(ctx, cu.CurrentDevice)
 	return int(d), r
 }
 
 // Synchronize is cuCtxSynchronize: it waits for all work in the context.
-func Synchronize(ctx uintptr) cudadrv.Result { return In(ctx, cu.Synchronize) }
+func Synchronize(ctx uintptr) Result { return In(ctx, cu.Synchronize) }
 
 // MemAlloc is cuMemAlloc.
-func MemAlloc(ctx uintptr, size int64) (p uintptr, r cudadrv.Result) {
+func MemAlloc(ctx uintptr, size int64) (p uintptr, r Result) {
 	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAlloc(size) })
 	return uintptr(q), r
 }
 
 // MemAllocManaged is cuMemAllocManaged for all streams.
-func MemAllocManaged(ctx uintptr, size int64) (p uintptr, r cudadrv.Result) {
+func MemAllocManaged(ctx uintptr, size int64) (p uintptr, r Result) {
 	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAllocManaged(size, cu.AttachGlobal) })
 	return uintptr(q), r
 }
 
 // MemFree is cuMemFree of what MemAlloc and MemAllocManaged returned.
-func MemFree(ctx, p uintptr) cudadrv.Result {
+func MemFree(ctx, p uintptr) Result {
 	return In(ctx, func() error { return cu.MemFree(cu.DevicePtr(p)) })
 }
 
 // MemInfo is cuMemGetInfo, in bytes.
-func MemInfo(ctx uintptr) (free, total int64, r cudadrv.Result) {
+func MemInfo(ctx uintptr) (free, total int64, r Result) {
 	r = In(ctx, func() (err error) {
 		free, total, err = cu.MemInfo()
 		return err
@@ -176,13 +179,13 @@ func MemInfo(ctx uintptr) (free, total int64, r cudadrv.Result) {
 
 // NewStream is cuStreamCreate of a stream that does not wait for the null
 // stream, nor the null stream for it.
-func NewStream(ctx uintptr) (stream uintptr, r cudadrv.Result) {
+func NewStream(ctx uintptr) (stream uintptr, r Result) {
 	s, r := valueIn(ctx, func() (cu.Stream, error) { return cu.MakeStream(cu.NonBlocking) })
 	return StreamHandle(s), r
 }
 
 // DestroyStream is cuStreamDestroy.
-func DestroyStream(ctx, stream uintptr) cudadrv.Result {
+func DestroyStream(ctx, stream uintptr) Result {
 	return In(ctx, func() error {
 		s := StreamOf(stream)
 		return s.Destroy()
@@ -190,13 +193,13 @@ func DestroyStream(ctx, stream uintptr) cudadrv.Result {
 }
 
 // NewEvent is cuEventCreate without timing.
-func NewEvent(ctx uintptr) (event uintptr, r cudadrv.Result) {
+func NewEvent(ctx uintptr) (event uintptr, r Result) {
 	e, r := valueIn(ctx, func() (cu.Event, error) { return cu.MakeEvent(cu.DisableTiming) })
 	return EventHandle(e), r
 }
 
 // DestroyEvent is cuEventDestroy.
-func DestroyEvent(ctx, event uintptr) cudadrv.Result {
+func DestroyEvent(ctx, event uintptr) Result {
 	return In(ctx, func() error {
 		e := EventOf(event)
 		return cu.DestroyEvent(&e)

@@ -1,17 +1,18 @@
-//go:build gpu
-
 package cuda_test
 
 import (
 	"errors"
 	"fmt"
 	"log"
+	"testing"
 
 	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
-// The Examples of what only builds with -tags gpu have. They run on the first
-// GPU, as every test of such a build does.
+// The Examples of what only a GPU has.
+
+func TestMain(m *testing.M) { gputest.Main(m) }
 
 // A second Driver over the context of the first, for pinned memory, and the
 // name of their device.

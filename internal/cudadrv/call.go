@@ -1,0 +1,70 @@
+package cudadrv
+
+import "github.com/cupool/cupool/internal/clib"
+
+// call makes one call in a context. The arguments may be addresses of Go memory, given
+// as uintptr(unsafe.Pointer(p)) in the call itself.
+//
+//go:uintptrescapes
+func call(ctx, fn uintptr, args ...uintptr) Result {
+	if fn == 0 {
+		return Missing
+	}
+	s := [1]clib.Step{step(fn, args...)}
+	return run(ctx, s[:])
+}
+
+// value is call for a function that writes a result of at most eight bytes to where its
+// argument i points.
+//
+//go:uintptrescapes
+func value(ctx, fn uintptr, i int, args ...uintptr) (uintptr, Result) {
+	if fn == 0 {
+		return 0, Missing
+	}
+	s := [1]clib.Step{step(fn, args...)}
+	s[0].Out(i, 0)
+	r := run(ctx, s[:])
+	return s[0].Value(0), r
+}
+
+// bare and bareValue are call and value for functions that need no context.
+//
+//go:uintptrescapes
+func bare(fn uintptr, args ...uintptr) Result {
+	if fn == 0 {
+		return Missing
+	}
+	s := [1]clib.Step{step(fn, args...)}
+	err, _ := clib.Scope{}.Run(0, 0, s[:]...)
+	return Result(err)
+}
+
+//go:uintptrescapes
+func bareValue(fn uintptr, i int, args ...uintptr) (uintptr, Result) {
+	if fn == 0 {
+		return 0, Missing
+	}
+	s := [1]clib.Step{step(fn, args...)}
+	s[0].Out(i, 0)
+	err, _ := clib.Scope{}.Run(0, 0, s[:]...)
+	return s[0].Value(0), Result(err)
+}
+
+func step(fn uintptr, args ...uintptr) clib.Step {
+	s := clib.Step{Fn: fn, N: len(args)}
+	copy(s.Args[:], args)
+	return s
+}
+
+// run makes calls in a context, up to the first that fails.
+func run(ctx uintptr, steps []clib.Step) Result {
+	err, _ := scope.Run(ctx, 0, steps...)
+	return Result(err)
+}
+
+// Run makes the calls of another library of CUDA's in a context, in one crossing: see
+// clib.Scope. entered is false, and r the driver's, where the context cannot be set.
+func Run(ctx uintptr, ok int32, steps ...clib.Step) (r int32, entered bool) {
+	return scope.Run(ctx, ok, steps...)
+}
