@@ -24,9 +24,9 @@ type Step struct {
 	N    int // how many of Args there are
 	Args [MaxArgs]uintptr
 
-	// Local has bit i set where Args[i] is an offset in this Step, which becomes
-	// an address. It is how a function writes a result without room on Go's heap:
-	// Out returns such an offset.
+	// Local has bit i set where Args[i] is an offset in this Step, which becomes an
+	// address: see Point. It is how a function reads and writes words that have no
+	// room on Go's heap.
 	Local uint64
 
 	// List makes a call for each of Count words at List as the first argument, up to
@@ -44,12 +44,15 @@ type Step struct {
 // MaxArgs is the most arguments of a call. The last of them have room for results.
 const MaxArgs = 24
 
-// Out makes Args[i] the address of the last argument's room, or of the one before
-// it for the second result, and so on: Value returns what was written there.
-func (s *Step) Out(i, result int) {
-	s.Args[i] = unsafe.Offsetof(s.Args) + uintptr(MaxArgs-1-result)*unsafe.Sizeof(s.Args[0])
+// Point makes Args[i] the address of Args[j], which is free for that from N on.
+func (s *Step) Point(i, j int) {
+	s.Args[i] = unsafe.Offsetof(s.Args) + uintptr(j)*unsafe.Sizeof(s.Args[0])
 	s.Local |= 1 << i
 }
+
+// Out makes Args[i] the address of the last argument's room, or of the one before
+// it for the second result, and so on: Value returns what was written there.
+func (s *Step) Out(i, result int) { s.Point(i, MaxArgs-1-result) }
 
 // Value returns a result that Out made room for.
 func (s *Step) Value(result int) uintptr { return s.Args[MaxArgs-1-result] }

@@ -2,10 +2,8 @@ package cudadrv
 
 import "github.com/cupool/cupool/internal/clib"
 
-// call makes one call in a context. The arguments may be addresses of Go memory, given
-// as uintptr(unsafe.Pointer(p)) in the call itself.
-//
-//go:uintptrescapes
+// call makes one call in a context. It allocates nothing. No argument is the address of
+// Go memory.
 func call(ctx, fn uintptr, args ...uintptr) Result {
 	if fn == 0 {
 		return Missing
@@ -16,21 +14,11 @@ func call(ctx, fn uintptr, args ...uintptr) Result {
 
 // value is call for a function that writes a result of at most eight bytes to where its
 // argument i points.
-//
-//go:uintptrescapes
 func value(ctx, fn uintptr, i int, args ...uintptr) (uintptr, Result) {
-	if fn == 0 {
-		return 0, Missing
-	}
-	s := [1]clib.Step{step(fn, args...)}
-	s[0].Out(i, 0)
-	r := run(ctx, s[:])
-	return s[0].Value(0), r
+	return valueIn(scope, ctx, fn, i, args)
 }
 
 // bare and bareValue are call and value for functions that need no context.
-//
-//go:uintptrescapes
 func bare(fn uintptr, args ...uintptr) Result {
 	if fn == 0 {
 		return Missing
@@ -40,14 +28,31 @@ func bare(fn uintptr, args ...uintptr) Result {
 	return Result(err)
 }
 
-//go:uintptrescapes
 func bareValue(fn uintptr, i int, args ...uintptr) (uintptr, Result) {
+	return valueIn(clib.Scope{}, 0, fn, i, args)
+}
+
+// callGo, valueGo and bareGo take addresses of Go memory, too, given as
+// uintptr(unsafe.Pointer(p)) in the call itself. They move it to the heap.
+//
+//go:uintptrescapes
+func callGo(ctx, fn uintptr, args ...uintptr) Result { return call(ctx, fn, args...) }
+
+//go:uintptrescapes
+func valueGo(ctx, fn uintptr, i int, args ...uintptr) (uintptr, Result) {
+	return value(ctx, fn, i, args...)
+}
+
+//go:uintptrescapes
+func bareGo(fn uintptr, args ...uintptr) Result { return bare(fn, args...) }
+
+func valueIn(in clib.Scope, ctx, fn uintptr, i int, args []uintptr) (uintptr, Result) {
 	if fn == 0 {
 		return 0, Missing
 	}
 	s := [1]clib.Step{step(fn, args...)}
 	s[0].Out(i, 0)
-	err, _ := clib.Scope{}.Run(0, 0, s[:]...)
+	err, _ := in.Run(ctx, 0, s[:]...)
 	return s[0].Value(0), Result(err)
 }
 

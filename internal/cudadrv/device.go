@@ -26,14 +26,14 @@ func Device(ordinal int) (device int, r Result) {
 // DeviceName is cuDeviceGetName.
 func DeviceName(device int) (string, Result) {
 	var name [256]byte
-	r := bare(fns.deviceGetName, uintptr(unsafe.Pointer(&name)), uintptr(len(name)), uintptr(device))
+	r := bareGo(fns.deviceGetName, uintptr(unsafe.Pointer(&name)), uintptr(len(name)), uintptr(device))
 	return clib.GoString(uintptr(unsafe.Pointer(&name))), r
 }
 
 // DeviceUUID is cuDeviceGetUuid, as text without a prefix.
 func DeviceUUID(device int) (string, Result) {
 	var u [16]byte
-	r := bare(fns.deviceGetUuid, uintptr(unsafe.Pointer(&u)), uintptr(device))
+	r := bareGo(fns.deviceGetUuid, uintptr(unsafe.Pointer(&u)), uintptr(device))
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), r
 }
 

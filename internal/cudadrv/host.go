@@ -53,7 +53,7 @@ func HostRegister(ctx uintptr, b []byte) (uintptr, Result) {
 
 // HostUnregister is cuMemHostUnregister.
 func HostUnregister(ctx uintptr, b []byte) Result {
-	return call(ctx, fns.memHostUnregister, uintptr(unsafe.Pointer(&b[0])))
+	return callGo(ctx, fns.memHostUnregister, uintptr(unsafe.Pointer(&b[0])))
 }
 
 // ordinal is the location for drivers before CUDA 12.2: a device's ordinal, or -1 for
@@ -89,7 +89,7 @@ func RangeAttr(ctx, p uintptr, n int64, attr int) (int32, Result) {
 
 // IPCGetMem is cuIpcGetMemHandle.
 func IPCGetMem(ctx, p uintptr) (h IPCHandle, r Result) {
-	r = call(ctx, fns.ipcGetMemHandle, uintptr(unsafe.Pointer(&h)), p)
+	r = callGo(ctx, fns.ipcGetMemHandle, uintptr(unsafe.Pointer(&h)), p)
 	return h, r
 }
 
@@ -104,7 +104,7 @@ func IPCCloseMem(ctx, p uintptr) Result { return call(ctx, fns.ipcCloseMemHandle
 
 // IPCGetEvent is cuIpcGetEventHandle.
 func IPCGetEvent(ctx, event uintptr) (h IPCHandle, r Result) {
-	r = call(ctx, fns.ipcGetEventHandle, uintptr(unsafe.Pointer(&h)), event)
+	r = callGo(ctx, fns.ipcGetEventHandle, uintptr(unsafe.Pointer(&h)), event)
 	return h, r
 }
 

@@ -82,10 +82,11 @@ func copyIn(ctx, dst, src uintptr, n int, stream uintptr, wait bool) Result {
 func pageLocked(p uintptr) clib.Step {
 	const memoryType = 2 // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 	s := step(fns.pointerGetAttributes, 1, 0, 0, p)
-	s.Out(1, 1)
-	s.Args[clib.MaxArgs-2] = memoryType
-	s.Out(2, 2)
-	s.Out(clib.MaxArgs-3, 0)
+	const attributes, to = 4, 5 // behind the arguments
+	s.Args[attributes] = memoryType
+	s.Point(1, attributes)
+	s.Point(2, to)
+	s.Out(to, 0)
 	s.Ignore = true
 	return s
 }

@@ -33,24 +33,27 @@ func ModuleUnload(ctx, module uintptr) Result { return call(ctx, fns.moduleUnloa
 
 // ModuleFunction is cuModuleGetFunction.
 func ModuleFunction(ctx, module uintptr, name string) (uintptr, Result) {
-	return value(ctx, fns.moduleGetFunction, 0, 0, module, uintptr(unsafe.Pointer(clib.String(name))))
+	return valueGo(ctx, fns.moduleGetFunction, 0, 0, module, uintptr(unsafe.Pointer(clib.String(name))))
 }
 
-// Launch is cuLaunchKernel with a one-dimensional grid and at most eight
-// integer or pointer arguments. It passes every argument by the address of its 8 bytes;
-// a kernel with a shorter parameter reads the first of them.
+// Launch is cuLaunchKernel with a one-dimensional grid and at most six integer or
+// pointer arguments. It passes every argument by the address of its 8 bytes; a kernel
+// with a shorter parameter reads the first of them.
 func Launch(ctx, function uintptr, grid, block int, stream uintptr, args ...uint64) Result {
-	if len(args) > 8 {
+	const (
+		params = 11 // behind the call's own arguments: the addresses of the kernel's
+		values = params + 6
+	)
+	if params+len(args) > values {
 		return InvalidValue
 	}
-	x := clib.OnHeap(struct {
-		values [8]uint64
-		params [8]*uint64
-	}{})
-	for i := range copy(x.values[:], args) {
-		x.params[i] = &x.values[i]
+	s := [1]clib.Step{step(fns.launchKernel, function, uintptr(grid), 1, 1, uintptr(block), 1, 1, 0, stream, 0, 0)}
+	s[0].Point(9, params)
+	for i, v := range args {
+		s[0].Args[values+i] = uintptr(v)
+		s[0].Point(params+i, values+i)
 	}
-	return call(ctx, fns.launchKernel, function, uintptr(grid), 1, 1, uintptr(block), 1, 1, 0, stream, uintptr(unsafe.Pointer(&x.params)), 0)
+	return run(ctx, s[:])
 }
 
 // LaunchStruct is cuLaunchKernel of a kernel whose one parameter is a structure, with a

@@ -57,7 +57,7 @@ func PoolCreate(ctx uintptr, managed bool, kind, id, handleTypes int, maxSize in
 	if managed {
 		props.allocation = allocationManaged
 	}
-	return value(ctx, fns.memPoolCreate, 0, 0, uintptr(unsafe.Pointer(&props)))
+	return valueGo(ctx, fns.memPoolCreate, 0, 0, uintptr(unsafe.Pointer(&props)))
 }
 
 // PoolDestroy is cuMemPoolDestroy.
@@ -75,7 +75,7 @@ func PoolSetAttr(ctx, pool uintptr, attr int, v uint64) Result {
 	if attr <= lastInt && v != 0 {
 		v = 1
 	}
-	return call(ctx, fns.memPoolSetAttribute, pool, uintptr(attr), uintptr(unsafe.Pointer(&v)))
+	return callGo(ctx, fns.memPoolSetAttribute, pool, uintptr(attr), uintptr(unsafe.Pointer(&v)))
 }
 
 // PoolAttr is cuMemPoolGetAttribute, for attributes of either width.
@@ -87,13 +87,13 @@ func PoolAttr(ctx, pool uintptr, attr int) (uint64, Result) {
 // PoolSetAccess is cuMemPoolSetAccess: 0 none, 1 read, 3 read and write.
 func PoolSetAccess(ctx, pool uintptr, device, access int) Result {
 	desc := accessDesc{location{AtDevice, int32(device)}, int32(access)}
-	return call(ctx, fns.memPoolSetAccess, pool, uintptr(unsafe.Pointer(&desc)), 1)
+	return callGo(ctx, fns.memPoolSetAccess, pool, uintptr(unsafe.Pointer(&desc)), 1)
 }
 
 // PoolAccess is cuMemPoolGetAccess.
 func PoolAccess(ctx, pool uintptr, device int) (int, Result) {
 	at := location{AtDevice, int32(device)}
-	access, r := value(ctx, fns.memPoolGetAccess, 0, 0, pool, uintptr(unsafe.Pointer(&at)))
+	access, r := valueGo(ctx, fns.memPoolGetAccess, 0, 0, pool, uintptr(unsafe.Pointer(&at)))
 	return int(access), r
 }
 
@@ -112,11 +112,11 @@ func PoolImportFD(ctx uintptr, fd int) (uintptr, Result) {
 
 // PoolExportPointer is cuMemPoolExportPointer.
 func PoolExportPointer(ctx, p uintptr) (out PointerExport, r Result) {
-	r = call(ctx, fns.memPoolExportPointer, uintptr(unsafe.Pointer(&out)), p)
+	r = callGo(ctx, fns.memPoolExportPointer, uintptr(unsafe.Pointer(&out)), p)
 	return out, r
 }
 
 // PoolImportPointer is cuMemPoolImportPointer.
 func PoolImportPointer(ctx, pool uintptr, data PointerExport) (uintptr, Result) {
-	return value(ctx, fns.memPoolImportPointer, 0, 0, pool, uintptr(unsafe.Pointer(&data)))
+	return valueGo(ctx, fns.memPoolImportPointer, 0, 0, pool, uintptr(unsafe.Pointer(&data)))
 }

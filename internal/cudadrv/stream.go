@@ -123,7 +123,7 @@ func Pointer(ctx, p uintptr) (PointerInfo, Result) {
 	for i := range x.to {
 		x.to[i] = &x.values[i]
 	}
-	r := call(ctx, fns.pointerGetAttributes, 5, uintptr(unsafe.Pointer(&x.attributes)), uintptr(unsafe.Pointer(&x.to)), p)
+	r := callGo(ctx, fns.pointerGetAttributes, 5, uintptr(unsafe.Pointer(&x.attributes)), uintptr(unsafe.Pointer(&x.to)), p)
 	kind, managed, device := uint32(x.values[0]), x.values[1], int32(x.values[2])
 	return PointerInfo{
 		Known: kind != 0, Host: kind == host, Managed: managed != 0, Device: int(device),

@@ -45,7 +45,7 @@ const (
 func Granularity(ctx uintptr, device int) (int64, Result) {
 	const minimum = 0 // CU_MEM_ALLOC_GRANULARITY_MINIMUM
 	prop := deviceMemory(device, HandleNone)
-	g, r := value(ctx, fns.memGetAllocationGranularity, 0, 0, uintptr(unsafe.Pointer(&prop)), minimum)
+	g, r := valueGo(ctx, fns.memGetAllocationGranularity, 0, 0, uintptr(unsafe.Pointer(&prop)), minimum)
 	return int64(g), r
 }
 
@@ -62,7 +62,7 @@ func AddressFree(ctx, p uintptr, size int64) Result {
 // MemCreate is cuMemCreate. handleTypes says how it may be exported.
 func MemCreate(ctx uintptr, size int64, device, handleTypes int) (uintptr, Result) {
 	prop := deviceMemory(device, handleTypes)
-	return value(ctx, fns.memCreate, 0, 0, uintptr(size), uintptr(unsafe.Pointer(&prop)), 0)
+	return valueGo(ctx, fns.memCreate, 0, 0, uintptr(size), uintptr(unsafe.Pointer(&prop)), 0)
 }
 
 // MemRelease is cuMemRelease.
@@ -89,13 +89,13 @@ func MemSetAccess(ctx, p uintptr, size int64, devices []int32, may bool) Result 
 	for i, d := range devices {
 		descs[i] = accessDesc{location{AtDevice, d}, flags}
 	}
-	return call(ctx, fns.memSetAccess, p, uintptr(size), uintptr(unsafe.Pointer(&descs[0])), uintptr(len(descs)))
+	return callGo(ctx, fns.memSetAccess, p, uintptr(size), uintptr(unsafe.Pointer(&descs[0])), uintptr(len(descs)))
 }
 
 // MemGetAccess is cuMemGetAccess: 0 none, 1 read, 3 read and write.
 func MemGetAccess(ctx, p uintptr, device int) (int, Result) {
 	at := location{AtDevice, int32(device)}
-	access, r := value(ctx, fns.memGetAccess, 0, 0, uintptr(unsafe.Pointer(&at)), p)
+	access, r := valueGo(ctx, fns.memGetAccess, 0, 0, uintptr(unsafe.Pointer(&at)), p)
 	return int(access), r
 }
 
