@@ -30,13 +30,13 @@ arm64: ## the tests of what depends on the order of loads and stores, under qemu
 	for p in relaxed addrmap block magazine ledger epoch vmem heap hostdev/handles hostdev/vspace hostdev simdev; do \
 		GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64 -timeout 60m ./internal/$$p; done
 
-soak: ## everything at once for SOAKTIME, on a device such as SOAKDEVICE=cuda (with GOFLAGS=-tags=gpu)
+soak: ## everything at once for SOAKTIME, on a device such as SOAKDEVICE=cuda
 	go run ./cmd/soak -device $(SOAKDEVICE) -duration $(SOAKTIME) -out soak.jsonl
 
 fuzz: ## every fuzz target in turn, FUZZTIME each, round after round until one fails; ROUNDS=1 for one round
 	bench/fuzz.sh $(FUZZTIME) $(ROUNDS)
 
-bench: ## every benchmark, summed up by benchstat; CUPOOL_DEVICE=cuda and GOFLAGS=-tags=gpu for a GPU
+bench: ## every benchmark, summed up by benchstat; CUPOOL_DEVICE=cuda for a GPU
 	$(BENCH) -bench . -skip '^BenchmarkParallelHit$$' -count $(COUNT) . | tee bench.out
 	$(BENCH) -bench '^BenchmarkParallelHit$$' -cpu $(CPUS) -count $(COUNT) . | tee -a bench.out
 	go run $(BENCHSTAT) bench.out

@@ -4,7 +4,7 @@
 // flat:
 //
 //	go run ./cmd/soak -duration 1h -out soak.jsonl
-//	go run -tags gpu ./cmd/soak -device cuda -duration 10m
+//	go run ./cmd/soak -device cuda -duration 10m
 //
 // Each worker has an allocator, of one Config or another, on which programs run one
 // after the other, on one goroutine or on several. The model says whether contents, books,

@@ -8,7 +8,7 @@
 //	go run ./examples/gorgonia -compare            # beside the tape machine, step by step
 //	go run ./examples/gorgonia -net convnet -train-samples 1000 -epochs 1
 //	go run ./examples/gorgonia -net rnn -cell gru -hidden 64
-//	go run -tags gpu ./examples/gorgonia -device cuda -shift 0 -graph
+//	go run ./examples/gorgonia -device cuda -shift 0 -graph
 //
 // train.go has what cupool is about: the machine, the solver, and the training.
 // nets.go and rnn.go build the graphs, data.go feeds them.

@@ -4,7 +4,7 @@
 //	go run ./examples/mlp                     # a subset of MNIST, built in
 //	go run ./examples/mlp -data DIR -hidden 512,256 -optimizer adam
 //	go run ./examples/mlp -gpus 4             # four ranks, each on a host device of its own
-//	go run -tags gpu ./examples/mlp -device cuda -shift 0 -graph
+//	go run ./examples/mlp -device cuda -shift 0 -graph
 //
 // Read on in devices.go: devices, their pools and engines, and how several work
 // together. train.go has the training: epochs, steps, CUDA graphs. model.go has

@@ -47,7 +47,7 @@ var usualRates = map[string]float64{"sgd": 0.1, "adam": 0.005}
 // Register adds the flags to fs.
 func (o *Options) Register(fs *flag.FlagSet) {
 	o.Hidden = Widths{128}
-	fs.StringVar(&o.Device, "device", "host", "`device` to train on: host, host:4GiB for a smaller one, or, built with -tags gpu, cuda or cuda:1")
+	fs.StringVar(&o.Device, "device", "host", "`device` to train on: host, host:4GiB for a smaller one, cuda or cuda:1")
 	fs.StringVar(&o.Data, "data", "", "`directory` of MNIST's four files, gzip or not (default: a subset of 10,000 + 2,000 images)")
 	fs.IntVar(&o.TrainSamples, "train-samples", 0, "train on the first `n` samples only (default: all)")
 	fs.IntVar(&o.TestSamples, "test-samples", 0, "test with the first `n` samples only (default: all)")
