@@ -59,8 +59,8 @@ func infoHost(w io.Writer) {
 
 func infoCUDA(w io.Writer) {
 	v, err := cuda.Version()
-	if err != nil || v.Driver == 0 {
-		fmt.Fprintf(w, "CUDA driver\tnone; cupool doctor says why\n")
+	if err != nil {
+		fmt.Fprintf(w, "CUDA driver\t%v\n", err)
 		return
 	}
 	fmt.Fprintf(w, "CUDA driver\tfor CUDA %d.%d\n", v.Driver/1000, v.Driver%1000/10)

@@ -97,9 +97,7 @@ func (m Machine) driver(v cuda.Versions) Line {
 	if module := m.module(); module != "" && m.standIn() == "" {
 		text += ", version " + module
 	}
-	if path := m.loaded("libcuda"); path != "" {
-		text += ", " + path
-	}
+	text += ", " + m.loaded(v.Library)
 	switch {
 	case v.Driver < oldest:
 		return Line{Missing, "driver", text, "install 450 or newer (https://www.nvidia.com/drivers)"}
@@ -116,7 +114,7 @@ func (m Machine) cause(opened bool, err error) Line {
 	if err != nil {
 		says = err.Error()
 	}
-	library := first(libraryVersion, m.loaded("libcuda"))
+	library := first(libraryVersion, m.loaded("libcuda.so.1"))
 	switch {
 	case m.standIn() != "":
 		return Line{Missing, "driver", says, "unset " + cudalibs.Driver + ", or have it name a driver's library"}
@@ -181,13 +179,13 @@ func (m Machine) blas(c CUDA, v cuda.Versions) Line {
 	const subject = "cuBLAS"
 	l, err := c.CuBLAS()
 	if err == nil {
-		return Line{Good, subject, m.found(l, "libcublas"), ""}
+		return Line{Good, subject, l.Version + ", " + m.loaded(l.Name), ""}
 	}
 	name := "nvidia-cublas"
 	if v.Driver < 13000 {
 		name = fmt.Sprintf("nvidia-cublas-cu%d", v.Driver/1000)
 	}
-	return Line{Advice, subject, "not found; products of matrices are slower without it", "pip install " + name + ", or install it from the CUDA toolkit"}
+	return Line{Advice, subject, err.Error() + "; products of matrices are slower without it", "pip install " + name + ", or install it from the CUDA toolkit"}
 }
 
 // nccl is about what GPUs send to each other by.
@@ -196,17 +194,9 @@ func (m Machine) nccl(c CUDA, v cuda.Versions, gpus int) Line {
 	l, err := c.NCCL()
 	switch {
 	case err == nil:
-		return Line{Good, subject, m.found(l, "libnccl"), ""}
+		return Line{Good, subject, l.Version + ", " + m.loaded(l.Name), ""}
 	case gpus < 2:
 		return Line{Good, subject, "not found; one GPU needs none", ""}
 	}
-	return Line{Advice, subject, "not found; groups of several GPUs are slower without it, over sockets and the host's memory", fmt.Sprintf("pip install nvidia-nccl-cu%d", min(v.Driver/1000, 13))}
-}
-
-// found tells a library's version and where it is.
-func (m Machine) found(l Library, name string) string {
-	if l.Path == "" {
-		l.Path = m.loaded(name)
-	}
-	return strings.TrimSpace(fmt.Sprintf("%d.%d.%d %s", l.Version/10000, l.Version/100%100, l.Version%100, l.Path))
+	return Line{Advice, subject, err.Error() + "; ranks on several GPUs need it, but for dist.Local, which is slower", fmt.Sprintf("pip install nvidia-nccl-cu%d", min(v.Driver/1000, 13))}
 }

@@ -37,7 +37,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, os: "linux", root: t.TempDir(), open: map[string]error{}, fails: map[string]error{}}
 	f.prints = map[string]string{"query-gpu": "0, Disabled\n", "compute-apps": "", "stat": "video\n"}
-	f.driver = cuda.Versions{Driver: 13000}
+	f.driver = cuda.Versions{Driver: 13000, Library: "libcuda.so.1"}
 	f.gpus = []cuda.Device{{Name: "NVIDIA H200", Major: 9, FreeBytes: 130 << 30, TotalBytes: 140 << 30}}
 	f.file("/proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
 	f.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC version: gcc 12.3.0\n")
@@ -121,8 +121,8 @@ func (f *fixture) examine() []Line {
 		CUDA: CUDA{
 			Version: func() (cuda.Versions, error) { return f.driver, f.driverErr },
 			Devices: func() ([]cuda.Device, error) { return f.gpus, f.gpusErr },
-			CuBLAS:  func() (Library, error) { return Library{Version: 130100}, f.blas },
-			NCCL:    func() (Library, error) { return Library{"/opt/libnccl.so.2", 22703}, f.nccl },
+			CuBLAS:  func() (Library, error) { return Library{"libcublas.so.13", "13.1.0"}, f.blas },
+			NCCL:    func() (Library, error) { return Library{"/opt/libnccl.so.2", "2.27.3"}, f.nccl },
 		},
 	}.Examine()
 }
@@ -194,10 +194,10 @@ func TestExamine(t *testing.T) {
 		"MIG":               {func(f *fixture) { f.prints["query-gpu"] = "0, [N/A]\n1, Enabled\n" }, lines{{Advice, "MIG", "on GPU 1", "nvidia-smi -L"}}},
 		"no nvidia-smi":     {func(f *fixture) { f.fails["nvidia-smi"] = errors.New("exit status 9") }, lines{{Advice, "nvidia-smi", "exit status 9 NVIDIA-SMI has failed.", "install all"}}},
 		"other output":      {func(f *fixture) { f.prints["query-gpu"] = "No devices were found\n" }, lines{{Advice, "nvidia-smi", "wrong number of fields", ""}}},
-		"no cuBLAS":         {func(f *fixture) { f.blas = fs.ErrNotExist }, lines{{Advice, "cuBLAS", "not found", "pip install nvidia-cublas,"}}},
-		"no cuBLAS for 12":  {func(f *fixture) { f.blas = fs.ErrNotExist; f.driver.Driver = 12040 }, lines{{Advice, "cuBLAS", "not found", "nvidia-cublas-cu12"}}},
-		"no NCCL":           {func(f *fixture) { f.nccl = fs.ErrNotExist }, nil},
-		"two GPUs, no NCCL": {func(f *fixture) { f.nccl = fs.ErrNotExist; f.gpus = append(f.gpus, f.gpus[0]) }, lines{{Advice, "NCCL", "not found", "nvidia-nccl-cu13"}}},
+		"no cuBLAS":         {func(f *fixture) { f.blas = errMissing }, lines{{Advice, "cuBLAS", "not found; products", "pip install nvidia-cublas,"}}},
+		"no cuBLAS for 12":  {func(f *fixture) { f.blas = errMissing; f.driver.Driver = 12040 }, lines{{Advice, "cuBLAS", "not found; products", "nvidia-cublas-cu12"}}},
+		"no NCCL":           {func(f *fixture) { f.nccl = errMissing }, nil},
+		"two GPUs, no NCCL": {func(f *fixture) { f.nccl = errMissing; f.gpus = append(f.gpus, f.gpus[0]) }, lines{{Advice, "NCCL", "not found; ranks", "nvidia-nccl-cu13"}}},
 		"WSL 2":             {func(f *fixture) { f.wsl(); f.fails["nvidia-smi"] = fs.ErrNotExist }, nil}, // it is in /usr/lib/wsl/lib
 		"Windows":           {func(f *fixture) { f.os = "windows"; f.remove("/dev", "/proc", "/sys") }, nil},
 	} {
@@ -238,7 +238,7 @@ func TestExamineGood(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"system": "Linux 6.8.0-45-generic", "driver": "for CUDA 13.0, version 580.65.06, /lib/libcuda.so.580.65.06", "device files": "can be read and written",
 		"cuda:0": "NVIDIA H200, compute capability 9.0, 130 GiB free of 140 GiB", "MIG": "off", "processes": "nvidia-smi knows of none that holds memory of a GPU",
-		"cuBLAS": "13.1.0 /lib/libcublas.so.13.1.0", "NCCL": "2.27.3 /opt/libnccl.so.2",
+		"cuBLAS": "13.1.0, /lib/libcublas.so.13.1.0", "NCCL": "2.27.3, /opt/libnccl.so.2",
 	}, texts())
 
 	f.prints["compute-apps"] = "4711, 12288, /usr/bin/python3\n4712, [N/A], say \"a\"\n" + strconv.Itoa(os.Getpid()) + ", 1, doctor\n"

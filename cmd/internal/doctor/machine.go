@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/cudalibs"
 )
 
@@ -26,20 +25,6 @@ type Machine struct {
 	Run    func(string, ...string) ([]byte, error) // nil: runs a program and returns what it prints
 
 	CUDA CUDA
-}
-
-// CUDA is what the module opens when it runs. A function that is nil asks this
-// computer.
-type CUDA struct {
-	Version      func() (cuda.Versions, error)
-	Devices      func() ([]cuda.Device, error)
-	CuBLAS, NCCL func() (Library, error)
-}
-
-// A Library is one that was opened.
-type Library struct {
-	Path    string // "": look among what this process has opened
-	Version int    // 10000*major + 100*minor + patch
 }
 
 // standIn is the library that is opened in place of the driver's.
@@ -114,15 +99,16 @@ func (m Machine) file(path string) Line {
 	return Line{Missing, subject, path + " can only be opened by the group " + group, "sudo usermod -aG " + group + " $USER, then log in again"}
 }
 
-// loaded returns the path of a library that this process has opened, such as
-// "libcuda"; "" where the system does not tell.
+// loaded returns the path of a library that this process has opened by a name or
+// path, such as libcuda.so.1; where the system does not tell, that name.
 func (m Machine) loaded(name string) string {
+	stem, _, _ := strings.Cut(filepath.Base(name), ".")
 	for line := range strings.Lines(m.read("/proc/self/maps")) {
-		if i := strings.IndexByte(line, '/'); i > 0 && strings.HasPrefix(filepath.Base(line), name+".so") {
+		if i := strings.IndexByte(line, '/'); i > 0 && strings.HasPrefix(filepath.Base(line), stem+".so") {
 			return strings.TrimSpace(line[i:])
 		}
 	}
-	return ""
+	return name
 }
 
 // The rest is how the machine is reached.
