@@ -39,8 +39,8 @@ func OpenHost(cfg HostConfig) (Driver, error) {
 
 // Open opens a device by name, as programs take it from a flag: "host" or
 // "host:BYTES" (with a unit: "host:4GiB"), "cuda" or "cuda:ORDINAL", the
-// latter followed by ",managed" or ",pinned" for those kinds of memory. In
-// a build without -tags gpu, "cuda" fails with ErrNotSupported.
+// latter followed by ",managed" or ",pinned" for those kinds of memory.
+// "cuda" fails with ErrNotSupported where there is no driver.
 func Open(name string) (Driver, error) {
 	fail := func(value, reason string) (Driver, error) {
 		return nil, &ConfigError{Field: "device", Value: value, Reason: reason}

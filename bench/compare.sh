@@ -14,7 +14,7 @@
 #   CPUS        numbers of goroutines for BenchmarkParallelHit (1,2,4)
 #   CPU         the processor for all else (empty: as the system likes)
 #   PACKAGE     the package whose benchmarks these are (.)
-#   GOFLAGS     is for both builds: -tags=gpu with CUPOOL_DEVICE=cuda for a GPU
+#   CUPOOL_DEVICE  is for both: cuda for a GPU (the host device)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=${1:?usage: bench/compare.sh BASE [HEAD]}

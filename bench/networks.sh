@@ -10,7 +10,7 @@
 #   ROUNDS     how often each is measured (2)
 #   EPOCHS     epochs of a training of ours (2)
 #   MNIST      a directory with all of MNIST (the part that the example ships)
-#   GORGONIA   go build -tags gpu ./examples/gorgonia made elsewhere, for a machine without Go
+#   GORGONIA   go build ./examples/gorgonia made elsewhere, for a machine without Go
 #   PYTHON     a Python with PyTorch (python3); without one its columns stay empty
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,10 +19,8 @@ mkdir -p "$out"
 rm -f "$out"/*.json
 ours=${GORGONIA:-}
 if [ -z "$ours" ]; then
-	settings=$(go run ./cmd/cupool env) || { echo "$0: no build for CUDA: see above" >&2; exit 3; }
-	eval "$settings"
 	ours=$out/gorgonia
-	go build -tags gpu -o "$ours" ./examples/gorgonia
+	go build -o "$ours" ./examples/gorgonia
 fi
 
 # The networks, and their flags.

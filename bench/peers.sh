@@ -16,7 +16,7 @@
 #                        a virtual machine another's work on the same core may double the
 #                        time, and the system does not know (empty: as the system likes)
 #   NVCC, PYTHON         the programs (nvcc, python3)
-#   CUPOOL_TEST_BINARY   go test -c -tags gpu . made elsewhere, for a machine without Go
+#   CUPOOL_TEST_BINARY   go test -c . made elsewhere, for a machine without Go
 #   BENCHSTAT            the program that makes the table (go run golang.org/x/perf/cmd/benchstat@version)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,11 +36,9 @@ gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) ||
 # ours: on device memory.
 test=${CUPOOL_TEST_BINARY:-}
 if [ -z "$test" ]; then
-	have go || fail "no Go here, and CUPOOL_TEST_BINARY names no binary of: go test -c -tags gpu ."
-	settings=$(go run ./cmd/cupool env) || fail "no build for CUDA: see above"
-	eval "$settings"
+	have go || fail "no Go here, and CUPOOL_TEST_BINARY names no binary of: go test -c ."
 	test=$out/cupool.test
-	go test -c -tags gpu -o "$test" .
+	go test -c -o "$test" .
 fi
 [ -x "$test" ] || fail "CUPOOL_TEST_BINARY: $test is no program"
 test=$(realpath "$test")

@@ -42,13 +42,11 @@ binary() { [ "$1" = . ] && echo cupool.test || echo "${1//\//-}.test"; } # PACKA
 
 build() { # DIR
 	mkdir -p "$1"
-	settings=$(go run ./cmd/cupool env) || { echo "bench/validate.sh: no build for CUDA: see above" >&2; exit 3; }
-	eval "$settings"
 	local package
 	for package in "${packages[@]}"; do
-		go test -c -tags gpu -ldflags='-s -w' -o "$1/$(binary "$package")" "./$package"
+		go test -c -ldflags='-s -w' -o "$1/$(binary "$package")" "./$package"
 	done
-	go build -tags gpu -ldflags='-s -w' -o "$1/" ./cmd/cupool ./examples/buffers ./examples/mlp ./examples/gorgonia
+	go build -ldflags='-s -w' -o "$1/" ./cmd/cupool ./examples/buffers ./examples/mlp ./examples/gorgonia
 }
 
 export CUPOOL_TEST=${CUPOOL_TEST-long} # the long form of every test, unless it is set to nothing

@@ -6,9 +6,13 @@
 //	d, err := cuda.Open(0, cuda.Managed()) // managed memory
 //	pool, err := cupool.New(cupool.Config{Driver: d})
 //
-// A program needs -tags gpu and a C compiler to have it: cupool run -- go build
-// -tags gpu sets everything up. Without the tag, Open, OpenContext, Devices
-// and Version fail with cupool.ErrNotSupported and say how to build.
+// The driver's library is opened when a program first calls Open, OpenContext,
+// Devices or Version, with cgo and without, on linux/amd64, linux/arm64 and
+// windows/amd64. Where there is none, and on other systems, these fail with
+// cupool.ErrNotSupported and say what to do.
+//
+// In tests, the environment's CUPOOL_LIBCUDA names a library to open in place of
+// the driver's.
 package cuda
 
 // Driver is a GPU, or a kind of memory of it. It has the methods of

@@ -40,7 +40,7 @@ func ExampleOpenAll() {
 		},
 	})
 	if errors.Is(err, cupool.ErrNotSupported) {
-		return // no GPU, or a build without them
+		return // no GPU
 	}
 	defer set.Close()
 	for i := range set.Len() {

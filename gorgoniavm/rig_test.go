@@ -24,7 +24,7 @@ type device struct {
 	records  bool                // VMs record their runs
 }
 
-// devices are all that tests run on. A build with the tag gpu adds a GPU.
+// devices are all that tests run on, a GPU among them where there is one.
 var devices = map[string]device{
 	"near": {open: newMeter, exact: true},
 	"far":  {open: newFarMeter},

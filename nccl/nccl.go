@@ -4,10 +4,11 @@
 //	c, err := nccl.New(ctx, pool, nccl.Config{Rank: 3, Size: 8, Address: "first:29500", Token: secret}) // one process a GPU
 //	cs, err := nccl.NewLocal(ctx, pools, nccl.Config{})                                                 // one process, several GPUs
 //
-// NCCL 2.14 or newer is looked up when a program asks for it, as libnccl.so.2: pip
-// install nvidia-nccl-cu12 has it, and LD_LIBRARY_PATH or Config.Library says where.
-// A program needs -tags gpu. Without the tag or the library, New, NewLocal and
-// Version fail with cupool.ErrNotSupported and say what to do.
+// NCCL 2.14 or newer, libnccl.so.2, is opened when a program asks for it. It is looked
+// for as the system looks for libraries, then in the directories of toolkits, pip and
+// conda (pip install nvidia-nccl-cu12 has it); Config.Library names another one. Where
+// there is none, New, NewLocal and Version fail with cupool.ErrNotSupported and say
+// what to do.
 //
 // NCCL allocates device memory of its own, some hundred MiB a communicator. Leave
 // it what it needs (cupool.Config.Limit), or make the Comm first.
