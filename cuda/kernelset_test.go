@@ -45,7 +45,7 @@ func TestImages(t *testing.T) {
 				fakecuda.Fail("cuModuleLoadData", 1, int(c.code), c.refused)
 			}
 			err := d.LoadKernels(func(m kernels.Module, major, minor int) iter.Seq2[[]byte, error] {
-				require.Equal(t, [...]int{9, 0}, [...]int{major, minor}, "the stand-in is a Hopper GPU")
+				require.Equal(t, [...]int{8, 0}, [...]int{major, minor}, "the stand-in is an A100")
 				if c.images != nil {
 					return c.images
 				}

@@ -82,7 +82,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { FAKE_CALL(false); return uu
 
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attr, CUdevice d) {
 	static const struct { int attr, value; } values[] = {
-		{1, 1024}, {10, 32}, {16, 4}, {19, 1}, {31, 1}, {41, 1}, {75, 9}, {76, 0}, {83, 1},
+		{1, 1024}, {10, 32}, {16, 4}, {19, 1}, {31, 1}, {41, 1}, {75, 8}, {76, 0}, {83, 1},
 		{88, 0}, {89, 1}, {90, 1}, {91, 1}, {100, 0}, {101, 0}, {102, 1}, {103, 1}, {115, 1},
 		{119, 1}, {125, 1}};
 	FAKE_CALL(false);
