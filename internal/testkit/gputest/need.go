@@ -1,14 +1,18 @@
 package gputest
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
+	"github.com/cupool/cupool/internal/cudalibs"
 )
 
 // missing returns why there is no GPU here, or nil.
@@ -26,6 +30,17 @@ var missing = sync.OnceValue(func() error {
 func Need(t testing.TB) {
 	t.Helper()
 	NoError(t, missing())
+}
+
+// NoError checks the error of opening a GPU. It skips the test where there is no
+// driver or no GPU, unless CUPOOL_LIBCUDA says that there is one, and fails it
+// with any other error.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, device.ErrNotSupported) && os.Getenv(cudalibs.Driver) == "" {
+		t.Skipf("%v\nOn the stand-in: export %s=$(internal/fakecuda/build.sh)", err, cudalibs.Driver)
+	}
+	require.NoError(t, err)
 }
 
 // Main runs the tests of a package whose Examples use a GPU. Where there is none, they
