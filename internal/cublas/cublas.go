@@ -92,6 +92,7 @@ type Handle struct {
 	stream, workspace uintptr
 	size              int64 // of the workspace, in bytes
 	tf32              bool
+	unknown           bool    // what is set, after a failure
 	alpha, beta       float64 // of the call that is made; a float32 lies in the first half
 }
 
@@ -136,21 +137,23 @@ func (h *Handle) Gemm(stream uintptr, p *Product) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var room [4]clib.Step
-	return run("cublasGemm", h.ctx, append(h.prepare(room[:0], stream, p), h.gemm(p)))
+	err := run("cublasGemm", h.ctx, append(h.prepare(room[:0], stream, p), h.gemm(p)))
+	h.unknown = err != nil
+	return err
 }
 
 // prepare adds the calls that set on the handle what is not set already. To set the
 // stream takes the workspace back.
 func (h *Handle) prepare(s []clib.Step, stream uintptr, p *Product) []clib.Step {
-	if h.stream != stream {
+	if h.unknown || h.stream != stream {
 		s = append(s, step(fns.setStream, h.h, stream))
 		h.stream, h.workspace, h.size = stream, 0, 0
 	}
-	if h.workspace != p.Workspace || h.size != p.Size {
+	if h.unknown || h.workspace != p.Workspace || h.size != p.Size {
 		s = append(s, step(fns.setWorkspace, h.h, p.Workspace, uintptr(p.Size)))
 		h.workspace, h.size = p.Workspace, p.Size
 	}
-	if h.tf32 != p.TF32 {
+	if h.unknown || h.tf32 != p.TF32 {
 		const byDefault, tf32 = 0, 3 // CUBLAS_DEFAULT_MATH, CUBLAS_TF32_TENSOR_OP_MATH
 		mode := uintptr(byDefault)
 		if p.TF32 {

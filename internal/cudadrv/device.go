@@ -3,6 +3,7 @@
 package cudadrv
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -27,7 +28,8 @@ func Device(ordinal int) (device int, r Result) {
 func DeviceName(device int) (string, Result) {
 	var name [256]byte
 	r := bareGo(fns.deviceGetName, uintptr(unsafe.Pointer(&name)), uintptr(len(name)), uintptr(device))
-	return clib.GoString(uintptr(unsafe.Pointer(&name))), r
+	text, _, _ := bytes.Cut(name[:], []byte{0})
+	return string(text), r
 }
 
 // DeviceUUID is cuDeviceGetUuid, as text without a prefix.

@@ -37,17 +37,20 @@ func HostFree(ctx, p uintptr) Result { return call(ctx, fns.memFreeHost, p) }
 // empty. The driver keeps the address: Go memory has to be pinned until
 // HostUnregister.
 func HostRegister(ctx uintptr, b []byte) (uintptr, Result) {
+	return hostRegister(ctx, uintptr(unsafe.Pointer(&b[0])), len(b))
+}
+
+//go:uintptrescapes
+func hostRegister(ctx, p uintptr, n int) (uintptr, Result) {
 	if fns.memHostRegister == 0 || fns.memHostUnregister == 0 || fns.memHostGetDevicePointer == 0 {
 		return 0, Missing
 	}
-	p := uintptr(unsafe.Pointer(&b[0]))
-	s := [2]clib.Step{step(fns.memHostRegister, p, uintptr(len(b)), everywhere), step(fns.memHostGetDevicePointer, 0, p, 0)}
+	s := [2]clib.Step{step(fns.memHostRegister, p, uintptr(n), everywhere), step(fns.memHostGetDevicePointer, 0, p, 0)}
 	s[1].Out(0, 0)
 	r := run(ctx, s[:])
 	if r != Success && s[1].Err() != 0 {
-		_ = HostUnregister(ctx, b)
+		_ = call(ctx, fns.memHostUnregister, p)
 	}
-	runtime.KeepAlive(b)
 	return s[1].Value(0), r
 }
 

@@ -94,27 +94,29 @@ type config struct {
 // an error. It is nil where Init itself fails.
 func (l *Library) Init(ctx uintptr, ranks int, id *ID, rank int) (*Comm, Result) {
 	const undefined = math.MinInt32
+	c := clib.OnHeap(Comm{l: l, ctx: ctx})
 	x := clib.OnHeap(struct {
 		config config
-		comm   uintptr
 		id     ID
-	}{config{unsafe.Sizeof(config{}), 0xcafebeef, 21700, 0, undefined, undefined, undefined, 0}, 0, *id})
-	s := step(l.init, uintptr(unsafe.Pointer(&x.comm)), uintptr(ranks))
+	}{config{unsafe.Sizeof(config{}), 0xcafebeef, 21700, 0, undefined, undefined, undefined, 0}, *id})
+	s := step(l.init, uintptr(unsafe.Pointer(&c.h)), uintptr(ranks))
 	next := s.Bytes(2, x.id[:])
 	s.Args[next], s.Args[next+1] = uintptr(rank), uintptr(unsafe.Pointer(&x.config))
 	s.N = max(s.N, next+2)
 	r := run(ctx, s)
 	runtime.KeepAlive(x)
-	if x.comm == 0 {
+	if c.h == 0 {
 		return nil, r
 	}
-	return &Comm{l: l, ctx: ctx, h: x.comm}, r
+	return c, r
 }
 
-// A Comm is an ncclComm_t. Its methods must not overlap.
+// A Comm is an ncclComm_t. Its methods must not overlap. Its caller keeps it at least
+// while State is InProgress.
 type Comm struct {
-	l      *Library
-	ctx, h uintptr
+	l   *Library
+	ctx uintptr
+	h   uintptr // threads of NCCL read and write it while the communicator is made
 }
 
 // State returns the state of the communicator: Success, InProgress or what went
