@@ -1,8 +1,6 @@
-// Command cupool is the tool of the module github.com/cupool/cupool: it sets
-// up the build, with CUDA and for speed, and shows what a computer has.
+// Command cupool is the tool of the module github.com/cupool/cupool: it shows
+// what a computer has, and what a program does with memory.
 //
-//	cupool run     run a command, set up to build with CUDA
-//	cupool env     print the settings that a build with CUDA needs
 //	cupool doctor  check what this computer has and lacks for CUDA
 //	cupool info    show devices, versions and what is supported
 //	cupool replay  replay recorded traces of allocations
@@ -33,8 +31,6 @@ type command struct {
 
 // commands, in the order of the help text.
 var commands = []command{
-	{"run", "run a command, set up to build with CUDA", runRun},
-	{"env", "print the settings that a build with CUDA needs", runEnv},
 	{"doctor", "check what this computer has and lacks for CUDA", runDoctor},
 	{"info", "show devices, versions and what is supported", runInfo},
 	{"replay", "replay recorded traces of allocations", runReplay},

@@ -47,8 +47,7 @@ func TestErrors(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		{2, []string{"env", "more"}, `unexpected argument "more"`},
-		{2, []string{"run"}, "which command?"},
+		{2, []string{"info", "more"}, `unexpected argument "more"`},
 		{2, []string{"view"}, "which file?"},
 		{1, []string{"view", "no-such-file"}, "open no-such-file: no such file or directory"},
 		{1, []string{"view", "view.go"}, "not a memory snapshot"},
@@ -81,13 +80,6 @@ func TestErrors(t *testing.T) {
 		if more := " (cupool " + c.args[0] + " -h tells more)\n"; status == 2 {
 			assert.True(t, strings.HasSuffix(errs, more), errs)
 		}
-	}
-	needsBuild(t)
-	t.Setenv("XDG_CACHE_HOME", dir)
-	for want, args := range map[string][]string{"no-such-command": {"run", "--", "no-such-command", "-x"}, "no CUDA toolkit found": {"run", "-cuda", dir, "--", "true"}} {
-		status, _, errs := tool(t, args...)
-		assert.Equal(t, 1, status, args)
-		assert.Contains(t, errs, want)
 	}
 }
 
