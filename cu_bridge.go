@@ -1,24 +1,25 @@
 //go:build cu
 
-// The conversions of the handles of gorgonia.org/cu. Through it package cuda makes
-// some of its calls, too (internal/cudadrv).
+// The conversions of the handles of gorgonia.org/cu, for programs that use that package
+// themselves; nothing else needs the tag. Package cuda makes some of its calls through
+// cu then, too (internal/cudadrv).
+//
+// cu is C in part: it takes cgo, CUDA's headers and a libcuda.so to link. This builds it
+// with CUDA 12 and 13; with CUDA elsewhere than in /usr/local/cuda, change both paths:
+//
+//	CGO_CFLAGS="-I$(go list -f '{{.Dir}}' github.com/cupool/cupool)/internal/cudadrv -I/usr/local/cuda/include" CGO_LDFLAGS=-L/usr/local/cuda/lib64/stubs go build -tags cu
+//
+// The first path has a cuda.h that gives cu the functions of CUDA 12 with 13's header,
+// too. Such a program starts only where there is a driver and a GPU: the loader looks
+// for libcuda.so.1, and cu ends the program when cuInit fails.
 
 package cupool
 
 import (
 	"gorgonia.org/cu"
 
-	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/cudadrv"
 )
-
-// A cuda.Driver has what the allocator asks of a device. That the type behind
-// it has what Engine asks is tested in cu_bridge_test.go.
-var _ interface {
-	Driver
-	StreamOwner
-	VirtualMemory
-} = cuda.Driver(nil)
 
 // CUContext returns the handle of a context of cu, for cuda.OpenContext.
 func CUContext(ctx cu.CUContext) uintptr { return cudadrv.ContextHandle(ctx) }

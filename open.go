@@ -11,6 +11,14 @@ import (
 	"github.com/cupool/cupool/internal/hostdev"
 )
 
+// A cuda.Driver has what the allocator asks of a device. That the type behind it has
+// what Engine asks, too, is tested in open_test.go.
+var _ interface {
+	Driver
+	StreamOwner
+	VirtualMemory
+} = cuda.Driver(nil)
+
 // HostConfig sets up a host device. The zero value is a device of 16 GiB.
 type HostConfig struct {
 	// Capacity is the device's memory in bytes. It is address space until

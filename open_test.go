@@ -7,7 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/graphmem"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 func TestOpen(t *testing.T) {
@@ -33,6 +37,27 @@ func TestOpen(t *testing.T) {
 	}
 	_, err := cupool.Open("cuda,shiny")
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig, "no kind of memory")
+}
+
+// TestOpenCUDA opens GPUs by name.
+func TestOpenCUDA(t *testing.T) {
+	gputest.Need(t)
+	for name, want := range map[string]string{"cuda": "device memory", "cuda:0,managed": "managed memory", "cuda:0,pinned": "pinned memory"} {
+		d, err := cupool.Open(name)
+		require.NoError(t, err)
+		require.Contains(t, d.Name(), want)
+		require.NoError(t, d.Close())
+	}
+}
+
+// TestCUDAComputes: a GPU with device memory has what Engine asks of it.
+func TestCUDAComputes(t *testing.T) {
+	gputest.Need(t)
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	defer d.Close()
+	require.Implements(t, (*gpu.Device)(nil), d)
+	require.Implements(t, (*graphmem.Device)(nil), d)
 }
 
 func TestOpenHost(t *testing.T) {

@@ -10,10 +10,9 @@ import (
 	"gorgonia.org/cu"
 )
 
-// The calls of device.go by gorgonia.org/cu. Those that the allocator makes all the
-// time, and those that cu lacks, stay with this package, which makes them in one
-// crossing. With cu that takes a locked thread and two crossings, or four when the
-// context is not current. cu.Ctx.Do hops to another thread; it is used nowhere.
+// The calls of device.go by gorgonia.org/cu. Each takes a locked thread
+// and two crossings, or four when the context is not current. cu.Ctx.Do hops to another
+// thread; it is used nowhere.
 //
 // cu's handle types are structs of one C pointer that it keeps to itself, so
 // they are converted by their memory.
@@ -35,11 +34,15 @@ func EventOf(h uintptr) cu.Event { return *(*cu.Event)(unsafe.Pointer(&h)) }
 
 func contextOf(h uintptr) cu.CUContext { return *(*cu.CUContext)(unsafe.Pointer(&h)) }
 
+func moduleOf(h uintptr) cu.Module { return *(*cu.Module)(unsafe.Pointer(&h)) }
+
 // These fail to compile when a cu type is no longer one pointer.
 var (
 	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.CUContext{})]struct{}{}
 	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Stream{})]struct{}{}
 	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Event{})]struct{}{}
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Module{})]struct{}{}
+	_ [unsafe.Sizeof(uintptr(0))]struct{} = [unsafe.Sizeof(cu.Function{})]struct{}{}
 )
 
 // In runs f, which makes calls of cu, with the context current on a locked
@@ -63,8 +66,8 @@ func In(context uintptr, f func() error) Result {
 	return result(f())
 }
 
-// valueIn is In for a call that returns a value.
-func valueIn[T any](context uintptr, f func() (T, error)) (v T, r Result) {
+// valueOf is In for a call that returns a value.
+func valueOf[T any](context uintptr, f func() (T, error)) (v T, r Result) {
 	r = In(context, func() (err error) {
 		v, err = f()
 		return err
@@ -144,7 +147,7 @@ func CurrentContext() (ctx uintptr, r Result) {
 
 // ContextDevice is cuCtxGetDevice.
 func ContextDevice(ctx uintptr) (device int, r Result) {
-	d, r := valueIn(ctx, cu.CurrentDevice)
+	d, r := valueOf(ctx, cu.CurrentDevice)
 	return int(d), r
 }
 
@@ -153,19 +156,24 @@ func Synchronize(ctx uintptr) Result { return In(ctx, cu.Synchronize) }
 
 // MemAlloc is cuMemAlloc.
 func MemAlloc(ctx uintptr, size int64) (p uintptr, r Result) {
-	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAlloc(size) })
+	q, r := valueOf(ctx, func() (cu.DevicePtr, error) { return cu.MemAlloc(size) })
 	return uintptr(q), r
 }
 
 // MemAllocManaged is cuMemAllocManaged for all streams.
 func MemAllocManaged(ctx uintptr, size int64) (p uintptr, r Result) {
-	q, r := valueIn(ctx, func() (cu.DevicePtr, error) { return cu.MemAllocManaged(size, cu.AttachGlobal) })
+	q, r := valueOf(ctx, func() (cu.DevicePtr, error) { return cu.MemAllocManaged(size, cu.AttachGlobal) })
 	return uintptr(q), r
 }
 
 // MemFree is cuMemFree of what MemAlloc and MemAllocManaged returned.
 func MemFree(ctx, p uintptr) Result {
 	return In(ctx, func() error { return cu.MemFree(cu.DevicePtr(p)) })
+}
+
+// HostFree is cuMemFreeHost.
+func HostFree(ctx, p uintptr) Result {
+	return In(ctx, func() error { return cu.MemFreeHost(*(*unsafe.Pointer)(unsafe.Pointer(&p))) })
 }
 
 // MemInfo is cuMemGetInfo, in bytes.
@@ -180,7 +188,7 @@ func MemInfo(ctx uintptr) (free, total int64, r Result) {
 // NewStream is cuStreamCreate of a stream that does not wait for the null
 // stream, nor the null stream for it.
 func NewStream(ctx uintptr) (stream uintptr, r Result) {
-	s, r := valueIn(ctx, func() (cu.Stream, error) { return cu.MakeStream(cu.NonBlocking) })
+	s, r := valueOf(ctx, func() (cu.Stream, error) { return cu.MakeStream(cu.NonBlocking) })
 	return StreamHandle(s), r
 }
 
@@ -194,7 +202,7 @@ func DestroyStream(ctx, stream uintptr) Result {
 
 // NewEvent is cuEventCreate without timing.
 func NewEvent(ctx uintptr) (event uintptr, r Result) {
-	e, r := valueIn(ctx, func() (cu.Event, error) { return cu.MakeEvent(cu.DisableTiming) })
+	e, r := valueOf(ctx, func() (cu.Event, error) { return cu.MakeEvent(cu.DisableTiming) })
 	return EventHandle(e), r
 }
 
@@ -205,3 +213,41 @@ func DestroyEvent(ctx, event uintptr) Result {
 		return cu.DestroyEvent(&e)
 	})
 }
+
+// ModuleLoad is cuModuleLoadData. The image is SASS, or PTX with a 0 at its end. It loads
+// also while the calling thread captures a stream: what it does is done at once, and no
+// part of the graph.
+func ModuleLoad(ctx uintptr, image []byte) (module uintptr, r Result) {
+	m, r := valueOf(ctx, func() (cu.Module, error) {
+		mode := uint32(2) // CU_STREAM_CAPTURE_MODE_RELAXED
+		exchange := func() { _ = bareGo(fns.threadExchangeStreamCaptureMode, uintptr(unsafe.Pointer(&mode))) }
+		exchange()
+		defer exchange()
+		return cu.LoadData(string(image))
+	})
+	return *(*uintptr)(unsafe.Pointer(&m)), r
+}
+
+// ModuleUnload is cuModuleUnload.
+func ModuleUnload(ctx, module uintptr) Result { return In(ctx, moduleOf(module).Unload) }
+
+// ModuleFunction is cuModuleGetFunction.
+func ModuleFunction(ctx, module uintptr, name string) (function uintptr, r Result) {
+	f, r := valueOf(ctx, func() (cu.Function, error) { return moduleOf(module).Function(name) })
+	return *(*uintptr)(unsafe.Pointer(&f)), r
+}
+
+// CanAccessPeer is cuDeviceCanAccessPeer of two devices by ordinal.
+func CanAccessPeer(ctx uintptr, device, peer int) (bool, Result) {
+	can, r := valueOf(ctx, func() (int, error) { return cu.Device(device).CanAccessPeer(cu.Device(peer)) })
+	return can != 0, r
+}
+
+// EnablePeer is cuCtxEnablePeerAccess: work in ctx may touch what cuMemAlloc
+// returns in peer.
+func EnablePeer(ctx, peer uintptr) Result {
+	return In(ctx, func() error { return contextOf(peer).EnablePeerAccess(0) })
+}
+
+// DisablePeer is cuCtxDisablePeerAccess.
+func DisablePeer(ctx, peer uintptr) Result { return In(ctx, contextOf(peer).DisablePeerAccess) }

@@ -5,12 +5,13 @@ package cudadrv
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/cupool/cupool/internal/clib"
 )
 
-// Devices, contexts, memory, and the making of streams and events.
+// Devices, contexts, memory, modules, and the making of streams and events.
 
 // DeviceCount is cuDeviceGetCount.
 func DeviceCount() (int, Result) {
@@ -85,6 +86,9 @@ func MemAllocManaged(ctx uintptr, size int64) (p uintptr, r Result) {
 // MemFree is cuMemFree of what MemAlloc and MemAllocManaged returned.
 func MemFree(ctx, p uintptr) Result { return call(ctx, fns.memFree, p) }
 
+// HostFree is cuMemFreeHost.
+func HostFree(ctx, p uintptr) Result { return call(ctx, fns.memFreeHost, p) }
+
 // MemInfo is cuMemGetInfo, in bytes.
 func MemInfo(ctx uintptr) (free, total int64, r Result) {
 	s := [1]clib.Step{step(fns.memGetInfo, 0, 0)}
@@ -112,3 +116,45 @@ func NewEvent(ctx uintptr) (event uintptr, r Result) {
 
 // DestroyEvent is cuEventDestroy.
 func DestroyEvent(ctx, event uintptr) Result { return call(ctx, fns.eventDestroy, event) }
+
+// ModuleLoad is cuModuleLoadData. The image is SASS, or PTX with a 0 at its end, and lies on
+// Go's heap. It loads also while the calling thread captures a stream: what it does is
+// done at once, and no part of the graph.
+func ModuleLoad(ctx uintptr, image []byte) (uintptr, Result) {
+	const relaxed = 2 // CU_STREAM_CAPTURE_MODE_RELAXED
+	mode := clib.OnHeap(uint32(relaxed))
+	exchange := step(fns.threadExchangeStreamCaptureMode, uintptr(unsafe.Pointer(mode)))
+	exchange.Ignore, exchange.Always = true, true
+	load := step(fns.moduleLoadData, 0, uintptr(unsafe.Pointer(unsafe.SliceData(image))))
+	load.Out(0, 0)
+	s := [3]clib.Step{exchange, load, exchange}
+	steps := s[:]
+	if exchange.Fn == 0 {
+		steps = s[1:2]
+	}
+	r := run(ctx, steps)
+	runtime.KeepAlive(mode)
+	runtime.KeepAlive(image)
+	return s[1].Value(0), r
+}
+
+// ModuleUnload is cuModuleUnload.
+func ModuleUnload(ctx, module uintptr) Result { return call(ctx, fns.moduleUnload, module) }
+
+// ModuleFunction is cuModuleGetFunction.
+func ModuleFunction(ctx, module uintptr, name string) (uintptr, Result) {
+	return valueGo(ctx, fns.moduleGetFunction, 0, 0, module, uintptr(unsafe.Pointer(clib.String(name))))
+}
+
+// CanAccessPeer is cuDeviceCanAccessPeer of two devices by ordinal.
+func CanAccessPeer(ctx uintptr, device, peer int) (bool, Result) {
+	can, r := value(ctx, fns.deviceCanAccessPeer, 0, 0, uintptr(device), uintptr(peer))
+	return can != 0, r
+}
+
+// EnablePeer is cuCtxEnablePeerAccess: work in ctx may touch what cuMemAlloc
+// returns in peer.
+func EnablePeer(ctx, peer uintptr) Result { return call(ctx, fns.ctxEnablePeerAccess, peer, 0) }
+
+// DisablePeer is cuCtxDisablePeerAccess.
+func DisablePeer(ctx, peer uintptr) Result { return call(ctx, fns.ctxDisablePeerAccess, peer) }

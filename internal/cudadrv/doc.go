@@ -12,9 +12,12 @@
 // which the signature used here came. One that the driver lacks makes its function
 // return Missing, and Needs says which driver has it.
 //
-// With the tag cu, the calls of devices, contexts and memory, and those that make
-// streams and events, are made by gorgonia.org/cu (cu.go in place of device.go), for
-// programs that use that package themselves.
+// With the tag cu, for programs that use gorgonia.org/cu themselves, cu.go stands in
+// place of device.go: devices, contexts, allocations, modules, access to peers, and what
+// makes and destroys streams and events go through that package. What is done for every
+// operation (hot.go, launches) stays here, as one crossing does it, and so does what cu
+// lacks, or has for older drivers alone: page-locked and virtual memory, the driver's
+// pools, prefetches, captures, handles for other processes.
 //
 // All handles and addresses are uintptr: none points into Go's heap, and the driver
 // keeps no Go pointer after a call. All functions are safe from several goroutines.

@@ -30,9 +30,6 @@ func HostAlloc(ctx uintptr, size int64) (uintptr, Result) {
 	return value(ctx, fns.memHostAlloc, 0, 0, uintptr(size), everywhere)
 }
 
-// HostFree is cuMemFreeHost.
-func HostFree(ctx, p uintptr) Result { return call(ctx, fns.memFreeHost, p) }
-
 // HostRegister is cuMemHostRegister and cuMemHostGetDevicePointer. b is not
 // empty. The driver keeps the address: Go memory has to be pinned until
 // HostUnregister.

@@ -1,40 +1,6 @@
 package cudadrv
 
-import (
-	"runtime"
-	"unsafe"
-
-	"github.com/cupool/cupool/internal/clib"
-)
-
-// ModuleLoad is cuModuleLoadData. The image is SASS, or PTX with a 0 at its end, and
-// lies on Go's heap. It loads also while the calling thread captures a stream: what it does is done at once,
-// and no part of the graph.
-func ModuleLoad(ctx uintptr, image []byte) (uintptr, Result) {
-	const relaxed = 2 // CU_STREAM_CAPTURE_MODE_RELAXED
-	mode := clib.OnHeap(uint32(relaxed))
-	exchange := step(fns.threadExchangeStreamCaptureMode, uintptr(unsafe.Pointer(mode)))
-	exchange.Ignore, exchange.Always = true, true
-	load := step(fns.moduleLoadData, 0, uintptr(unsafe.Pointer(unsafe.SliceData(image))))
-	load.Out(0, 0)
-	s := [3]clib.Step{exchange, load, exchange}
-	steps := s[:]
-	if exchange.Fn == 0 {
-		steps = s[1:2]
-	}
-	r := run(ctx, steps)
-	runtime.KeepAlive(mode)
-	runtime.KeepAlive(image)
-	return s[1].Value(0), r
-}
-
-// ModuleUnload is cuModuleUnload.
-func ModuleUnload(ctx, module uintptr) Result { return call(ctx, fns.moduleUnload, module) }
-
-// ModuleFunction is cuModuleGetFunction.
-func ModuleFunction(ctx, module uintptr, name string) (uintptr, Result) {
-	return valueGo(ctx, fns.moduleGetFunction, 0, 0, module, uintptr(unsafe.Pointer(clib.String(name))))
-}
+import "github.com/cupool/cupool/internal/clib"
 
 // Launch is cuLaunchKernel with a one-dimensional grid and at most six integer or
 // pointer arguments. It passes every argument by the address of its 8 bytes; a kernel
