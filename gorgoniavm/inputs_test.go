@@ -105,7 +105,7 @@ func TestInputInPlace(t *testing.T) {
 // An input is copied before the launch, and is not lost in memory that the
 // launch works in before it reads that input.
 func TestReplayInputOfLaterUse(t *testing.T) {
-	e, _ := recording(t)
+	e, _ := newRecordingMeter(t)
 	g := G.NewGraph()
 	var xs G.Nodes
 	sums := func(i int, f func(*G.Node) (*G.Node, error)) *G.Node {

@@ -19,18 +19,6 @@ import (
 	"github.com/cupool/cupool/internal/testkit"
 )
 
-// recording opens a device whose runs are recorded, or skips.
-func recording(t *testing.T) (*cupool.Engine, *meter) {
-	t.Helper()
-	for _, d := range devices {
-		if d.records {
-			return d.open(t)
-		}
-	}
-	t.Skip("no device here has graphs")
-	return nil, nil
-}
-
 // standIn skips where the driver neither counts calls nor fails when it is told to.
 func standIn(t *testing.T) {
 	t.Helper()
@@ -66,7 +54,7 @@ func TestNotRecorded(t *testing.T) {
 
 // What changes in every run is not recorded for ever.
 func TestReplayGivesUp(t *testing.T) {
-	e, _ := recording(t)
+	e, _ := newRecordingMeter(t)
 	s := newScaled(t)
 	vm, err := gorgoniavm.New(s.g, e, gorgoniavm.Replay())
 	require.NoError(t, err)
@@ -236,7 +224,7 @@ func requireRan(t *testing.T, want, got []map[string]any, seed uint64) {
 // Values and gradients are there after each launch, memory is what it was after
 // the first, and Close gives all back and leaves copies.
 func TestReplayLives(t *testing.T) {
-	e, a := recording(t)
+	e, a := newRecordingMeter(t)
 	m := newMLP(2, 3, 4, 2)
 	vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...), gorgoniavm.Keep(m.g.Roots()...), gorgoniavm.Replay())
 	require.NoError(t, err)
@@ -268,7 +256,7 @@ func TestReplayLives(t *testing.T) {
 // What else the pool hands out between launches is none of a recording's
 // memory, nor is what it reads.
 func TestReplayMemoryIsItsOwn(t *testing.T) {
-	e, a := recording(t)
+	e, a := newRecordingMeter(t)
 	m := newMLP(4, 6, 5, 3)
 	want := m.train(t, e, open(t, m, e), 6)
 	vm := open(t, m, e, gorgoniavm.Replay())
@@ -292,7 +280,7 @@ func TestReplayMemoryIsItsOwn(t *testing.T) {
 
 // A recording that runs out of memory is a run as ever, and leaves nothing.
 func TestReplayOutOfMemory(t *testing.T) {
-	e, a := recording(t)
+	e, a := newRecordingMeter(t)
 	m := newMLP(4, 6, 5, 3)
 	failed := 0
 	for n := 1; ; n++ {
@@ -349,7 +337,7 @@ func TestReplayFailures(t *testing.T) {
 			if c.standIn {
 				standIn(t)
 			}
-			e, a := recording(t)
+			e, a := newRecordingMeter(t)
 			m := newMLP(4, 6, 5, 3)
 			vm, err := gorgoniavm.New(m.g, e, gorgoniavm.Gradients(m.weights...), gorgoniavm.Replay())
 			require.NoError(t, err)
@@ -378,7 +366,7 @@ func TestFetchFailures(t *testing.T) {
 	for _, opts := range [][]gorgoniavm.Option{nil, {gorgoniavm.Replay()}} {
 		for call, fails := range map[string]bool{"cuEventSynchronize": true, "cuEventRecord": true, "cuMemcpyAsync": true, "cuMemHostAlloc": false} {
 			t.Run(fmt.Sprint(call, ", replay ", opts != nil), func(t *testing.T) {
-				e, a := recording(t)
+				e, a := newRecordingMeter(t)
 				m := newMLP(4, 6, 5, 3)
 				require.NoError(t, gorgoniavm.ToPool(e, append(slices.Clone(m.inputs), m.weights...)...)) // no other copies
 				vm, err := gorgoniavm.New(m.g, e, append(opts, gorgoniavm.Gradients(m.weights...))...)
@@ -413,7 +401,7 @@ var submissions = []string{"cuLaunchKernel", "cublasGemmEx", "cuMemsetD8Async", 
 func submitted(t *testing.T, m *model, method gorgoniavm.Method, opts ...gorgoniavm.Option) (kernels int, others map[string]int) {
 	t.Helper()
 	standIn(t)
-	e, _ := recording(t)
+	e, _ := newRecordingMeter(t)
 	require.NoError(t, gorgoniavm.ToPool(e, append(slices.Clone(m.inputs), m.weights...)...))
 	vm, err := gorgoniavm.New(m.g, e, append(opts, gorgoniavm.Gradients(m.weights...))...)
 	require.NoError(t, err)

@@ -11,7 +11,10 @@ import (
 	G "gorgonia.org/gorgonia"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -24,17 +27,25 @@ type device struct {
 	records  bool                // VMs record their runs
 }
 
-// devices are all that tests run on, a GPU among them where there is one.
+// devices are all that tests run on.
 var devices = map[string]device{
-	"near": {open: newMeter, exact: true},
-	"far":  {open: newFarMeter},
+	"near":           {open: newMeter, exact: true},
+	"far":            {open: newFarMeter},
+	"cuda":           {open: newGPUMeter, computes: true},
+	"cuda, recorded": {open: newRecordingMeter, options: []gorgoniavm.Option{gorgoniavm.Replay()}, computes: true, records: true},
 }
 
-// everywhere runs a test on each device.
+// everywhere runs a test on each device, and skips those that are not there.
 func everywhere(t *testing.T, f func(t *testing.T, d device)) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
-		t.Run(name, func(t *testing.T) { f(t, devices[name]) })
+		t.Run(name, func(t *testing.T) {
+			d := devices[name]
+			if d.computes {
+				gputest.Need(t)
+			}
+			f(t, d)
+		})
 	}
 }
 
@@ -149,4 +160,24 @@ func newFarMeter(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *me
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return newMeterOn(t, pooltest.Far{Driver: d}, opts...)
+}
+
+// newGPUMeter is newMeter on a GPU with kernels.
+func newGPUMeter(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+	t.Helper()
+	d, err := cuda.Open(0)
+	gputest.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	e, m := newMeterOn(t, d, opts...)
+	enginetest.NeedKernels(t, e)
+	return e, m
+}
+
+// newRecordingMeter is newGPUMeter on a stream that can be recorded. It does not
+// fill memory, which waits for the device.
+func newRecordingMeter(t testing.TB, opts ...cupool.EngineOption) (*cupool.Engine, *meter) {
+	t.Helper()
+	_, m := newGPUMeter(t)
+	m.plain = true
+	return newStreamEngine(t, m, opts...), m
 }

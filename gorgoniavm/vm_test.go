@@ -15,9 +15,11 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // bits returns numbers as bits, so that NaN equals NaN and -0 is not 0.
@@ -296,6 +298,22 @@ func TestModels(t *testing.T) {
 			})
 		}
 	})
+}
+
+// In managed memory the CPU computes everything, as on the host.
+func TestModelsInManagedMemory(t *testing.T) {
+	gputest.Need(t)
+	for _, name := range []string{"mlp", "convnet"} {
+		t.Run(name, func(t *testing.T) {
+			m := models[name]()
+			want := m.tape(t, 3)
+			d, err := cuda.Open(0, cuda.Managed())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, d.Close()) })
+			e, _ := newMeterOn(t, d)
+			require.Equal(t, want, m.train(t, e, open(t, m, e), 3))
+		})
+	}
 }
 
 // Fused steps are as many as they should be, and train as the tape machine does.

@@ -8,8 +8,6 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/cuda"
-	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/nvtxtest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -37,8 +35,7 @@ func spans(t *testing.T, events []nvtxtest.Event) (text string) {
 // and labels by name. Those that are served are not slowed.
 func TestToolSeesNames(t *testing.T) {
 	got, ok := nvtxtest.Record(t, func(t *testing.T) {
-		gputest.Need(t)
-		d, err := cuda.Open(0)
+		d, err := cupool.OpenHost(cupool.HostConfig{})
 		require.NoError(t, err)
 		c, err := cupool.New(cupool.Config{Driver: d, Limit: 64 * mib})
 		require.NoError(t, err)
