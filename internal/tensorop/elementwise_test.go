@@ -1,9 +1,11 @@
 package tensorop_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -289,4 +291,96 @@ func TestResultsWaitForTheirMemory(t *testing.T) {
 	}
 	require.NoError(t, all.Close())
 	require.NoError(t, c.Close())
+}
+
+// TestGPUSpecialValues compares operations on NaN, infinities and zeros of
+// both signs with Go's, in all pairs.
+func TestGPUSpecialValues(t *testing.T) {
+	e := newGPU(t)
+	n := len(special)
+	var xs, ys []float64
+	for i := range n * n {
+		xs, ys = append(xs, special[i/n]), append(ys, special[i%n])
+	}
+	x, y := e.From(vector(xs)), e.From(vector(ys))
+	arith, cmps, between := binaryFuncs()
+	for name, want := range map[string]func(x, y float64) float64{
+		"Add": func(x, y float64) float64 { return x + y }, "Sub": func(x, y float64) float64 { return x - y },
+		"Mul": func(x, y float64) float64 { return x * y }, "Div": func(x, y float64) float64 { return x / y },
+		"Pow": math.Pow, "Mod": math.Mod,
+	} {
+		e.requireSpecial(name, xs, ys, want, must(arith[name](x, y)))
+	}
+	for name, holds := range map[string]func(x, y float64) bool{
+		"Gt": func(x, y float64) bool { return x > y }, "Gte": func(x, y float64) bool { return x >= y },
+		"Lt": func(x, y float64) bool { return x < y }, "Lte": func(x, y float64) bool { return x <= y },
+		"ElEq": func(x, y float64) bool { return x == y }, "ElNe": func(x, y float64) bool { return x != y },
+	} {
+		want := func(x, y float64) float64 {
+			if holds(x, y) {
+				return 1
+			}
+			return 0
+		}
+		e.requireSpecial(name, xs, ys, want, must(cmps[name](x, y, tensor.AsSameType())))
+	}
+	e.requireSpecial("MinBetween", xs, ys, func(x, y float64) float64 { return pick(y < x, y, x) }, must(between["MinBetween"](x, y)))
+	e.requireSpecial("MaxBetween", xs, ys, func(x, y float64) float64 { return pick(y > x, y, x) }, must(between["MaxBetween"](x, y)))
+	for name, want := range map[string]func(float64) float64{
+		"Neg": func(x float64) float64 { return -x }, "Inv": func(x float64) float64 { return 1 / x }, "Exp": math.Exp, "Tanh": math.Tanh,
+		"Log": math.Log, "Log2": math.Log2, "Log10": math.Log10, "Sqrt": math.Sqrt, "Cbrt": math.Cbrt, "Abs": math.Abs,
+		"Sign": func(x float64) float64 { return pick(x < 0, -1, pick(x > 0, 1, x)) },
+	} {
+		e.requireSpecial(name, xs, ys, func(x, _ float64) float64 { return want(x) }, must(unaryFuncs[name](x)))
+	}
+	e.FreeAll(x, y)
+	require.Zero(t, e.Stats().Fallbacks)
+}
+
+func vector(xs []float64) *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(xs)), tensor.WithBacking(xs))
+}
+
+func pick[T cmp.Ordered](first bool, x, y T) T {
+	if first {
+		return x
+	}
+	return y
+}
+
+// requireSpecial requires r to be want of xs and ys, zeros' signs included, and
+// frees it.
+func (e *bench) requireSpecial(name string, xs, ys []float64, want func(x, y float64) float64, r tensor.Tensor) {
+	e.T.Helper()
+	for i, got := range e.As64(r) {
+		w := want(xs[i], ys[i])
+		if math.IsNaN(w) {
+			require.True(e.T, math.IsNaN(got), "%s(%v, %v) = %v", name, xs[i], ys[i], got)
+			continue
+		}
+		require.InDelta(e.T, 0, pick(w == got, 0, w-got), 1e-15, "%s(%v, %v) = %v", name, xs[i], ys[i], got)
+		require.Equal(e.T, math.Signbit(w), math.Signbit(got), "%s(%v, %v) = %v", name, xs[i], ys[i], got)
+	}
+	e.FreeAll(r)
+}
+
+// TestGPURowBroadcast adds a vector to every row of a matrix, which StdEng does
+// not.
+func TestGPURowBroadcast(t *testing.T) {
+	e := newGPU(t)
+	x, row, column := e.From(random(e.Rand, tensor.Float32, 5, 7)), e.From(random(e.Rand, tensor.Float32, 7)), e.From(random(e.Rand, tensor.Float32, 7, 1))
+	for _, v := range []*tensor.Dense{row, transposed(column)} {
+		got := must(tensor.Mul(x, v))
+		want := e.As64(x)
+		vs := e.As64(v)
+		for i := range want {
+			want[i] *= vs[i%7]
+		}
+		e.RequireClose(want, e.As64(got), bounds[tensor.Float32], "rows")
+		e.FreeAll(got)
+	}
+	short := e.From(random(e.Rand, tensor.Float32, 5))
+	_, err := tensor.Add(x, short)
+	require.Error(t, err)
+	e.FreeAll(x, row, column, short)
 }

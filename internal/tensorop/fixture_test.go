@@ -21,6 +21,11 @@ func newBench(t testing.TB, far bool, opts ...cupool.EngineOption) *bench {
 	return &bench{enginetest.New(t, far, opts...)}
 }
 
+// newGPU returns an engine that computes on a GPU, or skips.
+func newGPU(t *testing.T, opts ...cupool.EngineOption) *bench {
+	return &bench{enginetest.NewGPU(t, opts...)}
+}
+
 // must returns v, and panics with err where that is not nil.
 func must[T any](v T, err error) T { return testkit.Must(v, err) }
 

@@ -1,13 +1,23 @@
 package tensorop_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/cublas"
+	"github.com/cupool/cupool/internal/tensorop"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/enginetest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 func TestBatchMatMul(t *testing.T) { both(t, checkBatchMatMul) }
@@ -35,4 +45,129 @@ func checkBatchMatMul(t *testing.T, e *bench) {
 	if e.GPU {
 		require.Zero(t, e.Stats().Fallbacks)
 	}
+}
+
+// TestGPUTF32: products are exact to float32 unless TF32 is asked for.
+func TestGPUTF32(t *testing.T) {
+	for _, c := range []struct {
+		opts  []cupool.EngineOption
+		bound float64
+	}{{nil, 1e-6}, {[]cupool.EngineOption{cupool.WithTF32()}, 2e-3}} {
+		e := newGPU(t, c.opts...)
+		a, b := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(64, 96)), tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(96, 80))
+		for _, m := range []*tensor.Dense{a, b} {
+			xs := m.Data().([]float32)
+			for i := range xs {
+				xs[i] = e.Rand.Float32()
+			}
+		}
+		x, y := e.From(a), e.From(b)
+		got := must(tensor.MatMul(x, y))
+		e.RequireClose(floatsOf(must(tensor.MatMul(a, b)).(*tensor.Dense)), e.As64(got), c.bound, "product")
+		e.FreeAll(x, y, got)
+	}
+}
+
+// noBLAS is a GPU of a computer without cuBLAS.
+type noBLAS struct {
+	cuda.Driver
+	gpu.Device
+}
+
+func (noBLAS) Multiply(*cublas.Product, cupool.StreamHandle, cupool.StreamHandle) error {
+	return fmt.Errorf("no products: %w: %w", cupool.ErrNotSupported, cublas.ErrMissing)
+}
+
+// newWithoutBLAS returns an engine on it, and what its pool logs.
+func newWithoutBLAS(t *testing.T) (*bench, *bytes.Buffer) {
+	d, err := cuda.Open(0)
+	gputest.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	log := new(bytes.Buffer)
+	c, err := cupool.New(cupool.Config{Driver: noBLAS{d, d.(gpu.Device)}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close(), "leaks") })
+	e, err := cupool.NewEngine(enginetest.Poisoned{Pool: c})
+	require.NoError(t, err)
+	enginetest.NeedKernels(t, e)
+	return &bench{&enginetest.Bench{Engine: e, Pool: c, T: t, Rand: testkit.Rand(t), Far: true, GPU: true}}, log
+}
+
+// TestGPUWithoutBLAS: without cuBLAS a kernel of cupool's own multiplies, and the log
+// says so once.
+func TestGPUWithoutBLAS(t *testing.T) {
+	e, log := newWithoutBLAS(t)
+	require.Empty(t, log.String())
+	t.Run("batches", func(t *testing.T) { checkBatchMatMul(t, e) })
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log)
+	require.Contains(t, log.String(), "slower")
+	require.Contains(t, log.String(), cublas.ErrMissing.Error())
+
+	for _, dt := range floats {
+		for _, s := range [][2]int{{1, 1}, {3, 40}, {16, 16}, {33, 17}} {
+			a, x, y := e.From(random(e.Rand, dt, s[0], s[1])), e.From(random(e.Rand, dt, s[1])), e.From(random(e.Rand, dt, s[0]))
+			for name, f := range map[string]func(a, x, y *tensor.Dense) (tensor.Tensor, error){
+				"MatVecMul": func(a, x, _ *tensor.Dense) (tensor.Tensor, error) { return tensor.MatVecMul(a, x) },
+				"Outer":     func(_, x, y *tensor.Dense) (tensor.Tensor, error) { return tensor.Outer(y, x) },
+				"Dot":       func(_, x, _ *tensor.Dense) (tensor.Tensor, error) { return tensor.Dot(x, x) },
+			} {
+				got := must(f(a, x, y)).(*tensor.Dense)
+				want := must(f(e.Host(a), e.Host(x), e.Host(y))).(*tensor.Dense)
+				e.RequireNear(floatsOf(want), got, fmt.Sprint(name, dt, s))
+				e.FreeAll(got)
+			}
+			e.FreeAll(a, x, y)
+		}
+	}
+	require.Zero(t, e.Stats().Fallbacks)
+
+	compared := 0
+	for range 60 {
+		if e.checkShape("MatMul", shapeOps["MatMul"], floats[e.Rand.IntN(len(floats))]) {
+			compared++
+		}
+	}
+	require.Greater(t, compared, 10)
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), "once")
+}
+
+// Products of transposes are those of tensors that are marked as transposed, to
+// the bit; what does not fit is not served.
+func TestGPUProductsOfTransposes(t *testing.T) {
+	e := newGPU(t)
+	shape := func(transposed bool, rows, cols int) (int, int) {
+		if transposed {
+			return cols, rows
+		}
+		return rows, cols
+	}
+	for _, dt := range floats {
+		for _, s := range [][3]int{{1, 1, 1}, {1, 5, 3}, {4, 1, 3}, {4, 5, 1}, {4, 5, 3}} {
+			for _, transposed := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
+				var operands, marked [2]*tensor.Dense
+				for i, is := range transposed {
+					rows, cols := shape(is, s[i], s[i+1])
+					operands[i] = e.From(random(e.Rand, dt, rows, cols))
+					if marked[i] = operands[i]; is {
+						marked[i] = enginetest.Transposed(operands[i].ShallowClone())
+					}
+				}
+				want, got := must(e.Empty(dt, s[0], s[2])), must(e.Empty(dt, s[0], s[2]))
+				require.NoError(t, e.MatMul(marked[0], marked[1], want))
+				ok, err := tensorop.Of(e.Engine).GPU().MatMul(operands[0], operands[1], got, transposed[0], transposed[1])
+				require.NoError(t, err)
+				require.True(t, ok)
+				e.RequireSame(e.Host(want), got, fmt.Sprint(dt, s, transposed))
+				e.FreeAll(operands[0], operands[1], want, got)
+			}
+		}
+	}
+	a, b, c := must(e.Empty(tensor.Float32, 2, 3)), must(e.Empty(tensor.Float32, 2, 3)), must(e.Empty(tensor.Float32, 3))
+	for _, ts := range [][3]*tensor.Dense{{a, b, a}, {a, a, b}, {a, c, b}} {
+		ok, err := tensorop.Of(e.Engine).GPU().MatMul(ts[0], ts[1], ts[2], false, false)
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	e.FreeAll(a, b, c)
+	require.Zero(t, e.Stats().Fallbacks)
 }

@@ -161,7 +161,8 @@ func as(dt tensor.Dtype, d *tensor.Dense) *tensor.Dense {
 }
 
 // TestGPUSelectByIndicesB adds gradients of slices that were selected several times,
-// and leaves those out that were selected by an index out of range.
+// and leaves those out that were selected by an index out of range, where StdEng
+// panics.
 func TestGPUSelectByIndicesB(t *testing.T) {
 	e := newGPU(t)
 	for _, dt := range floats {
