@@ -2,6 +2,7 @@ package gorgoniavm_test
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -13,10 +14,16 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
+
+// quick reports whether tests on a GPU are to be short: the kernels of the
+// stand-in driver run on the CPU.
+func quick() bool { return fakecuda.Loaded() && !testkit.Long() }
 
 // A device is where tests run.
 type device struct {
@@ -46,6 +53,19 @@ func everywhere(t *testing.T, f func(t *testing.T, d device)) {
 			}
 			f(t, d)
 		})
+	}
+}
+
+// failures are the allocations that fail in a test, one in each run: all of them, or
+// where runs are slow some, at random, ever fewer of them.
+func (d device) failures(t *testing.T) iter.Seq[int] {
+	few, r := d.computes && quick(), testkit.Rand(t)
+	return func(yield func(int) bool) {
+		for n := 1; yield(n); n++ {
+			if few {
+				n += r.IntN(1 + n/2)
+			}
+		}
 	}
 }
 

@@ -444,7 +444,7 @@ func TestOutOfMemoryAnywhere(t *testing.T) {
 				require.NoError(t, vm.RunAll())
 				zeroGradients(t, e, m)
 				live, failures := a.live, 0
-				for n := 1; ; n++ {
+				for n := range d.failures(t) {
 					a.failIn = n
 					err := vm.RunAll()
 					if err == nil {
