@@ -12,9 +12,11 @@ import (
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 func TestOpenErrors(t *testing.T) {
+	gputest.Need(t)
 	_, err := Open(99)
 	var e *Error
 	require.ErrorAs(t, err, &e)
@@ -59,6 +61,7 @@ func child(t *testing.T, env string, files ...*os.File) {
 // TestLost breaks the context for good, in another process: a kernel
 // writes to where nothing is.
 func TestLost(t *testing.T) {
+	gputest.Need(t)
 	if os.Getenv("CUPOOL_TEST_LOST") == "" {
 		child(t, "CUPOOL_TEST_LOST=1")
 		return

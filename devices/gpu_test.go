@@ -27,7 +27,7 @@ var backings = map[string]cupool.Config{
 func gpus(t *testing.T, cfg devices.Config, atLeast int) *devices.Set {
 	t.Helper()
 	s, err := devices.OpenAll(cfg)
-	require.NoError(t, err)
+	gputest.NoError(t, err)
 	t.Cleanup(func() {
 		if s.Pool(0).Err() == nil {
 			require.NoError(t, s.Close())
@@ -122,7 +122,6 @@ func TestGPUShare(t *testing.T) {
 	for _, kind := range []cuda.MemoryKind{cuda.MemoryManaged, cuda.MemoryPinned} {
 		t.Run(kind.String(), func(t *testing.T) {
 			s := gpus(t, devices.Config{}, 1)
-			gputest.Need(t)
 			d, err := cuda.Open(0, cuda.Memory(kind))
 			require.NoError(t, err)
 			shareTest(t, s, d)

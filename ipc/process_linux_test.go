@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 const (
@@ -17,10 +18,15 @@ const (
 	size = 5*mib + 4096 // several handles, and the middle of one
 )
 
-// each runs a test with every device of this build.
+// each runs a test with every device.
 func each(t *testing.T, f func(t *testing.T, dev device)) {
 	for _, dev := range devices {
-		t.Run(dev.name, func(t *testing.T) { f(t, dev) })
+		t.Run(dev.name, func(t *testing.T) {
+			if strings.HasPrefix(dev.name, onGPU) {
+				gputest.Need(t)
+			}
+			f(t, dev)
+		})
 	}
 }
 
