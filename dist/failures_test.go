@@ -120,7 +120,7 @@ func TestCallsAreChecked(t *testing.T) {
 
 // A rank that does not come ends all, and is named.
 func TestLateRank(t *testing.T) {
-	for _, w := range ways {
+	eachWay(t, func(t *testing.T, w way) {
 		ranks := groupWithin(t, 500*time.Millisecond, 3, w.pool)
 		for _, err := range each(ranks, func(r commtest.Member) error {
 			for r.Rank() == 1 && r.Err() == nil {
@@ -132,12 +132,12 @@ func TestLateRank(t *testing.T) {
 			require.ErrorContains(t, err, "for rank 1: ")
 			require.ErrorContains(t, err, "late")
 		}
-	}
+	})
 }
 
 // A rank that is aborted ends all, also those that are idle, and is named.
 func TestAbort(t *testing.T) {
-	for _, w := range ways {
+	eachWay(t, func(t *testing.T, w way) {
 		ranks := group(t, 4, w.pool)
 		errs := each(ranks, func(r commtest.Member) error {
 			switch r.Rank() {
@@ -160,13 +160,13 @@ func TestAbort(t *testing.T) {
 			require.Error(t, ranks[rank].Close())
 			require.ErrorIs(t, ranks[rank].Close(), cupool.ErrClosed)
 		}
-	}
+	})
 }
 
 // Nobody waits for a rank that has closed its Comm, but it has waited for what it
 // had queued.
 func TestClose(t *testing.T) {
-	for _, w := range ways {
+	eachWay(t, func(t *testing.T, w way) {
 		ranks := group(t, 2, w.pool)
 		errs := each(ranks, func(r commtest.Member) error {
 			p, err := commtest.NewPlace(r, []int32{1, 2})
@@ -180,5 +180,5 @@ func TestClose(t *testing.T) {
 		require.ErrorIs(t, sum(ranks[0]), cupool.ErrClosed)
 		require.ErrorIs(t, errs[1], dist.ErrRank)
 		require.ErrorContains(t, errs[1], "rank 0, which has closed its Comm")
-	}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/commtest"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // patient is longer than anything here takes that does not hang.
@@ -43,13 +44,34 @@ func newStagedPool(t testing.TB) *cupool.Pool {
 	return poolOver(t, func(d cupool.Driver) cupool.Driver { return staged{d} })
 }
 
+// newCUDAPool returns a pool over the first GPU.
+func newCUDAPool(t testing.TB) *cupool.Pool {
+	t.Helper()
+	d, err := cupool.Open("cuda")
+	gputest.NoError(t, err)
+	pool, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, pool.Close())
+		require.NoError(t, d.Close())
+	})
+	return pool
+}
+
 // A way is a device that Local treats differently.
 type way struct {
 	name string
 	pool func(testing.TB) *cupool.Pool
 }
 
-var ways = []way{{"direct", newPool}, {"staged", newStagedPool}}
+var ways = []way{{"direct", newPool}, {"staged", newStagedPool}, {"cuda", newCUDAPool}}
+
+// eachWay runs a test for all ways.
+func eachWay(t *testing.T, f func(t *testing.T, w way)) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) { f(t, w) })
+	}
+}
 
 // group returns the ranks of a group, who wait for each other as long as a test
 // does.

@@ -155,3 +155,25 @@ func (tr *trainer) step(step int) error {
 	}
 	return nil
 }
+
+// What goes over the host cannot be part of a graph, and says so.
+func TestCaptureOverTheHostIsRefused(t *testing.T) {
+	r := group(t, 2, newCUDAPool)[0]
+	tr, err := newTrainer(r, dist.ReducerConfig{})
+	require.NoError(t, err)
+	m, err := dist.OfTensor(tr.grads[0])
+	require.NoError(t, err)
+	_, err = tr.eng.Capture(func() error { return r.AllReduce(m, m, dist.Sum, tr.eng.Stream()) })
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	_, err = tr.eng.Capture(func() error {
+		for i := range gradientSizes {
+			if err := tr.r.Ready(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.NoError(t, r.Err())
+	require.NoError(t, tr.close())
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
@@ -11,8 +12,10 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
@@ -43,14 +46,52 @@ var natives = map[string]native.Config{
 	"keeps_none": {Pool: &cuda.NativePoolConfig{MaxSize: 4 << 30}, ReleaseThreshold: -1},
 }
 
+// devices are what has pools of its own.
+var devices = map[string]func(*testing.T) cupool.Driver{"host": pooltest.OpenHost, "cuda": openFirstGPU}
+
+// each runs a test with every device.
+func each(t *testing.T, f func(t *testing.T, open func(*testing.T) cupool.Driver)) {
+	for name, open := range devices {
+		t.Run(name, func(t *testing.T) { f(t, open) })
+	}
+}
+
+func openFirstGPU(t *testing.T) cupool.Driver {
+	gputest.Need(t)
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	return d
+}
+
+// newHolder returns conformance.Options.Busy for the first GPU. Its kernels are
+// loaded before anything is held.
+func newHolder(t *testing.T) func(cupool.Driver, *cupool.Stream) (release func(), err error) {
+	gputest.Need(t)
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	k, err := gputest.Load(d.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(k.Close(), d.Close())) })
+	return func(_ cupool.Driver, s *cupool.Stream) (release func(), err error) {
+		return k.Busy(uintptr(s.Handle()))
+	}
+}
+
+// TestConformance runs the battery for any allocator.
 func TestConformance(t *testing.T) {
-	for name, cfg := range natives {
-		t.Run("host/"+name, func(t *testing.T) {
-			conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
-				n, _ := newNative(t, pooltest.OpenHost(t), cfg)
-				return n
+	for device, open := range devices {
+		for name, cfg := range natives {
+			t.Run(device+"/"+name, func(t *testing.T) {
+				var opt conformance.Options
+				if device == "cuda" {
+					opt.Busy = newHolder(t)
+				}
+				conformance.RunAllocator(t, func(t *testing.T) cupool.Allocator {
+					n, _ := newNative(t, open(t), cfg)
+					return n
+				}, opt)
 			})
-		})
+		}
 	}
 }
 
@@ -85,13 +126,14 @@ func attribute(t *testing.T, n *native.Allocator, a cuda.NativePoolAttribute) ui
 	return v
 }
 
+// TestAttributes reads and sets every attribute of a new pool that keeps everything.
 func TestAttributes(t *testing.T) {
-	n, _ := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{}})
-	testAttributes(t, n)
+	each(t, func(t *testing.T, open func(*testing.T) cupool.Driver) {
+		n, _ := newNative(t, open(t), native.Config{Pool: &cuda.NativePoolConfig{}})
+		testAttributes(t, n)
+	})
 }
 
-// testAttributes reads and sets every attribute of a new pool that keeps
-// everything.
 func testAttributes(t *testing.T, n *native.Allocator) {
 	for _, a := range []cuda.NativePoolAttribute{cuda.PoolReuseFollowEvents, cuda.PoolReuseOpportunistic, cuda.PoolReuseInternalDependency} {
 		require.EqualValues(t, 1, attribute(t, n, a))
@@ -349,4 +391,104 @@ func TestEngineScopeIn(t *testing.T) {
 	require.NoError(t, e.FreeTensor(x, z))
 	require.Zero(t, p.Stats().All.Allocation.Current)
 	require.ErrorIs(t, e.FreeTensor(tensor.New(tensor.WithBacking([]float32{1}))), cupool.ErrForeignPointer)
+}
+
+// TestLocation makes pools where memory of the host is, which drivers
+// before CUDA 12.6 refuse.
+func TestLocation(t *testing.T) {
+	for name, cfg := range map[string]cuda.NativePoolConfig{
+		"device": {Location: cuda.Location{Kind: cuda.OnDevice}}, "host": {Location: cuda.Location{Kind: cuda.OnHost}},
+		"NUMA": {Location: cuda.Location{Kind: cuda.OnNUMA}}, "managed": {Managed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := openFirstGPU(t)
+			c, err := cupool.New(cupool.Config{Driver: d})
+			require.NoError(t, err)
+			n, err := native.New(c, native.Config{Pool: &cfg})
+			if err != nil && name != "device" && !fakecuda.Loaded() {
+				t.Skip(err)
+			}
+			require.NoError(t, err)
+			b, err := n.Alloc(1<<20, nil)
+			require.NoError(t, err)
+			require.NoError(t, n.DefaultStream().Memset(b.Ptr(), 9, b.Size()))
+			requireBytes(t, n.DefaultStream(), b, 9)
+			if name != "device" && !fakecuda.Loaded() { // the CPU may touch it, but for the stand-in
+				require.NoError(t, n.DefaultStream().Sync())
+				p := b.Ptr()
+				require.EqualValues(t, 9, **(**byte)(unsafe.Pointer(&p)))
+			}
+			require.NoError(t, n.Free(b))
+			require.NoError(t, n.Close())
+			require.NoError(t, c.Close())
+			require.NoError(t, d.Close())
+		})
+	}
+}
+
+// TestNoLocation: where there is no memory there is no pool, nor one with the
+// handles of another system.
+func TestNoLocation(t *testing.T) {
+	d := openFirstGPU(t)
+	defer d.Close()
+	pools := d.(cuda.NativePools)
+	require.Error(t, testkit.Second(pools.NewNativePool(cuda.NativePoolConfig{Location: cuda.Location{Kind: cuda.OnNUMA, ID: 1 << 20}})))
+	require.ErrorIs(t, testkit.Second(pools.NewNativePool(cuda.NativePoolConfig{Win32: true})), cupool.ErrNotSupported)
+}
+
+// TestGraph captures with an engine whose memory is the driver's: that
+// of the graph is the Pool's.
+func TestGraph(t *testing.T) {
+	n, c := newNative(t, openFirstGPU(t), native.Config{})
+	s, err := n.NewStream()
+	require.NoError(t, err)
+	e, err := cupool.NewEngine(n, cupool.WithStream(s))
+	require.NoError(t, err)
+	x, err := e.FromHost(tensor.New(tensor.WithBacking([]float32{1, 2, 3})))
+	require.NoError(t, err)
+	add := func() (y tensor.Tensor, err error) { return tensor.Add(x, x) }
+	require.NoError(t, e.FreeTensor(testkit.Must(add())))
+	var y tensor.Tensor
+	g, err := e.Capture(func() (err error) {
+		y, err = add()
+		return err
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, c.Stats().All.Allocation.Current)
+	require.NoError(t, g.Launch())
+	require.Equal(t, []float32{2, 4, 6}, testkit.Must(e.ToHost(y)).Data())
+	require.NoError(t, g.Close())
+	require.NoError(t, e.FreeTensor(x))
+	require.Zero(t, c.Stats().All.Allocation.Current)
+}
+
+// TestNoPools: what a driver without pools says.
+func TestNoPools(t *testing.T) {
+	if !fakecuda.Loaded() {
+		t.Skip("needs the stand-in driver")
+	}
+	const notSupported = 801
+	n, c := newNative(t, openFirstGPU(t), native.Config{})
+	defer fakecuda.Reset()
+	for call, f := range map[string]func() error{
+		"cuDeviceGetDefaultMemPool": func() error { return testkit.Second(native.New(c, native.Config{})) },
+		"cuMemPoolCreate": func() error {
+			return testkit.Second(native.New(c, native.Config{Pool: &cuda.NativePoolConfig{}}))
+		},
+		"cuMemAllocFromPoolAsync": func() error { return testkit.Second(n.Alloc(1, nil)) },
+	} {
+		fakecuda.Fail(call, 1, notSupported, 1)
+		err := f()
+		require.ErrorIs(t, err, cupool.ErrNotSupported)
+		require.ErrorContains(t, err, call)
+	}
+	b, err := n.Alloc(5000, nil)
+	require.NoError(t, err)
+	fakecuda.Fail("cuMemFreeAsync", 1, 1, 1)
+	require.ErrorContains(t, n.Free(b), "cuMemFreeAsync")
+	require.NoError(t, n.Free(b))
+	fakecuda.Fail("cuMemAllocFromPoolAsync", 1, 2, 1)
+	b, err = n.Alloc(5000, nil)
+	require.NoError(t, err, "out of memory once, and then not")
+	require.NoError(t, n.Free(b))
 }

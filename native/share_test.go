@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -27,10 +28,10 @@ import (
 
 const nativeShareVar = "CUPOOL_TEST_NATIVE_SHARE"
 
-func TestShare(t *testing.T) { share(t, pooltest.OpenHost) }
-
-// share has one process allocate, write and send a pool with a block, and
+// TestShare has one process allocate, write and send a pool with a block, and
 // the other read and overwrite it.
+func TestShare(t *testing.T) { each(t, share) }
+
 func share(t *testing.T, open func(*testing.T) cupool.Driver) {
 	if os.Getenv(nativeShareVar) != "" {
 		receive(t, open(t))
@@ -127,7 +128,7 @@ func peer(t *testing.T) (conn *net.UnixConn, wait func()) {
 	require.NoError(t, err)
 	require.NoError(t, ends[1].Close())
 	defer theirs.Close()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	cmd.Env = append(os.Environ(), nativeShareVar+"=1")
 	cmd.ExtraFiles = []*os.File{theirs}
 	var out bytes.Buffer
