@@ -32,6 +32,9 @@
 #   bench/validate.sh -build DIR
 #
 # filled elsewhere. The repository has to be here in both cases.
+#
+# With CGO_CFLAGS and CGO_LDFLAGS as in docs/gpu.md, -build and driver have the tests of
+# the tag cu, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -46,6 +49,7 @@ build() { # DIR
 	for package in "${packages[@]}"; do
 		go test -c -ldflags='-s -w' -o "$1/$(binary "$package")" "./$package"
 	done
+	[ -z "${CGO_CFLAGS:-}" ] || go test -c -tags cu -ldflags='-s -w' -o "$1/cu.test" .
 	go build -ldflags='-s -w' -o "$1/" ./cmd/cupool ./examples/buffers ./examples/mlp ./examples/gorgonia
 }
 
@@ -89,7 +93,8 @@ run() { # PART
 	case $1 in
 	driver)
 		tests driver cuda . -test.skip "^TestConformance$|^TestPool$|$programs"
-		tests driver-cu . '^(Test|Example)(CU|OpenCUDA)'
+		tests open . '^TestOpenCUDA'
+		[ ! -x "$bin/cu.test" ] || part driver-cu . "$bin/cu.test" -test.v -test.run '^(Test|Example)CU'
 		;;
 	native) tests native native '^(Test|Example)' ;;
 	device | managed | pinned) battery "$1" ;;

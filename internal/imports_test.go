@@ -24,7 +24,7 @@ var layers = []struct{ name, folders string }{
 		internal/blockerr internal/conformance internal/hook internal/model internal/scenarios internal/testkit`},
 	{"the pool", "."},
 	{"parts", "cuda internal snapshot testdata"},
-	{"leaves", `device internal/atomic internal/bytesize internal/callstack internal/cublas internal/cudadrv internal/cudalibs internal/leaks
+	{"leaves", `device internal/atomic internal/bytesize internal/callstack internal/clib internal/cublas internal/cudadrv internal/cudalibs internal/leaks
 		internal/kernels internal/layers internal/ncclapi internal/nvtx internal/philox
 		internal/realtime internal/relaxed internal/sizeclass`},
 }
@@ -98,7 +98,7 @@ func check(from, to string, modules map[string]string) error {
 }
 
 func TestImports(t *testing.T) {
-	for _, tags := range []string{"", "gpu"} {
+	for _, tags := range []string{"", "cu"} {
 		out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Module", "-tags="+tags, "work").Output()
 		require.NoError(t, err)
 		var all []listed
