@@ -43,9 +43,9 @@ func Open(ordinal int, opts ...Option) (Driver, error) {
 // may go on using; 0 is the one that is current on the calling thread, which
 // then has to be locked (runtime.LockOSThread). The context stays the
 // program's: it must outlive the Driver. Streams of the context can be used
-// with the Driver as they are. cupool.CUContext returns the handle of a context
-// of gorgonia.org/cu. OpenContext fails with an *Error, or with
-// cupool.ErrNotSupported when the GPU does not have the kind of memory.
+// with the Driver as they are. cupool.CUContext, which takes the tag cu, returns
+// the handle of a context of gorgonia.org/cu. OpenContext fails with an *Error,
+// or with cupool.ErrNotSupported when the GPU does not have the kind of memory.
 func OpenContext(context uintptr, opts ...Option) (Driver, error) {
 	if err := initialize(fmt.Sprintf("opening CUDA context 0x%x", context)); err != nil {
 		return nil, err
