@@ -48,14 +48,9 @@ func TestCaptureNeedsAGPU(t *testing.T) {
 // newGraphBench is an engine of a GPU on a stream that can be captured, without
 // poison, which goes to the default stream.
 func newGraphBench(t *testing.T) *bench {
-	e := newGPUBench(t)
+	e := enginetest.NewGPU(t)
 	e.Engine = must(cupool.NewEngine(e.Pool, cupool.WithStream(pooltest.NewStream(t, e.Pool))))
 	return e
-}
-
-// newGPUBench is an engine of a GPU. Without one the test is skipped.
-func newGPUBench(t *testing.T) *bench {
-	return enginetest.NewGPU(t)
 }
 
 // TestGraph launches a captured computation on changing data and compares it
@@ -232,7 +227,7 @@ func TestGraphInPool(t *testing.T) {
 // Streams that are gone leave their cuBLAS handle to others, and what a capture
 // forks uses the engine's, as none can be made then.
 func TestGPUBlasHandles(t *testing.T) {
-	e := newGPUBench(t)
+	e := enginetest.NewGPU(t)
 	a, b := random(e.Rand, tensor.Float32, 3, 4), random(e.Rand, tensor.Float32, 4, 5)
 	want := must(tensor.MatMul(a, b)).Data().([]float32)
 	for range 3 {

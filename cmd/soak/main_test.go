@@ -16,6 +16,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/model"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // small are the flags of a run in a test.
@@ -27,12 +28,18 @@ func small(t *testing.T) []string {
 	}
 }
 
-// Sound allocators pass, and the samples are in the file. A run this short does not
-// say what stays flat.
-func TestSoak(t *testing.T) { testSoak(t, small(t)) }
+// Sound allocators pass on every device, and the samples are in the file. A run this
+// short does not say what stays flat.
+func TestSoak(t *testing.T) {
+	t.Run("host", func(t *testing.T) { testSoak(t) })
+	t.Run("cuda", func(t *testing.T) {
+		gputest.Need(t)
+		testSoak(t, "-device", "cuda", "-duration", "12s") // the stand-in is slow
+	})
+}
 
-func testSoak(t *testing.T, args []string) {
-	o, err := parse(args, io.Discard)
+func testSoak(t *testing.T, args ...string) {
+	o, err := parse(append(small(t), args...), io.Discard)
 	require.NoError(t, err)
 	sum, err := soakFor(context.Background(), o, io.Discard)
 	require.NoError(t, err)

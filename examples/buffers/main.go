@@ -30,7 +30,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.device, "device", "host", "`device`: host, or host:64MiB for a smaller one")
+	flag.StringVar(&o.device, "device", "host", "`device`: host, host:64MiB for a smaller one, or cuda")
 	flag.IntVar(&o.rounds, "rounds", fewRounds, "`times` that values are loaded and used")
 	o.observe.Register(flag.CommandLine)
 	flag.Parse()

@@ -11,12 +11,16 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/observe"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/snapshot"
 )
 
 func TestRun(t *testing.T) {
-	for _, device := range []string{"host", "host:16MiB"} {
+	for _, device := range []string{"host", "host:16MiB", "cuda"} {
 		t.Run(device, func(t *testing.T) {
+			if device == "cuda" {
+				gputest.Need(t)
+			}
 			var out, errs bytes.Buffer
 			if err := run(&out, &errs, options{device: device, rounds: fewRounds}); err != nil {
 				t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // program runs the program with a few samples, unless args say otherwise, and
@@ -31,16 +31,6 @@ func trained(t *testing.T, args string) (r report) {
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &r))
 	require.Zero(t, r.LeakedBlocks)
 	return r
-}
-
-// needsGPU skips where there is none.
-func needsGPU(t *testing.T) {
-	t.Helper()
-	device, err := cupool.Open("cuda")
-	if err != nil {
-		t.Skip(err)
-	}
-	require.NoError(t, device.Close())
 }
 
 // Every network learns, and with the same numbers in Gorgonia's own machine,
@@ -69,7 +59,7 @@ func TestNetsLearn(t *testing.T) {
 // A GPU learns what the host learns, from the same seed, also where steps run as
 // CUDA graphs, and leaves nothing to the host.
 func TestNetsOnGPU(t *testing.T) {
-	needsGPU(t)
+	gputest.Need(t)
 	for name, args := range map[string]string{
 		"mlp":     "-optimizer adam",
 		"shifts":  "-shift 1",
@@ -152,7 +142,7 @@ func TestErrors(t *testing.T) {
 
 // Gorgonia's machine does not run where the CPU cannot touch memory.
 func TestCompareOnGPU(t *testing.T) {
-	needsGPU(t)
+	gputest.Need(t)
 	status, _, stderr := program(t.Context(), "-compare -device cuda")
 	require.Equal(t, training.ExitFailed, status)
 	require.Contains(t, stderr, "which cannot touch the memory of cuda:0")

@@ -15,12 +15,15 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/internal/cudalibs"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/nccl"
 )
 
 // needGPUs skips where there are not so many, or no NCCL to connect several.
 func needGPUs(t *testing.T, n int) {
 	t.Helper()
+	gputest.Need(t)
 	device, err := cupool.Open(fmt.Sprint("cuda:", n-1))
 	if err != nil {
 		t.Skip(err)
@@ -115,6 +118,16 @@ func (p *process) ends(t *testing.T) (stdout string, status int) {
 	require.NoError(t, err)
 	_ = p.Wait() // the status says it
 	return string(all), p.ProcessState.ExitCode()
+}
+
+// Where there is no driver, the program says so.
+func TestNoDriver(t *testing.T) {
+	p := start(t, cudalibs.Driver+"=/nowhere/libcuda.so.1", "-device cuda")
+	stdout, status := p.ends(t)
+	require.Equal(t, training.ExitFailed, status)
+	require.Empty(t, stdout)
+	require.Contains(t, p.stderr.String(), "there is no NVIDIA driver here")
+	require.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
 }
 
 // freeAddress is an address of this computer that nobody listens at.
