@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
@@ -42,6 +43,9 @@ func TestConformance(t *testing.T) {
 			if k != cuda.MemoryDevice && c.cfg.Backing == cupool.BackingAuto {
 				continue // they have no virtual memory: the same as segments
 			}
+			if !testkit.Long() && c.cfg.Limit != 0 != (k == cuda.MemoryPinned) {
+				continue // a limit with one kind
+			}
 			t.Run(fmt.Sprintf("%v/%s", k, c.name), func(t *testing.T) {
 				opt := conformance.Options{Busy: h.busy}
 				if k == cuda.MemoryPinned && !fakecuda.Loaded() {
@@ -56,7 +60,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestPool runs the battery on a private pool, with both backings.
+// TestPool runs the battery on a private pool, with each backing.
 func TestPool(t *testing.T) {
 	h := newHolder(t)
 	opt := conformance.Options{Busy: h.busy, Wrap: func(c *cupool.Pool) (*cupool.Pool, error) {
@@ -68,7 +72,7 @@ func TestPool(t *testing.T) {
 		require.NoError(t, err)
 		return d
 	}
-	for _, c := range configs[:2] {
+	for _, c := range configs[:testkit.Choose(2, 1)] {
 		t.Run(c.name, func(t *testing.T) { conformance.Run(t, open, c.cfg, opt) })
 	}
 }

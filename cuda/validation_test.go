@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/internal/fakecuda"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
@@ -38,6 +40,7 @@ type gpu struct {
 	*cupool.Pool
 	k     *gputest.Kernels
 	wrong cupool.Ptr
+	most  int64 // of a block that kernels fill and verify
 }
 
 func newGPU(t *testing.T, cfg cupool.Config) *gpu {
@@ -60,7 +63,7 @@ func newGPU(t *testing.T, cfg cupool.Config) *gpu {
 	cfg.Driver = d
 	c, err := cupool.New(cfg)
 	require.NoError(t, err)
-	g := &gpu{c, k, wrong}
+	g := &gpu{c, k, wrong, math.MaxInt64}
 	g.counter().Store(0)
 	t.Cleanup(func() {
 		require.NoError(t, c.Close())
@@ -80,8 +83,11 @@ type stamped struct {
 }
 
 func (g *gpu) fill(b cupool.Block, s *cupool.Stream, value uint32) (stamped, error) {
-	return stamped{b, s, value}, g.k.Fill(uintptr(s.Handle()), uintptr(b.Ptr()), b.Size()&^3, value)
+	return stamped{b, s, value}, g.k.Fill(uintptr(s.Handle()), uintptr(b.Ptr()), g.bytes(b), value)
 }
+
+// bytes is how much of a block kernels fill and verify.
+func (g *gpu) bytes(b cupool.Block) int64 { return min(b.Size(), g.most) &^ 3 }
 
 // retire has a kernel verify the block, now and then on another stream, and
 // frees it without waiting.
@@ -94,7 +100,7 @@ func (g *gpu) retire(x stamped, other *cupool.Stream) error {
 		s = other
 	}
 	return errors.Join(
-		g.k.Check(uintptr(s.Handle()), uintptr(x.b.Ptr()), x.b.Size()&^3, x.value, uintptr(g.wrong)),
+		g.k.Check(uintptr(s.Handle()), uintptr(x.b.Ptr()), g.bytes(x.b), x.value, uintptr(g.wrong)),
 		g.Free(x.b))
 }
 
@@ -134,7 +140,7 @@ func (g *gpu) churn(r *rand.Rand, s, other *cupool.Stream, keep int, stop func(s
 }
 
 func TestGPURandomKernels(t *testing.T) {
-	steps := envInt("CUPOOL_GPU_STEPS", 3000)
+	steps := envInt("CUPOOL_GPU_STEPS", testkit.Choose(3000, 1000))
 	for _, b := range []cupool.Backing{cupool.BackingVMM, cupool.BackingSegments} {
 		t.Run(b.String(), func(t *testing.T) {
 			g := newGPU(t, cupool.Config{Backing: b})
@@ -153,7 +159,8 @@ func TestGPURandomKernels(t *testing.T) {
 
 func TestGPUEightStreams(t *testing.T) {
 	g := newGPU(t, cupool.Config{})
-	end := time.Now().Add(time.Duration(envInt("CUPOOL_GPU_SECONDS", 2)) * time.Second)
+	g.most = testkit.Choose[int64](g.most, 1<<20)
+	end := time.Now().Add(time.Duration(envInt("CUPOOL_GPU_SECONDS", testkit.Choose(2, 1))) * time.Second)
 	var streams [8]*cupool.Stream
 	for i := range streams {
 		var err error
@@ -183,6 +190,7 @@ func TestGPUFull(t *testing.T) {
 	for _, b := range []cupool.Backing{cupool.BackingVMM, cupool.BackingSegments} {
 		t.Run(b.String(), func(t *testing.T) {
 			g := newGPU(t, cupool.Config{Backing: b})
+			g.most = testkit.Choose[int64](g.most, 1<<20)
 			_, total, err := g.Driver().MemInfo()
 			require.NoError(t, err)
 			size := max(total/128, 12<<20) &^ (1<<21 - 1) // smaller ones share segments
@@ -224,6 +232,7 @@ func TestGPUFull(t *testing.T) {
 
 // Two processes on one GPU, each held to its fraction.
 func TestGPUTwoProcesses(t *testing.T) {
+	gputest.Need(t)
 	const child = "CUPOOL_GPU_CHILD"
 	if os.Getenv(child) == "" {
 		exe, err := os.Executable()
@@ -244,6 +253,7 @@ func TestGPUTwoProcesses(t *testing.T) {
 		return
 	}
 	g := newGPU(t, cupool.Config{Fraction: 0.4})
+	g.most = testkit.Choose[int64](g.most, 1<<20)
 	limit := g.Stats().Limit
 	var live []stamped
 	for {
