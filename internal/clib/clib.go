@@ -44,6 +44,14 @@ type Step struct {
 // MaxArgs is the most arguments of a call. The last of them have room for results.
 const MaxArgs = 24
 
+// Set sets the function and its arguments.
+func (s *Step) Set(fn uintptr, args ...uintptr) {
+	s.Fn, s.N = fn, len(args)
+	for i, a := range args { // copy would load two words at once, which have just been stored one by one, and stall
+		s.Args[i] = a
+	}
+}
+
 // Point makes Args[i] the address of Args[j], which is free for that from N on.
 func (s *Step) Point(i, j int) {
 	s.Args[i] = unsafe.Offsetof(s.Args) + uintptr(j)*unsafe.Sizeof(s.Args[0])
@@ -84,7 +92,9 @@ type crossing struct {
 // What the calls read and write apart from the Steps has to lie on Go's heap, or
 // outside of Go, and the functions must not call back into Go.
 func (s Scope) Run(ctx uintptr, ok int32, steps ...Step) (err int32, entered bool) {
-	x := crossing{get: s.Get, set: s.Set, ctx: ctx, steps: unsafe.SliceData(steps), n: len(steps), ok: int(ok)}
+	var x crossing // a literal would be copied from words that are just being stored, which stalls
+	x.get, x.set, x.ctx = s.Get, s.Set, ctx
+	x.steps, x.n, x.ok = unsafe.SliceData(steps), len(steps), int(ok)
 	run(&x)
 	return int32(x.err), x.n >= 0
 }

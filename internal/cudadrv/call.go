@@ -8,7 +8,8 @@ func call(ctx, fn uintptr, args ...uintptr) Result {
 	if fn == 0 {
 		return Missing
 	}
-	s := [1]clib.Step{step(fn, args...)}
+	var s [1]clib.Step
+	s[0].Set(fn, args...)
 	return run(ctx, s[:])
 }
 
@@ -23,7 +24,8 @@ func bare(fn uintptr, args ...uintptr) Result {
 	if fn == 0 {
 		return Missing
 	}
-	s := [1]clib.Step{step(fn, args...)}
+	var s [1]clib.Step
+	s[0].Set(fn, args...)
 	err, _ := clib.Scope{}.Run(0, 0, s[:]...)
 	return Result(err)
 }
@@ -50,15 +52,15 @@ func valueIn(in clib.Scope, ctx, fn uintptr, i int, args []uintptr) (uintptr, Re
 	if fn == 0 {
 		return 0, Missing
 	}
-	s := [1]clib.Step{step(fn, args...)}
+	var s [1]clib.Step
+	s[0].Set(fn, args...)
 	s[0].Out(i, 0)
 	err, _ := in.Run(ctx, 0, s[:]...)
 	return s[0].Value(0), Result(err)
 }
 
-func step(fn uintptr, args ...uintptr) clib.Step {
-	s := clib.Step{Fn: fn, N: len(args)}
-	copy(s.Args[:], args)
+func step(fn uintptr, args ...uintptr) (s clib.Step) {
+	s.Set(fn, args...)
 	return s
 }
 

@@ -29,7 +29,8 @@ func Launch(ctx, function uintptr, grid, block int, stream uintptr, args ...uint
 //
 //go:uintptrescapes
 func LaunchStruct(ctx, function uintptr, gridX, gridY, block int, stream, args uintptr) Result {
-	s := [1]clib.Step{step(fns.launchKernel, function, uintptr(gridX), uintptr(gridY), 1, uintptr(block), 1, 1, 0, stream, 0, 0)}
+	var s [1]clib.Step
+	s[0].Set(fns.launchKernel, function, uintptr(gridX), uintptr(gridY), 1, uintptr(block), 1, 1, 0, stream, 0, 0)
 	s[0].Out(9, 0) // the addresses of the parameters, of which there is one
 	s[0].Args[clib.MaxArgs-1] = args
 	return run(ctx, s[:])
