@@ -2,6 +2,7 @@ package devices_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -86,16 +87,35 @@ func TestCopyErrors(t *testing.T) {
 	require.NoError(t, other.Free(c))
 }
 
-// TestRandom sends data around four devices from many goroutines, which share
-// streams. Every block is freed as soon as it was copied. The data has to arrive.
+// TestRandom sends data around devices from many goroutines, which share streams. Every
+// block is freed as soon as it was copied. The data has to arrive. Where there is one
+// GPU only, it has two pools.
 func TestRandom(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	s := hosts(t, 4)
-	testRandom(t, s, seed, 8, testkit.Rounds(400))
+	sets := map[string]func(t *testing.T) *devices.Set{"hosts": func(t *testing.T) *devices.Set { return hosts(t, 4) }}
+	for name, pool := range backings {
+		for _, noPeers := range []bool{false, true} {
+			sets[fmt.Sprintf("GPUs, %s, no peers %v", name, noPeers)] = func(t *testing.T) *devices.Set {
+				cfg := devices.Config{Pool: pool, NoPeers: noPeers}
+				s := gpus(t, cfg, 1)
+				if s.Len() == 1 {
+					s = opened(t, cfg, 2, "cuda:0")
+				}
+				for _, p := range s.Unreachable() {
+					t.Logf("%d does not reach %d: %v", p.From, p.To, p.Err)
+				}
+				return s
+			}
+		}
+	}
+	for name, open := range sets {
+		t.Run(name, func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			testRandom(t, open(t), seed, 8, testkit.Rounds(300))
+		})
+	}
 }
 
-// testRandom is also for sets of GPUs.
 func testRandom(t *testing.T, s *devices.Set, seed uint64, goroutines, rounds int) {
 	var streams [][]*cupool.Stream
 	for _, c := range s.Pools() {

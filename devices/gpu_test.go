@@ -39,28 +39,6 @@ func gpus(t *testing.T, cfg devices.Config, atLeast int) *devices.Set {
 	return s
 }
 
-// TestGPURandom is TestRandom on all GPUs, and with two pools on each where there
-// is one only, with peer access and without.
-func TestGPURandom(t *testing.T) {
-	for name, pool := range backings {
-		for _, noPeers := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, no peers %v", name, noPeers), func(t *testing.T) {
-				seed := uint64(time.Now().UnixNano())
-				t.Logf("seed %d", seed)
-				cfg := devices.Config{Pool: pool, NoPeers: noPeers}
-				s := gpus(t, cfg, 1)
-				if s.Len() == 1 {
-					s = opened(t, cfg, 2, "cuda:0")
-				}
-				for _, p := range s.Unreachable() {
-					t.Logf("%d does not reach %d: %v", p.From, p.To, p.Err)
-				}
-				testRandom(t, s, seed, 8, testkit.Rounds(200))
-			})
-		}
-	}
-}
-
 // kernels loads the test's kernels on every device of a set.
 func kernels(t *testing.T, s *devices.Set) (all []*gputest.Kernels) {
 	t.Helper()
@@ -115,24 +93,6 @@ func TestGPUKernels(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestGPUShare: pools of managed and of pinned memory serve streams of all GPUs.
-func TestGPUShare(t *testing.T) {
-	for _, kind := range []cuda.MemoryKind{cuda.MemoryManaged, cuda.MemoryPinned} {
-		t.Run(kind.String(), func(t *testing.T) {
-			s := gpus(t, devices.Config{}, 1)
-			d, err := cuda.Open(0, cuda.Memory(kind))
-			require.NoError(t, err)
-			shareTest(t, s, d)
-			require.NoError(t, s.Close())
-			require.NoError(t, d.Close())
-		})
-	}
-	s := gpus(t, devices.Config{}, 1)
-	var wrong *cupool.ConfigError
-	_, err := s.Share(s.Pool(0).Driver(), cupool.Config{})
-	require.ErrorAs(t, err, &wrong)
 }
 
 // TestGPUEight sends data around eight GPUs, of which some do not reach each other.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/devices"
 )
 
@@ -102,4 +103,22 @@ func TestShareErrors(t *testing.T) {
 	_, err = s.Share(all[2], cupool.Config{})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
+}
+
+// TestShareOnGPUs: pools of managed and of pinned memory serve streams of all GPUs.
+func TestShareOnGPUs(t *testing.T) {
+	for _, kind := range []cuda.MemoryKind{cuda.MemoryManaged, cuda.MemoryPinned} {
+		t.Run(kind.String(), func(t *testing.T) {
+			s := gpus(t, devices.Config{}, 1)
+			d, err := cuda.Open(0, cuda.Memory(kind))
+			require.NoError(t, err)
+			shareTest(t, s, d)
+			require.NoError(t, s.Close())
+			require.NoError(t, d.Close())
+		})
+	}
+	s := gpus(t, devices.Config{}, 1)
+	var wrong *cupool.ConfigError
+	_, err := s.Share(s.Pool(0).Driver(), cupool.Config{})
+	require.ErrorAs(t, err, &wrong)
 }
