@@ -60,9 +60,12 @@ func CopyIn(ctx, dst uintptr, src []byte, stream uintptr, wait bool) Result {
 
 //go:uintptrescapes
 func copyIn(ctx, dst, src uintptr, n int, stream uintptr, wait bool) Result {
-	s := [2]clib.Step{step(fns.memcpyHtoDAsync, dst, src, uintptr(n), stream), pageLocked(src)}
-	if wait || s[1].Fn == 0 {
-		s[1] = step(fns.streamSynchronize, stream)
+	var s [2]clib.Step
+	s[0].Set(fns.memcpyHtoDAsync, dst, src, uintptr(n), stream)
+	if wait || fns.pointerGetAttributes == 0 {
+		s[1].Set(fns.streamSynchronize, stream)
+	} else {
+		askPageLocked(&s[1], src)
 	}
 	r := run(ctx, s[:])
 	if r == InvalidValue { // a pool in host memory is no device
@@ -76,19 +79,18 @@ func copyIn(ctx, dst, src uintptr, n int, stream uintptr, wait bool) Result {
 	return r
 }
 
-// pageLocked asks whether the driver copies straight from p, that is, possibly after
-// cuMemcpyHtoDAsync has returned: then the call fails, or its value is not 0. Other
-// host memory the driver copies into a buffer of its own before it returns.
-func pageLocked(p uintptr) clib.Step {
+// askPageLocked sets the call that asks whether the driver copies straight from p, that
+// is, possibly after cuMemcpyHtoDAsync has returned: then it fails, or its value is not
+// 0. Other host memory the driver copies into a buffer of its own before it returns.
+func askPageLocked(s *clib.Step, p uintptr) {
 	const memoryType = 2 // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-	s := step(fns.pointerGetAttributes, 1, 0, 0, p)
+	s.Set(fns.pointerGetAttributes, 1, 0, 0, p)
 	const attributes, to = 4, 5 // behind the arguments
 	s.Args[attributes] = memoryType
 	s.Point(1, attributes)
 	s.Point(2, to)
 	s.Out(to, 0)
 	s.Ignore = true
-	return s
 }
 
 // CopyOut is cuMemcpyDtoHAsync and cuStreamSynchronize. dst is not empty.
@@ -98,7 +100,9 @@ func CopyOut(ctx uintptr, dst []byte, src, stream uintptr) Result {
 
 //go:uintptrescapes
 func copyOut(ctx, dst, src uintptr, n int, stream uintptr) Result {
-	s := [2]clib.Step{step(fns.memcpyDtoHAsync, dst, src, uintptr(n), stream), step(fns.streamSynchronize, stream)}
+	var s [2]clib.Step
+	s[0].Set(fns.memcpyDtoHAsync, dst, src, uintptr(n), stream)
+	s[1].Set(fns.streamSynchronize, stream)
 	r := run(ctx, s[:])
 	if r == InvalidValue { // a pool in host memory is no device
 		s[0].Fn = fns.memcpyAsync
