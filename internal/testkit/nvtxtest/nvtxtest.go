@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,8 +29,9 @@ type Event struct {
 const inside = "NVTX_RECORD"
 
 // Record runs a function in a process of its own with a library that records
-// ranges, and returns these in order. It skips the test without a C compiler. The
-// function returns in that process only, and not in the caller's, which gets ok.
+// ranges, and returns these in order. It skips the test without a C compiler, or
+// elsewhere than on Linux. The function returns in that process only, and not in the
+// caller's, which gets ok.
 func Record(t *testing.T, run func(t *testing.T)) (events []Event, ok bool) {
 	t.Helper()
 	if os.Getenv(inside) != "" {
@@ -66,8 +68,8 @@ func Build(t *testing.T) string {
 	if cc == "" {
 		cc = "cc"
 	}
-	if _, err := exec.LookPath(cc); err != nil {
-		t.Skip("no C compiler")
+	if _, err := exec.LookPath(cc); err != nil || runtime.GOOS != "linux" {
+		t.Skip("it takes a C compiler, on Linux")
 	}
 	source, library := filepath.Join(t.TempDir(), "injection.c"), filepath.Join(t.TempDir(), "libinjection.so")
 	require.NoError(t, os.WriteFile(source, injection, 0o600))
