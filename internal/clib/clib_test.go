@@ -9,7 +9,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -204,7 +203,7 @@ func TestList(t *testing.T) {
 
 func TestCallBack(t *testing.T) {
 	find, _ := library(t)
-	f := purego.NewCallback(func(x int) int { return deep(100) + x })
+	f := clib.Callback(func(x uintptr) uintptr { return uintptr(deep(100)) + x })
 	assert.EqualValues(t, 100+7+1, int32(clib.Call(find("call_back"), f, 7)))
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	_ "github.com/ebitengine/purego" // cgocall
+	"github.com/ebitengine/purego"
 )
 
 // A Library is a library that is open. It stays so until the program ends.
@@ -36,3 +36,8 @@ func (l Library) Find(symbol string) uintptr {
 	}
 	return p
 }
+
+// Callback returns C's address of a function of Go, whose arguments are integers and
+// pointers and which returns a uintptr. There is room for some hundred in a process, and
+// none is given back.
+func Callback(f any) uintptr { return purego.NewCallback(f) }

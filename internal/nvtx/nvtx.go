@@ -6,8 +6,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/cupool/cupool/internal/clib"
 )
 
@@ -102,9 +100,9 @@ func load(path string) bool {
 			tables[m][i] = &functions[m][i]
 		}
 	}
-	callbacks.size, callbacks.moduleTable = unsafe.Sizeof(callbacks), purego.NewCallback(moduleTable)
-	versionInfo.size, versionInfo.version, versionInfo.setVersion = unsafe.Sizeof(versionInfo), 3, purego.NewCallback(func(uintptr) uintptr { return 0 })
-	if int32(clib.Call(initialize, purego.NewCallback(exportTable))) == 0 {
+	callbacks.size, callbacks.moduleTable = unsafe.Sizeof(callbacks), clib.Callback(moduleTable)
+	versionInfo.size, versionInfo.version, versionInfo.setVersion = unsafe.Sizeof(versionInfo), 3, clib.Callback(func(uintptr) uintptr { return 0 })
+	if int32(clib.Call(initialize, clib.Callback(exportTable))) == 0 {
 		return false
 	}
 	tool.start, tool.end = functions[core2][domainRangeStartEx], functions[core2][domainRangeEnd]
