@@ -47,7 +47,8 @@ const MaxArgs = 24
 // Set sets the function and its arguments.
 func (s *Step) Set(fn uintptr, args ...uintptr) {
 	s.Fn, s.N = fn, len(args)
-	for i, a := range args { // copy would load two words at once, which have just been stored one by one, and stall
+	//lint:ignore S1001 copy would load two words at once, which have just been stored one by one, and stall
+	for i, a := range args {
 		s.Args[i] = a
 	}
 }
