@@ -154,6 +154,7 @@ func newPeer(name string) (*peer, error) {
 		if p.stream, err = c.NewStream(); err == nil {
 			p.work, err = dev.work(c, d)
 		}
+		inherited, _ = descriptors() // CUDA's driver has opened some
 		return p, err
 	}
 	return nil, fmt.Errorf("no device %q", name)
@@ -204,7 +205,7 @@ func (p *peer) do(what string, args []string) (answer any, err error) {
 }
 
 // inherited are the descriptors that this process was started with, as a socket that is
-// its standard error.
+// its standard error, and those of its device.
 var inherited, _ = descriptors()
 
 // descriptors returns the names of the files that are open, by descriptor.
