@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Compiles the kernels to images.zip, which is committed, so that only who changes
-# a kernel needs nvcc and Python 3. CUDA 12.8 is the oldest that knows sm_120; a
-# driver of CUDA 12 does not load machine code of CUDA 13's ptxas, and takes PTX.
+# a kernel needs nvcc and Python 3.
 #
-#   internal/kernels/build.sh [DIR]
+#   PTXAS=/path/of/cuda-12.8/ptxas internal/kernels/build.sh [DIR]
+#
+# The ptxas is one of CUDA 12.8, the oldest that knows sm_120: drivers of CUDA 12 do
+# not load what a ptxas of CUDA 13 writes. nvcc may be of either. Without the
+# variable it is the ptxas in PATH.
 #
 # The archive goes to DIR, or to internal/kernels/images. It has, for each module:
 #
@@ -47,7 +50,7 @@ for module in $modules; do
 	for sm in $architectures; do
 		echo "-arch=sm_$sm -o $module.sm_$sm $module.ptx"
 	done
-done | xargs -P "$(nproc)" -L 1 ptxas
+done | xargs -P "$(nproc)" -L 1 "${PTXAS:-ptxas}"
 python3 -m zipfile -c images.zip sources *.ptx *.sm_*
 mv images.zip "$to/images.zip"
 ls -l "$to/images.zip"
