@@ -2,6 +2,7 @@ package nccl
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/cudalibs"
@@ -10,12 +11,12 @@ import (
 
 // load returns the library at a path; "": libnccl.so.2, where cuBLAS is looked for too.
 func load(path string) (library, error) {
-	candidates := []string{path}
+	candidates := slices.Values([]string{path})
 	if path == "" {
 		candidates = cudalibs.Candidates("libnccl.so.2")
 	}
 	var missing error
-	for _, path := range candidates {
+	for path := range candidates {
 		l, err := ncclapi.Load(path)
 		if err == nil {
 			return loaded{l}, nil

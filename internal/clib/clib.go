@@ -12,6 +12,7 @@
 package clib
 
 import (
+	"iter"
 	"runtime"
 	"unsafe"
 )
@@ -44,7 +45,14 @@ type Step struct {
 // MaxArgs is the most arguments of a call. The last of them have room for results.
 const MaxArgs = 24
 
-// Set sets the function and its arguments.
+// StepOf returns the call of a function with arguments.
+func StepOf(fn uintptr, args ...uintptr) (s Step) {
+	s.Set(fn, args...)
+	return s
+}
+
+// Set sets the function and its arguments. Where a Step lies already, it is cheaper than
+// StepOf.
 func (s *Step) Set(fn uintptr, args ...uintptr) {
 	s.Fn, s.N = fn, len(args)
 	//lint:ignore S1001 copy would load two words at once, which have just been stored one by one, and stall
@@ -106,11 +114,21 @@ func (s Scope) Run(ctx uintptr, ok int32, steps ...Step) (err int32, entered boo
 //
 //go:uintptrescapes
 func Call(fn uintptr, args ...uintptr) uintptr {
-	s := &Step{Fn: fn, N: len(args), Ignore: true}
-	copy(s.Args[:], args)
-	x := &crossing{steps: s, n: 1}
-	callback(x)
+	s := new(Step)
+	s.Set(fn, args...)
+	callback(&crossing{steps: s, n: 1})
 	return s.Result
+}
+
+// OpenFirst opens the first of several paths or names that can be opened, and returns
+// which it is, or the error of the last.
+func OpenFirst(paths iter.Seq[string]) (l Library, path string, err error) {
+	for path = range paths {
+		if l, err = Open(path); err == nil {
+			break
+		}
+	}
+	return l, path, err
 }
 
 // OnHeap returns a copy of v on Go's heap, for what C reads or writes.

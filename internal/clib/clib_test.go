@@ -39,12 +39,6 @@ func library(t testing.TB) (find func(string) uintptr, s clib.Scope) {
 	return find, clib.Scope{Get: find("get_context"), Set: find("set_context")}
 }
 
-func step(fn uintptr, args ...uintptr) clib.Step {
-	s := clib.Step{Fn: fn, N: len(args)}
-	copy(s.Args[:], args)
-	return s
-}
-
 func TestOpen(t *testing.T) {
 	_, err := clib.Open("/no/such/library.so")
 	require.ErrorContains(t, err, "/no/such/library.so")
@@ -121,7 +115,7 @@ func TestOut(t *testing.T) {
 func TestRun(t *testing.T) {
 	find, scope := library(t)
 	add, code := find("add"), find("code")
-	digit := func(d uintptr) clib.Step { return step(add, d) }
+	digit := func(d uintptr) clib.Step { return clib.StepOf(add, d) }
 	with := func(s clib.Step, change func(*clib.Step)) clib.Step { change(&s); return s }
 	always := func(s *clib.Step) { s.Always = true }
 	ignore := func(s *clib.Step) { s.Ignore = true }
@@ -133,13 +127,13 @@ func TestRun(t *testing.T) {
 	}{
 		"none":                    {nil, 0, 0, 0},
 		"in order":                {[]clib.Step{digit(1), digit(2), digit(3)}, 0, 0, 123},
-		"the first failure":       {[]clib.Step{digit(1), step(code, 5), step(code, 6), digit(2)}, 0, 5, 1},
-		"always":                  {[]clib.Step{step(code, 5), digit(1), with(digit(2), always), digit(3)}, 0, 5, 2},
-		"a failure after another": {[]clib.Step{step(code, 5), with(step(code, 6), always), with(digit(2), always)}, 0, 5, 2},
-		"a failure at last":       {[]clib.Step{digit(1), with(step(code, 6), always)}, 0, 6, 1},
-		"ignored":                 {[]clib.Step{with(step(code, 5), ignore), digit(1)}, 0, 0, 1},
-		"another good result":     {[]clib.Step{step(code, 7), digit(1)}, 7, 0, 1},
-		"negative":                {[]clib.Step{step(code, ^uintptr(1)), digit(1)}, 0, -2, 0},
+		"the first failure":       {[]clib.Step{digit(1), clib.StepOf(code, 5), clib.StepOf(code, 6), digit(2)}, 0, 5, 1},
+		"always":                  {[]clib.Step{clib.StepOf(code, 5), digit(1), with(digit(2), always), digit(3)}, 0, 5, 2},
+		"a failure after another": {[]clib.Step{clib.StepOf(code, 5), with(clib.StepOf(code, 6), always), with(digit(2), always)}, 0, 5, 2},
+		"a failure at last":       {[]clib.Step{digit(1), with(clib.StepOf(code, 6), always)}, 0, 6, 1},
+		"ignored":                 {[]clib.Step{with(clib.StepOf(code, 5), ignore), digit(1)}, 0, 0, 1},
+		"another good result":     {[]clib.Step{clib.StepOf(code, 7), digit(1)}, 7, 0, 1},
+		"negative":                {[]clib.Step{clib.StepOf(code, ^uintptr(1)), digit(1)}, 0, -2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err, entered := scope.Run(7, c.ok, c.steps...)
@@ -158,7 +152,7 @@ func TestContext(t *testing.T) {
 	sets := func() int { return int(int32(clib.Call(find("count_sets")))) }
 	none := clib.Scope{}
 	in := func(ctx, want uintptr) int32 {
-		err, entered := scope.Run(ctx, 0, step(is, want))
+		err, entered := scope.Run(ctx, 0, clib.StepOf(is, want))
 		require.True(t, entered)
 		return err
 	}
@@ -169,10 +163,10 @@ func TestContext(t *testing.T) {
 	require.Zero(t, in(8, 8))
 	require.Equal(t, 3, sets(), "set and restored")
 	require.EqualValues(t, 700, in(9, 7), "set for a call that fails")
-	err, _ := none.Run(0, 0, step(is, 7))
+	err, _ := none.Run(0, 0, clib.StepOf(is, 7))
 	require.Zero(t, err, "restored after a call that failed")
 
-	err, entered := scope.Run(13, 0, step(find("add"), 1))
+	err, entered := scope.Run(13, 0, clib.StepOf(find("add"), 1))
 	require.False(t, entered)
 	require.EqualValues(t, 201, err)
 	require.Zero(t, int32(clib.Call(find("take_order"))), "nothing was called")
@@ -251,7 +245,7 @@ func TestNoAllocation(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		events := [4]uintptr{1, 2, 3, 4}
 		_, _ = scope.Run(7, 0, clib.Step{Fn: query, N: 1, List: &events[0], Count: len(events)})
-		_, _ = scope.Run(7, 0, step(query, 1), step(query, 2))
+		_, _ = scope.Run(7, 0, clib.StepOf(query, 1), clib.StepOf(query, 2))
 	}))
 }
 
@@ -260,12 +254,12 @@ func BenchmarkRun(b *testing.B) {
 	query := find("query")
 	b.Run("calls=1", func(b *testing.B) {
 		for b.Loop() {
-			_, _ = scope.Run(7, 0, step(query, 1))
+			_, _ = scope.Run(7, 0, clib.StepOf(query, 1))
 		}
 	})
 	b.Run("calls=2", func(b *testing.B) {
 		for b.Loop() {
-			_, _ = scope.Run(7, 0, step(query, 1), step(query, 2))
+			_, _ = scope.Run(7, 0, clib.StepOf(query, 1), clib.StepOf(query, 2))
 		}
 	})
 	b.Run("list=64", func(b *testing.B) {

@@ -28,8 +28,3 @@ func (l Library) Find(symbol string) uintptr {
 	}
 	return p
 }
-
-// Callback returns C's address of a function of Go, whose arguments are integers and
-// pointers and which returns a uintptr. There is room for some hundred in a process, and
-// none is given back.
-func Callback(f any) uintptr { return purego.NewCallback(f) }

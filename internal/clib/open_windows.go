@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/windows"
-
-	"github.com/ebitengine/purego"
 )
 
 // A Library is a library that is open. It stays so until the program ends.
@@ -36,8 +34,3 @@ func (l Library) Find(symbol string) uintptr {
 	}
 	return p
 }
-
-// Callback returns C's address of a function of Go, whose arguments are integers and
-// pointers and which returns a uintptr. There is room for some hundred in a process, and
-// none is given back.
-func Callback(f any) uintptr { return purego.NewCallback(f) }

@@ -2,7 +2,11 @@
 
 package clib
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
 
 // crossABI0 is the address of cross.
 var crossABI0 uintptr
@@ -20,3 +24,8 @@ func cgocallEscapes(fn uintptr, arg unsafe.Pointer) int32
 func run(x *crossing) { cgocall(crossABI0, unsafe.Pointer(x)) }
 
 func callback(x *crossing) { cgocallEscapes(crossABI0, unsafe.Pointer(x)) }
+
+// Callback returns C's address of a function of Go, whose arguments are integers and
+// pointers and which returns a uintptr. There is room for some hundred in a process, and
+// none is given back.
+func Callback(f any) uintptr { return purego.NewCallback(f) }

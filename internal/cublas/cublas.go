@@ -60,12 +60,7 @@ func names() []string {
 // Find opens the library, once, and returns the name or path that it was opened by. It
 // fails with ErrMissing.
 var Find = sync.OnceValues(func() (path string, err error) {
-	var l clib.Library
-	for _, path = range cudalibs.Candidates(names()...) {
-		if l, err = clib.Open(path); err == nil {
-			break
-		}
-	}
+	l, path, err := clib.OpenFirst(cudalibs.Candidates(names()...))
 	for _, s := range symbols {
 		if err != nil {
 			break
@@ -108,7 +103,7 @@ func New(ctx uintptr) (*Handle, error) {
 		return nil, err
 	}
 	h := &Handle{ctx: ctx, h: s[0].Value(0)}
-	version := step(fns.version, h.h, 0)
+	version := clib.StepOf(fns.version, h.h, 0)
 	version.Out(1, 0)
 	s[0] = version
 	if err := run("cublasGetVersion", ctx, s); err != nil {
@@ -123,7 +118,7 @@ func New(ctx uintptr) (*Handle, error) {
 func (h *Handle) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return run("cublasDestroy", h.ctx, []clib.Step{step(fns.destroy, h.h)})
+	return run("cublasDestroy", h.ctx, []clib.Step{clib.StepOf(fns.destroy, h.h)})
 }
 
 // Gemm submits a product to a stream. It returns before it is done, and C must
@@ -146,11 +141,11 @@ func (h *Handle) Gemm(stream uintptr, p *Product) error {
 // stream takes the workspace back.
 func (h *Handle) prepare(s []clib.Step, stream uintptr, p *Product) []clib.Step {
 	if h.unknown || h.stream != stream {
-		s = append(s, step(fns.setStream, h.h, stream))
+		s = append(s, clib.StepOf(fns.setStream, h.h, stream))
 		h.stream, h.workspace, h.size = stream, 0, 0
 	}
 	if h.unknown || h.workspace != p.Workspace || h.size != p.Size {
-		s = append(s, step(fns.setWorkspace, h.h, p.Workspace, uintptr(p.Size)))
+		s = append(s, clib.StepOf(fns.setWorkspace, h.h, p.Workspace, uintptr(p.Size)))
 		h.workspace, h.size = p.Workspace, p.Size
 	}
 	if h.unknown || h.tf32 != p.TF32 {
@@ -159,7 +154,7 @@ func (h *Handle) prepare(s []clib.Step, stream uintptr, p *Product) []clib.Step 
 		if p.TF32 {
 			mode = tf32
 		}
-		s = append(s, step(fns.setMath, h.h, mode))
+		s = append(s, clib.StepOf(fns.setMath, h.h, mode))
 		h.tf32 = p.TF32
 	}
 	return s
@@ -175,9 +170,9 @@ func (h *Handle) gemm(p *Product) clib.Step {
 	ta, tb := flag(p.B.Transposed), flag(p.A.Transposed)
 	lda, ldb, ldc := uintptr(p.B.Stride), uintptr(p.A.Stride), uintptr(p.C.Stride)
 	if p.Batch <= 1 {
-		return step(either(p.Double, fns.dgemm, fns.sgemm), h.h, ta, tb, m, n, k, alpha, p.B.P, lda, p.A.P, ldb, beta, p.C.P, ldc)
+		return clib.StepOf(either(p.Double, fns.dgemm, fns.sgemm), h.h, ta, tb, m, n, k, alpha, p.B.P, lda, p.A.P, ldb, beta, p.C.P, ldc)
 	}
-	return step(either(p.Double, fns.dbatched, fns.sbatched), h.h, ta, tb, m, n, k, alpha, p.B.P, lda, uintptr(p.B.Next),
+	return clib.StepOf(either(p.Double, fns.dbatched, fns.sbatched), h.h, ta, tb, m, n, k, alpha, p.B.P, lda, uintptr(p.B.Next),
 		p.A.P, ldb, uintptr(p.A.Next), beta, p.C.P, ldc, uintptr(p.C.Next), uintptr(p.Batch))
 }
 
@@ -202,12 +197,6 @@ func flag(b bool) uintptr {
 		return 1
 	}
 	return 0
-}
-
-func step(fn uintptr, args ...uintptr) clib.Step {
-	s := clib.Step{Fn: fn, N: len(args)}
-	copy(s.Args[:], args)
-	return s
 }
 
 // run makes calls in a context, in one crossing.

@@ -4,14 +4,7 @@ import "github.com/cupool/cupool/internal/clib"
 
 // call makes one call in a context. It allocates nothing. No argument is the address of
 // Go memory.
-func call(ctx, fn uintptr, args ...uintptr) Result {
-	if fn == 0 {
-		return Missing
-	}
-	var s [1]clib.Step
-	s[0].Set(fn, args...)
-	return run(ctx, s[:])
-}
+func call(ctx, fn uintptr, args ...uintptr) Result { return callIn(scope, ctx, fn, args) }
 
 // value is call for a function that writes a result of at most eight bytes to where its
 // argument i points.
@@ -20,15 +13,7 @@ func value(ctx, fn uintptr, i int, args ...uintptr) (uintptr, Result) {
 }
 
 // bare and bareValue are call and value for functions that need no context.
-func bare(fn uintptr, args ...uintptr) Result {
-	if fn == 0 {
-		return Missing
-	}
-	var s [1]clib.Step
-	s[0].Set(fn, args...)
-	err, _ := clib.Scope{}.Run(0, 0, s[:]...)
-	return Result(err)
-}
+func bare(fn uintptr, args ...uintptr) Result { return callIn(clib.Scope{}, 0, fn, args) }
 
 func bareValue(fn uintptr, i int, args ...uintptr) (uintptr, Result) {
 	return valueIn(clib.Scope{}, 0, fn, i, args)
@@ -48,6 +33,16 @@ func valueGo(ctx, fn uintptr, i int, args ...uintptr) (uintptr, Result) {
 //go:uintptrescapes
 func bareGo(fn uintptr, args ...uintptr) Result { return bare(fn, args...) }
 
+func callIn(in clib.Scope, ctx, fn uintptr, args []uintptr) Result {
+	if fn == 0 {
+		return Missing
+	}
+	var s [1]clib.Step
+	s[0].Set(fn, args...)
+	err, _ := in.Run(ctx, 0, s[:]...)
+	return Result(err)
+}
+
 func valueIn(in clib.Scope, ctx, fn uintptr, i int, args []uintptr) (uintptr, Result) {
 	if fn == 0 {
 		return 0, Missing
@@ -57,11 +52,6 @@ func valueIn(in clib.Scope, ctx, fn uintptr, i int, args []uintptr) (uintptr, Re
 	s[0].Out(i, 0)
 	err, _ := in.Run(ctx, 0, s[:]...)
 	return s[0].Value(0), Result(err)
-}
-
-func step(fn uintptr, args ...uintptr) (s clib.Step) {
-	s.Set(fn, args...)
-	return s
 }
 
 // run makes calls in a context, up to the first that fails.

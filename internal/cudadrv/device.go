@@ -91,7 +91,7 @@ func HostFree(ctx, p uintptr) Result { return call(ctx, fns.memFreeHost, p) }
 
 // MemInfo is cuMemGetInfo, in bytes.
 func MemInfo(ctx uintptr) (free, total int64, r Result) {
-	s := [1]clib.Step{step(fns.memGetInfo, 0, 0)}
+	s := [1]clib.Step{clib.StepOf(fns.memGetInfo, 0, 0)}
 	s[0].Out(0, 0)
 	s[0].Out(1, 1)
 	r = run(ctx, s[:])
@@ -123,9 +123,9 @@ func DestroyEvent(ctx, event uintptr) Result { return call(ctx, fns.eventDestroy
 func ModuleLoad(ctx uintptr, image []byte) (uintptr, Result) {
 	const relaxed = 2 // CU_STREAM_CAPTURE_MODE_RELAXED
 	mode := clib.OnHeap(uint32(relaxed))
-	exchange := step(fns.threadExchangeStreamCaptureMode, uintptr(unsafe.Pointer(mode)))
+	exchange := clib.StepOf(fns.threadExchangeStreamCaptureMode, uintptr(unsafe.Pointer(mode)))
 	exchange.Ignore, exchange.Always = true, true
-	load := step(fns.moduleLoadData, 0, uintptr(unsafe.Pointer(unsafe.SliceData(image))))
+	load := clib.StepOf(fns.moduleLoadData, 0, uintptr(unsafe.Pointer(unsafe.SliceData(image))))
 	load.Out(0, 0)
 	s := [3]clib.Step{exchange, load, exchange}
 	steps := s[:]

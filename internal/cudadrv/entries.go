@@ -3,8 +3,10 @@ package cudadrv
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -31,7 +33,7 @@ var fns struct {
 	memPoolTrimTo, memPoolSetAttribute, memPoolGetAttribute, memPoolSetAccess, memPoolGetAccess     uintptr
 	memPoolExportToShareableHandle, memPoolImportFromShareableHandle, memPoolExportPointer          uintptr
 	memPoolImportPointer, memHostAlloc, memHostRegister, memHostUnregister, memHostGetDevicePointer uintptr
-	memPrefetchAsyncV1, memPrefetchAsync, memAdviseV1, memAdvise, memRangeGetAttribute              uintptr
+	memPrefetchAsyncV1, memPrefetchAsync, memAdviseV1, memAdvise                                    uintptr
 	ipcGetMemHandle, ipcOpenMemHandle, ipcCloseMemHandle, ipcGetEventHandle, ipcOpenEventHandle     uintptr
 	deviceCanAccessPeer, ctxEnablePeerAccess, ctxDisablePeerAccess, memcpyPeerAsync                 uintptr
 }
@@ -130,7 +132,6 @@ var entries = [...]struct {
 	{&fns.memPrefetchAsync, "cuMemPrefetchAsync", "cuMemPrefetchAsync_v2", 12020},
 	{&fns.memAdviseV1, "cuMemAdvise", "", 8000},
 	{&fns.memAdvise, "cuMemAdvise", "cuMemAdvise_v2", 12020},
-	{&fns.memRangeGetAttribute, "cuMemRangeGetAttribute", "", 8000},
 	{&fns.ipcGetMemHandle, "cuIpcGetMemHandle", "", 4010},
 	{&fns.ipcOpenMemHandle, "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2", 11000},
 	{&fns.ipcCloseMemHandle, "cuIpcCloseMemHandle", "", 4010},
@@ -166,13 +167,9 @@ func Path() string {
 	return library.path
 }
 
-func load() (err error) {
-	var l clib.Library
-	for _, library.path = range candidates() {
-		if l, err = clib.Open(library.path); err == nil {
-			break
-		}
-	}
+func load() error {
+	l, path, err := clib.OpenFirst(candidates())
+	library.path = path
 	if err != nil {
 		return err
 	}
@@ -192,9 +189,9 @@ func load() (err error) {
 }
 
 // candidates returns what to open, in order.
-func candidates() []string {
+func candidates() iter.Seq[string] {
 	if path := os.Getenv(cudalibs.Driver); path != "" {
-		return []string{path}
+		return slices.Values([]string{path})
 	}
 	if runtime.GOOS == "windows" {
 		return cudalibs.Candidates("nvcuda.dll")

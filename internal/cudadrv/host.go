@@ -42,7 +42,7 @@ func hostRegister(ctx, p uintptr, n int) (uintptr, Result) {
 	if fns.memHostRegister == 0 || fns.memHostUnregister == 0 || fns.memHostGetDevicePointer == 0 {
 		return 0, Missing
 	}
-	s := [2]clib.Step{step(fns.memHostRegister, p, uintptr(n), everywhere), step(fns.memHostGetDevicePointer, 0, p, 0)}
+	s := [2]clib.Step{clib.StepOf(fns.memHostRegister, p, uintptr(n), everywhere), clib.StepOf(fns.memHostGetDevicePointer, 0, p, 0)}
 	s[1].Out(0, 0)
 	r := run(ctx, s[:])
 	if r != Success && s[1].Err() != 0 {
@@ -79,12 +79,6 @@ func Advise(ctx, p uintptr, n int64, advice, at, id int) Result {
 		return call(ctx, fns.memAdviseV1, p, uintptr(n), uintptr(advice), ordinal(at, id))
 	}
 	return call(ctx, fns.memAdvise, p, uintptr(n), uintptr(advice), location{int32(at), int32(id)}.word())
-}
-
-// RangeAttr is cuMemRangeGetAttribute for attributes of one number.
-func RangeAttr(ctx, p uintptr, n int64, attr int) (int32, Result) {
-	v, r := value(ctx, fns.memRangeGetAttribute, 0, 0, unsafe.Sizeof(int32(0)), uintptr(attr), p, uintptr(n))
-	return int32(v), r
 }
 
 // IPCGetMem is cuIpcGetMemHandle.

@@ -70,7 +70,7 @@ func copyIn(ctx, dst, src uintptr, n int, stream uintptr, wait bool) Result {
 	r := run(ctx, s[:])
 	if r == InvalidValue { // a pool in host memory is no device
 		s[0].Fn = fns.memcpyAsync
-		s[1] = step(fns.streamSynchronize, stream)
+		s[1] = clib.StepOf(fns.streamSynchronize, stream)
 		r = run(ctx, s[:])
 	}
 	if r == Success && s[1].Ignore && (s[1].Err() != 0 || s[1].Value(0) != 0) {

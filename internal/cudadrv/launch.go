@@ -13,7 +13,7 @@ func Launch(ctx, function uintptr, grid, block int, stream uintptr, args ...uint
 	if params+len(args) > values {
 		return InvalidValue
 	}
-	s := [1]clib.Step{step(fns.launchKernel, function, uintptr(grid), 1, 1, uintptr(block), 1, 1, 0, stream, 0, 0)}
+	s := [1]clib.Step{clib.StepOf(fns.launchKernel, function, uintptr(grid), 1, 1, uintptr(block), 1, 1, 0, stream, 0, 0)}
 	s[0].Point(9, params)
 	for i, v := range args {
 		s[0].Args[values+i] = uintptr(v)

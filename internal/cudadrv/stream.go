@@ -41,7 +41,7 @@ func StreamCapture(ctx, stream uintptr) (c Capture, id uint64, r Result) {
 	if fns.streamGetCaptureInfo == 0 {
 		return 0, 0, Missing
 	}
-	s := [1]clib.Step{step(fns.streamGetCaptureInfo, stream, 0, 0)}
+	s := [1]clib.Step{clib.StepOf(fns.streamGetCaptureInfo, stream, 0, 0)}
 	s[0].Out(1, 0)
 	s[0].Out(2, 1)
 	r = run(ctx, s[:])

@@ -4,6 +4,7 @@
 package cudalibs
 
 import (
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,18 +17,13 @@ import (
 // open in place of the system's.
 const Driver = "CUPOOL_LIBCUDA"
 
-// Dirs returns the directories that are there, in the order in which to look:
-// the one of the library in CUPOOL_LIBCUDA, those of toolkits, those of pip's and
-// conda's packages, and where drivers put their library outside of the loader's
-// search. It is safe from several goroutines.
-func Dirs() []string { return here().dirs() }
-
 // Candidates returns what to open, in order, for a library that has one of these
 // names, the preferred one first: the files beside the library in CUPOOL_LIBCUDA,
 // the names alone, for which the loader searches, and the files in the other
-// directories. Only files that are there have a directory in front. It is safe
-// from several goroutines.
-func Candidates(names ...string) []string { return here().candidates(names) }
+// directories. Only files that are there have a directory in front. The directories
+// are looked at when nothing before them could be opened. It is safe from several
+// goroutines.
+func Candidates(names ...string) iter.Seq[string] { return here().candidates(names) }
 
 // A system is a computer to look at.
 type system struct {
@@ -38,15 +34,25 @@ type system struct {
 
 func here() system { return system{runtime.GOOS, runtime.GOARCH, "", os.Getenv} }
 
-func (s system) candidates(names []string) []string {
-	beside := s.beside()
-	found := append(files(beside, names), names...)
-	for _, dir := range s.dirs() {
-		if dir != beside {
-			found = append(found, files(dir, names)...)
+func (s system) candidates(names []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		beside := s.beside()
+		for _, path := range append(files(beside, names), names...) {
+			if !yield(path) {
+				return
+			}
+		}
+		for _, dir := range s.dirs() {
+			if dir == beside {
+				continue
+			}
+			for _, path := range files(dir, names) {
+				if !yield(path) {
+					return
+				}
+			}
 		}
 	}
-	return found
 }
 
 // files returns the paths of those that dir has; none for dir "".
@@ -74,6 +80,9 @@ func (s system) beside() string {
 	return dir
 }
 
+// dirs returns the directories that are there, in the order in which to look: the one of
+// the library in CUPOOL_LIBCUDA, those of toolkits, those of pip's and conda's packages,
+// and where drivers put their library outside of the loader's search.
 func (s system) dirs() (all []string) {
 	add := func(dirs ...string) {
 		for _, dir := range dirs {

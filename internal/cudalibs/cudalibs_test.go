@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,10 +72,10 @@ func TestCandidates(t *testing.T) {
 	vars := map[string]string{"CUPOOL_LIBCUDA": "/fake/libcuda.so", "CUDA_HOME": "/home"}
 	s := fake(t, "linux", "amd64", vars, "/fake/b", "/home/lib64/a", "/home/lib64/b", "/home/lib/c", "/opt/cuda/lib/a")
 	at := func(path string) string { return filepath.Join(s.root, path) }
-	assert.Equal(t, []string{at("/fake/b"), "a", "b", at("/home/lib64/a"), at("/home/lib64/b"), at("/opt/cuda/lib/a")}, s.candidates([]string{"a", "b"}))
-	assert.Equal(t, []string{"d"}, s.candidates([]string{"d"}))
+	assert.Equal(t, []string{at("/fake/b"), "a", "b", at("/home/lib64/a"), at("/home/lib64/b"), at("/opt/cuda/lib/a")}, slices.Collect(s.candidates([]string{"a", "b"})))
+	assert.Equal(t, []string{"d"}, slices.Collect(s.candidates([]string{"d"})))
 
 	t.Setenv(Driver, at("/fake/libcuda.so"))
-	assert.Equal(t, at("/fake/b"), Candidates("a", "b")[0])
-	assert.Equal(t, at("/fake"), Dirs()[0])
+	assert.Equal(t, at("/fake/b"), slices.Collect(Candidates("a", "b"))[0])
+	assert.Equal(t, at("/fake"), here().dirs()[0])
 }

@@ -99,7 +99,7 @@ func (l *Library) Init(ctx uintptr, ranks int, id *ID, rank int) (*Comm, Result)
 		config config
 		id     ID
 	}{config{unsafe.Sizeof(config{}), 0xcafebeef, 21700, 0, undefined, undefined, undefined, 0}, *id})
-	s := step(l.init, uintptr(unsafe.Pointer(&c.h)), uintptr(ranks))
+	s := clib.StepOf(l.init, uintptr(unsafe.Pointer(&c.h)), uintptr(ranks))
 	next := s.Bytes(2, x.id[:])
 	s.Args[next], s.Args[next+1] = uintptr(rank), uintptr(unsafe.Pointer(&x.config))
 	s.N = max(s.N, next+2)
@@ -122,7 +122,7 @@ type Comm struct {
 // State returns the state of the communicator: Success, InProgress or what went
 // wrong.
 func (c *Comm) State() Result {
-	s := [1]clib.Step{step(c.l.state, c.h, 0)}
+	s := [1]clib.Step{clib.StepOf(c.l.state, c.h, 0)}
 	s[0].Out(1, 0)
 	if r := run(c.ctx, s[:]...); r != Success {
 		return r
@@ -136,11 +136,11 @@ func (c *Comm) Run(tasks []Task) Result {
 		return run(c.ctx, c.task(&tasks[0]))
 	}
 	var room [8]clib.Step
-	steps := append(room[:0], step(c.l.groupStart))
+	steps := append(room[:0], clib.StepOf(c.l.groupStart))
 	for i := range tasks {
 		steps = append(steps, c.task(&tasks[i]))
 	}
-	end := step(c.l.groupEnd)
+	end := clib.StepOf(c.l.groupEnd)
 	end.Always = true
 	steps = append(steps, end)
 	return run(c.ctx, steps...)
@@ -152,25 +152,25 @@ func (c *Comm) task(t *Task) clib.Step {
 	typ, op, peer := uintptr(t.Type), uintptr(t.Op), uintptr(t.Peer)
 	switch t.Kind {
 	case AllReduce, ReduceScatter:
-		return step(fn, t.Src, t.Dst, n, typ, op, c.h, t.Stream)
+		return clib.StepOf(fn, t.Src, t.Dst, n, typ, op, c.h, t.Stream)
 	case Broadcast:
-		return step(fn, t.Src, t.Dst, n, typ, peer, c.h, t.Stream)
+		return clib.StepOf(fn, t.Src, t.Dst, n, typ, peer, c.h, t.Stream)
 	case AllGather:
-		return step(fn, t.Src, t.Dst, n, typ, c.h, t.Stream)
+		return clib.StepOf(fn, t.Src, t.Dst, n, typ, c.h, t.Stream)
 	case Send:
-		return step(fn, t.Src, n, typ, peer, c.h, t.Stream)
+		return clib.StepOf(fn, t.Src, n, typ, peer, c.h, t.Stream)
 	}
-	return step(fn, t.Dst, n, typ, peer, c.h, t.Stream)
+	return clib.StepOf(fn, t.Dst, n, typ, peer, c.h, t.Stream)
 }
 
 // Finalize begins to wait for all calls.
-func (c *Comm) Finalize() Result { return run(c.ctx, step(c.l.finalize, c.h)) }
+func (c *Comm) Finalize() Result { return run(c.ctx, clib.StepOf(c.l.finalize, c.h)) }
 
 // Destroy gives a communicator back that is finalized. There is no call after it.
-func (c *Comm) Destroy() Result { return run(c.ctx, step(c.l.destroy, c.h)) }
+func (c *Comm) Destroy() Result { return run(c.ctx, clib.StepOf(c.l.destroy, c.h)) }
 
 // Abort ends a communicator and what it was given. There is no call after it.
-func (c *Comm) Abort() Result { return run(c.ctx, step(c.l.abort, c.h)) }
+func (c *Comm) Abort() Result { return run(c.ctx, clib.StepOf(c.l.abort, c.h)) }
 
 // Register registers memory, for which Deregister takes the handle. It returns
 // Missing before NCCL 2.19.
@@ -178,7 +178,7 @@ func (c *Comm) Register(p uintptr, size int64) (handle uintptr, r Result) {
 	if c.l.register == 0 || c.l.deregister == 0 {
 		return 0, Missing
 	}
-	s := [1]clib.Step{step(c.l.register, c.h, p, uintptr(size), 0)}
+	s := [1]clib.Step{clib.StepOf(c.l.register, c.h, p, uintptr(size), 0)}
 	s[0].Out(3, 0)
 	r = run(c.ctx, s[:]...)
 	return s[0].Value(0), r
@@ -186,17 +186,11 @@ func (c *Comm) Register(p uintptr, size int64) (handle uintptr, r Result) {
 
 // Deregister ends a registration.
 func (c *Comm) Deregister(handle uintptr) Result {
-	return run(c.ctx, step(c.l.deregister, c.h, handle))
+	return run(c.ctx, clib.StepOf(c.l.deregister, c.h, handle))
 }
 
 // LastError returns NCCL's words for what went wrong last, or "".
 func (c *Comm) LastError() string { return clib.GoString(clib.Call(c.l.lastError, c.h)) }
-
-func step(fn uintptr, args ...uintptr) clib.Step {
-	s := clib.Step{Fn: fn, N: len(args)}
-	copy(s.Args[:], args)
-	return s
-}
 
 // run makes calls in a context, in one crossing, and returns the first failure, or the
 // last result: InProgress is no failure.

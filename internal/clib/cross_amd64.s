@@ -1,10 +1,25 @@
+//go:build linux || windows
+
 #include "textflag.h"
 #include "go_asm.h"
 
-#define SAVED 192 // above the arguments on the stack, MaxArgs words: those in registers have room there
+// C's convention. FIRST is the register of the first argument. The first REGISTERS
+// arguments are in registers, the others on the stack from STACK bytes on: Windows has
+// room there for those in registers, too.
+#ifdef GOOS_windows
+#define FIRST     CX
+#define REGISTERS 4
+#define STACK     32
+#else
+#define FIRST     DI
+#define REGISTERS 6
+#define STACK     0
+#endif
 
-// cross(CX = *crossing) makes the calls of a crossing. It runs on the system stack, as
-// C, whose convention on Windows keeps BX, DI, SI, R12, R13, R14 and R15 over calls.
+#define SAVED 192 // above the arguments on the stack, which are at most MaxArgs words
+
+// cross(FIRST = *crossing) makes the calls of a crossing. It runs on the system stack, as
+// C, whose convention keeps BX, R12, R13, R14 and R15 over calls.
 GLOBL ·crossABI0(SB), NOPTR|RODATA, $8
 DATA ·crossABI0(SB)/8, $cross(SB)
 TEXT cross(SB), NOSPLIT, $240
@@ -13,18 +28,18 @@ TEXT cross(SB), NOSPLIT, $240
 	MOVQ R13, (SAVED+16)(SP)
 	MOVQ R14, (SAVED+24)(SP)
 	MOVQ R15, (SAVED+32)(SP)
-	MOVQ CX, BX
+	MOVQ FIRST, BX
 	XORL R15, R15 // the failure
 
 	MOVQ crossing_get(BX), AX
 	TESTQ AX, AX
 	JEQ  run
-	LEAQ crossing_prev(BX), CX
+	LEAQ crossing_prev(BX), FIRST
 	CALL AX
 	TESTL AX, AX
 	JNE  refused
-	MOVQ crossing_ctx(BX), CX
-	CMPQ CX, crossing_prev(BX)
+	MOVQ crossing_ctx(BX), FIRST
+	CMPQ FIRST, crossing_prev(BX)
 	JEQ  same
 	MOVQ crossing_set(BX), AX
 	CALL AX
@@ -56,23 +71,33 @@ bit:
 	JMP  bit
 stack:
 	MOVQ Step_N(R12), CX
-	SUBQ $4, CX
+	SUBQ $REGISTERS, CX
 word:
 	JLE  call
-	MOVQ (Step_Args+24)(R12)(CX*8), AX
-	MOVQ AX, 24(SP)(CX*8)
+	MOVQ (Step_Args+8*REGISTERS-8)(R12)(CX*8), AX
+	MOVQ AX, (STACK-8)(SP)(CX*8)
 	DECQ CX
 	JMP  word
 call:
 	MOVQ Step_List(R12), R14
 	TESTQ R14, R14
 	JNE  list
+#ifdef GOOS_windows
 	MOVQ (Step_Args+0)(R12), CX
 	MOVQ (Step_Args+8)(R12), DX
 	MOVQ (Step_Args+16)(R12), R8
 	MOVQ (Step_Args+24)(R12), R9
-	MOVQ Step_Fn(R12), AX
-	CALL AX
+#else
+	MOVQ (Step_Args+0)(R12), DI
+	MOVQ (Step_Args+8)(R12), SI
+	MOVQ (Step_Args+16)(R12), DX
+	MOVQ (Step_Args+24)(R12), CX
+	MOVQ (Step_Args+32)(R12), R8
+	MOVQ (Step_Args+40)(R12), R9
+#endif
+	MOVQ Step_Fn(R12), R10
+	XORL AX, AX
+	CALL R10
 	MOVQ AX, Step_Result(R12)
 check:
 	MOVLQSX AX, AX
@@ -92,7 +117,7 @@ list:
 	MOVQ Step_Done(R12), AX
 	CMPQ AX, Step_Count(R12)
 	JGE  next
-	MOVQ (R14)(AX*8), CX
+	MOVQ (R14)(AX*8), FIRST
 	MOVQ Step_Fn(R12), AX
 	CALL AX
 	MOVQ AX, Step_Result(R12)
@@ -101,8 +126,8 @@ list:
 	INCQ Step_Done(R12)
 	JMP  list
 leave:
-	MOVQ crossing_prev(BX), CX
-	TESTQ CX, CX
+	MOVQ crossing_prev(BX), FIRST
+	TESTQ FIRST, FIRST
 	JEQ  out
 	MOVQ crossing_set(BX), AX
 	CALL AX
