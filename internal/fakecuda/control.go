@@ -3,7 +3,6 @@ package fakecuda
 import (
 	"os"
 	"sync"
-	"time"
 	"unsafe"
 
 	"github.com/cupool/cupool/internal/clib"
@@ -14,11 +13,12 @@ import (
 // names, or 0.
 var find = sync.OnceValue(func() func(string) uintptr {
 	path := os.Getenv(cudalibs.Driver)
-	l, err := clib.Open(path)
-	if path == "" || err != nil {
-		return func(string) uintptr { return 0 }
+	if path != "" {
+		if l, err := clib.Open(path); err == nil {
+			return l.Find
+		}
 	}
-	return l.Find
+	return func(string) uintptr { return 0 }
 })
 
 // call calls a function of the stand-in. Elsewhere it returns 0.
@@ -48,9 +48,6 @@ func Reset() { call("fakecuda_reset") }
 
 // SetMemory sets a device's memory in bytes.
 func SetMemory(device int, bytes int64) { call("fakecuda_set_memory", uintptr(device), uintptr(bytes)) }
-
-// Delay makes every piece of work on a stream take at least d.
-func Delay(d time.Duration) { call("fakecuda_delay", uintptr(d.Microseconds())) }
 
 // Count starts counting calls, from 0, or stops.
 func Count(on bool) {

@@ -83,9 +83,6 @@ void fakecuda_reset(void) {
 	delay_us = 0;
 }
 
-// fakecuda_delay makes every piece of work take at least us microseconds.
-void fakecuda_delay(unsigned us) { delay_us = us; }
-
 unsigned fake_delay_us(void) { return delay_us; }
 
 static void count(const char *call) {
