@@ -284,7 +284,9 @@ func (d *Device) waits(c *hook.Call, do func() error) error {
 // MemFree waits for all work, as cuMemFree does.
 func (d *Device) unmap(c *hook.Call, do func() error) error {
 	size, waits := c.Size, c.Name == "MemFree"
+	var given []use
 	if waits {
+		given = d.given()
 		size = d.sizeAt(c.Ptr)
 		if d.sim != nil {
 			d.sim.CompleteAll()
@@ -310,8 +312,24 @@ func (d *Device) unmap(c *hook.Call, do func() error) error {
 			d.mapLocked(m)
 		}
 		d.mu.Unlock()
+		return err
 	}
-	return err
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, u := range given {
+		u.s.done = max(u.s.done, u.n)
+	}
+	return nil
+}
+
+// given returns all that the streams have been given so far.
+func (d *Device) given() (uses []use) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.all {
+		uses = append(uses, use{s, s.submitted})
+	}
+	return uses
 }
 
 // release makes a call that gives a handle back. It is forgotten before, as it may be
