@@ -66,7 +66,7 @@ type Pool struct {
 	asleep       atomic.Bool
 
 	budget  budget.Pool
-	reclaim budget.ReclaimLock // one goroutine at a time takes memory away from heaps
+	reclaim *budget.ReclaimLock // one goroutine at a time takes memory away from heaps
 	closed  atomic.Bool
 	held    atomic.Int64 // see Hold
 }
@@ -115,13 +115,14 @@ func New(cfg Config) (*Pool, error) {
 // begin sets up what follows from the fields that New or NewPool have set.
 func (c *Pool) begin(noSplit bool) (err error) {
 	cfg := &c.cfg
+	c.reclaim = budget.NewReclaimLock(c.noteReleased)
+	c.budget.Device, c.budget.Lock = &c.dev.budget, c.reclaim
 	if c.collectAbove, err = thresholdOf(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	if err := c.startSanitizers(); err != nil {
 		return err
 	}
-	c.budget.Device, c.budget.Lock, c.reclaim.Tell = &c.dev.budget, &c.reclaim, c.noteReleased
 	c.idle.regrets = heap.Regrets{}
 	vm, err := cfg.virtualMemory()
 	if err != nil {

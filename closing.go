@@ -231,7 +231,7 @@ func (c *Pool) close(ctx context.Context) error {
 	c.decay.End()
 	c.drainLater()
 	c.reclaim.Lock()
-	defer c.reclaim.Mutex.Unlock()
+	defer c.reclaim.UnlockUntold()
 	c.heapsMu.Lock() // a heap that is being made is seen below, or refused
 	first := c.closed.CompareAndSwap(false, true)
 	c.heapsMu.Unlock()

@@ -23,7 +23,7 @@ import (
 // pools: the Driver, the streams, the events, and the limit on what is reserved.
 //
 // Locks are taken in this order: deviceState.closing, Pool.reclaim, deviceState.mu,
-// Pool.heapsMu, idleMemory.mu, streamHeap.mu by index, the locks of
+// idleMemory.mu, Pool.heapsMu, streamHeap.mu by index, the locks of
 // epoch.Clock, heap.Index, ledger.Book and budget.Device. Of the pools
 // of a device, the locks of the root come first.
 type deviceState struct {

@@ -67,6 +67,12 @@ func (c *Pool) LockEverything() (unlock func()) {
 	}
 }
 
+// LockHeaps locks the list of the allocator's heaps.
+func (c *Pool) LockHeaps() (unlock func()) {
+	c.heapsMu.Lock()
+	return c.heapsMu.Unlock
+}
+
 // LockHeap locks what the allocator holds for a stream.
 func (c *Pool) LockHeap(s *Stream) (unlock func()) {
 	h := c.findHeap(s)

@@ -394,17 +394,17 @@ func (c *Pool) leave(s *Stream) (err error) {
 		if h != nil {
 			c.reclaim.Lock()
 			c.idle.regrets.Forget(&h.Heap)
-			c.reclaim.Mutex.Unlock()
+			c.reclaim.UnlockUntold()
 		}
 	}()
+	c.idle.mu.Lock()
+	defer c.idle.mu.Unlock()
 	c.heapsMu.Lock()
 	defer c.heapsMu.Unlock()
 	if h = c.findHeap(s); h == nil {
 		return nil
 	}
 	c.byStream.Set(int(s.slot), nil)
-	c.idle.mu.Lock()
-	defer c.idle.mu.Unlock()
 	c.inheritLent(s)
 	unlock := lockBoth(h, c.def)
 	h.UnhomeAll()
@@ -430,22 +430,19 @@ func (h *streamHeap) moveLocked(to *streamHeap) {
 
 // dropEmpty closes heaps of closed streams that hold no memory any more.
 func (c *Pool) dropEmpty() error {
-	c.heapsMu.Lock()
-	defer c.heapsMu.Unlock()
 	c.idle.mu.Lock()
 	defer c.idle.mu.Unlock()
-	return c.dropEmptyHeapsLocked()
+	return c.dropEmptyLocked()
 }
 
-// dropEmptyLocked is dropEmpty where idle.mu is held, unless heapsMu is, too.
+// dropEmptyLocked is dropEmpty where idle.mu is held.
 func (c *Pool) dropEmptyLocked() error {
-	if !c.heapsMu.TryLock() {
-		return nil
-	}
+	c.heapsMu.Lock()
 	defer c.heapsMu.Unlock()
 	return c.dropEmptyHeapsLocked()
 }
 
+// dropEmptyHeapsLocked is dropEmpty where idle.mu and heapsMu are held.
 func (c *Pool) dropEmptyHeapsLocked() (err error) {
 	c.idle.left = slices.DeleteFunc(c.idle.left, func(h *streamHeap) bool {
 		h.mu.Lock()
@@ -745,7 +742,7 @@ func liveBlocks(heaps []*streamHeap) (live []Block) {
 func (c *Pool) emptyCache() error {
 	defer nvtx.Start("empty cache", 0).End()
 	c.reclaim.Lock()
-	defer c.reclaim.Mutex.Unlock()
+	defer c.reclaim.UnlockUntold()
 	if c.asleep.Load() {
 		return c.asleepError("empty cache")
 	}

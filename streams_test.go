@@ -438,6 +438,22 @@ func TestMemoryOfClosedStream(t *testing.T) {
 	require.Equal(t, "2 large: [Live 40M]; 3 large: [Live 2M][Free 18M]", x.Layout())
 }
 
+// An empty heap goes also where another goroutine looks through the heaps when the last
+// of its memory is taken.
+func TestMemoryOfClosedStreamBesideStats(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=40M@1 free:a close:1")
+	x.Stream("2")
+	x.Run("b=512@2") // of the other kind
+	unlock := c.LockHeaps()
+	taken := pooltest.Start(func() error { x.Run("c=40M@2"); return nil })
+	_, _ = pooltest.Returns(taken)
+	unlock()
+	require.NoError(t, <-taken)
+	require.EqualValues(t, 2, c.Stats().DriverAllocs)
+	require.Equal(t, 2, c.Heaps())
+}
+
 // freeManyOn allocates n blocks and frees each on another stream.
 func freeManyOn(t *testing.T, c *cupool.Pool, s *cupool.Stream, n int, size int64) {
 	t.Helper()

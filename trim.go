@@ -105,7 +105,7 @@ func (c *Pool) shedBeyond() error {
 func (c *Pool) Reset() error {
 	defer c.reclaim.Report()
 	c.reclaim.Lock()
-	defer c.reclaim.Mutex.Unlock()
+	defer c.reclaim.UnlockUntold()
 	switch {
 	case c.closed.Load():
 		return fmt.Errorf("cupool: reset: %w", ErrClosed)

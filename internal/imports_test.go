@@ -25,7 +25,7 @@ var layers = []struct{ name, folders string }{
 	{"the pool", "."},
 	{"parts", "cuda internal snapshot testdata"},
 	{"leaves", `device internal/atomic internal/bytesize internal/callstack internal/clib internal/cublas internal/cudadrv internal/cudalibs internal/leaks
-		internal/kernels internal/layers internal/ncclapi internal/nvtx internal/philox
+		internal/kernels internal/layers internal/lock internal/ncclapi internal/nvtx internal/philox
 		internal/realtime internal/relaxed internal/sizeclass`},
 }
 

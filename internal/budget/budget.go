@@ -3,15 +3,13 @@
 package budget
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/realtime"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // A Device is what all pools of a device have in common. It is safe for use from
@@ -166,42 +164,32 @@ func Miscount(of *Pool, d *Device, n int64) {
 	}
 }
 
-// ReclaimLock is the lock under which memory is taken away from heaps. Unlock
-// calls Tell for what went back to the device meanwhile.
+// ReclaimLock is the lock under which memory is taken away from heaps. NewReclaimLock
+// makes one.
 type ReclaimLock struct {
-	sync.Mutex
-	Tell     func(released int64) // or nil
+	lock.Chan
+	tell     func(released int64) // or nil
 	released atomic.Int64         // memory also goes back without the lock, when moving it fails
 }
 
-// Unlock shadows that of the Mutex.
+// NewReclaimLock returns a lock that calls tell, which may be nil, for what went back to
+// the device while it was held.
+func NewReclaimLock(tell func(released int64)) *ReclaimLock {
+	return &ReclaimLock{Chan: lock.NewChan(), tell: tell}
+}
+
+// Unlock gives the lock back and tells what went back to the device.
 func (l *ReclaimLock) Unlock() {
-	l.Mutex.Unlock()
+	l.Chan.Unlock()
 	l.Report()
 }
 
-// LockUntil is Lock that gives up when ctx is done. It reports whether it holds the
-// lock.
-func (l *ReclaimLock) LockUntil(ctx context.Context) bool {
-	if ctx.Done() == nil {
-		l.Lock()
-		return true
-	}
-	for !l.TryLock() {
-		if ctx.Err() != nil {
-			return false
-		}
-		realtime.Sleep(lockPause)
-	}
-	return true
-}
-
-// lockPause is the time between two tries to take a lock.
-const lockPause = 50 * time.Microsecond
+// UnlockUntold is Unlock that leaves it to the caller to Report.
+func (l *ReclaimLock) UnlockUntold() { l.Chan.Unlock() }
 
 // Report tells what went back since it was last called; no locks are held.
 func (l *ReclaimLock) Report() {
-	if n := l.released.Swap(0); n > 0 && l.Tell != nil {
-		l.Tell(n)
+	if n := l.released.Swap(0); n > 0 && l.tell != nil {
+		l.tell(n)
 	}
 }

@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"context"
 	"math"
 	"testing"
 
@@ -14,7 +13,7 @@ import (
 func TestLimits(t *testing.T) {
 	d := &Device{Limit: 100}
 	var told []int64
-	lock := &ReclaimLock{Tell: func(n int64) { told = append(told, n) }}
+	lock := NewReclaimLock(func(n int64) { told = append(told, n) })
 	a, b := &Pool{Device: d, Limit: 60, Lock: lock}, &Pool{Device: d, Limit: math.MaxInt64, Lock: lock}
 	require.ErrorIs(t, a.Take(61), device.ErrOutOfMemory)
 	require.NoError(t, a.Take(60))
@@ -37,16 +36,6 @@ func TestLimits(t *testing.T) {
 	require.NoError(t, d.Check([]*Pool{a, b}))
 	Miscount(a, d, 1)
 	require.ErrorContains(t, d.Check([]*Pool{a, b}), "C6")
-}
-
-func TestLockUntil(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	lock := &ReclaimLock{}
-	require.True(t, lock.LockUntil(ctx))
-	cancel()
-	require.False(t, lock.LockUntil(ctx))
-	lock.Unlock()
-	require.True(t, lock.LockUntil(ctx))
 }
 
 // The soft limit is the lower one of two, and refuses nothing.
