@@ -147,6 +147,30 @@ func TestCutAsItIs(t *testing.T) {
 	}
 }
 
+// TestCutLent: a block that a pool with UseOnOOM lends is not cut. Its number, which
+// another block of the allocator may have, says nothing to the allocator.
+func TestCutLent(t *testing.T) {
+	for name, small := range map[string]int{"a number of the allocator": 0, "a number of the pool alone": 20_000} {
+		t.Run(name, func(t *testing.T) {
+			c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 100 << 20}), Backing: cupool.BackingVMM})
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
+			require.NoError(t, c.Free(must(c.Alloc(41<<20, nil))))
+			live := must(c.Alloc(37<<20, nil)) // ends within a handle, the rest of which is free
+			for range small {
+				must(p.Alloc(512, nil))
+			}
+			require.NoError(t, p.Free(must(p.Alloc(41<<20, nil))))
+			require.NoError(t, c.Sync())
+			b := must(c.Alloc(39<<20, nil)) // the device is full
+			require.NotEqual(t, live.Maker(), b.Maker())
+			reserved := c.Stats().All.ReservedBytes.Current
+			require.NoError(t, poolaccess.Of(c).Cut(b))
+			require.Equal(t, reserved, c.Stats().All.ReservedBytes.Current, "the memory behind a live block stays")
+			require.NoError(t, errors.Join(c.Check(), p.Check(), c.Free(live), c.Free(b)))
+		})
+	}
+}
+
 // TestStreamOfHomed: the stream of a block that has a place in the magazines is found
 // while somebody holds the lock of its heap.
 func TestStreamOfHomed(t *testing.T) {

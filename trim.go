@@ -160,7 +160,7 @@ func (c *Pool) reclaimAll(need int64) (released int64, err error) {
 
 // cutLast gives the memory back that the last handle of a live block has behind it.
 func (c *Pool) cutLast(b Block) error {
-	if b.IsEmpty() || c.memory == nil || c.sanitizer != nil { // a sanitizer has filled it
+	if b.pool() != c.id || c.memory == nil || c.sanitizer != nil { // another pool lent it, or a sanitizer has filled it
 		return nil
 	}
 	ctx, cancel := c.dev.waiting(context.Background())
@@ -169,14 +169,12 @@ func (c *Pool) cutLast(b Block) error {
 		return nil
 	}
 	defer c.reclaim.Unlock()
-	x := c.space.Blocks.At(b.id())
-	h := c.heapAt(x.Owner())
-	if h == nil { // its stream is being closed
+	h, x := c.lockLive(b)
+	if h == nil { // its life was ended
 		return nil
 	}
-	h.mu.Lock()
 	defer h.mu.Unlock()
-	if x.Owner() != h.Index() || h.lent[b.id()] != nil || c.asleep.Load() || h.stream.clock.Captured() || h.stream.calls.WaitIdle(ctx) != nil {
+	if h.lent[b.id()] != nil || c.asleep.Load() || h.stream.clock.Captured() || h.stream.calls.WaitIdle(ctx) != nil {
 		return nil
 	}
 	released, err := h.CutLast(x)

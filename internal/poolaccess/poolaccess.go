@@ -22,7 +22,7 @@ type Access interface {
 	// its memory ends in a large handle of virtual memory that nothing else uses, a
 	// smaller one takes the handle's place, and the rest goes back to the device. That
 	// waits for the stream's work, no longer than Config.WaitTimeout; where the work is
-	// late, the handle stays. It fails with the device's error where neither handle
+	// late, or another pool or stream lent the block, the handle stays. It fails with the device's error where neither handle
 	// could be mapped: the memory is not used any more then.
 	Cut(block any) error
 
