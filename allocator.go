@@ -16,8 +16,9 @@
 //     agree on.
 //   - caching.go: Alloc, Free and RecordStream, where the heap has what they need.
 //     lookup.go: the same by address.
-//   - ladder.go: what a request tries that the heap cannot serve. reclaim.go, trim.go,
-//     sleep.go: when memory goes from one heap to another, or back to the device.
+//   - ladder.go: what a request tries that the heap cannot serve, one table. grow.go:
+//     memory of the device. reclaim.go, trim.go, sleep.go: when memory goes from one
+//     heap to another, or back to the device.
 //   - streams.go, pending.go: streams and events; blocks that were freed while other
 //     streams use them. closing.go: the ends of streams and pools.
 //   - heaps.go, pools.go, device.go: a pool's heaps, private pools, and what the pools
@@ -46,13 +47,13 @@
 //     a small one that was freed and not merged yet, or the best fit by size and
 //     then address. What is left over is split off. A block whose size recurs
 //     gets a place in a magazine.
-//  3. Otherwise allocMiss climbs the ladder, one function a rung, and asks
-//     Heap.Take again after each that freed anything: collect what other streams
-//     are done with, empty the magazines, take idle memory of other heaps, give idle
-//     segments back, then Heap.TakeVirtual or a segment of the device. When the
-//     device refuses, the request waits for one pending block, gives cached
-//     memory back, waits for all, runs Go's collector, borrows any free block of
-//     another stream, asks the program, and fails with an *OOMError.
+//  3. Otherwise allocMiss climbs the ladder, one function a rung: collect what other
+//     streams are done with, borrow an idle block, empty the magazines, take idle
+//     memory of other heaps, give idle segments back, then grow by Heap.TakeVirtual or
+//     a segment of the device. After a rung that freed anything Heap.Take is asked
+//     again. When the device refuses, the request borrows from streams and pools,
+//     waits for one pending block, gives cached memory back, waits for all, runs
+//     Go's collector, asks the program, and fails with an *OOMError.
 //
 // A miss goes down from caching.go to ladder.go, from there to reclaim.go or
 // pending.go, to internal/heap and to the Driver, and comes back with a block. No

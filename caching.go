@@ -209,7 +209,7 @@ func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
 	if id != 0 {
 		return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
 	}
-	return c.allocSlow(context.Background(), size, s, misses)
+	return c.allocSlow(context.Background(), size, s, misses, false)
 }
 
 // AllocContext is Alloc that gives up when ctx is done. A request that the cache
@@ -228,7 +228,7 @@ func (c *Pool) AllocContext(ctx context.Context, size int64, s *Stream) (Block, 
 	if id != 0 {
 		return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
 	}
-	return c.allocSlow(ctx, size, s, misses)
+	return c.allocSlow(ctx, size, s, misses, false)
 }
 
 // allocPrivate serves requests to a private pool.
@@ -239,14 +239,14 @@ func (c *Pool) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, 
 			if id != 0 {
 				return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
 			}
-			return c.allocSlow(ctx, size, s, misses)
+			return c.allocSlow(ctx, size, s, misses, false)
 		}
 	}
-	return c.allocSlow(ctx, size, s, 0)
+	return c.allocSlow(ctx, size, s, 0, false)
 }
 
 // allocSlow serves what no magazine could.
-func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses magazine.Misses) (Block, error) {
+func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses magazine.Misses, reserving bool) (Block, error) {
 	h := c.def
 	if s != nil {
 		if h = c.findHeap(s); h == nil {
@@ -289,7 +289,7 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses maga
 		return out, err
 	}
 	h.mu.Unlock()
-	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses})
+	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses, reserving: reserving})
 }
 
 // heapFor is heapOf that refuses streams of another allocator.
@@ -401,7 +401,7 @@ func (c *Pool) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Blo
 // to the device by Trim, EmptyCache or before an out of memory only. Reserve
 // fails as Alloc does.
 func (c *Pool) Reserve(size int64, s *Stream) error {
-	b, err := c.AllocContext(reserving, size, s)
+	b, err := c.allocSlow(context.Background(), size, s, 0, true)
 	if err != nil {
 		return err
 	}

@@ -180,6 +180,16 @@ func (d *deviceState) check() error {
 	}
 }
 
+// obtainable returns how many bytes the allocator can have: its limit, or what
+// it holds and the device has left.
+func (d *deviceState) obtainable(reserved int64) (int64, error) {
+	free, _, err := d.driver.MemInfo()
+	if err != nil {
+		return 0, d.failed(err)
+	}
+	return min(d.budget.Limit, reserved+free), nil
+}
+
 // shed trims the pool to its soft limit after a call that may have freed blocks, and
 // joins the error with the call's. No locks are held.
 func (c *Pool) shed(err error) error {

@@ -1,7 +1,6 @@
 package cupool
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/cupool/cupool/internal/block"
@@ -49,8 +48,8 @@ func (c *Pool) Heaps() int { return len(c.allHeaps()) }
 
 // FlushOwn is the ladder's step for a request of the default stream.
 func (c *Pool) FlushOwn(size int64) bool {
-	found, err := c.flushOwn(request{ctx: context.Background(), size: size, h: c.def})
-	return found && err == nil
+	_, got, err := (&miss{c: c, request: request{size: size, h: c.def}}).flushOwn()
+	return got == freed && err == nil
 }
 
 // LockEverything locks all that the allocator has locks for, but for its private pools.

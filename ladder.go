@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math/bits"
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
@@ -12,426 +12,497 @@ import (
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/snapshot"
 )
 
-// rung is one step of the way from a miss to an *OOMError. It says whether
-// anything came free, so that searching again makes sense.
-type rung struct {
-	name  string
-	grows bool // ask the device again after the search
-	climb func(*Pool, request) (bool, error)
+// request is an allocation that no magazine could serve.
+type request struct {
+	ctx       context.Context // the caller's; it may hold a label
+	wait      context.Context // that, within Config.WaitTimeout in the phase reclaiming
+	size      int64           // bytes as asked for
+	rounded   int64           // bytes of the block
+	kind      ledger.Kind
+	h         *streamHeap
+	misses    magazine.Misses // before this one
+	reserving bool            // Reserve's: a borrowed block would be no reserve
 }
 
-// ladder is what a miss tries, in order. After every rung that freed
-// something the heap is searched again, and the first that serves ends it.
-var ladder = []rung{
-	{"completed events", false, (*Pool).collectDone},
-	{"flush magazines", false, (*Pool).flushOwn},
-	{"idle memory of other streams", false, (*Pool).takeIdle},
-	{"release idle segments", false, (*Pool).releaseIdle},
-	{"release the longest idle", false, (*Pool).releaseOldest},
-	{"collect garbage under pressure", false, (*Pool).relieve},
-	{"grow", true, (*Pool).beforeGrowing},
-	{"wait for one pending block", true, (*Pool).waitForOne},
-	{"release cached segments", true, (*Pool).releaseEnough},
-	{"wait for all pending blocks", true, (*Pool).waitForAll},
-	{"release what came free", true, (*Pool).releaseEnough},
-	{"collect garbage", true, (*Pool).collectGarbage},
-	{"collect garbage again", true, (*Pool).collectAgain},
-	{"collect garbage again", true, (*Pool).collectAgain},
-	{"release what came free", true, (*Pool).releaseEnough},
-	{"callback", true, (*Pool).askCallback},
-	{"release what came free", true, (*Pool).releaseEnough},
-	{"wait for others that give memory back", true, (*Pool).awaitRelease},
+// A miss is a request that its heap could not serve, on its way up the ladder.
+type miss struct {
+	request
+	c       *Pool
+	cancel  context.CancelFunc // of wait; nil before the phase reclaiming
+	refused error              // the device's last refusal; nil: none yet
+	late    error              // the last wait that was given up
+	returns uint64             // times that memory had gone back to the device at the last search
+	asked   bool               // Go's collector ran for the request
 }
 
-// Indexes in ladder.
+// outcome is what a rung achieved.
+type outcome int
+
 const (
-	firstBorrowing  = 1  // before magazines are emptied, which a borrowed block makes needless
-	firstLending    = 2  // after what is the heap's own
-	firstReclaiming = 7  // from here on waits are bounded, and a success is a retry
-	firstReleasing  = 8  // before virtual memory is taken apart
-	lastLending     = 15 // before the program is asked
+	nothing outcome = iota // the next rung, unless others gave memory back
+	freed                  // something came free: search the heap again
+	served                 // the rung returned a block
 )
 
-// allocMiss climbs the ladder for a request that the heap could not serve.
-// Once the device has refused, it is also asked again after a rung that freed nothing,
-// if others have given memory back since. Memory on its way to the device counts as
-// reserved until it is there, so the last rung waits for those who give it back.
+// phase says what the rungs of it may do.
+type phase int
+
+const (
+	ownHeap    phase = iota // use the request's own heap, without waits
+	otherHeaps              // move, lend or give back what heaps leave idle, without waits
+	growing                 // ask the device
+	reclaiming              // wait for work and give memory back; a success is a retry
+)
+
+// rung is one step on the way from a miss to an *OOMError.
+type rung struct {
+	phase phase
+	name  string
+	try   func(*miss) (Block, outcome, error)
+	grows bool // where the search after it finds nothing, ask the device
+	times int  // that it is tried at most, each with a search; 0 is 1
+}
+
+// ladder is what a miss tries, in order; the first rung that leads to a block ends it. Who
+// frees memory of other heaps is followed by a rung that borrows and by one that releases:
+// what came free serves as it is before it is taken apart.
+var ladder = []rung{
+	{phase: ownHeap, name: "take a spared segment", try: (*miss).takeSpared},
+	{phase: ownHeap, name: "collect what streams are done with", try: (*miss).collectDone},
+	{phase: otherHeaps, name: "borrow an idle block", try: (*miss).borrowIdle},
+	{phase: ownHeap, name: "flush magazines", try: (*miss).flushOwn},
+	{phase: otherHeaps, name: "borrow where chunks do not suffice", try: (*miss).borrowWhole},
+	{phase: otherHeaps, name: "take idle memory of other streams", try: (*miss).takeIdle},
+	{phase: otherHeaps, name: "release idle segments", try: (*miss).releaseIdle},
+	{phase: otherHeaps, name: "release the longest idle", try: (*miss).releaseOldest},
+	{phase: otherHeaps, name: "collect garbage under pressure", try: (*miss).relieve},
+	{phase: growing, name: "grow", try: (*miss).beforeGrowing, grows: true},
+	{phase: growing, name: "borrow from streams and pools", try: (*miss).borrow},
+	{phase: reclaiming, name: "wait for one pending block", try: (*miss).waitForOne, grows: true},
+	{phase: reclaiming, name: "borrow where chunks do not suffice", try: (*miss).borrowWholeWaiting},
+	{phase: reclaiming, name: "release cached memory", try: (*miss).releaseEnough, grows: true},
+	{phase: reclaiming, name: "wait for all pending blocks", try: (*miss).waitForAll, grows: true},
+	{phase: reclaiming, name: "borrow what came free", try: (*miss).borrow},
+	{phase: reclaiming, name: "release what came free", try: (*miss).releaseEnough, grows: true},
+	{phase: reclaiming, name: "collect garbage", try: (*miss).collectGarbage, grows: true, times: 3},
+	{phase: reclaiming, name: "borrow what came free", try: (*miss).borrow},
+	{phase: reclaiming, name: "release what came free", try: (*miss).releaseEnough, grows: true},
+	{phase: reclaiming, name: "borrow any block", try: (*miss).borrowAny},
+	{phase: reclaiming, name: "borrow any block after its stream's work", try: (*miss).borrowAnyWaiting},
+	{phase: reclaiming, name: "ask the program", try: (*miss).askProgram, grows: true},
+	{phase: reclaiming, name: "borrow what came free", try: (*miss).borrow},
+	{phase: reclaiming, name: "release what came free", try: (*miss).releaseEnough, grows: true},
+	{phase: reclaiming, name: "wait for others that give memory back", try: (*miss).awaitRelease, grows: true},
+}
+
+// allocMiss climbs the ladder for a request that its heap could not serve.
 func (c *Pool) allocMiss(r request) (Block, error) {
-	var refused error
-	var returns uint64 // budget.Returns at the last search
-	var late error     // of a wait that was given up
 	defer nvtx.Start("alloc miss", r.size).End()
-	if b, ok, err := c.takeSpared(r); ok || err != nil {
-		return b, err
-	}
 	r.wait = r.ctx
-	for i, step := range ladder {
-		switch i {
-		case firstBorrowing:
-			if b, ok := c.borrowIdle(r); ok {
-				return b, nil
+	m := &miss{request: r, c: c}
+	defer m.end()
+	for i := range ladder {
+		for range max(ladder[i].times, 1) {
+			if b, done, err := m.climb(&ladder[i]); done || err != nil {
+				return b, err
 			}
-		case firstLending:
-			if b, ok := c.borrowWhole(r, false); ok {
-				return b, nil
-			}
-		case firstReclaiming:
-			var cancel context.CancelFunc
-			r.wait, cancel = c.dev.waiting(r.ctx)
-			defer cancel()
-		case firstReleasing:
-			if b, ok := c.borrowWhole(r, true); ok {
-				c.retries.Add(1)
-				return b, nil
-			}
-		case lastLending:
-			for _, wait := range []bool{false, true} {
-				if b, ok := c.borrowAny(r, wait); ok {
-					c.retries.Add(1)
-					return b, nil
-				}
-			}
-		}
-		shown := nvtx.Start(step.name, r.rounded)
-		freed, err := step.climb(c, r)
-		shown.End()
-		if isLate(err) && !errors.Is(err, ErrDeviceLost) {
-			late, err = c.noteLate(err), nil
-		}
-		if err == nil {
-			err = r.cancelled()
-		}
-		if err != nil {
-			return Block{}, err
-		}
-		now := c.dev.budget.Returns.Load()
-		if !freed && (refused == nil || now == returns) {
-			continue
-		}
-		returns = now
-		b, ok, err := c.tryAgain(r, step.grows)
-		switch {
-		case ok:
-			if i >= firstReclaiming {
-				c.retries.Add(1)
-				c.log.Info("allocated after memory was reclaimed", "stream", uintptr(r.h.stream.handle), "bytes", r.size, "after", step.name)
-			}
-			return b, nil
-		case err == nil:
-		case errors.Is(err, ErrOutOfMemory):
-			refused = err
-			if b, ok := c.borrow(r); ok {
-				return b, nil
-			}
-		case isLate(err):
-			late = c.noteLate(err)
-		default:
-			return Block{}, err
 		}
 	}
-	c.ooms.Add(1)
-	c.log.Warn("out of memory", "stream", uintptr(r.h.stream.handle), "bytes", r.size, "reserved", c.budget.Held(), "error", refused)
-	return Block{}, c.oomError(r, refused, late)
+	return Block{}, m.outOfMemory()
 }
 
-// noteLate logs a wait that was given up, and returns its error.
-func (c *Pool) noteLate(err error) error {
-	c.log.Warn("work was late; an allocation looks elsewhere", "error", err)
-	return err
+// climb tries one rung, and searches the heap again when something came free or, once the
+// device has refused, when others gave memory back meanwhile.
+func (m *miss) climb(step *rung) (b Block, done bool, err error) {
+	if step.phase == reclaiming && m.cancel == nil {
+		m.wait, m.cancel = m.c.dev.waiting(m.ctx)
+	}
+	shown := nvtx.Start(step.name, m.rounded)
+	b, got, err := step.try(m)
+	shown.End()
+	if got != served {
+		if err = m.endure(err); err != nil {
+			return Block{}, false, err
+		}
+		if got == freed || m.returned() {
+			if b, got, err = m.search(step.grows); got != served {
+				return Block{}, false, m.endure(err)
+			}
+		}
+	}
+	if got == served && step.phase == reclaiming {
+		m.c.retries.Add(1)
+		m.c.log.Info("allocated after memory was reclaimed", "stream", uintptr(m.h.stream.handle), "bytes", m.size, "after", step.name)
+	}
+	return b, got == served, nil
 }
 
-// tryAgain searches the heap and, with grow, asks the device.
-func (c *Pool) tryAgain(r request, grow bool) (Block, bool, error) {
-	h := r.h
+// endure keeps a refusal or a wait that was given up, after which the request looks
+// elsewhere. It returns any other error, and that of a request which was cancelled.
+func (m *miss) endure(err error) error {
+	switch {
+	case err == nil:
+	case isLate(err) && !errors.Is(err, ErrDeviceLost):
+		m.c.log.Warn("work was late; an allocation looks elsewhere", "error", err)
+		m.late = err
+	case errors.Is(err, ErrOutOfMemory):
+		m.refused = err
+	default:
+		return err
+	}
+	if m.ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("cupool: allocation of %d bytes on %s: %w", m.size, m.c.driver.Name(), context.Cause(m.ctx))
+}
+
+// end ends what bounds the request's waits.
+func (m *miss) end() {
+	if m.cancel != nil {
+		m.cancel()
+	}
+}
+
+// returned reports whether the device has refused, and has got memory back since the
+// last search.
+func (m *miss) returned() bool {
+	return m.refused != nil && m.c.dev.budget.Returns.Load() != m.returns
+}
+
+// search looks in the request's heap again and, with grow, asks the device. Memory on its
+// way to the device counts as reserved until it is there.
+func (m *miss) search(grow bool) (Block, outcome, error) {
+	m.returns = m.c.dev.budget.Returns.Load()
+	h := m.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.usableLocked(); err != nil {
-		return Block{}, false, err
+		return Block{}, nothing, err
 	}
-	id, b := h.Take(r.size, r.rounded, r.misses)
+	id, b := h.Take(m.size, m.rounded, m.misses)
 	if id == 0 && grow {
 		var err error
-		if id, b, err = h.growLocked(r); err != nil {
-			return Block{}, false, err
+		if id, b, err = h.growLocked(&m.request); err != nil {
+			return Block{}, nothing, err
 		}
-		id, b = h.HandOut(r.size, r.rounded, id, b, r.misses)
+		id, b = h.HandOut(m.size, m.rounded, id, b, m.misses)
 	}
-	if id == 0 {
-		return Block{}, false, nil
-	}
-	out, err := h.handleLocked(r.ctx, id, b)
-	return out, err == nil, err
+	return h.serveLocked(m.ctx, id, b)
 }
 
-// takeSpared serves a request from a segment that its heap spares, where the heap
+// serveLocked makes a block that goes out, if it is one, the outcome of a rung.
+func (h *streamHeap) serveLocked(ctx context.Context, id block.ID, b *block.Block) (Block, outcome, error) {
+	if id == 0 {
+		return Block{}, nothing, nil
+	}
+	out, err := h.handleLocked(ctx, id, b)
+	if err != nil {
+		return Block{}, nothing, err
+	}
+	return out, served, nil
+}
+
+// came is the outcome of a rung that serves by what it frees.
+func came(free bool, err error) (Block, outcome, error) {
+	if free {
+		return Block{}, freed, err
+	}
+	return Block{}, nothing, err
+}
+
+// found is the outcome of a rung that serves or does nothing.
+func found(b Block, ok bool) (Block, outcome, error) {
+	if ok {
+		return b, served, nil
+	}
+	return Block{}, nothing, nil
+}
+
+// The rungs, in the order of the table.
+
+// takeSpared serves the request from a segment that its heap spares, where the heap
 // should not grow: beyond the soft limit, and while the stream is captured.
-func (c *Pool) takeSpared(r request) (Block, bool, error) {
-	h := r.h
-	if r.kind == small || c.memory != nil || !c.budget.Pressed(r.rounded) && !h.stream.clock.Captured() {
-		return Block{}, false, nil
+func (m *miss) takeSpared() (Block, outcome, error) {
+	h := m.h
+	if m.kind == small || m.c.memory != nil || !m.c.budget.Pressed(m.rounded) && !h.stream.clock.Captured() {
+		return Block{}, nothing, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.usableLocked() != nil || h.Slots(1) != nil {
-		return Block{}, false, nil // the ladder finds the same error
+		return Block{}, nothing, nil // a later rung finds the same error
 	}
-	id, b := h.TakeSpared(r.rounded)
-	if id == 0 {
-		return Block{}, false, nil
+	id, b := h.TakeSpared(m.rounded)
+	if id != 0 {
+		id, b = h.HandOut(m.size, m.rounded, id, b, m.misses)
 	}
-	id, b = h.HandOut(r.size, r.rounded, id, b, r.misses)
-	out, err := h.handleLocked(r.ctx, id, b)
-	return out, err == nil, err
+	return h.serveLocked(m.ctx, id, b)
 }
 
-// growLocked gets memory for the request from the device, as a block that is in
-// no set.
-func (h *streamHeap) growLocked(r request) (block.ID, *block.Block, error) {
-	defer nvtx.Start("grow the pool", r.rounded).End()
-	if h.c.memory == nil {
-		id, b, err := h.newSegmentForLocked(r)
-		switch {
-		case err == nil:
-			h.c.misses.Add(1)
-		case r.kind == large && errors.Is(err, ErrOutOfMemory):
-			if spared, x := h.TakeSpared(r.rounded); spared != 0 {
-				return spared, x, nil
-			}
-		}
-		return id, b, err
-	}
-	id, b, asked, err := h.TakeVirtual(r.kind, r.rounded, r.allow())
-	if errors.Is(err, heap.ErrStitches) {
-		ctx, cancel := h.c.dev.waiting(r.ctx)
-		defer cancel()
-		if err = h.stream.calls.WaitIdle(ctx); err == nil {
-			err = h.DropIdleStitches()
-		}
-		if err == nil {
-			id, b, asked, err = h.TakeVirtual(r.kind, r.rounded, r.allow())
-		}
-	}
-	if err == nil && asked {
-		h.c.misses.Add(1)
-	}
-	return id, b, err
+// collectDone frees blocks of the request's heap that waited for events which are done,
+// and blocks that cleanups queued.
+func (m *miss) collectDone() (Block, outcome, error) {
+	queued := m.c.drainLater()
+	n, err := m.h.settlePatiently()
+	return came(queued+n > 0, onlyLost(err)) // other failures leave blocks waiting
 }
 
-// newSegmentForLocked gets a segment for the request: of the size that the
-// GrowthFactor wants, of the size that the configuration has for it, or of
-// what it needs, whichever the device does not refuse.
-func (h *streamHeap) newSegmentForLocked(r request) (id block.ID, b *block.Block, err error) {
-	cfg := &h.c.cfg
-	want, least := r.segment(), sizeclass.RoundTo(r.rounded, cfg.SegmentRounding)
-	extra := int64(0)
-	if !h.c.space.Policy.NoSplit { // more than the block needs would be lost
-		extra = h.Extra(cfg.SegmentRounding)
-	}
-	sizes := []int64{max(want, extra), want, min(want, least)}
-	for _, size := range slices.Compact(sizes) {
-		if id, b, err = h.newSegmentLocked(size, r.kind); !errors.Is(err, ErrOutOfMemory) {
-			break
-		}
-	}
-	return id, b, err
-}
+func (m *miss) borrowIdle() (Block, outcome, error) { return found(m.c.borrowIdle(m.request)) }
 
-// newSegmentLocked asks the device for a segment and enters it in the books
-// as one Free block that is in no set. The books change only after the
-// device has said yes.
-func (h *streamHeap) newSegmentLocked(size int64, k ledger.Kind) (block.ID, *block.Block, error) {
-	c := h.c
-	if err := h.Slots(2); err != nil {
-		return 0, nil, err
-	}
-	if err := c.budget.Take(size); err != nil {
-		return 0, nil, err
-	}
-	p, err := c.driver.MemAlloc(size)
-	if err == nil && uint64(p)%uint64(min(c.cfg.MinBlock, sizeclass.Quantum)) != 0 {
-		err = errors.Join(fmt.Errorf("device returned the unaligned address %v", p), c.driver.MemFree(p))
-	}
-	if err != nil {
-		c.budget.Cancel(size)
-		return 0, nil, c.dev.failed(fmt.Errorf("cupool: allocating a segment of %d bytes on %s for stream 0x%x: %w", size, c.driver.Name(), uintptr(h.stream.handle), err))
-	}
-	c.budget.Keep()
-	c.driverAllocs.Add(1)
-	c.note(snapshot.SegmentAlloc, h.stream.handle, p, size)
-	id, b := h.AddSegment(p, size, k)
-	return id, b, nil
-}
-
-// reserveInitial gets Config.InitialSize for the default stream. Segments
-// stay below MaxSplit, so that any request can be cut from them.
-func (c *Pool) reserveInitial() error {
-	h := c.def
+// flushOwn empties the magazines of the request's heap, unless goroutines empty each
+// other's.
+func (m *miss) flushOwn() (Block, outcome, error) {
+	h := m.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	unit := c.cfg.SegmentRounding
-	if c.memory != nil {
-		unit = c.memory.Granularity
+	if h.HomedBytes() == 0 || h.Crowded(m.size) {
+		return Block{}, nothing, nil
 	}
-	left := sizeclass.RoundTo(c.cfg.InitialSize, unit)
-	for left > 0 {
-		size := left
-		if c.cfg.MaxSplit > 0 {
-			size = min(size, max((c.cfg.MaxSplit-1)/unit, 1)*unit)
-		}
-		if err := h.prepareLocked(size); err != nil {
-			return fmt.Errorf("cupool: reserving the initial size of %d bytes: %w", c.cfg.InitialSize, err)
-		}
-		left -= size
-	}
-	return nil
+	defer h.checkLocked()
+	return came(h.Flush(), nil)
 }
 
-// prepareLocked adds size free bytes of the device for large blocks, which are kept.
-func (h *streamHeap) prepareLocked(size int64) error {
-	if h.c.memory != nil {
-		err := h.Grow(large, size)
-		if err == nil {
-			h.KeepRanges(large, size)
-		}
-		return err
+// borrowWhole borrows in virtual memory where the whole free chunks of all streams cannot
+// cover the request: the next rungs would take them apart for nothing.
+func (m *miss) borrowWhole() (Block, outcome, error) {
+	if m.c.chunksSuffice(m.request) {
+		return Block{}, nothing, nil
 	}
-	id, b, err := h.newSegmentLocked(size, large)
-	if err == nil {
-		h.KeepSegment(h.SegmentOf(b))
-		h.AddFree(id, b)
-	}
-	return err
+	return m.borrowAny()
 }
 
-// flushOwn empties the magazines of the request's heap, unless goroutines
-// empty each other's.
-func (c *Pool) flushOwn(r request) (bool, error) {
-	r.h.mu.Lock()
-	defer r.h.mu.Unlock()
-	if r.h.HomedBytes() == 0 || r.h.Crowded(r.size) {
-		return false, nil
+// takeIdle gets memory for the request that other heaps leave idle.
+func (m *miss) takeIdle() (Block, outcome, error) { return came(m.c.takeIdle(m.request)) }
+
+// releaseIdle gives wholly free segments back, the largest first, as far as growing would
+// reserve more than the allocator ever has. Keeping them makes PyTorch's default reserve
+// half as much again as its programs ask for; giving back no more keeps a steady state
+// free of calls to the device.
+func (m *miss) releaseIdle() (Block, outcome, error) {
+	c := m.c
+	if c.memory != nil || !c.reclaim.TryLock() { // growing there takes idle memory from all over the heap
+		return Block{}, nothing, nil // the lock's holder may wait for work, which may wait for this allocation
 	}
-	defer r.h.checkLocked()
-	return r.h.Flush(), nil
+	defer c.reclaim.Unlock()
+	need := c.budget.Held() + m.segment() - c.budget.Sufficient(idleFloor)
+	if !c.budget.Pressed(m.rounded) && c.idle.regrets.Spend(heap.Regret{Heap: &m.h.Heap, Kind: m.kind, Size: m.segment()}, m.regrets()) || need <= 0 {
+		return Block{}, nothing, nil
+	}
+	_, err := c.releaseUnkept(need, heap.LargestFirst)
+	return Block{}, nothing, err
 }
 
-// collectDone frees blocks of the request's heap that waited for events
-// that are done, and blocks that cleanups queued.
-func (c *Pool) collectDone(r request) (bool, error) {
-	freed := c.drainLater()
-	n, err := r.h.settlePatiently()
-	return freed+n > 0, onlyLost(err) // other failures leave blocks waiting
+// regrets returns how often the segments that the request needs may be given back too
+// early. Where much is wasted it is wastefulRegrets more whenever what the heap served has
+// doubled: the pool goes on for longer, and comes to rest all the same.
+func (m *miss) regrets() int {
+	c, h := m.c, m.h
+	most := c.space.Book.Peak(ledger.All, ledger.ActiveBytes)
+	if m.kind == small || c.budget.Held()+m.segment() <= most+most/wasteFraction {
+		return regretLimit
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return regretLimit + wastefulRegrets*bits.Len64(uint64(h.Served()>>30))
+}
+
+// releaseOldest gives wholly free segments back, those that have been idle for longest
+// first, as far as growing would exceed Config.GarbageCollectionThreshold (PyTorch's
+// garbage_collect_cached_blocks; its age counts searches, the order here is of the frees).
+func (m *miss) releaseOldest() (Block, outcome, error) {
+	c := m.c
+	if c.collectAbove == 0 || c.memory != nil || !c.reclaim.TryLock() {
+		return Block{}, nothing, nil // the lock's holder may wait for this allocation
+	}
+	defer c.reclaim.Unlock()
+	need := c.budget.Held() + m.segment() - c.collectAbove
+	if need <= 0 {
+		return Block{}, nothing, nil
+	}
+	_, err := c.releaseUnkept(need, heap.OldestFirst)
+	return Block{}, nothing, err
+}
+
+// relieve runs Go's collector when the device fills up and tensors have lifetimes, before
+// the device is asked for more.
+func (m *miss) relieve() (Block, outcome, error) {
+	c := m.c
+	n, err := c.dev.pressure.Relieve(m.rounded, gcpressure.Memory{
+		Held:       c.dev.budget.Held,
+		Obtainable: c.dev.obtainable,
+		InUse: func() int64 {
+			used, _ := c.usage()
+			return used
+		},
+		Drain: c.dev.drainLater,
+	})
+	return came(n > 0, err)
 }
 
 // beforeGrowing tells the program that the device will be asked.
-func (c *Pool) beforeGrowing(r request) (bool, error) {
-	if c.cfg.BeforeGrow != nil {
-		c.cfg.BeforeGrow(r.rounded)
+func (m *miss) beforeGrowing() (Block, outcome, error) {
+	if f := m.c.cfg.BeforeGrow; f != nil {
+		f(m.rounded)
 	}
-	return true, nil
+	return Block{}, freed, nil
 }
 
-// waitForOne waits for the pending block that serves the request with the
-// least: the smallest that suffices, the oldest among equals.
-func (c *Pool) waitForOne(r request) (bool, error) {
-	for _, o := range r.h.pendingFor(r) {
-		if err := c.dev.failed(o.Clock.Wait(r.wait, o.Epoch)); err != nil {
-			return false, onlyLostOrLate(err)
+// borrow serves the request from free blocks of other streams or, one of the root, of
+// pools with UseOnOOM, in the order in which they were made. It does so only once the
+// device has refused.
+func (m *miss) borrow() (Block, outcome, error) {
+	if m.refused == nil {
+		return Block{}, nothing, nil
+	}
+	if b, ok := m.c.borrowIdle(m.request); ok || m.c != m.c.dev.root {
+		return found(b, ok)
+	}
+	for _, p := range m.c.dev.private() {
+		if p.lends {
+			if b, ok := p.lend(m.request); ok {
+				return b, served, nil
+			}
 		}
 	}
-	n, err := r.h.settle(epoch.Peek)
-	return n > 0, onlyLost(err)
+	return Block{}, nothing, nil
 }
 
-// releaseEnough gives cached memory back, largest first, the pool's own before
-// that of others of the device, until the request's segment fits.
-func (c *Pool) releaseEnough(r request) (bool, error) {
-	n, err := c.releaseUpTo(r.wait, r.segment())
-	if (err == nil || isLate(err)) && n < r.segment() {
-		more, e := c.releaseOthers(r, r.segment()-n)
+// waitForOne waits for the pending block that serves the request with the least: the
+// smallest that suffices, the oldest among equals.
+func (m *miss) waitForOne() (Block, outcome, error) {
+	for _, o := range m.h.pendingFor(m.request) {
+		if err := m.c.dev.failed(o.Clock.Wait(m.wait, o.Epoch)); err != nil {
+			return Block{}, nothing, onlyLostOrLate(err)
+		}
+	}
+	n, err := m.h.settle(epoch.Peek)
+	return came(n > 0, onlyLost(err))
+}
+
+// borrowWholeWaiting is borrowWhole that waits for the work of the other streams.
+func (m *miss) borrowWholeWaiting() (Block, outcome, error) {
+	if m.c.chunksSuffice(m.request) {
+		return Block{}, nothing, nil
+	}
+	return m.borrowAnyWaiting()
+}
+
+// releaseEnough gives cached memory back, largest first, the pool's own before that of
+// others of the device, until the request's segment fits.
+func (m *miss) releaseEnough() (Block, outcome, error) {
+	n, err := m.c.releaseUpTo(m.wait, m.segment())
+	if (err == nil || isLate(err)) && n < m.segment() {
+		more, e := m.releaseOthers(m.segment() - n)
 		n, err = n+more, errors.Join(err, e)
 	}
-	return n > 0, err
+	return came(n > 0, err)
 }
 
-// releaseOthers has the other pools give cached memory back until need bytes
-// went, and returns how many did. It does nothing where the pool's own limit is below
-// the least that would serve.
-func (c *Pool) releaseOthers(r request, need int64) (released int64, err error) {
-	if c != c.dev.root && c.leastGrowth(r) > c.budget.Limit-c.budget.Held() {
+// releaseOthers has the other pools give cached memory back until need bytes went, and
+// returns how many did. It does nothing where the pool's own limit is below the least
+// that would serve.
+func (m *miss) releaseOthers(need int64) (released int64, err error) {
+	c := m.c
+	if c != c.dev.root && m.leastGrowth() > c.budget.Limit-c.budget.Held() {
 		return 0, nil
 	}
-	for _, m := range c.dev.open() {
-		if m == c || m.isolated || released >= need {
+	for _, p := range c.dev.open() {
+		if p == c || p.isolated || released >= need {
 			continue
 		}
-		m.flushAll()
-		n, e := m.releaseUpTo(r.wait, need-released)
+		p.flushAll()
+		n, e := p.releaseUpTo(m.wait, need-released)
 		released, err = released+n, errors.Join(err, e)
 	}
 	return released, onlyLostOrLate(errors.Join(err, c.dev.closeRetired()))
 }
 
-// askCallback lets the program free something.
-func (c *Pool) askCallback(r request) (bool, error) {
-	if c.cfg.OnOutOfMemory == nil || !c.cfg.OnOutOfMemory(r.size) {
-		return false, nil
-	}
-	_, err := c.waitForAll(r)
-	return true, err
+// waitForAll flushes every magazine of the pool, frees what FreeLater queued in any pool,
+// and waits for every pending block.
+func (m *miss) waitForAll() (Block, outcome, error) {
+	c := m.c
+	queued, flushed := c.dev.drainLater(), c.flushAll()
+	waited, err := c.dev.waitPending(m.wait)
+	n, e := c.dev.emptyQuarantines(m.wait)
+	return came(flushed || queued+waited+n > 0, onlyLostOrLate(errors.Join(err, e)))
 }
 
-// awaitRelease waits for others that give memory back, after which the device has it.
-func (c *Pool) awaitRelease(r request) (bool, error) {
-	if c.reclaim.LockUntil(r.wait) {
-		c.reclaim.Unlock()
+// collectGarbage runs Go's collector, whose cleanups may give blocks back. It does so once
+// more only where many tensors have lifetimes: other goroutines may have been faster to
+// take what came free.
+func (m *miss) collectGarbage() (Block, outcome, error) {
+	p := &m.c.dev.pressure
+	if m.asked && !p.On.Load() {
+		return Block{}, nothing, nil
 	}
-	return false, nil
+	m.asked = true
+	if p.Collect(m.c.dev.drainLater) == 0 && !p.On.Load() {
+		return Block{}, nothing, nil
+	}
+	return m.waitForAll()
 }
 
-// borrow serves a request from free blocks of other streams or, one of the root,
-// of pools with UseOnOOM, in the order in which they were made.
-func (c *Pool) borrow(r request) (Block, bool) {
-	if b, ok := c.borrowIdle(r); ok || c != c.dev.root {
-		return b, ok
-	}
-	for _, p := range c.dev.private() {
-		if p.lends {
-			if b, ok := p.lend(r); ok {
-				return b, true
-			}
-		}
-	}
-	return Block{}, false
+// borrowAny borrows any free block of another stream whose work is done.
+func (m *miss) borrowAny() (Block, outcome, error) { return found(m.c.borrowAny(m.request, false)) }
+
+// borrowAnyWaiting is borrowAny that waits for that work.
+func (m *miss) borrowAnyWaiting() (Block, outcome, error) {
+	return found(m.c.borrowAny(m.request, true))
 }
 
-// lend serves a request of another pool from this pool's free blocks.
-func (c *Pool) lend(r request) (Block, bool) {
-	h := c.findHeap(r.h.stream)
-	if h == nil {
-		return Block{}, false
+// askProgram lets the program free something.
+func (m *miss) askProgram() (Block, outcome, error) {
+	if f := m.c.cfg.OnOutOfMemory; f == nil || !f(m.size) {
+		return Block{}, nothing, nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.usableLocked() != nil {
-		return Block{}, false
+	_, _, err := m.waitForAll()
+	return Block{}, freed, err
+}
+
+// awaitRelease waits for others that give memory back. climb sees whether the device has
+// it then.
+func (m *miss) awaitRelease() (Block, outcome, error) {
+	if m.c.reclaim.LockUntil(m.wait) {
+		m.c.reclaim.Unlock()
 	}
-	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
-	if id == 0 {
-		h.collectLocked()
-		h.Flush()
-		if id, b = h.Take(r.size, r.rounded, 0); id == 0 {
-			return Block{}, false
-		}
+	return Block{}, nothing, nil
+}
+
+// segment returns the bytes to ask the device for, when it comes to that.
+func (r *request) segment() int64 { return r.h.c.cfg.segmentSize(r.rounded) }
+
+// leastGrowth returns the fewest bytes that the device is asked for to serve the request.
+func (r *request) leastGrowth() int64 {
+	c := r.h.c
+	if c.memory != nil {
+		return sizeclass.RoundTo(r.rounded, c.memory.Granularity)
 	}
-	out, err := h.handleLocked(r.ctx, id, b)
-	return out, err == nil
+	return min(r.segment(), sizeclass.RoundTo(r.rounded, c.cfg.SegmentRounding))
+}
+
+// allow says what may serve the request beside free chunks of large blocks: those of
+// small blocks, once the pool holds idleFloor; any number of stitched ranges, while the
+// stream is captured and cannot be waited for; and new memory, below the soft limit.
+func (r *request) allow() heap.Allow {
+	c := r.h.c
+	return heap.Allow{
+		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.budget.Pressed(r.rounded),
+	}
+}
+
+// outOfMemory counts and logs a request that nothing could serve, and returns its error.
+func (m *miss) outOfMemory() error {
+	c := m.c
+	c.ooms.Add(1)
+	c.log.Warn("out of memory", "stream", uintptr(m.h.stream.handle), "bytes", m.size, "reserved", c.budget.Held(), "error", m.refused)
+	return c.oomError(m.request, m.refused, m.late)
 }
 
 // oomError puts the numbers of a failure together.
@@ -452,7 +523,7 @@ func (c *Pool) oomError(r request, cause, late error) error {
 	c.note(snapshot.OutOfMemory, r.h.stream.handle, Ptr(max(e.DeviceFree, 0)), r.size)
 	x := oomhint.Refusal{
 		Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Pending: e.Pending, Cached: e.Cached, Reserved: e.Reserved, OtherPools: others,
-		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Room: room, Least: c.leastGrowth(r),
+		DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal, Limit: e.Limit, Room: room, Least: r.leastGrowth(),
 		Settings: c.circumstances(room), Pool: c.name, Holders: e.Table, LimitName: "limit", Raise: "Limit or Fraction",
 	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
@@ -493,55 +564,4 @@ func (d *deviceState) holders() []snapshot.Holder {
 		}
 	}
 	return all.List()
-}
-
-// leastGrowth returns the fewest bytes that the device is asked for to serve a
-// request.
-func (c *Pool) leastGrowth(r request) int64 {
-	if c.memory != nil {
-		return sizeclass.RoundTo(r.rounded, c.memory.Granularity)
-	}
-	return min(r.segment(), sizeclass.RoundTo(r.rounded, c.cfg.SegmentRounding))
-}
-
-// relieve runs Go's collector when the device fills up and tensors have
-// lifetimes, before the device is asked for more.
-func (c *Pool) relieve(r request) (bool, error) {
-	freed, err := c.dev.pressure.Relieve(r.rounded, gcpressure.Memory{
-		Held:       c.dev.budget.Held,
-		Obtainable: c.obtainable,
-		InUse: func() int64 {
-			used, _ := c.usage()
-			return used
-		},
-		Drain: c.dev.drainLater,
-	})
-	return freed > 0, err
-}
-
-// obtainable returns how many bytes the allocator can have: its limit, or what
-// it holds and the device has left.
-func (c *Pool) obtainable(reserved int64) (int64, error) {
-	free, _, err := c.dev.driver.MemInfo()
-	if err != nil {
-		return 0, c.dev.failed(err)
-	}
-	return min(c.dev.budget.Limit, reserved+free), nil
-}
-
-// collectGarbage runs Go's collector, whose cleanups may give blocks back.
-func (c *Pool) collectGarbage(r request) (bool, error) {
-	if p := &c.dev.pressure; p.Collect(c.dev.drainLater) == 0 && !p.On.Load() {
-		return false, nil
-	}
-	return c.waitForAll(r)
-}
-
-// collectAgain collects once more where many tensors have lifetimes: other
-// goroutines may have been faster to take what came free.
-func (c *Pool) collectAgain(r request) (bool, error) {
-	if !c.dev.pressure.On.Load() {
-		return false, nil
-	}
-	return c.collectGarbage(r)
 }

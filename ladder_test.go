@@ -35,7 +35,7 @@ func TestLadder(t *testing.T) {
 			ops:    "c=1M", want: "0 small: [Live 1M][Free 1M]",
 			calls: calls{}, change: pooltest.WithMagazines,
 		},
-		"completed events": {
+		"collect what streams are done with": {
 			before: "a=20M busy:1 free:a@1 idle:1",
 			ops:    "b=20M", want: "0 large: [Live 20M]",
 			calls: calls{"QueryEvent": 1},
@@ -98,7 +98,7 @@ func TestLadder(t *testing.T) {
 			calls:   calls{"MemAlloc": 1, "SyncEvent": 2, "QueryEvent": 4},
 			retries: 1,
 		},
-		"release cached segments": { // of another stream
+		"release cached memory": { // of another stream
 			before: "a=20M@1 b=20M free:b trim:20M free:a", shrink: 20 * mib,
 			ops: "c=20M", want: "0 large: [Live 20M]",
 			calls:   calls{"MemAlloc": 2, "MemFree": 1},

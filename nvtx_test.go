@@ -74,7 +74,7 @@ func TestToolSeesNames(t *testing.T) {
 	}
 	text := spans(t, got)
 	for _, part := range []string{
-		"(alloc miss(completed events)", "(grow the pool))", "(stitch)", "(encoder)", "(empty cache(give memory back))",
+		"(alloc miss(take a spared segment)(collect what streams are done with)", "(grow the pool))", "(stitch)", "(encoder)", "(empty cache(give memory back))",
 		"(wait for all pending blocks)", "(step(inner(inner(alloc miss",
 	} {
 		require.Contains(t, text, part)

@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
-	"math/bits"
 	"slices"
 	"sync"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/heap"
-	"github.com/cupool/cupool/internal/ledger"
-	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/snapshot"
@@ -63,9 +59,6 @@ const regretLimit = 4
 // lendRegrets is how often a heap has to miss what others took before it lends blocks.
 const lendRegrets = 2 // less costs a program that trains up to 1 %
 
-// reserving is the context of requests that borrow nothing.
-var reserving = context.WithValue(context.Background(), new(byte), nil)
-
 // A pool wastes much when it holds more than the most that was in use and a
 // wasteFraction of it. Replays reserve 1 to 4 % more with half of wastefulRegrets.
 const (
@@ -83,38 +76,6 @@ const (
 // provePolls bounds how often one miss asks about events that are not done at once. A GPU
 // passes one of an idle stream in a few µs, 64 queries take 10, growing by a chunk 30.
 const provePolls = 64
-
-// request is an allocation that the heap could not serve.
-type request struct {
-	ctx     context.Context // the caller's
-	wait    context.Context // that, within Config.WaitTimeout
-	size    int64           // bytes as asked for
-	rounded int64           // bytes of the block
-	kind    ledger.Kind
-	h       *streamHeap
-	misses  magazine.Misses // before this one
-}
-
-// cancelled returns why the request has to give up, or nil.
-func (r *request) cancelled() error {
-	if r.ctx.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("cupool: allocation of %d bytes on %s: %w", r.size, r.h.c.driver.Name(), context.Cause(r.ctx))
-}
-
-// segment returns the bytes to ask the device for, when it comes to that.
-func (r *request) segment() int64 { return r.h.c.cfg.segmentSize(r.rounded) }
-
-// allow says what may serve the request beside free chunks of large blocks: those of
-// small blocks, once the pool holds idleFloor; any number of stitched ranges, while the
-// stream is captured and cannot be waited for; and new memory, below the soft limit.
-func (r *request) allow() heap.Allow {
-	c := r.h.c
-	return heap.Allow{
-		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.budget.Pressed(r.rounded),
-	}
-}
 
 // leftHeaps returns the heaps of closed streams.
 func (c *Pool) leftHeaps() []*streamHeap {
@@ -168,7 +129,7 @@ func (c *Pool) takeIdle(r request) (found bool, err error) {
 // where streams took chunks from each other more than once. The block stays in the other
 // heap, with the request's stream recorded on it.
 func (c *Pool) borrowIdle(r request) (Block, bool) {
-	if c.memory == nil || c.sanitizer != nil || r.kind == small || r.ctx == reserving || r.h.stream.clock.Captured() {
+	if c.memory == nil || c.sanitizer != nil || r.kind == small || r.reserving || r.h.stream.clock.Captured() {
 		return Block{}, false // a sanitizer fills blocks in the order of their heap's stream
 	}
 	c.idle.mu.Lock()
@@ -190,7 +151,7 @@ func (c *Pool) borrowIdle(r request) (Block, bool) {
 // borrowAny serves a request that would be refused otherwise, by a free block of another
 // stream whose work is done. With wait it waits for that work.
 func (c *Pool) borrowAny(r request, wait bool) (Block, bool) {
-	if c.sanitizer != nil || r.ctx == reserving || r.h.stream.clock.Captured() {
+	if c.sanitizer != nil || r.reserving || r.h.stream.clock.Captured() {
 		return Block{}, false
 	}
 	_, _ = c.settleAll(epoch.Ask)
@@ -206,11 +167,11 @@ func (c *Pool) borrowAny(r request, wait bool) (Block, bool) {
 	return Block{}, false
 }
 
-// borrowWhole is borrowAny in virtual memory, where the whole free chunks of all streams
-// cannot cover the request: the next rungs would take them apart for nothing.
-func (c *Pool) borrowWhole(r request, wait bool) (Block, bool) {
+// chunksSuffice reports whether the whole free chunks of all heaps, with what the device and the
+// limits leave, cover a request, or there is nothing to choose.
+func (c *Pool) chunksSuffice(r request) bool {
 	if c.memory == nil || len(c.heaps.All()) == 1 || c.excess(r) <= 0 {
-		return Block{}, false
+		return true
 	}
 	room, _ := c.budget.Room()
 	if free, _, err := c.driver.MemInfo(); err == nil {
@@ -222,10 +183,7 @@ func (c *Pool) borrowWhole(r request, wait bool) (Block, bool) {
 			room += h.WholeChunks().Bytes()
 		}
 	})
-	if r.h.lacks(r) <= room {
-		return Block{}, false
-	}
-	return c.borrowAny(r, wait)
+	return r.h.lacks(r) <= room
 }
 
 // fits reports whether a free block of the heap would serve a request.
@@ -254,6 +212,29 @@ func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 	h.pending.Record(b, r.h.stream.clock)
 	b.MarkUsed()
 	h.lent[id] = r.h.stream
+	out, err := h.handleLocked(r.ctx, id, b)
+	return out, err == nil
+}
+
+// lend serves a request of another pool from this pool's free blocks.
+func (c *Pool) lend(r request) (Block, bool) {
+	h := c.findHeap(r.h.stream)
+	if h == nil {
+		return Block{}, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.usableLocked() != nil {
+		return Block{}, false
+	}
+	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
+	if id == 0 {
+		h.collectLocked()
+		h.Flush()
+		if id, b = h.Take(r.size, r.rounded, 0); id == 0 {
+			return Block{}, false
+		}
+	}
 	out, err := h.handleLocked(r.ctx, id, b)
 	return out, err == nil
 }
@@ -458,58 +439,6 @@ func (c *Pool) dropEmptyHeapsLocked() (err error) {
 		return true
 	})
 	return err
-}
-
-// releaseIdle gives wholly free segments back, the largest first, as far as growing would
-// reserve more than the allocator ever has. Keeping them makes PyTorch's default reserve
-// half as much again as its programs ask for; giving back no more keeps a steady state
-// free of calls to the device.
-func (c *Pool) releaseIdle(r request) (bool, error) {
-	if c.memory != nil {
-		return false, nil // growing there takes idle memory from all over the heap
-	}
-	if !c.reclaim.TryLock() {
-		return false, nil // its holder may wait for work, which may wait for this allocation
-	}
-	defer c.reclaim.Unlock()
-	need := c.budget.Held() + r.segment() - c.budget.Sufficient(idleFloor)
-	if !c.budget.Pressed(r.rounded) && c.idle.regrets.Spend(heap.Regret{Heap: &r.h.Heap, Kind: r.kind, Size: r.segment()}, c.regretsOf(r)) {
-		return false, nil
-	}
-	if need <= 0 {
-		return false, nil
-	}
-	_, err := c.releaseUnkept(need, heap.LargestFirst)
-	return false, err
-}
-
-// regretsOf returns how often the segments that a request needs may be given back
-// too early. Where much is wasted it is wastefulRegrets more whenever what the heap
-// served has doubled: the pool goes on for longer, and comes to rest all the same.
-func (c *Pool) regretsOf(r request) int {
-	most := c.space.Book.Peak(ledger.All, ledger.ActiveBytes)
-	if r.kind == small || c.budget.Held()+r.segment() <= most+most/wasteFraction {
-		return regretLimit
-	}
-	r.h.mu.Lock()
-	defer r.h.mu.Unlock()
-	return regretLimit + wastefulRegrets*bits.Len64(uint64(r.h.Served()>>30))
-}
-
-// releaseOldest gives wholly free segments back, those that have been idle for longest
-// first, as far as growing would exceed Config.GarbageCollectionThreshold (PyTorch's
-// garbage_collect_cached_blocks; its age counts searches, the order here is of the frees).
-func (c *Pool) releaseOldest(r request) (bool, error) {
-	if c.collectAbove == 0 || c.memory != nil || !c.reclaim.TryLock() {
-		return false, nil // the lock's holder may wait for this allocation
-	}
-	defer c.reclaim.Unlock()
-	need := c.budget.Held() + r.segment() - c.collectAbove
-	if need <= 0 {
-		return false, nil
-	}
-	_, err := c.releaseUnkept(need, heap.OldestFirst)
-	return false, err
 }
 
 // releaseUpTo gives cached segments back, largest first, until at least need
@@ -761,15 +690,6 @@ func (c *Pool) emptyCache() error {
 	released, err := c.releaseSegments(ctx, math.MaxInt64)
 	c.note(snapshot.Trim, 0, 0, released)
 	return errors.Join(late, err)
-}
-
-// waitForAll flushes every magazine of the pool, frees what FreeLater queued in
-// any pool, and waits for every pending block.
-func (c *Pool) waitForAll(r request) (bool, error) {
-	queued, flushed := c.dev.drainLater(), c.flushAll()
-	freed, err := c.dev.waitPending(r.wait)
-	n, e := c.dev.emptyQuarantines(r.wait)
-	return flushed || queued+freed+n > 0, onlyLostOrLate(errors.Join(err, e))
 }
 
 // startDecay starts what gives idle memory back after a while, if it is wanted.

@@ -171,5 +171,5 @@ type labelKey struct{}
 // Alloc implements Allocator.
 func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
 	defer nvtx.Start(l.name, size).End()
-	return l.allocSlow(l.ctx, size, s, 0) // what lies in magazines stays there
+	return l.allocSlow(l.ctx, size, s, 0, false) // what lies in magazines stays there
 }
