@@ -54,31 +54,28 @@ func (s *Stream) destroy() error {
 	})
 }
 
-// destroyStream destroys a stream of the device, or remembers to try again.
+// destroyStream destroys a stream of the device, or remembers to try again. It may be
+// called with the lock of calls.Stream held, and so takes no other.
 func (d *deviceState) destroyStream(h StreamHandle) error {
 	err := d.driver.DestroyStream(h)
 	if err != nil {
-		d.mu.Lock()
 		d.refused = append(d.refused, h)
-		d.mu.Unlock()
 	}
 	return err
 }
 
 // finishClosed tries again what the device refused when streams and pools were
-// closed.
+// closed; deviceState.closing is held.
 func (d *deviceState) finishClosed() error {
-	d.mu.Lock()
-	streams, remains := d.refused, d.remains.All()
+	streams := d.refused
 	d.refused = nil
-	d.mu.Unlock()
 	var errs []error
 	for _, h := range streams {
 		if err := d.destroyStream(h); err != nil {
 			errs = append(errs, d.failed(fmt.Errorf("cupool: destroy stream 0x%x, which was closed: %w", uintptr(h), err)))
 		}
 	}
-	for _, c := range remains {
+	for _, c := range d.remains.All() {
 		errs = append(errs, c.finishClosed())
 	}
 	return errors.Join(errs...)
@@ -89,7 +86,7 @@ func (c *Pool) finishClosed() error {
 	if !c.reclaim.TryLock() { // another goroutine releases
 		return nil
 	}
-	defer c.reclaim.Unlock()
+	defer c.reclaim.UnlockUntold()
 	_, err := c.releaseHeaps()
 	if !c.holdsMemory() {
 		d := c.dev
@@ -146,21 +143,29 @@ func (c *Pool) closeIfUnused() error {
 // stream, a pool or the allocator is being closed: that may wait for work, which
 // may wait for the caller.
 func (d *deviceState) closeRetired() error {
-	errs := []error{d.finishClosed()}
-	pools := slices.DeleteFunc(d.private(), func(c *Pool) bool { return !c.retired.Load() })
-	if len(pools) == 0 || !d.closing.TryLock() {
-		return errs[0]
+	if !d.closing.TryLock() {
+		return nil
 	}
-	for _, c := range pools {
+	ended := slices.Concat(d.remains.All(), d.private())
+	errs := []error{d.finishClosed()}
+	for _, c := range d.private() {
+		if !c.retired.Load() {
+			continue
+		}
 		if err := c.closeIfUnused(); !errors.Is(err, ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
 	d.closing.Unlock()
+	report(ended)
+	return errors.Join(errs...)
+}
+
+// report tells the program what went back of pools; no locks are held.
+func report(pools []*Pool) {
 	for _, c := range pools {
 		c.reclaim.Report()
 	}
-	return errors.Join(errs...)
 }
 
 // Close waits for the work of all streams of the device, whichever of them used
@@ -177,7 +182,8 @@ func (d *deviceState) closeRetired() error {
 // ErrClosed.
 func (c *Pool) Close() error {
 	d := c.dev
-	defer c.reclaim.Report() // without locks
+	ended := []*Pool{c}
+	defer func() { report(ended) }()
 	d.closing.Lock()
 	defer d.closing.Unlock()
 	for _, m := range d.open() {
@@ -196,9 +202,9 @@ func (c *Pool) Close() error {
 		return c.close(ctx)
 	}
 	d.setClosed(true)
+	ended = slices.Concat(ended, d.private(), d.remains.All())
 	var errs []error
 	for _, p := range d.private() {
-		defer p.reclaim.Report()
 		err := p.close(ctx)
 		if stays(err) {
 			d.setClosed(false)

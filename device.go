@@ -39,7 +39,8 @@ type deviceState struct {
 	pressure gcpressure.Pressure
 	lost     atomic.Pointer[error] // the error after which the device is gone
 
-	closing sync.Mutex // held while a stream, a pool or the allocator is closed
+	closing sync.Mutex     // held while a stream, a pool or the allocator is closed
+	refused []StreamHandle // of closed streams, that the device did not destroy; guarded by closing
 
 	mu      sync.Mutex         // taken to change what follows
 	streams published[*Stream] // by slot; closed ones stay until their slot is needed
@@ -48,7 +49,6 @@ type deviceState struct {
 	numbers uint64             // streams made so far
 	look    int                // the slot at which the last search for a free one ended
 	closed  bool               // no pools and streams are made any more
-	refused []StreamHandle     // of closed streams, that the device did not destroy
 
 	budget budget.Device
 

@@ -3,6 +3,7 @@ package pooltest
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -174,3 +175,18 @@ func NewWatched(t *testing.T) *Watched {
 
 // Watch calls f before each of the device's calls that follow.
 func (d *Watched) Watch(f func(call string, s cupool.StreamHandle)) { d.before.Store(&f) }
+
+// Stop has the next call of a kind stop before it is made: stopped is closed when it has
+// come, and the call goes on when goOn is called.
+func (d *Watched) Stop(t *testing.T, kind string) (stopped <-chan struct{}, goOn func()) {
+	come, on := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	d.Watch(func(call string, _ cupool.StreamHandle) {
+		if call == kind {
+			once.Do(func() { close(come); <-on })
+		}
+	})
+	goOn = sync.OnceFunc(func() { close(on) })
+	t.Cleanup(goOn)
+	return come, goOn
+}

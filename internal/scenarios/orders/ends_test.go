@@ -1,0 +1,76 @@
+package orders_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// Tests of a call that ends something (a stream, all blocks, an allocator) while another
+// one moves it, holds it or gives it back. The device stops one of them in the middle.
+
+var errRefused = errors.New("the device refuses")
+
+// on returns an allocator over a device of 1 GiB that is watched.
+func on(t *testing.T, b cupool.Backing) (*cupool.Pool, *pooltest.Watched) {
+	t.Helper()
+	d := pooltest.NewWatched(t)
+	return pooltest.Open(t, cupool.Config{Driver: d, Backing: b, MagazineBytes: -1}), d
+}
+
+// waitLate gives a call, which nothing shows from outside, the time to come to where it waits.
+func waitLate() { time.Sleep(pooltest.Patience) }
+
+// TestStreamNotDestroyed: a stream that the device does not destroy is closed beside a Trim
+// that waits for it and a NewStream that looks for its slot. A later call destroys it.
+func TestStreamNotDestroyed(t *testing.T) {
+	pooltest.EachBacking(t, func(t *testing.T, b cupool.Backing) {
+		c, d := on(t, b)
+		s := pooltest.NewStream(t, c)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 64<<20, s)))
+		d.FailNth("DestroyStream", 1, errRefused)
+		stopped, goOn := d.Stop(t, "DestroyStream")
+		closed := pooltest.Start(s.Close)
+		<-stopped
+		trimmed := pooltest.Start(func() error { _, err := c.Trim(0); return err })
+		waitLate()
+		made := pooltest.Start(func() error { _, err := c.NewStream(); return err })
+		waitLate()
+		goOn()
+		require.ErrorIs(t, <-closed, errRefused)
+		require.NoError(t, <-trimmed)
+		require.NoError(t, <-made)
+		testkit.Must(c.Trim(0))
+		require.NoError(t, c.Close())
+		require.Empty(t, d.Leaks())
+	})
+}
+
+// TestToldAfterClose: the program is told what went back of the allocator and its pools when
+// it may close a stream, here one that the allocator has closed with it.
+func TestToldAfterClose(t *testing.T) {
+	var s *cupool.Stream
+	var told []error
+	c := pooltest.Open(t, cupool.Config{OnRelease: func(int64) { told = append(told, s.Close()) }})
+	s = pooltest.NewStream(t, c)
+	for _, p := range []*cupool.Pool{c, pooltest.NewPrivate(t, c, cupool.PoolConfig{})} {
+		require.NoError(t, p.Free(pooltest.Alloc(t, p, 4<<20, nil)))
+	}
+	closed := pooltest.Start(c.Close)
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close hangs")
+	}
+	require.Len(t, told, 2)
+	for _, err := range told {
+		require.ErrorIs(t, err, cupool.ErrClosed)
+	}
+}
