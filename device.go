@@ -52,8 +52,8 @@ type deviceState struct {
 
 	budget budget.Device
 
-	lastOOM  atomic.Pointer[OOMError]
-	pictures oomhint.Pictures // of the memory at such a moment
+	firstOOM, lastOOM atomic.Pointer[OOMError]
+	pictures          oomhint.Pictures // of the memory at such a moment
 }
 
 func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceState {

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -111,27 +112,34 @@ type OOMError struct {
 	Cause         error  // what the device said last
 
 	// Reason is the one that would have to go for the request to fit:
-	// "fragmentation", "limit", "another process" (or what the driver holds for
-	// this one), "pending frees" (other streams still use freed memory), "other
-	// pools", or "too much".
+	// "fragmentation" (what is free would be enough in one piece, and is much beside
+	// what is live), "limit", "another process" (or what the driver holds for this one),
+	// "pending frees" (other streams still use freed memory), "other pools", or "too
+	// much" (the program holds, or asks for, too much).
 	Reason string
 	// Settings are up to two fields of Config or PoolConfig, with their values, or
 	// calls that would most likely have helped, the best first.
 	Settings []string
+	// Lines are the lines of the program that hold most, of all pools of the allocator: at
+	// most three, the largest first. They are known of what a history recorded
+	// (Config.History, Pool.StartHistory). What it did not stands under its label, or none.
+	Lines []snapshot.Line
 	// Table is who holds memory: every pool of the allocator, by stream and label,
 	// the largest first.
 	Table []snapshot.Holder
 	// Time is when the allocation failed.
 	Time time.Time
 	// Snapshot is the memory of the pool that failed. Such pictures take at most a
-	// twentieth of a program's time: an error that comes too soon after one has nil.
+	// twentieth of a program's time: an error that comes too soon after one has nil. The
+	// first error has one.
 	Snapshot *Snapshot
 
-	late error // a *WaitError of work that holds memory
+	late     error // a *WaitError of work that holds memory
+	recorded bool  // a history is on
 }
 
-// Error describes the failure in one line, and then the Reason, the Settings and
-// the first rows of the Table, a line each.
+// Error describes the failure in one line, and then the Reason, the Lines, the
+// Settings and the first rows of the Table, a line each.
 func (e *OOMError) Error() string {
 	var sb strings.Builder
 	fmt.Fprintf(&sb, "cupool: out of memory on %s: %s requested (block %s, segment %s); live %s, pending %s, cached %s (largest free %s, fragmentation %.0f %%), reserved %s",
@@ -152,14 +160,47 @@ func (e *OOMError) Error() string {
 	if e.late != nil {
 		fmt.Fprintf(&sb, "; memory is held by work that is late: %v", e.late)
 	}
-	if e.Reason != "" {
-		fmt.Fprintf(&sb, "\n\tcause: %s", e.Reason)
+	for _, s := range e.Why() {
+		fmt.Fprintf(&sb, "\n\t%s", s)
 	}
 	for _, s := range e.Settings {
 		fmt.Fprintf(&sb, "\n\twould have helped: %s", s)
 	}
 	sb.WriteString(holderTable(e.Table))
 	return sb.String()
+}
+
+// cause is the Reason for people: how much the program holds, where that is too much.
+func (e *OOMError) cause() string {
+	of := e.DeviceTotal
+	if of < 0 {
+		of = e.Limit
+	}
+	if e.Reason != oomhint.TooMuch || of <= 0 {
+		return e.Reason
+	}
+	live := int64(0)
+	for _, h := range e.Table {
+		live += h.Live
+	}
+	return fmt.Sprintf("the program holds %s of %s and asks for %s more", bytesize.Format(max(live, e.Live)), bytesize.Format(of), bytesize.Format(e.Rounded))
+}
+
+// Why says in a few texts, a line each, what the cause is and who holds most: the Lines,
+// and how lines are recorded where neither these nor labels are known.
+func (e *OOMError) Why() (list []string) {
+	if e.Reason != "" {
+		list = append(list, "cause: "+e.cause())
+	}
+	known := true
+	for _, l := range e.Lines {
+		list = append(list, fmt.Sprintf("held: %v", l))
+		known = known && (len(l.Stack) > 0 || l.Label != "")
+	}
+	if !known && !e.recorded {
+		list = append(list, "to see which lines hold memory, set Config.History or call Pool.StartHistory")
+	}
+	return list
 }
 
 // maxHolders is how many rows of a Table the text of an OOMError has.
@@ -197,8 +238,12 @@ func holderTable(holders []snapshot.Holder) string {
 }
 
 // LastOOM returns the last failure for lack of memory of the allocator and its
-// private pools, after Close too, or nil.
+// private pools, after Close too, or nil. It may have no Snapshot; FirstOOM has one.
 func (c *Pool) LastOOM() *OOMError { return c.dev.lastOOM.Load() }
+
+// FirstOOM returns the first failure for lack of memory of the allocator and its private
+// pools, with its Snapshot, after Close too, or nil. It stays, however many follow.
+func (c *Pool) FirstOOM() *OOMError { return c.dev.firstOOM.Load() }
 
 // Unwrap returns ErrOutOfMemory, the device's own error, and a *WaitError where
 // work was late that holds memory.
@@ -285,17 +330,20 @@ func (e *LeakError) Groups() []LeakGroup {
 // String describes the group in a line: "3 blocks, 12 MiB, allocated at main.load
 // (train.go:42)", with up to two callers.
 func (g LeakGroup) String() string {
-	s := fmt.Sprintf("%s, %s", blocks(g.Blocks), bytesize.Format(g.Bytes))
-	if g.Label != "" {
-		s += ", for " + g.Label
-	}
-	lines := places(g.Stack)
-	if len(lines) == 0 {
-		return s + ", not recorded where"
-	}
-	s += ", allocated at " + lines[0]
-	if len(lines) > 1 {
-		s += ", called by " + strings.Join(lines[1:], ", ")
+	return snapshot.Line{Label: g.Label, Stack: stackOf(g.Stack).Program(), Blocks: int64(g.Blocks), Bytes: g.Bytes}.String()
+}
+
+// stackOf reads a stack that is printed as Go does.
+func stackOf(text string) (s snapshot.Stack) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := 0; i+1 < len(lines); i += 2 {
+		at := strings.TrimSpace(lines[i+1])
+		colon := strings.LastIndexByte(at, ':')
+		line, err := strconv.Atoi(at[colon+1:])
+		if err != nil {
+			return s
+		}
+		s = append(s, snapshot.Frame{Function: lines[i], File: at[:max(colon, 0)], Line: line})
 	}
 	return s
 }
@@ -305,30 +353,6 @@ func blocks(n int) string {
 		return "1 block"
 	}
 	return fmt.Sprintf("%d blocks", n)
-}
-
-// maxPlaces is how many functions of a stack are shown.
-const maxPlaces = 3
-
-// places returns the innermost functions of a stack, "main.load (train.go:42)",
-// without those of libraries that allocate for programs and of Go itself.
-func places(stack string) (list []string) {
-	lines := strings.Split(strings.TrimSpace(stack), "\n")
-	for i := 0; i+1 < len(lines) && len(list) < maxPlaces; i += 2 {
-		if !slices.ContainsFunc(libraries, func(l string) bool { return strings.HasPrefix(lines[i], l) }) {
-			list = append(list, fmt.Sprintf("%s (%s)", path.Base(lines[i]), path.Base(strings.TrimSpace(lines[i+1]))))
-		}
-	}
-	if len(list) == 0 && len(lines) > 1 {
-		return []string{fmt.Sprintf("%s (%s)", path.Base(lines[0]), path.Base(strings.TrimSpace(lines[1])))}
-	}
-	return list
-}
-
-// libraries are the beginnings of the names of such functions.
-var libraries = []string{
-	"github.com/cupool/cupool.", "github.com/cupool/cupool/adaptor.", "github.com/cupool/cupool/arena.", "github.com/cupool/cupool/gorgoniavm",
-	"github.com/cupool/cupool/native.", "github.com/cupool/cupool/nn.", "github.com/cupool/cupool/planner.", "gorgonia.org/tensor.", "gorgonia.org/gorgonia.", "runtime.", "testing.",
 }
 
 // WaitError says that a wait for the work of a Stream ended before the work was

@@ -509,13 +509,15 @@ func (m *miss) outOfMemory() error {
 func (c *Pool) oomError(r request, cause, late error) error {
 	st := c.Stats()
 	room, others := c.budget.Room()
+	table, lines := c.dev.holders()
 	e := &OOMError{
 		Device: c.driver.Name(), Stream: r.h.stream.handle, OtherPools: others,
 		Requested: r.size, Rounded: r.rounded, Segment: r.segment(),
 		Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes,
 		LargestFree: st.LargestFree, Reserved: st.All.ReservedBytes.Current,
 		DeviceFree: -1, DeviceTotal: -1, Limit: c.budget.Printed(),
-		Fragmentation: st.Fragmentation(), Cause: cause, late: late, Table: c.dev.holders(), Time: time.Now(),
+		Fragmentation: st.Fragmentation(), Cause: cause, late: late, Table: table, Lines: lines[:min(len(lines), maxLines)],
+		Time: time.Now(), recorded: c.dev.history.On(),
 	}
 	if free, total, err := c.driver.MemInfo(); err == nil {
 		e.DeviceFree, e.DeviceTotal = free, total
@@ -528,9 +530,15 @@ func (c *Pool) oomError(r request, cause, late error) error {
 	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
 	c.dev.pictures.Take(func() { s := c.ownSnapshot(); e.Snapshot = &s })
+	if e.Snapshot != nil {
+		c.dev.firstOOM.CompareAndSwap(nil, e)
+	}
 	c.dev.lastOOM.Store(e)
 	return e
 }
+
+// maxLines is how many Lines an OOMError has.
+const maxLines = 3
 
 // circumstances returns what matters for how an out of memory could be avoided,
 // where the limits leave so many bytes.
@@ -539,7 +547,7 @@ func (c *Pool) circumstances(room int64) oomhint.Settings {
 	s := oomhint.Settings{
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && !c.space.Policy.NoSplit && vm != nil && vm.VMMGranularity() > 0,
 		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
-		Recorded: c.dev.history.On(), Callback: c.cfg.OnOutOfMemory != nil,
+		Callback: c.cfg.OnOutOfMemory != nil,
 		Fraction: c.dev.root.cfg.Fraction, MaxSplit: c.cfg.MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
 	}
 	for _, p := range c.dev.open() {
@@ -553,15 +561,19 @@ func (c *Pool) circumstances(room int64) oomhint.Settings {
 	return s
 }
 
-// holders lists who holds the memory of all pools.
-func (d *deviceState) holders() []snapshot.Holder {
+// holders lists who holds the memory of all pools, by stream and label and by line.
+func (d *deviceState) holders() ([]snapshot.Holder, []snapshot.Line) {
 	var all snapshot.Holders
+	var lines snapshot.Lines
 	for _, c := range d.open() {
 		if !c.asleep.Load() {
 			_, unlock := c.lockAll()
-			c.holdersLocked(&all)
+			samples := c.holdersLocked(&all, &lines)
 			unlock()
+			for of, n := range samples { // to name functions takes its time
+				lines.Record(c.name, of.label, framesOf(of.stack), n.blocks, n.bytes)
+			}
 		}
 	}
-	return all.List()
+	return all.List(), lines.List()
 }

@@ -269,15 +269,18 @@ func TestOOMError(t *testing.T) {
 		Live: 34 * mib, Pending: 10 * mib, Cached: 6 * mib, LargestFree: 6 * mib, Reserved: 50 * mib,
 		DeviceFree: 50 * mib, DeviceTotal: 100 * mib, Limit: 80 * mib,
 		Hint: "free at least 30 MiB of the 34 MiB that the program holds", Reason: "too much",
-		Settings: []string{"smaller batches", "History: &cupool.History{}, to see which lines hold memory"},
+		Settings: []string{"smaller batches", "OnOutOfMemory: a function that frees what can be made again"},
+		Lines:    []snapshot.Line{{Blocks: 2, Bytes: 34 * mib}},
 		Table:    []snapshot.Holder{{Blocks: 2, Live: 34 * mib, Pending: 10 * mib, Cached: 6 * mib}},
 	}, got)
 	require.Equal(t, "cupool: out of memory on counting: 60 MiB requested (block 60 MiB, segment 60 MiB); "+
 		"live 34 MiB, pending 10 MiB, cached 6 MiB (largest free 6 MiB, fragmentation 0 %), reserved 50 MiB of a limit of 80 MiB; "+
 		"device has 50 MiB free of 100 MiB; free at least 30 MiB of the 34 MiB that the program holds\n"+
-		"\tcause: too much\n"+
+		"\tcause: the program holds 34 MiB of 100 MiB and asks for 60 MiB more\n"+
+		"\theld: 2 blocks, 34 MiB, not recorded where\n"+
+		"\tto see which lines hold memory, set Config.History or call Pool.StartHistory\n"+
 		"\twould have helped: smaller batches\n"+
-		"\twould have helped: History: &cupool.History{}, to see which lines hold memory\n"+
+		"\twould have helped: OnOutOfMemory: a function that frees what can be made again\n"+
 		"\t      live    pending     cached\n"+
 		"\t    34 MiB     10 MiB      6 MiB  stream 0", err.Error())
 }

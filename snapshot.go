@@ -88,22 +88,48 @@ func (c *Pool) pictureLocked() *picture {
 func (p *picture) named() []snapshot.Segment {
 	for _, f := range p.found {
 		b := &p.segments[f.segment].Blocks[f.block]
-		stack, label := f.origin.Frames(packagePath)
-		for _, frame := range stack {
-			b.Stack = append(b.Stack, snapshot.Frame(frame))
-		}
-		b.Label, b.Weight = label, f.origin.Weight
+		b.Stack = framesOf(f.origin.Stack())
+		b.Label, b.Weight = f.origin.Label, f.origin.Weight
 	}
 	return p.segments
 }
 
-// holdersLocked adds who holds the blocks of the pool. All its heaps are locked.
-func (c *Pool) holdersLocked(to *snapshot.Holders) {
+// framesOf returns the functions of a stack, from the caller of the package on.
+func framesOf(s origins.Stack) (frames snapshot.Stack) {
+	for _, f := range s.Frames(packagePath) {
+		frames = append(frames, snapshot.Frame(f))
+	}
+	return frames
+}
+
+// sample is where and under which label blocks were allocated.
+type sample struct {
+	stack origins.Stack
+	label string
+}
+
+// estimate is what samples stand for.
+type estimate struct{ blocks, bytes float64 }
+
+// holdersLocked adds who holds the blocks of the pool, and returns where its live ones were
+// allocated that are samples. All its heaps are locked.
+func (c *Pool) holdersLocked(to *snapshot.Holders, lines *snapshot.Lines) map[sample]estimate {
+	samples := map[sample]estimate{}
 	c.eachSegmentLocked(func(seg *block.Segment, s *Stream) {
 		seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
-			to.Add(c.name, s.number, c.stacks.At(b.Origin()).Label, stateOf(b), b.Size)
+			o, state := c.stacks.At(b.Origin()), stateOf(b)
+			to.Add(c.name, s.number, o.Label, state, b.Size)
+			if state != snapshot.Live {
+				return
+			}
+			lines.Add(c.name, o.Label, 1, b.Requested())
+			if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) {
+				n, weight := samples[at], max(o.Weight, 1) // a sanitizer records all
+				samples[at] = estimate{n.blocks + weight, n.bytes + weight*float64(b.Requested())}
+			}
 		})
 	})
+	return samples
 }
 
 // stateNames are the names of the states of blocks.

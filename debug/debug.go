@@ -1,7 +1,7 @@
 // Package debug serves a page that shows what an allocator holds, as net/http/pprof
 // does for Go's heap: a map of every segment and block, memory over time, who holds
-// most, how fragmented it is, what happened last, and the moment of the last
-// allocation that failed. Scripts read the same as JSON.
+// most, how fragmented it is, what happened last, and the moments of the first and the
+// last allocation that failed. Scripts read the same as JSON.
 //
 // A program that has one or several allocators and serves http.DefaultServeMux
 // imports the package and names them:
@@ -33,7 +33,7 @@
 // The last element of a path says what is wanted. ?pool=ID chooses one of the
 // allocators and private pools that are listed under pools; without it, it is the
 // first. ?moment=oom takes the moment of the last allocation that failed, in place
-// of the present one. Sizes are in bytes, and times in milliseconds since 1970.
+// of the present one, and ?moment=first-oom that of the first, which is always kept. Sizes are in bytes, and times in milliseconds since 1970.
 //
 //	.../                the page
 //	.../pools           the allocators and their private pools: ID, name, device, abilities
@@ -45,7 +45,7 @@
 //	.../blocks          the snapshot in columns, as the page draws it; with an ETag
 //	.../series          memory over time, in columns; ?after=N: what came after sample N
 //	.../events          the last events; ?after=N: those after number N; ?limit=N: at most so many
-//	.../oom             what the last failed allocation said about itself
+//	.../oom             what the last failed allocation said about itself, and the first
 //	.../heap            for go tool pprof: live memory by Go stack (snapshot.WriteProfile)
 //	POST .../trim       Trim; ?keep=N keeps so many bytes reserved
 //	POST .../empty      EmptyCache

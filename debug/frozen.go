@@ -50,7 +50,7 @@ func (f *frozen) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w
 func (f *frozen) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, f.picture) }
 func (f *frozen) snapshot() snapshot.Snapshot     { return f.picture }
 func (f *frozen) series(time.Time) *series        { return f.course }
-func (f *frozen) lastOOM() *failure               { return nil }
+func (f *frozen) failure(string) *failure         { return nil }
 
 // labelsOf counts the blocks of each label.
 func labelsOf(p snapshot.Snapshot) (all []cupool.LabelStats) {

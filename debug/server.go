@@ -121,7 +121,7 @@ var views = map[string]view{
 	},
 	"series": viewSeries,
 	"events": viewEvents,
-	"oom":    func(w http.ResponseWriter, r *http.Request, of source) error { return reply(w, r, of.lastOOM()) },
+	"oom":    func(w http.ResponseWriter, r *http.Request, of source) error { return reply(w, r, of.failure(lastOOM)) },
 	"heap":   viewHeap,
 }
 
@@ -234,14 +234,14 @@ func (s *server) source(q url.Values) (source, error) {
 	switch moment := q.Get("moment"); moment {
 	case "", "now":
 		return of, nil
-	case "oom":
-		x := of.lastOOM()
+	case lastOOM, firstOOM:
+		x := of.failure(moment)
 		if x == nil || x.snapshot == nil {
 			return nil, refuse(http.StatusNotFound, "there is no snapshot of an allocation that failed")
 		}
 		return newFrozen(of.info(), *x.snapshot), nil
 	default:
-		return nil, refuse(http.StatusBadRequest, "moment %q is not oom", moment)
+		return nil, refuse(http.StatusBadRequest, "moment %q is neither oom nor first-oom", moment)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"GET", "/stats?pool=none", 404, `there is no allocator or pool \"none\"`},
 		{"GET", "/blocks?moment=oom", 404, "there is no snapshot of an allocation that failed"},
-		{"GET", "/blocks?moment=then", 400, `moment \"then\" is not oom`},
+		{"GET", "/blocks?moment=then", 400, `moment \"then\" is neither oom nor first-oom`},
 		{"GET", "/events?after=-1", 400, "is no whole number from 0 on"},
 		{"GET", "/series?after=x", 400, "is no whole number from -1 on"},
 		{"GET", "/events?limit=0", 400, "is no whole number from 1 on"},
@@ -394,4 +394,19 @@ func TestMoment(t *testing.T) {
 	assert.WithinDuration(t, before, x.Time, time.Minute)
 	assert.EqualValues(t, 40<<20, get[cupool.Stats](t, h, "/stats?moment=oom").LiveBytes)
 	assert.Zero(t, get[cupool.Stats](t, h, "/stats").LiveBytes)
+	assert.Equal(t, []string{
+		"cause: limit", "held: 1 block, 40 MiB, not recorded where",
+		"to see which lines hold memory, set Config.History or call Pool.StartHistory",
+	}, x.Why)
+	assert.Nil(t, x.First)
+
+	// The first moment stays beside the last one.
+	for range 20 {
+		_, err = c.Alloc(60<<30, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	}
+	last := get[failure](t, h, "/oom")
+	assert.EqualValues(t, 60<<30, last.Asked)
+	assert.Equal(t, x.Text, last.First.Text)
+	assert.EqualValues(t, 40<<20, get[cupool.Stats](t, h, "/stats?moment=first-oom").LiveBytes)
 }

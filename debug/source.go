@@ -19,7 +19,7 @@ type source interface {
 	writeSnapshot(w io.Writer) error
 	writeProfile(w io.Writer) error
 	snapshot() snapshot.Snapshot
-	lastOOM() *failure // nil: none
+	failure(which string) *failure // the first or the last allocation that failed; nil: none
 	events(after uint64) []snapshot.Event
 	series(now time.Time) *series
 }
@@ -35,14 +35,22 @@ type info struct {
 	Record  bool   `json:"record"`  // history can be switched
 }
 
-// A failure is the last allocation that failed, and the moment at which it did.
+// A failure is an allocation that failed, and the moment at which it did.
 type failure struct {
 	Time     time.Time          `json:"time"`
 	Text     string             `json:"text"`
+	Why      []string           `json:"why"`    // the cause, and who held most
 	Asked    int64              `json:"asked"`  // bytes
 	Moment   bool               `json:"moment"` // there is a snapshot of it
+	First    *failure           `json:"first"`  // the first one, where that is another
 	snapshot *snapshot.Snapshot // nil: failures before were too near
 }
+
+// The moments that can be looked at beside the present one.
+const (
+	lastOOM  = "oom"
+	firstOOM = "first-oom"
+)
 
 // live is an allocator.
 type live struct {
@@ -66,12 +74,26 @@ func (l *live) snapshot() snapshot.Snapshot     { return poolaccess.Of(l.Pool).S
 
 func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }
 
-func (l *live) lastOOM() *failure {
-	e := l.LastOOM()
+func (l *live) failure(which string) *failure {
+	first, last := l.FirstOOM(), l.LastOOM()
+	switch {
+	case last == nil:
+		return nil
+	case which == firstOOM:
+		return failureOf(first)
+	}
+	f := failureOf(last)
+	if first != last {
+		f.First = failureOf(first)
+	}
+	return f
+}
+
+func failureOf(e *cupool.OOMError) *failure {
 	if e == nil {
 		return nil
 	}
-	return &failure{e.Time, e.Error(), e.Requested, e.Snapshot != nil, e.Snapshot}
+	return &failure{Time: e.Time, Text: e.Error(), Why: e.Why(), Asked: e.Requested, Moment: e.Snapshot != nil, snapshot: e.Snapshot}
 }
 
 // events returns those of this pool alone.

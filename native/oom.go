@@ -78,7 +78,7 @@ func (n *Allocator) allocError(size int64, s *cupool.Stream, cause error) error 
 	x := oomhint.Refusal{
 		Rounded: e.Rounded, Segment: e.Segment, Live: e.Live, Reserved: e.Reserved, Cached: e.Cached, OtherPools: e.OtherPools, DeviceFree: e.DeviceFree, DeviceTotal: e.DeviceTotal,
 		Limit: e.Limit, Room: room, LimitName: "pool's MaxSize", Raise: "the pool's MaxSize", InPieces: "in pieces or for other streams",
-		Settings: oomhint.Settings{Own: true, LimitField: "MaxSize", Virtual: true, Recorded: true, Callback: n.onOOM != nil},
+		Settings: oomhint.Settings{Own: true, LimitField: "MaxSize", Virtual: true, Callback: n.onOOM != nil},
 	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
 	return e

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cupool/cupool/cmd/cupool/internal/own"
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -19,7 +18,7 @@ func place(s snapshot.Stack) string {
 	if len(s) == 0 {
 		return "(no stack)"
 	}
-	f := own.Of(s)[0]
+	f := s.Program()[0]
 	return fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Function)
 }
 

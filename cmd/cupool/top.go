@@ -20,7 +20,7 @@ that hold most, and the last events. The program serves the page of package debu
 
 URL is where the page is, such as http://localhost:6060/debug/cupool/, which is
 also what a host and a port alone mean. Keys: q quits, space pauses, s sorts, tab
-changes between stacks and labels, + and - change how often is asked. Where the
+changes between lines and labels, + and - change how often is asked. Where the
 output is no terminal, the state is printed once.`
 
 // runTop shows a debug page in the terminal.

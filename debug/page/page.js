@@ -143,21 +143,26 @@ async function events() {
 }
 
 async function oom() {
-  const x = await get('oom', { moment: '' });
-  if (x === null && state.tags.oom?.seen) return;
-  state.oom = x || state.oom;
+  const last = await get('oom', { moment: '' });
+  if (last === null && state.tags.oom?.seen) return;
+  state.oom = last || state.oom;
   (state.tags.oom ||= {}).seen = true;
   $('oom').hidden = !state.oom;
   if (!state.oom) return;
-  const at = state.oom.time.startsWith('0001') ? '' : ` at ${new Date(state.oom.time).toLocaleTimeString('en-GB')}`;
+  const first = state.oom.first, x = state.moment === 'first-oom' && first || state.oom;
+  const at = ` at ${new Date(x.time).toLocaleTimeString('en-GB')}`;
   $('oom-line').textContent = state.moment
-    ? `You see the moment${at} at which an allocation of ${bytes(state.oom.asked)} failed. Nothing below changes.`
-    : `Out of memory${at}: an allocation of ${bytes(state.oom.asked)} failed.`;
-  $('oom-see').hidden = !state.oom.moment;
-  $('oom-text').textContent = state.oom.text;
-  $('oom-text').hidden = !state.moment && state.oom.moment;
+    ? `You see the moment${at} at which an allocation of ${bytes(x.asked)} failed. Nothing below changes.`
+    : `Out of memory${at}: an allocation of ${bytes(x.asked)} failed.`;
+  $('oom-why').replaceChildren(...x.why.map(line => el('li', {}, line[0].toUpperCase() + line.slice(1))));
+  $('oom-see').hidden = !state.moment && !x.moment;
+  $('oom-text').textContent = x.text;
+  $('oom-text').hidden = !state.moment && x.moment;
+  $('oom-why').hidden = !$('oom-text').hidden; // which has it
   $('oom-see').textContent = state.moment ? 'Back to now' : 'See that moment';
   $('oom-see').setAttribute('aria-pressed', String(!!state.moment));
+  $('oom-first').hidden = !first || !!state.moment;
+  if (first) $('oom-first').textContent = `See the first, at ${new Date(first.time).toLocaleTimeString('en-GB')}`;
 }
 
 // jobs are what is fetched, and how often at most. What takes long is fetched less often.
@@ -207,6 +212,7 @@ $('pool').addEventListener('change', e => {
   again();
 });
 $('oom-see').addEventListener('click', () => { state.moment = state.moment ? '' : 'oom'; again(); });
+$('oom-first').addEventListener('click', () => { state.moment = 'first-oom'; again(); $('oom-see').focus(); });
 $('pause').addEventListener('click', () => {
   state.paused = !state.paused;
   $('pause').setAttribute('aria-pressed', String(state.paused));

@@ -60,7 +60,7 @@ export function showHolders(t, s, by, map, pool, changed) {
   const known = list.some(h => h.key), none = by === 'stack' ? 'stack not recorded' : 'no label';
   const hint = known ? null : by === 'stack'
     ? pool?.record && !pool.history ? 'No stacks are recorded. Record history shows who allocates from then on.' : 'No stacks are recorded.'
-    : 'No block has a label (Caching.WithLabel, Engine.ScopeLabeled).';
+    : 'No block has a label (Pool.WithLabel, Engine.ScopeLabeled).';
   const focus = document.activeElement?.dataset?.key;
   table(t, hint, [['Requested', 'n'], ['', 'bar', 'Bar'], ['Share', 'n'], ['Blocks', 'n'], [by === 'stack' ? 'Allocated in' : 'Label', 'wide fn'], ['', '', 'In the map']],
     list.slice(0, maxHolders).map(h => {

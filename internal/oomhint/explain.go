@@ -9,7 +9,7 @@ import (
 
 // The reasons why a request is refused.
 const (
-	Fragmentation = "fragmentation"   // there is enough free memory, in pieces
+	Fragmentation = "fragmentation"   // there is enough free memory, in pieces, and it is much beside what is held
 	Limit         = "limit"           // the device has more than may be reserved
 	OtherProcess  = "another process" // it, or the driver itself, holds what is missing
 	PendingFrees  = "pending frees"   // other streams still use memory that was freed
@@ -22,7 +22,6 @@ type Settings struct {
 	Virtual      bool // memory is virtual, and joined
 	CanBeVirtual bool // the device could map memory, and the pool may use that
 	Own          bool // the limit is the pool's own, not that of all
-	Recorded     bool // where memory is allocated is recorded
 	Callback     bool // Config.OnOutOfMemory is set
 
 	Fraction     float64       // of Config
@@ -58,6 +57,13 @@ func (r *Refusal) foreign() int64 {
 // reason: what the driver needs for a process is no reason.
 const foreignPart = 8
 
+// freePart is which part of what is held has to be free, in pieces, to be the reason: a
+// program that holds nearly all of a device would soon be refused in any case.
+const freePart = 8
+
+// much reports whether free bytes are many beside what is held.
+func (r *Refusal) much(free int64) bool { return free >= (r.Live+r.OtherPools)/freePart }
+
 // Explain returns the reason, the settings that would have helped, and a hint.
 func (r *Refusal) Explain() (reason string, advice []string, hint string) {
 	return r.Reason(), r.Advice(), r.Hint()
@@ -74,7 +80,7 @@ func (r *Refusal) Reason() string {
 		return Limit
 	case r.Pending > 0 && missing > 0 && r.Pending >= missing:
 		return PendingFrees
-	case r.inPieces():
+	case r.inPieces() && r.much(r.Cached):
 		return Fragmentation
 	case !r.Own && idle > 0 && idle >= missing && missing > 0:
 		return OtherPools
@@ -84,7 +90,7 @@ func (r *Refusal) Reason() string {
 		return OtherProcess
 	case room >= max(r.Rounded, r.Least) && r.Virtual:
 		return OtherProcess // it was faster
-	case room >= max(r.Rounded, r.Least):
+	case room >= max(r.Rounded, r.Least) && r.much(room):
 		return Fragmentation // of the device
 	case r.OtherPools > r.Live:
 		return OtherPools
@@ -93,10 +99,11 @@ func (r *Refusal) Reason() string {
 	}
 }
 
-// inPieces reports whether the cached memory would be enough in one piece.
+// inPieces reports whether the cached memory would be enough in one piece, with what is
+// left where it is much.
 func (r *Refusal) inPieces() bool {
 	room := r.room()
-	return r.Cached > 0 && room < r.Rounded && r.Cached+room >= r.Rounded
+	return room < r.Rounded && (r.Cached >= r.Rounded || r.much(r.Cached) && r.Cached > 0 && r.Cached+room >= r.Rounded)
 }
 
 // limits reports whether the device has what a limit refuses.
@@ -133,40 +140,36 @@ func (r *Refusal) Advice() []string {
 		}
 	}
 	pool, idle := r.otherIdle()
-	switch r.Reason() {
-	case Limit:
+	reason := r.Reason()
+	switch {
+	case reason == Limit:
 		list = append(list, r.raise())
 		add(slices.Contains(r.Isolated, pool) && !r.Own, "EmptyCache of %s", name(pool))
-	case Fragmentation:
+	case reason == Fragmentation, reason == TooMuch && r.inPieces():
 		add(r.CanBeVirtual && r.MaxSplit == 0, "Backing: cupool.BackingVMM")
 		add(r.CanBeVirtual && r.MaxSplit > 0, "Backing: cupool.BackingVMM with MaxSplit: 0")
 		add(!r.Virtual && r.MaxSplit == 0 && r.Rounded >= r.LargeSegment && r.LargeSegment > 0, "MaxSplit: %s", Expr(r.Rounded))
 		add(r.Virtual, "NewPool for blocks that live long")
 		add(r.limits(), "%s", r.raise())
-	case OtherPools:
+	case reason == OtherPools:
 		kept := idle > 0 && slices.Contains(r.Isolated, pool)
 		add(kept, "EmptyCache of %s", name(pool))
 		add(kept, "PoolConfig.Isolated: false for %s", name(pool))
 		add(idle > 0 && r.Pool == "" && !slices.Contains(slices.Concat(r.Lending, r.Isolated), pool), "PoolConfig.UseOnOOM: true for %s", name(pool))
 		add(idle == 0, "a PoolConfig.Limit for %s", name(r.largestOther()))
-	case OtherProcess:
+	case reason == OtherProcess:
 		list = append(list, "end the other process (nvidia-smi lists it)", "Fraction or Limit in the other process")
-	case PendingFrees:
+	case reason == PendingFrees:
 		list = append(list, "Stream.Sync before the allocation")
 		add(r.WaitTimeout > 0, "a WaitTimeout above %v", r.WaitTimeout)
 	}
 	holder := r.largestLabel()
 	add(holder != "", "free some of label %q", holder)
-	batches := r.Rounded > r.room()+r.Cached
-	add(batches && r.Reason() == TooMuch, "smaller batches") // no other setting helps then
-	add(!r.Recorded, "%s, to see which lines hold memory", recording)
+	add(reason == TooMuch, "smaller batches") // no other setting helps then
 	add(!r.Callback, "OnOutOfMemory: a function that frees what can be made again")
-	add(batches && r.Reason() != TooMuch, "smaller batches")
+	add(reason != TooMuch && r.Rounded > r.room()+r.Cached, "smaller batches")
 	return slices.Clip(list[:min(len(list), maxAdvice)])
 }
-
-// recording is the setting that records where memory is allocated.
-const recording = "History: &cupool.History{}"
 
 // raise returns the limit that would have been enough.
 func (r *Refusal) raise() string {
@@ -184,10 +187,11 @@ func (r *Refusal) raise() string {
 	}
 }
 
-// largestLabel returns the label that the pool holds the most under, or "".
+// largestLabel returns the label that the pool holds the most under, where that would be
+// enough, or "".
 func (r *Refusal) largestLabel() string {
 	for _, h := range r.Holders {
-		if h.Pool == r.Pool && h.Label != "" && h.Live > 0 {
+		if h.Pool == r.Pool && h.Label != "" && h.Live >= max(r.missing(), 1) {
 			return h.Label
 		}
 	}

@@ -53,10 +53,8 @@ func (o Origin) Describe(allocator string) (stack, label string) {
 	return callstack.Format(o.stack[:], isOf(allocator)), o.Label
 }
 
-// Frames is Describe with the stack's functions one by one.
-func (o Origin) Frames(allocator string) (stack []callstack.Frame, label string) {
-	return o.stack.Frames(allocator), o.Label
-}
+// Stack returns the stack that allocated the block, the zero one where it was not recorded.
+func (o Origin) Stack() Stack { return o.stack }
 
 // isOf says which functions are of the allocator's package.
 func isOf(allocator string) func(function string) bool {

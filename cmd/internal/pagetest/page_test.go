@@ -179,6 +179,9 @@ func TestHistoryAndMoment(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	b.wait(`!document.querySelector('#oom').hidden`)
 	assert.Contains(t, b.text("#oom-line"), "an allocation of 300 MiB failed")
+	assert.Regexp(t, `^Cause: .*\nHeld: \d+ blocks?, .*, allocated at pagetest.TestHistoryAndMoment`, b.text("#oom-why"))
+	b.look("light", 1360, 1500)
+	b.shot("oom-now")
 	live := b.tile("Live")
 	require.NoError(t, c.Sync())
 	more, err := c.Alloc(100<<20, nil)
@@ -194,6 +197,17 @@ func TestHistoryAndMoment(t *testing.T) {
 	b.do(chromedp.Click("#oom-see"))
 	b.wait(tileOf("Live") + fmt.Sprintf(` !== %q`, live))
 	require.NoError(t, c.Free(more))
+
+	// The first moment stays, however many failures follow.
+	for range 20 {
+		_, err = c.Alloc(400<<20, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	}
+	b.wait(`document.querySelector('#oom-line').innerText.includes('400 MiB') && !document.querySelector('#oom-first').hidden`)
+	b.shot("first-oom")
+	b.do(chromedp.Click("#oom-first"))
+	b.wait(tileOf("Live") + fmt.Sprintf(` === %q`, live))
+	b.wait(`document.querySelector('#oom-line').innerText.includes('300 MiB')`)
 }
 
 // frames scrolls, zooms and points at the map in each frame for a while, and returns the

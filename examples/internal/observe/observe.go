@@ -60,11 +60,11 @@ func (o *Options) Serve(pool *cupool.Pool, w io.Writer) (stop func() error, err 
 }
 
 // Write writes the files that are asked for. A program calls it while it still
-// holds what it worked with. Where an allocation has failed, the files are of that
-// moment.
+// holds what it worked with. Where allocations have failed, the files are of the
+// first such moment.
 func (o *Options) Write(pool *cupool.Pool) error {
 	seen := pool.Snapshot()
-	if oom := pool.LastOOM(); oom != nil && oom.Snapshot != nil {
+	if oom := pool.FirstOOM(); oom != nil {
 		seen = *oom.Snapshot
 	}
 	return errors.Join(

@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"Limit: 60<<20", "History: &cupool.History{}, to see which lines hold memory"},
+			reason: "limit", advice: []string{"Limit: 60<<20", "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Limit = 60 << 20 },
 		},
 		"fraction": {
@@ -133,7 +134,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(p, 20, nil)
 				return e
 			},
-			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "History: &cupool.History{}, to see which lines hold memory"},
+			reason: "limit", advice: []string{"PoolConfig.Limit: 40<<20", "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.Limit = 40 << 20 },
 		},
 		"fragmentation of segments": {
@@ -156,7 +157,7 @@ func TestOOMReasons(t *testing.T) {
 			program: func(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 				return speckled(x, x.c)
 			},
-			reason: "fragmentation", advice: []string{"NewPool for blocks that live long", "History: &cupool.History{}, to see which lines hold memory"},
+			reason: "fragmentation", advice: []string{"NewPool for blocks that live long", "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(*cupool.Config, *cupool.PoolConfig) {},
 			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError { return speckled(x, p) },
 		},
@@ -214,7 +215,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 45, nil)
 				return e
 			},
-			reason: "other pools", advice: []string{`PoolConfig.UseOnOOM: true for pool "lender"`, "History: &cupool.History{}, to see which lines hold memory"},
+			reason: "other pools", advice: []string{`PoolConfig.UseOnOOM: true for pool "lender"`, "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) { cfg.UseOnOOM = true },
 		},
 		"pools that hold most": {
@@ -225,7 +226,7 @@ func TestOOMReasons(t *testing.T) {
 				_, e := x.alloc(x.c, 20, nil)
 				return e
 			},
-			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "History: &cupool.History{}, to see which lines hold memory"},
+			reason: "other pools", advice: []string{`a PoolConfig.Limit for pool "greedy"`, "OnOutOfMemory: a function that frees what can be made again"},
 			apply: func(_ *cupool.Config, cfg *cupool.PoolConfig) {},
 			again: func(x *oomRig, p *cupool.Pool) *cupool.OOMError {
 				x.mustAlloc(p, 50)
@@ -268,7 +269,11 @@ func TestOOMReasons(t *testing.T) {
 			require.NotNil(t, e)
 			require.Equal(t, tc.reason, e.Reason, "%v", e)
 			require.Equal(t, tc.advice, e.Settings, "%v", e)
-			require.Contains(t, e.Error(), "\n\tcause: "+tc.reason+"\n")
+			if tc.reason == "too much" {
+				require.Contains(t, e.Error(), "\n\tcause: the program holds 90 MiB of 100 MiB and asks for 20 MiB more\n")
+			} else {
+				require.Contains(t, e.Error(), "\n\tcause: "+tc.reason+"\n")
+			}
 			if tc.again == nil {
 				tc.again = tc.program
 			}
@@ -277,6 +282,101 @@ func TestOOMReasons(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hog fills a device with blocks of one line, of so many MiB.
+func (x *oomRig) hog(a cupool.Allocator, size int64) *cupool.OOMError {
+	for {
+		if _, e := x.alloc(a, size, nil); e != nil {
+			return e
+		}
+	}
+}
+
+// One line holds nearly all of a device: that is the cause, whatever lies free beside its
+// blocks, and the line is named where it was recorded, else its label, else how to record it.
+func TestOOMNamesHolders(t *testing.T) {
+	const (
+		line    = `allocated at limits_test\.\(\*oomRig\)\.alloc \(oom_test\.go:\d+\), called by limits_test\.\(\*oomRig\)\.hog \(oom_test\.go:\d+\), limits_test\.TestOOMNamesHolders`
+		unknown = "to see which lines hold memory, set Config.History or call Pool.StartHistory"
+	)
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		for name, tc := range map[string]struct {
+			history *cupool.History
+			label   string
+			held    string
+			unknown bool
+		}{
+			"nothing": {held: ", not recorded where\n", unknown: true},
+			"a label": {label: "batches", held: ", for batches, not recorded where\n"},
+			"all":     {history: &cupool.History{SampleBytes: 1}, held: ", " + line},
+			"samples": {history: &cupool.History{}, held: ", " + line},
+			"both":    {history: &cupool.History{}, label: "batches", held: ", for batches, " + line},
+		} {
+			t.Run(backing.String()+"/"+name, func(t *testing.T) {
+				x := &oomRig{T: t, d: simdev.New(simdev.Config{Capacity: 100 * pooltest.MiB})}
+				var err error
+				x.c, err = cupool.New(cupool.Config{Driver: x.d, Backing: backing, History: tc.history})
+				require.NoError(t, err)
+				var a cupool.Allocator = x.c
+				if tc.label != "" {
+					a = x.c.WithLabel(tc.label)
+				}
+				e := x.hog(a, 3)
+				require.Positive(t, e.Cached, "what lies between the blocks")
+				require.Equal(t, "too much", e.Reason, "%v", e)
+				require.Regexp(t, `\n\tcause: the program holds 9\d MiB of 100 MiB and asks for 3 MiB more\n`, e.Error())
+				require.Regexp(t, `\n\theld: 3\d blocks, 9[\d.]+ MiB`+tc.held, e.Error())
+				require.Equal(t, tc.unknown, strings.Contains(e.Error(), unknown))
+				require.InDelta(t, e.Live, e.Lines[0].Bytes, float64(e.Live)/20)
+				require.Equal(t, tc.history != nil, len(e.Lines[0].Stack) > 0)
+				require.Equal(t, tc.label, e.Lines[0].Label)
+			})
+		}
+	}
+}
+
+// The lines of all pools count, the three largest are named, and what a history that began
+// late did not record stands apart.
+func TestOOMLines(t *testing.T) {
+	x := &oomRig{T: t, d: simdev.New(simdev.Config{Capacity: 100 * pooltest.MiB})}
+	var err error
+	x.c, err = cupool.New(cupool.Config{Driver: x.d})
+	require.NoError(t, err)
+	x.mustAlloc(x.c, 20)
+	require.NoError(t, x.c.StartHistory(cupool.History{SampleBytes: 1}))
+	p := x.pool(cupool.PoolConfig{Name: "private"})
+	for range 5 {
+		x.mustAlloc(p, 2)
+	}
+	x.mustAlloc(x.c, 4)
+	x.free(x.mustAlloc(x.c, 30))
+	x.mustAlloc(x.c.WithLabel("weights"), 2)
+	_, e := x.alloc(x.c, 200, nil)
+	require.Equal(t, snapshot.LinesOf(x.c.Snapshot())[:3], e.Lines)
+	require.EqualValues(t, []int64{20 * pooltest.MiB, 10 * pooltest.MiB}, []int64{e.Lines[0].Bytes, e.Lines[1].Bytes})
+	require.Empty(t, e.Lines[0].Stack)
+	require.Regexp(t, `\n\theld: 1 block, 20 MiB, not recorded where\n\theld: 5 blocks, 10 MiB, in pool "private", allocated at `, e.Error())
+}
+
+// The first out of memory stays with its picture, however many follow.
+func TestFirstOOM(t *testing.T) {
+	c, _ := pooltest.NewParallel(t, 64*pooltest.MiB)
+	require.Nil(t, c.FirstOOM())
+	b := pooltest.Alloc(t, c, 30*pooltest.MiB, nil)
+	_, err := c.Alloc(40*pooltest.MiB, nil)
+	var first *cupool.OOMError
+	require.ErrorAs(t, err, &first)
+	require.NoError(t, c.Free(b))
+	for range 100 {
+		_, err := c.Alloc(128*pooltest.MiB, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	}
+	require.Same(t, first, c.FirstOOM())
+	require.EqualValues(t, 30*pooltest.MiB, c.FirstOOM().Snapshot.Segments[0].Allocated)
+	require.NotSame(t, first, c.LastOOM())
+	require.NoError(t, c.Close())
+	require.Same(t, first, c.FirstOOM())
 }
 
 // pieces asks for 40 MiB when 24 of the 40 that were freed are left.

@@ -68,9 +68,9 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 		return nil, fmt.Errorf("%s: the program shows no allocator, or has closed it", c.base)
 	}
 	s := &State{Device: pools[0].Device}
-	h := holders{}
+	labels := holders{}
 	for _, p := range pools {
-		if err := c.askPool(ctx, p, s, h); err != nil {
+		if err := c.askPool(ctx, p, s, labels); err != nil {
 			return nil, err
 		}
 	}
@@ -78,27 +78,31 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 		s.Peak = 0 // pools have theirs at different times
 	}
 	s.Time = time.Now()
-	s.Labels, s.Stacks = h.list(byLabel), h.list(byStack)
+	s.Labels = labels.list()
+	if err := c.get(ctx, "oom", nil, &s.OOM); err != nil {
+		return nil, err
+	}
 	s.sortEvents()
 	return s, nil
 }
 
 // askPool adds what one pool says.
-func (c *client) askPool(ctx context.Context, p pool, s *State, h holders) error {
+func (c *client) askPool(ctx context.Context, p pool, s *State, labels holders) error {
 	of := url.Values{"pool": {p.ID}}
 	var st cupool.Stats
-	var labels []cupool.LabelStats
 	var picture snapshot.Snapshot
 	var events []snapshot.Event
-	for name, to := range map[string]any{"stats": &st, "labels": &labels, "snapshot": &picture} {
+	for name, to := range map[string]any{"stats": &st, "snapshot": &picture} {
 		if err := c.get(ctx, name, of, to); err != nil {
 			return err
 		}
 	}
-	h.addLabels(labels)
-	h.addStacks(&picture)
+	for _, l := range st.Labels {
+		labels.add(l.Label, l.Bytes.Current, l.Blocks.Current)
+	}
 	s.add(p, &st)
 	s.addStreams(&picture)
+	s.addLines(&picture)
 	if err := c.get(ctx, "events", url.Values{"pool": {p.ID}, "limit": {fmt.Sprint(askedEvents)}}, &events); err != nil {
 		return err
 	}

@@ -80,55 +80,40 @@ func (s *State) sortEvents() {
 	s.Events = s.Events[max(0, len(s.Events)-mostEvents):]
 }
 
-// holders are the parts of the program that hold memory, by what they are named
-// after and by name.
-type holders map[holder]*Holder
+// holders are the parts of the program that hold memory, by name.
+type holders map[string]*Holder
 
-type holder struct {
-	kind
-	name string
-}
-
-type kind int
-
-const (
-	byLabel kind = iota
-	byStack
-)
-
-func (h holders) add(k kind, name string, bytes, blocks int64) {
-	x := h[holder{k, name}]
-	if x == nil {
-		x = &Holder{Name: name}
-		h[holder{k, name}] = x
+func (h holders) add(name string, bytes, blocks int64) {
+	if h[name] == nil {
+		h[name] = &Holder{Name: name}
 	}
-	x.Bytes += bytes
-	x.Blocks += blocks
-}
-
-func (h holders) addLabels(labels []cupool.LabelStats) {
-	for _, l := range labels {
-		h.add(byLabel, l.Label, l.Bytes.Current, l.Blocks.Current)
-	}
-}
-
-// addStacks counts the live blocks of which it was recorded where they come from.
-func (h holders) addStacks(p *snapshot.Snapshot) {
-	for i := range p.Segments {
-		for _, b := range p.Segments[i].Blocks {
-			if b.State == snapshot.Live && len(b.Stack) > 0 {
-				h.add(byStack, stackName(b.Stack), b.Requested, 1)
-			}
-		}
-	}
+	h[name].Bytes += bytes
+	h[name].Blocks += blocks
 }
 
 // list returns those that hold anything.
-func (h holders) list(k kind) (all []Holder) {
-	for key, x := range h {
-		if key.kind == k && x.Blocks > 0 {
+func (h holders) list() (all []Holder) {
+	for _, x := range h {
+		if x.Blocks > 0 {
 			all = append(all, *x)
 		}
 	}
 	return all
+}
+
+// addLines lists the lines that hold the memory of a pool.
+func (s *State) addLines(p *snapshot.Snapshot) {
+	for _, l := range snapshot.LinesOf(*p) {
+		name := "not recorded"
+		if len(l.Stack) > 0 {
+			s.Recorded, name = true, stackName(l.Stack)
+		}
+		if l.Label != "" {
+			name = l.Label + ": " + name
+		}
+		if l.Pool != "" {
+			name = l.Pool + ": " + name
+		}
+		s.Lines = append(s.Lines, Holder{name, l.Bytes, l.Blocks})
+	}
 }

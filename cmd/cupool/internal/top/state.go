@@ -23,8 +23,18 @@ type State struct {
 
 	Places []Place // pools, each followed by its streams
 	Labels []Holder
-	Stacks []Holder
+	Lines  []Holder
 	Events []snapshot.Event // the newest last
+
+	Recorded bool // where some of it was allocated
+	OOM      *OOM // nil: none
+}
+
+// OOM is the last allocation that failed for lack of memory.
+type OOM struct {
+	Time  time.Time
+	Asked int64
+	Why   []string // the cause, and who held most
 }
 
 // Memory is what a pool or a stream has of the device.

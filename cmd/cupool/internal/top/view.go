@@ -8,7 +8,6 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/cupool/cupool/cmd/cupool/internal/own"
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -50,7 +49,7 @@ type view struct {
 	past        []Memory
 
 	paused   bool
-	labels   bool // holders are those, and not stacks
+	labels   bool // holders are those, and not lines
 	order    order
 	keys     bool // show which there are
 	interval time.Duration
@@ -76,7 +75,7 @@ func (v *view) lines(width, height int) []line {
 	if v.now == nil {
 		return head
 	}
-	top := slices.Concat(head, v.memory(width), v.counts())
+	top := slices.Concat(head, v.memory(width), v.counts(), v.oom(width))
 	left := 1 << 10
 	if height > 0 {
 		left = height - len(top)
@@ -212,6 +211,19 @@ func (v *view) counts() []line {
 	return append(lines, row("all", s.Counts, ""))
 }
 
+// oom says why the last allocation that failed did.
+func (v *view) oom(width int) []line {
+	x := v.now.OOM
+	if x == nil {
+		return nil
+	}
+	lines := []line{{{fmt.Sprintf("out of memory at %s: %s", x.Time.Format(time.TimeOnly), bytesize.Format(x.Asked)), bad}}}
+	for _, why := range x.Why {
+		lines = append(lines, line{{runewidth.Truncate("  "+why, width, "…"), plain}})
+	}
+	return lines
+}
+
 // count is a number for people, in at most five columns.
 func count(n int64) string {
 	const units = "kMGTPE"
@@ -243,9 +255,15 @@ func (v *view) places(width int) []line {
 }
 
 func (v *view) holders(width int) []line {
-	title, none, holders := "LIVE BY STACK", "no stacks are recorded: set Config.History", v.now.Stacks
-	if v.labels {
-		title, none, holders = "LIVE BY LABEL", "no memory has a label: WithLabel gives it one", v.now.Labels
+	title, none, holders := "LIVE BY LINE", "", v.now.Lines
+	switch {
+	case v.labels:
+		title, holders = "LIVE BY LABEL", v.now.Labels
+		if len(holders) == 0 {
+			none = "no memory has a label: WithLabel gives it one"
+		}
+	case !v.now.Recorded:
+		none = "no lines are recorded: set Config.History or call Pool.StartHistory"
 	}
 	lines := []line{{}, {{fmt.Sprintf("%11s%8s%8s  %s, BY %s", "BYTES", "BLOCKS", "SHARE", title, strings.ToUpper(v.order.String())), strong}}}
 	for _, h := range sorted(holders, v.order) {
@@ -253,7 +271,7 @@ func (v *view) holders(width int) []line {
 		lines = append(lines, line{{fmt.Sprintf("%11s%8s%6.1f %%  ", bytesize.Format(h.Bytes), count(h.Blocks), share), plain},
 			{runewidth.Truncate(h.Name, max(width-29, 0), "…"), plain}})
 	}
-	if len(holders) == 0 {
+	if none != "" {
 		lines = append(lines, line{{"  " + none, faint}})
 	}
 	return lines
@@ -287,17 +305,17 @@ func (v *view) events(width int) []line {
 func (v *view) help() line {
 	other := "labels"
 	if v.labels {
-		other = "stacks"
+		other = "lines"
 	}
 	return line{{fmt.Sprintf("q quit  space pause  s sort by %s  tab %s  + - every %v", (v.order+1)%orders, other, v.interval), faint}}
 }
 
-// stackName is a stack in one line, the innermost function first, as "main.go:12
-// main.load < main.go:40 main.main". It begins with the program's own function.
+// stackName is what a stack has of the program in one line, the innermost function first,
+// as "main.load (main.go:12) < main.main (main.go:40)".
 func stackName(s snapshot.Stack) string {
 	var parts []string
-	for _, f := range own.Of(s) {
-		parts = append(parts, fmt.Sprintf("%s:%d %s", f.File[strings.LastIndexAny(f.File, `/\`)+1:], f.Line, f.Function[strings.LastIndexByte(f.Function, '/')+1:]))
+	for _, f := range s.Program() {
+		parts = append(parts, f.String())
 	}
 	return strings.Join(parts, " < ")
 }
