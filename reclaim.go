@@ -406,6 +406,7 @@ func (h *streamHeap) moveLocked(to *streamHeap) {
 	h.pending.MoveWaits(&to.pending)
 	h.MoveAll(&to.Heap)
 	maps.Copy(to.lent, h.lent)
+	clear(h.lent) // the heap stays while the device is given a segment of it
 	to.checkLocked()
 }
 

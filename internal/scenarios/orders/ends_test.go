@@ -74,3 +74,33 @@ func TestToldAfterClose(t *testing.T) {
 		require.ErrorIs(t, err, cupool.ErrClosed)
 	}
 }
+
+// TestLenderClosedBesideTrim: a stream that lends a block is closed while the device is
+// given one of its segments and refuses it. The borrower can be closed all the same.
+func TestLenderClosedBesideTrim(t *testing.T) {
+	d := pooltest.NewWatched(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingSegments, MagazineBytes: -1, Limit: 62 << 20})
+	lender, borrower := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+	keep := pooltest.Alloc(t, c, 2<<20, lender) // in a segment of 20 MiB
+	fill := pooltest.Alloc(t, c, 40<<20, nil)
+	lent := pooltest.Alloc(t, c, 9<<20, borrower)
+	require.Same(t, borrower, c.StreamOf(lent))
+	require.NoError(t, c.Free(fill))
+	testkit.Must(c.Trim(0))
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 30<<20, lender)))
+
+	d.FailNth("MemFree", 1, errRefused)
+	stopped, goOn := d.Stop(t, "MemFree")
+	trimmed := pooltest.Start(func() error { _, err := c.Trim(0); return err })
+	<-stopped
+	closed := pooltest.Start(lender.Close)
+	waitLate()
+	goOn()
+	require.ErrorIs(t, <-trimmed, errRefused)
+	require.NoError(t, <-closed)
+	require.NoError(t, borrower.Close())
+	require.NoError(t, c.Check())
+	require.Same(t, c.DefaultStream(), c.StreamOf(lent))
+	require.NoError(t, errors.Join(c.Free(keep), c.Free(lent)))
+	require.NoError(t, c.Close())
+}
