@@ -68,7 +68,7 @@ type Pool struct {
 	budget  budget.Pool
 	reclaim *budget.ReclaimLock // one goroutine at a time takes memory away from heaps
 	closed  atomic.Bool
-	held    atomic.Int64 // see Hold
+	held    atomic.Int64 // by Hold; changed with a heap locked, so that it stands while all are
 }
 
 // pools counts allocators, so that handles of one are foreign to another.

@@ -238,9 +238,9 @@ func (c *Pool) close(ctx context.Context) error {
 	c.drainLater()
 	c.reclaim.Lock()
 	defer c.reclaim.UnlockUntold()
-	c.heapsMu.Lock() // a heap that is being made is seen below, or refused
+	_, unlock := c.lockAll() // a heap that is being made, and a Hold, are seen below or refused
 	first := c.closed.CompareAndSwap(false, true)
-	c.heapsMu.Unlock()
+	unlock()
 	if !first {
 		return fmt.Errorf("cupool: close: %w", ErrClosed)
 	}
@@ -276,14 +276,24 @@ func (c *Pool) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// releaseHeaps gives back what all heaps of a closed pool hold, and what earlier
-// calls left, and lists the blocks that were live.
+// releaseHeaps ends the life of all blocks of a pool at one moment, gives back what all heaps
+// hold, and what earlier calls left, and lists the blocks that were live. No work is under
+// way, and reclaim is held. While blocks are held it fails with errHeld and changes nothing.
 func (c *Pool) releaseHeaps() (leaks []Leak, err error) {
+	heaps, unlock := c.lockAll()
+	if c.held.Load() > 0 {
+		unlock()
+		return nil, errHeld
+	}
 	var errs []error
-	for _, h := range c.allHeaps() {
-		l, err := h.releaseAll()
+	for _, h := range heaps {
+		l, err := h.endLocked()
 		leaks = append(leaks, l...)
 		errs = append(errs, err)
+	}
+	unlock()
+	for _, h := range heaps {
+		errs = append(errs, h.releaseSegments())
 	}
 	if c.memory != nil {
 		errs = append(errs, c.memory.Retry())

@@ -379,11 +379,9 @@ func (h *streamHeap) freeLocked(b Block, x *block.Block) error {
 	return nil
 }
 
-// releaseAll unmaps and frees whatever a heap holds, when nothing uses it any
-// more, and lists the blocks that were live.
-func (h *streamHeap) releaseAll() (leaks []Leak, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// endLocked ends the life of all blocks of a heap, whose memory nothing uses any more,
+// and unmaps what is mapped. It lists the blocks that were live.
+func (h *streamHeap) endLocked() (leaks []Leak, err error) {
 	h.UnhomeAll()
 	type held struct {
 		id block.ID
@@ -416,12 +414,20 @@ func (h *streamHeap) releaseAll() (leaks []Leak, err error) {
 	h.MergeFast()
 	slept, err := h.CloseRanges()
 	h.c.asleepBytes.Add(-slept)
-	errs := []error{err}
-	for _, f := range h.AppendIdle(nil) { // all that are left
+	return leaks, err
+}
+
+// releaseSegments gives all segments of a heap back that are wholly free, and goes on where
+// the device refuses one.
+func (h *streamHeap) releaseSegments() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, f := range h.AppendIdle(nil) {
 		_, err := h.freeSegmentsLocked([]heap.Idle{f})
 		errs = append(errs, err)
 	}
-	return leaks, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // freeSegmentsLocked gives wholly free segments back to the device, up to the

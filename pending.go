@@ -164,20 +164,18 @@ func (c *Pool) Hold(b Block) (release func(), err error) {
 	if o := c.other(b); o != nil {
 		return o.Hold(b)
 	}
-	c.held.Add(1) // before the look at what Close and Sleep change
 	h, x, err := c.lockOwner("hold", b, ErrUseAfterFree)
-	if err == nil {
-		defer h.mu.Unlock()
-		if c.asleep.Load() {
-			err = c.asleepError("hold")
-		} else if !h.Unhome(b.id(), x) {
-			err = c.blockError("hold", b, h.stream, ErrUseAfterFree)
-		}
-	}
 	if err != nil {
-		c.held.Add(-1)
 		return nil, err
 	}
+	defer h.mu.Unlock()
+	switch {
+	case c.asleep.Load():
+		return nil, c.asleepError("hold")
+	case !h.Unhome(b.id(), x):
+		return nil, c.blockError("hold", b, h.stream, ErrUseAfterFree)
+	}
+	c.held.Add(1)
 	h.pending.Hold(x)
 	x.MarkUsed()
 	return sync.OnceFunc(func() { c.unhold(b) }), nil
@@ -193,10 +191,10 @@ func (c *Pool) unhold(b Block) {
 		}
 		h.mu.Lock()
 		if x.Owner() == h.Index() && c.heapAt(h.Index()) == h {
+			c.held.Add(-1)
 			h.pending.Unhold(b.id(), x, h.putOne)
 			h.checkLocked()
 			h.mu.Unlock()
-			c.held.Add(-1)
 			return
 		}
 		h.mu.Unlock()

@@ -103,7 +103,9 @@ func (c *Pool) shedBeyond() error {
 // Config.WaitTimeout, and has changed nothing then, or with what the device says,
 // which keeps what the error names.
 func (c *Pool) Reset() error {
-	defer c.reclaim.Report()
+	defer c.reclaim.Report() // without locks
+	c.dev.closing.Lock()     // the blocks of a stream that is closed go to another heap
+	defer c.dev.closing.Unlock()
 	c.reclaim.Lock()
 	defer c.reclaim.UnlockUntold()
 	switch {
@@ -118,10 +120,10 @@ func (c *Pool) Reset() error {
 	if err := c.dev.syncAll(ctx); err != nil {
 		return fmt.Errorf("cupool: reset: %w", err)
 	}
-	if c.held.Load() > 0 {
-		return fmt.Errorf("cupool: reset: %w", errHeld)
-	}
 	_, err := c.releaseHeaps()
+	if errors.Is(err, errHeld) {
+		return fmt.Errorf("cupool: reset: %w", err)
+	}
 	clear(c.idle.regrets)
 	c.ResetPeak()
 	return err

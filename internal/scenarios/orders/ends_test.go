@@ -24,6 +24,9 @@ func on(t *testing.T, b cupool.Backing) (*cupool.Pool, *pooltest.Watched) {
 	return pooltest.Open(t, cupool.Config{Driver: d, Backing: b, MagazineBytes: -1}), d
 }
 
+// freeing is the call by which memory goes back.
+var freeing = map[cupool.Backing]string{cupool.BackingSegments: "MemFree", cupool.BackingVMM: "MemUnmap"}
+
 // waitLate gives a call, which nothing shows from outside, the time to come to where it waits.
 func waitLate() { time.Sleep(pooltest.Patience) }
 
@@ -103,4 +106,78 @@ func TestLenderClosedBesideTrim(t *testing.T) {
 	require.Same(t, c.DefaultStream(), c.StreamOf(lent))
 	require.NoError(t, errors.Join(c.Free(keep), c.Free(lent)))
 	require.NoError(t, c.Close())
+}
+
+// TestHoldBesideReset: a block is held, or its life ends, never both.
+func TestHoldBesideReset(t *testing.T) {
+	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
+		c, d := on(t, backing)
+		s := pooltest.NewStream(t, c)
+		pooltest.Alloc(t, c, 4<<20, nil)
+		b := pooltest.Alloc(t, c, 4<<20, s)
+		stopped, goOn := d.Stop(t, freeing[backing]) // in the default stream's heap
+		reset := pooltest.Start(c.Reset)
+		<-stopped
+		held := pooltest.Start(func() error {
+			release, err := c.Hold(b)
+			if err == nil {
+				release()
+			}
+			return err
+		})
+		waitLate()
+		goOn()
+		require.NoError(t, <-reset)
+		require.ErrorIs(t, <-held, cupool.ErrUseAfterFree)
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestHoldThatFails: a Hold that fails holds nothing, while it waits for a lock neither.
+func TestHoldThatFails(t *testing.T) {
+	for name, end := range map[string]func(c *cupool.Pool) error{
+		"Close": (*cupool.Pool).Close,
+		"Reset": (*cupool.Pool).Reset,
+		"Sleep": func(c *cupool.Pool) error { return c.Sleep(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := on(t, cupool.BackingVMM)
+			freed := pooltest.Alloc(t, c, 4<<20, nil)
+			require.NoError(t, c.Free(freed))
+			stopped, goOn := d.Stop(t, "MemCreate") // with the lock of the heap
+			allocated := pooltest.Start(func() error { return c.Reserve(100<<20, nil) })
+			<-stopped
+			held := pooltest.Start(func() error { _, err := c.Hold(freed); return err })
+			waitLate()
+			ended := pooltest.Start(func() error { return end(c) })
+			waitLate()
+			goOn()
+			_ = <-allocated // or the end was faster
+			require.Error(t, <-held)
+			require.NotErrorIs(t, <-ended, cupool.ErrNotSupported)
+			_ = c.Close()
+		})
+	}
+}
+
+// TestResetBesideStreamClose: the blocks of a stream that is closed end with the others.
+func TestResetBesideStreamClose(t *testing.T) {
+	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
+		c, d := on(t, backing)
+		s := pooltest.NewStream(t, c)
+		pooltest.Alloc(t, c, 4<<20, nil)
+		b := pooltest.Alloc(t, c, 4<<20, s)
+		stopped, goOn := d.Stop(t, freeing[backing]) // in the default stream's heap
+		reset := pooltest.Start(c.Reset)
+		<-stopped
+		closed := pooltest.Start(s.Close)
+		waitLate()
+		goOn()
+		require.NoError(t, <-reset)
+		require.NoError(t, <-closed)
+		require.Zero(t, c.Stats().LiveBytes)
+		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+		require.ErrorIs(t, c.Free(b), cupool.ErrDoubleFree)
+		require.NoError(t, c.Close())
+	})
 }
