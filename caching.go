@@ -141,7 +141,7 @@ func (c *Pool) begin(noSplit bool) (err error) {
 	if c.space.Policy.HomeLimit > 0 {
 		c.space.Procs = magazine.NewProcs()
 	}
-	c.space.Stay, c.space.Tell = c.dev.stay, c.noteChange
+	c.space.Stay, c.space.Tell, c.space.Time = c.dev.stay, c.noteChange, &c.dev.events.Time
 	c.space.Init()
 	return nil
 }

@@ -30,9 +30,14 @@ func (s *Stream) Close() error {
 	if s.root.closed.Load() || !s.calls.Close() {
 		return fmt.Errorf("cupool: closing stream 0x%x: %w", uintptr(s.handle), ErrClosed)
 	}
+	now := s.clock.Now()
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
-	if err := s.calls.Submitted("synchronize", s.calls.Finish(ctx)); err != nil {
+	err := s.calls.Submitted("synchronize", s.calls.Finish(ctx))
+	if err == nil && d.outlived(s) { // what is free beside such blocks becomes the default stream's
+		err = d.order.Await(ctx, &s.calls, now)
+	}
+	if err != nil {
 		s.calls.Reopen()
 		return err
 	}
@@ -42,6 +47,19 @@ func (s *Stream) Close() error {
 		errs = append(errs, c.leave(s))
 	}
 	return errors.Join(append(errs, s.destroy())...) // another stream may have its slot then
+}
+
+// outlived reports whether blocks of the stream are out, in any pool.
+func (d *deviceState) outlived(s *Stream) bool {
+	return slices.ContainsFunc(d.open(), func(c *Pool) bool {
+		h := c.findHeap(s)
+		if h == nil {
+			return false
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.InUse()
+	})
 }
 
 // destroy ends the use of the stream's handle.

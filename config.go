@@ -62,6 +62,24 @@ func (s Strategy) String() string {
 	return confenv.Name("Strategy", confenv.Strategies, int(s))
 }
 
+// IdleOrder says when memory that one stream freed may be used by another stream, or go
+// back to the device.
+type IdleOrder int
+
+// The orders.
+const (
+	// OwnerOrder: when the stream that the memory was allocated on has passed where it was
+	// at the free, and so have the streams that were recorded on the memory (RecordStream).
+	OwnerOrder IdleOrder = iota
+	// DeviceOrder: when all streams that the allocator knows have.
+	DeviceOrder
+)
+
+// String returns the name: owner or device.
+func (o IdleOrder) String() string {
+	return confenv.Name("IdleOrder", confenv.IdleOrders, int(o))
+}
+
 // Divisions say how many sizes there are for blocks from a power of two to the
 // next, by size: element i is for sizes from 1 MiB << i, the first also for
 // what is smaller, the last for what is larger. Each is a power of two; 0 and
@@ -131,6 +149,11 @@ type Config struct {
 	// segments do while any stream is at work. 0: never; idle memory is kept
 	// until it is wanted elsewhere. Else at least 50 ms.
 	Decay time.Duration
+
+	// IdleOrder is when free memory may go to another stream or back to the device. For
+	// programs that use memory on streams which they do not record, as PyTorch's may:
+	// DeviceOrder. 0: OwnerOrder.
+	IdleOrder IdleOrder
 
 	// WaitTimeout bounds how long one call waits for work of the device: Sync,
 	// CopyIn, CopyOut, Close, Trim, EmptyCache, Sleep, and an allocation that
@@ -392,6 +415,7 @@ func (cfg *Config) validate() error {
 		{"SegmentRounding", cfg.SegmentRounding, segment(cfg.SegmentRounding), "must be a positive multiple of 512 below 2^61"},
 		{"Backing", cfg.Backing, cfg.Backing >= BackingAuto && cfg.Backing <= BackingVMM, "must be BackingAuto, BackingSegments or BackingVMM"},
 		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, "must be BestFit, FirstFit, Segregated or PowerOfTwo"},
+		{"IdleOrder", cfg.IdleOrder, cfg.IdleOrder >= OwnerOrder && cfg.IdleOrder <= DeviceOrder, "must be OwnerOrder or DeviceOrder"},
 		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= min(q, cfg.MinBlock), "must be at least 512, or MinBlock where that is less"},
 		{"MinBlock", cfg.MinBlock, cfg.minBlockOK(), "must be a power of two, from 256, which CUDA aligns memory to, to SmallLimit" + bytes(cfg.SmallLimit) + ", that divides SmallSegment" + bytes(cfg.SmallSegment) + ", LargeSegment" + bytes(cfg.LargeSegment) + " and SegmentRounding" + bytes(cfg.SegmentRounding)},
 		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.MaxSplit >= cfg.LargeSegment, "must be at least LargeSegment" + bytes(cfg.LargeSegment) + "; 0 means none"},

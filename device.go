@@ -33,6 +33,7 @@ type deviceState struct {
 	def    *Stream // the default stream
 
 	calls calls.Device // of the streams, with Config.WaitTimeout
+	order calls.Order  // Config.IdleOrder
 
 	history  history.Log
 	events   epoch.Events
@@ -59,6 +60,10 @@ type deviceState struct {
 func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceState {
 	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}}
 	dev.calls = calls.Device{Driver: d, Patience: epoch.Patience(root.cfg.WaitTimeout), Failed: dev.failed, Closed: &root.closed}
+	if root.cfg.IdleOrder == DeviceOrder {
+		dev.order.Streams = dev.eachCalls
+		dev.events.BeforeCapture = true
+	}
 	dev.history.Package = packagePath
 	dev.pools.Add(root)
 	dev.events.Dated = root.cfg.WaitTimeout > 0
@@ -158,6 +163,15 @@ func (c *Pool) holdsMemory() bool {
 // openStreams returns the streams that are open, by slot.
 func (d *deviceState) openStreams() []*Stream {
 	return d.streams.Without(func(s *Stream) bool { return !s.calls.IsOpen() })
+}
+
+// eachCalls yields the streams that are not closed, and some that are.
+func (d *deviceState) eachCalls(yield func(*calls.Stream) bool) {
+	for _, s := range d.streams.All() {
+		if !yield(&s.calls) {
+			return
+		}
+	}
 }
 
 // clock returns the clock of a stream that a block names.

@@ -35,7 +35,7 @@ func (h *streamHeap) growLocked(r *request) (block.ID, *block.Block, error) {
 	if errors.Is(err, heap.ErrStitches) {
 		ctx, cancel := h.c.dev.waiting(r.ctx)
 		defer cancel()
-		if err = h.stream.calls.WaitIdle(ctx); err == nil {
+		if err = h.awaitIdleLocked(ctx); err == nil {
 			err = h.DropIdleStitches()
 		}
 		if err == nil {

@@ -256,6 +256,26 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 	h.checkLocked()
 }
 
+// idleLocked reports whether what is free in the heap may be used in another order than its
+// stream's. polls bounds how often the device is asked, and is what is left of that.
+func (h *streamHeap) idleLocked(polls *int) bool {
+	return h.c.dev.order.Over(&h.stream.calls, h.FreedAt(), polls)
+}
+
+// awaitIdle waits until idleLocked, without the heap's lock, and fails as calls.Order.Await
+// does. What is freed meanwhile is not waited for.
+func (h *streamHeap) awaitIdle(ctx context.Context) error {
+	h.mu.Lock()
+	freedAt := h.FreedAt()
+	h.mu.Unlock()
+	return h.c.dev.order.Await(ctx, &h.stream.calls, freedAt)
+}
+
+// awaitIdleLocked is awaitIdle with the heap's lock held.
+func (h *streamHeap) awaitIdleLocked(ctx context.Context) error {
+	return h.c.dev.order.Await(ctx, &h.stream.calls, h.FreedAt())
+}
+
 // checkLocked verifies the heap's rules in builds with -tags invariants.
 func (h *streamHeap) checkLocked() {
 	if atomic.Invariants {
@@ -437,11 +457,11 @@ func (h *streamHeap) releaseSegments() error {
 // then. A program's own function that frees memory does not wait for work, so
 // the stream is waited for first.
 func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) {
-	c := h.c
+	c, freedAt := h.c, h.FreedAt()
 	h.DetachSegments(out)
 	h.mu.Unlock()
 	if c.ownMemory {
-		err = h.stream.calls.WaitIdle(context.Background())
+		err = c.dev.order.Await(context.Background(), &h.stream.calls, freedAt)
 	}
 	for freed < len(out) && err == nil {
 		f := &out[freed]

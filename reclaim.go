@@ -156,7 +156,7 @@ func (c *Pool) borrowAny(r request, wait bool) (Block, bool) {
 	}
 	_, _ = c.settleAll(epoch.Ask)
 	for _, from := range c.openHeaps() {
-		if from == r.h || from.stream.clock.Captured() || !from.fits(r) || wait && from.stream.calls.WaitIdle(r.wait) != nil {
+		if from == r.h || from.stream.clock.Captured() || !from.fits(r) || wait && from.awaitIdle(r.wait) != nil {
 			continue
 		}
 		polls := provePolls
@@ -198,7 +198,7 @@ func (h *streamHeap) fits(r request) bool {
 func (h *streamHeap) lend(r request, polls *int) (Block, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.stream.calls.Idle(polls) {
+	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.idleLocked(polls) {
 		return Block{}, false
 	}
 	if !r.h.stream.calls.Enter() { // a Take cannot be undone, so the stream must stay open
@@ -353,10 +353,8 @@ func (c *Pool) noteMoves(n int, bytes int64) {
 
 // lendsLocked reports whether idle memory of a heap may be taken for a request.
 func (c *Pool) lendsLocked(r request, from *streamHeap, polls *int) bool {
-	s := from.stream
 	switch l := &from.lender; {
-	case s.calls.IsClosed():
-		return true // its work was waited for
+	case from.stream.calls.IsClosed():
 	case c.budget.Pressed(r.rounded):
 	case c.budget.Held() < idleFloor && from.Held() < takeFloor:
 		return false
@@ -364,7 +362,7 @@ func (c *Pool) lendsLocked(r request, from *streamHeap, polls *int) bool {
 		l.regrets-- // this time the taker grows instead
 		return false
 	}
-	return s.calls.Idle(polls)
+	return from.idleLocked(polls)
 }
 
 // leave makes what the pool holds for a stream idle memory, as the stream is closed and its
@@ -607,22 +605,22 @@ func (c *Pool) inTrimOrder() (list []chunksUpTo) {
 // held, and the stream's work is waited for or, without wait, nothing is done unless it
 // is over.
 func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, upTo uint64) (released int64, err error) {
-	if wait && ctx.Done() != nil && h.holdsChunks() { // most of the wait without the lock
-		if err := h.stream.calls.WaitIdle(ctx); err != nil {
+	if wait && h.holdsChunks() { // most of the wait without the lock
+		if err := h.awaitIdle(ctx); err != nil {
 			return 0, err
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	chunks, s := h.WholeChunks().UpTo(upTo), h.stream
+	chunks := h.WholeChunks().UpTo(upTo)
 	switch polls := provePolls; {
-	case chunks.Empty() && h.GapRanges() == 0 || need <= 0 || s.clock.Captured():
+	case chunks.Empty() && h.GapRanges() == 0 || need <= 0 || h.stream.clock.Captured():
 		return 0, nil
 	case wait:
-		if err := s.calls.WaitIdle(ctx); err != nil {
+		if err := h.awaitIdleLocked(ctx); err != nil {
 			return 0, err
 		}
-	case !s.calls.Idle(&polls):
+	case !h.idleLocked(&polls):
 		return 0, nil
 	}
 	out, err := h.Detach(chunks, need)
@@ -749,7 +747,7 @@ func (c *Pool) releaseAtOnce(need int64) (released int64, err error) {
 		return c.releaseVirtual(context.Background(), need, false)
 	}
 	for _, s := range c.dev.openStreams() {
-		if polls := provePolls; c.findHeap(s) != nil && !s.calls.Idle(&polls) {
+		if polls := provePolls; !s.calls.Idle(&polls) {
 			return 0, nil
 		}
 	}

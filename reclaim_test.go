@@ -177,9 +177,13 @@ func TestLendsNot(t *testing.T) {
 		size   int64
 		before func(*lending)
 	}{
-		"more than is free":                {size: 64 * mib},
-		"a small request":                  {size: 4096},
-		"while the lender has work":        {size: 60 * mib, before: func(x *lending) { x.work(x.lender) }},
+		"more than is free": {size: 64 * mib},
+		"a small request":   {size: 4096},
+		"while the lender has work": {size: 60 * mib, before: func(x *lending) {
+			b := x.alloc(mib, x.lender)
+			x.work(x.lender)
+			x.free(b)
+		}},
 		"while the lender is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.lender) }},
 		"to a stream that is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.asks) }},
 		"where it missed only once":        {turns: 3, size: 60 * mib},

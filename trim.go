@@ -176,7 +176,7 @@ func (c *Pool) cutLast(b Block) error {
 		return nil
 	}
 	defer h.mu.Unlock()
-	if h.lent[b.id()] != nil || c.asleep.Load() || h.stream.clock.Captured() || h.stream.calls.WaitIdle(ctx) != nil {
+	if h.lent[b.id()] != nil || c.asleep.Load() || h.stream.clock.Captured() || c.dev.order.Await(ctx, &h.stream.calls, h.stream.clock.Now()) != nil {
 		return nil
 	}
 	released, err := h.CutLast(x)

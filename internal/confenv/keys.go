@@ -5,6 +5,7 @@ import "github.com/cupool/cupool/internal/sizeclass"
 // The names of the constants of cupool's types, from 0 on.
 var (
 	Backings   = []string{"auto", "segments", "vmm"}
+	IdleOrders = []string{"owner", "device"}
 	Strategies = []string{"best-fit", "first-fit", "segregated", "power-of-two"}
 )
 
@@ -26,6 +27,7 @@ var Keys = []Key{
 	{"Backing", "backing", Names(Backings), ""},
 	{"Backing", "expandable_segments", Switch(virtual, segments), ""},
 	{"Strategy", "strategy", Names(Strategies), ""},
+	{"IdleOrder", "idle_order", Names(IdleOrders), ""},
 	{"Divisions", "divisions", Parsed("a power of two, or a list such as [256:1,512:2,1024:4,>:8]", sizeclass.ParseDivisions), ""},
 	{"Divisions", "roundup_power2_divisions", Parsed("a power of two, or a list such as [256:1,512:2,1024:4,>:8]", sizeclass.ParseDivisions), ""},
 	{"MinBlock", "min_block", Bytes, ""},

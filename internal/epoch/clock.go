@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cupool/cupool/device"
@@ -19,6 +20,7 @@ const maxInFlight = 4
 type mark struct {
 	event device.Event
 	epoch uint64
+	time  uint64    // of the device
 	at    time.Time // when it was recorded, with Events.Dated
 }
 
@@ -33,10 +35,12 @@ type Clock struct {
 	done     atomic.Uint64 // every epoch up to this one is over
 	newest   atomic.Uint64 // the newest that a block waits for
 	ended    atomic.Bool   // the stream is closed and its work is done
+	passed   atomic.Uint64 // all that the stream was given before this time of the device is done
 	captured atomic.Bool   // see Capture; set with mu held
 
 	mu       atomic.Mutex // taken to record and to query
 	inFlight []mark       // oldest first; guarded by mu
+	before   uint64       // the device's time when the capture began; guarded by mu
 }
 
 // Insist says what may be done to learn how far a stream is.
@@ -111,6 +115,10 @@ func raise(p *atomic.Uint64, v uint64) {
 func (k *Clock) Capture(begin func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.before = k.events.Time.Load()
+	if k.events.BeforeCapture {
+		_ = k.recordLocked() // without it the stream passes nothing until EndCapture
+	}
 	err := begin()
 	if err == nil {
 		k.captured.Store(true)
@@ -144,7 +152,8 @@ func (k *Clock) recordLocked() error {
 	if k.Captured() || k.Ended() {
 		return nil
 	}
-	epoch := k.Mark() // before the event: see the package's comment
+	now := k.events.Time.Add(1) // before the epoch is closed, so that whoever closes a later one comes after it
+	epoch := k.Mark()           // before the event: see the package's comment
 	e, err := k.events.Record(k.stream)
 	if err != nil {
 		k.events.Failures.Add(1)
@@ -152,7 +161,7 @@ func (k *Clock) recordLocked() error {
 		k.events.failed(k.stream, err)
 		return err
 	}
-	m := mark{event: e, epoch: epoch}
+	m := mark{event: e, epoch: epoch, time: now}
 	if k.events.Dated {
 		m.at = time.Now()
 	}
@@ -203,6 +212,7 @@ func (k *Clock) queryLocked() error {
 			}
 			k.Over(m.epoch)
 		}
+		raise(&k.passed, m.time)
 		k.events.Put(m.event)
 		k.inFlight = append(k.inFlight[:0], k.inFlight[1:]...)
 	}
@@ -235,13 +245,19 @@ func (k *Clock) Wait(ctx context.Context, epoch uint64) error {
 	}
 	k.mu.Unlock()
 	if ctx.Done() != nil {
-		return k.poll(ctx, epoch)
+		return k.pollEpoch(ctx, epoch)
 	}
-	// The event may be recycled meanwhile; then it was done.
+	return k.sync(m)
+}
+
+// sync waits on the host for an event that is in flight, or was: then it is done, and
+// recycled.
+func (k *Clock) sync(m mark) error {
 	if err := k.events.device.SyncEvent(m.event); err != nil {
 		return fmt.Errorf("cupool: waiting for an event of stream 0x%x: %w", uintptr(k.stream), err)
 	}
 	k.Over(m.epoch)
+	raise(&k.passed, m.time)
 	return nil
 }
 
@@ -251,8 +267,13 @@ const (
 	lastPause  = time.Millisecond
 )
 
-// poll asks about the events in flight until an epoch is over or ctx is done.
-func (k *Clock) poll(ctx context.Context, epoch uint64) error {
+// pollEpoch asks about the events in flight until an epoch is over or ctx is done.
+func (k *Clock) pollEpoch(ctx context.Context, epoch uint64) error {
+	return k.poll(ctx, func() bool { return k.done.Load() >= epoch })
+}
+
+// poll asks about the events in flight until over reports true or ctx is done.
+func (k *Clock) poll(ctx context.Context, over func() bool) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		k.mu.Lock()
@@ -261,7 +282,7 @@ func (k *Clock) poll(ctx context.Context, epoch uint64) error {
 		switch {
 		case err != nil:
 			return err
-		case k.done.Load() >= epoch || k.Ended():
+		case over() || k.Ended():
 			return nil
 		case ctx.Err() != nil && pause > firstPause: // what is done at once has the time
 			return k.late(ctx, start)
@@ -300,7 +321,7 @@ func (k *Clock) awaitRoom(ctx context.Context) error {
 	}
 	epoch := k.inFlight[n].epoch
 	k.mu.Unlock()
-	return k.poll(ctx, epoch)
+	return k.pollEpoch(ctx, epoch)
 }
 
 // Await waits on the host until an event of the stream is done that is not one of
@@ -328,7 +349,7 @@ func (k *Clock) Finish(ctx context.Context) error {
 	k.mu.Lock()
 	if k.Captured() {
 		k.mu.Unlock()
-		return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(k.stream), device.ErrNotSupported)
+		return k.capturedError()
 	}
 	epoch := k.Open()
 	err := k.recordLocked()
@@ -336,29 +357,82 @@ func (k *Clock) Finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return k.poll(ctx, epoch)
+	return k.pollEpoch(ctx, epoch)
 }
 
-// Idle reports whether all work that the stream was given is done, by an event
-// of its own that is asked about at most polls times; polls is what is left.
-func (k *Clock) Idle(polls *int) (idle bool, err error) {
-	k.mu.Lock()
-	if k.Captured() {
-		k.mu.Unlock()
-		return false, nil
+func (k *Clock) capturedError() error {
+	return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(k.stream), device.ErrNotSupported)
+}
+
+// Now returns the device's time.
+func (k *Clock) Now() uint64 { return k.events.Time.Load() }
+
+// Sync calls wait, which waits for all that the stream was given, and notes that it is
+// done.
+func (k *Clock) Sync(wait func() error) error {
+	now := k.events.Time.Add(1) // as for an event
+	epoch := k.Mark()
+	if err := wait(); err != nil {
+		return err
 	}
-	e, err := k.events.Record(k.stream)
-	k.mu.Unlock()
-	if err != nil {
-		k.events.Failures.Add(1)
-		return false, err
-	}
-	defer k.events.Put(e)
-	for {
-		done, err := k.events.Query(e)
-		if err != nil || done || *polls <= 0 {
-			return done, err
-		}
+	k.Over(epoch)
+	raise(&k.passed, now)
+	return nil
+}
+
+// Past reports whether the stream is known to be past a time of the device: all that it
+// was given until then is done.
+func (k *Clock) Past(time uint64) bool { return k.passed.Load() > time || k.Ended() }
+
+// Passed is Past that asks. Of a stream that is captured counts what it was given before
+// the capture: what a graph holds is no work yet. An event is recorded where none in
+// flight shows it. They are asked about once, and at most polls times again; polls is
+// what is left.
+func (k *Clock) Passed(time uint64, polls *int) (bool, error) {
+	time, by, err := k.show(time, maxInFlight)
+	for err == nil && by.time > time && !k.Past(time) && *polls > 0 {
 		*polls--
+		k.mu.Lock()
+		err = k.queryLocked()
+		k.mu.Unlock()
 	}
+	return err == nil && k.Past(time), err
+}
+
+// AwaitPassed waits on the host until Passed, or fails with the cause of ctx.
+func (k *Clock) AwaitPassed(ctx context.Context, time uint64) error {
+	if err := k.awaitRoom(ctx); err != nil {
+		return err
+	}
+	time, by, err := k.show(time, math.MaxInt)
+	switch {
+	case err != nil || k.Past(time):
+		return err
+	case by.time <= time: // the device refused the event before the capture
+		return k.capturedError()
+	case ctx.Done() == nil:
+		return k.sync(by)
+	}
+	return k.poll(ctx, func() bool { return k.Past(time) })
+}
+
+// show has an event in flight that shows whether the stream is past a time, unless there
+// are most of others. It returns the time that counts, which a capture may bound, and the
+// newest event, which is none for a stream that is known to be past the time.
+func (k *Clock) show(time uint64, most int) (_ uint64, newest mark, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.Captured() {
+		time = min(time, k.before)
+	}
+	if k.Past(time) {
+		return time, mark{}, nil
+	}
+	if n := len(k.inFlight); n < most && (n == 0 || k.inFlight[n-1].time <= time) {
+		err = k.recordLocked()
+	}
+	if n := len(k.inFlight); n > 0 {
+		newest = k.inFlight[n-1]
+	}
+	return time, newest, errors.Join(err, k.queryLocked())
 }

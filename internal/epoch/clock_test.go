@@ -2,6 +2,7 @@ package epoch
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -177,7 +178,7 @@ func TestFailingEvents(t *testing.T) {
 			require.ErrorIs(t, k.Advance(Ask), errBroken)
 			require.ErrorIs(t, k.Wait(context.Background(), epoch), errBroken)
 			polls := 1
-			idle, err := k.Idle(&polls)
+			idle, err := k.Passed(k.Now(), &polls)
 			require.False(t, idle)
 			require.ErrorIs(t, err, errBroken)
 			require.NotZero(t, g.events.Failures.Load())
@@ -229,26 +230,99 @@ func TestFailingEvents(t *testing.T) {
 	})
 }
 
-// TestIdle: Idle asks about an event of its own, as often as it may.
-func TestIdle(t *testing.T) {
+// TestPassed: a stream is past a time when an event that was recorded later is done. It is
+// asked about as often as that may be, and no other event is recorded for the same time.
+func TestPassed(t *testing.T) {
 	g := newRig(1)
 	k := g.clocks[0]
-	polls := 5
-	idle, err := k.Idle(&polls)
-	require.NoError(t, err)
-	require.False(t, idle)
-	require.Zero(t, polls)
+	passed := func(time uint64, want bool, polls, left int) {
+		t.Helper()
+		got, err := k.Passed(time, &polls)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, left, polls)
+	}
+	first := k.Now()
+	passed(first, false, 5, 0)
 	require.EqualValues(t, 6, g.events.Queries.Load())
-	polls, g.d.instant = 5, true
-	idle, err = k.Idle(&polls)
-	require.NoError(t, err)
-	require.True(t, idle)
-	require.Equal(t, 5, polls, "done at once")
+	passed(first, false, 0, 0)
+	require.EqualValues(t, 1, g.events.Recorded.Load())
+	later := k.Now()
+	passed(later, false, 0, 0)
+	require.EqualValues(t, 2, g.events.Recorded.Load(), "the first event says nothing about what came later")
+	g.d.complete(1)
+	passed(first, true, 0, 0)
+	passed(later, false, 0, 0)
+	g.d.complete(2)
+	passed(later, true, 5, 5)
+	require.EqualValues(t, 2, g.events.Recorded.Load())
 	require.Empty(t, k.inFlight)
+
+	g.d.instant = true
+	passed(k.Now(), true, 5, 5)
+	require.EqualValues(t, 3, g.events.Recorded.Load())
 	g.d.queryErr = errBroken
-	_, err = k.Idle(&polls)
+	polls := 0
+	_, err := k.Passed(k.Now(), &polls)
 	require.ErrorIs(t, err, errBroken)
-	require.Len(t, g.d.events, 1, "the event goes back whatever happens")
+	g.d.queryErr = nil
+	passed(k.Now()-1, true, 0, 0)
+
+	g.d.instant = false
+	for range 2 * maxInFlight {
+		passed(k.Now(), false, 0, 0)
+	}
+	require.Len(t, k.inFlight, maxInFlight)
+	synced := k.Now()
+	require.NoError(t, k.Sync(func() error { return nil }))
+	require.True(t, k.Past(synced))
+	require.ErrorIs(t, k.Sync(func() error { return errBroken }), errBroken)
+	require.False(t, k.Past(synced+1))
+	k.End()
+	require.True(t, k.Past(math.MaxUint64-1))
+}
+
+// TestPassedCaptured: of a stream that is captured only what came before the capture is
+// waited for, by an event that is recorded before it begins.
+func TestPassedCaptured(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		g := newRig(1)
+		k := g.clocks[0]
+		g.events.BeforeCapture = true
+		require.NoError(t, k.Capture(func() error {
+			require.EqualValues(t, 1, g.events.Recorded.Load())
+			return nil
+		}))
+		k.EndCapture()
+		if g.d.complete(1); refused {
+			g.d.recordErr = errBroken
+		}
+		require.NoError(t, k.Capture(func() error { return nil }))
+		g.d.recordErr = nil
+		g.events.Time.Add(10)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errBroken)
+		polls := 3
+		passed, err := k.Passed(k.Now(), &polls)
+		require.NoError(t, err)
+		require.False(t, passed)
+		err = k.AwaitPassed(ctx, k.Now())
+		if refused {
+			require.ErrorIs(t, err, device.ErrNotSupported)
+			continue
+		}
+		require.ErrorIs(t, err, errBroken)
+		g.d.complete(1)
+		g.d.complete(2)
+		passed, err = k.Passed(k.Now(), &polls)
+		require.NoError(t, err)
+		require.True(t, passed)
+		require.NoError(t, k.AwaitPassed(ctx, k.Now()))
+		k.EndCapture()
+		passed, err = k.Passed(k.Now(), &polls)
+		require.NoError(t, err)
+		require.False(t, passed, "from then on it is as any other")
+	}
 }
 
 // TestCapture: while a stream is captured no event is recorded on it and nobody
@@ -267,7 +341,7 @@ func TestCapture(t *testing.T) {
 	require.NoError(t, k.Advance(Force))
 	require.NoError(t, k.Wait(context.Background(), epoch))
 	polls := 3
-	idle, err := k.Idle(&polls)
+	idle, err := k.Passed(k.Now(), &polls)
 	require.NoError(t, err)
 	require.False(t, idle)
 	require.EqualValues(t, 1, g.events.Recorded.Load())

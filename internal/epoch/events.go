@@ -38,7 +38,13 @@ type Device interface {
 type Events struct {
 	Recorded, Queries, Failures atomic.Int64
 
-	Dated bool // note when events are recorded, for WaitError.Age; set before use
+	// Time is the device's: it goes on before each record of an event and each wait for a
+	// stream. Memory that is freed at a time is not used any more by a stream that is past
+	// a later time (Clock.Passed).
+	Time atomic.Uint64
+
+	Dated         bool // note when events are recorded, for WaitError.Age; set before use
+	BeforeCapture bool // record an event before a stream is captured; set before use
 
 	device Device
 	failed func(stream device.Stream, err error) // told of a record that fails where no error can be returned

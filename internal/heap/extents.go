@@ -234,6 +234,7 @@ func (h *Heap) MoveAll(to *Heap) {
 	to.stitches = append(to.stitches, h.stitches...)
 	h.stitches = nil
 	to.lives.join(&h.lives)
+	to.freedAt = max(to.freedAt, h.freedAt)
 }
 
 // DropGaps gives address ranges back that hold no memory, but for the newest of

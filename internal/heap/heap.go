@@ -89,6 +89,8 @@ type Space struct {
 	// Stay says how long a block that is asked for with so many bytes stays in the
 	// magazines, or that it does not come there. nil: until it is in the way.
 	Stay func(size int64) (block.Stay, bool)
+	// Time is the device's, which Heap.FreedAt has. nil: it stands still.
+	Time *atomic.Uint64
 	// Tell is called, with the heap's lock held, for each change of the memory behind
 	// the addresses of a heap. nil: nobody is told.
 	Tell func(owner uint32, c Change, at device.Ptr, size int64)
@@ -114,6 +116,9 @@ func (s *Space) Init() {
 	}
 	if s.Policy.fine() {
 		s.Policy.FastLimit = min(s.Policy.FastLimit, block.FastLimit/2)
+	}
+	if s.Time == nil {
+		s.Time = new(atomic.Uint64)
 	}
 	s.byAddr[ledger.Small] = addrmap.New(unit(s.Policy.MinBlock))   // no two blocks begin in the same
 	s.byAddr[ledger.Large] = addrmap.New(unit(s.Policy.SmallLimit)) // no large block is smaller
@@ -180,6 +185,8 @@ type Heap struct {
 	segsFull int              // no place below is free
 	leaving  []Idle           // segments that the device is being given back
 
+	freedAt uint64 // see FreedAt
+
 	homedBytes int64 // of blocks that the magazines refer to
 	noHomes    int   // blocks that get no place in the magazines from now on
 	crowd      crowd
@@ -236,6 +243,7 @@ func (h *Heap) Pend(b *block.Block) {
 // bins, others merged with their free neighbours. The block is Live, Cached or
 // Pending.
 func (h *Heap) Put(id block.ID, b *block.Block) {
+	h.freedAt = h.space.Time.Load()
 	k := h.kind(b)
 	if k == ledger.Large {
 		h.lives.ended(b.Size)
@@ -253,6 +261,10 @@ func (h *Heap) Put(id block.ID, b *block.Block) {
 		h.insert(seg, id, b)
 	}
 }
+
+// FreedAt returns the device's time at which the last block became free, or later. What
+// the magazines hold becomes free by Flush.
+func (h *Heap) FreedAt() uint64 { return h.freedAt }
 
 // KeepSegment notes that a segment was reserved on purpose.
 func (h *Heap) KeepSegment(seg *block.Segment) { h.keeps, seg.Kept = true, true }

@@ -148,12 +148,7 @@ func (s *Stream) Finish(ctx context.Context) error {
 	if ctx.Done() != nil {
 		return s.clock.Finish(ctx)
 	}
-	upTo := s.clock.Mark()
-	if err := s.device.Driver.SyncStream(s.handle); err != nil {
-		return err
-	}
-	s.clock.Over(upTo)
-	return nil
+	return s.clock.Sync(func() error { return s.device.Driver.SyncStream(s.handle) })
 }
 
 // Drain is Finish of a stream that may be closed meanwhile.
@@ -166,21 +161,26 @@ func (s *Stream) Drain(ctx context.Context) error {
 	return s.Submitted("synchronize", s.Finish(ctx))
 }
 
-// WaitIdle is Drain that fails with ErrNotSupported for a stream that is captured,
-// and of which the clock does not know.
-func (s *Stream) WaitIdle(ctx context.Context) error {
+// WaitIdle is Drain that fails with ErrNotSupported for a stream that is captured.
+func (s *Stream) WaitIdle(ctx context.Context) error { return s.awaitPassed(ctx, s.clock.Now(), true) }
+
+// awaitPassed waits until passed. It fails with ErrNotSupported for a stream that is
+// captured and owns the memory.
+func (s *Stream) awaitPassed(ctx context.Context, freed uint64, owner bool) error {
 	s.running.RLock()
 	defer s.running.RUnlock()
+	captured := s.clock.Captured()
 	switch {
 	case s.IsClosed():
 		return nil
-	case s.clock.Captured():
+	case captured && owner:
 		return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(s.handle), device.ErrNotSupported)
+	case s.clock.Past(freed):
+		return nil
+	case captured || ctx.Done() != nil:
+		return s.Submitted("synchronize", s.clock.AwaitPassed(ctx, freed))
 	}
-	if ctx.Done() != nil {
-		return s.Submitted("synchronize", s.clock.Finish(ctx))
-	}
-	return s.Submitted("synchronize", s.device.Driver.SyncStream(s.handle))
+	return s.Submitted("synchronize", s.Finish(ctx))
 }
 
 // WaitAWhile is WaitIdle for as long as the Patience lasts.
@@ -190,9 +190,13 @@ func (s *Stream) WaitAWhile() error {
 	return s.WaitIdle(ctx)
 }
 
-// Idle reports whether all that the stream was given is done. polls bounds how
-// often the device is asked, and is what is left of that.
-func (s *Stream) Idle(polls *int) bool {
+// Idle reports whether all that the stream was given is done, and that it is not captured.
+// polls bounds how often the device is asked, and is what is left of that.
+func (s *Stream) Idle(polls *int) bool { return s.passed(s.clock.Now(), polls) && !s.captured() }
+
+// passed reports whether the stream has passed where it was at a time of the device, when
+// memory was freed.
+func (s *Stream) passed(freed uint64, polls *int) bool {
 	if s.IsClosed() {
 		return true
 	}
@@ -200,10 +204,13 @@ func (s *Stream) Idle(polls *int) bool {
 		return false
 	}
 	defer s.running.RUnlock()
-	idle, err := s.clock.Idle(polls)
+	passed, err := s.clock.Passed(freed, polls)
 	_ = s.device.Failed(err)
-	return idle
+	return passed
 }
+
+// captured reports whether the stream takes no events.
+func (s *Stream) captured() bool { return !s.IsClosed() && s.clock.Captured() }
 
 // Close lets no more calls begin, and waits for those that are under way. It reports
 // false where the stream was not open.

@@ -1,0 +1,47 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// Order is when memory that a stream left idle may be used in the order of another one, or
+// be taken away. Of a stream that is captured, the work before the capture counts: a graph
+// runs as work of the streams that it is launched on. What a captured stream left idle
+// itself stays where it is.
+type Order struct {
+	// Streams are those of the device, for the device's order: each has passed where it
+	// was when the memory was freed. nil: the owner's order, where its stream has.
+	Streams iter.Seq[*Stream]
+}
+
+// Over reports whether memory that its owner freed at a time of the device, or earlier,
+// may be used by others. polls bounds how often the device is asked, and is what is left
+// of that.
+func (o *Order) Over(owner *Stream, freed uint64, polls *int) bool {
+	if owner.captured() || !owner.passed(freed, polls) {
+		return false
+	}
+	if o.Streams != nil {
+		for s := range o.Streams {
+			if !s.passed(freed, polls) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Await waits until Over. It fails with what the device says, with a *WaitError for each
+// stream that is late when ctx is done, and with ErrNotSupported where the owner is
+// captured.
+func (o *Order) Await(ctx context.Context, owner *Stream, freed uint64) error {
+	err := owner.awaitPassed(ctx, freed, true)
+	if o.Streams != nil {
+		for s := range o.Streams {
+			err = errors.Join(err, s.awaitPassed(ctx, freed, false))
+		}
+	}
+	return err
+}
