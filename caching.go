@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/budget"
-	"github.com/cupool/cupool/internal/decay"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/magazine"
-	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/internal/rarelog"
-	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/vmem"
 )
@@ -29,46 +24,12 @@ import (
 // New makes an allocator, the root, and NewPool private pools of it, which share
 // its streams and its limit.
 type Pool struct {
-	dev        *deviceState
-	driver     Driver // of the memory
-	ownsDriver bool
-	ownMemory  bool // the memory comes from functions of the program
-	cfg        Config
-	log        *slog.Logger // cfg.Logger, for what may come in storms
-	id         uint32
-
-	// Of private pools alone:
-	name            string
-	isolated, lends bool // PoolConfig.Isolated, PoolConfig.UseOnOOM
-	retired         atomic.Bool
-
-	space    heap.Space
-	memory   *vmem.Mapper           // nil: segments
-	def      *streamHeap            // of the default stream
-	heapsMu  sync.Mutex             // taken to change what follows
-	heaps    published[*streamHeap] // as blocks name them; nil where one was closed
-	byStream published[*streamHeap] // by the slots of streams
-
-	sanitizer *sanitize.Pool   // nil: no memory is filled or checked
-	guards    *sanitize.Guards // nil: none
-
-	stacks origins.Table
-	labels labels
-	later  laterStack // that FreeLater was given
-	counts
-
-	collectAbove int64                        // bytes reserved; 0: no GarbageCollectionThreshold
-	afterFree    atomic.Pointer[func() error] // nil without SetSoftLimit
-	idle         idleMemory
-	decay        decay.Decay
-	kept         []contents // what Sleep kept; guarded by reclaim
-	asleepBytes  atomic.Int64
-	asleep       atomic.Bool
-
-	budget  budget.Pool
-	reclaim *budget.ReclaimLock // one goroutine at a time takes memory away from heaps
-	closed  atomic.Bool
-	held    atomic.Int64 // by Hold; changed with a heap locked, so that it stands while all are
+	pool
+	def       *streamHeap // of the default stream
+	heaps     heapTable
+	idle      lending
+	reclaim   reclaimer
+	afterFree atomic.Pointer[func() error] // nil without SetSoftLimit
 }
 
 // pools counts allocators, so that handles of one are foreign to another.
@@ -91,7 +52,7 @@ func New(cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
-	c := &Pool{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, id: pools.Add(1)}
+	c := &Pool{pool: pool{driver: cfg.Driver, ownsDriver: owns, cfg: cfg, id: pools.Add(1)}}
 	c.log = rarelog.Limit(cfg.Logger.With("device", cfg.Driver.Name()))
 	c.dev = newDevice(c, cfg.Driver, c.log, limit)
 	c.budget.Limit = limit
@@ -104,26 +65,28 @@ func New(cfg Config) (*Pool, error) {
 	c.dev.mu.Lock()
 	c.dev.def = c.dev.addStreamLocked(0, true)
 	c.dev.mu.Unlock()
-	c.def = c.findHeap(c.dev.def)
+	c.def = c.heaps.of(c.dev.def)
 	if err := c.reserveInitial(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	c.startDecay()
+	c.reclaim.startDecay()
 	return c, nil
 }
 
 // begin sets up what follows from the fields that New or NewPool have set.
 func (c *Pool) begin(noSplit bool) (err error) {
 	cfg := &c.cfg
-	c.reclaim = budget.NewReclaimLock(c.noteReleased)
-	c.budget.Device, c.budget.Lock = &c.dev.budget, c.reclaim
+	c.heaps.pool = &c.pool
+	c.idle = lending{pool: &c.pool, heaps: &c.heaps, of: map[*streamHeap]*lender{}}
+	c.reclaim = reclaimer{pool: &c.pool, heaps: &c.heaps, idle: &c.idle, regrets: heap.Regrets{}}
+	c.reclaim.ReclaimLock = budget.NewReclaimLock(c.reclaim.noteReleased)
+	c.budget.Device, c.budget.Lock = &c.dev.budget, c.reclaim.ReclaimLock
 	if c.collectAbove, err = thresholdOf(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	if err := c.startSanitizers(); err != nil {
 		return err
 	}
-	c.idle.regrets = heap.Regrets{}
 	vm, err := cfg.virtualMemory()
 	if err != nil {
 		return err
@@ -141,7 +104,7 @@ func (c *Pool) begin(noSplit bool) (err error) {
 	if c.space.Policy.HomeLimit > 0 {
 		c.space.Procs = magazine.NewProcs()
 	}
-	c.space.Stay, c.space.Tell, c.space.Time = c.dev.stay, c.noteChange, &c.dev.events.Time
+	c.space.Stay, c.space.Tell, c.space.Time = c.dev.stay, c.heaps.noteChange, &c.dev.events.Time
 	c.space.Init()
 	return nil
 }
@@ -177,14 +140,14 @@ func (c *Pool) Err() error {
 	return c.err()
 }
 
-func (c *Pool) err() error {
-	if c.closed.Load() {
-		return c.closedError()
+func (p *pool) err() error {
+	if p.closed.Load() {
+		return p.closedError()
 	}
-	if err := c.dev.lostError(); err != nil {
+	if err := p.dev.lostError(); err != nil {
 		return err
 	}
-	return c.asleepError("allocation")
+	return p.asleepError("allocation")
 }
 
 // Sync waits until everything is done that was submitted to the streams of the
@@ -234,7 +197,7 @@ func (c *Pool) AllocContext(ctx context.Context, size int64, s *Stream) (Block, 
 // allocPrivate serves requests to a private pool.
 func (c *Pool) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, error) {
 	if s.root == c.dev.root {
-		if h := c.findHeap(s); h != nil {
+		if h := c.heaps.of(s); h != nil {
 			id, b, gen, misses := h.Magazine.Get(size)
 			if id != 0 {
 				return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
@@ -249,7 +212,7 @@ func (c *Pool) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, 
 func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses magazine.Misses, reserving bool) (Block, error) {
 	h := c.def
 	if s != nil {
-		if h = c.findHeap(s); h == nil {
+		if h = c.heaps.of(s); h == nil {
 			var err error
 			if h, err = c.heapFor(size, s); err != nil {
 				return Block{}, err
@@ -292,12 +255,12 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses maga
 	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses, reserving: reserving})
 }
 
-// heapFor is heapOf that refuses streams of another allocator.
+// heapFor is heapTable.make that refuses streams of another allocator.
 func (c *Pool) heapFor(size int64, s *Stream) (*streamHeap, error) {
 	if s.root != c.dev.root {
 		return nil, foreignStream("allocation", 0, size, s)
 	}
-	return c.heapOf(s)
+	return c.heaps.make(s)
 }
 
 // foreignStream says whose a stream is that was given to another allocator.
@@ -322,7 +285,7 @@ func (c *Pool) Free(b Block) error {
 	if w&^block.Used != block.MakeWord(b.gen, block.Live) {
 		return c.shed(c.freeSlow(b))
 	}
-	h := c.heapAt(x.Owner())
+	h := c.heaps.at(x.Owner())
 	if h == nil || c.sanitizer != nil {
 		return c.shed(c.freeSlow(b))
 	}
@@ -356,8 +319,10 @@ func (c *Pool) FreeOn(b Block, s *Stream) error {
 	}
 	err = h.freeLocked(b, x)
 	h.mu.Unlock()
-	if err == nil && h.c.sanitizer != nil {
-		err = h.c.damage(b)
+	if o := c.other(b); err == nil && o != nil && o.sanitizer != nil {
+		err = o.heaps.damage(b)
+	} else if err == nil && o == nil && c.sanitizer != nil {
+		err = c.heaps.damage(b)
 	}
 	return c.shed(err)
 }
@@ -377,9 +342,9 @@ func (c *Pool) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Blo
 	if o := c.other(b); o != nil {
 		return o.recordUse(op, b, s)
 	}
-	h, x := c.lockLive(b)
+	h, x := c.heaps.lockLive(b)
 	if h == nil {
-		return nil, nil, c.notLive(op, b, ErrUseAfterFree)
+		return nil, nil, c.heaps.notLive(op, b, ErrUseAfterFree)
 	}
 	if h.stream == s { // ordered already
 		return h, x, nil
@@ -414,7 +379,7 @@ func (c *Pool) keep(b Block) error {
 	if b.IsEmpty() || b.pool() != c.id { // another pool lent it
 		return nil
 	}
-	h, x, err := c.lockOwner("reserve", b, ErrUseAfterFree)
+	h, x, err := c.heaps.lockOwner("reserve", b, ErrUseAfterFree)
 	if err != nil {
 		return err
 	}

@@ -19,19 +19,19 @@ import (
 // way, and returns the blocks that were found to be corrupted since Check,
 // EmptyCache or Close last did, each as a *CorruptionError.
 func (c *Pool) Check() error {
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
 	var got [2]heap.Census
 	for _, h := range heaps {
 		if err := h.Check(h.pending.Bytes() + h.quarantine.Bytes()); err != nil {
 			return err
 		}
-		if err := h.checkNames(); err != nil {
+		if err := c.heaps.checkNames(h); err != nil {
 			return err
 		}
 		h.Count(&got)
 	}
-	if err := c.space.Compare(c.sum(heaps), &got, c.budget.Held()); err != nil {
+	if err := c.space.Compare(c.heaps.sum(heaps), &got, c.budget.Held()); err != nil {
 		return err
 	}
 	if err := c.dev.check(); err != nil || c.sanitizer == nil {
@@ -44,11 +44,11 @@ func (c *Pool) Check() error {
 }
 
 // checkNames verifies C7.
-func (h *streamHeap) checkNames() error {
-	if h.c.heapAt(h.Index()) != h {
+func (t *heapTable) checkNames(h *streamHeap) error {
+	if t.at(h.Index()) != h {
 		return fmt.Errorf("C7: heap %d of stream %d is not where blocks look for it", h.Index(), h.stream.number)
 	}
-	streams := h.c.dev.streams.All()
+	streams := t.dev.streams.All()
 	for slot, n := range h.pending.Carried() {
 		if n < 0 || n > 0 && (slot >= len(streams) || streams[slot] == nil) {
 			return fmt.Errorf("C7: %d blocks of heap %d name the stream of slot %d", n, h.Index(), slot)

@@ -44,7 +44,11 @@ func (s *Stream) Close() error {
 	d.ended(s)
 	var errs []error
 	for _, c := range d.open() {
-		errs = append(errs, c.leave(s))
+		h, err := c.idle.inherit(s, c.def)
+		if h != nil {
+			c.reclaim.forget(h)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, s.destroy())...) // another stream may have its slot then
 }
@@ -52,7 +56,7 @@ func (s *Stream) Close() error {
 // outlived reports whether blocks of the stream are out, in any pool.
 func (d *deviceState) outlived(s *Stream) bool {
 	return slices.ContainsFunc(d.open(), func(c *Pool) bool {
-		h := c.findHeap(s)
+		h := c.heaps.of(s)
 		if h == nil {
 			return false
 		}
@@ -105,7 +109,7 @@ func (c *Pool) finishClosed() error {
 		return nil
 	}
 	defer c.reclaim.UnlockUntold()
-	_, err := c.releaseHeaps()
+	_, err := c.reclaim.everything()
 	if !c.holdsMemory() {
 		d := c.dev
 		d.mu.Lock()
@@ -128,7 +132,7 @@ func (c *Pool) Retire() error {
 	if c.closed.Load() || !c.retired.CompareAndSwap(false, true) {
 		return fmt.Errorf("cupool: retire %s: %w", c.name, ErrClosed)
 	}
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	for _, h := range heaps {
 		h.UnhomeAll() // a block in a magazine comes and goes without asking
 	}
@@ -145,11 +149,11 @@ func (c *Pool) Retire() error {
 // closeIfUnused gives back what a retired pool has no use for, and closes it
 // when that is all. While it sleeps it holds nothing that could go.
 func (c *Pool) closeIfUnused() error {
-	err := c.emptyCache()
+	err := c.reclaim.empty()
 	if errors.Is(err, ErrAsleep) {
 		err = nil
 	}
-	if err != nil || c.inUse() {
+	if err != nil || c.heaps.inUse() {
 		return err
 	}
 	ctx, cancel := c.dev.waiting(context.Background())
@@ -252,11 +256,11 @@ func (d *deviceState) setClosed(closed bool) {
 // device's work is not done when ctx is, or blocks are held, the pool is open again.
 func (c *Pool) close(ctx context.Context) error {
 	d := c.dev
-	c.decay.End()
-	c.drainLater()
+	c.reclaim.decay.End()
+	c.dev.drainLater()
 	c.reclaim.Lock()
 	defer c.reclaim.UnlockUntold()
-	_, unlock := c.lockAll() // a heap that is being made, and a Hold, are seen below or refused
+	_, unlock := c.heaps.lockAll() // a heap that is being made, and a Hold, are seen below or refused
 	first := c.closed.CompareAndSwap(false, true)
 	unlock()
 	if !first {
@@ -271,14 +275,14 @@ func (c *Pool) close(ctx context.Context) error {
 	}
 	if stays(err) {
 		c.closed.Store(false)
-		c.startDecay()
+		c.reclaim.startDecay()
 		return err
 	}
 	defer d.leave(c)
-	errs := []error{err, c.endSanitizers()}
-	leaks, err := c.releaseHeaps()
+	errs := []error{err, c.heaps.endSanitizers()}
+	leaks, err := c.reclaim.everything()
 	if err != nil {
-		_, err = c.releaseHeaps()
+		_, err = c.reclaim.everything()
 	}
 	errs = append(errs, err)
 	if c == d.root {
@@ -294,12 +298,12 @@ func (c *Pool) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// releaseHeaps ends the life of all blocks of a pool at one moment, gives back what all heaps
+// everything ends the life of all blocks of a pool at one moment, gives back what all heaps
 // hold, and what earlier calls left, and lists the blocks that were live. No work is under
-// way, and reclaim is held. While blocks are held it fails with errHeld and changes nothing.
-func (c *Pool) releaseHeaps() (leaks []Leak, err error) {
-	heaps, unlock := c.lockAll()
-	if c.held.Load() > 0 {
+// way, and the lock is held. While blocks are held it fails with errHeld and changes nothing.
+func (r *reclaimer) everything() (leaks []Leak, err error) {
+	heaps, unlock := r.heaps.lockAll()
+	if r.held.Load() > 0 {
 		unlock()
 		return nil, errHeld
 	}
@@ -313,8 +317,8 @@ func (c *Pool) releaseHeaps() (leaks []Leak, err error) {
 	for _, h := range heaps {
 		errs = append(errs, h.releaseSegments())
 	}
-	if c.memory != nil {
-		errs = append(errs, c.memory.Retry())
+	if r.memory != nil {
+		errs = append(errs, r.memory.Retry())
 	}
 	return leaks, errors.Join(errs...)
 }

@@ -22,10 +22,9 @@ import (
 // deviceState is what an allocator that New made, the root, shares with its private
 // pools: the Driver, the streams, the events, and the limit on what is reserved.
 //
-// Locks are taken in this order: deviceState.closing, Pool.reclaim, deviceState.mu,
-// idleMemory.mu, Pool.heapsMu, streamHeap.mu by index, the locks of
-// epoch.Clock, heap.Index, ledger.Book and budget.Device. Of the pools
-// of a device, the locks of the root come first.
+// A goroutine takes locks in this order: deviceState.closing, reclaimer, deviceState.mu,
+// lending.mu, heapTable.mu, streamHeap.mu by index, and last those of epoch.Clock,
+// heap.Index, ledger.Book and budget.Device. Of the pools of a device, the root comes first.
 type deviceState struct {
 	driver Driver
 	logger *slog.Logger
@@ -38,6 +37,7 @@ type deviceState struct {
 	history  history.Log
 	events   epoch.Events
 	pressure gcpressure.Pressure
+	later    laterStack            // that FreeLater was given
 	lost     atomic.Pointer[error] // the error after which the device is gone
 
 	closing sync.Mutex     // held while a stream, a pool or the allocator is closed
@@ -156,8 +156,8 @@ func (d *deviceState) leave(c *Pool) {
 }
 
 // holdsMemory reports whether the pool still has memory or addresses of the device.
-func (c *Pool) holdsMemory() bool {
-	return c.budget.Held() > 0 || c.memory != nil && c.memory.Left()
+func (p *pool) holdsMemory() bool {
+	return p.budget.Held() > 0 || p.memory != nil && p.memory.Left()
 }
 
 // openStreams returns the streams that are open, by slot.
@@ -230,7 +230,7 @@ func init() {
 
 func (a access) DriverError(err error) error       { return a.c.dev.failed(err) }
 func (a access) Reclaim(need int64) (int64, error) { return a.c.reclaimAll(need) }
-func (a access) Cut(block any) error               { return a.c.cutLast(block.(Block)) }
+func (a access) Cut(block any) error               { return a.c.reclaim.cutLast(block.(Block)) }
 
 func (a access) Snapshot() snapshot.Snapshot { return a.c.ownSnapshot() }
 

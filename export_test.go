@@ -28,7 +28,7 @@ var Corruptions = map[string]map[string]func(*Pool){
 		"a pool not counted": func(c *Pool) { c.dev.pools.Remove(c) },
 	},
 	"C7": {
-		"a heap that is not found": func(c *Pool) { c.heaps.Set(1, c.def); c.heaps.Set(0, nil) },
+		"a heap that is not found": func(c *Pool) { c.heaps.byIndex.Set(1, c.def); c.heaps.byIndex.Set(0, nil) },
 		"a stream that is not there": func(c *Pool) {
 			c.def.pending.Record(c.space.Blocks.At(1), epoch.NewClock(0, 77, &c.dev.events))
 		},
@@ -44,7 +44,7 @@ func (c *Pool) Slots() int { return len(c.dev.streams.All()) }
 
 // Heaps returns how many heaps the allocator keeps, those of closed streams
 // included.
-func (c *Pool) Heaps() int { return len(c.allHeaps()) }
+func (c *Pool) Heaps() int { return len(c.heaps.all()) }
 
 // FlushOwn is the ladder's step for a request of the default stream.
 func (c *Pool) FlushOwn(size int64) bool {
@@ -56,7 +56,7 @@ func (c *Pool) FlushOwn(size int64) bool {
 func (c *Pool) LockEverything() (unlock func()) {
 	c.reclaim.Lock()
 	c.idle.mu.Lock()
-	_, heaps := c.lockAll()
+	_, heaps := c.heaps.lockAll()
 	c.dev.mu.Lock()
 	return func() {
 		c.dev.mu.Unlock()
@@ -68,20 +68,20 @@ func (c *Pool) LockEverything() (unlock func()) {
 
 // LockHeaps locks the list of the allocator's heaps.
 func (c *Pool) LockHeaps() (unlock func()) {
-	c.heapsMu.Lock()
-	return c.heapsMu.Unlock
+	c.heaps.mu.Lock()
+	return c.heaps.mu.Unlock
 }
 
 // LockHeap locks what the allocator holds for a stream.
 func (c *Pool) LockHeap(s *Stream) (unlock func()) {
-	h := c.findHeap(s)
+	h := c.heaps.of(s)
 	h.mu.Lock()
 	return h.mu.Unlock
 }
 
 // HeapIsFree reports whether nobody holds the lock of LockHeap.
 func (c *Pool) HeapIsFree(s *Stream) bool {
-	h := c.findHeap(s)
+	h := c.heaps.of(s)
 	if !h.mu.TryLock() {
 		return false
 	}
@@ -91,27 +91,27 @@ func (c *Pool) HeapIsFree(s *Stream) bool {
 
 // LockBoth locks what the allocator holds for two streams.
 func (c *Pool) LockBoth(a, b *Stream) (unlock func()) {
-	return lockBoth(c.findHeap(a), c.findHeap(b))
+	return lockBoth(c.heaps.of(a), c.heaps.of(b))
 }
 
 // MakeLender has the memory of a stream lent as if other streams had often taken it.
 func (c *Pool) MakeLender(s *Stream) {
-	h := c.findHeap(s)
+	h := c.heaps.of(s)
 	c.idle.mu.Lock()
 	defer c.idle.mu.Unlock()
-	h.lender.regrets = lendRegrets
+	c.idle.lenderOf(h).regrets = lendRegrets
 }
 
 // IsLent reports whether a live block lies on memory of another stream than its own.
 func (c *Pool) IsLent(b Block) bool {
-	h, _ := c.lockLive(b)
+	h, _ := c.heaps.lockLive(b)
 	defer h.mu.Unlock()
 	return h.lent[b.id()] != nil
 }
 
 // CheckLent says what is wrong with the blocks that are lent.
 func (c *Pool) CheckLent() error {
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
 	for _, h := range heaps {
 		for id, to := range h.lent {

@@ -32,103 +32,14 @@ type streamHeap struct {
 	mu atomic.Mutex // guards the heap and what follows
 	heap.Heap
 	pending  epoch.Pending
-	lender   lender
 	distance history.Distance     // to the next sample of what is not in a magazine
 	lent     map[block.ID]*Stream // live blocks that another stream was lent
 
-	c      *Pool
+	c      *pool
 	stream *Stream                      // in whose order memory is reused
 	putOne func(block.ID, *block.Block) // put, made once
 
 	quarantine *sanitize.Queue // nil: freed blocks are free at once
-}
-
-// heapOf returns what the pool holds for a stream, made when there is none. It
-// fails with ErrClosed when the stream or the pool is closed.
-func (c *Pool) heapOf(s *Stream) (*streamHeap, error) {
-	if h := c.findHeap(s); h != nil {
-		return h, nil
-	}
-	c.heapsMu.Lock()
-	defer c.heapsMu.Unlock()
-	if h := c.findHeap(s); h != nil { // another goroutine was faster
-		return h, nil
-	}
-	switch {
-	case c.closed.Load():
-		return nil, c.closedError()
-	case !s.calls.IsOpen(): // from here on Stream.Close would not see the heap
-		return nil, s.closedError()
-	}
-	return c.addHeapLocked(s), nil
-}
-
-// findHeap returns what the pool holds for a stream, or nil.
-func (c *Pool) findHeap(s *Stream) *streamHeap {
-	if h := c.byStream.At(int(s.slot)); h != nil && h.stream == s {
-		return h
-	}
-	return nil
-}
-
-// addHeapLocked makes a heap for a stream; heapsMu is held.
-func (c *Pool) addHeapLocked(s *Stream) *streamHeap {
-	i := slices.Index(c.heaps.All(), nil)
-	if i < 0 {
-		i = len(c.heaps.All())
-	}
-	h := &streamHeap{c: c, stream: s, lent: map[block.ID]*Stream{}}
-	h.putOne = h.put
-	if c.sanitizer != nil {
-		h.quarantine = c.sanitizer.NewQueue(s.clock, s.handle)
-	}
-	h.Init(&c.space, uint32(i), &h.mu)
-	h.pending.Table, h.pending.Clock = &c.space.Blocks, c.dev.clock
-	c.heaps.Set(i, h)
-	c.byStream.Set(int(s.slot), h)
-	return h
-}
-
-// allHeaps returns the pool's heaps, those of closed streams too.
-func (c *Pool) allHeaps() []*streamHeap {
-	return c.heaps.Without(func(h *streamHeap) bool { return h == nil })
-}
-
-// each calls f for all heaps, one after the other with its lock held.
-func (c *Pool) each(f func(*streamHeap)) {
-	for _, h := range c.heaps.All() {
-		if h != nil {
-			h.mu.Lock()
-			f(h)
-			h.mu.Unlock()
-		}
-	}
-}
-
-// openHeaps returns the heaps of the streams that are open.
-func (c *Pool) openHeaps() []*streamHeap {
-	return slices.DeleteFunc(c.allHeaps(), func(h *streamHeap) bool { return c.findHeap(h.stream) != h })
-}
-
-// dropHeapLocked takes out a heap that is empty; heapsMu and its lock are held.
-func (c *Pool) dropHeapLocked(h *streamHeap) {
-	c.heaps.Set(int(h.Index()), nil)
-	h.Close()
-}
-
-// lockAll takes the locks of all heaps, in order, and keeps new ones out.
-func (c *Pool) lockAll() (heaps []*streamHeap, unlock func()) {
-	c.heapsMu.Lock()
-	heaps = c.allHeaps()
-	for _, h := range heaps {
-		h.mu.Lock()
-	}
-	return heaps, func() {
-		for _, h := range heaps {
-			h.mu.Unlock()
-		}
-		c.heapsMu.Unlock()
-	}
 }
 
 // lockBoth takes the locks of two heaps of a pool, which may be the same, in
@@ -174,12 +85,12 @@ func (h *streamHeap) unusable() bool {
 	return c.closed.Load() || c.dev.lost.Load() != nil || !h.stream.calls.IsOpen() || c.asleep.Load() || c.retired.Load()
 }
 
-func (c *Pool) closedError() error {
-	return fmt.Errorf("cupool: allocator on %s: %w", c.driver.Name(), ErrClosed)
+func (p *pool) closedError() error {
+	return fmt.Errorf("cupool: allocator on %s: %w", p.driver.Name(), ErrClosed)
 }
 
-func (c *Pool) asleepError(op string) error {
-	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, c.driver.Name(), ErrAsleep)
+func (p *pool) asleepError(op string) error {
+	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, p.driver.Name(), ErrAsleep)
 }
 
 // streamOfLocked returns the stream that a live block is for.
@@ -293,67 +204,8 @@ func (c *Pool) other(h Block) *Pool {
 	return c.dev.byID(h.pool())
 }
 
-// lockOwner finds the heap of a handle's block and locks it, after which the
-// block's state stays, but for the magazines. The handle must be of this pool
-// and its block live; else gone is the reason given.
-func (c *Pool) lockOwner(op string, b Block, gone error) (*streamHeap, *block.Block, error) {
-	if h, x := c.lockLive(b); h != nil {
-		return h, x, nil
-	}
-	return nil, nil, c.notLive(op, b, gone)
-}
-
-// lockLive is lockOwner that returns nil in place of an error.
-func (c *Pool) lockLive(b Block) (*streamHeap, *block.Block) {
-	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
-		return nil, nil
-	}
-	x := c.space.Blocks.At(b.id())
-	for {
-		owner := x.Owner()
-		h := c.heapAt(owner)
-		switch {
-		case h == nil && x.Owner() != owner: // the block moved before its heap was closed
-			continue
-		case h == nil: // a block that is live has a heap
-			return nil, nil
-		}
-		h.mu.Lock()
-		if x.Owner() != h.Index() || c.heapAt(h.Index()) != h { // another heap has the slot
-			h.mu.Unlock()
-			continue
-		}
-		if w := x.Word(); w.Gen() != b.gen || w.State() != block.Live || c.closed.Load() {
-			h.mu.Unlock()
-			return nil, nil
-		}
-		return h, x
-	}
-}
-
-// heapAt returns the heap that blocks name by an index, or nil.
-func (c *Pool) heapAt(index uint32) *streamHeap { return c.heaps.At(int(index)) }
-
-// notLive says why a handle's block is not live, which it will not be again.
-func (c *Pool) notLive(op string, b Block, gone error) error {
-	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
-		return c.blockError(op, b, nil, ErrForeignPointer)
-	}
-	x := c.space.Blocks.At(b.id())
-	switch {
-	case c.closed.Load():
-		return c.blockError(op, b, nil, ErrClosed)
-	case x.Word().Gen() != b.gen && gone == ErrDoubleFree:
-		gone = ErrStaleBlock
-	}
-	if h := c.heapAt(x.Owner()); h != nil {
-		return c.blockError(op, b, h.stream, gone)
-	}
-	return c.blockError(op, b, nil, gone)
-}
-
 // blockError describes a call on a handle that failed for a reason.
-func (c *Pool) blockError(op string, b Block, s *Stream, reason error) error {
+func (p *pool) blockError(op string, b Block, s *Stream, reason error) error {
 	e := &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: reason, Detail: details[reason]}
 	if s != nil {
 		e.Stream = s.handle
@@ -378,14 +230,19 @@ func (c *Pool) freeSlow(b Block) error {
 	if o := c.other(b); o != nil {
 		return o.freeSlow(b)
 	}
-	h, x, err := c.lockOwner("free", b, ErrDoubleFree)
+	return c.heaps.free(b)
+}
+
+// free frees a block of the pool that is live, homed or not.
+func (t *heapTable) free(b Block) error {
+	h, x, err := t.lockOwner("free", b, ErrDoubleFree)
 	if err != nil {
 		return err
 	}
 	err = h.freeLocked(b, x)
 	h.mu.Unlock()
-	if err == nil && c.sanitizer != nil {
-		err = c.damage(b)
+	if err == nil && t.sanitizer != nil {
+		err = t.damage(b)
 	}
 	return err
 }

@@ -67,7 +67,7 @@ func (c *Pool) StopHistory() {
 // unhomeAll takes all blocks out of the magazines of all pools.
 func (d *deviceState) unhomeAll() {
 	for _, c := range d.open() {
-		for _, h := range c.allHeaps() {
+		for _, h := range c.heaps.all() {
 			h.mu.Lock()
 			h.UnhomeAll()
 			h.checkLocked()
@@ -83,7 +83,7 @@ func (d *deviceState) stay(size int64) (s block.Stay, ok bool) {
 }
 
 // note records an event that is no allocation or free.
-func (c *Pool) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
+func (c *pool) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
 	if c.dev.history.On() {
 		stack := origins.Here()
 		c.dev.history.Add(history.Event{Kind: k, Address: uint64(p), Size: size, Stream: s, Pool: c.name, Weight: 1, Stack: &stack})
@@ -93,9 +93,9 @@ func (c *Pool) note(k snapshot.Kind, s StreamHandle, p Ptr, size int64) {
 var changes = [...]snapshot.Kind{heap.Mapped: snapshot.SegmentMap, heap.Unmapped: snapshot.SegmentUnmap, heap.Stitched: snapshot.Stitch}
 
 // noteChange records a change of virtual memory.
-func (c *Pool) noteChange(owner uint32, k heap.Change, at Ptr, size int64) {
-	if h := c.heapAt(owner); h != nil {
-		c.note(changes[k], h.stream.handle, at, size)
+func (t *heapTable) noteChange(owner uint32, k heap.Change, at Ptr, size int64) {
+	if h := t.at(owner); h != nil {
+		t.note(changes[k], h.stream.handle, at, size)
 	}
 }
 

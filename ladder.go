@@ -249,12 +249,12 @@ func (m *miss) takeSpared() (Block, outcome, error) {
 // collectDone frees blocks of the request's heap that waited for events which are done,
 // and blocks that cleanups queued.
 func (m *miss) collectDone() (Block, outcome, error) {
-	queued := m.c.drainLater()
+	queued := m.c.dev.drainLater()
 	n, err := m.h.settlePatiently()
 	return came(queued+n > 0, onlyLost(err)) // other failures leave blocks waiting
 }
 
-func (m *miss) borrowIdle() (Block, outcome, error) { return found(m.c.borrowIdle(m.request)) }
+func (m *miss) borrowIdle() (Block, outcome, error) { return found(m.c.idle.borrow(&m.request)) }
 
 // flushOwn empties the magazines of the request's heap, unless goroutines empty each
 // other's.
@@ -272,14 +272,14 @@ func (m *miss) flushOwn() (Block, outcome, error) {
 // borrowWhole borrows in virtual memory where the whole free chunks of all streams cannot
 // cover the request: the next rungs would take them apart for nothing.
 func (m *miss) borrowWhole() (Block, outcome, error) {
-	if m.c.chunksSuffice(m.request) {
+	if m.c.idle.chunksSuffice(&m.request) {
 		return Block{}, nothing, nil
 	}
 	return m.borrowAny()
 }
 
 // takeIdle gets memory for the request that other heaps leave idle.
-func (m *miss) takeIdle() (Block, outcome, error) { return came(m.c.takeIdle(m.request)) }
+func (m *miss) takeIdle() (Block, outcome, error) { return came(m.c.idle.take(&m.request)) }
 
 // releaseIdle gives wholly free segments back, the largest first, as far as growing would
 // reserve more than the allocator ever has. Keeping them makes PyTorch's default reserve
@@ -292,10 +292,10 @@ func (m *miss) releaseIdle() (Block, outcome, error) {
 	}
 	defer c.reclaim.Unlock()
 	need := c.budget.Held() + m.segment() - c.budget.Sufficient(idleFloor)
-	if !c.budget.Pressed(m.rounded) && c.idle.regrets.Spend(heap.Regret{Heap: &m.h.Heap, Kind: m.kind, Size: m.segment()}, m.regrets()) || need <= 0 {
+	if !c.budget.Pressed(m.rounded) && c.reclaim.regrets.Spend(heap.Regret{Heap: &m.h.Heap, Kind: m.kind, Size: m.segment()}, m.regrets()) || need <= 0 {
 		return Block{}, nothing, nil
 	}
-	_, err := c.releaseUnkept(need, heap.LargestFirst)
+	_, err := c.reclaim.unkeptLocked(need, heap.LargestFirst)
 	return Block{}, nothing, err
 }
 
@@ -326,7 +326,7 @@ func (m *miss) releaseOldest() (Block, outcome, error) {
 	if need <= 0 {
 		return Block{}, nothing, nil
 	}
-	_, err := c.releaseUnkept(need, heap.OldestFirst)
+	_, err := c.reclaim.unkeptLocked(need, heap.OldestFirst)
 	return Block{}, nothing, err
 }
 
@@ -338,7 +338,7 @@ func (m *miss) relieve() (Block, outcome, error) {
 		Held:       c.dev.budget.Held,
 		Obtainable: c.dev.obtainable,
 		InUse: func() int64 {
-			used, _ := c.usage()
+			used, _ := c.heaps.usage()
 			return used
 		},
 		Drain: c.dev.drainLater,
@@ -361,12 +361,12 @@ func (m *miss) borrow() (Block, outcome, error) {
 	if m.refused == nil {
 		return Block{}, nothing, nil
 	}
-	if b, ok := m.c.borrowIdle(m.request); ok || m.c != m.c.dev.root {
+	if b, ok := m.c.idle.borrow(&m.request); ok || m.c != m.c.dev.root {
 		return found(b, ok)
 	}
 	for _, p := range m.c.dev.private() {
 		if p.lends {
-			if b, ok := p.lend(m.request); ok {
+			if b, ok := p.heaps.lend(&m.request); ok {
 				return b, served, nil
 			}
 		}
@@ -377,7 +377,7 @@ func (m *miss) borrow() (Block, outcome, error) {
 // waitForOne waits for the pending block that serves the request with the least: the
 // smallest that suffices, the oldest among equals.
 func (m *miss) waitForOne() (Block, outcome, error) {
-	for _, o := range m.h.pendingFor(m.request) {
+	for _, o := range m.h.pendingFor(&m.request) {
 		if err := m.c.dev.failed(o.Clock.Wait(m.wait, o.Epoch)); err != nil {
 			return Block{}, nothing, onlyLostOrLate(err)
 		}
@@ -388,7 +388,7 @@ func (m *miss) waitForOne() (Block, outcome, error) {
 
 // borrowWholeWaiting is borrowWhole that waits for the work of the other streams.
 func (m *miss) borrowWholeWaiting() (Block, outcome, error) {
-	if m.c.chunksSuffice(m.request) {
+	if m.c.idle.chunksSuffice(&m.request) {
 		return Block{}, nothing, nil
 	}
 	return m.borrowAnyWaiting()
@@ -397,7 +397,7 @@ func (m *miss) borrowWholeWaiting() (Block, outcome, error) {
 // releaseEnough gives cached memory back, largest first, the pool's own before that of
 // others of the device, until the request's segment fits.
 func (m *miss) releaseEnough() (Block, outcome, error) {
-	n, err := m.c.releaseUpTo(m.wait, m.segment())
+	n, err := m.c.reclaim.upTo(m.wait, m.segment())
 	if (err == nil || isLate(err)) && n < m.segment() {
 		more, e := m.releaseOthers(m.segment() - n)
 		n, err = n+more, errors.Join(err, e)
@@ -417,8 +417,8 @@ func (m *miss) releaseOthers(need int64) (released int64, err error) {
 		if p == c || p.isolated || released >= need {
 			continue
 		}
-		p.flushAll()
-		n, e := p.releaseUpTo(m.wait, need-released)
+		p.heaps.flush()
+		n, e := p.reclaim.upTo(m.wait, need-released)
 		released, err = released+n, errors.Join(err, e)
 	}
 	return released, onlyLostOrLate(errors.Join(err, c.dev.closeRetired()))
@@ -428,7 +428,7 @@ func (m *miss) releaseOthers(need int64) (released int64, err error) {
 // and waits for every pending block.
 func (m *miss) waitForAll() (Block, outcome, error) {
 	c := m.c
-	queued, flushed := c.dev.drainLater(), c.flushAll()
+	queued, flushed := c.dev.drainLater(), c.heaps.flush()
 	waited, err := c.dev.waitPending(m.wait)
 	n, e := c.dev.emptyQuarantines(m.wait)
 	return came(flushed || queued+waited+n > 0, onlyLostOrLate(errors.Join(err, e)))
@@ -450,11 +450,13 @@ func (m *miss) collectGarbage() (Block, outcome, error) {
 }
 
 // borrowAny borrows any free block of another stream whose work is done.
-func (m *miss) borrowAny() (Block, outcome, error) { return found(m.c.borrowAny(m.request, false)) }
+func (m *miss) borrowAny() (Block, outcome, error) {
+	return found(m.c.idle.borrowAny(&m.request, false))
+}
 
 // borrowAnyWaiting is borrowAny that waits for that work.
 func (m *miss) borrowAnyWaiting() (Block, outcome, error) {
-	return found(m.c.borrowAny(m.request, true))
+	return found(m.c.idle.borrowAny(&m.request, true))
 }
 
 // askProgram lets the program free something.
@@ -502,11 +504,11 @@ func (m *miss) outOfMemory() error {
 	c := m.c
 	c.ooms.Add(1)
 	c.log.Warn("out of memory", "stream", uintptr(m.h.stream.handle), "bytes", m.size, "reserved", c.budget.Held(), "error", m.refused)
-	return c.oomError(m.request, m.refused, m.late)
+	return c.oomError(&m.request, m.refused, m.late)
 }
 
 // oomError puts the numbers of a failure together.
-func (c *Pool) oomError(r request, cause, late error) error {
+func (c *Pool) oomError(r *request, cause, late error) error {
 	st := c.Stats()
 	room, others := c.budget.Room()
 	table, lines := c.dev.holders()
@@ -567,8 +569,8 @@ func (d *deviceState) holders() ([]snapshot.Holder, []snapshot.Line) {
 	var lines snapshot.Lines
 	for _, c := range d.open() {
 		if !c.asleep.Load() {
-			_, unlock := c.lockAll()
-			samples := c.holdersLocked(&all, &lines)
+			_, unlock := c.heaps.lockAll()
+			samples := c.heaps.holdersLocked(&all, &lines)
 			unlock()
 			for of, n := range samples { // to name functions takes its time
 				lines.Record(c.name, of.label, framesOf(of.stack), n.blocks, n.bytes)

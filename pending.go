@@ -34,16 +34,10 @@ func (h *streamHeap) collectLocked() int {
 	return n
 }
 
-// collect is collectLocked for all heaps of a pool.
-func (c *Pool) collect() (freed int) {
-	c.each(func(h *streamHeap) { freed += h.collectLocked() })
-	return freed
-}
-
 // collect is collectLocked for all pools.
 func (d *deviceState) collect() (freed int) {
 	for _, c := range d.open() {
-		freed += c.collect()
+		freed += c.heaps.collect()
 	}
 	return freed
 }
@@ -54,7 +48,7 @@ func (d *deviceState) learned(s *Stream, proofs []epoch.Point) {
 		return
 	}
 	for _, c := range d.open() {
-		if h := c.findHeap(s); h != nil {
+		if h := c.heaps.of(s); h != nil {
 			h.learned(proofs)
 		}
 	}
@@ -73,7 +67,7 @@ func (h *streamHeap) learned(proofs []epoch.Point) {
 func (d *deviceState) ended(s *Stream) {
 	s.clock.End()
 	for _, c := range d.open() {
-		c.each(func(h *streamHeap) {
+		c.heaps.each(func(h *streamHeap) {
 			h.pending.End(s.clock, h.putOne)
 			h.checkLocked()
 		})
@@ -107,29 +101,9 @@ func (h *streamHeap) settlePatiently() (freed int, err error) {
 	return h.settleLocked(epoch.Ask)
 }
 
-// settleAll is settle for all heaps of the pool.
-func (c *Pool) settleAll(how epoch.Insist) (freed int, err error) {
-	for _, h := range c.heaps.All() {
-		if h != nil {
-			n, e := h.settle(how)
-			freed += n
-			err = errors.Join(err, e)
-		}
-	}
-	return freed, err
-}
-
-// settleEverything frees what waited for events that are done, of all streams,
-// and what FreeLater queued.
-func (c *Pool) settleEverything() error {
-	c.drainLater()
-	_, err := c.settleAll(epoch.Ask)
-	return onlyLost(err)
-}
-
 // pendingFor chooses the smallest pending block that serves a request, the
 // oldest among equals, and returns what it waits for.
-func (h *streamHeap) pendingFor(r request) []epoch.Point {
+func (h *streamHeap) pendingFor(r *request) []epoch.Point {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	best, size := block.ID(0), h.c.space.Policy.FitsBelow(r.kind, r.rounded)
@@ -164,7 +138,7 @@ func (c *Pool) Hold(b Block) (release func(), err error) {
 	if o := c.other(b); o != nil {
 		return o.Hold(b)
 	}
-	h, x, err := c.lockOwner("hold", b, ErrUseAfterFree)
+	h, x, err := c.heaps.lockOwner("hold", b, ErrUseAfterFree)
 	if err != nil {
 		return nil, err
 	}
@@ -178,27 +152,7 @@ func (c *Pool) Hold(b Block) (release func(), err error) {
 	c.held.Add(1)
 	h.pending.Hold(x)
 	x.MarkUsed()
-	return sync.OnceFunc(func() { c.unhold(b) }), nil
-}
-
-// unhold ends a Hold. The block has a heap: it is live or pending.
-func (c *Pool) unhold(b Block) {
-	x := c.space.Blocks.At(b.id())
-	for {
-		h := c.heapAt(x.Owner())
-		if h == nil { // it is moving to another one
-			continue
-		}
-		h.mu.Lock()
-		if x.Owner() == h.Index() && c.heapAt(h.Index()) == h {
-			c.held.Add(-1)
-			h.pending.Unhold(b.id(), x, h.putOne)
-			h.checkLocked()
-			h.mu.Unlock()
-			return
-		}
-		h.mu.Unlock()
-	}
+	return sync.OnceFunc(func() { c.heaps.unhold(b) }), nil
 }
 
 // ProcessDeferred frees the blocks whose wait for other streams is over and
@@ -206,8 +160,8 @@ func (c *Pool) unhold(b Block) {
 // device for memory. An error of the device leaves the blocks concerned
 // waiting.
 func (c *Pool) ProcessDeferred() (freed int, err error) {
-	c.drainLater()
-	return c.settleAll(epoch.Force)
+	c.dev.drainLater()
+	return c.heaps.settle(epoch.Force)
 }
 
 // FreeLater queues a block to be freed by one of the next calls that miss
@@ -216,23 +170,17 @@ func (c *Pool) ProcessDeferred() (freed int, err error) {
 // in the meantime is passed over. Before a request is refused Go's collector
 // runs, as cleanups may give blocks back; where that found nothing 8 times in a
 // row, it takes a tenth of the time at most.
-func (c *Pool) FreeLater(b Block) { c.later.push(b) }
+func (c *Pool) FreeLater(b Block) { c.dev.later.push(b) }
 
 // drainLater frees what FreeLater queued and returns the number.
-func (c *Pool) drainLater() (freed int) {
-	c.later.drain(func(b Block) {
-		if err := c.freeSlow(b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
-			freed++
+func (d *deviceState) drainLater() (freed int) {
+	d.later.drain(func(b Block) {
+		if c := d.byID(b.pool()); c != nil {
+			if err := c.heaps.free(b); err == nil || errors.Is(err, ErrCorrupted) { // Check, too, returns the latter
+				freed++
+			}
 		}
 	})
-	return freed
-}
-
-// drainLater is drainLater for all pools.
-func (d *deviceState) drainLater() (freed int) {
-	for _, c := range d.open() {
-		freed += c.drainLater()
-	}
 	return freed
 }
 

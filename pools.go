@@ -76,13 +76,13 @@ func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 		return nil, err
 	}
 	var err error
-	if p.def, err = p.heapOf(c.dev.def); err != nil {
+	if p.def, err = p.heaps.make(c.dev.def); err != nil {
 		return nil, fmt.Errorf("cupool: new pool on %s: %w", c.driver.Name(), err)
 	}
 	if err := c.dev.join(p); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	p.startDecay()
+	p.reclaim.startDecay()
 	return p, nil
 }
 
@@ -90,7 +90,7 @@ func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 // the pool that it is made of.
 func (c *Pool) unopened(cfg PoolConfig) *Pool {
 	d := c.dev
-	p := &Pool{dev: d, driver: d.driver, cfg: c.cfg, id: pools.Add(1)}
+	p := &Pool{pool: pool{dev: d, driver: d.driver, cfg: c.cfg, id: pools.Add(1)}}
 	p.budget.Limit = d.budget.Limit
 	p.name, p.isolated, p.lends = cfg.Name, cfg.Isolated, cfg.UseOnOOM
 	if p.name == "" {

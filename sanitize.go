@@ -23,25 +23,25 @@ func (cfg *Config) sanitizers() sanitize.Settings {
 
 // startSanitizers sets up what the pool's Config switches on, and changes its
 // Config to what guards need.
-func (c *Pool) startSanitizers() (err error) {
-	set := c.cfg.sanitizers()
-	if set.Guard = set.Guard && !c.ownMemory; set.Guard {
-		if c.guards, err = sanitize.NewGuards(c.dev.driver, c.driver.Name()); err != nil {
+func (p *pool) startSanitizers() (err error) {
+	set := p.cfg.sanitizers()
+	if set.Guard = set.Guard && !p.ownMemory; set.Guard {
+		if p.guards, err = sanitize.NewGuards(p.dev.driver, p.driver.Name()); err != nil {
 			return err
 		}
-		c.driver = newUpstream(c.driver, c.guards.Alloc, c.guards.Free)
-		cfg := &c.cfg
-		cfg.Driver, cfg.Backing, cfg.SegmentRounding, cfg.GrowthFactor, cfg.MaxSplit, cfg.InitialSize = c.driver, BackingSegments, min(cfg.MinBlock, sizeclass.Quantum), 1, 0, 0
+		p.driver = newUpstream(p.driver, p.guards.Alloc, p.guards.Free)
+		cfg := &p.cfg
+		cfg.Driver, cfg.Backing, cfg.SegmentRounding, cfg.GrowthFactor, cfg.MaxSplit, cfg.InitialSize = p.driver, BackingSegments, min(cfg.MinBlock, sizeclass.Quantum), 1, 0, 0
 	}
 	if !set.Any() {
 		return nil
 	}
-	c.sanitizer = &sanitize.Pool{
-		Settings: set, Device: c.dev.driver, Guards: c.guards, Name: c.name, Package: packagePath, Stacks: &c.stacks, Failed: c.dev.failed,
+	p.sanitizer = &sanitize.Pool{
+		Settings: set, Device: p.dev.driver, Guards: p.guards, Name: p.name, Package: packagePath, Stacks: &p.stacks, Failed: p.dev.failed,
 		Tell: func(e *CorruptionError) {
-			c.cfg.Logger.Error("corrupted memory", "error", e)
-			if c.cfg.OnCorruption != nil {
-				c.cfg.OnCorruption(e)
+			p.cfg.Logger.Error("corrupted memory", "error", e)
+			if p.cfg.OnCorruption != nil {
+				p.cfg.OnCorruption(e)
 			}
 		},
 	}
@@ -49,7 +49,7 @@ func (c *Pool) startSanitizers() (err error) {
 }
 
 // quarantineBytes returns how many bytes of a heap stay in quarantine.
-func (c *Pool) quarantineBytes() int64 { return max(c.sanitizer.Quarantine, 0) }
+func (p *pool) quarantineBytes() int64 { return max(p.sanitizer.Quarantine, 0) }
 
 // sweepLocked looks at the freed blocks whose work is done, and makes those free
 // that were in quarantine for long enough.
@@ -73,20 +73,20 @@ func (h *streamHeap) endQuarantineLocked() {
 
 // damage returns what was found of a block that was freed, with Sanitizers.Wait
 // when the work on it is done.
-func (c *Pool) damage(b Block) error {
+func (t *heapTable) damage(b Block) error {
 	for range 2 { // for the streams recorded on it, and then for its own
-		if c.sanitizer.Wait {
-			if err := c.awaitFreed(b.id()); err != nil {
+		if t.sanitizer.Wait {
+			if err := t.awaitFreed(b.id()); err != nil {
 				return err
 			}
 		}
 	}
-	return c.sanitizer.Found(b.ptr, b.gen)
+	return t.sanitizer.Found(b.ptr, b.gen)
 }
 
 // awaitFreed waits for what a freed block waits for.
-func (c *Pool) awaitFreed(id block.ID) error {
-	h := c.heapAt(c.space.Blocks.At(id).Owner())
+func (t *heapTable) awaitFreed(id block.ID) error {
+	h := t.at(t.space.Blocks.At(id).Owner())
 	if h == nil {
 		return nil
 	}
@@ -97,24 +97,12 @@ func (c *Pool) awaitFreed(id block.ID) error {
 	}
 	h.mu.Unlock()
 	for _, o := range waits {
-		if err := c.dev.failed(o.Clock.Wait(context.Background(), o.Epoch)); err != nil {
+		if err := t.dev.failed(o.Clock.Wait(context.Background(), o.Epoch)); err != nil {
 			return err
 		}
 	}
 	_, err := h.settle(epoch.Peek)
 	return onlyLost(err)
-}
-
-// drainQuarantines makes all blocks in quarantine free that are done.
-func (c *Pool) drainQuarantines() (freed int) {
-	if c.sanitizer == nil {
-		return 0
-	}
-	c.each(func(h *streamHeap) {
-		freed += h.quarantine.Drain(0, false, h.putFree)
-		h.checkLocked()
-	})
-	return freed
 }
 
 // emptyQuarantines waits for the freed blocks of all pools and makes them free.
@@ -123,7 +111,7 @@ func (d *deviceState) emptyQuarantines(ctx context.Context) (freed int, err erro
 		_, err = d.waitPending(ctx)
 	}
 	for _, c := range d.open() {
-		freed += c.drainQuarantines()
+		freed += c.heaps.drainQuarantines()
 	}
 	return freed, errors.Join(err, d.lostError())
 }
@@ -153,20 +141,20 @@ func (h *streamHeap) zeroLocked(b *block.Block) {
 }
 
 // endSanitizers checks the pool's memory for the last time. All work is done.
-func (c *Pool) endSanitizers() error {
-	if c.sanitizer == nil {
+func (t *heapTable) endSanitizers() error {
+	if t.sanitizer == nil {
 		return nil
 	}
-	c.each(func(h *streamHeap) {
+	t.each(func(h *streamHeap) {
 		h.lookLocked()
 		h.endQuarantineLocked()
 	})
-	return errors.Join(c.sanitizer.Findings(), c.sanitizer.Close())
+	return errors.Join(t.sanitizer.Findings(), t.sanitizer.Close())
 }
 
 // sleepSanitizers makes the memory ready to be unmapped. All heaps are locked.
-func (c *Pool) sleepSanitizers(heaps []*streamHeap) error {
-	if c.sanitizer == nil {
+func (t *heapTable) sleepSanitizers(heaps []*streamHeap) error {
+	if t.sanitizer == nil {
 		return nil
 	}
 	for _, h := range heaps {
@@ -177,23 +165,23 @@ func (c *Pool) sleepSanitizers(heaps []*streamHeap) error {
 			return err
 		}
 	}
-	c.sanitizer.Asleep.Store(true)
+	t.sanitizer.Asleep.Store(true)
 	return nil
 }
 
 // wakeSanitizers fills live blocks again, whose memory is new, and marks the ends of
 // those that were freed and are yet to be checked. All heaps are locked.
-func (c *Pool) wakeSanitizers(heaps []*streamHeap) (err error) {
-	if c.sanitizer == nil {
+func (t *heapTable) wakeSanitizers(heaps []*streamHeap) (err error) {
+	if t.sanitizer == nil {
 		return nil
 	}
 	for _, h := range heaps {
 		h.eachLive(func(id block.ID, b *block.Block) {
-			err = errors.Join(err, c.sanitizer.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()))
+			err = errors.Join(err, t.sanitizer.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()))
 		})
 		h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
 			if b.Word().State() == block.Pending {
-				err = errors.Join(err, c.sanitizer.MarkEnd(b, h.stream.handle))
+				err = errors.Join(err, t.sanitizer.MarkEnd(b, h.stream.handle))
 			}
 		})
 		err = errors.Join(err, h.stream.calls.WaitAWhile())

@@ -45,53 +45,53 @@ func (c *Pool) Sleep(keep func(Block) bool) error {
 	case c.asleep.Load():
 		return c.asleepError("sleep")
 	}
-	err := c.calm()
+	err := c.reclaim.calm()
 	if err == nil && c.held.Load() > 0 { // the holders' memory would be another
 		err = errHeld
 	}
 	if err == nil {
-		_, err = c.releaseSegments(context.Background(), c.budget.Held())
+		_, err = c.reclaim.upToLocked(context.Background(), c.budget.Held())
 	}
 	if err == nil {
-		err = c.keepContents(keep)
+		err = c.reclaim.keepContents(keep)
 	}
 	if err != nil {
-		c.kept = nil
+		c.reclaim.contents = nil
 		c.asleep.Store(false)
 		return fmt.Errorf("cupool: sleep: %w", err)
 	}
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
-	if err := c.sleepSanitizers(heaps); err != nil {
-		c.kept = nil
+	if err := c.heaps.sleepSanitizers(heaps); err != nil {
+		c.reclaim.contents = nil
 		c.asleep.Store(false)
 		return fmt.Errorf("cupool: sleep: %w", err)
 	}
-	return c.unmapAll(heaps)
+	return c.reclaim.unmapAll(heaps)
 }
 
 // calm ends allocating and waits until nothing uses the memory any more.
-func (c *Pool) calm() (err error) {
-	heaps, unlock := c.lockAll()
-	c.asleep.Store(true)
+func (r *reclaimer) calm() (err error) {
+	heaps, unlock := r.heaps.lockAll()
+	r.asleep.Store(true)
 	for _, h := range heaps {
 		h.UnhomeAll() // a block in a magazine comes and goes without asking
 	}
 	unlock()
-	ctx, cancel := c.dev.waiting(context.Background())
+	ctx, cancel := r.dev.waiting(context.Background())
 	defer cancel()
-	err = c.dev.syncAll(ctx)
-	c.drainLater()
-	c.flushAll()
+	err = r.dev.syncAll(ctx)
+	r.dev.drainLater()
+	r.heaps.flush()
 	return err
 }
 
 // keepContents copies the contents of the blocks that keep chooses.
-func (c *Pool) keepContents(keep func(Block) bool) error {
+func (r *reclaimer) keepContents(keep func(Block) bool) error {
 	if keep == nil {
 		return nil
 	}
-	heaps, unlock := c.lockAll()
+	heaps, unlock := r.heaps.lockAll()
 	live := liveBlocks(heaps)
 	unlock()
 	for _, b := range live {
@@ -99,21 +99,21 @@ func (c *Pool) keepContents(keep func(Block) bool) error {
 			continue
 		}
 		data := make([]byte, b.size)
-		if err := c.driver.CopyOut(data, b.ptr, c.dev.def.handle); err != nil {
-			return c.dev.failed(fmt.Errorf("keeping the contents of %v: %w", b, err))
+		if err := r.driver.CopyOut(data, b.ptr, r.dev.def.handle); err != nil {
+			return r.dev.failed(fmt.Errorf("keeping the contents of %v: %w", b, err))
 		}
-		c.kept = append(c.kept, contents{b, data})
+		r.contents = append(r.contents, contents{b, data})
 	}
 	return nil
 }
 
 // unmapAll puts all memory to sleep. What a call fails for stays as it is: its
 // memory stays reserved, and the rest goes on. All heaps are locked.
-func (c *Pool) unmapAll(heaps []*streamHeap) error {
+func (r *reclaimer) unmapAll(heaps []*streamHeap) error {
 	var errs []error
 	for _, h := range heaps {
 		slept, err := h.Sleep()
-		c.asleepBytes.Add(slept)
+		r.asleepBytes.Add(slept)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -139,20 +139,20 @@ func (c *Pool) Wake() error {
 	if err := c.dev.def.calls.Await(); err != nil { // the contents are put back in its order
 		return fmt.Errorf("cupool: wake: %w", err)
 	}
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
-	err := c.mapAll(heaps)
+	err := c.reclaim.mapAll(heaps)
 	if err == nil {
-		if err = c.refill(heaps); err != nil {
-			if late := c.awaitFills(heaps); late != nil { // memory that is written to cannot be unmapped
+		if err = c.reclaim.refill(heaps); err != nil {
+			if late := c.reclaim.awaitFills(heaps); late != nil { // memory that is written to cannot be unmapped
 				return fmt.Errorf("cupool: wake: %w", errors.Join(err, late))
 			}
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("cupool: wake: %w", errors.Join(err, c.unmapAll(heaps)))
+		return fmt.Errorf("cupool: wake: %w", errors.Join(err, c.reclaim.unmapAll(heaps)))
 	}
-	c.kept = nil
+	c.reclaim.contents = nil
 	c.asleep.Store(false)
 	if c.sanitizer != nil {
 		c.sanitizer.Asleep.Store(false)
@@ -162,10 +162,10 @@ func (c *Pool) Wake() error {
 
 // mapAll gives all that sleeps new memory, until a call fails. All heaps are
 // locked.
-func (c *Pool) mapAll(heaps []*streamHeap) error {
+func (r *reclaimer) mapAll(heaps []*streamHeap) error {
 	for _, h := range heaps {
 		woken, err := h.Wake()
-		c.asleepBytes.Add(-woken)
+		r.asleepBytes.Add(-woken)
 		if err != nil {
 			return err
 		}
@@ -175,32 +175,32 @@ func (c *Pool) mapAll(heaps []*streamHeap) error {
 
 // refill gives live blocks what they have to hold, as work of streams, and waits
 // for it.
-func (c *Pool) refill(heaps []*streamHeap) error {
-	if err := c.wakeSanitizers(heaps); err != nil {
+func (r *reclaimer) refill(heaps []*streamHeap) error {
+	if err := r.heaps.wakeSanitizers(heaps); err != nil {
 		return err
 	}
-	return c.putBack()
+	return r.putBack()
 }
 
 // putBack copies the kept contents into the blocks that are still live.
-func (c *Pool) putBack() error {
-	for _, k := range c.kept {
-		if w := c.space.Blocks.At(k.b.id()).Word(); w.State() != block.Live || w.Gen() != k.b.gen {
+func (r *reclaimer) putBack() error {
+	for _, k := range r.contents {
+		if w := r.space.Blocks.At(k.b.id()).Word(); w.State() != block.Live || w.Gen() != k.b.gen {
 			continue
 		}
-		if err := c.driver.CopyIn(k.b.ptr, k.data, c.dev.def.handle); err != nil {
-			return c.dev.failed(fmt.Errorf("putting the contents of %v back: %w", k.b, err))
+		if err := r.driver.CopyIn(k.b.ptr, k.data, r.dev.def.handle); err != nil {
+			return r.dev.failed(fmt.Errorf("putting the contents of %v back: %w", k.b, err))
 		}
 	}
-	if len(c.kept) == 0 {
+	if len(r.contents) == 0 {
 		return nil
 	}
-	return c.dev.def.calls.WaitAWhile()
+	return r.dev.def.calls.WaitAWhile()
 }
 
 // awaitFills waits for the work that refill gave to the device.
-func (c *Pool) awaitFills(heaps []*streamHeap) error {
-	errs := []error{c.dev.def.calls.WaitAWhile()}
+func (r *reclaimer) awaitFills(heaps []*streamHeap) error {
+	errs := []error{r.dev.def.calls.WaitAWhile()}
 	for _, h := range heaps {
 		errs = append(errs, h.stream.calls.WaitAWhile())
 	}

@@ -32,8 +32,8 @@ func (c *Pool) Snapshot() Snapshot {
 
 // ownSnapshot returns a picture of the pool alone.
 func (c *Pool) ownSnapshot() Snapshot {
-	_, unlock := c.lockAll()
-	p := c.pictureLocked()
+	_, unlock := c.heaps.lockAll()
+	p := c.heaps.pictureLocked()
 	c.note(snapshot.Taken, 0, 0, 0)
 	events := c.dev.history.Copy(0)
 	unlock()
@@ -44,8 +44,8 @@ func (c *Pool) ownSnapshot() Snapshot {
 
 // eachSegmentLocked calls f for every segment, by address, with the stream whose memory
 // it is. All heaps are locked.
-func (c *Pool) eachSegmentLocked(f func(*block.Segment, *Stream)) {
-	c.space.Index.Each(func(e heap.Entry) { f(e.Seg, c.heapAt(e.Owner).stream) })
+func (t *heapTable) eachSegmentLocked(f func(*block.Segment, *Stream)) {
+	t.space.Index.Each(func(e heap.Entry) { f(e.Seg, t.at(e.Owner).stream) })
 }
 
 // picture is segments whose blocks have no stacks and labels yet.
@@ -62,9 +62,9 @@ type foundOrigin struct {
 
 // pictureLocked takes a picture. All heaps are locked; the blocks of magazines
 // change meanwhile.
-func (c *Pool) pictureLocked() *picture {
+func (t *heapTable) pictureLocked() *picture {
 	p := &picture{segments: []snapshot.Segment{}}
-	c.eachSegmentLocked(func(from *block.Segment, s *Stream) {
+	t.eachSegmentLocked(func(from *block.Segment, s *Stream) {
 		seg := snapshot.Segment{
 			Address: Ptr(from.Base), Size: from.Size, Stream: s.handle, Type: "small",
 			Virtual: from.Virtual || from.Stitched, Stitched: from.Stitched, Number: s.number,
@@ -72,9 +72,9 @@ func (c *Pool) pictureLocked() *picture {
 		if from.Large {
 			seg.Type = "large"
 		}
-		from.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
+		from.Each(&t.space.Blocks, func(_ block.ID, b *block.Block) {
 			if b.Origin() != 0 {
-				p.found = append(p.found, foundOrigin{len(p.segments), len(seg.Blocks), c.stacks.At(b.Origin())})
+				p.found = append(p.found, foundOrigin{len(p.segments), len(seg.Blocks), t.stacks.At(b.Origin())})
 			}
 			addBlock(&seg, b)
 		})
@@ -113,16 +113,16 @@ type estimate struct{ blocks, bytes float64 }
 
 // holdersLocked adds who holds the blocks of the pool, and returns where its live ones were
 // allocated that are samples. All its heaps are locked.
-func (c *Pool) holdersLocked(to *snapshot.Holders, lines *snapshot.Lines) map[sample]estimate {
+func (t *heapTable) holdersLocked(to *snapshot.Holders, lines *snapshot.Lines) map[sample]estimate {
 	samples := map[sample]estimate{}
-	c.eachSegmentLocked(func(seg *block.Segment, s *Stream) {
-		seg.Each(&c.space.Blocks, func(_ block.ID, b *block.Block) {
-			o, state := c.stacks.At(b.Origin()), stateOf(b)
-			to.Add(c.name, s.number, o.Label, state, b.Size)
+	t.eachSegmentLocked(func(seg *block.Segment, s *Stream) {
+		seg.Each(&t.space.Blocks, func(_ block.ID, b *block.Block) {
+			o, state := t.stacks.At(b.Origin()), stateOf(b)
+			to.Add(t.name, s.number, o.Label, state, b.Size)
 			if state != snapshot.Live {
 				return
 			}
-			lines.Add(c.name, o.Label, 1, b.Requested())
+			lines.Add(t.name, o.Label, 1, b.Requested())
 			if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) {
 				n, weight := samples[at], max(o.Weight, 1) // a sanitizer records all
 				samples[at] = estimate{n.blocks + weight, n.bytes + weight*float64(b.Requested())}

@@ -238,10 +238,6 @@ type counts struct {
 	moves, movedBytes, decayedBytes atomic.Int64
 }
 
-// sum returns the totals of all ledgers; the heaps are all of the pool's and
-// locked.
-func (c *Pool) sum(heaps []*streamHeap) ledger.Totals { return c.space.Book.Sum(ledgers(heaps)) }
-
 func ledgers(heaps []*streamHeap) (list []*ledger.Ledger) {
 	for _, h := range heaps {
 		list = append(list, &h.Ledger)
@@ -252,7 +248,7 @@ func ledgers(heaps []*streamHeap) (list []*ledger.Ledger) {
 // Stats returns a snapshot of the books. It stops all streams' slow paths
 // meanwhile and takes time in proportion to the number of blocks.
 func (c *Pool) Stats() Stats {
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
 	var got [2]heap.Census
 	var meta int64
@@ -260,7 +256,7 @@ func (c *Pool) Stats() Stats {
 		h.Count(&got)
 		meta += h.Magazine.Bytes()
 	}
-	t, book := c.sum(heaps), &c.space.Book
+	t, book := c.heaps.sum(heaps), &c.space.Book
 	st := Stats{
 		Device: c.driver.Name(), Pool: c.name, Labels: c.labels.all(),
 		All:   statsOf(book, &t, all, &got[small], &got[large]),
@@ -336,23 +332,11 @@ func (s *Stat) adjust(more, idle int64) {
 	s.Freed += more + idle
 }
 
-// usage returns the bytes of live blocks and of all cached memory, heap by heap,
-// without a look at each block.
-func (c *Pool) usage() (live, cached int64) {
-	past := c.space.Book.Past()
-	live, pending := past[all][ledger.OutBytes].Now(), past[all][ledger.PendingBytes].Now()
-	c.each(func(h *streamHeap) {
-		l, p, held := h.Usage()
-		live, pending, cached = live+l, pending+p, cached+held
-	})
-	return live, cached - live - pending
-}
-
 // ResetPeak sets every peak to the current value, those of labels too.
 func (c *Pool) ResetPeak() {
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
-	c.sum(heaps)
+	c.heaps.sum(heaps)
 	c.space.Book.ResetPeaks(ledgers(heaps))
 	c.labels.resetPeaks()
 }

@@ -90,9 +90,9 @@ func (d *deviceState) addStreamLocked(h StreamHandle, adopted bool) *Stream {
 	s.calls.Init(&d.calls, h, s.clock, h == 0 && adopted && d.numbers == 0)
 	d.numbers++
 	d.streams.Set(slot, s)
-	d.root.heapsMu.Lock()
-	defer d.root.heapsMu.Unlock()
-	s.hits = d.root.addHeapLocked(s).Magazine
+	d.root.heaps.mu.Lock()
+	defer d.root.heaps.mu.Unlock()
+	s.hits = d.root.heaps.addLocked(s).Magazine
 	return s
 }
 
@@ -124,7 +124,7 @@ func (d *deviceState) vacantLocked(list []*Stream) int {
 // named reports whether a block of any pool names the stream of a slot.
 func (d *deviceState) named(slot uint32) bool {
 	for _, c := range d.open() {
-		for _, h := range c.allHeaps() {
+		for _, h := range c.heaps.all() {
 			h.mu.Lock()
 			names := h.pending.Names(slot)
 			h.mu.Unlock()

@@ -35,14 +35,14 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 	if c.asleep.Load() {
 		return 0, c.asleepError("trim")
 	}
-	if err := c.settleEverything(); err != nil {
+	if err := c.heaps.settleEverything(); err != nil {
 		return 0, err
 	}
-	c.drainQuarantines()
-	c.flushAll()
+	c.heaps.drainQuarantines()
+	c.heaps.flush()
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
-	released, err = c.releaseSegments(ctx, c.budget.Held()-keep)
+	released, err = c.reclaim.upToLocked(ctx, c.budget.Held()-keep)
 	c.note(snapshot.Trim, 0, 0, released)
 	return released, err
 }
@@ -63,7 +63,7 @@ func (c *Pool) SetSoftLimit(bytes int64) error {
 	case c.closed.Load():
 		return fmt.Errorf("cupool: set soft limit: %w", ErrClosed)
 	}
-	heaps, unlock := c.lockAll()
+	heaps, unlock := c.heaps.lockAll()
 	p := &c.space.Policy
 	p.HomeLimit = c.cfg.policy(p.NoSplit).HomeLimit
 	if bytes > 0 { // the free of a block with a place in a magazine is not seen
@@ -75,19 +75,19 @@ func (c *Pool) SetSoftLimit(bytes int64) error {
 	unlock()
 	c.budget.Soft.Store(bytes)
 	if c.afterFree.Store(nil); bytes > 0 {
-		shed := c.shedBeyond
+		shed := c.reclaim.shed
 		c.afterFree.Store(&shed)
 	}
 	return c.shed(nil)
 }
 
-// shedBeyond gives free memory beyond the soft limit back.
-func (c *Pool) shedBeyond() error {
-	if c.budget.Held() <= c.budget.Soft.Load() || !c.reclaim.TryLock() {
+// shed gives free memory beyond the soft limit back.
+func (r *reclaimer) shed() error {
+	if r.budget.Held() <= r.budget.Soft.Load() || !r.TryLock() {
 		return nil // the lock's holder gives memory back
 	}
-	defer c.reclaim.Unlock()
-	_, err := c.releaseAtOnce(c.budget.Held() - c.budget.Soft.Load())
+	defer r.Unlock()
+	_, err := r.atOnceLocked(r.budget.Held() - r.budget.Soft.Load())
 	return err
 }
 
@@ -114,17 +114,17 @@ func (c *Pool) Reset() error {
 	case c.asleep.Load():
 		return c.asleepError("reset")
 	}
-	c.drainLater()
+	c.dev.drainLater()
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	if err := c.dev.syncAll(ctx); err != nil {
 		return fmt.Errorf("cupool: reset: %w", err)
 	}
-	_, err := c.releaseHeaps()
+	_, err := c.reclaim.everything()
 	if errors.Is(err, errHeld) {
 		return fmt.Errorf("cupool: reset: %w", err)
 	}
-	clear(c.idle.regrets)
+	clear(c.reclaim.regrets)
 	c.ResetPeak()
 	return err
 }
@@ -143,7 +143,7 @@ func (c *Pool) EmptyCache() error {
 		}
 	}
 	defer c.reclaim.Report()
-	return errors.Join(c.emptyCache(), c.sanitizer.Findings())
+	return errors.Join(c.reclaim.empty(), c.sanitizer.Findings())
 }
 
 // reclaimAll gives need bytes of each pool back, as poolaccess.Access says.
@@ -152,8 +152,8 @@ func (c *Pool) reclaimAll(need int64) (released int64, err error) {
 	defer cancel()
 	for _, m := range c.dev.open() {
 		if !m.isolated {
-			m.flushAll()
-			n, e := m.releaseUpTo(ctx, need)
+			m.heaps.flush()
+			n, e := m.reclaim.upTo(ctx, need)
 			released, err = released+n, errors.Join(err, e)
 		}
 	}
@@ -161,28 +161,28 @@ func (c *Pool) reclaimAll(need int64) (released int64, err error) {
 }
 
 // cutLast gives the memory back that the last handle of a live block has behind it.
-func (c *Pool) cutLast(b Block) error {
-	if b.pool() != c.id || c.memory == nil || c.sanitizer != nil { // another pool lent it, or a sanitizer has filled it
+func (r *reclaimer) cutLast(b Block) error {
+	if b.pool() != r.id || r.memory == nil || r.sanitizer != nil { // another pool lent it, or a sanitizer has filled it
 		return nil
 	}
-	ctx, cancel := c.dev.waiting(context.Background())
+	ctx, cancel := r.dev.waiting(context.Background())
 	defer cancel()
-	if !c.reclaim.LockUntil(ctx) {
+	if !r.LockUntil(ctx) {
 		return nil
 	}
-	defer c.reclaim.Unlock()
-	h, x := c.lockLive(b)
+	defer r.Unlock()
+	h, x := r.heaps.lockLive(b)
 	if h == nil { // its life was ended
 		return nil
 	}
 	defer h.mu.Unlock()
-	if h.lent[b.id()] != nil || c.asleep.Load() || h.stream.clock.Captured() || c.dev.order.Await(ctx, &h.stream.calls, h.stream.clock.Now()) != nil {
+	if h.lent[b.id()] != nil || r.asleep.Load() || h.stream.clock.Captured() || r.dev.order.Await(ctx, &h.stream.calls, h.stream.clock.Now()) != nil {
 		return nil
 	}
 	released, err := h.CutLast(x)
 	h.checkLocked()
 	if released > 0 {
-		c.note(snapshot.Trim, 0, 0, released)
+		r.note(snapshot.Trim, 0, 0, released)
 	}
 	return err
 }

@@ -1,0 +1,424 @@
+package cupool
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/sizeclass"
+)
+
+// Idle memory: what a heap holds and does not use.
+//
+// A heap reuses its own memory in the order of its stream. What idle and closed streams
+// cache would be lost to the others, tens of GiB in PyTorch's case. So a miss takes idle
+// memory over from other heaps before it asks the device for more, and idle segments
+// go back to the device before more is reserved than ever was.
+//
+// The work of a closed stream was waited for. Of an open stream, memory is taken that is
+// free once an event has proven that the stream's work is over. Ordering the taker
+// behind that work (StreamWaitEvent) could make streams wait for each other in a circle.
+//
+// Streams that take turns would take the same memory from each other for ever. So a miss
+// takes memory of open streams, and gives segments back, only where the pool would
+// otherwise reserve more than it ever did. A heap regrets memory when it misses after
+// others took it. Memory that was regretted often stays with its heap where the pool
+// wastes little, or is lent block by block.
+
+// lending moves idle memory from heap to heap of a pool, and lends blocks.
+type lending struct {
+	*pool
+	heaps *heapTable
+
+	mu      sync.Mutex              // held while memory moves between heaps; guards what follows
+	left    []*streamHeap           // of closed streams, that hold memory
+	lenders []*streamHeap           // that one request asks
+	of      map[*streamHeap]*lender // the heaps that others took memory from
+}
+
+// lender is what is remembered of a heap whose idle memory others took.
+type lender struct {
+	lent    bool // memory was taken since its last miss
+	regrets int  // misses after that
+}
+
+// regretLimit is how often a heap may ask again for what it lost before such memory is
+// left alone: a program that repeats itself comes to rest. Replays of programs that train
+// reserve 3 to 5 % more with a limit below 4, and no less with a higher one.
+const regretLimit = 4
+
+// lendRegrets is how often a heap has to miss what others took before it lends blocks.
+const lendRegrets = 2 // less costs a program that trains up to 1 %
+
+// A pool wastes much when it holds more than the most that was in use and a
+// wasteFraction of it. Replays reserve 1 to 4 % more with half of wastefulRegrets.
+const (
+	wasteFraction   = 8
+	wastefulRegrets = 8
+)
+
+// A pool that holds less than idleFloor bytes keeps idle segments, and its heaps of less
+// than takeFloor keep their memory: below that, sharing does not pay.
+const (
+	idleFloor = 256 << 20
+	takeFloor = 32 << 20
+)
+
+// provePolls bounds how often one miss asks about events that are not done at once. A GPU
+// passes one of an idle stream in a few µs, 64 queries take 10, growing by a chunk 30.
+const provePolls = 64
+
+// take gets memory for a request that other heaps leave idle.
+func (l *lending) take(r *request) (found bool, err error) {
+	switch {
+	case l.memory == nil && len(l.heaps.byIndex.All()) == 1:
+		return false, nil
+	case r.rounded > l.budget.Limit, l.memory != nil && r.rounded > l.memory.Capacity:
+		return false, nil // what never fits must not take from those that do
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own := l.of[r.h]; own != nil && own.lent {
+		own.lent = false
+		own.regrets++
+	}
+	polls := provePolls
+	for _, from := range l.left {
+		n, err := l.takeFrom(r, from, r.h.lacks(r), &polls)
+		if found = found || n > 0; err != nil {
+			return found, err
+		}
+	}
+	_ = l.dropEmptyLocked()
+	need := r.excess()
+	if need <= 0 {
+		return found, nil
+	}
+	if _, err := l.heaps.settle(epoch.Peek); onlyLost(err) != nil {
+		return found, err
+	}
+	for _, from := range l.candidates(r) {
+		n, err := l.takeFrom(r, from, need, &polls)
+		if n > 0 {
+			found, l.lenderOf(from).lent = true, true
+		}
+		if need = r.excess(); err != nil || need <= 0 {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// candidates lists the heaps that idle memory may be taken from, those that regretted it
+// least first, in a list that the pool keeps. Beyond the soft limit chunks of the taker's
+// other kind may be, too; else the kinds would often take them from each other.
+func (l *lending) candidates(r *request) []*streamHeap {
+	list := l.lenders[:0]
+	for _, h := range l.heaps.byIndex.All() {
+		switch {
+		case h == nil:
+		case h == r.h && (l.memory == nil || !l.budget.Pressed(r.rounded)):
+		case h != r.h && !h.stream.calls.IsOpen():
+		default:
+			list = append(list, h)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *streamHeap) int { return cmp.Compare(l.regretsOf(a), l.regretsOf(b)) })
+	l.lenders = list
+	return list
+}
+
+// takeFrom moves at least need bytes of idle memory to the request's heap, as far as there are
+// so many, and returns how many it moved. polls bounds how often the device is asked.
+func (l *lending) takeFrom(r *request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
+	defer lockBoth(r.h, from)()
+	if need <= 0 || r.h.usableLocked() != nil || from.stream.calls.IsClosing() {
+		return 0, nil
+	}
+	from.Flush()
+	switch {
+	case l.memory == nil:
+		taken = l.takeSegment(r, from, polls)
+	case !from.stream.calls.IsOpen() && from.FreeBytes(r.kind) > 0 && !from.InUse():
+		if l.mayTakeLocked(r, from, polls) {
+			var n int
+			n, taken, err = from.MoveRanges(r.kind, &r.h.Heap)
+			l.noteMoves(n, taken)
+		}
+	default:
+		taken, err = l.takeChunks(r, from, need, polls)
+	}
+	r.h.checkLocked()
+	from.checkLocked()
+	return taken, err
+}
+
+// takeSegment moves the segment that fits a request best. An open stream gives none that is
+// larger than what the device would be asked for: it would soon have to ask for it itself.
+func (l *lending) takeSegment(r *request, from *streamHeap, polls *int) int64 {
+	most := r.segment()
+	if !from.stream.calls.IsOpen() {
+		most = r.h.LargestSegment(r.kind, r.rounded)
+	}
+	seg := from.BestIdle(r.kind, r.rounded, most)
+	if seg == nil || !l.mayTakeLocked(r, from, polls) {
+		return 0
+	}
+	from.MoveSegment(seg, &r.h.Heap)
+	l.noteMoves(1, seg.Size)
+	return seg.Size
+}
+
+// takeChunks moves whole free chunks of either kind, or of the same heap's other kind.
+func (l *lending) takeChunks(r *request, from *streamHeap, need int64, polls *int) (int64, error) {
+	chunks := from.WholeChunks()
+	if from == r.h {
+		chunks = chunks.Of(large + small - r.kind)
+	}
+	if chunks.Empty() || !l.mayTakeLocked(r, from, polls) {
+		return 0, nil
+	}
+	out, err := from.Detach(chunks, need)
+	bytes, e := r.h.Attach(&from.Heap, r.kind, out)
+	l.noteMoves(len(out), bytes)
+	return bytes, errors.Join(err, e, from.DropGaps(false))
+}
+
+// lenderOf returns what is remembered of a heap that others took memory from.
+func (l *lending) lenderOf(h *streamHeap) *lender {
+	own := l.of[h]
+	if own == nil {
+		own = &lender{}
+		l.of[h] = own
+	}
+	return own
+}
+
+// regretsOf returns how often a heap missed what others took.
+func (l *lending) regretsOf(h *streamHeap) int {
+	if own := l.of[h]; own != nil {
+		return own.regrets
+	}
+	return 0
+}
+
+// mayTakeLocked reports whether idle memory of a heap may be taken for a request.
+func (l *lending) mayTakeLocked(r *request, from *streamHeap, polls *int) bool {
+	switch own := l.of[from]; {
+	case from.stream.calls.IsClosed():
+	case l.budget.Pressed(r.rounded):
+	case l.budget.Held() < idleFloor && from.Held() < takeFloor:
+		return false
+	case own != nil && own.regrets > regretLimit:
+		own.regrets-- // this time the taker grows instead
+		return false
+	}
+	return from.idleLocked(polls)
+}
+
+// borrow serves a large request by a free block of another stream's virtual memory,
+// where streams took chunks from each other more than once. The block stays in the other
+// heap, with the request's stream recorded on it.
+func (l *lending) borrow(r *request) (Block, bool) {
+	if l.memory == nil || l.sanitizer != nil || r.kind == small || r.reserving || r.h.stream.clock.Captured() {
+		return Block{}, false // a sanitizer fills blocks in the order of their heap's stream
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || l.regretsOf(h) < lendRegrets })
+	if len(lenders) == 0 || r.excess() <= 0 {
+		return Block{}, false
+	}
+	_, _ = l.heaps.settle(epoch.Ask) // what it cannot free stays pending
+	polls := provePolls
+	for _, from := range lenders {
+		if b, ok := from.lend(r, &polls); ok {
+			return b, true
+		}
+	}
+	return Block{}, false
+}
+
+// borrowAny serves a request that would be refused otherwise, by a free block of another
+// stream whose work is done. With wait it waits for that work.
+func (l *lending) borrowAny(r *request, wait bool) (Block, bool) {
+	if l.sanitizer != nil || r.reserving || r.h.stream.clock.Captured() {
+		return Block{}, false
+	}
+	_, _ = l.heaps.settle(epoch.Ask)
+	for _, from := range l.heaps.open() {
+		if from == r.h || from.stream.clock.Captured() || !from.fits(r) || wait && from.awaitIdle(r.wait) != nil {
+			continue
+		}
+		polls := provePolls
+		if b, ok := from.lend(r, &polls); ok {
+			return b, true
+		}
+	}
+	return Block{}, false
+}
+
+// chunksSuffice reports whether the whole free chunks of all heaps, with what the device and the
+// limits leave, cover a request, or there is nothing to choose.
+func (l *lending) chunksSuffice(r *request) bool {
+	if l.memory == nil || len(l.heaps.byIndex.All()) == 1 || r.excess() <= 0 {
+		return true
+	}
+	room, _ := l.budget.Room()
+	if free, _, err := l.driver.MemInfo(); err == nil {
+		room = min(room, free)
+	}
+	l.heaps.each(func(h *streamHeap) {
+		if h != r.h && !h.stream.clock.Captured() {
+			h.Flush()
+			room += h.WholeChunks().Bytes()
+		}
+	})
+	return r.h.lacks(r) <= room
+}
+
+// inherit makes what the pool holds for a stream idle memory, as the stream is closed and its
+// work is done. Where blocks are in use, all of it goes to def, the default stream's heap.
+// It returns the heap, which is not found by its stream any more, or nil.
+func (l *lending) inherit(s *Stream, def *streamHeap) (h *streamHeap, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heaps.mu.Lock()
+	defer l.heaps.mu.Unlock()
+	if h = l.heaps.of(s); h == nil {
+		return nil, nil
+	}
+	l.heaps.byStream.Set(int(s.slot), nil)
+	l.inheritLent(s, def.stream)
+	unlock := lockBoth(h, def)
+	h.UnhomeAll()
+	h.endQuarantineLocked()
+	h.Magazine.Drop()
+	if h.InUse() {
+		h.moveLocked(def)
+	}
+	h.checkLocked()
+	unlock()
+	l.left = append(l.left, h)
+	return h, l.dropEmptyHeapsLocked()
+}
+
+// inheritLent makes the blocks that were lent to a stream, which is closed, those of heir.
+func (l *lending) inheritLent(s, heir *Stream) {
+	l.heaps.each(func(h *streamHeap) {
+		for id, to := range h.lent {
+			if to == s {
+				h.lent[id] = heir
+				h.pending.Record(l.space.Blocks.At(id), heir.clock)
+			}
+		}
+	})
+}
+
+// closedHeaps returns the heaps of closed streams.
+func (l *lending) closedHeaps() []*streamHeap {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.left)
+}
+
+// dropEmpty closes heaps of closed streams that hold no memory any more.
+func (l *lending) dropEmpty() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropEmptyLocked()
+}
+
+// dropEmptyLocked is dropEmpty with the lock held.
+func (l *lending) dropEmptyLocked() error {
+	l.heaps.mu.Lock()
+	defer l.heaps.mu.Unlock()
+	return l.dropEmptyHeapsLocked()
+}
+
+// dropEmptyHeapsLocked is dropEmpty with the locks of the heap table, too.
+func (l *lending) dropEmptyHeapsLocked() (err error) {
+	l.left = slices.DeleteFunc(l.left, func(h *streamHeap) bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.Held() > 0 {
+			return false
+		}
+		err = errors.Join(err, h.DropGaps(true))
+		if !h.IsEmpty() {
+			return false
+		}
+		l.heaps.dropLocked(h)
+		delete(l.of, h)
+		return true
+	})
+	return err
+}
+
+// excess returns the bytes that a request lacks beyond a sufficient reserve.
+func (r *request) excess() int64 {
+	budget, lacks := &r.h.c.budget, r.h.lacks(r)
+	return min(lacks, budget.Held()+lacks-budget.Sufficient(0))
+}
+
+// lacks returns the bytes that the device would be asked for, 0 when the heap has enough.
+func (h *streamHeap) lacks(r *request) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.c.memory == nil {
+		if h.Fits(r.kind, r.rounded) {
+			return 0
+		}
+		return r.segment()
+	}
+	return sizeclass.RoundTo(h.Missing(r.kind, r.rounded, r.allow()), h.c.memory.Granularity)
+}
+
+// fits reports whether a free block of the heap would serve a request.
+func (h *streamHeap) fits(r *request) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.Fits(r.kind, r.rounded)
+}
+
+// lend serves a request of another stream, if a free block fits and the heap's own
+// stream has nothing left to do.
+func (h *streamHeap) lend(r *request, polls *int) (Block, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.usableLocked() != nil || !h.Fits(r.kind, r.rounded) || !h.idleLocked(polls) {
+		return Block{}, false
+	}
+	if !r.h.stream.calls.Enter() { // a Take cannot be undone, so the stream must stay open
+		return Block{}, false
+	}
+	defer r.h.stream.calls.Leave()
+	id, b := h.Take(r.size, r.rounded, 0) // it finds no home here
+	if id == 0 {
+		return Block{}, false
+	}
+	h.pending.Record(b, r.h.stream.clock)
+	b.MarkUsed()
+	h.lent[id] = r.h.stream
+	out, err := h.handleLocked(r.ctx, id, b)
+	return out, err == nil
+}
+
+// moveLocked moves everything that a heap holds to another one of the pool.
+func (h *streamHeap) moveLocked(to *streamHeap) {
+	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) { h.pending.MoveBlock(b, &to.pending) })
+	h.pending.MoveWaits(&to.pending)
+	h.MoveAll(&to.Heap)
+	maps.Copy(to.lent, h.lent)
+	clear(h.lent) // the heap stays while the device is given a segment of it
+	to.checkLocked()
+}
+
+func (p *pool) noteMoves(n int, bytes int64) {
+	p.moves.Add(int64(n))
+	p.movedBytes.Add(bytes)
+}
