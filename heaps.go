@@ -155,7 +155,10 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 	if b.Uses() == 0 {
 		h.put(id, b)
 	} else {
-		delete(h.lent, id)
+		if h.lent[id] != nil {
+			delete(h.lent, id)
+			h.returnsLocked(b)
+		}
 		h.Pend(b)
 		if !h.pending.Add(id, b) {
 			h.put(id, b)
@@ -165,6 +168,16 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 		h.sweepLocked()
 	}
 	h.checkLocked()
+}
+
+// returnsLocked has a block that was lent wait for all streams before it is the lender's
+// again, in the device's order: it goes from one stream to another then.
+func (h *streamHeap) returnsLocked(b *block.Block) {
+	if h.c.dev.order.Streams != nil {
+		for _, s := range h.c.dev.openStreams() {
+			h.pending.Record(b, s.clock)
+		}
+	}
 }
 
 // idleLocked reports whether what is free in the heap may be used in another order than its

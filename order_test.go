@@ -239,3 +239,21 @@ func TestDeviceOrderCaptured(t *testing.T) {
 	end()
 	x.close()
 }
+
+// TestCarelessBorrower: a block that was lent and is freed goes from one stream to another,
+// so that in the device's order the lender waits for the side stream, too.
+func TestCarelessBorrower(t *testing.T) {
+	for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
+		t.Run(order.String(), func(t *testing.T) {
+			x := newCareless(t, cupool.Config{IdleOrder: order, Backing: cupool.BackingVMM})
+			require.NoError(t, x.c.Free(pooltest.Alloc(t, x.c, 60*mib, x.owner)))
+			x.lend()
+			b := pooltest.Alloc(t, x.c, 60*mib, nil)
+			require.True(t, x.c.IsLent(b))
+			x.drop(b)
+			require.Equal(t, order == cupool.OwnerOrder, x.alloc(60*mib, x.owner).Ptr() == b.Ptr())
+			require.False(t, x.ran)
+			x.close()
+		})
+	}
+}

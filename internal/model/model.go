@@ -102,6 +102,7 @@ type Block struct {
 	value   byte // what it holds; 0: nothing that can be known
 	written use  // what wrote it
 	used    []*Stream
+	unknown []*Stream // that use it and were not recorded
 	pieces  []piece
 	dead    bool
 	later   bool // FreeLater was given it
@@ -109,9 +110,10 @@ type Block struct {
 
 // tenant is freed memory with the uses that may not be done.
 type tenant struct {
-	b     *Block
-	owner *Stream
-	uses  []use
+	b        *Block
+	owner    *Stream
+	uses     []use
+	careless []use // of streams that were not recorded
 }
 
 func newModel(d *Device, exact bool) *Model {
@@ -187,7 +189,11 @@ func (m *Model) born(b *Block) {
 		if !overlap(b.pieces, t.b.pieces) {
 			continue
 		}
-		for _, u := range t.uses {
+		uses := t.uses
+		if b.on != t.owner { // its own stream may have it sooner
+			uses = slices.Concat(uses, t.careless)
+		}
+		for _, u := range uses {
 			if !m.d.before(u, b.on.s) {
 				m.failLocked("early reuse: %v was handed out for stream %d, which does not come after work %d of stream %d, which may use %v there", b, b.on.s.number, u.n, u.s.number, t.b)
 			}
@@ -224,6 +230,9 @@ func (m *Model) dies(b *Block, later bool) {
 // leaveLocked takes a block out of those that are live.
 func (m *Model) leaveLocked(b *Block) *tenant {
 	t := &tenant{b: b, owner: m.ownerLocked(b), uses: m.usesLocked(b)}
+	for _, s := range b.unknown {
+		t.careless = append(t.careless, m.d.lastOf(s.s))
+	}
 	m.past = slices.DeleteFunc(m.past, m.done)
 	m.past = append(m.past, t)
 	m.live = slices.DeleteFunc(m.live, func(o *Block) bool { return o == b })
@@ -234,7 +243,8 @@ func (m *Model) leaveLocked(b *Block) *tenant {
 }
 
 func (m *Model) done(t *tenant) bool {
-	return !slices.ContainsFunc(t.uses, func(u use) bool { return !m.d.over(u) })
+	under := func(u use) bool { return !m.d.over(u) }
+	return !slices.ContainsFunc(t.uses, under) && !slices.ContainsFunc(t.careless, under)
 }
 
 // unmaps is told of addresses that are about to lose their memory: nothing may

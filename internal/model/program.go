@@ -54,6 +54,12 @@ type Options struct {
 	Device cupool.Driver
 	// Config is that of the allocator, but for its Driver. nil: as the bytes say.
 	Config *cupool.Config
+	// Order is Config.IdleOrder, beside what the bytes say.
+	Order cupool.IdleOrder
+	// Careless has streams read blocks on which they are not recorded. Memory may then
+	// be reused early on the stream that freed it, and nowhere else. It needs a
+	// simulated device.
+	Careless bool
 	// Together is the number of goroutines. 0: as the bytes say.
 	Together int
 	// Break puts something between a program and each allocator. nil: nothing.
@@ -149,6 +155,8 @@ func newPlan(b *bytecode) plan {
 		p.cfg.SmallLimit, p.cfg.SegmentRounding, p.cfg.LargeLimit, p.cfg.MinSplit = 0, 0, 0, 0
 	case 10:
 		p.cfg.MinBlock = 256
+	case 11:
+		p.cfg.IdleOrder = cupool.DeviceOrder
 	case 8:
 		p.cfg.MaxSplit, p.cfg.Backing = 32*mib, cupool.BackingSegments
 	case 9:
@@ -261,6 +269,9 @@ func Run(data []byte, opts ...Options) Result {
 
 // open makes the device and the root.
 func (w *world) open() error {
+	if w.opt.Careless {
+		w.device.IdleEvents = true // or memory that is not waited for would hardly move
+	}
 	below := w.opt.Device
 	if below == nil {
 		below = simdev.New(w.device)
@@ -272,6 +283,7 @@ func (w *world) open() error {
 	w.Model = newModel(w.d, w.together == 1)
 	w.exchange = make(chan *Block, 8)
 	w.cfg.Driver = w.d
+	w.cfg.IdleOrder = max(w.cfg.IdleOrder, w.opt.Order)
 	if w.callbacks {
 		w.cfg.OnRelease = func(int64) { _ = w.root.Stats() }
 		w.cfg.BeforeGrow = func(int64) { _ = w.root.Stats() }
