@@ -25,11 +25,11 @@ import (
 // its streams and its limit.
 type Pool struct {
 	pool
-	def       *streamHeap // of the default stream
-	heaps     heapTable
-	idle      lending
-	reclaim   reclaimer
-	afterFree atomic.Pointer[func() error] // nil without SetSoftLimit
+	def     *streamHeap // of the default stream
+	heaps   heapTable
+	idle    lending
+	reclaim reclaimer
+	sheds   atomic.Bool // frees give memory beyond the soft limit back; set by SetSoftLimit
 }
 
 // pools counts allocators, so that handles of one are foreign to another.
@@ -275,7 +275,9 @@ func foreignStream(op string, p Ptr, size int64, s *Stream) error {
 // Free implements Allocator.
 func (c *Pool) Free(b Block) error {
 	if b.pool() != c.id {
-		return c.dev.shed(c.freeSlow(b))
+		err := c.freeSlow(b)
+		c.dev.shed()
+		return err
 	}
 	x := c.space.Blocks.At(b.id())
 	if x.FreeHomed(b.gen) {
@@ -283,20 +285,21 @@ func (c *Pool) Free(b Block) error {
 	}
 	w := x.Word()
 	if w&^block.Used != block.MakeWord(b.gen, block.Live) {
-		return c.shed(c.freeSlow(b))
+		return c.freeShed(b)
 	}
 	h := c.heaps.at(x.Owner())
 	if h == nil || c.sanitizer != nil {
-		return c.shed(c.freeSlow(b))
+		return c.freeShed(b)
 	}
 	h.mu.Lock()
 	if x.Word() != w || x.Owner() != h.Index() || c.closed.Load() {
 		h.mu.Unlock()
-		return c.shed(c.freeSlow(b))
+		return c.freeShed(b)
 	}
 	h.backLocked(b.id(), x)
 	h.mu.Unlock()
-	return c.shed(nil)
+	c.shed()
+	return nil
 }
 
 // RecordStream implements Allocator. Recording the allocating stream, or
@@ -313,18 +316,20 @@ func (c *Pool) RecordStream(b Block, s *Stream) error {
 // FreeOn is RecordStream followed by Free: the block was last used by work
 // that s has been given.
 func (c *Pool) FreeOn(b Block, s *Stream) error {
+	if o := c.other(b); o != nil {
+		return o.FreeOn(b, s)
+	}
 	h, x, err := c.recordUse("free", b, s)
 	if h == nil {
 		return err
 	}
 	err = h.freeLocked(b, x)
 	h.mu.Unlock()
-	if o := c.other(b); err == nil && o != nil && o.sanitizer != nil {
-		err = o.heaps.damage(b)
-	} else if err == nil && o == nil && c.sanitizer != nil {
+	if err == nil && c.sanitizer != nil {
 		err = c.heaps.damage(b)
 	}
-	return c.shed(err)
+	c.shed()
+	return err
 }
 
 // recordUse notes that s uses a live block and returns the block's heap,

@@ -204,21 +204,11 @@ func (d *deviceState) obtainable(reserved int64) (int64, error) {
 	return min(d.budget.Limit, reserved+free), nil
 }
 
-// shed trims the pool to its soft limit after a call that may have freed blocks, and
-// joins the error with the call's. No locks are held.
-func (c *Pool) shed(err error) error {
-	if f := c.afterFree.Load(); f != nil {
-		return errors.Join(err, (*f)())
-	}
-	return err
-}
-
-// shed is shed for all pools.
-func (d *deviceState) shed(err error) error {
+// shed trims all pools to their soft limits; no locks are held.
+func (d *deviceState) shed() {
 	for _, c := range d.open() {
-		err = c.shed(err)
+		c.shed()
 	}
-	return err
 }
 
 // access is a pool as other packages of the module see it.

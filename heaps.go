@@ -333,21 +333,31 @@ func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) 
 	if c.ownMemory {
 		err = c.dev.order.Await(context.Background(), &h.stream.calls, freedAt)
 	}
-	for freed < len(out) && err == nil {
-		f := &out[freed]
-		c.note(snapshot.SegmentFree, h.stream.handle, Ptr(f.Seg.Base), f.Seg.Size)
-		if err = c.driver.MemFree(Ptr(f.Seg.Base)); err == nil {
-			freed++
-		} else {
-			c.note(snapshot.SegmentAlloc, h.stream.handle, Ptr(f.Seg.Base), f.Seg.Size) // it is still there
-			err = fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", Ptr(f.Seg.Base), f.Seg.Size, c.driver.Name(), err)
-		}
+	if err == nil {
+		freed, err = h.giveBack(out)
 	}
 	h.mu.Lock()
-	c.driverFrees.Add(int64(freed))
 	c.budget.Return(h.Forget(out, freed))
 	h.checkLocked()
 	return freed, c.dev.failed(err)
+}
+
+// giveBack gives segments that were detached back to the device, up to the first that it
+// refuses, and returns how many went.
+func (h *streamHeap) giveBack(out []heap.Idle) (freed int, err error) {
+	c := h.c
+	for freed < len(out) {
+		p, size := Ptr(out[freed].Seg.Base), out[freed].Seg.Size
+		c.note(snapshot.SegmentFree, h.stream.handle, p, size)
+		if err = c.driver.MemFree(p); err != nil {
+			c.note(snapshot.SegmentAlloc, h.stream.handle, p, size) // it is still there
+			err = c.dev.failed(fmt.Errorf("cupool: freeing the segment at %v (%d bytes) on %s: %w", p, size, c.driver.Name(), err))
+			break
+		}
+		freed++
+	}
+	c.driverFrees.Add(int64(freed))
+	return freed, err
 }
 
 // published is a list that is read without a lock, by any number of goroutines, while one at

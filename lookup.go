@@ -16,7 +16,7 @@ func (c *Pool) FreePtr(p Ptr, size int64) error {
 	if err != nil {
 		return err
 	}
-	return c.shed(c.freeSlow(b))
+	return c.Free(b)
 }
 
 // holding returns the heaps of the pool of the device that has an address, or the pool's own.

@@ -37,7 +37,13 @@ func (p *pool) startSanitizers() (err error) {
 		return nil
 	}
 	p.sanitizer = &sanitize.Pool{
-		Settings: set, Device: p.dev.driver, Guards: p.guards, Name: p.name, Package: packagePath, Stacks: &p.stacks, Failed: p.dev.failed,
+		Settings: set, Device: p.dev.driver, Guards: p.guards, Name: p.name, Package: packagePath, Stacks: &p.stacks,
+		Failed: func(err error) error {
+			if err != nil { // most callers go on without what the call was for
+				p.log.Warn("a sanitizer's call of the device failed", "error", err)
+			}
+			return p.dev.failed(err)
+		},
 		Tell: func(e *CorruptionError) {
 			p.cfg.Logger.Error("corrupted memory", "error", e)
 			if p.cfg.OnCorruption != nil {
@@ -72,13 +78,11 @@ func (h *streamHeap) endQuarantineLocked() {
 }
 
 // damage returns what was found of a block that was freed, with Sanitizers.Wait
-// when the work on it is done.
+// when the work on it is done. Where that cannot be waited for nothing was found yet.
 func (t *heapTable) damage(b Block) error {
 	for range 2 { // for the streams recorded on it, and then for its own
-		if t.sanitizer.Wait {
-			if err := t.awaitFreed(b.id()); err != nil {
-				return err
-			}
+		if t.sanitizer.Wait && t.awaitFreed(b.id()) != nil {
+			break
 		}
 	}
 	return t.sanitizer.Found(b.ptr, b.gen)
@@ -189,14 +193,14 @@ func (t *heapTable) wakeSanitizers(heaps []*streamHeap) (err error) {
 	return err
 }
 
-// dropSegmentsLocked gives the heap's free segments, which have guards, back.
+// dropSegmentsLocked gives the heap's free segments, which have guards, back. What the
+// device refuses is free, and tried again with the next of them, and by Trim.
 func (h *streamHeap) dropSegmentsLocked() {
-	c, n := h.c, 0
 	out := h.AppendIdle(nil)
 	h.DetachSegments(out)
-	for n < len(out) && c.driver.MemFree(Ptr(out[n].Seg.Base)) == nil {
-		n++
+	n, err := h.giveBack(out)
+	h.c.budget.Return(h.Forget(out, n))
+	if err != nil {
+		h.c.log.Warn("giving a guarded block back failed", "error", err)
 	}
-	c.driverFrees.Add(int64(n))
-	c.budget.Return(h.Forget(out, n))
 }

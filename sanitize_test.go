@@ -14,6 +14,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // everything is every sanitizer but guards, which replace the backing.
@@ -269,6 +270,20 @@ func TestSanitizeWait(t *testing.T) {
 	})
 }
 
+// TestSanitizeWaitFails: Free does not fail because the device does not wait.
+func TestSanitizeWaitFails(t *testing.T) {
+	d := pooltest.NewWatched(t)
+	c := pooltest.Open(t, cupool.Config{Driver: d, Sanitize: cupool.Sanitizers{Canaries: 1, Wait: true}})
+	b := pooltest.Alloc(t, c, 8<<20, nil)
+	for _, call := range []string{"SyncStream", "SyncEvent", "RecordEvent", "NewEvent"} {
+		d.FailAlways(call, errors.New("no luck"))
+	}
+	require.NoError(t, c.Free(b))
+	d.Heal()
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}
+
 // TestSanitizeSleep: canaries and zeros survive Sleep and Wake.
 func TestSanitizeSleep(t *testing.T) {
 	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
@@ -439,6 +454,34 @@ func TestGuardBooks(t *testing.T) {
 	require.ErrorIs(t, c.Sleep(nil), cupool.ErrNotSupported)
 	require.NoError(t, c.Close())
 	require.NoError(t, d.Close())
+}
+
+// TestGuardEvents: the history has the end of each guarded segment. One that the device does
+// not take back is logged, and goes with a later free.
+func TestGuardEvents(t *testing.T) {
+	var log bytes.Buffer
+	d := pooltest.NewWatched(t)
+	c := pooltest.Open(t, cupool.Config{
+		Driver: d, Sanitize: cupool.Sanitizers{Guard: true, Quarantine: -1}, History: &cupool.History{SampleBytes: 1},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	for i := range 10 {
+		b := pooltest.Alloc(t, c, 4096, nil)
+		if i == 5 {
+			d.FailAlways("MemUnmap", errors.New("no luck"))
+		}
+		require.NoError(t, c.Free(b))
+		d.Heal()
+	}
+	must(c.Trim(0))
+	require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	n := map[snapshot.Kind]int{}
+	for _, e := range c.Snapshot().Events {
+		n[e.Kind]++
+	}
+	require.Equal(t, n[snapshot.SegmentAlloc], n[snapshot.SegmentFree])
+	require.Contains(t, log.String(), "no luck")
+	require.NoError(t, c.Close())
 }
 
 // TestGuardNeedsVirtualMemory: New says so.

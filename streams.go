@@ -249,7 +249,8 @@ func (s *Stream) Sync() error {
 	if err == nil && s.clock.Newest() > 0 { // blocks may wait for it
 		s.root.dev.collect()
 	}
-	return s.root.dev.shed(err)
+	s.root.dev.shed()
+	return err
 }
 
 // SyncContext is Sync that gives up when ctx is done: it fails with a *WaitError
@@ -264,7 +265,8 @@ func (s *Stream) SyncContext(ctx context.Context) error {
 	if err == nil {
 		s.root.dev.collect()
 	}
-	return s.root.dev.shed(err)
+	s.root.dev.shed()
+	return err
 }
 
 // syncAll waits for the work of all streams that are open or closing, and

@@ -54,7 +54,9 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 // segments do while any stream is at work, until the next such call. Blocks larger
 // than Config.SmallLimit take a lock then when they are freed, and a program that
 // needs more than the limit pays the device's calls for it; 0 ends both. What was
-// reserved on purpose stays in segments. It fails with ErrInvalidSize for a
+// reserved on purpose stays in segments. What the device refuses to take back when a block
+// is freed, or in Sync, is logged, stays reserved and is tried again by the next such call.
+// SetSoftLimit fails with ErrInvalidSize for a
 // negative number, ErrClosed, or with what the device says.
 func (c *Pool) SetSoftLimit(bytes int64) error {
 	switch {
@@ -74,11 +76,27 @@ func (c *Pool) SetSoftLimit(bytes int64) error {
 	}
 	unlock()
 	c.budget.Soft.Store(bytes)
-	if c.afterFree.Store(nil); bytes > 0 {
-		shed := c.reclaim.shed
-		c.afterFree.Store(&shed)
+	if c.sheds.Store(bytes > 0); bytes == 0 {
+		return nil
 	}
-	return c.shed(nil)
+	return c.reclaim.shed()
+}
+
+// shed trims the pool to its soft limit after a call that may have freed blocks, which has
+// done what it had to: its caller is not told what the device refuses. No locks are held.
+func (c *Pool) shed() {
+	if c.sheds.Load() {
+		if err := c.reclaim.shed(); err != nil {
+			c.log.Warn("giving memory beyond the soft limit back failed", "error", err)
+		}
+	}
+}
+
+// freeShed is freeSlow, and then shed.
+func (c *Pool) freeShed(b Block) error {
+	err := c.freeSlow(b)
+	c.shed()
+	return err
 }
 
 // shed gives free memory beyond the soft limit back.

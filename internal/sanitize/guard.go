@@ -80,7 +80,7 @@ func (g *Guards) Unmap(p device.Ptr) error {
 		return nil
 	}
 	if err := g.vm.MemUnmap(g.start(x), x.memory); err != nil {
-		return err
+		return fmt.Errorf("cupool: unmapping the guarded block at %v (%d bytes): %w", p, x.memory, err)
 	}
 	x.mapped = false
 	g.blocks[p] = x

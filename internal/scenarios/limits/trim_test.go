@@ -1,6 +1,7 @@
 package limits_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -87,6 +88,34 @@ func TestSetSoftLimit(t *testing.T) {
 		require.ErrorIs(t, c.SetSoftLimit(-1), cupool.ErrInvalidSize)
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, c.SetSoftLimit(1), cupool.ErrClosed)
+	})
+}
+
+// TestFreeBeyondSoftLimit: a call that frees does not fail because the device refuses what
+// it is given back then. The next one tries again.
+func TestFreeBeyondSoftLimit(t *testing.T) {
+	refused := errors.New("refused")
+	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
+		d := pooltest.NewWatched(t)
+		c := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing})
+		for name, free := range map[string]func(cupool.Block) error{
+			"Free":    c.Free,
+			"FreePtr": func(b cupool.Block) error { return c.FreePtr(b.Ptr(), b.Size()) },
+			"FreeOn":  func(b cupool.Block) error { return c.FreeOn(b, nil) },
+			"Sync":    func(b cupool.Block) error { return errors.Join(c.Free(b), c.DefaultStream().Sync()) },
+		} {
+			a, b := pooltest.Alloc(t, c, 40*pooltest.MiB, nil), pooltest.Alloc(t, c, 40*pooltest.MiB, nil)
+			require.NoError(t, c.SetSoftLimit(pooltest.MiB))
+			d.FailAlways("MemFree", refused)
+			d.FailAlways("MemUnmap", refused)
+			require.NoError(t, free(a), name)
+			require.ErrorIs(t, c.SetSoftLimit(pooltest.MiB), refused)
+			d.Heal()
+			require.NoError(t, free(b), name)
+			require.NoError(t, c.Sync())
+			require.Zero(t, c.Stats().All.ReservedBytes.Current, name)
+		}
+		require.NoError(t, c.Close())
 	})
 }
 
