@@ -16,13 +16,15 @@
 //     agree on.
 //   - caching.go: Alloc, Free and RecordStream, where the heap has what they need.
 //     lookup.go: the same by address.
-//   - ladder.go: what a request tries that the heap cannot serve, one table. grow.go:
-//     memory of the device. reclaim.go, trim.go, sleep.go: when memory goes from one
-//     heap to another, or back to the device.
-//   - streams.go, pending.go: streams and events; blocks that were freed while other
-//     streams use them. closing.go: the ends of streams and pools.
-//   - heaps.go, pools.go, device.go: a pool's heaps, private pools, and what the pools
-//     of a device share.
+//   - ladder.go: a miss, which is what the heap cannot serve, and what it tries, one
+//     table. grow.go: memory of the device.
+//   - six types own the locks of the core, each with what it guards, in the order in
+//     which a goroutine takes them: lifecycle (closing.go) ends streams and pools;
+//     reclaimer (reclaim.go, trim.go, sleep.go) gives memory back to the device;
+//     deviceState (device.go, streams.go) is what the pools of a device share; lending
+//     (lending.go) moves idle memory between heaps; heapTable (table.go) finds heaps
+//     and blocks; streamHeap (heaps.go, pending.go) is what a pool has for a stream.
+//   - pool.go: what those parts know of their pool. pools.go: private pools.
 //   - internal/heap: free blocks, address ranges, stitching. Below it are
 //     internal/block (arithmetic), internal/magazine (the lock-free caches),
 //     internal/vmem (mapping) and internal/ledger (counting).
@@ -55,8 +57,8 @@
 //     waits for one pending block, gives cached memory back, waits for all, runs
 //     Go's collector, asks the program, and fails with an *OOMError.
 //
-// A miss goes down from caching.go to ladder.go, from there to reclaim.go or
-// pending.go, to internal/heap and to the Driver, and comes back with a block. No
+// A miss goes down from caching.go to ladder.go, from there to lending or reclaimer, to
+// a streamHeap, to internal/heap and to the Driver, and comes back with a block. No
 // layer calls one above it; internal/imports_test.go holds the packages to that.
 //
 // # The way of one Free

@@ -6,10 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 )
 
-// The ends of streams, pools and allocators. deviceState.closing is held by each, so
-// that none begins while another is under way.
+// lifecycle ends the streams, the pools and the allocator of a device, one at a time.
+// Each end refuses new work first, waits for the device, and then moves or gives back
+// what is left. Nothing else closes streams and pools.
+type lifecycle struct {
+	dev *deviceState
+
+	mu      sync.Mutex     // held through waits for the device; guards what follows
+	refused []StreamHandle // of closed streams, that the device did not destroy
+}
 
 // Close waits for the stream's work and destroys it, unless it was adopted. Its
 // idle memory goes to the next stream that needs some. Blocks that are live
@@ -25,8 +33,14 @@ func (s *Stream) Close() error {
 	if s == d.def {
 		return fmt.Errorf("cupool: closing the default stream: %w", ErrNotSupported)
 	}
-	d.closing.Lock()
-	defer d.closing.Unlock()
+	return d.life.closeStream(s)
+}
+
+// closeStream is Stream.Close of a stream that is not the default one.
+func (l *lifecycle) closeStream(s *Stream) error {
+	d := l.dev
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if s.root.closed.Load() || !s.calls.Close() {
 		return fmt.Errorf("cupool: closing stream 0x%x: %w", uintptr(s.handle), ErrClosed)
 	}
@@ -34,7 +48,7 @@ func (s *Stream) Close() error {
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
 	err := s.calls.Submitted("synchronize", s.calls.Finish(ctx))
-	if err == nil && d.outlived(s) { // what is free beside such blocks becomes the default stream's
+	if err == nil && l.outlived(s) { // what is free beside such blocks becomes the default stream's
 		err = d.order.Await(ctx, &s.calls, now)
 	}
 	if err != nil {
@@ -50,12 +64,12 @@ func (s *Stream) Close() error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, s.destroy())...) // another stream may have its slot then
+	return errors.Join(append(errs, l.destroyLocked(s))...) // another stream may have its slot then
 }
 
 // outlived reports whether blocks of the stream are out, in any pool.
-func (d *deviceState) outlived(s *Stream) bool {
-	return slices.ContainsFunc(d.open(), func(c *Pool) bool {
+func (l *lifecycle) outlived(s *Stream) bool {
+	return slices.ContainsFunc(l.dev.open(), func(c *Pool) bool {
 		h := c.heaps.of(s)
 		if h == nil {
 			return false
@@ -66,55 +80,51 @@ func (d *deviceState) outlived(s *Stream) bool {
 	})
 }
 
-// destroy ends the use of the stream's handle.
-func (s *Stream) destroy() error {
+// destroyLocked ends the use of the stream's handle.
+func (l *lifecycle) destroyLocked(s *Stream) error {
 	return s.calls.End(func() error {
 		if s.adopted {
 			return nil
 		}
-		return s.calls.Submitted("destroy stream", s.root.dev.destroyStream(s.handle))
+		return s.calls.Submitted("destroy stream", l.destroyHandleLocked(s.handle))
 	})
 }
 
-// destroyStream destroys a stream of the device, or remembers to try again. It may be
+// destroyHandleLocked destroys a stream of the device, or remembers to try again. It may be
 // called with the lock of calls.Stream held, and so takes no other.
-func (d *deviceState) destroyStream(h StreamHandle) error {
-	err := d.driver.DestroyStream(h)
+func (l *lifecycle) destroyHandleLocked(h StreamHandle) error {
+	err := l.dev.driver.DestroyStream(h)
 	if err != nil {
-		d.refused = append(d.refused, h)
+		l.refused = append(l.refused, h)
 	}
 	return err
 }
 
-// finishClosed tries again what the device refused when streams and pools were
-// closed; deviceState.closing is held.
-func (d *deviceState) finishClosed() error {
-	streams := d.refused
-	d.refused = nil
+// finishLocked tries again what the device refused when streams and pools were closed.
+func (l *lifecycle) finishLocked() error {
+	d, streams := l.dev, l.refused
+	l.refused = nil
 	var errs []error
 	for _, h := range streams {
-		if err := d.destroyStream(h); err != nil {
+		if err := l.destroyHandleLocked(h); err != nil {
 			errs = append(errs, d.failed(fmt.Errorf("cupool: destroy stream 0x%x, which was closed: %w", uintptr(h), err)))
 		}
 	}
 	for _, c := range d.remains.All() {
-		errs = append(errs, c.finishClosed())
+		errs = append(errs, l.finishPoolLocked(c))
 	}
 	return errors.Join(errs...)
 }
 
-// finishClosed tries again to give back what a closed pool holds.
-func (c *Pool) finishClosed() error {
+// finishPoolLocked tries again to give back what a closed pool holds.
+func (l *lifecycle) finishPoolLocked(c *Pool) error {
 	if !c.reclaim.TryLock() { // another goroutine releases
 		return nil
 	}
 	defer c.reclaim.UnlockUntold()
 	_, err := c.reclaim.everything()
 	if !c.holdsMemory() {
-		d := c.dev
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.remains.Remove(c)
+		l.dev.settled(c)
 	}
 	return err
 }
@@ -132,23 +142,28 @@ func (c *Pool) Retire() error {
 	if c.closed.Load() || !c.retired.CompareAndSwap(false, true) {
 		return fmt.Errorf("cupool: retire %s: %w", c.name, ErrClosed)
 	}
+	return c.dev.life.retire(c)
+}
+
+// retire is Pool.Retire of a pool from which nothing can be allocated any more.
+func (l *lifecycle) retire(c *Pool) error {
 	heaps, unlock := c.heaps.lockAll()
 	for _, h := range heaps {
 		h.UnhomeAll() // a block in a magazine comes and goes without asking
 	}
 	unlock()
 	defer c.reclaim.Report() // without locks
-	c.dev.closing.Lock()
-	defer c.dev.closing.Unlock()
-	if err := c.closeIfUnused(); !errors.Is(err, ErrClosed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.closeUnusedLocked(c); !errors.Is(err, ErrClosed) {
 		return err
 	}
 	return nil // the next to lack memory was faster
 }
 
-// closeIfUnused gives back what a retired pool has no use for, and closes it
+// closeUnusedLocked gives back what a retired pool has no use for, and closes it
 // when that is all. While it sleeps it holds nothing that could go.
-func (c *Pool) closeIfUnused() error {
+func (l *lifecycle) closeUnusedLocked(c *Pool) error {
 	err := c.reclaim.empty()
 	if errors.Is(err, ErrAsleep) {
 		err = nil
@@ -158,27 +173,28 @@ func (c *Pool) closeIfUnused() error {
 	}
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
-	return c.close(ctx)
+	return l.closeLocked(ctx, c)
 }
 
-// closeRetired is closeIfUnused for all retired pools, after finishClosed. It does nothing while a
+// finish is finishLocked, and then closeUnusedLocked for all retired pools. It does nothing while a
 // stream, a pool or the allocator is being closed: that may wait for work, which
 // may wait for the caller.
-func (d *deviceState) closeRetired() error {
-	if !d.closing.TryLock() {
+func (l *lifecycle) finish() error {
+	d := l.dev
+	if !l.mu.TryLock() {
 		return nil
 	}
 	ended := slices.Concat(d.remains.All(), d.private())
-	errs := []error{d.finishClosed()}
+	errs := []error{l.finishLocked()}
 	for _, c := range d.private() {
 		if !c.retired.Load() {
 			continue
 		}
-		if err := c.closeIfUnused(); !errors.Is(err, ErrClosed) {
+		if err := l.closeUnusedLocked(c); !errors.Is(err, ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
-	d.closing.Unlock()
+	l.mu.Unlock()
 	report(ended)
 	return errors.Join(errs...)
 }
@@ -202,12 +218,15 @@ func report(pools []*Pool) {
 // still refuses counts as reserved, and is tried again when the allocator
 // empties its cache, trims, lacks memory or is closed. Calls after Close fail with
 // ErrClosed.
-func (c *Pool) Close() error {
-	d := c.dev
+func (c *Pool) Close() error { return c.dev.life.closePool(c) }
+
+// closePool is Pool.Close.
+func (l *lifecycle) closePool(c *Pool) error {
+	d := l.dev
 	ended := []*Pool{c}
 	defer func() { report(ended) }()
-	d.closing.Lock()
-	defer d.closing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, m := range d.open() {
 		if (m == c || c == d.root) && m.held.Load() > 0 {
 			return fmt.Errorf("cupool: close: %w", errHeld)
@@ -221,13 +240,13 @@ func (c *Pool) Close() error {
 		}
 	}
 	if c != d.root {
-		return c.close(ctx)
+		return l.closeLocked(ctx, c)
 	}
 	d.setClosed(true)
 	ended = slices.Concat(ended, d.private(), d.remains.All())
 	var errs []error
 	for _, p := range d.private() {
-		err := p.close(ctx)
+		err := l.closeLocked(ctx, p)
 		if stays(err) {
 			d.setClosed(false)
 			return fmt.Errorf("cupool: closing %s: %w", p.name, err)
@@ -236,7 +255,7 @@ func (c *Pool) Close() error {
 			errs = append(errs, fmt.Errorf("cupool: closing %s: %w", p.name, err))
 		}
 	}
-	err := c.close(ctx)
+	err := l.closeLocked(ctx, c)
 	if stays(err) {
 		d.setClosed(false)
 	}
@@ -246,18 +265,12 @@ func (c *Pool) Close() error {
 // stays reports whether the error of close says that the pool stays open.
 func stays(err error) bool { return isLate(err) || errors.Is(err, errHeld) }
 
-func (d *deviceState) setClosed(closed bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = closed
-}
-
-// close is Close with deviceState.closing held, without the private pools. When the
+// closeLocked is closePool without the private pools. When the
 // device's work is not done when ctx is, or blocks are held, the pool is open again.
-func (c *Pool) close(ctx context.Context) error {
-	d := c.dev
+func (l *lifecycle) closeLocked(ctx context.Context, c *Pool) error {
+	d := l.dev
 	c.reclaim.decay.End()
-	c.dev.drainLater()
+	d.drainLater()
 	c.reclaim.Lock()
 	defer c.reclaim.UnlockUntold()
 	_, unlock := c.heaps.lockAll() // a heap that is being made, and a Hold, are seen below or refused
@@ -286,8 +299,8 @@ func (c *Pool) close(ctx context.Context) error {
 	}
 	errs = append(errs, err)
 	if c == d.root {
-		d.closeStreams()
-		errs = append(errs, d.finishClosed(), d.events.Close())
+		l.closeStreamsLocked()
+		errs = append(errs, l.finishLocked(), d.events.Close())
 	}
 	if c.ownsDriver {
 		errs = append(errs, c.driver.Close())
@@ -298,38 +311,41 @@ func (c *Pool) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// everything ends the life of all blocks of a pool at one moment, gives back what all heaps
-// hold, and what earlier calls left, and lists the blocks that were live. No work is under
-// way, and the lock is held. While blocks are held it fails with errHeld and changes nothing.
-func (r *reclaimer) everything() (leaks []Leak, err error) {
-	heaps, unlock := r.heaps.lockAll()
-	if r.held.Load() > 0 {
-		unlock()
-		return nil, errHeld
+// reset is Pool.Reset.
+func (l *lifecycle) reset(c *Pool) error {
+	defer c.reclaim.Report() // without locks
+	l.mu.Lock()              // the blocks of a stream that is closed go to another heap
+	defer l.mu.Unlock()
+	c.reclaim.Lock()
+	defer c.reclaim.UnlockUntold()
+	switch {
+	case c.closed.Load():
+		return fmt.Errorf("cupool: reset: %w", ErrClosed)
+	case c.asleep.Load():
+		return c.asleepError("reset")
 	}
-	var errs []error
-	for _, h := range heaps {
-		l, err := h.endLocked()
-		leaks = append(leaks, l...)
-		errs = append(errs, err)
+	l.dev.drainLater()
+	ctx, cancel := l.dev.waiting(context.Background())
+	defer cancel()
+	if err := l.dev.syncAll(ctx); err != nil {
+		return fmt.Errorf("cupool: reset: %w", err)
 	}
-	unlock()
-	for _, h := range heaps {
-		errs = append(errs, h.releaseSegments())
+	_, err := c.reclaim.everything()
+	if errors.Is(err, errHeld) {
+		return fmt.Errorf("cupool: reset: %w", err)
 	}
-	if r.memory != nil {
-		errs = append(errs, r.memory.Retry())
-	}
-	return leaks, errors.Join(errs...)
+	clear(c.reclaim.regrets)
+	c.ResetPeak()
+	return err
 }
 
-// closeStreams destroys the streams that are open, whose work is done. Those
-// that the device refuses are tried again by finishClosed.
-func (d *deviceState) closeStreams() {
-	for _, s := range d.openStreams() {
+// closeStreamsLocked destroys the streams that are open, whose work is done. Those
+// that the device refuses are tried again by finishLocked.
+func (l *lifecycle) closeStreamsLocked() {
+	for _, s := range l.dev.openStreams() {
 		s.calls.Close()
 		s.clock.End()
-		_ = s.destroy()
+		_ = l.destroyLocked(s)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // deviceState is what an allocator that New made, the root, shares with its private
 // pools: the Driver, the streams, the events, and the limit on what is reserved.
 //
-// A goroutine takes locks in this order: deviceState.closing, reclaimer, deviceState.mu,
+// A goroutine takes locks in this order: lifecycle.mu, reclaimer, deviceState.mu,
 // lending.mu, heapTable.mu, streamHeap.mu by index, and last those of epoch.Clock,
 // heap.Index, ledger.Book and budget.Device. Of the pools of a device, the root comes first.
 type deviceState struct {
@@ -40,8 +40,7 @@ type deviceState struct {
 	later    laterStack            // that FreeLater was given
 	lost     atomic.Pointer[error] // the error after which the device is gone
 
-	closing sync.Mutex     // held while a stream, a pool or the allocator is closed
-	refused []StreamHandle // of closed streams, that the device did not destroy; guarded by closing
+	life lifecycle
 
 	mu      sync.Mutex         // taken to change what follows
 	streams published[*Stream] // by slot; closed ones stay until their slot is needed
@@ -59,6 +58,7 @@ type deviceState struct {
 
 func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceState {
 	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}}
+	dev.life.dev = dev
 	dev.calls = calls.Device{Driver: d, Patience: epoch.Patience(root.cfg.WaitTimeout), Failed: dev.failed, Closed: &root.closed}
 	if root.cfg.IdleOrder == DeviceOrder {
 		dev.order.Streams = dev.eachCalls
@@ -153,6 +153,20 @@ func (d *deviceState) leave(c *Pool) {
 		d.remains.Add(c)
 	}
 	d.pools.Remove(c)
+}
+
+// settled takes out a closed pool that has given everything back.
+func (d *deviceState) settled(c *Pool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remains.Remove(c)
+}
+
+// setClosed has no more streams and pools made, or some again.
+func (d *deviceState) setClosed(closed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = closed
 }
 
 // holdsMemory reports whether the pool still has memory or addresses of the device.

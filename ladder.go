@@ -421,7 +421,7 @@ func (m *miss) releaseOthers(need int64) (released int64, err error) {
 		n, e := p.reclaim.upTo(m.wait, need-released)
 		released, err = released+n, errors.Join(err, e)
 	}
-	return released, onlyLostOrLate(errors.Join(err, c.dev.closeRetired()))
+	return released, onlyLostOrLate(errors.Join(err, c.dev.life.finish()))
 }
 
 // waitForAll flushes every magazine of the pool, frees what FreeLater queued in any pool,

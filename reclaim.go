@@ -143,6 +143,31 @@ func (r *reclaimer) regret(h *streamHeap, gone []heap.Idle) (bytes int64) {
 	return bytes
 }
 
+// everything ends the life of all blocks of a pool at one moment, gives back what all heaps
+// hold, and what earlier calls left, and lists the blocks that were live. No work is under
+// way, and the lock is held. While blocks are held it fails with errHeld and changes nothing.
+func (r *reclaimer) everything() (leaks []Leak, err error) {
+	heaps, unlock := r.heaps.lockAll()
+	if r.held.Load() > 0 {
+		unlock()
+		return nil, errHeld
+	}
+	var errs []error
+	for _, h := range heaps {
+		l, err := h.endLocked()
+		leaks = append(leaks, l...)
+		errs = append(errs, err)
+	}
+	unlock()
+	for _, h := range heaps {
+		errs = append(errs, h.releaseSegments())
+	}
+	if r.memory != nil {
+		errs = append(errs, r.memory.Retry())
+	}
+	return leaks, errors.Join(errs...)
+}
+
 // forget drops what was noted of a heap that is not found by its stream any more, so that
 // nobody enters regrets for it.
 func (r *reclaimer) forget(h *streamHeap) {

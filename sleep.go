@@ -30,44 +30,47 @@ type contents struct {
 // with ErrNotSupported without it or while blocks are held (Hold), with ErrClosed, and with what the
 // device says: when that is before anything was given back, the allocator
 // stays awake; else it sleeps, and only what the error names stays reserved.
-func (c *Pool) Sleep(keep func(Block) bool) error {
+func (c *Pool) Sleep(keep func(Block) bool) error { return c.reclaim.sleep(keep) }
+
+// sleep is Pool.Sleep.
+func (r *reclaimer) sleep(keep func(Block) bool) error {
 	defer nvtx.Start("sleep", 0).End()
-	if c.memory == nil {
-		return fmt.Errorf("cupool: sleep on %s without virtual memory: %w", c.driver.Name(), ErrNotSupported)
+	if r.memory == nil {
+		return fmt.Errorf("cupool: sleep on %s without virtual memory: %w", r.driver.Name(), ErrNotSupported)
 	}
-	c.reclaim.Lock()
-	defer c.reclaim.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	switch {
-	case c.closed.Load():
+	case r.closed.Load():
 		return fmt.Errorf("cupool: sleep: %w", ErrClosed)
-	case c.dev.lost.Load() != nil:
-		return c.dev.lostError()
-	case c.asleep.Load():
-		return c.asleepError("sleep")
+	case r.dev.lost.Load() != nil:
+		return r.dev.lostError()
+	case r.asleep.Load():
+		return r.asleepError("sleep")
 	}
-	err := c.reclaim.calm()
-	if err == nil && c.held.Load() > 0 { // the holders' memory would be another
+	err := r.calm()
+	if err == nil && r.held.Load() > 0 { // the holders' memory would be another
 		err = errHeld
 	}
 	if err == nil {
-		_, err = c.reclaim.upToLocked(context.Background(), c.budget.Held())
+		_, err = r.upToLocked(context.Background(), r.budget.Held())
 	}
 	if err == nil {
-		err = c.reclaim.keepContents(keep)
+		err = r.keepContents(keep)
 	}
 	if err != nil {
-		c.reclaim.contents = nil
-		c.asleep.Store(false)
+		r.contents = nil
+		r.asleep.Store(false)
 		return fmt.Errorf("cupool: sleep: %w", err)
 	}
-	heaps, unlock := c.heaps.lockAll()
+	heaps, unlock := r.heaps.lockAll()
 	defer unlock()
-	if err := c.heaps.sleepSanitizers(heaps); err != nil {
-		c.reclaim.contents = nil
-		c.asleep.Store(false)
+	if err := r.heaps.sleepSanitizers(heaps); err != nil {
+		r.contents = nil
+		r.asleep.Store(false)
 		return fmt.Errorf("cupool: sleep: %w", err)
 	}
-	return c.reclaim.unmapAll(heaps)
+	return r.unmapAll(heaps)
 }
 
 // calm ends allocating and waits until nothing uses the memory any more.
@@ -126,36 +129,39 @@ func (r *reclaimer) unmapAll(heaps []*streamHeap) error {
 // says, or with a *WaitError after Config.WaitTimeout. The allocator then sleeps
 // on and can be woken later. It holds no more than before, unless the device
 // does not say that the copies are done: their memory stays reserved.
-func (c *Pool) Wake() error {
+func (c *Pool) Wake() error { return c.reclaim.wake() }
+
+// wake is Pool.Wake.
+func (r *reclaimer) wake() error {
 	defer nvtx.Start("wake", 0).End()
-	c.reclaim.Lock()
-	defer c.reclaim.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	switch {
-	case c.closed.Load():
+	case r.closed.Load():
 		return fmt.Errorf("cupool: wake: %w", ErrClosed)
-	case !c.asleep.Load():
+	case !r.asleep.Load():
 		return nil
 	}
-	if err := c.dev.def.calls.Await(); err != nil { // the contents are put back in its order
+	if err := r.dev.def.calls.Await(); err != nil { // the contents are put back in its order
 		return fmt.Errorf("cupool: wake: %w", err)
 	}
-	heaps, unlock := c.heaps.lockAll()
+	heaps, unlock := r.heaps.lockAll()
 	defer unlock()
-	err := c.reclaim.mapAll(heaps)
+	err := r.mapAll(heaps)
 	if err == nil {
-		if err = c.reclaim.refill(heaps); err != nil {
-			if late := c.reclaim.awaitFills(heaps); late != nil { // memory that is written to cannot be unmapped
+		if err = r.refill(heaps); err != nil {
+			if late := r.awaitFills(heaps); late != nil { // memory that is written to cannot be unmapped
 				return fmt.Errorf("cupool: wake: %w", errors.Join(err, late))
 			}
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("cupool: wake: %w", errors.Join(err, c.reclaim.unmapAll(heaps)))
+		return fmt.Errorf("cupool: wake: %w", errors.Join(err, r.unmapAll(heaps)))
 	}
-	c.reclaim.contents = nil
-	c.asleep.Store(false)
-	if c.sanitizer != nil {
-		c.sanitizer.Asleep.Store(false)
+	r.contents = nil
+	r.asleep.Store(false)
+	if r.sanitizer != nil {
+		r.sanitizer.Asleep.Store(false)
 	}
 	return nil
 }

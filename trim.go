@@ -26,24 +26,29 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 		return 0, fmt.Errorf("cupool: trim: %w", ErrClosed)
 	}
 	if c == c.dev.root {
-		if err := c.dev.closeRetired(); err != nil {
+		if err := c.dev.life.finish(); err != nil {
 			return 0, err
 		}
 	}
-	c.reclaim.Lock()
-	defer c.reclaim.Unlock()
-	if c.asleep.Load() {
-		return 0, c.asleepError("trim")
+	return c.reclaim.trim(keep)
+}
+
+// trim is Pool.Trim of a pool that is open.
+func (r *reclaimer) trim(keep int64) (released int64, err error) {
+	r.Lock()
+	defer r.Unlock()
+	if r.asleep.Load() {
+		return 0, r.asleepError("trim")
 	}
-	if err := c.heaps.settleEverything(); err != nil {
+	if err := r.heaps.settleEverything(); err != nil {
 		return 0, err
 	}
-	c.heaps.drainQuarantines()
-	c.heaps.flush()
-	ctx, cancel := c.dev.waiting(context.Background())
+	r.heaps.drainQuarantines()
+	r.heaps.flush()
+	ctx, cancel := r.dev.waiting(context.Background())
 	defer cancel()
-	released, err = c.reclaim.upToLocked(ctx, c.budget.Held()-keep)
-	c.note(snapshot.Trim, 0, 0, released)
+	released, err = r.upToLocked(ctx, r.budget.Held()-keep)
+	r.note(snapshot.Trim, 0, 0, released)
 	return released, err
 }
 
@@ -120,32 +125,7 @@ func (r *reclaimer) shed() error {
 // ErrNotSupported while blocks are held (Hold), or a *WaitError after
 // Config.WaitTimeout, and has changed nothing then, or with what the device says,
 // which keeps what the error names.
-func (c *Pool) Reset() error {
-	defer c.reclaim.Report() // without locks
-	c.dev.closing.Lock()     // the blocks of a stream that is closed go to another heap
-	defer c.dev.closing.Unlock()
-	c.reclaim.Lock()
-	defer c.reclaim.UnlockUntold()
-	switch {
-	case c.closed.Load():
-		return fmt.Errorf("cupool: reset: %w", ErrClosed)
-	case c.asleep.Load():
-		return c.asleepError("reset")
-	}
-	c.dev.drainLater()
-	ctx, cancel := c.dev.waiting(context.Background())
-	defer cancel()
-	if err := c.dev.syncAll(ctx); err != nil {
-		return fmt.Errorf("cupool: reset: %w", err)
-	}
-	_, err := c.reclaim.everything()
-	if errors.Is(err, errHeld) {
-		return fmt.Errorf("cupool: reset: %w", err)
-	}
-	clear(c.reclaim.regrets)
-	c.ResetPeak()
-	return err
-}
+func (c *Pool) Reset() error { return c.dev.life.reset(c) }
 
 // EmptyCache waits for pending blocks and gives every wholly free segment
 // back to the device. Where work is not done after Config.WaitTimeout, it gives back
@@ -156,7 +136,7 @@ func (c *Pool) EmptyCache() error {
 		return fmt.Errorf("cupool: empty cache: %w", ErrClosed)
 	}
 	if c == c.dev.root {
-		if err := c.dev.closeRetired(); err != nil {
+		if err := c.dev.life.finish(); err != nil {
 			return err
 		}
 	}
