@@ -140,16 +140,6 @@ func (c *Pool) Err() error {
 	return c.err()
 }
 
-func (p *pool) err() error {
-	if p.closed.Load() {
-		return p.closedError()
-	}
-	if err := p.dev.lostError(); err != nil {
-		return err
-	}
-	return p.asleepError("allocation")
-}
-
 // Sync waits until everything is done that was submitted to the streams of the
 // allocator, as Stream.Sync does for one.
 func (c *Pool) Sync() error {
@@ -300,6 +290,26 @@ func (c *Pool) Free(b Block) error {
 	h.mu.Unlock()
 	c.shed()
 	return nil
+}
+
+// freeSlow frees blocks that are homed, used by other streams, or of another
+// pool, and says what is wrong with others.
+func (c *Pool) freeSlow(b Block) error {
+	if b.IsEmpty() {
+		return nil
+	}
+	if o := c.other(b); o != nil {
+		return o.freeSlow(b)
+	}
+	return c.heaps.free(b)
+}
+
+// other returns the pool that a handle is of when that is not c, or nil.
+func (c *Pool) other(h Block) *Pool {
+	if h.pool() == c.id {
+		return nil
+	}
+	return c.dev.byID(h.pool())
 }
 
 // RecordStream implements Allocator. Recording the allocating stream, or

@@ -169,11 +169,6 @@ func (d *deviceState) setClosed(closed bool) {
 	d.closed = closed
 }
 
-// holdsMemory reports whether the pool still has memory or addresses of the device.
-func (p *pool) holdsMemory() bool {
-	return p.budget.Held() > 0 || p.memory != nil && p.memory.Left()
-}
-
 // openStreams returns the streams that are open, by slot.
 func (d *deviceState) openStreams() []*Stream {
 	return d.streams.Without(func(s *Stream) bool { return !s.calls.IsOpen() })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/block"
@@ -83,14 +82,6 @@ func (h *streamHeap) usableLocked() error {
 func (h *streamHeap) unusable() bool {
 	c := h.c
 	return c.closed.Load() || c.dev.lost.Load() != nil || !h.stream.calls.IsOpen() || c.asleep.Load() || c.retired.Load()
-}
-
-func (p *pool) closedError() error {
-	return fmt.Errorf("cupool: allocator on %s: %w", p.driver.Name(), ErrClosed)
-}
-
-func (p *pool) asleepError(op string) error {
-	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, p.driver.Name(), ErrAsleep)
 }
 
 // streamOfLocked returns the stream that a live block is for.
@@ -209,57 +200,6 @@ func (h *streamHeap) checkLocked() {
 	}
 }
 
-// other returns the pool that a handle is of when that is not c, or nil.
-func (c *Pool) other(h Block) *Pool {
-	if h.pool() == c.id {
-		return nil
-	}
-	return c.dev.byID(h.pool())
-}
-
-// blockError describes a call on a handle that failed for a reason.
-func (p *pool) blockError(op string, b Block, s *Stream, reason error) error {
-	e := &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: reason, Detail: details[reason]}
-	if s != nil {
-		e.Stream = s.handle
-	}
-	return e
-}
-
-var details = map[error]string{
-	ErrForeignPointer: "the block was allocated by another allocator",
-	ErrStaleBlock:     "its memory has been handed out again since; that block was left alone",
-	ErrDoubleFree:     "the block was freed before",
-	ErrUseAfterFree:   "the block was freed before",
-	ErrClosed:         "the allocator is closed",
-}
-
-// freeSlow frees blocks that are homed, used by other streams, or of another
-// pool, and says what is wrong with others.
-func (c *Pool) freeSlow(b Block) error {
-	if b.IsEmpty() {
-		return nil
-	}
-	if o := c.other(b); o != nil {
-		return o.freeSlow(b)
-	}
-	return c.heaps.free(b)
-}
-
-// free frees a block of the pool that is live, homed or not.
-func (t *heapTable) free(b Block) error {
-	h, x, err := t.lockOwner("free", b, ErrDoubleFree)
-	if err != nil {
-		return err
-	}
-	err = h.freeLocked(b, x)
-	h.mu.Unlock()
-	if err == nil && t.sanitizer != nil {
-		err = t.damage(b)
-	}
-	return err
-}
-
 // freeLocked takes back a block that may be in a magazine, if it is live.
 func (h *streamHeap) freeLocked(b Block, x *block.Block) error {
 	if !h.Unhome(b.id(), x) {
@@ -358,52 +298,4 @@ func (h *streamHeap) giveBack(out []heap.Idle) (freed int, err error) {
 	}
 	c.driverFrees.Add(int64(freed))
 	return freed, err
-}
-
-// published is a list that is read without a lock, by any number of goroutines, while one at
-// a time changes it: each change publishes a copy. The zero one is empty.
-type published[T comparable] struct{ now atomic.Pointer[[]T] }
-
-// All returns the list as it is now. It must not be changed.
-func (l *published[T]) All() []T {
-	if p := l.now.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// At returns an element, and the zero T beyond the end.
-func (l *published[T]) At(i int) (x T) {
-	if p := l.now.Load(); p != nil && i < len(*p) {
-		x = (*p)[i]
-	}
-	return x
-}
-
-// Set changes an element. Zero Ts fill the list up to it where it is beyond the end.
-func (l *published[T]) Set(i int, x T) {
-	list := make([]T, max(len(l.All()), i+1))
-	copy(list, l.All())
-	list[i] = x
-	l.now.Store(&list)
-}
-
-// Add adds an element at the end.
-func (l *published[T]) Add(x T) { l.Set(len(l.All()), x) }
-
-// Remove takes an element out, as often as the list has it.
-func (l *published[T]) Remove(x T) {
-	list := l.Without(func(y T) bool { return y == x })
-	l.now.Store(&list)
-}
-
-// Without returns a list of the elements for which del is false.
-func (l *published[T]) Without(del func(T) bool) []T {
-	return slices.DeleteFunc(slices.Clone(l.All()), del)
-}
-
-// Same reports whether the list is the one that All returned, unchanged since.
-func (l *published[T]) Same(all []T) bool {
-	now := l.All()
-	return len(now) == len(all) && (len(now) == 0 || &now[0] == &all[0])
 }

@@ -1,6 +1,7 @@
 package cupool
 
 import (
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 
@@ -42,4 +43,47 @@ type pool struct {
 	closed, retired, asleep atomic.Bool
 	held                    atomic.Int64 // by Hold; changed with a heap locked, so that it stands while all are
 	asleepBytes             atomic.Int64
+}
+
+func (p *pool) err() error {
+	if p.closed.Load() {
+		return p.closedError()
+	}
+	if err := p.dev.lostError(); err != nil {
+		return err
+	}
+	return p.asleepError("allocation")
+}
+
+func (p *pool) closedError() error {
+	return fmt.Errorf("cupool: allocator on %s: %w", p.driver.Name(), ErrClosed)
+}
+
+func (p *pool) asleepError(op string) error {
+	return fmt.Errorf("cupool: %s on %s: the allocator is %w; call Wake first", op, p.driver.Name(), ErrAsleep)
+}
+
+// blockError describes a call on a handle that failed for a reason.
+func (p *pool) blockError(op string, b Block, s *Stream, reason error) error {
+	e := &BlockError{Op: op, Ptr: b.ptr, Size: b.size, Err: reason, Detail: details[reason]}
+	if s != nil {
+		e.Stream = s.handle
+	}
+	return e
+}
+
+// holdsMemory reports whether the pool still has memory or addresses of the device.
+func (p *pool) holdsMemory() bool {
+	return p.budget.Held() > 0 || p.memory != nil && p.memory.Left()
+}
+
+// quarantineBytes returns how many bytes of a heap stay in quarantine.
+func (p *pool) quarantineBytes() int64 { return max(p.sanitizer.Quarantine, 0) }
+
+var details = map[error]string{
+	ErrForeignPointer: "the block was allocated by another allocator",
+	ErrStaleBlock:     "its memory has been handed out again since; that block was left alone",
+	ErrDoubleFree:     "the block was freed before",
+	ErrUseAfterFree:   "the block was freed before",
+	ErrClosed:         "the allocator is closed",
 }

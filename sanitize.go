@@ -54,9 +54,6 @@ func (p *pool) startSanitizers() (err error) {
 	return nil
 }
 
-// quarantineBytes returns how many bytes of a heap stay in quarantine.
-func (p *pool) quarantineBytes() int64 { return max(p.sanitizer.Quarantine, 0) }
-
 // sweepLocked looks at the freed blocks whose work is done, and makes those free
 // that were in quarantine for long enough.
 func (h *streamHeap) sweepLocked() {

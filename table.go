@@ -269,6 +269,20 @@ func (t *heapTable) flush() (found bool) {
 	return found
 }
 
+// free frees a block of the pool that is live, homed or not.
+func (t *heapTable) free(b Block) error {
+	h, x, err := t.lockOwner("free", b, ErrDoubleFree)
+	if err != nil {
+		return err
+	}
+	err = h.freeLocked(b, x)
+	h.mu.Unlock()
+	if err == nil && t.sanitizer != nil {
+		err = t.damage(b)
+	}
+	return err
+}
+
 // collect is collectLocked for all heaps of a pool.
 func (t *heapTable) collect() (freed int) {
 	t.each(func(h *streamHeap) { freed += h.collectLocked() })
