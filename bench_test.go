@@ -294,7 +294,7 @@ func (r *liveBlocks) run(b *testing.B, before int) {
 		r.step(b)
 	}
 	st := r.c.Stats()
-	hits, misses := st.Hits-start.Hits, st.Misses-start.Misses
+	hits, misses := st.Hits-start.Hits, st.Mapped+st.Grown-start.Mapped-start.Grown
 	b.ReportMetric(100*float64(hits)/float64(max(hits+misses, 1)), "%hit")
 	b.ReportMetric(float64(st.LiveBytes)/float64(st.All.ReservedBytes.Current), "live/reserved")
 	// Free blocks that share a segment have books like live ones.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/internal/ledger"
 )
 
 // The rules of the allocator's books, beside those of blocks (B1 to B5, see
@@ -12,6 +13,7 @@ import (
 //	C6  the pools of a device hold what counts against its limit
 //	C7  a heap is found by the blocks that name it and by its stream, and no
 //	    block names a stream that is not there
+//	C8  no more requests mapped memory or got new one than took a lock
 
 // Check verifies every rule of the books and returns the first that is
 // broken, by its number. It stops all streams' allocations meanwhile. With
@@ -31,8 +33,12 @@ func (c *Pool) Check() error {
 		}
 		h.Count(&got)
 	}
-	if err := c.space.Compare(c.heaps.sum(heaps), &got, c.budget.Held()); err != nil {
+	t := c.heaps.sum(heaps)
+	if err := c.space.Compare(t, &got, c.budget.Held()); err != nil {
 		return err
+	}
+	if n, most := c.mapped.Load()+c.grown.Load(), t[all][ledger.OutBlocks].Added-t[all][ledger.MagazineHits].Added; n > most {
+		return fmt.Errorf("C8: %d requests mapped memory or got new one, %d took a lock", n, most)
 	}
 	if err := c.dev.check(); err != nil || c.sanitizer == nil {
 		return err

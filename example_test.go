@@ -145,7 +145,7 @@ func Example() {
 		}
 	}
 	s := pool.Stats()
-	fmt.Println(s.Hits, "from the pool,", s.Misses, "from the device")
+	fmt.Println(s.Hits, "from the pool,", s.Grown, "from the device")
 	// Output: 999 from the pool, 1 from the device
 }
 
@@ -527,16 +527,16 @@ func ExamplePool_Reserve() {
 	if err := pool.Reserve(64<<20, nil); err != nil {
 		log.Fatal(err)
 	}
-	misses := pool.Stats().Misses
+	before := pool.Stats()
 	b, err := pool.Alloc(64<<20, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(pool.Stats().Misses-misses, "misses")
+	fmt.Println(pool.Stats().Hits-before.Hits, "hit")
 	if err := pool.Free(b); err != nil {
 		log.Fatal(err)
 	}
-	// Output: 0 misses
+	// Output: 1 hit
 }
 
 func ExampleStats() {

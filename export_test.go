@@ -33,6 +33,10 @@ var Corruptions = map[string]map[string]func(*Pool){
 			c.def.pending.Record(c.space.Blocks.At(1), epoch.NewClock(0, 77, &c.dev.events))
 		},
 	},
+	"C8": {
+		"growth":   func(c *Pool) { c.grown.Add(2) },
+		"mappings": func(c *Pool) { c.mapped.Add(2) },
+	},
 }
 
 // HomedBytes returns the bytes of the default stream's blocks that the

@@ -21,17 +21,14 @@ func (h *streamHeap) growLocked(r *request) (block.ID, *block.Block, error) {
 	defer nvtx.Start("grow the pool", r.rounded).End()
 	if h.c.memory == nil {
 		id, b, err := h.newSegmentForLocked(r)
-		switch {
-		case err == nil:
-			h.c.misses.Add(1)
-		case r.kind == large && errors.Is(err, ErrOutOfMemory):
+		if r.kind == large && errors.Is(err, ErrOutOfMemory) {
 			if spared, x := h.TakeSpared(r.rounded); spared != 0 {
 				return spared, x, nil
 			}
 		}
 		return id, b, err
 	}
-	id, b, asked, err := h.TakeVirtual(r.kind, r.rounded, r.allow())
+	id, b, err := h.TakeVirtual(r.kind, r.rounded, r.allow())
 	if errors.Is(err, heap.ErrStitches) {
 		ctx, cancel := h.c.dev.waiting(r.ctx)
 		defer cancel()
@@ -39,11 +36,8 @@ func (h *streamHeap) growLocked(r *request) (block.ID, *block.Block, error) {
 			err = h.DropIdleStitches()
 		}
 		if err == nil {
-			id, b, asked, err = h.TakeVirtual(r.kind, r.rounded, r.allow())
+			id, b, err = h.TakeVirtual(r.kind, r.rounded, r.allow())
 		}
-	}
-	if err == nil && asked {
-		h.c.misses.Add(1)
 	}
 	return id, b, err
 }

@@ -28,6 +28,7 @@ type request struct {
 	kind      ledger.Kind
 	h         *streamHeap
 	misses    magazine.Misses // before this one
+	before    heap.Work       // of h, at its first search
 	reserving bool            // Reserve's: a borrowed block would be no reserve
 }
 
@@ -193,6 +194,13 @@ func (m *miss) search(grow bool) (Block, outcome, error) {
 			return Block{}, nothing, err
 		}
 		id, b = h.HandOut(m.size, m.rounded, id, b, m.misses)
+	}
+	switch now := h.Work(); {
+	case id == 0:
+	case now.Grown != m.before.Grown:
+		m.c.grown.Add(1)
+	case now.Mapped != m.before.Mapped:
+		m.c.mapped.Add(1)
 	}
 	return h.serveLocked(m.ctx, id, b)
 }

@@ -73,8 +73,11 @@ type Stats struct {
 	FreeBlocks   int64 // cached blocks: of wholly free segments, between others, and in magazines
 	Limit        int64 // what may be reserved; 0: no limit
 
-	Hits         int64 // allocations served from cached memory
-	Misses       int64 // allocations that had to ask the device for memory or mappings
+	// Every allocation is one of three.
+	Hits   int64 // served from memory that was there, without a call to the driver for it
+	Mapped int64 // virtual memory that the pool had was mapped for them, and no more came from the device
+	Grown  int64 // memory came from the device for them
+
 	MagazineHits int64 // those hits that took no lock
 	Retries      int64 // allocations that succeeded only after memory was reclaimed
 	OOMs         int64 // allocations that failed for lack of memory
@@ -98,10 +101,9 @@ type Stats struct {
 	Labels []LabelStats
 }
 
-// HitRatio returns the part of the allocations that needed no call to the
-// device, 1 when there was none.
+// HitRatio returns the part of the allocations that were Hits, 1 when there was none.
 func (s Stats) HitRatio() float64 {
-	if n := s.Hits + s.Misses; n > 0 {
+	if n := s.Hits + s.Mapped + s.Grown; n > 0 {
 		return float64(s.Hits) / float64(n)
 	}
 	return 1
@@ -136,13 +138,13 @@ func (s Stats) String() string {
 	}
 	fmt.Fprintf(&sb, `reserved %s = live %s + pending %s + cached %s; limit %s
 free blocks %d; largest free %s, fragmentation %.1f %%
-hits %d (%.2f %%), of them without a lock %d; misses %d, retries %d, out of memory %d
+hits %d (%.2f %%), of them without a lock %d; mapped %d, grown %d, retries %d, out of memory %d
 driver: %d allocations, %d frees; stitches: %d, reused %d; moves between streams: %d; events: %d recorded, %d queries, %d failures
 blocks pending %d, streams %d, books %s
 `,
 		bytesize.Format(s.All.ReservedBytes.Current), bytesize.Format(s.LiveBytes), bytesize.Format(s.PendingBytes), bytesize.Format(s.CachedBytes), limit,
 		s.FreeBlocks, bytesize.Format(s.LargestFree), 100*s.Fragmentation(),
-		s.Hits, 100*s.HitRatio(), s.MagazineHits, s.Misses, s.Retries, s.OOMs,
+		s.Hits, 100*s.HitRatio(), s.MagazineHits, s.Mapped, s.Grown, s.Retries, s.OOMs,
 		s.DriverAllocs, s.DriverFrees, s.Stitches, s.StitchReuses, s.Moves, s.EventsRecorded, s.EventQueries, s.EventFailures,
 		s.BlocksPending, s.Streams, bytesize.Format(s.MetadataBytes))
 	for _, l := range s.Labels {
@@ -233,7 +235,8 @@ func (l *labels) resetPeaks() {
 
 // counts are the statistics that the ledgers do not hold.
 type counts struct {
-	misses, retries, ooms           atomic.Int64
+	mapped, grown                   atomic.Int64 // added to with the lock of the heap that serves held
+	retries, ooms                   atomic.Int64
 	driverAllocs, driverFrees       atomic.Int64 // of segments; vmem.Mapper counts handles
 	moves, movedBytes, decayedBytes atomic.Int64
 }
@@ -262,7 +265,7 @@ func (c *Pool) Stats() Stats {
 		All:   statsOf(book, &t, all, &got[small], &got[large]),
 		Small: statsOf(book, &t, small, &got[small]),
 		Large: statsOf(book, &t, large, &got[large]),
-		Limit: c.budget.Printed(), Misses: c.misses.Load(), Retries: c.retries.Load(), OOMs: c.ooms.Load(),
+		Limit: c.budget.Printed(), Mapped: c.mapped.Load(), Grown: c.grown.Load(), Retries: c.retries.Load(), OOMs: c.ooms.Load(),
 		DriverAllocs: c.driverAllocs.Load(), DriverFrees: c.driverFrees.Load(),
 		Stitches: c.space.Stitches.Load(), StitchReuses: c.space.StitchReuses.Load(),
 		Moves: c.moves.Load(), MovedBytes: c.movedBytes.Load(), DecayedBytes: c.decayedBytes.Load(), AsleepBytes: c.asleepBytes.Load(),
@@ -285,7 +288,7 @@ func (c *Pool) Stats() Stats {
 		st.LargestFree = max(st.LargestFree, got[k].Largest)
 	}
 	st.LiveBytes = st.All.AllocatedBytes.Current
-	st.Hits = st.All.Allocation.Allocated - st.Misses
+	st.Hits = st.All.Allocation.Allocated - st.Mapped - st.Grown
 	return st
 }
 

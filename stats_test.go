@@ -41,7 +41,8 @@ func TestStats(t *testing.T) {
 	require.EqualValues(t, 14*mib-bBlock, st.LargestFree)
 	require.EqualValues(t, 512*mib, st.Limit)
 	require.EqualValues(t, 2, st.Hits)
-	require.EqualValues(t, 2, st.Misses)
+	require.EqualValues(t, 2, st.Grown)
+	require.Zero(t, st.Mapped)
 	require.InDelta(t, 0.5, st.HitRatio(), 0)
 	require.Zero(t, st.MagazineHits)
 	require.EqualValues(t, 2, st.DriverAllocs)
@@ -88,7 +89,7 @@ func TestStatsString(t *testing.T) {
 		"        large: allocated      3 MiB      5 MiB      5 MiB   2 MiB\n",
 		"reserved 22 MiB = live 3.001 MiB + pending 0 B + cached 19 MiB; limit none\n",
 		"largest free 15 MiB, fragmentation 21.0 %\n",
-		"hits 1 (33.33 %), of them without a lock 0; misses 2, retries 0, out of memory 0\n",
+		"hits 1 (33.33 %), of them without a lock 0; mapped 0, grown 2, retries 0, out of memory 0\n",
 		"driver: 2 allocations, 0 frees; ",
 		"events: 0 recorded, 0 queries, 0 failures\n",
 		"blocks pending 0, streams 1, books ",
@@ -150,8 +151,8 @@ func TestLabels(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrClosed)
 }
 
-// A request that maps free memory side by side asks the device, and is no hit; one that
-// finds the range again is.
+// A request that maps free memory side by side is no hit; one that finds the range again
+// is.
 func TestMappingIsNoHit(t *testing.T) {
 	c, _ := virtual(t, 0)
 	blocks := fill(t, c, 12, 10*mib)
@@ -163,8 +164,33 @@ func TestMappingIsNoHit(t *testing.T) {
 		require.NoError(t, c.Free(pooltest.Alloc(t, c, 50*mib, nil)))
 		after := c.Stats()
 		require.Equal(t, mapped, after.Stitches-before.Stitches)
-		require.Equal(t, mapped, after.Misses-before.Misses)
+		require.Equal(t, mapped, after.Mapped-before.Mapped)
+		require.Equal(t, before.Grown, after.Grown)
 		require.Equal(t, 1-mapped, after.Hits-before.Hits)
 		require.Equal(t, before.DriverAllocs, after.DriverAllocs)
 	}
+}
+
+// A request that moves the chunks of an idle stream maps them, and is no hit; one that finds
+// them in its heap is, and so is one that takes over the ranges of a closed stream.
+func TestMovingIsNoHit(t *testing.T) {
+	c, _ := virtual(t, 400*mib)
+	a, b := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 300*mib, a)))
+	require.NoError(t, c.Sync())
+	alloc := func(s *cupool.Stream) (mapped, grown, hits int64) {
+		before := c.Stats()
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 200*mib, s)))
+		after := c.Stats()
+		require.Equal(t, before.All.ReservedBytes.Current, after.All.ReservedBytes.Current)
+		return after.Mapped - before.Mapped, after.Grown - before.Grown, after.Hits - before.Hits
+	}
+	for _, want := range [][3]int64{{1, 0, 0}, {0, 0, 1}} {
+		mapped, grown, hits := alloc(b)
+		require.Equal(t, want, [3]int64{mapped, grown, hits})
+	}
+	require.NoError(t, b.Close())
+	mapped, grown, hits := alloc(nil)
+	require.Equal(t, [3]int64{0, 0, 1}, [3]int64{mapped, grown, hits})
+	require.NoError(t, c.Check())
 }

@@ -71,7 +71,7 @@ async function pools() {
 async function stats() {
   const st = await get('stats');
   if (!st) return;
-  const small = text => el('small', {}, text), a = st.All;
+  const small = text => el('small', {}, text), a = st.All, all = st.Hits + st.Mapped + st.Grown;
   const tiles = [
     ['Reserved', bytes(a.ReservedBytes.Current), st.Limit ? `of ${bytes(st.Limit)}` : ''],
     ['Live', bytes(st.LiveBytes), plural(a.Allocation.Current, 'block')],
@@ -80,7 +80,7 @@ async function stats() {
     ['Cached', bytes(st.CachedBytes), `largest ${bytes(st.LargestFree)}`],
     ['Peak reserved', bytes(a.ReservedBytes.Peak), ''],
     ['Fragmentation', percent(st.CachedBytes ? 1 - st.LargestFree / st.CachedBytes : 0), ''],
-    ['Hits', st.Hits + st.Misses ? percent(st.Hits / (st.Hits + st.Misses)) : '–', st.OOMs ? `${count(st.OOMs)} failed` : ''],
+    ['Hits', all ? percent(st.Hits / all) : '–', all ? `${count(st.Mapped)} mapped, ${count(st.Grown)} grown${st.OOMs ? `, ${count(st.OOMs)} failed` : ''}` : ''],
   ];
   $('tiles').replaceChildren(...tiles.map(([name, value, note]) => el('div', {}, el('dt', {}, name), el('dd', {}, value), el('dd', {}, small(note || '\u00a0')))));
 }

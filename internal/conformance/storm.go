@@ -148,7 +148,7 @@ func (m *storm) over() {
 	t, st := m.r.t, m.r.Stats()
 	require.Equal(t, m.allocs.Load(), st.All.Allocation.Allocated)
 	require.Equal(t, m.allocs.Load(), st.All.Allocation.Freed)
-	require.Equal(t, m.allocs.Load(), st.Hits+st.Misses)
+	require.Equal(t, m.allocs.Load(), st.Hits+st.Mapped+st.Grown)
 	require.Zero(t, st.LiveBytes)
 	m.r.flush()
 	m.r.requireAllFree()

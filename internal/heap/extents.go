@@ -176,6 +176,7 @@ func (h *Heap) attachChunk(k ledger.Kind, ch *chunk) error {
 	if err := h.space.Memory.Map(r.at(ch.off), []vmem.Piece{ch.piece()}); err != nil {
 		return err
 	}
+	h.work.Mapped++
 	h.tell(Mapped, r.at(ch.off), ch.size)
 	if gap >= 0 {
 		h.fillGap(r, gap, ch)

@@ -169,6 +169,12 @@ func (h *Heap) tell(c Change, at device.Ptr, size int64) {
 	}
 }
 
+// Work counts what a heap had the driver do to get memory.
+type Work struct {
+	Grown  int64 // times that memory came from the device
+	Mapped int64 // times that memory which the pool had was mapped
+}
+
 // Heap is the free memory of one stream in one pool.
 type Heap struct {
 	Ledger   ledger.Ledger
@@ -194,6 +200,7 @@ type Heap struct {
 	keeps bool     // some segments are Kept, or were
 	kept  [2]int64 // bytes of the address ranges that were reserved on purpose
 
+	work     Work               // so far
 	ranges   [2][]*addressRange // of virtual memory; the newest grows
 	stitches []*stitch
 	listing  uint64 // counts what was noted of the chunks that are free
@@ -215,6 +222,10 @@ func (h *Heap) Init(s *Space, index uint32, guard *ledger.Guard) {
 	}
 	h.Ledger.Open(&s.Book, guard)
 }
+
+// Work returns what the heap had the driver do so far. What it did more of between the
+// first search for a request and the block that serves it, it did for the request.
+func (h *Heap) Work() Work { return h.work }
 
 // Index returns the number by which blocks name the heap.
 func (h *Heap) Index() uint32 { return h.index }

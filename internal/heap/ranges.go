@@ -198,6 +198,7 @@ func (h *Heap) create(r *addressRange, off int64, sizes []int64) ([]*chunk, erro
 	if err != nil {
 		return nil, err
 	}
+	h.work.Grown++
 	chunks := make([]*chunk, len(sizes))
 	for i, size := range sizes {
 		chunks[i] = &chunk{r: r, off: off, size: size, handle: handles[i]}

@@ -100,7 +100,7 @@ func (r *rig) try(h *Heap, size int64, allow Allow) (block.ID, error) {
 	var b *block.Block
 	var err error
 	if r.space.Memory != nil {
-		id, b, _, err = h.TakeVirtual(k, rounded, allow)
+		id, b, err = h.TakeVirtual(k, rounded, allow)
 	} else if err = h.Slots(2); err == nil {
 		var p device.Ptr
 		if p, err = r.d.MemAlloc(segment(rounded)); err == nil {

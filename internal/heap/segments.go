@@ -43,6 +43,7 @@ func (h *Heap) AddSegment(p device.Ptr, size int64, k ledger.Kind) (block.ID, *b
 	h.space.Index.add(seg, size)
 	id, b := seg.Begin(&h.slots)
 	h.Ledger.Segment(k, size)
+	h.work.Grown++
 	if k == ledger.Large && h.space.Policy.SharedSegment > 0 {
 		h.lives.grew(size, h.heldLarge())
 	}

@@ -155,18 +155,17 @@ func (h *Heap) stitchableBytes(need int64, allow Allow) int64 {
 }
 
 // TakeVirtual makes a block for a request out of virtual memory: stitched from
-// what is free, after growing by what is missing only. The block is in no set,
-// and asked says whether the device was asked for memory or mappings. It fails with
-// ErrStitches, or with what the device or the budget says.
-func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.ID, b *block.Block, asked bool, err error) {
+// what is free, after growing by what is missing only. The block is in no set. It fails
+// with ErrStitches, or with what the device or the budget says.
+func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (block.ID, *block.Block, error) {
 	for {
 		if id := h.fit(k, rounded); id != 0 {
 			b := h.space.Blocks.At(id)
 			if err := h.Slots(1); err != nil {
-				return 0, nil, asked, err
+				return 0, nil, err
 			}
 			h.free[k].Remove(id, b)
-			return id, b, asked, nil
+			return id, b, nil
 		}
 		missing := rounded - h.tail(k)
 		if k == ledger.Large {
@@ -174,31 +173,29 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (id block.
 			if allow.Growth && h.growsAhead(rounded, total) {
 				err := h.growBy(ledger.Large, rounded-h.tail(ledger.Large), rounded)
 				if err != nil && !errors.Is(err, device.ErrOutOfMemory) {
-					return 0, nil, asked, err
+					return 0, nil, err
 				}
 				// A call that fails may have filled gaps, whose memory has merged
 				// with that beside it.
-				if asked = asked || err == nil; err == nil || h.fit(k, rounded) != 0 {
+				if err == nil || h.fit(k, rounded) != 0 {
 					continue
 				}
 				runs, total = h.stitchable(rounded, allow)
 			}
 			missing = rounded - total
 			if missing <= 0 {
-				id, b, mapped, err := h.stitch(rounded, runs, allow)
-				return id, b, asked || mapped, err
+				return h.stitch(rounded, runs, allow)
 			}
 		}
 		if err := h.growBy(k, missing, rounded); err != nil {
-			return 0, nil, asked, err
+			return 0, nil, err
 		}
-		asked = true
 	}
 }
 
 // stitch returns a block on chunks of the runs, which together are large enough:
-// on a range that is mapped already or on a new one. mapped says whether it mapped any.
-func (h *Heap) stitch(need int64, runs []run, allow Allow) (_ block.ID, _ *block.Block, mapped bool, err error) {
+// on a range that is mapped already or on a new one.
+func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Block, error) {
 	st, chunks, err := h.reuse(need, runs)
 	if st == nil && err == nil {
 		if st, err = h.mapStitch(need, runs, allow); err == nil {
@@ -206,14 +203,15 @@ func (h *Heap) stitch(need int64, runs []run, allow Allow) (_ block.ID, _ *block
 		}
 	}
 	if err != nil {
-		return 0, nil, false, err
+		return 0, nil, err
 	}
 	if chunks > 0 {
+		h.work.Mapped++
 		h.noteStitch(chunks)
 		h.space.Stitches.Add(1)
 	}
 	if err := h.Slots(2*len(st.chunks) + 1); err != nil {
-		return 0, nil, chunks > 0, err
+		return 0, nil, err
 	}
 	h.takeParts(st, need, runs)
 	st.seg = &block.Segment{Base: uint64(st.base) + uint64(st.skip), Size: need, Large: true, Stitched: true}
@@ -221,7 +219,7 @@ func (h *Heap) stitch(need int64, runs []run, allow Allow) (_ block.ID, _ *block
 	h.space.Index.add(st.seg, st.size-st.skip)
 	h.tell(Stitched, device.Ptr(st.seg.Base), need)
 	id, b := st.seg.Begin(&h.slots)
-	return id, b, chunks > 0, nil
+	return id, b, nil
 }
 
 // cut is the memory of a chunk that backs a piece of a stitched block.

@@ -65,7 +65,7 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 	is("allocations", st.All.Allocation.Allocated, p.allocs)
 	is("bytes ever asked for", st.All.RequestedBytes.Allocated, p.asked)
 	is("bytes live, pending and cached but not asleep", st.LiveBytes+st.PendingBytes+st.CachedBytes-st.AsleepBytes, st.All.ReservedBytes.Current)
-	is("hits and misses", st.Hits+st.Misses, st.All.Allocation.Allocated)
+	is("hits, mapped and grown", st.Hits+st.Mapped+st.Grown, st.All.Allocation.Allocated)
 	is("live and pending blocks as active", st.All.Active.Current, st.All.Allocation.Current+st.BlocksPending)
 	is("small and large reserved bytes", st.Small.ReservedBytes.Current+st.Large.ReservedBytes.Current, st.All.ReservedBytes.Current)
 	if st.LiveBytes < p.bytes {

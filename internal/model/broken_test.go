@@ -31,7 +31,7 @@ type (
 		allocs *atomic.Int64
 	}
 	miscountsBytes   struct{ Tested }
-	miscountsMisses  struct{ Tested }
+	miscountsGrown   struct{ Tested }
 	miscountsPending struct{ Tested }
 	missesInSnapshot struct{ Tested }
 	hidesDoubleFree  struct{ Tested }
@@ -86,9 +86,9 @@ func (x miscountsBytes) Stats() cupool.Stats {
 	return st
 }
 
-func (x miscountsMisses) Stats() cupool.Stats {
+func (x miscountsGrown) Stats() cupool.Stats {
 	st := x.Tested.Stats()
-	st.Misses = min(st.Misses, 3)
+	st.Grown = min(st.Grown, 3)
 	return st
 }
 
@@ -157,7 +157,7 @@ var broken = map[string]struct {
 	"a block is handed out twice":            {func(c Tested) Tested { return handsOutTwice{c, new(sync.Map)} }, "overlap"},
 	"memory is refused that is there":        {func(c Tested) Tested { return refuses{c, new(atomic.Int64)} }, "errors: false out of memory"},
 	"live bytes are miscounted":              {func(c Tested) Tested { return miscountsBytes{c} }, "books"},
-	"misses are miscounted":                  {func(c Tested) Tested { return miscountsMisses{c} }, "books"},
+	"growth is miscounted":                   {func(c Tested) Tested { return miscountsGrown{c} }, "books"},
 	"pending blocks are not counted":         {func(c Tested) Tested { return miscountsPending{c} }, "books"},
 	"a snapshot lacks a segment":             {func(c Tested) Tested { return missesInSnapshot{c} }, "books"},
 	"a double free is no error":              {func(c Tested) Tested { return hidesDoubleFree{c} }, "errors"},

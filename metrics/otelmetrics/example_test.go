@@ -38,10 +38,10 @@ func ExampleRegister() {
 		log.Fatal(err)
 	}
 	for _, m := range got.ScopeMetrics[0].Metrics {
-		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "cupool.misses" {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "cupool.grown" {
 			fmt.Println(m.Name, sum.DataPoints[0].Value)
 		}
 	}
 	// Output:
-	// cupool.misses 1
+	// cupool.grown 1
 }

@@ -60,7 +60,7 @@ func TestRegister(t *testing.T) {
 		return metricdata.DataPoint[int64]{Value: value, Attributes: at}
 	}
 	for _, want := range []metricdata.Metrics{
-		{Name: "cupool.misses", Description: "Allocations that had to ask the device for memory.", Data: metricdata.Sum[int64]{
+		{Name: "cupool.grown", Description: "Allocations for which memory came from the device.", Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality, IsMonotonic: true,
 			DataPoints: []metricdata.DataPoint[int64]{point(0, of("default", "", "")), point(1, of("tenant", "", ""))},
 		}},

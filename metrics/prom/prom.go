@@ -18,7 +18,7 @@
 // cupool_X at present, cupool_peak_X, and the counters cupool_added_X_total and
 // cupool_removed_X_total. Ratios are left to queries:
 //
-//	rate(cupool_hits_total[5m]) / (rate(cupool_hits_total[5m]) + rate(cupool_misses_total[5m]))
+//	rate(cupool_hits_total[5m]) / (rate(cupool_hits_total[5m]) + rate(cupool_mapped_total[5m]) + rate(cupool_grown_total[5m]))
 //	1 - cupool_largest_free_bytes / cupool_cached_bytes
 //	sum by (device) (cupool_reserved_bytes)
 package prom

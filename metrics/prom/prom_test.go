@@ -58,7 +58,7 @@ cupool_live_bytes{device="gpu",kind="large",pool="default"} 1.2582912e+07
 cupool_live_bytes{device="gpu",kind="large",pool="tenant"} 1.2582912e+07
 cupool_live_bytes{device="gpu",kind="small",pool="default"} 4096
 cupool_live_bytes{device="gpu",kind="small",pool="tenant"} 4096
-# HELP cupool_hits_total Allocations served from cached memory.
+# HELP cupool_hits_total Allocations served without a call to the driver for memory.
 # TYPE cupool_hits_total counter
 cupool_hits_total{device="gpu",pool="default"} 4
 cupool_hits_total{device="gpu",pool="tenant"} 4

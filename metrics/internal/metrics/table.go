@@ -27,8 +27,9 @@ var ofPool = []*reading{
 	limit("limit_bytes", "Bytes that may be reserved. Absent without a limit.", func(s *cupool.Stats) int64 { return s.Limit }),
 	level("metadata_bytes", "Bytes of Go memory that the books take.", func(s *cupool.Stats) int64 { return s.MetadataBytes }),
 
-	counter("hits_total", "Allocations served from cached memory.", func(s *cupool.Stats) int64 { return s.Hits }),
-	counter("misses_total", "Allocations that had to ask the device for memory.", func(s *cupool.Stats) int64 { return s.Misses }),
+	counter("hits_total", "Allocations served without a call to the driver for memory.", func(s *cupool.Stats) int64 { return s.Hits }),
+	counter("mapped_total", "Allocations for which memory that the pool had was mapped.", func(s *cupool.Stats) int64 { return s.Mapped }),
+	counter("grown_total", "Allocations for which memory came from the device.", func(s *cupool.Stats) int64 { return s.Grown }),
 	counter("magazine_hits_total", "Allocations, of the hits, that took no lock.", func(s *cupool.Stats) int64 { return s.MagazineHits }),
 	counter("retries_total", "Allocations that succeeded only after memory was reclaimed.", func(s *cupool.Stats) int64 { return s.Retries }),
 	counter("out_of_memory_total", "Allocations that failed for lack of memory.", func(s *cupool.Stats) int64 { return s.OOMs }),

@@ -24,7 +24,8 @@ func (s *State) add(p pool, st *cupool.Stats) {
 	s.Allocs += st.All.Allocation.Allocated
 	s.Frees += st.All.Allocation.Freed
 	s.Hits += st.Hits
-	s.Misses += st.Misses
+	s.Mapped += st.Mapped
+	s.Grown += st.Grown
 	s.DriverAllocs += st.DriverAllocs
 	s.Retries += st.Retries
 	s.OOMs += st.OOMs

@@ -47,7 +47,7 @@ type Memory struct {
 // Counts grow as long as the program runs.
 type Counts struct {
 	Allocs, Frees         int64
-	Hits, Misses          int64
+	Hits, Mapped, Grown   int64
 	DriverAllocs, Retries int64
 	OOMs                  int64
 }
@@ -101,7 +101,7 @@ func rates(before, now *State) (Counts, bool) {
 	per := func(now, before int64) int64 { return int64(float64(now-before)/seconds + 0.5) }
 	return Counts{
 		Allocs: per(now.Allocs, before.Allocs), Frees: per(now.Frees, before.Frees),
-		Hits: per(now.Hits, before.Hits), Misses: per(now.Misses, before.Misses),
+		Hits: per(now.Hits, before.Hits), Mapped: per(now.Mapped, before.Mapped), Grown: per(now.Grown, before.Grown),
 		DriverAllocs: per(now.DriverAllocs, before.DriverAllocs),
 		Retries:      per(now.Retries, before.Retries), OOMs: per(now.OOMs, before.OOMs),
 	}, true

@@ -49,7 +49,7 @@ func TestOnce(t *testing.T) {
 		`\nreserved +32 MiB +█+·+ +of 64 MiB\n`,
 		`\n  live +15 MiB +█+`,
 		`\n  cached +17 MiB +█+`,
-		`\nall +allocs 2 +frees 0 +misses 2 +hits 0\.00 % +driver 2 +retries 0 +oom 1\n`,
+		`\nall +allocs 2 +frees 0 +mapped 0 +grown 2 +hits 0\.00 % +driver 2 +retries 0 +oom 1\n`,
 		`\nallocator +12 MiB +12 MiB +0 B +0 B +1\n  stream 0 +12 MiB +12 MiB +0 B +0 B +1\nallocator/batches +20 MiB +3 MiB +0 B +17 MiB +1\n  stream 0 +20 MiB`,
 		`\nout of memory at [\d:]+: 1 GiB\n  cause: limit\n  held: 1 block, 12 MiB, allocated at top\.load \(top_test\.go:\d+\), .*\n  held: 1 block, 3 MiB, in pool "batches", for inputs, .*\n`,
 		`\n +12 MiB +1 +80\.0 %  top\.load \(top_test\.go:\d+\) < top\.TestOnce \(top_test\.go:\d+\)\n`,

@@ -187,9 +187,9 @@ func (v *view) curve(columns int) string {
 func (v *view) counts() []line {
 	s := v.now
 	row := func(name string, c Counts, unit string) line {
-		l := line{{fmt.Sprintf("%-*sallocs %s%s  frees %s%s  misses %s%s", labelWidth, name, count(c.Allocs), unit, count(c.Frees), unit, count(c.Misses), unit), plain}}
-		if c.Hits+c.Misses > 0 {
-			l = append(l, span{fmt.Sprintf("  hits %.2f %%", 100*float64(c.Hits)/float64(c.Hits+c.Misses)), plain})
+		l := line{{fmt.Sprintf("%-*sallocs %s%s  frees %s%s  mapped %s%s  grown %s%s", labelWidth, name, count(c.Allocs), unit, count(c.Frees), unit, count(c.Mapped), unit, count(c.Grown), unit), plain}}
+		if n := c.Hits + c.Mapped + c.Grown; n > 0 {
+			l = append(l, span{fmt.Sprintf("  hits %.2f %%", 100*float64(c.Hits)/float64(n)), plain})
 		}
 		l = append(l, span{fmt.Sprintf("  driver %s%s", count(c.DriverAllocs), unit), plain})
 		for _, f := range []struct {
