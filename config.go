@@ -71,7 +71,8 @@ const (
 	// OwnerOrder: when the stream that the memory was allocated on has passed where it was
 	// at the free, and so have the streams that were recorded on the memory (RecordStream).
 	OwnerOrder IdleOrder = iota
-	// DeviceOrder: when all streams that the allocator knows have.
+	// DeviceOrder: when all streams that the allocator knows have. One that never ends its
+	// work keeps free memory where it is.
 	DeviceOrder
 )
 
@@ -150,9 +151,9 @@ type Config struct {
 	// until it is wanted elsewhere. Else at least 50 ms.
 	Decay time.Duration
 
-	// IdleOrder is when free memory may go to another stream or back to the device. For
-	// programs that use memory on streams which they do not record, as PyTorch's may:
-	// DeviceOrder. 0: OwnerOrder.
+	// IdleOrder is when free memory may go to another stream or back to the device. Programs
+	// that use memory on streams which they do not record, as PyTorch's may, take
+	// DeviceOrder, which reserves up to 4 % more (docs/reliability.md). 0: OwnerOrder.
 	IdleOrder IdleOrder
 
 	// WaitTimeout bounds how long one call waits for work of the device: Sync,

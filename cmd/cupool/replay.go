@@ -61,6 +61,7 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		}
 		return err
 	})
+	fs.IntVar(&o.Lag, "lag", 0, "`how` many pieces of work the simulated device is behind the program")
 	fs.StringVar(&o.Device, "device", "sim", "`device`: sim (no memory behind it), host, or cuda")
 	asJSON := fs.Bool("json", false, "print a line of JSON for each trace")
 	fs.BoolVar(&o.Explain, "explain", false, "say where the memory is that is reserved and not requested; see above")

@@ -22,6 +22,11 @@ type Options struct {
 	// which processor runs the replay.
 	Config cupool.Config
 
+	// Lag is how far the simulated device is behind the program, in pieces of work. Each
+	// allocation and each use gives its stream one, and the device does them in the
+	// program's order. 0: work is done when it is submitted.
+	Lag int
+
 	// Repeat is how often to replay, each time with a new allocator, for
 	// NsPerEvent: the fastest counts, because other programs on the computer only
 	// ever add to it. Everything else is of the first replay, the only one when
@@ -93,6 +98,9 @@ func (o *Options) complete() error {
 	if o.Capacity < 0 {
 		return fmt.Errorf("negative capacity %d", o.Capacity)
 	}
+	if o.Lag < 0 || o.Lag > 0 && !o.isSim() {
+		return fmt.Errorf("lag %d: it is 0 or more, and for the simulated device", o.Lag)
+	}
 	switch kind, _, _ := strings.Cut(o.Device, ":"); {
 	case o.isSim():
 		if o.Verify {
@@ -147,7 +155,7 @@ func (o *Options) open() (cupool.Driver, error) {
 		if capacity == 0 {
 			capacity = unlimitedSim
 		}
-		return simdev.New(simdev.Config{Capacity: capacity}), nil
+		return simdev.New(simdev.Config{Capacity: capacity, ManualEvents: o.Lag > 0, IdleEvents: true}), nil
 	}
 	if o.Capacity > 0 {
 		o.Config.Limit = o.Capacity

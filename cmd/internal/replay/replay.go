@@ -3,8 +3,8 @@
 // would have cost, and how long it took itself.
 //
 // Files: replay.go runs a trace, planned.go by a plan, options.go says how and on
-// which device, meter.go counts the calls of devices that do not, verify.go checks
-// that memory keeps its contents, explain.go says why more is reserved than
+// which device, late.go keeps a device behind the program, meter.go counts the calls
+// of devices that do not, verify.go checks that memory keeps its contents, explain.go says why more is reserved than
 // requested, torchmodel.go is PyTorch's default allocator on the same trace, for
 // comparison.
 package replay
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/trace"
 	"github.com/cupool/cupool/planner"
 )
@@ -126,6 +127,9 @@ func runOnce(ctx context.Context, t *trace.Trace, o Options, look *look) (Result
 	}
 	dev, m := newMeter(d)
 	r, err := newRun(t, o, dev, m)
+	if err == nil && o.Lag > 0 {
+		r.late, err = newLate(d.(*simdev.Device), o.Lag)
+	}
 	if err == nil && o.planned() {
 		err = r.rehearse(ctx)
 	}
@@ -165,6 +169,7 @@ type run struct {
 	blocks  []cupool.Block // by ID; empty when not live, or never served
 	marks   []*cupool.Event
 	check   *checker // nil: contents are not verified
+	late    *late    // nil: the device is not behind
 	result  Result
 	at      int // the event that is being replayed, from 0
 }
@@ -301,7 +306,10 @@ func (r *run) replay(from, to int) error {
 			var b cupool.Block
 			if b, err = r.alloc.Alloc(e.Size, r.streams[e.Stream]); err == nil {
 				r.blocks[e.ID] = b
-				if r.check != nil {
+				if r.late != nil {
+					err = r.late.work(r.streams[e.Stream])
+				}
+				if r.check != nil && err == nil {
 					err = r.check.fill(e.ID, b, r.streams[e.Stream])
 				}
 			} else if errors.Is(err, cupool.ErrOutOfMemory) {
@@ -319,6 +327,9 @@ func (r *run) replay(from, to int) error {
 		case trace.Use:
 			if !r.blocks[e.ID].IsEmpty() {
 				err = r.alloc.RecordStream(r.blocks[e.ID], r.streams[e.Stream])
+				if r.late != nil && err == nil {
+					err = r.late.work(r.streams[e.Stream])
+				}
 			}
 		default:
 			err = r.order(e)

@@ -101,6 +101,26 @@ func TestFailedAllocs(t *testing.T) {
 	}
 }
 
+// A device that is behind holds up memory of the streams whose work is not done: of those
+// that had it, or in the device's order of any.
+func TestLag(t *testing.T) {
+	tr := parse(t, "a 0 67108864 0\na 1 4096 2\nf 0\na 2 67108864 1\n")
+	for _, tc := range []struct {
+		lag      int
+		order    cupool.IdleOrder
+		reserved int64 // MiB
+	}{
+		{0, cupool.OwnerOrder, 66}, {1, cupool.OwnerOrder, 66}, {2, cupool.OwnerOrder, 130},
+		{0, cupool.DeviceOrder, 66}, {1, cupool.DeviceOrder, 130}, {2, cupool.DeviceOrder, 130},
+	} {
+		for _, backing := range []string{"segments", "vmm"} {
+			r, err := Run(context.Background(), tr, Options{Backing: backing, Lag: tc.lag, Config: cupool.Config{IdleOrder: tc.order}})
+			require.NoError(t, err)
+			require.Equal(t, tc.reserved<<20, r.PeakReservedBytes, "%s %+v", backing, tc)
+		}
+	}
+}
+
 // The same trace gives the same result every time.
 func TestDeterministic(t *testing.T) {
 	tr := random(t, 1, 5000)
@@ -183,6 +203,8 @@ func TestOptions(t *testing.T) {
 		"unknown strategy \"x\": it is one of best-fit, first-fit, segregated": {Strategy: "x"},
 		"unknown device \"gpu\": it is sim, host or cuda":                      {Device: "gpu"},
 		"negative capacity -1": {Capacity: -1},
+		"lag -1":               {Lag: -1},
+		"lag 1":                {Lag: 1, Device: "host"},
 		"the simulated device has no memory whose contents could be verified": {Verify: true},
 		"must not be negative": {Config: cupool.Config{Limit: -1}},
 		`device = host:x: the capacity of the host device is a size such as 4GiB`: {Device: "host:x"},
