@@ -33,6 +33,9 @@ func (s *Stream) Close() error {
 	if s == d.def {
 		return fmt.Errorf("cupool: closing the default stream: %w", ErrNotSupported)
 	}
+	if err := d.outside("closing a stream"); err != nil {
+		return err
+	}
 	return d.life.closeStream(s)
 }
 
@@ -139,6 +142,9 @@ func (c *Pool) Retire() error {
 	if c == c.dev.root {
 		return fmt.Errorf("cupool: retire: only private pools can be; use Close: %w", ErrNotSupported)
 	}
+	if err := c.dev.outside("retire"); err != nil {
+		return err
+	}
 	if c.closed.Load() || !c.retired.CompareAndSwap(false, true) {
 		return fmt.Errorf("cupool: retire %s: %w", c.name, ErrClosed)
 	}
@@ -218,7 +224,12 @@ func report(pools []*Pool) {
 // still refuses counts as reserved, and is tried again when the allocator
 // empties its cache, trims, lacks memory or is closed. Calls after Close fail with
 // ErrClosed.
-func (c *Pool) Close() error { return c.dev.life.closePool(c) }
+func (c *Pool) Close() error {
+	if err := c.dev.outside("close"); err != nil {
+		return err
+	}
+	return c.dev.life.closePool(c)
+}
 
 // closePool is Pool.Close.
 func (l *lifecycle) closePool(c *Pool) error {

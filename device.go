@@ -169,6 +169,17 @@ func (d *deviceState) setClosed(closed bool) {
 	d.closed = closed
 }
 
+// outside fails with ErrNotPermitted in a function that a stream runs, for calls that wait
+// for all streams. It comes before any lock, whose holder may wait for the function.
+func (d *deviceState) outside(op string) error {
+	for _, s := range d.streams.All() {
+		if err := s.calls.Outside(op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // openStreams returns the streams that are open, by slot.
 func (d *deviceState) openStreams() []*Stream {
 	return d.streams.Without(func(s *Stream) bool { return !s.calls.IsOpen() })

@@ -25,6 +25,9 @@ var (
 	ErrNotSupported = device.ErrNotSupported
 	// ErrDeviceLost: the device failed for good; nothing will work again.
 	ErrDeviceLost = device.ErrDeviceLost
+	// ErrNotPermitted: a function given to Stream.Launch waits for a stream that runs
+	// such a function, its own above all, which would never end. Wait outside of it.
+	ErrNotPermitted = device.ErrNotPermitted
 	// ErrClosed: the allocator, stream, buffer or device was closed before.
 	ErrClosed = device.ErrClosed
 	// ErrAsleep: the allocator sleeps and has no memory until it is woken.

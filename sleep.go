@@ -30,7 +30,12 @@ type contents struct {
 // with ErrNotSupported without it or while blocks are held (Hold), with ErrClosed, and with what the
 // device says: when that is before anything was given back, the allocator
 // stays awake; else it sleeps, and only what the error names stays reserved.
-func (c *Pool) Sleep(keep func(Block) bool) error { return c.reclaim.sleep(keep) }
+func (c *Pool) Sleep(keep func(Block) bool) error {
+	if err := c.dev.outside("sleep"); err != nil {
+		return err
+	}
+	return c.reclaim.sleep(keep)
+}
 
 // sleep is Pool.Sleep.
 func (r *reclaimer) sleep(keep func(Block) bool) error {
@@ -129,7 +134,12 @@ func (r *reclaimer) unmapAll(heaps []*streamHeap) error {
 // says, or with a *WaitError after Config.WaitTimeout. The allocator then sleeps
 // on and can be woken later. It holds no more than before, unless the device
 // does not say that the copies are done: their memory stays reserved.
-func (c *Pool) Wake() error { return c.reclaim.wake() }
+func (c *Pool) Wake() error {
+	if err := c.dev.outside("wake"); err != nil {
+		return err
+	}
+	return c.reclaim.wake()
+}
 
 // wake is Pool.Wake.
 func (r *reclaimer) wake() error {

@@ -163,7 +163,9 @@ func (s *Stream) Closed() bool { return s.calls.IsClosed() || s.root.closed.Load
 func (s *Stream) Captured() bool { return s.clock.Captured() }
 
 // Launch submits a Go function to the stream, on devices that run them;
-// else it fails with ErrNotSupported.
+// else it fails with ErrNotSupported. f must not wait for work of streams, its own above
+// all: Sync, Close, Trim and what else may wait fail with ErrNotPermitted in it. An
+// allocation for which there is no memory may hang.
 func (s *Stream) Launch(f func()) error {
 	if err := s.made("launch"); err != nil {
 		return err
@@ -172,7 +174,11 @@ func (s *Stream) Launch(f func()) error {
 	if !ok {
 		return fmt.Errorf("cupool: %s does not run Go functions: %w", s.root.dev.driver.Name(), ErrNotSupported)
 	}
-	return s.do("launch", func(d Driver) error { return l.Launch(s.handle, f) })
+	run := f
+	if f != nil { // which the device refuses
+		run = func() { s.calls.Run(f) }
+	}
+	return s.do("launch", func(d Driver) error { return l.Launch(s.handle, run) })
 }
 
 // Copy submits a copy of n bytes between device addresses.
@@ -261,7 +267,7 @@ func (s *Stream) SyncContext(ctx context.Context) error {
 	}
 	ctx, cancel := s.root.dev.waiting(ctx)
 	defer cancel()
-	err := s.calls.Do("synchronize", func() error { return s.clock.Finish(ctx) })
+	err := s.calls.Do("synchronize", func() error { return s.calls.Finish(ctx) })
 	if err == nil {
 		s.root.dev.collect()
 	}
@@ -326,6 +332,12 @@ func (e *Event) Done() (bool, error) {
 func (e *Event) Sync() error {
 	if e == nil || e.s == nil {
 		return errEventClosed
+	}
+	if err := e.s.calls.Outside("synchronize event"); err != nil {
+		if done, late := e.Done(); done || late != nil {
+			return late
+		}
+		return err
 	}
 	if err := e.s.calls.Submitted("synchronize event", e.s.calls.AwaitEvent(e.handle)); err != nil {
 		return err

@@ -802,3 +802,47 @@ func TestWaitOtherDevice(t *testing.T) {
 	require.NoError(t, from.Close())
 	require.ErrorIs(t, to.WaitStream(from), cupool.ErrClosed)
 }
+
+// TestWaitsInFunction: a function that a stream runs is refused what would wait for it, at
+// once, and the stream goes on. What needs no wait works.
+func TestWaitsInFunction(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Hour} {
+		c := pooltest.Open(t, cupool.Config{Driver: pooltest.OpenHost(t), WaitTimeout: timeout, Backing: cupool.BackingVMM})
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		s, other := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+		b := pooltest.Alloc(t, c, 1000, s)
+		before := must(s.Record())
+		waits := map[string]func() error{
+			"Sync":        s.Sync,
+			"SyncContext": func() error { return s.SyncContext(t.Context()) },
+			"CopyOut":     func() error { return s.CopyOut(make([]byte, 10), b.Ptr()) },
+			"CopyIn":      func() error { return s.CopyIn(b.Ptr(), make([]byte, 10)) },
+			"Event.Sync": func() error {
+				e := must(s.Record())
+				return errors.Join(e.Sync(), e.Close())
+			},
+			"Stream.Close": s.Close,
+			"Pool.Sync":    c.Sync,
+			"Close":        c.Close,
+			"pool's Close": p.Close,
+			"Retire":       p.Retire,
+			"Reset":        c.Reset,
+			"Sleep":        func() error { return c.Sleep(nil) },
+			"EmptyCache":   c.EmptyCache,
+			"Trim":         func() error { _, err := c.Trim(0); return err },
+		}
+		got := map[string]error{}
+		require.NoError(t, s.Launch(func() {
+			for name, wait := range waits {
+				got[name] = wait()
+			}
+			got[""] = errors.Join(before.Sync(), other.Sync(), c.Free(pooltest.Alloc(t, c, 1000, other)))
+		}))
+		require.NoError(t, s.Sync())
+		for name := range waits {
+			require.ErrorIs(t, got[name], cupool.ErrNotPermitted, name)
+		}
+		require.NoError(t, got[""])
+		require.NoError(t, errors.Join(before.Close(), c.Free(b), c.Close()))
+	}
+}

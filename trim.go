@@ -25,6 +25,9 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 	if c.closed.Load() {
 		return 0, fmt.Errorf("cupool: trim: %w", ErrClosed)
 	}
+	if err := c.dev.outside("trim"); err != nil {
+		return 0, err
+	}
 	if c == c.dev.root {
 		if err := c.dev.life.finish(); err != nil {
 			return 0, err
@@ -125,7 +128,12 @@ func (r *reclaimer) shed() error {
 // ErrNotSupported while blocks are held (Hold), or a *WaitError after
 // Config.WaitTimeout, and has changed nothing then, or with what the device says,
 // which keeps what the error names.
-func (c *Pool) Reset() error { return c.dev.life.reset(c) }
+func (c *Pool) Reset() error {
+	if err := c.dev.outside("reset"); err != nil {
+		return err
+	}
+	return c.dev.life.reset(c)
+}
 
 // EmptyCache waits for pending blocks and gives every wholly free segment
 // back to the device. Where work is not done after Config.WaitTimeout, it gives back
@@ -134,6 +142,9 @@ func (c *Pool) Reset() error { return c.dev.life.reset(c) }
 func (c *Pool) EmptyCache() error {
 	if c.closed.Load() {
 		return fmt.Errorf("cupool: empty cache: %w", ErrClosed)
+	}
+	if err := c.dev.outside("empty cache"); err != nil {
+		return err
 	}
 	if c == c.dev.root {
 		if err := c.dev.life.finish(); err != nil {

@@ -23,6 +23,9 @@ var (
 	// ErrInvalidRange: an address range that is not inside one allocation
 	// of this device.
 	ErrInvalidRange = errors.New("invalid device address range")
+	// ErrNotPermitted: a function that a stream runs waits for a stream that
+	// runs a function, which may never end. Wait outside of the function.
+	ErrNotPermitted = errors.New("not permitted")
 	// ErrClosed: the device, or the allocator over it, was closed.
 	ErrClosed = errors.New("closed")
 	// ErrForeignPointer: memory of another device or allocator.

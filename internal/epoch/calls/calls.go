@@ -38,6 +38,7 @@ type Stream struct {
 	lasting bool // the handle is never destroyed
 
 	state   atomic.Int32 // open, closing or closed
+	within  atomic.Int32 // functions of Go that the stream runs at this moment
 	running sync.RWMutex // held while a call uses the handle; taken for writing to wait for the calls
 }
 
@@ -124,6 +125,9 @@ func (s *Stream) Submitted(op string, err error) error {
 // Await waits for the stream's work before a call of the device that would wait
 // for it, where waits are bounded.
 func (s *Stream) Await() error {
+	if err := s.Outside("synchronize"); err != nil {
+		return err
+	}
 	if s.device.Patience == 0 || s.clock.Captured() {
 		return nil
 	}
@@ -145,6 +149,9 @@ func (s *Stream) AwaitEvent(e device.Event) error {
 // Finish waits for the work of a stream that is not destroyed meanwhile, or until ctx
 // is done, and has the clock know.
 func (s *Stream) Finish(ctx context.Context) error {
+	if err := s.Outside("synchronize"); err != nil {
+		return err
+	}
 	if ctx.Done() != nil {
 		return s.clock.Finish(ctx)
 	}
@@ -153,6 +160,9 @@ func (s *Stream) Finish(ctx context.Context) error {
 
 // Drain is Finish of a stream that may be closed meanwhile.
 func (s *Stream) Drain(ctx context.Context) error {
+	if err := s.Outside("synchronize"); err != nil { // before the lock, whose holder may wait for the caller
+		return err
+	}
 	s.running.RLock()
 	defer s.running.RUnlock()
 	if s.IsClosed() {
@@ -167,6 +177,9 @@ func (s *Stream) WaitIdle(ctx context.Context) error { return s.awaitPassed(ctx,
 // awaitPassed waits until passed. It fails with ErrNotSupported for a stream that is
 // captured and owns the memory.
 func (s *Stream) awaitPassed(ctx context.Context, freed uint64, owner bool) error {
+	if err := s.Outside("synchronize"); err != nil {
+		return err
+	}
 	s.running.RLock()
 	defer s.running.RUnlock()
 	captured := s.clock.Captured()
