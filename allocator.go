@@ -43,7 +43,7 @@
 // # The way of one Alloc
 //
 //  1. Pool.Alloc finds a block of exactly this size that was freed on this
-//     processor in a magazine: a plain store makes it live again. No lock, no
+//     stream in a magazine: one compare-and-swap makes it live again. No lock, no
 //     driver, no Go memory.
 //  2. Otherwise allocSlow locks the stream's heap, and Heap.Take finds a block:
 //     a small one that was freed and not merged yet, or the best fit by size and

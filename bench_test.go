@@ -423,7 +423,7 @@ func BenchmarkParallelHit(b *testing.B) {
 }
 
 // warmPairs is how many pairs every goroutine runs before the clock starts:
-// enough for each processor's magazine.
+// enough for each goroutine's magazine.
 const warmPairs = 1000
 
 // parallelPairs measures b.N pairs of 1 MiB, shared among a goroutine for

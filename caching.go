@@ -98,12 +98,9 @@ func (c *Pool) begin(noSplit bool) (err error) {
 		c.budget.Threshold = c.collectAbove
 		c.memory = vmem.New(vm, c.driver.Name(), capacity, &c.budget, c.dev.failed)
 	}
-	c.space.Memory, c.space.Policy, c.space.Procs = c.memory, cfg.policy(noSplit || c.guards != nil), &magazine.Procs{}
+	c.space.Memory, c.space.Policy = c.memory, cfg.policy(noSplit || c.guards != nil)
 	c.space.Policy.TrackIdle, c.space.Policy.Quarantine = c.collectAbove > 0 || cfg.TrimOldest, c.sanitizer != nil
 	c.budget.Soft.Store(cfg.SoftLimit)
-	if c.space.Policy.HomeLimit > 0 {
-		c.space.Procs = magazine.NewProcs()
-	}
 	c.space.Stay, c.space.Tell, c.space.Time = c.dev.stay, c.heaps.noteChange, &c.dev.events.Time
 	c.space.Init()
 	return nil
@@ -149,20 +146,20 @@ func (c *Pool) Sync() error {
 }
 
 // Alloc implements Allocator. A size that was lately freed on the same
-// processor and stream is served without a lock.
+// stream is served without a lock.
 func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
-	hits := c.def.Magazine
+	hits := &c.def.Magazine
 	if s != nil {
 		if s.root != c {
 			return c.allocPrivate(context.Background(), size, s)
 		}
 		hits = s.hits
 	}
-	id, b, gen, misses := hits.Get(size)
+	id, at, gen, why := hits.Get(size)
 	if id != 0 {
-		return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
+		return newBlock(Ptr(at), size, gen, id, c.id), nil
 	}
-	return c.allocSlow(context.Background(), size, s, misses, false)
+	return c.allocSlow(context.Background(), size, s, why, false)
 }
 
 // AllocContext is Alloc that gives up when ctx is done. A request that the cache
@@ -170,36 +167,36 @@ func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
 // device, when memory runs out: it then fails with an error that matches the
 // cause of ctx. Use Alloc where nothing is to be cancelled.
 func (c *Pool) AllocContext(ctx context.Context, size int64, s *Stream) (Block, error) {
-	hits := c.def.Magazine
+	hits := &c.def.Magazine
 	if s != nil {
 		if s.root != c {
 			return c.allocPrivate(ctx, size, s)
 		}
 		hits = s.hits
 	}
-	id, b, gen, misses := hits.Get(size)
+	id, at, gen, why := hits.Get(size)
 	if id != 0 {
-		return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
+		return newBlock(Ptr(at), size, gen, id, c.id), nil
 	}
-	return c.allocSlow(ctx, size, s, misses, false)
+	return c.allocSlow(ctx, size, s, why, false)
 }
 
 // allocPrivate serves requests to a private pool.
 func (c *Pool) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, error) {
 	if s.root == c.dev.root {
 		if h := c.heaps.of(s); h != nil {
-			id, b, gen, misses := h.Magazine.Get(size)
+			id, at, gen, why := h.Magazine.Get(size)
 			if id != 0 {
-				return newBlock(Ptr(b.Addr()), size, gen, id, c.id), nil
+				return newBlock(Ptr(at), size, gen, id, c.id), nil
 			}
-			return c.allocSlow(ctx, size, s, misses, false)
+			return c.allocSlow(ctx, size, s, why, false)
 		}
 	}
 	return c.allocSlow(ctx, size, s, 0, false)
 }
 
-// allocSlow serves what no magazine could.
-func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses magazine.Misses, reserving bool) (Block, error) {
+// allocSlow serves what no magazine could, and why.
+func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazine.Miss, reserving bool) (Block, error) {
 	h := c.def
 	if s != nil {
 		if h = c.heaps.of(s); h == nil {
@@ -229,7 +226,8 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, misses maga
 		h.mu.Unlock()
 		return Block{}, err
 	}
-	if misses.Ended() {
+	misses := h.Missed(size, why)
+	if why.Ends() {
 		if out, ok, err := h.takeEndedLocked(ctx, size); ok {
 			h.mu.Unlock()
 			return out, err
@@ -274,16 +272,12 @@ func (c *Pool) Free(b Block) error {
 	if x.FreeHomed(b.gen) {
 		return nil
 	}
-	w := x.Word()
-	if w&^block.Used != block.MakeWord(b.gen, block.Live) {
-		return c.freeShed(b)
-	}
 	h := c.heaps.at(x.Owner())
 	if h == nil || c.sanitizer != nil {
 		return c.freeShed(b)
 	}
 	h.mu.Lock()
-	if x.Word() != w || x.Owner() != h.Index() || c.closed.Load() {
+	if x.Owner() != h.Index() || x.Word()&^block.Used != block.MakeWord(b.gen, block.Live) || c.closed.Load() {
 		h.mu.Unlock()
 		return c.freeShed(b)
 	}

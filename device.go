@@ -84,7 +84,9 @@ func (d *deviceState) failed(err error) error {
 		return err
 	}
 	for _, c := range d.open() {
-		c.space.Procs.Shut()
+		for _, h := range c.heaps.all() { // the lock of one may be held
+			h.Magazine.Shut()
+		}
 	}
 	d.logger.Error("device lost", "error", err)
 	return err
@@ -138,9 +140,6 @@ func (d *deviceState) join(c *Pool) error {
 		return fmt.Errorf("cupool: new pool on %s: %w", d.driver.Name(), ErrClosed)
 	}
 	d.pools.Add(c)
-	if d.lost.Load() != nil {
-		c.space.Procs.Shut()
-	}
 	return nil
 }
 

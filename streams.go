@@ -92,7 +92,7 @@ func (d *deviceState) addStreamLocked(h StreamHandle, adopted bool) *Stream {
 	d.streams.Set(slot, s)
 	d.root.heaps.mu.Lock()
 	defer d.root.heaps.mu.Unlock()
-	s.hits = d.root.heaps.addLocked(s).Magazine
+	s.hits = &d.root.heaps.addLocked(s).Magazine
 	return s
 }
 

@@ -126,26 +126,35 @@ func (t *heapTable) lockLive(b Block) (*streamHeap, *block.Block) {
 	if b.pool() != t.id || !t.space.Blocks.Known(b.id()) {
 		return nil, nil
 	}
-	x := t.space.Blocks.At(b.id())
+	h, x := t.lockBlock(b.id())
+	if h == nil {
+		return nil, nil
+	}
+	if w := x.Word(); w.Gen() != b.gen || w.State() != block.Live || t.closed.Load() {
+		h.mu.Unlock()
+		return nil, nil
+	}
+	return h, x
+}
+
+// lockBlock finds a block that went out once and locks its heap, which is nil where it has
+// none. A block that is live has one.
+func (t *heapTable) lockBlock(id block.ID) (*streamHeap, *block.Block) {
+	x := t.space.Blocks.At(id)
 	for {
 		owner := x.Owner()
 		h := t.at(owner)
 		switch {
 		case h == nil && x.Owner() != owner: // the block moved before its heap was closed
 			continue
-		case h == nil: // a block that is live has a heap
-			return nil, nil
+		case h == nil:
+			return nil, x
 		}
 		h.mu.Lock()
-		if x.Owner() != h.Index() || t.at(h.Index()) != h { // another heap has the slot
-			h.mu.Unlock()
-			continue
+		if x.Owner() == h.Index() && t.at(h.Index()) == h {
+			return h, x
 		}
-		if w := x.Word(); w.Gen() != b.gen || w.State() != block.Live || t.closed.Load() {
-			h.mu.Unlock()
-			return nil, nil
-		}
-		return h, x
+		h.mu.Unlock() // another heap has the slot
 	}
 }
 
@@ -182,27 +191,35 @@ func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 
 // freeAt frees the homed block that begins at an address and is of a size,
 // if that is not negative, without a lock. It reports whether there is one.
-// What it reads is of the block as the word says, or else the word is another.
 func (t *heapTable) freeAt(p Ptr, size int64) bool {
-	id, b := t.space.At(uint64(p))
-	if id == 0 {
-		return false
+	for _, id := range t.space.At(uint64(p)) {
+		if id == 0 {
+			continue
+		}
+		b := t.space.Blocks.At(id)
+		if addr, requested, gen, ok := b.Homed(); ok && addr == uint64(p) && (size < 0 || size == requested) {
+			return b.FreeHomed(gen)
+		}
 	}
-	w := b.Word()
-	return w == block.MakeWord(w.Gen(), block.Live|block.Homed) && b.Addr() == uint64(p) && (size < 0 || size == b.Requested()) &&
-		b.FreeHomed(w.Gen())
+	return false
 }
 
-// liveAt returns the block of a number if it is live and around an address, without a
-// lock. Until its word changes it is the block that was read.
+// liveAt returns the block of a number if it is live and around an address. It takes a
+// lock where the block has no place in the magazines.
 func (t *heapTable) liveAt(p Ptr, id block.ID) (Block, bool) {
 	if id == 0 || t.closed.Load() {
 		return Block{}, false
 	}
-	b := t.space.Blocks.At(id)
-	w := b.Word()
-	h := newBlock(Ptr(b.Addr()), b.Requested(), w.Gen(), id, t.id)
-	return h, w.State() == block.Live && p-h.ptr < Ptr(h.size) && b.Word() == w
+	addr, size, gen, ok := t.space.Blocks.At(id).Homed()
+	if !ok {
+		h, b := t.lockBlock(id)
+		if h == nil {
+			return Block{}, false
+		}
+		addr, size, gen, ok = b.Addr(), b.Requested(), b.Word().Gen(), b.Word().State() == block.Live
+		h.mu.Unlock()
+	}
+	return newBlock(Ptr(addr), size, gen, id, t.id), ok && p-Ptr(addr) < Ptr(size)
 }
 
 // lookup finds the live block at an address or, unless exact, around it.
@@ -246,17 +263,18 @@ func (t *heapTable) notLive(op string, b Block, gone error) error {
 	if b.pool() != t.id || !t.space.Blocks.Known(b.id()) {
 		return t.blockError(op, b, nil, ErrForeignPointer)
 	}
-	x := t.space.Blocks.At(b.id())
-	switch {
-	case t.closed.Load():
+	if t.closed.Load() {
 		return t.blockError(op, b, nil, ErrClosed)
-	case x.Word().Gen() != b.gen && gone == ErrDoubleFree:
+	}
+	h, x := t.lockBlock(b.id())
+	if h == nil {
+		return t.blockError(op, b, nil, gone)
+	}
+	defer h.mu.Unlock()
+	if x.Word().Gen() != b.gen && gone == ErrDoubleFree {
 		gone = ErrStaleBlock
 	}
-	if h := t.at(x.Owner()); h != nil {
-		return t.blockError(op, b, h.stream, gone)
-	}
-	return t.blockError(op, b, nil, gone)
+	return t.blockError(op, b, h.stream, gone)
 }
 
 // flush returns what is free in the magazines and fast bins of all heaps to

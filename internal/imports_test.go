@@ -26,7 +26,7 @@ var layers = []struct{ name, folders string }{
 	{"parts", "cuda internal snapshot testdata"},
 	{"leaves", `device internal/atomic internal/bytesize internal/callstack internal/clib internal/cublas internal/cudadrv internal/cudalibs internal/leaks
 		internal/kernels internal/layers internal/lock internal/ncclapi internal/nvtx internal/philox
-		internal/realtime internal/relaxed internal/sizeclass`},
+		internal/realtime internal/sizeclass`},
 }
 
 // few are the modules that few packages may import.

@@ -9,10 +9,7 @@
 // in the same: their map stays in the cache.
 package addrmap
 
-import (
-	"github.com/cupool/cupool/internal/atomic"
-	"github.com/cupool/cupool/internal/relaxed"
-)
+import "github.com/cupool/cupool/internal/atomic"
 
 const (
 	levelBits = 12
@@ -25,7 +22,7 @@ const (
 )
 
 type (
-	leaf [fanout]relaxed.Uint32
+	leaf [fanout]atomic.Uint32
 	mid  [fanout]atomic.Pointer[leaf]
 	top  [fanout]atomic.Pointer[mid]
 )
@@ -70,8 +67,7 @@ func (m *Map) find(u uint64) *leaf {
 }
 
 // Set sets the value of the unit that holds addr and reports whether the
-// map can hold the address. Nothing waits for the store, as something would
-// for a look at what is there.
+// map can hold the address. It stores only a change, which costs more than a look.
 func (m *Map) Set(addr uint64, v uint32) bool {
 	u := addr >> m.unitBits
 	l := m.find(u)
@@ -81,7 +77,9 @@ func (m *Map) Set(addr uint64, v uint32) bool {
 		}
 		l = m.grow(u)
 	}
-	l[u%fanout].SetOwned(v)
+	if at := &l[u%fanout]; at.Load() != v {
+		at.Store(v)
+	}
 	return true
 }
 

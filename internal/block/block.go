@@ -5,10 +5,9 @@ package block
 
 import (
 	"fmt"
+	"sync/atomic"
 
-	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/bytesize"
-	"github.com/cupool/cupool/internal/relaxed"
 )
 
 // ID names a Block in its Table. 0 is no block.
@@ -66,11 +65,36 @@ func (w Word) Has(flag State) bool { return State(w)&flag != 0 }
 // With returns the word in another state, with its flags and generation.
 func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 
-// A Block is a contiguous range of one segment and the unit of allocation.
-// It takes 64 bytes, one cache line.
+// A Block is a contiguous range of one segment and the unit of allocation. It takes
+// two cache lines of 64 bytes.
 //
-// Everything but the atomics is guarded by the lock of the owning stream,
-// except that whoever turns a Homed block from Cached to Live may read it.
+// The lock below is that of the heap which the owner names. It guards the block, but
+// for what is read without it, which has types of sync/atomic. "Homed": with the flag
+// Homed, in state Live or Cached.
+//
+//	field       states            meaning                          written               read
+//	word        all but Homed     generation and state             lock                  lock
+//	            Homed             what it was when homed           lock                  lock
+//	addr        all               first address                    lock                  lock
+//	Size        all               bytes; 0: a slot without memory  lock                  lock
+//	requested   Live to Pending   bytes that the program wants     lock                  lock
+//	            Free              tick since when it is idle       lock                  lock
+//	Prev, Next  all with memory   neighbours by address; 0: none   lock                  lock
+//	link        Free              children in the free set's tree  lock                  lock
+//	            Cached, no home   [0]: the next of the fast bin    lock                  lock
+//	Seg         all with memory   the segment in the heap's table  lock                  lock
+//	uses        Live, Pending     streams recorded on it; 0: none  lock                  lock
+//	origin      Live, Pending     what is remembered of its birth  lock                  lock
+//	owner       all               the heap, and whether it is      lock, of both heaps   anyone
+//	                              Homed; nobody: in the Table      where it changes
+//	home.word   Homed             generation and state             compare-and-swap      anyone
+//	home.addr,  Homed             as addr and requested, and the   lock, in SetHome      who has seen
+//	 requested,                   heap's index; the generation,                          home.word, and
+//	 owner,                       in its low half, in which it                           sees it again
+//	 last                         is not taken any more
+//	home.note,  Homed             the Stay's note and the slot of  lock, in SetHome      lock
+//	 slot                         the magazine that refers to it
+//
 // Rules checked by Segment.Check and FreeSet.Check:
 //
 //	B1  blocks in next order tile the segment exactly
@@ -79,83 +103,78 @@ func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 //	B4  addresses and sizes are positive multiples of the unit of blocks
 //	B5  every block of a segment names it and its owner
 type Block struct {
-	word relaxed.Uint64
-	addr relaxed.Uint64
+	home home // a line of its own, which goroutines change at once
 
-	Size      int64 // bytes, a multiple of the unit of blocks
-	requested relaxed.Uint64
-
-	Prev, Next ID // neighbours in address order; 0 at the segment's ends
-	// link holds the children in the free set's tree while Free, and the
-	// generation at homing, in two halves, while Homed.
-	link [2]ID
-
-	Seg   uint32        // index of the segment in the owner's table
-	owner atomic.Uint32 // index of the owning stream
-	// uses names the streams recorded on the block. Of a Homed one it is the
-	// processor that is its home, with homeMark.
-	uses relaxed.Uint32
-	// origin is what is remembered of where a block came from, as the allocator
-	// numbers it. Of a Homed one it is the last generation, in its low half, in which
-	// it may be taken.
-	origin relaxed.Uint32
+	word       Word
+	addr       uint64
+	Size       int64
+	requested  int64
+	Prev, Next ID
+	link       [2]ID
+	Seg        uint32
+	owner      atomic.Uint32
+	uses       uint32
+	origin     uint32
 }
 
 // Origin returns the number of what is remembered of a block's origin. 0: nothing.
-func (b *Block) Origin() uint32 {
-	if b.Word().Has(Homed) {
-		return 0
-	}
-	return b.origin.Load()
-}
+func (b *Block) Origin() uint32 { return b.origin }
 
-// SetOrigin changes the number of the origin of a block that is not Homed.
-func (b *Block) SetOrigin(n uint32) { b.origin.SetOwned(n) }
+// SetOrigin changes the number of the origin.
+func (b *Block) SetOrigin(n uint32) { b.origin = n }
 
 // Addr returns the address.
-func (b *Block) Addr() uint64 { return b.addr.Load() }
+func (b *Block) Addr() uint64 { return b.addr }
 
-// Requested returns the bytes that the program asked for, while the block is
-// Live, Cached or Pending.
-func (b *Block) Requested() int64 { return int64(b.requested.Load()) }
+// Requested returns the bytes that the program asked for.
+func (b *Block) Requested() int64 { return b.requested }
 
 // SetRequested changes the bytes that the program asked for.
-func (b *Block) SetRequested(n int64) { b.requested.SetOwned(uint64(n)) }
+func (b *Block) SetRequested(n int64) { b.requested = n }
 
 // IdleSince returns the tick at which a Free block became what it is, where the heap
 // notes that.
-func (b *Block) IdleSince() uint64 { return b.requested.Load() }
+func (b *Block) IdleSince() uint64 { return uint64(b.requested) }
 
 // SetIdleSince changes the tick of a Free block.
-func (b *Block) SetIdleSince(tick uint64) { b.requested.SetOwned(tick) }
+func (b *Block) SetIdleSince(tick uint64) { b.requested = int64(tick) }
 
-// Word returns the generation and state.
-func (b *Block) Word() Word { return Word(b.word.Load()) }
+// Word returns the generation and state, which of a Homed block may change at any time.
+func (b *Block) Word() Word {
+	if b.word.Has(Homed) {
+		return Word(b.home.word.Load())
+	}
+	return b.word
+}
 
-// SetWord stores the generation and state of a block that is not Homed.
-func (b *Block) SetWord(w Word) { b.word.SetOwned(uint64(w)) }
+// SetWord changes the generation and state of a block that is not Homed.
+func (b *Block) SetWord(w Word) { b.word = w }
 
 // MarkUsed sets Used on a live block that is not Homed.
-func (b *Block) MarkUsed() { b.SetWord(b.Word() | Used) }
+func (b *Block) MarkUsed() { b.word |= Used }
 
-// Owner returns the index of the owning stream.
-func (b *Block) Owner() uint32 { return b.owner.Load() }
+const (
+	homedBit = 1 << 31
+	nobody   = homedBit - 1
+)
 
-// SetOwner changes the owner. It stores only a change: slots are recycled
-// within a stream, and an atomic store costs more than a load.
+// Owner returns the index of the owning heap. It needs no lock; who has the lock of that
+// heap and sees the same owner again has that of the block.
+func (b *Block) Owner() uint32 { return b.owner.Load() &^ homedBit }
+
+// SetOwner changes the owner of a block that is not Homed. It stores only a change: slots
+// are recycled within a heap, and an atomic store costs more than a load.
 func (b *Block) SetOwner(o uint32) {
 	if b.owner.Load() != o {
 		b.owner.Store(o)
 	}
 }
 
-// Uses returns the streams recorded on a block that is not Homed, as the
-// allocator names them. 0: none.
-func (b *Block) Uses() uint32 { return b.uses.Load() }
+// Uses returns the streams recorded on a block, as the allocator names them. 0: none.
+func (b *Block) Uses() uint32 { return b.uses }
 
-// SetUses changes the streams recorded on a block that is not Homed. What names
-// them is less than 1<<30 or at least 1<<31; the numbers between are of homes.
-func (b *Block) SetUses(u uint32) { b.uses.SetOwned(u) }
+// SetUses changes the streams recorded on a block.
+func (b *Block) SetUses(u uint32) { b.uses = u }
 
 // String prints the state and size: "Live 2M".
 func (b *Block) String() string {

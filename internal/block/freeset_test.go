@@ -21,7 +21,7 @@ func setUp() (*FreeSet, func(addr uint64, size int64) (ID, *Block)) {
 			panic(err)
 		}
 		id, b := slots.Take()
-		b.addr.Store(addr)
+		b.addr = addr
 		b.Size = size
 		b.SetWord(MakeWord(0, Free))
 		return id, b

@@ -2,8 +2,10 @@ package block
 
 import (
 	"math"
+	"slices"
+	"sync/atomic"
 
-	"github.com/cupool/cupool/internal/atomic"
+	invariants "github.com/cupool/cupool/internal/atomic"
 )
 
 // Hook is called where another goroutine may come between two steps, in builds with
@@ -16,7 +18,7 @@ type Step string
 
 // The steps.
 const (
-	Taking  Step = "between the loads of TakeHomed"
+	Taking  Step = "between the look at a word and its change in TakeHomed"
 	Leaving Step = "before LeaveHome looks at the block"
 )
 
@@ -26,10 +28,31 @@ func step(at Step) {
 	}
 }
 
-// Homed blocks change without a lock. Any goroutine may free one, by a
-// compare-and-swap, so that one of several that do so succeeds. The one goroutine
-// that is inside of the block's home (magazine.Procs) takes a Cached block by a plain
-// store, as nobody else changes it.
+// home is what a block has while a magazine refers to it. Any goroutine takes a Cached
+// one (TakeHomed) and gives a Live one back (FreeHomed), each by a compare-and-swap of
+// home.word, without a lock; with the owner's lock a block gets its home and leaves it.
+//
+// That what TakeHomed reads between its look at the word and the swap is of the block
+// that it takes follows from this: a block becomes Cached and Homed at most once in a
+// generation. It does so from Live, and it is Live again in the next generation only.
+// So while the word was Cached and Homed in the same generation at the look and at the
+// swap, it was so all the time between, and the rest of home is written only while the
+// word is something else. A block that was taken, flushed, cut, moved to another heap or
+// homed for another size meanwhile has another word, and the swap fails. A generation
+// has 56 bits and does not come again.
+//
+// For the same reason one of several goroutines that free a block, or take it, succeeds,
+// and what LeaveHome finds in the word that it swaps is what the block keeps.
+type home struct {
+	word      atomic.Uint64
+	addr      atomic.Uint64
+	requested atomic.Int64
+	owner     atomic.Uint32
+	last      atomic.Uint32
+	slot      uint32
+	note      uint8
+	_         [24]byte // the rest of the cache line
+}
 
 // Stay is how long a block has a home: how often it may be taken there, and a byte
 // of the caller's.
@@ -41,99 +64,103 @@ type Stay struct {
 // Long is a Stay that ends when the block is in the way, or after 4 billion takes.
 var Long = Stay{Takes: math.MaxUint32}
 
-// SetHome homes a live block that nothing is recorded on, and that has no origin. The
-// caller is inside of the home, a processor, and holds the owner's lock.
-func (b *Block) SetHome(home int, stay Stay) {
-	w := b.Word()
-	b.SetUses(homeMark | uint32(home))
-	b.origin.SetOwned(uint32(w.Gen()) + stay.Takes)
-	b.link = homeLink(w.Gen(), stay.Note)
-	b.SetWord(w | Homed)
-}
-
-// homeLink puts a generation and a Stay's note together.
-func homeLink(gen uint64, note uint8) [2]ID {
-	return [2]ID{ID(gen), ID(gen>>32) | ID(note)<<(genBits-32)}
-}
-
-// StayNote returns the note of a Homed block's Stay.
-func (b *Block) StayNote() uint8 { return uint8(b.link[1] >> (genBits - 32)) }
-
-// homeMark makes the number of a processor in Block.uses none that names streams.
-const homeMark = 1 << 30
-
-// Home returns the processor that is the home of a Homed block. For another
-// block it returns the number of no processor.
-func (b *Block) Home() int { return int(b.uses.Load()) - homeMark }
-
-// HomeGen returns the generation up to which what the block did at home is booked.
-func (b *Block) HomeGen() uint64 {
-	return (uint64(b.link[0]) | uint64(b.link[1])<<32) & (1<<genBits - 1)
-}
-
-// FreeHomed makes a block Cached that is Homed and live in a generation, and
-// reports whether it was.
-func (b *Block) FreeHomed(gen uint64) bool {
-	w := MakeWord(gen, Live|Homed)
-	return b.Word() == w && b.word.CompareAndSwap(uint64(w), uint64(w.With(Cached)))
-}
-
-// TakeHomed makes a Cached block live in a new generation, which it returns, or
-// 0 when the block is not Cached, has another home, or its stay ends. The caller is inside of home,
-// so no block gets that home meanwhile. A block that has the home when Block.uses is
-// read therefore had it when the word was read, and nobody else changes a Cached
-// block of that home. The uses of a block that lost its home may name streams by
-// then; no stream has the number of a home.
-func (b *Block) TakeHomed(home int) (gen uint64) {
-	w := b.Word()
-	if atomic.Invariants {
-		step(Taking)
+// SetHome homes a live block that nothing is recorded on, and that has no origin, in a
+// slot of the magazines, as Live or Cached. The caller holds the owner's lock.
+func (b *Block) SetHome(as State, slot uint32, stay Stay) {
+	h, owner, gen := &b.home, b.owner.Load(), b.word.Gen()
+	h.slot, h.note = slot, stay.Note
+	h.last.Store(uint32(gen) + stay.Takes)
+	if h.addr.Load() != b.addr {
+		h.addr.Store(b.addr)
 	}
-	if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home || uint32(w.Gen()) == b.origin.Load() {
-		return 0
+	if h.requested.Load() != b.requested {
+		h.requested.Store(b.requested)
 	}
-	return b.take(w)
-}
-
-// Ends reports whether the block is cached in its home and its stay ends.
-func (b *Block) Ends() bool {
-	w := b.Word()
-	return State(w&(1<<genShift-1)) == Cached|Homed && uint32(w.Gen()) == b.origin.Load()
-}
-
-// TakeLast is TakeHomed of a block whose stay ends, and of no other.
-func (b *Block) TakeLast(home int) (gen uint64) {
-	w := b.Word()
-	if State(w&(1<<genShift-1)) != Cached|Homed || b.Home() != home || uint32(w.Gen()) != b.origin.Load() {
-		return 0
+	if h.owner.Load() != owner {
+		h.owner.Store(owner)
 	}
-	return b.take(w)
+	b.word |= Homed
+	h.word.Store(uint64(MakeWord(gen, as|Homed)))
+	b.owner.Store(owner | homedBit)
 }
 
-// take makes a Cached block live.
-func (b *Block) take(w Word) (gen uint64) {
-	w += 1<<genShift + Word(Live) - Word(Cached)
-	b.SetWord(w)
-	return w.Gen()
-}
-
-// LeaveHome ends the time in which a block may change without the owner's
-// lock, which the caller holds. Where cached is false, it does so only for a
-// live one; else the caller is inside of its home. It returns the word that the
-// block has from now on, how often it went out since HomeGen, and whether it left.
-func (b *Block) LeaveHome(cached bool) (w Word, hits int64, ok bool) {
-	if atomic.Invariants {
+// LeaveHome ends the time in which a block may change without the owner's lock, which
+// the caller holds, where the block is in one of some states. It returns the slot, the
+// word that the block has from now on, and how often it went out since HomeGen.
+func (b *Block) LeaveHome(states ...State) (slot uint32, w Word, hits int64, ok bool) {
+	if invariants.Invariants {
 		step(Leaving)
 	}
 	for {
 		w = b.Word()
-		if !w.Has(Homed) || w.State() == Cached && !cached {
-			return w, 0, false
+		if !w.Has(Homed) || !slices.Contains(states, w.State()) {
+			return 0, w, 0, false
 		}
-		if b.word.CompareAndSwap(uint64(w), uint64(w&^Homed)) {
-			b.SetUses(0)
-			b.SetOrigin(0)
-			return w &^ Homed, int64(w.Gen() - b.HomeGen()), true
+		if b.home.word.CompareAndSwap(uint64(w), uint64(w&^Homed)) {
+			hits, b.word = int64(w.Gen()-b.HomeGen()), w&^Homed
+			b.owner.Store(b.Owner())
+			return b.home.slot, b.word, hits, true
 		}
 	}
 }
+
+// IsHomed reports whether a block is in the magazines.
+func (b *Block) IsHomed() bool { return b.owner.Load()&homedBit != 0 }
+
+// HomeGen returns the generation in which a Homed block got its home. The caller holds
+// the owner's lock.
+func (b *Block) HomeGen() uint64 { return b.word.Gen() }
+
+// StayNote returns the note of a Homed block's Stay. The caller holds the owner's lock.
+func (b *Block) StayNote() uint8 { return b.home.note }
+
+// FreeHomed makes a block Cached that is Homed and Live in a generation, and
+// reports whether it was.
+func (b *Block) FreeHomed(gen uint64) bool {
+	return b.IsHomed() &&
+		b.home.word.CompareAndSwap(uint64(MakeWord(gen, Live|Homed)), uint64(MakeWord(gen, Cached|Homed)))
+}
+
+// Homed returns the address, the requested bytes and the generation of a block that is
+// Homed and Live, and else reports false.
+func (b *Block) Homed() (addr uint64, requested int64, gen uint64, ok bool) {
+	if !b.IsHomed() {
+		return 0, 0, 0, false
+	}
+	h := &b.home
+	w := Word(h.word.Load())
+	addr, requested = h.addr.Load(), h.requested.Load()
+	return addr, requested, w.Gen(), w == MakeWord(w.Gen(), Live|Homed) && Word(h.word.Load()) == w
+}
+
+// Cached returns the word of a block that is Cached in its home, of a heap, and was
+// requested for size bytes. TakeHomed takes it, unless its Stay ends.
+func (b *Block) Cached(owner uint32, size int64) (w Word, ok bool) {
+	h := &b.home
+	w = Word(h.word.Load())
+	return w, w&(1<<genShift-1) == Word(Cached|Homed) && h.requested.Load() == size && h.owner.Load() == owner
+}
+
+// Ends reports whether the Stay of a block ends that Cached returned a word of.
+func (b *Block) Ends(w Word) bool { return uint32(w.Gen()) == b.home.last.Load() }
+
+// TakeHomed takes a block that Cached returned a word of, and reports whether it did. It
+// is live then in the next generation, at the address.
+func (b *Block) TakeHomed(w Word) (addr uint64, ok bool) {
+	addr = b.home.addr.Load()
+	if invariants.Invariants {
+		step(Taking)
+	}
+	return addr, b.home.word.CompareAndSwap(uint64(w), uint64(w.taken()))
+}
+
+// TakeLast takes a block of the caller's heap, whose lock it holds, for size bytes that
+// is Cached in its home and whose Stay ends, and reports whether it did.
+func (b *Block) TakeLast(size int64) bool {
+	w := b.Word()
+	return State(w&(1<<genShift-1)) == Cached|Homed && b.requested == size && b.Ends(w) &&
+		b.home.word.CompareAndSwap(uint64(w), uint64(w.taken()))
+}
+
+// taken returns the word of a Cached block after it went out.
+func (w Word) taken() Word { return w + 1<<genShift + Word(Live) - Word(Cached) }

@@ -8,29 +8,58 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A goroutine on one processor that is stopped between the loads of a block's
-// word and of its home, while the block goes out at its home and a stream is
-// recorded on it, does not take the block, whichever the stream is.
-func TestTakeHomedBetweenLoads(t *testing.T) {
-	const elsewhere = home + 2
-	for i := range uint32(64) {
-		uses := i / 2 // a stream's index + 1
-		if i%2 == 1 {
-			uses |= 1 << 31 // or the index of a set of streams
-		}
-		b := atHome(5)
-		require.True(t, b.FreeHomed(5))
-		Hook = func(at Step) {
-			Hook = nil
-			require.Equal(t, Taking, at)
-			require.EqualValues(t, 6, b.TakeHomed(home))
-			_, _, ok := b.LeaveHome(false)
-			require.True(t, ok)
+// A goroutine that is stopped between its look at a cached block and the swap does not
+// take it, whatever becomes of the block meanwhile.
+func TestTakeHomedAfterALook(t *testing.T) {
+	leave := func(b *Block) {
+		_, _, _, ok := b.LeaveHome(Live, Cached)
+		require.True(t, ok)
+	}
+	goOut := func(b *Block) { b.SetWord(MakeWord(b.Word().Gen()+1, Live)) }
+	for name, c := range map[string]struct {
+		meanwhile func(b *Block)
+		took      bool
+	}{
+		"nothing": {func(*Block) {}, true},
+		"another takes it": {func(b *Block) {
+			_, gen := take(b)
+			require.EqualValues(t, 6, gen)
+		}, false},
+		"and gives it back": {func(b *Block) {
+			_, gen := take(b)
+			require.True(t, b.FreeHomed(gen))
+		}, false},
+		"it is flushed": {leave, false},
+		"flushed, and out": {func(b *Block) {
+			leave(b)
+			goOut(b)
+			b.SetUses(4)
 			b.MarkUsed()
-			b.SetUses(uses)
-		}
-		require.Zero(t, b.TakeHomed(elsewhere), "taken a second time, with uses %#x", uses)
-		require.Equal(t, MakeWord(6, Live|Used), b.Word())
-		require.Equal(t, uses, b.Uses())
+		}, false},
+		"at home for another size": {func(b *Block) {
+			leave(b)
+			goOut(b)
+			b.SetRequested(wanted / 2)
+			b.SetHome(Cached, 9, Long)
+		}, false},
+		"at home in another heap": {func(b *Block) {
+			leave(b)
+			goOut(b)
+			b.SetOwner(heapIndex + 1)
+			b.SetHome(Cached, 9, Long)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := atHome(5)
+			require.True(t, b.FreeHomed(5))
+			Hook = func(at Step) {
+				require.Equal(t, Taking, at)
+				Hook = nil
+				c.meanwhile(b)
+			}
+			took, _ := take(b)
+			require.Nil(t, Hook)
+			require.Equal(t, c.took, took)
+		})
 	}
 }

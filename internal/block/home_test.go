@@ -6,62 +6,124 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const home = 3
+const (
+	heapIndex = 3
+	addr      = 512 << 20
+	wanted    = 1000 // bytes
+)
+
+// out returns a block that went out in a generation.
+func out(gen uint64) *Block {
+	b := &Block{addr: addr, Size: 1024}
+	b.SetOwner(heapIndex)
+	b.SetRequested(wanted)
+	b.SetWord(MakeWord(gen, Live))
+	return b
+}
 
 // atHome returns a block that went out in a generation and came home then.
 func atHome(gen uint64) *Block {
-	b := new(Block)
-	b.SetWord(MakeWord(gen, Live))
-	b.SetHome(home, Long)
+	b := out(gen)
+	b.SetHome(Live, 7, Long)
 	return b
+}
+
+// take takes a block in its home, and reports whether it did, and the generation.
+func take(b *Block) (ok bool, gen uint64) {
+	w, ok := b.Cached(heapIndex, wanted)
+	if ok {
+		_, ok = b.TakeHomed(w)
+	}
+	return ok, w.Gen() + 1
 }
 
 func TestAtHome(t *testing.T) {
 	for _, gen := range []uint64{0, 1, 1<<32 - 1, 1 << 32, 1<<56 - 3} {
 		b := atHome(gen)
-		require.Equal(t, home, b.Home())
 		require.Equal(t, MakeWord(gen, Live|Homed), b.Word())
-		require.Zero(t, b.TakeHomed(home), "it is out")
-		_, _, ok := b.LeaveHome(false)
+		require.EqualValues(t, heapIndex, b.Owner())
+		ok, _ := take(b)
+		require.False(t, ok, "it is out")
+		_, _, _, ok = b.LeaveHome(Live)
 		require.True(t, ok)
 
 		b = atHome(gen)
+		at, size, g, ok := b.Homed()
+		require.True(t, ok)
+		require.EqualValues(t, []any{addr, wanted, gen}, []any{int(at), int(size), g})
 		require.False(t, b.FreeHomed(gen+1), "another generation")
 		require.True(t, b.FreeHomed(gen))
 		require.Equal(t, MakeWord(gen, Cached|Homed), b.Word())
 		require.False(t, b.FreeHomed(gen), "again")
+		_, _, _, ok = b.Homed()
+		require.False(t, ok, "it is not live")
 
-		require.Zero(t, b.TakeHomed(home+1), "another home")
-		require.Equal(t, gen+1, b.TakeHomed(home))
+		_, ok = b.Cached(heapIndex+1, wanted)
+		require.False(t, ok, "another heap")
+		_, ok = b.Cached(heapIndex, wanted+1)
+		require.False(t, ok, "another size")
+		w, ok := b.Cached(heapIndex, wanted)
+		require.True(t, ok)
+		require.Equal(t, gen, w.Gen())
+		at, ok = b.TakeHomed(w)
+		require.True(t, ok)
+		require.EqualValues(t, addr, at)
 		require.Equal(t, MakeWord(gen+1, Live|Homed), b.Word())
+		require.Equal(t, gen, b.HomeGen())
 		require.False(t, b.FreeHomed(gen), "the generation before")
 	}
 }
 
 func TestLeaveHome(t *testing.T) {
-	b := atHome(5)
-	require.True(t, b.FreeHomed(5))
-	require.EqualValues(t, 6, b.TakeHomed(home))
-	w, hits, ok := b.LeaveHome(false)
-	require.True(t, ok)
-	require.Equal(t, MakeWord(6, Live), w)
-	require.Equal(t, w, b.Word())
-	require.EqualValues(t, 1, hits)
-	require.Negative(t, b.Home())
-	require.False(t, b.FreeHomed(6), "not at home")
-	_, _, ok = b.LeaveHome(true)
-	require.False(t, ok, "again")
+	for name, c := range map[string]struct {
+		cached bool // it was freed
+		from   []State
+		leaves bool
+	}{
+		"live of live":     {false, []State{Live}, true},
+		"live of cached":   {false, []State{Cached}, false},
+		"live of both":     {false, []State{Live, Cached}, true},
+		"cached of live":   {true, []State{Live}, false},
+		"cached of cached": {true, []State{Cached}, true},
+		"cached of both":   {true, []State{Cached, Live}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := atHome(5)
+			require.True(t, b.FreeHomed(5))
+			_, gen := take(b)
+			require.EqualValues(t, 6, gen)
+			want := MakeWord(6, Live)
+			if c.cached {
+				require.True(t, b.FreeHomed(6))
+				want = MakeWord(6, Cached)
+			}
+			slot, w, hits, ok := b.LeaveHome(c.from...)
+			require.Equal(t, c.leaves, ok)
+			if !c.leaves {
+				require.True(t, b.Word().Has(Homed))
+				return
+			}
+			require.EqualValues(t, 7, slot)
+			require.EqualValues(t, 1, hits)
+			require.Equal(t, want, w)
+			require.Equal(t, want, b.Word())
+			require.False(t, b.FreeHomed(6), "not at home")
+			ok, _ = take(b)
+			require.False(t, ok, "not at home")
+			_, _, _, ok = b.LeaveHome(Live, Cached)
+			require.False(t, ok, "again")
+		})
+	}
+}
 
-	b = atHome(7)
-	require.True(t, b.FreeHomed(7))
-	w, _, ok = b.LeaveHome(false)
-	require.False(t, ok, "it is cached")
-	require.Equal(t, MakeWord(7, Cached|Homed), w)
-	w, hits, ok = b.LeaveHome(true)
+// A block that comes home as Cached is never live there in its generation.
+func TestSetHomeCached(t *testing.T) {
+	b := out(4)
+	b.SetHome(Cached, 0, Long)
+	require.False(t, b.FreeHomed(4), "by who freed it before")
+	ok, gen := take(b)
 	require.True(t, ok)
-	require.Equal(t, MakeWord(7, Cached), w)
-	require.Zero(t, hits)
-	require.Zero(t, b.TakeHomed(home), "not at home")
+	require.EqualValues(t, 5, gen)
 }
 
 // A block is freed once, however many try, and whoever makes it leave its home
@@ -73,7 +135,7 @@ func TestFreeAtOnce(t *testing.T) {
 		for range 3 {
 			go func() { freed <- b.FreeHomed(gen) }()
 		}
-		w, _, _ := b.LeaveHome(true)
+		_, w, _, _ := b.LeaveHome(Live, Cached)
 		n := 0
 		for range 3 {
 			if <-freed {
@@ -86,29 +148,52 @@ func TestFreeAtOnce(t *testing.T) {
 	}
 }
 
+// A block is taken once, however many try.
+func TestTakeAtOnce(t *testing.T) {
+	for gen := range uint64(2_000) {
+		b := atHome(gen)
+		require.True(t, b.FreeHomed(gen))
+		took := make(chan bool)
+		for range 3 {
+			go func() { ok, _ := take(b); took <- ok }()
+		}
+		n := 0
+		for range 3 {
+			if <-took {
+				n++
+			}
+		}
+		require.Equal(t, 1, n)
+		require.Equal(t, MakeWord(gen+1, Live|Homed), b.Word())
+	}
+}
+
 // A block is taken as often as its Stay says, and then once more by TakeLast.
 func TestStay(t *testing.T) {
 	for _, gen := range []uint64{0, 1<<32 - 2, 1<<56 - 9} {
-		b := new(Block)
-		b.SetWord(MakeWord(gen, Live))
-		b.SetHome(home, Stay{Takes: 2, Note: 200})
-		require.Zero(t, b.Origin(), "it has none")
+		b := out(gen)
+		b.SetHome(Live, 0, Stay{Takes: 2, Note: 200})
 		for range 2 {
 			require.True(t, b.FreeHomed(gen))
-			require.Zero(t, b.TakeLast(home), "it may be taken")
+			require.False(t, b.TakeLast(wanted), "it may be taken")
 			gen++
-			require.Equal(t, gen, b.TakeHomed(home))
+			w, _ := b.Cached(heapIndex, wanted)
+			require.False(t, b.Ends(w))
+			ok, g := take(b)
+			require.True(t, ok)
+			require.Equal(t, gen, g)
 		}
 		require.True(t, b.FreeHomed(gen))
-		require.Zero(t, b.TakeHomed(home))
-		require.Zero(t, b.TakeLast(home+1))
-		b.link = homeLink(gen-1, b.StayNote())
-		require.EqualValues(t, 200, b.StayNote())
-		require.Equal(t, gen-1, b.HomeGen())
-		require.Equal(t, gen+1, b.TakeLast(home))
-		_, hits, ok := b.LeaveHome(false)
+		w, ok := b.Cached(heapIndex, wanted)
 		require.True(t, ok)
-		require.EqualValues(t, 2, hits)
-		require.Zero(t, b.Origin())
+		require.True(t, b.Ends(w))
+		require.False(t, b.TakeLast(wanted+1))
+		require.EqualValues(t, 200, b.StayNote())
+		require.Equal(t, gen-2, b.HomeGen())
+		require.True(t, b.TakeLast(wanted))
+		_, w, hits, ok := b.LeaveHome(Live)
+		require.True(t, ok)
+		require.Equal(t, MakeWord(gen+1, Live), w)
+		require.EqualValues(t, 3, hits)
 	}
 }

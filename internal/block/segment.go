@@ -60,7 +60,7 @@ func (s *Segment) Extend(size int64, slots *SlotCache) (ID, *Block) {
 }
 
 func (s *Segment) fill(b *Block, addr uint64, size int64) {
-	b.addr.SetOwned(addr)
+	b.addr = addr
 	b.Size = size
 	b.Seg = s.Index
 	b.SetUses(0)

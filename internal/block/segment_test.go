@@ -180,7 +180,7 @@ func TestSegmentCheck(t *testing.T) {
 		rule    string
 		corrupt func(a *arena, first, hole, third, rest *Block)
 	}{
-		"a gap":                  {"B1", func(_ *arena, _, hole, _, _ *Block) { hole.addr.Add(512) }},
+		"a gap":                  {"B1", func(_ *arena, _, hole, _, _ *Block) { hole.addr += 512 }},
 		"an overlap":             {"B1", func(_ *arena, first, _, _, _ *Block) { first.Size += 512 }},
 		"a wrong back link":      {"B1", func(a *arena, _, _, third, _ *Block) { third.Prev = a.First }},
 		"a tail that is cut":     {"B1", func(_ *arena, _, _, third, _ *Block) { third.Next = 0 }},
@@ -191,12 +191,12 @@ func TestSegmentCheck(t *testing.T) {
 		}},
 		"a wrong end":     {"B1", func(a *arena, _, _, _, _ *Block) { a.Last = a.First }},
 		"free neighbours": {"B2", func(_ *arena, first, _, _, _ *Block) { first.SetWord(MakeWord(1, Free)) }},
-		"an odd size":     {"B4", func(_ *arena, _, hole, third, _ *Block) { hole.Size -= 8; third.addr.Add(^uint64(7)); third.Size += 8 }},
+		"an odd size":     {"B4", func(_ *arena, _, hole, third, _ *Block) { hole.Size -= 8; third.addr -= 8; third.Size += 8 }},
 		"an empty block": {"B4", func(_ *arena, first, hole, _, _ *Block) {
-			hole.addr.Store(first.Addr())
+			hole.addr = first.Addr()
 			first.Size, hole.Size = 0, 5<<20
 		}},
-		"an unaligned segment": {"B4", func(a *arena, first, _, _, _ *Block) { a.Base += 8; first.addr.Add(8) }},
+		"an unaligned segment": {"B4", func(a *arena, first, _, _, _ *Block) { a.Base += 8; first.addr += 8 }},
 		"another segment":      {"B5", func(_ *arena, _, _, third, _ *Block) { third.Seg++ }},
 		"another owner":        {"B5", func(_ *arena, _, _, third, _ *Block) { third.SetOwner(9) }},
 	} {

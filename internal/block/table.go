@@ -12,9 +12,11 @@ import (
 const (
 	chunkBits = 10
 	chunkLen  = 1 << chunkBits
-	maxChunks = 1 << 14 // 16 Mi blocks, 1 GiB of books
+	maxChunks = 1 << 14 // 16 Mi blocks, 2 GiB of books
 
-	// A table of more than slabLen chunks, 8 MiB, gets so many at a time, in
+	blockBytes = int64(unsafe.Sizeof(Block{}))
+
+	// A table of more than slabLen chunks, 16 MiB, gets so many at a time, in
 	// huge pages where the system has them: with so many blocks, each that is
 	// looked at would else cost a look through the tables of pages, too.
 	slabLen  = 1 << 7
@@ -89,7 +91,11 @@ func (t *Table) grow(chunk ID) {
 	}
 }
 
+// giveBack takes slots back. Nobody owns them, so that who has a lock leaves them alone.
 func (t *Table) giveBack(ids []ID) {
+	for _, id := range ids {
+		t.At(id).SetOwner(nobody)
+	}
 	t.mu.Lock()
 	t.free = append(t.free, ids...)
 	t.mu.Unlock()
@@ -99,8 +105,8 @@ func (t *Table) giveBack(ids []ID) {
 func (t *Table) Bytes() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := int64(t.next+chunkLen-1) >> chunkBits * chunkLen * 64
-	if n > slabLen*chunkLen*64 {
+	n := int64(t.next+chunkLen-1) >> chunkBits * chunkLen * blockBytes
+	if n > slabLen*chunkLen*blockBytes {
 		n = sizeclass.RoundTo(n, hugePage)
 	}
 	return n

@@ -27,7 +27,7 @@ func TestTableHandsOutSlotsOnce(t *testing.T) {
 	}
 	require.False(t, tab.Known(100*chunkLen))
 	require.False(t, tab.Known(1<<32-1))
-	require.EqualValues(t, 4*chunkLen*64, tab.Bytes())
+	require.EqualValues(t, 4*chunkLen*blockBytes, tab.Bytes())
 }
 
 // A large table grows by slabs of chunks.
@@ -48,7 +48,21 @@ func TestTableSlabs(t *testing.T) {
 			require.Same(t, b, tab.At(id))
 		}
 	}
-	require.EqualValues(t, 3*slabLen*chunkLen*64+hugePage, tab.Bytes())
+	require.EqualValues(t, 3*slabLen*chunkLen*blockBytes+hugePage, tab.Bytes())
+}
+
+// Slots that nobody has are nobody's: who has the lock of the heap that had them leaves
+// them alone.
+func TestSlotsOfNobody(t *testing.T) {
+	var tab Table
+	slots := SlotCache{Table: &tab}
+	require.NoError(t, slots.Ensure(1))
+	id, b := slots.Take()
+	b.SetOwner(5)
+	slots.Put(id, b)
+	require.EqualValues(t, 5, b.Owner())
+	slots.Drain()
+	require.EqualValues(t, nobody, b.Owner())
 }
 
 func TestSlotCacheRecycles(t *testing.T) {

@@ -45,9 +45,9 @@ var corruptions = map[string]map[string]func(r *rig, h *Heap){
 		"another place":         func(_ *rig, h *Heap) { h.segs = append([]*block.Segment{nil}, h.segs...) },
 	},
 	"C3": {
-		"homed but free":      func(r *rig, _ *Heap) { r.first().SetWord(block.MakeWord(1, block.Free|block.Homed)) },
+		"homed but free":      func(r *rig, _ *Heap) { r.first().SetHome(block.Free, 0, block.Long) },
 		"pending on nothing":  func(r *rig, _ *Heap) { r.second().SetWord(block.MakeWord(1, block.Pending)) },
-		"homed and in flight": func(r *rig, _ *Heap) { r.second().SetWord(block.MakeWord(1, block.Pending|block.Homed)) },
+		"homed and in flight": func(r *rig, _ *Heap) { r.second().SetHome(block.Pending, 0, block.Long) },
 		"nobody waits": func(r *rig, _ *Heap) {
 			r.second().SetWord(block.MakeWord(1, block.Pending))
 			r.second().SetUses(1)
@@ -57,7 +57,7 @@ var corruptions = map[string]map[string]func(r *rig, h *Heap){
 	"C4": {
 		"homed bytes": func(_ *rig, h *Heap) { h.homedBytes += 512 },
 		"more than the bound": func(r *rig, h *Heap) {
-			r.second().SetWord(block.MakeWord(1, block.Live|block.Homed))
+			r.second().SetHome(block.Live, 0, block.Long)
 			h.homedBytes = r.second().Size
 		},
 	},

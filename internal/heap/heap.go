@@ -82,7 +82,6 @@ type Space struct {
 	Policy Policy
 	Blocks block.Table
 	Index  Index
-	Procs  *magazine.Procs
 	Memory *vmem.Mapper // nil: segments
 	Book   ledger.Book
 
@@ -124,20 +123,13 @@ func (s *Space) Init() {
 	s.byAddr[ledger.Large] = addrmap.New(unit(s.Policy.SmallLimit)) // no large block is smaller
 }
 
-// At returns a block that began at an address when it last went out. The block
-// may be another by now: its generation tells. The maps are overwritten, never
-// cleared, so a block that is live is preferred.
-func (s *Space) At(addr uint64) (id block.ID, b *block.Block) {
-	for _, m := range s.byAddr {
-		if i := block.ID(m.Get(addr)); i != 0 {
-			if x := s.Blocks.At(i); x.Addr() == addr {
-				if id, b = i, x; x.Word().State() == block.Live {
-					break
-				}
-			}
-		}
+// At returns the small and the large block that began at an address when they last went
+// out, or 0. The maps are overwritten, never cleared, so the blocks may be others by now.
+func (s *Space) At(addr uint64) (ids [2]block.ID) {
+	for k, m := range s.byAddr {
+		ids[k] = block.ID(m.Get(addr))
 	}
-	return id, b
+	return ids
 }
 
 // forget gives back what the space knows about size bytes of addresses, where no
@@ -178,7 +170,7 @@ type Work struct {
 // Heap is the free memory of one stream in one pool.
 type Heap struct {
 	Ledger   ledger.Ledger
-	Magazine *magazine.Cache
+	Magazine magazine.Cache
 
 	space *Space
 	index uint32 // by which blocks name the heap
@@ -212,7 +204,7 @@ type Heap struct {
 // Init sets up a heap. Blocks name it by index; guard is its lock.
 func (h *Heap) Init(s *Space, index uint32, guard *ledger.Guard) {
 	h.space, h.index = s, index
-	h.Magazine = magazine.New(&s.Blocks, index, s.Procs)
+	h.Magazine.Init(&s.Blocks, index)
 	h.slots.Table, h.fast.Table = &s.Blocks, &s.Blocks
 	if s.Policy.fine() {
 		h.fast.Fine = 1

@@ -15,24 +15,33 @@ const noHomesAfterPending = 64
 // NoHomes keeps the next blocks out of the magazines.
 func (h *Heap) NoHomes() { h.noHomes = noHomesAfterPending }
 
-// giveHome gives a live block a place in the magazines, where the bound allows
-// it.
-func (h *Heap) giveHome(id block.ID, b *block.Block) {
+// Missed notes that the magazines had nothing for size bytes, and returns how often.
+func (h *Heap) Missed(size int64, why magazine.Miss) magazine.Misses {
+	if h.space.Policy.HomeLimit == 0 {
+		return 0
+	}
+	return h.Magazine.Missed(size, why)
+}
+
+// giveHome gives a live block a place in the magazines, as Live or Cached, where the
+// bound allows it, and reports whether it did.
+func (h *Heap) giveHome(id block.ID, b *block.Block, as block.State) bool {
 	if h.homedBytes+b.Size > h.space.Policy.MagazineBytes {
-		return
+		return false
 	}
 	stay, ok := h.space.stay(b.Requested())
 	if !ok {
-		return
+		return false
 	}
-	evicted, ok := h.Magazine.Home(id, b, stay)
+	evicted, ok := h.Magazine.Home(id, b, as, stay)
 	if !ok {
-		return
+		return false
 	}
 	h.homedBytes += b.Size
 	if evicted.ID != 0 {
 		h.left(evicted)
 	}
+	return true
 }
 
 // Unhome takes a block out of the magazines, if it is there, and reports whether
@@ -71,8 +80,7 @@ func (h *Heap) Rehome(id block.ID, b *block.Block) bool {
 	if h.noHomes > 0 || b.Size > h.space.Policy.HomeLimit || b.Word() != block.MakeWord(b.Word().Gen(), block.Live) {
 		return false
 	}
-	h.giveHome(id, b)
-	return b.FreeHomed(b.Word().Gen())
+	return h.giveHome(id, b, block.Cached)
 }
 
 // left counts what a block did in the magazines that it left. From then on it
@@ -119,11 +127,9 @@ func (h *Heap) empty(live bool) bool {
 	return h.MergeFast() || found
 }
 
-// Goroutines on several processors may be more than the blocks of a size are,
-// where they were never all out at once. A goroutine that finds none would empty
-// the magazines of the others, which then find none. A goroutine that only goes
-// from one processor to another does that a hundred times a second at most, as
-// Go's scheduler takes its processor away no sooner than after 10 ms.
+// Goroutines may be more than the blocks of a size are, where they were never all out at
+// once. A goroutine that finds none would empty the magazines of the others, which then
+// find none.
 const (
 	crowdFlushes = 16
 	crowdTime    = 10 * time.Millisecond
@@ -139,7 +145,7 @@ type crowd struct {
 // Crowded reports whether the heap should grow by a block of size bytes rather
 // than take a block out of its magazines: more than crowdFlushes times in
 // crowdTime one was wanted. What the heap grows by finds homes until every
-// processor has what it needs, or the magazines are full.
+// goroutine has what it needs, or the magazines are full.
 func (h *Heap) Crowded(size int64) bool {
 	if !h.Magazine.Has(size) {
 		return false

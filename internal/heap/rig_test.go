@@ -12,7 +12,6 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/ledger"
-	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/vmem"
@@ -59,7 +58,7 @@ func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
 	p.MinBlock = cmp.Or(p.MinBlock, sizeclass.Quantum)
 	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity})}}
 	r.budget = &budget.Pool{Device: &budget.Device{Limit: capacity}, Limit: capacity, Lock: budget.NewReclaimLock(nil)}
-	r.space = &Space{Policy: p, Procs: &magazine.Procs{}}
+	r.space = &Space{Policy: p}
 	if virtual {
 		r.space.Memory = vmem.New(r.d, "sim", capacity, r.budget, func(err error) error { return err })
 	}

@@ -1,25 +1,25 @@
 // Package magazine keeps freed blocks where the next request of the same
-// size finds them without a lock and, most often, without an atomic
-// read-modify-write.
+// size finds them without a lock.
 //
-// A cache has one shard a processor, a shard 64 sets by size, a set eight
-// slots in one cache line. A slot is the home of a block: it refers to the
-// block whether the block is out or back, and the block's own word says which.
-// So giving a homed block back is one compare-and-swap, from any goroutine. Taking
-// it is a plain store, as only the goroutine inside of the processor (Procs) takes
-// blocks there. Everything else about slots is a hint: a stale slot leads to a block
-// that has another home, or none.
+// A cache has a shard, a shard 64 sets by size, a set eight slots in one cache line. A
+// slot is the home of a block: it refers to the block whether the block is out or back,
+// and the block's own word says which. So a homed block is taken and given back by one
+// compare-and-swap each, from any goroutine (block.TakeHomed, block.FreeHomed), and the
+// slots stay as they are. Slots are written with the lock of the cache's heap; to who
+// reads one without it, it is a hint.
+//
+// Where goroutines get in each other's way, they get shards of their own (spread.go).
 //
 // A size is given a home when it keeps missing (Misses), so that one-off sizes
 // go back to the pool, where they coalesce.
 package magazine
 
 import (
+	"slices"
+	"sync/atomic"
 	"unsafe"
 
-	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/relaxed"
 )
 
 const (
@@ -27,214 +27,186 @@ const (
 	ways     = 8
 )
 
-// set is one cache line. A slot holds a block's ID above a tag of the size. It
-// is written inside of the processor.
-type set [ways]relaxed.Uint64
+// set is one cache line. A slot holds a block's ID above a tag of the size, or 0.
+type set [ways]atomic.Uint64
 
-// shard is the sets with what a miss looks at in a few lines of its own. tags
-// has a bit for every tag in a set's slots and perhaps for some that were
-// (Bloom 1970), so that most misses look at no slot; recent is half the tag
-// of a set's last miss, victim picks the slot that is given up. But for victim,
-// all is written by the goroutine that is pinned to the processor, or by the
-// goroutine that has closed it.
+// shard is the sets, and what the heap's lock guards: recent is half the tag of a set's
+// last miss, victim picks the slot that is given up. It has no pointers, so that it
+// begins at a cache line.
 type shard struct {
-	sets   [setCount]set // first, so that each is one line
-	tags   [setCount]relaxed.Uint64
-	recent [setCount]relaxed.Uint32
-	last   relaxed.Int64 // size of the last miss of all
-	streak relaxed.Int64 // misses of that size in a row
-	proc   *proc
-	victim [setCount]uint8 // guarded by the stream's lock
+	sets   [setCount]set
+	recent [setCount]uint16
+	victim [setCount]uint8
+	last   int64 // size of the last miss of all
+	streak int   // misses of that size in a row
 }
 
-// bit returns the bit of a tag in shard.tags.
-func bit(tag uint32) uint64 { return 1 << (tag & 63) }
-
-// Cache is the magazines of one stream. Get is for any goroutine; the other
-// methods are guarded by the stream's lock.
+// Cache is the magazines of one stream, empty after Init. Get and Shut are for any goroutine; the other
+// methods are guarded by the heap's lock.
 type Cache struct {
+	first  atomic.Pointer[shard]  // of all goroutines; nil: no miss yet
+	spread atomic.Pointer[spread] // where it is not nil, goroutines find their shards there
 	table  *block.Table
-	owner  uint32 // index of the stream
-	procs  *Procs
-	shards []atomic.Pointer[shard] // by processor
+	owner  uint32   // index of the heap
+	shards []*shard // all, as homes name them
 }
 
-// New returns an empty cache for the blocks of one stream.
-func New(t *block.Table, owner uint32, p *Procs) *Cache {
-	return &Cache{table: t, owner: owner, procs: p, shards: make([]atomic.Pointer[shard], len(p.list))}
-}
+// Init makes the cache one for the blocks of a heap.
+func (c *Cache) Init(t *block.Table, owner uint32) { c.table, c.owner = t, owner }
 
 // hash spreads a size in bytes: the set from the high bits, the tag from
-// the low ones.
+// the low ones. No tag is 0.
 func hash(size int64) (set uint, tag uint32) {
 	h := uint64(size) * 0x9E3779B97F4A7C15
-	return uint(h >> 58), uint32(h >> 26)
+	return uint(h>>58) % setCount, uint32(h>>26) | 1
 }
 
-// Get takes a cached block that was last handed out for size bytes on this
-// processor, and returns its new generation, or 0 and how often the size missed.
-// Only the goroutine inside of the processor fills its slots, so a block found here
-// has the requested size and belongs to this heap. Get looks at the tags before it
-// goes inside, so most misses never do; a block that is homed meanwhile is found by
-// the next Get.
-func (c *Cache) Get(size int64) (block.ID, *block.Block, uint64, Misses) {
-	proc := procPin()
-	if uint(proc) >= uint(len(c.shards)) {
-		procUnpin()
-		return 0, nil, 0, 0
+// Miss says why Get found nothing.
+type Miss uint8
+
+const (
+	ends Miss = 1 << iota // GetEnded finds what Get did not, most likely
+	lost                  // another goroutine took the block
+)
+
+// Ends reports whether GetEnded most likely finds what Get did not.
+func (m Miss) Ends() bool { return m&ends != 0 }
+
+// Get takes a cached block that was last handed out for size bytes, and returns its
+// address and its new generation. It returns 0 and why where there is none.
+func (c *Cache) Get(size int64) (id block.ID, addr, gen uint64, why Miss) {
+	sh := c.first.Load()
+	if c.spread.Load() != nil {
+		sh = c.mine()
 	}
-	sh := c.shards[proc].Load()
 	if sh == nil {
-		procUnpin()
-		return 0, nil, 0, first
+		return 0, 0, 0, 0
 	}
-	var ended Misses
 	i, tag := hash(size)
-	i %= setCount
-	if sh.tags[i].Load()&bit(tag) != 0 && sh.proc.come() {
-		s := &sh.sets[i]
-		for w := range s {
-			slot := s[w].Load()
-			if uint32(slot) != tag {
-				continue
-			}
-			id := block.ID(slot >> 32)
-			if b := c.table.At(id); b.Requested() == size && b.Owner() == c.owner {
-				if gen := b.TakeHomed(proc); gen != 0 {
-					sh.proc.leave()
-					procUnpin()
-					return id, b, gen, 0
-				}
-			}
-		}
-		ended = c.tidy(s, tag, proc)
-	}
-	sh.proc.leave() // it announced itself, or is not inside anyway
-	misses := sh.miss(i, tag, size) | ended
-	procUnpin()
-	return 0, nil, 0, misses
-}
-
-// tidy empties the slots of a tag whose block has its home elsewhere by now, as to
-// look at that would slow it down each time. It returns stayEnds where GetEnded has
-// something to find.
-func (c *Cache) tidy(s *set, tag uint32, proc int) (ended Misses) {
-	for w := range s {
-		slot := s[w].Load()
+	s := &sh.sets[i]
+	for n := range s {
+		slot := s[n].Load()
 		if uint32(slot) != tag {
 			continue
 		}
-		if id := block.ID(slot >> 32); !c.lives(id, proc) {
-			s[w].SetOwned(0)
-		} else if c.table.At(id).Ends() {
-			ended = stayEnds
+		id = block.ID(slot >> 32)
+		b := c.table.At(id)
+		w, ok := b.Cached(c.owner, size)
+		if !ok {
+			continue
+		}
+		if b.Ends(w) {
+			why |= ends
+		} else if addr, ok = b.TakeHomed(w); ok {
+			return id, addr, w.Gen() + 1, 0
+		} else if b.IsHomed() {
+			return 0, 0, 0, lost
 		}
 	}
-	return ended
+	return 0, 0, 0, why
+}
+
+// mine returns the shard of the calling goroutine, or nil.
+func (c *Cache) mine() *shard {
+	if sp := c.spread.Load(); sp != nil {
+		return sp.mine()
+	}
+	return c.first.Load()
 }
 
 // GetEnded takes a cached block that Get would have found but for its stay, which
 // ends. The block has its home yet; the caller takes it out. It returns the note of
 // the stay.
 func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
-	i, tag := hash(size)
-	proc := c.procs.enter()
-	if proc < 0 {
-		return 0, nil, 0
-	}
-	defer c.procs.exit(proc)
-	sh := c.shards[proc].Load()
+	sh := c.mine()
 	if sh == nil {
 		return 0, nil, 0
 	}
-	for w := range sh.sets[i%setCount] {
-		slot := sh.sets[i%setCount][w].Load()
-		id := block.ID(slot >> 32)
-		if id == 0 || uint32(slot) != tag {
+	i, tag := hash(size)
+	for w := range sh.sets[i] {
+		slot := sh.sets[i][w].Load()
+		if uint32(slot) != tag {
 			continue
 		}
-		b := c.table.At(id)
-		if note := b.StayNote(); b.Requested() == size && b.Owner() == c.owner && b.TakeLast(proc) != 0 {
-			return id, b, note
+		id := block.ID(slot >> 32)
+		if b := c.table.At(id); b.TakeLast(size) {
+			return id, b, b.StayNote()
 		}
 	}
 	return 0, nil, 0
 }
 
-// Misses says how often a size missed on a processor.
+// Misses says how often a size missed in a shard.
 type Misses uint8
 
 const (
 	again     Misses = 1 << iota // the last miss in the same set was of this size
 	manyTimes                    // the last largeStreak misses of all were
-	first                        // there is no shard yet
-	stayEnds                     // GetEnded finds what Get did not, most likely
 )
 
 // largeStreak is how many misses in a row a large size needs. Replays of
 // real programs reserve 0.4 % less with 8 or more than with 1 to 3.
 const largeStreak = 16
 
-// miss notes a miss on the processor that the goroutine is pinned to.
-func (sh *shard) miss(set uint, tag uint32, size int64) (m Misses) {
-	if sh.recent[set].Load() == tag>>16 {
+// Missed notes that Get found nothing for size bytes. The first time makes the shard.
+func (c *Cache) Missed(size int64, why Miss) (m Misses) {
+	if why&lost != 0 {
+		c.move()
+	}
+	sh := c.mine()
+	if sh == nil {
+		if sh = c.begin(); sh == nil {
+			return 0
+		}
+	}
+	i, tag := hash(size)
+	if sh.recent[i] == uint16(tag>>16) {
 		m = again
 	}
-	sh.recent[set].SetOwned(tag >> 16)
-	if sh.last.Load() != size {
-		sh.last.SetOwned(size)
-		sh.streak.SetOwned(0)
+	sh.recent[i] = uint16(tag >> 16)
+	if sh.last != size {
+		sh.last, sh.streak = size, 0
 	}
-	if sh.streak.AddOwned(1); sh.streak.Load() > largeStreak {
+	if sh.streak++; sh.streak > largeStreak {
 		m |= manyTimes
 	}
 	return m
 }
 
-// Ended reports whether GetEnded most likely finds what Get did not.
-func (m Misses) Ended() bool { return m&stayEnds != 0 }
-
-// Recurs reports whether a block of size bytes deserves a home after what Get
-// said. A large block that is kept from its neighbours spoils the placement of
-// others, so it is kept only for a program that does nothing else. The first
-// block that a stream hands out on a processor makes the shard.
-func (c *Cache) Recurs(m Misses, size int64, large bool) bool {
-	switch {
-	case m == first:
-		c.begin(size)
-		return false
-	case large:
+// Recurs reports whether a block deserves a home after so many misses of its size.
+// A large block that is kept from its neighbours spoils the placement of
+// others, so it is kept only for a program that does nothing else.
+func (m Misses) Recurs(large bool) bool {
+	if large {
 		return m&manyTimes != 0
 	}
 	return m&again != 0
 }
 
-// begin makes the shard of this processor, which saw one miss.
-func (c *Cache) begin(size int64) {
-	proc := procPin()
-	procUnpin() // a hint is enough
-	if proc >= len(c.shards) {
-		return
+// each calls f for all slots that refer to a block.
+func (c *Cache) each(f func(id block.ID, b *block.Block)) {
+	for _, sh := range c.shards {
+		for i := range sh.sets {
+			for w := range sh.sets[i] {
+				if id := block.ID(sh.sets[i][w].Load() >> 32); id != 0 {
+					f(id, c.table.At(id))
+				}
+			}
+		}
 	}
-	sh := &shard{proc: &c.procs.list[proc]}
-	i, tag := hash(size)
-	sh.miss(i%setCount, tag, size)
-	c.shards[proc].CompareAndSwap(nil, sh)
 }
 
-// Has reports whether a block that was last handed out for size bytes lies in a
-// slot of any processor.
+// Has reports whether a block that was last handed out for size bytes is cached in a
+// slot of any shard.
 func (c *Cache) Has(size int64) bool {
 	i, tag := hash(size)
-	for proc := range c.shards {
-		sh := c.shards[proc].Load()
-		if sh == nil {
-			continue
-		}
-		for w := range sh.sets[i%setCount] {
-			slot := sh.sets[i%setCount][w].Load()
-			if id := block.ID(slot >> 32); uint32(slot) == tag && id != 0 && c.lives(id, proc) &&
-				c.table.At(id).Requested() == size && c.table.At(id).Word().State() == block.Cached {
+	for _, sh := range c.shards {
+		for w := range sh.sets[i] {
+			slot := sh.sets[i][w].Load()
+			if uint32(slot) != tag {
+				continue
+			}
+			if b := c.table.At(block.ID(slot >> 32)); b.Requested() == size && b.Word().State() == block.Cached {
 				return true
 			}
 		}
@@ -250,135 +222,85 @@ type Leaver struct {
 	Hits int64
 }
 
-// Home makes a slot of this processor the home of a live block for a while, and reports
-// whether it did. There may be a block that lost its slot to this one.
-func (c *Cache) Home(id block.ID, b *block.Block, stay block.Stay) (evicted Leaver, ok bool) {
-	proc := c.procs.enter()
-	if proc < 0 {
-		return Leaver{}, false
-	}
-	defer c.procs.exit(proc)
-	return c.place(proc, id, b, stay)
-}
-
-// place is Home inside of a processor.
-func (c *Cache) place(proc int, id block.ID, b *block.Block, stay block.Stay) (evicted Leaver, ok bool) {
-	sh := c.shards[proc].Load()
-	if sh == nil {
+// Home makes a slot of the caller's shard the home of a live block for a while, as Live
+// or Cached, and reports whether it did. There may be a block that lost its slot to this
+// one.
+func (c *Cache) Home(id block.ID, b *block.Block, as block.State, stay block.Stay) (evicted Leaver, ok bool) {
+	sh := c.mine()
+	n := slices.Index(c.shards, sh)
+	if n < 0 { // there is none, or the cache is shut
 		return Leaver{}, false
 	}
 	i, tag := hash(b.Requested())
-	i %= setCount
 	s := &sh.sets[i]
-	way := c.vacant(s, proc)
+	way := s.vacant()
 	if way < 0 {
 		sh.victim[i] = (sh.victim[i] + 1) % ways
 		way = int(sh.victim[i])
-		evicted, _ = c.leave(block.ID(s[way].Load()>>32), true)
+		evicted, _ = c.leave(block.ID(s[way].Load()>>32), block.Live, block.Cached)
 	}
-	s[way].SetOwned(uint64(id)<<32 | uint64(tag))
-	tags := uint64(0)
-	for w := range s {
-		tags |= bit(uint32(s[w].Load()))
-	}
-	sh.tags[i].SetOwned(tags)
-	b.SetHome(proc, stay)
+	b.SetHome(as, (uint32(n)*setCount+uint32(i))*ways+uint32(way), stay)
+	s[way].Store(uint64(id)<<32 | uint64(tag))
 	return evicted, true
 }
 
-// vacant returns a slot that is empty or stale, or -1.
-func (c *Cache) vacant(s *set, proc int) int {
+// vacant returns a slot that is empty, or -1.
+func (s *set) vacant() int {
 	for w := range s {
-		if id := block.ID(s[w].Load() >> 32); id == 0 || !c.lives(id, proc) {
+		if s[w].Load() == 0 {
 			return w
 		}
 	}
 	return -1
 }
 
-// lives reports whether a block of this stream has its home on a processor.
-// With the stream's lock, or inside, a no stays.
-func (c *Cache) lives(id block.ID, proc int) bool {
-	b := c.table.At(id)
-	return b.Word().Has(block.Homed) && b.Owner() == c.owner && b.Home() == proc
-}
-
-// leave takes a block out of its home.
-func (c *Cache) leave(id block.ID, cached bool) (Leaver, bool) {
-	w, hits, ok := c.table.At(id).LeaveHome(cached)
+// leave takes a block out of its home, where it is in one of some states.
+func (c *Cache) leave(id block.ID, states ...block.State) (Leaver, bool) {
+	slot, w, hits, ok := c.table.At(id).LeaveHome(states...)
+	if ok {
+		c.shards[slot/(setCount*ways)].sets[slot/ways%setCount][slot%ways].Store(0)
+	}
 	return Leaver{id, w, hits}, ok
 }
 
-// Leave takes a live block of this stream out of its home, if it has one, and
+// Leave takes a live block of this heap out of its home, if it has one, and
 // reports whether it did.
-func (c *Cache) Leave(id block.ID) (Leaver, bool) { return c.leave(id, false) }
+func (c *Cache) Leave(id block.ID) (Leaver, bool) { return c.leave(id, block.Live) }
 
 // Flush takes all blocks that are Cached out of their homes, and those that are
-// live too, if so asked. It calls f for each, while all processors are closed.
+// live too, if so asked. It calls f for each.
 func (c *Cache) Flush(live bool, f func(Leaver)) {
-	c.procs.close()
-	defer c.procs.open()
-	for i := range c.shards {
-		sh := c.shards[i].Load()
-		if sh == nil {
-			continue
-		}
-		for j := range sh.sets {
-			for w := range sh.sets[j] {
-				c.flushSlot(&sh.sets[j][w], i, live, f)
-			}
-		}
+	states := []block.State{block.Cached, block.Live}
+	if !live {
+		states = states[:1]
 	}
-}
-
-func (c *Cache) flushSlot(slot *relaxed.Uint64, proc int, live bool, f func(Leaver)) {
-	id := block.ID(slot.Load() >> 32)
-	if id == 0 {
-		return
-	}
-	switch lives := c.lives(id, proc); {
-	case !lives:
-		slot.SetOwned(0)
-	case live || c.table.At(id).Word().State() == block.Cached:
-		slot.SetOwned(0)
-		if l, ok := c.leave(id, true); ok {
+	c.each(func(id block.ID, _ *block.Block) {
+		if l, ok := c.leave(id, states...); ok {
 			f(l)
 		}
-	}
+	})
 }
 
 // CachedBytes returns the bytes of the blocks that are Cached in their homes.
 func (c *Cache) CachedBytes() (n int64) {
-	for proc := range c.shards {
-		sh := c.shards[proc].Load()
-		if sh == nil {
-			continue
+	c.each(func(_ block.ID, b *block.Block) {
+		if b.Word().State() == block.Cached {
+			n += b.Size
 		}
-		for i := range sh.sets {
-			for w := range sh.sets[i] {
-				id := block.ID(sh.sets[i][w].Load() >> 32)
-				if id != 0 && c.lives(id, proc) && c.table.At(id).Word().State() == block.Cached {
-					n += c.table.At(id).Size
-				}
-			}
-		}
-	}
+	})
 	return n
 }
 
 // Drop gives the shards' memory up. All blocks have left.
 func (c *Cache) Drop() {
-	for i := range c.shards {
-		c.shards[i].Store(nil)
+	c.first.Store(nil)
+	if sp := c.spread.Load(); sp != shut {
+		c.spread.CompareAndSwap(sp, nil)
 	}
+	c.shards = nil
 }
 
 // Bytes returns the memory that the shards take.
-func (c *Cache) Bytes() (n int64) {
-	for i := range c.shards {
-		if c.shards[i].Load() != nil {
-			n += int64(unsafe.Sizeof(shard{}))
-		}
-	}
-	return n
+func (c *Cache) Bytes() int64 {
+	return int64(len(c.shards))*int64(unsafe.Sizeof(shard{})) + c.spread.Load().bytes()
 }

@@ -1,7 +1,6 @@
 package magazine
 
 import (
-	"runtime"
 	"testing"
 	"unsafe"
 
@@ -12,22 +11,17 @@ import (
 
 const owner = 1
 
-// pen is a cache with a way to make blocks for it. There is one processor, so
-// that all that a test does is done on that.
+// pen is a cache with a way to make blocks for it.
 type pen struct {
-	*Cache
+	Cache
 	slots block.SlotCache
 }
 
-func newPen(t testing.TB) *pen {
-	n := runtime.GOMAXPROCS(1)
-	t.Cleanup(func() { runtime.GOMAXPROCS(n) })
-	return penOf(&Procs{list: make([]proc, 2)})
-}
-
-func penOf(p *Procs) *pen {
+func newPen() *pen {
 	t := new(block.Table)
-	return &pen{Cache: New(t, owner, p), slots: block.SlotCache{Table: t}}
+	p := &pen{slots: block.SlotCache{Table: t}}
+	p.Init(t, owner)
+	return p
 }
 
 // block makes a live block, in no slot yet.
@@ -41,23 +35,30 @@ func (p *pen) block(t testing.TB, size int64) (block.ID, *block.Block) {
 	return id, b
 }
 
-// put homes a live block on this processor; a miss makes the shard.
+// put homes a live block; a miss makes the shard.
 func (p *pen) put(t testing.TB, size int64) (block.ID, *block.Block, Leaver) {
 	id, b := p.block(t, size)
 	p.miss(t, size, false)
-	evicted, ok := p.Home(id, b, block.Long)
+	evicted, ok := p.Home(id, b, block.Live, block.Long)
 	require.True(t, ok)
 	return id, b, evicted
 }
 
-// putAway homes one on another processor.
-func (p *pen) putAway(t testing.TB, size int64) (block.ID, *block.Block) {
-	id, b := p.block(t, size)
-	p.shards[1].CompareAndSwap(nil, &shard{proc: &p.procs.list[1]})
-	_, ok := p.place(1, id, b, block.Long)
-	require.True(t, ok)
-	return id, b
+// get returns the ID of the block that Get finds.
+func (p *pen) get(size int64) block.ID {
+	id, _, _, _ := p.Get(size)
+	return id
 }
+
+// miss has a size miss, and reports whether it recurs.
+func (p *pen) miss(t testing.TB, size int64, large bool) bool {
+	id, _, _, why := p.Get(size)
+	require.Zero(t, id)
+	return p.Missed(size, why).Recurs(large)
+}
+
+// lose has a size miss because another goroutine took its block.
+func (p *pen) lose(size int64) { p.Missed(size, lost) }
 
 // sizesOfOneSet returns n sizes that share a set.
 func sizesOfOneSet(n int) (sizes []int64) {
@@ -72,25 +73,26 @@ func sizesOfOneSet(n int) (sizes []int64) {
 
 func TestSetIsOneCacheLine(t *testing.T) {
 	require.EqualValues(t, 64, unsafe.Sizeof(set{}))
+	p := newPen()
+	p.miss(t, 512, false)
+	require.Zero(t, uintptr(unsafe.Pointer(p.shards[0]))%64)
 }
 
 func TestGet(t *testing.T) {
-	p := newPen(t)
-	got, _, _, _ := p.Get(1000)
-	require.Zero(t, got, "no shard yet")
+	p := newPen()
+	require.Zero(t, p.get(1000), "no shard yet")
 	id, b, evicted := p.put(t, 1000)
 	require.Zero(t, evicted)
-	got, _, _, _ = p.Get(1000)
-	require.Zero(t, got, "it is out")
+	require.Zero(t, p.get(1000), "it is out")
 
 	require.True(t, b.FreeHomed(0))
 	require.False(t, b.FreeHomed(0), "again")
-	got, _, _, _ = p.Get(1001)
-	require.Zero(t, got, "another size")
-	got, gb, gen, _ := p.Get(1000)
+	require.Zero(t, p.get(1001), "another size")
+	got, addr, gen, why := p.Get(1000)
 	require.Equal(t, id, got)
-	require.Same(t, b, gb)
+	require.Equal(t, b.Addr(), addr)
 	require.EqualValues(t, 1, gen)
+	require.Zero(t, why)
 	require.Equal(t, block.MakeWord(1, block.Live|block.Homed), b.Word())
 
 	require.False(t, b.FreeHomed(0), "the generation before")
@@ -99,25 +101,35 @@ func TestGet(t *testing.T) {
 	require.EqualValues(t, 2, gen)
 }
 
-// Two sizes with the same set and tag do not get each other's blocks.
-func TestGetSameTag(t *testing.T) {
-	p := newPen(t)
-	_, b, _ := p.put(t, 1000)
-	require.True(t, b.FreeHomed(0))
-	b.SetRequested(2000)
-	got, _, _, _ := p.Get(1000)
-	require.Zero(t, got)
-}
-
-// miss has a size miss, and reports whether it recurs.
-func (p *pen) miss(t testing.TB, size int64, large bool) bool {
-	id, _, _, misses := p.Get(size)
-	require.Zero(t, id)
-	return p.Recurs(misses, size, large)
+// A slot that is read before it changes leads to a block that is of another size by now,
+// or of another heap; and sizes with the same set and tag do not get each other's blocks.
+func TestGetByAStaleSlot(t *testing.T) {
+	for name, change := range map[string]func(b *block.Block){
+		"another size": func(b *block.Block) { b.SetRequested(2000) },
+		"another heap": func(b *block.Block) { b.SetOwner(owner + 1) },
+		"not at home":  nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPen()
+			id, b, _ := p.put(t, 1000)
+			set, _ := hash(1000)
+			slot := &p.shards[0].sets[set][0]
+			stale := slot.Load()
+			_, ok := p.Leave(id)
+			require.True(t, ok)
+			require.Zero(t, slot.Load(), "who leaves empties the slot")
+			slot.Store(stale)
+			if change != nil {
+				change(b)
+				b.SetHome(block.Cached, 0, block.Long)
+			}
+			require.Zero(t, p.get(1000))
+		})
+	}
 }
 
 func TestRecursTheSecondInARow(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	sizes := sizesOfOneSet(2)
 	require.False(t, p.miss(t, sizes[0], false))
 	require.True(t, p.miss(t, sizes[0], false))
@@ -130,26 +142,24 @@ func TestRecursTheSecondInARow(t *testing.T) {
 
 // A large size needs more misses, of all sizes.
 func TestRecursLargeAfterAStreak(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	for range 2 {
 		for i := range largeStreak {
 			require.False(t, p.miss(t, 2<<20, true), "miss %d", i)
 		}
 		require.True(t, p.miss(t, 2<<20, true))
 		require.True(t, p.miss(t, 2<<20, true))
-		p.Get(512) // of whatever set
+		p.miss(t, 512, true) // of whatever set
 	}
 }
 
 // A hit is no miss.
 func TestRecursNotByHits(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	_, b, _ := p.put(t, 2<<20) // the first miss
 	for gen := range uint64(largeStreak) {
 		require.True(t, b.FreeHomed(gen))
-		id, _, _, misses := p.Get(2 << 20)
-		require.NotZero(t, id)
-		require.Zero(t, misses)
+		require.NotZero(t, p.get(2<<20))
 	}
 	for i := range largeStreak - 1 {
 		require.False(t, p.miss(t, 2<<20, true), "miss %d", i)
@@ -158,7 +168,7 @@ func TestRecursNotByHits(t *testing.T) {
 }
 
 func TestHomeEvictsInTurn(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	sizes := sizesOfOneSet(3 * ways)
 	var ids []block.ID
 	for i, size := range sizes[:ways] {
@@ -189,94 +199,64 @@ func TestHomeEvictsInTurn(t *testing.T) {
 	require.Zero(t, e)
 }
 
-// Without a shard for the processor, or a processor that was there when the
-// cache was made, there is no place.
+// Without a shard there is no place.
 func TestHomeWithoutShard(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	id, b := p.block(t, 512)
-	_, ok := p.Home(id, b, block.Long)
+	_, ok := p.Home(id, b, block.Live, block.Long)
 	require.False(t, ok)
 	require.Equal(t, block.MakeWord(0, block.Live), b.Word())
+}
 
-	p = penOf(&Procs{})
-	for range 3 {
-		require.False(t, p.miss(t, 512, false))
+// After Shut nothing is found and nothing gets a home, whether goroutines have met or
+// not; what has one leaves it.
+func TestShut(t *testing.T) {
+	for name, meet := range map[string]func(p *pen){
+		"one shard":   func(*pen) {},
+		"more shards": func(p *pen) { p.lose(1000) },
+		"met later":   func(p *pen) { p.Shut(); p.lose(1000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPen()
+			_, b, _ := p.put(t, 1000)
+			require.True(t, b.FreeHomed(0))
+			meet(p)
+			p.Shut()
+			for range 3 {
+				require.False(t, p.miss(t, 1000, false))
+			}
+			id, live := p.block(t, 1000)
+			_, ok := p.Home(id, live, block.Live, block.Long)
+			require.False(t, ok)
+			n := 0
+			p.Flush(true, func(Leaver) { n++ })
+			require.Equal(t, 1, n)
+			p.Drop()
+			require.False(t, p.miss(t, 1000, false))
+			require.False(t, p.miss(t, 1000, false), "it is shut for good")
+		})
 	}
-	_, ok = p.Home(id, b, block.Long)
-	require.False(t, ok)
-	require.False(t, b.FreeHomed(0))
-}
-
-func TestShardsAreApart(t *testing.T) {
-	p := newPen(t)
-	id, b := p.putAway(t, 1000)
-	require.True(t, b.FreeHomed(0))
-	p.put(t, 1000)
-	got, _, _, _ := p.Get(1000)
-	require.Zero(t, got)
-	_, ok := p.Leave(id)
-	require.False(t, ok, "it is cached")
-}
-
-// find returns the slot of a block, or -1.
-func (s *set) find(id block.ID) int {
-	for w := range s {
-		if block.ID(s[w].Load()>>32) == id {
-			return w
-		}
-	}
-	return -1
-}
-
-// What a stale slot leads to is left alone: a block that has another home by
-// now, or is another stream's.
-func TestStaleSlots(t *testing.T) {
-	p := newPen(t)
-	id, b, _ := p.put(t, 1000)
-	_, ok := p.Leave(id)
-	require.True(t, ok)
-	p.shards[1].Store(&shard{proc: &p.procs.list[1]})
-	_, ok = p.place(1, id, b, block.Long)
-	require.True(t, ok)
-	require.True(t, b.FreeHomed(0))
-	sh := p.shards[0].Load()
-	set, _ := hash(1000)
-	require.Equal(t, 0, sh.sets[set].find(id))
-	got, _, _, _ := p.Get(1000)
-	require.Zero(t, got, "at home elsewhere")
-	require.Equal(t, -1, sh.sets[set].find(id), "and not looked at again")
-
-	_, b, _ = p.put(t, 2000)
-	require.True(t, b.FreeHomed(0))
-	b.SetOwner(owner + 1)
-	got, _, _, _ = p.Get(2000)
-	require.Zero(t, got, "another stream's")
-	var ids []block.ID
-	p.Flush(true, func(l Leaver) { ids = append(ids, l.ID) })
-	require.Equal(t, []block.ID{id}, ids)
 }
 
 func TestHas(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	require.False(t, p.Has(1000))
 	_, b, _ := p.put(t, 1000)
 	require.False(t, p.Has(1000), "it is out")
 	require.True(t, b.FreeHomed(0))
 	require.True(t, p.Has(1000))
 	require.False(t, p.Has(1001))
-	_, b = p.putAway(t, 2000)
-	require.True(t, b.FreeHomed(0))
-	require.True(t, p.Has(2000), "on another processor")
-	b.SetOwner(owner + 1)
-	require.False(t, p.Has(2000), "another stream's")
+	p.lose(512)
+	require.Zero(t, p.get(1000), "it is of another shard")
+	require.True(t, p.Has(1000))
 }
 
 func TestLeaveCountsHits(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	id, b, _ := p.put(t, 1000)
 	for gen := range uint64(3) {
 		require.True(t, b.FreeHomed(gen))
-		p.Get(1000)
+		p.get(1000)
 	}
 	l, ok := p.Leave(id)
 	require.True(t, ok)
@@ -285,34 +265,57 @@ func TestLeaveCountsHits(t *testing.T) {
 	require.False(t, ok)
 }
 
+// GetEnded takes what Get leaves alone as its stay ends.
+func TestGetEnded(t *testing.T) {
+	p := newPen()
+	id, b := p.block(t, 1000)
+	p.miss(t, 1000, false)
+	_, ok := p.Home(id, b, block.Cached, block.Stay{Note: 5})
+	require.True(t, ok)
+	got, _, _, why := p.Get(1000)
+	require.Zero(t, got)
+	require.True(t, why.Ends())
+	got, same, note := p.GetEnded(1000)
+	require.Equal(t, id, got)
+	require.Same(t, b, same)
+	require.EqualValues(t, 5, note)
+	l, ok := p.Leave(id)
+	require.True(t, ok)
+	require.Equal(t, Leaver{id, block.MakeWord(1, block.Live), 1}, l)
+}
+
 func TestFlush(t *testing.T) {
-	p := newPen(t)
+	p := newPen()
 	require.Zero(t, p.Bytes())
 	var live, cached []block.ID
-	for i, size := range []int64{512, 1000, 1024, 4096} {
+	put := func(size int64, free bool) {
 		id, b, _ := p.put(t, size)
-		if i%2 == 0 {
+		if free {
 			require.True(t, b.FreeHomed(0))
 			cached = append(cached, id)
 		} else {
 			live = append(live, id)
 		}
 	}
-	id, b := p.putAway(t, 512)
-	require.True(t, b.FreeHomed(0))
-	cached = append(cached, id)
-	require.EqualValues(t, 2*unsafe.Sizeof(shard{}), p.Bytes())
+	for i, size := range []int64{512, 1000, 1024, 4096} {
+		put(size, i%2 == 0)
+	}
+	require.EqualValues(t, unsafe.Sizeof(shard{}), p.Bytes())
+	require.EqualValues(t, 512+1024, p.CachedBytes())
+	p.lose(512)
+	put(512, true) // in another shard
+	require.Greater(t, p.Bytes(), int64(2*unsafe.Sizeof(shard{})))
+	require.EqualValues(t, 2*512+1024, p.CachedBytes())
 
 	flush := func(all bool) (ids []block.ID) {
 		p.Flush(all, func(l Leaver) {
 			ids = append(ids, l.ID)
-			got, _, _, _ := p.Get(1000)
-			require.Zero(t, got, "closed meanwhile")
 			require.False(t, p.table.At(l.ID).Word().Has(block.Homed))
 		})
 		return ids
 	}
 	require.ElementsMatch(t, cached, flush(false))
+	require.Zero(t, p.CachedBytes())
 	require.Empty(t, flush(false))
 	require.ElementsMatch(t, live, flush(true))
 	require.Empty(t, flush(true))
@@ -321,9 +324,7 @@ func TestFlush(t *testing.T) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	p := newPen(b)
-	p.procs = NewProcs()
-	p.shards[0].Store(&shard{proc: &p.procs.list[0]})
+	p := newPen()
 	_, blk, _ := p.put(b, 1000)
 	gen := uint64(0)
 	for b.Loop() {
