@@ -147,6 +147,11 @@ func TestOOMReasons(t *testing.T) {
 			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM", "MaxSplit: 40<<20"},
 			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.MaxSplit = 40 << 20 },
 		},
+		"small blocks that pin segments": {
+			cfg: segments, program: pinned,
+			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM", "MaxSplit: 30<<20"},
+			apply: func(cfg *cupool.Config, _ *cupool.PoolConfig) { cfg.Backing = cupool.BackingVMM },
+		},
 		"fragmentation below a limit": {
 			cfg: cupool.Config{Limit: 56 * pooltest.MiB, MaxSplit: 60 * pooltest.MiB}, program: pieces,
 			reason: "fragmentation", advice: []string{"Backing: cupool.BackingVMM with MaxSplit: 0", "Limit: 80<<20"},
@@ -387,6 +392,21 @@ func pieces(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
 		x.mustAlloc(x.c, 30)
 	}
 	_, e := x.alloc(x.c, 40, nil)
+	return e
+}
+
+// pinned leaves 2 MiB in each segment of 20, and asks for 30 MiB.
+func pinned(x *oomRig, _ *cupool.Pool) *cupool.OOMError {
+	var blocks []cupool.Block
+	for range 50 {
+		blocks = append(blocks, x.mustAlloc(x.c, 2))
+	}
+	for i, b := range blocks {
+		if i%10 != 5 {
+			x.free(b)
+		}
+	}
+	_, e := x.alloc(x.c, 30, nil)
 	return e
 }
 
