@@ -94,19 +94,27 @@ func BufferFrom[T any](a Allocator, src []T, s *Stream) (*Buffer[T], error) {
 }
 
 // Len returns the number of elements.
-func (b *Buffer[T]) Len() int { return b.n }
+func (b *Buffer[T]) Len() int { return b.orZero().n }
 
 // Bytes returns the size in bytes.
-func (b *Buffer[T]) Bytes() int64 { return int64(b.n) * operand.PlainSize[T]() }
+func (b *Buffer[T]) Bytes() int64 { return int64(b.Len()) * operand.PlainSize[T]() }
 
 // Ptr returns the address of the first element, for kernels.
-func (b *Buffer[T]) Ptr() Ptr { return b.ptr }
+func (b *Buffer[T]) Ptr() Ptr { return b.orZero().ptr }
 
 // Block returns the handle of the allocation that holds the elements.
-func (b *Buffer[T]) Block() Block { return b.block }
+func (b *Buffer[T]) Block() Block { return b.orZero().block }
 
 // Stream returns the stream that the methods work on.
-func (b *Buffer[T]) Stream() *Stream { return b.s }
+func (b *Buffer[T]) Stream() *Stream { return b.orZero().s }
+
+// orZero is the Buffer, or a zero one for nil.
+func (b *Buffer[T]) orZero() *Buffer[T] {
+	if b == nil {
+		return new(Buffer[T])
+	}
+	return b
+}
 
 // check fails when the memory is not this Buffer's any more, or never was.
 func (b *Buffer[T]) check(op string) error {

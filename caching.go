@@ -167,6 +167,9 @@ func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
 // device, when memory runs out: it then fails with an error that matches the
 // cause of ctx. Use Alloc where nothing is to be cancelled.
 func (c *Pool) AllocContext(ctx context.Context, size int64, s *Stream) (Block, error) {
+	if ctx == nil {
+		return Block{}, &BlockError{Op: "allocation", Size: size, Err: ErrInvalidHandle, Detail: "the context is nil"}
+	}
 	hits := &c.def.Magazine
 	if s != nil {
 		if s.root != c {

@@ -20,7 +20,7 @@ import (
 // streams that use it have to be recorded on it (RecordStream).
 //
 // Methods of the zero Stream and of a nil one fail with ErrInvalidHandle, those that
-// return no error panic.
+// return no error answer with zero values: it is a stream of nobody, and closed.
 type Stream struct {
 	root   *Pool
 	hits   *magazine.Cache // of the root's heap for the stream
@@ -149,18 +149,30 @@ type Launcher interface {
 }
 
 // Handle returns the device's own handle.
-func (s *Stream) Handle() StreamHandle { return s.handle }
+func (s *Stream) Handle() (h StreamHandle) {
+	if s != nil {
+		h = s.handle
+	}
+	return h
+}
 
 // Pool returns the allocator that made the stream. Its private pools use
 // the same streams. A stream of another one is a foreign stream.
-func (s *Stream) Pool() *Pool { return s.root }
+func (s *Stream) Pool() (root *Pool) {
+	if s != nil {
+		root = s.root
+	}
+	return root
+}
 
 // Closed reports whether the stream takes no more work, because it or its
 // allocator was closed.
-func (s *Stream) Closed() bool { return s.calls.IsClosed() || s.root.closed.Load() }
+func (s *Stream) Closed() bool {
+	return s.made("look at") != nil || s.calls.IsClosed() || s.root.closed.Load()
+}
 
 // Captured reports whether the stream's work is being kept as a graph.
-func (s *Stream) Captured() bool { return s.clock.Captured() }
+func (s *Stream) Captured() bool { return s.made("look at") == nil && s.clock.Captured() }
 
 // Launch submits a Go function to the stream, on devices that run them;
 // else it fails with ErrNotSupported. f must not wait for work of streams, its own above
@@ -264,6 +276,9 @@ func (s *Stream) Sync() error {
 func (s *Stream) SyncContext(ctx context.Context) error {
 	if err := s.made("synchronize"); err != nil {
 		return err
+	}
+	if ctx == nil {
+		return fmt.Errorf("cupool: synchronize: the context is nil: %w", ErrInvalidHandle)
 	}
 	ctx, cancel := s.root.dev.waiting(ctx)
 	defer cancel()

@@ -134,6 +134,9 @@ var errCaptured = fmt.Errorf("copies from and to the host cannot be captured: %w
 // Launch submits the graph to the engine's stream. It returns before it is
 // done. It fails with an *EngineError around ErrClosed or the device's error.
 func (g *Graph) Launch() error {
+	if g == nil || g.e == nil {
+		return engineError("launch graph", errNoGraph)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -145,9 +148,14 @@ func (g *Graph) Launch() error {
 	return engineError("launch graph", g.e.s.calls.Submitted("launch graph", g.d.LaunchGraph(g.graph, g.e.s.handle)))
 }
 
+var errNoGraph = fmt.Errorf("no engine captured the graph: %w", ErrInvalidHandle)
+
 // Close gives the graph and its memory back; what was launched still runs. To
 // close a Graph again does nothing.
 func (g *Graph) Close() error {
+	if g == nil || g.e == nil {
+		return engineError("close graph", errNoGraph)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {

@@ -158,12 +158,17 @@ func (s *Scope) addLocked(b operand.Made[Block]) {
 	}
 }
 
+var errNoScope = fmt.Errorf("no engine opened the scope: %w", ErrInvalidHandle)
+
 // Keep exempts the memory of tensors from what Close frees; to keep a view or
 // ShallowClone is to keep all of the memory that it is a part of. A tensor
 // that is kept in a scope survives the scopes inside it too. Tensors that are
 // not in the pool are ignored. It fails with ErrClosed, or an *EngineError
 // around ErrUseAfterFree, and keeps what it can.
 func (s *Scope) Keep(ts ...tensor.Tensor) error {
+	if s == nil || s.e == nil {
+		return engineError("keep", errNoScope)
+	}
 	s.e.scopeMu.Lock()
 	defer s.e.scopeMu.Unlock()
 	if s.closed {
@@ -194,6 +199,9 @@ func (s *Scope) Keep(ts ...tensor.Tensor) error {
 // is through with that. Scopes inside it that are still open end with it. Keep
 // works until Close. To leave a scope again does nothing.
 func (s *Scope) Leave() {
+	if s == nil || s.e == nil {
+		return
+	}
 	s.e.scopeMu.Lock()
 	defer s.e.scopeMu.Unlock()
 	s.leaveLocked()
@@ -220,6 +228,9 @@ func (s *Scope) leaveLocked() {
 // FreeTensor leaves them; those of tensor.New and Clone dangle. Close frees all
 // it can and joins the allocator's errors. To close a scope again does nothing.
 func (s *Scope) Close() error {
+	if s == nil || s.e == nil {
+		return engineError("close scope", errNoScope)
+	}
 	var errs []error
 	for _, b := range s.leave() {
 		switch err := s.e.free(b.Block); {
