@@ -7,14 +7,14 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	syncatomic "sync/atomic"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -190,7 +190,7 @@ func BenchmarkRuler(b *testing.B) {
 		}
 	})
 	b.Run("atomic-add", func(b *testing.B) {
-		var n syncatomic.Int64
+		var n atomic.Int64
 		for b.Loop() {
 			n.Add(1)
 		}
@@ -329,7 +329,7 @@ func TestBooksOfSmallBlocks(t *testing.T) {
 	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
 		for _, size := range []int64{512, 4096} {
 			n := int64(100_000)
-			if atomic.Invariants { // which look at every block after every step
+			if lock.Invariants { // which look at every block after every step
 				n = 2000
 			}
 			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 34}), Backing: backing})

@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/rarelog"
 	"github.com/cupool/cupool/internal/sizeclass"
@@ -79,7 +80,9 @@ func (c *Pool) begin(noSplit bool) (err error) {
 	c.heaps.pool = &c.pool
 	c.idle = lending{pool: &c.pool, heaps: &c.heaps, of: map[*streamHeap]*lender{}}
 	c.reclaim = reclaimer{pool: &c.pool, heaps: &c.heaps, idle: &c.idle, regrets: heap.Regrets{}}
-	c.reclaim.ReclaimLock = budget.NewReclaimLock(c.reclaim.noteReleased)
+	c.heaps.mu.Init(lock.HeapTable, uint64(c.id))
+	c.idle.mu.Init(lock.Lending, uint64(c.id))
+	c.reclaim.ReclaimLock = budget.NewReclaimLock(uint64(c.id), c.reclaim.noteReleased)
 	c.budget.Device, c.budget.Lock = &c.dev.budget, c.reclaim.ReclaimLock
 	if c.collectAbove, err = thresholdOf(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)

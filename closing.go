@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // lifecycle ends the streams, the pools and the allocator of a device, one at a time.
@@ -15,7 +16,7 @@ import (
 type lifecycle struct {
 	dev *deviceState
 
-	mu      sync.Mutex     // held through waits for the device; guards what follows
+	mu      lock.Mutex     // held through waits for the device; guards what follows
 	refused []StreamHandle // of closed streams, that the device did not destroy
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/budget"
@@ -14,6 +13,7 @@ import (
 	"github.com/cupool/cupool/internal/epoch/calls"
 	"github.com/cupool/cupool/internal/gcpressure"
 	"github.com/cupool/cupool/internal/history"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/snapshot"
@@ -22,9 +22,7 @@ import (
 // deviceState is what an allocator that New made, the root, shares with its private
 // pools: the Driver, the streams, the events, and the limit on what is reserved.
 //
-// A goroutine takes locks in this order: lifecycle.mu, reclaimer, deviceState.mu,
-// lending.mu, heapTable.mu, streamHeap.mu by index, and last those of epoch.Clock,
-// heap.Index, ledger.Book and budget.Device. Of the pools of a device, the root comes first.
+// Its locks and those of the pools are taken in the order of internal/lock.
 type deviceState struct {
 	driver Driver
 	logger *slog.Logger
@@ -42,7 +40,7 @@ type deviceState struct {
 
 	life lifecycle
 
-	mu      sync.Mutex         // taken to change what follows
+	mu      lock.Mutex         // taken to change what follows
 	streams published[*Stream] // by slot; closed ones stay until their slot is needed
 	pools   published[*Pool]   // that are open, the root first
 	remains published[*Pool]   // closed pools whose memory the device would not take back
@@ -59,6 +57,8 @@ type deviceState struct {
 func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceState {
 	dev := &deviceState{driver: d, logger: logger, root: root, budget: budget.Device{Limit: limit}}
 	dev.life.dev = dev
+	dev.life.mu.Init(lock.Closing, 0)
+	dev.mu.Init(lock.Device, 0)
 	dev.calls = calls.Device{Driver: d, Patience: epoch.Patience(root.cfg.WaitTimeout), Failed: dev.failed, Closed: &root.closed}
 	if root.cfg.IdleOrder == DeviceOrder {
 		dev.order.Streams = dev.eachCalls

@@ -59,13 +59,13 @@ func (c *Pool) FlushOwn(size int64) bool {
 // LockEverything locks all that the allocator has locks for, but for its private pools.
 func (c *Pool) LockEverything() (unlock func()) {
 	c.reclaim.Lock()
+	c.dev.mu.Lock()
 	c.idle.mu.Lock()
 	_, heaps := c.heaps.lockAll()
-	c.dev.mu.Lock()
 	return func() {
-		c.dev.mu.Unlock()
 		heaps()
 		c.idle.mu.Unlock()
+		c.dev.mu.Unlock()
 		c.reclaim.Unlock()
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/sanitize"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -28,7 +28,7 @@ const (
 
 // streamHeap is what a pool holds for one stream.
 type streamHeap struct {
-	mu atomic.Mutex // guards the heap and what follows
+	mu lock.Mutex // guards the heap and what follows
 	heap.Heap
 	pending  epoch.Pending
 	distance history.Distance     // to the next sample of what is not in a magazine
@@ -193,7 +193,7 @@ func (h *streamHeap) awaitIdleLocked(ctx context.Context) error {
 
 // checkLocked verifies the heap's rules in builds with -tags invariants.
 func (h *streamHeap) checkLocked() {
-	if atomic.Invariants {
+	if lock.Invariants {
 		if err := h.Check(h.pending.Bytes() + h.quarantine.Bytes()); err != nil {
 			panic(err)
 		}

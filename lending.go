@@ -5,10 +5,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -34,7 +34,7 @@ type lending struct {
 	*pool
 	heaps *heapTable
 
-	mu      sync.Mutex              // held while memory moves between heaps; guards what follows
+	mu      lock.Mutex              // held while memory moves between heaps; guards what follows
 	left    []*streamHeap           // of closed streams, that hold memory
 	lenders []*streamHeap           // that one request asks
 	of      map[*streamHeap]*lender // the heaps that others took memory from
@@ -82,6 +82,9 @@ func (l *lending) take(r *request) (found bool, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.heaps.at(r.h.Index()) != r.h {
+		return false, nil // its stream was closed, and another heap may have its number
+	}
 	if own := l.of[r.h]; own != nil && own.lent {
 		own.lent = false
 		own.regrets++

@@ -6,13 +6,13 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"text/tabwriter"
 
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Stat is one quantity over time, a count or bytes. Current is Allocated minus Freed.
@@ -185,7 +185,7 @@ type LabelStats struct {
 // labels are the statistics of a pool's labels, by name. The zero value has none. Its
 // methods are safe from several goroutines.
 type labels struct {
-	mu   sync.Mutex
+	mu   lock.Mutex
 	list []*LabelStats
 }
 

@@ -301,7 +301,7 @@ func TestSlotWhileStreamCloses(t *testing.T) {
 	var u *cupool.Stream
 	d.Hook = func(call string) {
 		if call == "DestroyStream" && u == nil {
-			u = pooltest.NewStream(t, c)
+			<-pooltest.Start(func() (err error) { u, err = c.NewStream(); return err })
 		}
 	}
 	require.NoError(t, s.Close())

@@ -4,18 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // heapTable finds the heaps of a pool. Who reads it takes no lock of its own.
 type heapTable struct {
 	*pool
 
-	mu       sync.Mutex             // taken to change what follows
+	mu       lock.Mutex             // taken to change what follows
 	byIndex  published[*streamHeap] // as blocks name them; nil where one was closed
 	byStream published[*streamHeap] // by the slots of streams
 }
@@ -62,6 +62,7 @@ func (t *heapTable) addLocked(s *Stream) *streamHeap {
 	if t.sanitizer != nil {
 		h.quarantine = t.sanitizer.NewQueue(s.clock, s.handle)
 	}
+	h.mu.Init(lock.Heap, uint64(t.id)<<32|uint64(i))
 	h.Init(&t.space, uint32(i), &h.mu)
 	h.pending.Table, h.pending.Clock = &t.space.Blocks, t.dev.clock
 	t.byIndex.Set(i, h)

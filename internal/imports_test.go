@@ -24,7 +24,7 @@ var layers = []struct{ name, folders string }{
 		internal/blockerr internal/conformance internal/hook internal/model internal/scenarios internal/testkit`},
 	{"the pool", "."},
 	{"parts", "cuda internal snapshot testdata"},
-	{"leaves", `device internal/atomic internal/bytesize internal/callstack internal/clib internal/cublas internal/cudadrv internal/cudalibs internal/leaks
+	{"leaves", `device internal/bytesize internal/callstack internal/clib internal/cublas internal/cudadrv internal/cudalibs internal/leaks
 		internal/kernels internal/layers internal/lock internal/ncclapi internal/nvtx internal/philox
 		internal/realtime internal/sizeclass`},
 }

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cupool/cupool"
-	iatomic "github.com/cupool/cupool/internal/atomic"
 	"github.com/cupool/cupool/internal/blockerr"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -416,7 +416,7 @@ const checkEvery = 1024
 
 // verifyLocked is called after every step, for builds with -tags invariants.
 func (l *lane) verifyLocked() {
-	if !iatomic.Invariants || len(l.arena.slots) > checkEvery && l.stats.hits%checkEvery != 0 {
+	if !lock.Invariants || len(l.arena.slots) > checkEvery && l.stats.hits%checkEvery != 0 {
 		return
 	}
 	if err := l.checkLocked(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	iatomic "github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/planner"
@@ -450,7 +450,7 @@ func TestMaxRequests(t *testing.T) {
 
 // A planned hit takes no Go memory.
 func TestHitAllocatesNothing(t *testing.T) {
-	if iatomic.Invariants {
+	if lock.Invariants {
 		t.Skip("checking does")
 	}
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})

@@ -9,7 +9,11 @@
 // in the same: their map stays in the cache.
 package addrmap
 
-import "github.com/cupool/cupool/internal/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/cupool/cupool/internal/lock"
+)
 
 const (
 	levelBits = 12
@@ -34,7 +38,7 @@ type Map struct {
 	root     [fanout]atomic.Pointer[top]
 	unitBits uint
 
-	mu    atomic.Mutex // taken to add nodes
+	mu    lock.Mutex // taken to add nodes
 	bytes atomic.Int64
 }
 

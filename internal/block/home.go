@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	invariants "github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Hook is called where another goroutine may come between two steps, in builds with
@@ -88,7 +88,7 @@ func (b *Block) SetHome(as State, slot uint32, stay Stay) {
 // the caller holds, where the block is in one of some states. It returns the slot, the
 // word that the block has from now on, and how often it went out since HomeGen.
 func (b *Block) LeaveHome(states ...State) (slot uint32, w Word, hits int64, ok bool) {
-	if invariants.Invariants {
+	if lock.Invariants {
 		step(Leaving)
 	}
 	for {
@@ -148,7 +148,7 @@ func (b *Block) Ends(w Word) bool { return uint32(w.Gen()) == b.home.last.Load()
 // is live then in the next generation, at the address.
 func (b *Block) TakeHomed(w Word) (addr uint64, ok bool) {
 	addr = b.home.addr.Load()
-	if invariants.Invariants {
+	if lock.Invariants {
 		step(Taking)
 	}
 	return addr, b.home.word.CompareAndSwap(uint64(w), uint64(w.taken()))

@@ -2,10 +2,10 @@ package block
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -32,7 +32,7 @@ var ErrTableFull = errors.New("block table is full (16,777,216 blocks)")
 type Table struct {
 	chunks [maxChunks]atomic.Pointer[[chunkLen]Block]
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	next ID // slots below were handed out at least once
 	free []ID
 }

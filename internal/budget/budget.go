@@ -5,7 +5,6 @@ package budget
 import (
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/device"
@@ -18,8 +17,8 @@ type Device struct {
 	Limit   int64         // bytes, MaxInt64 without one
 	Returns atomic.Uint64 // times that memory went back to the device
 
-	mu   sync.Mutex // taken last
-	held int64      // bytes held from the device by all pools
+	mu   lock.Mutex
+	held int64 // bytes held from the device by all pools
 }
 
 // Held returns the bytes held from the device by all pools.
@@ -172,10 +171,12 @@ type ReclaimLock struct {
 	released atomic.Int64         // memory also goes back without the lock, when moving it fails
 }
 
-// NewReclaimLock returns a lock that calls tell, which may be nil, for what went back to
-// the device while it was held.
-func NewReclaimLock(tell func(released int64)) *ReclaimLock {
-	return &ReclaimLock{Chan: lock.NewChan(), tell: tell}
+// NewReclaimLock returns the lock of the pool with a number. It calls tell, which may be nil,
+// for what went back to the device while it was held.
+func NewReclaimLock(pool uint64, tell func(released int64)) *ReclaimLock {
+	l := &ReclaimLock{tell: tell}
+	l.Init(lock.Reclaim, pool)
+	return l
 }
 
 // Unlock gives the lock back and tells what went back to the device.

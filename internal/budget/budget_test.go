@@ -13,7 +13,7 @@ import (
 func TestLimits(t *testing.T) {
 	d := &Device{Limit: 100}
 	var told []int64
-	lock := NewReclaimLock(func(n int64) { told = append(told, n) })
+	lock := NewReclaimLock(1, func(n int64) { told = append(told, n) })
 	a, b := &Pool{Device: d, Limit: 60, Lock: lock}, &Pool{Device: d, Limit: math.MaxInt64, Lock: lock}
 	require.ErrorIs(t, a.Take(61), device.ErrOutOfMemory)
 	require.NoError(t, a.Take(60))

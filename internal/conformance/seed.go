@@ -3,7 +3,7 @@ package conformance
 import (
 	"math/rand/v2"
 
-	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/testkit"
 )
 
@@ -22,7 +22,7 @@ func scaled(n int) int {
 	if testkit.Race {
 		n /= 5
 	}
-	if atomic.Invariants {
+	if lock.Invariants {
 		n /= 5
 	}
 	return max(n, 4)

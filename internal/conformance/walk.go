@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/testkit"
 )
 
@@ -50,7 +50,7 @@ func (e *env) walks(t *testing.T, n int) {
 	total := clean.f.Calls("")
 	t.Logf("%d driver calls: %v", total, calls)
 
-	if testkit.Race || atomic.Invariants {
+	if testkit.Race || lock.Invariants {
 		n = max(n/5, 1)
 	}
 	c := choices(testkit.Seed(t), 0)

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/cupool/cupool/device"
-	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/realtime"
 )
 
@@ -38,9 +39,9 @@ type Clock struct {
 	passed   atomic.Uint64 // all that the stream was given before this time of the device is done
 	captured atomic.Bool   // see Capture; set with mu held
 
-	mu       atomic.Mutex // taken to record and to query
-	inFlight []mark       // oldest first; guarded by mu
-	before   uint64       // the device's time when the capture began; guarded by mu
+	mu       lock.Mutex // taken to record and to query
+	inFlight []mark     // oldest first; guarded by mu
+	before   uint64     // the device's time when the capture began; guarded by mu
 }
 
 // Insist says what may be done to learn how far a stream is.
@@ -56,6 +57,7 @@ const (
 // NewClock returns the clock of a stream. Blocks name the stream by slot.
 func NewClock(s device.Stream, slot uint32, events *Events) *Clock {
 	k := &Clock{stream: s, slot: slot, events: events}
+	k.mu.Init(lock.Clock, 0)
 	k.tick.Store(1)
 	return k
 }

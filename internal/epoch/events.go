@@ -18,10 +18,10 @@ package epoch
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Device is what a clock asks of a device. The methods are a Driver's.
@@ -49,7 +49,7 @@ type Events struct {
 	device Device
 	failed func(stream device.Stream, err error) // told of a record that fails where no error can be returned
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	free   []device.Event
 	made   []device.Event
 	closed bool

@@ -2,7 +2,8 @@ package epoch
 
 import (
 	"slices"
-	"sync"
+
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // A Point is an epoch of a stream, to wait for or that is over.
@@ -20,7 +21,7 @@ type Past struct {
 // Seen is what the later work of a stream comes after. It is safe for use from
 // several goroutines.
 type Seen struct {
-	mu     sync.Mutex
+	mu     lock.Mutex
 	bySlot []Past
 }
 

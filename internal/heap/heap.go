@@ -21,6 +21,7 @@ import (
 	"github.com/cupool/cupool/internal/addrmap"
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/vmem"
@@ -106,6 +107,7 @@ type Space struct {
 
 // Init sets up a space whose exported fields are set.
 func (s *Space) Init() {
+	s.Index.mu.Init(lock.Segments, 0)
 	unit := func(size int64) uint {
 		n := uint(0)
 		for ; size > 1; size /= 2 {

@@ -2,9 +2,9 @@ package heap
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Index finds the segment of a pool that holds an address. It is safe for use
@@ -12,7 +12,7 @@ import (
 // were removed stay in the list until as many are gone as are left, so that
 // giving back many takes no time for each of the others.
 type Index struct {
-	mu   sync.RWMutex
+	mu   lock.RWMutex
 	list []Entry // by base
 	gone int     // of them, removed
 }

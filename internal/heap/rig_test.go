@@ -57,7 +57,7 @@ func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
 	const capacity = 1 << 30
 	p.MinBlock = cmp.Or(p.MinBlock, sizeclass.Quantum)
 	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity})}}
-	r.budget = &budget.Pool{Device: &budget.Device{Limit: capacity}, Limit: capacity, Lock: budget.NewReclaimLock(nil)}
+	r.budget = &budget.Pool{Device: &budget.Device{Limit: capacity}, Limit: capacity, Lock: budget.NewReclaimLock(1, nil)}
 	r.space = &Space{Policy: p}
 	if virtual {
 		r.space.Memory = vmem.New(r.d, "sim", capacity, r.budget, func(err error) error { return err })

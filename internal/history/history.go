@@ -16,10 +16,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -95,7 +95,7 @@ type Log struct {
 
 	sampler
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	ring   []record
 	last   uint64 // number of the last event
 	kept   int    // events in the ring

@@ -3,9 +3,10 @@ package history
 import (
 	"math"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // sampler says which allocations are samples.
@@ -23,7 +24,7 @@ type clock struct {
 	mean   int64         // bytes
 	factor atomic.Uint32 // the mean distance is mean << factor
 
-	mu    sync.Mutex
+	mu    lock.Mutex
 	begun time.Time // of the batch
 	taken int       // samples in it
 }

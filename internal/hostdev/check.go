@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Check verifies the rules of every stream, T1 to T4, and returns the first
@@ -47,7 +47,7 @@ func (s *stream) checkLocked() error {
 // mustHoldLocked panics, in builds that check invariants, when a rule of the
 // stream is broken.
 func (s *stream) mustHoldLocked() {
-	if !atomic.Invariants {
+	if !lock.Invariants {
 		return
 	}
 	if err := s.checkLocked(); err != nil {

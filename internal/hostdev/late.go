@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/realtime"
 )
 
@@ -14,11 +14,11 @@ import (
 
 // queued says that a job is to be queued for a worker, though its submitter
 // could run it at once.
-func queued() bool { return atomic.Invariants && rand.IntN(3) == 0 }
+func queued() bool { return lock.Invariants && rand.IntN(3) == 0 }
 
 // late waits a moment now and then, before and after a worker's job.
 func late() {
-	if atomic.Invariants && rand.IntN(32) == 0 {
+	if lock.Invariants && rand.IntN(32) == 0 {
 		realtime.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	invariants "github.com/cupool/cupool/internal/atomic"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Kind says which of a heap's two sets of blocks is meant.
@@ -125,7 +125,7 @@ func (r *room) give(blocks, bytes int64) {
 }
 
 // Guard is the lock of a heap.
-type Guard = invariants.Mutex
+type Guard = lock.Mutex
 
 // Open makes a ledger part of a book. guard is the lock of the ledger's heap.
 func (l *Ledger) Open(b *Book, guard *Guard) { l.book, l.guard = b, guard }
@@ -156,9 +156,9 @@ type Book struct {
 	current atomic.Pointer[Ledger] // the one that changed last
 	crossed atomic.Bool            // something was pending
 
-	mu     invariants.Mutex // taken after the ledgers' locks; guards what follows
-	sum    [3]amounts       // what the ledgers hold, as far as it is known
-	behind []*Ledger        // those that were the current one since they were last published
+	mu     lock.Mutex // taken after the ledgers' locks; guards what follows
+	sum    [3]amounts // what the ledgers hold, as far as it is known
+	behind []*Ledger  // those that were the current one since they were last published
 	peaks  [3]amounts
 	past   Totals // of ledgers that were closed
 }

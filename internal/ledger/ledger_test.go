@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/testkit"
 )
 
@@ -43,9 +44,10 @@ type out struct {
 func open(n int) (*Book, []*Ledger) {
 	b := &Book{}
 	var ledgers []*Ledger
-	for range n {
-		l := &Ledger{}
-		l.Open(b, new(Guard))
+	for i := range n {
+		l, guard := &Ledger{}, &Guard{}
+		guard.Init(lock.Heap, uint64(i))
+		l.Open(b, guard)
 		ledgers = append(ledgers, l)
 	}
 	return b, ledgers

@@ -5,9 +5,9 @@ package origins
 import (
 	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/cupool/cupool/internal/callstack"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Stack is the program counters of the code that allocated a block.
@@ -67,7 +67,7 @@ func isOf(allocator string) func(function string) bool {
 // of its origin, which is one more than its place in the list; 0 is no origin.
 // It is safe for use from several goroutines.
 type Table struct {
-	mu   sync.Mutex
+	mu   lock.Mutex
 	list []Origin
 	free []uint32
 }

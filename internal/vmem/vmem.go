@@ -5,10 +5,10 @@ package vmem
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Budget counts the physical memory of a pool against its limits.
@@ -42,7 +42,7 @@ type Mapper struct {
 	budget Budget
 	failed func(error) error // told of every error of the device, which it returns
 
-	mu   sync.Mutex
+	mu   lock.Mutex
 	left []leftover
 }
 

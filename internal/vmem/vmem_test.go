@@ -18,7 +18,7 @@ const unit = 2 << 20 // bytes: the granularity of the device
 var errBroken = errors.New("broken")
 
 func newBudget(limit int64) *budget.Pool {
-	return &budget.Pool{Device: &budget.Device{Limit: limit}, Limit: limit, Lock: budget.NewReclaimLock(nil)}
+	return &budget.Pool{Device: &budget.Device{Limit: limit}, Limit: limit, Lock: budget.NewReclaimLock(1, nil)}
 }
 
 // setUp returns a mapper over a device of 64 MiB, with a budget of 48.

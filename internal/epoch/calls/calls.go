@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/epoch"
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // Driver is what waits for a device.
@@ -39,7 +39,7 @@ type Stream struct {
 
 	state   atomic.Int32 // open, closing or closed
 	within  atomic.Int32 // functions of Go that the stream runs at this moment
-	running sync.RWMutex // held while a call uses the handle; taken for writing to wait for the calls
+	running lock.RWMutex // held while a call uses the handle; taken for writing to wait for the calls
 }
 
 // The states of a stream.
@@ -51,6 +51,7 @@ const (
 
 // Init sets up an open stream. The handle of a lasting one is never destroyed.
 func (s *Stream) Init(d *Device, h device.Stream, clock *epoch.Clock, lasting bool) {
+	s.running.Init(lock.StreamCalls, 0)
 	s.device, s.handle, s.clock, s.lasting = d, h, clock, lasting
 }
 

@@ -126,6 +126,16 @@ func Start(f func() error) <-chan error {
 	return done
 }
 
+// Elsewhere runs f in another goroutine, which holds no locks, and waits for it.
+func Elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
 // Gate keeps a stream busy until it is opened.
 type Gate struct {
 	ch     chan struct{}

@@ -1,1 +1,0 @@
-// Goroutine labels have a body in package runtime.
