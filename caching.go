@@ -234,7 +234,7 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 	}
 	misses := h.Missed(size, why)
 	if why.Ends() {
-		if out, ok, err := h.takeEndedLocked(ctx, size); ok {
+		if out, ok, err := h.takeEndedLocked(ctx, size, why); ok {
 			h.mu.Unlock()
 			return out, err
 		}

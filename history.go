@@ -8,6 +8,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/history"
+	"github.com/cupool/cupool/internal/magazine"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -136,8 +137,8 @@ func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.
 
 // takeEndedLocked serves a request by a block of the magazines that is to be a
 // sample.
-func (h *streamHeap) takeEndedLocked(ctx context.Context, size int64) (out Block, ok bool, err error) {
-	id, b, note := h.TakeEnded(size)
+func (h *streamHeap) takeEndedLocked(ctx context.Context, size int64, why magazine.Miss) (out Block, ok bool, err error) {
+	id, b, note := h.TakeEnded(size, why)
 	if id == 0 {
 		return Block{}, false, nil
 	}

@@ -111,6 +111,10 @@ func (b *Block) IsHomed() bool { return b.owner.Load()&homedBit != 0 }
 // the owner's lock.
 func (b *Block) HomeGen() uint64 { return b.word.Gen() }
 
+// Slot returns the slot of a block's home, or of the last that it had. The caller holds
+// the owner's lock.
+func (b *Block) Slot() uint32 { return b.home.slot }
+
 // StayNote returns the note of a Homed block's Stay. The caller holds the owner's lock.
 func (b *Block) StayNote() uint8 { return b.home.note }
 

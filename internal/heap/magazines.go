@@ -23,9 +23,9 @@ func (h *Heap) Missed(size int64, why magazine.Miss) magazine.Misses {
 	return h.Magazine.Missed(size, why)
 }
 
-// giveHome gives a live block a place in the magazines, as Live or Cached, where the
-// bound allows it, and reports whether it did.
-func (h *Heap) giveHome(id block.ID, b *block.Block, as block.State) bool {
+// giveHome gives a live block a place in a shard of the magazines, as Live or Cached,
+// where the bound allows it, and reports whether it did.
+func (h *Heap) giveHome(shard uint32, id block.ID, b *block.Block, as block.State) bool {
 	if h.homedBytes+b.Size > h.space.Policy.MagazineBytes {
 		return false
 	}
@@ -33,7 +33,7 @@ func (h *Heap) giveHome(id block.ID, b *block.Block, as block.State) bool {
 	if !ok {
 		return false
 	}
-	evicted, ok := h.Magazine.Home(id, b, as, stay)
+	evicted, ok := h.Magazine.Home(shard, id, b, as, stay)
 	if !ok {
 		return false
 	}
@@ -66,8 +66,8 @@ func (s *Space) stay(size int64) (block.Stay, bool) {
 
 // TakeEnded takes a block for size bytes out of the magazines whose Stay ends with
 // this, live, or returns 0. It returns the Stay's note.
-func (h *Heap) TakeEnded(size int64) (block.ID, *block.Block, uint8) {
-	id, b, note := h.Magazine.GetEnded(size)
+func (h *Heap) TakeEnded(size int64, why magazine.Miss) (block.ID, *block.Block, uint8) {
+	id, b, note := h.Magazine.GetEnded(size, why)
 	if id != 0 {
 		h.Unhome(id, b)
 	}
@@ -80,7 +80,7 @@ func (h *Heap) Rehome(id block.ID, b *block.Block) bool {
 	if h.noHomes > 0 || b.Size > h.space.Policy.HomeLimit || b.Word() != block.MakeWord(b.Word().Gen(), block.Live) {
 		return false
 	}
-	return h.giveHome(id, b, block.Cached)
+	return h.giveHome(magazine.ShardOf(b), id, b, block.Cached)
 }
 
 // left counts what a block did in the magazines that it left. From then on it

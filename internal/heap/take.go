@@ -146,7 +146,7 @@ func (h *Heap) out(size int64, k ledger.Kind, id block.ID, b *block.Block, misse
 	if h.noHomes > 0 {
 		h.noHomes--
 	} else if misses != 0 && b.Size <= h.space.Policy.HomeLimit && misses.Recurs(k == ledger.Large) {
-		h.giveHome(id, b, block.Live) // may merge an evicted block with a rest
+		h.giveHome(misses.Shard(), id, b, block.Live) // may merge an evicted block with a rest
 	}
 	return id, b
 }

@@ -61,12 +61,14 @@ func hash(size int64) (set uint, tag uint32) {
 	return uint(h>>58) % setCount, uint32(h>>26) | 1
 }
 
-// Miss says why Get found nothing.
-type Miss uint8
+// Miss says why Get found nothing, and who asked, above that.
+type Miss uint32
 
 const (
 	ends Miss = 1 << iota // GetEnded finds what Get did not, most likely
 	lost                  // another goroutine took the block
+
+	flagBits = 2
 )
 
 // Ends reports whether GetEnded most likely finds what Get did not.
@@ -75,12 +77,14 @@ func (m Miss) Ends() bool { return m&ends != 0 }
 // Get takes a cached block that was last handed out for size bytes, and returns its
 // address and its new generation. It returns 0 and why where there is none.
 func (c *Cache) Get(size int64) (id block.ID, addr, gen uint64, why Miss) {
+	var here byte
 	sh := c.first.Load()
-	if c.spread.Load() != nil {
-		sh = c.mine()
+	if sp := c.spread.Load(); sp != nil {
+		who := whose(&here)
+		sh, why = sp.at(who), Miss(who<<flagBits)
 	}
 	if sh == nil {
-		return 0, 0, 0, 0
+		return 0, 0, 0, why
 	}
 	i, tag := hash(size)
 	s := &sh.sets[i]
@@ -100,16 +104,16 @@ func (c *Cache) Get(size int64) (id block.ID, addr, gen uint64, why Miss) {
 		} else if addr, ok = b.TakeHomed(w); ok {
 			return id, addr, w.Gen() + 1, 0
 		} else if b.IsHomed() {
-			return 0, 0, 0, lost
+			return 0, 0, 0, lost | Miss(whose(&here)<<flagBits)
 		}
 	}
 	return 0, 0, 0, why
 }
 
-// mine returns the shard of the calling goroutine, or nil.
-func (c *Cache) mine() *shard {
+// at returns the shard of a goroutine that missed, or nil.
+func (c *Cache) at(why Miss) *shard {
 	if sp := c.spread.Load(); sp != nil {
-		return sp.mine()
+		return sp.at(uint(why >> flagBits))
 	}
 	return c.first.Load()
 }
@@ -117,8 +121,8 @@ func (c *Cache) mine() *shard {
 // GetEnded takes a cached block that Get would have found but for its stay, which
 // ends. The block has its home yet; the caller takes it out. It returns the note of
 // the stay.
-func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
-	sh := c.mine()
+func (c *Cache) GetEnded(size int64, why Miss) (block.ID, *block.Block, uint8) {
+	sh := c.at(why)
 	if sh == nil {
 		return 0, nil, 0
 	}
@@ -136,8 +140,8 @@ func (c *Cache) GetEnded(size int64) (block.ID, *block.Block, uint8) {
 	return 0, nil, 0
 }
 
-// Misses says how often a size missed in a shard.
-type Misses uint8
+// Misses says how often a size missed in a shard, and the number of that, above it.
+type Misses uint32
 
 const (
 	again     Misses = 1 << iota // the last miss in the same set was of this size
@@ -151,11 +155,11 @@ const largeStreak = 16
 // Missed notes that Get found nothing for size bytes. The first time makes the shard.
 func (c *Cache) Missed(size int64, why Miss) (m Misses) {
 	if why&lost != 0 {
-		c.move()
+		c.move(uint(why >> flagBits))
 	}
-	sh := c.mine()
+	sh := c.at(why)
 	if sh == nil {
-		if sh = c.begin(); sh == nil {
+		if sh = c.begin(why); sh == nil {
 			return 0
 		}
 	}
@@ -170,7 +174,7 @@ func (c *Cache) Missed(size int64, why Miss) (m Misses) {
 	if sh.streak++; sh.streak > largeStreak {
 		m |= manyTimes
 	}
-	return m
+	return m | Misses(slices.Index(c.shards, sh)<<flagBits)
 }
 
 // Recurs reports whether a block deserves a home after so many misses of its size.
@@ -222,24 +226,28 @@ type Leaver struct {
 	Hits int64
 }
 
-// Home makes a slot of the caller's shard the home of a live block for a while, as Live
-// or Cached, and reports whether it did. There may be a block that lost its slot to this
-// one.
-func (c *Cache) Home(id block.ID, b *block.Block, as block.State, stay block.Stay) (evicted Leaver, ok bool) {
-	sh := c.mine()
-	n := slices.Index(c.shards, sh)
-	if n < 0 { // there is none, or the cache is shut
+// Shard returns the number of the shard where the misses were.
+func (m Misses) Shard() uint32 { return uint32(m >> flagBits) }
+
+// ShardOf returns the number of the shard where a block had its last home.
+func ShardOf(b *block.Block) uint32 { return b.Slot() / (setCount * ways) }
+
+// Home makes a slot of a shard the home of a live block for a while, as Live or Cached,
+// and reports whether it did. There may be a block that lost its slot to this one.
+func (c *Cache) Home(n uint32, id block.ID, b *block.Block, as block.State, stay block.Stay) (evicted Leaver, ok bool) {
+	if n >= uint32(len(c.shards)) || c.spread.Load() == shut {
 		return Leaver{}, false
 	}
 	i, tag := hash(b.Requested())
-	s := &sh.sets[i]
+	s := &c.shards[n].sets[i]
 	way := s.vacant()
 	if way < 0 {
-		sh.victim[i] = (sh.victim[i] + 1) % ways
-		way = int(sh.victim[i])
+		victim := &c.shards[n].victim[i]
+		*victim = (*victim + 1) % ways
+		way = int(*victim)
 		evicted, _ = c.leave(block.ID(s[way].Load()>>32), block.Live, block.Cached)
 	}
-	b.SetHome(as, (uint32(n)*setCount+uint32(i))*ways+uint32(way), stay)
+	b.SetHome(as, (n*setCount+uint32(i))*ways+uint32(way), stay)
 	s[way].Store(uint64(id)<<32 | uint64(tag))
 	return evicted, true
 }

@@ -38,8 +38,8 @@ func (p *pen) block(t testing.TB, size int64) (block.ID, *block.Block) {
 // put homes a live block; a miss makes the shard.
 func (p *pen) put(t testing.TB, size int64) (block.ID, *block.Block, Leaver) {
 	id, b := p.block(t, size)
-	p.miss(t, size, false)
-	evicted, ok := p.Home(id, b, block.Live, block.Long)
+	_, _, _, why := p.Get(size)
+	evicted, ok := p.Home(p.Missed(size, why).Shard(), id, b, block.Live, block.Long)
 	require.True(t, ok)
 	return id, b, evicted
 }
@@ -58,7 +58,16 @@ func (p *pen) miss(t testing.TB, size int64, large bool) bool {
 }
 
 // lose has a size miss because another goroutine took its block.
-func (p *pen) lose(size int64) { p.Missed(size, lost) }
+func (p *pen) lose(size int64) {
+	var here byte
+	p.Missed(size, lost|Miss(whose(&here)<<flagBits))
+}
+
+// mine returns the shard of the caller.
+func (p *pen) mine() *shard {
+	_, _, _, why := p.Get(1 << 40)
+	return p.at(why)
+}
 
 // sizesOfOneSet returns n sizes that share a set.
 func sizesOfOneSet(n int) (sizes []int64) {
@@ -203,7 +212,7 @@ func TestHomeEvictsInTurn(t *testing.T) {
 func TestHomeWithoutShard(t *testing.T) {
 	p := newPen()
 	id, b := p.block(t, 512)
-	_, ok := p.Home(id, b, block.Live, block.Long)
+	_, ok := p.Home(0, id, b, block.Live, block.Long)
 	require.False(t, ok)
 	require.Equal(t, block.MakeWord(0, block.Live), b.Word())
 }
@@ -226,7 +235,7 @@ func TestShut(t *testing.T) {
 				require.False(t, p.miss(t, 1000, false))
 			}
 			id, live := p.block(t, 1000)
-			_, ok := p.Home(id, live, block.Live, block.Long)
+			_, ok := p.Home(0, id, live, block.Live, block.Long)
 			require.False(t, ok)
 			n := 0
 			p.Flush(true, func(Leaver) { n++ })
@@ -270,12 +279,12 @@ func TestGetEnded(t *testing.T) {
 	p := newPen()
 	id, b := p.block(t, 1000)
 	p.miss(t, 1000, false)
-	_, ok := p.Home(id, b, block.Cached, block.Stay{Note: 5})
+	_, ok := p.Home(0, id, b, block.Cached, block.Stay{Note: 5})
 	require.True(t, ok)
 	got, _, _, why := p.Get(1000)
 	require.Zero(t, got)
 	require.True(t, why.Ends())
-	got, same, note := p.GetEnded(1000)
+	got, same, note := p.GetEnded(1000, why)
 	require.Equal(t, id, got)
 	require.Same(t, b, same)
 	require.EqualValues(t, 5, note)

@@ -38,24 +38,23 @@ var shut = new(spread)
 // Shut ends the hits for good.
 func (c *Cache) Shut() { c.spread.Store(shut) }
 
-// whose returns the hash of the calling goroutine.
-func whose() uint {
-	var here byte
-	return uint(uint64(uintptr(unsafe.Pointer(&here))>>stackBits)*0x9E3779B97F4A7C15>>(64-hashBits)) % hashes
+// whose returns the hash of the goroutine on whose stack something is.
+func whose(here *byte) uint {
+	return uint(uint64(uintptr(unsafe.Pointer(here))>>stackBits)*0x9E3779B97F4A7C15>>(64-hashBits)) % hashes
 }
 
-// mine returns the shard of the calling goroutine, or nil.
-func (sp *spread) mine() *shard {
-	n := sp.moves[whose()].Load() % mostShards
+// at returns the shard of who has a hash, or nil.
+func (sp *spread) at(who uint) *shard {
+	n := sp.moves[who%hashes].Load() % mostShards
 	if n < uint32(len(sp.shards)) {
 		return sp.shards[n].Load()
 	}
 	return nil
 }
 
-// move gives the calling goroutine, which has lost a block to another one, the next
-// shard, or leaves it where it is.
-func (c *Cache) move() {
+// move gives a goroutine that has lost a block to another one the next shard, or leaves
+// it where it is.
+func (c *Cache) move(who uint) {
 	sp := c.spread.Load()
 	if sp == nil {
 		n := min(runtime.GOMAXPROCS(0)*perProcessor, mostShards)
@@ -68,7 +67,7 @@ func (c *Cache) move() {
 	if sp == shut {
 		return
 	}
-	at := &sp.moves[whose()]
+	at := &sp.moves[who%hashes]
 	lost, n := at.Load()>>shardBits+1, at.Load()%mostShards
 	if bits.OnesCount32(lost) == 1 {
 		sp.next = (sp.next + 1) % uint32(len(sp.shards))
@@ -77,8 +76,8 @@ func (c *Cache) move() {
 	at.Store(lost<<shardBits | n)
 }
 
-// begin makes the shard of the calling goroutine, unless the cache is shut.
-func (c *Cache) begin() *shard {
+// begin makes the shard of a goroutine that missed, unless the cache is shut.
+func (c *Cache) begin(why Miss) *shard {
 	sh := new(shard)
 	switch sp := c.spread.Load(); sp {
 	case shut:
@@ -86,7 +85,7 @@ func (c *Cache) begin() *shard {
 	case nil:
 		c.first.Store(sh)
 	default:
-		sp.shards[sp.moves[whose()].Load()%mostShards].Store(sh)
+		sp.shards[sp.moves[why>>flagBits%hashes].Load()%mostShards].Store(sh)
 	}
 	c.shards = append(c.shards, sh)
 	return sh

@@ -41,6 +41,29 @@ func TestOneGoroutineHasOneShard(t *testing.T) {
 	require.Len(t, p.shards, 1)
 }
 
+// A goroutine finds what got a home for it far deeper in its stack, where goroutines have
+// shards of their own, too.
+func TestHomeFromDeepInTheStack(t *testing.T) {
+	p := newPen()
+	p.lose(512)
+	deep(64, func() {}) // so that the stack is not moved later
+	for depth := range 16 {
+		size := int64(1000 + depth)
+		id, b := p.block(t, size)
+		var got block.ID
+		for try := range 2 { // both from the same depth
+			var why Miss
+			if got, _, _, why = p.Get(size); try == 0 {
+				deep(depth, func() {
+					_, ok := p.Home(p.Missed(size, why).Shard(), id, b, block.Cached, block.Long)
+					require.True(t, ok)
+				})
+			}
+		}
+		require.Equal(t, id, got)
+	}
+}
+
 // Who loses a block moves to a shard of its own, and ever more rarely.
 func TestWhoLosesMoves(t *testing.T) {
 	p := newPen()
@@ -112,7 +135,7 @@ func TestNoBlockTwice(t *testing.T) {
 		b.SetRequested(size)
 		b.SetWord(block.MakeWord(gen, block.Live))
 		if misses.Recurs(false) {
-			if evicted, ok := p.Home(id, b, block.Live, block.Long); ok && evicted.ID != 0 {
+			if evicted, ok := p.Home(misses.Shard(), id, b, block.Live, block.Long); ok && evicted.ID != 0 {
 				left(evicted)
 			}
 		}
