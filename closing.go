@@ -271,7 +271,7 @@ func (l *lifecycle) closePool(c *Pool) error {
 	if stays(err) {
 		d.setClosed(false)
 	}
-	return errors.Join(append(errs, err)...)
+	return join(append(errs, err))
 }
 
 // stays reports whether the error of close says that the pool stays open.
@@ -320,7 +320,7 @@ func (l *lifecycle) closeLocked(ctx context.Context, c *Pool) error {
 	if len(leaks) > 0 {
 		errs = append(errs, newLeakError(leaks))
 	}
-	return errors.Join(errs...)
+	return join(errs)
 }
 
 // reset is Pool.Reset.

@@ -370,6 +370,15 @@ type ConfigError = device.ConfigError
 // written after it was freed.
 type CorruptionError = device.CorruptionError
 
+// join is errors.Join that returns an error which is alone as it is.
+func join(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
 // onlyLost keeps the error of a lost device, which ends everything, and drops
 // others, which leave memory waiting.
 func onlyLost(err error) error {
