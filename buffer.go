@@ -61,10 +61,11 @@ func NewBuffer[T any](a Allocator, n int, s *Stream) (*Buffer[T], error) {
 	return &Buffer[T]{a: a, s: s, block: b, ptr: b.Ptr(), n: n}, nil
 }
 
-// isNoAllocator reports whether an allocator is nil, or a nil pointer.
+// isNoAllocator reports whether an allocator is nil, a nil pointer, or over no device, as
+// the zero Pool.
 func isNoAllocator(a Allocator) bool {
 	v := reflect.ValueOf(a)
-	return a == nil || v.Kind() == reflect.Pointer && v.IsNil()
+	return a == nil || v.Kind() == reflect.Pointer && v.IsNil() || a.Driver() == nil
 }
 
 // WithBuffer runs f with a Buffer of n elements and frees it afterwards,

@@ -20,7 +20,8 @@ import (
 // Pool is the caching allocator: memory that is freed stays reserved and
 // serves later requests of the same stream without a call to the device. Its
 // way of working is in the package's doc comment. All methods are safe from
-// several goroutines. The zero Pool is not one: its methods panic.
+// several goroutines. Methods of the zero Pool and of a nil one fail with
+// ErrInvalidHandle, those that return no error answer with zero values.
 //
 // New makes an allocator, the root, and NewPool private pools of it, which share
 // its streams and its limit.
@@ -109,15 +110,43 @@ func (c *Pool) begin(noSplit bool) (err error) {
 	return nil
 }
 
-// Driver returns the device.
-func (c *Pool) Driver() Driver { return c.dev.driver }
+// isNone reports whether this is nil or the zero Pool.
+func (c *Pool) isNone() bool { return c == nil || c.def == nil }
+
+// made fails with ErrInvalidHandle for such a Pool.
+func (c *Pool) made(op string) error {
+	if c.isNone() {
+		return noPool(op)
+	}
+	return nil
+}
+
+func noPool(op string) error {
+	return fmt.Errorf("cupool: %s: the Pool is nil, or New did not make it: %w", op, ErrInvalidHandle)
+}
+
+// Driver returns the device, nil for no Pool.
+func (c *Pool) Driver() Driver {
+	if c.isNone() {
+		return nil
+	}
+	return c.dev.driver
+}
 
 // DefaultStream returns the device's default stream.
-func (c *Pool) DefaultStream() *Stream { return c.dev.def }
+func (c *Pool) DefaultStream() *Stream {
+	if c.isNone() {
+		return nil
+	}
+	return c.dev.def
+}
 
 // Config returns the configuration in force: what was left to the defaults is
 // filled in, Backing is the one in use, and History what is recorded at present.
 func (c *Pool) Config() Config {
+	if c.isNone() {
+		return Config{}
+	}
 	cfg := c.cfg
 	cfg.History = nil
 	if set, ok := c.dev.history.Settings(); ok {
@@ -134,6 +163,9 @@ func (c *Pool) Config() Config {
 // there is no memory: it matches ErrClosed, ErrDeviceLost or ErrAsleep. A pool
 // that was retired works until it is closed.
 func (c *Pool) Err() error {
+	if err := c.made("allocation"); err != nil {
+		return err
+	}
 	if !c.closed.Load() && c.dev.lost.Load() == nil && !c.asleep.Load() {
 		return nil
 	}
@@ -143,6 +175,9 @@ func (c *Pool) Err() error {
 // Sync waits until everything is done that was submitted to the streams of the
 // allocator, as Stream.Sync does for one.
 func (c *Pool) Sync() error {
+	if err := c.made("synchronize"); err != nil {
+		return err
+	}
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	return c.dev.syncAll(ctx)
@@ -151,6 +186,9 @@ func (c *Pool) Sync() error {
 // Alloc implements Allocator. A size that was lately freed on the same
 // stream is served without a lock.
 func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
+	if c.isNone() {
+		return Block{}, noPool("allocation")
+	}
 	hits := &c.def.Magazine
 	if s != nil {
 		if s.root != c {
@@ -170,6 +208,9 @@ func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
 // device, when memory runs out: it then fails with an error that matches the
 // cause of ctx. Use Alloc where nothing is to be cancelled.
 func (c *Pool) AllocContext(ctx context.Context, size int64, s *Stream) (Block, error) {
+	if c.isNone() {
+		return Block{}, noPool("allocation")
+	}
 	if ctx == nil {
 		return Block{}, &BlockError{Op: "allocation", Size: size, Err: ErrInvalidHandle, Detail: "the context is nil"}
 	}
@@ -269,6 +310,9 @@ func foreignStream(op string, p Ptr, size int64, s *Stream) error {
 
 // Free implements Allocator.
 func (c *Pool) Free(b Block) error {
+	if c.isNone() {
+		return noPool("free")
+	}
 	if b.pool() != c.id {
 		err := c.freeSlow(b)
 		c.dev.shed()
@@ -317,6 +361,9 @@ func (c *Pool) other(h Block) *Pool {
 // the same one twice, changes nothing. It fails with ErrUseAfterFree,
 // ErrForeignPointer, ErrForeignStream or ErrClosed.
 func (c *Pool) RecordStream(b Block, s *Stream) error {
+	if err := c.made("record stream"); err != nil {
+		return err
+	}
 	h, _, err := c.recordUse("record stream", b, s)
 	if h != nil {
 		h.mu.Unlock()
@@ -327,6 +374,9 @@ func (c *Pool) RecordStream(b Block, s *Stream) error {
 // FreeOn is RecordStream followed by Free: the block was last used by work
 // that s has been given.
 func (c *Pool) FreeOn(b Block, s *Stream) error {
+	if err := c.made("free"); err != nil {
+		return err
+	}
 	if o := c.other(b); o != nil {
 		return o.FreeOn(b, s)
 	}
@@ -382,6 +432,9 @@ func (c *Pool) recordUse(op string, b Block, s *Stream) (*streamHeap, *block.Blo
 // to the device by Trim, EmptyCache or before an out of memory only. Reserve
 // fails as Alloc does.
 func (c *Pool) Reserve(size int64, s *Stream) error {
+	if err := c.made("reserve"); err != nil {
+		return err
+	}
 	b, err := c.allocSlow(context.Background(), size, s, 0, true)
 	if err != nil {
 		return err

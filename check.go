@@ -21,6 +21,9 @@ import (
 // way, and returns the blocks that were found to be corrupted since Check,
 // EmptyCache or Close last did, each as a *CorruptionError.
 func (c *Pool) Check() error {
+	if err := c.made("check"); err != nil {
+		return err
+	}
 	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
 	var got [2]heap.Census

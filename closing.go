@@ -140,6 +140,9 @@ func (l *lifecycle) finishPoolLocked(c *Pool) error {
 // It fails with ErrClosed, for an allocator that New made with ErrNotSupported,
 // or with what the device says.
 func (c *Pool) Retire() error {
+	if err := c.made("retire"); err != nil {
+		return err
+	}
 	if c == c.dev.root {
 		return fmt.Errorf("cupool: retire: only private pools can be; use Close: %w", ErrNotSupported)
 	}
@@ -226,6 +229,9 @@ func report(pools []*Pool) {
 // empties its cache, trims, lacks memory or is closed. Calls after Close fail with
 // ErrClosed.
 func (c *Pool) Close() error {
+	if err := c.made("close"); err != nil {
+		return err
+	}
 	if err := c.dev.outside("close"); err != nil {
 		return err
 	}

@@ -242,11 +242,21 @@ func holderTable(holders []snapshot.Holder) string {
 
 // LastOOM returns the last failure for lack of memory of the allocator and its
 // private pools, after Close too, or nil. It may have no Snapshot; FirstOOM has one.
-func (c *Pool) LastOOM() *OOMError { return c.dev.lastOOM.Load() }
+func (c *Pool) LastOOM() *OOMError {
+	if c.isNone() {
+		return nil
+	}
+	return c.dev.lastOOM.Load()
+}
 
 // FirstOOM returns the first failure for lack of memory of the allocator and its private
 // pools, with its Snapshot, after Close too, or nil. It stays, however many follow.
-func (c *Pool) FirstOOM() *OOMError { return c.dev.firstOOM.Load() }
+func (c *Pool) FirstOOM() *OOMError {
+	if c.isNone() {
+		return nil
+	}
+	return c.dev.firstOOM.Load()
+}
 
 // Unwrap returns ErrOutOfMemory, the device's own error, and a *WaitError where
 // work was late that holds memory.

@@ -43,6 +43,9 @@ func (cfg *History) completed() (*History, error) {
 // begins anew: events that were recorded before are dropped, and numbers of events go
 // on. It fails with a *ConfigError or ErrClosed. Safe from several goroutines.
 func (c *Pool) StartHistory(cfg History) error {
+	if err := c.made("start history"); err != nil {
+		return err
+	}
 	set, err := cfg.completed()
 	if err != nil {
 		return err
@@ -59,6 +62,9 @@ func (c *Pool) StartHistory(cfg History) error {
 // StopHistory ends what StartHistory or Config.History began. A Snapshot still has what was
 // recorded, and sampled blocks keep their stacks. Safe from several goroutines.
 func (c *Pool) StopHistory() {
+	if c.isNone() {
+		return
+	}
 	if c.dev.history.Stop() {
 		c.dev.logger.Info("history stopped")
 		c.dev.unhomeAll()

@@ -6,6 +6,9 @@ import (
 
 // FreePtr implements Allocator.
 func (c *Pool) FreePtr(p Ptr, size int64) error {
+	if err := c.made("free"); err != nil {
+		return err
+	}
 	if p == 0 && size <= 0 {
 		return nil // the empty block
 	}
@@ -31,6 +34,9 @@ func (c *Pool) holding(p Ptr) *heapTable {
 
 // Lookup implements Allocator.
 func (c *Pool) Lookup(p Ptr) (Block, error) {
+	if err := c.made("look-up"); err != nil {
+		return Block{}, err
+	}
 	at := c.space.At(uint64(p))
 	for _, id := range [...]block.ID{at[small], at[large], c.space.Found(uint64(p))} {
 		if h, ok := c.heaps.liveAt(p, id); ok {
@@ -63,6 +69,9 @@ func (h *streamHeap) blockAt(seg *block.Segment, p Ptr) (block.ID, *block.Block)
 // default stream's; while Close is at work it may be either. It takes no lock where
 // Free takes none.
 func (c *Pool) StreamOf(b Block) *Stream {
+	if c.isNone() {
+		return nil
+	}
 	if b.pool() != c.id || !c.space.Blocks.Known(b.id()) {
 		return nil
 	}

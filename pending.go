@@ -135,6 +135,9 @@ var errHeld = fmt.Errorf("blocks are held (Hold), as those are that other proces
 // nothing. While blocks are held Close, Reset and Sleep fail with ErrNotSupported and
 // change nothing. Hold fails as RecordStream does, and with ErrAsleep.
 func (c *Pool) Hold(b Block) (release func(), err error) {
+	if err := c.made("hold"); err != nil {
+		return nil, err
+	}
 	if o := c.other(b); o != nil {
 		return o.Hold(b)
 	}
@@ -160,6 +163,9 @@ func (c *Pool) Hold(b Block) (release func(), err error) {
 // device for memory. An error of the device leaves the blocks concerned
 // waiting.
 func (c *Pool) ProcessDeferred() (freed int, err error) {
+	if err := c.made("process deferred frees"); err != nil {
+		return 0, err
+	}
 	c.dev.drainLater()
 	return c.heaps.settle(epoch.Force)
 }
@@ -170,7 +176,12 @@ func (c *Pool) ProcessDeferred() (freed int, err error) {
 // in the meantime is passed over. Before a request is refused Go's collector
 // runs, as cleanups may give blocks back; where that found nothing 8 times in a
 // row, it takes a tenth of the time at most.
-func (c *Pool) FreeLater(b Block) { c.dev.later.push(b) }
+func (c *Pool) FreeLater(b Block) {
+	if c.isNone() {
+		return
+	}
+	c.dev.later.push(b)
+}
 
 // drainLater frees what FreeLater queued and returns the number.
 func (d *deviceState) drainLater() (freed int) {

@@ -68,6 +68,9 @@ func (cfg *PoolConfig) validate() error {
 // A pool of a pool is one of the same allocator, with the pool's settings. It
 // fails with a *ConfigError, ErrClosed, or what the device says.
 func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
+	if err := c.made("new pool"); err != nil {
+		return nil, err
+	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -118,8 +121,18 @@ func (c *Pool) unopened(cfg PoolConfig) *Pool {
 }
 
 // Name returns the name of a private pool, "" for an allocator that New made.
-func (c *Pool) Name() string { return c.name }
+func (c *Pool) Name() string {
+	if c.isNone() {
+		return ""
+	}
+	return c.name
+}
 
 // Pools lists the private pools of the allocator that are not closed,
 // in the order in which they were made.
-func (c *Pool) Pools() []*Pool { return c.dev.private() }
+func (c *Pool) Pools() []*Pool {
+	if c.isNone() {
+		return nil
+	}
+	return c.dev.private()
+}

@@ -31,6 +31,9 @@ type contents struct {
 // device says: when that is before anything was given back, the allocator
 // stays awake; else it sleeps, and only what the error names stays reserved.
 func (c *Pool) Sleep(keep func(Block) bool) error {
+	if err := c.made("sleep"); err != nil {
+		return err
+	}
 	if err := c.dev.outside("sleep"); err != nil {
 		return err
 	}
@@ -135,6 +138,9 @@ func (r *reclaimer) unmapAll(heaps []*streamHeap) error {
 // on and can be woken later. It holds no more than before, unless the device
 // does not say that the copies are done: their memory stays reserved.
 func (c *Pool) Wake() error {
+	if err := c.made("wake"); err != nil {
+		return err
+	}
 	if err := c.dev.outside("wake"); err != nil {
 		return err
 	}

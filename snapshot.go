@@ -21,6 +21,9 @@ type Snapshot = snapshot.Snapshot
 // but for blocks that come and go through magazines without a lock. Safe from several
 // goroutines; after Close there are no segments.
 func (c *Pool) Snapshot() Snapshot {
+	if c.isNone() {
+		return Snapshot{}
+	}
 	s := c.ownSnapshot()
 	if c == c.dev.root {
 		for _, p := range c.Pools() {
@@ -158,6 +161,9 @@ func addBlock(to *snapshot.Segment, b *block.Block) {
 // pool alone, as Close would, or returns nil when nothing is. Stream is the one
 // whose memory a block is of. It stops allocations as Snapshot does.
 func (c *Pool) Leaks() *LeakError {
+	if c.isNone() {
+		return nil
+	}
 	var leaks []Leak
 	for _, s := range c.Snapshot().Flat() {
 		for _, seg := range s.Segments {
@@ -180,7 +186,9 @@ func (c *Pool) Leaks() *LeakError {
 // scope has Engine.ScopeLabeled. To allocate and to free such a block takes the lock of
 // its stream's heap.
 func (c *Pool) WithLabel(name string) Allocator {
-	c.labels.add(name, 0, 0)
+	if !c.isNone() {
+		c.labels.add(name, 0, 0)
+	}
 	return &labeled{Pool: c, name: name, ctx: context.WithValue(context.Background(), labelKey{}, &name)}
 }
 

@@ -251,6 +251,9 @@ func ledgers(heaps []*streamHeap) (list []*ledger.Ledger) {
 // Stats returns a snapshot of the books. It stops all streams' slow paths
 // meanwhile and takes time in proportion to the number of blocks.
 func (c *Pool) Stats() Stats {
+	if c.isNone() {
+		return Stats{}
+	}
 	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
 	var got [2]heap.Census
@@ -337,6 +340,9 @@ func (s *Stat) adjust(more, idle int64) {
 
 // ResetPeak sets every peak to the current value, those of labels too.
 func (c *Pool) ResetPeak() {
+	if c.isNone() {
+		return
+	}
 	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
 	c.heaps.sum(heaps)

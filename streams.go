@@ -41,6 +41,9 @@ func (s *Stream) closedError() error {
 // NewStream makes a stream of the device, for all pools of the allocator. It
 // fails with ErrClosed or what the device says.
 func (c *Pool) NewStream() (*Stream, error) {
+	if err := c.made("new stream"); err != nil {
+		return nil, err
+	}
 	d := c.dev
 	if c.closed.Load() {
 		return nil, fmt.Errorf("cupool: new stream: %w", ErrClosed)
@@ -62,6 +65,9 @@ func (c *Pool) NewStream() (*Stream, error) {
 // until that is closed. A Driver that can tell its own streams refuses
 // those of another device with ErrForeignStream. It fails with ErrClosed.
 func (c *Pool) AdoptStream(h StreamHandle) (*Stream, error) {
+	if err := c.made("adopt stream"); err != nil {
+		return nil, err
+	}
 	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,6 +19,9 @@ import (
 // quarantine goes too, as far as the work on it is done. It fails with ErrInvalidSize
 // for a negative keep, ErrClosed, ErrAsleep, or what the device says.
 func (c *Pool) Trim(keep int64) (released int64, err error) {
+	if err := c.made("trim"); err != nil {
+		return 0, err
+	}
 	if keep < 0 {
 		return 0, &BlockError{Op: "trim", Size: keep, Err: ErrInvalidSize}
 	}
@@ -67,6 +70,9 @@ func (r *reclaimer) trim(keep int64) (released int64, err error) {
 // SetSoftLimit fails with ErrInvalidSize for a
 // negative number, ErrClosed, or with what the device says.
 func (c *Pool) SetSoftLimit(bytes int64) error {
+	if err := c.made("set soft limit"); err != nil {
+		return err
+	}
 	switch {
 	case bytes < 0:
 		return &BlockError{Op: "set soft limit", Size: bytes, Err: ErrInvalidSize}
@@ -129,6 +135,9 @@ func (r *reclaimer) shed() error {
 // Config.WaitTimeout, and has changed nothing then, or with what the device says,
 // which keeps what the error names.
 func (c *Pool) Reset() error {
+	if err := c.made("reset"); err != nil {
+		return err
+	}
 	if err := c.dev.outside("reset"); err != nil {
 		return err
 	}
@@ -140,6 +149,9 @@ func (c *Pool) Reset() error {
 // the rest and returns a *WaitError. With Config.Sanitize it returns corrupted
 // blocks as Check does.
 func (c *Pool) EmptyCache() error {
+	if err := c.made("empty cache"); err != nil {
+		return err
+	}
 	if c.closed.Load() {
 		return fmt.Errorf("cupool: empty cache: %w", ErrClosed)
 	}

@@ -16,6 +16,7 @@ import (
 // nothing are handles that are nothing, by their type: nil ones, zero ones and those of
 // nobody. Every other type has its zero value.
 var nothing = map[reflect.Type][]any{
+	reflect.TypeFor[*cupool.Pool]():            {(*cupool.Pool)(nil), new(cupool.Pool)},
 	reflect.TypeFor[*cupool.Stream]():          {(*cupool.Stream)(nil), new(cupool.Stream)},
 	reflect.TypeFor[*cupool.Event]():           {(*cupool.Event)(nil), new(cupool.Event)},
 	reflect.TypeFor[*cupool.Buffer[float32]](): {(*cupool.Buffer[float32])(nil), new(cupool.Buffer[float32])},
@@ -36,10 +37,8 @@ func TestHandlesOfNothing(t *testing.T) {
 		for _, h := range handles {
 			eachCall(t, reflect.ValueOf(h), func(name string, out []reflect.Value) {
 				for _, x := range out {
-					if x.Type() == errorType {
-						if x.IsNil() {
-							t.Errorf("%s: no error", name)
-						}
+					if x.Type() == errorType && x.IsNil() {
+						t.Errorf("%s: no error", name)
 					}
 				}
 			})
@@ -69,6 +68,18 @@ func TestArgumentsOfNothing(t *testing.T) {
 	_, err = c.AllocContext(ctx, 100, nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidHandle)
 	require.ErrorIs(t, c.DefaultStream().SyncContext(ctx), cupool.ErrInvalidHandle)
+}
+
+// TestOverNoPool: what is made over a pool fails over none.
+func TestOverNoPool(t *testing.T) {
+	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), new(cupool.Pool), new(cupool.Pool).WithLabel("x")} {
+		_, err := cupool.NewEngine(a)
+		require.Error(t, err)
+		_, err = cupool.NewBuffer[int32](a, 10, nil)
+		require.Error(t, err)
+		_, err = cupool.BufferFrom(a, []int32{1}, nil)
+		require.Error(t, err)
+	}
 }
 
 func eachCall(t *testing.T, h reflect.Value, f func(name string, out []reflect.Value)) {
