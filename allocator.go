@@ -170,6 +170,8 @@ type Allocator interface {
 	// Free takes a block back. Work already submitted to its stream, and to
 	// the streams recorded on it, may still use it. It fails with a
 	// *BlockError and then has changed nothing. The empty Block is ignored.
+	// With Config.Sanitize a *CorruptionError says what was found of a block,
+	// which is freed all the same.
 	Free(b Block) error
 	// FreePtr is Free by address. size is what was allocated, in bytes, or
 	// negative not to have it checked.
