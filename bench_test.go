@@ -330,7 +330,7 @@ func TestBooksOfSmallBlocks(t *testing.T) {
 		for _, size := range []int64{512, 4096} {
 			n := int64(100_000)
 			if lock.Invariants { // which look at every block after every step
-				n = 2000
+				n = 4000
 			}
 			c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 34}), Backing: backing})
 			require.NoError(t, err)
