@@ -58,12 +58,15 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 		}
 	}
 	later := int64(p.later)
-	between("live blocks", st.All.Allocation.Current, p.live, p.live+later)
+	plans := m.plansLocked(p)
+	between("live blocks", st.All.Allocation.Current, p.live+plans.Arenas, p.live+plans.Arenas+later)
 	if later == 0 {
-		is("bytes asked for in live blocks", st.All.RequestedBytes.Current, p.bytes)
+		is("bytes asked for in live blocks", st.All.RequestedBytes.Current, p.bytes+plans.ArenaBytes)
 	}
-	is("allocations", st.All.Allocation.Allocated, p.allocs)
-	is("bytes ever asked for", st.All.RequestedBytes.Allocated, p.asked)
+	if !p.loose {
+		is("allocations", st.All.Allocation.Allocated, p.allocs)
+		is("bytes ever asked for", st.All.RequestedBytes.Allocated, p.asked)
+	}
 	is("bytes live, pending and cached but not asleep", st.LiveBytes+st.PendingBytes+st.CachedBytes-st.AsleepBytes, st.All.ReservedBytes.Current)
 	is("hits, mapped and grown", st.Hits+st.Mapped+st.Grown, st.All.Allocation.Allocated)
 	is("live and pending blocks as active", st.All.Active.Current, st.All.Allocation.Current+st.BlocksPending)
@@ -75,13 +78,13 @@ func (m *Model) compareStats(p *Pool, st cupool.Stats, pic cupool.Snapshot) {
 	// stream that gets it. It may wait longer, until somebody asks.
 	var least int64
 	for _, t := range p.waiting {
-		ordered := func(s *Stream) bool { return m.isOrdered(t, s) }
+		ordered := func(s *Stream) bool { return t.b.holds == 0 && m.isOrdered(t, s) }
 		if !t.b.later && !slices.ContainsFunc(m.mayGet(t, pic), ordered) {
 			least++
 		}
 	}
 	most := int64(len(p.waiting))
-	if m.keeps {
+	if m.keeps || p.loose {
 		most = st.BlocksPending
 	}
 	between("pending blocks", st.BlocksPending, least, most)
@@ -146,9 +149,9 @@ func (m *Model) comparePicture(p *Pool, pic cupool.Snapshot) {
 			m.failLocked("books: the blocks of the snapshot's segment at %v end at %v, want %v", seg.Address, next, end)
 		}
 	}
-	live := int64(0)
+	live := m.plansLocked(p).Arenas
 	for _, b := range m.live {
-		if b.pool != p {
+		if b.pool != p || b.of != nil {
 			continue
 		}
 		live++
@@ -191,7 +194,7 @@ func (m *Model) compareLabels(p *Pool) {
 // before: because what is live, with the memory that it keeps others from
 // using, and the request fit together. Where it cannot know it returns nil.
 func (m *Model) couldFit(p *Pool, cfg cupool.Config, size int64) error {
-	if !m.exact || m.d.sim == nil || cfg.GrowthFactor > 1 || cfg.MaxSplit > 0 || cfg.Strategy >= cupool.Segregated || cfg.Divisions != (cupool.Divisions{}) {
+	if !m.exact || m.d.sim == nil || len(m.held) > 0 || slices.ContainsFunc(m.pools, func(p *Pool) bool { return p.loose }) || cfg.GrowthFactor > 1 || cfg.MaxSplit > 0 || cfg.Strategy >= cupool.Segregated || cfg.Divisions != (cupool.Divisions{}) {
 		return nil
 	}
 	var all, own int64

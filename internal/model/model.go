@@ -22,7 +22,9 @@
 //
 // Files: clock.go has vector clocks, device.go a device that keeps them,
 // model.go the model, books.go its comparison with statistics. program.go
-// makes programs of bytes, steps.go has what they do.
+// makes programs of bytes, steps.go has what they do; ends.go has the steps that end
+// or suspend the life of blocks, asks.go those that look, buffers.go and guests.go those
+// of buffers, arenas and planners.
 package model
 
 import (
@@ -51,6 +53,8 @@ type Model struct {
 	mu      sync.Mutex // guards all below, and the fields of pools, streams and blocks
 	streams []*Stream  // the default stream first; also closed ones
 	pools   []*Pool    // the root first; also closed ones
+	guests  []*guest   // that are open
+	held    []*hold    // that have not ended
 	live    []*Block
 	past    []*tenant // freed memory whose uses may not be done
 	errs    []error
@@ -68,29 +72,42 @@ const (
 // Pool is an allocator: the root, or a private pool.
 type Pool struct {
 	Tested
-	name     string
-	limit    int64 // 0: none of its own
-	isolated bool
-	lends    bool
-	segments bool         // no virtual memory
-	using    sync.RWMutex // held while work is given to the device that uses its blocks
-	state    state
-	retired  bool
-	asleep   bool // from the beginning of Sleep until Wake
-	sleeping bool // Sleep is under way
-	live     int64
-	bytes    int64     // as requested
-	allocs   int64     // ever
-	asked    int64     // bytes, ever
-	later    int       // blocks that FreeLater was given and that may not be free yet
-	waiting  []*tenant // that may be pending
+	c         *cupool.Pool // below Tested
+	number    uint32       // that its blocks have, as far as it lends some; 0: not known
+	name      string
+	limit     int64 // 0: none of its own
+	isolated  bool
+	lends     bool
+	segments  bool         // no virtual memory
+	using     sync.RWMutex // held while work is given to the device that uses its blocks
+	asking    sync.RWMutex // held while memory is asked for, which Reset forbids
+	turning   sync.Mutex   // guards the beginnings and ends of Sleep and Wake
+	state     state
+	alone     bool // it takes no guests, as a call is about to end what they hand out
+	tried     bool // Close was called; it may have failed
+	retired   bool
+	asleep    bool // from the beginning of Sleep until Wake
+	slept     bool // Sleep was called
+	turns     int  // calls of Sleep and Wake under way
+	held      bool // Hold was called
+	loose     bool // memory was taken, or is, that is not in the books here
+	resets    int  // beginnings and ends of Reset so far
+	lastReset int  // resets after the last one that succeeded
+	live      int64
+	bytes     int64     // as requested
+	allocs    int64     // ever
+	asked     int64     // bytes, ever
+	later     int       // blocks that FreeLater was given and that may not be free yet
+	waiting   []*tenant // that may be pending
+	gone      []*tenant // what a call that failed has to take back, if Close fails, too
 }
 
 // Stream is a stream that a program made.
 type Stream struct {
 	*cupool.Stream
-	s     *stream
-	state state
+	s       *stream
+	state   state
+	adopted bool // the program made it, and destroys it
 }
 
 // Block is a block that a program was given.
@@ -104,8 +121,20 @@ type Block struct {
 	used    []*Stream
 	unknown []*Stream // that use it and were not recorded
 	pieces  []piece
+	before  []use // its uses before its pool was put to sleep; nothing may use it from then on
+	lost    bool  // Sleep did not keep what it held
 	dead    bool
+	ended   bool // something else than its Free ended its life, or may have
+	over    bool // it has ended so
+	freed   bool // it was freed after it had ended
+	resets  int  // of its pool, before it was freed
 	later   bool // FreeLater was given it
+	holds   int  // that have not ended
+
+	buffer *cupool.Buffer[byte] // nil: it is none
+	via    *guest               // that takes calls for it; nil: its pool
+	of     *guest               // whose memory it is in; nil: its pool's
+	inner  *guest               // that has it to hand it out in parts; nil: none
 }
 
 // tenant is freed memory with the uses that may not be done.
@@ -141,9 +170,9 @@ func (m *Model) failures() []error {
 }
 
 // ownerLocked returns the stream in whose order the memory of a live block is
-// reused: the default stream where the block's own was closed.
+// reused: the default stream where the block's own was closed, in a pool.
 func (m *Model) ownerLocked(b *Block) *Stream {
-	if b.on.state == closed {
+	if b.on.state == closed && b.of == nil {
 		return m.streams[0]
 	}
 	return b.on
@@ -151,8 +180,8 @@ func (m *Model) ownerLocked(b *Block) *Stream {
 
 // usesLocked returns what may use a live block by now.
 func (m *Model) usesLocked(b *Block) []use {
-	if b.pool.asleep && !b.pool.sleeping {
-		return nil // nothing may use what has no memory, and what did is done
+	if b.pool.asleep {
+		return b.before
 	}
 	uses := []use{m.d.lastOf(b.on.s), m.d.lastOf(m.ownerLocked(b).s)}
 	for _, s := range b.used {
@@ -165,22 +194,25 @@ func (m *Model) usesLocked(b *Block) []use {
 func (m *Model) born(b *Block) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if b.pool.state != open {
-		b.dead = true // another goroutine closes the pool
+	if b.pool.state != open { // another goroutine closes the pool
+		b.dead, b.ended, b.resets = true, true, b.pool.resets
+		b.pool.gone = append(b.pool.gone, &tenant{b: b})
+		if b.of == nil {
+			b.pool.allocs++
+			b.pool.asked += b.Size()
+		}
 		return
 	}
 	if b.Ptr() == 0 || b.Ptr()%m.unit != 0 {
 		m.failLocked("alignment: %v is not aligned to %d bytes", b, m.unit)
 	}
-	b.pieces = m.d.place(b.Ptr(), b.Size())
-	mapped := int64(0)
-	for _, x := range b.pieces {
-		mapped += x.hi - x.lo
-	}
-	if mapped < b.Size() {
-		m.failLocked("overlap: %d bytes of %v are no memory of the device", b.Size()-mapped, b)
+	if !b.pool.asleep {
+		m.placeLocked(b)
 	}
 	for _, o := range m.live {
+		if o.inner != nil && o.inner == b.of {
+			continue
+		}
 		if b.Ptr() < o.Ptr()+cupool.Ptr(o.Size()) && o.Ptr() < b.Ptr()+cupool.Ptr(b.Size()) || overlap(b.pieces, o.pieces) {
 			m.failLocked("overlap: %v was handed out while %v is live", b, o)
 		}
@@ -188,6 +220,9 @@ func (m *Model) born(b *Block) {
 	for _, t := range m.past {
 		if !overlap(b.pieces, t.b.pieces) {
 			continue
+		}
+		if t.b.holds > 0 {
+			m.failLocked("early reuse: %v was handed out while %v is held", b, t.b)
 		}
 		uses := t.uses
 		if b.on != t.owner { // its own stream may have it sooner
@@ -200,11 +235,24 @@ func (m *Model) born(b *Block) {
 		}
 	}
 	m.live = append(m.live, b)
-	p := b.pool
-	p.live++
-	p.bytes += b.Size()
-	p.allocs++
-	p.asked += b.Size()
+	if p := b.pool; b.of == nil {
+		p.live++
+		p.bytes += b.Size()
+		p.allocs++
+		p.asked += b.Size()
+	}
+}
+
+// placeLocked notes the physical memory of a block.
+func (m *Model) placeLocked(b *Block) {
+	b.pieces = m.d.place(b.Ptr(), b.Size())
+	mapped := int64(0)
+	for _, x := range b.pieces {
+		mapped += x.hi - x.lo
+	}
+	if mapped < b.Size() {
+		m.failLocked("overlap: %d bytes of %v are no memory of the device", b.Size()-mapped, b)
+	}
 }
 
 func overlap(a, b []piece) bool {
@@ -215,16 +263,21 @@ func overlap(a, b []piece) bool {
 func (m *Model) dies(b *Block, later bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if b.dead {
-		return // its pool was closed
-	}
-	t := m.leaveLocked(b)
-	b.later = later
 	p := b.pool
-	p.waiting = append(p.waiting, t) // perhaps it is on memory that another stream lent
+	b.resets = p.resets
 	if later {
+		b.later = true
 		p.later++
 	}
+	if b.dead { // with its pool, or others
+		b.freed = true
+		return
+	}
+	t := m.leaveLocked(b)
+	if b.of != nil {
+		return // its memory waits with its guest
+	}
+	p.waiting = append(p.waiting, t) // perhaps it is on memory that another stream lent
 }
 
 // leaveLocked takes a block out of those that are live.
@@ -237,14 +290,16 @@ func (m *Model) leaveLocked(b *Block) *tenant {
 	m.past = append(m.past, t)
 	m.live = slices.DeleteFunc(m.live, func(o *Block) bool { return o == b })
 	b.dead = true
-	b.pool.live--
-	b.pool.bytes -= b.Size()
+	if b.of == nil {
+		b.pool.live--
+		b.pool.bytes -= b.Size()
+	}
 	return t
 }
 
 func (m *Model) done(t *tenant) bool {
 	under := func(u use) bool { return !m.d.over(u) }
-	return !slices.ContainsFunc(t.uses, under) && !slices.ContainsFunc(t.careless, under)
+	return t.b.holds == 0 && !slices.ContainsFunc(t.uses, under) && !slices.ContainsFunc(t.careless, under)
 }
 
 // unmaps is told of addresses that are about to lose their memory: nothing may
@@ -254,6 +309,9 @@ func (m *Model) unmaps(p cupool.Ptr, n int64, waits bool) {
 	defer m.mu.Unlock()
 	inside := func(b *Block) bool { return b.Ptr() < p+cupool.Ptr(n) && p < b.Ptr()+cupool.Ptr(b.Size()) }
 	for _, t := range m.past {
+		if inside(t.b) && t.b.holds > 0 {
+			m.failLocked("early reuse: the memory of %v, which is held, is given back to the device", t.b)
+		}
 		if inside(t.b) && !waits && !m.done(t) {
 			m.failLocked("early reuse: the memory of %v is given back to the device while work of streams may use it", t.b)
 		}
@@ -273,28 +331,96 @@ func (m *Model) unmaps(p cupool.Ptr, n int64, waits bool) {
 	}
 }
 
-// closes says that Close of a pool is called, and returns what is live in it,
-// which leaks. Nothing more uses that.
-func (m *Model) closes(p *Pool) (leaks []*Block) {
+// ends takes out the live blocks that f chooses of a pool, since a call is about to end
+// them, and returns them. Nothing more uses them.
+func (m *Model) ends(p *Pool, f func(*Block) bool) (list []*tenant) {
 	p.using.Lock() // no work that uses its blocks comes any more
 	defer p.using.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p.state = closing
 	for _, b := range slices.Clone(m.live) {
-		if b.pool == p {
-			m.leaveLocked(b)
-			leaks = append(leaks, b)
+		if b.pool == p && f(b) {
+			b.ended, b.resets = true, p.resets
+			list = append(list, m.leaveLocked(b))
 		}
 	}
-	return leaks
+	return list
+}
+
+// over says that a call has ended blocks.
+func (m *Model) over(what string, list []*tenant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range list {
+		if t.b.over = true; t.b.holds > 0 {
+			m.failLocked("errors: %s has succeeded while %v was held", what, t.b)
+		}
+	}
+}
+
+// revive takes back what ends said of a pool, since the call has failed.
+func (m *Model) revive(p *Pool, list []*tenant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.state == closing { // another goroutine's Close may end them
+		p.gone = append(p.gone, list...)
+		return
+	}
+	for _, t := range list {
+		b := t.b
+		if b.resets < p.lastReset { // Reset has ended it meanwhile
+			continue
+		}
+		b.ended = false
+		if b.freed {
+			p.waiting = append(p.waiting, t)
+			continue
+		}
+		m.past = slices.DeleteFunc(m.past, func(o *tenant) bool { return o == t })
+		m.live = append(m.live, b)
+		b.dead = false
+		b.lost = b.lost || p.slept // perhaps while this was not known to live
+		if b.pieces == nil && !p.asleep {
+			m.placeLocked(b)
+		}
+		if b.of == nil {
+			p.live++
+			p.bytes += b.Size()
+		}
+	}
+}
+
+// heldLocked returns what is held in pools.
+func (m *Model) heldLocked(pools ...*Pool) (list []*hold) {
+	for _, h := range m.held {
+		if slices.Contains(pools, h.b.pool) {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// whileHeld returns what a call that Hold forbids may fail with, and has to where
+// something was held from its beginning to its end.
+func (m *Model) whileHeld(before []*hold, pools ...*Pool) *reasons {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &reasons{}
+	now := m.heldLocked(pools...)
+	for _, h := range before {
+		r.add(slices.Contains(now, h), cupool.ErrNotSupported)
+	}
+	if !m.exact && slices.ContainsFunc(pools, func(p *Pool) bool { return p.held }) {
+		r.add(false, cupool.ErrNotSupported)
+	}
+	return r
 }
 
 // closedPool says that Close of a pool has returned.
 func (m *Model) closedPool(p *Pool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p.state, p.waiting = closed, nil
+	p.state, p.waiting, p.gone = closed, nil, nil
 }
 
 // reasons are the errors that a call may end with; with must, it has to end
@@ -311,6 +437,12 @@ func (r *reasons) add(must bool, errs ...error) {
 	r.must = r.must || must
 }
 
+// and adds other reasons.
+func (r *reasons) and(o *reasons) *reasons {
+	r.add(o.must, o.errs...)
+	return r
+}
+
 // ended adds the reason of an object that Close was called for.
 func (m *Model) ended(r *reasons, s state, errs ...error) {
 	if s != open {
@@ -325,8 +457,19 @@ func (m *Model) allow(p *Pool) *reasons {
 	defer m.mu.Unlock()
 	r := &reasons{}
 	m.ended(r, p.state, cupool.ErrClosed)
-	m.ended(r, m.pools[0].state, cupool.ErrClosed)
+	if p.tried && !m.exact {
+		r.add(false, cupool.ErrClosed)
+	}
+	m.rootEnded(r)
 	return r
+}
+
+// rootEnded adds the reason of a root that Close was called for.
+func (m *Model) rootEnded(r *reasons) {
+	m.ended(r, m.pools[0].state, cupool.ErrClosed)
+	if m.pools[0].tried && !m.exact {
+		r.add(false, cupool.ErrClosed)
+	}
 }
 
 // onStream adds what work of a stream may fail with.
@@ -334,7 +477,7 @@ func (r *reasons) onStream(m *Model, s *Stream) *reasons {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended(r, s.state, cupool.ErrClosed)
-	m.ended(r, m.pools[0].state, cupool.ErrClosed)
+	m.rootEnded(r)
 	return r
 }
 
@@ -343,11 +486,17 @@ func (m *Model) onStream(s *Stream) *reasons { return (&reasons{}).onStream(m, s
 
 // judge compares the error of a call with the reasons that there are.
 func (m *Model) judge(what string, err error, r *reasons) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.judgeLocked(what, err, r)
+}
+
+func (m *Model) judgeLocked(what string, err error, r *reasons) {
 	switch {
 	case err == nil && r.must:
-		m.fail("errors: %s succeeded, want %v", what, r.errs)
+		m.failLocked("errors: %s succeeded, want %v", what, r.errs)
 	case err != nil && !slices.ContainsFunc(r.errs, func(e error) bool { return errors.Is(err, e) }):
-		m.fail("errors: %s: %v, want %v", what, err, append([]error{nil}[:min(1, btoi(!r.must))], r.errs...))
+		m.failLocked("errors: %s: %v, want %v", what, err, append([]error{nil}[:min(1, btoi(!r.must))], r.errs...))
 	}
 }
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,17 +18,31 @@ import (
 // cupool.Pool, and those of streams that an allocator answers for.
 type Tested interface {
 	cupool.Allocator
+	AllocContext(context.Context, int64, *cupool.Stream) (cupool.Block, error)
 	FreeOn(cupool.Block, *cupool.Stream) error
 	FreeLater(cupool.Block)
+	Hold(cupool.Block) (release func(), err error)
 	Reserve(int64, *cupool.Stream) error
+	SetSoftLimit(int64) error
 	Trim(int64) (int64, error)
 	EmptyCache() error
 	ProcessDeferred() (int, error)
+	Reset() error
 	Sleep(func(cupool.Block) bool) error
 	Wake() error
+	Sync() error
 	Stats() cupool.Stats
+	ResetPeak()
+	StartHistory(cupool.History) error
+	StopHistory()
 	Snapshot() cupool.Snapshot
 	Check() error
+	Err() error
+	FirstOOM() *cupool.OOMError
+	LastOOM() *cupool.OOMError
+	Leaks() *cupool.LeakError
+	Name() string
+	Pools() []*cupool.Pool
 	StreamOf(cupool.Block) *cupool.Stream
 	WithLabel(string) cupool.Allocator
 	Config() cupool.Config
@@ -35,9 +50,10 @@ type Tested interface {
 	Close() error
 
 	NewPool(cupool.PoolConfig) (*cupool.Pool, error)
+	AdoptStream(cupool.StreamHandle) (*cupool.Stream, error)
 	Wait(*cupool.Stream, *cupool.Event) error
 	WaitStream(s, o *cupool.Stream) error
-	Sync(*cupool.Stream) error
+	SyncStream(*cupool.Stream) error
 }
 
 // caching is a Pool as Tested.
@@ -45,7 +61,7 @@ type caching struct{ *cupool.Pool }
 
 func (c caching) Wait(s *cupool.Stream, e *cupool.Event) error { return s.Wait(e) }
 func (c caching) WaitStream(s, o *cupool.Stream) error         { return s.WaitStream(o) }
-func (c caching) Sync(s *cupool.Stream) error                  { return s.Sync() }
+func (c caching) SyncStream(s *cupool.Stream) error            { return s.Sync() }
 
 // Options change how a program runs. The zero Options change nothing.
 type Options struct {
@@ -300,7 +316,7 @@ func (w *world) open() error {
 	w.cfg = c.Config()
 	w.unit = cupool.Ptr(min(w.cfg.MinBlock, 512))
 	w.keeps, w.guards = w.cfg.Sanitize != (cupool.Sanitizers{}), w.cfg.Sanitize.Guard
-	w.root = &Pool{Tested: w.tested(caching{c}), name: "the root", segments: w.cfg.Backing == cupool.BackingSegments}
+	w.root = &Pool{Tested: w.tested(caching{c}), c: c, name: "the root", segments: w.cfg.Backing == cupool.BackingSegments}
 	w.pools = []*Pool{w.root}
 	w.first = &Stream{Stream: c.DefaultStream(), s: w.d.stream(0)}
 	w.streams = []*Stream{w.first}
@@ -364,11 +380,15 @@ func (w *world) restart(runners []*runner) bool {
 	if len(w.failures()) > 0 {
 		return false
 	}
+	for w.release(0) {
+	}
 	for _, p := range w.openPools() {
 		if p != w.root {
 			w.closePool(p)
 		}
 	}
+	w.closeGuests(w.root)
+	w.root.alone = false
 	for _, b := range slices.Clone(w.live) {
 		w.dies(b, false)
 		w.judge("Free", b.pool.Free(b.Block), &reasons{})
@@ -378,6 +398,13 @@ func (w *world) restart(runners []*runner) bool {
 			return false // there is no memory: the allocator sleeps until it is closed
 		}
 		w.root.asleep = false
+	}
+	w.root.StopHistory()
+	if w.cfg.History != nil {
+		w.judge("StartHistory", w.root.StartHistory(*w.cfg.History), &reasons{})
+	}
+	if w.root.Config().SoftLimit != w.cfg.SoftLimit {
+		w.judge("SetSoftLimit", w.root.SetSoftLimit(w.cfg.SoftLimit), &reasons{})
 	}
 	for _, r := range runners {
 		for _, e := range r.events {
@@ -390,6 +417,7 @@ func (w *world) restart(runners []*runner) bool {
 		if s.state == open {
 			w.judge("Stream.Close", s.Close(), &reasons{})
 			s.state = closed
+			w.destroyAdopted(s)
 		}
 	}
 	w.settle()
@@ -403,7 +431,12 @@ func (w *world) restart(runners []*runner) bool {
 	if len(w.failures()) > 0 {
 		return false
 	}
-	w.root.later, w.past = 0, nil
+	w.past = nil
+	if w.root.loose {
+		st := w.root.Stats().All
+		w.root.allocs, w.root.asked = st.Allocation.Allocated, st.RequestedBytes.Allocated
+	}
+	w.root.later, w.root.slept, w.root.held, w.root.loose, w.root.tried = 0, false, false, false, false
 	w.pools, w.streams = w.pools[:1], w.streams[:1]
 	w.exchange = make(chan *Block, cap(w.exchange))
 	w.d.forget()
@@ -413,6 +446,8 @@ func (w *world) restart(runners []*runner) bool {
 // end compares the books, closes what is open, and has the device checked.
 func (w *world) end(runners []*runner) Result {
 	res := w.result(runners)
+	for w.release(0) {
+	}
 	if w.root.state == open && len(w.failures()) == 0 {
 		w.settle()
 		w.compare()
@@ -434,6 +469,11 @@ func (w *world) end(runners []*runner) Result {
 		_ = w.d.CompleteAll() // what work sees says more
 		res.Errs = w.failures()
 		return res
+	}
+	for _, s := range w.streams {
+		if s.state != closed { // with the root
+			w.destroyAdopted(s)
+		}
 	}
 	if leaks := w.d.Leaks(); leaks != "" {
 		w.fail("leak: after Close the device has %s", leaks)
@@ -498,21 +538,68 @@ func (w *world) closePool(p *Pool) {
 		}
 		w.mu.Unlock()
 	}
+	for _, p := range pools {
+		w.closeGuests(p)
+	}
+	w.mu.Lock()
+	before := w.heldLocked(pools...)
+	for _, p := range pools {
+		p.state, p.tried = closing, true
+	}
+	w.mu.Unlock()
+	var gone [][]*tenant
 	var leaks []*Block
 	for _, p := range pools {
-		leaks = append(leaks, w.closes(p)...)
+		list := w.ends(p, everything)
+		gone = append(gone, list)
+		for _, t := range list {
+			if t.b.of == nil {
+				leaks = append(leaks, t.b)
+			}
+		}
 	}
 	err := p.Close()
+	want := w.whileHeld(before, pools...)
 	switch {
+	case errors.Is(err, cupool.ErrNotSupported) && len(want.errs) > 0:
+		for i, p := range pools {
+			w.reopened(p, gone[i])
+		}
+		return
+	case want.must:
+		w.fail("errors: Close of %s while blocks are held: %v", p.name, err)
 	case err == nil && len(leaks) > 0 && w.exact:
 		w.fail("errors: Close of %s says nothing of %d leaks", p.name, len(leaks))
 	case err != nil:
 		w.judgeLeaks(p, err, leaks)
 	}
-	for _, p := range pools {
+	for i, p := range pools {
+		w.over("Close of "+p.name, gone[i])
 		w.closedPool(p)
 	}
 }
+
+// reopened says that Close of a pool has failed, or of the root, which may have closed
+// the pool before.
+func (w *world) reopened(p *Pool, gone []*tenant) {
+	if !w.exact && errors.Is(p.Err(), cupool.ErrClosed) {
+		w.closedPool(p)
+		return
+	}
+	p.turning.Lock()
+	asleep := errors.Is(p.Err(), cupool.ErrAsleep)
+	w.mu.Lock()
+	p.state, p.alone = open, false
+	if !w.exact && p.turns == 0 {
+		p.asleep = asleep
+	}
+	gone, p.gone = append(gone, p.gone...), nil
+	w.mu.Unlock()
+	p.turning.Unlock()
+	w.revive(p, gone)
+}
+
+func everything(*Block) bool { return true }
 
 // judgeLeaks compares the error of Close with what was live.
 func (w *world) judgeLeaks(p *Pool, err error, leaks []*Block) {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -45,6 +46,21 @@ var steps = []step{
 	{"mistake", 12, (*runner).mistake},
 	{"pass", 6, (*runner).pass},
 	{"close", 1, (*runner).close},
+	{"hold or release", 4, (*runner).holdOrRelease},
+	{"reset", 2, (*runner).reset},
+	{"set the soft limit", 2, (*runner).setSoftLimit},
+	{"start or stop the history", 1, (*runner).history},
+	{"look at a pool", 4, (*runner).lookAtPool},
+	{"synchronize all", 1, (*runner).syncAll},
+	{"adopt a stream", 2, (*runner).adoptStream},
+	{"look at a stream", 2, (*runner).lookAtStream},
+	{"copy in or out", 3, (*runner).copyInOrOut},
+	{"new buffer", 3, (*runner).newBuffer},
+	{"use a buffer", 4, (*runner).useBuffer},
+	{"new guest", 1, (*runner).newGuest},
+	{"alloc of a guest", 3, (*runner).allocOfGuest},
+	{"end what a guest handed out", 2, (*runner).endOfGuest},
+	{"iterate", 1, (*runner).iterate},
 }
 
 // chooseStep returns the step that a byte means.
@@ -85,23 +101,58 @@ func (r *runner) alloc() {
 
 // allocate asks for memory, and has it written, unless how is odd.
 func (r *runner) allocate(p *Pool, s *Stream, size int64, how int) *Block {
-	var from cupool.Allocator = p
+	alloc := p.Alloc
 	label := ""
-	if how >= 12 {
+	ctx := context.Background()
+	switch {
+	case how >= 12:
 		label = []string{"weights", "gradients"}[how%2]
-		from = p.WithLabel(label)
+		alloc = p.WithLabel(label).Alloc
+	case how >= 8:
+		if how >= 10 {
+			ctx = cancelled
+		}
+		alloc = func(size int64, s *cupool.Stream) (cupool.Block, error) { return p.AllocContext(ctx, size, s) }
 	}
 	arg := s.Stream
 	if s == r.first && how&2 != 0 {
 		arg = nil
 	}
 	r.logf(" %d for %s on %d", size, p.name, s.s.number)
-	h, err := from.Alloc(size, arg)
+	b := r.ask(p, s, size, ctx, func() (cupool.Block, error) { return alloc(size, arg) })
+	if b == nil {
+		return nil
+	}
+	b.label = label
+	if how&1 == 0 {
+		r.write(b)
+	}
+	return b
+}
+
+// cancelled is a context that is done.
+var cancelled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// ask makes a call that allocates, and returns the block, which is the runner's then, or nil.
+func (r *runner) ask(p *Pool, s *Stream, size int64, ctx context.Context, call func() (cupool.Block, error)) *Block {
+	defer r.asking(p)()
+	h, err := call()
+	if err == errUnusable {
+		return nil
+	}
 	want := r.allocReasons(p, s, size)
+	if ctx.Err() != nil {
+		want.add(false, ctx.Err())
+	}
 	if errors.Is(err, cupool.ErrOutOfMemory) && !want.must {
-		if why := r.couldFit(p, r.cfg, size); why != nil {
+		if why := r.couldFit(p, r.cfg, size); why != nil && ctx.Err() == nil {
 			r.fail("errors: false out of memory: %w: %w", err, why)
 		}
+		r.isLastOOM(err)
 		r.drained(p)
 		r.logf(": out of memory")
 		if len(r.failures()) > 0 {
@@ -124,23 +175,37 @@ func (r *runner) allocate(p *Pool, s *Stream, size int64, how int) *Block {
 		return nil
 	}
 	r.logf(": %v", h)
-	b := &Block{Block: h, pool: r.poolOf(p, h), on: s, label: label}
+	b := &Block{Block: h, pool: r.poolOf(p, h), on: s}
 	if h.Size() != size {
 		r.fail("books: a block of %d bytes was asked for, %v came", size, h)
 	}
 	r.born(b)
 	r.blocks = append(r.blocks, b)
-	if how&1 == 0 {
-		r.write(b)
-	}
 	return b
+}
+
+// asking says that memory is asked for until done is called. It comes from the pool, or
+// for the root from one that lends.
+func (r *runner) asking(p *Pool) (done func()) {
+	var list []*Pool
+	for _, o := range r.allPools() { // in one order
+		if o == p || p == r.root && o.lends {
+			o.asking.RLock()
+			list = append(list, o)
+		}
+	}
+	return func() {
+		for _, o := range list {
+			o.asking.RUnlock()
+		}
+	}
 }
 
 // poolOf returns the pool that a block is of: the one that was asked, or for
 // the root one that lends its memory.
 func (r *runner) poolOf(p *Pool, h cupool.Block) *Pool {
-	for _, o := range r.openPools() {
-		if o.lends && p == r.root && o.StreamOf(h) != nil {
+	for _, o := range r.allPools() {
+		if o.lends && p == r.root && o.number == h.Maker() {
 			return o
 		}
 	}
@@ -151,9 +216,7 @@ func (r *runner) allocReasons(p *Pool, s *Stream, size int64) *reasons {
 	want := r.allow(p).onStream(r.Model, s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.asleep {
-		want.add(true, cupool.ErrAsleep)
-	}
+	r.sleepsLocked(want, p)
 	if p.retired {
 		want.add(r.exact, cupool.ErrClosed)
 	}
@@ -169,10 +232,19 @@ func (r *runner) allocReasons(p *Pool, s *Stream, size int64) *reasons {
 // use runs f, which gives work to the device that uses a block, unless the
 // block has no memory any more. It returns whether that succeeded.
 func (r *runner) use(b *Block, s *Stream, what string, f func() error) bool {
-	b.pool.using.RLock()
-	defer b.pool.using.RUnlock()
+	return r.useAll([]*Block{b}, s, what, f)
+}
+
+// useAll is use for work that uses several blocks.
+func (r *runner) useAll(blocks []*Block, s *Stream, what string, f func() error) bool {
+	for _, p := range r.allPools() { // in one order
+		if slices.ContainsFunc(blocks, func(b *Block) bool { return b.pool == p }) {
+			p.using.RLock()
+			defer p.using.RUnlock()
+		}
+	}
 	r.mu.Lock()
-	usable := b.pool.state == open && !b.pool.asleep && !b.dead && r.root.state == open
+	usable := r.root.state == open && !slices.ContainsFunc(blocks, func(b *Block) bool { return b.pool.state != open || b.pool.asleep || b.dead })
 	r.mu.Unlock()
 	if !usable {
 		return false
@@ -181,6 +253,9 @@ func (r *runner) use(b *Block, s *Stream, what string, f func() error) bool {
 	r.judge(what, err, r.onStream(s))
 	return err == nil
 }
+
+// errUnusable says that no call was made, as memory could not have been used.
+var errUnusable = errors.New("unusable")
 
 func (r *runner) owner(b *Block) *Stream {
 	r.mu.Lock()
@@ -191,16 +266,47 @@ func (r *runner) owner(b *Block) *Stream {
 // write has a block written by its own stream, where nobody reads it.
 func (r *runner) write(b *Block) {
 	s := r.owner(b)
-	value := byte(1 + (uint64(b.Ptr())>>9+uint64(r.steps)*37)%255)
+	value := r.fresh(b)
 	ok := r.use(b, s, "Memset", func() (err error) {
+		r.content(b) // what Sleep lost is written again
 		for _, x := range r.parts(b) {
 			err = errors.Join(err, s.Memset(b.Ptr()+cupool.Ptr(x.lo), value, x.hi-x.lo))
 		}
 		return err
 	})
+	r.wrote(b, value, s, ok)
+}
+
+// fresh returns what a block may hold next.
+func (r *runner) fresh(b *Block) byte {
+	return byte(1 + (uint64(b.Ptr())>>9+uint64(r.steps)*37)%255)
+}
+
+// wrote notes what work of a stream has written to a block, if the call succeeded.
+func (r *runner) wrote(b *Block, value byte, s *Stream, ok bool) {
 	if ok {
 		b.value, b.written = value, r.d.lastOf(s.s)
 	}
+}
+
+// afterReaders has a stream wait for the others that read a block.
+func (r *runner) afterReaders(b *Block, s *Stream) bool {
+	for _, u := range b.used {
+		if !r.waitFor(s, u) {
+			return false
+		}
+	}
+	return true
+}
+
+// content returns what a block holds, 0 when that is not known.
+func (r *runner) content(b *Block) byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.lost {
+		b.value, b.lost = 0, false
+	}
+	return b.value
 }
 
 // parts are what is written and looked at of a block: on a simulated device all of
@@ -218,7 +324,7 @@ func (r *runner) parts(b *Block) []piece {
 
 // comeAfter has work of a stream wait for what wrote a block.
 func (r *runner) comeAfter(b *Block, s *Stream) bool {
-	return r.d.before(b.written, s.s) || r.waitFor(s, r.owner(b)) && r.d.before(b.written, s.s)
+	return b.written.s == nil || r.d.before(b.written, s.s) || r.waitFor(s, r.owner(b)) && r.d.before(b.written, s.s)
 }
 
 // record says that a stream uses a block.
@@ -230,14 +336,14 @@ func (r *runner) record(b *Block, s *Stream) bool {
 		return true
 	}
 	r.noteUse(b, s)
-	err := b.pool.RecordStream(b.Block, s.Stream)
+	err := r.below(b).RecordStream(b.Block, s.Stream)
 	want := r.freeReasons(b).onStream(r.Model, s)
 	want.must = false // what a closed stream was given is done
 	r.judge("RecordStream", err, want)
 	return err == nil
 }
 
-func (r *runner) noteUse(b *Block, s *Stream) {
+func (r *Model) noteUse(b *Block, s *Stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s != r.ownerLocked(b) && !slices.Contains(b.used, s) {
@@ -258,20 +364,24 @@ func (r *runner) readBlock() {
 }
 
 func (r *runner) read(b *Block, s *Stream) {
-	if b.value == 0 {
+	if r.content(b) == 0 {
 		r.write(b)
 	}
 	if b.value == 0 || !r.comeAfter(b, s) || s != r.owner(b) && !r.record(b, s) {
 		return
 	}
 	r.logf(" %v on %d", b.Block, s.s.number)
-	value, d := b.value, r.d
+	d := r.d
 	if d.sim == nil {
 		r.look(b, s)
 		return
 	}
 	careless := r.opt.Careless && s != r.owner(b)
 	r.use(b, s, "Launch", func() error {
+		value := r.content(b)
+		if value == 0 {
+			return nil
+		}
 		return s.Launch(func() {
 			if careless { // its owner may write it again already
 				d.read(b.Ptr(), b.Size())
@@ -290,24 +400,16 @@ func (r *runner) copyBlock() {
 	if src == nil {
 		return
 	}
-	if src.value == 0 {
+	if r.content(src) == 0 {
 		r.write(src)
 	}
 	dst := r.allocate(r.root, s, src.Size(), 1)
 	if dst == nil || src.value == 0 || !r.comeAfter(src, s) || s != r.owner(src) && !r.record(src, s) {
 		return
 	}
-	ok := r.use(src, s, "Copy", func() error {
-		if dst.pool != src.pool {
-			dst.pool.using.RLock()
-			defer dst.pool.using.RUnlock()
-			r.mu.Lock()
-			usable := dst.pool.state == open && !dst.pool.asleep
-			r.mu.Unlock()
-			if !usable {
-				return cupool.ErrClosed
-			}
-		}
+	var value byte
+	ok := r.useAll([]*Block{src, dst}, s, "Copy", func() error {
+		value = r.content(src)
 		for _, x := range r.parts(src) {
 			if err := s.Copy(dst.Ptr()+cupool.Ptr(x.lo), src.Ptr()+cupool.Ptr(x.lo), x.hi-x.lo); err != nil {
 				return err
@@ -315,9 +417,7 @@ func (r *runner) copyBlock() {
 		}
 		return nil
 	})
-	if ok && !(r.opt.Careless && s != r.owner(src)) {
-		dst.value, dst.written = src.value, r.d.lastOf(s.s)
-	}
+	r.wrote(dst, value, s, ok && !(r.opt.Careless && s != r.owner(src)))
 	if how&1 == 0 {
 		r.freeBlock(src, how>>1)
 	}
@@ -332,18 +432,34 @@ func (r *runner) free() {
 // freeReasons are those of a call that frees a live block.
 func (r *runner) freeReasons(b *Block) *reasons {
 	want := r.allow(b.pool)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.via != nil && b.via.state != open {
+		want.add(false, cupool.ErrClosed)
+	}
 	if len(want.errs) > 0 {
 		want.add(want.must, cupool.ErrForeignPointer)
 	}
+	if b.ended || b.dead && b.resets != b.pool.resets { // before it came to this call
+		want.add(false, cupool.ErrDoubleFree, cupool.ErrUseAfterFree, cupool.ErrForeignPointer)
+	}
 	return want
+}
+
+// below returns what calls for a block go to.
+func (r *runner) below(b *Block) cupool.Allocator {
+	if b.via != nil {
+		return b.via
+	}
+	return b.pool
 }
 
 // freeBlock frees a live block, through its pool or the root.
 func (r *runner) freeBlock(b *Block, how int) {
 	r.logf(" %v", b.Block)
 	r.drop(b, false)
-	p := b.pool
-	if how == 3 {
+	p := r.below(b)
+	if how == 3 && b.via == nil {
 		p = r.root
 	}
 	r.judge("Free", p.Free(b.Block), r.freeReasons(b))
@@ -356,6 +472,9 @@ func (r *runner) freeOn() {
 	}
 	if r.n(2) == 0 {
 		r.read(b, s)
+	}
+	if b.via != nil {
+		return
 	}
 	r.logf(" %v, %d", b.Block, s.s.number)
 	r.noteUse(b, s)
@@ -376,12 +495,17 @@ func (r *runner) freePtr() {
 		size = b.Size()
 	}
 	r.logf(" %v", b.Block)
+	b.pool.using.RLock() // another goroutine may end it, and get a block at the address
+	defer b.pool.using.RUnlock()
+	if r.isDead(b) {
+		return
+	}
 	r.drop(b, false)
-	r.judge("FreePtr", b.pool.FreePtr(b.Ptr(), size), r.freeReasons(b))
+	r.judge("FreePtr", r.below(b).FreePtr(b.Ptr(), size), r.freeReasons(b))
 }
 
 func (r *runner) freeLater() {
-	if b := r.pickBlock(); b != nil {
+	if b := r.pickBlock(); b != nil && b.via == nil {
 		r.drop(b, true)
 		b.pool.FreeLater(b.Block)
 	}
@@ -510,7 +634,7 @@ func (r *runner) waitFor(s, o *Stream) bool {
 func (r *runner) sync() {
 	s := r.pickStream()
 	last := r.d.lastOf(s.s)
-	err := r.root.Sync(s.Stream)
+	err := r.root.SyncStream(s.Stream)
 	if r.judge("Sync", err, r.onStream(s)); err == nil && !r.d.over(last) {
 		r.fail("order: Sync of stream %d has returned, and its work %d is not done", s.s.number, last.n)
 	}
@@ -523,8 +647,17 @@ func (r *runner) newStream() {
 	if n > 24 {
 		return
 	}
-	s, err := r.root.NewStream()
-	if r.judge("NewStream", err, r.allow(r.root)); err == nil {
+	from := cupool.Allocator(r.root)
+	g := r.aGuest()
+	if g != nil && n%2 == 0 {
+		from = g
+	}
+	s, err := from.NewStream()
+	want := r.allow(r.root)
+	if g != nil { // its pool may be closed
+		want.add(false, cupool.ErrClosed)
+	}
+	if r.judge("NewStream", err, want); err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.streams = append(r.streams, &Stream{Stream: s, s: r.d.stream(s.Handle())})
@@ -557,6 +690,7 @@ func (r *runner) closeStream() {
 	defer r.mu.Unlock()
 	if mine {
 		s.state = closed
+		r.destroyAdopted(s)
 	}
 }
 
@@ -574,7 +708,10 @@ func (r *runner) newPool() {
 	case 2:
 		cfg.Isolated, p.isolated = true, true
 	case 3:
-		cfg.UseOnOOM, p.lends = r.exact, r.exact // else it may lend before the program knows it
+		r.root.asking.Lock() // it may lend before the program knows it
+		defer r.root.asking.Unlock()
+		cfg.UseOnOOM = !r.hasGuests(r.root)
+		p.lends = cfg.UseOnOOM
 	case 4:
 		cfg.Alloc = r.d.MemAlloc
 		cfg.Free = func(at cupool.Ptr, size int64) error {
@@ -586,9 +723,11 @@ func (r *runner) newPool() {
 	if limit == 1 {
 		cfg.Limit, p.limit = 8*mib, 8*mib
 	}
+	cfg.Name = p.name
 	c, err := r.root.NewPool(cfg)
 	if r.judge("NewPool", err, r.allow(r.root)); err == nil {
-		p.Tested = r.tested(caching{c})
+		p.Tested, p.c = r.tested(caching{c}), c
+		r.learnNumber(p)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.root.state != open {
@@ -596,6 +735,26 @@ func (r *runner) newPool() {
 		}
 		r.pools = append(r.pools, p)
 	}
+}
+
+// learnNumber learns which number the blocks of a pool have that lends.
+func (r *runner) learnNumber(p *Pool) {
+	if !p.lends {
+		return
+	}
+	h, err := p.Alloc(1, nil)
+	if errors.Is(err, cupool.ErrOutOfMemory) {
+		p.lends = false // without memory it lends none
+		r.judge("Close", p.Close(), &reasons{})
+		p.state = closed
+		return
+	}
+	want := r.allow(r.root)
+	if r.judge("Alloc", err, want); err != nil {
+		return
+	}
+	p.number, p.allocs, p.asked = h.Maker(), 1, 1
+	r.judge("Free", p.Free(h), r.allow(r.root))
 }
 
 // endPool closes or retires a private pool.
@@ -633,13 +792,18 @@ func (r *runner) house(p *Pool) *reasons {
 	want := r.allow(p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.asleep {
-		want.add(true, cupool.ErrAsleep)
-	}
+	r.sleepsLocked(want, p)
 	if p.retired {
 		want.add(false, cupool.ErrClosed)
 	}
 	return want
+}
+
+// sleepsLocked adds the reason of a pool that sleeps.
+func (m *Model) sleepsLocked(want *reasons, p *Pool) {
+	if p.asleep || !m.exact && p.slept {
+		want.add(m.exact, cupool.ErrAsleep)
+	}
 }
 
 func (r *runner) trim() {
@@ -667,14 +831,14 @@ func (r *runner) emptyCache() {
 	}
 	r.drained(p)
 	st := p.Stats()
-	switch {
+	p.waiting = slices.DeleteFunc(p.waiting, func(t *tenant) bool { return t.b.holds == 0 })
+	switch held := int64(len(p.waiting)); {
 	case r.keeps:
-	case st.BlocksPending != 0:
-		r.fail("books: %d blocks are pending after EmptyCache", st.BlocksPending)
-	case p.live == 0 && st.All.ReservedBytes.Current != 0:
+	case st.BlocksPending > held:
+		r.fail("books: %d blocks are pending after EmptyCache, %d are held", st.BlocksPending, held)
+	case p.live == 0 && held == 0 && !p.loose && st.All.ReservedBytes.Current != 0:
 		r.fail("books: %d bytes are reserved after EmptyCache, and nothing is live", st.All.ReservedBytes.Current)
 	}
-	p.waiting = nil
 }
 
 func (r *runner) processDeferred() {
@@ -689,6 +853,7 @@ func (r *runner) processDeferred() {
 func (r *runner) reserve() {
 	p, s := r.pickPool(), r.pickStream()
 	size := r.size()
+	defer r.asking(p)()
 	before := r.allocations()
 	err := p.Reserve(size, s.Stream)
 	want := r.allocReasons(p, s, size)
@@ -696,6 +861,7 @@ func (r *runner) reserve() {
 		if why := r.couldFit(p, r.cfg, size); why != nil {
 			r.fail("errors: false out of memory: %w: %w", err, why)
 		}
+		r.isLastOOM(err)
 		return
 	}
 	r.judge("Reserve", err, want)
@@ -709,6 +875,12 @@ func (r *runner) reserve() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.exact && p == r.root { // or it did
+		for _, o := range r.pools {
+			o.loose = o.loose || o.lends
+			p.loose = p.loose || o.lends
+		}
+	}
 	p.allocs++
 	p.asked += size
 }
@@ -723,78 +895,6 @@ func (r *runner) allocations() map[*Pool]int64 {
 		}
 	}
 	return made
-}
-
-// sleepOrWake puts a pool to sleep, or wakes one that sleeps. While a pool
-// sleeps nothing may use its blocks, so that only exact programs do it.
-func (r *runner) sleepOrWake() {
-	p, how := r.pickPool(), r.n(4)
-	if !r.exact {
-		return
-	}
-	if i := slices.IndexFunc(r.pools, func(p *Pool) bool { return p.asleep && p.state == open }); i >= 0 && how < 3 {
-		r.wake(r.pools[i])
-		return
-	}
-	r.sleep(p, how)
-}
-
-func (r *runner) sleep(p *Pool, how int) {
-	want := r.house(p)
-	if p.segments {
-		want = &reasons{[]error{cupool.ErrNotSupported}, true}
-	}
-	was := p.asleep
-	p.asleep, p.sleeping = p.asleep || !want.must, !want.must
-	kept := func(b *Block) bool { return b.value != 0 && b.value%2 == byte(how%2) }
-	err := p.Sleep(func(h cupool.Block) bool {
-		i := slices.IndexFunc(r.live, func(b *Block) bool { return b.Block == h })
-		if i < 0 {
-			r.fail("books: Sleep asks whether to keep %v, which is not live", h)
-			return false
-		}
-		return kept(r.live[i])
-	})
-	r.judge("Sleep", err, want)
-	p.sleeping = false
-	if err != nil {
-		p.asleep = was
-		return
-	}
-	r.drained(p)
-	if n := p.Stats().All.ReservedBytes.Current; n != 0 {
-		r.fail("books: %d bytes are reserved by %s, which sleeps", n, p.name)
-	}
-	for _, b := range r.live {
-		if b.pool == p {
-			b.pieces = nil
-			if !kept(b) {
-				b.value = 0
-			}
-		}
-	}
-}
-
-// wake wakes a pool that sleeps.
-func (r *runner) wake(p *Pool) {
-	need := p.Stats().AsleepBytes
-	want := &reasons{}
-	if p.retired {
-		want.add(false, cupool.ErrClosed)
-	}
-	if need > r.room(p) {
-		want.add(r.d.sim != nil, cupool.ErrOutOfMemory)
-	}
-	err := p.Wake()
-	if r.judge("Wake", err, want); err != nil {
-		return
-	}
-	p.asleep = false
-	for _, b := range r.live {
-		if b.pool == p {
-			b.pieces = r.d.place(b.Ptr(), b.Size())
-		}
-	}
 }
 
 // room returns the bytes that a pool can have more, as long as nobody gives any
@@ -862,19 +962,26 @@ func (r *runner) useDead(kind int) {
 		return // it may be live yet
 	}
 	var err error
-	switch kind {
-	case 0:
-		err = b.pool.Free(b.Block)
-	case 1:
+	switch {
+	case kind == 2 && b.buffer != nil:
+		err = b.buffer.Memset(0)
+	case kind == 2:
+		err = r.below(b).RecordStream(b.Block, r.pickStream().Stream)
+	case kind == 1 && b.via == nil:
 		err = r.root.Free(b.Block)
-	case 2:
-		err = b.pool.RecordStream(b.Block, r.pickStream().Stream)
+	case b.buffer != nil:
+		err = b.buffer.Free()
+	default:
+		err = r.below(b).Free(b.Block)
 	}
 	want := r.freeReasons(b)
 	if kind == 2 {
 		want.add(true, cupool.ErrUseAfterFree)
 	} else {
 		want.add(true, cupool.ErrDoubleFree)
+	}
+	if b.via != nil { // a planner forgets the streams that were closed
+		want.add(true, cupool.ErrForeignPointer)
 	}
 	if b.pool.retired { // it may be closed by now
 		want.add(true, cupool.ErrForeignPointer, cupool.ErrClosed)
@@ -890,22 +997,27 @@ func (r *runner) wrongAddress(kind int) {
 		return
 	}
 	inside := b.Ptr() + cupool.Ptr(int64(r.next())*b.Size()/256)
+	b.pool.using.RLock() // another goroutine may end it, and get a block at the address
+	defer b.pool.using.RUnlock()
+	if r.isDead(b) {
+		return
+	}
 	switch {
 	case kind == 4 && b.Size() > 1:
-		err := b.pool.FreePtr(max(inside, b.Ptr()+1), -1)
+		err := r.below(b).FreePtr(max(inside, b.Ptr()+1), -1)
 		want := r.freeReasons(b)
 		want.add(true, cupool.ErrInteriorPointer)
 		r.judge("FreePtr inside a block", err, want)
 	case kind == 5:
-		err := b.pool.FreePtr(b.Ptr(), b.Size()+1)
+		err := r.below(b).FreePtr(b.Ptr(), b.Size()+1)
 		want := r.freeReasons(b)
 		want.add(true, cupool.ErrSizeMismatch)
 		r.judge("FreePtr of another size", err, want)
 	case kind == 6:
-		err := b.pool.FreePtr(64, -1)
+		err := r.below(b).FreePtr(64, -1)
 		r.judge("FreePtr of nothing", err, &reasons{[]error{cupool.ErrForeignPointer, cupool.ErrClosed}, true})
 	default:
-		got, err := b.pool.Lookup(inside)
+		got, err := r.below(b).Lookup(inside)
 		if r.judge("Lookup", err, r.freeReasons(b)); err == nil && got != b.Block {
 			r.fail("books: Lookup of %v, inside %v, found %v", inside, b, got)
 		}

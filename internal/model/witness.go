@@ -42,12 +42,16 @@ func (r *runner) look(b *Block, s *Stream) {
 		r.compareSights()
 	}
 	r.use(b, s, "Copy", func() error {
+		value := r.content(b)
+		if value == 0 {
+			return nil
+		}
 		w.used[s] = true
 		for _, x := range parts {
 			if err := s.Copy(w.at+cupool.Ptr(len(w.seen)*partBytes), b.Ptr()+cupool.Ptr(x.lo), x.hi-x.lo); err != nil {
 				return err
 			}
-			w.seen = append(w.seen, sight{b, x, b.value})
+			w.seen = append(w.seen, sight{b, x, value})
 		}
 		return nil
 	})
@@ -57,7 +61,7 @@ func (r *runner) look(b *Block, s *Stream) {
 func (r *runner) compareSights() {
 	w := r.witness
 	for s := range w.used {
-		if err := r.root.Sync(s.Stream); err != nil && !errors.Is(err, cupool.ErrClosed) { // which waits
+		if err := r.root.SyncStream(s.Stream); err != nil && !errors.Is(err, cupool.ErrClosed) { // which waits
 			r.fail("errors: Sync: %v", err)
 		}
 	}
