@@ -95,6 +95,79 @@ func TestGPUKernels(t *testing.T) {
 	}
 }
 
+// TestGPUReach: kernels of every GPU reach what a pool of another one maps before the
+// set is opened and later, as it grows, is trimmed, and sleeps and wakes.
+func TestGPUReach(t *testing.T) {
+	unit := int64(16 * mib)
+	if fakecuda.Loaded() { // its kernels run on the CPU
+		unit = mib
+	}
+	for name, pool := range backings {
+		t.Run(name, func(t *testing.T) {
+			s := gpus(t, devices.Config{Pool: withInitial(pool)}, 2)
+			if len(s.Unreachable()) > 0 {
+				t.Skip(s.Unreachable()[0].Err)
+			}
+			ks := kernels(t, s)
+			value := uint32(0)
+			// reached fills blocks of a GPU by kernels of another, and checks them by its own.
+			reached := func(i, j int, when string, blocks ...cupool.Block) {
+				t.Helper()
+				own, far := s.Pool(i).DefaultStream(), s.Pool(j).DefaultStream()
+				wrong := alloc(t, s.Pool(i), 512, own)
+				require.NoError(t, own.Memset(wrong.Ptr(), 0, 512))
+				require.NoError(t, far.WaitStream(own))
+				for _, b := range blocks {
+					value++
+					require.NoError(t, ks[j].Fill(uintptr(far.Handle()), uintptr(b.Ptr()), b.Size(), value), when)
+					require.NoError(t, own.WaitStream(far))
+					require.NoError(t, ks[i].Check(uintptr(own.Handle()), uintptr(b.Ptr()), b.Size(), value, uintptr(wrong.Ptr())))
+				}
+				got := make([]byte, 4)
+				require.NoError(t, own.CopyOut(got, wrong.Ptr()), when)
+				require.Equal(t, make([]byte, 4), got, "device %d on memory of %d, %s", j, i, when)
+				require.NoError(t, s.Free(wrong))
+			}
+			for i, c := range s.Pools() {
+				for j := range ks {
+					if i == j {
+						continue
+					}
+					first := alloc(t, c, mib/2, nil)
+					reached(i, j, "mapped before", first)
+					var grown []cupool.Block
+					for size := 2 * unit; size <= 16*unit; size *= 2 {
+						grown = append(grown, alloc(t, c, size, nil))
+					}
+					reached(i, j, "grown", append(grown, first)...)
+					for k, b := range grown {
+						if k%2 == 0 {
+							require.NoError(t, s.FreeOn(b, s.Pool(j).DefaultStream()))
+						}
+					}
+					require.NoError(t, s.Sync())
+					_, err := c.Trim(0)
+					require.NoError(t, err)
+					reached(i, j, "trimmed", grown[1], grown[3], first)
+					again := alloc(t, c, 12*unit, nil)
+					reached(i, j, "grown again", again, grown[1])
+					if err := c.Sleep(nil); pool.Backing == cupool.BackingVMM {
+						require.NoError(t, err)
+						require.NoError(t, c.Wake())
+						reached(i, j, "woken", again, grown[1], grown[3], first)
+					} else {
+						require.ErrorIs(t, err, cupool.ErrNotSupported)
+					}
+					for _, b := range []cupool.Block{again, grown[1], grown[3], first} {
+						require.NoError(t, s.Free(b))
+					}
+					require.NoError(t, c.EmptyCache())
+				}
+			}
+		})
+	}
+}
+
 // TestGPUEight sends data around eight GPUs, of which some do not reach each other.
 func TestGPUEight(t *testing.T) {
 	if !fakecuda.Loaded() {

@@ -3,6 +3,7 @@ package nccl_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
@@ -10,6 +11,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/ncclapi"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
@@ -115,4 +117,84 @@ func nothing(b *testing.B, pool *cupool.Pool, s *cupool.Stream, p commtest.Place
 		return nil
 	})
 	require.Equal(b, ncclapi.Success, c.Abort())
+}
+
+// BenchmarkBandwidth sums memory of a pool over all GPUs, a rank each: a call at a time
+// or by a graph of ten, registered or not. GB/s is the bandwidth of the busiest link
+// ("bus bandwidth").
+func BenchmarkBandwidth(b *testing.B) {
+	n, most := upTo(b, 8), 1024
+	if fakecuda.Loaded() {
+		most = 4
+	}
+	for name, backing := range map[string]cupool.Backing{"segments": cupool.BackingSegments, "virtual": cupool.BackingVMM} {
+		b.Run(fmt.Sprintf("ranks=%d/%s", n, name), func(b *testing.B) {
+			ranks := newRanks(b, n, nccl.Config{Timeout: time.Minute}, cupool.Config{Backing: backing})
+			for mib := 1; mib <= most; mib *= 4 {
+				for _, registered := range []bool{false, true} {
+					b.Run(fmt.Sprintf("MiB=%d/registered=%v", mib, registered), func(b *testing.B) { bandwidth(b, ranks, mib, registered) })
+				}
+			}
+		})
+	}
+}
+
+func bandwidth(b *testing.B, ranks []rank, mib int, registered bool) {
+	const inGraph = 10
+	n := len(ranks)
+	sums, graphs, frees := make([]func() error, n), make([]*cupool.Graph, n), make([]func() error, n)
+	require.NoError(b, each(ranks, func(r rank) error {
+		block, err := r.Pool.Alloc(int64(mib)<<20, r.Stream)
+		if err == nil && registered {
+			err = r.Register(block)
+		}
+		if err := commtest.First(err, r.Stream.Memset(block.Ptr(), 0, block.Size())); err != nil {
+			return err
+		}
+		m := dist.Memory{Ptr: block.Ptr(), Count: mib << 18, Type: dist.Float32}
+		sum := func() error { return r.AllReduce(m, m, dist.Sum, r.Stream) }
+		e, err := cupool.NewEngine(r.Pool, cupool.WithStream(r.Stream))
+		if err := commtest.First(err, sum(), r.Stream.Sync()); err != nil {
+			return err
+		}
+		g, err := e.Capture(func() error {
+			for range inGraph {
+				if err := sum(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		sums[r.Rank()], graphs[r.Rank()] = sum, g
+		frees[r.Rank()] = func() error {
+			err := g.Close()
+			if registered {
+				err = commtest.First(err, r.Deregister(block))
+			}
+			return commtest.First(err, r.Pool.Free(block))
+		}
+		return err
+	}))
+	for _, captured := range []bool{false, true} {
+		call, of := func(r rank) error { return sums[r.Rank()]() }, 1
+		if captured {
+			call, of = func(r rank) error { return graphs[r.Rank()].Launch() }, inGraph
+		}
+		b.Run(fmt.Sprintf("captured=%v", captured), func(b *testing.B) {
+			require.NoError(b, each(ranks, func(r rank) error { return commtest.First(call(r), r.Stream.Sync()) }))
+			b.ResetTimer()
+			require.NoError(b, each(ranks, func(r rank) error {
+				for range b.N {
+					if err := call(r); err != nil {
+						return err
+					}
+				}
+				return r.Stream.Sync()
+			}))
+			us := b.Elapsed().Seconds() * 1e6 / float64(b.N*of)
+			b.ReportMetric(us, "µs/sum")
+			b.ReportMetric(float64(mib<<20)/1e3/us*2*float64(n-1)/float64(n), "GB/s")
+		})
+	}
+	require.NoError(b, each(ranks, func(r rank) error { return frees[r.Rank()]() }))
 }

@@ -48,14 +48,25 @@ func skipWithout(t testing.TB, ranks int) {
 	}
 }
 
-func openPools(t testing.TB, n int) []*cupool.Pool {
+// upTo returns how many ranks a test has that takes several: most, or as many as there
+// are GPUs. It skips the test where there is one.
+func upTo(t testing.TB, most int) int {
+	t.Helper()
+	skipWithout(t, 2)
+	gpus, err := cuda.Devices()
+	require.NoError(t, err)
+	return min(most, len(gpus))
+}
+
+func openPools(t testing.TB, n int, cfg cupool.Config) []*cupool.Pool {
 	t.Helper()
 	skipWithout(t, n)
 	pools := make([]*cupool.Pool, n)
 	for i := range pools {
 		d, err := cuda.Open(i)
 		require.NoError(t, err)
-		pools[i], err = cupool.New(cupool.Config{Driver: d})
+		cfg.Driver = d
+		pools[i], err = cupool.New(cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			require.NoError(t, pools[i].Close())
@@ -65,10 +76,11 @@ func openPools(t testing.TB, n int) []*cupool.Pool {
 	return pools
 }
 
-// newRanks makes a group of n ranks, which the test's end closes.
-func newRanks(t testing.TB, n int, cfg nccl.Config) []rank {
+// newRanks makes a group of n ranks, which the test's end closes, with pools as they
+// usually are or as one Config has them.
+func newRanks(t testing.TB, n int, cfg nccl.Config, pool ...cupool.Config) []rank {
 	t.Helper()
-	pools := openPools(t, n)
+	pools := openPools(t, n, append(pool, cupool.Config{})[0])
 	comms, err := nccl.NewLocal(context.Background(), pools, cfg)
 	require.NoError(t, err)
 	ranks := make([]rank, n)

@@ -27,6 +27,15 @@ func onStandIn(t *testing.T) {
 	}
 }
 
+// brief is a Timeout that a test waits for. NCCL takes seconds to make ranks on GPUs,
+// which it bounds, too.
+func brief() time.Duration {
+	if fakecuda.Loaded() {
+		return time.Second
+	}
+	return 10 * time.Second
+}
+
 // eventually waits until Err is an error, and returns it.
 func eventually(c *nccl.Comm) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -48,10 +57,11 @@ func queueSum(r rank) error {
 
 // TestRankAborts aborts one rank while the others wait for it.
 func TestRankAborts(t *testing.T) {
-	ranks := newRanks(t, 4, nccl.Config{Timeout: 5 * time.Second})
+	n := upTo(t, 4)
+	ranks := newRanks(t, n, nccl.Config{Timeout: max(5*time.Second, brief())})
 	require.NoError(t, each(ranks, queueSum))
 	require.NoError(t, each(ranks, func(r rank) error {
-		if r.Rank() == 3 {
+		if r.Rank() == n-1 {
 			return errors.Join(r.Abort(), r.Abort())
 		}
 		_ = queueSum(r) // it may know already
@@ -60,24 +70,24 @@ func TestRankAborts(t *testing.T) {
 		}
 		return r.Stream.Sync() // nothing waits for ever
 	}))
-	for _, r := range ranks[:3] {
+	for _, r := range ranks[:n-1] {
 		var failed *nccl.Error
 		require.ErrorAs(t, queueSum(r), &failed)
 		require.Equal(t, r.Rank(), failed.Rank)
-		require.Equal(t, 4, failed.Size)
+		require.Equal(t, n, failed.Size)
 		require.ErrorContains(t, failed, "another rank is gone")
 		require.ErrorIs(t, r.Close(), dist.ErrRank)
 		require.ErrorIs(t, r.Close(), cupool.ErrClosed)
 		require.ErrorIs(t, queueSum(r), dist.ErrRank, "the first error stays")
 	}
-	require.ErrorIs(t, queueSum(ranks[3]), cupool.ErrClosed)
-	require.ErrorIs(t, ranks[3].Close(), cupool.ErrClosed)
-	require.NoError(t, ranks[3].Err())
+	require.ErrorIs(t, queueSum(ranks[n-1]), cupool.ErrClosed)
+	require.ErrorIs(t, ranks[n-1].Close(), cupool.ErrClosed)
+	require.NoError(t, ranks[n-1].Err())
 }
 
 // TestRankIsLate has one rank make no call: the others give up.
 func TestRankIsLate(t *testing.T) {
-	ranks := newRanks(t, 2, nccl.Config{Timeout: time.Second})
+	ranks := newRanks(t, 2, nccl.Config{Timeout: brief()})
 	require.NoError(t, each(ranks, queueSum))
 	require.NoError(t, queueSum(ranks[0]))
 	err := eventually(ranks[0].Comm)
@@ -90,7 +100,7 @@ func TestRankIsLate(t *testing.T) {
 
 // TestCloseIsLate closes a rank whose work waits for another one.
 func TestCloseIsLate(t *testing.T) {
-	ranks := newRanks(t, 2, nccl.Config{Timeout: 500 * time.Millisecond})
+	ranks := newRanks(t, 2, nccl.Config{Timeout: brief()})
 	require.NoError(t, each(ranks, queueSum))
 	require.NoError(t, queueSum(ranks[0]))
 	require.ErrorIs(t, ranks[0].Close(), dist.ErrRank)
@@ -110,7 +120,7 @@ func TestAbortWhileWaiting(t *testing.T) {
 
 // TestRankDoesNotJoin makes a group in which one rank is missing.
 func TestRankDoesNotJoin(t *testing.T) {
-	pool := openPools(t, 1)[0]
+	pool := openPools(t, 1, cupool.Config{})[0]
 	for rank := range 2 {
 		cfg := nccl.Config{Rank: rank, Size: 2, Folder: t.TempDir()}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -148,7 +158,7 @@ func TestCallsDiffer(t *testing.T) {
 // TestOutOfMemory has a rank without memory for NCCL: no rank waits for it.
 func TestOutOfMemory(t *testing.T) {
 	onStandIn(t)
-	pools := openPools(t, 3)
+	pools := openPools(t, 3, cupool.Config{})
 	fakecuda.SetMemory(1, 1<<20)
 	defer fakecuda.SetMemory(1, 4<<30)
 	_, err := nccl.NewLocal(context.Background(), pools, nccl.Config{})
@@ -164,7 +174,7 @@ func TestFaults(t *testing.T) {
 	const systemError, inProgressForAll = 2, 1000
 	for _, call := range []string{"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclAllReduce", "ncclGroupStart",
 		"ncclGroupEnd", "ncclSend", "ncclCommRegister", "ncclCommDeregister", "ncclCommFinalize", "ncclCommDestroy"} {
-		pools := openPools(t, 2)
+		pools := openPools(t, 2, cupool.Config{})
 		fakecuda.Fail(call, 1, systemError, inProgressForAll)
 		err := life(pools)
 		fakecuda.Reset()
@@ -212,7 +222,7 @@ func life(pools []*cupool.Pool) error {
 // well, were aborted or never began.
 func TestNothingIsLeft(t *testing.T) {
 	for _, n := range groups(t) {
-		pools := openPools(t, n)
+		pools := openPools(t, n, cupool.Config{})
 		before := freeMemory(t, pools)
 		goroutines, open := runtime.NumGoroutine(), shared(t)
 		for range 3 {

@@ -44,7 +44,7 @@ func TestMisuse(t *testing.T) {
 
 // TestConfig has groups that cannot be.
 func TestConfig(t *testing.T) {
-	pool := openPools(t, 1)[0]
+	pool := openPools(t, 1, cupool.Config{})[0]
 	var bad *cupool.ConfigError
 	for _, cfg := range []nccl.Config{{Rank: 1}, {Rank: -1}, {Size: -1}, {Size: 2}, {Size: 2, Address: "first:29500"}} {
 		_, err := nccl.New(context.Background(), pool, cfg)

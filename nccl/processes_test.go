@@ -17,13 +17,12 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
-	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
 )
 
-// roleVar is what the processes that a test starts do: "sums", or, of the last
-// rank, "stops".
+// roleVar is what the processes that a test starts do: "sums", the same in registered
+// memory ("registered"), or, of the last rank, "stops".
 const roleVar = "CUPOOL_NCCL_ROLE"
 
 // runRole is a rank in a process of its own. It returns the exit status.
@@ -50,7 +49,7 @@ func process(role string) error {
 	}
 	cfg := nccl.Config{Rank: l.Rank, Size: l.Size, Address: l.Address, Token: l.Token, Name: role}
 	if role == "stops" {
-		cfg.Timeout = 5 * time.Second
+		cfg.Timeout = max(5*time.Second, 2*brief())
 	}
 	c, err := nccl.New(context.Background(), pool, cfg)
 	if err != nil {
@@ -61,23 +60,36 @@ func process(role string) error {
 			fmt.Println("stopped")
 			select {}
 		}
-		if err := sumOfRanks(rankOf(c, pool), float64(i)); err != nil {
+		if err := sumOfRanks(rankOf(c, pool), float64(i), role == "registered"); err != nil {
 			return err
 		}
 	}
 	return commtest.First(c.Close(), pool.Close(), d.Close())
 }
 
-// sumOfRanks sums what the ranks have, and checks it.
-func sumOfRanks(r rank, at float64) error {
+// sumOfRanks sums what the ranks have, in memory that is registered if so asked, and
+// checks it.
+func sumOfRanks(r rank, at float64, registered bool) error {
 	values, want := make([]float64, 50_000), make([]float64, 50_000)
 	for k := range values {
 		values[k] = float64(r.Rank()+k) + at
 		want[k] = float64(r.Size())*(float64(k)+at) + float64(r.Size()*(r.Size()-1)/2)
 	}
 	p, err := commtest.NewPlace(r.Member, values)
+	if err != nil {
+		return err
+	}
+	block, err := r.Pool.Lookup(p.Ptr())
+	if err == nil && registered {
+		err = r.Register(block)
+	}
 	if err := commtest.First(err, r.AllReduce(p.M, p.M, dist.Sum, r.Stream), r.Stream.Sync()); err != nil {
 		return err
+	}
+	if registered {
+		if err := r.Deregister(block); err != nil {
+			return err
+		}
 	}
 	err = p.Is(want)
 	if err != nil { // the stream may have been told to go on
@@ -110,26 +122,27 @@ func start(t *testing.T, role string, n int, env ...string) (all []*exec.Cmd) {
 // longer, so that it is done when the calls have long returned.
 func TestProcesses(t *testing.T) {
 	for _, n := range groups(t) {
-		for _, delay := range []string{"0", "2000"} {
-			for i, cmd := range start(t, "sums", n, "FAKECUDA_DELAY_US="+delay) {
-				require.NoError(t, cmd.Wait(), "rank %d of %d: %s", i, n, cmd.Stdout)
-			}
+		for _, c := range []struct{ role, delay string }{{"sums", "0"}, {"sums", "2000"}, {"registered", "0"}} {
+			t.Run(fmt.Sprint(n, " ", c), func(t *testing.T) {
+				for i, cmd := range start(t, c.role, n, "FAKECUDA_DELAY_US="+c.delay) {
+					require.NoError(t, cmd.Wait(), "rank %d of %d: %s", i, n, cmd.Stdout)
+				}
+			})
 		}
 	}
 }
 
-// TestProcessEnds stops the last process, or kills it: all others end.
+// TestProcessEnds stops the last process, or kills it: all others end. NCCL does not
+// see the death of another process of its machine, so the Timeout ends them.
 func TestProcessEnds(t *testing.T) {
+	n := upTo(t, 3)
 	for _, killed := range []bool{true, false} {
-		if killed && !fakecuda.Loaded() {
-			continue // NCCL does not see the death of another process of its machine
-		}
-		all := start(t, "stops", 3)
-		last := all[2]
+		all := start(t, "stops", n)
+		last := all[n-1]
 		if killed {
-			time.AfterFunc(2*time.Second, func() { _ = last.Process.Kill() })
+			time.AfterFunc(max(2*time.Second, brief()), func() { _ = last.Process.Kill() })
 		}
-		for i, cmd := range all[:2] {
+		for i, cmd := range all[:n-1] {
 			require.Error(t, cmd.Wait(), "rank %d", i)
 			require.Contains(t, fmt.Sprint(cmd.Stdout), dist.ErrRank.Error(), "rank %d", i)
 		}

@@ -139,6 +139,7 @@ def measure(name):
     print(json.dumps(result), flush=True)
 
 
-torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-for name in sys.argv[1:] or NETWORKS:
-    measure(name)
+if __name__ == "__main__":
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    for name in sys.argv[1:] or NETWORKS:
+        measure(name)

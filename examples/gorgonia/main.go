@@ -9,6 +9,7 @@
 //	go run ./examples/gorgonia -net convnet -train-samples 1000 -epochs 1
 //	go run ./examples/gorgonia -net rnn -cell gru -hidden 64
 //	go run ./examples/gorgonia -device cuda -shift 0 -graph
+//	torchrun --no-python --nproc-per-node 2 gorgonia -device cuda -shift 0 -net resnet
 //
 // train.go has what cupool is about: the machine, the solver, and the training.
 // nets.go and rnn.go build the graphs, data.go feeds them.
@@ -20,9 +21,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/examples/internal/observe"
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/nccl"
 )
 
 func main() { training.Main(run) }
@@ -32,6 +37,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return training.Usage("gorgonia", err, stderr)
+	}
+	if o.launch.Rank > 0 { // the first of all ranks speaks for them
+		o.Observe, stdout = observe.Options{}, io.Discard
 	}
 	r, err := train(ctx, o, stdout, stderr)
 	return training.End("gorgonia", r, err, o.JSON, stdout, stderr)
@@ -44,7 +52,12 @@ type options struct {
 	compare bool
 	cell    string // of -net rnn
 	steps   int    // of a sequence
+
+	launch dist.Launch // a rank of several, when torchrun or the like started this process
 }
+
+// ranks is how many processes train together, each on its part of every batch.
+func (o *options) ranks() int { return max(o.launch.Size, 1) }
 
 // A net is a kind of network that -net names.
 type net struct {
@@ -76,6 +89,10 @@ func parse(args []string, out io.Writer) (*options, error) {
 	if err := o.Parse(fs, "Gorgonia trains networks as Gorgonia graphs, every value in a cupool.", args, out); err != nil {
 		return nil, err
 	}
+	var err error
+	if o.launch, err = dist.FromEnv(); err != nil {
+		return nil, err
+	}
 	n, known := nets[o.net]
 	switch {
 	case !known:
@@ -84,6 +101,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 		return nil, fmt.Errorf("-cell is lstm or gru, not %q", o.cell)
 	case o.steps < 1 || o.steps > 255: // Gorgonia takes slices that differ by 256 for the same one
 		return nil, fmt.Errorf("-steps is 1 to 255, not %d", o.steps)
+	case o.ranks() > 1 && (!strings.HasPrefix(o.Device, "cuda") || o.Shift != 0 || o.compare || o.net == "rnn"):
+		return nil, errors.New("several ranks train -net mlp, convnet or resnet with -device cuda and -shift 0, and without -compare")
 	case o.net == "rnn" && len(o.Hidden) != 1:
 		return nil, errors.New("-net rnn has one -hidden layer")
 	}
@@ -97,6 +116,12 @@ func parse(args []string, out io.Writer) (*options, error) {
 	}
 	if n.batch > 0 && !given["batch"] {
 		o.Batch = n.batch
+	}
+	if o.Batch%o.ranks() != 0 {
+		return nil, fmt.Errorf("-batch %d cannot be split among %d ranks", o.Batch, o.ranks())
+	}
+	if o.ranks() > 1 && o.Device == "cuda" {
+		o.Device = fmt.Sprint("cuda:", o.launch.LocalRank)
 	}
 	return o, nil
 }
@@ -139,6 +164,17 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 		return r, err
 	}
 	t := &trainer{o: o, pool: pool, eng: eng, train: trainSet, test: testSet}
+	if o.ranks() > 1 {
+		l := o.launch
+		comm, err := nccl.New(ctx, pool, nccl.Config{Rank: l.Rank, Size: l.Size, Address: l.Address, Token: l.Token})
+		if err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, comm.Close()) }()
+		stop := context.AfterFunc(ctx, func() { _ = comm.Abort() }) // nothing waits for others any more
+		defer stop()
+		t.comm = comm
+	}
 	err = t.run(ctx, stdout)
 	return t.report(), err
 }

@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/gorgoniavm"
 )
@@ -22,6 +23,7 @@ type machine struct {
 	vm      gorgonia.VM
 	solver  gorgonia.Solver
 	setRate func(rate float64)
+	average func(gradients []tensor.Tensor) error // over all ranks; nil: there is one
 }
 
 // momentum is what examples/mlp has.
@@ -50,7 +52,7 @@ func newMachine(eng *cupool.Engine, n *network, o *options) (m *machine, err err
 	if err != nil {
 		return nil, errors.Join(err, vm.Close())
 	}
-	return &machine{n, vm, solver, func(rate float64) { _ = solver.SetLearnRate(rate) }}, nil
+	return &machine{n, vm, solver, func(rate float64) { _ = solver.SetLearnRate(rate) }, nil}, nil
 }
 
 // newTapeMachine makes Gorgonia's machine, in Go's memory.
@@ -61,7 +63,7 @@ func newTapeMachine(n *network, o *options) *machine {
 		"rmsprop": gorgonia.NewRMSPropSolver(),
 	}[o.Optimizer]
 	vm := gorgonia.NewTapeMachine(n.g, gorgonia.BindDualValues(n.weights...))
-	return &machine{n, vm, solver, func(rate float64) { gorgonia.WithLearnRate(rate)(solver) }}
+	return &machine{n, vm, solver, func(rate float64) { gorgonia.WithLearnRate(rate)(solver) }, nil}
 }
 
 // inGo has the values of a tape machine's inputs, which lie in the pool, name
@@ -78,6 +80,19 @@ func (m *machine) step(rate float64) (loss float64, err error) {
 	defer m.vm.Reset()
 	if err := m.vm.RunAll(); err != nil {
 		return 0, err
+	}
+	if m.average != nil {
+		var gradients []tensor.Tensor
+		for _, w := range m.n.weights {
+			g, err := w.Grad()
+			if err != nil {
+				return 0, err
+			}
+			gradients = append(gradients, g.(tensor.Tensor))
+		}
+		if err := m.average(gradients); err != nil {
+			return 0, err
+		}
 	}
 	value := m.n.loss.Value().Data().(float32)
 	m.setRate(rate)
@@ -102,6 +117,7 @@ type trainer struct {
 	pool        *cupool.Pool
 	eng         *cupool.Engine
 	train, test samples
+	comm        dist.Comm // the way to the other ranks; nil: there are none
 
 	machine *machine
 	feed    *feed
@@ -154,12 +170,16 @@ func (t *trainer) run(ctx context.Context, out io.Writer) (err error) {
 // build makes the networks and machines.
 func (t *trainer) build() error {
 	t.steps, t.rng = t.train.n/t.o.Batch, t.o.Random(training.ForOrder)
+	t.o.Batch /= t.o.ranks() // from here on it is this rank's part
 	n, err := newNetwork(t.o, t.o.Random(training.ForWeights), nil)
 	if err != nil {
 		return err
 	}
 	if t.machine, err = newMachine(t.eng, n, t.o); err != nil {
 		return err
+	}
+	if t.comm != nil {
+		t.machine.average = t.average
 	}
 	if t.feed, err = newFeed(t.eng, t.train, t.o.Batch); err != nil {
 		return err
@@ -180,6 +200,42 @@ func (t *trainer) build() error {
 	return err
 }
 
+// average has the stream make gradients the means over all ranks.
+func (t *trainer) average(gradients []tensor.Tensor) error {
+	return t.comm.Group(func() error {
+		for _, g := range gradients {
+			m, err := dist.OfTensor(g)
+			if err != nil {
+				return err
+			}
+			if err := t.comm.AllReduce(m, m, dist.Avg, t.eng.Stream()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// mean is that of a number over all ranks. It waits for them.
+func (t *trainer) mean(value float64) (float64, error) {
+	if t.comm == nil {
+		return value, nil
+	}
+	v, err := t.eng.FromHost(tensor.New(tensor.WithBacking([]float64{value})))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = t.eng.FreeTensor(v) }()
+	if err := t.average([]tensor.Tensor{v}); err != nil {
+		return 0, err
+	}
+	means, err := t.eng.ToHost(v)
+	if err := errors.Join(err, t.comm.Err()); err != nil {
+		return 0, err
+	}
+	return means.Float64s()[0], nil
+}
+
 // epoch trains on the samples in their order, all but the last few that fill no
 // batch, and then measures the accuracy.
 func (t *trainer) epoch(ctx context.Context) (e epoch, err error) {
@@ -194,7 +250,7 @@ func (t *trainer) epoch(ctx context.Context) (e epoch, err error) {
 			return e, err
 		}
 		start := time.Now()
-		if err := t.feed.load(i, nets...); err != nil {
+		if err := t.feed.load(i*t.o.ranks()+t.o.launch.Rank, nets...); err != nil {
 			return e, err
 		}
 		loading := time.Since(start)
@@ -222,6 +278,9 @@ func (t *trainer) epoch(ctx context.Context) (e epoch, err error) {
 		return e, err
 	}
 	ours += time.Since(start)
+	if e.Loss, err = t.mean(e.Loss); err != nil {
+		return e, err
+	}
 	e.Step, e.twinStep = ours/time.Duration(t.steps), twins/time.Duration(t.steps)
 	e.Accuracy, err = t.accuracy()
 	e.DriverAllocs = t.pool.Stats().DriverAllocs - before

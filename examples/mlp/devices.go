@@ -87,14 +87,14 @@ func connect(ctx context.Context, o *options, ranks []*rank) error {
 		}
 		return err
 	case o.nodes == 1:
-		comms, err := nccl.NewLocal(ctx, pools, nccl.Config{})
+		comms, err := nccl.NewLocal(ctx, pools, nccl.Config{Timeout: o.timeout})
 		for i, c := range comms {
 			ranks[i].comm = c
 		}
 		return err
 	}
 	return together(ctx, ranks, func(ctx context.Context, r *rank) error {
-		comm, err := nccl.New(ctx, r.pool, nccl.Config{Rank: r.rank, Size: r.size, Address: o.rendezvous, Token: o.token})
+		comm, err := nccl.New(ctx, r.pool, nccl.Config{Rank: r.rank, Size: r.size, Address: o.rendezvous, Token: o.token, Timeout: o.timeout})
 		if err == nil {
 			r.comm = comm
 		}

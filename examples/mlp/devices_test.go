@@ -142,7 +142,7 @@ func freeAddress(t *testing.T) string {
 // Processes learn what one does: as machines with two ranks each, and as what
 // torchrun starts, a rank each. Only the first prints.
 func TestProcesses(t *testing.T) {
-	needGPUs(t, 4)
+	needGPUs(t, 2)
 	want, _ := trained(t, "-shift 0")
 	for name, launch := range map[string]func(i int, address string) *process{
 		"machines": func(i int, address string) *process {
@@ -154,6 +154,9 @@ func TestProcesses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "machines" {
+				needGPUs(t, 4)
+			}
 			address := freeAddress(t)
 			second, first := launch(1, address), launch(0, address)
 			out, status := first.ends(t)
@@ -171,13 +174,13 @@ func TestProcesses(t *testing.T) {
 // A process that is killed in the second epoch ends the others, though their GPUs
 // wait for it.
 func TestKilled(t *testing.T) {
-	for _, killed := range []int{0, 2} {
-		t.Run(fmt.Sprint("rank ", killed), func(t *testing.T) {
-			needGPUs(t, 3)
-			address := freeAddress(t)
+	for _, c := range []struct{ ranks, killed int }{{2, 0}, {2, 1}, {3, 0}, {3, 2}} {
+		t.Run(fmt.Sprintf("rank %d of %d", c.killed, c.ranks), func(t *testing.T) {
+			needGPUs(t, c.ranks)
+			address, killed := freeAddress(t), c.killed
 			var all []*process
-			for i := range 3 {
-				all = append(all, start(t, "", fmt.Sprintf("-device cuda:%d -shift 0 -train-samples 12 -batch 6 -epochs 1000000 -nodes 3 -rank %d -rendezvous %s", i, i, address)))
+			for i := range c.ranks {
+				all = append(all, start(t, "", fmt.Sprintf("-device cuda:%d -shift 0 -train-samples 12 -batch 6 -epochs 1000000 -timeout 20s -nodes %d -rank %d -rendezvous %s", i, c.ranks, i, address)))
 			}
 			lines := bufio.NewScanner(all[0].stdout)
 			for lines.Scan() && !strings.Contains(lines.Text(), " 2/1000000 ") {

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/examples/internal/observe"
@@ -43,13 +44,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // options are what the command line asks for.
 type options struct {
 	training.Options
-	gpus       int    // ranks of this process; 0: one, which knows of no others
-	nodes      int    // processes like this one
-	node       int    // the number of this one
-	rendezvous string // where the ranks of all processes meet
-	token      string // their secret
-	local      int    // the GPU of the first rank here, unless -device says which
-	bucket     int64  // bytes of gradients that are averaged at once; 0: dist's usual sizes
+	gpus       int           // ranks of this process; 0: one, which knows of no others
+	nodes      int           // processes like this one
+	node       int           // the number of this one
+	rendezvous string        // where the ranks of all processes meet
+	token      string        // their secret
+	local      int           // the GPU of the first rank here, unless -device says which
+	bucket     int64         // bytes of gradients that are averaged at once; 0: dist's usual sizes
+	timeout    time.Duration // of what waits for other ranks; 0: nccl.DefaultTimeout
 }
 
 // parse reads the command line. It returns flag.ErrHelp after it has printed
@@ -63,6 +65,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.IntVar(&o.node, "rank", -1, "with -nodes: the `number` of this machine, from 0")
 	fs.StringVar(&o.rendezvous, "rendezvous", "", "with -nodes: `HOST:PORT` of the machine with -rank 0, where all find each other")
 	fs.Int64Var(&o.bucket, "bucket", 0, "average gradients in groups of so many `bytes`, while others are computed (default: 1 MiB, then 25 MiB)")
+	fs.DurationVar(&o.timeout, "timeout", 0, "on GPUs, end when other ranks let this one wait for so `long` (default: 10m)")
 	if err := o.Parse(fs, "Mlp trains a multi-layer perceptron on MNIST, every tensor in a cupool.", args, out); err != nil {
 		return nil, err
 	}
@@ -70,8 +73,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 		return nil, err
 	}
 	switch {
-	case o.gpus < 0 || o.nodes < 0 || o.bucket < 0:
-		return nil, errors.New("-gpus, -nodes and -bucket must not be negative")
+	case o.gpus < 0 || o.nodes < 0 || o.bucket < 0 || o.timeout < 0:
+		return nil, errors.New("-gpus, -nodes, -bucket and -timeout must not be negative")
 	case o.nodes == 0 && (o.node >= 0 || o.rendezvous != ""):
 		return nil, errors.New("-rank and -rendezvous are for several machines: -nodes says how many")
 	case o.nodes > 0 && (o.node < 0 || o.node >= o.nodes):
