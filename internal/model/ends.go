@@ -241,14 +241,16 @@ func (r *runner) isInner(p *Pool, h cupool.Block) bool {
 func (r *runner) wake(p *Pool) {
 	need := p.Stats().AsleepBytes
 	want := &reasons{}
-	if p.retired {
-		want.add(false, cupool.ErrClosed)
-	}
 	if need > r.room(p) {
 		want.add(r.exact && r.d.sim != nil, cupool.ErrOutOfMemory)
 	}
 	r.turns(p, false)
 	err := p.Wake()
+	r.mu.Lock()
+	if p.retired {
+		want.add(false, cupool.ErrClosed)
+	}
+	r.mu.Unlock()
 	if !r.exact {
 		want = want.and(r.allow(p))
 		want.add(false, cupool.ErrOutOfMemory) // others take memory

@@ -330,6 +330,9 @@ func (r *runner) endSince(g *guest, n int, what string, call func() error, want 
 	must := want.must
 	r.ended(want, g.on.state, cupool.ErrClosed) // which cannot wait
 	r.rootEnded(want)
+	if !r.exact { // or be waited for, while it is being closed
+		want.add(false, cupool.ErrClosed)
+	}
 	want.must = must
 	r.mu.Unlock()
 	if r.judge(what, err, want); err != nil {
@@ -374,7 +377,9 @@ func (r *runner) lookAtGuest(g *guest) {
 // closeGuests closes the guests of a pool, which takes no others.
 func (w *world) closeGuests(p *Pool) {
 	p.using.Lock()
+	w.mu.Lock()
 	p.alone = true
+	w.mu.Unlock()
 	p.using.Unlock()
 	w.mu.Lock()
 	list := slices.DeleteFunc(slices.Clone(w.guests), func(g *guest) bool { return g.pool != p })

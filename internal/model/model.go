@@ -78,6 +78,7 @@ type Pool struct {
 	limit     int64 // 0: none of its own
 	isolated  bool
 	lends     bool
+	late      bool         // it was made while the root was being closed
 	segments  bool         // no virtual memory
 	using     sync.RWMutex // held while work is given to the device that uses its blocks
 	asking    sync.RWMutex // held while memory is asked for, which Reset forbids
@@ -379,7 +380,7 @@ func (m *Model) revive(p *Pool, list []*tenant) {
 		m.past = slices.DeleteFunc(m.past, func(o *tenant) bool { return o == t })
 		m.live = append(m.live, b)
 		b.dead = false
-		b.lost = b.lost || p.slept // perhaps while this was not known to live
+		b.lost = b.lost || !m.exact && p.slept // perhaps while this was not known to live
 		if b.pieces == nil && !p.asleep {
 			m.placeLocked(b)
 		}

@@ -565,6 +565,11 @@ func (w *world) closePool(p *Pool) {
 		for i, p := range pools {
 			w.reopened(p, gone[i])
 		}
+		for _, o := range w.allPools() {
+			if p == w.root && o.late && !slices.Contains(pools, o) {
+				w.reopened(o, nil)
+			}
+		}
 		return
 	case want.must:
 		w.fail("errors: Close of %s while blocks are held: %v", p.name, err)
@@ -673,10 +678,10 @@ func (r *runner) pickPool() *Pool {
 }
 
 // allPools returns the root and the private pools, also closed ones.
-func (r *runner) allPools() []*Pool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.pools)
+func (m *Model) allPools() []*Pool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.pools)
 }
 
 // isOpen returns whether the state of a pool or stream is open, which another

@@ -266,6 +266,9 @@ func (r *runner) owner(b *Block) *Stream {
 // write has a block written by its own stream, where nobody reads it.
 func (r *runner) write(b *Block) {
 	s := r.owner(b)
+	if !r.exact && !r.afterReaders(b, s) { // what it held may have been forgotten while it was read
+		return
+	}
 	value := r.fresh(b)
 	ok := r.use(b, s, "Memset", func() (err error) {
 		r.content(b) // what Sleep lost is written again
@@ -593,6 +596,7 @@ func (r *runner) lookAtEvent() {
 	}
 	r.mu.Lock()
 	r.ended(want, r.root.state, cupool.ErrClosed, cupool.ErrInvalidHandle)
+	r.rootEnded(want)
 	if r.root.state != open {
 		want.must = e.closed // the device's answer
 	}
@@ -731,7 +735,7 @@ func (r *runner) newPool() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.root.state != open {
-			p.state = closing // with the root, whose Close another goroutine called
+			p.state, p.late = closing, true // with the root, whose Close another goroutine called
 		}
 		r.pools = append(r.pools, p)
 	}
