@@ -31,7 +31,7 @@ func TestMisuse(t *testing.T) {
 	require.ErrorIs(t, r.AllReduce(p.M, q.M, dist.Sum, nil), cupool.ErrForeignStream)
 	require.ErrorIs(t, r.AllReduce(dist.Memory{}, dist.Memory{}, dist.Sum, nil), cupool.ErrSizeMismatch)
 	require.ErrorContains(t, r.Group(func() error { return r.Send(p.M, 3, nil) }), "rank 3")
-	require.NoError(t, r.AllReduce(p.M, p.M, dist.Sum, nil))
+	require.NoError(t, r.AllReduce(p.M, p.M, dist.Sum, r.Stream))
 	require.NoError(t, r.Err())
 	require.NoError(t, commtest.First(p.Is([]float32{1, 2}), q.Free(), pool.Close(), d.Close()))
 

@@ -77,14 +77,15 @@ func soakFor(ctx context.Context, o options, stdout io.Writer) (sum summary, err
 	if err != nil {
 		return sum, err
 	}
-	ctx, stop := context.WithTimeout(ctx, o.duration)
-	defer stop()
-	k := &soak{options: o, driver: d, stop: stop, stats: make([]atomic.Pointer[cupool.Stats], o.workers+1)}
+	k := &soak{options: o, driver: d, stats: make([]atomic.Pointer[cupool.Stats], o.workers+1)}
 	fmt.Fprintf(stdout, "soak: %s, %v, seed %d\n", d.Name(), o.duration, o.seed)
 	t, err := k.newTraining()
 	if err != nil {
 		return sum, errors.Join(err, d.Close())
 	}
+	ctx, stop := context.WithTimeout(ctx, o.duration) // from here on: the first training loads the kernels
+	defer stop()
+	k.stop = stop
 	before.Files = processNow().Files // CUDA keeps files open
 	start := time.Now()
 	var wg sync.WaitGroup
