@@ -24,6 +24,7 @@
 //     deviceState (device.go, streams.go) is what the pools of a device share; lending
 //     (lending.go) moves idle memory between heaps; heapTable (table.go) finds heaps
 //     and blocks; streamHeap (heaps.go, pending.go) is what a pool has for a stream.
+//     internal/lock has the ranks of all locks, which builds with -tags invariants check.
 //   - pool.go: what those parts know of their pool. pools.go: private pools.
 //   - internal/heap: free blocks, address ranges, stitching. Below it are
 //     internal/block (arithmetic), internal/magazine (the lock-free caches),
@@ -59,7 +60,7 @@
 //
 // A miss goes down from caching.go to ladder.go, from there to lending or reclaimer, to
 // a streamHeap, to internal/heap and to the Driver, and comes back with a block. No
-// layer calls one above it; internal/imports_test.go holds the packages to that.
+// layer calls one above it; internal/imports_test.go and parts_test.go see to that.
 //
 // # The way of one Free
 //
