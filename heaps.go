@@ -233,7 +233,10 @@ func (h *streamHeap) endLocked() (leaks []Leak, err error) {
 			h.pending.Forget(x.b)
 		}
 		h.zeroLocked(x.b)
-		h.putFree(x.id, x.b)
+		if h.watched(x.b) {
+			h.forgetLocked(x.id, x.b) // without a home: the memory goes
+		}
+		h.Put(x.id, x.b)
 	}
 	clear(h.lent)
 	h.pending.Drop() // nothing is left that waits

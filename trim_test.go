@@ -163,3 +163,22 @@ func TestCloseOwnDevice(t *testing.T) {
 	_, _, err := c.Driver().MemInfo()
 	require.ErrorIs(t, err, cupool.ErrClosed)
 }
+
+// A sampled block has its place in the magazines again when the program frees it, but not
+// when Reset ends it: its memory goes.
+func TestResetSamples(t *testing.T) {
+	pooltest.Backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
+		for range 50 {
+			for range 8 { // the size recurs
+				b, err := c.Alloc(64<<10, nil)
+				require.NoError(t, err)
+				require.NoError(t, c.Free(b))
+			}
+			_, err := c.Alloc(64<<10, nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Reset())
+			require.NoError(t, c.Check())
+			require.Zero(t, c.Stats().All.ReservedBytes.Current)
+		}
+	}, pooltest.WithMagazines, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 256 << 10} })
+}
