@@ -121,6 +121,14 @@ func (c *Pool) made(op string) error {
 	return nil
 }
 
+// mayWait fails as made does, and as deviceState.outside.
+func (c *Pool) mayWait(op string) error {
+	if err := c.made(op); err != nil {
+		return err
+	}
+	return c.dev.outside(op)
+}
+
 func noPool(op string) error {
 	return fmt.Errorf("cupool: %s: the Pool is nil, or New did not make it: %w", op, ErrInvalidHandle)
 }

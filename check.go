@@ -13,7 +13,7 @@ import (
 //	C6  the pools of a device hold what counts against its limit
 //	C7  a heap is found by the blocks that name it and by its stream, and no
 //	    block names a stream that is not there
-//	C8  no more requests mapped memory or got new one than took a lock
+//	C8  the requests that mapped memory or got new memory are at most those that took a lock
 
 // Check verifies every rule of the books and returns the first that is
 // broken, by its number. It stops all streams' allocations meanwhile. With
@@ -41,7 +41,7 @@ func (c *Pool) Check() error {
 		return err
 	}
 	if n, most := c.mapped.Load()+c.grown.Load(), t[all][ledger.OutBlocks].Added-t[all][ledger.MagazineHits].Added; n > most {
-		return fmt.Errorf("C8: %d requests mapped memory or got new one, %d took a lock", n, most)
+		return fmt.Errorf("C8: %d requests mapped memory or got new memory, and only %d took a lock", n, most)
 	}
 	if err := c.dev.check(); err != nil || c.sanitizer == nil {
 		return err

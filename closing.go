@@ -229,10 +229,7 @@ func report(pools []*Pool) {
 // empties its cache, trims, lacks memory or is closed. Calls after Close fail with
 // ErrClosed.
 func (c *Pool) Close() error {
-	if err := c.made("close"); err != nil {
-		return err
-	}
-	if err := c.dev.outside("close"); err != nil {
+	if err := c.mayWait("close"); err != nil {
 		return err
 	}
 	return c.dev.life.closePool(c)

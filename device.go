@@ -161,7 +161,7 @@ func (d *deviceState) settled(c *Pool) {
 	d.remains.Remove(c)
 }
 
-// setClosed has no more streams and pools made, or some again.
+// setClosed says whether no streams and pools are made any more.
 func (d *deviceState) setClosed(closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -209,7 +209,8 @@ func (l *lending) regretsOf(h *streamHeap) int {
 	return 0
 }
 
-// mayTakeLocked reports whether idle memory of a heap may be taken for a request.
+// mayTakeLocked reports whether idle memory of a heap may be taken for a request. A no to
+// spare a heap that often missed what others took counts against its regrets.
 func (l *lending) mayTakeLocked(r *request, from *streamHeap, polls *int) bool {
 	switch own := l.of[from]; {
 	case from.stream.calls.IsClosed():
@@ -343,7 +344,7 @@ func (l *lending) dropEmptyLocked() error {
 	return l.dropEmptyHeapsLocked()
 }
 
-// dropEmptyHeapsLocked is dropEmpty with the locks of the heap table, too.
+// dropEmptyHeapsLocked is dropEmpty with the heap table's lock held, too.
 func (l *lending) dropEmptyHeapsLocked() (err error) {
 	l.left = slices.DeleteFunc(l.left, func(h *streamHeap) bool {
 		h.mu.Lock()

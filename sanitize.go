@@ -87,11 +87,10 @@ func (t *heapTable) damage(b Block) error {
 
 // awaitFreed waits for what a freed block waits for.
 func (t *heapTable) awaitFreed(id block.ID) error {
-	h := t.at(t.space.Blocks.At(id).Owner())
+	h, _ := t.lockBlock(id)
 	if h == nil {
 		return nil
 	}
-	h.mu.Lock()
 	waits := h.pending.Of(id)
 	if n := h.quarantine.Epoch(id); n != 0 {
 		waits = append(waits, epoch.Point{Clock: h.stream.clock, Epoch: n})

@@ -31,10 +31,7 @@ type contents struct {
 // device says: when that is before anything was given back, the allocator
 // stays awake; else it sleeps, and only what the error names stays reserved.
 func (c *Pool) Sleep(keep func(Block) bool) error {
-	if err := c.made("sleep"); err != nil {
-		return err
-	}
-	if err := c.dev.outside("sleep"); err != nil {
+	if err := c.mayWait("sleep"); err != nil {
 		return err
 	}
 	return c.reclaim.sleep(keep)
@@ -138,10 +135,7 @@ func (r *reclaimer) unmapAll(heaps []*streamHeap) error {
 // on and can be woken later. It holds no more than before, unless the device
 // does not say that the copies are done: their memory stays reserved.
 func (c *Pool) Wake() error {
-	if err := c.made("wake"); err != nil {
-		return err
-	}
-	if err := c.dev.outside("wake"); err != nil {
+	if err := c.mayWait("wake"); err != nil {
 		return err
 	}
 	return c.reclaim.wake()

@@ -11,7 +11,7 @@ import (
 	"github.com/cupool/cupool/internal/lock"
 )
 
-// heapTable finds the heaps of a pool. Who reads it takes no lock of its own.
+// heapTable finds the heaps of a pool. Readers take no lock.
 type heapTable struct {
 	*pool
 
@@ -139,7 +139,7 @@ func (t *heapTable) lockLive(b Block) (*streamHeap, *block.Block) {
 }
 
 // lockBlock finds a block that went out once and locks its heap, which is nil where it has
-// none. A block that is live has one.
+// none. A block that is live or pending has one.
 func (t *heapTable) lockBlock(id block.ID) (*streamHeap, *block.Block) {
 	x := t.space.Blocks.At(id)
 	for {
@@ -371,22 +371,11 @@ func (t *heapTable) sum(heaps []*streamHeap) ledger.Totals { return t.space.Book
 
 // unhold ends a Hold. The block has a heap: it is live or pending.
 func (t *heapTable) unhold(b Block) {
-	x := t.space.Blocks.At(b.id())
-	for {
-		h := t.at(x.Owner())
-		if h == nil { // it is moving to another one
-			continue
-		}
-		h.mu.Lock()
-		if x.Owner() == h.Index() && t.at(h.Index()) == h {
-			t.held.Add(-1)
-			h.pending.Unhold(b.id(), x, h.putOne)
-			h.checkLocked()
-			h.mu.Unlock()
-			return
-		}
-		h.mu.Unlock()
-	}
+	h, x := t.lockBlock(b.id())
+	defer h.mu.Unlock()
+	t.held.Add(-1)
+	h.pending.Unhold(b.id(), x, h.putOne)
+	h.checkLocked()
 }
 
 // lend serves a request of another pool from this pool's free blocks.

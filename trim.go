@@ -135,10 +135,7 @@ func (r *reclaimer) shed() error {
 // Config.WaitTimeout, and has changed nothing then, or with what the device says,
 // which keeps what the error names.
 func (c *Pool) Reset() error {
-	if err := c.made("reset"); err != nil {
-		return err
-	}
-	if err := c.dev.outside("reset"); err != nil {
+	if err := c.mayWait("reset"); err != nil {
 		return err
 	}
 	return c.dev.life.reset(c)

@@ -12,20 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/nccl"
 )
 
-// asProgram is the variable with which this test's binary is the program.
-const asProgram = "GORGONIA_TEST_AS_PROGRAM"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-	}
-	for _, name := range []string{"RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"} {
-		os.Unsetenv(name) // no launcher of the tests is the program's
-	}
+	testkit.AsProgram(main)
 	os.Exit(m.Run())
 }
 
@@ -56,12 +49,9 @@ func trainedTogether(t *testing.T, ranks int, args string) (losses []float64) {
 	host, port, err := stdnet.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	self, err := os.Executable()
-	require.NoError(t, err)
 	all, outs, errs := make([]*exec.Cmd, ranks), make([]bytes.Buffer, ranks), make([]bytes.Buffer, ranks)
 	for i := range all {
-		all[i] = exec.CommandContext(t.Context(), self, strings.Fields(args)...)
-		all[i].Env = append(os.Environ(), asProgram+"=1", "MASTER_ADDR="+host, "MASTER_PORT="+port,
+		all[i] = testkit.Program(t, args, "MASTER_ADDR="+host, "MASTER_PORT="+port,
 			fmt.Sprint("RANK=", i), fmt.Sprint("LOCAL_RANK=", i), fmt.Sprint("WORLD_SIZE=", ranks))
 		all[i].Stdout, all[i].Stderr = &outs[i], &errs[i]
 		require.NoError(t, all[i].Start())

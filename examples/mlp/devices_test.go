@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/examples/internal/training"
 	"github.com/cupool/cupool/internal/cudalibs"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/nccl"
 )
@@ -100,11 +100,9 @@ type process struct {
 // start starts the program. The end of the test kills it.
 func start(t *testing.T, env, args string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	p := &process{Cmd: exec.CommandContext(t.Context(), self, strings.Fields(few+args)...)}
-	p.Env = append(append(os.Environ(), asProgram+"=1"), strings.Fields(env)...)
+	p := &process{Cmd: testkit.Program(t, few+args, strings.Fields(env)...)}
 	p.Stderr = &p.stderr
+	var err error
 	p.stdout, err = p.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.Start())

@@ -16,19 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/examples/internal/training"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/snapshot"
 )
 
-// asProgram is the variable with which this test's binary is the program.
-const asProgram = "MLP_TEST_AS_PROGRAM"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-	}
-	for _, name := range []string{"RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"} {
-		os.Unsetenv(name) // no launcher of the tests is the program's
-	}
+	testkit.AsProgram(main)
 	if os.Getenv("FAKECUDA_DEVICES") == "" {
 		os.Setenv("FAKECUDA_DEVICES", "8") // of the stand-in driver
 	}

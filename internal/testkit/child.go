@@ -28,3 +28,29 @@ func InChild(t *testing.T) bool {
 	require.Contains(t, string(out), "--- PASS: "+t.Name())
 	return false
 }
+
+// asProgram is the variable with which a test's binary is its program.
+const asProgram = "CUPOOL_TEST_AS_PROGRAM"
+
+// AsProgram is for TestMain. In a process that Program started it runs main and ends; in the
+// tests it takes the variables of launchers away, which are not the program's.
+func AsProgram(main func()) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	for _, name := range []string{"RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"} {
+		os.Unsetenv(name)
+	}
+}
+
+// Program returns the program whose test this is, with arguments that spaces part, and
+// variables beside those of the process. The end of the test kills it.
+func Program(t *testing.T, args string, env ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := exec.CommandContext(t.Context(), self, strings.Fields(args)...)
+	p.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	return p
+}

@@ -108,27 +108,35 @@ func TestLenderClosedBesideTrim(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// besideReset has a function begin while Reset gives the default stream's memory back, and
+// returns the errors of both. b is a block of s.
+func besideReset(t *testing.T, backing cupool.Backing, f func(c *cupool.Pool, s *cupool.Stream, b cupool.Block) error) (c *cupool.Pool, b cupool.Block, reset, other error) {
+	t.Helper()
+	c, d := on(t, backing)
+	s := pooltest.NewStream(t, c)
+	pooltest.Alloc(t, c, 4<<20, nil)
+	b = pooltest.Alloc(t, c, 4<<20, s)
+	stopped, goOn := d.Stop(t, freeing[backing]) // in the default stream's heap
+	resets := pooltest.Start(c.Reset)
+	<-stopped
+	others := pooltest.Start(func() error { return f(c, s, b) })
+	waitLate()
+	goOn()
+	return c, b, <-resets, <-others
+}
+
 // TestHoldBesideReset: a block is held, or its life ends, never both.
 func TestHoldBesideReset(t *testing.T) {
 	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
-		c, d := on(t, backing)
-		s := pooltest.NewStream(t, c)
-		pooltest.Alloc(t, c, 4<<20, nil)
-		b := pooltest.Alloc(t, c, 4<<20, s)
-		stopped, goOn := d.Stop(t, freeing[backing]) // in the default stream's heap
-		reset := pooltest.Start(c.Reset)
-		<-stopped
-		held := pooltest.Start(func() error {
+		c, _, reset, held := besideReset(t, backing, func(c *cupool.Pool, _ *cupool.Stream, b cupool.Block) error {
 			release, err := c.Hold(b)
 			if err == nil {
 				release()
 			}
 			return err
 		})
-		waitLate()
-		goOn()
-		require.NoError(t, <-reset)
-		require.ErrorIs(t, <-held, cupool.ErrUseAfterFree)
+		require.NoError(t, reset)
+		require.ErrorIs(t, held, cupool.ErrUseAfterFree)
 		require.NoError(t, c.Close())
 	})
 }
@@ -163,18 +171,9 @@ func TestHoldThatFails(t *testing.T) {
 // TestResetBesideStreamClose: the blocks of a stream that is closed end with the others.
 func TestResetBesideStreamClose(t *testing.T) {
 	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
-		c, d := on(t, backing)
-		s := pooltest.NewStream(t, c)
-		pooltest.Alloc(t, c, 4<<20, nil)
-		b := pooltest.Alloc(t, c, 4<<20, s)
-		stopped, goOn := d.Stop(t, freeing[backing]) // in the default stream's heap
-		reset := pooltest.Start(c.Reset)
-		<-stopped
-		closed := pooltest.Start(s.Close)
-		waitLate()
-		goOn()
-		require.NoError(t, <-reset)
-		require.NoError(t, <-closed)
+		c, b, reset, closed := besideReset(t, backing, func(_ *cupool.Pool, s *cupool.Stream, _ cupool.Block) error { return s.Close() })
+		require.NoError(t, reset)
+		require.NoError(t, closed)
 		require.Zero(t, c.Stats().LiveBytes)
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 		require.ErrorIs(t, c.Free(b), cupool.ErrDoubleFree)
