@@ -124,11 +124,12 @@ func (c *local) noRank(k kind, rank int) error {
 	return fmt.Errorf("dist: %v of rank %d, with rank %d of %d: %w", k, c.rank, rank, c.size, ErrRank)
 }
 
-// fits checks that dst times more is as long as src times parts.
+// fits checks that dst times dstTimes is as long as src times srcTimes, of which
+// one is 1.
 func (c *local) fits(k kind, op Op, dst, src Memory, dstTimes, srcTimes int) error {
 	call := func() string { return fmt.Sprintf("dist: %v of rank %d", k, c.rank) }
 	switch {
-	case dst.Count < 0 || src.Count < 0 || dst.Type != src.Type || dst.Count*dstTimes != src.Count*srcTimes:
+	case dst.Count < 0 || src.Count < 0 || dst.Type != src.Type || dst.Count%srcTimes != 0 || src.Count%dstTimes != 0 || dst.Count/srcTimes != src.Count/dstTimes:
 		return fmt.Errorf("%s of %d ranks: dst is %d %v elements, src %d %v: %w", call(), c.size, dst.Count, dst.Type, src.Count, src.Type, cupool.ErrSizeMismatch)
 	case src.Type < Float32 || src.Type > Uint8:
 		return fmt.Errorf("%s: %v elements: %w", call(), src.Type, cupool.ErrNotSupported)

@@ -22,7 +22,8 @@ import "github.com/cupool/cupool"
 // overlap.
 //
 // Methods fail with cupool.ErrSizeMismatch for counts and types that do not fit,
-// with cupool.ErrForeignStream for a stream of another device, with ErrRank for
+// as Memory.Record does for elements outside of their memory, with
+// cupool.ErrForeignStream for a stream of another device, with ErrRank for
 // a rank that is not there, and with cupool.ErrClosed after Close and Abort. What
 // goes wrong while the stream works is Err's, and the error of every later call.
 //

@@ -35,7 +35,7 @@ func localWithin(timeout time.Duration, pools ...*cupool.Pool) ([]Comm, error) {
 	r.changed.L = &r.mu
 	comms := make([]Comm, len(pools))
 	for i, p := range pools {
-		if p == nil {
+		if p.Driver() == nil {
 			return nil, &cupool.ConfigError{Field: fmt.Sprintf("pools[%d]", i), Value: nil, Reason: "a rank's memory needs one"}
 		}
 		_, launches := p.Driver().(cupool.Launcher)
@@ -85,6 +85,9 @@ func (c *local) Err() error {
 
 // Group implements Comm.
 func (c *local) Group(f func() error) error {
+	if f == nil {
+		return fmt.Errorf("dist: Group of rank %d has no function: %w", c.rank, cupool.ErrInvalidHandle)
+	}
 	c.grouping.Lock()
 	defer c.grouping.Unlock()
 	b := c.newBatch()

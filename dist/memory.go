@@ -65,35 +65,50 @@ func (op Op) String() string {
 	return fmt.Sprintf("Op(%d)", int(op))
 }
 
-// Memory is elements in device memory. Of and OfTensor make it.
+// Memory is elements in device memory. Of and OfTensor make it; one that is put
+// together by hand is inside a live block of the Comm's device. Ptr and Count may
+// be set to a part of what Of and OfTensor took.
 type Memory struct {
 	Ptr   cupool.Ptr // of the first element
 	Count int        // elements
 	Type  Type
 
-	record func(s *cupool.Stream) error
+	owner owner
 }
 
-// Of returns the elements of a Buffer. It fails with cupool.ErrUseAfterFree and,
-// for elements that no Type is, with cupool.ErrNotSupported.
+// An owner is the buffer or tensor that a Memory was made of.
+type owner struct {
+	ptr    cupool.Ptr
+	size   int64
+	record func(s *cupool.Stream) error // nil: a block of the stream's device is
+}
+
+// Of returns the elements of a Buffer. It fails with cupool.ErrInvalidHandle for
+// none, with cupool.ErrUseAfterFree and, for elements that no Type is, with
+// cupool.ErrNotSupported.
 func Of[T any](b *cupool.Buffer[T]) (Memory, error) {
 	t, ok := types[reflect.TypeFor[T]().Kind()]
 	if !ok {
 		return Memory{}, fmt.Errorf("dist: elements of %v: %w", reflect.TypeFor[T](), cupool.ErrNotSupported)
 	}
-	m := Memory{Ptr: b.Ptr(), Count: b.Len(), Type: t}
-	m.record = func(s *cupool.Stream) error {
+	if _, err := b.View(0, 0); err != nil {
+		return Memory{}, err
+	}
+	record := func(s *cupool.Stream) error {
 		_, err := b.On(s)
 		return err
 	}
-	return m, nil
+	return Memory{b.Ptr(), b.Len(), t, owner{b.Ptr(), b.Bytes(), record}}, nil
 }
 
 // OfTensor returns the elements of a tensor whose engine is a cupool.Engine. It
-// fails with cupool.ErrForeignPointer for any other tensor, and with
-// cupool.ErrNotSupported for one whose elements no Type is, or do not lie one
-// after the other.
+// fails with cupool.ErrInvalidHandle for no tensor, with cupool.ErrForeignPointer
+// for one of another engine, and with cupool.ErrNotSupported for one whose elements
+// no Type is, or do not lie one after the other.
 func OfTensor(t tensor.Tensor) (Memory, error) {
+	if isNil(t) {
+		return Memory{}, fmt.Errorf("dist: no tensor: %w", cupool.ErrInvalidHandle)
+	}
 	eng := cupool.EngineOf(t)
 	if eng == nil {
 		return Memory{}, fmt.Errorf("dist: %v tensor of %v: %w: its engine is no cupool.Engine", t.Shape(), t.Dtype(), cupool.ErrForeignPointer)
@@ -102,26 +117,45 @@ func OfTensor(t tensor.Tensor) (Memory, error) {
 	if !ok || t.RequiresIterator() {
 		return Memory{}, fmt.Errorf("dist: %v tensor of %v, strides %v: %w", t.Shape(), t.Dtype(), t.Strides(), cupool.ErrNotSupported)
 	}
-	p := cupool.Ptr(t.Uintptr())
-	m := Memory{Ptr: p, Count: int(int64(t.MemSize()) / kind.Size()), Type: kind} // DataSize of one element is 0
-	m.record = func(s *cupool.Stream) error {
+	p, size := cupool.Ptr(t.Uintptr()), int64(t.MemSize()) // DataSize of one element is 0
+	record := func(s *cupool.Stream) error {
 		b, err := eng.Allocator().Lookup(p)
 		if err != nil {
 			return err
 		}
 		return eng.Allocator().RecordStream(b, s)
 	}
-	return m, nil
+	return Memory{p, int(size / kind.Size()), kind, owner{p, size, record}}, nil
+}
+
+func isNil(x any) bool {
+	v := reflect.ValueOf(x)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Bytes returns the size in bytes.
 func (m Memory) Bytes() int64 { return int64(m.Count) * m.Type.Size() }
 
 // Record keeps the memory, when it is freed, until the work that s has by then
-// is done. Implementations of Comm call it.
+// is done. Implementations of Comm call it. It fails with cupool.ErrInvalidRange
+// for elements that are not all inside the buffer, tensor or block, and for memory
+// that is freed or of another device as RecordStream of an Allocator does. No
+// elements are no memory.
 func (m Memory) Record(s *cupool.Stream) error {
-	if m.record == nil {
+	if m.Count == 0 {
 		return nil
 	}
-	return m.record(s)
+	in := m.owner
+	if in.record == nil {
+		b, err := s.Pool().Lookup(m.Ptr)
+		if err != nil {
+			return err
+		}
+		in = owner{b.Ptr(), b.Size(), func(s *cupool.Stream) error { return s.Pool().RecordStream(b, s) }}
+	}
+	at := int64(m.Ptr) - int64(in.ptr)
+	if m.Count < 0 || m.Ptr < in.ptr || at > in.size || int64(m.Count) > (in.size-at)/m.Type.Size() {
+		return fmt.Errorf("dist: %d %v elements at %#x are not inside their %d bytes at %#x: %w", m.Count, m.Type, uintptr(m.Ptr), in.size, uintptr(in.ptr), cupool.ErrInvalidRange)
+	}
+	return in.record(s)
 }

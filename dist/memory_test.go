@@ -60,3 +60,56 @@ func TestMemoryOfTensors(t *testing.T) {
 func TestNames(t *testing.T) {
 	require.Equal(t, "float32 int64 Type(0) sum avg Op(-1) Op(5)", dist.Float32.String()+" "+dist.Int64.String()+" "+dist.Type(0).String()+" "+dist.Sum.String()+" "+dist.Avg.String()+" "+dist.Op(-1).String()+" "+dist.Op(5).String())
 }
+
+// Of and OfTensor take what is there alone, and a part of it is still theirs.
+func TestMemoryOfNothing(t *testing.T) {
+	pool := newPool(t)
+	b, err := cupool.NewBuffer[float32](pool, 8, nil)
+	require.NoError(t, err)
+	m, err := dist.Of(b)
+	require.NoError(t, err)
+	m.Ptr, m.Count = m.Ptr+16, 4
+	require.NoError(t, m.Record(pool.DefaultStream()))
+	m.Count++
+	require.ErrorIs(t, m.Record(pool.DefaultStream()), cupool.ErrInvalidRange)
+	hand := dist.Memory{Ptr: m.Ptr, Count: 4, Type: dist.Float32}
+	require.NoError(t, hand.Record(pool.DefaultStream()))
+	for _, s := range []*cupool.Stream{nil, new(cupool.Stream)} {
+		require.ErrorIs(t, hand.Record(s), cupool.ErrInvalidHandle)
+	}
+	require.NoError(t, b.Free())
+	_, err = dist.Of(b)
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+	for _, b := range []*cupool.Buffer[float32]{nil, new(cupool.Buffer[float32])} {
+		_, err = dist.Of(b)
+		require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+	}
+	for _, x := range []tensor.Tensor{nil, (*tensor.Dense)(nil)} {
+		_, err = dist.OfTensor(x)
+		require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+	}
+	_, err = dist.OfTensor(tensor.New(tensor.WithShape(2), tensor.Of(tensor.Float32)))
+	require.ErrorIs(t, err, cupool.ErrForeignPointer)
+}
+
+// Memory by hand is recorded, too: it may be freed while another stream uses it.
+func TestMemoryByHandIsRecorded(t *testing.T) {
+	pool := newPool(t)
+	private, err := pool.NewPool(cupool.PoolConfig{})
+	require.NoError(t, err)
+	s, err := pool.NewStream()
+	require.NoError(t, err)
+	for _, of := range []*cupool.Pool{pool, private} {
+		b, err := of.Alloc(1<<20, nil)
+		require.NoError(t, err)
+		gate := make(chan struct{})
+		require.NoError(t, s.Launch(func() { <-gate }))
+		require.NoError(t, dist.Memory{Ptr: b.Ptr(), Count: 1 << 18, Type: dist.Float32}.Record(s))
+		require.NoError(t, of.Free(b))
+		require.EqualValues(t, 1<<20, of.Stats().PendingBytes)
+		close(gate)
+		require.NoError(t, s.Sync())
+	}
+	require.NoError(t, private.Close())
+	require.NoError(t, s.Close())
+}

@@ -62,23 +62,20 @@ func (c *local) usable(k *call) error {
 	if k.s.Captured() && c.size > 1 {
 		return fmt.Errorf("dist: %v of rank %d over the host on a stream that is captured: %w", k.kind, c.rank, cupool.ErrNotSupported)
 	}
-	if err := c.holds(k, k.dst); err != nil {
-		return err
+	err := k.record(k.dst)
+	if err == nil && (k.src.Ptr != k.dst.Ptr || k.src.Count != k.dst.Count) { // else one record does
+		err = k.record(k.src)
 	}
-	if k.src.Ptr == k.dst.Ptr {
-		return nil
+	if err != nil {
+		return fmt.Errorf("dist: %v of rank %d: %w", k.kind, c.rank, err)
 	}
-	return c.holds(k, k.src)
+	return nil
 }
 
-// holds records memory on the call's stream. It fails for memory that ends behind
-// its block.
-func (c *local) holds(k *call, m Memory) error {
+// record keeps memory for the call's stream.
+func (k *call) record(m Memory) error {
 	if m.Count == 0 {
 		return nil
-	}
-	if b, err := c.pool.Lookup(m.Ptr); err == nil && int64(m.Count) > (b.Size()-int64(m.Ptr-b.Ptr()))/m.Type.Size() {
-		return fmt.Errorf("dist: %v of rank %d: %d %v elements at %#x end behind their block: %w", k.kind, c.rank, m.Count, m.Type, uintptr(m.Ptr), cupool.ErrInvalidRange)
 	}
 	if err := m.Record(k.s); err != nil {
 		return err

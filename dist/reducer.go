@@ -56,9 +56,9 @@ type bucket struct {
 func NewReducer(c Comm, eng *cupool.Engine, grads []tensor.Tensor, cfg ReducerConfig) (*Reducer, error) {
 	r := &Reducer{comm: c, eng: eng, stream: cfg.Stream, ready: make([]bool, len(grads))}
 	switch {
-	case c == nil:
+	case isNil(c):
 		return nil, &cupool.ConfigError{Field: "comm", Value: nil, Reason: "Local and package nccl make one"}
-	case eng == nil:
+	case eng == nil || eng.Allocator() == nil:
 		return nil, &cupool.ConfigError{Field: "engine", Value: nil, Reason: "gradients have one"}
 	case cfg.BucketBytes < 0 || cfg.FirstBytes < 0:
 		return nil, &cupool.ConfigError{Field: "BucketBytes, FirstBytes", Value: [2]int64{cfg.BucketBytes, cfg.FirstBytes}, Reason: "they must not be negative"}
@@ -67,17 +67,23 @@ func NewReducer(c Comm, eng *cupool.Engine, grads []tensor.Tensor, cfg ReducerCo
 	}
 	for i, t := range grads {
 		m, err := OfTensor(t)
+		if err == nil && cupool.EngineOf(t).Stream().Pool() != eng.Stream().Pool() {
+			err = fmt.Errorf("%w: its engine is of another device", cupool.ErrForeignPointer)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("dist: NewReducer: gradient %d: %w", i, err)
 		}
 		r.grads = append(r.grads, m)
 	}
 	r.divide(cfg)
-	return r, r.open()
+	if err := r.take(); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-// open takes what the device gives to the Reducer.
-func (r *Reducer) open() (err error) {
+// take takes what the device gives to the Reducer.
+func (r *Reducer) take() (err error) {
 	a := r.eng.Allocator()
 	if r.stream == nil {
 		if r.stream, err = a.NewStream(); err != nil {
@@ -130,9 +136,10 @@ func (r *Reducer) divide(cfg ReducerConfig) {
 // that no gradient has or that was ready before, with cupool.ErrClosed, and as
 // Comm's methods do; Finish then returns that error, too.
 func (r *Reducer) Ready(i int) error {
+	if err := r.open(); err != nil {
+		return err
+	}
 	switch {
-	case r.closed:
-		return errReducerClosed
 	case i < 0 || i >= len(r.ready):
 		return fmt.Errorf("dist: rank %d: gradient %d of %d is ready: %w", r.comm.Rank(), i, len(r.ready), cupool.ErrInvalidRange)
 	case r.ready[i]:
@@ -150,7 +157,16 @@ func (r *Reducer) Ready(i int) error {
 	return nil
 }
 
-var errReducerClosed = fmt.Errorf("dist: reducer: %w", cupool.ErrClosed)
+// open fails for a Reducer that is closed, or that NewReducer did not make.
+func (r *Reducer) open() error {
+	switch {
+	case r == nil || r.comm == nil:
+		return fmt.Errorf("dist: the Reducer is nil, or NewReducer did not make it: %w", cupool.ErrInvalidHandle)
+	case r.closed:
+		return fmt.Errorf("dist: reducer: %w", cupool.ErrClosed)
+	}
+	return nil
+}
 
 // start reduces the next bucket, once the engine's stream has done what it was
 // given.
@@ -194,8 +210,8 @@ func (r *Reducer) order(first, second *cupool.Stream) error {
 // gradients. Gradients that were not ready are reduced as they are, so those that
 // a step does not use are to be zero. It returns the first error of the step.
 func (r *Reducer) Finish() error {
-	if r.closed {
-		return errReducerClosed
+	if err := r.open(); err != nil {
+		return err
 	}
 	for r.next < len(r.buckets) && r.err == nil {
 		_ = r.start() // is in err
@@ -212,8 +228,8 @@ func (r *Reducer) Finish() error {
 // Close gives back what the Reducer has of the device, after its work. The Comm
 // stays. Closing twice is cupool.ErrClosed.
 func (r *Reducer) Close() error {
-	if r.closed {
-		return errReducerClosed
+	if err := r.open(); err != nil {
+		return err
 	}
 	r.closed = true
 	err := r.eng.Allocator().Driver().DestroyEvent(r.event)

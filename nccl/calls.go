@@ -24,7 +24,7 @@ func (c *Comm) AllReduce(dst, src dist.Memory, op dist.Op, s *cupool.Stream) err
 	if err := c.setOp(&t, src.Type, op); err != nil {
 		return err
 	}
-	return c.both(&t, dst, src, src.Count, dst.Count, s)
+	return c.both(&t, dst, src, 1, 1, s)
 }
 
 // Broadcast implements dist.Comm.
@@ -36,13 +36,13 @@ func (c *Comm) Broadcast(dst, src dist.Memory, root int, s *cupool.Stream) error
 	if err := c.setPeer(&t, root); err != nil {
 		return err
 	}
-	return c.both(&t, dst, src, src.Count, dst.Count, s)
+	return c.both(&t, dst, src, 1, 1, s)
 }
 
 // AllGather implements dist.Comm.
 func (c *Comm) AllGather(dst, src dist.Memory, s *cupool.Stream) error {
 	t := ncclapi.Task{Kind: ncclapi.AllGather, Count: int64(src.Count)}
-	return c.both(&t, dst, src, src.Count*c.size, dst.Count, s)
+	return c.both(&t, dst, src, 1, c.size, s)
 }
 
 // ReduceScatter implements dist.Comm.
@@ -51,7 +51,7 @@ func (c *Comm) ReduceScatter(dst, src dist.Memory, op dist.Op, s *cupool.Stream)
 	if err := c.setOp(&t, src.Type, op); err != nil {
 		return err
 	}
-	return c.both(&t, dst, src, src.Count, dst.Count*c.size, s)
+	return c.both(&t, dst, src, c.size, 1, s)
 }
 
 // Send implements dist.Comm. A rank sends to itself only in a Group that also
@@ -138,10 +138,10 @@ func (c *Comm) refused(t *ncclapi.Task, format string, args ...any) error {
 	return fmt.Errorf("nccl: rank %d of %d: %v: "+format, append([]any{c.rank, c.size, t.Kind}, args...)...)
 }
 
-// both queues a task that has both memories, which are of the same type, and of
-// counts that have to be the same.
-func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, from, to int, s *cupool.Stream) error {
-	if dst.Type != src.Type || from != to {
+// both queues a task that has both memories, which are of the same type. dst times
+// dstTimes is as long as src times srcTimes, of which one is 1.
+func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, dstTimes, srcTimes int, s *cupool.Stream) error {
+	if dst.Type != src.Type || dst.Count%srcTimes != 0 || src.Count%dstTimes != 0 || dst.Count/srcTimes != src.Count/dstTimes {
 		return c.refused(t, "%d elements of type %d from %d of type %d, %d ranks: %w", dst.Count, dst.Type, src.Count, src.Type, c.size, cupool.ErrSizeMismatch)
 	}
 	t.Dst, t.Src = uintptr(dst.Ptr), uintptr(src.Ptr)

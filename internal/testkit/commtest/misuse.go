@@ -2,6 +2,8 @@ package commtest
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,8 +38,73 @@ func Misuse(t *testing.T, r Member, foreign *cupool.Stream) {
 			require.ErrorIs(t, err, want, "%d", i)
 		}
 	}
+	for name, bad := range outside(t, r, m) {
+		for call, err := range callsOf(r, bad) {
+			require.Error(t, err, "%s, %s", call, name)
+			require.NotErrorIs(t, err, dist.ErrRank, "%s, %s", call, name)
+		}
+	}
+	require.NoError(t, r.Err())
 	require.NoError(t, p.Is(make([]int32, 12)))
-	require.ErrorIs(t, r.AllReduce(m, m, dist.Sum, nil), cupool.ErrUseAfterFree)
+	for call, err := range callsOf(r, part) {
+		require.ErrorIs(t, err, cupool.ErrUseAfterFree, call)
+	}
+	for call, err := range callsOf(r, dist.Memory{Ptr: part.Ptr, Count: part.Count, Type: part.Type}) {
+		require.ErrorIs(t, err, cupool.ErrUseAfterFree, "%s, by hand", call)
+	}
+}
+
+// outside are memories that are not all inside the buffer m, or inside no block of the rank's
+// device.
+func outside(t *testing.T, r Member, m dist.Memory) map[string]dist.Memory {
+	t.Helper()
+	bad := map[string]dist.Memory{}
+	byHand := dist.Memory{Ptr: m.Ptr, Count: m.Count, Type: m.Type}
+	for kind, m := range map[string]dist.Memory{"": m, "by hand: ": byHand} {
+		for _, count := range []int{m.Count + 1, 1 << 20, math.MaxInt, math.MaxInt - 1, math.MaxInt/2 + 1, math.MaxInt/4 + 1, -1, math.MinInt} {
+			long := m
+			long.Count = count
+			bad[fmt.Sprint(kind, "count ", count)] = long
+		}
+		for name, by := range map[string]cupool.Ptr{"before": -cupool.Ptr(m.Bytes()), "a little before": ^cupool.Ptr(3), "a little behind": 4, "at the end": cupool.Ptr(m.Bytes()), "far": 1 << 60} {
+			moved := m
+			moved.Ptr += by
+			bad[kind+name] = moved
+		}
+		wide := m
+		wide.Type = dist.Float64
+		bad[kind+"a wider type"] = wide
+		nowhere := m
+		nowhere.Ptr = 0
+		bad[kind+"no address"] = nowhere
+	}
+	d, err := cupool.OpenHost(cupool.HostConfig{})
+	require.NoError(t, err)
+	pool, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	other, err := NewPlace(Member{Pool: pool}, make([]int32, 12))
+	require.NoError(t, err)
+	bad["another pool's"] = other.M
+	bad["another pool's, by hand"] = dist.Memory{Ptr: other.M.Ptr, Count: other.M.Count, Type: other.M.Type}
+	t.Cleanup(func() { require.NoError(t, First(other.Free(), pool.Close(), d.Close())) })
+	return bad
+}
+
+// callsOf makes every call with m as each memory, of sizes that fit.
+func callsOf(r Member, m dist.Memory) map[string]error {
+	n := r.Size()
+	times := m
+	times.Count = m.Count * n
+	errs := map[string]error{
+		"AllReduce":     r.AllReduce(m, m, dist.Sum, nil),
+		"Broadcast":     r.Broadcast(m, m, r.Rank(), nil),
+		"AllGather":     r.AllGather(times, m, nil),
+		"ReduceScatter": r.ReduceScatter(m, times, dist.Sum, nil),
+	}
+	if n > 1 {
+		errs["Send"], errs["Recv"] = r.Send(m, (r.Rank()+1)%n, nil), r.Recv(m, (r.Rank()+1)%n, nil)
+	}
+	return errs
 }
 
 // FailedGroup has the function of a Group fail, and panic: nothing is called.
