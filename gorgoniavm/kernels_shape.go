@@ -166,7 +166,11 @@ func slice(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, err
 	if err != nil {
 		return nil, err
 	}
-	if !v.Shape().Eq(in.Shape) {
+	switch {
+	case v.Shape().Eq(in.Shape):
+	case v.Shape().TotalSize() == 1 && in.Shape.TotalSize() == 1: // of one element tensor makes a scalar
+		v = m.part(v, 0, in.Shape)
+	default:
 		return nil, fmt.Errorf("a slice of shape %v for a node of shape %v: %w", v.Shape(), in.Shape, ErrOperand)
 	}
 	return dst, m.e.Copy(dst, v)

@@ -61,10 +61,11 @@ func (o *ordered) prune(w *Wants) {
 }
 
 // wanted reports whether a program may want a node's value for its own sake:
-// it says so, or the node is a root of what it made itself.
+// it says so, or the node is a root of what it made itself. A tensor that only
+// gradients read is one of those that Gorgonia makes on the way to them.
 func (o *ordered) wanted(n *gorgonia.Node, w *Wants) bool {
 	return isStatement(n) || slices.ContainsFunc(n.DerivOf(), w.BindOnly.Contains) || slices.ContainsFunc(n.DerivOf(), w.Grads.Contains) ||
-		w.Keep.Contains(n) || w.BindOnly.Contains(n) || !o.forward[n] && !isGradient(n)
+		w.Keep.Contains(n) || w.BindOnly.Contains(n) || !o.forward[n] && !isGradient(n) && (n.IsScalar() || !o.read[n])
 }
 
 // scalarsLast moves operations among scalars to the end, unless a tensor

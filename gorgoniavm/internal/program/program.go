@@ -40,6 +40,7 @@ func Compile(g *gorgonia.ExprGraph, w *Wants) (*Program, error) {
 		for _, child := range o.children[n] {
 			in.In = append(in.In, slot[child])
 		}
+		p.correct(in)
 		if t, ok := in.Op.(gorgonia.TrainModeOp); ok {
 			p.training = append(p.training, t)
 		}

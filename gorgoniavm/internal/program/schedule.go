@@ -80,7 +80,6 @@ func (g *grouper) reads(i int) []int {
 // dropUnread takes away operations that only slices and the like have read, and
 // notes who reads what now.
 func (g *grouper) dropUnread() {
-	was := g.readers
 	g.readers = make([][]int, len(g.instrs))
 	byRank := g.byRank()
 	for k := len(byRank) - 1; k >= 0; k-- {
@@ -88,7 +87,7 @@ func (g *grouper) dropUnread() {
 		if g.gone[i] {
 			continue
 		}
-		if len(g.readers[i]) == 0 && len(was[i]) > 0 && g.hidden(i) && g.instrs[i].Kind == Operation && !g.writes(i) {
+		if len(g.readers[i]) == 0 && g.hidden(i) && g.instrs[i].Kind == Operation && !g.writes(i) {
 			g.gone[i] = true
 			continue
 		}
