@@ -39,9 +39,10 @@
 //   - Values that gorgonia.Read has read are in Go's heap and last.
 //   - Close leaves values and gradients in Go's heap, by copying them.
 //
-// A tensor whose block has gone back is a freed one: its use is an error. Where
-// RunAll is called inside a Scope of the engine, the values of nodes end with
-// that; gradients do not.
+// A tensor whose block has gone back is a freed one: its use is an error. A value
+// that lies in the memory of an input, as a reshape of it does, is as valid as that
+// memory, which is the program's. Where RunAll is called inside a Scope of the
+// engine, the values of nodes end with that; gradients do not.
 //
 // # On a GPU
 //

@@ -71,7 +71,7 @@ func (m *VM) releaseKept() {
 	for i := range m.kept {
 		b := &m.kept[i]
 		if b.node.Value() == b.h.v && !slices.Contains(lent, b.h.v) {
-			forget(b.h.v)
+			b.h.disarm()
 		}
 		m.mem.drop(&b.h)
 	}
@@ -85,7 +85,7 @@ func (m *VM) releaseKept() {
 // lend holds the kept values that the program gave to inputs, and returns them.
 // It gives back those that inputs no longer have.
 func (m *VM) lend() (lent []gorgonia.Value) {
-	var gone []gorgonia.Value
+	var gone []held
 	for n := range m.variables() {
 		v := n.Value()
 		if h, ok := m.weights[n]; ok {
@@ -93,7 +93,7 @@ func (m *VM) lend() (lent []gorgonia.Value) {
 				continue
 			}
 			delete(m.weights, n)
-			gone = append(gone, h.v)
+			gone = append(gone, h)
 			m.mem.drop(&h)
 		}
 		if h, ok := m.keptAs(n, v); ok {
@@ -101,9 +101,9 @@ func (m *VM) lend() (lent []gorgonia.Value) {
 			lent = append(lent, v)
 		}
 	}
-	for _, v := range gone {
-		if !m.hasVariable(v) {
-			forget(v)
+	for _, h := range gone {
+		if !m.hasVariable(h.v) {
+			h.disarm()
 		}
 	}
 	return lent
@@ -176,7 +176,7 @@ func (m *VM) rebind(n *gorgonia.Node, d *tensor.Dense) error {
 // the same tensor, so tensors are disarmed when all nodes have their copies.
 type leaving struct {
 	m    *VM
-	left []gorgonia.Value // tensors to disarm
+	left []held // tensors to disarm
 	errs []error
 }
 
@@ -204,13 +204,13 @@ func (l *leaving) leave(h held, now gorgonia.Value, bind func(gorgonia.Value) er
 	if err == nil {
 		err = bind(c)
 	}
-	l.errs, l.left = append(l.errs, err), append(l.left, d)
+	l.errs, l.left = append(l.errs, err), append(l.left, h)
 }
 
 // done disarms the tensors and returns what went wrong.
 func (l *leaving) done() error {
-	for _, v := range l.left {
-		forget(v)
+	for _, h := range l.left {
+		h.disarm()
 	}
 	return errors.Join(l.errs...)
 }

@@ -22,9 +22,10 @@ type memory struct {
 // held is a value and the reference that its holder has to the block it lies
 // in. Scalars and tensors in Go's heap have no block.
 type held struct {
-	v     gorgonia.Value
-	p     cupool.Ptr // of the block; 0: none
-	fetch *fetch     // of a scalar on a device that is under way to the host, or nil
+	v       gorgonia.Value
+	p       cupool.Ptr // of the block; 0: none
+	foreign bool       // v is a tensor in memory of the program's, in Go's heap or in a borrowed block
+	fetch   *fetch     // of a scalar on a device that is under way to the host, or nil
 }
 
 // hold takes a reference to the block that v lies in. The first reference
@@ -35,7 +36,8 @@ func (m *memory) hold(v gorgonia.Value, borrowed bool) held {
 	if !ok || d.MemSize() == 0 {
 		return held{v: v}
 	}
-	return held{v: v, p: m.blocks.Hold(cupool.Ptr(d.Uintptr()), borrowed)}
+	p := m.blocks.Hold(cupool.Ptr(d.Uintptr()), borrowed)
+	return held{v: v, p: p, foreign: p == 0 || m.blocks.Foreign(p)}
 }
 
 // own is hold for a tensor over a new block.
@@ -124,10 +126,11 @@ func isFreed(v gorgonia.Value) bool {
 	return ok && operand.IsFreed(d)
 }
 
-// forget takes the data from a tensor whose block is freed, so that its use is
-// an error rather than a read of memory that is in use elsewhere.
-func forget(v gorgonia.Value) {
-	if d, ok := v.(*tensor.Dense); ok {
+// disarm takes the data from a tensor whose block is freed, so that its use is
+// an error rather than a read of memory that is in use elsewhere. What lies in the
+// program's memory stays.
+func (h held) disarm() {
+	if d, ok := h.v.(*tensor.Dense); ok && !h.foreign {
 		operand.Disarm(d)
 	}
 }

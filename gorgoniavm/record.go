@@ -157,7 +157,7 @@ func (r *recording) keep(m *VM) error {
 		if err != nil {
 			return err
 		}
-		r.bound = append(r.bound, binding{b.node, b.shape, held{v: v}})
+		r.bound = append(r.bound, binding{b.node, b.shape, held{v: v, foreign: b.h.foreign}})
 	}
 	return nil
 }
@@ -280,10 +280,10 @@ func (r *recording) close() error {
 func (r *recording) unbind() {
 	for _, b := range r.bound {
 		if b.node.Value() == b.h.v {
-			forget(b.h.v)
+			b.h.disarm()
 		}
 	}
 }
 
 // uncounted returns a value without a reference to its block.
-func (h held) uncounted() held { return held{v: h.v, fetch: h.fetch} }
+func (h held) uncounted() held { return held{v: h.v, foreign: h.foreign, fetch: h.fetch} }

@@ -184,7 +184,7 @@ func (m *VM) Reset() {}
 
 // Close gives back all memory that the VM holds. Nodes keep their values and
 // gradients as copies in Go's heap; the tensors that they had are freed ones
-// then. To close a VM again does nothing. It returns errors of the allocator and
+// then, but for those in the program's own memory. To close a VM again does nothing. It returns errors of the allocator and
 // of the device; all memory is given back all the same.
 func (m *VM) Close() error {
 	if m.closed {

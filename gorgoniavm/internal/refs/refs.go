@@ -22,6 +22,7 @@ type ref struct {
 	block    cupool.Block
 	n        int32
 	borrowed bool // not to be freed or overwritten
+	foreign  bool // somebody else's
 }
 
 // Hold takes a reference to the block that an address lies in and returns the
@@ -34,7 +35,7 @@ func (r *Blocks) Hold(at cupool.Ptr, borrowed bool) cupool.Ptr {
 	}
 	x, ok := r.refs[b.Ptr()]
 	if !ok {
-		x = ref{block: b, borrowed: borrowed}
+		x = ref{block: b, borrowed: borrowed, foreign: borrowed}
 	}
 	x.n++
 	r.set(b.Ptr(), x)
@@ -92,7 +93,10 @@ func (r *Blocks) Sole(p cupool.Ptr, size int64) bool {
 	return p != 0 && x.n == 1 && !x.borrowed && size == x.block.Size()
 }
 
-// Borrow makes all blocks borrowed.
+// Foreign reports whether a block is somebody else's.
+func (r *Blocks) Foreign(p cupool.Ptr) bool { return r.refs[p].foreign }
+
+// Borrow makes all blocks borrowed. They are nobody else's for that.
 func (r *Blocks) Borrow() {
 	for p, x := range r.refs {
 		x.borrowed = true

@@ -48,11 +48,13 @@ func TestBlocks(t *testing.T) {
 func TestBorrowed(t *testing.T) {
 	r, a, b := newBlocks(t)
 	p := r.Hold(b.Ptr(), true)
+	require.True(t, r.Foreign(p))
 	require.False(t, r.Sole(p, b.Size()))
 	r.Drop(p)
 	require.True(t, live(a, p))
 	r.Own(b)
 	r.Borrow()
+	require.False(t, r.Foreign(p))
 	require.False(t, r.Sole(p, b.Size()))
 	r.Drop(p)
 	require.True(t, live(a, p))
