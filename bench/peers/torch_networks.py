@@ -1,8 +1,9 @@
 """Trains the networks of examples/gorgonia in PyTorch on random data and prints
-the time of a step, op by op ("eager") and as a CUDA graph ("graph"), one line
-of JSON each. float32 without TF32.
+the time of a step, op by op (eager) or as a CUDA graph (graph), one line of JSON
+each. float32 without TF32. Steps warm the GPU up for some seconds (3) before as
+many are measured.
 
-usage: torch_networks.py [NETWORK...]
+usage: torch_networks.py [-how eager|graph] [-seconds N] [NETWORK...]
 
 convnet-50     Gorgonia's convolutional network, batch 50, RMSProp
 convnet-128    the same, batch 128
@@ -12,6 +13,7 @@ lstm-fused     the same with nn.LSTM, which is cuDNN's
 resnet         28×28 images, three stages of two basic blocks (16, 32 and 64
                channels) with batch norm, batch 64, SGD with momentum
 """
+import argparse
 import json
 import sys
 import time
@@ -100,18 +102,19 @@ NETWORKS = {
 }
 
 
-def microseconds(step, steps=100, warm=20):
-    for _ in range(warm):
-        step()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
-    torch.cuda.synchronize()
-    return round((time.perf_counter() - start) / steps * 1e6, 1)
+def run_for(seconds, step):
+    """Runs steps until the GPU has done so many seconds of them; returns how many and the time."""
+    start, steps, took = time.perf_counter(), 0, 0
+    while took < seconds:
+        for _ in range(50):
+            step()
+        torch.cuda.synchronize()
+        steps += 50
+        took = time.perf_counter() - start
+    return steps, took
 
 
-def measure(name):
+def measure(name, how, seconds):
     make, data, optimizer = NETWORKS[name]
     net, (x, y) = make().to(GPU), data()
     opt = optimizer(net.parameters())
@@ -123,23 +126,30 @@ def measure(name):
         opt.step()
 
     torch.cuda.reset_peak_memory_stats()
-    result = {"network": name, "eager_us": microseconds(step)}
-    result["peak_MiB"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(4):
+    if how == "graph":
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(4):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        opt.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
             step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    opt.zero_grad(set_to_none=True)
-    with torch.cuda.graph(graph):
-        step()
-    result["graph_us"] = microseconds(graph.replay)
+        step = graph.replay
+    run_for(seconds, step)
+    steps, took = run_for(seconds, step)
+    result = {"network": name, "how": how, "us": round(took / steps * 1e6, 1), "peak_MiB": round(torch.cuda.max_memory_allocated() / 2**20, 1)}
     print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-how", choices=["eager", "graph"], default="eager")
+    parser.add_argument("-seconds", type=float, default=3)
+    parser.add_argument("network", nargs="*")
+    args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    for name in sys.argv[1:] or NETWORKS:
-        measure(name)
+    for name in args.network or NETWORKS:
+        measure(name, args.how, args.seconds)
