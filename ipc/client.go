@@ -47,6 +47,9 @@ type answer struct {
 // ErrNotSupported where the device or the system cannot share memory, with a
 // *cupool.ConfigError, or when ctx is done.
 func Connect(ctx context.Context, pool *cupool.Pool, uc *net.UnixConn, cfg Config) (*Client, error) {
+	if ctx == nil || uc == nil {
+		return nil, nothing("context or connection")
+	}
 	c, err := connect(ctx, pool, uc, cfg)
 	if err != nil {
 		return nil, errors.Join(err, uc.Close())
@@ -240,6 +243,9 @@ func (c *Client) ask(ctx context.Context, k kind, tail []byte, numbers ...uint64
 // with ErrClosed after Close or while that waits, with the cause of ctx when that is done
 // first, with what the exporter's device said, or with what this process's device says.
 func (c *Client) Open(ctx context.Context, name string) (*Memory, error) {
+	if c.isNone() || ctx == nil {
+		return nil, nothing("Client or context")
+	}
 	if name == "" || len(name) > maxName {
 		return nil, &cupool.ConfigError{Field: "name", Value: name, Reason: "must have 1 to 255 bytes"}
 	}
@@ -278,16 +284,32 @@ func (c *Client) keep(name string, a answer) (*Memory, error) {
 }
 
 // Peer returns the process that exports.
-func (c *Client) Peer() Peer { return c.peer }
+func (c *Client) Peer() Peer {
+	if c.isNone() {
+		return Peer{}
+	}
+	return c.peer
+}
 
 // Done returns a channel that is closed when the connection has ended, as the exporter
 // has ended or closed it, or Close was called. What is open stays valid as
 // the package's section on life says.
-func (c *Client) Done() <-chan struct{} { return c.done }
+func (c *Client) Done() <-chan struct{} {
+	if c.isNone() {
+		return nil
+	}
+	return c.done
+}
+
+// isNone reports whether Connect did not make c.
+func (c *Client) isNone() bool { return c == nil || c.pool == nil }
 
 // Err returns why the connection has ended: ErrGone, ErrProtocol, ErrClosed after
 // Close, or the connection's error. It returns nil before.
 func (c *Client) Err() error {
+	if c.isNone() {
+		return nothing("Client")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
@@ -297,6 +319,9 @@ func (c *Client) Err() error {
 // Open that is just mapping, and one that waits for the exporter fails. Close fails as
 // Memory.Close does, and leaves the connection then; with ErrClosed it was called before.
 func (c *Client) Close(ctx context.Context) error {
+	if c.isNone() || ctx == nil {
+		return nothing("Client or context")
+	}
 	c.mapping.Lock() // so that nothing is mapped any more
 	defer c.mapping.Unlock()
 	c.mu.Lock()

@@ -44,6 +44,11 @@
 // write it. The socket has to be connected by the process that uses it; one that
 // was made by another process (socketpair) is refused.
 //
+// Who connects has 30 seconds for its hello. 1,024 connections at most wait for it: one
+// more ends the one that has waited longest. Messages have 1 KiB at most. One process has
+// 256 connections at most: one more ends its oldest over which nothing is open, and is
+// refused where there is none.
+//
 // It takes Linux 5.3. Elsewhere NewServer and Connect fail with cupool.ErrNotSupported.
 package ipc
 
@@ -159,9 +164,17 @@ func (e *BusyError) Unwrap() error { return e.Err }
 
 // sharing returns the part of a pool's device that shares memory.
 func sharing(c *cupool.Pool) (device.RangeSharing, error) {
+	if c.Driver() == nil {
+		return nil, &cupool.ConfigError{Field: "pool", Reason: "memory is of one that cupool.New has made"}
+	}
 	d, ok := c.Driver().(device.RangeSharing)
 	if !ok {
 		return nil, fmt.Errorf("cupool: ipc: %s shares no memory with other processes: %w", c.Driver().Name(), cupool.ErrNotSupported)
 	}
 	return d, nil
+}
+
+// nothing is the error of a handle that is nil, or that this package did not make.
+func nothing(what string) error {
+	return fmt.Errorf("cupool: ipc: the %s is nil, or this package did not make it: %w", what, cupool.ErrInvalidHandle)
 }

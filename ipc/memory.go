@@ -28,18 +28,29 @@ type Memory struct {
 var errMemoryClosed = fmt.Errorf("cupool: ipc: memory: %w", cupool.ErrClosed)
 
 // Name returns the name that it was opened by.
-func (m *Memory) Name() string { return m.name }
+func (m *Memory) Name() string { return m.orZero().name }
 
 // Ptr returns the address in this process.
-func (m *Memory) Ptr() cupool.Ptr { return m.ptr }
+func (m *Memory) Ptr() cupool.Ptr { return m.orZero().ptr }
 
 // Size returns the bytes of the block, as the exporter requested them.
-func (m *Memory) Size() int64 { return m.size }
+func (m *Memory) Size() int64 { return m.orZero().size }
+
+// orZero is the Memory, or a zero one for nil.
+func (m *Memory) orZero() *Memory {
+	if m == nil {
+		return new(Memory)
+	}
+	return m
+}
 
 // RecordStream says that work on s uses the memory: Close waits for it. The default
 // stream is always waited for. It fails with ErrForeignStream for a stream of another
 // allocator, and with ErrClosed.
 func (m *Memory) RecordStream(s *cupool.Stream) error {
+	if m.orZero().client == nil {
+		return nothing("Memory")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -61,6 +72,9 @@ func (m *Memory) RecordStream(s *cupool.Stream) error {
 // says, or with the cause of ctx where the exporter does not answer: the memory is
 // closed then.
 func (m *Memory) Close(ctx context.Context) error {
+	if m.orZero().client == nil || ctx == nil {
+		return nothing("Memory or context")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {

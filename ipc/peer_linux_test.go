@@ -242,6 +242,17 @@ func (p *peer) export(ctx context.Context, what string, args []string) (answer a
 			return nil, err
 		}
 		go func() { _ = p.server.Serve(context.Background(), l) }()
+	case "files": // how many more descriptors there may be
+		var more uint64
+		if _, err := fmt.Sscan(args[0], &more); err != nil {
+			return nil, err
+		}
+		now, err := descriptors()
+		if err != nil {
+			return nil, err
+		}
+		limit := syscall.Rlimit{Cur: uint64(len(now)) + more, Max: uint64(len(now)) + more}
+		return nil, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 	case "share": // name, bytes, value
 		var size int64
 		var value uint32

@@ -10,25 +10,38 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/gate"
 )
 
-// helloTime is how long a process that connects may say nothing.
-const helloTime = 30 * time.Second
+const (
+	// helloTime is how long a process that connects may say nothing.
+	helloTime = 30 * time.Second
+	// maxConns is how many connections a process has at most.
+	maxConns = 256
+)
 
 // Serve accepts connections and serves each in a goroutine of its own, until the server
 // is closed, when it returns nil, or ctx is done, when it returns the cause of ctx and
-// cuts its connections (ServeConn). It returns the listener's error, too. The
-// caller closes l.
+// cuts its connections (ServeConn). Where descriptors or memory are short it ends half of
+// the connections that have not said hello, and goes on after a pause of 5 milliseconds
+// to a second. It returns the listener's other errors. The caller closes l.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
+	if s.isNone() || ctx == nil || l == nil {
+		return nothing("Server, context or listener")
+	}
 	if err := s.enter(nil); err != nil {
 		return err
 	}
 	defer s.calls.Done()
-	wake := func() { _ = l.SetDeadline(time.Unix(1, 0)) }
-	defer context.AfterFunc(ctx, wake)()
-	defer context.AfterFunc(s.ended, wake)()
+	either, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(s.ended, end)()
+	defer context.AfterFunc(either, func() { _ = l.SetDeadline(time.Unix(1, 0)) })()
+	short := func(err error, pause time.Duration) {
+		s.rare.Warn("ipc: no connection can be accepted for a moment", "error", err, "pause", pause)
+	}
 	for {
-		c, err := l.AcceptUnix()
+		c, err := gate.Accept(&s.gate, either.Done(), short, l.AcceptUnix)
 		switch {
 		case s.ended.Err() != nil:
 			return errors.Join(closeConn(c), l.SetDeadline(time.Time{}))
@@ -37,9 +50,10 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 		case err != nil:
 			return fmt.Errorf("cupool: ipc: accepting connections: %w", err)
 		}
+		guest := s.gate.Come(c, either.Done())
 		go func() {
-			if err := s.ServeConn(ctx, c); err != nil {
-				s.cfg.Logger.Warn("ipc: a connection ended", "error", err)
+			if err := s.serve(ctx, c, guest); err != nil {
+				s.rare.Warn("ipc: a connection ended", "error", err)
 			}
 		}()
 	}
@@ -61,8 +75,39 @@ func (s *Server) enter(c *conn) error {
 	}
 	s.calls.Add(1)
 	if c != nil {
-		s.conns[c] = true
+		s.came++
+		s.conns[c] = visit{number: s.came}
 	}
+	return nil
+}
+
+// seat counts a connection of a process. One too many ends the oldest over which the
+// process has nothing open.
+func (s *Server) seat(c *conn, p Peer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	busy := map[*conn]bool{}
+	for _, r := range s.refs {
+		busy[r.conn] = true
+	}
+	n, oldest := 0, (*conn)(nil)
+	for o, v := range s.conns {
+		if v.pid != p.PID {
+			continue
+		}
+		n++
+		if !busy[o] && (oldest == nil || v.number < s.conns[oldest].number) {
+			oldest = o
+		}
+	}
+	if n >= maxConns {
+		if oldest == nil {
+			return fmt.Errorf("cupool: ipc: process %d has %d connections, with memory open over each: %w", p.PID, n, ErrRefused)
+		}
+		_ = oldest.UnixConn.Close()
+		delete(s.conns, oldest)
+	}
+	s.conns[c] = visit{s.conns[c].number, p.PID}
 	return nil
 }
 
@@ -81,6 +126,15 @@ func (s *Server) leave(c *conn) {
 // speak the protocol, ErrNotSupported where it cannot be seen when a process ends,
 // ErrClosed, or the connection's error.
 func (s *Server) ServeConn(ctx context.Context, uc *net.UnixConn) error {
+	if s.isNone() || ctx == nil || uc == nil {
+		return nothing("Server, context or connection")
+	}
+	return s.serve(ctx, uc, s.gate.Come(uc, ctx.Done()))
+}
+
+// serve is ServeConn of a connection that waits at the gate.
+func (s *Server) serve(ctx context.Context, uc *net.UnixConn, guest *gate.Guest) error {
+	defer guest.Leave()
 	c := &conn{UnixConn: uc}
 	if err := s.enter(c); err != nil {
 		return errors.Join(err, uc.Close())
@@ -88,6 +142,7 @@ func (s *Server) ServeConn(ctx context.Context, uc *net.UnixConn) error {
 	defer s.leave(c)
 	defer c.during(ctx)()
 	peer, p, err := s.greet(ctx, c)
+	guest.Leave()
 	if err != nil {
 		_ = c.say(errorMessage(0, err)) // it may have gone
 		return err
@@ -128,6 +183,9 @@ func (s *Server) greet(ctx context.Context, c *conn) (Peer, *process, error) {
 		return peer, nil, err
 	}
 	if err := parseHello(b, peer); err != nil {
+		return peer, nil, err
+	}
+	if err := s.seat(c, peer); err != nil {
 		return peer, nil, err
 	}
 	p, err := watch(peer.PID)

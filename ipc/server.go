@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/gate"
+	"github.com/cupool/cupool/internal/rarelog"
 )
 
 // Server gives blocks of a pool to other processes. All methods are safe from several
@@ -23,12 +26,15 @@ type Server struct {
 	ended context.Context // done when the server has ended
 	end   context.CancelFunc
 	calls sync.WaitGroup // Serve and ServeConn
+	gate  gate.Gate      // where connections wait until they have said hello
+	rare  *slog.Logger   // of what strangers may cause as often as they like
 
 	mu      sync.Mutex
 	shares  map[string]*Share
 	refs    map[uint64]*ref
 	last    uint64 // of refs, which begin with 1
-	conns   map[*conn]bool
+	came    uint64 // connections
+	conns   map[*conn]visit
 	closing bool
 	changed chan struct{} // closed when a ref has gone
 }
@@ -38,6 +44,12 @@ type ref struct {
 	share *Share
 	conn  *conn
 	use   Use
+}
+
+// visit is a connection that is served.
+type visit struct {
+	number uint64
+	pid    int // 0: it has not said hello
 }
 
 // Share is a block that other processes may open by its name. All methods are safe from
@@ -70,25 +82,35 @@ func NewServer(pool *cupool.Pool, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		pool: pool, dev: dev, cfg: cfg, shares: map[string]*Share{}, refs: map[uint64]*ref{}, conns: map[*conn]bool{},
-		changed: make(chan struct{}),
+		pool: pool, dev: dev, cfg: cfg, shares: map[string]*Share{}, refs: map[uint64]*ref{}, conns: map[*conn]visit{},
+		changed: make(chan struct{}), rare: rarelog.Limit(cfg.Logger),
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
 
+// isNone reports whether NewServer did not make s.
+func (s *Server) isNone() bool { return s == nil || s.pool == nil }
+
 // Share makes a live block available under a name of 1 to 255 bytes. Whoever opens it
 // finds what the work that on (nil: the default stream) has been given until now wrote.
 // The block can be freed at any time: its memory is not reused before the share and all
 // that was opened of it are closed. Share fails with cupool.ErrInvalidConfig for a name
-// that is taken or too long, as Pool.Hold does, with ErrNotSupported where the
-// device was not opened for it, with ErrClosed, or with what the device says.
+// that is taken or too long, as Pool.Hold does, with ErrForeignStream for a stream of
+// another allocator, with ErrNotSupported where the device was not opened for it, with
+// ErrClosed, or with what the device says.
 func (s *Server) Share(name string, b cupool.Block, on *cupool.Stream) (*Share, error) {
+	if s.isNone() {
+		return nil, nothing("Server")
+	}
 	if name == "" || len(name) > maxName {
 		return nil, &cupool.ConfigError{Field: "name", Value: name, Reason: "must have 1 to 255 bytes"}
 	}
 	if on == nil {
 		on = s.pool.DefaultStream()
+	}
+	if err := s.pool.RecordStream(cupool.Block{}, on); err != nil {
+		return nil, fmt.Errorf("cupool: ipc: sharing %q: %w", name, err)
 	}
 	release, err := s.pool.Hold(b)
 	if err != nil {
@@ -134,16 +156,27 @@ func (x *Share) finish() error {
 }
 
 // Name returns the name.
-func (x *Share) Name() string { return x.name }
+func (x *Share) Name() string { return x.orZero().name }
 
 // Block returns the block.
-func (x *Share) Block() cupool.Block { return x.block }
+func (x *Share) Block() cupool.Block { return x.orZero().block }
+
+// orZero is the Share, or a zero one for nil.
+func (x *Share) orZero() *Share {
+	if x == nil {
+		return new(Share)
+	}
+	return x
+}
 
 // Close withdraws the name: nobody can open the block any more. What is open stays
 // so. It does not wait. It fails with ErrClosed where it was called before, or the
 // Server was closed.
 func (x *Share) Close() error {
-	s := x.server
+	s := x.orZero().server
+	if s == nil {
+		return nothing("Share")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x.withdrawn {
@@ -229,6 +262,9 @@ func (s *Server) idsOf(c *conn) (ids []uint64) {
 
 // Uses lists what other processes have open, the oldest first.
 func (s *Server) Uses() []Use {
+	if s.isNone() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.usesLocked()
@@ -249,6 +285,9 @@ func (s *Server) usesLocked() (uses []Use) {
 // cause of ctx: connections and memory stay, and Close can be called again, or Force.
 // It fails with ErrClosed after it succeeded, or Force was called.
 func (s *Server) Close(ctx context.Context) error {
+	if s.isNone() || ctx == nil {
+		return nothing("Server or context")
+	}
 	s.mu.Lock()
 	if s.ended.Err() != nil {
 		s.mu.Unlock()
@@ -296,6 +335,9 @@ func (s *Server) endLocked() {
 // while they may read and write it, and segments of CUDA must not be given back to
 // the device meanwhile. It is for processes that hang. It returns what was open.
 func (s *Server) Force() []Use {
+	if s.isNone() {
+		return nil
+	}
 	s.mu.Lock()
 	uses := s.usesLocked()
 	s.closing = true

@@ -27,12 +27,15 @@ type rig struct {
 	cancel   context.CancelCauseFunc // of Serve
 }
 
-func newRig(t *testing.T, cfg ipc.Config) *rig {
+func newRig(t *testing.T, cfg ipc.Config, change ...func(s *ipc.Server)) *rig {
 	t.Helper()
 	g := &rig{t: t, pool: newPool(t, openHost), other: newPool(t, openHost), served: make(chan error, 1)}
 	var err error
 	g.server, err = ipc.NewServer(g.pool, cfg)
 	require.NoError(t, err)
+	for _, f := range change {
+		f(g.server)
+	}
 	g.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(context.Background())
