@@ -18,6 +18,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+
+	"github.com/cupool/cupool/cmd/internal/printable"
 )
 
 // A command is one subcommand. run gets the arguments after its name; an
@@ -59,6 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	}
 	for _, c := range commands {
 		if c.name == args[0] {
+			stderr = printable.Writer(stderr)
 			return status1(c.name, c.run(ctx, args[1:], stdout, stderr), stderr)
 		}
 	}

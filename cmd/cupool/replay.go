@@ -11,6 +11,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cmd/internal/chart"
+	"github.com/cupool/cupool/cmd/internal/printable"
 	"github.com/cupool/cupool/cmd/internal/progress"
 	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/internal/trace"
@@ -93,7 +94,7 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		rows = append(rows, replayRow{r, t, replay.TorchModel(t, o.Capacity)})
 	}
 	if !*asJSON {
-		if err := printReplays(stdout, rows); err != nil {
+		if err := printReplays(printable.Writer(stdout), rows); err != nil {
 			return err
 		}
 	}

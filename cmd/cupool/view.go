@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cupool/cupool/cmd/internal/printable"
 	"github.com/cupool/cupool/cmd/internal/replay"
 	"github.com/cupool/cupool/debug"
 	"github.com/cupool/cupool/internal/trace"
@@ -50,7 +51,7 @@ func runView(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		debug.AllowHosts(host) // a name that leads here, as the listener has it
 	}
 	url := "http://" + l.Addr().String() + "/"
-	fmt.Fprintf(stdout, "%s is at %s until you press Ctrl-C\n", filepath.Base(fs.Arg(0)), url)
+	fmt.Fprintf(printable.Writer(stdout), "%s is at %s until you press Ctrl-C\n", filepath.Base(fs.Arg(0)), url)
 	if !*quiet {
 		if err := openURL(ctx, url); err != nil {
 			fmt.Fprintf(stderr, "cupool view: no browser was opened: %v\n", err)

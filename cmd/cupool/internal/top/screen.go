@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+
+	"github.com/cupool/cupool/cmd/internal/printable"
 )
 
 // The times between two questions, which + and - go through.
@@ -95,7 +97,7 @@ func draw(screen tcell.Screen, v *view) {
 	for y, l := range v.lines(width, height) {
 		x := 0
 		for _, s := range l {
-			for text := s.text; text != "" && x < width; {
+			for text := printable.Text(s.text); text != "" && x < width; {
 				rest, w := screen.Put(x, y, text, looks[s.style])
 				text, x = rest, x+max(w, 1)
 			}

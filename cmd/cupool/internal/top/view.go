@@ -8,6 +8,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/cupool/cupool/cmd/internal/printable"
 	"github.com/cupool/cupool/internal/bytesize"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -36,7 +37,7 @@ type line []span
 func (l line) text() string {
 	var sb strings.Builder
 	for _, s := range l {
-		sb.WriteString(s.text)
+		sb.WriteString(printable.Text(s.text))
 	}
 	return strings.TrimRight(sb.String(), " ")
 }
