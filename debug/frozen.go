@@ -54,19 +54,23 @@ func (f *frozen) failure(string) *failure         { return nil }
 
 // labelsOf counts the blocks of each label.
 func labelsOf(p snapshot.Snapshot) (all []cupool.LabelStats) {
+	places := map[string]int{}
 	for _, seg := range p.Segments {
 		for _, b := range seg.Blocks {
 			if b.Label == "" || b.State != snapshot.Live && b.State != snapshot.Pending {
 				continue
 			}
-			i, found := slices.BinarySearchFunc(all, b.Label, func(l cupool.LabelStats, name string) int { return strings.Compare(l.Label, name) })
+			i, found := places[b.Label]
 			if !found {
-				all = slices.Insert(all, i, cupool.LabelStats{Label: b.Label})
+				i = len(all)
+				places[b.Label] = i
+				all = append(all, cupool.LabelStats{Label: b.Label})
 			}
 			all[i].Blocks.Add(1)
 			all[i].Bytes.Add(b.Requested)
 		}
 	}
+	slices.SortFunc(all, func(a, b cupool.LabelStats) int { return strings.Compare(a.Label, b.Label) })
 	return all
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/snapshot"
+	"github.com/cupool/cupool/internal/columns"
 )
 
 //go:embed page
@@ -112,12 +112,19 @@ var views = map[string]view{
 		return reply(w, r, append([]cupool.LabelStats{}, of.stats().Labels...))
 	},
 	"snapshot": func(w http.ResponseWriter, r *http.Request, of source) error {
+		p := of.snapshot()
+		if err := fits(&p); err != nil {
+			return err
+		}
 		attach(w, of, "json")
-		return reply(w, r, of.snapshot())
+		w.Header().Set("Content-Type", "application/json")
+		compressed(w, r, func(w io.Writer) { writeJSON(w, &p) })
+		return nil
 	},
 	"snapshot.pickle": viewPickle,
 	"blocks": func(w http.ResponseWriter, r *http.Request, of source) error {
-		return reply(w, r, columnsOf(of.snapshot()))
+		p := of.snapshot()
+		return reply(w, r, columns.Of(&p))
 	},
 	"series": viewSeries,
 	"events": viewEvents,
@@ -262,16 +269,26 @@ func reply(w http.ResponseWriter, r *http.Request, v any) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	h.Set("Vary", "Accept-Encoding")
-	if len(data) < 1<<12 || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if len(data) < 1<<12 {
 		_, _ = w.Write(data) // the reader is gone
 		return nil
 	}
+	compressed(w, r, func(w io.Writer) { _, _ = w.Write(data) })
+	return nil
+}
+
+// compressed sends what write writes, with gzip where the reader takes it.
+func compressed(w http.ResponseWriter, r *http.Request, write func(io.Writer)) {
+	h := w.Header()
+	h.Set("Vary", "Accept-Encoding")
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		write(w)
+		return
+	}
 	h.Set("Content-Encoding", "gzip")
 	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level exists
-	_, _ = z.Write(data)
+	write(z)
 	_ = z.Close()
-	return nil
 }
 
 // attach names the file that a browser saves.
@@ -326,8 +343,7 @@ func viewEvents(w http.ResponseWriter, r *http.Request, of source) error {
 	if err != nil {
 		return err
 	}
-	all := append([]snapshot.Event{}, of.events(uint64(after))...)
-	return reply(w, r, all[max(0, int64(len(all))-limit):])
+	return reply(w, r, last(of.events(uint64(after)), limit))
 }
 
 // integer reads a whole number of a query, or returns what it is without.

@@ -3,7 +3,6 @@ package debug
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -234,33 +233,6 @@ func TestPublish(t *testing.T) {
 	require.NoError(t, two.Close())
 	require.Empty(t, ids())
 	require.Empty(t, published.all)
-}
-
-// Columns have every field of a snapshot.
-func TestColumns(t *testing.T) {
-	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything()})
-	debugtest.Work(t, c, 4)
-	p := c.Snapshot()
-	got := columnsOf(p)
-	n := 0
-	for i, seg := range p.Segments {
-		require.Equal(t, fmt.Sprintf("0x%x", uintptr(seg.Address)), got.Segments.Address[i])
-		require.Equal(t, len(seg.Blocks), got.Segments.Blocks[i])
-		for _, b := range seg.Blocks {
-			require.Equal(t, b.Size, got.Blocks.Size[n])
-			require.Equal(t, b.Requested, got.Blocks.Requested[n])
-			require.Equal(t, b.State, got.States[got.Blocks.State[n]])
-			require.Equal(t, b.Label, got.Labels[got.Blocks.Label[n]])
-			var stack snapshot.Stack
-			for _, f := range got.Stacks[got.Blocks.Stack[n]] {
-				stack = append(stack, got.Frames[f])
-			}
-			require.Equal(t, b.Stack, stack)
-			require.Equal(t, b.Weight, got.Blocks.Weight[n])
-			n++
-		}
-	}
-	require.Len(t, got.Blocks.Size, n)
 }
 
 // The statistics of a snapshot are those of the allocator.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/intern"
 )
 
 // Line is live memory that one line of the program has allocated under one label: the
@@ -58,6 +59,10 @@ func (f Frame) String() string {
 	return fmt.Sprintf("%s (%s:%d)", path.Base(f.Function), path.Base(f.File), f.Line)
 }
 
+func (f Frame) compare(g Frame) int {
+	return cmp.Or(cmp.Compare(f.Function, g.Function), cmp.Compare(f.File, g.File), cmp.Compare(f.Line, g.Line))
+}
+
 // What is not the program's: the beginnings of functions of Go, and folders of Python.
 var (
 	libraries = []string{"github.com/cupool/cupool.", "github.com/cupool/cupool/", "gorgonia.org/", "runtime.", "testing."}
@@ -85,7 +90,11 @@ func (s Stack) Program() Stack {
 }
 
 // Lines adds up which lines hold memory. The zero Lines is empty.
-type Lines struct{ sums map[lineKey]*lineSum }
+type Lines struct {
+	sums    map[lineKey]*lineSum
+	stacks  intern.Stacks[Frame]
+	program []Stack // of a stack's number, its Program
+}
 
 type lineKey struct {
 	pool, label string
@@ -94,7 +103,24 @@ type lineKey struct {
 
 type lineSum struct {
 	stack         Stack
+	of            map[int]bool // the numbers of the stacks that it is the common part of
 	blocks, bytes float64
+}
+
+// add makes the stack what it has in common with another one.
+func (s *lineSum) add(own Stack, number int) {
+	if s.of[number] {
+		return
+	}
+	if s.of == nil {
+		s.stack, s.of = own, map[int]bool{}
+	}
+	s.of[number] = true
+	same := 0
+	for same < min(len(s.stack), len(own)) && s.stack[same] == own[same] {
+		same++
+	}
+	s.stack = s.stack[:same]
 }
 
 func (t *Lines) of(k lineKey) *lineSum {
@@ -118,21 +144,18 @@ func (t *Lines) Add(pool, label string, blocks, bytes int64) {
 
 // Record says where blocks that were added are from: as many as samples stand for.
 func (t *Lines) Record(pool, label string, stack Stack, blocks, bytes float64) {
-	own := stack.Program()
-	if len(own) == 0 {
+	if len(stack) == 0 {
 		return
 	}
+	number := t.stacks.Number(stack)
+	if number == len(t.program) {
+		t.program = append(t.program, stack.Program())
+	}
+	own := t.program[number]
 	rest, s := t.of(lineKey{pool: pool, label: label}), t.of(lineKey{pool, label, own[0]})
 	rest.blocks -= blocks
 	rest.bytes -= bytes
-	if s.stack == nil {
-		s.stack = own
-	}
-	same := 0
-	for same < min(len(s.stack), len(own)) && s.stack[same] == own[same] {
-		same++
-	}
-	s.stack = s.stack[:same]
+	s.add(own, number)
 	s.blocks += blocks
 	s.bytes += bytes
 }
@@ -148,7 +171,7 @@ func (t *Lines) List() []Line {
 		}
 	}
 	slices.SortFunc(list, func(a, b Line) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Blocks, a.Blocks), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Stack.String(), b.Stack.String()))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Blocks, a.Blocks), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Label, b.Label), slices.CompareFunc(a.Stack, b.Stack, Frame.compare))
 	})
 	return list
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/cupool/cupool/internal/intern"
 )
 
 // NotRecorded is the function that a profile has memory under whose allocation was
@@ -53,15 +55,21 @@ type profiler struct {
 	profile.Profile
 	functions map[string]*profile.Function
 	locations map[Frame]*profile.Location
-	samples   map[string]*profile.Sample
+	stacks    intern.Stacks[Frame]
+	samples   map[sampleKey]*profile.Sample
 	sums      map[*profile.Sample]*[values]float64
 	total     bool // alloc_ comes from Totals
+}
+
+type sampleKey struct {
+	holderKey
+	stack int // its number
 }
 
 func newProfile() *profiler {
 	p := &profiler{
 		functions: map[string]*profile.Function{}, locations: map[Frame]*profile.Location{},
-		samples: map[string]*profile.Sample{}, sums: map[*profile.Sample]*[values]float64{},
+		samples: map[sampleKey]*profile.Sample{}, sums: map[*profile.Sample]*[values]float64{},
 	}
 	p.SampleType = []*profile.ValueType{
 		{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"},
@@ -149,8 +157,8 @@ const anyStream = math.MaxUint64
 
 // sample returns the sample of a stack.
 func (p *profiler) sample(stack Stack, k holderKey) *profile.Sample {
-	name := fmt.Sprintf("%q %d %q %v", k.pool, k.stream, k.label, stack)
-	if s := p.samples[name]; s != nil {
+	key := sampleKey{k, p.stacks.Number(stack)}
+	if s := p.samples[key]; s != nil {
 		return s
 	}
 	s := &profile.Sample{Value: make([]int64, values), Label: map[string][]string{}}
@@ -166,7 +174,7 @@ func (p *profiler) sample(stack Stack, k holderKey) *profile.Sample {
 	for _, f := range stack {
 		s.Location = append(s.Location, p.location(f))
 	}
-	p.samples[name], p.sums[s] = s, new([values]float64)
+	p.samples[key], p.sums[s] = s, new([values]float64)
 	p.Sample = append(p.Sample, s)
 	return s
 }

@@ -35,7 +35,10 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // allocator's before those of its private pools, which are in no Pools.
 //
 // It fails with a *FormatError. What it reads may be a stranger's: it allocates at
-// most 2 MiB, and 1 KiB for each byte. What gzip compressed may grow to 16 MiB and
+// most 2 MiB, and 1 KiB for each byte. There are no more segments, blocks, events and
+// totals than bytes, and labels and the frames of different stacks have at most 1 MiB
+// of text and 256 bytes for each byte. Blocks and events share their stacks, so what is
+// read is far larger as JSON. A stack has its 1,024 innermost functions. What gzip compressed may grow to 16 MiB and
 // 128 bytes for each byte; the error of more says to decompress it first.
 func Read(r io.Reader) ([]Snapshot, error) {
 	br, err := gunzip.NewReader(r)
@@ -61,8 +64,9 @@ func Read(r io.Reader) ([]Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	held := int64(0)
 	for i := range list {
-		if err := list[i].check(); err != nil {
+		if held, err = list[i].check(held); err != nil {
 			return nil, err
 		}
 	}
@@ -100,26 +104,50 @@ func readJSON(r *bufio.Reader) (list []Snapshot, err error) {
 // known are the states that there are.
 var known = map[State]bool{Live: true, Pending: true, Cached: true, Free: true, Part: true, Gap: true}
 
-// check says what cannot be in a snapshot.
-func (s *Snapshot) check() error {
-	if s.Segments == nil {
-		return damaged("segments", "there are none")
+// check says what cannot be in a snapshot, beside others that hold so many bytes, and
+// returns how many all of them hold.
+func (s *Snapshot) check(held int64) (int64, error) {
+	switch {
+	case s.Segments == nil:
+		return 0, damaged("segments", "there are none")
+	case len(s.Pools) > 0:
+		return 0, damaged("pools", "those of a private pool are none")
 	}
 	for i := range s.Segments {
 		seg := &s.Segments[i]
-		at := seg.Address
-		for k, b := range seg.Blocks {
-			switch {
-			case !known[b.State]:
-				return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its state is %.32q", b.State)
-			case b.Size < 0 || b.Requested < 0 || b.Address != at:
-				return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "%d bytes at address %d do not follow the block before", b.Size, b.Address)
-			}
-			at += Ptr(b.Size)
+		if err := seg.check(i); err != nil {
+			return 0, err
 		}
-		if seg.Size < 0 || at != seg.Address+Ptr(seg.Size) {
+		if held += seg.Size; held < 0 {
+			return 0, damaged(fmt.Sprintf("segments[%d]", i), "it and those before hold more bytes than can be counted")
+		}
+	}
+	for i := range s.Events {
+		e := &s.Events[i]
+		if e.Size < 0 || e.Address+Ptr(e.Size) < e.Address {
+			return 0, damaged(fmt.Sprintf("events[%d]", i), "there are no %d bytes at address %d", e.Size, uint64(e.Address))
+		}
+	}
+	return held, nil
+}
+
+// check says what cannot be in a segment.
+func (s *Segment) check(i int) error {
+	at, left := s.Address, s.Size
+	for k, b := range s.Blocks {
+		switch {
+		case !known[b.State]:
+			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "its state is %.32q", b.State)
+		case b.Size <= 0 || b.Requested < 0 || b.Address != at:
+			return damaged(fmt.Sprintf("segments[%d].blocks[%d]", i, k), "%d bytes at address %d do not follow the block before", b.Size, uint64(b.Address))
+		case b.Size > left:
 			return damaged(fmt.Sprintf("segments[%d]", i), "its blocks are not of its size")
 		}
+		at += Ptr(b.Size)
+		left -= b.Size
+	}
+	if left != 0 || at < s.Address {
+		return damaged(fmt.Sprintf("segments[%d]", i), "its blocks are not of its size")
 	}
 	return nil
 }

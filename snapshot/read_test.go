@@ -16,6 +16,7 @@ import (
 	"github.com/cupool/cupool/internal/gunzip"
 	"github.com/cupool/cupool/internal/pickle"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/bombs"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -59,6 +60,7 @@ func with(t testing.TB, key string, item func(p *pickle.Writer)) string {
 func TestReadErrors(t *testing.T) {
 	dict := func(p *pickle.Writer) { p.Dict(func() {}) }
 	number := func(p *pickle.Writer) { p.Int(1) }
+	half := `{"segments": [{"total_size": 4611686018427387904, "blocks": [{"state": "free", "size": 4611686018427387904}]}]}`
 	for data, want := range map[string]string{
 		"":                       "at byte 0: there is nothing",
 		" []\n":                  "at byte 0: the list of snapshots is empty",
@@ -67,11 +69,18 @@ func TestReadErrors(t *testing.T) {
 		`{"segments": 1}`:        "at byte 14: json: cannot unmarshal number into Go struct field Snapshot.segments of type []snapshot.Segment",
 		`{"device": "cuda"}`:     "segments: there are none",
 		`[{"segments": []}, {}]`: "segments: there are none",
-		`{"segments": [], "events": [{"time": "noon"}]}`:                                            `JSON: parsing time "noon" as`,
-		`{"segments": [{"total_size": 5}]}`:                                                         "segments[0]: its blocks are not of its size",
-		`{"segments": [{"total_size": 5, "blocks": [{"size": 5}]}]}`:                                `segments[0].blocks[0]: its state is ""`,
-		`{"segments": [{"address": 7, "total_size": 5, "blocks": [{"state": "free", "size": 5}]}]}`: "segments[0].blocks[0]: 5 bytes at address 0 do not follow the block before",
-		`{"segments": [{"total_size": -5, "blocks": [{"state": "free", "size": -5}]}]}`:             "segments[0].blocks[0]: -5 bytes at address 0 do not follow the block before",
+		`{"segments": [], "events": [{"time": "noon"}]}`:                                                                                                `JSON: parsing time "noon" as`,
+		`{"segments": [{"total_size": 5}]}`:                                                                                                             "segments[0]: its blocks are not of its size",
+		`{"segments": [{"total_size": 5, "blocks": [{"size": 5}]}]}`:                                                                                    `segments[0].blocks[0]: its state is ""`,
+		`{"segments": [{"address": 7, "total_size": 5, "blocks": [{"state": "free", "size": 5}]}]}`:                                                     "segments[0].blocks[0]: 5 bytes at address 0 do not follow the block before",
+		`{"segments": [{"total_size": 5, "blocks": [{"state": "free", "size": 4}]}]}`:                                                                   "segments[0]: its blocks are not of its size",
+		`{"segments": [{"total_size": 5, "blocks": [{"state": "free", "size": 6}]}]}`:                                                                   "segments[0]: its blocks are not of its size",
+		`{"segments": [{"address": 18446744073709551615, "total_size": 5, "blocks": [{"address": 18446744073709551615, "state": "free", "size": 5}]}]}`: "segments[0]: its blocks are not of its size",
+		`{"segments": [], "events": [{"size": -5, "addr": 7}]}`:                                                                                         "events[0]: there are no -5 bytes at address 7",
+		`{"segments": [], "events": [{"size": 5, "addr": 18446744073709551615}]}`:                                                                       "events[0]: there are no 5 bytes at address 18446744073709551615",
+		`{"segments": [], "pools": [{"segments": [], "pools": [{}]}]}`:                                                                                  "pools: those of a private pool are none",
+		`[` + half + `,` + half + `]`:                                                                                                                   "segments[0]: it and those before hold more bytes than can be counted",
+		`{"segments": [{"total_size": -5, "blocks": [{"state": "free", "size": -5}]}]}`:                                                                 "segments[0].blocks[0]: -5 bytes at address 0 do not follow the block before",
 		"a trace of ours":              "at byte 0: it is neither JSON nor a pickle",
 		"\x80\x02}X":                   "at byte 4: it is truncated there: unexpected EOF",
 		"\x80\x02cos\nsystem\n":        `at byte 2: instruction "c" is none of a memory snapshot's`,
@@ -101,7 +110,7 @@ func TestReadErrors(t *testing.T) {
 					p.Shared(1, func() { p.List(1, func(int) { p.Dict(func() { p.String("size"); p.Int(1) }) }) })
 				})
 			})
-		}): "device_traces[1]: it is that of another device",
+		}): "device_traces[1]: the same list stands in another place, too",
 	} {
 		_, err := snapshot.Read(strings.NewReader(data))
 		var damage *snapshot.FormatError
@@ -126,37 +135,36 @@ func TestReadNothing(t *testing.T) {
 	}
 }
 
-// What is there again and again is not copied again and again.
+// Blocks share the stacks that they share in the file, of which the innermost functions
+// are read.
 func TestReadShared(t *testing.T) {
-	const n = 1000
-	data := pickled(t, func(p *pickle.Writer) {
-		p.List(n, func(i int) {
+	for n, want := range map[int]int{3: 3, 2000: 1024} {
+		data := with(t, "segments", func(p *pickle.Writer) {
 			p.Dict(func() {
-				for _, key := range []string{"address", "stream", "total_size"} {
+				for key, n := range map[string]int64{"address": 0, "stream": 0, "total_size": 2} {
 					p.String(key)
-					p.Int(0)
+					p.Int(n)
 				}
 				p.String("blocks")
-				p.Shared(1, func() {
-					p.List(n, func(int) {
-						p.Dict(func() {
-							p.String("size")
-							p.Int(0)
-							p.String("state")
-							p.String("inactive")
-							p.String("frames")
-							p.Shared(2, func() { p.List(n, func(int) { p.Shared(3, func() { p.Dict(func() {}) }) }) })
-						})
+				p.List(2, func(int) {
+					p.Dict(func() {
+						p.String("size")
+						p.Int(1)
+						p.String("state")
+						p.String("inactive")
+						p.String("frames")
+						p.Shared(1, func() { p.List(n, func(i int) { p.Dict(func() { p.String("line"); p.Int(int64(i)) }) }) })
 					})
 				})
 			})
 		})
-	})
-	testkit.RequireAllocates(t, 2<<20, 1<<10, len(data), func() {
 		list, err := snapshot.Read(strings.NewReader(data))
 		require.NoError(t, err)
-		require.Len(t, list[0].Segments[n-1].Blocks[n-1].Stack, n)
-	})
+		blocks := list[0].Segments[0].Blocks
+		require.Len(t, blocks[0].Stack, want)
+		require.Equal(t, want-1, blocks[1].Stack[want-1].Line)
+		require.Same(t, &blocks[0].Stack[0], &blocks[1].Stack[0])
+	}
 }
 
 // FuzzRead: whatever there is to read, it fails by a FormatError alone, and allocates
@@ -166,6 +174,10 @@ func FuzzRead(f *testing.F) {
 	text, err := json.Marshal(sample())
 	require.NoError(f, err)
 	for _, data := range [][]byte{text, torch(f, sample()...), []byte(`{"segments": []}`), []byte("[]"), []byte("[{},{}]"), []byte(`{"segments": [{},{}]}`)} {
+		f.Add(data)
+		f.Add(testkit.Gzip(f, data))
+	}
+	for _, data := range bombs.Snapshots(1 << 10) {
 		f.Add(data)
 		f.Add(testkit.Gzip(f, data))
 	}
@@ -189,6 +201,7 @@ func FuzzRead(f *testing.F) {
 			require.Less(t, len(err.Error()), 500)
 			return
 		}
+		requireBounded(t, n, list)
 		first, err := snapshot.Read(bytes.NewReader(torch(t, list...)))
 		require.NoError(t, err)
 		again, err := snapshot.Read(bytes.NewReader(torch(t, first...)))

@@ -2,10 +2,10 @@ package snapshot
 
 import (
 	"cmp"
-	"encoding/binary"
 	"io"
 	"slices"
 
+	"github.com/cupool/cupool/internal/intern"
 	"github.com/cupool/cupool/internal/pickle"
 )
 
@@ -37,7 +37,7 @@ import (
 // Read reads it back, with what PyTorch has no place for in keys of its own.
 func WriteTorch(w io.Writer, of ...Snapshot) error {
 	pools := flat(of)
-	t := torch{Writer: pickle.NewWriter(w), frames: map[Frame]uint32{}}
+	t := torch{Writer: pickle.NewWriter(w)}
 	t.gather(pools)
 	t.Dict(func() {
 		t.String("segments")
@@ -60,7 +60,7 @@ func WriteTorch(w io.Writer, of ...Snapshot) error {
 // torch writes one pickle.
 type torch struct {
 	*pickle.Writer
-	frames   map[Frame]uint32 // numbers of them, by which stacks are told apart
+	stacks   intern.Stacks[Frame]
 	devices  []string
 	ids      []poolID
 	segments []torchSegment // by device and address
@@ -86,13 +86,17 @@ type torchEvent struct {
 // gather finds out which devices and pools there are, and what they hold.
 func (t *torch) gather(pools []Snapshot) {
 	private := map[int]int64{}
+	devices := map[string]int{}
+	var events [][][]torchEvent // by device and pool
 	for _, s := range pools {
-		id := poolID{device: slices.Index(t.devices, s.Device)}
-		if id.device < 0 {
-			id.device = len(t.devices)
+		device, ok := devices[s.Device]
+		if !ok {
+			device = len(t.devices)
+			devices[s.Device] = device
 			t.devices = append(t.devices, s.Device)
-			t.traces = append(t.traces, nil)
+			events = append(events, nil)
 		}
+		id := poolID{device: device}
 		if s.Pool != "" {
 			private[id.device]++
 			id.pool = private[id.device]
@@ -103,24 +107,39 @@ func (t *torch) gather(pools []Snapshot) {
 				t.segments = append(t.segments, torchSegment{seg, id})
 			}
 		}
-		t.traces[id.device] = merge(t.traces[id.device], s.Events, id.pool)
+		events[device] = append(events[device], ofPool(s.Events, id.pool))
+	}
+	for _, lists := range events {
+		t.traces = append(t.traces, merge(lists))
 	}
 	slices.SortStableFunc(t.segments, func(a, b torchSegment) int {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.Address, b.Address))
 	})
 }
 
-// merge puts the events of a pool between others, by time. Those of each keep their
-// order, as clocks may be set back.
-func merge(others []torchEvent, events []Event, pool int64) []torchEvent {
-	all := make([]torchEvent, 0, len(others)+len(events))
-	for _, e := range events {
-		for len(others) > 0 && !others[0].Time.After(e.Time) {
-			all, others = append(all, others[0]), others[1:]
-		}
-		all = append(all, torchEvent{e, pool})
+func ofPool(events []Event, pool int64) []torchEvent {
+	all := make([]torchEvent, len(events))
+	for i, e := range events {
+		all[i] = torchEvent{e, pool}
 	}
-	return append(all, others...)
+	return all
+}
+
+// merge puts the events of pools in one list, by time. Those of each pool keep their
+// order, as clocks may be set back. It halves the lists, as there may be many.
+func merge(lists [][]torchEvent) []torchEvent {
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	a, b := merge(lists[:len(lists)/2]), merge(lists[len(lists)/2:])
+	all := make([]torchEvent, 0, len(a)+len(b))
+	for _, e := range b {
+		for len(a) > 0 && !a[0].Time.After(e.Time) {
+			all, a = append(all, a[0]), a[1:]
+		}
+		all = append(all, e)
+	}
+	return append(all, a...)
 }
 
 // mapped returns the stretches of a segment that have memory of its own.
@@ -249,22 +268,13 @@ func (t *torch) label(name string) { t.text("user_metadata", name) }
 // stack writes frames. Most stacks are there many times.
 func (t *torch) stack(s Stack) {
 	t.String("frames")
-	var numbers []byte
-	for _, f := range s {
-		n, ok := t.frames[f]
-		if !ok {
-			n = uint32(len(t.frames))
-			t.frames[f] = n
-		}
-		numbers = binary.LittleEndian.AppendUint32(numbers, n)
-	}
-	t.Shared(stackKey(numbers), func() {
+	t.Shared(stackKey(t.stacks.Number(s)), func() {
 		t.List(len(s), func(i int) { t.Shared(s[i], func() { t.frame(s[i]) }) })
 	})
 }
 
-// stackKey tells stacks from strings.
-type stackKey string
+// stackKey is the number of a stack.
+type stackKey int
 
 func (t *torch) frame(f Frame) {
 	t.Dict(func() {

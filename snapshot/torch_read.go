@@ -21,14 +21,24 @@ var torchKeys = []string{
 	"action", "addr", "device_free", "time_us", "pool_id", "weight", "device_name", "totals", "allocations", "bytes",
 }
 
-// torchReader makes snapshots of a pickle. Values may be there many times in it,
-// each time in two bytes, so nothing that has a length is copied.
+// A value may stand in many places of a pickle, each for two bytes: a thousand lists of
+// one list of a thousand would be a million blocks for some kilobytes. In a snapshot
+// only stacks, their frames and strings recur. So a list of anything else is read once,
+// blocks share the stacks that they share in the pickle, and what is read has at
+// most mostText bytes of text, and textFactor for each byte of the pickle.
+const (
+	mostText   = 1 << 20
+	textFactor = 256
+	mostFrames = 1 << 10 // of a stack
+)
+
+// torchReader makes snapshots of a pickle.
 type torchReader struct {
 	pools  map[readID]*Snapshot
 	stacks map[*pickle.List]Stack
-	blocks map[*pickle.List][]Block
-	totals map[*pickle.List][]Total
-	err    error // the first one
+	seen   map[*pickle.List]bool // lists of anything but frames
+	text   int64                 // bytes in labels, and in the frames of different stacks
+	err    error                 // the first one
 }
 
 // A readID is what PyTorch calls a pool: (0, 0) is the allocator, (0, n) a
@@ -40,7 +50,7 @@ func (a readID) compare(b readID) int {
 }
 
 func readTorch(r *bufio.Reader) ([]Snapshot, error) {
-	v, err := pickle.Read(r, torchKeys...)
+	v, size, err := pickle.Read(r, torchKeys...)
 	if err != nil {
 		var damage *pickle.Error
 		if errors.As(err, &damage) {
@@ -48,11 +58,14 @@ func readTorch(r *bufio.Reader) ([]Snapshot, error) {
 		}
 		return nil, &FormatError{Err: err}
 	}
-	t := torchReader{pools: map[readID]*Snapshot{}, stacks: map[*pickle.List]Stack{}, blocks: map[*pickle.List][]Block{}, totals: map[*pickle.List][]Total{}}
+	t := torchReader{pools: map[readID]*Snapshot{}, stacks: map[*pickle.List]Stack{}, seen: map[*pickle.List]bool{}}
 	if root, ok := v.(*pickle.Dict); ok {
 		t.read(fields{Dict: root, t: &t})
 	} else { // torch.cuda.memory_snapshot() has the segments alone
 		t.each("segments", v, t.segment)
+	}
+	if most := mostText + textFactor*size; t.text > most {
+		t.fail("the pickle", "its %d bytes repeat labels and frames to %d, more than %d", size, t.text, most)
 	}
 	return t.finish()
 }
@@ -62,20 +75,15 @@ func (t *torchReader) read(root fields) {
 	if names := root.Get("pools"); names != nil {
 		t.each("pools", names, t.named)
 	}
-	traces := map[*pickle.List]bool{}
 	list, _ := root.Get("device_traces").(*pickle.List)
 	if list == nil {
 		return
 	}
 	for device, v := range list.Items {
-		path := fmt.Sprintf("device_traces[%d]", device)
-		l, ok := v.(*pickle.List)
-		if ok && len(l.Items) > 0 && traces[l] {
-			t.fail(path, "it is that of another device")
+		if t.err != nil {
 			return
 		}
-		traces[l] = true
-		t.each(path, v, func(e fields) { t.event(int64(device), e) })
+		t.each(fmt.Sprintf("device_traces[%d]", device), v, func(e fields) { t.event(int64(device), e) })
 	}
 }
 
@@ -85,14 +93,24 @@ func (t *torchReader) fail(path, format string, args ...any) {
 	}
 }
 
-// each calls f for the dictionaries of a list.
+// each calls f for the dictionaries of a list that stands nowhere else.
 func (t *torchReader) each(path string, v any, f func(fields)) {
 	l, ok := v.(*pickle.List)
-	if !ok {
+	switch {
+	case !ok:
 		t.fail(path, "there is no such list")
 		return
+	case len(l.Items) > 0 && t.seen[l]:
+		t.fail(path, "the same list stands in another place, too")
+		return
 	}
-	for i, v := range l.Items {
+	t.seen[l] = true
+	t.items(path, l.Items, f)
+}
+
+// items calls f for dictionaries.
+func (t *torchReader) items(path string, list []any, f func(fields)) {
+	for i, v := range list {
 		d, ok := v.(*pickle.Dict)
 		if !ok {
 			t.fail(fmt.Sprintf("%s[%d]", path, i), "it is not a dictionary")
@@ -136,6 +154,12 @@ func (f fields) text(key string) string {
 	return s
 }
 
+func (f fields) label() string {
+	s := f.text("user_metadata")
+	f.t.text += int64(len(s))
+	return s
+}
+
 func (f fields) truth(key string) bool {
 	b, _ := f.Get(key).(bool)
 	return b
@@ -174,8 +198,10 @@ func (t *torchReader) pool(id readID) *Snapshot {
 func (t *torchReader) named(f fields) {
 	s := t.pool(f.id(f.number("device"), "segment_pool_id"))
 	s.Device, s.Pool = f.text("device_name"), f.text("name")
-	if list, ok := f.Get("totals").(*pickle.List); ok {
-		s.Totals = t.totalsOf(f.path()+".totals", list)
+	if list := f.Get("totals"); list != nil {
+		t.each(f.path()+".totals", list, func(f fields) {
+			s.Totals = append(s.Totals, Total{t.stack(f), f.label(), f.fraction("allocations"), f.fraction("bytes")})
+		})
 	}
 }
 
@@ -201,14 +227,10 @@ var readStates = map[string]State{
 }
 
 func (t *torchReader) blocksOf(segment fields, at Ptr) (blocks []Block) {
-	list, _ := segment.Get("blocks").(*pickle.List)
-	if blocks, ok := t.blocks[list]; ok {
-		return blocks
-	}
 	t.each(segment.path()+".blocks", segment.Get("blocks"), func(f fields) {
 		b := Block{
 			Address: Ptr(f.optional("address", int64(at))), Size: f.number("size"),
-			State: readStates[f.text("state")], Label: f.text("user_metadata"), Stack: t.stack(f), Weight: f.fraction("weight"),
+			State: readStates[f.text("state")], Label: f.label(), Stack: t.stack(f), Weight: f.fraction("weight"),
 		}
 		if b.active() {
 			b.Requested = f.optional("requested_size", b.Size)
@@ -216,7 +238,6 @@ func (t *torchReader) blocksOf(segment fields, at Ptr) (blocks []Block) {
 		at += Ptr(b.Size)
 		blocks = append(blocks, b)
 	})
-	t.blocks[list] = blocks
 	return blocks
 }
 
@@ -225,23 +246,12 @@ func (t *torchReader) event(device int64, f fields) {
 	e := Event{
 		Number: uint64(len(s.Events) + 1), Kind: Kind(f.text("action")), Time: time.UnixMicro(f.optional("time_us", 0)).UTC(), Pool: s.Pool,
 		Address: Ptr(f.optional("addr", f.optional("device_free", 0))), Size: f.number("size"), Stream: StreamHandle(f.optional("stream", 0)),
-		Label: f.text("user_metadata"), Stack: t.stack(f), Weight: 1,
+		Label: f.label(), Stack: t.stack(f), Weight: 1,
 	}
 	if w := f.fraction("weight"); w != 0 {
 		e.Weight = w
 	}
 	s.Events = append(s.Events, e)
-}
-
-func (t *torchReader) totalsOf(path string, list *pickle.List) (all []Total) {
-	if all, ok := t.totals[list]; ok {
-		return all
-	}
-	t.each(path, list, func(f fields) {
-		all = append(all, Total{t.stack(f), f.text("user_metadata"), f.fraction("allocations"), f.fraction("bytes")})
-	})
-	t.totals[list] = all
-	return all
 }
 
 func (t *torchReader) stack(f fields) (s Stack) {
@@ -252,8 +262,10 @@ func (t *torchReader) stack(f fields) (s Stack) {
 	if s, ok := t.stacks[list]; ok {
 		return s
 	}
-	t.each(f.path()+".frames", list, func(f fields) {
-		s = append(s, Frame{f.text("name"), f.text("filename"), int(f.optional("line", 0))})
+	t.items(f.path()+".frames", list.Items[:min(len(list.Items), mostFrames)], func(f fields) {
+		frame := Frame{f.text("name"), f.text("filename"), int(f.optional("line", 0))}
+		t.text += int64(len(frame.Function) + len(frame.File))
+		s = append(s, frame)
 	})
 	t.stacks[list] = s
 	return s

@@ -21,21 +21,22 @@ type replay struct {
 type replayed struct {
 	start, end Ptr
 	stream     StreamHandle
-	merges     bool          // with neighbours, as virtual memory does
-	blocks     []*torchEvent // their allocations, by address
+	merges     bool  // with neighbours, as virtual memory does
+	blocks     *tree // their allocations
 }
 
 // replayable returns the events of a device that the viewer can follow.
 func (t *torch) replayable(device int) []torchEvent {
 	var r replay
-	for _, s := range t.segments {
+	first, _ := slices.BinarySearchFunc(t.segments, device, func(s torchSegment, device int) int { return cmp.Compare(s.device, device) })
+	for _, s := range t.segments[first:] {
 		if s.device != device {
-			continue
+			break
 		}
 		seg := &replayed{s.Address, s.Address + Ptr(s.Size), s.Stream, s.Virtual, nil}
 		for _, b := range s.Blocks {
 			if b.active() {
-				seg.blocks = append(seg.blocks, &torchEvent{Event{Kind: Alloc, Address: b.Address, Size: b.Requested, Stream: s.Stream, Label: b.Label, Stack: b.Stack, Weight: 1}, s.pool})
+				seg.blocks = join(seg.blocks, leaf(&torchEvent{Event{Kind: Alloc, Address: b.Address, Size: b.Requested, Stream: s.Stream, Label: b.Label, Stack: b.Stack, Weight: 1}, s.pool}))
 			}
 		}
 		r.segments = append(r.segments, seg)
@@ -66,20 +67,13 @@ func (r *replay) undo(e torchEvent) bool {
 	_, seg := r.find(e.Address)
 	switch e.Kind {
 	case Alloc:
-		if seg == nil {
-			return false
-		}
-		i, ok := seg.block(e.Address)
-		if ok {
-			seg.blocks = slices.Delete(seg.blocks, i, i+1)
-		}
-		return ok
+		return seg != nil && seg.take(e.Address, e.Address) != nil
 	case FreeRequested:
 		if seg == nil {
 			return false
 		}
-		_, ok := seg.block(e.Address)
-		return ok
+		b := seg.blocks.find(e.Address)
+		return b != nil && b.Address == e.Address
 	case FreeCompleted:
 		if seg == nil || e.Address+Ptr(e.Size) > seg.end {
 			return false
@@ -87,8 +81,8 @@ func (r *replay) undo(e torchEvent) bool {
 		r.allocate(seg, e.Address, e.Address+Ptr(e.Size), e.Time)
 		was := e
 		was.Kind = Alloc
-		i, _ := seg.block(e.Address)
-		seg.blocks = slices.Insert(seg.blocks, i, &was)
+		below, above := seg.blocks.cut(e.Address, false)
+		seg.blocks = join(join(below, leaf(&was)), above)
 		return true
 	case SegmentAlloc, SegmentMap:
 		return seg != nil && r.unmap(seg, e)
@@ -98,9 +92,12 @@ func (r *replay) undo(e torchEvent) bool {
 	return true
 }
 
-// block finds the block at an address, or the place of a new one.
-func (s *replayed) block(p Ptr) (i int, ok bool) {
-	return slices.BinarySearchFunc(s.blocks, p, func(b *torchEvent, p Ptr) int { return cmp.Compare(b.Address, p) })
+// take takes the blocks away that begin between two addresses, both included.
+func (s *replayed) take(first, last Ptr) *tree {
+	below, rest := s.blocks.cut(first, false)
+	taken, above := rest.cut(last, true)
+	s.blocks = join(below, above)
+	return taken
 }
 
 // unmap takes a segment, or a part of one, away.
@@ -113,8 +110,7 @@ func (r *replay) unmap(seg *replayed, e torchEvent) bool {
 	i, _ := r.find(seg.start)
 	before, after := *seg, *seg
 	before.end, after.start = e.Address, end
-	k, _ := seg.block(end)
-	before.blocks, after.blocks = slices.Clone(seg.blocks[:k]), seg.blocks[k:]
+	before.blocks, after.blocks = seg.blocks.cut(end, false)
 	var left []*replayed
 	for _, s := range []*replayed{&before, &after} {
 		if s.start < s.end {
@@ -128,16 +124,14 @@ func (r *replay) unmap(seg *replayed, e torchEvent) bool {
 // allocate puts in the allocations of the blocks in a range that comes, or was
 // something else before. They were not recorded.
 func (r *replay) allocate(seg *replayed, start, end Ptr, at time.Time) {
-	first, _ := seg.block(start)
-	if first > 0 && seg.blocks[first-1].ends() > start {
-		first--
+	first := start
+	if b := seg.blocks.find(start); b != nil && b.ends() > start {
+		first = b.Address
 	}
-	last, _ := seg.block(max(end, start+1))
-	for _, b := range slices.Backward(seg.blocks[first:last]) {
+	seg.take(first, max(end, start+1)-1).backward(func(b *torchEvent) {
 		b.Time = at
 		r.events = append(r.events, *b)
-	}
-	seg.blocks = slices.Delete(seg.blocks, first, last)
+	})
 }
 
 func (e *torchEvent) ends() Ptr { return e.Address + Ptr(max(e.Size, 1)) }
@@ -166,6 +160,6 @@ func (r *replay) merge(i int) {
 		return
 	}
 	a.end = b.end
-	a.blocks = append(a.blocks, b.blocks...)
+	a.blocks = join(a.blocks, b.blocks)
 	r.segments = slices.Delete(r.segments, i+1, i+2)
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cupool/cupool/cmd/internal/printable"
+	"github.com/cupool/cupool/internal/intern"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -49,7 +51,7 @@ func runDiff(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	if *asJSON {
 		return json.NewEncoder(stdout).Encode(d)
 	}
-	return d.print(stdout, filepath.Base(fs.Arg(0)), filepath.Base(fs.Arg(1)), *top)
+	return d.print(printable.Writer(stdout), filepath.Base(fs.Arg(0)), filepath.Base(fs.Arg(1)), *top)
 }
 
 func readSnapshots(name string) ([]snapshot.Snapshot, error) {
@@ -121,10 +123,22 @@ type segmentKey struct {
 type comparison struct {
 	labels, stacks, sizes map[string]*change
 	segments              map[segmentKey]*segmentChange
+
+	numbers intern.Stacks[snapshot.Frame]
+	texts   []string // of a stack's number
+}
+
+// text returns the stack as text, which is made once.
+func (c *comparison) text(s snapshot.Stack) string {
+	n := c.numbers.Number(s)
+	if n == len(c.texts) {
+		c.texts = append(c.texts, s.String())
+	}
+	return c.texts[n]
 }
 
 func compare(before, after []snapshot.Snapshot) *diff {
-	c := comparison{map[string]*change{}, map[string]*change{}, map[string]*change{}, map[segmentKey]*segmentChange{}}
+	c := comparison{labels: map[string]*change{}, stacks: map[string]*change{}, sizes: map[string]*change{}, segments: map[segmentKey]*segmentChange{}}
 	d := &diff{}
 	d.Before = c.add(before, func(x *change) *amount { return &x.Before }, func(x *segmentChange) *int64 { return &x.Before })
 	d.After = c.add(after, func(x *change) *amount { return &x.After }, func(x *segmentChange) *int64 { return &x.After })
@@ -213,7 +227,7 @@ func (c *comparison) addBlock(b *snapshot.Block, sampled bool, side func(*change
 	if sampled { // another block stands for one that is no sample
 		weight = b.Weight
 	}
-	add(c.stacks, b.Stack.String(), change{Stack: b.Stack}, weight)
+	add(c.stacks, c.text(b.Stack), change{Stack: b.Stack}, weight)
 }
 
 // changed returns what changed, by growth.

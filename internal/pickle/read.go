@@ -92,10 +92,11 @@ type unpickler struct {
 	err   error
 }
 
-// Read returns the value of a pickle, with the given keys of its dictionaries. It
-// fails with an *Error. What it allocates is at most 1 MiB and 256 bytes for each
-// byte of the pickle.
-func Read(r io.Reader, keys ...string) (any, error) {
+// Read returns the value of a pickle, with the given keys of its dictionaries, and how
+// many bytes the pickle has. It fails with an *Error. What it allocates is at most
+// 1 MiB and 256 bytes for each byte of the pickle. A value may stand in many places,
+// each for two bytes of the pickle: who walks it as a tree bounds how far.
+func Read(r io.Reader, keys ...string) (v any, size int64, err error) {
 	in := &counted{Reader: r}
 	u := &unpickler{keys: map[string]any{}, r: bufio.NewReaderSize(in, bufferSize), in: in, memo: map[uint64]any{}}
 	for _, k := range keys {
@@ -106,7 +107,7 @@ func Read(r io.Reader, keys ...string) (any, error) {
 		op := byte(u.number(1))
 		if u.err == nil && op == '.' {
 			if v := u.pop(); u.err == nil {
-				return v, nil
+				return v, u.position(), nil
 			}
 		}
 		if u.err == nil {
@@ -115,9 +116,9 @@ func Read(r io.Reader, keys ...string) (any, error) {
 		switch {
 		case u.err == nil:
 		case errors.Is(u.err, io.ErrUnexpectedEOF):
-			return nil, &Error{u.position(), fmt.Errorf("it is truncated there: %w", u.err)}
+			return nil, 0, &Error{u.position(), fmt.Errorf("it is truncated there: %w", u.err)}
 		default:
-			return nil, &Error{at, u.err}
+			return nil, 0, &Error{at, u.err}
 		}
 	}
 }

@@ -27,14 +27,15 @@ func TestRead(t *testing.T) {
 		"\x80\x02}(U\x01aK\x01U\x01bK\x02U\x01aK\x03u.": &Dict{[]pair{{"a", int64(3)}}},
 		"\x80\x02X\x04\x00\x00\x00\xc3\xa4\xc3\xb6.":    "äö",
 	} {
-		v, err := Read(strings.NewReader(data), "a")
+		v, n, err := Read(strings.NewReader(data+"the rest"), "a")
 		require.NoError(t, err, "%q", data)
 		require.Equal(t, want, v, "%q", data)
+		require.EqualValues(t, len(data), n, "%q", data)
 	}
-	v, err := Read(strings.NewReader("\x80\x02X\x01\x00\x01\x00" + strings.Repeat("x", 1<<16+1) + "."))
+	v, _, err := Read(strings.NewReader("\x80\x02X\x01\x00\x01\x00" + strings.Repeat("x", 1<<16+1) + "."))
 	require.NoError(t, err)
 	require.Equal(t, Other{}, v, "a long string is not kept")
-	v, err = Read(strings.NewReader("\x80\x02}(U\x01aK\x01U\x01bK\x02u."), "a")
+	v, _, err = Read(strings.NewReader("\x80\x02}(U\x01aK\x01U\x01bK\x02u."), "a")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, v.(*Dict).Get("a"))
 	require.Nil(t, v.(*Dict).Get("b"), "nobody asked for it")
@@ -64,7 +65,7 @@ func TestDamagedPickles(t *testing.T) {
 		"\x80\x02" + strings.Repeat("N", 2<<20):        "at byte 1048578: it has more than 1048576 values that are in no list or dictionary",
 		"\x80\x02" + strings.Repeat("(", 2<<20):        "at byte 1048578: it has more than 1048576 marks",
 	} {
-		_, err := Read(strings.NewReader(data))
+		_, _, err := Read(strings.NewReader(data))
 		var damage *Error
 		require.ErrorAs(t, err, &damage)
 		require.ErrorContains(t, err, "damaged pickle "+want)
@@ -78,7 +79,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x01a\x94h\x00\x86."))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		testkit.RequireAllocates(t, 1<<20, 256, len(data), func() {
-			_, err := Read(bytes.NewReader(data), "a", "b")
+			_, _, err := Read(bytes.NewReader(data), "a", "b")
 			if err != nil {
 				var damage *Error
 				require.ErrorAs(t, err, &damage)

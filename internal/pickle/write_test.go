@@ -18,7 +18,7 @@ func written(t *testing.T, f func(*Writer)) any {
 	f(w)
 	require.NoError(t, w.Close())
 	require.Equal(t, "\x80\x02", out.String()[:2])
-	v, err := Read(&out, "a", "b")
+	v, _, err := Read(&out, "a", "b")
 	require.NoError(t, err)
 	return v
 }

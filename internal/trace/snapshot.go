@@ -23,7 +23,7 @@ func readSnapshot(r io.Reader, name string) (*Trace, error) {
 	fail := func(event int, format string, args ...any) error {
 		return &ParseError{File: name, Event: event, Reason: fmt.Sprintf(format, args...)}
 	}
-	v, err := pickle.Read(r, "device_traces", "action", "addr", "size", "stream")
+	v, _, err := pickle.Read(r, "device_traces", "action", "addr", "size", "stream")
 	if err != nil {
 		return nil, &ParseError{File: name, Event: -1, Reason: err.Error(), Err: err}
 	}

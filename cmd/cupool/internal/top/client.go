@@ -14,16 +14,23 @@ import (
 	"time"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/bytesize"
+	"github.com/cupool/cupool/internal/columns"
 	"github.com/cupool/cupool/snapshot"
 )
 
 const (
 	mostEvents  = 40               // that are kept
 	askedEvents = 200              // that are asked for: some are of the asking itself
-	mostAnswer  = 1 << 30          // bytes of an answer
 	askTimeout  = 10 * time.Second // for all of a question
 	defaultPath = "/debug/cupool/" // of an address without a path
 )
+
+// mostBytes are those of each answer of the page, which may be anybody's, and
+// mostPools is how many pools are asked for. A column of a block has some 4 bytes.
+var mostBytes = map[string]int64{"pools": 1 << 20, "stats": 16 << 20, "blocks": 64 << 20, "events": 4 << 20, "oom": 1 << 20}
+
+const mostPools = 1000
 
 // A client asks the debug page at a URL.
 type client struct {
@@ -67,6 +74,9 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 	if len(pools) == 0 {
 		return nil, fmt.Errorf("%s: the program shows no allocator, or has closed it", c.base)
 	}
+	if len(pools) > mostPools {
+		return nil, fmt.Errorf("%s: the program shows %d pools, more than %d", c.base, len(pools), mostPools)
+	}
 	s := &State{Device: pools[0].Device}
 	labels := holders{}
 	for _, p := range pools {
@@ -90,12 +100,16 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 func (c *client) askPool(ctx context.Context, p pool, s *State, labels holders) error {
 	of := url.Values{"pool": {p.ID}}
 	var st cupool.Stats
-	var picture snapshot.Snapshot
+	var blocks columns.Snapshot
 	var events []snapshot.Event
-	for name, to := range map[string]any{"stats": &st, "snapshot": &picture} {
+	for name, to := range map[string]any{"stats": &st, "blocks": &blocks} {
 		if err := c.get(ctx, name, of, to); err != nil {
 			return err
 		}
+	}
+	picture, err := blocks.Snapshot()
+	if err != nil {
+		return c.strange("blocks", err)
 	}
 	for _, l := range st.Labels {
 		labels.add(l.Label, l.Bytes.Current, l.Blocks.Current)
@@ -106,7 +120,7 @@ func (c *client) askPool(ctx context.Context, p pool, s *State, labels holders) 
 	if err := c.get(ctx, "events", url.Values{"pool": {p.ID}, "limit": {fmt.Sprint(askedEvents)}}, &events); err != nil {
 		return err
 	}
-	s.Events = append(s.Events, events...)
+	s.Events = append(s.Events, events[max(0, len(events)-askedEvents):]...)
 	return nil
 }
 
@@ -123,14 +137,25 @@ func (c *client) get(ctx context.Context, name string, query url.Values, to any)
 		return c.unreachable(err)
 	}
 	defer answer.Body.Close()
-	body := io.LimitReader(answer.Body, mostAnswer)
+	body := &io.LimitedReader{R: answer.Body, N: mostBytes[name]}
 	if answer.StatusCode != http.StatusOK {
 		return c.refused(answer, body)
 	}
-	if err := json.NewDecoder(body).Decode(to); err != nil {
-		return fmt.Errorf("%s: this is no debug page of cupool: %s: %w", c.base, name, err)
+	switch err := json.NewDecoder(body).Decode(to); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return c.unreachable(err)
+	case body.N <= 0:
+		return c.strange(name, fmt.Errorf("the answer has more than %s", bytesize.Format(mostBytes[name])))
+	default:
+		return c.strange(name, err)
 	}
-	return nil
+}
+
+// strange says that an answer is none of the page's.
+func (c *client) strange(name string, err error) error {
+	return fmt.Errorf("%s: this is no debug page of cupool: %s: %w", c.base, name, err)
 }
 
 // refused says why a server does not answer what was asked.

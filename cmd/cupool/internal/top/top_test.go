@@ -88,6 +88,58 @@ func TestWrongURL(t *testing.T) {
 	}
 }
 
+// A server that answers without an end, or with more than a page has, is told what it is not.
+func TestEndlessAnswers(t *testing.T) {
+	endless := func(begin, again string) http.HandlerFunc {
+		piece := []byte(strings.Repeat(again, 1<<10))
+		return func(w http.ResponseWriter, _ *http.Request) {
+			_, err := w.Write([]byte(begin))
+			for err == nil {
+				_, err = w.Write(piece)
+			}
+		}
+	}
+	text := func(s string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
+	}
+	page := map[string]http.HandlerFunc{
+		"pools": text(`[{"ID":"a"}]`), "stats": text(`{}`), "blocks": text(`{}`), "events": text(`[]`), "oom": text(`null`),
+	}
+	before := mostBytes
+	mostBytes = map[string]int64{"pools": 1 << 10, "stats": 1 << 14, "blocks": 1 << 16, "events": 1 << 12, "oom": 1 << 10}
+	defer func() { mostBytes = before }()
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"pools":  {endless(`[`, `{},`), "pools: the answer has more than 1 KiB"},
+		"stats":  {endless(`{`, `"Labels":[],`), "stats: the answer has more than 16 KiB"},
+		"blocks": {endless(`{"labels":["`, `xxxxxxxx`), "blocks: the answer has more than 64 KiB"},
+		"events": {endless(``, ` `), "events: the answer has more than 4 KiB"},
+		"oom":    {endless(`"`, `x`), "oom: the answer has more than 1 KiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			for other, answer := range page {
+				if other == name {
+					answer = c.answer
+				}
+				mux.HandleFunc("/"+other, answer)
+			}
+			server := httptest.NewServer(mux)
+			defer server.Close()
+			require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, server.URL+"//"), c.want)
+		})
+	}
+	mostBytes = before
+	many := httptest.NewServer(text("[" + strings.Repeat("{},", 1000) + "{}]"))
+	defer many.Close()
+	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, many.URL), "the program shows 1001 pools, more than 1000")
+	strange := httptest.NewServer(text(`[{"ID":"a"}]`))
+	defer strange.Close()
+	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, strange.URL), "this is no debug page of cupool")
+}
+
 // rows returns what a screen shows.
 func rows(s tcell.SimulationScreen) string {
 	cells, width, _ := s.GetContents()
