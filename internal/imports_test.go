@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -146,4 +150,43 @@ func TestCheck(t *testing.T) {
 			require.ErrorContains(t, err, c.wrong, name)
 		}
 	}
+}
+
+// makes are the calls that write files; whoever else writes one for the user takes
+// newfile.Write.
+var makes = map[string]string{
+	"internal/newfile/newfile.go":    "the one place",
+	"cmd/soak/meters.go":             "samples of hours, each on the disk at once",
+	"cmd/mutants/bench.go":           "its own, in a temporary folder",
+	"nccl/internal/meet/folder.go":   "files by which processes meet, in a way of their own",
+	"cmd/internal/doctor/machine.go": "opens device nodes",
+}
+
+func TestFilesAreWrittenWhole(t *testing.T) {
+	writes := regexp.MustCompile(`\bos\.(Create|WriteFile|OpenFile|CreateTemp)\(`)
+	for name, text := range sources(t) {
+		if _, known := makes[name]; !known && !strings.HasPrefix(name, "internal/testkit/") && writes.MatchString(text) {
+			t.Errorf("%s: write a file for the user with internal/newfile", name)
+		}
+	}
+}
+
+// sources returns the programs of the repository by name, without tests.
+func sources(t *testing.T) map[string]string {
+	all := map[string]string{}
+	require.NoError(t, filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != "..":
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		all[filepath.ToSlash(strings.TrimPrefix(name, ".."+string(filepath.Separator)))] = string(text)
+		return err
+	}))
+	require.Greater(t, len(all), 300)
+	return all
 }

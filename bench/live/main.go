@@ -13,12 +13,15 @@ import (
 	"image/color"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+
+	"github.com/cupool/cupool/internal/newfile"
 )
 
 func main() {
@@ -65,7 +68,14 @@ func run(args []string, in io.Reader) error {
 		p.Legend.Add(c.name, line)
 	}
 	p.Y.Min = 0
-	return p.Save(16*vg.Centimeter, 9*vg.Centimeter, args[0])
+	picture, err := p.WriterTo(16*vg.Centimeter, 9*vg.Centimeter, strings.TrimPrefix(filepath.Ext(args[0]), "."))
+	if err != nil {
+		return err
+	}
+	return newfile.Write(args[0], func(w io.Writer) error {
+		_, err := picture.WriteTo(w)
+		return err
+	})
 }
 
 // read returns the median of each benchmark by its number of live blocks.

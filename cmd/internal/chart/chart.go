@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image/color"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -14,6 +13,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/cupool/cupool/internal/newfile"
 )
 
 // Point is a number of bytes after an event.
@@ -63,15 +64,7 @@ func Write(name string, panels []Panel) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	err = write(f, strings.ToLower(filepath.Ext(name))[1:], panels)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return newfile.Write(name, func(w io.Writer) error { return write(w, strings.ToLower(filepath.Ext(name))[1:], panels) })
 }
 
 func write(w io.Writer, format string, panels []Panel) error {

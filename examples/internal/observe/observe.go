@@ -10,10 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/debug"
+	"github.com/cupool/cupool/internal/newfile"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -77,9 +77,5 @@ func write(name string, content func(io.Writer) error) error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(content(f), f.Close())
+	return newfile.Write(name, content)
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/cupool/cupool/internal/mnist"
+	"github.com/cupool/cupool/internal/newfile"
 )
 
 func main() {
@@ -46,13 +47,11 @@ func save(dir, images, labels string, s *mnist.Set) error {
 
 // compress writes the same bytes for the same data: no name, no time.
 func compress(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	zw, err := gzip.NewWriterLevel(f, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(zw), zw.Close(), f.Close())
+	return newfile.Write(path, func(w io.Writer) error {
+		zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(zw), zw.Close())
+	})
 }
