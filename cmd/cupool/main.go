@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/cupool/cupool/cmd/internal/printable"
 )
@@ -43,8 +44,8 @@ var commands = []command{
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

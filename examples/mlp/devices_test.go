@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -116,6 +118,24 @@ func (p *process) ends(t *testing.T) (stdout string, status int) {
 	require.NoError(t, err)
 	_ = p.Wait() // the status says it
 	return string(all), p.ProcessState.ExitCode()
+}
+
+// Ctrl-C and SIGTERM end a process with all its ranks, which give everything back.
+func TestSignals(t *testing.T) {
+	for flags, sig := range map[string]os.Signal{"": os.Interrupt, " -gpus 4": syscall.SIGTERM} {
+		p := start(t, "", "-epochs 1000000"+flags)
+		lines := bufio.NewReader(p.stdout)
+		p.stdout = lines
+		for line := ""; !strings.HasPrefix(line, "epoch"); {
+			var err error
+			line, err = lines.ReadString('\n')
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.Process.Signal(sig))
+		_, status := p.ends(t)
+		require.Equal(t, training.ExitInterrupted, status, p.stderr.String())
+		require.Regexp(t, `^mlp: (rank \d: )?interrupted in epoch \d+ after \d of 4 steps: .*\n$`, p.stderr.String())
+	}
 }
 
 // Where there is no driver, the program says so.

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -226,13 +227,14 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2
-	ExitInterrupted = 130 // as a shell reports Ctrl-C
+	ExitInterrupted = 130 // as a shell reports Ctrl-C; of SIGTERM, too
 )
 
-// Main calls run with the program's arguments and a context that Ctrl-C ends,
-// and exits with its status. A second Ctrl-C kills.
+// Main calls run with the program's arguments and a context that Ctrl-C ends, and
+// SIGTERM, by which launchers end their ranks. It exits with run's status. A second
+// signal kills.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
