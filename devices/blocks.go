@@ -22,6 +22,9 @@ func (s *Set) Lookup(p cupool.Ptr) (Found, error) { return s.find("look-up", p) 
 // find asks the pools in turn. One that has memory at the address, if no live
 // block, has the last word.
 func (s *Set) find(op string, p cupool.Ptr) (Found, error) {
+	if err := s.made(op); err != nil {
+		return Found{}, err
+	}
 	for i, c := range s.all() {
 		b, err := c.Lookup(p)
 		if errors.Is(err, cupool.ErrForeignPointer) {
@@ -46,6 +49,9 @@ func (s *Set) holder(op string, p cupool.Ptr) (*cupool.Pool, error) {
 
 // Free is Free of the pool that the block is of.
 func (s *Set) Free(b cupool.Block) error {
+	if err := s.made("free"); err != nil {
+		return err
+	}
 	if b.IsEmpty() {
 		return nil
 	}
@@ -58,6 +64,9 @@ func (s *Set) Free(b cupool.Block) error {
 
 // FreePtr is FreePtr of the pool that holds the address.
 func (s *Set) FreePtr(p cupool.Ptr, size int64) error {
+	if err := s.made("free"); err != nil {
+		return err
+	}
 	if p == 0 && size <= 0 {
 		return nil
 	}
@@ -77,6 +86,9 @@ func (s *Set) FreePtr(p cupool.Ptr, size int64) error {
 // It fails as RecordStream of a pool does, with cupool.ErrForeignStream for a
 // stream of no device of the Set, or with what the devices say.
 func (s *Set) RecordStream(b cupool.Block, st *cupool.Stream) error {
+	if err := s.made("record stream"); err != nil {
+		return err
+	}
 	if b.IsEmpty() {
 		return nil
 	}
@@ -125,6 +137,9 @@ func (s *Set) record(c *cupool.Pool, b cupool.Block, st *cupool.Stream) error {
 func (s *Set) knows(op string, b cupool.Block, st *cupool.Stream) error {
 	if s.has(st.Pool()) {
 		return nil
+	}
+	if st.Pool() == nil {
+		return &cupool.BlockError{Op: op, Ptr: b.Ptr(), Size: b.Size(), Err: cupool.ErrForeignStream, Detail: "no allocator made the stream"}
 	}
 	return &cupool.BlockError{Op: op, Ptr: b.Ptr(), Size: b.Size(), Stream: st.Handle(), Err: cupool.ErrForeignStream,
 		Detail: fmt.Sprintf("the stream was made on %s by an allocator that is none of this set of %d devices", st.Pool().Driver().Name(), s.n)}

@@ -18,6 +18,9 @@ import (
 // with cupool.ErrClosed for a closed stream, or with what the devices say. When it
 // fails, no copy is under way.
 func (s *Set) Copy(dst, src cupool.Ptr, n int64, to, from *cupool.Stream) error {
+	if err := s.made("copy"); err != nil {
+		return err
+	}
 	if n == 0 {
 		return nil
 	}

@@ -104,6 +104,9 @@ func New(cfg Config, drivers ...cupool.Driver) (*Set, error) {
 	var pools []*cupool.Pool
 	s.members.Store(&pools)
 	for i, d := range drivers {
+		if d == nil {
+			return nil, errors.Join(&cupool.ConfigError{Field: fmt.Sprintf("drivers[%d]", i), Reason: "must not be nil"}, s.closePools())
+		}
 		c, err := newPool(cfg, i, d)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("cupool: the pool of device %d, %s: %w", i, d.Name(), err), s.closePools())
@@ -129,18 +132,41 @@ func newPool(cfg Config, i int, d cupool.Driver) (*cupool.Pool, error) {
 }
 
 // Len returns the number of devices.
-func (s *Set) Len() int { return s.n }
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return s.n
+}
 
-// Pool returns the pool of device i. It panics unless 0 <= i < Len.
-func (s *Set) Pool(i int) *cupool.Pool { return s.Pools()[i] }
+// Pool returns the pool of device i, nil for a number that no device has.
+func (s *Set) Pool(i int) *cupool.Pool {
+	if i < 0 || i >= s.Len() {
+		return nil
+	}
+	return s.all()[i]
+}
 
 // Pools returns the pools of the devices.
-func (s *Set) Pools() []*cupool.Pool { return slices.Clone(s.all()[:s.n]) }
+func (s *Set) Pools() []*cupool.Pool { return slices.Clone(s.all()[:s.Len()]) }
 
 // Shared returns the pools of memory for all devices, in the order of Share.
-func (s *Set) Shared() []*cupool.Pool { return slices.Clone(s.all()[s.n:]) }
+func (s *Set) Shared() []*cupool.Pool { return slices.Clone(s.all()[s.Len():]) }
 
-func (s *Set) all() []*cupool.Pool { return *s.members.Load() }
+func (s *Set) all() []*cupool.Pool {
+	if s == nil || s.members.Load() == nil {
+		return nil
+	}
+	return *s.members.Load()
+}
+
+// made fails for a Set that is nil, or that this package did not make.
+func (s *Set) made(op string) error {
+	if s.Len() == 0 {
+		return fmt.Errorf("cupool: %s: the Set is nil, or New did not make it: %w", op, cupool.ErrInvalidHandle)
+	}
+	return nil
+}
 
 // of says which device an error comes from.
 func (s *Set) of(c *cupool.Pool, err error) error {
@@ -165,6 +191,9 @@ func (s *Set) has(c *cupool.Pool) bool { return slices.Contains(s.all(), c) }
 // devices. It fails with a *cupool.WaitError after the pools' WaitTimeout, or
 // with what the devices say.
 func (s *Set) Sync() error {
+	if err := s.made("waiting for all devices"); err != nil {
+		return err
+	}
 	var errs []error
 	for _, c := range s.all() {
 		errs = append(errs, s.of(c, c.Sync()))
@@ -179,6 +208,9 @@ func (s *Set) Sync() error {
 // such as a *cupool.LeakError for each pool with live blocks, come when
 // everything is closed. Closing twice is cupool.ErrClosed.
 func (s *Set) Close() error {
+	if err := s.made("closing a set of devices"); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done {

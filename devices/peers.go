@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/device"
@@ -18,7 +19,12 @@ type Pair struct {
 
 // Unreachable returns the pairs of devices that have no peer access, one for each
 // direction. With Config.NoPeers there are none.
-func (s *Set) Unreachable() []Pair { return append([]Pair(nil), s.unreachable...) }
+func (s *Set) Unreachable() []Pair {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.unreachable)
+}
 
 // enablePeers switches peer access on between all devices. What cannot be is
 // noted; any other error ends it.
@@ -62,6 +68,12 @@ func enable(from, to cupool.Driver) error {
 // cupool.ErrNotSupported where a device cannot touch it, with cupool.ErrClosed, or
 // as cupool.New does.
 func (s *Set) Share(d cupool.Driver, cfg cupool.Config) (*cupool.Pool, error) {
+	if err := s.made("sharing memory"); err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, &cupool.ConfigError{Field: "Driver", Reason: "must not be nil; it is of managed or pinned memory"}
+	}
 	if !d.HostAccessible() {
 		return nil, &cupool.ConfigError{Field: "Driver", Value: d.Name(), Reason: "is one device's memory; managed or pinned memory is for all"}
 	}
