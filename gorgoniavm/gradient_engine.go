@@ -112,7 +112,7 @@ func derivsOf(p *program.Program, e *cupool.Engine) map[*gorgonia.Node]bool {
 
 // unfit finds the solvers of Gorgonia that mix memory of the device and of Go's
 // heap in ways that no engine is asked about.
-var unfit = callstack.NewFinder("gorgonia.org/gorgonia.(*BarzilaiBorweinSolver).Step", "gorgonia.org/gorgonia.(*AdamW).Step")
+var unfit = callstack.NewFinder(nil, "gorgonia.org/gorgonia.(*BarzilaiBorweinSolver).Step", "gorgonia.org/gorgonia.(*AdamW).Step")
 
 // toHost moves the gradient to Go's heap, if t is the gradient and is not there.
 func (e *gradientEngine) toHost(t tensor.Tensor) error {

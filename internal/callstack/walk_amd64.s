@@ -1,12 +1,12 @@
-#include "go_asm.h"
 #include "textflag.h"
 
-// func walk(pcs *[depth]uintptr) (n int)
+// func walk(pcs []uintptr) (n int)
 // Go keeps frame pointers: BP is the address of the caller's frame record, which
 // holds the record before it and, above, the return address. The first word of the
 // goroutine's g but one is the end of its stack.
-TEXT ·walk(SB), NOSPLIT|NOFRAME, $0-16
-	MOVQ pcs+0(FP), AX
+TEXT ·walk(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ pcs_base+0(FP), AX
+	MOVQ pcs_len+8(FP), R8
 	MOVQ (TLS), CX
 	MOVQ 8(CX), CX
 	MOVQ SP, DX
@@ -21,12 +21,12 @@ next:
 	MOVQ 8(SI), DI
 	MOVQ DI, (AX)(BX*8)
 	INCQ BX
-	CMPQ BX, $const_depth
+	CMPQ BX, R8
 	JEQ  done
 	MOVQ SI, DX
 	MOVQ (SI), SI
 	JMP  next
 
 done:
-	MOVQ BX, n+8(FP)
+	MOVQ BX, n+24(FP)
 	RET

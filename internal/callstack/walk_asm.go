@@ -2,8 +2,9 @@
 
 package callstack
 
-// walk enters the return addresses of its callers, the innermost first, and
-// returns how many it entered. It takes a few nanoseconds, runtime.Callers hundreds.
+// walk enters the return addresses of its caller's callers, the innermost first, and
+// returns how many it entered, at most as many as pcs has room for. It takes a few
+// nanoseconds, runtime.Callers hundreds.
 //
 //go:noescape
-func walk(pcs *[depth]uintptr) (n int)
+func walk(pcs []uintptr) (n int)

@@ -2,6 +2,7 @@ package operand
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -27,7 +28,11 @@ const (
 	Outer Copier = "gorgonia.org/tensor.(*Dense).Outer"
 )
 
-var copiers = callstack.NewFinder(string(Materialize), string(CloneValue), string(Outer))
+// Copiers call an engine's Alloc through functions of tensor and Gorgonia alone, and
+// through the Alloc of an engine around it.
+var copiers = callstack.NewFinder(func(function string) bool {
+	return strings.HasPrefix(function, "gorgonia.org/") || strings.HasSuffix(function, ".Alloc") || strings.HasSuffix(function, ".FindCopier")
+}, string(Materialize), string(CloneValue), string(Outer))
 
 // FindCopier returns the Copier that the caller of FindCopier was called by.
 func FindCopier() Copier { return Copier(copiers.Find()) }
