@@ -195,6 +195,12 @@ func BenchmarkRuler(b *testing.B) {
 			n.Add(1)
 		}
 	})
+	b.Run("memset", func(b *testing.B) {
+		memory := make([]byte, 1<<20)
+		for b.Loop() {
+			clear(memory)
+		}
+	})
 }
 
 // workload is what the peers in bench/peers do too, bit for bit: of a number
