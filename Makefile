@@ -27,7 +27,7 @@ browser: ## the debug page in Chromium
 	go test -tags browser ./cmd/internal/pagetest
 
 arm64: ## the tests of what depends on the order of loads and stores, under qemu-aarch64 (Debian: qemu-user)
-	for p in relaxed addrmap block magazine ledger epoch vmem heap hostdev/handles hostdev/vspace hostdev simdev; do \
+	for p in addrmap block callstack magazine ledger epoch vmem heap hostdev/handles hostdev/vspace hostdev simdev; do \
 		GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64 -timeout 60m ./internal/$$p; done
 
 soak: ## everything at once for SOAKTIME, on a device such as SOAKDEVICE=cuda
