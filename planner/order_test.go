@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/planner"
 )
 
@@ -61,6 +62,30 @@ func TestJointPlansWait(t *testing.T) {
 			require.NoError(t, x.EndIteration())
 		})
 	}
+}
+
+// A stray lies where blocks of any stream were: its stream waits for all others.
+func TestJointStraysWait(t *testing.T) {
+	d := simdev.New(simdev.Config{Capacity: 64 * mib, ManualEvents: true})
+	x := newPlanned(t, d, planner.Config{Confirm: 1, Joint: true})
+	for range 2 {
+		x.iterate(func() { x.run("a=20M b=20M free:a c=30M free:b free:c") })
+	}
+	x.iterate(func() {
+		x.run("a=20M keep=21M") // from here on the lane knows that memory is short
+		var order []int
+		work := func(stream int) {
+			require.NoError(t, x.stream(stream).Launch(func() { order = append(order, stream) }))
+		}
+		work(0)
+		x.run("free:a b=10M@1")
+		require.EqualValues(t, 2, x.Stats().Strays)
+		work(1)
+		d.CompleteStream(x.stream(1).Handle())
+		require.Equal(t, []int{0, 1}, order)
+		x.run("free:b")
+	})
+	x.run("free:keep")
 }
 
 // The recorded order has the streams, too.

@@ -354,6 +354,47 @@ func TestHoldsWhatStreamsUse(t *testing.T) {
 	}
 }
 
+// The memory of a plan that ends waits for the streams that may still use blocks of it:
+// those that blocks were recorded on, freed or live, and those that they were for.
+func TestArenaWaitsForItsStreams(t *testing.T) {
+	const usual = "a=40K b=30K free:a free:b"
+	for name, tc := range map[string]struct {
+		usual, first, then string
+		joint              bool
+		leaks              int
+	}{
+		"recorded and freed": {usual, "a=40K", "use:a@1 free:a", false, 0},
+		"recorded and live":  {usual, "a=40K", "use:a@1", false, 1},
+		"of a joint plan":    {"a=40K@1 free:a b=30K free:b", "a=40K@1", "free:a", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := simdev.New(simdev.Config{ManualEvents: true})
+			x := over(t, newPool(t, d), planner.Config{Confirm: 1, Joint: tc.joint})
+			for range 2 {
+				x.iterate(func() { x.run(tc.usual) })
+			}
+			require.NoError(t, x.BeginIteration())
+			s := x.stream(1)
+			x.run(tc.first)
+			require.NoError(t, s.Memset(x.live["a"].Ptr(), 1, 512))
+			x.run(tc.then)
+			require.EqualValues(t, 3, x.Stats().PlannedHits)
+			var leaks *cupool.LeakError
+			if err := x.Close(); tc.leaks > 0 {
+				require.ErrorAs(t, err, &leaks)
+				require.Len(t, leaks.Leaks, tc.leaks)
+			} else {
+				require.NoError(t, err)
+			}
+			require.EqualValues(t, 1, x.c.Stats().BlocksPending)
+			require.NoError(t, s.Sync())
+			require.Zero(t, x.c.Stats().PendingBytes+x.c.Stats().LiveBytes)
+			require.NoError(t, x.c.Close())
+			require.NoError(t, d.Close())
+		})
+	}
+}
+
 // On a full device the plan waits for memory, and programs get what there is.
 func TestWithoutMemory(t *testing.T) {
 	x := newPlanned(t, sim(64<<20), planner.Config{Confirm: 1})

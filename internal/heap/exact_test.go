@@ -42,8 +42,26 @@ func TestCutLast(t *testing.T) {
 	r.close()
 }
 
-// TestCutLastStitched: likewise where the block is stitched. Idle ranges that have the
-// handle go, and those of other blocks stay.
+// TestCutLastMappedTwice: idle stitched ranges that have the handle go, for they would
+// show memory that the device has back.
+func TestCutLastMappedTwice(t *testing.T) {
+	r, h, id := largeHandles(t)
+	behind := r.alloc(h, 39*mib)
+	r.free(id)
+	r.budget.Limit = r.budget.Held() + 4*mib
+	r.free(r.alloc(h, 41*mib)) // an idle range of all that is free
+	require.Len(t, h.stitches, 1)
+	id = r.alloc(h, 33*mib)
+	r.free(behind)
+	require.EqualValues(t, 6*mib, r.cutLast(h, id))
+	require.Empty(t, h.stitches)
+	require.Equal(t, 10, r.d.Stats().Mappings)
+	require.EqualValues(t, 74*mib, r.d.Stats().UsedBytes)
+	r.free(id)
+	r.close()
+}
+
+// TestCutLastStitched: likewise where the block is stitched.
 func TestCutLastStitched(t *testing.T) {
 	r := newRig(t, 1, true, policy)
 	h := r.heaps[0]
@@ -81,7 +99,12 @@ func TestCutLastOfOthers(t *testing.T) {
 	require.Zero(t, r.cutLast(h, behind), "it begins in the middle of the handle")
 	whole := r.alloc(h, 44*mib)
 	require.Zero(t, r.cutLast(h, whole))
-	r.free(id, behind, tiny, whole)
+	r.free(behind, tiny, whole)
+	behind = r.alloc(h, 7*mib) // all that the handle has behind the first block
+	require.Zero(t, r.cutLast(h, id))
+	require.Equal(t, "large [Live 33M][Live 7M][Free 40M], small [Free 2M]", r.layout(h))
+	r.distinct()
+	r.free(id, behind)
 	r.close()
 }
 
