@@ -478,6 +478,20 @@ func TestAllocContext(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// A request that is cancelled on its way up the ladder asks for nothing more.
+func TestAllocContextEndsTheLadder(t *testing.T) {
+	var cancel context.CancelCauseFunc
+	c, d := pooltest.New(t, 64*mib, func(cfg *cupool.Config) {
+		cfg.BeforeGrow = func(int64) { cancel(errEnough) }
+	})
+	ctx, end := context.WithCancelCause(t.Context())
+	cancel = end
+	_, err := c.AllocContext(ctx, 50*mib, nil)
+	require.ErrorIs(t, err, errEnough)
+	require.Empty(t, d.Mem)
+	require.NoError(t, c.Close())
+}
+
 // record has a Logger, and returns what it was told since the last call, a line each.
 func record() (*slog.Logger, func() []string) {
 	var log bytes.Buffer

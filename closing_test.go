@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -237,6 +238,37 @@ func closeBesideStreamClose(t *testing.T, setUp func(*pooltest.Watched, func()) 
 	require.NoError(t, pooltest.Ignore(c.Close(), cupool.ErrClosed))
 	require.Zero(t, d.Held())
 	require.Zero(t, d.Ranges())
+}
+
+// TestCloseOfHeld: while a block of any pool is held, the root closes none of them, nor does
+// a pool that is held while Close waits for the device: it goes on as before.
+func TestCloseOfHeld(t *testing.T) {
+	pooltest.Backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
+		first, p := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		b := pooltest.Alloc(t, p, 5*mib, nil)
+		release := must(p.Hold(b))
+		require.ErrorIs(t, c.Close(), cupool.ErrNotSupported)
+		require.Len(t, c.Pools(), 2)
+		require.NoError(t, first.Free(pooltest.Alloc(t, first, mib, nil)))
+		release()
+		require.NoError(t, c.Free(b))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.Decay, cfg.WaitTimeout = time.Second, time.Minute })
+		live := fill(t, c, 2, 20*mib)
+		var release func()
+		d.Hook = func(call string) {
+			if release == nil && call != "MemFree" {
+				release = must(c.Hold(live[0]))
+			}
+		}
+		require.ErrorIs(t, c.Close(), cupool.ErrNotSupported)
+		release()
+		freeAll(t, c, live)
+		time.Sleep(3 * time.Second)
+		require.Zero(t, c.Stats().All.ReservedBytes.Current, "its decay goes on, too")
+		require.NoError(t, c.Close())
+	})
 }
 
 // TestCloseWaitsForCalls: work that a call submits to a stream while another

@@ -50,6 +50,13 @@ func (c *Pool) Slots() int { return len(c.dev.streams.All()) }
 // included.
 func (c *Pool) Heaps() int { return len(c.heaps.all()) }
 
+// Regrets returns how many kinds of segments are noted as given back.
+func (c *Pool) Regrets() int {
+	c.reclaim.Lock()
+	defer c.reclaim.Unlock()
+	return len(c.reclaim.regrets)
+}
+
 // FlushOwn is the ladder's step for a request of the default stream.
 func (c *Pool) FlushOwn(size int64) bool {
 	_, got, err := (&miss{c: c, request: request{size: size, h: c.def}}).flushOwn()

@@ -60,7 +60,7 @@ func TestSeam(t *testing.T) {
 	released, err := poolaccess.Of(p).Reclaim(30 << 20)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, released, int64(60<<20), "of both, but not of the one that is isolated")
-	require.Positive(t, isolated.Stats().CachedBytes)
+	require.EqualValues(t, 40<<20, isolated.Stats().CachedBytes)
 
 	live := must(c.Alloc(1000, s))
 	require.False(t, s.Closed())
@@ -169,6 +169,16 @@ func TestCutLent(t *testing.T) {
 			require.NoError(t, errors.Join(c.Check(), p.Check(), c.Free(live), c.Free(b)))
 		})
 	}
+}
+
+// TestCutLentByStream: nor is one that another stream lends.
+func TestCutLentByStream(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	b := x.alloc(58*mib, x.asks) // the lender's handles are of 4 MiB
+	require.True(t, x.c.IsLent(b))
+	require.NoError(t, poolaccess.Of(x.c).Cut(b))
+	require.EqualValues(t, 64*mib, x.c.Stats().All.ReservedBytes.Current)
+	x.close(b)
 }
 
 // TestStreamOfHomed: the stream of a block that has a place in the magazines is found

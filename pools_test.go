@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -104,6 +105,107 @@ func TestPoolLimits(t *testing.T) {
 		require.Zero(t, a.Stats().CachedBytes)
 		require.NoError(t, errors.Join(b.Free(y), b.Free(y2)))
 	}, limit)
+}
+
+// TestPoolsGiveBackTogether: what a request lacks comes from several pools, and no more.
+func TestPoolsGiveBackTogether(t *testing.T) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		a, b := pooltest.NewPrivate(t, c, cupool.PoolConfig{}), pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		freeAll(t, a, fill(t, a, 1, 20*mib))
+		freeAll(t, b, fill(t, b, 2, 20*mib))
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, nil)))
+		require.Zero(t, a.Stats().CachedBytes)
+		require.EqualValues(t, 20*mib, b.Stats().CachedBytes)
+	}, func(cfg *cupool.Config) { cfg.Limit, cfg.MagazineBytes = 60*mib, -1 })
+}
+
+// TestPoolLends: what a pool with UseOnOOM has free serves the allocator before anything
+// is waited for or given back, also where it is in magazines or its wait is known to be over.
+func TestPoolLends(t *testing.T) {
+	for name, tc := range map[string]struct {
+		size int64
+		free func(t *testing.T, p *cupool.Pool, d *pooltest.Driver)
+	}{
+		"free": {20 * mib, func(t *testing.T, p *cupool.Pool, _ *pooltest.Driver) {
+			freeAll(t, p, fill(t, p, 1, 20*mib))
+		}},
+		"in magazines": {mib, func(t *testing.T, p *cupool.Pool, _ *pooltest.Driver) {
+			for range 3 {
+				freeAll(t, p, fill(t, p, 2, 700<<10))
+			}
+			fill(t, p, 1, 300<<10) // what is beside them
+		}},
+		"no longer used": {20 * mib, func(t *testing.T, p *cupool.Pool, d *pooltest.Driver) {
+			s := pooltest.NewStream(t, p)
+			d.Busy(s)
+			require.NoError(t, p.FreeOn(pooltest.Alloc(t, p, 20*mib, nil), s))
+			e := must(s.Record())
+			d.Idle(s)
+			require.True(t, must(e.Done()))
+			require.EqualValues(t, 1, p.Stats().BlocksPending)
+			require.NoError(t, e.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := pooltest.New(t, 40*mib, pooltest.WithMagazines)
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
+			tc.free(t, p, d)
+			reserved := p.Stats().All.ReservedBytes.Current
+			pooltest.Alloc(t, c, 40*mib-reserved, nil)
+			b := pooltest.Alloc(t, c, tc.size, nil)
+			require.Equal(t, b, must(p.Lookup(b.Ptr())))
+			require.Equal(t, reserved, p.Stats().All.ReservedBytes.Current)
+			require.Zero(t, c.Stats().Retries)
+			require.NoError(t, errors.Join(c.Check(), p.Check()))
+		})
+	}
+}
+
+// TestPoolLendsNot: a pool that sleeps has no memory, and from one that was retired nothing
+// is allocated: what it has free goes back to the device.
+func TestPoolLendsNot(t *testing.T) {
+	pooltest.Backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
+		live := fill(t, p, 2, 20*mib)
+		own := pooltest.Alloc(t, c, 20*mib, nil)
+		require.NoError(t, p.Retire())
+		require.NoError(t, c.Free(live[0]))
+		b := pooltest.Alloc(t, c, 20*mib, nil)
+		require.Equal(t, own.Maker(), b.Maker())
+		freeAll(t, c, []cupool.Block{live[1], own, b})
+	})
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 64 * mib})})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{UseOnOOM: true})
+	live := pooltest.Alloc(t, p, 40*mib, nil)
+	require.NoError(t, p.Sleep(nil))
+	require.NoError(t, c.Free(live))
+	rest := pooltest.Alloc(t, c, 60*mib, nil)
+	_, err := c.Alloc(20*mib, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.NoError(t, c.Free(rest))
+	require.EqualValues(t, 60*mib, must(poolaccess.Of(c).Reclaim(1<<30)))
+	require.EqualValues(t, 40*mib, p.Stats().AsleepBytes)
+	require.NoError(t, p.Wake())
+	require.NoError(t, p.Free(pooltest.Alloc(t, p, 40*mib, nil)))
+	require.NoError(t, c.Close())
+}
+
+// TestRetiredServesNothing: also not a block that goes back to a magazine meanwhile.
+func TestRetiredServesNothing(t *testing.T) {
+	pooltest.Backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		live := fill(t, p, 1, 4096)
+		for range 10 { // the size gets a home
+			require.NoError(t, p.Free(live[0]))
+			live[0] = pooltest.Alloc(t, p, 4096, nil)
+		}
+		live = append(live, fill(t, p, 1, 512)...) // the pool stays
+		require.NoError(t, p.Retire())
+		require.NoError(t, p.Free(live[0]))
+		_, err := p.Alloc(4096, nil)
+		require.ErrorIs(t, err, cupool.ErrClosed)
+		require.NoError(t, c.Free(live[1]))
+	})
 }
 
 // TestPoolIsolated: what an isolated pool caches stays its own.

@@ -207,6 +207,24 @@ func TestLendsNot(t *testing.T) {
 	}
 }
 
+// TestTakesNothingForNothing: what never fits does not take apart what other streams have.
+func TestTakesNothingForNothing(t *testing.T) {
+	for name, cfg := range map[string]cupool.Config{
+		"beyond the device": {Driver: simdev.New(simdev.Config{Capacity: 128 * mib})},
+		"beyond the limit":  {Driver: simdev.New(simdev.Config{}), Limit: 128 * mib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Backing, cfg.SoftLimit = cupool.BackingVMM, 1
+			c := pooltest.Open(t, cfg)
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 64*mib, pooltest.NewStream(t, c))))
+			_, err := c.Alloc(129*mib, nil)
+			require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+			require.Zero(t, c.Stats().Moves)
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 // TestLentBlockWaits: a block that was lent is free when the stream that it was lent to
 // is done with it.
 func TestLentBlockWaits(t *testing.T) {
@@ -705,6 +723,21 @@ func TestDecayGoesOn(t *testing.T) {
 		}
 		require.NoError(t, c.Free(b))
 		time.Sleep(2 * time.Second)
+		require.Zero(t, d.Held())
+	})
+}
+
+// EmptyCache ends what Reserve began: memory that was reserved on purpose and is in use
+// then is like any other afterwards.
+func TestDecayAfterReserve(t *testing.T) {
+	withDecay(t, simdev.Config{}, func(t *testing.T, c *cupool.Pool, d *conformance.Failing) {
+		require.NoError(t, c.Reserve(64*mib, nil))
+		time.Sleep(3 * time.Second)
+		require.EqualValues(t, 64*mib, d.Held())
+		b := pooltest.Alloc(t, c, 64*mib, nil)
+		require.NoError(t, c.EmptyCache())
+		require.NoError(t, c.Free(b))
+		time.Sleep(3 * time.Second)
 		require.Zero(t, d.Held())
 	})
 }

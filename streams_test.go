@@ -438,6 +438,27 @@ func TestMemoryOfClosedStream(t *testing.T) {
 	require.Equal(t, "2 large: [Live 40M]; 3 large: [Live 2M][Free 18M]", x.Layout())
 }
 
+// Of a stream that was closed nothing stays when its memory went back: no heap, no
+// addresses, no notes of segments that it might miss.
+func TestNothingOfClosedStream(t *testing.T) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, nil)))
+		require.NoError(t, c.EmptyCache())
+		before, regrets := c.Stats().MetadataBytes, c.Regrets()
+		for range 3 {
+			s := pooltest.NewStream(t, c)
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, s)))
+			require.NoError(t, c.EmptyCache())
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, s)))
+			require.NoError(t, s.Close())
+			require.NoError(t, c.EmptyCache())
+			require.Equal(t, 1, c.Heaps())
+			require.Equal(t, regrets, c.Regrets())
+		}
+		require.LessOrEqual(t, c.Stats().MetadataBytes, before+1<<20)
+	})
+}
+
 // An empty heap goes also where another goroutine looks through the heaps when the last
 // of its memory is taken.
 func TestMemoryOfClosedStreamBesideStats(t *testing.T) {

@@ -44,6 +44,21 @@ func TestTrim(t *testing.T) {
 	}
 }
 
+// The free of a large block that had a place in the magazines is seen, too.
+func TestSoftLimitOfMagazines(t *testing.T) {
+	pooltest.Backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
+		b := pooltest.Alloc(t, c, 2*mib, nil)
+		for range 40 {
+			require.NoError(t, c.Free(b))
+			b = pooltest.Alloc(t, c, 2*mib, nil)
+		}
+		require.NotZero(t, c.Stats().MagazineHits)
+		require.NoError(t, c.SetSoftLimit(1))
+		require.NoError(t, c.Free(b))
+		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+	})
+}
+
 func TestTrimScripts(t *testing.T) {
 	pooltest.RunScripts(t, map[string][2]string{
 		"only wholly free segments":  {"a=2M b=2M free:a trim:0", "0 large: [Free 2M][Live 2M][Free 16M]"},

@@ -350,7 +350,7 @@ func TestRangesAreForgotten(t *testing.T) {
 			require.NoError(t, err)
 		}
 		h.ranges[ledger.Small] = nil
-		require.LessOrEqual(t, small.Bytes(), int64(4*64*kib), "nodes above leaves")
+		require.LessOrEqual(t, small.Bytes(), int64(4*32*kib), "nodes above leaves")
 	}
 	require.NoError(t, h.Check(0))
 }
