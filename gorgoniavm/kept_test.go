@@ -12,15 +12,16 @@ import (
 	"github.com/cupool/cupool/gorgoniavm"
 )
 
-
 // What lies in the memory of an input is the program's, whatever the VM does with
 // its own: neither the next run nor Close empties it.
 func TestAliasesOfInputsStay(t *testing.T) {
 	aliases := map[string]func(x *G.Node) *G.Node{
-		"reshape":            func(x *G.Node) *G.Node { return G.Must(G.Reshape(x, tensor.Shape{6, 2})) },
-		"reshape of reshape": func(x *G.Node) *G.Node { return G.Must(G.Reshape(G.Must(G.Reshape(x, tensor.Shape{12})), tensor.Shape{2, 6})) },
-		"concat of one":      func(x *G.Node) *G.Node { return G.Must(G.Concat(0, x)) },
-		"flatten":            func(x *G.Node) *G.Node { return G.Must(G.Reshape(x, tensor.Shape{1, 12})) },
+		"reshape": func(x *G.Node) *G.Node { return G.Must(G.Reshape(x, tensor.Shape{6, 2})) },
+		"reshape of reshape": func(x *G.Node) *G.Node {
+			return G.Must(G.Reshape(G.Must(G.Reshape(x, tensor.Shape{12})), tensor.Shape{2, 6}))
+		},
+		"concat of one": func(x *G.Node) *G.Node { return G.Must(G.Concat(0, x)) },
+		"flatten":       func(x *G.Node) *G.Node { return G.Must(G.Reshape(x, tensor.Shape{1, 12})) },
 	}
 	everywhere(t, func(t *testing.T, d device) {
 		for name, alias := range aliases {

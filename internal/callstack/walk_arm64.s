@@ -2,13 +2,15 @@
 
 // func walk(pcs []uintptr) (n int)
 // Go keeps frame pointers: R29 is the address of the caller's frame record, which
-// holds the record before it and, above, the return address. The first word of the
+// holds the record before it and, above, the return address. It lies a word below
+// the caller's frame. The first word of the
 // goroutine's g but one is the end of its stack.
 TEXT ·walk(SB), NOSPLIT|NOFRAME, $0-32
 	MOVD pcs_base+0(FP), R0
 	MOVD pcs_len+8(FP), R6
 	MOVD 8(g), R1
 	MOVD RSP, R2
+	SUB  $16, R2
 	MOVD R29, R3
 	MOVD $0, R4
 
