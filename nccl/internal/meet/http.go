@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/gate"
 )
 
 // A rank asks rank 0 for
@@ -33,8 +33,8 @@ type reply struct {
 }
 
 const (
-	patience = 10 * time.Second // that a connection has for what does not wait for ranks
-	most     = 8 << 10          // bytes of a header, and of an answer
+	patience = gate.Patience    // that a connection has for what does not wait for ranks
+	most     = gate.HeaderBytes // of a header, and of an answer
 )
 
 // A desk is where rank 0 notes who has come.
@@ -58,8 +58,9 @@ func (c Config) listen(ctx context.Context, value []byte) error {
 	}
 	d := &desk{Config: c, full: make(chan struct{}), over: make(chan struct{}), from: make([]string, c.Size), reply: reply{Value: value}}
 	d.from[0] = c.Address
-	h := &http.Server{Handler: d, ReadHeaderTimeout: patience, MaxHeaderBytes: most, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = h.Serve(l) }() // ends by Close
+	h := gate.NewServer(d)
+	h.SetKeepAlivesEnabled(false)
+	go func() { _ = gate.Serve(h, l) }() // ends by Close
 	defer h.Close()
 	select {
 	case <-d.full:
@@ -113,8 +114,10 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer d.answers.Done()
+	gate.Of(r).Leave()
 	say := http.NewResponseController(w)
-	_ = say.Flush() // who does not read the header hangs up
+	_ = say.SetReadDeadline(time.Time{}) // it waits for the others
+	_ = say.Flush()                      // who does not read the header hangs up
 	select {
 	case <-d.over:
 	case <-r.Context().Done():
@@ -166,17 +169,24 @@ func (c Config) fetch(ctx context.Context) ([]byte, error) {
 	}
 	r.Header.Set("Authorization", "Bearer "+c.Token)
 	client := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: most},
+		Transport: &http.Transport{
+			DisableKeepAlives: true, MaxResponseHeaderBytes: most,
+			DialContext: (&net.Dialer{Timeout: patience}).DialContext, ResponseHeaderTimeout: patience,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	var last error // why another time may do; the end of ctx says nothing of that
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		value, again, err := c.once(&client, r)
 		if again == nil {
 			return value, err
 		}
+		if last == nil || ctx.Err() == nil {
+			last = again
+		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for rank 0 at %s: %w: %w: %w", c.Address, dist.ErrRank, context.Cause(ctx), again)
+			return nil, fmt.Errorf("waiting for rank 0 at %s: %w: %w: %w", c.Address, dist.ErrRank, context.Cause(ctx), last)
 		case <-time.After(pause):
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/gate"
 )
 
 // come is a rank that asks by hand. It returns when rank 0 has answered with a
@@ -86,7 +87,7 @@ func TestRefused(t *testing.T) {
 	}
 	_, err := share(t.Context(), at.as(0, 3))
 	require.ErrorContains(t, err, "cannot listen at "+at.Address, "a second rank 0")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	other := at.as(2, 3)
 	other.Name = "other"
@@ -179,6 +180,28 @@ func TestStranger(t *testing.T) {
 			require.Less(t, len(err.Error()), 1500)
 			require.False(t, strings.ContainsAny(err.Error(), "\x1b\n"), "%q", err)
 			require.NotContains(t, err.Error(), "secret")
+		})
+	}
+}
+
+// The ranks meet beside more connections than there is room for, that say nothing, a
+// part of a header, or have another token.
+func TestCrowd(t *testing.T) {
+	for name, says := range map[string]string{
+		"nothing": "", "a part of a header": "GET /test?rank=1&size=3 HTTP/1.1\r\nHost: a\r\n",
+		"another token": "GET /test?rank=1&size=3 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\nContent-Length: 10\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := Config{Address: freeAddress(t), Token: "secret"}
+			end := begin(t, at)
+			require.Equal(t, http.StatusUnauthorized, come(t, Config{Address: at.Address, Name: "test"}).StatusCode) // it listens
+			for range gate.Waiting + 20 {
+				c, err := net.Dial("tcp", at.Address)
+				require.NoError(t, err)
+				defer c.Close()
+				_, _ = c.Write([]byte(says)) // it may have been ended
+			}
+			require.NoError(t, end())
 		})
 	}
 }
