@@ -6,7 +6,8 @@
 // A program that has one or several allocators and serves http.DefaultServeMux
 // imports the package and names them:
 //
-//	go http.ListenAndServe("localhost:6060", nil)
+//	listener, err := net.Listen("tcp", "localhost:6060")
+//	go debug.Serve(ctx, listener, http.DefaultServeMux)
 //	defer debug.Publish("training", pool)()
 //
 // and the page is at http://localhost:6060/debug/cupool/. A program with a mux of
@@ -21,7 +22,8 @@
 //
 // Whoever reaches the page sees names of functions, files and labels, and may trim
 // the allocator and record its history. Serve it on a private address, as pprof.
-// What changes anything takes a POST, and pages of other origins are refused with
+// Serve bounds how many connections there are, what they send and how long they take;
+// http.ListenAndServe does not. An answer has a minute. What changes anything takes a POST, and pages of other origins are refused with
 // status 403 (http.CrossOriginProtection). So are requests to the host name of a
 // stranger, which a browser would take for an origin of its own although the name leads
 // here (DNS rebinding): what is answered is an address, localhost, a name without a

@@ -48,8 +48,10 @@ func (s *series) after(n int64) *series {
 	return rest
 }
 
-// A ring keeps the last samples of an allocator.
+// A ring keeps the last samples of an allocator, and makes its snapshots.
 type ring struct {
+	own, whole turns // of the pool alone, and with its private pools
+
 	mu   sync.Mutex
 	kept series
 	last time.Time

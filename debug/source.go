@@ -59,7 +59,7 @@ type live struct {
 	ring *ring
 }
 
-func isClosed(c *cupool.Pool) bool { return errors.Is(c.Err(), cupool.ErrClosed) }
+func isClosed(c *cupool.Pool) bool { return c.Driver() == nil || errors.Is(c.Err(), cupool.ErrClosed) }
 
 func (l *live) info() info {
 	in := l.in
@@ -68,9 +68,10 @@ func (l *live) info() info {
 }
 
 func (l *live) stats() cupool.Stats             { return l.Stats() }
-func (l *live) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, l.Snapshot()) }
-func (l *live) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, l.Snapshot()) }
-func (l *live) snapshot() snapshot.Snapshot     { return poolaccess.Of(l.Pool).Snapshot() }
+func (l *live) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, l.all()) }
+func (l *live) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, l.all()) }
+func (l *live) snapshot() snapshot.Snapshot     { return l.ring.own.take(poolaccess.Of(l.Pool).Snapshot) }
+func (l *live) all() snapshot.Snapshot          { return l.ring.whole.take(l.Snapshot) }
 
 func (l *live) series(now time.Time) *series { return l.ring.sample(now, l.Stats) }
 

@@ -3,16 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"github.com/cupool/cupool/cmd/internal/printable"
 	"github.com/cupool/cupool/cmd/internal/replay"
@@ -57,7 +54,7 @@ func runView(ctx context.Context, args []string, stdout, stderr io.Writer) error
 			fmt.Fprintf(stderr, "cupool view: no browser was opened: %v\n", err)
 		}
 	}
-	return serve(ctx, l, debug.SnapshotHandler(filepath.Base(fs.Arg(0)), pools...))
+	return debug.Serve(ctx, l, debug.SnapshotHandler(filepath.Base(fs.Arg(0)), pools...))
 }
 
 // readView reads a snapshot, or replays a trace.
@@ -76,16 +73,6 @@ func readView(ctx context.Context, name string) ([]snapshot.Snapshot, error) {
 	}
 	p, err := replay.AtPeak(ctx, t, replay.Options{})
 	return []snapshot.Snapshot{p}, err
-}
-
-// serve serves until the context is done.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = srv.Close() })() // Serve returns its error
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }
 
 // openURL opens the browser.

@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -53,10 +54,11 @@ func (o *Options) Serve(pool *cupool.Pool, w io.Writer) (stop func() error, err 
 	mux := http.NewServeMux()
 	mux.Handle("/debug/cupool/", debug.Handler(pool))
 	mux.Handle("/{$}", http.RedirectHandler("/debug/cupool/", http.StatusFound))
-	server := &http.Server{Handler: mux}
-	go func() { _ = server.Serve(listener) }() // until stop
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- debug.Serve(ctx, listener, mux) }()
 	fmt.Fprintf(w, "the pool is at http://%s/debug/cupool/\n", listener.Addr())
-	return server.Close, nil
+	return func() error { cancel(); return <-served }, nil
 }
 
 // Write writes the files that are asked for. A program calls it while it still
