@@ -88,9 +88,6 @@ func transpose(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value,
 	if err != nil {
 		return nil, err
 	}
-	if done, err := m.permute(dst, d, in.Axes); done || err != nil {
-		return dst, err
-	}
 	from := d.ShallowClone()
 	// tensor keeps the axes, and recycles them.
 	if err := from.T(slices.Clone(in.Axes)...); err != nil {
@@ -99,54 +96,6 @@ func transpose(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value,
 		}
 	}
 	return dst, m.e.Copy(dst, from)
-}
-
-// permute moves the elements of src to dst, whose axes are src's in the order
-// of axes. It serves memory that the CPU can touch, where it takes a fraction
-// of the time of tensor's iterators. false: it does not serve these tensors.
-func (m *VM) permute(dst, src *tensor.Dense, axes []int) (bool, error) {
-	if !m.e.AllocAccessible() || src.RequiresIterator() || src.DataOrder() != 0 || src.Dims() == 0 ||
-		len(src.Strides()) != len(axes) || src.Shape().TotalSize() == 0 {
-		return false, nil
-	}
-	if _, err := m.e.Accessible(dst); err != nil {
-		return false, err
-	}
-	steps := make([]int, len(axes))
-	for i, axis := range axes {
-		steps[i] = src.Strides()[axis]
-	}
-	switch x := src.Data().(type) {
-	case []float32:
-		permuteTo(dst.Data().([]float32), x, dst.Shape(), steps)
-	case []float64:
-		permuteTo(dst.Data().([]float64), x, dst.Shape(), steps)
-	default:
-		return false, nil
-	}
-	return true, nil
-}
-
-// permuteTo fills dst in order from src, in which the elements of each axis
-// are so many steps apart.
-func permuteTo[T any](dst, src []T, shape tensor.Shape, steps []int) {
-	last := len(shape) - 1
-	n, step := shape[last], steps[last]
-	at := make([]int, last)
-	for from := 0; len(dst) > 0; dst = dst[n:] {
-		for i := range n {
-			dst[i] = src[from+i*step]
-		}
-		for i := last - 1; i >= 0; i-- {
-			at[i]++
-			from += steps[i]
-			if at[i] < shape[i] {
-				break
-			}
-			from -= at[i] * steps[i]
-			at[i] = 0
-		}
-	}
 }
 
 // slice copies a part of a tensor.

@@ -19,18 +19,22 @@ import (
 // the pool first, not zeroed, and StdEng is told to reuse it (Ops.into).
 //
 // Through a call, in all other cases: StdEng gets host twins of the operands,
-// tensors of its own with the operands' layout, so that whatever it allocates
+// tensors of its own with the operands' elements, so that whatever it allocates
 // on the way comes from Go's heap and goes with it. A twin shares the memory
-// of its original where the CPU can touch that, else it has a copy, which is
-// copied back afterwards if the operation writes to it. The result is moved
-// to the pool.
+// of its original where the CPU can touch that and it is in row-major order, else
+// it has a copy in that order, which is copied back afterwards if the operation
+// writes to it: of other orders StdEng computes wrong numbers in many places.
+// Elementwise operations keep them, but for tensors that StdEng would misread. The
+// result is moved to the pool.
 
 // call is one operation on host twins.
 type call struct {
-	ops      *Ops
-	op       string
-	operands []twin
-	copied   bool // some twin has a copy
+	ops       *Ops
+	op        string
+	operands  []twin
+	keeps     bool // the operation is elementwise: other orders will do
+	byStrides bool // the operation takes tensors as they are laid out
+	counted   bool // as one on copies
 }
 
 // twin is a tensor that an operation was called with, and its host twin.
@@ -47,6 +51,16 @@ type hostFunc func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, err
 // f's result in the pool, or the original where the result is a twin.
 func (ops *Ops) run(op string, f hostFunc, opts []tensor.FuncOpt, ts ...tensor.Tensor) (tensor.Tensor, error) {
 	c := call{ops: ops, op: op}
+	return c.run(f, opts, ts...)
+}
+
+// runElementwise is run for an elementwise operation.
+func (ops *Ops) runElementwise(op string, f hostFunc, opts []tensor.FuncOpt, ts ...tensor.Tensor) (tensor.Tensor, error) {
+	c := call{ops: ops, op: op, keeps: true}
+	return c.run(f, opts, ts...)
+}
+
+func (c *call) run(f hostFunc, opts []tensor.FuncOpt, ts ...tensor.Tensor) (tensor.Tensor, error) {
 	o := operand.ParseOptions(opts)
 	h, err := c.twins(o.Unsafe, ts)
 	if err != nil {
@@ -68,6 +82,10 @@ func (ops *Ops) run(op string, f hostFunc, opts []tensor.FuncOpt, ts ...tensor.T
 // runInto is run for an operation that returns nothing and writes to dst.
 func (ops *Ops) runInto(op string, dst tensor.Tensor, f func(dst tensor.Tensor, h []tensor.Tensor) error, ts ...tensor.Tensor) error {
 	c := call{ops: ops, op: op}
+	return c.into(dst, f, ts...)
+}
+
+func (c *call) into(dst tensor.Tensor, f func(dst tensor.Tensor, h []tensor.Tensor) error, ts ...tensor.Tensor) error {
 	h, err := c.twins(false, ts)
 	if err != nil {
 		return err
@@ -190,7 +208,7 @@ func (c *call) twin(t tensor.Tensor, out bool) (tensor.Tensor, error) {
 	if err := c.ops.m.Check(d); err != nil {
 		return nil, c.ops.m.Error(c.op, fmt.Errorf("tensor of shape %v: %w", d.Shape(), err))
 	}
-	if d.IsNativelyAccessible() {
+	if d.IsNativelyAccessible() && !c.rearranges(d) {
 		if o := c.ops.m.Owner(d); o != c.ops.m {
 			if err := o.Ready(); err != nil {
 				return nil, err
@@ -213,18 +231,35 @@ func (c *call) twin(t tensor.Tensor, out bool) (tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.copied {
+	if c.rearranges(d) {
+		h = rowMajor(h)
+	}
+	if !c.counted && !d.IsNativelyAccessible() {
 		c.ops.counts.fallback(c.op)
-		c.copied = true
+		c.counted = true
 	}
 	c.operands = append(c.operands, twin{orig: d, host: h, copied: true, out: out})
 	return h, nil
+}
+
+// rearranges reports whether the twin of d is in another order.
+func (c *call) rearranges(d *tensor.Dense) bool {
+	if c.keeps {
+		return operand.IsMisread(d)
+	}
+	return !c.byStrides && !operand.IsRowMajor(d)
 }
 
 // writeBack brings the originals up to date with the twins that have copies.
 func (c *call) writeBack() error {
 	for _, o := range c.operands {
 		if !o.copied || !o.out {
+			continue
+		}
+		if c.rearranges(o.orig) {
+			if err := c.ops.Copy(o.orig, o.host); err != nil {
+				return err
+			}
 			continue
 		}
 		if p, n := operand.Extent(o.host); n > 0 {

@@ -26,13 +26,10 @@ func (ops *Ops) ToHost(t tensor.Tensor) (*tensor.Dense, error) {
 		return nil, err
 	}
 	h, err := ops.stage(d)
-	if err != nil {
-		return nil, err
+	if err == nil && (h.IsMaterializable() || !operand.InOrder(h)) {
+		h = rowMajor(h)
 	}
-	if d.IsMaterializable() {
-		h = h.Materialize().(*tensor.Dense)
-	}
-	return h, nil
+	return h, err
 }
 
 // Staged returns a host tensor with t's data, without the gaps of views, which
@@ -42,7 +39,7 @@ func (ops *Ops) Staged(t tensor.Tensor) (*tensor.Dense, error) {
 		return nil, err
 	}
 	d, ok := t.(*tensor.Dense)
-	if !ok || d.IsMaterializable() || !d.IsNativelyAccessible() || ops.m.Check(d) != nil {
+	if !ok || d.IsMaterializable() || !operand.InOrder(d) || !d.IsNativelyAccessible() || ops.m.Check(d) != nil {
 		return ops.ToHost(t)
 	}
 	if err := ops.m.Owner(d).Ready(); err != nil {
@@ -67,15 +64,37 @@ func (ops *Ops) Copy(dst, src tensor.Tensor) error {
 			return ops.m.Error("copy", fmt.Errorf("tensor of shape %v: %w", t.Shape(), err))
 		}
 	}
-	if !dst.RequiresIterator() && !src.RequiresIterator() && dst.DataOrder().HasSameOrder(src.DataOrder()) &&
-		ops.m.Owner(dst) == ops.m && ops.m.Owner(src) == ops.m {
+	to, okTo := dst.(*tensor.Dense)
+	from, okFrom := src.(*tensor.Dense)
+	switch {
+	case !okTo || !okFrom:
+		return ops.m.Error("copy", fmt.Errorf("%T to %T: %w", src, dst, device.ErrNotSupported))
+	case alike(to, from) && ops.m.Owner(dst) == ops.m && ops.m.Owner(src) == ops.m:
 		return ops.m.Memcpy(dst, src)
 	}
 	if ok, err := ops.gpu.Copy(dst, src); ok {
 		return err
 	}
-	return ops.runInto("copy", dst, func(dst tensor.Tensor, h []tensor.Tensor) error {
-		return tensor.Copy(dst, h[0])
+	return ops.moveElements("copy", to, from)
+}
+
+// alike reports whether two tensors of one shape have the same elements in the same
+// places, and no gaps.
+func alike(dst, src *tensor.Dense) bool {
+	return operand.InOrder(dst) && operand.InOrder(src) && !dst.IsMasked() && !src.IsMasked() &&
+		(dst.DataOrder().HasSameOrder(src.DataOrder()) || dst.Shape().IsVectorLike())
+}
+
+// moveElements copies the elements of src to dst on the host.
+func (ops *Ops) moveElements(op string, dst, src *tensor.Dense) error {
+	c := call{ops: ops, op: op, byStrides: true}
+	return c.into(dst, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		from := h[0].(*tensor.Dense)
+		if !operand.Apart(dst, h) {
+			from = rowMajor(from)
+		}
+		copyElements(dst.(*tensor.Dense), from)
+		return nil
 	}, src)
 }
 

@@ -83,7 +83,7 @@ func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []te
 			return err
 		})
 	}
-	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.runElementwise(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return f(tensor.StdEng{}, h[0], h[1], opts...)
 	}, opts, a, b)
 }
@@ -135,7 +135,7 @@ func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s inte
 	if st != nil {
 		ts = append(ts, st)
 	}
-	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.runElementwise(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		if st != nil {
 			s = h[1]
 		}
@@ -163,7 +163,7 @@ func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncO
 			return err
 		})
 	}
-	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.runElementwise(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return f(tensor.StdEng{}, h[0], opts...)
 	}, opts, a)
 }
@@ -193,7 +193,7 @@ func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (ten
 			return err
 		})
 	}
-	return ops.run("Map", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.runElementwise("Map", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.StdEng{}.Map(fn, h[0], opts...)
 	}, opts, a)
 }

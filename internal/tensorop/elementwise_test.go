@@ -220,9 +220,7 @@ func (e *bench) compareOn(others []float64, name string, dt tensor.Dtype, shapes
 	}
 	require.NoError(e.T, sc.Close())
 
-	if w.panic != nil {
-		require.True(e.T, e.GPU || g.panic != nil || g.err != nil, "%s: StdEng panics with %v", name, w.panic)
-	} else {
+	if w.panic == nil { // else the engine may do better
 		require.Nil(e.T, g.panic, name)
 		require.Equal(e.T, w.err == nil, g.err == nil, "%s: want error %v, got %v", name, w.err, g.err)
 	}

@@ -23,7 +23,7 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) er
 	if ok, err := ops.gpu.Product(op, a, b, prealloc); ok {
 		return err
 	}
-	if ops.serves(a, b, prealloc) {
+	if ops.multiplies(a) && ops.multiplies(b) && ops.serves(prealloc) {
 		if err := ops.m.Ready(); err != nil {
 			return err
 		}
@@ -32,6 +32,13 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) er
 	return ops.runInto(op, prealloc, func(dst tensor.Tensor, h []tensor.Tensor) error {
 		return f(tensor.StdEng{}, h[0], h[1], dst)
 	}, a, b)
+}
+
+// multiplies is serves for the operand of a product, which is in row-major order
+// or a transposed matrix.
+func (ops *Ops) multiplies(t tensor.Tensor) bool {
+	d, ok := t.(*tensor.Dense)
+	return ok && (operand.IsRowMajor(d) || operand.IsTransposed(d)) && ops.reaches(t)
 }
 
 // BatchMatMul writes the products of as many pairs of matrices as a has to

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
+	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
 // Memory is the engine whose tensors are computed with.
@@ -70,16 +71,24 @@ var Of func(engine any) *Ops
 // does not compute, which they allow for.
 func (ops *Ops) GPU() *gpu.Ops { return ops.gpu }
 
-// serves reports whether StdEng may work on the tensors themselves: the CPU can
-// touch their memory, which waits for no other engine and was not freed. nil is
-// no tensor.
+// serves reports whether StdEng may work on the tensors themselves: it reads them
+// as they are laid out, and reaches. nil is no tensor.
 func (ops *Ops) serves(ts ...tensor.Tensor) bool {
 	for _, t := range ts {
-		if t != nil && (!t.IsNativelyAccessible() || ops.m.Owner(t) != ops.m || ops.m.Check(t) != nil) {
+		if t == nil {
+			continue
+		}
+		if d, ok := t.(*tensor.Dense); ok && operand.IsMisread(d) || !ops.reaches(t) {
 			return false
 		}
 	}
 	return true
+}
+
+// reaches reports whether the CPU can touch a tensor's memory, which waits for no
+// other engine and was not freed.
+func (ops *Ops) reaches(t tensor.Tensor) bool {
+	return t.IsNativelyAccessible() && ops.m.Owner(t) == ops.m && ops.m.Check(t) == nil
 }
 
 // into calls f with a new, undefined tensor in the pool and returns it, or

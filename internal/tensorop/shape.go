@@ -2,10 +2,13 @@ package tensorop
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
+	"slices"
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -19,8 +22,16 @@ func (ops *Ops) Transpose(a tensor.Tensor, expStrides []int) error {
 		ops.m.Lose("Transpose", err)
 		return err
 	}
-	err := ops.runInto("Transpose", a, func(a tensor.Tensor, _ []tensor.Tensor) error {
-		return tensor.StdEng{}.Transpose(a, expStrides)
+	c := call{ops: ops, op: "Transpose", byStrides: true}
+	err := c.into(a, func(a tensor.Tensor, _ []tensor.Tensor) error {
+		d, ok := a.(*tensor.Dense)
+		if !ok {
+			return ops.m.Error("Transpose", fmt.Errorf("%T: %w", a, device.ErrNotSupported))
+		}
+		to := operand.Relabel(d)
+		*to.Info() = tensor.MakeAP(d.Shape().Clone(), slices.Clone(expStrides), d.DataOrder(), 0)
+		copyElements(to, rowMajor(d)) // StdEng moves those of column-major tensors to wrong places
+		return nil
 	})
 	ops.m.Lose("Transpose", err) // Reshape and tensor.Transpose drop it
 	return err
@@ -240,7 +251,7 @@ func (ops *Ops) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
 		return r, err
 	}
 	return ops.run("Materialize", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.Materialize(h[0]), nil
+		return rowMajor(h[0].(*tensor.Dense)), nil // of a view
 	}, nil, t)
 }
 

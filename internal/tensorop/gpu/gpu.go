@@ -74,11 +74,11 @@ func (g *Ops) operandOf(t tensor.Tensor) (view, bool) {
 	if !ok || d == nil || d.IsMasked() || d.MemSize() == 0 {
 		return view{}, false
 	}
-	v := view{d: d, p: device.Ptr(d.Uintptr()), dt: d.Dtype(), shape: d.Shape(), strides: d.Strides(), n: d.Shape().TotalSize()}
+	v := view{d: d, p: device.Ptr(d.Uintptr()), dt: d.Dtype(), shape: d.Shape(), strides: operand.Strides(d), n: d.Shape().TotalSize()}
 	if v.n == 1 {
 		v.strides = ones[:min(len(v.shape), len(ones))]
 	}
-	if len(v.strides) != len(v.shape) {
+	if len(v.strides) != len(v.shape) { // of more axes than kernels have
 		return view{}, false
 	}
 	return v, g.m.OnDevice(d)

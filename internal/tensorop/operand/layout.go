@@ -6,6 +6,62 @@ import (
 	"github.com/cupool/cupool/device"
 )
 
+// Strides returns how many elements apart those along each axis of a tensor are.
+// tensor has a single one for a vector of two axes in column-major order.
+func Strides(d *tensor.Dense) []int {
+	shape, strides := d.Shape(), d.Strides()
+	if len(strides) == len(shape) {
+		return strides
+	}
+	all := make([]int, len(shape))
+	for i := range all {
+		all[i] = 1
+		if shape[i] != 1 && len(strides) > 0 {
+			all[i] = strides[0]
+		}
+	}
+	return all
+}
+
+// InOrder reports whether the elements of a tensor lie one after the other, in
+// row-major order, or in column-major order where the tensor says so.
+func InOrder(d *tensor.Dense) bool {
+	shape, strides := d.Shape(), Strides(d)
+	step := 1
+	for k := range shape {
+		i := k
+		if d.DataOrder().IsRowMajor() {
+			i = len(shape) - 1 - k
+		}
+		if shape[i] != 1 && strides[i] != step {
+			return false
+		}
+		step *= shape[i]
+	}
+	return uintptr(step)*d.Dtype().Size() == d.MemSize()
+}
+
+// IsRowMajor reports whether d is laid out as tensor.New lays it out.
+func IsRowMajor(d *tensor.Dense) bool {
+	return d.DataOrder() == 0 && InOrder(d) && (!d.RequiresIterator() || d.IsMasked() && !d.IsMaterializable())
+}
+
+// IsMisread reports whether tensor reads other elements of d than its strides
+// say, because d does not say that it has gaps. Slices of transposed tensors are
+// such, and clones of these.
+func IsMisread(d *tensor.Dense) bool {
+	return (d.IsView() || d.DataOrder() != 0) && !d.RequiresIterator() && d.Shape().TotalSize() > 1 && !InOrder(d)
+}
+
+// IsTransposed reports whether d is a row-major matrix that is marked as
+// transposed, which StdEng multiplies as it is.
+func IsTransposed(d *tensor.Dense) bool {
+	shape, strides := d.Shape(), d.Strides()
+	return len(strides) == 2 && strides[0] == 1 && strides[1] == shape[0] && shape[0] != 1 && shape[1] != 1 &&
+		d.DataOrder() == tensor.Transposed && d.IsMaterializable() && !d.IsView() && !d.IsMasked() &&
+		d.MemSize() == uintptr(shape.TotalSize())*d.Dtype().Size()
+}
+
 // SetMemory makes memory outside Go's heap the data of d.
 func SetMemory(d *tensor.Dense, p device.Ptr, n int64) {
 	tensor.FromMemory(uintptr(p), uintptr(n))(d)

@@ -99,6 +99,11 @@ func Slice[T any](d *tensor.Dense) []T {
 	if d == nil || d.MemSize() == 0 || d.Dtype().Type != reflect.TypeFor[T]() {
 		return nil
 	}
+	return Elements[T](d)
+}
+
+// Elements is Slice for a tensor that has elements, which a T has the size of.
+func Elements[T any](d *tensor.Dense) []T {
 	p, n := Extent(d)
 	return slice[T](p, int(n)/int(d.Dtype().Size()))
 }
