@@ -163,3 +163,46 @@ func TestSliceLeavesARest(t *testing.T) {
 		require.Zero(t, a.live)
 	})
 }
+
+// The gradient by what a slice of one element is taken from is where the slice is.
+func TestGradientOfOneElement(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, _ := d.open(t)
+		for name, slice := range map[string][]tensor.Slice{"of a row": {nil, G.S(1)}, "of an axis": {G.S(0), G.S(1)}, "of rows": {G.S(0, 1), G.S(1, 2)}} {
+			g := G.NewGraph()
+			x := G.NewMatrix(g, tensor.Float64, G.WithShape(1, 3), G.WithName("x"), G.WithValue(tensor.New(tensor.WithShape(1, 3), tensor.WithBacking([]float64{2, 3, 5}))))
+			_, err := G.Grad(G.Must(G.Sum(G.Must(G.Square(G.Must(G.Slice(x, slice...)))))), x)
+			require.NoError(t, err)
+			vm := d.vm(t, g, e, gorgoniavm.Gradients(x))
+			require.NoError(t, vm.RunAll(), name)
+			require.Equal(t, []float64{0, 6, 0}, data(t, e, gradientOf(t, x)), name)
+			require.NoError(t, vm.Close())
+		}
+	})
+}
+
+// Selecting from a tensor of one element, whose result is computed with, leaves no memory.
+func TestByIndicesOfOneElement(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		e, m := d.open(t)
+		g := G.NewGraph()
+		x := G.NewMatrix(g, tensor.Float64, G.WithShape(1, 1), G.WithName("x"), G.WithValue(tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]float64{3}))))
+		at := G.NewVector(g, tensor.Int, G.WithShape(2), G.WithName("at"), G.WithValue(tensor.New(tensor.WithBacking([]int{0, 0}))))
+		y := G.Must(G.ByIndices(G.Must(G.Neg(x)), at, 0))
+		sum := G.Must(G.Add(y, y))
+		vm := d.vm(t, g, e, gorgoniavm.Keep(sum))
+		for range 2 {
+			require.NoError(t, vm.RunAll())
+			require.Equal(t, []float64{-6, -6}, data(t, e, sum.Value()))
+		}
+		require.NoError(t, vm.Close())
+		require.Zero(t, m.live)
+	})
+}
+
+func gradientOf(t *testing.T, n *G.Node) G.Value {
+	t.Helper()
+	v, err := n.Grad()
+	require.NoError(t, err)
+	return v
+}

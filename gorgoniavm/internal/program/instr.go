@@ -91,7 +91,7 @@ func (in *Instr) describe() {
 	in.Dtype = in.Node.Dtype()
 	in.Scalar = in.Node.IsScalar()
 	switch in.Name {
-	case "gorgonia.sumOp", "*gorgonia.maxOp", "*gorgonia.repeatOp", "*gorgonia.sliceOp":
+	case "gorgonia.sumOp", "*gorgonia.maxOp", "*gorgonia.repeatOp", "*gorgonia.sliceOp", "gorgonia.sliceIncrOp":
 		in.Axes = Ints(in.Op, "along")
 	case "gorgonia.transposeOp":
 		in.Axes = Ints(in.Op, "pattern")
