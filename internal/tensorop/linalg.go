@@ -66,7 +66,10 @@ func (ops *Ops) BatchMatMul(a, b, prealloc tensor.Tensor) error {
 
 // multiplyBatch is BatchMatMul for host tensors.
 func multiplyBatch(a, b, dst tensor.Tensor) error {
-	x, y := tensor.Materialize(a).(*tensor.Dense), tensor.Materialize(b).(*tensor.Dense)
+	x, y := tensor.NewDense(a.Dtype(), a.Shape().Clone()), tensor.NewDense(b.Dtype(), b.Shape().Clone())
+	if err := errors.Join(tensor.Copy(x, a), tensor.Copy(y, b)); err != nil { // a clone of a view has its gaps, and is none
+		return err
+	}
 	r := tensor.NewDense(a.Dtype(), dst.Shape().Clone())
 	for i := range a.Shape()[0] {
 		if _, err := tensor.MatMul(matrixAt(x, i), matrixAt(y, i), tensor.WithReuse(matrixAt(r, i))); err != nil {

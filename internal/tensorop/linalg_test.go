@@ -171,3 +171,16 @@ func TestGPUProductsOfTransposes(t *testing.T) {
 	e.FreeAll(a, b, c)
 	require.Zero(t, e.Stats().Fallbacks)
 }
+
+// A clone of a view has the view's gaps, and is no view.
+func TestBatchMatMulOfClonedView(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		wide := e.From(tensor.New(tensor.WithShape(3, 2, 2, 1), tensor.WithBacking([]float64{2, 3, 0, 0, 5, 7, 0, 0, 11, 13, 0, 0})))
+		clone := view(wide, nil, tensor.S(0)).Clone().(*tensor.Dense)
+		factors := e.From(tensor.New(tensor.WithShape(3, 1, 1), tensor.WithBacking([]float64{1, 10, 100})))
+		r := e.From(tensor.New(tensor.WithShape(3, 2, 1), tensor.WithBacking(make([]float64, 6))))
+		require.NoError(t, e.BatchMatMul(clone, factors, r))
+		require.Equal(t, []float64{2, 3, 50, 70, 1100, 1300}, e.As64(r))
+		e.FreeAll(wide, clone, factors, r)
+	})
+}

@@ -230,3 +230,16 @@ func TestContract(t *testing.T) {
 		require.True(t, !e.GPU || e.Stats().Fallbacks == 0)
 	})
 }
+
+// A GPU selects by one index that is a scalar as by one that is a vector.
+func TestGPUSelectByScalar(t *testing.T) {
+	e := newGPU(t)
+	x := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})))
+	at := e.From(tensor.New(tensor.WithBacking([]int{1})))
+	require.Empty(t, at.Shape())
+	r := must(tensor.ByIndices(x, at, 1))
+	require.Equal(t, tensor.Shape{2, 1}, r.Shape())
+	require.Equal(t, []float64{2, 5}, e.As64(r))
+	require.Zero(t, e.Stats().Fallbacks)
+	e.FreeAll(x, at, r)
+}

@@ -297,14 +297,15 @@ func around(shape []int, axis int) (outer, inner int64) {
 	return outer, inner
 }
 
-// SelectByIndices copies the slices of a along an axis that the indices name.
+// SelectByIndices copies the slices of a along an axis that the indices name. One index
+// may be a scalar.
 func (g *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, o *operand.Options) (tensor.Tensor, bool, error) {
 	if g == nil {
 		return nil, false, nil
 	}
 	v, okA := g.operandOf(a)
 	at, okI := g.operandOf(indices)
-	if !okA || !okI || axis < 0 || axis >= len(v.shape) || at.dt != tensor.Int || len(at.shape) != 1 || !at.rowMajor() || !v.rowMajor() || o.Incr != nil || o.Unsafe {
+	if !okA || !okI || axis < 0 || axis >= len(v.shape) || at.dt != tensor.Int || len(at.shape) > 1 || !at.rowMajor() || !v.rowMajor() || o.Incr != nil || o.Unsafe {
 		return nil, false, nil
 	}
 	if _, ok := kernels.Select.OfSize(v.dt.Size()); !ok {
