@@ -25,8 +25,9 @@ import (
 type gradientEngine struct {
 	*cupool.Engine
 	g      *tensor.Dense
-	was    tensor.Engine // of g, before
-	device tensor.Dense  // g as it was on the device, while it is in Go's heap
+	was    tensor.Engine  // of g, before
+	of     *gorgonia.Node // the input, where g is the value of a node and not bound to it
+	device tensor.Dense   // g as it was on the device, while it is in Go's heap
 }
 
 // hostGradient is the engine of a gradient while it is in Go's heap. Clones of
@@ -49,8 +50,14 @@ func (m *VM) lendGradient(d *tensor.Dense) {
 
 // lendDerivative is lendGradient for a value of a node, if that computes a gradient.
 func (m *VM) lendDerivative(n *gorgonia.Node, v gorgonia.Value) {
-	if d, ok := v.(*tensor.Dense); ok && m.derivs[n] {
-		m.lendGradient(d)
+	d, ok := v.(*tensor.Dense)
+	of := m.derivs[n]
+	if !ok || of == nil {
+		return
+	}
+	m.lendGradient(d)
+	if e, ok := d.Engine().(*gradientEngine); ok {
+		e.of = of
 	}
 }
 
@@ -95,16 +102,16 @@ func (m *VM) takeBackGradients() error {
 	return errors.Join(errs...)
 }
 
-// derivsOf returns the nodes that compute gradients of inputs, for memory that
+// derivsOf returns the nodes that compute gradients of inputs, with these, for memory that
 // the CPU cannot touch.
-func derivsOf(p *program.Program, e *cupool.Engine) map[*gorgonia.Node]bool {
+func derivsOf(p *program.Program, e *cupool.Engine) map[*gorgonia.Node]*gorgonia.Node {
 	if e.AllocAccessible() {
 		return nil
 	}
-	derivs := make(map[*gorgonia.Node]bool)
+	derivs := make(map[*gorgonia.Node]*gorgonia.Node)
 	for i := range p.Instrs {
 		if in := &p.Instrs[i]; in.Kind == program.Variable && in.Node.Deriv() != nil {
-			derivs[in.Node.Deriv()] = true
+			derivs[in.Node.Deriv()] = in.Node
 		}
 	}
 	return derivs
@@ -114,6 +121,9 @@ func derivsOf(p *program.Program, e *cupool.Engine) map[*gorgonia.Node]bool {
 // heap in ways that no engine is asked about.
 var unfit = callstack.NewFinder(nil, "gorgonia.org/gorgonia.(*BarzilaiBorweinSolver).Step", "gorgonia.org/gorgonia.(*AdamW).Step")
 
+// stockAdam finds the solver of Gorgonia that needs the weights where the gradients are.
+var stockAdam = callstack.NewFinder(nil, "gorgonia.org/gorgonia.(*AdamSolver).Step")
+
 // toHost moves the gradient to Go's heap, if t is the gradient and is not there.
 func (e *gradientEngine) toHost(t tensor.Tensor) error {
 	if d, ok := t.(*tensor.Dense); !ok || d != e.g || d.IsNativelyAccessible() {
@@ -121,6 +131,11 @@ func (e *gradientEngine) toHost(t tensor.Tensor) error {
 	}
 	if solver := unfit.Find(); solver != "" {
 		return &cupool.EngineError{Op: "solve", Err: fmt.Errorf("%s cannot work with memory of %v, a gorgoniavm.Solver can: %w", solver, e.Engine, cupool.ErrNotSupported)}
+	}
+	if stockAdam.Find() != "" && e.of != nil {
+		if w, ok := e.of.Value().(*tensor.Dense); ok && !e.Owns(w) {
+			return &cupool.EngineError{Op: "solve", Err: fmt.Errorf("gorgonia.AdamSolver.Step mixes the gradient in memory of %v with the value of %s in Go's heap: give the VM BindDualValues(%[2]s), or take gorgoniavm.NewSolver: %w", e.Engine, nameOf(e.of), cupool.ErrNotSupported)}
+		}
 	}
 	h, err := e.ToHost(e.g)
 	if err != nil {

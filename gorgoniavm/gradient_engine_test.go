@@ -10,6 +10,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 )
 
 // bareSolvers are Gorgonia's own.
@@ -138,4 +139,28 @@ func TestSolversInTurn(t *testing.T) {
 	near, _ := newMeter(t)
 	far, _ := newFarMeter(t)
 	require.Equal(t, run(t, near), run(t, far))
+}
+
+// Gorgonia's Adam cannot mix a gradient on a device with a weight in Go's heap, and
+// is told what to do.
+func TestAdamNeedsBoundGradients(t *testing.T) {
+	for _, name := range []string{"far", "cuda"} {
+		t.Run(name, func(t *testing.T) {
+			d := devices[name]
+			if d.computes {
+				gputest.Need(t)
+			}
+			e, _ := d.open(t)
+			m := newMLP(4, 3, 2)
+			vm := d.vm(t, m.g, e)
+			require.NoError(t, vm.RunAll())
+			scope := e.Scope() // for what the solver has taken by then
+			err := gorgonia.NewAdamSolver().Step(gorgonia.NodesToValueGrads(m.weights))
+			require.NoError(t, scope.Close())
+			require.ErrorIs(t, err, cupool.ErrNotSupported)
+			require.ErrorContains(t, err, "BindDualValues")
+			require.ErrorContains(t, err, "NewSolver")
+			require.NoError(t, vm.Close())
+		})
+	}
 }

@@ -32,19 +32,19 @@ type VM struct {
 	prog      *program.Program
 	runs      []kernel // what computes each instruction
 	mem       memory
-	now       frame                    // of the run under way
-	inputs    map[*gorgonia.Node]input // tensors of the inputs as the engine sees them
-	consts    map[*gorgonia.Node]held  // constants in the pool, until Close
-	duals     map[*gorgonia.Node]held  // gradients that this VM made, until Close
-	weights   map[*gorgonia.Node]held  // values of inputs that it holds, until they have others or Close
-	kept      []binding                // values that nodes have until the next RunAll
-	norms     map[any]*norm            // normalizations, by keyOf
-	derivs    map[*gorgonia.Node]bool  // nodes that compute gradients of inputs, where the CPU cannot touch the memory
-	fetches   fetches                  // scalars on their way from the device
-	fallbacks map[string]int64         // see Fallbacks
-	replay    replays                  // runs as CUDA graphs (Replay)
-	draws     draws                    // of random numbers
-	recording *recording               // the one that is being made; nil: none
+	now       frame                             // of the run under way
+	inputs    map[*gorgonia.Node]input          // tensors of the inputs as the engine sees them
+	consts    map[*gorgonia.Node]held           // constants in the pool, until Close
+	duals     map[*gorgonia.Node]held           // gradients that this VM made, until Close
+	weights   map[*gorgonia.Node]held           // values of inputs that it holds, until they have others or Close
+	kept      []binding                         // values that nodes have until the next RunAll
+	norms     map[any]*norm                     // normalizations, by keyOf
+	derivs    map[*gorgonia.Node]*gorgonia.Node // inputs by the nodes that compute their gradients, where the CPU cannot touch the memory
+	fetches   fetches                           // scalars on their way from the device
+	fallbacks map[string]int64                  // see Fallbacks
+	replay    replays                           // runs as CUDA graphs (Replay)
+	draws     draws                             // of random numbers
+	recording *recording                        // the one that is being made; nil: none
 	closed    bool
 }
 
