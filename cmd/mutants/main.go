@@ -11,12 +11,14 @@
 // It prints a line for each mutant, with tabs between the columns: what came of it,
 // the package, the function, the operator, the text that it changes, which of the
 // same in the function it is, and, for people, the place and the test that failed.
+// A mutant that no test kills and that survivors.txt gives a reason for is argued.
 // With -against, it runs the mutants that such lines name as killed, and the status
 // is 1 when one survives.
 package main
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -103,22 +105,43 @@ func (o options) mutate(pkg string, tests []string) (survivors int, err error) {
 	if err := b.learn(); err != nil {
 		return 0, err
 	}
-	count := map[string]int{}
+	count, reasons := map[string]int{}, argued()
 	b.try(chosen, func(m *mutant, result, detail string) {
+		if reason := reasons[m.key()]; reason != "" && result != killed {
+			result, detail = equivalent, reason
+		}
 		count[result]++
 		fmt.Printf("%s\t%s\t%s\t%s\n", result, m.key(), m.place, detail)
 	})
-	fmt.Fprintf(os.Stderr, "%s: %d mutants, of which %d ran: %d killed, %d survived, %d reached by no test\n",
-		s.path, len(s.mutants), len(chosen), count[killed], count[survived], count[unreached])
+	fmt.Fprintf(os.Stderr, "%s: %d mutants, of which %d ran: %d killed, %d argued, %d survived, %d reached by no test\n",
+		s.path, len(s.mutants), len(chosen), count[killed], count[equivalent], count[survived], count[unreached])
 	return count[survived] + count[unreached], nil
 }
 
 // What comes of a mutant.
 const (
-	killed    = "killed"
-	survived  = "survived"
-	unreached = "unreached"
+	killed     = "killed"
+	survived   = "survived"
+	unreached  = "unreached"
+	equivalent = "argued" // it survives for a reason
 )
+
+//go:embed survivors.txt
+var survivors string
+
+// module is where the packages of survivors.txt are.
+const module = "github.com/cupool/cupool/"
+
+// argued returns the reasons of survivors.txt by the keys of mutants.
+func argued() map[string]string {
+	reasons := map[string]string{}
+	for line := range strings.Lines(survivors) {
+		if columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(columns) == 6 {
+			reasons[module+strings.Join(columns[:5], "\t")] = columns[5]
+		}
+	}
+	return reasons
+}
 
 // choose returns the mutants that were asked for, or a sample: those whose keys
 // have the smallest hashes, which is the same sample while the keys stay.

@@ -55,6 +55,34 @@ func TestToy(t *testing.T) {
 	require.NotContains(t, results, "kind drop return \"int\" 1", "without it, the function would have no end")
 }
 
+// Each line of survivors.txt is of a mutant that there is, and has a reason.
+func TestSurvivors(t *testing.T) {
+	byPackage := map[string][]string{}
+	for key, reason := range argued() {
+		require.NotEmpty(t, reason, key)
+		pkg, _, _ := strings.Cut(key, "\t")
+		byPackage[pkg] = append(byPackage[pkg], key)
+	}
+	lines := 0
+	for line := range strings.Lines(survivors) {
+		if !strings.HasPrefix(line, "#") {
+			lines++
+		}
+	}
+	require.Len(t, argued(), lines, "each line has six columns, and no two are of one mutant")
+	for pkg, keys := range byPackage {
+		s, err := load(pkg, "")
+		require.NoError(t, err)
+		there := map[string]bool{}
+		for _, m := range s.mutants {
+			there[m.key()] = true
+		}
+		for _, key := range keys {
+			require.True(t, there[key], "%s is gone", key)
+		}
+	}
+}
+
 // The sample of a seed stays when a mutant is gone, and -against takes the killed
 // ones of a file, under their new names.
 func TestChoose(t *testing.T) {

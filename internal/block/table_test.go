@@ -14,8 +14,10 @@ func TestTableHandsOutSlotsOnce(t *testing.T) {
 	require.False(t, tab.Known(1))
 	slots := SlotCache{Table: &tab}
 	seen := map[ID]*Block{}
-	for range 3 * chunkLen {
-		require.NoError(t, slots.Ensure(1))
+	for i := range 3 * chunkLen {
+		if i%(3*slotBatch) == 0 {
+			require.NoError(t, slots.Ensure(3*slotBatch)) // so many are there then
+		}
 		id, b := slots.Take()
 		require.NotZero(t, id, "slot 0 means no block")
 		require.Nil(t, seen[id])

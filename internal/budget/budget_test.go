@@ -13,17 +13,26 @@ import (
 func TestLimits(t *testing.T) {
 	d := &Device{Limit: 100}
 	var told []int64
-	lock := NewReclaimLock(1, func(n int64) { told = append(told, n) })
+	var lock *ReclaimLock
+	lock = NewReclaimLock(1, func(n int64) {
+		require.True(t, lock.TryLock(), "it is told without the lock")
+		lock.UnlockUntold()
+		told = append(told, n)
+	})
 	a, b := &Pool{Device: d, Limit: 60, Lock: lock}, &Pool{Device: d, Limit: math.MaxInt64, Lock: lock}
 	require.ErrorIs(t, a.Take(61), device.ErrOutOfMemory)
+	require.ErrorContains(t, a.Take(61), "61 more bytes would exceed the limit of 60 with 0 reserved")
 	require.NoError(t, a.Take(60))
 	a.Keep()
 	require.ErrorIs(t, b.Take(41), device.ErrOutOfMemory)
-	require.NoError(t, b.Take(30))
-	b.Cancel(10)
+	require.ErrorContains(t, b.Take(41), "41 more bytes would exceed the limit of 100 with 60 reserved by the allocator")
+	require.NoError(t, b.Take(40))
+	b.Cancel(20)
 	require.EqualValues(t, 80, d.Held())
 	room, others := b.Room()
 	require.Equal(t, [2]int64{20, 60}, [2]int64{room, others})
+	room, others = a.Room()
+	require.Equal(t, [2]int64{0, 20}, [2]int64{room, others})
 	require.Equal(t, [2]int64{60, 0}, [2]int64{a.Printed(), b.Printed()})
 
 	lock.Lock()
@@ -31,11 +40,18 @@ func TestLimits(t *testing.T) {
 	require.Empty(t, told)
 	lock.Unlock()
 	require.Equal(t, []int64{50}, told)
+	for range 2 {
+		require.True(t, lock.TryLock())
+		lock.Unlock()
+	}
+	require.Len(t, told, 1, "nothing went")
 	require.Equal(t, [2]int64{10, 60}, [2]int64{a.Held(), a.Most()})
 	require.EqualValues(t, 1, d.Returns.Load())
 	require.NoError(t, d.Check([]*Pool{a, b}))
 	Miscount(a, d, 1)
-	require.ErrorContains(t, d.Check([]*Pool{a, b}), "C6")
+	require.ErrorContains(t, d.Check([]*Pool{a, b}), "C6: 30 bytes are counted against the limit of all pools, the pools hold 31")
+	Miscount(nil, d, 1)
+	require.NoError(t, d.Check([]*Pool{a, b}))
 }
 
 // The soft limit is the lower one of two, and refuses nothing.
@@ -60,10 +76,14 @@ func TestSoftLimit(t *testing.T) {
 		{60, 45, said{false, [2]int64{45, 45}}},
 		{39, 60, said{true, [2]int64{39, 39}}},
 		{60, 0, said{false, [2]int64{50, 60}}},
+		{1, 0, said{true, [2]int64{1, 1}}},
+		{0, 1, said{true, [2]int64{1, 1}}},
 	} {
 		p.Soft.Store(x.soft)
 		p.Threshold = x.threshold
 		require.Equal(t, x.said, said{p.Pressed(10), [2]int64{p.Sufficient(0), p.Sufficient(70)}}, "soft limit %d, threshold %d", x.soft, x.threshold)
 	}
 	require.NoError(t, p.Take(1000))
+	room, _ := p.Room()
+	require.EqualValues(t, math.MaxInt64, room)
 }

@@ -95,3 +95,21 @@ func TestMoveSegment(t *testing.T) {
 	r.check()
 	r.close()
 }
+
+// TestKeptSegmentMoves: a segment that was reserved on purpose serves small requests of the
+// heap that it moves to, too.
+func TestKeptSegmentMoves(t *testing.T) {
+	r := newRig(t, 2, false, policy)
+	from, to := r.heaps[0], r.heaps[1]
+	id := r.alloc(from, 20*mib)
+	seg := from.SegmentOf(r.block(id))
+	from.KeepSegment(seg)
+	r.free(id)
+	require.Same(t, seg, from.BestIdle(ledger.Large, 20*mib, 20*mib))
+	from.MoveSegment(seg, to)
+	r.check()
+	small := r.alloc(to, 1000)
+	require.Equal(t, 1, r.d.Stats().Allocations)
+	r.free(small)
+	r.close()
+}
