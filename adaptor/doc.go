@@ -47,6 +47,15 @@ func Find[T any](a cupool.Allocator) (T, bool) {
 	return none, false
 }
 
+// orNone is a, or for nil a Pool that is none: its methods fail with
+// cupool.ErrInvalidHandle.
+func orNone(a cupool.Allocator) cupool.Allocator {
+	if a == nil {
+		return (*cupool.Pool)(nil)
+	}
+	return a
+}
+
 // freePtr is FreePtr for an adaptor that has to know the block. It finds the block
 // and calls free with it.
 func freePtr(behind cupool.Allocator, p cupool.Ptr, size int64, free func(cupool.Block) error) error {

@@ -24,7 +24,7 @@ type FailureCallback struct {
 // for lack of memory, and tries again for as long as ask returns true. It calls
 // ask without locks, from the goroutine that allocates. ask may use the allocator.
 func NewFailureCallback(a cupool.Allocator, ask func(Failure) (retry bool)) *FailureCallback {
-	return &FailureCallback{Allocator: a, ask: ask}
+	return &FailureCallback{Allocator: orNone(a), ask: ask}
 }
 
 // Unwrap returns the allocator behind.
@@ -34,7 +34,7 @@ func (f *FailureCallback) Unwrap() cupool.Allocator { return f.Allocator }
 func (f *FailureCallback) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	for attempt := 1; ; attempt++ {
 		b, err := f.Allocator.Alloc(size, s)
-		if !errors.Is(err, cupool.ErrOutOfMemory) || !f.ask(Failure{Size: size, Stream: s, Attempt: attempt, Err: err}) {
+		if !errors.Is(err, cupool.ErrOutOfMemory) || f.ask == nil || !f.ask(Failure{Size: size, Stream: s, Attempt: attempt, Err: err}) {
 			return b, err
 		}
 	}

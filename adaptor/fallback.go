@@ -19,7 +19,7 @@ type Fallback struct{ several }
 // A full Pool tries everything, up to collecting Go's garbage, before each
 // refusal. Where refusals are frequent, a Limiting in front of it refuses at once.
 func NewFallback(first, second cupool.Allocator) *Fallback {
-	return &Fallback{several{all: []cupool.Allocator{first, second}}}
+	return &Fallback{several{all: []cupool.Allocator{orNone(first), orNone(second)}}}
 }
 
 // Alloc implements cupool.Allocator. When neither allocator has the memory, it

@@ -20,7 +20,7 @@ func NewLimiting(a cupool.Allocator, limit int64) (*Limiting, error) {
 	if limit <= 0 {
 		return nil, &cupool.ConfigError{Field: "limit", Value: limit, Reason: "must be positive"}
 	}
-	return &Limiting{Allocator: a, limit: limit}, nil
+	return &Limiting{Allocator: orNone(a), limit: limit}, nil
 }
 
 // Unwrap returns the allocator behind.

@@ -20,7 +20,10 @@ type Logging struct {
 // attributes ptr, size, stream, took (of an allocation) and error, as far as they
 // apply.
 func NewLogging(a cupool.Allocator, log *slog.Logger) *Logging {
-	return &Logging{Allocator: a, log: log}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Logging{Allocator: orNone(a), log: log}
 }
 
 // Unwrap returns the allocator behind.

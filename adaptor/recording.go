@@ -28,7 +28,10 @@ type Recording struct {
 // NewRecording returns an allocator that writes a trace of the calls through it to
 // w. Flush writes out what is buffered.
 func NewRecording(a cupool.Allocator, w io.Writer) *Recording {
-	return &Recording{Allocator: a, w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
+	if w == nil {
+		w = io.Discard
+	}
+	return &Recording{Allocator: orNone(a), w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
 }
 
 // Unwrap returns the allocator behind.

@@ -27,7 +27,7 @@ type Statistics struct {
 // NewStatistics returns an allocator that counts what is allocated and freed
 // through it.
 func NewStatistics(a cupool.Allocator) *Statistics {
-	return &Statistics{Allocator: a, sections: make([]Counters, 1)}
+	return &Statistics{Allocator: orNone(a), sections: make([]Counters, 1)}
 }
 
 // Unwrap returns the allocator behind.

@@ -27,7 +27,7 @@ type origin struct {
 // NewTracking returns an allocator that keeps track of the blocks that are
 // allocated through it.
 func NewTracking(a cupool.Allocator) *Tracking {
-	return &Tracking{Allocator: a, live: map[cupool.Block]origin{}}
+	return &Tracking{Allocator: orNone(a), live: map[cupool.Block]origin{}}
 }
 
 // Unwrap returns the allocator behind.

@@ -84,6 +84,9 @@ const overflowID = 1 << 31
 // New takes the memory of an arena from an allocator, which is closed after the
 // arena. It fails with a *cupool.ConfigError, or as the allocator's Alloc does.
 func New(a cupool.Allocator, cfg Config) (*Arena, error) {
+	if a == nil {
+		return nil, &cupool.ConfigError{Field: "allocator", Reason: "an arena's memory is of one"}
+	}
 	if cfg.Size <= 0 {
 		return nil, &cupool.ConfigError{Field: "Size", Value: cfg.Size, Reason: "must be positive"}
 	}
@@ -97,20 +100,58 @@ func New(a cupool.Allocator, cfg Config) (*Arena, error) {
 	return &Arena{a: a, s: cfg.Stream, mint: cupool.NewMint(), cfg: cfg, memory: b, stats: Stats{Size: cfg.Size}}, nil
 }
 
+// isNone reports whether New did not make the Arena.
+func (r *Arena) isNone() bool { return r == nil || r.a == nil }
+
+// made fails for such an Arena.
+func (r *Arena) made(op string) error {
+	if r.isNone() {
+		return noneOf(op)
+	}
+	return nil
+}
+
+func noneOf(op string) error {
+	return fmt.Errorf("cupool: %s: the Arena is nil, or New did not make it: %w", op, cupool.ErrInvalidHandle)
+}
+
 // Driver returns the device.
-func (r *Arena) Driver() cupool.Driver { return r.a.Driver() }
+func (r *Arena) Driver() cupool.Driver {
+	if r.isNone() {
+		return nil
+	}
+	return r.a.Driver()
+}
 
 // DefaultStream returns the device's default stream.
-func (r *Arena) DefaultStream() *cupool.Stream { return r.a.DefaultStream() }
+func (r *Arena) DefaultStream() *cupool.Stream {
+	if r.isNone() {
+		return nil
+	}
+	return r.a.DefaultStream()
+}
 
 // NewStream makes a stream of the device.
-func (r *Arena) NewStream() (*cupool.Stream, error) { return r.a.NewStream() }
+func (r *Arena) NewStream() (*cupool.Stream, error) {
+	if err := r.made("new stream"); err != nil {
+		return nil, err
+	}
+	return r.a.NewStream()
+}
 
 // Stream returns the stream that the arena's memory was allocated for.
-func (r *Arena) Stream() *cupool.Stream { return r.s }
+func (r *Arena) Stream() *cupool.Stream {
+	if r.isNone() {
+		return nil
+	}
+	return r.s
+}
 
 // Stats returns the statistics. They are exact.
 func (r *Arena) Stats() Stats {
+	if r.isNone() {
+		return Stats{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
@@ -126,6 +167,9 @@ func (r *Arena) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 // power of two. Every address is a multiple of 512 bytes, too. For another
 // alignment it fails with ErrInvalidSize.
 func (r *Arena) AllocAligned(size, align int64, s *cupool.Stream) (cupool.Block, error) {
+	if err := r.made("allocation"); err != nil {
+		return cupool.Block{}, err
+	}
 	if s == nil {
 		s = r.a.DefaultStream()
 	}
@@ -259,6 +303,9 @@ func (r *Arena) findLocked(op string, h cupool.Block, gone error) (*entry, error
 
 // Free implements cupool.Allocator.
 func (r *Arena) Free(h cupool.Block) error {
+	if err := r.made("free"); err != nil {
+		return err
+	}
 	if h.IsEmpty() {
 		return nil
 	}
@@ -282,6 +329,9 @@ func (r *Arena) Free(h cupool.Block) error {
 
 // RecordStream implements cupool.Allocator.
 func (r *Arena) RecordStream(h cupool.Block, s *cupool.Stream) error {
+	if err := r.made("record stream"); err != nil {
+		return err
+	}
 	if h.IsEmpty() {
 		return nil
 	}
@@ -305,6 +355,9 @@ func (r *Arena) RecordStream(h cupool.Block, s *cupool.Stream) error {
 
 // FreePtr implements cupool.Allocator.
 func (r *Arena) FreePtr(p cupool.Ptr, size int64) error {
+	if err := r.made("free"); err != nil {
+		return err
+	}
 	if p == 0 && size <= 0 {
 		return nil
 	}
@@ -318,6 +371,9 @@ func (r *Arena) FreePtr(p cupool.Ptr, size int64) error {
 // Lookup implements cupool.Allocator. The allocator's other blocks are foreign. It
 // takes time in proportion to the number of blocks that overflowed.
 func (r *Arena) Lookup(p cupool.Ptr) (cupool.Block, error) {
+	if err := r.made("look-up"); err != nil {
+		return cupool.Block{}, err
+	}
 	return r.lookup("look-up", p, -1, false)
 }
 

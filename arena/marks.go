@@ -24,6 +24,9 @@ type point struct {
 
 // Mark returns a point that Release goes back to.
 func (r *Arena) Mark() Mark {
+	if r.isNone() {
+		return Mark{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gen++ // marks and blocks are counted together
@@ -38,6 +41,9 @@ func (r *Arena) Mark() Mark {
 // ErrClosed. Where a stream cannot be ordered it fails with the device's error.
 // A call that fails has changed nothing.
 func (r *Arena) Release(m Mark) error {
+	if err := r.made("release of a mark"); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const op = "release of a mark"
@@ -62,6 +68,9 @@ func (r *Arena) Release(m Mark) error {
 // wait on the host. It fails with ErrClosed or, where a stream cannot be
 // ordered, with the device's error, and then has changed nothing.
 func (r *Arena) Reset() error {
+	if err := r.made("reset"); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -123,6 +132,9 @@ func (r *Arena) dropLocked(n int) error {
 // Close gives the arena's memory back to the allocator. Work that was submitted
 // before may go on using it. Later calls fail with ErrClosed.
 func (r *Arena) Close() error {
+	if err := r.made("close"); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

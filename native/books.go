@@ -213,6 +213,9 @@ type Stats struct {
 
 // Stats returns a snapshot. It fails with the device's error.
 func (n *Allocator) Stats() (Stats, error) {
+	if err := n.made("statistics"); err != nil {
+		return Stats{}, err
+	}
 	n.mu.Lock()
 	k := &n.books
 	st := Stats{
@@ -271,6 +274,9 @@ func (n *Allocator) ResetPeak() error {
 // before the free is done. TrimTo fails with ErrInvalidSize, ErrClosed or the
 // device's error.
 func (n *Allocator) TrimTo(keep int64) error {
+	if err := n.made("trim"); err != nil {
+		return err
+	}
 	if keep < 0 {
 		return &cupool.BlockError{Op: "trim", Size: keep, Err: cupool.ErrInvalidSize}
 	}

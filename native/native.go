@@ -143,10 +143,10 @@ func poolsOf(c *cupool.Pool) (cuda.NativePools, error) {
 }
 
 // Driver returns the device.
-func (n *Allocator) Driver() cupool.Driver { return n.c.Driver() }
+func (n *Allocator) Driver() cupool.Driver { return n.orZero().c.Driver() }
 
 // DefaultStream returns the device's default stream.
-func (n *Allocator) DefaultStream() *cupool.Stream { return n.c.DefaultStream() }
+func (n *Allocator) DefaultStream() *cupool.Stream { return n.orZero().c.DefaultStream() }
 
 // NewStream makes a stream of the device, for the Pool and the Allocator.
 func (n *Allocator) NewStream() (*cupool.Stream, error) {
@@ -157,9 +157,32 @@ func (n *Allocator) NewStream() (*cupool.Stream, error) {
 }
 
 // Pool returns the driver's pool, for a program's own calls.
-func (n *Allocator) Pool() cuda.NativePool { return n.pool }
+func (n *Allocator) Pool() cuda.NativePool { return n.orZero().pool }
+
+// orZero is the Allocator, or a zero one for nil.
+func (n *Allocator) orZero() *Allocator {
+	if n == nil {
+		return new(Allocator)
+	}
+	return n
+}
+
+// made fails for an Allocator that no function of this package made.
+func (n *Allocator) made(op string) error {
+	if n == nil || n.c == nil {
+		return noneOf(op)
+	}
+	return nil
+}
+
+func noneOf(op string) error {
+	return fmt.Errorf("cupool: native allocator: %s: it is nil, or this package did not make it: %w", op, cupool.ErrInvalidHandle)
+}
 
 func (n *Allocator) usable(op string) error {
+	if err := n.made(op); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed || isClosed(n.c) {
@@ -177,6 +200,9 @@ func (n *Allocator) usable(op string) error {
 // private pools. On a pool of another process it fails with ErrNotSupported, as
 // only that process allocates from it.
 func (n *Allocator) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
+	if err := n.made("allocation"); err != nil {
+		return cupool.Block{}, err
+	}
 	if s == nil {
 		s = n.DefaultStream()
 	}
@@ -242,6 +268,9 @@ func (n *Allocator) enter(p cupool.Ptr, size int64, s *cupool.Stream) (cupool.Bl
 // streams that were recorded on the block. When a call of the driver fails, the
 // block stays live.
 func (n *Allocator) Free(h cupool.Block) error {
+	if err := n.made("free"); err != nil {
+		return err
+	}
 	if h.IsEmpty() {
 		return nil
 	}
@@ -306,6 +335,9 @@ func (n *Allocator) giveBack(b entry) error {
 
 // FreePtr implements cupool.Allocator.
 func (n *Allocator) FreePtr(p cupool.Ptr, size int64) error {
+	if err := n.made("free"); err != nil {
+		return err
+	}
 	if p == 0 && size <= 0 {
 		return nil // the empty block
 	}
@@ -320,6 +352,9 @@ func (n *Allocator) FreePtr(p cupool.Ptr, size int64) error {
 
 // RecordStream implements cupool.Allocator.
 func (n *Allocator) RecordStream(h cupool.Block, s *cupool.Stream) error {
+	if err := n.made("record stream"); err != nil {
+		return err
+	}
 	if s == nil {
 		s = n.DefaultStream()
 	}
@@ -343,6 +378,9 @@ func (n *Allocator) RecordStream(h cupool.Block, s *cupool.Stream) error {
 
 // Lookup implements cupool.Allocator.
 func (n *Allocator) Lookup(p cupool.Ptr) (cupool.Block, error) {
+	if err := n.made("look-up"); err != nil {
+		return cupool.Block{}, err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, at := n.atLocked(p)
@@ -353,6 +391,9 @@ func (n *Allocator) Lookup(p cupool.Ptr) (cupool.Block, error) {
 // all work. It destroys a pool that New made, and leaves any other as it was. It
 // also fails with the device's errors. Calls after Close fail with ErrClosed.
 func (n *Allocator) Close() error {
+	if err := n.made("close"); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	if n.closed {
 		n.mu.Unlock()

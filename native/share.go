@@ -58,6 +58,9 @@ func Import(c *cupool.Pool, f *os.File) (*Allocator, error) {
 // It fails with ErrNotSupported for a pool that was not exported, with the errors
 // of Lookup, or with the device's error.
 func (n *Allocator) ExportBlock(h cupool.Block) (cuda.PoolPointer, error) {
+	if err := n.made("export"); err != nil {
+		return cuda.PoolPointer{}, err
+	}
 	n.mu.Lock()
 	_, err := n.findLocked("export", h, cupool.ErrUseAfterFree)
 	exported := n.exported
@@ -80,6 +83,9 @@ func (n *Allocator) ExportBlock(h cupool.Block) (cuda.PoolPointer, error) {
 // host device refuses a size that is larger than the allocation; CUDA does not
 // tell it, so there size must come from a process that is trusted.
 func (n *Allocator) ImportBlock(data cuda.PoolPointer, size int64, s *cupool.Stream) (cupool.Block, error) {
+	if err := n.made("import"); err != nil {
+		return cupool.Block{}, err
+	}
 	if s == nil {
 		s = n.DefaultStream()
 	}

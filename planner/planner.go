@@ -134,17 +134,34 @@ func New(c *cupool.Pool, cfg Config) (*Planner, error) {
 }
 
 // Pool returns the allocator underneath.
-func (p *Planner) Pool() *cupool.Pool { return p.c }
+func (p *Planner) Pool() *cupool.Pool {
+	if p == nil {
+		return nil
+	}
+	return p.c
+}
+
+// made fails for a Planner that is nil, or that New did not make.
+func (p *Planner) made(op string) error {
+	if p == nil || p.c == nil {
+		return noneOf(op)
+	}
+	return nil
+}
+
+func noneOf(op string) error {
+	return fmt.Errorf("cupool: planner: %s: the Planner is nil, or New did not make it: %w", op, cupool.ErrInvalidHandle)
+}
 
 // Driver returns the device.
-func (p *Planner) Driver() cupool.Driver { return p.c.Driver() }
+func (p *Planner) Driver() cupool.Driver { return p.Pool().Driver() }
 
 // DefaultStream returns the device's default stream.
-func (p *Planner) DefaultStream() *cupool.Stream { return p.c.DefaultStream() }
+func (p *Planner) DefaultStream() *cupool.Stream { return p.Pool().DefaultStream() }
 
 // NewStream makes a stream of the device. It fails with ErrClosed or the device's
 // error.
-func (p *Planner) NewStream() (*cupool.Stream, error) { return p.c.NewStream() }
+func (p *Planner) NewStream() (*cupool.Stream, error) { return p.Pool().NewStream() }
 
 // addLane makes a stream's lane. It returns nil for a stream on which nothing
 // can be allocated.
@@ -189,6 +206,9 @@ func (p *Planner) closedError(op string) error {
 // Alloc implements cupool.Allocator. A request that is as planned gets its place
 // in the plan, without a search.
 func (p *Planner) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
+	if err := p.made("allocation"); err != nil {
+		return cupool.Block{}, err
+	}
 	if s == nil {
 		s = p.def
 	}
@@ -261,6 +281,9 @@ func (p *Planner) pass(l *lane, size int64, s *cupool.Stream, t ticket) (h cupoo
 
 // Free implements cupool.Allocator.
 func (p *Planner) Free(h cupool.Block) error {
+	if err := p.made("free"); err != nil {
+		return err
+	}
 	if l := p.lanes.Load().by(h.Maker()); l != nil {
 		left, err := l.free(h)
 		if left {
@@ -293,6 +316,9 @@ func (p *Planner) recordingLane(h cupool.Block) *lane {
 // used again before the stream is done with it. The iteration goes on without the
 // plan, and the next plan does not have the block.
 func (p *Planner) RecordStream(h cupool.Block, s *cupool.Stream) error {
+	if err := p.made("record stream"); err != nil {
+		return err
+	}
 	if s == nil {
 		s = p.DefaultStream()
 	}
@@ -310,6 +336,9 @@ func (p *Planner) RecordStream(h cupool.Block, s *cupool.Stream) error {
 
 // FreePtr implements cupool.Allocator.
 func (p *Planner) FreePtr(ptr cupool.Ptr, size int64) error {
+	if err := p.made("free"); err != nil {
+		return err
+	}
 	all := p.lanes.Load()
 	if l := all.at(ptr); l != nil {
 		h, err := l.lookup("free", ptr, size, true)
@@ -328,6 +357,9 @@ func (p *Planner) FreePtr(ptr cupool.Ptr, size int64) error {
 
 // Lookup implements cupool.Allocator.
 func (p *Planner) Lookup(ptr cupool.Ptr) (cupool.Block, error) {
+	if err := p.made("look-up"); err != nil {
+		return cupool.Block{}, err
+	}
 	if l := p.lanes.Load().at(ptr); l != nil {
 		return l.lookup("look-up", ptr, -1, false)
 	}
@@ -341,6 +373,9 @@ func (p *Planner) Lookup(ptr cupool.Ptr) (cupool.Block, error) {
 // later one tries again. BeginIteration fails with ErrIteration, ErrClosed or the
 // device's error, and then the iteration has not begun.
 func (p *Planner) BeginIteration() error {
+	if err := p.made("begin iteration"); err != nil {
+		return err
+	}
 	p.iteration.Lock()
 	defer p.iteration.Unlock()
 	switch {
@@ -364,6 +399,9 @@ func (p *Planner) BeginIteration() error {
 // EndIteration ends an iteration. When enough iterations were recorded, a plan is
 // made in the background. EndIteration fails with ErrIteration or ErrClosed.
 func (p *Planner) EndIteration() error {
+	if err := p.made("end iteration"); err != nil {
+		return err
+	}
 	p.iteration.Lock()
 	defer p.iteration.Unlock()
 	switch {
@@ -385,6 +423,9 @@ func (p *Planner) EndIteration() error {
 // Wait waits until no plan is being made. It returns the context's error when the
 // context ends first. Plans are used from the next iteration on.
 func (p *Planner) Wait(ctx context.Context) error {
+	if err := p.made("wait"); err != nil {
+		return err
+	}
 	for _, l := range p.lanes.Load().list {
 		done := l.pending()
 		if done == nil {
@@ -401,6 +442,9 @@ func (p *Planner) Wait(ctx context.Context) error {
 
 // Stats returns a snapshot.
 func (p *Planner) Stats() Stats {
+	if p.made("statistics") != nil {
+		return Stats{}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st, sum := Stats{}, p.past
@@ -418,6 +462,9 @@ func (p *Planner) Stats() Stats {
 // Check verifies the rules of all plans (P1 to P3) and returns the first that
 // is broken, by its number.
 func (p *Planner) Check() error {
+	if err := p.made("check"); err != nil {
+		return err
+	}
 	for _, l := range p.lanes.Load().list {
 		if err := l.check(); err != nil {
 			return err
@@ -430,6 +477,9 @@ func (p *Planner) Check() error {
 // planned blocks were live. Blocks that were passed through stay live, and can be
 // freed after Close. Other calls after Close fail with ErrClosed.
 func (p *Planner) Close() error {
+	if err := p.made("close"); err != nil {
+		return err
+	}
 	if !p.closed.CompareAndSwap(false, true) {
 		return p.closedError("close")
 	}

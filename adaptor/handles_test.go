@@ -1,0 +1,33 @@
+package adaptor_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/adaptor"
+	"github.com/cupool/cupool/internal/testkit/handletest"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// Adaptors of no allocator, and methods with handles of nobody, fail.
+func TestHandlesOfNothing(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Driver: pooltest.OpenHost(t)})
+	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), new(cupool.Pool), c} {
+		limiting, err := adaptor.NewLimiting(a, 1<<20)
+		require.NoError(t, err)
+		for _, x := range []cupool.Allocator{
+			limiting, adaptor.NewLogging(a, nil), adaptor.NewRecording(a, nil), adaptor.NewStatistics(a), adaptor.NewTracking(a),
+			adaptor.NewFallback(a, a), adaptor.NewFailureCallback(a, nil),
+		} {
+			handletest.Arguments(t, func() any { return x })
+			if a != cupool.Allocator(c) {
+				_, err := x.Alloc(100, nil)
+				require.ErrorIs(t, err, cupool.ErrInvalidHandle, "%T", x)
+			}
+		}
+	}
+	_, err := adaptor.NewBySize(adaptor.SizePool{})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+}
