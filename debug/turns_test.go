@@ -27,7 +27,8 @@ func TestTurns(t *testing.T) {
 	<-begun
 	var wg sync.WaitGroup
 	got := make(chan int, 20)
-	require.True(t, all.wait() == all.wait(), "one turn for all who ask now")
+	waiting := all.wait()
+	require.True(t, waiting == all.wait(), "one turn for all who ask now")
 	for range 20 {
 		wg.Go(func() { got <- len(take().Segments) })
 	}
