@@ -226,7 +226,7 @@ func (b *Buffer[T]) View(i, j int) (*Buffer[T], error) {
 // reused before s is done with what it has been given until then. The caller
 // orders the two streams (Stream.WaitStream). The result is a view.
 func (b *Buffer[T]) On(s *Stream) (*Buffer[T], error) {
-	if err := b.check("use on another stream"); err != nil {
+	if err := b.check("record stream"); err != nil {
 		return nil, err
 	}
 	if s == nil {

@@ -265,7 +265,7 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 		if size == 0 {
 			return Block{}, nil
 		}
-		return Block{}, &BlockError{Op: "allocation", Size: size, Stream: h.stream.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("a size lies between 0 and %d bytes", int64(sizeclass.MaxRequest))}
+		return Block{}, &BlockError{Op: "allocation", Size: size, Stream: h.stream.handle, Err: ErrInvalidSize, Detail: fmt.Sprintf("%d is not between 0 and %d bytes", size, int64(sizeclass.MaxRequest))}
 	}
 	room := size
 	if c.sanitizer != nil {

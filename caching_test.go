@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -555,6 +554,6 @@ func TestLogLateWork(t *testing.T) {
 	require.NoError(t, u.Sync())
 	late := told()[0]
 	require.Contains(t, late, `level=WARN msg="work was late; an allocation looks elsewhere"`)
-	require.Contains(t, late, fmt.Sprintf("stream %#x", u.Handle()))
+	require.Contains(t, late, u.Handle().String())
 	require.NoError(t, c.Close())
 }

@@ -46,7 +46,7 @@ func (l *lifecycle) closeStream(s *Stream) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.root.closed.Load() || !s.calls.Close() {
-		return fmt.Errorf("cupool: closing stream 0x%x: %w", uintptr(s.handle), ErrClosed)
+		return fmt.Errorf("cupool: closing %v: %w", s.handle, ErrClosed)
 	}
 	now := s.clock.Now()
 	ctx, cancel := d.waiting(context.Background())
@@ -111,7 +111,7 @@ func (l *lifecycle) finishLocked() error {
 	var errs []error
 	for _, h := range streams {
 		if err := l.destroyHandleLocked(h); err != nil {
-			errs = append(errs, d.failed(fmt.Errorf("cupool: destroy stream 0x%x, which was closed: %w", uintptr(h), err)))
+			errs = append(errs, d.failed(fmt.Errorf("cupool: destroy %v, which was closed: %w", h, err)))
 		}
 	}
 	for _, c := range d.remains.All() {

@@ -64,22 +64,36 @@ var (
 // BlockError is a call on a block or address that cannot be right. Nothing
 // was changed. It unwraps to one of the errors above.
 type BlockError struct {
-	Op     string       // what was tried: "free", "record stream", ...
-	Ptr    Ptr          // the address in question
+	Op     string       // what was tried: "free", "copy to", "record stream", ...
+	Ptr    Ptr          // the address in question; 0: there is none
 	Size   int64        // bytes, as the caller has it; -1: not given
 	Stream StreamHandle // the stream that owns the memory, where known
 	Err    error        // why not
 	Detail string       // what to know or do about it
 }
 
+// Error says what was tried on which address, of how many bytes and on which stream, as far
+// as these are there, why not, and what to know about it.
 func (e *BlockError) Error() string {
 	var sb strings.Builder
-	fmt.Fprintf(&sb, "cupool: %s of %v", e.Op, e.Ptr)
-	if e.Size >= 0 {
-		fmt.Fprintf(&sb, " (%d bytes)", e.Size)
+	op, of := strings.TrimSuffix(strings.TrimSuffix(e.Op, " from"), " to"), " of "
+	switch {
+	case op != e.Op && e.Ptr != 0:
+		of = strings.TrimPrefix(e.Op, op) + " "
+	case strings.HasSuffix(op, " stream"):
+		of = " for "
+	}
+	sb.WriteString("cupool: " + op)
+	switch bytes := bytesize.Count(e.Size); {
+	case e.Ptr != 0 && e.Size > 0:
+		fmt.Fprintf(&sb, "%s%v (%s)", of, e.Ptr, bytes)
+	case e.Ptr != 0:
+		fmt.Fprintf(&sb, "%s%v", of, e.Ptr)
+	case e.Size > 0:
+		fmt.Fprintf(&sb, "%s%s", of, bytes)
 	}
 	if e.Stream != 0 {
-		fmt.Fprintf(&sb, " on stream 0x%x", uintptr(e.Stream))
+		fmt.Fprintf(&sb, " on %v", e.Stream)
 	}
 	fmt.Fprintf(&sb, ": %v", e.Err)
 	if e.Detail != "" {

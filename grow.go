@@ -78,7 +78,7 @@ func (h *streamHeap) newSegmentLocked(size int64, k ledger.Kind) (block.ID, *blo
 	}
 	if err != nil {
 		c.budget.Cancel(size)
-		return 0, nil, c.dev.failed(fmt.Errorf("cupool: allocating a segment of %d bytes on %s for stream 0x%x: %w", size, c.driver.Name(), uintptr(h.stream.handle), err))
+		return 0, nil, c.dev.failed(fmt.Errorf("cupool: allocating a segment of %d bytes on %s for %v: %w", size, c.driver.Name(), h.stream.handle, err))
 	}
 	c.budget.Keep()
 	c.driverAllocs.Add(1)

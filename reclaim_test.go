@@ -467,7 +467,7 @@ func (x *lendingStorm) verify(w written, on *cupool.Stream, late time.Duration) 
 		time.Sleep(late)
 		w.words(func(p *uint64) {
 			if *p != w.mark && x.broken.Load() == nil {
-				x.broken.Store(new(fmt.Sprintf("%v of stream %#x holds %d, not %d, on stream %#x", w.Block, w.s.Handle(), *p, w.mark, on.Handle())))
+				x.broken.Store(new(fmt.Sprintf("%v of %v holds %d, not %d, on %v", w.Block, w.s.Handle(), *p, w.mark, on.Handle())))
 			}
 		})
 	})
@@ -480,7 +480,7 @@ func (x *lendingStorm) alloc(r *rand.Rand, mark uint64) (written, error) {
 		return written{}, err
 	}
 	if of := x.c.StreamOf(b); of != s {
-		return written{}, fmt.Errorf("%v is of stream %#x, not %#x", b, of.Handle(), s.Handle())
+		return written{}, fmt.Errorf("%v is of %v, not %v", b, of.Handle(), s.Handle())
 	}
 	if x.c.IsLent(b) {
 		x.lent.Add(1)

@@ -35,7 +35,7 @@ type Stream struct {
 }
 
 func (s *Stream) closedError() error {
-	return fmt.Errorf("cupool: stream 0x%x: %w", uintptr(s.handle), ErrClosed)
+	return fmt.Errorf("cupool: %v: %w", s.handle, ErrClosed)
 }
 
 // NewStream makes a stream of the device, for all pools of the allocator. It
@@ -72,7 +72,7 @@ func (c *Pool) AdoptStream(h StreamHandle) (*Stream, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed || c.closed.Load() {
-		return nil, fmt.Errorf("cupool: adopt stream 0x%x: %w", uintptr(h), ErrClosed)
+		return nil, fmt.Errorf("cupool: adopt %v: %w", h, ErrClosed)
 	}
 	for _, s := range d.openStreams() {
 		if s.handle == h {
@@ -81,7 +81,7 @@ func (c *Pool) AdoptStream(h StreamHandle) (*Stream, error) {
 	}
 	if o, ok := d.driver.(StreamOwner); ok {
 		if err := o.OwnsStream(h); err != nil {
-			return nil, fmt.Errorf("cupool: adopt stream 0x%x on %s: %w: %w", uintptr(h), d.driver.Name(), ErrForeignStream, err)
+			return nil, fmt.Errorf("cupool: adopt %v on %s: %w: %w", h, d.driver.Name(), ErrForeignStream, err)
 		}
 	}
 	return d.addStreamLocked(h, true), nil

@@ -342,7 +342,7 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 	p, n := operand.Extent(mem)
 	switch {
 	case size < 0:
-		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: size, Err: ErrInvalidSize})
+		return engineError("free", &BlockError{Op: "free", Ptr: p, Size: -1, Err: ErrInvalidSize, Detail: fmt.Sprintf("no memory has %d bytes", size)})
 	case n == 0 && size == 0:
 		return nil
 	case n != size:

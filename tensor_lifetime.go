@@ -163,9 +163,9 @@ func (e *Engine) track(t tensor.Tensor) error {
 	case err != nil:
 		return err
 	case b.ptr != p:
-		return &BlockError{Op: "track", Ptr: p, Size: n, Err: ErrInteriorPointer, Detail: fmt.Sprintf("it lies in block %v", b)}
+		return &BlockError{Op: "tracking", Ptr: p, Size: n, Err: ErrInteriorPointer, Detail: fmt.Sprintf("it lies in block %v", b)}
 	case b.size != n:
-		return &BlockError{Op: "track", Ptr: p, Size: n, Err: ErrSizeMismatch, Detail: fmt.Sprintf("it is a part of block %v", b)}
+		return &BlockError{Op: "tracking", Ptr: p, Size: n, Err: ErrSizeMismatch, Detail: fmt.Sprintf("it is a part of block %v", b)}
 	}
 	if o, ok := d.Engine().(*owner); !ok || o.block != b {
 		e.own(d, b)

@@ -23,7 +23,7 @@ func (c *Pool) Trim(keep int64) (released int64, err error) {
 		return 0, err
 	}
 	if keep < 0 {
-		return 0, &BlockError{Op: "trim", Size: keep, Err: ErrInvalidSize}
+		return 0, &BlockError{Op: "trim", Size: -1, Err: ErrInvalidSize, Detail: fmt.Sprintf("%d bytes cannot stay", keep)}
 	}
 	if c.closed.Load() {
 		return 0, fmt.Errorf("cupool: trim: %w", ErrClosed)
@@ -75,7 +75,7 @@ func (c *Pool) SetSoftLimit(bytes int64) error {
 	}
 	switch {
 	case bytes < 0:
-		return &BlockError{Op: "set soft limit", Size: bytes, Err: ErrInvalidSize}
+		return &BlockError{Op: "set soft limit", Size: -1, Err: ErrInvalidSize, Detail: fmt.Sprintf("%d bytes are no limit", bytes)}
 	case c.closed.Load():
 		return fmt.Errorf("cupool: set soft limit: %w", ErrClosed)
 	}

@@ -177,7 +177,7 @@ func (r *Arena) AllocAligned(size, align int64, s *cupool.Stream) (cupool.Block,
 	case align <= 0 || align&(align-1) != 0 || align > sizeclass.MaxRequest:
 		return cupool.Block{}, r.fail("allocation", 0, size, cupool.ErrInvalidSize, "an alignment is a power of two, not %d", align)
 	case size < 0 || size > sizeclass.MaxRequest-align:
-		return cupool.Block{}, r.fail("allocation", 0, size, cupool.ErrInvalidSize, "no device has such memory")
+		return cupool.Block{}, r.fail("allocation", 0, size, cupool.ErrInvalidSize, "no device has %d bytes aligned to %d", size, align)
 	case size == 0:
 		return cupool.Block{}, nil
 	}
@@ -248,7 +248,7 @@ func (r *Arena) overflowLocked(size, align int64, s *cupool.Stream) (cupool.Bloc
 func (r *Arena) orderLocked(s *cupool.Stream) error {
 	if s == r.s || slices.Contains(r.ordered, s) {
 		if s.Closed() {
-			return fmt.Errorf("cupool: allocation on stream 0x%x: %w", uintptr(s.Handle()), cupool.ErrClosed)
+			return fmt.Errorf("cupool: allocation on %v: %w", s.Handle(), cupool.ErrClosed)
 		}
 		return nil
 	}

@@ -92,7 +92,7 @@ func (r *Arena) goBackLocked(to point) error {
 			continue // Close has waited for its work
 		}
 		if err := r.s.WaitStream(u); err != nil {
-			return fmt.Errorf("cupool: ordering stream 0x%x after stream 0x%x: %w", uintptr(r.s.Handle()), uintptr(u.Handle()), err)
+			return fmt.Errorf("cupool: ordering %v after %v: %w", r.s.Handle(), u.Handle(), err)
 		}
 	}
 	// Other streams may still use the blocks that stay below a mark, so the

@@ -32,7 +32,7 @@ func (d *driver) DestroyStream(s StreamHandle) error {
 		if ok {
 			d.ctx.streams.put(uintptr(s), maker)
 		}
-		return fmt.Errorf("cupool: %s: DestroyStream: %w: this Driver did not make stream 0x%x, or destroyed it before", d.label, device.ErrInvalidHandle, uintptr(s))
+		return fmt.Errorf("cupool: %s: DestroyStream: %w: this Driver did not make %v, or destroyed it before", d.label, device.ErrInvalidHandle, s)
 	}
 	if r := cudadrv.StreamSync(d.ctx.handle, uintptr(s)); r != cudadrv.Success {
 		d.ctx.streams.put(uintptr(s), d.id)
@@ -61,7 +61,7 @@ func (d *driver) OwnsStream(s StreamHandle) error {
 		return d.ctx.fail("cuStreamGetCtx", r, stream(s))
 	}
 	if ctx != d.ctx.handle {
-		return fmt.Errorf("cupool: %s: %w: stream 0x%x belongs to %s", d.label, device.ErrForeignStream, uintptr(s), describeContext(ctx))
+		return fmt.Errorf("cupool: %s: %w: %v belongs to %s", d.label, device.ErrForeignStream, s, describeContext(ctx))
 	}
 	if !d.ctx.streams.has(uintptr(s)) {
 		d.ctx.streams.put(uintptr(s), nobody)
@@ -129,9 +129,9 @@ func (d *driver) StreamCapture(s StreamHandle) (capturing bool, id uint64, err e
 	case r != cudadrv.Success:
 		return false, 0, d.ctx.fail("cuStreamGetCaptureInfo", r, stream(s))
 	case state == cudadrv.CaptureInvalidated:
-		return false, 0, fmt.Errorf("cupool: %s: the capture of stream 0x%x was invalidated", d.label, uintptr(s))
+		return false, 0, fmt.Errorf("cupool: %s: the capture of %v was invalidated", d.label, s)
 	}
 	return state == cudadrv.Capturing, id, nil
 }
 
-func stream(s StreamHandle) string { return fmt.Sprintf("stream 0x%x", uintptr(s)) }
+func stream(s StreamHandle) string { return s.String() }

@@ -17,6 +17,14 @@ func (p Ptr) String() string { return fmt.Sprintf("0x%x", uintptr(p)) }
 // (CUDA's null stream).
 type Stream uintptr
 
+// String names the stream: "stream 0x5", or "the default stream".
+func (s Stream) String() string {
+	if s == 0 {
+		return "the default stream"
+	}
+	return fmt.Sprintf("stream 0x%x", uintptr(s))
+}
+
 // Event is a device's own handle of an event.
 type Event uintptr
 

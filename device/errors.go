@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cupool/cupool/internal/bytesize"
 )
 
 // The errors that devices and the operations on their memory report by wrapping
@@ -57,7 +59,7 @@ func (e *WaitError) Error() string {
 	if e.Age > 0 {
 		age = fmt.Sprintf(", its oldest event is %v old", e.Age)
 	}
-	return fmt.Sprintf("cupool: waiting for stream 0x%x: its work was not done after %v%s: %v", uintptr(e.Stream), e.Waited, age, e.Err)
+	return fmt.Sprintf("cupool: waiting for %v: its work was not done after %v%s: %v", e.Stream, e.Waited, age, e.Err)
 }
 
 // Unwrap returns Err.
@@ -72,7 +74,10 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("cupool: %v: %s = %v: %s", ErrInvalidConfig, e.Field, e.Value, e.Reason)
+	if text := fmt.Sprint(e.Value); text != "" && text != "<nil>" {
+		return fmt.Sprintf("cupool: %v: %s = %s: %s", ErrInvalidConfig, e.Field, text, e.Reason)
+	}
+	return fmt.Sprintf("cupool: %v: %s: %s", ErrInvalidConfig, e.Field, e.Reason)
 }
 
 // Unwrap returns ErrInvalidConfig.
@@ -103,14 +108,14 @@ func (e *CorruptionError) Error() string {
 	if e.AfterFree {
 		what = "a write after free"
 	}
-	fmt.Fprintf(&sb, "cupool: %v: %s: %d bytes from offset %d on of the block at %v (%d bytes)", ErrCorrupted, what, e.Bytes, e.Offset, e.Ptr, e.Size)
+	fmt.Fprintf(&sb, "cupool: %v: %s: %s from offset %d on of the block at %v (%s)", ErrCorrupted, what, bytesize.Count(e.Bytes), e.Offset, e.Ptr, bytesize.Count(e.Size))
 	if e.Label != "" {
 		fmt.Fprintf(&sb, " for %s", e.Label)
 	}
 	if e.Pool != "" {
 		fmt.Fprintf(&sb, " of %s", e.Pool)
 	}
-	fmt.Fprintf(&sb, " on stream 0x%x", uintptr(e.Stream))
+	fmt.Fprintf(&sb, " on %v", e.Stream)
 	for _, at := range []struct{ done, stack string }{{"allocated", e.AllocatedAt}, {"freed", e.FreedAt}} {
 		if at.stack != "" {
 			fmt.Fprintf(&sb, ", %s at\n\t%s", at.done, strings.ReplaceAll(strings.TrimSpace(at.stack), "\n", "\n\t"))

@@ -278,7 +278,7 @@ func (n *Allocator) TrimTo(keep int64) error {
 		return err
 	}
 	if keep < 0 {
-		return &cupool.BlockError{Op: "trim", Size: keep, Err: cupool.ErrInvalidSize}
+		return &cupool.BlockError{Op: "trim", Size: -1, Err: cupool.ErrInvalidSize, Detail: fmt.Sprintf("%d bytes cannot stay", keep)}
 	}
 	if err := n.usable("trim"); err != nil {
 		return err

@@ -235,7 +235,7 @@ func (n *Allocator) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 // streamUsable fails for a stream that was closed.
 func streamUsable(op string, s *cupool.Stream) error {
 	if s.Closed() {
-		return fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.Handle()), cupool.ErrClosed)
+		return fmt.Errorf("cupool: %s on %v: %w", op, s.Handle(), cupool.ErrClosed)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (n *Allocator) freeAndUnlock(b *entry) error {
 	}
 	n.mu.Unlock()
 	if err != nil {
-		return poolaccess.Of(n.c).DriverError(fmt.Errorf("cupool: freeing %d bytes at %v on stream 0x%x: %w", old.size, old.base, uintptr(old.s.Handle()), err))
+		return poolaccess.Of(n.c).DriverError(fmt.Errorf("cupool: freeing %d bytes at %v on %v: %w", old.size, old.base, old.s.Handle(), err))
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (n *Allocator) releaseCached(size int64) (bool, error) {
 // allocError returns the error of an allocation that failed with cause.
 func (n *Allocator) allocError(size int64, s *cupool.Stream, cause error) error {
 	if !errors.Is(cause, cupool.ErrOutOfMemory) {
-		return fmt.Errorf("cupool: allocating %d bytes of a native pool for stream 0x%x: %w", size, uintptr(s.Handle()), cause)
+		return fmt.Errorf("cupool: allocating %d bytes of a native pool for %v: %w", size, s.Handle(), cause)
 	}
 	n.mu.Lock()
 	n.books.ooms++

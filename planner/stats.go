@@ -49,7 +49,7 @@ func (d Deviation) String() string {
 	if d.Reason == "" {
 		return "none"
 	}
-	return fmt.Sprintf("stream 0x%x, request %d of %d bytes (%d planned): %s", uintptr(d.Stream), d.Request, d.Size, d.Recorded, d.Reason)
+	return fmt.Sprintf("%v, request %d of %d bytes (%d planned): %s", d.Stream, d.Request, d.Size, d.Recorded, d.Reason)
 }
 
 // counts are a lane's part of Stats.

@@ -65,3 +65,11 @@ func Parse(s string) (int64, error) {
 	}
 	return int64(v), nil
 }
+
+// Count prints a number of bytes as it is: "1 byte", "7 bytes".
+func Count(n int64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

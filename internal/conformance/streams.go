@@ -22,7 +22,7 @@ func testRecycledSlots(t *testing.T, e *env) {
 			allocs++
 			blocks = append(blocks, b)
 			if owner, err := r.ownerOf(b); err != nil || owner != s.Handle() {
-				t.Fatalf("a block for stream %#x is memory of stream %#x (%v)", s.Handle(), owner, err)
+				t.Fatalf("a block for %v is memory of %v (%v)", s.Handle(), owner, err)
 			}
 		}
 		return blocks

@@ -159,7 +159,7 @@ func (k *Clock) recordLocked() error {
 	e, err := k.events.Record(k.stream)
 	if err != nil {
 		k.events.Failures.Add(1)
-		err = fmt.Errorf("cupool: recording an event on stream 0x%x: %w", uintptr(k.stream), err)
+		err = fmt.Errorf("cupool: recording an event on %v: %w", k.stream, err)
 		k.events.failed(k.stream, err)
 		return err
 	}
@@ -207,7 +207,7 @@ func (k *Clock) queryLocked() error {
 		if m.epoch > k.done.Load() {
 			done, err := k.events.Query(m.event)
 			if err != nil {
-				return fmt.Errorf("cupool: querying an event of stream 0x%x: %w", uintptr(k.stream), err)
+				return fmt.Errorf("cupool: querying an event of %v: %w", k.stream, err)
 			}
 			if !done {
 				return nil
@@ -256,7 +256,7 @@ func (k *Clock) Wait(ctx context.Context, epoch uint64) error {
 // recycled.
 func (k *Clock) sync(m mark) error {
 	if err := k.events.device.SyncEvent(m.event); err != nil {
-		return fmt.Errorf("cupool: waiting for an event of stream 0x%x: %w", uintptr(k.stream), err)
+		return fmt.Errorf("cupool: waiting for an event of %v: %w", k.stream, err)
 	}
 	k.Over(m.epoch)
 	raise(&k.passed, m.time)
@@ -363,7 +363,7 @@ func (k *Clock) Finish(ctx context.Context) error {
 }
 
 func (k *Clock) capturedError() error {
-	return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(k.stream), device.ErrNotSupported)
+	return fmt.Errorf("cupool: waiting for %v, which is captured: %w", k.stream, device.ErrNotSupported)
 }
 
 // Now returns the device's time.

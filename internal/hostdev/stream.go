@@ -134,7 +134,7 @@ func (d *Device) stream(op string, h device.Stream) (*stream, error) {
 	if s := d.streams.Get(uintptr(h)); s != nil {
 		return s, nil
 	}
-	return nil, d.failure(op, fmt.Errorf("%w: stream %#x", device.ErrInvalidHandle, uintptr(h)))
+	return nil, d.failure(op, fmt.Errorf("%w: %v", device.ErrInvalidHandle, h))
 }
 
 // syncAll waits for all work that was submitted so far, on every stream.

@@ -139,7 +139,7 @@ func (p *Pool) fill(at device.Ptr, value byte, n int64, s device.Stream) error {
 		return nil
 	}
 	if err := p.Device.Memset(at, value, n, s); err != nil {
-		return p.Failed(fmt.Errorf("cupool: filling %d bytes at %v on stream 0x%x: %w", n, at, uintptr(s), err))
+		return p.Failed(fmt.Errorf("cupool: filling %d bytes at %v on %v: %w", n, at, s, err))
 	}
 	return nil
 }

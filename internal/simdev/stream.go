@@ -336,5 +336,5 @@ func (d *Device) streamLocked(c Call, h device.Stream) (*stream, error) {
 	if s := d.streams.Get(uintptr(h)); s != nil {
 		return s, nil
 	}
-	return nil, wrap(c, fmt.Errorf("%w: stream %#x", device.ErrInvalidHandle, uintptr(h)))
+	return nil, wrap(c, fmt.Errorf("%w: %v", device.ErrInvalidHandle, h))
 }

@@ -109,7 +109,7 @@ func (s *Stream) Usable(op string) error {
 }
 
 func (s *Stream) closedError(op string) error {
-	return fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), device.ErrClosed)
+	return fmt.Errorf("cupool: %s on %v: %w", op, s.handle, device.ErrClosed)
 }
 
 // Submitted says on which stream a call of the device failed.
@@ -120,7 +120,7 @@ func (s *Stream) Submitted(op string, err error) error {
 	case errors.Is(err, device.ErrInvalidHandle) && s.device.Closed.Load(): // Close was faster
 		return s.closedError(op)
 	}
-	return s.device.Failed(fmt.Errorf("cupool: %s on stream 0x%x: %w", op, uintptr(s.handle), err))
+	return s.device.Failed(fmt.Errorf("cupool: %s on %v: %w", op, s.handle, err))
 }
 
 // Await waits for the stream's work before a call of the device that would wait
@@ -188,7 +188,7 @@ func (s *Stream) awaitPassed(ctx context.Context, freed uint64, owner bool) erro
 	case s.IsClosed():
 		return nil
 	case captured && owner:
-		return fmt.Errorf("cupool: waiting for stream 0x%x, which is captured: %w", uintptr(s.handle), device.ErrNotSupported)
+		return fmt.Errorf("cupool: waiting for %v, which is captured: %w", s.handle, device.ErrNotSupported)
 	case s.clock.Past(freed):
 		return nil
 	case captured || ctx.Done() != nil:

@@ -21,7 +21,7 @@ func (s *Stream) Outside(op string) error {
 	if s.within.Load() == 0 || !inFunction() {
 		return nil
 	}
-	return fmt.Errorf("cupool: %s from a launched function would wait for stream 0x%x, which runs one: %w; wait outside of it", op, uintptr(s.handle), device.ErrNotPermitted)
+	return fmt.Errorf("cupool: %s from a launched function would wait for %v, which runs one: %w; wait outside of it", op, s.handle, device.ErrNotPermitted)
 }
 
 // inFunction reports whether the caller was called by Run. What runs a goroutine's stream
