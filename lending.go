@@ -185,7 +185,7 @@ func (l *lending) takeChunks(r *request, from *streamHeap, need int64, polls *in
 	if chunks.Empty() || !l.mayTakeLocked(r, from, polls) {
 		return 0, nil
 	}
-	out, err := from.Detach(chunks, need)
+	out, err := from.Yield(chunks, need)
 	bytes, e := r.h.Attach(&from.Heap, r.kind, out)
 	l.noteMoves(len(out), bytes)
 	return bytes, errors.Join(err, e, from.DropGaps(false))

@@ -242,6 +242,9 @@ func (h *Heap) checkRanges() error {
 func (h *Heap) checkStitch(st *stitch) error {
 	var size int64
 	for _, c := range st.chunks {
+		if size += c.size; c.away() {
+			continue
+		}
 		if !slices.Contains(h.ranges[c.r.kind()], c.r) {
 			return fmt.Errorf("C5: a stitched range at %v has a chunk of an address range that heap %d has not", st.base, h.index)
 		}
@@ -251,7 +254,6 @@ func (h *Heap) checkStitch(st *stitch) error {
 		if now := h.space.marks.Load(); c.listed > now || c.window > now {
 			return fmt.Errorf("C5: the chunk at %v has the marks %d and %d, the last one is %d", c.r.at(c.off), c.listed, c.window, now)
 		}
-		size += c.size
 	}
 	if size != st.size || st.base < st.at || st.base+device.Ptr(size) > st.at+device.Ptr(st.limit) {
 		return fmt.Errorf("C5: a stitched range at %v has %d bytes of chunks, its books say %d in the %d at %v", st.base, size, st.size, st.limit, st.at)
@@ -269,6 +271,10 @@ func (h *Heap) checkStitch(st *stitch) error {
 // to its addresses.
 func (h *Heap) checkCuts(st *stitch) (err error) {
 	st.cuts(st.seg.Size, func(c cut) bool {
+		if c.r == nil {
+			err = fmt.Errorf("C5: the stitched block at 0x%x lies in a chunk that another heap took", st.seg.Base)
+			return false
+		}
 		if !slices.ContainsFunc(st.parts, func(p part) bool {
 			b := h.space.Blocks.At(p.id)
 			return p.r == c.r && b.Seg == c.r.seg.Index && b.Addr() == uint64(c.r.at(c.off)) && b.Size == c.size

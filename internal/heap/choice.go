@@ -11,9 +11,9 @@ import (
 // Which chunks a stitched range is made of.
 
 // chunk is a piece of an address range that one handle backs, or a gap (handle
-// 0), or a chunk that sleeps.
+// 0), or a chunk that sleeps, or one that another heap took.
 type chunk struct {
-	r         *addressRange
+	r         *addressRange // nil: another heap took it
 	off, size int64
 	handle    vmem.Handle
 
@@ -29,6 +29,9 @@ const asleep = ^vmem.Handle(0)
 func (c *chunk) end() int64 { return c.off + c.size }
 
 func (c *chunk) backed() bool { return c.handle != 0 && c.handle != asleep }
+
+// away reports whether another heap took the memory.
+func (c *chunk) away() bool { return c.r == nil }
 
 func (c *chunk) piece() vmem.Piece { return vmem.Piece{Handle: c.handle, Size: c.size} }
 

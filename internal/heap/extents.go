@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/vmem"
@@ -77,12 +78,22 @@ func (r Runs) Of(k ledger.Kind) Runs {
 // bytes, until a call fails. No work may use them. The ledger goes on to count
 // them.
 func (h *Heap) Detach(runs Runs, need int64) (out Extents, err error) {
+	return h.detachUpTo(runs, need, false)
+}
+
+// Yield is Detach of chunks that another heap will Attach. Stitched ranges go on to map
+// them, and serve as before when the chunks come back.
+func (h *Heap) Yield(runs Runs, need int64) (out Extents, err error) {
+	return h.detachUpTo(runs, need, true)
+}
+
+func (h *Heap) detachUpTo(runs Runs, need int64, stitched bool) (out Extents, err error) {
 	for _, r := range runs.list {
 		hi := r.lo
 		for ; hi < r.hi && need > 0; hi++ {
 			need -= r.r.chunks[hi].size
 		}
-		got, err := h.detach(r, hi)
+		got, err := h.detach(r, hi, stitched)
 		if out = append(out, got...); err != nil || need <= 0 {
 			return out, err
 		}
@@ -90,14 +101,17 @@ func (h *Heap) Detach(runs Runs, need int64) (out Extents, err error) {
 	return out, nil
 }
 
-// detach unmaps a run's chunks up to hi and leaves a gap in their place.
-func (h *Heap) detach(x run, hi int) (out Extents, err error) {
+// detach unmaps a run's chunks up to hi and leaves a gap in their place. With stitched,
+// stitched ranges go on to map them.
+func (h *Heap) detach(x run, hi int, stitched bool) (out Extents, err error) {
 	r := x.r
 	if err := h.Slots(2); err != nil {
 		return nil, err
 	}
-	if err := h.unmapSecond(r, x.lo, hi); err != nil {
-		return nil, err
+	if !stitched {
+		if err := h.unmapSecond(r, x.lo, hi); err != nil {
+			return nil, err
+		}
 	}
 	size := int64(0)
 	for i := x.lo; i < hi; i++ {
@@ -114,11 +128,54 @@ func (h *Heap) detach(x run, hi int) (out Extents, err error) {
 	}
 	_, b, _ := h.carve(r.seg, x.id, r.chunks[x.lo].off, size)
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Gap))
-	for i := range out {
-		r.chunks[x.lo+i].handle = 0 // the places stay, for the indexes of other runs
+	gone := slices.Clone(r.chunks[x.lo : x.lo+len(out)])
+	for i, c := range gone { // the places stay, for the indexes of other runs
+		r.chunks[x.lo+i] = &chunk{r: r, off: c.off, size: c.size}
+		c.r = nil
 	}
 	r.gaps += size
+	if stitched {
+		h.addAliases(gone)
+	}
 	return out, err
+}
+
+// addAliases notes where stitched ranges map chunks that another heap takes.
+func (h *Heap) addAliases(gone []*chunk) {
+	h.window = h.space.marks.Add(1)
+	for _, c := range gone {
+		c.window = h.window
+	}
+	h.eachStitched(func(c *chunk, at device.Ptr) {
+		if c.window == h.window {
+			h.space.Memory.AddAlias(c.handle, at)
+		}
+	})
+}
+
+// eachStitched calls f for the chunks of all stitched ranges and where these map them.
+func (h *Heap) eachStitched(f func(c *chunk, at device.Ptr)) {
+	for _, st := range h.stitches {
+		at := st.base
+		for _, c := range st.chunks {
+			f(c, at)
+			at += device.Ptr(c.size)
+		}
+	}
+}
+
+// chunkOf returns a chunk for memory of another heap and where stitched ranges map it: one
+// that was away, if it is that memory.
+func (h *Heap) chunkOf(p vmem.Piece) (back *chunk, aliases []device.Ptr) {
+	h.eachStitched(func(c *chunk, at device.Ptr) {
+		if c.away() && c.handle == p.Handle && (c == back || back == nil && h.space.Memory.HasAlias(p.Handle, at)) {
+			back, aliases = c, append(aliases, at)
+		}
+	})
+	if back == nil {
+		back = &chunk{handle: p.Handle, size: p.Size}
+	}
+	return back, aliases
 }
 
 // Release gives the memory of extents that the heap detached back to the device.
@@ -136,7 +193,10 @@ func (h *Heap) Release(out Extents) (err error) {
 func (h *Heap) Attach(from *Heap, k ledger.Kind, in Extents) (attached int64, err error) {
 	for _, x := range in {
 		if err == nil {
-			err = h.attachChunk(k, &chunk{handle: x.Handle, size: x.Size})
+			c, aliases := h.chunkOf(x.Piece)
+			if err = h.attachChunk(k, c); err == nil {
+				h.space.Memory.DropAliases(x.Handle, aliases)
+			}
 		}
 		if err != nil {
 			err = errors.Join(err, from.Release(Extents{x}))
@@ -170,12 +230,14 @@ func (h *Heap) attachChunk(k ledger.Kind, ch *chunk) error {
 			}
 		}
 	}
-	if ch.r, ch.off = r, r.seg.Size; gap >= 0 {
-		ch.off = r.chunks[gap].off
+	off := r.seg.Size
+	if gap >= 0 {
+		off = r.chunks[gap].off
 	}
-	if err := h.space.Memory.Map(r.at(ch.off), []vmem.Piece{ch.piece()}); err != nil {
+	if err := h.space.Memory.Map(r.at(off), []vmem.Piece{ch.piece()}); err != nil {
 		return err
 	}
+	ch.r, ch.off = r, off
 	h.work.Mapped++
 	h.tell(Mapped, r.at(ch.off), ch.size)
 	if gap >= 0 {
@@ -189,10 +251,9 @@ func (h *Heap) attachChunk(k ledger.Kind, ch *chunk) error {
 // MoveRanges moves the address ranges of a kind as they are, with what was
 // stitched from them alone, to another heap of the pool, and returns how many
 // chunks and bytes these have. Nothing of the kind may be in use, and no work
-// may use stitched ranges that also have chunks of the other kind: they are
-// unmapped.
+// may use stitched ranges that also have other chunks: they are unmapped.
 func (h *Heap) MoveRanges(k ledger.Kind, to *Heap) (n int, bytes int64, err error) {
-	moves := func(p *chunk) bool { return p.r.kind() == k }
+	moves := func(p *chunk) bool { return !p.away() && p.r.kind() == k }
 	stays := func(p *chunk) bool { return !moves(p) }
 	err = h.dropStitches(func(st *stitch) bool {
 		return slices.ContainsFunc(st.chunks, moves) && slices.ContainsFunc(st.chunks, stays)
@@ -241,6 +302,10 @@ func (h *Heap) MoveAll(to *Heap) {
 // DropGaps gives address ranges back that hold no memory, but for the newest of
 // each kind unless all is true. The stream's work must be done.
 func (h *Heap) DropGaps(all bool) (err error) {
+	if all {
+		here := func(c *chunk) bool { return !c.away() }
+		err = h.dropStitches(func(st *stitch) bool { return !slices.ContainsFunc(st.chunks, here) })
+	}
 	for k := range h.ranges {
 		var newest *addressRange
 		if n := len(h.ranges[k]); n > 0 && !all {
@@ -274,10 +339,9 @@ func (h *Heap) GapRanges() (n int) {
 // CloseRanges unmaps and gives back everything that the address ranges hold,
 // when nothing is in use any more. It returns the bytes that slept.
 func (h *Heap) CloseRanges() (slept int64, err error) {
-	var errs []error
+	errs := []error{h.DropIdleStitches()}
 	for k := range h.ranges {
 		for _, r := range h.ranges[k] {
-			errs = append(errs, h.unmapSecond(r, 0, len(r.chunks)))
 			n, err := h.closeRange(r)
 			slept += n
 			errs = append(errs, err)
@@ -317,7 +381,7 @@ func (h *Heap) unmapStitches() (awake []*chunk, err error) {
 		if st.asleep {
 			continue
 		}
-		if err := h.space.Memory.Unmap(st.base, st.size); err != nil {
+		if err := h.unmapStitch(st); err != nil {
 			awake = append(awake, st.chunks...)
 			errs = append(errs, err)
 			continue
@@ -326,6 +390,17 @@ func (h *Heap) unmapStitches() (awake []*chunk, err error) {
 	}
 	errs = append(errs, h.dropStitches(func(st *stitch) bool { return st.asleep }))
 	return awake, errors.Join(errs...)
+}
+
+// unmapStitch unmaps a range. What another heap took of it is not mapped again.
+func (h *Heap) unmapStitch(st *stitch) error {
+	if st.seg == nil {
+		return st.cutBack(h.space.Memory, 0)
+	}
+	if err := h.shorten(st, (*chunk).away); err != nil {
+		return err
+	}
+	return h.space.Memory.Unmap(st.base, st.size)
 }
 
 func (h *Heap) sleepChunk(r *addressRange, i int) (int64, error) {

@@ -66,6 +66,107 @@ func TestAttach(t *testing.T) {
 	r.close()
 }
 
+// yielded is a heap whose idle stitched range maps all of the nine chunks that are free, and
+// another heap that took so many bytes of them.
+func yielded(t *testing.T, size int64) (r *rig, from, to *Heap, between []block.ID) {
+	r, from, between = scattered(t)
+	to = &Heap{}
+	to.Init(r.space, 1, new(ledger.Guard))
+	r.heaps = append(r.heaps, to)
+	r.free(r.alloc(from, 18*mib))
+	unmaps := r.d.Calls(simdev.MemUnmap)
+	r.move(from, to, size)
+	require.Equal(t, size/unit, r.d.Calls(simdev.MemUnmap)-unmaps, "the range stays mapped")
+	require.Len(t, from.stitches, 1)
+	return r, from, to, between
+}
+
+// move has a heap take whole chunks of another one.
+func (r *rig) move(from, to *Heap, size int64) {
+	r.t.Helper()
+	out, err := from.Yield(from.WholeChunks(), size)
+	require.NoError(r.t, err)
+	n, err := to.Attach(from, ledger.Large, out)
+	require.NoError(r.t, err)
+	require.Equal(r.t, size, n)
+	r.check()
+}
+
+// TestYield: what another heap took of a stitched range does not serve, and what is left
+// of it does. When the chunks come back, the range serves as before.
+func TestYield(t *testing.T) {
+	r, from, to, between := yielded(t, 6*mib)
+	id, n := r.maps(from, 12*mib)
+	require.Zero(t, n, "the range has so much left")
+	r.distinct()
+	st := from.stitches[0]
+	st.skip, st.seg.Base = st.skip-2*mib, st.seg.Base-2*mib
+	require.ErrorContains(t, from.checkStitch(st), "another heap took")
+	st.skip, st.seg.Base = st.skip+2*mib, st.seg.Base+2*mib
+	r.free(id)
+	r.move(to, from, 6*mib)
+	id, n = r.maps(from, 18*mib)
+	require.Zero(t, n)
+	r.distinct()
+	r.free(id)
+	r.free(between...)
+	r.close()
+}
+
+// TestYieldAndRelease: memory that another heap gives back to the device is unmapped where a
+// stitched range maps it, too, whatever the range's heap did and does with it.
+func TestYieldAndRelease(t *testing.T) {
+	for name, use := range map[string]func(r *rig, from, to *Heap){
+		"nothing":        func(*rig, *Heap, *Heap) {},
+		"the range goes": func(r *rig, from, _ *Heap) { require.NoError(r.t, from.DropIdleStitches()) },
+		"ranges move": func(r *rig, from, to *Heap) {
+			_, _, err := to.MoveRanges(ledger.Large, from)
+			require.NoError(r.t, err)
+		},
+		"everything moves": func(_ *rig, from, to *Heap) { from.MoveAll(to) },
+		"it sleeps": func(r *rig, from, to *Heap) {
+			_, err := from.Sleep()
+			require.NoError(r.t, err)
+			_, err = from.Wake()
+			require.NoError(r.t, err)
+		},
+		"the other sleeps": func(r *rig, from, to *Heap) {
+			_, err := to.Sleep()
+			require.NoError(r.t, err)
+			_, err = to.Wake()
+			require.NoError(r.t, err)
+		},
+		"a block lies beside": func(r *rig, from, to *Heap) {
+			id, n := r.maps(from, 12*mib)
+			require.Zero(r.t, n)
+			_, err := from.Sleep()
+			require.NoError(r.t, err)
+			_, err = from.Wake()
+			require.NoError(r.t, err)
+			r.free(id)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, from, to, between := yielded(t, 6*mib)
+			use(r, from, to)
+			r.check()
+			for _, h := range r.heaps {
+				r.giveBack(h, 1<<40)
+			}
+			r.check()
+			require.Equal(t, r.budget.Held(), r.d.Stats().UsedBytes)
+			id := r.alloc(to, 6*mib) // perhaps with handles that were others' before
+			r.move(from, to, 0)
+			r.check()
+			r.free(append(between, id)...)
+			r.move(to, from, 6*mib)
+			r.distinct()
+			r.check()
+			r.close()
+		})
+	}
+}
+
 // TestMoveRanges: ranges go to another heap as they are, with what was stitched of
 // them alone.
 func TestMoveRanges(t *testing.T) {

@@ -147,7 +147,7 @@ func (p *program) lend() {
 		if from == to {
 			chunks = chunks.Of(1 - k)
 		}
-		out, err := from.Detach(chunks, p.rnd.Int64N(60*mib))
+		out, err := from.Yield(chunks, p.rnd.Int64N(60*mib))
 		p.tolerate(err)
 		_, err = to.Attach(from, k, out)
 		p.tolerate(err)

@@ -80,29 +80,59 @@ func (st *stitch) reserve(m *vmem.Mapper) (err error) {
 // its block does not need.
 func (h *Heap) shorten(st *stitch, uses func(*chunk) bool) error {
 	lo, hi, off := 0, len(st.chunks), int64(0)
-	before, behind := int64(0), int64(0)
 	for i, c := range st.chunks {
 		switch end := off + c.size; {
 		case end <= st.skip && uses(c):
-			lo, before = i+1, end
-		case off >= st.skip+st.seg.Size && behind == 0 && uses(c):
-			hi, behind = i, st.size-off
+			lo = i + 1
+		case off >= st.skip+st.seg.Size && hi == len(st.chunks) && uses(c):
+			hi = i
 		}
 		off += c.size
 	}
-	m := h.space.Memory
-	if behind > 0 {
-		if err := m.Unmap(st.base+device.Ptr(st.size-behind), behind); err != nil {
-			return err
-		}
-		st.chunks, st.size = st.chunks[:hi], st.size-behind
+	if err := st.cutBack(h.space.Memory, hi); err != nil {
+		return err
 	}
-	if before > 0 {
-		if err := m.Unmap(st.base, before); err != nil {
+	return st.cutFront(h.space.Memory, lo)
+}
+
+// cutBack unmaps the chunks of a range from its end on until n are left, those that are
+// away one by one.
+func (st *stitch) cutBack(m *vmem.Mapper, n int) error {
+	for len(st.chunks) > n {
+		lo, size := len(st.chunks), int64(0)
+		for lo > n && (size == 0 || !st.chunks[lo].away() && !st.chunks[lo-1].away()) {
+			lo--
+			size += st.chunks[lo].size
+		}
+		if err := unmapRow(m, st.base+device.Ptr(st.size-size), size, st.chunks[lo]); err != nil {
 			return err
 		}
-		st.base, st.skip = st.base+device.Ptr(before), st.skip-before
-		st.chunks, st.size = st.chunks[lo:], st.size-before
+		st.chunks, st.size = st.chunks[:lo], st.size-size
 	}
 	return nil
+}
+
+// cutFront unmaps the first n chunks of a range, those that are away one by one.
+func (st *stitch) cutFront(m *vmem.Mapper, n int) error {
+	for n > 0 {
+		hi, size := 0, int64(0)
+		for hi < n && (size == 0 || !st.chunks[hi-1].away() && !st.chunks[hi].away()) {
+			size += st.chunks[hi].size
+			hi++
+		}
+		if err := unmapRow(m, st.base, size, st.chunks[0]); err != nil {
+			return err
+		}
+		st.base, st.skip = st.base+device.Ptr(size), st.skip-size
+		st.chunks, st.size, n = st.chunks[hi:], st.size-size, n-hi
+	}
+	return nil
+}
+
+// unmapRow unmaps size bytes of chunks, of which the first is the only one or none is away.
+func unmapRow(m *vmem.Mapper, at device.Ptr, size int64, first *chunk) error {
+	if first.away() {
+		return m.UnmapAlias(at, first.piece())
+	}
+	return m.Unmap(at, size)
 }

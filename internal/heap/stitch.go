@@ -344,7 +344,7 @@ func (h *Heap) dropStitches(match func(*stitch) bool) (err error) {
 			return false
 		}
 		if !st.asleep {
-			if err = m.Unmap(st.base, st.size); err != nil {
+			if err = st.cutBack(m, 0); err != nil {
 				return false
 			}
 		}

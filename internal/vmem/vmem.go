@@ -5,6 +5,7 @@ package vmem
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/device"
@@ -42,8 +43,9 @@ type Mapper struct {
 	budget Budget
 	failed func(error) error // told of every error of the device, which it returns
 
-	mu   lock.Mutex
-	left []leftover
+	mu      lock.Mutex
+	left    []leftover
+	aliases map[Handle][]device.Ptr // addresses where memory is mapped and not used
 }
 
 // leftover is memory that a failing call kept from being given back. Nothing
@@ -57,7 +59,7 @@ type leftover struct {
 
 // New returns a mapper over a device of so many bytes.
 func New(d device.VirtualMemory, name string, capacity int64, b Budget, failed func(error) error) *Mapper {
-	return &Mapper{Granularity: d.VMMGranularity(), Capacity: capacity, device: d, name: name, budget: b, failed: failed}
+	return &Mapper{Granularity: d.VMMGranularity(), Capacity: capacity, device: d, name: name, budget: b, failed: failed, aliases: map[Handle][]device.Ptr{}}
 }
 
 // Reserve returns size bytes of addresses.
@@ -174,18 +176,78 @@ func (m *Mapper) Unmap(at device.Ptr, size int64) error {
 	return nil
 }
 
-// Release gives memory back to the device that is mapped nowhere.
+// Release gives memory back to the device that is mapped at aliases at most.
 func (m *Mapper) Release(p Piece) error {
-	err := m.giveBack(leftover{handle: p.Handle})
+	err := errors.Join(m.unmapAliases(p), m.giveBack(leftover{handle: p.Handle}))
 	m.budget.Return(p.Size)
 	return err
 }
 
 // Remove unmaps memory and gives it back to the device.
 func (m *Mapper) Remove(at device.Ptr, p Piece) error {
-	err := m.giveBack(leftover{base: at, mapped: p.Size, handle: p.Handle})
+	err := errors.Join(m.unmapAliases(p), m.giveBack(leftover{base: at, mapped: p.Size, handle: p.Handle}))
 	m.budget.Return(p.Size)
 	return err
+}
+
+// AddAlias notes that memory is mapped at an address, too, where nothing uses it until
+// DropAliases. Release and Remove unmap it there.
+func (m *Mapper) AddAlias(h Handle, at device.Ptr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.aliases[h] = append(m.aliases[h], at)
+}
+
+// HasAlias reports whether memory is still mapped at an alias. The handle of memory that
+// went back to the device may name other memory by now.
+func (m *Mapper) HasAlias(h Handle, at device.Ptr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.aliases[h], at)
+}
+
+// DropAliases forgets aliases, which stay mapped.
+func (m *Mapper) DropAliases(h Handle, at []device.Ptr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropAliasesLocked(h, at)
+}
+
+func (m *Mapper) dropAliasesLocked(h Handle, at []device.Ptr) {
+	rest := slices.DeleteFunc(m.aliases[h], func(p device.Ptr) bool { return slices.Contains(at, p) })
+	if m.aliases[h] = rest; len(rest) == 0 {
+		delete(m.aliases, h)
+	}
+}
+
+// UnmapAlias ends an alias, if the memory did not go back to the device.
+func (m *Mapper) UnmapAlias(at device.Ptr, p Piece) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.aliases[p.Handle], at) {
+		return nil
+	}
+	err := m.Unmap(at, p.Size)
+	if err == nil {
+		m.dropAliasesLocked(p.Handle, []device.Ptr{at})
+	}
+	return err
+}
+
+// unmapAliases ends the aliases of memory that goes back to the device.
+func (m *Mapper) unmapAliases(p Piece) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, at := range m.aliases[p.Handle] {
+		l := leftover{base: at, mapped: p.Size}
+		if err := m.tryGiveBack(&l); err != nil {
+			m.left = append(m.left, l)
+			errs = append(errs, err)
+		}
+	}
+	delete(m.aliases, p.Handle)
+	return errors.Join(errs...)
 }
 
 // giveBack gives memory back, as far as the device lets it, and remembers the

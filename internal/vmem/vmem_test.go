@@ -231,3 +231,43 @@ func TestMapperAtOnce(t *testing.T) {
 	require.Zero(t, s.Reservations+s.MemHandles+s.Mappings)
 	require.Zero(t, m.budget.Held())
 }
+
+// TestAliases: memory that goes back to the device is unmapped at its aliases, too. One that
+// was ended before is left alone, and one that cannot be unmapped is left over.
+func TestAliases(t *testing.T) {
+	m, d, b := setUp(t)
+	p, err := m.Reserve(8 * unit)
+	require.NoError(t, err)
+	h, err := m.Create(p, []int64{unit, unit})
+	require.NoError(t, err)
+	x, y := Piece{h[0], unit}, Piece{h[1], unit}
+	require.NoError(t, m.Map(p+2*unit, []Piece{x, x, x, y}))
+	for i := range device.Ptr(3) {
+		m.AddAlias(x.Handle, p+(2+i)*unit)
+	}
+	require.True(t, m.HasAlias(x.Handle, p+3*unit))
+	m.DropAliases(x.Handle, []device.Ptr{p + 3*unit})
+	require.False(t, m.HasAlias(x.Handle, p+3*unit))
+	require.NoError(t, m.UnmapAlias(p+3*unit, x), "it is in use and stays mapped")
+	require.NoError(t, m.UnmapAlias(p+5*unit, y), "so is this")
+	d.FailNth(simdev.MemUnmap, 1, errBroken)
+	require.ErrorIs(t, m.UnmapAlias(p+2*unit, x), errBroken)
+	require.True(t, m.HasAlias(x.Handle, p+2*unit))
+	require.NoError(t, m.UnmapAlias(p+2*unit, x))
+	require.False(t, m.HasAlias(x.Handle, p+2*unit))
+	require.Equal(t, 5, d.Stats().Mappings)
+	require.NoError(t, m.Unmap(p+3*unit, unit))
+	d.FailNth(simdev.MemUnmap, 1, errBroken)
+	require.ErrorIs(t, m.Remove(p, x), errBroken)
+	require.Equal(t, 1, m.leftovers())
+	require.NoError(t, m.Retry())
+	require.EqualValues(t, unit, d.Stats().UsedBytes)
+	require.NoError(t, m.UnmapAlias(p+4*unit, x), "it is gone")
+	m.AddAlias(y.Handle, p+5*unit)
+	require.NoError(t, m.Unmap(p+unit, unit))
+	require.NoError(t, m.Release(y))
+	require.NoError(t, m.Unreserve(p, 8*unit))
+	require.Empty(t, m.aliases)
+	require.Zero(t, b.Held())
+	require.Zero(t, d.Stats().Reservations+d.Stats().MemHandles+d.Stats().Mappings)
+}
