@@ -46,14 +46,15 @@ func (r *addressRange) hasRoom(size int64) bool { return r.seg.Size+size <= r.li
 // larger ones are cheaper, but only whole ones can be stitched or given back.
 const maxChunk = 32 << 20
 
-// chunkFraction makes a chunk of a range at most this part of it, so that the
-// free rests of chunks stay a small part of the whole.
+// chunkFraction makes a chunk of a range at most this part of it, or of half of what
+// the pool holds, so that the free rests of chunks stay a small part of the whole.
 const chunkFraction = 128
 
 // chunkSize returns the bytes of the next handle of a range of have bytes that
 // lacks need.
 func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	g := h.space.Memory.Granularity
+	have = max(have, h.space.Memory.Held()/2)
 	size, part, most := g, int64(chunkFraction), int64(maxChunk)
 	if h.fragmented {
 		part, most = fragmentedChunkFraction, fragmentedMaxChunk

@@ -71,10 +71,13 @@ func (m *Mapper) Reserve(size int64) (device.Ptr, error) {
 	return p, nil
 }
 
+// Held returns the bytes of memory that the pool holds.
+func (m *Mapper) Held() int64 { return m.budget.Held() }
+
 // Fits fails with ErrOutOfMemory when the device cannot have size more bytes,
 // whatever others hold of it.
 func (m *Mapper) Fits(size int64) error {
-	if held := m.budget.Held(); size > m.Capacity-held {
+	if held := m.Held(); size > m.Capacity-held {
 		return fmt.Errorf("%w: %d more bytes, with %d reserved of the device's %d", device.ErrOutOfMemory, size, held, m.Capacity)
 	}
 	return nil
