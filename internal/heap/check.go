@@ -18,9 +18,9 @@ import (
 //	C4  the sum of homed blocks is within Policy.MagazineBytes and as counted
 //	C5  chunks tile an address range, Gaps are where they have no memory, and
 //	    every Part backs exactly one stitched block, which is as large as its
-//	    Parts; what a heap has stitched is of its own ranges, of chunks that have
-//	    memory, lies within the addresses that it reserved, and a stitched block
-//	    lies where its Parts are mapped
+//	    Parts; what a heap has stitched is of chunks of its own ranges that have
+//	    memory or that others took, lies within the addresses that it reserved,
+//	    and a stitched block lies where its Parts are mapped
 
 // Census is what is found in the segments of a heap, to be compared with its
 // ledger.
