@@ -308,8 +308,12 @@ func (e *Engine) syncStream() error {
 // Alloc implements tensor.Engine: size bytes of zeroed pool memory, as
 // tensor.New needs it. The returned object is valid until the memory is
 // freed. Size 0 is legal. It fails with an *EngineError around what the
-// allocator or the device says.
+// allocator or the device says, and around ErrNotSupported for tensor.New outside
+// of a scope where the engine is WithLifetimes.
 func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
+	if err := e.checkMaker(size); err != nil {
+		return nil, err
+	}
 	var by operand.Copier
 	if !e.accessible && size > 0 {
 		by = operand.FindCopier()

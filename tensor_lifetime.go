@@ -51,6 +51,18 @@ func (o *owner) Alloc(size int64) (tensor.Memory, error) {
 	return mem, err
 }
 
+// checkMaker fails where tensor.New asks for memory that nothing would give back: the
+// engine does not see the tensor, which has an engine that others have, too.
+func (e *Engine) checkMaker(size int64) error {
+	if e.life == nil || size <= 0 || e.captured != nil || e.scope.Load() != nil {
+		return nil
+	}
+	if maker := operand.FindMaker(); maker != "" {
+		return engineError("alloc", fmt.Errorf("%s of %d bytes on an engine with lifetimes: the collector would never give the tensor back; Engine.Empty and FromHost make one that it does, and within a Scope this call works: %w", maker, size, ErrNotSupported))
+	}
+	return nil
+}
+
 // own has the collector care for d, new and without views, and its block.
 func (e *Engine) own(d *tensor.Dense, b Block) {
 	if e.life == nil || b.IsEmpty() || e.captured != nil { // then it is the graph's
@@ -76,8 +88,11 @@ func (e *Engine) own(d *tensor.Dense, b Block) {
 //
 // What it asks of the program:
 //
-//   - Tensors that tensor makes by itself (New, Clone, Materialize, MatMul,
-//     MatVecMul, Outer) live until they are freed or given to Track.
+//   - tensor.New with this engine, or that of one of its tensors, works within a
+//     Scope alone. Elsewhere tensor panics with an *EngineError around
+//     ErrNotSupported: Empty and FromHost make tensors that are cared for.
+//   - Tensors that tensor makes of others (Clone, Materialize, MatMul, MatVecMul,
+//     Outer) live until they are freed or given to Track.
 //   - Whoever works on a tensor's data past the engine (Data, Float32s, an
 //     iterator, Zero, Memset) keeps the tensor, or calls runtime.KeepAlive(t)
 //     afterwards.
@@ -124,8 +139,8 @@ func EngineOf(t tensor.Tensor) *Engine {
 // engine is what an Engine has in common with all that embed one.
 func (e *Engine) engine() *Engine { return e }
 
-// Track has the garbage collector care for tensors that tensor.New made, or
-// another function of package tensor, as if the engine had. Each must be whole,
+// Track has the garbage collector care for tensors that a function of package
+// tensor made, as if the engine had. Each must be whole,
 // with no views or shallow clones yet, and have this engine. Tensors that are cared for already
 // and tensors of no elements are left alone. It fails with ErrNotSupported
 // without WithLifetimes, or with an *EngineError around ErrForeignPointer,

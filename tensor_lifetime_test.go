@@ -118,7 +118,7 @@ func TestLifetimesReturnTensor(t *testing.T) {
 
 func TestTrack(t *testing.T) {
 	mortals(t, func(t *testing.T, e *bench) {
-		x := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(3, 3), tensor.WithEngine(e.Engine))
+		x := must(e.Empty(tensor.Float32, 3, 3)).Clone().(*tensor.Dense)
 		require.NoError(t, e.Track(x, nil, tensor.New(tensor.Of(tensor.Int), tensor.WithShape(0), tensor.WithEngine(e.Engine))))
 		require.NoError(t, e.Track(x), "again")
 		y := must(tensor.MatMul(x, x)).(*tensor.Dense) // tensor makes it
@@ -136,7 +136,8 @@ func TestTrack(t *testing.T) {
 
 func TestTrackErrors(t *testing.T) {
 	e := newBench(t, false, cupool.WithLifetimes())
-	d := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(300), tensor.WithEngine(e.Engine))
+	of := must(e.Empty(tensor.Float32, 300))
+	d := of.Clone().(*tensor.Dense)
 	freed := must(e.Empty(tensor.Float32, 3))
 	e.FreeAll(freed)
 	for name, c := range map[string]struct {
@@ -153,8 +154,34 @@ func TestTrackErrors(t *testing.T) {
 		require.ErrorIs(t, err, c.want, name)
 		require.ErrorAs(t, err, new(*cupool.EngineError), name)
 	}
-	e.FreeAll(d)
+	e.FreeAll(of, d)
 	require.ErrorIs(t, newBench(t, false).Track(d), cupool.ErrNotSupported)
+}
+
+// tensor.New, whose tensors the engine does not see, works where a scope frees them.
+func TestLifetimesOfNew(t *testing.T) {
+	mortals(t, func(t *testing.T, e *bench) {
+		x := must(e.Empty(tensor.Float32, 3))
+		for name, make := range map[string]func(engine tensor.Engine) *tensor.Dense{
+			"New": func(engine tensor.Engine) *tensor.Dense {
+				return tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(2, 2), tensor.WithEngine(engine))
+			},
+			"NewDense": func(engine tensor.Engine) *tensor.Dense {
+				return tensor.NewDense(tensor.Float32, tensor.Shape{2, 2}, tensor.WithEngine(engine))
+			},
+		} {
+			for _, engine := range []tensor.Engine{e.Engine, x.Engine()} {
+				err := cupool.Try(func() error { make(engine); return nil })
+				require.ErrorIs(t, err, cupool.ErrNotSupported, name)
+				require.ErrorContains(t, err, "tensor."+name+" of 16 bytes")
+				s := e.Scope()
+				make(engine)
+				require.NoError(t, s.Close())
+			}
+		}
+		require.Equal(t, int64(1), e.Live())
+		e.FreeAll(x)
+	})
 }
 
 // plainAllocator has no FreeLater.

@@ -30,12 +30,22 @@ const (
 
 // Copiers call an engine's Alloc through functions of tensor and Gorgonia alone, and
 // through the Alloc of an engine around it.
-var copiers = callstack.NewFinder(func(function string) bool {
-	return strings.HasPrefix(function, "gorgonia.org/") || strings.HasSuffix(function, ".Alloc") || strings.HasSuffix(function, ".FindCopier")
-}, string(Materialize), string(CloneValue), string(Outer))
+var copiers = callstack.NewFinder(isTensors, string(Materialize), string(CloneValue), string(Outer))
+
+// makers make tensors for who calls tensor, and for no operation of its.
+var makers = callstack.NewFinder(isTensors, "gorgonia.org/tensor.New", "gorgonia.org/tensor.NewDense")
+
+func isTensors(function string) bool {
+	return strings.HasPrefix(function, "gorgonia.org/") || strings.HasSuffix(function, ".Alloc") ||
+		strings.HasPrefix(function, "github.com/cupool/cupool.(") || strings.HasPrefix(function, "github.com/cupool/cupool/internal/tensorop/operand.Find")
+}
 
 // FindCopier returns the Copier that the caller of FindCopier was called by.
 func FindCopier() Copier { return Copier(copiers.Find()) }
+
+// FindMaker returns tensor.New or NewDense where the caller of FindMaker was called by
+// one of them, and else "".
+func FindMaker() string { return makers.Find() }
 
 // Copies is the memory that Copiers have got and that the engine was not called
 // with since. Blocks of the type B are for Materialize. Memory for CloneValue and
