@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module in turn, until one finds something.
+# Runs every fuzz target of the module in turn, and the random tests of tensors and of
+# graphs, until one finds something.
 # usage: bench/fuzz.sh [TIME [ROUNDS]]
 # TIME is for each target, 1m unless given. ROUNDS is how often all of them run;
 # 0 or nothing is without end. FUZZFLAGS are given to go test, such as
@@ -21,4 +22,8 @@ for ((round = 1; rounds == 0 || round <= rounds; round++)); do
 		# shellcheck disable=SC2086
 		go test -tags invariants -fuzzminimizetime 20x ${FUZZFLAGS:-} -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" </dev/null
 	done <<<"$targets"
+	for test in ./internal/tensorop:TestRandomExpressions ./gorgoniavm:TestRandomMachines; do
+		echo "== round $round: ${test/:/ }"
+		CUPOOL_RANDOM=$time go test -count 1 -timeout 0 -run "^${test#*:}\$" "${test%:*}"
+	done
 done

@@ -32,6 +32,11 @@ func Need(t testing.TB) {
 	NoError(t, missing())
 }
 
+// Expected reports whether Need does not skip: there is a GPU, or should be.
+func Expected() bool {
+	return !errors.Is(missing(), device.ErrNotSupported) || os.Getenv(cudalibs.Driver) != ""
+}
+
 // NoError checks the error of opening a GPU. It skips the test where there is no
 // driver or no GPU, unless CUPOOL_LIBCUDA says that there is one, and fails it
 // with any other error.

@@ -1,0 +1,761 @@
+package gorgoniavm_test
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/gorgoniavm"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
+)
+
+// TestRandomMachines runs random graphs on Gorgonia's tape machine, on VMs on the host
+// and on a GPU, and recorded, several times with other inputs, and compares all with a
+// model: slices of float64. Where the tape machine errs, it does not count.
+func TestRandomMachines(t *testing.T) {
+	if os.Getenv(isTapeServer) != "" {
+		serveTapes()
+	}
+	t.Cleanup(tapes.stop)
+	names := []string{"near"}
+	if gputest.Expected() {
+		names = append(names, "cuda", "cuda, recorded")
+	}
+	var machines []*machine
+	for _, name := range names {
+		d := devices[name]
+		e, m := d.open(t)
+		machines = append(machines, &machine{name, d, e, m})
+	}
+	testkit.Programs(t, 32, 80, func(c *testkit.Choices) (string, error) { return runMachines(c, machines) })
+}
+
+// A machine is where VMs run.
+type machine struct {
+	name string
+	device
+	e *cupool.Engine
+	m *meter
+}
+
+// A plan is what a program's bytes make of it besides its graph: it is the same
+// for all machines.
+type plan struct {
+	*builder
+	cost      *term
+	learned   []*term // whose gradients are wanted
+	grads     G.Nodes
+	bind      bool
+	read      []*term
+	keep      []*term
+	trace     bool
+	runs      int
+	how       [][]int // for each run and input, how its value changes
+	over      bool
+	failed    error
+	gradients bool
+}
+
+// outcome is what a run came to: the values of terms by name, and an error.
+type outcome struct {
+	values map[string][]float64
+	err    error
+}
+
+// tapes is a process that runs programs on Gorgonia's tape machine, as that computes on a
+// goroutine of its own, where a panic of tensor ends the process.
+type tapeServer struct {
+	cmd *exec.Cmd
+	in  *gob.Encoder
+	out *gob.Decoder
+}
+
+var tapes tapeServer
+
+type tapeRequest struct {
+	Program []byte
+	Near    float64
+}
+
+type tapeReply struct {
+	Values []map[string][]float64
+	Err    string
+}
+
+// isTapeServer is the variable by which the test's process is the tape server.
+const isTapeServer = "CUPOOL_TEST_TAPES"
+
+func (s *tapeServer) start() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	s.cmd = exec.Command(self, "-test.run=^TestRandomMachines$", "-test.timeout=0")
+	s.cmd.Env = append(os.Environ(), isTapeServer+"=1")
+	in, err := s.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	s.cmd.ExtraFiles = []*os.File{w}
+	s.in, s.out = gob.NewEncoder(in), gob.NewDecoder(r)
+	err = s.cmd.Start()
+	w.Close()
+	return err
+}
+
+func (s *tapeServer) stop() {
+	if s.cmd != nil {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// run returns what a program comes to.
+func (s *tapeServer) run(c testkit.Choices, near float64) (all []outcome) {
+	if s.cmd == nil {
+		if err := s.start(); err != nil {
+			panic(err)
+		}
+	}
+	var reply tapeReply
+	err := s.in.Encode(tapeRequest{c.Rest(), near})
+	if err == nil {
+		err = s.out.Decode(&reply)
+	}
+	if err != nil {
+		s.stop()
+		return []outcome{{err: fmt.Errorf("the tape machine panics: %w", err)}}
+	}
+	for _, v := range reply.Values {
+		all = append(all, outcome{values: v})
+	}
+	if reply.Err != "" {
+		all = append(all, outcome{err: errors.New(reply.Err)})
+	}
+	return all
+}
+
+// serveTapes is the tape server's main program.
+func serveTapes() {
+	in, out := gob.NewDecoder(os.Stdin), gob.NewEncoder(os.NewFile(3, "replies"))
+	for {
+		var request tapeRequest
+		if in.Decode(&request) != nil {
+			os.Exit(0)
+		}
+		var reply tapeReply
+		for _, o := range tape(testkit.ChoicesOf(request.Program), request.Near) {
+			if o.err != nil {
+				reply.Err = o.err.Error()
+				break
+			}
+			reply.Values = append(reply.Values, o.values)
+		}
+		if out.Encode(reply) != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+func newPlan(c testkit.Choices) *plan {
+	p := &plan{builder: newBuilder(&c)}
+	p.failed = testkit.Caught(func() error { p.build(); return nil })
+	return p
+}
+
+// build makes the graph.
+func (p *plan) build() {
+	p.runs = 1 + p.N(3)
+	p.bind, p.trace, p.gradients = p.N(2) == 0, p.Chance(4), !p.Chance(4)
+	for range 1 + p.N(3) {
+		p.input(p.shape())
+	}
+	hows, wanted, reads := p.N(256), p.N(256), p.N(256)
+	for !p.Done() && !p.over {
+		p.step()
+	}
+	if p.over {
+		return
+	}
+	last := p.terms[max(len(p.terms)-1-wanted%2, 0):]
+	for _, t := range last {
+		p.addCost(t)
+	}
+	p.cost = p.total
+	if p.over {
+		return
+	}
+	if p.gradients {
+		for i, t := range p.inputs {
+			if t.id < len(p.cost.from) && p.cost.from[t.id] && (wanted>>(1+i))&1 == 0 && len(t.shape) > 0 {
+				p.learned = append(p.learned, t)
+			}
+		}
+	}
+	for i, t := range p.terms {
+		if t.n.Op() == nil {
+			continue
+		}
+		switch (reads + i*7) % 6 {
+		case 0:
+			p.read = append(p.read, t)
+		case 1:
+			p.keep = append(p.keep, t)
+		}
+	}
+	rng := rand.New(rand.NewPCG(uint64(hows), 0))
+	for range p.runs {
+		var how []int
+		for range p.inputs {
+			how = append(how, rng.IntN(4))
+		}
+		p.how = append(p.how, how)
+	}
+	if len(p.learned) > 0 {
+		var ws G.Nodes
+		for _, t := range p.learned {
+			ws = append(ws, t.n)
+		}
+		var err error
+		if p.grads, err = G.Grad(p.cost.n, ws...); err != nil {
+			p.say("Grad: %v", err)
+			p.over = true
+		}
+	}
+}
+
+func (p *plan) ws() (ws G.Nodes) {
+	for _, t := range p.learned {
+		ws = append(ws, t.n)
+	}
+	return ws
+}
+
+// describe says what is done with the graph.
+func (p *plan) describe() string {
+	var s strings.Builder
+	s.WriteString(p.text.String())
+	names := func(ts []*term) (r []string) {
+		for _, t := range ts {
+			r = append(r, t.name)
+		}
+		return r
+	}
+	if p.cost != nil {
+		fmt.Fprintf(&s, "cost %s, gradients by %v (bound %v), read %v, keep %v (all %v), runs %d, inputs change %v\n",
+			p.cost.name, names(p.learned), p.bind, names(p.read), names(p.keep), p.trace, p.runs, p.how)
+	}
+	return s.String()
+}
+
+// changes gives the inputs the values of a run. near is how far they are moved.
+func (p *plan) changes(r int, near float64, give func(i int, t *term, how int, d *tensor.Dense) error) error {
+	for i, t := range p.inputs {
+		d := floatsOf(p.dt, p.inputAt(i, r, near), t.shape...)
+		if len(t.shape) == 0 {
+			d = tensor.New(tensor.FromScalar(d.Get(0)))
+		}
+		if err := give(i, t, p.how[r][i], d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inputAt returns the numbers of an input in a run.
+func (p *plan) inputAt(i, r int, near float64) []float64 {
+	at := 0
+	for k := 1; k <= r; k++ {
+		if p.how[k][i] > 0 {
+			at = k
+		}
+	}
+	values := p.numbers(p.inputs[i], at)
+	if near > 0 {
+		rng := rand.New(rand.NewPCG(uint64(i), 1))
+		for k := range values {
+			values[k] *= 1 + near*(rng.Float64()-0.5)
+		}
+	}
+	return values
+}
+
+// start gives inputs their first values, and reads.
+func (p *plan) start(near float64) (reads map[string]*G.Value, err error) {
+	err = p.changes(0, near, func(_ int, t *term, _ int, d *tensor.Dense) error { return let(t.n, d) })
+	reads = make(map[string]*G.Value)
+	for _, t := range p.read {
+		v := new(G.Value)
+		G.Read(t.n, v)
+		reads[t.name] = v
+	}
+	return reads, err
+}
+
+func let(n *G.Node, d *tensor.Dense) error {
+	if n.IsScalar() && d.Dims() == 0 {
+		return G.Let(n, d.Get(0))
+	}
+	return G.Let(n, d)
+}
+
+// tape runs a program on Gorgonia's tape machine.
+func tape(c testkit.Choices, near float64) (all []outcome) {
+	p := newPlan(c)
+	var vm G.VM
+	reads, err := p.start(near)
+	if err != nil {
+		return []outcome{{err: err}}
+	}
+	err = testkit.Caught(func() error {
+		if p.bind && len(p.learned) > 0 {
+			vm = G.NewTapeMachine(p.g, G.BindDualValues(p.ws()...))
+		} else {
+			for i, n := range p.grads {
+				v := new(G.Value)
+				G.Read(n, v)
+				reads["grad "+p.learned[i].name] = v
+			}
+			vm = G.NewTapeMachine(p.g)
+		}
+		return nil
+	})
+	if err != nil {
+		return []outcome{{err: err}}
+	}
+	for r := range p.runs {
+		o := outcome{values: make(map[string][]float64)}
+		o.err = testkit.Caught(func() error {
+			if r > 0 {
+				if err := p.changes(r, near, func(_ int, t *term, _ int, d *tensor.Dense) error { return let(t.n, d) }); err != nil {
+					return err
+				}
+				vm.Reset()
+			}
+			if err := vm.RunAll(); err != nil {
+				return err
+			}
+			for name, v := range reads {
+				o.values[name] = slices.Clone(elementsOf(*v))
+			}
+			if p.bind {
+				for _, t := range p.learned {
+					g, err := t.n.Grad()
+					if err != nil {
+						return err
+					}
+					o.values["grad "+t.name] = slices.Clone(elementsOf(g))
+				}
+			}
+			return nil
+		})
+		all = append(all, o)
+		if o.err != nil {
+			break
+		}
+	}
+	return all
+}
+
+// elementsOf returns the elements of a value in host memory, by their coordinates.
+func elementsOf(v G.Value) []float64 {
+	d, ok := v.(*tensor.Dense)
+	if !ok {
+		return []float64{numberOf(v.Data())}
+	}
+	shape := d.Shape()
+	n := shape.TotalSize()
+	if n == 1 {
+		return []float64{numberOf(d.Get(0))}
+	}
+	r := make([]float64, n)
+	at := make([]int, len(shape))
+	for i := range r {
+		x, err := d.At(at...)
+		if err != nil {
+			panic(err)
+		}
+		r[i] = numberOf(x)
+		for a := len(at) - 1; a >= 0; a-- {
+			if at[a]++; at[a] < shape[a] {
+				break
+			}
+			at[a] = 0
+		}
+	}
+	return r
+}
+
+func numberOf(x any) float64 {
+	switch x := x.(type) {
+	case float32:
+		return float64(x)
+	case float64:
+		return x
+	case int:
+		return float64(x)
+	case []float64:
+		return x[0]
+	case []float32:
+		return float64(x[0])
+	}
+	panic(fmt.Sprintf("a number of type %T", x))
+}
+
+// run runs a program on a VM.
+func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
+	p := newPlan(c)
+	live := m.m.live
+	reads, err := p.start(0)
+	if err != nil {
+		return nil, err
+	}
+	var opts []gorgoniavm.Option
+	if len(p.learned) > 0 {
+		if p.bind {
+			opts = append(opts, gorgoniavm.BindDualValues(p.ws()...))
+		} else {
+			opts = append(opts, gorgoniavm.Gradients(p.ws()...))
+		}
+	}
+	if p.trace {
+		opts = append(opts, gorgoniavm.TraceValues())
+	} else if len(p.keep) > 0 {
+		var ns G.Nodes
+		for _, t := range p.keep {
+			ns = append(ns, t.n)
+		}
+		opts = append(opts, gorgoniavm.Keep(ns...))
+	}
+	vm, err := gorgoniavm.New(p.g, m.e, slices.Concat(m.options, opts)...)
+	if err != nil {
+		return nil, fmt.Errorf("New: %w", err)
+	}
+	var pooled []tensor.Tensor
+	value := func(v G.Value) []float64 {
+		d, ok := v.(*tensor.Dense)
+		if !ok {
+			return elementsOf(v)
+		}
+		h, err := m.e.ToHost(d)
+		if err != nil {
+			panic(fmt.Errorf("ToHost: %w", err))
+		}
+		return elementsOf(h)
+	}
+	for r := range p.runs {
+		o := outcome{values: make(map[string][]float64)}
+		o.err = testkit.Caught(func() error {
+			if r > 0 {
+				err := p.changes(r, 0, func(_ int, t *term, how int, d *tensor.Dense) error {
+					switch {
+					case how == 0:
+						return nil
+					case how == 2 && len(t.shape) > 0:
+						pool, err := m.e.FromHost(d)
+						if err != nil {
+							return err
+						}
+						pooled = append(pooled, pool)
+						return G.Let(t.n, pool)
+					case how == 3 && len(t.shape) > 0: // the value that the node has
+						if v, ok := t.n.Value().(*tensor.Dense); ok {
+							return m.e.Copy(v, d)
+						}
+					}
+					return let(t.n, d)
+				})
+				if err != nil {
+					return err
+				}
+			}
+			if err := vm.RunAll(); err != nil {
+				return err
+			}
+			for name, v := range reads {
+				o.values[name] = slices.Clone(elementsOf(*v))
+			}
+			return p.kept(o.values, value)
+		})
+		all = append(all, o)
+		if o.err != nil {
+			break
+		}
+	}
+	err = testkit.Caught(func() error {
+		err := vm.Close()
+		if last := all[len(all)-1]; err == nil && last.err == nil {
+			err = p.stays(last, value)
+		}
+		for _, d := range pooled {
+			err = errors.Join(err, m.e.FreeTensor(d))
+		}
+		return err
+	})
+	if err == nil && m.m.live != live {
+		err = fmt.Errorf("%d bytes are live after Close", m.m.live-live)
+	}
+	return all, err
+}
+
+// kept reads the values that are there after a run, and the gradients.
+func (p *plan) kept(values map[string][]float64, read func(G.Value) []float64) error {
+	terms := p.keep
+	if p.trace {
+		terms = p.terms
+	}
+	for _, t := range append([]*term{p.cost}, terms...) {
+		if t.n.Value() == nil {
+			return fmt.Errorf("%s has no value", t.name)
+		}
+		values["kept "+t.name] = read(t.n.Value())
+	}
+	for _, t := range p.learned {
+		g, err := t.n.Grad()
+		if err != nil {
+			return fmt.Errorf("the gradient of %s: %w", t.name, err)
+		}
+		values["grad "+t.name] = read(g)
+	}
+	return nil
+}
+
+// stays compares what is there after Close with what the last run left.
+func (p *plan) stays(last outcome, read func(G.Value) []float64) error {
+	now := make(map[string][]float64)
+	if err := p.kept(now, read); err != nil {
+		return fmt.Errorf("after Close: %w", err)
+	}
+	for name, v := range now {
+		if !slices.EqualFunc(v, last.values[name], same) {
+			return fmt.Errorf("after Close %s is %v, and was %v", name, v, last.values[name])
+		}
+	}
+	return nil
+}
+
+// runMachines runs a program everywhere and compares.
+func runMachines(c *testkit.Choices, machines []*machine) (text string, err error) {
+	p := newPlan(*c)
+	text = p.describe()
+	if p.failed != nil {
+		return text, p.failed
+	}
+	if p.over {
+		return text, nil // Gorgonia makes no graph of it
+	}
+	models := p.models()
+	var errs []error
+	stock := tapes.run(*c, 0)
+	for _, m := range machines {
+		var got []outcome
+		failed := testkit.Caught(func() (err error) { got, err = m.run(*c); return err })
+		if failed != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.name, failed))
+			continue
+		}
+		for r, o := range got {
+			if err := p.compare(*c, m, r, o, stock, models); err != nil {
+				errs = append(errs, fmt.Errorf("%s, run %d: %w", m.name, r, err))
+				break
+			}
+		}
+	}
+	return text, errors.Join(errs...)
+}
+
+// models evaluates the model for each run: first as it is, and then with numbers that are
+// off by what the type rounds, which tells how much that matters.
+func (p *plan) models() (all [][][][]float64) {
+	for r := range p.runs {
+		var one [][][]float64
+		for k := range 5 {
+			one = append(one, p.evaluate(func(i int) []float64 { return p.inputAt(i, r, 0) }, k))
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// compare compares a run of a machine.
+func (p *plan) compare(c testkit.Choices, m *machine, r int, o outcome, stock []outcome, models [][][][]float64) error {
+	tape := outcome{err: errors.New("an earlier run failed")}
+	if r < len(stock) {
+		tape = stock[r]
+	}
+	if o.err != nil {
+		if tape.err != nil {
+			return nil // with a panic that is not an engine's, which goes on
+		}
+		return fmt.Errorf("fails: %w (tape machine: %v)", o.err, tape.err)
+	}
+	eps := 1e-13
+	if p.dt == tensor.Float32 {
+		eps = 1e-5
+	}
+	for _, t := range p.terms {
+		for _, how := range []string{"", "kept "} {
+			got, ok := o.values[how+t.name]
+			if !ok {
+				continue
+			}
+			want := models[r][0][t.id]
+			if len(got) != len(want) {
+				return fmt.Errorf("%s%s has %d elements, want %d", how, t.name, len(got), len(want))
+			}
+			for i := range want {
+				bound := eps * (1 + math.Abs(want[i]))
+				unsure := false
+				for _, other := range models[r][1:] {
+					d := math.Abs(other[t.id][i] - want[i])
+					unsure = unsure || !(d < 1e-3*(1+math.Abs(want[i])))
+					bound = max(bound, 100*d)
+				}
+				if same(got[i], want[i]) || math.Abs(got[i]-want[i]) <= bound || unsure {
+					continue
+				}
+				if m.exact && p.fault(t, models[r][0]) != "" {
+					continue
+				}
+				return fmt.Errorf("%s%s is %v, want %v, tape machine %v (%v), fault %q", how, t.name, got, want, tape.values[t.name], tape.err, p.fault(t, models[r][0]))
+			}
+		}
+	}
+	for i, t := range p.learned {
+		got := o.values["grad "+t.name]
+		if len(got) != len(models[r][0][t.id]) {
+			return fmt.Errorf("the gradient of %s has %d elements", t.name, len(got))
+		}
+		want, ok := tape.values["grad "+t.name]
+		if tape.err == nil && ok && p.close(got, want, 100*eps) {
+			continue
+		}
+		if p.wild || m.exact && p.jumps() || p.steep(c, r, t, got, want) {
+			continue
+		}
+		slope, sure := p.slopes(r, p.inputs[slices.Index(p.inputs, t)], models)
+		_ = i
+		if p.bind && r > 0 {
+			continue // a sum of gradients; the first run was compared with the model
+		}
+		if !sure || p.close(got, slope, 1e-3) {
+			continue
+		}
+		return fmt.Errorf("the gradient of %s is %v, the model's slopes are %v, tape machine %v (%v)", t.name, got, slope, want, tape.err)
+	}
+	return nil
+}
+
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+
+// close reports whether numbers are the same but for a part of the largest.
+func (p *plan) close(a, b []float64, part float64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	most := 1.0
+	for _, x := range b {
+		if !math.IsNaN(x) && !math.IsInf(x, 0) {
+			most = max(most, math.Abs(x))
+		}
+	}
+	for i := range a {
+		if !same(a[i], b[i]) && !(math.Abs(a[i]-b[i]) <= part*most) {
+			return false
+		}
+	}
+	return true
+}
+
+// steep reports whether a gradient depends on the last bits of the inputs as much as
+// two machines differ.
+func (p *plan) steep(c testkit.Choices, r int, t *term, got, want []float64) bool {
+	near := 1e-13
+	if p.dt == tensor.Float32 {
+		near = 1e-5
+	}
+	moved := tapes.run(c, near)
+	if r >= len(moved) || moved[r].err != nil || len(want) != len(got) {
+		return false
+	}
+	other := moved[r].values["grad "+t.name]
+	for i := range got {
+		if d := math.Abs(got[i] - want[i]); !(d <= 100*math.Abs(other[i]-want[i])+1e-6*(1+math.Abs(want[i]))) {
+			return false
+		}
+	}
+	return true
+}
+
+// slopes returns the slopes of the cost by an input's elements, and whether they are
+// sure: the same from both sides.
+func (p *plan) slopes(r int, t *term, models [][][][]float64) (slopes []float64, sure bool) {
+	if p.ties(models[r][0]) || p.steps(models[r][0]) {
+		return nil, false
+	}
+	at := slices.Index(p.inputs, t)
+	cost := models[r][0][p.cost.id][0]
+	const h = 1e-5
+	for k := range models[r][0][t.id] {
+		side := func(d float64) float64 {
+			v := p.evaluate(func(i int) []float64 {
+				x := p.inputAt(i, r, 0)
+				if i == at {
+					x[k] += d
+				}
+				return x
+			}, 0)
+			return (v[p.cost.id][0] - cost) / d
+		}
+		up, down := side(h), side(-h)
+		if !(math.Abs(up-down) <= 1e-2*(1+math.Abs(up))) || math.Abs(up) > 1e6 {
+			return nil, false
+		}
+		slopes = append(slopes, (up+down)/2)
+	}
+	return slopes, true
+}
+
+// jumps reports whether a gradient may be a sum that StdEng gets wrong.
+func (p *plan) jumps() bool {
+	return slices.ContainsFunc(p.terms, func(t *term) bool {
+		return slices.Contains(t.tags, "gradient jumps") || slices.Contains(t.tags, "jumps")
+	})
+}
+
+// steps reports whether numbers are not finite, of which there are no slopes.
+func (p *plan) steps(v [][]float64) bool {
+	return slices.ContainsFunc(v, func(xs []float64) bool {
+		return slices.ContainsFunc(xs, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
+	})
+}
+
+// ties reports whether a maximum is there twice: Gorgonia gives all of them its gradient.
+func (p *plan) ties(v [][]float64) bool {
+	for _, t := range p.terms {
+		if slices.Contains(t.tags, "Max") {
+			s := slices.Sorted(slices.Values(v[t.in[0].id]))
+			if len(slices.Compact(s)) < len(v[t.in[0].id]) {
+				return true
+			}
+		}
+	}
+	return false
+}
