@@ -197,12 +197,26 @@ func TestStatsAreTheSnapshots(t *testing.T) {
 							got[0][0], got[1][0], got[2][0] = 0, 0, 0
 						}
 						require.Equal(t, [][9]int64{small, large, all}, got)
+						require.Equal(t, spare(s), [3]int64{st.FreeBlocks, st.CachedBytes, st.LargestFree})
 					}
 				}
 				require.Equal(t, backing == cupool.BackingVMM, w.pools[0].Stats().Stitches > 0)
 			})
 		}
 	}
+}
+
+// spare returns how many blocks of a snapshot are ready for reuse, their bytes, and those of
+// the largest.
+func spare(s cupool.Snapshot) (n [3]int64) {
+	for _, seg := range s.Segments {
+		for _, b := range seg.Blocks {
+			if b.State == snapshot.Free || b.State == snapshot.Cached {
+				n = [...]int64{n[0] + 1, n[1] + b.Size, max(n[2], b.Size)}
+			}
+		}
+	}
+	return n
 }
 
 // present returns the present figures of statistics.

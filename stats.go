@@ -96,8 +96,9 @@ type Stats struct {
 	MetadataBytes  int64 // Go memory that the books take
 	Streams        int64 // streams in use
 
-	// Labels are the statistics of all labels (WithLabel), by name. They are exact. A
-	// block that another pool lent is counted there.
+	// Labels are the statistics of all labels (WithLabel), by name, but for those that
+	// ForgetLabels dropped. They are exact. A block that another pool lent is counted
+	// there.
 	Labels []LabelStats
 }
 
@@ -185,17 +186,21 @@ type LabelStats struct {
 // labels are the statistics of a pool's labels, by name. The zero value has none. Its
 // methods are safe from several goroutines.
 type labels struct {
-	mu   lock.Mutex
-	list []*LabelStats
+	mu lock.Mutex
+	of map[string]*LabelStats
 }
 
 // ofLocked returns a label's statistics, which it makes when they are new.
 func (l *labels) ofLocked(name string) *LabelStats {
-	i, ok := slices.BinarySearchFunc(l.list, name, func(s *LabelStats, name string) int { return cmp.Compare(s.Label, name) })
-	if !ok {
-		l.list = slices.Insert(l.list, i, &LabelStats{Label: name})
+	s := l.of[name]
+	if s == nil {
+		if l.of == nil {
+			l.of = map[string]*LabelStats{}
+		}
+		s = &LabelStats{Label: name}
+		l.of[name] = s
 	}
-	return l.list[i]
+	return s
 }
 
 // add counts blocks that stand under a label, and their bytes as requested.
@@ -216,21 +221,41 @@ func (l *labels) take(name string, bytes int64) {
 	s.Bytes.Take(bytes)
 }
 
-func (l *labels) all() (all []LabelStats) {
+// all returns the statistics of all labels, by name.
+func (l *labels) all() []LabelStats {
+	list := l.copy()
+	slices.SortFunc(list, func(a, b LabelStats) int { return cmp.Compare(a.Label, b.Label) })
+	return list
+}
+
+func (l *labels) copy() (list []LabelStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.list {
-		all = append(all, *s)
+	for _, s := range l.of {
+		list = append(list, *s)
 	}
-	return all
+	return list
 }
 
 func (l *labels) resetPeaks() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.list {
+	for _, s := range l.of {
 		s.Blocks.Peak, s.Bytes.Peak = s.Blocks.Current, s.Bytes.Current
 	}
+}
+
+// forget drops the statistics of labels under which no block stands, and returns how many.
+func (l *labels) forget() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, s := range l.of {
+		if s.Blocks.Current == 0 {
+			delete(l.of, name)
+			n++
+		}
+	}
+	return n
 }
 
 // counts are the statistics that the ledgers do not hold.
@@ -249,25 +274,35 @@ func ledgers(heaps []*streamHeap) (list []*ledger.Ledger) {
 }
 
 // Stats returns a snapshot of the books. It stops all streams' slow paths
-// meanwhile and takes time in proportion to the number of blocks.
+// meanwhile, and takes time in proportion to the number of streams and of what lies in
+// their magazines, however many blocks there are.
 func (c *Pool) Stats() Stats {
 	if c.isNone() {
 		return Stats{}
 	}
+	st := c.totals()
+	st.Labels = c.labels.all()
+	return st
+}
+
+// totals are Stats without those of labels.
+func (c *Pool) totals() Stats {
 	heaps, unlock := c.heaps.lockAll()
 	defer unlock()
-	var got [2]heap.Census
-	var meta int64
+	var homes [2]heap.Homes
+	var meta, spare, largest int64
 	for _, h := range heaps {
-		h.Count(&got)
+		h.AddHomes(&homes)
+		n, most := h.Spare()
+		spare, largest = spare+n, max(largest, most)
 		meta += h.Magazine.Bytes()
 	}
 	t, book := c.heaps.sum(heaps), &c.space.Book
 	st := Stats{
-		Device: c.driver.Name(), Pool: c.name, Labels: c.labels.all(),
-		All:   statsOf(book, &t, all, &got[small], &got[large]),
-		Small: statsOf(book, &t, small, &got[small]),
-		Large: statsOf(book, &t, large, &got[large]),
+		Device: c.driver.Name(), Pool: c.name,
+		All:   statsOf(book, &t, all, &homes[small], &homes[large]),
+		Small: statsOf(book, &t, small, &homes[small]),
+		Large: statsOf(book, &t, large, &homes[large]),
 		Limit: c.budget.Printed(), Mapped: c.mapped.Load(), Grown: c.grown.Load(), Retries: c.retries.Load(), OOMs: c.ooms.Load(),
 		DriverAllocs: c.driverAllocs.Load(), DriverFrees: c.driverFrees.Load(),
 		Stitches: c.space.Stitches.Load(), StitchReuses: c.space.StitchReuses.Load(),
@@ -284,20 +319,21 @@ func (c *Pool) Stats() Stats {
 	if e := &c.dev.events; c == c.dev.root {
 		st.EventsRecorded, st.EventQueries, st.EventFailures = e.Recorded.Load(), e.Queries.Load(), e.Failures.Load()
 	}
-	for k := range got {
-		st.MagazineHits += got[k].Hits
-		st.CachedBytes += got[k].Idle() + got[k].CachedBytes
-		st.FreeBlocks += got[k].Idles() + got[k].Cached
-		st.LargestFree = max(st.LargestFree, got[k].Largest)
+	st.FreeBlocks, st.LargestFree = spare, largest
+	for k := range homes {
+		st.MagazineHits += homes[k].Hits
+		st.FreeBlocks += homes[k].Cached
+		st.LargestFree = max(st.LargestFree, homes[k].LargestCached)
 	}
 	st.LiveBytes = st.All.AllocatedBytes.Current
+	st.CachedBytes = st.All.ReservedBytes.Current + st.AsleepBytes - st.LiveBytes - st.PendingBytes // C1
 	st.Hits = st.All.Allocation.Allocated - st.Mapped - st.Grown
 	return st
 }
 
 // statsOf returns the statistics of a kind, or of both, from the totals of a book and
 // from what lies in magazines, of which the book does not know.
-func statsOf(b *ledger.Book, t *ledger.Totals, k ledger.Kind, magazines ...*heap.Census) PoolStats {
+func statsOf(b *ledger.Book, t *ledger.Totals, k ledger.Kind, magazines ...*heap.Homes) PoolStats {
 	stat := func(q ledger.Quantity) Stat {
 		x := t[k][q]
 		return Stat{Current: x.Now(), Peak: b.Peak(k, q), Allocated: x.Added, Freed: x.Taken}
@@ -344,8 +380,19 @@ func (c *Pool) ResetPeak() {
 		return
 	}
 	heaps, unlock := c.heaps.lockAll()
-	defer unlock()
 	c.heaps.sum(heaps)
 	c.space.Book.ResetPeaks(ledgers(heaps))
+	unlock()
 	c.labels.resetPeaks()
+}
+
+// ForgetLabels drops the statistics of the labels under which no block of the pool stands,
+// and returns how many these were. A program that makes labels without end calls it, for Stats
+// and metrics have each label else that there ever was. A label that is used again begins
+// anew. Safe from several goroutines.
+func (c *Pool) ForgetLabels() int {
+	if c.isNone() {
+		return 0
+	}
+	return c.labels.forget()
 }

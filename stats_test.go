@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -107,6 +108,31 @@ func TestGrowingRangeIsNoSplit(t *testing.T) {
 	}
 	require.Zero(t, c.Stats().All.InactiveSplit)
 	require.Zero(t, c.Stats().All.InactiveSplitBytes)
+}
+
+// Labels of no block are forgotten, and others stay.
+func TestForgetLabels(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "private"})
+	p.WithLabel("other pool")
+	kept := c.WithLabel("kept")
+	b := pooltest.Alloc(t, kept, 1000, nil)
+	for i := range 1000 {
+		x := c.WithLabel(fmt.Sprint("request ", i))
+		require.NoError(t, c.Free(pooltest.Alloc(t, x, 1000, nil)))
+	}
+	require.Len(t, c.Stats().Labels, 1001)
+	require.Equal(t, 1000, c.ForgetLabels())
+	require.Zero(t, c.ForgetLabels())
+	require.Len(t, p.Stats().Labels, 1)
+	require.Equal(t, []cupool.LabelStats{{Label: "kept", Blocks: cupool.Stat{Current: 1, Peak: 1, Allocated: 1}, Bytes: cupool.Stat{Current: 1000, Peak: 1000, Allocated: 1000}}}, c.Stats().Labels)
+	require.NoError(t, c.Free(b))
+	require.Equal(t, 1, c.ForgetLabels())
+	require.Empty(t, c.Stats().Labels)
+	b = pooltest.Alloc(t, kept, 10, nil)
+	require.EqualValues(t, 10, c.Stats().Labels[0].Bytes.Allocated, "it begins anew")
+	require.NoError(t, c.Free(b))
+	require.Zero(t, (*cupool.Pool)(nil).ForgetLabels())
 }
 
 func TestLabels(t *testing.T) {

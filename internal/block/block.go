@@ -81,7 +81,8 @@ func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 //	            Free              tick since when it is idle       lock                  lock
 //	Prev, Next  all with memory   neighbours by address; 0: none   lock                  lock
 //	link        Free              children in the free set's tree  lock                  lock
-//	            Cached, no home   [0]: the next of the fast bin    lock                  lock
+//	            Cached, no home   the next of the fast bin, and    lock                  lock
+//	                              the largest size of these
 //	Seg         all with memory   the segment in the heap's table  lock                  lock
 //	uses        Live, Pending     streams recorded on it; 0: none  lock                  lock
 //	origin      Live, Pending     what is remembered of its birth  lock                  lock

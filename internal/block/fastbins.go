@@ -18,7 +18,8 @@ const (
 // neighbours, so that the next request of about the same size takes one
 // without a search, a split or a merge (the fastbins of Lea's malloc,
 // http://gee.cs.oswego.edu/dl/html/malloc.html). Each bin is a stack through
-// the blocks, which are Cached. The zero value with a Table is empty.
+// the blocks, which are Cached; each block knows the largest size below it in the
+// stack. The zero value with a Table is empty.
 type FastBins struct {
 	Table *Table
 	// Fine bins are for blocks in units of half a quantum, so that each of the small
@@ -27,6 +28,7 @@ type FastBins struct {
 
 	words [fastClasses/64 + 1]uint64 // bins that are not empty; the last is 0
 	heads [fastClasses]ID
+	most  [fastClasses]uint32 // the size of the largest block of the bin
 	count int
 }
 
@@ -43,8 +45,9 @@ func (f *FastBins) bin(size int64) int { return sizeclass.Bin(size << (f.Fine & 
 func (f *FastBins) Push(id ID, b *Block) {
 	bin := f.bin(b.Size)
 	b.SetWord(MakeWord(b.Word().Gen(), Cached))
-	b.link[0] = f.heads[bin]
+	b.link = [2]ID{f.heads[bin], ID(f.most[bin])}
 	f.heads[bin] = id
+	f.most[bin] = max(f.most[bin], uint32(b.Size))
 	f.words[bin>>6] |= 1 << (bin & 63)
 	f.count++
 }
@@ -82,22 +85,39 @@ func (f *FastBins) window(bin int) uint64 {
 
 // PopLargest removes a block of the last bin that has any, or returns 0.
 func (f *FastBins) PopLargest() (ID, *Block) {
+	bin := f.lastBin()
+	if bin < 0 {
+		return 0, nil
+	}
+	id := f.heads[bin&(fastClasses-1)]
+	b := f.Table.At(id)
+	f.take(bin, b)
+	return id, b
+}
+
+// Largest returns the size of the largest block, 0 for none.
+func (f *FastBins) Largest() int64 {
+	bin := f.lastBin()
+	if bin < 0 {
+		return 0
+	}
+	return int64(f.most[bin&(fastClasses-1)])
+}
+
+// lastBin returns the last bin that has any blocks, or -1.
+func (f *FastBins) lastBin() int {
 	for w := len(f.words) - 1; w >= 0; w-- {
 		if m := f.words[w]; m != 0 {
-			bin := w<<6 + 63 - bits.LeadingZeros64(m)
-			id := f.heads[bin]
-			b := f.Table.At(id)
-			f.take(bin, b)
-			return id, b
+			return w<<6 + 63 - bits.LeadingZeros64(m)
 		}
 	}
-	return 0, nil
+	return -1
 }
 
 // take removes the last block that was pushed to a bin.
 func (f *FastBins) take(bin int, b *Block) {
 	f.count--
-	f.heads[bin&(fastClasses-1)] = b.link[0]
+	f.heads[bin&(fastClasses-1)], f.most[bin&(fastClasses-1)] = b.link[0], uint32(b.link[1])
 	empty := uint64(0)
 	if b.link[0] == 0 {
 		empty = 1

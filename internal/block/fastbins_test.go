@@ -72,6 +72,11 @@ func TestFastBinsRandom(t *testing.T) {
 			in[id] = b.Size
 		}
 		require.Equal(t, len(in), bins.Len())
+		var most int64
+		for _, size := range in {
+			most = max(most, size)
+		}
+		require.Equal(t, most, bins.Largest())
 	}
 	require.NotZero(t, served)
 	last := FastLimit + sizeclass.Quantum

@@ -25,28 +25,22 @@ import (
 // Census is what is found in the segments of a heap, to be compared with its
 // ledger.
 type Census struct {
-	Segments, Reserved  int64
-	Asleep              int64 // bytes without memory until they are woken
-	Leaving             int64 // bytes that are free and being given back
-	Lent                int64 // bytes to stitched blocks of the other kind
-	Out, OutBytes       int64 // live and in magazines
-	CachedBytes         int64 // in magazines
-	Cached, CachedReq   int64
-	Pending, PendBytes  int64
-	Free, FreeBytes     int64
-	Fast, FastBytes     int64 // in fast bins
-	Splits, SplitBytes  int64
-	Hits, HitBytes      int64 // through magazines, not counted in the ledger yet
-	HitReq, Requested   int64
-	HomedBytes, Largest int64
+	Segments, Reserved int64
+	Asleep             int64 // bytes without memory until they are woken
+	Leaving            int64 // bytes that are free and being given back
+	Lent               int64 // bytes to stitched blocks of the other kind
+	Out, OutBytes      int64 // live and in magazines
+	Requested          int64 // of them
+	Pending, PendBytes int64
+	Free, FreeBytes    int64
+	Fast, FastBytes    int64 // in fast bins
+	Splits, SplitBytes int64
+	Largest            int64 // bytes of a block that is free or in a fast bin
+	Homes
 }
 
 // Idle returns the cached bytes that are not in magazines.
 func (n *Census) Idle() int64 { return n.FreeBytes + n.FastBytes + n.Leaving }
-
-// Idles returns how many blocks are free and not in a magazine, those that are
-// being given back aside.
-func (n *Census) Idles() int64 { return n.Free + n.Fast }
 
 // Count adds what the heap's segments hold, small and large apart.
 func (h *Heap) Count(sum *[2]Census) {
@@ -113,18 +107,8 @@ func (n *Census) add(b *block.Block) {
 		n.Out++
 		n.OutBytes += b.Size
 		n.Requested += b.Requested()
-		if w.State() == block.Cached {
-			n.Cached++
-			n.CachedBytes += b.Size
-			n.CachedReq += b.Requested()
-			n.Largest = max(n.Largest, b.Size)
-		}
 		if w.Has(block.Homed) {
-			hits := int64(w.Gen() - b.HomeGen())
-			n.Hits += hits
-			n.HitBytes += hits * b.Size
-			n.HitReq += hits * b.Requested()
-			n.HomedBytes += b.Size
+			n.Homes.add(b, w)
 		}
 	}
 }
@@ -316,7 +300,8 @@ func (r *addressRange) check(t *block.Table, parts map[block.ID]bool) (err error
 }
 
 // checkFreeSets verifies B3 in both directions: every block of a set is Free,
-// and the sets hold all the free bytes that the segments have.
+// and the sets hold all the free bytes that the segments have. Spare agrees with
+// them.
 func (h *Heap) checkFreeSets() error {
 	var n [2]Census
 	h.Count(&n)
@@ -327,6 +312,13 @@ func (h *Heap) checkFreeSets() error {
 		if h.free[k].Bytes() != n[k].FreeBytes {
 			return fmt.Errorf("B3: free set %d holds %d bytes, the segments have %d", k, h.free[k].Bytes(), n[k].FreeBytes)
 		}
+	}
+	blocks, largest := h.Spare()
+	if found := n[ledger.Small].Free + n[ledger.Large].Free + n[ledger.Small].Fast + n[ledger.Large].Fast; blocks != found {
+		return fmt.Errorf("B3: heap %d has %d spare blocks, the segments have %d", h.index, blocks, found)
+	}
+	if found := max(n[ledger.Small].Largest, n[ledger.Large].Largest); largest != found {
+		return fmt.Errorf("B3: the largest spare block of heap %d has %d bytes, that of the segments %d", h.index, largest, found)
 	}
 	return nil
 }

@@ -354,6 +354,19 @@ func (h *Heap) CachedBytes() int64 {
 // FreeBytes returns the bytes of the free set of a kind.
 func (h *Heap) FreeBytes(k ledger.Kind) int64 { return h.free[k].Bytes() }
 
+// Spare returns how many blocks are free or in the fast bins, and the bytes of the largest,
+// without a look at each of them.
+func (h *Heap) Spare() (blocks, largest int64) {
+	blocks, largest = int64(h.fast.Len()), h.fast.Largest()
+	for k := range h.free {
+		blocks += int64(h.free[k].Len())
+		if id := h.free[k].Largest(); id != 0 {
+			largest = max(largest, h.space.Blocks.At(id).Size)
+		}
+	}
+	return blocks, largest
+}
+
 // Each calls f for every block of the heap, by segment and address.
 func (h *Heap) Each(f func(seg *block.Segment, id block.ID, b *block.Block)) {
 	for _, seg := range h.segs {
@@ -363,15 +376,22 @@ func (h *Heap) Each(f func(seg *block.Segment, id block.ID, b *block.Block)) {
 	}
 }
 
-// InUse reports whether a block of the heap is out or pending.
+// InUse reports whether a block of the heap is out or pending. It looks at few blocks of
+// a segment: free ones have no free neighbours.
 func (h *Heap) InUse() bool {
-	used := false
-	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
-		if st := b.Word().State(); st != block.Free && st != block.Gap {
-			used = true
+	for _, seg := range h.segs {
+		if seg == nil {
+			continue
 		}
-	})
-	return used
+		for id := seg.First; id != 0; {
+			b := h.space.Blocks.At(id)
+			if st := b.Word().State(); st != block.Free && st != block.Gap {
+				return true
+			}
+			id = b.Next
+		}
+	}
+	return false
 }
 
 // IsEmpty reports whether the heap holds no memory and no addresses.

@@ -105,6 +105,38 @@ func (h *Heap) countHits(b *block.Block, n int64) {
 	}
 }
 
+// Homes is what the magazines of heaps refer to, of which the ledgers know only that it
+// is out.
+type Homes struct {
+	Hits, HitBytes, HitReq         int64 // of what went out and came back, and is not booked yet
+	Cached, CachedBytes, CachedReq int64 // of blocks that are back
+	LargestCached                  int64 // bytes of one of them
+	HomedBytes                     int64 // of all blocks
+}
+
+// add counts a homed block, whose word is w.
+func (n *Homes) add(b *block.Block, w block.Word) {
+	hits := int64(w.Gen() - b.HomeGen())
+	n.Hits += hits
+	n.HitBytes += hits * b.Size
+	n.HitReq += hits * b.Requested()
+	n.HomedBytes += b.Size
+	if w.State() == block.Cached {
+		n.Cached++
+		n.CachedBytes += b.Size
+		n.CachedReq += b.Requested()
+		n.LargestCached = max(n.LargestCached, b.Size)
+	}
+}
+
+// AddHomes adds what the heap's magazines refer to, small and large apart. It takes time
+// in proportion to the slots of the magazines.
+func (h *Heap) AddHomes(sum *[2]Homes) {
+	if h.homedBytes > 0 {
+		h.Magazine.Each(func(_ block.ID, b *block.Block) { sum[h.kind(b)].add(b, b.Word()) })
+	}
+}
+
 // HomedBytes returns the bytes of the blocks that the magazines refer to.
 func (h *Heap) HomedBytes() int64 { return h.homedBytes }
 

@@ -187,8 +187,8 @@ func (m Misses) Recurs(large bool) bool {
 	return m&again != 0
 }
 
-// each calls f for all slots that refer to a block.
-func (c *Cache) each(f func(id block.ID, b *block.Block)) {
+// Each calls f for all slots that refer to a block.
+func (c *Cache) Each(f func(id block.ID, b *block.Block)) {
 	for _, sh := range c.shards {
 		for i := range sh.sets {
 			for w := range sh.sets[i] {
@@ -282,7 +282,7 @@ func (c *Cache) Flush(live bool, f func(Leaver)) {
 	if !live {
 		states = states[:1]
 	}
-	c.each(func(id block.ID, _ *block.Block) {
+	c.Each(func(id block.ID, _ *block.Block) {
 		if l, ok := c.leave(id, states...); ok {
 			f(l)
 		}
@@ -291,7 +291,7 @@ func (c *Cache) Flush(live bool, f func(Leaver)) {
 
 // CachedBytes returns the bytes of the blocks that are Cached in their homes.
 func (c *Cache) CachedBytes() (n int64) {
-	c.each(func(_ block.ID, b *block.Block) {
+	c.Each(func(_ block.ID, b *block.Block) {
 		if b.Word().State() == block.Cached {
 			n += b.Size
 		}

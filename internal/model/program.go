@@ -45,6 +45,7 @@ type Tested interface {
 	Pools() []*cupool.Pool
 	StreamOf(cupool.Block) *cupool.Stream
 	WithLabel(string) cupool.Allocator
+	ForgetLabels() int
 	Config() cupool.Config
 	Retire() error
 	Close() error

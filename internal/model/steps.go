@@ -938,6 +938,7 @@ func (r *runner) compareNow() {
 	default:
 		_ = p.Snapshot()
 		_ = p.Stats().String()
+		_ = p.ForgetLabels()
 	}
 }
 

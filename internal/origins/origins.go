@@ -95,6 +95,7 @@ func (t *Table) add(o Origin) uint32 {
 func (t *Table) Drop(i uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.list[i-1] = Origin{} // the label may be long
 	t.free = append(t.free, i)
 }
 

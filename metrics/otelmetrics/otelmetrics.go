@@ -29,9 +29,8 @@ const scope = "github.com/cupool/cupool/metrics/otelmetrics"
 // their private pools, those that are made later included, until Unregister of the
 // Registration. A private pool may be given alone.
 //
-// A collection calls Stats and Labels of each pool once, which takes time in
-// proportion to the number of blocks and stops the slow paths of the pool
-// meanwhile. An allocator that is closed reports nothing. Pools of the same device
+// A collection calls Stats of each pool once, which takes time in proportion to the
+// number of streams and labels, however many blocks there are. An allocator that is closed reports nothing. Pools of the same device
 // and name are one: their counts and bytes are added, their limits and peaks are
 // the largest. It fails with what the provider says.
 func Register(provider metric.MeterProvider, allocators ...*cupool.Pool) (metric.Registration, error) {

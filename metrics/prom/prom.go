@@ -34,8 +34,8 @@ import (
 // private pools, those that are made later included. A private pool may be given
 // alone.
 //
-// A scrape calls Stats and Labels of each pool once, which takes time in proportion
-// to the number of blocks and stops the slow paths of the pool meanwhile. An
+// A scrape calls Stats of each pool once, which takes time in proportion to the number
+// of streams and labels, however many blocks there are. An
 // allocator that is closed reports nothing. Pools of the same device and name are
 // one: their counts and bytes are added, their limits and peaks are the largest.
 // One collector serves all allocators of a program; to tell those of one device
