@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -243,4 +244,6 @@ func (a access) Cut(block any) error               { return a.c.reclaim.cutLast(
 
 func (a access) Snapshot() snapshot.Snapshot { return a.c.ownSnapshot() }
 
-func (a access) Events(after uint64) []snapshot.Event { return a.c.dev.history.Copy(after).Events() }
+func (a access) Events(after uint64) []snapshot.Event {
+	return a.c.dev.history.Copy(after, math.MaxUint64).Events()
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/cupool/cupool/internal/budget"
 	"github.com/cupool/cupool/internal/epoch"
 	"github.com/cupool/cupool/internal/ledger"
+	"github.com/cupool/cupool/snapshot"
 )
 
 // Corruptions break the books of an allocator, by the rule that they break.
@@ -155,3 +156,27 @@ func HoldMemory(c *Pool) (a Allocator, release func() error) {
 	h := &heldMemory{Allocator: c, from: c}
 	return h, h.release
 }
+
+// SnapshotBetween is a Snapshot of the pool alone that looks at n blocks a portion, and calls
+// between before each portion but the first. It returns how many blocks each portion had.
+func (c *Pool) SnapshotBetween(n int, between func()) (s Snapshot, portions []int) {
+	t := c.heaps.tour(everyBlock)
+	t.size, t.between = n, func() {
+		portions = append(portions, len(t.seen))
+		if between != nil {
+			between()
+		}
+	}
+	s = c.snapshotOf(t)
+	return s, portions
+}
+
+// ReportUpTo is what the report of an out of memory has that looks at so many blocks: the
+// holders, the lines and the Snapshot.
+func (c *Pool) ReportUpTo(most int) ([]snapshot.Holder, []snapshot.Line, Snapshot) {
+	holders, lines := c.dev.holders(most)
+	return holders, lines, c.snapshotOf(c.heaps.tour(most))
+}
+
+// InPlace is inPlace.
+var InPlace = inPlace

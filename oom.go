@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cupool/cupool/internal/oomhint"
+	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -19,7 +20,7 @@ func (m *miss) outOfMemory() error {
 func (c *Pool) oomError(r *request, cause, late error) error {
 	st := c.Stats()
 	room, others := c.budget.Room()
-	table, lines := c.dev.holders()
+	table, lines := c.dev.holders(reportBlocks)
 	e := &OOMError{
 		Device: c.driver.Name(), Stream: r.h.stream.handle, OtherPools: others,
 		Requested: r.size, Rounded: r.rounded, Segment: r.segment(),
@@ -39,7 +40,7 @@ func (c *Pool) oomError(r *request, cause, late error) error {
 		Settings: c.circumstances(room), Pool: c.name, Holders: e.Table, LimitName: "limit", Raise: "Limit or Fraction",
 	}
 	e.Reason, e.Settings, e.Hint = x.Explain()
-	c.dev.pictures.Take(func() { s := c.ownSnapshot(); e.Snapshot = &s })
+	c.dev.pictures.Take(func() { s := c.snapshotOf(c.heaps.tour(reportBlocks)); e.Snapshot = &s })
 	if e.Snapshot != nil {
 		c.dev.firstOOM.CompareAndSwap(nil, e)
 	}
@@ -68,19 +69,82 @@ func (c *Pool) circumstances(room int64) oomhint.Settings {
 	return s
 }
 
-// holders lists who holds the memory of all pools, by stream and label and by line.
-func (d *deviceState) holders() ([]snapshot.Holder, []snapshot.Line) {
-	var all snapshot.Holders
-	var lines snapshot.Lines
-	for _, c := range d.open() {
+// reportBlocks is how many blocks the report of an out of memory looks at for its Table and
+// Lines, of all pools, and for its Snapshot.
+const reportBlocks = 1 << 16
+
+// holders lists who holds the memory of all pools, by stream and label and by line. It looks
+// at so many blocks, and what there is beyond them is a row for each pool.
+func (d *deviceState) holders(most int) ([]snapshot.Holder, []snapshot.Line) {
+	x, left := reported{}, most
+	open := d.open()
+	for i, c := range open {
 		if !c.asleep.Load() {
-			_, unlock := c.heaps.lockAll()
-			samples := c.heaps.holdersLocked(&all, &lines)
-			unlock()
-			for of, n := range samples { // to name functions takes its time
-				lines.Record(c.name, of.label, framesOf(of.stack), n.blocks, n.bytes)
-			}
+			left -= x.add(c, left/(len(open)-i))
 		}
 	}
-	return all.List(), lines.List()
+	return x.holders.List(), x.lines.List()
+}
+
+// reported is who holds the memory of the pools that were looked at.
+type reported struct {
+	holders snapshot.Holders
+	lines   snapshot.Lines
+}
+
+// sample is where and under which label blocks were allocated.
+type sample struct {
+	stack origins.Stack
+	label string
+}
+
+// estimate is what samples stand for.
+type estimate struct{ blocks, bytes float64 }
+
+// add adds a pool, of which it looks at most blocks at most, and returns at how many it did.
+func (x *reported) add(c *Pool, most int) (looked int) {
+	samples := map[sample]estimate{}
+	rest := c.totals()
+	tour := c.heaps.tour(most)
+	all := tour.each(func(p *piece) {
+		for i := range p.blocks {
+			b := &p.blocks[i]
+			o, state := tour.origin(b), stateNames[b.state]
+			x.holders.Add(c.name, p.stream.number, o.Label, state, b.size)
+			switch state {
+			case snapshot.Pending:
+				rest.PendingBytes -= b.size
+			case snapshot.Cached, snapshot.Free:
+				rest.CachedBytes -= b.size
+			case snapshot.Live:
+				rest.LiveBytes -= b.size
+				rest.All.Allocation.Current--
+				rest.All.RequestedBytes.Current -= b.requested
+				x.lines.Add(c.name, o.Label, 1, b.requested)
+				if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) {
+					n, weight := samples[at], max(o.Weight, 1) // a sanitizer records all
+					samples[at] = estimate{n.blocks + weight, n.bytes + weight*float64(b.requested)}
+				}
+			}
+		}
+	})
+	if !all {
+		x.addRest(c.name, &rest)
+	}
+	for of, n := range samples { // to name functions takes its time
+		x.lines.Record(c.name, of.label, framesOf(of.stack), n.blocks, n.bytes)
+	}
+	return most - tour.most
+}
+
+// addRest adds what a pool holds beyond what was looked at. Other goroutines may have changed
+// that meanwhile.
+func (x *reported) addRest(pool string, rest *Stats) {
+	x.holders.AddRest(snapshot.Holder{
+		Pool: pool, Blocks: max(rest.All.Allocation.Current, 0),
+		Live: max(rest.LiveBytes, 0), Pending: max(rest.PendingBytes, 0), Cached: max(rest.CachedBytes, 0),
+	})
+	if n := rest.All.Allocation.Current; n > 0 {
+		x.lines.Add(pool, "", n, max(rest.All.RequestedBytes.Current, 0))
+	}
 }

@@ -1,10 +1,11 @@
 package cupool
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/cupool/cupool/internal/block"
-	"github.com/cupool/cupool/internal/heap"
 	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
@@ -17,9 +18,14 @@ import (
 type Snapshot = snapshot.Snapshot
 
 // Snapshot returns a picture of the allocator's memory and that of its private pools, or
-// of a private pool alone. All streams' allocations stop meanwhile, of one pool at a time,
-// but for blocks that come and go through magazines without a lock. Safe from several
-// goroutines; after Close there are no segments.
+// of a private pool alone. Safe from several goroutines; after Close there are no segments.
+//
+// It holds the locks of streams for 2,048 blocks at a time. A pool that has no more is seen at
+// one moment, but for blocks that come and go through magazines without a lock. A larger one
+// is seen in portions, and other goroutines allocate and free between them: the blocks of a
+// segment tile it, and a block that is live all the time is listed once, but what moves
+// meanwhile may be missing, or free where it was and live where it went. Such a picture agrees
+// with Stats while nothing else runs. The events are those until the first portion.
 func (c *Pool) Snapshot() Snapshot {
 	if c.isNone() {
 		return Snapshot{}
@@ -34,21 +40,20 @@ func (c *Pool) Snapshot() Snapshot {
 }
 
 // ownSnapshot returns a picture of the pool alone.
-func (c *Pool) ownSnapshot() Snapshot {
-	_, unlock := c.heaps.lockAll()
-	p := c.heaps.pictureLocked()
-	c.note(snapshot.Taken, 0, 0, 0)
-	events := c.dev.history.Copy(0)
-	unlock()
-	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.named()}
-	events.Of(&s)
-	return s
-}
+func (c *Pool) ownSnapshot() Snapshot { return c.snapshotOf(c.heaps.tour(everyBlock)) }
 
-// eachSegmentLocked calls f for every segment, by address, with the stream whose memory
-// it is. All heaps are locked.
-func (t *heapTable) eachSegmentLocked(f func(*block.Segment, *Stream)) {
-	t.space.Index.Each(func(e heap.Entry) { f(e.Seg, t.at(e.Owner).stream) })
+// snapshotOf is ownSnapshot of what a tour sees. A segment that is not seen to its end is left
+// out.
+func (c *Pool) snapshotOf(tour *tour) Snapshot {
+	p, last := picture{segments: []snapshot.Segment{}}, uint64(0)
+	tour.began = func() {
+		c.note(snapshot.Taken, 0, 0, 0)
+		last = c.dev.history.Last()
+	}
+	tour.each(func(x *piece) { p.add(tour, x) })
+	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.named()}
+	c.dev.history.Copy(0, last).Of(&s)
+	return s
 }
 
 // picture is segments whose blocks have no stacks and labels yet.
@@ -57,44 +62,119 @@ type picture struct {
 	found    []foundOrigin
 }
 
-// foundOrigin says of which block an origin is.
+// foundOrigin says of which block of the last segments an origin is.
 type foundOrigin struct {
 	segment, block int
 	origin         origins.Origin
 }
 
-// pictureLocked takes a picture. All heaps are locked; the blocks of magazines
-// change meanwhile.
-func (t *heapTable) pictureLocked() *picture {
-	p := &picture{segments: []snapshot.Segment{}}
-	t.eachSegmentLocked(func(from *block.Segment, s *Stream) {
-		seg := snapshot.Segment{
-			Address: Ptr(from.Base), Size: from.Size, Stream: s.handle, Type: "small",
-			Virtual: from.Virtual || from.Stitched, Stitched: from.Stitched, Number: s.number,
+// add adds a piece of a tour.
+func (p *picture) add(t *tour, x *piece) {
+	if x.gone {
+		p.segments = p.segments[:len(p.segments)-1]
+		p.forget(0)
+		return
+	}
+	if x.first {
+		p.segments = append(p.segments, snapshot.Segment{})
+	}
+	seg := &p.segments[len(p.segments)-1]
+	*seg = snapshot.Segment{
+		Address: Ptr(x.seg.Base), Size: x.seg.Size, Stream: x.stream.handle, Number: x.stream.number, Type: "small",
+		Virtual: x.seg.Virtual || x.seg.Stitched, Stitched: x.seg.Stitched, Blocks: seg.Blocks,
+	}
+	if x.seg.Large {
+		seg.Type = "large"
+	}
+	if len(x.blocks) > 0 {
+		p.cut(seg, Ptr(x.blocks[0].addr))
+	}
+	for i := range x.blocks {
+		b := &x.blocks[i]
+		if b.origin != 0 {
+			p.found = append(p.found, foundOrigin{len(p.segments) - 1, len(seg.Blocks), t.origin(b)})
 		}
-		if from.Large {
-			seg.Type = "large"
+		n := snapshot.Block{Address: Ptr(b.addr), Size: b.size, State: stateNames[b.state]}
+		if n.State == snapshot.Live || n.State == snapshot.Pending {
+			n.Requested = b.requested
 		}
-		from.Each(&t.space.Blocks, func(_ block.ID, b *block.Block) {
-			if b.Origin() != 0 {
-				p.found = append(p.found, foundOrigin{len(p.segments), len(seg.Blocks), t.stacks.At(b.Origin())})
-			}
-			addBlock(&seg, b)
-		})
-		p.segments = append(p.segments, seg)
-	})
-	return p
+		seg.Blocks = append(seg.Blocks, n)
+	}
 }
 
-// named returns the segments with stacks and labels. To name functions takes its
-// time, so no locks should be held.
+// cut takes off what was listed of a segment, the last one, from an address on: a block is
+// there by now that begins at the address. What remains of the block around it is free.
+func (p *picture) cut(seg *snapshot.Segment, at Ptr) {
+	n := len(seg.Blocks)
+	for n > 0 && seg.Blocks[n-1].Address >= at {
+		n--
+	}
+	seg.Blocks = seg.Blocks[:n]
+	if n > 0 {
+		if b := &seg.Blocks[n-1]; b.Address+Ptr(b.Size) > at {
+			*b = snapshot.Block{Address: b.Address, Size: int64(at - b.Address), State: snapshot.Free}
+			n--
+		}
+	}
+	p.forget(n)
+}
+
+// forget drops the origins of the last segment's blocks from one on.
+func (p *picture) forget(from int) {
+	n := len(p.found)
+	for n > 0 && (p.found[n-1].segment > len(p.segments)-1 || p.found[n-1].segment == len(p.segments)-1 && p.found[n-1].block >= from) {
+		n--
+	}
+	p.found = p.found[:n]
+}
+
+// named returns the segments, by address, with their sums and with stacks and labels.
 func (p *picture) named() []snapshot.Segment {
 	for _, f := range p.found {
 		b := &p.segments[f.segment].Blocks[f.block]
 		b.Stack = framesOf(f.origin.Stack())
 		b.Label, b.Weight = f.origin.Label, f.origin.Weight
 	}
-	return p.segments
+	for i := range p.segments {
+		seg := &p.segments[i]
+		for j := range seg.Blocks {
+			switch b := &seg.Blocks[j]; b.State {
+			case snapshot.Live:
+				seg.Allocated += b.Size
+				fallthrough
+			case snapshot.Pending:
+				seg.Active += b.Size
+				seg.Requested += b.Requested
+			}
+		}
+	}
+	return inPlace(p.segments)
+}
+
+// inPlace returns the segments by address. One that was seen, went back to the device, and
+// came again as others, at addresses in it, is left out: they were seen later.
+func inPlace(seen []snapshot.Segment) []snapshot.Segment {
+	segments := make([]snapshot.Segment, 0, len(seen))
+	end := func(s *snapshot.Segment) Ptr { return s.Address + Ptr(s.Size) }
+	order := make([]int, len(seen))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(seen[i].Address, seen[j].Address) })
+	var last []int // of the segments
+	for _, i := range order {
+		stale := false
+		for n := len(last); n > 0 && end(&segments[n-1]) > seen[i].Address; n = len(last) {
+			if stale = last[n-1] > i; stale {
+				break
+			}
+			segments, last = segments[:n-1], last[:n-1]
+		}
+		if !stale {
+			segments, last = append(segments, seen[i]), append(last, i)
+		}
+	}
+	return segments
 }
 
 // framesOf returns the functions of a stack, from the caller of the package on.
@@ -105,61 +185,15 @@ func framesOf(s origins.Stack) (frames snapshot.Stack) {
 	return frames
 }
 
-// sample is where and under which label blocks were allocated.
-type sample struct {
-	stack origins.Stack
-	label string
-}
-
-// estimate is what samples stand for.
-type estimate struct{ blocks, bytes float64 }
-
-// holdersLocked adds who holds the blocks of the pool, and returns where its live ones were
-// allocated that are samples. All its heaps are locked.
-func (t *heapTable) holdersLocked(to *snapshot.Holders, lines *snapshot.Lines) map[sample]estimate {
-	samples := map[sample]estimate{}
-	t.eachSegmentLocked(func(seg *block.Segment, s *Stream) {
-		seg.Each(&t.space.Blocks, func(_ block.ID, b *block.Block) {
-			o, state := t.stacks.At(b.Origin()), stateOf(b)
-			to.Add(t.name, s.number, o.Label, state, b.Size)
-			if state != snapshot.Live {
-				return
-			}
-			lines.Add(t.name, o.Label, 1, b.Requested())
-			if at := (sample{o.Stack(), o.Label}); at.stack != (origins.Stack{}) {
-				n, weight := samples[at], max(o.Weight, 1) // a sanitizer records all
-				samples[at] = estimate{n.blocks + weight, n.bytes + weight*float64(b.Requested())}
-			}
-		})
-	})
-	return samples
-}
-
 // stateNames are the names of the states of blocks.
 var stateNames = [...]snapshot.State{
 	block.Free: snapshot.Free, block.Live: snapshot.Live, block.Cached: snapshot.Cached,
 	block.Pending: snapshot.Pending, block.Part: snapshot.Part, block.Gap: snapshot.Gap,
 }
 
-func stateOf(b *block.Block) snapshot.State { return stateNames[b.Word().State()] }
-
-// addBlock adds the next block of a segment.
-func addBlock(to *snapshot.Segment, b *block.Block) {
-	n := snapshot.Block{Address: Ptr(b.Addr()), Size: b.Size, State: stateOf(b)}
-	if n.State == snapshot.Live || n.State == snapshot.Pending {
-		n.Requested = b.Requested()
-		to.Requested += n.Requested
-		to.Active += n.Size
-	}
-	if n.State == snapshot.Live {
-		to.Allocated += n.Size
-	}
-	to.Blocks = append(to.Blocks, n)
-}
-
 // Leaks lists what is live, of the allocator and its private pools or of a private
 // pool alone, as Close would, or returns nil when nothing is. Stream is the one
-// whose memory a block is of. It stops allocations as Snapshot does.
+// whose memory a block is of. It looks at the pools as Snapshot does.
 func (c *Pool) Leaks() *LeakError {
 	if c.isNone() {
 		return nil

@@ -11,6 +11,7 @@ type Holder struct {
 	Pool   string `json:"pool,omitempty"` // name of a private pool
 	Stream uint64 `json:"stream_number"`  // in the order in which streams were made
 	Label  string `json:"label,omitempty"`
+	Rest   bool   `json:"rest,omitempty"` // blocks of any stream and label that a report did not look at, as there are too many
 
 	Blocks  int64 `json:"blocks"`  // that are live
 	Live    int64 `json:"live"`    // in them
@@ -22,6 +23,7 @@ type Holder struct {
 type Holders struct {
 	index map[holderKey]int
 	list  []Holder
+	rests []Holder
 	last  holderKey
 	at    int
 }
@@ -50,6 +52,12 @@ func (t *Holders) Add(pool string, stream uint64, label string, state State, siz
 	}
 }
 
+// AddRest adds what is held of a pool by blocks that were not looked at.
+func (t *Holders) AddRest(rest Holder) {
+	rest.Rest = true
+	t.rests = append(t.rests, rest)
+}
+
 // find returns the place of a holder in the list, where it is when it was not
 // there.
 func (t *Holders) find(k holderKey) int {
@@ -68,7 +76,7 @@ func (t *Holders) find(k holderKey) int {
 // List returns who holds anything, the largest first: by what is live and pending,
 // then by what is cached.
 func (t *Holders) List() []Holder {
-	list := slices.DeleteFunc(slices.Clone(t.list), func(h Holder) bool { return h.Live+h.Pending+h.Cached == 0 })
+	list := slices.DeleteFunc(slices.Concat(t.list, t.rests), func(h Holder) bool { return h.Live+h.Pending+h.Cached == 0 })
 	slices.SortStableFunc(list, func(a, b Holder) int {
 		return cmp.Or(
 			cmp.Compare(b.Live+b.Pending, a.Live+a.Pending), cmp.Compare(b.Cached, a.Cached),

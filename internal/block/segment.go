@@ -3,6 +3,8 @@ package block
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cupool/cupool/internal/lock"
 )
 
 // A Segment is one contiguous range that came from the device, tiled by
@@ -28,6 +30,13 @@ type Segment struct {
 	Virtual, Stitched bool
 
 	Gone bool // removed from the allocator's index, whose lock guards it
+
+	tours []*Tour // that are under way
+}
+
+// Shape returns a copy of the segment for those who look at it later.
+func (s *Segment) Shape() Segment {
+	return Segment{Base: s.Base, Size: s.Size, Large: s.Large, Virtual: s.Virtual, Stitched: s.Stitched}
 }
 
 // Contains reports whether the address lies in the segment.
@@ -75,6 +84,7 @@ func (s *Segment) Split(id ID, b *Block, size int64, slots *SlotCache) (ID, *Blo
 	s.fill(rest, b.Addr()+uint64(size), b.Size-size)
 	rest.SetIdleSince(b.IdleSince())
 	b.Size = size
+	s.split(id, restID, rest)
 	rest.Prev, rest.Next = id, b.Next
 	if b.Next != 0 {
 		slots.Table.At(b.Next).Prev = restID
@@ -113,6 +123,7 @@ func (s *Segment) Coalesce(id ID, b *Block, free *FreeSet, slots *SlotCache) (_ 
 // absorb joins next to its left neighbour b and gives its slot back.
 func (s *Segment) absorb(id ID, b *Block, nextID ID, next *Block, slots *SlotCache) {
 	b.Size += next.Size
+	s.joined(id, nextID)
 	b.Next = next.Next
 	if next.Next != 0 {
 		slots.Table.At(next.Next).Prev = id
@@ -143,6 +154,9 @@ func (s *Segment) Find(t *Table, addr uint64) (ID, *Block) {
 // Each calls fn for every block in address order.
 func (s *Segment) Each(t *Table, fn func(ID, *Block)) {
 	for id := s.First; id != 0; {
+		if lock.Invariants {
+			step(Looking)
+		}
 		b := t.At(id)
 		next := b.Next
 		fn(id, b)

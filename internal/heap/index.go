@@ -99,6 +99,18 @@ func (x *Index) Find(addr uint64) (Entry, bool) {
 	return x.list[i], true
 }
 
+// From returns the first segment whose addresses begin at addr or above it.
+func (x *Index) From(addr uint64) (Entry, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for i := x.search(addr); i < len(x.list); i++ {
+		if e := x.list[i]; e.base >= addr && !e.Seg.Gone {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
 // Each calls fn for every segment, by address, with the index locked.
 func (x *Index) Each(fn func(Entry)) {
 	x.mu.RLock()

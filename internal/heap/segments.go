@@ -132,6 +132,7 @@ func (h *Heap) DetachSegments(out []Idle) {
 			h.free[k].Remove(f.Seg.First, f.block)
 		}
 		f.block.SetWord(block.MakeWord(f.block.Word().Gen(), block.Gap))
+		f.Seg.EndTours()
 		h.dropSegment(f.index)
 	}
 	if sweep {

@@ -161,39 +161,68 @@ func (l *Log) Add(e Event) uint64 {
 	return l.last
 }
 
-// Copy is a part of a Log as it was at one moment.
+// Last returns the number of the last event.
+func (l *Log) Last() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// Copy is a part of a Log.
 type Copy struct {
 	log    *Log
 	first  uint64
-	events []record
-	totals []totalOf
-	stacks map[uint32]*stack
+	events []copied[record]
+	totals []copied[totalOf]
 }
 
-// Copy copies the events with a number above after, and the totals. To name functions
-// is left to the Copy.
-func (l *Log) Copy(after uint64) *Copy {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first := max(after, l.last-uint64(l.kept)) + 1
-	c := &Copy{log: l, first: first, stacks: map[uint32]*stack{}}
-	for n := first; n <= l.last; n++ {
-		c.events = append(c.events, l.ring[n%uint64(len(l.ring))])
+// copied is something with its stack, whose number another one may have by now.
+type copied[T any] struct {
+	of T
+	at *stack // nil: none
+}
+
+// copyPortion is how many events are copied while the lock is held.
+const copyPortion = 1024
+
+// Copy copies the events with numbers above after, up to last, and the totals. To name
+// functions is left to the Copy. It copies the last events first: the oldest ones are
+// overwritten meanwhile.
+func (l *Log) Copy(after, last uint64) *Copy {
+	c := &Copy{log: l}
+	c.copyTotals()
+	for more := true; more; {
+		last, more = c.copyEvents(after, last)
 	}
-	c.totals = l.totals.list()
-	for i := range c.events {
-		c.keep(c.events[i].stack)
-	}
-	for i := range c.totals {
-		c.keep(c.totals[i].stack)
-	}
+	c.first = last + 1
+	slices.Reverse(c.events)
 	return c
 }
 
-func (c *Copy) keep(stack uint32) {
-	if stack != 0 {
-		c.stacks[stack] = c.log.stacks.list[stack]
+func (c *Copy) copyTotals() {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.totals = make([]copied[totalOf], 0, len(l.totals))
+	for _, x := range l.totals {
+		c.totals = append(c.totals, copied[totalOf]{*x, l.stacks.list[x.stack]})
 	}
+}
+
+// copyEvents copies some of the events up to last, and returns the number before them. It
+// reports whether there may be more.
+func (c *Copy) copyEvents(after, last uint64) (before uint64, more bool) {
+	c.events = slices.Grow(c.events, copyPortion)
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	after = max(after, l.last-uint64(l.kept))
+	last = min(last, l.last)
+	for n := 0; n < copyPortion && last > after; n, last = n+1, last-1 {
+		r := l.ring[last%uint64(len(l.ring))]
+		c.events = append(c.events, copied[record]{r, l.stacks.list[r.stack]})
+	}
+	return last, last > after
 }
 
 // Events returns the events of all pools, oldest first. Events of the same stack
@@ -208,29 +237,29 @@ func (c *Copy) Events() (out []snapshot.Event) {
 // Of fills in the events and totals of the snapshot's pool.
 func (c *Copy) Of(s *snapshot.Snapshot) {
 	for i := range c.events {
-		if c.events[i].pool == s.Pool {
+		if c.events[i].of.pool == s.Pool {
 			s.Events = append(s.Events, c.event(i))
 		}
 	}
-	for _, t := range c.totals {
-		if t.pool == s.Pool {
-			s.Totals = append(s.Totals, snapshot.Total{Stack: c.frames(t.stack), Label: t.label, Allocations: t.allocations, Bytes: t.bytes})
+	for _, x := range c.totals {
+		if t := &x.of; t.pool == s.Pool {
+			s.Totals = append(s.Totals, snapshot.Total{Stack: c.frames(x.at), Label: t.label, Allocations: t.allocations, Bytes: t.bytes})
 		}
 	}
 	slices.SortFunc(s.Totals, func(a, b snapshot.Total) int { return cmp.Compare(b.Bytes, a.Bytes) })
 }
 
 func (c *Copy) event(i int) snapshot.Event {
-	r := &c.events[i]
+	r := &c.events[i].of
 	return snapshot.Event{
 		Number: c.first + uint64(i), Kind: kinds[r.kind], Time: time.Unix(0, r.time), Pool: r.pool, Address: snapshot.Ptr(r.address),
-		Size: r.size, Stream: r.stream, Label: r.label, Weight: r.weight, Stack: c.frames(r.stack),
+		Size: r.size, Stream: r.stream, Label: r.label, Weight: r.weight, Stack: c.frames(c.events[i].at),
 	}
 }
 
-func (c *Copy) frames(stack uint32) snapshot.Stack {
-	if stack == 0 {
+func (c *Copy) frames(s *stack) snapshot.Stack {
+	if s == nil {
 		return nil
 	}
-	return c.stacks[stack].name(c.log.Package)
+	return s.name(c.log.Package)
 }

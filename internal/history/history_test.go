@@ -135,26 +135,26 @@ func TestRing(t *testing.T) {
 	}
 	require.Len(t, l.stacks.numbers, 3)
 	require.LessOrEqual(t, len(l.stacks.list), 5)
-	events := l.Copy(0).Events()
+	events := l.Copy(0, math.MaxUint64).Events()
 	require.Len(t, events, 3)
 	require.EqualValues(t, 3, events[0].Number)
 	require.EqualValues(t, 4, events[2].Size)
-	require.Len(t, l.Copy(4).Events(), 1)
-	require.Empty(t, l.Copy(5).Events())
-	require.Empty(t, l.Copy(100).Events())
+	require.Len(t, l.Copy(4, math.MaxUint64).Events(), 1)
+	require.Empty(t, l.Copy(5, math.MaxUint64).Events())
+	require.Empty(t, l.Copy(100, math.MaxUint64).Events())
 
 	l.Start(Settings{3, 1})
-	require.Empty(t, l.Copy(0).Events())
+	require.Empty(t, l.Copy(0, math.MaxUint64).Events())
 	stack := func() *origins.Stack { return here() }() // of this function
 	require.EqualValues(t, 6, l.Add(Event{Kind: snapshot.Alloc, Size: 7, Stack: stack, Weight: 2, Pool: "p", Label: "l"}))
-	e := l.Copy(0).Events()[0]
+	e := l.Copy(0, math.MaxUint64).Events()[0]
 	require.Contains(t, e.Stack.String(), "history.TestRing")
 	s := snapshot.Snapshot{Pool: "p"}
-	l.Copy(0).Of(&s)
+	l.Copy(0, math.MaxUint64).Of(&s)
 	require.Equal(t, []snapshot.Event{e}, s.Events)
 	require.Equal(t, []snapshot.Total{{Stack: e.Stack, Label: "l", Allocations: 2, Bytes: 14}}, s.Totals)
 	other := snapshot.Snapshot{}
-	l.Copy(0).Of(&other)
+	l.Copy(0, math.MaxUint64).Of(&other)
 	require.Empty(t, other)
 }
 
@@ -190,7 +190,7 @@ func TestStorm(t *testing.T) {
 				case 1:
 					l.Stop()
 				case 2:
-					for _, e := range l.Copy(0).Events() {
+					for _, e := range l.Copy(0, math.MaxUint64).Events() {
 						if len(e.Stack) == 0 {
 							t.Error("no stack")
 						}
@@ -203,7 +203,7 @@ func TestStorm(t *testing.T) {
 	}
 	wg.Wait()
 	var last uint64
-	for _, e := range l.Copy(0).Events() {
+	for _, e := range l.Copy(0, math.MaxUint64).Events() {
 		require.Greater(t, e.Number, last)
 		last = e.Number
 	}
@@ -216,4 +216,36 @@ func BenchmarkAdd(b *testing.B) {
 	for b.Loop() {
 		l.Add(Event{Kind: snapshot.Alloc, Size: 1, Weight: 1, Stack: here()})
 	}
+}
+
+// A Copy that is made in portions has the last events, without a gap, while others overwrite
+// the oldest ones and stacks get other numbers.
+func TestCopyBesideAdd(t *testing.T) {
+	var l Log
+	l.Start(Settings{Events: 3 * copyPortion, SampleBytes: 1})
+	add := func(n uint64) {
+		stack := origins.Stack{uintptr(n)}
+		require.Equal(t, n, l.Add(Event{Kind: snapshot.Alloc, Address: n, Weight: 1, Stack: &stack}))
+	}
+	for n := range uint64(4 * copyPortion) {
+		add(n + 1)
+	}
+	last, c := l.Last(), &Copy{log: &l}
+	before, more := c.copyEvents(0, last)
+	require.True(t, more)
+	require.Equal(t, last-copyPortion, before)
+	for n := range uint64(copyPortion + 10) {
+		add(last + n + 1)
+	}
+	before, more = c.copyEvents(0, before)
+	require.False(t, more, "the others were overwritten")
+	require.Len(t, c.events, int(last-before))
+	for i, e := range c.events {
+		require.Equal(t, last-uint64(i), e.of.address)
+		require.Equal(t, uintptr(e.of.address), e.at.pcs[0])
+	}
+	copied := l.Copy(last-5, last)
+	require.Len(t, copied.events, 5)
+	require.Equal(t, last-4, copied.Events()[0].Number)
+	require.Empty(t, l.Copy(0, 3).events, "they were overwritten")
 }

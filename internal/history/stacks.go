@@ -114,10 +114,3 @@ func (t totals) add(s *stacks, r record) {
 	x.allocations += r.weight
 	x.bytes += r.weight * float64(r.size)
 }
-
-func (t totals) list() (out []totalOf) {
-	for _, x := range t {
-		out = append(out, *x)
-	}
-	return out
-}

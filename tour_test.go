@@ -1,0 +1,237 @@
+package cupool_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/lock"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// While a pool is looked at in portions, its program goes on: what is listed tiles the
+// segments, no memory is listed twice, and what is live all the time is there once.
+func TestSnapshotInPortions(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(fmt.Sprint(backing), func(t *testing.T) {
+			w := newWalk(t, cupool.Config{Backing: backing, Limit: 192 * mib})
+			require.NoError(t, w.pools[0].StartHistory(cupool.History{SampleBytes: 1 << 20}))
+			for range 1500 {
+				w.step()
+			}
+			portioned := 0
+			for range testkit.Choose(150, 40) {
+				p := pick(w, w.pools)
+				still := map[cupool.Ptr]cupool.Block{}
+				for _, b := range w.held {
+					still[b.Ptr()] = b.Block
+				}
+				portion := 1 + w.IntN(12)
+				s, portions := p.SnapshotBetween(portion, func() {
+					for range w.IntN(12) {
+						w.step()
+					}
+					held := map[cupool.Block]bool{}
+					for _, b := range w.held {
+						held[b.Block] = true
+					}
+					for at, b := range still {
+						if !held[b] {
+							delete(still, at)
+						}
+					}
+				})
+				if len(portions) > 1 {
+					portioned++
+				}
+				for _, n := range portions {
+					require.LessOrEqual(t, n, portion, "blocks that are looked at while a lock is held")
+				}
+				requireTiled(t, s)
+				listed := map[cupool.Ptr]int64{}
+				for _, seg := range s.Segments {
+					for _, b := range seg.Blocks {
+						if b.State == snapshot.Live {
+							listed[b.Address] = b.Requested
+						}
+					}
+				}
+				for at, b := range still {
+					if seg := segmentAt(s, at); seg != nil {
+						require.Equal(t, b.Size(), listed[at], "%v is live all the time", b)
+					} else {
+						require.NotEqual(t, p, ownerOf(w, b), "%v is of the pool, and not listed", b)
+					}
+				}
+			}
+			require.NotZero(t, portioned)
+			require.NoError(t, w.pools[0].Check())
+			requireTiled(t, w.pools[0].Snapshot())
+		})
+	}
+}
+
+// requireTiled looks whether the segments of a pool do not overlap and their blocks tile them.
+func requireTiled(t *testing.T, s cupool.Snapshot) {
+	t.Helper()
+	end := cupool.Ptr(0)
+	for _, seg := range s.Segments {
+		require.GreaterOrEqual(t, seg.Address, end, "segments overlap")
+		end = seg.Address
+		var live, active int64
+		for _, b := range seg.Blocks {
+			require.Equal(t, end, b.Address, "blocks tile the segment")
+			require.Positive(t, b.Size)
+			end += cupool.Ptr(b.Size)
+			if b.State == snapshot.Live {
+				live += b.Size
+			}
+			if b.State == snapshot.Live || b.State == snapshot.Pending {
+				active += b.Size
+			} else {
+				require.Empty(t, b.Stack)
+				require.Empty(t, b.Label)
+				require.Zero(t, b.Requested)
+			}
+		}
+		require.Equal(t, seg.Address+cupool.Ptr(seg.Size), end)
+		require.Equal(t, []int64{live, active}, []int64{seg.Allocated, seg.Active})
+	}
+}
+
+func segmentAt(s cupool.Snapshot, at cupool.Ptr) *snapshot.Segment {
+	for i := range s.Segments {
+		if seg := &s.Segments[i]; at-seg.Address < cupool.Ptr(seg.Size) {
+			return seg
+		}
+	}
+	return nil
+}
+
+// ownerOf returns the pool of a walk that a live block is of.
+func ownerOf(w *walk, b cupool.Block) *cupool.Pool {
+	for _, p := range w.pools {
+		if p.StreamOf(b) != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// A pool of many blocks: a portion has a bounded number of them, the statistics look at none,
+// and the report of an out of memory at a bounded number of them.
+func TestLargePool(t *testing.T) {
+	const portion, reported = 2048, 1 << 16
+	n := 3*portion + 100
+	if lock.Invariants {
+		n = 300 // every step looks at all blocks
+	}
+	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.Limit = 512 * mib })
+	s := pooltest.NewStream(t, c)
+	for i := range n {
+		pooltest.Alloc(t, c, 512, []*cupool.Stream{nil, s}[i%2])
+	}
+	pic, portions := c.SnapshotBetween(portion, nil)
+	requireTiled(t, pic)
+	require.GreaterOrEqual(t, len(portions), n/portion)
+	for _, size := range portions {
+		require.LessOrEqual(t, size, portion)
+	}
+	looked := 0
+	block.Hook = func(at block.Step) {
+		if at == block.Looking {
+			looked++
+		}
+	}
+	defer func() { block.Hook = nil }()
+	require.EqualValues(t, n, c.Stats().All.Allocation.Current)
+	require.Zero(t, looked, "blocks that the statistics look at")
+	_, err := c.Alloc(1<<40, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.LessOrEqual(t, looked, 2*reported)
+	require.Equal(t, lock.Invariants, looked > 0)
+}
+
+// A report that looks at few blocks has the segments of large blocks first, and its sums are
+// those of the statistics.
+func TestBoundedReport(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
+	for range 40 {
+		pooltest.Alloc(t, c, 1000, nil)
+		pooltest.Alloc(t, p, 2000, nil)
+	}
+	for range 3 {
+		pooltest.Alloc(t, c.WithLabel("weights"), 3*mib, nil)
+	}
+	for _, most := range []int{0, 1, 10, 30, 60, 1000} {
+		holders, lines, pic := c.ReportUpTo(most)
+		requireTiled(t, pic)
+		rests := 0
+		sums := map[string]snapshot.Holder{}
+		for _, h := range holders {
+			sum := sums[h.Pool]
+			sums[h.Pool] = snapshot.Holder{Blocks: sum.Blocks + h.Blocks, Live: sum.Live + h.Live, Pending: sum.Pending + h.Pending, Cached: sum.Cached + h.Cached}
+			if h.Rest {
+				rests++
+			}
+		}
+		var lined int64
+		for _, l := range lines {
+			lined += l.Bytes
+		}
+		for _, of := range []*cupool.Pool{c, p} {
+			st := of.Stats()
+			require.Equal(t, snapshot.Holder{Blocks: st.All.Allocation.Current, Live: st.LiveBytes, Pending: st.PendingBytes, Cached: st.CachedBytes}, sums[of.Name()])
+		}
+		require.Equal(t, c.Stats().All.RequestedBytes.Current+p.Stats().All.RequestedBytes.Current, lined)
+		listed := 0
+		for _, seg := range pic.Segments {
+			listed += len(seg.Blocks)
+		}
+		require.LessOrEqual(t, listed, most)
+		switch most {
+		case 0:
+			require.Equal(t, 2, rests)
+			require.Empty(t, pic.Segments)
+		case 10:
+			require.Equal(t, 2, rests)
+			require.Len(t, pic.Segments, 1)
+			require.Equal(t, "large", pic.Segments[0].Type)
+		case 1000:
+			require.Zero(t, rests)
+			require.Equal(t, c.Snapshot().Segments, pic.Segments)
+		}
+	}
+	e := &cupool.OOMError{}
+	e.Table, _, _ = c.ReportUpTo(10)
+	require.Contains(t, e.Error(), "more live blocks of any stream")
+	require.Contains(t, e.Error(), `pool "tenant", `)
+}
+
+// Of segments at the same addresses, the one that was seen last is there.
+func TestInPlace(t *testing.T) {
+	for name, tc := range map[string]struct{ seen, want [][2]int64 }{
+		"none":              {nil, [][2]int64{}},
+		"apart":             {[][2]int64{{20, 10}, {0, 20}}, [][2]int64{{0, 20}, {20, 10}}},
+		"in one":            {[][2]int64{{0, 20}, {5, 5}, {12, 4}}, [][2]int64{{5, 5}, {12, 4}}},
+		"around two":        {[][2]int64{{5, 5}, {12, 4}, {0, 20}}, [][2]int64{{0, 20}}},
+		"at the same place": {[][2]int64{{0, 20}, {0, 10}, {20, 1}}, [][2]int64{{0, 10}, {20, 1}}},
+		"in a row":          {[][2]int64{{0, 10}, {5, 10}, {10, 10}}, [][2]int64{{10, 10}}},
+	} {
+		var seen []snapshot.Segment
+		for _, s := range tc.seen {
+			seen = append(seen, snapshot.Segment{Address: cupool.Ptr(s[0]), Size: s[1]})
+		}
+		got := [][2]int64{}
+		for _, s := range cupool.InPlace(seen) {
+			got = append(got, [2]int64{int64(s.Address), s.Size})
+		}
+		require.Equal(t, tc.want, got, name)
+	}
+}
