@@ -3,6 +3,7 @@ module github.com/cupool/cupool/bench
 go 1.26.0
 
 require (
+	github.com/cupool/cupool v0.0.0
 	github.com/stretchr/testify v1.12.1
 	gonum.org/v1/plot v0.17.0
 )
