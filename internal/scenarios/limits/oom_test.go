@@ -315,8 +315,8 @@ func TestOOMNamesHolders(t *testing.T) {
 			"nothing": {held: ", not recorded where\n", unknown: true},
 			"a label": {label: "batches", held: ", for batches, not recorded where\n"},
 			"all":     {history: &cupool.History{SampleBytes: 1}, held: ", " + line},
-			"samples": {history: &cupool.History{}, held: ", " + line},
-			"both":    {history: &cupool.History{}, label: "batches", held: ", for batches, " + line},
+			"samples": {history: &cupool.History{SampleBytes: 64 << 10}, held: ", " + line},
+			"both":    {history: &cupool.History{SampleBytes: 64 << 10}, label: "batches", held: ", for batches, " + line},
 		} {
 			t.Run(backing.String()+"/"+name, func(t *testing.T) {
 				x := &oomRig{T: t, d: simdev.New(simdev.Config{Capacity: 100 * pooltest.MiB})}
