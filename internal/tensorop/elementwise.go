@@ -15,6 +15,9 @@ type (
 
 // Binary computes an operation whose result has the type of a.
 func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if op == "Div" && operand.IsFloat(a.Dtype()) {
+		f = divide
+	}
 	return ops.elementwise(op, f, a, b, opts, operand.ParseOptions(opts), a.Dtype(), operand.IsFloat(a.Dtype()) && exact(op))
 }
 
@@ -49,7 +52,7 @@ func unsafeToReuse(a tensor.Tensor, opts []tensor.FuncOpt) ([]tensor.FuncOpt, op
 
 // exact reports whether StdEng computes an arithmetic operation on floats in
 // the same way wherever it puts the result. Of the others, and of integers, it
-// does not: -1/0 is -Inf in a tensor to be reused and +Inf in a new one.
+// does not: -1 to a power, say.
 func exact(op string) bool {
 	switch op {
 	case "Add", "Sub", "Mul", "AddScalar", "SubScalar", "MulScalar":
@@ -95,7 +98,11 @@ func with(opts []tensor.FuncOpt, more ...tensor.FuncOpt) []tensor.FuncOpt {
 
 // BinaryScalar is Binary with a scalar: a Go value, or a tensor of one element.
 func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	reusable := leftTensor || operand.IsFloat(t.Dtype()) && exact(op)
+	float := operand.IsFloat(t.Dtype())
+	reusable := leftTensor || float && (exact(op) || op == "DivScalar")
+	if op == "DivScalar" && float {
+		f = divideScalar
+	}
 	return ops.elementwiseScalar(op, f, t, s, leftTensor, opts, operand.ParseOptions(opts), t.Dtype(), reusable)
 }
 
