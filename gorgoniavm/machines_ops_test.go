@@ -369,29 +369,6 @@ var broadcasts = []struct {
 	{"BroadcastHadamardProd", G.BroadcastHadamardProd, func(x, y float64) float64 { return x * y }}, {"BroadcastHadamardDiv", G.BroadcastHadamardDiv, func(x, y float64) float64 { return x / y }},
 }
 
-// coordinatesOf calls f with all coordinates of a shape, in row-major order.
-func coordinatesOf(shape []int, f func(i int, at []int)) {
-	at := make([]int, len(shape))
-	for i := range tensor.Shape(shape).TotalSize() {
-		f(i, at)
-		for a := len(at) - 1; a >= 0; a-- {
-			if at[a]++; at[a] < shape[a] {
-				break
-			}
-			at[a] = 0
-		}
-	}
-}
-
-// placeOf returns where coordinates are in row-major order.
-func placeOf(shape, at []int) int {
-	p := 0
-	for a, n := range shape {
-		p = p*n + at[a]
-	}
-	return p
-}
-
 func (b *builder) broadcast() {
 	a := b.pick()
 	if len(a.shape) < 2 || len(a.shape) > 4 {
@@ -425,12 +402,12 @@ func (b *builder) broadcast() {
 		func() (*G.Node, error) { return f.make(x.n, y.n, lp, rp) },
 		func(in [][]float64) []float64 {
 			r := make([]float64, tensor.Shape(a.shape).TotalSize())
-			coordinatesOf(a.shape, func(i int, at []int) {
+			testkit.Coordinates(a.shape, func(i int, at []int) {
 				from := slices.Clone(at)
 				for _, d := range axes {
 					from[d] = 0
 				}
-				k := placeOf(small, from)
+				k := testkit.PlaceOf(small, from)
 				if left {
 					r[i] = f.f(in[0][k], in[1][i])
 				} else {
@@ -483,7 +460,7 @@ func (b *builder) slice() {
 	}
 	b.node(text+")", []string{"Slice"}, []*term{a}, shape, func() (*G.Node, error) { return G.Slice(a.n, ss...) }, func(in [][]float64) []float64 {
 		r := make([]float64, tensor.Shape(shape).TotalSize())
-		coordinatesOf(shape, func(i int, at []int) {
+		testkit.Coordinates(shape, func(i int, at []int) {
 			from, k := slices.Clone(starts), 0
 			for d := range from {
 				if kept[d] {
@@ -491,7 +468,7 @@ func (b *builder) slice() {
 					k++
 				}
 			}
-			r[i] = in[0][placeOf(a.shape, from)]
+			r[i] = in[0][testkit.PlaceOf(a.shape, from)]
 		})
 		return r
 	})
@@ -524,11 +501,11 @@ func (b *builder) concat() {
 	}
 	b.node(text+")", []string{"Concat"}, parts, shape, func() (*G.Node, error) { return G.Concat(axis, ns...) }, func(in [][]float64) []float64 {
 		r := make([]float64, tensor.Shape(shape).TotalSize())
-		coordinatesOf(shape, func(i int, at []int) {
+		testkit.Coordinates(shape, func(i int, at []int) {
 			at = slices.Clone(at)
 			for k, p := range parts {
 				if at[axis] < p.shape[axis] {
-					r[i] = in[k][placeOf(p.shape, at)]
+					r[i] = in[k][testkit.PlaceOf(p.shape, at)]
 					break
 				}
 				at[axis] -= p.shape[axis]
@@ -579,12 +556,12 @@ func (b *builder) transpose() {
 	}
 	b.node(fmt.Sprintf("Transpose(%s, %v)", a.name, axes), []string{"Transpose"}, []*term{a}, shape, func() (*G.Node, error) { return G.Transpose(a.n, axes...) }, func(in [][]float64) []float64 {
 		r := make([]float64, len(in[0]))
-		coordinatesOf(shape, func(i int, at []int) {
+		testkit.Coordinates(shape, func(i int, at []int) {
 			from := make([]int, len(at))
 			for k, d := range axes {
 				from[d] = at[k]
 			}
-			r[i] = in[0][placeOf(a.shape, from)]
+			r[i] = in[0][testkit.PlaceOf(a.shape, from)]
 		})
 		return r
 	})
@@ -625,12 +602,12 @@ func (b *builder) reduce() {
 	b.node(fmt.Sprintf("%s(%s, %v)", name, a.name, axes), tags, []*term{a}, shape, func() (*G.Node, error) { return f(a.n, axes...) }, func(in [][]float64) []float64 {
 		r := make([]float64, tensor.Shape(shape).TotalSize())
 		count := make([]int, len(r))
-		coordinatesOf(a.shape, func(i int, at []int) {
+		testkit.Coordinates(a.shape, func(i int, at []int) {
 			to := make([]int, len(keep))
 			for k, d := range keep {
 				to[k] = at[d]
 			}
-			p := placeOf(shape, to)
+			p := testkit.PlaceOf(shape, to)
 			x := in[0][i]
 			switch {
 			case name != "Max":
@@ -789,12 +766,12 @@ func (b *builder) conv() {
 		return G.Conv2d(a.n, filter.n, tensor.Shape{k, k}, []int{pad, pad}, []int{stride, stride}, []int{1, 1})
 	}, func(in [][]float64) []float64 {
 		r := make([]float64, tensor.Shape(shape).TotalSize())
-		coordinatesOf(shape, func(i int, at []int) {
-			coordinatesOf([]int{c, k, k}, func(j int, in3 []int) {
+		testkit.Coordinates(shape, func(i int, at []int) {
+			testkit.Coordinates([]int{c, k, k}, func(j int, in3 []int) {
 				y, x := at[2]*stride+in3[1]-pad, at[3]*stride+in3[2]-pad
 				v := 0.0
 				if y >= 0 && x >= 0 && y < a.shape[2] && x < a.shape[3] {
-					v = in[0][placeOf(a.shape, []int{at[0], in3[0], y, x})]
+					v = in[0][testkit.PlaceOf(a.shape, []int{at[0], in3[0], y, x})]
 				}
 				r[i] += v * in[1][at[1]*c*k*k+j]
 			})

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // step makes one choice of what a program does.
@@ -205,29 +207,6 @@ func (x *expression) unary() error {
 	})
 }
 
-// coordinates calls f with all coordinates of a shape, in row-major order.
-func coordinates(shape []int, f func(i int, at []int)) {
-	at := make([]int, len(shape))
-	for i := range tensor.Shape(shape).TotalSize() {
-		f(i, at)
-		for a := len(at) - 1; a >= 0; a-- {
-			if at[a]++; at[a] < shape[a] {
-				break
-			}
-			at[a] = 0
-		}
-	}
-}
-
-// place returns where coordinates are in row-major order.
-func place(shape, at []int) int {
-	p := 0
-	for a, n := range shape {
-		p = p*n + at[a]
-	}
-	return p
-}
-
 // view adds a variable over the elements of v that places name, if all worlds make
 // it, or puts it in v's place.
 func (x *expression) view(text string, v *variable, places []int, do func(w int) (*tensor.Dense, error), moved, cut bool) error {
@@ -315,12 +294,12 @@ func (x *expression) slice() error {
 	for a := range ranges {
 		sub[a] = len(ranges[a])
 	}
-	coordinates(sub, func(_ int, at []int) {
+	testkit.Coordinates(sub, func(_ int, at []int) {
 		from := make([]int, len(at))
 		for a := range at {
 			from[a] = ranges[a][at[a]]
 		}
-		places = append(places, place(v.shape, from))
+		places = append(places, testkit.PlaceOf(v.shape, from))
 	})
 	return x.view(text+")", v, places, func(w int) (*tensor.Dense, error) {
 		d, err := v.in[w].Slice(ss...)
@@ -343,12 +322,12 @@ func (x *expression) axes(v *variable) (axes, places, shape []int) {
 	for i, a := range axes {
 		shape[i] = v.shape[a]
 	}
-	coordinates(shape, func(_ int, at []int) {
+	testkit.Coordinates(shape, func(_ int, at []int) {
 		from := make([]int, len(at))
 		for i, a := range axes {
 			from[a] = at[i]
 		}
-		places = append(places, place(v.shape, from))
+		places = append(places, testkit.PlaceOf(v.shape, from))
 	})
 	return axes, places, shape
 }
@@ -507,12 +486,12 @@ func along(shape, axes []int) (left []int, groups [][]int) {
 		}
 	}
 	groups = make([][]int, tensor.Shape(left).TotalSize())
-	coordinates(shape, func(i int, at []int) {
+	testkit.Coordinates(shape, func(i int, at []int) {
 		to := make([]int, len(keep))
 		for k, a := range keep {
 			to[k] = at[a]
 		}
-		p := place(left, to)
+		p := testkit.PlaceOf(left, to)
 		groups[p] = append(groups[p], i)
 	})
 	return left, groups
@@ -741,8 +720,8 @@ func contracted(sa, sb, as, bs []int, a, b []float64) result {
 	}
 	n := tensor.Shape(shape).TotalSize()
 	r := result{shape, make([]float64, n), make([]float64, n)}
-	coordinates(shape, func(i int, at []int) {
-		coordinates(inner, func(_ int, in []int) {
+	testkit.Coordinates(shape, func(i int, at []int) {
+		testkit.Coordinates(inner, func(_ int, in []int) {
 			atA, atB := make([]int, len(sa)), make([]int, len(sb))
 			for k, axis := range keepA {
 				atA[axis] = at[k]
@@ -753,7 +732,7 @@ func contracted(sa, sb, as, bs []int, a, b []float64) result {
 			for k := range in {
 				atA[as[k]], atB[bs[k]] = in[k], in[k]
 			}
-			p := a[place(sa, atA)] * b[place(sb, atB)]
+			p := a[testkit.PlaceOf(sa, atA)] * b[testkit.PlaceOf(sb, atB)]
 			r.values[i] += p
 			r.scale[i] += math.Abs(p)
 		})
@@ -844,15 +823,15 @@ func (x *expression) join() error {
 		},
 		want: func(_ int, in [][]float64) result {
 			r := result{shape, make([]float64, tensor.Shape(shape).TotalSize()), nil}
-			coordinates(shape, func(i int, at []int) {
+			testkit.Coordinates(shape, func(i int, at []int) {
 				if stacks {
-					r.values[i] = in[at[axis]][place(a.shape, slices.Delete(slices.Clone(at), axis, axis+1))]
+					r.values[i] = in[at[axis]][testkit.PlaceOf(a.shape, slices.Delete(slices.Clone(at), axis, axis+1))]
 					return
 				}
 				at = slices.Clone(at)
 				for k, p := range parts {
 					if at[axis] < p.shape[axis] {
-						r.values[i] = in[k][place(p.shape, at)]
+						r.values[i] = in[k][testkit.PlaceOf(p.shape, at)]
 						break
 					}
 					at[axis] -= p.shape[axis]
@@ -899,10 +878,10 @@ func (x *expression) repeat() error {
 // selected has the slices along an axis that from names.
 func selected(old, shape []int, axis int, from []int, in []float64) result {
 	r := result{shape, make([]float64, tensor.Shape(shape).TotalSize()), nil}
-	coordinates(shape, func(i int, at []int) {
+	testkit.Coordinates(shape, func(i int, at []int) {
 		at = slices.Clone(at)
 		at[axis] = from[at[axis]]
-		r.values[i] = in[place(old, at)]
+		r.values[i] = in[testkit.PlaceOf(old, at)]
 	})
 	return r
 }
