@@ -15,10 +15,11 @@ type (
 
 // Binary computes an operation whose result has the type of a.
 func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	if op == "Div" && operand.IsFloat(a.Dtype()) {
+	float := operand.IsFloat(a.Dtype())
+	if op == "Div" && float {
 		f = divide
 	}
-	return ops.elementwise(op, f, a, b, opts, operand.ParseOptions(opts), a.Dtype(), operand.IsFloat(a.Dtype()) && exact(op))
+	return ops.elementwise(op, f, a, b, opts, operand.ParseOptions(opts), a.Dtype(), float && exact(op))
 }
 
 // Compare computes an operation whose result is bool, or has the type of a
@@ -50,12 +51,12 @@ func unsafeToReuse(a tensor.Tensor, opts []tensor.FuncOpt) ([]tensor.FuncOpt, op
 	return opts, o
 }
 
-// exact reports whether StdEng computes an arithmetic operation on floats in
-// the same way wherever it puts the result. Of the others, and of integers, it
-// does not: -1 to a power, say.
+// exact reports whether an arithmetic operation on floats, StdEng's or a division of
+// this package, is computed in the same way wherever the result goes. StdEng does not
+// do so with others, and with integers: -1 to a power, say.
 func exact(op string) bool {
 	switch op {
-	case "Add", "Sub", "Mul", "AddScalar", "SubScalar", "MulScalar":
+	case "Add", "Sub", "Mul", "Div", "AddScalar", "SubScalar", "MulScalar", "DivScalar":
 		return true
 	}
 	return false
@@ -99,7 +100,7 @@ func with(opts []tensor.FuncOpt, more ...tensor.FuncOpt) []tensor.FuncOpt {
 // BinaryScalar is Binary with a scalar: a Go value, or a tensor of one element.
 func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 	float := operand.IsFloat(t.Dtype())
-	reusable := leftTensor || float && (exact(op) || op == "DivScalar")
+	reusable := leftTensor || float && exact(op)
 	if op == "DivScalar" && float {
 		f = divideScalar
 	}
