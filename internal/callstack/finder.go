@@ -30,15 +30,15 @@ func NewFinder(within func(function string) bool, functions ...string) *Finder {
 	return &Finder{functions: functions, within: within}
 }
 
-// near and far are at how many callers a Finder looks, inlined ones not counted: far
-// where it is not done after near, as most are. A walk costs a nanosecond a caller.
+// near and far are at how many callers a Finder looks, inlined ones not counted: at far
+// of them only where it is not done after near, as it is mostly.
 const (
 	near = 4
 	far  = 10
 )
 
 // Find returns the innermost of the functions that the caller of Find was
-// called by, over at least 8 levels, or "".
+// called by, over at most 10 levels, inlined ones not counted, or "".
 func (f *Finder) Find() string {
 	var pcs [far]uintptr
 	id, n := uint64(0), 0
