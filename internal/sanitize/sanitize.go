@@ -67,8 +67,9 @@ type Pool struct {
 
 	Asleep atomic.Bool // there is no memory behind the blocks
 
-	opening sync.Mutex
+	opening sync.Mutex    // guards reader and closed
 	reader  device.Stream // memory is read on it; 0: not made yet
+	closed  bool          // it is not made any more
 
 	mu    sync.Mutex
 	found []finding
@@ -144,10 +145,13 @@ func (p *Pool) fill(at device.Ptr, value byte, n int64, s device.Stream) error {
 	return nil
 }
 
-// stream returns the Pool's own stream.
+// stream returns the Pool's own stream. It fails with ErrClosed after Close.
 func (p *Pool) stream() (s device.Stream, err error) {
 	p.opening.Lock()
 	defer p.opening.Unlock()
+	if p.closed {
+		return 0, fmt.Errorf("cupool: checking memory of %s: %w", p.Name, device.ErrClosed)
+	}
 	if p.reader == 0 {
 		p.reader, err = p.Device.NewStream()
 	}
@@ -166,11 +170,12 @@ func (p *Pool) zeroNow(b *block.Block) error {
 	return err
 }
 
-// Close ends checking.
+// Close ends checking, also that of frees which are under way.
 func (p *Pool) Close() error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
 	s := p.reader
+	p.closed = true
 	if p.reader = 0; s == 0 {
 		return nil
 	}
