@@ -20,7 +20,7 @@ import (
 
 // memory is what a test process may have, in KiB, without what it maps of files or
 // only reserves: a mutant may ask for more and more.
-const memory = 8 << 20
+const memory = 16 << 20
 
 // bench runs the tests of some packages over a schema.
 type bench struct {
