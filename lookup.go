@@ -2,6 +2,7 @@ package cupool
 
 import (
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/ledger"
 )
 
 // FreePtr implements Allocator.
@@ -37,11 +38,13 @@ func (c *Pool) Lookup(p Ptr) (Block, error) {
 	if err := c.made("look-up"); err != nil {
 		return Block{}, err
 	}
-	at := c.space.At(uint64(p))
-	for _, id := range [...]block.ID{at[small], at[large], c.space.Found(uint64(p))} {
-		if h, ok := c.heaps.liveAt(p, id); ok {
+	for _, k := range [...]ledger.Kind{small, large} {
+		if h, ok := c.heaps.liveAt(p, c.space.At(k, uint64(p))); ok {
 			return h, nil
 		}
+	}
+	if h, ok := c.heaps.liveAt(p, c.space.Found(uint64(p))); ok {
+		return h, nil
 	}
 	h, err := c.holding(p).lookup("look-up", p, -1, false)
 	if err == nil && h.pool() == c.id {
@@ -53,7 +56,8 @@ func (c *Pool) Lookup(p Ptr) (Block, error) {
 // blockAt returns the block of a segment that holds an address: by the map of
 // addresses when a live block begins there, else by walking the segment.
 func (h *streamHeap) blockAt(seg *block.Segment, p Ptr) (block.ID, *block.Block) {
-	for _, id := range h.c.space.At(uint64(p)) {
+	for _, k := range [...]ledger.Kind{small, large} {
+		id := h.c.space.At(k, uint64(p))
 		if id == 0 {
 			continue
 		}

@@ -193,16 +193,18 @@ func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 // freeAt frees the homed block that begins at an address and is of a size,
 // if that is not negative, without a lock. It reports whether there is one.
 func (t *heapTable) freeAt(p Ptr, size int64) bool {
-	for _, id := range t.space.At(uint64(p)) {
-		if id == 0 {
-			continue
-		}
-		b := t.space.Blocks.At(id)
-		if addr, requested, gen, ok := b.Homed(); ok && addr == uint64(p) && (size < 0 || size == requested) {
-			return b.FreeHomed(gen)
-		}
+	likely := t.space.Policy.KindOf(size)
+	return t.freeIn(likely, p, size) || t.freeIn(large-likely, p, size)
+}
+
+func (t *heapTable) freeIn(k ledger.Kind, p Ptr, size int64) bool {
+	id := t.space.At(k, uint64(p))
+	if id == 0 {
+		return false
 	}
-	return false
+	b := t.space.Blocks.At(id)
+	addr, requested, gen, ok := b.Homed()
+	return ok && addr == uint64(p) && (size < 0 || size == requested) && b.FreeHomed(gen)
 }
 
 // liveAt returns the block of a number if it is live and around an address. It takes a

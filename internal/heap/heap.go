@@ -125,14 +125,9 @@ func (s *Space) Init() {
 	s.byAddr[ledger.Large] = addrmap.New(unit(s.Policy.SmallLimit)) // no large block is smaller
 }
 
-// At returns the small and the large block that began at an address when they last went
-// out, or 0. The maps are overwritten, never cleared, so the blocks may be others by now.
-func (s *Space) At(addr uint64) (ids [2]block.ID) {
-	for k, m := range s.byAddr {
-		ids[k] = block.ID(m.Get(addr))
-	}
-	return ids
-}
+// At returns the block of a kind that began at an address when it last went out, or 0. The
+// maps are overwritten, never cleared, so the block may be another by now.
+func (s *Space) At(k ledger.Kind, addr uint64) block.ID { return block.ID(s.byAddr[k].Get(addr)) }
 
 // forget gives back what the space knows about size bytes of addresses, where no
 // memory is.

@@ -3,6 +3,7 @@ package heap
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +123,11 @@ func (r *rig) free(ids ...block.ID) {
 }
 
 func (r *rig) block(id block.ID) *block.Block { return r.space.Blocks.At(id) }
+
+// at returns the small and the large block that the space knows at an address.
+func (r *rig) at(addr uint64) []block.ID {
+	return slices.DeleteFunc([]block.ID{r.space.At(ledger.Small, addr), r.space.At(ledger.Large, addr)}, func(id block.ID) bool { return id == 0 })
+}
 
 // addr returns the address of a block as an offset from the first address of the
 // device.

@@ -56,7 +56,7 @@ func TestTake(t *testing.T) {
 				require.Equal(t, tc.bytes, got.Size)
 				require.Equal(t, tc.size, got.Requested())
 				require.Equal(t, block.MakeWord(got.Word().Gen(), block.Live), got.Word())
-				require.Contains(t, r.space.At(got.Addr()), id)
+				require.Contains(t, r.at(got.Addr()), id)
 				r.check()
 				r.free(id)
 			}
@@ -114,7 +114,7 @@ func TestAt(t *testing.T) {
 		require.NoError(t, r.d.MemFree(r1(addr)))
 		second := r.alloc(h, sizes[1]) // while the heap does not know yet that the device has the memory
 		require.Equal(t, addr, r.block(second).Addr())
-		require.Contains(t, r.space.At(addr), second)
+		require.Contains(t, r.at(addr), second)
 		require.Equal(t, block.Live, r.block(second).Word().State())
 		require.Equal(t, segment(max(sizes[0], 512)), h.Forget(out, 1))
 		r.check()
@@ -124,7 +124,7 @@ func TestAt(t *testing.T) {
 		require.NoError(t, r.d.MemFree(r1(addr)))
 		h.Forget(out, 1)
 	}
-	require.Zero(t, r.space.At(1))
+	require.Empty(t, r.at(1))
 	require.NotZero(t, r.space.Bytes())
 	r.close()
 }
@@ -141,7 +141,7 @@ func TestFineBlocksByAddress(t *testing.T) {
 	for i, id := range ids {
 		b := r.space.Blocks.At(id)
 		require.Equal(t, r.space.Blocks.At(ids[0]).Addr()+uint64(i)*sizeclass.Least, b.Addr())
-		require.Contains(t, r.space.At(b.Addr()), id)
+		require.Contains(t, r.at(b.Addr()), id)
 	}
 }
 
