@@ -1,0 +1,41 @@
+"""CuPy on cupool: cupool.cupy.install(). Blocks that CuPy frees serve PyTorch and Numba, and theirs serve CuPy."""
+
+from . import _library
+
+__all__ = ["install", "uninstall"]
+
+_allocator = None
+
+
+def install():
+    """Makes cupool the allocator of CuPy's device memory in this process. A second call does nothing. What CuPy
+    allocated before stays in its own pool."""
+    global _allocator
+    if _allocator is not None:
+        return
+    import cupy
+
+    def alloc(size, device):
+        try:
+            return _library.alloc(device, size, cupy.cuda.get_current_stream().ptr)
+        except _library.OutOfMemoryError as err:
+            raise cupy.cuda.memory.OutOfMemoryError(size, 0) from err
+
+    def free(p, device):
+        if p:
+            _library.free(p)
+
+    allocator = cupy.cuda.PythonFunctionAllocator(alloc, free)
+    cupy.cuda.set_allocator(allocator.malloc)
+    _allocator = allocator
+
+
+def uninstall():
+    """Gives CuPy its own pool back. Arrays of cupool stay good."""
+    global _allocator
+    if _allocator is None:
+        return
+    import cupy
+
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    _allocator = None

@@ -1,0 +1,237 @@
+// ipc.cpp: memory of other processes, in PyTorch's own format, so that one of two may run PyTorch's allocator: a byte 2,
+// then 'c' and a cudaIpcMemHandle, or 'e', a header and a descriptor for each piece, which the receiver takes out of
+// the sender by pidfd_getfd. PyTorch's pieces are of one size. Where ours are not, the format is 'p', with a size for
+// each, which cupool alone reads.
+#include "allocator.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+namespace cupool_torch {
+
+// A descriptor that is closed with its last owner.
+struct Descriptor {
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+  const int fd;
+};
+
+namespace {
+
+constexpr char version = 2, byName = 'c', uniform = 'e', pieces = 'p';
+
+// PyTorch's struct, with its padding.
+struct Header {
+  pid_t pid;
+  size_t size; // of a piece; 0 in format 'p'
+  size_t count;
+};
+
+template <typename T>
+void put(std::ostream& to, const T& value) {
+  to.write(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <typename T>
+T readNext(std::istream& from) {
+  T value{};
+  from.read(reinterpret_cast<char*>(&value), sizeof value);
+  TORCH_CHECK(from.good(), "cupool: a handle of another process is cut off");
+  return value;
+}
+
+// The sender's descriptor as one of this process.
+std::unique_ptr<Descriptor> fetch(const Descriptor& sender, int fd, pid_t pid) {
+  auto own = std::make_unique<Descriptor>(static_cast<int>(syscall(SYS_pidfd_getfd, sender.fd, fd, 0)));
+  if (own->fd < 0) {
+    const int err = errno;
+    TORCH_CHECK(err != ENOSYS, "cupool: sharing GPU memory takes pidfd_getfd, of Linux 5.6");
+    TORCH_CHECK(err != EPERM, "cupool: this process may not take descriptors of process ", pid,
+                ", which shares GPU memory: it takes the permission to trace it (kernel.yama.ptrace_scope, prctl "
+                "PR_SET_PTRACER in the sender, or the capability SYS_PTRACE of a container)");
+    TORCH_CHECK(false, "cupool: pidfd_getfd from process ", pid, ": ", std::strerror(err));
+  }
+  return own;
+}
+
+} // namespace
+
+// What this process shares, and what it maps of others.
+class Shares {
+ public:
+  std::mutex mutex;
+  // The descriptors of a block, until it is freed. Blocks of one piece have one descriptor.
+  std::unordered_map<void*, std::vector<std::shared_ptr<Descriptor>>> sent;
+  std::map<char*, std::weak_ptr<Descriptor>> ofPiece;
+  std::unordered_map<std::string, std::weak_ptr<void>> mapped;
+};
+
+Allocator::Allocator() : shares_(std::make_unique<Shares>()) {}
+
+Allocator::~Allocator() = default;
+
+native::ShareableHandle Allocator::shareIpcHandle(void* p) {
+  cupool_block_info block{};
+  block.struct_size = sizeof block;
+  TORCH_CHECK(lib.loaded() && lib.block_(p, &block) == CUPOOL_OK, "invalid device pointer: ", p);
+  size_t skip = 0, count = 16;
+  std::vector<cupool_piece> found(count);
+  cupool_status status = lib.export_(block.address, block.size, &skip, found.data(), &count);
+  if (status == CUPOOL_ERROR_INVALID && count > found.size()) {
+    found.resize(count);
+    status = lib.export_(block.address, block.size, &skip, found.data(), &count);
+  }
+  check(status);
+  found.resize(count);
+  TORCH_CHECK(count > 0, "cupool: ", p, " has no memory that can be shared");
+
+  std::ostringstream handle;
+  handle.put(version);
+  const auto offset = static_cast<ptrdiff_t>(skip) + (static_cast<char*>(p) - static_cast<char*>(block.address));
+  if (count == 1 && found[0].fd < 0) {
+    handle.put(byName);
+    handle.write(found[0].name, sizeof found[0].name);
+    return {offset, handle.str()};
+  }
+  bool same = true;
+  for (const auto& piece : found) {
+    same = same && piece.size == found[0].size;
+  }
+  handle.put(same ? uniform : pieces);
+  Header header;
+  std::memset(&header, 0, sizeof header); // the receiver looks handles up by their bytes
+  header.pid = getpid();
+  header.size = same ? found[0].size : 0;
+  header.count = count;
+  put(handle, header);
+
+  const std::lock_guard<std::mutex> lock(shares_->mutex);
+  std::vector<std::shared_ptr<Descriptor>> held;
+  char* at = static_cast<char*>(block.address) - skip;
+  for (const auto& piece : found) {
+    TORCH_CHECK(piece.fd >= 0, "cupool: ", p, " has pieces of several kinds and cannot be shared");
+    auto own = std::make_shared<Descriptor>(piece.fd);
+    // While a block of the piece is shared, the piece stays where it is, and so does its descriptor.
+    auto& known = shares_->ofPiece[at];
+    if (auto earlier = known.lock()) {
+      own = std::move(earlier);
+    } else {
+      known = own;
+    }
+    put(handle, own->fd);
+    if (!same) {
+      put(handle, piece.size);
+    }
+    held.push_back(std::move(own));
+    at += piece.size;
+  }
+  shares_->sent[block.address] = std::move(held);
+  shareCount_ = shares_->sent.size();
+  watch();
+  return {offset, handle.str()};
+}
+
+void Allocator::dropShare(void* p) {
+  if (shareCount_ == 0) {
+    return;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(shares_->mutex);
+    if (shares_->sent.erase(p) == 0) {
+      return;
+    }
+    shareCount_ = shares_->sent.size();
+    for (auto it = shares_->ofPiece.begin(); it != shares_->ofPiece.end();) {
+      it = it->second.expired() ? shares_->ofPiece.erase(it) : std::next(it);
+    }
+  }
+  watch();
+}
+
+std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
+  const c10::DeviceIndex device = [] {
+    c10::DeviceIndex current = 0;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&current));
+    return current;
+  }();
+  opened(device);
+  const std::lock_guard<std::mutex> lock(shares_->mutex);
+  for (auto it = shares_->mapped.begin(); it != shares_->mapped.end();) {
+    it = it->second.expired() ? shares_->mapped.erase(it) : std::next(it);
+  }
+  const std::string key = std::to_string(device) + ":" + handle;
+  const auto present = shares_->mapped.find(key);
+  if (present != shares_->mapped.end()) {
+    if (auto mapped = present->second.lock()) {
+      return mapped;
+    }
+  }
+  std::istringstream from(handle);
+  char kind = byName; // a handle alone is of a PyTorch before versions
+  if (handle.size() != CUDA_IPC_HANDLE_SIZE) {
+    const int received = from.get();
+    TORCH_CHECK(received <= version, "cupool: a handle of another process has the version ", received,
+                ", of a newer PyTorch");
+    kind = static_cast<char>(from.get());
+  }
+  std::shared_ptr<void> result;
+  if (kind == byName) {
+    const auto name = readNext<cudaIpcMemHandle_t>(from);
+    void* p = nullptr;
+    C10_CUDA_CHECK(cudaIpcOpenMemHandle(&p, name, cudaIpcMemLazyEnablePeerAccess));
+    result = std::shared_ptr<void>(p, [device](void* mapped) {
+      const c10::cuda::CUDAGuard guard(device);
+      C10_CUDA_CHECK_WARN(cudaIpcCloseMemHandle(mapped));
+    });
+  } else {
+    TORCH_CHECK(kind == uniform || kind == pieces, "cupool: a handle of another process has an unknown kind");
+    const auto header = readNext<Header>(from);
+    TORCH_CHECK(header.count > 0 && header.count <= handle.size(), "cupool: a handle of another process is damaged");
+    const Descriptor sender(static_cast<int>(syscall(SYS_pidfd_open, header.pid, 0)));
+    TORCH_CHECK(sender.fd >= 0, "cupool: process ", header.pid, ", which shares GPU memory, cannot be reached: ",
+                std::strerror(errno));
+    std::vector<cupool_piece> list(header.count);
+    std::vector<std::unique_ptr<Descriptor>> own;
+    size_t size = 0;
+    for (auto& piece : list) {
+      const int fd = readNext<int>(from);
+      piece.size = kind == uniform ? header.size : readNext<size_t>(from);
+      own.push_back(fetch(sender, fd, header.pid));
+      piece.fd = own.back()->fd;
+      size += piece.size;
+    }
+    void* p = nullptr;
+    check(lib.import_(device, 0, size, list.data(), list.size(), &p));
+    result = std::shared_ptr<void>(p, [device](void* mapped) {
+      // Work that uses it may be under way, on any stream.
+      const c10::cuda::CUDAGuard guard(device);
+      C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
+      if (lib.unimport_(device, mapped) != CUPOOL_OK) {
+        TORCH_WARN("cupool: memory of another process stays mapped: ", lib.last_error_());
+      }
+    });
+  }
+  shares_->mapped[key] = result;
+  return result;
+}
+
+} // namespace cupool_torch

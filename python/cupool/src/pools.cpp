@@ -1,0 +1,158 @@
+// pools.cpp: private pools. A capture of a graph, or torch.cuda.use_mem_pool, has the allocations that its filter says
+// yes to come from one. A pool may have an allocator of its own that its segments come from.
+#include "allocator.h"
+
+namespace cupool_torch {
+
+namespace {
+
+// Where a pool's segments come from: called by the library with its locks held.
+void* allocFrom(void* user, size_t size, int device, void* stream) {
+  try {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+    return (*static_cast<PoolAllocator*>(user))->raw_alloc_with_stream(size, static_cast<cudaStream_t>(stream));
+  } catch (const std::exception&) {
+    return nullptr; // out of memory
+  }
+}
+
+void freeTo(void* user, void* p, size_t /*size*/, int device, void* /*stream*/) {
+  try {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+    (*static_cast<PoolAllocator*>(user))->raw_delete(p);
+  } catch (const std::exception& e) {
+    TORCH_WARN("cupool: the allocator of a pool did not take ", p, " back: ", e.what());
+  }
+}
+
+// A filter asks for the thread or the stream's capture, so it runs on the allocating thread.
+int askFilter(void* user, void* stream) {
+  try {
+    return (*static_cast<std::function<bool(cudaStream_t)>*>(user))(static_cast<cudaStream_t>(stream)) ? 1 : 0;
+  } catch (const std::exception&) {
+    return 0; // the capture was invalidated, and its end says so
+  }
+}
+
+cupool_pool_config poolConfig() {
+  cupool_pool_config config{};
+  config.struct_size = sizeof config;
+  // Graphs replay into free memory of their pool: it stays where it is, and nobody else gets it.
+  config.flags = CUPOOL_POOL_ISOLATED | CUPOOL_POOL_SEGMENTS;
+  return config;
+}
+
+} // namespace
+
+void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, PoolAllocator allocator) {
+  opened(device);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  cupool_pool_config config = poolConfig();
+  if (allocator) {
+    // It stays for ever: the pool may outlive everyone who knows it.
+    sources_.push_back(std::make_unique<PoolAllocator>(std::move(allocator)));
+    config.alloc = allocFrom;
+    config.free = freeTo;
+    config.user = sources_.back().get();
+  }
+  check(lib.pool_create_(device, poolId(id), &config));
+}
+
+void Allocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t id,
+                                    std::function<bool(cudaStream_t)> filter) {
+  opened(device);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& kept = filters_[{device, id}];
+  TORCH_CHECK(kept == nullptr, "beginAllocateToPool: already recording to mempool_id");
+  int count = 0;
+  check(lib.pool_use_count_(device, poolId(id), &count));
+  if (count == 0) {
+    const cupool_pool_config config = poolConfig();
+    check(lib.pool_create_(device, poolId(id), &config));
+  }
+  kept = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
+  const cupool_status status = lib.begin_(device, poolId(id), askFilter, kept.get());
+  if (status != CUPOOL_OK) {
+    const std::string text = lib.last_error_();
+    filters_.erase({device, id});
+    if (count == 0) {
+      (void)lib.pool_release_(device, poolId(id));
+    }
+    TORCH_CHECK(status != CUPOOL_ERROR_EXISTS, "beginAllocateToPool: already recording to mempool_id");
+    TORCH_CHECK(false, text);
+  }
+  if (count == 0) {
+    check(lib.pool_release_(device, poolId(id))); // begin counts for itself
+  }
+}
+
+void Allocator::endAllocateToPool(c10::DeviceIndex device, MempoolId_t id) {
+  known(device);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto kept = filters_.find({device, id});
+  TORCH_CHECK(kept != filters_.end(), "endAllocatePool: not currently recording to mempool_id");
+  const cupool_status status = lib.end_(device, poolId(id));
+  filters_.erase(kept);
+  check(status);
+}
+
+void Allocator::releasePool(c10::DeviceIndex device, MempoolId_t id) {
+  known(device);
+  const cupool_status status = lib.pool_release_(device, poolId(id));
+  TORCH_INTERNAL_ASSERT(status != CUPOOL_ERROR_NOT_FOUND, "no such pool: ", lib.last_error_());
+  check(status);
+}
+
+int Allocator::getPoolUseCount(c10::DeviceIndex device, MempoolId_t id) {
+  opened(device);
+  int count = 0;
+  check(lib.pool_use_count_(device, poolId(id), &count));
+  TORCH_INTERNAL_ASSERT(count > 0, "no such pool");
+  return count;
+}
+
+void Allocator::setUseOnOOM(c10::DeviceIndex device, MempoolId_t id
+#if TORCH_VERSION_MINOR >= 11
+                            ,
+                            bool value
+#endif
+) {
+#if TORCH_VERSION_MINOR < 11
+  const bool value = true;
+#endif
+  known(device);
+  if (value) {
+    check(lib.pool_set_flags_(device, poolId(id), CUPOOL_POOL_USE_ON_OOM));
+  }
+}
+
+#if TORCH_VERSION_MINOR >= 10
+void Allocator::setNoSplit(c10::DeviceIndex device, MempoolId_t id) {
+  known(device);
+  check(lib.pool_set_flags_(device, poolId(id), CUPOOL_POOL_NO_SPLIT));
+}
+#endif
+
+bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex device, MempoolId_t id,
+                                         const std::unordered_set<void*>& expected) {
+  opened(device);
+  cupool_status status = CUPOOL_OK;
+  const Layout found = layout(device, poolId(id), &status);
+  TORCH_CHECK(status != CUPOOL_ERROR_NOT_FOUND, "Could not find pool of id");
+  check(status);
+  size_t live = 0;
+  for (const auto& segment : found.segments) {
+    for (const auto& block : segment.blocks) {
+      if (block.state != CUPOOL_BLOCK_LIVE) {
+        continue;
+      }
+      if (expected.count(block.address) == 0) {
+        return false;
+      }
+      live++;
+    }
+  }
+  return live == expected.size();
+}
+
+} // namespace cupool_torch

@@ -1,0 +1,147 @@
+// settings.cpp: PyTorch's settings as cupool's. PyTorch keeps them in the process and says nothing when they change,
+// so the function that parses them is wrapped. What is said later wins: PyTorch's settings, CUPOOL_ALLOC_CONF, and what
+// install was given.
+#include "allocator.h"
+
+#include <c10/core/AllocatorConfig.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <sstream>
+
+namespace cupool_torch {
+
+namespace {
+
+using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+
+// PyTorch rounds sizes by the power of two that they begin with, from 1 MiB to 32 GiB and above.
+std::string divisions() {
+  const std::vector<size_t> by = Config::roundup_power2_divisions();
+  bool any = false, same = true;
+  for (const size_t d : by) {
+    any = any || d > 1;
+    same = same && d == by.front();
+  }
+  if (!any) {
+    return "1";
+  }
+  if (same) {
+    return std::to_string(by.front());
+  }
+  std::ostringstream text;
+  text << "[";
+  for (size_t i = 0; i < by.size(); i++) {
+    if (i + 1 < by.size()) {
+      text << (size_t{1} << i) << ":" << std::max<size_t>(by[i], 1) << ",";
+    } else {
+      text << ">:" << std::max<size_t>(by[i], 1);
+    }
+  }
+  text << "]";
+  return text.str();
+}
+
+// Adds "KEY:VALUE,KEY:[A:B,C:D]" to the settings, over what is there.
+void add(std::map<std::string, std::string>* settings, const std::string& text) {
+  int depth = 0;
+  std::string key, value;
+  bool afterColon = false;
+  const auto finish = [&] {
+    if (!key.empty()) {
+      (*settings)[key] = value;
+    }
+    key.clear();
+    value.clear();
+    afterColon = false;
+  };
+  for (const char c : text) {
+    if (c == ' ' || c == '\t' || c == '\n') {
+      continue;
+    }
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth == 0) {
+      finish();
+    } else if (c == ':' && !afterColon) {
+      afterColon = true;
+    } else {
+      (afterColon ? value : key) += c;
+    }
+  }
+  finish();
+}
+
+std::string join(const std::map<std::string, std::string>& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings) {
+    text += (text.empty() ? "" : ",") + key + ":" + value;
+  }
+  return text;
+}
+
+// What can change while the pool is open. PyTorch's values are named though they are its defaults: they may follow
+// others.
+std::map<std::string, std::string> changeable() {
+  std::map<std::string, std::string> settings;
+  settings["roundup_power2_divisions"] = divisions();
+  const size_t split = Config::max_split_size();
+  settings["max_split_size_mb"] = split == std::numeric_limits<size_t>::max() ? "0" : std::to_string(split >> 20);
+  if (const double threshold = Config::garbage_collection_threshold(); threshold > 0) {
+    settings["garbage_collection_threshold"] = std::to_string(threshold);
+  }
+  return settings;
+}
+
+} // namespace
+
+// expandable_segments has no effect: the library takes virtual memory where the device has it, and snapshots say so
+// where PyTorch's setting does. large_segment_size_mb is of PyTorch's own segments.
+std::string Allocator::settings() const {
+  std::map<std::string, std::string> settings = changeable();
+  if (settings["max_split_size_mb"] == "0") {
+    settings.erase("max_split_size_mb");
+  }
+  if (settings["roundup_power2_divisions"] == "1") {
+    settings.erase("roundup_power2_divisions");
+  }
+  const double fraction = native::CUDAAllocatorConfig::per_process_memory_fraction();
+  if (fraction > 0 && fraction < 1) {
+    settings["per_process_memory_fraction"] = std::to_string(fraction);
+  }
+  // Programs for PyTorch lean on it: memory goes to another stream when all of the device have passed its free.
+  settings["idle_order"] = "device";
+  if (const char* environment = std::getenv("CUPOOL_ALLOC_CONF")) {
+    add(&settings, environment);
+  }
+  add(&settings, extra_);
+  return join(settings);
+}
+
+void Allocator::settingsChanged() {
+  if (lib.configure_ == nullptr) {
+    return;
+  }
+  auto settings = changeable();
+  for (int i = 0; i < count_; i++) {
+    if (isOpen(i)) {
+      check(lib.configure_(i, join(settings).c_str()));
+    }
+  }
+}
+
+void Allocator::watchSettings() {
+  static const bool once = [this] {
+    auto& hook = Config::getConfigParserHook();
+    hook = [parse = hook, this](const std::string& text) {
+      if (parse) {
+        parse(text);
+      }
+      settingsChanged();
+    };
+    return true;
+  }();
+  (void)once;
+}
+
+} // namespace cupool_torch

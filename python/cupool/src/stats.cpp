@@ -1,0 +1,216 @@
+// stats.cpp: statistics and snapshots by PyTorch's names. A snapshot agrees with the statistics to the byte.
+#include "allocator.h"
+
+#include <c10/core/AllocatorConfig.h>
+
+#include <algorithm>
+
+namespace cupool_torch {
+
+namespace {
+
+c10::CachingAllocator::Stat stat(const cupool_stat& from) {
+  c10::CachingAllocator::Stat to;
+  to.current = from.current;
+  to.peak = from.peak;
+  to.allocated = from.allocated;
+  to.freed = from.freed;
+  return to;
+}
+
+c10::CachingAllocator::StatArray stats3(const cupool_stats3& from) {
+  return {stat(from.all), stat(from.small), stat(from.large)};
+}
+
+cupool_stat minus(const cupool_stat& a, const cupool_stat& b) {
+  return {a.current - b.current, std::max(a.peak - b.peak, a.current - b.current), a.allocated - b.allocated,
+          a.freed - b.freed};
+}
+
+cupool_stats3 minus(const cupool_stats3& a, const cupool_stats3& b) {
+  return {minus(a.all, b.all), minus(a.small, b.small), minus(a.large, b.large)};
+}
+
+// Programs that set expandable_segments look for such segments in snapshots. Without it, virtual memory is reported
+// as PyTorch's ordinary segments are.
+bool reportsExpandable() { return c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments(); }
+
+} // namespace
+
+DeviceStats Allocator::getDeviceStats(c10::DeviceIndex device) {
+  known(device);
+  DeviceStats to;
+  if (!isOpen(device)) {
+    return to;
+  }
+  cupool_stats from{};
+  from.struct_size = sizeof from;
+  check(lib.get_stats_(device, CUPOOL_ALL, &from));
+  if (reportsExpandable()) {
+    // PyTorch counts neither expandable segments nor free blocks in them.
+    cupool_stats own{};
+    own.struct_size = sizeof own;
+    check(lib.get_stats_(device, CUPOOL_MAIN, &own));
+    from.segment = minus(from.segment, own.segment);
+    from.inactive_split = minus(from.inactive_split, own.inactive_split);
+    from.inactive_split_bytes = minus(from.inactive_split_bytes, own.inactive_split_bytes);
+  }
+  to.allocation = stats3(from.allocation);
+  to.segment = stats3(from.segment);
+  to.active = stats3(from.active);
+  to.inactive_split = stats3(from.inactive_split);
+  to.allocated_bytes = stats3(from.allocated_bytes);
+  to.reserved_bytes = stats3(from.reserved_bytes);
+  to.active_bytes = stats3(from.active_bytes);
+  to.inactive_split_bytes = stats3(from.inactive_split_bytes);
+  to.requested_bytes = stats3(from.requested_bytes);
+  to.oversize_allocations = stat(from.oversize_allocations);
+  to.oversize_segments = stat(from.oversize_segments);
+  to.num_alloc_retries = from.num_alloc_retries;
+  to.num_ooms = from.num_ooms;
+  to.num_sync_all_streams = from.num_sync_all_streams;
+  to.num_device_alloc = from.num_device_alloc;
+  to.num_device_free = from.num_device_free;
+  to.max_split_size = from.max_split_size;
+  return to;
+}
+
+void Allocator::resetAccumulatedStats(c10::DeviceIndex device) {
+  known(device);
+  if (isOpen(device)) {
+    check(lib.reset_accumulated_(device));
+  }
+}
+
+void Allocator::resetPeakStats(c10::DeviceIndex device) {
+  known(device);
+  if (isOpen(device)) {
+    check(lib.reset_peaks_(device));
+  }
+}
+
+Allocator::Layout Allocator::layout(c10::DeviceIndex device, cupool_pool_id id, cupool_status* status) {
+  Layout layout;
+  cupool_visitor visitor{};
+  visitor.struct_size = sizeof visitor;
+  visitor.user = &layout;
+  visitor.segment = [](void* user, const cupool_segment* segment) {
+    static_cast<Layout*>(user)->segments.push_back({*segment, {}});
+    return 0;
+  };
+  visitor.block = [](void* user, const cupool_block_entry* block) {
+    auto& blocks = static_cast<Layout*>(user)->segments.back().blocks;
+    blocks.push_back(*block);
+    blocks.back().label = "";
+    return 0;
+  };
+  *status = lib.snapshot_(device, id, &visitor);
+  return layout;
+}
+
+void Allocator::addSegments(c10::DeviceIndex device, MempoolId_t id, std::vector<SegmentInfo>* segments) {
+  auto& history = devices_[device].history;
+  cupool_status status = CUPOOL_OK;
+  const bool all = id == MempoolId_t{0, 0};
+  const Layout found = layout(device, all ? CUPOOL_ALL : poolId(id), &status);
+  if (status == CUPOOL_ERROR_NOT_FOUND) {
+    return;
+  }
+  check(status);
+  std::set<void*> pending;
+  size_t active = 0;
+  const size_t first = segments->size();
+  for (const auto& from : found.segments) {
+    segments->emplace_back();
+    SegmentInfo& to = segments->back();
+    to.device = device;
+    to.address = reinterpret_cast<size_t>(from.info.address);
+    to.total_size = from.info.size;
+    to.requested_size = from.info.requested;
+    to.allocated_size = from.info.allocated;
+    to.active_size = from.info.active;
+    to.stream = static_cast<cudaStream_t>(from.info.stream);
+    to.is_large = from.info.is_large != 0;
+    to.is_expandable = from.info.is_virtual != 0 && reportsExpandable();
+    to.owner_private_pool_id = poolId(from.info.pool);
+    const SegmentNote note = history.noteOf(from.info.address, from.info.size);
+    to.context_when_allocated = note.context;
+#if TORCH_VERSION_MINOR >= 10
+    to.registration_counter = note.counter;
+#endif
+    active += from.info.active;
+    for (const auto& block : from.blocks) {
+      to.blocks.emplace_back();
+      auto& info = to.blocks.back();
+      info.size = block.size;
+      info.requested_size = block.requested;
+      info.allocated = block.state == CUPOOL_BLOCK_LIVE;
+      info.active = block.state != CUPOOL_BLOCK_FREE;
+      if (info.active) {
+        info.context_when_allocated = history.contextOf(block.address);
+      }
+      if (block.state == CUPOOL_BLOCK_PENDING) {
+        pending.insert(block.address);
+      }
+    }
+  }
+  std::sort(segments->begin() + static_cast<std::ptrdiff_t>(first), segments->end(),
+            [](const SegmentInfo& a, const SegmentInfo& b) { return a.address < b.address; });
+  if (all) {
+    history.complete(device, pending);
+  }
+  history.snapshotTaken(device, id, active);
+}
+
+native::SnapshotInfo Allocator::snapshot(MempoolId_t id
+#if TORCH_VERSION_MINOR >= 11
+                                         ,
+                                         bool traces
+#endif
+) {
+#if TORCH_VERSION_MINOR < 11
+  const bool traces = true;
+#endif
+  const auto nanoseconds = clock_.makeConverter();
+  const auto micros = [&](c10::approx_time_t t) { return nanoseconds(t) / 1000; };
+  native::SnapshotInfo result;
+  if (traces) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    result.external_annotations = annotations_.all();
+  }
+  for (auto& entry : result.external_annotations) {
+    entry.time_.t_ = micros(entry.time_.approx_t_);
+  }
+  for (int i = 0; i < count_; i++) {
+    const auto device = static_cast<c10::DeviceIndex>(i);
+    std::vector<SegmentInfo> segments;
+    std::vector<TraceEntry> trace;
+    if (traces) {
+      trace = devices_[i].history.trace(micros);
+    }
+    if (isOpen(i)) {
+      addSegments(device, id, &segments);
+    }
+    std::move(segments.begin(), segments.end(), std::back_inserter(result.segments));
+    if (traces) {
+      result.device_traces.push_back(std::move(trace));
+    }
+  }
+  using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+  using CudaConfig = native::CUDAAllocatorConfig;
+  auto& config = result.config_metadata;
+  config.garbage_collection_threshold = Config::garbage_collection_threshold();
+  config.max_split_size = Config::max_split_size();
+  config.pinned_num_register_threads = CudaConfig::pinned_num_register_threads();
+  config.expandable_segments = CudaConfig::expandable_segments();
+  config.release_lock_on_malloc = CudaConfig::release_lock_on_cudamalloc();
+  config.pinned_use_host_register = CudaConfig::pinned_use_cuda_host_register();
+#if TORCH_VERSION_MINOR >= 10
+  config.graph_capture_record_stream_reuse = CudaConfig::graph_capture_record_stream_reuse();
+#endif
+  config.last_allocator_settings = Config::last_allocator_settings();
+  config.roundup_power2_divisions = Config::roundup_power2_divisions();
+  return result;
+}
+
+} // namespace cupool_torch
