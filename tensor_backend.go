@@ -238,8 +238,12 @@ func engineError(op string, err error) error {
 // with in f: an allocation or a copy that failed. Where f touches an address
 // that the CPU cannot touch, which ends the process without Try, it returns an
 // *EngineError around ErrNotSupported with the address; f may have done a part
-// of its work then. That holds for f's goroutine alone. Other panics go on.
+// of its work then. That holds for f's goroutine alone. Other panics go on. A nil f
+// is an *EngineError around ErrInvalidHandle.
 func Try(f func() error) (err error) {
+	if f == nil {
+		return engineError("try", fmt.Errorf("the function is nil: %w", ErrInvalidHandle))
+	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {

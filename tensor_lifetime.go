@@ -124,9 +124,12 @@ func (e *Engine) startLifetimes() error {
 	return nil
 }
 
-// EngineOf returns the Engine that t belongs to, or nil. With WithLifetimes
-// t.Engine() is another object that does the same.
+// EngineOf returns the Engine that t belongs to, or nil, as for a nil t. With
+// WithLifetimes t.Engine() is another object that does the same.
 func EngineOf(t tensor.Tensor) *Engine {
+	if operand.IsNil(t) {
+		return nil
+	}
 	switch e := t.Engine().(type) {
 	case *Engine:
 		return e

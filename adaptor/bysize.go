@@ -58,5 +58,5 @@ func (s *BySize) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) {
 	if err != nil {
 		return cupool.Block{}, err
 	}
-	return s.all[i].Alloc(size, now)
+	return s.at(i).Alloc(size, now)
 }

@@ -19,10 +19,15 @@
 // A block that was allocated through an adaptor has to be freed through it, or
 // through an adaptor in front of it. All adaptors are safe from several
 // goroutines. Errors are those of the allocator behind, unless a comment says
-// otherwise.
+// otherwise. The calls of a zero adaptor, and of one over nil, fail with
+// cupool.ErrInvalidHandle.
 package adaptor
 
-import "github.com/cupool/cupool"
+import (
+	"fmt"
+
+	"github.com/cupool/cupool"
+)
 
 // Unwrap is the method that adaptors have beside an Allocator's.
 type Unwrap interface {
@@ -47,6 +52,9 @@ func Find[T any](a cupool.Allocator) (T, bool) {
 	return none, false
 }
 
+// errNone is what methods of a zero adaptor fail with that are not an Allocator's.
+var errNone = fmt.Errorf("adaptor: it is zero, and no function of this package made it: %w", cupool.ErrInvalidHandle)
+
 // orNone is a, or for nil a Pool that is none: its methods fail with
 // cupool.ErrInvalidHandle.
 func orNone(a cupool.Allocator) cupool.Allocator {
@@ -55,6 +63,35 @@ func orNone(a cupool.Allocator) cupool.Allocator {
 	}
 	return a
 }
+
+// over is what adaptors of one allocator have in common. A zero one is over none.
+type over struct{ behind cupool.Allocator }
+
+// Unwrap returns the allocator behind.
+func (o *over) Unwrap() cupool.Allocator { return orNone(o.behind) }
+
+// Driver implements cupool.Allocator.
+func (o *over) Driver() cupool.Driver { return o.Unwrap().Driver() }
+
+// DefaultStream implements cupool.Allocator.
+func (o *over) DefaultStream() *cupool.Stream { return o.Unwrap().DefaultStream() }
+
+// NewStream implements cupool.Allocator.
+func (o *over) NewStream() (*cupool.Stream, error) { return o.Unwrap().NewStream() }
+
+// Lookup implements cupool.Allocator.
+func (o *over) Lookup(p cupool.Ptr) (cupool.Block, error) { return o.Unwrap().Lookup(p) }
+
+// RecordStream implements cupool.Allocator.
+func (o *over) RecordStream(b cupool.Block, s *cupool.Stream) error {
+	return o.Unwrap().RecordStream(b, s)
+}
+
+// Free implements cupool.Allocator.
+func (o *over) Free(b cupool.Block) error { return o.Unwrap().Free(b) }
+
+// FreePtr implements cupool.Allocator.
+func (o *over) FreePtr(p cupool.Ptr, size int64) error { return o.Unwrap().FreePtr(p, size) }
 
 // freePtr is FreePtr for an adaptor that has to know the block. It finds the block
 // and calls free with it.

@@ -16,7 +16,7 @@ type Failure struct {
 
 // FailureCallback asks the program when memory ran out.
 type FailureCallback struct {
-	cupool.Allocator
+	over
 	ask func(Failure) (retry bool)
 }
 
@@ -24,16 +24,13 @@ type FailureCallback struct {
 // for lack of memory, and tries again for as long as ask returns true. It calls
 // ask without locks, from the goroutine that allocates. ask may use the allocator.
 func NewFailureCallback(a cupool.Allocator, ask func(Failure) (retry bool)) *FailureCallback {
-	return &FailureCallback{Allocator: orNone(a), ask: ask}
+	return &FailureCallback{over: over{a}, ask: ask}
 }
-
-// Unwrap returns the allocator behind.
-func (f *FailureCallback) Unwrap() cupool.Allocator { return f.Allocator }
 
 // Alloc implements cupool.Allocator.
 func (f *FailureCallback) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	for attempt := 1; ; attempt++ {
-		b, err := f.Allocator.Alloc(size, s)
+		b, err := f.Unwrap().Alloc(size, s)
 		if !errors.Is(err, cupool.ErrOutOfMemory) || f.ask == nil || !f.ask(Failure{Size: size, Stream: s, Attempt: attempt, Err: err}) {
 			return b, err
 		}

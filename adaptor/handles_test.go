@@ -23,8 +23,10 @@ func TestHandlesOfNothing(t *testing.T) {
 		} {
 			handletest.Arguments(t, func() any { return x })
 			if a != cupool.Allocator(c) {
-				_, err := x.Alloc(100, nil)
-				require.ErrorIs(t, err, cupool.ErrInvalidHandle, "%T", x)
+				for _, size := range []int64{0, 100, 2 << 20, 1 << 62} {
+					_, err := x.Alloc(size, nil)
+					require.ErrorIs(t, err, cupool.ErrInvalidHandle, "%T", x)
+				}
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // Limiting bounds the live bytes that were allocated through it, for instance
 // those of one tenant of a shared allocator.
 type Limiting struct {
-	cupool.Allocator
+	over
 	limit int64
 	used  atomic.Int64
 }
@@ -20,11 +20,8 @@ func NewLimiting(a cupool.Allocator, limit int64) (*Limiting, error) {
 	if limit <= 0 {
 		return nil, &cupool.ConfigError{Field: "limit", Value: limit, Reason: "must be positive"}
 	}
-	return &Limiting{Allocator: orNone(a), limit: limit}, nil
+	return &Limiting{over: over{a}, limit: limit}, nil
 }
-
-// Unwrap returns the allocator behind.
-func (l *Limiting) Unwrap() cupool.Allocator { return l.Allocator }
 
 // Limit returns the bytes that may be live.
 func (l *Limiting) Limit() int64 { return l.limit }
@@ -33,14 +30,14 @@ func (l *Limiting) Limit() int64 { return l.limit }
 func (l *Limiting) Used() int64 { return l.used.Load() }
 
 // noDevice is more memory than any device has. The allocator behind refuses such
-// requests with the right error.
+// requests with the right error, and all requests where it is none.
 const noDevice = 1 << 60
 
 // Alloc implements cupool.Allocator. Beyond the limit it fails with a
 // *cupool.OOMError, without asking the allocator.
 func (l *Limiting) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
-	if size <= 0 || size > noDevice {
-		return l.Allocator.Alloc(size, s)
+	if size <= 0 || size > noDevice || l.Driver() == nil {
+		return l.Unwrap().Alloc(size, s)
 	}
 	for {
 		used := l.used.Load()
@@ -51,7 +48,7 @@ func (l *Limiting) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 			break
 		}
 	}
-	b, err := l.Allocator.Alloc(size, s)
+	b, err := l.Unwrap().Alloc(size, s)
 	if err != nil {
 		l.used.Add(-size)
 	}
@@ -72,7 +69,7 @@ func (l *Limiting) refuse(size, used int64, s *cupool.Stream) error {
 
 // Free implements cupool.Allocator.
 func (l *Limiting) Free(b cupool.Block) error {
-	err := l.Allocator.Free(b)
+	err := l.Unwrap().Free(b)
 	if err == nil {
 		l.used.Add(-b.Size())
 	}
@@ -81,5 +78,5 @@ func (l *Limiting) Free(b cupool.Block) error {
 
 // FreePtr implements cupool.Allocator.
 func (l *Limiting) FreePtr(p cupool.Ptr, size int64) error {
-	return freePtr(l.Allocator, p, size, l.Free)
+	return freePtr(l.Unwrap(), p, size, l.Free)
 }

@@ -12,22 +12,16 @@ import (
 // slog.LevelWarn. It costs next to nothing where the Logger is not enabled for the
 // level.
 type Logging struct {
-	cupool.Allocator
+	over
 	log *slog.Logger
 }
 
-// NewLogging returns an allocator that logs the calls through it. A record has the
-// attributes ptr, size, stream, took (of an allocation) and error, as far as they
-// apply.
+// NewLogging returns an allocator that logs the calls through it, or none of them where
+// log is nil. A record has the attributes ptr, size, stream, took (of an allocation) and
+// error, as far as they apply.
 func NewLogging(a cupool.Allocator, log *slog.Logger) *Logging {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Logging{Allocator: orNone(a), log: log}
+	return &Logging{over: over{a}, log: log}
 }
-
-// Unwrap returns the allocator behind.
-func (l *Logging) Unwrap() cupool.Allocator { return l.Allocator }
 
 // say logs a call. It calls attrs only where the Logger is enabled.
 func (l *Logging) say(call string, err error, attrs func() []slog.Attr) {
@@ -36,7 +30,7 @@ func (l *Logging) say(call string, err error, attrs func() []slog.Attr) {
 		level = slog.LevelWarn
 	}
 	ctx := context.Background()
-	if !l.log.Enabled(ctx, level) {
+	if l.log == nil || !l.log.Enabled(ctx, level) {
 		return
 	}
 	all := attrs()
@@ -60,7 +54,7 @@ func (l *Logging) stream(s *cupool.Stream) slog.Attr {
 // Alloc implements cupool.Allocator.
 func (l *Logging) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	start := time.Now()
-	b, err := l.Allocator.Alloc(size, s)
+	b, err := l.Unwrap().Alloc(size, s)
 	l.say("alloc", err, func() []slog.Attr {
 		return []slog.Attr{slog.Any("ptr", b.Ptr()), slog.Int64("size", size), l.stream(s), slog.Duration("took", time.Since(start))}
 	})
@@ -69,21 +63,21 @@ func (l *Logging) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 
 // Free implements cupool.Allocator.
 func (l *Logging) Free(b cupool.Block) error {
-	err := l.Allocator.Free(b)
+	err := l.Unwrap().Free(b)
 	l.say("free", err, func() []slog.Attr { return l.block(b) })
 	return err
 }
 
 // FreePtr implements cupool.Allocator.
 func (l *Logging) FreePtr(p cupool.Ptr, size int64) error {
-	err := l.Allocator.FreePtr(p, size)
+	err := l.Unwrap().FreePtr(p, size)
 	l.say("free", err, func() []slog.Attr { return []slog.Attr{slog.Any("ptr", p), slog.Int64("size", size)} })
 	return err
 }
 
 // RecordStream implements cupool.Allocator.
 func (l *Logging) RecordStream(b cupool.Block, s *cupool.Stream) error {
-	err := l.Allocator.RecordStream(b, s)
+	err := l.Unwrap().RecordStream(b, s)
 	l.say("record stream", err, func() []slog.Attr { return append(l.block(b), l.stream(s)) })
 	return err
 }

@@ -16,7 +16,7 @@ import (
 // which they took effect. A call that failed is a comment. The trace does not say
 // which stream waits for which other one, as no allocator is told.
 type Recording struct {
-	cupool.Allocator
+	over
 	mu   sync.Mutex
 	w    *bufio.Writer
 	err  error // of w, the first
@@ -31,17 +31,17 @@ func NewRecording(a cupool.Allocator, w io.Writer) *Recording {
 	if w == nil {
 		w = io.Discard
 	}
-	return &Recording{Allocator: orNone(a), w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
+	return &Recording{over: over{a}, w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
 }
-
-// Unwrap returns the allocator behind.
-func (r *Recording) Unwrap() cupool.Allocator { return r.Allocator }
 
 // Flush writes out what is buffered. It returns the first error of the writer,
 // after which nothing more is written.
 func (r *Recording) Flush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.w == nil {
+		return errNone
+	}
 	r.keep(r.w.Flush())
 	return r.err
 }
@@ -63,7 +63,7 @@ func (r *Recording) writeLocked(op trace.Op, id, size int64, s *cupool.Stream) {
 
 // Alloc implements cupool.Allocator.
 func (r *Recording) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
-	b, err := r.Allocator.Alloc(size, s)
+	b, err := r.Unwrap().Alloc(size, s)
 	if s == nil {
 		s = r.DefaultStream()
 	}
@@ -85,7 +85,7 @@ func (r *Recording) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 func (r *Recording) Free(b cupool.Block) error {
 	r.mu.Lock() // until it is written: its memory may go out again at once
 	defer r.mu.Unlock()
-	err := r.Allocator.Free(b)
+	err := r.Unwrap().Free(b)
 	if id, ok := r.ids[b]; ok && err == nil {
 		delete(r.ids, b)
 		r.writeLocked(trace.Free, id, 0, r.DefaultStream())
@@ -95,14 +95,14 @@ func (r *Recording) Free(b cupool.Block) error {
 
 // FreePtr implements cupool.Allocator.
 func (r *Recording) FreePtr(p cupool.Ptr, size int64) error {
-	return freePtr(r.Allocator, p, size, r.Free)
+	return freePtr(r.Unwrap(), p, size, r.Free)
 }
 
 // RecordStream implements cupool.Allocator.
 func (r *Recording) RecordStream(b cupool.Block, s *cupool.Stream) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.Allocator.RecordStream(b, s)
+	err := r.Unwrap().RecordStream(b, s)
 	if s == nil {
 		s = r.DefaultStream()
 	}

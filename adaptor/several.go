@@ -23,21 +23,29 @@ type adopter interface {
 	AdoptStream(h cupool.StreamHandle) (*cupool.Stream, error)
 }
 
+// at returns an allocator, or one that is none where there are fewer.
+func (m *several) at(i int) cupool.Allocator {
+	if i >= len(m.all) {
+		return orNone(nil)
+	}
+	return m.all[i]
+}
+
 // Unwrap returns the first allocator.
-func (m *several) Unwrap() cupool.Allocator { return m.all[0] }
+func (m *several) Unwrap() cupool.Allocator { return m.at(0) }
 
 // Driver returns the device.
-func (m *several) Driver() cupool.Driver { return m.all[0].Driver() }
+func (m *several) Driver() cupool.Driver { return m.at(0).Driver() }
 
 // DefaultStream returns the device's default stream.
-func (m *several) DefaultStream() *cupool.Stream { return m.all[0].DefaultStream() }
+func (m *several) DefaultStream() *cupool.Stream { return m.at(0).DefaultStream() }
 
 // NewStream makes a stream of the device. It is closed with CloseStream.
-func (m *several) NewStream() (*cupool.Stream, error) { return m.all[0].NewStream() }
+func (m *several) NewStream() (*cupool.Stream, error) { return m.at(0).NewStream() }
 
 // streamOf returns the i-th allocator's Stream for a stream of the first one.
 func (m *several) streamOf(i int, s *cupool.Stream) (*cupool.Stream, error) {
-	a := m.all[i]
+	a := m.at(i)
 	switch {
 	case i == 0 || s == nil || a.DefaultStream() == m.DefaultStream():
 		return s, nil
@@ -88,7 +96,7 @@ func (m *several) CloseStream(s *cupool.Stream) error {
 // the error of the first.
 func (m *several) owner(f func(i int) error) error {
 	var first error
-	for i := range m.all {
+	for i := range max(1, len(m.all)) {
 		err := f(i)
 		if !errors.Is(err, cupool.ErrForeignPointer) {
 			return err
@@ -102,18 +110,18 @@ func (m *several) owner(f func(i int) error) error {
 
 // Free implements cupool.Allocator.
 func (m *several) Free(b cupool.Block) error {
-	return m.owner(func(i int) error { return m.all[i].Free(b) })
+	return m.owner(func(i int) error { return m.at(i).Free(b) })
 }
 
 // FreePtr implements cupool.Allocator.
 func (m *several) FreePtr(p cupool.Ptr, size int64) error {
-	return m.owner(func(i int) error { return m.all[i].FreePtr(p, size) })
+	return m.owner(func(i int) error { return m.at(i).FreePtr(p, size) })
 }
 
 // Lookup implements cupool.Allocator.
 func (m *several) Lookup(p cupool.Ptr) (b cupool.Block, err error) {
 	err = m.owner(func(i int) (err error) {
-		b, err = m.all[i].Lookup(p)
+		b, err = m.at(i).Lookup(p)
 		return err
 	})
 	return b, err
@@ -126,6 +134,6 @@ func (m *several) RecordStream(b cupool.Block, s *cupool.Stream) error {
 		if err != nil {
 			return err
 		}
-		return m.all[i].RecordStream(b, now)
+		return m.at(i).RecordStream(b, now)
 	})
 }

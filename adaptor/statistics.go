@@ -19,19 +19,17 @@ func (c *Counters) take(bytes int64) { c.Blocks.Take(1); c.Bytes.Take(bytes) }
 // Statistics counts blocks and bytes, exactly. Push begins a section of the
 // program, with counters of its own, and Pop ends it. Sections nest.
 type Statistics struct {
-	cupool.Allocator
+	over
 	mu       sync.Mutex
+	total    Counters
 	sections []Counters // the innermost last
 }
 
 // NewStatistics returns an allocator that counts what is allocated and freed
 // through it.
 func NewStatistics(a cupool.Allocator) *Statistics {
-	return &Statistics{Allocator: orNone(a), sections: make([]Counters, 1)}
+	return &Statistics{over: over{a}}
 }
-
-// Unwrap returns the allocator behind.
-func (s *Statistics) Unwrap() cupool.Allocator { return s.Allocator }
 
 // Counters returns the counters of the innermost section, or without a section
 // those since the beginning. In a section, Current is the difference to its
@@ -39,7 +37,10 @@ func (s *Statistics) Unwrap() cupool.Allocator { return s.Allocator }
 func (s *Statistics) Counters() Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sections[len(s.sections)-1]
+	if n := len(s.sections); n > 0 {
+		return s.sections[n-1]
+	}
+	return s.total
 }
 
 // Push begins a section.
@@ -56,10 +57,10 @@ func (s *Statistics) Pop() (Counters, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.sections) - 1
-	c := s.sections[last]
-	if last == 0 {
-		return c, false
+	if last < 0 {
+		return s.total, false
 	}
+	c := s.sections[last]
 	s.sections = s.sections[:last]
 	return c, true
 }
@@ -70,6 +71,7 @@ func (s *Statistics) count(b cupool.Block, how func(*Counters, int64)) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	how(&s.total, b.Size())
 	for i := range s.sections {
 		how(&s.sections[i], b.Size())
 	}
@@ -77,7 +79,7 @@ func (s *Statistics) count(b cupool.Block, how func(*Counters, int64)) {
 
 // Alloc implements cupool.Allocator.
 func (s *Statistics) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) {
-	b, err := s.Allocator.Alloc(size, on)
+	b, err := s.Unwrap().Alloc(size, on)
 	if err == nil {
 		s.count(b, (*Counters).add)
 	}
@@ -86,7 +88,7 @@ func (s *Statistics) Alloc(size int64, on *cupool.Stream) (cupool.Block, error) 
 
 // Free implements cupool.Allocator.
 func (s *Statistics) Free(b cupool.Block) error {
-	err := s.Allocator.Free(b)
+	err := s.Unwrap().Free(b)
 	if err == nil {
 		s.count(b, (*Counters).take)
 	}
@@ -95,5 +97,5 @@ func (s *Statistics) Free(b cupool.Block) error {
 
 // FreePtr implements cupool.Allocator.
 func (s *Statistics) FreePtr(p cupool.Ptr, size int64) error {
-	return freePtr(s.Allocator, p, size, s.Free)
+	return freePtr(s.Unwrap(), p, size, s.Free)
 }

@@ -13,7 +13,7 @@ import (
 // Tracking knows the live blocks and where they were allocated. It makes an
 // allocation about a microsecond slower, for the Go stack.
 type Tracking struct {
-	cupool.Allocator
+	over
 	mu   sync.Mutex
 	live map[cupool.Block]origin
 }
@@ -27,11 +27,8 @@ type origin struct {
 // NewTracking returns an allocator that keeps track of the blocks that are
 // allocated through it.
 func NewTracking(a cupool.Allocator) *Tracking {
-	return &Tracking{Allocator: orNone(a), live: map[cupool.Block]origin{}}
+	return &Tracking{over: over{a}, live: map[cupool.Block]origin{}}
 }
-
-// Unwrap returns the allocator behind.
-func (t *Tracking) Unwrap() cupool.Allocator { return t.Allocator }
 
 // Live lists the live blocks by address, each with the stack that allocated it.
 func (t *Tracking) Live() (all []cupool.Leak) {
@@ -48,7 +45,10 @@ func (t *Tracking) Live() (all []cupool.Leak) {
 // phase or test.
 func (t *Tracking) Check() error {
 	live := t.Live()
-	if len(live) == 0 {
+	switch {
+	case t.live == nil:
+		return errNone
+	case len(live) == 0:
 		return nil
 	}
 	e := &cupool.LeakError{Leaks: live}
@@ -60,7 +60,7 @@ func (t *Tracking) Check() error {
 
 // Alloc implements cupool.Allocator.
 func (t *Tracking) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
-	b, err := t.Allocator.Alloc(size, s)
+	b, err := t.Unwrap().Alloc(size, s)
 	if err != nil || b.IsEmpty() {
 		return b, err
 	}
@@ -77,7 +77,7 @@ func (t *Tracking) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 
 // Free implements cupool.Allocator.
 func (t *Tracking) Free(b cupool.Block) error {
-	err := t.Allocator.Free(b)
+	err := t.Unwrap().Free(b)
 	if err == nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -88,5 +88,5 @@ func (t *Tracking) Free(b cupool.Block) error {
 
 // FreePtr implements cupool.Allocator.
 func (t *Tracking) FreePtr(p cupool.Ptr, size int64) error {
-	return freePtr(t.Allocator, p, size, t.Free)
+	return freePtr(t.Unwrap(), p, size, t.Free)
 }

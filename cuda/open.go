@@ -100,7 +100,9 @@ func openError(ordinal int, call string, r cudadrv.Result, detail string) error 
 func openDriver(c *context, release func() cudadrv.Result, opts []Option) (Driver, error) {
 	var o options
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
 	if err := c.supports(o); err != nil {
 		c.leave()

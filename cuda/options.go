@@ -30,7 +30,7 @@ func (k MemoryKind) String() string {
 	return fmt.Sprintf("MemoryKind(%d)", int(k))
 }
 
-// Option is an option of Open and OpenContext.
+// Option is an option of Open and OpenContext. A nil one changes nothing.
 type Option func(*options)
 
 type options struct {

@@ -14,7 +14,6 @@ import (
 
 // Handles that are nil, zero, closed or of another device are errors, everywhere.
 func TestHandlesOfNothing(t *testing.T) {
-	handletest.Receivers(t, (*dist.Reducer)(nil), new(dist.Reducer))
 	pool := newPool(t)
 	eng, err := cupool.NewEngine(pool)
 	require.NoError(t, err)

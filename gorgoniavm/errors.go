@@ -3,6 +3,8 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
+
+	"github.com/cupool/cupool"
 )
 
 // What an OpError may unwrap to, besides errors of package cupool and of the
@@ -16,6 +18,11 @@ var (
 	// ErrNotANumber: WatchNaN or WatchInf found one.
 	ErrNotANumber = errors.New("not a finite number")
 )
+
+// errNone is what methods of a nil or zero value of this package fail with.
+func errNone(what string) error {
+	return fmt.Errorf("gorgoniavm: the %s is nil, or this package did not make it: %w", what, cupool.ErrInvalidHandle)
+}
 
 // OpError says which node of a graph RunAll failed at.
 type OpError struct {

@@ -148,6 +148,9 @@ func (m *VM) Set(a, b *gorgonia.Node) error {
 
 // has fails for nodes that are not the graph's.
 func (m *VM) has(method string, nodes ...*gorgonia.Node) error {
+	if err := m.check(); err != nil {
+		return err
+	}
 	for _, n := range nodes {
 		if n == nil || n.Graph() != m.home {
 			return &cupool.ConfigError{Field: method, Value: n, Reason: "the node is not one of the graph"}

@@ -175,6 +175,9 @@ func (n *norm) leave(m *VM) error {
 // computes with what they set. VMs that share an operation hand it over when they
 // run; they must not run at once.
 func (m *VM) SyncStats() error {
+	if err := m.check(); err != nil {
+		return err
+	}
 	var errs []error
 	for _, n := range m.norms {
 		errs = append(errs, n.leave(m))

@@ -49,7 +49,12 @@ type ReplayStats struct {
 
 // Replays returns how many runs were launched as CUDA graphs, and why others
 // were not.
-func (m *VM) Replays() ReplayStats { return m.replay.stats }
+func (m *VM) Replays() (s ReplayStats) {
+	if m != nil {
+		s = m.replay.stats
+	}
+	return s
+}
 
 // replays are a VM's recordings and how they served.
 type replays struct {

@@ -83,12 +83,28 @@ func (e *SolverError) Error() string {
 // Unwrap returns the reason.
 func (e *SolverError) Unwrap() error { return e.Err }
 
+// check fails for a Solver that is none.
+func (s *Solver) check() error {
+	if s == nil || s.eng == nil {
+		return errNone("Solver")
+	}
+	return nil
+}
+
 // LearnRate returns the learning rate of the next Step.
-func (s *Solver) LearnRate() float64 { return s.method.rate }
+func (s *Solver) LearnRate() float64 {
+	if s == nil {
+		return 0
+	}
+	return s.method.rate
+}
 
 // SetLearnRate sets the learning rate from the next Step on. It fails with a
 // *cupool.ConfigError for a rate that is not positive.
 func (s *Solver) SetLearnRate(rate float64) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	if !(rate > 0) {
 		return &cupool.ConfigError{Field: "LearnRate", Value: rate, Reason: "must be positive"}
 	}
@@ -101,6 +117,9 @@ func (s *Solver) SetLearnRate(rate float64) error {
 // time. It fails with a *SolverError, before it has moved anything unless a
 // device fails in the middle, or with cupool.ErrClosed.
 func (s *Solver) Step(model []gorgonia.ValueGrad) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	if s.closed {
 		return fmt.Errorf("gorgoniavm: solver: %w", cupool.ErrClosed)
 	}
@@ -173,6 +192,9 @@ func move[T layers.Float](s *Solver, p *param) {
 // Close gives back what the Solver remembers. It fails with what the allocator
 // says. To close a Solver again does nothing.
 func (s *Solver) Close() error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	if s.closed {
 		return nil
 	}

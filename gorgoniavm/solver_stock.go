@@ -44,6 +44,9 @@ func NewStockSolver(e *cupool.Engine, s gorgonia.Solver) (*StockSolver, error) {
 // Step implements gorgonia.Solver. It fails with what the solver says, with
 // cupool.ErrOutOfMemory when the pool is full, and with cupool.ErrClosed.
 func (s *StockSolver) Step(model []gorgonia.ValueGrad) (err error) {
+	if s == nil || s.e == nil {
+		return errNone("StockSolver")
+	}
 	if s.closed {
 		return fmt.Errorf("gorgoniavm: solver: %w", cupool.ErrClosed)
 	}
@@ -81,6 +84,9 @@ func keepModel(scope *cupool.Scope, model []gorgonia.ValueGrad) error {
 // Close gives back what the solver holds; it must not be used any more. It
 // returns what the allocator says. To close a StockSolver again does nothing.
 func (s *StockSolver) Close() error {
+	if s == nil || s.e == nil {
+		return errNone("StockSolver")
+	}
 	s.closed = true
 	var errs []error
 	for _, scope := range []*cupool.Scope{s.first, s.last} {

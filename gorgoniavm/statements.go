@@ -78,9 +78,13 @@ func (m *VM) set(n *gorgonia.Node, v gorgonia.Value) error {
 // are best there. The nodes have new tensors then, which belong to the
 // program: e.FreeTensor gives them back. Nodes with a value in the pool, or a
 // scalar, or none, are left alone. It fails with an *OpError around the error of
-// the pool or the device; the nodes before that one are moved.
+// the pool or the device, or with a *cupool.ConfigError for a nil node; the nodes before
+// that one are moved.
 func ToPool(e *cupool.Engine, nodes ...*gorgonia.Node) error {
 	for _, n := range nodes {
+		if n == nil {
+			return &cupool.ConfigError{Field: "nodes", Value: nil, Reason: "one of them is nil"}
+		}
 		d, ok := n.Value().(*tensor.Dense)
 		if !ok || e.Owns(d) {
 			continue

@@ -116,6 +116,14 @@ func (m *VM) recut() error {
 	return nil
 }
 
+// check fails for a VM that is none.
+func (m *VM) check() error {
+	if m == nil || m.e == nil {
+		return errNone("VM")
+	}
+	return nil
+}
+
 // RunAll runs the whole graph. It first gives back the values of the last
 // RunAll; there is no need to call Reset in between.
 //
@@ -125,6 +133,9 @@ func (m *VM) recut() error {
 // failure the values of the run are given back, no gradient and no variable of
 // a Set has changed, and RunAll may be called again.
 func (m *VM) RunAll() error {
+	if err := m.check(); err != nil {
+		return err
+	}
 	if m.closed {
 		return fmt.Errorf("gorgoniavm: RunAll: %w", cupool.ErrClosed)
 	}
@@ -187,6 +198,9 @@ func (m *VM) Reset() {}
 // then, but for those in the program's own memory. To close a VM again does nothing. It returns errors of the allocator and
 // of the device; all memory is given back all the same.
 func (m *VM) Close() error {
+	if err := m.check(); err != nil {
+		return err
+	}
 	if m.closed {
 		return nil
 	}
@@ -217,5 +231,8 @@ func (m *VM) Close() error {
 // device whose memory the CPU cannot touch, that is done on copies, and
 // operations that the engine has no kernel for count too.
 func (m *VM) Fallbacks() map[string]int64 {
+	if m == nil {
+		return nil
+	}
 	return maps.Clone(m.fallbacks)
 }

@@ -15,7 +15,6 @@ import (
 // TestHandlesOfNothing: handles that are nil, zero, closed or of another allocator are
 // errors, everywhere.
 func TestHandlesOfNothing(t *testing.T) {
-	handletest.Receivers(t, (*ipc.Server)(nil), new(ipc.Server), (*ipc.Share)(nil), new(ipc.Share), (*ipc.Client)(nil), new(ipc.Client), (*ipc.Memory)(nil), new(ipc.Memory))
 	g := newRig(t, ipc.Config{})
 	x := g.share("x", 1000)
 	handletest.Arguments(t, func() any { return g.server })

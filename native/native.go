@@ -129,7 +129,7 @@ func (n *Allocator) keep(bytes uint64) error {
 }
 
 func poolsOf(c *cupool.Pool) (cuda.NativePools, error) {
-	if c == nil {
+	if c.Driver() == nil {
 		return nil, &cupool.ConfigError{Field: "Pool", Value: nil, Reason: "a native allocator uses its streams"}
 	}
 	if isClosed(c) {

@@ -29,7 +29,7 @@ func (c *Comm) AllReduce(dst, src dist.Memory, op dist.Op, s *cupool.Stream) err
 
 // Broadcast implements dist.Comm.
 func (c *Comm) Broadcast(dst, src dist.Memory, root int, s *cupool.Stream) error {
-	if root != c.rank {
+	if root != c.Rank() {
 		src = dst
 	}
 	t := ncclapi.Task{Kind: ncclapi.Broadcast, Count: int64(dst.Count)}
@@ -42,7 +42,7 @@ func (c *Comm) Broadcast(dst, src dist.Memory, root int, s *cupool.Stream) error
 // AllGather implements dist.Comm.
 func (c *Comm) AllGather(dst, src dist.Memory, s *cupool.Stream) error {
 	t := ncclapi.Task{Kind: ncclapi.AllGather, Count: int64(src.Count)}
-	return c.both(&t, dst, src, 1, c.size, s)
+	return c.both(&t, dst, src, 1, c.Size(), s)
 }
 
 // ReduceScatter implements dist.Comm.
@@ -51,7 +51,7 @@ func (c *Comm) ReduceScatter(dst, src dist.Memory, op dist.Op, s *cupool.Stream)
 	if err := c.setOp(&t, src.Type, op); err != nil {
 		return err
 	}
-	return c.both(&t, dst, src, c.size, 1, s)
+	return c.both(&t, dst, src, c.Size(), 1, s)
 }
 
 // Send implements dist.Comm. A rank sends to itself only in a Group that also
@@ -76,6 +76,12 @@ func (c *Comm) Recv(dst dist.Memory, from int, s *cupool.Stream) error {
 // Group implements dist.Comm. The work is queued when the outermost f has
 // returned, and none of it when f fails.
 func (c *Comm) Group(f func() error) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if f == nil {
+		return fmt.Errorf("nccl: rank %d of %d: Group has no function: %w", c.rank, c.size, cupool.ErrInvalidHandle)
+	}
 	c.order.Lock()
 	if c.depth == 0 {
 		c.tasks = c.tasks[:0]
@@ -118,7 +124,7 @@ func (c *Comm) setOp(t *ncclapi.Task, of dist.Type, op dist.Op) error {
 	case op == dist.Avg && of != dist.Float32 && of != dist.Float64:
 		return c.refused(t, "the average of elements that are no floating-point numbers: %w", cupool.ErrNotSupported)
 	}
-	if op == dist.Avg && c.size == 1 {
+	if op == dist.Avg && c.Size() == 1 {
 		op = dist.Sum // NCCL 2.28 leaves out elements at the end of a single rank's average
 	}
 	t.Op = ops[op]
@@ -127,7 +133,7 @@ func (c *Comm) setOp(t *ncclapi.Task, of dist.Type, op dist.Op) error {
 
 // setPeer sets the other rank.
 func (c *Comm) setPeer(t *ncclapi.Task, rank int) error {
-	if rank < 0 || rank >= c.size {
+	if rank < 0 || rank >= c.Size() {
 		return c.refused(t, "rank %d: %w", rank, dist.ErrRank)
 	}
 	t.Peer = int64(rank)
@@ -135,12 +141,18 @@ func (c *Comm) setPeer(t *ncclapi.Task, rank int) error {
 }
 
 func (c *Comm) refused(t *ncclapi.Task, format string, args ...any) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	return fmt.Errorf("nccl: rank %d of %d: %v: "+format, append([]any{c.rank, c.size, t.Kind}, args...)...)
 }
 
 // both queues a task that has both memories, which are of the same type. dst times
 // dstTimes is as long as src times srcTimes, of which one is 1.
 func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, dstTimes, srcTimes int, s *cupool.Stream) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	if dst.Type != src.Type || dst.Count%srcTimes != 0 || src.Count%dstTimes != 0 || dst.Count/srcTimes != src.Count/dstTimes {
 		return c.refused(t, "%d elements of type %d from %d of type %d, %d ranks: %w", dst.Count, dst.Type, src.Count, src.Type, c.size, cupool.ErrSizeMismatch)
 	}
@@ -159,6 +171,9 @@ func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, dstTimes, srcTimes in
 
 // one queues a task that has one memory.
 func (c *Comm) one(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	s, err := c.stream(t, s)
 	if err != nil {
 		return err

@@ -48,12 +48,16 @@ type Comm struct {
 
 var _ dist.Comm = (*Comm)(nil)
 
+var errNoContext = fmt.Errorf("nccl: the context is nil: %w", cupool.ErrInvalidHandle)
+
 // New makes this process's Comm of a group of ranks, for memory of pool, and waits
 // until all ranks have done so. The pool's Driver is one that cuda.Open has
 // opened, as NCCL works in the GPU's primary context. It fails with
 // cupool.ErrNotSupported where NCCL is missing or the pool is not on a GPU, with
 // a *cupool.ConfigError, also for what is not the same on all ranks, with
-// dist.ErrRank and the cause of ctx where ranks do not come, or with an *Error.
+// dist.ErrRank and the cause of ctx where ranks do not come, with
+// cupool.ErrInvalidHandle for a nil ctx, or with an *Error. So do the calls of a Comm
+// that is nil or zero.
 func New(ctx context.Context, pool *cupool.Pool, cfg Config) (*Comm, error) {
 	cfg = cfg.withDefaults()
 	return newComm(ctx, pool, cfg, cfg.share)
@@ -61,7 +65,10 @@ func New(ctx context.Context, pool *cupool.Pool, cfg Config) (*Comm, error) {
 
 // newComm makes a Comm. All ranks share what is drawn on rank 0.
 func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share func(context.Context, func() ([]byte, error)) ([]byte, error)) (*Comm, error) {
-	if pool == nil {
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	if pool.Driver() == nil {
 		return nil, &cupool.ConfigError{Field: "pool", Reason: "a rank's memory needs one"}
 	}
 	device, ok := pool.Driver().(interface{ Context() uintptr })
@@ -112,11 +119,29 @@ func (c *Comm) join(ctx context.Context, shared []byte, device uintptr) error {
 	return c.settle(ctx, call, res)
 }
 
+// check fails for a Comm that is none.
+func (c *Comm) check() error {
+	if c == nil || c.pool == nil {
+		return fmt.Errorf("nccl: the Comm is nil, or New did not make it: %w", cupool.ErrInvalidHandle)
+	}
+	return nil
+}
+
 // Rank implements dist.Comm.
-func (c *Comm) Rank() int { return c.rank }
+func (c *Comm) Rank() int {
+	if c == nil {
+		return 0
+	}
+	return c.rank
+}
 
 // Size implements dist.Comm.
-func (c *Comm) Size() int { return c.size }
+func (c *Comm) Size() int {
+	if c == nil {
+		return 0
+	}
+	return c.size
+}
 
 // spin is how long the host looks again and again before it sleeps: NCCL needs
 // some ten microseconds to queue a call, less than a sleep takes.
@@ -216,6 +241,9 @@ func (c *Comm) usableLocked() error {
 
 // Err implements dist.Comm.
 func (c *Comm) Err() error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.comm != nil {
@@ -229,6 +257,9 @@ func (c *Comm) Err() error {
 // Abort implements dist.Comm. Later calls fail with what went wrong before, or
 // else with cupool.ErrClosed.
 func (c *Comm) Abort() error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -250,6 +281,9 @@ func (c *Comm) Abort() error {
 // what went wrong before, and with cupool.ErrClosed after Close and Abort. What is
 // not done after Config.Timeout is aborted.
 func (c *Comm) Close() error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	c.order.Lock()
 	defer c.order.Unlock()
 	c.mu.Lock()

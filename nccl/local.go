@@ -13,6 +13,12 @@ import (
 // made by a goroutine of its own. When one rank fails, all do. Of the Config it
 // takes Timeout and Library. It fails as New does.
 func NewLocal(ctx context.Context, pools []*cupool.Pool, cfg Config) ([]*Comm, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	if len(pools) == 0 {
+		return nil, &cupool.ConfigError{Field: "pools", Value: pools, Reason: "a group has a rank at least"}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	comms, errs := make([]*Comm, len(pools)), make([]error, len(pools))

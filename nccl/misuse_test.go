@@ -50,8 +50,19 @@ func TestConfig(t *testing.T) {
 		_, err := nccl.New(context.Background(), pool, cfg)
 		require.ErrorAs(t, err, &bad)
 	}
-	_, err := nccl.New(context.Background(), nil, nccl.Config{})
+	for _, none := range []*cupool.Pool{nil, new(cupool.Pool)} {
+		_, err := nccl.New(context.Background(), none, nccl.Config{})
+		require.ErrorAs(t, err, &bad)
+		_, err = nccl.NewLocal(context.Background(), []*cupool.Pool{none}, nccl.Config{})
+		require.ErrorAs(t, err, &bad)
+	}
+	_, err := nccl.NewLocal(context.Background(), nil, nccl.Config{})
 	require.ErrorAs(t, err, &bad)
+	var noContext context.Context
+	_, err = nccl.New(noContext, pool, nccl.Config{})
+	require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+	_, err = nccl.NewLocal(noContext, []*cupool.Pool{pool}, nccl.Config{})
+	require.ErrorIs(t, err, cupool.ErrInvalidHandle)
 	_, err = nccl.New(context.Background(), pool, nccl.Config{Library: "/nowhere/libnccl.so.2"})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.ErrorContains(t, err, "Config.Library")

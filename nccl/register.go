@@ -17,6 +17,9 @@ import (
 // calls do.
 func (c *Comm) Register(b cupool.Block) error {
 	const call = "ncclCommRegister"
+	if err := c.check(); err != nil {
+		return err
+	}
 	live, err := c.pool.Lookup(b.Ptr())
 	if err == nil && live != b {
 		err = cupool.ErrUseAfterFree
@@ -53,6 +56,9 @@ func (c *Comm) Register(b cupool.Block) error {
 // done. It fails with cupool.ErrForeignPointer for a block that is not registered,
 // and as calls do.
 func (c *Comm) Deregister(b cupool.Block) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	c.order.Lock()
 	defer c.order.Unlock()
 	c.mu.Lock()

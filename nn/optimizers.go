@@ -165,6 +165,9 @@ func scalar(d *tensor.Dense, otherwise float64) float64 {
 // fitParams is fit for parameters, their gradients and so many moments, and for the
 // rate and the number of the step.
 func fitParams(e *cupool.Engine, op string, params []Param, moments int, optional bool, rate, number tensor.Tensor) error {
+	if e == nil || e.Allocator() == nil {
+		return unsupported(op, "there is no engine")
+	}
 	for _, p := range params {
 		if operand.IsNil(p.Value) || operand.IsNil(p.Grad) {
 			return unsupported(op, "a parameter without a value or gradient")

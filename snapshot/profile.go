@@ -38,8 +38,12 @@ const (
 // allocation nothing does, and without one, everything.
 //
 // alloc_objects and alloc_space are what was allocated since the history began, from
-// the Totals; where no snapshot has any, they are as inuse_. WriteProfile returns the error of w.
+// the Totals; where no snapshot has any, they are as inuse_. WriteProfile returns the error of w,
+// or cupool.ErrInvalidHandle for a nil one.
 func WriteProfile(w io.Writer, of ...Snapshot) error {
+	if w == nil {
+		return errNoWriter
+	}
 	of = flat(of)
 	p := newProfile()
 	p.total = slices.ContainsFunc(of, func(s Snapshot) bool { return len(s.Totals) > 0 })

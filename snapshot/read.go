@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/gunzip"
 )
 
@@ -26,6 +27,9 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("not a memory snapshot: at byte %d: %v", e.Offset, e.Err)
 }
 
+// errNoWriter is what is written to nobody.
+var errNoWriter = fmt.Errorf("writing a snapshot: the writer is nil: %w", device.ErrInvalidHandle)
+
 // Unwrap returns Err.
 func (e *FormatError) Unwrap() error { return e.Err }
 
@@ -41,6 +45,9 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // read is far larger as JSON. A stack has its 1,024 innermost functions. What gzip compressed may grow to 16 MiB and
 // 128 bytes for each byte; the error of more says to decompress it first.
 func Read(r io.Reader) ([]Snapshot, error) {
+	if r == nil {
+		return nil, &FormatError{Err: fmt.Errorf("the reader is nil: %w", device.ErrInvalidHandle)}
+	}
 	br, err := gunzip.NewReader(r)
 	if err != nil {
 		return nil, &FormatError{Err: err}

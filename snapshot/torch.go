@@ -36,6 +36,9 @@ import (
 //
 // Read reads it back, with what PyTorch has no place for in keys of its own.
 func WriteTorch(w io.Writer, of ...Snapshot) error {
+	if w == nil {
+		return errNoWriter
+	}
 	pools := flat(of)
 	t := torch{Writer: pickle.NewWriter(w)}
 	t.gather(pools)

@@ -38,6 +38,7 @@ func Misuse(t *testing.T, r Member, foreign *cupool.Stream) {
 			require.ErrorIs(t, err, want, "%d", i)
 		}
 	}
+	require.ErrorIs(t, r.Group(nil), cupool.ErrInvalidHandle)
 	for name, bad := range outside(t, r, m) {
 		for call, err := range callsOf(r, bad) {
 			require.Error(t, err, "%s, %s", call, name)

@@ -1,5 +1,5 @@
-// Package handletest calls methods of handles that are nothing, and with arguments that
-// are: nil ones, zero ones, and those of nobody.
+// Package handletest calls methods of handles that are nothing, and methods and
+// functions with arguments that are: nil ones, zero ones, and those of nobody.
 package handletest
 
 import (
@@ -12,28 +12,17 @@ import (
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
-// nothing are handles that are nothing, by their type. Every other type has its zero value.
+// nothing are arguments that are nothing, by their type. Every other type has its zero value.
 var nothing = map[reflect.Type][2]any{
 	reflect.TypeFor[*cupool.Pool]():            {(*cupool.Pool)(nil), new(cupool.Pool)},
 	reflect.TypeFor[*cupool.Stream]():          {(*cupool.Stream)(nil), new(cupool.Stream)},
 	reflect.TypeFor[*cupool.Event]():           {(*cupool.Event)(nil), new(cupool.Event)},
+	reflect.TypeFor[*cupool.Engine]():          {(*cupool.Engine)(nil), new(cupool.Engine)},
 	reflect.TypeFor[*cupool.Buffer[float32]](): {(*cupool.Buffer[float32])(nil), new(cupool.Buffer[float32])},
-	reflect.TypeFor[*cupool.Scope]():           {(*cupool.Scope)(nil), new(cupool.Scope)},
-	reflect.TypeFor[*cupool.Graph]():           {(*cupool.Graph)(nil), new(cupool.Graph)},
 	reflect.TypeFor[cupool.Block]():            {cupool.Block{}, cupool.NewMint().Block(1<<20, 512, 1, 1)},
 }
 
 var errorType = reflect.TypeFor[error]()
-
-// Handles returns the handles of package cupool that are nothing.
-func Handles() (all []any) {
-	for typ, handles := range nothing {
-		if typ.Kind() == reflect.Pointer {
-			all = append(all, handles[:]...)
-		}
-	}
-	return all
-}
 
 // Receivers calls every method of handles that are nothing. None panics. One that
 // returns an error fails with cupool.ErrInvalidHandle, or with cupool.ErrClosed.
@@ -61,6 +50,28 @@ func Arguments(t *testing.T, make func() any) {
 	each(t, func() reflect.Value { return reflect.ValueOf(make()) }, func(string, []reflect.Value) {})
 }
 
+// Function calls a function with arguments that are nothing, and closes what it returns.
+// It does not panic.
+func Function(t *testing.T, name string, f any) {
+	t.Helper()
+	v := reflect.ValueOf(f)
+	for mix := range 4 {
+		for _, rest := range []int{0, 1} {
+			out, ok := call(t, fmt.Sprintf("%s, mix %d, %d more", name, mix, rest), v, arguments(v.Type(), 0, mix, rest))
+			if !ok {
+				continue
+			}
+			for _, x := range out {
+				if c, ok := x.Interface().(interface{ Close() error }); ok && !x.IsZero() {
+					if err := c.Close(); err != nil {
+						t.Errorf("%s: close: %v", name, err)
+					}
+				}
+			}
+		}
+	}
+}
+
 // each calls every method of a handle with every mix of arguments that are nothing.
 func each(t *testing.T, h func() reflect.Value, f func(name string, out []reflect.Value)) {
 	t.Helper()
@@ -70,28 +81,40 @@ func each(t *testing.T, h func() reflect.Value, f func(name string, out []reflec
 		for mix := range 4 {
 			recv := h()
 			name := fmt.Sprintf("%v.%s, nil %v, mix %d", typ, method.Name, recv.IsNil(), mix)
-			var out []reflect.Value
-			if p := pooltest.PanicOf(func() { out = recv.Method(i).Call(arguments(method.Type, mix)) }); p != nil {
-				t.Errorf("%s: panic: %v", name, p)
-				continue
+			if out, ok := call(t, name, recv.Method(i), arguments(method.Type, 1, mix, 0)); ok {
+				f(name, out)
 			}
-			f(name, out)
 		}
 	}
 }
 
-// arguments are a mix of those of a method, without the variadic ones.
-func arguments(m reflect.Type, mix int) (args []reflect.Value) {
-	for j := 1; j < m.NumIn(); j++ {
-		if m.IsVariadic() && j == m.NumIn()-1 {
-			break
-		}
-		in := m.In(j)
-		v := reflect.Zero(in)
+// call calls what must not panic.
+func call(t *testing.T, name string, f reflect.Value, args []reflect.Value) (out []reflect.Value, ok bool) {
+	t.Helper()
+	if p := pooltest.PanicOf(func() { out = f.Call(args) }); p != nil {
+		t.Errorf("%s: panic: %v", name, p)
+		return nil, false
+	}
+	return out, true
+}
+
+// arguments are a mix of those of a function behind the first few, with rest variadic ones.
+func arguments(f reflect.Type, first, mix, rest int) (args []reflect.Value) {
+	of := func(in reflect.Type, j int) reflect.Value {
 		if some, ok := nothing[in]; ok {
-			v = reflect.ValueOf(some[(mix>>((j-1)%2))%2])
+			return reflect.ValueOf(some[(mix>>(j%2))%2])
 		}
-		args = append(args, v)
+		return reflect.Zero(in)
+	}
+	for j := first; j < f.NumIn(); j++ {
+		in := f.In(j)
+		if !f.IsVariadic() || j < f.NumIn()-1 {
+			args = append(args, of(in, j-first))
+			continue
+		}
+		for range rest {
+			args = append(args, of(in.Elem(), j-first))
+		}
 	}
 	return args
 }
