@@ -23,7 +23,9 @@
 // Whoever reaches the page sees names of functions, files and labels, and may trim
 // the allocator and record its history. Serve it on a private address, as pprof.
 // Serve bounds how many connections there are, what they send and how long they take;
-// http.ListenAndServe does not. An answer has a minute. What changes anything takes a POST, and pages of other origins are refused with
+// http.ListenAndServe does not. Under any server a Handler has 256 requests under way at
+// most, of a URL of 4 KiB and nothing else, and 8 of those that go through a snapshot; 128
+// wait for these. An answer has a minute, and 10 seconds where others wait. What changes anything takes a POST, and pages of other origins are refused with
 // status 403 (http.CrossOriginProtection). So are requests to the host name of a
 // stranger, which a browser would take for an origin of its own although the name leads
 // here (DNS rebinding): what is answered is an address, localhost, a name without a
@@ -57,7 +59,8 @@
 //
 // Errors are JSON objects with the one field error. The status is 400 for wrong
 // parameters, 403 for foreign origins and hosts, 404 for what does not exist and for
-// allocators that were closed, 405 for a wrong method, and 409 where the allocator refused.
+// allocators that were closed, 405 for a wrong method, 409 where the allocator refused, 413
+// and 414 for what is too large, and 503 with Retry-After where too many requests are under way.
 //
 // # What it costs
 //

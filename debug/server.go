@@ -2,6 +2,7 @@ package debug
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"embed"
 	"encoding/json"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/columns"
-	"github.com/cupool/cupool/internal/gate"
 )
 
 //go:embed page
@@ -33,10 +33,13 @@ type server struct {
 	sources func() []source // that are there now
 	rings   rings
 	handler http.Handler
+
+	all  *crowd // of requests
+	dear *crowd // of those that go through a snapshot
 }
 
 func newServer(list func() []entry) *server {
-	s := &server{}
+	s := &server{all: newCrowd(maxRequests, 0), dear: newCrowd(maxDear, maxInLine)}
 	s.sources = func() (all []source) {
 		taken := map[string]int{}
 		for _, e := range list() {
@@ -62,12 +65,28 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(gate.Answer)) // a test's writer has none
-	if err := checkHost(r); err != nil {
+	leave, err := s.all.enter(w, r)
+	if err == nil {
+		defer leave()
+		err = cmp.Or(checkSize(w, r), checkHost(r))
+	}
+	if err != nil {
 		fail(w, err)
 		return
 	}
 	s.handler.ServeHTTP(w, r)
+}
+
+// checkSize refuses requests that have more than a URL: none needs it.
+func checkSize(w http.ResponseWriter, r *http.Request) error {
+	switch {
+	case len(r.RequestURI) > maxURL:
+		return refuse(http.StatusRequestURITooLong, "a URL has %d bytes at most", maxURL)
+	case r.ContentLength != 0:
+		w.Header().Set("Connection", "close") // else net/http waits for the body
+		return refuse(http.StatusRequestEntityTooLarge, "a request has no body")
+	}
+	return nil
 }
 
 // A refusal is an error and its status.
@@ -134,6 +153,9 @@ var views = map[string]view{
 	"heap":   viewHeap,
 }
 
+// dear are the views that go through a snapshot.
+var dear = map[string]bool{"snapshot": true, "snapshot.pickle": true, "blocks": true, "heap": true}
+
 var changes = map[string]change{
 	"trim":    changeTrim,
 	"history": changeHistory,
@@ -167,6 +189,13 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) error {
 		return reply(w, r, s.pools())
 	}
 	if f, ok := views[name]; ok {
+		if dear[name] || r.URL.Query().Has("moment") {
+			leave, err := s.dear.enter(w, r)
+			if err != nil {
+				return err
+			}
+			defer leave()
+		}
 		of, err := s.source(r.URL.Query())
 		if err != nil {
 			return err

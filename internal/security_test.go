@@ -26,7 +26,7 @@ var fileCalls = regexp.MustCompile(`^os\.(Open|OpenFile|OpenRoot|ReadFile|ReadDi
 var variable = regexp.MustCompile(`^(CUPOOL|CUDA|NVTX|MASTER|SLURM|PYTORCH|TORCHELASTIC|CONDA|JOB|LOCAL|WORLD|VIRTUAL)_[A-Z0-9_]+$|^RANK$`)
 
 // bounded are the files with limits for strangers, and how these are called.
-var bounded = regexp.MustCompile(`^(snapshot/torch_read|debug/(json|server)|cmd/cupool/internal/top/client|nccl/internal/meet/http|ipc/(wire|serve)|internal/(gate/\w+|pickle/read|gunzip/gunzip|trace/\w+|mnist/idx))\.go$`)
+var bounded = regexp.MustCompile(`^(snapshot/torch_read|debug/(crowd|json|server)|cmd/cupool/internal/top/client|nccl/internal/meet/http|ipc/(wire|serve)|internal/(gate/\w+|pickle/read|gunzip/gunzip|trace/\w+|mnist/idx))\.go$`)
 var limit = regexp.MustCompile(`^(most|max|Max|Fixed$|Factor$|text|ask|patience$|bufferSize$|Waiting$|Grace$|Patience$|Answer$|HeaderBytes$)`)
 
 // found is what the programs of the repository have, by the table that names it.
