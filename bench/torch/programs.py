@@ -1,0 +1,348 @@
+"""Whole PyTorch programs under an allocator. Prints a line of JSON: seconds, the peaks of what was requested, active
+(with what waits for other streams) and reserved, in MiB, and a digest of the results, which is the same to the bit
+for the same program where it is deterministic.
+
+usage: programs.py NAME default|expandable|cupool
+SEED=n changes sizes and numbers. EXACT=1 takes deterministic algorithms, for the digests; it is slower.
+"""
+
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+
+import choose
+
+if os.environ.get("EXACT"):
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+choose.use(sys.argv[2])
+
+import torch
+
+SEED = int(os.environ.get("SEED", "0"))
+PROGRAMS = {}
+
+
+def program(function):
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def bits(*values):
+    """A digest of tensors and modules, to the bit."""
+    digest = hashlib.sha256()
+    for value in values:
+        for t in (value.parameters() if isinstance(value, torch.nn.Module) else [value]):
+            digest.update(t.detach().float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def descend(optimizer, loss):
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+@program
+def resnet50():
+    import torchvision
+    model = torchvision.models.resnet50().cuda().train()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for _ in range(20):
+        images, labels = torch.randn(64, 3, 224, 224, device="cuda"), torch.randint(0, 1000, (64,), device="cuda")
+        with torch.autocast("cuda"):
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+        descend(optimizer, loss)
+    return bits(loss, model)
+
+
+@program
+def gpt2():
+    """Sentences of many lengths, as a language model is tuned."""
+    from transformers import AutoModelForCausalLM, GPT2Config
+    model = AutoModelForCausalLM.from_config(GPT2Config()).cuda().train()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    for _ in range(40):
+        words = torch.randint(0, 50257, (random.randint(1, 8), random.randint(32, 1024)), device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(words, labels=words).loss
+        descend(optimizer, loss)
+    return bits(loss, model)
+
+
+@program
+def prefetch():
+    """Batches are made on a second stream."""
+    side = torch.cuda.Stream()
+    model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(12)]).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(120):
+        with torch.cuda.stream(side):
+            x = torch.randn(random.randint(64, 8192), 2048, device="cuda")
+            y = x * 2
+        main = torch.cuda.current_stream()
+        main.wait_stream(side)
+        x.record_stream(main)
+        y.record_stream(main)
+        loss = model(x).sub(y).pow(2).mean()
+        descend(optimizer, loss)
+        del x, y
+    return bits(loss, model)
+
+
+@program
+def rl():
+    """A replay buffer of episodes of many lengths."""
+    import collections
+    nn = torch.nn
+    model = nn.Sequential(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3, 1),
+                          nn.ReLU(), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 19)).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-4)
+    episodes = collections.deque(maxlen=60 + 15 * SEED)
+    for _ in range(150):
+        n = random.randint(16 + 40 * SEED, 400 + 100 * SEED)
+        frames = torch.randint(0, 255, (n, 4, 84, 84), device="cuda", dtype=torch.uint8)
+        with torch.no_grad():
+            actions = model(frames.float() / 255).argmax(1)
+        episodes.append((frames, actions, torch.randn(n, device="cuda")))
+        for _ in range(3):
+            chosen = random.sample(list(episodes), min(len(episodes), 4))
+            x, y, r = (torch.cat([e[i] for e in chosen]) for i in range(3))
+            loss = (nn.functional.cross_entropy(model(x.float() / 255), y, reduction="none") * r).mean()
+            descend(optimizer, loss)
+    return bits(loss, model)
+
+
+@program
+def serve():
+    """Requests of many lengths: prompts on a second stream, caches that grow by a word a step."""
+    wide, heads, layers = 1024, 16, 8
+
+    def matrix(a, b, scale):
+        return torch.randn(a, b, device="cuda", dtype=torch.half) / scale
+
+    weights = [[matrix(wide, 3 * wide, 32), matrix(wide, wide, 32), matrix(wide, 4 * wide, 32),
+                matrix(4 * wide, wide, 64)] for _ in range(layers)]
+    prompts, requests, last = torch.cuda.Stream(), [], None
+
+    def layer(w, x, cache):
+        q, k, v = (x @ w[0]).view(1, -1, 3, heads, wide // heads).permute(2, 0, 3, 1, 4)
+        if cache is not None:
+            k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+        a = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=cache is None)
+        x = x + a.transpose(1, 2).reshape(1, -1, wide) @ w[1]
+        return x + torch.nn.functional.gelu(x @ w[2]) @ w[3], (k, v)
+
+    with torch.no_grad():
+        for _ in range(90 if SEED else int(os.environ.get("STEPS", 220))):
+            if len(requests) < 24 and random.random() < 0.5:
+                with torch.cuda.stream(prompts):
+                    x = torch.randn(1, random.randint(20, 3000 + 500 * SEED), wide, device="cuda", dtype=torch.half)
+                    caches = []
+                    for w in weights:
+                        x, cache = layer(w, x, None)
+                        caches.append(cache)
+                    x = x[:, -1:].clone()
+                main = torch.cuda.current_stream()
+                main.wait_stream(prompts)
+                for t in [x] + [t for c in caches for t in c]:
+                    t.record_stream(main)
+                requests.append([x, caches, random.randint(5, 120)])
+            for request in requests:
+                x = request[0]
+                for i, w in enumerate(weights):
+                    x, request[1][i] = layer(w, x, request[1][i])
+                request[0], last = x, x
+                request[2] -= 1
+            requests = [r for r in requests if r[2] > 0]
+    return bits(last)
+
+
+@program
+def fsdp():
+    """A sharded training: weights are gathered on a second stream, gradients scattered there."""
+    wide, layers, ranks = 2048, 14, 8
+    size, bf = 8 * wide * wide, torch.bfloat16
+    gelu, comm, main = torch.nn.functional.gelu, torch.cuda.Stream(), torch.cuda.current_stream()
+    shards = [torch.randn(size // ranks, device="cuda") * 0.02 for _ in range(layers)]
+    momenta = [torch.zeros(size // ranks, device="cuda") for _ in range(layers)]
+
+    def gather(i):
+        with torch.cuda.stream(comm):
+            full = torch.empty(size, device="cuda", dtype=bf)
+            full.view(ranks, -1).copy_(shards[i].expand(ranks, -1))
+            done = torch.cuda.Event()
+            done.record(comm)
+        return full, done
+
+    def use(gathered):
+        full, done = gathered
+        main.wait_event(done)
+        full.record_stream(main)
+        half = 4 * wide * wide
+        return full[:half].view(wide, 4 * wide), full[half:].view(4 * wide, wide)
+
+    with torch.no_grad():
+        for _ in range(40):
+            x = torch.randn(random.randint(1, 6) * random.randint(256, 2048 + 64 * SEED), wide, device="cuda", dtype=bf)
+            inputs, coming = [], gather(0)
+            for i in range(layers):
+                present, coming = coming, gather(i + 1) if i + 1 < layers else None
+                w1, w2 = use(present)
+                inputs.append(x)
+                x = x + gelu(x @ w1) @ w2
+                del present, w1, w2
+            g = torch.randn_like(x)
+            coming = gather(layers - 1)
+            del x
+            for i in reversed(range(layers)):
+                present, coming = coming, gather(i - 1) if i else None
+                w1, w2 = use(present)
+                a = inputs.pop()
+                h = a @ w1
+                k = gelu(h)
+                d2, dk = k.T @ g, g @ w2.T
+                dh = dk * (1 + (h > 0))
+                d1, g = a.T @ dh, g + dh @ w1.T
+                grads, done = torch.cat([d1.flatten(), d2.flatten()]), torch.cuda.Event()
+                done.record(main)
+                del present, w1, w2, a, h, k, dk, dh, d1, d2
+                with torch.cuda.stream(comm):
+                    comm.wait_event(done)
+                    grads.record_stream(comm)
+                    mean = grads.float().view(ranks, -1).mean(0)
+                    momenta[i].mul_(0.9).add_(mean)
+                    shards[i].sub_(momenta[i], alpha=1e-6)
+                    del grads, mean
+    torch.cuda.synchronize()
+    return bits(*shards)
+
+
+@program
+def threads():
+    """Four streams, on which models come and go."""
+    import threading
+    digests = {}
+
+    def work(k):
+        r, generator = random.Random(k + 100 * SEED), torch.Generator("cuda")
+        generator.manual_seed(k)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for run in range(3):
+                wide, deep = r.choice([512, 1024, 1536, 2048, 3072]), r.randint(4, 12)
+                model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(wide, wide), torch.nn.GELU())
+                                              for _ in range(deep)]).cuda()
+                optimizer = torch.optim.AdamW(model.parameters())
+                for _ in range(r.randint(20, 60)):
+                    x = torch.randn(r.randint(256, 16384), wide, device="cuda", generator=generator)
+                    loss = model(x).pow(2).mean()
+                    descend(optimizer, loss)
+                    del x
+                stream.synchronize()
+                digests[k, run] = loss.item()
+                del model, optimizer, loss
+    ts = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    [t.start() for t in ts]
+    [t.join() for t in ts]
+    return "" # the weights' first values depend on the threads' order
+
+
+@program
+def trainer():
+    """transformers' Trainer on a small BERT, unchanged."""
+    import tempfile
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+    model = BertForSequenceClassification(BertConfig(num_hidden_layers=6, hidden_size=512, intermediate_size=2048))
+    rows = [dict(input_ids=[random.randint(5, 30000) for _ in range(n)], attention_mask=[1] * n, labels=n % 2)
+            for n in [random.randint(8, 256) for _ in range(600)]]
+
+    def pad(batch):
+        longest = max(len(r["input_ids"]) for r in batch)
+        return {key: torch.tensor([r[key] + [0] * (longest - len(r[key])) for r in batch])
+                for key in ("input_ids", "attention_mask")} | {"labels": torch.tensor([r["labels"] for r in batch])}
+
+    with tempfile.TemporaryDirectory() as d:
+        arguments = TrainingArguments(d, per_device_train_batch_size=16, num_train_epochs=2, report_to=[], bf16=True,
+                                      save_strategy="no", disable_tqdm=True, seed=SEED)
+        Trainer(model, arguments, train_dataset=rows, data_collator=pad).train()
+    return bits(model)
+
+
+@program
+def accelerate():
+    """accelerate with gradient accumulation, and evaluation in between."""
+    from accelerate import Accelerator
+    helper = Accelerator(mixed_precision="bf16", gradient_accumulation_steps=4)
+    model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True), 6)
+    model, optimizer = helper.prepare(model, torch.optim.AdamW(model.parameters(), 1e-4))
+    for i in range(120):
+        x = torch.randn(random.randint(1, 16), random.randint(16, 512), 512, device=helper.device)
+        with helper.accumulate(model):
+            loss = model(x).pow(2).mean()
+            helper.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        if i % 30 == 29:
+            with torch.no_grad():
+                model(torch.randn(32, 256, 512, device=helper.device))
+    return bits(loss)
+
+
+@program
+def lightning():
+    """Lightning on batches of many sizes."""
+    import logging
+    import warnings
+    import lightning as pl
+    warnings.filterwarnings("ignore")
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+    class Model(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.GELU())
+                                             for _ in range(10)])
+
+        def training_step(self, batch, _):
+            return self.net(batch[0]).pow(2).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), 1e-4)
+
+    class Batches(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            r = random.Random(SEED)
+            for _ in range(150):
+                yield (torch.randn(r.randint(64, 8192), 1024),)
+
+    model = Model()
+    pl.Trainer(max_epochs=1, accelerator="gpu", devices=1, logger=False, enable_checkpointing=False,
+               enable_progress_bar=False, enable_model_summary=False).fit(
+        model, torch.utils.data.DataLoader(Batches(), batch_size=None))
+    return bits(model)
+
+
+def main():
+    torch.manual_seed(SEED)
+    random.seed(SEED)
+    if os.environ.get("EXACT"):
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+    torch.cuda.init()
+    started = time.time()
+    digest = PROGRAMS[sys.argv[1]]()
+    torch.cuda.synchronize()
+    seconds = time.time() - started
+    stats = torch.cuda.memory_stats()
+    peaks = {key: round(stats[key + "_bytes.all.peak"] / 2**20) for key in ("requested", "active", "reserved")}
+    print(json.dumps(dict(name=sys.argv[1], allocator=sys.argv[2], seconds=round(seconds, 1), **peaks, digest=digest)),
+          flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in PROGRAMS:
+        sys.exit(f"{__doc__}\nNAME: {', '.join(PROGRAMS)}")
+    main()
