@@ -99,7 +99,14 @@ Allocator::Layout Allocator::layout(c10::DeviceIndex device, cupool_pool_id id, 
     return 0;
   };
   visitor.block = [](void* user, const cupool_block_entry* block) {
-    auto& blocks = static_cast<Layout*>(user)->segments.back().blocks;
+    auto& segment = static_cast<Layout*>(user)->segments.back();
+    auto& blocks = segment.blocks;
+    // A free block in a cache of the library is one with its free neighbours: layouts of a private pool are compared.
+    if (poolId(segment.info.pool) != MempoolId_t{0, 0} && !blocks.empty() && block->state == CUPOOL_BLOCK_FREE &&
+        blocks.back().state == CUPOOL_BLOCK_FREE) {
+      blocks.back().size += block->size;
+      return 0;
+    }
     blocks.push_back(*block);
     blocks.back().label = "";
     return 0;

@@ -1,0 +1,548 @@
+// class_test.cpp: the class for PyTorch over libcupool.so on the stand-in driver, without PyTorch. CUPOOL_LIBRARY names
+// the library. Each test prints its name; the first that fails ends the program.
+#include "stand_in.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <thread>
+
+extern "C" int cupool_torch_install(const char*, const char*, char*, size_t);
+extern "C" int cupool_torch_installed();
+
+namespace {
+
+namespace alloc = c10::cuda::CUDACachingAllocator;
+using alloc::TraceEntry;
+using Pool = c10::MempoolId_t;
+
+#define REQUIRE(condition)                                                                 \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);  \
+      std::exit(1);                                                                        \
+    }                                                                                      \
+  } while (0)
+
+template <typename Error = c10::Error, typename F>
+std::string raises(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  std::fprintf(stderr, "nothing was raised\n");
+  std::exit(1);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const char* library() {
+  const char* name = std::getenv("CUPOOL_LIBRARY");
+  return name != nullptr ? name : "libcupool.so";
+}
+
+// A stream of the stand-in driver.
+cudaStream_t newStream() {
+  static void* driver = dlopen(std::getenv("CUPOOL_LIBCUDA"), RTLD_NOW);
+  REQUIRE(driver != nullptr);
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+  const auto retain = reinterpret_cast<int (*)(void**, int)>(dlsym(driver, "cuDevicePrimaryCtxRetain"));
+  const auto use = reinterpret_cast<int (*)(void*)>(dlsym(driver, "cuCtxSetCurrent"));
+  const auto create = reinterpret_cast<int (*)(cudaStream_t*, unsigned)>(dlsym(driver, "cuStreamCreate"));
+  void* context = nullptr;
+  cudaStream_t stream = nullptr;
+  REQUIRE(init(0) == 0 && retain(&context, 0) == 0 && use(context) == 0 && create(&stream, 1) == 0);
+  return stream;
+}
+
+c10::CachingDeviceAllocator::DeviceStats stats() { return alloc::getDeviceStats(0); }
+
+std::vector<TraceEntry::Action> actions() {
+  std::vector<TraceEntry::Action> result;
+  const auto snapshot = alloc::snapshot();
+  for (const auto& entry : snapshot.device_traces.at(0)) {
+    result.push_back(entry.action_);
+  }
+  return result;
+}
+
+struct Stack : c10::GatheredContext {
+  int number;
+  explicit Stack(int n) : number(n) {}
+};
+
+int gathered = 0;
+std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Stack>(++gathered); }
+
+// ---------------------------------------------------------------- tests
+
+void install() {
+  char text[512];
+  REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
+  REQUIRE(cupool_torch_installed() == 1);
+  REQUIRE(stand_in::registeredAllocator() == alloc::get());
+  REQUIRE(!alloc::get()->initialized());
+  REQUIRE(has(raises([] { alloc::raw_alloc(512); }), "did you call init"));
+  // Nothing is loaded before a device is asked for.
+  REQUIRE(dlopen("libcupool.so", RTLD_NOW | RTLD_NOLOAD) == nullptr);
+  alloc::init(1);
+  REQUIRE(alloc::get()->initialized());
+  REQUIRE(alloc::name() == "cupool");
+  REQUIRE(stats().allocation[0].current == 0); // and no pool is opened for it
+}
+
+void contract() {
+  auto p = alloc::get()->allocate(1000);
+  REQUIRE(p.get() != nullptr && p.get() == p.get_context() && p.get_deleter() == alloc::get()->raw_deleter());
+  REQUIRE(p.device() == c10::Device(c10::DeviceType::CUDA, 0));
+  auto none = alloc::get()->allocate(0);
+  REQUIRE(none.get() == nullptr && none.get_deleter() == alloc::get()->raw_deleter());
+  REQUIRE(alloc::raw_alloc(0) == nullptr);
+  alloc::raw_delete(nullptr);
+  REQUIRE(has(raises<c10::OutOfMemoryError>([] { alloc::get()->allocate(size_t{1} << 60); }), "more than 1EB memory."));
+  REQUIRE(stats().allocated_bytes[0].current == 1024);
+  p.clear();
+  REQUIRE(stats().allocated_bytes[0].current == 0);
+  int here = 0;
+  REQUIRE(has(raises([&] { alloc::raw_delete(&here); }), "invalid device pointer"));
+  size_t size = 0;
+  void* q = alloc::raw_alloc(4096);
+  REQUIRE(alloc::getBaseAllocation(q, &size) != nullptr && size >= 4096);
+  size_t largest = 0;
+  alloc::cacheInfo(0, &largest);
+  REQUIRE(largest > 1 << 20);
+  alloc::raw_delete(q);
+}
+
+void statistics() {
+  std::vector<c10::DataPtr> live;
+  for (size_t i = 1; i < 60; i++) {
+    live.push_back(alloc::get()->allocate(i * 30011));
+  }
+  for (size_t i = 0; i < live.size(); i += 3) {
+    live[i].clear();
+  }
+  const auto s = stats();
+  const auto snapshot = alloc::snapshot();
+  int64_t allocated = 0, reserved = 0, active = 0, requested = 0, blocks = 0;
+  std::set<size_t> addresses;
+  for (const auto& segment : snapshot.segments) {
+    size_t at = 0;
+    for (const auto& block : segment.blocks) {
+      at += block.size;
+      blocks += block.allocated ? 1 : 0;
+    }
+    REQUIRE(at == segment.total_size);
+    REQUIRE(addresses.insert(segment.address).second);
+    allocated += segment.allocated_size;
+    reserved += segment.total_size;
+    active += segment.active_size;
+    requested += segment.requested_size;
+  }
+  REQUIRE(allocated == s.allocated_bytes[0].current && reserved == s.reserved_bytes[0].current);
+  REQUIRE(active == s.active_bytes[0].current && requested == s.requested_bytes[0].current);
+  REQUIRE(blocks == s.allocation[0].current && blocks == 39);
+  REQUIRE(static_cast<int64_t>(snapshot.segments.size()) == s.segment[0].current);
+  live.clear();
+  alloc::resetPeakStats(0);
+  REQUIRE(stats().allocated_bytes[0].peak == stats().allocated_bytes[0].current);
+  alloc::resetAccumulatedStats(0);
+  REQUIRE(stats().allocation[0].allocated == 0);
+  alloc::emptyCache();
+  REQUIRE(stats().num_sync_all_streams == 1);
+  REQUIRE(stats().reserved_bytes[0].current == 0);
+}
+
+void history() {
+  alloc::recordHistory(true, gather, 1000, alloc::RecordContext::ALL, true, {});
+  REQUIRE(alloc::isHistoryEnabled());
+  void* p = alloc::raw_alloc(5 << 20);
+  const int stack = gathered;
+  auto segments = alloc::snapshot().segments;
+  bool found = false;
+  for (const auto& segment : segments) {
+    size_t at = segment.address;
+    for (const auto& block : segment.blocks) {
+      if (at == reinterpret_cast<size_t>(p)) {
+        found = true;
+        const auto* context = dynamic_cast<Stack*>(block.context_when_allocated.get());
+        REQUIRE(context != nullptr && context->number == stack); // the very object that was made
+      }
+      at += block.size;
+    }
+  }
+  REQUIRE(found);
+  alloc::raw_delete(p);
+  const auto seen = actions();
+  for (const auto wanted : {TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED}) {
+    REQUIRE(std::count(seen.begin(), seen.end(), wanted) == 1);
+  }
+  REQUIRE(std::count(seen.begin(), seen.end(), TraceEntry::SEGMENT_ALLOC) +
+              std::count(seen.begin(), seen.end(), TraceEntry::SEGMENT_MAP) >= 1);
+
+  alloc::recordHistory(true, gather, 2, alloc::RecordContext::STATE, true, {"free_completed"});
+  for (int i = 0; i < 5; i++) {
+    alloc::raw_delete(alloc::raw_alloc(512));
+  }
+  const auto last = alloc::snapshot().device_traces.at(0);
+  REQUIRE(last.size() == 2 && last[0].action_ == TraceEntry::ALLOC && last[1].action_ == TraceEntry::FREE_REQUESTED);
+  REQUIRE(last[0].context_ == nullptr); // STATE keeps stacks with blocks alone
+  std::string compiles = "a graph";
+  alloc::pushCompileContext(compiles);
+  alloc::setUserMetadata("mine");
+  alloc::raw_delete(alloc::raw_alloc(512));
+  REQUIRE(alloc::snapshot().device_traces.at(0).at(0).compile_context_ == "a graph");
+  REQUIRE(alloc::snapshot().device_traces.at(0).at(0).user_metadata_ == "mine");
+  alloc::popCompileContext();
+  alloc::recordAnnotation({{"name", "step"}, {"stage", "START"}});
+  REQUIRE(alloc::snapshot().external_annotations.at(0).metadata_.at("name") == "step");
+  alloc::recordHistory(false, nullptr, 1, alloc::RecordContext::NEVER, true, {});
+  REQUIRE(alloc::snapshot().device_traces.at(0).empty());
+}
+
+void trackers() {
+  static std::vector<TraceEntry::Action> seen;
+  alloc::attachAllocatorTraceTracker([](const TraceEntry& entry) { seen.push_back(entry.action_); });
+  alloc::emptyCache();
+  const int before = stand_in::freeCallbacks;
+  void* p = alloc::raw_alloc(64 << 20);
+  REQUIRE(stand_in::freeCallbacks > before); // asked before the device was
+  alloc::raw_delete(p);
+  alloc::emptyCache();
+  for (const auto wanted : {TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED}) {
+    REQUIRE(std::count(seen.begin(), seen.end(), wanted) >= 1);
+  }
+  const auto count = [](TraceEntry::Action a) { return std::count(seen.begin(), seen.end(), a); };
+  REQUIRE(count(TraceEntry::SEGMENT_ALLOC) + count(TraceEntry::SEGMENT_MAP) >= 1);
+  REQUIRE(count(TraceEntry::SEGMENT_FREE) + count(TraceEntry::SEGMENT_UNMAP) >= 1);
+}
+
+void profiler() {
+  stand_in::profiling = true;
+  alloc::raw_delete(alloc::raw_alloc(1000));
+  stand_in::profiling = false;
+  REQUIRE(stand_in::reports.size() == 2);
+  REQUIRE(stand_in::reports[0].size == 1024 && stand_in::reports[1].size == -1024);
+  REQUIRE(stand_in::reports[0].allocated == stand_in::reports[1].allocated + 1024);
+}
+
+void streams() {
+  const cudaStream_t side = newStream();
+  auto p = alloc::get()->allocate(1 << 20);
+  alloc::recordStream(p, c10::cuda::CUDAStream(c10::cuda::CUDAStream::UNCHECKED,
+                                               c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, 0),
+                                                           reinterpret_cast<intptr_t>(side))));
+  p.clear();
+  int here = 0;
+  const c10::DataPtr foreign(&here, c10::Device(c10::DeviceType::CUDA, 0));
+  alloc::recordStream(foreign, c10::cuda::getDefaultCUDAStream());
+  alloc::recordStream(c10::DataPtr(), c10::cuda::getDefaultCUDAStream());
+  void* q = alloc::raw_alloc_with_stream(1 << 20, side);
+  REQUIRE(q != nullptr);
+  alloc::raw_delete(q);
+}
+
+void pools() {
+  const Pool id{0, 7};
+  const auto mine = std::this_thread::get_id();
+  alloc::createOrIncrefPool(0, id);
+  REQUIRE(alloc::getPoolUseCount(0, id) == 1);
+  alloc::beginAllocateToPool(0, id, [mine](cudaStream_t) { return std::this_thread::get_id() == mine; });
+  REQUIRE(alloc::getPoolUseCount(0, id) == 2);
+  REQUIRE(has(raises([&] { alloc::beginAllocateToPool(0, id, [](cudaStream_t) { return true; }); }), "already recording"));
+  void* inside = alloc::raw_alloc(3 << 20);
+  void* outside = nullptr;
+  std::thread([&] { outside = alloc::raw_alloc(3 << 20); }).join();
+  alloc::endAllocateToPool(0, id);
+  REQUIRE(has(raises([&] { alloc::endAllocateToPool(0, id); }), "not currently recording"));
+  alloc::releasePool(0, id);
+  const auto in = [&](void* p) {
+    const auto snapshot = alloc::snapshot(id);
+    for (const auto& segment : snapshot.segments) {
+      REQUIRE(segment.owner_private_pool_id == id);
+      const auto at = reinterpret_cast<size_t>(p);
+      if (segment.address <= at && at < segment.address + segment.total_size) {
+        return true;
+      }
+    }
+    return false;
+  };
+  REQUIRE(in(inside) && !in(outside));
+  REQUIRE(alloc::checkPoolLiveAllocations(0, id, {inside}));
+  REQUIRE(!alloc::checkPoolLiveAllocations(0, id, {}) && !alloc::checkPoolLiveAllocations(0, id, {inside, outside}));
+  alloc::raw_delete(outside);
+  // What is free there stays while the pool is used, since graphs may use it.
+  alloc::raw_delete(inside);
+  alloc::emptyCache();
+  REQUIRE(in(inside));
+  alloc::releasePool(0, id);
+  alloc::emptyCache();
+  REQUIRE(alloc::snapshot(id).segments.empty());
+  raises([&] { alloc::releasePool(0, id); });
+
+  // A capture makes its pool by itself.
+  const Pool capture{9, 0};
+  alloc::beginAllocateToPool(0, capture, [](cudaStream_t) { return true; });
+  REQUIRE(alloc::getPoolUseCount(0, capture) == 1);
+  alloc::endAllocateToPool(0, capture);
+  alloc::releasePool(0, capture);
+}
+
+void poolOptions() {
+  const Pool id{0, 8};
+  alloc::createOrIncrefPool(0, id);
+  alloc::setNoSplit(0, id);
+  alloc::setUseOnOOM(0, id, true);
+  alloc::releasePool(0, id);
+  alloc::emptyCache(id);
+}
+
+// An allocator of a pool's own.
+struct Source : alloc::CUDAAllocator {
+  int allocs = 0, frees = 0;
+  void* raw_alloc(size_t n) override { return raw_alloc_with_stream(n, nullptr); }
+  void* raw_alloc_with_stream(size_t n, cudaStream_t) override {
+    allocs++;
+    void* p = nullptr;
+    cudaMalloc(&p, n);
+    return p;
+  }
+  void raw_delete(void* p) override {
+    frees++;
+    cudaFree(p);
+  }
+  c10::DataPtr allocate(size_t) override { return {}; }
+  void copy_data(void*, const void*, std::size_t) const override {}
+  bool initialized() override { return true; }
+  void emptyCache(Pool) override {}
+  using alloc::CUDAAllocator::recordStream;
+  void recordStream(const c10::DataPtr&, c10::cuda::CUDAStream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override { return {}; }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex) override {}
+  void init(int) override {}
+  double getMemoryFraction(c10::DeviceIndex) override { return 1; }
+  void setMemoryFraction(double, c10::DeviceIndex) override {}
+  std::vector<alloc::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex) override { return {}; }
+  void enable(bool) override {}
+  bool isEnabled() const override { return true; }
+  void cacheInfo(c10::DeviceIndex, size_t*) override {}
+  void* getBaseAllocation(void* p, size_t*) override { return p; }
+  alloc::SnapshotInfo snapshot(Pool, bool) override { return {}; }
+  void beginAllocateToPool(c10::DeviceIndex, Pool, std::function<bool(cudaStream_t)>) override {}
+  void endAllocateToPool(c10::DeviceIndex, Pool) override {}
+  void releasePool(c10::DeviceIndex, Pool) override {}
+  alloc::ShareableHandle shareIpcHandle(void*) override { return {}; }
+  std::shared_ptr<void> getIpcDevPtr(std::string) override { return {}; }
+  void recordHistory(bool, alloc::CreateContextFn, size_t, alloc::RecordContext, bool,
+                     const std::vector<std::string>&) override {}
+  void attachOutOfMemoryObserver(alloc::OutOfMemoryObserver) override {}
+  void attachAllocatorTraceTracker(alloc::AllocatorTraceTracker) override {}
+  void enablePeerAccess(c10::DeviceIndex, c10::DeviceIndex) override {}
+  cudaError_t memcpyAsync(void*, int, const void*, int, size_t, cudaStream_t, bool) override { return cudaSuccess; }
+  std::shared_ptr<alloc::AllocatorState> getCheckpointState(c10::DeviceIndex, Pool) override { return {}; }
+  alloc::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex, std::shared_ptr<alloc::AllocatorState>) override {
+    return {};
+  }
+  std::string name() override { return "source"; }
+};
+
+void poolAllocator() {
+  const Pool id{0, 11};
+  auto source = std::make_shared<Source>();
+  alloc::createOrIncrefPool(0, id, source);
+  alloc::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  void* p = alloc::raw_alloc(1 << 20);
+  alloc::endAllocateToPool(0, id);
+  alloc::releasePool(0, id);
+  REQUIRE(source->allocs == 1 && stand_in::plain.size() == 1);
+  alloc::raw_delete(p);
+  alloc::releasePool(0, id);
+  alloc::emptyCache(id);
+  REQUIRE(source->frees == 1 && stand_in::plain.empty());
+}
+
+void checkpoints() {
+  const Pool id{12, 0};
+  alloc::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  void* a = alloc::raw_alloc(1 << 20);
+  void* b = alloc::raw_alloc(2 << 20);
+  alloc::raw_delete(a);
+  const auto layout = [&] {
+    std::vector<std::array<size_t, 4>> result;
+    const auto snapshot = alloc::snapshot(id);
+    for (const auto& segment : snapshot.segments) {
+      size_t at = segment.address;
+      for (const auto& block : segment.blocks) {
+        result.push_back({at, block.size, block.requested_size, block.allocated});
+        at += block.size;
+      }
+    }
+    return result;
+  };
+  const auto before = layout();
+  const auto state = alloc::getCheckpointState(0, id);
+  void* c = alloc::raw_alloc(1 << 20);
+  void* d = alloc::raw_alloc(512 << 10);
+  alloc::raw_delete(b);
+  auto delta = alloc::setCheckpointPoolState(0, state);
+  alloc::endAllocateToPool(0, id);
+  if (layout() != before) {
+    for (const auto& l : {before, layout()}) {
+      for (const auto& b : l) {
+        std::fprintf(stderr, "  %zx: %zu bytes, %zu requested, %s\n", b[0], b[1], b[2], b[3] ? "live" : "free");
+      }
+      std::fprintf(stderr, "  --\n");
+    }
+  }
+  REQUIRE(layout() == before);
+  const std::set<void*> freed(delta.ptrs_freed.begin(), delta.ptrs_freed.end());
+  REQUIRE((freed == std::set<void*>{c, d}));
+  REQUIRE(delta.dataptrs_allocd.size() == 1 && delta.dataptrs_allocd[0].get() == b);
+  REQUIRE(delta.dataptrs_allocd[0].get_deleter() == alloc::get()->raw_deleter());
+  delta.dataptrs_allocd.clear(); // frees b
+  REQUIRE(alloc::checkPoolLiveAllocations(0, id, {}));
+  REQUIRE(has(raises([] { alloc::getCheckpointState(0, {77, 0}); }), "Could not find pool"));
+  alloc::releasePool(0, id);
+  raises([&] { alloc::setCheckpointPoolState(0, state); });
+}
+
+void outOfMemory() {
+  static int observed = 0;
+  alloc::attachOutOfMemoryObserver([](int64_t, size_t size, size_t, size_t) { observed += size == size_t{1} << 50; });
+  const auto text = raises<c10::OutOfMemoryError>([] { alloc::get()->allocate(size_t{1} << 50); });
+  REQUIRE(text.rfind("CUDA out of memory. Tried to allocate 1048576.00 GiB. GPU 0 has a total capacity of", 0) == 0);
+  REQUIRE(observed == 1 && stats().num_ooms >= 1);
+  alloc::raw_delete(alloc::raw_alloc(1000));
+  alloc::setMemoryFraction(1e-6, 0);
+  REQUIRE(std::abs(alloc::getMemoryFraction(0) - 1e-6) < 1e-9);
+  raises<c10::OutOfMemoryError>([] { alloc::get()->allocate(64 << 20); });
+  alloc::setMemoryFraction(1, 0);
+  alloc::raw_delete(alloc::raw_alloc(64 << 20));
+  REQUIRE(has(raises([] { alloc::setMemoryFraction(1.5, 0); }), "invalid fraction"));
+}
+
+void switchedOff() {
+  alloc::enable(false);
+  auto p = alloc::get()->allocate(1000);
+  void* q = alloc::raw_alloc(1000);
+  REQUIRE(stand_in::plain.size() == 2 && p.get_deleter() != alloc::get()->raw_deleter());
+  alloc::enable(true);
+  p.clear();
+  alloc::raw_delete(q); // a block knows how it was made
+  REQUIRE(stand_in::plain.empty());
+}
+
+void settings() {
+  if (dlsym(dlopen("libcupool.so", RTLD_NOW | RTLD_NOLOAD), "cupool_configure") == nullptr) {
+    std::printf("  not here: this libcupool.so has no cupool_configure\n");
+    return;
+  }
+  const auto active = [](size_t n) {
+    const auto before = stats().active_bytes[0].current;
+    auto p = alloc::get()->allocate(n);
+    return stats().active_bytes[0].current - before;
+  };
+  REQUIRE(active(84 << 20) == 84 << 20);
+  c10::CachingAllocator::setAllocatorSettings("roundup_power2_divisions:4");
+  REQUIRE(active(84 << 20) == 96 << 20);
+  c10::CachingAllocator::setAllocatorSettings("");
+  REQUIRE(active(84 << 20) == 84 << 20);
+}
+
+void sharing() {
+  auto p = alloc::get()->allocate(3 << 20);
+  alloc::ShareableHandle handle;
+  try {
+    handle = alloc::shareIpcHandle(p.get());
+  } catch (const c10::Error& e) {
+    std::printf("  not here: %s\n", e.what());
+    return;
+  }
+  REQUIRE(handle.handle.size() > 2 && handle.handle[0] == 2);
+  REQUIRE(std::strchr("cep", handle.handle[1]) != nullptr);
+  REQUIRE(alloc::shareIpcHandle(p.get()).handle == handle.handle); // receivers look it up
+  if (handle.handle[1] != 'c') {
+    auto mapped = alloc::getIpcDevPtr(handle.handle);
+    REQUIRE(mapped != nullptr && alloc::getIpcDevPtr(handle.handle) == mapped);
+  }
+  raises([] { alloc::getIpcDevPtr("\2e"); });
+  p.clear();
+}
+
+void manyThreads() {
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; k++) {
+    threads.emplace_back([k] {
+      stand_in::setStream(newStream());
+      std::vector<c10::DataPtr> live;
+      for (size_t i = 0; i < 2000; i++) {
+        live.push_back(alloc::get()->allocate(1 + (i * 104729 + k * 7919) % (1 << 20)));
+        if (live.size() > 20) {
+          live.erase(live.begin() + i % 20);
+        }
+        if (i % 500 == 0) {
+          alloc::snapshot();
+          alloc::recordHistory(k % 2 == 0, gather, 100, alloc::RecordContext::ALL, false, {});
+        }
+      }
+    });
+  }
+  for (auto& t : threads) {
+    t.join();
+  }
+  alloc::recordHistory(false, nullptr, 1, alloc::RecordContext::NEVER, true, {});
+  REQUIRE(stats().allocation[0].current == 0);
+}
+
+void children() {
+  auto p = alloc::get()->allocate(1000);
+  std::fflush(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    p.clear(); // nothing
+    raises([] { alloc::get()->allocate(1000); });
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const std::pair<const char*, void (*)()> tests[] = {
+      {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
+      {"trackers", trackers}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
+      {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"checkpoints", checkpoints},
+      {"outOfMemory", outOfMemory}, {"switchedOff", switchedOff}, {"settings", settings}, {"sharing", sharing},
+      {"manyThreads", manyThreads}, {"children", children},
+  };
+  for (const auto& [name, test] : tests) {
+    bool wanted = argc < 2 || std::strcmp(name, "install") == 0;
+    for (int i = 1; i < argc; i++) {
+      wanted = wanted || std::strcmp(name, argv[i]) == 0;
+    }
+    if (!wanted) {
+      continue;
+    }
+    std::printf("%s\n", name);
+    std::fflush(stdout);
+    try {
+      test();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s: %s\n", name, e.what());
+      return 1;
+    }
+  }
+  std::printf("passed\n");
+}
