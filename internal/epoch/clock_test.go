@@ -35,6 +35,7 @@ func TestAdvance(t *testing.T) {
 		inFlightAfter int
 	}{
 		"nobody waits":                 {Force, func(*Clock) {}, 0, 0},
+		"nobody waits, one in flight":  {Force, func(k *Clock) { k.recordAhead() }, 0, 1},
 		"peek records nothing":         {Peek, func(k *Clock) { k.Open() }, 0, 0},
 		"ask, none in flight":          {Ask, func(k *Clock) { k.Open() }, 1, 1},
 		"force, none in flight":        {Force, func(k *Clock) { k.Open() }, 1, 1},
@@ -65,7 +66,21 @@ func TestAdvance(t *testing.T) {
 			require.NoError(t, k.Advance(tc.how))
 			require.Equal(t, tc.recorded, g.events.Recorded.Load()-was)
 			require.Len(t, k.inFlight, tc.inFlightAfter)
+			require.True(t, k.Waited() || g.events.Queries.Load() == 0)
 		})
+	}
+}
+
+// TestAdvanceAtOnce: an event that is recorded because none was in flight is asked about at
+// once, too.
+func TestAdvanceAtOnce(t *testing.T) {
+	for _, how := range []Insist{Ask, Force} {
+		g := newRig(1)
+		k := g.clocks[0]
+		g.d.instant = true
+		k.Open()
+		require.NoError(t, k.Advance(how))
+		require.False(t, k.Waited())
 	}
 }
 
@@ -114,8 +129,10 @@ func TestWait(t *testing.T) {
 	require.EqualValues(t, 2, g.d.synced[0])
 	require.Len(t, g.d.synced, 1)
 	require.EqualValues(t, 2, k.Done())
-	require.NoError(t, k.Wait(context.Background(), 1), "over already")
-	require.Len(t, g.d.synced, 1)
+	for _, over := range []uint64{1, 2} {
+		require.NoError(t, k.Wait(context.Background(), over))
+		require.Len(t, g.d.synced, 1, "over already")
+	}
 	epoch := k.Open()
 	require.NoError(t, k.Wait(context.Background(), epoch))
 	require.EqualValues(t, 4, g.d.synced[1], "an event of its own")
@@ -138,6 +155,7 @@ func TestEndGivesEventsBack(t *testing.T) {
 		ended.recordAhead()
 	}
 	ended.End()
+	require.Empty(t, ended.inFlight, "nobody gives them back again")
 	ended.Open()
 	ended.recordAhead()
 	require.NoError(t, ended.Advance(Force))
@@ -173,6 +191,7 @@ func TestFailingEvents(t *testing.T) {
 			set(g.d, errBroken)
 			k.recordAhead()
 			require.Len(t, g.told, 1)
+			require.EqualValues(t, 1, g.events.Failures.Load())
 			require.ErrorIs(t, g.told[0], errBroken)
 			require.ErrorContains(t, g.told[0], "stream 0x64")
 			require.ErrorIs(t, k.Advance(Ask), errBroken)
@@ -181,7 +200,8 @@ func TestFailingEvents(t *testing.T) {
 			idle, err := k.Passed(k.Now(), &polls)
 			require.False(t, idle)
 			require.ErrorIs(t, err, errBroken)
-			require.NotZero(t, g.events.Failures.Load())
+			require.ErrorIs(t, k.Finish(context.Background()), errBroken)
+			require.ErrorIs(t, k.AwaitPassed(context.Background(), k.Now()), errBroken)
 			require.Zero(t, k.Done())
 			require.Empty(t, k.inFlight)
 
@@ -254,7 +274,9 @@ func TestPassed(t *testing.T) {
 	passed(first, true, 0, 0)
 	passed(later, false, 0, 0)
 	g.d.complete(2)
-	passed(later, true, 5, 5)
+	for range 2 {
+		passed(later, true, 5, 5)
+	}
 	require.EqualValues(t, 2, g.events.Recorded.Load())
 	require.Empty(t, k.inFlight)
 
@@ -351,6 +373,56 @@ func TestCapture(t *testing.T) {
 	k.EndCapture()
 	require.NoError(t, k.Wait(context.Background(), epoch))
 	require.GreaterOrEqual(t, k.Done(), epoch)
+}
+
+// TestStuck: waits for a stream that is stuck look twice, as what is done at once has the
+// time, say how old the work is, and leave no more than so many events behind.
+func TestStuck(t *testing.T) {
+	cancelled, cancel := context.WithCancelCause(context.Background())
+	cancel(errBroken)
+	for _, dated := range []bool{false, true} {
+		g := newRig(1)
+		k := g.clocks[0]
+		g.events.Dated = dated
+		began := time.Now()
+		late := func(err error, age bool) {
+			t.Helper()
+			var e *device.WaitError
+			require.ErrorAs(t, err, &e)
+			require.ErrorIs(t, err, errBroken)
+			require.Equal(t, k.stream, e.Stream)
+			require.Positive(t, e.Waited)
+			require.Equal(t, age, e.Age > 0)
+			require.LessOrEqual(t, e.Age, time.Since(began))
+		}
+		foreign, err := g.events.Record(k.stream)
+		require.NoError(t, err)
+		late(k.Await(cancelled, foreign), false)
+		for range 3 * maxWaiting {
+			late(k.Wait(cancelled, k.Open()), dated)
+		}
+		require.Len(t, k.inFlight, maxWaiting)
+		late(k.Finish(cancelled), dated)
+		late(k.AwaitPassed(cancelled, k.Now()), dated)
+		require.Len(t, k.inFlight, maxWaiting)
+		late(k.Await(cancelled, foreign), dated)
+		g.d.queryErr = errBroken
+		for _, err := range []error{k.Await(context.Background(), foreign), k.Wait(cancelled, 1), k.Finish(cancelled)} {
+			require.ErrorIs(t, err, errBroken)
+			require.NotErrorAs(t, err, new(*device.WaitError))
+		}
+		g.d.queryErr = nil
+		queries := g.events.Queries.Load()
+		g.d.queried = func() {
+			if g.events.Queries.Load() == queries+2 {
+				g.d.complete(k.inFlight[0].event)
+			}
+		}
+		require.NoError(t, k.Wait(cancelled, 1), "the second look")
+		late(k.Wait(cancelled, k.Open()), dated)
+		require.Len(t, k.inFlight, maxWaiting)
+		require.NoError(t, k.Wait(context.Background(), k.Newest()), "the device waits")
+	}
 }
 
 // TestEndWaitsForRecord: a stream that has ended may be destroyed, so End returns

@@ -19,6 +19,7 @@ type fakeDevice struct {
 	destroyed int
 	instant   bool   // events are done when they are recorded
 	recording func() // called while an event is being recorded
+	queried   func() // called before an event is looked at
 
 	newErr, recordErr, queryErr, syncErr, destroyErr error
 }
@@ -59,6 +60,9 @@ func (d *fakeDevice) RecordEvent(e device.Event, s device.Stream) error {
 }
 
 func (d *fakeDevice) QueryEvent(e device.Event) (bool, error) {
+	if f := d.queried; f != nil {
+		f()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.done[e] && d.queryErr == nil, d.queryErr

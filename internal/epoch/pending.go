@@ -113,15 +113,13 @@ func (p *Pending) Hold(b *block.Block) {
 func (p *Pending) Unhold(id block.ID, b *block.Block, done func(block.ID, *block.Block)) {
 	set := p.set(b)
 	set.holds--
-	if b.Word().State() != block.Pending {
-		if set.holds == 0 && len(set.clocks) == 0 {
-			p.Forget(b)
+	if b.Word().State() == block.Pending {
+		if set.waiting--; set.waiting == 0 {
+			p.finish(b)
+			done(id, b)
 		}
-		return
-	}
-	if set.waiting--; set.waiting == 0 {
-		p.finish(b)
-		done(id, b)
+	} else if set.holds == 0 && len(set.clocks) == 0 {
+		p.Forget(b)
 	}
 }
 

@@ -294,7 +294,11 @@ func TestPendingRandom(t *testing.T) {
 			case 6:
 				k.Over(k.Mark())
 				for _, p := range heaps {
-					p.Collect(done)
+					before := len(blocks)
+					require.Equal(t, p.Collect(done), before-len(blocks))
+					for _, l := range p.lists {
+						require.LessOrEqual(t, l.head, len(l.fifo)/2, "the front of a list goes")
+					}
 				}
 				for id, x := range blocks { // none is late
 					late := x.waits != nil
@@ -319,13 +323,27 @@ func TestPendingRandom(t *testing.T) {
 			}
 			for _, p := range heaps {
 				var bytes int64
-				names := make([]int, streams)
-				for _, x := range blocks {
+				names, sets := make([]int, streams), len(p.free)
+				for id, x := range blocks {
 					if x.p != p {
 						continue
 					}
+					if p.set(x.b) != nil {
+						sets++
+					}
 					if x.waits != nil {
 						bytes += x.b.Size
+						left := map[*Clock]uint64{}
+						for k, epoch := range x.waits {
+							if epoch > k.Done() {
+								left[k] = epoch
+							}
+						}
+						for _, at := range p.Of(id) {
+							require.Equal(t, left[at.Clock], at.Epoch)
+							delete(left, at.Clock)
+						}
+						require.Empty(t, left)
 					}
 					for k := range x.uses {
 						names[k.slot]++
@@ -333,6 +351,7 @@ func TestPendingRandom(t *testing.T) {
 				}
 				require.Equal(t, bytes, p.Bytes())
 				require.Equal(t, names, p.names(streams))
+				require.Len(t, p.sets, sets, "a set is a block's or free")
 			}
 		}
 	}
@@ -356,7 +375,10 @@ func TestHold(t *testing.T) {
 		id, b := g.block(1000)
 		var waits []func(p *Pending)
 		freed := 0
-		done := func(block.ID, *block.Block) { freed++ }
+		done := func(_ block.ID, b *block.Block) {
+			freed++
+			require.Zero(t, b.Uses(), "it may be used again")
+		}
 		for i, what := range order {
 			if what == 's' {
 				k := g.clocks[i]
