@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -147,4 +148,43 @@ func TestCheckShowsTheSegment(t *testing.T) {
 	r := splitHeap(t)
 	corruptions["B2"]["free neighbours"](r, r.heaps[0])
 	require.ErrorContains(t, r.heaps[0].Check(0), "in segment 0x10000000000 [Free 2M][Free 3M][Free 15M]")
+}
+
+// TestCompare: the books are wrong where any number of either kind is another one than
+// what was found.
+func TestCompare(t *testing.T) {
+	r := splitHeap(t)
+	h := r.heaps[0]
+	r.alloc(h, 1000)
+	var found [2]Census
+	h.Count(&found)
+	totals := r.space.Book.Sum([]*ledger.Ledger{&h.Ledger})
+	counted := found[0].Reserved + found[1].Reserved
+	require.NoError(t, r.space.Compare(totals, &found, counted))
+	require.ErrorContains(t, r.space.Compare(totals, &found, counted+1), "C1: ")
+	for k := range found {
+		for name, f := range map[string]func(n *Census) *int64{
+			"segments": func(n *Census) *int64 { return &n.Segments }, "reserved": func(n *Census) *int64 { return &n.Reserved },
+			"asleep": func(n *Census) *int64 { return &n.Asleep }, "lent": func(n *Census) *int64 { return &n.Lent },
+			"out": func(n *Census) *int64 { return &n.Out }, "out bytes": func(n *Census) *int64 { return &n.OutBytes },
+			"requested": func(n *Census) *int64 { return &n.Requested }, "pending": func(n *Census) *int64 { return &n.Pending },
+			"pending bytes": func(n *Census) *int64 { return &n.PendBytes }, "free bytes": func(n *Census) *int64 { return &n.FreeBytes },
+			"fast bytes": func(n *Census) *int64 { return &n.FastBytes }, "leaving": func(n *Census) *int64 { return &n.Leaving },
+			"splits": func(n *Census) *int64 { return &n.Splits }, "split bytes": func(n *Census) *int64 { return &n.SplitBytes },
+		} {
+			for _, by := range []int64{1, -1} {
+				wrong := found
+				*f(&wrong[k]) += by
+				require.ErrorContains(t, r.space.Compare(totals, &wrong, counted), "C1: kind "+strconv.Itoa(k), name)
+			}
+		}
+		wrong := found // where two are wrong alike
+		wrong[k].Reserved, wrong[k].OutBytes = found[k].Reserved+512, found[k].OutBytes+512
+		require.ErrorContains(t, r.space.Compare(totals, &wrong, counted+512), "reserved")
+		wrong = found
+		wrong[k].OutBytes, wrong[k].FreeBytes = found[k].OutBytes+512, found[k].FreeBytes-512
+		require.ErrorContains(t, r.space.Compare(totals, &wrong, counted), "out bytes")
+		wrong[k].OutBytes, wrong[k].PendBytes = found[k].OutBytes, found[k].PendBytes+512
+		require.ErrorContains(t, r.space.Compare(totals, &wrong, counted), "pending bytes")
+	}
 }

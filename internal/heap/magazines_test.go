@@ -15,9 +15,9 @@ func homed(t *testing.T) (*rig, *Heap, block.ID) {
 	p.HomeLimit, p.MagazineBytes = mib, 64*kib
 	r := newRig(t, 1, false, p)
 	h := r.heaps[0]
-	r.free(r.alloc(h, 1000))
-	for range 2 {
-		id, b := h.Take(1000, 1024, h.Missed(1000, 0))
+	for range 3 {
+		id := r.alloc(h, 1000)
+		b := r.block(id)
 		if b.Word().Has(block.Homed) {
 			require.True(t, b.FreeHomed(b.Word().Gen()))
 			return r, h, id
@@ -89,6 +89,44 @@ func TestUnhomeAll(t *testing.T) {
 		}
 		r.check()
 		require.False(t, h.InUse())
+	}
+}
+
+// TestRehome: a live block that lost its home gets one again, and the next request of its
+// size finds it there, unless it may have none.
+func TestRehome(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(r *rig, h *Heap, b *block.Block)
+		want   bool
+	}{
+		"live":               {func(*rig, *Heap, *block.Block) {}, true},
+		"used otherwise":     {func(_ *rig, _ *Heap, b *block.Block) { b.MarkUsed() }, false},
+		"homeless":           {func(_ *rig, h *Heap, _ *block.Block) { h.noHomes = 1 }, false},
+		"as large as may be": {func(r *rig, _ *Heap, _ *block.Block) { r.space.Policy.HomeLimit = 1024 }, true},
+		"too large":          {func(r *rig, _ *Heap, _ *block.Block) { r.space.Policy.HomeLimit = 512 }, false},
+		"with room":          {func(r *rig, _ *Heap, _ *block.Block) { r.space.Policy.MagazineBytes = 1024 }, true},
+		"with too little":    {func(r *rig, _ *Heap, _ *block.Block) { r.space.Policy.MagazineBytes = 1023 }, false},
+		"the magazines shut": {func(_ *rig, h *Heap, _ *block.Block) { h.Magazine.Shut() }, false},
+		"not to stay": {func(r *rig, _ *Heap, _ *block.Block) {
+			r.space.Stay = func(int64) (block.Stay, bool) { return block.Long, false }
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, h, id := homed(t)
+			b := r.block(id)
+			r.get(h, id)
+			require.True(t, h.Unhome(id, b))
+			tc.change(r, h, b)
+			require.Equal(t, tc.want, h.Rehome(id, b))
+			require.Equal(t, tc.want, b.IsHomed())
+			r.check()
+			if tc.want {
+				r.get(h, id)
+				require.True(t, h.Unhome(id, b))
+			}
+			r.free(id)
+			r.check()
+		})
 	}
 }
 

@@ -88,6 +88,7 @@ type program struct {
 	rnd  *rand.Rand
 	live []block.ID
 	fine bool // half of the blocks are small
+	hits int  // blocks that the magazines served
 }
 
 func (p *program) heap() *Heap { return p.heaps[p.rnd.IntN(len(p.heaps))] }
@@ -105,21 +106,56 @@ func (p *program) allocate() {
 	if p.fine && p.rnd.IntN(2) == 0 {
 		size = 1 + p.rnd.Int64N(1<<(9+p.rnd.IntN(12)))
 	}
-	id, err := p.try(p.heap(), size, Allow{SmallChunks: p.rnd.IntN(2) == 0, Growth: p.rnd.IntN(2) == 0})
-	if p.tolerate(err); err == nil {
-		require.Equal(p.t, size, p.block(id).Requested())
-		require.GreaterOrEqual(p.t, p.block(id).Size, size)
-		p.live = append(p.live, id)
+	h := p.heap()
+	if p.homes() {
+		size = [...]int64{300, 300, 300, 300 * kib, 700 * kib}[p.rnd.IntN(5)] // so that places are taken
+		if p.rnd.IntN(64) == 0 {
+			h.NoHomes()
+		}
+	}
+	none := h.noHomes > 0
+	id, _, _, _ := h.Magazine.Get(size)
+	if id != 0 {
+		p.hits++
+	} else {
+		var err error
+		id, err = p.try(h, size, Allow{SmallChunks: p.rnd.IntN(2) == 0, Growth: p.rnd.IntN(2) == 0})
+		if p.tolerate(err); err != nil {
+			return
+		}
+		require.False(p.t, none && p.block(id).IsHomed())
+	}
+	require.Equal(p.t, size, p.block(id).Requested())
+	require.GreaterOrEqual(p.t, p.block(id).Size, size)
+	p.live = append(p.live, id)
+}
+
+// release gives a block back: to the magazines, or to the free blocks.
+func (p *program) release() {
+	n := len(p.live)
+	if n == 0 {
+		return
+	}
+	i := p.rnd.IntN(n)
+	id := p.live[i]
+	p.live = slices.Delete(p.live, i, i+1)
+	b := p.block(id)
+	h := p.heaps[b.Owner()]
+	if b.IsHomed() && p.rnd.IntN(4) > 0 {
+		require.True(p.t, b.FreeHomed(b.Word().Gen()))
+		return
+	}
+	require.True(p.t, h.Unhome(id, b))
+	none := h.noHomes > 0 || b.Size > p.space.Policy.HomeLimit
+	if p.rnd.IntN(4) > 0 || !h.Rehome(id, b) {
+		p.free(id)
+	} else {
+		require.False(p.t, none)
 	}
 }
 
-func (p *program) release() {
-	if n := len(p.live); n > 0 {
-		i := p.rnd.IntN(n)
-		p.free(p.live[i])
-		p.live = slices.Delete(p.live, i, i+1)
-	}
-}
+// homes reports whether the heaps have magazines.
+func (p *program) homes() bool { return p.space.Policy.HomeLimit > 0 }
 
 // lend moves segments, chunks or ranges to another heap, or chunks to the other kind.
 func (p *program) lend() {
@@ -129,7 +165,7 @@ func (p *program) lend() {
 		if from == to || from.InUse() {
 			return
 		}
-		from.MergeFast()
+		from.Flush()
 		if p.virtual() {
 			_, _, err := from.MoveRanges(k, to)
 			p.tolerate(err)
@@ -170,7 +206,9 @@ func (p *program) shrink() {
 // cut has the memory of a block end with it.
 func (p *program) cut() {
 	if n := len(p.live); n > 0 {
-		b := p.block(p.live[p.rnd.IntN(n)])
+		id := p.live[p.rnd.IntN(n)]
+		b := p.block(id)
+		p.heaps[b.Owner()].Unhome(id, b)
 		_, err := p.heaps[b.Owner()].CutLast(b)
 		require.NoError(p.t, err, "no two calls fail")
 	}
@@ -180,7 +218,14 @@ func (p *program) cut() {
 func (p *program) rest() {
 	for _, h := range p.heaps {
 		_, err := h.Sleep()
-		p.tolerate(err)
+		if p.tolerate(err); err == nil {
+			var n [2]Census
+			h.Count(&n)
+			require.Zero(p.t, n[ledger.Small].Reserved+n[ledger.Large].Reserved)
+			for _, st := range h.stitches {
+				require.True(p.t, st.asleep && st.seg != nil, "idle ranges go for good")
+			}
+		}
 	}
 	p.check()
 	for range p.rnd.IntN(4) {
@@ -210,7 +255,7 @@ func (p *program) trouble() {
 
 func (p *program) step() {
 	switch x := p.rnd.IntN(100); {
-	case x < 44 && len(p.live) < 16:
+	case x < 44 && (len(p.live) < 16 || p.homes() && len(p.live) < 40):
 		p.allocate()
 	case x < 80:
 		p.release()
@@ -246,6 +291,9 @@ func TestRandom(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			some.FastLimit = mib
 		}
+		if n%5 > 2 {
+			some.HomeLimit, some.MagazineBytes = rnd.Int64N(2*mib), rnd.Int64N(4*mib)
+		}
 		p := &program{rig: newRig(t, 1+n%3, n%4 != 3, some), rnd: rnd, fine: n%2 == 1}
 		p.budget.Limit = 96 * mib
 		p.heaps[0].fragmented = p.rnd.IntN(2) == 0
@@ -258,6 +306,17 @@ func TestRandom(t *testing.T) {
 		for c := range simdev.NumCalls {
 			p.d.FailNth(c, 0, nil)
 		}
+		for _, h := range p.heaps {
+			h.UnhomeAll()
+		}
+		p.check()
+		var hits int64
+		for _, h := range p.heaps {
+			for k := range h.free {
+				hits += h.Ledger.Tallies(ledger.Kind(k))[ledger.MagazineHits].Added
+			}
+		}
+		require.EqualValues(t, p.hits, hits)
 		p.free(p.live...)
 		p.close()
 	}

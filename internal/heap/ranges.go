@@ -245,7 +245,7 @@ func (h *Heap) newRange(k ledger.Kind, need int64) (*addressRange, error) {
 // fillGaps gives memory to addresses that lost it, and returns how much of need
 // is left.
 func (h *Heap) fillGaps(r *addressRange, need int64) (int64, error) {
-	for i := 0; i < len(r.chunks) && need > 0 && r.gaps > 0; i++ {
+	for i := 0; need > 0 && r.gaps > 0; i++ {
 		if r.chunks[i].handle != 0 {
 			continue
 		}

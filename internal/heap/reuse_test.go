@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/ledger"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // usual are rows of free chunks, in MiB.
@@ -191,6 +192,49 @@ func TestFailingShorten(t *testing.T) {
 		r.free(append(live, id)...)
 		r.close()
 	}
+}
+
+// TestShorten: of a range of nine chunks goes, at each end, what lies up to the last one
+// that has to and that its block does not need, and nothing else.
+func TestShorten(t *testing.T) {
+	rnd := testkit.Rand(t)
+	r, h, between := scattered(t)
+	for range 200 {
+		r.free(r.alloc(h, 18*mib))
+		st := h.stitches[0]
+		was, base := st.chunks, st.base
+		from := rnd.IntN(len(was)) // of the block
+		to := from + 1 + rnd.IntN(len(was)-from)
+		lo, hi := 0, len(was)
+		goes := map[*chunk]bool{}
+		for range 1 + rnd.IntN(3) {
+			i := rnd.IntN(len(was))
+			if goes[was[i]] = true; i < from {
+				lo = max(lo, i+1)
+			} else if i >= to {
+				hi = min(hi, i)
+			}
+		}
+		before, short := rnd.Int64N(2)*mib, rnd.Int64N(2)*mib // it begins and ends inside of chunks
+		if to-from == 1 {
+			short = 0
+		}
+		st.skip, st.seg = int64(from)*unit+before, &block.Segment{Size: int64(to-from)*unit - before - short}
+		require.NoError(t, h.shorten(st, func(c *chunk) bool { return goes[c] }))
+		require.Equal(t, was[lo:hi], st.chunks)
+		require.Equal(t, base+r1(uint64(lo)*unit), st.base)
+		require.Equal(t, int64(hi-lo)*unit, st.size)
+		require.Equal(t, int64(from-lo)*unit+before, st.skip)
+		for i := range was {
+			at := base + r1(uint64(i)*unit)
+			mapped := slices.ContainsFunc(r.d.mapped, func(m mapped) bool { return m.at <= at && at < m.at+r1(uint64(m.size)) })
+			require.Equal(t, lo <= i && i < hi, mapped)
+		}
+		st.seg = nil
+		require.NoError(t, h.DropIdleStitches())
+	}
+	r.free(between...)
+	r.close()
 }
 
 // TestWithout: what is left of a run of three chunks, with a part of the one before and

@@ -28,6 +28,7 @@ func TestIdle(t *testing.T) {
 	require.EqualValues(t, 1, idle[1].Since)
 	require.EqualValues(t, 20*mib, h.BestIdle(ledger.Large, 512, 1<<40).Size)
 	require.EqualValues(t, 40*mib, h.BestIdle(ledger.Large, 25*mib, 40*mib).Size)
+	require.EqualValues(t, 40*mib, h.BestIdle(ledger.Large, 40*mib, 40*mib).Size)
 	require.Nil(t, h.BestIdle(ledger.Large, 25*mib, 35*mib), "that one is in use")
 	require.Nil(t, h.BestIdle(ledger.Small, 3*mib, 1<<40))
 	a = r.alloc(h, 3*mib)
@@ -97,19 +98,20 @@ func TestMoveSegment(t *testing.T) {
 }
 
 // TestKeptSegmentMoves: a segment that was reserved on purpose serves small requests of the
-// heap that it moves to, too.
+// heap that it moves to, too, also after others came there.
 func TestKeptSegmentMoves(t *testing.T) {
-	r := newRig(t, 2, false, policy)
-	from, to := r.heaps[0], r.heaps[1]
+	r := newRig(t, 3, false, policy)
+	from, to, other := r.heaps[0], r.heaps[1], r.heaps[2]
 	id := r.alloc(from, 20*mib)
 	seg := from.SegmentOf(r.block(id))
 	from.KeepSegment(seg)
-	r.free(id)
+	r.free(id, r.alloc(other, 20*mib))
 	require.Same(t, seg, from.BestIdle(ledger.Large, 20*mib, 20*mib))
 	from.MoveSegment(seg, to)
+	other.MoveSegment(other.segs[0], to)
 	r.check()
 	small := r.alloc(to, 1000)
-	require.Equal(t, 1, r.d.Stats().Allocations)
+	require.Equal(t, 2, r.d.Stats().Allocations)
 	r.free(small)
 	r.close()
 }

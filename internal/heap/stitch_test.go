@@ -129,35 +129,46 @@ func TestStitchParts(t *testing.T) {
 }
 
 // TestStitchOfBothKinds: chunks that small blocks leave serve a large block where it
-// is allowed.
+// is allowed, also what lies in fast bins.
 func TestStitchOfBothKinds(t *testing.T) {
-	r := newRig(t, 1, true, policy)
-	h := r.heaps[0]
-	var smalls []block.ID
-	for range 4 {
-		smalls = append(smalls, r.alloc(h, mib))
+	for _, fast := range []int64{0, mib} {
+		for _, asked := range []bool{false, true} { // how much is missing
+			p := policy
+			p.FastLimit = fast
+			r := newRig(t, 1, true, p)
+			h := r.heaps[0]
+			var smalls, between []block.ID
+			for range 2 { // apart
+				smalls = append(smalls, r.alloc(h, mib), r.alloc(h, mib), r.alloc(h, mib), r.alloc(h, mib))
+				between = append(between, r.alloc(h, mib), r.alloc(h, mib))
+			}
+			a, b := r.alloc(h, 4*mib), r.alloc(h, 2*mib)
+			r.free(a)
+			r.free(smalls...)
+			r.budget.Limit = r.budget.Held()
+			_, err := r.try(h, 12*mib, Allow{})
+			require.ErrorIs(t, err, device.ErrOutOfMemory)
+			require.EqualValues(t, 8*mib, h.Missing(ledger.Large, 12*mib, Allow{}))
+			if asked {
+				require.Zero(t, h.Missing(ledger.Large, 12*mib, Allow{SmallChunks: true}))
+				require.EqualValues(t, 512, h.Missing(ledger.Large, 12*mib+512, Allow{SmallChunks: true}))
+			}
+			id := r.alloc(h, 12*mib)
+			r.check()
+			r.distinct()
+			var n [2]Census
+			h.Count(&n)
+			require.EqualValues(t, 8*mib, n[ledger.Small].Lent)
+			require.EqualValues(t, -8*mib, n[ledger.Large].Lent)
+			_, err = r.try(h, 1000, Allow{})
+			require.ErrorIs(t, err, device.ErrOutOfMemory, "all chunks are lent")
+			r.free(id)
+			s := r.alloc(h, 1000)
+			r.check()
+			r.free(append(between, s, b)...)
+			r.close()
+		}
 	}
-	a, b := r.alloc(h, 4*mib), r.alloc(h, 2*mib)
-	r.free(a)
-	r.free(smalls...)
-	r.budget.Limit = r.budget.Held()
-	_, err := r.try(h, 8*mib, Allow{})
-	require.ErrorIs(t, err, device.ErrOutOfMemory)
-	require.EqualValues(t, 4*mib, h.Missing(ledger.Large, 8*mib, Allow{}))
-	require.Zero(t, h.Missing(ledger.Large, 8*mib, Allow{SmallChunks: true}))
-	id := r.alloc(h, 8*mib)
-	r.check()
-	var n [2]Census
-	h.Count(&n)
-	require.EqualValues(t, 4*mib, n[ledger.Small].Lent)
-	require.EqualValues(t, -4*mib, n[ledger.Large].Lent)
-	_, err = r.try(h, 1000, Allow{})
-	require.ErrorIs(t, err, device.ErrOutOfMemory, "all chunks are lent")
-	r.free(id)
-	s := r.alloc(h, 1000)
-	r.check()
-	r.free(s, b)
-	r.close()
 }
 
 // TestErrStitches: a heap keeps so many ranges and no more, unless it is allowed.

@@ -66,6 +66,53 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestTakeKept: a small request that no small block serves takes the best fit of memory
+// that was reserved on purpose, and of no other.
+func TestTakeKept(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(p *Policy)
+		keep   []int // of the segments of 20, 30 and 40 MiB, the first of which has a block of 18
+		unkeep bool
+		serves int64 // bytes of the segment that serves; 0: none
+	}{
+		"none":                   {},
+		"the best fit":           {keep: []int{0, 1, 2}, serves: 20 * mib},
+		"a larger one":           {keep: []int{2, 1}, serves: 30 * mib},
+		"no more":                {keep: []int{0, 1, 2}, unkeep: true},
+		"blocks are kept whole":  {keep: []int{1, 2}, change: func(p *Policy) { p.MaxSplit = 10 * mib }},
+		"at the limit":           {keep: []int{0, 1}, change: func(p *Policy) { p.MaxSplit = 2 * mib }},
+		"one is below the limit": {keep: []int{0, 1}, change: func(p *Policy) { p.MaxSplit = 2*mib + 512 }, serves: 20 * mib},
+		"no block is split":      {keep: []int{0, 1, 2}, change: func(p *Policy) { p.NoSplit = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, false, policy)
+			h := r.heaps[0]
+			live := r.alloc(h, 18*mib)
+			r.free(r.alloc(h, 30*mib), r.alloc(h, 40*mib))
+			for _, i := range tc.keep {
+				h.KeepSegment(h.segs[i])
+			}
+			if tc.unkeep {
+				h.Unkeep()
+			}
+			if tc.change != nil {
+				tc.change(&r.space.Policy)
+			}
+			require.Equal(t, tc.serves > 0, h.Fits(ledger.Small, 1024))
+			id, b := h.Take(1000, 1024, 0)
+			require.Equal(t, tc.serves > 0, id != 0)
+			if id != 0 {
+				require.Equal(t, tc.serves, h.SegmentOf(b).Size)
+				require.Equal(t, ledger.Large, h.Kind(b))
+				r.check()
+				r.free(id)
+			}
+			r.free(live)
+			r.close()
+		})
+	}
+}
+
 func TestPolicy(t *testing.T) {
 	p := Policy{SmallLimit: mib, MaxSplit: 8 * mib, MaxNonSplitRounding: 2 * mib}
 	require.Equal(t, ledger.Small, p.KindOf(mib))
