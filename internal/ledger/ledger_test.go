@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -65,8 +66,11 @@ func all(ledgers []*Ledger, f func()) {
 // TestPeaksAreExact: while one goroutine at a time changes ledgers, in whatever
 // turn, every peak is that of an oracle which looks after each change.
 func TestPeaksAreExact(t *testing.T) {
-	for range testkit.Rounds(80) {
-		r := testkit.Rand(t)
+	seed := testkit.Seed(t)
+	for n := range testkit.Rounds(800) {
+		r := rand.New(rand.NewPCG(seed, uint64(n)))
+		scale, frees := 0, 0
+		bytes := func() int64 { return 1 + r.Int64N(1<<scale) }
 		b, ledgers := open(1 + r.IntN(4))
 		o, held := &oracle{}, []out{}
 		splits := map[*Ledger][2][]int64{} // by kind
@@ -85,15 +89,22 @@ func TestPeaksAreExact(t *testing.T) {
 			require.True(t, ok)
 		}
 		l := ledgers[0]
-		for range 2000 {
+		for step := range 300 {
+			if step%30 == 0 { // many small ones are more than a few large ones, or less
+				scale, frees = r.IntN(21), r.IntN(6)
+			}
 			if r.IntN(8) == 0 {
 				l = ledgers[r.IntN(len(ledgers))]
 			}
 			k := Kind(r.IntN(2))
 			l.guard.Lock()
-			switch i := 0; r.IntN(12) {
+			what := r.IntN(14)
+			if what < 8 && frees < 5 { // else half of them
+				what = 4 * min(r.IntN(10)/(2*frees+1), 1)
+			}
+			switch i := 0; what {
 			case 0, 1, 2, 3:
-				size := 1 + r.Int64N(1<<20)
+				size := bytes()
 				x := out{l: l, k: k, size: size, requested: 1 + r.Int64N(size)}
 				held = append(held, x)
 				l.Out(k, size, x.requested)
@@ -131,7 +142,7 @@ func TestPeaksAreExact(t *testing.T) {
 					held = append(held[:i], held[i+1:]...)
 				}
 			case 8:
-				bytes := 1 + r.Int64N(1<<20)
+				bytes := bytes()
 				if r.IntN(2) == 0 { // a range that grows at once: there is no such peak
 					l.Resplit(k, bytes)
 					l.Unsplit(k, 1, bytes)
@@ -164,10 +175,28 @@ func TestPeaksAreExact(t *testing.T) {
 				l.SegmentsGone(k, n, bytes)
 				o.add(k, Segments, -n)
 				o.add(k, ReservedBytes, -bytes)
+			case 12: // what it holds stays in the sum
+				guard := l.guard
+				l.Hits(k, r.Int64N(5), bytes(), bytes())
+				l.Close()
+				l.Open(b, guard)
+			case 13: // a block moves
+				i = r.IntN(len(held) + 1)
+				to := ledgers[r.IntN(len(ledgers))]
+				if i == len(held) || held[i].l != l || to == l || held[i].pending {
+					break
+				}
+				x := &held[i]
+				l.Quiet()
+				to.Quiet()
+				to.Out(x.k, x.size, x.requested)
+				l.Freed(x.k, x.size, x.requested)
+				b.Settle(l, to)
+				x.l = to
 			}
 			l.guard.Unlock()
 			o.note()
-			switch r.IntN(200) {
+			switch r.IntN(100) {
 			case 0:
 				compare()
 			case 1:
@@ -372,4 +401,28 @@ func TestTurns(t *testing.T) {
 		y.SegmentsGone(Large, 1, 60)
 	}
 	require.EqualValues(t, 100, b.Peak(Large, ReservedBytes))
+}
+
+// TestLockedLedger: a ledger that changed while another one is the current one is
+// published once its heap is not locked.
+func TestLockedLedger(t *testing.T) {
+	b, ledgers := open(2)
+	x, y := ledgers[0], ledgers[1]
+	x.guard.Lock()
+	x.Out(Small, 100, 100)
+	x.Freed(Small, 100, 100)
+	y.guard.Lock()
+	defer y.guard.Unlock()
+	x.guard.Unlock()
+	y.Out(Small, 10, 10) // below the peak
+	require.Equal(t, []*Ledger{x}, b.behind)
+	require.True(t, x.guard.TryLock())
+	y.Segment(Small, 1000)
+	require.Equal(t, []*Ledger{x}, b.behind, "it is locked")
+	require.True(t, x.behind)
+	x.guard.Unlock()
+	y.Segment(Small, 1000)
+	require.Empty(t, b.behind)
+	require.False(t, x.behind)
+	require.EqualValues(t, 10, b.sum[Small][OutBytes])
 }
