@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +63,22 @@ func TestConfigErrorText(t *testing.T) {
 	e := &cupool.ConfigError{Field: "Limit", Value: -1, Reason: "must not be negative"}
 	require.Equal(t, "cupool: invalid configuration: Limit = -1: must not be negative", e.Error())
 	require.ErrorIs(t, fmt.Errorf("opening: %w", e), cupool.ErrInvalidConfig)
+}
+
+// What a stranger wrote into a setting fills no log and moves no cursor.
+func TestConfigErrorOfAStranger(t *testing.T) {
+	for _, text := range []string{strings.Repeat("9", 4<<20), strings.Repeat("\x1b[2J\x9b\n\x00", 20), "a:" + strings.Repeat("é", 1<<10), "max_split_size_mb:\x1b[2J"} {
+		_, ofSettings := cupool.ParseAllocConf(text)
+		_, ofDivisions := cupool.ParseDivisions(text)
+		_, ofBytes := cupool.ParseBytes(text)
+		_, ofDevice := cupool.Open(text)
+		_, ofHost := cupool.Open("host:" + text)
+		for i, err := range []error{ofSettings, ofDivisions, ofBytes, ofDevice, ofHost} {
+			require.Error(t, err)
+			require.Less(t, len(err.Error()), 1000, "%d", i)
+			require.False(t, strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }), "%d: %q", i, err)
+		}
+	}
 }
 
 // The text of an OOMError ends with the first eight of those that hold memory.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/cupool/cupool/internal/bytesize"
 )
@@ -66,15 +67,32 @@ func (e *WaitError) Error() string {
 func (e *WaitError) Unwrap() error { return e.Err }
 
 // ConfigError names the field of a configuration that cannot be. It matches
-// ErrInvalidConfig.
+// ErrInvalidConfig. Error has 200 bytes of the value at most, and no control characters.
 type ConfigError struct {
 	Field  string
 	Value  any
 	Reason string
 }
 
+// mostShown is how many bytes of a value an error has.
+const mostShown = 200
+
+// shown is a value as it may stand in a line of a log: a stranger may have chosen it.
+func shown(value any) string {
+	text := fmt.Sprint(value)
+	if len(text) > mostShown {
+		text = text[:mostShown] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
 func (e *ConfigError) Error() string {
-	if text := fmt.Sprint(e.Value); text != "" && text != "<nil>" {
+	if text := shown(e.Value); text != "" && text != "<nil>" {
 		return fmt.Sprintf("cupool: %v: %s = %s: %s", ErrInvalidConfig, e.Field, text, e.Reason)
 	}
 	return fmt.Sprintf("cupool: %v: %s: %s", ErrInvalidConfig, e.Field, e.Reason)

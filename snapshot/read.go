@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/gunzip"
@@ -80,16 +81,30 @@ func Read(r io.Reader) ([]Snapshot, error) {
 	return list, nil
 }
 
+// readJSON keeps nothing of what no JSON begins with, however long it goes on.
 func readJSON(r *bufio.Reader) (list []Snapshot, err error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, &FormatError{Offset: int64(len(data)), Err: err}
+	first, skipped := byte(' '), int64(-1)
+	for ; strings.IndexByte(" \t\r\n", first) >= 0; skipped++ {
+		if first, err = r.ReadByte(); err != nil {
+			return nil, &FormatError{Offset: skipped + 1, Err: err}
+		}
 	}
-	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("[")) {
-		err = json.Unmarshal(data, &list)
+	_ = r.UnreadByte() // one was read
+	src := &source{Reader: r}
+	in := json.NewDecoder(src)
+	if first == '[' {
+		err = in.Decode(&list)
 	} else {
 		list = make([]Snapshot, 1)
-		err = json.Unmarshal(data, &list[0])
+		err = in.Decode(&list[0])
+	}
+	if err == nil {
+		switch _, more := in.Token(); {
+		case src.err != nil:
+			return nil, &FormatError{Offset: skipped + src.n, Err: src.err}
+		case more != io.EOF:
+			return nil, &FormatError{Offset: skipped + in.InputOffset(), Err: errors.New("something follows")}
+		}
 	}
 	switch {
 	case err == nil && len(list) == 0:
@@ -101,11 +116,29 @@ func readJSON(r *bufio.Reader) (list []Snapshot, err error) {
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &syntax):
-		return nil, &FormatError{Offset: syntax.Offset, Err: err}
+		return nil, &FormatError{Offset: skipped + syntax.Offset, Err: err}
 	case errors.As(err, &kind):
-		return nil, &FormatError{Offset: kind.Offset, Err: err}
+		return nil, &FormatError{Offset: skipped + kind.Offset, Err: err}
+	case src.err != nil || errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, &FormatError{Offset: skipped + src.n, Err: err}
 	}
 	return nil, &FormatError{Field: "JSON", Err: err} // such as a time that is none
+}
+
+// source knows what it has read, and the error that ended it.
+type source struct {
+	io.Reader
+	n   int64
+	err error // but io.EOF
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.n += int64(n)
+	if err != io.EOF {
+		s.err = err
+	}
+	return n, err
 }
 
 // known are the states that there are.

@@ -57,6 +57,22 @@ func with(t testing.TB, key string, item func(p *pickle.Writer)) string {
 	})
 }
 
+// endless is a file with no end, of which a reader of nonsense takes little.
+type endless struct {
+	text string
+	n    int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.n += len(p); e.n > 1<<20 {
+		panic("too much is read")
+	}
+	for i := range p {
+		p[i] = e.text[i%len(e.text)]
+	}
+	return len(p), nil
+}
+
 func TestReadErrors(t *testing.T) {
 	dict := func(p *pickle.Writer) { p.Dict(func() {}) }
 	number := func(p *pickle.Writer) { p.Int(1) }
@@ -65,7 +81,9 @@ func TestReadErrors(t *testing.T) {
 		"":                       "at byte 0: there is nothing",
 		" []\n":                  "at byte 0: the list of snapshots is empty",
 		"\x1f\x8bx":              "at byte 0: unexpected EOF",
-		"{":                      "at byte 1: unexpected end of JSON input",
+		"{":                      "at byte 1: unexpected EOF",
+		" \n{\"segments\": [}":   "at byte 17: invalid character '}'",
+		" {\"segments\": []} {}": "at byte 19: something follows",
 		`{"segments": 1}`:        "at byte 14: json: cannot unmarshal number into Go struct field Snapshot.segments of type []snapshot.Segment",
 		`{"device": "cuda"}`:     "segments: there are none",
 		`[{"segments": []}, {}]`: "segments: there are none",
@@ -116,6 +134,10 @@ func TestReadErrors(t *testing.T) {
 		var damage *snapshot.FormatError
 		require.ErrorAs(t, err, &damage, "%q", data)
 		require.ErrorContains(t, err, "not a memory snapshot: "+want, "%q", data)
+	}
+	for _, text := range []string{"{", "[{", "{]", "x", "[1,"} {
+		_, err := snapshot.Read(&endless{text: text})
+		require.Error(t, err, text)
 	}
 	broken := errors.New("broken")
 	for _, text := range []string{"{", "\x80\x02", ""} {

@@ -84,7 +84,7 @@ func TestBombs(t *testing.T) {
 		"a header alone":                   {header, "truncated: expected 1073741823 bytes of pixels, found 0", nil},
 		"more than 64 bits":                {[]byte{0, 0, 8, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, "announces more", nil},
 		"zeros, announced":                 {zip(append(header, make([]byte, 64<<20)...)), "of gzip grow to more than", gunzip.ErrTooLarge},
-		"zeros behind what is read":        {zip(append([]byte{0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}, make([]byte, 64<<20)...)), "of gzip grow to more than", gunzip.ErrTooLarge},
+		"zeros behind what is read":        {zip(append([]byte{0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}, make([]byte, 64<<20)...)), "found more after them", nil},
 		"a gzip file in it":                {zip(zip(header)), "expected magic number", nil},
 		"a header of gzip that never ends": {append([]byte{0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte("x"), 1<<20)...), "damaged gzip header", gzip.ErrHeader},
 	} {

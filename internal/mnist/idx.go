@@ -107,13 +107,13 @@ func (f *file) body(what string, dims []int) ([]byte, error) {
 		return nil, f.truncated(err, what, want, got)
 	}
 	// Reading on also makes gzip compare its checksum.
-	switch extra, err := io.Copy(io.Discard, f.r); {
+	switch extra, err := io.CopyN(io.Discard, f.r, 1); {
+	case extra > 0:
+		return nil, fmt.Errorf("%s: expected %d bytes of %s, found more after them", f.name, want, what)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("%s: truncated: expected gzip's checksum after the %s, found the end", f.name, what)
-	case err != nil:
+	case !errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("%s: damaged: %w", f.name, err)
-	case extra > 0:
-		return nil, fmt.Errorf("%s: expected %d bytes of %s, found %d more after them", f.name, want, what, extra)
 	}
 	return buf.Bytes(), nil
 }

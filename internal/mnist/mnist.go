@@ -127,7 +127,7 @@ func (d source) set(images, labels string) (*Set, error) {
 // open calls read with the file name or, where there is none, name + ".gz".
 func (d source) open(name string, read func(*file) error) error {
 	for _, n := range []string{name, name + ".gz"} {
-		f, err := d.fsys.Open(n)
+		f, err := d.regular(n)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -142,6 +142,19 @@ func (d source) open(name string, read func(*file) error) error {
 		return read(idx)
 	}
 	return fmt.Errorf("%s: no such file, nor %s.gz", d.path(name), name)
+}
+
+// regular opens a file that has an end: a stranger's data set may have a link to a device, or
+// a pipe that nobody writes to.
+func (d source) regular(name string) (fs.File, error) {
+	info, err := fs.Stat(d.fsys, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("expected a file, found %v", info.Mode())
+	}
+	return d.fsys.Open(name)
 }
 
 func (d source) path(name string) string { return filepath.Join(d.dir, name) }

@@ -112,8 +112,8 @@ func TestLoadRejects(t *testing.T) {
 		"short header":    {images, func(b []byte) []byte { return b[:11] }, "truncated: expected 16 bytes of header, found 11"},
 		"short pixels":    {images, func(b []byte) []byte { return b[:30] }, "truncated: expected 24 bytes of pixels, found 14"},
 		"short labels":    {labels, func(b []byte) []byte { return b[:10] }, "truncated: expected 4 bytes of labels, found 2"},
-		"trailing pixels": {images, func(b []byte) []byte { return append(b, 1, 2) }, "expected 24 bytes of pixels, found 2 more after them"},
-		"trailing labels": {labels, func(b []byte) []byte { return append(b, 1) }, "expected 4 bytes of labels, found 1 more after them"},
+		"trailing pixels": {images, func(b []byte) []byte { return append(b, 1, 2) }, "expected 24 bytes of pixels, found more after them"},
+		"trailing labels": {labels, func(b []byte) []byte { return append(b, 1) }, "expected 4 bytes of labels, found more after them"},
 		"no images":       {images, func(b []byte) []byte { return set(b, 7, 0) }, "expected at least one element in dimension 0, found none"},
 		"no rows":         {images, func(b []byte) []byte { return set(b, 11, 0) }, "dimension 1, found none"},
 		"absurd size":     {images, func(b []byte) []byte { return set(set(b, 4, 0xff), 8, 0xff) }, "found a header that announces more"},
@@ -157,6 +157,10 @@ func TestLoadDirectory(t *testing.T) {
 	file := filepath.Join(dir, mnist.TrainImages)
 	_, _, err = mnist.Load(file)
 	require.ErrorContains(t, err, file+" is not a directory")
+	require.NoError(t, os.Remove(file)) // a link to what has no end, or no beginning
+	require.NoError(t, os.Symlink(os.DevNull, file))
+	_, _, err = mnist.Load(dir)
+	require.ErrorContains(t, err, file+": expected a file, found D")
 }
 
 func TestTake(t *testing.T) {

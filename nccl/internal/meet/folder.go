@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +73,38 @@ func (c Config) read(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, c.notAll(err)
 	}
-	return os.ReadFile(c.path("id"))
+	return readShort(c.path("id"))
+}
+
+// readShort reads a file of what rank 0 may give. Who can write into the folder may have put
+// anything there, such as a pipe.
+func readShort(path string) ([]byte, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > most:
+		return nil, fmt.Errorf("%s is not what rank 0 has written: it is %v and has %d bytes, more than %d or no file", path, info.Mode(), info.Size(), most)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// writeNew writes a file that is not there yet, not even as a link to another one.
+func writeNew(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // write waits until all ranks have come, gives them the value, and waits until they
@@ -86,10 +119,10 @@ func (c Config) write(ctx context.Context, value []byte) error {
 		return c.notAll(err)
 	}
 	part := c.path("part") // so that nobody sees a part of it
-	if err = os.WriteFile(part, value, 0o600); err == nil {
-		err = os.Rename(part, c.path("id"))
+	if err := writeNew(part, value); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := os.Rename(part, c.path("id")); err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
 	defer os.Remove(c.path("id"))
@@ -102,8 +135,24 @@ func (c Config) write(ctx context.Context, value []byte) error {
 // notAll is the error of a meeting to which some have not come, with the files
 // that are there, as a rank may be of a group of another size.
 func (c Config) notAll(cause error) error {
-	there, _ := filepath.Glob(filepath.Join(c.Folder, c.Name+".*"))
-	return c.missing(c.absent(c.came), fmt.Errorf("%w; in the folder are %s", cause, strings.Join(there, ", ")))
+	return c.missing(c.absent(c.came), fmt.Errorf("%w; in the folder are %s", cause, printable(strings.Join(c.there(), ", "))))
+}
+
+// there are files of the folder that may be this communicator's: it looks at some thousand.
+func (c Config) there() (names []string) {
+	f, err := os.Open(c.Folder)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	all, _ := f.Readdirnames(1 << 12) // what there is of them
+	for _, name := range all {
+		if strings.HasPrefix(name, c.Name+".") {
+			names = append(names, filepath.Join(c.Folder, name))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // until looks until what is waited for is there. It fails with the cause of ctx.

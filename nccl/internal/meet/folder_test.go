@@ -41,6 +41,32 @@ func TestKilledInFolder(t *testing.T) {
 	require.ErrorContains(t, err, file+" is there")
 }
 
+// Whatever lies where rank 0's value is to be, nobody waits for it, or has more of it than a
+// value may have. Nothing is written through a link.
+func TestStrangerInFolder(t *testing.T) {
+	folder := t.TempDir()
+	long, link, other := filepath.Join(folder, "long"), filepath.Join(folder, "link"), filepath.Join(folder, "other")
+	require.NoError(t, os.WriteFile(long, make([]byte, most+1), 0o600))
+	require.NoError(t, os.WriteFile(other, []byte("mine"), 0o600))
+	require.NoError(t, os.Symlink(other, link))
+	for _, path := range []string{folder, long, link} {
+		_, err := readShort(path)
+		require.ErrorContains(t, err, path+" is not what rank 0 has written")
+	}
+	at := Config{Folder: folder}
+	require.NoError(t, os.Symlink(other, at.as(0, 2).path("part")))
+	one := make(chan error)
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	go func() { _, err := share(ctx, at.as(1, 2)); one <- err }()
+	_, err := share(t.Context(), at.as(0, 2))
+	require.ErrorIs(t, err, os.ErrExist)
+	require.ErrorContains(t, <-one, "rank 0 has given up")
+	mine, err := os.ReadFile(other)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(mine))
+}
+
 // Ranks that wait name the file of a rank of a group of another size.
 func TestOtherSizeInFolder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
