@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"sync/atomic"
 
@@ -16,8 +15,6 @@ import (
 	"github.com/cupool/cupool/internal/history"
 	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/oomhint"
-	"github.com/cupool/cupool/internal/poolaccess"
-	"github.com/cupool/cupool/snapshot"
 )
 
 // deviceState is what an allocator that New made, the root, shares with its private
@@ -221,7 +218,7 @@ func (d *deviceState) obtainable(reserved int64) (int64, error) {
 	if err != nil {
 		return 0, d.failed(err)
 	}
-	return min(d.budget.Limit, reserved+free), nil
+	return min(d.budget.Bound(), reserved+free), nil
 }
 
 // shed trims all pools to their soft limits; no locks are held.
@@ -229,21 +226,4 @@ func (d *deviceState) shed() {
 	for _, c := range d.open() {
 		c.shed()
 	}
-}
-
-// access is a pool as other packages of the module see it.
-type access struct{ c *Pool }
-
-func init() {
-	poolaccess.Of = func(pool any) poolaccess.Access { return access{pool.(*Pool)} }
-}
-
-func (a access) DriverError(err error) error       { return a.c.dev.failed(err) }
-func (a access) Reclaim(need int64) (int64, error) { return a.c.reclaimAll(need) }
-func (a access) Cut(block any) error               { return a.c.reclaim.cutLast(block.(Block)) }
-
-func (a access) Snapshot() snapshot.Snapshot { return a.c.ownSnapshot() }
-
-func (a access) Events(after uint64) []snapshot.Event {
-	return a.c.dev.history.Copy(after, math.MaxUint64).Events()
 }

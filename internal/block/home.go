@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/cupool/cupool/internal/lock"
 )
@@ -44,6 +45,8 @@ func step(at Step) {
 //
 // For the same reason one of several goroutines that free a block, or take it, succeeds,
 // and what LeaveHome finds in the word that it swaps is what the block keeps.
+//
+// capi/hit.c does the same in C: TestHomeLayout has the offsets that it counts on.
 type home struct {
 	word      atomic.Uint64
 	addr      atomic.Uint64
@@ -124,6 +127,12 @@ func (b *Block) StayNote() uint8 { return b.home.note }
 func (b *Block) FreeHomed(gen uint64) bool {
 	return b.IsHomed() &&
 		b.home.word.CompareAndSwap(uint64(MakeWord(gen, Live|Homed)), uint64(MakeWord(gen, Cached|Homed)))
+}
+
+// HomeAt returns the home of a block that is Homed and Live at an address, and its owner.
+func (b *Block) HomeAt(addr uint64) (line unsafe.Pointer, owner uint32, ok bool) {
+	at, _, _, ok := b.Homed()
+	return unsafe.Pointer(&b.home), b.home.owner.Load(), ok && at == addr
 }
 
 // Homed returns the address, the requested bytes and the generation of a block that is

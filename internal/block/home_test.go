@@ -2,6 +2,7 @@ package block
 
 import (
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,6 +27,17 @@ func atHome(gen uint64) *Block {
 	b := out(gen)
 	b.SetHome(Live, 7, Long)
 	return b
+}
+
+// capi/hit.c has these offsets, the states and the flag in a word.
+func TestHomeLayout(t *testing.T) {
+	var b Block
+	require.Zero(t, uintptr(unsafe.Pointer(&b.home))-uintptr(unsafe.Pointer(&b)))
+	require.EqualValues(t, 64, unsafe.Sizeof(home{}))
+	require.Equal(t, []uintptr{0, 8, 16, 24, 28}, []uintptr{
+		unsafe.Offsetof(b.home.word), unsafe.Offsetof(b.home.addr), unsafe.Offsetof(b.home.requested),
+		unsafe.Offsetof(b.home.owner), unsafe.Offsetof(b.home.last)})
+	require.EqualValues(t, []int{1, 2, 8, 8}, []int{int(Live), int(Cached), int(Homed), genShift})
 }
 
 // take takes a block in its home, and reports whether it did, and the generation.

@@ -17,8 +17,30 @@ type Device struct {
 	Limit   int64         // bytes, MaxInt64 without one
 	Returns atomic.Uint64 // times that memory went back to the device
 
-	mu   lock.Mutex
-	held int64 // bytes held from the device by all pools
+	mu      lock.Mutex
+	held    int64 // bytes held from the device by all pools
+	ceiling int64 // see SetCeiling
+}
+
+// SetCeiling bounds the bytes held beside Limit; 0 ends that. More may be held by then.
+func (d *Device) SetCeiling(bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ceiling = bytes
+}
+
+// Bound returns the bytes that may be held, MaxInt64 without a limit.
+func (d *Device) Bound() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.boundLocked()
+}
+
+func (d *Device) boundLocked() int64 {
+	if d.ceiling > 0 {
+		return min(d.Limit, d.ceiling)
+	}
+	return d.Limit
 }
 
 // Held returns the bytes held from the device by all pools.
@@ -96,8 +118,8 @@ func (p *Pool) Take(size int64) error {
 	if held := p.held.Load(); size > p.Limit-held {
 		return fmt.Errorf("%w: %d more bytes would exceed the limit of %d with %d reserved", device.ErrOutOfMemory, size, p.Limit, held)
 	}
-	if size > d.Limit-d.held {
-		return fmt.Errorf("%w: %d more bytes would exceed the limit of %d with %d reserved by the allocator and its pools", device.ErrOutOfMemory, size, d.Limit, d.held)
+	if bound := d.boundLocked(); size > bound-d.held {
+		return fmt.Errorf("%w: %d more bytes would exceed the limit of %d with %d reserved by the allocator and its pools", device.ErrOutOfMemory, size, bound, d.held)
 	}
 	d.held += size
 	p.held.Add(size)
@@ -139,15 +161,21 @@ func (p *Pool) Room() (room, others int64) {
 	if own := p.held.Load(); p.Limit != math.MaxInt64 {
 		room = p.Limit - own
 	}
-	if d.Limit != math.MaxInt64 {
-		room = min(room, d.Limit-d.held)
+	if bound := d.boundLocked(); bound != math.MaxInt64 {
+		room = min(room, bound-d.held)
 	}
 	return room, d.held - p.held.Load()
 }
 
 // Printed returns the limit as statistics and errors have it: 0 for none.
 func (p *Pool) Printed() int64 {
-	if p.Limit == math.MaxInt64 {
+	d := p.Device
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.ceiling > 0:
+		return min(p.Limit, d.boundLocked())
+	case p.Limit == math.MaxInt64:
 		return 0
 	}
 	return p.Limit

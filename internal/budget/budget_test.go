@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -52,6 +53,28 @@ func TestLimits(t *testing.T) {
 	require.ErrorContains(t, d.Check([]*Pool{a, b}), "C6: 30 bytes are counted against the limit of all pools, the pools hold 31")
 	Miscount(nil, d, 1)
 	require.NoError(t, d.Check([]*Pool{a, b}))
+}
+
+// A ceiling is a limit that comes and goes, also below what is held.
+func TestCeiling(t *testing.T) {
+	d := &Device{Limit: math.MaxInt64}
+	p := &Pool{Device: d, Limit: math.MaxInt64}
+	require.NoError(t, p.Take(50))
+	require.Zero(t, p.Printed())
+	for _, ceiling := range []int64{40, 50} {
+		d.SetCeiling(ceiling)
+		require.ErrorContains(t, p.Take(1), fmt.Sprintf("1 more bytes would exceed the limit of %d with 50", ceiling))
+		room, _ := p.Room()
+		require.Equal(t, [3]int64{ceiling - 50, ceiling, ceiling}, [3]int64{room, p.Printed(), d.Bound()})
+	}
+	d.SetCeiling(60)
+	require.NoError(t, p.Take(10))
+	require.Error(t, p.Take(1))
+	d.SetCeiling(0)
+	require.NoError(t, p.Take(1))
+	d.Limit = 61
+	d.SetCeiling(100)
+	require.EqualValues(t, 61, d.Bound())
 }
 
 // The soft limit is the lower one of two, and refuses nothing.

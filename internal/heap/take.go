@@ -134,6 +134,25 @@ func (h *Heap) HandOut(size, rounded int64, id block.ID, b *block.Block, misses 
 	return h.out(size, k, id, b, misses)
 }
 
+// TakeAt makes exactly size bytes at an address of a segment the program's, or returns 0
+// where they are no part of one free block, or no block of the segment's kind.
+func (h *Heap) TakeAt(seg *block.Segment, addr uint64, size, requested int64) (block.ID, *block.Block) {
+	p, k := &h.space.Policy, ledger.KindOf(seg.Large)
+	if size <= 0 || requested <= 0 || requested > size || seg.Stitched || size%p.MinBlock != 0 || (addr-seg.Base)%uint64(p.MinBlock) != 0 {
+		return 0, nil
+	}
+	if p.NoSplit && size != seg.Size || !p.NoSplit && !h.keeps && p.KindOf(size) != k {
+		return 0, nil
+	}
+	id, b := seg.Find(&h.space.Blocks, addr)
+	if id == 0 || b.Word().State() != block.Free || int64(addr-b.Addr())+size > b.Size || h.slots.Ensure(2) != nil {
+		return 0, nil
+	}
+	id, b, _ = h.carve(seg, id, int64(addr-seg.Base), size)
+	h.space.byAddr[p.KindOf(size)].Set(addr, uint32(id))
+	return h.out(requested, k, id, b, 0)
+}
+
 // out makes a block the program's as it is, and gives it a place in the
 // magazines when its size recurs.
 func (h *Heap) out(size int64, k ledger.Kind, id block.ID, b *block.Block, misses magazine.Misses) (block.ID, *block.Block) {

@@ -2,7 +2,13 @@
 // programs do not. It is for those that stand above package cupool, which sets Of.
 package poolaccess
 
-import "github.com/cupool/cupool/snapshot"
+import (
+	"unsafe"
+
+	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/heap"
+	"github.com/cupool/cupool/snapshot"
+)
 
 // Access is a pool as those packages see it. Its methods are safe from several
 // goroutines.
@@ -33,7 +39,52 @@ type Access interface {
 	// first: the events with a number above after, as far as they are kept. Events
 	// with the same stack share it. It is empty without a history.
 	Events(after uint64) []snapshot.Event
+
+	// Home returns the home of the live block that begins at an address, where it has one
+	// in the magazines, and the index of its heap: for code outside of Go, which takes such
+	// blocks and gives them back as package block does. It lies in Go's heap, which nothing
+	// moves, as long as the pool does. nil: there is none. It takes no lock.
+	Home(p device.Ptr) (line unsafe.Pointer, owner uint32)
+
+	// At returns what there is at an address, in the allocator or any of its pools.
+	At(p device.Ptr) (Place, bool)
+
+	// AllocAt makes exactly the size bytes at an address a live block that counts as
+	// requested with so many bytes. They must be free memory of the pool, in the order of a
+	// *cupool.Stream (nil: the default one); the contents stay. It fails with
+	// device.ErrInvalidRange where not all of them are free or the small and the large
+	// kind would mix, and with device.ErrForeignPointer, ErrForeignStream, ErrNotSupported or
+	// what an allocation fails with.
+	AllocAt(p device.Ptr, size, requested int64, stream any) error
+
+	// SetLimit bounds what the allocator and its pools reserve, in bytes, beside
+	// Config.Limit; 0 ends that. Where they have more already, they get no more.
+	SetLimit(bytes int64)
+
+	// Flush returns what is free in the magazines to the heaps, so that the next peak is
+	// exact at its begin.
+	Flush()
+
+	// Shape counts the pool's segments as a Snapshot lists them, small and large ones.
+	Shape() [2]Shape
 }
+
+// A Place is a block and where its memory lies. Sizes are in bytes.
+type Place struct {
+	Pool      any // *cupool.Pool
+	Address   device.Ptr
+	Size      int64
+	Requested int64 // 0 unless live or pending
+	State     snapshot.State
+	Stream    device.Stream
+
+	Base     device.Ptr // of the segment, or of the stretch of virtual memory without gaps
+	BaseSize int64
+	Virtual  bool
+}
+
+// Shape is how many segments, and free blocks beside others, there are.
+type Shape = heap.Shape
 
 // Of returns the access to a *cupool.Pool.
 var Of func(pool any) Access
