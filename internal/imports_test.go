@@ -23,7 +23,7 @@ const root = "github.com/cupool/cupool"
 // are in its layer where no longer name says otherwise. "." is the root alone. A
 // package imports those of its own layer and of lower ones.
 var layers = []struct{ name, folders string }{
-	{"programs", "bench cmd examples"},
+	{"programs", "bench capi cmd examples"},
 	{"over the pool", `adaptor arena cupooltest debug devices dist gorgoniavm ipc metrics native nccl nn planner
 		internal/blockerr internal/conformance internal/hook internal/model internal/scenarios internal/testkit`},
 	{"the pool", "."},

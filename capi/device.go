@@ -1,0 +1,395 @@
+package main
+
+// #include <stdlib.h>
+// #include "internal.h"
+import "C"
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/debug"
+	"github.com/cupool/cupool/internal/cudadrv"
+	"github.com/cupool/cupool/internal/poolaccess"
+)
+
+// gpu is a device whose pool is open.
+type gpu struct {
+	ordinal  int
+	driver   *driver
+	root     *cupool.Pool
+	access   poolaccess.Access
+	settings []cupool.Setting
+	streams  sync.Map // handle to *cupool.Stream
+
+	mu      sync.RWMutex // guards what follows
+	pools   map[poolID]*pool
+	retired []*pool // whose last block is not freed yet
+	named   map[string]poolID
+	names   uint64
+	books   books
+	limit   int64   // bytes; 0: none
+	part    float64 // of the device's memory, that limit is; 0: none
+
+	syncs     atomic.Int64 // calls that wait for all streams
+	callbacks atomic.Pointer[C.cupool_callbacks]
+	labeled   sync.Map // labelKey to cupool.Allocator
+}
+
+var (
+	opening sync.Mutex
+	gpus    [C.MAX_DEVICES]atomic.Pointer[gpu]
+)
+
+// settingsOf are what cupool_config says.
+type settingsOf struct {
+	text          string
+	limit         int64
+	fraction      float64
+	notShareable  bool
+	noEnvironment bool
+}
+
+// of returns a device, whose pool it opens with the settings of the environment where it
+// is not open.
+func of(ordinal C.int) (*gpu, error) {
+	if uint(ordinal) < uint(len(gpus)) {
+		if g := gpus[ordinal].Load(); g != nil {
+			return g, nil
+		}
+	}
+	return open(int(ordinal), settingsOf{}, false)
+}
+
+// open opens a device's pool. It fails with CUPOOL_ERROR_EXISTS where that is open, if it has to
+// be new.
+func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
+	if ordinal < 0 || ordinal >= len(gpus) {
+		return nil, faultf(C.CUPOOL_ERROR_INVALID, "there is no device %d: it is between 0 and %d", ordinal, len(gpus)-1)
+	}
+	opening.Lock()
+	defer opening.Unlock()
+	if g := gpus[ordinal].Load(); g != nil {
+		if isNew {
+			return nil, faultf(C.CUPOOL_ERROR_EXISTS, "the pool of device %d is open, with settings that stay", ordinal)
+		}
+		return g, nil
+	}
+	cfg, list, err := set.config()
+	if err != nil {
+		return nil, err
+	}
+	C.cupool_find_exchange(library())
+	inner, err := openCUDA(ordinal, !set.notShareable)
+	if err != nil {
+		return nil, noDevice(err)
+	}
+	g := &gpu{ordinal: ordinal, settings: list, pools: map[poolID]*pool{}, named: map[string]poolID{}}
+	g.driver = &driver{Driver: inner, of: g}
+	if err := g.begin(cfg); err != nil {
+		return nil, errors.Join(err, inner.Close())
+	}
+	debug.Publish(fmt.Sprintf("cuda:%d", ordinal), g.root)
+	gpus[ordinal].Store(g)
+	return g, nil
+}
+
+// begin makes the pool.
+func (g *gpu) begin(cfg cupool.Config) (err error) {
+	limit, part := cfg.Limit, cfg.Fraction
+	cfg.Limit, cfg.Fraction = 0, 0 // the program may change them
+	cfg.Driver, cfg.BeforeGrow, cfg.OnOutOfMemory = g.driver, g.beforeGrow, g.onOOM
+	if g.root, err = cupool.New(cfg); err != nil {
+		return err
+	}
+	g.access = poolaccess.Of(g.root)
+	return g.setLimit(limit, part)
+}
+
+// setLimit bounds what all pools reserve: by bytes, by a part of the device's memory, by the
+// smaller one of both, or with 0 and 0 by nothing.
+func (g *gpu) setLimit(bytes int64, part float64) error {
+	limit := bytes
+	switch {
+	case bytes < 0:
+		return faultf(C.CUPOOL_ERROR_INVALID, "the limit is larger than any device")
+	case part > 0:
+		_, total, err := g.driver.MemInfo()
+		if err != nil {
+			return err
+		}
+		if limit = max(1, int64(part*float64(total))); bytes > 0 {
+			limit = min(limit, bytes)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit, g.part = limit, part
+	g.access.SetLimit(limit)
+	return nil
+}
+
+// fraction returns the part of the device's memory that may be reserved.
+func (g *gpu) fraction() (float64, error) {
+	_, total, err := g.driver.MemInfo()
+	if err != nil {
+		return 0, err
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	switch {
+	case g.part > 0:
+		return g.part, nil
+	case g.limit == 0:
+		return 1, nil
+	}
+	return min(1, float64(g.limit)/float64(total)), nil
+}
+
+// openCUDA opens a device, with memory for other processes where it can have that.
+func openCUDA(ordinal int, shareable bool) (cuda.Driver, error) {
+	if shareable {
+		d, err := cuda.Open(ordinal, cuda.Shareable())
+		if err == nil || !errors.Is(err, cupool.ErrNotSupported) {
+			return d, err
+		}
+	}
+	return cuda.Open(ordinal)
+}
+
+var driverLibrary *C.char
+
+// library is the name of the driver's library.
+func library() *C.char {
+	if driverLibrary == nil {
+		driverLibrary = C.CString(cmp.Or(os.Getenv("CUPOOL_LIBCUDA"), "libcuda.so.1"))
+	}
+	return driverLibrary
+}
+
+// passedOver are settings of PyTorch's that mean nothing here.
+var passedOver = []string{"release_lock_on_cudamalloc", "graph_capture_record_stream_reuse", "pinned_use_cuda_host_register",
+	"pinned_num_register_threads", "pinned_use_background_threads", "pinned_reserve_segment_size_mb", "pinned_max_register_threads"}
+
+// known returns settings without those that are passed over.
+func known(text string) string {
+	var list []string
+	depth, from := 0, 0
+	for i, r := range text + "," {
+		switch {
+		case r == '[':
+			depth++
+		case r == ']':
+			depth--
+		case r == ',' && depth <= 0:
+			list = append(list, text[from:i])
+			from = i + 1
+		}
+	}
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool {
+		key, value, _ := strings.Cut(s, ":")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		return key == "" || slices.Contains(passedOver, key) || key == "backend" && value == "native"
+	}), ",")
+}
+
+// config returns the configuration of settings and of the environment.
+func (set settingsOf) config() (cupool.Config, []cupool.Setting, error) {
+	text := known(set.text)
+	cfg, err := cupool.ParseAllocConf(text)
+	if err != nil {
+		return cfg, nil, err
+	}
+	cfg.Limit, cfg.Fraction = cmp.Or(set.limit, cfg.Limit), cmp.Or(set.fraction, cfg.Fraction)
+	list := []cupool.Setting{}
+	if !set.noEnvironment {
+		if cfg, list, err = cupool.ConfigFromEnv(cfg); err != nil {
+			return cfg, nil, err
+		}
+	}
+	byDefault := !strings.Contains(text, "idle_order") &&
+		!slices.ContainsFunc(list, func(s cupool.Setting) bool { return s.Key == "idle_order" && s.Source != cupool.SourceDefault })
+	if byDefault { // programs in C use memory on streams that they do not record
+		cfg.IdleOrder = cupool.DeviceOrder
+		for i := range list {
+			if list[i].Key == "idle_order" {
+				list[i].Value = cfg.IdleOrder.String()
+			}
+		}
+	}
+	return cfg, list, nil
+}
+
+// stream returns the pool's side of a stream.
+func (g *gpu) stream(handle C.uintptr_t) (*cupool.Stream, error) {
+	h := uintptr(handle)
+	if h <= uintptr(cuda.LegacyStream) {
+		return nil, nil
+	}
+	if s, ok := g.streams.Load(h); ok {
+		return s.(*cupool.Stream), nil
+	}
+	if h == uintptr(cuda.PerThreadStream) {
+		return nil, faultf(C.CUPOOL_ERROR_FOREIGN_STREAM, "CU_STREAM_PER_THREAD is another stream for each thread: give the pool a stream that was made")
+	}
+	s, err := g.root.AdoptStream(cupool.StreamHandle(h))
+	if err == nil {
+		g.streams.Store(h, s)
+	}
+	return s, err
+}
+
+//export cupoolGoOpen
+func cupoolGoOpen(t *C.thread, ordinal C.int, c *C.cupool_config) (st C.cupool_status) {
+	defer caught(t, &st)
+	set := settingsOf{limit: int64(c.limit), fraction: float64(c.fraction), notShareable: c.not_shareable != 0, noEnvironment: c.no_environment != 0}
+	if c.settings != nil {
+		set.text = C.GoString(c.settings)
+	}
+	_, err := open(int(ordinal), set, true)
+	return done(t, err)
+}
+
+//export cupoolGoIsOpen
+func cupoolGoIsOpen(ordinal C.int) C.int {
+	if uint(ordinal) < uint(len(gpus)) && gpus[ordinal].Load() != nil {
+		return 1
+	}
+	return 0
+}
+
+//export cupoolGoDeviceCount
+func cupoolGoDeviceCount(t *C.thread, count *C.int) (st C.cupool_status) {
+	defer caught(t, &st)
+	if err := cudadrv.Load(); err != nil {
+		return done(t, faultf(C.CUPOOL_ERROR_NO_DEVICE, "there is no NVIDIA driver here: %v", err))
+	}
+	r := cudadrv.Init()
+	n := 0
+	if r == cudadrv.Success {
+		n, r = cudadrv.DeviceCount()
+	}
+	if r != cudadrv.Success {
+		return done(t, faultf(C.CUPOOL_ERROR_NO_DEVICE, "the driver counts no devices: CUDA error %d", int(r)))
+	}
+	*count = C.int(n)
+	return C.CUPOOL_OK
+}
+
+//export cupoolGoSettings
+func cupoolGoSettings(t *C.thread, ordinal C.int, text *C.char, size C.size_t, length *C.size_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	var sb strings.Builder
+	for _, s := range g.settings {
+		fmt.Fprintf(&sb, "%s:%s (%s)\n", s.Key, s.Value, s.Source)
+	}
+	if length != nil {
+		*length = C.size_t(sb.Len())
+	}
+	copyText(text, size, sb.String())
+	return C.CUPOOL_OK
+}
+
+// copyText writes as much of a text as there is room for, and a 0 behind.
+func copyText(to *C.char, size C.size_t, text string) {
+	if to != nil && size > 0 {
+		room := unsafe.Slice((*byte)(unsafe.Pointer(to)), int(size))
+		room[copy(room[:size-1], text)] = 0
+	}
+}
+
+//export cupoolGoSetLimit
+func cupoolGoSetLimit(t *C.thread, ordinal C.int, bytes C.size_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err == nil {
+		err = g.setLimit(int64(bytes), 0)
+	}
+	return done(t, err)
+}
+
+//export cupoolGoSetFraction
+func cupoolGoSetFraction(t *C.thread, ordinal C.int, fraction C.double) (st C.cupool_status) {
+	defer caught(t, &st)
+	if !(fraction >= 0 && fraction <= 1) {
+		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "the fraction %v is not between 0 and 1", float64(fraction)))
+	}
+	g, err := of(ordinal)
+	if err == nil {
+		switch fraction {
+		case 1:
+			err = g.setLimit(0, 0)
+		case 0:
+			err = g.setLimit(1, 0) // nothing fits
+		default:
+			err = g.setLimit(0, float64(fraction))
+		}
+	}
+	return done(t, err)
+}
+
+//export cupoolGoFraction
+func cupoolGoFraction(t *C.thread, ordinal C.int, fraction *C.double) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err == nil {
+		var part float64
+		part, err = g.fraction()
+		*fraction = C.double(part)
+	}
+	return done(t, err)
+}
+
+//export cupoolGoMemoryInfo
+func cupoolGoMemoryInfo(t *C.thread, ordinal C.int, free, total, largest *C.size_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	if free != nil || total != nil {
+		f, all, err := g.driver.MemInfo()
+		if err != nil {
+			return done(t, err)
+		}
+		set(free, f)
+		set(total, all)
+	}
+	if largest != nil {
+		set(largest, g.root.Stats().LargestFree)
+	}
+	return C.CUPOOL_OK
+}
+
+func set(to *C.size_t, n int64) {
+	if to != nil {
+		*to = C.size_t(n)
+	}
+}
+
+//export cupoolGoEnablePeer
+func cupoolGoEnablePeer(t *C.thread, ordinal, peer C.int) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	p, err := of(peer)
+	if err == nil && g != p {
+		err = g.driver.enablePeer(p.driver)
+	}
+	return done(t, err)
+}

@@ -1,0 +1,248 @@
+/* Each function of the interface once, what it does and how it fails. */
+#include "test.h"
+
+static int grown, asked, mapped, unmapped, labels;
+static void *spare;
+
+static void before_grow(void *user, int device, size_t size) {
+  CHECK(user == &grown && device == 0 && size > 0);
+  cupool_stats s = stats_of(CUPOOL_MAIN); /* it may call cupool */
+  CHECK(s.reserved_bytes.all.current >= 0);
+  grown++;
+}
+
+static int on_oom(void *user, int device, size_t size) {
+  CHECK(user == &grown && device == 0 && size > 0);
+  asked++;
+  if (spare == NULL) return 0;
+  OK(cupool_free(spare));
+  spare = NULL;
+  return 1;
+}
+
+static void segment(void *user, int device, cupool_segment_action action, cupool_pool_id pool, void *address, size_t size,
+                    void *stream) {
+  (void)device, (void)pool, (void)stream;
+  CHECK(user == &grown && address != NULL && size > 0);
+  if (action == CUPOOL_SEGMENT_ALLOC || action == CUPOOL_SEGMENT_MAP) mapped++;
+  else unmapped++;
+}
+
+static void each_label(void *user, const cupool_label_stats *l) {
+  CHECK(user == &labels);
+  if (strcmp(l->label, "weights") == 0) {
+    CHECK(l->blocks.current == 1 && l->bytes.current == 1000 && l->bytes.peak == 1000);
+    labels++;
+  }
+}
+
+static int events;
+static int each_event(void *user, const cupool_event *e) {
+  (void)user;
+  events++;
+  CHECK(strlen(e->action) > 2 && e->time > 1700000000000000000);
+  return 0;
+}
+
+static int stop_at_once(void *user, const cupool_segment *s) {
+  (void)s;
+  return ++*(int *)user;
+}
+
+static int has(const char *path, const char *text) {
+  static char content[1 << 20];
+  FILE *f = fopen(path, "r");
+  CHECK(f != NULL);
+  size_t n = fread(content, 1, sizeof content, f);
+  fclose(f);
+  return memmem(content, n, text, strlen(text)) != NULL;
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc == 2); /* a folder */
+  CHECK(cupool_version() == CUPOOL_VERSION);
+  CHECK(cupool_last_status() == CUPOOL_OK && *cupool_last_error() == 0);
+  CHECK(strcmp(cupool_status_name(CUPOOL_ERROR_FORKED), "forked") == 0 && strcmp(cupool_status_name(99), "unknown") == 0);
+  int count;
+  OK(cupool_device_count(&count));
+  CHECK(count == 2 && !cupool_is_open(0));
+  use_device();
+
+  /* Opening. */
+  cupool_config c;
+  memset(&c, 0, sizeof c);
+  FAILS(CUPOOL_ERROR_INVALID, cupool_open(0, &c));
+  cupool_init(&c, sizeof c);
+  c.settings = "no_such_key:1";
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_open(0, &c));
+  CHECK(strstr(cupool_last_error(), "no_such_key") != NULL);
+  FAILS(CUPOOL_ERROR_NO_DEVICE, cupool_open(7, NULL));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_open(-1, NULL));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_open(64, NULL));
+  c.settings = "expandable_segments:True,pinned_use_cuda_host_register:True,backend:native,roundup_power2_divisions:[256:1,>:2]";
+  OK(cupool_open(1, &c));
+  c.settings = NULL;
+  OK(cupool_open(0, &c));
+  FAILS(CUPOOL_ERROR_EXISTS, cupool_open(0, NULL));
+  CHECK(cupool_is_open(0) && cupool_is_open(1) && !cupool_is_open(2));
+  char text[8192];
+  size_t length;
+  OK(cupool_settings(0, text, sizeof text, &length));
+  CHECK(length == strlen(text) && strstr(text, "idle_order:device (default)") != NULL);
+  OK(cupool_settings(0, text, 5, &length));
+  CHECK(strlen(text) == 4 && length > 100);
+
+  /* Memory. */
+  void *p, *q, *stream = new_stream();
+  OK(cupool_alloc(0, 0, NULL, &p));
+  CHECK(p == NULL);
+  OK(cupool_free(NULL));
+  OK(cupool_alloc(0, 1000, stream, &p));
+  CHECK(p != NULL && (uintptr_t)p % 512 == 0);
+  FAILS(CUPOOL_ERROR_INVALID, cupool_alloc(0, 1000, stream, NULL));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_alloc(0, (size_t)1 << 63, NULL, &q));
+  CHECK(q == NULL);
+  FAILS(CUPOOL_ERROR_FOREIGN_STREAM, cupool_alloc(0, 1000, (void *)2, &q));
+  FAILS(CUPOOL_ERROR_INTERIOR_POINTER, cupool_free((char *)p + 512));
+  FAILS(CUPOOL_ERROR_FOREIGN_POINTER, cupool_free(&p));
+  cupool_block_info info;
+  cupool_init(&info, sizeof info);
+  OK(cupool_block((char *)p + 999, &info));
+  CHECK(info.live && info.address == p && info.size == 1024 && info.requested == 1000 && info.stream == stream && info.device == 0);
+  CHECK(info.base <= p && (char *)info.base + info.base_size >= (char *)p + 1024);
+  OK(cupool_record_stream(p, NULL));
+  OK(cupool_record_stream((char *)p + 999, stream));
+  OK(cupool_record_stream(NULL, stream));
+  OK(cupool_free(p));
+  OK(cupool_wait(0));
+  FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_free(p));
+  FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_record_stream(p, NULL));
+  OK(cupool_collect(0, NULL));
+  OK(cupool_alloc(1, 1000, NULL, &q));
+  OK(cupool_free(q)); /* of the other device */
+  for (int i = 0; i < 100; i++) { /* the fast way */
+    OK(cupool_alloc(0, 4096, stream, &p));
+    OK(cupool_free(p));
+    FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_free(p));
+  }
+  agree(0, CUPOOL_MAIN);
+  cupool_stats s = stats_of(CUPOOL_MAIN);
+  CHECK(s.allocation.all.allocated == 101 && s.allocation.all.freed == 101 && s.allocated_bytes.all.allocated == 1024 + 100 * 4096);
+  OK(cupool_reset_accumulated(0));
+  sums_were_reset = 1;
+  OK(cupool_reset_peaks(0));
+  s = stats_of(CUPOOL_ALL);
+  CHECK(s.allocation.all.allocated == 0 && s.allocated_bytes.all.freed == 0 && s.allocated_bytes.all.peak == s.allocated_bytes.all.current);
+  cupool_stats old;
+  memset(&old, 0x55, sizeof old);
+  old.struct_size = offsetof(cupool_stats, segment); /* a program of an earlier version */
+  OK(cupool_get_stats(0, CUPOOL_MAIN, &old));
+  CHECK(old.allocation.all.current == 0 && old.segment.all.current == 0x5555555555555555 && old.struct_size == offsetof(cupool_stats, segment));
+
+  /* Labels. */
+  OK(cupool_label_push("outer"));
+  OK(cupool_label_push("weights"));
+  OK(cupool_alloc(0, 1000, NULL, &p));
+  OK(cupool_label_pop());
+  OK(cupool_label_pop());
+  FAILS(CUPOOL_ERROR_INVALID, cupool_label_pop());
+  OK(cupool_labels(0, each_label, &labels));
+  CHECK(labels == 1);
+
+  /* Histories and files. */
+  CHECK(!cupool_history_enabled(0));
+  OK(cupool_history_start(0, 1000, 1));
+  CHECK(cupool_history_enabled(0));
+  OK(cupool_alloc(0, 5 * MIB, NULL, &q));
+  OK(cupool_free(q));
+  OK(cupool_history_stop(0));
+  cupool_visitor v;
+  cupool_init(&v, sizeof v);
+  v.event = each_event;
+  OK(cupool_snapshot(0, CUPOOL_ALL, &v));
+  CHECK(events >= 3);
+  int visits = 0;
+  v.event = NULL, v.segment = stop_at_once, v.user = &visits;
+  OK(cupool_snapshot(0, CUPOOL_ALL, &v));
+  CHECK(visits == 1);
+  char path[4096];
+  const char *const what[] = {"segment_pool_id", "\x1f\x8b", "\"segments\""};
+  for (int format = 0; format < 3; format++) {
+    snprintf(path, sizeof path, "%s/file%d", argv[1], format);
+    OK(cupool_write(-1, format, path));
+    CHECK(has(path, what[format]));
+  }
+  FAILS(CUPOOL_ERROR_INVALID, cupool_write(0, 9, path));
+  FAILS(CUPOOL_ERROR_IO, cupool_write(0, 0, "/no/such/folder/file"));
+  char url[200];
+  OK(cupool_serve("127.0.0.1:0", url, sizeof url));
+  CHECK(strncmp(url, "http://127.0.0.1:", 17) == 0 && strstr(url, "/debug/cupool/") != NULL);
+  FAILS(CUPOOL_ERROR_EXISTS, cupool_serve("127.0.0.1:0", NULL, 0));
+  OK(cupool_serve_stop());
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_serve_stop());
+  FAILS(CUPOOL_ERROR_IO, cupool_serve("no such address", NULL, 0));
+
+  /* Limits, callbacks, and running out of memory. */
+  cupool_callbacks callbacks;
+  cupool_init(&callbacks, sizeof callbacks);
+  callbacks.before_grow = before_grow, callbacks.on_oom = on_oom, callbacks.segment = segment, callbacks.user = &grown;
+  OK(cupool_set_callbacks(0, &callbacks));
+  OK(cupool_free(p));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  s = stats_of(CUPOOL_ALL);
+  CHECK(s.reserved_bytes.all.current == 0 && s.num_sync_all_streams == 1);
+  CHECK(unmapped > 0);
+  cupool_oom oom;
+  cupool_init(&oom, sizeof oom);
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_last_oom(0, &oom));
+  OK(cupool_set_limit(0, 120 * MIB));
+  void *big[3];
+  for (int i = 0; i < 3; i++) OK(cupool_alloc(0, 40 * MIB, NULL, &big[i]));
+  s = stats_of(CUPOOL_MAIN);
+  CHECK(s.reserved_bytes.all.current == (int64_t)(120 * MIB) && s.limit == (int64_t)(120 * MIB));
+  CHECK(grown == 3 && mapped >= 3 && asked == 0);
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 40 * MIB, NULL, &p));
+  CHECK(p == NULL && asked == 1 && strstr(cupool_last_error(), "out of memory") != NULL && strstr(cupool_last_error(), "limit") != NULL);
+  OK(cupool_last_oom(0, &oom));
+  CHECK(oom.requested == (int64_t)(40 * MIB) && oom.live == (int64_t)(120 * MIB) && oom.limit == (int64_t)(120 * MIB));
+  CHECK(stats_of(CUPOOL_MAIN).num_ooms == 1);
+  spare = big[2];
+  OK(cupool_alloc(0, 40 * MIB, NULL, &big[2]));
+  CHECK(asked == 2);
+  double fraction;
+  OK(cupool_set_fraction(0, 0.5));
+  OK(cupool_fraction(0, &fraction));
+  CHECK(fraction == 0.5);
+  OK(cupool_alloc(0, 40 * MIB, NULL, &p));
+  OK(cupool_set_fraction(0, 1));
+  CHECK(stats_of(CUPOOL_MAIN).limit == 0);
+  FAILS(CUPOOL_ERROR_INVALID, cupool_set_fraction(0, 1.5));
+  for (int i = 0; i < 3; i++) OK(cupool_free(big[i]));
+  OK(cupool_free(p));
+  size_t free_bytes, total, largest, released;
+  OK(cupool_memory_info(0, &free_bytes, &total, &largest));
+  CHECK(free_bytes <= total && largest >= 40 * MIB);
+  OK(cupool_trim(0, CUPOOL_MAIN, 64 * MIB, &released));
+  CHECK(released > 0 && stats_of(CUPOOL_MAIN).reserved_bytes.all.current <= (int64_t)(64 * MIB));
+  OK(cupool_trim(0, CUPOOL_MAIN, 0, NULL));
+  OK(cupool_set_callbacks(0, NULL));
+  int before = mapped;
+  OK(cupool_reserve(0, 30 * MIB, stream));
+  CHECK(mapped == before);
+  CHECK(stats_of(CUPOOL_MAIN).reserved_bytes.all.current >= (int64_t)(30 * MIB));
+  OK(cupool_alloc(0, 30 * MIB, stream, &p));
+  OK(cupool_free(p));
+  OK(cupool_forget_stream(0, stream));
+  OK(cupool_forget_stream(0, stream));
+  OK(cupool_enable_peer(0, 1));
+  OK(cupool_enable_peer(0, 1));
+  agree(0, CUPOOL_ALL);
+  agree(1, CUPOOL_ALL);
+
+  /* PyTorch's plain interface. */
+  p = cupool_torch_alloc(1000, 0, NULL);
+  CHECK(p != NULL);
+  cupool_torch_record_stream(p, NULL);
+  cupool_torch_free(p, 1000, 0, NULL);
+  return 0;
+}

@@ -1,0 +1,321 @@
+/* Private pools: scopes and their filters, counts, checkpoints, memory of the program, sleep. */
+#include "test.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+static cupool_pool_id in_pool_of(void *p) {
+  cupool_block_info info;
+  cupool_init(&info, sizeof info);
+  OK(cupool_block(p, &info));
+  return info.pool;
+}
+
+static int is(cupool_pool_id a, cupool_pool_id b) { return a.first == b.first && a.second == b.second; }
+
+static void *alloc(size_t size, void *stream) {
+  void *p;
+  OK(cupool_alloc(0, size, stream, &p));
+  return p;
+}
+
+static int only_stream(void *user, void *stream) { return user == stream; }
+
+static void *from_another_thread(void *stream) {
+  return alloc(1000, stream);
+}
+
+static void scopes(void) {
+  cupool_pool_id mine = {0, 7}, theirs = {9, 0};
+  void *stream = new_stream(), *p, *q;
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_end(0, mine));
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_alloc_in(0, mine, 100, NULL, &p));
+  for (int i = 0; i < 10; i++) OK(cupool_free(alloc(1000, NULL))); /* the size comes by the fast way */
+  OK(cupool_begin(0, mine, NULL, NULL));
+  FAILS(CUPOOL_ERROR_EXISTS, cupool_begin(0, mine, NULL, NULL));
+  p = alloc(1000, NULL);
+  CHECK(is(in_pool_of(p), mine));
+  pthread_t t;
+  pthread_create(&t, NULL, from_another_thread, NULL);
+  pthread_join(t, &q);
+  CHECK(is(in_pool_of(q), CUPOOL_MAIN));
+  OK(cupool_free(q));
+  OK(cupool_begin(0, theirs, only_stream, stream));
+  pthread_create(&t, NULL, from_another_thread, stream);
+  pthread_join(t, &q);
+  CHECK(is(in_pool_of(q), theirs));
+  OK(cupool_free(q));
+  q = alloc(1000, stream); /* the newest filter counts */
+  CHECK(is(in_pool_of(q), theirs));
+  OK(cupool_free(q));
+  OK(cupool_end(0, theirs));
+  q = alloc(1000, stream);
+  CHECK(is(in_pool_of(q), mine));
+  OK(cupool_end(0, mine));
+  CHECK(is(in_pool_of(alloc(1000, NULL)), CUPOOL_MAIN));
+
+  int count;
+  OK(cupool_pool_use_count(0, mine, &count));
+  CHECK(count == 1);
+  OK(cupool_pool_create(0, mine, NULL));
+  OK(cupool_pool_use_count(0, mine, &count));
+  CHECK(count == 2);
+  OK(cupool_pool_release(0, mine));
+  OK(cupool_pool_release(0, mine));
+  OK(cupool_pool_use_count(0, mine, &count));
+  CHECK(count == 0);
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_pool_release(0, mine));
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_alloc_in(0, mine, 100, NULL, &p));
+  CHECK(is(in_pool_of(p = q), mine)); /* what lives is good, and counts */
+  agree(0, CUPOOL_ALL);
+  int64_t before = stats_of(CUPOOL_ALL).allocation.all.allocated;
+  OK(cupool_free(q));
+  OK(cupool_wait(0));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  cupool_stats s = stats_of(CUPOOL_ALL);
+  CHECK(s.allocation.all.allocated == before);
+  agree(0, CUPOOL_ALL);
+  OK(cupool_pool_create(0, mine, NULL)); /* the id anew */
+  OK(cupool_alloc_in(0, mine, 100, NULL, &p));
+  OK(cupool_free(p));
+  OK(cupool_pool_release(0, mine));
+  OK(cupool_pool_release(0, theirs));
+}
+
+static void flags(void) {
+  cupool_pool_id id = {0, 20};
+  cupool_pool_config c;
+  cupool_init(&c, sizeof c);
+  c.flags = 64;
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_pool_create(0, id, &c));
+  c.flags = CUPOOL_POOL_ISOLATED | CUPOOL_POOL_USE_ON_OOM;
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_pool_create(0, id, &c));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_pool_create(0, CUPOOL_MAIN, NULL));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_pool_create(0, CUPOOL_ALL, NULL));
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_pool_set_flags(0, id, 0));
+  OK(cupool_pool_create(0, id, NULL));
+  OK(cupool_pool_set_flags(0, id, CUPOOL_POOL_NO_SPLIT | CUPOOL_POOL_USE_ON_OOM));
+  void *p, *q, *r;
+  OK(cupool_alloc_in(0, id, 3 * MIB, NULL, &p));
+  OK(cupool_alloc_in(0, id, 3 * MIB, NULL, &q));
+  CHECK(stats_of(id).segment.all.current == 2);
+  FAILS(CUPOOL_ERROR_BUSY, cupool_pool_set_flags(0, id, 0));
+  OK(cupool_free(p));
+  OK(cupool_set_limit(0, (size_t)stats_of(CUPOOL_ALL).reserved_bytes.all.current));
+  OK(cupool_alloc(0, 3 * MIB, NULL, &r)); /* the pool lends */
+  CHECK(r == p);
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 64 * MIB, NULL, &p));
+  OK(cupool_set_limit(0, 0));
+  OK(cupool_free(q));
+  OK(cupool_free(r));
+  OK(cupool_pool_release(0, id));
+}
+
+typedef struct program {
+  int allocs, frees, dry;
+  void *stream;
+} program;
+
+static void *program_alloc(void *user, size_t size, int device, void *stream) {
+  program *m = user;
+  CHECK(device == 0 && stream == m->stream);
+  if (m->dry) return NULL;
+  m->allocs++;
+  return mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void program_free(void *user, void *p, size_t size, int device, void *stream) {
+  program *m = user;
+  CHECK(device == 0 && stream == m->stream);
+  m->frees++;
+  munmap(p, size);
+}
+
+static int told;
+static cupool_pool_id told_pool;
+static void segment(void *user, int device, cupool_segment_action action, cupool_pool_id pool, void *address, size_t size,
+                    void *stream) {
+  (void)user, (void)device, (void)action, (void)address, (void)size, (void)stream;
+  told++, told_pool = pool;
+}
+
+static void memory_of_the_program(void) {
+  program m = {0, 0, 0, new_stream()};
+  cupool_callbacks callbacks;
+  cupool_init(&callbacks, sizeof callbacks);
+  callbacks.segment = segment;
+  OK(cupool_set_callbacks(0, &callbacks));
+  cupool_pool_config c;
+  cupool_init(&c, sizeof c);
+  c.alloc = program_alloc, c.user = &m;
+  cupool_pool_id id = {0, 30};
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_pool_create(0, id, &c));
+  c.free = program_free;
+  OK(cupool_pool_create(0, id, &c));
+  memset(&c, 0, sizeof c); /* it was copied */
+  void *p, *q;
+  OK(cupool_alloc_in(0, id, 30 * MIB, m.stream, &p));
+  CHECK(m.allocs == 1 && told == 1 && is(told_pool, id));
+  agree(0, CUPOOL_ALL);
+  FAILS(CUPOOL_ERROR_NOT_SUPPORTED, cupool_sleep(0, id, CUPOOL_DROP));
+  m.dry = 1;
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc_in(0, id, 30 * MIB, m.stream, &q));
+  OK(cupool_free(p));
+  OK(cupool_alloc_in(0, id, 30 * MIB, m.stream, &q));
+  CHECK(p == q && m.allocs == 1);
+  OK(cupool_free(q));
+  OK(cupool_trim(0, id, 0, NULL));
+  CHECK(m.frees == 1 && told == 2 && stats_of(id).reserved_bytes.all.current == 0);
+  m.dry = 0;
+  OK(cupool_alloc_in(0, id, 1000, m.stream, &p));
+  OK(cupool_free(p));
+  OK(cupool_pool_release(0, id));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  CHECK(m.allocs == m.frees);
+  OK(cupool_set_callbacks(0, NULL));
+}
+
+/* A layout, as a checkpoint keeps it. */
+enum { MOST = 300 };
+typedef struct layout {
+  int n, now_live;
+  void *address[MOST];
+  size_t size[MOST], requested[MOST];
+  int live[MOST];
+} layout;
+
+static int keep_block(void *user, const cupool_block_entry *b) {
+  layout *l = user;
+  CHECK(l->n < MOST);
+  l->address[l->n] = b->address, l->size[l->n] = b->size, l->requested[l->n] = b->requested;
+  l->live[l->n++] = b->state == CUPOOL_BLOCK_LIVE;
+  return 0;
+}
+
+static layout *look(cupool_pool_id id) {
+  layout *l = calloc(1, sizeof *l);
+  cupool_visitor v;
+  cupool_init(&v, sizeof v);
+  v.block = keep_block, v.user = l;
+  OK(cupool_snapshot(0, id, &v));
+  return l;
+}
+
+static void fill(cupool_pool_id id, void *stream, uint64_t *random) {
+  for (int i = 0; i < 40; i++) {
+    void *p;
+    OK(cupool_alloc_in(0, id, 1 + next_random(random) % ((size_t)1 << (9 + next_random(random) % 14)), stream, &p));
+    if (next_random(random) % 3 == 0) OK(cupool_free(p));
+  }
+}
+
+static void free_all(layout *l) {
+  for (int i = 0; i < l->n; i++)
+    if (l->live[i]) OK(cupool_free(l->address[i]));
+}
+
+static void checkpoints(void) {
+  cupool_pool_id id = {40, 0};
+  cupool_pool_config c;
+  cupool_init(&c, sizeof c);
+  c.flags = CUPOOL_POOL_SEGMENTS | CUPOOL_POOL_ISOLATED;
+  OK(cupool_pool_create(0, id, &c));
+  void *stream = new_stream();
+  uint64_t random = 40;
+  for (int round = 0; round < 10; round++) {
+    fill(id, stream, &random);
+    layout *was = look(id);
+    free_all(was);
+    fill(id, stream, &random);
+    layout *between = look(id);
+    free_all(between);
+    for (int i = 0; i < was->n; i++) {
+      if (!was->live[i]) continue;
+      OK(cupool_alloc_at(0, id, was->address[i], was->size[i], was->requested[i], stream));
+      FAILS(CUPOOL_ERROR_OCCUPIED, cupool_alloc_at(0, id, was->address[i], was->size[i], was->requested[i], stream));
+    }
+    layout *now = look(id);
+    int n = 0;
+    for (int i = 0; i < was->n; i++) {
+      if (!was->live[i]) continue;
+      while (n < now->n && now->address[n] != was->address[i]) CHECK(!now->live[n++]);
+      CHECK(n < now->n && now->live[n] && now->size[n] == was->size[i] && now->requested[n] == was->requested[i]);
+      n++;
+    }
+    agree(0, id);
+    free_all(now);
+    free(was), free(between), free(now);
+  }
+  FAILS(CUPOOL_ERROR_FOREIGN_POINTER, cupool_alloc_at(0, id, (void *)4096, 512, 512, stream));
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_alloc_at(0, CUPOOL_POOL_ID(40, 1), (void *)4096, 512, 512, stream));
+  OK(cupool_pool_release(0, id));
+}
+
+static void sleeping(void) {
+  cupool_pool_id weights, again, caches;
+  OK(cupool_pool_named(0, "weights", NULL, &weights));
+  OK(cupool_pool_named(0, "weights", NULL, &again));
+  OK(cupool_pool_named(0, "caches", NULL, &caches));
+  CHECK(is(weights, again) && !is(weights, caches));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_pool_named(0, "", NULL, &again));
+  void *w, *c, *p;
+  OK(cupool_alloc_in(0, weights, 4 * MIB, NULL, &w));
+  OK(cupool_alloc_in(0, caches, 4 * MIB, NULL, &c));
+  use_device();
+  CHECK(CU(cuMemsetD8_v2, (uintptr_t, unsigned char, size_t), (uintptr_t)w, 0x5a, 4 * MIB) == 0);
+  FAILS(CUPOOL_ERROR_INVALID, cupool_sleep(0, weights, 3));
+  OK(cupool_sleep(0, weights, CUPOOL_KEEP));
+  OK(cupool_sleep(0, caches, CUPOOL_DROP));
+  CHECK(stats_of(weights).reserved_bytes.all.current == 0 && stats_of(weights).asleep_bytes >= (int64_t)(4 * MIB));
+  FAILS(CUPOOL_ERROR_ASLEEP, cupool_alloc_in(0, weights, 100, NULL, &p));
+  FAILS(CUPOOL_ERROR_ASLEEP, cupool_sleep(0, weights, CUPOOL_DROP));
+  OK(cupool_free(c));
+  OK(cupool_alloc(0, 100, NULL, &p)); /* others are awake */
+  OK(cupool_free(p));
+  OK(cupool_wake(0, CUPOOL_ALL));
+  OK(cupool_wake(0, weights));
+  unsigned char *host = malloc(4 * MIB);
+  CHECK(CU(cuMemcpyDtoH_v2, (void *, uintptr_t, size_t), host, (uintptr_t)w, 4 * MIB) == 0);
+  for (size_t i = 0; i < 4 * MIB; i++) CHECK(host[i] == 0x5a);
+  free(host);
+  OK(cupool_free(w));
+  OK(cupool_sleep(0, CUPOOL_ALL, CUPOOL_DROP));
+  FAILS(CUPOOL_ERROR_ASLEEP, cupool_alloc(0, 100, NULL, &p));
+  OK(cupool_wake(0, CUPOOL_ALL));
+  OK(cupool_pool_release(0, weights));
+  OK(cupool_pool_release(0, caches));
+}
+
+static void sharing(void) {
+  void *p, *at;
+  OK(cupool_alloc(0, 5 * MIB, NULL, &p));
+  size_t skip, count = 0;
+  FAILS(CUPOOL_ERROR_INVALID, cupool_export(p, 5 * MIB, &skip, NULL, &count));
+  CHECK(count >= 1 && count < 100);
+  cupool_piece pieces[100];
+  count = 100;
+  OK(cupool_export(p, 5 * MIB, &skip, pieces, &count));
+  use_device();
+  CHECK(CU(cuMemsetD8_v2, (uintptr_t, unsigned char, size_t), (uintptr_t)p, 0x77, 5 * MIB) == 0);
+  OK(cupool_import(0, skip, 5 * MIB, pieces, count, &at));
+  CHECK(at != p);
+  unsigned char host[100];
+  CHECK(CU(cuMemcpyDtoH_v2, (void *, uintptr_t, size_t), host, (uintptr_t)at + 5 * MIB - 100, 100) == 0);
+  CHECK(host[0] == 0x77 && host[99] == 0x77);
+  OK(cupool_unimport(0, at));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_unimport(0, at));
+  FAILS(CUPOOL_ERROR_FOREIGN_POINTER, cupool_export(&p, 8, &skip, pieces, &count));
+  OK(cupool_free(p));
+}
+
+int main(void) {
+  use_device();
+  scopes();
+  flags();
+  memory_of_the_program();
+  checkpoints();
+  sleeping();
+  sharing();
+  agree(0, CUPOOL_ALL);
+  return 0;
+}

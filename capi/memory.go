@@ -1,0 +1,240 @@
+package main
+
+// #include "internal.h"
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/poolaccess"
+	"github.com/cupool/cupool/snapshot"
+)
+
+// pointer is a void* of C.
+type pointer = unsafe.Pointer
+
+//export cupoolGoAlloc
+func cupoolGoAlloc(t *C.thread, ordinal C.int, id C.cupool_pool_id, size C.size_t, stream C.uintptr_t, p *C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	s, err := g.stream(stream)
+	if err != nil {
+		return done(t, err)
+	}
+	before := t.stream
+	t.stream = stream
+	defer func() { t.stream = before }()
+	from := g.root
+	private := idOf(id) != poolID{}
+	if private {
+		if from, err = g.private(idOf(id)); err != nil {
+			return done(t, err)
+		}
+	}
+	var b cupool.Block
+	if t.labels > 0 {
+		b, err = g.withLabel(from, C.GoString(t.label[t.labels-1])).Alloc(int64(size), s)
+	} else {
+		b, err = from.Alloc(int64(size), s)
+	}
+	if err != nil {
+		return done(t, err)
+	}
+	*p = C.uintptr_t(b.Ptr())
+	if !private {
+		if home, owner := g.access.Home(b.Ptr()); home != nil {
+			C.cupool_learn(t, ordinal, size, stream, *p, home, C.uint32_t(owner))
+		}
+	}
+	return C.CUPOOL_OK
+}
+
+// labelKey is a label in a pool.
+type labelKey struct {
+	of    *cupool.Pool
+	label string
+}
+
+// withLabel returns the allocator of a label.
+func (g *gpu) withLabel(of *cupool.Pool, label string) cupool.Allocator {
+	k := labelKey{of, label}
+	if a, ok := g.labeled.Load(k); ok {
+		return a.(cupool.Allocator)
+	}
+	a, _ := g.labeled.LoadOrStore(k, of.WithLabel(label))
+	return a.(cupool.Allocator)
+}
+
+// each calls f for every device that is open.
+func each(f func(g *gpu)) {
+	for i := range gpus {
+		if g := gpus[i].Load(); g != nil {
+			f(g)
+		}
+	}
+}
+
+// byAddress calls f for the device that has an address: each that is open until one knows it.
+func byAddress(p cupool.Ptr, f func(g *gpu) error) error {
+	err := errNowhere
+	each(func(g *gpu) {
+		if errors.Is(err, cupool.ErrForeignPointer) {
+			err = f(g)
+		}
+	})
+	return err
+}
+
+var errNowhere error = &cupool.BlockError{Op: "look-up", Size: -1, Err: cupool.ErrForeignPointer, Detail: "no pool is open"}
+
+//export cupoolGoFree
+func cupoolGoFree(t *C.thread, p C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	err := byAddress(ptr(p), func(g *gpu) error { return g.root.FreePtr(ptr(p), -1) })
+	if ending(err) {
+		return C.CUPOOL_OK
+	}
+	return done(t, err)
+}
+
+func ptr(p C.uintptr_t) cupool.Ptr { return cupool.Ptr(p) }
+
+// put stores an address that is of no memory of Go.
+func put[T ~uintptr](at *pointer, p T) { *(*uintptr)(pointer(at)) = uintptr(p) }
+
+//export cupoolGoRecordStream
+func cupoolGoRecordStream(t *C.thread, p, stream C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	return done(t, byAddress(ptr(p), func(g *gpu) error {
+		b, err := g.root.Lookup(ptr(p))
+		if err != nil {
+			return err
+		}
+		s, err := g.stream(stream)
+		if err != nil {
+			return err
+		}
+		return g.root.RecordStream(b, s)
+	}))
+}
+
+//export cupoolGoForgetStream
+func cupoolGoForgetStream(t *C.thread, ordinal C.int, stream C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	s, ok := g.streams.Load(uintptr(stream))
+	if !ok {
+		return C.CUPOOL_OK
+	}
+	if err = s.(*cupool.Stream).Close(); err == nil {
+		g.streams.Delete(uintptr(stream))
+		C.cupool_forget_hints()
+	}
+	return done(t, err)
+}
+
+//export cupoolGoWait
+func cupoolGoWait(t *C.thread, ordinal C.int) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err == nil {
+		err = g.root.Sync()
+	}
+	return done(t, err)
+}
+
+//export cupoolGoCollect
+func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	total := 0
+	for _, p := range append([]*cupool.Pool{g.root}, g.root.Pools()...) {
+		n, e := p.ProcessDeferred()
+		total += n
+		if !errors.Is(e, errCaptured) { // what waits for a capture waits on
+			err = errors.Join(err, e)
+		}
+	}
+	set(blocks, int64(total))
+	return done(t, err)
+}
+
+//export cupoolGoReserve
+func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	s, err := g.stream(stream)
+	if err == nil {
+		err = g.root.Reserve(int64(size), s)
+	}
+	return done(t, err)
+}
+
+//export cupoolGoAllocAt
+func cupoolGoAllocAt(t *C.thread, ordinal C.int, id C.cupool_pool_id, p C.uintptr_t, size, requested C.size_t, stream C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	s, err := g.stream(stream)
+	if err != nil {
+		return done(t, err)
+	}
+	from, err := g.private(idOf(id))
+	if err == nil {
+		err = poolaccess.Of(from).AllocAt(ptr(p), int64(size), int64(requested), s)
+	}
+	if errors.Is(err, device.ErrInvalidRange) {
+		return fail(t, C.CUPOOL_ERROR_OCCUPIED, err.Error())
+	}
+	return done(t, err)
+}
+
+//export cupoolGoBlock
+func cupoolGoBlock(t *C.thread, p C.uintptr_t, info *C.cupool_block_info) (st C.cupool_status) {
+	defer caught(t, &st)
+	var at poolaccess.Place
+	var of *gpu
+	each(func(g *gpu) {
+		if of == nil {
+			if found, ok := g.access.At(ptr(p)); ok {
+				at, of = found, g
+			}
+		}
+	})
+	if of == nil {
+		return done(t, &cupool.BlockError{Op: "look-up", Ptr: ptr(p), Size: -1, Err: cupool.ErrForeignPointer, Detail: "no pool has the address"})
+	}
+	info.device = C.int(of.ordinal)
+	info.live = boolean(at.State == snapshot.Live)
+	info.pool = of.idOf(at.Pool.(*cupool.Pool)).c()
+	put(&info.address, at.Address)
+	put(&info.stream, at.Stream)
+	put(&info.base, at.Base)
+	info.size, info.requested, info.base_size = C.size_t(at.Size), C.size_t(at.Requested), C.size_t(at.BaseSize)
+	info.is_virtual = boolean(at.Virtual)
+	return C.CUPOOL_OK
+}
+
+func boolean(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,99 @@
+package main
+
+// #include "internal.h"
+import "C"
+
+import (
+	"errors"
+
+	"github.com/cupool/cupool"
+)
+
+//export cupoolGoTrim
+func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t, released *C.size_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	list, err := g.chosen(idOf(id))
+	if err != nil {
+		return done(t, err)
+	}
+	if keep == 0 {
+		g.syncs.Add(1)
+	}
+	before := g.reserved(list)
+	for _, m := range list {
+		if idOf(id) == everyPool && m.kept {
+			continue
+		}
+		if keep == 0 {
+			err = errors.Join(err, m.made.EmptyCache())
+			continue
+		}
+		over := g.reserved(list) - int64(keep)
+		if over <= 0 {
+			break
+		}
+		_, e := m.made.Trim(max(0, m.made.Stats().All.ReservedBytes.Current-over))
+		err = errors.Join(err, e)
+	}
+	set(released, max(0, before-g.reserved(list)))
+	g.sweep()
+	if errors.Is(err, cupool.ErrClosed) && idOf(id) == everyPool {
+		err = nil // a retired pool went meanwhile
+	}
+	return done(t, err)
+}
+
+// reserved returns the bytes that pools hold.
+func (g *gpu) reserved(list []member) (n int64) {
+	for _, m := range list {
+		n += m.made.Stats().All.ReservedBytes.Current
+	}
+	return n
+}
+
+//export cupoolGoSleep
+func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.int) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	var keep func(cupool.Block) bool
+	switch contents {
+	case C.CUPOOL_DROP:
+	case C.CUPOOL_KEEP:
+		keep = func(cupool.Block) bool { return true }
+	default:
+		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "contents are kept (1) or dropped (0), not %d", int(contents)))
+	}
+	list, err := g.chosen(idOf(id))
+	if err != nil {
+		return done(t, err)
+	}
+	for _, m := range list {
+		e := m.made.Sleep(keep)
+		if idOf(id) == everyPool && (errors.Is(e, cupool.ErrAsleep) || m.of != nil && errors.Is(e, cupool.ErrNotSupported)) {
+			continue
+		}
+		err = errors.Join(err, e)
+	}
+	return done(t, err)
+}
+
+//export cupoolGoWake
+func cupoolGoWake(t *C.thread, ordinal C.int, id C.cupool_pool_id) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	list, err := g.chosen(idOf(id))
+	for _, m := range list {
+		err = errors.Join(err, m.made.Wake())
+	}
+	return done(t, err)
+}

@@ -1,0 +1,82 @@
+/* Which pool a thread allocates from: filters that were begun and not ended. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+typedef struct scope {
+  struct scope *older;
+  int device;
+  cupool_pool_id pool;
+  cupool_filter filter; /* null: the allocations of the owner */
+  void *user;
+  pthread_t owner;
+} scope;
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* guards the list */
+static scope *newest;
+
+atomic_int cupool_scopes;
+
+static int same(const scope *s, int device, cupool_pool_id pool) {
+  return s->device == device && s->pool.first == pool.first && s->pool.second == pool.second;
+}
+
+cupool_pool_id cupool_scope_of(int device, void *stream) {
+  cupool_pool_id found = CUPOOL_MAIN;
+  if (atomic_load_explicit(&cupool_scopes, memory_order_acquire) == 0) return found;
+  pthread_rwlock_rdlock(&lock);
+  for (scope *s = newest; s != NULL; s = s->older) {
+    if (s->device != device) continue;
+    if (s->filter == NULL ? pthread_equal(s->owner, pthread_self()) : s->filter(s->user, stream)) {
+      found = s->pool;
+      break;
+    }
+  }
+  pthread_rwlock_unlock(&lock);
+  return found;
+}
+
+int cupool_scope_begun(int device, cupool_pool_id pool) {
+  int found = 0;
+  pthread_rwlock_rdlock(&lock);
+  for (scope *s = newest; s != NULL && !found; s = s->older) found = same(s, device, pool);
+  pthread_rwlock_unlock(&lock);
+  return found;
+}
+
+/* Begins, and returns 0 where the pool has begun already or there is no memory of the computer. */
+int cupool_scope_begin(int device, cupool_pool_id pool, cupool_filter filter, void *user) {
+  scope *add = malloc(sizeof *add);
+  if (add == NULL) return 0;
+  pthread_rwlock_wrlock(&lock);
+  for (scope *s = newest; s != NULL; s = s->older) {
+    if (same(s, device, pool)) {
+      pthread_rwlock_unlock(&lock);
+      free(add);
+      return 0;
+    }
+  }
+  *add = (scope){newest, device, pool, filter, user, pthread_self()};
+  newest = add;
+  atomic_fetch_add(&cupool_scopes, 1);
+  pthread_rwlock_unlock(&lock);
+  return 1;
+}
+
+/* Ends, and returns 0 where nothing has begun. */
+int cupool_scope_end(int device, cupool_pool_id pool) {
+  scope *found = NULL;
+  pthread_rwlock_wrlock(&lock);
+  for (scope **at = &newest; *at != NULL; at = &(*at)->older) {
+    if (same(*at, device, pool)) {
+      found = *at;
+      *at = found->older;
+      atomic_fetch_sub(&cupool_scopes, 1);
+      break;
+    }
+  }
+  pthread_rwlock_unlock(&lock);
+  free(found);
+  return found != NULL;
+}

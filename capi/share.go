@@ -1,0 +1,114 @@
+package main
+
+// #include "internal.h"
+import "C"
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/device"
+)
+
+// sharing returns what maps memory of other processes.
+func (d *driver) sharing() (device.RangeSharing, error) {
+	if s, ok := d.Driver.(device.RangeSharing); ok {
+		return s, nil
+	}
+	return nil, faultf(C.CUPOOL_ERROR_NOT_SUPPORTED, "%s shares no memory", d.Name())
+}
+
+//export cupoolGoExport
+func cupoolGoExport(t *C.thread, p C.uintptr_t, size C.size_t, skip *C.size_t, pieces *C.cupool_piece, count *C.size_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	return done(t, byAddress(ptr(p), func(g *gpu) error {
+		if _, ok := g.access.At(ptr(p)); !ok {
+			return &cupool.BlockError{Op: "export", Ptr: ptr(p), Size: int64(size), Err: cupool.ErrForeignPointer, Detail: "no pool has the address"}
+		}
+		s, err := g.driver.sharing()
+		if err != nil {
+			return err
+		}
+		defer relaxed()()
+		r, err := s.ExportRange(ptr(p), int64(size))
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		room := *count
+		*count, *skip = C.size_t(len(r.Pieces)), C.size_t(r.Skip)
+		if int(room) < len(r.Pieces) || pieces == nil {
+			return faultf(C.CUPOOL_ERROR_INVALID, "the range is of %d pieces, and there is room for %d", len(r.Pieces), int(room))
+		}
+		to := unsafe.Slice(pieces, len(r.Pieces))
+		for i, piece := range r.Pieces {
+			to[i] = C.cupool_piece{size: C.size_t(piece.Size), fd: -1}
+			if piece.File == nil {
+				*(*[64]byte)(unsafe.Pointer(&to[i].name)) = piece.Name
+				continue
+			}
+			fd, err := syscall.Dup(int(piece.File.Fd()))
+			if err != nil {
+				for _, done := range to[:i] {
+					syscall.Close(int(done.fd))
+				}
+				return err
+			}
+			syscall.CloseOnExec(fd)
+			to[i].fd = C.int(fd)
+		}
+		return nil
+	}))
+}
+
+//export cupoolGoImport
+func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.cupool_piece, count C.size_t, p *C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	s, err := g.driver.sharing()
+	if err != nil {
+		return done(t, err)
+	}
+	r := device.SharedRange{Skip: int64(skip), Size: int64(size)}
+	for _, piece := range unsafe.Slice(pieces, int(count)) {
+		x := device.SharedPiece{Size: int64(piece.size)}
+		if piece.fd < 0 {
+			x.Name = *(*[64]byte)(unsafe.Pointer(&piece.name))
+		} else {
+			fd, err := syscall.Dup(int(piece.fd))
+			if err != nil {
+				return done(t, errors.Join(err, r.Close()))
+			}
+			x.File = os.NewFile(uintptr(fd), "memory")
+		}
+		r.Pieces = append(r.Pieces, x)
+	}
+	defer r.Close()
+	defer relaxed()()
+	at, err := s.ImportRange(r)
+	*p = C.uintptr_t(at)
+	runtime.KeepAlive(r)
+	return done(t, err)
+}
+
+//export cupoolGoUnimport
+func cupoolGoUnimport(t *C.thread, ordinal C.int, p C.uintptr_t) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err != nil {
+		return done(t, err)
+	}
+	s, err := g.driver.sharing()
+	if err == nil {
+		defer relaxed()()
+		err = s.CloseRange(ptr(p))
+	}
+	return done(t, err)
+}
