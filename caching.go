@@ -37,11 +37,14 @@ type Pool struct {
 // pools counts allocators, so that handles of one are foreign to another.
 var pools atomic.Uint32
 
-// New returns an allocator over cfg.Driver. It fails with a *ConfigError, or
-// with what the device says when a Fraction needs its size.
+// New returns an allocator over cfg.Driver. It fails with a *ConfigError, as
+// ConfigFromEnv does, or with what the device says when a Fraction needs its size.
 func New(cfg Config) (*Pool, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.fromEnviron()
 	if err != nil {
+		return nil, err
+	}
+	if cfg, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
 	owns := cfg.Driver == nil
@@ -58,6 +61,7 @@ func New(cfg Config) (*Pool, error) {
 	c.log = rarelog.Limit(cfg.Logger.With("device", cfg.Driver.Name()))
 	c.dev = newDevice(c, cfg.Driver, c.log, limit)
 	c.budget.Limit = limit
+	c.logSettings()
 	if err := c.begin(false); err != nil {
 		return nil, err
 	}
@@ -156,7 +160,7 @@ func (c *Pool) Config() Config {
 		return Config{}
 	}
 	cfg := c.cfg
-	cfg.History = nil
+	cfg.History, cfg.idle = nil, nil
 	if set, ok := c.dev.history.Settings(); ok {
 		cfg.History = (*History)(&set)
 	}

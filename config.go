@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cupool/cupool/internal/block"
@@ -107,8 +110,8 @@ func ParseDivisions(s string) (Divisions, error) {
 func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 
 // Config sets up a Pool. The zero value is the host device with PyTorch's
-// sizes and no limit. Sizes are in bytes. New reads nothing from the
-// environment; ConfigFromEnv does, for programs that ask for it.
+// sizes and no limit. Sizes are in bytes. New has fields that are zero say what the
+// environment says (AllocConf), unless NoEnvironment is set.
 //
 // Limit is the bound to take first: an allocation that needs more fails. Fraction
 // is the same bound for programs that do not know the device's size beforehand.
@@ -124,6 +127,10 @@ type Config struct {
 	// Driver is the device. nil: a new host device of the default capacity,
 	// which Close closes. A Driver given here stays the caller's to close.
 	Driver Driver
+
+	// NoEnvironment has New read nothing from the environment. False: fields that are
+	// zero are as AllocConf and the other variables say.
+	NoEnvironment bool
 
 	// Limit bounds the bytes reserved from the device. 0: no limit.
 	Limit int64
@@ -286,6 +293,7 @@ type Config struct {
 
 	classed bool              // sizes are rounded by classes, too
 	classes sizeclass.Classes // of Divisions, Strategy and MinBlock
+	idle    []string          // settings that were read and mean nothing, and why
 }
 
 // Sanitizers find wrong uses of device memory. They take memory and time, turn
@@ -523,29 +531,28 @@ func (cfg *Config) virtualMemory() (VirtualMemory, error) {
 	}
 }
 
-// Configuration from the environment, for programs that want it: New reads
-// none, so that a library's behaviour does not depend on where it runs.
-
 // AllocConf is the variable of the environment with settings in PyTorch's
-// syntax: "KEY:VALUE,KEY:VALUE,...". Blanks are ignored. PyTorch's keys mean what they
-// mean there: max_split_size_mb, max_non_split_rounding_mb,
-// large_segment_size_mb, roundup_power2_divisions,
-// garbage_collection_threshold, per_process_memory_fraction,
-// expandable_segments (True is BackingVMM, False BackingSegments). The others
-// are fields of Config by their names, as limit, max_split or wait_timeout, with sizes
-// such as 512MiB and times such as 30s. CUPOOL_MAX_SIZE,
-// CUPOOL_INITIAL_SIZE and CUPOOL_GROWTH_FACTOR say the same as the keys
-// max_size, initial_size and growth_factor.
+// syntax: "KEY:VALUE,KEY:VALUE,...". Blanks are ignored. The keys are fields of Config by
+// their names, as limit, max_split or wait_timeout, with sizes such as 512MiB and
+// times such as 30s. A variable of a key's name sets that alone: CUPOOL_LIMIT,
+// CUPOOL_WAIT_TIMEOUT.
+//
+// PyTorch's keys mean what they mean there: max_split_size_mb,
+// max_non_split_rounding_mb, large_segment_size_mb, roundup_power2_divisions,
+// garbage_collection_threshold, per_process_memory_fraction, expandable_segments (True is
+// BackingVMM, False BackingSegments). Those that mean nothing here are taken, and
+// Config.Logger is told: pinned_*, backend:native, release_lock_on_cudamalloc,
+// graph_capture_record_stream_reuse, and max_split_size_mb beside expandable_segments:True.
 const AllocConf = "CUPOOL_ALLOC_CONF"
 
 // Setting is one field of a Config that is in effect.
 type Setting struct {
-	Field  string // of Config
+	Field  string // of Config; empty for a setting that means nothing
 	Key    string // that sets it in CUPOOL_ALLOC_CONF
 	Value  string // as CUPOOL_ALLOC_CONF has it
 	Source string // SourceDefault, SourceProgram or a variable of the environment
 	// Unused is what the environment says where the program says something
-	// else, as VARIABLE=value; else empty.
+	// else, as VARIABLE=value, or why the setting means nothing; else empty.
 	Unused string
 }
 
@@ -556,14 +563,15 @@ const (
 )
 
 // ConfigFromEnv fills in the fields of cfg that are zero from the variables of
-// the environment, AllocConf and the others. What the program has set stays:
-// what it takes from its own flags comes before the environment. It also
-// returns every setting in effect and where it came from, in a fixed order. A
-// variable that is empty counts as not set.
+// the environment, AllocConf and the others, as New does by itself. What the program has
+// set stays: what it takes from its own flags comes before the environment. It also
+// returns every setting in effect and where it came from, in a fixed order, for programs
+// that show them, and behind these the ones that mean nothing. A variable that is empty
+// counts as not set.
 //
 // It fails with a *ConfigError that names the key and what is allowed: for an
-// unknown key, for a value that is not allowed, also together with others, and
-// for two values for the same field.
+// unknown key, with the nearest one, for a value that is not allowed, also together with
+// others, and for two values for the same field.
 func ConfigFromEnv(cfg Config) (Config, []Setting, error) {
 	merged, found, err := settings.Environ(cfg)
 	if err != nil {
@@ -576,9 +584,49 @@ func ConfigFromEnv(cfg Config) (Config, []Setting, error) {
 	return merged, list, nil
 }
 
+// fromEnviron is ConfigFromEnv where the program wants that, for New.
+func (cfg Config) fromEnviron() (Config, error) {
+	if cfg.NoEnvironment {
+		return cfg, nil
+	}
+	merged, list, err := settings.Environ(cfg)
+	merged.idle = append(slices.Clone(cfg.idle), idle(list)...)
+	return merged, err
+}
+
+// idle describes the settings that mean nothing.
+func idle(list []confenv.Setting) (texts []string) {
+	for _, s := range list {
+		if s.Field == "" {
+			texts = append(texts, s.Key+":"+s.Value+" ("+s.Unused+")")
+		}
+	}
+	return texts
+}
+
+// logSettings tells of settings that mean nothing, and of variables of the environment
+// that nobody knows.
+func (c *Pool) logSettings() {
+	if idle := c.cfg.idle; len(idle) > 0 {
+		c.log.Info("settings mean nothing here", "settings", strings.Join(idle, ", "))
+	}
+	if c.cfg.NoEnvironment {
+		return
+	}
+	if names, nearest := settings.Unknown(os.Environ()); len(names) > 0 {
+		c.log.Warn("nobody knows variables of the environment", "variables", strings.Join(names, ", "), "nearest", strings.Join(nearest, ", "))
+	}
+}
+
 // ParseAllocConf reads what AllocConf may hold, for programs that take it from
 // a flag, and returns a Config with these fields. It fails as ConfigFromEnv
 // does.
-func ParseAllocConf(conf string) (Config, error) { return settings.Parse(conf) }
+func ParseAllocConf(conf string) (Config, error) {
+	cfg, list, err := settings.Parse(conf)
+	cfg.idle = idle(list)
+	return cfg, err
+}
 
-var settings = confenv.Table[Config]{Variable: AllocConf, Keys: confenv.Keys, Complete: Config.withDefaults}
+var settings = confenv.Table[Config]{
+	Variable: AllocConf, Prefix: "CUPOOL_", Keys: confenv.Keys, Idle: confenv.Torch, Others: confenv.Others, Complete: Config.withDefaults,
+}

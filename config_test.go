@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -184,17 +185,17 @@ func TestParseAllocConf(t *testing.T) {
 		"":                      {},
 		"  ":                    {},
 		"max_split_size_mb:512": {MaxSplit: 512 * mib},
-		"max_split_size_mb:512,max_non_split_rounding_mb:32":                       {MaxSplit: 512 * mib, MaxNonSplitRounding: 32 * mib},
-		"large_segment_size_mb:32":                                                 {LargeSegment: 32 * mib},
-		"garbage_collection_threshold:0.8, max_split_size_mb: 512":                 {GarbageCollectionThreshold: 0.8, MaxSplit: 512 * mib},
-		"per_process_memory_fraction:0.5":                                          {Fraction: 0.5},
-		"expandable_segments:True":                                                 {Backing: cupool.BackingVMM},
-		"expandable_segments:False":                                                {Backing: cupool.BackingSegments},
-		"roundup_power2_divisions:8":                                               {Divisions: cupool.SameDivisions(8)},
-		"roundup_power2_divisions:[1:2, >:8],strategy:first-fit":                   {Divisions: cupool.Divisions{2, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}, Strategy: cupool.FirstFit},
-		"idle_order:device":                                                        {IdleOrder: cupool.DeviceOrder},
-		"strategy:power-of-two,backing:auto":                                       {Strategy: cupool.PowerOfTwo},
-		"max_size:2G,initial_size:64MiB,growth_factor:1.5,soft_limit:1g,decay:10s": {Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 1.5, SoftLimit: 1 << 30, Decay: 10 * time.Second},
+		"max_split_size_mb:512,max_non_split_rounding_mb:32":                    {MaxSplit: 512 * mib, MaxNonSplitRounding: 32 * mib},
+		"large_segment_size_mb:32":                                              {LargeSegment: 32 * mib},
+		"garbage_collection_threshold:0.8, max_split_size_mb: 512":              {GarbageCollectionThreshold: 0.8, MaxSplit: 512 * mib},
+		"per_process_memory_fraction:0.5":                                       {Fraction: 0.5},
+		"expandable_segments:True":                                              {Backing: cupool.BackingVMM},
+		"expandable_segments:False":                                             {Backing: cupool.BackingSegments},
+		"roundup_power2_divisions:8":                                            {Divisions: cupool.SameDivisions(8)},
+		"roundup_power2_divisions:[1:2, >:8],strategy:first-fit":                {Divisions: cupool.Divisions{2, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}, Strategy: cupool.FirstFit},
+		"idle_order:device":                                                     {IdleOrder: cupool.DeviceOrder},
+		"strategy:power-of-two,backing:auto":                                    {Strategy: cupool.PowerOfTwo},
+		"limit:2G,initial_size:64MiB,growth_factor:1.5,soft_limit:1g,decay:10s": {Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 1.5, SoftLimit: 1 << 30, Decay: 10 * time.Second},
 		"small_limit:512K,small_segment:1M,large_limit:8M,segment_rounding:1M,min_split:4096,min_block:256": {SmallLimit: 512 << 10, SmallSegment: mib, LargeLimit: 8 * mib, SegmentRounding: mib, MinSplit: 4096, MinBlock: 256},
 		"sanitize_canaries:256,sanitize_poison:True,sanitize_quarantine:1G,sanitize_guard:True,sanitize_wait:True,zero_on_alloc:True,zero_on_free:True": {
 			Sanitize: cupool.Sanitizers{Canaries: 256, Poison: true, Quarantine: 1 << 30, Guard: true, Wait: true}, ZeroOnAlloc: true, ZeroOnFree: true},
@@ -202,7 +203,7 @@ func TestParseAllocConf(t *testing.T) {
 		"history_sample_bytes:0": {},
 		"limit:100MiB,fraction:0.5,divisions:8,max_split:512M,max_non_split_rounding:1M,large_segment:32M,wait_timeout:30s": { // fields by their names
 			Limit: 100 * mib, Fraction: 0.5, Divisions: cupool.SameDivisions(8), MaxSplit: 512 * mib, MaxNonSplitRounding: mib, LargeSegment: 32 * mib, WaitTimeout: 30 * time.Second},
-		"limit:1G,max_size:1G":                 {Limit: 1 << 30},
+		"limit:1G,limit:1G":                    {Limit: 1 << 30},
 		"backing:vmm,expandable_segments:True": {Backing: cupool.BackingVMM}, // says the same
 	} {
 		got, err := cupool.ParseAllocConf(conf)
@@ -216,8 +217,8 @@ func TestParseAllocConfErrors(t *testing.T) {
 	for conf, want := range map[string]struct{ field, reason string }{
 		"max_split_size":                    {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
 		"decay:1s,":                         {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
-		"max_split_size_bytes:512":          {"CUPOOL_ALLOC_CONF", "is no key; the keys are backing, decay, divisions,"},
-		"backend:cudaMallocAsync":           {"CUPOOL_ALLOC_CONF", "is no key"},
+		"max_split_size_bytes:512":          {cupool.AllocConf, "is no key; the nearest is max_split_size_mb"},
+		"backend:cudaMallocAsync":           {"backend", "must be native"},
 		"Decay:1s":                          {"CUPOOL_ALLOC_CONF", "is no key"},
 		"max_split_size_mb:0":               {"max_split_size_mb", "whole number of MiB, at least 1"},
 		"max_split_size_mb:1.5":             {"max_split_size_mb", "whole number of MiB, at least 1"},
@@ -234,7 +235,7 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"roundup_power2_divisions:3":        {"roundup_power2_divisions", "a power of two, or a list"},
 		"roundup_power2_divisions:[256:1":   {"roundup_power2_divisions", "a power of two, or a list"},
 		"strategy:worst-fit":                {"strategy", "one of best-fit, first-fit, segregated, power-of-two"},
-		"max_size:-1":                       {"max_size", "a size such as 512MiB"},
+		"limit:-1":                          {"limit", "a size such as 512MiB"},
 		"decay:1":                           {"decay", "a duration such as 10s"},
 		"decay:1ms":                         {"decay", "at least 50ms"},
 		"growth_factor:0.5":                 {"growth_factor", "from 1 to 64"},
@@ -245,9 +246,10 @@ func TestParseAllocConfErrors(t *testing.T) {
 		// Contradictions.
 		"decay:1s,decay:2s":                                {"decay", "contradicts decay = 1s"},
 		"backing:vmm,expandable_segments:False":            {"expandable_segments", "contradicts backing = vmm"},
-		"expandable_segments:True,max_split_size_mb:512":   {"max_split_size_mb", "is for segments, not for backing vmm"},
+		"backing:vmm,max_split_size_mb:512":                {"max_split_size_mb", "is for segments, not for backing vmm"},
+		"garbage_collection_treshold:0.8":                  {cupool.AllocConf, "the nearest is garbage_collection_threshold"},
 		"strategy:power-of-two,roundup_power2_divisions:8": {"roundup_power2_divisions", "must not be set with strategy power-of-two"},
-		"max_size:1G,initial_size:2G":                      {"initial_size", "must not be larger than limit (1 GiB)"},
+		"limit:1G,initial_size:2G":                         {"initial_size", "must not be larger than limit (1 GiB)"},
 	} {
 		_, err := cupool.ParseAllocConf(conf)
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig, conf)
@@ -275,7 +277,7 @@ func setEnv(t *testing.T, vars map[string]string) {
 func TestConfigFromEnv(t *testing.T) {
 	setEnv(t, map[string]string{
 		cupool.AllocConf:       "garbage_collection_threshold:0.8,max_split_size_mb:512,strategy:first-fit,decay:10s",
-		"CUPOOL_MAX_SIZE":      "2GiB",
+		"CUPOOL_LIMIT":         "2GiB",
 		"CUPOOL_INITIAL_SIZE":  "64M",
 		"CUPOOL_GROWTH_FACTOR": "2.0",
 	})
@@ -295,7 +297,7 @@ func TestConfigFromEnv(t *testing.T) {
 		{Field: "Decay", Key: "decay", Value: "10s", Source: cupool.SourceProgram},
 		{Field: "SmallLimit", Key: "small_limit", Value: "512K", Source: cupool.SourceProgram},
 		{Field: "MaxSplit", Key: "max_split", Value: "512M", Source: cupool.AllocConf},
-		{Field: "Limit", Key: "limit", Value: "2G", Source: "CUPOOL_MAX_SIZE"},
+		{Field: "Limit", Key: "limit", Value: "2G", Source: "CUPOOL_LIMIT"},
 		{Field: "InitialSize", Key: "initial_size", Value: "64M", Source: "CUPOOL_INITIAL_SIZE"},
 		{Field: "GrowthFactor", Key: "growth_factor", Value: "2", Source: "CUPOOL_GROWTH_FACTOR"},
 		{Field: "LargeSegment", Key: "large_segment", Value: "20M", Source: cupool.SourceDefault},
@@ -309,16 +311,49 @@ func TestConfigFromEnv(t *testing.T) {
 	_ = pooltest.Open(t, cfg)
 }
 
+// New reads a string as PyTorch has it whole, and a variable for one setting. What means
+// nothing here, and what nobody knows, is logged.
+func TestNewReadsTheEnvironment(t *testing.T) {
+	conf := "backend:native,expandable_segments:True,max_split_size_mb:512,pinned_use_cuda_host_register:True,garbage_collection_threshold:0.6"
+	misspelt := "CUPOOL_" + "LIMTI"
+	setEnv(t, map[string]string{cupool.AllocConf: conf, "CUPOOL_LIMIT": "256M", misspelt: "1G", "CUPOOL_WAIT_TIMEOUT": "3s"})
+	log, lines := record()
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), Logger: log, Decay: time.Hour})
+	cfg := c.Config()
+	require.Equal(t, []any{int64(256 * mib), cupool.BackingVMM, int64(0), 0.6, 3 * time.Second, time.Hour},
+		[]any{cfg.Limit, cfg.Backing, cfg.MaxSplit, cfg.GarbageCollectionThreshold, cfg.WaitTimeout, cfg.Decay})
+	text := strings.Join(lines(), "\n")
+	for _, want := range []string{"backend:native", "max_split_size_mb:512", "pinned_use_cuda_host_register:True", misspelt, "CUPOOL_LIMIT"} {
+		require.Equal(t, 1, strings.Count(text, want), want)
+	}
+
+	c = pooltest.Open(t, cupool.Config{Driver: pooltest.NewDriver(1 << 30), Logger: log, NoEnvironment: true})
+	require.Zero(t, c.Config().Limit)
+	require.Equal(t, []string{""}, lines())
+
+	conf = "backend:native"
+	flag, err := cupool.ParseAllocConf(conf)
+	require.NoError(t, err)
+	flag.Driver, flag.Logger, flag.NoEnvironment = pooltest.NewDriver(1<<30), log, true
+	_ = pooltest.Open(t, flag)
+	require.Contains(t, strings.Join(lines(), "\n"), conf)
+
+	setEnv(t, map[string]string{cupool.AllocConf: "limit:much"})
+	_, err = cupool.New(cupool.Config{Driver: pooltest.NewDriver(1 << 30)})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	require.ErrorContains(t, err, "limit in CUPOOL_ALLOC_CONF = much")
+}
+
 func TestConfigFromEnvErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg    cupool.Config
 		env    map[string]string
 		expect string
 	}{
-		"bad value":        {env: map[string]string{"CUPOOL_MAX_SIZE": "much"}, expect: "max_size in CUPOOL_MAX_SIZE = much: must be a size such as 512MiB or 2G"},
+		"bad value":        {env: map[string]string{"CUPOOL_LIMIT": "much"}, expect: "limit in CUPOOL_LIMIT = much: must be a size such as 512MiB or 2G"},
 		"bad factor":       {env: map[string]string{"CUPOOL_GROWTH_FACTOR": "0.5"}, expect: "growth_factor in CUPOOL_GROWTH_FACTOR = 0.5: must be 0 (fixed sizes) or from 1 to 64"},
 		"unknown key":      {env: map[string]string{cupool.AllocConf: "fly:1"}, expect: "CUPOOL_ALLOC_CONF = fly: is no key"},
-		"two variables":    {env: map[string]string{cupool.AllocConf: "max_size:1G", "CUPOOL_MAX_SIZE": "2G"}, expect: "max_size in CUPOOL_MAX_SIZE = 2G: contradicts max_size in CUPOOL_ALLOC_CONF = 1G"},
+		"two variables":    {env: map[string]string{cupool.AllocConf: "limit:1G", "CUPOOL_LIMIT": "2G"}, expect: "limit in CUPOOL_LIMIT = 2G: contradicts limit in CUPOOL_ALLOC_CONF = 1G"},
 		"with the program": {cfg: cupool.Config{Backing: cupool.BackingVMM}, env: map[string]string{cupool.AllocConf: "max_split_size_mb:64"}, expect: "max_split_size_mb in CUPOOL_ALLOC_CONF = 64: is for segments, not for backing vmm"},
 		"of the program":   {cfg: cupool.Config{Backing: 7}, env: map[string]string{cupool.AllocConf: "backing:vmm"}, expect: "Backing"},
 	} {
@@ -335,8 +370,8 @@ func TestConfigFromEnvErrors(t *testing.T) {
 func FuzzParseAllocConf(f *testing.F) {
 	for _, s := range []string{
 		"", "max_split_size_mb:512,garbage_collection_threshold:0.8", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "a:[b:c,d:e],f",
-		"expandable_segments:True", "max_size:1e3K,decay:1h,magazine_bytes:none,growth_factor:1.5", "min_block:4K,strategy:segregated", ",:[]]",
-		"max_size:4611686018427387903", "soft_limit:9007199254740993", "large_segment_size_mb:1099511627775", "max_split_size_mb:99999999999999999999",
+		"expandable_segments:True", "limit:1e3K,decay:1h,magazine_bytes:none,growth_factor:1.5", "min_block:4K,strategy:segregated", ",:[]]",
+		"limit:4611686018427387903", "soft_limit:9007199254740993", "large_segment_size_mb:1099511627775", "max_split_size_mb:99999999999999999999",
 		"initial_size:4611686018427387903", "min_split:4611686018427387903,magazine_bytes:4611686018427387903", "decay:2562047h47m16.854775807s",
 		"growth_factor:NaN", "per_process_memory_fraction:5e-324", "garbage_collection_threshold:0x1p-1074", "growth_factor:64,initial_size:4E",
 		"small_limit:4611686018427387903,small_segment:4611686018427387903,large_limit:4611686018427387903,large_segment_size_mb:1099511627775",

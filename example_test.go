@@ -864,9 +864,9 @@ func ExamplePool_Snapshot() {
 // A program that lets the environment configure its allocator.
 func ExampleConfigFromEnv() {
 	os.Setenv(cupool.AllocConf, "max_split_size_mb:256,garbage_collection_threshold:0.8")
-	os.Setenv("CUPOOL_MAX_SIZE", "1GiB")
+	os.Setenv("CUPOOL_LIMIT", "1GiB")
 	defer os.Unsetenv(cupool.AllocConf)
-	defer os.Unsetenv("CUPOOL_MAX_SIZE")
+	defer os.Unsetenv("CUPOOL_LIMIT")
 
 	fromFlag, err := cupool.ParseAllocConf("garbage_collection_threshold:0.5") // comes first
 	if err != nil {
@@ -892,14 +892,14 @@ func ExampleConfigFromEnv() {
 	}
 	defer pool.Close()
 
-	os.Setenv("CUPOOL_MAX_SIZE", "lots")
+	os.Setenv("CUPOOL_LIMIT", "lots")
 	_, _, err = cupool.ConfigFromEnv(cupool.Config{})
 	fmt.Println(err)
 	// Output:
-	// Limit = 1G of CUPOOL_MAX_SIZE
+	// Limit = 1G of CUPOOL_LIMIT
 	// GarbageCollectionThreshold = 0.5 of a flag, not CUPOOL_ALLOC_CONF=0.8
 	// MaxSplit = 256M of CUPOOL_ALLOC_CONF
-	// cupool: invalid configuration: max_size in CUPOOL_MAX_SIZE = lots: must be a size such as 512MiB or 2G
+	// cupool: invalid configuration: limit in CUPOOL_LIMIT = lots: must be a size such as 512MiB or 2G
 }
 
 // One allocator for a process, made when it is first wanted.

@@ -27,7 +27,10 @@ func printSettings(w io.Writer, list []cupool.Setting) {
 		if source == cupool.SourceProgram {
 			source = "flag"
 		}
-		if s.Unused != "" {
+		switch {
+		case s.Field == "":
+			source += ", means nothing: " + s.Unused
+		case s.Unused != "":
 			source += ", not " + s.Unused
 		}
 		fmt.Fprintf(w, "%s\t%s:%s\t(%s)\n", title, s.Key, s.Value, source)

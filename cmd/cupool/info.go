@@ -15,8 +15,8 @@ import (
 
 const infoText = `Shows the devices of this computer, their memory, the driver's version and what
 is supported, and the settings of the allocator in effect with where each comes
-from: from -conf, from the environment (` + cupool.AllocConf + `, CUPOOL_MAX_SIZE,
-CUPOOL_INITIAL_SIZE, CUPOOL_GROWTH_FACTOR) or by default. Works without CUDA and
+from: from -conf, from the environment (` + cupool.AllocConf + `, or CUPOOL_LIMIT and the
+like for one) or by default. Works without CUDA and
 without a GPU too.`
 
 // runInfo prints the report.

@@ -95,11 +95,11 @@ func TestInfo(t *testing.T) {
 // Settings come from the flag, else the environment, else by default.
 func TestInfoSettings(t *testing.T) {
 	t.Setenv("CUPOOL_ALLOC_CONF", "max_split_size_mb:64,strategy:first-fit")
-	t.Setenv("CUPOOL_MAX_SIZE", "2G")
+	t.Setenv("CUPOOL_LIMIT", "2G")
 	status, stdout, stderr := tool(t, "info", "-conf", "strategy:segregated,decay:10s")
 	require.Zero(t, status, stderr)
 	for _, want := range []string{
-		`limit:2G +\(CUPOOL_MAX_SIZE\)`, `max_split:64M +\(CUPOOL_ALLOC_CONF\)`, `decay:10s +\(flag\)`,
+		`limit:2G +\(CUPOOL_LIMIT\)`, `max_split:64M +\(CUPOOL_ALLOC_CONF\)`, `decay:10s +\(flag\)`,
 		`strategy:segregated +\(flag, not CUPOOL_ALLOC_CONF=first-fit\)`, `large_segment:20M +\(default\)`,
 	} {
 		assert.Regexp(t, `(?m) `+want+`$`, stdout)
@@ -107,8 +107,8 @@ func TestInfoSettings(t *testing.T) {
 	status, _, stderr = tool(t, "info", "-conf", "fly:1")
 	assert.Equal(t, 1, status)
 	assert.Contains(t, stderr, "fly: is no key")
-	t.Setenv("CUPOOL_MAX_SIZE", "much")
+	t.Setenv("CUPOOL_LIMIT", "much")
 	status, _, stderr = tool(t, "info")
 	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, "max_size in CUPOOL_MAX_SIZE = much: must be a size")
+	assert.Contains(t, stderr, "limit in CUPOOL_LIMIT = much: must be a size")
 }

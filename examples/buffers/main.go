@@ -50,11 +50,7 @@ func run(stdout, stderr io.Writer, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	cfg, _, err := cupool.ConfigFromEnv(o.observe.Config(cupool.Config{Driver: dev, Limit: 40 << 20})) // and what CUPOOL_ALLOC_CONF says
-	if err != nil {
-		return err
-	}
-	pool, err := cupool.New(cfg)
+	pool, err := cupool.New(o.observe.Config(cupool.Config{Driver: dev, Limit: 40 << 20})) // and what CUPOOL_ALLOC_CONF says
 	if err != nil {
 		return err
 	}

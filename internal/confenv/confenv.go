@@ -1,8 +1,9 @@
 // Package confenv reads a configuration from variables of the environment, in
 // the syntax of PyTorch's allocator: "KEY:VALUE,KEY:VALUE,...".
 //
-// A Table has the keys. Several may set the same field, if they agree. A field
-// that the program has set stays, and the errors name keys, not fields.
+// A Table has the keys. Several may set the same field, if they agree; the first has the
+// field's own name, and a variable of the environment beside it. A field that the program
+// has set stays, and the errors name keys, not fields.
 package confenv
 
 import (
@@ -21,7 +22,10 @@ import (
 // A Table is what may be said of a configuration C, a struct.
 type Table[C any] struct {
 	Variable string // of the environment that holds a list of keys and values
+	Prefix   string // with a field's first key, in capitals: the variable that sets it alone
 	Keys     []Key
+	Idle     []Idle
+	Others   []string // beginnings, behind Prefix, of variables that are somebody else's
 	// Complete sets the fields of a configuration that are zero to their
 	// defaults. It fails with a *device.ConfigError that names a field.
 	Complete func(C) (C, error)
@@ -31,7 +35,14 @@ type Table[C any] struct {
 type Key struct {
 	Field, Name string // a field of a field is named with a dot in between
 	Form
-	Variable string // of the environment that sets this key alone; "": none
+}
+
+// Idle is what programs may say and means nothing.
+type Idle struct {
+	Name   string // of a key; with * at its end, of all that begin so
+	Value  string // the only one that may stand there; "": any
+	Beside string // KEY:VALUE that has to be said, too; "": nothing
+	Reason string
 }
 
 // in returns the key's field of a configuration, given by its address. A field of nil
@@ -81,16 +92,16 @@ const (
 
 // Setting is a field that is in effect.
 type Setting struct {
-	Field  string
+	Field  string // "": none, the setting means nothing
 	Key    string // its first
 	Value  string // as Variable may have it
 	Source string // Default, Program or a variable of the environment
-	Unused string // what the environment says where the program says something else: VARIABLE=value
+	Unused string // what the environment says where the program says something else: VARIABLE=value; or why nothing is meant
 }
 
 // Environ fills in the fields of cfg that are zero from the environment, and
-// returns the settings that are then in effect, in the order of the keys. A
-// variable that is empty counts as not set.
+// returns the settings that are then in effect, in the order of the keys, and behind
+// them those that mean nothing. A variable that is empty counts as not set.
 func (t *Table[C]) Environ(cfg C) (merged C, list []Setting, err error) {
 	var none C
 	all, err := t.read(t.Variable, os.Getenv(t.Variable))
@@ -99,13 +110,11 @@ func (t *Table[C]) Environ(cfg C) (merged C, list []Setting, err error) {
 	}
 	for i := range t.Keys {
 		k := &t.Keys[i]
-		if k.Variable == "" {
-			continue
-		}
-		if v := os.Getenv(k.Variable); v != "" {
-			all = append(all, given{k, strings.TrimSpace(v), k.Variable})
+		if v := os.Getenv(t.variable(k)); v != "" && k == t.first(k.Field) {
+			all = append(all, given{k, strings.TrimSpace(v), t.variable(k)})
 		}
 	}
+	all, idle := t.part(all)
 	env, err := t.configOf(all)
 	if err != nil {
 		return none, nil, err
@@ -118,25 +127,73 @@ func (t *Table[C]) Environ(cfg C) (merged C, list []Setting, err error) {
 	for i, s := range list {
 		list[i].Value = t.key(s.Key).format(&effective)
 	}
-	return merged, list, nil
+	return merged, append(list, idle...), nil
 }
 
 // Parse reads a list of keys and values and returns a configuration with these
-// fields.
-func (t *Table[C]) Parse(conf string) (C, error) {
+// fields, and what means nothing.
+func (t *Table[C]) Parse(conf string) (cfg C, idle []Setting, err error) {
 	var none C
 	all, err := t.read("", conf)
 	if err != nil {
-		return none, err
+		return none, nil, err
 	}
-	cfg, err := t.configOf(all)
-	if err != nil {
-		return none, err
+	all, idle = t.part(all)
+	if cfg, err = t.configOf(all); err != nil {
+		return none, nil, err
 	}
 	if _, err := t.Complete(cfg); err != nil {
-		return none, t.blame(err, all)
+		return none, nil, t.blame(err, all)
 	}
-	return cfg, nil
+	return cfg, idle, nil
+}
+
+// variable returns the variable of the environment that sets a key alone, if it is its
+// field's first.
+func (t *Table[C]) variable(k *Key) string { return t.Prefix + strings.ToUpper(k.Name) }
+
+// Unknown returns the variables of an environment whose names begin with the table's prefix
+// and that nobody knows, each with the nearest one that is known, or "".
+func (t *Table[C]) Unknown(environ []string) (names, nearest []string) {
+	known := []string{t.Variable}
+	for i := range t.Keys {
+		if k := &t.Keys[i]; k == t.first(k.Field) {
+			known = append(known, t.variable(k))
+		}
+	}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		others := func(beginning string) bool { return strings.HasPrefix(name, t.Prefix+beginning) }
+		if value != "" && strings.HasPrefix(name, t.Prefix) && !slices.Contains(known, name) && !slices.ContainsFunc(t.Others, others) {
+			names, nearest = append(names, name), append(nearest, near(name, known))
+		}
+	}
+	return names, nearest
+}
+
+// idle returns what says that a key of a name means nothing, or nil.
+func (t *Table[C]) idle(name string) *Idle {
+	i := slices.IndexFunc(t.Idle, func(x Idle) bool {
+		beginning, all := strings.CutSuffix(x.Name, "*")
+		return name == x.Name || all && strings.HasPrefix(name, beginning)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &t.Idle[i]
+}
+
+// part parts what was given from what means nothing.
+func (t *Table[C]) part(said []given) (all []given, idle []Setting) {
+	for _, g := range said {
+		x := t.idle(g.Name)
+		if x == nil || x.Beside != "" && !slices.ContainsFunc(said, func(o given) bool { return o.Name+":"+o.value == x.Beside }) {
+			all = append(all, g)
+			continue
+		}
+		idle = append(idle, Setting{Key: g.Name, Value: g.value, Source: cmp.Or(g.from, Program), Unused: x.Reason})
+	}
+	return all, idle
 }
 
 // given is a value that was given for a key.
@@ -172,13 +229,12 @@ func (t *Table[C]) first(field string) *Key {
 }
 
 // names lists the keys for errors.
-func (t *Table[C]) names() string {
-	var names []string
+func (t *Table[C]) names() (names []string) {
 	for _, k := range t.Keys {
 		names = append(names, k.Name)
 	}
 	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return names
 }
 
 // read takes a list of keys and values apart, which came from a variable of the
@@ -190,16 +246,64 @@ func (t *Table[C]) read(variable, conf string) (all []given, err error) {
 	}
 	for _, item := range split(conf) {
 		name, value, ok := strings.Cut(item, ":")
-		k := t.key(name)
+		k, x := t.key(name), t.idle(name)
 		switch {
 		case !ok:
 			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: item, Reason: "must be KEY:VALUE"}
+		case k == nil && x == nil:
+			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: name, Reason: t.unknown(name)}
 		case k == nil:
-			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: name, Reason: "is no key; the keys are " + t.names()}
+			k = &Key{Name: name}
+			if x.Value != "" && value != x.Value {
+				return nil, given{k, value, variable}.fail("must be " + x.Value + ": " + x.Reason)
+			}
 		}
 		all = append(all, given{k, value, variable})
 	}
 	return all, nil
+}
+
+// unknown says that no key has a name.
+func (t *Table[C]) unknown(name string) string {
+	if n := near(name, t.names()); n != "" {
+		return "is no key; the nearest is " + n
+	}
+	return "is no key; the keys are " + strings.Join(t.names(), ", ")
+}
+
+// near returns the name that a word becomes with the fewest letters changed, put in or taken
+// out, or "" where that takes more than a third of them.
+func near(word string, names []string) (best string) {
+	word = word[:min(len(word), 100)]
+	most := len(word)/3 + 1
+	for _, name := range names {
+		if n := distance(word, name); n < most {
+			best, most = name, n
+		}
+	}
+	return best
+}
+
+// distance is how many letters of a word are to be changed, put in or taken out to make it
+// another one (Levenshtein, 1965).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := before
+			if a[i] != b[j] {
+				change++
+			}
+			before = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // split cuts at commas that are not in brackets.

@@ -2,6 +2,10 @@ package confenv
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,16 +35,20 @@ func loud(c config) config {
 	return c
 }
 
-var table = Table[config]{Variable: "CONFENV_TEST", Keys: []Key{
-	{"Size", "size", Bytes, "CONFENV_TEST_SIZE"},
-	{"Size", "size_mb", Mebibytes, ""},
-	{"Spare", "spare", BytesOrNone, ""},
-	{"Part", "part", Number("a number"), ""},
-	{"Wait", "wait", Duration, ""},
-	{"Color", "color", Names([]string{"red", "green"}), ""},
-	{"Color", "go", Switch(1, 0), ""},
-	{"Inner.Loud", "loud", Bool, ""},
-	{"Sides", "sides", Parsed("a list", sizeclass.ParseDivisions), ""},
+var table = Table[config]{Variable: "CONFENV_TEST", Prefix: "CONFENV_TEST_", Others: []string{"OTHER"}, Keys: []Key{
+	{"Size", "size", Bytes},
+	{"Size", "size_mb", Mebibytes},
+	{"Spare", "spare", BytesOrNone},
+	{"Part", "part", Number("a number")},
+	{"Wait", "wait", Duration},
+	{"Color", "color", Names([]string{"red", "green"})},
+	{"Color", "go", Switch(1, 0)},
+	{"Inner.Loud", "loud", Bool},
+	{"Sides", "sides", Parsed("a list", sizeclass.ParseDivisions)},
+}, Idle: []Idle{
+	{Name: "backend", Value: "native", Reason: "there is one"},
+	{Name: "pinned_*", Reason: "nothing is pinned"},
+	{Name: "size_mb", Beside: "go:True", Reason: "it goes anyway"},
 }, Complete: func(c config) (config, error) {
 	if c.Size == 0 {
 		c.Size = 1024
@@ -52,14 +60,28 @@ var table = Table[config]{Variable: "CONFENV_TEST", Keys: []Key{
 }}
 
 func TestParse(t *testing.T) {
-	got, err := table.Parse("size:1K, spare:none, part:0.5, wait:1s, color:green, go:True, loud:True, sides:8")
+	got, idle, err := table.Parse("size:1K, spare:none, part:0.5, wait:1s, color:green, go:True, loud:True, sides:8")
 	require.NoError(t, err)
+	require.Empty(t, idle)
 	require.Equal(t, loud(config{Size: 1024, Spare: -1, Part: 0.5, Wait: time.Second, Color: 1, Sides: sizeclass.SameDivisions(8)}), got)
-	_, err = table.Parse("size:2M,size_mb:2")
+	_, idle, err = table.Parse("size:2M,size_mb:2")
 	require.NoError(t, err)
+	require.Empty(t, idle)
+	got, idle, err = table.Parse("backend:native,pinned_this:1,size_mb:7,go:True,pinned_that:[a,b]")
+	require.NoError(t, err)
+	require.Equal(t, config{Color: 1}, got)
+	require.Equal(t, []Setting{
+		{Key: "backend", Value: "native", Source: Program, Unused: "there is one"},
+		{Key: "pinned_this", Value: "1", Source: Program, Unused: "nothing is pinned"},
+		{Key: "size_mb", Value: "7", Source: Program, Unused: "it goes anyway"},
+		{Key: "pinned_that", Value: "[a,b]", Source: Program, Unused: "nothing is pinned"},
+	}, idle)
 	for conf, want := range map[string]string{
 		"size":                 "CONFENV_TEST = size: must be KEY:VALUE",
 		"fly:1":                "CONFENV_TEST = fly: is no key; the keys are color, go, loud, part, sides, size, size_mb, spare, wait",
+		"sizes:1":              "CONFENV_TEST = sizes: is no key; the nearest is sides",
+		"colour:red":           "CONFENV_TEST = colour: is no key; the nearest is color",
+		"backend:other":        "backend = other: must be native: there is one",
 		"color:blue":           "color = blue: must be one of red, green",
 		"go:yes":               "go = yes: must be True or False",
 		"color:green,go:False": "go = False: contradicts color = green",
@@ -67,7 +89,7 @@ func TestParse(t *testing.T) {
 		"size:1M,size_mb:2":    "size_mb = 2: contradicts size = 1M",
 		"spare:2K":             "spare = 2K: must be at most size",
 	} {
-		_, err := table.Parse(conf)
+		_, _, err := table.Parse(conf)
 		var ce *device.ConfigError
 		require.ErrorAs(t, err, &ce, conf)
 		require.Equal(t, want, fmt.Sprintf("%s = %v: %s", ce.Field, ce.Value, ce.Reason))
@@ -75,7 +97,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestEnviron(t *testing.T) {
-	t.Setenv("CONFENV_TEST", "color:green,part:0.5,loud:True")
+	t.Setenv("CONFENV_TEST", "color:green,part:0.5,loud:True,pinned_x:y")
 	t.Setenv("CONFENV_TEST_SIZE", " 2K ")
 	cfg, list, err := table.Environ(loud(config{Part: 0.25}))
 	require.NoError(t, err)
@@ -88,10 +110,55 @@ func TestEnviron(t *testing.T) {
 		{Field: "Color", Key: "color", Value: "green", Source: "CONFENV_TEST"},
 		{Field: "Inner.Loud", Key: "loud", Value: "True", Source: Program},
 		{Field: "Sides", Key: "sides", Value: "none", Source: Default},
+		{Key: "pinned_x", Value: "y", Source: "CONFENV_TEST", Unused: "nothing is pinned"},
 	}, list)
 	t.Setenv("CONFENV_TEST_SIZE", "much")
 	_, _, err = table.Environ(config{})
 	require.ErrorContains(t, err, "size in CONFENV_TEST_SIZE = much: must be a size")
+}
+
+func TestUnknown(t *testing.T) {
+	names, nearest := table.Unknown([]string{
+		"CONFENV_TEST=x", "CONFENV_TEST_NONE=", "CONFENV_TEST_SIZE=1", "CONFENV_TEST_INNER_LOUD=1", "CONFENV_TEST_LOUD=1", "CONFENV_TEST_SIZ=1", "CONFENV_TEST_OTHERS=1", "PATH=/",
+		"CONFENV_TEST_SIZE_MB=1",
+	})
+	require.Equal(t, []string{"CONFENV_TEST_INNER_LOUD", "CONFENV_TEST_SIZ", "CONFENV_TEST_SIZE_MB"}, names)
+	require.Equal(t, []string{"CONFENV_TEST_LOUD", "CONFENV_TEST_SIZE", "CONFENV_TEST_SIZE"}, nearest)
+}
+
+func TestDistance(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"limit", "limit", 0}, {"limit", "limti", 2}} {
+		require.Equal(t, tc.want, distance(tc.a, tc.b), tc)
+	}
+}
+
+// Whatever variables the sources and pages name, nobody is warned of.
+func TestVariablesAreKnown(t *testing.T) {
+	variable := regexp.MustCompile(`\bCUPOOL_[A-Z][A-Z0-9_]*`)
+	keys := Table[config]{Variable: "CUPOOL_ALLOC_CONF", Prefix: "CUPOOL_", Keys: Keys, Others: Others}
+	found := 0
+	require.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "build" || name == ".git" || name == "capi"): // C has names of its own that begin so
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(name) != ".go" && filepath.Ext(name) != ".md" && filepath.Ext(name) != ".sh" || path == "../../internal/confenv/confenv_test.go":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, name := range variable.FindAllString(string(text), -1) {
+			found++
+			unknown, _ := keys.Unknown([]string{name + "=1"})
+			require.Empty(t, unknown, path)
+		}
+		return nil
+	}))
+	require.Greater(t, found, 50)
 }
 
 func TestSplit(t *testing.T) {
@@ -103,7 +170,7 @@ func TestSplit(t *testing.T) {
 func TestLongSettings(t *testing.T) {
 	for _, item := range []string{"wait:1s,", "[", "x", ":", "loud:True,", "size:1,", "part:1,"} {
 		conf := strings.TrimSuffix(strings.Repeat(item, 3000), ",")
-		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { _, _ = table.Parse(conf) })
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { _, _, _ = table.Parse(conf) })
 	}
 }
 
@@ -120,7 +187,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, conf string) {
 		var got config
 		var err error
-		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { got, err = table.Parse(conf) })
+		testkit.RequireAllocates(t, 64<<10, 256, len(conf), func() { got, _, err = table.Parse(conf) })
 		if err != nil {
 			var ce *device.ConfigError
 			require.ErrorAs(t, err, &ce)
@@ -134,7 +201,7 @@ func FuzzParse(f *testing.F) {
 				items = append(items, k.Name+":"+k.format(&got))
 			}
 		}
-		again, err := table.Parse(strings.Join(items, ","))
+		again, _, err := table.Parse(strings.Join(items, ","))
 		require.NoError(t, err, items)
 		if got.Part != got.Part { // NaN, which is not equal to itself
 			got.Part, again.Part = 0, 0

@@ -111,11 +111,7 @@ func (o *Options) Random(use uint64) *rand.Rand { return rand.New(rand.NewPCG(o.
 
 // PoolOn makes a pool as the flags and the environment (CUPOOL_ALLOC_CONF) say.
 func (o *Options) PoolOn(device cupool.Driver) (*cupool.Pool, error) {
-	cfg, _, err := cupool.ConfigFromEnv(o.Observe.Config(cupool.Config{Driver: device}))
-	if err != nil {
-		return nil, err
-	}
-	return cupool.New(cfg)
+	return cupool.New(o.Observe.Config(cupool.Config{Driver: device}))
 }
 
 // Widths is a flag.Value of numbers with commas between them.
