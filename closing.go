@@ -48,6 +48,7 @@ func (l *lifecycle) closeStream(s *Stream) error {
 	if s.root.closed.Load() || !s.calls.Close() {
 		return fmt.Errorf("cupool: closing %v: %w", s.handle, ErrClosed)
 	}
+	d.eachHeap(s, (*streamHeap).UnhomeAll) // so that whoever frees sees that the stream is closing
 	now := s.clock.Now()
 	ctx, cancel := d.waiting(context.Background())
 	defer cancel()
@@ -72,16 +73,9 @@ func (l *lifecycle) closeStream(s *Stream) error {
 }
 
 // outlived reports whether blocks of the stream are out, in any pool.
-func (l *lifecycle) outlived(s *Stream) bool {
-	return slices.ContainsFunc(l.dev.open(), func(c *Pool) bool {
-		h := c.heaps.of(s)
-		if h == nil {
-			return false
-		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.InUse()
-	})
+func (l *lifecycle) outlived(s *Stream) (out bool) {
+	l.dev.eachHeap(s, func(h *streamHeap) { out = out || h.InUse() })
+	return out
 }
 
 // destroyLocked ends the use of the stream's handle.

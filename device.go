@@ -191,6 +191,18 @@ func (d *deviceState) eachCalls(yield func(*calls.Stream) bool) {
 	}
 }
 
+// eachHeap calls f for what the pools hold for a stream, one heap after the other with its
+// lock held.
+func (d *deviceState) eachHeap(s *Stream, f func(*streamHeap)) {
+	for _, c := range d.open() {
+		if h := c.heaps.of(s); h != nil {
+			h.mu.Lock()
+			f(h)
+			h.mu.Unlock()
+		}
+	}
+}
+
 // clock returns the clock of a stream that a block names.
 func (d *deviceState) clock(slot uint32) *epoch.Clock { return d.streams.At(int(slot)).clock }
 

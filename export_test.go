@@ -106,6 +106,12 @@ func (c *Pool) LockBoth(a, b *Stream) (unlock func()) {
 	return lockBoth(c.heaps.of(a), c.heaps.of(b))
 }
 
+// IsHomed reports whether a block has a place in the magazines.
+func (c *Pool) IsHomed(b Block) bool {
+	_, _, _, ok := c.space.Blocks.At(b.id()).Homed()
+	return ok
+}
+
 // MakeLender has the memory of a stream lent as if other streams had often taken it.
 func (c *Pool) MakeLender(s *Stream) {
 	h := c.heaps.of(s)

@@ -143,13 +143,13 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 	if h.watched(b) {
 		h.noteFreeLocked(id, b)
 	}
+	if h.lent[id] != nil || h.stream.calls.IsClosing() {
+		delete(h.lent, id)
+		h.leavesLocked(b)
+	}
 	if b.Uses() == 0 {
 		h.put(id, b)
 	} else {
-		if h.lent[id] != nil {
-			delete(h.lent, id)
-			h.returnsLocked(b)
-		}
 		h.Pend(b)
 		if !h.pending.Add(id, b) {
 			h.put(id, b)
@@ -161,11 +161,12 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 	h.checkLocked()
 }
 
-// returnsLocked has a block that was lent wait for all streams before it is the lender's
-// again, in the device's order: it goes from one stream to another then.
-func (h *streamHeap) returnsLocked(b *block.Block) {
+// leavesLocked has a block that goes from one stream to another as it is freed wait for all
+// streams before, in the device's order: one that was lent is the lender's again, and one of
+// a stream that is being closed the default stream's.
+func (h *streamHeap) leavesLocked(b *block.Block) {
 	if h.c.dev.order.Streams != nil {
-		for _, s := range h.c.dev.openStreams() {
+		for _, s := range h.c.dev.streams.All() { // also those that are closing
 			h.pending.Record(b, s.clock)
 		}
 	}

@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"cmp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -21,11 +23,20 @@ type careless struct {
 	owner, side *cupool.Stream
 	live        []cupool.Block
 	ran         bool // the side stream has read
+
+	// meanwhile is called where a stream is waited for, which wait does. nil: nothing else.
+	meanwhile func(s cupool.StreamHandle, wait func() error) error
 }
 
 func newCareless(t *testing.T, cfg cupool.Config) *careless {
 	x := &careless{T: t, d: simdev.New(simdev.Config{ManualEvents: true, IdleEvents: true})}
-	cfg.Driver, cfg.MagazineBytes = x.d, -1
+	cfg.MagazineBytes = cmp.Or(cfg.MagazineBytes, -1)
+	cfg.Driver = &hook.Driver{Driver: x.d, Around: func(c *hook.Call, do func() error) error {
+		if x.meanwhile != nil && c.Name == "SyncStream" {
+			return x.meanwhile(c.Stream, do)
+		}
+		return do()
+	}}
 	x.c = pooltest.Open(t, cfg)
 	x.owner, x.side = pooltest.NewStream(t, x.c), pooltest.NewStream(t, x.c)
 	return x
@@ -257,4 +268,78 @@ func TestCarelessBorrower(t *testing.T) {
 			x.close()
 		})
 	}
+}
+
+// TestCarelessWhileTheOwnerIsClosed: a block is freed when Close of its stream has waited for
+// all others, and as another block is live the default stream has the memory next. In the
+// device's order it waits for the side stream again.
+func TestCarelessWhileTheOwnerIsClosed(t *testing.T) {
+	for name, magazineBytes := range map[string]int64{"homed": 8 * mib, "not homed": -1} {
+		for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
+			t.Run(name+", "+order.String(), func(t *testing.T) {
+				x := newCareless(t, cupool.Config{IdleOrder: order, Backing: cupool.BackingVMM, MagazineBytes: magazineBytes})
+				x.alloc(mib, x.owner)
+				for range 3 { // so that the size recurs
+					require.NoError(t, x.c.Free(pooltest.Alloc(t, x.c, mib, x.owner)))
+				}
+				b := pooltest.Alloc(t, x.c, mib, x.owner)
+				require.Equal(t, magazineBytes > 0, x.c.IsHomed(b))
+				last := x.owner
+				if order == cupool.DeviceOrder {
+					last = x.side
+				}
+				x.meanwhile = func(s cupool.StreamHandle, wait func() error) error {
+					err := wait()
+					if s == last.Handle() {
+						x.meanwhile = nil
+						aside(func() { x.drop(b) })
+					}
+					return err
+				}
+				require.NoError(t, x.owner.Close())
+				require.Nil(t, x.meanwhile, "the block was freed")
+				require.Equal(t, order == cupool.OwnerOrder, x.alloc(mib, nil).Ptr() == b.Ptr())
+				require.False(t, x.ran)
+				x.close()
+			})
+		}
+	}
+}
+
+// TestCarelessWhileTheReaderIsClosed: a block that was lent is freed while Close of the side
+// stream waits for what reads it. In the device's order the lender waits for that, too.
+func TestCarelessWhileTheReaderIsClosed(t *testing.T) {
+	for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
+		t.Run(order.String(), func(t *testing.T) {
+			x := newCareless(t, cupool.Config{IdleOrder: order, Backing: cupool.BackingVMM})
+			require.NoError(t, x.c.Free(pooltest.Alloc(t, x.c, 60*mib, x.owner)))
+			x.lend()
+			b := pooltest.Alloc(t, x.c, 60*mib, nil)
+			require.True(t, x.c.IsLent(b))
+			require.NoError(t, x.side.Launch(func() { x.ran = true }))
+			early := false
+			x.meanwhile = func(_ cupool.StreamHandle, wait func() error) error {
+				x.meanwhile = nil
+				aside(func() {
+					require.NoError(t, x.c.Free(b))
+					early = x.alloc(60*mib, x.owner).Ptr() == b.Ptr() && !x.ran
+				})
+				return wait()
+			}
+			require.NoError(t, x.side.Close())
+			require.True(t, x.ran)
+			require.Equal(t, order == cupool.OwnerOrder, early)
+			x.close()
+		})
+	}
+}
+
+// aside calls f on a goroutine of its own, as the caller may hold locks, and waits for it.
+func aside(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
 }

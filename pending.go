@@ -47,20 +47,12 @@ func (d *deviceState) learned(s *Stream, proofs []epoch.Point) {
 	if len(proofs) == 0 {
 		return
 	}
-	for _, c := range d.open() {
-		if h := c.heaps.of(s); h != nil {
-			h.learned(proofs)
+	d.eachHeap(s, func(h *streamHeap) {
+		for _, p := range proofs {
+			h.pending.Pop(p.Clock, p.Epoch, h.putOne)
 		}
-	}
-}
-
-func (h *streamHeap) learned(proofs []epoch.Point) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, p := range proofs {
-		h.pending.Pop(p.Clock, p.Epoch, h.putOne)
-	}
-	h.checkLocked()
+		h.checkLocked()
+	})
 }
 
 // ended frees what waits for a stream that is closed and whose work is done.
