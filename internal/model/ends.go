@@ -131,7 +131,7 @@ func (r *runner) turns(p *Pool, sleep bool) {
 	}
 	for _, b := range r.live {
 		if b.pool == p {
-			b.before = r.usesLocked(b)
+			b.before = r.workLocked(b)
 		}
 	}
 	p.asleep, p.slept = true, true

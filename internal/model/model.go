@@ -122,8 +122,8 @@ type Block struct {
 	used    []*Stream
 	unknown []*Stream // that use it and were not recorded
 	pieces  []piece
-	before  []use // its uses before its pool was put to sleep; nothing may use it from then on
-	lost    bool  // Sleep did not keep what it held
+	before  work // what used it before its pool was put to sleep; nothing may use it from then on
+	lost    bool // Sleep did not keep what it held
 	dead    bool
 	ended   bool // something else than its Free ended its life, or may have
 	over    bool // it has ended so
@@ -138,12 +138,17 @@ type Block struct {
 	inner  *guest               // that has it to hand it out in parts; nil: none
 }
 
-// tenant is freed memory with the uses that may not be done.
-type tenant struct {
-	b        *Block
-	owner    *Stream
+// work is what may use the memory of a block.
+type work struct {
 	uses     []use
 	careless []use // of streams that were not recorded
+}
+
+// tenant is freed memory with the work that may not be done.
+type tenant struct {
+	b     *Block
+	owner *Stream
+	work
 }
 
 func newModel(d *Device, exact bool) *Model {
@@ -179,16 +184,18 @@ func (m *Model) ownerLocked(b *Block) *Stream {
 	return b.on
 }
 
-// usesLocked returns what may use a live block by now.
-func (m *Model) usesLocked(b *Block) []use {
+// workLocked returns what may use a live block by now.
+func (m *Model) workLocked(b *Block) work {
 	if b.pool.asleep {
 		return b.before
 	}
-	uses := []use{m.d.lastOf(b.on.s), m.d.lastOf(m.ownerLocked(b).s)}
-	for _, s := range b.used {
-		uses = append(uses, m.d.lastOf(s.s))
+	lastOf := func(streams ...*Stream) (uses []use) {
+		for _, s := range streams {
+			uses = append(uses, m.d.lastOf(s.s))
+		}
+		return uses
 	}
-	return uses
+	return work{append(lastOf(b.on, m.ownerLocked(b)), lastOf(b.used...)...), lastOf(b.unknown...)}
 }
 
 // born takes up a block that an allocator returned.
@@ -283,10 +290,7 @@ func (m *Model) dies(b *Block, later bool) {
 
 // leaveLocked takes a block out of those that are live.
 func (m *Model) leaveLocked(b *Block) *tenant {
-	t := &tenant{b: b, owner: m.ownerLocked(b), uses: m.usesLocked(b)}
-	for _, s := range b.unknown {
-		t.careless = append(t.careless, m.d.lastOf(s.s))
-	}
+	t := &tenant{b: b, owner: m.ownerLocked(b), work: m.workLocked(b)}
 	m.past = slices.DeleteFunc(m.past, m.done)
 	m.past = append(m.past, t)
 	m.live = slices.DeleteFunc(m.live, func(o *Block) bool { return o == b })
@@ -324,7 +328,7 @@ func (m *Model) unmaps(p cupool.Ptr, n int64, waits bool) {
 		if !b.pool.asleep {
 			m.failLocked("overlap: the memory of %v, which is live, is given back to the device", b)
 		}
-		for _, u := range m.usesLocked(b) {
+		for _, u := range m.workLocked(b).uses {
 			if !waits && !m.d.over(u) {
 				m.failLocked("early reuse: the memory of %v is given back to the device while work of stream %d may use it", b, u.s.number)
 			}
