@@ -28,7 +28,7 @@ read -ra names <<<"${NAMES:-resnet50 gpt2 prefetch rl fsdp threads serve trainer
 python/build.sh "$python" >"$out/build.txt" 2>&1 || { cat "$out/build.txt"; exit 1; }
 "$python" - <<-'END'
 	import torch
-	print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name()}, driver API {torch._C._cuda_getDriverVersion()}")
+	print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name()}, CUDA {torch.version.cuda}")
 END
 
 # lines FILE COMMAND...: appends the line of JSON that a program prints, or says that it failed.
