@@ -137,7 +137,7 @@ typedef struct cupool_config {
    * max_non_split_rounding_mb, roundup_power2_divisions, garbage_collection_threshold,
    * per_process_memory_fraction) and cupool's own (limit, backing, idle_order, wait_timeout, decay, ... :
    * docs/c.md). Those of PyTorch that mean nothing here (pinned_*, release_lock_on_cudamalloc,
-   * graph_capture_record_stream_reuse, backend:native) are taken and passed over. */
+   * graph_capture_record_stream_reuse, backend:native) are taken and mean nothing. */
   const char *settings;
   size_t limit;      /* the most that may be reserved; 0: as settings say */
   double fraction;   /* the same as a part of the device's memory, in (0, 1]; 0: as settings say */

@@ -106,7 +106,7 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 // begin makes the pool.
 func (g *gpu) begin(cfg cupool.Config) (err error) {
 	limit, part := cfg.Limit, cfg.Fraction
-	cfg.Limit, cfg.Fraction = 0, 0 // the program may change them
+	cfg.Limit, cfg.Fraction, cfg.NoEnvironment = 0, 0, true // which was read; the program may change the limits
 	cfg.Driver, cfg.BeforeGrow, cfg.OnOutOfMemory = g.driver, g.beforeGrow, g.onOOM
 	if g.root, err = cupool.New(cfg); err != nil {
 		return err
@@ -176,36 +176,9 @@ func library() *C.char {
 	return driverLibrary
 }
 
-// passedOver are settings of PyTorch's that mean nothing here.
-var passedOver = []string{"release_lock_on_cudamalloc", "graph_capture_record_stream_reuse", "pinned_use_cuda_host_register",
-	"pinned_num_register_threads", "pinned_use_background_threads", "pinned_reserve_segment_size_mb", "pinned_max_register_threads"}
-
-// known returns settings without those that are passed over.
-func known(text string) string {
-	var list []string
-	depth, from := 0, 0
-	for i, r := range text + "," {
-		switch {
-		case r == '[':
-			depth++
-		case r == ']':
-			depth--
-		case r == ',' && depth <= 0:
-			list = append(list, text[from:i])
-			from = i + 1
-		}
-	}
-	return strings.Join(slices.DeleteFunc(list, func(s string) bool {
-		key, value, _ := strings.Cut(s, ":")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		return key == "" || slices.Contains(passedOver, key) || key == "backend" && value == "native"
-	}), ",")
-}
-
 // config returns the configuration of settings and of the environment.
 func (set settingsOf) config() (cupool.Config, []cupool.Setting, error) {
-	text := known(set.text)
-	cfg, err := cupool.ParseAllocConf(text)
+	cfg, err := cupool.ParseAllocConf(set.text)
 	if err != nil {
 		return cfg, nil, err
 	}
@@ -216,7 +189,7 @@ func (set settingsOf) config() (cupool.Config, []cupool.Setting, error) {
 			return cfg, nil, err
 		}
 	}
-	byDefault := !strings.Contains(text, "idle_order") &&
+	byDefault := !strings.Contains(set.text, "idle_order") &&
 		!slices.ContainsFunc(list, func(s cupool.Setting) bool { return s.Key == "idle_order" && s.Source != cupool.SourceDefault })
 	if byDefault { // programs in C use memory on streams that they do not record
 		cfg.IdleOrder = cupool.DeviceOrder

@@ -4,8 +4,9 @@
  *     gcc -O2 -Icapi capi/bench/pair.c -Ldist -lcupool -lpthread -o pair
  *     pair [THREADS]
  *
- * Prints nanoseconds for a pair of one thread, by size, and then those of 2, 4, ... THREADS (16)
- * threads: wall clock divided by all pairs, the least and the middle of seven runs.
+ * Prints nanoseconds for a pair of one thread, by size, those of 2, 4, ... THREADS (16) threads, and one
+ * thread's in a private pool, which Go serves: wall clock divided by all pairs, the least and the middle
+ * of seven runs.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,10 +24,14 @@ static double now(void) {
   return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
+static cupool_pool_id pool; /* the device's own, or a private one */
+
 static void pairs(size_t size, long n) {
+  int private = pool.first != 0;
   for (long i = 0; i < n; i++) {
     void *p;
-    if (cupool_alloc(0, size, NULL, &p) != CUPOOL_OK || cupool_free(p) != CUPOOL_OK) {
+    cupool_status status = private ? cupool_alloc_in(0, pool, size, NULL, &p) : cupool_alloc(0, size, NULL, &p);
+    if (status != CUPOOL_OK || cupool_free(p) != CUPOOL_OK) {
       fprintf(stderr, "%s\n", cupool_last_error());
       exit(1);
     }
@@ -86,5 +91,8 @@ int main(int argc, char **argv) {
   static const size_t sizes[] = {512, 1 << 20, 32 << 20};
   for (int i = 0; i < 3; i++) table(1, sizes[i]);
   for (int n = 2; n <= most && n <= MOST; n *= 2) table(n, 1 << 20);
+  if (cupool_pool_named(0, "pair", NULL, &pool) != CUPOOL_OK) return 1;
+  printf("through Go:\n");
+  table(1, 1 << 20);
   return 0;
 }

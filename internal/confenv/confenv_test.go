@@ -146,6 +146,8 @@ func TestVariablesAreKnown(t *testing.T) {
 			return err
 		case d.IsDir() && (name == "build" || name == ".git" || name == "capi"): // C has names of its own that begin so
 			return filepath.SkipDir
+		case path == "../../docs/c.md":
+			return nil
 		case d.IsDir() || filepath.Ext(name) != ".go" && filepath.Ext(name) != ".md" && filepath.Ext(name) != ".sh" || path == "../../internal/confenv/confenv_test.go":
 			return nil
 		}

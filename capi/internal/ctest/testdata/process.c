@@ -210,13 +210,40 @@ static void failures(void) {
   }
 }
 
+/* Settings of the environment, as it was when the library was loaded, and what changes them. */
+static char *self;
+static void environment(void) {
+  if (strlen(getenv("CUPOOL_ALLOC_CONF")) == 0) {
+    setenv("CUPOOL_ALLOC_CONF", "limit:100MiB,idle_order:owner", 1);
+    execl(self, self, "environment", (char *)NULL);
+    abort();
+  }
+  void *p, *q;
+  OK(cupool_alloc(0, 80 * MIB, NULL, &p));
+  char text[8192];
+  OK(cupool_settings(0, text, sizeof text, NULL));
+  CHECK(strstr(text, "idle_order:owner (CUPOOL_ALLOC_CONF)") != NULL);
+  CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(100 * MIB));
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 40 * MIB, NULL, &q));
+  OK(cupool_set_fraction(0, 1));
+  OK(cupool_alloc(0, 40 * MIB, NULL, &q));
+  cupool_config c;
+  cupool_init(&c, sizeof c);
+  c.no_environment = 1;
+  OK(cupool_open(1, &c));
+  OK(cupool_alloc(1, 200 * MIB, NULL, &q));
+  OK(cupool_free(q));
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
+  self = argv[0];
   static const struct {
     const char *name;
     void (*run)(void);
   } all[] = {{"forks", forks},     {"exits", exits},   {"shutdown", shutdown}, {"signals", signals},
-             {"panics", panics},   {"failures", failures}, {"before", handler_before}};
+             {"panics", panics},   {"failures", failures}, {"before", handler_before},
+             {"environment", environment}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (strcmp(argv[1], all[i].name) == 0) {
       all[i].run();
