@@ -1,6 +1,7 @@
 package arena_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -170,6 +171,65 @@ func TestOverflow(t *testing.T) {
 	require.Zero(t, c.Stats().LiveBytes)
 }
 
+// Over a pool of finer blocks than the arena's alignment, what overflows is aligned all the
+// same, is the arena's alone, and goes back.
+func TestFineOverflow(t *testing.T) {
+	c, err := cupool.New(cupool.Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), MinBlock: 256})
+	require.NoError(t, err)
+	a, err := arena.New(c, arena.Config{Size: 512, Overflow: true})
+	require.NoError(t, err)
+	alloc(t, a, 512)
+	var all []cupool.Block
+	for i := range 40 {
+		b := alloc(t, []cupool.Allocator{a, c}[i%2], 200)
+		require.True(t, i%2 == 1 || b.Ptr()%512 == 0)
+		for _, o := range all {
+			require.False(t, b.Ptr() < o.Ptr()+cupool.Ptr(o.Size()) && o.Ptr() < b.Ptr()+cupool.Ptr(b.Size()), "%v overlaps %v", b, o)
+		}
+		all = append(all, b)
+	}
+	for i, b := range all {
+		if i%2 == 1 {
+			require.NoError(t, c.Free(b))
+		}
+	}
+	require.NoError(t, a.Close())
+	require.Zero(t, c.Stats().LiveBytes)
+}
+
+// A block that the allocator below does not take back stays the arena's.
+func TestFreeFails(t *testing.T) {
+	c, _ := newPool(t, 1<<30)
+	below := &refusing{Pool: c}
+	a, err := arena.New(below, arena.Config{Size: 512, Overflow: true})
+	require.NoError(t, err)
+	b := alloc(t, a, 1000)
+	before := a.Stats()
+	below.refuse = true
+	require.ErrorIs(t, a.Free(b), errRefused)
+	require.Equal(t, before, a.Stats())
+	below.refuse = false
+	require.NoError(t, a.Free(b))
+	require.Zero(t, a.Stats().Overflow)
+	require.NoError(t, a.Close())
+	require.Zero(t, c.Stats().LiveBytes)
+}
+
+var errRefused = errors.New("refused")
+
+// refusing is a pool that takes no block back while it refuses.
+type refusing struct {
+	*cupool.Pool
+	refuse bool
+}
+
+func (r *refusing) Free(b cupool.Block) error {
+	if r.refuse {
+		return errRefused
+	}
+	return r.Pool.Free(b)
+}
+
 func TestMarks(t *testing.T) {
 	a, c, _ := newArena(t, 1<<20, overflowing)
 	keep := alloc(t, a, 1000)
@@ -182,6 +242,7 @@ func TestMarks(t *testing.T) {
 	require.EqualValues(t, 1<<20, c.Stats().LiveBytes, "what overflowed since is gone")
 	require.ErrorIs(t, a.Free(second), cupool.ErrStaleBlock)
 	require.Equal(t, second.Ptr(), alloc(t, a, 1).Ptr())
+	require.ErrorIs(t, a.Free(second), cupool.ErrStaleBlock, "the place is another block's")
 	require.ErrorIs(t, a.Release(inner), cupool.ErrUseAfterFree)
 
 	inner = a.Mark()
@@ -305,6 +366,7 @@ func TestRandom(t *testing.T) {
 		n    int
 	}
 	var all []cupool.Block // in the order of allocation, freed ones empty
+	var gone []cupool.Block
 	var marks []level
 	live := func(i int) bool { return !all[i].IsEmpty() }
 	for range 20_000 {
@@ -331,13 +393,15 @@ func TestRandom(t *testing.T) {
 		case n < 98 && len(marks) > 0:
 			i := r.IntN(len(marks))
 			require.NoError(t, a.Release(marks[i].mark))
-			for _, gone := range all[marks[i].n:] {
-				require.True(t, gone.IsEmpty() || a.Free(gone) != nil)
-			}
+			gone = append(gone, all[marks[i].n:]...)
 			all, marks = all[:marks[i].n], marks[:i]
 		case n == 99:
 			require.NoError(t, a.Reset())
-			all, marks = nil, nil
+			gone, all, marks = append(gone, all...), nil, nil
+		}
+		if len(gone) > 0 { // also when others have its place
+			b := gone[r.IntN(len(gone))]
+			require.True(t, b.IsEmpty() || a.Free(b) != nil)
 		}
 		count := int64(0)
 		for i := range all {

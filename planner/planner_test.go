@@ -476,6 +476,26 @@ func TestStrayStaysWhole(t *testing.T) {
 	require.ErrorIs(t, x.FreePtr(keep.Ptr(), -1), cupool.ErrDoubleFree)
 }
 
+// A request that is not planned and that the pool has no memory for takes idle memory of the
+// arena while the plan serves; the planned request that needs it next gets none of it.
+func TestStrayBesideThePlan(t *testing.T) {
+	x := newPlanned(t, sim(64*mib), planner.Config{Confirm: 1})
+	for range 2 {
+		x.iterate(func() { x.run("a=10M stays=10M b=30M free:a free:b") })
+		x.run("free:stays")
+	}
+	x.run("other=20M")
+	x.iterate(func() {
+		x.run("a=10M stays=10M")
+		require.EqualValues(t, 1, x.Stats().Strays)
+		require.Zero(t, x.Stats().Deviations)
+		b, err := x.Alloc(30*mib, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory, "%v", b)
+		require.EqualValues(t, 1, x.Stats().Deviations)
+		x.run("free:a")
+	})
+}
+
 // Requests beyond the bound are not planned.
 func TestMaxRequests(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1, MaxRequests: 3})
