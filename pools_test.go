@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -375,4 +376,33 @@ func TestPoolEngine(t *testing.T) {
 		require.NoError(t, e.FreeTensor(x))
 		require.Zero(t, p.Stats().LiveBytes+c.Stats().LiveBytes)
 	})
+}
+
+// TestPoolZeroes: a pool has zeros where it asks for them, or the allocator does.
+func TestPoolZeroes(t *testing.T) {
+	for _, c := range []struct{ root, pool, zeroes bool }{{false, false, false}, {false, true, true}, {true, false, true}} {
+		all := pooltest.Open(t, cupool.Config{ZeroOnAlloc: c.root})
+		p := pooltest.NewPrivate(t, all, cupool.PoolConfig{ZeroOnAlloc: c.pool})
+		b := pooltest.Alloc(t, p, 1000, nil)
+		require.NoError(t, p.DefaultStream().Memset(b.Ptr(), 7, 1000))
+		require.NoError(t, p.Free(b))
+		b = pooltest.Alloc(t, p, 1000, nil)
+		got := make([]byte, 1000)
+		require.NoError(t, p.DefaultStream().CopyOut(got, b.Ptr()))
+		require.Equal(t, c.zeroes, bytes.Count(got, []byte{0}) == 1000)
+		require.Equal(t, !c.zeroes, bytes.Count(got, []byte{7}) == 1000)
+		require.NoError(t, p.Free(b))
+		require.NoError(t, all.Close())
+	}
+}
+
+// TestInitialSize: the first requests are served from what was reserved at first.
+func TestInitialSize(t *testing.T) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		require.EqualValues(t, 64<<20, c.Stats().All.ReservedBytes.Current)
+		a, b := pooltest.Alloc(t, c, 50<<20, nil), pooltest.Alloc(t, c, 1000, nil)
+		require.EqualValues(t, 64<<20, c.Stats().All.ReservedBytes.Current)
+		require.NoError(t, c.Free(a))
+		require.NoError(t, c.Free(b))
+	}, func(cfg *cupool.Config) { cfg.InitialSize = 64 << 20 })
 }

@@ -66,6 +66,23 @@ func TestGrowByWhatIsMissing(t *testing.T) {
 	r.close()
 }
 
+// TestFillGaps: memory that is missing comes into gaps, and into no more of them.
+func TestFillGaps(t *testing.T) {
+	r := newRig(t, 1, true, policy)
+	h := r.heaps[0]
+	var ids []block.ID
+	for range 6 {
+		ids = append(ids, r.alloc(h, 2*mib))
+	}
+	r.free(ids[1], ids[3])
+	require.EqualValues(t, 4*mib, r.giveBack(h, 4*mib))
+	id := r.alloc(h, 2*mib)
+	r.check()
+	require.EqualValues(t, 10*mib, h.Held())
+	r.free(append(ids[4:], id, ids[0], ids[2])...)
+	r.close()
+}
+
 // TestChunkSizes: handles grow with the range, up to maxChunk, and are never larger
 // than what is needed.
 func TestChunkSizes(t *testing.T) {
