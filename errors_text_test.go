@@ -3,25 +3,14 @@ package cupool_test
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/handletest"
 )
-
-// unreadable is what no phrase has: a preposition without what it is of, two in a row,
-// a value that is not there, one byte in the plural, and what fmt prints of a mistake.
-var unreadable = regexp.MustCompile(`\b(of|to|from|for|on|at|in|by) ?(:|$|\))|\b(of|to|from|for|at|by) (of|to|from|for|on|at|by)\b|\b0x0\b|<nil>|\(0 bytes\)|[^-\d]1 bytes\b|%!|  |: :|:$| = :`)
-
-// requireReadable checks that a text can be read aloud.
-func requireReadable(t *testing.T, text string) {
-	t.Helper()
-	require.NotRegexp(t, unreadable, text)
-	require.Regexp(t, `^\w+: \S`, text)
-}
 
 // Every kind of error is a phrase, with and without an address, a size and a stream.
 func TestErrorsAreReadable(t *testing.T) {
@@ -41,14 +30,14 @@ func TestErrorsAreReadable(t *testing.T) {
 		"cupool: leaked 1 block, 7 B\n\t1 block, 7 B, not recorded where":                                                     &cupool.LeakError{Bytes: 7, Leaks: []cupool.Leak{{Size: 7}}},
 	} {
 		require.Equal(t, want, e.Error())
-		requireReadable(t, want)
+		handletest.Readable(t, want)
 	}
 	for _, op := range []string{"access", "allocation", "copy", "copy from", "copy to", "export", "free", "hold", "import", "look-up", "memset", "record stream", "set soft limit", "tracking", "trim", "view"} {
 		for _, p := range []cupool.Ptr{0, 0x200} {
 			for _, size := range []int64{-1, 0, 1, 7} {
 				for _, s := range []cupool.StreamHandle{0, 5} {
 					for _, detail := range []string{"", "it is not there"} {
-						requireReadable(t, (&cupool.BlockError{Op: op, Ptr: p, Size: size, Stream: s, Err: cupool.ErrClosed, Detail: detail}).Error())
+						handletest.Readable(t, (&cupool.BlockError{Op: op, Ptr: p, Size: size, Stream: s, Err: cupool.ErrClosed, Detail: detail}).Error())
 					}
 				}
 			}
@@ -80,7 +69,7 @@ func TestMisuseIsReadable(t *testing.T) {
 		for name, f := range calls {
 			err := f()
 			require.Error(t, err, name)
-			t.Run(fmt.Sprintf("%s: %v", name, err), func(t *testing.T) { requireReadable(t, err.Error()) })
+			t.Run(fmt.Sprintf("%s: %v", name, err), func(t *testing.T) { handletest.Readable(t, err.Error()) })
 		}
 	}
 	errOf := func(_ any, err error) error { return err }

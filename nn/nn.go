@@ -67,9 +67,11 @@ func fitType(e *cupool.Engine, op string, dt tensor.Dtype, ws ...want) error {
 		d, ok := w.t.(*tensor.Dense)
 		switch {
 		case operand.IsNil(w.t) && w.optional:
+		case operand.IsNil(w.t):
+			return fail(op, fmt.Errorf("tensor %d is missing: %w", i+1, cupool.ErrNotSupported))
 		case ok && operand.IsFreed(d):
 			return fail(op, fmt.Errorf("tensor %d of shape %v: %w", i+1, d.Shape(), cupool.ErrUseAfterFree))
-		case !ok || d == nil || w.n > 0 && d.IsMasked() || w.n > 1 && (d.RequiresIterator() || d.DataOrder() != 0):
+		case !ok || w.n > 0 && d.IsMasked() || w.n > 1 && (d.RequiresIterator() || d.DataOrder() != 0):
 			return fail(op, fmt.Errorf("tensor %d of type %T is not one without gaps in row-major order: %w", i+1, w.t, cupool.ErrNotSupported))
 		case d.Dtype() != dt || !isOf(d, e):
 			return fail(op, fmt.Errorf("tensor %d has type %v, and must have %v and be of this engine: %w", i+1, d.Dtype(), dt, cupool.ErrNotSupported))

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/cupool/cupool"
@@ -21,6 +23,22 @@ var nothing = map[reflect.Type][2]any{
 	reflect.TypeFor[*cupool.Buffer[float32]](): {(*cupool.Buffer[float32])(nil), new(cupool.Buffer[float32])},
 	reflect.TypeFor[cupool.Block]():            {cupool.Block{}, cupool.NewMint().Block(1<<20, 512, 1, 1)},
 }
+
+// unreadable is what no phrase has: a preposition without what it is of, two in a row,
+// a value that is not there, one byte in the plural, and what fmt prints of a mistake.
+var unreadable = regexp.MustCompile(`\b(of|to|from|for|on|at|in|by) ?(:|$|\))|\b(of|to|from|for|at|by) (of|to|from|for|on|at|by)\b|\b0x0\b|<nil>|\(0 bytes\)|[^-\d]1 bytes\b|%!|  |: :|:$| = :`)
+
+// Readable checks that the text of an error can be read aloud, and says whose it is.
+func Readable(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) { // joined errors have one each
+		if !strings.HasPrefix(line, "\t") && !begin.MatchString(line) || unreadable.MatchString(strings.TrimRight(line, "\n")) {
+			t.Errorf("who can read this? %q", line)
+		}
+	}
+}
+
+var begin = regexp.MustCompile(`^(\w[\w ]*: |open )\S`) // os names its files
 
 var errorType = reflect.TypeFor[error]()
 
@@ -88,12 +106,17 @@ func each(t *testing.T, h func() reflect.Value, f func(name string, out []reflec
 	}
 }
 
-// call calls what must not panic.
+// call calls what must not panic, and whose error can be read.
 func call(t *testing.T, name string, f reflect.Value, args []reflect.Value) (out []reflect.Value, ok bool) {
 	t.Helper()
 	if p := pooltest.PanicOf(func() { out = f.Call(args) }); p != nil {
 		t.Errorf("%s: panic: %v", name, p)
 		return nil, false
+	}
+	for _, x := range out {
+		if err, ok := x.Interface().(error); ok && x.Type() == errorType && !strings.Contains(name, ".Unwrap,") {
+			Readable(t, err.Error())
+		}
 	}
 	return out, true
 }
