@@ -21,7 +21,8 @@ import (
 // Engine is a tensor.Engine whose tensors live in the memory of an Allocator:
 // give it to tensor.New with tensor.WithEngine, and everything computed from
 // such tensors stays with the engine and in its pool, also what tensor itself would
-// put into Go's heap. The numbers are those of tensor.StdEng, which computes them.
+// put into Go's heap. The numbers are those of tensor.StdEng, which computes them, but
+// for some that it gets wrong: docs/gorgonia.md lists them.
 //
 // Where the CPU cannot touch the memory, printing a tensor, its Zero and Data,
 // tensor.Copy from Go's heap and some more calls below end the process with a

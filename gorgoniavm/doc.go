@@ -9,7 +9,7 @@
 //	err = vm.RunAll()
 //
 // It computes the same values as the tape machine, to the bit on the CPU, with
-// the same operations. Every value, destination and gradient is a block of the
+// the same operations, but for what StdEng gets wrong (docs/gorgonia.md). Every value, destination and gradient is a block of the
 // pool. A block has as many holders as there are values in it (views, reshaped
 // tensors and shallow clones lie in another value's block), and goes back with
 // the last. Elementwise operations overwrite an operand that has no later
@@ -59,8 +59,7 @@
 //
 // What a GPU computes is what gorgonia computes, rounding aside, with these
 // exceptions. The gradient of dropout is gorgonia's, which divides by the probability
-// to drop, but elements that are 0 count as kept where they are. The gradient of
-// ByIndices adds up along every axis; gorgonia's is right along the first. CTCLoss has
+// to drop, but elements that are 0 count as kept where they are. CTCLoss has
 // a gradient of 0 behind a sample's length, where gorgonia has −Inf, and its loss of
 // a sample without targets has the right sign. Lengths, classes and indices that are
 // out of range are no error, as the VM does not wait to look: results are NaN.

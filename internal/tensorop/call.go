@@ -23,8 +23,7 @@ import (
 // on the way comes from Go's heap and goes with it. A twin shares the memory
 // of its original where the CPU can touch that and it is in row-major order, else
 // it has a copy in that order, which is copied back afterwards if the operation
-// writes to it: of other orders StdEng computes wrong numbers in many places.
-// Elementwise operations keep them, but for tensors that StdEng would misread. The
+// writes to it: of other orders StdEng computes wrong numbers in many places. The
 // result is moved to the pool.
 
 // call is one operation on host twins.
@@ -32,7 +31,6 @@ type call struct {
 	ops       *Ops
 	op        string
 	operands  []twin
-	keeps     bool // the operation is elementwise: other orders will do
 	byStrides bool // the operation takes tensors as they are laid out
 	counted   bool // as one on copies
 }
@@ -51,12 +49,6 @@ type hostFunc func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, err
 // f's result in the pool, or the original where the result is a twin.
 func (ops *Ops) run(op string, f hostFunc, opts []tensor.FuncOpt, ts ...tensor.Tensor) (tensor.Tensor, error) {
 	c := call{ops: ops, op: op}
-	return c.run(f, opts, ts...)
-}
-
-// runElementwise is run for an elementwise operation.
-func (ops *Ops) runElementwise(op string, f hostFunc, opts []tensor.FuncOpt, ts ...tensor.Tensor) (tensor.Tensor, error) {
-	c := call{ops: ops, op: op, keeps: true}
 	return c.run(f, opts, ts...)
 }
 
@@ -244,9 +236,6 @@ func (c *call) twin(t tensor.Tensor, out bool) (tensor.Tensor, error) {
 
 // rearranges reports whether the twin of d is in another order.
 func (c *call) rearranges(d *tensor.Dense) bool {
-	if c.keeps {
-		return operand.IsMisread(d)
-	}
 	return !c.byStrides && !operand.IsRowMajor(d)
 }
 
@@ -256,7 +245,8 @@ func (c *call) writeBack() error {
 		if !o.copied || !o.out {
 			continue
 		}
-		if c.rearranges(o.orig) {
+		reshaped := !o.host.Shape().Eq(o.orig.Shape()) && o.host.MemSize() == o.orig.MemSize()
+		if c.rearranges(o.orig) && !reshaped {
 			if err := c.ops.Copy(o.orig, o.host); err != nil {
 				return err
 			}
@@ -291,6 +281,9 @@ func (c *call) result(r tensor.Tensor) (tensor.Tensor, error) {
 	if d.IsView() && c.ops.m.Owns(d) { // of an operand
 		operand.SetEngine(d, c.ops.m.Engine())
 		return d, nil
+	}
+	if d.IsMaterializable() || !operand.InOrder(d) {
+		d = rowMajor(d) // StdEng clones views with their gaps, and misreads those
 	}
 	return c.ops.m.Adopt(d)
 }

@@ -57,7 +57,8 @@ func divideScalar(e tensor.StdEng, t tensor.Tensor, s interface{}, leftTensor bo
 // plain returns t as a tensor of floats in row-major order without gaps or a mask, or nil.
 func plain(t tensor.Tensor) *tensor.Dense {
 	d, ok := t.(*tensor.Dense)
-	if !ok || d == nil || !operand.IsFloat(d.Dtype()) || d.IsMasked() || !operand.IsRowMajor(d) || d.Shape().TotalSize() != d.Size() {
+	if !ok || d == nil || !operand.IsFloat(d.Dtype()) || d.RequiresIterator() || d.IsMasked() ||
+		!d.DataOrder().IsRowMajor() && !d.Shape().IsVectorLike() || !operand.InOrder(d) {
 		return nil
 	}
 	return d

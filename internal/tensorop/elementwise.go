@@ -1,6 +1,8 @@
 package tensorop
 
 import (
+	"strings"
+
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/tensorop/operand"
@@ -25,7 +27,7 @@ func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.
 // Compare computes an operation whose result is bool, or has the type of a
 // with tensor.AsSameType.
 func (ops *Ops) Compare(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	o := operand.ParseOptions(opts)
+	o := comparison(opts)
 	return ops.elementwise(op, f, a, b, opts, o, compareType(a, &o), true)
 }
 
@@ -36,11 +38,21 @@ func (ops *Ops) Between(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor
 	return ops.elementwise(op, f, a, b, opts, o, a.Dtype(), true)
 }
 
+// compareType returns the type of a comparison's result.
 func compareType(a tensor.Tensor, o *operand.Options) tensor.Dtype {
-	if o.Same {
+	if o.Same || o.Unsafe {
 		return a.Dtype()
 	}
 	return tensor.Bool
+}
+
+// comparison returns the options of a comparison: StdEng takes WithIncr for WithReuse.
+func comparison(opts []tensor.FuncOpt) operand.Options {
+	o := operand.ParseOptions(opts)
+	if o.Incr != nil {
+		o.Reuse, o.Incr = o.Incr, nil
+	}
+	return o
 }
 
 func unsafeToReuse(a tensor.Tensor, opts []tensor.FuncOpt) ([]tensor.FuncOpt, operand.Options) {
@@ -70,8 +82,14 @@ func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []te
 	if r, ok, err := ops.gpu.Binary(op, a, b, &o, dt); ok {
 		return r, err
 	}
+	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return f(tensor.StdEng{}, h[0], h[1], opts...)
+	}
+	dst, near := destination(&o, dt, a, b), ops.m.HostAccessible() && ops.serves(a, b, o.Reuse, o.Incr)
 	switch {
-	case !ops.m.HostAccessible() || !ops.serves(a, b, o.Reuse, o.Incr):
+	case dst != nil && !(near && writes(op, &o, dst, a, b)):
+		return ops.placed(op, compute, &o, dst, a, b)
+	case !near:
 	case !o.Fresh():
 		if err := ops.m.Ready(); err != nil {
 			return nil, err
@@ -87,9 +105,69 @@ func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []te
 			return err
 		})
 	}
-	return ops.runElementwise(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(tensor.StdEng{}, h[0], h[1], opts...)
-	}, opts, a, b)
+	return ops.run(op, compute, opts, a, b)
+}
+
+// destination returns the tensor that options name for the result of an elementwise
+// operation on operands ts, which has the first one's shape, and nil for a new one.
+// What StdEng refuses or fits first, and what it does with masks, is left to it: nil, too.
+func destination(o *operand.Options, dt tensor.Dtype, ts ...tensor.Tensor) *tensor.Dense {
+	t := o.Incr // which StdEng heeds first
+	if t == nil {
+		t = o.Reuse
+	}
+	if t == nil && o.Unsafe {
+		t = ts[0]
+	}
+	dst, ok := t.(*tensor.Dense)
+	if !ok || dst == nil || dst.Dtype() != dt || !dst.Shape().Eq(ts[0].Shape()) || dst.IsMasked() {
+		return nil
+	}
+	for _, t := range ts {
+		if d, ok := t.(*tensor.Dense); t != nil && (!ok || d == nil || d.IsMasked()) {
+			return nil
+		}
+	}
+	return dst
+}
+
+// writes reports whether StdEng writes to dst what a new tensor would have, or adds it.
+// It does not with single elements, views and sums of MinBetween and MaxBetween, and
+// overwrites what it reads later where dst lies in another operand than the first.
+func writes(op string, o *operand.Options, dst *tensor.Dense, ts ...tensor.Tensor) bool {
+	if !operand.IsContiguous(dst) || !operand.IsContiguous(ts[0]) || o.Incr != nil && strings.Contains(op, "Between") {
+		return false
+	}
+	to, n := operand.Extent(dst)
+	for i, t := range ts {
+		p, m := operand.Extent(t)
+		switch {
+		case m > int64(t.Dtype().Size()) && !operand.IsContiguous(t):
+			return false
+		case (p != to || m != n || i > 0 && !exact(op)) && !operand.Apart(dst, ts[i:i+1]):
+			return false
+		}
+	}
+	return true
+}
+
+// placed computes f as a new tensor, and then puts that into dst or adds it.
+func (ops *Ops) placed(op string, f hostFunc, o *operand.Options, dst *tensor.Dense, ts ...tensor.Tensor) (tensor.Tensor, error) {
+	var opts []tensor.FuncOpt
+	if o.Same || o.Unsafe {
+		opts = append(opts, tensor.AsSameType())
+	}
+	err := ops.runInto(op, dst, func(dst tensor.Tensor, h []tensor.Tensor) error {
+		r, err := f(h, opts)
+		if err == nil && o.Incr != nil {
+			r, err = tensor.StdEng{}.Add(dst, r, tensor.WithReuse(r)) // dst would be cloned into the pool
+		}
+		if err == nil {
+			copyElements(dst.(*tensor.Dense), r.(*tensor.Dense))
+		}
+		return err
+	}, ts...)
+	return dst, err
 }
 
 // with returns opts and more in a slice of its own.
@@ -109,7 +187,7 @@ func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface
 
 // CompareScalar is Compare with a scalar.
 func (ops *Ops) CompareScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	o := operand.ParseOptions(opts)
+	o := comparison(opts)
 	return ops.elementwiseScalar(op, f, t, s, leftTensor, opts, o, compareType(t, &o), true)
 }
 
@@ -125,9 +203,23 @@ func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s inte
 	if r, ok, err := ops.gpu.BinaryScalar(op, t, s, leftTensor, &o, dt); ok {
 		return r, err
 	}
+	ts := []tensor.Tensor{t}
 	st, _ := s.(tensor.Tensor)
+	if st != nil {
+		ts = append(ts, st)
+	}
+	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		s := s
+		if st != nil {
+			s = h[1]
+		}
+		return f(tensor.StdEng{}, h[0], s, leftTensor, opts...)
+	}
+	dst, near := destination(&o, dt, ts...), ops.m.HostAccessible() && ops.serves(t, st, o.Reuse, o.Incr)
 	switch {
-	case !ops.m.HostAccessible() || !ops.serves(t, st, o.Reuse, o.Incr):
+	case dst != nil && !(near && writes(op, &o, dst, ts...)):
+		return ops.placed(op, compute, &o, dst, ts...)
+	case !near:
 	case !o.Fresh():
 		if err := ops.m.Ready(); err != nil {
 			return nil, err
@@ -139,16 +231,7 @@ func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s inte
 			return err
 		})
 	}
-	ts := []tensor.Tensor{t}
-	if st != nil {
-		ts = append(ts, st)
-	}
-	return ops.runElementwise(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		if st != nil {
-			s = h[1]
-		}
-		return f(tensor.StdEng{}, h[0], s, leftTensor, opts...)
-	}, opts, ts...)
+	return ops.run(op, compute, opts, ts...)
 }
 
 // Unary computes an operation on one tensor, whose result has its type.
@@ -158,8 +241,14 @@ func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncO
 	if r, ok, err := ops.gpu.Function(op, a, &o); ok {
 		return r, err
 	}
+	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return f(tensor.StdEng{}, h[0], opts...)
+	}
+	dst, near := destination(&o, a.Dtype(), a), ops.m.HostAccessible() && ops.serves(a, o.Reuse) && o.Incr == nil // for which StdEng clones a
 	switch {
-	case !ops.m.HostAccessible() || !ops.serves(a, o.Reuse) || o.Incr != nil: // StdEng clones a for incr
+	case dst != nil && !(near && writes(op, &o, dst, a)):
+		return ops.placed(op, compute, &o, dst, a)
+	case !near:
 	case !o.Fresh():
 		if err := ops.m.Ready(); err != nil {
 			return nil, err
@@ -171,9 +260,7 @@ func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncO
 			return err
 		})
 	}
-	return ops.runElementwise(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(tensor.StdEng{}, h[0], opts...)
-	}, opts, a)
+	return ops.run(op, compute, opts, a)
 }
 
 // Clamp computes StdEng.Clamp.
@@ -201,7 +288,7 @@ func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (ten
 			return err
 		})
 	}
-	return ops.runElementwise("Map", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.run("Map", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.StdEng{}.Map(fn, h[0], opts...)
 	}, opts, a)
 }

@@ -1,6 +1,8 @@
 package tensorop
 
 import (
+	"slices"
+
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/tensorop/operand"
@@ -19,8 +21,45 @@ func (ops *Ops) Along(op string, f AxesOp, a tensor.Tensor, along []int) (tensor
 		return r, err
 	}
 	return ops.run(op, func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+		if d, ok := h[0].(*tensor.Dense); ok && skips(d.Dims(), along) {
+			return reduced(f, d, along)
+		}
 		return f(tensor.StdEng{}, h[0], along...)
 	}, nil, a)
+}
+
+// skips reports whether a tensor with so many axes is reduced along one that has at least
+// two before it and one behind it. StdEng adds up other elements there.
+func skips(dims int, along []int) bool {
+	axes := slices.Sorted(slices.Values(along))
+	for k, axis := range axes {
+		if axis-k >= 2 && axis < dims-1 {
+			return axes[0] >= 0 && axes[len(axes)-1] < dims && len(slices.Compact(slices.Clone(axes))) == len(axes)
+		}
+	}
+	return false
+}
+
+// reduced reduces a row-major tensor along axes, each as the middle one of three.
+func reduced(f AxesOp, d *tensor.Dense, along []int) (tensor.Tensor, error) {
+	for k, axis := range slices.Sorted(slices.Values(along)) {
+		shape := d.Shape()
+		axis -= k
+		left := slices.Delete(shape.Clone(), axis, axis+1)
+		three := d.ShallowClone()
+		if err := three.Reshape(shape[:axis].TotalSize(), shape[axis], shape[axis+1:].TotalSize()); err != nil {
+			return nil, err
+		}
+		r, err := f(tensor.StdEng{}, three, 1)
+		if err != nil {
+			return nil, err
+		}
+		d = r.(*tensor.Dense)
+		if err := d.Reshape(left...); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
 }
 
 // Arg finds the places of elements along an axis, or of all elements with

@@ -80,14 +80,22 @@ func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (tensor.Tensor,
 	if r, ok, err := ops.gpu.Repeat(t, nil, axis, repeats); ok {
 		return r, err
 	}
-	if shape, times, ok := ops.repeats(t, axis, repeats); ok {
-		return ops.into(t.Dtype(), shape, func(out *tensor.Dense) error {
-			copyRepeated(out, t, axis, times)
-			return nil
-		})
+	if ops.m.HostAccessible() && operand.IsContiguous(t) && ops.serves(t) {
+		if shape, times, ok := repeatedShape(t, axis, repeats); ok {
+			return ops.into(t.Dtype(), shape, func(out *tensor.Dense) error {
+				copyRepeated(out, t, axis, times)
+				return nil
+			})
+		}
 	}
 	return ops.run("Repeat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.StdEng{}.Repeat(h[0], axis, repeats...)
+		shape, times, ok := repeatedShape(h[0], axis, repeats)
+		if !ok {
+			return tensor.StdEng{}.Repeat(h[0], axis, repeats...)
+		}
+		out := tensor.NewDense(t.Dtype(), shape)
+		copyRepeated(out, h[0], axis, times)
+		return out, nil
 	}, nil, t)
 }
 
@@ -97,14 +105,20 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (te
 	if r, ok, err := ops.gpu.Repeat(t, reuse, axis, repeats); ok {
 		return r, err
 	}
-	if shape, times, ok := ops.repeats(t, axis, repeats); ok && operand.IsContiguous(reuse) && ops.serves(reuse) && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
-		if err := ops.m.Ready(); err != nil {
-			return nil, err
+	if ops.m.HostAccessible() && operand.IsContiguous(t) && ops.serves(t, reuse) && operand.IsContiguous(reuse) && operand.Apart(reuse, []tensor.Tensor{t}) {
+		if shape, times, ok := repeatedShape(t, axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() {
+			if err := ops.m.Ready(); err != nil {
+				return nil, err
+			}
+			copyRepeated(reuse, t, axis, times)
+			return reuse, nil
 		}
-		copyRepeated(reuse, t, axis, times)
-		return reuse, nil
 	}
 	err := ops.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
+		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() && operand.Apart(reuse, h) {
+			copyRepeated(reuse, h[0], axis, times)
+			return nil
+		}
 		_, err := tensor.StdEng{}.RepeatReuse(h[0], reuse, axis, repeats...)
 		return err
 	}, t)
@@ -114,11 +128,12 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (te
 	return reuse, nil
 }
 
-// repeats returns the shape of a repeated tensor and how often each slice along
-// the axis is in it, if copyRepeated serves: StdEng makes Go objects for each
-// of them.
-func (ops *Ops) repeats(t tensor.Tensor, axis int, repeats []int) (shape tensor.Shape, times []int, ok bool) {
-	if !ops.m.HostAccessible() || !operand.IsContiguous(t) || !ops.serves(t) || axis < 0 || axis >= t.Dims() || t.(*tensor.Dense).IsMasked() {
+// repeatedShape returns the shape of a repeated tensor and how often each slice along
+// the axis is in it, if copyRepeated serves. StdEng makes Go objects for each of them,
+// and forgets all but one element of a row that is repeated once.
+func repeatedShape(t tensor.Tensor, axis int, repeats []int) (shape tensor.Shape, times []int, ok bool) {
+	d, dense := t.(*tensor.Dense)
+	if !dense || axis < 0 || axis >= t.Dims() || d.IsMasked() || !operand.IsPlain(d.Dtype().Type) {
 		return nil, nil, false
 	}
 	shape, times, _, err := t.Shape().Repeat(axis, repeats...)
@@ -163,24 +178,35 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 	if r, ok, err := ops.gpu.SelectByIndices(a, indices, axis, &o); ok {
 		return r, err
 	}
-	if shape, ok := ops.selectsRows(a, indices); ok && axis == 0 && o.Incr == nil && !o.Unsafe {
-		switch dst := o.Reuse; {
-		case dst == nil:
-			return ops.into(a.Dtype(), shape, func(out *tensor.Dense) error {
-				copyRows(out, a, indices)
-				return nil
-			})
-		case operand.IsContiguous(dst) && ops.serves(dst) && dst.Dtype() == a.Dtype() && dst.Shape().Eq(shape) && operand.Apart(dst, []tensor.Tensor{a, indices}):
-			if err := ops.m.Ready(); err != nil {
-				return nil, err
-			}
-			copyRows(dst, a, indices)
-			return dst, nil
+	if ops.m.HostAccessible() && operand.IsContiguous(a) && ops.serves(a, indices) && o.Incr == nil && !o.Unsafe {
+		if err := ops.m.Ready(); err != nil {
+			return nil, err
 		}
+		if shape, ok := selectedShape(a, indices, axis); ok {
+			switch dst := o.Reuse; {
+			case dst == nil:
+				return ops.into(a.Dtype(), shape, func(out *tensor.Dense) error {
+					copySelected(out, a, indices, axis)
+					return nil
+				})
+			case operand.IsContiguous(dst) && ops.serves(dst) && dst.Dtype() == a.Dtype() && dst.Shape().Eq(shape) && operand.Apart(dst, []tensor.Tensor{a, indices}):
+				copySelected(dst, a, indices, axis)
+				return dst, nil
+			}
+		}
+	}
+	selected := func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+		shape, ok := selectedShape(h[0], h[1], axis)
+		if !ok || len(opts) > 0 {
+			return tensor.StdEng{}.SelectByIndices(h[0], h[1], axis, opts...)
+		}
+		r := tensor.NewDense(a.Dtype(), shape)
+		copySelected(r, h[0], h[1], axis)
+		return r, nil
 	}
 	if o.Reuse != nil {
 		err := ops.runInto("SelectByIndices", o.Reuse, func(dst tensor.Tensor, h []tensor.Tensor) error {
-			r, err := tensor.StdEng{}.SelectByIndices(h[0], h[1], axis)
+			r, err := selected(h)
 			if err != nil {
 				return err
 			}
@@ -189,43 +215,44 @@ func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tenso
 		return o.Reuse, err
 	}
 	return ops.run("SelectByIndices", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.StdEng{}.SelectByIndices(h[0], h[1], axis, opts...)
+		return selected(h, opts...)
 	}, opts, a, indices)
 }
 
-// selectsRows returns the shape of what indices select along the first axis, if
-// copyRows serves.
-func (ops *Ops) selectsRows(a, indices tensor.Tensor) (tensor.Shape, bool) {
+// selectedShape returns the shape of what indices select along an axis, if copySelected
+// serves: StdEng selects other elements along any axis but the first.
+func selectedShape(a, indices tensor.Tensor, axis int) (tensor.Shape, bool) {
+	d, okA := a.(*tensor.Dense)
 	at, ok := indices.(*tensor.Dense)
-	if !ok || !ops.m.HostAccessible() || !operand.IsContiguous(a) || !ops.serves(a, at) || a.(*tensor.Dense).IsMasked() ||
-		at.Dtype() != tensor.Int || at.Dims() != 1 || at.RequiresIterator() || at.MemSize() == 0 || ops.m.Ready() != nil {
+	if !ok || !okA || axis < 0 || axis >= d.Dims() || d.Shape().TotalSize() == 1 || d.IsMasked() || !operand.IsPlain(d.Dtype().Type) ||
+		at.Dtype() != tensor.Int || at.Dims() > 1 || at.RequiresIterator() || at.MemSize() == 0 {
 		return nil, false
 	}
-	for _, i := range at.Ints() {
-		if i < 0 || i >= a.Shape()[0] {
+	for _, i := range operand.Slice[int](at) {
+		if i < 0 || i >= d.Shape()[axis] {
 			return nil, false
 		}
 	}
-	shape := a.Shape().Clone()
-	shape[0] = at.Shape().TotalSize()
+	shape := d.Shape().Clone()
+	shape[axis] = at.Shape().TotalSize()
 	return shape, true
 }
 
-// copyRows copies the slices of a along the first axis that the indices name to
-// dst.
-func copyRows(dst, a, indices tensor.Tensor) {
+// copySelected copies the slices of a along an axis that the indices name to dst.
+func copySelected(dst, a, indices tensor.Tensor, axis int) {
 	p, n := operand.Extent(a)
 	from := operand.Bytes(p, n)
 	p, n = operand.Extent(dst)
 	to := operand.Bytes(p, n)
-	row := len(from) / a.Shape()[0]
-	for _, i := range indices.(*tensor.Dense).Ints() {
-		copy(to[:row], from[i*row:])
-		to = to[row:]
+	inner := a.Shape()[axis+1:].TotalSize() * int(a.Dtype().Size())
+	for len(from) > 0 {
+		for _, i := range operand.Slice[int](indices.(*tensor.Dense)) {
+			copy(to[:inner], from[i*inner:])
+			to = to[inner:]
+		}
+		from = from[a.Shape()[axis]*inner:]
 	}
-	runtime.KeepAlive(a)
-	runtime.KeepAlive(dst)
-	runtime.KeepAlive(indices)
+	operand.KeepAlive(dst, a, indices)
 }
 
 // SelectByIndicesB computes StdEng.SelectByIndicesB.
@@ -236,8 +263,33 @@ func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int
 		return r, err
 	}
 	return ops.run("SelectByIndicesB", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		if shape, ok := selectedShape(h[0], h[2], axis); ok && o.Fresh() && operand.IsFloat(h[0].Dtype()) && h[1].Dtype() == h[0].Dtype() && h[1].Shape().Eq(shape) {
+			r := tensor.NewDense(h[0].Dtype(), h[0].Shape().Clone())
+			if r.Dtype() == tensor.Float64 {
+				addSelected(r, operand.Slice[float64](r), operand.Slice[float64](h[1].(*tensor.Dense)), h[2], axis)
+			} else {
+				addSelected(r, operand.Slice[float32](r), operand.Slice[float32](h[1].(*tensor.Dense)), h[2], axis)
+			}
+			return r, nil
+		}
 		return tensor.StdEng{}.SelectByIndicesB(h[0], h[1], h[2], axis, opts...)
 	}, opts, input, outGrad, indices)
+}
+
+// addSelected adds the slices of from, one after the other, to those of r along an axis
+// that the indices name. to are r's elements.
+func addSelected[T float32 | float64](r *tensor.Dense, to, from []T, indices tensor.Tensor, axis int) {
+	inner := r.Shape()[axis+1:].TotalSize()
+	for len(to) > 0 {
+		for _, i := range operand.Slice[int](indices.(*tensor.Dense)) {
+			for k, v := range from[:inner] {
+				to[i*inner+k] += v
+			}
+			from = from[inner:]
+		}
+		to = to[r.Shape()[axis]*inner:]
+	}
+	operand.KeepAlive[tensor.Tensor](r, indices)
 }
 
 // Materialize returns a copy of a view or transposed tensor in the pool, in

@@ -24,8 +24,58 @@ func (ops *Ops) SoftMax(op string, f SoftMaxOp, x tensor.Tensor, axis int, opts 
 		return r, err
 	}
 	return ops.soft(op, func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
-		return f(tensor.StdEng{}, h[0], axis, opts...)
+		r, err := f(tensor.StdEng{}, h[0], axis, opts...)
+		if err == nil {
+			err = mendRows(f, h[0], r, axis)
+		}
+		return r, err
 	}, opts, x)
+}
+
+// mendRows computes again, each by itself, the rows of r = f(x) along the last axis that
+// StdEng gets wrong. It subtracts from a row the largest of its elements, but has the
+// first one of x in the place of the row's first, and the exponentials of what is far
+// from the largest are infinities or zeros.
+func mendRows(f SoftMaxOp, x, r tensor.Tensor, axis int) error {
+	d, ok := x.(*tensor.Dense)
+	out, dense := r.(*tensor.Dense)
+	last := x.Dims() - 1
+	if !ok || !dense || axis != last && axis != -1 || !operand.IsRowMajor(d) {
+		return nil
+	}
+	defer operand.KeepAlive(d, out)
+	n := x.Shape()[last]
+	again := func(row int) error {
+		_, err := f(tensor.StdEng{}, rowAt(d, row, n), 0, tensor.WithReuse(rowAt(out, row, n)), tensor.UseUnsafe())
+		return err
+	}
+	if d.Dtype() == tensor.Float64 {
+		return farRows(operand.Slice[float64](d), n, again)
+	}
+	return farRows(operand.Slice[float32](d), n, again)
+}
+
+// farRows calls f with the rows of x whose largest element is far from what StdEng
+// subtracts, or not a finite number.
+func farRows[T float32 | float64](x []T, n int, f func(row int) error) error {
+	for row := 1; row < len(x)/max(n, 1); row++ {
+		most, subtracted := x[row*n], x[0]
+		for _, v := range x[row*n+1 : (row+1)*n] {
+			most, subtracted = max(most, v), max(subtracted, v)
+		}
+		if d := most - subtracted; !(-40 < d && d < 40) {
+			if err := f(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rowAt returns the i-th row of a row-major tensor. The caller keeps that alive.
+func rowAt(d *tensor.Dense, i, n int) *tensor.Dense {
+	size := uintptr(n) * d.Dtype().Size()
+	return tensor.NewDense(d.Dtype(), tensor.Shape{n}, tensor.FromMemory(d.Uintptr()+uintptr(i)*size, size))
 }
 
 // SoftMaxBack computes SoftMaxB or LogSoftMaxB, as op names it, with the options

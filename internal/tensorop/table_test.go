@@ -209,7 +209,6 @@ var opCases = map[string]opCase{
 	"Diag":              {shapes: [][]int{{4, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Diag(a[0]) }},
 	"ByIndices 0":       {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndices(a[0], ints(a[0], 2, 0, 2), 0) }},
 	"ByIndices 1":       {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndices(a[0], ints(a[0], 2, 0), 1) }},
-	"ByIndices middle":  {shapes: [][]int{{2, 4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndices(a[0], ints(a[0], 2, 0), 1) }},
 	"ByIndices scalar":  {shapes: [][]int{{1}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndices(a[0], ints(a[0], 0), 0) }},
 	"ByIndices T": {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) {
 		return tensor.ByIndices(straight(transposed(a[0])), ints(a[0], 1, 0), 0)
@@ -217,29 +216,31 @@ var opCases = map[string]opCase{
 	"ByIndicesB": {shapes: [][]int{{4, 3}, {2, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.ByIndicesB(a[0], a[1], ints(a[0], 2, 2), 0) }},
 
 	// SoftMax and its kin.
-	"SoftMax":           {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], 1) }},
+	"SoftMax":           {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], 1) }, finite: true},
 	"SoftMax 0":         {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], 0) }},
-	"SoftMax -1":        {shapes: [][]int{{3, 4, 2}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], -1) }},
+	"SoftMax -1":        {shapes: [][]int{{3, 4, 2}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], -1) }, finite: true},
 	"SoftMax middle":    {shapes: [][]int{{3, 4, 2}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], 1) }},
 	"SoftMax one":       {shapes: [][]int{{1}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], 0) }},
 	"SoftMax ints":      {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(a[0], 1) }, types: []tensor.Dtype{tensor.Int}},
-	"SoftMax T":         {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(straight(transposed(a[0])), 1) }},
+	"SoftMax T":         {shapes: [][]int{{4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMax(straight(transposed(a[0])), 1) }, finite: true},
 	"SoftMaxB":          {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.SoftMaxB(a[0], a[1], 1) }},
-	"LogSoftMax":        {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.LogSoftMax(a[0], 1) }},
+	"LogSoftMax":        {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.LogSoftMax(a[0], 1) }, finite: true},
 	"LogSoftMax 0":      {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.LogSoftMax(a[0], 0) }},
 	"LogSoftMaxB":       {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.LogSoftMaxB(a[0], a[1], 1) }},
 	"LogSoftMaxB wrong": {shapes: [][]int{{3, 4}, {4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.LogSoftMaxB(a[0], a[1], 1) }},
 
 	// Operands that are results too, and results of another type.
-	"Sub reuse a":          {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[1], tensor.WithReuse(a[0])) }},
-	"Sub reuse b":          {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[1], tensor.WithReuse(a[1])) }},
-	"Sub a a":              {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[0]) }},
-	"Sub a a in place":     {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[0], tensor.UseUnsafe()) }},
-	"Sub T reuse a":        {shapes: [][]int{{3, 4}, {4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(transposed(a[0]), a[1], tensor.WithReuse(a[0])) }},
-	"Mul incr a":           {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Mul(a[0], a[1], tensor.WithIncr(a[0])) }},
-	"Exp reuse a":          {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Exp(a[0], tensor.WithReuse(a[0])) }},
-	"Add reuse reshaped":   {shapes: [][]int{{3, 4}, {3, 4}, {2, 6}}, f: func(a in) (tensor.Tensor, error) { return tensor.Add(a[0], a[1], tensor.WithReuse(a[2])) }},
-	"Add reuse T reshaped": {shapes: [][]int{{3, 4}, {3, 4}, {2, 6}}, f: func(a in) (tensor.Tensor, error) { return tensor.Add(a[0], a[1], tensor.WithReuse(transposed(a[2]))) }},
+	"Sub reuse a":        {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[1], tensor.WithReuse(a[0])) }},
+	"Sub reuse b":        {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[1], tensor.WithReuse(a[1])) }},
+	"Sub a a":            {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[0]) }},
+	"Sub a a in place":   {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(a[0], a[0], tensor.UseUnsafe()) }},
+	"Sub T reuse a":      {shapes: [][]int{{3, 4}, {4, 3}}, f: func(a in) (tensor.Tensor, error) { return tensor.Sub(transposed(a[0]), a[1], tensor.WithReuse(a[0])) }},
+	"Mul incr a":         {shapes: [][]int{{3, 4}, {3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Mul(a[0], a[1], tensor.WithIncr(a[0])) }},
+	"Exp reuse a":        {shapes: [][]int{{3, 4}}, f: func(a in) (tensor.Tensor, error) { return tensor.Exp(a[0], tensor.WithReuse(a[0])) }},
+	"Add reuse reshaped": {shapes: [][]int{{3, 4}, {3, 4}, {2, 6}}, f: func(a in) (tensor.Tensor, error) { return tensor.Add(a[0], a[1], tensor.WithReuse(a[2])) }},
+	"Add reuse T reshaped": {shapes: [][]int{{3, 4}, {3, 4}, {2, 6}}, far: impossible /* StdEng leaves its mark of a transposition there */, f: func(a in) (tensor.Tensor, error) {
+		return tensor.Add(a[0], a[1], tensor.WithReuse(transposed(a[2])))
+	}},
 	"Gt reuse": {shapes: [][]int{{3, 4}, {3, 4}}, types: ordered, f: func(a in) (tensor.Tensor, error) {
 		return tensor.Gt(a[0], a[1], tensor.WithReuse(tensor.New(tensor.Of(tensor.Bool), tensor.WithShape(3, 4), tensor.WithEngine(a[0].Engine()))))
 	}},

@@ -48,8 +48,11 @@ func IsRowMajor(d *tensor.Dense) bool {
 
 // IsMisread reports whether tensor reads other elements of d than its strides
 // say, because d does not say that it has gaps. Slices of transposed tensors are
-// such, and clones of these.
+// such, and clones of these, and slices of one element with a step.
 func IsMisread(d *tensor.Dense) bool {
+	if d.Shape().TotalSize() == 1 {
+		return d.MemSize() != d.Dtype().Size()
+	}
 	return (d.IsView() || d.DataOrder() != 0) && !d.RequiresIterator() && d.Shape().TotalSize() > 1 && !InOrder(d)
 }
 

@@ -1,0 +1,223 @@
+package tensorop_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool/internal/testkit"
+)
+
+// What StdEng gets wrong without an error, the engines get right on every device.
+
+// TestResultsOverOperands writes results of all elementwise operations over what they
+// read, and adds them to it.
+func TestResultsOverOperands(t *testing.T) {
+	xs, ys := []float64{1, 0, -3, 2, 5, -0.5}, []float64{2, 1, -4, 2, 0.5, 8}
+	hows := map[string]func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt){
+		"reuse a": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
+			return a, b, a, tensor.WithReuse(a)
+		},
+		"reuse b": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
+			return a, b, b, tensor.WithReuse(b)
+		},
+		"unsafe": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
+			return a, b, a, tensor.UseUnsafe()
+		},
+		"reuse what is between a and b": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b, dst = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12)), view(x, tensor.S(3, 9))
+			return a, b, dst, tensor.WithReuse(dst)
+		},
+		"reuse every other one": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b, dst = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12)), view(x, tensor.S(0, 12, 2))
+			return a, b, dst, tensor.WithReuse(dst)
+		},
+		"incr a": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
+			return a, b, a, tensor.WithIncr(a)
+		},
+		"incr b": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
+			return a, b, b, tensor.WithIncr(b)
+		},
+		"incr one": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
+			a, b, dst = view(x, tensor.S(1, 2)), view(x, tensor.S(7, 8)), view(x, tensor.S(3, 4))
+			return a, b, dst, tensor.WithIncr(dst)
+		},
+	}
+	both(t, func(t *testing.T, e *bench) {
+		for _, name := range binaryNames {
+			f, compares := binaryOf(name)
+			for how, operands := range hows {
+				for _, dt := range floats {
+					incr := how[:4] == "incr"
+					if compares && incr || name == "Pow" && dt == tensor.Float32 {
+						continue
+					}
+					x := e.From(hostTensor(dt, append(slices.Clone(xs), ys...), []int{12}))
+					a, b, dst, opt := operands(x)
+					as, bs, want := e.As64(a), e.As64(b), e.As64(dst)
+					for i := range want {
+						r := binaryModel[name](as[i], bs[i])
+						if incr {
+							r += want[i]
+						}
+						want[i] = r
+					}
+					opts := []tensor.FuncOpt{opt}
+					if compares {
+						opts = append(opts, tensor.AsSameType())
+					}
+					what := fmt.Sprintf("%s of %v, %s", name, dt, how)
+					r, err := f(a, b, opts...)
+					require.NoError(t, err, what)
+					require.Same(t, dst, r, what)
+					e.RequireClose(want, e.As64(dst), 1e-6, what)
+					e.FreeAll(x)
+				}
+			}
+		}
+	})
+}
+
+// TestOneElementOfMany computes with a slice of one element that says it has a step, and
+// whose memory is that of two: StdEng writes to both.
+func TestOneElementOfMany(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		all := e.Scope()
+		x := e.From(tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4})))
+		one := view(x, tensor.S(1, 3, 2))
+		require.Equal(t, uintptr(16), one.MemSize())
+		for name, r := range map[string]tensor.Tensor{
+			"scalar first": must(tensor.Add(5.0, one)), "scalar last": must(tensor.Add(one, 5.0)), "itself": must(tensor.Add(one, e.From(tensor.New(tensor.FromScalar(5.0))))),
+		} {
+			require.Equal(t, []float64{7}, e.As64(r), name)
+			require.Equal(t, []float64{1, 2, 3, 4}, e.As64(x), name)
+		}
+		for name, opt := range map[string]tensor.FuncOpt{"unsafe": tensor.UseUnsafe(), "reuse": tensor.WithReuse(one)} {
+			_, err := tensor.Sub(9.0, one, opt) // 7 and then 2
+			require.NoError(t, err, name)
+		}
+		require.Equal(t, []float64{1, 2, 3, 4}, e.As64(x))
+		require.NoError(t, all.Close())
+	})
+}
+
+// TestReductionsAlongAnyAxes: StdEng reduces other elements along an axis with two before it and one
+// behind it.
+func TestReductionsAlongAnyAxes(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, shape := range [][]int{{2, 3, 5, 3}, {2, 1, 3, 2}, {1, 2, 2, 3, 2}} {
+			h := random(e.Rand, tensor.Float64, shape...)
+			x, hs := e.From(h), floatsOf(h)
+			for set := 1; set < 1<<len(shape); set++ {
+				var axes []int
+				for a := range shape {
+					if set>>a&1 == 1 {
+						axes = append(axes, a)
+					}
+				}
+				_, groups := along(shape, axes)
+				sums, most := make([]float64, len(groups)), make([]float64, len(groups))
+				for i, g := range groups {
+					most[i] = math.Inf(-1)
+					for _, p := range g {
+						sums[i], most[i] = sums[i]+hs[p], max(most[i], hs[p])
+					}
+				}
+				sum, largest := must(tensor.Sum(x, slices.Clone(axes)...)), must(x.Max(slices.Clone(axes)...))
+				e.RequireNear(sums, sum, fmt.Sprint("Sum of ", shape, " along ", axes))
+				e.RequireNear(most, largest, fmt.Sprint("Max of ", shape, " along ", axes))
+				e.FreeAll(sum, largest)
+			}
+			e.FreeAll(x)
+		}
+	})
+}
+
+// TestSelectsAlongAnyAxis: StdEng selects other elements along any axis but the first.
+func TestSelectsAlongAnyAxis(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		shape := []int{3, 4, 2}
+		h := random(e.Rand, tensor.Float32, shape...)
+		x, hs := e.From(h), floatsOf(h)
+		for axis := range shape {
+			from := []int{1, 0, 1}
+			selects := slices.Clone(shape)
+			selects[axis] = len(from)
+			at := e.From(tensor.New(tensor.WithBacking(slices.Clone(from))))
+			want := selected(shape, selects, axis, from, hs).values
+			for _, dst := range []*tensor.Dense{nil, must(e.Empty(tensor.Float32, selects...))} {
+				var opts []tensor.FuncOpt
+				if dst != nil {
+					opts = append(opts, tensor.WithReuse(dst))
+				}
+				r := must(tensor.ByIndices(x, at, axis, opts...))
+				require.Equal(t, want, e.As64(r), "axis %d", axis)
+				e.FreeAll(r)
+			}
+			g := random(e.Rand, tensor.Float32, selects...)
+			gs, back := floatsOf(g), make([]float64, len(hs))
+			testkit.Coordinates(selects, func(i int, c []int) {
+				c = slices.Clone(c)
+				c[axis] = from[c[axis]]
+				back[testkit.PlaceOf(shape, c)] += gs[i]
+			})
+			pooled := e.From(g)
+			r := must(tensor.ByIndicesB(x, pooled, at, axis))
+			e.RequireNear(back, r, fmt.Sprint("gradient along ", axis))
+			e.FreeAll(at, pooled, r)
+		}
+		e.FreeAll(x)
+	})
+}
+
+// TestSoftMaxOfRowsFarApart: StdEng has the first element of all in the place of each row's.
+func TestSoftMaxOfRowsFarApart(t *testing.T) {
+	rows := [][]float64{{200, 1, 2}, {1000, 999, 0}, {-1000, -1000, -999}, {1, 0, math.Inf(-1)}, {math.Inf(-1), 300, 300}}
+	var xs, soft, logs []float64
+	for _, row := range rows {
+		sum, most := 0.0, slices.Max(row)
+		for _, v := range row {
+			sum += math.Exp(v - most)
+		}
+		for _, v := range row {
+			xs, soft, logs = append(xs, v), append(soft, math.Exp(v-most)/sum), append(logs, v-most-math.Log(sum))
+		}
+	}
+	both(t, func(t *testing.T, e *bench) {
+		for _, dt := range floats {
+			for _, shape := range [][]int{{5, 3}, {5, 1, 3}} {
+				x := e.From(hostTensor(dt, xs, shape))
+				for _, axis := range []int{-1, len(shape) - 1} {
+					s, l := must(tensor.SoftMax(x, axis)), must(tensor.LogSoftMax(x, axis))
+					e.RequireClose(soft, e.As64(s), 1e-6, "SoftMax")
+					e.RequireClose(logs, e.As64(l), 1e-6, "LogSoftMax")
+					e.FreeAll(s, l)
+				}
+				e.FreeAll(x)
+			}
+		}
+	})
+}
+
+// TestRepeatsOfRows: StdEng keeps one element of a row that is repeated once.
+func TestRepeatsOfRows(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(tensor.New(tensor.WithShape(3, 1), tensor.WithBacking([]float64{1, 2, 3})))
+		row := must(x.SafeT())
+		r := must(tensor.Repeat(row, 0, 1))
+		require.Equal(t, []float64{1, 2, 3}, e.As64(r))
+		dst := must(e.Empty(tensor.Float64, 1, 3))
+		require.Same(t, dst, must(tensor.RepeatReuse(row, dst, 0, 1)))
+		require.Equal(t, []float64{1, 2, 3}, e.As64(dst))
+		e.FreeAll(x, row, r, dst)
+	})
+}
