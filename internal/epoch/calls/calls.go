@@ -189,6 +189,8 @@ func (s *Stream) awaitPassed(ctx context.Context, freed uint64, owner bool) erro
 		return nil
 	case captured && owner:
 		return fmt.Errorf("cupool: waiting for %v, which is captured: %w", s.handle, device.ErrNotSupported)
+	case s.clock.Ended(): // Close is at work; what came since its wait are fills of the allocator
+		return s.Submitted("synchronize", s.device.Driver.SyncStream(s.handle))
 	case s.clock.Past(freed):
 		return nil
 	case captured || ctx.Done() != nil:

@@ -186,3 +186,19 @@ func TestIdle(t *testing.T) {
 	require.NoError(t, s.Drain(context.Background()))
 	require.Zero(t, d.syncs.Load())
 }
+
+// TestWaitsWhileItIsClosed: what a stream is given between Close's wait and the end of its
+// handle, as sanitizers fill what came free, is waited for.
+func TestWaitsWhileItIsClosed(t *testing.T) {
+	for _, patience := range []epoch.Patience{0, epoch.Patience(time.Minute)} {
+		d := &fakeDriver{}
+		s, _ := newStream(d, patience, false)
+		require.True(t, s.Close())
+		s.clock.End()
+		require.NoError(t, s.WaitAWhile())
+		require.EqualValues(t, 1, d.syncs.Load())
+		require.NoError(t, s.End(func() error { return nil }))
+		require.NoError(t, s.WaitAWhile())
+		require.EqualValues(t, 1, d.syncs.Load(), "there is no handle")
+	}
+}
