@@ -161,9 +161,9 @@ func (l *lending) takeFrom(r *request, from *streamHeap, need int64, polls *int)
 }
 
 // takeSegment moves the segment that fits a request best. An open stream gives none that is
-// larger than what the device would be asked for: it would soon have to ask for it itself.
+// much larger than what the device would be asked for: it would soon have to ask for it itself.
 func (l *lending) takeSegment(r *request, from *streamHeap, polls *int) int64 {
-	most := r.segment()
+	most := max(r.segment(), l.space.Policy.SparingSegment(r.rounded))
 	if !from.stream.calls.IsOpen() {
 		most = r.h.LargestSegment(r.kind, r.rounded)
 	}

@@ -5,39 +5,44 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/ledger"
 )
 
 // TestSpares: of a fragmented heap, sizes are spared large segments for whose blocks
-// live while more is served than was ever in use.
+// live while twice as much is served as was ever in use.
 func TestSpares(t *testing.T) {
 	for name, c := range map[string]struct {
 		kept, passing int // blocks of 4 MiB that stay, and that come back
-		hits          int64
+		hits, others  int64
 		most          int64
 		fragmented    bool
 		want          bool
 	}{
-		"it lives long":            {2, 2, 0, 8*mib - 1, true, true},
-		"as long as what was used": {2, 2, 0, 8 * mib, true, false},
-		"not fragmented":           {2, 2, 0, 1, false, false},
-		"none is out":              {0, 9, 0, 1, true, false},
-		"out of the magazines":     {2, 0, 2, 8 * mib, true, false},
-		"no such size was served":  {0, 0, 0, 0, true, false},
+		"it lives long":            {2, 0, 0, 96 * mib, 48*mib - 1, true, true},
+		"as long as what was used": {2, 0, 0, 96 * mib, 48 * mib, true, false},
+		"not fragmented":           {2, 0, 0, 96 * mib, 1, false, false},
+		"on average":               {2, 2, 0, 96 * mib, 25 * mib, true, false},
+		"long enough for all":      {2, 2, 0, 96 * mib, 25*mib - 1, true, true},
+		"it just went out":         {1, 0, 0, 0, 1, true, false},
+		"none is out":              {0, 9, 0, 96 * mib, 4 * mib, true, false},
+		"out of the magazines":     {2, 0, 6, 72 * mib, 24 * mib, true, false},
+		"no such size was served":  {0, 0, 0, 0, 0, true, false},
 	} {
 		l := lifetimes{most: c.most, fragmented: c.fragmented}
-		for range c.kept {
-			l.began(4 * mib)
-		}
-		l.hits(4*mib, c.hits)
 		for range c.passing {
 			l.began(4 * mib)
 			l.ended(4 * mib)
 		}
+		for range c.kept {
+			l.began(4 * mib)
+			l.served -= 4 * mib // at the same time
+		}
+		l.hits(4*mib, c.hits)
+		l.hits(64*mib, 1)
+		l.served += c.others - 64*mib
 		require.Equal(t, c.want, l.spares(4*mib), name)
 		require.False(t, l.spares(32*mib), "another size, "+name)
-		to := lifetimes{most: c.most, fragmented: c.fragmented}
+		to := lifetimes{most: c.most, fragmented: c.fragmented, served: 512 * mib}
 		to.join(&l)
 		require.Equal(t, c.want, to.spares(4*mib), "joined, "+name)
 		require.Equal(t, lifetimes{}, l)
@@ -60,9 +65,6 @@ func TestGrew(t *testing.T) {
 		l.grew(c.size, c.held)
 		require.Equal(t, c.want, l.fragmented, "%+v", c)
 	}
-	small := lifetimes{}
-	small.grew(20*mib, fragmentedFrom)
-	require.False(t, small.fragmented)
 }
 
 // TestFitSparing: a block that lives long goes into no large segment, but for one that
@@ -76,12 +78,13 @@ func TestFitSparing(t *testing.T) {
 	a := r.alloc(h, 4*mib)
 	require.Equal(t, "large [Live 4M][Free 56M]", r.layout(h))
 	h.lives.fragmented, h.lives.most = true, mib
+	h.lives.served += 60 * mib
 	b, c := r.alloc(h, 4*mib), r.alloc(h, 4*mib)
 	require.Equal(t, "large [Live 4M][Free 56M], large [Live 4M][Live 4M][Free 12M]", r.layout(h), "small blocks share a segment")
 	d := r.alloc(h, 31*mib)
 	require.Equal(t, "large [Live 4M][Live 31M][Free 25M], large [Live 4M][Live 4M][Free 12M]", r.layout(h), "none of that size lived long")
 	require.EqualValues(t, 20*mib, h.LargestSegment(ledger.Large, 4*mib))
-	require.EqualValues(t, 50*mib, h.LargestSegment(ledger.Large, 25*mib))
+	require.EqualValues(t, 21*mib, h.LargestSegment(ledger.Large, 7*mib))
 	require.Greater(t, h.LargestSegment(ledger.Large, 2*mib), int64(1<<40))
 
 	e := r.alloc(h, 12*mib)
@@ -109,15 +112,11 @@ func TestBecomesSparing(t *testing.T) {
 		r := newRig(t, 1, false, p)
 		h := r.heaps[0]
 		r.free(r.alloc(h, 100*mib))
-		ids := []block.ID{r.alloc(h, 4*mib)}
-		large, rest := r.alloc(h, 100*mib), r.alloc(h, 96*mib)
-		r.free(large)
-		ids = append(ids, r.alloc(h, 4*mib), rest)
-		r.free(rest)
+		small := r.alloc(h, 4*mib)
 		require.False(t, h.lives.fragmented)
-		ids[2] = r.alloc(h, 100*mib)
+		large := r.alloc(h, 100*mib)
 		require.Equal(t, want, h.lives.fragmented)
-		r.free(ids...)
+		r.free(small, large)
 		require.Zero(t, h.lives.out)
 		r.close()
 	}

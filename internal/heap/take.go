@@ -56,9 +56,18 @@ func (h *Heap) fit(k ledger.Kind, size int64) block.ID {
 func (h *Heap) LargestSegment(k ledger.Kind, rounded int64) int64 {
 	p := &h.space.Policy
 	if k == ledger.Large && h.lives.spares(rounded) {
-		return max(spareFactor*rounded, p.SharedSegment)
+		return p.SparingSegment(rounded)
 	}
 	return p.FitsBelow(k, rounded) - 1
+}
+
+// SparingSegment returns the most bytes of a segment that is not too large for a request
+// where larger ones are spared, or 0 where none are.
+func (p *Policy) SparingSegment(rounded int64) int64 {
+	if p.SharedSegment == 0 {
+		return 0
+	}
+	return max(spareFactor*rounded, p.SharedSegment)
 }
 
 // fitSparing chooses the best fit in segments that are not too large for a block of

@@ -11,8 +11,9 @@ import (
 )
 
 // fragmenting leaves two segments of 100 MiB with a block of 2 MiB each, and a whole
-// one, so that the heap spares large segments what lives long.
-const fragmenting = "a=100M free:a k1=2M a=100M b=98M free:a k2=2M free:b a=100M "
+// one, and serves much while these blocks live, so that it spares large segments what
+// lives as long.
+var fragmenting = "a=100M free:a k1=2M a=100M b=98M free:a k2=2M free:b a=100M " + strings.Repeat("x=90M free:x ", 10)
 
 // A block that is likely to live long goes into no large segment. A wholly free one
 // goes back for what the heap grows by.

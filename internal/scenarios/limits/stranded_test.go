@@ -17,7 +17,7 @@ func TestStranded(t *testing.T) {
 	pooltest.RunScripts(t, map[string][2]string{
 		"an idle stream's, beyond what ever was":  {"a=100M@1 free:a b=100M", "0 large: [Live 100M]"},
 		"the smallest that serves":                {"a=100M@1 b=60M@1 c=80M@1 free:a free:b free:c d=59M", "1 large: [Free 100M]; 0 large: [Live 60M]; 1 large: [Free 80M]"},
-		"none that is larger than a new one":      {"a=100M@1 free:a b=90M", "1 large: [Free 100M]; 0 large: [Live 90M]"},
+		"none that is much larger than a new one": {"a=100M@1 free:a b=30M", "1 large: [Free 100M]; 0 large: [Live 30M]"},
 		"not a stream's with work under way":      {"a=100M@1 busy:1 free:a b=100M", "1 large: [Free 100M]; 0 large: [Live 100M]"},
 		"but when that is over":                   {"a=100M@1 busy:1 free:a idle:1 b=100M", "0 large: [Live 100M]"},
 		"not while it is little":                  {"a=20M@1 free:a b=20M", "1 large: [Free 20M]; 0 large: [Live 20M]"},
