@@ -46,15 +46,14 @@ func (r *addressRange) hasRoom(size int64) bool { return r.seg.Size+size <= r.li
 // larger ones are cheaper, but only whole ones can be stitched or given back.
 const maxChunk = 32 << 20
 
-// chunkFraction makes a chunk of a range at most this part of it, or of half of what
-// the pool holds, so that the free rests of chunks stay a small part of the whole.
+// chunkFraction makes a chunk at most this part of what the pool holds, so that the free
+// rests of chunks stay a small part of the whole.
 const chunkFraction = 128
 
-// chunkSize returns the bytes of the next handle of a range of have bytes that
-// lacks need.
+// chunkSize returns the bytes of the next handle of a kind that lacks need, of a pool that
+// holds have bytes.
 func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	g := h.space.Memory.Granularity
-	have = max(have, h.space.Memory.Held()/2)
 	size, part, most := g, int64(chunkFraction), int64(maxChunk)
 	if h.fragmented {
 		part, most = fragmentedChunkFraction, fragmentedMaxChunk
@@ -132,7 +131,7 @@ func (h *Heap) growthStep(k ledger.Kind, need int64) int64 {
 	case k == ledger.Small && h.space.Policy.GrowthFactor != 1:
 		return have / smallGrowth
 	case k == ledger.Large && h.fragmented:
-		if chunk := h.chunkSize(k, have, maxChunk); need < wholeChunks*chunk {
+		if chunk := h.chunkSize(k, h.space.Memory.Held(), maxChunk); need < wholeChunks*chunk {
 			return sizeclass.RoundTo(need, chunk)
 		}
 	}
@@ -176,9 +175,9 @@ func (h *Heap) grow(k ledger.Kind, need, request int64) error {
 		}
 	}
 	var sizes []int64
-	total := int64(0)
+	total, held := int64(0), h.space.Memory.Held()
 	for total < need {
-		size := max(h.chunkSize(k, r.seg.Size+total, need-total), h.bigChunkSize(k, r.seg.Size, need-total, request))
+		size := max(h.chunkSize(k, held+total, need-total), h.bigChunkSize(k, r.seg.Size, need-total, request))
 		sizes = append(sizes, size)
 		total += size
 	}
@@ -253,7 +252,7 @@ func (h *Heap) fillGaps(r *addressRange, need int64) (int64, error) {
 			return need, err
 		}
 		gap := r.chunks[i]
-		fill, err := h.create(r, gap.off, []int64{min(gap.size, h.chunkSize(r.kind(), r.seg.Size, need))})
+		fill, err := h.create(r, gap.off, []int64{min(gap.size, h.chunkSize(r.kind(), h.space.Memory.Held(), need))})
 		if err != nil {
 			return need, err
 		}

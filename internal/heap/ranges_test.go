@@ -83,7 +83,7 @@ func TestFillGaps(t *testing.T) {
 	r.close()
 }
 
-// TestChunkSizes: handles grow with the range, up to maxChunk, and are never larger
+// TestChunkSizes: handles grow with the pool, up to maxChunk, and are never larger
 // than what is needed.
 func TestChunkSizes(t *testing.T) {
 	r := newRig(t, 1, true, policy)
