@@ -71,12 +71,9 @@ func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 // handles, is big. The range is small beside the blocks that it is for, and most of it
 // would have to be stitched for each of them. So it gets larger handles, of which such a
 // block has at least handlesOfBig: what these blocks leave free is a small part of them.
-// Up to bigChunk a handle may be any part of the range, beyond that a small one.
 const (
-	bigFraction      = 5
-	handlesOfBig     = 10
-	bigChunk         = 16 << 20
-	bigChunkFraction = 32
+	bigFraction  = 5
+	handlesOfBig = 10
 )
 
 // isBig reports whether a large request of so many bytes is big beside a range of have.
@@ -92,7 +89,7 @@ func (h *Heap) bigChunkSize(k ledger.Kind, have, need, request int64) int64 {
 		return 0
 	}
 	g := h.space.Memory.Granularity
-	return powerOfTwo(min(need, request/handlesOfBig, max(bigChunk, have/bigChunkFraction), maxChunk)) / g * g
+	return powerOfTwo(min(need, request/handlesOfBig, maxChunk)) / g * g
 }
 
 // powerOfTwo rounds down a positive number.
