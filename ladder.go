@@ -495,12 +495,12 @@ func (r *request) leastGrowth() int64 {
 }
 
 // allow says what may serve the request beside free chunks of large blocks: those of
-// small blocks, once the pool holds idleFloor; any number of stitched ranges, while the
-// stream is captured and cannot be waited for; and new memory, below the soft limit.
+// small blocks, once the pool holds idleFloor; and any number of stitched ranges, while the
+// stream is captured and cannot be waited for.
 func (r *request) allow() heap.Allow {
 	c := r.h.c
 	return heap.Allow{
-		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(), Growth: !c.budget.Pressed(r.rounded),
+		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(),
 	}
 }
 

@@ -1,7 +1,6 @@
 package cupool
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -116,8 +115,8 @@ func (l *lending) take(r *request) (found bool, err error) {
 	return found, nil
 }
 
-// candidates lists the heaps that idle memory may be taken from, those that regretted it
-// least first, in a list that the pool keeps. Beyond the soft limit chunks of the taker's
+// candidates lists the heaps that idle memory may be taken from, in a list that the pool
+// keeps. Beyond the soft limit chunks of the taker's
 // other kind may be, too; else the kinds would often take them from each other.
 func (l *lending) candidates(r *request) []*streamHeap {
 	list := l.lenders[:0]
@@ -130,7 +129,6 @@ func (l *lending) candidates(r *request) []*streamHeap {
 			list = append(list, h)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *streamHeap) int { return cmp.Compare(l.regretsOf(a), l.regretsOf(b)) })
 	l.lenders = list
 	return list
 }

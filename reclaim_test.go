@@ -864,29 +864,3 @@ func TestSmallChunksOfSmallPrograms(t *testing.T) {
 	require.Zero(t, c.Stats().Stitches)
 	require.NoError(t, c.Close())
 }
-
-// A heap that had to stitch often grows where free memory would do, up to a little
-// more than was in use, but not beyond the soft limit.
-func TestFragmentedSoftLimit(t *testing.T) {
-	for soft, want := range map[int64]int64{0: 416 * mib, 402 * mib: 400 * mib} {
-		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM, MagazineBytes: -1, SoftLimit: soft})
-		blocks := fill(t, c, 200, 2*mib)
-		for i := 0; i < len(blocks); i += 2 { // 100 chunks that are apart
-			require.NoError(t, c.Free(blocks[i]))
-		}
-		for _, x := range []struct {
-			size int64
-			n    int
-		}{{8, 20}, {24, 8}, {66, 3}, {198, 1}, {198, 1}, {48, 3}} {
-			large := fill(t, c, x.n, x.size*mib)
-			require.EqualValues(t, 400*mib, c.Stats().All.ReservedBytes.Current)
-			if x.size == 48 {
-				break
-			}
-			freeAll(t, c, large)
-		}
-		pooltest.Alloc(t, c, 4*mib, nil)
-		require.EqualValues(t, want, c.Stats().All.ReservedBytes.Current, "soft limit %d", soft)
-		require.NoError(t, c.Check())
-	}
-}

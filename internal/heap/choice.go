@@ -77,19 +77,13 @@ func (r run) without(taken func(*chunk) bool) (rows []run) {
 // choose picks the chunks for need bytes: whole ones, the longest rows first, and for
 // the rest the part of a chunk that it fills best, or a whole one. Where these are
 // too few, it picks a part before them and one behind.
-//
-// A range that begins inside of a chunk is used again less often. A fragmented heap,
-// which has to save time, begins with a whole one where it can.
-func choose(need int64, runs []run, fragmented bool) *stitch {
+func choose(need int64, runs []run) *stitch {
 	st := &stitch{}
 	left, next := st.addWhole(need, runs)
 	if left == 0 {
 		return st
 	}
 	r, front := bestPart(left, runs, true, true)
-	if front && fragmented && next != nil {
-		r = nil
-	}
 	switch {
 	case r != nil && front:
 		st.addFront(r, left)

@@ -1,7 +1,5 @@
 package heap
 
-import "github.com/cupool/cupool/internal/ledger"
-
 // A stitch costs the driver's time for each chunk that it maps. Where blocks live
 // long, best fit leaves holes between them that nothing fits, and something has to
 // be stitched at every step. A heap is fragmented when it stitches and the heaps of its
@@ -9,9 +7,7 @@ import "github.com/cupool/cupool/internal/ledger"
 // for what they were asked for. From then on
 //
 //   - its large blocks are placed by first fit, which keeps what lives long together,
-//   - it grows by larger chunks, so that a stitch has fewer,
-//   - it grows rather than stitches while it holds little more than the most that
-//     was ever in use.
+//   - it grows by larger chunks, so that a stitch has fewer.
 //
 // Programs whose blocks die within a step stay below the rate: best fit and small
 // chunks waste less for those.
@@ -20,13 +16,11 @@ const (
 
 	fragmentedChunkFraction = 24       // in place of chunkFraction
 	fragmentedMaxChunk      = 16 << 20 // in place of maxChunk
-	aheadFraction           = 64       // of the most that was in use, or of what is held
 )
 
 // fragmentation is what a heap knows about its stitches.
 type fragmentation struct {
 	asked      int64 // bytes of searches for a request that Space.asked lacks
-	most       int64 // bytes that were in use at once when the heap was fragmented
 	fragmented bool
 }
 
@@ -52,22 +46,4 @@ func (h *Heap) noteStitch(chunks int) {
 	if h.space.mapped.Add(int64(chunks)) > has+(h.space.asked.Load()>>20)*stitchesPerGiB>>10 {
 		h.fragmented = true
 	}
-}
-
-// growsAhead reports whether the heap grows at its end for a large request, where it
-// could stitch it from idle bytes, or could after growing by less. Where it is not
-// fragmented, it does so for big requests, if that leaves little free: a program that
-// asks for more each time stitches most of its memory anew otherwise.
-func (h *Heap) growsAhead(rounded, idle int64) bool {
-	tail := h.tail(ledger.Large)
-	if !h.fragmented {
-		held := h.Held()
-		return h.isBig(rounded, held) && idle-tail <= held/aheadFraction
-	}
-	if idle < rounded {
-		return false
-	}
-	live, pending, held := h.Usage()
-	h.most = max(h.most, live+pending+rounded)
-	return held+rounded-tail <= h.most+h.most/aheadFraction
 }

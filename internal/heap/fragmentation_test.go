@@ -75,72 +75,6 @@ func TestBecomesFragmented(t *testing.T) {
 	r.close()
 }
 
-// TestGrowsAhead: a fragmented heap grows up to a little more than was ever in use,
-// where that is allowed and the device has memory, and else stitches.
-func TestGrowsAhead(t *testing.T) {
-	for name, c := range map[string]struct {
-		most       int64
-		allow      Allow
-		more       int64 // bytes that the device has
-		fragmented bool
-		want       string
-	}{
-		"it grows":               {32 * mib, Allow{Growth: true}, 8 * mib, true, "[Live 2M][Live 8M]"},
-		"it holds enough":        {31 * mib, Allow{Growth: true}, 8 * mib, true, "stitched [Live 8M]"},
-		"not allowed":            {32 * mib, Allow{}, 8 * mib, true, "stitched [Live 8M]"},
-		"the device has no more": {32 * mib, Allow{Growth: true}, 6 * mib, true, "stitched [Live 8M]"},
-		"it is not fragmented":   {1 << 30, Allow{Growth: true}, 8 * mib, false, "stitched [Live 8M]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, h, between := scattered(t) // holds 24 MiB
-			h.fragmented, h.most = c.fragmented, c.most
-			r.budget.Limit += c.more
-			id, err := r.try(h, 8*mib, c.allow)
-			require.NoError(t, err)
-			require.Contains(t, r.layout(h), c.want)
-			require.EqualValues(t, c.most, h.most, "less is in use")
-			r.check()
-			r.free(append(between, id)...)
-			r.close()
-		})
-	}
-}
-
-// TestGrowsAheadForBig: a heap that is not fragmented grows at its end for a big request
-// where that leaves little free, and else stitches.
-func TestGrowsAheadForBig(t *testing.T) {
-	allowed := Allow{Growth: true}
-	for name, c := range map[string]struct {
-		hole, live, tail, request int64 // MiB
-		allow                     Allow
-		more                      int64 // MiB that the device has
-		held                      int64 // MiB in the end
-		stitched                  bool
-	}{
-		"it has enough":          {2, 2, 124, 126, allowed, 4, 130, false},
-		"it lacks some":          {2, 2, 124, 128, allowed, 4, 132, false},
-		"too much would be free": {4, 2, 122, 126, allowed, 4, 128, true},
-		"not big":                {2, 104, 24, 25, allowed, 4, 130, true},
-		"not allowed":            {2, 2, 124, 126, Allow{}, 4, 128, true},
-		"the device has no more": {2, 2, 124, 128, allowed, 2, 130, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 1, true, policy)
-			h := r.heaps[0]
-			hole, live, tail := r.alloc(h, c.hole*mib), r.alloc(h, c.live*mib), r.alloc(h, c.tail*mib)
-			r.budget.Limit = r.budget.Held() + c.more*mib
-			r.free(hole, tail)
-			id, err := r.try(h, c.request*mib, c.allow)
-			require.NoError(t, err)
-			require.EqualValues(t, c.held*mib, h.Held())
-			require.Equal(t, c.stitched, len(h.stitches) == 1, r.layout(h))
-			r.check()
-			r.free(live, id)
-			r.close()
-		})
-	}
-}
-
 // TestFragmentedChunks: a fragmented heap grows by larger chunks, and by no more than
 // a request needs where the device has no more.
 func TestFragmentedChunks(t *testing.T) {
@@ -171,7 +105,7 @@ func TestFragmentedChunks(t *testing.T) {
 	r.budget.Limit = 1 << 30
 	was := h.Held()
 	fourth := r.alloc(h, 66*mib) // many chunks
-	require.EqualValues(t, was+66*mib, h.Held())
+	require.EqualValues(t, was+68*mib, h.Held())
 	r.check()
 	r.free(append(all, other, third, fourth)...)
 	r.close()

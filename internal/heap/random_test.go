@@ -119,7 +119,7 @@ func (p *program) allocate() {
 		p.hits++
 	} else {
 		var err error
-		id, err = p.try(h, size, Allow{SmallChunks: p.rnd.IntN(2) == 0, Growth: p.rnd.IntN(2) == 0})
+		id, err = p.try(h, size, Allow{SmallChunks: p.rnd.IntN(2) == 0})
 		if p.tolerate(err); err != nil {
 			return
 		}

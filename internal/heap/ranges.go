@@ -112,10 +112,6 @@ func (h *Heap) growBy(k ledger.Kind, need, request int64) error {
 // once: before it grows, all that it has cached is merged in vain.
 const smallGrowth = 1024
 
-// wholeChunks bounds what a fragmented heap rounds up to whole chunks when it grows:
-// of more than so many, the last one saves little time.
-const wholeChunks = 16
-
 // growthStep returns the bytes that a kind should grow by when it lacks need: a part
 // of a small range, and whole chunks for the large kind of a fragmented heap.
 func (h *Heap) growthStep(k ledger.Kind, need int64) int64 {
@@ -128,9 +124,7 @@ func (h *Heap) growthStep(k ledger.Kind, need int64) int64 {
 	case k == ledger.Small && h.space.Policy.GrowthFactor != 1:
 		return have / smallGrowth
 	case k == ledger.Large && h.fragmented:
-		if chunk := h.chunkSize(k, h.space.Memory.Held(), maxChunk); need < wholeChunks*chunk {
-			return sizeclass.RoundTo(need, chunk)
-		}
+		return sizeclass.RoundTo(need, h.chunkSize(k, h.space.Memory.Held(), maxChunk))
 	}
 	return need
 }

@@ -10,13 +10,9 @@ import (
 // A range stays mapped when its block is freed. The next block lies wherever enough of
 // its memory in a row is free: in a window. Where no window is large enough, one at an
 // end of its range becomes longer by chunks that are mapped beside it, if these are less
-// than a longerFraction of those that a new range would have. A range has addresses on
-// both sides for that, in multiples of what is mapped at first.
-const (
-	longerFraction  = 2
-	addressesBefore = 1
-	addressesBehind = 2
-)
+// than those of a new range. A range has addresses for that on each side, as many times
+// what is mapped at first.
+const addressesBeside = 2
 
 // reuse returns an idle range with need bytes of free memory in a row, from its skip on,
 // or nil; and how many chunks it mapped for that.
@@ -27,7 +23,7 @@ func (h *Heap) reuse(need int64, runs []run) (st *stitch, mapped int, err error)
 	h.mark(runs)
 	if w := h.bestWindow(need); w.st != nil {
 		h.space.StitchReuses.Add(1)
-		w.st.skip = h.place(&w, need)
+		w.st.skip = w.from
 		return w.st, 0, nil
 	}
 	if w := h.endWindow(); w.st != nil {
@@ -48,7 +44,7 @@ func (h *Heap) lengthen(w *window, need int64, runs []run) (_ *stitch, mapped in
 	if front {
 		room, at = st.base-st.at, st.base-device.Ptr(more.size)
 	}
-	if device.Ptr(more.size) > room || len(more.chunks)*longerFraction >= len(choose(need, runs, h.fragmented).chunks) {
+	if device.Ptr(more.size) > room || len(more.chunks) >= len(choose(need, runs).chunks) {
 		return nil, 0, nil
 	}
 	if err := h.space.Memory.Map(at, more.pieces()); err != nil {
@@ -67,9 +63,9 @@ func (h *Heap) lengthen(w *window, need int64, runs []run) (_ *stitch, mapped in
 // reserve gets addresses for a range, with none beside it where they are scarce.
 func (st *stitch) reserve(m *vmem.Mapper) (err error) {
 	for _, times := range [...]int64{1, 0} {
-		st.limit = (addressesBefore+addressesBehind)*times*st.size + st.size
+		st.limit = (2*addressesBeside*times + 1) * st.size
 		if st.at, err = m.Reserve(st.limit); err == nil {
-			st.base = st.at + device.Ptr(addressesBefore*times*st.size)
+			st.base = st.at + device.Ptr(addressesBeside*times*st.size)
 			return nil
 		}
 	}

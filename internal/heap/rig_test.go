@@ -96,7 +96,7 @@ func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
 // has none.
 func (r *rig) alloc(h *Heap, size int64) block.ID {
 	r.t.Helper()
-	id, err := r.try(h, size, Allow{SmallChunks: true, Growth: true})
+	id, err := r.try(h, size, Allow{SmallChunks: true})
 	require.NoError(r.t, err)
 	return id
 }

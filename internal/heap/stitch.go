@@ -50,7 +50,6 @@ const maxStitches = 512
 type Allow struct {
 	SmallChunks  bool // free chunks of the small ranges
 	MoreStitches bool // more stitched ranges than a heap keeps
-	Growth       bool // new memory where free chunks would do
 }
 
 // ErrStitches says that as many stitched ranges are mapped as a heap keeps. The
@@ -170,18 +169,6 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (block.ID,
 		missing := rounded - h.tail(k)
 		if k == ledger.Large {
 			runs, total := h.stitchable(rounded, allow)
-			if allow.Growth && h.growsAhead(rounded, total) {
-				err := h.growBy(ledger.Large, rounded-h.tail(ledger.Large), rounded)
-				if err != nil && !errors.Is(err, device.ErrOutOfMemory) {
-					return 0, nil, err
-				}
-				// A call that fails may have filled gaps, whose memory has merged
-				// with that beside it.
-				if err == nil || h.fit(k, rounded) != 0 {
-					continue
-				}
-				runs, total = h.stitchable(rounded, allow)
-			}
 			missing = rounded - total
 			if missing <= 0 {
 				return h.stitch(rounded, runs, allow)
@@ -257,7 +244,7 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 		return nil, ErrStitches
 	}
 	defer nvtx.Start("stitch", need).End()
-	m, st := h.space.Memory, choose(need, runs, h.fragmented)
+	m, st := h.space.Memory, choose(need, runs)
 	if err = st.reserve(m); err != nil {
 		return nil, err
 	}

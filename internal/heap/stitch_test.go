@@ -75,19 +75,16 @@ func TestStitch(t *testing.T) {
 // free there fills it, or where whole chunks are too few.
 func TestStitchParts(t *testing.T) {
 	for name, c := range map[string]struct {
-		blocks     [4]int64 // in MiB; the first and the third are freed
-		fragmented bool
-		need       int64
-		want       string
-		skip       int64
+		blocks [4]int64 // in MiB; the first and the third are freed
+		need   int64
+		want   string
+		skip   int64
 	}{
-		"it ends in a chunk":                   {blocks: [4]int64{5, 2, 3, 2}, need: 7, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Free 1M][Part 2M][Live 2M]"},
-		"it begins in a chunk":                 {blocks: [4]int64{4, 3, 3, 2}, need: 7, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Part 2M][Live 2M]", skip: 1},
-		"it begins and ends in chunks":         {blocks: [4]int64{5, 2, 3, 2}, need: 8, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Part 1M][Part 2M][Live 2M]", skip: 1},
-		"the part that it fills best":          {blocks: [4]int64{4, 3, 4, 1}, need: 5, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Free 3M][Live 1M]", skip: 1},
-		"a fragmented heap takes a whole one":  {blocks: [4]int64{4, 3, 4, 1}, need: 5, fragmented: true, want: "[Part 2M][Part 2M][Live 3M][Free 1M][Part 1M][Free 2M][Live 1M]"},
-		"a fragmented heap with no other left": {blocks: [4]int64{4, 3, 3, 2}, need: 7, fragmented: true, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Part 2M][Live 2M]", skip: 1},
-		"of a block without a whole chunk":     {blocks: [4]int64{5, 2, 2, 4}, need: 6, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Part 1M][Free 1M][Live 4M][Free 1M]", skip: 1},
+		"it ends in a chunk":               {blocks: [4]int64{5, 2, 3, 2}, need: 7, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Free 1M][Part 2M][Live 2M]"},
+		"it begins in a chunk":             {blocks: [4]int64{4, 3, 3, 2}, need: 7, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Part 2M][Live 2M]", skip: 1},
+		"it begins and ends in chunks":     {blocks: [4]int64{5, 2, 3, 2}, need: 8, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Part 1M][Part 2M][Live 2M]", skip: 1},
+		"the part that it fills best":      {blocks: [4]int64{4, 3, 4, 1}, need: 5, want: "[Part 2M][Part 2M][Live 3M][Part 1M][Free 3M][Live 1M]", skip: 1},
+		"of a block without a whole chunk": {blocks: [4]int64{5, 2, 2, 4}, need: 6, want: "[Part 2M][Part 2M][Part 1M][Live 2M][Part 1M][Free 1M][Live 4M][Free 1M]", skip: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy
@@ -100,7 +97,6 @@ func TestStitchParts(t *testing.T) {
 			}
 			r.free(ids[0], ids[2])
 			r.budget.Limit = r.budget.Held()
-			h.fragmented = c.fragmented
 			free := r.layout(h)
 			require.Zero(t, h.Missing(ledger.Large, c.need*mib, Allow{}))
 			var maps int64
@@ -188,39 +184,6 @@ func TestErrStitches(t *testing.T) {
 	r.check()
 	r.free(append(between, id)...)
 	r.close()
-}
-
-// TestGrowPartly: where the device refuses a part of what a fragmented heap grows
-// by, the free blocks that the other part merged with are looked up again.
-func TestGrowPartly(t *testing.T) {
-	for name, c := range map[string]struct {
-		free []int  // of ten blocks of 2 MiB, the third and the sixth being gaps
-		want string // after a request of 6 MiB, for which one gap is filled
-	}{
-		"what merged fits":        {[]int{1, 3, 9}, "large [Live 2M][Live 6M][Live 2M][Gap 2M][Live 2M][Live 2M][Live 2M][Free 2M]"},
-		"what merged is stitched": {[]int{1, 7, 9}, "large [Live 2M][Part 2M][Part 2M][Live 2M][Live 2M][Gap 2M][Live 2M][Part 2M][Live 2M][Free 2M], stitched [Live 6M]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 1, true, policy)
-			h := r.heaps[0]
-			var ids []block.ID
-			for range 10 {
-				ids = append(ids, r.alloc(h, 2*mib))
-			}
-			r.free(ids[2], ids[5])
-			out, err := h.Detach(h.WholeChunks(), 4*mib)
-			require.NoError(t, err)
-			require.NoError(t, h.Release(out))
-			for _, i := range c.free {
-				r.free(ids[i])
-			}
-			h.fragmented, h.most = true, 1<<30
-			r.budget.Limit = r.budget.Held() + 2*mib
-			r.alloc(h, 6*mib)
-			require.Equal(t, c.want, r.layout(h))
-			require.NoError(t, h.Check(0))
-		})
-	}
 }
 
 // TestFailingDrop: an idle range that cannot be unmapped stays; one whose addresses cannot

@@ -11,7 +11,6 @@ import (
 type window struct {
 	st       *stitch
 	from, to int64 // offsets from the range's base
-	whole    int64 // offset of the first chunk that is free as a whole
 	chunks   int   // with the one that ends it
 }
 
@@ -69,10 +68,8 @@ func (h *Heap) eachWindow(st *stitch, least int64, f func(window)) {
 		if !open && tail > 0 {
 			open = true
 			h.window = h.space.marks.Add(1)
-			w = window{st: st, from: off + c.size - tail, to: off + c.size, whole: off, chunks: 1}
-			if c.window = h.window; tail < c.size {
-				w.whole = w.to
-			}
+			w = window{st: st, from: off + c.size - tail, to: off + c.size, chunks: 1}
+			c.window = h.window
 		}
 		off += c.size
 	}
@@ -94,27 +91,6 @@ func (h *Heap) bestWindow(need int64) (best window) {
 		})
 	}
 	return best
-}
-
-// place returns where in a window a block of need bytes begins: at a whole chunk where it
-// can and, unless the heap is fragmented and has to save time, where it leaves no more of
-// its last chunk unused than from the beginning of the window.
-func (h *Heap) place(w *window, need int64) int64 {
-	if w.to-w.whole < need || !h.fragmented && w.unused(w.whole+need) > w.unused(w.from+need) {
-		return w.from
-	}
-	return w.whole
-}
-
-// unused returns the bytes from an offset to the end of its chunk, in the window.
-func (w *window) unused(at int64) int64 {
-	end := int64(0)
-	for _, c := range w.st.chunks {
-		if end += c.size; end >= at {
-			break
-		}
-	}
-	return min(end, w.to) - at
 }
 
 // endWindow returns the window with the most chunks of those at an end of their range, if

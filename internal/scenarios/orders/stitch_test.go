@@ -14,7 +14,7 @@ import (
 // where there are too many, and not under the stream's work. The streams that make
 // them are closed with live blocks, so that all of them are the default stream's.
 func TestForgettingStitchesWaits(t *testing.T) {
-	const streams, gaps = 4, 100
+	const streams, gaps = 5, 100
 	d := simdev.New(simdev.Config{ManualEvents: true, FreshAddresses: true})
 	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, MagazineBytes: -1})
 	var live []cupool.Block
