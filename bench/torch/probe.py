@@ -2,12 +2,13 @@
 
 usage: probe.py all ALLOCATOR [JOBS]     default, expandable or cupool; JOBS at a time (6)
        probe.py NAME ALLOCATOR           one, with its output
-A probe asserts what it found and returns a text for the table.
+A probe asserts what it found and returns a text for the table. "beyond" is what cupool promises and PyTorch does not.
 """
 
 import concurrent.futures
 import ctypes
 import importlib.util
+import itertools
 import os
 import pathlib
 import pickle
@@ -21,6 +22,7 @@ import choose
 
 PROBES = {}
 ONLY_CUPOOL = set()
+ALONE = set()
 
 
 def probe(function):
@@ -31,6 +33,22 @@ def probe(function):
 def cupool_only(function):
     ONLY_CUPOOL.add(function.__name__)
     return probe(function)
+
+
+def alone(function):
+    """A probe of the device's free memory, or of time: others at work would be seen in it."""
+    ALONE.add(function.__name__)
+    return function
+
+
+class Beyond(Exception):
+    """Another allocator than cupool lacks what PyTorch does not promise."""
+
+
+def beyond(holds, text):
+    if not holds and MODE != "cupool":
+        raise Beyond(text)
+    assert holds, text
 
 
 def mib(n):
@@ -59,7 +77,8 @@ def statistics(torch):
         assert stats[key] == value, f"{key}: {stats[key]}, and the snapshot has {value}"
     for s in segments:
         assert sum(b["size"] for b in s["blocks"]) == s["total_size"], "blocks leave gaps"
-    assert torch.cuda.memory_allocated() == sum(-(-t.nbytes // 512) * 512 for t in keep)
+    more = torch.cuda.memory_allocated() - sum(-(-t.nbytes // 512) * 512 for t in keep)
+    beyond(more == 0, f"blocks are larger than tensors by {mib(more)}")
     return f"{len(found)} counters agree over {len(segments)} segments"
 
 
@@ -91,6 +110,7 @@ def accelerator(torch):
     return "torch.accelerator sees the same pool"
 
 
+@alone
 @probe
 def empty_cache(torch):
     x = [torch.empty(64 << 20, dtype=torch.uint8, device="cuda") for _ in range(8)]
@@ -101,7 +121,7 @@ def empty_cache(torch):
     torch.cuda.empty_cache()
     assert torch.cuda.memory_stats()["num_sync_all_streams"] == syncs + 1
     back = torch.cuda.mem_get_info()[0] - full
-    assert back >= 500 << 20, mib(back)
+    beyond(back >= 500 << 20, f"{mib(back)} of 512 went back")
     return f"{mib(back)} went back"
 
 
@@ -219,6 +239,7 @@ def graph_train(torch):
     return f"loss {first:.4f} to {loss.item():.6f}"
 
 
+@alone
 @probe
 def graphs_give_back(torch):
     x = torch.randn(512, 512, device="cuda")
@@ -237,7 +258,7 @@ def graphs_give_back(torch):
             before = torch.cuda.mem_get_info()[0]
     torch.cuda.empty_cache()
     lost = before - torch.cuda.mem_get_info()[0]
-    assert lost < 64 << 20, f"{mib(lost)} did not come back"
+    beyond(lost < 64 << 20, f"{mib(lost)} did not come back")
     return "30 graphs, nothing lost"
 
 
@@ -267,10 +288,18 @@ def _compile(torch, mode):
     m = torch.nn.Sequential(torch.nn.Linear(1000, 1000), torch.nn.ReLU(), torch.nn.Linear(1000, 10)).cuda()
     f = torch.compile(m, mode=mode)
     for _ in range(6):
+        m.zero_grad(set_to_none=True)  # gradients lie in the memory of the graph, which the next step overwrites
+        torch.compiler.cudagraph_mark_step_begin()
         r = f(x).sum()
         r.backward()
+    found = [p.grad.clone() for p in m.parameters()]
+    m.zero_grad(set_to_none=True)
     expected = m(x).sum()
+    expected.backward()
     assert torch.allclose(r, expected, rtol=1e-2), (r.item(), expected.item())
+    for p, g in zip(m.parameters(), found):
+        wrong = (g - p.grad).abs().max().item()
+        assert wrong <= 1e-2 * p.grad.abs().max().item(), wrong
     return f"{r.item():.4f}"
 
 
@@ -440,6 +469,7 @@ def fraction(torch):
 @probe
 def settings_change(torch):
     n = 21 << 20
+    torch.cuda.init()
     torch.cuda.memory._set_allocator_settings("")
     a = torch.cuda.memory_stats()["active_bytes.all.allocated"]
     x = torch.empty(n, device="cuda")
@@ -464,17 +494,20 @@ def cudnn_benchmark(torch):
 def record_stream(torch):
     s = torch.cuda.Stream()
     x = torch.full((64 << 20,), 1.0, device="cuda")
-    s.wait_stream(torch.cuda.current_stream())
+    y = torch.mul(x, 2)  # loads the kernels, so that nothing below waits for the device
+    torch.cuda._sleep(1)
+    torch.cuda.synchronize()
     with torch.cuda.stream(s):
-        torch.cuda._sleep(int(2e8))
-        y = x * 2
+        torch.cuda._sleep(int(2e9))
+        torch.mul(x, 3, out=y)
     x.record_stream(s)
     p = x.data_ptr()
     del x
     z = torch.full((64 << 20,), 5.0, device="cuda")
+    assert not s.query(), "the stream was done too early to show anything"
     assert z.data_ptr() != p, "the block was given again while it was used"
     torch.cuda.synchronize()
-    assert y.eq(2).all().item()
+    assert y.eq(3).all().item() and z.eq(5).all().item()
     return "the block waits"
 
 
@@ -549,6 +582,7 @@ def cupy(torch):
     import cupy as cp
     import cupool.cupy
     cupool.cupy.install()
+    torch.cuda.init()  # statistics are 0 before; the pool is opened by CuPy
     before = torch.cuda.memory_reserved()
     a = cp.arange(64 << 20, dtype=cp.float32)
     assert torch.cuda.memory_reserved() - before >= 256 << 20
@@ -568,6 +602,7 @@ def numba(torch):
     cupool.numba.install()
     import numpy
     from numba import cuda
+    torch.cuda.init()
     before = torch.cuda.memory_allocated()
     a = cuda.to_device(numpy.arange(1 << 20, dtype=numpy.float32))
     assert torch.cuda.memory_allocated() - before >= 4 << 20
@@ -592,6 +627,7 @@ def page(torch):
     return f"{len(text)} characters at {url}"
 
 
+@alone
 @cupool_only
 def sleep_wake(torch):
     import cupool.torch
@@ -674,6 +710,8 @@ def _ipc(torch, receiver):
     from multiprocessing.connection import Listener
     import torch.multiprocessing
     want = [((1 << 20,), 3.0), ((100,), 4.0), ((40 << 20,), 5.0)]
+    if (MODE, receiver) == ("cupool", "default"):
+        want.pop()  # memory in pieces of several sizes, for which PyTorch has no format (docs/python.md)
     with tempfile.TemporaryDirectory() as d, Listener(d + "/s", authkey=b"k") as listener:
         code = RECEIVER.format(here=os.path.dirname(os.path.abspath(__file__)), receiver=receiver, address=d + "/s",
                                want=want)
@@ -693,7 +731,7 @@ def _ipc(torch, receiver):
             c.send(1)
         c.close()
         assert child.wait(60) == 0
-    return f"three tensors to a process with the allocator {receiver}"
+    return f"{len(want)} tensors to a process with the allocator {receiver}"
 
 
 @probe
@@ -775,6 +813,7 @@ def refuses(torch):
     return "names the module; cudaMallocAsync stays"
 
 
+@alone
 @probe
 def speed(torch):
     for _ in range(20000):
@@ -794,9 +833,11 @@ def run_one(name, mode):
     MODE = mode
     choose.use(mode)
     import torch
-    started = time.time()
-    text = PROBES[name](torch)
-    print(f"PROBE {name} ok {time.time() - started:.1f} {text}", flush=True)
+    try:
+        state, text = "ok", PROBES[name](torch)
+    except Beyond as err:
+        state, text = "beyond", err
+    print(f"PROBE {name} {state} {text}", flush=True)
 
 
 def run_all(mode, jobs):
@@ -805,25 +846,29 @@ def run_all(mode, jobs):
 
     def job(name):
         try:
-            done = subprocess.run([sys.executable, here, name, mode], capture_output=True, text=True, timeout=240)
+            done = subprocess.run([sys.executable, "-X", "faulthandler", here, name, mode], capture_output=True, text=True,
+                                  timeout=240)
         except subprocess.TimeoutExpired as err:
             return name, "TIME", "more than 240 s", str(err.stdout) + str(err.stderr)
         lines = [line for line in done.stdout.splitlines() if line.startswith("PROBE ")]
         if done.returncode == 0 and lines:
-            return name, "ok", lines[-1].split(" ", 4)[4], done.stdout
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return name, "FAILS", f"status {done.returncode}: {last[:150]}", done.stdout + done.stderr
+            return name, *lines[-1].split(" ", 3)[2:], done.stdout
+        errors = done.stderr.strip().splitlines() or ["no output"]
+        last = next((line for line in errors if done.returncode < 0 and line.startswith("  File ")), errors[-1])
+        return name, "FAILS", f"status {done.returncode}: {last.strip()[:150]}", done.stdout + done.stderr
 
-    failed = 0
+    states = []
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for name, state, text, output in pool.map(job, names):
-            failed += state != "ok"
+        together = pool.map(job, [n for n in names if n not in ALONE])
+        for name, state, text, output in itertools.chain(together, map(job, [n for n in names if n in ALONE])):
+            states.append(state)
             print(f"{name:26} {state:6} {text}", flush=True)
-            if state != "ok" and os.environ.get("LOGS"):
+            if state in ("FAILS", "TIME") and os.environ.get("LOGS"):
                 with open(f"{os.environ['LOGS']}/{mode}-{name}.txt", "w") as f:
                     f.write(output)
-    print(f"{mode}: {len(names) - failed} of {len(names)} probes passed", flush=True)
-    return failed
+    print(f"{mode}: {states.count('ok')} of {len(names)} probes passed, {states.count('beyond')} are beyond PyTorch",
+          flush=True)
+    return states.count("FAILS") + states.count("TIME")
 
 
 MODE = "default"

@@ -23,7 +23,7 @@ def install():
 
 def _pointer(driver, address):
     """An address as this version of Numba wants it."""
-    if getattr(driver, "USE_NV_BINDING", False):
+    if getattr(driver, "USE_NV_BINDING", True):  # a Numba that does not ask has NVIDIA's alone
         return driver.binding.CUdeviceptr(address)
     return ctypes.c_uint64(address)
 

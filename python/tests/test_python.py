@@ -346,7 +346,7 @@ class Package(unittest.TestCase):
         cuda.HostOnlyCUDAMemoryManager = type("Base", (), {"initialize": lambda self: None})
         cuda.MemoryInfo = lambda free, total: (free, total)
         cuda.set_memory_manager = mock.Mock()
-        driver.MemoryPointer = lambda context, pointer, size, finalizer: (pointer.value, size, finalizer)
+        driver.MemoryPointer = lambda context, pointer, size, finalizer: (pointer, size, finalizer)
         sys.modules.update(zip(names, (numba, cuda, cudadrv, driver)))
         from cupool import numba as module
 
@@ -354,8 +354,11 @@ class Package(unittest.TestCase):
         manager = cuda.set_memory_manager.call_args[0][0]()
         manager.context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
         manager.initialize()
-        address, size, finalizer = manager.memalloc(100)
-        self.assertEqual((address, size, manager.interface_version), (51200, 100, 1))
+        driver.binding = types.SimpleNamespace(CUdeviceptr=lambda address: ("NVIDIA's", address))
+        pointer, size, finalizer = manager.memalloc(100)
+        self.assertEqual((pointer, size, manager.interface_version), (("NVIDIA's", 51200), 100, 1))
+        driver.USE_NV_BINDING = False
+        self.assertEqual(manager.memalloc(100)[0].value, 51200)
         self.assertEqual(manager.get_memory_info(), (5, 7))
         finalizer()
         self.assertEqual(self.said(), ["free 100"])
