@@ -84,6 +84,44 @@ std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Stack>(
 
 // ---------------------------------------------------------------- tests
 
+// Runs a test in a child of fork.
+template <typename F>
+void inChild(F f) {
+  std::fflush(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    try {
+      f();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "in a child: %s\n", e.what());
+      _exit(1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// CuPy, Numba or a program in C opened the pool before PyTorch allocated.
+void openedByOthers() {
+  inChild([] {
+    char text[512];
+    REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
+    alloc::init(1);
+    const auto theirs = reinterpret_cast<int (*)(int, size_t, void*, void**)>(
+        dlsym(dlopen("libcupool.so", RTLD_NOW | RTLD_NOLOAD), "cupool_alloc"));
+    void* p = nullptr;
+    REQUIRE(theirs(0, 5 << 20, nullptr, &p) == 0);
+    REQUIRE(stats().allocated_bytes[0].current >= 5 << 20);
+    REQUIRE(!alloc::snapshot().segments.empty());
+    alloc::raw_delete(alloc::raw_alloc(1 << 20));
+    alloc::raw_delete(p);
+    alloc::emptyCache();
+    REQUIRE(stats().reserved_bytes[0].current == 0);
+  });
+}
+
 void install() {
   char text[512];
   REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
@@ -281,6 +319,7 @@ void pools() {
   alloc::raw_delete(outside);
   // What is free there stays while the pool is used, since graphs may use it.
   alloc::raw_delete(inside);
+  alloc::emptyCache(id);
   alloc::emptyCache();
   REQUIRE(in(inside));
   alloc::releasePool(0, id);
@@ -505,23 +544,17 @@ void manyThreads() {
 
 void children() {
   auto p = alloc::get()->allocate(1000);
-  std::fflush(nullptr);
-  const pid_t pid = fork();
-  if (pid == 0) {
+  inChild([&] {
     p.clear(); // nothing
     raises([] { alloc::get()->allocate(1000); });
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  });
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> tests[] = {
-      {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
+      {"openedByOthers", openedByOthers}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
       {"trackers", trackers}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
       {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"checkpoints", checkpoints},
       {"outOfMemory", outOfMemory}, {"switchedOff", switchedOff}, {"settings", settings}, {"sharing", sharing},

@@ -88,6 +88,14 @@ Device& Allocator::opened(c10::DeviceIndex device) {
   return d;
 }
 
+// Whether the device has a pool, which CuPy or a library in C may have opened.
+bool Allocator::hasPool(int device) {
+  if (!isOpen(device) && lib.is_open_(device) != 0) {
+    open(static_cast<c10::DeviceIndex>(device));
+  }
+  return isOpen(device);
+}
+
 void Allocator::open(c10::DeviceIndex device) {
   Device& d = known(device);
   const std::lock_guard<std::mutex> lock(d.opening);
@@ -102,8 +110,8 @@ void Allocator::open(c10::DeviceIndex device) {
   const cupool_status status = lib.open_(device, &config);
   if (status == CUPOOL_ERROR_EXISTS) {
     // CuPy or a library in C opened the pool first. What can change later is as PyTorch says.
-    if (lib.configure_ != nullptr && !text.empty()) {
-      check(lib.configure_(device, text.c_str()));
+    if (lib.configure_ != nullptr) {
+      check(lib.configure_(device, join(changeableSettings()).c_str()));
     }
   } else {
     check(status);
@@ -287,6 +295,8 @@ void Allocator::deleteBlock(void* p) {
 
 // What watches frees: histories that hold notes, memory that is shared, and blocks of cudaMalloc.
 void Allocator::watch() {
+  // Whoever comes last sees all counts as they are.
+  const std::lock_guard<std::mutex> lock(watching_);
   bool allocations = false, frees = uncachedCount_ > 0 || shareCount_ > 0;
   for (int i = 0; i < count_; i++) {
     allocations = allocations || devices_[i].history.watches();
@@ -502,7 +512,15 @@ void Allocator::cacheInfo(c10::DeviceIndex device, size_t* largest) {
 void Allocator::emptyCache(MempoolId_t id) {
   const cupool_pool_id pool = id == MempoolId_t{0, 0} ? CUPOOL_ALL : poolId(id);
   for (int i = 0; i < count_; i++) {
-    if (!isOpen(i)) {
+    if (!hasPool(i)) {
+      continue;
+    }
+    // A pool that is named gives back when nobody uses it: a graph may replay into its free memory.
+    int count = 0;
+    if (id != MempoolId_t{0, 0}) {
+      check(lib.pool_use_count_(i, pool, &count));
+    }
+    if (count > 0) {
       continue;
     }
     const Context context = devices_[i].history.gather(RecordContext::ALL);

@@ -20,6 +20,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -148,6 +149,7 @@ class Allocator final : public native::CUDAAllocator {
   Device& known(c10::DeviceIndex device);
   Device& opened(c10::DeviceIndex device);
   bool isOpen(int device) const { return devices_[device].open.load(std::memory_order_acquire); }
+  bool hasPool(int device);
   void watch();
   void tellProfiler(void* p, const cupool_block_info& block, bool freed);
   bool uncached() const;
@@ -162,6 +164,7 @@ class Allocator final : public native::CUDAAllocator {
   [[noreturn]] void raiseOutOfMemory(c10::DeviceIndex device, size_t size, cudaStream_t stream);
 
   // settings.cpp
+  std::map<std::string, std::string> changeableSettings() const;
   std::string settings() const;
   void settingsChanged();
   void watchSettings();
@@ -189,6 +192,7 @@ class Allocator final : public native::CUDAAllocator {
   // Whether an allocation, or a free, has more to do than to call the library.
   std::atomic<bool> watched_{false};
   std::atomic<bool> watchedFrees_{false};
+  std::mutex watching_; // of the two
 
   std::mutex uncachedMutex_;
   std::unordered_set<void*> uncached_; // blocks of cudaMalloc, made while the allocator was off
@@ -206,6 +210,9 @@ struct Allocator::Layout {
   };
   std::vector<Segment> segments;
 };
+
+// Settings as one text.
+std::string join(const std::map<std::string, std::string>& settings);
 
 // Raises with the text of the calling thread's last failure, unless the status is CUPOOL_OK.
 void check(cupool_status status);

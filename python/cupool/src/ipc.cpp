@@ -205,7 +205,9 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
   } else {
     TORCH_CHECK(kind == uniform || kind == pieces, "cupool: a handle of another process has an unknown kind");
     const auto header = readNext<Header>(from);
-    TORCH_CHECK(header.count > 0 && header.count <= handle.size(), "cupool: a handle of another process is damaged");
+    const size_t each = sizeof(int) + (kind == pieces ? sizeof(size_t) : 0), head = 2 + sizeof header;
+    TORCH_CHECK(header.count > 0 && header.count <= handle.size() && handle.size() == head + header.count * each,
+                "cupool: a handle of another process is damaged, or of another kind than descriptors");
     const Descriptor sender(static_cast<int>(syscall(SYS_pidfd_open, header.pid, 0)));
     TORCH_CHECK(sender.fd >= 0, "cupool: process ", header.pid, ", which shares GPU memory, cannot be reached: ",
                 std::strerror(errno));

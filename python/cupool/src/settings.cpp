@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <locale>
 #include <sstream>
 
 namespace cupool_torch {
@@ -72,6 +73,29 @@ void add(std::map<std::string, std::string>* settings, const std::string& text) 
   finish();
 }
 
+// As the library reads it, whatever locale the program has.
+std::string decimal(double value) {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());
+  text << value;
+  return text.str();
+}
+
+// What can change while the pool is open, as PyTorch has it now. Values are named though they are its defaults: they
+// may follow others.
+std::map<std::string, std::string> changeable() {
+  std::map<std::string, std::string> settings;
+  settings["roundup_power2_divisions"] = divisions();
+  const size_t split = Config::max_split_size();
+  settings["max_split_size_mb"] = split == std::numeric_limits<size_t>::max() ? "0" : std::to_string(split >> 20);
+  if (const double threshold = Config::garbage_collection_threshold(); threshold > 0) {
+    settings["garbage_collection_threshold"] = decimal(threshold);
+  }
+  return settings;
+}
+
+} // namespace
+
 std::string join(const std::map<std::string, std::string>& settings) {
   std::string text;
   for (const auto& [key, value] : settings) {
@@ -80,20 +104,20 @@ std::string join(const std::map<std::string, std::string>& settings) {
   return text;
 }
 
-// What can change while the pool is open. PyTorch's values are named though they are its defaults: they may follow
-// others.
-std::map<std::string, std::string> changeable() {
-  std::map<std::string, std::string> settings;
-  settings["roundup_power2_divisions"] = divisions();
-  const size_t split = Config::max_split_size();
-  settings["max_split_size_mb"] = split == std::numeric_limits<size_t>::max() ? "0" : std::to_string(split >> 20);
-  if (const double threshold = Config::garbage_collection_threshold(); threshold > 0) {
-    settings["garbage_collection_threshold"] = std::to_string(threshold);
+// The same under what the environment and install say of it.
+std::map<std::string, std::string> Allocator::changeableSettings() const {
+  std::map<std::string, std::string> settings = changeable(), over;
+  if (const char* environment = std::getenv("CUPOOL_ALLOC_CONF")) {
+    add(&over, environment);
+  }
+  add(&over, extra_);
+  for (const auto& [key, value] : over) {
+    if (settings.count(key) != 0 || key == "garbage_collection_threshold") {
+      settings[key] = value;
+    }
   }
   return settings;
 }
-
-} // namespace
 
 // expandable_segments has no effect: the library takes virtual memory where the device has it, and snapshots say so
 // where PyTorch's setting does. large_segment_size_mb is of PyTorch's own segments.
@@ -107,7 +131,7 @@ std::string Allocator::settings() const {
   }
   const double fraction = native::CUDAAllocatorConfig::per_process_memory_fraction();
   if (fraction > 0 && fraction < 1) {
-    settings["per_process_memory_fraction"] = std::to_string(fraction);
+    settings["per_process_memory_fraction"] = decimal(fraction);
   }
   // Programs for PyTorch lean on it: memory goes to another stream when all of the device have passed its free.
   settings["idle_order"] = "device";
@@ -122,10 +146,10 @@ void Allocator::settingsChanged() {
   if (lib.configure_ == nullptr) {
     return;
   }
-  auto settings = changeable();
+  const std::string settings = join(changeableSettings());
   for (int i = 0; i < count_; i++) {
     if (isOpen(i)) {
-      check(lib.configure_(i, join(settings).c_str()));
+      check(lib.configure_(i, settings.c_str()));
     }
   }
 }

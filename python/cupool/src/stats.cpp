@@ -40,7 +40,7 @@ bool reportsExpandable() { return c10::CachingAllocator::AcceleratorAllocatorCon
 DeviceStats Allocator::getDeviceStats(c10::DeviceIndex device) {
   known(device);
   DeviceStats to;
-  if (!isOpen(device)) {
+  if (!hasPool(device)) {
     return to;
   }
   cupool_stats from{};
@@ -77,14 +77,14 @@ DeviceStats Allocator::getDeviceStats(c10::DeviceIndex device) {
 
 void Allocator::resetAccumulatedStats(c10::DeviceIndex device) {
   known(device);
-  if (isOpen(device)) {
+  if (hasPool(device)) {
     check(lib.reset_accumulated_(device));
   }
 }
 
 void Allocator::resetPeakStats(c10::DeviceIndex device) {
   known(device);
-  if (isOpen(device)) {
+  if (hasPool(device)) {
     check(lib.reset_peaks_(device));
   }
 }
@@ -195,7 +195,7 @@ native::SnapshotInfo Allocator::snapshot(MempoolId_t id
     if (traces) {
       trace = devices_[i].history.trace(micros);
     }
-    if (isOpen(i)) {
+    if (hasPool(i)) {
       addSegments(device, id, &segments);
     }
     std::move(segments.begin(), segments.end(), std::back_inserter(result.segments));
