@@ -85,9 +85,11 @@ def build(output, flags=()):
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
-        # The libraries are named and not linked: at run time those that PyTorch has loaded are taken.
-        for name in ("c10", "c10_cuda"):
-            _run(compiler(), "-shared", "-x", "c++", "/dev/null", f"-Wl,-soname,lib{name}.so",
+        # The libraries are named and not linked: at run time those that PyTorch has loaded are taken. Of libstdc++ the
+        # compiler would take its archive where the shared one has no name for it, and a second copy of its locales
+        # crashes where numbers are printed.
+        for name, soname in ("c10", "libc10.so"), ("c10_cuda", "libc10_cuda.so"), ("stdc++", "libstdc++.so.6"):
+            _run(compiler(), "-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,{soname}",
                  "-o", work / f"lib{name}.so")
         # Some of CUDA's packages have no cuda_runtime.h, of which nothing but the interface is needed.
         (work / "last").mkdir()
