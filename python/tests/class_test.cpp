@@ -49,6 +49,12 @@ const char* library() {
   return name != nullptr ? name : "libcupool.so";
 }
 
+// A function of the stand-in driver.
+template <typename F>
+F driver(const char* name) {
+  return reinterpret_cast<F>(dlsym(dlopen(std::getenv("CUPOOL_LIBCUDA"), RTLD_NOW), name));
+}
+
 // A stream of the stand-in driver.
 cudaStream_t newStream() {
   static void* driver = dlopen(std::getenv("CUPOOL_LIBCUDA"), RTLD_NOW);
@@ -278,7 +284,18 @@ void streams() {
   alloc::recordStream(p, c10::cuda::CUDAStream(c10::cuda::CUDAStream::UNCHECKED,
                                                c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, 0),
                                                            reinterpret_cast<intptr_t>(side))));
+  // The side stream is at work, so the block serves nobody when it is freed.
+  void* first = p.get();
+  void* large = alloc::raw_alloc_with_stream(64 << 20, side);
+  const auto fill = driver<int (*)(uintptr_t, unsigned char, size_t, void*)>("cuMemsetD8Async");
+  for (int i = 0; i < 20; i++) {
+    REQUIRE(fill(reinterpret_cast<uintptr_t>(large), 1, 64 << 20, side) == 0);
+  }
   p.clear();
+  auto other = alloc::get()->allocate(1 << 20);
+  REQUIRE(other.get() != first || driver<int (*)(void*)>("cuStreamQuery")(side) == 0);
+  other.clear();
+  alloc::raw_delete(large);
   int here = 0;
   const c10::DataPtr foreign(&here, c10::Device(c10::DeviceType::CUDA, 0));
   alloc::recordStream(foreign, c10::cuda::getDefaultCUDAStream());
@@ -482,6 +499,8 @@ void switchedOff() {
 
 void settings() {
   if (dlsym(dlopen("libcupool.so", RTLD_NOW | RTLD_NOLOAD), "cupool_configure") == nullptr) {
+    c10::CachingAllocator::setAllocatorSettings("roundup_power2_divisions:4"); // warns
+    c10::CachingAllocator::setAllocatorSettings("");
     std::printf("  not here: this libcupool.so has no cupool_configure\n");
     return;
   }

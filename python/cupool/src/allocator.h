@@ -182,6 +182,7 @@ class Allocator final : public native::CUDAAllocator {
   std::mutex mutex_; // of what follows, and of no call of the library but those of pools
   std::string file_;
   std::string extra_;
+  std::string applied_; // changeableSettings, when they were last looked at
   std::map<PoolKey, std::unique_ptr<std::function<bool(cudaStream_t)>>> filters_;
   std::vector<std::unique_ptr<PoolAllocator>> sources_;
   std::vector<native::OutOfMemoryObserver> observers_;

@@ -143,12 +143,22 @@ std::string Allocator::settings() const {
 }
 
 void Allocator::settingsChanged() {
-  if (lib.configure_ == nullptr) {
-    return;
+  std::string settings = join(changeableSettings());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (settings == applied_) {
+      return;
+    }
+    applied_ = settings;
   }
-  const std::string settings = join(changeableSettings());
   for (int i = 0; i < count_; i++) {
-    if (isOpen(i)) {
+    if (!isOpen(i)) {
+      continue;
+    }
+    if (lib.configure_ == nullptr) {
+      TORCH_WARN("cupool: the pool of GPU ", i, " is open, and its settings stay as they were then; wanted are ",
+                 settings);
+    } else {
       check(lib.configure_(i, settings.c_str()));
     }
   }
@@ -156,6 +166,7 @@ void Allocator::settingsChanged() {
 
 void Allocator::watchSettings() {
   static const bool once = [this] {
+    applied_ = join(changeableSettings());
     auto& hook = Config::getConfigParserHook();
     hook = [parse = hook, this](const std::string& text) {
       if (parse) {
