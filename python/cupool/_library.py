@@ -97,6 +97,9 @@ def path():
                          "cupool is damaged, or capi/build.sh has not been run")
 
 
+# Called with a device before it is used, where somebody has settings for its pool; or None.
+opens = None
+
 _lock = threading.Lock()
 _loaded = None
 
@@ -128,6 +131,8 @@ def _open():
 def call(name, *arguments):
     """Calls cupool_NAME and raises CupoolError where it fails."""
     lib = library()
+    if opens is not None and _FUNCTIONS[name][:1] == (_int,) and arguments[0] >= 0:
+        opens(arguments[0])
     code = getattr(lib, "cupool_" + name)(*arguments)
     if code != OK:
         text = (lib.cupool_last_error() or b"").decode(errors="replace")

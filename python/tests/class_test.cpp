@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -254,7 +255,11 @@ void history() {
 
 void trackers() {
   static std::vector<TraceEntry::Action> seen;
-  alloc::attachAllocatorTraceTracker([](const TraceEntry& entry) { seen.push_back(entry.action_); });
+  static std::mutex mutex; // it stays attached, and later tests have several threads
+  alloc::attachAllocatorTraceTracker([](const TraceEntry& entry) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    seen.push_back(entry.action_);
+  });
   alloc::emptyCache();
   const int before = stand_in::freeCallbacks;
   void* p = alloc::raw_alloc(64 << 20);

@@ -86,6 +86,11 @@ static int installed, refuse;
 int stand_in_refuse(int r) { installed = 0; refuse = r; return 0; }
 int cupool_torch_built_for(void) { return 211; }
 int cupool_torch_installed(void) { return installed; }
+int cupool_torch_open(int d, char *t, size_t n) {
+  char b[32];
+  snprintf(b, sizeof b, "open %d", d); say(b); snprintf(t, n, "no device %d", d);
+  return d > 1;
+}
 int cupool_torch_install(const char *l, const char *s, char *t, size_t n) {
   (void)l; say(s); snprintf(t, n, refuse ? "CUDA was used in this process already" : ""); installed = !refuse; return refuse;
 }
@@ -215,6 +220,20 @@ class Package(unittest.TestCase):
 
         self.assertIsNone(_library._loaded)  # the library is opened with CUDA
 
+    def test_settings_of_install_come_first(self):
+        import cupool
+
+        cupool.stats()
+        self.assertEqual(self.said(), [])
+        self.load().install("limit:8GiB")
+        cupool.stats()
+        cupool.trim()
+        cupool.stats(1)
+        self.assertEqual(self.said(), ["limit:8GiB", "open 0", "open 1"])
+        self.assertTrue(self.torch.cuda.ready)
+        with self.assertRaisesRegex(RuntimeError, "no device 7"):
+            cupool.stats(7)
+
     def test_refuses_what_was_used(self):
         self.torch.cuda.ready = True
         early = sys.modules["early"] = types.ModuleType("early")
@@ -289,7 +308,7 @@ class Package(unittest.TestCase):
         module.wake("weights")
         module.wake()
         self.assertEqual(self.said(), [
-            "begin weights", "begin cache", "end cache", "release cache", "end weights", "release weights",
+            "open 0", "begin weights", "begin cache", "end cache", "release cache", "end weights", "release weights",
             "keep weights", "drop cache", "keep all", "wake weights", "wake all"])
 
     def test_tags_need_an_install(self):

@@ -113,6 +113,10 @@ void Allocator::open(c10::DeviceIndex device) {
     if (lib.configure_ != nullptr) {
       check(lib.configure_(device, join(changeableSettings()).c_str()));
     }
+    if (!extra_.empty()) {
+      TORCH_WARN("cupool: the pool of GPU ", static_cast<int>(device), " was opened before PyTorch used it, so what ",
+                 "install was given has no effect: ", extra_);
+    }
   } else {
     check(status);
   }

@@ -52,6 +52,9 @@ class Allocator final : public native::CUDAAllocator {
   // What install found out: where the library is, and settings of the program.
   void configure(std::string library, std::string settings);
 
+  // Opens the device's pool where it is not open.
+  void open(c10::DeviceIndex device);
+
   // c10::Allocator
   c10::DataPtr allocate(size_t size) override;
   c10::DeleterFnPtr raw_deleter() const override;
@@ -145,7 +148,6 @@ class Allocator final : public native::CUDAAllocator {
   cupool_status giveWatched(void* p);
   void* takeUncached(size_t size);
   bool giveUncached(void* p);
-  void open(c10::DeviceIndex device);
   Device& known(c10::DeviceIndex device);
   Device& opened(c10::DeviceIndex device);
   bool isOpen(int device) const { return devices_[device].open.load(std::memory_order_acquire); }

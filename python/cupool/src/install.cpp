@@ -52,6 +52,17 @@ __attribute__((visibility("default"))) int cupool_torch_install(const char* libr
   }
 }
 
+// Opens the pool of a device with PyTorch's settings, before others open it without. 0: it is open. Else the text says
+// why not.
+__attribute__((visibility("default"))) int cupool_torch_open(int device, char* text, size_t size) {
+  try {
+    Allocator::get().open(static_cast<c10::DeviceIndex>(device));
+    return answer(text, size, 0, "");
+  } catch (const std::exception& e) {
+    return answer(text, size, 1, e.what());
+  }
+}
+
 // Whether cupool is PyTorch's allocator now.
 __attribute__((visibility("default"))) int cupool_torch_installed() {
   return native::allocator.load() == &Allocator::get() ? 1 : 0;

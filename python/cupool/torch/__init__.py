@@ -68,6 +68,21 @@ def install(settings=None, *, fallback=True):
         raise InstallError(f"{text.value.decode(errors='replace')}. {_who()}" if code == 1
                            else text.value.decode(errors="replace"))
     _class = lib
+    _library.opens = _open
+
+
+_opened = set()
+
+
+def _open(device):
+    """Has the pool of a device opened by PyTorch's class, which knows what install was given."""
+    if device in _opened:
+        return
+    torch.cuda.init()
+    text = ctypes.create_string_buffer(2048)
+    if _class.cupool_torch_open(device, text, ctypes.c_size_t(len(text))) != 0:
+        raise RuntimeError(text.value.decode(errors="replace"))
+    _opened.add(device)
 
 
 def installed():
