@@ -75,10 +75,6 @@ func (v *variable) whole() bool {
 	return len(s) == len(v.buf.data[0]) && len(slices.Compact(s)) == len(s)
 }
 
-// uneven reports whether the elements do not lie one after the other, in order and alone,
-// or did not where StdEng took the layout from.
-func (v *variable) uneven() bool { return !v.plain() || v.moved || v.gaps || v.cut }
-
 // expression is a program that runs.
 type expression struct {
 	*testkit.Choices
