@@ -102,8 +102,8 @@
 // Go's heap, which takes copies: the first operation of tensor that changes a
 // gradient, or computes with it, moves the gradient there, and the next RunAll
 // moves it back. The weights have to be in the pool for it, by BindDualValues
-// or ToPool: of weights in Go's heap Gorgonia's RMSProp computes wrong moments,
-// as it does not look at the errors of tensor.
+// or ToPool: with weights in Go's heap Gorgonia's Adam, AdaGrad and RMSProp fail with
+// cupool.ErrNotSupported.
 //
 // # Limits
 //

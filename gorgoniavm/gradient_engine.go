@@ -121,8 +121,10 @@ func derivsOf(p *program.Program, e *cupool.Engine) map[*gorgonia.Node]*gorgonia
 // heap in ways that no engine is asked about.
 var unfit = callstack.NewFinder(nil, "gorgonia.org/gorgonia.(*BarzilaiBorweinSolver).Step", "gorgonia.org/gorgonia.(*AdamW).Step")
 
-// stockAdam finds the solver of Gorgonia that needs the weights where the gradients are.
-var stockAdam = callstack.NewFinder(nil, "gorgonia.org/gorgonia.(*AdamSolver).Step")
+// squaring finds the solvers of Gorgonia that add squares of gradients to what they keep where
+// the weights are. Adam fails for weights in Go's heap; the others drop tensor's errors.
+var squaring = callstack.NewFinder(nil, "gorgonia.org/gorgonia.(*AdamSolver).Step",
+	"gorgonia.org/gorgonia.(*AdaGradSolver).Step", "gorgonia.org/gorgonia.(*RMSPropSolver).Step")
 
 // toHost moves the gradient to Go's heap, if t is the gradient and is not there.
 func (e *gradientEngine) toHost(t tensor.Tensor) error {
@@ -132,9 +134,9 @@ func (e *gradientEngine) toHost(t tensor.Tensor) error {
 	if solver := unfit.Find(); solver != "" {
 		return &cupool.EngineError{Op: "solve", Err: fmt.Errorf("%s cannot work with memory of %v, a gorgoniavm.Solver can: %w", solver, e.Engine, cupool.ErrNotSupported)}
 	}
-	if stockAdam.Find() != "" && e.of != nil {
+	if solver := squaring.Find(); solver != "" && e.of != nil {
 		if w, ok := e.of.Value().(*tensor.Dense); ok && !e.Owns(w) {
-			return &cupool.EngineError{Op: "solve", Err: fmt.Errorf("gorgonia.AdamSolver.Step mixes the gradient in memory of %v with the value of %s in Go's heap: give the VM BindDualValues(%[2]s), or take gorgoniavm.NewSolver: %w", e.Engine, nameOf(e.of), cupool.ErrNotSupported)}
+			return &cupool.EngineError{Op: "solve", Err: fmt.Errorf("%s mixes the gradient in memory of %v with the value of %s in Go's heap: give the VM BindDualValues(%[3]s), or take gorgoniavm.NewSolver: %w", solver, e.Engine, nameOf(e.of), cupool.ErrNotSupported)}
 		}
 	}
 	h, err := e.ToHost(e.g)

@@ -141,26 +141,31 @@ func TestSolversInTurn(t *testing.T) {
 	require.Equal(t, run(t, near), run(t, far))
 }
 
-// Gorgonia's Adam cannot mix a gradient on a device with a weight in Go's heap, and
-// is told what to do.
-func TestAdamNeedsBoundGradients(t *testing.T) {
-	for _, name := range []string{"far", "cuda"} {
-		t.Run(name, func(t *testing.T) {
-			d := devices[name]
-			if d.computes {
-				gputest.Need(t)
-			}
-			e, _ := d.open(t)
-			m := newMLP(4, 3, 2)
-			vm := d.vm(t, m.g, e)
-			require.NoError(t, vm.RunAll())
-			scope := e.Scope() // for what the solver has taken by then
-			err := gorgonia.NewAdamSolver().Step(gorgonia.NodesToValueGrads(m.weights))
-			require.NoError(t, scope.Close())
-			require.ErrorIs(t, err, cupool.ErrNotSupported)
-			require.ErrorContains(t, err, "BindDualValues")
-			require.ErrorContains(t, err, "NewSolver")
-			require.NoError(t, vm.Close())
-		})
+// Gorgonia's solvers that keep squares of gradients cannot mix a gradient on a device with a
+// weight in Go's heap, and are told what to do before they change anything.
+func TestSolversThatNeedBoundGradients(t *testing.T) {
+	for _, device := range []string{"far", "cuda"} {
+		for _, solver := range []string{"Adam", "AdaGrad", "RMSProp", "RMSProp, regularized"} {
+			t.Run(device+"/"+solver, func(t *testing.T) {
+				d := devices[device]
+				if d.computes {
+					gputest.Need(t)
+				}
+				e, _ := d.open(t)
+				for _, m := range []*model{newMLP(4, 3, 2), newRegression()} {
+					vm := d.vm(t, m.g, e)
+					require.NoError(t, vm.RunAll())
+					before := m.weights[0].Value().(*tensor.Dense).Clone().(*tensor.Dense).Data()
+					scope := e.Scope() // for what the solver has taken by then
+					err := bareSolvers[solver]().Step(gorgonia.NodesToValueGrads(m.weights))
+					require.NoError(t, scope.Close())
+					require.ErrorIs(t, err, cupool.ErrNotSupported)
+					require.ErrorContains(t, err, "BindDualValues")
+					require.ErrorContains(t, err, "NewSolver")
+					require.Equal(t, before, m.weights[0].Value().Data())
+					require.NoError(t, vm.Close())
+				}
+			})
+		}
 	}
 }
