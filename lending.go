@@ -50,9 +50,6 @@ type lender struct {
 // reserve 3 to 5 % more with a limit below 4, and no less with a higher one.
 const regretLimit = 4
 
-// lendRegrets is how often a heap has to miss what others took before it lends blocks.
-const lendRegrets = 2 // less costs a program that trains up to 1 %
-
 // A pool wastes much when it holds more than the most that was in use and a
 // wasteFraction of it. Replays reserve 1 to 4 % more with half of wastefulRegrets.
 const (
@@ -223,7 +220,7 @@ func (l *lending) mayTakeLocked(r *request, from *streamHeap, polls *int) bool {
 }
 
 // borrow serves a large request by a free block of another stream's virtual memory,
-// where streams took chunks from each other more than once. The block stays in the other
+// where that stream missed chunks which others took. The block stays in the other
 // heap, with the request's stream recorded on it.
 func (l *lending) borrow(r *request) (Block, bool) {
 	if l.memory == nil || l.sanitizer != nil || r.kind == small || r.reserving || r.h.stream.clock.Captured() {
@@ -231,7 +228,7 @@ func (l *lending) borrow(r *request) (Block, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || l.regretsOf(h) < lendRegrets })
+	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || l.regretsOf(h) == 0 })
 	if len(lenders) == 0 || r.excess() <= 0 {
 		return Block{}, false
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // lending is a pool with a stream that lends blocks: it took turns with another one,
-// and each missed twice what the other had taken. 64 MiB are reserved.
+// and missed what the other had taken. 64 MiB are reserved.
 type lending struct {
 	*testing.T
 	c            *cupool.Pool
@@ -33,10 +33,7 @@ type lending struct {
 	captured     []func()      // end captures
 }
 
-func newLending(t *testing.T, cfg cupool.Config) *lending { return newTurns(t, cfg, 5) }
-
-// newTurns is newLending after so many turns.
-func newTurns(t *testing.T, cfg cupool.Config, turns int) *lending {
+func newLending(t *testing.T, cfg cupool.Config) *lending {
 	x := &lending{T: t, gate: make(chan struct{})}
 	var err error
 	x.d, err = cupool.OpenHost(cupool.HostConfig{})
@@ -48,11 +45,12 @@ func newTurns(t *testing.T, cfg cupool.Config, turns int) *lending {
 	x.c, err = cupool.New(cfg)
 	require.NoError(t, err)
 	x.lender, x.asks = pooltest.NewStream(t, x.c), pooltest.NewStream(t, x.c)
-	x.takeTurns(turns)
+	x.takeTurns()
 	return x
 }
 
-func (x *lending) takeTurns(turns int) {
+func (x *lending) takeTurns() {
+	const turns = 3
 	for i := range turns {
 		s := []*cupool.Stream{x.lender, x.asks}[i%2]
 		x.free(x.alloc(64*mib, s))
@@ -173,7 +171,6 @@ func TestLends(t *testing.T) {
 func TestLendsNot(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg    cupool.Config
-		turns  int // in place of 5
 		size   int64
 		before func(*lending)
 	}{
@@ -186,7 +183,6 @@ func TestLendsNot(t *testing.T) {
 		}},
 		"while the lender is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.lender) }},
 		"to a stream that is captured":     {size: 60 * mib, before: func(x *lending) { x.capture(x.asks) }},
-		"where it missed only once":        {turns: 3, size: 60 * mib},
 		"where zeros are written in order": {cfg: cupool.Config{ZeroOnAlloc: true}, size: 60 * mib},
 		"below what once was": {size: 60 * mib, before: func(x *lending) {
 			x.free(x.alloc(200*mib, nil))
@@ -195,7 +191,7 @@ func TestLendsNot(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newTurns(t, c.cfg, cmp.Or(c.turns, 5))
+			x := newLending(t, c.cfg)
 			live := x.alloc(3*mib, x.lender)
 			if c.before != nil {
 				c.before(x)
@@ -332,7 +328,7 @@ func TestLendsInAPool(t *testing.T) {
 	x := newLending(t, cupool.Config{})
 	root := x.c
 	x.c = pooltest.NewPrivate(t, root, cupool.PoolConfig{Limit: 128 * mib})
-	x.takeTurns(5)
+	x.takeTurns()
 	b := x.borrow(x.asks)
 	require.NoError(t, x.c.Retire())
 	require.NoError(t, x.asks.Close())

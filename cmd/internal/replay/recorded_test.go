@@ -35,7 +35,7 @@ func TestRecorded(t *testing.T) {
 		"serve":    {true, 1.20, 1.06, 1.02},
 		"fsdp2":    {true, 1.16, 1.01, 1.005},
 		"swap2":    {true, 1.22, 1.01, 1.005},
-		"threads2": {true, 1.14, 1.02, 1.005},
+		"threads2": {true, 1.14, 1.03, 1.005},
 	} {
 		if most.long && (!testkit.Long() || testkit.Race) {
 			continue
