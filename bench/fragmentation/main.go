@@ -3,6 +3,10 @@
 // virtual memory and by a plan, beside what PyTorch reserved for them.
 //
 //	go run ./bench/fragmentation [TRACE...]
+//	go run ./bench/fragmentation -without REGEXP
+//
+// The second form prints what is lost, on these programs and on made-up ones, without
+// each rule of placement and reclaim whose name matches; "." for all takes hours.
 //
 // It runs in the repository's root, on any machine, and takes a few minutes. The
 // figures are what "cupool replay -json" prints.
@@ -12,12 +16,14 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 )
@@ -27,7 +33,15 @@ const traces = "bench/testdata/traces"
 var backings = []string{"segments", "vmm", "planned"}
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	rules := flag.String("without", "", "print what is lost without each rule whose name matches the regular `expression`")
+	flag.Parse()
+	err := error(nil)
+	if *rules != "" {
+		err = runAblation(regexp.MustCompile(*rules), os.Stdout)
+	} else {
+		err = run(flag.Args(), os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "fragmentation: %v\n", err)
 		os.Exit(1)
 	}
@@ -42,6 +56,7 @@ type program struct {
 
 // replay is a line of "cupool replay -json".
 type replay struct {
+	Trace            string
 	Events           int
 	PeakRequested    int64 `json:"peak_requested_bytes"`
 	Ratio            float64

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestChangesApply: each change finds its texts in the sources as they are.
+func TestChangesApply(t *testing.T) {
+	t.Chdir("../..")
+	dir := t.TempDir()
+	for _, c := range changes() {
+		_, err := writeOverlay(dir, c.edits)
+		require.NoError(t, err, c.rule)
+	}
+	_, err := writeOverlay(dir, []edit{{"go.mod", "not there", ""}})
+	require.ErrorContains(t, err, `go.mod has 0 times "not there"`)
+}
+
+// TestPrograms: a seed makes the same program each time, and frees what is live.
+func TestPrograms(t *testing.T) {
+	for kind := range kinds {
+		text := makeProgram(kind, 1)
+		require.Equal(t, text, makeProgram(kind, 1), kind)
+		require.NotEqual(t, text, makeProgram(kind, 2), kind)
+		live := map[string]bool{}
+		for line := range strings.Lines(string(text)) {
+			switch f := strings.Fields(line); f[0] {
+			case "a":
+				live[f[1]] = true
+			default:
+				require.True(t, live[f[1]], "%s: %s", kind, line)
+				delete(live, f[1])
+			}
+		}
+		require.Positive(t, bytes.Count(text, []byte("a ")), kind)
+	}
+}
+
+// TestCompare: programs of a kind count together.
+func TestCompare(t *testing.T) {
+	was := map[string]replay{"x/a-1.trace.gz": {Ratio: 1, DriverUsModelled: 8}, "x/a-2.trace.gz": {Ratio: 1, DriverUsModelled: 2}, "x/b.trace.gz": {Ratio: 2, DriverUsModelled: 1}}
+	now := map[string]replay{"x/a-1.trace.gz": {Ratio: 1, DriverUsModelled: 8}, "x/a-2.trace.gz": {Ratio: 1.21, DriverUsModelled: 2}, "x/b.trace.gz": {Ratio: 2, DriverUsModelled: 2}}
+	a := compare(was, now)
+	require.InDelta(t, 0.05, a.memory, 1e-9)
+	require.InDelta(t, 0.5, a.time, 1e-9)
+	require.InDelta(t, 0.1, a.most, 1e-9)
+	require.Equal(t, "a", a.mostOf)
+	require.Equal(t, "b", a.mostTimeOf)
+}

@@ -1,0 +1,100 @@
+package main
+
+// A change takes a mechanism of placement or reclaim out of the sources, or makes one of
+// its constants another one.
+type change struct {
+	rule    string // which mechanism or constant
+	to      string // what it becomes
+	backing string // that has it; "": both have
+	edits   []edit
+}
+
+// An edit replaces a text that a file has once.
+type edit struct{ file, old, new string }
+
+// without is a change that takes a mechanism out.
+func without(rule, backing string, edits ...edit) []change {
+	return []change{{rule, "none", backing, edits}}
+}
+
+// constant returns changes of a constant, which the file declares with this text, to others.
+func constant(rule, backing, file, declared, value string, others ...string) (list []change) {
+	for _, to := range others {
+		list = append(list, change{rule, to, backing, []edit{{file, declared + value, declared + to}}})
+	}
+	return list
+}
+
+const (
+	segments = "segments"
+	vmm      = "vmm"
+
+	ranges        = "internal/heap/ranges.go"
+	fragmentation = "internal/heap/fragmentation.go"
+	stitches      = "internal/heap/stitch.go"
+	reuse         = "internal/heap/reuse.go"
+	take          = "internal/heap/take.go"
+	lifetimes     = "internal/heap/lifetimes.go"
+	lending       = "lending.go"
+	ladder        = "ladder.go"
+	config        = "config.go"
+)
+
+// changes are all of them.
+func changes() (list []change) {
+	add := func(more []change) { list = append(list, more...) }
+
+	add(constant("part of the pool that a chunk is", vmm, ranges, "chunkFraction = ", "128", "64", "256"))
+	add(constant("largest chunk, MiB", vmm, ranges, "maxChunk = ", "32 << 20", "16 << 20", "64 << 20"))
+	add(without("larger handles for big requests", vmm, edit{ranges, "return powerOfTwo(min(need, request/handlesOfBig", "return 0 * powerOfTwo(min(need, request/handlesOfBig"}))
+	add(without("big requests", vmm, edit{ranges, "return request > have/bigFraction && request", "return false && request > have/bigFraction && request"}))
+	add(constant("part of the range that is big", vmm, ranges, "bigFraction  = ", "5", "3", "10"))
+	add(constant("handles of a big request", vmm, ranges, "handlesOfBig = ", "10", "5", "20"))
+	add(constant("part that small ranges grow by", vmm, ranges, "smallGrowth = ", "1024", "512", "2048", "(1 << 50)"))
+	add(without("a fragmented heap", vmm, edit{fragmentation, "\t\th.fragmented = true", ""}))
+	add(constant("stitches for each GiB", vmm, fragmentation, "stitchesPerGiB = ", "50", "25", "100"))
+	add(without("the pool's chunks among these", vmm, edit{fragmentation, "> has+", "> 0*has+"}))
+	add(without("fragmented: first fit", vmm, edit{take, " || h.fragmented && k == ledger.Large", ""}))
+	add(without("fragmented: larger chunks", vmm, edit{ranges, "\tif h.fragmented {\n", "\tif false {\n"}))
+	add(constant("fragmented: part that a chunk is", vmm, fragmentation, "fragmentedChunkFraction = ", "24", "12", "48"))
+	add(constant("fragmented: largest chunk, MiB", vmm, fragmentation, "fragmentedMaxChunk      = ", "16 << 20", "8 << 20", "32 << 20"))
+	add(without("stitched ranges serve again", vmm, edit{reuse, "if len(h.stitches) == 0 {", "if true {"}))
+	add(without("stitched ranges become longer", vmm, edit{reuse, "if w := h.endWindow(); w.st != nil {", "if w := h.endWindow(); false && w.st != nil {"}))
+	add(constant("addresses beside it", vmm, reuse, "addressesBeside = ", "2", "1", "4"))
+	add(constant("stitched ranges that are kept", vmm, stitches, "maxStitches = ", "512", "256", "1024"))
+	add(without("parts of chunks in stitched ranges", vmm,
+		edit{stitches, "h.idleRuns(ledger.Large, true)", "h.idleRuns(ledger.Large, false)"}, edit{stitches, "h.eachIdleRun(ledger.Large, true,", "h.eachIdleRun(ledger.Large, false,"}))
+	add(without("two parts where whole chunks are too few", vmm,
+		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}, edit{stitches, "if total += front + back;", "if total += 0 * (front + back);"}, edit{stitches, "return total+front+back < need", "return total < need"}))
+	add(without("chunks of small ranges in stitched ones", vmm, edit{ladder, "SmallChunks: c.budget.Held() >= idleFloor", "SmallChunks: false"}))
+	add(without("longest rows first", vmm, edit{stitches, "cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base", "cmp.Or(cmp.Compare(a.r.seg.Base"}))
+	add(without("stitched ranges map what others took", vmm, edit{"internal/heap/extents.go", "return h.detachUpTo(runs, need, true)", "return h.detachUpTo(runs, need, false)"}))
+
+	add(without("memory of open streams", "", edit{lending, "if need <= 0 {\n\t\treturn found, nil", "if true {\n\t\treturn found, nil"}))
+	add(constant("regrets until memory stays", "", lending, "regretLimit = ", "4", "2", "8", "(1 << 30)"))
+	add(without("regrets pass", "", edit{lending, "own.regrets-- // this time", "// this time"}))
+	add(constant("floor of the pool, MiB", "", lending, "idleFloor = ", "256 << 20", "128 << 20", "512 << 20", "0"))
+	add(constant("floor of a heap, MiB", "", lending, "takeFloor = ", "32 << 20", "16 << 20", "64 << 20", "0"))
+
+	add(without("idle segments go back", segments, edit{ladder, "if c.memory != nil || !c.reclaim.TryLock() { // growing", "if true || !c.reclaim.TryLock() { // growing"}))
+	add(without("largest first", segments, edit{ladder, "c.reclaim.unkeptLocked(need, heap.LargestFirst)", "c.reclaim.unkeptLocked(need, func(a, b heap.Idle) int { return heap.LargestFirst(b, a) })"}))
+	add(without("segments that are asked for again stay", segments, edit{ladder, "Size: m.segment()}, m.regrets())", "Size: m.segment()}, 1<<30)"}))
+	add(without("more regrets where much is wasted", segments, edit{ladder, "if m.kind == small || c.budget", "if true || c.budget"}))
+	add(constant("part that is much", segments, lending, "wasteFraction   = ", "8", "4", "16"))
+	add(constant("regrets where much is wasted", segments, lending, "wastefulRegrets = ", "8", "4", "16"))
+	add(without("… for each doubling of what was served", segments, edit{ladder, "wastefulRegrets*bits.Len64(uint64(h.Served()>>30))", "wastefulRegrets*5*min(1, bits.Len64(uint64(h.Served())))"}))
+	add(without("blocks that live long", segments, edit{lifetimes, "return l.fragmented && c.until", "return false && c.until"}))
+	add(constant("part that is wasted", segments, lifetimes, "wastedFraction = ", "3", "2", "6"))
+	add(constant("times what was in use, to live long", segments, lifetimes, "longLived      = ", "2", "1", "4"))
+	add(without("segments of up to that from other streams", segments, edit{lending, "max(r.segment(), l.space.Policy.SparingSegment(r.rounded))", "r.segment()"}))
+	add(without("blocks lent to other streams", vmm, edit{lending, "l.regretsOf(h) == 0", "true"}))
+	add(constant("times its size", segments, lifetimes, "spareFactor    = ", "3", "2", "6"))
+	add(without("… or the size that small blocks share", segments, edit{take, "return max(spareFactor*rounded, p.SharedSegment)", "return spareFactor * rounded"}))
+
+	add(constant("small segment, MiB", "", config, "defaultSmallSegment    = ", "2 << 20", "1 << 20", "4 << 20"))
+	add(constant("shared segment, MiB", segments, config, "defaultLargeSegment    = ", "20 << 20", "10 << 20", "40 << 20"))
+	add(constant("requests that share one, MiB", segments, config, "defaultLargeLimit      = ", "10 << 20", "5 << 20", "20 << 20"))
+	add(constant("unit of segments, MiB", segments, config, "defaultSegmentRounding = ", "2 << 20", "1 << 20", "4 << 20"))
+	add(constant("least rest, MiB", segments, config, "defaultMinSplit        = ", "1<<20 + sizeclass.Quantum", "1 << 19", "2 << 20", "512"))
+	return list
+}
