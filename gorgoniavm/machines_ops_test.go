@@ -815,6 +815,8 @@ func (b *builder) fault(t *term, v [][]float64, host bool) string {
 		}
 		wild := func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 		switch {
+		case has("Sqrt", "Log") && len(from.in[0].in) > 0 && among(func(x float64) bool { return math.Abs(x) < 1e-6 }, from.in):
+			return "a result that is 0 but for rounding may be below 0"
 		case has("jumps"):
 			return "reductions along an axis with two before it and one behind it"
 		case has("Sigmoid", "Softplus") && (host || len(from.shape) == 0) && among(func(x float64) bool { return x > 15 }, from.in):
