@@ -241,9 +241,9 @@ func (h *streamHeap) endLocked() (leaks []Leak, err error) {
 	}
 	clear(h.lent)
 	h.pending.Drop() // nothing is left that waits
-	if h.quarantine != nil && len(out) > 0 {
+	if h.quarantine != nil {
 		h.quarantine.Drop()
-		_ = h.stream.calls.WaitAWhile() // until the memory is zero
+		_ = h.stream.calls.WaitAWhile() // until the memory is zero, also what left the quarantine before
 	}
 	h.MergeFast()
 	slept, err := h.CloseRanges()

@@ -12,6 +12,8 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
@@ -453,6 +455,35 @@ func TestGuardBooks(t *testing.T) {
 	require.Equal(t, total, free)
 	require.ErrorIs(t, c.Sleep(nil), cupool.ErrNotSupported)
 	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
+// TestZeroOnFreeBesideReset: when Reset has waited for the streams, EmptyCache of another pool
+// fills a block with zeros that leaves the quarantine. Reset waits for that, too, before it
+// gives the memory back.
+func TestZeroOnFreeBesideReset(t *testing.T) {
+	d := simdev.New(simdev.Config{ManualEvents: true})
+	var meanwhile func()
+	c := pooltest.Open(t, cupool.Config{
+		Sanitize: unpoisoned, ZeroOnFree: true, Backing: cupool.BackingVMM,
+		Driver: &hook.Driver{Driver: d, Around: func(c *hook.Call, do func() error) error {
+			err := do()
+			if f := meanwhile; f != nil && c.Name == "SyncStream" {
+				meanwhile = nil
+				aside(f)
+			}
+			return err
+		}},
+	})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	require.NoError(t, p.Free(pooltest.Alloc(t, p, mib, nil)))
+	corrupted := func(err error) { require.NoError(t, pooltest.Ignore(err, cupool.ErrCorrupted)) } // there are no contents
+	meanwhile = func() { corrupted(c.EmptyCache()) }
+	require.NoError(t, p.Reset())
+	require.Nil(t, meanwhile)
+	d.CompleteAll()
+	require.NoError(t, c.Sync(), "no work meets memory that is gone")
+	corrupted(c.Close())
 	require.NoError(t, d.Close())
 }
 

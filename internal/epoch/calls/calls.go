@@ -216,7 +216,7 @@ func (s *Stream) passed(freed uint64, polls *int) bool {
 	if s.IsClosed() {
 		return true
 	}
-	if !s.running.TryRLock() {
+	if s.clock.Ended() || !s.running.TryRLock() { // Close is at work
 		return false
 	}
 	defer s.running.RUnlock()

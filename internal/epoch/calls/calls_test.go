@@ -195,10 +195,13 @@ func TestWaitsWhileItIsClosed(t *testing.T) {
 		s, _ := newStream(d, patience, false)
 		require.True(t, s.Close())
 		s.clock.End()
+		polls := 1
+		require.False(t, s.Idle(&polls))
 		require.NoError(t, s.WaitAWhile())
 		require.EqualValues(t, 1, d.syncs.Load())
 		require.NoError(t, s.End(func() error { return nil }))
 		require.NoError(t, s.WaitAWhile())
 		require.EqualValues(t, 1, d.syncs.Load(), "there is no handle")
+		require.True(t, s.Idle(&polls))
 	}
 }
