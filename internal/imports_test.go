@@ -155,11 +155,12 @@ func TestCheck(t *testing.T) {
 // makes are the calls that write files; whoever else writes one for the user takes
 // newfile.Write.
 var makes = map[string]string{
-	"internal/newfile/newfile.go":    "the one place",
-	"cmd/soak/meters.go":             "samples of hours, each on the disk at once",
-	"cmd/mutants/bench.go":           "its own, in a temporary folder",
-	"nccl/internal/meet/folder.go":   "files by which processes meet, in a way of their own",
-	"cmd/internal/doctor/machine.go": "opens device nodes",
+	"internal/newfile/newfile.go":     "the one place",
+	"cmd/soak/meters.go":              "samples of hours, each on the disk at once",
+	"cmd/mutants/bench.go":            "its own, in a temporary folder",
+	"bench/fragmentation/ablation.go": "its own, in a temporary folder",
+	"nccl/internal/meet/folder.go":    "files by which processes meet, in a way of their own",
+	"cmd/internal/doctor/machine.go":  "opens device nodes",
 }
 
 func TestFilesAreWrittenWhole(t *testing.T) {
