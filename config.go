@@ -110,8 +110,8 @@ func ParseDivisions(s string) (Divisions, error) {
 func (d Divisions) String() string { return sizeclass.Divisions(d).String() }
 
 // Config sets up a Pool. The zero value is the host device with PyTorch's
-// sizes and no limit. Sizes are in bytes. New has fields that are zero say what the
-// environment says (AllocConf), unless NoEnvironment is set.
+// sizes and no limit. Sizes are in bytes. New takes fields that are zero from the
+// environment (AllocConf), unless NoEnvironment is set.
 //
 // Limit is the bound to take first: an allocation that needs more fails. Fraction
 // is the same bound for programs that do not know the device's size beforehand.
@@ -128,8 +128,8 @@ type Config struct {
 	// which Close closes. A Driver given here stays the caller's to close.
 	Driver Driver
 
-	// NoEnvironment has New read nothing from the environment. False: fields that are
-	// zero are as AllocConf and the other variables say.
+	// NoEnvironment has New read nothing from the environment. False: New takes fields
+	// that are zero from AllocConf and the variables beside it.
 	NoEnvironment bool
 
 	// Limit bounds the bytes reserved from the device. 0: no limit.

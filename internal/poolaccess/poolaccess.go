@@ -61,8 +61,8 @@ type Access interface {
 	// Config.Limit; 0 ends that. Where they have more already, they get no more.
 	SetLimit(bytes int64)
 
-	// Flush returns what is free in the magazines to the heaps, so that the next peak is
-	// exact at its begin.
+	// Flush returns what is free in the magazines to the heaps, so that the next peak begins
+	// with what programs hold.
 	Flush()
 
 	// Shape counts the pool's segments as a Snapshot lists them, small and large ones.
