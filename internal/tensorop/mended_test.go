@@ -18,51 +18,40 @@ import (
 // read, and adds them to it.
 func TestResultsOverOperands(t *testing.T) {
 	xs, ys := []float64{1, 0, -3, 2, 5, -0.5}, []float64{2, 1, -4, 2, 0.5, 8}
-	hows := map[string]func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt){
-		"reuse a": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
-			return a, b, a, tensor.WithReuse(a)
-		},
-		"reuse b": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
-			return a, b, b, tensor.WithReuse(b)
-		},
-		"unsafe": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
-			return a, b, a, tensor.UseUnsafe()
-		},
-		"reuse what is between a and b": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b, dst = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12)), view(x, tensor.S(3, 9))
-			return a, b, dst, tensor.WithReuse(dst)
-		},
-		"reuse every other one": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b, dst = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12)), view(x, tensor.S(0, 12, 2))
-			return a, b, dst, tensor.WithReuse(dst)
-		},
-		"incr a": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
-			return a, b, a, tensor.WithIncr(a)
-		},
-		"incr b": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b = view(x, tensor.S(0, 6)), view(x, tensor.S(6, 12))
-			return a, b, b, tensor.WithIncr(b)
-		},
-		"incr one": func(x *tensor.Dense) (a, b, dst *tensor.Dense, opt tensor.FuncOpt) {
-			a, b, dst = view(x, tensor.S(1, 2)), view(x, tensor.S(7, 8)), view(x, tensor.S(3, 4))
-			return a, b, dst, tensor.WithIncr(dst)
-		},
+	overA := func(_, a, _ *tensor.Dense) *tensor.Dense { return a }
+	overB := func(_, _, b *tensor.Dense) *tensor.Dense { return b }
+	over := func(s tensor.Slice) func(x, _, _ *tensor.Dense) *tensor.Dense {
+		return func(x, _, _ *tensor.Dense) *tensor.Dense { return view(x, s) }
+	}
+	unsafe := func(tensor.Tensor) tensor.FuncOpt { return tensor.UseUnsafe() }
+	half, otherHalf := tensor.S(0, 6), tensor.S(6, 12)
+	hows := map[string]struct {
+		a, b tensor.Slice
+		dst  func(x, a, b *tensor.Dense) *tensor.Dense
+		opt  func(dst tensor.Tensor) tensor.FuncOpt
+	}{
+		"reuse a":                       {half, otherHalf, overA, tensor.WithReuse},
+		"reuse b":                       {half, otherHalf, overB, tensor.WithReuse},
+		"unsafe":                        {half, otherHalf, overA, unsafe},
+		"reuse what is between a and b": {half, otherHalf, over(tensor.S(3, 9)), tensor.WithReuse},
+		"reuse every other one":         {half, otherHalf, over(tensor.S(0, 12, 2)), tensor.WithReuse},
+		"incr a":                        {half, otherHalf, overA, tensor.WithIncr},
+		"incr b":                        {half, otherHalf, overB, tensor.WithIncr},
+		"incr one":                      {tensor.S(1, 2), tensor.S(7, 8), over(tensor.S(3, 4)), tensor.WithIncr},
 	}
 	both(t, func(t *testing.T, e *bench) {
 		for _, name := range binaryNames {
 			f, compares := binaryOf(name)
-			for how, operands := range hows {
+			for how, h := range hows {
 				for _, dt := range floats {
 					incr := how[:4] == "incr"
 					if compares && incr || name == "Pow" && dt == tensor.Float32 {
 						continue
 					}
 					x := e.From(hostTensor(dt, append(slices.Clone(xs), ys...), []int{12}))
-					a, b, dst, opt := operands(x)
+					a, b := view(x, h.a), view(x, h.b)
+					dst := h.dst(x, a, b)
+					opt := h.opt(dst)
 					as, bs, want := e.As64(a), e.As64(b), e.As64(dst)
 					for i := range want {
 						r := binaryModel[name](as[i], bs[i])
