@@ -202,6 +202,16 @@ func (set settingsOf) config() (cupool.Config, []cupool.Setting, error) {
 	return cfg, list, nil
 }
 
+// onStream returns a device as of does, and its pool's side of a stream.
+func onStream(ordinal C.int, handle C.uintptr_t) (*gpu, *cupool.Stream, error) {
+	g, err := of(ordinal)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := g.stream(handle)
+	return g, s, err
+}
+
 // stream returns the pool's side of a stream.
 func (g *gpu) stream(handle C.uintptr_t) (*cupool.Stream, error) {
 	h := uintptr(handle)

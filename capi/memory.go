@@ -19,11 +19,7 @@ type pointer = unsafe.Pointer
 //export cupoolGoAlloc
 func cupoolGoAlloc(t *C.thread, ordinal C.int, id C.cupool_pool_id, size C.size_t, stream C.uintptr_t, p *C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	s, err := g.stream(stream)
+	g, s, err := onStream(ordinal, stream)
 	if err != nil {
 		return done(t, err)
 	}
@@ -174,11 +170,7 @@ func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) (st C.cupool_
 //export cupoolGoReserve
 func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	s, err := g.stream(stream)
+	g, s, err := onStream(ordinal, stream)
 	if err == nil {
 		err = g.root.Reserve(int64(size), s)
 	}
@@ -188,11 +180,7 @@ func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr
 //export cupoolGoAllocAt
 func cupoolGoAllocAt(t *C.thread, ordinal C.int, id C.cupool_pool_id, p C.uintptr_t, size, requested C.size_t, stream C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
-	}
-	s, err := g.stream(stream)
+	g, s, err := onStream(ordinal, stream)
 	if err != nil {
 		return done(t, err)
 	}
