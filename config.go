@@ -567,7 +567,7 @@ const (
 // set stays: what it takes from its own flags comes before the environment. It also
 // returns every setting in effect and where it came from, in a fixed order, for programs
 // that show them, and behind these the ones that mean nothing. A variable that is empty
-// counts as not set.
+// counts as not set. The Config that it returns has NoEnvironment set: New takes it as it is.
 //
 // It fails with a *ConfigError that names the key and what is allowed: for an
 // unknown key, with the nearest one, for a value that is not allowed, also together with
@@ -577,6 +577,7 @@ func ConfigFromEnv(cfg Config) (Config, []Setting, error) {
 	if err != nil {
 		return Config{}, nil, err
 	}
+	merged.NoEnvironment, merged.idle = true, append(slices.Clone(cfg.idle), idle(found)...)
 	list := make([]Setting, len(found))
 	for i, s := range found {
 		list[i] = Setting(s)
@@ -589,8 +590,8 @@ func (cfg Config) fromEnviron() (Config, error) {
 	if cfg.NoEnvironment {
 		return cfg, nil
 	}
-	merged, list, err := settings.Environ(cfg)
-	merged.idle = append(slices.Clone(cfg.idle), idle(list)...)
+	merged, _, err := ConfigFromEnv(cfg)
+	merged.NoEnvironment = false
 	return merged, err
 }
 

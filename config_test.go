@@ -285,7 +285,7 @@ func TestConfigFromEnv(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, cupool.Config{
 		Strategy: cupool.Segregated, SmallLimit: 512 << 10, Decay: 10 * time.Second,
-		GarbageCollectionThreshold: 0.8, MaxSplit: 512 * mib, Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 2,
+		GarbageCollectionThreshold: 0.8, MaxSplit: 512 * mib, Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 2, NoEnvironment: true,
 	}, cfg)
 	by := map[string]cupool.Setting{}
 	for _, s := range list {
@@ -307,8 +307,8 @@ func TestConfigFromEnv(t *testing.T) {
 	} {
 		require.Equal(t, want, by[want.Field])
 	}
-	cfg.Driver = pooltest.NewDriver(1 << 30)
-	_ = pooltest.Open(t, cfg)
+	cfg.Driver, cfg.GarbageCollectionThreshold = pooltest.NewDriver(1<<30), 0
+	require.Zero(t, pooltest.Open(t, cfg).Config().GarbageCollectionThreshold, "what a program sets to 0 afterwards")
 }
 
 // New reads a string as PyTorch has it whole, and a variable for one setting. What means
