@@ -47,7 +47,11 @@ func Open(ordinal int, opts ...Option) (Driver, error) {
 // the handle of a context of gorgonia.org/cu. OpenContext fails with an *Error,
 // or with cupool.ErrNotSupported when the GPU does not have the kind of memory.
 func OpenContext(context uintptr, opts ...Option) (Driver, error) {
-	if err := initialize(fmt.Sprintf("opening CUDA context 0x%x", context)); err != nil {
+	opening := fmt.Sprintf("opening CUDA context 0x%x", context)
+	if context == 0 {
+		opening = "opening the current CUDA context"
+	}
+	if err := initialize(opening); err != nil {
 		return nil, err
 	}
 	if context == 0 {
@@ -56,7 +60,7 @@ func OpenContext(context uintptr, opts ...Option) (Driver, error) {
 			return nil, openError(-1, "cuCtxGetCurrent", r, "")
 		}
 		if context = now; context == 0 {
-			return nil, fmt.Errorf("cupool: opening the current CUDA context: no context is current on this thread")
+			return nil, fmt.Errorf("cupool: %s: no context is current on this thread", opening)
 		}
 	}
 	dev, r := cudadrv.ContextDevice(context)
