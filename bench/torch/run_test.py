@@ -13,4 +13,4 @@ sys.argv = [file, *arguments]
 
 import pytest
 
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--tb=short", "-rfE", file, *arguments]))
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "--tb=short", "-rfE", file, *arguments]))
