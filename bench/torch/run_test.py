@@ -1,16 +1,20 @@
 """Runs a file of PyTorch's tests with pytest, with an allocator put in place before: run_test.py ALLOCATOR FILE [PYTEST...].
-The file's directory is where its helpers are. Children that the tests start by their own code run PyTorch's."""
+The file's directory and the one above it are where its helpers are. A child that a test spawns imports this file, too, and gets the
+same allocator."""
 
 import os
 import sys
 
 import choose
 
-allocator, file, arguments = sys.argv[1], os.path.abspath(sys.argv[2]), sys.argv[3:]
-choose.use(allocator)
-sys.path[:0] = [os.path.dirname(file)]
-sys.argv = [file, *arguments]
+if __name__ == "__main__":
+    os.environ["RUN_TEST_ALLOCATOR"], file = sys.argv[1], os.path.abspath(sys.argv[2])
+choose.use(os.environ["RUN_TEST_ALLOCATOR"])
 
-import pytest
+if __name__ == "__main__":
+    import pytest
 
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "--tb=short", "-rfE", file, *arguments]))
+    arguments = sys.argv[3:]
+    sys.argv = [file, *arguments]
+    sys.path[:0] = [os.path.dirname(file), os.path.dirname(os.path.dirname(file))]
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "--tb=short", "-rfE", file, *arguments]))
