@@ -48,13 +48,13 @@ type Mapper struct {
 	aliases map[Handle][]device.Ptr // addresses where memory is mapped and not used
 }
 
-// leftover is memory that a failing call kept from being given back. Nothing
-// uses it.
+// leftover is memory that a failing call kept from being given back, or addresses.
+// Nothing uses it.
 type leftover struct {
 	base      device.Ptr
 	mapped    int64  // bytes from base on that are still mapped
 	addresses int64  // bytes from base on that are still reserved
-	handle    Handle // still held
+	handle    Handle // still held; 0 where there are addresses
 }
 
 // New returns a mapper over a device of so many bytes.
@@ -291,8 +291,8 @@ func (m *Mapper) Retry() error {
 	return errors.Join(errs...)
 }
 
-// tryGiveBack takes off l what could be given back. Unmapping comes first:
-// addresses that are mapped cannot be given back.
+// tryGiveBack gives back what l is, and takes off it what was unmapped where the rest
+// stays.
 func (m *Mapper) tryGiveBack(l *leftover) error {
 	if l.mapped > 0 {
 		if err := m.Unmap(l.base, l.mapped); err != nil {
@@ -300,24 +300,17 @@ func (m *Mapper) tryGiveBack(l *leftover) error {
 		}
 		l.mapped = 0
 	}
-	var errs []error
+	var err error
 	if l.addresses > 0 {
-		err := m.device.AddressFree(l.base, l.addresses)
-		if err == nil {
-			l.addresses = 0
-		}
-		errs = append(errs, err)
+		err = m.device.AddressFree(l.base, l.addresses)
 	}
 	if l.handle != 0 {
-		err := m.device.MemRelease(l.handle)
-		if err == nil {
-			l.handle = 0
+		if err = m.device.MemRelease(l.handle); err == nil {
 			m.Releases.Add(1)
 			m.Handles.Add(-1)
 		}
-		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return m.failed(fmt.Errorf("cupool: giving back memory at %v on %s: %w", l.base, m.name, err))
 	}
 	return nil

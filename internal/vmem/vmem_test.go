@@ -31,12 +31,6 @@ func setUp(t *testing.T) (*Mapper, *simdev.Device, *budget.Pool) {
 	return m, d, b
 }
 
-func (m *Mapper) leftovers() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.left)
-}
-
 // TestLimits: what exceeds the device or the budget fails before the device is
 // asked.
 func TestLimits(t *testing.T) {
@@ -84,19 +78,23 @@ func TestFailingCalls(t *testing.T) {
 					}
 					d.FailAlways(call, errBroken)
 				}
-				failed := program(t, m, b)
+				failed := program(t, m, d, b)
 				reached := d.Calls(call) >= int64(nth)
+				if m.Left() && always {
+					require.ErrorIs(t, m.Retry(), errBroken)
+				}
 				d.FailNth(call, 0, nil)
 				d.FailAlways(call, nil)
 				require.Zero(t, b.Held(), "%v %d", call, nth)
 				require.NoError(t, m.Retry(), "%v %d", call, nth)
-				require.Zero(t, m.leftovers())
+				require.False(t, m.Left())
 				s := d.Stats()
 				require.Zero(t, s.Reservations+s.MemHandles+s.Mappings, "%v %d leaks %+v", call, nth, s)
 				require.Zero(t, s.UsedBytes)
 				require.Equal(t, m.Creates.Load(), m.Releases.Load())
 				require.NoError(t, d.Check())
 				if !reached {
+					require.Greater(t, nth, 1, "%v is never called", call)
 					require.NoError(t, failed)
 					require.EqualValues(t, 4*unit, b.Most())
 					break
@@ -110,7 +108,7 @@ func TestFailingCalls(t *testing.T) {
 
 // program reserves addresses twice, backs them, maps one piece a second time,
 // moves it, and gives everything back that it has. It returns the calls' errors.
-func program(t *testing.T, m *Mapper, b *budget.Pool) error {
+func program(t *testing.T, m *Mapper, d *simdev.Device, b *budget.Pool) error {
 	t.Helper()
 	var errs []error
 	note := func(err error) bool {
@@ -129,13 +127,15 @@ func program(t *testing.T, m *Mapper, b *budget.Pool) error {
 	sizes := []int64{unit, 2 * unit, unit}
 	handles, err := m.Create(p, sizes)
 	if note(err) {
+		require.NoError(t, d.Memset(p, 0, 4*unit, 0), "it can be written to")
 		require.EqualValues(t, 4*unit, b.Held())
 		first, second, third := Piece{handles[0], unit}, Piece{handles[1], 2 * unit}, Piece{handles[2], unit}
 		if note(m.Map(q, []Piece{second, first})) { // a second time
+			require.NoError(t, d.Memset(q, 0, 3*unit, 0))
 			for !note(m.Unmap(q, 3*unit)) {
 				if len(errs) > 20 {
-					require.NoError(t, m.device.(*simdev.Device).Check())
-					m.device.(*simdev.Device).FailAlways(simdev.MemUnmap, nil)
+					require.NoError(t, d.Check())
+					d.FailAlways(simdev.MemUnmap, nil)
 				}
 			}
 		}
@@ -179,13 +179,13 @@ func TestLeftoversGiveWay(t *testing.T) {
 			d.FailNth(simdev.MemUnmap, 1, errBroken)
 			require.ErrorIs(t, m.Remove(p, Piece{h[0], unit}), errBroken)
 			require.EqualValues(t, unit, b.Held(), "the program is not asked to keep it")
-			require.Equal(t, 1, m.leftovers())
+			require.True(t, m.Left())
 			require.Equal(t, 2, d.Stats().Mappings)
 
 			other := Piece{others[0], unit}
 			x, err := again(m, p, other) // where the leftover was
 			require.NoError(t, err)
-			require.Zero(t, m.leftovers())
+			require.False(t, m.Left())
 			require.Equal(t, 2, d.Stats().Mappings)
 			if x == other {
 				require.NoError(t, m.Unmap(p, unit))
@@ -250,6 +250,9 @@ func TestAliases(t *testing.T) {
 	require.False(t, m.HasAlias(x.Handle, p+3*unit))
 	require.NoError(t, m.UnmapAlias(p+3*unit, x), "it is in use and stays mapped")
 	require.NoError(t, m.UnmapAlias(p+5*unit, y), "so is this")
+	m.AddAlias(y.Handle, p+5*unit)
+	m.DropAliases(y.Handle, []device.Ptr{p + 5*unit})
+	require.NotContains(t, m.aliases, y.Handle, "no memory is taken for what has none")
 	d.FailNth(simdev.MemUnmap, 1, errBroken)
 	require.ErrorIs(t, m.UnmapAlias(p+2*unit, x), errBroken)
 	require.True(t, m.HasAlias(x.Handle, p+2*unit))
@@ -259,7 +262,7 @@ func TestAliases(t *testing.T) {
 	require.NoError(t, m.Unmap(p+3*unit, unit))
 	d.FailNth(simdev.MemUnmap, 1, errBroken)
 	require.ErrorIs(t, m.Remove(p, x), errBroken)
-	require.Equal(t, 1, m.leftovers())
+	require.True(t, m.Left())
 	require.NoError(t, m.Retry())
 	require.EqualValues(t, unit, d.Stats().UsedBytes)
 	require.NoError(t, m.UnmapAlias(p+4*unit, x), "it is gone")
