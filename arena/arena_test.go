@@ -12,6 +12,7 @@ import (
 	"github.com/cupool/cupool/arena"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/testkit"
 )
 
@@ -73,6 +74,7 @@ func TestArena(t *testing.T) {
 	require.EqualValues(t, 10_000, oom.Limit)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.Contains(t, oom.Hint, "Reset the arena")
+	require.Equal(t, []int64{-1, -1}, []int64{oom.DeviceFree, oom.DeviceTotal}, "nobody asked the device")
 
 	before, driver := c.Stats(), total(d)
 	require.NoError(t, a.Free(y))
@@ -89,6 +91,7 @@ func TestArena(t *testing.T) {
 	require.Equal(t, c.Driver(), a.Driver())
 	require.NoError(t, a.Close())
 	require.Zero(t, c.Stats().LiveBytes)
+	require.Equal(t, arena.Stats{Size: 10_000, Peak: 10_000, Resets: 1}, a.Stats())
 	for _, err := range []error{
 		a.Close(), a.Reset(), a.Release(a.Mark()), a.Free(rest), a.FreePtr(rest.Ptr(), -1), a.RecordStream(rest, nil),
 		testkit.Second(a.Lookup(rest.Ptr())), testkit.Second(a.Alloc(1, nil)),
@@ -116,6 +119,7 @@ func TestMistakes(t *testing.T) {
 			a, c, _ := newArena(t, 1<<20, change)
 			plain, b := alloc(t, c, 100), alloc(t, a, 1000)
 			before := a.Stats()
+			other, _ := newPool(t, 1<<20)
 			for _, tc := range []struct {
 				err  error
 				want error
@@ -127,10 +131,15 @@ func TestMistakes(t *testing.T) {
 				{testkit.Second(a.Lookup(plain.Ptr())), cupool.ErrForeignPointer},
 				{testkit.Second(a.AllocAligned(1, 1000, nil)), cupool.ErrInvalidSize},
 				{testkit.Second(a.AllocAligned(1, 0, nil)), cupool.ErrInvalidSize},
+				{testkit.Second(a.AllocAligned(sizeclass.MaxRequest-512+1, 512, nil)), cupool.ErrInvalidSize},
+				{testkit.Second(a.Alloc(1, other.DefaultStream())), cupool.ErrForeignStream},
 			} {
 				require.ErrorIs(t, tc.err, tc.want)
 				var be *cupool.BlockError
 				require.ErrorAs(t, tc.err, &be)
+				if be.Op == "allocation" {
+					require.Zero(t, be.Ptr, "there is no block")
+				}
 			}
 			require.Equal(t, before, a.Stats())
 			got, err := a.Lookup(b.Ptr() + 999)
@@ -180,8 +189,8 @@ func TestFineOverflow(t *testing.T) {
 	require.NoError(t, err)
 	alloc(t, a, 512)
 	var all []cupool.Block
-	for i := range 40 {
-		b := alloc(t, []cupool.Allocator{a, c, c}[i%3], 200)
+	for i := range 60 {
+		b := alloc(t, []cupool.Allocator{a, c, c}[i%3], int64(1+i*97%600))
 		require.True(t, i%3 > 0 || b.Ptr()%512 == 0)
 		for _, o := range all {
 			require.False(t, b.Ptr() < o.Ptr()+cupool.Ptr(o.Size()) && o.Ptr() < b.Ptr()+cupool.Ptr(b.Size()), "%v overlaps %v", b, o)
@@ -211,8 +220,37 @@ func TestFreeFails(t *testing.T) {
 	below.refuse = false
 	require.NoError(t, a.Free(b))
 	require.Zero(t, a.Stats().Overflow)
+
+	for name, goBack := range map[string]func(arena.Mark) error{"reset": func(arena.Mark) error { return a.Reset() }, "release": a.Release} {
+		outer := a.Mark()
+		b = alloc(t, a, 1000)
+		inner := a.Mark()
+		below.refuse = true
+		require.ErrorIs(t, goBack(outer), errRefused, name)
+		below.refuse = false
+		require.Zero(t, a.Stats().Blocks+a.Stats().Overflow)
+		for _, m := range []arena.Mark{inner, outer} {
+			require.ErrorIs(t, a.Release(m), cupool.ErrUseAfterFree, "the marks went, too")
+		}
+		require.NoError(t, c.FreePtr(b.Ptr(), -1), "the allocator has it yet")
+	}
 	require.NoError(t, a.Close())
 	require.Zero(t, c.Stats().LiveBytes)
+}
+
+// The handle of a block that overflowed is stale once the address is another's, and is freed
+// twice else.
+func TestOverflowAgain(t *testing.T) {
+	a, _, _ := newArena(t, 512, overflowing)
+	first := alloc(t, a, 3*mib)
+	require.NoError(t, a.Free(first))
+	again := alloc(t, a, 3*mib)
+	require.Equal(t, first.Ptr(), again.Ptr())
+	require.ErrorIs(t, a.Free(first), cupool.ErrStaleBlock)
+	require.NoError(t, a.Free(again))
+	require.ErrorIs(t, a.Free(first), cupool.ErrDoubleFree)
+	require.NotErrorIs(t, a.Free(first), cupool.ErrStaleBlock)
+	require.NoError(t, a.Close())
 }
 
 var errRefused = errors.New("refused")
@@ -310,10 +348,13 @@ func TestStreams(t *testing.T) {
 	require.NoError(t, err)
 	d.FailAlways(simdev.StreamWaitEvent, cupool.ErrNotSupported)
 	before := a.Stats()
+	outer, inner := a.Mark(), a.Mark()
 	require.ErrorIs(t, a.Reset(), cupool.ErrNotSupported)
-	require.ErrorIs(t, a.Release(a.Mark()), cupool.ErrNotSupported)
+	require.ErrorIs(t, a.Release(outer), cupool.ErrNotSupported)
 	require.Equal(t, before, a.Stats(), "nothing changed")
 	d.FailAlways(simdev.StreamWaitEvent, nil)
+	require.NoError(t, a.Release(inner))
+	require.NoError(t, a.Release(outer))
 	require.NoError(t, two.Launch(func() {}))
 	require.NoError(t, a.Free(b))
 	require.NoError(t, a.Close())
@@ -364,6 +405,7 @@ func TestRandom(t *testing.T) {
 	type level struct {
 		mark arena.Mark
 		n    int
+		used int64
 	}
 	var all []cupool.Block // in the order of allocation, freed ones empty
 	var gone []cupool.Block
@@ -389,14 +431,16 @@ func TestRandom(t *testing.T) {
 				require.Equal(t, all[i], got)
 			}
 		case n < 92:
-			marks = append(marks, level{a.Mark(), len(all)})
+			marks = append(marks, level{a.Mark(), len(all), a.Stats().Used})
 		case n < 98 && len(marks) > 0:
 			i := r.IntN(len(marks))
 			require.NoError(t, a.Release(marks[i].mark))
+			require.Equal(t, marks[i].used, a.Stats().Used)
 			gone = append(gone, all[marks[i].n:]...)
 			all, marks = all[:marks[i].n], marks[:i]
 		case n == 99:
 			require.NoError(t, a.Reset())
+			require.Zero(t, a.Stats().Used+a.Stats().Overflow)
 			gone, all, marks = append(gone, all...), nil, nil
 		}
 		if len(gone) > 0 { // also when others have its place

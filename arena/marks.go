@@ -39,7 +39,8 @@ func (r *Arena) Mark() Mark {
 // with a *cupool.BlockError: ErrForeignPointer for a mark of another arena,
 // ErrUseAfterFree for one that was released before or came before a Reset, or
 // ErrClosed. Where a stream cannot be ordered it fails with the device's error.
-// A call that fails has changed nothing.
+// A call that fails so has changed nothing. What the allocator says about blocks that
+// overflowed comes when all else is done.
 func (r *Arena) Release(m Mark) error {
 	if err := r.made("release of a mark"); err != nil {
 		return err
@@ -55,18 +56,13 @@ func (r *Arena) Release(m Mark) error {
 	case m.depth >= len(r.marks) || r.marks[m.depth].gen != m.gen:
 		return r.fail(op, r.memory.Ptr(), -1, cupool.ErrUseAfterFree, "the mark, or one around it, was released before")
 	}
-	to := r.marks[m.depth]
-	r.marks = r.marks[:m.depth]
-	if err := r.goBackLocked(to); err != nil {
-		r.marks = r.marks[:m.depth+1]
-		return err
-	}
-	return nil
+	return r.goBackLocked(r.marks[m.depth], m.depth)
 }
 
 // Reset gives all blocks of the arena back, and ends all marks. It does not
 // wait on the host. It fails with ErrClosed or, where a stream cannot be
-// ordered, with the device's error, and then has changed nothing.
+// ordered, with the device's error, and then has changed nothing. What the allocator
+// says about blocks that overflowed comes when all else is done.
 func (r *Arena) Reset() error {
 	if err := r.made("reset"); err != nil {
 		return err
@@ -76,17 +72,16 @@ func (r *Arena) Reset() error {
 	if r.closed {
 		return r.closedError("reset")
 	}
-	if err := r.goBackLocked(point{}); err != nil {
+	if err := r.goBackLocked(point{}, 0); err != nil {
 		return err
 	}
-	r.marks = r.marks[:0]
 	r.stats.Resets++
 	return nil
 }
 
 // goBackLocked orders the arena's stream after all streams that may use the
-// memory, and then forgets the blocks that came after a point.
-func (r *Arena) goBackLocked(to point) error {
+// memory, and then forgets the blocks that came after a point, and the marks from depth on.
+func (r *Arena) goBackLocked(to point, depth int) error {
 	for _, u := range r.users {
 		if u.Closed() {
 			continue // Close has waited for its work
@@ -95,6 +90,7 @@ func (r *Arena) goBackLocked(to point) error {
 			return fmt.Errorf("cupool: ordering %v after %v: %w", r.s.Handle(), u.Handle(), err)
 		}
 	}
+	r.marks = r.marks[:depth]
 	// Other streams may still use the blocks that stay below a mark, so the
 	// next Reset waits for them again.
 	if r.ordered = r.ordered[:0]; to.off == 0 {
