@@ -18,9 +18,9 @@ func requireBounded(t *testing.T, n int, list []snapshot.Snapshot) {
 	t.Helper()
 	parts, text := len(list), 0
 	seen := map[*snapshot.Frame]bool{}
-	count := func(label string, s snapshot.Stack) {
+	count := func(texts string, s snapshot.Stack) {
 		parts++
-		text += len(label)
+		text += len(texts)
 		require.LessOrEqual(t, len(s), 1024)
 		if len(s) == 0 || seen[&s[0]] {
 			return
@@ -32,13 +32,15 @@ func requireBounded(t *testing.T, n int, list []snapshot.Snapshot) {
 	}
 	for _, s := range list {
 		parts += len(s.Segments)
+		text += len(s.Device) + len(s.Pool)
 		for _, seg := range s.Segments {
+			text += len(seg.Type)
 			for _, b := range seg.Blocks {
 				count(b.Label, b.Stack)
 			}
 		}
 		for _, e := range s.Events {
-			count(e.Label, e.Stack)
+			count(e.Label+string(e.Kind)+e.Pool, e.Stack)
 		}
 		for _, x := range s.Totals {
 			count(x.Label, x.Stack)

@@ -41,8 +41,8 @@ func (e *FormatError) Unwrap() error { return e.Err }
 //
 // It fails with a *FormatError. What it reads may be a stranger's: it allocates at
 // most 2 MiB, and 1 KiB for each byte. There are no more segments, blocks, events and
-// totals than bytes, and labels and the frames of different stacks have at most 1 MiB
-// of text and 256 bytes for each byte. Blocks and events share their stacks, so what is
+// totals than bytes, and all strings, those of different stacks once, have at most 1 MiB
+// and 256 bytes for each byte. Blocks and events share their stacks, so what is
 // read is far larger as JSON. A stack has its 1,024 innermost functions. What gzip compressed may grow to 16 MiB and
 // 128 bytes for each byte; the error of more says to decompress it first.
 func Read(r io.Reader) ([]Snapshot, error) {

@@ -25,7 +25,7 @@ var torchKeys = []string{
 // one list of a thousand would be a million blocks for some kilobytes. In a snapshot
 // only stacks, their frames and strings recur. So a list of anything else is read once,
 // blocks share the stacks that they share in the pickle, and what is read has at
-// most mostText bytes of text, and textFactor for each byte of the pickle.
+// most mostText bytes of strings, and textFactor for each byte of the pickle.
 const (
 	mostText   = 1 << 20
 	textFactor = 256
@@ -37,7 +37,7 @@ type torchReader struct {
 	pools  map[readID]*Snapshot
 	stacks map[*pickle.List]Stack
 	seen   map[*pickle.List]bool // lists of anything but frames
-	text   int64                 // bytes in labels, and in the frames of different stacks
+	text   int64                 // bytes in strings, once for each different stack
 	err    error                 // the first one
 }
 
@@ -65,7 +65,7 @@ func readTorch(r *bufio.Reader) ([]Snapshot, error) {
 		t.each("segments", v, t.segment)
 	}
 	if most := mostText + textFactor*size; t.text > most {
-		t.fail("the pickle", "its %d bytes repeat labels and frames to %d, more than %d", size, t.text, most)
+		t.fail("the pickle", "its %d bytes repeat labels, frames and names to %d, more than %d", size, t.text, most)
 	}
 	return t.finish()
 }
@@ -149,13 +149,9 @@ func (f fields) optional(key string, other int64) int64 {
 	return other
 }
 
+// text returns a string, which counts each time that it is asked for.
 func (f fields) text(key string) string {
 	s, _ := f.Get(key).(string)
-	return s
-}
-
-func (f fields) label() string {
-	s := f.text("user_metadata")
 	f.t.text += int64(len(s))
 	return s
 }
@@ -200,7 +196,7 @@ func (t *torchReader) named(f fields) {
 	s.Device, s.Pool = f.text("device_name"), f.text("name")
 	if list := f.Get("totals"); list != nil {
 		t.each(f.path()+".totals", list, func(f fields) {
-			s.Totals = append(s.Totals, Total{t.stack(f), f.label(), f.fraction("allocations"), f.fraction("bytes")})
+			s.Totals = append(s.Totals, Total{t.stack(f), f.text("user_metadata"), f.fraction("allocations"), f.fraction("bytes")})
 		})
 	}
 }
@@ -230,7 +226,7 @@ func (t *torchReader) blocksOf(segment fields, at Ptr) (blocks []Block) {
 	t.each(segment.path()+".blocks", segment.Get("blocks"), func(f fields) {
 		b := Block{
 			Address: Ptr(f.optional("address", int64(at))), Size: f.number("size"),
-			State: readStates[f.text("state")], Label: f.label(), Stack: t.stack(f), Weight: f.fraction("weight"),
+			State: readStates[f.text("state")], Label: f.text("user_metadata"), Stack: t.stack(f), Weight: f.fraction("weight"),
 		}
 		if b.active() {
 			b.Requested = f.optional("requested_size", b.Size)
@@ -243,10 +239,11 @@ func (t *torchReader) blocksOf(segment fields, at Ptr) (blocks []Block) {
 
 func (t *torchReader) event(device int64, f fields) {
 	s := t.pool(f.id(device, "pool_id"))
+	t.text += int64(len(s.Pool))
 	e := Event{
 		Number: uint64(len(s.Events) + 1), Kind: Kind(f.text("action")), Time: time.UnixMicro(f.optional("time_us", 0)).UTC(), Pool: s.Pool,
 		Address: Ptr(f.optional("addr", f.optional("device_free", 0))), Size: f.number("size"), Stream: StreamHandle(f.optional("stream", 0)),
-		Label: f.label(), Stack: t.stack(f), Weight: 1,
+		Label: f.text("user_metadata"), Stack: t.stack(f), Weight: 1,
 	}
 	if w := f.fraction("weight"); w != 0 {
 		e.Weight = w
@@ -263,9 +260,7 @@ func (t *torchReader) stack(f fields) (s Stack) {
 		return s
 	}
 	t.items(f.path()+".frames", list.Items[:min(len(list.Items), mostFrames)], func(f fields) {
-		frame := Frame{f.text("name"), f.text("filename"), int(f.optional("line", 0))}
-		t.text += int64(len(frame.Function) + len(frame.File))
-		s = append(s, frame)
+		s = append(s, Frame{f.text("name"), f.text("filename"), int(f.optional("line", 0))})
 	})
 	t.stacks[list] = s
 	return s

@@ -20,6 +20,7 @@ func Snapshots(n int) map[string][]byte {
 	event := func(action, more string) string {
 		return dict(str("action") + str(action) + str("size") + num(1) + str("addr") + num(0) + more)
 	}
+	named := list(dict(str("device") + num(0) + str("name") + str(long)))
 	var labels, pools, devices, names strings.Builder
 	for i := range n / 100 {
 		labels.WriteString(block(str("user_metadata") + str(fmt.Sprint(i)) + str("frames") + get(2)))
@@ -35,6 +36,10 @@ func Snapshots(n int) map[string][]byte {
 		"labels of a stack":         snapshot(list(segment(1+n/100, list(deep+labels.String()))), list(""), ""),
 		"events of a stack":         snapshot(list(""), list(many(4, event("alloc", frames("f", half)), half)), ""),
 		"events of a long name":     snapshot(list(""), list(many(4, event("alloc", frames(long, 10)), half)), ""),
+		"events of a long action":   snapshot(list(""), list(many(4, event(long, ""), half)), ""),
+		"events of a long pool":     snapshot(list(""), list(many(4, event("alloc", ""), half)), str("pools")+named),
+		"segments of a long type":   snapshot(many(3, segment(0, list("")+str("segment_type")+str(long)), half), list(""), ""),
+		"blocks in a long state":    snapshot(list(segment(half, many(4, block(str("state")+str(long)), half))), list(""), ""),
 		"frees among blocks":        snapshot(list(segment(half, many(4, block(""), half))), list(many(5, event("free_completed", ""), half)), ""),
 		"maps among segments":       snapshot(many(3, segment(0, list("")), half), list(many(5, event("segment_map", ""), half)), ""),
 		"devices of one trace":      snapshot(list(""), many(5, many(4, event("alloc", ""), half), half), ""),
