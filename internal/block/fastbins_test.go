@@ -23,6 +23,7 @@ func TestFastBins(t *testing.T) {
 	pop := func(units int64) ID { id, _ := bins.Pop(units * q); return id }
 
 	require.Zero(t, pop(1), "empty")
+	require.Zero(t, bins.Largest())
 	first, second := push(4), push(4)
 	require.Zero(t, pop(3), "a quarter more is too much")
 	require.Zero(t, pop(5), "smaller than the request")

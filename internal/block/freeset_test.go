@@ -2,6 +2,7 @@ package block
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -54,6 +55,17 @@ func (s sortedBlocks) bestFit(size int64) ID {
 	return s[i].id
 }
 
+// firstFit returns the block of at least size and less than below bytes at the lowest address.
+func (s sortedBlocks) firstFit(size, below int64) ID {
+	var first refBlock
+	for _, b := range s {
+		if b.size >= size && b.size < below && (first.id == 0 || b.addr < first.addr) {
+			first = b
+		}
+	}
+	return first.id
+}
+
 func TestFreeSetAgainstSortedSlice(t *testing.T) {
 	for name, size := range map[string]func(*rand.Rand) int64{
 		"few sizes":        func(r *rand.Rand) int64 { return (1 + r.Int64N(4)) * sizeclass.Quantum },
@@ -84,6 +96,7 @@ func TestFreeSetAgainstSortedSlice(t *testing.T) {
 				require.Equal(t, ref.bestFit(want), set.BestFit(want), "step %d: best fit for %d", i, want)
 				if i%100 == 0 {
 					compareSets(t, ref, set)
+					require.Equal(t, ref.firstFit(want, 2*want), set.FirstFit(want, 2*want))
 				}
 			}
 			compareSets(t, ref, set)
@@ -91,8 +104,89 @@ func TestFreeSetAgainstSortedSlice(t *testing.T) {
 				set.Remove(b.id, set.Table.At(b.id))
 			}
 			compareSets(t, nil, set)
+			set.Insert(free(0, sizeclass.Quantum/2))
+			require.Zero(t, set.BestFit(math.MaxInt64))
 		})
 	}
+}
+
+// Every order of a few blocks, from the first of the table and the smallest sizes on, each of
+// which leaves alone, or all of them at once.
+func TestFewBlocks(t *testing.T) {
+	const n = 4
+	var try func(order []int)
+	try = func(order []int) {
+		if len(order) < n {
+			for i := range n {
+				if !slices.Contains(order, i) {
+					try(append(slices.Clip(order), i))
+				}
+			}
+			return
+		}
+		for leaves := range n {
+			for _, sweep := range []bool{false, true} {
+				set, _ := setUp()
+				slots := &SlotCache{Table: set.Table}
+				ids, _ := set.Table.refill(nil, n) // from 1 on
+				require.EqualValues(t, 1, ids[0])
+				var ref sortedBlocks
+				for i, id := range ids {
+					b := slots.Table.At(id)
+					b.addr, b.Size = uint64(order[i]+1)<<20, int64(order[i]/2+1)*sizeclass.Quantum/2
+					b.SetWord(MakeWord(0, Free))
+					ref.insert(refBlock{id: id, size: b.Size, addr: b.addr})
+					set.Insert(id, b)
+				}
+				gone := ref[leaves]
+				ref = slices.Delete(ref, leaves, leaves+1)
+				if sweep {
+					set.Table.At(gone.id).SetWord(MakeWord(0, Gap))
+					set.Sweep(1)
+				} else {
+					set.Remove(gone.id, set.Table.At(gone.id))
+				}
+				compareSets(t, ref, set)
+			}
+		}
+	}
+	try(nil)
+}
+
+// The trees stay low, also where blocks come in their order and others leave.
+func TestFreeSetStaysLow(t *testing.T) {
+	set, free := setUp()
+	var depth func(id ID) int
+	depth = func(id ID) int {
+		if id == 0 {
+			return 0
+		}
+		n := set.Table.At(id)
+		return 1 + max(depth(n.link[0]), depth(n.link[1]))
+	}
+	low := func(when string) {
+		require.Less(t, depth(set.roots[sizeclass.Bin(1<<20)]), 40, when)
+	}
+	var ids []ID
+	for i := range 1 << 13 {
+		id, b := free(uint64(i)<<20, 1<<20)
+		set.Insert(id, b)
+		ids = append(ids, id)
+	}
+	low("in ascending order")
+	for i, id := range ids {
+		if i%2 == 0 {
+			set.Remove(id, set.Table.At(id))
+		}
+	}
+	low("half of them left")
+	for i, id := range ids {
+		if i%4 == 1 {
+			set.Table.At(id).SetWord(MakeWord(0, Gap))
+		}
+	}
+	set.Sweep(len(ids) / 4)
+	low("a quarter was swept out")
 }
 
 func compareSets(t *testing.T, ref sortedBlocks, set *FreeSet) {

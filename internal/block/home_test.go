@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	heapIndex = 3
+	heapIndex = 6
 	addr      = 512 << 20
 	wanted    = 1000 // bytes
 )

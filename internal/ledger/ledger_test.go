@@ -69,7 +69,7 @@ func TestPeaksAreExact(t *testing.T) {
 	seed := testkit.Seed(t)
 	for n := range testkit.Rounds(800) {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
-		scale, frees := 0, 0
+		scale, frees, splitting, kinds := 0, 0, false, 0
 		bytes := func() int64 { return 1 + r.Int64N(1<<scale) }
 		b, ledgers := open(1 + r.IntN(4))
 		o, held := &oracle{}, []out{}
@@ -91,15 +91,20 @@ func TestPeaksAreExact(t *testing.T) {
 		l := ledgers[0]
 		for step := range 300 {
 			if step%30 == 0 { // many small ones are more than a few large ones, or less
-				scale, frees = r.IntN(21), r.IntN(6)
+				scale, frees, splitting, kinds = r.IntN(21), r.IntN(6), r.IntN(4) == 0, r.IntN(4)
 			}
 			if r.IntN(8) == 0 {
 				l = ledgers[r.IntN(len(ledgers))]
 			}
-			k := Kind(r.IntN(2))
+			k := Kind(min(kinds, 1)) // for a while all are of one kind
+			if kinds > 1 {
+				k = Kind(r.IntN(2))
+			}
 			l.guard.Lock()
 			what := r.IntN(14)
-			if what < 8 && frees < 5 { // else half of them
+			if what < 8 && splitting {
+				what = 8 + min(r.IntN(5)/2, 1)
+			} else if what < 8 && frees < 5 { // else half of them
 				what = 4 * min(r.IntN(10)/(2*frees+1), 1)
 			}
 			switch i := 0; what {
@@ -227,6 +232,12 @@ func TestQuiet(t *testing.T) {
 	require.EqualValues(t, 110, b.Peak(All, ReservedBytes))
 	require.EqualValues(t, 110, b.Peak(Large, ReservedBytes))
 	require.EqualValues(t, 2, b.Peak(All, Segments))
+	from.Quiet() // and back, before anything else changes
+	to.Quiet()
+	from.Segment(Small, 100)
+	to.SegmentsGone(Large, 1, 100)
+	b.Settle(from, to)
+	require.EqualValues(t, 110, b.Peak(All, ReservedBytes))
 	to.Segment(Large, 5) // is counted again
 	require.EqualValues(t, 115, b.Peak(All, ReservedBytes))
 	all(ledgers, func() { require.EqualValues(t, 3, b.Sum(ledgers)[All][Segments].Now()) })
@@ -388,6 +399,36 @@ func TestStrays(t *testing.T) {
 		y.Freed(Large, 1, 1)
 	}
 	require.EqualValues(t, 1401, b.Peak(All, OutBytes))
+}
+
+// TestPeakOfBothKinds: blocks of both kinds are more than ever while those of each are not, as
+// some are pending.
+func TestPeakOfBothKinds(t *testing.T) {
+	b, ledgers := open(1)
+	l := ledgers[0]
+	out := func(k Kind, n int, size int64) {
+		for range n {
+			l.Out(k, size, size)
+		}
+	}
+	freed := func(k Kind, n int, size int64) {
+		for range n {
+			l.Freed(k, size, size)
+		}
+	}
+	for _, k := range []Kind{Small, Large} { // bytes are no matter
+		out(k, 1, 1000)
+		freed(k, 1, 1000)
+	}
+	out(Large, 2, 1)
+	freed(Large, 2, 1)
+	out(Small, 4, 1)
+	l.Pending(Small, 1, 1)
+	l.Pending(Small, 1, 1)
+	l.Done(Small, 1)
+	out(Large, 2, 1)
+	require.EqualValues(t, 5, b.Peak(All, ActiveBlocks))
+	require.EqualValues(t, 4, b.Peak(All, OutBlocks))
 }
 
 // TestTurns: what one ledger gave back is no part of the peak when another counts.

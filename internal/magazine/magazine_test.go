@@ -1,6 +1,7 @@
 package magazine
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -277,6 +278,11 @@ func TestLeaveCountsHits(t *testing.T) {
 // GetEnded takes what Get leaves alone as its stay ends.
 func TestGetEnded(t *testing.T) {
 	p := newPen()
+	none := func(why Miss) {
+		id, b, note := p.GetEnded(1000, why)
+		require.Equal(t, []any{block.ID(0), (*block.Block)(nil), uint8(0)}, []any{id, b, note})
+	}
+	none(0)
 	id, b := p.block(t, 1000)
 	p.miss(t, 1000, false)
 	_, ok := p.Home(0, id, b, block.Cached, block.Stay{Note: 5})
@@ -288,9 +294,37 @@ func TestGetEnded(t *testing.T) {
 	require.Equal(t, id, got)
 	require.Same(t, b, same)
 	require.EqualValues(t, 5, note)
+	none(why)
 	l, ok := p.Leave(id)
 	require.True(t, ok)
 	require.Equal(t, Leaver{id, block.MakeWord(1, block.Live), 1}, l)
+}
+
+// Blocks of all sets of two shards leave their homes, and nothing is left of them.
+func TestAllHomes(t *testing.T) {
+	p := newPen()
+	sizes := map[uint]int64{}
+	for size := int64(512); len(sizes) < setCount; size += 512 {
+		set, _ := hash(size)
+		sizes[set] = size
+	}
+	var in, out []block.ID
+	for shards := range 2 {
+		if shards > 0 {
+			p.lose(512)
+		}
+		for _, size := range sizes {
+			id, b, evicted := p.put(t, size)
+			require.Zero(t, evicted)
+			require.EqualValues(t, slices.Index(p.shards, p.mine()), ShardOf(b))
+			in = append(in, id)
+		}
+	}
+	require.Len(t, p.shards, 2)
+	require.Contains(t, in, block.ID(1), "the first block of a table, too")
+	p.Flush(true, func(l Leaver) { out = append(out, l.ID) })
+	require.ElementsMatch(t, in, out)
+	p.Each(func(id block.ID, _ *block.Block) { t.Errorf("block %d is in a slot", id) })
 }
 
 func TestFlush(t *testing.T) {

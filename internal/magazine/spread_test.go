@@ -2,6 +2,7 @@ package magazine
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,6 +67,7 @@ func TestHomeFromDeepInTheStack(t *testing.T) {
 
 // Who loses a block moves to a shard of its own, and ever more rarely.
 func TestWhoLosesMoves(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	p := newPen()
 	seen := map[*shard]bool{}
 	moves := []int{1, 2, 4, 8, 16, 32, 64}
@@ -85,6 +87,7 @@ func TestWhoLosesMoves(t *testing.T) {
 	}
 	require.Equal(t, len(seen), len(p.shards))
 	require.LessOrEqual(t, len(seen), len(p.spread.Load().shards))
+	require.Equal(t, 3, runtime.GOMAXPROCS(0), "the program's setting stays")
 }
 
 // Goroutines get, free and leave blocks of a few sizes, while one with the lock homes,
