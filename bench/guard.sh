@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Measures the rows of speed that matter as multiples of a ruler, an uncontended pair
-# of Lock and Unlock of a sync.Mutex or a memset of 1 MiB, and prints them beside those
-# of bench/testdata/guard.txt. It fails where a row is slower by half or more.
+# Measures the rows of speed that matter as multiples of a ruler, an uncontended pair of
+# Lock and Unlock of a sync.Mutex or a memset of 1 MiB, and prints them beside those of
+# bench/testdata/guard.txt. It fails where a row is slower by half or more.
 #
 # usage: bench/guard.sh [-write]
 #
 # -write puts what was measured into the file, for the processor of this machine: on an
-# idle machine, when a change made a row faster, or slower for a good reason. The
-# multiples differ by processor. Where the file has none for this one, the table is
-# printed alone.
+# idle machine, after a change that made a row faster, or slower for a good reason. The
+# multiples differ by processor. Where the file has none for this one, the table alone is
+# printed.
 #
-# Each row is the least of ROUNDS (8) rounds of 20 ms in turn. A row that is too slow is
-# measured up to three times as often, as a busy machine makes rows slower, and none faster.
+# A row and its ruler run in turn, many times in each of ROUNDS (3) rounds, for a
+# millisecond or two, and the least counts: a busy machine makes rows slower and none faster,
+# and leaves so short a time alone now and then. A row that is too slow is measured up to
+# ten times more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=bench/testdata/guard.txt
@@ -19,51 +21,63 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go test -c -o "$dir/test" .
 
-# Rows and their rulers.
-cat >"$dir/rows" <<-'EOF'
-	Hit/size=1MiB                                mutex-pair
-	RandomLive1000/backing=segments              mutex-pair
-	RandomLive1000/backing=auto                  mutex-pair
-	CrossStream/device=idle                      mutex-pair
-	CrossStream/device=busy                      mutex-pair
-	MissSplit                                    mutex-pair
-	Trim1000                                     mutex-pair
-	EngineAllocFree/zeroing=off/bytes=1048576    mutex-pair
-	EngineAllocFree/zeroing=on/bytes=1048576     memset
-EOF
-benches=$({ awk '{ print $1 }' "$dir/rows"; printf 'Ruler/%s\n' mutex-pair memset; } | sed 's/.*/^Benchmark&$/; s,/,$/^,g' | paste -sd'|')
-processor=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -1)
-processor=${processor:-$(uname -m)}
+# Rows, operations and goroutines of a run, runs of a round, and rulers.
+rows='Hit/size=1MiB 30000 1 30 mutex-pair
+ParallelHit/stream=own 200000 16 30 mutex-pair
+RandomLive1000/backing=segments 2000 1 20 mutex-pair
+RandomLive1000/backing=auto 5000 1 4 mutex-pair
+CrossStream/device=idle 10000 1 30 mutex-pair
+CrossStream/device=busy 6000 1 20 mutex-pair
+MissSplit 10000 1 30 mutex-pair
+Trim1000 3 1 5 mutex-pair
+EngineAllocFree/zeroing=off/bytes=1048576 10000 1 30 mutex-pair
+EngineAllocFree/zeroing=on/bytes=1048576 60 1 30 memset'
+processor=$(awk -F'\t*: *' '/^(model name|cpu family|model)\t/ { p[$1] = $2 } /^$/ { exit } END { if (p["model name"]) print p["model name"], p["cpu family"] "." p["model"] }' /proc/cpuinfo 2>/dev/null || true)
+processor=${processor:-$(uname -sm)}
 
+# measure ROW.. notes a round of a row, without the driver's part, and of its ruler.
 measure() {
-	local i
-	for ((i = 0; i < ${ROUNDS:-8}; i++)); do
-		"$dir/test" -test.run '^$' -test.cpu 1 -test.benchtime 20ms -test.bench "$benches" |
-			awk '/ns\/op/ { sub(/^Benchmark/, "", $1); print $1, $3 }' >>"$dir/times"
-	done
+	run "$1" "$1" row "$2" "$3" "$4"
+	run "$1" "Ruler/$5" ruler "$([ "$5" = memset ] && echo 20 || echo 50000)" 1 30
+}
+run() { # ROW BENCHMARK AS OPERATIONS GOROUTINES RUNS
+	"$dir/test" -test.run '^$' -test.benchtime "$4x" -test.cpu "$5" -test.count "$6" -test.bench "^Benchmark${2//\//\$/^}\$" |
+		awk -v row="$1" -v as="$3" -v OFS='\t' '/ns\/op/ {
+			for (i = 5; i < NF; i += 2) if ($1 ~ /RandomLive/ && $(i + 1) == "driver-ns/op") $3 -= $i
+			if (least == "" || $3 < least) least = $3
+		} END { print row, as, least }' >>"$dir/times"
 }
 
-# multiples prints a row, its multiple, and the file's or "-", with tabs between them.
+# multiples prints each row, its multiple, and the one in the file or "-".
 multiples() {
-	awk -F'\t' -v processor="$processor" '
-		FILENAME ~ /times$/ { split($0, t, " "); if (!(t[1] in least) || t[2] < least[t[1]]) least[t[1]] = t[2]; next }
-		FILENAME ~ /guard.txt$/ { if ($1 == processor) known[$2] = $3; next }
-		{ split($0, r, " "); printf "%s\t%.3g\t%s\n", r[1], least[r[1]] / least["Ruler/" r[2]], r[1] in known ? known[r[1]] : "-" }
-	' "$dir/times" "$file" "$dir/rows"
+	awk -F'\t' -v OFS='\t' -v processor="$processor" '
+		FNR == 1 { files++ }
+		files == 1 { if ($1 == processor) known[$2] = $3; next }
+		!($1 in row) { row[$1] = ++n; name[n] = $1 }
+		!(($1, $2) in least) || $3 < least[$1, $2] { least[$1, $2] = $3 }
+		END { for (i = 1; i <= n; i++) printf "%s\t%.3g\t%s\n", name[i], least[name[i], "row"] / least[name[i], "ruler"], name[i] in known ? known[name[i]] : "-" }
+	' "$file" "$dir/times"
 }
-slow() { multiples | awk -F'\t' '$3 != "-" && $2 >= 1.5 * $3' | grep -q .; }
+slow() { multiples | awk -F'\t' '$3 != "-" && $2 >= 1.5 * $3 { print $1 }'; }
 
-measure
-for again in 1 2; do
-	if slow; then measure; fi
+for ((round = 0; round < ${ROUNDS:-3}; round++)); do
+	while read -r row; do measure $row; done <<<"$rows"
 done
-echo "multiples of a ruler on $processor"
-multiples | awk -F'\t' '{ printf "%-44s %8s   %8s  %s\n", $1, $2, $3, $3 == "-" ? "" : sprintf("%+.0f %%", 100 * ($2 / $3 - 1)) }'
 if [ "${1:-}" = -write ]; then
-	multiples | awk -F'\t' -v OFS='\t' -v processor="$processor" '{ print processor, $1, $2 }' >"$dir/new"
-	awk -F'\t' -v processor="$processor" '$1 != processor' "$file" >>"$dir/new"
-	sort "$dir/new" >"$file"
-elif slow; then
-	echo "$0: a row is slower by half or more than $file says"
+	{
+		awk -F'\t' -v processor="$processor" '$1 != processor' "$file"
+		multiples | awk -F'\t' -v OFS='\t' -v processor="$processor" '{ print processor, $1, $2 }'
+	} >"$dir/new"
+	LC_ALL=C sort "$dir/new" >"$file"
+fi
+for again in {1..10}; do
+	while read -r row; do
+		[ -z "$row" ] || measure $(grep "^$row " <<<"$rows")
+	done <<<"$(slow)"
+done
+echo "multiples of a ruler on $processor, and those in $file"
+multiples | awk -F'\t' '{ printf "%-44s %8s   %8s  %s\n", $1, $2, $3, $3 == "-" ? "" : sprintf("%+.0f %%", 100 * ($2 / $3 - 1)) }'
+if [ -n "$(slow)" ]; then
+	echo "$0: slower by half or more:" $(slow)
 	exit 1
 fi
