@@ -2,10 +2,11 @@
 // programs of bench/testdata/traces reserve of what they request, on segments, on
 // virtual memory and by a plan, beside what PyTorch reserved for them.
 //
-//	go run ./bench/fragmentation [TRACE...]
+//	go run ./bench/fragmentation [-svg PICTURE] [TRACE...]
 //	go run ./bench/fragmentation -without REGEXP
 //
-// The second form prints what is lost, on these programs and on made-up ones, without
+// PICTURE has a bar for each of PyTorch's two allocators and for cupool with virtual
+// memory. The second form prints what is lost, on these programs and on made-up ones, without
 // each rule of placement and reclaim whose name matches; "." for all takes hours.
 //
 // It runs in the repository's root, on any machine, and takes a few minutes. The
@@ -34,12 +35,13 @@ var backings = []string{"segments", "vmm", "planned"}
 
 func main() {
 	rules := flag.String("without", "", "print what is lost without each rule whose name matches the regular `expression`")
+	svg := flag.String("svg", "", "draw the ratios into this `file`, whose name ends in .svg or .png")
 	flag.Parse()
 	err := error(nil)
 	if *rules != "" {
 		err = runAblation(regexp.MustCompile(*rules), os.Stdout)
 	} else {
-		err = run(flag.Args(), os.Stdout)
+		err = run(flag.Args(), *svg, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "fragmentation: %v\n", err)
@@ -63,8 +65,9 @@ type replay struct {
 	DriverUsModelled float64 `json:"driver_us_modelled"`
 }
 
-// run prints the rows of the traces with these names, or of all.
-func run(names []string, out io.Writer) error {
+// run prints the rows of the traces with these names, or of all, and draws them into
+// the file picture, if it has a name.
+func run(names []string, picture string, out io.Writer) error {
 	rows, err := readPrograms(names)
 	if err != nil {
 		return err
@@ -97,8 +100,10 @@ func run(names []string, out io.Writer) error {
 	for _, sum := range logs {
 		fmt.Fprintf(out, " | %.3f", math.Exp(sum/float64(len(rows))))
 	}
-	_, err = fmt.Fprintln(out, " | | | |")
-	return err
+	if _, err = fmt.Fprintln(out, " | | | |"); err != nil || picture == "" {
+		return err
+	}
+	return draw(rows, picture)
 }
 
 // readPrograms reads PyTorch's figures of the programs with these names, or of all.
