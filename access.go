@@ -115,6 +115,30 @@ func (a access) AllocAt(p Ptr, size, requested int64, stream any) error {
 
 func (a access) SetLimit(bytes int64) { a.c.dev.budget.SetCeiling(bytes) }
 
+func (a access) Settings() map[string]string {
+	cfg := a.c.Config()
+	return settings.Values(&cfg)
+}
+
+func (a access) SetFlags(isolated, useOnOOM, noSplit bool) bool {
+	c := a.c
+	heaps, unlock := c.heaps.lockAll()
+	defer unlock()
+	p := &c.space.Policy
+	if noSplit && !p.NoSplit {
+		if c.memory != nil {
+			return false
+		}
+		for _, h := range heaps { // what lies in the fast bins and magazines is cut already
+			h.UnhomeAll()
+		}
+		p.NoSplit, p.SharedSegment = true, 0
+	}
+	c.isolated.Store(isolated)
+	c.lends.Store(useOnOOM)
+	return true
+}
+
 func (a access) Flush() { a.c.heaps.flush() }
 
 func (a access) Shape() (shape [2]poolaccess.Shape) {

@@ -80,7 +80,7 @@ func New(cfg Config) (*Pool, error) {
 }
 
 // begin sets up what follows from the fields that New or NewPool have set.
-func (c *Pool) begin(noSplit bool) (err error) {
+func (c *Pool) begin(noSplit bool) error {
 	cfg := &c.cfg
 	c.heaps.pool = &c.pool
 	c.idle = lending{pool: &c.pool, heaps: &c.heaps, of: map[*streamHeap]*lender{}}
@@ -89,7 +89,9 @@ func (c *Pool) begin(noSplit bool) (err error) {
 	c.idle.mu.Init(lock.Lending, uint64(c.id))
 	c.reclaim.ReclaimLock = budget.NewReclaimLock(uint64(c.id), c.reclaim.noteReleased)
 	c.budget.Device, c.budget.Lock = &c.dev.budget, c.reclaim.ReclaimLock
-	if c.collectAbove, err = thresholdOf(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold); err != nil {
+	c.tuned.Store(cfg)
+	threshold, err := thresholdOf(cfg.Driver, c.budget.Limit, cfg.GarbageCollectionThreshold)
+	if err != nil {
 		return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 	}
 	if err := c.startSanitizers(); err != nil {
@@ -103,15 +105,25 @@ func (c *Pool) begin(noSplit bool) (err error) {
 		if err != nil {
 			return fmt.Errorf("cupool: reading the size of %s: %w", cfg.Driver.Name(), err)
 		}
-		c.budget.Threshold = c.collectAbove
 		c.memory = vmem.New(vm, c.driver.Name(), capacity, &c.budget, c.dev.failed)
 	}
 	c.space.Memory, c.space.Policy = c.memory, cfg.policy(noSplit || c.guards != nil)
-	c.space.Policy.TrackIdle, c.space.Policy.Quarantine = c.collectAbove > 0 || cfg.TrimOldest, c.sanitizer != nil
+	c.space.Policy.Quarantine = c.sanitizer != nil
+	c.collectFrom(threshold)
 	c.budget.Soft.Store(cfg.SoftLimit)
 	c.space.Stay, c.space.Tell, c.space.Time = c.dev.stay, c.heaps.noteChange, &c.dev.events.Time
 	c.space.Init()
 	return nil
+}
+
+// collectFrom has cached memory collected beyond so many bytes; 0: never. The heaps are locked, or
+// not in use yet.
+func (c *Pool) collectFrom(threshold int64) {
+	c.collectAbove.Store(threshold)
+	if c.memory != nil {
+		c.budget.Threshold.Store(threshold)
+	}
+	c.space.Policy.TrackIdle = threshold > 0 || c.cfg.TrimOldest
 }
 
 // isNone reports whether this is nil or the zero Pool.
@@ -159,7 +171,7 @@ func (c *Pool) Config() Config {
 	if c.isNone() {
 		return Config{}
 	}
-	cfg := c.cfg
+	cfg := *c.tuned.Load()
 	cfg.History, cfg.idle = nil, nil
 	if set, ok := c.dev.history.Settings(); ok {
 		cfg.History = (*History)(&set)
@@ -276,8 +288,8 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 		room = c.sanitizer.Room(size)
 	}
 	rounded := sizeclass.Round(room)
-	if c.cfg.classed {
-		rounded = c.cfg.classes.Round(room)
+	if cfg := c.tuned.Load(); cfg.classed {
+		rounded = cfg.classes.Round(room)
 	}
 	h.mu.Lock()
 	if h.unusable() {

@@ -323,11 +323,12 @@ func (m *miss) regrets() int {
 // garbage_collect_cached_blocks; its age counts searches, the order here is of the frees).
 func (m *miss) releaseOldest() (Block, outcome, error) {
 	c := m.c
-	if c.collectAbove == 0 || c.memory != nil || !c.reclaim.TryLock() {
+	above := c.collectAbove.Load()
+	if above == 0 || c.memory != nil || !c.reclaim.TryLock() {
 		return Block{}, nothing, nil // the lock's holder may wait for this allocation
 	}
 	defer c.reclaim.Unlock()
-	need := c.budget.Held() + m.segment() - c.collectAbove
+	need := c.budget.Held() + m.segment() - above
 	if need <= 0 {
 		return Block{}, nothing, nil
 	}
@@ -370,7 +371,7 @@ func (m *miss) borrow() (Block, outcome, error) {
 		return found(b, ok)
 	}
 	for _, p := range m.c.dev.private() {
-		if p.lends {
+		if p.lends.Load() {
 			if b, ok := p.heaps.lend(&m.request); ok {
 				return b, served, nil
 			}
@@ -419,7 +420,7 @@ func (m *miss) releaseOthers(need int64) (released int64, err error) {
 		return 0, nil
 	}
 	for _, p := range c.dev.open() {
-		if p == c || p.isolated || released >= need {
+		if p == c || p.isolated.Load() || released >= need {
 			continue
 		}
 		p.heaps.flush()

@@ -56,13 +56,13 @@ func (c *Pool) circumstances(room int64) oomhint.Settings {
 		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && !c.space.Policy.NoSplit && vm != nil && vm.VMMGranularity() > 0,
 		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
 		Callback: c.cfg.OnOutOfMemory != nil,
-		Fraction: c.dev.root.cfg.Fraction, MaxSplit: c.cfg.MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
+		Fraction: c.dev.root.tuned.Load().Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
 	}
 	for _, p := range c.dev.open() {
-		if p.isolated {
+		if p.isolated.Load() {
 			s.Isolated = append(s.Isolated, p.name)
 		}
-		if p.lends {
+		if p.lends.Load() {
 			s.Lending = append(s.Lending, p.name)
 		}
 	}

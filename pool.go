@@ -26,12 +26,13 @@ type pool struct {
 
 	// Of private pools alone:
 	name            string
-	isolated, lends bool // PoolConfig.Isolated, PoolConfig.UseOnOOM
+	isolated, lends atomic.Bool // PoolConfig.Isolated, PoolConfig.UseOnOOM
 
 	space        heap.Space
 	memory       *vmem.Mapper // nil: segments
 	budget       budget.Pool
-	collectAbove int64 // bytes reserved; 0: no GarbageCollectionThreshold
+	tuned        atomic.Pointer[Config] // cfg as Configure has changed it
+	collectAbove atomic.Int64           // bytes reserved; 0: no GarbageCollectionThreshold
 
 	sanitizer *sanitize.Pool   // nil: no memory is filled or checked
 	guards    *sanitize.Guards // nil: none

@@ -93,9 +93,11 @@ func (c *Pool) NewPool(cfg PoolConfig) (*Pool, error) {
 // the pool that it is made of.
 func (c *Pool) unopened(cfg PoolConfig) *Pool {
 	d := c.dev
-	p := &Pool{pool: pool{dev: d, driver: d.driver, cfg: c.cfg, id: pools.Add(1)}}
+	p := &Pool{pool: pool{dev: d, driver: d.driver, cfg: *c.tuned.Load(), id: pools.Add(1)}}
 	p.budget.Limit = d.budget.Limit
-	p.name, p.isolated, p.lends = cfg.Name, cfg.Isolated, cfg.UseOnOOM
+	p.name = cfg.Name
+	p.isolated.Store(cfg.Isolated)
+	p.lends.Store(cfg.UseOnOOM)
 	if p.name == "" {
 		p.name = fmt.Sprintf("pool %d", p.id)
 	}

@@ -169,7 +169,7 @@ func (c *Pool) reclaimAll(need int64) (released int64, err error) {
 	ctx, cancel := c.dev.waiting(context.Background())
 	defer cancel()
 	for _, m := range c.dev.open() {
-		if !m.isolated {
+		if !m.isolated.Load() {
 			m.heaps.flush()
 			n, e := m.reclaim.upTo(ctx, need)
 			released, err = released+n, errors.Join(err, e)

@@ -64,6 +64,11 @@ cupool_status cupool_settings(int device, char *text, size_t size, size_t *lengt
   IN_GO(cupoolGoSettings(t, device, text, size, length));
 }
 
+cupool_status cupool_configure(int device, const char *settings) {
+  NEED(settings, "the settings");
+  IN_GO(cupoolGoConfigure(t, device, (char *)settings));
+}
+
 cupool_status cupool_set_limit(int device, size_t bytes) { IN_GO(cupoolGoSetLimit(t, device, bytes)); }
 
 cupool_status cupool_set_fraction(int device, double fraction) { IN_GO(cupoolGoSetFraction(t, device, fraction)); }

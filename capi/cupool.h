@@ -161,6 +161,13 @@ CUPOOL_API cupool_status cupool_device_count(int *count) CUPOOL_NOEXCEPT;
  * what it takes without that. text may be null where size is 0. */
 CUPOOL_API cupool_status cupool_settings(int device, char *text, size_t size, size_t *length) CUPOOL_NOEXCEPT;
 
+/* Changes settings of a device's pools while they are open; what is not named stays. settings is as that of
+ * cupool_config. These can change: limit, fraction, per_process_memory_fraction, divisions,
+ * roundup_power2_divisions, max_split, max_split_size_mb, max_non_split_rounding, max_non_split_rounding_mb,
+ * garbage_collection_threshold; the others can be named as they are. max_split and max_non_split_rounding mean
+ * nothing to virtual memory. Opens the pool where it is not open. Fails with CUPOOL_ERROR_CONFIG. */
+CUPOOL_API cupool_status cupool_configure(int device, const char *settings) CUPOOL_NOEXCEPT;
+
 /* Bounds what all pools of the device reserve, to the byte; 0 ends the bound that this function and
  * cupool_set_fraction set. Where more is reserved already, nothing more is reserved until it is less;
  * cupool_trim gives back what is free. Each of the two functions replaces what the other one set. */
@@ -286,8 +293,10 @@ CUPOOL_API cupool_status cupool_pool_create(int device, cupool_pool_id pool,
 CUPOOL_API cupool_status cupool_pool_named(int device, const char *name, const cupool_pool_config *config,
                                            cupool_pool_id *pool) CUPOOL_NOEXCEPT;
 
-/* Sets CUPOOL_POOL_NO_SPLIT and CUPOOL_POOL_USE_ON_OOM after all. Flags can be set while nothing was allocated from
- * the pool; then it fails with CUPOOL_ERROR_BUSY. Fails with CUPOOL_ERROR_NOT_FOUND. */
+/* Adds flags to those of a pool, for what is allocated from then on. CUPOOL_POOL_USE_ON_OOM takes
+ * CUPOOL_POOL_ISOLATED away, and the other way round. CUPOOL_POOL_SEGMENTS and CUPOOL_POOL_NO_SPLIT can be added until
+ * something was allocated from the pool in virtual memory; then it fails with CUPOOL_ERROR_BUSY. Fails with
+ * CUPOOL_ERROR_NOT_FOUND, CUPOOL_ERROR_CONFIG. */
 CUPOOL_API cupool_status cupool_pool_set_flags(int device, cupool_pool_id pool, unsigned flags) CUPOOL_NOEXCEPT;
 
 /* A filter says whether an allocation of a device, on the calling thread and for a stream, is to come from a pool:

@@ -183,11 +183,14 @@ func (set settingsOf) config() (cupool.Config, []cupool.Setting, error) {
 		return cfg, nil, err
 	}
 	cfg.Limit, cfg.Fraction = cmp.Or(set.limit, cfg.Limit), cmp.Or(set.fraction, cfg.Fraction)
-	list := []cupool.Setting{}
-	if !set.noEnvironment {
-		if cfg, list, err = cupool.ConfigFromEnv(cfg); err != nil {
-			return cfg, nil, err
-		}
+	all, list, err := cupool.ConfigFromEnv(cfg)
+	switch {
+	case !set.noEnvironment && err != nil:
+		return cfg, nil, err
+	case !set.noEnvironment:
+		cfg = all
+	case err == nil: // the list alone is of interest
+		list = slices.DeleteFunc(list, func(s cupool.Setting) bool { return s.Source != cupool.SourceProgram })
 	}
 	byDefault := !strings.Contains(set.text, "idle_order") &&
 		!slices.ContainsFunc(list, func(s cupool.Setting) bool { return s.Key == "idle_order" && s.Source != cupool.SourceDefault })
@@ -276,7 +279,11 @@ func cupoolGoSettings(t *C.thread, ordinal C.int, text *C.char, size C.size_t, l
 		return done(t, err)
 	}
 	var sb strings.Builder
+	now := g.access.Settings()
 	for _, s := range g.settings {
+		if v, ok := now[s.Key]; ok && v != s.Value && s.Key != "limit" && s.Key != "fraction" { // which are setLimit's
+			s.Value, s.Source = v, cupool.SourceProgram
+		}
 		fmt.Fprintf(&sb, "%s:%s (%s)\n", s.Key, s.Value, s.Source)
 	}
 	if length != nil {
@@ -284,6 +291,28 @@ func cupoolGoSettings(t *C.thread, ordinal C.int, text *C.char, size C.size_t, l
 	}
 	copyText(text, size, sb.String())
 	return C.CUPOOL_OK
+}
+
+//export cupoolGoConfigure
+func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) (st C.cupool_status) {
+	defer caught(t, &st)
+	g, err := of(ordinal)
+	if err == nil {
+		err = g.configure(C.GoString(text))
+	}
+	return done(t, err)
+}
+
+// configure changes settings while the pool is open.
+func (g *gpu) configure(text string) error {
+	asked, err := cupool.ParseAllocConf(text)
+	if err == nil {
+		err = g.root.Configure(text)
+	}
+	if err == nil && (asked.Limit > 0 || asked.Fraction > 0) {
+		err = g.setLimit(asked.Limit, asked.Fraction)
+	}
+	return err
 }
 
 // copyText writes as much of a text as there is room for, and a 0 behind.

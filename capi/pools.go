@@ -12,6 +12,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/poolaccess"
 )
 
 // poolID is a cupool_pool_id. The zero value is the device's own pool.
@@ -348,16 +349,32 @@ func cupoolGoPoolSetFlags(t *C.thread, ordinal C.int, id C.cupool_pool_id, flags
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return done(t, p.addFlags(flags))
+}
+
+// addFlags adds flags to a pool's, with gpu.mu held. Of the two that exclude each other the new
+// one stays.
+func (p *pool) addFlags(flags C.unsigned) error {
 	set := p.set
 	set.flags = flags
 	if err := set.check(); err != nil {
-		return done(t, err)
+		return err
 	}
-	if p.made.Load() != nil && flags != p.set.flags {
-		return done(t, faultf(C.CUPOOL_ERROR_BUSY, "%v has memory: its flags stay", p.id))
+	const lending = C.CUPOOL_POOL_ISOLATED | C.CUPOOL_POOL_USE_ON_OOM
+	set.flags |= p.set.flags
+	if flags&lending != 0 {
+		set.flags = set.flags&^lending | flags
+	}
+	if made := p.made.Load(); made != nil {
+		is := func(flag C.unsigned) bool { return set.flags&flag != 0 }
+		isVirtual := made.Config().Backing == cupool.BackingVMM
+		if isVirtual && is(C.CUPOOL_POOL_SEGMENTS) ||
+			!poolaccess.Of(made).SetFlags(is(C.CUPOOL_POOL_ISOLATED), is(C.CUPOOL_POOL_USE_ON_OOM), is(C.CUPOOL_POOL_NO_SPLIT)) {
+			return faultf(C.CUPOOL_ERROR_BUSY, "%v has virtual memory already: it has no segments", p.id)
+		}
 	}
 	p.set = set
-	return C.CUPOOL_OK
+	return nil
 }
 
 //export cupoolGoPoolRelease

@@ -72,7 +72,7 @@ type Pool struct {
 	Lock   *ReclaimLock // that tells what went back
 
 	Soft      atomic.Int64 // bytes held above which idle memory is used before the pool grows; 0: none
-	Threshold int64        // the same; the smaller applies. Set before use
+	Threshold atomic.Int64 // the same; the smaller applies
 
 	held atomic.Int64 // bytes held from the device
 	most atomic.Int64 // that were ever held
@@ -86,9 +86,9 @@ func (p *Pool) Most() int64 { return p.most.Load() }
 
 // soft returns what holds of Soft and Threshold, or 0.
 func (p *Pool) soft() int64 {
-	soft := p.Soft.Load()
-	if p.Threshold > 0 && (soft == 0 || p.Threshold < soft) {
-		return p.Threshold
+	soft, threshold := p.Soft.Load(), p.Threshold.Load()
+	if threshold > 0 && (soft == 0 || threshold < soft) {
+		return threshold
 	}
 	return soft
 }

@@ -103,7 +103,7 @@ func TestSoftLimit(t *testing.T) {
 		{0, 1, said{true, [2]int64{1, 1}}},
 	} {
 		p.Soft.Store(x.soft)
-		p.Threshold = x.threshold
+		p.Threshold.Store(x.threshold)
 		require.Equal(t, x.said, said{p.Pressed(10), [2]int64{p.Sufficient(0), p.Sufficient(70)}}, "soft limit %d, threshold %d", x.soft, x.threshold)
 	}
 	require.NoError(t, p.Take(1000))

@@ -148,6 +148,45 @@ func (t *Table[C]) Parse(conf string) (cfg C, idle []Setting, err error) {
 	return cfg, idle, nil
 }
 
+// Change returns cfg with what conf names. may has the fields that can be named, and whether
+// they change; the others can only be named as they are.
+func (t *Table[C]) Change(cfg C, conf string, may map[string]bool) (C, error) {
+	var none C
+	all, err := t.read("", conf)
+	if err != nil {
+		return none, err
+	}
+	all, _ = t.part(all)
+	asked, err := t.configOf(all)
+	if err != nil {
+		return none, err
+	}
+	for _, g := range all {
+		k := t.first(g.Field)
+		switch changes, ok := may[g.Field]; {
+		case changes:
+			k.parse(&cfg, k.format(&asked))
+		case !ok && k.format(&asked) != k.format(&cfg):
+			return none, g.fail("cannot change while the allocator is open, where it is " + k.format(&cfg))
+		}
+	}
+	if cfg, err = t.Complete(cfg); err != nil {
+		return none, t.blame(err, all)
+	}
+	return cfg, nil
+}
+
+// Values returns the fields of a configuration by their first keys.
+func (t *Table[C]) Values(cfg *C) map[string]string {
+	values := map[string]string{}
+	for i := range t.Keys {
+		if k := &t.Keys[i]; k == t.first(k.Field) {
+			values[k.Name] = k.format(cfg)
+		}
+	}
+	return values
+}
+
 // variable returns the variable of the environment that sets a key alone, if it is its
 // field's first.
 func (t *Table[C]) variable(k *Key) string { return t.Prefix + strings.ToUpper(k.Name) }

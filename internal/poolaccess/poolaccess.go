@@ -61,6 +61,14 @@ type Access interface {
 	// Config.Limit; 0 ends that. Where they have more already, they get no more.
 	SetLimit(bytes int64)
 
+	// Settings returns the settings in force, by their keys in CUPOOL_ALLOC_CONF.
+	Settings() map[string]string
+
+	// SetFlags sets PoolConfig.Isolated and UseOnOOM of a private pool, and with noSplit also
+	// NoSplit, for the blocks that are made from now on. It returns false where it has
+	// changed nothing: virtual memory is always split.
+	SetFlags(isolated, useOnOOM, noSplit bool) bool
+
 	// Flush returns what is free in the magazines to the heaps, so that the next peak begins
 	// with what programs hold.
 	Flush()

@@ -503,12 +503,6 @@ void switchedOff() {
 }
 
 void settings() {
-  if (dlsym(dlopen("libcupool.so", RTLD_NOW | RTLD_NOLOAD), "cupool_configure") == nullptr) {
-    c10::CachingAllocator::setAllocatorSettings("roundup_power2_divisions:4"); // warns
-    c10::CachingAllocator::setAllocatorSettings("");
-    std::printf("  not here: this libcupool.so has no cupool_configure\n");
-    return;
-  }
   const auto active = [](size_t n) {
     const auto before = stats().active_bytes[0].current;
     auto p = alloc::get()->allocate(n);

@@ -110,9 +110,7 @@ void Allocator::open(c10::DeviceIndex device) {
   const cupool_status status = lib.open_(device, &config);
   if (status == CUPOOL_ERROR_EXISTS) {
     // CuPy or a library in C opened the pool first. What can change later is as PyTorch says.
-    if (lib.configure_ != nullptr) {
-      check(lib.configure_(device, join(changeableSettings()).c_str()));
-    }
+    check(lib.configure_(device, join(changeableSettings()).c_str()));
     if (!extra_.empty()) {
       TORCH_WARN("cupool: the pool of GPU ", static_cast<int>(device), " was opened before PyTorch used it, so what ",
                  "install was given has no effect: ", extra_);

@@ -28,7 +28,6 @@ void Library::load(const std::string& file) {
 #define CUPOOL_TORCH_FIND(name) found.name##_ = reinterpret_cast<decltype(found.name##_)>(find("cupool_" #name));
   CUPOOL_TORCH_FUNCTIONS(CUPOOL_TORCH_FIND)
 #undef CUPOOL_TORCH_FIND
-  found.configure_ = reinterpret_cast<decltype(found.configure_)>(dlsym(handle, "cupool_configure"));
   TORCH_CHECK(
       found.version_() / 1000 == CUPOOL_VERSION_MAJOR,
       "cupool: ", file, " has version ", found.version_(), ", and the class for PyTorch needs ", CUPOOL_VERSION);

@@ -12,15 +12,13 @@ namespace cupool_torch {
   X(last_error) X(last_status) X(status_name) X(version) X(open) X(is_open) X(set_fraction) X(fraction)               \
   X(memory_info) X(enable_peer) X(alloc) X(alloc_at) X(free) X(record_stream) X(collect) X(block) X(pool_create)      \
   X(pool_set_flags) X(begin) X(end) X(pool_release) X(pool_use_count) X(trim) X(get_stats) X(reset_peaks)            \
-  X(reset_accumulated) X(last_oom) X(snapshot) X(set_callbacks) X(export) X(import) X(unimport)
+  X(reset_accumulated) X(last_oom) X(snapshot) X(set_callbacks) X(export) X(import) X(unimport) X(configure)
 
 // The functions of cupool.h that the class calls, by their names without the prefix. A member is null until load.
 struct Library {
 #define CUPOOL_TORCH_MEMBER(name) decltype(&::cupool_##name) name##_ = nullptr;
   CUPOOL_TORCH_FUNCTIONS(CUPOOL_TORCH_MEMBER)
 #undef CUPOOL_TORCH_MEMBER
-  // Changes settings of an open pool. Null where the library is older than this function.
-  cupool_status (*configure_)(int device, const char* settings) = nullptr;
 
   // Takes the copy that the process has already, or else opens the file. Raises where neither is possible.
   void load(const std::string& file);

@@ -121,9 +121,7 @@ void Allocator::setUseOnOOM(c10::DeviceIndex device, MempoolId_t id
   const bool value = true;
 #endif
   known(device);
-  if (value) {
-    check(lib.pool_set_flags_(device, poolId(id), CUPOOL_POOL_USE_ON_OOM));
-  }
+  check(lib.pool_set_flags_(device, poolId(id), value ? CUPOOL_POOL_USE_ON_OOM : CUPOOL_POOL_ISOLATED));
 }
 
 #if TORCH_VERSION_MINOR >= 10

@@ -44,6 +44,32 @@ std::string divisions() {
   return text.str();
 }
 
+// The settings that change while a pool is open, each with its names.
+const std::vector<std::vector<std::string>>& changeableNames() {
+  static const std::vector<std::vector<std::string>> names = {{"roundup_power2_divisions", "divisions"},
+                                                              {"max_split_size_mb", "max_split"},
+                                                              {"max_non_split_rounding_mb", "max_non_split_rounding"},
+                                                              {"garbage_collection_threshold"}};
+  return names;
+}
+
+// The other names of a setting, and its own.
+std::vector<std::string> namesOf(const std::string& key) {
+  for (const auto& names : changeableNames()) {
+    if (std::find(names.begin(), names.end(), key) != names.end()) {
+      return names;
+    }
+  }
+  return {};
+}
+
+void put(std::map<std::string, std::string>* settings, const std::string& key, const std::string& value) {
+  for (const auto& name : namesOf(key)) {
+    settings->erase(name);
+  }
+  (*settings)[key] = value;
+}
+
 // Adds "KEY:VALUE,KEY:[A:B,C:D]" to the settings, over what is there.
 void add(std::map<std::string, std::string>* settings, const std::string& text) {
   int depth = 0;
@@ -51,7 +77,7 @@ void add(std::map<std::string, std::string>* settings, const std::string& text) 
   bool afterColon = false;
   const auto finish = [&] {
     if (!key.empty()) {
-      (*settings)[key] = value;
+      put(settings, key, value);
     }
     key.clear();
     value.clear();
@@ -87,10 +113,13 @@ std::map<std::string, std::string> changeable() {
   std::map<std::string, std::string> settings;
   settings["roundup_power2_divisions"] = divisions();
   const size_t split = Config::max_split_size();
-  settings["max_split_size_mb"] = split == std::numeric_limits<size_t>::max() ? "0" : std::to_string(split >> 20);
-  if (const double threshold = Config::garbage_collection_threshold(); threshold > 0) {
-    settings["garbage_collection_threshold"] = decimal(threshold);
+  if (split == std::numeric_limits<size_t>::max()) {
+    settings["max_split"] = "0";
+  } else {
+    settings["max_split"] = std::to_string(split);
+    settings["max_non_split_rounding"] = std::to_string(Config::max_non_split_rounding_size());
   }
+  settings["garbage_collection_threshold"] = decimal(Config::garbage_collection_threshold());
   return settings;
 }
 
@@ -112,8 +141,8 @@ std::map<std::string, std::string> Allocator::changeableSettings() const {
   }
   add(&over, extra_);
   for (const auto& [key, value] : over) {
-    if (settings.count(key) != 0 || key == "garbage_collection_threshold") {
-      settings[key] = value;
+    if (!namesOf(key).empty()) {
+      put(&settings, key, value);
     }
   }
   return settings;
@@ -123,12 +152,6 @@ std::map<std::string, std::string> Allocator::changeableSettings() const {
 // where PyTorch's setting does. large_segment_size_mb is of PyTorch's own segments.
 std::string Allocator::settings() const {
   std::map<std::string, std::string> settings = changeable();
-  if (settings["max_split_size_mb"] == "0") {
-    settings.erase("max_split_size_mb");
-  }
-  if (settings["roundup_power2_divisions"] == "1") {
-    settings.erase("roundup_power2_divisions");
-  }
   const double fraction = native::CUDAAllocatorConfig::per_process_memory_fraction();
   if (fraction > 0 && fraction < 1) {
     settings["per_process_memory_fraction"] = decimal(fraction);
@@ -152,13 +175,7 @@ void Allocator::settingsChanged() {
     applied_ = settings;
   }
   for (int i = 0; i < count_; i++) {
-    if (!isOpen(i)) {
-      continue;
-    }
-    if (lib.configure_ == nullptr) {
-      TORCH_WARN("cupool: the pool of GPU ", i, " is open, and its settings stay as they were then; wanted are ",
-                 settings);
-    } else {
+    if (isOpen(i)) {
       check(lib.configure_(i, settings.c_str()));
     }
   }

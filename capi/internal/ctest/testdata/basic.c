@@ -239,6 +239,21 @@ int main(int argc, char **argv) {
   agree(0, CUPOOL_ALL);
   agree(1, CUPOOL_ALL);
 
+  /* What can change. */
+  FAILS(CUPOOL_ERROR_INVALID, cupool_configure(0, NULL));
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_configure(0, "divisions:4,decay:5s"));
+  CHECK(strstr(cupool_last_error(), "decay") != NULL);
+  OK(cupool_configure(0, "roundup_power2_divisions:4,garbage_collection_threshold:0.5,max_split_size_mb:64"));
+  OK(cupool_settings(0, text, sizeof text, &length));
+  CHECK(strstr(text, "divisions:4 (program)") != NULL && strstr(text, "garbage_collection_threshold:0.5 (program)") != NULL);
+  OK(cupool_alloc(0, 84 * MIB, NULL, &p));
+  CHECK(stats_of(CUPOOL_MAIN).active_bytes.all.current == (int64_t)(96 * MIB));
+  OK(cupool_free(p));
+  OK(cupool_configure(0, "divisions:1,garbage_collection_threshold:0,max_split:0,limit:100M"));
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 101 * MIB, NULL, &p));
+  CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(100 * MIB));
+  OK(cupool_set_limit(0, 0));
+
   /* PyTorch's plain interface. */
   p = cupool_torch_alloc(1000, 0, NULL);
   CHECK(p != NULL);

@@ -99,7 +99,6 @@ static void flags(void) {
   OK(cupool_alloc_in(0, id, 3 * MIB, NULL, &p));
   OK(cupool_alloc_in(0, id, 3 * MIB, NULL, &q));
   CHECK(stats_of(id).segment.all.current == 2);
-  FAILS(CUPOOL_ERROR_BUSY, cupool_pool_set_flags(0, id, 0));
   OK(cupool_free(p));
   OK(cupool_set_limit(0, (size_t)stats_of(CUPOOL_ALL).reserved_bytes.all.current));
   OK(cupool_alloc(0, 3 * MIB, NULL, &r)); /* the pool lends */
@@ -108,6 +107,33 @@ static void flags(void) {
   OK(cupool_set_limit(0, 0));
   OK(cupool_free(q));
   OK(cupool_free(r));
+  cupool_pool_id late = {0, 21}; /* flags that come after memory */
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  c.flags = CUPOOL_POOL_ISOLATED | CUPOOL_POOL_SEGMENTS;
+  OK(cupool_pool_create(0, late, &c));
+  OK(cupool_alloc_in(0, late, 24 * MIB, NULL, &p));
+  OK(cupool_free(p));
+  OK(cupool_set_limit(0, (size_t)stats_of(CUPOOL_ALL).reserved_bytes.all.current));
+  FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 24 * MIB, NULL, &r));
+  OK(cupool_pool_set_flags(0, late, CUPOOL_POOL_USE_ON_OOM));
+  OK(cupool_alloc(0, 24 * MIB, NULL, &r));
+  CHECK(r == p);
+  OK(cupool_set_limit(0, 0));
+  OK(cupool_free(r));
+  OK(cupool_pool_set_flags(0, late, CUPOOL_POOL_ISOLATED | CUPOOL_POOL_NO_SPLIT));
+  OK(cupool_alloc_in(0, late, 3 * MIB, NULL, &p));
+  OK(cupool_alloc_in(0, late, 3 * MIB, NULL, &q));
+  CHECK(stats_of(late).segment.all.current == 2);
+  OK(cupool_free(p));
+  OK(cupool_free(q));
+  OK(cupool_pool_release(0, late));
+  cupool_pool_id virtual_one = {0, 22};
+  OK(cupool_pool_create(0, virtual_one, NULL));
+  OK(cupool_alloc_in(0, virtual_one, MIB, NULL, &p));
+  FAILS(CUPOOL_ERROR_BUSY, cupool_pool_set_flags(0, virtual_one, CUPOOL_POOL_NO_SPLIT));
+  OK(cupool_pool_set_flags(0, virtual_one, CUPOOL_POOL_USE_ON_OOM));
+  OK(cupool_free(p));
+  OK(cupool_pool_release(0, virtual_one));
   OK(cupool_pool_release(0, id));
 }
 

@@ -1,0 +1,91 @@
+package cupool
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Configure changes settings of the allocator and of its pools while they are in use. conf
+// is as AllocConf has it, and what it does not name stays. These can change: limit and
+// fraction, within those that New was given, divisions, max_split,
+// max_non_split_rounding and garbage_collection_threshold, each also by PyTorch's name; 0
+// ends one, and 1 divisions. max_split and max_non_split_rounding mean nothing to virtual memory.
+// Blocks that are live keep their size. Config says what is in force.
+//
+// It fails with a *ConfigError for what ConfigFromEnv refuses and for a setting that cannot
+// change and is another, with ErrClosed, or with what the device says; nothing has changed
+// then. Private pools have no settings to change of their own: ErrNotSupported.
+func (c *Pool) Configure(conf string) error {
+	if err := c.made("configure"); err != nil {
+		return err
+	}
+	switch {
+	case c != c.dev.root:
+		return fmt.Errorf("cupool: configure: %s has the settings of its allocator: %w", c.name, ErrNotSupported)
+	case c.closed.Load():
+		return fmt.Errorf("cupool: configure: %w", ErrClosed)
+	}
+	d := c.dev
+	d.life.mu.Lock()
+	defer d.life.mu.Unlock()
+	var changes []func()
+	for _, p := range d.open() {
+		change, err := p.change(conf)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, change)
+	}
+	for _, change := range changes {
+		change()
+	}
+	return nil
+}
+
+// change returns what changes a pool's settings as Configure says.
+func (c *Pool) change(conf string) (func(), error) {
+	isRoot, splits := c == c.dev.root, c.memory == nil
+	table := settings
+	table.Complete = func(cfg Config) (Config, error) {
+		if cfg.MaxSplit == 0 {
+			cfg.MaxNonSplitRounding = 0
+		}
+		return cfg.withDefaults()
+	}
+	before := c.Config()
+	cfg, err := table.Change(before, conf, map[string]bool{
+		"Limit": isRoot, "Fraction": isRoot, "Divisions": true, "GarbageCollectionThreshold": true,
+		"MaxSplit": splits, "MaxNonSplitRounding": splits,
+	})
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(c.driver, cfg.Limit, cfg.Fraction)
+	limits := cfg.Limit != before.Limit || cfg.Fraction != before.Fraction
+	most := c.budget.Limit
+	if isRoot && limits {
+		most = min(most, limit)
+	}
+	threshold, e := thresholdOf(c.driver, most, cfg.GarbageCollectionThreshold)
+	if err = errors.Join(err, e); err != nil {
+		return nil, c.dev.failed(fmt.Errorf("cupool: reading the size of %s: %w", c.driver.Name(), err))
+	}
+	return func() {
+		if isRoot && limits {
+			if limit == math.MaxInt64 {
+				limit = 0
+			}
+			c.dev.budget.SetCeiling(limit)
+		}
+		heaps, unlock := c.heaps.lockAll()
+		defer unlock()
+		p, now := &c.space.Policy, cfg.policy(c.space.Policy.NoSplit)
+		p.MaxSplit, p.MaxNonSplitRounding, p.SharedSegment = now.MaxSplit, now.MaxNonSplitRounding, now.SharedSegment
+		c.collectFrom(threshold)
+		c.tuned.Store(&cfg)
+		for _, h := range heaps { // a block in a magazine serves the size that it was made for
+			h.UnhomeAll()
+		}
+	}, nil
+}

@@ -1,0 +1,125 @@
+package cupool_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// TestConfigure: each setting that can change does, at once, in private pools, too.
+func TestConfigure(t *testing.T) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		p := must(c.NewPool(cupool.PoolConfig{}))
+		active := func(of *cupool.Pool, size int64) int64 {
+			before := of.Stats().All.ActiveBytes.Current
+			b := pooltest.Alloc(t, of, size, nil)
+			defer func() { require.NoError(t, of.Free(b)) }()
+			return of.Stats().All.ActiveBytes.Current - before
+		}
+		for _, of := range []*cupool.Pool{c, p} {
+			for range 40 { // it has a place in the magazines now
+				require.EqualValues(t, 5*mib, active(of, 5*mib))
+			}
+		}
+		require.NoError(t, c.Configure("roundup_power2_divisions:[1:4,2:1,4:2,>:4]"))
+		later := must(c.NewPool(cupool.PoolConfig{}))
+		for _, of := range []*cupool.Pool{c, p, later} {
+			require.EqualValues(t, 6*mib, active(of, 5*mib), "what was cached for the size does not serve it")
+			require.EqualValues(t, 3*mib, active(of, 3*mib))
+			require.EqualValues(t, 14*mib, active(of, 13*mib))
+		}
+		require.NoError(t, c.Configure("garbage_collection_threshold:0.25"))
+		require.EqualValues(t, 6*mib, active(c, 5*mib), "what is not named stays")
+		require.InDelta(t, 0.25, c.Config().GarbageCollectionThreshold, 0)
+		require.NoError(t, c.Configure("divisions:1,garbage_collection_threshold:0"))
+		require.EqualValues(t, 5*mib, active(p, 5*mib))
+		require.Zero(t, c.Config().GarbageCollectionThreshold)
+
+		require.NoError(t, c.Configure("limit:100M"))
+		_, err := c.Alloc(102*mib, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.NoError(t, c.Configure("limit:0"))
+		require.EqualValues(t, 102*mib, active(c, 102*mib))
+		require.NoError(t, c.Configure("per_process_memory_fraction:0.0625"))
+		_, err = c.Alloc(202*mib, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.NoError(t, c.Configure("fraction:0"))
+
+		require.NoError(t, c.Configure("max_split_size_mb:32,max_non_split_rounding_mb:8"))
+		require.NoError(t, c.EmptyCache())
+		require.EqualValues(t, 60*mib, active(c, 60*mib))
+		if c.Config().Backing == cupool.BackingVMM {
+			require.Zero(t, c.Config().MaxSplit)
+		} else {
+			require.EqualValues(t, 32*mib, c.Config().MaxSplit)
+			require.EqualValues(t, 60*mib, active(c, 55*mib), "a block so large is not split")
+			require.EqualValues(t, 50*mib, active(c, 50*mib), "nor given for so little")
+		}
+		require.NoError(t, c.Configure("max_split:0"))
+		require.Zero(t, c.Config().MaxNonSplitRounding)
+		require.NoError(t, c.Configure("expandable_segments:"+map[bool]string{true: "True", false: "False"}[c.Config().Backing == cupool.BackingVMM]))
+		require.NoError(t, c.Check())
+	})
+}
+
+// TestConfigureFails: what fails changes nothing.
+func TestConfigureFails(t *testing.T) {
+	c := must(cupool.New(cupool.Config{Backing: cupool.BackingSegments, NoEnvironment: true}))
+	p := must(c.NewPool(cupool.PoolConfig{Name: "weights"}))
+	for conf, text := range map[string]string{
+		"divisions:3":                     "must be",
+		"divisions:4,decay:5s":            "decay = 5s: cannot change while the allocator is open, where it is 0s",
+		"divisions:4,max_split_size_mb:2": "must be at least large_segment",
+		"divisons:4":                      "the nearest is divisions",
+		"divisions:4,fraction:1.5":        "must be in (0, 1]",
+		"divisions:4,min_block:1024":      "cannot change",
+	} {
+		err := c.Configure(conf)
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig, conf)
+		require.ErrorContains(t, err, text)
+		require.Equal(t, cupool.Divisions{}, c.Config().Divisions, conf)
+		require.Equal(t, cupool.Divisions{}, p.Config().Divisions, conf)
+	}
+	require.ErrorIs(t, p.Configure("divisions:4"), cupool.ErrNotSupported)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.Configure("divisions:4"), cupool.ErrClosed)
+}
+
+// TestConfigureBeside: settings change while goroutines allocate, and the books stay right.
+func TestConfigureBeside(t *testing.T) {
+	seed := testkit.Seed(t)
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		var wg sync.WaitGroup
+		for i := range uint64(3) {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(seed, i))
+				var held []cupool.Block
+				for range 300 {
+					if b, err := c.Alloc(rng.Int64N(6*mib)+1, nil); err == nil {
+						held = append(held, b)
+					}
+					if len(held) > 12 {
+						k := rng.IntN(len(held))
+						_ = c.Free(held[k])
+						held = append(held[:k], held[k+1:]...)
+					}
+				}
+				for _, b := range held {
+					_ = c.Free(b)
+				}
+			})
+		}
+		for _, conf := range []string{"divisions:4", "garbage_collection_threshold:0.01", "max_split:20M", "divisions:1", "max_split:0", "garbage_collection_threshold:0"} {
+			require.NoError(t, c.Configure(conf))
+			require.NoError(t, c.Check())
+		}
+		wg.Wait()
+		require.NoError(t, c.Check())
+	})
+}
