@@ -47,6 +47,39 @@ func TestFeatures(t *testing.T) {
 	require.Greater(t, rows, 50)
 }
 
+// What docs/api.md names of a package, a type or a variable of one is there.
+func TestAPINames(t *testing.T) {
+	text, err := os.ReadFile("docs/api.md")
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, folder := range []string{".", "adaptor", "device", "ipc", "native", "snapshot"} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			ast.Inspect(f, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok && !strings.HasSuffix(file, "_test.go") {
+					names[id.Name] = true
+				}
+				return true
+			})
+		}
+	}
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`\.([A-Z]\w+)|\x60([A-Z][A-Za-z]+)\x60`).FindAllStringSubmatch(cells[2], -1) {
+			found++
+			require.True(t, names[m[1]+m[2]], "%s: there is no %s", line, m[1]+m[2])
+		}
+	}
+	require.Greater(t, found, 60)
+}
+
 // usedIn returns the names that a function of a file selects or sets.
 func usedIn(t *testing.T, path, function string) (names []string) {
 	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
