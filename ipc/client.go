@@ -182,7 +182,6 @@ func (c *Client) deliver(request uint64, a answer) error {
 	switch {
 	case ch != nil:
 		ch <- a
-		return nil
 	case !known:
 		return errors.Join(fmt.Errorf("cupool: ipc: an answer to nothing: %w", ErrProtocol), a.memory.Close())
 	case a.ref != 0:

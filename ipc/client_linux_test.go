@@ -1,10 +1,13 @@
 package ipc_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,31 +17,53 @@ import (
 	"github.com/cupool/cupool/ipc"
 )
 
-// slowImport is a device whose first import waits.
-type slowImport struct {
+// changed is a device that exports and imports in another way.
+type changed struct {
 	cupool.Driver
 	sharing.RangeSharing
-	first             sync.Once
-	importing, finish chan struct{}
+	exports func(r sharing.SharedRange) (sharing.SharedRange, error)
+	imports func(r sharing.SharedRange) (sharing.Ptr, error)
 }
 
-func (d *slowImport) ImportRange(r sharing.SharedRange) (sharing.Ptr, error) {
-	d.first.Do(func() {
-		close(d.importing)
-		<-d.finish
-	})
+func (d *changed) ExportRange(p sharing.Ptr, size int64) (sharing.SharedRange, error) {
+	r, err := d.RangeSharing.ExportRange(p, size)
+	if err == nil && d.exports != nil {
+		r, err = d.exports(r)
+	}
+	return r, err
+}
+
+func (d *changed) ImportRange(r sharing.SharedRange) (sharing.Ptr, error) {
+	if d.imports != nil {
+		return d.imports(r)
+	}
 	return d.RangeSharing.ImportRange(r)
+}
+
+// newChanged returns a pool of such a device.
+func newChanged(t *testing.T) (*changed, *cupool.Pool) {
+	d := &changed{}
+	return d, newPool(t, func() (cupool.Driver, error) {
+		host, err := openHost()
+		d.Driver, d.RangeSharing = host, host.(sharing.RangeSharing)
+		return d, err
+	})
 }
 
 // TestCloseWhileMapping: Close closes what another goroutine is just mapping, too.
 func TestCloseWhileMapping(t *testing.T) {
 	g := newRig(t, ipc.Config{})
-	d := &slowImport{importing: make(chan struct{}), finish: make(chan struct{})}
-	g.other = newPool(t, func() (cupool.Driver, error) {
-		host, err := openHost()
-		d.Driver, d.RangeSharing = host, host.(sharing.RangeSharing)
-		return d, err
-	})
+	var d *changed
+	d, g.other = newChanged(t)
+	importing, finish := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	d.imports = func(r sharing.SharedRange) (sharing.Ptr, error) {
+		if calls.Add(1) == 1 {
+			close(importing)
+			<-finish
+		}
+		return d.RangeSharing.ImportRange(r)
+	}
 	g.share("x", 5*mib)
 	c := g.connect()
 	type result struct {
@@ -47,7 +72,7 @@ func TestCloseWhileMapping(t *testing.T) {
 	}
 	opened, closed := make(chan result), make(chan error)
 	go func() { m, err := c.Open(t.Context(), "x"); opened <- result{m, err} }()
-	<-d.importing
+	<-importing
 	go func() { closed <- c.Close(t.Context()) }()
 	require.Eventually(t, func() bool { // until Close is at work
 		m, err := c.Open(t.Context(), "x")
@@ -56,7 +81,7 @@ func TestCloseWhileMapping(t *testing.T) {
 		}
 		return errors.Is(err, cupool.ErrClosed)
 	}, waitTime, 1e6)
-	close(d.finish)
+	close(finish)
 	r := <-opened
 	require.NoError(t, r.err)
 	require.NoError(t, <-closed)
@@ -109,4 +134,128 @@ func TestCloseUnanswered(t *testing.T) {
 	close(release)
 	require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
 	require.NoError(t, g.server.Close(t.Context()))
+}
+
+// TestCloseBeforeMapping: what an exporter has opened is not mapped after Close.
+func TestCloseBeforeMapping(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 5*mib)
+	c := g.connect()
+	_, err := c.Open(asked{t.Context(), func() {
+		m, err := c.Open(t.Context(), "x") // whose answer comes after that of the other
+		require.NoError(t, err)
+		require.NoError(t, m.Close(t.Context()))
+		require.NoError(t, c.Close(t.Context()))
+	}}, "x")
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
+	require.NoError(t, g.server.Close(t.Context()))
+}
+
+// asked is a context that does something before anybody waits for it.
+type asked struct {
+	context.Context
+	do func()
+}
+
+func (a asked) Done() <-chan struct{} {
+	a.do()
+	return a.Context.Done()
+}
+
+// TestMappingFails: an exporter knows what a device could not map, and the connection
+// is as good as before.
+func TestMappingFails(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	var d *changed
+	d, g.other = newChanged(t)
+	g.share("x", 5*mib)
+	c := g.connect()
+	no := errors.New("no")
+	d.imports = func(sharing.SharedRange) (sharing.Ptr, error) { return 0, no }
+	m, err := c.Open(t.Context(), "x")
+	require.Nil(t, m)
+	require.ErrorIs(t, err, no)
+	require.ErrorContains(t, err, fmt.Sprintf(`mapping "x" of process %d`, os.Getpid()))
+	require.Empty(t, g.server.Uses())
+	d.imports = nil
+	m, err = c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	require.NoError(t, m.Close(t.Context()))
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestPieces: memory of more pieces than can be told is not opened.
+func TestPieces(t *testing.T) {
+	g := &rig{t: t}
+	exporter, pool := newChanged(t)
+	exporter.exports = func(r sharing.SharedRange) (sharing.SharedRange, error) {
+		err := r.Close()
+		r.Pieces = make([]sharing.SharedPiece, ipc.MaxPieces+1)
+		return r, err
+	}
+	g.serve(pool, newPool(t, openHost), ipc.Config{})
+	g.share("x", 5*mib)
+	c := g.connect()
+	_, err := c.Open(t.Context(), "x")
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "65537 pieces")
+	require.Empty(t, g.server.Uses())
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestConnectCanceled: who waits for an exporter that says nothing can end that.
+func TestConnectCanceled(t *testing.T) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: t.TempDir() + "/s", Net: "unix"})
+	require.NoError(t, err)
+	defer l.Close()
+	uc, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+	require.NoError(t, err)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go cancel(enough)
+	_, err = ipc.Connect(ctx, newPool(t, openHost), uc, ipc.Config{})
+	require.ErrorIs(t, err, enough)
+	require.ErrorIs(t, uc.Close(), net.ErrClosed)
+}
+
+// TestCloseIsNotAnswered: memory is closed, though the exporter does not say so in time.
+func TestCloseIsNotAnswered(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 1000)
+	release := make(chan struct{})
+	require.NoError(t, g.pool.DefaultStream().Launch(func() { <-release }))
+	g.share("late", 1000)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	opened := make(chan error)
+	go func() { _, err := c.Open(t.Context(), "late"); opened <- err }()
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 2 }, waitTime, 1e6)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	require.ErrorIs(t, m.Close(asked{ctx, func() { cancel(enough) }}), enough)
+	require.ErrorIs(t, m.Close(t.Context()), cupool.ErrClosed)
+	close(release)
+	require.NoError(t, <-opened)
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 1 }, waitTime, 1e6)
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestNothingIsKept: neither side keeps anything of what is over.
+func TestNothingIsKept(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	c := g.connect()
+	for range 10 {
+		x := g.share("x", 1000)
+		m, err := c.Open(t.Context(), "x")
+		require.NoError(t, err)
+		require.NoError(t, m.Close(t.Context()))
+		require.NoError(t, x.Close())
+		_, err = c.Open(t.Context(), "x")
+		require.ErrorIs(t, err, ipc.ErrUnknownName)
+	}
+	require.Zero(t, ipc.KeptBy(c))
+	require.NoError(t, c.Close(t.Context()))
+	require.Eventually(t, func() bool { return ipc.Kept(g.server) == 0 }, waitTime, 1e6)
 }

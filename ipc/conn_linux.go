@@ -61,9 +61,6 @@ func (c *conn) receive() (*body, *os.File, error) {
 		if errors.Is(err, fdpass.ErrSeveral) {
 			err = fmt.Errorf("cupool: ipc: %w: %w", ErrProtocol, err)
 		}
-		if err == nil && more == 0 {
-			err = io.EOF
-		}
 		if err != nil {
 			return nil, nil, lost(errors.Join(err, closeFile(file)))
 		}

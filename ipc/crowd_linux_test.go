@@ -2,6 +2,7 @@ package ipc_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -80,6 +81,7 @@ func TestTooManyConns(t *testing.T) {
 	}
 	_, err := ipc.Connect(t.Context(), g.other, g.dial(), ipc.Config{})
 	require.ErrorIs(t, err, ipc.ErrRefused)
+	require.ErrorContains(t, err, fmt.Sprintf("process %d has 256 connections", os.Getpid()))
 	require.NoError(t, last.Close(t.Context()))
 	require.NoError(t, g.connect().Close(t.Context()))
 }

@@ -2,18 +2,13 @@ package ipc
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
 // errorMessage tells the other side why a request failed. Request 0 is the connection.
 func errorMessage(request uint64, err error) []byte {
-	code := uint64(0)
-	for i, c := range codes {
-		if errors.Is(err, c) {
-			code = uint64(i + 1)
-			break
-		}
-	}
+	code := uint64(1 + slices.IndexFunc(codes, func(c error) bool { return errors.Is(err, c) })) // 0: none
 	text := strings.ToValidUTF8(err.Error(), "?")
 	return message(errorKind, []byte(text[:min(len(text), maxBody-16)]), request, code)
 }

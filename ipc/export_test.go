@@ -1,6 +1,23 @@
 package ipc
 
-const MaxConns = maxConns
+const (
+	MaxConns  = maxConns
+	MaxPieces = maxPieces
+)
 
 // SetRoom sets how many connections wait that have not said hello.
 func SetRoom(s *Server, n int) { s.gate.Room = n }
+
+// KeptBy returns how many requests and memories a client knows.
+func KeptBy(c *Client) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting) + len(c.open)
+}
+
+// Kept returns how many blocks, openings and connections a server knows.
+func Kept(s *Server) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.shares) + len(s.refs) + len(s.conns)
+}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime/debug"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -37,7 +39,7 @@ func TestServerGarbage(t *testing.T) {
 	pid := os.Getpid()
 	greeted := func(b []byte) []byte { return append(hello(1, pid), b...) }
 	for name, b := range map[string][]byte{
-		"text": []byte("GET / HTTP/1.1\r\n\r\n"), "zeros": make([]byte, 64), "another version": hello(2, pid), "no magic": frame(1, 0, 1, 1, 1),
+		"text": []byte("GET / HTTP/1.1\r\n\r\n"), "zeros": make([]byte, 64), "another version": hello(2, pid), "no magic": frame(1, 0, 1, 1, 1), "a hello of another kind": frame(3, 0, 0x4350497563, 1, uint64(pid)),
 		"short hello": frame(1, 0, 0x4350497563, 1), "long hello": frame(1, 0, 0x4350497563, 1, uint64(pid), 0), "no hello": frame(3, 0, 1),
 		"huge": {3, 0, 0, 0, 255, 255, 255, 255}, "hello again": greeted(hello(1, pid)), "kind 9": greeted(frame(9, 0)),
 		"a long name": greeted(append([]byte{3, 0, 0, 0, 0, 4, 0, 0}, make([]byte, 1024)...)), "an answer": greeted(frame(4, 0, 1, 1, 0, 10, 1)),
@@ -50,6 +52,10 @@ func TestServerGarbage(t *testing.T) {
 		said, err := io.ReadAll(c)
 		if err == nil { // else what was left unread has reset the connection
 			require.Contains(t, string(said), "protocol error", name)
+			for len(said) > 8 && said[0] != 8 { // an error
+				said = said[8+binary.LittleEndian.Uint32(said[4:]):]
+			}
+			require.Equal(t, make([]byte, 8), said[8:16], "it is of the connection")
 		} else {
 			require.ErrorIs(t, err, syscall.ECONNRESET, name)
 		}
@@ -79,6 +85,34 @@ func TestServerDescriptors(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, null.Close())
 		require.Eventually(t, func() bool { now, err := openFiles(""); return now <= before && err == nil }, waitTime, 1e6)
+	}
+}
+
+// TestHeaderInParts: of a header that comes in parts, one may bring a file.
+func TestHeaderInParts(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it closes files that are lost
+	ends := socketpair(t)
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	before, err := openFiles(os.DevNull)
+	require.NoError(t, err)
+	piece := frame(5, 1, 4096)
+	for _, files := range [][2]int{{1, 0}, {0, 1}, {1, 1}} {
+		for i, b := range [][]byte{piece[:4], piece[4:]} {
+			_, _, err := ends[1].WriteMsgUnix(b, syscall.UnixRights(slices.Repeat([]int{int(null.Fd())}, files[i])...), nil)
+			require.NoError(t, err)
+		}
+		f, err := ipc.Receive(ends[0])
+		if files == [2]int{1, 1} {
+			require.ErrorIs(t, err, ipc.ErrProtocol)
+		} else {
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		}
+		now, err := openFiles(os.DevNull)
+		require.NoError(t, err)
+		require.Equal(t, before, now)
 	}
 }
 
@@ -122,9 +156,13 @@ func TestClientGarbage(t *testing.T) {
 	welcome := frame(2, 0, 0x4350497563, 1)
 	for name, w := range map[string][]byte{
 		"nothing": nil, "text": []byte("220 mail.example ESMTP\r\n"), "another version": frame(2, 0, 0x4350497563, 2), "an error": frame(8, 0, 0, 1),
+		"a welcome of another kind": frame(7, 0, 0x4350497563, 1),
 	} {
 		_, err := ipc.Connect(t.Context(), pool, answerWith(t, w, nil), ipc.Config{})
 		require.Error(t, err, name)
+		if name == "another version" {
+			require.ErrorContains(t, err, "welcomes with version 2 of the protocol, this is version 1")
+		}
 	}
 	piece := frame(5, 1, 4096)
 	before, err := openFiles(os.DevNull)

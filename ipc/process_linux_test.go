@@ -236,7 +236,7 @@ func TestImporterNeverCloses(t *testing.T) {
 		_, err := exporter.try("share y 5 5")
 		require.ErrorContains(t, err, "closed")
 		_, err = importer.try("open x b")
-		require.ErrorContains(t, err, "closed")
+		require.ErrorContains(t, err, `opening "x": the server is closed`)
 		require.Equal(t, "0", importer.do("expect a 7"), "it is not disturbed")
 		if strings.HasSuffix(dev.name, "segments") { // CUDA forbids to give them back
 			importer.do("disconnect")

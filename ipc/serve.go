@@ -143,25 +143,24 @@ func (s *Server) serve(ctx context.Context, uc *net.UnixConn, guest *gate.Guest)
 	defer c.during(ctx)()
 	peer, p, err := s.greet(ctx, c)
 	guest.Leave()
-	if err != nil {
-		_ = c.say(errorMessage(0, err)) // it may have gone
-		return err
-	}
-	defer p.close()
 	for err == nil {
 		err = s.serveNext(ctx, c, peer)
 	}
-	if errors.Is(err, ErrProtocol) {
-		_ = c.say(errorMessage(0, err))
+	if !errors.Is(err, ErrGone) {
+		_ = c.say(errorMessage(0, err)) // it may have gone by now
 	}
-	s.cut(c, peer, p)
+	if p != nil {
+		s.cut(c, peer, p)
+		p.close()
+	}
 	if errors.Is(err, ErrGone) || s.ended.Err() != nil || ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// greet finds out who is at the other end, and agrees on the protocol.
+// greet finds out who is at the other end, and agrees on the protocol. It may fail
+// with the process, too.
 func (s *Server) greet(ctx context.Context, c *conn) (Peer, *process, error) {
 	peer, err := c.peer()
 	if err == nil {
@@ -189,14 +188,10 @@ func (s *Server) greet(ctx context.Context, c *conn) (Peer, *process, error) {
 		return peer, nil, err
 	}
 	p, err := watch(peer.PID)
-	if err != nil {
-		return peer, nil, err
+	if err == nil {
+		err = c.say(message(welcomeKind, nil, magic, version))
 	}
-	if err := c.say(message(welcomeKind, nil, magic, version)); err != nil {
-		p.close()
-		return peer, nil, err
-	}
-	return peer, p, nil
+	return peer, p, err
 }
 
 // parseHello reads what an importer says first.
@@ -239,10 +234,11 @@ func (s *Server) serveNext(ctx context.Context, c *conn, peer Peer) error {
 		if err = b.end(); err != nil {
 			return err
 		}
-		switch dropped := s.drop(c, id); {
+		switch {
 		case id == allRefs:
+			s.dropAll(c)
 			err = lost(io.EOF)
-		case dropped:
+		case s.drop(c, id):
 			err = reply(c, message(closedKind, nil, request))
 		default:
 			err = fmt.Errorf("cupool: ipc: closing what is not open: %w", ErrProtocol)
@@ -330,8 +326,6 @@ func (s *Server) cut(c *conn, peer Peer, p *process) {
 	}
 	s.cfg.Logger.Warn("ipc: a process lost its connection; its end is waited for", "pid", peer.PID, "open", len(ids))
 	if p.wait(s.ended.Done()) {
-		for _, id := range ids {
-			s.drop(c, id)
-		}
+		s.dropAll(c)
 	}
 }

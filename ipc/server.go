@@ -220,22 +220,25 @@ func (s *Server) take(c *conn, p Peer, name string) (uint64, *Share, error) {
 	return s.last, x, nil
 }
 
-// drop ends an opening over a connection, or allRefs, and reports whether there was one.
+// drop ends an opening over a connection, and reports whether there was one.
 func (s *Server) drop(c *conn, id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id == allRefs {
-		for _, id := range s.idsOf(c) {
-			s.dropLocked(id)
-		}
-		return true
-	}
 	r := s.refs[id]
 	if r == nil || r.conn != c {
 		return false
 	}
 	s.dropLocked(id)
 	return true
+}
+
+// dropAll ends all openings over a connection.
+func (s *Server) dropAll(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.idsOf(c) {
+		s.dropLocked(id)
+	}
 }
 
 func (s *Server) dropLocked(id uint64) {

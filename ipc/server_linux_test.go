@@ -3,16 +3,21 @@ package ipc_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	sharing "github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/ipc"
 )
 
@@ -29,7 +34,16 @@ type rig struct {
 
 func newRig(t *testing.T, cfg ipc.Config, change ...func(s *ipc.Server)) *rig {
 	t.Helper()
-	g := &rig{t: t, pool: newPool(t, openHost), other: newPool(t, openHost), served: make(chan error, 1)}
+	g := &rig{t: t}
+	g.serve(newPool(t, openHost), newPool(t, openHost), cfg, change...)
+	return g
+}
+
+// serve has a pool export and another one import.
+func (g *rig) serve(pool, other *cupool.Pool, cfg ipc.Config, change ...func(s *ipc.Server)) {
+	t := g.t
+	t.Helper()
+	g.pool, g.other, g.served = pool, other, make(chan error, 1)
 	var err error
 	g.server, err = ipc.NewServer(g.pool, cfg)
 	require.NoError(t, err)
@@ -46,7 +60,6 @@ func newRig(t *testing.T, cfg ipc.Config, change ...func(s *ipc.Server)) *rig {
 		cancel(nil)
 		require.NoError(t, g.listener.Close())
 	})
-	return g
 }
 
 func newPool(t *testing.T, open func() (cupool.Driver, error)) *cupool.Pool {
@@ -105,41 +118,192 @@ func TestRefused(t *testing.T) {
 		"a server's user": {ipc.Config{}, ipc.Config{UIDs: []int{uid + 1}}, "Config.UIDs"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var log logged
+			c.server.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			g := newRig(t, c.server)
 			client, err := ipc.Connect(t.Context(), g.other, g.dial(), c.client)
 			if c.want != "" {
 				require.ErrorIs(t, err, ipc.ErrRefused)
 				require.ErrorContains(t, err, c.want)
+				if strings.Contains(c.want, "says") {
+					require.Eventually(t, func() bool { return strings.Contains(log.text(), "refused") }, waitTime, 1e6)
+				}
 				return
 			}
 			require.NoError(t, err)
 			require.Equal(t, ipc.Peer{PID: pid, UID: uid}, client.Peer())
 			require.NoError(t, client.Close(t.Context()))
+			require.Empty(t, log.text())
 		})
 	}
+}
+
+// logged is what a logger was told.
+type logged struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // TestSocketpair: the credentials of a socket that another process made are not those
 // of who uses it. In one process they are.
 func TestSocketpair(t *testing.T) {
 	g := newRig(t, ipc.Config{})
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	ends := socketpair(t)
+	served := make(chan error)
+	go func() { served <- g.server.ServeConn(t.Context(), ends[0]) }()
+	// What another process says that has inherited the other end.
+	_, err := ends[1].Write(hello(1, os.Getpid()+1))
 	require.NoError(t, err)
-	var ends [2]*net.UnixConn
+	require.ErrorIs(t, <-served, ipc.ErrRefused)
+	require.NoError(t, ends[1].Close())
+}
+
+// socketpair returns two ends of a connection.
+func socketpair(t *testing.T) (ends [2]*net.UnixConn) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "socket")
 		c, err := net.FileConn(f)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 		ends[i] = c.(*net.UnixConn)
+		t.Cleanup(func() { _ = c.Close() })
 	}
-	served := make(chan error)
-	go func() { served <- g.server.ServeConn(t.Context(), ends[0]) }()
-	// What another process says that has inherited the other end.
-	_, err = ends[1].Write(hello(1, os.Getpid()+1))
+	return ends
+}
+
+// TestServeConn: what it returns for each end of a connection, which it has closed then.
+func TestServeConn(t *testing.T) {
+	pid := os.Getpid()
+	asked := append(hello(1, pid), frame(3, 0, 1, 0x78)...) // to open "x" and seven zeros
+	for name, test := range map[string]struct {
+		says []byte
+		end  func(g *rig, importer *net.UnixConn, cancel func())
+		want error
+	}{
+		"closed before its hello": {nil, func(_ *rig, c *net.UnixConn, _ func()) { _ = c.Close() }, nil},
+		"closed in its hello":     {hello(1, pid)[:9], func(_ *rig, c *net.UnixConn, _ func()) { _ = c.Close() }, nil},
+		"closed after its hello":  {hello(1, pid), func(_ *rig, c *net.UnixConn, _ func()) { _ = c.Close() }, nil},
+		"closed after a request":  {asked, func(_ *rig, c *net.UnixConn, _ func()) { _ = c.Close() }, nil},
+		"no protocol":             {[]byte("GET / HTTP/1.1\r\n\r\n"), nil, ipc.ErrProtocol},
+		"no request":              {append(hello(1, pid), frame(1, 0)...), nil, ipc.ErrProtocol},
+		"another process":         {hello(1, pid+1), nil, ipc.ErrRefused},
+		"nothing and no context":  {nil, func(_ *rig, _ *net.UnixConn, cancel func()) { cancel() }, nil},
+		"hello and no context":    {hello(1, pid), func(_ *rig, _ *net.UnixConn, cancel func()) { cancel() }, nil},
+		"nothing and no server":   {nil, func(g *rig, _ *net.UnixConn, _ func()) { g.server.Force() }, nil},
+		"hello and no server":     {hello(1, pid), func(g *rig, _ *net.UnixConn, _ func()) { g.server.Force() }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, ipc.Config{})
+			for i := range 8 {
+				ends := socketpair(t)
+				_, err := ends[1].Write(test.says)
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				end := func() {
+					if test.end != nil {
+						test.end(g, ends[1], cancel)
+					}
+				}
+				if i%2 == 0 && !strings.HasSuffix(name, "server") { // before it is served
+					end()
+					end = func() {}
+				}
+				served := make(chan error)
+				go func() { served <- g.server.ServeConn(ctx, ends[0]) }()
+				end()
+				if err := <-served; test.want == nil && !errors.Is(err, cupool.ErrClosed) {
+					require.NoError(t, err)
+				} else if test.want != nil {
+					require.ErrorIs(t, err, test.want)
+				}
+				require.ErrorIs(t, ends[0].Close(), net.ErrClosed)
+				cancel()
+			}
+		})
+	}
+}
+
+// TestCloseWaits: Close returns as the last opening ends that it waited for.
+func TestCloseWaits(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 1000)
+	c := g.connect()
+	var open []*ipc.Memory
+	for range 2 {
+		m, err := c.Open(t.Context(), "x")
+		require.NoError(t, err)
+		open = append(open, m)
+	}
+	closed := make(chan error)
+	go func() { closed <- g.server.Close(t.Context()) }()
+	b, err := g.pool.Alloc(1000, nil)
 	require.NoError(t, err)
-	require.ErrorIs(t, <-served, ipc.ErrRefused)
-	require.NoError(t, ends[1].Close())
+	require.Eventually(t, func() bool { // until it waits
+		x, err := g.server.Share("y", b, nil)
+		if err == nil {
+			err = x.Close()
+		}
+		return errors.Is(err, cupool.ErrClosed)
+	}, waitTime, 1e6)
+	for _, m := range open {
+		require.NoError(t, m.Close(t.Context()))
+	}
+	require.NoError(t, <-closed)
+	require.NoError(t, g.pool.Free(b))
+	require.Zero(t, g.pool.Stats().PendingBytes)
+}
+
+// TestForceWhileOpening: Force returns when nobody is given memory any more.
+func TestForceWhileOpening(t *testing.T) {
+	g := &rig{t: t}
+	d, pool := newChanged(t)
+	exporting, release := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	d.exports = func(r sharing.SharedRange) (sharing.SharedRange, error) {
+		if calls.Add(1) == 2 { // the first is Share's
+			close(exporting)
+			<-release
+		}
+		return r, nil
+	}
+	g.serve(pool, newPool(t, openHost), ipc.Config{})
+	g.share("x", 5*mib)
+	c := g.connect()
+	opened, forced := make(chan error), make(chan []ipc.Use)
+	go func() { _, err := c.Open(t.Context(), "x"); opened <- err }()
+	<-exporting
+	go func() { forced <- g.server.Force() }()
+	require.ErrorIs(t, <-opened, ipc.ErrGone)
+	select {
+	case <-forced:
+		t.Error("the device is still exporting")
+	case <-time.After(20 * time.Millisecond): // time to be wrong
+	}
+	require.NotZero(t, g.pool.Stats().PendingBytes)
+	close(release)
+	require.Len(t, <-forced, 1)
+	require.Zero(t, g.pool.Stats().PendingBytes)
+	b, err := g.pool.Alloc(1000, nil)
+	require.NoError(t, err)
+	_, err = g.server.Share("y", b, nil)
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	require.NoError(t, g.pool.Free(b))
+	require.NoError(t, c.Close(t.Context()))
 }
 
 // TestNames: what can be shared under which name, and opened.
@@ -245,6 +409,10 @@ func TestStreams(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, m.RecordStream(foreign), cupool.ErrForeignStream)
 	require.NoError(t, m.RecordStream(s))
+	ended, err := g.other.NewStream()
+	require.NoError(t, err)
+	require.NoError(t, m.RecordStream(ended))
+	require.NoError(t, ended.Close())
 	release := make(chan struct{})
 	require.NoError(t, s.Launch(func() { <-release }))
 	ctx, cancel := context.WithCancel(t.Context())

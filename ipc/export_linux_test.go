@@ -1,0 +1,12 @@
+package ipc
+
+import (
+	"net"
+	"os"
+)
+
+// Receive returns the file that came with the next message, or nil.
+func Receive(c *net.UnixConn) (*os.File, error) {
+	_, f, err := (&conn{UnixConn: c}).receive()
+	return f, err
+}
