@@ -47,7 +47,7 @@ func (e *Engine) Outer(a, b, prealloc tensor.Tensor) error {
 // Norm returns the norm of t along the axes, as t.Norm does, but loses no
 // temporaries.
 func (e *Engine) Norm(t *tensor.Dense, ord tensor.NormOrder, axes ...int) (*tensor.Dense, error) {
-	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].Norm(ord, axes...) }, t)
+	return e.ops.Norm(t, ord, axes)
 }
 
 // Contract returns the product of two tensors along the axes, as

@@ -83,6 +83,37 @@ func TestInputs(t *testing.T) {
 	})
 }
 
+// TestInputInColumnMajorOrder: Gorgonia's operations read the memory of images in its order.
+func TestInputInColumnMajorOrder(t *testing.T) {
+	everywhere(t, func(t *testing.T, d device) {
+		for _, pooled := range []bool{false, true} {
+			e, _ := d.open(t)
+			g := G.NewGraph()
+			x := G.NewTensor(g, tensor.Float64, 4, G.WithShape(1, 1, 2, 3), G.WithName("x"))
+			columns := G.Must(G.Im2Col(x, tensor.Shape{1, 2}, tensor.Shape{0, 0}, tensor.Shape{1, 1}, tensor.Shape{1, 1}))
+			flat := G.Must(G.Reshape(x, tensor.Shape{6}))
+			vm := d.vm(t, g, e)
+			for range 3 {
+				in := tensor.New(tensor.WithShape(1, 1, 2, 3), tensor.WithBacking([]float64{1, 4, 2, 5, 3, 6}), tensor.AsFortran(nil))
+				if pooled {
+					up, err := e.FromHost(in)
+					require.NoError(t, err)
+					defer func() { require.NoError(t, e.FreeTensor(up)) }()
+					in = up
+				}
+				require.NoError(t, G.Let(x, in))
+				require.NoError(t, vm.RunAll())
+				for n, want := range map[*G.Node][]float64{columns: {1, 2, 2, 3, 4, 5, 5, 6}, flat: {1, 2, 3, 4, 5, 6}} {
+					h, err := e.ToHost(n.Value().(*tensor.Dense))
+					require.NoError(t, err)
+					require.Equal(t, want, elementsOf(h))
+				}
+			}
+			require.NoError(t, vm.Close())
+		}
+	})
+}
+
 // A tensor in the pool that is the same in every run is read in place, with the
 // numbers that it has then.
 func TestInputInPlace(t *testing.T) {

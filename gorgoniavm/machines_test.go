@@ -62,7 +62,9 @@ type plan struct {
 	keep      []*term
 	trace     bool
 	runs      int
-	how       [][]int // for each run and input, how its value changes
+	how       [][]int             // for each run and input, how its value changes
+	solve     int                 // which solver moves the learned inputs between runs; 0: none
+	weights   map[*term][]float64 // the values of learned inputs in a run, where a solver moved them
 	over      bool
 	failed    error
 	gradients bool
@@ -70,8 +72,9 @@ type plan struct {
 
 // outcome is what a run came to: the values of terms by name, and an error.
 type outcome struct {
-	values map[string][]float64
-	err    error
+	values  map[string][]float64
+	weights map[string][]float64 // learned inputs, where a solver moved them
+	err     error
 }
 
 // tapes is a process that runs programs on Gorgonia's tape machine, as that computes on a
@@ -221,10 +224,19 @@ func (p *plan) build() {
 		}
 	}
 	rng := rand.New(rand.NewPCG(uint64(hows), 0))
-	for range p.runs {
+	if p.bind && len(p.learned) > 0 && !p.wild && rng.IntN(2) == 0 {
+		p.solve = 1 + rng.IntN(len(methods))
+	}
+	for r := range p.runs {
 		var how []int
-		for range p.inputs {
-			how = append(how, rng.IntN(4))
+		for _, t := range p.inputs {
+			how = append(how, rng.IntN(8))
+			if p.solve > 0 && slices.Contains(p.learned, t) { // a solver takes tensors without gaps, and moves them
+				how[len(how)-1] %= 3
+				if r > 0 {
+					how[len(how)-1] = 0
+				}
+			}
 		}
 		p.how = append(p.how, how)
 	}
@@ -258,8 +270,8 @@ func (p *plan) describe() string {
 		return r
 	}
 	if p.cost != nil {
-		fmt.Fprintf(&s, "cost %s, gradients by %v (bound %v), read %v, keep %v (all %v), runs %d, inputs change %v\n",
-			p.cost.name, names(p.learned), p.bind, names(p.read), names(p.keep), p.trace, p.runs, p.how)
+		fmt.Fprintf(&s, "cost %s, gradients by %v (bound %v), read %v, keep %v (all %v), runs %d, solver %d, inputs change %v\n",
+			p.cost.name, names(p.learned), p.bind, names(p.read), names(p.keep), p.trace, p.runs, p.solve, p.how)
 	}
 	return s.String()
 }
@@ -280,6 +292,9 @@ func (p *plan) changes(r int, near float64, give func(i int, t *term, how int, d
 
 // inputAt returns the numbers of an input in a run.
 func (p *plan) inputAt(i, r int, near float64) []float64 {
+	if w, ok := p.weights[p.inputs[i]]; ok {
+		return slices.Clone(w)
+	}
 	at := 0
 	for k := 1; k <= r; k++ {
 		if p.how[k][i] > 0 {
@@ -297,8 +312,8 @@ func (p *plan) inputAt(i, r int, near float64) []float64 {
 }
 
 // start gives inputs their first values, and reads.
-func (p *plan) start(near float64) (reads map[string]*G.Value, err error) {
-	err = p.changes(0, near, func(_ int, t *term, _ int, d *tensor.Dense) error { return let(t.n, d) })
+func (p *plan) start(near float64, give func(i int, t *term, how int, d *tensor.Dense) error) (reads map[string]*G.Value, err error) {
+	err = p.changes(0, near, give)
 	reads = make(map[string]*G.Value)
 	for _, t := range p.read {
 		v := new(G.Value)
@@ -319,7 +334,7 @@ func let(n *G.Node, d *tensor.Dense) error {
 func tape(c testkit.Choices, near float64) (all []outcome) {
 	p := newPlan(c)
 	var vm G.VM
-	reads, err := p.start(near)
+	reads, err := p.start(near, func(_ int, t *term, _ int, d *tensor.Dense) error { return let(t.n, d) })
 	if err != nil {
 		return []outcome{{err: err}}
 	}
@@ -422,7 +437,21 @@ func numberOf(x any) float64 {
 func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 	p := newPlan(c)
 	live := m.m.live
-	reads, err := p.start(0)
+	var pooled []tensor.Tensor
+	give := func(_ int, t *term, how int, d *tensor.Dense) error {
+		if len(t.shape) == 0 {
+			return let(t.n, d)
+		}
+		d, base, err := m.laidOut(d, how)
+		if base != nil {
+			pooled = append(pooled, base)
+		}
+		if err != nil {
+			return err
+		}
+		return G.Let(t.n, d)
+	}
+	reads, err := p.start(0, give)
 	if err != nil {
 		return nil, err
 	}
@@ -447,7 +476,12 @@ func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("New: %w", err)
 	}
-	var pooled []tensor.Tensor
+	var solver *gorgoniavm.Solver
+	if p.solve > 0 {
+		if solver, err = gorgoniavm.NewSolver(m.e, methods[p.solve-1]); err != nil {
+			return nil, err
+		}
+	}
 	value := func(v G.Value) []float64 {
 		d, ok := v.(*tensor.Dense)
 		if !ok {
@@ -462,24 +496,26 @@ func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 	for r := range p.runs {
 		o := outcome{values: make(map[string][]float64)}
 		o.err = testkit.Caught(func() error {
+			if r > 0 && solver != nil {
+				if err := solver.Step(G.NodesToValueGrads(p.ws())); err != nil {
+					return err
+				}
+				o.weights = make(map[string][]float64)
+				for _, t := range p.learned {
+					o.weights[t.name] = value(t.n.Value())
+				}
+			}
 			if r > 0 {
-				err := p.changes(r, 0, func(_ int, t *term, how int, d *tensor.Dense) error {
+				err := p.changes(r, 0, func(i int, t *term, how int, d *tensor.Dense) error {
 					switch {
 					case how == 0:
 						return nil
-					case how == 2 && len(t.shape) > 0:
-						pool, err := m.e.FromHost(d)
-						if err != nil {
-							return err
-						}
-						pooled = append(pooled, pool)
-						return G.Let(t.n, pool)
 					case how == 3 && len(t.shape) > 0: // the value that the node has
 						if v, ok := t.n.Value().(*tensor.Dense); ok {
 							return m.e.Copy(v, d)
 						}
 					}
-					return let(t.n, d)
+					return give(i, t, how, d)
 				})
 				if err != nil {
 					return err
@@ -500,6 +536,9 @@ func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 	}
 	err = testkit.Caught(func() error {
 		err := vm.Close()
+		if solver != nil {
+			err = errors.Join(err, solver.Close())
+		}
 		if last := all[len(all)-1]; err == nil && last.err == nil {
 			err = p.stays(last, value)
 		}
@@ -512,6 +551,127 @@ func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 		err = fmt.Errorf("%d bytes are live after Close", m.m.live-live)
 	}
 	return all, err
+}
+
+// laidOut returns a tensor with d's elements that lies in another way, and the tensor in the pool
+// that it is a part of.
+func (m *machine) laidOut(d *tensor.Dense, how int) (laid, base *tensor.Dense, err error) {
+	shape := d.Shape()
+	last := len(shape) - 1
+	switch how {
+	case 2:
+		base, err = m.e.FromHost(d)
+		return base, base, err
+	case 4, 5: // between other columns
+		if shape[last] == 1 {
+			return d, nil, nil
+		}
+		wide := shape.Clone()
+		wide[last] += 2
+		all := tensor.New(tensor.Of(d.Dtype()), tensor.WithShape(wide...))
+		if how == 5 {
+			if base, err = m.e.FromHost(all); err != nil {
+				return nil, nil, err
+			}
+			all = base
+		}
+		cut := make([]tensor.Slice, len(shape))
+		cut[last] = G.S(1, wide[last]-1)
+		v, err := all.Slice(cut...)
+		if err != nil || !slices.Equal(v.Shape(), shape) { // tensor drops axes of one element
+			return d, base, nil
+		}
+		return v.(*tensor.Dense), base, m.e.Copy(v, d)
+	case 6: // transposed
+		if last == 0 {
+			return d, nil, nil
+		}
+		t, err := d.SafeT()
+		if err != nil {
+			return nil, nil, err
+		}
+		if base, err = m.e.FromHost(t); err != nil {
+			return nil, nil, err
+		}
+		return base, base, base.T()
+	case 7: // in column-major order
+		if tensor.Shape(shape).IsVectorLike() {
+			return d, nil, nil
+		}
+		c := tensor.New(tensor.Of(d.Dtype()), tensor.WithShape(shape...), tensor.AsFortran(nil))
+		return c, nil, m.e.Copy(c, d)
+	}
+	return d, nil, nil
+}
+
+// methods are those of solvers.
+var methods = []gorgoniavm.Method{
+	gorgoniavm.SGD{LearnRate: 0.1}, gorgoniavm.Momentum{LearnRate: 0.1}, gorgoniavm.Momentum{LearnRate: 0.1, Nesterov: true},
+	gorgoniavm.Adam{LearnRate: 0.1}, gorgoniavm.RMSProp{LearnRate: 0.1, Rho: 0.9}, gorgoniavm.AdamW{LearnRate: 0.1},
+}
+
+// A mover is the model of a solver, for one weight.
+type mover struct{ m, v []float64 }
+
+// move returns what step k makes of a weight.
+func (s *mover) move(method gorgoniavm.Method, w, g []float64, k int) []float64 {
+	if s.m == nil {
+		s.m, s.v = make([]float64, len(w)), make([]float64, len(w))
+	}
+	r := slices.Clone(w)
+	for i, g := range g {
+		switch method := method.(type) {
+		case gorgoniavm.SGD:
+			r[i] -= 0.1 * g
+		case gorgoniavm.Momentum:
+			s.m[i] = 0.9*s.m[i] + g
+			by := s.m[i]
+			if method.Nesterov {
+				by = g + 0.9*s.m[i]
+			}
+			r[i] -= 0.1 * by
+		case gorgoniavm.RMSProp:
+			s.v[i] = 0.9*s.v[i] + 0.1*g*g
+			r[i] -= 0.1 * g / math.Sqrt(s.v[i]+1e-8)
+		default:
+			s.m[i], s.v[i] = 0.9*s.m[i]+0.1*g, 0.999*s.v[i]+0.001*g*g
+			by := s.m[i] / (1 - math.Pow(0.9, float64(k))) / (math.Sqrt(s.v[i]/(1-math.Pow(0.999, float64(k)))) + 1e-8)
+			if _, decays := method.(gorgoniavm.AdamW); decays {
+				by += 0.01 * w[i]
+			}
+			r[i] -= 0.1 * by
+		}
+	}
+	return r
+}
+
+// solved compares what a solver made of weights between runs with the model.
+func (p *plan) solved(got []outcome) error {
+	eps := 1e-11
+	if p.dt == tensor.Float32 {
+		eps = 2e-5
+	}
+	for i, t := range p.inputs {
+		if p.solve == 0 || !slices.Contains(p.learned, t) {
+			continue
+		}
+		var s mover
+		w := p.inputAt(i, 0, 0)
+		for r := 1; r < len(got) && got[r].err == nil; r++ {
+			g := got[r-1].values["grad "+t.name]
+			if slices.ContainsFunc(g, func(g float64) bool { return math.IsNaN(g) || math.Abs(g) > 1e15 || g != 0 && math.Abs(g) < 1e-15 }) {
+				return nil // whose square is beyond the type's range
+			}
+			want := s.move(methods[p.solve-1], w, g, r)
+			w = got[r].weights[t.name]
+			for i := range want {
+				if !(math.Abs(w[i]-want[i]) <= eps*(1+math.Abs(want[i])+math.Abs(g[i]))) {
+					return fmt.Errorf("the solver makes %v of %s before run %d, want %v", w, t.name, r, want)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // kept reads the values that are there after a run, and the gradients.
@@ -570,12 +730,25 @@ func runMachines(c *testkit.Choices, machines []*machine) (text string, err erro
 			errs = append(errs, fmt.Errorf("%s: %w", m.name, failed))
 			continue
 		}
+		if err := p.solved(got); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+		}
 		for r, o := range got {
+			models := models
+			if o.weights != nil {
+				p.weights = make(map[*term][]float64)
+				for _, t := range p.learned {
+					p.weights[t] = o.weights[t.name]
+				}
+				models = slices.Clone(models)
+				models[r] = p.model(r)
+			}
 			if err := p.compare(*c, m, r, o, stock, models); err != nil {
 				errs = append(errs, fmt.Errorf("%s, run %d: %w", m.name, r, err))
 				break
 			}
 		}
+		p.weights = nil
 	}
 	return text, errors.Join(errs...)
 }
@@ -584,19 +757,22 @@ func runMachines(c *testkit.Choices, machines []*machine) (text string, err erro
 // off by what the type rounds, which tells how much that matters.
 func (p *plan) models() (all [][][][]float64) {
 	for r := range p.runs {
-		var one [][][]float64
-		for k := range 5 {
-			one = append(one, p.evaluate(func(i int) []float64 { return p.inputAt(i, r, 0) }, k))
-		}
-		all = append(all, one)
+		all = append(all, p.model(r))
 	}
 	return all
+}
+
+func (p *plan) model(r int) (one [][][]float64) {
+	for k := range 5 {
+		one = append(one, p.evaluate(func(i int) []float64 { return p.inputAt(i, r, 0) }, k))
+	}
+	return one
 }
 
 // compare compares a run of a machine.
 func (p *plan) compare(c testkit.Choices, m *machine, r int, o outcome, stock []outcome, models [][][][]float64) error {
 	tape := outcome{err: errors.New("an earlier run failed")}
-	if r < len(stock) {
+	if r < len(stock) && o.weights == nil { // which the tape machine has otherwise
 		tape = stock[r]
 	}
 	if o.err != nil {
@@ -646,12 +822,12 @@ func (p *plan) compare(c testkit.Choices, m *machine, r int, o outcome, stock []
 		if tape.err == nil && ok && p.close(got, want, 100*eps) {
 			continue
 		}
-		if p.wild || m.exact && p.jumps() || p.steep(c, r, t, got, want) {
+		if p.wild || o.weights == nil && p.steep(c, r, t, got, want) {
 			continue
 		}
 		slope, sure := p.slopes(r, p.inputs[slices.Index(p.inputs, t)], models)
 		_ = i
-		if p.bind && r > 0 {
+		if p.bind && r > 0 && p.solve == 0 {
 			continue // a sum of gradients; the first run was compared with the model
 		}
 		if !sure || p.close(got, slope, 1e-3) {
@@ -732,13 +908,6 @@ func (p *plan) slopes(r int, t *term, models [][][][]float64) (slopes []float64,
 	return slopes, true
 }
 
-// jumps reports whether a gradient may be a sum that StdEng gets wrong.
-func (p *plan) jumps() bool {
-	return slices.ContainsFunc(p.terms, func(t *term) bool {
-		return slices.Contains(t.tags, "gradient jumps") || slices.Contains(t.tags, "jumps")
-	})
-}
-
 // steps reports whether numbers are not finite, of which there are no slopes.
 func (p *plan) steps(v [][]float64) bool {
 	return slices.ContainsFunc(v, func(xs []float64) bool {
@@ -748,7 +917,9 @@ func (p *plan) steps(v [][]float64) bool {
 
 // roots reports whether there is a square root of 0, whose slope is infinite.
 func (p *plan) roots(v [][]float64) bool {
-	return slices.ContainsFunc(p.terms, func(t *term) bool { return slices.Contains(t.tags, "Sqrt") && slices.Contains(v[t.in[0].id], 0) })
+	return slices.ContainsFunc(p.terms, func(t *term) bool {
+		return slices.Contains(t.tags, "Sqrt") && slices.Contains(v[t.in[0].id], 0) || slices.Contains(t.tags, "length") && slices.Contains(v[t.id], 0)
+	})
 }
 
 // ties reports whether a maximum is there twice: Gorgonia gives all of them its gradient.

@@ -275,10 +275,17 @@ func (ops *Ops) Clamp(a tensor.Tensor, min, max interface{}, opts []tensor.FuncO
 	}, a, opts)
 }
 
-// Map computes StdEng.Map: fn is a func of a's element type to itself.
+// Map computes StdEng.Map: fn is a func of a's element type to itself. StdEng has the elements
+// of the tensor that it is told to reuse, or to add to, in the place of a's.
 func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 	defer operand.KeepAlive(a)
 	o := operand.ParseOptions(opts)
+	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Map(fn, h[0], opts...)
+	}
+	if dst := destination(&o, a.Dtype(), a); dst != nil {
+		return ops.placed("Map", compute, &o, dst, a)
+	}
 	if o.Fresh() && operand.IsContiguous(a) && ops.m.HostAccessible() && ops.serves(a) {
 		return ops.into(a.Dtype(), a.Shape(), func(out *tensor.Dense) error {
 			if err := ops.m.Memcpy(out, a); err != nil {
@@ -288,7 +295,5 @@ func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (ten
 			return err
 		})
 	}
-	return ops.run("Map", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.StdEng{}.Map(fn, h[0], opts...)
-	}, opts, a)
+	return ops.run("Map", compute, opts, a)
 }

@@ -123,10 +123,10 @@ func TestEngineElementwise(t *testing.T) {
 			both(t, func(t *testing.T, e *bench) {
 				for _, dt := range floats {
 					for _, v := range []variant{safe, inPlace, reuse, incr} {
+						if name == "Apply" && (v.name == "reuse" || v.name == "incr") {
+							continue // see TestMapInto
+						}
 						for _, l := range layoutNames {
-							if name == "Apply" && v.name == "incr" {
-								continue
-							}
 							e.compare(fmt.Sprint(dt, v.name, l), dt, [][]int{layouts[l].shape, {3, 4}}, false, func(in []*tensor.Dense) (tensor.Tensor, error) {
 								return f(layouts[l].make(in[0]), v.opts(in[1])...)
 							})

@@ -23,7 +23,9 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) er
 	if ok, err := ops.gpu.Product(op, a, b, prealloc); ok {
 		return err
 	}
-	if ops.multiplies(a) && ops.multiplies(b) && ops.serves(prealloc) {
+	// StdEng errs with results in column-major order: Outer overwrites them, and MatMul of a column and
+	// a row computes the transpose.
+	if dst, ok := prealloc.(*tensor.Dense); ok && operand.IsRowMajor(dst) && ops.multiplies(a) && ops.multiplies(b) && ops.reaches(dst) {
 		if err := ops.m.Ready(); err != nil {
 			return err
 		}

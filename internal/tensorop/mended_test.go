@@ -1,6 +1,7 @@
 package tensorop_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -99,6 +100,29 @@ func TestOneElementOfMany(t *testing.T) {
 	})
 }
 
+// TestMapInto: StdEng maps the elements of the tensor that it is told to reuse, or to add to.
+func TestMapInto(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		all := e.Scope()
+		for name, cut := range map[string]tensor.Slice{"all": tensor.S(0, 4), "one": tensor.S(1, 2), "half": tensor.S(0, 4, 2)} {
+			x := view(e.From(tensor.New(tensor.WithBacking([]float64{1, 2, 3, 4}))), cut)
+			y := view(e.From(tensor.New(tensor.WithBacking([]float64{10, 20, 30, 40}))), cut)
+			xs, ys := e.As64(x), e.As64(y)
+			double := func(v float64) float64 { return 2 * v }
+			for i, v := range xs {
+				xs[i], ys[i] = 2*v, ys[i]+2*v
+			}
+			require.Same(t, y, must(x.Apply(double, tensor.WithIncr(y))), name)
+			require.Equal(t, ys, e.As64(y), name)
+			require.Same(t, y, must(x.Apply(double, tensor.WithReuse(y))), name)
+			require.Equal(t, xs, e.As64(y), name)
+			require.Same(t, x, must(x.Apply(double, tensor.UseUnsafe())), name)
+			require.Equal(t, xs, e.As64(x), name)
+		}
+		require.NoError(t, all.Close())
+	})
+}
+
 // TestReductionsAlongAnyAxes: StdEng reduces other elements along an axis with two before it and one
 // behind it.
 func TestReductionsAlongAnyAxes(t *testing.T) {
@@ -125,6 +149,19 @@ func TestReductionsAlongAnyAxes(t *testing.T) {
 				e.RequireNear(sums, sum, fmt.Sprint("Sum of ", shape, " along ", axes))
 				e.RequireNear(most, largest, fmt.Sprint("Max of ", shape, " along ", axes))
 				e.FreeAll(sum, largest)
+				if len(axes) == 1 {
+					norm := must(e.Norm(x, tensor.InfNorm(), axes[0]))
+					folded := must(x.Reduce(func(x, y float64) float64 { return x + y }, axes[0], 0.0))
+					for i, g := range groups {
+						most[i] = 0
+						for _, p := range g {
+							most[i] = max(most[i], math.Abs(hs[p]))
+						}
+					}
+					e.RequireNear(most, norm, fmt.Sprint("Norm of ", shape, " along ", axes))
+					e.RequireNear(sums, folded, fmt.Sprint("Reduce of ", shape, " along ", axes))
+					e.FreeAll(norm, folded)
+				}
 			}
 			e.FreeAll(x)
 		}
@@ -193,6 +230,52 @@ func TestSoftMaxOfRowsFarApart(t *testing.T) {
 				}
 				e.FreeAll(x)
 			}
+		}
+	})
+}
+
+// TestGradientOfSoftMaxInAnyOrder: StdEng reads both operands in the order of memory.
+func TestGradientOfSoftMaxInAnyOrder(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		all := e.Scope()
+		of := func(opts ...tensor.ConsOpt) func() *tensor.Dense {
+			return func() *tensor.Dense {
+				return hostTensor(tensor.Float64, floatsOf(random(e.Rand, tensor.Float64, 12)), []int{3, 4}, opts...)
+			}
+		}
+		rows, columns := of(), of(tensor.AsFortran(nil))
+		for name, ts := range map[string][2]*tensor.Dense{"rows, columns": {rows(), columns()}, "columns, rows": {columns(), rows()}, "columns": {columns(), columns()}} {
+			back := map[string]func(y, g tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error){"SoftMaxB": tensor.SoftMaxB, "LogSoftMaxB": tensor.LogSoftMaxB}
+			for op, f := range back {
+				for axis := range 2 {
+					y, g := ts[0], ts[1]
+					want := must(f(hostTensor(y.Dtype(), must(elementsAt(y)), y.Shape()), hostTensor(y.Dtype(), must(elementsAt(g)), y.Shape()), axis)).(*tensor.Dense)
+					py, pg := e.From(y), e.From(g)
+					what := fmt.Sprintf("%s of %s along %d", op, name, axis)
+					e.RequireNear(floatsOf(want), must(f(py, pg, axis)), what)
+					dst := must(e.Empty(tensor.Float64, 3, 4))
+					require.Same(t, dst, must(f(py, pg, axis, tensor.WithReuse(dst))))
+					e.RequireNear(floatsOf(want), dst, what+", reuse")
+				}
+			}
+		}
+		require.NoError(t, all.Close())
+	})
+}
+
+// TestProductsInColumnMajorOrder: StdEng overwrites with an outer product what it is added to, and transposes the
+// product of a column and a row.
+func TestProductsInColumnMajorOrder(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, opts := range [][]tensor.ConsOpt{nil, {tensor.AsFortran(nil)}} {
+			a, b := e.From(tensor.New(tensor.WithBacking([]float64{1, 2}))), e.From(tensor.New(tensor.WithBacking([]float64{3, 4, 5})))
+			dst := e.From(hostTensor(tensor.Float64, []float64{10, 10, 10, 10, 10, 10}, []int{2, 3}, opts...))
+			require.NoError(t, e.Outer(a, b, dst))
+			require.Equal(t, []float64{13, 14, 15, 16, 18, 20}, must(elementsAt(e.Host(dst))))
+			require.NoError(t, errors.Join(a.Reshape(2, 1), b.Reshape(1, 3)))
+			require.Same(t, dst, must(tensor.MatMul(a, b, tensor.WithReuse(dst))))
+			require.Equal(t, []float64{3, 4, 5, 6, 8, 10}, must(elementsAt(e.Host(dst))))
+			e.FreeAll(a, b, dst)
 		}
 	})
 }

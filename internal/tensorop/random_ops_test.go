@@ -16,6 +16,7 @@ func (x *expression) step() error {
 		x.binary, x.binary, x.binary, x.scalar, x.scalar, x.unary, x.unary,
 		x.slice, x.slice, x.transpose, x.transpose, x.reshape, x.copies,
 		x.reduce, x.reduce, x.arg, x.product, x.product, x.soft, x.join, x.repeat, x.fill, x.byIndices,
+		x.apply, x.fma, x.norm, x.dots, x.outer, x.diag, x.softBack, x.softInto, x.repeatInto, x.argAll, x.selectBack, x.masked,
 	}
 	return steps[x.N(len(steps))]()
 }
@@ -103,10 +104,19 @@ func each2(f func(a, b float64) float64) func(w int, in [][]float64) []float64 {
 	}
 }
 
+// binaryName chooses an operation of two.
+func (x *expression) binaryName() string {
+	for {
+		if name := binaryNames[x.N(len(binaryNames))]; isFloat(x.dt) || name != "Pow" && name != "Mod" {
+			return name
+		}
+	}
+}
+
 func (x *expression) binary() error {
 	a := x.pick()
 	b := x.like(a.shape)
-	name := binaryNames[x.N(len(binaryNames))]
+	name := x.binaryName()
 	f, compares := binaryOf(name)
 	var more []tensor.FuncOpt
 	kind := ""
@@ -135,7 +145,7 @@ func (x *expression) binary() error {
 
 func (x *expression) scalar() error {
 	a := x.pick()
-	name := binaryNames[x.N(len(binaryNames))]
+	name := x.binaryName()
 	f, compares := binaryOf(name)
 	var more []tensor.FuncOpt
 	kind := ""
@@ -192,6 +202,9 @@ var unaryNames = []string{"Neg", "Inv", "Square", "Cube", "Exp", "Tanh", "Log", 
 func (x *expression) unary() error {
 	a := x.pick()
 	name := unaryNames[x.N(len(unaryNames))]
+	if !isFloat(x.dt) && !slices.Contains([]string{"Neg", "Square", "Cube", "Abs", "Sign", "Clamp"}, name) {
+		return nil
+	}
 	to := x.output(a.shape, a, true, a)
 	return x.run(&call{
 		text: fmt.Sprintf("%s(%s%s)", name, a.name, to.text), in: []*variable{a}, dst: to.dst, incr: to.incr, eps: 8, tags: []string{name, "unary"},
@@ -214,13 +227,14 @@ func (x *expression) unary() error {
 // it, or puts it in v's place.
 func (x *expression) view(text string, v *variable, places []int, do func(w int) (*tensor.Dense, error), moved, cut bool) error {
 	fmt.Fprintf(&x.text, "%s\n", text)
-	n := &variable{buf: v.buf, moved: moved, cut: cut || v.cut, gaps: v.gaps}
+	n := &variable{buf: v.buf, moved: moved, cut: cut || v.cut, gaps: v.gaps, columns: v.columns}
 	for _, p := range places {
 		n.at = append(n.at, v.at[p])
 	}
 	var failed error
 	for w := range x.worlds {
-		d, err := do(w)
+		var d *tensor.Dense
+		err := testkit.Caught(func() (err error) { d, err = do(w); return err })
 		if w == 0 {
 			failed = err
 		}
@@ -256,6 +270,11 @@ func (x *expression) slice() error {
 	v := x.pick()
 	if len(v.shape) == 0 || len(v.at) == 0 || v.gaps { // which have other shapes on a GPU
 		return nil
+	}
+	for _, d := range v.in {
+		if len(d.Strides()) != len(v.shape) {
+			return nil // a column-major vector of two axes, of which tensor cuts none
+		}
 	}
 	var ss []tensor.Slice
 	ranges := make([][]int, len(v.shape))
@@ -356,17 +375,23 @@ func (x *expression) transpose() error {
 		}
 		text := v.name + ".Transpose()"
 		fmt.Fprintf(&x.text, "%s\n", text)
+		at := indices(len(v.at))
+		if v.columns {
+			at = columnMajor(v.shape)
+		}
 		for w := range x.worlds {
 			values := v.values(w)
 			if err := v.in[w].Transpose(); err != nil {
 				return fmt.Errorf("%s: %s: %w", text, x.worlds[w].name, err)
 			}
-			v.buf.data[w] = values
+			for i, p := range at {
+				v.buf.data[w][p] = values[i]
+			}
 		}
-		v.at, v.moved = indices(len(v.at)), false
+		v.at, v.moved = at, false
 		return x.check(text)
 	}
-	if !v.whole() {
+	if !v.whole() || v.gaps {
 		return nil // tensor copies the elements up to the first gap, and asks no engine
 	}
 	return x.run(&call{
@@ -569,22 +594,25 @@ func (x *expression) arg() error {
 		want: func(_ int, in [][]float64) result {
 			r := result{left, nil, nil}
 			for _, g := range groups {
-				best := 0
-				for k, p := range g {
-					b, e := in[0][g[best]], in[0][p]
-					if k > 0 && (math.IsNaN(e) || math.IsInf(e, pick(largest, 1, -1))) {
-						best = k // StdEng takes the first of these, unless it comes first of all
-						break
-					}
-					if largest && e > b || !largest && e < b {
-						best = k
-					}
-				}
-				r.values = append(r.values, float64(best))
+				r.values = append(r.values, float64(argOf(in[0], g, largest)))
 			}
 			return r
 		},
 	})
+}
+
+// argOf returns which of the places in a group has the largest or smallest element.
+func argOf(in []float64, group []int, largest bool) (best int) {
+	for k, p := range group {
+		b, e := in[group[best]], in[p]
+		if k > 0 && (math.IsNaN(e) || math.IsInf(e, pick(largest, 1, -1))) {
+			return k // StdEng takes the first of these, unless it comes first of all
+		}
+		if largest && e > b || !largest && e < b {
+			best = k
+		}
+	}
+	return best
 }
 
 // times is the product of matrices.
@@ -748,11 +776,14 @@ func (x *expression) soft() error {
 	if len(v.shape) == 0 {
 		return nil
 	}
-	axis := x.N(len(v.shape))
-	log := x.N(2) == 0
+	return x.run(x.softMax(v, x.N(len(v.shape)), x.N(2) == 0))
+}
+
+// softMax is SoftMax or LogSoftMax along an axis.
+func (x *expression) softMax(v *variable, axis int, log bool) *call {
 	name := pick(log, "LogSoftMax", "SoftMax")
 	_, groups := along(v.shape, []int{axis})
-	return x.run(&call{
+	return &call{
 		text: fmt.Sprintf("%s(%s, %d)", name, v.name, axis), in: []*variable{v}, eps: 40, tags: []string{"SoftMax"},
 		do: func(w int) (tensor.Tensor, error) {
 			if log {
@@ -782,7 +813,7 @@ func (x *expression) soft() error {
 			}
 			return r
 		},
-	})
+	}
 }
 
 // join is Concat or Stack.
@@ -914,6 +945,9 @@ func (x *expression) byIndices() error {
 	})
 }
 
+// integersByZero is a division that fails, or not.
+const integersByZero = "division of integers by zero"
+
 // fault names an error of StdEng's that a step may meet, and "" for none.
 func (x *expression) fault(c *call) string {
 	has := func(tags ...string) bool {
@@ -933,9 +967,13 @@ func (x *expression) fault(c *call) string {
 	switch {
 	case has("Max", "Min") && any(math.IsNaN):
 		return "Max and Min of NaN"
+	case has("Norm") && (wild || x.dt == tensor.Float32):
+		return "norms go by powers and logarithms"
+	case has("Div") && !isFloat(x.dt) && (has("zero") || any(func(v float64) bool { return v == 0 })):
+		return integersByZero
 	case has("Pow") && x.dt == tensor.Float32:
 		return "Pow of float32"
-	case has("MatMul", "MatVecMul", "Outer", "Contract", "BatchMatMul") && wild:
+	case has("MatMul", "MatVecMul", "Outer", "Contract", "BatchMatMul", "Dot") && wild:
 		return "products with what is not finite leave out products by zero"
 	case has("unary") && x.dt == tensor.Float32:
 		return "functions of float32 are less exact"

@@ -40,14 +40,15 @@ type buffer struct{ data [][]float64 }
 
 // A variable is a tensor of a program.
 type variable struct {
-	name  string
-	shape []int
-	at    []int // where its elements are in buf, in row-major order
-	buf   *buffer
-	in    []*tensor.Dense // in each world
-	moved bool            // T was called
-	gaps  bool            // StdEng made it from a view
-	cut   bool            // Slice was called
+	name    string
+	shape   []int
+	at      []int // where its elements are in buf, in row-major order
+	buf     *buffer
+	in      []*tensor.Dense // in each world
+	moved   bool            // T was called
+	columns bool            // it is in column-major order, or made from what is
+	gaps    bool            // StdEng made it from a view
+	cut     bool            // Slice was called
 }
 
 // values returns the elements in a world, as the model has them.
@@ -87,8 +88,8 @@ type expression struct {
 }
 
 func runExpression(c *testkit.Choices, worlds []*world) (text string, err error) {
-	x := &expression{Choices: c, worlds: worlds, dt: floats[c.N(2)]}
-	if c.Chance(3) {
+	x := &expression{Choices: c, worlds: worlds, dt: []tensor.Dtype{tensor.Float64, tensor.Float32, tensor.Float64, tensor.Float32, tensor.Float64, tensor.Int}[c.N(6)]}
+	if c.Chance(3) && isFloat(x.dt) {
 		x.others = special
 	}
 	var scopes []*cupool.Scope
@@ -130,7 +131,15 @@ func (x *expression) number() float64 {
 	if x.others != nil && x.Chance(4) {
 		return x.others[x.N(len(x.others))]
 	}
-	return float64(x.N(65)-24) / 8
+	return x.round(float64(x.N(65)-24) / 8)
+}
+
+// round returns a number as the type has it.
+func (x *expression) round(v float64) float64 {
+	if isFloat(x.dt) {
+		return v
+	}
+	return math.Trunc(v)
 }
 
 // input makes a variable with values that follow from a few choices.
@@ -138,26 +147,48 @@ func (x *expression) input(shape []int) *variable {
 	values := make([]float64, tensor.Shape(shape).TotalSize())
 	seed := x.N(256)
 	for i := range values {
-		values[i] = float64((i*37+seed*11+i*i*5)%65-24) / 8
+		values[i] = x.round(float64((i*37+seed*11+i*i*5)%65-24) / 8)
 		if x.others != nil && (i+seed)%5 == 0 {
 			values[i] = x.others[(i+seed)/5%len(x.others)]
 		}
 	}
 	v := &variable{shape: shape, at: indices(len(values)), buf: &buffer{}}
+	order := "row-major"
+	var opts []tensor.ConsOpt
+	if len(shape) > 1 && x.Chance(4) {
+		order, opts = "column-major", []tensor.ConsOpt{tensor.AsFortran(nil)}
+		v.at, v.columns = columnMajor(shape), true
+	}
+	memory := make([]float64, len(values))
+	for i, p := range v.at {
+		memory[p] = values[i]
+	}
 	for _, w := range x.worlds {
-		d := hostTensor(x.dt, values, shape)
+		d := hostTensor(x.dt, memory, shape, opts...)
 		if w.Bench != nil {
 			d = must(w.FromHost(d))
 		}
 		v.in = append(v.in, d)
-		v.buf.data = append(v.buf.data, slices.Clone(values))
+		v.buf.data = append(v.buf.data, slices.Clone(memory))
 	}
 	x.add(v)
-	fmt.Fprintf(&x.text, "%s := %v %v\n", v.name, shape, values)
+	fmt.Fprintf(&x.text, "%s := %s %v %v\n", v.name, order, shape, values)
 	return v
 }
 
-func hostTensor(dt tensor.Dtype, values []float64, shape []int) *tensor.Dense {
+// columnMajor returns where the elements of a shape are in column-major order.
+func columnMajor(shape []int) []int {
+	at := make([]int, tensor.Shape(shape).TotalSize())
+	testkit.Coordinates(shape, func(i int, c []int) {
+		for a := len(shape) - 1; a >= 0; a-- {
+			at[i] = at[i]*shape[a] + c[a]
+		}
+	})
+	return at
+}
+
+// hostTensor returns a tensor of StdEng with values in the order of memory.
+func hostTensor(dt tensor.Dtype, values []float64, shape []int, opts ...tensor.ConsOpt) *tensor.Dense {
 	s := reflect.MakeSlice(reflect.SliceOf(dt.Type), len(values), len(values))
 	for i, v := range values {
 		s.Index(i).Set(reflect.ValueOf(value(dt, v)))
@@ -165,7 +196,7 @@ func hostTensor(dt tensor.Dtype, values []float64, shape []int) *tensor.Dense {
 	if len(shape) == 0 {
 		return tensor.New(tensor.FromScalar(s.Index(0).Interface()))
 	}
-	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(s.Interface()))
+	return tensor.New(append([]tensor.ConsOpt{tensor.WithShape(shape...), tensor.WithBacking(s.Interface())}, opts...)...)
 }
 
 func indices(n int) []int {
@@ -213,7 +244,7 @@ type call struct {
 	do   func(w int) (tensor.Tensor, error)
 	want func(w int, in [][]float64) result
 	eps  float64  // of rounding, in units of the type's
-	kind string   // of the result, if it is not of floats: "bool" or "int"
+	kind string   // of the result, if it is not of the program's type: "bool", "int" or "value"
 	tags []string // of faults
 	axes []int
 }
@@ -230,6 +261,12 @@ func (x *expression) run(c *call) error {
 			in = append(in, v.values(w))
 		}
 		want[w] = c.want(w, in)
+		if !isFloat(x.dt) {
+			for i, v := range want[w].values {
+				want[w].values[i] = math.Trunc(v)
+				x.over = x.over || math.Abs(v) > 1e6 // which soon leaves the type's range
+			}
+		}
 		if c.dst != nil {
 			old[w] = c.dst.values(w)
 		}
@@ -259,6 +296,10 @@ func (x *expression) run(c *call) error {
 	var bad []error
 	for w := range x.worlds {
 		name := x.worlds[w].name
+		if errs[w] != nil && x.fault(c) == integersByZero {
+			x.over = true
+			return nil
+		}
 		if errs[w] != nil {
 			return fmt.Errorf("%s: %s fails, StdEng does not: %w", c.text, name, errs[w])
 		}
@@ -294,6 +335,10 @@ func (x *expression) run(c *call) error {
 		fresh.in, fresh.buf.data = append(fresh.in, d), append(fresh.buf.data, values)
 		if c.dst != nil {
 			if got[w] != tensor.Tensor(c.dst.in[w]) {
+				if w == 0 {
+					x.over = true // StdEng heeds no WithReuse there
+					return nil
+				}
 				return fmt.Errorf("%s: %s returns another tensor than the one to be written", c.text, name)
 			}
 			for i, p := range c.dst.at {

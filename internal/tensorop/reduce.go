@@ -43,23 +43,51 @@ func skips(dims int, along []int) bool {
 // reduced reduces a row-major tensor along axes, each as the middle one of three.
 func reduced(f AxesOp, d *tensor.Dense, along []int) (tensor.Tensor, error) {
 	for k, axis := range slices.Sorted(slices.Values(along)) {
-		shape := d.Shape()
-		axis -= k
-		left := slices.Delete(shape.Clone(), axis, axis+1)
-		three := d.ShallowClone()
-		if err := three.Reshape(shape[:axis].TotalSize(), shape[axis], shape[axis+1:].TotalSize()); err != nil {
-			return nil, err
-		}
-		r, err := f(tensor.StdEng{}, three, 1)
+		r, err := asMiddle(d, axis-k, func(three *tensor.Dense, axis int) (tensor.Tensor, error) {
+			return f(tensor.StdEng{}, three, axis)
+		})
 		if err != nil {
 			return nil, err
 		}
 		d = r.(*tensor.Dense)
-		if err := d.Reshape(left...); err != nil {
-			return nil, err
-		}
 	}
 	return d, nil
+}
+
+// asMiddle calls f, which reduces along an axis, with the elements of a row-major tensor where that
+// axis is the middle one of three.
+func asMiddle(d *tensor.Dense, axis int, f func(three *tensor.Dense, axis int) (tensor.Tensor, error)) (tensor.Tensor, error) {
+	shape := d.Shape()
+	left := slices.Delete(shape.Clone(), axis, axis+1)
+	three := d.ShallowClone()
+	if err := three.Reshape(shape[:axis].TotalSize(), shape[axis], shape[axis+1:].TotalSize()); err != nil {
+		return nil, err
+	}
+	r, err := f(three, 1)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.(*tensor.Dense).Reshape(left...)
+}
+
+// Norm computes the Norm of tensors, which is right along all axes.
+func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (*tensor.Dense, error) {
+	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
+		if len(axes) != 1 || !skips(h[0].Dims(), axes) {
+			return h[0].Norm(ord, axes...)
+		}
+		r, err := asMiddle(h[0], axes[0], func(three *tensor.Dense, axis int) (tensor.Tensor, error) {
+			r, err := three.Norm(ord, axis)
+			if err != nil {
+				return nil, err
+			}
+			return r, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		return r.(*tensor.Dense), nil
+	}, []*tensor.Dense{t})
 }
 
 // Arg finds the places of elements along an axis, or of all elements with
@@ -76,14 +104,25 @@ func (ops *Ops) Arg(op string, f AxisOp, t tensor.Tensor, axis int) (tensor.Tens
 
 // Reduce computes StdEng.Reduce.
 func (ops *Ops) Reduce(fn interface{}, a tensor.Tensor, axis int, defaultValue interface{}, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	return ops.run("Reduce", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.StdEng{}.Reduce(fn, h[0], axis, defaultValue, opts...)
-	}, opts, a)
+	return ops.reduce("Reduce", func(a tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.Reduce(fn, a, axis, defaultValue, opts...)
+	}, a, axis, opts)
 }
 
 // OptimizedReduce computes StdEng.OptimizedReduce.
 func (ops *Ops) OptimizedReduce(a tensor.Tensor, axis int, firstFn, lastFn, defaultFn, defaultValue interface{}, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-	return ops.run("OptimizedReduce", func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
-		return tensor.StdEng{}.OptimizedReduce(h[0], axis, firstFn, lastFn, defaultFn, defaultValue, opts...)
+	return ops.reduce("OptimizedReduce", func(a tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+		return tensor.StdEng{}.OptimizedReduce(a, axis, firstFn, lastFn, defaultFn, defaultValue, opts...)
+	}, a, axis, opts)
+}
+
+// reduce computes f, a reduction along one axis by functions of the program's own.
+func (ops *Ops) reduce(op string, f func(a tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error), a tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		d, ok := h[0].(*tensor.Dense)
+		if !ok || !skips(d.Dims(), []int{axis}) || len(opts) > 0 {
+			return f(h[0], axis, opts...)
+		}
+		return asMiddle(d, axis, func(three *tensor.Dense, axis int) (tensor.Tensor, error) { return f(three, axis) })
 	}, opts, a)
 }

@@ -100,14 +100,18 @@ func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt
 		return nil, ops.m.Error(op, fmt.Errorf("a scalar has no axes: %w", device.ErrNotSupported))
 	}
 	o := operand.ParseOptions(opts)
-	if o.Fresh() && operand.IsContiguous(x) && ops.m.HostAccessible() && ops.serves(ts...) {
+	direct := ops.m.HostAccessible() && ops.serves(ts...) // StdEng reads all of them in the order of memory
+	for _, t := range ts {
+		direct = direct && operand.IsContiguous(t)
+	}
+	if direct && o.Fresh() {
 		return ops.into(x.Dtype(), x.Shape(), func(out *tensor.Dense) error {
 			_, err := f(ts, tensor.WithReuse(out), tensor.UseUnsafe())
 			return err
 		})
 	}
 	if dst := o.Reuse; o.Unsafe || dst != nil {
-		if dst != nil && operand.IsContiguous(x) && operand.IsContiguous(dst) && dst.Shape().Eq(x.Shape()) && ops.m.HostAccessible() && ops.serves(append(ts, dst)...) && operand.Apart(dst, ts) {
+		if direct && dst != nil && operand.IsContiguous(dst) && dst.Shape().Eq(x.Shape()) && ops.serves(dst) && operand.Apart(dst, ts) {
 			if err := ops.m.Ready(); err != nil {
 				return nil, err
 			}
