@@ -49,7 +49,6 @@ type Set struct {
 	mu     sync.Mutex
 	agents map[route]*cupool.Stream
 	closed int // members closed so far
-	done   bool
 }
 
 // OpenAll opens all GPUs, as Open does. It fails with cupool.ErrNotSupported
@@ -213,7 +212,7 @@ func (s *Set) Close() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done {
+	if s.closed == len(s.all()) {
 		return fmt.Errorf("cupool: closing a set of devices: %w", cupool.ErrClosed)
 	}
 	var late *cupool.WaitError
@@ -224,7 +223,6 @@ func (s *Set) Close() error {
 	if errors.As(err, &late) {
 		return err
 	}
-	s.done = true
 	return errors.Join(err, closeDrivers(s.drivers))
 }
 

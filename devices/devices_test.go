@@ -73,7 +73,11 @@ func hold(t testing.TB, s *cupool.Stream) (release func()) {
 func TestOpen(t *testing.T) {
 	s := opened(t, devices.Config{
 		Pool: cupool.Config{Limit: 10 * mib},
-		Each: func(i int, pool *cupool.Config) { pool.Limit += int64(i) * mib },
+		Each: func(i int, pool *cupool.Config) {
+			pool.Limit += int64(i) * mib
+			require.Equal(t, "host (64 MiB)", pool.Driver.Name())
+			pool.Driver = nil // it stays
+		},
 	}, 3, "host:64MiB")
 	require.Equal(t, 3, s.Len())
 	require.Empty(t, s.Unreachable())
@@ -125,6 +129,18 @@ func TestClose(t *testing.T) {
 	}
 	_, err = s.Lookup(b.Ptr())
 	require.ErrorIs(t, err, cupool.ErrClosed)
+
+	d, err := cupool.OpenHost(cupool.HostConfig{Capacity: mib})
+	require.NoError(t, err)
+	s, err = devices.New(devices.Config{}, d)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, s.Close(), cupool.ErrClosed)
+	_, _, err = d.MemInfo()
+	require.NoError(t, err, "it is the program's")
+	_, err = s.Share(d, cupool.Config{})
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	require.NoError(t, d.Close())
 }
 
 // TestCloseLate closes a set while work of one device is not done.

@@ -181,6 +181,10 @@ func TestRecordFails(t *testing.T) {
 		_, err := s.Lookup(b.Ptr())
 		require.NoError(t, err, call)
 	}
+	f.left = map[string]int{"NewStream": 1}
+	for range 3 {
+		require.NoError(t, s.RecordStream(b, st), "one stream waits for all of another device")
+	}
 	require.NoError(t, s.FreeOn(b, st))
 	require.NoError(t, s.Close())
 }

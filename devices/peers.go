@@ -79,7 +79,7 @@ func (s *Set) Share(d cupool.Driver, cfg cupool.Config) (*cupool.Pool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done || s.closed > 0 {
+	if s.closed > 0 {
 		return nil, fmt.Errorf("cupool: sharing %s: %w", d.Name(), cupool.ErrClosed)
 	}
 	for i, c := range s.all()[:s.n] {

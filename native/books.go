@@ -21,8 +21,6 @@ type books struct {
 	list   []*entry // by address; none overlap
 	live   int      // of them
 	gen    uint64   // counts blocks
-	slots  uint32   // numbers given out
-	free   []uint32 // numbers to be given out again
 	spare  []*entry
 	bytes  int64 // live, as requested
 	peak   int64 // the most that bytes was
@@ -37,7 +35,6 @@ type entry struct {
 	base  cupool.Ptr
 	size  int64 // bytes as requested
 	gen   uint64
-	slot  uint32 // a number that no other live entry has
 	live  bool
 	stack *[16]uintptr // where it was allocated; nil: not recorded
 	s     *cupool.Stream
@@ -66,7 +63,7 @@ func (k *books) at(p cupool.Ptr) *entry {
 }
 
 func (k *books) handle(b *entry) cupool.Block {
-	return k.mint.Block(b.base, b.size, b.gen, b.slot)
+	return k.mint.Block(b.base, b.size, b.gen, 0)
 }
 
 // add enters memory that the driver has given. It fails for an address that is no
@@ -80,7 +77,7 @@ func (k *books) add(p cupool.Ptr, size int64, s *cupool.Stream) (*entry, error) 
 		return nil, err
 	}
 	k.gen++
-	*b = entry{base: p, size: size, gen: k.gen, slot: k.takeSlot(), live: true, s: s, users: b.users[:0]}
+	*b = entry{base: p, size: size, gen: k.gen, live: true, s: s, users: b.users[:0]}
 	k.live++
 	k.allocs++
 	k.bytes += size
@@ -112,18 +109,7 @@ func (k *books) place(p cupool.Ptr, size int64) (*entry, error) {
 	return b, nil
 }
 
-func (k *books) takeSlot() uint32 {
-	if n := len(k.free); n > 0 {
-		slot := k.free[n-1]
-		k.free = k.free[:n-1]
-		return slot
-	}
-	k.slots++ // 0 is no slot
-	return k.slots
-}
-
-// drop notes that a block is not live any more. Its slot number is free again when
-// the driver has taken the memory.
+// drop notes that a block is not live any more.
 func (k *books) drop(b *entry) {
 	b.live = false
 	k.live--
@@ -154,16 +140,13 @@ func (k *books) putBack(old entry) {
 	k.bytes += b.size
 }
 
-// takeLive empties the books and returns the blocks that were live, by address.
+// takeLive returns the blocks that were live, by address. The books are over then.
 func (k *books) takeLive() (live []entry) {
 	for _, b := range k.list {
 		if b.live {
 			live = append(live, *b)
-			b.live = false
 		}
 	}
-	k.frees += int64(k.live)
-	k.live, k.bytes = 0, 0
 	return live
 }
 

@@ -185,11 +185,18 @@ func (n *Allocator) usable(op string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || isClosed(n.c) {
-		return fmt.Errorf("cupool: native allocator on %s: %s: %w", n.c.Driver().Name(), op, cupool.ErrClosed)
+	if err := n.closedLocked(op); err != nil {
+		return err
 	}
 	if err := n.c.Err(); !errors.Is(err, cupool.ErrAsleep) { // the Pool's memory sleeps, the driver's does not
 		return err
+	}
+	return nil
+}
+
+func (n *Allocator) closedLocked(op string) error {
+	if n.closed || isClosed(n.c) {
+		return fmt.Errorf("cupool: native allocator on %s: %s: %w", n.c.Driver().Name(), op, cupool.ErrClosed)
 	}
 	return nil
 }
@@ -243,24 +250,20 @@ func streamUsable(op string, s *cupool.Stream) error {
 // enter puts new memory into the books.
 func (n *Allocator) enter(p cupool.Ptr, size int64, s *cupool.Stream) (cupool.Block, error) {
 	n.mu.Lock()
-	b, err := n.books.add(p, size, s)
-	if err == nil && n.stacks {
+	defer n.mu.Unlock()
+	var b *entry
+	err := n.closedLocked("allocation") // Close may have run meanwhile
+	if err == nil {
+		b, err = n.books.add(p, size, s)
+	}
+	if err != nil {
+		return cupool.Block{}, errors.Join(err, n.d.FreeAsync(p, s.Handle()))
+	}
+	if n.stacks {
 		b.stack = new([16]uintptr)
 		runtime.Callers(3, b.stack[:]) // from the caller of Alloc on
 	}
-	var h cupool.Block
-	if err == nil {
-		h = n.books.handle(b)
-	}
-	closed := n.closed
-	n.mu.Unlock()
-	switch {
-	case err != nil:
-		return cupool.Block{}, errors.Join(err, n.d.FreeAsync(p, s.Handle()))
-	case closed: // Close ran meanwhile and did not see this block
-		return cupool.Block{}, errors.Join(n.usable("allocation"), n.Free(h))
-	}
-	return h, nil
+	return n.books.handle(b), nil
 }
 
 // Free implements cupool.Allocator. The driver reuses the memory when the work is
@@ -290,15 +293,10 @@ func (n *Allocator) freeAndUnlock(b *entry) error {
 	b.users = nil // old has them now
 	n.books.drop(b)
 	n.mu.Unlock()
-	err := n.giveBack(old)
-	n.mu.Lock()
-	if err != nil {
+	if err := n.giveBack(old); err != nil {
+		n.mu.Lock()
 		n.books.putBack(old)
-	} else {
-		n.books.free = append(n.books.free, old.slot)
-	}
-	n.mu.Unlock()
-	if err != nil {
+		n.mu.Unlock()
 		return poolaccess.Of(n.c).DriverError(fmt.Errorf("cupool: freeing %d bytes at %v on %v: %w", old.size, old.base, old.s.Handle(), err))
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -301,9 +302,13 @@ type brokenPools struct {
 	cupool.Driver
 	cuda.NativePools
 	alloc, free, record, wait error
+	allocated                 func()
 }
 
 func (d *brokenPools) AllocAsync(size int64, p cuda.NativePool, s cupool.StreamHandle) (cupool.Ptr, error) {
+	if d.allocated != nil {
+		defer d.allocated()
+	}
 	if d.alloc != nil {
 		return 0, d.alloc
 	}
@@ -368,6 +373,53 @@ func TestFailures(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, st.LiveBlocks)
 	require.Equal(t, st.Allocations, st.Frees)
+}
+
+// TestCloseWhileAllocating: memory that comes as Close has run goes back.
+func TestCloseWhileAllocating(t *testing.T) {
+	for name, cfg := range natives {
+		t.Run(name, func(t *testing.T) {
+			host := pooltest.OpenHost(t)
+			d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
+			n, c := newNative(t, d, cfg)
+			d.allocated = func() { require.NoError(t, n.Close()) }
+			_, err := n.Alloc(5000, nil)
+			require.ErrorIs(t, err, cupool.ErrClosed)
+			d.allocated = nil
+			require.NoError(t, c.Sync())
+			free, total, err := d.MemInfo()
+			require.NoError(t, err)
+			require.Equal(t, total, free)
+		})
+	}
+}
+
+// TestCloseWaits: Close returns when all work is done.
+func TestCloseWaits(t *testing.T) {
+	n, c := newNative(t, pooltest.OpenHost(t), native.Config{})
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	release, closed := make(chan struct{}), make(chan error)
+	require.NoError(t, s.Launch(func() { <-release }))
+	go func() { closed <- n.Close() }()
+	select {
+	case <-closed:
+		t.Error("a stream is busy")
+	case <-time.After(20 * time.Millisecond): // time to be wrong
+	}
+	close(release)
+	require.NoError(t, <-closed)
+}
+
+// TestSleep: the driver's pool serves while the Pool sleeps.
+func TestSleep(t *testing.T) {
+	n, c := newNative(t, pooltest.OpenHost(t), native.Config{})
+	require.NoError(t, c.Sleep(nil))
+	b, err := n.Alloc(5000, nil)
+	require.NoError(t, err)
+	require.NoError(t, n.Free(b))
+	require.NoError(t, n.TrimTo(0))
+	require.NoError(t, c.Wake())
 }
 
 // TestEngineScopeIn: the engine's allocator does not know the pool.

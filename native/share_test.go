@@ -92,7 +92,7 @@ func receive(t *testing.T, d cupool.Driver) {
 	_, err = n.ImportBlock(data, 0, s)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
 	_, err = n.ImportBlock(cuda.PoolPointer{1}, size, s)
-	require.Error(t, err)
+	require.ErrorContains(t, err, "importing a block")
 	b, err := n.ImportBlock(data, size, s)
 	require.NoError(t, err)
 	got, err := n.Lookup(b.Ptr() + 77)
