@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -136,6 +137,21 @@ func TestSignals(t *testing.T) {
 		require.Equal(t, training.ExitInterrupted, status, p.stderr.String())
 		require.Regexp(t, `^mlp: (rank \d: )?interrupted in epoch \d+ after \d of 4 steps: .*\n$`, p.stderr.String())
 	}
+}
+
+// So does one whose ranks wait for those of other machines.
+func TestSignalBeforeAllCame(t *testing.T) {
+	needGPUs(t, 2)
+	address := freeAddress(t)
+	p := start(t, "", "-device cuda -gpus 1 -nodes 2 -rank 0 -rendezvous "+address)
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", address)
+		return err == nil && c.Close() == nil
+	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	_, status := p.ends(t)
+	require.Equal(t, training.ExitInterrupted, status, p.stderr.String())
+	require.Regexp(t, `^mlp: nccl: .*terminated signal received\n$`, p.stderr.String())
 }
 
 // Where there is no driver, the program says so.

@@ -257,13 +257,11 @@ func End(name string, report interface{ Print(io.Writer) }, err error, asJSON bo
 		return ExitOK
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, err)
-	if errors.Is(err, errInterrupted) {
+	if errors.Is(err, context.Canceled) {
 		return ExitInterrupted
 	}
 	return ExitFailed
 }
-
-var errInterrupted = errors.New("interrupted")
 
 // Interrupted says where the training was, after so many steps of an epoch, which
 // count from 0, if ctx has ended.
@@ -271,5 +269,5 @@ func Interrupted(ctx context.Context, epoch, step, steps int) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return fmt.Errorf("%w in epoch %d after %d of %d steps: %w", errInterrupted, epoch+1, step, steps, context.Cause(ctx))
+	return fmt.Errorf("interrupted in epoch %d after %d of %d steps: %w", epoch+1, step, steps, context.Cause(ctx))
 }
