@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/leaks"
+	"github.com/cupool/cupool/internal/newfile"
 )
 
 // A sample is what is measured at one moment.
@@ -90,37 +90,40 @@ func (k *soak) measure(start time.Time) sample {
 	return s
 }
 
-// watchMeters takes samples until ctx is done, writes them to the file for
-// them, and tells how far the run is.
+// watchMeters takes samples until ctx is done, and tells how far the run is. It writes
+// the samples to the file for them.
 func (k *soak) watchMeters(ctx context.Context, stdout io.Writer) (samples []sample, err error) {
-	out := io.Discard
-	if k.out != "" {
-		f, err := os.Create(k.out)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		out = f
-	}
-	enc := json.NewEncoder(out)
 	tick := time.NewTicker(min(max(k.duration/400, 20*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
 	start, told := time.Now(), 0
 	for {
 		select {
 		case <-ctx.Done():
-			return samples, err
+			return samples, k.write(samples)
 		case <-tick.C:
 		}
 		s := k.measure(start)
 		samples = append(samples, s)
-		err = errors.Join(err, enc.Encode(s))
 		if part := int(20 * s.Seconds / k.duration.Seconds()); part > told {
 			told = part
 			fmt.Fprintf(stdout, "%7.0f s: %d programs, %d trainings, RSS %d MiB, Go heap %d MiB, reserved %d MiB, %d goroutines, %d streams, %d events\n",
 				s.Seconds, s.Programs, k.trainings.Load(), s.RSS>>20, s.Heap>>20, s.Reserved>>20, s.Goroutines, s.Streams, s.Events)
 		}
 	}
+}
+
+// write writes samples to the file for them, if there is one.
+func (k *soak) write(samples []sample) error {
+	if k.out == "" {
+		return nil
+	}
+	return newfile.Write(k.out, func(w io.Writer) (err error) {
+		enc := json.NewEncoder(w)
+		for i := 0; i < len(samples) && err == nil; i++ {
+			err = enc.Encode(samples[i])
+		}
+		return err
+	})
 }
 
 // A meter is a number of a sample that has to stay flat: its median in the last
