@@ -160,7 +160,7 @@ type Config struct {
 
 	// IdleOrder is when free memory may go to another stream or back to the device. Programs
 	// that use memory on streams which they do not record, as PyTorch's may, take
-	// DeviceOrder, which reserves up to a tenth more (docs/reliability.md). 0: OwnerOrder.
+	// DeviceOrder, which reserves a little more (docs/reliability.md). 0: OwnerOrder.
 	IdleOrder IdleOrder
 
 	// WaitTimeout bounds how long one call waits for work of the device: Sync,
