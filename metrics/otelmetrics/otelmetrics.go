@@ -30,10 +30,14 @@ const scope = "github.com/cupool/cupool/metrics/otelmetrics"
 // Registration. A private pool may be given alone.
 //
 // A collection calls Stats of each pool once, which takes time in proportion to the
-// number of streams and labels, however many blocks there are. An allocator that is closed reports nothing. Pools of the same device
-// and name are one: their counts and bytes are added, their limits and peaks are
-// the largest. It fails with what the provider says.
+// number of streams and labels, however many blocks there are. An allocator that is
+// closed or nil reports nothing. Pools of the same device and name are one: their counts
+// and bytes are added, their limits and peaks are the largest. It fails with
+// cupool.ErrInvalidHandle where the provider is nil, and with what the provider says.
 func Register(provider metric.MeterProvider, allocators ...*cupool.Pool) (metric.Registration, error) {
+	if provider == nil {
+		return nil, fmt.Errorf("otelmetrics: the provider is nil: %w", cupool.ErrInvalidHandle)
+	}
 	meter := provider.Meter(scope)
 	of := map[*metrics.Metric]metric.Int64Observable{}
 	var all []metric.Observable

@@ -104,3 +104,8 @@ func TestNames(t *testing.T) {
 		require.NotContains(t, m.Name, "total")
 	}
 }
+
+func TestNoProvider(t *testing.T) {
+	_, err := otelmetrics.Register(nil, newPool(t))
+	require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+}

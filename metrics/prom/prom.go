@@ -36,7 +36,7 @@ import (
 //
 // A scrape calls Stats of each pool once, which takes time in proportion to the number
 // of streams and labels, however many blocks there are. An
-// allocator that is closed reports nothing. Pools of the same device and name are
+// allocator that is closed or nil reports nothing. Pools of the same device and name are
 // one: their counts and bytes are added, their limits and peaks are the largest.
 // One collector serves all allocators of a program; to tell those of one device
 // apart, register a collector for each with prometheus.WrapRegistererWith. The

@@ -51,8 +51,8 @@ func All() (all []*Metric) {
 }
 
 // Read returns the metrics of allocators and of the private pools of those that
-// New made. Each pool is asked once for its Stats and its Labels. One that is
-// closed has none. Pools of the same device and name are one: levels and counters
+// New made. Each pool is asked once for its Stats. One that is closed has none,
+// and nor have nil and the zero Pool. Pools of the same device and name are one: levels and counters
 // are their sums, bounds the largest. Several allocators may be given that share
 // pools.
 func Read(allocators ...*cupool.Pool) []Sample {
@@ -91,7 +91,7 @@ type reader struct {
 
 // pool adds the samples of a pool that is open.
 func (r *reader) pool(c *cupool.Pool) {
-	if _, err := c.Lookup(0); errors.Is(err, cupool.ErrClosed) {
+	if _, err := c.Lookup(0); errors.Is(err, cupool.ErrClosed) || errors.Is(err, cupool.ErrInvalidHandle) {
 		return
 	}
 	device, name := text(c.Driver().Name()), text(cmp.Or(c.Name(), DefaultPool))

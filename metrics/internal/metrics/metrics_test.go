@@ -277,3 +277,9 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// A pool that is none has no metrics, and does not end a program that is asked for them.
+func TestNoPools(t *testing.T) {
+	require.Empty(t, metrics.Read())
+	require.Empty(t, metrics.Read(nil, new(cupool.Pool)))
+}
