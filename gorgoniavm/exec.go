@@ -59,6 +59,9 @@ func (m *VM) compute(in *program.Instr) (held, error) {
 	case program.Constant:
 		return m.constant(in.Node)
 	}
+	if in.Step == program.PartOf {
+		return m.partOf(in)
+	}
 	if v := m.now.numbers[in.Out]; v != nil {
 		return held{v: v}, nil
 	}
@@ -94,6 +97,15 @@ func (m *VM) compute(in *program.Instr) (held, error) {
 	}
 	defer m.mem.drop(&h)
 	return m.mem.hold(v, false), nil
+}
+
+// partOf takes the value that another instruction has put into the slot.
+func (m *VM) partOf(in *program.Instr) (held, error) {
+	h := m.now.slots[in.Out]
+	if m.now.slots[in.Out] = (held{}); h.v == nil {
+		return h, ErrNoValue
+	}
+	return h, nil
 }
 
 // operand returns the value in a slot. A scalar that was computed on the device

@@ -150,12 +150,6 @@ func lossBack(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, 
 	return dz, nn.ScaledCrossEntropy(m.e, z, y, losses[0], dz, -by)
 }
 
-// partOf returns the value that another instruction has put into the slot.
-func partOf(m *VM, in *program.Instr, _ []gorgonia.Value) (gorgonia.Value, error) {
-	m.now.dst, m.now.slots[in.Out] = m.now.slots[in.Out], held{}
-	return m.now.dst.v, nil
-}
-
 // third returns the third operand, or nil where there are two.
 func third(args []gorgonia.Value) (tensor.Tensor, error) {
 	if len(args) < 3 {

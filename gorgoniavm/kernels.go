@@ -94,8 +94,6 @@ func kernelOf(in *program.Instr) kernel {
 		return rectifyBack
 	case program.LossBack:
 		return lossBack
-	case program.PartOf:
-		return partOf
 	case program.Elementwise:
 		return group
 	case program.Room:
