@@ -32,7 +32,7 @@ func FuzzRun(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tr, err := trace.Read(bytes.NewReader(data), "x")
-		if err != nil || len(tr.Events) > 200 || len(tr.Streams) > 20 {
+		if err != nil || len(tr.Events) > 100 || len(tr.Streams) > 20 {
 			t.Skip()
 		}
 		const capacity = 64 << 20
