@@ -269,6 +269,13 @@ type Config struct {
 	// nil: nothing.
 	History *History
 
+	// OOMDump is a folder, which the first allocation that runs out of memory has three files
+	// in before it returns: cupool-oom-TIME-PROCESS with .txt (the error and the statistics),
+	// .pickle (a snapshot of all pools as of OOMError.Snapshot, for PyTorch's viewer and cupool view) and
+	// .pb.gz (its profile, for go tool pprof). Files of more than 64 MiB are not written, and of a
+	// folder's dumps the latest eight are kept, of all programs. No lock is held meanwhile. What
+	// cannot be written is left out, and Logger is told. "": none.
+	OOMDump string
 	// OnOutOfMemory is asked when everything else has failed. It frees what
 	// it can and returns true to have the allocator search once more. It is
 	// called without locks and may use the allocator.

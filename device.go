@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/internal/budget"
@@ -50,6 +51,7 @@ type deviceState struct {
 
 	firstOOM, lastOOM atomic.Pointer[OOMError]
 	pictures          oomhint.Pictures // of the memory at such a moment
+	dump              sync.Once        // written to Config.OOMDump
 }
 
 func newDevice(root *Pool, d Driver, logger *slog.Logger, limit int64) *deviceState {

@@ -3,6 +3,7 @@ package cupool
 import (
 	"time"
 
+	"github.com/cupool/cupool/internal/oomdump"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/origins"
 	"github.com/cupool/cupool/snapshot"
@@ -45,7 +46,35 @@ func (c *Pool) oomError(r *request, cause, late error) error {
 		c.dev.firstOOM.CompareAndSwap(nil, e)
 	}
 	c.dev.lastOOM.Store(e)
+	if dir := c.dev.root.cfg.OOMDump; dir != "" {
+		c.dev.dump.Do(func() { c.dev.dumpOOM(dir, e) })
+	}
 	return e
+}
+
+// dumpOOM writes to a folder what all pools hold and what one failed with.
+func (d *deviceState) dumpOOM(dir string, e *OOMError) {
+	var of Snapshot
+	text := e.Time.Format(time.RFC3339Nano) + "\n" + e.Error() + "\n"
+	pools, left := d.open(), reportBlocks
+	for i, c := range pools {
+		share := left / (len(pools) - i)
+		tour := c.heaps.tour(share)
+		s := c.snapshotOf(tour)
+		left -= share - tour.most
+		text += "\n" + c.Stats().String()
+		if i == 0 {
+			of = s
+		} else {
+			of.Pools = append(of.Pools, s)
+		}
+	}
+	files, err := oomdump.Write(dir, e.Time, text, of)
+	if err != nil {
+		d.logger.Error("what memory ran out of is not all written", "files", files+".*", "error", err)
+		return
+	}
+	d.logger.Warn("what memory ran out of is written", "files", files+".*")
 }
 
 // circumstances returns what matters for how an out of memory could be avoided,

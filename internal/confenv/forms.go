@@ -1,6 +1,7 @@
 package confenv
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -57,6 +58,19 @@ var Mebibytes = Form{
 		n, err := strconv.ParseInt(text, 10, 64)
 		v.SetInt(n << 20)
 		return err == nil && n > 0 && n < most
+	},
+}
+
+// Folder is the form of a folder's name, of which "none" is the empty one.
+var Folder = Form{
+	`a folder, or "none"`,
+	func(v reflect.Value) string { return cmp.Or(v.String(), "none") },
+	func(v reflect.Value, text string) bool {
+		if text == "none" {
+			text = ""
+		}
+		v.SetString(text)
+		return true
 	},
 }
 

@@ -50,6 +50,7 @@ var Keys = []Key{
 	{"ZeroOnAlloc", "zero_on_alloc", Bool},
 	{"ZeroOnFree", "zero_on_free", Bool},
 	{"WaitTimeout", "wait_timeout", Duration},
+	{"OOMDump", "oom_dump", Folder},
 	{"History.Events", "history_events", Count},
 	{"History.SampleBytes", "history_sample_bytes", Bytes},
 }

@@ -1,7 +1,11 @@
 package limits_test
 
 import (
+	"bytes"
+	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -382,6 +386,89 @@ func TestFirstOOM(t *testing.T) {
 	require.NotSame(t, first, c.LastOOM())
 	require.NoError(t, c.Close())
 	require.Same(t, first, c.FirstOOM())
+}
+
+// The first out of memory is in files when the allocation returns, with all pools, whichever
+// failed and however many do at once.
+func TestOOMDump(t *testing.T) {
+	for name, open := range map[string]func(*testing.T, string, *slog.Logger) *cupool.Pool{
+		"config": func(t *testing.T, dir string, log *slog.Logger) *cupool.Pool {
+			c, _ := pooltest.NewParallel(t, 64*pooltest.MiB, func(cfg *cupool.Config) { cfg.OOMDump, cfg.Logger = dir, log })
+			return c
+		},
+		"environment": func(t *testing.T, dir string, log *slog.Logger) *cupool.Pool {
+			t.Setenv("CUPOOL_OOM_DUMP", dir)
+			c, err := cupool.New(cupool.Config{Logger: log, Limit: 64 * pooltest.MiB})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, log := filepath.Join(t.TempDir(), "dumps"), bytes.Buffer{}
+			c := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "private"})
+			one, two := pooltest.Alloc(t, c, 20*pooltest.MiB, nil), pooltest.Alloc(t, p, 10*pooltest.MiB, nil)
+			require.NoDirExists(t, dir)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if _, err := p.Alloc(128*pooltest.MiB, nil); err == nil {
+						t.Error("there is more than expected")
+					}
+					files, err := filepath.Glob(filepath.Join(dir, "cupool-oom-*"))
+					if err != nil || len(files) != 3 {
+						t.Error(files, err)
+					}
+				})
+			}
+			wg.Wait()
+			text, err := os.ReadFile(only(t, dir, "*.txt"))
+			require.NoError(t, err)
+			require.Contains(t, string(text), "\ncupool: out of memory on ")
+			require.Contains(t, string(text), ", pool private\n")
+			f, err := os.Open(only(t, dir, "*.pickle"))
+			require.NoError(t, err)
+			defer f.Close()
+			list, err := snapshot.Read(f)
+			require.NoError(t, err)
+			live := map[string]int64{}
+			for _, s := range list {
+				for _, s := range s.Flat() {
+					for _, seg := range s.Segments {
+						live[s.Pool] += seg.Allocated
+					}
+				}
+			}
+			require.Equal(t, map[string]int64{"": 20 * pooltest.MiB, "private": 10 * pooltest.MiB}, live)
+			require.Equal(t, 1, strings.Count(log.String(), "what memory ran out of is written"), log.String())
+			require.NoError(t, c.Free(one))
+			require.NoError(t, p.Free(two))
+		})
+	}
+}
+
+// only returns the one file of a folder that a pattern fits.
+func only(t *testing.T, dir, pattern string) string {
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	return files[0]
+}
+
+// A folder that cannot be written to changes nothing but the log.
+func TestOOMDumpFails(t *testing.T) {
+	file, log := filepath.Join(t.TempDir(), "file"), bytes.Buffer{}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	c, _ := pooltest.NewParallel(t, 64*pooltest.MiB, func(cfg *cupool.Config) {
+		cfg.OOMDump, cfg.Logger = file, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for range 2 {
+		_, err := c.Alloc(128*pooltest.MiB, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
+	require.Contains(t, log.String(), file)
 }
 
 // pieces asks for 40 MiB when 24 of the 40 that were freed are left.
