@@ -192,6 +192,27 @@ func TestBufferViews(t *testing.T) {
 
 // Every method notices that the memory is gone, through whatever handle it
 // was freed, also when other blocks live there again.
+// What waits for the stream that a copy has waited for is free then, and there is nothing
+// pending that a Sync would free.
+func TestToHostLeavesNothingPending(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	user := pooltest.NewStream(t, c)
+	x := pooltest.Alloc(t, c, 4<<20, nil)
+	b, err := cupool.BufferFrom(c, []int32{1, 2, 3}, user)
+	require.NoError(t, err)
+	release := make(chan struct{})
+	require.NoError(t, user.Launch(func() { <-release }))
+	require.NoError(t, c.FreeOn(x, user))
+	require.NoError(t, user.CopyOut(nil, b.Ptr()))
+	require.Positive(t, c.Stats().PendingBytes, "a copy of nothing waits for nothing")
+	close(release)
+	got, err := b.ToHost()
+	require.NoError(t, err)
+	require.Equal(t, []int32{1, 2, 3}, got)
+	require.Zero(t, c.Stats().PendingBytes)
+	require.NoError(t, b.Free())
+}
+
 func TestBufferUseAfterFree(t *testing.T) {
 	for name, free := range map[string]func(c *cupool.Pool, b *cupool.Buffer[int32]) error{
 		"by Free":    func(_ *cupool.Pool, b *cupool.Buffer[int32]) error { return b.Free() },

@@ -217,12 +217,26 @@ func (s *Stream) CopyIn(dst Ptr, src []byte) error {
 
 // CopyOut waits for the stream and copies from the device to dst.
 func (s *Stream) CopyOut(dst []byte, src Ptr) error {
-	return s.do("copy out", func(d Driver) error {
+	err := s.do("copy out", func(d Driver) error {
 		if err := s.calls.Await(); err != nil {
 			return err
 		}
-		return d.CopyOut(dst, src, s.handle)
+		if len(dst) == 0 || s.clock.Captured() { // nothing is waited for
+			return d.CopyOut(dst, src, s.handle)
+		}
+		return s.clock.Sync(func() error { return d.CopyOut(dst, src, s.handle) })
 	})
+	if err == nil {
+		s.waited()
+	}
+	return err
+}
+
+// waited frees what waited for the stream, whose work is done.
+func (s *Stream) waited() {
+	if s.clock.Newest() > 0 {
+		s.root.dev.collect()
+	}
 }
 
 // Memset submits setting n bytes to a value.
@@ -270,8 +284,8 @@ func (s *Stream) Sync() error {
 		defer cancel()
 		return s.calls.Finish(ctx)
 	})
-	if err == nil && s.clock.Newest() > 0 { // blocks may wait for it
-		s.root.dev.collect()
+	if err == nil {
+		s.waited()
 	}
 	s.root.dev.shed()
 	return err
