@@ -122,8 +122,8 @@ type OOMError struct {
 	DeviceFree  int64 // bytes the device has left; -1: it did not say
 	DeviceTotal int64 // bytes the device has; -1: it did not say
 	Limit       int64 // bytes that Config allows to reserve; 0: no limit
-	// Fragmentation is 1 - LargestFree/Cached: how much of the cached
-	// memory is not in the largest block.
+	// Fragmentation is the part of the pool's memory that is free and not in the largest
+	// free block (Stats.Fragmentation).
 	Fragmentation float64
 	Hint          string // what would have helped
 	Cause         error  // what the device said last

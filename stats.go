@@ -110,13 +110,11 @@ func (s Stats) HitRatio() float64 {
 	return 1
 }
 
-// Fragmentation returns 1 - LargestFree/CachedBytes: the part of the cached
-// memory that is not in the largest cached block. 0 is none.
+// Fragmentation returns (CachedBytes - LargestFree) / (LiveBytes + PendingBytes +
+// CachedBytes): the part of the pool's memory that is free and not in the largest free block.
+// Little cached memory is little fragmentation, in however many pieces it is. 0 is none.
 func (s Stats) Fragmentation() float64 {
-	if s.CachedBytes == 0 {
-		return 0
-	}
-	return 1 - float64(s.LargestFree)/float64(s.CachedBytes)
+	return float64(s.CachedBytes-s.LargestFree) / float64(max(s.LiveBytes+s.PendingBytes+s.CachedBytes, 1))
 }
 
 // String returns the statistics, and those of labels, as a table for people.

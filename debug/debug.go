@@ -41,7 +41,7 @@
 //
 //	.../                the page
 //	.../pools           the allocators and their private pools: ID, name, device, abilities
-//	.../stats           cupool.Stats as JSON
+//	.../stats           cupool.Stats as JSON, with its Fragmentation
 //	.../stats.txt       the same as a table for people (Stats.String)
 //	.../labels          []cupool.LabelStats as JSON
 //	.../snapshot        snapshot.Snapshot as JSON; 409 where its labels and stacks have more than 256 MiB

@@ -122,8 +122,17 @@ type (
 	change func(l *live, q url.Values) (any, error)
 )
 
+// statistics are Stats with what these work out.
+type statistics struct {
+	cupool.Stats
+	Fragmentation float64
+}
+
 var views = map[string]view{
-	"stats": func(w http.ResponseWriter, r *http.Request, of source) error { return reply(w, r, of.stats()) },
+	"stats": func(w http.ResponseWriter, r *http.Request, of source) error {
+		st := of.stats()
+		return reply(w, r, statistics{st, st.Fragmentation()})
+	},
 	"stats.txt": func(w http.ResponseWriter, _ *http.Request, of source) error {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, err := io.WriteString(w, of.stats().String())

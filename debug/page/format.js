@@ -2,11 +2,11 @@
 
 const units = ['KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
-// bytes prints a size with three or four digits.
-export function bytes(n) {
-  if (Math.abs(n) < 1024) return `${n} B`;
+// bytes prints a size with three or four digits, in the unit of the largest one beside it.
+export function bytes(n, largest = n) {
+  if (Math.abs(largest) < 1024) return `${n} B`;
   let i = -1;
-  do { n /= 1024; i++; } while (Math.abs(n) >= 1024 && i < units.length - 1);
+  do { n /= 1024; largest /= 1024; i++; } while (Math.abs(largest) >= 1024 && i < units.length - 1);
   return `${Number(n.toPrecision(Math.abs(n) >= 1000 ? 4 : 3))} ${units[i]}`;
 }
 

@@ -176,8 +176,8 @@ export class MemoryMap {
     if (!s) return;
     const states = s.states.map(name => pixel(this.colours[name] || '#888')), held = s.states.map(isHeld);
     const faint = s.states.map(name => mix(pixel(this.colours[name] || '#888'), this.back, 0.75));
-    const colours = palette.map(pixel), quiet = states[s.states.indexOf('free')];
-    this.other = mix(quiet, states[0], 0.25);
+    const colours = palette.map(pixel), quiet = pixel(this.colours.free);
+    this.other = pixel(css('other'));
     this.rank = this.ranks();
     this.tint = new Uint32Array(s.n);
     for (let b = 0; b < s.n; b++) {

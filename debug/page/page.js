@@ -79,7 +79,7 @@ async function stats() {
     ['Pending', bytes(st.PendingBytes), ''],
     ['Cached', bytes(st.CachedBytes), `largest ${bytes(st.LargestFree)}`],
     ['Peak reserved', bytes(a.ReservedBytes.Peak), ''],
-    ['Fragmentation', percent(st.CachedBytes ? 1 - st.LargestFree / st.CachedBytes : 0), ''],
+    ['Fragmentation', percent(st.Fragmentation), 'free, in pieces'],
     ['Hits', all ? percent(st.Hits / all) : '–', all ? `${count(st.Mapped)} mapped, ${count(st.Grown)} grown${st.OOMs ? `, ${count(st.OOMs)} failed` : ''}` : ''],
   ];
   $('tiles').replaceChildren(...tiles.map(([name, value, note]) => el('div', {}, el('dt', {}, name), el('dd', {}, value), el('dd', {}, small(note || '\u00a0')))));
@@ -93,7 +93,7 @@ async function series() {
     for (const c of ['time', 'requested', 'live', 'pending', 'reserved', 'peak']) known[c] = known[c].concat(s[c]).slice(-1200);
     known.first = last + 1 + s.time.length - known.time.length;
   } else state.series = s;
-  chart.show(state.series);
+  chart.show(state.series, !!current()?.live);
   timeLegend(chart.at);
   showTimes($('time-table'), state.series, chart);
 }
