@@ -14,7 +14,7 @@ const confUsage = "`settings` of the allocator, as in " + cupool.AllocConf + " a
 func config(flag string) (cupool.Config, []cupool.Setting, error) {
 	cfg, err := cupool.ParseAllocConf(flag)
 	if err != nil {
-		return cfg, nil, err
+		return cfg, nil, usageError{err}
 	}
 	return cupool.ConfigFromEnv(cfg)
 }

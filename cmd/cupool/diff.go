@@ -2,15 +2,15 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cupool/cupool/cmd/internal/printable"
 	"github.com/cupool/cupool/internal/intern"
@@ -28,30 +28,29 @@ samples only, what a place holds is estimated from them. The line that is shown 
 the first one outside of libraries; -json has all of the stack. Sizes are of
 blocks, as they were rounded.`
 
-// runDiff compares two snapshots.
-func runDiff(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("diff", " BEFORE AFTER", diffText)
-	asJSON := fs.Bool("json", false, "print JSON, with all that changed")
-	top := fs.Int("top", 10, "how many `lines` each table has at most")
-	if err := parse(fs, args, stderr); err != nil {
-		return err
+func diffCommand() *cobra.Command {
+	c := newCommand("diff BEFORE AFTER", "say what grew between two memory snapshots", diffText, 2, 2, "it takes two snapshots, BEFORE and AFTER")
+	asJSON := c.Flags().Bool("json", false, "print JSON, with all that changed")
+	top := c.Flags().Int("top", 10, "how many `lines` each table has at most")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if *top < 1 {
+			return wrongUsage("-top %d: a table has a line or more", *top)
+		}
+		before, err := readSnapshots(args[0])
+		if err != nil {
+			return err
+		}
+		after, err := readSnapshots(args[1])
+		if err != nil {
+			return err
+		}
+		d := compare(before, after)
+		if *asJSON {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(d)
+		}
+		return d.print(printable.Writer(cmd.OutOrStdout()), filepath.Base(args[0]), filepath.Base(args[1]), *top)
 	}
-	if fs.NArg() != 2 || *top < 1 {
-		return wrongUsage("two snapshots are compared, and tables have a line or more")
-	}
-	before, err := readSnapshots(fs.Arg(0))
-	if err != nil {
-		return err
-	}
-	after, err := readSnapshots(fs.Arg(1))
-	if err != nil {
-		return err
-	}
-	d := compare(before, after)
-	if *asJSON {
-		return json.NewEncoder(stdout).Encode(d)
-	}
-	return d.print(printable.Writer(stdout), filepath.Base(fs.Arg(0)), filepath.Base(fs.Arg(1)), *top)
+	return c
 }
 
 func readSnapshots(name string) ([]snapshot.Snapshot, error) {

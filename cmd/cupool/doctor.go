@@ -1,11 +1,14 @@
 package main
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cupool/cupool/cmd/internal/doctor"
 )
@@ -16,34 +19,34 @@ is good, or says what to do. The exit status is 1 when something is missing
 without which programs do not run on a GPU. It needs no GPU, and changes
 nothing.`
 
-// words are how verdicts are printed.
-var words = map[doctor.Verdict]string{doctor.Good: "good", doctor.Advice: "advice", doctor.Missing: "MISSING"}
-
-// runDoctor prints what the doctor found.
-func runDoctor(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("doctor", "", doctorText)
-	if err := parseAlone(fs, args, stderr); err != nil {
-		return err
+func doctorCommand() *cobra.Command {
+	c := newCommand("doctor", "check what this computer has and lacks for CUDA", doctorText, 0, 0, "")
+	asJSON := c.Flags().Bool("json", false, jsonUsage)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return printLines(cmd.OutOrStdout(), doctor.Machine{}.Examine(), *asJSON)
 	}
-	return printLines(stdout, doctor.Machine{}.Examine())
+	return c
 }
 
 // printLines fails when something is missing.
-func printLines(stdout io.Writer, lines []doctor.Line) error {
+func printLines(stdout io.Writer, lines []doctor.Line, asJSON bool) error {
+	missing := slices.ContainsFunc(lines, func(l doctor.Line) bool { return l.Verdict == doctor.Missing })
+	if err := writeLines(stdout, lines, asJSON); err != nil || !missing {
+		return err
+	}
+	return errors.New("something is missing to run on a GPU; the lines above say what to do")
+}
+
+func writeLines(stdout io.Writer, lines []doctor.Line, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(stdout).Encode(lines)
+	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	missing := false
 	for _, l := range lines {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", words[l.Verdict], l.Subject, l.Text)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", l.Verdict, l.Subject, l.Text)
 		if l.Do != "" {
 			fmt.Fprintf(w, "\t\tto do: %s\n", l.Do)
 		}
-		missing = missing || l.Verdict == doctor.Missing
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if missing {
-		return errors.New("something is missing to run on a GPU; the lines above say what to do")
-	}
-	return nil
+	return w.Flush()
 }

@@ -20,7 +20,10 @@ func TestPrintLines(t *testing.T) {
 	var out bytes.Buffer
 	good := doctor.Line{Verdict: doctor.Good, Subject: "driver", Text: "for CUDA 13.0"}
 	advice := doctor.Line{Verdict: doctor.Advice, Subject: "cuBLAS", Text: "not found", Do: "install it"}
-	assert.NoError(t, printLines(&out, []doctor.Line{good, advice}))
+	assert.NoError(t, printLines(&out, []doctor.Line{good, advice}, false))
 	assert.Equal(t, "good    driver  for CUDA 13.0\nadvice  cuBLAS  not found\n                to do: install it\n", out.String())
-	assert.ErrorContains(t, printLines(&out, []doctor.Line{good, {Verdict: doctor.Missing, Subject: "GPU"}}), "missing")
+	out.Reset()
+	assert.ErrorContains(t, printLines(&out, []doctor.Line{{Verdict: doctor.Missing, Subject: "GPU", Text: "none", Do: "buy"}}, true), "missing")
+	assert.JSONEq(t, `[{"Verdict": "MISSING", "Subject": "GPU", "Text": "none", "Do": "buy"}]`, out.String())
+	assert.ErrorContains(t, printLines(&out, []doctor.Line{good, {Verdict: doctor.Missing, Subject: "GPU"}}, false), "missing")
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
@@ -19,62 +21,114 @@ from: from -conf, from the environment (` + cupool.AllocConf + `, or CUPOOL_LIMI
 like for one) or by default. Works without CUDA and
 without a GPU too.`
 
-// runInfo prints the report.
-func runInfo(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("info", "", infoText)
-	conf := fs.String("conf", "", confUsage)
-	if err := parseAlone(fs, args, stderr); err != nil {
-		return err
+func infoCommand() *cobra.Command {
+	c := newCommand("info", "show devices, versions and what is supported", infoText, 0, 0, "")
+	conf := c.Flags().String("conf", "", confUsage)
+	asJSON := c.Flags().Bool("json", false, jsonUsage)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, settings, err := config(*conf)
+		if err != nil {
+			return err
+		}
+		r := newReport(settings)
+		if *asJSON {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+		}
+		return r.print(cmd.OutOrStdout())
 	}
-	_, settings, err := config(*conf)
+	return c
+}
+
+// report is what info shows. Sizes are in bytes.
+type report struct {
+	Go, System, Processor string
+	Host                  hostReport
+	CUDA                  cudaReport
+	Settings              []cupool.Setting
+}
+
+// hostReport is of the device that is the computer's own memory.
+type hostReport struct {
+	Error                                 string `json:",omitempty"` // why there is nothing else
+	Name                                  string
+	FreeBytes, TotalBytes, VMMGranularity int64
+}
+
+// cudaReport is of the driver and its GPUs.
+type cudaReport struct {
+	Error    string   `json:",omitempty"` // why there is nothing else
+	Driver   int      // the newest CUDA that it is for: 1000 * major + 10 * minor
+	Missing  []string `json:",omitempty"` // what the driver lacks
+	GPUError string   `json:",omitempty"` // why GPUs are not listed
+	GPUs     []cuda.Device
+}
+
+func newReport(settings []cupool.Setting) *report {
+	r := &report{Go: runtime.Version(), System: runtime.GOOS, Processor: runtime.GOARCH, Settings: settings}
+	if err := r.Host.look(); err != nil {
+		r.Host.Error = err.Error()
+	}
+	v, err := cuda.Version()
+	if err != nil {
+		r.CUDA.Error = err.Error()
+		return r
+	}
+	r.CUDA.Driver, r.CUDA.Missing = v.Driver, v.Missing
+	if r.CUDA.GPUs, err = cuda.Devices(); err != nil {
+		r.CUDA.GPUError = err.Error()
+	}
+	return r
+}
+
+func (h *hostReport) look() error {
+	d, err := cupool.Open("host")
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "go\t%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	infoHost(w)
-	infoCUDA(w)
-	printSettings(w, settings)
+	defer d.Close()
+	if h.FreeBytes, h.TotalBytes, err = d.MemInfo(); err != nil {
+		return err
+	}
+	h.Name = d.Name()
+	if v, ok := d.(interface{ VMMGranularity() int64 }); ok {
+		h.VMMGranularity = v.VMMGranularity()
+	}
+	return nil
+}
+
+func (r *report) print(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "go\t%s %s/%s\n", r.Go, r.System, r.Processor)
+	if h := &r.Host; h.Error != "" {
+		fmt.Fprintf(w, "host device\t%s\n", h.Error)
+	} else {
+		fmt.Fprintf(w, "host device\t%s, %s free of %s, virtual memory: %s\n", h.Name, bytesize.Format(h.FreeBytes), bytesize.Format(h.TotalBytes), granularity(h.VMMGranularity))
+	}
+	switch c := &r.CUDA; {
+	case c.Error != "":
+		fmt.Fprintf(w, "CUDA driver\t%s\n", c.Error)
+	default:
+		fmt.Fprintf(w, "CUDA driver\tfor CUDA %d.%d\n", c.Driver/1000, c.Driver%1000/10)
+		if len(c.Missing) > 0 {
+			fmt.Fprintf(w, "the driver lacks\t%s\n", strings.Join(c.Missing, ", "))
+		}
+		if c.GPUError != "" {
+			fmt.Fprintf(w, "GPUs\t%s\n", c.GPUError)
+		}
+		for _, g := range c.GPUs {
+			infoGPU(w, g)
+		}
+	}
+	printSettings(w, r.Settings)
 	return w.Flush()
 }
 
-func infoHost(w io.Writer) {
-	d, err := cupool.Open("host")
-	if err != nil {
-		fmt.Fprintf(w, "host device\t%v\n", err)
-		return
+// granularity is that of virtual memory, or no.
+func granularity(n int64) string {
+	if n <= 0 {
+		return "no"
 	}
-	defer d.Close()
-	free, total, err := d.MemInfo()
-	if err != nil {
-		fmt.Fprintf(w, "host device\t%v\n", err)
-		return
-	}
-	vmm := "no"
-	if v, ok := d.(interface{ VMMGranularity() int64 }); ok && v.VMMGranularity() > 0 {
-		vmm = bytesize.Format(v.VMMGranularity()) + " granularity"
-	}
-	fmt.Fprintf(w, "host device\t%s, %s free of %s, virtual memory: %s\n", d.Name(), bytesize.Format(free), bytesize.Format(total), vmm)
-}
-
-func infoCUDA(w io.Writer) {
-	v, err := cuda.Version()
-	if err != nil {
-		fmt.Fprintf(w, "CUDA driver\t%v\n", err)
-		return
-	}
-	fmt.Fprintf(w, "CUDA driver\tfor CUDA %d.%d\n", v.Driver/1000, v.Driver%1000/10)
-	if len(v.Missing) > 0 {
-		fmt.Fprintf(w, "the driver lacks\t%s\n", strings.Join(v.Missing, ", "))
-	}
-	gpus, err := cuda.Devices()
-	if err != nil {
-		fmt.Fprintf(w, "GPUs\t%v\n", err)
-		return
-	}
-	for _, g := range gpus {
-		infoGPU(w, g)
-	}
+	return bytesize.Format(n) + " granularity"
 }
 
 func infoGPU(w io.Writer, g cuda.Device) {
@@ -85,11 +139,7 @@ func infoGPU(w io.Writer, g cuda.Device) {
 	fmt.Fprintf(w, "cuda:%d\t%s, compute capability %d.%d, %d multiprocessors\n", g.Ordinal, g.Name, g.Major, g.Minor, g.Multiprocessors)
 	fmt.Fprintf(w, "\t%s\n", g.UUID)
 	fmt.Fprintf(w, "\tmemory: %s free of %s\n", free, bytesize.Format(g.TotalBytes))
-	vmm := "no"
-	if g.VMMGranularity > 0 {
-		vmm = bytesize.Format(g.VMMGranularity) + " granularity"
-	}
-	fmt.Fprintf(w, "\tvirtual memory: %s\n", vmm)
+	fmt.Fprintf(w, "\tvirtual memory: %s\n", granularity(g.VMMGranularity))
 	fmt.Fprintf(w, "\tnative pools: %s\n", yes(g.NativePools))
 	managed := yes(g.Managed)
 	if g.Managed && !g.ConcurrentManagedAccess {

@@ -4,44 +4,37 @@
 //	cupool doctor  check what this computer has and lacks for CUDA
 //	cupool info    show devices, versions and what is supported
 //	cupool replay  replay recorded traces of allocations
-//	cupool top     show a running program's memory in the terminal
-//	cupool view    show a snapshot or a trace in the browser
+//	cupool top     show memory in the terminal
+//	cupool view    show memory in the browser
 //	cupool diff    say what grew between two memory snapshots
 //	cupool pgo     print a profile for Go's compiler
+//	cupool version print the version
+//
+// Its exit status is 0 when all went well, 1 when something failed, and 2 when the
+// command line is wrong. What went wrong is on standard error, in a line that begins
+// with the command.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/cupool/cupool/cmd/internal/printable"
 )
 
-// A command is one subcommand. run gets the arguments after its name; an
-// error is printed, and ends the program with status 1, or with 2 when it is a
-// usageError.
-type command struct {
-	name    string
-	summary string
-	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
-}
+const rootText = `Shows what a computer has, and what a program does with GPU memory.
 
-// commands, in the order of the help text.
-var commands = []command{
-	{"doctor", "check what this computer has and lacks for CUDA", runDoctor},
-	{"info", "show devices, versions and what is supported", runInfo},
-	{"replay", "replay recorded traces of allocations", runReplay},
-	{"top", "show a running program's memory in the terminal", runTop},
-	{"view", "show a snapshot or a trace in the browser", runView},
-	{"diff", "say what grew between two memory snapshots", runDiff},
-	{"pgo", "print a profile for Go's compiler, which makes allocations faster", runPGO},
-}
+The exit status is 0 when all went well, 1 when something failed, and 2 when the
+command line is wrong. What went wrong is on standard error. Flags may stand before
+and behind arguments, with one dash or two.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -51,42 +44,74 @@ func main() {
 
 // run is the program without its process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status int) {
-	if len(args) == 0 {
-		usage(stderr)
-		return 2
-	}
-	switch args[0] {
-	case "help", "-h", "-help", "--help":
-		usage(stdout)
-		return 0
-	}
-	for _, c := range commands {
-		if c.name == args[0] {
-			stderr = printable.Writer(stderr)
-			return status1(c.name, c.run(ctx, args[1:], stdout, stderr), stderr)
-		}
-	}
-	fmt.Fprintf(stderr, "cupool: unknown command %q\n\n", args[0])
-	usage(stderr)
-	return 2
-}
-
-func status1(name string, err error, stderr io.Writer) int {
+	stderr = printable.Writer(stderr)
+	root := newRoot()
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetArgs(dashes(args))
+	cmd, err := root.ExecuteContextC(ctx)
 	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
+	case err == nil:
 		return 0
 	case errors.As(err, &usageError{}):
-		fmt.Fprintf(stderr, "cupool %s: %v (cupool %s -h tells more)\n", name, err, name)
+		fmt.Fprintf(stderr, "%s: %v (%s -h tells more)\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return 2
 	}
-	fmt.Fprintf(stderr, "cupool %s: %v\n", name, err)
+	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	return 1
 }
 
-func usage(w io.Writer) {
-	fmt.Fprint(w, "usage: cupool COMMAND [flags]\n\n")
-	for _, c := range commands {
-		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+func newRoot() *cobra.Command {
+	root := newCommand("cupool", "look at GPU memory", rootText, 0, 0, "")
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return wrongUsage("which command?")
+		}
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			return wrongUsage("unknown command %q: do you mean %s?", args[0], near[0])
+		}
+		return wrongUsage("unknown command %q", args[0])
 	}
-	fmt.Fprint(w, "\ncupool COMMAND -h tells more.\n")
+	root.RunE = func(*cobra.Command, []string) error { return nil } // has been refused
+	root.SilenceErrors, root.SilenceUsage = true, true              // run prints what is wrong
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(doctorCommand(), infoCommand(), replayCommand(), topCommand(), viewCommand(), diffCommand(), pgoCommand(), versionCommand())
+	return root
+}
+
+// A usageError is a command line that is wrong.
+type usageError struct{ error }
+
+func wrongUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// newCommand returns a command that takes so many arguments; most < 0: or more. want says
+// what they are, where there are others.
+func newCommand(use, short, text string, least, most int, want string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Long: text, Args: func(_ *cobra.Command, args []string) error {
+		switch {
+		case want == "" && len(args) > 0:
+			return wrongUsage("unexpected argument %q", args[0])
+		case len(args) < least, most >= 0 && len(args) > most:
+			return wrongUsage("%s", want)
+		}
+		return nil
+	}}
+}
+
+var singleDash = regexp.MustCompile(`^-[a-z]{2}`)
+
+// dashes makes two dashes of one in front of the names of flags, as Go's programs have
+// them.
+func dashes(args []string) (all []string) {
+	for i, a := range args {
+		if a == "--" {
+			return append(all, args[i:]...)
+		}
+		if singleDash.MatchString(a) {
+			a = "-" + a
+		}
+		all = append(all, a)
+	}
+	return all
 }

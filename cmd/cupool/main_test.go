@@ -1,36 +1,89 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
 )
 
 func TestUsage(t *testing.T) {
 	status, _, stderr := tool(t)
 	assert.Equal(t, 2, status)
-	assert.Contains(t, stderr, "usage: cupool COMMAND")
+	assert.Equal(t, "cupool: which command? (cupool -h tells more)\n", stderr)
 	status, stdout, _ := tool(t, "help")
 	assert.Zero(t, status)
+	assert.Contains(t, stdout, "The exit status is 0")
+	commands := newRoot().Commands()
+	assert.Len(t, commands, 8)
 	for _, c := range commands {
-		assert.Contains(t, stdout, c.name)
-		status, _, stderr := tool(t, c.name, "-h")
-		assert.Zero(t, status, c.name)
-		assert.Contains(t, stderr, "usage: cupool "+c.name)
-		status, _, _ = tool(t, c.name, "-no-such-flag")
-		assert.Equal(t, 2, status, c.name)
+		assert.Contains(t, stdout, c.Short)
+		status, help, stderr := tool(t, "help", c.Name())
+		assert.Zero(t, status, c.Name())
+		assert.Contains(t, help, "cupool "+c.Name())
+		assert.Empty(t, stderr)
+		status, same, _ := tool(t, c.Name(), "-h")
+		assert.Zero(t, status, c.Name())
+		assert.Equal(t, help, same)
+		status, _, _ = tool(t, c.Name(), "-no-such-flag")
+		assert.Equal(t, 2, status, c.Name())
 	}
-	_, _, stderr = tool(t, "replay", "-h")
-	assert.Contains(t, stderr, "-capacity bytes")
+	_, help, _ := tool(t, "replay", "-h")
+	assert.Contains(t, help, "--capacity bytes")
 	status, _, stderr = tool(t, "fly")
 	assert.Equal(t, 2, status)
-	assert.Contains(t, stderr, `unknown command "fly"`)
+	assert.Contains(t, stderr, `cupool: unknown command "fly"`)
+	_, _, stderr = tool(t, "replai")
+	assert.Contains(t, stderr, `unknown command "replai": do you mean replay?`)
+}
+
+// Flags stand before and behind arguments, with one dash or two.
+func TestFlagsAnywhere(t *testing.T) {
+	trace := traces + "holes.trace"
+	var all []string
+	for _, args := range [][]string{
+		{"replay", "-json", "-explain", trace}, {"replay", trace, "-json", "-explain"}, {"replay", "--json", trace, "--explain=true"}, {"replay", "-json", "-explain", "--", trace},
+	} {
+		status, out, errs := tool(t, args...)
+		require.Zero(t, status, errs)
+		all = append(all, regexp.MustCompile(`"ns_per_event":[^,}]*`).ReplaceAllString(out, ""))
+	}
+	for _, out := range all {
+		assert.Equal(t, all[0], out)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	status, out, errs := tool(t, "version")
+	require.Zero(t, status, errs)
+	assert.Regexp(t, `^cupool \S.* go1\.\d+.*\n$`, out)
+	assert.Equal(t, "cupool v0.1.0 abc with changes go1.26", versionOf(&debug.BuildInfo{
+		GoVersion: "go1.26", Main: debug.Module{Version: "v0.1.0"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
+	}))
+}
+
+// Shells complete commands, flags and files.
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		status, out, errs := tool(t, "completion", shell)
+		require.Zero(t, status, errs)
+		assert.Contains(t, out, "cupool", shell)
+	}
+	_, out, _ := tool(t, "__complete", "re")
+	assert.Contains(t, out, "replay\t")
+	_, out, _ = tool(t, "__complete", "top", "--js")
+	assert.Contains(t, out, "--json\t")
 }
 
 // What goes wrong is one line, and nothing else.
@@ -48,17 +101,19 @@ func TestErrors(t *testing.T) {
 		want   string
 	}{
 		{2, []string{"info", "more"}, `unexpected argument "more"`},
-		{2, []string{"view"}, "which file?"},
+		{2, []string{"view"}, "it takes one SOURCE: a URL such as localhost:6060, or a file"},
+		{1, []string{"view", "-no-browser", none.URL}, "there is no debug page of cupool: 404 Not Found"},
+		{1, []string{"top", "no-such-file"}, "open no-such-file: no such file or directory"},
 		{1, []string{"view", "no-such-file"}, "open no-such-file: no such file or directory"},
 		{1, []string{"view", "view.go"}, "not a memory snapshot"},
 		{1, []string{"view", "view.go"}, "nor a trace"},
 		{1, []string{"view", "-no-browser", "-addr", "256.0.0.1:x", traces + "holes.trace"}, "listen tcp"},
-		{2, []string{"top"}, "it takes one URL, such as localhost:6060"},
-		{2, []string{"top", "localhost:6060", "localhost:6061"}, "it takes one URL"},
+		{2, []string{"top"}, "it takes one SOURCE"},
+		{2, []string{"top", "localhost:6060", "localhost:6061"}, "it takes one SOURCE"},
 		{2, []string{"top", "-every", "1ms", "localhost:6060"}, "-every 1ms is less than 100ms"},
 		{1, []string{"top", none.URL}, "/debug/cupool/: there is no debug page of cupool: 404 Not Found"},
-		{2, []string{"diff", before}, "two snapshots are compared"},
-		{2, []string{"diff", "-top", "0", before, before}, "and tables have a line or more"},
+		{2, []string{"diff", before}, "it takes two snapshots"},
+		{2, []string{"diff", "-top", "0", before, before}, "-top 0: a table has a line or more"},
 		{1, []string{"diff", before, "nowhere"}, "no such file or directory"},
 		{1, []string{"diff", traces + "holes.trace", before}, "not a memory snapshot: at byte 0: it is neither JSON nor a pickle"},
 		{1, []string{"diff", before, picture}, picture + ": not a memory snapshot: segments[0]: its blocks are not"},
@@ -69,8 +124,11 @@ func TestErrors(t *testing.T) {
 		{2, []string{"replay", "-device", "gpu", trace}, `unknown device "gpu": it is sim, host or cuda`},
 		{2, []string{"replay", "-verify", trace}, "the simulated device has no memory whose contents could be verified"},
 		{2, []string{"replay", "-plot", "x.gif", trace}, `a plot ends in .svg or .png, not ".gif"`},
-		{2, []string{"replay", "-capacity", "0", trace}, `invalid value "0" for flag -capacity: a device has at least one byte`},
-		{2, []string{"replay", "-x", trace}, "flag provided but not defined: -x"},
+		{2, []string{"replay", "-capacity", "0", trace}, `invalid argument "0" for "--capacity" flag: a device has at least one byte`},
+		{2, []string{"replay", "-x", trace}, "unknown shorthand flag: 'x' in -x"},
+		{2, []string{"replay", "-xx", trace}, "unknown flag: --xx"},
+		{2, []string{"info", "-conf", "fly:1"}, "fly: is no key"},
+		{1, []string{"replay", "-capacity", "1", traces + "holes.trace"}, "holes.trace: all 12 allocations failed, so that there is nothing to show: the device or its limit is too small (-capacity, -conf): cupool: out of memory on sim"},
 	} {
 		status, out, errs := tool(t, c.args...)
 		assert.Equal(t, c.status, status, c.args)
@@ -92,6 +150,17 @@ func TestInfo(t *testing.T) {
 	assert.Regexp(t, `(?m)^settings +limit:0 +\(default\)$`, stdout)
 }
 
+func TestInfoJSON(t *testing.T) {
+	status, stdout, stderr := tool(t, "info", "-json", "-conf", "limit:1G")
+	require.Zero(t, status, stderr)
+	var r report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r))
+	assert.EqualValues(t, 16<<30, r.Host.TotalBytes)
+	assert.Equal(t, runtime.Version(), r.Go)
+	assert.Contains(t, r.Settings, cupool.Setting{Field: "Limit", Key: "limit", Value: "1G", Source: cupool.SourceProgram})
+	assert.Equal(t, r.CUDA.Error == "", len(r.CUDA.GPUs) > 0 || r.CUDA.GPUError != "", stdout)
+}
+
 // Settings come from the flag, else the environment, else by default.
 func TestInfoSettings(t *testing.T) {
 	t.Setenv("CUPOOL_ALLOC_CONF", "max_split_size_mb:64,strategy:first-fit")
@@ -105,7 +174,7 @@ func TestInfoSettings(t *testing.T) {
 		assert.Regexp(t, `(?m) `+want+`$`, stdout)
 	}
 	status, _, stderr = tool(t, "info", "-conf", "fly:1")
-	assert.Equal(t, 1, status)
+	assert.Equal(t, 2, status)
 	assert.Contains(t, stderr, "fly: is no key")
 	t.Setenv("CUPOOL_LIMIT", "much")
 	status, _, stderr = tool(t, "info")

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	_ "embed"
-	"io"
+
+	"github.com/spf13/cobra"
 )
 
 const pgoText = `Prints a profile of the allocator for Go's compiler (profile-guided
@@ -26,11 +26,11 @@ The first build with a profile compiles all packages anew.`
 //go:embed cupool.pgo
 var profile []byte
 
-// runPGO prints the profile.
-func runPGO(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	if err := parseAlone(newFlags("pgo", "", pgoText), args, stderr); err != nil {
+func pgoCommand() *cobra.Command {
+	c := newCommand("pgo", "print a profile for Go's compiler, which makes allocations faster", pgoText, 0, 0, "")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, err := cmd.OutOrStdout().Write(profile)
 		return err
 	}
-	_, err := stdout.Write(profile)
-	return err
+	return c
 }

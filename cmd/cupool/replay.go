@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cmd/internal/chart"
 	"github.com/cupool/cupool/cmd/internal/printable"
@@ -49,57 +51,71 @@ const (
 	plotParts     = 600 // of a trace, each with its highest and lowest point
 )
 
-// runReplay replays traces and reports.
-func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var o replay.Options
-	fs := newFlags("replay", " TRACE...", replayText)
-	fs.StringVar(&o.Backing, "backing", "", "`where` memory comes from: "+replay.Backings()+" (default: vmm where the device has it)")
-	fs.StringVar(&o.Strategy, "strategy", "", "`how` free blocks are chosen: "+replay.Strategies()+" (default: best-fit)")
-	conf := fs.String("conf", "", confUsage)
+func replayCommand() *cobra.Command {
+	x := replayRun{}
+	c := newCommand("replay TRACE...", "replay recorded traces of allocations", replayText, 1, -1, "which trace?")
+	fs := c.Flags()
+	fs.StringVar(&x.o.Backing, "backing", "", "`where` memory comes from: "+replay.Backings()+" (default: vmm where the device has it)")
+	fs.StringVar(&x.o.Strategy, "strategy", "", "`how` free blocks are chosen: "+replay.Strategies()+" (default: best-fit)")
+	fs.StringVar(&x.conf, "conf", "", confUsage)
 	fs.Func("capacity", "`bytes` of the device, such as 8GiB (default: unlimited)", func(s string) (err error) {
-		if o.Capacity, err = cupool.ParseBytes(s); err == nil && o.Capacity == 0 {
+		if x.o.Capacity, err = cupool.ParseBytes(s); err == nil && x.o.Capacity == 0 {
 			err = errors.New("a device has at least one byte")
 		}
 		return err
 	})
-	fs.IntVar(&o.Lag, "lag", 0, "`how` many pieces of work the simulated device is behind the program")
-	fs.StringVar(&o.Device, "device", "sim", "`device`: sim (no memory behind it), host, or cuda")
-	asJSON := fs.Bool("json", false, "print a line of JSON for each trace")
-	fs.BoolVar(&o.Explain, "explain", false, "say where the memory is that is reserved and not requested; see above")
-	plot := fs.String("plot", "", "draw requested, live and reserved memory over time into this `file`, .svg or .png")
-	fs.BoolVar(&o.Verify, "verify", false, "write contents to the memory and check samples of them (host, cuda)")
-	if err := parse(fs, args, stderr); err != nil {
-		return err
+	fs.IntVar(&x.o.Lag, "lag", 0, "`how` many pieces of work the simulated device is behind the program")
+	fs.StringVar(&x.o.Device, "device", "sim", "`device`: sim (no memory behind it), host, or cuda")
+	fs.BoolVar(&x.json, "json", false, "print a line of JSON for each trace")
+	fs.BoolVar(&x.o.Explain, "explain", false, "say where the memory is that is reserved and not requested; see above")
+	fs.StringVar(&x.plot, "plot", "", "draw requested, live and reserved memory over time into this `file`, .svg or .png")
+	fs.BoolVar(&x.o.Verify, "verify", false, "write contents to the memory and check samples of them (host, cuda)")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return x.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
-	traces, err := readReplay(fs.Args(), &o, *conf, *plot)
+	return c
+}
+
+// replayRun is what the flags say.
+type replayRun struct {
+	o          replay.Options
+	conf, plot string
+	json       bool
+}
+
+// run replays traces and reports.
+func (x *replayRun) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	traces, err := readReplay(args, &x.o, x.conf, x.plot)
 	if err != nil {
 		return err
 	}
 	var rows []replayRow
 	for i, t := range traces {
-		bar := progress.New(stderr, fmt.Sprintf("%s (%d/%d)", shortName(t.Name), i+1, len(traces)), "events", len(t.Events)*o.Passes())
-		o.Progress = bar.Add
-		r, err := replay.Run(ctx, t, o)
+		bar := progress.New(stderr, fmt.Sprintf("%s (%d/%d)", shortName(t.Name), i+1, len(traces)), "events", len(t.Events)*x.o.Passes())
+		x.o.Progress = bar.Add
+		r, err := replay.Run(ctx, t, x.o)
 		bar.Close() // it is gone when there is a result to print
 		if errors.Is(err, context.Canceled) {
 			return errors.New("interrupted")
 		} else if err != nil {
 			return err
+		} else if r.FailedAllocs > 0 && r.FailedAllocs == int64(t.Blocks) {
+			return fmt.Errorf("%s: all %d allocations failed, so that there is nothing to show: the device or its limit is too small (-capacity, -conf): %w", t.Name, t.Blocks, r.Failure)
 		}
-		if *asJSON {
+		if x.json {
 			if err := json.NewEncoder(stdout).Encode(r); err != nil {
 				return err
 			}
 		}
-		rows = append(rows, replayRow{r, t, replay.TorchModel(t, o.Capacity)})
+		rows = append(rows, replayRow{r, t, replay.TorchModel(t, x.o.Capacity)})
 	}
-	if !*asJSON {
+	if !x.json {
 		if err := printReplays(printable.Writer(stdout), rows); err != nil {
 			return err
 		}
 	}
-	if *plot != "" {
-		return plotReplays(*plot, rows)
+	if x.plot != "" {
+		return plotReplays(x.plot, rows)
 	}
 	return nil
 }
@@ -108,10 +124,7 @@ func runReplay(ctx context.Context, args []string, stdout, stderr io.Writer) err
 // traces.
 func readReplay(files []string, o *replay.Options, conf, plot string) (traces []*trace.Trace, err error) {
 	if o.Config, _, err = config(conf); err != nil {
-		return nil, usageError{err}
-	}
-	if len(files) == 0 {
-		return nil, wrongUsage("which trace?")
+		return nil, err
 	}
 	if plot != "" {
 		if err := chart.CheckName(plot); err != nil {

@@ -1,78 +1,43 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cupool/cupool/cmd/internal/printable"
-	"github.com/cupool/cupool/cmd/internal/replay"
-	"github.com/cupool/cupool/debug"
-	"github.com/cupool/cupool/internal/trace"
-	"github.com/cupool/cupool/snapshot"
 )
 
-const viewText = `Shows a memory snapshot, or a trace, in the browser: the page of package debug, for a
-file. A snapshot is what snapshot.WriteTorch wrote or a Snapshot as JSON, or
-PyTorch's (torch.cuda.memory._dump_snapshot), with gzip or without. A trace, which is
-what cupool replay takes, is replayed up to the event at which it requests most.
-
-The page is served on an address of this computer until the program is interrupted.`
-
-// runView serves the page for a file.
-func runView(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("view", " SNAPSHOT|TRACE", viewText)
-	addr := fs.String("addr", "localhost:0", "`address` to listen at")
-	quiet := fs.Bool("no-browser", false, "print the address, and open no browser")
-	if err := parse(fs, args, stderr); err != nil {
-		return err
-	}
-	if fs.NArg() != 1 {
-		return wrongUsage("which file?")
-	}
-	pools, err := readView(ctx, fs.Arg(0))
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", *addr)
-	if err != nil {
-		return err
-	}
-	if host, _, err := net.SplitHostPort(*addr); err == nil {
-		debug.AllowHosts(host) // a name that leads here, as the listener has it
-	}
-	url := "http://" + l.Addr().String() + "/"
-	fmt.Fprintf(printable.Writer(stdout), "%s is at %s until you press Ctrl-C\n", filepath.Base(fs.Arg(0)), url)
-	if !*quiet {
-		if err := openURL(ctx, url); err != nil {
-			fmt.Fprintf(stderr, "cupool view: no browser was opened: %v\n", err)
+func viewCommand() *cobra.Command {
+	c := newCommand("view SOURCE", "show memory in the browser", "Shows the memory of a program or of a file in the browser.\n\n"+fmt.Sprintf(sourceText, "view")+
+		"\n\nThe page of a file is served on an address of this computer until the tool is interrupted.", 1, 1, wantSource)
+	addr := c.Flags().String("addr", "localhost:0", "`address` to listen at, for a file")
+	quiet := c.Flags().Bool("no-browser", false, "print the address, and open no browser")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		p, err := openPage(ctx, args[0], *addr)
+		if err != nil {
+			return err
 		}
+		until := ""
+		if p.serve != nil {
+			until = " until you press Ctrl-C"
+		}
+		fmt.Fprintf(printable.Writer(cmd.OutOrStdout()), "%s is at %s%s\n", p.name, p.url, until)
+		if !*quiet {
+			if err := openURL(ctx, p.url); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "cupool view: no browser was opened: %v\n", err)
+			}
+		}
+		if p.serve == nil {
+			return nil
+		}
+		return p.serve(ctx)
 	}
-	return debug.Serve(ctx, l, debug.SnapshotHandler(filepath.Base(fs.Arg(0)), pools...))
-}
-
-// readView reads a snapshot, or replays a trace.
-func readView(ctx context.Context, name string) ([]snapshot.Snapshot, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	pools, noSnapshot := snapshot.Read(bytes.NewReader(data))
-	if noSnapshot == nil {
-		return pools, nil
-	}
-	t, err := trace.Read(bytes.NewReader(data), name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; nor a trace: %w", name, noSnapshot, err)
-	}
-	p, err := replay.AtPeak(ctx, t, replay.Options{})
-	return []snapshot.Snapshot{p}, err
+	return c
 }
 
 // openURL opens the browser.

@@ -85,3 +85,22 @@ func TestView(t *testing.T) {
 		assert.Equal(t, 403, resp.StatusCode)
 	}
 }
+
+// One page is shown in the terminal and in the browser, of a file and of a program.
+func TestSources(t *testing.T) {
+	url := view(t, traces+"holes.trace")
+	for _, source := range []string{traces + "holes.trace", url, strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/")} {
+		status, out, errs := tool(t, "top", "-json", source)
+		require.Zero(t, status, errs)
+		var state struct{ Live, Blocks int64 }
+		require.NoError(t, json.Unmarshal([]byte(out), &state))
+		assert.EqualValues(t, 40<<20, state.Live, source)
+		assert.EqualValues(t, 10, state.Blocks, source)
+		status, out, errs = tool(t, "top", source)
+		require.Zero(t, status, errs)
+		assert.Contains(t, out, "40 MiB")
+	}
+	status, out, errs := tool(t, "view", "-no-browser", url)
+	require.Zero(t, status, errs)
+	assert.Regexp(t, `^`+url+` is at `+url+`debug/cupool/\n$`, out)
+}

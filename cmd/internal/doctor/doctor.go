@@ -22,6 +22,11 @@ const (
 	Missing         // programs do not run on a GPU
 )
 
+func (v Verdict) String() string { return [...]string{"good", "advice", "MISSING"}[v] }
+
+// MarshalText returns the verdict as String does, for JSON.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
 // A Line is one thing that was looked at.
 type Line struct {
 	Verdict Verdict

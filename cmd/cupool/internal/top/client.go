@@ -63,11 +63,10 @@ type pool struct {
 	Private          bool
 }
 
-// ask returns the state of all allocators and private pools of the page.
-func (c *client) ask(ctx context.Context) (*State, error) {
+// pools returns the allocators and private pools of the page.
+func (c *client) pools(ctx context.Context) (pools []pool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var pools []pool
 	if err := c.get(ctx, "pools", nil, &pools); err != nil {
 		return nil, err
 	}
@@ -76,6 +75,17 @@ func (c *client) ask(ctx context.Context) (*State, error) {
 	}
 	if len(pools) > mostPools {
 		return nil, fmt.Errorf("%s: the program shows %d pools, more than %d", c.base, len(pools), mostPools)
+	}
+	return pools, nil
+}
+
+// ask returns the state of all of them.
+func (c *client) ask(ctx context.Context) (*State, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	pools, err := c.pools(ctx)
+	if err != nil {
+		return nil, err
 	}
 	s := &State{Device: pools[0].Device}
 	labels := holders{}

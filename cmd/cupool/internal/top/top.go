@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -12,11 +13,28 @@ import (
 // plainWidth is that of what is printed where there is no terminal.
 const plainWidth = 100
 
-// Once asks the page at a URL once and prints its state as text.
-func Once(ctx context.Context, w io.Writer, url string) error {
+// Find returns the whole URL of a page, which answers.
+func Find(ctx context.Context, url string) (string, error) {
+	c, err := newClient(url)
+	if err != nil {
+		return "", err
+	}
+	_, err = c.pools(ctx)
+	return c.base.String(), err
+}
+
+// Once asks the page at a URL once and prints its state, as text or as JSON.
+func Once(ctx context.Context, w io.Writer, url string, asJSON bool) error {
 	c, err := newClient(url)
 	if err != nil {
 		return err
+	}
+	if asJSON {
+		s, err := c.ask(ctx)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(w).Encode(s)
 	}
 	v := &view{url: c.base.String()}
 	if err := v.first(ctx, c); err != nil {

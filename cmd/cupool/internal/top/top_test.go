@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -43,7 +44,13 @@ func TestOnce(t *testing.T) {
 	_, err := pool.WithLabel("weights").Alloc(1<<30, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	var out strings.Builder
-	require.NoError(t, Once(t.Context(), &out, url))
+	require.NoError(t, Once(t.Context(), &out, url, true))
+	var state State
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &state))
+	require.Equal(t, Memory{Live: 15 << 20, Cached: 17 << 20, Reserved: 32 << 20, Blocks: 2}, state.Memory)
+	require.EqualValues(t, 1<<30, state.OOM.Asked)
+	out.Reset()
+	require.NoError(t, Once(t.Context(), &out, url, false))
 	for _, want := range []string{
 		`^cupool top +http://127\.0\.0\.1:\d+/debug/cupool/ +host `,
 		`\nreserved +32 MiB +█+·+ +of 64 MiB\n`,
@@ -84,7 +91,7 @@ func TestWrongURL(t *testing.T) {
 		refusing.URL:               "/debug/cupool/: the pool is closed",
 		"http://no-such.invalid:1": `there is no host "no-such.invalid"`,
 	} {
-		require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, url), want, url)
+		require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, url, false), want, url)
 	}
 }
 
@@ -128,16 +135,16 @@ func TestEndlessAnswers(t *testing.T) {
 			}
 			server := httptest.NewServer(mux)
 			defer server.Close()
-			require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, server.URL+"//"), c.want)
+			require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, server.URL+"//", false), c.want)
 		})
 	}
 	mostBytes = before
 	many := httptest.NewServer(text("[" + strings.Repeat("{},", 1000) + "{}]"))
 	defer many.Close()
-	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, many.URL), "the program shows 1001 pools, more than 1000")
+	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, many.URL, false), "the program shows 1001 pools, more than 1000")
 	strange := httptest.NewServer(text(`[{"ID":"a"}]`))
 	defer strange.Close()
-	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, strange.URL), "this is no debug page of cupool")
+	require.ErrorContains(t, Once(t.Context(), &strings.Builder{}, strange.URL, false), "this is no debug page of cupool")
 }
 
 // rows returns what a screen shows.
