@@ -421,16 +421,17 @@ func (t *Table[C]) blame(err error, all []given) error {
 	return err
 }
 
+// word is what may be the name of a field.
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z]*(\.[A-Z][A-Za-z]*)*`)
+
 // inKeys puts the names of keys for those of fields. What 0 means to a field is
 // left out: leaving a key out means the same.
 func (t *Table[C]) inKeys(reason string) string {
 	reason, _, _ = strings.Cut(reason, "; 0 means")
-	var fields []string
-	for i := range t.Keys {
-		if k := &t.Keys[i]; k == t.first(k.Field) {
-			fields = append(fields, k.Field)
+	return word.ReplaceAllStringFunc(reason, func(name string) string {
+		if slices.ContainsFunc(t.Keys, func(k Key) bool { return k.Field == name }) {
+			return t.first(name).Name
 		}
-	}
-	names := regexp.MustCompile(`\b(` + strings.Join(fields, "|") + `)\b`)
-	return names.ReplaceAllStringFunc(reason, func(field string) string { return t.first(field).Name })
+		return name
+	})
 }

@@ -64,7 +64,7 @@ func TestRegister(t *testing.T) {
 			Temporality: metricdata.CumulativeTemporality, IsMonotonic: true,
 			DataPoints: []metricdata.DataPoint[int64]{point(0, of("default", "", "")), point(1, of("tenant", "", ""))},
 		}},
-		{Name: "cupool.reserved", Unit: "By", Description: "Present figure: bytes held from the device.", Data: metricdata.Sum[int64]{
+		{Name: "cupool.reserved", Unit: "By", Description: "Bytes held from the device, at present.", Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
 			DataPoints: []metricdata.DataPoint[int64]{
 				point(0, of("default", "kind", "small")), point(0, of("default", "kind", "large")),
@@ -74,7 +74,7 @@ func TestRegister(t *testing.T) {
 		{Name: "cupool.limit", Unit: "By", Description: "Bytes that may be reserved. Absent without a limit.", Data: metricdata.Gauge[int64]{
 			DataPoints: []metricdata.DataPoint[int64]{point(1<<30, of("default", "", "")), point(1<<30, of("tenant", "", ""))},
 		}},
-		{Name: "cupool.label_blocks", Unit: "{block}", Description: "Present figure: blocks that stand under a label.", Data: metricdata.Sum[int64]{
+		{Name: "cupool.label_blocks", Unit: "{block}", Description: "Live blocks of a label, at present.", Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
 			DataPoints:  []metricdata.DataPoint[int64]{point(1, of("tenant", "label", "encoder"))},
 		}},

@@ -1,15 +1,15 @@
 // Package prom has the statistics of allocators collected by Prometheus. Only
 // programs that import it build Prometheus' client library.
 //
-// The metrics are the fields of cupool.Stats, PoolStats and LabelStats. Their names
+// The metrics are the fields of cupool.Stats, PoolStats and LabelStats, and the memory of the
+// device as its driver says (device_free_bytes, device_size_bytes). Their names
 // begin with cupool_. Sizes are in bytes. All have the labels
 //
 //   - device: Driver.Name.
 //   - pool: the name of a private pool, or "default" for an allocator that New
 //     made.
-//   - kind: "small" for requests up to Config.SmallLimit, "large" for others;
-//     peaks have "all", too, since the peak of all is less than the sum.
-//     It is for what PoolStats has.
+//   - kind: "small" for requests up to Config.SmallLimit, "large" for others.
+//     It is for what PoolStats has, but for peaks, which are of both at once.
 //   - label: a name of Pool.WithLabel. It is for what LabelStats has. Every
 //     name makes eight series that stay as long as the allocator, so a program
 //     gives labels to its parts, and not to its requests.
@@ -19,8 +19,10 @@
 // cupool_removed_X_total. Ratios are left to queries:
 //
 //	rate(cupool_hits_total[5m]) / (rate(cupool_hits_total[5m]) + rate(cupool_mapped_total[5m]) + rate(cupool_grown_total[5m]))
-//	1 - cupool_largest_free_bytes / cupool_cached_bytes
+//	(cupool_cached_bytes - cupool_largest_free_bytes) / (sum without (kind) (cupool_reserved_bytes))
 //	sum by (device) (cupool_reserved_bytes)
+//
+// Folder operate beside this one has alert rules and a dashboard for Grafana.
 package prom
 
 import (

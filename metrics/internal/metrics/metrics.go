@@ -42,7 +42,7 @@ type Sample struct {
 
 // All returns every metric, in the order in which Read has them.
 func All() (all []*Metric) {
-	for _, list := range [][]*reading{ofPool, ofKind, ofLabel} {
+	for _, list := range [][]*reading{ofPool, ofMemory, ofKind, ofLabel} {
 		for _, r := range list {
 			all = append(all, &r.Metric)
 		}
@@ -103,10 +103,16 @@ func (r *reader) pool(c *cupool.Pool) {
 		r.add(Sample{&m.Metric, device, name, "", m.value(&st)})
 	}
 	for _, m := range ofKind {
+		if m.Key == "" {
+			r.add(Sample{&m.Metric, device, name, "", m.ofKind(&st.All)})
+			continue
+		}
 		r.add(Sample{&m.Metric, device, name, "small", m.ofKind(&st.Small)})
 		r.add(Sample{&m.Metric, device, name, "large", m.ofKind(&st.Large)})
-		if m.Kind == Bound { // the peak of all is no sum
-			r.add(Sample{&m.Metric, device, name, "all", m.ofKind(&st.All)})
+	}
+	if free, total, err := c.Driver().MemInfo(); err == nil && c.Name() == "" {
+		for _, m := range ofMemory {
+			r.add(Sample{&m.Metric, device, name, "", m.memory(free, total)})
 		}
 	}
 	for _, l := range st.Labels {

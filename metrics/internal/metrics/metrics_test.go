@@ -63,10 +63,10 @@ func TestEveryFigure(t *testing.T) {
 		case field == "Device" || field == "Pool" || field == "Labels": // of all metrics, and metrics of their own
 			continue
 		case field == "All": // but for peaks the sum of the kinds
-			stat(t, got, of, st.Field(i), "all", "peak_")
+			stat(t, got, of, st.Field(i), "", "peak_")
 			continue
 		case field == "Small" || field == "Large":
-			stat(t, got, of, st.Field(i), strings.ToLower(field), "", "peak_", "added_", "removed_")
+			stat(t, got, of, st.Field(i), " "+strings.ToLower(field), "", "added_", "removed_")
 			continue
 		case field == "LiveBytes":
 			assert.Equal(t, st.Field(i).Int(), got["live_bytes default small"]+got["live_bytes default large"])
@@ -97,7 +97,7 @@ func stat(t *testing.T, got map[string]int64, of map[string]string, p reflect.Va
 			if prefix == "added_" || prefix == "removed_" {
 				full += "_total"
 			}
-			value, ok := got[full+" default "+kind]
+			value, ok := got[full+" default"+kind]
 			assert.True(t, ok, full)
 			assert.Equal(t, p.Field(i).FieldByName(fields[prefix]).Int(), value, full)
 		}
@@ -140,7 +140,7 @@ func TestPools(t *testing.T) {
 	alloc(t, same, 14<<20)
 	got = values(c)
 	require.EqualValues(t, 26<<20, got["live_bytes tenant large"], "pools of one name are one")
-	require.EqualValues(t, 14<<20, got["peak_live_bytes tenant large"])
+	require.EqualValues(t, 14<<20, got["peak_live_bytes tenant"])
 	require.EqualValues(t, 2<<30, got["limit_bytes tenant"])
 
 	require.Error(t, p.Close(), "a leak")
@@ -149,6 +149,24 @@ func TestPools(t *testing.T) {
 	require.Error(t, c.Close(), "a leak")
 	require.Empty(t, metrics.Read(c, p))
 	require.Empty(t, metrics.Read())
+}
+
+// The device's memory is told once, whoever holds it, and peaks have no parts beside them that
+// are their sum.
+func TestDevice(t *testing.T) {
+	c := newPool(t, cupool.Config{Driver: simdev.New(simdev.Config{Name: "gpu", Capacity: 1 << 30}), Backing: cupool.BackingSegments})
+	_, err := c.NewPool(cupool.PoolConfig{Name: "tenant"})
+	require.NoError(t, err)
+	alloc(t, c, 24<<20)
+	alloc(t, c, 1000)
+	got := values(c)
+	require.EqualValues(t, 1<<30, got["device_size_bytes default"])
+	require.EqualValues(t, 1<<30-26<<20, got["device_free_bytes default"])
+	require.NotContains(t, got, "device_size_bytes tenant")
+	require.EqualValues(t, 26<<20, got["peak_reserved_bytes default"])
+	for name := range got {
+		require.False(t, strings.HasPrefix(name, "peak_") && (strings.HasSuffix(name, " small") || strings.HasSuffix(name, " large")), name)
+	}
 }
 
 func TestLabels(t *testing.T) {

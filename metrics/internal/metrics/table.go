@@ -12,8 +12,9 @@ type reading struct {
 	value    func(*cupool.Stats) int64 // of a pool, or
 	ofKind   func(*cupool.PoolStats) int64
 	ofLabel  func(*cupool.LabelStats) int64
-	root     bool // counted for the device, not for private pools
-	optional bool // 0 stands for none
+	memory   func(free, total int64) int64 // of the device
+	root     bool                          // counted for the device, not for private pools
+	optional bool                          // 0 stands for none
 }
 
 // ofPool are the metrics that a pool has once.
@@ -47,6 +48,12 @@ var ofPool = []*reading{
 	ofDevice(counter("event_failures_total", "Records or queries of events that failed.", func(s *cupool.Stats) int64 { return s.EventFailures })),
 }
 
+// ofMemory are the metrics of the memory of the device, whoever holds it.
+var ofMemory = []*reading{
+	{Metric: Metric{Name: "device_free_bytes", Help: "Bytes of the device that nobody holds, as its driver says.", Kind: Bound}, memory: func(free, _ int64) int64 { return free }},
+	{Metric: Metric{Name: "device_size_bytes", Help: "Bytes that the device has.", Kind: Bound}, memory: func(_, total int64) int64 { return total }},
+}
+
 func level(name, help string, value func(*cupool.Stats) int64) *reading {
 	return &reading{Metric: Metric{Name: name, Help: help, Kind: Level}, value: value}
 }
@@ -70,23 +77,24 @@ func ofDevice(r *reading) *reading {
 	return r
 }
 
-// ofKind are the metrics that blocks up to Config.SmallLimit and others have.
+// ofKind are the metrics that blocks up to Config.SmallLimit and others have, and their peaks,
+// which a pool has once: those of its kinds are at different times.
 var ofKind = slices.Concat(
-	kinds("live_blocks", "blocks that the program holds", func(p *cupool.PoolStats) *cupool.Stat { return &p.Allocation }),
-	kinds("segments", "ranges held from the device", func(p *cupool.PoolStats) *cupool.Stat { return &p.Segment }),
-	kinds("active_blocks", "blocks that the program holds or other streams still use", func(p *cupool.PoolStats) *cupool.Stat { return &p.Active }),
-	kinds("inactive_split_blocks", "free blocks that share a segment with others", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplit }),
-	kinds("requested_bytes", "live bytes as requested", func(p *cupool.PoolStats) *cupool.Stat { return &p.RequestedBytes }),
-	kinds("live_bytes", "live bytes as rounded", func(p *cupool.PoolStats) *cupool.Stat { return &p.AllocatedBytes }),
-	kinds("active_bytes", "live and pending bytes", func(p *cupool.PoolStats) *cupool.Stat { return &p.ActiveBytes }),
-	kinds("reserved_bytes", "bytes held from the device", func(p *cupool.PoolStats) *cupool.Stat { return &p.ReservedBytes }),
-	kinds("inactive_split_bytes", "free bytes in segments that are in use", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplitBytes }),
+	kinds("live_blocks", "Blocks that the program holds", func(p *cupool.PoolStats) *cupool.Stat { return &p.Allocation }),
+	kinds("segments", "Ranges of memory held from the device", func(p *cupool.PoolStats) *cupool.Stat { return &p.Segment }),
+	kinds("active_blocks", "Blocks that the program holds or other streams still use", func(p *cupool.PoolStats) *cupool.Stat { return &p.Active }),
+	kinds("inactive_split_blocks", "Free blocks that share a segment with others", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplit }),
+	kinds("requested_bytes", "Bytes that the program asked for and holds", func(p *cupool.PoolStats) *cupool.Stat { return &p.RequestedBytes }),
+	kinds("live_bytes", "Bytes in blocks that the program holds", func(p *cupool.PoolStats) *cupool.Stat { return &p.AllocatedBytes }),
+	kinds("active_bytes", "Bytes in blocks that the program holds or other streams still use", func(p *cupool.PoolStats) *cupool.Stat { return &p.ActiveBytes }),
+	kinds("reserved_bytes", "Bytes held from the device", func(p *cupool.PoolStats) *cupool.Stat { return &p.ReservedBytes }),
+	kinds("inactive_split_bytes", "Free bytes in segments that are in use", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplitBytes }),
 )
 
 // ofLabel are the metrics of the names of Pool.WithLabel.
 var ofLabel = slices.Concat(
-	labels("label_blocks", "blocks that stand under a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Blocks }),
-	labels("label_bytes", "bytes as requested that stand under a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Bytes }),
+	labels("label_blocks", "Live blocks of a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Blocks }),
+	labels("label_bytes", "Bytes that were asked for and are live, of a label", func(l *cupool.LabelStats) *cupool.Stat { return &l.Bytes }),
 )
 
 // kinds returns the four metrics of a quantity of PoolStats.
@@ -110,12 +118,15 @@ func four(name, what, key string, set func(*reading, func(*cupool.Stat) int64)) 
 		kind       Kind
 		part       func(*cupool.Stat) int64
 	}{
-		{name, "Present figure: " + what + ".", Level, func(s *cupool.Stat) int64 { return s.Current }},
-		{"peak_" + name, "Most at one time since the last ResetPeak: " + what + ".", Bound, func(s *cupool.Stat) int64 { return s.Peak }},
-		{"added_" + name + "_total", "Sum of what was added: " + what + ".", Counter, func(s *cupool.Stat) int64 { return s.Allocated }},
-		{"removed_" + name + "_total", "Sum of what was taken away: " + what + ".", Counter, func(s *cupool.Stat) int64 { return s.Freed }},
+		{name, what + ", at present.", Level, func(s *cupool.Stat) int64 { return s.Current }},
+		{"peak_" + name, what + ", the most at one time since the start or the last ResetPeak.", Bound, func(s *cupool.Stat) int64 { return s.Peak }},
+		{"added_" + name + "_total", what + ", all that came since the start.", Counter, func(s *cupool.Stat) int64 { return s.Allocated }},
+		{"removed_" + name + "_total", what + ", all that went since the start.", Counter, func(s *cupool.Stat) int64 { return s.Freed }},
 	} {
 		r := &reading{Metric: Metric{Name: m.name, Help: m.help, Kind: m.kind, Key: key}}
+		if key == "kind" && m.kind == Bound {
+			r.Key = ""
+		}
 		set(r, m.part)
 		list = append(list, r)
 	}
