@@ -13,6 +13,7 @@ import (
 
 // Operations of neural networks, and others that random graphs have.
 
+// outer is an outer product, whose gradient in Gorgonia is none.
 func (b *builder) outer() {
 	a := b.pick()
 	if len(a.shape) != 1 {
@@ -20,7 +21,7 @@ func (b *builder) outer() {
 	}
 	c := b.like([]int{1 + b.N(4)})
 	m, n := a.shape[0], c.shape[0]
-	b.node(fmt.Sprintf("OuterProd(%s, %s)", a.name, c.name), []string{"product"}, []*term{a, c}, []int{m, n}, func() (*G.Node, error) { return G.OuterProd(a.n, c.n) },
+	b.node(fmt.Sprintf("OuterProd(%s, %s)", a.name, c.name), []string{"product", "outer"}, []*term{a, c}, []int{m, n}, func() (*G.Node, error) { return G.OuterProd(a.n, c.n) },
 		func(in [][]float64) []float64 { return matrixProducts(in[0], in[1], 1, m, 1, n) })
 }
 

@@ -205,7 +205,10 @@ func (p *plan) build() {
 	if p.over {
 		return
 	}
-	if p.gradients {
+	outer := slices.ContainsFunc(p.terms, func(t *term) bool {
+		return t.id < len(p.cost.from) && p.cost.from[t.id] && slices.Contains(t.tags, "outer")
+	})
+	if p.gradients && !outer {
 		for i, t := range p.inputs {
 			if t.id < len(p.cost.from) && p.cost.from[t.id] && (wanted>>(1+i))&1 == 0 && len(t.shape) > 0 {
 				p.learned = append(p.learned, t)

@@ -100,6 +100,23 @@ func TestOneElementOfMany(t *testing.T) {
 	})
 }
 
+// TestDifferences holds rows of docs/gorgonia.md that are StdEng's on every device.
+func TestDifferences(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		all := e.Scope()
+		x := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})))
+		d := must(tensor.Diag(x))
+		require.Equal(t, tensor.Shape{2, 3}, d.Shape())
+		require.Equal(t, []float64{1, 5, 0, 0, 0, 0}, e.As64(d))
+		column, row := must(x.SafeT()), x
+		require.NoError(t, errors.Join(column.Reshape(6, 1), row.Reshape(1, 6)))
+		dot := must(tensor.Dot(column, row))
+		require.True(t, dot.Shape().IsScalar())
+		require.Equal(t, []float64{1 + 8 + 6 + 20 + 15 + 36}, e.As64(dot)) // of 1, 4, 2, 5, 3, 6 and 1 to 6
+		require.NoError(t, all.Close())
+	})
+}
+
 // TestMapInto: StdEng maps the elements of the tensor that it is told to reuse, or to add to.
 func TestMapInto(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {

@@ -271,10 +271,8 @@ func (x *expression) slice() error {
 	if len(v.shape) == 0 || len(v.at) == 0 || v.gaps { // which have other shapes on a GPU
 		return nil
 	}
-	for _, d := range v.in {
-		if len(d.Strides()) != len(v.shape) {
-			return nil // a column-major vector of two axes, of which tensor cuts none
-		}
+	if v.narrow() {
+		return nil
 	}
 	var ss []tensor.Slice
 	ranges := make([][]int, len(v.shape))
@@ -356,7 +354,7 @@ func (x *expression) axes(v *variable) (axes, places, shape []int) {
 
 func (x *expression) transpose() error {
 	v := x.pick()
-	if len(v.shape) < 2 {
+	if len(v.shape) < 2 || v.narrow() {
 		return nil
 	}
 	axes, places, shape := x.axes(v)
@@ -411,7 +409,7 @@ func (x *expression) transpose() error {
 // shares the memory.
 func (x *expression) reshape() error {
 	v := x.pick()
-	if !v.plain() || v.moved {
+	if !v.plain() || v.moved || v.columns {
 		return nil
 	}
 	var shape []int

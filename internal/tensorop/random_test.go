@@ -76,6 +76,12 @@ func (v *variable) whole() bool {
 	return len(s) == len(v.buf.data[0]) && len(slices.Compact(s)) == len(s)
 }
 
+// narrow reports whether it is a column-major vector of two axes, which has one stride: tensor panics
+// where it slices or transposes it.
+func (v *variable) narrow() bool {
+	return slices.ContainsFunc(v.in, func(d *tensor.Dense) bool { return len(d.Strides()) != len(v.shape) })
+}
+
 // expression is a program that runs.
 type expression struct {
 	*testkit.Choices
