@@ -230,6 +230,9 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"garbage_collection_threshold:most": {"garbage_collection_threshold", "a number in (0, 1)"},
 		"per_process_memory_fraction:1.01":  {"per_process_memory_fraction", "in (0, 1]"},
 		"per_process_memory_fraction:NaN":   {"per_process_memory_fraction", "in (0, 1]"},
+		"fraction:1e-400":                   {"fraction", "in (0, 1]"}, // which is read as 0: no bound
+		"limit:0.1":                         {"limit", "such as 512MiB"},
+		"decay:0.1ns":                       {"decay", "such as 10s"},
 		"expandable_segments:true":          {"expandable_segments", "True or False"},
 		"expandable_segments:":              {"expandable_segments", "True or False"},
 		"roundup_power2_divisions:3":        {"roundup_power2_divisions", "a power of two, or a list"},

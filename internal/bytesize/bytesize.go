@@ -43,7 +43,7 @@ func Exact(n int64) string {
 // Parse reads a size: a number of bytes, or one with a unit of K, M, G, T
 // (powers of 1,024), with or without "iB" or "B" behind it. A whole number is read
 // exactly, and a fraction of a unit to the whole byte below it. Sizes of 4 EiB
-// and more are refused. The error says what is wrong with the text, which it does
+// and more are refused, and those of less than a byte, as 0 may mean no bound. The error says what is wrong with the text, which it does
 // not repeat.
 func Parse(s string) (int64, error) {
 	const tooLarge = "has an unknown unit or is too large"
@@ -63,8 +63,15 @@ func Parse(s string) (int64, error) {
 	if v *= float64(uint64(1) << shift); !known || v >= 1<<62 {
 		return 0, errors.New(tooLarge)
 	}
+	if v < 1 && Signs(num) {
+		return 0, errors.New("is less than a byte")
+	}
 	return int64(v), nil
 }
+
+// Signs reports whether the text of a number has what that of 0 has not: a digit or a
+// minus. A number that is read as 0 and has them is too small to be held, or is -0.
+func Signs(number string) bool { return strings.ContainsAny(number, "-123456789") }
 
 // Count prints a number of bytes as it is: "1 byte", "7 bytes".
 func Count(n int64) string {

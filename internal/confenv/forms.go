@@ -93,7 +93,7 @@ func Number(allowed string) Form {
 		func(v reflect.Value, text string) bool {
 			n, err := strconv.ParseFloat(text, 64)
 			v.SetFloat(n)
-			return err == nil
+			return err == nil && (n != 0 || !bytesize.Signs(text))
 		},
 	}
 }
@@ -105,7 +105,7 @@ var Duration = Form{
 	func(v reflect.Value, text string) bool {
 		d, err := time.ParseDuration(text)
 		v.SetInt(int64(d))
-		return err == nil
+		return err == nil && (d != 0 || !bytesize.Signs(text))
 	},
 }
 
