@@ -29,8 +29,10 @@
 // status 403 (http.CrossOriginProtection). So are requests to the host name of a
 // stranger, which a browser would take for an origin of its own although the name leads
 // here (DNS rebinding): what is answered is an address, localhost, a name without a
-// dot, the computer's own name, and what the program gave to AllowHosts. The page loads nothing from elsewhere, and
-// its Content-Security-Policy allows nothing else.
+// dot, the computer's own name, and what AllowHosts or the variable CUPOOL_DEBUG_HOSTS
+// say (names with commas). Requests that come to an address which other computers
+// reach may read under any name: whoever runs the program chose to listen there. The page
+// loads nothing from elsewhere, and its Content-Security-Policy allows nothing else.
 //
 // # What is there
 //

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // AllowHosts has the package's pages answer requests to these host names, without
 // ports, beside those that they answer anyway. A program behind a proxy, or that is
-// reached by a full name such as gpu7.lab.example, names them. Names are compared
-// without regard to case. Safe from several goroutines.
+// reached by a full name such as gpu7.lab.example, names them, or who starts it does so in
+// the variable CUPOOL_DEBUG_HOSTS of the environment, with commas in between. Names are
+// compared without regard to case. Safe from several goroutines.
 func AllowHosts(names ...string) {
 	allowed.mu.Lock()
 	defer allowed.mu.Unlock()
@@ -27,7 +29,12 @@ type hosts struct {
 	names []string
 }
 
-var allowed = hosts{names: ownName()}
+var allowed = hosts{names: append(ownName(), namesIn(os.Getenv("CUPOOL_DEBUG_HOSTS"))...)}
+
+// namesIn returns the names of a list with commas.
+func namesIn(list string) []string {
+	return strings.FieldsFunc(strings.ToLower(list), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+}
 
 // ownName returns the name that the computer has for itself.
 func ownName() []string {
@@ -46,8 +53,12 @@ func (h *hosts) have(name string) bool {
 
 // checkHost refuses a request to a name that a stranger may have made lead here: a page
 // of that name would be of the same origin, and read what is served (DNS rebinding).
-// Addresses are nobody's names, and nobody can register one without a dot.
+// Addresses are nobody's names, and nobody can register one without a dot. Where the program
+// listens to other computers, which whoever runs it has chosen, all may read under any name.
 func checkHost(r *http.Request) error {
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && fromOutside(r) {
+		return nil
+	}
 	name := r.Host
 	if host, _, err := net.SplitHostPort(name); err == nil {
 		name = host
@@ -58,5 +69,11 @@ func checkHost(r *http.Request) error {
 		net.ParseIP(strings.Trim(name, "[]")) != nil, allowed.have(name):
 		return nil
 	}
-	return refuse(http.StatusForbidden, "this page is not served under the name %q: take the computer's address, or have the program call debug.AllowHosts(%[1]q)", name)
+	return refuse(http.StatusForbidden, "this page is not served under the name %q: take the computer's address, or name it in CUPOOL_DEBUG_HOSTS or by debug.AllowHosts(%[1]q)", name)
+}
+
+// fromOutside reports whether a request came to an address that other computers reach.
+func fromOutside(r *http.Request) bool {
+	to, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && !to.IP.IsLoopback()
 }

@@ -1,6 +1,9 @@
 package debug
 
 import (
+	"context"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/debugtest"
 )
 
@@ -43,7 +47,7 @@ func TestHosts(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	require.Equal(t, 403, w.Code)
-	require.JSONEq(t, `{"error": "this page is not served under the name \"evil.example\": take the computer's address, or have the program call debug.AllowHosts(\"evil.example\")"}`, w.Body.String())
+	require.JSONEq(t, `{"error": "this page is not served under the name \"evil.example\": take the computer's address, or name it in CUPOOL_DEBUG_HOSTS or by debug.AllowHosts(\"evil.example\")"}`, w.Body.String())
 }
 
 // The computer's own name needs no leave.
@@ -52,5 +56,42 @@ func TestOwnName(t *testing.T) {
 		r := httptest.NewRequest("GET", "/pools", nil)
 		r.Host = name + ":6060"
 		require.NoError(t, checkHost(r))
+	}
+}
+
+// Who starts a program names its hosts, with commas.
+func TestNamesFromOutside(t *testing.T) {
+	require.Equal(t, []string{"a.example", "b.example", "c"}, namesIn(" A.example,b.example , c,"))
+	require.Empty(t, namesIn(""))
+	t.Setenv("CUPOOL_DEBUG_HOSTS", "GPU7.lab.example,other.example") // is read when a program starts
+	if !testkit.InChild(t) {
+		return
+	}
+	require.True(t, allowed.have("gpu7.lab.example"))
+	require.True(t, allowed.have("other.example"))
+}
+
+// A program that listens to other computers is read under any name, and changed under its
+// own alone. What comes over the loopback is read under its own, too.
+func TestOpenListener(t *testing.T) {
+	h := Handler(debugtest.NewPool(t, cupool.Config{}))
+	for _, c := range []struct {
+		method, path string
+		to           net.Addr
+		ok           bool
+	}{
+		{"GET", "/stats", &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6060}, true},
+		{"HEAD", "/stats", &net.TCPAddr{IP: net.ParseIP("fd00::7"), Port: 6060}, true},
+		{"POST", "/trim", &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6060}, false},
+		{"GET", "/stats", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6060}, false},
+		{"GET", "/stats", &net.TCPAddr{IP: net.IPv6loopback, Port: 6060}, false},
+		{"GET", "/stats", &net.UnixAddr{Name: "socket", Net: "unix"}, false},
+	} {
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.Host = "gpu.cluster.example"
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, c.to))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		assert.Equal(t, c.ok, w.Code == 200, "%v: %s", c, w.Body)
 	}
 }
