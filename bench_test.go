@@ -207,6 +207,17 @@ func BenchmarkRuler(b *testing.B) {
 			mu.Unlock()
 		}
 	})
+	b.Run("mutex-pairs", func(b *testing.B) { // of goroutines with a mutex each
+		parallel(b, runtime.GOMAXPROCS(0), func(_, n int) error {
+			var mu sync.Mutex
+			for range n {
+				mu.Lock()
+				//lint:ignore SA2001 the pair alone is measured
+				mu.Unlock()
+			}
+			return nil
+		})
+	})
 	b.Run("atomic-add", func(b *testing.B) {
 		var n atomic.Int64
 		for b.Loop() {
@@ -464,17 +475,22 @@ const warmPairs = 1000
 // parallelPairs measures b.N pairs of 1 MiB, shared among a goroutine for
 // each of the streams.
 func parallelPairs(b *testing.B, c *cupool.Pool, streams []*cupool.Stream) {
-	each := (b.N + len(streams) - 1) / len(streams)
+	parallel(b, len(streams), func(i, n int) error { return pairs(c, streams[i], n) })
+}
+
+// parallel measures b.N pairs, shared among goroutines. do makes n of them as the i-th.
+func parallel(b *testing.B, goroutines int, do func(i, n int) error) {
+	each := (b.N + goroutines - 1) / goroutines
 	var warm, done sync.WaitGroup
 	start := make(chan struct{})
-	warm.Add(len(streams))
-	for _, s := range streams {
+	warm.Add(goroutines)
+	for i := range goroutines {
 		done.Go(func() {
-			err := pairs(c, s, warmPairs)
+			err := do(i, warmPairs)
 			warm.Done()
 			<-start
 			if err == nil {
-				err = pairs(c, s, each)
+				err = do(i, each)
 			}
 			if err != nil {
 				b.Error(err)

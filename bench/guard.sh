@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Measures the rows of speed that matter as multiples of a ruler, an uncontended pair of
-# Lock and Unlock of a sync.Mutex or a memset of 1 MiB, and prints them beside those of
-# bench/testdata/guard.txt. It fails where a row is slower by half or more.
+# Measures the rows of speed that matter as multiples of a ruler: an uncontended pair of
+# Lock and Unlock of a sync.Mutex, such pairs of as many goroutines, or a memset of 1 MiB.
+# Prints them beside those of bench/testdata/guard.txt, and fails where a row is slower by
+# half or more.
 #
 # usage: bench/guard.sh [-write]
 #
@@ -23,7 +24,7 @@ go test -c -o "$dir/test" .
 
 # Rows, operations and goroutines of a run, runs of a round, and rulers.
 rows='Hit/size=1MiB 30000 1 30 mutex-pair
-ParallelHit/stream=own 200000 16 30 mutex-pair
+ParallelHit/stream=own 100000 16 60 mutex-pairs
 RandomLive1000/backing=segments 2000 1 20 mutex-pair
 RandomLive1000/backing=auto 5000 1 4 mutex-pair
 CrossStream/device=idle 10000 1 30 mutex-pair
@@ -38,7 +39,8 @@ processor=${processor:-$(uname -sm)}
 # measure ROW.. notes a round of a row, without the driver's part, and of its ruler.
 measure() {
 	run "$1" "$1" row "$2" "$3" "$4"
-	run "$1" "Ruler/$5" ruler "$([ "$5" = memset ] && echo 20 || echo 50000)" 1 30
+	local -A operations=([mutex-pair]=50000 [mutex-pairs]=300000 [memset]=20)
+	run "$1" "Ruler/$5" ruler "${operations[$5]}" "$3" 30
 }
 run() { # ROW BENCHMARK AS OPERATIONS GOROUTINES RUNS
 	"$dir/test" -test.run '^$' -test.benchtime "$4x" -test.cpu "$5" -test.count "$6" -test.bench "^Benchmark${2//\//\$/^}\$" |
