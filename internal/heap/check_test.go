@@ -64,6 +64,10 @@ var corruptions = map[string]map[string]func(r *rig, h *Heap){
 	},
 	"C5": {
 		"a chunk elsewhere": func(_ *rig, h *Heap) { h.ranges[ledger.Large][0].chunks[1].off++ },
+		"a chunk elsewhere that is in no stitched range": func(_ *rig, h *Heap) {
+			chunks := h.ranges[ledger.Large][0].chunks
+			chunks[len(chunks)-1].off++
+		},
 		"a chunk too many": func(_ *rig, h *Heap) {
 			x := h.ranges[ledger.Large][0]
 			x.chunks = append(x.chunks, &chunk{off: x.seg.Size, size: unit})

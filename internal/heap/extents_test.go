@@ -113,6 +113,21 @@ func TestYield(t *testing.T) {
 	r.close()
 }
 
+// TestYieldEverything: a range whose chunks are all another heap's goes with the addresses.
+func TestYieldEverything(t *testing.T) {
+	r, from, to, between := yielded(t, 18*mib)
+	r.free(between...)
+	r.move(from, to, 6*mib)
+	require.NoError(t, from.DropGaps(false))
+	require.Len(t, from.stitches, 1)
+	require.NoError(t, from.DropGaps(true))
+	require.Empty(t, from.stitches)
+	require.True(t, from.IsEmpty())
+	require.Equal(t, len(to.ranges[ledger.Large]), r.d.Stats().Reservations)
+	r.check()
+	r.close()
+}
+
 // TestYieldAndRelease: memory that another heap gives back to the device is unmapped where a
 // stitched range maps it, too, whatever the range's heap did and does with it.
 func TestYieldAndRelease(t *testing.T) {

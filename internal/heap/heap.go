@@ -15,6 +15,7 @@ package heap
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cupool/cupool/device"
@@ -391,15 +392,7 @@ func (h *Heap) InUse() bool {
 
 // IsEmpty reports whether the heap holds no memory and no addresses.
 func (h *Heap) IsEmpty() bool {
-	if len(h.leaving)+len(h.ranges[ledger.Small])+len(h.ranges[ledger.Large]) > 0 {
-		return false
-	}
-	for _, seg := range h.segs {
-		if seg != nil {
-			return false
-		}
-	}
-	return true
+	return len(h.leaving) == 0 && !slices.ContainsFunc(h.segs, func(s *block.Segment) bool { return s != nil })
 }
 
 // Close ends an empty heap.

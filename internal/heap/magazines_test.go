@@ -14,18 +14,23 @@ func homed(t *testing.T) (*rig, *Heap, block.ID) {
 	p := policy
 	p.HomeLimit, p.MagazineBytes = mib, 64*kib
 	r := newRig(t, 1, false, p)
-	h := r.heaps[0]
+	return r, r.heaps[0], r.home(r.heaps[0], 1000)
+}
+
+// home returns a block in the magazines, cached.
+func (r *rig) home(h *Heap, size int64) block.ID {
+	r.t.Helper()
 	for range 3 {
-		id := r.alloc(h, 1000)
+		id := r.alloc(h, size)
 		b := r.block(id)
 		if b.Word().Has(block.Homed) {
-			require.True(t, b.FreeHomed(b.Word().Gen()))
-			return r, h, id
+			require.True(r.t, b.FreeHomed(b.Word().Gen()))
+			return id
 		}
 		r.free(id)
 	}
-	require.Fail(t, "the size does not recur")
-	return nil, nil, 0
+	require.Fail(r.t, "the size does not recur")
+	return 0
 }
 
 // get takes a block out of the magazines.
@@ -47,11 +52,43 @@ func TestHomes(t *testing.T) {
 	gen := b.Word().Gen()
 	require.Equal(t, gen+1, r.get(h, id))
 	require.True(t, b.FreeHomed(gen+1))
+	var homes [2]Homes
+	h.AddHomes(&homes)
+	require.Equal(t, [2]Homes{ledger.Small: {
+		Hits: 1, HitBytes: 1024, HitReq: 1000, Cached: 1, CachedBytes: 1024, CachedReq: 1000, LargestCached: 1024, HomedBytes: 1024,
+	}}, homes)
 	require.True(t, h.Flush())
 	require.Zero(t, h.HomedBytes())
 	require.Zero(t, h.CachedBytes())
 	require.EqualValues(t, 1, h.Ledger.Tallies(ledger.Small)[ledger.MagazineHits].Added)
 	r.check()
+}
+
+// TestEvicted: what loses its home to blocks of other sizes is free, from the first block of
+// the table on.
+func TestEvicted(t *testing.T) {
+	p := policy
+	p.HomeLimit, p.MagazineBytes = mib, 1<<30
+	r := newRig(t, 1, false, p)
+	h := r.heaps[0]
+	homes := map[block.ID]int64{}
+	for i := range int64(1500) {
+		size := 100 + 64*i
+		id := r.home(h, size)
+		homes[id] = r.block(id).Size
+	}
+	require.Contains(t, homes, block.ID(1))
+	var bytes int64
+	for id, size := range homes {
+		if r.block(id).Word().Has(block.Homed) {
+			bytes += size
+		}
+	}
+	require.Equal(t, bytes, h.HomedBytes())
+	r.check()
+	require.True(t, h.Flush())
+	require.Zero(t, h.HomedBytes())
+	r.close()
 }
 
 // TestUnhome: a live block that leaves the magazines stays live; a cached one stays

@@ -3,6 +3,7 @@ package heap
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -354,12 +355,16 @@ func TestRangesAreForgotten(t *testing.T) {
 	h := r.heaps[0]
 	r.alloc(h, 3*mib) // at addresses of its own
 	small := r.space.byAddr[ledger.Small]
-	for range 20 {
+	var first, most block.ID // of the numbers of blocks
+	for round := range 200 {
 		var ids []block.ID
 		for range 16 {
 			ids = append(ids, r.alloc(h, mib))
 		}
 		require.GreaterOrEqual(t, small.Bytes(), int64(8*16*kib), "a leaf for each 2 MiB")
+		if most = max(most, slices.Max(ids)); round < 20 {
+			first = most
+		}
 		r.free(ids...)
 		h.MergeFast()
 		for _, x := range h.ranges[ledger.Small] {
@@ -369,5 +374,6 @@ func TestRangesAreForgotten(t *testing.T) {
 		h.ranges[ledger.Small] = nil
 		require.LessOrEqual(t, small.Bytes(), int64(4*32*kib), "nodes above leaves")
 	}
+	require.Equal(t, first, most, "numbers are used again")
 	require.NoError(t, h.Check(0))
 }

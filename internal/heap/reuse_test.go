@@ -99,6 +99,23 @@ func TestReuse(t *testing.T) {
 	}
 }
 
+// TestWindowBehindAPart: a window begins with whole memory that is free, and not with the chunk
+// before, whose end is not.
+func TestWindowBehindAPart(t *testing.T) {
+	r, h, live := stitched(t, usual)
+	rows := []block.ID{r.alloc(h, 2*mib), r.alloc(h, 4*mib), r.alloc(h, 4*mib)} // all rows but the first
+	live = append(live, r.alloc(h, 4*mib))
+	middle := r.alloc(h, 2560*kib) // to the middle of the last chunk of the row
+	live = append(live, r.alloc(h, 1536*kib), rows[2])
+	r.free(middle, rows[0], rows[1])
+	id, n := r.maps(h, 6*mib)
+	require.Zero(t, n)
+	require.EqualValues(t, 8*mib, h.stitches[0].skip)
+	r.distinct()
+	r.free(append(live, id)...)
+	r.close()
+}
+
 // partly are rows of which the third is the best for 5 MiB, which end inside of a chunk.
 var partly = [4]int64{10, 2, 8, 4}
 

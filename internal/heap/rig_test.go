@@ -215,6 +215,7 @@ func (r *rig) close() {
 		require.NoError(r.t, err)
 		idle := h.AppendIdle(nil)
 		h.DetachSegments(idle)
+		require.True(r.t, len(idle) == 0 || !h.IsEmpty(), "the device has not answered")
 		for _, f := range idle {
 			require.NoError(r.t, r.d.MemFree(device.Ptr(f.Seg.Base)))
 		}
@@ -222,9 +223,15 @@ func (r *rig) close() {
 		require.True(r.t, h.IsEmpty(), r.layout(h))
 	}
 	r.check()
+	var ledgers []*ledger.Ledger
+	for _, h := range r.heaps {
+		ledgers = append(ledgers, &h.Ledger)
+	}
+	sum := r.space.Book.Sum(ledgers)
 	for _, h := range r.heaps {
 		h.Close()
 	}
+	require.Equal(r.t, sum, r.space.Book.Past(), "the books go on counting it")
 	if r.space.Memory != nil {
 		require.NoError(r.t, r.space.Memory.Retry())
 	}

@@ -99,18 +99,9 @@ func (h *Heap) AppendIdle(found []Idle) []Idle {
 // StillIdle keeps those of the segments in the list that are still there and
 // wholly free.
 func (h *Heap) StillIdle(found []Idle) []Idle {
-	n := 0
-	for i := range found {
-		f := &found[i]
-		if int(f.index) >= len(h.segs) || h.segs[f.index] != f.Seg || !f.block.IsWhole() {
-			continue
-		}
-		if n < i {
-			found[n] = *f
-		}
-		n++
-	}
-	return found[:n]
+	return slices.DeleteFunc(found, func(f Idle) bool {
+		return int(f.index) >= len(h.segs) || h.segs[f.index] != f.Seg || !f.block.IsWhole()
+	})
 }
 
 // sweepPart is the part of the free blocks from which on to look at all of them

@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,7 @@ func TestIdle(t *testing.T) {
 	require.Nil(t, h.BestIdle(ledger.Large, 25*mib, 35*mib), "that one is in use")
 	require.Nil(t, h.BestIdle(ledger.Small, 3*mib, 1<<40))
 	a = r.alloc(h, 3*mib)
-	require.Len(t, h.StillIdle(idle), 2)
+	require.Equal(t, slices.Clone(idle[1:]), h.StillIdle(idle), "the first is in use")
 	r.free(a, b)
 	r.check()
 	r.close()
@@ -105,13 +106,17 @@ func TestKeptSegmentMoves(t *testing.T) {
 	id := r.alloc(from, 20*mib)
 	seg := from.SegmentOf(r.block(id))
 	from.KeepSegment(seg)
+	require.EqualValues(t, 20*mib, from.Kept())
 	r.free(id, r.alloc(other, 20*mib))
 	require.Same(t, seg, from.BestIdle(ledger.Large, 20*mib, 20*mib))
 	from.MoveSegment(seg, to)
 	other.MoveSegment(other.segs[0], to)
 	r.check()
+	require.EqualValues(t, 20*mib, to.Kept())
 	small := r.alloc(to, 1000)
 	require.Equal(t, 2, r.d.Stats().Allocations)
 	r.free(small)
+	to.Unkeep()
+	require.Zero(t, to.Kept())
 	r.close()
 }

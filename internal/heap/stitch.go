@@ -302,9 +302,6 @@ func (h *Heap) unstitch(seg *block.Segment, id block.ID, b *block.Block) {
 // which are free: idle stitched ranges are unmapped, those that hold a block
 // become shorter beside it. The stream's work must be done.
 func (h *Heap) unmapSecond(r *addressRange, lo, hi int) error {
-	if lo >= hi {
-		return nil
-	}
 	uses := func(p *chunk) bool { return p.r == r && r.chunks[lo].off <= p.off && p.off < r.chunks[hi-1].end() }
 	for _, st := range h.stitches {
 		if st.seg != nil && slices.ContainsFunc(st.chunks, uses) {

@@ -32,8 +32,10 @@ func scattered(t *testing.T) (r *rig, h *Heap, between []block.ID) {
 // merge where they are when the block is freed. The range serves again.
 func TestStitch(t *testing.T) {
 	r, h, between := scattered(t)
+	mapped := h.Work().Mapped
 	id := r.alloc(h, 15*mib)
 	r.check()
+	require.Equal(t, mapped+1, h.Work().Mapped)
 	require.Equal(t, "large [Part 2M][Part 2M][Part 2M][Live 2M][Part 2M][Part 2M][Part 2M][Live 2M][Part 2M][Part 1M][Free 3M][Live 2M], stitched [Live 15M]", r.layout(h))
 	require.True(t, h.InUse())
 	addr := r.block(id).Addr()
@@ -55,6 +57,7 @@ func TestStitch(t *testing.T) {
 		r.free(id)
 	}
 	require.Equal(t, maps, r.d.Calls(simdev.MemMap))
+	require.Equal(t, mapped+1, h.Work().Mapped)
 	require.EqualValues(t, 3, r.space.StitchReuses.Load())
 	part := r.alloc(h, 5*mib) // takes chunks of the range
 	again := r.alloc(h, 10*mib)
