@@ -68,6 +68,9 @@ func (r *runner) reset() {
 	p.asking.Lock() // nothing may be allocated
 	defer p.asking.Unlock()
 	r.closeGuests(p)
+	r.mu.Lock()
+	p.resetting = true // what a Close ends and does not, Reset may end
+	r.mu.Unlock()
 	list := r.ends(p, everything)
 	r.mu.Lock()
 	before := r.heldLocked(p)
@@ -75,9 +78,7 @@ func (r *runner) reset() {
 	r.mu.Unlock()
 	err := p.Reset()
 	r.judge("Reset", err, r.house(p).and(r.whileHeld(before, p)))
-	if err != nil {
-		r.revive(p, list)
-	} else {
+	if err == nil {
 		r.over("Reset of "+p.name, list)
 		for _, t := range list { // which mistakes use
 			if i := slices.Index(r.blocks, t.b); i >= 0 && t.b.via == nil {
@@ -86,12 +87,17 @@ func (r *runner) reset() {
 		}
 	}
 	r.mu.Lock()
-	p.alone = false
+	p.alone, p.resetting = false, false
 	p.resets++
 	if err == nil {
 		p.lastReset, p.waiting = p.resets, nil
+		list = nil
+	}
+	if p.state == open {
+		list, p.gone = append(list, p.gone...), nil
 	}
 	r.mu.Unlock()
+	r.revive(p, list)
 	if err != nil || !r.exact {
 		return
 	}

@@ -86,6 +86,8 @@ type Pool struct {
 	state     state
 	alone     bool // it takes no guests, as a call is about to end what they hand out
 	tried     bool // Close was called; it may have failed
+	closes    int  // calls of Close under way that end its blocks
+	resetting bool // Reset is under way
 	retired   bool
 	asleep    bool // from the beginning of Sleep until Wake
 	slept     bool // Sleep was called
@@ -367,7 +369,7 @@ func (m *Model) over(what string, list []*tenant) {
 func (m *Model) revive(p *Pool, list []*tenant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p.state == closing { // another goroutine's Close may end them
+	if p.state == closing || p.resetting { // another goroutine's Close or Reset may end them
 		p.gone = append(p.gone, list...)
 		return
 	}

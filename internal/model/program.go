@@ -546,6 +546,7 @@ func (w *world) closePool(p *Pool) {
 	before := w.heldLocked(pools...)
 	for _, p := range pools {
 		p.state, p.tried = closing, true
+		p.closes++
 	}
 	w.mu.Unlock()
 	var gone [][]*tenant
@@ -563,6 +564,11 @@ func (w *world) closePool(p *Pool) {
 	want := w.whileHeld(before, pools...)
 	switch {
 	case errors.Is(err, cupool.ErrNotSupported) && len(want.errs) > 0:
+		w.mu.Lock()
+		for _, p := range pools {
+			p.closes--
+		}
+		w.mu.Unlock()
 		for i, p := range pools {
 			w.reopened(p, gone[i])
 		}
@@ -588,6 +594,15 @@ func (w *world) closePool(p *Pool) {
 // reopened says that Close of a pool has failed, or of the root, which may have closed
 // the pool before.
 func (w *world) reopened(p *Pool, gone []*tenant) {
+	w.mu.Lock()
+	under := p.closes > 0 // in another goroutine, whose Close says what becomes of the blocks
+	if under {
+		p.gone = append(p.gone, gone...)
+	}
+	w.mu.Unlock()
+	if under {
+		return
+	}
 	if !w.exact && errors.Is(p.Err(), cupool.ErrClosed) {
 		w.closedPool(p)
 		return
