@@ -2,6 +2,7 @@ package cupool_test
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -264,11 +265,58 @@ func TestCloseOfHeld(t *testing.T) {
 		}
 		require.ErrorIs(t, c.Close(), cupool.ErrNotSupported)
 		release()
+		pooltest.NewStream(t, c)
+		pooltest.NewPrivate(t, c, cupool.PoolConfig{})
 		freeAll(t, c, live)
 		time.Sleep(3 * time.Second)
 		require.Zero(t, c.Stats().All.ReservedBytes.Current, "its decay goes on, too")
 		require.NoError(t, c.Close())
 	})
+}
+
+// TestCloseTriesAgain: what the device refuses once is asked for again, and is no error then.
+func TestCloseTriesAgain(t *testing.T) {
+	for backing, calls := range map[cupool.Backing][]simdev.Call{
+		cupool.BackingSegments: {simdev.SyncStream, simdev.MemFree},
+		cupool.BackingVMM:      {simdev.SyncStream, simdev.MemUnmap, simdev.MemRelease, simdev.AddressFree},
+	} {
+		for _, call := range calls {
+			t.Run(fmt.Sprint(backing, " ", call), func(t *testing.T) {
+				d := simdev.New(simdev.Config{})
+				c := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing})
+				p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+				for _, of := range []*cupool.Pool{p, c} {
+					require.NoError(t, of.Free(pooltest.Alloc(t, of, 5*mib, nil)))
+					require.NoError(t, c.DefaultStream().Memset(pooltest.Alloc(t, of, mib, nil).Ptr(), 1, mib))
+					d.FailNth(call, 1, errors.New("once"))
+					leaks := &cupool.LeakError{}
+					err := of.Close()
+					require.ErrorAs(t, err, &leaks)
+					require.NotContains(t, err.Error(), "once")
+					require.Zero(t, of.Stats().All.ReservedBytes.Current)
+				}
+				s := d.Stats()
+				require.Zero(t, s.Allocations+s.MemHandles+s.Mappings+s.Reservations)
+			})
+		}
+	}
+}
+
+// TestNothingNewWhileClosing: while Close closes the private pools, no stream is made any more.
+func TestNothingNewWhileClosing(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	require.NoError(t, p.Free(pooltest.Alloc(t, p, 5*mib, nil)))
+	asked := false
+	d.Hook = func(call string) {
+		if call == "MemFree" && !asked {
+			asked = true
+			require.ErrorIs(t, testkit.Second(c.NewStream()), cupool.ErrClosed)
+			require.ErrorIs(t, testkit.Second(c.AdoptStream(7)), cupool.ErrClosed)
+		}
+	}
+	require.NoError(t, c.Close())
+	require.True(t, asked)
 }
 
 // TestCloseWaitsForCalls: work that a call submits to a stream while another

@@ -66,6 +66,7 @@ func TestConfigExtremes(t *testing.T) {
 		"one byte":           {Limit: 1},
 		"smallest":           {SmallLimit: 1, SmallSegment: 512, LargeLimit: 1, LargeSegment: 512, SegmentRounding: 512, MinSplit: 512},
 		"smallest blocks":    {SmallLimit: 1, SmallSegment: 512, LargeLimit: 1, LargeSegment: 512, SegmentRounding: 512, MinSplit: 256, MinBlock: 256},
+		"equal limits":       {LargeLimit: 20 << 20, LargeSegment: 20 << 20},
 		"everything small":   {SmallLimit: 1 << 30, SmallSegment: 1 << 30},
 		"huge rounding":      {SegmentRounding: 1 << 50},
 		"largest rounding":   {SegmentRounding: 1<<61 - 512},

@@ -47,6 +47,9 @@ func (c *Pool) HomedBytes() int64 { return c.def.HomedBytes() }
 // Slots returns how many streams the allocator keeps, closed ones included.
 func (c *Pool) Slots() int { return len(c.dev.streams.All()) }
 
+// Kept returns the bytes that were reserved on purpose.
+func (c *Pool) Kept() int64 { return c.heaps.kept() }
+
 // Heaps returns how many heaps the allocator keeps, those of closed streams
 // included.
 func (c *Pool) Heaps() int { return len(c.heaps.all()) }

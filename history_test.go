@@ -172,6 +172,33 @@ func TestHistoryReplays(t *testing.T) {
 	}
 }
 
+// Trim and EmptyCache are recorded with what went back.
+func TestHistoryOfTrims(t *testing.T) {
+	for name, giveBack := range map[string]func(c *cupool.Pool) error{
+		"trim":  func(c *cupool.Pool) error { return testkit.Second(c.Trim(0)) },
+		"empty": (*cupool.Pool).EmptyCache,
+	} {
+		c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{} })
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, nil)))
+		require.NoError(t, giveBack(c))
+		events := poolaccess.Of(c).Events(0)
+		last := events[len(events)-1]
+		require.Equal(t, snapshot.Trim, last.Kind, name)
+		require.EqualValues(t, 40*mib, last.Size)
+	}
+}
+
+// A sample that had no place in the magazines has none when it is freed: its size may not come
+// again.
+func TestSampleWithoutHome(t *testing.T) {
+	pooltest.Backings(t, 256*mib, func(t *testing.T, c *cupool.Pool) {
+		b := pooltest.Alloc(t, c, mib, nil)
+		require.False(t, c.IsHomed(b))
+		require.NoError(t, c.Free(b))
+		require.Zero(t, c.HomedBytes())
+	}, pooltest.WithMagazines, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1024} })
+}
+
 // Samples stand for what is not recorded: of allocations that hit or miss, of all
 // sizes, in events, totals and live blocks.
 func TestHistorySamples(t *testing.T) {

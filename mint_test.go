@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
+	"github.com/cupool/cupool/snapshot"
 )
 
 func TestMint(t *testing.T) {
@@ -97,14 +98,30 @@ func allocExact(t *testing.T, c *cupool.Pool, size int64, s *cupool.Stream) cupo
 // share a handle with stays.
 func TestCut(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingVMM, cupool.BackingSegments} {
-		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: backing})
+		c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: backing, History: &cupool.History{}})
 		s := pooltest.NewStream(t, c)
+		trims := func() (sizes []int64) {
+			for _, e := range poolaccess.Of(c).Events(0) {
+				if e.Kind == snapshot.Trim {
+					sizes = append(sizes, e.Size)
+				}
+			}
+			return sizes
+		}
 		for _, on := range []*cupool.Stream{nil, s} {
 			reserved := func() int64 { return c.Stats().All.ReservedBytes.Current }
 			weights := must(c.Alloc(6<<20, on))
 			require.NoError(t, c.Free(must(c.Alloc(500<<20, on)))) // handles of 16 MiB
-			b := allocExact(t, c, 100<<20+512, on)
-			require.NoError(t, c.Check())
+			b := must(c.Alloc(100<<20+512, on))
+			held, noted := reserved(), trims()
+			for range 2 { // the second time there is nothing to cut
+				require.NoError(t, poolaccess.Of(c).Cut(b))
+				require.NoError(t, c.Check())
+			}
+			if went := held - reserved(); went > 0 {
+				noted = append(noted, went)
+			}
+			require.Equal(t, noted, trims())
 			must(c.Trim(0))
 			most := int64(6+102) << 20
 			if backing == cupool.BackingSegments {

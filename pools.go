@@ -116,9 +116,6 @@ func (c *Pool) unopened(cfg PoolConfig) *Pool {
 	if cfg.Alloc != nil || cfg.NoSplit {
 		p.cfg.Backing = BackingSegments
 	}
-	if cfg.NoSplit {
-		p.cfg.GrowthFactor = 0 // what is more than a block needs would be lost
-	}
 	return p
 }
 

@@ -404,5 +404,6 @@ func TestInitialSize(t *testing.T) {
 		require.EqualValues(t, 64<<20, c.Stats().All.ReservedBytes.Current)
 		require.NoError(t, c.Free(a))
 		require.NoError(t, c.Free(b))
+		require.EqualValues(t, 64<<20, c.Kept())
 	}, func(cfg *cupool.Config) { cfg.InitialSize = 64 << 20 })
 }

@@ -459,6 +459,20 @@ func TestNothingOfClosedStream(t *testing.T) {
 	})
 }
 
+// The handle of a block whose heap is gone is refused.
+func TestHandleOfClosedStream(t *testing.T) {
+	pooltest.Backings(t, 1<<30, func(t *testing.T, c *cupool.Pool) {
+		s := pooltest.NewStream(t, c)
+		b := pooltest.Alloc(t, c, 40*mib, s)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, s.Close())
+		require.NoError(t, c.EmptyCache())
+		require.Equal(t, 1, c.Heaps())
+		require.ErrorIs(t, c.Free(b), cupool.ErrDoubleFree)
+		require.ErrorIs(t, c.RecordStream(b, nil), cupool.ErrUseAfterFree)
+	})
+}
+
 // An empty heap goes also where another goroutine looks through the heaps when the last
 // of its memory is taken.
 func TestMemoryOfClosedStreamBesideStats(t *testing.T) {

@@ -1,12 +1,14 @@
 package cupool_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
 func TestEngineFreeTensor(t *testing.T) {
@@ -94,4 +96,55 @@ func TestEngineStats(t *testing.T) {
 		}
 		e.FreeAll(a, b, c)
 	})
+}
+
+// TestOneByte: a tensor of one byte is in the pool, too.
+func TestOneByte(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := must(e.FromHost(onHost([]byte{7})))
+		require.True(t, e.Owns(x))
+		require.Equal(t, []byte{7}, must(e.ToHost(x)).Uint8s())
+		require.NoError(t, e.FreeTensor(x))
+	})
+}
+
+// TestOuterFails: an outer product whose result has no memory on the device, or cannot be
+// zeroed there, leaves nothing behind.
+func TestOuterFails(t *testing.T) {
+	d := &noMemset{Far: pooltest.Far{Driver: pooltest.Open(t, cupool.Config{}).Driver()}}
+	c := pooltest.Open(t, cupool.Config{Driver: d, Limit: 8 * mib})
+	e := must(cupool.NewEngine(c))
+	x := must(e.FromHost(tensor.New(tensor.WithBacking(tensor.Range(tensor.Float64, 0, 500)))))
+	for want, fails := range map[error]func(){
+		cupool.ErrOutOfMemory: func() { d.wide = pooltest.Alloc(t, c, 5*mib+mib/2, nil) },
+		errNoMemset:           func() { d.fails = true },
+	} {
+		fails()
+		before := c.Stats().LiveBytes
+		_, err := x.Outer(x)
+		require.ErrorIs(t, err, want)
+		require.Equal(t, before, c.Stats().LiveBytes)
+		require.NoError(t, c.Free(d.wide))
+		d.wide, d.fails = cupool.Block{}, false
+		r, err := x.Outer(x)
+		require.NoError(t, err)
+		require.True(t, e.Owns(r))
+		require.NoError(t, e.FreeTensor(r))
+	}
+}
+
+var errNoMemset = errors.New("no memset")
+
+// noMemset is a device that sets no memory while it fails.
+type noMemset struct {
+	pooltest.Far
+	wide  cupool.Block
+	fails bool
+}
+
+func (d *noMemset) Memset(dst cupool.Ptr, value byte, n int64, s cupool.StreamHandle) error {
+	if d.fails {
+		return errNoMemset
+	}
+	return d.Far.Memset(dst, value, n, s)
 }

@@ -2,6 +2,7 @@ package cupool_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,6 +75,59 @@ func TestSnapshotInPortions(t *testing.T) {
 			requireTiled(t, w.pools[0].Snapshot())
 		})
 	}
+}
+
+// What is listed of a segment that goes back to the device meanwhile is not in the snapshot,
+// whatever comes next.
+func TestSnapshotBesideOne(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, between string
+		portions        []int // before the end of the segment
+	}{
+		"the only segment goes":    {"a=2M b=2M", "free:a free:b empty", []int{1, 2}},
+		"before one of the stream": {"a=2M b=2M c=20M", "free:a free:b empty", []int{1, 2}},
+		"before one of another":    {"a=2M b=2M c=20M@1", "free:a free:b empty", []int{1, 2}},
+		"before small ones":        {"a=2M b=2M c=512@1", "free:a free:b empty", []int{1, 2}},
+		"before both":              {"a=2M b=2M c=512 d=20M", "free:a free:b empty", []int{1, 2}},
+		"after small ones":         {"a=512 b=512", "free:a free:b empty", []int{1, 2}},
+		"nothing changes":          {"a=2M b=2M c=20M@1 d=512@1 e=512 f=20M@2", "", []int{1, 2, 3, 4}},
+	} {
+		for _, n := range tc.portions {
+			t.Run(fmt.Sprint(name, " by ", n), func(t *testing.T) {
+				c, d := pooltest.New(t, 1<<30)
+				x, first := pooltest.NewScript(t, c, d).Run(tc.before), true
+				s, _ := c.SnapshotBetween(n, func() {
+					if first {
+						first = false
+						x.Run(tc.between)
+					}
+				})
+				require.Equal(t, c.Snapshot().Segments, s.Segments)
+			})
+		}
+	}
+}
+
+// What is listed of a block makes way for one that begins inside of it, and is free before that.
+func TestSnapshotOfBlockThatIsCut(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	x := pooltest.NewScript(t, c, d).Run("a=4M")
+	s, _ := c.SnapshotBetween(1, func() {
+		if c.Stats().LiveBytes == 4*mib {
+			x.Run("free:a c=2M")
+		}
+	})
+	requireTiled(t, s)
+	require.Len(t, s.Segments[0].Blocks, 2)
+	require.EqualValues(t, 2*mib, s.Segments[0].Blocks[0].Size)
+}
+
+// A portion but the first looks at blocks of one heap, whose lock it holds.
+func TestPortionsOfOneHeap(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	pooltest.NewScript(t, c, d).Run("a=2M b=2M c=20M@1 d=20M@1 e=20M")
+	_, portions := c.SnapshotBetween(2, nil)
+	require.Equal(t, []int{2, 1, 2, 1}, slices.DeleteFunc(portions, func(n int) bool { return n == 0 }))
 }
 
 // requireTiled looks whether the segments of a pool do not overlap and their blocks tile them.
@@ -212,6 +266,17 @@ func TestBoundedReport(t *testing.T) {
 	e.Table, _, _ = c.ReportUpTo(10)
 	require.Contains(t, e.Error(), "more live blocks of any stream")
 	require.Contains(t, e.Error(), `pool "tenant", `)
+}
+
+// A line of the report has its pool, its label and where the memory was allocated.
+func TestReportedLines(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.History = &cupool.History{SampleBytes: 1} })
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Name: "tenant"})
+	pooltest.Alloc(t, p.WithLabel("weights"), 3*mib, nil)
+	_, lines, _ := c.ReportUpTo(1000)
+	require.Len(t, lines, 1)
+	require.Equal(t, []any{"tenant", "weights", int64(3 * mib)}, []any{lines[0].Pool, lines[0].Label, lines[0].Bytes})
+	require.NotEmpty(t, lines[0].Stack)
 }
 
 // Of segments at the same addresses, the one that was seen last is there.

@@ -54,8 +54,16 @@ func TestSoftLimitOfMagazines(t *testing.T) {
 		}
 		require.NotZero(t, c.Stats().MagazineHits)
 		require.NoError(t, c.SetSoftLimit(1))
+		for range 40 {
+			require.NoError(t, c.Free(b))
+			require.Zero(t, c.Stats().All.ReservedBytes.Current)
+			b = pooltest.Alloc(t, c, 2*mib, nil)
+		}
 		require.NoError(t, c.Free(b))
-		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		require.NoError(t, p.SetSoftLimit(1))
+		require.NoError(t, c.Free(pooltest.Alloc(t, p, 2*mib, nil)))
+		require.Zero(t, p.Stats().All.ReservedBytes.Current, "whichever pool is asked to")
 	})
 }
 
@@ -83,14 +91,15 @@ func TestTrimScripts(t *testing.T) {
 
 func TestTrimErrors(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
-	_, err := c.Trim(-1)
+	n, err := c.Trim(-1)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+	require.Zero(t, n)
 
 	x := pooltest.NewScript(t, c, d).Run("a=20M b=30M free:a free:b")
 	before := x.Layout()
 	noLuck := errors.New("no luck")
 	d.Fail("MemFree", noLuck)
-	n, err := c.Trim(0)
+	n, err = c.Trim(0)
 	require.ErrorIs(t, err, noLuck)
 	require.Zero(t, n)
 	require.ErrorIs(t, c.EmptyCache(), noLuck)
@@ -108,8 +117,9 @@ func TestTrimErrors(t *testing.T) {
 	require.NoError(t, c.EmptyCache())
 
 	require.NoError(t, c.Close())
-	_, err = c.Trim(0)
+	n, err = c.Trim(0)
 	require.ErrorIs(t, err, cupool.ErrClosed)
+	require.Zero(t, n)
 	require.ErrorIs(t, c.EmptyCache(), cupool.ErrClosed)
 	require.ErrorIs(t, c.Reserve(1, nil), cupool.ErrClosed)
 }

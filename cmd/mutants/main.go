@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -129,15 +130,15 @@ const (
 //go:embed survivors.txt
 var survivors string
 
-// module is where the packages of survivors.txt are.
-const module = "github.com/cupool/cupool/"
+// module is where the packages of survivors.txt are; "." is its root.
+const module = "github.com/cupool/cupool"
 
 // argued returns the reasons of survivors.txt by the keys of mutants.
 func argued() map[string]string {
 	reasons := map[string]string{}
 	for line := range strings.Lines(survivors) {
 		if columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t"); len(columns) == 6 {
-			reasons[module+strings.Join(columns[:5], "\t")] = columns[5]
+			reasons[strings.Join(append([]string{path.Join(module, columns[0])}, columns[1:5]...), "\t")] = columns[5]
 		}
 	}
 	return reasons
