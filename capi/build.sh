@@ -3,9 +3,10 @@
 #
 # usage: build.sh [DIR]
 #
-# DIR is dist by default. Needs Go and gcc. The library runs with glibc 2.28, as PyTorch's wheels do,
-# where the system has a newer glibc, too. Prints the library's path, and the newest version of glibc
-# that it needs to stderr; the status is 1 where that is newer than 2.28.
+# DIR is dist by default. Needs Go and gcc; CC=aarch64-linux-gnu-gcc builds for arm64. The library runs
+# with glibc 2.28, as PyTorch's wheels do, where the system has a newer glibc, too. Prints the library's
+# path, and the newest version of glibc that it needs to stderr; the status is 1 where that is newer
+# than 2.28.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "${1:-$here/../dist}"
@@ -16,10 +17,11 @@ cc=${CC:-gcc}
 # stand-ins of the two that had them before, which newer systems have, too.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-case $(uname -m) in
-x86_64) first=GLIBC_2.2.5 ;;
-aarch64) first=GLIBC_2.17 ;;
-*) echo "$0: no version of glibc's symbols is known for $(uname -m)" >&2; exit 2 ;;
+machine=$("$cc" -dumpmachine)
+case $machine in
+x86_64-*) first=GLIBC_2.2.5 arch=amd64 ;;
+aarch64-*) first=GLIBC_2.17 arch=arm64 ;;
+*) echo "$0: no version of glibc's symbols is known for $machine" >&2; exit 2 ;;
 esac
 stand_in() { # NAME FUNCTION...
 	local name=$1 f
@@ -33,15 +35,16 @@ stand_in libpthread.so.0 pthread_{create,key_create,setspecific,sigmask,getattr_
 	pthread_rwlock_{rdlock,wrlock,unlock}
 
 cd "$here"
-CGO_ENABLED=1 go build -trimpath -buildmode=c-shared -tags netgo,osusergo \
+CC=$cc GOARCH=$arch CGO_ENABLED=1 go build -trimpath -buildmode=c-shared -tags netgo,osusergo \
 	-ldflags "-s -w -extldflags '-Wl,--version-script=$here/cupool.map -Wl,-soname,libcupool.so $work/libdl.so.2 $work/libpthread.so.0'" \
 	-o "$out/libcupool.so" .
 rm -f "$out/libcupool.h" # of cgo; the interface is cupool.h
 cp cupool.h "$out/"
-needs=$(objdump -T "$out/libcupool.so" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
+symbols=$(readelf -W --dyn-syms "$out/libcupool.so")
+needs=$(grep -o 'GLIBC_[0-9.]*' <<<"$symbols" | sort -Vu | tail -1)
 echo "$0: needs $needs" >&2
 if [ "$(printf 'GLIBC_2.28\n%s\n' "$needs" | sort -V | tail -1)" != GLIBC_2.28 ]; then
-	echo "$0: too new for glibc 2.28: $(objdump -T "$out/libcupool.so" | grep -F "$needs" | awk '{print $NF}' | tr '\n' ' ')" >&2
+	echo "$0: too new for glibc 2.28: $(grep -F "$needs" <<<"$symbols" | awk '{print $8}' | tr '\n' ' ')" >&2
 	exit 1
 fi
 echo "$out/libcupool.so"

@@ -34,7 +34,7 @@ def glibc(data):
         file.write(data)
         file.flush()
         try:
-            done = subprocess.run(["objdump", "-T", file.name], capture_output=True, text=True)
+            done = subprocess.run(["readelf", "-W", "--dyn-syms", file.name], capture_output=True, text=True)
         except FileNotFoundError:
             return None
     if done.returncode != 0:
@@ -45,25 +45,29 @@ def glibc(data):
 
 def platform_tag(libraries):
     """manylinux of the newest glibc that a library needs; linux where that cannot be found out."""
-    machine = platform.machine()
+    processor = machine(next(iter(libraries.values())))
     needs = {name: glibc(data) for name, data in libraries.items()}
     if not needs or None in needs.values():
-        print("cupool: objdump is missing, so the wheel is for this system alone", file=sys.stderr)
-        return f"linux_{machine}"
+        print("cupool: readelf is missing, so the wheel is for this system alone", file=sys.stderr)
+        return f"linux_{processor}"
     newest = max(max(needs.values()), (2, 17))
     limit = os.environ.get("MANYLINUX")
     if limit and newest > tuple(map(int, limit.split("_"))):
         sys.exit(f"cupool: not for manylinux_{limit}: " + ", ".join(
             f"{name} needs glibc {v[0]}.{v[1]}" for name, v in needs.items() if v == newest))
-    return f"manylinux_{newest[0]}_{newest[1]}_{machine}"
+    return f"manylinux_{newest[0]}_{newest[1]}_{processor}"
 
 
 def library():
     if os.environ.get("LIBCUPOOL"):
         return pathlib.Path(os.environ["LIBCUPOOL"])
-    built = ROOT / "build" / "libcupool.so"
-    subprocess.run([ROOT / "capi" / "build.sh", built], check=True)
-    return built
+    subprocess.run([ROOT / "capi" / "build.sh", ROOT / "build"], check=True)
+    return ROOT / "build" / "libcupool.so"
+
+
+def machine(library):
+    """The processor that an ELF file is for, as platform.machine() calls it."""
+    return {0x3E: "x86_64", 0xB7: "aarch64"}[int.from_bytes(library[18:20], "little")]
 
 
 def licenses(library):
