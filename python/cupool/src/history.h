@@ -73,6 +73,8 @@ class History {
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
   // Whether allocations and frees are to be told.
   bool watches() const { return watches_.load(std::memory_order_relaxed); }
+  // Whether stacks are kept for memory in use alone, and not for events.
+  bool ofState() const { return when_.load() == RecordContext::STATE; }
   // Whether it holds notes of blocks, which their frees take away.
   bool holds() const { return watches() || held_.load(std::memory_order_relaxed) > 0; }
 

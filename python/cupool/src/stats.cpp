@@ -141,7 +141,7 @@ void Allocator::addSegments(c10::DeviceIndex device, MempoolId_t id, std::vector
     to.is_expandable = from.info.is_virtual != 0 && reportsExpandable();
     to.owner_private_pool_id = poolId(from.info.pool);
     const SegmentNote note = history.noteOf(from.info.address, from.info.size);
-    to.context_when_allocated = note.context;
+    to.context_when_allocated = from.info.active == 0 && history.ofState() ? nullptr : note.context;
 #if TORCH_VERSION_MINOR >= 10
     to.registration_counter = note.counter;
 #endif
