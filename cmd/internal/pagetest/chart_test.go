@@ -119,3 +119,38 @@ func TestChart(t *testing.T) {
 		}
 	}
 }
+
+// contrast is that of two colours of the style sheet, as WCAG has it: 1 is none.
+const contrast = `(names => {
+	const light = name => {
+		const hex = getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+		const [r, g, b] = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16) / 255).map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+		return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+	};
+	const [a, b] = names.map(light);
+	return Math.max(a, b) / Math.min(a, b);
+})`
+
+// Bars have the lengths of what they stand for, greys of the map differ, and on a phone each
+// event is as wide as the page, without a row of heads.
+func TestReadable(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 1 << 30})
+	debugtest.Work(t, c, 1)
+	b := openBrowser(t, debug.Handler(c))
+	b.ready()
+	b.wait(`document.querySelectorAll('#free .part').length > 1 && document.querySelectorAll('#events tbody tr').length > 5`)
+	for _, scheme := range []string{"light", "dark"} {
+		b.look(scheme, 1360, 900)
+		fill := func(of string) string {
+			return eval[string](b, fmt.Sprintf(`getComputedStyle(document.querySelector(%q)).fill`, of))
+		}
+		assert.NotEqual(t, fill("#free .rest"), fill("#free .part"), scheme)
+		assert.NotEqual(t, fill("#lost .rest"), fill("#lost .part"), scheme)
+		for _, pair := range []string{"['free', 'gap']", "['free', 'other']"} {
+			assert.Greater(t, eval[float64](b, contrast+"("+pair+")"), 1.35, "%s %s", scheme, pair)
+		}
+	}
+	b.look("light", 390, 900)
+	assert.True(t, eval[bool](b, `getComputedStyle(document.querySelector('#events thead')).display === 'none'`))
+	assert.True(t, eval[bool](b, `(t => t.scrollWidth <= t.clientWidth)(document.querySelector('#events').parentElement)`), "events go beyond the page")
+}
