@@ -2,8 +2,10 @@ package adaptor_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +43,7 @@ func failedFrees(t *testing.T, a cupool.Allocator, live, freed cupool.Block) {
 	require.ErrorIs(t, a.Free(freed), cupool.ErrDoubleFree)
 	require.ErrorIs(t, a.FreePtr(live.Ptr()+1, -1), cupool.ErrInteriorPointer)
 	require.ErrorIs(t, a.FreePtr(live.Ptr(), live.Size()+1), cupool.ErrSizeMismatch)
+	require.ErrorIs(t, a.FreePtr(live.Ptr(), 0), cupool.ErrSizeMismatch)
 	require.ErrorIs(t, a.FreePtr(1<<50, -1), cupool.ErrForeignPointer)
 	require.NoError(t, a.Free(cupool.Block{}))
 	require.NoError(t, a.FreePtr(0, -1))
@@ -72,6 +75,15 @@ func TestLimiting(t *testing.T) {
 	require.ErrorAs(t, err, &oom)
 	require.EqualValues(t, 5*mib, oom.Limit)
 	require.EqualValues(t, 3*mib, oom.Live)
+	require.EqualValues(t, -1, oom.DeviceFree)
+	require.EqualValues(t, -1, oom.DeviceTotal)
+	require.Equal(t, l.DefaultStream().Handle(), oom.Stream)
+	s, err := l.NewStream()
+	require.NoError(t, err)
+	_, err = l.Alloc(3*mib, s)
+	require.ErrorAs(t, err, &oom)
+	require.Equal(t, s.Handle(), oom.Stream)
+	before.Streams++
 	require.Equal(t, before, c.Stats(), "the allocator was not asked")
 	x := alloc(t, l, 2*mib)
 	require.EqualValues(t, 5*mib, l.Used())
@@ -81,6 +93,9 @@ func TestLimiting(t *testing.T) {
 	require.EqualValues(t, 3*mib, l.Used())
 	require.NoError(t, l.FreePtr(b.Ptr(), b.Size()))
 	require.Zero(t, l.Used())
+	x = alloc(t, l, 1)
+	require.EqualValues(t, 1, l.Used())
+	require.NoError(t, l.Free(x))
 	_, err = l.Alloc(-1, nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
 
@@ -165,10 +180,19 @@ func TestTracking(t *testing.T) {
 	require.Len(t, leaks.Leaks, 1)
 	require.EqualValues(t, 1000, leaks.Bytes)
 	require.Equal(t, lost.Ptr(), leaks.Leaks[0].Ptr)
+	require.Equal(t, a.DefaultStream().Handle(), leaks.Leaks[0].Stream)
 	require.Contains(t, leaks.Leaks[0].Stack, "adaptor_test.forget\n\t")
 	require.NotContains(t, leaks.Leaks[0].Stack, "Tracking).Alloc", "the adaptor's own depths are left out")
 	require.NoError(t, a.Free(lost))
 	require.NoError(t, a.Check())
+	var all []cupool.Block
+	for range 20 {
+		all = append(all, alloc(t, a, mib))
+	}
+	require.True(t, slices.IsSortedFunc(a.Live(), func(x, y cupool.Leak) int { return cmp.Compare(x.Ptr, y.Ptr) }))
+	for _, b := range all {
+		require.NoError(t, a.Free(b))
+	}
 	_, err := a.Alloc(4<<30, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	require.NoError(t, a.Check())
@@ -222,6 +246,7 @@ func TestRecording(t *testing.T) {
 	_, err = r.Alloc(4<<30, nil)
 	require.Error(t, err)
 	require.NoError(t, r.Free(a))
+	require.Zero(t, adaptor.Kept(r))
 	require.NoError(t, r.Flush())
 	h := s.Handle()
 	require.Equal(t, []string{"a 0 1000 0", "a 1 3145728 " + itoa(h), "r 0 " + itoa(h), "r 1 0", "f 1", "# out of memory: 4294967296 bytes on stream 0", "f 0"},
@@ -235,6 +260,7 @@ func TestRecording(t *testing.T) {
 	require.NoError(t, full.Free(alloc(t, full, 1000)))
 	require.ErrorContains(t, full.Flush(), "disk full")
 	require.NoError(t, full.Free(alloc(t, full, 1000)), "the program goes on")
+	require.ErrorContains(t, full.Flush(), "disk full")
 }
 
 func itoa(h cupool.StreamHandle) string { return slog.Uint64Value(uint64(h)).String() }

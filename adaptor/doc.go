@@ -64,7 +64,8 @@ func orNone(a cupool.Allocator) cupool.Allocator {
 	return a
 }
 
-// over is what adaptors of one allocator have in common. A zero one is over none.
+// over is what adaptors of one allocator have in common. A zero one is over none. A
+// nil stream stands for the default one, and its handle is that one's, 0.
 type over struct{ behind cupool.Allocator }
 
 // Unwrap returns the allocator behind.

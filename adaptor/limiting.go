@@ -56,9 +56,6 @@ func (l *Limiting) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 }
 
 func (l *Limiting) refuse(size, used int64, s *cupool.Stream) error {
-	if s == nil {
-		s = l.DefaultStream()
-	}
 	return &cupool.OOMError{
 		Device: l.Driver().Name(), Stream: s.Handle(), Requested: size, Rounded: size, Segment: size,
 		Live: used, Reserved: used, Limit: l.limit, DeviceFree: -1, DeviceTotal: -1,

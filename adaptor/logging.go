@@ -40,23 +40,18 @@ func (l *Logging) say(call string, err error, attrs func() []slog.Attr) {
 	l.log.LogAttrs(ctx, level, call, all...)
 }
 
-func (l *Logging) block(b cupool.Block) []slog.Attr {
+func block(b cupool.Block) []slog.Attr {
 	return []slog.Attr{slog.Any("ptr", b.Ptr()), slog.Int64("size", b.Size())}
 }
 
-func (l *Logging) stream(s *cupool.Stream) slog.Attr {
-	if s == nil {
-		s = l.DefaultStream()
-	}
-	return slog.Uint64("stream", uint64(s.Handle()))
-}
+func stream(s *cupool.Stream) slog.Attr { return slog.Uint64("stream", uint64(s.Handle())) }
 
 // Alloc implements cupool.Allocator.
 func (l *Logging) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	start := time.Now()
 	b, err := l.Unwrap().Alloc(size, s)
 	l.say("alloc", err, func() []slog.Attr {
-		return []slog.Attr{slog.Any("ptr", b.Ptr()), slog.Int64("size", size), l.stream(s), slog.Duration("took", time.Since(start))}
+		return []slog.Attr{slog.Any("ptr", b.Ptr()), slog.Int64("size", size), stream(s), slog.Duration("took", time.Since(start))}
 	})
 	return b, err
 }
@@ -64,7 +59,7 @@ func (l *Logging) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 // Free implements cupool.Allocator.
 func (l *Logging) Free(b cupool.Block) error {
 	err := l.Unwrap().Free(b)
-	l.say("free", err, func() []slog.Attr { return l.block(b) })
+	l.say("free", err, func() []slog.Attr { return block(b) })
 	return err
 }
 
@@ -78,6 +73,6 @@ func (l *Logging) FreePtr(p cupool.Ptr, size int64) error {
 // RecordStream implements cupool.Allocator.
 func (l *Logging) RecordStream(b cupool.Block, s *cupool.Stream) error {
 	err := l.Unwrap().RecordStream(b, s)
-	l.say("record stream", err, func() []slog.Attr { return append(l.block(b), l.stream(s)) })
+	l.say("record stream", err, func() []slog.Attr { return append(block(b), stream(s)) })
 	return err
 }

@@ -19,7 +19,6 @@ type Recording struct {
 	over
 	mu   sync.Mutex
 	w    *bufio.Writer
-	err  error // of w, the first
 	ids  map[cupool.Block]int64
 	next int64
 	line []byte
@@ -42,37 +41,27 @@ func (r *Recording) Flush() error {
 	if r.w == nil {
 		return errNone
 	}
-	r.keep(r.w.Flush())
-	return r.err
-}
-
-func (r *Recording) keep(err error) {
-	if r.err == nil && err != nil {
-		r.err = fmt.Errorf("adaptor: writing a trace: %w", err)
+	if err := r.w.Flush(); err != nil {
+		return fmt.Errorf("adaptor: writing a trace: %w", err)
 	}
+	return nil
 }
 
+// writeLocked writes a line. What goes wrong is known to w, which writes nothing more
+// then and tells Flush.
 func (r *Recording) writeLocked(op trace.Op, id, size int64, s *cupool.Stream) {
-	if r.err != nil {
-		return
-	}
 	r.line = trace.AppendEvent(r.line[:0], op, id, size, int64(s.Handle()))
-	_, err := r.w.Write(r.line)
-	r.keep(err)
+	_, _ = r.w.Write(r.line)
 }
 
 // Alloc implements cupool.Allocator.
 func (r *Recording) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	b, err := r.Unwrap().Alloc(size, s)
-	if s == nil {
-		s = r.DefaultStream()
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(err, cupool.ErrOutOfMemory) && r.err == nil:
-		_, failed := fmt.Fprintf(r.w, "# out of memory: %d bytes on stream %d\n", size, s.Handle())
-		r.keep(failed)
+	case errors.Is(err, cupool.ErrOutOfMemory):
+		_, _ = fmt.Fprintf(r.w, "# out of memory: %d bytes on stream %d\n", size, s.Handle())
 	case err == nil && !b.IsEmpty():
 		r.ids[b] = r.next
 		r.writeLocked(trace.Alloc, r.next, size, s)
@@ -88,7 +77,7 @@ func (r *Recording) Free(b cupool.Block) error {
 	err := r.Unwrap().Free(b)
 	if id, ok := r.ids[b]; ok && err == nil {
 		delete(r.ids, b)
-		r.writeLocked(trace.Free, id, 0, r.DefaultStream())
+		r.writeLocked(trace.Free, id, 0, nil)
 	}
 	return err
 }
@@ -103,9 +92,6 @@ func (r *Recording) RecordStream(b cupool.Block, s *cupool.Stream) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.Unwrap().RecordStream(b, s)
-	if s == nil {
-		s = r.DefaultStream()
-	}
 	if id, ok := r.ids[b]; ok && err == nil {
 		r.writeLocked(trace.Use, id, 0, s)
 	}

@@ -68,6 +68,7 @@ func TestFallbackStreams(t *testing.T) {
 
 	require.NoError(t, f.CloseStream(s))
 	require.NoError(t, f.CloseStream(u))
+	require.Zero(t, adaptor.Adopted(f))
 	require.EqualValues(t, 1, first.Stats().Streams)
 	require.EqualValues(t, 1, second.Stats().Streams)
 	require.ErrorIs(t, f.CloseStream(s), cupool.ErrClosed)

@@ -64,9 +64,6 @@ func (t *Tracking) Alloc(size int64, s *cupool.Stream) (cupool.Block, error) {
 	if err != nil || b.IsEmpty() {
 		return b, err
 	}
-	if s == nil {
-		s = t.DefaultStream()
-	}
 	o := origin{stream: s.Handle()}
 	runtime.Callers(2, o.pc[:])
 	t.mu.Lock()

@@ -2,6 +2,7 @@ package dist_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -88,6 +89,9 @@ func TestMismatchesAreFound(t *testing.T) {
 					require.Error(t, r.Close())
 				}
 				require.ErrorIs(t, errors.Join(errs...), cupool.ErrSizeMismatch)
+				if say := map[string]string{"operations": "AllReduce of 100 int32 elements (max)", "roots": "Broadcast of 100 int32 elements from rank 0"}[name]; say != "" {
+					require.ErrorContains(t, errors.Join(errs...), say)
+				}
 			})
 		}
 	}
@@ -107,6 +111,16 @@ func TestCallsAreChecked(t *testing.T) {
 		require.ErrorIs(t, r.AllReduce(odd, odd, dist.Sum, nil), cupool.ErrNotSupported)
 		require.ErrorIs(t, r.AllReduce(long, long, dist.Sum, nil), cupool.ErrInvalidRange)
 		require.ErrorIs(t, r.AllReduce(none, none, dist.Sum, nil), cupool.ErrInvalidHandle)
+		short := p.M
+		short.Count = 11
+		for call, err := range map[string]error{
+			"AllReduce": r.AllReduce(p.M, short, dist.Sum, nil), "Broadcast": r.Broadcast(p.M, short, 0, nil), "AllGather": r.AllGather(p.M, short, nil),
+			"ReduceScatter": r.ReduceScatter(short, p.M, dist.Sum, nil), "Send": r.Send(p.M, 7, nil), "Recv": r.Recv(p.M, 8, nil),
+		} {
+			require.ErrorContains(t, err, "dist: "+call+" of rank 0", call)
+		}
+		require.ErrorContains(t, r.Broadcast(p.M, p.M, 9, nil), fmt.Sprintf("dist: Broadcast of rank 0, with rank 9 of %d", r.Size()))
+		require.ErrorContains(t, r.AllReduce(p.M, short, dist.Sum, nil), fmt.Sprintf("of %d ranks: dst is 12 int32 elements, src 11 int32", r.Size()))
 		require.ErrorIs(t, r.Send(p.M, 0, nil), dist.ErrRank, "to itself")
 		require.ErrorIs(t, r.Recv(p.M, 0, nil), dist.ErrRank, "from itself")
 		require.NoError(t, p.Free())

@@ -153,8 +153,8 @@ func (m Memory) Record(s *cupool.Stream) error {
 		}
 		in = owner{b.Ptr(), b.Size(), func(s *cupool.Stream) error { return s.Pool().RecordStream(b, s) }}
 	}
-	at := int64(m.Ptr) - int64(in.ptr)
-	if m.Count < 0 || m.Ptr < in.ptr || at > in.size || int64(m.Count) > (in.size-at)/m.Type.Size() {
+	at, size := uint64(m.Ptr-in.ptr), uint64(in.size) // an address before it is far behind it
+	if m.Count < 0 || at > size || uint64(m.Count) > (size-at)/uint64(m.Type.Size()) {
 		return fmt.Errorf("dist: %d %v elements at %#x are not inside their %d bytes at %#x: %w", m.Count, m.Type, uintptr(m.Ptr), in.size, uintptr(in.ptr), cupool.ErrInvalidRange)
 	}
 	return in.record(s)

@@ -1,6 +1,7 @@
 package dist_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,8 +71,14 @@ func TestMemoryOfNothing(t *testing.T) {
 	require.NoError(t, err)
 	m.Ptr, m.Count = m.Ptr+16, 4
 	require.NoError(t, m.Record(pool.DefaultStream()))
-	m.Count++
-	require.ErrorIs(t, m.Record(pool.DefaultStream()), cupool.ErrInvalidRange)
+	for name, bad := range map[string]dist.Memory{
+		"too many": {Ptr: m.Ptr, Count: 5}, "before": {Ptr: m.Ptr - 32, Count: 4}, "nearly before": {Ptr: m.Ptr - 17, Count: 1}, "behind": {Ptr: m.Ptr + 16, Count: 1},
+		"far behind": {Ptr: m.Ptr + 1<<63 + 1<<40, Count: 1}, "farther": {Ptr: m.Ptr - 1<<40, Count: 1}, "all there is": {Ptr: m.Ptr, Count: math.MaxInt}, "fewer than none": {Ptr: m.Ptr, Count: -1},
+	} {
+		x := m
+		x.Ptr, x.Count = bad.Ptr, bad.Count
+		require.ErrorIs(t, x.Record(pool.DefaultStream()), cupool.ErrInvalidRange, name)
+	}
 	hand := dist.Memory{Ptr: m.Ptr, Count: 4, Type: dist.Float32}
 	require.NoError(t, hand.Record(pool.DefaultStream()))
 	for _, s := range []*cupool.Stream{nil, new(cupool.Stream)} {
@@ -112,4 +119,33 @@ func TestMemoryByHandIsRecorded(t *testing.T) {
 	}
 	require.NoError(t, private.Close())
 	require.NoError(t, s.Close())
+}
+
+// Both memories of a call are recorded: they may be freed at once.
+func TestMemoryOfCallsIsRecorded(t *testing.T) {
+	r := group(t, 1, newPool)[0]
+	for name, call := range map[string]func(dst, src dist.Memory) error{
+		"AllReduce":     func(dst, src dist.Memory) error { return r.AllReduce(dst, src, dist.Sum, r.Stream) },
+		"Broadcast":     func(dst, src dist.Memory) error { return r.Broadcast(dst, src, 0, r.Stream) },
+		"AllGather":     func(dst, src dist.Memory) error { return r.AllGather(dst, src, r.Stream) },
+		"ReduceScatter": func(dst, src dist.Memory) error { return r.ReduceScatter(dst, src, dist.Sum, r.Stream) },
+	} {
+		gate := make(chan struct{})
+		require.NoError(t, r.Stream.Launch(func() { <-gate }))
+		dst, err := cupool.NewBuffer[float32](r.Pool, 1<<18, nil)
+		require.NoError(t, err)
+		src, err := cupool.NewBuffer[float32](r.Pool, 1<<18, nil)
+		require.NoError(t, err)
+		to, err := dist.Of(dst)
+		require.NoError(t, err)
+		from, err := dist.Of(src)
+		require.NoError(t, err)
+		require.NoError(t, call(to, from))
+		require.NoError(t, dst.Free())
+		require.NoError(t, src.Free())
+		pending := r.Pool.Stats().PendingBytes
+		close(gate)
+		require.EqualValues(t, 2<<20, pending, name)
+		require.NoError(t, r.Stream.Sync())
+	}
 }

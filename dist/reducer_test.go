@@ -91,6 +91,46 @@ func TestReducerMakesMeans(t *testing.T) {
 	}
 }
 
+// bucketed is a Comm that notes which gradients are reduced at once.
+type bucketed struct {
+	dist.Comm
+	counts [][]int
+}
+
+func (b *bucketed) Group(f func() error) error {
+	b.counts = append(b.counts, nil)
+	return b.Comm.Group(f)
+}
+
+func (b *bucketed) AllReduce(dst, src dist.Memory, op dist.Op, s *cupool.Stream) error {
+	last := &b.counts[len(b.counts)-1]
+	*last = append(*last, dst.Count)
+	return b.Comm.AllReduce(dst, src, op, s)
+}
+
+// A bucket is full with the gradient that gives it its size, the first one earlier.
+func TestReducerBuckets(t *testing.T) {
+	for cfg, want := range map[dist.ReducerConfig][][]int{
+		{}:                                  {{10, 700, 3, 5000, 1, 64_000, 17, 256, 9}},
+		{BucketBytes: 1}:                    {{10}, {700}, {3}, {5000}, {1}, {64_000}, {17}, {256}, {9}},
+		{BucketBytes: 4000, FirstBytes: 41}: {{10, 700}, {3, 5000}, {1, 64_000}, {17, 256, 9}},
+		{FirstBytes: 40}:                    {{10}, {700, 3, 5000, 1, 64_000, 17, 256, 9}},
+	} {
+		r := group(t, 1, newPool)[0]
+		b := &bucketed{Comm: r.Comm}
+		r.Comm = b
+		tr, err := newTrainer(r, cfg)
+		require.NoError(t, err)
+		for range 2 {
+			b.counts = nil
+			require.NoError(t, tr.r.Finish())
+			require.Equal(t, want, b.counts)
+		}
+		require.NoError(t, tr.close())
+		require.NoError(t, r.Close())
+	}
+}
+
 func TestReducerRefuses(t *testing.T) {
 	r := group(t, 1, newPool)[0]
 	tr, err := newTrainer(r, dist.ReducerConfig{})
