@@ -151,7 +151,7 @@ func (b *builder) evaluate(input func(i int) []float64, k int) [][]float64 {
 		if t.f == nil {
 			r = input(slices.Index(b.inputs, t))
 		} else {
-			operands := v
+			operands, size := v, 1.0
 			if k > 0 && slices.Contains(t.tags, "norm") { // differences of its operands
 				operands = slices.Clone(v)
 				for _, p := range t.in {
@@ -159,6 +159,7 @@ func (b *builder) evaluate(input func(i int) []float64, k int) [][]float64 {
 					for _, x := range v[p.id] {
 						most = max(most, math.Abs(x))
 					}
+					size = max(size, 8*most)
 					operands[p.id] = slices.Clone(v[p.id])
 					for i := range operands[p.id] {
 						operands[p.id][i] += most * eps * (2*rng.Float64() - 1)
@@ -175,8 +176,8 @@ func (b *builder) evaluate(input func(i int) []float64, k int) [][]float64 {
 				b.ties(t, v, r, 16*eps, k)
 				for i := range r {
 					r[i] *= 1 + eps*(2*rng.Float64()-1)
-					if slices.Contains(t.tags, "soft") { // a difference of larger numbers
-						r[i] += eps * (2*rng.Float64() - 1)
+					if slices.Contains(t.tags, "soft") || slices.Contains(t.tags, "norm") { // a difference of larger numbers
+						r[i] += size * eps * (2*rng.Float64() - 1)
 					}
 				}
 			}
