@@ -2,6 +2,7 @@ package gorgoniavm_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,9 @@ func TestDifferences(t *testing.T) {
 		"products with infinities": {func(g *G.ExprGraph) *G.Node {
 			return G.Must(G.Mul(input(g, "x", []int{1, 2}, 0, 1), input(g, "y", []int{2, 1}, math.Inf(1), 2)))
 		}, nil, nil, []float64{nan}},
+		"Upsample2D of a zero": {func(g *G.ExprGraph) *G.Node {
+			return G.Must(G.Inverse(G.Must(G.Upsample2D(input(g, "x", []int{1, 1, 1, 1}, math.Copysign(0, -1)), 2))))
+		}, nil, slices.Repeat([]float64{math.Inf(-1)}, 4), slices.Repeat([]float64{math.Inf(1)}, 4)},
 		"Sigmoid": {func(g *G.ExprGraph) *G.Node { return G.Must(G.Sigmoid(input(g, "x", []int{2}, 20, 0))) },
 			[]float64{1, 0.5}, []float64{1, 0.5}, []float64{1 / (1 + math.Exp(-20)), 0.5}},
 		"Softplus": {func(g *G.ExprGraph) *G.Node { return G.Must(G.Softplus(input(g, "x", []int{2}, 20, 0))) },

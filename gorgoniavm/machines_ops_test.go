@@ -817,6 +817,8 @@ func (b *builder) fault(t *term, v [][]float64, host bool) string {
 		switch {
 		case has("Sqrt", "Log") && len(from.in[0].in) > 0 && among(func(x float64) bool { return math.Abs(x) < 1e-6 }, from.in):
 			return "a result that is 0 but for rounding may be below 0"
+		case has("HadamardDiv", "BroadcastHadamardDiv", "Inverse") && len(from.in[len(from.in)-1].in) > 0 && among(func(x float64) bool { return x == 0 }, from.in):
+			return "a zero that was computed may have the other sign"
 		case has("pool", "norm", "sparsemax") && among(wild, from.in):
 			return "pooling, norms and Sparsemax of what is not finite"
 		case has("Sigmoid", "Softplus") && (host || len(from.shape) == 0) && among(func(x float64) bool { return x > 15 }, from.in):
