@@ -13,9 +13,11 @@ import (
 	"github.com/cupool/cupool/internal/realtime"
 )
 
-// maxInFlight bounds the events of one stream that are recorded ahead. More
-// of them free memory sooner, fewer cost less.
-const maxInFlight = 4
+// maxInFlight bounds the events of one stream that are recorded ahead. A device may be a
+// thousand kernels behind the program, and a block that waits is free once the next event
+// behind it is done: with few of them much memory waits longer than it has to. Each takes some
+// 50 bytes.
+const maxInFlight = 256
 
 // mark is a recorded event and the epoch that it closed.
 type mark struct {
@@ -201,24 +203,25 @@ func (k *Clock) Advance(how Insist) error {
 
 // queryLocked asks about the events in flight, oldest first, up to the first
 // that is not done.
-func (k *Clock) queryLocked() error {
-	for len(k.inFlight) > 0 {
-		m := k.inFlight[0]
+func (k *Clock) queryLocked() (err error) {
+	over := 0
+	for ; over < len(k.inFlight); over++ {
+		m := k.inFlight[over]
 		if m.epoch > k.done.Load() {
-			done, err := k.events.Query(m.event)
-			if err != nil {
-				return fmt.Errorf("cupool: querying an event of %v: %w", k.stream, err)
+			done, e := k.events.Query(m.event)
+			if e != nil {
+				err = fmt.Errorf("cupool: querying an event of %v: %w", k.stream, e)
 			}
-			if !done {
-				return nil
+			if !done || e != nil {
+				break
 			}
 			k.Over(m.epoch)
 		}
 		raise(&k.passed, m.time)
 		k.events.Put(m.event)
-		k.inFlight = append(k.inFlight[:0], k.inFlight[1:]...)
 	}
-	return nil
+	k.inFlight = append(k.inFlight[:0], k.inFlight[over:]...)
+	return err
 }
 
 // Wait waits on the host until an epoch is over, unless the epoch is part of a
