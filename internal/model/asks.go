@@ -11,7 +11,7 @@ import (
 
 // Calls that ask pools and streams, or set how they work.
 
-// setSoftLimit sets the soft limit of a pool.
+// setSoftLimit sets the soft limit of a pool, or what cannot be set.
 func (r *runner) setSoftLimit() {
 	p := r.pickPool()
 	bytes := []int64{0, 1, r.device.Capacity / 32, r.device.Capacity / 4, -1}[r.n(5)]
@@ -23,6 +23,9 @@ func (r *runner) setSoftLimit() {
 	}
 	if bytes < 0 {
 		want.add(true, cupool.ErrInvalidSize)
+		refused := r.allow(p)
+		refused.add(true, cupool.ErrInvalidConfig, cupool.ErrNotSupported) // the latter of private pools
+		r.judge("Configure", p.Configure("divisions:3"), refused)
 	}
 	if r.judge("SetSoftLimit", err, want); err != nil || !r.exact {
 		return

@@ -24,6 +24,7 @@ type Tested interface {
 	Hold(cupool.Block) (release func(), err error)
 	Reserve(int64, *cupool.Stream) error
 	SetSoftLimit(int64) error
+	Configure(string) error
 	Trim(int64) (int64, error)
 	EmptyCache() error
 	ProcessDeferred() (int, error)
