@@ -237,14 +237,14 @@ void history() {
   for (int i = 0; i < 5; i++) {
     alloc::raw_delete(alloc::raw_alloc(512));
   }
+  const auto last = alloc::snapshot().device_traces.at(0);
+  REQUIRE(last.size() == 2 && last[0].action_ == TraceEntry::ALLOC && last[1].action_ == TraceEntry::FREE_REQUESTED);
   // What is free has no stack at this level, and a segment with nothing in it neither.
   alloc::emptyCache({0, 0});
   alloc::raw_delete(alloc::raw_alloc(5 << 20));
   for (const auto& segment : alloc::snapshot().segments) {
     REQUIRE(segment.active_size > 0 || segment.context_when_allocated == nullptr);
   }
-  const auto last = alloc::snapshot().device_traces.at(0);
-  REQUIRE(last.size() == 2 && last[0].action_ == TraceEntry::ALLOC && last[1].action_ == TraceEntry::FREE_REQUESTED);
   REQUIRE(last[0].context_ == nullptr); // STATE keeps stacks with blocks alone
   std::string compiles = "a graph";
   alloc::pushCompileContext(compiles);
