@@ -30,7 +30,7 @@ path=github.com/cupool/cupool
 unset GOFLAGS
 say() { printf '\n== %s\n' "$*"; }
 
-say "the commit and its tags"
+say "the commit and the module of its root"
 git clone -q . "$out/repository"
 cd "$out/repository"
 for m in "${released[@]}" bench; do (cd "$m" && go mod edit -require "$path@$version"); done
@@ -38,21 +38,27 @@ sed -i "s|^replace $path v[^ ]* =>|replace $path $version =>|; s|^// Until the f
 go build work
 git commit -qam "Release $version"
 git tag "$version"
-for m in "${released[@]}"; do git tag "$m/$version"; done
-
-say "the modules, as a proxy serves them"
-# Go reads the clone in place of the repository that the path names.
-export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$out/repository.insteadOf" GIT_CONFIG_VALUE_0="https://$path"
-modules=("$path")
-for m in "${released[@]}"; do modules+=("$path/$m"); done
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
-fetch() { GOPRIVATE=$path,$path/* GOMODCACHE=$work/cache GOFLAGS=-modcacherw GOWORK=off go "$@"; }
-(cd "$work" && fetch mod download "${modules[@]/%/@$version}")
-mkdir -p "$out/proxy/github.com/cupool"
-cp -r "$work/cache/cache/download/$path" "$out/proxy/github.com/cupool/"
-rm -rf "$out/proxy/$path"/@v/{*.lock,cache}
-unset GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0
+# serve MODULE...: puts modules into the proxy. Go reads the clone in place of the repository that the path names.
+serve() {
+	(
+		export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$out/repository.insteadOf" GIT_CONFIG_VALUE_0="https://$path"
+		cd "$work"
+		GOPRIVATE=$path,$path/* GOMODCACHE=$work/cache GOFLAGS=-modcacherw GOWORK=off go mod download "${@/%/@$version}"
+	)
+	mkdir -p "$out/proxy/$(dirname "$path")"
+	cp -r "$work/cache/cache/download/$path" "$out/proxy/$(dirname "$path")/"
+	find "$out/proxy" -name '*.lock' -delete
+}
+serve "$path"
+export GOPROXY=file://$out/proxy,$(go env GOPROXY) GONOSUMDB=$path,$path/* GOFLAGS=-modcacherw GOMODCACHE=$work/modules
+
+say "the other modules, with the sums of the first"
+for m in "${released[@]}" bench; do (cd "$m" && GOWORK=off go mod tidy); done
+git commit -qam "Release $version: the sums of the modules"
+for m in "${released[@]}"; do git tag "$m/$version"; done
+serve "${released[@]/#/$path/}"
 
 say "programs, the C library, the wheel"
 bom=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
@@ -72,12 +78,10 @@ for arch in amd64 arm64; do
 done
 for m in . "${released[@]}"; do
 	name=cupool${m#.}
-	(cd "$m" && GOWORK=off GOPROXY=file://$out/proxy,$(go env GOPROXY) GONOSUMDB=$path,$path/* GOFLAGS=-mod=mod go run $bom mod -licenses -json -output "$out/$name-$number.cdx.json")
+	(cd "$m" && GOWORK=off go run $bom mod -licenses -json -output "$out/$name-$number.cdx.json")
 done
-git checkout -q .
 
 say "each as its users get it"
-export GOPROXY=file://$out/proxy,$(go env GOPROXY) GONOSUMDB=$path,$path/*
 mkdir "$work/user" && cd "$work/user"
 go mod init example.com/user
 cat >main.go <<-'END'

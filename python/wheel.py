@@ -67,7 +67,7 @@ def library():
 
 def machine(library):
     """The processor that an ELF file is for, as platform.machine() calls it."""
-    return {0x3E: "x86_64", 0xB7: "aarch64"}[int.from_bytes(library[18:20], "little")]
+    return {0x3E: "x86_64", 0xB7: "aarch64"}.get(int.from_bytes(library[18:20], "little"), platform.machine())
 
 
 def licenses(library):
