@@ -365,7 +365,7 @@ func (x *expression) transpose() error {
 		}
 		return x.view(fmt.Sprintf("%s.ShallowClone().T(%v)", v.name, axes), v, places, func(w int) (*tensor.Dense, error) {
 			d := v.in[w].ShallowClone()
-			return d, d.T(axes...)
+			return d, d.T(slices.Clone(axes)...) // tensor keeps the slice, and recycles it
 		}, true, false)
 	case 1: // Transpose moves the elements
 		if !v.moved || !v.whole() {
@@ -394,7 +394,7 @@ func (x *expression) transpose() error {
 	}
 	return x.run(&call{
 		text: fmt.Sprintf("%s.SafeT(%v)", v.name, axes), in: []*variable{v}, tags: []string{"SafeT"},
-		do: func(w int) (tensor.Tensor, error) { return v.in[w].SafeT(axes...) },
+		do: func(w int) (tensor.Tensor, error) { return v.in[w].SafeT(slices.Clone(axes)...) },
 		want: func(_ int, in [][]float64) result {
 			r := make([]float64, len(places))
 			for i, p := range places {
@@ -411,6 +411,11 @@ func (x *expression) reshape() error {
 	v := x.pick()
 	if !v.plain() || v.moved || v.columns {
 		return nil
+	}
+	for w := range x.worlds {
+		if v.in[w].DataOrder().IsNotContiguous() {
+			return nil // an error, where no operation with reuse has had StdEng forget that it is a view
+		}
 	}
 	var shape []int
 	for rest := len(v.at); rest > 1; {
