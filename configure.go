@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Configure changes settings of the allocator and of its pools while they are in use. conf
@@ -20,17 +21,18 @@ func (c *Pool) Configure(conf string) error {
 	if err := c.made("configure"); err != nil {
 		return err
 	}
-	switch {
-	case c != c.dev.root:
+	if c != c.dev.root {
 		return fmt.Errorf("cupool: configure: %s has the settings of its allocator: %w", c.name, ErrNotSupported)
-	case c.closed.Load():
-		return fmt.Errorf("cupool: configure: %w", ErrClosed)
 	}
 	d := c.dev
 	d.life.mu.Lock()
 	defer d.life.mu.Unlock()
+	pools := d.open()
+	if !slices.Contains(pools, c) { // also where a Close was under way
+		return fmt.Errorf("cupool: configure: %w", ErrClosed)
+	}
 	var changes []func()
-	for _, p := range d.open() {
+	for _, p := range pools {
 		change, err := p.change(conf)
 		if err != nil {
 			return err
