@@ -255,7 +255,8 @@ def trainer():
     """transformers' Trainer on a small BERT, unchanged."""
     import tempfile
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
-    model = BertForSequenceClassification(BertConfig(num_hidden_layers=6, hidden_size=512, intermediate_size=2048))
+    model = BertForSequenceClassification(BertConfig(num_hidden_layers=6, hidden_size=512, intermediate_size=2048,
+                                                     num_attention_heads=8))
     rows = [dict(input_ids=[random.randint(5, 30000) for _ in range(n)], attention_mask=[1] * n, labels=n % 2)
             for n in [random.randint(8, 256) for _ in range(600)]]
 
