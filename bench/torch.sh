@@ -36,7 +36,7 @@ lines() {
 	local file=$1 log
 	shift
 	log=$out/$(basename "$file" .json)-${*: -2:1}-${*: -1}.txt
-	if timeout "$limit" "$@" >"$log" 2>&1 && grep '^{' "$log" >>"$file"; then
+	if timeout "$limit" "$@" >"$log" 2>&1 && grep '^{"name"' "$log" >>"$file"; then
 		rm "$log"
 	else
 		echo "failed: ${*: -2}: $(tail -n 1 "$log" | cut -c 1-200)"
