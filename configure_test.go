@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -122,4 +123,23 @@ func TestConfigureBeside(t *testing.T) {
 		wg.Wait()
 		require.NoError(t, c.Check())
 	})
+}
+
+// Flags are set beside allocations that run out of memory, which report how the pool works.
+func TestSetFlagsBesideOOM(t *testing.T) {
+	root, _ := pooltest.NewParallel(t, 8*mib, func(cfg *cupool.Config) { cfg.Backing = cupool.BackingSegments })
+	for range 20 {
+		c := must(root.NewPool(cupool.PoolConfig{}))
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				_, err := c.Alloc(64*mib, nil)
+				require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+			})
+		}
+		require.True(t, poolaccess.Of(c).SetFlags(true, false, true))
+		wg.Wait()
+		require.NoError(t, c.Check())
+		require.NoError(t, c.Close())
+	}
 }

@@ -54,20 +54,17 @@ func (c *Pool) oomError(r *request, cause, late error) error {
 
 // dumpOOM writes to a folder what all pools hold and what one failed with.
 func (d *deviceState) dumpOOM(dir string, e *OOMError) {
-	var of Snapshot
+	var all []Snapshot
 	text := e.Time.Format(time.RFC3339Nano) + "\n" + e.Error() + "\n"
-	pools, left := d.open(), reportBlocks
-	for i, c := range pools {
-		share := left / (len(pools) - i)
-		tour := c.heaps.tour(share)
-		s := c.snapshotOf(tour)
-		left -= share - tour.most
+	d.eachWithin(reportBlocks, func(c *Pool, most int) (looked int) {
+		tour := c.heaps.tour(most)
+		all = append(all, c.snapshotOf(tour))
 		text += "\n" + c.Stats().String()
-		if i == 0 {
-			of = s
-		} else {
-			of.Pools = append(of.Pools, s)
-		}
+		return most - tour.most
+	})
+	var of Snapshot
+	if len(all) > 0 { // no Close was under way
+		of, of.Pools = all[0], all[1:]
 	}
 	files, err := oomdump.Write(dir, e.Time, text, of)
 	if err != nil {
@@ -82,7 +79,7 @@ func (d *deviceState) dumpOOM(dir string, e *OOMError) {
 func (c *Pool) circumstances(room int64) oomhint.Settings {
 	vm, _ := c.dev.driver.(VirtualMemory)
 	s := oomhint.Settings{
-		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && !c.space.Policy.NoSplit && vm != nil && vm.VMMGranularity() > 0,
+		Virtual: c.memory != nil, CanBeVirtual: c.memory == nil && !c.ownMemory && c.splits() && vm != nil && vm.VMMGranularity() > 0,
 		Own: c != c.dev.root && c.cfg.Limit > 0 && c.budget.Limit-c.budget.Held() == room, LimitField: "PoolConfig.Limit",
 		Callback: c.cfg.OnOutOfMemory != nil,
 		Fraction: c.dev.root.tuned.Load().Fraction, MaxSplit: c.tuned.Load().MaxSplit, LargeSegment: c.cfg.LargeSegment, WaitTimeout: c.cfg.WaitTimeout,
@@ -98,20 +95,36 @@ func (c *Pool) circumstances(room int64) oomhint.Settings {
 	return s
 }
 
+// splits reports whether blocks share segments. SetFlags may end that with all heaps locked.
+func (c *Pool) splits() bool {
+	c.def.mu.Lock()
+	defer c.def.mu.Unlock()
+	return !c.space.Policy.NoSplit
+}
+
 // reportBlocks is how many blocks the report of an out of memory looks at for its Table and
 // Lines, of all pools, and for its Snapshot.
 const reportBlocks = 1 << 16
 
+// eachWithin calls f with each open pool and how many of its blocks to look at, so that those of
+// all are most at most. f returns at how many it looked.
+func (d *deviceState) eachWithin(most int, f func(c *Pool, most int) (looked int)) {
+	pools := d.open()
+	for i, c := range pools {
+		most -= f(c, most/(len(pools)-i))
+	}
+}
+
 // holders lists who holds the memory of all pools, by stream and label and by line. It looks
 // at so many blocks, and what there is beyond them is a row for each pool.
 func (d *deviceState) holders(most int) ([]snapshot.Holder, []snapshot.Line) {
-	x, left := reported{}, most
-	open := d.open()
-	for i, c := range open {
+	x := reported{}
+	d.eachWithin(most, func(c *Pool, most int) (looked int) {
 		if !c.asleep.Load() {
-			left -= x.add(c, left/(len(open)-i))
+			looked = x.add(c, most)
 		}
-	}
+		return looked
+	})
 	return x.holders.List(), x.lines.List()
 }
 
