@@ -269,8 +269,8 @@ type Config struct {
 	// nil: nothing.
 	History *History
 
-	// OOMDump is a folder, which the first allocation that runs out of memory has three files
-	// in before it returns: cupool-oom-TIME-PROCESS with .txt (the error and the statistics),
+	// OOMDump is a folder. The first allocation that runs out of memory writes three files
+	// there before it returns: cupool-oom-TIME-PROCESS with .txt (the error and the statistics),
 	// .pickle (a snapshot of all pools as of OOMError.Snapshot, for PyTorch's viewer and cupool view) and
 	// .pb.gz (its profile, for go tool pprof). Files of more than 64 MiB are not written, and of a
 	// folder's dumps the latest eight are kept, of all programs. No lock is held meanwhile. What

@@ -136,8 +136,14 @@ func TestClose(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, s.Close(), cupool.ErrClosed)
-	_, _, err = d.MemInfo()
-	require.NoError(t, err, "it is the program's")
+	requireClosedBut(t, s, d)
+}
+
+// requireClosedBut checks that a set is closed, and that a device of the program's is not.
+func requireClosedBut(t *testing.T, s *devices.Set, d cupool.Driver) {
+	t.Helper()
+	_, _, err := d.MemInfo()
+	require.NoError(t, err, "the device is the program's")
 	_, err = s.Share(d, cupool.Config{})
 	require.ErrorIs(t, err, cupool.ErrClosed)
 	require.NoError(t, d.Close())

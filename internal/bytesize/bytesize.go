@@ -42,9 +42,9 @@ func Exact(n int64) string {
 
 // Parse reads a size: a number of bytes, or one with a unit of K, M, G, T
 // (powers of 1,024), with or without "iB" or "B" behind it. A whole number is read
-// exactly, and a fraction of a unit to the whole byte below it. Sizes of 4 EiB
-// and more are refused, and those of less than a byte, as 0 may mean no bound. The error says what is wrong with the text, which it does
-// not repeat.
+// exactly, and a fraction of a unit to the whole byte below it. Sizes of 4 EiB and more
+// are refused, and those of less than a byte, too: 0 may mean no bound. The error says
+// what is wrong with the text, which it does not repeat.
 func Parse(s string) (int64, error) {
 	const tooLarge = "has an unknown unit or is too large"
 	num := strings.TrimRight(s, "KMGTiBkmgtb ")
