@@ -2,15 +2,12 @@ package main
 
 import (
 	"image/color"
-	"io"
-	"path/filepath"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
-	"github.com/cupool/cupool/internal/newfile"
+	"github.com/cupool/cupool/bench/internal/picture"
 )
 
 // draw writes a picture of the programs' ratios with PyTorch's allocators and with
@@ -52,12 +49,5 @@ func draw(rows []program, file string) error {
 	one := plotter.NewFunction(func(float64) float64 { return 1 })
 	one.Dashes = []vg.Length{vg.Points(3), vg.Points(3)}
 	p.Add(one)
-	picture, err := p.WriterTo(20*vg.Centimeter, 8*vg.Centimeter, strings.TrimPrefix(filepath.Ext(file), "."))
-	if err != nil {
-		return err
-	}
-	return newfile.Write(file, func(w io.Writer) error {
-		_, err := picture.WriteTo(w)
-		return err
-	})
+	return picture.Write(p, 20*vg.Centimeter, 8*vg.Centimeter, file)
 }

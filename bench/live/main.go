@@ -13,7 +13,6 @@ import (
 	"image/color"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +20,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
-	"github.com/cupool/cupool/internal/newfile"
+	"github.com/cupool/cupool/bench/internal/picture"
 )
 
 func main() {
@@ -68,14 +67,7 @@ func run(args []string, in io.Reader) error {
 		p.Legend.Add(c.name, line)
 	}
 	p.Y.Min = 0
-	picture, err := p.WriterTo(16*vg.Centimeter, 9*vg.Centimeter, strings.TrimPrefix(filepath.Ext(args[0]), "."))
-	if err != nil {
-		return err
-	}
-	return newfile.Write(args[0], func(w io.Writer) error {
-		_, err := picture.WriteTo(w)
-		return err
-	})
+	return picture.Write(p, 16*vg.Centimeter, 9*vg.Centimeter, args[0])
 }
 
 // read returns the median of each benchmark by its number of live blocks.
