@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -414,6 +415,74 @@ func BenchmarkLive(b *testing.B) {
 func byBlocks(b *testing.B, run func(b *testing.B, n int)) {
 	for exp, n := 3, 1000; exp <= 6; exp, n = exp+1, 10*n {
 		b.Run(fmt.Sprintf("blocks=1e%d", exp), func(b *testing.B) { run(b, n) })
+	}
+}
+
+// What looks at a pool of a million live blocks, and what it costs the program beside it:
+// ns/op is a call, longest-wait-ns the longest pair of Alloc and Free that takes the
+// pool's lock, in another goroutine meanwhile, and 99th-wait-ns the pair that one of a
+// hundred is longer than. "nothing" is what that goroutine sees when none of them is called.
+func BenchmarkLargePool(b *testing.B) {
+	const blocks, streams = 1 << 20, 8
+	d := simdev.New(simdev.Config{Capacity: 1 << 40})
+	c := poolOn(b, d, func(cfg *cupool.Config) { cfg.Backing, cfg.Limit = cupool.BackingSegments, 1<<34 })
+	var on [streams]*cupool.Stream
+	for i := range on {
+		var err error
+		on[i], err = c.NewStream()
+		require.NoError(b, err)
+	}
+	labelled := c.WithLabel("weights")
+	live := make([]cupool.Block, blocks)
+	for i := range live {
+		var err error
+		live[i], err = labelled.Alloc(512, on[i%streams])
+		require.NoError(b, err)
+	}
+	defer func() {
+		for _, blk := range live {
+			require.NoError(b, c.Free(blk))
+		}
+	}()
+	for _, look := range []struct {
+		name string
+		call func()
+	}{
+		{"nothing", func() { time.Sleep(time.Millisecond) }},
+		{"Stats", func() { c.Stats() }},
+		{"Snapshot", func() { c.Snapshot() }},
+		{"ForgetLabels", func() { c.ForgetLabels() }},
+		{"OutOfMemory", func() {
+			_, err := c.Alloc(1<<35, nil)
+			require.ErrorIs(b, err, cupool.ErrOutOfMemory)
+		}},
+	} {
+		b.Run(look.name, func(b *testing.B) {
+			waits := make([]time.Duration, 0, 1<<24) // what grows helps the garbage collector
+			var stop atomic.Bool
+			var ended sync.WaitGroup
+			ended.Go(func() {
+				for i := 0; !stop.Load() && len(waits) < cap(waits); i++ {
+					began := time.Now()
+					blk, err := c.Alloc(3*mib+int64(i%1000)*4096, on[0])
+					if err == nil {
+						err = c.Free(blk)
+					}
+					waits = append(waits, time.Since(began))
+					if err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			for b.Loop() {
+				look.call()
+			}
+			stop.Store(true)
+			ended.Wait()
+			slices.Sort(waits)
+			b.ReportMetric(float64(waits[len(waits)-1]), "longest-wait-ns")
+			b.ReportMetric(float64(waits[len(waits)*99/100]), "99th-wait-ns")
+		})
 	}
 }
 

@@ -51,28 +51,20 @@ func (c *Pool) snapshotOf(tour *tour) Snapshot {
 		last = c.dev.history.Last()
 	}
 	tour.each(func(x *piece) { p.add(tour, x) })
-	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.named()}
+	s := Snapshot{Device: c.driver.Name(), Pool: c.name, Segments: p.summed()}
 	c.dev.history.Copy(0, last).Of(&s)
 	return s
 }
 
-// picture is segments whose blocks have no stacks and labels yet.
+// picture is segments without their sums.
 type picture struct {
 	segments []snapshot.Segment
-	found    []foundOrigin
-}
-
-// foundOrigin says of which block of the last segments an origin is.
-type foundOrigin struct {
-	segment, block int
-	origin         origins.Origin
 }
 
 // add adds a piece of a tour.
 func (p *picture) add(t *tour, x *piece) {
 	if x.gone {
 		p.segments = p.segments[:len(p.segments)-1]
-		p.forget(0)
 		return
 	}
 	if x.first {
@@ -87,14 +79,15 @@ func (p *picture) add(t *tour, x *piece) {
 		seg.Type = "large"
 	}
 	if len(x.blocks) > 0 {
-		p.cut(seg, Ptr(x.blocks[0].addr))
+		cut(seg, Ptr(x.blocks[0].addr))
 	}
 	for i := range x.blocks {
 		b := &x.blocks[i]
-		if b.origin != 0 {
-			p.found = append(p.found, foundOrigin{len(p.segments) - 1, len(seg.Blocks), t.origin(b)})
-		}
 		n := snapshot.Block{Address: Ptr(b.addr), Size: b.size, State: stateNames[b.state]}
+		if b.origin != 0 {
+			o := t.origin(b)
+			n.Stack, n.Label, n.Weight = framesOf(o.Stack()), o.Label, o.Weight
+		}
 		if n.State == snapshot.Live || n.State == snapshot.Pending {
 			n.Requested = b.requested
 		}
@@ -102,9 +95,9 @@ func (p *picture) add(t *tour, x *piece) {
 	}
 }
 
-// cut takes off what was listed of a segment, the last one, from an address on: a block is
-// there by now that begins at the address. What remains of the block around it is free.
-func (p *picture) cut(seg *snapshot.Segment, at Ptr) {
+// cut takes off what was listed of a segment from an address on: a block is there by now that
+// begins at the address. What remains of the block around it is free.
+func cut(seg *snapshot.Segment, at Ptr) {
 	n := len(seg.Blocks)
 	for n > 0 && seg.Blocks[n-1].Address >= at {
 		n--
@@ -113,28 +106,12 @@ func (p *picture) cut(seg *snapshot.Segment, at Ptr) {
 	if n > 0 {
 		if b := &seg.Blocks[n-1]; b.Address+Ptr(b.Size) > at {
 			*b = snapshot.Block{Address: b.Address, Size: int64(at - b.Address), State: snapshot.Free}
-			n--
 		}
 	}
-	p.forget(n)
 }
 
-// forget drops the origins of the last segment's blocks from one on.
-func (p *picture) forget(from int) {
-	n := len(p.found)
-	for n > 0 && (p.found[n-1].segment > len(p.segments)-1 || p.found[n-1].segment == len(p.segments)-1 && p.found[n-1].block >= from) {
-		n--
-	}
-	p.found = p.found[:n]
-}
-
-// named returns the segments, by address, with their sums and with stacks and labels.
-func (p *picture) named() []snapshot.Segment {
-	for _, f := range p.found {
-		b := &p.segments[f.segment].Blocks[f.block]
-		b.Stack = framesOf(f.origin.Stack())
-		b.Label, b.Weight = f.origin.Label, f.origin.Weight
-	}
+// summed returns the segments, by address, with their sums.
+func (p *picture) summed() []snapshot.Segment {
 	for i := range p.segments {
 		seg := &p.segments[i]
 		for j := range seg.Blocks {
