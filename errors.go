@@ -142,14 +142,14 @@ type OOMError struct {
 	// (Config.History, Pool.StartHistory). What it did not stands under its label, or none.
 	Lines []snapshot.Line
 	// Table is who holds memory: every pool of the allocator, by stream and label,
-	// the largest first. Where the pools have more than 65,536 blocks, it is of so many,
+	// the largest first. Where the pools have more than 16,384 blocks, it is of so many,
 	// those of large segments first, and the others of a pool are one row (Holder.Rest).
 	Table []snapshot.Holder
 	// Time is when the allocation failed.
 	Time time.Time
 	// Snapshot is the memory of the pool that failed. Such pictures take at most a
 	// twentieth of a program's time: an error that comes too soon after one has nil. The
-	// first error has one. It has the segments with the first 65,536 blocks, those of large
+	// first error has one. It has the segments with the first 16,384 blocks, those of large
 	// blocks first, and no other ones; Pool.Snapshot has all.
 	Snapshot *Snapshot
 

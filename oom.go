@@ -104,7 +104,7 @@ func (c *Pool) splits() bool {
 
 // reportBlocks is how many blocks the report of an out of memory looks at for its Table and
 // Lines, of all pools, and for its Snapshot.
-const reportBlocks = 1 << 16
+const reportBlocks = 1 << 14
 
 // eachWithin calls f with each open pool and how many of its blocks to look at, so that those of
 // all are most at most. f returns at how many it looked.

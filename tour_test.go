@@ -180,7 +180,7 @@ func ownerOf(w *walk, b cupool.Block) *cupool.Pool {
 // A pool of many blocks: a portion has a bounded number of them, the statistics look at none,
 // and the report of an out of memory at a bounded number of them.
 func TestLargePool(t *testing.T) {
-	const portion, reported = 2048, 1 << 16
+	const portion, reported = 2048, 1 << 14
 	n := 3*portion + 100
 	if lock.Invariants {
 		n = 300 // every step looks at all blocks
