@@ -60,6 +60,17 @@ func TestRefusedJSON(t *testing.T) {
 	require.Contains(t, w.Body.String(), "as JSON the snapshot has 300 MiB of labels and stacks, more than 256 MiB")
 }
 
+// An answer has the last event however long its stack is, and no more where there is
+// no room.
+func TestLastEvents(t *testing.T) {
+	long := snapshot.Stack{{Function: strings.Repeat("f", mostEventText)}}
+	all := []snapshot.Event{{Number: 1}, {Number: 2, Stack: long}, {Number: 3}, {Number: 4}, {Number: 5}}
+	require.Equal(t, all[3:], last(all, 2))
+	require.Equal(t, all[2:], last(all, maxEvents))
+	require.Equal(t, all[1:2], last(all[:2], maxEvents))
+	require.Empty(t, last(nil, maxEvents))
+}
+
 // What is written block by block is what json.Marshal writes.
 func TestWriteJSON(t *testing.T) {
 	stack := snapshot.Stack{{Function: "<main>", File: "main.go", Line: 3}}

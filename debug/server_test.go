@@ -179,6 +179,29 @@ func TestOrigins(t *testing.T) {
 	assert.Zero(t, c.Stats().All.ReservedBytes.Current)
 }
 
+// A header says what an answer is, which method would be right, and under which name a
+// browser saves a file: of letters, digits, points and strokes.
+func TestContent(t *testing.T) {
+	c := debugtest.NewPool(t, cupool.Config{})
+	h := SnapshotHandler("/Aa/Zz-09.p:@[`{é", c.Snapshot())
+	for _, x := range []struct{ method, target, header, want string }{
+		{"GET", "/stats", "Content-Type", "application/json"},
+		{"GET", "/stats.txt", "Content-Type", "text/plain; charset=utf-8"},
+		{"GET", "/snapshot", "Content-Type", "application/json"},
+		{"GET", "/snapshot.pickle", "Content-Type", "application/octet-stream"},
+		{"GET", "/heap", "Content-Type", "application/octet-stream"},
+		{"GET", "/heap", "Content-Disposition", `attachment; filename="cupool-_Aa_Zz-09.p______.pb.gz"`},
+		{"POST", "/stats", "Allow", "GET, HEAD"},
+		{"GET", "/trim", "Allow", "POST"},
+	} {
+		r := httptest.NewRequest(x.method, x.target, nil)
+		r.Host = "localhost"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		assert.Equal(t, x.want, w.Header().Get(x.header), x.target)
+	}
+}
+
 // The page is safe from what others could do with it.
 func TestHeaders(t *testing.T) {
 	w := httptest.NewRecorder()
@@ -224,13 +247,20 @@ func TestPublish(t *testing.T) {
 	}
 	require.Empty(t, ids())
 	one, two := debugtest.NewPool(t, cupool.Config{}), debugtest.NewPool(t, cupool.Config{})
+	for _, c := range []*cupool.Pool{one, two} {
+		_, err := c.NewPool(cupool.PoolConfig{Name: "graphs"})
+		require.NoError(t, err)
+	}
 	remove := Publish("net", one)
 	Publish("net", two)
-	require.Equal(t, []string{"net", "net (2)"}, ids())
+	require.Equal(t, []string{"net", "net/graphs", "net (2)", "net (2)/graphs"}, ids())
 	remove()
 	remove()
-	require.Equal(t, []string{"net"}, ids())
+	require.Equal(t, []string{"net", "net/graphs"}, ids())
 	require.NoError(t, two.Close())
+	remove = Publish("net", one)
+	require.Len(t, published.all, 1, "what was closed goes when others come")
+	remove()
 	require.Empty(t, ids())
 	require.Empty(t, published.all)
 }
@@ -246,11 +276,40 @@ func TestFrozenStats(t *testing.T) {
 			{st.All.ReservedBytes.Current, got.All.ReservedBytes.Current}, {st.Small.ReservedBytes.Current, got.Small.ReservedBytes.Current},
 			{st.All.RequestedBytes.Current, got.All.RequestedBytes.Current}, {st.All.Allocation.Current, got.All.Allocation.Current},
 			{st.Large.ActiveBytes.Current, got.Large.ActiveBytes.Current},
+			{st.All.InactiveSplit.Current, got.All.InactiveSplit.Current}, {st.All.InactiveSplitBytes.Current, got.All.InactiveSplitBytes.Current},
+			{st.Streams, got.Streams},
 		} {
 			assert.Equal(t, x[0], x[1], backing)
 		}
 		assert.Equal(t, []any{st.Device, st.Pool, st.Labels}, []any{got.Device, got.Pool, got.Labels})
 	}
+}
+
+// A label has the blocks that are in use, and those that wait.
+func TestFrozenLabels(t *testing.T) {
+	var blocks []snapshot.Block
+	for _, state := range []snapshot.State{snapshot.Live, snapshot.Pending, snapshot.Cached, snapshot.Free} {
+		blocks = append(blocks, snapshot.Block{Requested: 3, State: state, Label: "b"})
+	}
+	blocks = append(blocks, snapshot.Block{Requested: 5, State: snapshot.Live, Label: "a"}, snapshot.Block{Requested: 7, State: snapshot.Live})
+	got := statsOf(snapshot.Snapshot{Segments: []snapshot.Segment{{Blocks: blocks}}}).Labels
+	require.Len(t, got, 2)
+	require.Equal(t, []any{"a", int64(1), int64(5)}, []any{got[0].Label, got[0].Blocks.Current, got[0].Bytes.Current})
+	require.Equal(t, []any{"b", int64(2), int64(6)}, []any{got[1].Label, got[1].Blocks.Current, got[1].Bytes.Current})
+}
+
+// One snapshot has the name of its file, and several those of what they are of.
+func TestFrozenNames(t *testing.T) {
+	ids := func(all ...snapshot.Snapshot) (ids []string) {
+		for _, in := range newFrozenServer("x.json", all).pools() {
+			ids = append(ids, in.ID+" "+in.Name)
+		}
+		return ids
+	}
+	one := snapshot.Snapshot{Device: "cuda:0"}
+	require.Equal(t, []string{"x.json x.json"}, ids(one))
+	require.Equal(t, []string{"cuda:0 cuda:0", "cuda:0/p p", "cuda:0 (2) cuda:0", "x.json x.json"},
+		ids(one, snapshot.Snapshot{Device: "cuda:0", Pool: "p"}, one, snapshot.Snapshot{}))
 }
 
 // Memory over time goes back from what a snapshot holds through its events.
@@ -264,14 +323,49 @@ func TestCourse(t *testing.T) {
 			{Number: 3, Kind: snapshot.Alloc, Size: 60, Time: at.Add(2 * time.Second)},
 			{Number: 4, Kind: snapshot.FreeRequested, Size: 40, Time: at.Add(3 * time.Second)},
 			{Number: 5, Kind: snapshot.FreeCompleted, Size: 40, Time: at.Add(4 * time.Second)},
+			{Number: 6, Kind: snapshot.SegmentAlloc, Size: 30, Time: at.Add(5 * time.Second)},
+			{Number: 7, Kind: snapshot.SegmentFree, Size: 30, Time: at.Add(6 * time.Second)},
 		},
 	}
 	got := courseOf(p)
-	assert.Equal(t, []int64{0, 40, 100, 60, 60}, got.Live)
-	assert.Equal(t, []int64{0, 0, 0, 40, 0}, got.Pending)
-	assert.Equal(t, []int64{100, 100, 100, 100, 100}, got.Reserved)
+	assert.Equal(t, []int64{0, 40, 100, 60, 60, 60, 60}, got.Live)
+	assert.Equal(t, []int64{0, 40, 100, 60, 60, 60, 60}, got.Requested)
+	assert.Equal(t, []int64{0, 0, 0, 40, 0, 0, 0}, got.Pending)
+	assert.Equal(t, []int64{100, 100, 100, 100, 100, 130, 100}, got.Reserved)
+	assert.Equal(t, []int64{100, 100, 100, 100, 100, 130, 130}, got.Peak)
 	assert.Equal(t, at.UnixMilli(), got.Time[0])
-	assert.Equal(t, []int64{60}, got.after(3).Live)
+	assert.Equal(t, []int64{60, 60, 60}, got.after(3).Live)
+
+	// Events that do not fit what the snapshot holds lead to nothing, not below it.
+	got = courseOf(snapshot.Snapshot{Events: []snapshot.Event{
+		{Number: 1, Kind: snapshot.FreeCompleted, Size: 5},
+		{Number: 2, Kind: snapshot.FreeRequested, Size: 40},
+		{Number: 3, Kind: snapshot.Alloc, Size: 60},
+		{Number: 4, Kind: snapshot.Alloc, Size: 70},
+		{Number: 5, Kind: snapshot.SegmentAlloc, Size: 80},
+		{Number: 6, Kind: snapshot.SegmentMap, Size: 90},
+	}})
+	none := make([]int64, 6)
+	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6}, got.Time, "without times, the numbers")
+	assert.Equal(t, []int64{40, 0, 0, 0, 0, 0}, got.Live)
+	assert.Equal(t, []int64{40, 0, 0, 0, 0, 0}, got.Requested)
+	assert.Equal(t, [][]int64{none, none, none}, [][]int64{got.Pending, got.Reserved, got.Peak})
+}
+
+// Of twice as many events as there may be samples, every second makes one; the last one
+// is the present.
+func TestCourseOfMany(t *testing.T) {
+	for _, x := range []struct{ events, samples int }{
+		{1, 1}, {maxSamples, maxSamples}, {2*maxSamples - 1, 2*maxSamples - 1}, {2 * maxSamples, maxSamples}, {2*maxSamples + 1, maxSamples + 1},
+	} {
+		p := snapshot.Snapshot{Events: make([]snapshot.Event, x.events)}
+		for i := range p.Events {
+			p.Events[i] = snapshot.Event{Number: uint64(i + 1)}
+		}
+		got := courseOf(p).Time
+		assert.Len(t, got, x.samples)
+		assert.EqualValues(t, x.events, got[len(got)-1])
+	}
 }
 
 // The ring keeps so many samples and not more, and takes none too soon.
@@ -339,6 +433,10 @@ func TestHistory(t *testing.T) {
 	require.Equal(t, 200, status, body)
 	require.True(t, on())
 	require.Equal(t, &cupool.History{Events: 100, SampleBytes: 1}, c.Config().History)
+	for _, target := range []string{"/history?on=1&events=0", "/history?on=1&sample=0"} {
+		status, _ = ask(t, h, "POST", target)
+		require.Equal(t, 400, status, target)
+	}
 	_, err := c.Alloc(1<<20, nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, get[[]snapshot.Event](t, h, "/events"))
