@@ -111,11 +111,24 @@ func TestDetectForgets(t *testing.T) {
 		x.free("a")
 	}
 	require.Zero(t, x.Stats().PlannedHits)
+	require.LessOrEqual(t, x.Sequences(), 2*3*50+1, "those of three iterations, and at most twice that between two looks")
 	hits := x.detected(10, func() { x.layers(10) })
 	require.Equal(t, int64(30), hits[9], "%v", hits)
 	x.run("z=1K free:z")
+	hits = x.detected(5, func() { x.layers(10) }) // a longer one than these would be too long
+	require.Equal(t, int64(30), hits[4], "%v", hits)
 	x.detected(20, func() { x.layers(20) }) // 60 requests are too many
 	require.NotEqual(t, int64(60), x.detected(1, func() { x.layers(20) })[0])
+}
+
+// As many iterations as Confirm says have to be the same before one is planned.
+func TestDetectConfirms(t *testing.T) {
+	for _, confirm := range []int{2, 3, 5} {
+		x := newPlanned(t, sim(0), planner.Config{Detect: true, Confirm: confirm})
+		hits := x.detected(8, func() { x.layers(10) })
+		require.Zero(t, sum(hits[:confirm]), "%v", hits)
+		require.Equal(t, int64(30), hits[confirm+1], "%v", hits)
+	}
 }
 
 // Streams are detected independently of each other.

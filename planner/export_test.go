@@ -32,3 +32,6 @@ func (p *Planner) Lanes() int {
 	}
 	return len(p.lanes.Load().list)
 }
+
+// Sequences returns how many sequences of requests the first stream's detector remembers.
+func (p *Planner) Sequences() int { return len(p.first().find.seen) }

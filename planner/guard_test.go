@@ -77,17 +77,24 @@ func TestDeviations(t *testing.T) {
 func TestErrors(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
 	other := newPlanned(t, sim(0), planner.Config{})
-	x.iterate(func() { x.run("a=40K b=30K free:a c=1K free:b free:c") })
-	require.NoError(t, x.Wait(t.Context()))
-	require.NoError(t, x.BeginIteration())
-	a, b := x.alloc("a", 40<<10, 0), x.alloc("b", 30<<10, 0)
-	require.Equal(t, int64(2), x.Stats().PlannedHits)
 	is := func(err, want error) {
 		t.Helper()
 		var e *cupool.BlockError
 		require.ErrorAs(t, err, &e)
 		require.ErrorIs(t, err, want)
 	}
+	x.iterate(func() {
+		a := x.alloc("a", 40<<10, 0)
+		is(x.FreePtr(a.Ptr(), 0), cupool.ErrSizeMismatch)
+		x.run("b=30K free:a c=1K free:b free:c")
+	})
+	require.NoError(t, x.Wait(t.Context()))
+	require.NoError(t, x.BeginIteration())
+	a := x.alloc("a", 40<<10, 0)
+	is(x.FreePtr(a.Ptr()+40<<10, -1), cupool.ErrDoubleFree) // the place of b, which is not yet there
+	b := x.alloc("b", 30<<10, 0)
+	require.Equal(t, a.Ptr()+40<<10, b.Ptr())
+	require.Equal(t, int64(2), x.Stats().PlannedHits)
 	for _, p := range []cupool.Ptr{a.Ptr(), a.Ptr() + 1, a.Ptr() + 40<<10 - 1} {
 		got, err := x.Lookup(p)
 		require.NoError(t, err)

@@ -236,6 +236,7 @@ func TestServesRecordedIteration(t *testing.T) {
 			require.Zero(t, st.Deviations)
 			require.Equal(t, int64(1), st.Plans)
 			require.Equal(t, st.Bound, st.Height)
+			require.Positive(t, st.SolveTime)
 			require.Equal(t, st.Height, st.ArenaBytes)
 			require.LessOrEqual(t, x.c.Stats().All.ReservedBytes.Peak, max(recorded, st.Height+2*mib))
 			require.LessOrEqual(t, x.c.Stats().All.ReservedBytes.Current, st.Height+2*mib, "what recording left behind went back")
@@ -277,6 +278,16 @@ func TestPassesThrough(t *testing.T) {
 	require.Zero(t, st.Deviations, st.LastDeviation)
 	require.Equal(t, int64(50<<10), st.ArenaBytes, "a and b, one after the other")
 	x.run("free:before free:w1 free:w2 free:old")
+}
+
+// Where every block outlives its iteration there is nothing to plan.
+func TestNothingToPlan(t *testing.T) {
+	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
+	for range 3 {
+		x.iterate(func() { x.swap("a", 1*mib) })
+	}
+	require.Zero(t, x.Stats().Plans)
+	require.Zero(t, x.Stats().Rounds, "none was looked for")
 }
 
 // Each stream has a plan of its own.
@@ -429,6 +440,108 @@ func TestWithoutMemory(t *testing.T) {
 	require.Positive(t, x.Stats().Strays)
 	x.iterate(func() { x.run(usual) })
 	require.Equal(t, planned+1, x.Stats().Planned)
+}
+
+// For a plan that there is no memory for, the Planner looks in fewer and fewer iterations.
+func TestMemoryIsSoughtLessAndLess(t *testing.T) {
+	x := newPlanned(t, sim(64*mib), planner.Config{Confirm: 1})
+	var sought []int
+	for i := range 21 {
+		require.NoError(t, x.Wait(t.Context()))
+		big, err := x.c.Alloc(50*mib, nil)
+		require.NoError(t, err)
+		before := x.c.Stats().OOMs
+		require.NoError(t, x.BeginIteration())
+		if x.c.Stats().OOMs > before {
+			sought = append(sought, i)
+		}
+		require.NoError(t, x.c.Free(big))
+		x.run("a=20M b=20M free:a free:b")
+		require.NoError(t, x.EndIteration())
+	}
+	require.Equal(t, []int{1, 3, 6, 11, 20}, sought)
+	require.Zero(t, x.Stats().Plans)
+}
+
+// A plan that deviates from one iteration to the next goes, and its memory with it; one
+// of much less memory takes the place of one of more.
+func TestPlansGo(t *testing.T) {
+	const usual = "a=40M b=30M free:a free:b"
+	x := newPlanned(t, sim(0), planner.Config{Confirm: 1})
+	for range 2 {
+		x.iterate(func() { x.run(usual) })
+	}
+	for i := range int64(3) { // each is another one
+		require.Equal(t, int64(70*mib), x.Stats().ArenaBytes)
+		x.iterate(func() { x.alloc("c", (i+1)*mib, 0); x.free("c") })
+	}
+	require.Zero(t, x.Stats().ArenaBytes)
+
+	for range 2 {
+		x.iterate(func() { x.run(usual) })
+	}
+	require.Equal(t, int64(70*mib), x.Stats().ArenaBytes)
+	for range 3 {
+		x.iterate(func() { x.run("c=10M free:c") })
+	}
+	require.Equal(t, int64(10*mib), x.Stats().ArenaBytes)
+	require.Equal(t, int64(3), x.Stats().Plans)
+}
+
+// A plan that goes into the memory of another one finds a block of that in the slot of a
+// request, also where it does not lie in the request's place.
+func TestSlotOfThePlanBefore(t *testing.T) {
+	x := newPlanned(t, host(t), planner.Config{Confirm: 1})
+	x.bytes = true
+	for range 2 {
+		x.iterate(func() { x.run("a=30M b=1M free:a free:b") })
+	}
+	x.iterate(func() { x.run("a=30M b=1M free:a") })
+	for range 3 {
+		x.iterate(func() { x.run("c=10M free:c d=1M free:d") })
+	}
+	st := x.Stats()
+	require.Equal(t, int64(2), st.Plans)
+	require.Equal(t, int64(31*mib), st.ArenaBytes, "b lives in it")
+	require.Equal(t, int64(3), st.Deviations)
+	require.Equal(t, 1, st.LastDeviation.Request, "c has memory that is free")
+	require.Equal(t, "its memory is still in use", st.LastDeviation.Reason)
+	x.run("free:b")
+}
+
+// Where memory was short, it is taken from an arena that is to go in that iteration alone.
+func TestPressureEndsWithTheIteration(t *testing.T) {
+	x := newPlanned(t, sim(64*mib), planner.Config{Confirm: 1})
+	for range 2 {
+		x.iterate(func() { x.run("a=20M b=20M free:a c=30M free:b free:c") })
+	}
+	x.iterate(func() { x.run("a=20M keep=21M free:a") })
+	x.iterate(func() { x.run("a=20M free:a") })
+	x.iterate(func() { x.run("a=20M free:a x=15M free:x") })
+	require.Equal(t, int64(2), x.Stats().Strays, "keep and x")
+	x.iterate(func() { x.run("y=1M free:y") }) // the plan is gone, the arena has keep
+	require.Equal(t, int64(2), x.Stats().Strays)
+	require.Equal(t, int64(1), x.Stats().Arenas)
+	x.run("free:keep")
+	require.Zero(t, x.Stats().Arenas)
+}
+
+// A stream whose arena goes to another one before its first request of an iteration has
+// that iteration recorded.
+func TestRelinquishedIterationIsRecorded(t *testing.T) {
+	x := newPlanned(t, sim(64*mib), planner.Config{Confirm: 1})
+	for range 2 {
+		x.iterate(func() { x.run("a=40M free:a b=1M@1 free:b") })
+	}
+	require.Equal(t, int64(2), x.Stats().Arenas)
+	x.iterate(func() {
+		x.run("b=1M@1 big=50M@1 free:b free:big")
+		require.Equal(t, int64(1), x.Stats().Arenas)
+		x.run("c=10M free:c d=20M free:d")
+	})
+	before := x.Stats().PlannedHits
+	x.iterate(func() { x.run("c=10M free:c d=20M free:d b=1M@1 free:b") })
+	require.Equal(t, int64(3), x.Stats().PlannedHits-before, x.Stats().LastDeviation)
 }
 
 // The memory of plans ends with them, whatever the handles of the recording are: beside
