@@ -35,7 +35,15 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (c Config) came(rank int) bool { return exists(c.path(rank)) }
+// look notes whether a rank is there.
+func (c Config) look(r roll, rank int) { r.note(rank, exists(c.path(rank))) }
+
+// lookAtAll notes which ranks are there.
+func (c Config) lookAtAll(r roll) {
+	for rank := range c.Size {
+		c.look(r, rank)
+	}
+}
 
 // claim makes this rank's file, which its result takes away.
 func (c Config) claim() (back func(), err error) {
@@ -61,17 +69,19 @@ func (c Config) read(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer back()
-	var seen, gone bool // rank 0, whose file is there until all have read
+	r, other, gone := newRoll(c.Size), 0, false
 	err = c.until(ctx, func() bool {
-		there := c.came(0)
-		seen, gone = seen || there, seen && !there
+		c.look(r, 0) // its file is there until all have read
+		other = (other + 1) % c.Size
+		c.look(r, other) // one at a time, as all may be many
+		gone = r.seen[0] && !r.here[0]
 		return gone || exists(c.path("id"))
 	})
 	if gone {
 		err = errors.New("rank 0 has given up")
 	}
 	if err != nil {
-		return nil, c.notAll(err)
+		return nil, c.notAll(r, err)
 	}
 	return readShort(c.path("id"))
 }
@@ -115,8 +125,9 @@ func (c Config) write(ctx context.Context, value []byte) error {
 		return err
 	}
 	defer back()
-	if err := c.until(ctx, func() bool { return len(c.absent(c.came)) == 0 }); err != nil {
-		return c.notAll(err)
+	r := newRoll(c.Size)
+	if err := c.until(ctx, func() bool { c.lookAtAll(r); return r.full() }); err != nil {
+		return c.notAll(r, err)
 	}
 	part := c.path("part") // so that nobody sees a part of it
 	if err := writeNew(part, value); err != nil {
@@ -126,16 +137,17 @@ func (c Config) write(ctx context.Context, value []byte) error {
 		return errors.Join(err, os.Remove(part))
 	}
 	defer os.Remove(c.path("id"))
-	if err := c.until(ctx, func() bool { return len(c.absent(c.came)) == c.Size-1 }); err != nil {
-		return fmt.Errorf("not all ranks have read %s: %w: %w", c.path("id"), dist.ErrRank, err)
+	if err := c.until(ctx, func() bool { c.lookAtAll(r); return len(r.others()) == 0 }); err != nil {
+		return fmt.Errorf("ranks %s of %d have not read %s: %w: %w", first(r.others()), c.Size, c.path("id"), dist.ErrRank, err)
 	}
 	return nil
 }
 
 // notAll is the error of a meeting to which some have not come, with the files
 // that are there, as a rank may be of a group of another size.
-func (c Config) notAll(cause error) error {
-	return c.missing(c.absent(c.came), fmt.Errorf("%w; in the folder are %s", cause, printable(strings.Join(c.there(), ", "))))
+func (c Config) notAll(r roll, cause error) error {
+	c.lookAtAll(r)
+	return missing(r.absent(), fmt.Errorf("%w; in the folder are %s", cause, printable(strings.Join(c.there(), ", "))))
 }
 
 // there are files of the folder that may be this communicator's: it looks at some thousand.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -25,17 +24,21 @@ import (
 //
 //	GET /NAME?rank=3&size=8 with Authorization: Bearer TOKEN
 //
-// and has the header of the answer at once, and its body, a reply, when all ranks
-// are there.
+// and has the header of the answer at once. Its body is replies: for whom rank 0 waits,
+// whenever that changes, and the last one when all ranks are there, or rank 0 gives up.
 type reply struct {
+	Waits  string // for these ranks. "": this is the last reply
 	Value  []byte
 	Reason string // why there is no value
 }
 
 const (
 	patience = gate.Patience    // that a connection has for what does not wait for ranks
-	most     = gate.HeaderBytes // of a header, and of an answer
+	most     = gate.HeaderBytes // of a header, and of a reply
 )
+
+// tellEvery is how often a rank that waits is told at most.
+const tellEvery = 50 * time.Millisecond
 
 // A desk is where rank 0 notes who has come.
 type desk struct {
@@ -45,7 +48,9 @@ type desk struct {
 	answers sync.WaitGroup
 
 	mu    sync.Mutex
-	from  []string // by rank: its address; empty: it has not come
+	roll  roll
+	waits string   // for whom
+	from  []string // by rank: its address
 	reply reply
 }
 
@@ -56,8 +61,8 @@ func (c Config) listen(ctx context.Context, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen at %s: %w", c.Address, err)
 	}
-	d := &desk{Config: c, full: make(chan struct{}), over: make(chan struct{}), from: make([]string, c.Size), reply: reply{Value: value}}
-	d.from[0] = c.Address
+	d := &desk{Config: c, full: make(chan struct{}), over: make(chan struct{}), roll: newRoll(c.Size), from: make([]string, c.Size), reply: reply{Value: value}}
+	d.note(0, true)
 	h := gate.NewServer(d)
 	h.SetKeepAlivesEnabled(false)
 	go func() { _ = gate.Serve(h, l) }() // ends by Close
@@ -67,8 +72,8 @@ func (c Config) listen(ctx context.Context, value []byte) error {
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
-	if absent := d.absent(d.came); len(absent) > 0 {
-		err = d.missing(absent, context.Cause(ctx))
+	if !d.roll.full() {
+		err = missing(d.waits, context.Cause(ctx))
 		d.reply = reply{Reason: err.Error()}
 	}
 	d.mu.Unlock()
@@ -87,8 +92,6 @@ func listenAt(address string) string {
 	}
 	return ":" + port
 }
-
-func (d *desk) came(rank int) bool { return d.from[rank] != "" }
 
 // ServeHTTP lets those in who know the token; without one, programs of this
 // machine, and no page of a browser: it may not send the header, and what reaches
@@ -117,16 +120,26 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	gate.Of(r).Leave()
 	say := http.NewResponseController(w)
 	_ = say.SetReadDeadline(time.Time{}) // it waits for the others
-	_ = say.Flush()                      // who does not read the header hangs up
-	select {
-	case <-d.over:
-	case <-r.Context().Done():
-		d.leave(rank)
-		return
+	tell := func(what reply) {           // a rank that is gone does not come to NCCL
+		_ = say.SetWriteDeadline(time.Now().Add(patience))
+		_ = json.NewEncoder(w).Encode(what)
+		_ = say.Flush()
 	}
-	_ = say.SetWriteDeadline(time.Now().Add(patience))
-	_ = json.NewEncoder(w).Encode(d.reply) // a rank that is gone does not come to NCCL
-	_ = say.Flush()
+	for told := ""; ; {
+		if waits := d.waitsFor(); waits != told {
+			told = waits
+			tell(reply{Waits: waits})
+		}
+		select {
+		case <-d.over:
+			tell(d.reply)
+			return
+		case <-r.Context().Done():
+			d.leave(rank)
+			return
+		case <-time.After(tellEvery):
+		}
+	}
 }
 
 // come notes a rank, which answers.Done has to follow, or says why it cannot.
@@ -138,14 +151,15 @@ func (d *desk) come(rank, size int, from string) (refusal string) {
 		return fmt.Sprintf("rank 0 has a group of %d", d.Size)
 	case rank < 0 || rank >= size:
 		return fmt.Sprintf("ranks of a group of %d are 0 to %d", size, size-1)
-	case d.came(rank):
+	case d.roll.here[rank]:
 		return "it has come before, from " + d.from[rank]
 	case d.reply.Reason != "":
 		return "rank 0 has given up: " + d.reply.Reason
 	}
 	d.from[rank] = from
+	d.note(rank, true)
 	d.answers.Add(1)
-	if len(d.absent(d.came)) == 0 {
+	if d.roll.full() {
 		close(d.full)
 	}
 	return ""
@@ -155,9 +169,23 @@ func (d *desk) come(rank, size int, from string) (refusal string) {
 func (d *desk) leave(rank int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.absent(d.came)) > 0 {
-		d.from[rank] = ""
+	if !d.roll.full() {
+		d.note(rank, false)
 	}
+}
+
+// note notes whether a rank is there, with the lock held.
+func (d *desk) note(rank int, here bool) {
+	if d.roll.note(rank, here); !d.roll.full() {
+		d.waits = d.roll.absent()
+	}
+}
+
+// waitsFor names the ranks that have not come.
+func (d *desk) waitsFor() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waits
 }
 
 // fetch asks rank 0 until it answers.
@@ -199,22 +227,12 @@ func (c Config) once(client *http.Client, r *http.Request) (value []byte, again,
 		return nil, err, nil
 	}
 	defer resp.Body.Close()
-	body := io.LimitReader(resp.Body, most)
 	switch resp.StatusCode {
 	case http.StatusOK:
-		var answer reply
-		err := json.NewDecoder(body).Decode(&answer)
-		switch {
-		case r.Context().Err() != nil:
-			return nil, errors.New("it waits for other ranks"), nil
-		case err != nil:
-			return nil, nil, fmt.Errorf("%w: rank 0 at %s is gone: %w", dist.ErrRank, c.Address, err)
-		case len(answer.Value) == 0:
-			return nil, nil, fmt.Errorf("%w: rank 0 has given up: %s", dist.ErrRank, printable(answer.Reason))
-		}
-		return answer.Value, nil, nil
+		value, err := c.hear(r.Context(), resp.Body)
+		return value, nil, err
 	case http.StatusConflict:
-		reason, _ := io.ReadAll(body)
+		reason, _ := io.ReadAll(io.LimitReader(resp.Body, most))
 		return nil, nil, &cupool.ConfigError{Field: "Rank, Size", Value: fmt.Sprintf("%d of %d", c.Rank, c.Size), Reason: printable(string(reason))}
 	case http.StatusUnauthorized:
 		return nil, nil, &cupool.ConfigError{Field: "Token", Value: "(hidden)", Reason: "rank 0 at " + c.Address + " has another one"}
@@ -222,6 +240,29 @@ func (c Config) once(client *http.Client, r *http.Request) (value []byte, again,
 		return nil, fmt.Errorf("it makes no communicator %q", c.Name), nil
 	}
 	return nil, fmt.Errorf("it answers with status %d", resp.StatusCode), nil
+}
+
+// hear reads what rank 0 says to a rank that has come, up to the last reply.
+func (c Config) hear(ctx context.Context, body io.Reader) ([]byte, error) {
+	limited := &io.LimitedReader{R: body}
+	replies, waits := json.NewDecoder(limited), "rank 0 at "+c.Address
+	for {
+		var said reply
+		limited.N = most
+		err := replies.Decode(&said)
+		switch {
+		case ctx.Err() != nil:
+			return nil, missing(printable(waits), context.Cause(ctx))
+		case err != nil:
+			return nil, fmt.Errorf("%w: rank 0 at %s is gone: %w", dist.ErrRank, c.Address, err)
+		case said.Waits != "":
+			waits = said.Waits
+		case len(said.Value) == 0:
+			return nil, fmt.Errorf("%w: rank 0 has given up: %s", dist.ErrRank, printable(said.Reason))
+		default:
+			return said.Value, nil
+		}
+	}
 }
 
 // printable cuts what a stranger may have written.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -86,23 +87,63 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// absent returns the ranks that have not come.
-func (c Config) absent(came func(rank int) bool) (ranks []int) {
-	for rank := range c.Size {
-		if !came(rank) {
+// A roll is who has come to a meeting, and who was there once.
+type roll struct {
+	here, seen []bool // by rank
+}
+
+func newRoll(size int) roll { return roll{make([]bool, size), make([]bool, size)} }
+
+// note notes whether a rank is there.
+func (r roll) note(rank int, here bool) {
+	r.here[rank] = here
+	r.seen[rank] = r.seen[rank] || here
+}
+
+// full reports whether all are there.
+func (r roll) full() bool { return !slices.Contains(r.here, false) }
+
+// others returns the ranks that are there, but rank 0.
+func (r roll) others() (ranks []int) {
+	for rank, here := range r.here {
+		if here && rank > 0 {
 			ranks = append(ranks, rank)
 		}
 	}
 	return ranks
 }
 
-// missing is the error of a meeting to which some ranks have not come. It names
-// the first of many.
-func (c Config) missing(absent []int, cause error) error {
-	const most = 10
-	more := ""
-	if n := len(absent) - most; n > 0 {
-		absent, more = absent[:most], fmt.Sprintf(" and %d more", n)
+// absent names the ranks that are not there, those first that never were.
+func (r roll) absent() string {
+	var never, left []int
+	for rank, here := range r.here {
+		switch {
+		case here:
+		case r.seen[rank]:
+			left = append(left, rank)
+		default:
+			never = append(never, rank)
+		}
 	}
-	return fmt.Errorf("waiting for ranks %v%s of %d: %w: %w", absent, more, c.Size, dist.ErrRank, cause)
+	switch {
+	case left == nil:
+		return fmt.Sprintf("ranks %s of %d", first(never), len(r.here))
+	case never == nil:
+		return fmt.Sprintf("ranks %s of %d, which came and left", first(left), len(r.here))
+	}
+	return fmt.Sprintf("ranks %s of %d; %s came and left", first(never), len(r.here), first(left))
+}
+
+// first names the first of many ranks.
+func first(ranks []int) string {
+	const most = 10
+	if n := len(ranks) - most; n > 0 {
+		return fmt.Sprintf("%v and %d more", ranks[:most], n)
+	}
+	return fmt.Sprint(ranks)
+}
+
+// missing is the error of a meeting to which some ranks have not come.
+func missing(absent string, cause error) error {
+	return fmt.Errorf("waiting for %s: %w: %w", absent, dist.ErrRank, cause)
 }

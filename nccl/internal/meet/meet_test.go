@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,31 +156,70 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// All who are there are told who is not.
+// All who wait say who has not come, whichever of them gives up first.
 func TestRankDoesNotCome(t *testing.T) {
-	atAll(t, func(t *testing.T, at Config) {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		errs := make([]error, 3)
-		var wg sync.WaitGroup
-		for _, rank := range []int{0, 2} {
-			within := t.Context()
-			if rank == 0 {
-				within = ctx
-			}
-			wg.Go(func() { _, errs[rank] = share(within, at.as(rank, 3)) })
+	const size, absent = 4, 1
+	for name, first := range map[string]int{"rank 0 gives up": 0, "another one gives up": 2} {
+		t.Run(name, func(t *testing.T) {
+			atAll(t, func(t *testing.T, at Config) {
+				for within := 200 * time.Millisecond; ; within *= 2 { // longer, until all knew of each other
+					errs := make([]error, size)
+					var wg sync.WaitGroup
+					for _, rank := range []int{0, 2, 3} {
+						ctx, cancel := context.WithTimeout(t.Context(), within)
+						defer cancel()
+						if rank != first {
+							ctx, cancel = context.WithTimeout(t.Context(), 2*within)
+							defer cancel()
+						}
+						wg.Go(func() { _, errs[rank] = share(ctx, at.as(rank, size)) })
+					}
+					wg.Wait()
+					for _, rank := range []int{0, 2, 3} {
+						require.ErrorIs(t, errs[rank], dist.ErrRank)
+						require.ErrorContains(t, errs[rank], "waiting for rank")
+					}
+					require.ErrorIs(t, errs[first], context.DeadlineExceeded)
+					if !slices.ContainsFunc([]int{0, 2, 3}, func(rank int) bool {
+						return !strings.Contains(errs[rank].Error(), "waiting for ranks [1] of 4")
+					}) {
+						break
+					}
+					require.Less(t, within, patient/8, "%v", errs)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				_, err := share(ctx, at.as(absent, size)) // without rank 0
+				require.ErrorIs(t, err, dist.ErrRank)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, "waiting for rank")
+			})
+		})
+	}
+}
+
+// Who has not come stands before who has given up.
+func TestRoll(t *testing.T) {
+	for want, steps := range map[string][]int{ // a rank comes, and -rank leaves
+		"ranks [1 2 3] of 4":                    {0},
+		"ranks [1] of 4":                        {0, 3, 2},
+		"ranks [1 2] of 4; [3] came and left":   {0, 3, -3},
+		"ranks [2 3] of 4, which came and left": {0, 3, -3, 1, 2, -2},
+		"ranks [1] of 4; [2] came and left":     {0, 2, -2, 3, -3, 3},
+		"ranks [3] of 4, which came and left":   {0, 1, 2, 3, -3},
+	} {
+		r := newRoll(4)
+		for _, rank := range steps {
+			r.note(max(rank, -rank), rank >= 0)
 		}
-		wg.Wait()
-		for _, rank := range []int{0, 2} {
-			require.ErrorIs(t, errs[rank], dist.ErrRank)
-			require.ErrorContains(t, errs[rank], "1] of 3")
-		}
-		require.ErrorIs(t, errs[0], context.DeadlineExceeded)
-		_, err := share(ctx, at.as(1, 3)) // without rank 0
-		require.ErrorIs(t, err, dist.ErrRank)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "waiting for rank")
-	})
+		require.False(t, r.full(), want)
+		require.Equal(t, want, r.absent())
+	}
+	r := newRoll(20)
+	require.Equal(t, "ranks [0 1 2 3 4 5 6 7 8 9] and 10 more of 20", r.absent())
+	r = newRoll(1)
+	r.note(0, true)
+	require.True(t, r.full())
 }
 
 // What cannot be is refused at once.
