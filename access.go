@@ -113,11 +113,14 @@ func (a access) AllocAt(p Ptr, size, requested int64, stream any) error {
 	return err
 }
 
-func (a access) SetLimit(bytes int64) { a.c.dev.budget.SetCeiling(bytes) }
-
-func (a access) Settings() map[string]string {
-	cfg := a.c.Config()
-	return settings.Values(&cfg)
+func (a access) SetLimit(bytes, limit int64, fraction float64) {
+	a.c.dev.budget.SetCeiling(bytes)
+	for set := false; !set; {
+		before := a.c.tuned.Load()
+		cfg := *before
+		cfg.Limit, cfg.Fraction = limit, fraction
+		set = a.c.tuned.CompareAndSwap(before, &cfg)
+	}
 }
 
 func (a access) SetFlags(isolated, useOnOOM, noSplit bool) bool {

@@ -172,7 +172,7 @@ func (c *Pool) Config() Config {
 		return Config{}
 	}
 	cfg := *c.tuned.Load()
-	cfg.History, cfg.idle = nil, nil
+	cfg.History, cfg.found = nil, nil
 	if set, ok := c.dev.history.Settings(); ok {
 		cfg.History = (*History)(&set)
 	}

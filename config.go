@@ -300,7 +300,7 @@ type Config struct {
 
 	classed bool              // sizes are rounded by classes, too
 	classes sizeclass.Classes // of Divisions, Strategy and MinBlock
-	idle    []string          // settings that were read and mean nothing, and why
+	found   []confenv.Setting // where settings came from, and those that mean nothing
 }
 
 // Sanitizers find wrong uses of device memory. They take memory and time, turn
@@ -584,12 +584,8 @@ func ConfigFromEnv(cfg Config) (Config, []Setting, error) {
 	if err != nil {
 		return Config{}, nil, err
 	}
-	merged.NoEnvironment, merged.idle = true, append(slices.Clone(cfg.idle), idle(found)...)
-	list := make([]Setting, len(found))
-	for i, s := range found {
-		list[i] = Setting(s)
-	}
-	return merged, list, nil
+	merged.NoEnvironment, merged.found = true, append(slices.Clone(found), cfg.found...)
+	return merged, settingsOf(found), nil
 }
 
 // fromEnviron is ConfigFromEnv where the program wants that, for New.
@@ -602,20 +598,47 @@ func (cfg Config) fromEnviron() (Config, error) {
 	return merged, err
 }
 
-// idle describes the settings that mean nothing.
-func idle(list []confenv.Setting) (texts []string) {
-	for _, s := range list {
-		if s.Field == "" {
-			texts = append(texts, s.Key+":"+s.Value+" ("+s.Unused+")")
+func settingsOf(found []confenv.Setting) []Setting {
+	list := make([]Setting, len(found))
+	for i, s := range found {
+		list[i] = Setting(s)
+	}
+	return list
+}
+
+// Settings returns every setting that is in force, in a fixed order, with where it came
+// from, and behind these the ones that mean nothing. One that Configure or SetSoftLimit has
+// changed is the program's, or the default where it is that. Those of a private pool are its
+// allocator's but for what its PoolConfig says.
+func (c *Pool) Settings() []Setting {
+	if c.isNone() {
+		return nil
+	}
+	cfg, found := c.Config(), c.dev.root.cfg.found
+	inUse := cfg.Backing
+	cfg.Backing = c.cfg.Backing
+	list := settings.Now(&cfg, found)
+	for i, s := range list {
+		if s.Field == "Backing" { // which auto chose
+			list[i].Value = inUse.String()
 		}
 	}
-	return texts
+	return settingsOf(append(list, meaningless(found)...))
+}
+
+// meaningless returns the settings that mean nothing.
+func meaningless(found []confenv.Setting) []confenv.Setting {
+	return slices.DeleteFunc(slices.Clone(found), func(s confenv.Setting) bool { return s.Field != "" })
 }
 
 // logSettings tells of settings that mean nothing, and of variables of the environment
 // that nobody knows.
 func (c *Pool) logSettings() {
-	if idle := c.cfg.idle; len(idle) > 0 {
+	var idle []string
+	for _, s := range meaningless(c.cfg.found) {
+		idle = append(idle, s.Key+":"+s.Value+" ("+s.Unused+")")
+	}
+	if len(idle) > 0 {
 		c.log.Info("settings mean nothing here", "settings", strings.Join(idle, ", "))
 	}
 	if c.cfg.NoEnvironment {
@@ -631,7 +654,7 @@ func (c *Pool) logSettings() {
 // does.
 func ParseAllocConf(conf string) (Config, error) {
 	cfg, list, err := settings.Parse(conf)
-	cfg.idle = idle(list)
+	cfg.found = list
 	return cfg, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -290,7 +291,7 @@ func TestConfigFromEnv(t *testing.T) {
 	require.Equal(t, cupool.Config{
 		Strategy: cupool.Segregated, SmallLimit: 512 << 10, Decay: 10 * time.Second,
 		GarbageCollectionThreshold: 0.8, MaxSplit: 512 * mib, Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 2, NoEnvironment: true,
-	}, cfg)
+	}, cupool.WithoutSources(cfg))
 	by := map[string]cupool.Setting{}
 	for _, s := range list {
 		require.NotContains(t, by, s.Field)
@@ -346,6 +347,69 @@ func TestNewReadsTheEnvironment(t *testing.T) {
 	_, err = cupool.New(cupool.Config{Driver: pooltest.NewDriver(1 << 30)})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 	require.ErrorContains(t, err, "limit in CUPOOL_ALLOC_CONF = much")
+}
+
+// Settings says what is in force and where that came from, however the Config was made, also
+// after it was changed and of a private pool.
+func TestSettings(t *testing.T) {
+	setEnv(t, map[string]string{cupool.AllocConf: "backend:native,decay:10s,limit:512M", "CUPOOL_WAIT_TIMEOUT": "3s"})
+	program := cupool.Config{SmallSegment: 4 * mib, Decay: time.Minute}
+	read, _, err := cupool.ConfigFromEnv(program)
+	require.NoError(t, err)
+	read.WaitTimeout = 0
+	for name, tc := range map[string]struct {
+		cfg  cupool.Config
+		want map[string]string // "VALUE (SOURCE)" by key, of what no default is
+		idle int
+	}{
+		"by New": {program, map[string]string{
+			"small_segment": "4M (program)", "decay": "1m0s (program)", "limit": "512M (CUPOOL_ALLOC_CONF)", "wait_timeout": "3s (CUPOOL_WAIT_TIMEOUT)",
+		}, 1},
+		"by ConfigFromEnv, and changed then": {read, map[string]string{
+			"small_segment": "4M (program)", "decay": "1m0s (program)", "limit": "512M (CUPOOL_ALLOC_CONF)",
+		}, 1},
+		"without the environment": {cupool.Config{Limit: 1 << 30, NoEnvironment: true}, map[string]string{"limit": "1G (program)"}, 0},
+	} {
+		tc.cfg.Driver = simdev.New(simdev.Config{Capacity: 1 << 30})
+		c := pooltest.Open(t, tc.cfg)
+		idle := 0
+		settings := func(c *cupool.Pool) map[string]string {
+			set := map[string]string{}
+			idle = 0
+			for _, s := range c.Settings() {
+				switch {
+				case s.Field == "":
+					idle++
+				case s.Key == "backing":
+					require.Equal(t, []string{"vmm", cupool.SourceDefault}, []string{s.Value, s.Source}, name)
+				case s.Source != cupool.SourceDefault:
+					set[s.Key] = s.Value + " (" + s.Source + ")"
+				}
+			}
+			return set
+		}
+		require.Equal(t, tc.want, settings(c), name)
+		require.Equal(t, tc.idle, idle, name)
+
+		p, err := c.NewPool(cupool.PoolConfig{Limit: 64 * mib})
+		require.NoError(t, err)
+		own := maps.Clone(tc.want)
+		own["limit"] = "64M (program)"
+		require.Equal(t, own, settings(p), name)
+
+		require.NoError(t, c.Configure("limit:100M,divisions:4"))
+		require.NoError(t, c.SetSoftLimit(50*mib))
+		changed := maps.Clone(tc.want)
+		changed["limit"], changed["divisions"], changed["soft_limit"] = "100M (program)", "4 (program)", "50M (program)"
+		require.Equal(t, changed, settings(c), name)
+		require.NoError(t, c.Configure("limit:0,divisions:1"))
+		require.NoError(t, c.SetSoftLimit(0))
+		delete(changed, "limit")
+		delete(changed, "soft_limit")
+		changed["divisions"] = "1 (program)"
+		require.Equal(t, changed, settings(c), name)
+	}
+	require.Nil(t, (*cupool.Pool)(nil).Settings())
 }
 
 func TestConfigFromEnvErrors(t *testing.T) {

@@ -189,3 +189,9 @@ func (c *Pool) ReportUpTo(most int) ([]snapshot.Holder, []snapshot.Line, Snapsho
 
 // InPlace is inPlace.
 var InPlace = inPlace
+
+// WithoutSources returns a Config without what it knows of where its settings came from.
+func WithoutSources(cfg Config) Config {
+	cfg.found = nil
+	return cfg
+}

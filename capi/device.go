@@ -28,7 +28,7 @@ type gpu struct {
 	driver   *driver
 	root     *cupool.Pool
 	access   poolaccess.Access
-	settings []cupool.Setting
+	ownOrder bool     // nobody has said an idle_order
 	streams  sync.Map // handle to *cupool.Stream
 
 	mu      sync.RWMutex // guards what follows
@@ -84,7 +84,7 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 		}
 		return g, nil
 	}
-	cfg, list, err := set.config()
+	cfg, ownOrder, err := set.config()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func open(ordinal int, set settingsOf, isNew bool) (*gpu, error) {
 	if err != nil {
 		return nil, noDevice(err)
 	}
-	g := &gpu{ordinal: ordinal, settings: list, pools: map[poolID]*pool{}, named: map[string]poolID{}}
+	g := &gpu{ordinal: ordinal, ownOrder: ownOrder, pools: map[poolID]*pool{}, named: map[string]poolID{}}
 	g.driver = &driver{Driver: inner, of: g}
 	if err := g.begin(cfg); err != nil {
 		return nil, errors.Join(err, inner.Close())
@@ -134,7 +134,7 @@ func (g *gpu) setLimit(bytes int64, part float64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.limit, g.part = limit, part
-	g.access.SetLimit(limit)
+	g.access.SetLimit(limit, bytes, part)
 	return nil
 }
 
@@ -176,33 +176,25 @@ func library() *C.char {
 	return driverLibrary
 }
 
-// config returns the configuration of settings and of the environment.
-func (set settingsOf) config() (cupool.Config, []cupool.Setting, error) {
-	cfg, err := cupool.ParseAllocConf(set.text)
-	if err != nil {
-		return cfg, nil, err
+// config returns the configuration of settings and of the environment, and whether neither
+// says an idle_order.
+func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
+	if cfg, err = cupool.ParseAllocConf(set.text); err != nil {
+		return cfg, false, err
 	}
 	cfg.Limit, cfg.Fraction = cmp.Or(set.limit, cfg.Limit), cmp.Or(set.fraction, cfg.Fraction)
-	all, list, err := cupool.ConfigFromEnv(cfg)
-	switch {
-	case !set.noEnvironment && err != nil:
-		return cfg, nil, err
-	case !set.noEnvironment:
-		cfg = all
-	case err == nil: // the list alone is of interest
-		list = slices.DeleteFunc(list, func(s cupool.Setting) bool { return s.Source != cupool.SourceProgram })
-	}
-	byDefault := !strings.Contains(set.text, "idle_order") &&
-		!slices.ContainsFunc(list, func(s cupool.Setting) bool { return s.Key == "idle_order" && s.Source != cupool.SourceDefault })
-	if byDefault { // programs in C use memory on streams that they do not record
-		cfg.IdleOrder = cupool.DeviceOrder
-		for i := range list {
-			if list[i].Key == "idle_order" {
-				list[i].Value = cfg.IdleOrder.String()
-			}
+	var list []cupool.Setting
+	if !set.noEnvironment {
+		if cfg, list, err = cupool.ConfigFromEnv(cfg); err != nil {
+			return cfg, false, err
 		}
 	}
-	return cfg, list, nil
+	ownOrder = !strings.Contains(set.text, "idle_order") &&
+		!slices.ContainsFunc(list, func(s cupool.Setting) bool { return s.Key == "idle_order" && s.Source != cupool.SourceDefault })
+	if ownOrder { // programs in C use memory on streams that they do not record
+		cfg.IdleOrder = cupool.DeviceOrder
+	}
+	return cfg, ownOrder, nil
 }
 
 // onStream returns a device as of does, and its pool's side of a stream.
@@ -279,10 +271,9 @@ func cupoolGoSettings(t *C.thread, ordinal C.int, text *C.char, size C.size_t, l
 		return done(t, err)
 	}
 	var sb strings.Builder
-	now := g.access.Settings()
-	for _, s := range g.settings {
-		if v, ok := now[s.Key]; ok && v != s.Value && s.Key != "limit" && s.Key != "fraction" { // which are setLimit's
-			s.Value, s.Source = v, cupool.SourceProgram
+	for _, s := range g.root.Settings() {
+		if s.Key == "idle_order" && g.ownOrder {
+			s.Source = cupool.SourceDefault
 		}
 		fmt.Fprintf(&sb, "%s:%s (%s)\n", s.Key, s.Value, s.Source)
 	}
@@ -305,14 +296,11 @@ func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) (st C.cupool_st
 
 // configure changes settings while the pool is open.
 func (g *gpu) configure(text string) error {
-	asked, err := cupool.ParseAllocConf(text)
-	if err == nil {
-		err = g.root.Configure(text)
+	if err := g.root.Configure(text); err != nil {
+		return err
 	}
-	if err == nil && (asked.Limit > 0 || asked.Fraction > 0) {
-		err = g.setLimit(asked.Limit, asked.Fraction)
-	}
-	return err
+	cfg := g.root.Config()
+	return g.setLimit(cfg.Limit, cfg.Fraction)
 }
 
 // copyText writes as much of a text as there is room for, and a 0 behind.

@@ -20,7 +20,8 @@
 //
 // # Who may see it
 //
-// Whoever reaches the page sees names of functions, files and labels, and may trim
+// Whoever reaches the page sees names of functions, files and labels, and settings of the
+// allocator, of the environment no others, and may trim
 // the allocator and record its history. Serve it on a private address, as pprof.
 // Serve bounds how many connections there are, what they send and how long they take;
 // http.ListenAndServe does not. Under any server a Handler has 256 requests under way at
@@ -46,6 +47,7 @@
 //	.../stats           cupool.Stats as JSON, with its Fragmentation
 //	.../stats.txt       the same as a table for people (Stats.String)
 //	.../labels          []cupool.LabelStats as JSON
+//	.../settings        []cupool.Setting as JSON: what is in force, and where it came from; none of a snapshot
 //	.../snapshot        snapshot.Snapshot as JSON; 409 where its labels and stacks have more than 256 MiB
 //	.../snapshot.pickle the same for PyTorch's viewer (snapshot.WriteTorch)
 //	.../blocks          the snapshot in columns, as the page draws it; with an ETag

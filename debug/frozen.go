@@ -46,6 +46,7 @@ func newFrozen(in info, p snapshot.Snapshot) *frozen {
 func (f *frozen) info() info { return f.in }
 
 func (f *frozen) stats() cupool.Stats             { return statsOf(f.picture) }
+func (f *frozen) settings() []cupool.Setting      { return []cupool.Setting{} }
 func (f *frozen) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, f.picture) }
 func (f *frozen) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, f.picture) }
 func (f *frozen) snapshot() snapshot.Snapshot     { return f.picture }

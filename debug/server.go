@@ -141,6 +141,7 @@ var views = map[string]view{
 	"labels": func(w http.ResponseWriter, r *http.Request, of source) error {
 		return reply(w, r, append([]cupool.LabelStats{}, of.stats().Labels...))
 	},
+	"settings": func(w http.ResponseWriter, r *http.Request, of source) error { return reply(w, r, of.settings()) },
 	"snapshot": func(w http.ResponseWriter, r *http.Request, of source) error {
 		p := of.snapshot()
 		if err := fits(&p); err != nil {

@@ -63,6 +63,7 @@ func TestPaths(t *testing.T) {
 		assert.Equal(t, c.Stats(), get[cupool.Stats](t, mux, prefix+"stats"))
 		assert.Equal(t, p.Stats(), get[cupool.Stats](t, mux, prefix+"stats?pool=allocator/graphs"))
 		assert.Equal(t, c.Stats().Labels, get[[]cupool.LabelStats](t, mux, prefix+"labels"))
+		assert.Equal(t, c.Settings(), get[[]cupool.Setting](t, mux, prefix+"settings"))
 		assert.Equal(t, c.Snapshot().Segments, get[snapshot.Snapshot](t, mux, prefix+"snapshot").Segments)
 		over := get[series](t, mux, prefix+"series")
 		require.NotEmpty(t, over.Time)
@@ -93,6 +94,27 @@ func TestPaths(t *testing.T) {
 			assert.Equal(t, 200, status, file)
 		}
 	}
+}
+
+// Settings tell what is set for an allocator, and nothing else of the environment. A snapshot has none.
+func TestSettings(t *testing.T) {
+	t.Setenv("CUPOOL_LIMIT", "64M")
+	t.Setenv("CUPOOL_"+"NOBODY_KNOWS", "hidden")
+	t.Setenv("CUPOOL_DIST_TOKEN", "hidden")
+	t.Setenv("TOKEN", "hidden")
+	c := debugtest.NewPool(t, cupool.Config{Decay: time.Hour})
+	h := http.StripPrefix("/", Handler(c))
+	_, body := ask(t, h, "GET", "/settings")
+	assert.Contains(t, body, `{"Field":"Limit","Key":"limit","Value":"64M","Source":"CUPOOL_LIMIT","Unused":""}`)
+	assert.Contains(t, body, `{"Field":"Decay","Key":"decay","Value":"1h0m0s","Source":"program","Unused":""}`)
+	assert.NotContains(t, body, "hidden")
+	assert.NotContains(t, body, "NOBODY")
+
+	_, err := c.Alloc(65<<20, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	status, body := ask(t, h, "GET", "/settings?moment=oom")
+	assert.Equal(t, 200, status)
+	assert.Equal(t, "[]", body)
 }
 
 // The path without its slash leads to the one with it.

@@ -16,6 +16,7 @@ import (
 type source interface {
 	info() info
 	stats() cupool.Stats
+	settings() []cupool.Setting // none of a snapshot
 	writeSnapshot(w io.Writer) error
 	writeProfile(w io.Writer) error
 	snapshot() snapshot.Snapshot
@@ -68,6 +69,7 @@ func (l *live) info() info {
 }
 
 func (l *live) stats() cupool.Stats             { return l.Stats() }
+func (l *live) settings() []cupool.Setting      { return l.Settings() }
 func (l *live) writeSnapshot(w io.Writer) error { return snapshot.WriteTorch(w, l.all()) }
 func (l *live) writeProfile(w io.Writer) error  { return snapshot.WriteProfile(w, l.all()) }
 func (l *live) snapshot() snapshot.Snapshot     { return l.ring.own.take(poolaccess.Of(l.Pool).Snapshot) }

@@ -3,7 +3,7 @@ import { Chart, layers } from './chart.js';
 import { decode } from './data.js';
 import { bytes, count, css, el, percent, plural, swatch } from './format.js';
 import { MemoryMap, hex } from './map.js';
-import { showBlock, showEvents, showHolders, showLost, showSegments, showTimes, spoken } from './views.js';
+import { showBlock, showEvents, showHolders, showLost, showSegments, showSettings, showTimes, spoken } from './views.js';
 
 const $ = id => document.getElementById(id);
 const state = { pools: [], pool: new URLSearchParams(location.search).get('pool') || '', moment: '', paused: false, s: null, tags: {}, series: null, events: [], oom: null, by: 'stack' };
@@ -142,6 +142,13 @@ async function events() {
   showEvents($('events'), state.events, p);
 }
 
+async function settings() {
+  const list = await get('settings');
+  if (!list) return;
+  $('settings-section').hidden = !list.length;
+  showSettings($('settings'), $('default-settings'), list);
+}
+
 async function oom() {
   const last = await get('oom', { moment: '' });
   if (last === null && state.tags.oom?.seen) return;
@@ -168,7 +175,7 @@ async function oom() {
 // jobs are what is fetched, and how often at most. What takes long is fetched less often.
 const jobs = [
   { run: pools, every: 3000 }, { run: oom, every: 2000 }, { run: stats, every: 1000 }, { run: series, every: 1000 },
-  { run: blocks, every: 2000 }, { run: events, every: 1000 },
+  { run: blocks, every: 2000 }, { run: events, every: 1000 }, { run: settings, every: 5000 },
 ].map(j => ({ ...j, next: 0 }));
 
 let failing = '';

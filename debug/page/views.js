@@ -109,6 +109,16 @@ export function showEvents(t, events, pool) {
       e.label || '', e.addr ? `0x${e.addr.toString(16)}` : '', e.frames?.length ? unfolding(e.frames) : '']));
 }
 
+// showSettings lists what somebody has set, apart from the defaults. One that means nothing has no field.
+export function showSettings(t, rest, list) {
+  const from = x => x.Source === 'program' ? 'the program' : x.Source === 'default' ? '' : x.Source;
+  const note = x => !x.Field ? `means nothing: ${x.Unused}` : x.Unused ? `in place of ${x.Unused}` : '';
+  const set = list.filter(x => x.Source !== 'default'), rows = set.map(x => [x.Key, x.Value, from(x), note(x)]);
+  if (rows.length) table(t, null, [['Setting', 'fn'], ['Value', 'fn'], ['From', 'fn'], ['', 'wide', 'Note']], rows);
+  else t.replaceChildren(el('caption', {}, 'All settings are the defaults.'));
+  table(rest, null, [['Setting', 'fn'], ['Value', 'wide fn']], list.filter(x => x.Source === 'default').map(x => [x.Key, x.Value]));
+}
+
 export function showTimes(t, s, chart) {
   if (!t.closest('details').open) return;
   const n = s.time.length, every = Math.max(1, Math.ceil(n / 60)), rows = [];

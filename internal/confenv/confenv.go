@@ -176,15 +176,28 @@ func (t *Table[C]) Change(cfg C, conf string, may map[string]bool) (C, error) {
 	return cfg, nil
 }
 
-// Values returns the fields of a configuration by their first keys.
-func (t *Table[C]) Values(cfg *C) map[string]string {
-	values := map[string]string{}
+// Now returns the settings of a configuration that is in effect, in the order of the keys.
+// One that is as in the list known, of Environ or of before, is from where that says. Of the
+// others, those that are as Complete has them are the defaults, and the rest is the program's.
+func (t *Table[C]) Now(cfg *C, known []Setting) (list []Setting) {
+	var none C
+	defaults, _ := t.Complete(none) // nothing is wrong in it
 	for i := range t.Keys {
-		if k := &t.Keys[i]; k == t.first(k.Field) {
-			values[k.Name] = k.format(cfg)
+		k := &t.Keys[i]
+		if k != t.first(k.Field) {
+			continue
 		}
+		s := Setting{Field: k.Field, Key: k.Name, Value: k.format(cfg), Source: Program}
+		at := slices.IndexFunc(known, func(x Setting) bool { return x.Field == s.Field && x.Value == s.Value })
+		switch {
+		case at >= 0:
+			s = known[at]
+		case s.Value == k.format(&defaults):
+			s.Source = Default
+		}
+		list = append(list, s)
 	}
-	return values
+	return list
 }
 
 // variable returns the variable of the environment that sets a key alone, if it is its

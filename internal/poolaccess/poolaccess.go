@@ -57,12 +57,10 @@ type Access interface {
 	// what an allocation fails with.
 	AllocAt(p device.Ptr, size, requested int64, stream any) error
 
-	// SetLimit bounds what the allocator and its pools reserve, in bytes, beside
-	// Config.Limit; 0 ends that. Where they have more already, they get no more.
-	SetLimit(bytes int64)
-
-	// Settings returns the settings in force, by their keys in CUPOOL_ALLOC_CONF.
-	Settings() map[string]string
+	// SetLimit bounds what the allocator and its pools reserve, in bytes, beside the limit
+	// that New was given; 0 ends that. Where they have more already, they get no more.
+	// Pool.Config has limit and fraction then, from which the bytes come.
+	SetLimit(bytes, limit int64, fraction float64)
 
 	// SetFlags sets PoolConfig.Isolated and UseOnOOM of a private pool, and with noSplit also
 	// NoSplit, for the blocks that are made from now on. It returns false where it has

@@ -95,6 +95,11 @@ func TestPage(t *testing.T) {
 	b.wait(`document.querySelector('#said').innerText.includes('40 MiB')`)
 	b.wait(tileOf("Reserved") + ` === '60 MiB'`)
 
+	b.wait(`/limit\s+1G\s+the program/.test(document.querySelector('#settings').innerText)`)
+	assert.NotContains(t, b.text("#settings"), "min_block")
+	b.do(chromedp.Click("#defaults summary"))
+	b.wait(`/min_block\s+512/.test(document.querySelector('#default-settings').innerText)`)
+
 	_, err = graphs.Alloc(8<<20, nil)
 	require.NoError(t, err)
 	b.wait(`document.querySelector('#pool').innerHTML.includes('graphs')`)
@@ -115,6 +120,8 @@ func TestPage(t *testing.T) {
 // The page has its colours by the system's choice, and fits a phone. What can be used
 // has a role and a name, and landmarks and headings are there.
 func TestLooks(t *testing.T) {
+	t.Setenv(cupool.AllocConf, "backend:native,expandable_segments:True,limit:2G")
+	t.Setenv("CUPOOL_OOM_DUMP", "/var/lib/trainer/out-of-memory")
 	c := debugtest.NewPool(t, cupool.Config{History: debugtest.Everything(), Limit: 1 << 30})
 	debugtest.Work(t, c, 1)
 	b := openBrowser(t, debug.Handler(c))
@@ -124,7 +131,7 @@ func TestLooks(t *testing.T) {
 	for _, look := range []struct {
 		name, scheme  string
 		width, height int64
-	}{{"light", "light", 1360, 1500}, {"dark", "dark", 1360, 1500}, {"phone", "light", 390, 2600}, {"small", "dark", 320, 700}} {
+	}{{"light", "light", 1360, 2300}, {"dark", "dark", 1360, 2300}, {"phone", "light", 390, 3400}, {"small", "dark", 320, 700}} {
 		b.look(look.scheme, look.width, look.height)
 		b.shot(look.name)
 		seen = append(seen, background())
@@ -287,7 +294,7 @@ func TestPicture(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	b.do(chromedp.Click(`input[name=by][value=label]`), chromedp.Focus("#map"))
-	for range 30 {
+	for i := 0; i < 30 || eval[bool](b, `!document.querySelector('#block .stack')`); i++ {
 		b.do(chromedp.KeyEvent(kb.ArrowRight))
 	}
 	b.do(chromedp.Evaluate(`scrollTo(0, 0)`, nil))

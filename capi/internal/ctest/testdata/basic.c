@@ -252,6 +252,13 @@ int main(int argc, char **argv) {
   OK(cupool_configure(0, "divisions:1,garbage_collection_threshold:0,max_split:0,limit:100M"));
   FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 101 * MIB, NULL, &p));
   CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(100 * MIB));
+  OK(cupool_settings(0, text, sizeof text, &length));
+  CHECK(strstr(text, "limit:100M (program)") != NULL);
+  OK(cupool_configure(0, "limit:0"));
+  CHECK(stats_of(CUPOOL_ALL).limit == 0);
+  OK(cupool_set_fraction(0, 0.5));
+  OK(cupool_settings(0, text, sizeof text, &length));
+  CHECK(strstr(text, "limit:0 (default)\nfraction:0.5 (program)\n") == text);
   OK(cupool_set_limit(0, 0));
 
   /* PyTorch's plain interface. */

@@ -222,7 +222,7 @@ static void environment(void) {
   OK(cupool_alloc(0, 80 * MIB, NULL, &p));
   char text[8192];
   OK(cupool_settings(0, text, sizeof text, NULL));
-  CHECK(strstr(text, "idle_order:owner (CUPOOL_ALLOC_CONF)") != NULL);
+  CHECK(strstr(text, "idle_order:owner (CUPOOL_ALLOC_CONF)") != NULL && strstr(text, "limit:100M (CUPOOL_ALLOC_CONF)") != NULL);
   CHECK(stats_of(CUPOOL_ALL).limit == (int64_t)(100 * MIB));
   FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 40 * MIB, NULL, &q));
   OK(cupool_set_fraction(0, 1));
