@@ -89,11 +89,15 @@ func (a access) AllocAt(p Ptr, size, requested int64, stream any) error {
 	if c.sanitizer != nil {
 		return fail(ErrNotSupported, "blocks of a pool with Config.Sanitize have room beside them")
 	}
-	if h, _ := c.heaps.lockSegment(p); h != nil {
+	if h := c.heaps.of(s); h != nil {
+		h.mu.Lock()
 		h.Flush() // segments may go with that
 		h.mu.Unlock()
 	}
 	h, seg := c.heaps.lockSegment(p)
+	if h == nil {
+		h = c.heaps.lockStitched(p)
+	}
 	switch {
 	case h == nil:
 		return fail(ErrForeignPointer, "no segment of the pool holds the address")

@@ -111,7 +111,7 @@ func (c *Pool) begin(noSplit bool) error {
 	c.space.Policy.Quarantine = c.sanitizer != nil
 	c.collectFrom(threshold)
 	c.budget.Soft.Store(cfg.SoftLimit)
-	c.space.Stay, c.space.Tell, c.space.Time = c.dev.stay, c.heaps.noteChange, &c.dev.events.Time
+	c.space.Stay, c.space.Tell, c.space.Time, c.space.Stays = c.dev.stay, c.heaps.noteChange, &c.dev.events.Time, &c.isolated
 	c.space.Init()
 	return nil
 }

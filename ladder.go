@@ -292,7 +292,7 @@ func (m *miss) takeIdle() (Block, outcome, error) { return came(m.c.idle.take(&m
 // free of calls to the device.
 func (m *miss) releaseIdle() (Block, outcome, error) {
 	c := m.c
-	if c.memory != nil || !c.reclaim.TryLock() { // growing there takes idle memory from all over the heap
+	if c.memory != nil || c.isolated.Load() || !c.reclaim.TryLock() { // growing there takes idle memory from all over the heap
 		return Block{}, nothing, nil // the lock's holder may wait for work, which may wait for this allocation
 	}
 	defer c.reclaim.Unlock()
@@ -324,7 +324,7 @@ func (m *miss) regrets() int {
 func (m *miss) releaseOldest() (Block, outcome, error) {
 	c := m.c
 	above := c.collectAbove.Load()
-	if above == 0 || c.memory != nil || !c.reclaim.TryLock() {
+	if above == 0 || c.memory != nil || c.isolated.Load() || !c.reclaim.TryLock() {
 		return Block{}, nothing, nil // the lock's holder may wait for this allocation
 	}
 	defer c.reclaim.Unlock()
@@ -496,12 +496,12 @@ func (r *request) leastGrowth() int64 {
 }
 
 // allow says what may serve the request beside free chunks of large blocks: those of
-// small blocks, once the pool holds idleFloor; and any number of stitched ranges, while the
-// stream is captured and cannot be waited for.
+// small blocks, once the pool holds idleFloor; and any number of stitched ranges, where they
+// stay, and while the stream is captured and cannot be waited for.
 func (r *request) allow() heap.Allow {
 	c := r.h.c
 	return heap.Allow{
-		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: r.h.stream.clock.Captured(),
+		SmallChunks: c.budget.Held() >= idleFloor, MoreStitches: c.isolated.Load() || r.h.stream.clock.Captured(),
 	}
 }
 

@@ -141,6 +141,8 @@ func (l *lending) takeFrom(r *request, from *streamHeap, need int64, polls *int)
 	switch {
 	case l.memory == nil:
 		taken = l.takeSegment(r, from, polls)
+	case l.isolated.Load():
+		taken = l.takeHeap(r, from, polls)
 	case !from.stream.calls.IsOpen() && from.FreeBytes(r.kind) > 0 && !from.InUse():
 		if l.mayTakeLocked(r, from, polls) {
 			var n int
@@ -169,6 +171,17 @@ func (l *lending) takeSegment(r *request, from *streamHeap, polls *int) int64 {
 	from.MoveSegment(seg, &r.h.Heap)
 	l.noteMoves(1, seg.Size)
 	return seg.Size
+}
+
+// takeHeap moves all that a closed stream left, with its addresses, if nothing of it is in use.
+func (l *lending) takeHeap(r *request, from *streamHeap, polls *int) int64 {
+	if from.stream.calls.IsOpen() || from.InUse() || !l.mayTakeLocked(r, from, polls) {
+		return 0
+	}
+	bytes := from.Held()
+	from.moveLocked(r.h)
+	l.noteMoves(1, bytes)
+	return bytes
 }
 
 // takeChunks moves whole free chunks of either kind, or of the same heap's other kind.

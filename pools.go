@@ -21,8 +21,12 @@ type PoolConfig struct {
 	// used for such a pool.
 	NoSplit bool
 
-	// Isolated keeps what the pool caches from being given back because
-	// others lack memory, as for addresses that captured work goes on using.
+	// Isolated keeps what the pool caches where it is mapped, as for captured
+	// work, which goes on using the addresses of freed blocks. It is not given
+	// back because others lack memory, nor by Decay or a soft limit, but by
+	// Trim, EmptyCache, Reset and Close. Sleep keeps the addresses. Where a
+	// pool without virtual memory is about to fail with an *OOMError, it
+	// gives its own idle segments back first.
 	Isolated bool
 
 	// UseOnOOM lets free blocks of the pool serve requests to the allocator

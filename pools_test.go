@@ -3,6 +3,7 @@ package cupool_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -222,6 +224,73 @@ func TestPoolIsolated(t *testing.T) {
 		require.NoError(t, p.EmptyCache())
 		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, nil)))
 	})
+}
+
+// TestPoolIsolatedStays: work that was captured on blocks of an isolated pool, on free ones
+// too, finds its memory whatever the program does: streams that come and go, sleep, pools that
+// lack memory, a soft limit. What gives memory back is EmptyCache.
+func TestPoolIsolatedStays(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(backing.String(), func(t *testing.T) {
+			r := testkit.Rand(t)
+			d := simdev.New(simdev.Config{Capacity: 4 << 30})
+			c := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing})
+			p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true})
+			require.NoError(t, p.SetSoftLimit(1))
+			streams := []*cupool.Stream{pooltest.NewStream(t, c), pooltest.NewStream(t, c), nil}
+			var live []cupool.Block
+			captured := map[cupool.Ptr]int64{}
+			drop := func(i int) {
+				require.NoError(t, p.Free(live[i]))
+				live = slices.Delete(live, i, i+1)
+			}
+			isVirtual := backing == cupool.BackingVMM
+			for step := range 400 {
+				switch n := r.IntN(24); {
+				case n < 10:
+					b := pooltest.Alloc(t, p, 1+r.Int64N(1<<(10+r.IntN(16))), streams[r.IntN(3)])
+					live = append(live, b)
+					captured[b.Ptr()] = max(captured[b.Ptr()], b.Size())
+				case n < 18 && len(live) > 0:
+					drop(r.IntN(len(live)))
+				case n == 18 && len(live) > 0:
+					require.NoError(t, poolaccess.Of(p).Cut(live[r.IntN(len(live))]))
+				case n == 19:
+					require.NoError(t, streams[0].Close())
+					streams[0] = pooltest.NewStream(t, c)
+				case n == 20:
+					_, err := c.Alloc(1<<40, nil)
+					require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+				case n == 21 && isVirtual:
+					_, err := p.Alloc(1<<40, nil)
+					require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+				case n == 22 && isVirtual:
+					require.NoError(t, p.Sleep(nil))
+					for range r.IntN(1 + len(live)/4) {
+						drop(0)
+					}
+					require.NoError(t, p.Wake())
+				case n == 23:
+					for len(live) > 0 {
+						drop(0)
+					}
+				}
+				for at, size := range captured {
+					if step%8 > 0 {
+						break
+					}
+					require.NoError(t, d.Memset(at, 1, size, 0))
+				}
+			}
+			for len(live) > 0 {
+				drop(0)
+			}
+			require.NoError(t, p.Check())
+			require.NoError(t, p.EmptyCache())
+			require.Zero(t, p.Stats().All.ReservedBytes.Current)
+			require.NoError(t, c.Close())
+		})
+	}
 }
 
 // TestPoolClose gives all memory back as a whole and lists what was live; the

@@ -38,7 +38,7 @@ func (r *reclaimer) upTo(ctx context.Context, need int64) (released int64, err e
 		return 0, nil // another goroutine releases
 	}
 	defer r.Unlock()
-	if r.asleep.Load() || r.closed.Load() {
+	if r.asleep.Load() || r.closed.Load() || r.memory != nil && r.isolated.Load() {
 		return 0, nil
 	}
 	return r.upToLocked(ctx, need)
@@ -337,7 +337,7 @@ func (r *reclaimer) releaseDecayed(need int64) (released int64, err error) {
 
 // atOnceLocked is releaseDecayed with the lock held.
 func (r *reclaimer) atOnceLocked(need int64) (released int64, err error) {
-	if r.closed.Load() || r.asleep.Load() || r.dev.lost.Load() != nil {
+	if r.closed.Load() || r.asleep.Load() || r.isolated.Load() || r.dev.lost.Load() != nil {
 		return 0, nil
 	}
 	if err := r.heaps.settleEverything(); err != nil {

@@ -57,7 +57,7 @@ func (r *reclaimer) sleep(keep func(Block) bool) error {
 	if err == nil && r.held.Load() > 0 { // the holders' memory would be another
 		err = errHeld
 	}
-	if err == nil {
+	if err == nil && !r.isolated.Load() {
 		_, err = r.upToLocked(context.Background(), r.budget.Held())
 	}
 	if err == nil {

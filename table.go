@@ -178,6 +178,18 @@ func (t *heapTable) lockSegment(p Ptr) (*streamHeap, *block.Segment) {
 	}
 }
 
+// lockStitched locks the heap that has an address in an idle stitched range, or returns nil.
+func (t *heapTable) lockStitched(p Ptr) *streamHeap {
+	for _, h := range t.all() {
+		h.mu.Lock()
+		if h.HasIdleAt(uint64(p)) {
+			return h
+		}
+		h.mu.Unlock()
+	}
+	return nil
+}
+
 // blockAt returns the live block that begins at an address, for a free of size bytes.
 func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 	if p == 0 && size <= 0 {

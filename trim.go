@@ -180,7 +180,7 @@ func (c *Pool) reclaimAll(need int64) (released int64, err error) {
 
 // cutLast gives the memory back that the last handle of a live block has behind it.
 func (r *reclaimer) cutLast(b Block) error {
-	if b.pool() != r.id || r.memory == nil || r.sanitizer != nil { // another pool lent it, or a sanitizer has filled it
+	if b.pool() != r.id || r.memory == nil || r.isolated.Load() || r.sanitizer != nil { // another pool lent it, or a sanitizer has filled it
 		return nil
 	}
 	ctx, cancel := r.dev.waiting(context.Background())

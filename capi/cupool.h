@@ -202,7 +202,7 @@ CUPOOL_API cupool_status cupool_alloc_in(int device, cupool_pool_id pool, size_t
 /* Allocates exactly the bytes [p, p + size) of a pool, for checkpoints of a pool's layout: a block of size bytes, a
  * multiple of the unit of blocks, that counts as requested with so many bytes (at most size). All of the range
  * must be free memory of the pool that belongs to the stream; its contents stay. Take a pool with
- * CUPOOL_POOL_SEGMENTS, whose addresses stay good: in virtual memory free pieces may have moved meanwhile. Fails
+ * CUPOOL_POOL_ISOLATED, whose addresses stay good: in others free memory may have moved or gone meanwhile. Fails
  * with CUPOOL_ERROR_OCCUPIED, CUPOOL_ERROR_NOT_FOUND and CUPOOL_ERROR_FOREIGN_POINTER. */
 CUPOOL_API cupool_status cupool_alloc_at(int device, cupool_pool_id pool, void *p, size_t size,
                                          size_t requested, void *stream) CUPOOL_NOEXCEPT;
@@ -263,10 +263,12 @@ CUPOOL_API void cupool_torch_record_stream(void *p, void *stream) CUPOOL_NOEXCEP
 enum {
   CUPOOL_POOL_NO_SPLIT = 1,   /* each block has a segment of its own, which stays whole */
   CUPOOL_POOL_USE_ON_OOM = 2, /* free blocks serve others before an out of memory */
-  CUPOOL_POOL_ISOLATED = 4,   /* what it caches is not given back because others lack memory. Pools of
-                                 captured work. Not with CUPOOL_POOL_USE_ON_OOM */
-  CUPOOL_POOL_SEGMENTS = 8    /* segments of the driver in place of virtual memory: addresses stay
-                                 good (cupool_alloc_at), and no range is of several pieces */
+  CUPOOL_POOL_ISOLATED = 4,   /* what it caches stays where it is mapped, and is given back when it is
+                                 asked for by the pool's id only (cupool_trim). Pools of captured work,
+                                 and of cupool_alloc_at. Not with CUPOOL_POOL_USE_ON_OOM */
+  CUPOOL_POOL_SEGMENTS = 8    /* segments of the driver in place of virtual memory: no range is of
+                                 several pieces. An isolated one gives free segments back before it
+                                 is out of memory */
 };
 
 /* How a private pool is set up. */
@@ -335,7 +337,8 @@ enum { CUPOOL_DROP = 0, CUPOOL_KEEP = 1 };
 
 /* Gives all memory of a pool back to the device until cupool_wake; addresses stay, so that captured graphs stay
  * good. It waits for the streams' work; nothing may use the memory until cupool_wake returns. Blocks can be
- * freed meanwhile, and not allocated (CUPOOL_ERROR_ASLEEP). pool may be CUPOOL_ALL: each that can, and is awake.
+ * freed meanwhile, and not allocated (CUPOOL_ERROR_ASLEEP). pool may be CUPOOL_ALL: each that can, is awake, and
+ * has not CUPOOL_POOL_ISOLATED.
  * Needs virtual memory: fails with CUPOOL_ERROR_NOT_SUPPORTED for pools with CUPOOL_POOL_SEGMENTS and callbacks.
  * Fails with CUPOOL_ERROR_ASLEEP, CUPOOL_ERROR_TIMEOUT. */
 CUPOOL_API cupool_status cupool_sleep(int device, cupool_pool_id pool, int contents) CUPOOL_NOEXCEPT;

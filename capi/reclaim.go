@@ -75,6 +75,9 @@ func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.i
 		return done(t, err)
 	}
 	for _, m := range list {
+		if idOf(id) == everyPool && m.kept {
+			continue
+		}
 		e := m.made.Sleep(keep)
 		if idOf(id) == everyPool && (errors.Is(e, cupool.ErrAsleep) || m.of != nil && errors.Is(e, cupool.ErrNotSupported)) {
 			continue

@@ -351,8 +351,8 @@ func (h *Heap) CloseRanges() (slept int64, err error) {
 	return slept, errors.Join(errs...)
 }
 
-// Sleep gives the memory of all chunks back and keeps the addresses. It returns
-// the bytes that went. What a call fails for stays as it is, and the other
+// Sleep gives the memory of all chunks back and keeps the addresses, where the memory
+// stays also those of idle stitched ranges. It returns the bytes that went. What a call fails for stays as it is, and the other
 // chunks go on.
 func (h *Heap) Sleep() (slept int64, err error) {
 	awake, err := h.unmapStitches()
@@ -373,7 +373,7 @@ func (h *Heap) Sleep() (slept int64, err error) {
 }
 
 // unmapStitches ends the second mappings of chunks: idle stitched ranges for
-// good, those of live blocks until they are woken. It returns the chunks that a
+// good, unless they stay, and others until they are woken. It returns the chunks that a
 // failing call left mapped.
 func (h *Heap) unmapStitches() (awake []*chunk, err error) {
 	var errs []error
@@ -388,12 +388,26 @@ func (h *Heap) unmapStitches() (awake []*chunk, err error) {
 		}
 		st.asleep = true
 	}
-	errs = append(errs, h.dropStitches(func(st *stitch) bool { return st.asleep }))
+	errs = append(errs, h.dropAsleep())
 	return awake, errors.Join(errs...)
+}
+
+// dropAsleep drops the stitched ranges that sleep and hold no block, unless they stay.
+func (h *Heap) dropAsleep() error {
+	return h.dropStitches(func(st *stitch) bool { return st.asleep && !h.stays(st) })
+}
+
+// stays reports whether a stitched range is kept with its addresses: one of memory that
+// stays, as long as no other heap took of it.
+func (h *Heap) stays(st *stitch) bool {
+	return h.space.Stays != nil && h.space.Stays.Load() && !slices.ContainsFunc(st.chunks, (*chunk).away)
 }
 
 // unmapStitch unmaps a range. What another heap took of it is not mapped again.
 func (h *Heap) unmapStitch(st *stitch) error {
+	if st.seg == nil && h.stays(st) {
+		return h.space.Memory.Unmap(st.base, st.size)
+	}
 	if st.seg == nil {
 		return st.cutBack(h.space.Memory, 0)
 	}
@@ -431,7 +445,7 @@ func (h *Heap) Wake() (woken int64, err error) {
 			}
 		}
 	}
-	if err := h.dropStitches(func(st *stitch) bool { return st.asleep }); err != nil { // freed meanwhile
+	if err := h.dropAsleep(); err != nil { // freed meanwhile
 		return woken, err
 	}
 	for _, st := range h.stitches {

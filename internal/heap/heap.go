@@ -92,6 +92,9 @@ type Space struct {
 	Stay func(size int64) (block.Stay, bool)
 	// Time is the device's, which Heap.FreedAt has. nil: it stands still.
 	Time *atomic.Uint64
+	// Stays has free memory stay mapped where it is, also in idle stitched ranges, which
+	// captured work may use. nil: it need not.
+	Stays *atomic.Bool
 	// Tell is called, with the heap's lock held, for each change of the memory behind
 	// the addresses of a heap. nil: nobody is told.
 	Tell func(owner uint32, c Change, at device.Ptr, size int64)

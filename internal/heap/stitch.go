@@ -197,6 +197,12 @@ func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Blo
 		h.noteStitch(chunks)
 		h.space.Stitches.Add(1)
 	}
+	return h.begin(st, need, runs)
+}
+
+// begin makes the need bytes of a range from its skip on a block, which is in no set. Their
+// memory is free in the runs.
+func (h *Heap) begin(st *stitch, need int64, runs []run) (block.ID, *block.Block, error) {
 	if err := h.Slots(2*len(st.chunks) + 1); err != nil {
 		return 0, nil, err
 	}
@@ -253,6 +259,67 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 	}
 	h.stitches = append(h.stitches, st)
 	return st, nil
+}
+
+// idleAt returns the idle stitched range that has an address, or nil.
+func (h *Heap) idleAt(addr uint64) *stitch {
+	for _, st := range h.stitches {
+		if st.seg == nil && !st.asleep && addr-uint64(st.base) < uint64(st.size) {
+			return st
+		}
+	}
+	return nil
+}
+
+// HasIdleAt reports whether an idle stitched range has an address.
+func (h *Heap) HasIdleAt(addr uint64) bool { return h.idleAt(addr) != nil }
+
+// takeStitchedAt is TakeAt in the idle stitched range that has the address.
+func (h *Heap) takeStitchedAt(addr uint64, size, requested int64) (block.ID, *block.Block) {
+	p, st := &h.space.Policy, h.idleAt(addr)
+	if st == nil || p.KindOf(size) != ledger.Large {
+		return 0, nil
+	}
+	skip := int64(addr - uint64(st.base))
+	if skip%p.MinBlock != 0 || size > st.size-skip {
+		return 0, nil
+	}
+	st.skip = skip
+	runs := h.runsUnder(st, size)
+	if runs == nil {
+		return 0, nil
+	}
+	id, b, err := h.begin(st, size, runs)
+	if err != nil {
+		return 0, nil
+	}
+	h.space.byAddr[ledger.Large].Set(addr, uint32(id))
+	return h.out(requested, ledger.Large, id, b, 0)
+}
+
+// runsUnder lists the free blocks that have the memory under the first need bytes of a
+// range, or none where not all of it is free, and there once.
+func (h *Heap) runsUnder(st *stitch, need int64) (runs []run) {
+	var seen []cut
+	st.cuts(need, func(c cut) bool {
+		if c.r == nil || slices.ContainsFunc(seen, func(o cut) bool { return o.r == c.r && o.off < c.off+c.size && c.off < o.off+o.size }) {
+			runs = nil
+			return false
+		}
+		id, b := c.r.seg.Find(&h.space.Blocks, c.r.seg.Base+uint64(c.off))
+		x := run{r: c.r, id: id}
+		if id != 0 && b.Word().State() == block.Free {
+			x.from = int64(b.Addr() - c.r.seg.Base)
+			x.to = x.from + b.Size
+		}
+		if c.in([]run{x}) < 0 {
+			runs = nil
+			return false
+		}
+		seen, runs = append(seen, c), append(runs, x)
+		return true
+	})
+	return runs
 }
 
 // takeParts takes the memory under the first need bytes of a range out of the

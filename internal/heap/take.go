@@ -144,10 +144,18 @@ func (h *Heap) HandOut(size, rounded int64, id block.ID, b *block.Block, misses 
 }
 
 // TakeAt makes exactly size bytes at an address of a segment the program's, or returns 0
-// where they are no part of one free block, or no block of the segment's kind.
+// where they are no part of one free block, or no block of the segment's kind. With no
+// segment the address is one of an idle stitched range.
 func (h *Heap) TakeAt(seg *block.Segment, addr uint64, size, requested int64) (block.ID, *block.Block) {
-	p, k := &h.space.Policy, ledger.KindOf(seg.Large)
-	if size <= 0 || requested <= 0 || requested > size || seg.Stitched || size%p.MinBlock != 0 || (addr-seg.Base)%uint64(p.MinBlock) != 0 {
+	p := &h.space.Policy
+	if size <= 0 || requested <= 0 || requested > size || size%p.MinBlock != 0 {
+		return 0, nil
+	}
+	if seg == nil {
+		return h.takeStitchedAt(addr, size, requested)
+	}
+	k := ledger.KindOf(seg.Large)
+	if seg.Stitched || (addr-seg.Base)%uint64(p.MinBlock) != 0 {
 		return 0, nil
 	}
 	if p.NoSplit && size != seg.Size || !p.NoSplit && !h.keeps && p.KindOf(size) != k {

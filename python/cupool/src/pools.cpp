@@ -34,11 +34,11 @@ int askFilter(void* user, void* stream) {
   }
 }
 
+// Graphs replay into free memory of their pool: it stays where it is, and nobody else gets it.
 cupool_pool_config poolConfig() {
   cupool_pool_config config{};
   config.struct_size = sizeof config;
-  // Graphs replay into free memory of their pool: it stays where it is, and nobody else gets it.
-  config.flags = CUPOOL_POOL_ISOLATED | CUPOOL_POOL_SEGMENTS;
+  config.flags = CUPOOL_POOL_ISOLATED;
   return config;
 }
 
@@ -48,6 +48,7 @@ void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, Pool
   opened(device);
   const std::lock_guard<std::mutex> lock(mutex_);
   cupool_pool_config config = poolConfig();
+  config.flags |= CUPOOL_POOL_SEGMENTS; // a MemPool's are registered with libraries, and may get flags later
   if (allocator) {
     // It stays for ever: the pool may outlive everyone who knows it.
     sources_.push_back(std::make_unique<PoolAllocator>(std::move(allocator)));

@@ -230,7 +230,7 @@ static layout *look(cupool_pool_id id) {
 static void fill(cupool_pool_id id, void *stream, uint64_t *random) {
   for (int i = 0; i < 40; i++) {
     void *p;
-    OK(cupool_alloc_in(0, id, 1 + next_random(random) % ((size_t)1 << (9 + next_random(random) % 14)), stream, &p));
+    OK(cupool_alloc_in(0, id, 1 + next_random(random) % ((size_t)1 << (9 + next_random(random) % 15)), stream, &p));
     if (next_random(random) % 3 == 0) OK(cupool_free(p));
   }
 }
@@ -240,11 +240,11 @@ static void free_all(layout *l) {
     if (l->live[i]) OK(cupool_free(l->address[i]));
 }
 
-static void checkpoints(void) {
+static void checkpoints(unsigned flags) {
   cupool_pool_id id = {40, 0};
   cupool_pool_config c;
   cupool_init(&c, sizeof c);
-  c.flags = CUPOOL_POOL_SEGMENTS | CUPOOL_POOL_ISOLATED;
+  c.flags = CUPOOL_POOL_ISOLATED | flags;
   OK(cupool_pool_create(0, id, &c));
   void *stream = new_stream();
   uint64_t random = 40;
@@ -339,7 +339,8 @@ int main(void) {
   scopes();
   flags();
   memory_of_the_program();
-  checkpoints();
+  checkpoints(0);
+  checkpoints(CUPOOL_POOL_SEGMENTS);
   sleeping();
   sharing();
   agree(0, CUPOOL_ALL);
