@@ -4,10 +4,12 @@ package operate_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,10 +27,11 @@ func read(t *testing.T, name string) string {
 // dashboard is what of Grafana's JSON is checked.
 type dashboard struct {
 	Panels []struct {
-		ID                 int
-		Title, Description string
-		GridPos            struct{ X, Y, W, H int }
-		Targets            []struct{ Expr, LegendFormat, RefID string }
+		ID                       int
+		Title, Description, Type string
+		GridPos                  struct{ X, Y, W, H int }
+		Options                  map[string]json.RawMessage
+		Targets                  []struct{ Expr, LegendFormat, RefID string }
 	}
 	Templating struct{ List []struct{ Name string } }
 }
@@ -57,6 +60,37 @@ func queries(t *testing.T) (all []string) {
 	return all
 }
 
+// Panels have the options that Grafana's schema asks for, and lie in rows without gaps. (The whole
+// schema is in github.com/grafana/grafana-foundation-sdk/go/dashboard, whose UnmarshalJSONStrict takes
+// the file; it takes minutes to build.)
+func TestPanels(t *testing.T) {
+	var d dashboard
+	require.NoError(t, json.Unmarshal([]byte(read(t, "grafana.json")), &d))
+	bottom, next := 0, 0
+	for _, p := range d.Panels {
+		options := slices.Sorted(maps.Keys(p.Options))
+		switch p.Type {
+		case "stat":
+			require.Equal(t, []string{
+				"colorMode", "graphMode", "justifyMode", "orientation", "percentChangeColorMode", "reduceOptions", "showPercentChange", "textMode", "wideLayout",
+			}, options, p.Title)
+		case "timeseries":
+			require.Equal(t, []string{"legend", "tooltip"}, options, p.Title)
+			for name, want := range map[string][]string{"legend": {"calcs", "displayMode", "placement", "showLegend"}, "tooltip": {"mode", "sort"}} {
+				var of map[string]any
+				require.NoError(t, json.Unmarshal(p.Options[name], &of))
+				require.Equal(t, want, slices.Sorted(maps.Keys(of)), p.Title)
+			}
+		default:
+			require.Fail(t, p.Title, "type %q", p.Type)
+		}
+		if p.GridPos.X == 0 {
+			bottom, next = next, next+p.GridPos.H
+		}
+		require.Equal(t, bottom, p.GridPos.Y, p.Title)
+	}
+}
+
 // Every metric that is asked for is there.
 func TestNames(t *testing.T) {
 	known := map[string]bool{}
@@ -76,7 +110,7 @@ func TestNames(t *testing.T) {
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("promtool is not installed (Debian: apt-get install prometheus)")
+		t.Skip("promtool is not installed (.ci/run takes it from Debian's package prometheus)")
 	}
 	asRules := filepath.Join(t.TempDir(), "queries.yaml")
 	text := "groups: [{name: dashboard, rules: [\n"
