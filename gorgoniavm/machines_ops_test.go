@@ -25,6 +25,13 @@ type term struct {
 	f     func(v [][]float64) []float64
 	seed  int
 	tags  []string
+	bools bool // nothing computes with it
+
+	// The numbers that a comparison, or a step of a function, has for an element; nil: it is neither.
+	sides func(in [][]float64, i int) (x, y float64)
+
+	// Near values v of the terms, the function that has what Gorgonia takes for the slope of f; nil: f has.
+	slope func(in, v [][]float64) []float64
 }
 
 // builder makes a random graph.
@@ -38,11 +45,16 @@ type builder struct {
 	text   strings.Builder
 	wild   bool // inputs have NaN, infinities and zeros
 	over   bool // Gorgonia makes no sense of the graph
+	eval   bool // the graph is evaluated, not trained
+	norms  []*batchNorm
+	drawn  []*term             // random ones
+	seen   map[*term][]float64 // what a machine has drawn
+	near   [][]float64         // the values by which slopes are computed
 }
 
 func newBuilder(c *testkit.Choices) *builder {
 	b := &builder{Choices: c, g: G.NewGraph(), dt: enginetest.Floats[c.N(2)]}
-	b.wild = c.Chance(5)
+	b.wild, b.eval = c.Chance(5), c.Chance(4)
 	b.say("// %v", b.dt)
 	return b
 }
@@ -126,13 +138,7 @@ func (b *builder) node(text string, tags []string, in []*term, shape []int, make
 		shape = slices.Clone([]int(n.Shape()))
 	}
 	t := &term{name: fmt.Sprintf("v%d", len(b.terms)), n: n, shape: shape, tags: tags}
-	t.f = func(v [][]float64) []float64 {
-		var operands [][]float64
-		for _, p := range in {
-			operands = append(operands, v[p.id])
-		}
-		return f(operands)
-	}
+	t.f = func(v [][]float64) []float64 { return f(operandsOf(t, v)) }
 	b.add(t, in...)
 	b.say("%s := %s // %v", t.name, text, shape)
 	return t
@@ -167,6 +173,9 @@ func (b *builder) evaluate(input func(i int) []float64, k int) [][]float64 {
 				}
 			}
 			r = t.f(operands)
+			if b.near != nil && t.slope != nil {
+				r = t.slope(v, b.near)
+			}
 			for i, x := range r {
 				if b.dt == tensor.Float32 && math.Abs(x) > math.MaxFloat32 {
 					r[i] = math.Inf(int(math.Copysign(1, x)))
@@ -189,34 +198,58 @@ func (b *builder) evaluate(input func(i int) []float64, k int) [][]float64 {
 
 // ties lets a step of a function, at what is the same but for rounding, go either way.
 func (b *builder) ties(t *term, v [][]float64, r []float64, eps float64, k int) {
+	if t.sides == nil || !computed(t) || len(t.in) == 2 && t.in[0] == t.in[1] {
+		return
+	}
+	in := operandsOf(t, v)
 	for i := range r {
-		x, y := 0.0, 0.0
-		switch {
-		case slices.Contains(t.tags, "Sign"):
-			x = v[t.in[0].id][i]
-		case slices.ContainsFunc([]string{"Gt", "Gte", "Lt", "Lte"}, func(tag string) bool { return slices.Contains(t.tags, tag) }) && t.in[0] != t.in[1]:
-			x, y = v[t.in[0].id][i], v[t.in[1].id][i]
-		default:
-			return
-		}
-		if computed := slices.ContainsFunc(t.in, func(p *term) bool { return p.f != nil }); computed && math.Abs(x-y) <= eps*(1+math.Abs(x)) {
-			r[i] = float64(k % 2)
+		if x, y := t.sides(in, i); math.Abs(x-y) <= eps*(1+math.Abs(x)) {
+			r[i] += float64(k%3 - 1)
 		}
 	}
 }
 
-func (b *builder) pick() *term {
-	if n := len(b.terms); n > 4 && b.N(2) == 0 {
-		return b.terms[n-1-b.N(4)]
+// operandsOf returns the values of a term's operands.
+func operandsOf(t *term, v [][]float64) (in [][]float64) {
+	for _, p := range t.in {
+		in = append(in, v[p.id])
 	}
-	return b.terms[b.N(len(b.terms))]
+	return in
+}
+
+// pairs are the sides of a comparison of two, of which one may be a scalar.
+func pairs(in [][]float64, i int) (x, y float64) {
+	return in[0][min(i, len(in[0])-1)], in[1][min(i, len(in[1])-1)]
+}
+
+// compares marks a term of an operation as a comparison, or a function with steps.
+func compares(t *term, name string, sides func(in [][]float64, i int) (x, y float64)) {
+	if t != nil && slices.Contains([]string{"Gt", "Gte", "Lt", "Lte", "Eq", "Ne"}, strings.TrimPrefix(name, "Broadcast")) {
+		t.sides = sides
+	}
+}
+
+// steps are the functions of one number that have steps, with the number nearest to a step.
+var steps = map[string]func(x float64) float64{"Sign": func(float64) float64 { return 0 }, "Ceil": math.Round, "Floor": math.Round}
+
+func (b *builder) pick() *term {
+	i := 0
+	if n := len(b.terms); n > 4 && b.N(2) == 0 {
+		i = n - 1 - b.N(4)
+	} else {
+		i = b.N(n)
+	}
+	for b.terms[i].bools {
+		i--
+	}
+	return b.terms[i]
 }
 
 // like returns a term of a shape, an old one or a new input.
 func (b *builder) like(shape []int) *term {
 	var found []*term
 	for _, t := range b.terms {
-		if slices.Equal(t.shape, shape) {
+		if slices.Equal(t.shape, shape) && !t.bools {
 			found = append(found, t)
 		}
 	}
@@ -295,6 +328,10 @@ var functionsOfOne = []function{
 	{"Sin", G.Sin, math.Sin}, {"Cos", G.Cos, math.Cos}, {"Expm1", G.Expm1, math.Expm1}, {"Softplus", G.Softplus, func(x float64) float64 { return math.Log1p(math.Exp(x)) }},
 	{"Rectify", G.Rectify, func(x float64) float64 { return x * truth(x > 0) }},
 	{"Inverse", G.Inverse, func(x float64) float64 { return 1 / x }}, {"Sqrt", G.Sqrt, math.Sqrt}, {"Log", G.Log, math.Log}, {"Log1p", G.Log1p, math.Log1p},
+	{"Ceil", G.Ceil, math.Ceil}, {"Floor", G.Floor, math.Floor}, {"Log2", G.Log2, math.Log2}, {"InverseSqrt", G.InverseSqrt, func(x float64) float64 { return 1 / math.Sqrt(x) }},
+	{"Mish", G.Mish, func(x float64) float64 { return x * math.Tanh(math.Log1p(math.Exp(x))) }},
+	{"LeakyRelu", func(n *G.Node) (*G.Node, error) { return G.LeakyRelu(n, 0.1) }, func(x float64) float64 { return x*truth(x >= 0) + x*truth(x < 0)*0.1 }},
+	{"Ravel", G.Ravel, func(x float64) float64 { return x }},
 	{"Sign", G.Sign, func(x float64) float64 {
 		switch {
 		case x > 0:
@@ -328,13 +365,16 @@ var functionsOfTwo = []function2{
 	{"HadamardProd", G.HadamardProd, func(x, y float64) float64 { return x * y }}, {"HadamardDiv", G.HadamardDiv, func(x, y float64) float64 { return x / y }},
 	{"Gt", same2(G.Gt), func(x, y float64) float64 { return truth(x > y) }}, {"Gte", same2(G.Gte), func(x, y float64) float64 { return truth(x >= y) }},
 	{"Lt", same2(G.Lt), func(x, y float64) float64 { return truth(x < y) }}, {"Lte", same2(G.Lte), func(x, y float64) float64 { return truth(x <= y) }},
+	{"Eq", same2(G.Eq), func(x, y float64) float64 { return truth(x == y) }}, {"Ne", same2(G.Ne), func(x, y float64) float64 { return truth(x != y) }},
 }
 
 // step adds something.
 func (b *builder) step() {
 	steps := []func(){b.one, b.one, b.one, b.two, b.two, b.scalar, b.broadcast, b.broadcast, b.slice, b.slice, b.concat, b.concat,
 		b.reshape, b.transpose, b.reduce, b.reduce, b.product, b.product, b.soft, b.byIndices, b.conv,
-		b.outer, b.maxPool, b.averagePool, b.upsample, b.im2col, b.convWide, b.batchNorm, b.sparsemax, b.norm, b.keepDims, b.tensordot}
+		b.outer, b.maxPool, b.averagePool, b.upsample, b.im2col, b.convWide, b.normalize, b.normalize, b.sparsemax, b.norm, b.keepDims, b.tensordot,
+		b.compareAll, b.power, b.between, b.both, b.reduceAll, b.vectors, b.contraction, b.stride, b.part, b.element, b.diagonal, b.truncated, b.entropy, b.logSumExp,
+		b.groupNorm, b.dropout, b.random, b.unevenPool, b.meanPool, b.alongLines}
 	steps[b.N(len(steps))]()
 }
 
@@ -349,14 +389,17 @@ func (b *builder) one() {
 	if f.name == "Sign" && len(a.shape) == 0 {
 		return // Gorgonia's Sign of a number 0 is 1 or -1
 	}
-	b.node(fmt.Sprintf("%s(%s)", f.name, a.name), []string{f.name}, []*term{a}, a.shape, func() (*G.Node, error) { return f.make(a.n) }, each(f.f))
+	t := b.node(fmt.Sprintf("%s(%s)", f.name, a.name), []string{f.name}, []*term{a}, a.shape, func() (*G.Node, error) { return f.make(a.n) }, each(f.f))
+	if near, ok := steps[f.name]; ok && t != nil {
+		t.sides = func(in [][]float64, i int) (x, y float64) { return in[0][i], near(in[0][i]) }
+	}
 }
 
 func (b *builder) two() {
 	a := b.pick()
 	c := b.like(a.shape)
 	f := functionsOfTwo[b.N(len(functionsOfTwo))]
-	b.node(fmt.Sprintf("%s(%s, %s)", f.name, a.name, c.name), []string{f.name}, []*term{a, c}, a.shape, func() (*G.Node, error) { return f.make(a.n, c.n) }, each2(f.f))
+	compares(b.node(fmt.Sprintf("%s(%s, %s)", f.name, a.name, c.name), []string{f.name}, []*term{a, c}, a.shape, func() (*G.Node, error) { return f.make(a.n, c.n) }, each2(f.f)), f.name, pairs)
 }
 
 // scalar is an operation with a constant or a scalar term.
@@ -402,6 +445,16 @@ var broadcasts = []struct {
 }{
 	{"BroadcastAdd", G.BroadcastAdd, func(x, y float64) float64 { return x + y }}, {"BroadcastSub", G.BroadcastSub, func(x, y float64) float64 { return x - y }},
 	{"BroadcastHadamardProd", G.BroadcastHadamardProd, func(x, y float64) float64 { return x * y }}, {"BroadcastHadamardDiv", G.BroadcastHadamardDiv, func(x, y float64) float64 { return x / y }},
+	{"BroadcastPow", G.BroadcastPow, math.Pow}, {"BroadcastGt", sameBroadcast(G.BroadcastGt), func(x, y float64) float64 { return truth(x > y) }},
+	{"BroadcastGte", sameBroadcast(G.BroadcastGte), func(x, y float64) float64 { return truth(x >= y) }},
+	{"BroadcastLt", sameBroadcast(G.BroadcastLt), func(x, y float64) float64 { return truth(x < y) }},
+	{"BroadcastLte", sameBroadcast(G.BroadcastLte), func(x, y float64) float64 { return truth(x <= y) }},
+	{"BroadcastEq", sameBroadcast(G.BroadcastEq), func(x, y float64) float64 { return truth(x == y) }},
+	{"BroadcastNe", sameBroadcast(G.BroadcastNe), func(x, y float64) float64 { return truth(x != y) }},
+}
+
+func sameBroadcast(f func(a, b *G.Node, same bool, left, right []byte) (*G.Node, error)) func(a, b *G.Node, left, right []byte) (*G.Node, error) {
+	return func(a, b *G.Node, left, right []byte) (*G.Node, error) { return f(a, b, true, left, right) }
 }
 
 func (b *builder) broadcast() {
@@ -427,24 +480,30 @@ func (b *builder) broadcast() {
 	if left {
 		x, y, lp, rp = p, a, axes, nil
 	}
-	b.node(fmt.Sprintf("%s(%s, %s, %v, %v)", f.name, x.name, y.name, lp, rp), []string{f.name}, []*term{x, y}, a.shape,
-		func() (*G.Node, error) { return f.make(x.n, y.n, lp, rp) },
-		func(in [][]float64) []float64 {
-			r := make([]float64, tensor.Shape(a.shape).TotalSize())
-			testkit.Coordinates(a.shape, func(i int, at []int) {
-				from := slices.Clone(at)
-				for _, d := range axes {
-					from[d] = 0
-				}
-				k := testkit.PlaceOf(small, from)
-				if left {
-					r[i] = f.f(in[0][k], in[1][i])
-				} else {
-					r[i] = f.f(in[0][i], in[1][k])
-				}
-			})
-			return r
-		})
+	t := b.node(fmt.Sprintf("%s(%s, %s, %v, %v)", f.name, x.name, y.name, lp, rp), []string{f.name}, []*term{x, y}, a.shape,
+		func() (*G.Node, error) { return f.make(x.n, y.n, lp, rp) }, repeats(x.shape, y.shape, a.shape, f.f))
+	compares(t, f.name, repeatedPairs(x.shape, y.shape, a.shape))
+}
+
+// repeats is each2 of tensors whose axes of one element are repeated.
+func repeats(x, y, shape []int, f func(x, y float64) float64) func(in [][]float64) []float64 {
+	pairs := repeatedPairs(x, y, shape)
+	return func(in [][]float64) []float64 {
+		r := make64(shape)
+		for i := range r {
+			r[i] = f(pairs(in, i))
+		}
+		return r
+	}
+}
+
+// repeatedPairs is pairs of tensors whose axes of one element are repeated.
+func repeatedPairs(x, y, shape []int) func(in [][]float64, i int) (float64, float64) {
+	var xs, ys []int
+	testkit.Coordinates(shape, func(_ int, at []int) {
+		xs, ys = append(xs, testkit.PlaceOf(x, within(x, at))), append(ys, testkit.PlaceOf(y, within(y, at)))
+	})
+	return func(in [][]float64, i int) (float64, float64) { return in[0][xs[i]], in[1][ys[i]] }
 }
 
 func (b *builder) slice() {
@@ -671,7 +730,7 @@ func (b *builder) product() {
 			func(in [][]float64) []float64 { return matrixProducts(in[0], in[1], 1, m, k, 1) })
 	case 4:
 		if len(a.shape) != 3 {
-			return
+			a = b.like([]int{1 + b.N(2), 1 + b.N(3), 1 + b.N(3)})
 		}
 		many, m, k, n := a.shape[0], a.shape[1], a.shape[2], 1+b.N(4)
 		c := b.like([]int{many, k, n})
@@ -773,30 +832,20 @@ func (b *builder) conv() {
 	if len(a.shape) != 4 {
 		return
 	}
-	k, pad, stride, out := 1+b.N(3), b.N(2), 1+b.N(2), 1+b.N(3)
-	h, w := (a.shape[2]+2*pad-k)/stride+1, (a.shape[3]+2*pad-k)/stride+1
+	k, pad, stride := 1+b.N(3), b.N(2), 1+b.N(2)
+	w := window{[2]int{k, k}, [2]int{pad, pad}, [2]int{stride, stride}, [2]int{1, 1}}
+	out := [2]int{(a.shape[2]+2*pad-k)/stride + 1, (a.shape[3]+2*pad-k)/stride + 1}
 	if a.shape[2]+2*pad < k || a.shape[3]+2*pad < k {
 		return
 	}
-	c := a.shape[1]
-	filter := b.like([]int{out, c, k, k})
-	shape := []int{a.shape[0], out, h, w}
-	b.node(fmt.Sprintf("Conv2d(%s, %s, %d, pad %d, stride %d)", a.name, filter.name, k, pad, stride), []string{"conv"}, []*term{a, filter}, shape, func() (*G.Node, error) {
-		return G.Conv2d(a.n, filter.n, tensor.Shape{k, k}, []int{pad, pad}, []int{stride, stride}, []int{1, 1})
-	}, func(in [][]float64) []float64 {
-		r := make([]float64, tensor.Shape(shape).TotalSize())
-		testkit.Coordinates(shape, func(i int, at []int) {
-			testkit.Coordinates([]int{c, k, k}, func(j int, in3 []int) {
-				y, x := at[2]*stride+in3[1]-pad, at[3]*stride+in3[2]-pad
-				v := 0.0
-				if y >= 0 && x >= 0 && y < a.shape[2] && x < a.shape[3] {
-					v = in[0][testkit.PlaceOf(a.shape, []int{at[0], in3[0], y, x})]
-				}
-				r[i] += v * in[1][at[1]*c*k*k+j]
-			})
-		})
-		return r
+	b.convolved(fmt.Sprintf("Conv2d(%s, %%s, %v)", a.name, w), a, w, out, func(filter *G.Node) (*G.Node, error) {
+		return G.Conv2d(a.n, filter, tensor.Shape{k, k}, []int{pad, pad}, []int{stride, stride}, []int{1, 1})
 	})
+}
+
+// computed reports whether an operand of a term is no input.
+func computed(t *term) bool {
+	return slices.ContainsFunc(t.in, func(p *term) bool { return len(p.in) > 0 })
 }
 
 // fault names an error of Gorgonia's or StdEng's that a term may have, on the host or on
@@ -815,10 +864,16 @@ func (b *builder) fault(t *term, v [][]float64, host bool) string {
 		}
 		wild := func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 		switch {
-		case has("Sqrt", "Log") && len(from.in[0].in) > 0 && among(func(x float64) bool { return math.Abs(x) < 1e-6 }, from.in):
+		case has("Sqrt", "Log", "Log2", "InverseSqrt") && len(from.in[0].in) > 0 && among(func(x float64) bool { return math.Abs(x) < 1e-6 }, from.in):
 			return "a result that is 0 but for rounding may be below 0"
-		case has("HadamardDiv", "BroadcastHadamardDiv", "Inverse") && len(from.in[len(from.in)-1].in) > 0 && among(func(x float64) bool { return x == 0 }, from.in):
+		case has("entropy") && among(func(x float64) bool { return math.Abs(x) < 1e-6 || math.Abs(1-x) < 1e-6 }, from.in):
+			return "a logarithm of 0 but for rounding"
+		case has("HadamardDiv", "BroadcastHadamardDiv", "Inverse", "InverseSqrt", "Pow", "BroadcastPow") && computed(from) && among(func(x float64) bool { return x == 0 }, from.in):
 			return "a zero that was computed may have the other sign"
+		case has("Trunc") && among(func(x float64) bool { return !(math.Abs(x) < 1e9) }, from.in):
+			return "numbers that are no ints"
+		case has("Pow", "BroadcastPow") && host && b.dt == tensor.Float32:
+			return "Pow of float32"
 		case has("pool", "norm", "sparsemax") && among(wild, from.in):
 			return "pooling, norms and Sparsemax of what is not finite"
 		case has("Sigmoid", "Softplus") && (host || len(from.shape) == 0) && among(func(x float64) bool { return x > 15 }, from.in):

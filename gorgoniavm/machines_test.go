@@ -4,6 +4,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -65,15 +66,18 @@ type plan struct {
 	how       [][]int             // for each run and input, how its value changes
 	solve     int                 // which solver moves the learned inputs between runs; 0: none
 	weights   map[*term][]float64 // the values of learned inputs in a run, where a solver moved them
-	over      bool
 	failed    error
 	gradients bool
+	seeded    bool // of random numbers: all machines draw the same
+	syncs     bool // statistics are looked at after each run
+	logs      bool
 }
 
 // outcome is what a run came to: the values of terms by name, and an error.
 type outcome struct {
 	values  map[string][]float64
 	weights map[string][]float64 // learned inputs, where a solver moved them
+	stats   [][2][]float64       // the running means and variances of batch norms, if they were looked at
 	err     error
 }
 
@@ -177,16 +181,25 @@ func serveTapes() {
 	}
 }
 
+// newPlan returns a program's plan, without gradients where Gorgonia has none.
 func newPlan(c testkit.Choices) *plan {
-	p := &plan{builder: newBuilder(&c)}
+	again := c
+	p := &plan{builder: newBuilder(&c), gradients: true}
 	p.failed = testkit.Caught(func() error { p.build(); return nil })
+	if p.failed == nil && p.over && len(p.learned) > 0 {
+		p = &plan{builder: newBuilder(&again)}
+		p.failed = testkit.Caught(func() error { p.build(); return nil })
+	}
 	return p
 }
 
 // build makes the graph.
 func (p *plan) build() {
 	p.runs = 1 + p.N(3)
-	p.bind, p.trace, p.gradients = p.N(2) == 0, p.Chance(4), !p.Chance(4)
+	p.bind, p.trace = p.N(2) == 0, p.Chance(4)
+	p.gradients = !p.Chance(4) && p.gradients
+	how := p.N(256)
+	p.seeded, p.syncs, p.logs = how&1 == 0, how&2 == 0, how&28 == 0
 	for range 1 + p.N(3) {
 		p.input(p.shape())
 	}
@@ -197,18 +210,15 @@ func (p *plan) build() {
 	if p.over {
 		return
 	}
-	last := p.terms[max(len(p.terms)-1-wanted%2, 0):]
-	for _, t := range last {
+	last := slices.DeleteFunc(slices.Clone(p.terms), func(t *term) bool { return t.bools })
+	for _, t := range last[max(len(last)-1-wanted%2, 0):] {
 		p.addCost(t)
 	}
 	p.cost = p.total
 	if p.over {
 		return
 	}
-	outer := slices.ContainsFunc(p.terms, func(t *term) bool {
-		return t.id < len(p.cost.from) && p.cost.from[t.id] && slices.Contains(t.tags, "outer")
-	})
-	if p.gradients && !outer {
+	if p.gradients && !p.dependsOn(noGradient) {
 		for i, t := range p.inputs {
 			if t.id < len(p.cost.from) && p.cost.from[t.id] && (wanted>>(1+i))&1 == 0 && len(t.shape) > 0 {
 				p.learned = append(p.learned, t)
@@ -223,6 +233,10 @@ func (p *plan) build() {
 		case 0:
 			p.read = append(p.read, t)
 		case 1:
+			p.keep = append(p.keep, t)
+			continue
+		}
+		if slices.Contains(p.drawn, t) {
 			p.keep = append(p.keep, t)
 		}
 	}
@@ -253,6 +267,18 @@ func (p *plan) build() {
 			p.over = true
 		}
 	}
+}
+
+// dependsOn reports whether the cost depends on a term with a tag.
+func (p *plan) dependsOn(tag string) bool {
+	return slices.ContainsFunc(p.terms, func(t *term) bool {
+		return t.id < len(p.cost.from) && p.cost.from[t.id] && slices.Contains(t.tags, tag)
+	})
+}
+
+// draws reports whether no two machines compute the same, unless they have one seed.
+func (p *plan) draws() bool {
+	return slices.ContainsFunc(p.drawn, func(t *term) bool { return !p.eval || slices.Contains(t.tags, "random") })
 }
 
 func (p *plan) ws() (ws G.Nodes) {
@@ -326,6 +352,62 @@ func (p *plan) start(near float64, give func(i int, t *term, how int, d *tensor.
 	return reads, err
 }
 
+// setStats gives batch norms the statistics that they evaluate with.
+func (p *plan) setStats() error {
+	for _, n := range p.norms {
+		if !p.eval {
+			continue
+		}
+		if err := n.op.SetStats(floatsOf(p.dt, n.mean, n.channels), floatsOf(p.dt, n.variance, n.channels)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stats returns the statistics that batch norms have.
+func (p *plan) stats() (all [][2][]float64) {
+	for _, n := range p.norms {
+		mean, variance := n.op.Stats()
+		all = append(all, [2][]float64{elementsOf(mean), elementsOf(variance)})
+	}
+	return all
+}
+
+// learns compares statistics after each run with the model.
+func (p *plan) learns(got []outcome, models [][][][]float64) error {
+	eps := 1e-9
+	if p.dt == tensor.Float32 {
+		eps = 1e-3
+	}
+	for k, n := range p.norms {
+		mean, variance := make([]float64, n.channels), slices.Repeat([]float64{1}, n.channels)
+		if p.eval {
+			mean, variance = n.mean, n.variance
+		}
+		for r, o := range got {
+			most := 1.0
+			for _, x := range models[r][0][n.x.id] {
+				most = max(most, math.Abs(x))
+			}
+			if o.err != nil || !(most < 1e6) || n.each < 2 { // the variance of one element is none
+				break
+			}
+			if !p.eval {
+				m, v := n.moments(models[r][0][n.x.id])
+				for c := range m {
+					mean[c] += normMomentum * (m[c] - mean[c])
+					variance[c] += normMomentum * (v[c]*float64(n.each)/float64(n.each-1) - variance[c])
+				}
+			}
+			if len(o.stats) > k && !(p.close(o.stats[k][0], mean, eps*most) && p.close(o.stats[k][1], variance, eps*most*most)) {
+				return fmt.Errorf("the statistics of %s after run %d are %v, want %v and %v", n.x.name, r, o.stats[k], mean, variance)
+			}
+		}
+	}
+	return nil
+}
+
 func let(n *G.Node, d *tensor.Dense) error {
 	if n.IsScalar() && d.Dims() == 0 {
 		return G.Let(n, d.Get(0))
@@ -342,17 +424,21 @@ func tape(c testkit.Choices, near float64) (all []outcome) {
 		return []outcome{{err: err}}
 	}
 	err = testkit.Caught(func() error {
+		var opts []G.VMOpt
+		if p.eval {
+			opts = append(opts, G.EvalMode())
+		}
 		if p.bind && len(p.learned) > 0 {
-			vm = G.NewTapeMachine(p.g, G.BindDualValues(p.ws()...))
+			vm = G.NewTapeMachine(p.g, append(opts, G.BindDualValues(p.ws()...))...)
 		} else {
 			for i, n := range p.grads {
 				v := new(G.Value)
 				G.Read(n, v)
 				reads["grad "+p.learned[i].name] = v
 			}
-			vm = G.NewTapeMachine(p.g)
+			vm = G.NewTapeMachine(p.g, opts...)
 		}
-		return nil
+		return p.setStats()
 	})
 	if err != nil {
 		return []outcome{{err: err}}
@@ -428,6 +514,8 @@ func numberOf(x any) float64 {
 		return x
 	case int:
 		return float64(x)
+	case bool:
+		return truth(x)
 	case []float64:
 		return x[0]
 	case []float32:
@@ -475,9 +563,21 @@ func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 		}
 		opts = append(opts, gorgoniavm.Keep(ns...))
 	}
+	if p.eval {
+		opts = append(opts, gorgoniavm.EvalMode())
+	}
+	if p.seeded {
+		opts = append(opts, gorgoniavm.WithSeed(7))
+	}
+	if p.logs {
+		opts = append(opts, gorgoniavm.WithLogger(slog.New(slog.DiscardHandler)))
+	}
 	vm, err := gorgoniavm.New(p.g, m.e, slices.Concat(m.options, opts)...)
 	if err != nil {
 		return nil, fmt.Errorf("New: %w", err)
+	}
+	if err := p.setStats(); err != nil {
+		return nil, err
 	}
 	var solver *gorgoniavm.Solver
 	if p.solve > 0 {
@@ -530,6 +630,12 @@ func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 			for name, v := range reads {
 				o.values[name] = slices.Clone(elementsOf(*v))
 			}
+			if p.syncs {
+				if err := vm.SyncStats(); err != nil {
+					return err
+				}
+				o.stats = p.stats()
+			}
 			return p.kept(o.values, value)
 		})
 		all = append(all, o)
@@ -542,8 +648,9 @@ func (m *machine) run(c testkit.Choices) (all []outcome, err error) {
 		if solver != nil {
 			err = errors.Join(err, solver.Close())
 		}
-		if last := all[len(all)-1]; err == nil && last.err == nil {
-			err = p.stays(last, value)
+		if last := &all[len(all)-1]; err == nil && last.err == nil {
+			last.stats = p.stats()
+			err = p.stays(*last, value)
 		}
 		for _, d := range pooled {
 			err = errors.Join(err, m.e.FreeTensor(d))
@@ -726,6 +833,12 @@ func runMachines(c *testkit.Choices, machines []*machine) (text string, err erro
 	models := p.models()
 	var errs []error
 	stock := tapes.run(*c, 0)
+	if p.draws() { // other numbers
+		for i := range stock {
+			stock[i].values = nil
+		}
+	}
+	var first []map[*term][]float64 // what a machine has drawn in each run
 	for _, m := range machines {
 		var got []outcome
 		failed := testkit.Caught(func() (err error) { got, err = m.run(*c); return err })
@@ -736,24 +849,56 @@ func runMachines(c *testkit.Choices, machines []*machine) (text string, err erro
 		if err := p.solved(got); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
 		}
+		models := slices.Clone(models)
+		var drawn []map[*term][]float64
 		for r, o := range got {
-			models := models
 			if o.weights != nil {
 				p.weights = make(map[*term][]float64)
 				for _, t := range p.learned {
 					p.weights[t] = o.weights[t.name]
 				}
-				models = slices.Clone(models)
+			}
+			p.seen = make(map[*term][]float64)
+			for _, t := range p.drawn {
+				p.seen[t] = o.values["kept "+t.name]
+			}
+			drawn = append(drawn, p.seen)
+			if o.weights != nil || p.draws() {
 				models[r] = p.model(r)
 			}
-			if err := p.compare(*c, m, r, o, stock, models); err != nil {
+			err := p.compare(*c, m, r, o, stock, models)
+			if err == nil && p.seeded && r < len(first) && o.err == nil {
+				err = p.drawsTheSame(p.seen, first[r], models[r][0])
+			}
+			if err != nil {
 				errs = append(errs, fmt.Errorf("%s, run %d: %w", m.name, r, err))
 				break
 			}
 		}
-		p.weights = nil
+		if first == nil {
+			first = drawn
+		}
+		if err := p.learns(got, models); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+		}
+		p.weights, p.seen = nil, nil
 	}
 	return text, errors.Join(errs...)
+}
+
+// drawsTheSame compares what machines of one seed draw.
+func (p *plan) drawsTheSame(one, other map[*term][]float64, v [][]float64) error {
+	for _, t := range p.drawn {
+		for i := range one[t] {
+			switch {
+			case len(other[t]) <= i:
+			case slices.Contains(t.tags, "random") && math.Abs(one[t][i]-other[t][i]) > 1e-4,
+				slices.Contains(t.tags, "dropout") && math.Abs(v[t.in[0].id][i]) > 1e-6 && (one[t][i] == 0) != (other[t][i] == 0):
+				return fmt.Errorf("%s is drawn as %v, and by another machine as %v", t.name, one[t], other[t])
+			}
+		}
+	}
+	return nil
 }
 
 // models evaluates the model for each run: first as it is, and then with numbers that are
@@ -825,8 +970,11 @@ func (p *plan) compare(c testkit.Choices, m *machine, r int, o outcome, stock []
 		if tape.err == nil && ok && p.close(got, want, 100*eps) {
 			continue
 		}
-		if p.wild || o.weights == nil && p.steep(c, r, t, got, want) {
+		if p.wild || o.weights == nil && !p.draws() && p.steep(c, r, t, got, want) {
 			continue
+		}
+		if p.eval && !m.computes && p.dependsOn("norm") {
+			continue // Gorgonia has no gradient of an evaluated BatchNorm
 		}
 		slope, sure := p.slopes(r, p.inputs[slices.Index(p.inputs, t)], models)
 		_ = i
@@ -888,6 +1036,8 @@ func (p *plan) slopes(r int, t *term, models [][][][]float64) (slopes []float64,
 	if p.ties(models[r][0]) || p.steps(models[r][0]) || p.roots(models[r][0]) {
 		return nil, false
 	}
+	p.near = models[r][0]
+	defer func() { p.near = nil }()
 	at := slices.Index(p.inputs, t)
 	cost := models[r][0][p.cost.id][0]
 	const h = 1e-5
@@ -921,13 +1071,20 @@ func (p *plan) steps(v [][]float64) bool {
 // roots reports whether there is a square root of 0, whose slope is infinite.
 func (p *plan) roots(v [][]float64) bool {
 	return slices.ContainsFunc(p.terms, func(t *term) bool {
-		return slices.Contains(t.tags, "Sqrt") && slices.Contains(v[t.in[0].id], 0) || slices.Contains(t.tags, "length") && slices.Contains(v[t.id], 0)
+		return slices.ContainsFunc(t.tags, func(tag string) bool { return tag == "Sqrt" || tag == "Pow" || tag == "BroadcastPow" }) && slices.Contains(v[t.in[0].id], 0) || slices.Contains(t.tags, "length") && slices.Contains(v[t.id], 0)
 	})
 }
 
-// ties reports whether a maximum is there twice: Gorgonia gives all of them its gradient.
+// ties reports whether a maximum is there twice: Gorgonia gives all of them its gradient, or the first.
 func (p *plan) ties(v [][]float64) bool {
 	for _, t := range p.terms {
+		if in := operandsOf(t, v); slices.Contains(t.tags, "between") {
+			for i, x := range in[0] {
+				if x == in[1][i] {
+					return true
+				}
+			}
+		}
 		if slices.Contains(t.tags, "Max") {
 			s := slices.Sorted(slices.Values(v[t.in[0].id]))
 			if len(slices.Compact(s)) < len(v[t.in[0].id]) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 )
@@ -38,7 +40,7 @@ func (c *Choices) Done() bool { return len(c.bytes) == 0 }
 // Programs runs random programs of up to size bytes: n of them (Rounds), the same ones each
 // time, or new ones for as long as CUPOOL_RANDOM says, a duration. With bytes in
 // CUPOOL_PROGRAM it runs that program alone. run returns the program's text and what is
-// wrong. What fails is made shorter and printed, with its bytes.
+// wrong. What fails is made shorter and printed, with the command that runs it again.
 func Programs(t *testing.T, n, size int, run func(c *Choices) (text string, err error)) {
 	t.Helper()
 	try := func(program []byte) (string, error) { return run(&Choices{bytes: program}) }
@@ -72,12 +74,21 @@ func Programs(t *testing.T, n, size int, run func(c *Choices) (text string, err 
 		if _, err := try(program); err != nil {
 			program = shorter(program, func(p []byte) bool { return Second(try(p)) != nil })
 			text, err := try(program)
-			t.Fatalf("program %d fails: %v\n%s\nCUPOOL_PROGRAM=%x", i, err, text, program)
+			t.Fatalf("program %d fails: %v\n%s\nto run it again: CUPOOL_PROGRAM=%x go test -count 1 -run '^%s$' %s", i, err, text, program, t.Name(), packageName())
 		}
 	}
 	if limit > 0 {
 		t.Logf("ran for %v", time.Since(start).Round(time.Second))
 	}
+}
+
+// packageName returns the name of the package that is tested.
+func packageName() string {
+	b, _ := debug.ReadBuildInfo()
+	if b == nil {
+		return "."
+	}
+	return strings.TrimSuffix(b.Path, ".test")
 }
 
 // shorter returns a program that fails too, of no more bytes, with as many of them 0 as a
