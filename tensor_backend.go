@@ -55,8 +55,8 @@ import (
 // SelectByIndices and SelectByIndicesB. They have its options, errors and numbers,
 // and their results are in the pool. They fail with tensor's own errors, or with an
 // *EngineError around ErrUseAfterFree, ErrNotSupported or what the allocator or
-// device says. Unlike StdEng's, SoftMax, its three relatives and SelectByIndices
-// heed WithReuse, and the former UseUnsafe. Inner and Trace return a Go value, for
+// device says. Unlike StdEng's, SoftMax, its three relatives, SelectByIndices and
+// Reduce heed WithReuse, and the first four UseUnsafe. Inner and Trace return a Go value, for
 // which they wait. On a GPU, SelectByIndicesB adds gradients of the same slice in
 // the order of the indices, and indices that are out of range add to nothing.
 //

@@ -45,7 +45,8 @@ func (e *Engine) Outer(a, b, prealloc tensor.Tensor) error {
 }
 
 // Norm returns the norm of t along the axes, as t.Norm does, but loses no
-// temporaries.
+// temporaries. A GPU computes it, but for those of orders that take singular values
+// (2 and -2 of matrices) or powers (all but 1, 2 and infinities), which take copies.
 func (e *Engine) Norm(t *tensor.Dense, ord tensor.NormOrder, axes ...int) (*tensor.Dense, error) {
 	return e.ops.Norm(t, ord, axes)
 }

@@ -36,6 +36,12 @@ func TestDifferences(t *testing.T) {
 			require.NoError(t, err)
 			return grads[0]
 		}, []float64{3, 3}, []float64{3, 3}, []float64{3, 3}}, // 8, 8
+		"the gradient of InverseSqrt": {func(g *G.ExprGraph) *G.Node {
+			x := input(g, "x", []int{2}, 4, 0.25)
+			grads, err := G.Grad(G.Must(G.Sum(G.Must(G.InverseSqrt(x)))), x)
+			require.NoError(t, err)
+			return grads[0]
+		}, []float64{-4, -1. / 16}, []float64{-4, -1. / 16}, []float64{-4, -1. / 16}}, // -1/16, -4
 		"a value and its reshape": {func(g *G.ExprGraph) *G.Node {
 			x := input(g, "x", []int{2, 2}, 1, 2, 3, 4)
 			y := G.Must(G.Square(x))

@@ -393,6 +393,15 @@ func (b *builder) one() {
 	if near, ok := steps[f.name]; ok && t != nil {
 		t.sides = func(in [][]float64, i int) (x, y float64) { return in[0][i], near(in[0][i]) }
 	}
+	if t != nil && f.name == "InverseSqrt" {
+		t.slope = func(v, at [][]float64) []float64 {
+			r := slices.Clone(at[t.id])
+			for i, y := range at[t.id] { // Gorgonia divides by what it should multiply with
+				r[i] -= (v[a.id][i] - at[a.id][i]) / (2 * y * y * y)
+			}
+			return r
+		}
+	}
 }
 
 func (b *builder) two() {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/testkit"
 )
 
@@ -179,6 +180,81 @@ func TestReductionsAlongAnyAxes(t *testing.T) {
 					e.RequireNear(sums, folded, fmt.Sprint("Reduce of ", shape, " along ", axes))
 					e.FreeAll(norm, folded)
 				}
+			}
+			e.FreeAll(x)
+		}
+	})
+}
+
+// TestNormsOfMatrices: StdEng reduces other elements where there are axes around the two, and fails where norms go
+// by singular values. A GPU computes all others itself.
+func TestNormsOfMatrices(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		shape := []int{2, 3, 4, 2}
+		h := random(e.Rand, tensor.Float64, shape...)
+		columns := e.From(tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(shape...), tensor.AsFortran(nil)))
+		require.NoError(t, e.Copy(columns, h))
+		for layout, x := range map[string]*tensor.Dense{"rows": e.From(h), "columns": columns} {
+			for rows := range shape {
+				for cols := range shape {
+					if rows == cols {
+						continue
+					}
+					_, groups := along(shape, []int{rows, cols})
+					for name, ord := range map[string]tensor.NormOrder{"1": tensor.Norm(1), "-1": tensor.Norm(-1), "2": tensor.Norm(2), "-2": tensor.Norm(-2), "inf": tensor.InfNorm(), "-inf": tensor.NegInfNorm(), "Frobenius": tensor.FrobeniusNorm(), "unordered": tensor.UnorderedNorm()} {
+						var want []float64
+						for _, g := range groups { // in the order of the axes
+							if rows > cols {
+								turned := must(hostTensor(tensor.Float64, elementsOf(h, g), []int{shape[cols], shape[rows]}).SafeT())
+								want = append(want, number(must(turned.Norm(ord, 0, 1)).Get(0)))
+								continue
+							}
+							want = append(want, number(must(hostTensor(tensor.Float64, elementsOf(h, g), []int{shape[rows], shape[cols]}).Norm(ord, 0, 1)).Get(0)))
+						}
+						before := e.Stats().Fallbacks
+						r := must(e.Norm(x, ord, rows, cols))
+						e.RequireNear(want, r, fmt.Sprintf("norm %s along %d and %d, %s", name, rows, cols, layout))
+						require.True(t, !e.GPU || e.Stats().Fallbacks == before || name == "2" || name == "-2", name)
+						e.FreeAll(r)
+					}
+				}
+			}
+			e.FreeAll(x)
+		}
+	})
+}
+
+// elementsOf returns those of a tensor in row-major order at places.
+func elementsOf(d *tensor.Dense, places []int) (r []float64) {
+	all := floatsOf(d)
+	for _, p := range places {
+		r = append(r, all[p])
+	}
+	return r
+}
+
+// TestReduceInto: StdEng reuses no tensor but one of the operand's size.
+func TestReduceInto(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, shape := range [][]int{{2, 3, 5, 3}, {2, 2, 1, 3}, {4}} {
+			h := random(e.Rand, tensor.Float64, shape...)
+			x, hs := e.From(h), floatsOf(h)
+			for axis := range shape {
+				left, groups := along(shape, []int{axis})
+				want := make([]float64, len(groups))
+				for i, g := range groups {
+					for _, p := range g {
+						want[i] += hs[p]
+					}
+				}
+				dst := must(e.Empty(tensor.Float64, len(want)))
+				r := must(e.Reduce(func(x, y float64) float64 { return x + y }, x, axis, 0.0, tensor.WithReuse(dst)))
+				require.Same(t, dst, r)
+				require.True(t, dst.Shape().Eq(tensor.Shape(left)), "%v along %d", shape, axis)
+				e.RequireNear(want, dst, fmt.Sprint("Reduce of ", shape, " along ", axis))
+				_, err := e.Reduce(func(x, y float64) float64 { return x + y }, x, axis, 0.0, tensor.WithIncr(dst))
+				require.ErrorIs(t, err, cupool.ErrNotSupported)
+				e.FreeAll(dst)
 			}
 			e.FreeAll(x)
 		}

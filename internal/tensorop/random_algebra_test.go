@@ -70,6 +70,9 @@ func (x *expression) norm() error {
 	if len(v.shape) == 0 {
 		return nil
 	}
+	if len(v.shape) > 1 && x.Chance(3) {
+		return x.matrixNorm(v)
+	}
 	ord, name := tensor.UnorderedNorm(), "unordered"
 	by, axes := indices(len(v.shape)), []int(nil)
 	if x.N(3) > 0 {
@@ -116,6 +119,45 @@ func (x *expression) norm() error {
 					n = math.Sqrt(n)
 				}
 				r.values = append(r.values, n)
+			}
+			return r
+		},
+	})
+}
+
+// matrixNorm is the norm of matrices, which two of the axes make.
+func (x *expression) matrixNorm(v *variable) error {
+	rows := x.N(len(v.shape))
+	columns := (rows + 1 + x.N(len(v.shape)-1)) % len(v.shape)
+	name := []string{"1", "-1", "inf", "-inf", "Frobenius"}[x.N(5)]
+	ord := map[string]tensor.NormOrder{"1": tensor.Norm(1), "-1": tensor.Norm(-1), "inf": tensor.InfNorm(), "-inf": tensor.NegInfNorm(), "Frobenius": tensor.FrobeniusNorm()}[name]
+	left, groups := along(v.shape, []int{rows, columns})
+	by := pick(name == "inf" || name == "-inf", rows, columns)
+	return x.run(&call{
+		text: fmt.Sprintf("Norm(%s, %s, [%d %d])", v.name, name, rows, columns), in: []*variable{v}, eps: 40, tags: []string{"Norm", "matrix"},
+		do: func(w int) (tensor.Tensor, error) {
+			if b := x.worlds[w].Bench; b != nil {
+				return dense(b.Norm(v.in[w], ord, rows, columns))
+			}
+			return dense(v.in[w].Norm(ord, rows, columns))
+		},
+		want: func(_ int, in [][]float64) result {
+			r := result{shape: left}
+			places := make([][]int, len(in[0]))
+			testkit.Coordinates(v.shape, func(i int, at []int) { places[i] = slices.Clone(at) })
+			for _, g := range groups {
+				sums, squares := make([]float64, v.shape[by]), 0.0
+				for _, p := range g {
+					sums[places[p][by]] += math.Abs(in[0][p])
+					squares += in[0][p] * in[0][p]
+				}
+				n := sums[0]
+				for _, s := range sums[1:] {
+					if least := name[0] == '-'; least && s < n || !least && s > n || math.IsNaN(s) {
+						n = s
+					}
+				}
+				r.values = append(r.values, pick(name == "Frobenius", math.Sqrt(squares), n))
 			}
 			return r
 		},

@@ -1,10 +1,13 @@
 package tensorop
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
 
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -43,20 +46,27 @@ func skips(dims int, along []int) bool {
 // reduced reduces a row-major tensor along axes, each as the middle one of three.
 func reduced(f AxesOp, d *tensor.Dense, along []int) (tensor.Tensor, error) {
 	for k, axis := range slices.Sorted(slices.Values(along)) {
-		r, err := asMiddle(d, axis-k, func(three *tensor.Dense, axis int) (tensor.Tensor, error) {
-			return f(tensor.StdEng{}, three, axis)
-		})
-		if err != nil {
+		var err error
+		if d, err = asMiddle(d, axis-k, func(three *tensor.Dense, axis int) (*tensor.Dense, error) {
+			return denseOf(f(tensor.StdEng{}, three, axis))
+		}); err != nil {
 			return nil, err
 		}
-		d = r.(*tensor.Dense)
 	}
 	return d, nil
 }
 
+// denseOf returns a result as a *tensor.Dense.
+func denseOf(t tensor.Tensor, err error) (*tensor.Dense, error) {
+	if err != nil {
+		return nil, err
+	}
+	return t.(*tensor.Dense), nil
+}
+
 // asMiddle calls f, which reduces along an axis, with the elements of a row-major tensor where that
 // axis is the middle one of three.
-func asMiddle(d *tensor.Dense, axis int, f func(three *tensor.Dense, axis int) (tensor.Tensor, error)) (tensor.Tensor, error) {
+func asMiddle(d *tensor.Dense, axis int, f func(three *tensor.Dense, axis int) (*tensor.Dense, error)) (*tensor.Dense, error) {
 	shape := d.Shape()
 	left := slices.Delete(shape.Clone(), axis, axis+1)
 	three := d.ShallowClone()
@@ -67,27 +77,60 @@ func asMiddle(d *tensor.Dense, axis int, f func(three *tensor.Dense, axis int) (
 	if err != nil {
 		return nil, err
 	}
-	return r, r.(*tensor.Dense).Reshape(left...)
+	return r, r.Reshape(left...)
 }
 
 // Norm computes the Norm of tensors, which is right along all axes.
 func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (*tensor.Dense, error) {
+	defer operand.KeepAlive(t)
+	if r, ok, err := ops.gpu.Norm(t, ord, axes); ok {
+		return r, err
+	}
 	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
-		if len(axes) != 1 || !skips(h[0].Dims(), axes) {
-			return h[0].Norm(ord, axes...)
+		d := h[0]
+		switch dims := d.Dims(); {
+		case len(axes) == 1 && skips(dims, axes):
+			return asMiddle(d, axes[0], func(three *tensor.Dense, axis int) (*tensor.Dense, error) { return three.Norm(ord, axis) })
+		case len(axes) == 2 && dims > 2 && axes[0] != axes[1] && slices.Min(axes) >= 0 && slices.Max(axes) < dims:
+			return normsOf(d, ord, axes[0], axes[1])
 		}
-		r, err := asMiddle(h[0], axes[0], func(three *tensor.Dense, axis int) (tensor.Tensor, error) {
-			r, err := three.Norm(ord, axis)
-			if err != nil {
-				return nil, err
-			}
-			return r, nil
-		})
+		return d.Norm(ord, axes...)
+	}, []*tensor.Dense{t})
+}
+
+// normsOf computes the norm of each matrix that a row-major tensor has along two of its axes. StdEng
+// reduces other elements, and has no norms that go by singular values, of more than three axes.
+func normsOf(d *tensor.Dense, ord tensor.NormOrder, rows, columns int) (*tensor.Dense, error) {
+	var order []int
+	var left tensor.Shape
+	for a, n := range d.Shape() {
+		if a != rows && a != columns {
+			order, left = append(order, a), append(left, n)
+		}
+	}
+	moved := d.ShallowClone()
+	if err := moved.T(append(order, rows, columns)...); err != nil {
+		if _, same := err.(tensor.NoOpError); !same {
+			return nil, err
+		}
+	}
+	matrices := tensor.NewDense(d.Dtype(), moved.Shape().Clone())
+	if err := tensor.Copy(matrices, moved); err != nil {
+		return nil, err
+	}
+	if err := matrices.Reshape(left.TotalSize(), d.Shape()[rows], d.Shape()[columns]); err != nil {
+		return nil, err
+	}
+	r := tensor.NewDense(d.Dtype(), left)
+	for i := range left.TotalSize() {
+		one, err := matrixAt(matrices, i).Norm(ord, 0, 1)
 		if err != nil {
 			return nil, err
 		}
-		return r.(*tensor.Dense), nil
-	}, []*tensor.Dense{t})
+		r.Set(i, one.Get(0))
+	}
+	runtime.KeepAlive(matrices) // matrixAt has only addresses
+	return r, nil
 }
 
 // Arg finds the places of elements along an axis, or of all elements with
@@ -116,13 +159,35 @@ func (ops *Ops) OptimizedReduce(a tensor.Tensor, axis int, firstFn, lastFn, defa
 	}, a, axis, opts)
 }
 
-// reduce computes f, a reduction along one axis by functions of the program's own.
+// reduce computes f, a reduction along one axis by functions of the program's own. StdEng
+// reuses no tensor but one of a's size.
 func (ops *Ops) reduce(op string, f func(a tensor.Tensor, axis int, opts ...tensor.FuncOpt) (tensor.Tensor, error), a tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+		o := operand.ParseOptions(opts)
 		d, ok := h[0].(*tensor.Dense)
-		if !ok || !skips(d.Dims(), []int{axis}) || len(opts) > 0 {
+		if !ok || o.Unsafe || axis < 0 || axis >= d.Dims() {
 			return f(h[0], axis, opts...)
 		}
-		return asMiddle(d, axis, func(three *tensor.Dense, axis int) (tensor.Tensor, error) { return f(three, axis) })
+		dst, reuses := o.Reuse.(*tensor.Dense)
+		if o.Incr != nil || reuses && dst.Dtype() != d.Dtype() {
+			return nil, ops.m.Error(op, fmt.Errorf("a result that is added, or of another type: %w", device.ErrNotSupported))
+		}
+		var r *tensor.Dense
+		var err error
+		if skips(d.Dims(), []int{axis}) {
+			r, err = asMiddle(d, axis, func(three *tensor.Dense, axis int) (*tensor.Dense, error) { return denseOf(f(three, axis)) })
+		} else {
+			r, err = denseOf(f(d, axis))
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case !reuses:
+			return r, nil
+		}
+		if err := dst.Reshape(r.Shape().Clone()...); err != nil {
+			return nil, err
+		}
+		return dst, tensor.Copy(dst, r)
 	}, opts, a)
 }
