@@ -260,8 +260,9 @@ type Config struct {
 	// whole block, with its slack, as work of its stream: it costs a Memset of
 	// every block, and turns the lock-free path off. A captured stream's
 	// blocks become zero whenever the graph runs
-	// (ZeroOnAlloc), or after the capture (ZeroOnFree). False: memory is
-	// handed on as it is, within the program.
+	// (ZeroOnAlloc), or after the capture (ZeroOnFree). An arena or a plan of a
+	// Planner divides one block, whose parts are handed on as they are.
+	// False: memory is handed on as it is, within the program.
 	ZeroOnAlloc, ZeroOnFree bool
 
 	// History records what the allocator does from the beginning, as StartHistory
@@ -312,7 +313,9 @@ type Config struct {
 // the block is done by then, or with Wait; Check, EmptyCache and Close return
 // every one once. The block is freed all the same. What a block is filled with is
 // work of its stream, so that no other work is waited for or overtaken. Blocks
-// that go out while their stream is captured get no patterns.
+// that go out while their stream is captured get no patterns, and neither do the parts
+// of a block that an arena or a plan of a Planner divides. docs/reliability.md lists what
+// is not found.
 type Sanitizers struct {
 	// Canaries is the least number of bytes behind each block that are filled
 	// with 0xCA, and that must be so when it is freed; up to 511 more make it a

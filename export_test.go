@@ -1,6 +1,7 @@
 package cupool
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/cupool/cupool/internal/block"
@@ -166,11 +167,12 @@ func HoldMemory(c *Pool) (a Allocator, release func() error) {
 	return h, h.release
 }
 
-// SnapshotBetween is a Snapshot of the pool alone that looks at n blocks a portion, and calls
+// SnapshotBetween is a Snapshot of the pool alone that looks at n blocks a portion (0: as many as
+// Snapshot does), and calls
 // between before each portion but the first. It returns how many blocks each portion had.
 func (c *Pool) SnapshotBetween(n int, between func()) (s Snapshot, portions []int) {
 	t := c.heaps.tour(everyBlock)
-	t.size, t.between = n, func() {
+	t.size, t.between = cmp.Or(n, t.size), func() {
 		portions = append(portions, len(t.seen))
 		if between != nil {
 			between()

@@ -181,7 +181,7 @@ func ownerOf(w *walk, b cupool.Block) *cupool.Pool {
 // and the report of an out of memory at a bounded number of them.
 func TestLargePool(t *testing.T) {
 	const portion, reported = 2048, 1 << 14
-	n := 3*portion + 100
+	n := reported + portion + 100
 	if lock.Invariants {
 		n = 300 // every step looks at all blocks
 	}
@@ -190,7 +190,7 @@ func TestLargePool(t *testing.T) {
 	for i := range n {
 		pooltest.Alloc(t, c, 512, []*cupool.Stream{nil, s}[i%2])
 	}
-	pic, portions := c.SnapshotBetween(portion, nil)
+	pic, portions := c.SnapshotBetween(0, nil)
 	requireTiled(t, pic)
 	require.GreaterOrEqual(t, len(portions), n/portion)
 	for _, size := range portions {
@@ -206,9 +206,23 @@ func TestLargePool(t *testing.T) {
 	require.EqualValues(t, n, c.Stats().All.Allocation.Current)
 	require.Zero(t, looked, "blocks that the statistics look at")
 	_, err := c.Alloc(1<<40, nil)
-	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
-	require.LessOrEqual(t, looked, 2*reported)
+	var oom *cupool.OOMError
+	require.ErrorAs(t, err, &oom)
 	require.Equal(t, lock.Invariants, looked > 0)
+	listed := 0
+	for _, seg := range oom.Snapshot.Segments {
+		listed += len(seg.Blocks)
+	}
+	require.Positive(t, listed)
+	require.LessOrEqual(t, listed, reported)
+	counted, rest := int64(0), int64(0)
+	for _, h := range oom.Table {
+		if counted += h.Blocks; h.Rest {
+			rest += h.Blocks
+		}
+	}
+	require.EqualValues(t, n, counted)
+	require.LessOrEqual(t, counted-rest, int64(reported))
 }
 
 // A report that looks at few blocks has the segments of large blocks first, and its sums are

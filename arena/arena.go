@@ -39,6 +39,9 @@ type Config struct {
 // arena's stream wait, on the device, for the other streams that its blocks
 // were allocated for or recorded on. A stream that blocks are then allocated
 // for waits for the arena's. All methods are safe from several goroutines.
+//
+// For the allocator the arena is one block: Config.Sanitize looks at its end alone, and
+// ZeroOnAlloc and ZeroOnFree do not fill its parts between two users.
 type Arena struct {
 	a    cupool.Allocator
 	s    *cupool.Stream

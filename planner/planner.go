@@ -84,6 +84,9 @@ const (
 // out that is in use. Iterations that deviate are recorded, and a plan is made
 // from them.
 //
+// For the Pool the planned blocks of a stream are one: Config.Sanitize looks at its end
+// alone, and ZeroOnAlloc and ZeroOnFree do not fill its parts between two users.
+//
 // All methods are safe from several goroutines, but for BeginIteration and
 // EndIteration. The program orders these two with its calls within the iteration.
 type Planner struct {

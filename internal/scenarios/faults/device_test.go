@@ -59,7 +59,8 @@ func TestDeviceShrinks(t *testing.T) {
 }
 
 // TestEveryCallAfterLoss: after a device is lost every call that needs it fails with
-// ErrDeviceLost, those that need it not go on, none hangs, and Close returns.
+// ErrDeviceLost, those that need it not go on, none hangs, and Close returns when it has
+// asked the device to take everything back.
 func TestEveryCallAfterLoss(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		t.Run(backing.String(), func(t *testing.T) {
@@ -80,6 +81,10 @@ func TestEveryCallAfterLoss(t *testing.T) {
 
 			f.Arm(conformance.Fault{Err: cupool.ErrDeviceLost, Lost: true})
 			require.ErrorIs(t, s.Memset(live.Ptr(), 1, 8), cupool.ErrDeviceLost)
+			memory := map[cupool.Backing]string{cupool.BackingSegments: "MemFree", cupool.BackingVMM: "MemUnmap"}[backing]
+			backs := func() map[string]int { // how often the device was asked to take something back
+				return map[string]int{memory: f.Calls(memory), "DestroyStream": f.Calls("DestroyStream"), "DestroyEvent": f.Calls("DestroyEvent")}
+			}
 			lost, fine, free := cupool.ErrDeviceLost, error(nil), func(b cupool.Block) func() error { return func() error { return c.Free(b) } }
 			for _, x := range []struct {
 				what string
@@ -126,7 +131,13 @@ func TestEveryCallAfterLoss(t *testing.T) {
 				{"Close again", c.Close, cupool.ErrClosed},
 				{"Alloc after Close", func() error { return testkit.Second(c.Alloc(9000, nil)) }, cupool.ErrClosed},
 			} {
+				tried := backs()
 				err := x.call()
+				if x.what == "Close" {
+					for call, n := range backs() {
+						require.Greater(t, n, tried[call], call)
+					}
+				}
 				if x.want == nil {
 					require.NoError(t, err, x.what)
 				} else {

@@ -127,20 +127,28 @@ func TestWaitTimeoutFreesTheRest(t *testing.T) {
 }
 
 // TestAllocContextBehindOthers: a request can be cancelled while another goroutine,
-// which gives memory back, waits for work without a bound.
+// which gives memory back, waits for work without a bound: for memory that waits for a
+// stream, and for memory of that stream.
 func TestAllocContextBehindOthers(t *testing.T) {
-	pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
-		c, u, open := stuckPool(t, backing, 0)
-		b := pooltest.Alloc(t, c, 60*pooltest.MiB, nil)
-		require.NoError(t, c.FreeOn(b, u))
-		emptied := make(chan error)
-		go func() { emptied <- c.EmptyCache() }()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err := c.AllocContext(ctx, 50*pooltest.MiB, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		open()
-		require.NoError(t, <-emptied)
-		require.NoError(t, c.Close())
-	})
+	for name, hold := range map[string]func(c *cupool.Pool, u *cupool.Stream) error{
+		"waits for the stream": func(c *cupool.Pool, u *cupool.Stream) error { return c.FreeOn(pooltest.Alloc(t, c, 60*pooltest.MiB, nil), u) },
+		"of the stream":        func(c *cupool.Pool, u *cupool.Stream) error { return c.Free(pooltest.Alloc(t, c, 60*pooltest.MiB, u)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
+				c, u, open := stuckPool(t, backing, 0)
+				require.NoError(t, hold(c, u))
+				emptied := make(chan error)
+				go func() { emptied <- c.EmptyCache() }()
+				time.Sleep(pooltest.Patience) // until it waits
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				_, err := c.AllocContext(ctx, 50*pooltest.MiB, nil)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				open()
+				require.NoError(t, <-emptied)
+				require.NoError(t, c.Close())
+			})
+		})
+	}
 }
