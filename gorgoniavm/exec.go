@@ -3,10 +3,12 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
 	"github.com/cupool/cupool/internal/nvtx"
 	"github.com/cupool/cupool/internal/tensorop"
@@ -134,17 +136,38 @@ func (m *VM) operand(slot int) (gorgonia.Value, error) {
 
 // count runs an operation, and counts it if the engine computed some of it on
 // copies.
-func (m *VM) count(in *program.Instr) (gorgonia.Value, error) {
+func (m *VM) count(in *program.Instr) (v gorgonia.Value, err error) {
 	defer nvtx.Start(in.Name, int64(in.Node.ID())).End()
+	if strings.HasPrefix(strings.TrimPrefix(in.Name, "*"), "gorgonia.") {
+		defer catch(&err)
+	}
 	if m.e.AllocAccessible() {
 		return m.runs[in.Out](m, in, m.now.args)
 	}
 	before := tensorop.Of(m.e).Fallbacks()
-	v, err := m.runs[in.Out](m, in, m.now.args)
+	v, err = m.runs[in.Out](m, in, m.now.args)
 	if tensorop.Of(m.e).Fallbacks() != before {
 		m.fellBack(in)
 	}
 	return v, err
+}
+
+// catch makes a panic of gorgonia's or tensor's an error. Those that cupool.Try knows
+// go on to it.
+func catch(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case interface{ Addr() uintptr }:
+		panic(p)
+	case error:
+		var ours *cupool.EngineError
+		if errors.As(p, &ours) {
+			panic(p)
+		}
+		*err = fmt.Errorf("it panics: %w", p)
+	default:
+		*err = fmt.Errorf("it panics: %v", p)
+	}
 }
 
 // named adds the node of the present operation to an error.
