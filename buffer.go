@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"reflect"
 
+	"github.com/cupool/cupool/internal/nilptr"
 	"github.com/cupool/cupool/internal/tensorop/operand"
 )
 
@@ -63,10 +64,7 @@ func NewBuffer[T any](a Allocator, n int, s *Stream) (*Buffer[T], error) {
 
 // isNoAllocator reports whether an allocator is nil, a nil pointer, or over no device, as
 // the zero Pool.
-func isNoAllocator(a Allocator) bool {
-	v := reflect.ValueOf(a)
-	return a == nil || v.Kind() == reflect.Pointer && v.IsNil() || a.Driver() == nil
-}
+func isNoAllocator(a Allocator) bool { return nilptr.Is(a) || a.Driver() == nil }
 
 // WithBuffer runs f with a Buffer of n elements and frees it afterwards,
 // however f ends. Take it for memory that one function needs; a Scope is for

@@ -15,7 +15,6 @@ import (
 	"github.com/cupool/cupool/internal/tensorop"
 	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/tensorop/operand"
-	"github.com/cupool/cupool/internal/tensorop/stdeng"
 )
 
 // Engine is a tensor.Engine whose tensors live in the memory of an Allocator:
@@ -45,20 +44,18 @@ import (
 //
 // # Operations
 //
-// An Engine has the methods of tensor.StdEng, which package tensor calls: Add, Sub,
-// Mul, Div, Pow and Mod; Gt, Gte, Lt, Lte, ElEq and ElNe; MinBetween and MaxBetween;
-// each of them with a scalar, too (AddScalar, EqScalar, NeScalar); Neg, Inv, Square,
-// Cube, Exp, Tanh, Log, Log2, Log10, Sqrt, Cbrt, InvSqrt, Sign, Abs, Clamp, Map, FMA
-// and FMAScalar; SoftMax, LogSoftMax, SoftMaxB and LogSoftMaxB; Sum, Min, Max,
-// Argmax, Argmin, Reduce and OptimizedReduce; MatMul, MatVecMul, Outer, Inner,
-// Trace, Dot and SVD; Transpose, Concat, StackDense, Repeat, RepeatReuse, Diag,
-// SelectByIndices and SelectByIndicesB. They have its options, errors and numbers,
-// and their results are in the pool. They fail with tensor's own errors, or with an
-// *EngineError around ErrUseAfterFree, ErrNotSupported or what the allocator or
-// device says. Unlike StdEng's, SoftMax, its three relatives, SelectByIndices and
-// Reduce heed WithReuse, and the first four UseUnsafe. Inner and Trace return a Go value, for
-// which they wait. On a GPU, SelectByIndicesB adds gradients of the same slice in
-// the order of the indices, and indices that are out of range add to nothing.
+// An Engine has the methods of tensor.StdEng, which package tensor calls, with its
+// options, errors and numbers but for what is said at the method. Their results are in
+// the pool. They fail with tensor's own errors, or with an *EngineError around
+// ErrUseAfterFree, ErrNotSupported (also for a tensor that is nil) or what the allocator
+// or device says. Operations on two tensors take shapes that are the same, and those
+// with a scalar s, a Go value or a tensor of one element, put it on the left where
+// leftTensor is false. Comparisons return bool, or the operands' type with
+// tensor.AsSameType.
+//
+// The methods of a nil Engine and of the zero one fail with an *EngineError around
+// ErrInvalidHandle, those that return no error answer with zero values, and Memclr, for
+// which tensor has neither, panics with the error.
 //
 // # What tensor does without asking its engine
 //
@@ -110,7 +107,6 @@ import (
 //
 // Clones that Gorgonia makes with CloneValue lie in Go's heap.
 type Engine struct {
-	stdEngine  // of ops
 	a          Allocator
 	d          Driver
 	s          *Stream
@@ -174,7 +170,6 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	if err := e.findOps(); err != nil {
 		return nil, err
 	}
-	e.stdEngine = stdeng.New(e.ops)
 	return e, nil
 }
 
@@ -198,23 +193,38 @@ func (e *Engine) findOps() error {
 }
 
 // Allocator returns where the memory comes from.
-func (e *Engine) Allocator() Allocator { return e.a }
+func (e *Engine) Allocator() Allocator {
+	if e.isNone() {
+		return nil
+	}
+	return e.a
+}
 
 // Stream returns the stream that the engine works on. What a program submits
 // to it itself comes before what the engine does later.
-func (e *Engine) Stream() *Stream { return e.s }
+func (e *Engine) Stream() *Stream {
+	if e.isNone() {
+		return nil
+	}
+	return e.s
+}
 
 // NonStdAlloc tells tensor to call Alloc.
 func (e *Engine) NonStdAlloc() {}
 
 // AllocAccessible reports whether the CPU may touch the engine's memory.
-func (e *Engine) AllocAccessible() bool { return e.accessible }
+func (e *Engine) AllocAccessible() bool { return !e.isNone() && e.accessible }
 
 // WorksWith returns true: all data orders will do.
 func (e *Engine) WorksWith(tensor.DataOrder) bool { return true }
 
 // String names the engine's device.
-func (e *Engine) String() string { return fmt.Sprintf("cupool engine on %s", e.d.Name()) }
+func (e *Engine) String() string {
+	if e.isNone() {
+		return "cupool engine on no device"
+	}
+	return fmt.Sprintf("cupool engine on %s", e.d.Name())
+}
 
 // EngineError is an Engine's call that failed. tensor panics with it where
 // it cannot return it.
@@ -235,6 +245,8 @@ func engineError(op string, err error) error {
 	return &EngineError{Op: op, Err: err}
 }
 
+var errNoFunction = fmt.Errorf("the function is nil: %w", ErrInvalidHandle)
+
 // Try calls f and returns its error, or the *EngineError that tensor panicked
 // with in f: an allocation or a copy that failed. Where f touches an address
 // that the CPU cannot touch, which ends the process without Try, it returns an
@@ -243,7 +255,7 @@ func engineError(op string, err error) error {
 // is an *EngineError around ErrInvalidHandle.
 func Try(f func() error) (err error) {
 	if f == nil {
-		return engineError("try", fmt.Errorf("the function is nil: %w", ErrInvalidHandle))
+		return engineError("try", errNoFunction)
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -268,6 +280,9 @@ func Try(f func() error) (err error) {
 // copies, ToHost and FromHost fail with that error too, rather than work on
 // wrong data.
 func (e *Engine) Sync() error {
+	if err := e.made("sync"); err != nil {
+		return err
+	}
 	if err := e.s.Sync(); err != nil {
 		return engineError("sync", err)
 	}
@@ -288,7 +303,11 @@ func (e *Engine) pendingError() error {
 // lose keeps an error that has to be returned later.
 func (e *Engine) lose(op string, err error) {
 	if err != nil {
-		e.lost.CompareAndSwap(nil, &EngineError{Op: op, Err: err})
+		own, ok := err.(*EngineError)
+		if !ok {
+			own = &EngineError{Op: op, Err: err}
+		}
+		e.lost.CompareAndSwap(nil, own)
 	}
 }
 
@@ -316,6 +335,9 @@ func (e *Engine) syncStream() error {
 // allocator or the device says, and around ErrNotSupported for tensor.New outside
 // of a scope where the engine is WithLifetimes.
 func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
+	if err := e.made("alloc"); err != nil {
+		return nil, err
+	}
 	if err := e.checkMaker(size); err != nil {
 		return nil, err
 	}
@@ -348,6 +370,9 @@ func (e *Engine) Alloc(size int64) (tensor.Memory, error) {
 // ErrDoubleFree, ErrForeignPointer, ErrInteriorPointer, ErrSizeMismatch or
 // ErrInvalidSize, and then has changed nothing.
 func (e *Engine) Free(mem tensor.Memory, size int64) error {
+	if err := e.made("free"); err != nil {
+		return err
+	}
 	p, n := operand.Extent(mem)
 	switch {
 	case size < 0:
@@ -366,6 +391,9 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 // *EngineError around ErrUseAfterFree, ErrInvalidRange or what the device
 // says.
 func (e *Engine) Memcpy(dst, src tensor.Memory) error {
+	if err := e.made("memcpy"); err != nil {
+		return err
+	}
 	d, nd := operand.Extent(dst)
 	s, ns := operand.Extent(src)
 	n := min(nd, ns)
@@ -410,6 +438,9 @@ func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 // a type that is not fixed-size data, ErrSizeMismatch for a type that does
 // not fit, or what Memcpy fails with.
 func (e *Engine) Memset(mem tensor.Memory, val interface{}) error {
+	if err := e.made("memset"); err != nil {
+		return err
+	}
 	p, n := operand.Extent(mem)
 	defer runtime.KeepAlive(mem)
 	pattern, err := operand.Pattern(mem, val)
@@ -436,6 +467,9 @@ func (e *Engine) Memset(mem tensor.Memory, val interface{}) error {
 // Memclr implements tensor.Engine: it zeroes the memory. As it cannot return
 // an error, the next Sync does.
 func (e *Engine) Memclr(mem tensor.Memory) {
+	if err := e.made("memclr"); err != nil {
+		panic(err)
+	}
 	if d, ok := mem.(*tensor.Dense); ok {
 		e.lose("memclr", e.Zero(d))
 		return
@@ -450,6 +484,9 @@ func (e *Engine) Memclr(mem tensor.Memory) {
 // it. It fails with an *EngineError around ErrNotSupported when the CPU never
 // may (ToHost copies), or ErrUseAfterFree.
 func (e *Engine) Accessible(mem tensor.Memory) (tensor.Memory, error) {
+	if err := e.made("access"); err != nil {
+		return nil, err
+	}
 	p, n := operand.Extent(mem)
 	if err := checkMemory(mem); err != nil {
 		return nil, engineError("access", err)
@@ -480,6 +517,6 @@ type EngineStats struct {
 // Stats returns the engine's counts. All are zero over a device whose memory
 // is host accessible.
 func (e *Engine) Stats() (s EngineStats) {
-	s.Fallbacks, s.ByOp, s.Bytes = e.ops.Counts()
+	s.Fallbacks, s.ByOp, s.Bytes = e.std().Counts()
 	return s
 }

@@ -45,6 +45,9 @@ type Graph struct {
 // around f's error or the device's.
 func (e *Engine) Capture(f func() error) (*Graph, error) {
 	const op = "capture"
+	if err := e.made(op); err != nil {
+		return nil, err
+	}
 	d, ok := e.d.(graphmem.Device)
 	if !ok || e.ops.GPU() == nil {
 		return nil, engineError(op, fmt.Errorf("%s has no graphs: %w", e.d.Name(), ErrNotSupported))
@@ -177,6 +180,12 @@ func (g *Graph) Close() error {
 // out again for what could run at the same time. Work that f submits to
 // Stream() itself is not the Fork's.
 func (e *Engine) Fork(f func() error) error {
+	if err := e.made("fork"); err != nil {
+		return err
+	}
+	if f == nil {
+		return engineError("fork", errNoFunction)
+	}
 	g := e.captured
 	if g == nil || e.work != e.s {
 		return f()
@@ -198,6 +207,9 @@ func (e *Engine) Fork(f func() error) error {
 // fails with an *EngineError around the device's error, and then Capture fails
 // too.
 func (e *Engine) Join() error {
+	if err := e.made("join"); err != nil {
+		return err
+	}
 	if e.captured == nil || e.work != e.s {
 		return nil
 	}

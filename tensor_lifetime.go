@@ -150,6 +150,9 @@ func (e *Engine) engine() *Engine { return e }
 // ErrInteriorPointer, ErrSizeMismatch or ErrUseAfterFree, and tracks what it
 // can before that one.
 func (e *Engine) Track(ts ...tensor.Tensor) error {
+	if err := e.made("track"); err != nil {
+		return err
+	}
 	if e.life == nil {
 		return engineError("track", fmt.Errorf("an engine without WithLifetimes: %w", ErrNotSupported))
 	}

@@ -181,7 +181,7 @@ func (e *Engine) owns(p Ptr) bool {
 // is not. The tensor's own flags and engine do not tell.
 func (e *Engine) Owns(t tensor.Tensor) bool {
 	p, n := operand.Extent(t)
-	return n > 0 && e.owns(p)
+	return n > 0 && !e.isNone() && e.owns(p)
 }
 
 // FreeTensor gives the memory of tensors back to the pool. Each must be whole:
@@ -195,6 +195,9 @@ func (e *Engine) Owns(t tensor.Tensor) bool {
 // ErrDoubleFree, ErrForeignPointer (also for memory of Go's heap),
 // ErrInteriorPointer or ErrSizeMismatch (also for views).
 func (e *Engine) FreeTensor(ts ...tensor.Tensor) error {
+	if err := e.made("free"); err != nil {
+		return err
+	}
 	var errs []error
 	for _, t := range ts {
 		if !operand.IsNil(t) {
@@ -232,6 +235,12 @@ func (e *Engine) freeTensor(t tensor.Tensor) error {
 // than tensor.New where all of them are about to be written. It fails with
 // an *EngineError around what the allocator says.
 func (e *Engine) Empty(dt tensor.Dtype, shape ...int) (*tensor.Dense, error) {
+	if err := e.made("alloc"); err != nil {
+		return nil, err
+	}
+	if dt.Type == nil {
+		return nil, engineError("alloc", fmt.Errorf("no type of elements: %w", ErrNotSupported))
+	}
 	if !operand.IsPlain(dt.Type) {
 		return nil, engineError("alloc", fmt.Errorf("elements of type %v hold Go pointers: %w", dt, ErrNotSupported))
 	}
@@ -305,13 +314,16 @@ func (e *Engine) adopt(r *tensor.Dense) (*tensor.Dense, error) {
 // It waits for the engine's work on t. t may belong to another Engine too.
 // It fails with an *EngineError around ErrUseAfterFree or what the device
 // says.
-func (e *Engine) ToHost(t tensor.Tensor) (*tensor.Dense, error) { return e.ops.ToHost(t) }
+func (e *Engine) ToHost(t tensor.Tensor) (*tensor.Dense, error) { return e.std().ToHost(t) }
 
 // FromHost returns a copy of t in the pool. t may be any tensor, of Go's heap
 // or of another engine, and views are copied without their gaps. It fails
 // with an *EngineError around ErrNotSupported for elements that hold Go
 // pointers, ErrUseAfterFree, or what the allocator or device says.
 func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
+	if err := e.made("copy to the pool"); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(t)
 	if operand.IsNil(t) {
 		return nil, engineError("copy to the pool", fmt.Errorf("no tensor: %w", ErrNotSupported))
@@ -331,11 +343,14 @@ func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 // Either may be a view, in Go's heap or of any Engine. It fails with an
 // *EngineError around ErrSizeMismatch, ErrUseAfterFree or what the device
 // says.
-func (e *Engine) Copy(dst, src tensor.Tensor) error { return e.ops.Copy(dst, src) }
+func (e *Engine) Copy(dst, src tensor.Tensor) error { return e.std().Copy(dst, src) }
 
 // Zero sets all elements of t, which may be a view, to zero. It fails with an
 // *EngineError around ErrUseAfterFree or what the device says.
 func (e *Engine) Zero(t tensor.Tensor) error {
+	if err := e.made("zero"); err != nil {
+		return err
+	}
 	if operand.IsNil(t) {
 		return nil
 	}

@@ -4,18 +4,13 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/internal/tensorop"
-	"github.com/cupool/cupool/internal/tensorop/stdeng"
 )
-
-// stdEngine has the methods of tensor.StdEng. Those of an Engine that tensor does
-// not know of are below.
-type stdEngine = stdeng.Engine
 
 var _ tensorop.Engine = (*Engine)(nil)
 
 // Materialize returns a copy of a view or transposed tensor in the pool, in
 // row-major order, and any other tensor as it is.
-func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) { return e.ops.Materialize(t) }
+func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) { return e.std().Materialize(t) }
 
 // Compute calls f with tensors of tensor.StdEng that have the data of ts, or
 // copies of it where the CPU cannot touch the memory, and moves f's result to
@@ -24,7 +19,7 @@ func (e *Engine) Materialize(t tensor.Tensor) (tensor.Tensor, error) { return e.
 // engine (see Engine). It fails with f's error or an *EngineError around
 // ErrUseAfterFree, ErrNotSupported or what the allocator or device says.
 func (e *Engine) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts ...*tensor.Dense) (*tensor.Dense, error) {
-	return e.ops.Compute(f, ts)
+	return e.std().Compute(f, ts)
 }
 
 // BatchMatMul writes the products of as many pairs of matrices as a has to
@@ -32,35 +27,38 @@ func (e *Engine) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts .
 // *EngineError around ErrSizeMismatch, ErrNotSupported for tensors of another
 // engine, or what the device says.
 func (e *Engine) BatchMatMul(a, b, prealloc tensor.Tensor) error {
-	return e.ops.BatchMatMul(a, b, prealloc)
+	return e.std().BatchMatMul(a, b, prealloc)
 }
 
 // Outer implements tensor.OuterProder: it adds the outer product of two
 // vectors to prealloc, a matrix.
 func (e *Engine) Outer(a, b, prealloc tensor.Tensor) error {
+	if err := e.made("Outer"); err != nil {
+		return err
+	}
 	if err := e.moveIn(prealloc); err != nil {
 		return err
 	}
-	return e.ops.Product("Outer", tensor.StdEng.Outer, a, b, prealloc)
+	return e.std().Product("Outer", tensor.StdEng.Outer, a, b, prealloc)
 }
 
 // Norm returns the norm of t along the axes, as t.Norm does, but loses no
 // temporaries. A GPU computes it, but for those of orders that take singular values
 // (2 and -2 of matrices) or powers (all but 1, 2 and infinities), which take copies.
 func (e *Engine) Norm(t *tensor.Dense, ord tensor.NormOrder, axes ...int) (*tensor.Dense, error) {
-	return e.ops.Norm(t, ord, axes)
+	return e.std().Norm(t, ord, axes)
 }
 
 // Contract returns the product of two tensors along the axes, as
 // tensor.Contract does, but loses no temporaries.
 func (e *Engine) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
-	if r, ok, err := e.ops.GPU().Contract(a, b, aAxes, bAxes); ok {
+	if r, ok, err := e.std().GPU().Contract(a, b, aAxes, bAxes); ok {
 		return r, err
 	}
 	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].TensorMul(h[1], aAxes, bAxes) }, a, b)
 }
 
-func init() { tensorop.Of = func(engine any) *tensorop.Ops { return engine.(*Engine).ops } }
+func init() { tensorop.Of = func(engine any) *tensorop.Ops { return engine.(*Engine).std() } }
 
 // opMemory is an Engine as its operations see it.
 type opMemory Engine
@@ -69,6 +67,7 @@ var _ tensorop.Memory = (*opMemory)(nil)
 
 func (m *opMemory) engine() *Engine                  { return (*Engine)(m) }
 func (m *opMemory) Engine() tensor.Engine            { return m.engine() }
+func (m *opMemory) Made(op string) error             { return m.engine().made(op) }
 func (m *opMemory) Owns(t tensor.Tensor) bool        { return m.engine().Owns(t) }
 func (m *opMemory) HostAccessible() bool             { return m.accessible }
 func (m *opMemory) Ready() error                     { return m.engine().hostReady() }

@@ -40,6 +40,9 @@ type Scope struct {
 
 // Scope opens a scope inside the engine's innermost one.
 func (e *Engine) Scope() *Scope {
+	if e.isNone() {
+		return new(Scope)
+	}
 	e.scopeMu.Lock()
 	defer e.scopeMu.Unlock()
 	var from Allocator
@@ -61,6 +64,9 @@ func (e *Engine) openScopeLocked(from Allocator) *Scope {
 // captured in it. It fails with an *EngineError around ErrForeignStream for a
 // pool that does not share the engine's stream.
 func (e *Engine) ScopeIn(pool *Pool) (*Scope, error) {
+	if err := e.made("open scope"); err != nil {
+		return nil, err
+	}
 	if pool == nil || pool.dev != e.s.root.dev {
 		return nil, engineError("open scope", fmt.Errorf("the pool is not one of the engine's allocator: %w", ErrForeignStream))
 	}
@@ -76,6 +82,9 @@ func (e *Engine) ScopeIn(pool *Pool) (*Scope, error) {
 // given another. It fails with an *EngineError around ErrNotSupported for an
 // allocator without labels.
 func (e *Engine) ScopeLabeled(name string) (*Scope, error) {
+	if err := e.made("open scope"); err != nil {
+		return nil, err
+	}
 	e.scopeMu.Lock()
 	defer e.scopeMu.Unlock()
 	a, ok := e.source().(interface{ WithLabel(name string) Allocator })

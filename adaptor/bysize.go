@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/nilptr"
 )
 
 // SizePool is an allocator for requests of a range of sizes.
@@ -33,7 +34,7 @@ func NewBySize(pools ...SizePool) (*BySize, error) {
 	for i, p := range pools {
 		last := i == len(pools)-1
 		switch {
-		case p.Allocator == nil:
+		case nilptr.Is(p.Allocator):
 			return nil, &cupool.ConfigError{Field: fmt.Sprintf("pools[%d].Allocator", i), Value: nil, Reason: "is missing"}
 		case last && p.Max != 0:
 			return nil, &cupool.ConfigError{Field: fmt.Sprintf("pools[%d].Max", i), Value: p.Max, Reason: "must be 0 for the last pool, which takes what is left"}

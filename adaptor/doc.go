@@ -19,14 +19,16 @@
 // A block that was allocated through an adaptor has to be freed through it, or
 // through an adaptor in front of it. All adaptors are safe from several
 // goroutines. Errors are those of the allocator behind, unless a comment says
-// otherwise. The calls of a zero adaptor, and of one over nil, fail with
-// cupool.ErrInvalidHandle.
+// otherwise. The calls of a zero adaptor, and of one over nil or a nil pointer, fail
+// with cupool.ErrInvalidHandle. A nil adaptor is none: Go panics when a method of it
+// is called. What takes a cupool.Allocator refuses one.
 package adaptor
 
 import (
 	"fmt"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/nilptr"
 )
 
 // Unwrap is the method that adaptors have beside an Allocator's.
@@ -38,7 +40,7 @@ type Unwrap interface {
 // Find returns the first allocator that is a T: a itself, the allocator behind it,
 // and so on. A program finds its *cupool.Pool with it, for statistics.
 func Find[T any](a cupool.Allocator) (T, bool) {
-	for a != nil {
+	for !nilptr.Is(a) {
 		if t, ok := a.(T); ok {
 			return t, true
 		}
@@ -48,28 +50,35 @@ func Find[T any](a cupool.Allocator) (T, bool) {
 		}
 		a = w.Unwrap()
 	}
-	var none T
-	return none, false
+	var zero T
+	return zero, false
 }
 
 // errNone is what methods of a zero adaptor fail with that are not an Allocator's.
 var errNone = fmt.Errorf("adaptor: it is zero, and no function of this package made it: %w", cupool.ErrInvalidHandle)
 
-// orNone is a, or for nil a Pool that is none: its methods fail with
-// cupool.ErrInvalidHandle.
+// none is a Pool that is none: its methods fail with cupool.ErrInvalidHandle.
+var none cupool.Allocator = (*cupool.Pool)(nil)
+
+// orNone is a, or none for nil and a nil pointer.
 func orNone(a cupool.Allocator) cupool.Allocator {
-	if a == nil {
-		return (*cupool.Pool)(nil)
+	if nilptr.Is(a) {
+		return none
 	}
 	return a
 }
 
 // over is what adaptors of one allocator have in common. A zero one is over none. A
 // nil stream stands for the default one, and its handle is that one's, 0.
-type over struct{ behind cupool.Allocator }
+type over struct{ behind cupool.Allocator } // from orNone
 
 // Unwrap returns the allocator behind.
-func (o *over) Unwrap() cupool.Allocator { return orNone(o.behind) }
+func (o *over) Unwrap() cupool.Allocator {
+	if o.behind == nil {
+		return none
+	}
+	return o.behind
+}
 
 // Driver implements cupool.Allocator.
 func (o *over) Driver() cupool.Driver { return o.Unwrap().Driver() }

@@ -24,7 +24,7 @@ type FailureCallback struct {
 // for lack of memory, and tries again for as long as ask returns true. It calls
 // ask without locks, from the goroutine that allocates. ask may use the allocator.
 func NewFailureCallback(a cupool.Allocator, ask func(Failure) (retry bool)) *FailureCallback {
-	return &FailureCallback{over: over{a}, ask: ask}
+	return &FailureCallback{over: over{orNone(a)}, ask: ask}
 }
 
 // Alloc implements cupool.Allocator.

@@ -1,6 +1,7 @@
 package adaptor_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 // Adaptors of no allocator, and methods with handles of nobody, fail.
 func TestHandlesOfNothing(t *testing.T) {
 	c := pooltest.Open(t, cupool.Config{Driver: pooltest.OpenHost(t)})
-	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), new(cupool.Pool), c} {
+	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), new(cupool.Pool), (*adaptor.Tracking)(nil), new(adaptor.Tracking), c} {
 		limiting, err := adaptor.NewLimiting(a, 1<<20)
 		require.NoError(t, err)
 		for _, x := range []cupool.Allocator{
@@ -22,6 +23,8 @@ func TestHandlesOfNothing(t *testing.T) {
 			adaptor.NewFallback(a, a), adaptor.NewFailureCallback(a, nil),
 		} {
 			handletest.Arguments(t, func() any { return x })
+			_, ok := adaptor.Find[*adaptor.Fallback](x)
+			require.Equal(t, reflect.TypeOf(x) == reflect.TypeFor[*adaptor.Fallback](), ok)
 			if a != cupool.Allocator(c) {
 				for _, size := range []int64{0, 100, 2 << 20, 1 << 62} {
 					_, err := x.Alloc(size, nil)
@@ -30,6 +33,8 @@ func TestHandlesOfNothing(t *testing.T) {
 			}
 		}
 	}
-	_, err := adaptor.NewBySize(adaptor.SizePool{})
-	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), (*adaptor.Tracking)(nil)} {
+		_, err := adaptor.NewBySize(adaptor.SizePool{Allocator: a})
+		require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	}
 }

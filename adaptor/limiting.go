@@ -20,7 +20,7 @@ func NewLimiting(a cupool.Allocator, limit int64) (*Limiting, error) {
 	if limit <= 0 {
 		return nil, &cupool.ConfigError{Field: "limit", Value: limit, Reason: "must be positive"}
 	}
-	return &Limiting{over: over{a}, limit: limit}, nil
+	return &Limiting{over: over{orNone(a)}, limit: limit}, nil
 }
 
 // Limit returns the bytes that may be live.

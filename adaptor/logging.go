@@ -20,7 +20,7 @@ type Logging struct {
 // log is nil. A record has the attributes ptr, size, stream, took (of an allocation) and
 // error, as far as they apply.
 func NewLogging(a cupool.Allocator, log *slog.Logger) *Logging {
-	return &Logging{over: over{a}, log: log}
+	return &Logging{over: over{orNone(a)}, log: log}
 }
 
 // say logs a call. It calls attrs only where the Logger is enabled.

@@ -30,7 +30,7 @@ func NewRecording(a cupool.Allocator, w io.Writer) *Recording {
 	if w == nil {
 		w = io.Discard
 	}
-	return &Recording{over: over{a}, w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
+	return &Recording{over: over{orNone(a)}, w: bufio.NewWriterSize(w, 1<<16), ids: map[cupool.Block]int64{}}
 }
 
 // Flush writes out what is buffered. It returns the first error of the writer,

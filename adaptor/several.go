@@ -26,7 +26,7 @@ type adopter interface {
 // at returns an allocator, or one that is none where there are fewer.
 func (m *several) at(i int) cupool.Allocator {
 	if i >= len(m.all) {
-		return orNone(nil)
+		return none
 	}
 	return m.all[i]
 }

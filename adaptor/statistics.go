@@ -28,7 +28,7 @@ type Statistics struct {
 // NewStatistics returns an allocator that counts what is allocated and freed
 // through it.
 func NewStatistics(a cupool.Allocator) *Statistics {
-	return &Statistics{over: over{a}}
+	return &Statistics{over: over{orNone(a)}}
 }
 
 // Counters returns the counters of the innermost section, or without a section

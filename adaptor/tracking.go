@@ -27,7 +27,7 @@ type origin struct {
 // NewTracking returns an allocator that keeps track of the blocks that are
 // allocated through it.
 func NewTracking(a cupool.Allocator) *Tracking {
-	return &Tracking{over: over{a}, live: map[cupool.Block]origin{}}
+	return &Tracking{over: over{orNone(a)}, live: map[cupool.Block]origin{}}
 }
 
 // Live lists the live blocks by address, each with the stack that allocated it.

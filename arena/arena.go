@@ -10,6 +10,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/blockerr"
+	"github.com/cupool/cupool/internal/nilptr"
 	"github.com/cupool/cupool/internal/oomhint"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
@@ -87,7 +88,7 @@ const overflowID = 1 << 31
 // New takes the memory of an arena from an allocator, which is closed after the
 // arena. It fails with a *cupool.ConfigError, or as the allocator's Alloc does.
 func New(a cupool.Allocator, cfg Config) (*Arena, error) {
-	if a == nil {
+	if nilptr.Is(a) {
 		return nil, &cupool.ConfigError{Field: "allocator", Reason: "an arena's memory is of one"}
 	}
 	if cfg.Size <= 0 {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/nilptr"
 	"gorgonia.org/tensor"
 )
 
@@ -106,7 +107,7 @@ func Of[T any](b *cupool.Buffer[T]) (Memory, error) {
 // for one of another engine, and with cupool.ErrNotSupported for one whose elements
 // no Type is, or do not lie one after the other.
 func OfTensor(t tensor.Tensor) (Memory, error) {
-	if isNil(t) {
+	if nilptr.Is(t) {
 		return Memory{}, fmt.Errorf("dist: no tensor: %w", cupool.ErrInvalidHandle)
 	}
 	eng := cupool.EngineOf(t)
@@ -126,11 +127,6 @@ func OfTensor(t tensor.Tensor) (Memory, error) {
 		return eng.Allocator().RecordStream(b, s)
 	}
 	return Memory{p, int(size / kind.Size()), kind, owner{p, size, record}}, nil
-}
-
-func isNil(x any) bool {
-	v := reflect.ValueOf(x)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Bytes returns the size in bytes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/nilptr"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"gorgonia.org/tensor"
 )
@@ -56,7 +57,7 @@ type bucket struct {
 func NewReducer(c Comm, eng *cupool.Engine, grads []tensor.Tensor, cfg ReducerConfig) (*Reducer, error) {
 	r := &Reducer{comm: c, eng: eng, stream: cfg.Stream, ready: make([]bool, len(grads))}
 	switch {
-	case isNil(c):
+	case nilptr.Is(c):
 		return nil, &cupool.ConfigError{Field: "comm", Value: nil, Reason: "Local and package nccl make one"}
 	case eng == nil || eng.Allocator() == nil:
 		return nil, &cupool.ConfigError{Field: "engine", Value: nil, Reason: "gradients have one"}

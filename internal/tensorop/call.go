@@ -130,8 +130,11 @@ func (c *call) dense(ts []tensor.Tensor, out bool) ([]*tensor.Dense, error) {
 	return ds, nil
 }
 
-// ready waits until the CPU may touch the engine's memory.
-func (c *call) ready() error {
+// ready waits until the CPU may touch the engine's memory. It fails as made does.
+func (c *call) ready(ts ...tensor.Tensor) error {
+	if err := c.ops.made(c.op, ts...); err != nil {
+		return err
+	}
 	if err := c.ops.m.Pending(); err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ func runValue[T any](ops *Ops, op string, f func(h []tensor.Tensor) (T, error), 
 // twins returns the twins of ts; firstOut says that the operation writes to
 // the first.
 func (c *call) twins(firstOut bool, ts []tensor.Tensor) ([]tensor.Tensor, error) {
-	if err := c.ready(); err != nil {
+	if err := c.ready(ts...); err != nil {
 		return nil, err
 	}
 	h := make([]tensor.Tensor, len(ts))

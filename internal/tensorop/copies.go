@@ -18,9 +18,13 @@ import (
 // waits for the work on t.
 func (ops *Ops) ToHost(t tensor.Tensor) (*tensor.Dense, error) {
 	defer operand.KeepAlive(t)
+	const op = "copy to host"
+	if err := ops.made(op, t); err != nil {
+		return nil, err
+	}
 	d, ok := t.(*tensor.Dense)
-	if !ok || d == nil {
-		return nil, ops.m.Error("copy to host", fmt.Errorf("%T: %w", t, device.ErrNotSupported))
+	if !ok {
+		return nil, ops.m.Error(op, fmt.Errorf("%T: %w", t, device.ErrNotSupported))
 	}
 	if err := ops.m.Pending(); err != nil {
 		return nil, err
@@ -53,8 +57,8 @@ func (ops *Ops) Staged(t tensor.Tensor) (*tensor.Dense, error) {
 // Copy copies the elements of src to dst, which has the same shape and type.
 func (ops *Ops) Copy(dst, src tensor.Tensor) error {
 	defer operand.KeepAlive(dst, src)
-	if operand.IsNil(dst) || operand.IsNil(src) {
-		return ops.m.Error("copy", fmt.Errorf("no tensor: %w", device.ErrNotSupported))
+	if err := ops.made("copy", dst, src); err != nil {
+		return err
 	}
 	if !dst.Shape().Eq(src.Shape()) || dst.Dtype() != src.Dtype() {
 		return ops.m.Error("copy", fmt.Errorf("%v of %v to %v of %v: %w", src.Shape(), src.Dtype(), dst.Shape(), dst.Dtype(), device.ErrSizeMismatch))

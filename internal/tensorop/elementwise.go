@@ -17,6 +17,9 @@ type (
 
 // Binary computes an operation whose result has the type of a.
 func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made(op, a, b); err != nil {
+		return nil, err
+	}
 	float := operand.IsFloat(a.Dtype())
 	if op == "Div" && float {
 		f = divide
@@ -27,6 +30,9 @@ func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.
 // Compare computes an operation whose result is bool, or has the type of a
 // with tensor.AsSameType.
 func (ops *Ops) Compare(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made(op, a, b); err != nil {
+		return nil, err
+	}
 	o := comparison(opts)
 	return ops.elementwise(op, f, a, b, opts, o, compareType(a, &o), true)
 }
@@ -34,6 +40,9 @@ func (ops *Ops) Compare(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor
 // Between is Binary for MinBetween and MaxBetween: StdEng panics with
 // UseUnsafe, which means the same as reusing a.
 func (ops *Ops) Between(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made(op, a, b); err != nil {
+		return nil, err
+	}
 	opts, o := unsafeToReuse(a, opts)
 	return ops.elementwise(op, f, a, b, opts, o, a.Dtype(), true)
 }
@@ -177,6 +186,9 @@ func with(opts []tensor.FuncOpt, more ...tensor.FuncOpt) []tensor.FuncOpt {
 
 // BinaryScalar is Binary with a scalar: a Go value, or a tensor of one element.
 func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made(op, t); err != nil {
+		return nil, err
+	}
 	float := operand.IsFloat(t.Dtype())
 	reusable := leftTensor || float && exact(op)
 	if op == "DivScalar" && float {
@@ -187,12 +199,18 @@ func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface
 
 // CompareScalar is Compare with a scalar.
 func (ops *Ops) CompareScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made(op, t); err != nil {
+		return nil, err
+	}
 	o := comparison(opts)
 	return ops.elementwiseScalar(op, f, t, s, leftTensor, opts, o, compareType(t, &o), true)
 }
 
 // BetweenScalar is Between with a scalar.
 func (ops *Ops) BetweenScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made(op, t); err != nil {
+		return nil, err
+	}
 	opts, o := unsafeToReuse(t, opts)
 	return ops.elementwiseScalar(op, f, t, s, leftTensor, opts, o, t.Dtype(), true)
 }
@@ -236,6 +254,9 @@ func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s inte
 
 // Unary computes an operation on one tensor, whose result has its type.
 func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made(op, a); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(a)
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.Function(op, a, &o); ok {
@@ -266,6 +287,9 @@ func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncO
 // Clamp computes StdEng.Clamp.
 func (ops *Ops) Clamp(a tensor.Tensor, min, max interface{}, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 	defer operand.KeepAlive(a)
+	if err := ops.made("Clamp", a); err != nil {
+		return nil, err
+	}
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.Clamp(a, min, max, &o); ok {
 		return r, err
@@ -278,6 +302,9 @@ func (ops *Ops) Clamp(a tensor.Tensor, min, max interface{}, opts []tensor.FuncO
 // Map computes StdEng.Map: fn is a func of a's element type to itself. StdEng has the elements
 // of the tensor that it is told to reuse, or to add to, in the place of a's.
 func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made("Map", a); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(a)
 	o := operand.ParseOptions(opts)
 	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {

@@ -19,6 +19,9 @@ type ProductOp func(e tensor.StdEng, a, b, prealloc tensor.Tensor) error
 
 // Product computes MatMul, MatVecMul or Outer, as op names it.
 func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) error {
+	if err := ops.made(op, a, b, prealloc); err != nil {
+		return err
+	}
 	defer operand.KeepAlive(a, b, prealloc)
 	if ok, err := ops.gpu.Product(op, a, b, prealloc); ok {
 		return err
@@ -48,6 +51,9 @@ func (ops *Ops) multiplies(t tensor.Tensor) bool {
 func (ops *Ops) BatchMatMul(a, b, prealloc tensor.Tensor) error {
 	defer operand.KeepAlive(a, b, prealloc)
 	const op = "BatchMatMul"
+	if err := ops.made(op); err != nil {
+		return err
+	}
 	var s [3]tensor.Shape
 	for i, t := range []tensor.Tensor{a, b, prealloc} {
 		if operand.IsNil(t) || t.Dims() != 3 {
@@ -93,6 +99,9 @@ func matrixAt(t *tensor.Dense, i int) *tensor.Dense {
 // Inner computes StdEng.Inner.
 func (ops *Ops) Inner(a, b tensor.Tensor) (interface{}, error) {
 	defer operand.KeepAlive(a, b)
+	if err := ops.made("Inner", a, b); err != nil {
+		return nil, err
+	}
 	if v, ok, err := ops.gpu.Inner(a, b); ok {
 		return v, err
 	}
@@ -107,6 +116,9 @@ func (ops *Ops) Trace(a tensor.Tensor) (interface{}, error) {
 // Dot computes StdEng.Dot, which leaves products with a matrix to the methods
 // MatMul and MatVecMul of the engine of x.
 func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made("Dot", x, y); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(x, y)
 	if isMatrixProduct(x.Shape(), y.Shape()) {
 		return tensor.StdEng{}.Dot(x, y, opts...)

@@ -8,6 +8,8 @@
 package tensorop
 
 import (
+	"fmt"
+
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool/device"
@@ -19,6 +21,8 @@ import (
 type Memory interface {
 	gpu.Memory
 
+	// Made fails where there is no engine.
+	Made(op string) error
 	// HostAccessible reports whether the CPU may touch the memory.
 	HostAccessible() bool
 	// Ready waits until the CPU may touch what the stream was given to do. It
@@ -70,6 +74,19 @@ var Of func(engine any) *Ops
 // GPU returns the operations of the engine's GPU. They are nil where the device
 // does not compute, which they allow for.
 func (ops *Ops) GPU() *gpu.Ops { return ops.gpu }
+
+// made fails where there is no engine, and for a tensor that is none.
+func (ops *Ops) made(op string, ts ...tensor.Tensor) error {
+	if err := ops.m.Made(op); err != nil {
+		return err
+	}
+	for _, t := range ts {
+		if operand.IsNil(t) {
+			return ops.m.Error(op, fmt.Errorf("no tensor: %w", device.ErrNotSupported))
+		}
+	}
+	return nil
+}
 
 // serves reports whether StdEng may work on the tensors themselves: it reads them
 // as they are laid out, and reaches. nil is no tensor.

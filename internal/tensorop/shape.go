@@ -18,6 +18,9 @@ import (
 // where the strides say.
 func (ops *Ops) Transpose(a tensor.Tensor, expStrides []int) error {
 	defer operand.KeepAlive(a)
+	if err := ops.made("Transpose", a); err != nil {
+		return err
+	}
 	if ok, err := ops.gpu.Transpose(a, expStrides); ok {
 		ops.m.Lose("Transpose", err)
 		return err
@@ -76,6 +79,9 @@ func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.Dense
 
 // Repeat computes StdEng.Repeat.
 func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (tensor.Tensor, error) {
+	if err := ops.made("Repeat", t); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(t)
 	if r, ok, err := ops.gpu.Repeat(t, nil, axis, repeats); ok {
 		return r, err
@@ -101,6 +107,9 @@ func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (tensor.Tensor,
 
 // RepeatReuse computes StdEng.RepeatReuse.
 func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (tensor.Tensor, error) {
+	if err := ops.made("Repeat", t, reuse); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(t, reuse)
 	if r, ok, err := ops.gpu.Repeat(t, reuse, axis, repeats); ok {
 		return r, err
@@ -173,6 +182,9 @@ func (ops *Ops) Diag(t tensor.Tensor) (tensor.Tensor, error) {
 // SelectByIndices computes StdEng.SelectByIndices, and heeds WithReuse, which
 // StdEng does not.
 func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+	if err := ops.made("SelectByIndices", a, indices); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(a, indices)
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.SelectByIndices(a, indices, axis, &o); ok {
@@ -295,6 +307,9 @@ func addSelected[T float32 | float64](r *tensor.Dense, to, from []T, indices ten
 // Materialize returns a copy of a view or transposed tensor in the pool, in
 // row-major order, and any other tensor as it is.
 func (ops *Ops) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
+	if err := ops.made("Materialize", t); err != nil {
+		return nil, err
+	}
 	defer operand.KeepAlive(t)
 	if v, ok := t.(tensor.View); !ok || !v.IsMaterializable() {
 		return t, nil
@@ -311,11 +326,15 @@ func (ops *Ops) Materialize(t tensor.Tensor) (tensor.Tensor, error) {
 // it where the CPU cannot touch the memory, and moves f's result to the pool.
 // f must not change the tensors or keep them.
 func (ops *Ops) Compute(f func(ts []*tensor.Dense) (*tensor.Dense, error), ts []*tensor.Dense) (*tensor.Dense, error) {
+	const op = "Compute"
+	if f == nil {
+		return nil, ops.m.Error(op, fmt.Errorf("the function is nil: %w", device.ErrInvalidHandle))
+	}
 	in := make([]tensor.Tensor, len(ts))
 	for i, t := range ts {
 		in[i] = t
 	}
-	r, err := ops.run("Compute", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+	r, err := ops.run(op, func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		ds := make([]*tensor.Dense, len(h))
 		for i := range h {
 			ds[i] = h[i].(*tensor.Dense)

@@ -95,6 +95,9 @@ func (ops *Ops) SoftMaxBack(op string, f SoftMaxBackOp, output, grad tensor.Tens
 // it is told both WithReuse and UseUnsafe, and must not be given its input
 // for that, which its goroutines read across rows.
 func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt) (tensor.Tensor, error), opts []tensor.FuncOpt, ts ...tensor.Tensor) (tensor.Tensor, error) {
+	if err := ops.made(op, ts...); err != nil {
+		return nil, err
+	}
 	x := ts[0]
 	if x.Dims() == 0 {
 		return nil, ops.m.Error(op, fmt.Errorf("a scalar has no axes: %w", device.ErrNotSupported))

@@ -26,6 +26,7 @@ import (
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/gorgoniavm"
 	"github.com/cupool/cupool/internal/testkit"
+	"github.com/cupool/cupool/internal/testkit/gputest"
 	"github.com/cupool/cupool/internal/testkit/handletest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/ipc"
@@ -39,14 +40,15 @@ import (
 // handles are the types whose values functions of the public packages make: nil and zero
 // ones have methods that fail.
 var handles = []any{
-	(*cupool.Buffer[float32])(nil), (*cupool.Event)(nil), (*cupool.Graph)(nil), (*cupool.Pool)(nil),
+	(*cupool.Buffer[float32])(nil), (*cupool.Engine)(nil), (*cupool.Event)(nil), (*cupool.Graph)(nil), (*cupool.Pool)(nil),
 	(*cupool.Scope)(nil), (*cupool.Stream)(nil), (*arena.Arena)(nil), (*devices.Set)(nil), (*dist.Reducer)(nil),
 	(*gorgoniavm.Solver)(nil), (*gorgoniavm.StockSolver)(nil), (*gorgoniavm.VM)(nil),
 	(*ipc.Client)(nil), (*ipc.Memory)(nil), (*ipc.Server)(nil), (*ipc.Share)(nil),
 	(*native.Allocator)(nil), (*nccl.Comm)(nil), (*planner.Planner)(nil),
 }
 
-// adaptors are handles whose zero values alone may be called.
+// adaptors are handles whose zero values alone may be called: most methods are those of a
+// struct that they embed, and Go panics when one is called of a nil adaptor.
 var adaptors = []any{
 	(*adaptor.BySize)(nil), (*adaptor.FailureCallback)(nil), (*adaptor.Fallback)(nil), (*adaptor.Limiting)(nil),
 	(*adaptor.Logging)(nil), (*adaptor.Recording)(nil), (*adaptor.Statistics)(nil), (*adaptor.Tracking)(nil),
@@ -128,7 +130,6 @@ func functionName(f any) string {
 func TestEverythingIsTried(t *testing.T) {
 	tried := map[string]bool{
 		root + "/cupooltest.NoLeaks": true, // takes a testing.TB
-		root + ".Engine":             true, // has tensor's methods; what takes one refuses a nil or zero one
 	}
 	for _, list := range [][]any{handles, adaptors, data} {
 		for _, x := range list {
@@ -227,6 +228,7 @@ func TestArgumentsOfNothing(t *testing.T) {
 		func() any { return pooltest.NewStream(t, c) },
 		func() any { return testkit.Must(c.DefaultStream().Record()) },
 		func() any { return testkit.Must(cupool.NewBuffer[float32](c, 10, nil)) },
+		func() any { return e },
 		func() any { return e.Scope() },
 	} {
 		handletest.Arguments(t, make)
@@ -237,9 +239,22 @@ func TestArgumentsOfNothing(t *testing.T) {
 	require.ErrorIs(t, c.DefaultStream().SyncContext(ctx), cupool.ErrInvalidHandle)
 }
 
+// TestArgumentsOfNothingOnGPU: no operation that a GPU computes panics that is given no tensor.
+func TestArgumentsOfNothingOnGPU(t *testing.T) {
+	gputest.Need(t)
+	d, err := cuda.Open(0)
+	require.NoError(t, err)
+	c := pooltest.Open(t, cupool.Config{Driver: d})
+	e, err := cupool.NewEngine(c)
+	require.NoError(t, err)
+	handletest.Arguments(t, func() any { return e })
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
 // TestOverNoPool: what is made over a pool fails over none.
 func TestOverNoPool(t *testing.T) {
-	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), new(cupool.Pool), new(cupool.Pool).WithLabel("x")} {
+	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), new(cupool.Pool), new(cupool.Pool).WithLabel("x"), (*adaptor.Tracking)(nil), new(adaptor.Tracking)} {
 		_, err := cupool.NewEngine(a)
 		require.Error(t, err)
 		_, err = cupool.NewBuffer[int32](a, 10, nil)

@@ -57,7 +57,10 @@ func SizeOf(dt tensor.Dtype, shape tensor.Shape) (n int64, ok bool) {
 // ErrSizeMismatch for another one than mem's.
 func Pattern(mem tensor.Memory, val interface{}) ([]byte, error) {
 	v := reflect.ValueOf(val)
-	if !v.IsValid() || !IsPlain(v.Type()) || v.Type().Size() == 0 {
+	if !v.IsValid() {
+		return nil, fmt.Errorf("no value: %w", device.ErrNotSupported)
+	}
+	if !IsPlain(v.Type()) || v.Type().Size() == 0 {
 		return nil, fmt.Errorf("a value of type %T: %w", val, device.ErrNotSupported)
 	}
 	if t, ok := mem.(tensor.Dtyper); ok && t.Dtype().Type != v.Type() {
