@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,12 +227,22 @@ const (
 	ExitInterrupted = 130 // as a shell reports Ctrl-C; of SIGTERM, too
 )
 
+// grace is how long run has to return after a signal: it waits for what devices were
+// given to do, which may be all steps of an epoch. Launchers kill after 10 s and more.
+var grace = 8 * time.Second
+
 // Main calls run with the program's arguments and a context that Ctrl-C ends, and
-// SIGTERM, by which launchers end their ranks. It exits with run's status. A second
-// signal kills.
+// SIGTERM, by which launchers end their ranks. It exits with run's status, or with
+// ExitInterrupted where run takes longer than grace; the system gives the memory back
+// then. A second signal kills.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() {
+		stop()
+		time.Sleep(grace)
+		fmt.Fprintf(os.Stderr, "%s: interrupted, and the devices are not done after %v: %v\n", filepath.Base(os.Args[0]), grace, context.Cause(ctx))
+		os.Exit(ExitInterrupted)
+	})
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
