@@ -131,8 +131,10 @@ func TestWaitTimeoutFreesTheRest(t *testing.T) {
 // stream, and for memory of that stream.
 func TestAllocContextBehindOthers(t *testing.T) {
 	for name, hold := range map[string]func(c *cupool.Pool, u *cupool.Stream) error{
-		"waits for the stream": func(c *cupool.Pool, u *cupool.Stream) error { return c.FreeOn(pooltest.Alloc(t, c, 60*pooltest.MiB, nil), u) },
-		"of the stream":        func(c *cupool.Pool, u *cupool.Stream) error { return c.Free(pooltest.Alloc(t, c, 60*pooltest.MiB, u)) },
+		"waits for the stream": func(c *cupool.Pool, u *cupool.Stream) error {
+			return c.FreeOn(pooltest.Alloc(t, c, 60*pooltest.MiB, nil), u)
+		},
+		"of the stream": func(c *cupool.Pool, u *cupool.Stream) error { return c.Free(pooltest.Alloc(t, c, 60*pooltest.MiB, u)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pooltest.EachBacking(t, func(t *testing.T, backing cupool.Backing) {
