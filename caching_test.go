@@ -144,6 +144,22 @@ func TestFreeErrors(t *testing.T) {
 	}
 }
 
+// A block of a stream whose heap is gone with it was freed all the same.
+func TestFreeOfAHeapThatIsGone(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	for _, from := range []*cupool.Pool{c, p} {
+		s := pooltest.NewStream(t, c)
+		b := pooltest.Alloc(t, from, 3*mib, s)
+		require.NoError(t, from.Free(b))
+		require.NoError(t, from.EmptyCache())
+		require.NoError(t, s.Close())
+		require.NoError(t, from.EmptyCache())
+		require.ErrorIs(t, from.Free(b), cupool.ErrDoubleFree)
+	}
+	require.NoError(t, c.Close())
+}
+
 // A size that recurs is served by the magazines: no driver call, no Go
 // memory, the same address.
 func TestHitPath(t *testing.T) {
@@ -443,7 +459,13 @@ func TestSyncContext(t *testing.T) {
 	require.NoError(t, s.Launch(func() { <-gate }))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errEnough)
-	require.ErrorIs(t, s.SyncContext(ctx), errEnough)
+	b := pooltest.Alloc(t, c, 512, nil)
+	require.NoError(t, c.FreeOn(b, s)) // an event of s is recorded
+	err := s.SyncContext(ctx)
+	require.ErrorIs(t, err, errEnough)
+	var late *cupool.WaitError
+	require.ErrorAs(t, err, &late)
+	require.Zero(t, late.Age, "of the event, is not known without WaitTimeout")
 	close(gate)
 	require.NoError(t, s.SyncContext(t.Context()))
 	require.NoError(t, s.Close())
@@ -538,6 +560,22 @@ func TestLogRareEvents(t *testing.T) {
 		`level=INFO msg="history stopped" device=counting`,
 	}, told())
 	require.Same(t, log, c.Config().Logger, "the program's own")
+}
+
+// Where memory is only given back so that less is kept, work that is not done yet is no matter.
+func TestLateWorkOfWhatMayStay(t *testing.T) {
+	log, told := record()
+	c := pooltest.Open(t, cupool.Config{
+		Backing: cupool.BackingSegments, Limit: 128 * mib, GarbageCollectionThreshold: 0.3, WaitTimeout: time.Minute, Logger: log,
+	})
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, nil)))
+	g := pooltest.HoldStream(t, c.DefaultStream())
+	told()
+	pooltest.Alloc(t, c, 60*mib, nil)
+	require.Equal(t, []string{""}, told())
+	g.Open()
+	var leaks *cupool.LeakError
+	require.ErrorAs(t, c.Close(), &leaks)
 }
 
 // Work that is late is logged when an allocation gives up waiting for it, whether

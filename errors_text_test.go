@@ -65,6 +65,7 @@ func TestMisuseIsReadable(t *testing.T) {
 	var noContext context.Context
 	var zero cupool.Buffer[float32]
 	var noPool *cupool.Pool
+	require.Nil(t, noPool.Driver())
 	check := func(calls map[string]func() error) {
 		for name, f := range calls {
 			err := f()
@@ -101,6 +102,7 @@ func TestMisuseIsReadable(t *testing.T) {
 		"on another":       func() error { return errOf(gone.On(nil)) },
 		"no pool":          func() error { return errOf(noPool.Alloc(1, nil)) },
 		"no pool to trim":  func() error { return errOf(noPool.Trim(0)) },
+		"no pool to free":  func() error { return noPool.FreePtr(0x1234, 5) },
 		"a wrong limit":    func() error { return errOf(cupool.New(cupool.Config{Limit: -1})) },
 		"no such device":   func() error { return errOf(cupool.Open("tpu:0")) },
 		"a wrong setting":  func() error { return errOf(cupool.ParseAllocConf("max_split_size_mb:")) },

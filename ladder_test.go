@@ -168,14 +168,30 @@ func TestReleasedSegmentsThatComeBack(t *testing.T) {
 	require.LessOrEqual(t, c.Stats().All.ReservedBytes.Current, int64(102*mib))
 }
 
+// Where the device refuses, a heap serves from a segment that it spares before anything
+// is given back.
+func TestSparedSegmentServesWithoutMemory(t *testing.T) {
+	c, d := pooltest.New(t, 200*mib)
+	x := pooltest.NewScript(t, c, d).Run("a=100M free:a stays=4M")
+	for range 4 { // stays has the first segment, and has lived long
+		x.Run("b=100M free:b")
+	}
+	asked := d.Count("MemAlloc")
+	x.Run("t=4M")
+	require.Equal(t, "0 large: [Live 4M][Live 4M][Free 92M]; 0 large: [Free 100M]", x.Layout())
+	require.Greater(t, d.Count("MemAlloc"), asked, "it should have had a segment of its own")
+	require.Zero(t, c.Stats().Retries)
+}
+
 // The garbage collector's cleanups give blocks back when nothing else does.
 func TestLadderCollectsGarbage(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the ladder is the first to collect
-	for range 20 {
+	for i := range 20 {
 		c, _ := pooltest.New(t, 20*mib)
 		func() {
-			for range 10 {
-				b, err := c.Alloc(2*mib, nil)
+			blocks := []int64{10, 1}[i%2]
+			for range blocks {
+				b, err := c.Alloc(20*mib/blocks, nil)
 				require.NoError(t, err)
 				runtime.AddCleanup(&[100]byte{}, c.FreeLater, b)
 			}

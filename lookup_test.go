@@ -113,6 +113,22 @@ func TestFreePtr(t *testing.T) {
 	})
 }
 
+// An address that was found in a block is not found in a smaller one that ends there.
+func TestLookupBehindASmallerBlock(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30)
+	a := pooltest.Alloc(t, c, 4*mib, nil)
+	at := a.Ptr() + 2*mib
+	require.Equal(t, a, must(c.Lookup(at)))
+	require.NoError(t, c.Free(a))
+	b := pooltest.Alloc(t, c, 2*mib, nil)
+	require.Equal(t, a.Ptr(), b.Ptr())
+	_, err := c.Lookup(at)
+	require.ErrorIs(t, err, cupool.ErrUseAfterFree)
+	require.Equal(t, b, must(c.Lookup(at-1)))
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
+}
+
 // Addresses of virtual memory stay reserved when the memory goes back to the device.
 func TestLookupWithoutMemory(t *testing.T) {
 	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})

@@ -220,6 +220,23 @@ func TestQuarantine(t *testing.T) {
 	}, func(cfg *cupool.Config) { cfg.Sanitize = cupool.Sanitizers{Poison: true, Quarantine: 1 << 40} })
 }
 
+// TestQuarantineOfWorkThatIsDone: what a quarantine has no room for serves the next request
+// when its stream's work is done, though nothing was freed since.
+func TestQuarantineOfWorkThatIsDone(t *testing.T) {
+	d := simdev.New(simdev.Config{ManualEvents: true})
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingSegments, Sanitize: cupool.Sanitizers{Quarantine: 1 << 20}})
+	b := pooltest.Alloc(t, c, 24<<20, nil)
+	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, 8))
+	require.NoError(t, c.Free(b))
+	require.EqualValues(t, 24<<20, c.Stats().PendingBytes)
+	d.CompleteAll()
+	again := pooltest.Alloc(t, c, 24<<20, nil)
+	require.Equal(t, b.Ptr(), again.Ptr())
+	require.NoError(t, c.Free(again))
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
 // TestSanitizeAcrossStreams: a block that another stream uses is filled when that
 // is done with it, and not before.
 func TestSanitizeAcrossStreams(t *testing.T) {
@@ -309,6 +326,31 @@ func TestSanitizeSleep(t *testing.T) {
 		require.Equal(t, int64(1000), corruption(t, c.Free(a)).Offset)
 		require.ErrorIs(t, c.Check(), cupool.ErrCorrupted)
 	}, func(cfg *cupool.Config) { cfg.Sanitize, cfg.ZeroOnFree = unpoisoned, true })
+}
+
+// TestSleepZeroes: what Sleep does not keep is filled with zeros before the memory goes.
+func TestSleepZeroes(t *testing.T) {
+	d := pooltest.OpenHost(t)
+	var gone cupool.Block
+	c := pooltest.Open(t, cupool.Config{
+		Backing: cupool.BackingVMM, ZeroOnFree: true,
+		Driver: &hook.Driver{Driver: d, Around: func(c *hook.Call, do func() error) error {
+			if c.Name == "MemUnmap" && !gone.IsEmpty() {
+				require.Equal(t, make([]byte, gone.Size()), bytesAt(gone.Ptr(), int(gone.Size())))
+				gone = cupool.Block{}
+			}
+			return do()
+		}},
+	})
+	b := pooltest.Alloc(t, c, 1000, nil)
+	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 0xAA, b.Size()))
+	gone = b
+	require.NoError(t, c.Sleep(nil))
+	require.True(t, gone.IsEmpty(), "it was looked at")
+	require.NoError(t, c.Wake())
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
 }
 
 // TestZero: no block shows what another one held, on whatever stream and of

@@ -474,9 +474,8 @@ func (e *Engine) Memclr(mem tensor.Memory) {
 		e.lose("memclr", e.Zero(d))
 		return
 	}
-	if p, n := operand.Extent(mem); n > 0 {
-		e.lose("memclr", e.zero(p, n))
-	}
+	p, n := operand.Extent(mem)
+	e.lose("memclr", e.zero(p, n))
 	runtime.KeepAlive(mem)
 }
 

@@ -180,6 +180,10 @@ func TestEngineMemset(t *testing.T) {
 		require.NoError(t, e.Memcpy(onHost(got), m))
 		require.Equal(t, []byte{1, 2, 3, 9, 9, 9, 1, 2, 3}, got)
 
+		none, err := e.Alloc(0)
+		require.NoError(t, err)
+		e.Memclr(none)
+		require.NoError(t, e.Sync())
 		require.ErrorIs(t, e.Memset(m, float64(1)), cupool.ErrSizeMismatch)
 		require.ErrorIs(t, e.Memset(m, "x"), cupool.ErrNotSupported)
 		require.ErrorIs(t, e.Memset(m, nil), cupool.ErrNotSupported)

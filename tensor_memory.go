@@ -180,8 +180,8 @@ func (e *Engine) owns(p Ptr) bool {
 // view or ShallowClone of a pool tensor is owned too; a tensor of no elements
 // is not. The tensor's own flags and engine do not tell.
 func (e *Engine) Owns(t tensor.Tensor) bool {
-	p, n := operand.Extent(t)
-	return n > 0 && !e.isNone() && e.owns(p)
+	p, _ := operand.Extent(t) // of no elements: 0, which is in no pool
+	return !e.isNone() && e.owns(p)
 }
 
 // FreeTensor gives the memory of tensors back to the pool. Each must be whole:

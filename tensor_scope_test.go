@@ -18,6 +18,7 @@ func TestScope(t *testing.T) {
 		x := e.From(random(e.Rand, tensor.Float64, 3, 4))
 		kept := must(tensor.Add(x, x))
 		must(tensor.MatMul(x, must(tensor.Transpose(x))))
+		lost := must(e.FromHost(random(e.Rand, tensor.Float64, 2)))
 		rows := must(tensor.Exp(x)).(*tensor.Dense)
 		shallow := must(tensor.Exp(x)).(*tensor.Dense)
 		freed := must(tensor.Exp(x))
@@ -26,6 +27,7 @@ func TestScope(t *testing.T) {
 		require.ErrorIs(t, sc.Keep(x.ShallowClone(), nil, (*tensor.Dense)(nil)), nil)
 		require.NoError(t, sc.Close())
 		require.Equal(t, int64(5), e.Live())
+		require.Zero(t, lost.MemSize(), "it is left without data")
 		for _, d := range []tensor.Tensor{before, x, kept, rows, shallow} {
 			require.True(t, e.Owns(d))
 		}

@@ -89,6 +89,17 @@ func TestTrimScripts(t *testing.T) {
 	}, 1<<30, pooltest.WithMagazines)
 }
 
+// A device that is found to be lost while blocks wait is an error of Trim.
+func TestTrimOfALostDevice(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30)
+	s := pooltest.NewStream(t, c)
+	d.Busy(s)
+	require.NoError(t, c.FreeOn(pooltest.Alloc(t, c, 4*mib, nil), s))
+	d.Fail("QueryEvent", cupool.ErrDeviceLost)
+	_, err := c.Trim(0)
+	require.ErrorIs(t, err, cupool.ErrDeviceLost)
+}
+
 func TestTrimErrors(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
 	n, err := c.Trim(-1)
