@@ -28,12 +28,18 @@ random() {
 	return 1
 }
 
+# Go 1.26 reports its own deadline as a failure at times, on a busy machine above all
+# (go.dev/issue/75804): what a target fails at, it writes to a file and names.
+ended_late() { grep -q '^ *context deadline exceeded$' "$1" && ! grep -q 'Failing input written to' "$1"; }
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
 for ((round = 1; rounds == 0 || round <= rounds; round++)); do
 	while read -r package target; do
 		[ -n "$package" ] || continue
 		echo "== round $round: $package $target"
 		# shellcheck disable=SC2086
-		go test -tags invariants -fuzzminimizetime 20x ${FUZZFLAGS:-} -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" </dev/null
+		go test -tags invariants -fuzzminimizetime 20x ${FUZZFLAGS:-} -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" </dev/null | tee "$out" || ended_late "$out"
 	done <<<"$targets"
 	for test in ./internal/tensorop:TestRandomExpressions ./gorgoniavm:TestRandomMachines; do
 		echo "== round $round: ${test/:/ }"
