@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	root := newRoot()
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	addCobras(root)
 	root.SetArgs(dashes(args))
 	cmd, err := root.ExecuteContextC(ctx)
 	switch {
@@ -77,7 +78,30 @@ func newRoot() *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true              // run prints what is wrong
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(doctorCommand(), infoCommand(), replayCommand(), topCommand(), viewCommand(), diffCommand(), pgoCommand(), versionCommand())
+	root.Version = version()
+	root.SetVersionTemplate("{{.Version}}\n")
 	return root
+}
+
+// addCobras adds cobra's own commands, for the output that root has by now, and has them refuse
+// arguments that are none of theirs.
+func addCobras(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd("completion")
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, _ := root.Find(args); len(rest) > 0 {
+					return found.Args(found, rest)
+				}
+				return nil
+			}
+		case "completion":
+			c.Args = cobra.ArbitraryArgs
+			c.RunE = func(*cobra.Command, []string) error { return wrongUsage("which shell? bash, zsh, fish or powershell") }
+		}
+	}
 }
 
 // A usageError is a command line that is wrong.

@@ -46,6 +46,17 @@ func TestUsage(t *testing.T) {
 	assert.Contains(t, stderr, `cupool: unknown command "fly"`)
 	_, _, stderr = tool(t, "replai")
 	assert.Contains(t, stderr, `unknown command "replai": do you mean replay?`)
+	for want, args := range map[string][]string{
+		`cupool help: unknown command "replai": do you mean replay?`: {"help", "replai"},
+		`cupool help: unexpected argument "that"`:                    {"help", "info", "that"},
+		"cupool completion: which shell?":                            {"completion", "tcsh"},
+		"cupool completion: which shell? bash":                       {"completion"},
+	} {
+		status, stdout, stderr := tool(t, args...)
+		assert.Equal(t, 2, status, args)
+		assert.Contains(t, stderr, want)
+		assert.Empty(t, stdout)
+	}
 }
 
 // Flags stand before and behind arguments, with one dash or two.
@@ -68,6 +79,9 @@ func TestVersion(t *testing.T) {
 	status, out, errs := tool(t, "version")
 	require.Zero(t, status, errs)
 	assert.Regexp(t, `^cupool \S.* go1\.\d+.*\n$`, out)
+	status, same, errs := tool(t, "-version")
+	require.Zero(t, status, errs)
+	assert.Equal(t, out, same)
 	assert.Equal(t, "cupool v0.1.0 abc with changes go1.26", versionOf(&debug.BuildInfo{
 		GoVersion: "go1.26", Main: debug.Module{Version: "v0.1.0"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
 	}))

@@ -10,14 +10,19 @@ import (
 func versionCommand() *cobra.Command {
 	c := newCommand("version", "print the version", "Prints the version of the tool, its revision where that is known, and Go's.", 0, 0, "")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		info, ok := debug.ReadBuildInfo()
-		if !ok {
-			info = &debug.BuildInfo{}
-		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), versionOf(info))
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
 		return err
 	}
 	return c
+}
+
+// version is versionOf this program.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return versionOf(info)
 }
 
 // versionOf is a line of what a program was built of.

@@ -323,8 +323,8 @@ func (t *Table[C]) unknown(name string) string {
 	return "is no key; the keys are " + strings.Join(t.names(), ", ")
 }
 
-// near returns the name that a word becomes with the fewest letters changed, put in or taken
-// out, or "" where that takes more than a third of them.
+// near returns the name that a word becomes with the fewest letters changed, put in, taken
+// out or swapped with the next, or "" where that takes more than a third of them.
 func near(word string, names []string) (best string) {
 	word = word[:min(len(word), 100)]
 	most := len(word)/3 + 1
@@ -336,26 +336,28 @@ func near(word string, names []string) (best string) {
 	return best
 }
 
-// distance is how many letters of a word are to be changed, put in or taken out to make it
-// another one (Levenshtein, 1965).
+// distance is how many letters of a word are to be changed, put in, taken out or swapped with
+// the next to make it another one (Damerau, 1964).
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := before
-			if a[i] != b[j] {
-				change++
+	rows := make([][]int, len(a)+1) // of the first letters of a, to the first of b
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+				continue
 			}
-			before = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+			rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }
 
 // split cuts at commas that are not in brackets.

@@ -130,7 +130,7 @@ func TestDistance(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"limit", "limit", 0}, {"limit", "limti", 2}} {
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"limit", "limit", 0}, {"limit", "limti", 1}, {"limit", "lmiti", 2}, {"ab", "ba", 1}, {"abc", "ca", 3}} {
 		require.Equal(t, tc.want, distance(tc.a, tc.b), tc)
 	}
 }
