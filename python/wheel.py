@@ -89,16 +89,23 @@ def licenses(library):
                 yield f"licenses/{name}/{file.name}", file.read_bytes()
 
 
-def classes():
-    """The class for PyTorch, of each version whose headers are at hand."""
+def classes(processor):
+    """The class for PyTorch, of each version whose headers are at hand, for a processor."""
     sys.path.insert(0, str(HERE / "cupool" / "torch"))
     import _build
 
-    for release, directories in (item.split("=", 1) for item in os.environ.get("TORCH_INCLUDES", "").split()):
+    releases = [item.split("=", 1) for item in os.environ.get("TORCH_INCLUDES", "").split()]
+    if releases and _build.machine() != processor:
+        sys.exit(f"cupool: {_build.compiler()} builds the class for {_build.machine()}, and the library is for {processor}: "
+                 "set CXX")
+    for release, directories in releases:
         os.environ["TORCH_INCLUDE"] = directories
         with tempfile.TemporaryDirectory() as work:
             file = _build.build(pathlib.Path(work) / "out.so", ("-s",))
-            yield f"cupool/torch/binaries/cupool_torch-{release}-abi1-{platform.machine()}.so", file.read_bytes()
+            yield f"cupool/torch/binaries/cupool_torch-{release}-abi1-{processor}.so", file.read_bytes()
+    names = ", ".join(release for release, _ in releases) or "none (TORCH_INCLUDES names no headers)"
+    print(f"cupool: the class for PyTorch in the wheel for {processor}: {names}; for others it is built where it is used",
+          file=sys.stderr)
 
 
 def files(at):
@@ -108,7 +115,7 @@ def files(at):
             yield str(path.relative_to(HERE)), path.read_bytes()
     yield "cupool/include/cupool.h", (ROOT / "capi" / "cupool.h").read_bytes()
     yield "cupool/lib/libcupool.so", at.read_bytes()
-    yield from classes()
+    yield from classes(machine(at.read_bytes()))
 
 
 def metadata():

@@ -291,6 +291,22 @@ class Package(unittest.TestCase):
             self.torch.__version__ = "2.11.1+cu130"
             self.assertNotEqual(module.binary(), first)
 
+    def test_class_of_the_wheel(self):
+        """It is taken where this system's libraries are new enough for it, and else built here."""
+        del os.environ["CUPOOL_TORCH_BINARY"]
+        module = self.load()
+        with tempfile.TemporaryDirectory() as d, mock.patch.object(module, "__file__", d + "/__init__.py"), \
+                mock.patch.dict(os.environ, {"CUPOOL_CACHE": d + "/cache"}), \
+                mock.patch.object(module._build, "build", side_effect=lambda file: pathlib.Path(file).touch()) as build:
+            shipped = pathlib.Path(d, "binaries", f"cupool_torch-2.11-abi1-{os.uname().machine}.so")
+            shipped.parent.mkdir()
+            shipped.write_bytes(b"of another system")
+            self.assertNotEqual(module.binary(), shipped)
+            build.assert_called_once()
+            shutil.copy(self.library, shipped)
+            self.assertEqual(module.binary(), shipped)
+            build.assert_called_once()
+
     def test_tags(self):
         module = self.load()
         module.install()
@@ -423,6 +439,11 @@ class Wheel(unittest.TestCase):
                 self.assertEqual(wheel.build_wheel(d), name)
                 self.assertEqual(pathlib.Path(d, name).read_bytes(), again)
                 with mock.patch.dict(os.environ, {"MANYLINUX": "2_17"}), self.assertRaisesRegex(SystemExit, "2.28"):
+                    wheel.build_wheel(d)
+                other = 0x3E if os.uname().machine == "aarch64" else 0xB7
+                lib.write_bytes(bytes(18) + other.to_bytes(2, "little"))
+                with mock.patch.dict(os.environ, {"TORCH_INCLUDES": "2.11=headers", "CXX": COMPILER}), \
+                        self.assertRaisesRegex(SystemExit, "and the library is for (x86_64|aarch64): set CXX"):
                     wheel.build_wheel(d)
             self.assertRegex(name, r"^cupool-0\.1\.0-py3-none-manylinux_2_28_\w+\.whl$")
             with zipfile.ZipFile(pathlib.Path(d, name)) as z:

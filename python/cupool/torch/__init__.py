@@ -134,7 +134,7 @@ def binary():
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     machine = os.uname().machine
     shipped = pathlib.Path(__file__).parent / "binaries" / f"cupool_torch-{release}-abi{abi}-{machine}.so"
-    if shipped.is_file():
+    if shipped.is_file() and _loads(shipped):
         return shipped
     if _minor() < 209:
         raise _build.BuildError("it needs PyTorch 2.9 or later")
@@ -145,6 +145,15 @@ def binary():
             if not file.is_file():
                 _build.build(file)
     return file
+
+
+def _loads(file):
+    """Whether the libraries of this system are new enough for a class that was built elsewhere."""
+    try:
+        ctypes.CDLL(str(file))
+    except OSError:
+        return False
+    return True
 
 
 def _cache():

@@ -14,6 +14,7 @@ import tempfile
 
 PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = PACKAGE / "src"
+FIRST_GLIBC = {"x86_64": "GLIBC_2.2.5", "aarch64": "GLIBC_2.17"}  # the oldest version of its symbols
 
 
 class BuildError(Exception):
@@ -79,6 +80,11 @@ def compiler():
     return os.environ.get("CXX") or "g++"
 
 
+def machine():
+    """The processor that the compiler builds for, as platform.machine() calls it."""
+    return _run(compiler(), "-dumpmachine").split("-")[0]
+
+
 def build(output, flags=()):
     """Writes the class to output, a path, as one file that appears when it is whole. Raises BuildError."""
     output = pathlib.Path(output)
@@ -91,6 +97,13 @@ def build(output, flags=()):
         for name, soname in ("c10", "libc10.so"), ("c10_cuda", "libc10_cuda.so"), ("stdc++", "libstdc++.so.6"):
             _run(compiler(), "-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,{soname}",
                  "-o", work / f"lib{name}.so")
+        # What newer versions of glibc have elsewhere is taken from where all have it: the functions from libdl.so.2. The
+        # variable is of 2.32; with one of its own, the class counts references as in a program with threads.
+        (work / "dl.map").write_text(FIRST_GLIBC.get(machine(), "") + " { global: *; };\n")
+        (work / "dl.cpp").write_text('extern "C" { void dlopen() {} void dlsym() {} void dlclose() {} void dlerror() {} }\n')
+        _run(compiler(), "-w", "-fno-builtin", "-shared", "-nostdlib", "-Wl,-soname,libdl.so.2",
+             f"-Wl,--version-script={work / 'dl.map'}", work / "dl.cpp", "-o", work / "libdl.so.2")
+        (work / "threads.cpp").write_text('extern "C" { char __libc_single_threaded; }\n')
         # Some of CUDA's packages have no cuda_runtime.h, of which nothing but the interface is needed.
         (work / "last").mkdir()
         (work / "last" / "cuda_runtime.h").write_text("#include <cuda_runtime_api.h>\n")
@@ -101,8 +114,8 @@ def build(output, flags=()):
                    f"-D_GLIBCXX_USE_CXX11_ABI={abi()}", f"-I{header()}", f"-I{SOURCES}"]
         for directory in includes():
             command += ["-isystem", directory]
-        command += ["-idirafter", work / "last", *flags, unit, "-o", work / "out.so",
-                    "-Wl,--no-as-needed", f"-L{work}", "-lc10_cuda", "-lc10", "-ldl",
+        command += ["-idirafter", work / "last", *flags, unit, work / "threads.cpp", "-o", work / "out.so",
+                    "-Wl,--no-as-needed", f"-L{work}", "-lc10_cuda", "-lc10", work / "libdl.so.2",
                     "-Wl,-soname,cupool_torch.so", "-Wl,-z,nodelete"]
         _run(*command)
         partial = output.with_name(f".{output.name}.{os.getpid()}")
@@ -122,6 +135,7 @@ def _run(*command):
         raise BuildError(f"{command[0]} failed:\n{done.stderr[-4000:]}")
     if done.stderr:
         sys.stderr.write(done.stderr)
+    return done.stdout
 
 
 if __name__ == "__main__":
