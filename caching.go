@@ -224,7 +224,7 @@ func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
 	if id != 0 {
 		return newBlock(Ptr(at), size, gen, id, c.id), nil
 	}
-	return c.allocSlow(context.Background(), size, s, why, false)
+	return c.allocSlow(nil, size, s, why, false)
 }
 
 // AllocContext is Alloc that gives up when ctx is done. A request that the cache
@@ -266,7 +266,7 @@ func (c *Pool) allocPrivate(ctx context.Context, size int64, s *Stream) (Block, 
 	return c.allocSlow(ctx, size, s, 0, false)
 }
 
-// allocSlow serves what no magazine could, and why.
+// allocSlow serves what no magazine could, and why. A nil ctx holds no label and is never done.
 func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazine.Miss, reserving bool) (Block, error) {
 	h := c.def
 	if s != nil {
@@ -312,6 +312,9 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 	}
 	before := h.Work()
 	h.mu.Unlock()
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	return c.allocMiss(request{ctx: ctx, size: size, rounded: rounded, kind: c.space.Policy.KindOf(rounded), h: h, misses: misses, before: before, reserving: reserving})
 }
 

@@ -94,9 +94,14 @@ func (h *streamHeap) streamOfLocked(id block.ID) *Stream {
 
 // handleLocked returns the handle of a block that went out. It fails when the
 // block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
-// ctx may hold a label.
+// ctx may hold a label; a nil one holds none.
 func (h *streamHeap) handleLocked(ctx context.Context, id block.ID, b *block.Block) (Block, error) {
-	return h.handOutLocked(ctx, id, b, h.c.dev.history.Sample(&h.distance, b.Requested()), false)
+	weight := h.c.dev.history.Sample(&h.distance, b.Requested())
+	if weight > 0 || ctx != nil || h.c.sanitizer != nil {
+		return h.handOutLocked(ctx, id, b, weight, false)
+	}
+	h.checkLocked()
+	return h.handle(id, b), nil
 }
 
 // handOutLocked is handleLocked of a block that is a sample with a weight, or 0, and
@@ -110,7 +115,11 @@ func (h *streamHeap) handOutLocked(ctx context.Context, id block.ID, b *block.Bl
 		}
 	}
 	h.checkLocked()
-	return newBlock(Ptr(b.Addr()), b.Requested(), b.Word().Gen(), id, h.c.id), nil
+	return h.handle(id, b), nil
+}
+
+func (h *streamHeap) handle(id block.ID, b *block.Block) Block {
+	return newBlock(Ptr(b.Addr()), b.Requested(), b.Word().Gen(), id, h.c.id)
 }
 
 // put takes back a block that no other stream uses any more. The block is Live,
@@ -143,7 +152,7 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 	if h.watched(b) {
 		h.noteFreeLocked(id, b)
 	}
-	if h.lent[id] != nil || h.stream.calls.IsClosing() {
+	if len(h.lent) > 0 && h.lent[id] != nil || h.stream.calls.IsClosing() {
 		delete(h.lent, id)
 		h.leavesLocked(b)
 	}

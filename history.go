@@ -120,7 +120,11 @@ func (h *streamHeap) noteBlock(k snapshot.Kind, id block.ID, b *block.Block, wei
 func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.Block, weight float64, homed bool) {
 	s := h.c.sanitizer
 	stacked := weight > 0 || s != nil && s.Delays()
-	label, ok := ctx.Value(labelKey{}).(*string)
+	var label *string
+	ok := false
+	if ctx != nil {
+		label, ok = ctx.Value(labelKey{}).(*string)
+	}
 	if !stacked && !ok {
 		return
 	}

@@ -93,7 +93,7 @@ func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 //	 requested,                   heap's index; the generation,                          home.word, and
 //	 owner,                       in its low half, in which it                           sees it again
 //	 last                         is not taken any more
-//	home.note,  Homed             the Stay's note and the slot of  lock, in SetHome      lock
+//	home.note,  Homed             the Stay's note and the slot of  lock                  lock
 //	 slot                         the magazine that refers to it
 //
 // Rules checked by Segment.Check and FreeSet.Check:

@@ -119,6 +119,9 @@ func (b *Block) HomeGen() uint64 { return b.word.Gen() }
 // the owner's lock.
 func (b *Block) Slot() uint32 { return b.home.slot }
 
+// SetSlot changes the slot of a Homed block. The caller holds the owner's lock.
+func (b *Block) SetSlot(slot uint32) { b.home.slot = slot }
+
 // StayNote returns the note of a Homed block's Stay. The caller holds the owner's lock.
 func (b *Block) StayNote() uint8 { return b.home.note }
 

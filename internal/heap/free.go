@@ -13,13 +13,15 @@ func (h *Heap) insert(seg *block.Segment, id block.ID, b *block.Block) int64 {
 	k := ledger.KindOf(seg.Large)
 	id, b, merged, mergedBytes := seg.Coalesce(id, b, &h.free[k], &h.slots)
 	h.free[k].Insert(id, b)
-	if merged > 0 {
-		h.Ledger.Unsplit(k, merged, mergedBytes)
-	}
 	if b.Prev|b.Next != 0 {
-		h.Ledger.Split(k, b.Size)
-	} else if h.space.Policy.TrackIdle {
-		seg.IdleSince = h.space.idleTick.Add(1)
+		h.Ledger.Split(k, b.Size, merged, mergedBytes)
+	} else {
+		if merged > 0 {
+			h.Ledger.Unsplit(k, merged, mergedBytes)
+		}
+		if h.space.Policy.TrackIdle {
+			seg.IdleSince = h.space.idleTick.Add(1)
+		}
 	}
 	if seg.Virtual && h.space.Policy.TrackIdle {
 		b.SetIdleSince(h.space.idleTick.Add(1))
@@ -58,14 +60,14 @@ func (h *Heap) carve(seg *block.Segment, id block.ID, off, size int64) (block.ID
 	if front := int64(seg.Base) + off - int64(b.Addr()); front > 0 {
 		restID, rest := seg.Split(id, b, front, &h.slots)
 		h.free[k].Insert(id, b)
-		h.Ledger.Split(k, b.Size)
+		h.Ledger.Split(k, b.Size, 0, 0)
 		id, b = restID, rest
 	}
 	var behind block.ID
 	if b.Size > size {
 		restID, rest := seg.Split(id, b, size, &h.slots)
 		h.free[k].Insert(restID, rest)
-		h.Ledger.Split(k, rest.Size)
+		h.Ledger.Split(k, rest.Size, 0, 0)
 		behind = restID
 	}
 	return id, b, behind

@@ -131,13 +131,16 @@ func (h *Heap) HandOut(size, rounded int64, id block.ID, b *block.Block, misses 
 	p := &h.space.Policy
 	seg, wanted := h.segs[b.Seg], p.KindOf(rounded)
 	k := ledger.KindOf(seg.Large)
+	n, bytes := int64(0), int64(0) // of what shares a segment and is free no more
 	if b.Prev|b.Next != 0 {
-		h.Ledger.Unsplit(k, 1, b.Size)
+		n, bytes = 1, b.Size
 	}
 	if b.Size-rounded >= h.minSplit(wanted) && !p.isOversize(k, rounded) {
 		restID, rest := seg.Split(id, b, rounded, &h.slots)
 		h.free[k].Insert(restID, rest)
-		h.Ledger.Split(k, rest.Size)
+		h.Ledger.Split(k, rest.Size, n, bytes)
+	} else if n > 0 {
+		h.Ledger.Unsplit(k, n, bytes)
 	}
 	h.space.byAddr[wanted].Set(b.Addr(), uint32(id))
 	return h.out(size, k, id, b, misses)

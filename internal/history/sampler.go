@@ -63,10 +63,13 @@ type Distance struct {
 // Sample returns the weight of an allocation of size bytes, or 0 where it is no
 // sample.
 func (s *sampler) Sample(d *Distance, size int64) float64 {
-	c := s.current.Load()
-	if c == nil {
-		return 0
+	if c := s.current.Load(); c != nil {
+		return c.sample(d, size)
 	}
+	return 0
+}
+
+func (c *clock) sample(d *Distance, size int64) float64 {
 	if c.mean == 1 {
 		return 1
 	}

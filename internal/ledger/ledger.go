@@ -366,12 +366,17 @@ func (l *Ledger) Hits(k Kind, n, size, requested int64) {
 	l.add(k, MagazineHits, n)
 }
 
-// Split counts a free block that shares its segment with others.
-func (l *Ledger) Split(k Kind, bytes int64) {
+// Split counts a free block of size bytes that shares its segment with others, in the place
+// of n such blocks of so many bytes.
+func (l *Ledger) Split(k Kind, size, n, bytes int64) {
 	l.touch()
 	l.add(k, Splits, 1)
-	l.add(k, SplitBytes, bytes)
-	if l.splitRoom[k].take(bytes)|l.splitRoom[All].take(bytes) < 0 {
+	l.add(k, SplitBytes, size)
+	l.remove(k, Splits, n)
+	l.remove(k, SplitBytes, bytes)
+	l.splitRoom[k].give(n, bytes)
+	l.splitRoom[All].give(n, bytes)
+	if l.splitRoom[k].take(size)|l.splitRoom[All].take(size) < 0 {
 		l.raise()
 	}
 }

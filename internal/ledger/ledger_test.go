@@ -154,11 +154,15 @@ func TestPeaksAreExact(t *testing.T) {
 					break
 				}
 				s := splits[l]
-				s[k] = append(s[k], bytes)
+				n, gone := r.IntN(min(len(s[k]), 2)+1), int64(0)
+				for _, x := range s[k][len(s[k])-n:] {
+					gone += x
+				}
+				s[k] = append(s[k][:len(s[k])-n], bytes)
 				splits[l] = s
-				l.Split(k, bytes)
-				o.add(k, Splits, 1)
-				o.add(k, SplitBytes, bytes)
+				l.Split(k, bytes, int64(n), gone)
+				o.add(k, Splits, 1-int64(n))
+				o.add(k, SplitBytes, bytes-gone)
 			case 9:
 				s := splits[l]
 				n, bytes := r.IntN(len(s[k])+1), int64(0)
@@ -324,7 +328,7 @@ func TestLedgersAtOnce(t *testing.T) {
 			for i := range rounds {
 				l.guard.Lock()
 				l.Out(Small, 100, 90)
-				l.Split(Small, 10)
+				l.Split(Small, 10, 0, 0)
 				if i%3 == 0 {
 					l.Pending(Small, 100, 90)
 					l.Done(Small, 100)

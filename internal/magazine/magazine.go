@@ -6,7 +6,7 @@
 // and the block's own word says which. So a homed block is taken and given back by one
 // compare-and-swap each, from any goroutine (block.TakeHomed, block.FreeHomed), and the
 // slots stay as they are. Slots are written with the lock of the cache's heap; to who
-// reads one without it, it is a hint.
+// reads one without it, it is a hint. The slots of a set that are in use are the first.
 //
 // Where goroutines get in each other's way, they get shards of their own (spread.go).
 //
@@ -90,6 +90,9 @@ func (c *Cache) Get(size int64) (id block.ID, addr, gen uint64, why Miss) {
 	s := &sh.sets[i]
 	for n := range s {
 		slot := s[n].Load()
+		if slot == 0 {
+			break
+		}
 		if uint32(slot) != tag {
 			continue
 		}
@@ -187,11 +190,12 @@ func (m Misses) Recurs(large bool) bool {
 	return m&again != 0
 }
 
-// Each calls f for all slots that refer to a block.
+// Each calls f for all slots that refer to a block, of a set from the last, so that f may
+// vacate each.
 func (c *Cache) Each(f func(id block.ID, b *block.Block)) {
 	for _, sh := range c.shards {
 		for i := range sh.sets {
-			for w := range sh.sets[i] {
+			for w := ways - 1; w >= 0; w-- {
 				if id := block.ID(sh.sets[i][w].Load() >> 32); id != 0 {
 					f(id, c.table.At(id))
 				}
@@ -245,7 +249,7 @@ func (c *Cache) Home(n uint32, id block.ID, b *block.Block, as block.State, stay
 		victim := &c.shards[n].victim[i]
 		*victim = (*victim + 1) % ways
 		way = int(*victim)
-		evicted, _ = c.leave(block.ID(s[way].Load()>>32), block.Live, block.Cached)
+		evicted, _, _ = c.leave(block.ID(s[way].Load()>>32), block.Live, block.Cached)
 	}
 	b.SetHome(as, (n*setCount+uint32(i))*ways+uint32(way), stay)
 	s[way].Store(uint64(id)<<32 | uint64(tag))
@@ -262,18 +266,36 @@ func (s *set) vacant() int {
 	return -1
 }
 
-// leave takes a block out of its home, where it is in one of some states.
-func (c *Cache) leave(id block.ID, states ...block.State) (Leaver, bool) {
+// leave takes a block out of its home, where it is in one of some states. The slot still
+// names it.
+func (c *Cache) leave(id block.ID, states ...block.State) (l Leaver, slot uint32, ok bool) {
 	slot, w, hits, ok := c.table.At(id).LeaveHome(states...)
-	if ok {
-		c.shards[slot/(setCount*ways)].sets[slot/ways%setCount][slot%ways].Store(0)
+	return Leaver{id, w, hits}, slot, ok
+}
+
+// vacate is leave that empties the slot: the last of the set in use takes its place.
+func (c *Cache) vacate(id block.ID, states ...block.State) (Leaver, bool) {
+	l, slot, ok := c.leave(id, states...)
+	if !ok {
+		return l, false
 	}
-	return Leaver{id, w, hits}, ok
+	s := &c.shards[slot/(setCount*ways)].sets[slot/ways%setCount]
+	way, last := slot%ways, uint32(ways-1)
+	for s[last].Load() == 0 {
+		last--
+	}
+	if last != way {
+		moved := s[last].Load()
+		s[way].Store(moved)
+		c.table.At(block.ID(moved >> 32)).SetSlot(slot)
+	}
+	s[last].Store(0)
+	return l, true
 }
 
 // Leave takes a live block of this heap out of its home, if it has one, and
 // reports whether it did.
-func (c *Cache) Leave(id block.ID) (Leaver, bool) { return c.leave(id, block.Live) }
+func (c *Cache) Leave(id block.ID) (Leaver, bool) { return c.vacate(id, block.Live) }
 
 // Flush takes all blocks that are Cached out of their homes, and those that are
 // live too, if so asked. It calls f for each.
@@ -283,7 +305,7 @@ func (c *Cache) Flush(live bool, f func(Leaver)) {
 		states = states[:1]
 	}
 	c.Each(func(id block.ID, _ *block.Block) {
-		if l, ok := c.leave(id, states...); ok {
+		if l, ok := c.vacate(id, states...); ok {
 			f(l)
 		}
 	})

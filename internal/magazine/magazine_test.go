@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/block"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 const owner = 1
@@ -273,6 +274,43 @@ func TestLeaveCountsHits(t *testing.T) {
 	require.Equal(t, Leaver{id, block.MakeWord(3, block.Live), 3}, l)
 	_, ok = p.Leave(id)
 	require.False(t, ok)
+}
+
+// In whatever order the blocks of a set leave, the slots in use are its first, and the
+// others are found.
+func TestSlotsInUseAreFirst(t *testing.T) {
+	r := testkit.Rand(t)
+	for range 50 {
+		p := newPen()
+		sizes := sizesOfOneSet(ways)
+		set, _ := hash(sizes[0])
+		var homed []block.ID
+		for range 100 {
+			switch size := sizes[r.IntN(ways)]; {
+			case len(homed) < ways && r.IntN(2) == 0:
+				id, _, evicted := p.put(t, size)
+				require.Zero(t, evicted)
+				homed = append(homed, id)
+			case len(homed) > 0:
+				i := r.IntN(len(homed))
+				l, ok := p.Leave(homed[i])
+				require.True(t, ok)
+				require.Equal(t, homed[i], l.ID)
+				homed = slices.Delete(homed, i, i+1)
+			}
+			for n := range ways {
+				require.Equal(t, n < len(homed), p.mine() != nil && p.mine().sets[set][n].Load() != 0, n)
+			}
+			for _, id := range homed {
+				b := p.table.At(id)
+				require.True(t, b.FreeHomed(b.Word().Gen()))
+				require.Equal(t, id, p.get(b.Requested()))
+			}
+		}
+		var out []block.ID
+		p.Flush(true, func(l Leaver) { out = append(out, l.ID) })
+		require.ElementsMatch(t, homed, out)
+	}
 }
 
 // GetEnded takes what Get leaves alone as its stay ends.
