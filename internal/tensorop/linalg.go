@@ -110,6 +110,10 @@ func (ops *Ops) Inner(a, b tensor.Tensor) (interface{}, error) {
 
 // Trace computes StdEng.Trace.
 func (ops *Ops) Trace(a tensor.Tensor) (interface{}, error) {
+	defer operand.KeepAlive(a)
+	if v, ok, err := ops.gpu.Trace(a); ok {
+		return v, err
+	}
 	return runValue(ops, "Trace", func(h []tensor.Tensor) (interface{}, error) { return tensor.StdEng{}.Trace(h[0]) }, a)
 }
 

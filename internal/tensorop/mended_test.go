@@ -114,6 +114,29 @@ func TestDifferences(t *testing.T) {
 		dot := must(tensor.Dot(column, row))
 		require.True(t, dot.Shape().IsScalar())
 		require.Equal(t, []float64{1 + 8 + 6 + 20 + 15 + 36}, e.As64(dot)) // of 1, 4, 2, 5, 3, 6 and 1 to 6
+
+		base, by := []float32{1.7, 0.3}, []float32{20.3, -12.7}
+		stock := floatsOf(must(tensor.Pow(tensor.New(tensor.WithBacking(base)), tensor.New(tensor.WithBacking(by)))).(*tensor.Dense))
+		power := e.As64(must(tensor.Pow(e.From(tensor.New(tensor.WithBacking(base))), e.From(tensor.New(tensor.WithBacking(by))))))
+		for i, v := range power {
+			exact := math.Pow(float64(base[i]), float64(by[i]))
+			require.Greater(t, math.Abs(stock[i]/exact-1), 2e-7)
+			require.True(t, e.GPU && math.Abs(v/exact-1) < 4e-7 || !e.GPU && v == stock[i], "Pow of float32: %v, want %v", v, exact)
+		}
+
+		masked := tensor.New(tensor.WithBacking([]float64{1, 2, 3}, []bool{false, true, false}))
+		before := e.Stats().Fallbacks
+		sum := e.Host(must(tensor.Add(e.From(masked), 1.0)))
+		want := must(tensor.Add(masked, 1.0)).(*tensor.Dense)
+		require.Equal(t, want.Data(), sum.Data())
+		require.Equal(t, want.Mask(), sum.Mask())
+		require.Equal(t, e.Far, e.Stats().Fallbacks > before)
+
+		for _, ints := range [][]int{{6, 4}, {6}} {
+			zeros := make([]int, len(ints))
+			q, err := tensor.Div(e.From(tensor.New(tensor.WithBacking(ints))), e.From(tensor.New(tensor.WithBacking(zeros))))
+			require.True(t, err != nil || len(ints) == 1 && number(e.Host(q).Get(0)) == 0, "%v by 0", ints)
+		}
 		require.NoError(t, all.Close())
 	})
 }

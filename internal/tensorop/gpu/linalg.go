@@ -234,15 +234,41 @@ func (g *Ops) Inner(a, b tensor.Tensor) (interface{}, bool, error) {
 	if !ok || err != nil {
 		return nil, ok, err
 	}
-	defer g.m.FreeTensor(r)
+	x, err := g.number(r)
+	return x, true, errors.Join(err, g.m.FreeTensor(r))
+}
+
+// number reads a tensor of one element.
+func (g *Ops) number(r tensor.Tensor) (interface{}, error) {
 	if r.Dtype() == tensor.Float64 {
 		var x float64
-		err = g.m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&x)), 8), device.Ptr(r.Uintptr()))
-		return x, true, err
+		err := g.m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&x)), 8), device.Ptr(r.Uintptr()))
+		return x, err
 	}
 	var x float32
-	err = g.m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&x)), 4), device.Ptr(r.Uintptr()))
-	return x, true, err
+	err := g.m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&x)), 4), device.Ptr(r.Uintptr()))
+	return x, err
+}
+
+// Trace adds up the diagonal of a matrix.
+func (g *Ops) Trace(a tensor.Tensor) (interface{}, bool, error) {
+	var v [1]view
+	if g == nil || !g.floatsOf(v[:], a) || len(v[0].shape) != 2 {
+		return nil, false, nil
+	}
+	args := kernels.ReduceArgs{A: v[0].address(), Op: kernels.Sum, Results: 1, N: int64(min(v[0].shape[0], v[0].shape[1]))}
+	args.Outer, _ = walk1(nil, nil)
+	args.Inner, _ = walk1([]int{int(args.N)}, []int{v[0].strides[0] + v[0].strides[1]})
+	dst, err := g.fresh(v[0].dt, nil)
+	if err != nil {
+		return nil, true, err
+	}
+	err = g.reduceTo("Trace", dst.address(), &args, v[0].double())
+	var x interface{}
+	if err == nil {
+		x, err = g.number(dst.d)
+	}
+	return x, true, errors.Join(err, g.m.FreeTensor(dst.d))
 }
 
 // multiply submits a product with a workspace from the pool, and frees temps
