@@ -141,6 +141,74 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// Commands of the pages name programs, flags, commands of the tool, targets, scripts and paths of the
+// page that exist.
+func TestCommands(t *testing.T) {
+	block := regexp.MustCompile("(?s)```sh\n(.*?)```")
+	program := regexp.MustCompile(`(?:go run |^)\./((?:cmd|examples|bench)/\w+|mlp)\b(.*)`)
+	tool := regexp.MustCompile(`(?:\./cmd/|^)cupool ([a-z]+)`)
+	script := regexp.MustCompile(`(?:^|[ =])((?:bench|capi|python|\.ci|examples)/[\w./]+\.(?:sh|py|c))`)
+	target, view := regexp.MustCompile(`^make ([a-z]+)`), regexp.MustCompile(`/debug/cupool/([a-z.]+)`)
+	flag := regexp.MustCompile(` -([a-z][\w-]*)`)
+	found := 0
+	for page, text := range pages(t) {
+		for _, b := range block.FindAllStringSubmatch(text, -1) {
+			for line := range strings.Lines(b[1]) {
+				line, _, _ = strings.Cut(strings.TrimSpace(line), " # ")
+				if m := program.FindStringSubmatch(line); m != nil {
+					found++
+					folder := strings.Replace(m[1], "mlp", "examples/mlp", 1)
+					folder = strings.Replace(folder, "examples/examples/", "examples/", 1)
+					source := sources(t, folder, "examples/internal/*", "cmd/internal/*", "internal/testkit/*")
+					for _, f := range flag.FindAllStringSubmatch(m[2], -1) {
+						require.True(t, strings.Contains(source, `"`+f[1]+`"`), "%s: no flag -%s: %s", page, f[1], line)
+					}
+				}
+				if m := tool.FindStringSubmatch(line); m != nil && m[1] != "completion" && m[1] != "help" {
+					found++
+					require.True(t, strings.Contains(sources(t, "cmd/cupool"), `newCommand("`+m[1]), "%s: no command: %s", page, line)
+				}
+				if m := target.FindStringSubmatch(line); m != nil {
+					found++
+					require.True(t, strings.Contains(sources(t, "Makefile"), "\n"+m[1]+":"), "%s: no target: %s", page, line)
+				}
+				if m := view.FindStringSubmatch(line); m != nil {
+					found++
+					require.True(t, strings.Contains(sources(t, "debug/debug.go"), ".../"+m[1]+" "), "%s: no path: %s", page, line)
+				}
+				for _, m := range script.FindAllStringSubmatch(line, -1) {
+					found++
+					info, err := os.Stat(m[1])
+					require.NoError(t, err, "%s: %s", page, line)
+					require.True(t, !strings.HasSuffix(m[1], ".sh") || info.Mode()&0o100 != 0, "%s: %s is no program", page, m[1])
+				}
+			}
+		}
+	}
+	require.Greater(t, found, 40)
+}
+
+// sources returns the text of files, and of the files of Go in folders.
+func sources(t *testing.T, patterns ...string) string {
+	var all strings.Builder
+	for _, p := range patterns {
+		paths, err := filepath.Glob(p)
+		require.NoError(t, err)
+		for _, path := range paths {
+			files, err := filepath.Glob(filepath.Join(path, "*.go"))
+			require.NoError(t, err)
+			for _, file := range append(files, path) {
+				text, err := os.ReadFile(file)
+				if err == nil { // else a folder
+					all.Write(text)
+				}
+			}
+		}
+		require.NotEmpty(t, paths, p)
+	}
+	return all.String()
+}
+
 // Tests, benchmarks and Examples that a page names exist.
 func TestNamedTests(t *testing.T) {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Example|Fuzz)\w*)\(`)
