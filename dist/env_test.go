@@ -2,6 +2,7 @@ package dist_test
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,6 +76,14 @@ func TestFromEnv(t *testing.T) {
 			[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LAUNCH_NODE_IPADDR=10.1.1.1", "MASTER_PORT=77"},
 			dist.Launch{Size: 2, Address: "10.1.1.1:77"},
 		},
+		"as many ranks as can be": {
+			[]string{"RANK=65535", "WORLD_SIZE=65536", "MASTER_ADDR=a", "MASTER_PORT=1"},
+			dist.Launch{Rank: 65535, Size: 65536, Address: "a:1"},
+		},
+		"Slurm in an indexed job": {
+			[]string{"SLURM_PROCID=1", "SLURM_NTASKS=2", "JOB_COMPLETION_INDEX=0", "MASTER_ADDR=a", "MASTER_PORT=1"},
+			dist.Launch{Rank: 1, Size: 2, Address: "a:1"},
+		},
 		"a shell of salloc": {[]string{"SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, dist.Launch{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,22 +100,24 @@ func TestFromEnvRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		vars  []string
 		field string
+		says  string
 	}{
-		"no number":              {append(torch, "RANK=one"), "RANK"},
-		"a negative rank":        {append(torch, "RANK=-1"), "RANK"},
-		"a rank beyond the size": {append(torch, "RANK=2"), "RANK"},
-		"no size":                {append(torch, "WORLD_SIZE="), "WORLD_SIZE"},
-		"size 0":                 {append(torch, "WORLD_SIZE=0"), "WORLD_SIZE"},
-		"a huge size":            {append(torch, "WORLD_SIZE=99999999"), "WORLD_SIZE"},
-		"no rank":                {append(torch, "RANK="), "RANK"},
-		"a bad local rank":       {append(torch, "LOCAL_RANK=x"), "LOCAL_RANK"},
-		"no address":             {append(torch, "MASTER_ADDR="), "MASTER_ADDR"},
-		"no port":                {append(torch, "MASTER_PORT="), "MASTER_PORT"},
-		"a bad port":             {append(torch, "MASTER_PORT=66000"), "MASTER_PORT"},
-		"Slurm without a size":   {[]string{"SLURM_PROCID=0"}, "WORLD_SIZE"},
-		"Slurm's broken list":    {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a[1"}, "SLURM_JOB_NODELIST"},
-		"Slurm's empty list":     {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=,"}, "SLURM_JOB_NODELIST"},
-		"Slurm's odd job":        {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a", "SLURM_JOB_ID=x"}, "SLURM_JOB_ID"},
+		"no number":              {append(torch, "RANK=one"), "RANK", ""},
+		"a negative rank":        {append(torch, "RANK=-1"), "RANK", ""},
+		"a rank beyond the size": {append(torch, "RANK=2"), "RANK", "ranks of a group of 2 (WORLD_SIZE) are 0 to 1"},
+		"no size":                {append(torch, "WORLD_SIZE="), "WORLD_SIZE", "it is not set, and RANK=1 is"},
+		"size 0":                 {append(torch, "WORLD_SIZE=0"), "WORLD_SIZE", ""},
+		"a huge size":            {append(torch, "WORLD_SIZE=65537"), "WORLD_SIZE", "a group has 1 to 65536 ranks"},
+		"no rank":                {append(torch, "RANK="), "RANK", ""},
+		"a bad local rank":       {append(torch, "LOCAL_RANK=x"), "LOCAL_RANK", ""},
+		"no address":             {append(torch, "MASTER_ADDR="), "MASTER_ADDR", ""},
+		"no port":                {append(torch, "MASTER_PORT="), "MASTER_PORT", "it is the port"},
+		"a bad port":             {append(torch, "MASTER_PORT=66000"), "MASTER_PORT", "from 1 to 65535"},
+		"Slurm without a size":   {[]string{"SLURM_PROCID=0"}, "WORLD_SIZE", ""},
+		"Slurm's broken list":    {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a[1"}, "SLURM_JOB_NODELIST", ""},
+		"Slurm's odd list":       {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a[1a]"}, "SLURM_JOB_NODELIST", ""},
+		"Slurm's empty list":     {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=,"}, "SLURM_JOB_NODELIST", ""},
+		"Slurm's odd job":        {[]string{"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a", "SLURM_JOB_ID=x"}, "SLURM_JOB_ID", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, test.vars...)
@@ -114,6 +125,8 @@ func TestFromEnvRefuses(t *testing.T) {
 			var bad *cupool.ConfigError
 			require.ErrorAs(t, err, &bad)
 			require.Equal(t, test.field, bad.Field)
+			require.Equal(t, strconv.Quote(os.Getenv(test.field)), bad.Value)
+			require.Contains(t, bad.Reason, test.says)
 		})
 	}
 }

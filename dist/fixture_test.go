@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/internal/testkit/gputest"
@@ -42,6 +43,22 @@ func newPool(t testing.TB) *cupool.Pool {
 
 func newStagedPool(t testing.TB) *cupool.Pool {
 	return poolOver(t, func(d cupool.Driver) cupool.Driver { return staged{d} })
+}
+
+// newHookedPool returns a pool over a device whose calls go through *around, once that is set.
+func newHookedPool(t testing.TB, staging bool, around *func(c *hook.Call, do func() error) error) *cupool.Pool {
+	return poolOver(t, func(d cupool.Driver) cupool.Driver {
+		h := &hook.Driver{Driver: d, Around: func(c *hook.Call, do func() error) error {
+			if *around == nil {
+				return do()
+			}
+			return (*around)(c, do)
+		}}
+		if staging {
+			return staged{h}
+		}
+		return h
+	})
 }
 
 // newCUDAPool returns a pool over the first GPU.

@@ -149,8 +149,8 @@ func (c *local) failLocked(err error) error {
 	return err
 }
 
-// waitLocked waits until ready reports so. It fails when the rank ends, when one
-// of those that missing lists has ended, and when they are late.
+// waitLocked waits until ready reports so. It fails when one of the ranks that missing
+// lists has ended, as all have that this one ends with, and when they are late.
 func (c *local) waitLocked(ready func() bool, missing func() []int) error {
 	if ready() {
 		return nil
@@ -164,9 +164,6 @@ func (c *local) waitLocked(ready func() bool, missing func() []int) error {
 	})
 	defer late.Stop()
 	for !ready() {
-		if c.err != nil {
-			return c.err
-		}
 		for _, o := range missing() {
 			if c.room.ranks[o].err != nil {
 				return c.failLocked(fmt.Errorf("dist: rank %d waits for rank %d, which has closed its Comm: %w", c.rank, o, ErrRank))

@@ -58,7 +58,31 @@ func TestMemoryOfTensors(t *testing.T) {
 	require.NoError(t, dist.Memory{}.Record(s))
 }
 
+// A tensor's memory is recorded while it is there.
+func TestMemoryOfTensorIsRecorded(t *testing.T) {
+	pool := newPool(t)
+	eng, err := cupool.NewEngine(pool)
+	require.NoError(t, err)
+	x, err := eng.Empty(tensor.Float32, 1<<18)
+	require.NoError(t, err)
+	m, err := dist.OfTensor(x)
+	require.NoError(t, err)
+	s, err := pool.NewStream()
+	require.NoError(t, err)
+	gate := make(chan struct{})
+	require.NoError(t, s.Launch(func() { <-gate }))
+	require.NoError(t, m.Record(s))
+	require.NoError(t, eng.FreeTensor(x))
+	require.EqualValues(t, 1<<20, pool.Stats().PendingBytes)
+	require.Error(t, m.Record(s))
+	close(gate)
+	require.NoError(t, s.Close())
+}
+
 func TestNames(t *testing.T) {
+	for range 100 { // two kinds of Go have the name
+		require.Equal(t, "int64", dist.Int64.String())
+	}
 	require.Equal(t, "float32 int64 Type(0) sum avg Op(-1) Op(5)", dist.Float32.String()+" "+dist.Int64.String()+" "+dist.Type(0).String()+" "+dist.Sum.String()+" "+dist.Avg.String()+" "+dist.Op(-1).String()+" "+dist.Op(5).String())
 }
 

@@ -236,14 +236,11 @@ func (c *local) staged(b *batch) error {
 }
 
 func view(m Memory) []byte {
-	if m.Count == 0 {
-		return nil
-	}
 	return sysmem.View(m.Ptr, uint64(m.Bytes()))
 }
 
 // aligned returns n bytes that begin at the address of any type's element.
 func aligned(n int64) []byte {
 	words := make([]uint64, (n+7)/8)
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))[:n]
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 )
 
@@ -115,6 +116,7 @@ func TestReducerBuckets(t *testing.T) {
 		{BucketBytes: 1}:                    {{10}, {700}, {3}, {5000}, {1}, {64_000}, {17}, {256}, {9}},
 		{BucketBytes: 4000, FirstBytes: 41}: {{10, 700}, {3, 5000}, {1, 64_000}, {17, 256, 9}},
 		{FirstBytes: 40}:                    {{10}, {700, 3, 5000, 1, 64_000, 17, 256, 9}},
+		{BucketBytes: 2841}:                 {{10, 700, 3}, {5000}, {1, 64_000}, {17, 256, 9}},
 	} {
 		r := group(t, 1, newPool)[0]
 		b := &bucketed{Comm: r.Comm}
@@ -159,7 +161,7 @@ func TestReducerRefuses(t *testing.T) {
 	require.NoError(t, tr.r.Ready(1)) // the bucket is not complete
 	require.ErrorIs(t, tr.r.Finish(), cupool.ErrClosed)
 	require.NoError(t, tr.close())
-	require.ErrorIs(t, tr.r.Close(), cupool.ErrClosed)
+	require.EqualError(t, tr.r.Close(), "dist: reducer: "+cupool.ErrClosed.Error())
 	require.ErrorIs(t, tr.r.Ready(0), cupool.ErrClosed)
 	require.ErrorIs(t, tr.r.Finish(), cupool.ErrClosed)
 }
@@ -214,6 +216,69 @@ func TestCaptureOverTheHostIsRefused(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "dist: reducer of rank 0 over the host")
 	require.NoError(t, r.Err())
 	require.NoError(t, tr.close())
+}
+
+// The only rank's gradients are what they are, in a graph, too.
+func TestCaptureAlone(t *testing.T) {
+	r := group(t, 1, newCUDAPool)[0]
+	tr, err := newTrainer(r, dist.ReducerConfig{})
+	require.NoError(t, err)
+	g, err := tr.eng.Capture(func() error { return tr.r.Finish() })
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	require.NoError(t, tr.close())
+}
+
+// A Reducer gives back the stream that it has made, and no other.
+func TestReducerStreams(t *testing.T) {
+	var failing string
+	failed := errors.New("no luck")
+	r := group(t, 1, func(t testing.TB) *cupool.Pool {
+		return poolOver(t, func(d cupool.Driver) cupool.Driver {
+			return &hook.Driver{Driver: d, Around: func(c *hook.Call, do func() error) error {
+				if c.Name == failing {
+					return failed
+				}
+				return do()
+			}}
+		})
+	})[0]
+	before := r.Pool.Stats().Streams
+	tr, err := newTrainer(r, dist.ReducerConfig{})
+	require.NoError(t, err)
+	require.Equal(t, before+1, r.Pool.Stats().Streams)
+	require.NoError(t, tr.close())
+	require.Equal(t, before, r.Pool.Stats().Streams)
+	for _, failing = range []string{"NewStream", "NewEvent"} {
+		_, err := dist.NewReducer(r.Comm, tr.eng, nil, dist.ReducerConfig{})
+		require.ErrorIs(t, err, failed)
+		require.Equal(t, before, r.Pool.Stats().Streams, failing)
+	}
+	failing = "NewEvent"
+	_, err = dist.NewReducer(r.Comm, tr.eng, nil, dist.ReducerConfig{Stream: r.Stream})
+	require.ErrorIs(t, err, failed)
+	failing = ""
+	tr, err = newTrainer(r, dist.ReducerConfig{Stream: r.Stream, BucketBytes: 1})
+	require.NoError(t, err)
+	require.Equal(t, before, r.Pool.Stats().Streams)
+	failing = "RecordEvent"
+	require.ErrorContains(t, tr.r.Ready(0), "dist: rank 0: ordering two streams: ")
+	failing = ""
+	require.ErrorIs(t, tr.r.Ready(1), failed, "the error of the step")
+	require.ErrorIs(t, tr.r.Finish(), failed)
+	require.NoError(t, tr.r.Finish(), "another step")
+	require.NoError(t, tr.close())
+	require.NoError(t, r.Stream.Sync())
+}
+
+// Where no Reducer was made, that is an error.
+func TestNoReducer(t *testing.T) {
+	for _, r := range []*dist.Reducer{nil, new(dist.Reducer)} {
+		for _, err := range []error{r.Ready(0), r.Finish(), r.Close()} {
+			require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+		}
+	}
 }

@@ -123,10 +123,8 @@ func FailedGroup(r Member) error {
 		defer func() { _ = recover() }()
 		_ = r.Group(func() error { _ = f(); panic("f") })
 	}()
-	if err := r.Group(func() error { return nil }); err != nil {
-		return err
-	}
 	q, err := NewPlace(r, []int32{2})
 	reduce := func() error { return r.AllReduce(q.M, q.M, dist.Sum, r.Stream) }
-	return First(err, r.Group(reduce), q.Is([]int32{int32(2 * r.Size())}), p.Is([]int32{int32(r.Rank()), 1}))
+	err = First(err, reduce(), r.Group(func() error { return nil }), r.Group(reduce))
+	return First(err, q.Is([]int32{int32(2 * r.Size() * r.Size())}), p.Is([]int32{int32(r.Rank()), 1}))
 }
