@@ -17,6 +17,7 @@ import (
 	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
+	"github.com/cupool/cupool/nccl/internal/meet"
 )
 
 // onStandIn skips what real GPUs cannot be made to do.
@@ -136,6 +137,22 @@ func TestRankDoesNotJoin(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, "rank %d", rank)
 		require.ErrorIs(t, err, dist.ErrRank, "rank %d", rank)
 	}
+}
+
+// TestRankDoesNotComeToNCCL makes a group in which one rank has the ID and goes no further.
+func TestRankDoesNotComeToNCCL(t *testing.T) {
+	pool := openPools(t, 1, cupool.Config{})[0]
+	folder := t.TempDir()
+	met := make(chan error, 1)
+	go func() {
+		_, err := meet.Share(t.Context(), meet.Config{Rank: 1, Size: 2, Folder: folder, Name: "nccl"}, nil)
+		met <- err
+	}()
+	_, err := nccl.New(t.Context(), pool, nccl.Config{Size: 2, Folder: folder, Timeout: brief()})
+	require.NoError(t, <-met)
+	require.ErrorIs(t, err, dist.ErrRank)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "other ranks did not come in time")
 }
 
 // TestCallsDiffer has ranks that make different calls, which the stand-in finds. The
