@@ -44,6 +44,12 @@ func TestDifferences(t *testing.T) {
 			require.NoError(t, err)
 			return grads[0]
 		}, []float64{-4, -1. / 16}, []float64{-4, -1. / 16}, []float64{-4, -1. / 16}}, // -1/16, -4
+		"the gradient of Log2": {func(g *G.ExprGraph) *G.Node {
+			x := input(g, "x", []int{2}, 4, 0.25)
+			grads, err := G.Grad(G.Must(G.Sum(G.Must(G.Log2(x)))), x)
+			require.NoError(t, err)
+			return grads[0]
+		}, []float64{math.Ln2 / 4, math.Ln2 * 4}, []float64{math.Ln2 / 4, math.Ln2 * 4}, []float64{math.Ln2 / 4, math.Ln2 * 4}}, // 1 / (x ln 2)
 		"the gradient by a number for each channel": {func(g *G.ExprGraph) *G.Node {
 			s := input(g, "s", []int{1, 3, 1, 1}, 1, 1, 1)
 			grads, err := G.Grad(G.Must(G.Sum(G.Must(G.Auto(G.BroadcastHadamardProd, s, input(g, "x", []int{1, 3, 3, 1}, 1, 2, 3, 4, 5, 6, 7, 8, 9))))), s)

@@ -393,11 +393,16 @@ func (b *builder) one() {
 	if near, ok := steps[f.name]; ok && t != nil {
 		t.sides = func(in [][]float64, i int) (x, y float64) { return in[0][i], near(in[0][i]) }
 	}
-	if t != nil && f.name == "InverseSqrt" {
+	slope := map[string]func(x, y float64) float64{
+		"InverseSqrt": func(_, y float64) float64 { return -1 / (2 * y * y * y) }, // Gorgonia divides by what it should multiply with
+		"Log2":        func(x, _ float64) float64 { return math.Ln2 / x },         // and multiplies with what it should divide by
+	}[f.name]
+	if t != nil && slope != nil {
 		t.slope = func(v, at [][]float64) []float64 {
 			r := slices.Clone(at[t.id])
-			for i, y := range at[t.id] { // Gorgonia divides by what it should multiply with
-				r[i] -= (v[a.id][i] - at[a.id][i]) / (2 * y * y * y)
+			for i, y := range at[t.id] {
+				x := at[a.id][i]
+				r[i] += slope(x, y) * (v[a.id][i] - x)
 			}
 			return r
 		}
