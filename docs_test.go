@@ -119,6 +119,23 @@ func TestReadme(t *testing.T) {
 	require.Equal(t, example, program)
 }
 
+// The figures at the top of README are those of the pages that it names there.
+func TestReadmeFigures(t *testing.T) {
+	all := pages(t)
+	_, text, ok := strings.Cut(all["README.md"], "<!-- figure -->")
+	require.True(t, ok)
+	text, _, ok = strings.Cut(text, "```go")
+	require.True(t, ok)
+	measured := all["docs/performance.md"] + all["docs/fragmentation.md"] + all["docs/python.md"]
+	figures := regexp.MustCompile(`\b\d[\d,.]*\b`).FindAllString(regexp.MustCompile(`\]\([^)]*\)`).ReplaceAllString(text, "]"), -1)
+	require.Greater(t, len(figures), 15)
+	for _, n := range figures {
+		n = strings.TrimRight(n, ".,")
+		there := regexp.MustCompile(`(^|[^\d.,])` + regexp.QuoteMeta(n) + `($|\D)`).MatchString(measured)
+		require.True(t, there, "%s of README.md is on no page", n)
+	}
+}
+
 // Links between pages lead to files and headings that exist.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
