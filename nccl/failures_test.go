@@ -123,6 +123,14 @@ func TestAbortWhileWaiting(t *testing.T) {
 	require.NoError(t, <-synced)
 }
 
+// TestAbortInAGroup aborts a rank in its Group: nothing is called.
+func TestAbortInAGroup(t *testing.T) {
+	r := newRanks(t, 1, nccl.Config{})[0]
+	require.ErrorIs(t, r.Group(func() error { return errors.Join(queueSum(r), r.Abort()) }), cupool.ErrClosed)
+	require.NoError(t, r.Err())
+	require.ErrorIs(t, queueSum(r), cupool.ErrClosed)
+}
+
 // TestRankDoesNotJoin makes a group in which one rank is missing.
 func TestRankDoesNotJoin(t *testing.T) {
 	pool := openPools(t, 1, cupool.Config{})[0]
@@ -201,6 +209,9 @@ func TestFaults(t *testing.T) {
 		fakecuda.Reset()
 		var failed *nccl.Error
 		require.ErrorAs(t, err, &failed, call)
+		if call == "ncclGetUniqueId" {
+			require.Equal(t, call, failed.Call)
+		}
 		require.ErrorContains(t, err, "ncclSystemError", call) // of one rank; the other may have noticed that it is gone
 		for _, p := range pools {
 			require.NoError(t, p.DefaultStream().Sync(), call)
