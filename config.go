@@ -176,6 +176,14 @@ type Config struct {
 	// 0: calls wait as long as it takes.
 	WaitTimeout time.Duration
 
+	// GrowWait bounds how long an allocation waits for freed memory that streams still use,
+	// before the pool reserves more than it ever did. A GPU may be a thousand kernels behind
+	// the program, and what RecordStream keeps until then is a multiple of what is in use.
+	// Work is waited for only where its stream has more to do behind it, so the device goes
+	// on meanwhile; after a wait that took longer, growth goes on without some. Pools of less
+	// than 256 MiB do not wait. 0: allocations grow at once.
+	GrowWait time.Duration
+
 	// SmallLimit is the largest block, after rounding, that comes from the
 	// small pool. 0: 1 MiB.
 	SmallLimit int64
@@ -425,6 +433,7 @@ func (cfg *Config) validate() error {
 		{"Limit", cfg.Limit, cfg.Limit >= 0, "must not be negative; 0 means no limit"},
 		{"SoftLimit", cfg.SoftLimit, cfg.SoftLimit >= 0, "must not be negative; 0 means none"},
 		{"Decay", cfg.Decay, cfg.Decay >= 0 && (cfg.Decay == 0 || cfg.Decay >= decay.Min), "must be 0 (never) or at least " + decay.Min.String()},
+		{"GrowWait", cfg.GrowWait, cfg.GrowWait >= 0, "must not be negative; 0 means none"},
 		{"WaitTimeout", cfg.WaitTimeout, cfg.WaitTimeout >= 0, "must not be negative; 0 means no bound"},
 		{"Fraction", cfg.Fraction, cfg.Fraction >= 0 && cfg.Fraction <= 1, "must be in (0, 1]; 0 means no limit"},
 		{"SmallLimit", cfg.SmallLimit, cfg.SmallLimit > 0, "must be positive"},

@@ -33,6 +33,7 @@ type streamHeap struct {
 	pending  epoch.Pending
 	distance history.Distance     // to the next sample of what is not in a magazine
 	lent     map[block.ID]*Stream // live blocks that another stream was lent
+	trust    epoch.Trust          // in waits by Config.GrowWait
 
 	c      *pool
 	stream *Stream                      // in whose order memory is reused

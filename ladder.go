@@ -81,6 +81,7 @@ var ladder = []rung{
 	{phase: otherHeaps, name: "release idle segments", try: (*miss).releaseIdle},
 	{phase: otherHeaps, name: "release the longest idle", try: (*miss).releaseOldest},
 	{phase: otherHeaps, name: "collect garbage under pressure", try: (*miss).relieve},
+	{phase: otherHeaps, name: "wait for older work", try: (*miss).awaitOlder, times: 3},
 	{phase: growing, name: "grow", try: (*miss).beforeGrowing, grows: true},
 	{phase: growing, name: "borrow from streams and pools", try: (*miss).borrow},
 	{phase: reclaiming, name: "wait for one pending block", try: (*miss).waitForOne, grows: true},
@@ -350,6 +351,27 @@ func (m *miss) relieve() (Block, outcome, error) {
 		Drain: c.dev.drainLater,
 	})
 	return came(n > 0, err)
+}
+
+// awaitOlder waits, for as long as Config.GrowWait says, for pending blocks of the request's
+// heap behind which streams have more work, as far as growing would reserve more than the
+// pool ever did.
+func (m *miss) awaitOlder() (Block, outcome, error) {
+	c := m.c
+	points := m.h.pendingAhead(&m.request)
+	if len(points) == 0 {
+		return Block{}, nothing, nil
+	}
+	ctx, cancel := epoch.Patience(c.cfg.GrowWait).Bound(m.ctx)
+	defer cancel()
+	for _, o := range points {
+		if err := c.dev.failed(o.Clock.Wait(ctx, o.Epoch)); err != nil {
+			m.h.doubt()
+			return Block{}, nothing, onlyLost(err)
+		}
+	}
+	n, err := m.h.settle(epoch.Peek)
+	return came(n > 0, onlyLost(err))
 }
 
 // beforeGrowing tells the program that the device will be asked.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -459,4 +460,74 @@ func TestMissWaitsForRelease(t *testing.T) {
 	require.Zero(t, c.Stats().OOMs)
 	require.EqualValues(t, 2, c.Stats().DriverAllocs, "it did not take what was on its way")
 	require.NoError(t, c.Close())
+}
+
+// growWaiting returns a pool that holds 512 MiB in so many blocks that wait for a stream,
+// each with work of its own, and their stream.
+func growWaiting(t *testing.T, backing cupool.Backing, wait time.Duration, blocks int) (*cupool.Pool, *simdev.Device, *cupool.Stream) {
+	d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true})
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, GrowWait: wait})
+	side := pooltest.NewStream(t, c)
+	var live []cupool.Block
+	for range blocks {
+		live = append(live, pooltest.Alloc(t, c, 512*mib/int64(blocks), nil))
+	}
+	for _, b := range live {
+		require.NoError(t, c.RecordStream(b, side))
+		require.NoError(t, side.Launch(func() {}))
+		require.NoError(t, c.Free(b))
+	}
+	require.EqualValues(t, blocks, c.Stats().BlocksPending)
+	return c, d, side
+}
+
+// TestGrowWait: before a pool grows it waits for what is pending, no longer than it has to,
+// and only where the stream has more to do.
+func TestGrowWait(t *testing.T) {
+	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+		t.Run(backing.String(), func(t *testing.T) {
+			c, d, side := growWaiting(t, backing, time.Minute, 8)
+			asked, stop := d.Calls(simdev.QueryEvent), make(chan struct{})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for d.Calls(simdev.QueryEvent) < asked+5 { // the allocation waits
+					select {
+					case <-stop:
+						return
+					default:
+						time.Sleep(time.Millisecond)
+					}
+				}
+				d.CompleteNext(side.Handle()) // the first block's work,
+				d.CompleteNext(side.Handle()) // and its event
+			}()
+			b := pooltest.Alloc(t, c, 64*mib, nil)
+			close(stop)
+			<-done
+			require.EqualValues(t, 512*mib, c.Stats().All.ReservedBytes.Current)
+			require.EqualValues(t, 7, c.Stats().BlocksPending)
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Close())
+
+			for _, few := range []int{1, 4} {
+				c, _, _ = growWaiting(t, backing, time.Minute, few)
+				pooltest.Alloc(t, c, 64*mib, nil)
+				require.EqualValues(t, 576*mib, c.Stats().All.ReservedBytes.Current, "the device would be idle")
+				require.Error(t, c.Close(), "a leak")
+			}
+
+			c, _, _ = growWaiting(t, backing, time.Millisecond, 8)
+			for i := range int64(4) {
+				pooltest.Alloc(t, c, 64*mib, nil)
+				require.EqualValues(t, (576+64*i)*mib, c.Stats().All.ReservedBytes.Current, "it waited long enough")
+			}
+			require.Error(t, c.Close(), "leaks")
+
+			c, _, _ = growWaiting(t, backing, 0, 8)
+			pooltest.Alloc(t, c, 64*mib, nil)
+			require.EqualValues(t, 576*mib, c.Stats().All.ReservedBytes.Current)
+			require.Error(t, c.Close(), "a leak")
+		})
+	}
 }

@@ -107,6 +107,41 @@ func (h *streamHeap) pendingFor(r *request) []epoch.Point {
 	return h.pending.Of(best)
 }
 
+// workBehind is how many events a stream has in flight behind one that is waited for while
+// the device could be asked. Each is of a large block that was freed, or of many, so some
+// kernels are between two: the device has work until the program goes on.
+const workBehind = 4
+
+// pendingAhead returns what to wait for, by Config.GrowWait, before a request has the pool
+// reserve more than it ever did: the oldest pending blocks that make up for it.
+func (h *streamHeap) pendingAhead(r *request) []epoch.Point {
+	if h.c.cfg.GrowWait == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	pending := h.pending.Bytes()
+	h.mu.Unlock()
+	if pending == 0 {
+		return nil
+	}
+	budget, lacks := &h.c.budget, h.lacks(r)
+	need := min(lacks, budget.Held()+lacks-budget.Sufficient(idleFloor))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	points := h.pending.Oldest(need, workBehind)
+	if len(points) > 0 && !h.trust.Try() {
+		return nil
+	}
+	return points
+}
+
+// doubt notes that a wait for what pendingAhead returned was given up.
+func (h *streamHeap) doubt() {
+	h.mu.Lock()
+	h.trust.Failed()
+	h.mu.Unlock()
+}
+
 // waitPending waits until no block of any pool that was pending when it was
 // called is so any more, or until ctx is done, and returns how many came free.
 func (d *deviceState) waitPending(ctx context.Context) (freed int, err error) {

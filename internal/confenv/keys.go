@@ -49,6 +49,7 @@ var Keys = []Key{
 	{"Sanitize.Wait", "sanitize_wait", Bool},
 	{"ZeroOnAlloc", "zero_on_alloc", Bool},
 	{"ZeroOnFree", "zero_on_free", Bool},
+	{"GrowWait", "grow_wait", Duration},
 	{"WaitTimeout", "wait_timeout", Duration},
 	{"OOMDump", "oom_dump", Folder},
 	{"History.Events", "history_events", Count},

@@ -441,3 +441,14 @@ func (k *Clock) show(time uint64, most int) (_ uint64, newest mark, err error) {
 	}
 	return time, newest, errors.Join(err, k.queryLocked())
 }
+
+// ahead returns the newest epoch that an event shows behind which so many others are in
+// flight, or 0.
+func (k *Clock) ahead(behind int) uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if i := len(k.inFlight) - 1 - behind; i >= 0 {
+		return k.inFlight[i].epoch
+	}
+	return 0
+}

@@ -29,3 +29,22 @@ var none = func() context.Context {
 	cancel(context.DeadlineExceeded)
 	return ctx
 }()
+
+// Trust says whether a wait is worth trying that need not be. After one that was given up,
+// twice as many are left out as the time before. The zero Trust is good.
+type Trust struct{ out, last int }
+
+// Try reports whether to wait.
+func (t *Trust) Try() bool {
+	if t.out > 0 {
+		t.out--
+		return false
+	}
+	return true
+}
+
+// Failed says that a wait was given up.
+func (t *Trust) Failed() {
+	t.last = max(1, 2*t.last)
+	t.out = t.last
+}

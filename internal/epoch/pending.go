@@ -339,3 +339,23 @@ func (l *waitList) compact() {
 
 // Carried returns how many blocks and sets name each stream, for checks.
 func (p *Pending) Carried() []int { return p.carried }
+
+// Oldest returns when at least need bytes of the blocks that wait are free, or as many as
+// are before streams have so many events in flight behind.
+func (p *Pending) Oldest(need int64, behind int) (points []Point) {
+	for i := range p.lists {
+		l := &p.lists[i]
+		last, x := l.clock.ahead(behind), Point{Clock: l.clock}
+		for _, w := range l.fifo[l.head:] {
+			if w.epoch > last || need <= 0 {
+				break
+			}
+			need -= p.Table.At(w.id).Size
+			x.Epoch = w.epoch
+		}
+		if x.Epoch > 0 {
+			points = append(points, x)
+		}
+	}
+	return points
+}

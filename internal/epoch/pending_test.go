@@ -132,6 +132,39 @@ func TestEagerEvents(t *testing.T) {
 	require.EqualValues(t, 2, g.events.Recorded.Load(), "nobody waits")
 }
 
+// TestOldest: the oldest blocks are waited for, no more than are needed, and none that has
+// too few events behind.
+func TestOldest(t *testing.T) {
+	g := newRig(2)
+	p := g.pending()
+	for range 6 {
+		for _, k := range g.clocks[:2] {
+			id, b := g.block(eagerBytes)
+			p.Record(b, k)
+			require.True(t, p.Add(id, b))
+		}
+	}
+	for _, tc := range []struct {
+		need   int64
+		behind int
+		want   []uint64 // epochs, by clock
+	}{
+		{need: 0, behind: 0},
+		{need: 1, behind: 0, want: []uint64{1}},
+		{need: eagerBytes, behind: 5, want: []uint64{1}},
+		{need: eagerBytes, behind: 6},
+		{need: 2*eagerBytes + 1, behind: 0, want: []uint64{3}},
+		{need: 100 * eagerBytes, behind: 4, want: []uint64{2, 2}},
+		{need: 7 * eagerBytes, behind: 0, want: []uint64{6, 1}},
+	} {
+		var want []Point
+		for i, epoch := range tc.want {
+			want = append(want, Point{g.clocks[i], epoch})
+		}
+		require.Equal(t, want, p.Oldest(tc.need, tc.behind), "%+v", tc)
+	}
+}
+
 // TestPop: what waits for one stream comes free, up to an epoch, or all.
 func TestPop(t *testing.T) {
 	g := newRig(3)

@@ -79,3 +79,16 @@ func TestPatience(t *testing.T) {
 	require.Error(t, ctx.Err())
 	require.ErrorIs(t, context.Cause(ctx), context.DeadlineExceeded)
 }
+
+// TestTrust: after each wait that was given up, twice as many are left out.
+func TestTrust(t *testing.T) {
+	var x Trust
+	for _, out := range []int{0, 1, 2, 4, 8} {
+		for range out {
+			require.False(t, x.Try())
+		}
+		require.True(t, x.Try())
+		require.True(t, x.Try(), "it is not given up yet")
+		x.Failed()
+	}
+}

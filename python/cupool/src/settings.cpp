@@ -158,6 +158,8 @@ std::string Allocator::settings() const {
   }
   // Programs for PyTorch lean on it: memory goes to another stream when all of the device have passed its free.
   settings["idle_order"] = "device";
+  // And much of what they free waits for other streams.
+  settings["grow_wait"] = "100ms";
   if (const char* environment = std::getenv("CUPOOL_ALLOC_CONF")) {
     add(&settings, environment);
   }
