@@ -65,6 +65,8 @@ func TestFind(t *testing.T) {
 
 func TestLimiting(t *testing.T) {
 	c := newPool(t)
+	_, err := adaptor.NewLimiting(c, 1)
+	require.NoError(t, err)
 	l, err := adaptor.NewLimiting(c, 5*mib)
 	require.NoError(t, err)
 	b := alloc(t, l, 3*mib)
@@ -142,6 +144,7 @@ func TestStatistics(t *testing.T) {
 	a := alloc(t, s, 1000)
 	s.Push()
 	b := alloc(t, s, 5000)
+	require.Equal(t, adaptor.Counters{Blocks: stat(1, 1, 1, 0), Bytes: stat(5000, 5000, 5000, 0)}, s.Counters())
 	s.Push()
 	require.NoError(t, s.FreePtr(a.Ptr(), -1))
 	require.NoError(t, s.Free(alloc(t, s, 300)))

@@ -33,6 +33,11 @@ func TestHandlesOfNothing(t *testing.T) {
 			}
 		}
 	}
+	handletest.Receivers(t, new(adaptor.BySize), new(adaptor.FailureCallback), new(adaptor.Fallback), new(adaptor.Limiting),
+		new(adaptor.Logging), new(adaptor.Recording), new(adaptor.Statistics), new(adaptor.Tracking))
+	r := adaptor.NewRecording(c, nil)
+	require.NoError(t, r.Free(alloc(t, r, 100)))
+	require.NoError(t, r.Flush())
 	for _, a := range []cupool.Allocator{nil, (*cupool.Pool)(nil), (*adaptor.Tracking)(nil)} {
 		_, err := adaptor.NewBySize(adaptor.SizePool{Allocator: a})
 		require.ErrorIs(t, err, cupool.ErrInvalidConfig)

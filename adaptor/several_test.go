@@ -83,6 +83,9 @@ func TestFallbackStreams(t *testing.T) {
 	_, err = f.Alloc(2*mib, s)
 	require.ErrorIs(t, err, cupool.ErrForeignStream, "an arena adopts none")
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	b, err = f.Alloc(2*mib, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, f.RecordStream(b, s), cupool.ErrForeignStream)
 }
 
 // A pool of the same family shares the streams.
@@ -121,6 +124,19 @@ func TestBySize(t *testing.T) {
 	require.True(t, alloc(t, a, 0).IsEmpty())
 	_, err = a.Alloc(-1, nil)
 	require.ErrorIs(t, err, cupool.ErrInvalidSize)
+
+	one, err := adaptor.NewBySize(adaptor.SizePool{Allocator: c})
+	require.NoError(t, err)
+	require.ErrorIs(t, one.Free(alloc(t, newPool(t), 1)), cupool.ErrForeignPointer)
+	behind, err := arena.New(c, arena.Config{Size: mib})
+	require.NoError(t, err)
+	two, err := adaptor.NewBySize(adaptor.SizePool{Max: 1, Allocator: newPool(t)}, adaptor.SizePool{Allocator: behind})
+	require.NoError(t, err)
+	s, err := two.NewStream()
+	require.NoError(t, err)
+	_, err = two.Alloc(2, s)
+	require.ErrorIs(t, err, cupool.ErrForeignStream, "an arena adopts none")
+	require.NoError(t, two.CloseStream(s))
 
 	for name, pools := range map[string][]adaptor.SizePool{
 		"none":         nil,

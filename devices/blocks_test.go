@@ -41,8 +41,10 @@ func TestMisuse(t *testing.T) {
 	}
 	_, err := s.Lookup(foreign.Ptr())
 	fails(err, cupool.ErrForeignPointer, "2 devices")
+	require.EqualValues(t, -1, e.Size, "none")
 	fails(s.Free(foreign), cupool.ErrForeignPointer, "2 devices")
 	fails(s.FreePtr(foreign.Ptr(), -1), cupool.ErrForeignPointer, "2 devices")
+	fails(s.FreePtr(0, 1), cupool.ErrForeignPointer, "2 devices")
 	fails(s.RecordStream(foreign, nil), cupool.ErrForeignPointer, "2 devices")
 	fails(s.FreeOn(foreign, nil), cupool.ErrForeignPointer, "2 devices")
 	fails(s.RecordStream(mine, st), cupool.ErrForeignStream, "device 1, host")

@@ -58,9 +58,6 @@ func OpenAll(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(gpus) == 0 {
-		return nil, fmt.Errorf("cupool: opening all GPUs: %w: there is none", cupool.ErrNotSupported)
-	}
 	var names []string
 	for _, g := range gpus {
 		names = append(names, fmt.Sprintf("cuda:%d", g.Ordinal))

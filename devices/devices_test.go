@@ -9,6 +9,8 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/devices"
+	"github.com/cupool/cupool/internal/cudalibs"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 const mib = 1 << 20
@@ -84,7 +86,26 @@ func TestOpen(t *testing.T) {
 	require.Empty(t, s.Shared())
 	for i, c := range s.Pools() {
 		require.Same(t, s.Pool(i), c)
+		require.Equal(t, "host (64 MiB)", c.Driver().Name())
 		require.Equal(t, int64(10+i)*mib, c.Config().Limit)
+	}
+}
+
+// TestOpenAllOfNone: without a GPU, or a driver, there is nothing to open.
+func TestOpenAllOfNone(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"GPU":    {"CUDA_VISIBLE_DEVICES": "-1", "FAKECUDA_DEVICES": "0"},
+		"driver": {cudalibs.Driver: "/nowhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range env {
+				t.Setenv(k, v)
+			}
+			if testkit.InChild(t) {
+				_, err := devices.OpenAll(devices.Config{})
+				require.ErrorIs(t, err, cupool.ErrNotSupported)
+			}
+		})
 	}
 }
 

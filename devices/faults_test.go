@@ -105,6 +105,8 @@ func TestPeersFail(t *testing.T) {
 		f.left = map[string]int{"EnablePeer": nth}
 		s, err := devices.New(devices.Config{Pool: cupool.Config{InitialSize: mib}}, all...)
 		require.ErrorIs(t, err, errFault, nth)
+		pair := [][2]int{{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 1}}[nth]
+		require.ErrorContains(t, err, fmt.Sprintf("of device %d to device %d", pair[0], pair[1]))
 		require.Nil(t, s)
 		s, err = devices.New(devices.Config{}, all...)
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 // Handles that are nil, zero or of another set are errors, everywhere.
 func TestHandlesOfNothing(t *testing.T) {
+	handletest.Receivers(t, (*devices.Set)(nil), new(devices.Set))
 	handletest.Arguments(t, func() any { return hosts(t, 2) })
 	s := hosts(t, 2)
 	d, err := cupool.OpenHost(cupool.HostConfig{})

@@ -75,6 +75,7 @@ func TestShare(t *testing.T) {
 	require.Equal(t, int64(mib), pool.Stats().PendingBytes)
 	require.Equal(t, int64(mib), s.Stats().Shared[0].PendingBytes)
 	release()
+	require.ErrorContains(t, s.Free(b), "shared memory, host (64 MiB)")
 
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, pool.Err(), cupool.ErrClosed)

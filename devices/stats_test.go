@@ -11,6 +11,9 @@ import (
 )
 
 func TestStats(t *testing.T) {
+	limited := opened(t, devices.Config{Pool: cupool.Config{Limit: 32 * mib}}, 2, "host:64MiB")
+	require.EqualValues(t, 64*mib, limited.Stats().Sum.Limit)
+
 	s := opened(t, devices.Config{Each: func(i int, pool *cupool.Config) {
 		if i == 1 {
 			pool.Limit = 32 * mib

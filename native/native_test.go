@@ -17,6 +17,7 @@ import (
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
+	"github.com/cupool/cupool/internal/testkit/handletest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/native"
 )
@@ -179,7 +180,10 @@ func testAttributes(t *testing.T, n *native.Allocator) {
 		require.Error(t, n.SetAttribute(a, 0))
 	}
 	require.Error(t, n.SetAttribute(cuda.PoolUsedHigh, 1))
-	require.ErrorIs(t, n.TrimTo(-1), cupool.ErrInvalidSize)
+	var e *cupool.BlockError
+	require.ErrorAs(t, n.TrimTo(-1), &e)
+	require.ErrorIs(t, e, cupool.ErrInvalidSize)
+	require.EqualValues(t, -1, e.Size, "of no block")
 	access, err := n.Access(0)
 	require.NoError(t, err)
 	require.Equal(t, cuda.ReadWriteAccess, access)
@@ -244,17 +248,22 @@ func TestOOM(t *testing.T) {
 	st, err = n.Stats()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, st.OOMs)
+	require.EqualValues(t, 2, st.Retries)
 }
 
 // TestMaxSize: the pool's own limit.
 func TestMaxSize(t *testing.T) {
-	n, _ := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{MaxSize: 64 << 20}})
+	n, c := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{MaxSize: 64 << 20}})
+	held := testkit.Must(c.Alloc(20<<20, nil))
 	b, err := n.Alloc(40<<20, nil)
 	require.NoError(t, err)
 	_, err = n.Alloc(40<<20, nil)
 	var oom *cupool.OOMError
 	require.ErrorAs(t, err, &oom)
 	require.EqualValues(t, 64<<20, oom.Limit)
+	require.Equal(t, "limit", oom.Reason)
+	require.Equal(t, held.Size(), oom.OtherPools)
+	require.NoError(t, c.Free(held))
 	require.NoError(t, n.Free(b))
 	b, err = n.Alloc(60<<20, nil)
 	require.NoError(t, err)
@@ -301,8 +310,8 @@ func TestClose(t *testing.T) {
 type brokenPools struct {
 	cupool.Driver
 	cuda.NativePools
-	alloc, free, record, wait error
-	allocated                 func()
+	alloc, free, record, wait, trim error
+	allocated                       func()
 }
 
 func (d *brokenPools) AllocAsync(size int64, p cuda.NativePool, s cupool.StreamHandle) (cupool.Ptr, error) {
@@ -313,6 +322,13 @@ func (d *brokenPools) AllocAsync(size int64, p cuda.NativePool, s cupool.StreamH
 		return 0, d.alloc
 	}
 	return d.NativePools.AllocAsync(size, p, s)
+}
+
+func (d *brokenPools) TrimNativePool(p cuda.NativePool, keep int64) error {
+	if d.trim != nil {
+		return d.trim
+	}
+	return d.NativePools.TrimNativePool(p, keep)
 }
 
 func (d *brokenPools) FreeAsync(p cupool.Ptr, s cupool.StreamHandle) error {
@@ -373,6 +389,22 @@ func TestFailures(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, st.LiveBlocks)
 	require.Equal(t, st.Allocations, st.Frees)
+}
+
+// TestLostMakingRoom: an allocation fails with what a device says that is lost meanwhile.
+func TestLostMakingRoom(t *testing.T) {
+	host := pooltest.OpenHost(t)
+	d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
+	n, _ := newNative(t, d, native.Config{})
+	d.alloc, d.trim = cupool.ErrOutOfMemory, cupool.ErrDeviceLost
+	_, err := n.Alloc(5000, nil)
+	require.ErrorIs(t, err, cupool.ErrDeviceLost)
+	require.NotErrorIs(t, err, cupool.ErrOutOfMemory)
+}
+
+// TestHandlesOfNothing: an Allocator that no function made fails.
+func TestHandlesOfNothing(t *testing.T) {
+	handletest.Receivers(t, (*native.Allocator)(nil), new(native.Allocator))
 }
 
 // TestCloseWhileAllocating: memory that comes as Close has run goes back.

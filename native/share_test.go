@@ -185,6 +185,18 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
+// TestSendKeepsNothing: Send closes the descriptor that it sends.
+func TestSendKeepsNothing(t *testing.T) {
+	n, c := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
+	ends := socketEnds(t)
+	_, err := native.Receive(c, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+	before := openFiles(t)
+	require.NoError(t, n.Send(ends[0]))
+	require.ErrorIs(t, n.Send(nil), cupool.ErrInvalidHandle)
+	require.Equal(t, before, openFiles(t), "descriptors")
+}
+
 // TestReceiveFromStrangers: whatever comes over the socket, Receive returns an
 // error and keeps no descriptor.
 func TestReceiveFromStrangers(t *testing.T) {
@@ -256,6 +268,15 @@ func TestImportLargerBlock(t *testing.T) {
 	h, err := theirs.ImportBlock(data, 5000, nil)
 	require.NoError(t, err)
 	require.NoError(t, theirs.Free(h))
+
+	small, err := n.Alloc(1, nil)
+	require.NoError(t, err)
+	data, err = n.ExportBlock(small)
+	require.NoError(t, err)
+	h, err = theirs.ImportBlock(data, 1, nil)
+	require.NoError(t, err)
+	require.NoError(t, theirs.Free(h))
+	require.NoError(t, n.Free(small))
 	require.NoError(t, theirs.Close())
 	require.NoError(t, n.Free(b))
 }
