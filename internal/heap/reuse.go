@@ -21,15 +21,20 @@ func (h *Heap) reuse(need int64, runs []run) (st *stitch, mapped int, err error)
 		return nil, 0, nil
 	}
 	h.mark(runs)
-	if w := h.bestWindow(need); w.st != nil {
+	w := h.bestWindow(need)
+	if w.st == nil {
+		w = h.endWindow()
+	}
+	switch {
+	case w.st == nil:
+		return nil, 0, nil
+	case w.size() >= need: // the last window seen from its end, where a chunk is mapped twice
 		h.space.StitchReuses.Add(1)
 		w.st.skip = w.from
 		return w.st, 0, nil
-	}
-	if w := h.endWindow(); w.st != nil {
+	default:
 		return h.lengthen(&w, need, runs)
 	}
-	return nil, 0, nil
 }
 
 // lengthen maps chunks of the runs beside a window until it holds need bytes. It returns

@@ -135,8 +135,55 @@ func TestChunkTwice(t *testing.T) {
 	require.Equal(t, []int64{18, 6}, windows(0))
 	require.Equal(t, []int64{18, 6}, windows(6))
 	require.Equal(t, []int64{18}, windows(7))
+
+	// Without the first of the two, the window at the end is the longest.
+	id, n := r.maps(h, 20*mib)
+	require.Zero(t, n)
+	require.EqualValues(t, 2*mib, h.stitches[0].skip)
+	r.distinct()
+	r.free(id)
 	r.free(live...)
 	r.close()
+}
+
+// TestEndWindows: the windows at the ends of a range are those that eachWindow finds.
+func TestEndWindows(t *testing.T) {
+	r := testkit.Rand(t)
+	h := &Heap{space: &Space{}}
+	h.listing = h.space.marks.Add(1)
+	for range 3000 {
+		st := &stitch{}
+		for range 1 + r.IntN(6) {
+			c := &chunk{size: 1 + r.Int64N(3)}
+			switch r.IntN(4) {
+			case 0: // nothing is free
+			case 1:
+				c.listed, c.head = h.listing, r.Int64N(c.size)
+				c.tail = r.Int64N(c.size - c.head)
+			default:
+				c.listed, c.head, c.tail = h.listing, c.size, c.size
+			}
+			st.add(c)
+		}
+		var front, back window
+		h.eachWindow(st, 0, func(w window) {
+			if w.from == 0 {
+				front = w
+			}
+			if w.to == st.size {
+				back = w
+			}
+		})
+		same := func(want, got window) {
+			if want.chunks == 0 {
+				require.Zero(t, got.chunks)
+			} else {
+				require.Equal(t, want, got)
+			}
+		}
+		same(front, h.frontWindow(st))
+		same(back, h.backWindow(st))
+	}
 }
 
 // TestMarksOfAnotherHeap: what a heap noted of chunks says nothing once they are another

@@ -100,13 +100,52 @@ func (h *Heap) endWindow() (best window) {
 		if st.seg != nil || st.asleep || len(st.chunks) <= best.chunks {
 			continue
 		}
-		h.eachWindow(st, 0, func(w window) {
-			if w.chunks > best.chunks && (w.from == 0 || w.to == st.size) {
+		for _, w := range [...]window{h.frontWindow(st), h.backWindow(st)} {
+			if w.chunks > best.chunks {
 				best = w
 			}
-		})
+		}
 	}
 	return best
+}
+
+// frontWindow returns the window at the beginning of a range. It has no chunks where there
+// is none.
+func (h *Heap) frontWindow(st *stitch) window {
+	w := window{st: st}
+	h.window = h.space.marks.Add(1)
+	for _, c := range st.chunks {
+		head, _ := h.freeOf(c)
+		if w.chunks == 0 && head < c.size {
+			break
+		}
+		if c.window == h.window {
+			head = 0
+		}
+		w.to, w.chunks, c.window = w.to+head, w.chunks+1, h.window
+		if head < c.size {
+			break
+		}
+	}
+	return w
+}
+
+// backWindow is frontWindow for the end of a range.
+func (h *Heap) backWindow(st *stitch) window {
+	w := window{st: st, from: st.size, to: st.size}
+	h.window = h.space.marks.Add(1)
+	for i := len(st.chunks) - 1; i >= 0; i-- {
+		c := st.chunks[i]
+		_, tail := h.freeOf(c)
+		if tail == 0 || c.window == h.window {
+			break
+		}
+		w.from, w.chunks, c.window = w.from-tail, w.chunks+1, h.window
+		if tail < c.size {
+			break
+		}
+	}
+	return w
 }
 
 // without returns the runs without the chunks of a window, those with the most bytes of
