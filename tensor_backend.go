@@ -68,6 +68,8 @@ import (
 //     MatMul, MatVecMul and Outer with tensor.WithIncr but no WithReuse lose
 //     temporaries, which only a Scope gives back. Engine.Norm and
 //     Engine.Contract do not.
+//   - The Inner method of *tensor.Dense fails for a vector with gaps beside one
+//     without. Engine.Inner does not.
 //   - tensor.ReturnTensor does not free pool memory.
 //   - tensor.New with Of a type that holds Go pointers, as strings do, puts them
 //     into the pool, where the garbage collector does not look. The engine's
