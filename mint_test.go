@@ -44,8 +44,9 @@ func TestSeam(t *testing.T) {
 	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), SmallLimit: 1 << 18})
 	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{Limit: 1 << 30, NoSplit: true})
 	isolated := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true})
+	isolatedSegments := pooltest.NewPrivate(t, c, cupool.PoolConfig{Isolated: true, NoSplit: true})
 	s := pooltest.NewStream(t, p)
-	for _, a := range []*cupool.Pool{c, p, isolated} {
+	for _, a := range []*cupool.Pool{c, p, isolated, isolatedSegments} {
 		require.NoError(t, a.Err())
 		require.Same(t, c, a.DefaultStream().Pool())
 		b := must(a.Alloc(40<<20, s))
@@ -62,6 +63,7 @@ func TestSeam(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, released, int64(60<<20), "of both, but not of the one that is isolated")
 	require.EqualValues(t, 40<<20, isolated.Stats().CachedBytes)
+	require.EqualValues(t, 40<<20, isolatedSegments.Stats().CachedBytes)
 
 	live := must(c.Alloc(1000, s))
 	require.False(t, s.Closed())

@@ -296,6 +296,21 @@ func TestLentLeak(t *testing.T) {
 	require.NoError(t, x.d.Close())
 }
 
+// Addresses of closed streams go with their memory.
+func TestAddressesOfClosedStreamsGo(t *testing.T) {
+	d := simdev.New(simdev.Config{})
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM})
+	for range 10 {
+		s := pooltest.NewStream(t, c)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 40*mib, s)))
+		require.NoError(t, s.Close())
+		require.NoError(t, c.EmptyCache())
+		require.Zero(t, d.Stats().Reservations)
+	}
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Close())
+}
+
 // TestReserveBorrowsNothing: what is reserved for a stream is its own.
 func TestReserveBorrowsNothing(t *testing.T) {
 	x := newLending(t, cupool.Config{})
