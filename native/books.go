@@ -257,14 +257,11 @@ func (n *Allocator) ResetPeak() error {
 // before the free is done. TrimTo fails with ErrInvalidSize, ErrClosed or the
 // device's error.
 func (n *Allocator) TrimTo(keep int64) error {
-	if err := n.made("trim"); err != nil {
+	if err := n.usable("trim"); err != nil {
 		return err
 	}
 	if keep < 0 {
 		return &cupool.BlockError{Op: "trim", Size: -1, Err: cupool.ErrInvalidSize, Detail: fmt.Sprintf("%d bytes cannot stay", keep)}
-	}
-	if err := n.usable("trim"); err != nil {
-		return err
 	}
 	return poolaccess.Of(n.c).DriverError(n.d.TrimNativePool(n.pool, keep))
 }

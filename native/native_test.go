@@ -184,6 +184,7 @@ func testAttributes(t *testing.T, n *native.Allocator) {
 	require.ErrorAs(t, n.TrimTo(-1), &e)
 	require.ErrorIs(t, e, cupool.ErrInvalidSize)
 	require.EqualValues(t, -1, e.Size, "of no block")
+	require.ErrorIs(t, n.FreePtr(0, 1), cupool.ErrForeignPointer)
 	access, err := n.Access(0)
 	require.NoError(t, err)
 	require.Equal(t, cuda.ReadWriteAccess, access)
@@ -303,6 +304,7 @@ func TestClose(t *testing.T) {
 	z := testkit.Must(late.Alloc(1, nil))
 	require.NoError(t, c2.Close())
 	require.ErrorIs(t, late.Free(z), cupool.ErrClosed)
+	require.ErrorIs(t, late.TrimTo(0), cupool.ErrClosed)
 	require.ErrorAs(t, late.Close(), &leak, "in the wrong order, but without harm")
 }
 
