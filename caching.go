@@ -224,6 +224,7 @@ func (c *Pool) Alloc(size int64, s *Stream) (Block, error) {
 	if id != 0 {
 		return newBlock(Ptr(at), size, gen, id, c.id), nil
 	}
+	//lint:ignore SA1012 allocSlow takes none, which costs less than the background
 	return c.allocSlow(nil, size, s, why, false)
 }
 
