@@ -138,9 +138,26 @@ func (x *expression) binary() error {
 			return f(a.in[w], b.in[w], append(to.opts(w), more...)...)
 		},
 		want: func(w int, in [][]float64) result {
-			return result{a.shape, each2(binaryModel[name])(w, in), nil}
+			r := each2(binaryModel[name])(w, in)
+			return result{a.shape, r, powers(name, r)}
 		},
 	})
+}
+
+// powers returns how large the numbers are that powers were rounded among, which Go multiplies
+// up from many; nil: they are none.
+func powers(name string, r []float64) (scale []float64) {
+	if name != "Pow" {
+		return nil
+	}
+	for _, v := range r {
+		size := math.Abs(v)
+		if size > 0 {
+			size *= 1 + math.Abs(math.Log(size))/16
+		}
+		scale = append(scale, size)
+	}
+	return scale
 }
 
 func (x *expression) scalar() error {
@@ -183,7 +200,7 @@ func (x *expression) scalar() error {
 					r[i] = binaryModel[name](s, v)
 				}
 			}
-			return result{a.shape, r, nil}
+			return result{a.shape, r, powers(name, r)}
 		},
 	})
 }
