@@ -208,10 +208,18 @@ func (x *expression) scalar() error {
 var unaryModel = map[string]func(float64) float64{
 	"Neg": func(v float64) float64 { return -v }, "Inv": func(v float64) float64 { return 1 / v },
 	"Square": func(v float64) float64 { return v * v }, "Cube": func(v float64) float64 { return v * v * v },
-	"Exp": math.Exp, "Tanh": math.Tanh, "Log": math.Log, "Log2": math.Log2, "Log10": math.Log10, "Sqrt": math.Sqrt,
+	"Exp": math.Exp, "Tanh": math.Tanh, "Log": logarithm, "Log2": math.Log2, "Log10": math.Log10, "Sqrt": math.Sqrt,
 	"Cbrt": math.Cbrt, "InvSqrt": func(v float64) float64 { return 1 / math.Sqrt(v) }, "Abs": math.Abs,
 	"Sign":  func(v float64) float64 { return pick(v < 0, -1, pick(v > 0, 1, v)) },
 	"Clamp": func(v float64) float64 { return pick(v < -1, -1, pick(v > 2, 2, v)) },
+}
+
+// logarithm is right for subnormal numbers, too, for which math.Log of amd64 is not.
+func logarithm(v float64) float64 {
+	if v > 0 && v < 0x1p-1022 {
+		return math.Log(v*0x1p60) - 60*math.Ln2
+	}
+	return math.Log(v)
 }
 
 var unaryNames = []string{"Neg", "Inv", "Square", "Cube", "Exp", "Tanh", "Log", "Log2", "Log10", "Sqrt", "Cbrt", "InvSqrt", "Abs", "Sign", "Clamp"}
@@ -989,6 +997,8 @@ func (x *expression) fault(c *call) string {
 	switch {
 	case has("Max", "Min") && any(math.IsNaN):
 		return "Max and Min of NaN"
+	case has("Log") && any(func(v float64) bool { return v > 0 && v < 0x1p-1022 }):
+		return "logarithms of subnormal numbers"
 	case has("Norm") && (wild || x.dt == tensor.Float32):
 		return "norms go by powers and logarithms"
 	case has("Div") && !isFloat(x.dt) && (has("zero") || any(func(v float64) bool { return v == 0 })):
