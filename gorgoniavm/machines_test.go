@@ -929,7 +929,7 @@ func (p *plan) compare(c testkit.Choices, m *machine, r int, o outcome, stock []
 		}
 		return fmt.Errorf("fails: %w (tape machine: %v)", o.err, tape.err)
 	}
-	eps := 1e-13
+	eps := 1e-12
 	if p.dt == tensor.Float32 {
 		eps = 1e-5
 	}

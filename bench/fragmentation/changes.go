@@ -59,7 +59,7 @@ func changes() (list []change) {
 	add(constant("fragmented: part that a chunk is", vmm, fragmentation, "fragmentedChunkFraction = ", "24", "12", "48"))
 	add(constant("fragmented: largest chunk, MiB", vmm, fragmentation, "fragmentedMaxChunk      = ", "16 << 20", "8 << 20", "32 << 20"))
 	add(without("stitched ranges serve again", vmm, edit{reuse, "if len(h.stitches) == 0 {", "if true {"}))
-	add(without("stitched ranges become longer", vmm, edit{reuse, "if w := h.endWindow(); w.st != nil {", "if w := h.endWindow(); false && w.st != nil {"}))
+	add(without("stitched ranges become longer", vmm, edit{reuse, "w = h.endWindow()", "w.st = nil"}))
 	add(constant("addresses beside it", vmm, reuse, "addressesBeside = ", "2", "1", "4"))
 	add(constant("stitched ranges that are kept", vmm, stitches, "maxStitches = ", "512", "256", "1024"))
 	add(without("parts of chunks in stitched ranges", vmm,
@@ -76,7 +76,7 @@ func changes() (list []change) {
 	add(constant("floor of the pool, MiB", "", lending, "idleFloor = ", "256 << 20", "128 << 20", "512 << 20", "0"))
 	add(constant("floor of a heap, MiB", "", lending, "takeFloor = ", "32 << 20", "16 << 20", "64 << 20", "0"))
 
-	add(without("idle segments go back", segments, edit{ladder, "if c.memory != nil || !c.reclaim.TryLock() { // growing", "if true || !c.reclaim.TryLock() { // growing"}))
+	add(without("idle segments go back", segments, edit{ladder, "if c.memory != nil || c.isolated.Load() || !c.reclaim.TryLock() { // growing", "if true || !c.reclaim.TryLock() { // growing"}))
 	add(without("largest first", segments, edit{ladder, "c.reclaim.unkeptLocked(need, heap.LargestFirst)", "c.reclaim.unkeptLocked(need, func(a, b heap.Idle) int { return heap.LargestFirst(b, a) })"}))
 	add(without("segments that are asked for again stay", segments, edit{ladder, "Size: m.segment()}, m.regrets())", "Size: m.segment()}, 1<<30)"}))
 	add(without("more regrets where much is wasted", segments, edit{ladder, "if m.kind == small || c.budget", "if true || c.budget"}))

@@ -48,6 +48,7 @@ type Tested interface {
 	WithLabel(string) cupool.Allocator
 	ForgetLabels() int
 	Config() cupool.Config
+	Settings() []cupool.Setting
 	Retire() error
 	Close() error
 

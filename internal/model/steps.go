@@ -943,6 +943,7 @@ func (r *runner) compareNow() {
 		_ = p.Snapshot()
 		_ = p.Stats().String()
 		_ = p.ForgetLabels()
+		_ = p.Settings()
 	}
 }
 
