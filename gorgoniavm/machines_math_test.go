@@ -39,6 +39,9 @@ var comparisons = []struct {
 func (b *builder) power() {
 	a := b.pick()
 	if b.N(2) == 0 {
+		if b.ofSoftMax(a) {
+			return // its gradient has the logarithm
+		}
 		c := b.like(a.shape)
 		b.node(fmt.Sprintf("Pow(%s, %s)", a.name, c.name), []string{"Pow"}, []*term{a, c}, a.shape, func() (*G.Node, error) { return G.Pow(a.n, c.n) }, each2(math.Pow))
 		return
@@ -92,6 +95,9 @@ func (b *builder) both() {
 	}
 	c := b.like(other)
 	f := broadcasts[b.N(len(broadcasts))]
+	if f.name == "BroadcastPow" && b.ofSoftMax(a) {
+		return
+	}
 	auto := b.N(2) == 0
 	text, make := fmt.Sprintf("%s(%s, %s, %v, %v)", f.name, a.name, c.name, left, right), func() (*G.Node, error) { return f.make(a.n, c.n, left, right) }
 	if auto {

@@ -378,13 +378,19 @@ func (b *builder) step() {
 	steps[b.N(len(steps))]()
 }
 
+// ofSoftMax reports whether a term depends on a SoftMax. Of its logarithm Gorgonia makes a
+// LogSoftMax, for all who read the SoftMax.
+func (b *builder) ofSoftMax(a *term) bool {
+	return slices.ContainsFunc(b.terms, func(t *term) bool {
+		return t.id < len(a.from) && a.from[t.id] && slices.Contains(t.tags, "soft")
+	})
+}
+
 func (b *builder) one() {
 	a := b.pick()
 	f := functionsOfOne[b.N(len(functionsOfOne))]
-	if f.name == "Log" && slices.ContainsFunc(b.terms, func(t *term) bool {
-		return t.id < len(a.from) && a.from[t.id] && slices.Contains(t.tags, "soft")
-	}) {
-		return // Gorgonia makes a LogSoftMax of the SoftMax, for all who read that
+	if f.name == "Log" && b.ofSoftMax(a) {
+		return
 	}
 	if f.name == "Sign" && len(a.shape) == 0 {
 		return // Gorgonia's Sign of a number 0 is 1 or -1
@@ -493,6 +499,9 @@ func (b *builder) broadcast() {
 	x, y, lp, rp := a, p, []byte(nil), axes
 	if left {
 		x, y, lp, rp = p, a, axes, nil
+	}
+	if f.name == "BroadcastPow" && b.ofSoftMax(x) {
+		return
 	}
 	t := b.node(fmt.Sprintf("%s(%s, %s, %v, %v)", f.name, x.name, y.name, lp, rp), []string{f.name}, []*term{x, y}, a.shape,
 		func() (*G.Node, error) { return f.make(x.n, y.n, lp, rp) }, repeats(x.shape, y.shape, a.shape, f.f))
