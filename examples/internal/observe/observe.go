@@ -9,8 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/debug"
@@ -32,9 +34,10 @@ func (o *Options) Register(fs *flag.FlagSet) {
 	fs.StringVar(&o.Profile, "profile", "", "write who holds memory then to this `file`, which go tool pprof opens")
 }
 
-// Config adds to a pool's settings what the flags need: with any of them, every
-// allocation is recorded.
+// Config adds to a pool's settings that it warns on the program's standard error, and what
+// the flags need: with any of them, every allocation is recorded.
 func (o *Options) Config(cfg cupool.Config) cupool.Config {
+	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if *o != (Options{}) {
 		cfg.History = &cupool.History{SampleBytes: 1}
 	}
