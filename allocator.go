@@ -53,10 +53,11 @@
 //  3. Otherwise allocMiss climbs the ladder, one function a rung: collect what other
 //     streams are done with, borrow an idle block, empty the magazines, take idle
 //     memory of other heaps, give idle segments back, wait for pending blocks where
-//     Config.GrowWait says so, then grow by Heap.TakeVirtual or a segment of the device. After a rung that freed anything Heap.Take is asked
-//     again. When the device refuses, the request borrows from streams and pools,
-//     waits for one pending block, gives cached memory back, waits for all, runs
-//     Go's collector, asks the program, and fails with an *OOMError.
+//     Config.GrowWait says so, then grow by Heap.TakeVirtual or a segment of the
+//     device. After a rung that freed anything Heap.Take is asked again. When the
+//     device refuses, the request borrows from streams and pools, waits for one
+//     pending block, gives cached memory back, waits for all, runs Go's collector,
+//     asks the program, and fails with an *OOMError.
 //
 // A miss goes down from caching.go to ladder.go, from there to lending or reclaimer, to
 // a streamHeap, to internal/heap and to the Driver, and comes back with a block. No

@@ -120,12 +120,11 @@ func (h *streamHeap) noteBlock(k snapshot.Kind, id block.ID, b *block.Block, wei
 func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.Block, weight float64, homed bool) {
 	s := h.c.sanitizer
 	stacked := weight > 0 || s != nil && s.Delays()
-	var label *string
-	ok := false
+	var name *string // nil: no label
 	if ctx != nil {
-		label, ok = ctx.Value(labelKey{}).(*string)
+		name, _ = ctx.Value(labelKey{}).(*string)
 	}
-	if !stacked && !ok {
+	if !stacked && name == nil {
 		return
 	}
 	homed = homed || b.Word().Has(block.Homed)
@@ -133,16 +132,16 @@ func (h *streamHeap) noteAllocLocked(ctx context.Context, id block.ID, b *block.
 	var stack origins.Stack
 	if stacked {
 		runtime.Callers(4, stack[:])
-		b.SetOrigin(h.c.stacks.Add(stack, weight, homed && !ok))
+		b.SetOrigin(h.c.stacks.Add(stack, weight, homed && name == nil))
 	}
-	if !ok {
-		label = new(string)
-	} else {
+	label := ""
+	if name != nil {
+		label = *name
 		h.NoHomes() // a home is of no use to such blocks
-		b.SetOrigin(h.c.stacks.SetLabel(b.Origin(), *label))
-		h.c.labels.add(*label, 1, b.Requested())
+		b.SetOrigin(h.c.stacks.SetLabel(b.Origin(), label))
+		h.c.labels.add(label, 1, b.Requested())
 	}
-	h.noteBlock(snapshot.Alloc, id, b, weight, *label, &stack)
+	h.noteBlock(snapshot.Alloc, id, b, weight, label, &stack)
 }
 
 // takeEndedLocked serves a request by a block of the magazines that is to be a

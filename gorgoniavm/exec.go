@@ -3,7 +3,6 @@ package gorgoniavm
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -138,7 +137,7 @@ func (m *VM) operand(slot int) (gorgonia.Value, error) {
 // copies.
 func (m *VM) count(in *program.Instr) (v gorgonia.Value, err error) {
 	defer nvtx.Start(in.Name, int64(in.Node.ID())).End()
-	if strings.HasPrefix(strings.TrimPrefix(in.Name, "*"), "gorgonia.") {
+	if in.Stock {
 		defer catch(&err)
 	}
 	if m.e.AllocAccessible() {

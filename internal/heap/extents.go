@@ -351,9 +351,9 @@ func (h *Heap) CloseRanges() (slept int64, err error) {
 	return slept, errors.Join(errs...)
 }
 
-// Sleep gives the memory of all chunks back and keeps the addresses, where the memory
-// stays also those of idle stitched ranges. It returns the bytes that went. What a call fails for stays as it is, and the other
-// chunks go on.
+// Sleep gives the memory of all chunks back and keeps the addresses. Where Space.Stays
+// says so, it keeps those of idle stitched ranges, too. It returns the bytes that went.
+// What a call fails for stays as it is, and the other chunks go on.
 func (h *Heap) Sleep() (slept int64, err error) {
 	awake, err := h.unmapStitches()
 	errs := []error{err}

@@ -302,7 +302,7 @@ func (x *expression) run(c *call) error {
 	var bad []error
 	for w := range x.worlds {
 		name := x.worlds[w].name
-		if errs[w] != nil && (x.fault(c) == integersByZero || c.unlike()) {
+		if errs[w] != nil && x.fault(c) == integersByZero {
 			x.over = true
 			return nil
 		}
@@ -498,13 +498,6 @@ func (x *expression) differs(c *call, want result, values []float64) error {
 		}
 	}
 	return nil
-}
-
-// unlike reports whether vectors that are multiplied take up memory of different lengths in
-// some world. Package tensor compares these lengths, and not shapes, before it asks an engine.
-func (c *call) unlike() bool {
-	return slices.Contains(c.tags, "Dot") && len(c.in) == 2 && len(c.in[0].shape) == 1 &&
-		slices.ContainsFunc(indices(len(c.in[0].in)), func(w int) bool { return c.in[0].in[w].DataSize() != c.in[1].in[w].DataSize() })
 }
 
 // finite reports whether the finite ones of the elements wanted are right. The engines

@@ -1,6 +1,8 @@
 package program
 
 import (
+	"strings"
+
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -22,6 +24,7 @@ type Instr struct {
 	Kind    Kind
 	Op      gorgonia.Op // nil: an input
 	Name    string      // the operation's type
+	Stock   bool        // the operation is gorgonia's own
 	Step    Step        // what computes it
 	Rectify bool        // of Linear, ConvForward and their gradients: with Rectify behind the sum, which the layer before has. Of the gradient of max pooling: its input is rectified
 
@@ -84,6 +87,7 @@ func (in *Instr) Fused() bool { return in.Step != Own }
 func (in *Instr) describe() {
 	in.Kind = kindOf(in.Op)
 	in.Name = OpName(in.Op)
+	in.Stock = strings.HasPrefix(strings.TrimPrefix(in.Name, "*"), "gorgonia.")
 	if in.Kind == Statement {
 		return
 	}
