@@ -38,10 +38,10 @@ var comparisons = []struct {
 // power is a power, by a constant or by elements.
 func (b *builder) power() {
 	a := b.pick()
+	if b.ofSoftMax(a) {
+		return // its gradient has the logarithm
+	}
 	if b.N(2) == 0 {
-		if b.ofSoftMax(a) {
-			return // its gradient has the logarithm
-		}
 		c := b.like(a.shape)
 		b.node(fmt.Sprintf("Pow(%s, %s)", a.name, c.name), []string{"Pow"}, []*term{a, c}, a.shape, func() (*G.Node, error) { return G.Pow(a.n, c.n) }, each2(math.Pow))
 		return

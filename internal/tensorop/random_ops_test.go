@@ -208,7 +208,7 @@ func (x *expression) scalar() error {
 var unaryModel = map[string]func(float64) float64{
 	"Neg": func(v float64) float64 { return -v }, "Inv": func(v float64) float64 { return 1 / v },
 	"Square": func(v float64) float64 { return v * v }, "Cube": func(v float64) float64 { return v * v * v },
-	"Exp": math.Exp, "Tanh": math.Tanh, "Log": logarithm, "Log2": math.Log2, "Log10": math.Log10, "Sqrt": math.Sqrt,
+	"Exp": math.Exp, "Tanh": math.Tanh, "Log": logarithm, "Log2": math.Log2, "Log10": func(v float64) float64 { return logarithm(v) / math.Ln10 }, "Sqrt": math.Sqrt,
 	"Cbrt": math.Cbrt, "InvSqrt": func(v float64) float64 { return 1 / math.Sqrt(v) }, "Abs": math.Abs,
 	"Sign":  func(v float64) float64 { return pick(v < 0, -1, pick(v > 0, 1, v)) },
 	"Clamp": func(v float64) float64 { return pick(v < -1, -1, pick(v > 2, 2, v)) },
@@ -997,7 +997,7 @@ func (x *expression) fault(c *call) string {
 	switch {
 	case has("Max", "Min") && any(math.IsNaN):
 		return "Max and Min of NaN"
-	case has("Log") && any(func(v float64) bool { return v > 0 && v < 0x1p-1022 }):
+	case has("Log", "Log10") && any(func(v float64) bool { return v > 0 && v < 0x1p-1022 }):
 		return "logarithms of subnormal numbers"
 	case has("Norm") && (wild || x.dt == tensor.Float32):
 		return "norms go by powers and logarithms"
