@@ -21,9 +21,8 @@ type books struct {
 	list   []*entry // by address; none overlap
 	live   int      // of them
 	gen    uint64   // counts blocks
-	spare  []*entry
-	bytes  int64 // live, as requested
-	peak   int64 // the most that bytes was
+	bytes  int64    // live, as requested
+	peak   int64    // the most that bytes was
 	allocs int64
 	frees  int64
 
@@ -77,7 +76,7 @@ func (k *books) add(p cupool.Ptr, size int64, s *cupool.Stream) (*entry, error) 
 		return nil, err
 	}
 	k.gen++
-	*b = entry{base: p, size: size, gen: k.gen, live: true, s: s, users: b.users[:0]}
+	*b = entry{base: p, size: size, gen: k.gen, live: true, s: s}
 	k.live++
 	k.allocs++
 	k.bytes += size
@@ -94,19 +93,12 @@ func (k *books) place(p cupool.Ptr, size int64) (*entry, error) {
 			return nil, fmt.Errorf("cupool: the driver's pool returned %v, where a block of %d bytes at %v is live", p, o.size, o.base)
 		}
 	}
-	if j > i { // most often the same memory
-		k.spare = append(k.spare, k.list[i+1:j]...)
-		k.list = slices.Delete(k.list, i+1, j)
+	if j == i {
+		k.list = slices.Insert(k.list, i, new(entry))
 		return k.list[i], nil
 	}
-	var b *entry
-	if n := len(k.spare); n > 0 {
-		b, k.spare = k.spare[n-1], k.spare[:n-1]
-	} else {
-		b = new(entry)
-	}
-	k.list = slices.Insert(k.list, i, b)
-	return b, nil
+	k.list = slices.Delete(k.list, i+1, j)
+	return k.list[i], nil // most often the same memory
 }
 
 // drop notes that a block is not live any more.
@@ -116,12 +108,7 @@ func (k *books) drop(b *entry) {
 	k.frees++
 	k.bytes -= b.size
 	if gone := len(k.list) - k.live; gone > k.live+minGone {
-		k.list = slices.DeleteFunc(k.list, func(b *entry) bool {
-			if !b.live {
-				k.spare = append(k.spare, b)
-			}
-			return !b.live
-		})
+		k.list = slices.DeleteFunc(k.list, func(b *entry) bool { return !b.live })
 	}
 }
 

@@ -290,7 +290,6 @@ func (n *Allocator) Free(h cupool.Block) error {
 // driver. This is the order because the driver may hand the memory out at once.
 func (n *Allocator) freeAndUnlock(b *entry) error {
 	old := *b
-	b.users = nil // old has them now
 	n.books.drop(b)
 	n.mu.Unlock()
 	if err := n.giveBack(old); err != nil {

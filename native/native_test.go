@@ -312,8 +312,53 @@ func TestClose(t *testing.T) {
 type brokenPools struct {
 	cupool.Driver
 	cuda.NativePools
-	alloc, free, record, wait, trim error
-	allocated                       func()
+	alloc, free, record, wait, trim, set, export, stream, info error
+	allocated                                                  func()
+	pools, streams                                             int // that were made and not destroyed
+}
+
+func (d *brokenPools) NewNativePool(cfg cuda.NativePoolConfig) (cuda.NativePool, error) {
+	d.pools++
+	return d.NativePools.NewNativePool(cfg)
+}
+
+func (d *brokenPools) DestroyNativePool(p cuda.NativePool) error {
+	d.pools--
+	return d.NativePools.DestroyNativePool(p)
+}
+
+func (d *brokenPools) SetNativePoolAttribute(p cuda.NativePool, a cuda.NativePoolAttribute, v uint64) error {
+	if d.set != nil {
+		return d.set
+	}
+	return d.NativePools.SetNativePoolAttribute(p, a, v)
+}
+
+func (d *brokenPools) ExportNativePool(p cuda.NativePool) (int, error) {
+	if d.export != nil {
+		return -1, d.export
+	}
+	return d.NativePools.ExportNativePool(p)
+}
+
+func (d *brokenPools) NewStream() (cupool.StreamHandle, error) {
+	if d.stream != nil {
+		return 0, d.stream
+	}
+	d.streams++
+	return d.Driver.NewStream()
+}
+
+func (d *brokenPools) DestroyStream(s cupool.StreamHandle) error {
+	d.streams--
+	return d.Driver.DestroyStream(s)
+}
+
+func (d *brokenPools) MemInfo() (free, total int64, err error) {
+	if d.info != nil {
+		return 0, 0, d.info
+	}
+	return d.Driver.MemInfo()
 }
 
 func (d *brokenPools) AllocAsync(size int64, p cuda.NativePool, s cupool.StreamHandle) (cupool.Ptr, error) {
@@ -402,6 +447,59 @@ func TestLostMakingRoom(t *testing.T) {
 	_, err := n.Alloc(5000, nil)
 	require.ErrorIs(t, err, cupool.ErrDeviceLost)
 	require.NotErrorIs(t, err, cupool.ErrOutOfMemory)
+	d.trim = nil
+	require.ErrorIs(t, n.TrimTo(0), cupool.ErrDeviceLost)
+}
+
+// TestNotMade: what New and Export have made before they fail goes back.
+func TestNotMade(t *testing.T) {
+	host := pooltest.OpenHost(t)
+	d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
+	n, c := newNative(t, d, native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
+	d.set, d.export = errors.New("not set"), errors.New("not exported")
+	for _, p := range []*cuda.NativePoolConfig{nil, {}} {
+		require.EqualError(t, testkit.Second(native.New(c, native.Config{Pool: p})), "cupool: native allocator on "+d.Name()+": not set")
+	}
+	require.Equal(t, 1, d.pools)
+	require.ErrorIs(t, testkit.Second(n.Export()), d.export)
+	d.set = nil
+}
+
+// TestCloseEndsItsStream: the stream that frees what several use goes with the Allocator,
+// and with the Pool where that is closed first.
+func TestCloseEndsItsStream(t *testing.T) {
+	for _, poolFirst := range []bool{false, true} {
+		host := pooltest.OpenHost(t)
+		d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
+		n, c := newNative(t, d, native.Config{})
+		b := testkit.Must(n.Alloc(5000, nil))
+		require.NoError(t, n.RecordStream(b, testkit.Must(n.NewStream())))
+		d.stream = errors.New("no stream")
+		require.ErrorIs(t, n.Free(b), d.stream)
+		d.stream = nil
+		require.NoError(t, n.Free(b))
+		require.Equal(t, 2, d.streams)
+		if poolFirst {
+			require.NoError(t, c.Close())
+		}
+		require.NoError(t, n.Close())
+		if !poolFirst {
+			require.Equal(t, 1, d.streams)
+			require.NoError(t, c.Close())
+		}
+		require.Zero(t, d.streams)
+	}
+}
+
+// TestOOMWithoutInfo: an out of memory where the device does not say what it has.
+func TestOOMWithoutInfo(t *testing.T) {
+	host := pooltest.OpenHost(t)
+	d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
+	n, _ := newNative(t, d, native.Config{})
+	d.alloc, d.info = cupool.ErrOutOfMemory, errors.New("no luck")
+	var oom *cupool.OOMError
+	require.ErrorAs(t, testkit.Second(n.Alloc(5000, nil)), &oom)
+	require.Equal(t, []int64{-1, -1}, []int64{oom.DeviceFree, oom.DeviceTotal})
 }
 
 // TestHandlesOfNothing: an Allocator that no function made fails.

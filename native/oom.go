@@ -28,7 +28,7 @@ func (n *Allocator) take(size int64, s *cupool.Stream) (cupool.Ptr, error) {
 		}
 		again, e := step(n, size)
 		if errors.Is(e, cupool.ErrDeviceLost) {
-			return 0, e
+			return 0, poolaccess.Of(n.c).DriverError(e)
 		}
 		if !again {
 			continue

@@ -155,6 +155,10 @@ func TestReceiveErrors(t *testing.T) {
 	_, err = native.Receive(c, ends[1])
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.NoError(t, ends[0].Close())
+	shared, _ := newNative(t, pooltest.OpenHost(t), native.Config{Pool: &cuda.NativePoolConfig{Shareable: true}})
+	require.ErrorIs(t, shared.Send(ends[0]), net.ErrClosed)
+	_, err = native.Import(nil, nil)
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
 }
 
 // socketEnds returns both ends of a Unix socket.
@@ -273,7 +277,10 @@ func TestImportLargerBlock(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrClosed)
 	h, err := theirs.ImportBlock(data, 5000, nil)
 	require.NoError(t, err)
+	all := c.Driver().(interface{ NativePointerSize(cupool.Ptr) int64 }).NativePointerSize(h.Ptr())
 	require.NoError(t, theirs.Free(h))
+	require.ErrorIs(t, testkit.Second(theirs.ImportBlock(data, all+1, nil)), cupool.ErrInvalidSize)
+	require.NoError(t, theirs.Free(testkit.Must(theirs.ImportBlock(data, all, nil))))
 
 	small, err := n.Alloc(1, nil)
 	require.NoError(t, err)
