@@ -73,9 +73,9 @@ func (c *Comm) Recv(dst dist.Memory, from int, s *cupool.Stream) error {
 	return c.one(&t, dst, s)
 }
 
-// Group implements dist.Comm. The work is queued when the outermost f has
-// returned, and none of it when f fails.
-func (c *Comm) Group(f func() error) error {
+// Group implements dist.Comm. In the f of another Group, its calls become that one's:
+// the work is queued when the outermost f has returned.
+func (c *Comm) Group(f func() error) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -87,33 +87,23 @@ func (c *Comm) Group(f func() error) error {
 		c.tasks = c.tasks[:0]
 	}
 	c.depth++
+	begin := len(c.tasks)
 	c.order.Unlock()
-	done := false
+	failed := true // also where f panics
 	defer func() {
-		if !done { // f panicked
-			c.endGroup()
+		c.order.Lock()
+		defer c.order.Unlock()
+		c.depth--
+		if failed {
+			c.tasks = c.tasks[:begin]
+		}
+		if c.depth == 0 && len(c.tasks) > 0 {
+			err = c.run("ncclGroupEnd")
 		}
 	}()
-	err := f()
-	done = true
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.depth--
-	switch {
-	case err != nil:
-		c.tasks = c.tasks[:0]
-		return err
-	case c.depth > 0 || len(c.tasks) == 0:
-		return nil
-	}
-	return c.run("ncclGroupEnd")
-}
-
-func (c *Comm) endGroup() {
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.depth--
-	c.tasks = c.tasks[:0]
+	err = f()
+	failed = err != nil
+	return err
 }
 
 // setOp sets the operation.

@@ -79,6 +79,11 @@ func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share func(cont
 	if err != nil {
 		return nil, err
 	}
+	return begin(ctx, pool, device.Context(), lib, cfg, share)
+}
+
+// begin is newComm with a library, for the GPU of a context.
+func begin(ctx context.Context, pool *cupool.Pool, device uintptr, lib library, cfg Config, share func(context.Context, func() ([]byte, error)) ([]byte, error)) (*Comm, error) {
 	ctx, cancel := cfg.bound(ctx)
 	defer cancel()
 	c := &Comm{cfg: cfg, pool: pool, lib: lib, rank: cfg.Rank, size: cfg.Size, used: map[*cupool.Stream]struct{}{}, registered: map[cupool.Ptr]uintptr{}, stop: make(chan struct{})}
@@ -86,7 +91,7 @@ func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share func(cont
 	if err != nil {
 		return nil, fmt.Errorf("nccl: rank %d of %d: %w", c.rank, c.size, err)
 	}
-	if err := c.join(ctx, id, device.Context()); err != nil {
+	if err := c.join(ctx, id, device); err != nil {
 		return nil, err
 	}
 	c.watching.Add(1)
