@@ -67,7 +67,7 @@ import (
 //   - The Norm and TensorMul methods of *tensor.Dense, tensor.Contract, and
 //     MatMul, MatVecMul and Outer with tensor.WithIncr but no WithReuse lose
 //     temporaries, which only a Scope gives back. Engine.Norm and
-//     Engine.Contract do not.
+//     Engine.Contract do not, and are right where the methods are not.
 //   - The Inner method of *tensor.Dense fails for a vector with gaps beside one
 //     without. Engine.Inner does not.
 //   - tensor.ReturnTensor does not free pool memory.

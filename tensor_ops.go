@@ -52,10 +52,7 @@ func (e *Engine) Norm(t *tensor.Dense, ord tensor.NormOrder, axes ...int) (*tens
 // Contract returns the product of two tensors along the axes, as
 // tensor.Contract does, but loses no temporaries.
 func (e *Engine) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
-	if r, ok, err := e.std().GPU().Contract(a, b, aAxes, bAxes); ok {
-		return r, err
-	}
-	return e.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) { return h[0].TensorMul(h[1], aAxes, bAxes) }, a, b)
+	return e.std().Contract(a, b, aAxes, bAxes)
 }
 
 func init() { tensorop.Of = func(engine any) *tensorop.Ops { return engine.(*Engine).std() } }

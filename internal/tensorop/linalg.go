@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"gorgonia.org/tensor"
 
@@ -44,6 +45,44 @@ func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) er
 func (ops *Ops) multiplies(t tensor.Tensor) bool {
 	d, ok := t.(*tensor.Dense)
 	return ok && (operand.IsRowMajor(d) || operand.IsTransposed(d)) && ops.reaches(t)
+}
+
+// Contract sums up products of a's and b's elements along pairs of axes.
+func (ops *Ops) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
+	defer operand.KeepAlive(a, b)
+	if r, ok, err := ops.gpu.Contract(a, b, aAxes, bAxes); ok {
+		return r, err
+	}
+	return ops.Compute(func(h []*tensor.Dense) (*tensor.Dense, error) {
+		if !operand.Paired(h[0].Shape(), h[1].Shape(), aAxes, bAxes) {
+			return h[0].TensorMul(h[1], aAxes, bAxes)
+		}
+		return contracted(h[0], h[1], aAxes, bAxes)
+	}, []*tensor.Dense{a, b})
+}
+
+// contracted is Contract for row-major host tensors. TensorMul writes the axes of b that
+// are left over those of a, where its slice of them has room for one more.
+func contracted(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
+	restA, restB := operand.Rest(a.Dims(), aAxes), operand.Rest(b.Dims(), bAxes)
+	x, errX := ordered(a, slices.Concat(restA, aAxes))
+	y, errY := ordered(b, slices.Concat(bAxes, restB))
+	if err := errors.Join(errX, errY); err != nil {
+		return nil, err
+	}
+	shape := slices.Concat(x.Shape()[:len(restA)], y.Shape()[len(bAxes):])
+	terms := y.Shape()[:len(bAxes)].TotalSize()
+	if err := errors.Join(x.Reshape(x.Size()/terms, terms), y.Reshape(terms, y.Size()/terms)); err != nil {
+		return nil, err
+	}
+	r, err := x.MatMul(y)
+	if err != nil {
+		return nil, err
+	}
+	if len(shape) == 0 {
+		shape = tensor.Shape{1}
+	}
+	return r, r.Reshape(shape...)
 }
 
 // BatchMatMul writes the products of as many pairs of matrices as a has to

@@ -440,8 +440,8 @@ func (x *expression) reshape() error {
 		return nil
 	}
 	for w := range x.worlds {
-		if v.in[w].DataOrder().IsNotContiguous() {
-			return nil // an error, where no operation with reuse has had StdEng forget that it is a view
+		if v.in[w].DataOrder().IsNotContiguous() || v.in[w].DataOrder().IsColMajor() {
+			return nil // an error, where no operation with reuse has had StdEng forget that it is a view, or another order of elements
 		}
 	}
 	var shape []int

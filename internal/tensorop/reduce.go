@@ -108,14 +108,8 @@ func normsOf(d *tensor.Dense, ord tensor.NormOrder, rows, columns int) (*tensor.
 			order, left = append(order, a), append(left, n)
 		}
 	}
-	moved := d.ShallowClone()
-	if err := moved.T(append(order, rows, columns)...); err != nil {
-		if _, same := err.(tensor.NoOpError); !same {
-			return nil, err
-		}
-	}
-	matrices := tensor.NewDense(d.Dtype(), moved.Shape().Clone())
-	if err := tensor.Copy(matrices, moved); err != nil {
+	matrices, err := ordered(d, append(order, rows, columns))
+	if err != nil {
 		return nil, err
 	}
 	if err := matrices.Reshape(left.TotalSize(), d.Shape()[rows], d.Shape()[columns]); err != nil {
@@ -190,4 +184,14 @@ func (ops *Ops) reduce(op string, f func(a tensor.Tensor, axis int, opts ...tens
 		}
 		return dst, tensor.Copy(dst, r)
 	}, opts, a)
+}
+
+// ordered returns a copy of a row-major tensor that has its axes in another order.
+func ordered(d *tensor.Dense, axes []int) (*tensor.Dense, error) {
+	moved := d.ShallowClone()
+	if err := moved.T(axes...); err != nil {
+		return nil, err
+	}
+	c := tensor.NewDense(d.Dtype(), moved.Shape().Clone())
+	return c, tensor.Copy(c, moved)
 }

@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"errors"
-	"slices"
 
 	"gorgonia.org/tensor"
 
@@ -15,10 +14,10 @@ import (
 func (g *Ops) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, bool, error) {
 	defer operand.KeepAlive(a, b)
 	var v [2]view
-	if g == nil || !g.floatsOf(v[:], a, b) || !paired(v[0].shape, v[1].shape, aAxes, bAxes) {
+	if g == nil || !g.floatsOf(v[:], a, b) || max(len(v[0].shape), len(v[1].shape)) > kernels.MaxDims || !operand.Paired(v[0].shape, v[1].shape, aAxes, bAxes) {
 		return nil, false, nil
 	}
-	restA, restB := rest(len(v[0].shape), aAxes), rest(len(v[1].shape), bAxes)
+	restA, restB := operand.Rest(len(v[0].shape), aAxes), operand.Rest(len(v[1].shape), bAxes)
 	var shape []int
 	for _, axis := range restA {
 		shape = append(shape, v[0].shape[axis])
@@ -79,25 +78,4 @@ func (g *Ops) folded(v *view, rows, columns []int) (view, *tensor.Dense, error) 
 	}
 	m.shape, m.strides = size[:], []int{size[1], 1}
 	return m, temp, nil
-}
-
-// rest returns the axes of a tensor that are not among some.
-func rest(dims int, axes []int) (others []int) {
-	for axis := range dims {
-		if !slices.Contains(axes, axis) {
-			others = append(others, axis)
-		}
-	}
-	return others
-}
-
-// paired reports whether shapes can be contracted along axes.
-func paired(a, b, aAxes, bAxes []int) bool {
-	ok := len(aAxes) == len(bAxes) && len(aAxes) > 0 && max(len(a), len(b)) <= kernels.MaxDims
-	for i := 0; ok && i < len(aAxes); i++ {
-		x, y := aAxes[i], bAxes[i]
-		ok = x >= 0 && y >= 0 && x < len(a) && y < len(b) && a[x] == b[y] &&
-			!slices.Contains(aAxes[:i], x) && !slices.Contains(bAxes[:i], y)
-	}
-	return ok
 }
