@@ -90,9 +90,7 @@ func (a access) AllocAt(p Ptr, size, requested int64, stream any) error {
 		return fail(ErrNotSupported, "blocks of a pool with Config.Sanitize have room beside them")
 	}
 	if h := c.heaps.of(s); h != nil {
-		h.mu.Lock()
-		h.Flush() // segments may go with that
-		h.mu.Unlock()
+		h.locked(func(h *streamHeap) { h.Flush() }) // segments may go with that
 	}
 	h, seg := c.heaps.lockSegment(p)
 	if h == nil {

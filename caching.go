@@ -412,8 +412,7 @@ func (c *Pool) FreeOn(b Block, s *Stream) error {
 	if h == nil {
 		return err
 	}
-	err = h.freeLocked(b, x)
-	h.mu.Unlock()
+	err = h.freeAndUnlock(b, x)
 	if err == nil && c.sanitizer != nil {
 		err = c.heaps.damage(b)
 	}

@@ -198,9 +198,7 @@ func (d *deviceState) eachCalls(yield func(*calls.Stream) bool) {
 func (d *deviceState) eachHeap(s *Stream, f func(*streamHeap)) {
 	for _, c := range d.open() {
 		if h := c.heaps.of(s); h != nil {
-			h.mu.Lock()
-			f(h)
-			h.mu.Unlock()
+			h.locked(f)
 		}
 	}
 }

@@ -105,6 +105,29 @@ func (c *Pool) HeapIsFree(s *Stream) bool {
 	return true
 }
 
+// HeldLocks names the locks of the allocator and its open pools that somebody holds.
+func (c *Pool) HeldLocks() (names []string) {
+	try := func(name string, tryLock func() bool, unlock func()) {
+		if !tryLock() {
+			names = append(names, name)
+			return
+		}
+		unlock()
+	}
+	d := c.dev
+	try("lifecycle", d.life.mu.TryLock, d.life.mu.Unlock)
+	try("device", d.mu.TryLock, d.mu.Unlock)
+	for _, p := range d.open() {
+		try(p.name+" reclaim", p.reclaim.TryLock, p.reclaim.UnlockUntold)
+		try(p.name+" lending", p.idle.mu.TryLock, p.idle.mu.Unlock)
+		try(p.name+" heap table", p.heaps.mu.TryLock, p.heaps.mu.Unlock)
+		for _, h := range p.heaps.all() {
+			try(p.name+" heap", h.mu.TryLock, h.mu.Unlock)
+		}
+	}
+	return names
+}
+
 // LockBoth locks what the allocator holds for two streams.
 func (c *Pool) LockBoth(a, b *Stream) (unlock func()) {
 	return lockBoth(c.heaps.of(a), c.heaps.of(b))

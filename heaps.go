@@ -42,6 +42,20 @@ type streamHeap struct {
 	quarantine *sanitize.Queue // nil: freed blocks are free at once
 }
 
+// locked calls f with the heap's lock held.
+func (h *streamHeap) locked(f func(h *streamHeap)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(h)
+}
+
+// unlocked calls f while the heap's lock, which is held, is given away.
+func (h *streamHeap) unlocked(f func()) {
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	f()
+}
+
 // lockBoth takes the locks of two heaps of a pool, which may be the same, in
 // their order.
 func lockBoth(a, b *streamHeap) (unlock func()) {
@@ -57,9 +71,9 @@ func lockBoth(a, b *streamHeap) (unlock func()) {
 	a.Ledger.Quiet()
 	b.Ledger.Quiet()
 	return func() {
+		defer a.mu.Unlock()
+		defer b.mu.Unlock()
 		a.c.space.Book.Settle(&a.Ledger, &b.Ledger)
-		b.mu.Unlock()
-		a.mu.Unlock()
 	}
 }
 
@@ -211,6 +225,12 @@ func (h *streamHeap) checkLocked() {
 	}
 }
 
+// freeAndUnlock is freeLocked that gives the heap's lock back.
+func (h *streamHeap) freeAndUnlock(b Block, x *block.Block) error {
+	defer h.mu.Unlock()
+	return h.freeLocked(b, x)
+}
+
 // freeLocked takes back a block that may be in a magazine, if it is live.
 func (h *streamHeap) freeLocked(b Block, x *block.Block) error {
 	if !h.Unhome(b.id(), x) {
@@ -283,14 +303,14 @@ func (h *streamHeap) releaseSegments() error {
 func (h *streamHeap) freeSegmentsLocked(out []heap.Idle) (freed int, err error) {
 	c, freedAt := h.c, h.FreedAt()
 	h.DetachSegments(out)
-	h.mu.Unlock()
-	if c.ownMemory {
-		err = c.dev.order.Await(context.Background(), &h.stream.calls, freedAt)
-	}
-	if err == nil {
-		freed, err = h.giveBack(out)
-	}
-	h.mu.Lock()
+	h.unlocked(func() {
+		if c.ownMemory {
+			err = c.dev.order.Await(context.Background(), &h.stream.calls, freedAt)
+		}
+		if err == nil {
+			freed, err = h.giveBack(out)
+		}
+	})
 	c.budget.Return(h.Forget(out, freed))
 	h.checkLocked()
 	return freed, c.dev.failed(err)

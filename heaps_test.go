@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool/internal/lock"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // A change of a published list leaves the lists alone that were read before it.
@@ -55,4 +58,23 @@ func TestPublishedReaders(t *testing.T) {
 		l.Add(i + 1)
 	}
 	readers.Wait()
+}
+
+// A heap that is made while lockAll waits is among those that it locks.
+func TestLockAllWaits(t *testing.T) {
+	var table heapTable
+	table.mu.Init(lock.HeapTable, 1)
+	table.mu.Lock()
+	locked := make(chan []*streamHeap)
+	go func() {
+		heaps, unlock := table.lockAll()
+		defer unlock()
+		locked <- heaps
+	}()
+	testkit.AwaitLock(t, "lockAll")
+	h := &streamHeap{}
+	h.mu.Init(lock.Heap, 1)
+	table.byIndex.Add(h)
+	table.mu.Unlock()
+	require.Len(t, <-locked, 1)
 }

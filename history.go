@@ -74,12 +74,10 @@ func (c *Pool) StopHistory() {
 // unhomeAll takes all blocks out of the magazines of all pools.
 func (d *deviceState) unhomeAll() {
 	for _, c := range d.open() {
-		for _, h := range c.heaps.all() {
-			h.mu.Lock()
+		c.heaps.each(func(h *streamHeap) {
 			h.UnhomeAll()
 			h.checkLocked()
-			h.mu.Unlock()
-		}
+		})
 	}
 }
 

@@ -172,8 +172,8 @@ func (r *reclaimer) everything() (leaks []Leak, err error) {
 // nobody enters regrets for it.
 func (r *reclaimer) forget(h *streamHeap) {
 	r.Lock()
+	defer r.UnlockUntold()
 	r.regrets.Forget(&h.Heap)
-	r.UnlockUntold()
 }
 
 // chunksLocked is upToLocked for virtual memory, chunk by chunk. Without
@@ -211,9 +211,9 @@ func (r *reclaimer) inTrimOrder() (list []chunksUpTo) {
 	for _, h := range append(r.heaps.open(), r.idle.closedHeaps()...) {
 		ages := []uint64{math.MaxUint64}
 		if r.cfg.TrimOldest {
-			h.mu.Lock()
-			ages = append(h.WholeChunks().Ages(), math.MaxUint64) // ranges without memory come last
-			h.mu.Unlock()
+			h.locked(func(h *streamHeap) {
+				ages = append(h.WholeChunks().Ages(), math.MaxUint64) // ranges without memory come last
+			})
 		}
 		for _, tick := range ages {
 			list = append(list, chunksUpTo{h, tick})

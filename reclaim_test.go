@@ -875,3 +875,61 @@ func TestSmallChunksOfSmallPrograms(t *testing.T) {
 	require.Zero(t, c.Stats().Stitches)
 	require.NoError(t, c.Close())
 }
+
+// TestToldWithoutLocks: where OnRelease is called nobody holds a lock, whatever gave memory
+// back, so that the program may call anything.
+func TestToldWithoutLocks(t *testing.T) {
+	type pools struct{ root, private *cupool.Pool }
+	outlive := func(x pools, then func() error) error {
+		b, err := x.private.Alloc(10*mib, nil)
+		return errors.Join(err, x.private.Retire(), x.root.Free(b), then())
+	}
+	for name, release := range map[string]func(x pools) error{
+		"trim":                   func(x pools) error { return testkit.Second(x.root.Trim(0)) },
+		"trim, private":          func(x pools) error { return testkit.Second(x.private.Trim(0)) },
+		"empty cache":            func(x pools) error { return x.root.EmptyCache() },
+		"reset":                  func(x pools) error { return x.root.Reset() },
+		"sleep":                  func(x pools) error { return x.root.Sleep(nil) },
+		"soft limit":             func(x pools) error { return x.root.SetSoftLimit(1) },
+		"close":                  func(x pools) error { return x.root.Close() },
+		"close, private":         func(x pools) error { return x.private.Close() },
+		"retire":                 func(x pools) error { return x.private.Retire() },
+		"out of memory":          func(x pools) error { return testkit.Second(x.root.Alloc(150*mib, nil)) },
+		"out of memory, private": func(x pools) error { return testkit.Second(x.private.Alloc(150*mib, nil)) },
+		"free beyond the soft limit": func(x pools) error {
+			b, err := x.root.Alloc(60*mib, nil)
+			return errors.Join(err, x.root.SetSoftLimit(1), x.root.Free(b))
+		},
+		"trim, with a retired pool": func(x pools) error {
+			return outlive(x, func() error { return testkit.Second(x.root.Trim(1 << 40)) })
+		},
+		"empty cache, with a retired pool": func(x pools) error { return outlive(x, x.root.EmptyCache) },
+		"out of memory, with a retired pool": func(x pools) error {
+			return outlive(x, func() error { return testkit.Second(x.root.Alloc(150*mib, nil)) })
+		},
+	} {
+		for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+			t.Run(name+", "+backing.String(), func(t *testing.T) {
+				var x pools
+				told := false
+				x.root = pooltest.Open(t, cupool.Config{
+					Driver: simdev.New(simdev.Config{Capacity: 200 * mib}), Backing: backing, MagazineBytes: -1,
+					OnRelease: func(int64) {
+						told = true
+						require.Empty(t, x.root.HeldLocks())
+					},
+				})
+				x.private = pooltest.NewPrivate(t, x.root, cupool.PoolConfig{Name: "tenant"})
+				for _, p := range []*cupool.Pool{x.root, x.private} {
+					require.NoError(t, p.Free(pooltest.Alloc(t, p, 60*mib, nil)))
+				}
+				err := release(x)
+				if errors.Is(err, cupool.ErrNotSupported) {
+					t.Skip(err)
+				}
+				require.NoError(t, err)
+				require.True(t, told)
+			})
+		}
+	}
+}

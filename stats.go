@@ -377,11 +377,11 @@ func (c *Pool) ResetPeak() {
 	if c.isNone() {
 		return
 	}
+	c.labels.resetPeaks()
 	heaps, unlock := c.heaps.lockAll()
+	defer unlock()
 	c.heaps.sum(heaps)
 	c.space.Book.ResetPeaks(ledgers(heaps))
-	unlock()
-	c.labels.resetPeaks()
 }
 
 // ForgetLabels drops the statistics of the labels under which no block of the pool stands,

@@ -57,16 +57,22 @@ func (t *heapTable) addLocked(s *Stream) *streamHeap {
 	if i < 0 {
 		i = len(t.byIndex.All())
 	}
+	h := t.newHeap(s, i)
+	t.byIndex.Set(i, h)
+	t.byStream.Set(int(s.slot), h)
+	return h
+}
+
+// newHeap returns a heap for a stream that blocks will name by an index.
+func (t *heapTable) newHeap(s *Stream, index int) *streamHeap {
 	h := &streamHeap{c: t.pool, stream: s, lent: map[block.ID]*Stream{}}
 	h.putOne = h.put
 	if t.sanitizer != nil {
 		h.quarantine = t.sanitizer.NewQueue(s.clock, s.handle)
 	}
-	h.mu.Init(lock.Heap, uint64(t.id)<<32|uint64(i))
-	h.Init(&t.space, uint32(i), &h.mu)
+	h.mu.Init(lock.Heap, uint64(t.id)<<32|uint64(index))
+	h.Init(&t.space, uint32(index), &h.mu)
 	h.pending.Table, h.pending.Clock = &t.space.Blocks, t.dev.clock
-	t.byIndex.Set(i, h)
-	t.byStream.Set(int(s.slot), h)
 	return h
 }
 
@@ -90,9 +96,7 @@ func (t *heapTable) open() []*streamHeap {
 func (t *heapTable) each(f func(*streamHeap)) {
 	for _, h := range t.byIndex.All() {
 		if h != nil {
-			h.mu.Lock()
-			f(h)
-			h.mu.Unlock()
+			h.locked(f)
 		}
 	}
 }
@@ -308,8 +312,7 @@ func (t *heapTable) free(b Block) error {
 	if err != nil {
 		return err
 	}
-	err = h.freeLocked(b, x)
-	h.mu.Unlock()
+	err = h.freeAndUnlock(b, x)
 	if err == nil && t.sanitizer != nil {
 		err = t.damage(b)
 	}

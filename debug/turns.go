@@ -26,12 +26,17 @@ func (t *turns) take(make func() snapshot.Snapshot) snapshot.Snapshot {
 	x.once.Do(func() {
 		t.one.Lock()
 		defer t.one.Unlock()
-		t.mu.Lock()
-		t.next = nil
-		t.mu.Unlock()
+		t.begin()
 		x.made = make()
 	})
 	return x.made
+}
+
+// begin has the calls from now on wait for another turn.
+func (t *turns) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next = nil
 }
 
 func (t *turns) wait() *turn {

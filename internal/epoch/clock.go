@@ -224,6 +224,13 @@ func (k *Clock) queryLocked() (err error) {
 	return err
 }
 
+// query is queryLocked that takes the lock.
+func (k *Clock) query() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.queryLocked()
+}
+
 // Wait waits on the host until an epoch is over, unless the epoch is part of a
 // capture. It fails with the cause of ctx when that is done first.
 func (k *Clock) Wait(ctx context.Context, epoch uint64) error {
@@ -281,10 +288,7 @@ func (k *Clock) pollEpoch(ctx context.Context, epoch uint64) error {
 func (k *Clock) poll(ctx context.Context, over func() bool) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		k.mu.Lock()
-		err := k.queryLocked()
-		k.mu.Unlock()
-		switch {
+		switch err := k.query(); {
 		case err != nil:
 			return err
 		case over() || k.Ended():
@@ -397,9 +401,7 @@ func (k *Clock) Passed(time uint64, polls *int) (bool, error) {
 	time, by, err := k.show(time, maxInFlight)
 	for err == nil && by.time > time && !k.Past(time) && *polls > 0 {
 		*polls--
-		k.mu.Lock()
-		err = k.queryLocked()
-		k.mu.Unlock()
+		err = k.query()
 	}
 	return err == nil && k.Past(time), err
 }

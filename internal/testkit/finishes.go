@@ -1,6 +1,8 @@
 package testkit
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -19,4 +21,20 @@ func Finishes(t testing.TB, what string, f func()) {
 	case <-time.After(Patience):
 		t.Fatalf("%s does not return", what)
 	}
+}
+
+// AwaitLock returns when a goroutine waits for a sync.Mutex in a function of a name, or in
+// one that it calls.
+func AwaitLock(t testing.TB, function string) {
+	t.Helper()
+	stacks := make([]byte, 1<<20)
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, of := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			state, calls, _ := strings.Cut(of, "\n")
+			if strings.Contains(state, "[sync.Mutex.Lock") && strings.Contains(calls, function+"(") {
+				return
+			}
+		}
+	}
+	t.Fatalf("nobody waits for a lock in %s", function)
 }
