@@ -214,9 +214,6 @@ func (c *Comm) queue(t *ncclapi.Task, s *cupool.Stream) error {
 		c.tasks = append(c.tasks, *t)
 		return err
 	}
-	if err != nil {
-		return err
-	}
 	c.tasks = append(c.tasks[:0], *t)
 	return c.run(t.Kind.String())
 }
@@ -230,8 +227,5 @@ func (c *Comm) run(call string) error {
 	}
 	r := c.comm.Run(c.tasks)
 	c.mu.Unlock()
-	if r == ncclapi.Success {
-		return nil
-	}
 	return c.settle(context.Background(), call, r)
 }

@@ -3,12 +3,14 @@ package nccl_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 	"github.com/cupool/cupool/nccl"
@@ -97,4 +99,25 @@ func sumOf(r rank, x tensor.Tensor, s *cupool.Stream) error {
 		return err
 	}
 	return r.AllReduce(m, m, dist.Sum, s)
+}
+
+// TestWatchLeavesCaptures: the watch records nothing on a stream that is captured.
+func TestWatchLeavesCaptures(t *testing.T) {
+	onStandIn(t)
+	r := newRanks(t, 1, nccl.Config{})[0]
+	e, err := cupool.NewEngine(r.Pool, cupool.WithStream(r.Stream))
+	require.NoError(t, err)
+	p, err := commtest.NewPlace(r.Member, make([]float32, 100))
+	require.NoError(t, err)
+	sum := func() error { return r.AllReduce(p.M, p.M, dist.Sum, r.Stream) }
+	require.NoError(t, sum())
+	g, err := e.Capture(func() error {
+		fakecuda.Count(true)
+		defer fakecuda.Count(false)
+		time.Sleep(300 * time.Millisecond) // it looks meanwhile
+		require.Zero(t, fakecuda.Calls("cuEventRecord"))
+		return sum()
+	})
+	require.NoError(t, err)
+	require.NoError(t, commtest.First(g.Close(), p.Free()))
 }

@@ -63,8 +63,11 @@ func New(ctx context.Context, pool *cupool.Pool, cfg Config) (*Comm, error) {
 	return newComm(ctx, pool, cfg, cfg.share)
 }
 
-// newComm makes a Comm. All ranks share what is drawn on rank 0.
-func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share func(context.Context, func() ([]byte, error)) ([]byte, error)) (*Comm, error) {
+// A sharing returns on all ranks what draw returns on rank 0.
+type sharing func(ctx context.Context, draw func() ([]byte, error)) ([]byte, error)
+
+// newComm makes a Comm. All ranks share the ID of rank 0.
+func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share sharing) (*Comm, error) {
 	if ctx == nil {
 		return nil, errNoContext
 	}
@@ -83,7 +86,7 @@ func newComm(ctx context.Context, pool *cupool.Pool, cfg Config, share func(cont
 }
 
 // begin is newComm with a library, for the GPU of a context.
-func begin(ctx context.Context, pool *cupool.Pool, device uintptr, lib library, cfg Config, share func(context.Context, func() ([]byte, error)) ([]byte, error)) (*Comm, error) {
+func begin(ctx context.Context, pool *cupool.Pool, device uintptr, lib library, cfg Config, share sharing) (*Comm, error) {
 	ctx, cancel := cfg.bound(ctx)
 	defer cancel()
 	c := &Comm{cfg: cfg, pool: pool, lib: lib, rank: cfg.Rank, size: cfg.Size, used: map[*cupool.Stream]struct{}{}, registered: map[cupool.Ptr]uintptr{}, stop: make(chan struct{})}
@@ -103,7 +106,7 @@ func begin(ctx context.Context, pool *cupool.Pool, device uintptr, lib library, 
 func (c *Comm) newID() ([]byte, error) {
 	id, res := c.lib.NewID()
 	if res != ncclapi.Success {
-		return nil, newError("ncclGetUniqueId", res, c.rank, c.size, c.lib.Text(res), "")
+		return nil, c.errorOf("ncclGetUniqueId", res, "")
 	}
 	return id[:], nil
 }
@@ -118,7 +121,7 @@ func (c *Comm) join(ctx context.Context, shared []byte, device uintptr) error {
 	const call = "ncclCommInitRankConfig"
 	comm, res := c.lib.Init(device, c.size, &id, c.rank)
 	if comm == nil {
-		return newError(call, res, c.rank, c.size, c.lib.Text(res), "")
+		return c.errorOf(call, res, "")
 	}
 	c.comm = comm
 	return c.settle(ctx, call, res)
@@ -148,19 +151,13 @@ func (c *Comm) Size() int {
 	return c.size
 }
 
-// spin is how long the host looks again and again before it sleeps: NCCL needs
-// some ten microseconds to queue a call, less than a sleep takes.
-const spin = 50 * time.Microsecond
+// looks is how often the host looks again before it sleeps: NCCL needs some ten
+// microseconds to queue a call, less than a sleep takes.
+const looks = 100
 
-// settle waits until a call of NCCL is no longer in progress. It does not hold
-// c.mu meanwhile, so that Abort need not wait. A call that fails ends the Comm.
-func (c *Comm) settle(ctx context.Context, call string, r ncclapi.Result) error {
-	var err error
-	for began := time.Now(); r == ncclapi.InProgress && err == nil && time.Since(began) < spin; {
-		runtime.Gosched()
-		r, err = c.state()
-	}
-	if r == ncclapi.InProgress && err == nil {
+// settle ends a call of NCCL. One that fails ends the Comm.
+func (c *Comm) settle(ctx context.Context, call string, r ncclapi.Result) (err error) {
+	if r == ncclapi.InProgress {
 		r, err = c.await(ctx, call)
 	}
 	switch {
@@ -172,8 +169,15 @@ func (c *Comm) settle(ctx context.Context, call string, r ncclapi.Result) error 
 	return nil
 }
 
-// await is settle after the first moments.
+// await waits until a call of NCCL is no longer in progress. It does not hold c.mu
+// meanwhile, so that Abort need not wait.
 func (c *Comm) await(ctx context.Context, call string) (r ncclapi.Result, err error) {
+	for range looks {
+		runtime.Gosched()
+		if r, err = c.state(); err != nil || r != ncclapi.InProgress {
+			return r, err
+		}
+	}
 	ctx, cancel := c.cfg.bound(ctx)
 	defer cancel()
 	for wait := time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
@@ -210,10 +214,19 @@ func (c *Comm) late(ctx context.Context, call string) error {
 func (c *Comm) failWith(call string, r ncclapi.Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.failWithLocked(call, r)
+}
+
+func (c *Comm) failWithLocked(call string, r ncclapi.Result) error {
 	if c.comm == nil {
 		return c.usableLocked()
 	}
-	return c.failLocked(newError(call, r, c.rank, c.size, c.lib.Text(r), c.comm.LastError()))
+	return c.failLocked(c.errorOf(call, r, c.comm.LastError()))
+}
+
+// errorOf is the error of a result, with what NCCL noted last.
+func (c *Comm) errorOf(call string, r ncclapi.Result, last string) *Error {
+	return newError(call, r, c.rank, c.size, c.lib.Text(r), last)
 }
 
 // fail ends the Comm, unless it has ended, and returns the error that all later
@@ -253,7 +266,7 @@ func (c *Comm) Err() error {
 	defer c.mu.Unlock()
 	if c.comm != nil {
 		if r := c.comm.State(); r != ncclapi.Success && r != ncclapi.InProgress {
-			_ = c.failLocked(newError("ncclCommGetAsyncError", r, c.rank, c.size, c.lib.Text(r), c.comm.LastError()))
+			_ = c.failWithLocked("ncclCommGetAsyncError", r)
 		}
 	}
 	return c.failed
@@ -277,7 +290,7 @@ func (c *Comm) Abort() error {
 	r := c.comm.Abort()
 	c.comm = nil
 	if r != ncclapi.Success && r != ncclapi.InProgress {
-		return newError("ncclCommAbort", r, c.rank, c.size, c.lib.Text(r), "")
+		return c.errorOf("ncclCommAbort", r, "")
 	}
 	return nil
 }
@@ -316,10 +329,7 @@ func (c *Comm) finish(ctx context.Context) error {
 		time.Sleep(time.Millisecond)
 		c.lookAt(time.Now())
 	}
-	if err := c.deregisterAll(); err != nil {
-		return err
-	}
-	const call = "ncclCommFinalize"
+	c.deregisterAll()
 	c.mu.Lock()
 	if c.comm == nil {
 		defer c.mu.Unlock()
@@ -327,9 +337,7 @@ func (c *Comm) finish(ctx context.Context) error {
 	}
 	r := c.comm.Finalize()
 	c.mu.Unlock()
-	if err := c.settle(ctx, call, r); err != nil {
-		return err
-	}
+	_ = c.settle(ctx, "ncclCommFinalize", r) // what fails ends the Comm
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.comm == nil {
@@ -338,7 +346,7 @@ func (c *Comm) finish(ctx context.Context) error {
 	r = c.comm.Destroy()
 	c.comm = nil
 	if r != ncclapi.Success && r != ncclapi.InProgress {
-		return newError("ncclCommDestroy", r, c.rank, c.size, c.lib.Text(r), "")
+		return c.errorOf("ncclCommDestroy", r, "")
 	}
 	return nil
 }

@@ -19,12 +19,20 @@ func NewLocal(ctx context.Context, pools []*cupool.Pool, cfg Config) ([]*Comm, e
 	if len(pools) == 0 {
 		return nil, &cupool.ConfigError{Field: "pools", Value: pools, Reason: "a group has a rank at least"}
 	}
+	return newLocal(ctx, len(pools), func(ctx context.Context, rank int, share sharing) (*Comm, error) {
+		cfg := Config{Rank: rank, Size: len(pools), Timeout: cfg.Timeout, Library: cfg.Library}.withDefaults()
+		return newComm(ctx, pools[rank], cfg, share)
+	})
+}
+
+// newLocal makes the Comms of some ranks at the same time, by a function for one.
+func newLocal(ctx context.Context, ranks int, newRank func(ctx context.Context, rank int, share sharing) (*Comm, error)) ([]*Comm, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	comms, errs := make([]*Comm, len(pools)), make([]error, len(pools))
+	comms, errs := make([]*Comm, ranks), make([]error, ranks)
 	var id []byte
 	drawn := make(chan struct{}) // closed when id is there
-	share := func(rank int) func(context.Context, func() ([]byte, error)) ([]byte, error) {
+	share := func(rank int) sharing {
 		return func(ctx context.Context, draw func() ([]byte, error)) (_ []byte, err error) {
 			if rank == 0 {
 				if id, err = draw(); err == nil { // else ctx ends
@@ -41,10 +49,9 @@ func NewLocal(ctx context.Context, pools []*cupool.Pool, cfg Config) ([]*Comm, e
 		}
 	}
 	var wg sync.WaitGroup
-	for i, p := range pools {
-		cfg := Config{Rank: i, Size: len(pools), Timeout: cfg.Timeout, Library: cfg.Library}.withDefaults()
+	for i := range ranks {
 		wg.Go(func() {
-			comms[i], errs[i] = newComm(ctx, p, cfg, share(i))
+			comms[i], errs[i] = newRank(ctx, i, share(i))
 			if errs[i] != nil {
 				cancel(errs[i]) // the others wait for this one
 			}

@@ -81,18 +81,17 @@ func (c *Comm) Deregister(b cupool.Block) error {
 }
 
 // deregisterAll takes all registrations back. Those of a Comm that has ended are
-// gone with it.
-func (c *Comm) deregisterAll() error {
+// gone with it, and a failure ends it.
+func (c *Comm) deregisterAll() {
 	c.mu.Lock()
-	r := ncclapi.Success
+	defer c.mu.Unlock()
 	for p, h := range c.registered {
-		if delete(c.registered, p); c.comm != nil && r == ncclapi.Success {
-			r = c.comm.Deregister(h)
+		delete(c.registered, p)
+		if c.comm == nil {
+			continue
+		}
+		if r := c.comm.Deregister(h); r != ncclapi.Success {
+			_ = c.failWithLocked("ncclCommDeregister", r)
 		}
 	}
-	c.mu.Unlock()
-	if r == ncclapi.Success {
-		return nil
-	}
-	return c.failWith("ncclCommDeregister", r)
 }

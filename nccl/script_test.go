@@ -1,6 +1,7 @@
 package nccl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/ncclapi"
 	"github.com/cupool/cupool/internal/testkit/commtest"
+	"github.com/cupool/cupool/internal/testkit/handletest"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -80,10 +82,7 @@ func (x *script) Destroy() ncclapi.Result                  { return x.note("Dest
 func (x *script) Abort() ncclapi.Result                    { return x.note("Abort") }
 func (x *script) Deregister(handle uintptr) ncclapi.Result { return x.note("Deregister", handle) }
 
-func (x *script) State() ncclapi.Result {
-	time.Sleep(time.Microsecond) // as long as it may take: the clock of a test stands still otherwise
-	return x.answer("State")
-}
+func (x *script) State() ncclapi.Result { return x.answer("State") }
 
 func (x *script) Init(ctx uintptr, ranks int, id *ncclapi.ID, rank int) (communicator, ncclapi.Result) {
 	r := x.note("Init", ctx, " ", ranks, " ", id[0], " ", rank)
@@ -102,14 +101,15 @@ func (x *script) Register(p uintptr, size int64) (uintptr, ncclapi.Result) {
 	return p + 1, x.note("Register", p, " ", size)
 }
 
-// A scripted is rank 1 of 3 of a script.
+// A scripted is a rank, 1 of 3 or one alone, of a script.
 type scripted struct {
 	*Comm
-	nccl *script
-	d    *pooltest.Driver
-	s    *cupool.Stream
-	b    cupool.Block
-	m    dist.Memory // 12 elements at the beginning of b
+	nccl  *script
+	stale cupool.Block // that was freed
+	d     *pooltest.Driver
+	s     *cupool.Stream
+	b     cupool.Block
+	m     dist.Memory // 12 elements at the beginning of b
 }
 
 // play calls f with a rank whose NCCL answers as told, where time is what is slept.
@@ -118,13 +118,16 @@ func play(t *testing.T, cfg Config, a answers, f func(t *testing.T, r *scripted)
 	synctest.Test(t, func(t *testing.T) {
 		pool, d := pooltest.New(t, 1<<30)
 		r := &scripted{nccl: &script{answers: a}, d: d}
-		cfg.Rank, cfg.Size = 1, 3
+		cfg.Size = cmp.Or(cfg.Size, 3)
+		cfg.Rank = min(1, cfg.Size-1)
 		var err error
 		r.Comm, err = begin(t.Context(), pool, 5, r.nccl, cfg.withDefaults(), func(_ context.Context, draw func() ([]byte, error)) ([]byte, error) { return draw() })
 		require.NoError(t, err)
-		require.Equal(t, []string{"NewID", "Init5 3 7 1"}, r.nccl.made())
+		require.Equal(t, []string{"NewID", fmt.Sprint("Init5 ", cfg.Size, " 7 ", cfg.Rank)}, r.nccl.made())
 		r.s, r.b = pooltest.NewStream(t, pool), pooltest.Alloc(t, pool, 1000, nil)
 		r.m = dist.Memory{Ptr: r.b.Ptr(), Count: 12, Type: dist.Int64}
+		r.stale = pooltest.Alloc(t, pool, 1000, nil)
+		require.NoError(t, pool.Free(r.stale))
 		defer func() { _ = r.Abort() }()
 		f(t, r)
 		d.Idle(r.s)
@@ -175,26 +178,37 @@ func TestResults(t *testing.T) {
 		took    time.Duration // at least, and a moment more at most
 		over    bool          // all later calls fail with the error
 	}{
-		"call":                    {nil, (*scripted).sum, []string{"Run1"}, "", 0, false},
-		"call fails":              {answers{"Run": {ncclapi.SystemError}}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + systemText, 0, true},
-		"call soon":               {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.Success)}, (*scripted).sum, []string{"Run1"}, "", 4 * time.Microsecond, false},
-		"call later":              {answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success)}, (*scripted).sum, []string{"Run1"}, "", 400 * time.Millisecond, false},
-		"call soon fails":         {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.RemoteError)}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + remoteText, 0, true},
-		"call later fails":        {answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.SystemError)}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + systemText, 400 * time.Millisecond, true},
-		"call is late":            {answers{"Run": {ncclapi.InProgress}, "State": {ncclapi.InProgress}}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + lateText, timeout, true},
-		"group":                   {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.Success)}, group, []string{"Run2"}, "", 0, false},
-		"group fails":             {answers{"Run": {ncclapi.InvalidArgument}}, group, []string{"Run2", "Abort"}, "ncclGroupEnd: ncclInvalidArgument (text of 4: last words)" + usageText, 0, true},
-		"group later fails":       {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.InvalidUsage)}, group, []string{"Run2", "Abort"}, "ncclGroupEnd: ncclInvalidUsage (text of 5: last words)" + usageText, 0, true},
-		"register":                {nil, registered(register), []string{registers}, "", 0, false},
-		"register is missing":     {answers{"Register": {ncclapi.Missing}}, register, []string{registers}, "ncclCommRegister: NCCL result -1 (it needs NCCL 2.19 or newer): not supported; NCCL_DEBUG=WARN in the environment tells more", 0, false},
-		"register fails":          {answers{"Register": {ncclapi.Driver - 2}}, register, []string{registers, "Abort"}, "ncclCommRegister: CUDA error 2 (text of -1002: last words); NCCL_DEBUG=WARN in the environment tells more", 0, true},
-		"deregister":              {nil, deregister, []string{registers, deregisters}, "", 0, false},
-		"deregister fails":        {answers{"Deregister": {ncclapi.SystemError}}, deregister, []string{registers, deregisters, "Abort"}, "ncclCommDeregister: " + systemText, 0, true},
-		"deregister nothing":      {nil, func(r *scripted) error { return r.Deregister(r.b) }, nil, "deregister block at 0x10000000000: foreign pointer: it is not registered", 0, false},
+		"call":                {nil, (*scripted).sum, []string{"Run1"}, "", 0, false},
+		"call fails":          {answers{"Run": {ncclapi.SystemError}}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + systemText, 0, true},
+		"call soon":           {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.Success)}, (*scripted).sum, []string{"Run1"}, "", 0, false},
+		"call later":          {answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success)}, (*scripted).sum, []string{"Run1"}, "", 300 * time.Millisecond, false},
+		"call soon fails":     {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.RemoteError)}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + remoteText, 0, true},
+		"call later fails":    {answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.SystemError)}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + systemText, 300 * time.Millisecond, true},
+		"call is late":        {answers{"Run": {ncclapi.InProgress}, "State": {ncclapi.InProgress}}, (*scripted).sum, []string{"Run1", "Abort"}, "ncclAllReduce: " + lateText, timeout, true},
+		"group":               {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.Success)}, group, []string{"Run2"}, "", 0, false},
+		"group fails":         {answers{"Run": {ncclapi.InvalidArgument}}, group, []string{"Run2", "Abort"}, "ncclGroupEnd: ncclInvalidArgument (text of 4: last words)" + usageText, 0, true},
+		"group later fails":   {answers{"Run": {ncclapi.InProgress}, "State": progress(3, ncclapi.InvalidUsage)}, group, []string{"Run2", "Abort"}, "ncclGroupEnd: ncclInvalidUsage (text of 5: last words)" + usageText, 0, true},
+		"register":            {nil, registered(register), []string{registers}, "", 0, false},
+		"register is missing": {answers{"Register": {ncclapi.Missing}}, register, []string{registers}, "ncclCommRegister: NCCL result -1 (it needs NCCL 2.19 or newer): not supported; NCCL_DEBUG=WARN in the environment tells more", 0, false},
+		"register fails":      {answers{"Register": {ncclapi.Driver - 2}}, register, []string{registers, "Abort"}, "ncclCommRegister: CUDA error 2 (text of -1002: last words); NCCL_DEBUG=WARN in the environment tells more", 0, true},
+		"deregister":          {nil, deregister, []string{registers, deregisters}, "", 0, false},
+		"deregister fails":    {answers{"Deregister": {ncclapi.SystemError}}, deregister, []string{registers, deregisters, "Abort"}, "ncclCommDeregister: " + systemText, 0, true},
+		"deregister nothing":  {nil, func(r *scripted) error { return r.Deregister(r.b) }, nil, "deregister block at 0x10000000000: foreign pointer: it is not registered", 0, false},
+		"register stale":      {nil, func(r *scripted) error { return r.Register(r.stale) }, nil, "register block at 0x10000000400: cupool: look-up of 0x10000000400: use after free: no block is live there", 0, false},
+		"register old": {nil, func(r *scripted) error {
+			heir, err := r.pool.Alloc(r.stale.Size(), nil) // at the same place
+			defer func() { _ = r.pool.Free(heir) }()
+			return commtest.First(err, r.Register(r.stale))
+		}, nil, "register block at 0x10000000400: use after free", 0, false},
+		"group of nothing": {nil, func(r *scripted) error { return r.Group(nil) }, nil, "Group has no function: invalid handle", 0, false},
+		"aborted beside": {answers{"Run": {ncclapi.InProgress}, "State": {ncclapi.InProgress}}, func(r *scripted) error {
+			time.AfterFunc(timeout/4, func() { _ = r.Abort() })
+			return r.sum()
+		}, []string{"Run1", "Abort"}, "closed", timeout / 4, false},
 		"state":                   {answers{"State": {ncclapi.InProgress}}, func(r *scripted) error { return r.Err() }, nil, "", 0, false},
 		"state fails":             {answers{"State": {ncclapi.SystemError}}, func(r *scripted) error { return r.Err() }, []string{"Abort"}, "ncclCommGetAsyncError: " + systemText, 0, true},
 		"close":                   {nil, registered(closing), []string{registers, deregisters, "Finalize", "Destroy"}, "", 0, false},
-		"close later":             {answers{"Finalize": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success), "Destroy": {ncclapi.InProgress}}, closing, []string{"Finalize", "Destroy"}, "", 400 * time.Millisecond, false},
+		"close later":             {answers{"Finalize": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success), "Destroy": {ncclapi.InProgress}}, closing, []string{"Finalize", "Destroy"}, "", 300 * time.Millisecond, false},
 		"close is late":           {answers{"Finalize": {ncclapi.InProgress}, "State": {ncclapi.InProgress}}, closing, []string{"Finalize", "Abort"}, "ncclCommFinalize: " + lateText, timeout, true},
 		"close fails":             {answers{"Finalize": {ncclapi.SystemError}}, closing, []string{"Finalize", "Abort"}, "ncclCommFinalize: " + systemText, 0, true},
 		"close does not destroy":  {answers{"Destroy": {ncclapi.SystemError}}, closing, []string{"Finalize", "Destroy"}, "ncclCommDestroy: ncclSystemError (text of 2); see the network and /dev/shm; NCCL_DEBUG=WARN tells more", 0, false},
@@ -208,12 +222,16 @@ func TestResults(t *testing.T) {
 				began := time.Now()
 				err := tc.f(r)
 				require.GreaterOrEqual(t, time.Since(began), tc.took)
-				require.Less(t, time.Since(began), tc.took+200*time.Millisecond)
+				require.Less(t, time.Since(began), tc.took+150*time.Millisecond)
 				require.Equal(t, tc.made, r.nccl.made())
 				if tc.err == "" {
 					require.NoError(t, err)
 				} else {
 					require.EqualError(t, err, "nccl: rank 1 of 3: "+tc.err)
+				}
+				if r.closed {
+					require.NoError(t, r.Abort())
+					require.Empty(t, r.nccl.made())
 				}
 				if !tc.over {
 					return
@@ -224,7 +242,7 @@ func TestResults(t *testing.T) {
 				if again := r.Close(); !errors.Is(again, cupool.ErrClosed) {
 					require.Same(t, err, again)
 				}
-				require.ErrorIs(t, r.Close(), cupool.ErrClosed)
+				require.EqualError(t, r.Close(), "nccl: rank 1 of 3: closing: closed")
 				require.NoError(t, r.Abort())
 				require.Empty(t, r.nccl.made())
 			})
@@ -272,31 +290,43 @@ func TestTasks(t *testing.T) {
 		bytes.Type, none.Type, negative.Count, foreign.Ptr = dist.Uint8, dist.Uint8+1, -3, 8
 		closed := pooltest.NewStream(t, r.pool)
 		require.NoError(t, closed.Close())
+		other, _ := pooltest.New(t, 1<<30)
 		for want, err := range map[string]error{
-			"ncclAllReduce: operation 5: ":                                        r.AllReduce(a, a, dist.Avg+1, r.s),
-			"ncclReduceScatter: operation -1: ":                                   r.ReduceScatter(a, long, -1, r.s),
-			"ncclAllReduce: the average of ":                                      r.AllReduce(a, a, dist.Avg, r.s),
-			"ncclBroadcast: rank 3: ":                                             r.Broadcast(a, b, 3, r.s),
-			"ncclSend: rank -1: ":                                                 r.Send(a, -1, r.s),
-			"ncclRecv: rank 3: ":                                                  r.Recv(a, 3, r.s),
-			"ncclAllReduce: 3 elements of type 4 from 9 of type 4, 3 ranks: ":     r.AllReduce(a, long, dist.Sum, r.s),
-			"ncclAllReduce: 3 elements of type 5 from 3 of type 4, 3 ranks: ":     r.AllReduce(bytes, a, dist.Sum, r.s),
-			"ncclBroadcast: 9 elements of type 4 from 3 of type 4, 3 ranks: ":     r.Broadcast(long, a, 1, r.s),
-			"ncclAllGather: 9 elements of type 4 from 9 of type 4, 3 ranks: ":     r.AllGather(long, long, r.s),
-			"ncclAllGather: 8 elements of type 4 from 2 of type 4, 3 ranks: ":     r.AllGather(r.part(0, 8), r.part(8, 2), r.s),
-			"ncclReduceScatter: 2 elements of type 4 from 8 of type 4, 3 ranks: ": r.ReduceScatter(r.part(8, 2), r.part(0, 8), dist.Sum, r.s),
-			"ncclSend: 3 elements of type 6: ":                                    r.Send(none, 0, r.s),
-			"ncclRecv: 3 elements of type 0: ":                                    r.Recv(dist.Memory{Ptr: a.Ptr, Count: 3}, 0, r.s),
-			"ncclSend: -3 elements of type 4: ":                                   r.Send(negative, 0, r.s),
-			"ncclSend: memory at 0x8: ":                                           r.Send(foreign, 0, r.s),
-			"ncclAllReduce: memory at 0x8: ":                                      r.AllReduce(foreign, a, dist.Sum, r.s),
-			"ncclAllReduce: src at 0x8: ":                                         r.AllReduce(a, foreign, dist.Sum, r.s),
-			"ncclRecv: memory at 0x10000000000: cupool: copy ":                    r.Recv(a, 0, closed),
+			"ncclAllReduce: operation 5: ":                                          r.AllReduce(a, a, dist.Avg+1, r.s),
+			"ncclReduceScatter: operation -1: ":                                     r.ReduceScatter(a, long, -1, r.s),
+			"ncclAllReduce: the average of ":                                        r.AllReduce(a, a, dist.Avg, r.s),
+			"ncclBroadcast: rank 3: ":                                               r.Broadcast(a, b, 3, r.s),
+			"ncclSend: rank -1: ":                                                   r.Send(a, -1, r.s),
+			"ncclRecv: rank 3: ":                                                    r.Recv(a, 3, r.s),
+			"ncclAllReduce: 3 elements of type 4 from 9 of type 4, 3 ranks: ":       r.AllReduce(a, long, dist.Sum, r.s),
+			"ncclAllReduce: 3 elements of type 5 from 3 of type 4, 3 ranks: ":       r.AllReduce(bytes, a, dist.Sum, r.s),
+			"ncclBroadcast: 9 elements of type 4 from 3 of type 4, 3 ranks: ":       r.Broadcast(long, a, 1, r.s),
+			"ncclAllGather: 9 elements of type 4 from 9 of type 4, 3 ranks: ":       r.AllGather(long, long, r.s),
+			"ncclAllGather: 8 elements of type 4 from 2 of type 4, 3 ranks: ":       r.AllGather(r.part(0, 8), r.part(8, 2), r.s),
+			"ncclReduceScatter: 2 elements of type 4 from 8 of type 4, 3 ranks: ":   r.ReduceScatter(r.part(8, 2), r.part(0, 8), dist.Sum, r.s),
+			"ncclSend: 3 elements of type 6: ":                                      r.Send(none, 0, r.s),
+			"ncclRecv: 3 elements of type 0: ":                                      r.Recv(dist.Memory{Ptr: a.Ptr, Count: 3}, 0, r.s),
+			"ncclSend: -3 elements of type 4: ":                                     r.Send(negative, 0, r.s),
+			"ncclSend: memory at 0x8: ":                                             r.Send(foreign, 0, r.s),
+			"ncclAllReduce: memory at 0x8: ":                                        r.AllReduce(foreign, a, dist.Sum, r.s),
+			"ncclAllReduce: src at 0x8: ":                                           r.AllReduce(a, foreign, dist.Sum, r.s),
+			"ncclReduceScatter: src at 0x10000000000: dist: 150 int64 elements":     r.ReduceScatter(r.part(0, 50), r.part(0, 150), dist.Sum, r.s),
+			"ncclSend: cupool: record stream":                                       r.Send(dist.Memory{Type: dist.Int64}, 0, other.DefaultStream()),
+			"ncclRecv: memory at 0x10000000000: cupool: copy on stream 0x2: closed": r.Recv(r.part(0, 1), 0, closed),
 		} {
 			require.ErrorContains(t, err, "nccl: rank 1 of 3: "+want)
 		}
 		require.Empty(t, r.nccl.made())
 		require.NoError(t, r.Err())
+		require.NoError(t, other.Close())
+	})
+	play(t, Config{Size: 1}, nil, func(t *testing.T, r *scripted) {
+		m := r.m
+		m.Type = dist.Float64
+		for op, want := range map[dist.Op]int64{dist.Avg: ncclapi.Sum, dist.Max: ncclapi.Max} {
+			require.NoError(t, r.AllReduce(m, m, op, r.s))
+			require.Equal(t, want, r.nccl.tasks[0].Op, op)
+		}
 	})
 }
 
@@ -378,6 +408,7 @@ func TestWatch(t *testing.T) {
 						return
 					}
 					require.Equal(t, []string{"Abort"}, r.nccl.made())
+					require.EqualValues(t, ncclapi.TimedOut, r.Err().(*Error).Code)
 					require.EqualError(t, r.Err(), fmt.Sprintf("nccl: rank 1 of 3: work in a stream: ncclTimeout (not done after %v): rank not there, context deadline exceeded; see whether all ranks run and make the same calls, or raise Config.Timeout", r.cfg.Timeout))
 				})
 			})
@@ -435,6 +466,61 @@ func TestWatchEnds(t *testing.T) {
 			})
 		})
 	}
+	play(t, Config{}, nil, func(t *testing.T, r *scripted) { // before the watch has looked
+		r.d.Busy(r.s)
+		require.NoError(t, r.sum())
+		began := time.Now()
+		time.AfterFunc(moment, func() { r.d.Idle(r.s) })
+		require.NoError(t, r.Close())
+		require.InDelta(t, moment, time.Since(began), float64(2*time.Millisecond))
+	})
+}
+
+// TestNoTimeout: a call is in progress for longer than anything.
+func TestNoTimeout(t *testing.T) {
+	play(t, Config{Timeout: -1}, nil, func(t *testing.T, r *scripted) {
+		r.nccl.set(answers{"Run": {ncclapi.InProgress}, "State": progress(500, ncclapi.Success)})
+		require.NoError(t, r.sum())
+	})
+}
+
+// TestHandlesOfNothing: a Comm that no function made fails.
+func TestHandlesOfNothing(t *testing.T) {
+	handletest.Receivers(t, (*Comm)(nil), new(Comm))
+}
+
+func TestDefaults(t *testing.T) {
+	require.Equal(t, Config{Size: 1, Name: "nccl", Timeout: DefaultTimeout}, Config{}.withDefaults())
+	full := Config{Rank: 2, Size: 3, Name: "other", Timeout: -1, Library: "here"}
+	require.Equal(t, full, full.withDefaults())
+}
+
+// TestLocalFails: a rank that is there is aborted when another one cannot be.
+func TestLocalFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, _ := pooltest.New(t, 1<<30)
+		x, broken := new(script), errors.New("broken")
+		there := make(chan struct{})
+		comms, err := newLocal(t.Context(), 3, func(ctx context.Context, rank int, share sharing) (*Comm, error) {
+			switch rank {
+			case 0:
+				defer close(there)
+				return begin(ctx, pool, 5, x, Config{Size: 3}.withDefaults(), share)
+			case 1:
+				<-there
+				return nil, broken
+			}
+			<-ctx.Done()
+			id, err := share(t.Context(), nil)
+			require.NoError(t, err)
+			require.EqualValues(t, 7, id[0])
+			return nil, context.Cause(ctx)
+		})
+		require.Nil(t, comms)
+		require.EqualError(t, err, "broken\nbroken\nbroken")
+		require.Equal(t, []string{"NewID", "Init5 3 7 0", "Abort"}, x.made())
+		require.NoError(t, pool.Close())
+	})
 }
 
 // TestBegin has a rank that does not come to be.
@@ -468,7 +554,7 @@ func TestBegin(t *testing.T) {
 			})
 		})
 	}
-	for v, want := range map[int]string{22703: "2.27.3", 21405: "2.14.5"} {
+	for v, want := range map[int]string{22703: "2.27.3", 30000: "3.0.0"} {
 		got, err := versionOf(&script{version: v})
 		require.NoError(t, err)
 		require.Equal(t, want, got)

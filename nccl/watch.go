@@ -39,9 +39,7 @@ func (c *Comm) watch() {
 			}
 			return
 		case now := <-tick.C:
-			if c.Err() != nil {
-				continue // Close ends the watch
-			}
+			_ = c.Err() // what has failed ends the Comm, and Close the watch
 			c.lookAt(now)
 			c.expire(now)
 		}
