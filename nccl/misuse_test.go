@@ -65,6 +65,7 @@ func TestConfig(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrInvalidHandle)
 	_, err = nccl.New(context.Background(), pool, nccl.Config{Library: "/nowhere/libnccl.so.2"})
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "nccl: not supported: NCCL is missing: ")
 	require.ErrorContains(t, err, "Config.Library")
 	_, err = nccl.Version("/nowhere/libnccl.so.2")
 	require.ErrorIs(t, err, cupool.ErrNotSupported)

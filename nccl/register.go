@@ -85,10 +85,9 @@ func (c *Comm) Deregister(b cupool.Block) error {
 func (c *Comm) deregisterAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for p, h := range c.registered {
-		delete(c.registered, p)
+	for _, h := range c.registered {
 		if c.comm == nil {
-			continue
+			return
 		}
 		if r := c.comm.Deregister(h); r != ncclapi.Success {
 			_ = c.failWithLocked("ncclCommDeregister", r)

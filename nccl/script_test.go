@@ -487,6 +487,9 @@ func TestNoTimeout(t *testing.T) {
 // TestHandlesOfNothing: a Comm that no function made fails.
 func TestHandlesOfNothing(t *testing.T) {
 	handletest.Receivers(t, (*Comm)(nil), new(Comm))
+	var none *Comm
+	require.Zero(t, none.Rank())
+	require.Zero(t, none.Size())
 }
 
 func TestDefaults(t *testing.T) {
