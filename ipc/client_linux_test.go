@@ -23,6 +23,14 @@ type changed struct {
 	sharing.RangeSharing
 	exports func(r sharing.SharedRange) (sharing.SharedRange, error)
 	imports func(r sharing.SharedRange) (sharing.Ptr, error)
+	closes  error // what CloseRange says
+}
+
+func (d *changed) CloseRange(p sharing.Ptr) error {
+	if d.closes != nil {
+		return d.closes
+	}
+	return d.RangeSharing.CloseRange(p)
 }
 
 func (d *changed) ExportRange(p sharing.Ptr, size int64) (sharing.SharedRange, error) {
@@ -201,6 +209,26 @@ func TestPieces(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.ErrorContains(t, err, "65537 pieces")
 	require.Empty(t, g.server.Uses())
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestUnmappingFails: memory that the device does not unmap stays open, and with it the
+// client.
+func TestUnmappingFails(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	var d *changed
+	d, g.other = newChanged(t)
+	g.share("x", 1000)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	d.closes = errors.New("not unmapped")
+	for _, err := range []error{m.Close(t.Context()), c.Close(t.Context())} {
+		require.EqualError(t, err, `cupool: ipc: closing "x": not unmapped`)
+	}
+	require.Len(t, g.server.Uses(), 1)
+	d.closes = nil
+	require.NoError(t, m.Close(t.Context()))
 	require.NoError(t, c.Close(t.Context()))
 }
 

@@ -43,7 +43,8 @@ func TestServerGarbage(t *testing.T) {
 		"short hello": frame(1, 0, 0x4350497563, 1), "long hello": frame(1, 0, 0x4350497563, 1, uint64(pid), 0), "no hello": frame(3, 0, 1),
 		"huge": {3, 0, 0, 0, 255, 255, 255, 255}, "hello again": greeted(hello(1, pid)), "kind 9": greeted(frame(9, 0)),
 		"a long name": greeted(append([]byte{3, 0, 0, 0, 0, 4, 0, 0}, make([]byte, 1024)...)), "an answer": greeted(frame(4, 0, 1, 1, 0, 10, 1)),
-		"closing what is not open": greeted(frame(6, 0, 1, 77)), "a file that is none": greeted(frame(5, 1, 10)), "flags": greeted(frame(3, 2, 1)),
+		"closing what is not open": greeted(frame(6, 0, 1, 77)), "closing all and more": greeted(frame(6, 0, 1, 0, 1)),
+		"a file that is none": greeted(frame(5, 1, 10)), "flags": greeted(frame(3, 2, 1)),
 	} {
 		c := g.dial()
 		_, err := c.Write(b)
@@ -106,6 +107,7 @@ func TestHeaderInParts(t *testing.T) {
 		f, err := ipc.Receive(ends[0])
 		if files == [2]int{1, 1} {
 			require.ErrorIs(t, err, ipc.ErrProtocol)
+			require.Regexp(t, "^cupool: ipc: protocol error: ", err.Error())
 		} else {
 			require.NoError(t, err)
 			require.NoError(t, f.Close())
@@ -114,6 +116,14 @@ func TestHeaderInParts(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before, now)
 	}
+}
+
+// TestSay: a message that does not reach the other end is an error.
+func TestSay(t *testing.T) {
+	ends := socketpair(t)
+	require.NoError(t, ipc.Say(ends[0], frame(7, 0, 1)))
+	require.NoError(t, ends[1].Close())
+	require.ErrorIs(t, ipc.Say(ends[0], frame(7, 0, 1)), ipc.ErrGone)
 }
 
 // answerWith is an exporter that welcomes and answers the first request with what is given.
@@ -143,6 +153,11 @@ func answerWith(t *testing.T, welcome, answer []byte, fds ...int) *net.UnixConn 
 	c, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
 	require.NoError(t, err)
 	return c
+}
+
+// named is a piece of memory without a file.
+func named(size uint64) []byte {
+	return frame(5, 0, append([]uint64{size}, make([]uint64, 8)...)...)
 }
 
 // TestClientGarbage: an exporter that does not speak the protocol, or lies, makes no
@@ -176,11 +191,15 @@ func TestClientGarbage(t *testing.T) {
 		"no file": {append(frame(4, 0, 1, 1, 0, 4096, 1), piece...), nil}, "a file at the wrong place": {frame(4, 0, 1, 1, 0, 4096, 1), []int{fd}},
 		"two files": {piece, []int{fd, fd}}, "nine files": {piece, []int{fd, fd, fd, fd, fd, fd, fd, fd, fd}}, "an answer to nothing": {frame(7, 0, 99), nil},
 		"a request": {frame(3, 0, 1), nil}, "closed": {frame(7, 0, 1, 2), nil},
+		"more than its pieces": {append(frame(4, 0, 1, 1, 0, 4097, 1), named(4096)...), nil},
 	} {
 		client, err := ipc.Connect(t.Context(), pool, answerWith(t, welcome, c.answer, c.fds...), ipc.Config{})
 		require.NoError(t, err, name)
 		_, err = client.Open(t.Context(), "x")
 		require.Error(t, err, name)
+		if name == "more than its pieces" {
+			require.ErrorContains(t, err, "cupool: ipc: protocol error: ")
+		}
 		<-client.Done()
 		require.NoError(t, client.Close(t.Context()), name)
 	}

@@ -29,6 +29,12 @@ func TestHandlesOfNothing(t *testing.T) {
 		return m
 	})
 
+	handletest.Receivers(t, (*ipc.Server)(nil), new(ipc.Server), (*ipc.Share)(nil), new(ipc.Share), (*ipc.Client)(nil), new(ipc.Client), (*ipc.Memory)(nil), new(ipc.Memory))
+	for _, c := range []*ipc.Client{nil, new(ipc.Client)} {
+		_, err := c.Open(t.Context(), "x")
+		require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+	}
+
 	closed := newClosedPool(t)
 	for _, p := range []*cupool.Pool{nil, new(cupool.Pool)} {
 		_, err := ipc.NewServer(p, ipc.Config{})

@@ -3,10 +3,12 @@ package ipc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -481,7 +483,8 @@ func TestNoDescriptorLeaks(t *testing.T) {
 // TestCut: when the context of Serve is done the importer is told, and what it has open
 // is kept for as long as its process is there.
 func TestCut(t *testing.T) {
-	g := newRig(t, ipc.Config{})
+	var log logged
+	g := newRig(t, ipc.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	g.share("x", 1000)
 	c := g.connect()
 	m, err := c.Open(t.Context(), "x")
@@ -491,6 +494,8 @@ func TestCut(t *testing.T) {
 	<-c.Done()
 	require.ErrorIs(t, c.Err(), ipc.ErrGone)
 	require.Eventually(t, func() bool { return g.server.Uses()[0].Cut }, waitTime, 1e6)
+	said := fmt.Sprintf(`level=WARN msg="ipc: a process lost its connection; its end is waited for" pid=%d open=1`, os.Getpid())
+	require.Eventually(t, func() bool { return strings.Contains(log.text(), said) }, waitTime, 1e6)
 	require.NoError(t, m.Close(t.Context()))
 	late, stop := context.WithCancel(t.Context())
 	stop()
@@ -501,4 +506,34 @@ func TestCut(t *testing.T) {
 	require.ErrorContains(t, err, "without a connection")
 	require.Len(t, g.server.Force(), 1)
 	require.Zero(t, g.pool.Stats().PendingBytes)
+}
+
+// TestCutWhileOpening: what was not opened yet when the context of Serve is done is not
+// kept.
+func TestCutWhileOpening(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	release := make(chan struct{})
+	require.NoError(t, g.pool.DefaultStream().Launch(func() { <-release }))
+	g.share("x", 1000)
+	c := g.connect()
+	opened := make(chan error)
+	go func() { _, err := c.Open(t.Context(), "x"); opened <- err }()
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 1 }, waitTime, 1e6)
+	g.cancel(errors.New("enough"))
+	require.Error(t, <-opened)
+	require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
+	close(release)
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestBusyError lists ten that have memory open.
+func TestBusyError(t *testing.T) {
+	use := ipc.Use{Name: "x", Peer: ipc.Peer{PID: 7, UID: 8}, Bytes: 9, Since: time.Unix(0, 0).UTC()}
+	cut := use
+	cut.Cut = true
+	const head, line = "cupool: ipc: other processes have memory open %d times: late; wait for them, or call Force", "\n  process 7 (user 8): \"x\", 9 bytes, since 1970-01-01T00:00:00Z"
+	text := func(uses ...ipc.Use) string { return (&ipc.BusyError{Uses: uses, Err: errors.New("late")}).Error() }
+	require.Equal(t, fmt.Sprintf(head, 2)+line+line+", without a connection", text(use, cut))
+	require.Equal(t, fmt.Sprintf(head, 10)+strings.Repeat(line, 10), text(slices.Repeat([]ipc.Use{use}, 10)...))
+	require.Equal(t, fmt.Sprintf(head, 11)+strings.Repeat(line, 10)+"\n  ...", text(slices.Repeat([]ipc.Use{use}, 11)...))
 }

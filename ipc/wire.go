@@ -87,14 +87,10 @@ func (b *body) number() uint64 {
 	return v
 }
 
-// tail returns all that is left, at most n bytes.
+// tail returns all that is left, which may be n bytes.
 func (b *body) tail(n int) []byte {
 	t := b.rest
-	if len(t) > n {
-		b.bad = true
-		return nil
-	}
-	b.rest = nil
+	b.rest, b.bad = nil, b.bad || len(t) > n
 	return t
 }
 

@@ -57,6 +57,33 @@ func TestMessages(t *testing.T) {
 	require.ErrorIs(t, err, ErrProtocol)
 }
 
+// TestHeaders: what is too long, or of no kind, is refused.
+func TestHeaders(t *testing.T) {
+	for _, tc := range []struct {
+		header
+		good bool
+	}{
+		{header{kind: helloKind, size: maxBody}, true}, {header{kind: errorKind}, true}, {header{kind: pieceKind, file: true}, true},
+		{header{kind: helloKind, size: maxBody + 1}, false}, {header{kind: helloKind - 1}, false}, {header{kind: errorKind + 1}, false}, {header{kind: openedKind, file: true}, false},
+	} {
+		got, err := parseHeader([headerSize]byte(tc.append(nil)))
+		if tc.good {
+			require.NoError(t, err)
+			require.Equal(t, tc.header, got)
+		} else {
+			require.ErrorIs(t, err, ErrProtocol)
+		}
+	}
+	for i := 1; i < 4; i++ {
+		b := [headerSize]byte{byte(helloKind)}
+		b[i] = 2
+		_, err := parseHeader(b)
+		require.ErrorIs(t, err, ErrProtocol)
+	}
+	require.NoError(t, (&body{kind: closeKind}).expect(closeKind))
+	require.EqualError(t, (&body{kind: closedKind}).expect(welcomeKind), "cupool: ipc: a message of kind 7 where one of kind 2 should be: protocol error")
+}
+
 // TestErrorMessages: errors keep what they match, and long ones their beginning.
 func TestErrorMessages(t *testing.T) {
 	for _, want := range codes {
