@@ -54,7 +54,8 @@ type Comm interface {
 	// in it do not wait for each other, and collective calls go together. No
 	// call in it uses the dst of another one. All ranks group the same
 	// collective calls. It returns f's error, or its own; after f's error none
-	// of the calls is made.
+	// of the calls is made. f makes no Group of the same Comm, as Local's would wait
+	// for itself.
 	Group(f func() error) error
 
 	// Err returns what went wrong so far, or nil. It does not wait.

@@ -190,6 +190,14 @@ func TestMappingFails(t *testing.T) {
 	m, err = c.Open(t.Context(), "x")
 	require.NoError(t, err)
 	require.NoError(t, m.Close(t.Context()))
+	d.imports = func(sharing.SharedRange) (sharing.Ptr, error) {
+		g.server.Force()
+		<-c.Done()
+		return 0, no
+	}
+	_, err = c.Open(t.Context(), "x")
+	require.ErrorIs(t, err, no)
+	require.ErrorIs(t, err, ipc.ErrGone)
 	require.NoError(t, c.Close(t.Context()))
 }
 

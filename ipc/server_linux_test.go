@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -411,6 +412,7 @@ func TestStreams(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, m.RecordStream(foreign), cupool.ErrForeignStream)
 	require.NoError(t, m.RecordStream(s))
+	require.NoError(t, m.RecordStream(nil), "it is always waited for")
 	ended, err := g.other.NewStream()
 	require.NoError(t, err)
 	require.NoError(t, m.RecordStream(ended))
@@ -508,22 +510,40 @@ func TestCut(t *testing.T) {
 	require.Zero(t, g.pool.Stats().PendingBytes)
 }
 
-// TestCutWhileOpening: what was not opened yet when the context of Serve is done is not
-// kept.
+// TestCutWhileOpening: what was not opened yet when the context of Serve is done, or the
+// server ends, is not kept, though the stream is busy.
 func TestCutWhileOpening(t *testing.T) {
+	for name, cut := range map[string]func(g *rig){
+		"the context": func(g *rig) { g.cancel(errors.New("enough")) },
+		"the server":  func(g *rig) { g.server.Force() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, ipc.Config{})
+			release := make(chan struct{})
+			require.NoError(t, g.pool.DefaultStream().Launch(func() { <-release }))
+			g.share("x", 1000)
+			c := g.connect()
+			opened := make(chan error)
+			go func() { _, err := c.Open(t.Context(), "x"); opened <- err }()
+			require.Eventually(t, func() bool { return len(g.server.Uses()) == 1 }, waitTime, 1e6)
+			cut(g)
+			require.Error(t, <-opened)
+			require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
+			close(release)
+			require.NoError(t, c.Close(t.Context()))
+		})
+	}
+}
+
+// TestCloseBeforeHello: a server that closes ends the connections that have said nothing.
+func TestCloseBeforeHello(t *testing.T) {
 	g := newRig(t, ipc.Config{})
-	release := make(chan struct{})
-	require.NoError(t, g.pool.DefaultStream().Launch(func() { <-release }))
-	g.share("x", 1000)
-	c := g.connect()
-	opened := make(chan error)
-	go func() { _, err := c.Open(t.Context(), "x"); opened <- err }()
-	require.Eventually(t, func() bool { return len(g.server.Uses()) == 1 }, waitTime, 1e6)
-	g.cancel(errors.New("enough"))
-	require.Error(t, <-opened)
-	require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
-	close(release)
-	require.NoError(t, c.Close(t.Context()))
+	c := g.dial()
+	require.Eventually(t, func() bool { return ipc.Kept(g.server) == 1 }, waitTime, 1e6)
+	require.NoError(t, g.server.Close(t.Context()))
+	_, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Zero(t, ipc.Kept(g.server))
 }
 
 // TestBusyError lists ten that have memory open.
