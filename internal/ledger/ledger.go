@@ -105,7 +105,8 @@ type Ledger struct {
 // rooms are how much may be added to what all ledgers hold, of each kind and of both.
 type rooms struct {
 	room, splitRoom [3]room
-	activeRoom      [3]room // once anything was pending
+	requested       [3]int64 // bytes that may be requested by blocks that go out
+	activeRoom      [3]room  // once anything was pending
 }
 
 // room is how much may be added before a peak is reached.
@@ -229,7 +230,8 @@ func (l *Ledger) raiseLocked() {
 		for q := range left {
 			left[q] = b.peaks[k][q] - b.sum[k][q]
 		}
-		l.room[k] = room{left[OutBlocks], min(left[OutBytes], left[RequestedBytes])}
+		l.room[k] = room{left[OutBlocks], left[OutBytes]}
+		l.requested[k] = left[RequestedBytes]
 		l.activeRoom[k] = room{left[ActiveBlocks], left[ActiveBytes]}
 		l.splitRoom[k] = room{left[Splits], left[SplitBytes]}
 	}
@@ -305,7 +307,9 @@ func (l *Ledger) Out(k Kind, size, requested int64) {
 	p[OutBlocks].Added++
 	p[OutBytes].Added += size
 	p[RequestedBytes].Added += requested
-	left := l.room[k].take(size) | l.room[All].take(size)
+	l.requested[k] -= requested
+	l.requested[All] -= requested
+	left := l.room[k].take(size) | l.room[All].take(size) | l.requested[k] | l.requested[All]
 	if l.book.crossed.Load() {
 		left |= l.activeRoom[k].take(size) | l.activeRoom[All].take(size)
 	}
@@ -314,9 +318,7 @@ func (l *Ledger) Out(k Kind, size, requested int64) {
 	}
 }
 
-// Freed counts a block that the program gave back for good. There is room again
-// for the bytes that were requested; the bytes of rounding are found when the
-// room is next measured.
+// Freed counts a block that the program gave back for good.
 func (l *Ledger) Freed(k Kind, size, requested int64) {
 	l.touch()
 	if l.book.crossed.Load() {
@@ -327,8 +329,10 @@ func (l *Ledger) Freed(k Kind, size, requested int64) {
 }
 
 func (l *Ledger) back(k Kind, size, requested int64) {
-	l.room[k].give(1, requested)
-	l.room[All].give(1, requested)
+	l.room[k].give(1, size)
+	l.room[All].give(1, size)
+	l.requested[k] += requested
+	l.requested[All] += requested
 	p := &l.pools[k]
 	p[OutBlocks].Taken++
 	p[OutBytes].Taken += size

@@ -263,6 +263,24 @@ func TestRoomAfterQuiet(t *testing.T) {
 	require.EqualValues(t, 2, b.Peak(All, OutBlocks))
 }
 
+// TestRoomAfterFree: a block that went out and came back left the room as it was, however
+// its size was rounded, so that the peaks are not looked at again.
+func TestRoomAfterFree(t *testing.T) {
+	b, ledgers := open(1)
+	l := ledgers[0]
+	l.Out(Small, 512, 16)
+	l.Freed(Small, 512, 16)
+	before := l.rooms
+	for range 3 {
+		l.Out(Small, 512, 16)
+		l.Freed(Small, 512, 16)
+	}
+	require.Equal(t, before, l.rooms)
+	require.EqualValues(t, 512, b.Peak(All, OutBytes))
+	l.Out(Small, 512, 17)
+	require.EqualValues(t, 17, b.Peak(All, RequestedBytes))
+}
+
 // TestSettlePublishesTheThird: what a third ledger gave back before two others
 // exchanged memory is no part of a later peak.
 func TestSettlePublishesTheThird(t *testing.T) {
