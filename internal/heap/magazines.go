@@ -88,7 +88,9 @@ func (h *Heap) Rehome(id block.ID, b *block.Block) bool {
 func (h *Heap) left(l magazine.Leaver) {
 	b := h.space.Blocks.At(l.ID)
 	h.homedBytes -= b.Size
-	h.countHits(b, l.Hits)
+	if l.Hits > 0 {
+		h.countHits(b, l.Hits)
+	}
 	if l.Word.State() == block.Cached {
 		h.Put(l.ID, b)
 	}

@@ -237,7 +237,9 @@ func (m Misses) Shard() uint32 { return uint32(m >> flagBits) }
 func ShardOf(b *block.Block) uint32 { return b.Slot() / (setCount * ways) }
 
 // Home makes a slot of a shard the home of a live block for a while, as Live or Cached,
-// and reports whether it did. There may be a block that lost its slot to this one.
+// and reports whether it did. There may be a block that lost its slot to this one. One of
+// the same size mostly keeps its slot: where more blocks of a size are out at once than
+// have slots, another one there would be of no more use.
 func (c *Cache) Home(n uint32, id block.ID, b *block.Block, as block.State, stay block.Stay) (evicted Leaver, ok bool) {
 	if n >= uint32(len(c.shards)) || c.spread.Load() == shut {
 		return Leaver{}, false
@@ -247,8 +249,11 @@ func (c *Cache) Home(n uint32, id block.ID, b *block.Block, as block.State, stay
 	way := s.vacant()
 	if way < 0 {
 		victim := &c.shards[n].victim[i]
-		*victim = (*victim + 1) % ways
-		way = int(*victim)
+		*victim++
+		way = int(*victim % ways)
+		if round := int(*victim / ways % ways); uint32(s[way].Load()) == tag && way != round {
+			return Leaver{}, false
+		}
 		evicted, _, _ = c.leave(block.ID(s[way].Load()>>32), block.Live, block.Cached)
 	}
 	b.SetHome(as, (n*setCount+uint32(i))*ways+uint32(way), stay)
@@ -258,6 +263,9 @@ func (c *Cache) Home(n uint32, id block.ID, b *block.Block, as block.State, stay
 
 // vacant returns a slot that is empty, or -1.
 func (s *set) vacant() int {
+	if s[ways-1].Load() != 0 {
+		return -1
+	}
 	for w := range s {
 		if s[w].Load() == 0 {
 			return w

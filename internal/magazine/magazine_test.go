@@ -210,6 +210,26 @@ func TestHomeEvictsInTurn(t *testing.T) {
 	require.Zero(t, e)
 }
 
+// Blocks of one size take each other's slots once in ways misses, each slot in its turn.
+func TestHomeKeepsTheSize(t *testing.T) {
+	p := newPen()
+	var first, evicted []block.ID
+	for range ways {
+		id, _, _ := p.put(t, 1000)
+		first = append(first, id)
+	}
+	for range ways * ways {
+		id, b := p.block(t, 1000)
+		e, ok := p.Home(0, id, b, block.Live, block.Long)
+		require.Equal(t, e.ID != 0, ok)
+		if ok {
+			require.True(t, b.IsHomed())
+			evicted = append(evicted, e.ID)
+		}
+	}
+	require.ElementsMatch(t, first, evicted)
+}
+
 // Without a shard there is no place.
 func TestHomeWithoutShard(t *testing.T) {
 	p := newPen()
