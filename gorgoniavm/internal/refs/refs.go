@@ -15,7 +15,8 @@ type Blocks struct {
 	Allocator cupool.Allocator
 	Err       error // of the first free that failed
 
-	refs map[cupool.Ptr]ref
+	refs map[cupool.Ptr]*ref // some without holders: most addresses come again
+	gone int                 // how many have none
 }
 
 type ref struct {
@@ -25,6 +26,9 @@ type ref struct {
 	foreign  bool // somebody else's
 }
 
+// mostGone is how many addresses without holders are kept, at least.
+const mostGone = 1 << 10
+
 // Hold takes a reference to the block that an address lies in and returns the
 // block's address, or 0 where the pool has no such block. The first reference
 // decides whether the block is borrowed: that of somebody else, who frees it.
@@ -33,12 +37,11 @@ func (r *Blocks) Hold(at cupool.Ptr, borrowed bool) cupool.Ptr {
 	if err != nil { // in Go's heap
 		return 0
 	}
-	x, ok := r.refs[b.Ptr()]
-	if !ok {
-		x = ref{block: b, borrowed: borrowed, foreign: borrowed}
+	if x := r.held(b.Ptr()); x != nil {
+		x.n++
+	} else {
+		r.set(ref{block: b, n: 1, borrowed: borrowed, foreign: borrowed})
 	}
-	x.n++
-	r.set(b.Ptr(), x)
 	return b.Ptr()
 }
 
@@ -47,37 +50,56 @@ func (r *Blocks) Own(b cupool.Block) cupool.Ptr {
 	if b.IsEmpty() {
 		return 0
 	}
-	r.set(b.Ptr(), ref{block: b, n: 1})
+	r.set(ref{block: b, n: 1})
 	return b.Ptr()
 }
 
-func (r *Blocks) set(p cupool.Ptr, x ref) {
-	if r.refs == nil {
-		r.refs = make(map[cupool.Ptr]ref)
+// held returns the references to the block at an address, or nil where there are none.
+func (r *Blocks) held(p cupool.Ptr) *ref {
+	if p == 0 {
+		return nil
 	}
-	r.refs[p] = x
+	if x := r.refs[p]; x != nil && x.n > 0 {
+		return x
+	}
+	return nil
+}
+
+func (r *Blocks) set(to ref) {
+	x := r.refs[to.block.Ptr()]
+	switch {
+	case x == nil:
+		if r.refs == nil {
+			r.refs = make(map[cupool.Ptr]*ref)
+		}
+		x = new(ref)
+		r.refs[to.block.Ptr()] = x
+	case x.n == 0:
+		r.gone--
+	}
+	*x = to
 }
 
 // Again takes one more reference to a block that has one; 0 is no block.
 func (r *Blocks) Again(p cupool.Ptr) {
-	if p != 0 {
-		x := r.refs[p]
+	if x := r.held(p); x != nil {
 		x.n++
-		r.refs[p] = x
 	}
 }
 
 // Drop gives a reference back, and the block with the last one.
 func (r *Blocks) Drop(p cupool.Ptr) {
-	if p == 0 {
+	x := r.held(p)
+	if x == nil {
 		return
 	}
-	x := r.refs[p]
 	if x.n--; x.n > 0 {
-		r.refs[p] = x
 		return
 	}
-	delete(r.refs, p)
+	if r.gone++; r.gone > max(mostGone, len(r.refs)/2) {
+		maps.DeleteFunc(r.refs, func(_ cupool.Ptr, x *ref) bool { return x.n == 0 })
+		r.gone = 0
+	}
 	if x.borrowed {
 		return
 	}
@@ -89,22 +111,30 @@ func (r *Blocks) Drop(p cupool.Ptr) {
 // Sole reports whether a block has one holder, is not borrowed and has a size
 // in bytes: whether a tensor of that size has all of it for itself.
 func (r *Blocks) Sole(p cupool.Ptr, size int64) bool {
-	x := r.refs[p]
-	return p != 0 && x.n == 1 && !x.borrowed && size == x.block.Size()
+	x := r.held(p)
+	return x != nil && x.n == 1 && !x.borrowed && size == x.block.Size()
 }
 
 // Foreign reports whether a block is somebody else's.
-func (r *Blocks) Foreign(p cupool.Ptr) bool { return r.refs[p].foreign }
+func (r *Blocks) Foreign(p cupool.Ptr) bool {
+	x := r.held(p)
+	return x != nil && x.foreign
+}
 
 // Borrow makes all blocks borrowed. They are nobody else's for that.
 func (r *Blocks) Borrow() {
-	for p, x := range r.refs {
+	for _, x := range r.refs {
 		x.borrowed = true
-		r.refs[p] = x
 	}
 }
 
 // Clone returns the same references, to be counted apart from these.
 func (r *Blocks) Clone() Blocks {
-	return Blocks{Allocator: r.Allocator, Err: r.Err, refs: maps.Clone(r.refs)}
+	c := Blocks{Allocator: r.Allocator, Err: r.Err}
+	for _, x := range r.refs {
+		if x.n > 0 {
+			c.set(*x)
+		}
+	}
+	return c
 }

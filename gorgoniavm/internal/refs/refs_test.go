@@ -85,3 +85,38 @@ func TestClone(t *testing.T) {
 	c.Drop(p)
 	require.ErrorIs(t, c.Err, cupool.ErrDoubleFree)
 }
+
+// Addresses without holders do not pile up, and count anew when they come again.
+func TestGone(t *testing.T) {
+	r, a, b := newBlocks(t)
+	p := r.Own(b)
+	r.Again(p)
+	blocks := make([]cupool.Block, 3*refs.MostGone)
+	for i := range blocks {
+		var err error
+		blocks[i], err = a.Alloc(512, nil)
+		require.NoError(t, err)
+	}
+	for _, b := range blocks {
+		r.Drop(r.Own(b))
+		require.LessOrEqual(t, r.Addresses(), refs.MostGone+2)
+	}
+	r.Drop(p)
+	require.True(t, r.Sole(p, b.Size()))
+	r.Drop(p)
+	require.False(t, r.Sole(p, b.Size()))
+	require.False(t, live(a, p))
+	r.Drop(p)
+	r.Again(p)
+	require.NoError(t, r.Err, "nothing, without a holder")
+
+	b, err := a.Alloc(b.Size(), nil)
+	require.NoError(t, err)
+	require.Equal(t, p, b.Ptr())
+	require.Equal(t, p, r.Hold(p, true))
+	require.True(t, r.Foreign(p))
+	r.Drop(p)
+	require.False(t, r.Foreign(p))
+	require.True(t, live(a, p))
+	require.NoError(t, a.Free(b))
+}
