@@ -26,28 +26,34 @@ func (m *VM) walk(instrs []program.Instr) error {
 
 // exec computes one node and gives back the values that it was the last to read.
 func (m *VM) exec(in *program.Instr) error {
-	h, err := m.compute(in)
-	if err != nil {
-		return err
+	h := &m.now.slots[in.Out]
+	if in.Step != program.PartOf { // whose value another instruction has put there
+		made, err := m.compute(in)
+		if err != nil {
+			return err
+		}
+		*h = made
+	} else if h.v == nil {
+		return ErrNoValue
 	}
 	if in.Scalar {
+		var err error
 		if h.fetch, err = m.fetch(in, h.v); err != nil {
-			m.mem.drop(&h)
+			m.mem.drop(h)
 			return err
 		}
 	}
-	m.now.slots[in.Out] = h
 	if err := m.look(in, h.v); err != nil {
 		return err
 	}
 	if in.Keep {
-		m.kept = append(m.kept, binding{in.Node, in.Shape, m.mem.again(h)})
+		m.kept = append(m.kept, binding{in.Node, in.Shape, m.mem.again(*h)})
 	}
 	for _, from := range in.Dead {
 		m.mem.drop(&m.now.slots[from])
 	}
 	if m.prog.Uses[in.Out] == 0 {
-		m.mem.drop(&m.now.slots[in.Out])
+		m.mem.drop(h)
 	}
 	return nil
 }
@@ -59,9 +65,6 @@ func (m *VM) compute(in *program.Instr) (held, error) {
 		return m.load(in)
 	case program.Constant:
 		return m.constant(in.Node)
-	}
-	if in.Step == program.PartOf {
-		return m.partOf(in)
 	}
 	if v := m.now.numbers[in.Out]; v != nil {
 		return held{v: v}, nil
@@ -96,17 +99,23 @@ func (m *VM) compute(in *program.Instr) (held, error) {
 	if m.now.dst = (held{}); h.v == v {
 		return h, nil
 	}
-	defer m.mem.drop(&h)
-	return m.mem.hold(v, false), nil
+	made := m.result(in, v)
+	m.mem.drop(&h)
+	return made, nil
 }
 
-// partOf takes the value that another instruction has put into the slot.
-func (m *VM) partOf(in *program.Instr) (held, error) {
-	h := m.now.slots[in.Out]
-	if m.now.slots[in.Out] = (held{}); h.v == nil {
-		return h, ErrNoValue
+// result takes a reference to the block that the result of in lies in. One in the memory of
+// an operand needs no look-up.
+func (m *VM) result(in *program.Instr, v gorgonia.Value) held {
+	if d, ok := v.(*tensor.Dense); ok && d.MemSize() > 0 {
+		for _, from := range in.In {
+			of := &m.now.slots[from]
+			if x, ok := of.v.(*tensor.Dense); ok && of.p != 0 && d.Uintptr()-x.Uintptr() < x.MemSize() {
+				return m.mem.again(held{v: v, p: of.p, foreign: of.foreign})
+			}
+		}
 	}
-	return h, nil
+	return m.mem.hold(v, false)
 }
 
 // operand returns the value in a slot. A scalar that was computed on the device

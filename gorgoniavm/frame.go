@@ -44,7 +44,7 @@ func (m *VM) mayOverwrite(in *program.Instr) bool {
 // is free again.
 func (m *VM) destination(in *program.Instr) (*tensor.Dense, error) {
 	d := m.now.headers[in.Out]
-	if d == nil || !d.Shape().Eq(in.Shape) || d.IsMaterializable() {
+	if d == nil || !slices.Equal(d.Shape(), in.Shape) || d.IsMaterializable() {
 		d, err := m.empty(in.Dtype, in.Shape)
 		m.now.headers[in.Out] = d
 		return d, err

@@ -20,8 +20,9 @@ import (
 func group(m *VM, in *program.Instr, args []gorgonia.Value) (gorgonia.Value, error) {
 	g := in.Group
 	a := m.now.fused
-	*a = gpu.FusedArgs{N: int64(g.N), Columns: int64(g.Columns), Inputs: int64(len(g.Inputs)), Scalars: int64(len(g.Scalars)),
-		Outputs: int64(len(g.Outputs)), Steps: int64(len(g.Steps))}
+	*a = gpu.FusedArgs{} // a literal with fields would be made elsewhere first, and copied
+	a.N, a.Columns, a.Inputs, a.Scalars = int64(g.N), int64(g.Columns), int64(len(g.Inputs)), int64(len(g.Scalars))
+	a.Outputs, a.Steps = int64(len(g.Outputs)), int64(len(g.Steps))
 	copy(a.Step[:], g.Steps)
 	for i := range g.Inputs {
 		v := &g.Inputs[i]
@@ -50,9 +51,11 @@ func (m *VM) operandOf(o *gpu.FusedOperand, g *program.Group, v *program.View, o
 	if err != nil {
 		return err
 	}
-	inPool := of.p != 0 || m.e.Owns(d)
-	if last := v.Offset + (v.Rows-1)*v.Stride + v.Columns; d.Shape().TotalSize() < last || d.RequiresIterator() || d.DataOrder() != 0 || !inPool {
-		return fmt.Errorf("a tensor of shape %v where %d elements are read: %w", d.Shape(), last, ErrOperand)
+	if !of.plain || d.IsMaterializable() { // an operation may have left one transposed
+		last := v.Offset + (v.Rows-1)*v.Stride + v.Columns
+		if d.Shape().TotalSize() < last || d.RequiresIterator() || d.DataOrder() != 0 || of.p == 0 && !m.e.Owns(d) {
+			return fmt.Errorf("a tensor of shape %v where %d elements are read: %w", d.Shape(), last, ErrOperand)
+		}
 	}
 	o.P = uint64(d.Uintptr()) + uint64(v.Offset)*uint64(d.Dtype().Size())
 	o.Row, o.Column = int64(v.Stride), 1
@@ -98,7 +101,7 @@ func (m *VM) outputsOf(a *gpu.FusedArgs, in *program.Instr) (own gorgonia.Value,
 	return own, nil
 }
 
-// partFor makes a result that another instruction will take (partOf).
+// partFor makes a result that another instruction will take (exec).
 func (m *VM) partFor(slot int) (*held, error) {
 	if _, err := m.destination(&m.prog.Instrs[slot]); err != nil {
 		return nil, err

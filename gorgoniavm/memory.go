@@ -25,6 +25,7 @@ type held struct {
 	v       gorgonia.Value
 	p       cupool.Ptr // of the block; 0: none
 	foreign bool       // v is a tensor in memory of the program's, in Go's heap or in a borrowed block
+	plain   bool       // v is a destination that an operation wrote: its elements lie side by side, in row-major order
 	fetch   *fetch     // of a scalar on a device that is under way to the host, or nil
 }
 
@@ -42,7 +43,7 @@ func (m *memory) hold(v gorgonia.Value, borrowed bool) held {
 
 // own is hold for a tensor over a new block.
 func (m *memory) own(v gorgonia.Value, b cupool.Block) held {
-	return held{v: v, p: m.blocks.Own(b)}
+	return held{v: v, p: m.blocks.Own(b), plain: !b.IsEmpty()}
 }
 
 // again takes one more reference for another holder of h's value.
