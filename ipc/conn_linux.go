@@ -87,12 +87,12 @@ func closeFile(f *os.File) error {
 	return f.Close()
 }
 
-// lost makes the end of a connection ErrGone.
+// lost makes an error that is the end of a connection ErrGone.
 func lost(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return fmt.Errorf("cupool: ipc: the connection has ended: %w", ErrGone)
 	}
-	if err == nil || errors.Is(err, ErrProtocol) {
+	if errors.Is(err, ErrProtocol) {
 		return err
 	}
 	return fmt.Errorf("cupool: ipc: %w", err)

@@ -68,6 +68,26 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
+// TestOldestConn: one connection too many ends the oldest over which nothing is open.
+func TestOldestConn(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 1000)
+	var all [ipc.MaxConns]*ipc.Client
+	for i := range all {
+		all[i] = g.connect()
+	}
+	m, err := all[0].Open(t.Context(), "x")
+	require.NoError(t, err)
+	require.NoError(t, g.connect().Err())
+	<-all[1].Done()
+	require.NoError(t, m.Close(t.Context()))
+	for i, c := range all {
+		if i != 1 {
+			require.NoError(t, c.Err())
+		}
+	}
+}
+
 // TestTooManyConns: a process that has memory open over all its connections gets no more
 // of them, until it closes some.
 func TestTooManyConns(t *testing.T) {

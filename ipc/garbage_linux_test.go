@@ -2,6 +2,7 @@ package ipc_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -124,6 +125,18 @@ func TestSay(t *testing.T) {
 	require.NoError(t, ipc.Say(ends[0], frame(7, 0, 1)))
 	require.NoError(t, ends[1].Close())
 	require.ErrorIs(t, ipc.Say(ends[0], frame(7, 0, 1)), ipc.ErrGone)
+}
+
+// TestEndOfConnection: wherever a connection ends, the other end is gone.
+func TestEndOfConnection(t *testing.T) {
+	m := frame(7, 0, 1)
+	for n := range m {
+		ends := socketpair(t)
+		_, err := ends[1].Write(m[:n])
+		require.NoError(t, errors.Join(err, ends[1].Close()))
+		_, err = ipc.Receive(ends[0])
+		require.EqualError(t, err, "cupool: ipc: the connection has ended: the other process is gone")
+	}
 }
 
 // answerWith is an exporter that welcomes and answers the first request with what is given.

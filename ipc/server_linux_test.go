@@ -129,7 +129,9 @@ func TestRefused(t *testing.T) {
 				require.ErrorIs(t, err, ipc.ErrRefused)
 				require.ErrorContains(t, err, c.want)
 				if strings.Contains(c.want, "says") {
-					require.Eventually(t, func() bool { return strings.Contains(log.text(), "refused") }, waitTime, 1e6)
+					require.Eventually(t, func() bool {
+						return strings.Contains(log.text(), `msg="ipc: a connection ended" error="cupool: ipc: process `)
+					}, waitTime, 1e6)
 				}
 				return
 			}

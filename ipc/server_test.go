@@ -31,5 +31,8 @@ func TestAdmit(t *testing.T) {
 		require.ErrorIs(t, err, ErrRefused)
 		require.ErrorContains(t, err, "PID namespace")
 	}
+	full, err := Config{}.withDefaults()
+	require.NoError(t, err)
+	require.Equal(t, 4096, full.MaxOpen)
 	require.EqualError(t, c.admit(Peer{PID: 1, UID: 6}), "cupool: ipc: process 1 is of user 6, which Config.UIDs does not have: refused")
 }
