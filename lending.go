@@ -234,7 +234,8 @@ func (l *lending) mayTakeLocked(r *request, from *streamHeap, polls *int) bool {
 
 // borrow serves a large request by a free block of another stream's virtual memory,
 // where that stream missed chunks which others took. The block stays in the other
-// heap, with the request's stream recorded on it.
+// heap, with the request's stream recorded on it. It serves before the request's own heap
+// stitches, as it costs no call to map memory, and before the pool grows beyond its most.
 func (l *lending) borrow(r *request) (Block, bool) {
 	if l.memory == nil || l.sanitizer != nil || r.kind == small || r.reserving || r.h.stream.clock.Captured() {
 		return Block{}, false // a sanitizer fills blocks in the order of their heap's stream
@@ -242,7 +243,7 @@ func (l *lending) borrow(r *request) (Block, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lenders := slices.DeleteFunc(l.candidates(r), func(h *streamHeap) bool { return h == r.h || l.regretsOf(h) == 0 })
-	if len(lenders) == 0 || r.excess() <= 0 {
+	if len(lenders) == 0 || l.budget.Held()+r.rounded <= l.budget.Sufficient(0) {
 		return Block{}, false
 	}
 	_, _ = l.heaps.settle(epoch.Ask) // what it cannot free stays pending

@@ -167,6 +167,20 @@ func TestLends(t *testing.T) {
 	}
 }
 
+// TestLendsBeforeStitching: a free block of another stream serves before free chunks of the
+// stream itself are mapped side by side.
+func TestLendsBeforeStitching(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	x.work(x.lender)
+	x.free(x.alloc(mib, x.lender)) // while the stream is at work, so that the other one has to grow
+	hole, live, other := x.alloc(32*mib, x.asks), x.alloc(32*mib, x.asks), x.alloc(32*mib, x.asks)
+	x.free(hole, other)
+	x.open()
+	b := x.borrow(x.asks)
+	require.Zero(t, x.c.Stats().Stitches)
+	x.close(live, b)
+}
+
 // TestLendsNot: where that must not be, or would be of no use.
 func TestLendsNot(t *testing.T) {
 	for name, c := range map[string]struct {
