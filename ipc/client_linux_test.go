@@ -102,10 +102,14 @@ func TestCloseWhileMapping(t *testing.T) {
 // the exporter knows that what it opens then is not mapped.
 func TestCloseWhileOpening(t *testing.T) {
 	g := newRig(t, ipc.Config{})
+	g.share("before", 1000)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "before")
+	require.NoError(t, err)
+	require.NoError(t, m.Close(t.Context()))
 	release := make(chan struct{})
 	require.NoError(t, g.pool.DefaultStream().Launch(func() { <-release }))
 	g.share("x", 5*mib)
-	c := g.connect()
 	opened := make(chan error)
 	go func() { _, err := c.Open(t.Context(), "x"); opened <- err }()
 	require.Eventually(t, func() bool { return len(g.server.Uses()) == 1 }, waitTime, 1e6)

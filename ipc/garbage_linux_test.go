@@ -204,12 +204,17 @@ func TestClientGarbage(t *testing.T) {
 		"no file": {append(frame(4, 0, 1, 1, 0, 4096, 1), piece...), nil}, "a file at the wrong place": {frame(4, 0, 1, 1, 0, 4096, 1), []int{fd}},
 		"two files": {piece, []int{fd, fd}}, "nine files": {piece, []int{fd, fd, fd, fd, fd, fd, fd, fd, fd}}, "an answer to nothing": {frame(7, 0, 99), nil},
 		"a request": {frame(3, 0, 1), nil}, "closed": {frame(7, 0, 1, 2), nil},
+		"a short error": {frame(8, 0, 1), nil}, "a piece of nothing": {piece, []int{fd}},
 		"more than its pieces": {append(frame(4, 0, 1, 1, 0, 4097, 1), named(4096)...), nil},
 	} {
 		client, err := ipc.Connect(t.Context(), pool, answerWith(t, welcome, c.answer, c.fds...), ipc.Config{})
 		require.NoError(t, err, name)
 		_, err = client.Open(t.Context(), "x")
 		require.Error(t, err, name)
+		if len(c.answer) > 0 && c.answer[0] == 8 || c.fds != nil { // all of it was read
+			<-client.Done()
+			require.ErrorIs(t, client.Err(), ipc.ErrProtocol, name)
+		}
 		if name == "more than its pieces" {
 			require.ErrorContains(t, err, "cupool: ipc: protocol error: ")
 		}

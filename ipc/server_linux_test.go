@@ -21,6 +21,7 @@ import (
 
 	"github.com/cupool/cupool"
 	sharing "github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/ipc"
 )
 
@@ -364,6 +365,9 @@ func TestNames(t *testing.T) {
 
 // TestNotShareable: a device that was not opened for it says how it has to be.
 func TestNotShareable(t *testing.T) {
+	_, err := ipc.NewServer(newPool(t, func() (cupool.Driver, error) { return simdev.New(simdev.Config{}), nil }), ipc.Config{})
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.ErrorContains(t, err, "sim shares no memory with other processes")
 	c := newPool(t, func() (cupool.Driver, error) { return cupool.OpenHost(cupool.HostConfig{}) })
 	s, err := ipc.NewServer(c, ipc.Config{})
 	require.NoError(t, err)
@@ -546,6 +550,17 @@ func TestCloseBeforeHello(t *testing.T) {
 	_, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.Zero(t, ipc.Kept(g.server))
+}
+
+// TestServeFails: what the listener says, Serve returns.
+func TestServeFails(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	err = g.server.Serve(t.Context(), l)
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.ErrorContains(t, err, "cupool: ipc: accepting connections: ")
 }
 
 // TestBusyError lists ten that have memory open.

@@ -54,11 +54,7 @@ type header struct {
 }
 
 func (h header) append(b []byte) []byte {
-	flag := byte(0)
-	if h.file {
-		flag = 1
-	}
-	return binary.LittleEndian.AppendUint32(append(b, byte(h.kind), flag, 0, 0), uint32(h.size))
+	return binary.LittleEndian.AppendUint32(append(b, byte(h.kind), 0, 0, 0), uint32(h.size))
 }
 
 func parseHeader(b [headerSize]byte) (header, error) {

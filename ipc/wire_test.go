@@ -66,7 +66,11 @@ func TestHeaders(t *testing.T) {
 		{header{kind: helloKind, size: maxBody}, true}, {header{kind: errorKind}, true}, {header{kind: pieceKind, file: true}, true},
 		{header{kind: helloKind, size: maxBody + 1}, false}, {header{kind: helloKind - 1}, false}, {header{kind: errorKind + 1}, false}, {header{kind: openedKind, file: true}, false},
 	} {
-		got, err := parseHeader([headerSize]byte(tc.append(nil)))
+		b := [headerSize]byte(tc.append(nil))
+		if tc.file {
+			b[1] = 1
+		}
+		got, err := parseHeader(b)
 		if tc.good {
 			require.NoError(t, err)
 			require.Equal(t, tc.header, got)
