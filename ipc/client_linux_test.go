@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"sync/atomic"
@@ -205,12 +206,17 @@ func TestMappingFails(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 }
 
-// TestPieces: memory of more pieces than can be told is not opened.
+// TestPieces: memory of more pieces than can be told is not opened, nor what the device
+// does not export.
 func TestPieces(t *testing.T) {
 	g := &rig{t: t}
 	exporter, pool := newChanged(t)
+	var calls atomic.Int32
 	exporter.exports = func(r sharing.SharedRange) (sharing.SharedRange, error) {
 		err := r.Close()
+		if calls.Add(1) == 3 { // the first is Share's
+			return sharing.SharedRange{}, errors.Join(err, errors.New("not exported"))
+		}
 		r.Pieces = make([]sharing.SharedPiece, ipc.MaxPieces+1)
 		return r, err
 	}
@@ -220,6 +226,9 @@ func TestPieces(t *testing.T) {
 	_, err := c.Open(t.Context(), "x")
 	require.ErrorIs(t, err, cupool.ErrNotSupported)
 	require.ErrorContains(t, err, "65537 pieces")
+	require.Empty(t, g.server.Uses())
+	_, err = c.Open(t.Context(), "x")
+	require.EqualError(t, err, "cupool: ipc: the other process says: not exported")
 	require.Empty(t, g.server.Uses())
 	require.NoError(t, c.Close(t.Context()))
 }
@@ -250,6 +259,10 @@ func TestConnectCanceled(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	uc, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+	require.NoError(t, err)
+	_, err = ipc.Connect(t.Context(), newPool(t, openHost), uc, ipc.Config{MaxOpen: -1})
+	require.ErrorIs(t, err, cupool.ErrInvalidConfig)
+	uc, err = net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
 	require.NoError(t, err)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -284,18 +297,25 @@ func TestCloseIsNotAnswered(t *testing.T) {
 
 // TestNothingIsKept: neither side keeps anything of what is over.
 func TestNothingIsKept(t *testing.T) {
-	g := newRig(t, ipc.Config{})
+	var log logged
+	g := newRig(t, ipc.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	c := g.connect()
-	for range 10 {
+	for i := range 10 {
 		x := g.share("x", 1000)
 		m, err := c.Open(t.Context(), "x")
 		require.NoError(t, err)
-		require.NoError(t, m.Close(t.Context()))
+		if i%2 == 0 {
+			require.NoError(t, m.Close(t.Context()))
+		}
 		require.NoError(t, x.Close())
+		if i%2 == 1 {
+			require.NoError(t, m.Close(t.Context()))
+		}
 		_, err = c.Open(t.Context(), "x")
 		require.ErrorIs(t, err, ipc.ErrUnknownName)
 	}
 	require.Zero(t, ipc.KeptBy(c))
 	require.NoError(t, c.Close(t.Context()))
 	require.Eventually(t, func() bool { return ipc.Kept(g.server) == 0 }, waitTime, 1e6)
+	require.Empty(t, log.text())
 }

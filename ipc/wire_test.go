@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -52,9 +53,10 @@ func TestMessages(t *testing.T) {
 	_, b = bodyOf(t, message(pieceKind, []byte("short"), 1))
 	_, err = parsePiece(b, false)
 	require.ErrorIs(t, err, ErrProtocol)
-	_, b = bodyOf(t, message(closedKind, nil, 1))
+	_, b = bodyOf(t, message(closedKind, named.Name[:], 1))
 	_, err = parsePiece(b, false)
 	require.ErrorIs(t, err, ErrProtocol)
+	require.ErrorIs(t, (&body{rest: []byte{0}}).end(), ErrProtocol)
 }
 
 // TestHeaders: what is too long, or of no kind, is refused.
@@ -84,6 +86,8 @@ func TestHeaders(t *testing.T) {
 		_, err := parseHeader(b)
 		require.ErrorIs(t, err, ErrProtocol)
 	}
+	_, b := bodyOf(t, message(helloKind, nil, magic, 2, 7))
+	require.EqualError(t, parseHello(b, Peer{PID: 7}), fmt.Sprintf("cupool: ipc: process 7 speaks version 2 of the protocol, process %d version 1: protocol error", os.Getpid()))
 	require.NoError(t, (&body{kind: closeKind}).expect(closeKind))
 	require.EqualError(t, (&body{kind: closedKind}).expect(welcomeKind), "cupool: ipc: a message of kind 7 where one of kind 2 should be: protocol error")
 }
