@@ -79,8 +79,9 @@ func TestPlaces(t *testing.T) {
 				s := a.Snapshot()
 				require.Equal(t, shapeOf(s), a.Shape())
 				for _, seg := range s.Segments {
-					base := device.Ptr(0)
-					for _, b := range seg.Blocks {
+					base, sizes := device.Ptr(0), map[device.Ptr]int64{} // of the stretches
+					bases := make([]device.Ptr, len(seg.Blocks))
+					for i, b := range seg.Blocks {
 						if b.State == snapshot.Gap || b.State == snapshot.Part {
 							base = 0
 							continue
@@ -88,10 +89,18 @@ func TestPlaces(t *testing.T) {
 						if base == 0 {
 							base = b.Address
 						}
+						bases[i] = base
+						sizes[base] += b.Size
+					}
+					for i, b := range seg.Blocks {
+						if bases[i] == 0 {
+							continue
+						}
 						at, ok := a.At(b.Address + device.Ptr(r.Int64N(b.Size)))
 						require.True(t, ok)
 						require.Same(t, of, at.Pool)
-						require.Equal(t, []any{b.Address, b.Size, b.Requested, b.State, base, seg.Virtual}, []any{at.Address, at.Size, at.Requested, at.State, at.Base, at.Virtual})
+						require.Equal(t, []any{b.Address, b.Size, b.Requested, b.State, bases[i], sizes[bases[i]], seg.Virtual},
+							[]any{at.Address, at.Size, at.Requested, at.State, at.Base, at.BaseSize, at.Virtual})
 					}
 				}
 			}

@@ -124,6 +124,15 @@ func empty[T any](t *testing.T, c *cupool.Pool, n int) {
 	require.NoError(t, b.Free())
 }
 
+func TestBufferOfOneByte(t *testing.T) {
+	b, err := cupool.BufferFrom(pooltest.Open(t, cupool.Config{}), []byte{1}, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.Memset(7))
+	got, err := b.ToHost()
+	require.NoError(t, err)
+	require.Equal(t, []byte{7}, got)
+}
+
 func TestBufferMemsetAndCopies(t *testing.T) {
 	c := pooltest.Open(t, cupool.Config{})
 	s := pooltest.NewStream(t, c)

@@ -452,7 +452,7 @@ func (cfg *Config) validate() error {
 		{"Divisions", cfg.Divisions, sizeclass.Divisions(cfg.Divisions).Valid(), "must be powers of two up to 2^20; 0 means none"},
 		{"Divisions", cfg.Divisions, cfg.Strategy != PowerOfTwo || cfg.Divisions == Divisions{}, "must not be set with Strategy power-of-two, which rounds by itself"},
 		{"GrowthFactor", cfg.GrowthFactor, cfg.GrowthFactor == 0 || cfg.GrowthFactor >= 1 && cfg.GrowthFactor <= maxGrowthFactor, "must be 0 (fixed sizes) or from 1 to 64"},
-		{"InitialSize", cfg.InitialSize, cfg.InitialSize >= 0 && cfg.InitialSize <= sizeclass.MaxRequest, "must not be negative; 0 means nothing"},
+		{"InitialSize", cfg.InitialSize, cfg.InitialSize >= 0 && cfg.InitialSize <= sizeclass.MaxRequest, "must not be negative, and below 2^61; 0 means nothing"},
 		{"InitialSize", cfg.InitialSize, cfg.Limit == 0 || cfg.InitialSize <= cfg.Limit, "must not be larger than Limit" + bytes(cfg.Limit)},
 		{"Sanitize.Canaries", cfg.Sanitize.Canaries, cfg.Sanitize.Canaries >= 0 && cfg.Sanitize.Canaries <= maxCanaries, "must be from 0 (none) to 1 MiB"},
 		{"GarbageCollectionThreshold", cfg.GarbageCollectionThreshold, cfg.GarbageCollectionThreshold >= 0 && cfg.GarbageCollectionThreshold < 1, "must be in (0, 1); 0 means none"},

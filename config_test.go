@@ -97,6 +97,12 @@ func TestConfigExtremes(t *testing.T) {
 	}
 }
 
+// TestLargestInitialSize: what can be asked for is no mistake, though no device has it.
+func TestLargestInitialSize(t *testing.T) {
+	_, err := cupool.New(cupool.Config{Driver: pooltest.NewDriver(1 << 30), InitialSize: 1<<61 - 1})
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+}
+
 func TestFractionNeedsTheDevicesSize(t *testing.T) {
 	d := pooltest.FailingInfo()
 	_, err := cupool.New(cupool.Config{Driver: d, Fraction: 0.5})

@@ -237,6 +237,21 @@ func TestLadderAsksTheProgram(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().OOMs)
 }
 
+// TestNothingTakenIsNotMissed: a stream of which others would have taken memory, but found none
+// idle, has lost nothing, and gives when it has some.
+func TestNothingTakenIsNotMissed(t *testing.T) {
+	c, _ := pooltest.New(t, 4<<30)
+	owner, taker := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+	b := pooltest.Alloc(t, c, 300*mib, owner)
+	for range 10 {
+		pooltest.Alloc(t, c, 20*mib, taker)
+		pooltest.Alloc(t, c, 20*mib, owner)
+	}
+	require.NoError(t, c.Free(b))
+	require.Equal(t, b.Ptr(), pooltest.Alloc(t, c, 300*mib, taker).Ptr())
+	require.EqualValues(t, 1, c.Stats().Moves)
+}
+
 func TestLimits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  cupool.Config

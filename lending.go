@@ -134,7 +134,7 @@ func (l *lending) candidates(r *request) []*streamHeap {
 // so many, and returns how many it moved. polls bounds how often the device is asked.
 func (l *lending) takeFrom(r *request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
 	defer lockBoth(r.h, from)()
-	if need <= 0 || r.h.usableLocked() != nil || from.stream.calls.IsClosing() {
+	if need <= 0 || r.h.usableLocked() != nil {
 		return 0, nil
 	}
 	from.Flush()

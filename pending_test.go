@@ -138,6 +138,7 @@ func TestHoldEnds(t *testing.T) {
 	}
 	two()
 	require.Zero(t, p.Stats().PendingBytes)
+	require.ErrorIs(t, p.Reset(), ErrNotSupported, "one is left")
 	one()
 	require.NoError(t, p.Sleep(nil))
 	_, err = p.Hold(live)

@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
@@ -211,6 +212,23 @@ func TestRetiredServesNothing(t *testing.T) {
 	})
 }
 
+// TestRetiredPoolThatTheDeviceKeeps: what the device says of a pool that was retired fails the
+// call that would have closed it, and a later one closes it.
+func TestRetiredPoolThatTheDeviceKeeps(t *testing.T) {
+	c, d := pooltest.New(t, 200*mib)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	b := pooltest.Alloc(t, p, 40*mib, nil)
+	require.NoError(t, p.Retire())
+	require.NoError(t, c.Free(b))
+	d.Fail("MemFree", errors.New("no luck"))
+	require.ErrorContains(t, testkit.Second(c.Trim(0)), "no luck")
+	require.Len(t, c.Pools(), 1)
+	d.Fail("MemFree", nil)
+	require.NoError(t, testkit.Second(c.Trim(0)))
+	require.Empty(t, c.Pools())
+	require.NoError(t, c.Close())
+}
+
 // TestPoolIsolated: what an isolated pool caches stays its own.
 func TestPoolIsolated(t *testing.T) {
 	pooltest.Backings(t, 64<<20, func(t *testing.T, c *cupool.Pool) {
@@ -399,6 +417,57 @@ func TestPoolSleep(t *testing.T) {
 		require.Equal(t, []int32{1, 2, 3}, got)
 		require.NoError(t, buf.Free())
 	})
+}
+
+// TestSleepingPoolGivesNothing: blocks that were freed while their pool sleeps are no memory
+// that others could have.
+func TestSleepingPoolGivesNothing(t *testing.T) {
+	pooltest.Backings(t, 64*mib, func(t *testing.T, c *cupool.Pool) {
+		p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+		b := pooltest.Alloc(t, p, 40*mib, nil)
+		err := p.Sleep(nil)
+		require.NoError(t, p.Free(b))
+		if errors.Is(err, cupool.ErrNotSupported) {
+			t.Skip(err)
+		}
+		require.NoError(t, err)
+		x := pooltest.Alloc(t, c, 60*mib, nil)
+		_, err = c.Alloc(40*mib, nil)
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		require.EqualValues(t, 40*mib, p.Stats().AsleepBytes)
+		require.NoError(t, c.Free(x))
+		require.NoError(t, c.EmptyCache())
+		require.NoError(t, p.Wake())
+		pooltest.Alloc(t, p, 40*mib, nil)
+		require.NoError(t, p.Sleep(nil))
+		require.ErrorAs(t, p.Close(), new(*cupool.LeakError))
+		require.Zero(t, p.Stats().AsleepBytes)
+	})
+}
+
+// TestSleepThatFailedGivesNothing: what the device did not take when its pool went to sleep
+// stays as it is until the pool is awake.
+func TestSleepThatFailedGivesNothing(t *testing.T) {
+	refuses := false
+	d := &hook.Driver{Driver: simdev.New(simdev.Config{Capacity: 64 * mib}), Around: func(c *hook.Call, do func() error) error {
+		if refuses && c.Name == "MemUnmap" {
+			return errors.New("no luck")
+		}
+		return do()
+	}}
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM})
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	b := pooltest.Alloc(t, p, 40*mib, nil)
+	refuses = true
+	require.ErrorContains(t, p.Sleep(nil), "no luck")
+	refuses = false
+	require.NoError(t, p.Free(b))
+	_, err := c.Alloc(60*mib, nil)
+	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+	require.EqualValues(t, 40*mib, p.Stats().All.ReservedBytes.Current)
+	require.NoError(t, p.Wake())
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 60*mib, nil)))
+	require.NoError(t, c.Close())
 }
 
 // TestPoolHitsMakeNothing: a hit of a pool costs no Go memory and no call to

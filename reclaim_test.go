@@ -408,6 +408,16 @@ func TestLentBooks(t *testing.T) {
 	x.close()
 }
 
+// TestResetEndsLoans: a block that was lent is gone with the others.
+func TestResetEndsLoans(t *testing.T) {
+	x := newLending(t, cupool.Config{})
+	x.borrow(x.asks)
+	require.NoError(t, x.c.CheckLent())
+	require.NoError(t, x.c.Reset())
+	require.NoError(t, x.c.CheckLent())
+	x.close()
+}
+
 // TestLendsBeforeAnOOM: what fits on another stream's memory serves a request that
 // would be refused otherwise, at once where that stream's work is done and else after
 // it, large or small, whichever way memory comes.

@@ -208,6 +208,9 @@ func TestQuarantine(t *testing.T) {
 		require.NoError(t, c.EmptyCache())
 		require.Zero(t, c.Stats().PendingBytes)
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
+		for range 20 { // the size recurs
+			require.NoError(t, c.Free(pooltest.Alloc(t, c, 1000, nil)))
+		}
 		require.NoError(t, c.Free(pooltest.Alloc(t, c, 1<<20, nil)))
 		_, err := c.Trim(0)
 		require.NoError(t, err)
@@ -218,6 +221,17 @@ func TestQuarantine(t *testing.T) {
 			require.NoError(t, c.Free(pooltest.Alloc(t, c, 40<<20, nil)))
 		}
 	}, func(cfg *cupool.Config) { cfg.Sanitize = cupool.Sanitizers{Poison: true, Quarantine: 1 << 40} })
+}
+
+// TestQuarantineOfClosedStream: what was in quarantine is free when its stream is closed.
+func TestQuarantineOfClosedStream(t *testing.T) {
+	sanitized(t, cupool.Sanitizers{Quarantine: 1 << 30}, func(t *testing.T, c *cupool.Pool) {
+		s := pooltest.NewStream(t, c)
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 1<<20, s)))
+		require.EqualValues(t, 1<<20, c.Stats().PendingBytes)
+		require.NoError(t, s.Close())
+		require.Zero(t, c.Stats().PendingBytes)
+	})
 }
 
 // TestQuarantineOfWorkThatIsDone: what a quarantine has no room for serves the next request

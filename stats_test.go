@@ -77,6 +77,36 @@ func TestResetPeak(t *testing.T) {
 	require.EqualValues(t, 3, c.Stats().All.Allocation.Allocated, "the sums stay")
 }
 
+// TestActiveStats: where no block waits for a stream, as many are active as are allocated,
+// those of the magazines, too.
+func TestActiveStats(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	for range 20 {
+		require.NoError(t, c.Free(pooltest.Alloc(t, c, 4096, nil)))
+	}
+	pooltest.Alloc(t, c, 4096, nil)
+	all := c.Stats().All
+	require.Positive(t, c.Stats().MagazineHits)
+	all.Active.Peak, all.ActiveBytes.Peak = all.Allocation.Peak, all.AllocatedBytes.Peak
+	require.Equal(t, all.Allocation, all.Active)
+	require.Equal(t, all.AllocatedBytes, all.ActiveBytes)
+}
+
+// TestStatsCounts: each number of the text has its place.
+func TestStatsCounts(t *testing.T) {
+	text := cupool.Stats{
+		FreeBlocks: 1, Hits: 2, MagazineHits: 3, Mapped: 4, Grown: 5, Retries: 6, OOMs: 7, DriverAllocs: 8, DriverFrees: 9,
+		Stitches: 10, StitchReuses: 11, Moves: 12, EventsRecorded: 13, EventQueries: 14, EventFailures: 15, BlocksPending: 16, Streams: 17,
+	}.String()
+	for _, part := range []string{
+		"free blocks 1;", "hits 2 (", "of them without a lock 3; mapped 4, grown 5, retries 6, out of memory 7\n",
+		"driver: 8 allocations, 9 frees; stitches: 10, reused 11; moves between streams: 12; events: 13 recorded, 14 queries, 15 failures\n",
+		"blocks pending 16, streams 17,",
+	} {
+		require.Contains(t, text, part)
+	}
+}
+
 func TestStatsString(t *testing.T) {
 	c, d := pooltest.New(t, 1<<30)
 	pooltest.NewScript(t, c, d).Run("a=2M b=3M s=1000 free:a")

@@ -148,3 +148,13 @@ func (d *noMemset) Memset(dst cupool.Ptr, value byte, n int64, s cupool.StreamHa
 	}
 	return d.Far.Memset(dst, value, n, s)
 }
+
+// Sync fails with what its stream says.
+func TestEngineSyncOfClosedPool(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{})
+	e, err := cupool.NewEngine(c)
+	require.NoError(t, err)
+	require.NoError(t, e.Sync())
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, e.Sync(), cupool.ErrClosed)
+}

@@ -223,6 +223,7 @@ func TestLargePool(t *testing.T) {
 	}
 	require.EqualValues(t, n, counted)
 	require.LessOrEqual(t, counted-rest, int64(reported))
+	require.Equal(t, n > reported, counted-rest > reported-2*portion && rest > 0)
 }
 
 // A report that looks at few blocks has the segments of large blocks first, and its sums are
