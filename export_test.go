@@ -12,8 +12,11 @@ import (
 )
 
 // Corruptions break the books of an allocator, by the rule that they break.
-// Package heap does so with the rules of heaps.
+// Package heap does so with the rules of heaps, of which one is here, too.
 var Corruptions = map[string]map[string]func(*Pool){
+	"B1": {
+		"sizes": func(c *Pool) { c.def.Each(func(_ *block.Segment, _ block.ID, b *block.Block) { b.Size += 512 }) },
+	},
 	"C1": {
 		"live bytes":        func(c *Pool) { c.def.Ledger.Out(ledger.Large, 512, 0) },
 		"pending blocks":    func(c *Pool) { c.def.Ledger.Pending(ledger.Large, 512, 0) },

@@ -205,8 +205,11 @@ func TestRetiredServesNothing(t *testing.T) {
 		}
 		live = append(live, fill(t, p, 1, 512)...) // the pool stays
 		require.NoError(t, p.Retire())
+		err := p.Retire()
+		require.ErrorIs(t, err, cupool.ErrClosed)
+		require.ErrorContains(t, err, "retire "+p.Name()+": ")
 		require.NoError(t, p.Free(live[0]))
-		_, err := p.Alloc(4096, nil)
+		_, err = p.Alloc(4096, nil)
 		require.ErrorIs(t, err, cupool.ErrClosed)
 		require.NoError(t, c.Free(live[1]))
 	})

@@ -402,6 +402,20 @@ func TestZero(t *testing.T) {
 	}
 }
 
+// TestBlockThatCannotBeFilled: where the device refuses to fill a block, nobody gets it, and its
+// memory serves when the device does.
+func TestBlockThatCannotBeFilled(t *testing.T) {
+	c, d := pooltest.New(t, 20*mib, func(cfg *cupool.Config) { cfg.ZeroOnAlloc = true })
+	d.Fail("Memset", errors.New("no luck"))
+	_, err := c.Alloc(20*mib, nil)
+	require.ErrorContains(t, err, "no luck")
+	require.Zero(t, c.Stats().LiveBytes)
+	d.Fail("Memset", nil)
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 20*mib, nil)))
+	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}
+
 // TestZeroByPool: a pool that is filled with zeros leaves nothing behind, on a
 // device that does not clear memory itself; not even by Close with live blocks.
 func TestZeroByPool(t *testing.T) {
