@@ -2,7 +2,9 @@ package debug
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -73,6 +75,8 @@ func TestPaths(t *testing.T) {
 		require.Len(t, events, 3)
 		assert.Greater(t, events[0].Number, uint64(7))
 		assert.Empty(t, get[[]snapshot.Event](t, mux, prefix+"events?after=999999"))
+		all := get[[]snapshot.Event](t, mux, prefix+"events")
+		assert.EqualValues(t, 1, all[0].Number)
 
 		_, text := ask(t, mux, "GET", prefix+"stats.txt")
 		assert.Contains(t, text, "weights")
@@ -126,6 +130,11 @@ func TestSlash(t *testing.T) {
 	h.ServeHTTP(w, r)
 	assert.Equal(t, http.StatusFound, w.Code)
 	assert.Equal(t, "./memory/", w.Header().Get("Location"))
+
+	var refused *refusal
+	r.RequestURI = "/"
+	require.ErrorAs(t, toSlash(w, r), &refused)
+	assert.Equal(t, http.StatusNotFound, refused.status)
 }
 
 // What is wrong with a request is said, with the right status.
@@ -141,7 +150,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/blocks?moment=oom", 404, "there is no snapshot of an allocation that failed"},
 		{"GET", "/blocks?moment=then", 400, `moment \"then\" is neither oom nor first-oom`},
 		{"GET", "/events?after=-1", 400, "is no whole number from 0 on"},
-		{"GET", "/series?after=x", 400, "is no whole number from -1 on"},
+		{"GET", "/series?after=x", 400, "after=\\\"x\\\" is no whole number from -1 on"},
 		{"GET", "/events?limit=0", 400, "is no whole number from 1 on"},
 		{"GET", "/nothing", 404, `there is no \"nothing\" here`},
 		{"GET", "/page", 404, "there is no"},
@@ -152,6 +161,7 @@ func TestRefusals(t *testing.T) {
 		{"POST", "/history?on=1&events=1048577", 400, "is more than"},
 		{"POST", "/history?on=1&sample=0", 400, "is no whole number from 1 on"},
 		{"POST", "/trim?keep=-1", 400, "is no whole number from 0 on"},
+		{"POST", "/trim?pool=none", 404, `there is no allocator or pool \"none\"`},
 	} {
 		status, body := ask(t, h, x.method, x.target)
 		assert.Equal(t, x.status, status, x.target)
@@ -189,6 +199,7 @@ func TestOrigins(t *testing.T) {
 		require.NoError(t, c.Free(b))
 		status, body := ask(t, h, "POST", "/trim", x.header...)
 		assert.Equal(t, x.status, status, "%v %s", x.header, body)
+		assert.Equal(t, x.status == 403, strings.Contains(body, "changes are for pages of the same origin"), body)
 		assert.Equal(t, x.status == 403, c.Stats().All.ReservedBytes.Current > 0, x.header)
 	}
 	b, err := c.Alloc(32<<20, nil)
@@ -233,6 +244,8 @@ func TestHeaders(t *testing.T) {
 	assert.NotContains(t, h.Get("Content-Security-Policy"), "unsafe")
 	assert.Equal(t, "nosniff", h.Get("X-Content-Type-Options"))
 	assert.Equal(t, "no-store", h.Get("Cache-Control"))
+	assert.Equal(t, "no-referrer", h.Get("Referrer-Policy"))
+	assert.Equal(t, "same-origin", h.Get("Cross-Origin-Resource-Policy"))
 }
 
 // What did not change is not sent again, and large answers are compressed.
@@ -251,12 +264,54 @@ func TestUnchanged(t *testing.T) {
 	first := send("")
 	require.Equal(t, 200, first.Code)
 	assert.Equal(t, "gzip", first.Header().Get("Content-Encoding"))
+	assert.Equal(t, "Accept-Encoding", first.Header().Get("Vary"))
+	z, err := gzip.NewReader(first.Body)
+	require.NoError(t, err)
+	sent, err := io.ReadAll(z)
+	require.NoError(t, err)
+	_, plain := ask(t, h, "GET", "/blocks")
+	assert.Equal(t, plain, string(sent))
 	again := send(first.Header().Get("ETag"))
 	assert.Equal(t, http.StatusNotModified, again.Code)
 	assert.Zero(t, again.Body.Len())
-	_, err := c.Alloc(1<<20, nil)
+	_, err = c.Alloc(1<<20, nil)
 	require.NoError(t, err)
 	assert.Equal(t, 200, send(first.Header().Get("ETag")).Code)
+}
+
+// A pool that is closed while it is asked is not found, as one that was closed before.
+func TestFailOfClosed(t *testing.T) {
+	w := httptest.NewRecorder()
+	fail(w, fmt.Errorf("trim: %w", cupool.ErrClosed))
+	assert.Equal(t, http.StatusNotFound, w.Code)
+	w = httptest.NewRecorder()
+	fail(w, cupool.ErrAsleep)
+	assert.Equal(t, http.StatusConflict, w.Code)
+}
+
+// What labels and stacks take is added up wherever they stand.
+func TestTextsOfAll(t *testing.T) {
+	labels := snapshot.Snapshot{
+		Segments: []snapshot.Segment{{Blocks: []snapshot.Block{{Label: "a"}}}},
+		Events:   []snapshot.Event{{Label: "bc"}},
+		Totals:   []snapshot.Total{{Label: "defg"}},
+	}
+	var all texts
+	all.addAll(&snapshot.Snapshot{Pools: []snapshot.Snapshot{labels, labels}})
+	assert.EqualValues(t, 2*7, all.sum)
+}
+
+// The series of a pool last as long as it is open.
+func TestRings(t *testing.T) {
+	var r rings
+	one, two, three := debugtest.NewPool(t, cupool.Config{}), debugtest.NewPool(t, cupool.Config{}), debugtest.NewPool(t, cupool.Config{})
+	first := r.of(one)
+	r.of(two)
+	assert.True(t, first == r.of(one))
+	require.NoError(t, two.Close())
+	r.of(three)
+	assert.Len(t, r.all, 2)
+	assert.True(t, first == r.of(one))
 }
 
 // What is published is shown until it is removed or closed, under names of its own.
@@ -292,12 +347,15 @@ func TestFrozenStats(t *testing.T) {
 	for _, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
 		c := debugtest.NewPool(t, cupool.Config{Backing: backing, MagazineBytes: -1})
 		debugtest.Work(t, c, 5)
+		idle, err := c.Alloc(40<<20, nil) // a segment of its own
+		require.NoError(t, err)
+		require.NoError(t, c.Free(idle))
 		st, got := c.Stats(), statsOf(c.Snapshot())
 		for _, x := range [][2]int64{
 			{st.LiveBytes, got.LiveBytes}, {st.PendingBytes, got.PendingBytes}, {st.CachedBytes, got.CachedBytes}, {st.LargestFree, got.LargestFree},
 			{st.All.ReservedBytes.Current, got.All.ReservedBytes.Current}, {st.Small.ReservedBytes.Current, got.Small.ReservedBytes.Current},
 			{st.All.RequestedBytes.Current, got.All.RequestedBytes.Current}, {st.All.Allocation.Current, got.All.Allocation.Current},
-			{st.Large.ActiveBytes.Current, got.Large.ActiveBytes.Current},
+			{st.Large.ActiveBytes.Current, got.Large.ActiveBytes.Current}, {st.All.Active.Current, got.All.Active.Current},
 			{st.All.InactiveSplit.Current, got.All.InactiveSplit.Current}, {st.All.InactiveSplitBytes.Current, got.All.InactiveSplitBytes.Current},
 			{st.Streams, got.Streams},
 		} {

@@ -63,15 +63,15 @@ func allocate(c *cupool.Pool, l *lane) error {
 	if err == nil {
 		err = poolaccess.Of(c).Cut(memory)
 	}
-	if err == nil {
-		l.install(pl, memory)
-		return nil
+	if err != nil {
+		l.refuse()
+		if errors.Is(err, cupool.ErrOutOfMemory) {
+			err = nil
+		}
+		return err
 	}
-	l.refuse()
-	if errors.Is(err, cupool.ErrOutOfMemory) {
-		return nil
-	}
-	return err
+	l.install(pl, memory)
+	return nil
 }
 
 // rescue serves a request for which the Pool has no memory. It gives back the

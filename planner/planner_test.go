@@ -609,6 +609,43 @@ func TestStrayBesideThePlan(t *testing.T) {
 	})
 }
 
+// A stray takes memory that was held for a stream which is done with it.
+func TestStrayTakesHeldMemory(t *testing.T) {
+	d := simdev.New(simdev.Config{Capacity: 64 * mib, ManualEvents: true})
+	x := newPlanned(t, d, planner.Config{Confirm: 1})
+	for range 2 {
+		x.iterate(func() { x.run("k=1M a=10M b=20M free:a free:b free:k") })
+	}
+	x.run("other=20M")
+	x.iterate(func() {
+		x.run("k=1M")
+		require.NoError(t, x.RecordStream(x.alloc("a", 10*mib, 0), x.stream(1)))
+		require.NoError(t, x.stream(1).Launch(func() {}))
+		x.run("free:a")
+		require.EqualValues(t, 1, x.Stats().HeldBlocks)
+		d.CompleteAll()
+		x.run("c=25M")
+		require.EqualValues(t, 1, x.Stats().Strays)
+		x.run("free:c free:k")
+	})
+}
+
+// A plan that serves keeps its memory, also between two blocks, where another stream lacks some.
+func TestPlanThatServesStays(t *testing.T) {
+	x := newPlanned(t, sim(64*mib), planner.Config{Confirm: 1})
+	for range 2 {
+		x.iterate(func() { x.run("a=10M free:a b=30M free:b") })
+	}
+	hits := x.Stats().PlannedHits
+	x.iterate(func() {
+		x.run("a=10M free:a")
+		_, err := x.Alloc(50*mib, x.stream(1))
+		require.ErrorIs(t, err, cupool.ErrOutOfMemory)
+		x.run("b=30M free:b")
+	})
+	require.EqualValues(t, 2, x.Stats().PlannedHits-hits)
+}
+
 // Requests beyond the bound are not planned.
 func TestMaxRequests(t *testing.T) {
 	x := newPlanned(t, sim(0), planner.Config{Confirm: 1, MaxRequests: 3})
