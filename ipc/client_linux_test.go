@@ -24,7 +24,15 @@ type changed struct {
 	sharing.RangeSharing
 	exports func(r sharing.SharedRange) (sharing.SharedRange, error)
 	imports func(r sharing.SharedRange) (sharing.Ptr, error)
-	closes  error // what CloseRange says
+	closes  error       // what CloseRange says
+	broken  atomic.Bool // an event is not looked at
+}
+
+func (d *changed) QueryEvent(e cupool.EventHandle) (bool, error) {
+	if d.broken.Load() {
+		return false, errors.New("not looked at")
+	}
+	return d.Driver.QueryEvent(e)
 }
 
 func (d *changed) CloseRange(p sharing.Ptr) error {
@@ -250,6 +258,25 @@ func TestUnmappingFails(t *testing.T) {
 	require.Len(t, g.server.Uses(), 1)
 	d.closes = nil
 	require.NoError(t, m.Close(t.Context()))
+	require.NoError(t, c.Close(t.Context()))
+}
+
+// TestNotReady: memory is not opened where the device does not say whether it is written.
+func TestNotReady(t *testing.T) {
+	g := &rig{t: t}
+	exporter, pool := newChanged(t)
+	g.serve(pool, newPool(t, openHost), ipc.Config{})
+	release := make(chan struct{})
+	require.NoError(t, exporter.Driver.(cupool.Launcher).Launch(pool.DefaultStream().Handle(), func() { <-release }))
+	g.share("x", 1000)
+	c := g.connect()
+	exporter.broken.Store(true)
+	_, err := c.Open(t.Context(), "x")
+	exporter.broken.Store(false)
+	require.ErrorContains(t, err, "the other process says: ")
+	require.ErrorContains(t, err, "not looked at")
+	require.Empty(t, g.server.Uses())
+	close(release)
 	require.NoError(t, c.Close(t.Context()))
 }
 

@@ -43,7 +43,7 @@ func TestServerGarbage(t *testing.T) {
 		"text": []byte("GET / HTTP/1.1\r\n\r\n"), "zeros": make([]byte, 64), "another version": hello(2, pid), "no magic": frame(1, 0, 1, 1, 1), "a hello of another kind": frame(3, 0, 0x4350497563, 1, uint64(pid)),
 		"short hello": frame(1, 0, 0x4350497563, 1), "long hello": frame(1, 0, 0x4350497563, 1, uint64(pid), 0), "no hello": frame(3, 0, 1),
 		"huge": {3, 0, 0, 0, 255, 255, 255, 255}, "hello again": greeted(hello(1, pid)), "kind 9": greeted(frame(9, 0)),
-		"a long name": greeted(append([]byte{3, 0, 0, 0, 0, 4, 0, 0}, make([]byte, 1024)...)), "an answer": greeted(frame(4, 0, 1, 1, 0, 10, 1)),
+		"a long name": greeted(append([]byte{3, 0, 0, 0, 8, 1, 0, 0}, make([]byte, 8+256)...)), "an answer": greeted(frame(4, 0, 1, 1, 0, 10, 1)),
 		"closing what is not open": greeted(frame(6, 0, 1, 77)), "closing all and more": greeted(frame(6, 0, 1, 0, 1)),
 		"a file that is none": greeted(frame(5, 1, 10)), "flags": greeted(frame(3, 2, 1)),
 	} {

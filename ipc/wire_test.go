@@ -29,7 +29,7 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, "name", string(b.tail(4)))
 	require.NoError(t, b.end())
 
-	o := opened{request: 1, ref: 2, skip: 3, size: 4, pieces: maxPieces}
+	o := opened{request: 1, ref: 2, skip: 3, size: 1, pieces: maxPieces}
 	_, b = bodyOf(t, o.message())
 	got, err := parseOpened(b)
 	require.NoError(t, err)
