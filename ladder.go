@@ -306,17 +306,16 @@ func (m *miss) releaseIdle() (Block, outcome, error) {
 }
 
 // regrets returns how often the segments that the request needs may be given back too
-// early. Where much is wasted it is wastefulRegrets more whenever what the heap served has
-// doubled: the pool goes on for longer, and comes to rest all the same.
+// early. Of large ones it is regretsPerDoubling more whenever what the heap served has doubled:
+// the pool goes on for longer, and comes to rest all the same.
 func (m *miss) regrets() int {
-	c, h := m.c, m.h
-	most := c.space.Book.Peak(ledger.All, ledger.ActiveBytes)
-	if m.kind == small || c.budget.Held()+m.segment() <= most+most/wasteFraction {
+	if m.kind == small {
 		return regretLimit
 	}
+	h := m.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return regretLimit + wastefulRegrets*bits.Len64(uint64(h.Served()>>30))
+	return regretLimit + regretsPerDoubling*bits.Len64(uint64(h.Served()>>30))
 }
 
 // releaseOldest gives wholly free segments back, those that have been idle for longest

@@ -25,8 +25,8 @@ import (
 // Streams that take turns would take the same memory from each other for ever. So a miss
 // takes memory of open streams, and gives segments back, only where the pool would
 // otherwise reserve more than it ever did. A heap regrets memory when it misses after
-// others took it. Memory that was regretted often stays with its heap where the pool
-// wastes little, or is lent block by block.
+// others took it. Memory that was regretted often stays with its heap, or is lent block by
+// block.
 
 // lending moves idle memory from heap to heap of a pool, and lends blocks.
 type lending struct {
@@ -50,12 +50,9 @@ type lender struct {
 // reserve 3 to 5 % more with a limit below 4, and no less with a higher one.
 const regretLimit = 4
 
-// A pool wastes much when it holds more than the most that was in use and a
-// wasteFraction of it. Replays reserve 1 to 4 % more with half of wastefulRegrets.
-const (
-	wasteFraction   = 8
-	wastefulRegrets = 8
-)
+// regretsPerDoubling is how often more large segments may be given back too early whenever
+// what a heap served has doubled. Replays reserve 2 % more without.
+const regretsPerDoubling = 8
 
 // A pool that holds less than idleFloor bytes keeps idle segments, and its heaps of less
 // than takeFloor keep their memory: below that, sharing does not pay.

@@ -14,7 +14,7 @@ import "math/bits"
 // That costs calls to the driver. Blocks that die soon do no harm wherever they lie,
 // and go where they fit best.
 const (
-	wastedFraction = 3
+	wastedFraction = 2
 	longLived      = 2
 	spareFactor    = 3
 )

@@ -50,17 +50,18 @@ func TestSparedStays(t *testing.T) {
 	require.Zero(t, c.Stats().Moves, x.Layout())
 }
 
-// A pool that wastes much gets on with giving segments back that it needs again, by
-// what it serves meanwhile. One that wastes little comes to rest.
-func TestRegretsOfWaste(t *testing.T) {
-	regretted := strings.Repeat("a=100M free:a empty ", 5)
+// A pool gets on with giving large segments back that it needs again, by what it serves
+// meanwhile. Where it serves little, and with small ones, it comes to rest.
+func TestRegretsByServed(t *testing.T) {
+	again := func(size string) string { return strings.Repeat("a="+size+" free:a empty ", 5) }
+	served, idle := strings.Repeat("x=150M free:x ", 7)+"empty ", "b=90M c=90M d=90M free:b free:c free:d "
 	for name, c := range map[string]struct {
 		ops  string
 		want int64 // MiB
 	}{
-		"much":              {regretted + strings.Repeat("x=150M free:x ", 5) + "empty b=90M c=90M d=90M free:b free:c free:d a=100M", 190},
-		"little was served": {regretted + "b=90M c=90M d=90M free:b free:c free:d a=100M", 370},
-		"little is wasted":  {regretted + "k=1G b=90M free:b a=100M", 1214},
+		"much was served":   {again("100M") + served + idle + "a=100M", 190},
+		"little was served": {again("100M") + idle + "a=100M", 370},
+		"small segments":    {again("1M") + served + idle + "a=1M", 272},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, d := pooltest.New(t, 8<<30)
