@@ -94,13 +94,15 @@ func TestCutLastStitched(t *testing.T) {
 // blocks and what ends with its handle.
 func TestCutLastOfOthers(t *testing.T) {
 	r, h, id := largeHandles(t)
-	behind, inside, tiny := r.alloc(h, 3*mib), r.alloc(h, 2*mib), r.alloc(h, 512)
+	behind, inside, whole := r.alloc(h, 3*mib), r.alloc(h, 2*mib), r.alloc(h, 42*mib)
+	tiny := r.alloc(h, 512) // not among the large ones, which leave nothing
+	r.free(whole)
 	for _, id := range []block.ID{id, behind, inside, tiny} {
 		require.Zero(t, r.cutLast(h, id))
 	}
 	r.free(inside)
 	require.Zero(t, r.cutLast(h, behind), "it begins in the middle of the handle")
-	whole := r.alloc(h, 44*mib)
+	whole = r.alloc(h, 44*mib)
 	require.Zero(t, r.cutLast(h, whole))
 	r.free(behind, tiny, whole)
 	behind = r.alloc(h, 7*mib) // all that the handle has behind the first block

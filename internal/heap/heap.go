@@ -190,7 +190,7 @@ type Heap struct {
 	noHomes    int   // blocks that get no place in the magazines from now on
 	crowd      crowd
 
-	keeps bool     // some segments are Kept, or were
+	mixed bool     // a small request may have a large block, or had one
 	kept  [2]int64 // bytes of the address ranges that were reserved on purpose
 
 	work     Work               // so far
@@ -225,7 +225,7 @@ func (h *Heap) Index() uint32 { return h.index }
 
 // kind returns the set that a block which is out belongs to.
 func (h *Heap) kind(b *block.Block) ledger.Kind {
-	if h.space.Policy.NoSplit || h.keeps { // a small request may have a large block
+	if h.space.Policy.NoSplit || h.mixed {
 		return ledger.KindOf(h.segs[b.Seg].Large)
 	}
 	return h.space.Policy.KindOf(b.Size)
@@ -271,12 +271,12 @@ func (h *Heap) Put(id block.ID, b *block.Block) {
 func (h *Heap) FreedAt() uint64 { return h.freedAt }
 
 // KeepSegment notes that a segment was reserved on purpose.
-func (h *Heap) KeepSegment(seg *block.Segment) { h.keeps, seg.Kept = true, true }
+func (h *Heap) KeepSegment(seg *block.Segment) { h.mixed, seg.Kept = true, true }
 
 // KeepRanges notes that size bytes of the address ranges of a kind were reserved
 // on purpose.
 func (h *Heap) KeepRanges(k ledger.Kind, size int64) {
-	h.keeps, h.kept[k] = true, max(h.kept[k], size)
+	h.mixed, h.kept[k] = true, max(h.kept[k], size)
 	for _, r := range h.ranges[k] {
 		r.seg.Kept = true
 	}
@@ -295,7 +295,7 @@ func (h *Heap) Unkeep() {
 // Kept returns the bytes that were reserved on purpose.
 func (h *Heap) Kept() int64 {
 	n := h.kept[ledger.Small] + h.kept[ledger.Large]
-	if h.keeps {
+	if h.mixed {
 		for _, seg := range h.segs {
 			if seg != nil && seg.Kept && !seg.Virtual {
 				n += seg.Size

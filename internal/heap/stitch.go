@@ -21,8 +21,8 @@ import (
 // beside a block serves, too. In the address range the pieces are taken as Parts
 // until the block is freed; then they are free there again and merge. The mapping
 // stays and is used again when its memory is free again. Small blocks are cut from
-// address ranges alone, but the whole chunks that they leave free serve stitched
-// blocks too.
+// address ranges alone, those of large blocks among them (sparePart), but the whole chunks
+// that they leave free serve stitched blocks too.
 
 // stitch is a range of addresses that chunks are mapped to a second time.
 type stitch struct {
@@ -127,7 +127,7 @@ func (h *Heap) rangeOf(b *block.Block, k ledger.Kind) *addressRange {
 // with what could be stitched: 0 when a free block serves it.
 func (h *Heap) Missing(k ledger.Kind, rounded int64, allow Allow) int64 {
 	switch {
-	case h.fit(k, rounded) != 0:
+	case h.Fits(k, rounded):
 		return 0
 	case k == ledger.Small:
 		return max(rounded-h.tail(ledger.Small), 0)

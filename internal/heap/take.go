@@ -23,9 +23,10 @@ func (h *Heap) Take(size, rounded int64, misses magazine.Misses) (block.ID, *blo
 	if id == 0 && k == ledger.Small && h.mergeFor(rounded) {
 		id = h.fit(k, rounded)
 	}
-	if id == 0 && k == ledger.Small && h.keeps {
-		k = ledger.Large
-		id = h.fitKept(rounded)
+	if id == 0 && k == ledger.Small {
+		if id = h.fitAmongLarge(rounded); id != 0 {
+			k, h.mixed = ledger.Large, true
+		}
 	}
 	if id == 0 || h.slots.Ensure(1) != nil { // growing finds the same error
 		return 0, nil
@@ -101,6 +102,23 @@ func (h *Heap) TakeSpared(rounded int64) (block.ID, *block.Block) {
 // Served returns the bytes of all large blocks that went out.
 func (h *Heap) Served() int64 { return h.lives.served }
 
+// sparePart makes small blocks lie among large ones where small ranges would grow while this
+// part of the pool is free for large blocks. Many programs have many small blocks when they
+// have few large ones. Where both live at once, small ones would break up the memory of large ones.
+const sparePart = 4
+
+// fitAmongLarge chooses a large free block for a small request that no small one serves,
+// or returns 0.
+func (h *Heap) fitAmongLarge(rounded int64) block.ID {
+	switch m := h.space.Memory; {
+	case m != nil && h.free[ledger.Large].Bytes() >= m.Held()/sparePart:
+		return h.fit(ledger.Large, rounded)
+	case h.mixed:
+		return h.fitKept(rounded)
+	}
+	return 0
+}
+
 // fitKept chooses a free block for a small request from memory that was reserved
 // on purpose, or returns 0.
 func (h *Heap) fitKept(rounded int64) (found block.ID) {
@@ -122,7 +140,7 @@ func (h *Heap) fitKept(rounded int64) (found block.ID) {
 
 // Fits reports whether a free block serves a request.
 func (h *Heap) Fits(k ledger.Kind, rounded int64) bool {
-	return h.fit(k, rounded) != 0 || k == ledger.Small && h.keeps && h.fitKept(rounded) != 0
+	return h.fit(k, rounded) != 0 || k == ledger.Small && h.fitAmongLarge(rounded) != 0
 }
 
 // HandOut makes a Free block that is in no set the program's, and splits off
@@ -161,7 +179,7 @@ func (h *Heap) TakeAt(seg *block.Segment, addr uint64, size, requested int64) (b
 	if seg.Stitched || (addr-seg.Base)%uint64(p.MinBlock) != 0 {
 		return 0, nil
 	}
-	if p.NoSplit && size != seg.Size || !p.NoSplit && !h.keeps && p.KindOf(size) != k {
+	if p.NoSplit && size != seg.Size || !p.NoSplit && !h.mixed && p.KindOf(size) != k {
 		return 0, nil
 	}
 	id, b := seg.Find(&h.space.Blocks, addr)

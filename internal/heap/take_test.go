@@ -113,6 +113,42 @@ func TestTakeKept(t *testing.T) {
 	}
 }
 
+// TestTakeAmongLarge: where much of the pool is free for large blocks, a small request that
+// no small one serves takes the best fit of these, and gives it back to them.
+func TestTakeAmongLarge(t *testing.T) {
+	for name, tc := range map[string]struct {
+		live   int64 // bytes of large blocks; 8 MiB beside these are free
+		serves bool
+	}{
+		"a quarter is free": {22 * mib, true}, // of 32, with 2 for small blocks
+		"less is free":      {24 * mib, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, true, policy)
+			h := r.heaps[0]
+			a, between, b, live := r.alloc(h, 2*mib), r.alloc(h, 2*mib), r.alloc(h, 6*mib), r.alloc(h, tc.live-2*mib)
+			smalls := []block.ID{r.alloc(h, mib), r.alloc(h, mib)}
+			r.free(a, b)
+			require.Equal(t, tc.serves, h.Fits(ledger.Small, 1024))
+			require.Equal(t, tc.serves, h.Missing(ledger.Small, 1024, Allow{}) == 0)
+			held := h.Held()
+			id := r.alloc(h, 1024)
+			require.Equal(t, tc.serves, h.Held() == held)
+			if tc.serves {
+				require.Zero(t, r.addr(id), "the best fit")
+				require.Equal(t, ledger.Large, h.Kind(r.block(id)))
+			}
+			r.check()
+			r.free(id)
+			r.check()
+			require.EqualValues(t, 2*mib, r.block(h.fit(ledger.Large, 2*mib)).Size)
+			r.free(between, live)
+			r.free(smalls...)
+			r.close()
+		})
+	}
+}
+
 func TestPolicy(t *testing.T) {
 	p := Policy{SmallLimit: mib, MaxSplit: 8 * mib, MaxNonSplitRounding: 2 * mib}
 	require.Equal(t, ledger.Small, p.KindOf(mib))

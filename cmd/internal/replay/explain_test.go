@@ -103,10 +103,10 @@ func TestExplainReasons(t *testing.T) {
 			[]string{"partial_handles: 1 of 1M, at most 1M"},
 			[]string{"rounding: 1 of 1M, at most 1M", "partial_segments: 3 of 16M, at most 6M"}, // when 4 is allocated
 		},
-		"a small block has no use for what large ones left": {
-			"a 0 6291456 0\na 1 2097152 0\na 2 6291456 0\nf 0\nf 2\na 3 11534336 0\nf 3\na 4 1000 0\n",
+		"a small block has no use for the little that large ones left": {
+			"a 0 6291456 0\na 1 41943040 0\na 2 6291456 0\nf 0\nf 2\na 3 11534336 0\nf 3\na 4 1000 0\n",
 			[]string{"rounding: 1 of 24, at most 24", "partial_handles: 1 of 2047K, at most 2047K", "other_pool: 6 of 12M, at most 2M"},
-			[]string{"rounding: 1 of 24, at most 24", "partial_segments: 1 of 2047K, at most 2047K", "other_pool: 2 of 18M, at most 12M"},
+			[]string{"rounding: 1 of 24, at most 24", "partial_segments: 1 of 2047K, at most 2047K", "other_pool: 1 of 20M, at most 20M"},
 		},
 		"another stream has no use for it either": {
 			"a 0 4194304 0\nf 0\na 1 3145728 1\n",
