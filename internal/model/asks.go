@@ -25,6 +25,9 @@ func (r *runner) setSoftLimit() {
 		want.add(true, cupool.ErrInvalidSize)
 		refused := r.allow(p)
 		refused.add(true, cupool.ErrInvalidConfig, cupool.ErrNotSupported) // the latter of private pools
+		if p.retired {
+			refused.add(false, cupool.ErrClosed)
+		}
 		r.judge("Configure", p.Configure("divisions:3"), refused)
 	}
 	if r.judge("SetSoftLimit", err, want); err != nil || !r.exact {
