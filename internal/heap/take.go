@@ -102,16 +102,17 @@ func (h *Heap) TakeSpared(rounded int64) (block.ID, *block.Block) {
 // Served returns the bytes of all large blocks that went out.
 func (h *Heap) Served() int64 { return h.lives.served }
 
-// sparePart makes small blocks lie among large ones where small ranges would grow while this
-// part of the pool is free for large blocks. Many programs have many small blocks when they
-// have few large ones. Where both live at once, small ones would break up the memory of large ones.
+// sparePart makes small blocks lie among large ones where small ranges would grow again while
+// this part of the pool is free for large blocks. Many programs have many small blocks when they
+// have few large ones. Where both live at once, small ones would break up the memory of large
+// ones; and small blocks that come and go alone have a range of their own.
 const sparePart = 4
 
 // fitAmongLarge chooses a large free block for a small request that no small one serves,
 // or returns 0.
 func (h *Heap) fitAmongLarge(rounded int64) block.ID {
 	switch m := h.space.Memory; {
-	case m != nil && h.free[ledger.Large].Bytes() >= m.Held()/sparePart:
+	case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes() >= m.Held()/sparePart:
 		return h.fit(ledger.Large, rounded)
 	case h.mixed:
 		return h.fitKept(rounded)

@@ -118,16 +118,21 @@ func TestTakeKept(t *testing.T) {
 func TestTakeAmongLarge(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live   int64 // bytes of large blocks; 8 MiB beside these are free
+		smalls int   // blocks of 1 MiB
 		serves bool
 	}{
-		"a quarter is free": {22 * mib, true}, // of 32, with 2 for small blocks
-		"less is free":      {24 * mib, false},
+		"a quarter is free":     {22 * mib, 2, true}, // of 32, with 2 for small blocks
+		"less is free":          {24 * mib, 2, false},
+		"no small range so far": {22 * mib, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, true, policy)
 			h := r.heaps[0]
 			a, between, b, live := r.alloc(h, 2*mib), r.alloc(h, 2*mib), r.alloc(h, 6*mib), r.alloc(h, tc.live-2*mib)
-			smalls := []block.ID{r.alloc(h, mib), r.alloc(h, mib)}
+			var smalls []block.ID
+			for range tc.smalls {
+				smalls = append(smalls, r.alloc(h, mib))
+			}
 			r.free(a, b)
 			require.Equal(t, tc.serves, h.Fits(ledger.Small, 1024))
 			require.Equal(t, tc.serves, h.Missing(ledger.Small, 1024, Allow{}) == 0)
