@@ -56,6 +56,19 @@ func TestMismatchesAreFound(t *testing.T) {
 			func(r commtest.Member, m dist.Memory) error { return r.Broadcast(m, m, 0, r.Stream) },
 			func(r commtest.Member, m dist.Memory) error { return r.Broadcast(m, m, 1, r.Stream) },
 		},
+		"gathers": {
+			func(r commtest.Member, m dist.Memory) error {
+				part := m
+				m.Count, part.Count = 99, 33
+				return r.AllGather(m, part, r.Stream)
+			},
+			func(r commtest.Member, m dist.Memory) error {
+				part := m
+				m.Count, part.Count = 99, 33
+				part.Ptr += cupool.Ptr(r.Rank()) * cupool.Ptr(part.Bytes())
+				return r.ReduceScatter(part, m, dist.Sum, r.Stream)
+			},
+		},
 		"what is sent": {
 			func(r commtest.Member, m dist.Memory) error { m.Count = 5; return r.Send(m, 1, r.Stream) },
 			func(r commtest.Member, m dist.Memory) error { return r.Recv(m, 0, r.Stream) },
@@ -90,7 +103,7 @@ func TestMismatchesAreFound(t *testing.T) {
 					require.Error(t, r.Close())
 				}
 				require.ErrorIs(t, errors.Join(errs...), cupool.ErrSizeMismatch)
-				if say := map[string]string{"operations": "AllReduce of 100 int32 elements (max)", "roots": "Broadcast of 100 int32 elements from rank 0", "what is sent": "Recv of 100 int32 elements"}[name]; say != "" {
+				if say := map[string]string{"operations": "AllReduce of 100 int32 elements (max)", "roots": "Broadcast of 100 int32 elements from rank 0", "gathers": "AllGather of 33 int32 elements", "what is sent": "Recv of 100 int32 elements"}[name]; say != "" {
 					require.ErrorContains(t, errors.Join(errs...), say)
 				}
 			})
@@ -108,7 +121,7 @@ func TestCallsAreChecked(t *testing.T) {
 		p, err := commtest.NewPlace(r, make([]int32, 12))
 		require.NoError(t, err)
 		odd, long, none := p.M, p.M, p.M
-		odd.Type, long.Count, none.Ptr, none.Count = 77, 13, 0, 1
+		odd.Type, long.Count, none.Ptr, none.Count = dist.Uint8+1, 13, 0, 1
 		require.ErrorIs(t, r.AllReduce(odd, odd, dist.Sum, nil), cupool.ErrNotSupported)
 		require.ErrorIs(t, r.AllReduce(long, long, dist.Sum, nil), cupool.ErrInvalidRange)
 		one := p.M
