@@ -23,12 +23,10 @@ func (r *runner) setSoftLimit() {
 	}
 	if bytes < 0 {
 		want.add(true, cupool.ErrInvalidSize)
+		err := p.Configure("divisions:3")
 		refused := r.allow(p)
 		refused.add(true, cupool.ErrInvalidConfig, cupool.ErrNotSupported) // the latter of private pools
-		if p.retired {
-			refused.add(false, cupool.ErrClosed)
-		}
-		r.judge("Configure", p.Configure("divisions:3"), refused)
+		r.judge("Configure", err, refused)
 	}
 	if r.judge("SetSoftLimit", err, want); err != nil || !r.exact {
 		return
