@@ -250,14 +250,16 @@ func (t *heapTable) lookup(op string, p Ptr, size int64, exact bool) (Block, err
 		}
 		return Block{}, e
 	}
-	if t.closed.Load() {
-		return fail(nil, ErrClosed, "the allocator is closed")
-	}
 	h, seg := t.lockSegment(p)
-	if h == nil {
+	if h != nil {
+		defer h.mu.Unlock()
+	}
+	switch { // Close, which may run beside this, ends blocks after it has set closed
+	case t.closed.Load():
+		return fail(nil, ErrClosed, "the allocator is closed")
+	case h == nil:
 		return fail(nil, ErrForeignPointer, "no segment of this allocator holds the address")
 	}
-	defer h.mu.Unlock()
 	id, b := h.blockAt(seg, p)
 	if b == nil || b.Word().State() == block.Gap {
 		return fail(h.stream, ErrForeignPointer, "it is an address that this allocator has reserved, but without memory")

@@ -117,9 +117,6 @@ func (m *storm) free(b cupool.Block, how int) {
 	default:
 		err = m.r.Free(b)
 	}
-	if how < 2 && m.excuse == cupool.ErrClosed && errors.Is(err, cupool.ErrForeignPointer) {
-		return // Close has given the address back already
-	}
 	check(m.r.t, m.excused(err))
 }
 
