@@ -191,6 +191,7 @@ type Heap struct {
 	crowd      crowd
 
 	mixed bool     // a small request may have a large block, or had one
+	keeps bool     // some segments are Kept, or were; small requests may have these, too
 	kept  [2]int64 // bytes of the address ranges that were reserved on purpose
 
 	work     Work               // so far
@@ -271,12 +272,12 @@ func (h *Heap) Put(id block.ID, b *block.Block) {
 func (h *Heap) FreedAt() uint64 { return h.freedAt }
 
 // KeepSegment notes that a segment was reserved on purpose.
-func (h *Heap) KeepSegment(seg *block.Segment) { h.mixed, seg.Kept = true, true }
+func (h *Heap) KeepSegment(seg *block.Segment) { h.keeps, h.mixed, seg.Kept = true, true, true }
 
 // KeepRanges notes that size bytes of the address ranges of a kind were reserved
 // on purpose.
 func (h *Heap) KeepRanges(k ledger.Kind, size int64) {
-	h.mixed, h.kept[k] = true, max(h.kept[k], size)
+	h.keeps, h.mixed, h.kept[k] = true, true, max(h.kept[k], size)
 	for _, r := range h.ranges[k] {
 		r.seg.Kept = true
 	}
@@ -295,7 +296,7 @@ func (h *Heap) Unkeep() {
 // Kept returns the bytes that were reserved on purpose.
 func (h *Heap) Kept() int64 {
 	n := h.kept[ledger.Small] + h.kept[ledger.Large]
-	if h.mixed {
+	if h.keeps {
 		for _, seg := range h.segs {
 			if seg != nil && seg.Kept && !seg.Virtual {
 				n += seg.Size

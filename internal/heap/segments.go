@@ -186,7 +186,7 @@ func (h *Heap) BestIdle(k ledger.Kind, size, most int64) (best *block.Segment) {
 // stays.
 func (h *Heap) MoveSegment(seg *block.Segment, to *Heap) {
 	i, k := seg.Index, ledger.KindOf(seg.Large)
-	to.mixed = to.mixed || h.mixed
+	to.keeps, to.mixed = to.keeps || h.keeps, to.mixed || h.mixed
 	to.addSegment(seg)
 	h.space.Index.setOwner(seg, to.index)
 	seg.Each(&h.space.Blocks, func(id block.ID, b *block.Block) {

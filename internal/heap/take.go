@@ -114,7 +114,7 @@ func (h *Heap) fitAmongLarge(rounded int64) block.ID {
 	switch m := h.space.Memory; {
 	case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes() >= m.Held()/sparePart:
 		return h.fit(ledger.Large, rounded)
-	case h.mixed:
+	case h.keeps:
 		return h.fitKept(rounded)
 	}
 	return 0
