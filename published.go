@@ -31,7 +31,7 @@ func (l *published[T]) Set(i int, x T) {
 	l.now.Store(&list)
 }
 
-// with returns a list with an element changed, as Set has it.
+// with returns a copy of the list with an element changed.
 func (l *published[T]) with(i int, x T) []T {
 	list := make([]T, max(len(l.All()), i+1))
 	copy(list, l.All())

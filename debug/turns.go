@@ -32,7 +32,7 @@ func (t *turns) take(make func() snapshot.Snapshot) snapshot.Snapshot {
 	return x.made
 }
 
-// begin has the calls from now on wait for another turn.
+// begin ends the waiting for a turn: who calls from now on waits for the next one.
 func (t *turns) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

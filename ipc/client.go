@@ -125,7 +125,7 @@ func (c *Client) readAnswer() (request uint64, a answer, err error) {
 	if err != nil {
 		return 0, a, err
 	}
-	_ = closeFile(file) // of a piece of memory, which is none of these
+	_ = closeFile(file) // only a piece of memory comes with one
 	switch b.kind {
 	case openedKind:
 		return c.readOpened(b)

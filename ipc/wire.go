@@ -83,7 +83,7 @@ func (b *body) number() uint64 {
 	return v
 }
 
-// tail returns all that is left, which may be n bytes.
+// tail returns all that is left. More than n bytes make the body a bad one.
 func (b *body) tail(n int) []byte {
 	t := b.rest
 	b.rest, b.bad = nil, b.bad || len(t) > n

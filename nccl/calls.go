@@ -159,7 +159,7 @@ func (c *Comm) both(t *ncclapi.Task, dst, src dist.Memory, dstTimes, srcTimes in
 	return c.put(t, dst, s)
 }
 
-// one queues a task that has one memory, after setPeer has looked at the Comm.
+// one queues a task that has one memory, after setPeer has checked the Comm.
 func (c *Comm) one(t *ncclapi.Task, m dist.Memory, s *cupool.Stream) error {
 	s, err := c.stream(t, s)
 	if err != nil {

@@ -101,17 +101,12 @@ func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (*tensor
 // normsOf computes the norm of each matrix that a row-major tensor has along two of its axes. StdEng
 // reduces other elements, and has no norms that go by singular values, of more than three axes.
 func normsOf(d *tensor.Dense, ord tensor.NormOrder, rows, columns int) (*tensor.Dense, error) {
-	var order []int
-	var left tensor.Shape
-	for a, n := range d.Shape() {
-		if a != rows && a != columns {
-			order, left = append(order, a), append(left, n)
-		}
-	}
-	matrices, err := ordered(d, append(order, rows, columns))
+	others := operand.Rest(d.Dims(), []int{rows, columns})
+	matrices, err := ordered(d, append(others, rows, columns))
 	if err != nil {
 		return nil, err
 	}
+	left := matrices.Shape()[:len(others)].Clone()
 	if err := matrices.Reshape(left.TotalSize(), d.Shape()[rows], d.Shape()[columns]); err != nil {
 		return nil, err
 	}
