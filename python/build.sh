@@ -9,8 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 python=${1:-python3}
 library=${LIBCUPOOL:-}
 if [ -z "$library" ]; then
-	library=$here/../build/libcupool.so
-	"$here/../capi/build.sh" "$library"
+	library=$("$here/../capi/build.sh" "$here/../build")
 fi
 mkdir -p "$here/cupool/lib"
 cp -f "$library" "$here/cupool/lib/libcupool.so"
