@@ -1,7 +1,6 @@
 // stand_in.cpp: what the class needs of libc10, libc10_cuda and the CUDA runtime, on the stand-in driver. It is
 // enough to run the class without PyTorch, and no more.
 #include <c10/core/AllocatorConfig.h>
-#include <c10/core/DeviceArray.h>
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>

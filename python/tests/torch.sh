@@ -6,10 +6,13 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 IFS=: read -ra dirs <<<"${TORCH_INCLUDE:?the directories of the headers of PyTorch and CUDA}"
-flags=(-std=c++17 -fPIC -shared -I"$here/../../capi" -I"$here/../cupool/src" -I"$here")
+flags=(-std=c++17 -fPIC -shared -Wall -Wextra -I"$here/../../capi" -I"$here/../cupool/src" -I"$here")
 for dir in "${dirs[@]}"; do flags+=(-isystem "$dir"); done
 mkdir -p "${1:?usage: python/tests/torch.sh DIR VERSION}/torch/lib"
 cd "$1/torch"
+# Not all that have CUDA's headers have this one.
+echo '#include <cuda_runtime_api.h>' >cuda_runtime.h
+flags+=(-idirafter .)
 "${CXX:-g++}" "${flags[@]}" "$here/stand_in.cpp" -Wl,-soname,libc10.so -o lib/libc10.so
 "${CXX:-g++}" -shared -x c++ /dev/null -Wl,-soname,libc10_cuda.so -o lib/libc10_cuda.so
 cat >__init__.py <<END
