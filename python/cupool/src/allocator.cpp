@@ -382,15 +382,7 @@ void Allocator::tellProfiler(void* p, const cupool_block_info& block, bool freed
 bool Allocator::isHistoryEnabled() { return known(currentDevice()).history.enabled(); }
 
 void Allocator::recordHistory(bool enabled, native::CreateContextFn gather, size_t entries, RecordContext when,
-                              bool clear
-#if TORCH_VERSION_MINOR >= 10
-                              ,
-                              const std::vector<std::string>& skip
-#endif
-) {
-#if TORCH_VERSION_MINOR < 10
-  const std::vector<std::string> skip;
-#endif
+                              bool clear, const std::vector<std::string>& skip) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     annotations_.limit(entries);
@@ -405,11 +397,20 @@ void Allocator::recordHistory(bool enabled, native::CreateContextFn gather, size
   watch();
 }
 
+Context Allocator::getContextForPointer(const void* p) {
+  for (int i = 0; i < count_; i++) {
+    if (auto context = devices_[i].history.contextOf(const_cast<void*>(p))) {
+      return context;
+    }
+  }
+  return nullptr;
+}
+
 void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>>& texts) {
   if (!annotating_) {
     return;
   }
-  c10::CachingDeviceAllocator::AnnotationEntry entry(currentDevice(), c10::getApproximateTime());
+  AnnotationEntry entry(currentDevice(), c10::getApproximateTime());
   for (const auto& [name, value] : texts) {
     entry.recordUserMetadata(name, value);
   }
@@ -429,11 +430,9 @@ void Allocator::popCompileContext() {
   }
 }
 
-#if TORCH_VERSION_MINOR >= 10
 void Allocator::setUserMetadata(const std::string& text) { History::userMetadata() = text; }
 
 std::string Allocator::getUserMetadata() { return History::userMetadata(); }
-#endif
 
 void Allocator::attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -44,6 +44,7 @@ struct Device {
   History history;
 };
 
+// Methods without override are not in all versions of PyTorch, or not with these parameters (versions.h).
 class Allocator final : public native::CUDAAllocator {
  public:
   // The one of this process, which is never destroyed: tensors are freed while static destructors run.
@@ -91,16 +92,11 @@ class Allocator final : public native::CUDAAllocator {
   void endAllocateToPool(c10::DeviceIndex device, MempoolId_t id) override;
   void releasePool(c10::DeviceIndex device, MempoolId_t id) override;
   int getPoolUseCount(c10::DeviceIndex device, MempoolId_t id) override;
-  void createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, PoolAllocator allocator) override;
-  void setUseOnOOM(c10::DeviceIndex device, MempoolId_t id
-#if TORCH_VERSION_MINOR >= 11
-                   ,
-                   bool value
-#endif
-                   ) override;
-#if TORCH_VERSION_MINOR >= 10
-  void setNoSplit(c10::DeviceIndex device, MempoolId_t id) override;
-#endif
+  void createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, PoolAllocator allocator);
+  void createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, native::CUDAAllocator* allocator);
+  void setUseOnOOM(c10::DeviceIndex device, MempoolId_t id, bool value);
+  void setUseOnOOM(c10::DeviceIndex device, MempoolId_t id) { setUseOnOOM(device, id, true); }
+  void setNoSplit(c10::DeviceIndex device, MempoolId_t id);
   bool checkPoolLiveAllocations(c10::DeviceIndex device, MempoolId_t id,
                                 const std::unordered_set<void*>& expected) override;
   std::shared_ptr<native::AllocatorState> getCheckpointState(c10::DeviceIndex device, MempoolId_t id) override;
@@ -112,27 +108,25 @@ class Allocator final : public native::CUDAAllocator {
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
 
   // History
-  native::SnapshotInfo snapshot(MempoolId_t id
-#if TORCH_VERSION_MINOR >= 11
-                                ,
-                                bool traces
-#endif
-                                ) override;
+  native::SnapshotInfo snapshot(MempoolId_t id, bool traces);
+  native::SnapshotInfo snapshot(MempoolId_t id) { return snapshot(id, true); }
   bool isHistoryEnabled() override;
-  void recordHistory(bool enabled, native::CreateContextFn gather, size_t entries, RecordContext when, bool clear
-#if TORCH_VERSION_MINOR >= 10
-                     ,
-                     const std::vector<std::string>& skip
-#endif
-                     ) override;
+  Context getContextForPointer(const void* p);
+  void recordHistory(bool enabled, native::CreateContextFn gather, size_t entries, RecordContext when, bool clear,
+                     const std::vector<std::string>& skip);
+  void recordHistory(bool enabled, native::CreateContextFn gather, size_t entries, RecordContext when, bool clear) {
+    recordHistory(enabled, gather, entries, when, clear, {});
+  }
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& texts) override;
   void pushCompileContext(std::string& text) override;
   void popCompileContext() override;
-#if TORCH_VERSION_MINOR >= 10
-  void setUserMetadata(const std::string& text) override;
-  std::string getUserMetadata() override;
-#endif
+  bool supportsUserMetadata() { return true; }
+  void setUserMetadata(const std::string& text);
+  std::string getUserMetadata();
   void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override;
+  // throw_on_cudamalloc_oom has PyTorch's allocator fail before the driver does. The pool's limit always does, and tells
+  // the other observers.
+  void attachOomRejectionObserver(std::function<void(int64_t, size_t, size_t, size_t)> /*observer*/) {}
   void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override;
 
  private:
@@ -188,7 +182,7 @@ class Allocator final : public native::CUDAAllocator {
   std::map<PoolKey, std::unique_ptr<std::function<bool(cudaStream_t)>>> filters_;
   std::vector<std::unique_ptr<PoolAllocator>> sources_;
   std::vector<native::OutOfMemoryObserver> observers_;
-  Ring<c10::CachingDeviceAllocator::AnnotationEntry> annotations_;
+  Ring<AnnotationEntry> annotations_;
   std::atomic<bool> annotating_{false};
 
   std::atomic<bool> enabled_{true};

@@ -88,15 +88,10 @@ void History::record(TraceEntry::Action action, c10::DeviceIndex device, size_t 
   if (!watches()) {
     return;
   }
-  TraceEntry entry(
-      action, device, address, size, static_cast<cudaStream_t>(stream), pool, c10::getApproximateTime(),
+  const auto entry = traceEntry<TraceEntry>(
+      metadata, action, device, address, size, static_cast<cudaStream_t>(stream), pool, c10::getApproximateTime(),
       when_.load() >= RecordContext::ALLOC ? std::move(context) : nullptr,
-      compileContext.empty() ? "N/A" : compileContext.top()
-#if TORCH_VERSION_MINOR >= 10
-      ,
-      metadata
-#endif
-  );
+      compileContext.empty() ? std::string("N/A") : compileContext.top());
   std::shared_ptr<const Trackers> trackers;
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -59,6 +59,11 @@ void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, Pool
   check(lib.pool_create_(device, poolId(id), &config));
 }
 
+// Older versions of PyTorch keep the allocator themselves.
+void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, native::CUDAAllocator* allocator) {
+  createOrIncrefPool(device, id, PoolAllocator(allocator, [](native::CUDAAllocator*) {}));
+}
+
 void Allocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t id,
                                     std::function<bool(cudaStream_t)> filter) {
   opened(device);
@@ -112,25 +117,15 @@ int Allocator::getPoolUseCount(c10::DeviceIndex device, MempoolId_t id) {
   return count;
 }
 
-void Allocator::setUseOnOOM(c10::DeviceIndex device, MempoolId_t id
-#if TORCH_VERSION_MINOR >= 11
-                            ,
-                            bool value
-#endif
-) {
-#if TORCH_VERSION_MINOR < 11
-  const bool value = true;
-#endif
+void Allocator::setUseOnOOM(c10::DeviceIndex device, MempoolId_t id, bool value) {
   known(device);
   check(lib.pool_set_flags_(device, poolId(id), value ? CUPOOL_POOL_USE_ON_OOM : CUPOOL_POOL_ISOLATED));
 }
 
-#if TORCH_VERSION_MINOR >= 10
 void Allocator::setNoSplit(c10::DeviceIndex device, MempoolId_t id) {
   known(device);
   check(lib.pool_set_flags_(device, poolId(id), CUPOOL_POOL_NO_SPLIT));
 }
-#endif
 
 bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex device, MempoolId_t id,
                                          const std::unordered_set<void*>& expected) {

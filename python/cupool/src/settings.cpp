@@ -152,7 +152,7 @@ std::map<std::string, std::string> Allocator::changeableSettings() const {
 // where PyTorch's setting does. large_segment_size_mb is of PyTorch's own segments.
 std::string Allocator::settings() const {
   std::map<std::string, std::string> settings = changeable();
-  const double fraction = native::CUDAAllocatorConfig::per_process_memory_fraction();
+  const double fraction = memoryFraction(static_cast<const native::CUDAAllocatorConfig*>(nullptr), 0);
   if (fraction > 0 && fraction < 1) {
     settings["per_process_memory_fraction"] = decimal(fraction);
   }

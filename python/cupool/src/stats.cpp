@@ -142,9 +142,7 @@ void Allocator::addSegments(c10::DeviceIndex device, MempoolId_t id, std::vector
     to.owner_private_pool_id = poolId(from.info.pool);
     const SegmentNote note = history.noteOf(from.info.address, from.info.size);
     to.context_when_allocated = from.info.active == 0 && history.ofState() ? nullptr : note.context;
-#if TORCH_VERSION_MINOR >= 10
-    to.registration_counter = note.counter;
-#endif
+    setCounter(&to, note.counter, 0);
     active += from.info.active;
     for (const auto& block : from.blocks) {
       to.blocks.emplace_back();
@@ -169,18 +167,10 @@ void Allocator::addSegments(c10::DeviceIndex device, MempoolId_t id, std::vector
   history.snapshotTaken(device, id, active);
 }
 
-native::SnapshotInfo Allocator::snapshot(MempoolId_t id
-#if TORCH_VERSION_MINOR >= 11
-                                         ,
-                                         bool traces
-#endif
-) {
-#if TORCH_VERSION_MINOR < 11
-  const bool traces = true;
-#endif
+native::SnapshotInfo Allocator::snapshot(MempoolId_t id, bool traces) {
   const auto nanoseconds = clock_.makeConverter();
   const auto micros = [&](c10::approx_time_t t) { return nanoseconds(t) / 1000; };
-  native::SnapshotInfo result;
+  native::SnapshotInfo result{}; // newer versions have more
   if (traces) {
     const std::lock_guard<std::mutex> lock(mutex_);
     result.external_annotations = annotations_.all();
@@ -212,9 +202,7 @@ native::SnapshotInfo Allocator::snapshot(MempoolId_t id
   config.expandable_segments = CudaConfig::expandable_segments();
   config.release_lock_on_malloc = CudaConfig::release_lock_on_cudamalloc();
   config.pinned_use_host_register = CudaConfig::pinned_use_cuda_host_register();
-#if TORCH_VERSION_MINOR >= 10
-  config.graph_capture_record_stream_reuse = CudaConfig::graph_capture_record_stream_reuse();
-#endif
+  setStreamReuse(&config, static_cast<const CudaConfig*>(nullptr), 0);
   config.last_allocator_settings = Config::last_allocator_settings();
   config.roundup_power2_divisions = Config::roundup_power2_divisions();
   return result;

@@ -1,5 +1,6 @@
-// versions.h: what differs between the minor versions of PyTorch that the class is built for. The class is bound to
-// the one that it was built with.
+// versions.h: what differs between the versions of PyTorch that the class is built for. The class is bound to the
+// minor version that it was built with, but its source asks the headers and not their version, since development
+// builds are between versions. A method whose parameters changed is there in each form, and one of them overrides.
 #pragma once
 
 #if __has_include(<torch/headeronly/version.h>)
@@ -15,6 +16,8 @@
 #endif
 
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 namespace cupool_torch {
 
@@ -25,13 +28,57 @@ using native::DeviceStats;
 using native::RecordContext;
 using native::SegmentInfo;
 using native::TraceEntry;
+using AnnotationEntry = decltype(native::SnapshotInfo::external_annotations)::value_type;
 using Context = std::shared_ptr<c10::GatheredContext>;
 
-// How a pool is given an allocator of its own.
-#if TORCH_VERSION_MINOR >= 11
+// An allocator of a pool's own.
 using PoolAllocator = std::shared_ptr<native::CUDAAllocator>;
-#else
-using PoolAllocator = native::CUDAAllocator*;
-#endif
+
+// Whether the method of PyTorch's class takes these.
+template <typename Method, typename... Args>
+constexpr bool takes = std::is_same_v<Method, void (native::CUDAAllocator::*)(c10::DeviceIndex, MempoolId_t, Args...)>;
+
+// A pure method that is not overridden is an error by itself. These two would be without effect.
+static_assert(takes<decltype(&native::CUDAAllocator::createOrIncrefPool), PoolAllocator> ||
+                  takes<decltype(&native::CUDAAllocator::createOrIncrefPool), native::CUDAAllocator*>,
+              "cupool's class is too old for this PyTorch");
+static_assert(takes<decltype(&native::CUDAAllocator::setUseOnOOM), bool> ||
+                  takes<decltype(&native::CUDAAllocator::setUseOnOOM)>,
+              "cupool's class is too old for this PyTorch");
+
+// What not all versions have, each twice: with an int where it is there, else with a long.
+template <typename Segment>
+auto setCounter(Segment* to, int32_t counter, int) -> decltype(void(to->registration_counter)) {
+  to->registration_counter = counter;
+}
+template <typename Segment>
+void setCounter(Segment*, int32_t, long) {}
+
+template <typename Info, typename Config>
+auto setStreamReuse(Info* to, const Config*, int)
+    -> decltype(void(to->graph_capture_record_stream_reuse = Config::graph_capture_record_stream_reuse())) {
+  to->graph_capture_record_stream_reuse = Config::graph_capture_record_stream_reuse();
+}
+template <typename Info, typename Config>
+void setStreamReuse(Info*, const Config*, long) {}
+
+template <typename Config>
+auto memoryFraction(const Config*, int) -> decltype(double(Config::per_process_memory_fraction())) {
+  return Config::per_process_memory_fraction();
+}
+template <typename Config>
+double memoryFraction(const Config*, long) {
+  return 1;
+}
+
+// An entry of the trace, with what the thread says of itself where it takes that.
+template <typename Entry, typename... Args>
+Entry traceEntry(const std::string& metadata, Args&&... args) {
+  if constexpr (std::is_constructible_v<Entry, Args..., std::string>) {
+    return Entry(std::forward<Args>(args)..., metadata);
+  } else {
+    return Entry(std::forward<Args>(args)...);
+  }
+}
 
 } // namespace cupool_torch
