@@ -18,6 +18,7 @@ const (
 	attrHostPageTables    attribute = 100 // PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
 	attrVMM               attribute = 102 // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
 	attrShareFD           attribute = 103 // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+	attrRDMA              attribute = 110 // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
 	attrNativePools       attribute = 115 // MEMORY_POOLS_SUPPORTED
 	attrPoolHandles       attribute = 119 // MEMPOOL_SUPPORTED_HANDLE_TYPES
 	attrIPCEvents         attribute = 125 // IPC_EVENT_SUPPORTED

@@ -17,6 +17,7 @@ type driver struct {
 	release func() cudadrv.Result // gives the primary context back
 	closed  atomic.Bool
 	managed atomic.Int64 // bytes of MemAlloc; see takeManaged
+	rdma    atomic.Bool  // whether MemCreate's memory is for network cards, too
 
 	handles handleSet[int64]    // of physical memory, with its size in bytes
 	pools   handleSet[struct{}] // native pools that it made or imported

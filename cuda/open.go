@@ -115,7 +115,9 @@ func openDriver(c *context, release func() cudadrv.Result, opts []Option) (Drive
 		}
 		return nil, err
 	}
-	return &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o)}, nil
+	d := &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o)}
+	d.rdma.Store(d.granularity != 0 && c.attribute(attrRDMA) != 0)
+	return d, nil
 }
 
 // traits returns the traits of a Driver with options.

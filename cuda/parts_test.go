@@ -14,6 +14,7 @@ import (
 
 	"github.com/cupool/cupool/device"
 	"github.com/cupool/cupool/internal/cudadrv"
+	"github.com/cupool/cupool/internal/fakecuda"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/gputest"
 )
@@ -213,4 +214,47 @@ func TestErrorText(t *testing.T) {
 	assert.True(t, strings.HasSuffix(e.Error(), "(2): out of memory"))
 	assert.ErrorIs(t, e, device.ErrOutOfMemory)
 	assert.Equal(t, "MemoryKind(7)", fmt.Sprint(MemoryKind(7)))
+}
+
+// TestRDMA: physical memory is for network cards, too, where the device and the
+// system have that.
+func TestRDMA(t *testing.T) {
+	needFake(t)
+	has := os.Getenv("FAKECUDA_RDMA") == ""
+	if has {
+		child(t, "FAKECUDA_RDMA=0")
+	}
+	d := openTest(t)
+	g := d.VMMGranularity()
+	create := func() (calls int, rdma bool) {
+		fakecuda.Count(true)
+		h, err := d.MemCreate(g)
+		require.NoError(t, err)
+		calls, rdma = fakecuda.Calls("cuMemCreate"), fakecuda.RDMA(h)
+		require.NoError(t, d.MemRelease(h))
+		return calls, rdma
+	}
+	calls, rdma := create()
+	require.Equal(t, 1, calls)
+	require.Equal(t, has, rdma)
+	if !has {
+		return
+	}
+	// A failure with another reason is reported, and one by the flag is found out once.
+	for _, code := range []int{2, int(cudadrv.NotSupported)} {
+		fakecuda.Fail("cuMemCreate", 1, code, 2)
+		_, err := d.MemCreate(g)
+		require.Error(t, err)
+		fakecuda.Reset()
+		_, rdma = create()
+		require.True(t, rdma, code)
+	}
+	fakecuda.Fail("cuMemCreate", 1, int(cudadrv.NotSupported), 1)
+	defer fakecuda.Reset()
+	calls, rdma = create()
+	require.Equal(t, 2, calls)
+	require.False(t, rdma)
+	calls, rdma = create()
+	require.Equal(t, 1, calls)
+	require.False(t, rdma)
 }

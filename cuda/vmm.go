@@ -49,14 +49,21 @@ func (d *driver) AddressFree(p Ptr, size int64) error {
 	return nil
 }
 
-// MemCreate makes physical memory and returns its handle, never 0. It fails
+// MemCreate makes physical memory and returns its handle, never 0. Network
+// cards may register it where the device has that (GPUDirect RDMA). It fails
 // with ErrOutOfMemory, and with ErrInvalidRange for a size that is no multiple of
 // the granularity.
 func (d *driver) MemCreate(size int64) (uintptr, error) {
 	if err := d.vmm("MemCreate", size); err != nil {
 		return 0, err
 	}
-	h, r := cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, d.handleTypes)
+	rdma := d.rdma.Load()
+	h, r := cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, d.handleTypes, rdma)
+	if rdma && r == cudadrv.NotSupported { // not in this system, though the device could
+		if h, r = cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, d.handleTypes, false); r == cudadrv.Success {
+			d.rdma.Store(false)
+		}
+	}
 	if r != cudadrv.Success {
 		return 0, d.ctx.failRange("cuMemCreate", r, fmt.Sprintf("%d bytes", size))
 	}

@@ -22,11 +22,13 @@ type allocationProp struct {
 	handleTypes int32
 	location    location
 	_           uintptr // win32HandleMetaData
-	_           [8]byte // allocFlags
+	_           byte    // allocFlags.compressionType
+	rdma        bool    // allocFlags.gpuDirectRDMACapable
+	_           [6]byte
 }
 
-func deviceMemory(device, handleTypes int) allocationProp {
-	return allocationProp{allocation: allocationPinned, handleTypes: int32(handleTypes), location: location{AtDevice, int32(device)}}
+func deviceMemory(device, handleTypes int, rdma bool) allocationProp {
+	return allocationProp{allocation: allocationPinned, handleTypes: int32(handleTypes), location: location{AtDevice, int32(device)}, rdma: rdma}
 }
 
 // accessDesc is CUmemAccessDesc.
@@ -44,7 +46,7 @@ const (
 // Granularity is cuMemGetAllocationGranularity for memory of the device.
 func Granularity(ctx uintptr, device int) (int64, Result) {
 	const minimum = 0 // CU_MEM_ALLOC_GRANULARITY_MINIMUM
-	prop := deviceMemory(device, HandleNone)
+	prop := deviceMemory(device, HandleNone, false)
 	g, r := valueGo(ctx, fns.memGetAllocationGranularity, 0, 0, uintptr(unsafe.Pointer(&prop)), minimum)
 	return int64(g), r
 }
@@ -59,9 +61,10 @@ func AddressFree(ctx, p uintptr, size int64) Result {
 	return call(ctx, fns.memAddressFree, p, uintptr(size))
 }
 
-// MemCreate is cuMemCreate. handleTypes says how it may be exported.
-func MemCreate(ctx uintptr, size int64, device, handleTypes int) (uintptr, Result) {
-	prop := deviceMemory(device, handleTypes)
+// MemCreate is cuMemCreate. handleTypes says how it may be exported, and rdma
+// that network cards reach it.
+func MemCreate(ctx uintptr, size int64, device, handleTypes int, rdma bool) (uintptr, Result) {
+	prop := deviceMemory(device, handleTypes, rdma)
 	return valueGo(ctx, fns.memCreate, 0, 0, uintptr(size), uintptr(unsafe.Pointer(&prop)), 0)
 }
 

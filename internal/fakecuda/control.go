@@ -63,6 +63,10 @@ func Calls(entry string) int {
 	return int(call("fakecuda_calls", uintptr(unsafe.Pointer(clib.String(entry)))))
 }
 
+// RDMA reports whether network cards may reach the memory of a handle of
+// cuMemCreate.
+func RDMA(handle uintptr) bool { return call("fakecuda_rdma", handle) != 0 }
+
 // HostMemory returns how many bytes may still be pinned, and in all. The
 // error is always nil.
 func HostMemory() (free, total int64, err error) {

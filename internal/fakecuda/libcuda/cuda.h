@@ -93,7 +93,11 @@ typedef struct {
 	CUmemAllocationHandleType requestedHandleTypes;
 	CUmemLocation location;
 	void *win32HandleMetaData;
-	unsigned char allocFlags[8];
+	struct {
+		unsigned char compressionType, gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
 } CUmemAllocationProp;
 
 typedef struct {

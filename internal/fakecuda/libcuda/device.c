@@ -80,6 +80,8 @@ static CUresult uuid(CUuuid *u, CUdevice d) {
 CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) { FAKE_CALL(false); return uuid(u, d); }
 CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { FAKE_CALL(false); return uuid(u, d); }
 
+bool fake_rdma(void) { return fake_setting("FAKECUDA_RDMA", 1) != 0; }
+
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attr, CUdevice d) {
 	static const struct { int attr, value; } values[] = {
 		{1, 1024}, {10, 32}, {16, 4}, {19, 1}, {31, 1}, {41, 1}, {75, 8}, {76, 0}, {83, 1},
@@ -90,6 +92,8 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attr, CUdevice d) {
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
 		if (values[i].attr == (int)attr)
 			*v = values[i].value;
+	if (attr == 110) // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+		*v = fake_rdma();
 	return known(d) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 

@@ -64,6 +64,7 @@ extern pthread_mutex_t fake_lock;
 CUresult fake_fault(const char *call);
 unsigned fake_delay_us(void);
 long fake_setting(const char *name, long otherwise);
+bool fake_rdma(void); // whether the devices have memory that network cards may reach
 bool fake_fatal(CUresult r);
 
 // memory.c: what an address range is.

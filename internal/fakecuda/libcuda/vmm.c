@@ -14,6 +14,7 @@ typedef struct {
 	int maps;
 	int refs;         // that cuMemRelease takes
 	int handle_types; // by which it can be exported
+	bool rdma;        // network cards may reach it
 	bool imported;
 } memory;
 
@@ -126,9 +127,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size, const CUmemAl
 		return CUDA_ERROR_INVALID_VALUE;
 	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || d < 0 || d >= fake_devices)
 		return CUDA_ERROR_INVALID_DEVICE;
+	bool rdma = prop->allocFlags.gpuDirectRDMACapable;
+	if (rdma && !fake_rdma())
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!fake_charge(d, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	memory m = {.device = d, .offset = fake_store_take(d, size), .size = size, .handle_types = (int)prop->requestedHandleTypes};
+	memory m = {.device = d, .offset = fake_store_take(d, size), .size = size, .handle_types = (int)prop->requestedHandleTypes, .rdma = rdma};
 	m.bytes = fake_map_store(fake_store(d), m.offset, size);
 	if (m.bytes == NULL) {
 		fake_uncharge(d, size);
@@ -138,6 +142,15 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size, const CUmemAl
 	*h = add(m);
 	pthread_mutex_unlock(&fake_lock);
 	return CUDA_SUCCESS;
+}
+
+// fakecuda_rdma reports whether network cards may reach a handle's memory.
+int fakecuda_rdma(CUmemGenericAllocationHandle h) {
+	pthread_mutex_lock(&fake_lock);
+	memory *m = memory_of(h);
+	bool rdma = m != NULL && m->rdma;
+	pthread_mutex_unlock(&fake_lock);
+	return rdma;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
