@@ -83,20 +83,23 @@ fi
 if [[ $parts == *" tests "* ]]; then
 	source=${SOURCE:?a directory with the source of PyTorch}
 	printf "\n== PyTorch's own tests\n"
-	one() { # ALLOCATOR FILE EXPRESSION
+	one() { # ALLOCATOR FILE PART/PARTS EXPRESSION
 		local log
-		log=$out/tests-$1-$(tr / - <<<"$2").txt
-		timeout "$limit" "$python" bench/torch/run_test.py "$1" "$source/test/$2" ${3:+-k "$3"} >"$log" 2>&1 </dev/null || true
-		printf '%-40s %-10s %s\n' "$2" "$1" "$(grep -E '^[0-9=]* ?[0-9]+ (passed|failed|skipped|error)|passed|failed' "$log" | tail -n 1 | tr -d =)"
+		log=$out/tests-$1-$(tr / - <<<"$2-${3%/*}").txt
+		timeout "$limit" "$python" bench/torch/run_test.py "$1" "$source/test/$2" "$3" ${4:+-k "$4"} >"$log" 2>&1 </dev/null || true
+		printf '%-40s %-5s %-10s %s\n' "$2" "$3" "$1" "$(grep -E '^[0-9=]* ?[0-9]+ (passed|failed|skipped|error)|passed|failed' "$log" | tail -n 1 | tr -d =)"
 	}
 	export -f one
 	export python source out limit
 	for allocator in "${allocators[@]}"; do
 		[ "$allocator" != expandable ] || continue
-		while read -r file expression; do
-			[[ $file == \#* || -z $file ]] || printf '%s\0%s\0%s\0' "$allocator" "$file" "$expression"
+		while read -r file parts expression; do
+			[[ $file != \#* && -n $file ]] || continue
+			for ((part = 0; part < parts; part++)); do
+				printf '%s\0%s\0%s\0%s\0' "$allocator" "$file" "$part/$parts" "$expression"
+			done
 		done <bench/torch/tests.txt
-	done | xargs -0 -n 3 -P "$jobs" bash -c 'one "$@"' one | sort
+	done | xargs -0 -n 4 -P "$jobs" bash -c 'one "$@"' one | sort
 	# Names that pass with PyTorch's allocator and not with ours.
 	for allocator in default cupool; do
 		grep -hE '^(FAILED|ERROR) ' "$out"/tests-"$allocator"-*.txt 2>/dev/null | sed 's/ - .*//; s|.*/test/||' | sort -u >"$out/failed-$allocator.txt" || true
