@@ -198,6 +198,11 @@ type Config struct {
 	// SegmentRounding is the unit of segments for requests of LargeLimit
 	// and more. 0: 2 MiB, the page of the GPU.
 	SegmentRounding int64
+	// MaxChunk is the size of the largest piece of physical memory that virtual memory consists
+	// of, a power of two. Costs of the driver go by pieces, of which a large pool has larger
+	// ones. With 2 MiB, the page of the GPU, all pieces have one size, as PyTorch's allocator
+	// needs to map memory of another process. 0: 32 MiB.
+	MaxChunk int64
 	// MinSplit is the smallest rest that a large block is split for; less
 	// is left in the block. 0: 1 MiB and 512 bytes, which is PyTorch's
 	// "more than 1 MiB".
@@ -369,6 +374,7 @@ const (
 	defaultLargeSegment    = 20 << 20
 	defaultLargeLimit      = 10 << 20
 	defaultSegmentRounding = 2 << 20
+	defaultMaxChunk        = 32 << 20
 	defaultMinSplit        = 1<<20 + sizeclass.Quantum
 	defaultMagazineBytes   = 256 << 20
 	defaultNonSplitRest    = 20 << 20
@@ -387,7 +393,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	for p, def := range map[*int64]int64{
 		&cfg.SmallLimit: defaultSmallLimit, &cfg.SmallSegment: defaultSmallSegment, &cfg.LargeLimit: defaultLargeLimit,
 		&cfg.LargeSegment: defaultLargeSegment, &cfg.SegmentRounding: defaultSegmentRounding, &cfg.MinSplit: defaultMinSplit,
-		&cfg.MagazineBytes: defaultMagazineBytes, &cfg.MinBlock: sizeclass.Quantum,
+		&cfg.MaxChunk: defaultMaxChunk, &cfg.MagazineBytes: defaultMagazineBytes, &cfg.MinBlock: sizeclass.Quantum,
 	} {
 		if *p == 0 {
 			*p = def
@@ -445,6 +451,7 @@ func (cfg *Config) validate() error {
 		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, "must be BestFit, FirstFit, Segregated or PowerOfTwo"},
 		{"IdleOrder", cfg.IdleOrder, cfg.IdleOrder >= OwnerOrder && cfg.IdleOrder <= DeviceOrder, "must be OwnerOrder or DeviceOrder"},
 		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= min(q, cfg.MinBlock), "must be at least 512, or MinBlock where that is less"},
+		{"MaxChunk", cfg.MaxChunk, cfg.MaxChunk > 0 && cfg.MaxChunk&(cfg.MaxChunk-1) == 0, "must be a power of two"},
 		{"MinBlock", cfg.MinBlock, cfg.minBlockOK(), "must be a power of two, from 256, which CUDA aligns memory to, to SmallLimit" + bytes(cfg.SmallLimit) + ", that divides SmallSegment" + bytes(cfg.SmallSegment) + ", LargeSegment" + bytes(cfg.LargeSegment) + " and SegmentRounding" + bytes(cfg.SegmentRounding)},
 		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.MaxSplit >= cfg.LargeSegment, "must be at least LargeSegment" + bytes(cfg.LargeSegment) + "; 0 means none"},
 		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.Backing != BackingVMM, "is for segments, not for Backing vmm, which splits and joins all blocks"},
@@ -508,7 +515,7 @@ func (cfg *Config) policy(noSplit bool) heap.Policy {
 	p := heap.Policy{
 		SmallLimit: cfg.SmallLimit, MagazineBytes: cfg.MagazineBytes, MinSplit: cfg.MinSplit, MinBlock: cfg.MinBlock,
 		NoSplit: noSplit, FirstFit: cfg.Strategy == FirstFit, MaxSplit: cfg.MaxSplit,
-		MaxNonSplitRounding: cfg.MaxNonSplitRounding, GrowthFactor: cfg.GrowthFactor,
+		MaxNonSplitRounding: cfg.MaxNonSplitRounding, GrowthFactor: cfg.GrowthFactor, MaxChunk: cfg.MaxChunk,
 	}
 	if !noSplit && cfg.Strategy != FirstFit && cfg.MaxSplit == 0 && cfg.GrowthFactor == 0 {
 		p.SharedSegment = cfg.LargeSegment

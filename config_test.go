@@ -33,6 +33,7 @@ func TestConfigErrors(t *testing.T) {
 		"LargeLimit":                 {{LargeLimit: -1}},
 		"LargeSegment":               {{LargeSegment: -512}, {LargeSegment: 10<<20 - 512}, {LargeSegment: 20<<20 + 8}, {LargeSegment: math.MaxInt64 &^ 511}, {LargeLimit: 40 << 20}},
 		"SegmentRounding":            {{SegmentRounding: -512}, {SegmentRounding: 1000}, {SegmentRounding: math.MaxInt64 &^ 511}},
+		"MaxChunk":                   {{MaxChunk: -1}, {MaxChunk: 3 << 20}, {MaxChunk: math.MinInt64}},
 		"MinSplit":                   {{MinSplit: -1}, {MinSplit: 511}, {MinSplit: 255, MinBlock: 256}},
 		"Backing":                    {{Backing: -1}, {Backing: cupool.BackingVMM + 1}},
 		"IdleOrder":                  {{IdleOrder: -1}, {IdleOrder: cupool.DeviceOrder + 1}},
@@ -204,7 +205,7 @@ func TestParseAllocConf(t *testing.T) {
 		"idle_order:device":                                                     {IdleOrder: cupool.DeviceOrder},
 		"strategy:power-of-two,backing:auto":                                    {Strategy: cupool.PowerOfTwo},
 		"limit:2G,initial_size:64MiB,growth_factor:1.5,soft_limit:1g,decay:10s": {Limit: 2 << 30, InitialSize: 64 * mib, GrowthFactor: 1.5, SoftLimit: 1 << 30, Decay: 10 * time.Second},
-		"small_limit:512K,small_segment:1M,large_limit:8M,segment_rounding:1M,min_split:4096,min_block:256": {SmallLimit: 512 << 10, SmallSegment: mib, LargeLimit: 8 * mib, SegmentRounding: mib, MinSplit: 4096, MinBlock: 256},
+		"small_limit:512K,small_segment:1M,large_limit:8M,segment_rounding:1M,min_split:4096,min_block:256,max_chunk:2M": {SmallLimit: 512 << 10, SmallSegment: mib, LargeLimit: 8 * mib, SegmentRounding: mib, MinSplit: 4096, MinBlock: 256, MaxChunk: 2 * mib},
 		"sanitize_canaries:256,sanitize_poison:True,sanitize_quarantine:1G,sanitize_guard:True,sanitize_wait:True,zero_on_alloc:True,zero_on_free:True": {
 			Sanitize: cupool.Sanitizers{Canaries: 256, Poison: true, Quarantine: 1 << 30, Guard: true, Wait: true}, ZeroOnAlloc: true, ZeroOnFree: true},
 		"magazine_bytes:none,history_events:4096,history_sample_bytes:512K": {MagazineBytes: -1, History: &cupool.History{Events: 4096, SampleBytes: 512 << 10}},

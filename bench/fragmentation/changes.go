@@ -45,7 +45,7 @@ func changes() (list []change) {
 	add := func(more []change) { list = append(list, more...) }
 
 	add(constant("part of the pool that a chunk is", vmm, ranges, "chunkFraction = ", "128", "64", "256"))
-	add(constant("largest chunk, MiB", vmm, ranges, "maxChunk = ", "32 << 20", "16 << 20", "64 << 20"))
+	add(constant("largest chunk, MiB", vmm, config, "defaultMaxChunk        = ", "32 << 20", "16 << 20", "64 << 20"))
 	add(without("larger handles for big requests", vmm, edit{ranges, "return powerOfTwo(min(need, request/handlesOfBig", "return 0 * powerOfTwo(min(need, request/handlesOfBig"}))
 	add(without("big requests", vmm, edit{ranges, "return request > have/bigFraction && request", "return false && request > have/bigFraction && request"}))
 	add(constant("part of the range that is big", vmm, ranges, "bigFraction  = ", "5", "3", "10"))

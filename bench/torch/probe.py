@@ -704,13 +704,16 @@ c.close()
 """
 
 
+ONE_SIZE = "TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC"
+
+
 def _ipc(torch, receiver):
     import io
     from multiprocessing import reduction
     from multiprocessing.connection import Listener
     import torch.multiprocessing
     want = [((1 << 20,), 3.0), ((100,), 4.0), ((40 << 20,), 5.0)]
-    if (MODE, receiver) == ("cupool", "default"):
+    if (MODE, receiver) == ("cupool", "default") and ONE_SIZE not in os.environ:
         want.pop()  # memory in pieces of several sizes, for which PyTorch has no format (docs/python.md)
     with tempfile.TemporaryDirectory() as d, Listener(d + "/s", authkey=b"k") as listener:
         code = RECEIVER.format(here=os.path.dirname(os.path.abspath(__file__)), receiver=receiver, address=d + "/s",
@@ -741,6 +744,12 @@ def ipc_same(torch):
 
 @probe
 def ipc_to_default(torch):
+    return _ipc(torch, "default")
+
+
+@cupool_only
+def ipc_any_to_default(torch):
+    os.environ[ONE_SIZE] = "1"  # before the pool is open
     return _ipc(torch, "default")
 
 

@@ -41,6 +41,7 @@ var Keys = []Key{
 	{"LargeSegment", "large_segment_size_mb", Mebibytes},
 	{"LargeLimit", "large_limit", Bytes},
 	{"SegmentRounding", "segment_rounding", Bytes},
+	{"MaxChunk", "max_chunk", Bytes},
 	{"MagazineBytes", "magazine_bytes", BytesOrNone},
 	{"Sanitize.Canaries", "sanitize_canaries", Bytes},
 	{"Sanitize.Poison", "sanitize_poison", Bool},

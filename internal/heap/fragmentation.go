@@ -15,7 +15,7 @@ const (
 	stitchesPerGiB = 50
 
 	fragmentedChunkFraction = 24       // in place of chunkFraction
-	fragmentedMaxChunk      = 16 << 20 // in place of maxChunk
+	fragmentedMaxChunk      = 16 << 20 // the most of Policy.MaxChunk
 )
 
 // fragmentation is what a heap knows about its stitches.

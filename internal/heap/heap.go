@@ -42,6 +42,10 @@ type Policy struct {
 	MaxSplit            int64 // the size from which blocks are kept whole; 0: none is
 	MaxNonSplitRounding int64 // what may be wasted of a block that is kept whole
 
+	// MaxChunk bounds the size of a handle: the driver's costs go by handle, so larger ones are
+	// cheaper, but only whole ones can be stitched or given back.
+	MaxChunk int64
+
 	GrowthFactor float64 // see cupool.Config
 	// SharedSegment is the size of segments that are not of the size of one large
 	// block. 0: no heap spares large segments.

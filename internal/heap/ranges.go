@@ -48,10 +48,6 @@ func (r *addressRange) chunkAt(off int64) int {
 // hasRoom reports whether size more bytes of addresses are left at the end.
 func (r *addressRange) hasRoom(size int64) bool { return r.seg.Size+size <= r.limit }
 
-// maxChunk bounds the size of a handle: the driver's costs go by handle, so
-// larger ones are cheaper, but only whole ones can be stitched or given back.
-const maxChunk = 32 << 20
-
 // chunkFraction makes a chunk at most this part of what the pool holds, so that the free
 // rests of chunks stay a small part of the whole.
 const chunkFraction = 128
@@ -60,9 +56,9 @@ const chunkFraction = 128
 // holds have bytes.
 func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	g := h.space.Memory.Granularity
-	size, part, most := g, int64(chunkFraction), int64(maxChunk)
+	size, part, most := g, int64(chunkFraction), h.space.Policy.MaxChunk
 	if h.fragmented {
-		part, most = fragmentedChunkFraction, fragmentedMaxChunk
+		part, most = fragmentedChunkFraction, min(most, fragmentedMaxChunk)
 	}
 	if k == ledger.Large && have > g*part {
 		size = min(powerOfTwo(have/part), max(most, g))
@@ -95,7 +91,7 @@ func (h *Heap) bigChunkSize(k ledger.Kind, have, need, request int64) int64 {
 		return 0
 	}
 	g := h.space.Memory.Granularity
-	return powerOfTwo(min(need, request/handlesOfBig, maxChunk)) / g * g
+	return powerOfTwo(min(need, request/handlesOfBig, h.space.Policy.MaxChunk)) / g * g
 }
 
 // powerOfTwo rounds down a positive number.
@@ -130,7 +126,7 @@ func (h *Heap) growthStep(k ledger.Kind, need int64) int64 {
 	case k == ledger.Small && h.space.Policy.GrowthFactor != 1:
 		return have / smallGrowth
 	case k == ledger.Large && h.fragmented:
-		return sizeclass.RoundTo(need, h.chunkSize(k, h.space.Memory.Held(), maxChunk))
+		return sizeclass.RoundTo(need, h.chunkSize(k, h.space.Memory.Held(), h.space.Policy.MaxChunk))
 	}
 	return need
 }

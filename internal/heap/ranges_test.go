@@ -84,7 +84,7 @@ func TestFillGaps(t *testing.T) {
 	r.close()
 }
 
-// TestChunkSizes: handles grow with the pool, up to maxChunk, and are never larger
+// TestChunkSizes: handles grow with the pool, up to MaxChunk, and are never larger
 // than what is needed.
 func TestChunkSizes(t *testing.T) {
 	r := newRig(t, 1, true, policy)
@@ -98,7 +98,7 @@ func TestChunkSizes(t *testing.T) {
 		{ledger.Large, gib / 4, 100 * mib, unit},
 		{ledger.Large, gib / 2, 100 * mib, 4 * mib},
 		{ledger.Large, 3 * gib / 2, 100 * mib, 8 * mib},
-		{ledger.Large, 100 * gib, 100 * mib, maxChunk},
+		{ledger.Large, 100 * gib, 100 * mib, 32 * mib},
 		{ledger.Large, 3 * gib, 100 * mib, 16 * mib},
 		{ledger.Large, 100 * gib, 7 * mib, 8 * mib},
 		{ledger.Large, 100 * gib, 5 * mib, 4 * mib},
@@ -109,7 +109,14 @@ func TestChunkSizes(t *testing.T) {
 	}
 	h.fragmented = true
 	require.EqualValues(t, fragmentedMaxChunk, h.chunkSize(ledger.Large, 100*gib, 100*mib))
+	r.space.Policy.MaxChunk = 8 * mib
+	require.EqualValues(t, 8*mib, h.chunkSize(ledger.Large, 100*gib, 100*mib))
 	h.fragmented = false
+	require.EqualValues(t, 8*mib, h.chunkSize(ledger.Large, 100*gib, 100*mib))
+	require.EqualValues(t, 8*mib, h.bigChunkSize(ledger.Large, gib, gib, gib))
+	r.space.Policy.MaxChunk = 1
+	require.EqualValues(t, unit, h.chunkSize(ledger.Large, 100*gib, 100*mib))
+	r.space.Policy.MaxChunk = 32 * mib
 	require.Zero(t, h.Extra(unit))
 	r.space.Policy.GrowthFactor = 1.5
 	r.alloc(h, 20*mib)

@@ -25,7 +25,7 @@ const (
 )
 
 // policy is what most tests use.
-var policy = Policy{SmallLimit: mib, FastLimit: 0, MinSplit: mib}
+var policy = Policy{SmallLimit: mib, FastLimit: 0, MinSplit: mib, MaxChunk: 32 * mib}
 
 // rig is a pool of some heaps over a device without memory behind it, with
 // virtual memory or segments.

@@ -541,6 +541,35 @@ void sharing() {
   p.clear();
 }
 
+// The kind of the handle of a block in a pool so large that pieces of several sizes are mapped for one block.
+char kindInLargePool() {
+  char text[512];
+  REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
+  alloc::init(1);
+  auto fill = alloc::get()->allocate(700 << 20), p = alloc::get()->allocate(102 << 20);
+  const auto handle = alloc::shareIpcHandle(p.get()).handle;
+  REQUIRE(alloc::getIpcDevPtr(handle) != nullptr);
+  if (handle.at(1) == 'e') { // PyTorch's header: pid, size, count
+    size_t size = 0;
+    std::memcpy(&size, handle.data() + 2 + 8, sizeof size);
+    REQUIRE(size == 2 << 20);
+  }
+  return handle.at(1);
+}
+
+// PyTorch's allocator can map a block of pieces of one size alone, which the program can ask for.
+void sharingWithPyTorch() {
+  inChild([] { REQUIRE(kindInLargePool() == 'p'); });
+  inChild([] {
+    setenv("TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC", "1", 1);
+    REQUIRE(kindInLargePool() == 'e');
+  });
+  inChild([] {
+    setenv("CUPOOL_ALLOC_CONF", "max_chunk:2MiB", 1);
+    REQUIRE(kindInLargePool() == 'e');
+  });
+}
+
 void manyThreads() {
   std::vector<std::thread> threads;
   for (int k = 0; k < 4; k++) {
@@ -578,7 +607,7 @@ void children() {
 
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> tests[] = {
-      {"openedByOthers", openedByOthers}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
+      {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
       {"trackers", trackers}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
       {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"checkpoints", checkpoints},
       {"outOfMemory", outOfMemory}, {"switchedOff", switchedOff}, {"settings", settings}, {"sharing", sharing},

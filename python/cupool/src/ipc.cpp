@@ -1,7 +1,7 @@
 // ipc.cpp: memory of other processes, in PyTorch's own format, so that one of two may run PyTorch's allocator: a byte 2,
 // then 'c' and a cudaIpcMemHandle, or 'e', a header and a descriptor for each piece, which the receiver takes out of
 // the sender by pidfd_getfd. PyTorch's pieces are of one size. Where ours are not, the format is 'p', with a size for
-// each, which cupool alone reads.
+// each, which cupool alone reads. With max_chunk:2MiB all have that size.
 #include "allocator.h"
 
 #include <sys/syscall.h>

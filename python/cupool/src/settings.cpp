@@ -4,6 +4,7 @@
 #include "allocator.h"
 
 #include <c10/core/AllocatorConfig.h>
+#include <c10/util/env.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -160,6 +161,10 @@ std::string Allocator::settings() const {
   settings["idle_order"] = "device";
   // And much of what they free waits for other streams.
   settings["grow_wait"] = "100ms";
+  // PyTorch's allocator maps memory of another process only where its pieces have one size (ipc.cpp).
+  if (c10::utils::check_env("TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC") == true) {
+    settings["max_chunk"] = "2MiB";
+  }
   if (const char* environment = std::getenv("CUPOOL_ALLOC_CONF")) {
     add(&settings, environment);
   }
