@@ -228,15 +228,15 @@ func TestGraphInPool(t *testing.T) {
 // forks uses the engine's, as none can be made then.
 func TestGPUBlasHandles(t *testing.T) {
 	e := enginetest.NewGPU(t)
-	a, b := random(e.Rand, tensor.Float32, 3, 4), random(e.Rand, tensor.Float32, 4, 5)
-	want := must(tensor.MatMul(a, b)).Data().([]float32)
+	a, b := random(e.Rand, tensor.Float32, 4, 3), random(e.Rand, tensor.Float32, 5, 4)
+	want := must(tensor.MatMul(flipped(a), flipped(b))).Data().([]float32)
 	for range 3 {
 		s := must(e.Pool.NewStream())
 		mine := must(cupool.NewEngine(e.Pool, cupool.WithStream(s)))
 		x, y := must(mine.FromHost(a)), must(mine.FromHost(b))
 		multiply := func() *tensor.Dense {
 			z := must(mine.Empty(tensor.Float32, 3, 5))
-			require.NoError(t, mine.MatMul(x, y, z))
+			require.NoError(t, mine.MatMul(flipped(x), flipped(y), z))
 			return z
 		}
 		z := multiply()
@@ -254,6 +254,12 @@ func TestGPUBlasHandles(t *testing.T) {
 		_, idle := blasHandles(e.Pool)
 		require.Equal(t, 1, idle)
 	}
+}
+
+// flipped returns the transpose of a matrix, which lies where that does. A product of two
+// is one of cuBLAS's, of any size.
+func flipped(t tensor.Tensor) *tensor.Dense {
+	return enginetest.Transposed(t.(*tensor.Dense).ShallowClone())
 }
 
 // blasHandles returns how many cuBLAS handles the device has, and how many of
@@ -318,7 +324,7 @@ func (p *forkProgram) op(kind, a, b, dst int) error {
 	var t tensor.Tensor
 	var err error
 	if kind%2 == 0 {
-		t, err = tensor.MatMul(p.ts[a], p.ts[b]) // with a workspace
+		t, err = tensor.MatMul(flipped(p.ts[a]), flipped(p.ts[b])) // with a workspace
 	} else {
 		t, err = tensor.Add(p.ts[a], p.ts[b])
 	}

@@ -456,8 +456,8 @@ func TestLaunches(t *testing.T) {
 		"layers": {func() *model { return newMLP(16, 20, 30, 20, 10) }, nil, nil, 30, 2, losses},
 		"layers, recorded": {func() *model { return newMLP(16, 20, 30, 20, 10) }, nil, []gorgoniavm.Option{gorgoniavm.Replay()}, 0, 2,
 			map[string]int{"cuGraphLaunch": 2, "cuMemcpyAsync": 1, "cuEventSynchronize": 1}},
-		"lstm":  {func() *model { return newLSTMLayer(4, 8, 8, steps, 5) }, nil, nil, 7 * steps, 5, nil},
-		"gru":   {func() *model { return newGRULayer(4, 8, 8, steps, 5) }, nil, nil, 9 * steps, 5, nil},
+		"lstm":  {func() *model { return newLSTMLayer(4, 8, 8, steps, 5) }, nil, nil, 5 * steps, 5, nil},
+		"gru":   {func() *model { return newGRULayer(4, 8, 8, steps, 5) }, nil, nil, 6 * steps, 5, nil},
 		"words": {func() *model { return newCharacterModel(4, 8, steps, 6) }, nil, nil, 60 * steps, 1, nil},
 		// How many a convolution divides its sums among depends on its size.
 		"convnet": {newGorgoniaConvnet, gorgoniavm.RMSProp{}, nil, 36, 1, losses},

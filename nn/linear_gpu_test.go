@@ -8,10 +8,11 @@ import (
 
 	"github.com/cupool/cupool/internal/kernels"
 	"github.com/cupool/cupool/internal/tensorop"
+	"github.com/cupool/cupool/internal/tensorop/gpu"
 	"github.com/cupool/cupool/internal/testkit/enginetest"
 )
 
-// TestLinearTiles requires of every tile what the CPU computes. tile chooses the
+// TestLinearTiles requires of every tile what the CPU computes. LinearTile chooses the
 // larger ones for large products alone.
 func TestLinearTiles(t *testing.T) {
 	e, near := enginetest.NewGPU(t), enginetest.New(t, false)
@@ -28,12 +29,12 @@ func TestLinearTiles(t *testing.T) {
 		require.True(t, g.Addresses([]*uint64{&forth.A, &forth.B, &forth.Bias, &forth.C}, at["x"], at["w"], at["b"], at["y"]))
 		require.True(t, g.Addresses([]*uint64{&left.A, &left.B, &left.C, &left.Sums}, at["x"], at["dz"], at["dw"], at["db"]))
 		require.True(t, g.Addresses([]*uint64{&right.A, &right.B, &right.C, &right.Y}, at["dz"], at["w"], at["dx"], at["x"]))
-		for _, size := range linearTiles(double) {
+		for _, size := range gpu.LinearTiles(double) {
 			for _, p := range []*kernels.Product{&forth, &left, &right} {
-				p.Tile, p.Blocks = size, blocksOf(p, size, double)
+				p.Tile, p.Blocks = size, gpu.LinearBlocks(p, size, double)
 			}
-			require.NoError(t, launchProducts(g, "test", double, forth))
-			require.NoError(t, launchProducts(g, "test", double, left, right))
+			require.NoError(t, g.LaunchLinear("test", double, forth))
+			require.NoError(t, g.LaunchLinear("test", double, left, right))
 			for _, name := range []string{"y", "dx", "dw", "db"} {
 				e.RequireNear(near.As64(want[name]), at[name], fmt.Sprint(dt, " tile ", size, " ", name))
 				require.NoError(t, e.Memset(at[name], enginetest.Value(dt, 77)))

@@ -271,11 +271,14 @@ func (g *Ops) Trace(a tensor.Tensor) (interface{}, bool, error) {
 	return x, true, errors.Join(err, g.m.FreeTensor(dst.d))
 }
 
-// multiply submits a product with a workspace from the pool, and frees temps
-// and the workspace, which work of the stream that comes later may have at
-// once. It does not serve what is too large for cuBLAS.
+// multiply submits a small product as a launch of Linear, and others with a workspace
+// from the pool. It frees temps and the workspace, which work of the stream that comes
+// later may have at once. It does not serve what is too large for cuBLAS.
 func (g *Ops) multiply(op string, p *cublas.Product, temps ...*tensor.Dense) (bool, error) {
 	p.TF32 = g.tf32
+	if l, ok := linearOf(p); ok {
+		return true, errors.Join(g.LaunchLinear(op, false, l), g.free(temps...))
+	}
 	own, work, err := g.m.Streams(op)
 	if err == nil {
 		err = g.multiplyOn(own, work, op, p)
