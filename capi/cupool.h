@@ -552,9 +552,12 @@ CUPOOL_API cupool_status cupool_set_callbacks(int device, const cupool_callbacks
 /* A piece of memory that another process can map as a whole. */
 typedef struct cupool_piece {
   size_t size;
-  int fd;         /* -1: by its name */
-  char name[64];  /* a CUipcMemHandle, of memory of one allocation of the driver */
+  int fd;         /* -1: by its name, CUPOOL_BY_FABRIC: by its fabric handle */
+  char name[64];  /* with -1 a CUipcMemHandle, of memory of one allocation of the driver. Else a CUmemFabricHandle, which
+                   * memory has beside its descriptor where the device and the system do, or zeros */
 } cupool_piece;
+
+#define CUPOOL_BY_FABRIC (-2)
 
 /* Describes the memory behind [p, p + size), of one block or whole segments, for another process: its pieces, of
  * which the range begins skip bytes behind the first one's start. It fills in at most *count pieces and sets

@@ -47,10 +47,12 @@ func cupoolGoExport(t *C.thread, p C.uintptr_t, size C.size_t, skip *C.size_t, p
 		to := unsafe.Slice(pieces, len(r.Pieces))
 		for i, piece := range r.Pieces {
 			to[i] = C.cupool_piece{size: C.size_t(piece.Size), fd: -1}
+			name := (*[64]byte)(unsafe.Pointer(&to[i].name))
 			if piece.File == nil {
-				*(*[64]byte)(unsafe.Pointer(&to[i].name)) = piece.Name
+				*name = piece.Name
 				continue
 			}
+			*name = piece.Fabric
 			fd, err := syscall.Dup(int(piece.File.Fd()))
 			if err != nil {
 				for _, done := range to[:i] {
@@ -79,9 +81,13 @@ func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.c
 	r := device.SharedRange{Skip: int64(skip), Size: int64(size)}
 	for _, piece := range unsafe.Slice(pieces, int(count)) {
 		x := device.SharedPiece{Size: int64(piece.size)}
-		if piece.fd < 0 {
-			x.Name = *(*[64]byte)(unsafe.Pointer(&piece.name))
-		} else {
+		name := *(*[64]byte)(unsafe.Pointer(&piece.name))
+		switch {
+		case piece.fd == C.CUPOOL_BY_FABRIC:
+			x.Fabric = name
+		case piece.fd < 0:
+			x.Name = name
+		default:
 			fd, err := syscall.Dup(int(piece.fd))
 			if err != nil {
 				return done(t, errors.Join(err, r.Close()))

@@ -17,7 +17,7 @@ type driver struct {
 	release func() cudadrv.Result // gives the primary context back
 	closed  atomic.Bool
 	managed atomic.Int64 // bytes of MemAlloc; see takeManaged
-	rdma    atomic.Bool  // whether MemCreate's memory is for network cards, too
+	way     atomic.Int32 // that MemCreate goes, of ways
 
 	handles handleSet[int64]    // of physical memory, with its size in bytes
 	pools   handleSet[struct{}] // native pools that it made or imported
@@ -32,7 +32,7 @@ type traits struct {
 	kind        MemoryKind
 	label       string
 	granularity int64 // of virtual memory, in bytes; 0: there is none
-	handleTypes int   // by which MemCreate's memory can be exported
+	ways        []way // that MemCreate may go, the best first
 	waitCopyIn  bool  // see CopyIn
 	major       int   // of the compute capability
 }

@@ -115,9 +115,7 @@ func openDriver(c *context, release func() cudadrv.Result, opts []Option) (Drive
 		}
 		return nil, err
 	}
-	d := &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o)}
-	d.rdma.Store(d.granularity != 0 && c.attribute(attrRDMA) != 0)
-	return d, nil
+	return &driver{id: owner(drivers.Add(1)), ctx: c, release: release, traits: c.traits(o)}, nil
 }
 
 // traits returns the traits of a Driver with options.
@@ -135,10 +133,31 @@ func (c *context) traits(o options) traits {
 			t.granularity = g
 		}
 	}
-	if o.shareable {
-		t.handleTypes = cudadrv.HandleFD
-	}
+	t.ways = c.ways(o.shareable)
 	return t
+}
+
+// way is how physical memory is made.
+type way struct {
+	handleTypes int  // by which it can be exported
+	rdma        bool // network cards may register it
+}
+
+// ways are those that the device has. The system may still refuse one: fabric handles need
+// a channel of the driver's (IMEX).
+func (c *context) ways(shareable bool) (list []way) {
+	best := way{rdma: c.attribute(attrRDMA) != 0}
+	if shareable {
+		best.handleTypes = cudadrv.HandleFD
+		if c.attribute(attrShareFabric) != 0 {
+			list = append(list, way{best.handleTypes | cudadrv.HandleFabric, best.rdma})
+		}
+	}
+	list = append(list, best)
+	if best.rdma {
+		list = append(list, way{best.handleTypes, false})
+	}
+	return list
 }
 
 // supports returns ErrNotSupported where the GPU does not have the kind of

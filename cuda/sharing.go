@@ -58,34 +58,40 @@ func (d *driver) ExportRange(p Ptr, n int64) (device.SharedRange, error) {
 
 // exportMappings exports the handles that are mapped to a range.
 func (d *driver) exportMappings(p Ptr, n int64, mapped []mapping) (r device.SharedRange, err error) {
-	if d.handleTypes != cudadrv.HandleFD {
+	if d.ways[0].handleTypes == cudadrv.HandleNone {
 		return r, fmt.Errorf("cupool: %s: ExportRange: %w: its virtual memory cannot be exported: open the device with cuda.Shareable()", d.label, device.ErrNotSupported)
 	}
 	r = device.SharedRange{Skip: int64(p - mapped[0].start), Size: n}
 	for _, m := range mapped {
-		f, err := d.exportMapping(m)
+		x, err := d.exportMapping(m)
 		if err != nil {
 			return device.SharedRange{}, errors.Join(err, r.Close())
 		}
-		r.Pieces = append(r.Pieces, device.SharedPiece{Size: m.size, File: f})
+		r.Pieces = append(r.Pieces, x)
 	}
 	return r, nil
 }
 
-func (d *driver) exportMapping(m mapping) (*os.File, error) {
+func (d *driver) exportMapping(m mapping) (x device.SharedPiece, err error) {
 	detail := fmt.Sprintf("%d bytes at %v", m.size, m.start)
 	h, r := cudadrv.MemRetain(d.ctx.handle, uintptr(m.start))
 	if r != cudadrv.Success {
-		return nil, d.ctx.failRange("cuMemRetainAllocationHandle", r, detail)
+		return x, d.ctx.failRange("cuMemRetainAllocationHandle", r, detail)
 	}
 	fd, r := cudadrv.MemExportFD(d.ctx.handle, h)
+	if d.ways[d.way.Load()].handleTypes&cudadrv.HandleFabric != 0 {
+		if fabric, r := cudadrv.MemExportFabric(d.ctx.handle, h); r == cudadrv.Success {
+			x.Fabric = fabric
+		}
+	}
 	if released := cudadrv.MemRelease(d.ctx.handle, h); released != cudadrv.Success {
-		return nil, d.ctx.fail("cuMemRelease", released, detail)
+		return x, d.ctx.fail("cuMemRelease", released, detail)
 	}
 	if r != cudadrv.Success {
-		return nil, d.ctx.fail("cuMemExportToShareableHandle", r, detail)
+		return x, d.ctx.fail("cuMemExportToShareableHandle", r, detail)
 	}
-	return os.NewFile(uintptr(fd), "memory"), nil
+	x.Size, x.File = m.size, os.NewFile(uintptr(fd), "memory")
+	return x, nil
 }
 
 // ImportRange implements device.RangeSharing.
@@ -101,7 +107,7 @@ func (d *driver) ImportRange(r device.SharedRange) (Ptr, error) {
 		return 0, fmt.Errorf("cupool: %s: ImportRange: %w: only Drivers of device memory import", d.label, device.ErrNotSupported)
 	}
 	i := imported{total: total}
-	if r.Pieces[0].File == nil {
+	if r.Pieces[0].File == nil && r.Pieces[0].Fabric == (IPCHandle{}) {
 		i.name = r.Pieces[0].Name
 		i.base, err = d.openShared(i.name, len(r.Pieces))
 	} else {
@@ -143,7 +149,7 @@ func (d *driver) openShared(name IPCHandle, pieces int) (Ptr, error) {
 	return p, nil
 }
 
-// mapShared maps the memory of file descriptors side by side.
+// mapShared maps the memory of file descriptors, or fabric handles, side by side.
 func (d *driver) mapShared(pieces []device.SharedPiece, total int64) (Ptr, error) {
 	base, err := d.AddressReserve(total)
 	if err != nil {
@@ -167,10 +173,16 @@ func (d *driver) mapShared(pieces []device.SharedPiece, total int64) (Ptr, error
 
 // mapPiece maps one piece. Its handle goes at once: the mapping keeps the memory.
 func (d *driver) mapPiece(at Ptr, x device.SharedPiece) error {
-	if x.File == nil {
+	var h uintptr
+	var r cudadrv.Result
+	switch {
+	case x.File != nil:
+		h, r = cudadrv.MemImportFD(d.ctx.handle, int(x.File.Fd()))
+	case x.Fabric != (IPCHandle{}):
+		h, r = cudadrv.MemImportFabric(d.ctx.handle, x.Fabric)
+	default:
 		return fmt.Errorf("cupool: %s: ImportRange: %w: a piece of %d bytes has no file", d.label, device.ErrInvalidRange, x.Size)
 	}
-	h, r := cudadrv.MemImportFD(d.ctx.handle, int(x.File.Fd()))
 	if r != cudadrv.Success {
 		return d.ctx.fail("cuMemImportFromShareableHandle", r, fmt.Sprintf("%d bytes", x.Size))
 	}

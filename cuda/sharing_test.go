@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/fakecuda"
 )
 
 // shareRangeVar has what the other process needs to know of a range.
@@ -179,5 +180,60 @@ func receiveRange(t *testing.T, d *driver, s StreamHandle, r device.SharedRange)
 	require.ErrorIs(t, d.MemFree(at[1]), device.ErrInvalidRange)
 	require.NoError(t, d.CloseRange(at[1]))
 	require.ErrorIs(t, d.CloseRange(at[1]), device.ErrInvalidRange)
+	require.Equal(t, held, d.Held())
+}
+
+// TestShareFabric: memory has a fabric handle beside its file where the device and the
+// system have that.
+func TestShareFabric(t *testing.T) {
+	needFake(t)
+	fabric := os.Getenv("FAKECUDA_FABRIC")
+	if fabric == "" {
+		child(t, "FAKECUDA_FABRIC=1")
+		child(t, "FAKECUDA_FABRIC=2") // no channel for it
+		return
+	}
+	d := openTest(t, Shareable())
+	s, g := newStream(t, d), d.VMMGranularity()
+	at, err := d.AddressReserve(2 * g)
+	require.NoError(t, err)
+	for i := range Ptr(2) {
+		fakecuda.Count(true)
+		h, err := d.MemCreate(g)
+		require.NoError(t, err)
+		want := 1
+		if fabric == "2" && i == 0 {
+			want = 2
+		}
+		require.Equal(t, want, fakecuda.Calls("cuMemCreate"))
+		require.True(t, fakecuda.RDMA(h))
+		require.NoError(t, d.MemMap(at+i*Ptr(g), g, h))
+		require.NoError(t, d.MemRelease(h))
+	}
+	require.NoError(t, d.MemSetAccess(at, 2*g))
+	require.NoError(t, d.Memset(at, 7, 2*g, s))
+	r, err := d.ExportRange(at+1, 2*g-1)
+	require.NoError(t, err)
+	defer r.Close()
+	require.Len(t, r.Pieces, 2)
+	for i, x := range r.Pieces {
+		require.NotNil(t, x.File)
+		require.Equal(t, fabric == "1", x.Fabric != [64]byte{})
+		r.Pieces[i].File = nil
+		require.NoError(t, x.File.Close())
+	}
+	held := d.Held()
+	p, err := d.ImportRange(r)
+	if fabric == "2" {
+		require.ErrorIs(t, err, device.ErrInvalidRange)
+		require.Equal(t, held, d.Held())
+		return
+	}
+	require.NoError(t, err)
+	expect(t, d, p, s, 7, 0)
+	require.NoError(t, d.CloseRange(p))
+	r.Pieces[1].Fabric = [64]byte{}
+	_, err = d.ImportRange(r)
+	require.ErrorIs(t, err, device.ErrInvalidRange)
 	require.Equal(t, held, d.Held())
 }

@@ -57,18 +57,28 @@ func (d *driver) MemCreate(size int64) (uintptr, error) {
 	if err := d.vmm("MemCreate", size); err != nil {
 		return 0, err
 	}
-	rdma := d.rdma.Load()
-	h, r := cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, d.handleTypes, rdma)
-	if rdma && r == cudadrv.NotSupported { // not in this system, though the device could
-		if h, r = cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, d.handleTypes, false); r == cudadrv.Success {
-			d.rdma.Store(false)
-		}
-	}
+	h, r := d.create(size)
 	if r != cudadrv.Success {
 		return 0, d.ctx.failRange("cuMemCreate", r, fmt.Sprintf("%d bytes", size))
 	}
 	d.handles.put(h, size)
 	return h, nil
+}
+
+// create makes physical memory in the best way that the system has, which is found out once.
+func (d *driver) create(size int64) (h uintptr, r cudadrv.Result) {
+	first := d.way.Load()
+	for i, w := range d.ways[first:] {
+		h, r = cudadrv.MemCreate(d.ctx.handle, size, d.ctx.device, w.handleTypes, w.rdma)
+		if r == cudadrv.NotSupported || r == cudadrv.NotPermitted {
+			continue
+		}
+		if r == cudadrv.Success && i > 0 {
+			d.way.Store(first + int32(i))
+		}
+		break
+	}
+	return h, r
 }
 
 // MemRelease gives a handle back. Its memory lives on until it is mapped

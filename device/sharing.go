@@ -32,8 +32,11 @@ type SharedRange struct {
 // SharedPiece is physical memory, which can be mapped as a whole only.
 type SharedPiece struct {
 	Size int64    // bytes
-	File *os.File // nil: by Name
+	File *os.File // nil: by Fabric or Name
 	Name [64]byte // where the device gives names and no files (CUDA's IPC handles)
+	// Fabric is a handle that processes of other computers may open, too, or zeros. Memory
+	// with one has a File as well; it is imported by Fabric where there is no File.
+	Fabric [64]byte
 }
 
 // Close closes the files of the pieces.

@@ -35,6 +35,7 @@ const (
 	InvalidAddressSpace   Result = 717
 	InvalidPC             Result = 718
 	LaunchFailed          Result = 719
+	NotPermitted          Result = 800
 	NotSupported          Result = 801
 	PeerUnsupported       Result = 217
 	PeerEnabled           Result = 704

@@ -6,8 +6,9 @@ import "unsafe"
 
 // Handle types of memory that other processes may open, as bits.
 const (
-	HandleNone = 0
-	HandleFD   = 1 // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	HandleNone   = 0
+	HandleFD     = 1 // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	HandleFabric = 8 // CU_MEM_HANDLE_TYPE_FABRIC
 )
 
 // location is CUmemLocation.
@@ -119,4 +120,15 @@ func MemExportFD(ctx, handle uintptr) (int, Result) {
 // caller's.
 func MemImportFD(ctx uintptr, fd int) (uintptr, Result) {
 	return value(ctx, fns.memImportFromShareableHandle, 0, 0, uintptr(fd), HandleFD)
+}
+
+// MemExportFabric is cuMemExportToShareableHandle as a fabric handle.
+func MemExportFabric(ctx, handle uintptr) (fabric [64]byte, r Result) {
+	r = callGo(ctx, fns.memExportToShareableHandle, uintptr(unsafe.Pointer(&fabric)), handle, HandleFabric, 0)
+	return fabric, r
+}
+
+// MemImportFabric is cuMemImportFromShareableHandle of a fabric handle.
+func MemImportFabric(ctx uintptr, fabric [64]byte) (uintptr, Result) {
+	return valueGo(ctx, fns.memImportFromShareableHandle, 0, 0, uintptr(unsafe.Pointer(&fabric)), HandleFabric)
 }

@@ -541,8 +541,9 @@ void sharing() {
   p.clear();
 }
 
-// The kind of the handle of a block in a pool so large that pieces of several sizes are mapped for one block.
-char kindInLargePool() {
+// The kind of the handle of a block in a pool so large that pieces of several sizes are mapped for one block. Of one
+// size, pieces have so many bytes of handle each.
+char kindInLargePool(size_t each = sizeof(int)) {
   char text[512];
   REQUIRE(cupool_torch_install(library(), "", text, sizeof text) == 0);
   alloc::init(1);
@@ -553,7 +554,9 @@ char kindInLargePool() {
     size_t size = 0;
     std::memcpy(&size, handle.data() + 2 + 8, sizeof size);
     REQUIRE(size == 2 << 20);
+    REQUIRE(handle.size() == 2 + 24 + 51 * each);
   }
+  REQUIRE(alloc::shareIpcHandle(p.get()).handle == handle);
   return handle.at(1);
 }
 
@@ -567,6 +570,15 @@ void sharingWithPyTorch() {
   inChild([] {
     setenv("CUPOOL_ALLOC_CONF", "max_chunk:2MiB", 1);
     REQUIRE(kindInLargePool() == 'e');
+  });
+  inChild([] {
+    setenv("CUPOOL_ALLOC_CONF", "max_chunk:2MiB", 1);
+    setenv("FAKECUDA_FABRIC", "1", 1);
+    REQUIRE(kindInLargePool(64) == 'e');
+  });
+  inChild([] {
+    setenv("FAKECUDA_FABRIC", "1", 1);
+    REQUIRE(kindInLargePool() == 'p');
   });
 }
 

@@ -92,6 +92,8 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attr, CUdevice d) {
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
 		if (values[i].attr == (int)attr)
 			*v = values[i].value;
+	if (attr == 128) // HANDLE_TYPE_FABRIC_SUPPORTED
+		*v = fake_setting("FAKECUDA_FABRIC", 0) != 0;
 	if (attr == 110) // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
 		*v = fake_rdma();
 	return known(d) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;

@@ -86,6 +86,7 @@ static const struct {
 	{711, "CUDA_ERROR_TOO_MANY_PEERS", "peer mapping resources exhausted"},
 	{709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
 	{719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+	{800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
 	{801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
 	{900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
 	{901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},

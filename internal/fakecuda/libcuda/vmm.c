@@ -130,6 +130,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size, const CUmemAl
 	bool rdma = prop->allocFlags.gpuDirectRDMACapable;
 	if (rdma && !fake_rdma())
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC && fake_setting("FAKECUDA_FABRIC", 0) != 1)
+		return CUDA_ERROR_NOT_PERMITTED;
 	if (!fake_charge(d, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memory m = {.device = d, .offset = fake_store_take(d, size), .size = size, .handle_types = (int)prop->requestedHandleTypes, .rdma = rdma};
@@ -287,20 +289,28 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *p) {
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type, unsigned long long flags) {
 	FAKE_CALL(false);
 	(void)flags;
-	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && type != CU_MEM_HANDLE_TYPE_FABRIC)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&fake_lock);
 	memory *m = memory_of(h);
-	int fd = m != NULL && (m->handle_types & type) != 0 ? fake_ticket_fd((ticket){.device = m->device, .offset = m->offset, .size = m->size}) : -1;
+	bool ok = m != NULL && (m->handle_types & type) != 0;
+	ticket t = {0};
+	if (ok)
+		t = (ticket){.device = m->device, .offset = m->offset, .size = m->size};
 	pthread_mutex_unlock(&fake_lock);
-	*(int *)out = fd;
-	return fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (ok && type == CU_MEM_HANDLE_TYPE_FABRIC)
+		fake_ticket_write(out, t);
+	else
+		ok = (*(int *)out = ok ? fake_ticket_fd(t) : -1) >= 0;
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *os, CUmemAllocationHandleType type) {
 	FAKE_CALL(false);
 	ticket t;
-	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !fake_ticket_read((int)(intptr_t)os, &t) || t.size == 0)
+	bool ok = type == CU_MEM_HANDLE_TYPE_FABRIC ? fake_ticket_parse(os, &t)
+		: type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && fake_ticket_read((int)(intptr_t)os, &t);
+	if (!ok || t.size == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	char *bytes = fake_ticket_map(&t);
 	if (bytes == NULL)

@@ -1,12 +1,13 @@
 // ipc.cpp: memory of other processes, in PyTorch's own format, so that one of two may run PyTorch's allocator: a byte 2,
 // then 'c' and a cudaIpcMemHandle, or 'e', a header and a descriptor for each piece, which the receiver takes out of
-// the sender by pidfd_getfd. PyTorch's pieces are of one size. Where ours are not, the format is 'p', with a size for
+// the sender by pidfd_getfd, or a fabric handle where there are such. PyTorch's pieces are of one size. Where ours are not, the format is 'p', with a size for
 // each, which cupool alone reads. With max_chunk:2MiB all have that size.
 #include "allocator.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -22,9 +23,11 @@
 
 namespace cupool_torch {
 
-// A descriptor that is closed with its last owner.
+using Fabric = std::array<char, 64>; // a fabric handle, or zeros
+
+// A descriptor that is closed with its last owner, and the fabric handle of the same memory.
 struct Descriptor {
-  explicit Descriptor(int fd) : fd(fd) {}
+  explicit Descriptor(int fd, const Fabric& fabric = {}) : fd(fd), fabric(fabric) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
@@ -33,6 +36,7 @@ struct Descriptor {
     }
   }
   const int fd;
+  const Fabric fabric;
 };
 
 namespace {
@@ -112,9 +116,15 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
     handle.write(found[0].name, sizeof found[0].name);
     return {offset, handle.str()};
   }
-  bool same = true;
+  const auto fabricOf = [](const cupool_piece& piece) {
+    Fabric fabric;
+    std::memcpy(fabric.data(), piece.name, fabric.size());
+    return fabric;
+  };
+  bool same = true, fabric = true;
   for (const auto& piece : found) {
     same = same && piece.size == found[0].size;
+    fabric = fabric && fabricOf(piece) != Fabric{};
   }
   handle.put(same ? uniform : pieces);
   Header header;
@@ -129,7 +139,7 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
   char* at = static_cast<char*>(block.address) - skip;
   for (const auto& piece : found) {
     TORCH_CHECK(piece.fd >= 0, "cupool: ", p, " has pieces of several kinds and cannot be shared");
-    auto own = std::make_shared<Descriptor>(piece.fd);
+    auto own = std::make_shared<Descriptor>(piece.fd, fabricOf(piece));
     // While a block of the piece is shared, the piece stays where it is, and so does its descriptor.
     auto& known = shares_->ofPiece[at];
     if (auto earlier = known.lock()) {
@@ -137,7 +147,11 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
     } else {
       known = own;
     }
-    put(handle, own->fd);
+    if (same && fabric) { // PyTorch has them where the system does
+      put(handle, own->fabric);
+    } else {
+      put(handle, own->fd);
+    }
     if (!same) {
       put(handle, piece.size);
     }
@@ -205,16 +219,27 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
   } else {
     TORCH_CHECK(kind == uniform || kind == pieces, "cupool: a handle of another process has an unknown kind");
     const auto header = readNext<Header>(from);
-    const size_t each = sizeof(int) + (kind == pieces ? sizeof(size_t) : 0), head = 2 + sizeof header;
-    TORCH_CHECK(header.count > 0 && header.count <= handle.size() && handle.size() == head + header.count * each,
-                "cupool: a handle of another process is damaged, or of another kind than descriptors");
-    const Descriptor sender(static_cast<int>(syscall(SYS_pidfd_open, header.pid, 0)));
-    TORCH_CHECK(sender.fd >= 0, "cupool: process ", header.pid, ", which shares GPU memory, cannot be reached: ",
-                std::strerror(errno));
+    const size_t head = 2 + sizeof header, left = handle.size() - head;
+    const auto has = [&](size_t each) {
+      return header.count > 0 && header.count <= left && left == header.count * each;
+    };
+    const bool fabric = kind == uniform && has(sizeof(Fabric));
+    TORCH_CHECK(fabric || has(sizeof(int) + (kind == pieces ? sizeof(size_t) : 0)),
+                "cupool: a handle of another process is damaged");
+    const Descriptor sender(fabric ? -1 : static_cast<int>(syscall(SYS_pidfd_open, header.pid, 0)));
+    TORCH_CHECK(fabric || sender.fd >= 0, "cupool: process ", header.pid,
+                ", which shares GPU memory, cannot be reached: ", std::strerror(errno));
     std::vector<cupool_piece> list(header.count);
     std::vector<std::unique_ptr<Descriptor>> own;
     size_t size = 0;
     for (auto& piece : list) {
+      if (fabric) {
+        const auto handleOf = readNext<Fabric>(from);
+        piece = {header.size, CUPOOL_BY_FABRIC, {}};
+        std::memcpy(piece.name, handleOf.data(), handleOf.size());
+        size += piece.size;
+        continue;
+      }
       const int fd = readNext<int>(from);
       piece.size = kind == uniform ? header.size : readNext<size_t>(from);
       own.push_back(fetch(sender, fd, header.pid));
