@@ -67,8 +67,7 @@ func changes() (list []change) {
 	add(without("two parts where whole chunks are too few", vmm,
 		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}, edit{stitches, "if total += front + back;", "if total += 0 * (front + back);"}, edit{stitches, "return total+front+back < need", "return total < need"}))
 	add(without("chunks of small ranges in stitched ones", vmm, edit{ladder, "SmallChunks: c.budget.Held() >= idleFloor", "SmallChunks: false"}))
-	add(without("small blocks among large ones", vmm, edit{take, "case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes()", "case false && h.free[ledger.Large].Bytes()"}))
-	add(constant("part that is free for large blocks", vmm, take, "sparePart = ", "4", "2", "8"))
+	add(without("small blocks among large ones", vmm, edit{take, "case h.space.Memory != nil && len(h.ranges[ledger.Small]) > 0:", "case false:"}))
 	add(without("longest rows first", vmm, edit{stitches, "cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base", "cmp.Or(cmp.Compare(a.r.seg.Base"}))
 	add(without("stitched ranges map what others took", vmm, edit{"internal/heap/extents.go", "return h.detachUpTo(runs, need, true)", "return h.detachUpTo(runs, need, false)"}))
 

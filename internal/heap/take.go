@@ -102,17 +102,13 @@ func (h *Heap) TakeSpared(rounded int64) (block.ID, *block.Block) {
 // Served returns the bytes of all large blocks that went out.
 func (h *Heap) Served() int64 { return h.lives.served }
 
-// sparePart makes small blocks lie among large ones where small ranges would grow again while
-// this part of the pool is free for large blocks. Many programs have many small blocks when they
-// have few large ones. Where both live at once, small ones would break up the memory of large
-// ones; and small blocks that come and go alone have a range of their own.
-const sparePart = 4
-
 // fitAmongLarge chooses a large free block for a small request that no small one serves,
-// or returns 0.
+// or returns 0. Without it a small range would grow again. Most of what large blocks leave
+// free beside them is too small for other large ones. Small blocks that come and go alone
+// have a range of their own.
 func (h *Heap) fitAmongLarge(rounded int64) block.ID {
-	switch m := h.space.Memory; {
-	case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes() >= m.Held()/sparePart:
+	switch {
+	case h.space.Memory != nil && len(h.ranges[ledger.Small]) > 0:
 		return h.fit(ledger.Large, rounded)
 	case h.keeps:
 		return h.fitKept(rounded)

@@ -113,16 +113,16 @@ func TestTakeKept(t *testing.T) {
 	}
 }
 
-// TestTakeAmongLarge: where much of the pool is free for large blocks, a small request that
-// no small one serves takes the best fit of these, and gives it back to them.
+// TestTakeAmongLarge: a small request that no small block serves takes the best fit of the
+// large ones before a small range grows again, and gives it back to them.
 func TestTakeAmongLarge(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live   int64 // bytes of large blocks; 8 MiB beside these are free
 		smalls int   // blocks of 1 MiB
 		serves bool
 	}{
-		"a quarter is free":     {22 * mib, 2, true}, // of 32, with 2 for small blocks
-		"less is free":          {24 * mib, 2, false},
+		"much is free":          {22 * mib, 2, true},
+		"little is free":        {400 * mib, 2, true},
 		"no small range so far": {22 * mib, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
