@@ -307,6 +307,12 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 	}
 	id, b := h.Take(size, rounded, misses)
 	if id != 0 {
+		if h.unnoted(ctx) { // what handleLocked does, without a call
+			h.checkLocked()
+			out := h.handle(id, b)
+			h.mu.Unlock()
+			return out, nil
+		}
 		out, err := h.handleLocked(ctx, id, b)
 		h.mu.Unlock()
 		return out, err
@@ -359,7 +365,12 @@ func (c *Pool) Free(b Block) error {
 		h.mu.Unlock()
 		return c.freeShed(b)
 	}
-	h.backLocked(b.id(), x)
+	if h.isPlain(x) { // the call costs as much as the question
+		h.Put(b.id(), x)
+		h.checkLocked()
+	} else {
+		h.backLocked(b.id(), x)
+	}
 	h.mu.Unlock()
 	c.shed()
 	return nil

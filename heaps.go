@@ -111,12 +111,16 @@ func (h *streamHeap) streamOfLocked(id block.ID) *Stream {
 // block cannot be filled as Config.Sanitize or ZeroOnAlloc say.
 // ctx may hold a label; a nil one holds none.
 func (h *streamHeap) handleLocked(ctx context.Context, id block.ID, b *block.Block) (Block, error) {
-	weight := h.c.dev.history.Sample(&h.distance, b.Requested())
-	if weight > 0 || ctx != nil || h.c.sanitizer != nil {
-		return h.handOutLocked(ctx, id, b, weight, false)
+	if h.unnoted(ctx) {
+		h.checkLocked()
+		return h.handle(id, b), nil
 	}
-	h.checkLocked()
-	return h.handle(id, b), nil
+	return h.handOutLocked(ctx, id, b, h.c.dev.history.Sample(&h.distance, b.Requested()), false)
+}
+
+// unnoted reports whether nothing is to be noted or filled when a block goes out.
+func (h *streamHeap) unnoted(ctx context.Context) bool {
+	return ctx == nil && h.quarantine == nil && !h.c.dev.history.On()
 }
 
 // handOutLocked is handleLocked of a block that is a sample with a weight, or 0, and
@@ -183,6 +187,11 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 		h.sweepLocked()
 	}
 	h.checkLocked()
+}
+
+// isPlain reports whether backLocked would do nothing with a live block but Put.
+func (h *streamHeap) isPlain(b *block.Block) bool {
+	return b.Uses()|b.Origin() == 0 && h.quarantine == nil && len(h.lent) == 0 && !h.c.dev.history.All() && !h.stream.calls.IsClosing()
 }
 
 // leavesLocked has a block that goes from one stream to another as it is freed wait for all

@@ -66,8 +66,9 @@ func (t *heapTable) addLocked(s *Stream) *streamHeap {
 // newHeap returns a heap for a stream that blocks will name by an index.
 func (t *heapTable) newHeap(s *Stream, index int) *streamHeap {
 	h := &streamHeap{c: t.pool, stream: s, lent: map[block.ID]*Stream{}}
-	h.putOne = h.put
+	h.putOne = h.putFree
 	if t.sanitizer != nil {
+		h.putOne = h.put
 		h.quarantine = t.sanitizer.NewQueue(s.clock, s.handle)
 	}
 	h.mu.Init(lock.Heap, uint64(t.id)<<32|uint64(index))
@@ -128,7 +129,7 @@ func (t *heapTable) lockOwner(op string, b Block, gone error) (*streamHeap, *blo
 
 // lockLive is lockOwner that returns nil in place of an error.
 func (t *heapTable) lockLive(b Block) (*streamHeap, *block.Block) {
-	if b.pool() != t.id || !t.space.Blocks.Known(b.id()) {
+	if b.pool() != t.id {
 		return nil, nil
 	}
 	h, x := t.lockBlock(b.id())

@@ -100,9 +100,14 @@ func (c *Pool) SetSoftLimit(bytes int64) error {
 // done what it had to: its caller is not told what the device refuses. No locks are held.
 func (c *Pool) shed() {
 	if c.sheds.Load() {
-		if err := c.reclaim.shed(); err != nil {
-			c.log.Warn("giving memory beyond the soft limit back failed", "error", err)
-		}
+		c.reclaim.shedQuietly()
+	}
+}
+
+// shedQuietly is shed whose error is logged.
+func (r *reclaimer) shedQuietly() {
+	if err := r.shed(); err != nil {
+		r.log.Warn("giving memory beyond the soft limit back failed", "error", err)
 	}
 }
 

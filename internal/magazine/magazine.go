@@ -15,7 +15,6 @@
 package magazine
 
 import (
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -37,8 +36,9 @@ type shard struct {
 	sets   [setCount]set
 	recent [setCount]uint16
 	victim [setCount]uint8
-	last   int64 // size of the last miss of all
-	streak int   // misses of that size in a row
+	last   int64  // size of the last miss of all
+	streak int    // misses of that size in a row
+	number Misses // of the shard, as Missed returns it
 }
 
 // Cache is the magazines of one stream, empty after Init. Get and Shut are for any goroutine; the other
@@ -177,7 +177,7 @@ func (c *Cache) Missed(size int64, why Miss) (m Misses) {
 	if sh.streak++; sh.streak > largeStreak {
 		m |= manyTimes
 	}
-	return m | Misses(slices.Index(c.shards, sh)<<flagBits)
+	return m | sh.number
 }
 
 // Recurs reports whether a block deserves a home after so many misses of its size.

@@ -78,7 +78,7 @@ func (c *Cache) move(who uint) {
 
 // begin makes the shard of a goroutine that missed, unless the cache is shut.
 func (c *Cache) begin(why Miss) *shard {
-	sh := new(shard)
+	sh := &shard{number: Misses(len(c.shards) << flagBits)}
 	switch sp := c.spread.Load(); sp {
 	case shut:
 		return nil
