@@ -19,8 +19,12 @@ type Regret struct {
 
 // Enter counts segments of a heap that were given back.
 func (r Regrets) Enter(h *Heap, gone []Idle) {
-	for i := range gone {
-		r[Regret{h, gone[i].Kind(), gone[i].Seg.Size}]++
+	for i, n := 0, 0; i < len(gone); i, n = i+n, 0 {
+		of := Regret{h, gone[i].Kind(), gone[i].Seg.Size}
+		for i+n < len(gone) && gone[i+n].Kind() == of.Kind && gone[i+n].Seg.Size == of.Size {
+			n++ // those of one size mostly come together
+		}
+		r[of] += n
 	}
 }
 
