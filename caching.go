@@ -109,6 +109,7 @@ func (c *Pool) begin(noSplit bool) error {
 	}
 	c.space.Memory, c.space.Policy = c.memory, cfg.policy(noSplit || c.guards != nil)
 	c.space.Policy.Quarantine = c.sanitizer != nil
+	c.space.Policy.TrackFrees = c.memory != nil && cfg.GrowWait > 0
 	c.collectFrom(threshold)
 	c.budget.Soft.Store(cfg.SoftLimit)
 	c.space.Stay, c.space.Tell, c.space.Time, c.space.Stays = c.dev.stay, c.heaps.noteChange, &c.dev.events.Time, &c.isolated

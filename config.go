@@ -179,9 +179,13 @@ type Config struct {
 	// GrowWait bounds how long an allocation waits for freed memory that streams still use,
 	// before the pool reserves more than it ever did. A GPU may be a thousand kernels behind
 	// the program, and what RecordStream keeps until then is a multiple of what is in use.
-	// Work is waited for only where its stream has more to do behind it, so the device goes
-	// on meanwhile; after a wait that took longer, growth goes on without some. Pools of less
-	// than 256 MiB do not wait. 0: allocations grow at once.
+	// So is what streams at work have freed for themselves: with a GrowWait, free chunks of
+	// virtual memory move to another stream once IdleOrder's streams have passed their free,
+	// whatever their own stream does since, and that is waited for, too. Work is waited for
+	// only where a stream has more to do behind it, so the device goes on meanwhile; after a
+	// wait that took longer, growth goes on without some. Pools of less than 256 MiB do not
+	// wait. A free of an eighth of the pool records an event. 0: allocations grow at once, and
+	// only a stream that has passed all that it freed gives memory away.
 	GrowWait time.Duration
 
 	// SmallLimit is the largest block, after rounding, that comes from the

@@ -34,6 +34,8 @@ type streamHeap struct {
 	distance history.Distance     // to the next sample of what is not in a magazine
 	lent     map[block.ID]*Stream // live blocks that another stream was lent
 	trust    epoch.Trust          // in waits by Config.GrowWait
+	marks    bool                 // markFrees is called: Policy.TrackFrees
+	unmarked int64                // bytes that were freed since it recorded an event
 
 	c      *pool
 	stream *Stream                      // in whose order memory is reused
@@ -175,6 +177,7 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 		delete(h.lent, id)
 		h.leavesLocked(b)
 	}
+	size := b.Size
 	if b.Uses() == 0 {
 		h.put(id, b)
 	} else {
@@ -182,6 +185,9 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 		if !h.pending.Add(id, b) {
 			h.put(id, b)
 		}
+	}
+	if h.marks {
+		h.markFrees(size)
 	}
 	if h.quarantine != nil {
 		h.sweepLocked()
@@ -191,7 +197,7 @@ func (h *streamHeap) backLocked(id block.ID, b *block.Block) {
 
 // isPlain reports whether backLocked would do nothing with a live block but Put.
 func (h *streamHeap) isPlain(b *block.Block) bool {
-	return b.Uses()|b.Origin() == 0 && h.quarantine == nil && len(h.lent) == 0 && !h.c.dev.history.All() && !h.stream.calls.IsClosing()
+	return b.Uses()|b.Origin() == 0 && h.quarantine == nil && !h.marks && len(h.lent) == 0 && !h.c.dev.history.All() && !h.stream.calls.IsClosing()
 }
 
 // leavesLocked has a block that goes from one stream to another as it is freed wait for all
@@ -209,6 +215,31 @@ func (h *streamHeap) leavesLocked(b *block.Block) {
 // stream's. polls bounds how often the device is asked, and is what is left of that.
 func (h *streamHeap) idleLocked(polls *int) bool {
 	return h.c.dev.order.Over(&h.stream.calls, h.FreedAt(), polls)
+}
+
+// idleChunksLocked returns those of the heap's free chunks that may be used in another order
+// than its stream's: all or none or, with older, those that are free for long enough.
+func (h *streamHeap) idleChunksLocked(chunks heap.Runs, older bool, polls *int) heap.Runs {
+	switch {
+	case older:
+		return chunks.FreedBefore(h.c.dev.order.OverUntil(&h.stream.calls, h.FreedAt(), polls))
+	case h.idleLocked(polls):
+		return chunks
+	}
+	return heap.Runs{}
+}
+
+// markPart is the part of the pool that is freed on a stream before an event is recorded, for
+// Config.GrowWait. With more events there is less work between two, and waits for one behind
+// which are some leave the device idle; with fewer, more memory waits for each.
+const markPart = 8
+
+// markFrees notes that size bytes were freed, and records an event when they are many.
+func (h *streamHeap) markFrees(size int64) {
+	if h.unmarked += size; h.unmarked >= h.c.budget.Held()/markPart {
+		h.unmarked = 0
+		h.stream.clock.RecordAhead()
+	}
 }
 
 // awaitIdle waits until idleLocked, without the heap's lock, and fails as calls.Order.Await

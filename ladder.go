@@ -82,6 +82,7 @@ var ladder = []rung{
 	{phase: otherHeaps, name: "release the longest idle", try: (*miss).releaseOldest},
 	{phase: otherHeaps, name: "collect garbage under pressure", try: (*miss).relieve},
 	{phase: otherHeaps, name: "wait for older work", try: (*miss).awaitOlder, times: 3},
+	{phase: otherHeaps, name: "take what other streams are past", try: (*miss).takeOlder, times: 3},
 	{phase: growing, name: "grow", try: (*miss).beforeGrowing, grows: true},
 	{phase: growing, name: "borrow from streams and pools", try: (*miss).borrow},
 	{phase: reclaiming, name: "wait for one pending block", try: (*miss).waitForOne, grows: true},
@@ -285,7 +286,7 @@ func (m *miss) borrowWhole() (Block, outcome, error) {
 }
 
 // takeIdle gets memory for the request that other heaps leave idle.
-func (m *miss) takeIdle() (Block, outcome, error) { return came(m.c.idle.take(&m.request)) }
+func (m *miss) takeIdle() (Block, outcome, error) { return came(m.c.idle.take(&m.request, false)) }
 
 // releaseIdle gives wholly free segments back, the largest first, as far as growing would
 // reserve more than the allocator ever has. Keeping them makes PyTorch's default reserve
@@ -371,6 +372,32 @@ func (m *miss) awaitOlder() (Block, outcome, error) {
 	}
 	n, err := m.h.settle(epoch.Peek)
 	return came(n > 0, onlyLost(err))
+}
+
+// takeOlder gets memory of other streams for the request that they freed long enough ago, while
+// they are at work. It waits for that as awaitOlder does.
+func (m *miss) takeOlder() (Block, outcome, error) {
+	c := m.c
+	if !c.space.Policy.TrackFrees || m.h.stream.clock.Captured() || m.excess(0) <= 0 {
+		return Block{}, nothing, nil
+	}
+	m.h.stream.clock.RecordAhead() // as markFrees does, for the next ones of a row of allocations
+	if got, err := c.idle.take(&m.request, true); got || err != nil {
+		return came(got, err)
+	}
+	points := c.idle.ahead(&m.request)
+	if len(points) == 0 {
+		return Block{}, nothing, nil
+	}
+	ctx, cancel := epoch.Patience(c.cfg.GrowWait).Bound(m.ctx)
+	defer cancel()
+	for _, o := range points {
+		if err := c.dev.failed(c.dev.order.Await(ctx, &o.h.stream.calls, o.time)); err != nil {
+			m.h.doubt()
+			return Block{}, nothing, onlyLost(err)
+		}
+	}
+	return came(c.idle.take(&m.request, true))
 }
 
 // beforeGrowing tells the program that the device will be asked.

@@ -496,6 +496,83 @@ func growWaiting(t *testing.T, backing cupool.Backing, wait time.Duration, block
 	return c, d, side
 }
 
+// leftBehind returns a pool that holds 512 MiB in eight pieces which a stream freed one after
+// the other, each with work on it that is not done, and another stream, which is idle.
+func leftBehind(t *testing.T, order cupool.IdleOrder, wait time.Duration) (c *cupool.Pool, d *simdev.Device, busy, idle *cupool.Stream) {
+	d = simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
+	c = pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: wait})
+	busy, idle = pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+	var live []cupool.Block
+	for range 8 {
+		live = append(live, pooltest.Alloc(t, c, 64*mib, busy))
+	}
+	for _, b := range live {
+		require.NoError(t, busy.Memset(b.Ptr(), 1, b.Size()))
+		require.NoError(t, c.Free(b))
+	}
+	return c, d, busy, idle
+}
+
+// TestTakeOlder: a stream that is at work gives memory away that it has passed the free of,
+// and nothing that its work may use. A pool waits for more of it before it grows, as long as
+// there is work behind that.
+func TestTakeOlder(t *testing.T) {
+	for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
+		t.Run(order.String(), func(t *testing.T) {
+			c, d, busy, idle := leftBehind(t, order, time.Nanosecond)
+			holds := func(want int64) {
+				t.Helper()
+				require.EqualValues(t, want*mib, c.Stats().All.ReservedBytes.Current)
+			}
+			var live []cupool.Block
+			alloc := func() { live = append(live, pooltest.Alloc(t, c, 64*mib, idle)) }
+			for range 3 {
+				d.CompleteNext(busy.Handle()) // a piece's work,
+				d.CompleteNext(busy.Handle()) // and the event behind it
+			}
+			for range 3 {
+				alloc()
+				holds(512)
+			}
+			moved := c.Stats().Moves
+			require.Positive(t, moved)
+			alloc()
+			holds(576)
+			require.Equal(t, moved, c.Stats().Moves)
+			d.CompleteAll()
+			require.NoError(t, c.Err(), "no work lost its memory")
+			for _, b := range live {
+				require.NoError(t, c.Free(b))
+			}
+			require.NoError(t, c.Close())
+
+			c, d, busy, idle = leftBehind(t, order, time.Minute)
+			asked, stop, done := d.Calls(simdev.QueryEvent), make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for d.Calls(simdev.QueryEvent) < asked+100 { // the allocation waits
+					select {
+					case <-stop:
+						return
+					default:
+						time.Sleep(time.Millisecond)
+					}
+				}
+				d.CompleteNext(busy.Handle())
+				d.CompleteNext(busy.Handle())
+			}()
+			b := pooltest.Alloc(t, c, 64*mib, idle)
+			close(stop)
+			<-done
+			holds(512)
+			d.CompleteAll()
+			require.NoError(t, c.Err())
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 // TestGrowWait: before a pool grows it waits for what is pending, no longer than it has to,
 // and only where the stream has more to do.
 func TestGrowWait(t *testing.T) {

@@ -1,6 +1,7 @@
 package cupool
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -19,8 +20,10 @@ import (
 // go back to the device before more is reserved than ever was.
 //
 // The work of a closed stream was waited for. Of an open stream, memory is taken that is
-// free once an event has proven that the stream's work is over. Ordering the taker
-// behind that work (StreamWaitEvent) could make streams wait for each other in a circle.
+// free once an event has proven that the stream's work is over. With Config.GrowWait, chunks
+// are taken of a stream that is at work, too, once it is past the last free of anything on
+// them. Ordering the taker behind that work (StreamWaitEvent) could make streams wait for each
+// other in a circle.
 //
 // Streams that take turns would take the same memory from each other for ever. So a miss
 // takes memory of open streams, and gives segments back, only where the pool would
@@ -65,8 +68,9 @@ const (
 // passes one of an idle stream in a few µs, 64 queries take 10, growing by a chunk 30.
 const provePolls = 64
 
-// take gets memory for a request that other heaps leave idle.
-func (l *lending) take(r *request) (found bool, err error) {
+// take gets memory for a request that other heaps leave idle or, with older, that their
+// streams, which may be at work, freed long enough ago.
+func (l *lending) take(r *request, older bool) (found bool, err error) {
 	switch {
 	case l.memory == nil && len(l.heaps.byIndex.All()) == 1:
 		return false, nil
@@ -84,13 +88,13 @@ func (l *lending) take(r *request) (found bool, err error) {
 	}
 	polls := provePolls
 	for _, from := range l.left {
-		n, err := l.takeFrom(r, from, r.h.lacks(r), &polls)
+		n, err := l.takeFrom(r, from, r.h.lacks(r), older, &polls)
 		if found = found || n > 0; err != nil {
 			return found, err
 		}
 	}
 	_ = l.dropEmptyLocked()
-	need := r.excess()
+	need := r.excess(0)
 	if need <= 0 {
 		return found, nil
 	}
@@ -98,11 +102,11 @@ func (l *lending) take(r *request) (found bool, err error) {
 		return found, err
 	}
 	for _, from := range l.candidates(r) {
-		n, err := l.takeFrom(r, from, need, &polls)
+		n, err := l.takeFrom(r, from, need, older, &polls)
 		if n > 0 {
 			found, l.lenderOf(from).lent = true, true
 		}
-		if need = r.excess(); err != nil || need <= 0 {
+		if need = r.excess(0); err != nil || need <= 0 {
 			return found, err
 		}
 	}
@@ -127,9 +131,54 @@ func (l *lending) candidates(r *request) []*streamHeap {
 	return list
 }
 
+// freedPoint is a time of the device at which a heap freed memory.
+type freedPoint struct {
+	h    *streamHeap
+	time uint64
+	size int64 // bytes of that
+}
+
+// ahead returns what to wait for, by Config.GrowWait, before a request has the pool reserve
+// more than it ever did: until the streams have passed when other heaps freed what makes up
+// for it. The device has work behind that.
+func (l *lending) ahead(r *request) (last []freedPoint) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	need := r.excess(idleFloor)
+	if need <= 0 {
+		return nil
+	}
+	var points []freedPoint
+	for _, h := range l.candidates(r) {
+		if h == r.h {
+			continue
+		}
+		until := l.dev.order.Ahead(&h.stream.calls, workBehind)
+		h.locked(func(h *streamHeap) {
+			h.WholeChunks().EachFreed(func(at uint64, size int64) {
+				if at < until {
+					points = append(points, freedPoint{h, at, size})
+				}
+			})
+		})
+	}
+	slices.SortFunc(points, func(a, b freedPoint) int { return cmp.Compare(a.time, b.time) })
+	for _, p := range points {
+		if need <= 0 {
+			break
+		}
+		need -= p.size
+		last = append(slices.DeleteFunc(last, func(o freedPoint) bool { return o.h == p.h }), p)
+	}
+	if need > 0 || !r.h.trusts() {
+		return nil
+	}
+	return last
+}
+
 // takeFrom moves at least need bytes of idle memory to the request's heap, as far as there are
 // so many, and returns how many it moved. polls bounds how often the device is asked.
-func (l *lending) takeFrom(r *request, from *streamHeap, need int64, polls *int) (taken int64, err error) {
+func (l *lending) takeFrom(r *request, from *streamHeap, need int64, older bool, polls *int) (taken int64, err error) {
 	defer lockBoth(r.h, from)()
 	if need <= 0 || r.h.usableLocked() != nil {
 		return 0, nil
@@ -141,13 +190,13 @@ func (l *lending) takeFrom(r *request, from *streamHeap, need int64, polls *int)
 	case l.isolated.Load():
 		taken = l.takeHeap(r, from, polls)
 	case !from.stream.calls.IsOpen() && from.FreeBytes(r.kind) > 0 && !from.InUse():
-		if l.mayTakeLocked(r, from, polls) {
+		if l.mayTakeLocked(r, from) && from.idleLocked(polls) {
 			var n int
 			n, taken, err = from.MoveRanges(r.kind, &r.h.Heap)
 			l.noteMoves(n, taken)
 		}
 	default:
-		taken, err = l.takeChunks(r, from, need, polls)
+		taken, err = l.takeChunks(r, from, need, older, polls)
 	}
 	r.h.checkLocked()
 	from.checkLocked()
@@ -162,7 +211,7 @@ func (l *lending) takeSegment(r *request, from *streamHeap, polls *int) int64 {
 		most = r.h.LargestSegment(r.kind, r.rounded)
 	}
 	seg := from.BestIdle(r.kind, r.rounded, most)
-	if seg == nil || !l.mayTakeLocked(r, from, polls) {
+	if seg == nil || !l.mayTakeLocked(r, from) || !from.idleLocked(polls) {
 		return 0
 	}
 	from.MoveSegment(seg, &r.h.Heap)
@@ -172,7 +221,7 @@ func (l *lending) takeSegment(r *request, from *streamHeap, polls *int) int64 {
 
 // takeHeap moves all that a closed stream left, with its addresses, if nothing of it is in use.
 func (l *lending) takeHeap(r *request, from *streamHeap, polls *int) int64 {
-	if from.stream.calls.IsOpen() || from.InUse() || !l.mayTakeLocked(r, from, polls) {
+	if from.stream.calls.IsOpen() || from.InUse() || !l.mayTakeLocked(r, from) || !from.idleLocked(polls) {
 		return 0
 	}
 	bytes := from.Held()
@@ -182,12 +231,15 @@ func (l *lending) takeHeap(r *request, from *streamHeap, polls *int) int64 {
 }
 
 // takeChunks moves whole free chunks of either kind, or of the same heap's other kind.
-func (l *lending) takeChunks(r *request, from *streamHeap, need int64, polls *int) (int64, error) {
+func (l *lending) takeChunks(r *request, from *streamHeap, need int64, older bool, polls *int) (int64, error) {
 	chunks := from.WholeChunks()
 	if from == r.h {
 		chunks = chunks.Of(large + small - r.kind)
 	}
-	if chunks.Empty() || !l.mayTakeLocked(r, from, polls) {
+	if chunks.Empty() || !l.mayTakeLocked(r, from) {
+		return 0, nil
+	}
+	if chunks = from.idleChunksLocked(chunks, older, polls); chunks.Empty() {
 		return 0, nil
 	}
 	out, err := from.Yield(chunks, need)
@@ -214,9 +266,9 @@ func (l *lending) regretsOf(h *streamHeap) int {
 	return 0
 }
 
-// mayTakeLocked reports whether idle memory of a heap may be taken for a request. A no to
+// mayTakeLocked reports whether a request may take memory of a heap that is idle. A no to
 // spare a heap that often missed what others took counts against its regrets.
-func (l *lending) mayTakeLocked(r *request, from *streamHeap, polls *int) bool {
+func (l *lending) mayTakeLocked(r *request, from *streamHeap) bool {
 	switch own := l.of[from]; {
 	case from.stream.calls.IsClosed():
 	case l.budget.Pressed(r.rounded):
@@ -226,7 +278,7 @@ func (l *lending) mayTakeLocked(r *request, from *streamHeap, polls *int) bool {
 		own.regrets-- // this time the taker grows instead
 		return false
 	}
-	return from.idleLocked(polls)
+	return true
 }
 
 // borrow serves a large request by a free block of another stream's virtual memory,
@@ -275,7 +327,7 @@ func (l *lending) borrowAny(r *request, wait bool) (Block, bool) {
 // chunksSuffice reports whether the whole free chunks of all heaps, with what the device and the
 // limits leave, cover a request, or there is nothing to choose.
 func (l *lending) chunksSuffice(r *request) bool {
-	if l.memory == nil || len(l.heaps.byIndex.All()) == 1 || r.excess() <= 0 {
+	if l.memory == nil || len(l.heaps.byIndex.All()) == 1 || r.excess(0) <= 0 {
 		return true
 	}
 	room, _ := l.budget.Room()
@@ -369,10 +421,10 @@ func (l *lending) dropEmptyHeapsLocked() (err error) {
 	return err
 }
 
-// excess returns the bytes that a request lacks beyond a sufficient reserve.
-func (r *request) excess() int64 {
+// excess returns the bytes that a request lacks beyond a sufficient reserve of at least floor.
+func (r *request) excess(floor int64) int64 {
 	budget, lacks := &r.h.c.budget, r.h.lacks(r)
-	return min(lacks, budget.Held()+lacks-budget.Sufficient(0))
+	return min(lacks, budget.Held()+lacks-budget.Sufficient(floor))
 }
 
 // lacks returns the bytes that the device would be asked for, 0 when the heap has enough.

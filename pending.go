@@ -124,8 +124,7 @@ func (h *streamHeap) pendingAhead(r *request) []epoch.Point {
 	if pending == 0 {
 		return nil
 	}
-	budget, lacks := &h.c.budget, h.lacks(r)
-	need := min(lacks, budget.Held()+lacks-budget.Sufficient(idleFloor))
+	need := r.excess(idleFloor)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	points := h.pending.Oldest(need, workBehind)
@@ -133,6 +132,13 @@ func (h *streamHeap) pendingAhead(r *request) []epoch.Point {
 		return nil
 	}
 	return points
+}
+
+// trusts reports whether a wait by Config.GrowWait is worth trying.
+func (h *streamHeap) trusts() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trust.Try()
 }
 
 // doubt notes that a wait for what pendingAhead returned was given up.

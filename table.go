@@ -65,7 +65,7 @@ func (t *heapTable) addLocked(s *Stream) *streamHeap {
 
 // newHeap returns a heap for a stream that blocks will name by an index.
 func (t *heapTable) newHeap(s *Stream, index int) *streamHeap {
-	h := &streamHeap{c: t.pool, stream: s, lent: map[block.ID]*Stream{}}
+	h := &streamHeap{c: t.pool, stream: s, lent: map[block.ID]*Stream{}, marks: t.space.Policy.TrackFrees}
 	h.putOne = h.putFree
 	if t.sanitizer != nil {
 		h.putOne = h.put

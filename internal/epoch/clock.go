@@ -140,8 +140,8 @@ func (k *Clock) EndCapture() {
 // Captured reports whether the stream's work is kept as a graph.
 func (k *Clock) Captured() bool { return k.captured.Load() }
 
-// recordAhead records an event unless there are enough in flight.
-func (k *Clock) recordAhead() {
+// RecordAhead records an event unless there are enough in flight.
+func (k *Clock) RecordAhead() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.inFlight) < maxInFlight {
@@ -393,6 +393,17 @@ func (k *Clock) Sync(wait func() error) error {
 // was given until then is done.
 func (k *Clock) Past(time uint64) bool { return k.passed.Load() > time || k.Ended() }
 
+// PassedUntil returns a time such that the stream is known to be past all times before it:
+// the latest, as far as Passed has asked.
+func (k *Clock) PassedUntil() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.Captured() && k.Past(k.before) {
+		return math.MaxUint64
+	}
+	return k.passed.Load()
+}
+
 // Passed is Past that asks. Of a stream that is captured counts what it was given before
 // the capture: what a graph holds is no work yet. An event is recorded where none in
 // flight shows it. They are asked about once, and at most polls times again; polls is
@@ -442,6 +453,22 @@ func (k *Clock) show(time uint64, most int) (_ uint64, newest mark, err error) {
 		newest = k.inFlight[n-1]
 	}
 	return time, newest, errors.Join(err, k.queryLocked())
+}
+
+// InFlight returns the times before which all is done once the newest event in flight is, and
+// once one is behind which so many others are: the latest and the earliest time where there is
+// none.
+func (k *Clock) InFlight(behind int) (newest, ahead uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(k.inFlight)
+	if n == 0 {
+		return math.MaxUint64, 0
+	}
+	if i := n - 1 - behind; i >= 0 {
+		ahead = k.inFlight[i].time
+	}
+	return k.inFlight[n-1].time, ahead
 }
 
 // ahead returns the newest epoch that an event shows behind which so many others are in

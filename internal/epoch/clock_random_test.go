@@ -139,7 +139,7 @@ func TestClockRandom(t *testing.T) {
 			case 4:
 				times[k] = append(times[k], now())
 			case 5:
-				k.recordAhead()
+				k.RecordAhead()
 			case 6:
 				_ = k.Advance(Insist(r.IntN(3)))
 			case 7:

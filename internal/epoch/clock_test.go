@@ -35,25 +35,25 @@ func TestAdvance(t *testing.T) {
 		inFlightAfter int
 	}{
 		"nobody waits":                 {Force, func(*Clock) {}, 0, 0},
-		"nobody waits, one in flight":  {Force, func(k *Clock) { k.recordAhead() }, 0, 1},
+		"nobody waits, one in flight":  {Force, func(k *Clock) { k.RecordAhead() }, 0, 1},
 		"peek records nothing":         {Peek, func(k *Clock) { k.Open() }, 0, 0},
 		"ask, none in flight":          {Ask, func(k *Clock) { k.Open() }, 1, 1},
 		"force, none in flight":        {Force, func(k *Clock) { k.Open() }, 1, 1},
-		"peek, one in flight":          {Peek, func(k *Clock) { k.Open(); k.recordAhead(); k.Open() }, 0, 1},
-		"ask, one that does not cover": {Ask, func(k *Clock) { k.Open(); k.recordAhead(); k.Open() }, 1, 2},
-		"ask, one that covers":         {Ask, func(k *Clock) { k.Open(); k.recordAhead() }, 0, 1},
-		"force, one that covers":       {Force, func(k *Clock) { k.Open(); k.recordAhead() }, 0, 1},
+		"peek, one in flight":          {Peek, func(k *Clock) { k.Open(); k.RecordAhead(); k.Open() }, 0, 1},
+		"ask, one that does not cover": {Ask, func(k *Clock) { k.Open(); k.RecordAhead(); k.Open() }, 1, 2},
+		"ask, one that covers":         {Ask, func(k *Clock) { k.Open(); k.RecordAhead() }, 0, 1},
+		"force, one that covers":       {Force, func(k *Clock) { k.Open(); k.RecordAhead() }, 0, 1},
 		"ask, enough in flight": {Ask, func(k *Clock) {
 			for range maxInFlight + 2 {
 				k.Open()
-				k.recordAhead()
+				k.RecordAhead()
 			}
 			k.Open()
 		}, 0, maxInFlight},
 		"force, enough in flight": {Force, func(k *Clock) {
 			for range maxInFlight + 2 {
 				k.Open()
-				k.recordAhead()
+				k.RecordAhead()
 			}
 			k.Open()
 		}, 1, maxInFlight + 1},
@@ -92,7 +92,7 @@ func TestEventsInOrder(t *testing.T) {
 	var epochs []uint64
 	for range 3 {
 		epochs = append(epochs, k.Open())
-		k.recordAhead()
+		k.RecordAhead()
 	}
 	require.Equal(t, []uint64{1, 2, 3}, epochs)
 	g.d.complete(2, 3)
@@ -105,7 +105,7 @@ func TestEventsInOrder(t *testing.T) {
 	require.Empty(t, k.inFlight)
 
 	k.Open()
-	k.recordAhead()
+	k.RecordAhead()
 	require.Len(t, g.d.events, 3, "no new event")
 	k.Over(k.Newest()) // known otherwise: the event is not asked about
 	queries := g.events.Queries.Load()
@@ -123,7 +123,7 @@ func TestWait(t *testing.T) {
 	k := g.clocks[0]
 	for range 3 {
 		k.Open()
-		k.recordAhead()
+		k.RecordAhead()
 	}
 	require.NoError(t, k.Wait(context.Background(), 2))
 	require.EqualValues(t, 2, g.d.synced[0])
@@ -152,17 +152,17 @@ func TestEndGivesEventsBack(t *testing.T) {
 	ended, other := g.clocks[0], g.clocks[1]
 	for range maxInFlight {
 		ended.Open()
-		ended.recordAhead()
+		ended.RecordAhead()
 	}
 	ended.End()
 	require.Empty(t, ended.inFlight, "nobody gives them back again")
 	ended.Open()
-	ended.recordAhead()
+	ended.RecordAhead()
 	require.NoError(t, ended.Advance(Force))
 	require.EqualValues(t, maxInFlight, g.events.Recorded.Load())
 	for range maxInFlight {
 		other.Open()
-		other.recordAhead()
+		other.RecordAhead()
 	}
 	require.Len(t, g.d.events, maxInFlight, "events that were made")
 }
@@ -189,7 +189,7 @@ func TestFailingEvents(t *testing.T) {
 			k := g.clocks[0]
 			epoch := k.Open()
 			set(g.d, errBroken)
-			k.recordAhead()
+			k.RecordAhead()
 			require.Len(t, g.told, 1)
 			require.EqualValues(t, 1, g.events.Failures.Load())
 			require.ErrorIs(t, g.told[0], errBroken)
@@ -217,7 +217,7 @@ func TestFailingEvents(t *testing.T) {
 		g := newRig(1)
 		k := g.clocks[0]
 		epoch := k.Open()
-		k.recordAhead()
+		k.RecordAhead()
 		g.d.complete(1)
 		g.d.queryErr = errBroken
 		require.ErrorIs(t, k.Advance(Peek), errBroken)
@@ -242,7 +242,7 @@ func TestFailingEvents(t *testing.T) {
 	t.Run("DestroyEvent", func(t *testing.T) {
 		g := newRig(1)
 		g.clocks[0].Open()
-		g.clocks[0].recordAhead()
+		g.clocks[0].RecordAhead()
 		g.d.destroyErr = errBroken
 		require.ErrorIs(t, g.events.Close(), errBroken)
 		require.Equal(t, 2, g.d.destroyed, "it is tried again once")
@@ -355,11 +355,11 @@ func TestCapture(t *testing.T) {
 	require.ErrorIs(t, k.Capture(func() error { return errBroken }), errBroken)
 	require.False(t, k.Captured())
 	covered := k.Open()
-	k.recordAhead()
+	k.RecordAhead()
 	require.NoError(t, k.Capture(func() error { return nil }))
 	require.True(t, k.Captured())
 	epoch := k.Open()
-	k.recordAhead()
+	k.RecordAhead()
 	require.NoError(t, k.Advance(Force))
 	require.NoError(t, k.Wait(context.Background(), epoch))
 	polls := 3
@@ -468,7 +468,7 @@ func TestClockAtOnce(t *testing.T) {
 				epoch := k.Open()
 				switch r.IntN(4) {
 				case 0:
-					k.recordAhead()
+					k.RecordAhead()
 				case 1:
 					_ = k.Advance(Insist(r.IntN(3)))
 				default:

@@ -194,7 +194,7 @@ func (p *Pending) await(k *Clock, id block.ID, size int64) int {
 	}
 	l.fifo = append(l.fifo, waiter{id, epoch})
 	if l.open++; size >= eagerBytes || l.open >= batchBlocks {
-		k.recordAhead()
+		k.RecordAhead()
 	}
 	return 1
 }

@@ -20,6 +20,8 @@ type chunk struct {
 	listed     uint64 // the listing of the heap in which these were free:
 	head, tail int64  // bytes at its beginning and at its end
 	window     uint64 // the last window of the heap that it was in
+
+	freedAt uint64 // as Heap.FreedAt, of what was on it; noted with Policy.TrackFrees
 }
 
 // asleep is the handle of a chunk whose memory was given back until it is woken.

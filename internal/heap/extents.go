@@ -69,6 +69,34 @@ func (r Runs) UpTo(tick uint64) Runs {
 	return Runs{slices.DeleteFunc(slices.Clone(r.list), func(x run) bool { return x.since > tick })}
 }
 
+// FreedBefore returns of each run the longest row of chunks that were freed before a time
+// of the device, where the Policy has the heap note that.
+func (r Runs) FreedBefore(time uint64) (before Runs) {
+	for _, x := range r.list {
+		best := run{}
+		for _, row := range x.without(func(c *chunk) bool { return c.freedAt >= time }) {
+			if row.size > best.size {
+				best = row
+			}
+		}
+		if best.size > 0 {
+			best.id, best.since = x.id, x.since
+			before.list = append(before.list, best)
+		}
+	}
+	return before
+}
+
+// EachFreed calls f for each chunk with the time at which it was freed, where the Policy has
+// the heap note that, and its bytes.
+func (r Runs) EachFreed(f func(at uint64, size int64)) {
+	for _, x := range r.list {
+		for _, c := range x.r.chunks[x.lo:x.hi] {
+			f(c.freedAt, c.size)
+		}
+	}
+}
+
 // Of returns the runs of one kind.
 func (r Runs) Of(k ledger.Kind) Runs {
 	return Runs{slices.DeleteFunc(slices.Clone(r.list), func(x run) bool { return x.r.kind() != k })}

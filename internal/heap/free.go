@@ -11,6 +11,9 @@ import (
 // neighbours, and returns the bytes that these are together.
 func (h *Heap) insert(seg *block.Segment, id block.ID, b *block.Block) int64 {
 	k := ledger.KindOf(seg.Large)
+	if seg.Virtual && h.space.Policy.TrackFrees {
+		h.noteFreed(b, k)
+	}
 	id, b, merged, mergedBytes := seg.Coalesce(id, b, &h.free[k], &h.slots)
 	h.free[k].Insert(id, b)
 	if b.Prev|b.Next != 0 {
@@ -27,6 +30,21 @@ func (h *Heap) insert(seg *block.Segment, id block.ID, b *block.Block) int64 {
 		b.SetIdleSince(h.space.idleTick.Add(1))
 	}
 	return b.Size
+}
+
+// noteFreed notes at the chunks behind a block that their memory was freed last by now. A
+// chunk that is free was used until its last block was freed, and this is not before that:
+// a block comes here when it is free, and no other way makes memory of an address range free.
+func (h *Heap) noteFreed(b *block.Block, k ledger.Kind) {
+	r := h.rangeOf(b, k)
+	from := int64(b.Addr() - r.seg.Base)
+	i := r.chunkAt(from)
+	if i > 0 && r.chunks[i-1].end() > from {
+		i--
+	}
+	for ; i < len(r.chunks) && r.chunks[i].off < from+b.Size; i++ {
+		r.chunks[i].freedAt = h.freedAt
+	}
 }
 
 // mergeFor merges blocks of the fast bins, the largest first, until one of at

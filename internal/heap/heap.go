@@ -52,6 +52,7 @@ type Policy struct {
 	SharedSegment int64
 
 	TrackIdle  bool // Segment.IdleSince is wanted
+	TrackFrees bool // Runs.FreedBefore is wanted
 	Quarantine bool // Pending blocks may wait for no other stream
 }
 

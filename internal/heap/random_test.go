@@ -42,6 +42,15 @@ func (d *device1) MemUnmap(p device.Ptr, size int64) error {
 	return err
 }
 
+// MemRelease forgets when memory was freed that goes.
+func (d *device1) MemRelease(handle uintptr) error {
+	err := d.Device.MemRelease(handle)
+	if err == nil {
+		delete(d.freedAt, handle)
+	}
+	return err
+}
+
 // piece is memory that a block has.
 type piece struct {
 	handle   uintptr
@@ -62,17 +71,11 @@ func (r *rig) distinct() {
 			if s := b.Word().State(); s != block.Live && s != block.Pending {
 				return
 			}
-			from, to := device.Ptr(b.Addr()), device.Ptr(b.Addr())+device.Ptr(b.Size)
-			at := from
-			for _, m := range r.d.mapped {
-				if m.at < to && m.at+device.Ptr(m.size) > at {
-					require.LessOrEqual(r.t, m.at, at, "block %d at %v has no memory at %v", id, from, at)
-					end := min(to, m.at+device.Ptr(m.size))
-					pieces = append(pieces, piece{m.handle, int64(at - m.at), int64(end - m.at), id})
-					at = end
-				}
+			size := int64(0)
+			for _, x := range r.pieces(id) {
+				pieces, size = append(pieces, x), size+x.to-x.from
 			}
-			require.Equal(r.t, to, at, "block %d at %v", id, from)
+			require.Equal(r.t, b.Size, size, "block %d at %v has no memory in places", id, device.Ptr(b.Addr()))
 		})
 	}
 	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Or(cmp.Compare(a.handle, b.handle), cmp.Compare(a.from, b.from)) })
@@ -82,6 +85,41 @@ func (r *rig) distinct() {
 	}
 }
 
+// pieces returns the memory of a block, of which there is none while it sleeps.
+func (r *rig) pieces(id block.ID) (pieces []piece) {
+	b := r.block(id)
+	from, to := device.Ptr(b.Addr()), device.Ptr(b.Addr())+device.Ptr(b.Size)
+	for _, m := range r.d.mapped {
+		if m.at < to && m.at+device.Ptr(m.size) > from {
+			begin, end := max(from, m.at), min(to, m.at+device.Ptr(m.size))
+			pieces = append(pieces, piece{m.handle, int64(begin - m.at), int64(end - m.at), id})
+		}
+	}
+	return pieces
+}
+
+// noteFreed has time go on, and notes that a block's memory is freed then.
+func (r *rig) noteFreed(id block.ID) {
+	if r.space.Policy.TrackFrees {
+		now := r.space.Time.Add(1)
+		for _, x := range r.pieces(id) {
+			r.d.freedAt[x.handle] = now
+		}
+	}
+}
+
+// older looks at what a heap says was freed before a time: no chunk of that was used since.
+func (p *program) older() {
+	h, time := p.heap(), p.rnd.Uint64N(p.space.Time.Load()+2)
+	runs := h.WholeChunks().FreedBefore(time)
+	for _, x := range runs.list {
+		for _, c := range x.r.chunks[x.lo:x.hi] {
+			require.Less(p.t, p.d.freedAt[c.handle], time)
+		}
+	}
+	p.found += len(runs.list)
+}
+
 // program is a random one on several heaps of a pool.
 type program struct {
 	*rig
@@ -89,6 +127,8 @@ type program struct {
 	live []block.ID
 	fine bool // half of the blocks are small
 	hits int  // blocks that the magazines served
+
+	found int // rows of chunks that older found
 }
 
 func (p *program) heap() *Heap { return p.heaps[p.rnd.IntN(len(p.heaps))] }
@@ -142,6 +182,7 @@ func (p *program) release() {
 	b := p.block(id)
 	h := p.heaps[b.Owner()]
 	if b.IsHomed() && p.rnd.IntN(4) > 0 {
+		p.noteFreed(id)
 		require.True(p.t, b.FreeHomed(b.Word().Gen()))
 		return
 	}
@@ -185,6 +226,9 @@ func (p *program) lend() {
 		}
 		out, err := from.Yield(chunks, p.rnd.Int64N(60*mib))
 		p.tolerate(err)
+		for _, x := range out { // all streams are past its last use
+			delete(p.d.freedAt, x.Handle)
+		}
 		_, err = to.Attach(from, k, out)
 		p.tolerate(err)
 		p.tolerate(from.DropGaps(p.rnd.IntN(2) == 0))
@@ -264,6 +308,9 @@ func (p *program) step() {
 	case !p.virtual(): // the others are about ranges
 	case x < 89:
 		p.shrink()
+		if p.space.Policy.TrackFrees {
+			p.older()
+		}
 	case x < 91:
 		p.rest()
 	case x < 95:
@@ -280,9 +327,9 @@ func (p *program) virtual() bool { return p.space.Memory != nil }
 
 // TestRandom: however memory is stitched and moved between the heaps of a pool, and
 // whichever calls fail, no two blocks in use share any, and all have some. All rules
-// hold and the books balance.
+// hold and the books balance. What is said to be free since a time was not used since.
 func TestRandom(t *testing.T) {
-	seed := testkit.Seed(t)
+	seed, found := testkit.Seed(t), 0
 	for n := range testkit.Rounds(48) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(n)))
 		some := policy
@@ -291,6 +338,7 @@ func TestRandom(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			some.FastLimit = mib
 		}
+		some.TrackFrees = n%4 < 2 // with virtual memory
 		if n%5 > 2 {
 			some.HomeLimit, some.MagazineBytes = rnd.Int64N(2*mib), rnd.Int64N(4*mib)
 		}
@@ -319,5 +367,7 @@ func TestRandom(t *testing.T) {
 		require.EqualValues(t, p.hits, hits)
 		p.free(p.live...)
 		p.close()
+		found += p.found
 	}
+	require.NotZero(t, found)
 }

@@ -60,6 +60,8 @@ type device1 struct {
 	*simdev.Device
 	most   int64    // bytes of addresses in one reservation; 0: any
 	mapped []mapped // by address
+
+	freedAt map[uintptr]uint64 // when memory of a handle was freed last
 }
 
 func (d *device1) AddressReserve(size int64) (device.Ptr, error) {
@@ -74,7 +76,7 @@ func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
 	t.Helper()
 	const capacity = 1 << 30
 	p.MinBlock = cmp.Or(p.MinBlock, sizeclass.Quantum)
-	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity})}}
+	r := &rig{t: t, d: &device1{Device: simdev.New(simdev.Config{Capacity: capacity}), freedAt: map[uintptr]uint64{}}}
 	r.budget = &budget.Pool{Device: &budget.Device{Limit: capacity}, Limit: capacity, Lock: budget.NewReclaimLock(1, nil)}
 	r.space = &Space{Policy: p}
 	if virtual {
@@ -138,6 +140,7 @@ func (r *rig) try(h *Heap, size int64, allow Allow) (block.ID, error) {
 func (r *rig) free(ids ...block.ID) {
 	for _, id := range ids {
 		b := r.block(id)
+		r.noteFreed(id)
 		r.heaps[b.Owner()].Put(id, b)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,8 +23,9 @@ func TestCarelessPrograms(t *testing.T) {
 		if i%2 == 0 {
 			data = takesTurns(rng)
 		}
-		together := []int{0, 0, 2, 3}[i%4] // 0: as the bytes say
-		res := Run(data, Options{Careless: true, Order: cupool.DeviceOrder, Together: together})
+		together := []int{0, 0, 2, 3}[i%4]                 // 0: as the bytes say
+		wait := []time.Duration{0, time.Nanosecond}[i/2%2] // which has memory of streams at work move
+		res := Run(data, Options{Careless: true, Order: cupool.DeviceOrder, GrowWait: wait, Together: together})
 		require.Empty(t, res.Errs, "program %d: %q\n%s", i, data, res.Log)
 		for _, err := range Run(data, Options{Careless: true}).Errs {
 			if strings.HasPrefix(err.Error(), "early reuse") {

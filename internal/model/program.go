@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
@@ -75,6 +76,8 @@ type Options struct {
 	Config *cupool.Config
 	// Order is Config.IdleOrder, beside what the bytes say.
 	Order cupool.IdleOrder
+	// GrowWait is Config.GrowWait, beside what the bytes say.
+	GrowWait time.Duration
 	// Careless has streams read blocks on which they are not recorded. Memory may then
 	// be reused early on the stream that freed it, and nowhere else. It needs a
 	// simulated device.
@@ -302,7 +305,7 @@ func (w *world) open() error {
 	w.Model = newModel(w.d, w.together == 1)
 	w.exchange = make(chan *Block, 8)
 	w.cfg.Driver = w.d
-	w.cfg.IdleOrder = max(w.cfg.IdleOrder, w.opt.Order)
+	w.cfg.IdleOrder, w.cfg.GrowWait = max(w.cfg.IdleOrder, w.opt.Order), max(w.cfg.GrowWait, w.opt.GrowWait)
 	if w.callbacks {
 		w.cfg.OnRelease = func(int64) { _ = w.root.Stats() }
 		w.cfg.BeforeGrow = func(int64) { _ = w.root.Stats() }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -195,7 +196,7 @@ func TestRandomPrograms(t *testing.T) {
 	t.Logf("CUPOOL_SEED=%d", seed)
 	for i := range testkit.Rounds(400) {
 		data := Random(rand.New(rand.NewPCG(seed, uint64(i))))
-		res := Run(data)
+		res := Run(data, Options{GrowWait: time.Duration(i % 2)})
 		require.Empty(t, res.Errs, "program %d: %q\n%s", i, data, res.Log)
 	}
 }

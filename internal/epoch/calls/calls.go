@@ -225,6 +225,17 @@ func (s *Stream) passed(freed uint64, polls *int) bool {
 	return passed
 }
 
+// passedUntil is passed that returns the time before which the stream has passed all.
+func (s *Stream) passedUntil(freed uint64, polls *int) uint64 {
+	switch {
+	case s.passed(freed, polls):
+		return max(freed+1, s.clock.PassedUntil())
+	case s.clock.Ended(): // Close is at work
+		return 0
+	}
+	return s.clock.PassedUntil()
+}
+
 // captured reports whether the stream takes no events.
 func (s *Stream) captured() bool { return !s.IsClosed() && s.clock.Captured() }
 

@@ -33,6 +33,39 @@ func (o *Order) Over(owner *Stream, freed uint64, polls *int) bool {
 	return true
 }
 
+// OverUntil returns the time of the device such that memory which its owner freed before it
+// may be used by others, as far as that is known once it was asked as for Over: later than
+// freed where that would say yes.
+func (o *Order) OverUntil(owner *Stream, freed uint64, polls *int) uint64 {
+	if owner.captured() {
+		return 0
+	}
+	until := owner.passedUntil(freed, polls)
+	if o.Streams != nil {
+		for s := range o.Streams {
+			until = min(until, s.passedUntil(freed, polls))
+		}
+	}
+	return until
+}
+
+// Ahead returns a time of the device such that OverUntil will return it, or a later one, once
+// events are done that are in flight, while those of one stream have so many others behind
+// them. 0: there is none.
+func (o *Order) Ahead(owner *Stream, behind int) uint64 {
+	if owner.captured() {
+		return 0
+	}
+	until, ahead := owner.clock.InFlight(behind)
+	if o.Streams != nil {
+		for s := range o.Streams {
+			newest, a := s.clock.InFlight(behind)
+			until, ahead = min(until, newest), max(ahead, a)
+		}
+	}
+	return min(until, ahead)
+}
+
 // Await waits until Over. It fails with what the device says, with a *WaitError for each
 // stream that is late when ctx is done, and with ErrNotSupported where the owner is
 // captured.

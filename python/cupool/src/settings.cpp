@@ -159,8 +159,8 @@ std::string Allocator::settings() const {
   }
   // Programs for PyTorch lean on it: memory goes to another stream when all of the device have passed its free.
   settings["idle_order"] = "device";
-  // And much of what they free waits for other streams.
-  settings["grow_wait"] = "100ms";
+  // And much of what they free waits for the GPU, which may be a second behind a program with some streams.
+  settings["grow_wait"] = "1s";
   // PyTorch's allocator maps memory of another process only where its pieces have one size (ipc.cpp).
   if (c10::utils::check_env("TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC") == true) {
     settings["max_chunk"] = "2MiB";
