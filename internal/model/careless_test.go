@@ -24,7 +24,7 @@ func TestCarelessPrograms(t *testing.T) {
 			data = takesTurns(rng)
 		}
 		together := []int{0, 0, 2, 3}[i%4]                 // 0: as the bytes say
-		wait := []time.Duration{0, time.Nanosecond}[i/2%2] // which has memory of streams at work move
+		wait := []time.Duration{0, time.Nanosecond}[i/4%2] // which has memory of streams at work move
 		res := Run(data, Options{Careless: true, Order: cupool.DeviceOrder, GrowWait: wait, Together: together})
 		require.Empty(t, res.Errs, "program %d: %q\n%s", i, data, res.Log)
 		for _, err := range Run(data, Options{Careless: true}).Errs {
