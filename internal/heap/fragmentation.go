@@ -7,15 +7,15 @@ package heap
 // for what they were asked for. From then on
 //
 //   - its large blocks are placed by first fit, which keeps what lives long together,
-//   - it grows by larger chunks, so that a stitch has fewer.
+//   - it grows by larger chunks where the pool is small, so that a stitch has fewer.
 //
 // Programs whose blocks die within a step stay below the rate: best fit and small
 // chunks waste less for those.
 const (
 	stitchesPerGiB = 50
 
-	fragmentedChunkFraction = 24       // in place of chunkFraction
-	fragmentedMaxChunk      = 16 << 20 // the most of Policy.MaxChunk
+	fragmentedChunkFraction = 24      // in place of chunkFraction
+	fragmentedMaxChunk      = 8 << 20 // what the chunks grow to by that
 )
 
 // fragmentation is what a heap knows about its stitches.

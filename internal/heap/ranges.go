@@ -57,7 +57,7 @@ const chunkFraction = 128
 func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	g := h.space.Memory.Granularity
 	size, part, most := g, int64(chunkFraction), h.space.Policy.MaxChunk
-	if h.fragmented {
+	if h.fragmented && have < fragmentedMaxChunk*chunkFraction {
 		part, most = fragmentedChunkFraction, min(most, fragmentedMaxChunk)
 	}
 	if k == ledger.Large && have > g*part {
