@@ -205,9 +205,11 @@ const (
 const LinearThreads = 256
 
 // LinearTile returns the part of a product's result that a block makes, for a
-// Product's Tile: 8, 16, 32 or 64 of float32, 32 or 64 of float64.
+// Product's Tile: 4, 8, 16, 32 or 64 of float32, 32 or 64 of float64.
 func LinearTile(tile int64, double bool) (rows, cols int64) {
 	switch {
+	case tile == 4:
+		return 8, 16
 	case tile < 32:
 		return tile, 32
 	case tile == 32 && double:

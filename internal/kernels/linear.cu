@@ -294,6 +294,7 @@ template <typename S> static __device__ __forceinline__ void tile(const Product 
 // tile_of makes tiles as LinearTile of args.go says.
 static __device__ __forceinline__ void tile_of(float, const Product &p, u64 block, void *room) {
 	switch (p.tile) {
+	case 4: return tile<Sizes<float, 8, 16, 4, 128>>(p, block, room);
 	case 8: return tile<Sizes<float, 8, 32, 4, 128>>(p, block, room);
 	case 16: return tile<Sizes<float, 16, 32, 4, 64>>(p, block, room);
 	case 32: return tile<Sizes<float, 32, 64, 8, 32>>(p, block, room);

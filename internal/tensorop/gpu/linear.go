@@ -32,8 +32,12 @@ func LinearTile(p *kernels.Product, double bool) bool {
 	if p.M*p.N*p.K == 0 || max(p.M*p.N, p.M*p.K, p.K*p.N) > math.MaxInt32/2 || LinearBlocks(p, 64, double) > mostLinearBlocks {
 		return false
 	}
-	for _, p.Tile = range LinearTiles(double) {
-		if p.Blocks = LinearBlocks(p, p.Tile, double); p.Blocks >= fullBlocks {
+	for _, tile := range LinearTiles(double) {
+		blocks := LinearBlocks(p, tile, double)
+		if tile == 4 && blocks > fullBlocks { // the larger blocks are all at work at once, and these would not be
+			break
+		}
+		if p.Tile, p.Blocks = tile, blocks; blocks >= fullBlocks {
 			break
 		}
 	}
@@ -42,7 +46,7 @@ func LinearTile(p *kernels.Product, double bool) bool {
 
 // LinearTiles returns the sizes of Linear's tiles, largest first.
 func LinearTiles(double bool) []int64 {
-	tiles := []int64{64, 32, 16, 8}
+	tiles := []int64{64, 32, 16, 8, 4}
 	if double {
 		tiles = tiles[:2]
 	}

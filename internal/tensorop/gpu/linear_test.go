@@ -55,3 +55,19 @@ func TestLinearOf(t *testing.T) {
 		})
 	}
 }
+
+// TestLinearTile requires the tile and the blocks that a GPU takes the least time for.
+func TestLinearTile(t *testing.T) {
+	for _, c := range []struct{ m, n, k, tile, blocks int64 }{
+		{512, 512, 512, 32, 128},
+		{64, 1024, 256, 16, 128},
+		{100, 300, 784, 8, 130},
+		{64, 256, 1024, 4, 128},
+		{10, 10, 10, 4, 2},
+		{66, 256, 1024, 8, 72}, // 144 of tile 4 would not be at work at once
+	} {
+		p := kernels.Product{M: c.m, N: c.n, K: c.k}
+		require.True(t, LinearTile(&p, false))
+		require.Equal(t, []int64{c.tile, c.blocks}, []int64{p.Tile, p.Blocks}, c)
+	}
+}
