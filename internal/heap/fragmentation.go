@@ -14,8 +14,8 @@ package heap
 const (
 	stitchesPerGiB = 50
 
-	fragmentedChunkFraction = 24      // in place of chunkFraction
-	fragmentedMaxChunk      = 8 << 20 // what the chunks grow to by that
+	fragmentedChunkFraction = 24       // in place of chunkFraction
+	fragmentedMaxChunk      = 10 << 20 // what the chunks grow to by that
 )
 
 // fragmentation is what a heap knows about its stitches.

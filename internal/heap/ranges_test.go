@@ -108,7 +108,7 @@ func TestChunkSizes(t *testing.T) {
 		require.Equal(t, tc.want, h.chunkSize(tc.k, tc.have, tc.need), "%+v", tc)
 	}
 	h.fragmented = true
-	for have, want := range map[int64]int64{gib / 4: 8 * mib, gib / 8: 4 * mib, gib - 1: 8 * mib, gib: 8 * mib, 100 * gib: 32 * mib} {
+	for have, want := range map[int64]int64{gib / 4: 8 * mib, gib / 8: 4 * mib, gib: 10 * mib, 5 * gib / 4: 8 * mib, 100 * gib: 32 * mib} {
 		require.EqualValues(t, want, h.chunkSize(ledger.Large, have, 100*mib), "fragmented: %d", have)
 	}
 	r.space.Policy.MaxChunk = 8 * mib

@@ -21,7 +21,7 @@ import (
 // beside a block serves, too. In the address range the pieces are taken as Parts
 // until the block is freed; then they are free there again and merge. The mapping
 // stays and is used again when its memory is free again. Small blocks are cut from
-// address ranges alone, those of large blocks among them (fitAmongLarge), but the whole chunks
+// address ranges alone, those of large blocks among them (sparePart), but the whole chunks
 // that they leave free serve stitched blocks too.
 
 // stitch is a range of addresses that chunks are mapped to a second time.

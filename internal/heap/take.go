@@ -102,14 +102,19 @@ func (h *Heap) TakeSpared(rounded int64) (block.ID, *block.Block) {
 // Served returns the bytes of all large blocks that went out.
 func (h *Heap) Served() int64 { return h.lives.served }
 
+// sparePart makes small blocks lie beside large ones where small ranges would grow again while
+// this part of the pool is free for large blocks. Most of what large blocks leave free is too
+// small for other large ones. Where less is free, a range costs less than what small blocks
+// break up; and small blocks that come and go alone have a range of their own.
+const sparePart = 32
+
 // fitAmongLarge chooses a large free block for a small request that no small one serves,
-// or returns 0. Without it a small range would grow again. Most of what large blocks leave
-// free beside them is too small for other large ones. Small blocks that come and go alone
-// have a range of their own.
+// or returns 0. It is the first that fits: small blocks near each other break up fewer chunks,
+// and the map of their addresses stays small.
 func (h *Heap) fitAmongLarge(rounded int64) block.ID {
-	switch {
-	case h.space.Memory != nil && len(h.ranges[ledger.Small]) > 0:
-		return h.fit(ledger.Large, rounded)
+	switch m := h.space.Memory; {
+	case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes() >= m.Held()/sparePart:
+		return h.free[ledger.Large].FirstFit(rounded, h.space.Policy.FitsBelow(ledger.Large, rounded))
 	case h.keeps:
 		return h.fitKept(rounded)
 	}
