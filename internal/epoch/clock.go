@@ -461,14 +461,10 @@ func (k *Clock) show(time uint64, most int) (_ uint64, newest mark, err error) {
 func (k *Clock) InFlight(behind int) (newest, ahead uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n := len(k.inFlight)
-	if n == 0 {
+	if len(k.inFlight) == 0 {
 		return math.MaxUint64, 0
 	}
-	if i := n - 1 - behind; i >= 0 {
-		ahead = k.inFlight[i].time
-	}
-	return k.inFlight[n-1].time, ahead
+	return k.markWith(0).time, k.markWith(behind).time
 }
 
 // ahead returns the newest epoch that an event shows behind which so many others are in
@@ -476,8 +472,13 @@ func (k *Clock) InFlight(behind int) (newest, ahead uint64) {
 func (k *Clock) ahead(behind int) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.markWith(behind).epoch
+}
+
+// markWith returns the newest mark in flight behind which so many others are, or none.
+func (k *Clock) markWith(behind int) (m mark) {
 	if i := len(k.inFlight) - 1 - behind; i >= 0 {
-		return k.inFlight[i].epoch
+		m = k.inFlight[i]
 	}
-	return 0
+	return m
 }
