@@ -179,5 +179,5 @@ func (r *runner) copyBuffer(src, dst *Block) {
 		r.content(dst)
 		return dst.buffer.CopyBuffer(src.buffer)
 	})
-	r.wrote(dst, value, s, ok && !(r.opt.Careless && s != r.owner(src)))
+	r.copied(dst, src, value, s, ok)
 }

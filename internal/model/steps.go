@@ -292,6 +292,14 @@ func (r *runner) wrote(b *Block, value byte, s *Stream, ok bool) {
 	}
 }
 
+// copied notes what work of a stream has written to a block from another one.
+func (r *runner) copied(dst, src *Block, value byte, s *Stream, ok bool) {
+	if r.opt.Careless && s != r.owner(src) {
+		value = 0 // the source's memory may be another block's by the time that it is read
+	}
+	r.wrote(dst, value, s, ok)
+}
+
 // afterReaders has a stream wait for the others that read a block.
 func (r *runner) afterReaders(b *Block, s *Stream) bool {
 	for _, u := range b.used {
@@ -420,7 +428,7 @@ func (r *runner) copyBlock() {
 		}
 		return nil
 	})
-	r.wrote(dst, value, s, ok && !(r.opt.Careless && s != r.owner(src)))
+	r.copied(dst, src, value, s, ok)
 	if how&1 == 0 {
 		r.freeBlock(src, how>>1)
 	}
