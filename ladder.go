@@ -431,13 +431,14 @@ func (m *miss) borrow() (Block, outcome, error) {
 // waitForOne waits for the pending block that serves the request with the least: the
 // smallest that suffices, the oldest among equals.
 func (m *miss) waitForOne() (Block, outcome, error) {
-	for _, o := range m.h.pendingFor(&m.request) {
+	points := m.h.pendingFor(&m.request)
+	for _, o := range points {
 		if err := m.c.dev.failed(o.Clock.Wait(m.wait, o.Epoch)); err != nil {
 			return Block{}, nothing, onlyLostOrLate(err)
 		}
 	}
 	n, err := m.h.settle(epoch.Peek)
-	return came(n > 0, onlyLost(err))
+	return came(n > 0 || len(points) > 0, onlyLost(err)) // another goroutine may have settled it
 }
 
 // borrowWholeWaiting is borrowWhole that waits for the work of the other streams.
@@ -485,7 +486,7 @@ func (m *miss) waitForAll() (Block, outcome, error) {
 	queued, flushed := c.dev.drainLater(), c.heaps.flush()
 	waited, err := c.dev.waitPending(m.wait)
 	n, e := c.dev.emptyQuarantines(m.wait)
-	return came(flushed || queued+waited+n > 0, onlyLostOrLate(errors.Join(err, e)))
+	return came(flushed || waited || queued+n > 0, onlyLostOrLate(errors.Join(err, e)))
 }
 
 // collectGarbage runs Go's collector, whose cleanups may give blocks back. It does so once
@@ -497,10 +498,11 @@ func (m *miss) collectGarbage() (Block, outcome, error) {
 		return Block{}, nothing, nil
 	}
 	m.asked = true
-	if p.Collect(m.c.dev.drainLater) == 0 && !p.On.Load() {
+	if !p.Collect(m.c.dev.drainLater) && !p.On.Load() {
 		return Block{}, nothing, nil
 	}
-	return m.waitForAll()
+	_, _, err := m.waitForAll()
+	return Block{}, freed, err // also what Collect, or another goroutine, has freed
 }
 
 // borrowAny borrows any free block of another stream whose work is done.

@@ -205,6 +205,50 @@ func TestLadderCollectsGarbage(t *testing.T) {
 	}
 }
 
+// TestLadderCollectsAPart: what a cleanup gives back serves where it lies, also beside a
+// block that is live, and on any backing.
+func TestLadderCollectsAPart(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the ladder is the first to collect
+	pooltest.Backings(t, 20*mib, func(t *testing.T, c *cupool.Pool) {
+		stays := pooltest.Alloc(t, c, 10*mib-512, nil)
+		func() { runtime.AddCleanup(&[100]byte{}, c.FreeLater, pooltest.Alloc(t, c, 10*mib-512, nil)) }()
+		b := pooltest.Alloc(t, c, 9*mib, nil)
+		require.NoError(t, c.Free(b))
+		require.NoError(t, c.Free(stays))
+		require.NoError(t, c.Close())
+	})
+}
+
+// TestLadderSearchesAfterWaits: what an allocation has waited for serves it, also where another
+// goroutine was faster to find out that the work is done.
+func TestLadderSearchesAfterWaits(t *testing.T) {
+	for name, pending := range map[string][]int64{"one block": {10*mib - 512}, "all blocks": {5*mib - 512, 5*mib - 512}} {
+		t.Run(name, func(t *testing.T) {
+			c, d := pooltest.New(t, 20*mib)
+			side := pooltest.NewStream(t, c)
+			live := []cupool.Block{pooltest.Alloc(t, c, 10*mib-512, nil)}
+			d.Busy(side)
+			for _, size := range pending {
+				live = append(live, pooltest.Alloc(t, c, size, nil))
+			}
+			for _, b := range live[1:] {
+				require.NoError(t, c.FreeOn(b, side))
+			}
+			d.Hook = func(call string) {
+				if call == "SyncEvent" { // as another goroutine might, while this one waits
+					d.Idle(side)
+					require.NoError(t, side.Sync())
+				}
+			}
+			b := pooltest.Alloc(t, c, 9*mib, nil)
+			require.Equal(t, 1, d.Count("SyncEvent"))
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Free(live[0]))
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 func TestLadderAsksTheProgram(t *testing.T) {
 	var c *cupool.Pool
 	var cache []cupool.Block

@@ -149,14 +149,16 @@ func (h *streamHeap) doubt() {
 }
 
 // waitPending waits until no block of any pool that was pending when it was
-// called is so any more, or until ctx is done, and returns how many came free.
-func (d *deviceState) waitPending(ctx context.Context) (freed int, err error) {
+// called is so any more, or until ctx is done. It reports whether some may have come free:
+// another goroutine may be the one that collects what was waited for.
+func (d *deviceState) waitPending(ctx context.Context) (waited bool, err error) {
 	for _, s := range d.openStreams() {
 		if s.clock.Waited() {
+			waited = true
 			err = errors.Join(err, d.failed(s.clock.Wait(ctx, s.clock.Newest())))
 		}
 	}
-	return d.collect(), err
+	return d.collect() > 0 || waited, err
 }
 
 var errHeld = fmt.Errorf("blocks are held (Hold), as those are that other processes use; release them first: %w", ErrNotSupported)

@@ -34,18 +34,23 @@ func (p *Pressure) Relieve(more int64, m Memory) (freed int, err error) {
 
 // Collect runs Go's collector for a request that would be refused, or waits for
 // whoever does so already, who may find what is lacking here. It is spared where
-// it has been of no use lately. drain frees what cleanups gave back; Collect
-// returns how many blocks that were.
-func (p *Pressure) Collect(drain func() int) (freed int) {
+// it has been of no use lately. drain frees what cleanups gave back, and counts the
+// blocks; Collect reports whether there may have been some.
+func (p *Pressure) Collect(drain func() int) bool {
 	before := p.runs.Load()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if start := time.Now(); p.runs.Load() == before && p.hopeful(start) {
-		freed = p.run(drain)
-		end := time.Now()
-		p.noteRefused(end, end.Sub(start), freed)
+	start := time.Now()
+	switch {
+	case p.runs.Load() != before:
+		return true
+	case !p.hopeful(start):
+		return false
 	}
-	return freed
+	freed := p.run(drain)
+	end := time.Now()
+	p.noteRefused(end, end.Sub(start), freed)
+	return freed > 0
 }
 
 // run runs Go's collector, twice as a tensor's owner is found only after the
