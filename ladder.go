@@ -34,6 +34,9 @@ type miss struct {
 	request
 	c       *Pool
 	cancel  context.CancelFunc // of wait; nil before the phase reclaiming
+	ahead   context.Context    // bounds the waits by Config.GrowWait; nil before the first
+	stop    context.CancelFunc // of ahead
+	gaveUp  bool               // such a wait was
 	refused error              // the device's last refusal; nil: none yet
 	late    error              // the last wait that was given up
 	returns uint64             // times that memory had gone back to the device at the last search
@@ -65,7 +68,7 @@ type rung struct {
 	name  string
 	try   func(*miss) (Block, outcome, error)
 	grows bool // where the search after it finds nothing, ask the device
-	times int  // that it is tried at most, each with a search; 0 is 1
+	times int  // that it is tried at most, again only after something came free; 0 is 1
 }
 
 // ladder is what a miss tries, in order; the first rung that leads to a block ends it. Who
@@ -110,8 +113,12 @@ func (c *Pool) allocMiss(r request) (Block, error) {
 	defer m.end()
 	for i := range ladder {
 		for range max(ladder[i].times, 1) {
-			if b, done, err := m.climb(&ladder[i]); done || err != nil {
+			b, got, err := m.climb(&ladder[i])
+			if got == served || err != nil {
 				return b, err
+			}
+			if got == nothing {
+				break
 			}
 		}
 	}
@@ -120,28 +127,30 @@ func (c *Pool) allocMiss(r request) (Block, error) {
 
 // climb tries one rung, and searches the heap again when something came free or, once the
 // device has refused, when others gave memory back meanwhile.
-func (m *miss) climb(step *rung) (b Block, done bool, err error) {
+func (m *miss) climb(step *rung) (b Block, got outcome, err error) {
 	if step.phase == reclaiming && m.cancel == nil {
 		m.wait, m.cancel = m.c.dev.waiting(m.ctx)
 	}
 	shown := nvtx.Start(step.name, m.rounded)
-	b, got, err := step.try(m)
+	b, got, err = step.try(m)
 	shown.End()
 	if got != served {
 		if err = m.endure(err); err != nil {
-			return Block{}, false, err
+			return Block{}, got, err
 		}
 		if got == freed || m.returned() {
-			if b, got, err = m.search(step.grows); got != served {
-				return Block{}, false, m.endure(err)
+			out, found, err := m.search(step.grows)
+			if found != served {
+				return Block{}, got, m.endure(err)
 			}
+			b, got = out, served
 		}
 	}
 	if got == served && step.phase == reclaiming {
 		m.c.retries.Add(1)
 		m.c.log.Info("allocated after memory was reclaimed", "stream", uintptr(m.h.stream.handle), "bytes", m.size, "after", step.name)
 	}
-	return b, got == served, nil
+	return b, got, nil
 }
 
 // endure keeps a refusal or a wait that was given up, after which the request looks
@@ -167,6 +176,9 @@ func (m *miss) endure(err error) error {
 func (m *miss) end() {
 	if m.cancel != nil {
 		m.cancel()
+	}
+	if m.stop != nil {
+		m.stop()
 	}
 }
 
@@ -353,49 +365,68 @@ func (m *miss) relieve() (Block, outcome, error) {
 	return came(n > 0, err)
 }
 
+// mayWait reports whether the request may wait by Config.GrowWait: not for what never fits, and
+// not once it gave up.
+func (m *miss) mayWait() bool {
+	return m.c.cfg.GrowWait > 0 && !m.gaveUp && m.c.idle.couldFit(&m.request)
+}
+
+// awaitAhead waits n times by Config.GrowWait, which bounds all such waits of the request
+// together, and reports whether it has waited for all.
+func (m *miss) awaitAhead(n int, wait func(ctx context.Context, i int) error) (bool, error) {
+	if n > 0 && m.ahead == nil {
+		m.ahead, m.stop = epoch.Patience(m.c.cfg.GrowWait).Bound(m.ctx)
+	}
+	for i := range n {
+		if err := m.c.dev.failed(wait(m.ahead, i)); err != nil {
+			m.gaveUp = true
+			if m.ctx.Err() == nil {
+				m.h.doubt()
+			}
+			return false, onlyLost(err)
+		}
+	}
+	return n > 0, nil
+}
+
 // awaitOlder waits, for as long as Config.GrowWait says, for pending blocks of the request's
 // heap behind which streams have more work, as far as growing would reserve more than the
 // pool ever did.
 func (m *miss) awaitOlder() (Block, outcome, error) {
-	c := m.c
-	points := m.h.pendingAhead(&m.request)
-	if len(points) == 0 {
+	if !m.mayWait() {
 		return Block{}, nothing, nil
 	}
-	ctx, cancel := epoch.Patience(c.cfg.GrowWait).Bound(m.ctx)
-	defer cancel()
-	for _, o := range points {
-		if err := c.dev.failed(o.Clock.Wait(ctx, o.Epoch)); err != nil {
-			m.h.doubt()
-			return Block{}, nothing, onlyLost(err)
-		}
+	points := m.h.pendingAhead(&m.request)
+	waited, err := m.awaitAhead(len(points), func(ctx context.Context, i int) error {
+		return points[i].Clock.Wait(ctx, points[i].Epoch)
+	})
+	if !waited {
+		return Block{}, nothing, err
 	}
-	n, err := m.h.settle(epoch.Peek)
-	return came(n > 0, onlyLost(err))
+	_, err = m.h.settle(epoch.Peek) // others may have, too
+	return came(true, onlyLost(err))
 }
 
 // takeOlder gets memory of other streams for the request that they freed long enough ago, while
-// they are at work. It waits for that as awaitOlder does.
+// they are at work. It waits for that as awaitOlder does. What is isolated stays.
 func (m *miss) takeOlder() (Block, outcome, error) {
 	c := m.c
-	if !c.space.Policy.TrackFrees || m.h.stream.clock.Captured() || m.excess(0) <= 0 {
+	if !c.space.Policy.TrackFrees || c.isolated.Load() || m.h.stream.clock.Captured() || m.excess(0) <= 0 {
 		return Block{}, nothing, nil
 	}
 	m.h.stream.clock.RecordAhead() // as markFrees does, for the next ones of a row of allocations
 	if got, err := c.idle.take(&m.request, true); got || err != nil {
 		return came(got, err)
 	}
-	points := c.idle.ahead(&m.request)
-	if len(points) == 0 {
+	if !m.mayWait() {
 		return Block{}, nothing, nil
 	}
-	ctx, cancel := epoch.Patience(c.cfg.GrowWait).Bound(m.ctx)
-	defer cancel()
-	for _, o := range points {
-		if err := c.dev.failed(c.dev.order.Await(ctx, &o.h.stream.calls, o.time)); err != nil {
-			m.h.doubt()
-			return Block{}, nothing, onlyLost(err)
-		}
+	points := c.idle.ahead(&m.request)
+	waited, err := m.awaitAhead(len(points), func(ctx context.Context, i int) error {
+		return c.dev.order.Await(ctx, &points[i].h.stream.calls, points[i].time)
+	})
+	if !waited {
+		return Block{}, nothing, err
 	}
 	return came(c.idle.take(&m.request, true))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 	"github.com/cupool/cupool/snapshot"
 )
@@ -546,6 +547,12 @@ func leftBehind(t *testing.T, order cupool.IdleOrder, wait time.Duration) (c *cu
 	d = simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
 	c = pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: wait})
 	busy, idle = pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+	leaveBehind(t, c, busy)
+	return c, d, busy, idle
+}
+
+// leaveBehind has a stream free eight pieces of 64 MiB, each with work on it that is not done.
+func leaveBehind(t *testing.T, c *cupool.Pool, busy *cupool.Stream) {
 	var live []cupool.Block
 	for range 8 {
 		live = append(live, pooltest.Alloc(t, c, 64*mib, busy))
@@ -554,7 +561,6 @@ func leftBehind(t *testing.T, order cupool.IdleOrder, wait time.Duration) (c *cu
 		require.NoError(t, busy.Memset(b.Ptr(), 1, b.Size()))
 		require.NoError(t, c.Free(b))
 	}
-	return c, d, busy, idle
 }
 
 // TestTakeOlder: a stream that is at work gives memory away that it has passed the free of,
@@ -665,5 +671,51 @@ func TestGrowWait(t *testing.T) {
 			require.EqualValues(t, 576*mib, c.Stats().All.ReservedBytes.Current)
 			require.Error(t, c.Close(), "a leak")
 		})
+	}
+}
+
+// TestGrowWaitEnds: GrowWait bounds all waits of an allocation together, and nobody waits
+// for what cannot help: for a block that is larger than the device, as far as the pool knows
+// its size, or for memory that an isolated pool keeps where it is. A wait whose time is over
+// looks twice at events, or thrice.
+func TestGrowWaitEnds(t *testing.T) {
+	pending := func(size int64) func(*testing.T, cupool.Backing, time.Duration) (*simdev.Device, func() error) {
+		return func(t *testing.T, backing cupool.Backing, wait time.Duration) (*simdev.Device, func() error) {
+			c, d, _ := growWaiting(t, backing, wait, 8)
+			return d, func() error { return testkit.Second(c.Alloc(size, nil)) }
+		}
+	}
+	left := func(isolated bool) func(*testing.T, cupool.Backing, time.Duration) (*simdev.Device, func() error) {
+		return func(t *testing.T, backing cupool.Backing, wait time.Duration) (*simdev.Device, func() error) {
+			d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
+			root := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, GrowWait: wait})
+			c, err := root.NewPool(cupool.PoolConfig{Isolated: isolated})
+			require.NoError(t, err)
+			busy, idle := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+			leaveBehind(t, c, busy)
+			return d, func() error { return testkit.Second(c.Alloc(64*mib, idle)) }
+		}
+	}
+	for name, tc := range map[string]struct {
+		open  func(*testing.T, cupool.Backing, time.Duration) (*simdev.Device, func() error)
+		looks [2]int64 // that GrowWait costs: in segments, in virtual memory
+		fails bool
+	}{
+		"pending":   {open: pending(64 * mib), looks: [2]int64{2, 3}},
+		"too large": {open: pending(9 << 30), looks: [2]int64{2, 0}, fails: true},
+		"left":      {open: left(false), looks: [2]int64{0, 12}}, // eight at events of allocations before
+		"isolated":  {open: left(true)},
+	} {
+		for i, backing := range []cupool.Backing{cupool.BackingSegments, cupool.BackingVMM} {
+			t.Run(name+"/"+backing.String(), func(t *testing.T) {
+				asked := func(wait time.Duration) int64 {
+					d, alloc := tc.open(t, backing, wait)
+					before := d.Calls(simdev.QueryEvent)
+					require.Equal(t, tc.fails, alloc() != nil)
+					return d.Calls(simdev.QueryEvent) - before
+				}
+				require.Equal(t, tc.looks[i], asked(time.Nanosecond)-asked(0))
+			})
+		}
 	}
 }

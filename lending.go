@@ -71,10 +71,7 @@ const provePolls = 64
 // take gets memory for a request that other heaps leave idle or, with older, that their
 // streams, which may be at work, freed long enough ago.
 func (l *lending) take(r *request, older bool) (found bool, err error) {
-	switch {
-	case l.memory == nil && len(l.heaps.byIndex.All()) == 1:
-		return false, nil
-	case r.rounded > l.budget.Limit, l.memory != nil && r.rounded > l.memory.Capacity:
+	if l.memory == nil && len(l.heaps.byIndex.All()) == 1 || !l.couldFit(r) {
 		return false, nil // what never fits must not take from those that do
 	}
 	l.mu.Lock()
@@ -87,6 +84,9 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 		own.regrets++
 	}
 	polls := provePolls
+	if older {
+		polls = 0 // streams at work, which were asked again and again before
+	}
 	for _, from := range l.left {
 		n, err := l.takeFrom(r, from, r.h.lacks(r), older, &polls)
 		if found = found || n > 0; err != nil {
@@ -111,6 +111,11 @@ func (l *lending) take(r *request, older bool) (found bool, err error) {
 		}
 	}
 	return found, nil
+}
+
+// couldFit reports whether the pool could hold the block of a request.
+func (l *lending) couldFit(r *request) bool {
+	return r.rounded <= l.budget.Limit && (l.memory == nil || r.rounded <= l.memory.Capacity)
 }
 
 // candidates lists the heaps that idle memory may be taken from, in a list that the pool
@@ -153,9 +158,13 @@ func (l *lending) ahead(r *request) (last []freedPoint) {
 		if h == r.h {
 			continue
 		}
-		until := l.dev.order.Ahead(&h.stream.calls, workBehind)
 		h.locked(func(h *streamHeap) {
-			h.WholeChunks().EachFreed(func(at uint64, size int64) {
+			chunks := h.WholeChunks()
+			if chunks.Empty() { // most of many, and all streams are looked at for each
+				return
+			}
+			until := l.dev.order.Ahead(&h.stream.calls, workBehind)
+			chunks.EachFreed(func(at uint64, size int64) {
 				if at < until {
 					points = append(points, freedPoint{h, at, size})
 				}
