@@ -52,6 +52,7 @@ func changes() (list []change) {
 	add(constant("handles of a big request", vmm, ranges, "handlesOfBig = ", "10", "5", "20"))
 	add(constant("part that small ranges grow by", vmm, ranges, "smallGrowth = ", "1024", "512", "2048", "(1 << 50)"))
 	add(without("a fragmented heap", vmm, edit{fragmentation, "\t\th.fragmented = true", ""}))
+	add([]change{{"best fit of large blocks", "first fit", vmm, []edit{{take, " || h.fragmented && k == ledger.Large", " || h.space.Memory != nil && k == ledger.Large"}}}})
 	add(constant("stitches for each GiB", vmm, fragmentation, "stitchesPerGiB = ", "50", "25", "100"))
 	add(without("the pool's chunks among these", vmm, edit{fragmentation, "> has+", "> 0*has+"}))
 	add(without("fragmented: first fit", vmm, edit{take, " || h.fragmented && k == ledger.Large", ""}))
@@ -64,6 +65,7 @@ func changes() (list []change) {
 	add(constant("stitched ranges that are kept", vmm, stitches, "maxStitches = ", "512", "256", "1024"))
 	add(without("parts of chunks in stitched ranges", vmm,
 		edit{stitches, "h.idleRuns(ledger.Large, true)", "h.idleRuns(ledger.Large, false)"}, edit{stitches, "h.eachIdleRun(ledger.Large, true,", "h.eachIdleRun(ledger.Large, false,"}))
+	add(constant("least free block that a stitch takes of", vmm, stitches, "h.free[k].EachFrom(", "h.space.Memory.Granularity", "256<<10", "1<<20"))
 	add(without("two parts where whole chunks are too few", vmm,
 		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}, edit{stitches, "if total += front + back;", "if total += 0 * (front + back);"}, edit{stitches, "return total+front+back < need", "return total < need"}))
 	add(without("chunks of small ranges in stitched ones", vmm, edit{ladder, "SmallChunks: c.budget.Held() >= idleFloor", "SmallChunks: false"}))
