@@ -36,6 +36,10 @@ by the plan. What is shown is of the second time: its peak with the memory of
 the plan, which is held from the start, and the driver's calls from taking that
 memory on.
 
+Magazines, in which a program's pool keeps blocks of sizes that recur, are off,
+so that the placement depends on the calls alone. With -magazines they are as in a
+program, and what they add to the reserved memory is the difference.
+
 With -explain a table follows for each trace that says, reason by reason, where
 the bytes are that are reserved and not requested: in live blocks, because sizes
 are rounded; freed and not free yet; free, in handles of virtual memory or in
@@ -66,6 +70,7 @@ func replayCommand() *cobra.Command {
 	})
 	fs.IntVar(&x.o.Lag, "lag", 0, "`how` many pieces of work the simulated device is behind the program")
 	fs.StringVar(&x.o.Device, "device", "sim", "`device`: sim (no memory behind it), host, or cuda")
+	fs.BoolVar(&x.o.Magazines, "magazines", false, "keep blocks of sizes that recur, as a program's pool does; see above")
 	fs.BoolVar(&x.json, "json", false, "print a line of JSON for each trace")
 	fs.BoolVar(&x.o.Explain, "explain", false, "say where the memory is that is reserved and not requested; see above")
 	fs.StringVar(&x.plot, "plot", "", "draw requested, live and reserved memory over time into this `file`, .svg or .png")

@@ -88,6 +88,12 @@ func keysOf(t *testing.T, object string) (keys []string) {
 	return keys
 }
 
+func TestReplayMagazines(t *testing.T) {
+	status, out, errs := tool(t, "replay", "-magazines", traces+"sizes.trace")
+	require.Zero(t, status, errs)
+	require.Contains(t, out, " sizes ")
+}
+
 func TestReplayTooSmall(t *testing.T) {
 	status, out, errs := tool(t, "replay", "-capacity", "64MiB", "-backing", "segments", traces+"full.trace")
 	require.Zero(t, status, errs)

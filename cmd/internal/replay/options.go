@@ -17,10 +17,13 @@ type Options struct {
 	Backing  string // see Backings; "" is what Config says: by default vmm where the device has it, else segments
 	Strategy string // see Strategies; "" is what Config says
 
-	// Config is the rest of the allocator's settings. Its Driver and MagazineBytes
-	// are not used: with magazines, placement and so the result would depend on
-	// which processor runs the replay.
+	// Config is the rest of the allocator's settings. Its Driver is not used, and its
+	// MagazineBytes with Magazines alone.
 	Config cupool.Config
+
+	// Magazines has the pool keep blocks of sizes that recur in magazines, as in a program.
+	// Placement, and so the result, may then depend on which processor runs the replay.
+	Magazines bool
 
 	// Lag is how far the simulated device is behind the program, in pieces of work. Each
 	// allocation and each use gives its stream one, and the device does them in the
@@ -109,7 +112,9 @@ func (o *Options) complete() error {
 	case kind != "host" && !strings.HasPrefix(kind, "cuda"):
 		return fmt.Errorf("unknown device %q: it is sim, host or cuda", o.Device)
 	}
-	o.Config.MagazineBytes = -1
+	if !o.Magazines {
+		o.Config.MagazineBytes = -1
+	}
 	if o.Strategy == "" {
 		o.Strategy = o.Config.Strategy.String()
 	}

@@ -214,6 +214,27 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestMagazines: they are off unless they are asked for, and then as the settings say.
+func TestMagazines(t *testing.T) {
+	const rounds = 20
+	var text strings.Builder
+	for i := range rounds {
+		fmt.Fprintf(&text, "a %d 4096 0\nf %d\n", i, i)
+	}
+	tr := parse(t, text.String())
+	hits := func(o Options) (n int64) {
+		require.NoError(t, After(context.Background(), tr, o, len(tr.Events), func(c *cupool.Pool) error {
+			n = c.Stats().MagazineHits
+			return nil
+		}))
+		return n
+	}
+	require.Zero(t, hits(Options{}))
+	require.Zero(t, hits(Options{Config: cupool.Config{MagazineBytes: 1 << 20}}))
+	require.Greater(t, hits(Options{Magazines: true}), int64(rounds/2))
+	require.Zero(t, hits(Options{Magazines: true, Config: cupool.Config{MagazineBytes: -1}}))
+}
+
 // The meter counts what the simulated device counts.
 func TestMeter(t *testing.T) {
 	tr := random(t, 5, 4000)
