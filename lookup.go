@@ -16,7 +16,11 @@ func (c *Pool) FreePtr(p Ptr, size int64) error {
 	if c.heaps.freeAt(p, size) {
 		return nil
 	}
-	b, err := c.holding(p).blockAt(p, size)
+	heaps := c.holding(p)
+	if heaps != &c.heaps && heaps.freeAt(p, size) {
+		return nil
+	}
+	b, err := heaps.blockAt(p, size)
 	if err != nil {
 		return err
 	}

@@ -310,3 +310,25 @@ func TestLookupOfReusedAddress(t *testing.T) {
 		}
 	}
 }
+
+// TestFreePtrOfPool: a block of a private pool goes back to its magazine by the allocator's FreePtr, too, until
+// the pool is retired.
+func TestFreePtrOfPool(t *testing.T) {
+	c, _ := pooltest.New(t, 64*mib, pooltest.WithMagazines)
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{})
+	const n = 10
+	for range n {
+		b := pooltest.Alloc(t, p, 4096, nil)
+		require.ErrorIs(t, c.FreePtr(b.Ptr(), 4097), cupool.ErrSizeMismatch)
+		require.NoError(t, c.FreePtr(b.Ptr(), 4096))
+		require.ErrorIs(t, c.FreePtr(b.Ptr(), -1), cupool.ErrDoubleFree)
+	}
+	require.GreaterOrEqual(t, p.Stats().MagazineHits, int64(n-4))
+	require.Zero(t, p.Stats().LiveBytes)
+	b := pooltest.Alloc(t, p, 4096, nil)
+	require.NoError(t, p.Retire())
+	require.NoError(t, c.FreePtr(b.Ptr(), -1))
+	require.NoError(t, c.EmptyCache())
+	require.ErrorIs(t, p.Err(), cupool.ErrClosed)
+	require.NoError(t, c.Check())
+}

@@ -10,8 +10,9 @@
  *
  * What is kept here are hints where homes are: of a thread by size, and of all by address. A
  * hint that is out of date is seen by the word, the owner, the size or the address, and then
- * the call goes to Go. Only blocks of devices' own pools get hints. Their memory lies in Go's
- * heap, where nothing moves, and they stay as long as the process.
+ * the call goes to Go. Only blocks of devices' own pools get hints. Their homes lie in Go's
+ * heap, where nothing moves, and stay as long as the process; those of a private pool go with it,
+ * while a thread may still look at one.
  */
 #include "internal.h"
 
