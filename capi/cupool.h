@@ -200,7 +200,7 @@ CUPOOL_API cupool_status cupool_alloc_in(int device, cupool_pool_id pool, size_t
                                          void **p) CUPOOL_NOEXCEPT;
 
 /* Allocates exactly the bytes [p, p + size) of a pool, for checkpoints of a pool's layout: a block of size bytes, a
- * multiple of the unit of blocks, that counts as requested with so many bytes (at most size). All of the range
+ * multiple of 512 (of the setting min_block), that counts as requested with so many bytes (at most size). All of the range
  * must be free memory of the pool that belongs to the stream; its contents stay. Take a pool with
  * CUPOOL_POOL_ISOLATED, whose addresses stay good: in others free memory may have moved or gone meanwhile. Fails
  * with CUPOOL_ERROR_OCCUPIED, CUPOOL_ERROR_NOT_FOUND and CUPOOL_ERROR_FOREIGN_POINTER. */
@@ -274,7 +274,7 @@ enum {
 /* How a private pool is set up. */
 typedef struct cupool_pool_config {
   size_t struct_size;
-  const char *name; /* for people, or null. Pools with a name can be found (cupool_pool_named) */
+  const char *name; /* for people, or null. Pools that are found by a name are those of cupool_pool_named */
   unsigned flags;   /* CUPOOL_POOL_... */
   size_t limit;     /* the most that the pool may reserve; 0: no limit of its own */
   /* Where the pool's segments come from, both or neither. alloc returns null for out of memory. device and stream
@@ -291,7 +291,8 @@ CUPOOL_API cupool_status cupool_pool_create(int device, cupool_pool_id pool,
                                             const cupool_pool_config *config) CUPOOL_NOEXCEPT;
 
 /* An id for a name that is found again: the same name is the same id. Makes the pool with a use count of 1 where
- * there is none of the name; the config's own name is not used. Such pools are what sleeps by tag. */
+ * there is none of the name, and leaves the count of one that is there as it is. config may be null; its own name
+ * is not used. Such pools are what sleeps by tag. Fails with CUPOOL_ERROR_CONFIG. */
 CUPOOL_API cupool_status cupool_pool_named(int device, const char *name, const cupool_pool_config *config,
                                            cupool_pool_id *pool) CUPOOL_NOEXCEPT;
 
@@ -360,8 +361,8 @@ typedef struct cupool_stats3 {
 } cupool_stats3;
 
 /* Statistics by PyTorch's names and meaning (DeviceStats). Current values agree with a snapshot to the byte while
- * nothing else runs. A peak may be too high by blocks that were in the lock-free caches; those of several pools
- * are added up, and so are an upper bound. */
+ * nothing else runs. A peak may be too high by blocks that were in the lock-free caches, and is exact with the
+ * setting magazine_bytes:none; those of several pools are added up, and so are an upper bound. */
 typedef struct cupool_stats {
   size_t struct_size;
   cupool_stats3 allocation;     /* blocks that programs hold */
@@ -373,7 +374,7 @@ typedef struct cupool_stats {
   cupool_stats3 active_bytes;
   cupool_stats3 inactive_split_bytes;
   cupool_stats3 requested_bytes; /* of active blocks, as programs asked */
-  cupool_stat oversize_allocations; /* of max_split_size; 0 without */
+  cupool_stat oversize_allocations; /* not counted: 0 */
   cupool_stat oversize_segments;
   int64_t num_alloc_retries;    /* allocations that succeeded after memory was reclaimed */
   int64_t num_ooms;             /* that failed for lack of memory */

@@ -37,8 +37,8 @@ _plain = None  # PyTorch's pluggable allocator, while that is
 def install(settings=None, *, fallback=True):
     """Makes cupool PyTorch's allocator of CUDA memory.
 
-    settings are cupool's, as "limit:8GiB,decay:30s" or a dictionary; they come before CUPOOL_ALLOC_CONF, and that
-    before PYTORCH_ALLOC_CONF. A second call does nothing. fallback=False raises where the class cannot be built for
+    settings are cupool's, as "limit:8GiB,decay:30s" or a dictionary. They win over CUPOOL_ALLOC_CONF, and that over
+    PYTORCH_ALLOC_CONF. A second call does nothing. fallback=False raises where the class cannot be built for
     this PyTorch, and otherwise PyTorch's plain interface is taken, with a warning of what goes without.
 
     Raises InstallError where CUDA was used already, naming the module that did, or where backend:cudaMallocAsync was
