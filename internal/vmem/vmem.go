@@ -83,9 +83,23 @@ func (m *Mapper) Fits(size int64) error {
 	return nil
 }
 
-// Unreserve gives addresses back, with nothing mapped to them.
+// Unreserve gives addresses back, with nothing mapped to them but what failing calls left.
 func (m *Mapper) Unreserve(base device.Ptr, size int64) error {
-	return m.giveBack(leftover{base: base, addresses: size})
+	l := leftover{base: base, addresses: size}
+	if err := m.Retry(); err != nil && m.isMapped(l) {
+		m.remember(l)
+		return err
+	}
+	return m.giveBack(l)
+}
+
+// isMapped reports whether memory is left over that is mapped to some addresses.
+func (m *Mapper) isMapped(to leftover) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.left, func(l leftover) bool {
+		return l.mapped > 0 && to.base <= l.base && l.base < to.base+device.Ptr(to.addresses)
+	})
 }
 
 // Create makes memory of the sizes given, maps it side by side from an address
@@ -258,11 +272,15 @@ func (m *Mapper) unmapAliases(p Piece) error {
 func (m *Mapper) giveBack(l leftover) error {
 	err := m.tryGiveBack(&l)
 	if err != nil {
-		m.mu.Lock()
-		m.left = append(m.left, l)
-		m.mu.Unlock()
+		m.remember(l)
 	}
 	return err
+}
+
+func (m *Mapper) remember(l leftover) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = append(m.left, l)
 }
 
 // Left reports whether there is something to Retry.

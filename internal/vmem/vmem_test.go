@@ -199,6 +199,32 @@ func TestLeftoversGiveWay(t *testing.T) {
 	}
 }
 
+// TestUnreserveBesideLeftovers: addresses to which memory is mapped that a failing call left go
+// back once that has gone; the error is that of the failing call.
+func TestUnreserveBesideLeftovers(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		m, d, _ := setUp(t)
+		p, err := m.Reserve(8 * unit)
+		require.NoError(t, err)
+		h, err := m.Create(p, []int64{unit})
+		require.NoError(t, err)
+		d.FailNth(simdev.MemUnmap, 1, errBroken)
+		require.ErrorIs(t, m.Remove(p, Piece{h[0], unit}), errBroken)
+		if again {
+			d.FailNth(simdev.MemUnmap, 1, errBroken)
+			require.ErrorIs(t, m.Unreserve(p, 8*unit), errBroken)
+			require.NoError(t, m.Retry())
+		} else {
+			require.NoError(t, m.Unreserve(p, 8*unit))
+		}
+		require.False(t, m.Left())
+		require.NoError(t, d.Check())
+		require.Zero(t, d.Stats().UsedBytes)
+		_, err = m.Reserve(8 * unit)
+		require.NoError(t, err)
+	}
+}
+
 // TestMapperAtOnce: goroutines that map, fail and retry at the same time leave
 // nothing behind.
 func TestMapperAtOnce(t *testing.T) {
