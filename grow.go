@@ -28,15 +28,13 @@ func (h *streamHeap) growLocked(r *request) (block.ID, *block.Block, error) {
 		}
 		return id, b, err
 	}
-	id, b, err := h.TakeVirtual(r.kind, r.rounded, r.allow())
+	allow := r.allow()
+	id, b, err := h.TakeVirtual(r.kind, r.rounded, allow)
 	if errors.Is(err, heap.ErrStitches) {
-		ctx, cancel := h.c.dev.waiting(r.ctx)
-		defer cancel()
-		if err = h.awaitIdleLocked(ctx); err == nil {
-			err = h.DropIdleStitches()
-		}
-		if err == nil {
-			id, b, err = h.TakeVirtual(r.kind, r.rounded, r.allow())
+		polls := 0 // what the stream has not passed stays mapped: nobody waits with the lock held
+		if err = h.DropStitchesBefore(h.c.dev.order.OverUntil(&h.stream.calls, h.FreedAt(), &polls)); err == nil {
+			allow.MoreStitches = true
+			id, b, err = h.TakeVirtual(r.kind, r.rounded, allow)
 		}
 	}
 	return id, b, err

@@ -719,3 +719,47 @@ func TestGrowWaitEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestManyStitchedBlocks: as many stitched blocks can live as there is memory for. Of the ranges
+// that hold none, some hundreds stay, and those that work may use.
+func TestManyStitchedBlocks(t *testing.T) {
+	const blocks = 600
+	d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
+	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, MaxChunk: 2 * mib, MagazineBytes: -1})
+	var pieces, live []cupool.Block
+	for range 2 * blocks * 2 {
+		pieces = append(pieces, pooltest.Alloc(t, c, 2*mib, nil))
+	}
+	for i := 0; i < len(pieces); i += 2 {
+		require.NoError(t, c.Free(pieces[i]))
+	}
+	reserved := c.Stats().All.ReservedBytes.Current
+	use := func() {
+		for range blocks {
+			b := pooltest.Alloc(t, c, 4*mib, nil)
+			require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 1, b.Size()))
+			live = append(live, b)
+		}
+		for _, b := range live {
+			require.NoError(t, c.Free(b))
+		}
+		live = nil
+	}
+	use()
+	require.EqualValues(t, blocks, c.Stats().Stitches)
+	unmapped := d.Calls(simdev.MemUnmap)
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, mib*blocks, nil))) // a range of other chunks
+	require.Equal(t, unmapped, d.Calls(simdev.MemUnmap), "work may use them")
+	d.CompleteAll()
+	require.NoError(t, c.Free(pooltest.Alloc(t, c, 4*mib*blocks, nil)))
+	require.Greater(t, d.Calls(simdev.MemUnmap), unmapped)
+	use()
+	require.Equal(t, reserved, c.Stats().All.ReservedBytes.Current)
+	d.CompleteAll()
+	require.NoError(t, c.Err(), "no work lost its memory")
+	require.NoError(t, c.Check())
+	for i := 1; i < len(pieces); i += 2 {
+		require.NoError(t, c.Free(pieces[i]))
+	}
+	require.NoError(t, c.Close())
+}

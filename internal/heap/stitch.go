@@ -35,6 +35,8 @@ type stitch struct {
 	seg    *block.Segment
 	parts  []part // while the range holds a block
 	asleep bool   // not mapped until it is woken
+
+	freedAt uint64 // as Heap.FreedAt, of the last block on it
 }
 
 // part is a block of an address range that backs a piece of a stitched one.
@@ -43,7 +45,8 @@ type part struct {
 	id block.ID
 }
 
-// maxStitches bounds the ranges that a heap keeps mapped for later use.
+// maxStitches bounds the ranges that a heap keeps mapped for later use. Those that hold
+// blocks do not count.
 const maxStitches = 512
 
 // Allow says what may serve a large request, beside its own free chunks.
@@ -52,8 +55,8 @@ type Allow struct {
 	MoreStitches bool // more stitched ranges than a heap keeps
 }
 
-// ErrStitches says that as many stitched ranges are mapped as a heap keeps. The
-// caller waits for the stream's work, calls DropIdleStitches and tries again.
+// ErrStitches says that as many stitched ranges are idle as a heap keeps. The caller calls
+// DropStitchesBefore and tries again with Allow.MoreStitches: those that work may use stay.
 var ErrStitches = errors.New("cupool: too many stitched ranges")
 
 // idleRuns lists the free blocks of a kind's ranges that a chunk begins or ends in,
@@ -246,7 +249,7 @@ func (st *stitch) cuts(need int64, f func(cut) bool) {
 // mapStitch maps chunks of the runs side by side until they hold need bytes. What a
 // failing call left is undone.
 func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err error) {
-	if len(h.stitches) >= maxStitches && !allow.MoreStitches {
+	if !allow.MoreStitches && h.idleStitches() >= maxStitches {
 		return nil, ErrStitches
 	}
 	defer nvtx.Start("stitch", need).End()
@@ -259,6 +262,16 @@ func (h *Heap) mapStitch(need int64, runs []run, allow Allow) (_ *stitch, err er
 	}
 	h.stitches = append(h.stitches, st)
 	return st, nil
+}
+
+// idleStitches returns how many stitched ranges hold no block.
+func (h *Heap) idleStitches() (n int) {
+	for _, st := range h.stitches {
+		if st.seg == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // idleAt returns the idle stitched range that has an address, or nil.
@@ -358,7 +371,7 @@ func (h *Heap) unstitch(seg *block.Segment, id block.ID, b *block.Block) {
 	h.slots.Put(id, b)
 	h.space.Index.remove(seg)
 	h.dropSegment(seg.Index)
-	st.seg = nil
+	st.seg, st.freedAt = nil, h.freedAt
 	for _, p := range st.parts {
 		h.insert(p.r.seg, p.id, h.space.Blocks.At(p.id))
 	}
@@ -384,6 +397,12 @@ func (h *Heap) unmapSecond(r *addressRange, lo, hi int) error {
 // work must be done.
 func (h *Heap) DropIdleStitches() error {
 	return h.dropStitches(func(*stitch) bool { return true })
+}
+
+// DropStitchesBefore unmaps those that were freed before a time of the device, which the
+// stream has passed.
+func (h *Heap) DropStitchesBefore(time uint64) error {
+	return h.dropStitches(func(st *stitch) bool { return st.freedAt < time })
 }
 
 // dropStitches unmaps the idle stitched ranges that match. One that cannot be
