@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/epoch"
@@ -252,9 +253,28 @@ func (h *streamHeap) awaitIdle(ctx context.Context) error {
 	return h.c.dev.order.Await(ctx, &h.stream.calls, freedAt)
 }
 
-// awaitIdleLocked is awaitIdle with the heap's lock held.
-func (h *streamHeap) awaitIdleLocked(ctx context.Context) error {
-	return h.c.dev.order.Await(ctx, &h.stream.calls, h.FreedAt())
+// firstHold is how long awaitLocked holds the heap's lock at first.
+const firstHold = time.Millisecond
+
+// awaitLocked waits until the heap's streams have passed a time of the device, as it is when
+// that comes: with the lock held nothing is freed meanwhile. But the work may be a function of
+// Go that waits for the lock. So that is given away in between, after twice as long each time,
+// and the heap may be another then.
+func (h *streamHeap) awaitLocked(ctx context.Context, time func() uint64) error {
+	order := &h.c.dev.order
+	for hold := epoch.Patience(firstHold); ; hold *= 2 {
+		bound, cancel := hold.Bound(ctx)
+		at := time()
+		err := order.Await(bound, &h.stream.calls, at)
+		cancel()
+		if !isLate(err) || ctx.Err() != nil {
+			return err
+		}
+		h.unlocked(func() { err = order.Await(ctx, &h.stream.calls, at) })
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // checkLocked verifies the heap's rules in builds with -tags invariants.

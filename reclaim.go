@@ -229,6 +229,9 @@ func (r *reclaimer) inTrimOrder() (list []chunksUpTo) {
 // held, and the stream's work is waited for or, without wait, nothing is done unless it
 // is over.
 func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, upTo uint64) (released int64, err error) {
+	if need <= 0 {
+		return 0, nil
+	}
 	if wait && h.holdsChunks() { // most of the wait without the lock
 		if err := h.awaitIdle(ctx); err != nil {
 			return 0, err
@@ -236,15 +239,13 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	chunks := h.WholeChunks().UpTo(upTo)
-	switch polls := provePolls; {
-	case chunks.Empty() && h.GapRanges() == 0 || need <= 0 || h.stream.clock.Captured():
-		return 0, nil
-	case wait:
-		if err := h.awaitIdleLocked(ctx); err != nil {
+	if wait && h.holdsChunksLocked() {
+		if err := h.awaitLocked(ctx, h.FreedAt); err != nil {
 			return 0, err
 		}
-	case !h.idleLocked(&polls):
+	}
+	chunks, polls := h.WholeChunks().UpTo(upTo), provePolls
+	if chunks.Empty() && h.GapRanges() == 0 || h.stream.clock.Captured() || !wait && !h.idleLocked(&polls) {
 		return 0, nil
 	}
 	out, err := h.Detach(chunks, need)
@@ -258,6 +259,10 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 func (h *streamHeap) holdsChunks() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.holdsChunksLocked()
+}
+
+func (h *streamHeap) holdsChunksLocked() bool {
 	return !h.stream.clock.Captured() && (!h.WholeChunks().Empty() || h.GapRanges() > 0)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/snapshot"
 )
 
@@ -199,8 +200,11 @@ func (r *reclaimer) cutLast(b Block) error {
 		return nil
 	}
 	defer h.mu.Unlock()
-	if h.lent[b.id()] != nil || r.asleep.Load() || h.stream.clock.Captured() || r.dev.order.Await(ctx, &h.stream.calls, h.stream.clock.Now()) != nil {
+	if h.lent[b.id()] != nil || r.asleep.Load() || h.stream.clock.Captured() || h.awaitLocked(ctx, h.stream.clock.Now) != nil {
 		return nil
+	}
+	if w := x.Word(); x.Owner() != h.Index() || w.Gen() != b.gen || w.State() != block.Live {
+		return nil // it was freed meanwhile, or its stream closed
 	}
 	released, err := h.CutLast(x)
 	h.checkLocked()

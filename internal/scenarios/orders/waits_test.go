@@ -10,6 +10,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/hook"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -270,5 +271,53 @@ func TestAllocWaitsForLateRelease(t *testing.T) {
 	d.Idle(u)
 	require.NoError(t, c.Free(b))
 	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}
+
+// TestTrimLetsTheWorkFree: a function that a stream runs may free blocks of the heap whose
+// memory is given back, also while that waits for the stream with the heap's lock held.
+func TestTrimLetsTheWorkFree(t *testing.T) {
+	host := pooltest.OpenHost(t)
+	var synced, locked func() // called once: after the first wait, and in the next one
+	once := func(f *func()) {
+		if now := *f; now != nil {
+			*f = nil
+			now()
+		}
+	}
+	c, err := cupool.New(cupool.Config{Backing: cupool.BackingVMM, MagazineBytes: -1, Driver: &hook.Driver{Driver: host, Around: func(c *hook.Call, do func() error) error {
+		wait := c.Name == "SyncStream" && c.Stream != 0
+		if wait && synced != nil {
+			err := do()
+			once(&synced)
+			return err
+		}
+		if wait || c.Name == "QueryEvent" {
+			once(&locked)
+		}
+		return do()
+	}}})
+	if errors.Is(err, cupool.ErrNotSupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	s := pooltest.NewStream(t, c)
+	a, b, first := pooltest.Alloc(t, c, 4<<20, s), pooltest.Alloc(t, c, 4<<20, s), pooltest.Alloc(t, c, 4<<20, s)
+	require.NoError(t, c.Free(first))
+	require.NoError(t, s.Launch(func() {}))
+	var freed error
+	synced = func() {
+		waits := make(chan struct{})
+		locked = func() { close(waits) }
+		require.NoError(t, s.Launch(func() { <-waits; freed = c.Free(b) }))
+		require.NoError(t, c.Free(a))
+	}
+	testkit.Finishes(t, "Trim", func() {
+		released, err := c.Trim(0)
+		require.NoError(t, err)
+		require.Positive(t, released)
+	})
+	require.NoError(t, s.Sync())
+	require.NoError(t, freed)
 	require.NoError(t, c.Close())
 }
