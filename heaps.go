@@ -236,9 +236,10 @@ func (h *streamHeap) idleChunksLocked(chunks heap.Runs, older bool, polls *int) 
 // which are some leave the device idle; with fewer, more memory waits for each.
 const markPart = 8
 
-// markFrees notes that size bytes were freed, and records an event when they are many.
+// markFrees notes that size bytes were freed, and records an event when they are many. Nobody
+// takes of what is isolated, whose streams may be captured.
 func (h *streamHeap) markFrees(size int64) {
-	if h.unmarked += size; h.unmarked >= h.c.budget.Held()/markPart {
+	if h.unmarked += size; h.unmarked >= h.c.budget.Held()/markPart && !h.c.isolated.Load() {
 		h.unmarked = 0
 		h.stream.clock.RecordAhead()
 	}
