@@ -481,7 +481,11 @@ func (h *streamHeap) lend(r *request, polls *int) (Block, bool) {
 
 // moveLocked moves everything that a heap holds to another one of the pool.
 func (h *streamHeap) moveLocked(to *streamHeap) {
-	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) { h.pending.MoveBlock(b, &to.pending) })
+	h.Each(func(_ *block.Segment, _ block.ID, b *block.Block) {
+		if st := b.Word().State(); st == block.Live || st == block.Pending {
+			h.pending.MoveBlock(b, &to.pending)
+		}
+	})
 	h.pending.MoveWaits(&to.pending)
 	h.MoveAll(&to.Heap)
 	maps.Copy(to.lent, h.lent)

@@ -85,6 +85,7 @@ func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 //	                              the largest size of these
 //	Seg         all with memory   the segment in the heap's table  lock                  lock
 //	uses        Live, Pending     streams recorded on it; 0: none  lock                  lock
+//	            Free              the first of its subtree         lock                  lock
 //	origin      Live, Pending     what is remembered of its birth  lock                  lock
 //	owner       all               the heap, and whether it is      lock, of both heaps   anyone
 //	                              Homed; nobody: in the Table      where it changes
@@ -176,6 +177,11 @@ func (b *Block) Uses() uint32 { return b.uses }
 
 // SetUses changes the streams recorded on a block.
 func (b *Block) SetUses(u uint32) { b.uses = u }
+
+// first returns which of a Free block's subtree comes first by segment number and address.
+func (b *Block) first() ID { return ID(b.uses) }
+
+func (b *Block) setFirst(id ID) { b.uses = uint32(id) }
 
 // String prints the state and size: "Live 2M".
 func (b *Block) String() string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/sizeclass"
 )
 
@@ -26,6 +27,8 @@ type FreeSet struct {
 
 	count int
 	bytes int64
+
+	firsts bool // each block knows the first of its subtree, from a FirstFit to the next Sweep
 }
 
 // Len returns the number of free blocks.
@@ -39,14 +42,15 @@ func priority(id ID) uint32 { return uint32(id) * 0x9E3779B1 }
 // before orders blocks by size, then by address, with segments in the order
 // of their numbers: so placement is the same wherever the device puts them.
 func (b *Block) before(o *Block) bool {
-	switch {
-	case b.Size != o.Size:
+	if b.Size != o.Size {
 		return b.Size < o.Size
-	case b.Seg != o.Seg:
-		return b.Seg < o.Seg
-	default:
-		return b.Addr() < o.Addr()
 	}
+	return b.precedes(o)
+}
+
+// precedes orders blocks by segment number, then by address.
+func (b *Block) precedes(o *Block) bool {
+	return b.Seg < o.Seg || b.Seg == o.Seg && b.addr < o.addr
 }
 
 // side returns the index of the subtree of n that a block is or belongs in.
@@ -66,11 +70,15 @@ func (f *FreeSet) Insert(id ID, b *Block) {
 	root := &f.roots[bin]
 	if *root == 0 {
 		*root = id
+		b.setFirst(id)
 		f.words[bin>>6] |= 1 << (bin & 63)
 		f.summary |= 1 << (bin >> 6)
 		return
 	}
 	f.insertAt(root, id, b)
+	if f.firsts {
+		f.noteFirsts(*root, b)
+	}
 }
 
 // insertAt descends to the place where the heap order of priorities wants
@@ -107,8 +115,10 @@ func (f *FreeSet) Remove(id ID, b *Block) {
 	}
 	f.count--
 	f.bytes -= b.Size
-	if f.roots[bin] == 0 {
+	if root := f.roots[bin]; root == 0 {
 		f.clearBin(bin)
+	} else if f.firsts {
+		f.noteFirsts(root, b)
 	}
 }
 
@@ -123,6 +133,7 @@ func (f *FreeSet) Sweep(n int) {
 		*f = FreeSet{Table: f.Table}
 		return
 	}
+	f.firsts = false
 	for bin := f.nextBin(0); bin >= 0; bin = f.nextBin(bin + 1) {
 		if f.roots[bin] = f.sweep(f.roots[bin]); f.roots[bin] == 0 {
 			f.clearBin(bin)
@@ -179,20 +190,84 @@ func (f *FreeSet) BestFit(size int64) ID {
 }
 
 // FirstFit returns the block of at least size and less than below bytes that
-// comes first by segment number and address, or 0. It stays in the set. It
-// looks at all blocks of such sizes.
+// comes first by segment number and address, or 0. It stays in the set. It looks at one
+// block for each bin of such sizes and at few more, but at all blocks the first time.
 func (f *FreeSet) FirstFit(size, below int64) (first ID) {
-	var best *Block
-	f.EachFrom(size, func(id ID, b *Block) bool {
-		if b.Size >= below {
-			return false
+	if !f.firsts {
+		f.firsts = true
+		for bin := f.nextBin(0); bin >= 0; bin = f.nextBin(bin + 1) {
+			f.noteFirsts(f.roots[bin], nil)
 		}
-		if b.Size >= size && (best == nil || b.Seg < best.Seg || b.Seg == best.Seg && b.Addr() < best.Addr()) {
+	}
+	var best *Block
+	from, to := sizeclass.Bin(size), sizeclass.Bin(below)
+	for bin := f.nextBin(from); bin >= 0 && bin <= to; bin = f.nextBin(bin + 1) {
+		if lock.Invariants {
+			step(Looking)
+		}
+		id := f.Table.At(f.roots[bin]).first()
+		if bin == from || bin == to {
+			id = f.firstOf(f.roots[bin], size, below)
+		}
+		if id == 0 {
+			continue
+		}
+		if b := f.Table.At(id); best == nil || b.precedes(best) {
 			first, best = id, b
 		}
-		return true
-	})
+	}
 	return first
+}
+
+// firstOf returns the first block of a tree that has at least size and less than below
+// bytes, by segment number and address, or 0. A bound that is 0 holds for the whole tree.
+func (f *FreeSet) firstOf(at ID, size, below int64) ID {
+	if at == 0 {
+		return 0
+	}
+	if lock.Invariants {
+		step(Looking)
+	}
+	n := f.Table.At(at)
+	switch {
+	case size == 0 && below == 0:
+		return n.first()
+	case n.Size < size:
+		return f.firstOf(n.link[1], size, below)
+	case below != 0 && n.Size >= below:
+		return f.firstOf(n.link[0], size, below)
+	}
+	return f.earlier(at, f.earlier(f.firstOf(n.link[0], size, 0), f.firstOf(n.link[1], 0, below)))
+}
+
+// noteFirsts notes at the nodes of a tree what the first of their subtrees is: at those that
+// the insertion or removal of a block changed, or at all of them.
+func (f *FreeSet) noteFirsts(at ID, changed *Block) {
+	if lock.Invariants {
+		step(Looking)
+	}
+	n, first := f.Table.At(at), at
+	for side, below := range n.link {
+		if below == 0 {
+			continue
+		}
+		if changed == nil || changed == n || n.side(changed) == side {
+			f.noteFirsts(below, changed)
+		}
+		first = f.earlier(first, f.Table.At(below).first())
+	}
+	n.setFirst(first)
+}
+
+// earlier returns which of two blocks comes first by segment number and address; 0 comes last.
+func (f *FreeSet) earlier(x, y ID) ID {
+	if x == 0 || y == 0 {
+		return x | y
+	}
+	if f.Table.At(x).precedes(f.Table.At(y)) {
+		return x
+	}
+	return y
 }
 
 // Largest returns the last block in the order, or 0.
@@ -288,8 +363,32 @@ func (f *FreeSet) Check() error {
 		prev = b
 		return err == nil
 	})
+	for bin := f.nextBin(0); f.firsts && bin >= 0 && err == nil; bin = f.nextBin(bin + 1) {
+		_, err = f.checkFirsts(f.roots[bin])
+	}
 	if err == nil && (count != f.count || sum != f.bytes) {
 		err = fmt.Errorf("B3: free set holds %d blocks, %d bytes; its books say %d, %d", count, sum, f.count, f.bytes)
 	}
 	return err
+}
+
+// checkFirsts returns the first block of a tree by segment number and address, and fails
+// where a node has another one.
+func (f *FreeSet) checkFirsts(at ID) (first ID, err error) {
+	if at == 0 {
+		return 0, nil
+	}
+	n := f.Table.At(at)
+	first = at
+	for _, below := range n.link {
+		x, e := f.checkFirsts(below)
+		if e != nil {
+			return 0, e
+		}
+		first = f.earlier(first, x)
+	}
+	if n.first() != first {
+		err = fmt.Errorf("B3: block %d (%s) has %d for the first of its subtree, which is %d", at, n, n.first(), first)
+	}
+	return first, err
 }

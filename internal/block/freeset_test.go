@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/sizeclass"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // setUp returns an empty set and a function that makes a free block in no
@@ -96,7 +98,10 @@ func TestFreeSetAgainstSortedSlice(t *testing.T) {
 				require.Equal(t, ref.bestFit(want), set.BestFit(want), "step %d: best fit for %d", i, want)
 				if i%100 == 0 {
 					compareSets(t, ref, set)
-					require.Equal(t, ref.firstFit(want, 2*want), set.FirstFit(want, 2*want))
+				}
+				if i > 5000 && i%10 == 0 {
+					below := []int64{2 * want, want + sizeclass.Quantum, math.MaxInt64}[r.IntN(3)]
+					require.Equal(t, ref.firstFit(want, below), set.FirstFit(want, below), "step %d: first fit for %d below %d", i, want, below)
 				}
 			}
 			compareSets(t, ref, set)
@@ -238,6 +243,7 @@ func TestFreeSetCheck(t *testing.T) {
 		"a wrong count":       func(f *FreeSet, _ *Block) { f.count++ },
 		"a wrong sum":         func(f *FreeSet, _ *Block) { f.bytes-- },
 		"a lost bin":          func(f *FreeSet, b *Block) { f.clearBin(sizeclass.Bin(b.Size)) },
+		"a wrong first":       func(_ *FreeSet, b *Block) { b.setFirst(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, free := setUp()
@@ -249,9 +255,49 @@ func TestFreeSetCheck(t *testing.T) {
 					second = b
 				}
 			}
+			require.NotZero(t, set.FirstFit(sizeclass.Quantum, math.MaxInt64))
 			require.NoError(t, set.Check())
 			corrupt(set, second)
 			require.ErrorContains(t, set.Check(), "B3")
+		})
+	}
+}
+
+// First fit looks at a block for each bin and at few more, however many blocks are free.
+func TestFirstFitLooksAtFew(t *testing.T) {
+	const n, calls, q = 100_000, 1000, sizeclass.Quantum
+	r := testkit.Rand(t)
+	for name, size := range map[string]func() int64{
+		"one size":  func() int64 { return 2 << 20 },
+		"one bin":   func() int64 { return 64<<20 + r.Int64N(4<<10)*q },
+		"all sizes": func() int64 { return 1<<20 + r.Int64N(64<<20/q)*q },
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, free := setUp()
+			for _, i := range r.Perm(n) {
+				set.Insert(free(uint64(i+1)<<30, size()))
+			}
+			looked, bins := 0, 0
+			Hook = func(Step) { looked++ }
+			defer func() { Hook = nil }()
+			require.NotZero(t, set.FirstFit(q, math.MaxInt64))
+			require.Equal(t, lock.Invariants, looked >= n, "all of them the first time")
+			looked = 0
+			for range calls { // what is left of a block is free again
+				for bin := set.nextBin(0); bin >= 0; bin = set.nextBin(bin + 1) {
+					bins++
+				}
+				want := (1 + r.Int64N(2000)) * q
+				id := set.FirstFit(want, math.MaxInt64)
+				b := set.Table.At(id)
+				set.Remove(id, b)
+				if b.addr, b.Size = b.addr+uint64(want), b.Size-want; b.Size > 0 {
+					set.Insert(id, b)
+				}
+			}
+			require.Equal(t, lock.Invariants, looked > 0)
+			require.Less(t, looked, bins+calls*150, "two trees of %d blocks change at each call", n)
+			require.NoError(t, set.Check())
 		})
 	}
 }
@@ -277,8 +323,11 @@ func TestSweep(t *testing.T) {
 			set.Table.At(b.id).SetWord(MakeWord(0, Gap))
 			return true
 		})
+		before := set.FirstFit(sizeclass.Quantum, math.MaxInt64)
+		require.NotZero(t, before)
 		set.Sweep(set.Len() - len(ref))
 		compareSets(t, ref, set)
+		require.Equal(t, ref.firstFit(1<<20, math.MaxInt64), set.FirstFit(1<<20, math.MaxInt64))
 	}
 	set, _ := setUp()
 	set.Sweep(0)

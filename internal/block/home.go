@@ -21,7 +21,7 @@ type Step string
 const (
 	Taking  Step = "between the look at a word and its change in TakeHomed"
 	Leaving Step = "before LeaveHome looks at the block"
-	Looking Step = "before one who goes through a segment looks at a block"
+	Looking Step = "before one who goes through a segment or a free set looks at a block"
 )
 
 func step(at Step) {

@@ -72,7 +72,6 @@ func (s *Segment) fill(b *Block, addr uint64, size int64) {
 	b.addr = addr
 	b.Size = size
 	b.Seg = s.Index
-	b.SetUses(0)
 	b.SetOrigin(0)
 	b.SetOwner(s.Owner)
 }

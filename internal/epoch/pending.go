@@ -273,7 +273,7 @@ func (p *Pending) End(k *Clock, done func(block.ID, *block.Block)) {
 	}
 }
 
-// MoveBlock hands the streams that were recorded on a block over to another
+// MoveBlock hands the streams that were recorded on a live or pending block over to another
 // heap's list.
 func (p *Pending) MoveBlock(b *block.Block, to *Pending) {
 	if set := p.set(b); set != nil {

@@ -197,6 +197,7 @@ func (h *Heap) TakeAt(seg *block.Segment, addr uint64, size, requested int64) (b
 // magazines when its size recurs.
 func (h *Heap) out(size int64, k ledger.Kind, id block.ID, b *block.Block, misses magazine.Misses) (block.ID, *block.Block) {
 	b.SetRequested(size)
+	b.SetUses(0)
 	b.SetWord(block.MakeWord(b.Word().Gen()+1, block.Live))
 	h.Ledger.Out(k, b.Size, size)
 	if k == ledger.Large {
