@@ -362,7 +362,7 @@ func (c *Pool) Free(b Block) error {
 		return c.freeShed(b)
 	}
 	h.mu.Lock()
-	if x.Owner() != h.Index() || x.Word()&^block.Used != block.MakeWord(b.gen, block.Live) || c.closed.Load() {
+	if !h.owns(x) || x.Word()&^block.Used != block.MakeWord(b.gen, block.Live) || c.closed.Load() {
 		h.mu.Unlock()
 		return c.freeShed(b)
 	}

@@ -37,6 +37,7 @@ type streamHeap struct {
 	trust    epoch.Trust          // in waits by Config.GrowWait
 	marks    bool                 // markFrees is called: Policy.TrackFrees
 	unmarked int64                // bytes that were freed since it recorded an event
+	dropped  bool                 // from the table; another heap may have its index
 
 	c      *pool
 	stream *Stream                      // in whose order memory is reused
@@ -58,6 +59,10 @@ func (h *streamHeap) unlocked(f func()) {
 	defer h.mu.Lock()
 	f()
 }
+
+// owns reports whether the heap, which is locked, has a block: since the heap was found the
+// block may have moved, and another heap have got the index.
+func (h *streamHeap) owns(b *block.Block) bool { return b.Owner() == h.Index() && !h.dropped }
 
 // lockBoth takes the locks of two heaps of a pool, which may be the same, in
 // their order.

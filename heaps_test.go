@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool/internal/lock"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 )
 
@@ -77,4 +78,30 @@ func TestLockAllWaits(t *testing.T) {
 	table.byIndex.Add(h)
 	table.mu.Unlock()
 	require.Len(t, <-locked, 1)
+}
+
+// A free that waits for the lock of a heap finds the block in another one, which has the index
+// of the first by then.
+func TestFreeOfAMovedBlock(t *testing.T) {
+	c, err := New(Config{Driver: simdev.New(simdev.Config{Capacity: 1 << 30}), MagazineBytes: -1, Backing: BackingSegments})
+	require.NoError(t, err)
+	s, err := c.NewStream()
+	require.NoError(t, err)
+	b, err := c.Alloc(4096, s)
+	require.NoError(t, err)
+	h := c.heaps.of(s)
+	h.mu.Lock()
+	freed := make(chan error)
+	go func() { freed <- c.Free(b) }()
+	testkit.AwaitLock(t, "Free")
+	next := c.heaps.newHeap(s, int(h.Index()))
+	h.moveLocked(next)
+	c.heaps.dropLocked(h)
+	c.heaps.byIndex.Set(int(next.Index()), next)
+	c.heaps.byStream.Set(int(s.slot), next)
+	h.mu.Unlock()
+	require.NoError(t, <-freed)
+	require.NoError(t, c.Check())
+	require.ErrorIs(t, c.Free(b), ErrDoubleFree)
+	require.NoError(t, c.Close())
 }

@@ -80,6 +80,7 @@ func (t *heapTable) newHeap(s *Stream, index int) *streamHeap {
 // dropLocked takes out a heap that is empty; its lock is held, too.
 func (t *heapTable) dropLocked(h *streamHeap) {
 	t.byIndex.Set(int(h.Index()), nil)
+	h.dropped = true
 	h.Close()
 }
 
@@ -157,7 +158,7 @@ func (t *heapTable) lockBlock(id block.ID) (*streamHeap, *block.Block) {
 			return nil, x
 		}
 		h.mu.Lock()
-		if x.Owner() == h.Index() && t.at(h.Index()) == h {
+		if h.owns(x) {
 			return h, x
 		}
 		h.mu.Unlock() // another heap has the slot
