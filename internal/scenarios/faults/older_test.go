@@ -10,6 +10,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/lock"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -27,6 +28,9 @@ func TestOlderFaults(t *testing.T) {
 				require.Positive(t, clean.moves, "no chunk moves")
 				require.Positive(t, clean.stitches, "nothing is stitched")
 				every := testkit.Choose(1, 17)
+				if testkit.Race || lock.Invariants {
+					every *= 5
+				}
 				for n := 1 + testkit.Rand(t).IntN(every); n <= clean.calls; n += every {
 					x := &older{t: t, fail: n, err: fmt.Errorf("call %d: %w", n, cause)}
 					x.run(order)
