@@ -262,15 +262,15 @@ func (h *streamHeap) awaitIdle(ctx context.Context) error {
 // firstHold is how long awaitLocked holds the heap's lock at first.
 const firstHold = time.Millisecond
 
-// awaitLocked waits until the heap's streams have passed a time of the device, as it is when
-// that comes: with the lock held nothing is freed meanwhile. But the work may be a function of
-// Go that waits for the lock. So that is given away in between, after twice as long each time,
-// and the heap may be another then.
-func (h *streamHeap) awaitLocked(ctx context.Context, time func() uint64) error {
+// awaitLocked waits until the heap's streams have passed a time of the device, which until
+// returns anew each time that the lock was given away. With the lock held nothing is freed
+// meanwhile. But the work may be a function of Go that waits for the lock. So that is given away
+// in between, after twice as long each time, and the heap may have changed then.
+func (h *streamHeap) awaitLocked(ctx context.Context, until func() uint64) error {
 	order := &h.c.dev.order
 	for hold := epoch.Patience(firstHold); ; hold *= 2 {
 		bound, cancel := hold.Bound(ctx)
-		at := time()
+		at := until()
 		err := order.Await(bound, &h.stream.calls, at)
 		cancel()
 		if !isLate(err) || ctx.Err() != nil {
