@@ -306,8 +306,9 @@ func (g *gpu) configure(text string) error {
 // copyText writes as much of a text as there is room for, and a 0 behind.
 func copyText(to *C.char, size C.size_t, text string) {
 	if to != nil && size > 0 {
-		room := unsafe.Slice((*byte)(unsafe.Pointer(to)), int(size))
-		room[copy(room[:size-1], text)] = 0
+		text = text[:min(uint64(len(text)), uint64(size)-1)]
+		room := unsafe.Slice((*byte)(unsafe.Pointer(to)), len(text)+1)
+		room[copy(room, text)] = 0
 	}
 }
 

@@ -47,7 +47,7 @@ void *cupool_take(thread *t, int device, size_t size, void *stream) {
   hint *set = t->hints[set_of(device, size, stream)];
   for (int i = 0; i < WAYS; i++) {
     hint *h = &set[i];
-    if (h->size != size || h->stream != stream || h->device != device) continue;
+    if (h->size != size || h->stream != stream || h->device != device || h->home == NULL) continue;
     struct home *home = h->home;
     uint64_t word = atomic_load_explicit(&home->word, ACQUIRE);
     if ((word & STATE) != (CACHED | HOMED) || (uint64_t)atomic_load_explicit(&home->requested, RELAXED) != size ||

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"errors"
+	"math"
 
 	"github.com/cupool/cupool"
 )
@@ -32,7 +33,7 @@ func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t
 			err = errors.Join(err, m.made.EmptyCache())
 			continue
 		}
-		over := g.reserved(list) - int64(keep)
+		over := g.reserved(list) - int64(min(keep, math.MaxInt64))
 		if over <= 0 {
 			break
 		}

@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
   CHECK(length == strlen(text) && strstr(text, "idle_order:device (default)") != NULL);
   OK(cupool_settings(0, text, 5, &length));
   CHECK(strlen(text) == 4 && length > 100);
+  OK(cupool_settings(0, text, SIZE_MAX, NULL));
+  CHECK(strlen(text) == length);
 
   /* Memory. */
   void *p, *q, *stream = new_stream();
@@ -125,6 +127,8 @@ int main(int argc, char **argv) {
     OK(cupool_free(p));
     FAILS(CUPOOL_ERROR_DOUBLE_FREE, cupool_free(p));
   }
+  OK(cupool_alloc(0, 0, NULL, &p)); /* beside hints that were never filled in */
+  CHECK(p == NULL);
   agree(0, CUPOOL_MAIN);
   cupool_stats s = stats_of(CUPOOL_MAIN);
   CHECK(s.allocation.all.allocated == 101 && s.allocation.all.freed == 101 && s.allocated_bytes.all.allocated == 1024 + 100 * 4096);
@@ -222,6 +226,8 @@ int main(int argc, char **argv) {
   size_t free_bytes, total, largest, released;
   OK(cupool_memory_info(0, &free_bytes, &total, &largest));
   CHECK(free_bytes <= total && largest >= 40 * MIB);
+  OK(cupool_trim(0, CUPOOL_MAIN, SIZE_MAX, &released));
+  CHECK(released == 0);
   OK(cupool_trim(0, CUPOOL_MAIN, 64 * MIB, &released));
   CHECK(released > 0 && stats_of(CUPOOL_MAIN).reserved_bytes.all.current <= (int64_t)(64 * MIB));
   OK(cupool_trim(0, CUPOOL_MAIN, 0, NULL));
