@@ -132,7 +132,7 @@ cupool_status cupool_pool_set_flags(int device, cupool_pool_id pool, unsigned fl
 
 cupool_status cupool_begin(int device, cupool_pool_id pool, cupool_filter filter, void *user) {
   ENTER(t);
-  if (cupool_scope_begun(device, pool))
+  if (cupool_scope_begun(device, pool, filter))
     return cupool_leave(t, cupool_say(t, CUPOOL_ERROR_EXISTS, "cupool: allocations go to the pool already: end that first"));
   cupool_status status = cupoolGoPoolCreate(t, device, pool, NULL);
   if (status == CUPOOL_OK && !cupool_scope_begin(device, pool, filter, user)) {

@@ -310,11 +310,12 @@ typedef int (*cupool_filter)(void *user, void *stream);
 /* From now until cupool_end, allocations that the filter says yes to come from the pool, and are refused by no
  * other filter: the newest that says yes is taken. A null filter is all allocations of the calling thread. It
  * makes the pool where there is none, and adds 1 to the use count. Several may be under way, from several
- * threads. Fails with CUPOOL_ERROR_EXISTS where the pool has begun already. */
+ * threads, and with null filters one pool of several threads. Fails with CUPOOL_ERROR_EXISTS where the pool has
+ * begun already: for this thread, or where one of the two has a filter. */
 CUPOOL_API cupool_status cupool_begin(int device, cupool_pool_id pool, cupool_filter filter, void *user) CUPOOL_NOEXCEPT;
 
 /* Ends what cupool_begin began, from any thread. The use count stays. When it returns, the filter is called no
- * more. Fails with CUPOOL_ERROR_NOT_FOUND where nothing has begun. */
+ * more. What the calling thread began ends first. Fails with CUPOOL_ERROR_NOT_FOUND where nothing has begun. */
 CUPOOL_API cupool_status cupool_end(int device, cupool_pool_id pool) CUPOOL_NOEXCEPT;
 
 /* Takes 1 from the use count. At 0 nothing can be allocated from the pool any more; live blocks stay good and are

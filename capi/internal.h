@@ -64,7 +64,7 @@ extern atomic_int cupool_scopes;
 /* The pool that the calling thread allocates from on a device, CUPOOL_MAIN where none has begun. */
 cupool_pool_id cupool_scope_of(int device, void *stream);
 int cupool_scope_begin(int device, cupool_pool_id pool, cupool_filter filter, void *user);
-int cupool_scope_begun(int device, cupool_pool_id pool);
+int cupool_scope_begun(int device, cupool_pool_id pool, cupool_filter filter);
 int cupool_scope_end(int device, cupool_pool_id pool);
 
 /* Capture mode, for the driver's calls (driver.go). relax returns 1 where the caller has to restore. */

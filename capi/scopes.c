@@ -22,6 +22,13 @@ static int same(const scope *s, int device, cupool_pool_id pool) {
   return s->device == device && s->pool.first == pool.first && s->pool.second == pool.second;
 }
 
+/* Whether the pool has begun, so that a filter cannot begin it again: threads without one are each for themselves. */
+static int begun(int device, cupool_pool_id pool, cupool_filter filter) {
+  for (scope *s = newest; s != NULL; s = s->older)
+    if (same(s, device, pool) && (filter != NULL || s->filter != NULL || pthread_equal(s->owner, pthread_self()))) return 1;
+  return 0;
+}
+
 cupool_pool_id cupool_scope_of(int device, void *stream) {
   cupool_pool_id found = CUPOOL_MAIN;
   if (atomic_load_explicit(&cupool_scopes, memory_order_acquire) == 0) return found;
@@ -37,10 +44,9 @@ cupool_pool_id cupool_scope_of(int device, void *stream) {
   return found;
 }
 
-int cupool_scope_begun(int device, cupool_pool_id pool) {
-  int found = 0;
+int cupool_scope_begun(int device, cupool_pool_id pool, cupool_filter filter) {
   pthread_rwlock_rdlock(&lock);
-  for (scope *s = newest; s != NULL && !found; s = s->older) found = same(s, device, pool);
+  int found = begun(device, pool, filter);
   pthread_rwlock_unlock(&lock);
   return found;
 }
@@ -50,12 +56,10 @@ int cupool_scope_begin(int device, cupool_pool_id pool, cupool_filter filter, vo
   scope *add = malloc(sizeof *add);
   if (add == NULL) return 0;
   pthread_rwlock_wrlock(&lock);
-  for (scope *s = newest; s != NULL; s = s->older) {
-    if (same(s, device, pool)) {
-      pthread_rwlock_unlock(&lock);
-      free(add);
-      return 0;
-    }
+  if (begun(device, pool, filter)) {
+    pthread_rwlock_unlock(&lock);
+    free(add);
+    return 0;
   }
   *add = (scope){newest, device, pool, filter, user, pthread_self()};
   newest = add;
@@ -64,17 +68,20 @@ int cupool_scope_begin(int device, cupool_pool_id pool, cupool_filter filter, vo
   return 1;
 }
 
-/* Ends, and returns 0 where nothing has begun. */
+/* Ends what the thread has begun, or else another one, and returns 0 where nothing has begun. */
 int cupool_scope_end(int device, cupool_pool_id pool) {
-  scope *found = NULL;
+  scope **end = NULL, *found = NULL;
   pthread_rwlock_wrlock(&lock);
   for (scope **at = &newest; *at != NULL; at = &(*at)->older) {
-    if (same(*at, device, pool)) {
-      found = *at;
-      *at = found->older;
-      atomic_fetch_sub(&cupool_scopes, 1);
-      break;
-    }
+    if (!same(*at, device, pool)) continue;
+    int mine = pthread_equal((*at)->owner, pthread_self());
+    if (end == NULL || mine) end = at;
+    if (mine) break;
+  }
+  if (end != NULL) {
+    found = *end;
+    *end = found->older;
+    atomic_fetch_sub(&cupool_scopes, 1);
   }
   pthread_rwlock_unlock(&lock);
   free(found);

@@ -82,6 +82,43 @@ static void scopes(void) {
   OK(cupool_pool_release(0, theirs));
 }
 
+static pthread_barrier_t together;
+
+static void *within(void *of) {
+  cupool_pool_id pool = *(cupool_pool_id *)of;
+  OK(cupool_begin(0, pool, NULL, NULL));
+  FAILS(CUPOOL_ERROR_EXISTS, cupool_begin(0, pool, NULL, NULL));
+  FAILS(CUPOOL_ERROR_EXISTS, cupool_begin(0, pool, only_stream, NULL));
+  pthread_barrier_wait(&together);
+  void *p = alloc(1000, NULL);
+  CHECK(is(in_pool_of(p), pool));
+  OK(cupool_free(p));
+  pthread_barrier_wait(&together);
+  OK(cupool_end(0, pool));
+  p = alloc(1000, NULL); /* whatever the other thread does */
+  CHECK(is(in_pool_of(p), CUPOOL_MAIN));
+  OK(cupool_free(p));
+  OK(cupool_pool_release(0, pool));
+  return NULL;
+}
+
+/* One pool for several threads, as a tag is. */
+static void shared_scope(void) {
+  enum { THREADS = 3 };
+  cupool_pool_id pool;
+  OK(cupool_pool_named(0, "of threads", NULL, &pool));
+  pthread_t t[THREADS];
+  pthread_barrier_init(&together, NULL, THREADS);
+  for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, within, &pool);
+  for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_end(0, pool));
+  OK(cupool_begin(0, pool, only_stream, new_stream()));
+  FAILS(CUPOOL_ERROR_EXISTS, cupool_begin(0, pool, NULL, NULL));
+  OK(cupool_end(0, pool));
+  OK(cupool_pool_release(0, pool));
+  OK(cupool_pool_release(0, pool));
+}
+
 static void flags(void) {
   cupool_pool_id id = {0, 20};
   cupool_pool_config c;
@@ -337,6 +374,7 @@ static void sharing(void) {
 int main(void) {
   use_device();
   scopes();
+  shared_scope();
   flags();
   memory_of_the_program();
   checkpoints(0);
