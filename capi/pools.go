@@ -228,11 +228,19 @@ func (g *gpu) release(id poolID) error {
 func (g *gpu) sweep() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	gone := func(p *pool) bool { return errors.Is(p.made.Load().Err(), cupool.ErrClosed) }
+	if !slices.ContainsFunc(g.retired, gone) {
+		return
+	}
+	peaks := g.totalLocked()
+	for i, s := range peaks.stats() {
+		g.books.past.stats()[i].peak = s.peak
+	}
 	g.retired = slices.DeleteFunc(g.retired, func(p *pool) bool {
-		made := p.made.Load()
-		if !errors.Is(made.Err(), cupool.ErrClosed) {
+		if !gone(p) {
 			return false
 		}
+		made := p.made.Load()
 		g.books.gone(made)
 		g.labeled.Range(func(k, _ any) bool {
 			if k.(labelKey).of == made {
@@ -246,9 +254,13 @@ func (g *gpu) sweep() {
 
 // members returns the pools of the device that have memory, with their ids, the device's own
 // first.
-func (g *gpu) members() (list []member) {
+func (g *gpu) members() []member {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
+	return g.membersLocked()
+}
+
+func (g *gpu) membersLocked() (list []member) {
 	list = append(list, member{made: g.root})
 	for _, p := range g.pools {
 		if made := p.made.Load(); made != nil {

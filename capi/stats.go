@@ -28,7 +28,7 @@ func (a *account) counters() [6]*C.int64_t {
 
 // books are what is known of the pools of a device beside their own statistics. gpu.mu guards them.
 type books struct {
-	past account // of pools that are gone
+	past account // of pools that are gone; its peaks are of all pools, until the last one went
 	base account // what the sums of the device began with anew
 	main account // what those of its own pool did
 }
@@ -116,23 +116,34 @@ func (b *books) gone(p *cupool.Pool) {
 	a := accountOf(p)
 	for i := range a.stats() {
 		s := &a.stats()[i]
-		s.freed, s.current = s.allocated, 0
+		s.freed, s.current, s.peak = s.allocated, 0, 0
 	}
 	a.pending_bytes, a.cached_bytes, a.asleep_bytes, a.metadata_bytes, a.largest_free = 0, 0, 0, 0, 0
 	b.past.add(&a)
 }
 
-// total returns the statistics of all pools of the device since its begin.
+// total returns the statistics of all pools of the device, with sums since these began anew.
 func (g *gpu) total() account {
-	list := g.members()
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.totalLocked().since(&g.books.base)
+}
+
+// totalLocked returns the statistics of all pools of the device since its begin. gpu.mu is held all
+// the while: a pool that goes meanwhile is not counted twice. Pools that are gone and those that are
+// there were not all there at once, so the larger one of their peaks counts.
+func (g *gpu) totalLocked() account {
+	list := g.membersLocked()
 	a := accountOf(list[0].made)
 	for _, m := range list[1:] {
 		b := accountOf(m.made)
 		a.add(&b)
 	}
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	present, past := *a.stats(), g.books.past.stats()
 	a.add(&g.books.past)
+	for i := range a.stats() {
+		a.stats()[i].peak = max(present[i].peak, past[i].peak)
+	}
 	a.num_sync_all_streams = C.int64_t(g.syncs.Load())
 	a.limit = C.int64_t(g.limit)
 	return a
@@ -150,9 +161,6 @@ func cupoolGoStats(t *C.thread, ordinal C.int, id C.cupool_pool_id, to *C.cupool
 	case everyPool:
 		g.sweep()
 		a = g.total()
-		g.mu.RLock()
-		a = a.since(&g.books.base)
-		g.mu.RUnlock()
 	case poolID{}:
 		a = accountOf(g.root)
 		g.mu.RLock()
@@ -184,6 +192,7 @@ func cupoolGoResetPeaks(t *C.thread, ordinal C.int) (st C.cupool_status) {
 	if err != nil {
 		return done(t, err)
 	}
+	g.sweep() // what is gone has no current values
 	for _, m := range g.members() {
 		poolaccess.Of(m.made).Flush()
 		m.made.ResetPeak()
@@ -203,16 +212,11 @@ func cupoolGoResetAccumulated(t *C.thread, ordinal C.int) (st C.cupool_status) {
 	if err != nil {
 		return done(t, err)
 	}
-	total, list := g.total(), g.members()
-	bases := make([]account, len(list))
-	for i, m := range list {
-		bases[i] = accountOf(m.made)
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.books.base, g.books.main = total, bases[0]
-	for i, m := range list[1:] {
-		m.of.base = bases[i+1]
+	g.books.base, g.books.main = g.totalLocked(), accountOf(g.root)
+	for _, m := range g.membersLocked()[1:] {
+		m.of.base = accountOf(m.made)
 	}
 	return C.CUPOOL_OK
 }

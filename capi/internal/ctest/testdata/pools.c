@@ -119,6 +119,44 @@ static void shared_scope(void) {
   OK(cupool_pool_release(0, pool));
 }
 
+static int come_and_gone;
+
+static void *coming_and_going(void *of) {
+  (void)of;
+  for (int i = 0; i < 300; i++) {
+    cupool_pool_id id = {5, (uint64_t)i + 1};
+    void *p;
+    OK(cupool_pool_create(0, id, NULL));
+    OK(cupool_alloc_in(0, id, 3 * MIB, NULL, &p));
+    OK(cupool_free(p));
+    OK(cupool_pool_release(0, id));
+  }
+  __atomic_store_n(&come_and_gone, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/* Pools that come and go are counted once, and their peaks are not added up: they were not there at once. */
+static void passing_pools(void) {
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  OK(cupool_reset_peaks(0));
+  cupool_stats first = stats_of(CUPOOL_ALL), last = first;
+  pthread_t t;
+  pthread_create(&t, NULL, coming_and_going, NULL);
+  for (int end = 0; !end;) {
+    end = __atomic_load_n(&come_and_gone, __ATOMIC_ACQUIRE);
+    cupool_stats s = stats_of(CUPOOL_ALL);
+    CHECK(s.allocation.all.allocated >= last.allocation.all.allocated && s.num_device_alloc >= last.num_device_alloc);
+    last = s;
+  }
+  pthread_join(t, NULL);
+  CHECK(last.allocation.all.allocated - first.allocation.all.allocated == 300);
+  CHECK(last.reserved_bytes.all.peak >= (int64_t)(3 * MIB) + first.reserved_bytes.all.current);
+  CHECK(last.reserved_bytes.all.peak < (int64_t)(100 * MIB) + first.reserved_bytes.all.current);
+  OK(cupool_reset_peaks(0));
+  last = stats_of(CUPOOL_ALL);
+  CHECK(last.reserved_bytes.all.peak == last.reserved_bytes.all.current);
+}
+
 static void flags(void) {
   cupool_pool_id id = {0, 20};
   cupool_pool_config c;
@@ -375,6 +413,7 @@ int main(void) {
   use_device();
   scopes();
   shared_scope();
+  passing_pools();
   flags();
   memory_of_the_program();
   checkpoints(0);
