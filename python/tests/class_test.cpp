@@ -259,6 +259,80 @@ void history() {
   REQUIRE(alloc::snapshot().device_traces.at(0).empty());
 }
 
+// A callback that frees memory on a miss, by the class itself.
+bool freeing = false;
+struct Freeing : c10::FreeMemoryCallback {
+  bool Execute() override {
+    if (!freeing) {
+      return false;
+    }
+    freeing = false;
+    alloc::raw_delete(alloc::raw_alloc(512));
+    alloc::emptyCache();
+    return true;
+  }
+};
+
+// What is allocated for an allocation has its stack, whatever was allocated and freed meanwhile.
+void nested() {
+  c10::FreeCudaMemoryCallbacksRegistry()->Register(
+      "of the test", [] { return std::unique_ptr<c10::FreeMemoryCallback>(new Freeing); });
+  alloc::emptyCache();
+  alloc::recordHistory(true, gather, 1000, alloc::RecordContext::ALL, true, {});
+  freeing = true;
+  void* p = alloc::raw_alloc(40 << 20);
+  REQUIRE(!freeing);
+  int segments = 0;
+  const auto snapshot = alloc::snapshot();
+  for (const auto& entry : snapshot.device_traces.at(0)) {
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC || entry.action_ == TraceEntry::SEGMENT_MAP) {
+      REQUIRE(entry.context_ != nullptr);
+      segments++;
+    }
+  }
+  REQUIRE(segments > 0);
+  alloc::raw_delete(p);
+  alloc::recordHistory(false, nullptr, 1, alloc::RecordContext::NEVER, true, {});
+}
+
+// The trace has no free of what was not freed.
+void refusedFrees() {
+  alloc::recordHistory(true, gather, 1000, alloc::RecordContext::ALL, true, {});
+  void* p = alloc::raw_alloc(4096);
+  REQUIRE(has(raises([&] { alloc::raw_delete(static_cast<char*>(p) + 512); }), "invalid device pointer"));
+  alloc::raw_delete(p);
+  REQUIRE(has(raises([&] { alloc::raw_delete(p); }), "invalid device pointer"));
+  const auto seen = actions();
+  for (const auto wanted : {TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED}) {
+    REQUIRE(std::count(seen.begin(), seen.end(), wanted) == 1);
+  }
+  alloc::recordHistory(false, nullptr, 1, alloc::RecordContext::NEVER, true, {});
+}
+
+// No memory is lost where a tracker throws.
+void throwingTracker() {
+  static TraceEntry::Action refused;
+  static bool throws = false;
+  alloc::attachAllocatorTraceTracker([](const TraceEntry& entry) {
+    if (throws && entry.action_ == refused) {
+      throw std::runtime_error("a tracker says no");
+    }
+  });
+  const auto before = stats().allocation[0].current;
+  for (const auto action : {TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED}) {
+    refused = action;
+    throws = true;
+    if (action == TraceEntry::ALLOC) {
+      REQUIRE(has(raises<std::runtime_error>([] { alloc::raw_alloc(4096); }), "says no"));
+    } else {
+      alloc::raw_delete(alloc::raw_alloc(4096));
+      alloc::get()->allocate(4096).clear();
+    }
+    throws = false;
+    REQUIRE(stats().allocation[0].current == before);
+  }
+}
+
 void trackers() {
   static std::vector<TraceEntry::Action> seen;
   static std::mutex mutex; // it stays attached, and later tests have several threads
@@ -620,7 +694,8 @@ void children() {
 int main(int argc, char** argv) {
   const std::pair<const char*, void (*)()> tests[] = {
       {"openedByOthers", openedByOthers}, {"sharingWithPyTorch", sharingWithPyTorch}, {"install", install}, {"contract", contract}, {"statistics", statistics}, {"history", history},
-      {"trackers", trackers}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
+      {"nested", nested}, {"refusedFrees", refusedFrees},
+      {"trackers", trackers}, {"throwingTracker", throwingTracker}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
       {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"checkpoints", checkpoints},
       {"outOfMemory", outOfMemory}, {"switchedOff", switchedOff}, {"settings", settings}, {"sharing", sharing},
       {"manyThreads", manyThreads}, {"children", children},

@@ -17,8 +17,9 @@ namespace {
 thread_local const Context* inFlight = nullptr;
 
 struct InFlight {
-  explicit InFlight(const Context* context) { inFlight = context; }
-  ~InFlight() { inFlight = nullptr; }
+  explicit InFlight(const Context* context) : outer(inFlight) { inFlight = context; }
+  ~InFlight() { inFlight = outer; }
+  const Context* outer; // callbacks on a miss may allocate and empty caches
 };
 
 // PyTorch's sanitizer of streams is told by the allocator itself.
@@ -184,12 +185,17 @@ void* Allocator::takeWatched(c10::DeviceIndex device, size_t size, cudaStream_t 
       failAllocation(status, device, size, stream);
     }
   }
-  cupool_block_info block{};
-  block.struct_size = sizeof block;
-  check(lib.block_(p, &block));
-  history.allocated(device, {p, size, stream, poolId(block.pool), context, false});
   traceAllocation(p);
-  tellProfiler(p, block, false);
+  try {
+    cupool_block_info block{};
+    block.struct_size = sizeof block;
+    check(lib.block_(p, &block));
+    history.allocated(device, {p, size, stream, poolId(block.pool), context, false});
+    tellProfiler(p, block, false);
+  } catch (...) { // of a tracker, so that nobody gets the block
+    (void)giveWatched(p);
+    throw;
+  }
   return p;
 }
 
@@ -247,18 +253,26 @@ cupool_status Allocator::giveWatched(void* p) {
   if (found != CUPOOL_OK) {
     return found;
   }
+  if (block.live == 0 || block.address != p) {
+    return lib.free_(p); // which says why not
+  }
   traceDeallocation(p);
   auto& history = devices_[block.device].history;
   const auto device = static_cast<c10::DeviceIndex>(block.device);
-  Context context = history.gather(RecordContext::ALL);
-  Block note;
-  const bool noted = history.forget(p, &note);
-  if (history.watches()) {
-    if (!noted) {
-      note = {p, block.requested, block.stream, poolId(block.pool), nullptr, false};
+  try {
+    Context context = history.gather(RecordContext::ALL);
+    Block note;
+    const bool noted = history.forget(p, &note);
+    if (history.watches()) {
+      if (!noted) {
+        note = {p, block.requested, block.stream, poolId(block.pool), nullptr, false};
+      }
+      // It is told before it is done: another thread may get the block at once.
+      history.freed(device, note, std::move(context));
     }
-    // It is told before it is done: another thread may get the block at once.
-    history.freed(device, note, std::move(context));
+  } catch (const std::exception& e) {
+    // The block is freed all the same.
+    std::fprintf(stderr, "cupool: a tracker of the free of %p failed: %s\n", p, e.what());
   }
   dropShare(p);
   const cupool_status status = lib.free_(p);
