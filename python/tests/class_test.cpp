@@ -429,6 +429,10 @@ void pools() {
   REQUIRE(alloc::snapshot(id).segments.empty());
   raises([&] { alloc::releasePool(0, id); });
 
+  // What was refused has not begun.
+  raises([] { alloc::beginAllocateToPool(0, {0, 0}, [](cudaStream_t) { return true; }); });
+  REQUIRE(has(raises([] { alloc::endAllocateToPool(0, {0, 0}); }), "not currently recording"));
+
   // A capture makes its pool by itself.
   const Pool capture{9, 0};
   alloc::beginAllocateToPool(0, capture, [](cudaStream_t) { return true; });
@@ -509,6 +513,11 @@ void poolAllocator() {
   alloc::releasePool(0, id);
   alloc::emptyCache(id);
   REQUIRE(source->frees == 1 && stand_in::plain.empty());
+  for (uint64_t i = 0; i < 10; i++) {
+    alloc::createOrIncrefPool(0, {i + 1, 11}, source);
+    alloc::releasePool(0, {i + 1, 11});
+  }
+  REQUIRE(source.use_count() == 2); // once for all its pools
 }
 
 void checkpoints() {

@@ -2,6 +2,8 @@
 // yes to come from one. A pool may have an allocator of its own that its segments come from.
 #include "allocator.h"
 
+#include <algorithm>
+
 namespace cupool_torch {
 
 namespace {
@@ -50,11 +52,14 @@ void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, Pool
   cupool_pool_config config = poolConfig();
   config.flags |= CUPOOL_POOL_SEGMENTS; // a MemPool's are registered with libraries, and may get flags later
   if (allocator) {
-    // It stays for ever: the pool may outlive everyone who knows it.
-    sources_.push_back(std::make_unique<PoolAllocator>(std::move(allocator)));
+    // It stays for ever, once for all its pools: these may outlive everyone who knows them.
+    auto source = std::find_if(sources_.begin(), sources_.end(), [&](const auto& s) { return *s == allocator; });
+    if (source == sources_.end()) {
+      source = sources_.insert(sources_.end(), std::make_unique<PoolAllocator>(std::move(allocator)));
+    }
     config.alloc = allocFrom;
     config.free = freeTo;
-    config.user = sources_.back().get();
+    config.user = source->get();
   }
   check(lib.pool_create_(device, poolId(id), &config));
 }
@@ -68,14 +73,14 @@ void Allocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t id,
                                     std::function<bool(cudaStream_t)> filter) {
   opened(device);
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto& kept = filters_[{device, id}];
-  TORCH_CHECK(kept == nullptr, "beginAllocateToPool: already recording to mempool_id");
+  TORCH_CHECK(filters_.count({device, id}) == 0, "beginAllocateToPool: already recording to mempool_id");
   int count = 0;
   check(lib.pool_use_count_(device, poolId(id), &count));
   if (count == 0) {
     const cupool_pool_config config = poolConfig();
     check(lib.pool_create_(device, poolId(id), &config));
   }
+  auto& kept = filters_[{device, id}];
   kept = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
   const cupool_status status = lib.begin_(device, poolId(id), askFilter, kept.get());
   if (status != CUPOOL_OK) {
