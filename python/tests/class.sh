@@ -30,7 +30,7 @@ fi
 
 IFS=: read -ra dirs <<<"$TORCH_INCLUDE"
 for dir in "${dirs[@]}"; do flags+=(-isystem "$dir"); done
-flags+=(-idirafter "$out/torch")
+flags+=(-I "$here/../../capi" -idirafter "$out/torch")
 "${CXX:-g++}" -std=c++17 -Wall -Wextra "${flags[@]}" "$here/class_test.cpp" "$out/cupool_torch.so" "$out"/torch/lib/*.so -ldl -lpthread \
 	-Wl,-z,now "-Wl,-rpath,$out:$out/torch/lib" -o "$out/class_test"
 CUPOOL_LIBRARY=${LIBCUPOOL:?libcupool.so} "$out/class_test" "$@"

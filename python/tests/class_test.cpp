@@ -4,7 +4,9 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <cupool.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -624,6 +626,58 @@ void sharing() {
   p.clear();
 }
 
+// Whether a receiver of a block's handle finds there what is written to the block.
+bool receives(void* p, unsigned char value) {
+  const cudaStream_t stream = newStream();
+  REQUIRE(driver<int (*)(uintptr_t, unsigned char, size_t, void*)>("cuMemsetD8Async")(
+              reinterpret_cast<uintptr_t>(p), value, 4096, stream) == 0);
+  REQUIRE(driver<int (*)(void*)>("cuStreamSynchronize")(stream) == 0);
+  const auto handle = alloc::shareIpcHandle(p);
+  const auto mapped = alloc::getIpcDevPtr(handle.handle);
+  unsigned char host = 0;
+  REQUIRE(driver<int (*)(void*, uintptr_t, size_t)>("cuMemcpyDtoH_v2")(
+              &host, reinterpret_cast<uintptr_t>(mapped.get()) + handle.offset, 1) == 0);
+  return host == value;
+}
+
+size_t descriptors() {
+  size_t count = 0;
+  for (int fd = 0; fd < 4096; fd++) {
+    count += fcntl(fd, F_GETFD) != -1 ? 1 : 0;
+  }
+  return count;
+}
+
+// Memory that was given back and came again is other memory, and what is shared keeps none.
+void sharedMemoryThatWent() {
+  auto p = alloc::get()->allocate(3 << 20);
+  if (alloc::shareIpcHandle(p.get()).handle.at(1) == 'c') {
+    std::printf("  not here\n");
+    return;
+  }
+  REQUIRE(receives(p.get(), 1));
+  void* library = dlopen("libcupool.so", RTLD_NOW | RTLD_NOLOAD);
+  const cupool_pool_id main = CUPOOL_MAIN;
+  const auto before = descriptors();
+  REQUIRE(reinterpret_cast<decltype(&cupool_sleep)>(dlsym(library, "cupool_sleep"))(0, main, CUPOOL_DROP) == 0);
+  REQUIRE(descriptors() < before);
+  REQUIRE(reinterpret_cast<decltype(&cupool_wake)>(dlsym(library, "cupool_wake"))(0, main) == 0);
+  REQUIRE(receives(p.get(), 2));
+  p.clear();
+
+  // A checkpoint frees, too.
+  const Pool id{13, 0};
+  alloc::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+  const auto state = alloc::getCheckpointState(0, id);
+  const auto unshared = descriptors();
+  alloc::shareIpcHandle(alloc::raw_alloc(2 << 20));
+  REQUIRE(descriptors() > unshared);
+  alloc::setCheckpointPoolState(0, state);
+  REQUIRE(descriptors() == unshared);
+  alloc::endAllocateToPool(0, id);
+  alloc::releasePool(0, id);
+}
+
 // The kind of the handle of a block in a pool so large that pieces of several sizes are mapped for one block. Of one
 // size, pieces have so many bytes of handle each.
 char kindInLargePool(size_t each = sizeof(int)) {
@@ -707,6 +761,7 @@ int main(int argc, char** argv) {
       {"trackers", trackers}, {"throwingTracker", throwingTracker}, {"profiler", profiler}, {"streams", streams}, {"pools", pools},
       {"poolOptions", poolOptions}, {"poolAllocator", poolAllocator}, {"checkpoints", checkpoints},
       {"outOfMemory", outOfMemory}, {"switchedOff", switchedOff}, {"settings", settings}, {"sharing", sharing},
+      {"sharedMemoryThatWent", sharedMemoryThatWent},
       {"manyThreads", manyThreads}, {"children", children},
   };
   for (const auto& [name, test] : tests) {

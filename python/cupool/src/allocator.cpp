@@ -146,6 +146,9 @@ void Allocator::beforeGrow(void* /*user*/, int /*device*/, size_t /*size*/) {
 void Allocator::onSegment(void* user, int device, cupool_segment_action action, cupool_pool_id pool, void* address,
                           size_t size, void* stream) {
   auto& self = *static_cast<Allocator*>(user);
+  if (action == CUPOOL_SEGMENT_FREE || action == CUPOOL_SEGMENT_UNMAP) {
+    self.dropShares(address, size);
+  }
   try {
     self.devices_[device].history.segment(static_cast<c10::DeviceIndex>(device), action, poolId(pool), address, size,
                                           stream, inFlight != nullptr ? *inFlight : nullptr);

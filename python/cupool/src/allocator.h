@@ -167,6 +167,7 @@ class Allocator final : public native::CUDAAllocator {
 
   // ipc.cpp
   void dropShare(void* p);
+  void dropShares(void* address, size_t size);
 
   // stats.cpp
   struct Layout;

@@ -65,6 +65,7 @@ native::CheckpointDelta Allocator::setCheckpointPoolState(c10::DeviceIndex devic
       Block note{block.address, block.requested, segment.info.stream, wanted->id, nullptr, false};
       (void)history.forget(block.address, &note);
       history.freed(device, note, context);
+      dropShare(block.address);
       check(lib.free_(block.address));
       delta.ptrs_freed.push_back(block.address);
     }

@@ -82,10 +82,28 @@ std::unique_ptr<Descriptor> fetch(const Descriptor& sender, int fd, pid_t pid) {
 // What this process shares, and what it maps of others.
 class Shares {
  public:
-  std::mutex mutex;
-  // The descriptors of a block, until it is freed. Blocks of one piece have one descriptor.
-  std::unordered_map<void*, std::vector<std::shared_ptr<Descriptor>>> sent;
+  // The descriptors of a block and the range of their pieces, until it is freed or a piece goes, as when the pool
+  // sleeps. Blocks of one piece have one descriptor.
+  struct Sent {
+    char *from, *to;
+    std::vector<std::shared_ptr<Descriptor>> held;
+  };
+
+  // Forgets the blocks that are to go, under the lock of what is sent.
+  template <typename Goes>
+  void drop(Goes goes) {
+    for (auto it = sent.begin(); it != sent.end();) {
+      it = goes(*it) ? sent.erase(it) : std::next(it);
+    }
+    for (auto it = ofPiece.begin(); it != ofPiece.end();) {
+      it = it->second.expired() ? ofPiece.erase(it) : std::next(it);
+    }
+  }
+
+  std::mutex sending; // of what is sent; the library calls with its own locks held
+  std::unordered_map<void*, Sent> sent;
   std::map<char*, std::weak_ptr<Descriptor>> ofPiece;
+  std::mutex mapping; // of what is mapped
   std::unordered_map<std::string, std::weak_ptr<void>> mapped;
 };
 
@@ -134,9 +152,10 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
   header.count = count;
   put(handle, header);
 
-  const std::lock_guard<std::mutex> lock(shares_->mutex);
+  std::unique_lock<std::mutex> lock(shares_->sending);
+  char* const from = static_cast<char*>(block.address) - skip;
   std::vector<std::shared_ptr<Descriptor>> held;
-  char* at = static_cast<char*>(block.address) - skip;
+  char* at = from;
   for (const auto& piece : found) {
     TORCH_CHECK(piece.fd >= 0, "cupool: ", p, " has pieces of several kinds and cannot be shared");
     auto own = std::make_shared<Descriptor>(piece.fd, fabricOf(piece));
@@ -158,8 +177,9 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
     held.push_back(std::move(own));
     at += piece.size;
   }
-  shares_->sent[block.address] = std::move(held);
+  shares_->sent[block.address] = {from, at, std::move(held)};
   shareCount_ = shares_->sent.size();
+  lock.unlock();
   watch();
   return {offset, handle.str()};
 }
@@ -169,16 +189,26 @@ void Allocator::dropShare(void* p) {
     return;
   }
   {
-    const std::lock_guard<std::mutex> lock(shares_->mutex);
-    if (shares_->sent.erase(p) == 0) {
+    const std::lock_guard<std::mutex> lock(shares_->sending);
+    if (shares_->sent.count(p) == 0) {
       return;
     }
+    shares_->drop([p](const auto& sent) { return sent.first == p; });
     shareCount_ = shares_->sent.size();
-    for (auto it = shares_->ofPiece.begin(); it != shares_->ofPiece.end();) {
-      it = it->second.expired() ? shares_->ofPiece.erase(it) : std::next(it);
-    }
   }
   watch();
+}
+
+// Memory is about to go, so that its descriptors are of nothing that has an address. Frees are watched until the next.
+void Allocator::dropShares(void* address, size_t size) {
+  if (shareCount_ == 0) {
+    return;
+  }
+  char* const from = static_cast<char*>(address);
+  char* const to = from + size;
+  const std::lock_guard<std::mutex> lock(shares_->sending);
+  shares_->drop([from, to](const auto& sent) { return sent.second.from < to && from < sent.second.to; });
+  shareCount_ = shares_->sent.size();
 }
 
 std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
@@ -188,7 +218,7 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
     return current;
   }();
   opened(device);
-  const std::lock_guard<std::mutex> lock(shares_->mutex);
+  const std::lock_guard<std::mutex> lock(shares_->mapping);
   for (auto it = shares_->mapped.begin(); it != shares_->mapped.end();) {
     it = it->second.expired() ? shares_->mapped.erase(it) : std::next(it);
   }
