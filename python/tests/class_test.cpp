@@ -167,6 +167,8 @@ void contract() {
   alloc::cacheInfo(0, &largest);
   REQUIRE(largest > 1 << 20);
   alloc::raw_delete(q);
+  REQUIRE(has(raises([&] { alloc::getBaseAllocation(q, &size); }), "invalid device pointer"));
+  REQUIRE(has(raises([&] { alloc::shareIpcHandle(q); }), "invalid device pointer"));
 }
 
 void statistics() {

@@ -509,7 +509,7 @@ void Allocator::copy_data(void* to, const void* from, std::size_t count) const {
 void* Allocator::getBaseAllocation(void* p, size_t* size) {
   cupool_block_info block{};
   block.struct_size = sizeof block;
-  TORCH_CHECK(lib.loaded() && lib.block_(p, &block) == CUPOOL_OK, "invalid device pointer: ", p);
+  TORCH_CHECK(lib.loaded() && lib.block_(p, &block) == CUPOOL_OK && block.live != 0, "invalid device pointer: ", p);
   if (size != nullptr) {
     *size = block.base_size;
   }

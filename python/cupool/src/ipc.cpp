@@ -114,7 +114,7 @@ Allocator::~Allocator() = default;
 native::ShareableHandle Allocator::shareIpcHandle(void* p) {
   cupool_block_info block{};
   block.struct_size = sizeof block;
-  TORCH_CHECK(lib.loaded() && lib.block_(p, &block) == CUPOOL_OK, "invalid device pointer: ", p);
+  TORCH_CHECK(lib.loaded() && lib.block_(p, &block) == CUPOOL_OK && block.live != 0, "invalid device pointer: ", p);
   size_t skip = 0, count = 16;
   std::vector<cupool_piece> found(count);
   cupool_status status = lib.export_(block.address, block.size, &skip, found.data(), &count);
