@@ -172,6 +172,9 @@ func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr
 	defer caught(t, &st)
 	g, s, err := onStream(ordinal, stream)
 	if err == nil {
+		before := t.stream
+		t.stream = stream
+		defer func() { t.stream = before }()
 		err = g.root.Reserve(int64(size), s)
 	}
 	return done(t, err)

@@ -2,7 +2,7 @@
 #include "test.h"
 
 static int grown, asked, mapped, unmapped, labels;
-static void *spare;
+static void *spare, *told;
 
 static void before_grow(void *user, int device, size_t size) {
   CHECK(user == &grown && device == 0 && size > 0);
@@ -22,9 +22,9 @@ static int on_oom(void *user, int device, size_t size) {
 
 static void segment(void *user, int device, cupool_segment_action action, cupool_pool_id pool, void *address, size_t size,
                     void *stream) {
-  (void)device, (void)pool, (void)stream;
+  (void)device, (void)pool;
   CHECK(user == &grown && address != NULL && size > 0);
-  if (action == CUPOOL_SEGMENT_ALLOC || action == CUPOOL_SEGMENT_MAP) mapped++;
+  if (action == CUPOOL_SEGMENT_ALLOC || action == CUPOOL_SEGMENT_MAP) mapped++, told = stream;
   else unmapped++;
 }
 
@@ -230,6 +230,9 @@ int main(int argc, char **argv) {
   CHECK(released == 0);
   OK(cupool_trim(0, CUPOOL_MAIN, 64 * MIB, &released));
   CHECK(released > 0 && stats_of(CUPOOL_MAIN).reserved_bytes.all.current <= (int64_t)(64 * MIB));
+  OK(cupool_trim(0, CUPOOL_MAIN, 0, NULL));
+  OK(cupool_reserve(0, 30 * MIB, stream));
+  CHECK(told == stream);
   OK(cupool_trim(0, CUPOOL_MAIN, 0, NULL));
   OK(cupool_set_callbacks(0, NULL));
   int before = mapped;
