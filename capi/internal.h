@@ -24,6 +24,7 @@ typedef struct hint {
 
 /* What a thread has of the library, from its first call that is not served at once. */
 typedef struct thread {
+  uint64_t serial;  /* of no other thread, before or after it */
   int inside;       /* calls of this thread that are in Go */
   int relaxed;      /* the thread's capture mode was exchanged meanwhile */
   int mode;         /* and is put back to this */

@@ -10,13 +10,19 @@ typedef struct scope {
   cupool_pool_id pool;
   cupool_filter filter; /* null: the allocations of the owner */
   void *user;
-  pthread_t owner;
+  uint64_t owner; /* the serial of the thread: a pthread_t is another thread's when this one has ended */
 } scope;
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* guards the list */
 static scope *newest;
 
 atomic_int cupool_scopes;
+
+/* The serial of the calling thread; 0, which no scope has, where there is no memory of the computer. */
+static uint64_t me(void) {
+  thread *t = cupool_thread();
+  return t == NULL ? 0 : t->serial;
+}
 
 static int same(const scope *s, int device, cupool_pool_id pool) {
   return s->device == device && s->pool.first == pool.first && s->pool.second == pool.second;
@@ -25,7 +31,7 @@ static int same(const scope *s, int device, cupool_pool_id pool) {
 /* Whether the pool has begun, so that a filter cannot begin it again: threads without one are each for themselves. */
 static int begun(int device, cupool_pool_id pool, cupool_filter filter) {
   for (scope *s = newest; s != NULL; s = s->older)
-    if (same(s, device, pool) && (filter != NULL || s->filter != NULL || pthread_equal(s->owner, pthread_self()))) return 1;
+    if (same(s, device, pool) && (filter != NULL || s->filter != NULL || s->owner == me())) return 1;
   return 0;
 }
 
@@ -35,7 +41,7 @@ cupool_pool_id cupool_scope_of(int device, void *stream) {
   pthread_rwlock_rdlock(&lock);
   for (scope *s = newest; s != NULL; s = s->older) {
     if (s->device != device) continue;
-    if (s->filter == NULL ? pthread_equal(s->owner, pthread_self()) : s->filter(s->user, stream)) {
+    if (s->filter == NULL ? s->owner == me() : s->filter(s->user, stream)) {
       found = s->pool;
       break;
     }
@@ -61,7 +67,7 @@ int cupool_scope_begin(int device, cupool_pool_id pool, cupool_filter filter, vo
     free(add);
     return 0;
   }
-  *add = (scope){newest, device, pool, filter, user, pthread_self()};
+  *add = (scope){newest, device, pool, filter, user, me()};
   newest = add;
   atomic_fetch_add(&cupool_scopes, 1);
   pthread_rwlock_unlock(&lock);
@@ -74,7 +80,7 @@ int cupool_scope_end(int device, cupool_pool_id pool) {
   pthread_rwlock_wrlock(&lock);
   for (scope **at = &newest; *at != NULL; at = &(*at)->older) {
     if (!same(*at, device, pool)) continue;
-    int mine = pthread_equal((*at)->owner, pthread_self());
+    int mine = (*at)->owner == me();
     if (end == NULL || mine) end = at;
     if (mine) break;
   }

@@ -45,7 +45,11 @@ __attribute__((constructor)) static void load(void) {
 }
 
 thread *cupool_thread(void) {
-  if (self == NULL && (self = calloc(1, sizeof *self)) != NULL) pthread_setspecific(key, self);
+  static _Atomic uint64_t threads;
+  if (self == NULL && (self = calloc(1, sizeof *self)) != NULL) {
+    self->serial = atomic_fetch_add(&threads, 1) + 1;
+    pthread_setspecific(key, self);
+  }
   return self;
 }
 

@@ -102,6 +102,11 @@ static void *within(void *of) {
   return NULL;
 }
 
+static void *without_end(void *of) {
+  OK(cupool_begin(0, *(cupool_pool_id *)of, NULL, NULL));
+  return NULL;
+}
+
 /* One pool for several threads, as a tag is. */
 static void shared_scope(void) {
   enum { THREADS = 3 };
@@ -112,6 +117,15 @@ static void shared_scope(void) {
   for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, within, &pool);
   for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
   FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_end(0, pool));
+  void *p; /* a later thread has the stack, and the pthread_t, of one that ended within */
+  pthread_create(&t[0], NULL, without_end, &pool);
+  pthread_join(t[0], NULL);
+  pthread_create(&t[0], NULL, from_another_thread, NULL);
+  pthread_join(t[0], &p);
+  CHECK(is(in_pool_of(p), CUPOOL_MAIN));
+  OK(cupool_free(p));
+  OK(cupool_end(0, pool));
+  OK(cupool_pool_release(0, pool));
   OK(cupool_begin(0, pool, only_stream, new_stream()));
   FAILS(CUPOOL_ERROR_EXISTS, cupool_begin(0, pool, NULL, NULL));
   OK(cupool_end(0, pool));
