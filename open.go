@@ -131,14 +131,13 @@ func (u *upstream) MemAlloc(size int64) (Ptr, error) {
 func (u *upstream) MemFree(p Ptr) error {
 	u.mu.Lock()
 	size := u.sizes[p]
+	delete(u.sizes, p) // another goroutine may be given the address before free returns
 	u.mu.Unlock()
-	if err := u.free(p, size); err != nil {
-		return err
+	err := u.free(p, size)
+	if err != nil { // it is still there
+		u.mu.Lock()
+		u.sizes[p] = size
+		u.mu.Unlock()
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.sizes[p] == size {
-		delete(u.sizes, p)
-	}
-	return nil
+	return err
 }

@@ -548,3 +548,33 @@ func TestInitialSize(t *testing.T) {
 		require.EqualValues(t, 64<<20, c.Kept())
 	}, func(cfg *cupool.Config) { cfg.InitialSize = 64 << 20 })
 }
+
+// TestAddressGivenAgain: a program's Alloc may return an address whose Free has not returned
+// yet, and its size is known.
+func TestAddressGivenAgain(t *testing.T) {
+	c, _ := pooltest.New(t, 1<<30)
+	var freed []int64
+	var meanwhile func() // in the first Free
+	p := pooltest.NewPrivate(t, c, cupool.PoolConfig{
+		Alloc: func(int64) (cupool.Ptr, error) { return 1 << 40, nil },
+		Free: func(_ cupool.Ptr, size int64) error {
+			freed = append(freed, size)
+			if f := meanwhile; f != nil {
+				meanwhile = nil
+				done := make(chan struct{})
+				go func() { defer close(done); f() }()
+				<-done
+			}
+			return nil
+		},
+	})
+	var again cupool.Block
+	require.NoError(t, p.Free(pooltest.Alloc(t, p, 32*mib, nil)))
+	meanwhile = func() { again = pooltest.Alloc(t, p, 32*mib, nil) }
+	_, err := p.Trim(0)
+	require.NoError(t, err)
+	require.NoError(t, p.Free(again))
+	require.NoError(t, p.Close())
+	require.Equal(t, []int64{32 * mib, 32 * mib}, freed)
+	require.NoError(t, c.Close())
+}
