@@ -20,11 +20,14 @@ type Found struct {
 func (s *Set) Lookup(p cupool.Ptr) (Found, error) { return s.find("look-up", p) }
 
 // find asks the pools in turn. One that has memory at the address, if no live
-// block, has the last word.
+// block, has the last word. Those that are closed do not know: the first of them
+// answers where no other does.
 func (s *Set) find(op string, p cupool.Ptr) (Found, error) {
 	if err := s.made(op); err != nil {
 		return Found{}, err
 	}
+	var closed Found
+	var gone error
 	for i, c := range s.all() {
 		b, err := c.Lookup(p)
 		if errors.Is(err, cupool.ErrForeignPointer) {
@@ -33,7 +36,16 @@ func (s *Set) find(op string, p cupool.Ptr) (Found, error) {
 		if i >= s.n {
 			i = -1
 		}
-		return Found{b, c, i}, s.of(c, err)
+		at := Found{b, c, i}
+		if !errors.Is(err, cupool.ErrClosed) {
+			return at, s.of(c, err)
+		}
+		if gone == nil {
+			closed, gone = at, s.of(c, err)
+		}
+	}
+	if gone != nil {
+		return closed, gone
 	}
 	return Found{}, &cupool.BlockError{Op: op, Ptr: p, Size: -1, Err: cupool.ErrForeignPointer, Detail: fmt.Sprintf("no pool of this set of %d devices holds the address", s.n)}
 }

@@ -200,7 +200,8 @@ func (s *Set) Sync() error {
 // Close waits for the work of all devices, since work of one may use memory of
 // another, and closes the pools, and the devices that Open opened. Where work is
 // not done after the pools' WaitTimeout it returns a *cupool.WaitError and can be
-// called again: no pool is closed before all work was waited for. Other errors,
+// called again: no pool is closed before all work was waited for. So it does with
+// cupool.ErrNotSupported where a pool's blocks are held (Pool.Hold). Other errors,
 // such as a *cupool.LeakError for each pool with live blocks, come when
 // everything is closed. Closing twice is cupool.ErrClosed.
 func (s *Set) Close() error {
@@ -217,13 +218,14 @@ func (s *Set) Close() error {
 		return err
 	}
 	err := s.closePools()
-	if errors.As(err, &late) {
+	if s.closed < len(s.all()) {
 		return err
 	}
 	return errors.Join(err, closeDrivers(s.drivers))
 }
 
-// closePools closes the pools that are still open, up to one whose work is late.
+// closePools closes the pools that are still open, up to one that stays so: its work is
+// late, or its blocks are held.
 func (s *Set) closePools() error {
 	var errs []error
 	for _, c := range s.all()[s.closed:] {
@@ -231,7 +233,7 @@ func (s *Set) closePools() error {
 		if err != nil {
 			errs = append(errs, s.of(c, err))
 		}
-		if late := new(cupool.WaitError); errors.As(err, &late) {
+		if !errors.Is(c.Err(), cupool.ErrClosed) {
 			break
 		}
 		s.closed++

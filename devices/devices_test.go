@@ -191,6 +191,23 @@ func TestCloseLate(t *testing.T) {
 	require.ErrorIs(t, s.Close(), cupool.ErrClosed)
 }
 
+// TestCloseHeld: a set one of whose pools has a block that is held stays open until that is
+// released.
+func TestCloseHeld(t *testing.T) {
+	s := hosts(t, 2)
+	b := alloc(t, s.Pool(1), mib, nil)
+	release, err := s.Pool(1).Hold(b)
+	require.NoError(t, err)
+	for range 2 {
+		require.ErrorIs(t, s.Close(), cupool.ErrNotSupported)
+		require.NoError(t, s.Pool(1).Err())
+	}
+	release()
+	require.NoError(t, s.Free(b))
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, s.Close(), cupool.ErrClosed)
+}
+
 // TestCloseOrder closes a set while one device works on another one's memory.
 func TestCloseOrder(t *testing.T) {
 	for i := range 2 {
