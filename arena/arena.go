@@ -4,6 +4,7 @@ package arena
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -219,7 +220,7 @@ func (r *Arena) countLocked() {
 	r.stats.Peak = max(r.stats.Peak, r.off+r.overflow)
 }
 
-// overflowLocked serves a request that does not fit.
+// overflowLocked serves a request that does not fit. The lock is given away meanwhile.
 func (r *Arena) overflowLocked(size, align int64, s *cupool.Stream) (cupool.Block, error) {
 	if !r.cfg.Overflow {
 		return cupool.Block{}, &cupool.OOMError{
@@ -230,21 +231,33 @@ func (r *Arena) overflowLocked(size, align int64, s *cupool.Stream) (cupool.Bloc
 		}
 	}
 	align = max(align, sizeclass.Quantum)
-	pad := align - sizeclass.Quantum // most addresses are multiples of the quantum
-	from, err := r.a.Alloc(size+pad, s)
+	r.mu.Unlock() // the allocator may wait for work, which may free blocks of the arena
+	from, pad, err := r.beside(size, align, s)
+	r.mu.Lock()
+	switch {
+	case err != nil:
+		return cupool.Block{}, err
+	case r.closed:
+		return cupool.Block{}, errors.Join(r.closedError("allocation"), r.a.Free(from))
+	}
+	b := r.addLocked(&r.over, overflowID, entry{ptr: (from.Ptr() + cupool.Ptr(pad)) &^ cupool.Ptr(align-1), size: size, from: from})
+	r.overflow += sizeclass.Round(from.Size())
+	r.countLocked()
+	return b, nil
+}
+
+// beside returns a block of the allocator that has size bytes at a multiple of align, which
+// is one of the quantum, in its first pad bytes.
+func (r *Arena) beside(size, align int64, s *cupool.Stream) (from cupool.Block, pad int64, err error) {
+	pad = align - sizeclass.Quantum // most addresses are multiples of the quantum
+	from, err = r.a.Alloc(size+pad, s)
 	if err == nil && from.Ptr()%sizeclass.Quantum != 0 { // with a MinBlock that is finer
 		pad = align - sizeclass.Least
 		if err = r.a.Free(from); err == nil {
 			from, err = r.a.Alloc(size+pad, s)
 		}
 	}
-	if err != nil {
-		return cupool.Block{}, err
-	}
-	b := r.addLocked(&r.over, overflowID, entry{ptr: (from.Ptr() + cupool.Ptr(pad)) &^ cupool.Ptr(align-1), size: size, from: from})
-	r.overflow += sizeclass.Round(from.Size())
-	r.countLocked()
-	return b, nil
+	return from, pad, err
 }
 
 // orderLocked makes work that is submitted to s from now on come after all work

@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/arena"
 	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/sizeclass"
 	"github.com/cupool/cupool/internal/testkit"
@@ -538,5 +539,51 @@ func BenchmarkArena(b *testing.B) {
 		if i%1000 == 999 {
 			_ = a.Reset()
 		}
+	}
+}
+
+// TestOverflowWaits: an allocation that overflows may wait for work that frees a block of the
+// arena, and the arena may be closed meanwhile.
+func TestOverflowWaits(t *testing.T) {
+	for name, meanwhile := range map[string]func(a *arena.Arena, b cupool.Block) error{
+		"free":  func(a *arena.Arena, b cupool.Block) error { return a.Free(b) },
+		"close": func(a *arena.Arena, _ cupool.Block) error { return a.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, err := cupool.OpenHost(cupool.HostConfig{Capacity: 64 * mib})
+			require.NoError(t, err)
+			var a *arena.Arena
+			waits := make(chan struct{})
+			refused := sync.OnceFunc(func() { close(waits) })
+			c, err := cupool.New(cupool.Config{Driver: &hook.Driver{Driver: host, Around: func(call *hook.Call, do func() error) error {
+				err := do()
+				if call.Name == "MemAlloc" && err != nil {
+					refused()
+				}
+				return err
+			}}, Backing: cupool.BackingSegments})
+			require.NoError(t, err)
+			a, err = arena.New(c, arena.Config{Size: mib, Overflow: true})
+			require.NoError(t, err)
+			b := alloc(t, a, 4096)
+			other, err := c.NewStream()
+			require.NoError(t, err)
+			last := alloc(t, c, 40*mib)
+			var freed error
+			require.NoError(t, other.Launch(func() { <-waits; freed = meanwhile(a, b) }))
+			require.NoError(t, c.FreeOn(last, other))
+			testkit.Finishes(t, "Alloc", func() {
+				_, err := a.Alloc(40*mib, nil)
+				if name == "close" {
+					require.ErrorIs(t, err, cupool.ErrClosed)
+				} else {
+					require.NoError(t, err)
+					require.NoError(t, a.Close())
+				}
+			})
+			require.NoError(t, freed)
+			require.NoError(t, c.Close())
+			require.NoError(t, host.Close())
+		})
 	}
 }
