@@ -336,11 +336,16 @@ func (k *Clock) awaitRoom(ctx context.Context) error {
 // Await waits on the host until an event of the stream is done that is not one of
 // the clock's own, or fails with the cause of ctx.
 func (k *Clock) Await(ctx context.Context, e device.Event) error {
+	return k.Until(ctx, func() (bool, error) { return k.events.Query(e) })
+}
+
+// Until waits on the host until done reports true or fails, or fails with the cause of ctx.
+func (k *Clock) Until(ctx context.Context, done func() (bool, error)) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		done, err := k.events.Query(e)
+		over, err := done()
 		switch {
-		case err != nil || done:
+		case err != nil || over:
 			return err
 		case ctx.Err() != nil:
 			return k.late(ctx, start)

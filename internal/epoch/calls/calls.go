@@ -97,6 +97,17 @@ func (s *Stream) Enter() bool {
 	return true
 }
 
+// enterWait begins a wait, which Leave ends, of a stream in any state. It waits while Close
+// does: for calls, which may wait for work that waits for the caller. So it fails with the
+// cause of ctx when that is done.
+func (s *Stream) enterWait(ctx context.Context) error {
+	if ctx.Done() == nil {
+		s.running.RLock()
+		return nil
+	}
+	return s.clock.Until(ctx, func() (bool, error) { return s.running.TryRLock(), nil })
+}
+
 // Leave ends what Enter began.
 func (s *Stream) Leave() { s.running.RUnlock() }
 
@@ -164,8 +175,10 @@ func (s *Stream) Drain(ctx context.Context) error {
 	if err := s.Outside("synchronize"); err != nil { // before the lock, whose holder may wait for the caller
 		return err
 	}
-	s.running.RLock()
-	defer s.running.RUnlock()
+	if err := s.enterWait(ctx); err != nil {
+		return err
+	}
+	defer s.Leave()
 	if s.IsClosed() {
 		return nil
 	}
@@ -181,8 +194,10 @@ func (s *Stream) awaitPassed(ctx context.Context, freed uint64, owner bool) erro
 	if err := s.Outside("synchronize"); err != nil {
 		return err
 	}
-	s.running.RLock()
-	defer s.running.RUnlock()
+	if err := s.enterWait(ctx); err != nil {
+		return err
+	}
+	defer s.Leave()
 	captured := s.clock.Captured()
 	switch {
 	case s.IsClosed():

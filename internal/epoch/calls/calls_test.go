@@ -205,3 +205,28 @@ func TestWaitsWhileItIsClosed(t *testing.T) {
 		require.True(t, s.Idle(&polls))
 	}
 }
+
+// TestWaitsBesideClose: a wait gives up with its bounds while Close waits for a call.
+func TestWaitsBesideClose(t *testing.T) {
+	late, cancel := context.WithCancelCause(context.Background())
+	cancel(errBroken)
+	d := &fakeDriver{}
+	d.done.Store(true)
+	s, _ := newStream(d, 0, false)
+	require.True(t, s.Enter())
+	closed := make(chan bool)
+	go func() { closed <- s.Close() }()
+	for s.running.TryRLock() { // until Close waits
+		s.Leave()
+		runtime.Gosched()
+	}
+	for name, wait := range map[string]func(*Stream, context.Context) error{"Drain": (*Stream).Drain, "WaitIdle": (*Stream).WaitIdle} {
+		var e *device.WaitError
+		require.ErrorAs(t, wait(s, late), &e, name)
+		require.ErrorIs(t, e, errBroken, name)
+	}
+	s.Leave()
+	require.True(t, <-closed)
+	require.NoError(t, s.Drain(late))
+	require.NoError(t, s.WaitIdle(late))
+}
