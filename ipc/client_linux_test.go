@@ -8,13 +8,16 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
 	sharing "github.com/cupool/cupool/device"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/ipc"
 )
 
@@ -127,6 +130,35 @@ func TestCloseWhileOpening(t *testing.T) {
 	require.Len(t, g.server.Uses(), 1, "until the stream is there")
 	close(release)
 	require.Eventually(t, func() bool { return len(g.server.Uses()) == 0 }, waitTime, 1e6)
+	require.NoError(t, g.server.Close(t.Context()))
+}
+
+// TestCloseMemoryTwice: while Close of a Memory waits for a stream, another one is bounded by its
+// own context, and the stream's work may record a stream, which is waited for, too.
+func TestCloseMemoryTwice(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 1000)
+	m, err := g.connect().Open(t.Context(), "x")
+	require.NoError(t, err)
+	s, err := g.other.NewStream()
+	require.NoError(t, err)
+	gate, last := make(chan struct{}), make(chan struct{})
+	var recorded error
+	require.NoError(t, g.other.DefaultStream().Launch(func() { <-gate; recorded = m.RecordStream(s) }))
+	require.NoError(t, s.Launch(func() { <-last }))
+	closed, waits := make(chan error, 1), make(chan struct{})
+	go func() { closed <- m.Close(asked{t.Context(), sync.OnceFunc(func() { close(waits) })}) }()
+	<-waits
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	var late *cupool.WaitError
+	testkit.Finishes(t, "Close", func() { require.ErrorAs(t, m.Close(ctx), &late) })
+	close(gate)
+	require.NoError(t, g.other.DefaultStream().Sync())
+	require.NoError(t, recorded)
+	require.Empty(t, closed, "a stream that was recorded meanwhile is waited for")
+	close(last)
+	require.NoError(t, <-closed)
 	require.NoError(t, g.server.Close(t.Context()))
 }
 

@@ -75,15 +75,27 @@ func (m *Memory) Close(ctx context.Context) error {
 	if m.orZero().client == nil || ctx == nil {
 		return nothing("Memory or context")
 	}
+	if err := m.unmap(ctx); err != nil {
+		return err
+	}
+	_, err := m.client.ask(ctx, closeKind, nil, m.ref)
+	if errors.Is(err, ErrGone) || errors.Is(err, cupool.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// unmap waits for the streams, and unmaps the memory.
+func (m *Memory) unmap(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return errMemoryClosed
-	}
-	for _, s := range m.streams {
-		if err := s.SyncContext(ctx); err != nil && !errors.Is(err, cupool.ErrClosed) { // the work of a closed stream is done
+	for i := 0; !m.closed && i < len(m.streams); i++ {
+		if err := m.waitUnlocked(ctx, m.streams[i]); err != nil {
 			return fmt.Errorf("cupool: ipc: closing %q: %w", m.name, err)
 		}
+	}
+	if m.closed {
+		return errMemoryClosed
 	}
 	c := m.client
 	if err := c.dev.CloseRange(m.ptr); err != nil {
@@ -91,11 +103,18 @@ func (m *Memory) Close(ctx context.Context) error {
 	}
 	m.closed = true
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.open, m.ref)
-	c.mu.Unlock()
-	_, err := c.ask(ctx, closeKind, nil, m.ref)
-	if errors.Is(err, ErrGone) || errors.Is(err, cupool.ErrClosed) {
-		return nil
+	return nil
+}
+
+// waitUnlocked waits for a stream, without the lock, for which work of the stream or another
+// Close may wait.
+func (m *Memory) waitUnlocked(ctx context.Context, s *cupool.Stream) error {
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	if err := s.SyncContext(ctx); !errors.Is(err, cupool.ErrClosed) { // the work of a closed stream is done
+		return err
 	}
-	return err
+	return nil
 }
