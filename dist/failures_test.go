@@ -11,6 +11,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/hook"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 )
 
@@ -473,5 +474,34 @@ func TestGroupAlone(t *testing.T) {
 			return commtest.First(r.AllReduce(to[0].M, from.M, dist.Sum, r.Stream), r.AllReduce(to[1].M, from.M, dist.Sum, r.Stream))
 		}))
 		require.NoError(t, commtest.First(to[0].Is([]int32{7}), to[1].Is([]int32{7}), from.Free()))
+	})
+}
+
+// TestCloseLost: what was queued on a device that is lost does not run, and Close does not wait
+// for it.
+func TestCloseLost(t *testing.T) {
+	var pools []*cupool.Pool
+	for range 2 {
+		d, err := cupool.OpenHost(cupool.HostConfig{Capacity: 64 << 20})
+		require.NoError(t, err)
+		c, err := cupool.New(cupool.Config{Driver: d, Backing: cupool.BackingSegments})
+		require.NoError(t, err)
+		defer d.Close()
+		defer c.Close()
+		pools = append(pools, c)
+	}
+	comms, err := dist.Local(pools...)
+	require.NoError(t, err)
+	b, err := cupool.NewBuffer[float32](pools[0], 4, nil)
+	require.NoError(t, err)
+	m, err := dist.Of(b)
+	require.NoError(t, err)
+	gate := make(chan struct{})
+	require.NoError(t, pools[0].DefaultStream().Launch(func() { <-gate; panic("lost") }))
+	require.NoError(t, comms[0].AllReduce(m, m, dist.Sum, nil))
+	close(gate)
+	testkit.Finishes(t, "Close", func() {
+		require.ErrorIs(t, comms[0].Close(), cupool.ErrDeviceLost)
+		require.ErrorIs(t, comms[1].Close(), dist.ErrRank)
 	})
 }

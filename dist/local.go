@@ -65,6 +65,7 @@ type local struct {
 	awaits  *call       // the Send or Recv that waits for its peer
 	comes   func() bool // whether awaits has what it waits for
 	closing bool
+	lost    bool  // what is queued does not run
 	err     error // why nothing works any more
 
 	sum []byte // of the batch whose turn it is: a piece that is added up
@@ -121,7 +122,12 @@ func (c *local) Close() error {
 		return fmt.Errorf("dist: closing rank %d: %w", c.rank, cupool.ErrClosed)
 	}
 	c.closing = true
-	for c.turn < c.queued {
+	if c.turn < c.queued && c.direct {
+		ended := make(chan struct{})
+		defer close(ended)
+		go c.watch(ended)
+	}
+	for c.turn < c.queued && !c.lost {
 		c.room.changed.Wait()
 	}
 	if c.err != nil && !errors.Is(c.err, cupool.ErrClosed) { // that is Abort's
@@ -130,6 +136,31 @@ func (c *local) Close() error {
 	c.err = fmt.Errorf("dist: rank %d: %w", c.rank, cupool.ErrClosed)
 	c.room.changed.Broadcast()
 	return nil
+}
+
+// lookEvery is the time between two looks at a device that Close waits for.
+const lookEvery = 10 * time.Millisecond
+
+// watch ends the rank when its device is lost, which does not run what is queued, unless
+// ended is closed first.
+func (c *local) watch(ended <-chan struct{}) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-look.C:
+		}
+		if _, _, err := c.pool.Driver().MemInfo(); errors.Is(err, cupool.ErrDeviceLost) {
+			c.room.mu.Lock()
+			defer c.room.mu.Unlock()
+			c.lost = true
+			_ = c.failLocked(fmt.Errorf("dist: rank %d: %w", c.rank, err))
+			c.room.changed.Broadcast() // also where the rank has failed before
+			return
+		}
+	}
 }
 
 // failLocked ends all ranks that have not ended, and returns this one's error.
