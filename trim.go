@@ -200,7 +200,8 @@ func (r *reclaimer) cutLast(b Block) error {
 		return nil
 	}
 	defer h.mu.Unlock()
-	if h.lent[b.id()] != nil || r.asleep.Load() || h.stream.clock.Captured() || h.awaitLocked(ctx, h.stream.clock.Now) != nil {
+	now := h.stream.clock.Now() // what has used that memory was submitted before the block was allocated
+	if h.lent[b.id()] != nil || r.asleep.Load() || h.stream.clock.Captured() || h.awaitLocked(ctx, func() uint64 { return now }) != nil {
 		return nil
 	}
 	if w := x.Word(); x.Owner() != h.Index() || w.Gen() != b.gen || w.State() != block.Live {
