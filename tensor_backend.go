@@ -47,8 +47,8 @@ import (
 // An Engine has the methods of tensor.StdEng, which package tensor calls, with its
 // options, errors and numbers but for what is said at the method. Their results are in
 // the pool. They fail with tensor's own errors, or with an *EngineError around
-// ErrUseAfterFree, ErrNotSupported (also for a tensor that is nil) or what the allocator
-// or device says. Operations on two tensors take shapes that are the same, and those
+// ErrUseAfterFree, ErrNotSupported (also for a tensor that is nil, and where
+// tensor.StdEng panics) or what the allocator or device says. Operations on two tensors take shapes that are the same, and those
 // with a scalar s, a Go value or a tensor of one element, put it on the left where
 // leftTensor is false. Comparisons return bool, or the operands' type with
 // tensor.AsSameType.
@@ -262,18 +262,23 @@ func Try(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			var ours *EngineError
-			perr, ok := p.(error)
+			perr, _ := p.(error)
 			if fault, at := p.(interface{ Addr() uintptr }); at {
 				perr = engineError("access", fmt.Errorf("the CPU cannot touch address %v, only a copy (ToHost, FromHost, Copy): %w", Ptr(fault.Addr()), ErrNotSupported))
 			}
-			if !ok || !errors.As(perr, &ours) {
+			if !isOwn(perr) {
 				panic(p)
 			}
 			err = perr
 		}
 	}()
 	return f()
+}
+
+// isOwn reports whether an error is an engine's.
+func isOwn(err error) bool {
+	var own *EngineError
+	return errors.As(err, &own)
 }
 
 // Sync waits until all work on the engine's stream is done. It returns the
@@ -390,8 +395,9 @@ func (e *Engine) Free(mem tensor.Memory, size int64) error {
 // Memcpy implements tensor.Engine: it copies the bytes of src, or as many as
 // dst has room for. Either may be the engine's memory or a part of it, any
 // other memory of the host, or a tensor; addresses decide. It fails with an
-// *EngineError around ErrUseAfterFree, ErrInvalidRange or what the device
-// says.
+// *EngineError around ErrUseAfterFree, ErrInvalidRange, ErrNotSupported for a
+// tensor in memory that only another engine's device can touch, or what the
+// device says.
 func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 	if err := e.made("memcpy"); err != nil {
 		return err
@@ -400,7 +406,7 @@ func (e *Engine) Memcpy(dst, src tensor.Memory) error {
 	s, ns := operand.Extent(src)
 	n := min(nd, ns)
 	for _, mem := range [...]tensor.Memory{dst, src} {
-		if err := checkMemory(mem); err != nil {
+		if err := e.checkMemory(mem); err != nil {
 			return engineError("memcpy", err)
 		}
 	}
@@ -443,11 +449,16 @@ func (e *Engine) Memset(mem tensor.Memory, val interface{}) error {
 	if err := e.made("memset"); err != nil {
 		return err
 	}
+	if d, ok := mem.(*tensor.Dense); ok {
+		if o := e.stranger(d); o != nil {
+			return o.Memset(mem, val)
+		}
+	}
 	p, n := operand.Extent(mem)
 	defer runtime.KeepAlive(mem)
 	pattern, err := operand.Pattern(mem, val)
 	if err == nil {
-		err = checkMemory(mem)
+		err = e.checkMemory(mem)
 	}
 	if err != nil || n == 0 {
 		return engineError("memset", err)
@@ -489,7 +500,7 @@ func (e *Engine) Accessible(mem tensor.Memory) (tensor.Memory, error) {
 		return nil, err
 	}
 	p, n := operand.Extent(mem)
-	if err := checkMemory(mem); err != nil {
+	if err := e.checkMemory(mem); err != nil {
 		return nil, engineError("access", err)
 	}
 	if n == 0 {

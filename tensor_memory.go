@@ -73,14 +73,31 @@ func (e *Engine) errNotMaterialized() error {
 	return fmt.Errorf("tensor's Materialize of a view with gaps did not copy its elements, which lie in memory of %s that the CPU cannot touch; Engine.Materialize does: %w", e.d.Name(), ErrNotSupported)
 }
 
-// checkMemory is blockOf's error where mem is a tensor.
-func checkMemory(mem tensor.Memory) error {
+// checkMemory is blockOf's error where mem is a tensor. It fails with ErrNotSupported for a
+// stranger's.
+func (e *Engine) checkMemory(mem tensor.Memory) error {
 	d, ok := mem.(*tensor.Dense)
 	if !ok {
 		return nil
 	}
+	if o := e.stranger(d); o != nil {
+		return fmt.Errorf("the CPU cannot touch the memory of a tensor of another engine, %v; Copy takes it: %w", o, ErrNotSupported)
+	}
 	_, err := blockOf(d)
 	return err
+}
+
+// stranger returns the engine of a tensor that lies in memory which the CPU cannot touch
+// and this engine does not know, or nil.
+func (e *Engine) stranger(t tensor.Tensor) *Engine {
+	o := EngineOf(t)
+	if o == nil || o == e || o.accessible {
+		return nil
+	}
+	if p, n := operand.Extent(t); n == 0 || e.owns(p) {
+		return nil
+	}
+	return o
 }
 
 // onDevice reports whether [p, p+n) is pool memory that the CPU cannot touch.
@@ -345,14 +362,17 @@ func (e *Engine) FromHost(t tensor.Tensor) (*tensor.Dense, error) {
 // says.
 func (e *Engine) Copy(dst, src tensor.Tensor) error { return e.std().Copy(dst, src) }
 
-// Zero sets all elements of t, which may be a view, to zero. It fails with an
-// *EngineError around ErrUseAfterFree or what the device says.
+// Zero sets all elements of t, which may be a view and of any Engine, to zero. It
+// fails with an *EngineError around ErrUseAfterFree or what the device says.
 func (e *Engine) Zero(t tensor.Tensor) error {
 	if err := e.made("zero"); err != nil {
 		return err
 	}
 	if operand.IsNil(t) {
 		return nil
+	}
+	if o := e.stranger(t); o != nil {
+		return o.Zero(t)
 	}
 	if v, ok := t.(tensor.View); ok && v.IsMaterializable() {
 		return e.Memset(t, reflect.Zero(t.Dtype().Type).Interface())

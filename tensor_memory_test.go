@@ -35,6 +35,27 @@ func TestEngineFreeTensor(t *testing.T) {
 	})
 }
 
+// TestEngineStrangers: memory that only another engine's device can touch is left to that, or refused.
+func TestEngineStrangers(t *testing.T) {
+	e, other := newBench(t, true), newBench(t, true)
+	d := other.From(random(e.Rand, tensor.Float32, 4, 4))
+	own := e.From(random(e.Rand, tensor.Float32, 4, 4))
+	require.NoError(t, e.Memset(d, float32(3)))
+	require.Equal(t, float32(3), other.Host(d).Get(5))
+	require.NoError(t, e.Zero(view(d, nil, tensor.S(1, 3))))
+	require.Equal(t, []float32{3, 0, 0, 3}, other.Host(d).Data().([]float32)[:4])
+	require.NoError(t, e.Zero(d))
+	require.Zero(t, other.Host(d).Get(0))
+
+	require.ErrorIs(t, e.Memcpy(own, d), cupool.ErrNotSupported)
+	require.ErrorIs(t, e.Memcpy(d, own), cupool.ErrNotSupported)
+	_, err := e.Accessible(d)
+	require.ErrorIs(t, err, cupool.ErrNotSupported)
+	require.NoError(t, e.Copy(own, d))
+	e.FreeAll(own)
+	other.FreeAll(d)
+}
+
 func TestEngineOwns(t *testing.T) {
 	both(t, func(t *testing.T, e *bench) {
 		d := e.From(random(e.Rand, tensor.Float32, 4, 4))

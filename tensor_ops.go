@@ -71,6 +71,7 @@ func (m *opMemory) Ready() error                     { return m.engine().hostRea
 func (m *opMemory) Pending() error                   { return m.engine().pendingError() }
 func (m *opMemory) Lose(op string, err error)        { m.engine().lose(op, err) }
 func (m *opMemory) Error(op string, err error) error { return engineError(op, err) }
+func (m *opMemory) IsOwn(err error) bool             { return isOwn(err) }
 func (m *opMemory) Capturing() bool                  { return m.captured != nil }
 
 // Warn implements tensorop.Memory.

@@ -163,3 +163,24 @@ func TestFusedErrors(t *testing.T) {
 		e.FreeAll(x, b, n, f, i)
 	})
 }
+
+// TestZeroDense: the zero Dense, whose methods panic, is no tensor.
+func TestZeroDense(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x, none := e.From(random(e.Rand, tensor.Float32, 3, 3)), new(tensor.Dense)
+		for name, err := range map[string]error{
+			"Activate":  nn.Activate(e.Engine, none, x, nn.ReLU),
+			"Apply":     nn.Apply(e.Engine, nn.Sin, x, none),
+			"Dropout":   nn.Dropout(e.Engine, none, none, 0.5, nn.Seed{}),
+			"Linear":    nn.Linear(e.Engine, x, none, nil, x, nn.ReLU),
+			"Normal":    nn.Normal(e.Engine, none, 0, 1, nn.Seed{}),
+			"SGD.Step":  nn.SGD{}.Step(e.Engine, nn.Param{Value: none, Grad: x}),
+			"Adam.Step": nn.Adam{}.Step(e.Engine, 1, nn.Param{Value: x, Grad: x, Momentum: none, Second: x}),
+		} {
+			var own *cupool.EngineError
+			require.ErrorAs(t, err, &own, name)
+			require.ErrorIs(t, err, cupool.ErrNotSupported, name)
+		}
+		e.FreeAll(x)
+	})
+}

@@ -16,7 +16,8 @@ type (
 )
 
 // Binary computes an operation whose result has the type of a.
-func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, a, b); err != nil {
 		return nil, err
 	}
@@ -29,7 +30,8 @@ func (ops *Ops) Binary(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.
 
 // Compare computes an operation whose result is bool, or has the type of a
 // with tensor.AsSameType.
-func (ops *Ops) Compare(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) Compare(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, a, b); err != nil {
 		return nil, err
 	}
@@ -39,7 +41,8 @@ func (ops *Ops) Compare(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor
 
 // Between is Binary for MinBetween and MaxBetween: StdEng panics with
 // UseUnsafe, which means the same as reusing a.
-func (ops *Ops) Between(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) Between(op string, f BinaryOp, a, b tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, a, b); err != nil {
 		return nil, err
 	}
@@ -91,6 +94,11 @@ func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []te
 	if r, ok, err := ops.gpu.Binary(op, a, b, &o, dt); ok {
 		return r, err
 	}
+	if a.Dtype() == b.Dtype() && a.Shape().Eq(b.Shape()) {
+		if r, ok, err := ops.none(a, &o, dt, func(one tensor.Tensor) (tensor.Tensor, error) { return f(tensor.StdEng{}, one, one) }); ok {
+			return r, err
+		}
+	}
 	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return f(tensor.StdEng{}, h[0], h[1], opts...)
 	}
@@ -121,14 +129,7 @@ func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []te
 // operation on operands ts, which has the first one's shape, and nil for a new one.
 // What StdEng refuses or fits first, and what it does with masks, is left to it: nil, too.
 func destination(o *operand.Options, dt tensor.Dtype, ts ...tensor.Tensor) *tensor.Dense {
-	t := o.Incr // which StdEng heeds first
-	if t == nil {
-		t = o.Reuse
-	}
-	if t == nil && o.Unsafe {
-		t = ts[0]
-	}
-	dst, ok := t.(*tensor.Dense)
+	dst, ok := o.Destination(ts[0]).(*tensor.Dense)
 	if !ok || dst == nil || dst.Dtype() != dt || !dst.Shape().Eq(ts[0].Shape()) || dst.IsMasked() {
 		return nil
 	}
@@ -185,7 +186,8 @@ func with(opts []tensor.FuncOpt, more ...tensor.FuncOpt) []tensor.FuncOpt {
 }
 
 // BinaryScalar is Binary with a scalar: a Go value, or a tensor of one element.
-func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, t); err != nil {
 		return nil, err
 	}
@@ -198,7 +200,8 @@ func (ops *Ops) BinaryScalar(op string, f ScalarOp, t tensor.Tensor, s interface
 }
 
 // CompareScalar is Compare with a scalar.
-func (ops *Ops) CompareScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) CompareScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, t); err != nil {
 		return nil, err
 	}
@@ -207,7 +210,8 @@ func (ops *Ops) CompareScalar(op string, f ScalarOp, t tensor.Tensor, s interfac
 }
 
 // BetweenScalar is Between with a scalar.
-func (ops *Ops) BetweenScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) BetweenScalar(op string, f ScalarOp, t tensor.Tensor, s interface{}, leftTensor bool, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, t); err != nil {
 		return nil, err
 	}
@@ -221,8 +225,13 @@ func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s inte
 	if r, ok, err := ops.gpu.BinaryScalar(op, t, s, leftTensor, &o, dt); ok {
 		return r, err
 	}
-	ts := []tensor.Tensor{t}
 	st, _ := s.(tensor.Tensor)
+	if st == nil {
+		if r, ok, err := ops.none(t, &o, dt, func(one tensor.Tensor) (tensor.Tensor, error) { return f(tensor.StdEng{}, one, s, leftTensor) }); ok {
+			return r, err
+		}
+	}
+	ts := []tensor.Tensor{t}
 	if st != nil {
 		ts = append(ts, st)
 	}
@@ -253,13 +262,17 @@ func (ops *Ops) elementwiseScalar(op string, f ScalarOp, t tensor.Tensor, s inte
 }
 
 // Unary computes an operation on one tensor, whose result has its type.
-func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, a); err != nil {
 		return nil, err
 	}
 	defer operand.KeepAlive(a)
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.Function(op, a, &o); ok {
+		return r, err
+	}
+	if r, ok, err := ops.none(a, &o, a.Dtype(), func(one tensor.Tensor) (tensor.Tensor, error) { return f(tensor.StdEng{}, one) }); ok {
 		return r, err
 	}
 	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
@@ -285,7 +298,8 @@ func (ops *Ops) Unary(op string, f UnaryOp, a tensor.Tensor, opts []tensor.FuncO
 }
 
 // Clamp computes StdEng.Clamp.
-func (ops *Ops) Clamp(a tensor.Tensor, min, max interface{}, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) Clamp(a tensor.Tensor, min, max interface{}, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught("Clamp", &err)
 	defer operand.KeepAlive(a)
 	if err := ops.made("Clamp", a); err != nil {
 		return nil, err
@@ -309,6 +323,9 @@ func (ops *Ops) Map(fn interface{}, a tensor.Tensor, opts []tensor.FuncOpt) (ten
 	o := operand.ParseOptions(opts)
 	compute := func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.StdEng{}.Map(fn, h[0], opts...)
+	}
+	if r, ok, err := ops.none(a, &o, a.Dtype(), func(one tensor.Tensor) (tensor.Tensor, error) { return one, nil }); ok {
+		return r, err
 	}
 	if dst := destination(&o, a.Dtype(), a); dst != nil {
 		return ops.placed("Map", compute, &o, dst, a)

@@ -19,7 +19,8 @@ import (
 type ProductOp func(e tensor.StdEng, a, b, prealloc tensor.Tensor) error
 
 // Product computes MatMul, MatVecMul or Outer, as op names it.
-func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) error {
+func (ops *Ops) Product(op string, f ProductOp, a, b, prealloc tensor.Tensor) (err error) {
+	defer ops.caught(op, &err)
 	if err := ops.made(op, a, b, prealloc); err != nil {
 		return err
 	}
@@ -48,7 +49,8 @@ func (ops *Ops) multiplies(t tensor.Tensor) bool {
 }
 
 // Contract sums up products of a's and b's elements along pairs of axes.
-func (ops *Ops) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
+func (ops *Ops) Contract(a, b *tensor.Dense, aAxes, bAxes []int) (r *tensor.Dense, err error) {
+	defer ops.caught("Contract", &err)
 	defer operand.KeepAlive(a, b)
 	if r, ok, err := ops.gpu.Contract(a, b, aAxes, bAxes); ok {
 		return r, err
@@ -87,7 +89,8 @@ func contracted(a, b *tensor.Dense, aAxes, bAxes []int) (*tensor.Dense, error) {
 
 // BatchMatMul writes the products of as many pairs of matrices as a has to
 // prealloc.
-func (ops *Ops) BatchMatMul(a, b, prealloc tensor.Tensor) error {
+func (ops *Ops) BatchMatMul(a, b, prealloc tensor.Tensor) (err error) {
+	defer ops.caught("BatchMatMul", &err)
 	defer operand.KeepAlive(a, b, prealloc)
 	const op = "BatchMatMul"
 	if err := ops.made(op); err != nil {
@@ -136,7 +139,8 @@ func matrixAt(t *tensor.Dense, i int) *tensor.Dense {
 }
 
 // Inner computes StdEng.Inner.
-func (ops *Ops) Inner(a, b tensor.Tensor) (interface{}, error) {
+func (ops *Ops) Inner(a, b tensor.Tensor) (r interface{}, err error) {
+	defer ops.caught("Inner", &err)
 	defer operand.KeepAlive(a, b)
 	if err := ops.made("Inner", a, b); err != nil {
 		return nil, err
@@ -148,7 +152,8 @@ func (ops *Ops) Inner(a, b tensor.Tensor) (interface{}, error) {
 }
 
 // Trace computes StdEng.Trace.
-func (ops *Ops) Trace(a tensor.Tensor) (interface{}, error) {
+func (ops *Ops) Trace(a tensor.Tensor) (r interface{}, err error) {
+	defer ops.caught("Trace", &err)
 	defer operand.KeepAlive(a)
 	if v, ok, err := ops.gpu.Trace(a); ok {
 		return v, err
@@ -158,7 +163,8 @@ func (ops *Ops) Trace(a tensor.Tensor) (interface{}, error) {
 
 // Dot computes StdEng.Dot, which leaves products with a matrix to the methods
 // MatMul and MatVecMul of the engine of x.
-func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) Dot(x, y tensor.Tensor, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught("Dot", &err)
 	if err := ops.made("Dot", x, y); err != nil {
 		return nil, err
 	}
@@ -184,6 +190,7 @@ func isMatrixProduct(x, y tensor.Shape) bool {
 
 // SVD computes StdEng.SVD. u and v are nil without uv.
 func (ops *Ops) SVD(a tensor.Tensor, uv, full bool) (s, u, v tensor.Tensor, err error) {
+	defer ops.caught("SVD", &err)
 	r, err := runValue(ops, "SVD", func(h []tensor.Tensor) (r [3]tensor.Tensor, err error) {
 		r[0], r[1], r[2], err = tensor.StdEng{}.SVD(h[0], uv, full)
 		return r, err

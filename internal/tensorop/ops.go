@@ -50,6 +50,8 @@ type Memory interface {
 	Adopt(d *tensor.Dense) (*tensor.Dense, error)
 	// Write copies src to memory, in stream order.
 	Write(p device.Ptr, src []byte) error
+	// IsOwn reports whether an error is the engine's.
+	IsOwn(err error) bool
 	// Memcpy copies between tensors of this engine, as they lie in memory.
 	Memcpy(dst, src tensor.Memory) error
 }
@@ -115,12 +117,58 @@ func (ops *Ops) into(dt tensor.Dtype, shape tensor.Shape, f func(out *tensor.Den
 	if err != nil {
 		return nil, err
 	}
+	done := false
+	defer func() {
+		if !done {
+			_ = ops.m.FreeTensor(out) // it is live and whole
+		}
+	}()
 	if err = ops.m.Ready(); err == nil { // not before: its memory may be in use until then
-		err = f(out)
+		err = f(out) // which may panic
 	}
 	if err != nil {
-		_ = ops.m.FreeTensor(out) // it is live and whole
 		return nil, err
 	}
+	done = true
 	return out, nil
+}
+
+// caught, deferred, makes an error of what StdEng panics with where it is given what
+// it does not expect, such as a wrong axis or other types, and where it gets an error of
+// the engine's that it cannot return. Faults go on (see cupool.Try).
+func (ops *Ops) caught(op string, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if _, fault := p.(interface{ Addr() uintptr }); fault {
+		panic(p)
+	}
+	if own, ok := p.(error); ok && ops.m.IsOwn(own) {
+		*err = own
+		return
+	}
+	*err = ops.m.Error(op, fmt.Errorf("tensor panicked, as it does for wrong arguments: %v: %w", p, device.ErrNotSupported))
+}
+
+// none returns the result of an elementwise operation on a tensor without elements,
+// for which StdEng panics, and false for any other tensor and where options name a
+// tensor that does not fit. dt is the type of a new result. It fails as f does, which
+// computes the operation for a tensor of one element in t's place.
+func (ops *Ops) none(t tensor.Tensor, o *operand.Options, dt tensor.Dtype, f func(one tensor.Tensor) (tensor.Tensor, error)) (tensor.Tensor, bool, error) {
+	if t.Shape().TotalSize() != 0 {
+		return nil, false, nil
+	}
+	dst := o.Destination(t)
+	if dst != nil && (operand.IsNil(dst) || dst.Dtype() != dt || !dst.Shape().Eq(t.Shape())) {
+		return nil, false, nil
+	}
+	if _, err := f(tensor.Ones(t.Dtype(), 1)); err != nil {
+		return nil, true, err
+	}
+	if dst != nil {
+		return dst, true, nil
+	}
+	r, err := ops.m.Empty(dt, t.Shape()...)
+	return r, true, err
 }

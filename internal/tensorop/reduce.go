@@ -18,7 +18,8 @@ type (
 )
 
 // Along reduces a tensor along axes, or to one element where there are none.
-func (ops *Ops) Along(op string, f AxesOp, a tensor.Tensor, along []int) (tensor.Tensor, error) {
+func (ops *Ops) Along(op string, f AxesOp, a tensor.Tensor, along []int) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	defer operand.KeepAlive(a)
 	if r, ok, err := ops.gpu.Reduce(op, a, along); ok {
 		return r, err
@@ -81,7 +82,8 @@ func asMiddle(d *tensor.Dense, axis int, f func(three *tensor.Dense, axis int) (
 }
 
 // Norm computes the Norm of tensors, which is right along all axes.
-func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (*tensor.Dense, error) {
+func (ops *Ops) Norm(t *tensor.Dense, ord tensor.NormOrder, axes []int) (r *tensor.Dense, err error) {
+	defer ops.caught("Norm", &err)
 	defer operand.KeepAlive(t)
 	if r, ok, err := ops.gpu.Norm(t, ord, axes); ok {
 		return r, err
@@ -124,7 +126,8 @@ func normsOf(d *tensor.Dense, ord tensor.NormOrder, rows, columns int) (*tensor.
 
 // Arg finds the places of elements along an axis, or of all elements with
 // tensor.AllAxes.
-func (ops *Ops) Arg(op string, f AxisOp, t tensor.Tensor, axis int) (tensor.Tensor, error) {
+func (ops *Ops) Arg(op string, f AxisOp, t tensor.Tensor, axis int) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	defer operand.KeepAlive(t)
 	if r, ok, err := ops.gpu.ArgReduce(op, t, axis); ok {
 		return r, err
@@ -154,7 +157,10 @@ func (ops *Ops) reduce(op string, f func(a tensor.Tensor, axis int, opts ...tens
 	return ops.run(op, func(h []tensor.Tensor, opts []tensor.FuncOpt) (tensor.Tensor, error) {
 		o := operand.ParseOptions(opts)
 		d, ok := h[0].(*tensor.Dense)
-		if !ok || o.Unsafe || axis < 0 || axis >= d.Dims() {
+		switch {
+		case axis < 0: // StdEng would panic
+			return nil, ops.m.Error(op, fmt.Errorf("axis %d: %w", axis, device.ErrNotSupported))
+		case !ok || o.Unsafe || axis >= d.Dims():
 			return f(h[0], axis, opts...)
 		}
 		dst, reuses := o.Reuse.(*tensor.Dense)

@@ -26,7 +26,8 @@ func (ops *Ops) Transpose(a tensor.Tensor, expStrides []int) error {
 		return err
 	}
 	c := call{ops: ops, op: "Transpose", byStrides: true}
-	err := c.into(a, func(a tensor.Tensor, _ []tensor.Tensor) error {
+	err := c.into(a, func(a tensor.Tensor, _ []tensor.Tensor) (err error) {
+		defer ops.caught("Transpose", &err)
 		d, ok := a.(*tensor.Dense)
 		if !ok {
 			return ops.m.Error("Transpose", fmt.Errorf("%T: %w", a, device.ErrNotSupported))
@@ -41,7 +42,8 @@ func (ops *Ops) Transpose(a tensor.Tensor, expStrides []int) error {
 }
 
 // Concat computes StdEng.Concat.
-func (ops *Ops) Concat(t tensor.Tensor, axis int, others []tensor.Tensor) (tensor.Tensor, error) {
+func (ops *Ops) Concat(t tensor.Tensor, axis int, others []tensor.Tensor) (r tensor.Tensor, err error) {
+	defer ops.caught("Concat", &err)
 	defer operand.KeepAlive(t)
 	defer operand.KeepAlive(others...)
 	if r, ok, err := ops.gpu.Concat(t, axis, others); ok {
@@ -53,7 +55,8 @@ func (ops *Ops) Concat(t tensor.Tensor, axis int, others []tensor.Tensor) (tenso
 }
 
 // StackDense computes StdEng.StackDense.
-func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.DenseTensor) (tensor.DenseTensor, error) {
+func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.DenseTensor) (r tensor.DenseTensor, err error) {
+	defer ops.caught("Stack", &err)
 	defer operand.KeepAlive(t)
 	defer operand.KeepAlive(others...)
 	if r, ok, err := ops.gpu.Stack(t, axis, others); ok {
@@ -64,7 +67,7 @@ func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.Dense
 	for _, o := range others {
 		ts = append(ts, o)
 	}
-	r, err := ops.run("Stack", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
+	stacked, err := ops.run("Stack", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		ds := make([]tensor.DenseTensor, len(h))
 		for i := range h {
 			ds[i] = h[i].(tensor.DenseTensor) // as its original
@@ -74,11 +77,12 @@ func (ops *Ops) StackDense(t tensor.DenseTensor, axis int, others []tensor.Dense
 	if err != nil {
 		return nil, err
 	}
-	return r.(tensor.DenseTensor), nil
+	return stacked.(tensor.DenseTensor), nil
 }
 
 // Repeat computes StdEng.Repeat.
-func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (tensor.Tensor, error) {
+func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (r tensor.Tensor, err error) {
+	defer ops.caught("Repeat", &err)
 	if err := ops.made("Repeat", t); err != nil {
 		return nil, err
 	}
@@ -106,7 +110,8 @@ func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (tensor.Tensor,
 }
 
 // RepeatReuse computes StdEng.RepeatReuse.
-func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (tensor.Tensor, error) {
+func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (r tensor.Tensor, err error) {
+	defer ops.caught("RepeatReuse", &err)
 	if err := ops.made("Repeat", t, reuse); err != nil {
 		return nil, err
 	}
@@ -123,7 +128,7 @@ func (ops *Ops) RepeatReuse(t, reuse tensor.Tensor, axis int, repeats []int) (te
 			return reuse, nil
 		}
 	}
-	err := ops.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
+	err = ops.runInto("Repeat", reuse, func(reuse tensor.Tensor, h []tensor.Tensor) error {
 		if shape, times, ok := repeatedShape(h[0], axis, repeats); ok && reuse.Shape().Eq(shape) && reuse.Dtype() == t.Dtype() && operand.Apart(reuse, h) {
 			copyRepeated(reuse, h[0], axis, times)
 			return nil
@@ -173,7 +178,8 @@ func copyRepeated(dst, t tensor.Tensor, axis int, times []int) {
 }
 
 // Diag computes StdEng.Diag.
-func (ops *Ops) Diag(t tensor.Tensor) (tensor.Tensor, error) {
+func (ops *Ops) Diag(t tensor.Tensor) (r tensor.Tensor, err error) {
+	defer ops.caught("Diag", &err)
 	return ops.run("Diag", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 		return tensor.StdEng{}.Diag(h[0])
 	}, nil, t)
@@ -181,7 +187,8 @@ func (ops *Ops) Diag(t tensor.Tensor) (tensor.Tensor, error) {
 
 // SelectByIndices computes StdEng.SelectByIndices, and heeds WithReuse, which
 // StdEng does not.
-func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) SelectByIndices(a, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught("SelectByIndices", &err)
 	if err := ops.made("SelectByIndices", a, indices); err != nil {
 		return nil, err
 	}
@@ -268,7 +275,8 @@ func copySelected(dst, a, indices tensor.Tensor, axis int) {
 }
 
 // SelectByIndicesB computes StdEng.SelectByIndicesB.
-func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) SelectByIndicesB(input, outGrad, indices tensor.Tensor, axis int, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught("SelectByIndicesB", &err)
 	defer operand.KeepAlive(input, outGrad, indices)
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.SelectByIndicesB(input, outGrad, indices, axis, &o); ok {

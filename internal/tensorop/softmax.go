@@ -17,7 +17,8 @@ type (
 
 // SoftMax computes SoftMax or LogSoftMax, as op names it. Unlike StdEng it heeds
 // WithReuse and UseUnsafe.
-func (ops *Ops) SoftMax(op string, f SoftMaxOp, x tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) SoftMax(op string, f SoftMaxOp, x tensor.Tensor, axis int, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	defer operand.KeepAlive(x)
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.SoftMax(op, op == "LogSoftMax", axis, &o, x); ok {
@@ -80,7 +81,8 @@ func rowAt(d *tensor.Dense, i, n int) *tensor.Dense {
 
 // SoftMaxBack computes SoftMaxB or LogSoftMaxB, as op names it, with the options
 // of SoftMax.
-func (ops *Ops) SoftMaxBack(op string, f SoftMaxBackOp, output, grad tensor.Tensor, axis int, opts []tensor.FuncOpt) (tensor.Tensor, error) {
+func (ops *Ops) SoftMaxBack(op string, f SoftMaxBackOp, output, grad tensor.Tensor, axis int, opts []tensor.FuncOpt) (r tensor.Tensor, err error) {
+	defer ops.caught(op, &err)
 	defer operand.KeepAlive(output, grad)
 	o := operand.ParseOptions(opts)
 	if r, ok, err := ops.gpu.SoftMax(op, op == "LogSoftMaxB", axis, &o, output, grad); ok {
@@ -103,6 +105,18 @@ func (ops *Ops) soft(op string, f func(h []tensor.Tensor, opts ...tensor.FuncOpt
 		return nil, ops.m.Error(op, fmt.Errorf("a scalar has no axes: %w", device.ErrNotSupported))
 	}
 	o := operand.ParseOptions(opts)
+	for _, t := range ts { // where StdEng's goroutines would panic
+		if _, ok := t.(*tensor.Dense); !ok {
+			return nil, ops.m.Error(op, fmt.Errorf("operand of type %T: %w", t, device.ErrNotSupported))
+		}
+	}
+	if x.Shape().TotalSize() == 0 && operand.IsFloat(x.Dtype()) && x.Shape().Eq(ts[len(ts)-1].Shape()) {
+		r, ok, err := ops.none(x, &o, x.Dtype(), func(one tensor.Tensor) (tensor.Tensor, error) { return one, nil })
+		if !ok {
+			err = ops.m.Error(op, fmt.Errorf("a result of another type or shape than %v of %v: %w", x.Shape(), x.Dtype(), device.ErrSizeMismatch))
+		}
+		return r, err
+	}
 	direct := ops.m.HostAccessible() && ops.serves(ts...) // StdEng reads all of them in the order of memory
 	for _, t := range ts {
 		direct = direct && operand.IsContiguous(t)

@@ -27,10 +27,11 @@ func Extent(mem tensor.Memory) (device.Ptr, int64) {
 }
 
 // IsNil reports whether there is no memory, not even an empty one. tensor
-// returns nil pointers inside interfaces along with errors.
+// returns nil pointers inside interfaces along with errors. The zero Dense, whose
+// methods panic, is no tensor either.
 func IsNil(mem tensor.Memory) bool {
 	d, ok := mem.(*tensor.Dense)
-	return mem == nil || ok && d == nil
+	return mem == nil || ok && (d == nil || d.Dtype().Type == nil)
 }
 
 // IsFreed reports whether mem is a tensor whose data was freed
@@ -63,7 +64,7 @@ func Pattern(mem tensor.Memory, val interface{}) ([]byte, error) {
 	if !IsPlain(v.Type()) || v.Type().Size() == 0 {
 		return nil, fmt.Errorf("a value of type %T: %w", val, device.ErrNotSupported)
 	}
-	if t, ok := mem.(tensor.Dtyper); ok && t.Dtype().Type != v.Type() {
+	if t, ok := mem.(tensor.Dtyper); ok && !IsNil(mem) && t.Dtype().Type != v.Type() {
 		return nil, fmt.Errorf("a value of type %T for elements of type %v: %w", val, t.Dtype(), device.ErrSizeMismatch)
 	}
 	return pattern(v), nil

@@ -1,0 +1,104 @@
+package tensorop_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/tensor"
+
+	"github.com/cupool/cupool"
+)
+
+// TestWrongArguments: for what StdEng panics, the engine fails, and nothing is left in the pool.
+func TestWrongArguments(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float64{1, 2, 3, 4, 5, 6})))
+		v := e.From(tensor.New(tensor.WithShape(3), tensor.WithBacking([]float64{1, 2, 3})))
+		single := e.From(tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6})))
+		none := e.From(tensor.New(tensor.WithShape(0, 3), tensor.Of(tensor.Float64)))
+		sparse := tensor.CSRFromCoord(tensor.Shape{2, 3}, []int{0, 1}, []int{1, 2}, []float64{1, 2})
+		add := func(a, b float64) float64 { return a + b }
+		before := e.Live()
+		for name, f := range map[string]func() (any, error){
+			"a zero Dense":              func() (any, error) { return e.Add(new(tensor.Dense), x) },
+			"a zero Dense to reuse":     func() (any, error) { return e.Abs(x, tensor.WithReuse(new(tensor.Dense))) },
+			"a zero Dense of the host":  func() (any, error) { return e.FromHost(new(tensor.Dense)) },
+			"Argmax of nothing":         func() (any, error) { return e.Argmax(none, 0) },
+			"Sum along axis -1":         func() (any, error) { return e.Sum(x, -1) },
+			"Max of nothing":            func() (any, error) { return e.Max(none) },
+			"Reduce along axis -1":      func() (any, error) { return e.Reduce(add, x, -1, 0.0) },
+			"Concat of two types":       func() (any, error) { return e.Concat(x, 0, single) },
+			"Concat along axis -1":      func() (any, error) { return e.Concat(v, -1, v) },
+			"Contract by axes":          func() (any, error) { return e.Contract(x, x, []int{5}, []int{5}) },
+			"MatMul of a vector":        func() (any, error) { return nil, e.MatMul(v, v, v) },
+			"MatVecMul of vectors":      func() (any, error) { return nil, e.MatVecMul(v, v, v) },
+			"Outer into a vector":       func() (any, error) { return nil, e.Outer(v, v, v) },
+			"Repeat -1 times":           func() (any, error) { return e.Repeat(x, 0, -1) },
+			"SoftMax of a sparse one":   func() (any, error) { return e.SoftMax(sparse, 1) },
+			"SoftMax of nothing into x": func() (any, error) { return e.SoftMax(none, 0, tensor.WithReuse(x)) },
+			"Memset of nil":             func() (any, error) { return nil, e.Memset((*tensor.Dense)(nil), "x") },
+		} {
+			all := e.Scope()
+			var err error
+			require.NotPanics(t, func() { _, err = f() }, name)
+			var own *cupool.EngineError
+			require.ErrorAs(t, err, &own, name)
+			require.NoError(t, all.Close(), name)
+			require.Equal(t, before, e.Live(), name)
+		}
+		e.FreeAll(x, v, single, none)
+	})
+}
+
+// TestPanicsOfTheProgramsOwn: what a program's function panics with goes on, and nothing is left in the pool.
+func TestPanicsOfTheProgramsOwn(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(tensor.New(tensor.WithShape(3), tensor.WithBacking([]float64{1, 2, 3})))
+		require.PanicsWithValue(t, "own", func() { _, _ = e.Map(func(float64) float64 { panic("own") }, x) })
+		require.PanicsWithValue(t, "own", func() {
+			_, _ = e.Compute(func([]*tensor.Dense) (*tensor.Dense, error) { panic("own") }, x)
+		})
+		require.Equal(t, int64(1), e.Live())
+		e.FreeAll(x)
+	})
+}
+
+// TestNoElements: an elementwise operation on no elements gives none.
+func TestNoElements(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		for _, shape := range [][]int{{0}, {0, 3}, {3, 0}} {
+			x := e.From(tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32)))
+			dst := e.From(tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32)))
+			for name, f := range map[string]func(opts ...tensor.FuncOpt) (tensor.Tensor, error){
+				"Neg": func(opts ...tensor.FuncOpt) (tensor.Tensor, error) { return e.Neg(x, opts...) },
+				"Exp": func(opts ...tensor.FuncOpt) (tensor.Tensor, error) { return e.Exp(x, opts...) },
+				"Clamp": func(opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+					return e.Clamp(x, float32(0), float32(1), opts...)
+				},
+				"Add":        func(opts ...tensor.FuncOpt) (tensor.Tensor, error) { return e.Add(x, x, opts...) },
+				"MulScalar":  func(opts ...tensor.FuncOpt) (tensor.Tensor, error) { return e.MulScalar(x, float32(2), true, opts...) },
+				"SoftMax":    func(opts ...tensor.FuncOpt) (tensor.Tensor, error) { return e.SoftMax(x, -1, opts...) },
+				"LogSoftMax": func(opts ...tensor.FuncOpt) (tensor.Tensor, error) { return e.LogSoftMax(x, 0, opts...) },
+				"SoftMaxB":   func(opts ...tensor.FuncOpt) (tensor.Tensor, error) { return e.SoftMaxB(x, x, 0, opts...) },
+				"Map": func(opts ...tensor.FuncOpt) (tensor.Tensor, error) {
+					return e.Map(func(x float32) float32 { return x }, x, opts...)
+				},
+			} {
+				r, err := f()
+				require.NoError(t, err, "%s %v", name, shape)
+				require.Equal(t, tensor.Shape(shape), r.Shape(), name)
+				require.Same(t, e.Engine, cupool.EngineOf(r), name)
+				r, err = f(tensor.WithReuse(dst))
+				require.NoError(t, err, "%s %v", name, shape)
+				require.Same(t, dst, r, name)
+				r, err = f(tensor.UseUnsafe())
+				require.NoError(t, err, "%s %v", name, shape)
+				require.Same(t, x, r, name)
+			}
+			r, err := e.GtScalar(x, float32(2), true)
+			require.NoError(t, err)
+			require.Equal(t, tensor.Bool, r.Dtype())
+			require.Zero(t, e.Live())
+		}
+	})
+}
