@@ -104,8 +104,8 @@ func (a access) AllocAt(p Ptr, size, requested int64, stream any) error {
 		return fail(ErrForeignStream, fmt.Sprintf("the memory is of %v", h.stream.handle))
 	}
 	defer h.mu.Unlock()
-	if h.unusable() {
-		return h.usableLocked()
+	if err := h.usableLocked(); err != nil {
+		return err
 	}
 	id, b := h.TakeAt(seg, uint64(p), size, requested)
 	if id == 0 {

@@ -295,9 +295,10 @@ func (c *Pool) allocSlow(ctx context.Context, size int64, s *Stream, why magazin
 	}
 	h.mu.Lock()
 	if h.unusable() {
-		err := h.usableLocked()
-		h.mu.Unlock()
-		return Block{}, err
+		if err := h.usableLocked(); err != nil { // a Sleep that failed since is no reason
+			h.mu.Unlock()
+			return Block{}, err
+		}
 	}
 	misses := h.Missed(size, why)
 	if why.Ends() {

@@ -3,14 +3,18 @@ package cupool_test
 import (
 	"bytes"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/conformance"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -51,6 +55,39 @@ func TestNothingServedAsleep(t *testing.T) {
 	require.ErrorIs(t, err, cupool.ErrAsleep)
 	require.NoError(t, c.Wake())
 	require.NoError(t, c.Check())
+	require.NoError(t, c.Close())
+}
+
+// TestAllocBesideFailingSleep: an allocation beside a Sleep that fails gets a block or ErrAsleep.
+func TestAllocBesideFailingSleep(t *testing.T) {
+	c := pooltest.Open(t, cupool.Config{Driver: simdev.New(simdev.Config{}), Backing: cupool.BackingVMM})
+	held := pooltest.Alloc(t, c, 4096, nil)
+	release, err := c.Hold(held)
+	require.NoError(t, err)
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for !over.Load() {
+				b, err := c.Alloc(mib, nil)
+				if errors.Is(err, cupool.ErrAsleep) {
+					continue
+				}
+				assert.NoError(t, err)
+				if !assert.EqualValues(t, mib, b.Size()) {
+					return
+				}
+				assert.NoError(t, c.Free(b))
+			}
+		})
+	}
+	for range testkit.Rounds(200_000) {
+		require.ErrorIs(t, c.Sleep(nil), cupool.ErrNotSupported, "a block is held")
+	}
+	over.Store(true)
+	wg.Wait()
+	release()
+	require.NoError(t, c.Free(held))
 	require.NoError(t, c.Close())
 }
 
