@@ -169,12 +169,24 @@ func (t *heapTable) sleepSanitizers(heaps []*streamHeap) error {
 	return nil
 }
 
-// wakeSanitizers fills live blocks again, whose memory is new, and marks the ends of
-// those that were freed and are yet to be checked. All heaps are locked.
-func (t *heapTable) wakeSanitizers(heaps []*streamHeap) (err error) {
+// wakeSanitizers fills live blocks again, whose memory is new, marks the ends of
+// those that were freed and are yet to be checked, and waits for that.
+func (t *heapTable) wakeSanitizers() error {
 	if t.sanitizer == nil {
 		return nil
 	}
+	heaps, err := t.fillAwake()
+	for _, h := range heaps {
+		err = errors.Join(err, h.stream.calls.WaitAWhile())
+	}
+	return err
+}
+
+// fillAwake is wakeSanitizers without the waits, and returns the heaps. What is freed after
+// that has memory.
+func (t *heapTable) fillAwake() (heaps []*streamHeap, err error) {
+	heaps, unlock := t.lockAll()
+	defer unlock()
 	for _, h := range heaps {
 		h.eachLive(func(id block.ID, b *block.Block) {
 			err = errors.Join(err, t.sanitizer.HandOut(id, b, h.stream.handle, h.stream.clock.Captured()))
@@ -184,9 +196,23 @@ func (t *heapTable) wakeSanitizers(heaps []*streamHeap) (err error) {
 				err = errors.Join(err, t.sanitizer.MarkEnd(b, h.stream.handle))
 			}
 		})
-		err = errors.Join(err, h.stream.calls.WaitAWhile())
 	}
-	return err
+	if err == nil {
+		t.sanitizer.Asleep.Store(false)
+	}
+	return heaps, err
+}
+
+// dozeSanitizers undoes wakeSanitizers: the memory goes again, without a look at it. All
+// heaps are locked.
+func (t *heapTable) dozeSanitizers(heaps []*streamHeap) {
+	if t.sanitizer == nil {
+		return
+	}
+	t.sanitizer.Asleep.Store(true)
+	for _, h := range heaps {
+		h.quarantine.Blank()
+	}
 }
 
 // dropSegmentsLocked gives the heap's free segments, which have guards, back. What the

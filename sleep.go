@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cupool/cupool/internal/block"
 	"github.com/cupool/cupool/internal/nvtx"
 )
 
@@ -152,59 +151,68 @@ func (r *reclaimer) wake() error {
 	case !r.asleep.Load():
 		return nil
 	}
-	if err := r.dev.def.calls.Await(); err != nil { // the contents are put back in its order
-		return fmt.Errorf("cupool: wake: %w", err)
-	}
-	heaps, unlock := r.heaps.lockAll()
-	defer unlock()
-	err := r.mapAll(heaps)
-	if err == nil {
-		if err = r.refill(heaps); err != nil {
-			if late := r.awaitFills(heaps); late != nil { // memory that is written to cannot be unmapped
-				return fmt.Errorf("cupool: wake: %w", errors.Join(err, late))
-			}
+	if len(r.contents) > 0 { // they are put back in the order of the default stream
+		if err := r.dev.def.calls.WaitAWhile(); err != nil {
+			return fmt.Errorf("cupool: wake: %w", err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("cupool: wake: %w", errors.Join(err, r.unmapAll(heaps)))
+	if err := r.mapAll(); err != nil {
+		return fmt.Errorf("cupool: wake: %w", err)
+	}
+	if err := r.refill(); err != nil {
+		return fmt.Errorf("cupool: wake: %w", errors.Join(err, r.doze()))
 	}
 	r.contents = nil
 	r.asleep.Store(false)
-	if r.sanitizer != nil {
-		r.sanitizer.Asleep.Store(false)
-	}
 	return nil
 }
 
-// mapAll gives all that sleeps new memory, until a call fails. All heaps are
-// locked.
-func (r *reclaimer) mapAll(heaps []*streamHeap) error {
+// mapAll gives all that sleeps new memory, or takes it away again where a call fails.
+func (r *reclaimer) mapAll() error {
+	heaps, unlock := r.heaps.lockAll()
+	defer unlock()
 	for _, h := range heaps {
 		woken, err := h.Wake()
 		r.asleepBytes.Add(-woken)
 		if err != nil {
-			return err
+			return errors.Join(err, r.unmapAll(heaps))
 		}
 	}
 	return nil
 }
 
 // refill gives live blocks what they have to hold, as work of streams, and waits
-// for it.
-func (r *reclaimer) refill(heaps []*streamHeap) error {
-	if err := r.heaps.wakeSanitizers(heaps); err != nil {
+// for it. No heap is locked then: the streams may run functions that free blocks.
+func (r *reclaimer) refill() error {
+	if err := r.heaps.wakeSanitizers(); err != nil {
 		return err
 	}
 	return r.putBack()
 }
 
+// doze undoes mapAll when the work is done that refill gave to the device.
+func (r *reclaimer) doze() error {
+	heaps, unlock := r.heaps.lockAll()
+	r.heaps.dozeSanitizers(heaps) // no more fills
+	unlock()
+	if late := r.awaitFills(); late != nil { // memory that is written to cannot be unmapped
+		return late
+	}
+	heaps, unlock = r.heaps.lockAll()
+	defer unlock()
+	return r.unmapAll(heaps)
+}
+
 // putBack copies the kept contents into the blocks that are still live.
 func (r *reclaimer) putBack() error {
 	for _, k := range r.contents {
-		if w := r.space.Blocks.At(k.b.id()).Word(); w.State() != block.Live || w.Gen() != k.b.gen {
+		h, _ := r.heaps.lockLive(k.b)
+		if h == nil {
 			continue
 		}
-		if err := r.driver.CopyIn(k.b.ptr, k.data, r.dev.def.handle); err != nil {
+		err := r.driver.CopyIn(k.b.ptr, k.data, r.dev.def.handle)
+		h.mu.Unlock()
+		if err != nil {
 			return r.dev.failed(fmt.Errorf("putting the contents of %v back: %w", k.b, err))
 		}
 	}
@@ -215,9 +223,9 @@ func (r *reclaimer) putBack() error {
 }
 
 // awaitFills waits for the work that refill gave to the device.
-func (r *reclaimer) awaitFills(heaps []*streamHeap) error {
+func (r *reclaimer) awaitFills() error {
 	errs := []error{r.dev.def.calls.WaitAWhile()}
-	for _, h := range heaps {
+	for _, h := range r.heaps.all() {
 		errs = append(errs, h.stream.calls.WaitAWhile())
 	}
 	return errors.Join(errs...)

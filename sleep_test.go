@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
-	"github.com/cupool/cupool/internal/conformance"
+	"github.com/cupool/cupool/internal/hook"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
@@ -91,27 +91,96 @@ func TestAllocBesideFailingSleep(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// atCopyIn returns a device that calls f for the nth CopyIn in place of the call, which is do.
+func atCopyIn(d cupool.Driver, f func(n int, do func() error) error) cupool.Driver {
+	n := 0
+	return &hook.Driver{Driver: d, Around: func(c *hook.Call, do func() error) error {
+		if c.Name != "CopyIn" {
+			return do()
+		}
+		n++
+		return f(n, do)
+	}}
+}
+
 // TestWakeWaitsForCopies: a copy of contents that was begun before Wake failed is
 // done when its memory goes.
 func TestWakeWaitsForCopies(t *testing.T) {
-	d := pooltest.OpenHost(t)
-	f := conformance.NewFailing(d)
-	c := pooltest.Open(t, cupool.Config{Driver: f})
-	var live []cupool.Block
-	for range 2 {
-		live = append(live, pooltest.Alloc(t, c, 4096, nil))
+	for name, cfg := range map[string]cupool.Config{"plain": {}, "filled": {Sanitize: cupool.Sanitizers{Canaries: 64, Poison: true, Quarantine: 1 << 20}, ZeroOnFree: true}} {
+		t.Run(name, func(t *testing.T) {
+			d := pooltest.OpenHost(t)
+			gate := make(chan struct{})
+			var c *cupool.Pool
+			var live []cupool.Block
+			cfg.Driver = atCopyIn(d, func(n int, do func() error) error {
+				switch n {
+				case 1:
+					require.NoError(t, c.DefaultStream().Launch(func() { <-gate }))
+				case 2:
+					require.NoError(t, c.Free(live[2])) // one that was filled
+					time.AfterFunc(100*time.Millisecond, func() { close(gate) })
+					return errors.New("injected")
+				}
+				return do()
+			})
+			c = pooltest.Open(t, cfg)
+			for _, s := range []*cupool.Stream{nil, nil, pooltest.NewStream(t, c)} {
+				live = append(live, pooltest.Alloc(t, c, 4096, s))
+			}
+			require.NoError(t, c.Sleep(func(b cupool.Block) bool { return b != live[2] }))
+			require.ErrorContains(t, c.Wake(), "injected")
+			require.NoError(t, c.DefaultStream().Sync())
+			require.ErrorIs(t, c.Err(), cupool.ErrAsleep)
+			require.NoError(t, c.Wake())
+			require.NoError(t, c.Check())
+			freeAll(t, c, live[:2])
+			require.NoError(t, c.Close())
+			require.NoError(t, d.Close())
+		})
 	}
-	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
-	gate := make(chan struct{})
-	require.NoError(t, c.DefaultStream().Launch(func() { <-gate }))
-	f.FailNth("CopyIn", 2, errors.New("injected"))
-	time.AfterFunc(100*time.Millisecond, func() { close(gate) })
-	require.ErrorContains(t, c.Wake(), "injected")
-	require.NoError(t, c.DefaultStream().Sync())
-	require.NoError(t, c.Wake())
-	freeAll(t, c, live)
-	require.NoError(t, c.Close())
-	require.NoError(t, d.Close())
+}
+
+// TestWakeLetsTheWorkFree: a function that a stream runs may free blocks while Wake waits.
+func TestWakeLetsTheWorkFree(t *testing.T) {
+	for name, cfg := range map[string]cupool.Config{"plain": {}, "zeros": {ZeroOnFree: true}, "filled": {Sanitize: cupool.Sanitizers{Canaries: 64, Poison: true}}} {
+		t.Run(name, func(t *testing.T) {
+			d := pooltest.OpenHost(t)
+			var c *cupool.Pool
+			var a, b cupool.Block
+			var freed error
+			copied, waits := false, make(chan struct{})
+			wait := sync.OnceFunc(func() { close(waits) })
+			cfg.Driver = &hook.Driver{Driver: d, Around: func(call *hook.Call, do func() error) error {
+				switch {
+				case call.Name == "CopyIn" && !copied:
+					copied = true
+					err := do()
+					require.NoError(t, c.DefaultStream().Launch(func() { <-waits; freed = c.Free(a) }))
+					return err
+				case call.Name == "SyncStream" && copied:
+					wait()
+				}
+				return do()
+			}}
+			c = pooltest.Open(t, cfg)
+			a, b = pooltest.Alloc(t, c, 4096, nil), pooltest.Alloc(t, c, 4096, nil)
+			require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 4096))
+			require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
+			testkit.Finishes(t, "Wake", func() { require.NoError(t, c.Wake()) })
+			require.NoError(t, freed)
+			require.NoError(t, c.Check())
+			got := make([]byte, 4096)
+			require.NoError(t, c.DefaultStream().CopyOut(got, b.Ptr()))
+			require.Equal(t, bytes.Repeat([]byte{7}, 4096), got)
+			if cfg.ZeroOnFree {
+				require.NoError(t, c.DefaultStream().CopyOut(got, a.Ptr()))
+				require.Equal(t, make([]byte, 4096), got)
+			}
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Close())
+			require.NoError(t, d.Close())
+		})
+	}
 }
 
 // TestWakeTimeout: where the copies are not done in time, their memory stays, and

@@ -148,5 +148,12 @@ func (q *Queue) look(e entry) {
 	}
 }
 
+// Blank says that there is no memory behind the blocks any more.
+func (q *Queue) Blank() {
+	for i := range q.fifo {
+		q.fifo[i].blank = true
+	}
+}
+
 // Drop forgets all blocks, for a heap that is given back as a whole.
 func (q *Queue) Drop() { q.fifo, q.checked, q.bytes = nil, 0, 0 }
