@@ -263,21 +263,21 @@ func (h *streamHeap) awaitIdle(ctx context.Context) error {
 const firstHold = time.Millisecond
 
 // awaitLocked waits until the heap's streams have passed a time of the device, which until
-// returns anew each time that the lock was given away. With the lock held nothing is freed
-// meanwhile. But the work may be a function of Go that waits for the lock. So that is given away
-// in between, after twice as long each time, and the heap may have changed then.
-func (h *streamHeap) awaitLocked(ctx context.Context, until func() uint64) error {
+// returns anew after each wait. The work may be a function of Go that waits for the heap's
+// lock. So the lock is given away, and the heap may have changed then. More may have been freed
+// meanwhile: that is waited for with the lock held, for twice as long each time.
+func (h *streamHeap) awaitLocked(ctx context.Context, until func() uint64) (err error) {
 	order := &h.c.dev.order
 	for hold := epoch.Patience(firstHold); ; hold *= 2 {
-		bound, cancel := hold.Bound(ctx)
 		at := until()
-		err := order.Await(bound, &h.stream.calls, at)
-		cancel()
-		if !isLate(err) || ctx.Err() != nil {
-			return err
-		}
 		h.unlocked(func() { err = order.Await(ctx, &h.stream.calls, at) })
 		if err != nil {
+			return err
+		}
+		bound, cancel := hold.Bound(ctx)
+		err = order.Await(bound, &h.stream.calls, until())
+		cancel()
+		if !isLate(err) || ctx.Err() != nil {
 			return err
 		}
 	}

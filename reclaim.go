@@ -232,14 +232,9 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 	if need <= 0 {
 		return 0, nil
 	}
-	if wait && h.holdsChunks() { // most of the wait without the lock
-		if err := h.awaitIdle(ctx); err != nil {
-			return 0, err
-		}
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if wait && h.holdsChunksLocked() {
+	if wait && h.holdsChunks() {
 		if err := h.awaitLocked(ctx, h.FreedAt); err != nil {
 			return 0, err
 		}
@@ -255,14 +250,8 @@ func (h *streamHeap) releaseChunks(ctx context.Context, need int64, wait bool, u
 }
 
 // holdsChunks reports whether the heap has something that releaseChunks may give
-// back.
+// back. Its lock is held.
 func (h *streamHeap) holdsChunks() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.holdsChunksLocked()
-}
-
-func (h *streamHeap) holdsChunksLocked() bool {
 	return !h.stream.clock.Captured() && (!h.WholeChunks().Empty() || h.GapRanges() > 0)
 }
 

@@ -395,7 +395,7 @@ typedef struct cupool_stats {
 } cupool_stats;
 
 /* Statistics of a pool, or with CUPOOL_ALL of the device: all its pools, those that are gone counted. It takes some
- * 9 ns for each block. Fails with CUPOOL_ERROR_NOT_FOUND. */
+ * 10 ns for each block. Fails with CUPOOL_ERROR_NOT_FOUND. */
 CUPOOL_API cupool_status cupool_get_stats(int device, cupool_pool_id pool, cupool_stats *stats) CUPOOL_NOEXCEPT;
 
 /* Sets all peaks of the device's pools to the current values. */

@@ -70,12 +70,11 @@ func (f *FreeSet) Insert(id ID, b *Block) {
 	root := &f.roots[bin]
 	if *root == 0 {
 		*root = id
-		b.setFirst(id)
 		f.words[bin>>6] |= 1 << (bin & 63)
 		f.summary |= 1 << (bin >> 6)
-		return
+	} else {
+		f.insertAt(root, id, b)
 	}
-	f.insertAt(root, id, b)
 	if f.firsts {
 		f.noteFirsts(*root, b)
 	}

@@ -94,7 +94,7 @@ func (ops *Ops) elementwise(op string, f BinaryOp, a, b tensor.Tensor, opts []te
 	if r, ok, err := ops.gpu.Binary(op, a, b, &o, dt); ok {
 		return r, err
 	}
-	if a.Dtype() == b.Dtype() && a.Shape().Eq(b.Shape()) {
+	if a.Shape().TotalSize() == 0 && a.Dtype() == b.Dtype() && a.Shape().Eq(b.Shape()) {
 		if r, ok, err := ops.none(a, &o, dt, func(one tensor.Tensor) (tensor.Tensor, error) { return f(tensor.StdEng{}, one, one) }); ok {
 			return r, err
 		}
