@@ -27,7 +27,8 @@ type Options struct {
 
 	// Lag is how far the simulated device is behind the program, in pieces of work. Each
 	// allocation and each use gives its stream one, and the device does them in the
-	// program's order. 0: work is done when it is submitted.
+	// program's order. With Config.GrowWait it goes on while the program waits, so that what
+	// is reserved differs a little from replay to replay. 0: work is done when it is submitted.
 	Lag int
 
 	// Repeat is how often to replay, each time with a new allocator, for

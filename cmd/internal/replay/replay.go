@@ -128,7 +128,7 @@ func runOnce(ctx context.Context, t *trace.Trace, o Options, look *look) (Result
 	dev, m := newMeter(d)
 	r, err := newRun(t, o, dev, m)
 	if err == nil && o.Lag > 0 {
-		r.late, err = newLate(d.(*simdev.Device), o.Lag)
+		r.late, err = newLate(d.(*simdev.Device), o.Lag, o.Config.GrowWait > 0)
 	}
 	if err == nil && o.planned() {
 		err = r.rehearse(ctx)
@@ -150,6 +150,9 @@ func runOnce(ctx context.Context, t *trace.Trace, o Options, look *look) (Result
 		if err == nil { // else blocks are live, which says nothing
 			err = closed
 		}
+	}
+	if r.late != nil {
+		r.late.close()
 	}
 	return r.result, errors.Join(err, dev.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -119,6 +120,19 @@ func TestLag(t *testing.T) {
 			require.Equal(t, tc.reserved<<20, r.PeakReservedBytes, "%s %+v", backing, tc)
 		}
 	}
+}
+
+// A device that is behind goes on while the program waits for it.
+func TestLagWaits(t *testing.T) {
+	tr := parse(t, "a 0 134217728 0\na 1 134217728 1\nf 0\n"+strings.Repeat("a 2 4096 0\nf 2\n", 20)+"a 3 268435456 1\nr 3 0\nf 3\n"+
+		strings.Repeat("a 2 67108864 0\nf 2\n", 20)+"a 4 268435456 1\n")
+	o := Options{Backing: "vmm", Lag: 500}
+	r, err := Run(context.Background(), tr, o)
+	require.NoError(t, err)
+	o.Config.GrowWait = time.Minute
+	waited, err := Run(context.Background(), tr, o)
+	require.NoError(t, err)
+	require.Less(t, waited.PeakReservedBytes, r.PeakReservedBytes)
 }
 
 // The same trace gives the same result every time.
