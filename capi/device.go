@@ -112,7 +112,10 @@ func (g *gpu) begin(cfg cupool.Config) (err error) {
 		return err
 	}
 	g.access = poolaccess.Of(g.root)
-	return g.setLimit(limit, part)
+	if err = g.setLimit(limit, part); err != nil {
+		return errors.Join(err, g.root.Close())
+	}
+	return nil
 }
 
 // setLimit bounds what all pools reserve: by bytes, by a part of the device's memory, by the
@@ -179,6 +182,12 @@ func library() *C.char {
 // config returns the configuration of settings and of the environment, and whether neither
 // says an idle_order.
 func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
+	switch {
+	case set.limit < 0:
+		return cfg, false, faultf(C.CUPOOL_ERROR_CONFIG, "the limit is larger than any device")
+	case !(set.fraction >= 0 && set.fraction <= 1):
+		return cfg, false, faultf(C.CUPOOL_ERROR_CONFIG, "the fraction %v is not between 0 and 1", set.fraction)
+	}
 	if cfg, err = cupool.ParseAllocConf(set.text); err != nil {
 		return cfg, false, err
 	}

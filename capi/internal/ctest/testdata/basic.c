@@ -1,6 +1,8 @@
 /* Each function of the interface once, what it does and how it fails. */
 #include "test.h"
 
+#include <math.h>
+
 static int grown, asked, mapped, unmapped, labels;
 static void *spare, *told;
 
@@ -76,6 +78,15 @@ int main(int argc, char **argv) {
   c.settings = "no_such_key:1";
   FAILS(CUPOOL_ERROR_CONFIG, cupool_open(0, &c));
   CHECK(strstr(cupool_last_error(), "no_such_key") != NULL);
+  c.settings = NULL, c.no_environment = 1, c.limit = SIZE_MAX;
+  FAILS(CUPOOL_ERROR_CONFIG, cupool_open(0, &c));
+  c.limit = 0;
+  const double impossible[] = {2, -1, NAN};
+  for (int i = 0; i < 3; i++) {
+    c.fraction = impossible[i];
+    FAILS(CUPOOL_ERROR_CONFIG, cupool_open(0, &c));
+  }
+  cupool_init(&c, sizeof c);
   FAILS(CUPOOL_ERROR_NO_DEVICE, cupool_open(7, NULL));
   FAILS(CUPOOL_ERROR_INVALID, cupool_open(-1, NULL));
   FAILS(CUPOOL_ERROR_INVALID, cupool_open(64, NULL));
