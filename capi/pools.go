@@ -281,6 +281,14 @@ type member struct {
 	kept bool // captured work goes on using its addresses
 }
 
+// unlessGone drops the error of a call that came too late: a retired pool goes with its last block.
+func (m member) unlessGone(err error) error {
+	if m.of != nil && errors.Is(err, cupool.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
 // chosen returns the pools that an id means. Pools of which nothing was allocated are none.
 func (g *gpu) chosen(id poolID) (list []member, err error) {
 	switch id {

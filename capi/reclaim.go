@@ -30,7 +30,7 @@ func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t
 			continue
 		}
 		if keep == 0 {
-			err = errors.Join(err, m.made.EmptyCache())
+			err = errors.Join(err, m.unlessGone(m.made.EmptyCache()))
 			continue
 		}
 		over := g.reserved(list) - int64(min(keep, math.MaxInt64))
@@ -38,13 +38,10 @@ func cupoolGoTrim(t *C.thread, ordinal C.int, id C.cupool_pool_id, keep C.size_t
 			break
 		}
 		_, e := m.made.Trim(max(0, m.made.Stats().All.ReservedBytes.Current-over))
-		err = errors.Join(err, e)
+		err = errors.Join(err, m.unlessGone(e))
 	}
 	set(released, max(0, before-g.reserved(list)))
 	g.sweep()
-	if errors.Is(err, cupool.ErrClosed) && idOf(id) == everyPool {
-		err = nil // a retired pool went meanwhile
-	}
 	return done(t, err)
 }
 
@@ -79,7 +76,7 @@ func cupoolGoSleep(t *C.thread, ordinal C.int, id C.cupool_pool_id, contents C.i
 		if idOf(id) == everyPool && m.kept {
 			continue
 		}
-		e := m.made.Sleep(keep)
+		e := m.unlessGone(m.made.Sleep(keep))
 		if idOf(id) == everyPool && (errors.Is(e, cupool.ErrAsleep) || m.of != nil && errors.Is(e, cupool.ErrNotSupported)) {
 			continue
 		}
@@ -97,7 +94,7 @@ func cupoolGoWake(t *C.thread, ordinal C.int, id C.cupool_pool_id) (st C.cupool_
 	}
 	list, err := g.chosen(idOf(id))
 	for _, m := range list {
-		err = errors.Join(err, m.made.Wake())
+		err = errors.Join(err, m.unlessGone(m.made.Wake()))
 	}
 	return done(t, err)
 }

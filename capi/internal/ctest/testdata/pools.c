@@ -171,6 +171,29 @@ static void passing_pools(void) {
   CHECK(last.reserved_bytes.all.peak == last.reserved_bytes.all.current);
 }
 
+/* A retired pool that went is none that fails, and hides no failure of another one. */
+static void gone_pools(void) {
+  cupool_pool_id id = {6, 0};
+  void *p, *q;
+  for (int main_sleeps = 0; main_sleeps < 2; main_sleeps++) {
+    OK(cupool_pool_create(0, id, NULL));
+    OK(cupool_alloc_in(0, id, 3 * MIB, NULL, &p));
+    OK(cupool_pool_release(0, id));
+    if (main_sleeps) OK(cupool_sleep(0, CUPOOL_MAIN, CUPOOL_DROP));
+    OK(cupool_free(p));
+    if (main_sleeps) {
+      FAILS(CUPOOL_ERROR_ASLEEP, cupool_trim(0, CUPOOL_ALL, 0, NULL)); /* the pool goes within */
+      OK(cupool_wake(0, CUPOOL_MAIN));
+      continue;
+    }
+    OK(cupool_set_limit(0, 4 * MIB));
+    FAILS(CUPOOL_ERROR_OUT_OF_MEMORY, cupool_alloc(0, 64 * MIB, NULL, &q)); /* the pool goes */
+    OK(cupool_set_limit(0, 0));
+    OK(cupool_sleep(0, CUPOOL_ALL, CUPOOL_DROP));
+    OK(cupool_wake(0, CUPOOL_ALL));
+  }
+}
+
 static void flags(void) {
   cupool_pool_id id = {0, 20};
   cupool_pool_config c;
@@ -428,6 +451,7 @@ int main(void) {
   scopes();
   shared_scope();
   passing_pools();
+  gone_pools();
   flags();
   memory_of_the_program();
   checkpoints(0);
