@@ -149,6 +149,27 @@ func (g *gpu) totalLocked() account {
 	return a
 }
 
+// accountSince is accountOf a pool with sums since these began anew.
+func (g *gpu) accountSince(p *cupool.Pool, base *account) account {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return accountOf(p).since(base)
+}
+
+// emptyAccount returns the statistics of a private pool from which nothing was allocated.
+func (g *gpu) emptyAccount(id poolID) (a account, err error) {
+	p, err := g.find(id)
+	if err != nil {
+		return a, err
+	}
+	main := accountOf(g.root)
+	a.limit, a.max_split_size, a.streams = main.limit, main.max_split_size, main.streams
+	if own := C.int64_t(p.set.limit); own > 0 && (a.limit == 0 || own < a.limit) {
+		a.limit = own
+	}
+	return a, nil
+}
+
 //export cupoolGoStats
 func cupoolGoStats(t *C.thread, ordinal C.int, id C.cupool_pool_id, to *C.cupool_stats) (st C.cupool_status) {
 	defer caught(t, &st)
@@ -162,22 +183,24 @@ func cupoolGoStats(t *C.thread, ordinal C.int, id C.cupool_pool_id, to *C.cupool
 		g.sweep()
 		a = g.total()
 	case poolID{}:
-		a = accountOf(g.root)
-		g.mu.RLock()
-		a = a.since(&g.books.main)
-		g.mu.RUnlock()
+		a = g.accountSince(g.root, &g.books.main)
 	default:
 		list, err := g.chosen(idOf(id))
 		if err != nil {
 			return done(t, err)
 		}
-		for _, m := range list {
-			b := accountOf(m.made)
-			g.mu.RLock()
-			b = b.since(&m.of.base)
-			g.mu.RUnlock()
-			a.add(&b)
-			a.limit, a.max_split_size = b.limit, b.max_split_size
+		for i, m := range list {
+			b := g.accountSince(m.made, &m.of.base)
+			if i == 0 {
+				a = b
+			} else {
+				a.add(&b)
+			}
+		}
+		if list == nil { // nothing was allocated yet
+			if a, err = g.emptyAccount(idOf(id)); err != nil {
+				return done(t, err)
+			}
 		}
 	}
 	a.struct_size = to.struct_size

@@ -171,6 +171,49 @@ static void passing_pools(void) {
   CHECK(last.reserved_bytes.all.peak == last.reserved_bytes.all.current);
 }
 
+/* Statistics of one pool have all that those of the device's own have, also before its first block. */
+static void stats_of_one(void) {
+  cupool_pool_id id = {6, 1};
+  cupool_pool_config c;
+  cupool_init(&c, sizeof c);
+  c.limit = 900 * MIB;
+  OK(cupool_pool_create(0, id, &c));
+  for (int used = 0; used < 2; used++) {
+    cupool_stats s = stats_of(id);
+    CHECK(s.limit == (int64_t)(900 * MIB) && s.max_split_size == -1 && s.streams == stats_of(CUPOOL_MAIN).streams && s.streams > 0);
+    void *p;
+    OK(cupool_alloc_in(0, id, 1000, NULL, &p));
+    OK(cupool_free(p));
+  }
+  OK(cupool_pool_release(0, id));
+}
+
+static int resets_over;
+
+static void *resetting(void *of) {
+  (void)of;
+  for (int i = 0; i < 2000; i++) {
+    void *p;
+    OK(cupool_alloc(0, 1000, NULL, &p));
+    OK(cupool_free(p));
+    OK(cupool_reset_accumulated(0));
+  }
+  __atomic_store_n(&resets_over, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/* What began anew is not below 0, whoever looks. */
+static void resets(void) {
+  sums_were_reset = 1;
+  pthread_t t;
+  pthread_create(&t, NULL, resetting, NULL);
+  while (!__atomic_load_n(&resets_over, __ATOMIC_ACQUIRE)) {
+    CHECK(stats_of(CUPOOL_MAIN).allocation.all.allocated >= 0);
+    CHECK(stats_of(CUPOOL_ALL).allocation.all.allocated >= 0);
+  }
+  pthread_join(t, NULL);
+}
+
 /* A retired pool that went is none that fails, and hides no failure of another one. */
 static void gone_pools(void) {
   cupool_pool_id id = {6, 0};
@@ -452,12 +495,14 @@ int main(void) {
   shared_scope();
   passing_pools();
   gone_pools();
+  stats_of_one();
   flags();
   memory_of_the_program();
   checkpoints(0);
   checkpoints(CUPOOL_POOL_SEGMENTS);
   sleeping();
   sharing();
+  resets();
   agree(0, CUPOOL_ALL);
   return 0;
 }
