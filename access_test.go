@@ -1,6 +1,7 @@
 package cupool_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -157,6 +158,7 @@ func allocAt(t *testing.T, c, p *cupool.Pool, stitched bool) {
 				require.ErrorIs(t, a.AllocAt(b.Address, b.Size, b.Size+1, s), device.ErrInvalidRange)
 				require.ErrorIs(t, a.AllocAt(b.Address+1, b.Size, b.Size, s), device.ErrInvalidRange)
 				require.ErrorIs(t, a.AllocAt(b.Address, 1<<40, 1, s), device.ErrInvalidRange)
+				require.ErrorIs(t, a.AllocAt(b.Address, math.MaxInt64&^511, 1, s), device.ErrInvalidRange)
 				require.ErrorIs(t, a.AllocAt(b.Address, b.Size, b.Requested, (*cupool.Stream)(nil)), cupool.ErrForeignStream)
 				require.NoError(t, a.AllocAt(b.Address, b.Size, b.Requested, s))
 				require.ErrorIs(t, a.AllocAt(b.Address, b.Size, b.Requested, s), device.ErrInvalidRange)

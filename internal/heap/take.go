@@ -185,7 +185,7 @@ func (h *Heap) TakeAt(seg *block.Segment, addr uint64, size, requested int64) (b
 		return 0, nil
 	}
 	id, b := seg.Find(&h.space.Blocks, addr)
-	if id == 0 || b.Word().State() != block.Free || int64(addr-b.Addr())+size > b.Size || h.slots.Ensure(2) != nil {
+	if id == 0 || b.Word().State() != block.Free || size > b.Size-int64(addr-b.Addr()) || h.slots.Ensure(2) != nil {
 		return 0, nil
 	}
 	id, b, _ = h.carve(seg, id, int64(addr-seg.Base), size)
