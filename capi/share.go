@@ -41,8 +41,8 @@ func cupoolGoExport(t *C.thread, p C.uintptr_t, size C.size_t, skip *C.size_t, p
 		defer r.Close()
 		room := *count
 		*count, *skip = C.size_t(len(r.Pieces)), C.size_t(r.Skip)
-		if int(room) < len(r.Pieces) || pieces == nil {
-			return faultf(C.CUPOOL_ERROR_INVALID, "the range is of %d pieces, and there is room for %d", len(r.Pieces), int(room))
+		if room < *count || pieces == nil {
+			return faultf(C.CUPOOL_ERROR_INVALID, "the range is of %d pieces, and there is room for %d", len(r.Pieces), uint64(room))
 		}
 		to := unsafe.Slice(pieces, len(r.Pieces))
 		for i, piece := range r.Pieces {
