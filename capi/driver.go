@@ -53,13 +53,13 @@ func (d *driver) segment(size int64, of poolID) (cupool.Ptr, error) {
 func (d *driver) MemFree(p cupool.Ptr) error { return d.free(p, poolID{}) }
 
 func (d *driver) free(p cupool.Ptr, of poolID) error {
-	size, _ := d.sizes.Load(p)
+	size, _ := d.sizes.LoadAndDelete(p) // before another thread gets the address
 	bytes, _ := size.(int64)
 	d.of.tell(C.CUPOOL_SEGMENT_FREE, of, p, bytes, 0)
 	defer relaxed()()
 	err := d.Driver.MemFree(p)
-	if err == nil {
-		d.sizes.Delete(p)
+	if err != nil {
+		d.sizes.Store(p, bytes)
 	}
 	return err
 }

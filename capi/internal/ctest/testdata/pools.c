@@ -320,6 +320,41 @@ static void segment(void *user, int device, cupool_segment_action action, cupool
   told++, told_pool = pool;
 }
 
+static void sized_segment(void *user, int device, cupool_segment_action action, cupool_pool_id pool, void *address, size_t size,
+                          void *stream) {
+  (void)user, (void)device, (void)action, (void)pool, (void)address, (void)stream;
+  CHECK(size == 20 * MIB);
+}
+
+static void *growing_and_trimming(void *of) {
+  cupool_pool_id id = {31, (uint64_t)(uintptr_t)of};
+  cupool_pool_config c;
+  cupool_init(&c, sizeof c);
+  c.flags = CUPOOL_POOL_SEGMENTS;
+  OK(cupool_pool_create(0, id, &c));
+  for (int i = 0; i < 3000; i++) {
+    void *p;
+    OK(cupool_alloc_in(0, id, 2 * MIB, NULL, &p));
+    OK(cupool_free(p));
+    OK(cupool_trim(0, id, 0, NULL));
+  }
+  OK(cupool_pool_release(0, id));
+  return NULL;
+}
+
+/* A segment that goes is told with its size, also where another one comes at its address at once. */
+static void segments_at_once(void) {
+  enum { THREADS = 4 };
+  cupool_callbacks callbacks;
+  cupool_init(&callbacks, sizeof callbacks);
+  callbacks.segment = sized_segment;
+  OK(cupool_set_callbacks(0, &callbacks));
+  pthread_t t[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, growing_and_trimming, (void *)i);
+  for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+  OK(cupool_set_callbacks(0, NULL));
+}
+
 static void memory_of_the_program(void) {
   program m = {0, 0, 0, new_stream()};
   cupool_callbacks callbacks;
@@ -497,6 +532,7 @@ int main(void) {
   gone_pools();
   stats_of_one();
   flags();
+  segments_at_once();
   memory_of_the_program();
   checkpoints(0);
   checkpoints(CUPOOL_POOL_SEGMENTS);
