@@ -363,7 +363,8 @@ typedef struct cupool_stats3 {
 
 /* Statistics by PyTorch's names and meaning (DeviceStats). Current values agree with a snapshot to the byte while
  * nothing else runs. A peak may be too high by blocks that were in the lock-free caches, and is exact with the
- * setting magazine_bytes:none; those of pools that are there at once are added up, and so are an upper bound. */
+ * setting magazine_bytes:none; those of pools that are there at once are added up, and so are an upper bound. Those
+ * of segment and inactive_split are estimates in virtual memory, from its pieces. */
 typedef struct cupool_stats {
   size_t struct_size;
   cupool_stats3 allocation;     /* blocks that programs hold */

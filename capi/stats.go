@@ -45,13 +45,13 @@ func accountOf(p *cupool.Pool) (a account) {
 		{&s.Small, small}, {&s.Large, large}} {
 		to := func(of *C.cupool_stats3) *C.cupool_stat { return &(*[3]C.cupool_stat)(unsafe.Pointer(of))[i] }
 		*to(&a.allocation) = statOf(k.at.Allocation)
-		*to(&a.segment) = seen(k.at.Segment, k.shape.Segments)
+		*to(&a.segment) = seenAs(k.at.Segment, k.shape.Segments)
 		*to(&a.active) = statOf(k.at.Active)
-		*to(&a.inactive_split) = seen(k.at.InactiveSplit, k.shape.Free)
+		*to(&a.inactive_split) = seenAs(k.at.InactiveSplit, k.shape.Free)
 		*to(&a.allocated_bytes) = statOf(k.at.AllocatedBytes)
 		*to(&a.reserved_bytes) = statOf(k.at.ReservedBytes)
 		*to(&a.active_bytes) = statOf(k.at.ActiveBytes)
-		*to(&a.inactive_split_bytes) = seen(k.at.InactiveSplitBytes, k.shape.FreeBytes)
+		*to(&a.inactive_split_bytes) = seenAs(k.at.InactiveSplitBytes, k.shape.FreeBytes)
 		*to(&a.requested_bytes) = seen(k.at.RequestedBytes, k.at.RequestedBytes.Current+k.shape.PendingRequest)
 	}
 	a.num_alloc_retries, a.num_ooms = C.int64_t(s.Retries), C.int64_t(s.OOMs)
@@ -75,6 +75,13 @@ func seen(s cupool.Stat, current int64) C.cupool_stat {
 	s.Freed += s.Current - current
 	s.Current, s.Peak = current, max(s.Peak, current)
 	return statOf(s)
+}
+
+// seenAs is seen of a quantity that is counted by other pieces than are seen: the peak is as far
+// above what is there as it was counted to be.
+func seenAs(s cupool.Stat, current int64) C.cupool_stat {
+	s.Peak += current - s.Current
+	return seen(s, current)
 }
 
 // add adds the statistics of another pool of the device.

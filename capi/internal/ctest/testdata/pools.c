@@ -188,6 +188,25 @@ static void stats_of_one(void) {
   OK(cupool_pool_release(0, id));
 }
 
+/* Peaks begin anew with the current values: segments are counted as snapshots show them, with gaps in between. */
+static void peaks(void) {
+  enum { BLOCKS = 40, STATS = 9 * 3 };
+  void *p[BLOCKS], *waited = new_stream();
+  for (int i = 0; i < BLOCKS; i++) p[i] = alloc((size_t)(i + 1) * 300 * KIB, NULL);
+  OK(cupool_record_stream(p[BLOCKS - 1], waited));
+  for (int i = 1; i < BLOCKS; i += 2) OK(cupool_free(p[i]));
+  for (int trimmed = 0; trimmed < 2; trimmed++) {
+    OK(cupool_reset_peaks(0));
+    cupool_stats s = stats_of(CUPOOL_MAIN);
+    for (int i = 0; i < STATS; i++) CHECK((&s.allocation.all)[i].peak == (&s.allocation.all)[i].current);
+    agree(0, CUPOOL_ALL);
+    OK(cupool_trim(0, CUPOOL_MAIN, 0, NULL));
+  }
+  for (int i = 0; i < BLOCKS; i += 2) OK(cupool_free(p[i]));
+  OK(cupool_forget_stream(0, waited));
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+}
+
 static int resets_over;
 
 static void *resetting(void *of) {
@@ -531,6 +550,7 @@ int main(void) {
   passing_pools();
   gone_pools();
   stats_of_one();
+  peaks();
   flags();
   segments_at_once();
   memory_of_the_program();
