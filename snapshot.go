@@ -215,6 +215,9 @@ type labelKey struct{}
 
 // Alloc implements Allocator.
 func (l *labeled) Alloc(size int64, s *Stream) (Block, error) {
+	if l.isNone() {
+		return Block{}, noPool("allocation")
+	}
 	defer nvtx.Start(l.name, size).End()
 	return l.allocSlow(l.ctx, size, s, 0, false) // what lies in magazines stays there
 }

@@ -344,3 +344,13 @@ func profiled(t *testing.T, c *cupool.Pool) (sums [4]int64, named int64) {
 	}
 	return sums, named
 }
+
+// TestLabelOfNoPool: an allocator of no pool fails as that does.
+func TestLabelOfNoPool(t *testing.T) {
+	for _, c := range []*cupool.Pool{nil, {}} {
+		for _, size := range []int64{-1, 0, 1} {
+			_, err := c.WithLabel("weights").Alloc(size, nil)
+			require.ErrorIs(t, err, cupool.ErrInvalidHandle)
+		}
+	}
+}
