@@ -105,8 +105,12 @@ func statsOf(p snapshot.Snapshot) (st cupool.Stats) {
 			}
 		}
 		for _, b := range seg.Blocks {
-			if b.State == snapshot.Free || b.State == snapshot.Cached {
+			switch b.State {
+			case snapshot.Free, snapshot.Cached:
+				st.FreeBlocks++
 				st.LargestFree = max(st.LargestFree, b.Size)
+			case snapshot.Pending:
+				st.BlocksPending++
 			}
 		}
 	}

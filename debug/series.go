@@ -40,7 +40,7 @@ func (s *series) add(values [6]int64) {
 
 // after returns the samples after number n; negative: all.
 func (s *series) after(n int64) *series {
-	skip := min(max(n+1-s.First, 0), int64(len(s.Time)))
+	skip := max(min(n-s.First, int64(len(s.Time))-1), -1) + 1
 	rest := &series{First: s.First + skip}
 	for i, column := range s.columns() {
 		*rest.columns()[i] = append([]int64{}, (*column)[skip:]...)

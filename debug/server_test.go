@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -357,10 +358,11 @@ func TestFrozenStats(t *testing.T) {
 			{st.All.RequestedBytes.Current, got.All.RequestedBytes.Current}, {st.All.Allocation.Current, got.All.Allocation.Current},
 			{st.Large.ActiveBytes.Current, got.Large.ActiveBytes.Current}, {st.All.Active.Current, got.All.Active.Current},
 			{st.All.InactiveSplit.Current, got.All.InactiveSplit.Current}, {st.All.InactiveSplitBytes.Current, got.All.InactiveSplitBytes.Current},
-			{st.Streams, got.Streams},
+			{st.Streams, got.Streams}, {st.FreeBlocks, got.FreeBlocks}, {st.BlocksPending, got.BlocksPending},
 		} {
 			assert.Equal(t, x[0], x[1], backing)
 		}
+		assert.NotZero(t, st.FreeBlocks)
 		assert.Equal(t, []any{st.Device, st.Pool, st.Labels}, []any{got.Device, got.Pool, got.Labels})
 	}
 }
@@ -372,7 +374,9 @@ func TestFrozenLabels(t *testing.T) {
 		blocks = append(blocks, snapshot.Block{Requested: 3, State: state, Label: "b"})
 	}
 	blocks = append(blocks, snapshot.Block{Requested: 5, State: snapshot.Live, Label: "a"}, snapshot.Block{Requested: 7, State: snapshot.Live})
-	got := statsOf(snapshot.Snapshot{Segments: []snapshot.Segment{{Blocks: blocks}}}).Labels
+	st := statsOf(snapshot.Snapshot{Segments: []snapshot.Segment{{Blocks: blocks}}})
+	require.EqualValues(t, 1, st.BlocksPending)
+	got := st.Labels
 	require.Len(t, got, 2)
 	require.Equal(t, []any{"a", int64(1), int64(5)}, []any{got[0].Label, got[0].Blocks.Current, got[0].Bytes.Current})
 	require.Equal(t, []any{"b", int64(2), int64(6)}, []any{got[1].Label, got[1].Blocks.Current, got[1].Bytes.Current})
@@ -452,6 +456,9 @@ func TestCourseOfMany(t *testing.T) {
 func TestRing(t *testing.T) {
 	var r ring
 	now := time.UnixMilli(1e12)
+	first := new(ring).sample(now, func() cupool.Stats { return cupool.Stats{} })
+	require.Len(t, first.after(-1).Live, 1)
+	require.Empty(t, first.after(math.MaxInt64).Live)
 	for i := range maxSamples + 10 {
 		r.sample(now.Add(time.Duration(i)*sampleInterval), func() cupool.Stats { return cupool.Stats{LiveBytes: int64(i)} })
 	}
