@@ -777,6 +777,30 @@ func TestDecayAfterReserve(t *testing.T) {
 	})
 }
 
+// What was reserved for a stream stays when the stream is closed, with a block in use or
+// without one, and when another stream takes it over.
+func TestDecayAfterClosedReserve(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		withDecay(t, simdev.Config{}, func(t *testing.T, c *cupool.Pool, d *conformance.Failing) {
+			s := pooltest.NewStream(t, c)
+			require.NoError(t, c.Reserve(64*mib, s))
+			var b cupool.Block
+			if used {
+				b = pooltest.Alloc(t, c, 32*mib, s)
+			}
+			require.NoError(t, s.Close())
+			freeAll(t, c, append(fill(t, c, 1, 16*mib), b))
+			held := d.Held()
+			require.GreaterOrEqual(t, held, int64(64*mib))
+			time.Sleep(3 * time.Second)
+			require.Equal(t, held, d.Held())
+			require.NoError(t, c.EmptyCache())
+			require.Zero(t, c.Kept())
+			require.Zero(t, d.Held())
+		})
+	}
+}
+
 // virtual returns an allocator on virtual memory of a simulated device, without
 // magazines. Without a capacity the device has as much as simdev gives it.
 func virtual(t *testing.T, capacity int64) (*cupool.Pool, *simdev.Device) {

@@ -298,8 +298,7 @@ func (h *Heap) MoveRanges(k ledger.Kind, to *Heap) (n int, bytes int64, err erro
 			}
 		}
 	}
-	to.ranges[k] = append(h.ranges[k], to.ranges[k]...)
-	h.ranges[k] = nil
+	h.moveRanges(k, to)
 	h.stitches = slices.DeleteFunc(h.stitches, func(st *stitch) bool {
 		if moves(st.chunks[0]) {
 			to.stitches = append(to.stitches, st)
@@ -310,6 +309,13 @@ func (h *Heap) MoveRanges(k ledger.Kind, to *Heap) (n int, bytes int64, err erro
 	return n, bytes, nil
 }
 
+// moveRanges moves the ranges of a kind, and how much of them was reserved on purpose.
+func (h *Heap) moveRanges(k ledger.Kind, to *Heap) {
+	to.ranges[k] = append(h.ranges[k], to.ranges[k]...)
+	to.kept[k] += h.kept[k]
+	h.ranges[k], h.kept[k] = nil, 0
+}
+
 // MoveAll moves everything to another heap of the pool. The magazines are empty.
 func (h *Heap) MoveAll(to *Heap) {
 	for _, seg := range h.segs {
@@ -318,8 +324,7 @@ func (h *Heap) MoveAll(to *Heap) {
 		}
 	}
 	for k := range h.ranges {
-		to.ranges[k] = append(h.ranges[k], to.ranges[k]...)
-		h.ranges[k] = nil
+		h.moveRanges(ledger.Kind(k), to)
 	}
 	to.stitches = append(to.stitches, h.stitches...)
 	h.stitches = nil
