@@ -222,8 +222,10 @@ func (g *gpu) stream(handle C.uintptr_t) (*cupool.Stream, error) {
 	if h <= uintptr(cuda.LegacyStream) {
 		return nil, nil
 	}
-	if s, ok := g.streams.Load(h); ok {
-		return s.(*cupool.Stream), nil
+	if known, ok := g.streams.Load(h); ok {
+		if s := known.(*cupool.Stream); !s.Closed() { // else it was forgotten as it was entered
+			return s, nil
+		}
 	}
 	if h == uintptr(cuda.PerThreadStream) {
 		return nil, faultf(C.CUPOOL_ERROR_FOREIGN_STREAM, "CU_STREAM_PER_THREAD is another stream for each thread: give the pool a stream that was made")

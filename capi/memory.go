@@ -127,12 +127,14 @@ func cupoolGoForgetStream(t *C.thread, ordinal C.int, stream C.uintptr_t) (st C.
 	if err != nil {
 		return done(t, err)
 	}
-	s, ok := g.streams.Load(uintptr(stream))
+	known, ok := g.streams.LoadAndDelete(uintptr(stream)) // from here on the handle is another stream's
 	if !ok {
 		return C.CUPOOL_OK
 	}
-	if err = s.(*cupool.Stream).Close(); err == nil {
-		g.streams.Delete(uintptr(stream))
+	s := known.(*cupool.Stream)
+	if err = s.Close(); !s.Closed() {
+		g.streams.LoadOrStore(uintptr(stream), s)
+	} else {
 		C.cupool_forget_hints()
 	}
 	return done(t, err)

@@ -543,6 +543,27 @@ static void sharing(void) {
   OK(cupool_free(p));
 }
 
+static void *forgotten;
+
+static void *forgetting(void *allocates) {
+  for (int i = 0; i < 1000; i++) {
+    if (allocates) OK(cupool_free(alloc(1000, forgotten)));
+    pthread_barrier_wait(&together);
+    OK(cupool_forget_stream(0, forgotten));
+    pthread_barrier_wait(&together);
+  }
+  return NULL;
+}
+
+/* Several threads say that a stream was destroyed. */
+static void forget_at_once(void) {
+  pthread_t t[2];
+  forgotten = new_stream();
+  pthread_barrier_init(&together, NULL, 2);
+  for (uintptr_t i = 0; i < 2; i++) pthread_create(&t[i], NULL, forgetting, (void *)i);
+  for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+}
+
 int main(void) {
   use_device();
   scopes();
@@ -558,6 +579,7 @@ int main(void) {
   checkpoints(CUPOOL_POOL_SEGMENTS);
   sleeping();
   sharing();
+  forget_at_once();
   resets();
   agree(0, CUPOOL_ALL);
   return 0;
