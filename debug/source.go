@@ -104,13 +104,16 @@ func (l *live) events(after uint64) []snapshot.Event {
 	return slices.DeleteFunc(poolaccess.Of(l.Pool).Events(after), func(e snapshot.Event) bool { return e.Pool != l.Name() })
 }
 
-// live returns the sources of an allocator and of its private pools.
+// live returns the sources of an allocator and of its private pools, or of a private pool.
 func (s *server) live(e entry, taken map[string]int) (all []source) {
 	name := e.name
 	if name == "" {
 		name = "allocator"
 	}
-	pools := append([]*cupool.Pool{e.caching}, e.caching.Pools()...)
+	pools := []*cupool.Pool{e.caching}
+	if e.caching.Name() == "" { // else it is a private pool, whose Pools are those of its allocator
+		pools = append(pools, e.caching.Pools()...)
+	}
 	for i, c := range pools {
 		id := name
 		if i > 0 {
