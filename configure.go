@@ -9,7 +9,7 @@ import (
 
 // Configure changes settings of the allocator and of its pools while they are in use. conf
 // is as AllocConf has it, and what it does not name stays. These can change: limit and
-// fraction, within those that New was given, divisions, max_split,
+// fraction, within those that New was given, which hold again where they are 0, divisions, max_split,
 // max_non_split_rounding and garbage_collection_threshold, each also by PyTorch's name; 0
 // ends one, and 1 divisions. max_split and max_non_split_rounding mean nothing to virtual memory.
 // Blocks that are live keep their size. Config says what is in force.
@@ -63,6 +63,9 @@ func (c *Pool) change(conf string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	if isRoot {
+		cfg.Limit, cfg.Fraction = within(cfg.Limit, c.cfg.Limit), within(cfg.Fraction, c.cfg.Fraction)
+	}
 	limit, err := limitOf(c.driver, cfg.Limit, cfg.Fraction)
 	limits := cfg.Limit != before.Limit || cfg.Fraction != before.Fraction
 	most := c.budget.Limit
@@ -90,4 +93,12 @@ func (c *Pool) change(conf string) (func(), error) {
 			h.UnhomeAll()
 		}
 	}, nil
+}
+
+// within returns a limit within another one; 0 is none.
+func within[T int64 | float64](limit, most T) T {
+	if most > 0 && (limit == 0 || limit > most) {
+		return most
+	}
+	return limit
 }

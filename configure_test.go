@@ -9,6 +9,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/poolaccess"
+	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -67,6 +68,31 @@ func TestConfigure(t *testing.T) {
 		require.NoError(t, c.Configure("expandable_segments:"+map[bool]string{true: "True", false: "False"}[c.Config().Backing == cupool.BackingVMM]))
 		require.NoError(t, c.Check())
 	})
+}
+
+// TestConfigureWithin: limits that New was given go on below what they are changed to, and
+// Config and Settings say what holds.
+func TestConfigureWithin(t *testing.T) {
+	d := simdev.New(simdev.Config{Capacity: 1 << 30})
+	c := pooltest.Open(t, cupool.Config{Driver: d, Limit: 512 * mib, Fraction: 0.25})
+	for _, x := range []struct {
+		conf     string
+		limit    int64
+		fraction float64
+		bound    int64
+	}{
+		{"limit:300M,fraction:0.125", 300 * mib, 0.125, 128 * mib},
+		{"limit:2G,fraction:1", 512 * mib, 0.25, 256 * mib},
+		{"limit:100M", 100 * mib, 0.25, 100 * mib},
+		{"limit:0,fraction:0", 512 * mib, 0.25, 256 * mib},
+	} {
+		require.NoError(t, c.Configure(x.conf))
+		cfg := c.Config()
+		require.Equal(t, [2]int64{x.limit, x.bound}, [2]int64{cfg.Limit, c.Stats().Limit}, x.conf)
+		require.InDelta(t, x.fraction, cfg.Fraction, 0, x.conf)
+		require.Equal(t, "limit", c.Settings()[0].Key)
+		require.NotEqual(t, "0", c.Settings()[0].Value, x.conf)
+	}
 }
 
 // TestConfigureFails: what fails changes nothing.
