@@ -99,8 +99,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 		return nil, fmt.Errorf("-net is mlp, convnet, resnet or rnn, not %q", o.net)
 	case o.cell != "lstm" && o.cell != "gru":
 		return nil, fmt.Errorf("-cell is lstm or gru, not %q", o.cell)
-	case o.steps < 1 || o.steps > 255: // Gorgonia takes slices that differ by 256 for the same one
-		return nil, fmt.Errorf("-steps is 1 to 255, not %d", o.steps)
+	case o.steps < 2 || o.steps > 255: // Gorgonia takes slices that differ by 256 for the same one, and one step has nothing before it
+		return nil, fmt.Errorf("-steps is 2 to 255, not %d", o.steps)
 	case o.ranks() > 1 && (!strings.HasPrefix(o.Device, "cuda") || o.Shift != 0 || o.compare || o.net == "rnn"):
 		return nil, errors.New("several ranks train -net mlp, convnet or resnet with -device cuda and -shift 0, and without -compare")
 	case o.net == "rnn" && len(o.Hidden) != 1:
@@ -183,9 +183,9 @@ func train(ctx context.Context, o *options, stdout, stderr io.Writer) (r report,
 type report struct {
 	training.Report
 	Net                  string           `json:"net"`
-	LossFirst            float64          `json:"loss_first"` // of the first step
-	LossLast             float64          `json:"loss_last"`
-	TapeLossLast         float64          `json:"tape_loss_last,omitempty"` // the twin's, with -compare
+	LossFirst            training.Number  `json:"loss_first"` // of the first step
+	LossLast             training.Number  `json:"loss_last"`
+	TapeLossLast         training.Number  `json:"tape_loss_last,omitempty"` // the twin's, with -compare
 	TapeStepMicrosMedian float64          `json:"tape_step_us_median,omitempty"`
 	ForeignOps           map[string]int64 `json:"foreign_ops,omitempty"` // that Gorgonia computed on the CPU
 	GraphSteps           int64            `json:"graph_steps,omitempty"` // that were launched as CUDA graphs

@@ -50,7 +50,7 @@ func TestNetsLearn(t *testing.T) {
 			require.Less(t, r.LossLast, 0.9*r.LossFirst)
 			require.Positive(t, r.TapeStepMicrosMedian)
 			if name != "convnet" {
-				require.InEpsilon(t, r.TapeLossLast, r.LossLast, 1e-3)
+				require.InEpsilon(t, float64(r.TapeLossLast), float64(r.LossLast), 1e-3)
 			}
 		})
 	}
@@ -84,15 +84,15 @@ func TestNetsOnGPU(t *testing.T) {
 				require.Zero(t, r.FallbackOps)
 				require.Empty(t, r.ForeignOps)
 				if name != "convnet" {
-					require.InDelta(t, host.LossFirst, r.LossFirst, 1e-4)
-					require.InDelta(t, host.LossLast, r.LossLast, 1e-2)
+					require.InDelta(t, float64(host.LossFirst), float64(r.LossFirst), 1e-4)
+					require.InDelta(t, float64(host.LossLast), float64(r.LossLast), 1e-2)
 				}
 			}
 		})
 	}
 	t.Run("managed memory", func(t *testing.T) {
 		r := trained(t, "-device cuda:0,managed -compare -optimizer adam")
-		require.InEpsilon(t, r.TapeLossLast, r.LossLast, 1e-3)
+		require.InEpsilon(t, float64(r.TapeLossLast), float64(r.LossLast), 1e-3)
 	})
 }
 
@@ -123,7 +123,8 @@ func TestErrors(t *testing.T) {
 		"-colour":                         {training.ExitUsage, "-colour"},
 		"-net gan":                        {training.ExitUsage, `-net is mlp, convnet, resnet or rnn, not "gan"`},
 		"-net rnn -cell rnn":              {training.ExitUsage, "-cell is lstm or gru"},
-		"-net rnn -steps 256":             {training.ExitUsage, "-steps is 1 to 255"},
+		"-net rnn -steps 1":               {training.ExitUsage, "-steps is 2 to 255"},
+		"-net rnn -steps 256":             {training.ExitUsage, "-steps is 2 to 255"},
 		"-net rnn -hidden 8,8":            {training.ExitUsage, "one -hidden layer"},
 		"-net rnn -batch 300":             {training.ExitFailed, "too few for a batch of 300"},
 		"-device host:1MiB -hidden 4096":  {training.ExitFailed, "out of memory"},
@@ -138,6 +139,14 @@ func TestErrors(t *testing.T) {
 			require.Equal(t, min(status, 1), strings.Count(stderr, "\n")-strings.Count(stderr, "\n\t"), "one line, and what explains it indented: %s", stderr)
 		})
 	}
+}
+
+// A training that learned nothing ends with its report, too: JSON has no NaN.
+func TestLossIsNoNumber(t *testing.T) {
+	status, stdout, stderr := program(t.Context(), "-json -shift 0 -lr 1e30 -epochs 1")
+	require.Equal(t, training.ExitOK, status, stderr)
+	require.Contains(t, stdout, "NaN in the last\n")
+	require.Contains(t, stdout, `"loss_last":null`)
 }
 
 // Gorgonia's machine does not run where the CPU cannot touch memory.

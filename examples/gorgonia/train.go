@@ -351,8 +351,9 @@ func (t *trainer) report() report {
 	}
 	r := report{Report: training.NewReport(epochs, t.steps, t.pool, t.eng), Net: t.o.net}
 	if n := len(t.epochs); n > 0 {
-		r.LossFirst, r.LossLast = t.epochs[0].firstLoss, t.epochs[n-1].lastLoss
-		r.TapeLossLast, r.TapeStepMicrosMedian = t.epochs[n-1].twinLoss, training.MedianStep(twins)
+		last := t.epochs[n-1]
+		r.LossFirst, r.LossLast, r.TapeLossLast = training.Number(t.epochs[0].firstLoss), training.Number(last.lastLoss), training.Number(last.twinLoss)
+		r.TapeStepMicrosMedian = training.MedianStep(twins)
 	}
 	if t.machine != nil {
 		vm := t.machine.vm.(*gorgoniavm.VM)

@@ -43,6 +43,9 @@ type Options struct {
 	Observe      observe.Options
 }
 
+// farthest is more than any image is wide or high.
+const farthest = 1000
+
 // usualRates are learning rates that suit the optimizers.
 var usualRates = map[string]float64{"sgd": 0.1, "adam": 0.005}
 
@@ -88,8 +91,10 @@ func (o *Options) Parse(fs *flag.FlagSet, about string, args []string, out io.Wr
 		return fmt.Errorf("-epochs must be at least 1, not %d", o.Epochs)
 	case o.Batch < 1:
 		return fmt.Errorf("-batch must be at least 1, not %d", o.Batch)
-	case o.TrainSamples < 0 || o.TestSamples < 0 || o.Shift < 0:
-		return errors.New("-train-samples, -test-samples and -shift must not be negative")
+	case o.TrainSamples < 0 || o.TestSamples < 0:
+		return errors.New("-train-samples and -test-samples must not be negative")
+	case o.Shift < 0 || o.Shift > farthest:
+		return fmt.Errorf("-shift must be from 0 to %d, not %d", farthest, o.Shift)
 	case !(o.LR >= 0) || math.IsInf(o.LR, 0):
 		return fmt.Errorf("-lr must be a positive number, not %v", o.LR)
 	}
@@ -214,6 +219,18 @@ func (r Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "  device calls  %d allocations in the first epoch, %d in the last\n", r.DriverAllocsFirstEpoch, r.DriverAllocsLastEpoch)
 	fmt.Fprintf(w, "  peak live     %.1f MiB\n", MiB(r.PeakLiveBytes))
 	fmt.Fprintf(w, "  reserved      %.1f MiB\n", MiB(r.PeakReservedBytes))
+}
+
+// A Number is one of a Report that may be no number, or infinite, where a training goes
+// wrong. JSON has neither, and gets null.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
 }
 
 // MiB is a number of bytes in MiB.
