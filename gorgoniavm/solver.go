@@ -126,8 +126,11 @@ func (s *Solver) Step(model []gorgonia.ValueGrad) error {
 	if s.step > 0 && len(model) != len(s.params) {
 		return fmt.Errorf("gorgoniavm: solver: a model of %d weights after one of %d: %w", len(model), len(s.params), cupool.ErrSizeMismatch)
 	}
-	for len(s.params) < len(model) {
-		s.params = append(s.params, param{})
+	if s.step == 0 { // a Step that failed may have seen another model
+		if err := s.forget(); err != nil {
+			return err
+		}
+		s.params = make([]param, len(model))
 	}
 	for i, n := range model {
 		if err := s.prepare(i, n); err != nil {
@@ -199,6 +202,11 @@ func (s *Solver) Close() error {
 		return nil
 	}
 	s.closed = true
+	return s.forget()
+}
+
+// forget gives back what is remembered of a model.
+func (s *Solver) forget() error {
 	var errs []error
 	for i := range s.params {
 		errs = append(errs, s.params[i].forget(s.eng.Allocator()))
@@ -209,7 +217,7 @@ func (s *Solver) Close() error {
 
 // weightName returns the name of a node, or nothing.
 func weightName(n gorgonia.ValueGrad) string {
-	if named, ok := n.(gorgonia.Namer); ok && named != nil {
+	if named, ok := n.(gorgonia.Namer); ok && !isNoNode(n) {
 		return named.Name()
 	}
 	return ""

@@ -50,6 +50,7 @@ func TestSolverStepErrors(t *testing.T) {
 		want error
 	}{
 		"no node":           {nil, cupool.ErrNotSupported},
+		"a nil node":        {(*gorgonia.Node)(nil), cupool.ErrNotSupported},
 		"no value":          {&weight{}, cupool.ErrNotSupported},
 		"no gradient":       {&weight{value: matrix()}, cupool.ErrNotSupported},
 		"failing gradient":  {&weight{value: matrix(), err: boom}, boom},
@@ -73,6 +74,23 @@ func TestSolverStepErrors(t *testing.T) {
 			require.NoError(t, s.Close())
 		})
 	}
+}
+
+// Weights of a Step that failed before anything moved are none of the model that the next
+// one names.
+func TestSolverOtherModelAfterFailure(t *testing.T) {
+	eng, _ := newMeter(t)
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.Adam{})
+	require.NoError(t, err)
+	one := func() *weight { return &weight{value: gorgonia.NewF64(1), grad: gorgonia.NewF64(1)} }
+	a, b := one(), one()
+	require.Error(t, s.Step([]gorgonia.ValueGrad{a, b, nil}))
+	require.NoError(t, s.Step([]gorgonia.ValueGrad{a}))
+	require.NotEqual(t, 1.0, a.value.Data())
+	require.Equal(t, 1.0, b.value.Data())
+	matrix := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(2, 3))
+	require.ErrorIs(t, s.Step([]gorgonia.ValueGrad{&weight{value: matrix, grad: matrix}}), cupool.ErrSizeMismatch)
+	require.NoError(t, s.Close())
 }
 
 // A model stays what it is.

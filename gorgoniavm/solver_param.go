@@ -80,8 +80,13 @@ func floats[T float32 | float64](p unsafe.Pointer, n int) []T {
 	return unsafe.Slice((*T)(p), n)
 }
 
+func isNoNode(n gorgonia.ValueGrad) bool {
+	node, ok := n.(*gorgonia.Node)
+	return n == nil || ok && node == nil
+}
+
 func valueAndGrad(n gorgonia.ValueGrad) (w, g gorgonia.Value, err error) {
-	if n == nil {
+	if isNoNode(n) {
 		return nil, nil, fmt.Errorf("no node: %w", cupool.ErrNotSupported)
 	}
 	if w = n.Value(); w == nil {
