@@ -130,7 +130,7 @@ type Engine struct {
 	lost atomic.Pointer[EngineError] // the first error that could not be returned
 }
 
-// EngineOption is an option of NewEngine.
+// EngineOption is an option of NewEngine. A nil one changes nothing.
 type EngineOption func(*Engine)
 
 // WithStream makes the engine allocate and work on s, a stream of its
@@ -156,7 +156,9 @@ func NewEngine(a Allocator, opts ...EngineOption) (*Engine, error) {
 	}
 	e := &Engine{a: a, d: a.Driver()}
 	for _, o := range opts {
-		o(e)
+		if o != nil {
+			o(e)
+		}
 	}
 	if e.s == nil {
 		e.s = a.DefaultStream()

@@ -35,7 +35,7 @@ func TestNewEngine(t *testing.T) {
 	require.True(t, e.AllocAccessible())
 	require.True(t, e.WorksWith(tensor.ColMajor))
 	require.Contains(t, e.String(), "host")
-	e, err = cupool.NewEngine(c, cupool.WithStream(s))
+	e, err = cupool.NewEngine(c, cupool.WithStream(s), nil)
 	require.NoError(t, err)
 	require.Same(t, s, e.Stream())
 

@@ -10,7 +10,7 @@ import (
 	"github.com/cupool/cupool/gorgoniavm/internal/program"
 )
 
-// Option is an option of New.
+// Option is an option of New. A nil one changes nothing.
 type Option func(*config)
 
 type config struct {

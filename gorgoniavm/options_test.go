@@ -32,6 +32,15 @@ func newChain() *chain {
 	return c
 }
 
+// A nil option changes nothing.
+func TestNilOptions(t *testing.T) {
+	eng, _ := newMeter(t)
+	newChain().run(t, eng, nil)
+	s, err := gorgoniavm.NewSolver(eng, gorgoniavm.SGD{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
 // run returns a VM of the chain that has run once.
 func (c *chain) run(t *testing.T, e *cupool.Engine, opts ...gorgoniavm.Option) *gorgoniavm.VM {
 	t.Helper()

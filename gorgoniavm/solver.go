@@ -35,7 +35,7 @@ type Solver struct {
 	closed bool
 }
 
-// SolverOption is an option of NewSolver.
+// SolverOption is an option of NewSolver. A nil one changes nothing.
 type SolverOption func(*Solver)
 
 // KeepGradients leaves the gradients of a Step as they are, or as a
@@ -62,7 +62,9 @@ func NewSolver(eng *cupool.Engine, m Method, opts ...SolverOption) (*Solver, err
 	}
 	s := &Solver{eng: eng, method: r}
 	for _, o := range opts {
-		o(s)
+		if o != nil {
+			o(s)
+		}
 	}
 	return s, nil
 }
