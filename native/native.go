@@ -64,6 +64,7 @@ type Allocator struct {
 	mu     sync.Mutex
 	books  books
 	closed bool
+	frees  sync.WaitGroup // under way at the driver; begun under mu before closed is set
 
 	unifying sync.Mutex     // held around work on unifier, taken first
 	unifier  *cupool.Stream // frees blocks that several streams use; nil until there is one
@@ -289,6 +290,8 @@ func (n *Allocator) Free(h cupool.Block) error {
 // freeAndUnlock takes a live block out of the books and then gives it to the
 // driver. This is the order because the driver may hand the memory out at once.
 func (n *Allocator) freeAndUnlock(b *entry) error {
+	n.frees.Add(1)
+	defer n.frees.Done()
 	old := *b
 	n.books.drop(b)
 	n.mu.Unlock()
@@ -397,6 +400,9 @@ func (n *Allocator) Close() error {
 		return fmt.Errorf("cupool: close native allocator: %w", cupool.ErrClosed)
 	}
 	n.closed = true
+	n.mu.Unlock()
+	n.frees.Wait() // what the driver refuses is live again
+	n.mu.Lock()
 	left := n.books.takeLive()
 	n.mu.Unlock()
 	var errs []error

@@ -313,7 +313,7 @@ type brokenPools struct {
 	cupool.Driver
 	cuda.NativePools
 	alloc, free, record, wait, trim, set, export, stream, info error
-	allocated                                                  func()
+	allocated, streaming                                       func()
 	pools, streams                                             int // that were made and not destroyed
 }
 
@@ -344,6 +344,9 @@ func (d *brokenPools) ExportNativePool(p cuda.NativePool) (int, error) {
 func (d *brokenPools) NewStream() (cupool.StreamHandle, error) {
 	if d.stream != nil {
 		return 0, d.stream
+	}
+	if d.streaming != nil {
+		d.streaming()
 	}
 	d.streams++
 	return d.Driver.NewStream()
@@ -541,6 +544,32 @@ func TestCloseWaits(t *testing.T) {
 	}
 	close(release)
 	require.NoError(t, <-closed)
+}
+
+// TestCloseWaitsForFrees: memory that a free is about to give back is no leak, and what the free
+// has made goes.
+func TestCloseWaitsForFrees(t *testing.T) {
+	host := pooltest.OpenHost(t)
+	d := &brokenPools{Driver: host, NativePools: host.(cuda.NativePools)}
+	n, _ := newNative(t, d, native.Config{Pool: &cuda.NativePoolConfig{}})
+	b := testkit.Must(n.Alloc(5000, nil))
+	require.NoError(t, n.RecordStream(b, testkit.Must(n.NewStream())))
+	entered, release := make(chan struct{}), make(chan struct{})
+	d.streaming = func() { close(entered); <-release }
+	freed, closed := make(chan error, 1), make(chan error, 1)
+	go func() { freed <- n.Free(b) }()
+	<-entered
+	go func() { closed <- n.Close() }()
+	select {
+	case err := <-closed:
+		closed <- err
+		t.Error("a free is under way")
+	case <-time.After(20 * time.Millisecond): // time to be wrong
+	}
+	close(release)
+	require.NoError(t, <-freed)
+	require.NoError(t, <-closed)
+	require.Equal(t, 1, d.streams)
 }
 
 // TestSleep: the driver's pool serves while the Pool sleeps.
