@@ -96,7 +96,7 @@ def classes(processor):
 
     releases = [item.split("=", 1) for item in os.environ.get("TORCH_INCLUDES", "").split()]
     if releases and _build.machine() != processor:
-        sys.exit(f"cupool: {_build.compiler()} builds the class for {_build.machine()}, and the library is for {processor}: "
+        sys.exit(f"cupool: {' '.join(_build.compiler())} builds the class for {_build.machine()}, and the library is for {processor}: "
                  "set CXX")
     for release, directories in releases:
         os.environ["TORCH_INCLUDE"] = directories

@@ -10,6 +10,7 @@ forks calls them in the child.
 """
 
 import ctypes as _ctypes
+import os as _os
 
 from ._library import CupoolError, OutOfMemoryError
 from . import _library
@@ -81,7 +82,7 @@ def write(path, format="torch", device=-1):
     "go tool pprof" ("pprof"), or for cupool's tools ("json")."""
     if format not in _FORMATS:
         raise ValueError(f"format {format!r} is none of {', '.join(_FORMATS)}")
-    _library.call("write", device, _FORMATS[format], str(path).encode())
+    _library.call("write", device, _FORMATS[format], _os.fsencode(path))
 
 
 def history(enabled=True, events=0, sample_bytes=0, device=0):

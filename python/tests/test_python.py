@@ -185,6 +185,14 @@ class Package(unittest.TestCase):
             cupool.write("/x")
         self.assertEqual(caught.exception.code, 19)
 
+    def test_paths(self):
+        """A file has the name that was given, of whatever type."""
+        import cupool
+
+        for path in "/x", b"/x", pathlib.Path("/x"):
+            with self.assertRaisesRegex(cupool.CupoolError, "^/x"):
+                cupool.write(path)
+
     def test_out_of_memory(self):
         import cupool
         from cupool import _library
@@ -280,6 +288,12 @@ class Package(unittest.TestCase):
         self.torch.cuda.memory.change_current_allocator.assert_called_once()
         self.assertTrue(module.installed())
 
+    def test_plain_interface_says_what_goes_without(self):
+        del os.environ["CUPOOL_TORCH_BINARY"]
+        self.torch.__version__ = "2.5.1"
+        with self.assertWarnsRegex(UserWarning, "has no effect.*CUPOOL_ALLOC_CONF=limit:8GiB,decay:30s"):
+            self.load().install({"limit": "8GiB", "decay": "30s"})
+
     def test_cache(self):
         del os.environ["CUPOOL_TORCH_BINARY"]
         module = self.load()
@@ -290,6 +304,25 @@ class Package(unittest.TestCase):
             self.assertIn("2.11.0+cu130-abi1", str(first))
             self.torch.__version__ = "2.11.1+cu130"
             self.assertNotEqual(module.binary(), first)
+
+    def test_class_that_cannot_be_built(self):
+        """Whatever the system lacks for it is a BuildError, so that the plain interface is taken."""
+        del os.environ["CUPOOL_TORCH_BINARY"]
+        module = self.load()
+        with tempfile.TemporaryDirectory() as d, mock.patch.dict(os.environ, {"CUPOOL_CACHE": d}):
+            pathlib.Path(d, "compiler").write_text("not executable")
+            for what, patch in {
+                "no locks": mock.patch("fcntl.flock", side_effect=OSError("no locks available")),
+                "usable temporary": mock.patch("tempfile.TemporaryDirectory", side_effect=FileNotFoundError("no usable temporary directory")),
+                "C\\+\\+ compiler": mock.patch.dict(os.environ, {"CXX": d + "/compiler"}),
+            }.items():
+                with patch, self.assertRaisesRegex(module._build.BuildError, what):
+                    module.binary()
+
+    def test_compiler_with_arguments(self):
+        module = self.load()
+        with mock.patch.dict(os.environ, {"CXX": f"'{sys.executable}' -c 'print(\"x86_64-linux\")'"}):
+            self.assertEqual(module._build.machine(), "x86_64")
 
     def test_class_of_the_wheel(self):
         """It is taken where this system's libraries are new enough for it, and else built here."""
@@ -347,6 +380,17 @@ class Package(unittest.TestCase):
             printed = "".join(c.args[0] for c in out.write.call_args_list)
             self.assertEqual(printed.strip(), "__main__ ['a', 'b'] 7 True")
             self.assertEqual(self.said(), ["limit:1G"])
+
+    def test_program_usage(self):
+        for arguments, code, printed in (["-h"], 0, True), ([], 1, False), (["--settings=limit:1G", "train.py"], 1, False):
+            sys.modules.pop("cupool.torch.__main__", None)
+            with mock.patch.object(sys, "argv", ["cupool.torch", *arguments]), mock.patch("sys.stdout") as out, \
+                    self.assertRaises(SystemExit) as end:
+                importlib.import_module("cupool.torch.__main__")
+            self.assertEqual(1 if end.exception.code else 0, code, arguments)
+            self.assertEqual("train.py ARGS" in "".join(c.args[0] for c in out.write.call_args_list), printed, arguments)
+            if arguments[1:]:
+                self.assertIn("--settings=limit:1G is no option", end.exception.code)
 
     # -------------------------------------------------- CuPy and Numba
 

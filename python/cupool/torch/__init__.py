@@ -39,7 +39,8 @@ def install(settings=None, *, fallback=True):
 
     settings are cupool's, as "limit:8GiB,decay:30s" or a dictionary. They win over CUPOOL_ALLOC_CONF, and that over
     PYTORCH_ALLOC_CONF. A second call does nothing. fallback=False raises where the class cannot be built for
-    this PyTorch, and otherwise PyTorch's plain interface is taken, with a warning of what goes without.
+    this PyTorch, and otherwise PyTorch's plain interface is taken, with a warning of what goes without; settings are
+    those of CUPOOL_ALLOC_CONF alone then.
 
     Raises InstallError where CUDA was used already, naming the module that did, or where backend:cudaMallocAsync was
     asked for. It takes milliseconds, or half a minute the first time where no binary of the class fits.
@@ -55,7 +56,7 @@ def install(settings=None, *, fallback=True):
     except _build.BuildError as err:
         if not fallback:
             raise InstallError(f"the class for PyTorch {torch.__version__} cannot be built: {err}") from err
-        return _install_plain(err)
+        return _install_plain(err, settings)
     lib = ctypes.CDLL(str(file))
     built_for = lib.cupool_torch_built_for()
     if built_for != _minor():
@@ -106,7 +107,7 @@ def _refuse():
         raise InstallError("CUDA was used in this process already: install cupool before. " + _who())
 
 
-def _install_plain(reason):
+def _install_plain(reason, settings):
     """The interface of PyTorch that every version has. Missing there is all that it has no function for."""
     global _plain
     file = _library.path()
@@ -120,7 +121,9 @@ def _install_plain(reason):
         f"cupool: the class for PyTorch {torch.__version__} could not be built, so PyTorch's plain interface is used. "
         "Statistics, snapshots, histories, CUDA graphs, torch.compile's reduce-overhead, MemPool and sharing with "
         "other processes go without, and an out of memory is no exception. "
-        f"cupool.stats() and cupool.write() work. The reason: {reason}",
+        "cupool.stats() and cupool.write() work. "
+        + (f"What install was given has no effect: set CUPOOL_ALLOC_CONF={settings}. " if settings else "")
+        + f"The reason: {reason}",
         stacklevel=3,
     )
 
@@ -141,9 +144,12 @@ def binary():
     name = f"torch-{torch.__version__}-abi{abi}-{machine}-{_build.fingerprint()}"
     file = _cache() / name / "cupool_torch.so"
     if not file.is_file():
-        with _one_at_a_time(file.parent):
-            if not file.is_file():
-                _build.build(file)
+        try:
+            with _one_at_a_time(file.parent):
+                if not file.is_file():
+                    _build.build(file)
+        except OSError as err:
+            raise _build.BuildError(f"it cannot be kept in {file.parent}: set CUPOOL_CACHE, or TMPDIR ({err})") from err
     return file
 
 
@@ -168,12 +174,8 @@ def _one_at_a_time(directory):
     """Ranks of a training start together: one builds, the others wait for it."""
     import fcntl
 
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = open(directory / "lock", "w")
-    except OSError as err:
-        raise _build.BuildError(f"{directory} cannot be written: set CUPOOL_CACHE ({err})") from err
-    with lock:
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -11,12 +11,15 @@ import sys
 def main():
     arguments = sys.argv[1:]
     settings = None
-    if arguments[:1] in (["-h"], ["--help"]) or not arguments:
-        sys.exit(__doc__.strip() if arguments else "usage: " + __doc__.strip())
-    if arguments[0] == "--settings":
-        if len(arguments) < 3:
-            sys.exit("usage: " + __doc__.strip())
-        settings, arguments = arguments[1], arguments[2:]
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        sys.exit()
+    if arguments[:1] == ["--settings"]:
+        settings, arguments = "".join(arguments[1:2]), arguments[2:]
+    if not arguments:
+        sys.exit("usage: " + __doc__.strip())
+    if arguments[0].startswith("-") and arguments[0] != "-m":
+        sys.exit(f"cupool: {arguments[0]} is no option: -h lists them")
 
     import cupool.torch
 

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -77,12 +78,13 @@ def fingerprint():
 
 
 def compiler():
-    return os.environ.get("CXX") or "g++"
+    """The compiler's command, as "g++" or "ccache g++"."""
+    return shlex.split(os.environ.get("CXX") or "g++")
 
 
 def machine():
     """The processor that the compiler builds for, as platform.machine() calls it."""
-    return _run(compiler(), "-dumpmachine").split("-")[0]
+    return _run(*compiler(), "-dumpmachine").split("-")[0]
 
 
 def build(output, flags=()):
@@ -95,13 +97,13 @@ def build(output, flags=()):
         # compiler would take its archive where the shared one has no name for it, and a second copy of its locales
         # crashes where numbers are printed.
         for name, soname in ("c10", "libc10.so"), ("c10_cuda", "libc10_cuda.so"), ("stdc++", "libstdc++.so.6"):
-            _run(compiler(), "-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,{soname}",
+            _run(*compiler(), "-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,{soname}",
                  "-o", work / f"lib{name}.so")
         # What newer versions of glibc have elsewhere is taken from where all have it: the functions from libdl.so.2. The
         # variable is of 2.32; with one of its own, the class counts references as in a program with threads.
         (work / "dl.map").write_text(FIRST_GLIBC.get(machine(), "") + " { global: *; };\n")
         (work / "dl.cpp").write_text('extern "C" { void dlopen() {} void dlsym() {} void dlclose() {} void dlerror() {} }\n')
-        _run(compiler(), "-w", "-fno-builtin", "-shared", "-nostdlib", "-Wl,-soname,libdl.so.2",
+        _run(*compiler(), "-w", "-fno-builtin", "-shared", "-nostdlib", "-Wl,-soname,libdl.so.2",
              f"-Wl,--version-script={work / 'dl.map'}", work / "dl.cpp", "-o", work / "libdl.so.2")
         (work / "threads.cpp").write_text('extern "C" { char __libc_single_threaded; }\n')
         # Some of CUDA's packages have no cuda_runtime.h, of which nothing but the interface is needed.
@@ -110,7 +112,7 @@ def build(output, flags=()):
         # One unit: the headers take most of the time.
         unit = work / "cupool_torch.cpp"
         unit.write_text("".join(f'#include "{path}"\n' for path in sorted(SOURCES.glob("*.cpp"))))
-        command = [compiler(), "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
+        command = [*compiler(), "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
                    f"-D_GLIBCXX_USE_CXX11_ABI={abi()}", f"-I{header()}", f"-I{SOURCES}"]
         for directory in includes():
             command += ["-isystem", directory]
@@ -129,8 +131,8 @@ def _run(*command):
     command = [str(part) for part in command]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
-    except FileNotFoundError as err:
-        raise BuildError(f"there is no C++ compiler {command[0]!r}: install g++ or set CXX") from err
+    except OSError as err:
+        raise BuildError(f"there is no C++ compiler {command[0]!r}: install g++ or set CXX ({err})") from err
     if done.returncode != 0:
         raise BuildError(f"{command[0]} failed:\n{done.stderr[-4000:]}")
     if done.stderr:
