@@ -143,7 +143,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	if o.limit, err = cupool.ParseBytes(*limit); err != nil {
 		return o, err
 	}
-	if o.limit < int64(o.workers)<<24 {
+	if o.limit>>24 < int64(o.workers) {
 		return o, errors.New("the limit has to be at least 16 MiB for each worker")
 	}
 	if o.seed == 0 {

@@ -130,7 +130,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"-nonsense"}, {"argument"}, {"-limit", "1KiB"}, {"-limit", "much"}, {"-workers", "0"}, {"-duration", "0s"},
+		{"-nonsense"}, {"argument"}, {"-limit", "1KiB"}, {"-limit", "much"}, {"-workers", "0"}, {"-workers", "1099511627776"}, {"-duration", "0s"},
 	} {
 		var errs bytes.Buffer
 		require.Equal(t, exitUsage, run(context.Background(), args, io.Discard, &errs), args)

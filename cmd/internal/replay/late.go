@@ -11,6 +11,9 @@ import (
 // pace is how long a piece of work takes while the program waits and gives the device no more.
 const pace = 20 * time.Microsecond
 
+// mostLag is more than any GPU is behind: each piece takes an event.
+const mostLag = 1_000_000
+
 // late is a device that is behind the program by so many pieces of work as it has events.
 // Each is recorded after one of them.
 type late struct {

@@ -29,6 +29,7 @@ type Options struct {
 	// allocation and each use gives its stream one, and the device does them in the
 	// program's order. With Config.GrowWait it goes on while the program waits, so that what
 	// is reserved differs a little from replay to replay. 0: work is done when it is submitted.
+	// At most a million.
 	Lag int
 
 	// Repeat is how often to replay, each time with a new allocator, for
@@ -102,8 +103,8 @@ func (o *Options) complete() error {
 	if o.Capacity < 0 {
 		return fmt.Errorf("negative capacity %d", o.Capacity)
 	}
-	if o.Lag < 0 || o.Lag > 0 && !o.isSim() {
-		return fmt.Errorf("lag %d: it is 0 or more, and for the simulated device", o.Lag)
+	if o.Lag < 0 || o.Lag > mostLag || o.Lag > 0 && !o.isSim() {
+		return fmt.Errorf("lag %d: it is from 0 to %d, and for the simulated device", o.Lag, mostLag)
 	}
 	switch kind, _, _ := strings.Cut(o.Device, ":"); {
 	case o.isSim():

@@ -218,6 +218,7 @@ func TestOptions(t *testing.T) {
 		"unknown device \"gpu\": it is sim, host or cuda":                      {Device: "gpu"},
 		"negative capacity -1": {Capacity: -1},
 		"lag -1":               {Lag: -1},
+		"lag 1000001":          {Lag: 1_000_001},
 		"lag 1":                {Lag: 1, Device: "host"},
 		"the simulated device has no memory whose contents could be verified": {Verify: true},
 		"must not be negative": {Config: cupool.Config{Limit: -1}},
