@@ -115,7 +115,7 @@ for program; do
 done
 cd "$work"
 go mod edit -require github.com/cupool/cupool@v0.0.0 -replace "github.com/cupool/cupool=$root"
-go mod tidy >/dev/null 2>&1
+go mod tidy >tidy.txt 2>&1 || { cat tidy.txt >&2; exit 1; }
 export GODEBUG=randautoseed=0
 for program; do
 	for machine in tape vm; do

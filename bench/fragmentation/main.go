@@ -34,12 +34,16 @@ const traces = "bench/testdata/traces"
 var backings = []string{"segments", "vmm", "planned"}
 
 func main() {
-	rules := flag.String("without", "", "print what is lost without each rule whose name matches the regular `expression`")
+	var rules *regexp.Regexp
+	flag.Func("without", "print what is lost without each rule whose name matches the regular `expression`", func(s string) (err error) {
+		rules, err = regexp.Compile(s)
+		return err
+	})
 	svg := flag.String("svg", "", "draw the ratios into this `file`, whose name ends in .svg or .png")
 	flag.Parse()
 	err := error(nil)
-	if *rules != "" {
-		err = runAblation(regexp.MustCompile(*rules), os.Stdout)
+	if rules != nil {
+		err = runAblation(rules, os.Stdout)
 	} else {
 		err = run(flag.Args(), *svg, os.Stdout)
 	}

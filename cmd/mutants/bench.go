@@ -39,12 +39,16 @@ type test struct {
 }
 
 // newBench builds the tests of packages over a schema.
-func newBench(s *schema, packages []string, o options) (*bench, error) {
+func newBench(s *schema, packages []string, o options) (_ *bench, err error) {
 	b := &bench{options: o, schema: s}
-	var err error
 	if b.dir, err = os.MkdirTemp("", "mutants"); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
 	replace := map[string]string{}
 	for path, text := range s.overlay() {
 		replace[path] = filepath.Join(b.dir, strconv.Itoa(len(replace))+".go")

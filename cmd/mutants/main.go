@@ -42,7 +42,10 @@ func run() error {
 	var o options
 	flag.IntVar(&o.n, "n", 200, "how many mutants of each package; 0: all")
 	flag.Uint64Var(&o.seed, "seed", 1, "which mutants: the same seed chooses the same, also after most changes of the sources")
-	flag.StringVar(&o.match, "run", "", "only mutants whose lines match the regular `expression`")
+	flag.Func("run", "only mutants whose lines match the regular `expression`", func(s string) (err error) {
+		o.match, err = regexp.Compile(s)
+		return err
+	})
 	tests := flag.String("tests", "", "the `packages`, with commas, whose tests run; empty: the mutants' own")
 	flag.StringVar(&o.tags, "tags", "", "build tags")
 	flag.IntVar(&o.jobs, "p", 2, "how many test processes at once")
@@ -78,13 +81,14 @@ func run() error {
 }
 
 type options struct {
-	n              int
-	seed           uint64
-	match, renamed string
-	tags           string
-	jobs           int
-	slow           time.Duration
-	wanted         map[string]bool // keys; nil: a sample of all
+	n       int
+	seed    uint64
+	match   *regexp.Regexp // nil: all
+	renamed string
+	tags    string
+	jobs    int
+	slow    time.Duration
+	wanted  map[string]bool // keys; nil: a sample of all
 }
 
 // mutate runs the mutants of one package with the tests of some, and returns how
@@ -147,14 +151,14 @@ func argued() map[string]string {
 // choose returns the mutants that were asked for, or a sample: those whose keys
 // have the smallest hashes, which is the same sample while the keys stay.
 func (o options) choose(s *schema) []*mutant {
-	match := regexp.MustCompile(o.match)
+	matches := func(key string) bool { return o.match == nil || o.match.MatchString(key) }
 	chosen := slices.DeleteFunc(slices.Clone(s.mutants), func(m *mutant) bool {
-		return !match.MatchString(m.key()) || o.wanted != nil && !o.wanted[m.key()]
+		return !matches(m.key()) || o.wanted != nil && !o.wanted[m.key()]
 	})
 	if o.wanted != nil {
 		lost := 0
 		for key := range o.wanted {
-			if strings.HasPrefix(key, s.path+"\t") && match.MatchString(key) && !slices.ContainsFunc(chosen, func(m *mutant) bool { return m.key() == key }) {
+			if strings.HasPrefix(key, s.path+"\t") && matches(key) && !slices.ContainsFunc(chosen, func(m *mutant) bool { return m.key() == key }) {
 				fmt.Printf("gone\t%s\n", key)
 				lost++
 			}

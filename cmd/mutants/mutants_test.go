@@ -55,6 +55,19 @@ func TestToy(t *testing.T) {
 	require.NotContains(t, results, "kind drop return \"int\" 1", "without it, the function would have no end")
 }
 
+// What was made before something fails goes: the tests of a package take hundreds of MiB.
+func TestNothingIsLeft(t *testing.T) {
+	s, err := load("./testdata/toy", "")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	_, err = newBench(s, []string{"./nowhere"}, options{})
+	require.Error(t, err)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 // Each line of survivors.txt is of a mutant that there is, and has a reason.
 func TestSurvivors(t *testing.T) {
 	byPackage := map[string][]string{}
