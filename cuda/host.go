@@ -63,7 +63,7 @@ func (d *driver) HostUnregister(b []byte) error {
 	d.pinned.mu.Lock()
 	defer d.pinned.mu.Unlock()
 	reg, ok := d.pinned.m[unsafe.SliceData(b)]
-	if !ok {
+	if !ok || len(reg.bytes) != len(b) {
 		return fmt.Errorf("cupool: %s: HostUnregister: %w: %d bytes at %p are not registered", d.label, device.ErrInvalidRange, len(b), b)
 	}
 	if r := cudadrv.HostUnregister(d.ctx.handle, reg.bytes); r != cudadrv.Success {

@@ -68,6 +68,9 @@ func TestHostMemory(t *testing.T) {
 	require.ErrorIs(t, d.Memset(p, 0, n+1, s), device.ErrInvalidRange)
 	require.ErrorIs(t, d.MemFree(p), device.ErrInvalidRange, "it is HostAlloc's")
 	require.ErrorIs(t, d.HostFree(dev), device.ErrInvalidRange, "it is MemAlloc's")
+	for _, other := range [][]byte{b[:1], b[:0], b[1:]} {
+		require.ErrorIs(t, d.HostUnregister(other), device.ErrInvalidRange, "%d bytes", len(other))
+	}
 	require.NoError(t, d.HostUnregister(b))
 	require.ErrorIs(t, d.HostUnregister(b), device.ErrInvalidRange)
 	require.NoError(t, d.HostFree(p))
