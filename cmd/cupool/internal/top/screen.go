@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
@@ -126,19 +127,30 @@ func (v *view) handle(e tcell.Event) (quit bool) {
 		case 's':
 			v.order = (v.order + 1) % orders
 		case '+':
-			v.faster(-1)
+			v.faster()
 		case '-':
-			v.faster(1)
+			v.slower()
 		}
 	}
 	return false
 }
 
-// faster takes the next interval in a direction.
-func (v *view) faster(by int) {
-	at := 0
-	for at < len(intervals)-1 && intervals[at] < v.interval {
-		at++
+// faster takes the next shorter interval, if there is one.
+func (v *view) faster() {
+	for _, d := range slices.Backward(intervals) {
+		if d < v.interval {
+			v.interval = d
+			return
+		}
 	}
-	v.interval = intervals[min(max(at+by, 0), len(intervals)-1)]
+}
+
+// slower takes the next longer interval, if there is one.
+func (v *view) slower() {
+	for _, d := range intervals {
+		if d > v.interval {
+			v.interval = d
+			return
+		}
+	}
 }

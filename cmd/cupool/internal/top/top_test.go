@@ -226,7 +226,7 @@ func TestWatch(t *testing.T) {
 	s.press(tcell.KeyRune, ' ')
 	s.until(t, "paused")
 	s.press(tcell.KeyRune, '-')
-	s.until(t, "every 500ms")
+	s.until(t, "every 250ms")
 	s.screen.SetSize(50, 10)
 	require.NoError(t, s.screen.PostEvent(tcell.NewEventResize(50, 10)))
 	for out = range s.shown {
@@ -268,4 +268,22 @@ func TestReconnect(t *testing.T) {
 	}
 	require.NoError(t, <-s.done)
 	close(answers)
+}
+
+// + asks more often and - less often, also from an interval of -every that is none of those between
+// which they choose.
+func TestIntervals(t *testing.T) {
+	for from, want := range map[time.Duration]struct{ plus, minus time.Duration }{
+		100 * time.Millisecond: {100 * time.Millisecond, 250 * time.Millisecond},
+		time.Second:            {500 * time.Millisecond, 2 * time.Second},
+		3 * time.Second:        {2 * time.Second, 5 * time.Second},
+		10 * time.Second:       {5 * time.Second, 10 * time.Second},
+		time.Minute:            {10 * time.Second, time.Minute},
+	} {
+		for key, want := range map[rune]time.Duration{'+': want.plus, '-': want.minus} {
+			v := &view{interval: from}
+			require.False(t, v.handle(tcell.NewEventKey(tcell.KeyRune, key, tcell.ModNone)))
+			require.Equal(t, want, v.interval, "%c from %v", key, from)
+		}
+	}
 }
