@@ -99,7 +99,18 @@ if [[ $parts == *" tests "* ]]; then
 				printf '%s\0%s\0%s\0%s\0' "$allocator" "$file" "$part/$parts" "$expression"
 			done
 		done <bench/torch/tests.txt
-	done | xargs -0 -n 4 -P "$jobs" bash -c 'one "$@"' one | sort
+	done | xargs -0 -n 4 -P "$jobs" bash -c 'one "$@"' one
+	# A file that cannot be read fails alike with both, and says nothing.
+	printf '\n'
+	for allocator in default cupool; do
+		[[ " ${allocators[*]} " == *" $allocator "* ]] || continue
+		passed=$(grep -ohE '[0-9]+ passed' "$out"/tests-"$allocator"-*.txt | awk '{ n += $1 } END { print n + 0 }' || true)
+		echo "passed with $allocator: $passed"
+		for log in "$out"/tests-"$allocator"-*.txt; do
+			grep -qE '[0-9]+ (passed|failed)' "$log" || echo "  no test ran: $(basename "$log"): $(grep -E '^E  |rror' "$log" | head -n 1 | cut -c 1-120)"
+		done
+		[ "$passed" != 0 ] || exit 1
+	done
 	# Names that pass with PyTorch's allocator and not with ours.
 	for allocator in default cupool; do
 		grep -hE '^(FAILED|ERROR) ' "$out"/tests-"$allocator"-*.txt 2>/dev/null | sed 's/ - .*//; s|.*/test/||' | sort -u >"$out/failed-$allocator.txt" || true
