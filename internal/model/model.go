@@ -338,8 +338,9 @@ func (m *Model) unmaps(p cupool.Ptr, n int64, waits bool) {
 	}
 }
 
-// ends takes out the live blocks that f chooses of a pool, since a call is about to end
-// them, and returns them. Nothing more uses them.
+// ends takes out the blocks that f chooses of a pool, live ones and those that a Close
+// would give back that fails, since a call is about to end them, and returns them.
+// Nothing more uses them.
 func (m *Model) ends(p *Pool, f func(*Block) bool) (list []*tenant) {
 	p.using.Lock() // no work that uses its blocks comes any more
 	defer p.using.Unlock()
@@ -351,6 +352,13 @@ func (m *Model) ends(p *Pool, f func(*Block) bool) (list []*tenant) {
 			list = append(list, m.leaveLocked(b))
 		}
 	}
+	p.gone = slices.DeleteFunc(p.gone, func(t *tenant) bool {
+		if f(t.b) {
+			list = append(list, t)
+			return true
+		}
+		return false
+	})
 	return list
 }
 

@@ -44,3 +44,23 @@ func TestReviveBesideOthers(t *testing.T) {
 		})
 	}
 }
+
+// What an arena handed out while its pool was being closed ends with the arena, also if the
+// Close fails.
+func TestReviveAfterGuest(t *testing.T) {
+	d := NewDevice(simdev.New(simdev.Config{}))
+	w := &world{Model: newModel(d, false)}
+	def := &Stream{s: d.stream(0)}
+	pool, err := cupool.New(cupool.Config{Driver: d})
+	require.NoError(t, err)
+	p := &Pool{Tested: caching{pool}, c: pool}
+	g := &guest{pool: p}
+	b := &Block{pool: p, on: def, of: g}
+	w.streams = []*Stream{def}
+	p.state = closing
+	w.born(b)
+	require.Len(t, w.ends(p, func(b *Block) bool { return b.of == g }), 1)
+	w.reopened(p, nil)
+	require.Empty(t, w.live)
+	require.Empty(t, w.failures())
+}
