@@ -377,6 +377,9 @@ func (m *Model) over(what string, list []*tenant) {
 func (m *Model) revive(p *Pool, list []*tenant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if p.state == closed { // by another goroutine: it has ended them
+		return
+	}
 	if p.state == closing || p.resetting { // another goroutine's Close or Reset may end them
 		p.gone = append(p.gone, list...)
 		return

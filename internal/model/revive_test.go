@@ -64,3 +64,17 @@ func TestReviveAfterGuest(t *testing.T) {
 	require.Empty(t, w.live)
 	require.Empty(t, w.failures())
 }
+
+// A Reset that fails since another goroutine has closed the pool gives no block back.
+func TestReviveClosed(t *testing.T) {
+	d := NewDevice(simdev.New(simdev.Config{}))
+	w := &world{Model: newModel(d, false)}
+	def := &Stream{s: d.stream(0)}
+	p := &Pool{}
+	w.streams, w.live = []*Stream{def}, []*Block{{pool: p, on: def}}
+	list := w.ends(p, everything)
+	require.Len(t, list, 1)
+	p.state = closed
+	w.revive(p, list)
+	require.Empty(t, w.live)
+}
