@@ -393,7 +393,11 @@ func (w *world) closeGuests(p *Pool) {
 func (w *world) closeGuest(g *guest) {
 	g.ending.Lock()
 	defer g.ending.Unlock()
-	if g.state == closed {
+	w.mu.Lock()
+	was := g.state
+	g.state = max(was, closing)
+	w.mu.Unlock()
+	if was == closed {
 		return
 	}
 	list := w.ends(g.pool, func(b *Block) bool { return b.of == g })
