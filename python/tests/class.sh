@@ -4,8 +4,8 @@
 #
 # usage: python/tests/class.sh DIR [TEST...]
 #
-# LIBCUPOOL and CUPOOL_LIBCUDA name the library and the stand-in driver, TORCH_INCLUDE the headers of PyTorch and CUDA: those of
-# testdata, and of ../shared/cuda or a toolkit, by default. CXXFLAGS is for the class and its test.
+# LIBCUPOOL and CUPOOL_LIBCUDA name the library and the stand-in driver, TORCH_INCLUDE the headers of PyTorch and CUDA: each version in
+# testdata after the other, and those of ../shared/cuda or a toolkit, by default. CXXFLAGS is for the class and its test.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "${1:?usage: python/tests/class.sh DIR [TEST...]}"
@@ -14,8 +14,15 @@ shift
 if [ -z "${TORCH_INCLUDE:-}" ]; then
 	cuda=$here/../../../shared/cuda/include
 	[ -d "$cuda" ] || cuda=/usr/local/cuda/include
-	export TORCH_INCLUDE=$here/../testdata/torch-2.11/include:$cuda
+	for headers in "$here"/../testdata/torch-*/include; do
+		version=$(basename "$(dirname "$headers")")
+		echo "$version"
+		TORCH_INCLUDE=$headers:$cuda "$0" "$out/$version" "$@"
+	done
+	exit
 fi
+IFS=: read -ra dirs <<<"$TORCH_INCLUDE"
+std=$(python3 "$here/../cupool/torch/_build.py" --standard)
 flags=(-g -fsanitize=address -Werror ${CXXFLAGS:-})
 python3 "$here/../cupool/torch/_build.py" "$out/cupool_torch.so" -O1 "${flags[@]}" &
 "$here/torch.sh" "$out" 2.11.0
@@ -28,9 +35,8 @@ if [ -n "$missing" ]; then
 	exit 1
 fi
 
-IFS=: read -ra dirs <<<"$TORCH_INCLUDE"
 for dir in "${dirs[@]}"; do flags+=(-isystem "$dir"); done
 flags+=(-I "$here/../../capi" -idirafter "$out/torch")
-"${CXX:-g++}" -std=c++17 -Wall -Wextra "${flags[@]}" "$here/class_test.cpp" "$out/cupool_torch.so" "$out"/torch/lib/*.so -ldl -lpthread \
+"${CXX:-g++}" "-std=$std" -Wall -Wextra "${flags[@]}" "$here/class_test.cpp" "$out/cupool_torch.so" "$out"/torch/lib/*.so -ldl -lpthread \
 	-Wl,-z,now "-Wl,-rpath,$out:$out/torch/lib" -o "$out/class_test"
 CUPOOL_LIBRARY=${LIBCUPOOL:?libcupool.so} "$out/class_test" "$@"

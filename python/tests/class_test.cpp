@@ -4,6 +4,8 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <torch/headeronly/version.h>
+
 #include <cupool.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -257,6 +259,15 @@ void history() {
   REQUIRE(alloc::snapshot().device_traces.at(0).at(0).compile_context_ == "a graph");
   REQUIRE(alloc::snapshot().device_traces.at(0).at(0).user_metadata_ == "mine");
   alloc::popCompileContext();
+#if TORCH_VERSION_MINOR >= 14
+  void* noted = alloc::raw_alloc(1000);
+  alloc::annotateMemory(noted, "the weights");
+  alloc::annotateMemory(static_cast<char*>(noted) + 512, "no block begins here");
+  const auto note = alloc::snapshot().device_traces.at(0).back();
+  REQUIRE(note.action_ == TraceEntry::ANNOTATE && note.addr_ == reinterpret_cast<size_t>(noted) && note.size_ == 1000);
+  REQUIRE(note.user_metadata_ == "the weights" && alloc::getUserMetadata() == "mine");
+  alloc::raw_delete(noted);
+#endif
   alloc::recordAnnotation({{"name", "step"}, {"stage", "START"}});
   REQUIRE(alloc::snapshot().external_annotations.at(0).metadata_.at("name") == "step");
   alloc::recordHistory(false, nullptr, 1, alloc::RecordContext::NEVER, true, {});
@@ -420,6 +431,15 @@ void pools() {
     return false;
   };
   REQUIRE(in(inside) && !in(outside));
+#if TORCH_VERSION_MINOR >= 14
+  const auto reserved = [&] { return alloc::getDeviceStats(0).reserved_bytes_by_private_pools.at(id).at(0); };
+  const int64_t bytes = reserved().current;
+  int64_t total = 0;
+  for (const auto& segment : alloc::snapshot(id).segments) {
+    total += static_cast<int64_t>(segment.total_size);
+  }
+  REQUIRE(bytes >= 3 << 20 && bytes == total);
+#endif
   REQUIRE(alloc::checkPoolLiveAllocations(0, id, {inside}));
   REQUIRE(!alloc::checkPoolLiveAllocations(0, id, {}) && !alloc::checkPoolLiveAllocations(0, id, {inside, outside}));
   alloc::raw_delete(outside);
@@ -432,6 +452,14 @@ void pools() {
   alloc::emptyCache();
   REQUIRE(alloc::snapshot(id).segments.empty());
   raises([&] { alloc::releasePool(0, id); });
+#if TORCH_VERSION_MINOR >= 14
+  const auto gone = reserved();
+  REQUIRE(gone.current == 0 && gone.peak == bytes && gone.allocated == bytes && gone.freed == bytes);
+  alloc::resetPeakStats(0);
+  REQUIRE(reserved().peak == 0 && reserved().allocated == bytes);
+  alloc::resetAccumulatedStats(0);
+  REQUIRE(reserved().allocated == 0 && reserved().freed == 0);
+#endif
 
   // What was refused has not begun.
   raises([] { alloc::beginAllocateToPool(0, {0, 0}, [](cudaStream_t) { return true; }); });
@@ -494,6 +522,7 @@ struct Source : alloc::CUDAAllocator {
   void recordHistory(bool, alloc::CreateContextFn, size_t, alloc::RecordContext, bool,
                      const std::vector<std::string>&) override {}
   void attachOutOfMemoryObserver(alloc::OutOfMemoryObserver) override {}
+  void attachOomRejectionObserver(std::function<void(int64_t, size_t, size_t, size_t)>) {}
   void attachAllocatorTraceTracker(alloc::AllocatorTraceTracker) override {}
   void enablePeerAccess(c10::DeviceIndex, c10::DeviceIndex) override {}
   cudaError_t memcpyAsync(void*, int, const void*, int, size_t, cudaStream_t, bool) override { return cudaSuccess; }

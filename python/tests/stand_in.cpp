@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/ApproximateClock.h>
 #include <c10/util/env.h>
+#include <torch/headeronly/version.h>
 
 #include "stand_in.h"
 
@@ -39,6 +40,11 @@ namespace c10 {
 Error::Error(SourceLocation, std::string msg) : Error(std::move(msg)) {}
 Error::Error(std::string msg, Backtrace, const void* caller) : msg_(msg), what_without_backtrace_(msg), caller_(caller) {}
 const char* Error::what() const noexcept { return msg_.c_str(); }
+#if TORCH_VERSION_MINOR >= 14
+OutOfMemoryError::OutOfMemoryError(SourceLocation where, std::string msg) : Error(where, std::move(msg)) {}
+NotImplementedError::NotImplementedError(SourceLocation where, std::string msg) : Error(where, std::move(msg)) {}
+ValueError::ValueError(SourceLocation where, std::string msg) : Error(where, std::move(msg)) {}
+#endif
 
 namespace detail {
 [[noreturn]] void torchCheckFail(const char* f, const char* file, uint32_t line, const std::string& msg) {
@@ -86,6 +92,12 @@ AcceleratorAllocatorConfig& AcceleratorAllocatorConfig::instance() {
   static auto* config = new AcceleratorAllocatorConfig();
   return *config;
 }
+#if TORCH_VERSION_MINOR >= 14
+std::function<void(const std::string&)>& AcceleratorAllocatorConfig::getConfigParserHook() {
+  static std::function<void(const std::string&)> hook;
+  return hook;
+}
+#endif
 // One setting is enough: "roundup_power2_divisions:N", or nothing for none.
 void AcceleratorAllocatorConfig::parseArgs(const std::string& text) {
   last_allocator_settings_ = text;
@@ -162,7 +174,13 @@ void setCurrentCUDAStream(CUDAStream stream) { presentStream = stream.stream(); 
 cudaStream_t CUDAStream::stream() const { return reinterpret_cast<cudaStream_t>(stream_.id()); }
 bool CUDAStream::query() const { return true; }
 void CUDAStream::synchronize() const {}
+#if TORCH_VERSION_MINOR >= 14
+CUDAErrorLogCapture::CUDAErrorLogCapture() noexcept = default;
+void c10_cuda_check_implementation(int32_t err, const char* file, const char* f, uint32_t line, bool,
+                                   CUDAErrorLogCapture*) {
+#else
 void c10_cuda_check_implementation(int32_t err, const char* file, const char* f, uint32_t line, bool) {
+#endif
   TORCH_CHECK(err == 0, "CUDA error ", err, " in ", f, " of ", file, ":", line);
 }
 
@@ -204,5 +222,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 }

@@ -6,7 +6,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 IFS=: read -ra dirs <<<"${TORCH_INCLUDE:?the directories of the headers of PyTorch and CUDA}"
-flags=(-std=c++17 -fPIC -shared -Wall -Wextra -I"$here/../../capi" -I"$here/../cupool/src" -I"$here")
+flags=("-std=$(python3 "$here/../cupool/torch/_build.py" --standard)" -fPIC -shared -Wall -Wextra -I"$here/../../capi" -I"$here/../cupool/src" -I"$here")
 for dir in "${dirs[@]}"; do flags+=(-isystem "$dir"); done
 mkdir -p "${1:?usage: python/tests/torch.sh DIR VERSION}/torch/lib"
 cd "$1/torch"

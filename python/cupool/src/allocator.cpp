@@ -451,6 +451,14 @@ void Allocator::setUserMetadata(const std::string& text) { History::userMetadata
 
 std::string Allocator::getUserMetadata() { return History::userMetadata(); }
 
+void Allocator::annotateMemory(const void* p, const std::string& text) {
+  for (int i = 0; i < count_; i++) {
+    if (devices_[i].history.annotated(static_cast<c10::DeviceIndex>(i), p, text)) {
+      return;
+    }
+  }
+}
+
 void Allocator::attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   observers_.push_back(std::move(observer));

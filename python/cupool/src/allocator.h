@@ -123,6 +123,7 @@ class Allocator final : public native::CUDAAllocator {
   bool supportsUserMetadata() { return true; }
   void setUserMetadata(const std::string& text);
   std::string getUserMetadata();
+  void annotateMemory(const void* p, const std::string& text);
   void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override;
   // throw_on_cudamalloc_oom has PyTorch's allocator fail before the driver does. The pool's limit always does, and tells
   // the other observers.
@@ -170,6 +171,10 @@ class Allocator final : public native::CUDAAllocator {
   void dropShares(void* address, size_t size);
 
   // stats.cpp
+  template <typename Stats>
+  void addPools(c10::DeviceIndex device, Stats* to);
+  template <typename F>
+  void eachReserved(c10::DeviceIndex device, F f);
   struct Layout;
   Layout layout(c10::DeviceIndex device, cupool_pool_id id, cupool_status* status);
   void addSegments(c10::DeviceIndex device, MempoolId_t id, std::vector<SegmentInfo>* segments);
@@ -181,6 +186,7 @@ class Allocator final : public native::CUDAAllocator {
   std::string extra_;
   std::string applied_; // changeableSettings, when they were last looked at
   std::map<PoolKey, std::unique_ptr<std::function<bool(cudaStream_t)>>> filters_;
+  std::map<PoolKey, cupool_stats3> reserved_; // of each private pool ever made, when it was last looked at
   std::vector<std::unique_ptr<PoolAllocator>> sources_;
   std::vector<native::OutOfMemoryObserver> observers_;
   Ring<AnnotationEntry> annotations_;

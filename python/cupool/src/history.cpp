@@ -10,7 +10,7 @@ namespace cupool_torch {
 namespace {
 
 thread_local std::stack<std::string> compileContext;
-thread_local std::string metadata;
+thread_local std::string ownMetadata;
 
 bool actionOf(const std::string& name, TraceEntry::Action* action) {
   static const std::map<std::string, TraceEntry::Action> names = {
@@ -24,6 +24,10 @@ bool actionOf(const std::string& name, TraceEntry::Action* action) {
       {"snapshot", TraceEntry::SNAPSHOT},
       {"oom", TraceEntry::OOM},
   };
+  if (const auto annotate = annotateAction<TraceEntry>(0); annotate && name == "annotate") {
+    *action = *annotate;
+    return true;
+  }
   const auto found = names.find(name);
   if (found == names.end()) {
     return false;
@@ -84,7 +88,7 @@ Context History::gather(RecordContext level) const {
 }
 
 void History::record(TraceEntry::Action action, c10::DeviceIndex device, size_t address, size_t size, void* stream,
-                     MempoolId_t pool, Context context) {
+                     MempoolId_t pool, Context context, const std::string& metadata) {
   if (!watches()) {
     return;
   }
@@ -197,6 +201,22 @@ void History::complete(c10::DeviceIndex device, const std::set<void*>& pending) 
   }
 }
 
+bool History::annotated(c10::DeviceIndex device, const void* address, const std::string& text) {
+  Block block;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = live_.find(const_cast<void*>(address));
+    if (found == live_.end()) {
+      return false;
+    }
+    block = found->second;
+  }
+  if (const auto annotate = annotateAction<TraceEntry>(0)) {
+    record(*annotate, device, number(address), block.size, block.stream, block.pool, gather(RecordContext::ALLOC), text);
+  }
+  return true;
+}
+
 void History::outOfMemory(c10::DeviceIndex device, size_t deviceFree, size_t size, void* stream, Context context) {
   record(TraceEntry::OOM, device, deviceFree, size, stream, {0, 0}, std::move(context));
 }
@@ -261,6 +281,6 @@ void History::popCompileContext() {
   }
 }
 
-std::string& History::userMetadata() { return metadata; }
+std::string& History::userMetadata() { return ownMetadata; }
 
 } // namespace cupool_torch

@@ -86,6 +86,8 @@ class History {
   // Takes the note of a block away before the block is freed. False: there is none.
   bool forget(void* address, Block* block);
   void freed(c10::DeviceIndex device, const Block& block, Context context);
+  // A note of the program on a live block. False: the block is not known.
+  bool annotated(c10::DeviceIndex device, const void* address, const std::string& text);
   void outOfMemory(c10::DeviceIndex device, size_t deviceFree, size_t size, void* stream, Context context);
   // A segment came or goes. The library calls it with its locks held.
   void segment(c10::DeviceIndex device, cupool_segment_action action, MempoolId_t pool, void* address, size_t size,
@@ -106,7 +108,7 @@ class History {
  private:
   using Trackers = std::vector<native::AllocatorTraceTracker>;
   void record(TraceEntry::Action action, c10::DeviceIndex device, size_t address, size_t size, void* stream,
-              MempoolId_t pool, Context context);
+              MempoolId_t pool, Context context, const std::string& metadata = userMetadata());
   void completeOverlap(c10::DeviceIndex device, const Block& block);
   void refresh();
 

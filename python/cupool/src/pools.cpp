@@ -62,6 +62,7 @@ void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, Pool
     config.user = source->get();
   }
   check(lib.pool_create_(device, poolId(id), &config));
+  reserved_.emplace(PoolKey(device, id), cupool_stats3{});
 }
 
 // Older versions of PyTorch keep the allocator themselves.
@@ -79,6 +80,7 @@ void Allocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t id,
   if (count == 0) {
     const cupool_pool_config config = poolConfig();
     check(lib.pool_create_(device, poolId(id), &config));
+    reserved_.emplace(PoolKey(device, id), cupool_stats3{});
   }
   auto& kept = filters_[{device, id}];
   kept = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
@@ -109,6 +111,8 @@ void Allocator::endAllocateToPool(c10::DeviceIndex device, MempoolId_t id) {
 
 void Allocator::releasePool(c10::DeviceIndex device, MempoolId_t id) {
   known(device);
+  DeviceStats stats;
+  addPools(device, &stats); // which are kept of a pool that goes
   const cupool_status status = lib.pool_release_(device, poolId(id));
   TORCH_INTERNAL_ASSERT(status != CUPOOL_ERROR_NOT_FOUND, "no such pool: ", lib.last_error_());
   check(status);

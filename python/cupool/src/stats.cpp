@@ -37,6 +37,38 @@ bool reportsExpandable() { return c10::CachingAllocator::AcceleratorAllocatorCon
 
 } // namespace
 
+template <typename F>
+void Allocator::eachReserved(c10::DeviceIndex device, F f) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [key, stats] : reserved_) {
+    if (key.first == device) {
+      f(key.second, &stats);
+    }
+  }
+}
+
+// Adds what private pools have reserved, where this PyTorch asks for that. A pool that is gone keeps its past until it is
+// reset.
+template <typename Stats>
+void Allocator::addPools(c10::DeviceIndex device, Stats* to) {
+  const auto pools = reservedByPools(to, 0);
+  if constexpr (!std::is_null_pointer_v<decltype(pools)>) {
+    eachReserved(device, [&](MempoolId_t id, cupool_stats3* last) {
+      cupool_stats stats{};
+      stats.struct_size = sizeof stats;
+      if (lib.get_stats_(device, poolId(id), &stats) == CUPOOL_OK) {
+        *last = stats.reserved_bytes;
+      } else {
+        for (cupool_stat* s : {&last->all, &last->small, &last->large}) {
+          s->freed += s->current;
+          s->current = 0;
+        }
+      }
+      (*pools)[id] = stats3(*last);
+    });
+  }
+}
+
 DeviceStats Allocator::getDeviceStats(c10::DeviceIndex device) {
   known(device);
   DeviceStats to;
@@ -72,6 +104,7 @@ DeviceStats Allocator::getDeviceStats(c10::DeviceIndex device) {
   to.num_device_alloc = from.num_device_alloc;
   to.num_device_free = from.num_device_free;
   to.max_split_size = from.max_split_size;
+  addPools(device, &to);
   return to;
 }
 
@@ -79,6 +112,11 @@ void Allocator::resetAccumulatedStats(c10::DeviceIndex device) {
   known(device);
   if (hasPool(device)) {
     check(lib.reset_accumulated_(device));
+    eachReserved(device, [](MempoolId_t, cupool_stats3* of) {
+      for (cupool_stat* s : {&of->all, &of->small, &of->large}) {
+        s->allocated = s->freed = 0;
+      }
+    });
   }
 }
 
@@ -86,6 +124,11 @@ void Allocator::resetPeakStats(c10::DeviceIndex device) {
   known(device);
   if (hasPool(device)) {
     check(lib.reset_peaks_(device));
+    eachReserved(device, [](MempoolId_t, cupool_stats3* of) {
+      for (cupool_stat* s : {&of->all, &of->small, &of->large}) {
+        s->peak = s->current;
+      }
+    });
   }
 }
 
@@ -203,6 +246,7 @@ native::SnapshotInfo Allocator::snapshot(MempoolId_t id, bool traces) {
   config.release_lock_on_malloc = CudaConfig::release_lock_on_cudamalloc();
   config.pinned_use_host_register = CudaConfig::pinned_use_cuda_host_register();
   setStreamReuse(&config, static_cast<const CudaConfig*>(nullptr), 0);
+  setPinnedSizes(&config, static_cast<const CudaConfig*>(nullptr), 0);
   config.last_allocator_settings = Config::last_allocator_settings();
   config.roundup_power2_divisions = Config::roundup_power2_divisions();
   return result;

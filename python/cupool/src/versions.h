@@ -15,7 +15,9 @@
 #error "cupool's class for PyTorch needs PyTorch 2.9 or later"
 #endif
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -61,6 +63,33 @@ auto setStreamReuse(Info* to, const Config*, int)
 }
 template <typename Info, typename Config>
 void setStreamReuse(Info*, const Config*, long) {}
+
+template <typename Info, typename Config>
+auto setPinnedSizes(Info* to, const Config*, int)
+    -> decltype(void(to->max_cached_size = Config::pinned_max_cached_size())) {
+  to->max_cached_size = Config::pinned_max_cached_size();
+  to->max_round_threshold = Config::pinned_max_round_threshold();
+}
+template <typename Info, typename Config>
+void setPinnedSizes(Info*, const Config*, long) {}
+
+template <typename Stats>
+auto reservedByPools(Stats* of, int) -> decltype(&of->reserved_bytes_by_private_pools) {
+  return &of->reserved_bytes_by_private_pools;
+}
+template <typename Stats>
+std::nullptr_t reservedByPools(Stats*, long) {
+  return nullptr;
+}
+
+template <typename Entry>
+auto annotateAction(int) -> decltype(std::optional<typename Entry::Action>(Entry::ANNOTATE)) {
+  return Entry::ANNOTATE;
+}
+template <typename Entry>
+std::optional<typename Entry::Action> annotateAction(long) {
+  return std::nullopt;
+}
 
 template <typename Config>
 auto memoryFraction(const Config*, int) -> decltype(double(Config::per_process_memory_fraction())) {

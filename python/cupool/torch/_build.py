@@ -1,6 +1,7 @@
 """Compiles the class for PyTorch, with a C++ compiler and PyTorch's headers alone. PyTorch is not imported.
 
 usage: python _build.py OUTPUT     for the PyTorch of this Python
+       python _build.py --standard prints the C++ that PyTorch's headers want
 TORCH_INCLUDE=DIR:DIR              takes headers at hand instead; CUDA's belong to them
 """
 
@@ -69,6 +70,12 @@ def abi():
     return 1 if not library.is_file() or b"__cxx1112basic_string" in library.read_bytes() else 0
 
 
+def standard(directories):
+    """The C++ that PyTorch's headers want. They say so themselves; those of an old PyTorch are good for old compilers."""
+    texts = (d / "ATen" / "ATen.h" for d in directories)
+    return "c++20" if any(t.is_file() and "C++20" in t.read_text() for t in texts) else "c++17"
+
+
 def fingerprint():
     """A name for the sources, so that a cache never serves the class of another version."""
     digest = hashlib.sha256()
@@ -112,9 +119,10 @@ def build(output, flags=()):
         # One unit: the headers take most of the time.
         unit = work / "cupool_torch.cpp"
         unit.write_text("".join(f'#include "{path}"\n' for path in sorted(SOURCES.glob("*.cpp"))))
-        command = [*compiler(), "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
+        directories = includes()
+        command = [*compiler(), f"-std={standard(directories)}", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
                    f"-D_GLIBCXX_USE_CXX11_ABI={abi()}", f"-I{header()}", f"-I{SOURCES}"]
-        for directory in includes():
+        for directory in directories:
             command += ["-isystem", directory]
         command += ["-idirafter", work / "last", *flags, unit, work / "threads.cpp", "-o", work / "out.so",
                     "-Wl,--no-as-needed", f"-L{work}", "-lc10_cuda", "-lc10", work / "libdl.so.2",
@@ -142,6 +150,9 @@ def _run(*command):
 
 if __name__ == "__main__":
     try:
+        if sys.argv[1:] == ["--standard"]:
+            print(standard(includes()))
+            sys.exit()
         print(build(*sys.argv[1:2] or ["cupool_torch.so"], flags=sys.argv[2:]))
     except BuildError as failure:
         sys.exit(f"cupool: {failure}")
