@@ -28,7 +28,32 @@ type FreeSet struct {
 	count int
 	bytes int64
 
-	firsts bool // each block knows the first of its subtree, from a FirstFit to the next Sweep
+	// From a FirstFit to the next Sweep each block knows the first of its subtree, and the
+	// first of each group of bins is known.
+	firsts bool
+	groups [sizeclass.Bins / groupBins]place
+}
+
+// groupBins is how many bins a group has.
+const groupBins = 16
+
+// place is a block with what FirstFit orders it by. The zero place is none, and comes last.
+type place struct {
+	addr uint64
+	seg  uint32
+	id   ID
+}
+
+func placeOf(id ID, b *Block) place { return place{b.addr, b.Seg, id} }
+
+func (p place) precedes(o place) bool {
+	switch {
+	case o.id == 0 || p.id == 0:
+		return p.id != 0
+	case p.seg != o.seg:
+		return p.seg < o.seg
+	}
+	return p.addr < o.addr
 }
 
 // Len returns the number of free blocks.
@@ -72,11 +97,14 @@ func (f *FreeSet) Insert(id ID, b *Block) {
 		*root = id
 		f.words[bin>>6] |= 1 << (bin & 63)
 		f.summary |= 1 << (bin >> 6)
+		b.setFirst(id)
 	} else {
 		f.insertAt(root, id, b)
 	}
 	if f.firsts {
-		f.noteFirsts(*root, b)
+		if g, p := &f.groups[bin/groupBins], placeOf(id, b); p.precedes(*g) {
+			*g = p
+		}
 	}
 }
 
@@ -86,10 +114,17 @@ func (f *FreeSet) insertAt(at *ID, id ID, b *Block) {
 	pri := priority(id)
 	for *at != 0 && priority(*at) >= pri {
 		n := f.Table.At(*at)
+		if f.firsts && b.precedes(f.Table.At(n.first())) {
+			n.setFirst(id)
+		}
 		at = &n.link[n.side(b)]
 	}
 	rest := *at
 	*at = id
+	b.setFirst(id)
+	if rest == 0 {
+		return
+	}
 	ends := [2]*ID{&b.link[0], &b.link[1]} // of what comes before b, and after it
 	for rest != 0 {
 		n := f.Table.At(rest)
@@ -98,26 +133,37 @@ func (f *FreeSet) insertAt(at *ID, id ID, b *Block) {
 		rest = n.link[side]
 	}
 	*ends[0], *ends[1] = 0, 0
+	if f.firsts {
+		f.noteFirsts(id, b)
+	}
 }
 
 // Remove takes a block out of the set.
 func (f *FreeSet) Remove(id ID, b *Block) {
 	bin := sizeclass.Bin(b.Size)
-	at := &f.roots[bin]
+	at, noted := &f.roots[bin], false
 	for *at != id {
 		n := f.Table.At(*at)
+		noted = noted || f.firsts && n.first() == id
 		at = &n.link[n.side(b)]
 	}
 	lo, hi := b.link[0], b.link[1]
 	if *at = lo | hi; lo != 0 && hi != 0 {
-		*at = f.merge(lo, hi)
+		*at, noted = f.merge(lo, hi), true
 	}
 	f.count--
 	f.bytes -= b.Size
-	if root := f.roots[bin]; root == 0 {
+	root := f.roots[bin]
+	if root == 0 {
 		f.clearBin(bin)
-	} else if f.firsts {
-		f.noteFirsts(root, b)
+	}
+	if f.firsts {
+		if root != 0 && noted {
+			f.noteFirsts(root, b)
+		}
+		if g := bin / groupBins; f.groups[g].id == id {
+			f.groups[g] = f.firstOfGroup(g)
+		}
 	}
 }
 
@@ -189,30 +235,53 @@ func (f *FreeSet) BestFit(size int64) ID {
 }
 
 // FirstFit returns the block of at least size and less than below bytes that
-// comes first by segment number and address, or 0. It stays in the set. It looks at one
-// block for each bin of such sizes and at few more, but at all blocks the first time.
-func (f *FreeSet) FirstFit(size, below int64) (first ID) {
+// comes first by segment number and address, or 0. It stays in the set. It looks at the
+// blocks of few bins, but at all blocks the first time.
+func (f *FreeSet) FirstFit(size, below int64) ID {
 	if !f.firsts {
 		f.firsts = true
 		for bin := f.nextBin(0); bin >= 0; bin = f.nextBin(bin + 1) {
 			f.noteFirsts(f.roots[bin], nil)
 		}
+		for g := range f.groups {
+			f.groups[g] = f.firstOfGroup(g)
+		}
 	}
-	var best *Block
+	var first place
 	from, to := sizeclass.Bin(size), sizeclass.Bin(below)
-	for bin := f.nextBin(from); bin >= 0 && bin <= to; bin = f.nextBin(bin + 1) {
-		if lock.Invariants {
-			step(Looking)
+	for bin := f.nextBin(from); bin >= 0 && bin <= to; {
+		g := bin / groupBins
+		p, next := f.groups[g], (g+1)*groupBins
+		if g == from/groupBins || g == to/groupBins {
+			p, next = f.firstOfBin(bin, size, below), bin+1
 		}
-		id := f.Table.At(f.roots[bin]).first()
-		if bin == from || bin == to {
-			id = f.firstOf(f.roots[bin], size, below)
+		if p.precedes(first) {
+			first = p
 		}
-		if id == 0 {
-			continue
+		bin = f.nextBin(next)
+	}
+	return first.id
+}
+
+// firstOfBin returns the first block of a bin that has at least size and less than below bytes.
+func (f *FreeSet) firstOfBin(bin int, size, below int64) place {
+	if lock.Invariants {
+		step(Looking)
+	}
+	id := f.Table.At(f.roots[bin]).first()
+	if bin == sizeclass.Bin(size) || bin == sizeclass.Bin(below) {
+		if id = f.firstOf(f.roots[bin], size, below); id == 0 {
+			return place{}
 		}
-		if b := f.Table.At(id); best == nil || b.precedes(best) {
-			first, best = id, b
+	}
+	return placeOf(id, f.Table.At(id))
+}
+
+// firstOfGroup returns the first block of a group of bins.
+func (f *FreeSet) firstOfGroup(g int) (first place) {
+	for bin := f.nextBin(g * groupBins); bin >= 0 && bin/groupBins == g; bin = f.nextBin(bin + 1) {
+		if p := f.firstOfBin(bin, 0, 0); p.precedes(first) {
+			first = p
 		}
 	}
 	return first
@@ -364,6 +433,11 @@ func (f *FreeSet) Check() error {
 	})
 	for bin := f.nextBin(0); f.firsts && bin >= 0 && err == nil; bin = f.nextBin(bin + 1) {
 		_, err = f.checkFirsts(f.roots[bin])
+	}
+	for g := 0; f.firsts && g < len(f.groups) && err == nil; g++ {
+		if first := f.firstOfGroup(g); f.groups[g] != first {
+			err = fmt.Errorf("B3: group %d has block %d for its first, which is %d", g, f.groups[g].id, first.id)
+		}
 	}
 	if err == nil && (count != f.count || sum != f.bytes) {
 		err = fmt.Errorf("B3: free set holds %d blocks, %d bytes; its books say %d, %d", count, sum, f.count, f.bytes)

@@ -47,10 +47,14 @@ func (h *Heap) noteFreed(b *block.Block, k ledger.Kind) {
 	}
 }
 
-// mergeFor merges blocks of the fast bins, the largest first, until one of at
-// least size bytes comes about, and reports whether it did.
-func (h *Heap) mergeFor(size int64) bool {
-	for id, b := h.fast.PopLargest(); id != 0; id, b = h.fast.PopLargest() {
+// mergeFor merges at most so many blocks of the fast bins, the largest first, until one of
+// at least size bytes comes about, and reports whether it did.
+func (h *Heap) mergeFor(size int64, most int) bool {
+	for range most {
+		id, b := h.fast.PopLargest()
+		if id == 0 {
+			return false
+		}
 		if h.insert(h.segs[b.Seg], id, b) >= size {
 			return true
 		}
@@ -62,7 +66,7 @@ func (h *Heap) mergeFor(size int64) bool {
 // free neighbours, and reports whether there was anything.
 func (h *Heap) MergeFast() bool {
 	found := h.fast.Len() > 0
-	h.mergeFor(math.MaxInt64)
+	h.mergeFor(math.MaxInt64, math.MaxInt)
 	return found
 }
 

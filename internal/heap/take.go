@@ -20,13 +20,8 @@ func (h *Heap) Take(size, rounded int64, misses magazine.Misses) (block.ID, *blo
 	}
 	k := h.space.Policy.KindOf(rounded)
 	id := h.fit(k, rounded)
-	if id == 0 && k == ledger.Small && h.mergeFor(rounded) {
-		id = h.fit(k, rounded)
-	}
 	if id == 0 && k == ledger.Small {
-		if id = h.fitAmongLarge(rounded); id != 0 {
-			k, h.mixed = ledger.Large, true
-		}
+		id, k = h.fitMissed(rounded)
 	}
 	if id == 0 || h.slots.Ensure(1) != nil { // growing finds the same error
 		return 0, nil
@@ -34,6 +29,26 @@ func (h *Heap) Take(size, rounded int64, misses magazine.Misses) (block.ID, *blo
 	b := h.space.Blocks.At(id)
 	h.free[k].Remove(id, b)
 	return h.HandOut(size, rounded, id, b, misses)
+}
+
+// fewMerges is how many blocks of the fast bins a miss merges before it looks elsewhere. The
+// largest ones serve it most often; the others serve later requests as they are.
+const fewMerges = 4
+
+// fitMissed chooses a free block for a small request that no small one serves yet, and
+// returns the set that it is in, or 0.
+func (h *Heap) fitMissed(rounded int64) (block.ID, ledger.Kind) {
+	if h.mergeFor(rounded, fewMerges) {
+		return h.fit(ledger.Small, rounded), ledger.Small
+	}
+	if id := h.fitAmongLarge(rounded); id != 0 {
+		h.mixed = true
+		return id, ledger.Large
+	}
+	if h.mergeFor(rounded, math.MaxInt) {
+		return h.fit(ledger.Small, rounded), ledger.Small
+	}
+	return 0, ledger.Small
 }
 
 // fit chooses a free block of at least size bytes, or returns 0.
