@@ -33,9 +33,6 @@ func shapeOf(s cupool.Snapshot) (shape [2]poolaccess.Shape) {
 					of.Free++
 					of.FreeBytes += b.Size
 				}
-				if b.State == snapshot.Pending {
-					of.PendingRequest += b.Requested
-				}
 			}
 			stretch = nil
 		}

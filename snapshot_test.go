@@ -192,11 +192,11 @@ func TestStatsAreTheSnapshots(t *testing.T) {
 						for i, n := range large {
 							all[i] += n
 						}
-						got := [][9]int64{present(st.Small), present(st.Large), present(st.All)}
+						got := [][10]int64{present(st.Small), present(st.Large), present(st.All)}
 						if backing == cupool.BackingVMM {
 							got[0][0], got[1][0], got[2][0] = 0, 0, 0
 						}
-						require.Equal(t, [][9]int64{small, large, all}, got)
+						require.Equal(t, [][10]int64{small, large, all}, got)
 						require.Equal(t, spare(s), [3]int64{st.FreeBlocks, st.CachedBytes, st.LargestFree})
 					}
 				}
@@ -220,15 +220,16 @@ func spare(s cupool.Snapshot) (n [3]int64) {
 }
 
 // present returns the present figures of statistics.
-func present(p cupool.PoolStats) [9]int64 {
+func present(p cupool.PoolStats) [10]int64 {
 	return [...]int64{
 		p.Segment.Current, p.Allocation.Current, p.Active.Current, p.InactiveSplit.Current,
 		p.RequestedBytes.Current, p.AllocatedBytes.Current, p.ActiveBytes.Current, p.InactiveSplitBytes.Current, p.ReservedBytes.Current,
+		p.ActiveRequestedBytes.Current,
 	}
 }
 
 // counted returns the same figures of a snapshot's segments of a type.
-func counted(s cupool.Snapshot, of string) (n [9]int64) {
+func counted(s cupool.Snapshot, of string) (n [10]int64) {
 	for _, seg := range s.Segments {
 		if seg.Type != of {
 			continue
@@ -245,7 +246,7 @@ func counted(s cupool.Snapshot, of string) (n [9]int64) {
 				n[1], n[4], n[5] = n[1]+1, n[4]+b.Requested, n[5]+b.Size
 				fallthrough
 			case snapshot.Pending:
-				n[2], n[6] = n[2]+1, n[6]+b.Size
+				n[2], n[6], n[9] = n[2]+1, n[6]+b.Size, n[9]+b.Requested
 			case snapshot.Free:
 				if len(seg.Blocks) > 1 {
 					n[3], n[7] = n[3]+1, n[7]+b.Size

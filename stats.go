@@ -43,11 +43,12 @@ type PoolStats struct {
 	Active        Stat // blocks that the program holds or other streams still use
 	InactiveSplit Stat // free blocks that share a segment with others
 
-	RequestedBytes     Stat // live bytes as requested
-	AllocatedBytes     Stat // live bytes as rounded
-	ActiveBytes        Stat // live and pending bytes
-	ReservedBytes      Stat // bytes held from the device
-	InactiveSplitBytes Stat // free bytes in segments that are in use
+	RequestedBytes       Stat // live bytes as requested
+	AllocatedBytes       Stat // live bytes as rounded
+	ActiveRequestedBytes Stat // live and pending bytes as requested
+	ActiveBytes          Stat // live and pending bytes as rounded
+	ReservedBytes        Stat // bytes held from the device
+	InactiveSplitBytes   Stat // free bytes in segments that are in use
 }
 
 // Stats is a snapshot of an allocator's books: ReservedBytes = LiveBytes +
@@ -344,21 +345,23 @@ func statsOf(b *ledger.Book, t *ledger.Totals, k ledger.Kind, magazines ...*heap
 		return s
 	}
 	p := PoolStats{
-		Allocation:         stat(ledger.OutBlocks),
-		Segment:            stat(ledger.Segments),
-		Active:             active(ledger.OutBlocks, ledger.PendingBlocks, ledger.ActiveBlocks),
-		InactiveSplit:      stat(ledger.Splits),
-		RequestedBytes:     stat(ledger.RequestedBytes),
-		AllocatedBytes:     stat(ledger.OutBytes),
-		ActiveBytes:        active(ledger.OutBytes, ledger.PendingBytes, ledger.ActiveBytes),
-		ReservedBytes:      stat(ledger.ReservedBytes),
-		InactiveSplitBytes: stat(ledger.SplitBytes),
+		Allocation:           stat(ledger.OutBlocks),
+		Segment:              stat(ledger.Segments),
+		Active:               active(ledger.OutBlocks, ledger.PendingBlocks, ledger.ActiveBlocks),
+		InactiveSplit:        stat(ledger.Splits),
+		RequestedBytes:       stat(ledger.RequestedBytes),
+		AllocatedBytes:       stat(ledger.OutBytes),
+		ActiveRequestedBytes: active(ledger.RequestedBytes, ledger.PendingRequested, ledger.ActiveRequested),
+		ActiveBytes:          active(ledger.OutBytes, ledger.PendingBytes, ledger.ActiveBytes),
+		ReservedBytes:        stat(ledger.ReservedBytes),
+		InactiveSplitBytes:   stat(ledger.SplitBytes),
 	}
 	for _, n := range magazines {
 		p.Allocation.adjust(n.Hits, n.Cached)
 		p.AllocatedBytes.adjust(n.HitBytes, n.CachedBytes)
 		p.RequestedBytes.adjust(n.HitReq, n.CachedReq)
 		p.Active.adjust(n.Hits, n.Cached)
+		p.ActiveRequestedBytes.adjust(n.HitReq, n.CachedReq)
 		p.ActiveBytes.adjust(n.HitBytes, n.CachedBytes)
 	}
 	return p

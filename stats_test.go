@@ -20,15 +20,16 @@ func TestStats(t *testing.T) {
 	}
 	const bBlock = 3*mib + 512
 	require.Equal(t, cupool.PoolStats{
-		Allocation:         stat(1, 3, 3, 2),
-		Segment:            stat(1, 1, 1, 0),
-		Active:             stat(2, 3, 3, 1),
-		InactiveSplit:      stat(2, 2, 4, 2),
-		RequestedBytes:     stat(3*mib+1, 9*mib+1, 9*mib+1, 6*mib),
-		AllocatedBytes:     stat(bBlock, bBlock+6*mib, bBlock+6*mib, 6*mib),
-		ActiveBytes:        stat(bBlock+4*mib, bBlock+6*mib, bBlock+6*mib, 2*mib),
-		ReservedBytes:      stat(20*mib, 20*mib, 20*mib, 0),
-		InactiveSplitBytes: stat(16*mib-bBlock, 18*mib, 18*mib+18*mib-bBlock+14*mib-bBlock+2*mib, 18*mib+18*mib-bBlock),
+		Allocation:           stat(1, 3, 3, 2),
+		Segment:              stat(1, 1, 1, 0),
+		Active:               stat(2, 3, 3, 1),
+		InactiveSplit:        stat(2, 2, 4, 2),
+		RequestedBytes:       stat(3*mib+1, 9*mib+1, 9*mib+1, 6*mib),
+		AllocatedBytes:       stat(bBlock, bBlock+6*mib, bBlock+6*mib, 6*mib),
+		ActiveRequestedBytes: stat(7*mib+1, 9*mib+1, 9*mib+1, 2*mib),
+		ActiveBytes:          stat(bBlock+4*mib, bBlock+6*mib, bBlock+6*mib, 2*mib),
+		ReservedBytes:        stat(20*mib, 20*mib, 20*mib, 0),
+		InactiveSplitBytes:   stat(16*mib-bBlock, 18*mib, 18*mib+18*mib-bBlock+14*mib-bBlock+2*mib, 18*mib+18*mib-bBlock),
 	}, st.Large)
 	require.Equal(t, stat(1000, 1000, 1000, 0), st.Small.RequestedBytes)
 	require.Equal(t, stat(1024, 1024, 1024, 0), st.Small.AllocatedBytes)

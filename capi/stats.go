@@ -41,7 +41,7 @@ func accountOf(p *cupool.Pool) (a account) {
 		at    *cupool.PoolStats
 		shape poolaccess.Shape
 	}{{&s.All, poolaccess.Shape{Segments: small.Segments + large.Segments, Free: small.Free + large.Free,
-		FreeBytes: small.FreeBytes + large.FreeBytes, PendingRequest: small.PendingRequest + large.PendingRequest}},
+		FreeBytes: small.FreeBytes + large.FreeBytes}},
 		{&s.Small, small}, {&s.Large, large}} {
 		to := func(of *C.cupool_stats3) *C.cupool_stat { return &(*[3]C.cupool_stat)(unsafe.Pointer(of))[i] }
 		*to(&a.allocation) = statOf(k.at.Allocation)
@@ -52,7 +52,7 @@ func accountOf(p *cupool.Pool) (a account) {
 		*to(&a.reserved_bytes) = statOf(k.at.ReservedBytes)
 		*to(&a.active_bytes) = statOf(k.at.ActiveBytes)
 		*to(&a.inactive_split_bytes) = seenAs(k.at.InactiveSplitBytes, k.shape.FreeBytes)
-		*to(&a.requested_bytes) = seen(k.at.RequestedBytes, k.at.RequestedBytes.Current+k.shape.PendingRequest)
+		*to(&a.requested_bytes) = statOf(k.at.ActiveRequestedBytes)
 	}
 	a.num_alloc_retries, a.num_ooms = C.int64_t(s.Retries), C.int64_t(s.OOMs)
 	a.num_device_alloc, a.num_device_free = C.int64_t(s.DriverAllocs), C.int64_t(s.DriverFrees)
@@ -70,18 +70,12 @@ func statOf(s cupool.Stat) C.cupool_stat {
 	return C.cupool_stat{current: C.int64_t(s.Current), peak: C.int64_t(s.Peak), allocated: C.int64_t(s.Allocated), freed: C.int64_t(s.Freed)}
 }
 
-// seen is statOf a quantity that is so large at present.
-func seen(s cupool.Stat, current int64) C.cupool_stat {
-	s.Freed += s.Current - current
-	s.Current, s.Peak = current, max(s.Peak, current)
-	return statOf(s)
-}
-
-// seenAs is seen of a quantity that is counted by other pieces than are seen: the peak is as far
-// above what is there as it was counted to be.
+// seenAs is statOf a quantity that is counted by other pieces than are seen, of which there are so
+// many: the peak is as far above them as it was counted to be.
 func seenAs(s cupool.Stat, current int64) C.cupool_stat {
-	s.Peak += current - s.Current
-	return seen(s, current)
+	more := current - s.Current
+	s.Current, s.Peak, s.Freed = current, max(s.Peak+more, current), s.Freed-more
+	return statOf(s)
 }
 
 // add adds the statistics of another pool of the device.

@@ -136,6 +136,7 @@ func countBlock(of *cupool.PoolStats, seg *snapshot.Segment, b snapshot.Block) {
 		fallthrough
 	case snapshot.Pending:
 		of.Active.Add(1)
+		of.ActiveRequestedBytes.Add(b.Requested)
 		of.ActiveBytes.Add(b.Size)
 	case snapshot.Free, snapshot.Cached:
 		if seg.Active > 0 {

@@ -32,6 +32,7 @@ type Census struct {
 	Out, OutBytes      int64 // live and in magazines
 	Requested          int64 // of them
 	Pending, PendBytes int64
+	PendRequested      int64
 	Free, FreeBytes    int64
 	Fast, FastBytes    int64 // in fast bins
 	Splits, SplitBytes int64
@@ -97,6 +98,7 @@ func (n *Census) add(b *block.Block) {
 	case block.Pending:
 		n.Pending++
 		n.PendBytes += b.Size
+		n.PendRequested += b.Requested()
 	case block.Live, block.Cached:
 		if w == block.MakeWord(w.Gen(), block.Cached) { // in the fast bins
 			n.Fast++
@@ -130,6 +132,7 @@ func (s *Space) Compare(t ledger.Totals, got *[2]Census, counted int64) error {
 			{"segments", ledger.Segments, n.Segments}, {"reserved", ledger.ReservedBytes, n.Reserved},
 			{"out blocks", ledger.OutBlocks, n.Out}, {"out bytes", ledger.OutBytes, n.OutBytes}, {"requested", ledger.RequestedBytes, n.Requested},
 			{"pending blocks", ledger.PendingBlocks, n.Pending}, {"pending bytes", ledger.PendingBytes, n.PendBytes},
+			{"pending requested", ledger.PendingRequested, n.PendRequested},
 			{"inactive splits", ledger.Splits, n.Splits}, {"inactive split bytes", ledger.SplitBytes, n.SplitBytes},
 		} {
 			if booked := t[k][f.q].Now(); booked != f.got {

@@ -172,7 +172,8 @@ func TestCompare(t *testing.T) {
 			"asleep": func(n *Census) *int64 { return &n.Asleep }, "lent": func(n *Census) *int64 { return &n.Lent },
 			"out": func(n *Census) *int64 { return &n.Out }, "out bytes": func(n *Census) *int64 { return &n.OutBytes },
 			"requested": func(n *Census) *int64 { return &n.Requested }, "pending": func(n *Census) *int64 { return &n.Pending },
-			"pending bytes": func(n *Census) *int64 { return &n.PendBytes }, "free bytes": func(n *Census) *int64 { return &n.FreeBytes },
+			"pending bytes": func(n *Census) *int64 { return &n.PendBytes }, "pending requested": func(n *Census) *int64 { return &n.PendRequested },
+			"free bytes": func(n *Census) *int64 { return &n.FreeBytes },
 			"fast bytes": func(n *Census) *int64 { return &n.FastBytes }, "leaving": func(n *Census) *int64 { return &n.Leaving },
 			"splits": func(n *Census) *int64 { return &n.Splits }, "split bytes": func(n *Census) *int64 { return &n.SplitBytes },
 		} {

@@ -259,7 +259,7 @@ func (h *Heap) Put(id block.ID, b *block.Block) {
 		h.lives.ended(b.Size)
 	}
 	if b.Word().State() == block.Pending {
-		h.Ledger.Done(k, b.Size)
+		h.Ledger.Done(k, b.Size, b.Requested())
 	} else {
 		h.Ledger.Freed(k, b.Size, b.Requested())
 	}

@@ -8,10 +8,9 @@ import (
 // Shape counts segments as those who look at a pool see them: stretches of memory without
 // gaps, each memory once.
 type Shape struct {
-	Segments       int64
-	Free           int64 // free blocks of segments that have others, those in the magazines too
-	FreeBytes      int64
-	PendingRequest int64 // bytes of pending blocks, as requested
+	Segments  int64
+	Free      int64 // free blocks of segments that have others, those in the magazines too
+	FreeBytes int64
 }
 
 // AddShape adds the heap's segments, small and large apart.
@@ -40,8 +39,6 @@ func (h *Heap) AddShape(sum *[2]Shape) {
 			case block.Free, block.Cached:
 				free++
 				bytes += b.Size
-			case block.Pending:
-				s.PendingRequest += b.Requested()
 			}
 			blocks++
 		})

@@ -46,12 +46,14 @@ const (
 	SplitBytes
 	PendingBlocks
 	PendingBytes
+	PendingRequested
 	MagazineHits
 	Quantities
 
-	ActiveBlocks = Quantities
-	ActiveBytes  = ActiveBlocks + 1
-	Peaks        = ActiveBytes + 1
+	ActiveBlocks    = Quantities
+	ActiveBytes     = ActiveBlocks + 1
+	ActiveRequested = ActiveBytes + 1
+	Peaks           = ActiveRequested + 1
 )
 
 // Tally is how much of a quantity came and went.
@@ -82,6 +84,7 @@ func (t *Totals) now(k Kind) (n amounts) {
 	}
 	n[ActiveBlocks] = n[OutBlocks] + n[PendingBlocks]
 	n[ActiveBytes] = n[OutBytes] + n[PendingBytes]
+	n[ActiveRequested] = n[RequestedBytes] + n[PendingRequested]
 	return n
 }
 
@@ -107,6 +110,7 @@ type rooms struct {
 	room, splitRoom [3]room
 	requested       [3]int64 // bytes that may be requested by blocks that go out
 	activeRoom      [3]room  // once anything was pending
+	activeRequested [3]int64 // the same
 }
 
 // room is how much may be added before a peak is reached.
@@ -233,6 +237,7 @@ func (l *Ledger) raiseLocked() {
 		l.room[k] = room{left[OutBlocks], left[OutBytes]}
 		l.requested[k] = left[RequestedBytes]
 		l.activeRoom[k] = room{left[ActiveBlocks], left[ActiveBytes]}
+		l.activeRequested[k] = left[ActiveRequested]
 		l.splitRoom[k] = room{left[Splits], left[SplitBytes]}
 	}
 }
@@ -311,7 +316,9 @@ func (l *Ledger) Out(k Kind, size, requested int64) {
 	l.requested[All] -= requested
 	left := l.room[k].take(size) | l.room[All].take(size) | l.requested[k] | l.requested[All]
 	if l.book.crossed.Load() {
-		left |= l.activeRoom[k].take(size) | l.activeRoom[All].take(size)
+		l.activeRequested[k] -= requested
+		l.activeRequested[All] -= requested
+		left |= l.activeRoom[k].take(size) | l.activeRoom[All].take(size) | l.activeRequested[k] | l.activeRequested[All]
 	}
 	if left < 0 {
 		l.raise()
@@ -322,8 +329,7 @@ func (l *Ledger) Out(k Kind, size, requested int64) {
 func (l *Ledger) Freed(k Kind, size, requested int64) {
 	l.touch()
 	if l.book.crossed.Load() {
-		l.activeRoom[k].give(1, size)
-		l.activeRoom[All].give(1, size)
+		l.inactive(k, size, requested)
 	}
 	l.back(k, size, requested)
 }
@@ -349,16 +355,24 @@ func (l *Ledger) Pending(k Kind, size, requested int64) {
 	}
 	l.add(k, PendingBlocks, 1)
 	l.add(k, PendingBytes, size)
+	l.add(k, PendingRequested, requested)
 	l.back(k, size, requested)
 }
 
 // Done counts a block that no longer waits.
-func (l *Ledger) Done(k Kind, size int64) {
+func (l *Ledger) Done(k Kind, size, requested int64) {
 	l.touch()
-	l.activeRoom[k].give(1, size)
-	l.activeRoom[All].give(1, size)
+	l.inactive(k, size, requested)
 	l.remove(k, PendingBlocks, 1)
 	l.remove(k, PendingBytes, size)
+	l.remove(k, PendingRequested, requested)
+}
+
+func (l *Ledger) inactive(k Kind, size, requested int64) {
+	l.activeRoom[k].give(1, size)
+	l.activeRoom[All].give(1, size)
+	l.activeRequested[k] += requested
+	l.activeRequested[All] += requested
 }
 
 // Hits counts a block that went out of a magazine and back n times.

@@ -12,7 +12,7 @@ import (
 )
 
 // peaked are the quantities that have peaks.
-var peaked = []Quantity{OutBlocks, OutBytes, RequestedBytes, Segments, ReservedBytes, Splits, SplitBytes, ActiveBlocks, ActiveBytes}
+var peaked = []Quantity{OutBlocks, OutBytes, RequestedBytes, Segments, ReservedBytes, Splits, SplitBytes, ActiveBlocks, ActiveBytes, ActiveRequested}
 
 // oracle counts as a book does, in the simplest way: all present amounts and
 // their peaks after every change.
@@ -118,6 +118,7 @@ func TestPeaksAreExact(t *testing.T) {
 				o.add(k, RequestedBytes, x.requested)
 				o.add(k, ActiveBlocks, 1)
 				o.add(k, ActiveBytes, size)
+				o.add(k, ActiveRequested, x.requested)
 			case 4, 5, 6, 7:
 				for i = len(held) - 1; i >= 0 && held[i].l != l; i-- {
 				}
@@ -127,9 +128,10 @@ func TestPeaksAreExact(t *testing.T) {
 				x := &held[i]
 				switch {
 				case x.pending:
-					l.Done(x.k, x.size)
+					l.Done(x.k, x.size, x.requested)
 					o.add(x.k, ActiveBlocks, -1)
 					o.add(x.k, ActiveBytes, -x.size)
+					o.add(x.k, ActiveRequested, -x.requested)
 				default:
 					o.add(x.k, OutBlocks, -1)
 					o.add(x.k, OutBytes, -x.size)
@@ -142,6 +144,7 @@ func TestPeaksAreExact(t *testing.T) {
 					l.Freed(x.k, x.size, x.requested)
 					o.add(x.k, ActiveBlocks, -1)
 					o.add(x.k, ActiveBytes, -x.size)
+					o.add(x.k, ActiveRequested, -x.requested)
 				}
 				if o.now[All][ActiveBlocks] < int64(len(held)) {
 					held = append(held[:i], held[i+1:]...)
@@ -288,7 +291,7 @@ func TestSettlePublishesTheThird(t *testing.T) {
 	x, y, third := ledgers[0], ledgers[1], ledgers[2]
 	third.Out(Small, 100, 90)
 	third.Pending(Small, 100, 90)
-	third.Done(Small, 100) // the book's current ledger: only it knows
+	third.Done(Small, 100, 90) // the book's current ledger: only it knows
 	x.Quiet()
 	y.Quiet()
 	x.Segment(Large, 64)
@@ -349,7 +352,7 @@ func TestLedgersAtOnce(t *testing.T) {
 				l.Split(Small, 10, 0, 0)
 				if i%3 == 0 {
 					l.Pending(Small, 100, 90)
-					l.Done(Small, 100)
+					l.Done(Small, 100, 90)
 				} else {
 					l.Freed(Small, 100, 90)
 				}
@@ -447,7 +450,7 @@ func TestPeakOfBothKinds(t *testing.T) {
 	out(Small, 4, 1)
 	l.Pending(Small, 1, 1)
 	l.Pending(Small, 1, 1)
-	l.Done(Small, 1)
+	l.Done(Small, 1, 1)
 	out(Large, 2, 1)
 	require.EqualValues(t, 5, b.Peak(All, ActiveBlocks))
 	require.EqualValues(t, 4, b.Peak(All, OutBlocks))

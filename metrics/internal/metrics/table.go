@@ -86,6 +86,7 @@ var ofKind = slices.Concat(
 	kinds("inactive_split_blocks", "Free blocks that share a segment with others", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplit }),
 	kinds("requested_bytes", "Bytes that the program asked for and holds", func(p *cupool.PoolStats) *cupool.Stat { return &p.RequestedBytes }),
 	kinds("live_bytes", "Bytes in blocks that the program holds", func(p *cupool.PoolStats) *cupool.Stat { return &p.AllocatedBytes }),
+	kinds("active_requested_bytes", "Bytes that were asked for in blocks that the program holds or other streams still use", func(p *cupool.PoolStats) *cupool.Stat { return &p.ActiveRequestedBytes }),
 	kinds("active_bytes", "Bytes in blocks that the program holds or other streams still use", func(p *cupool.PoolStats) *cupool.Stat { return &p.ActiveBytes }),
 	kinds("reserved_bytes", "Bytes held from the device", func(p *cupool.PoolStats) *cupool.Stat { return &p.ReservedBytes }),
 	kinds("inactive_split_bytes", "Free bytes in segments that are in use", func(p *cupool.PoolStats) *cupool.Stat { return &p.InactiveSplitBytes }),

@@ -154,6 +154,21 @@ int main(int argc, char **argv) {
   OK(cupool_get_stats(0, CUPOOL_MAIN, &old));
   CHECK(old.allocation.all.current == 0 && old.segment.all.current == 0x5555555555555555 && old.struct_size == offsetof(cupool_stats, segment));
 
+  /* What is pending is active still, also as requested. */
+  void (*fail)(const char *, int, int, int) = (void (*)(const char *, int, int, int))driver("fakecuda_fail");
+  OK(cupool_alloc(0, 3 * MIB + 1, stream, &p));
+  OK(cupool_record_stream(p, NULL));
+  fail("cuEventQuery", 1, 600, 1000);
+  OK(cupool_free(p));
+  OK(cupool_alloc(0, 5 * MIB, stream, &q));
+  s = stats_of(CUPOOL_MAIN);
+  CHECK(s.requested_bytes.all.current == (int64_t)(8 * MIB + 1) && s.requested_bytes.large.peak == (int64_t)(8 * MIB + 1));
+  ((void (*)(void))driver("fakecuda_reset"))();
+  OK(cupool_free(q));
+  OK(cupool_wait(0));
+  s = stats_of(CUPOOL_MAIN);
+  CHECK(s.requested_bytes.all.current == 0 && s.requested_bytes.all.peak == (int64_t)(8 * MIB + 1));
+
   /* Labels. */
   OK(cupool_label_push("outer"));
   OK(cupool_label_push("weights"));
