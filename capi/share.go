@@ -44,28 +44,40 @@ func cupoolGoExport(t *C.thread, p C.uintptr_t, size C.size_t, skip *C.size_t, p
 		if room < *count || pieces == nil {
 			return faultf(C.CUPOOL_ERROR_INVALID, "the range is of %d pieces, and there is room for %d", len(r.Pieces), uint64(room))
 		}
-		to := unsafe.Slice(pieces, len(r.Pieces))
+		list := make([]C.cupool_piece, len(r.Pieces))
 		for i, piece := range r.Pieces {
-			to[i] = C.cupool_piece{size: C.size_t(piece.Size), fd: -1}
-			name := (*[64]byte)(unsafe.Pointer(&to[i].name))
+			list[i] = C.cupool_piece{size: C.size_t(piece.Size), fd: -1}
+			name := (*[64]byte)(unsafe.Pointer(&list[i].name))
 			if piece.File == nil {
 				*name = piece.Name
 				continue
 			}
 			*name = piece.Fabric
-			fd, err := syscall.Dup(int(piece.File.Fd()))
+			fd, err := dup(int(piece.File.Fd()))
 			if err != nil {
-				for _, done := range to[:i] {
-					syscall.Close(int(done.fd))
+				for _, made := range list[:i] {
+					syscall.Close(int(made.fd))
 				}
 				return err
 			}
-			syscall.CloseOnExec(fd)
-			to[i].fd = C.int(fd)
+			list[i].fd = C.int(fd)
 		}
+		copy(unsafe.Slice(pieces, len(list)), list)
 		return nil
 	}))
 }
+
+// dup duplicates a descriptor. A program that the process starts meanwhile does not get it.
+func dup(fd int) (int, error) {
+	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
+		return -1, os.NewSyscallError("fcntl", errno)
+	}
+	return int(n), nil
+}
+
+// mostPieces is more than the pieces that any address range has room for.
+const mostPieces = 1 << 30
 
 //export cupoolGoImport
 func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.cupool_piece, count C.size_t, p *C.uintptr_t) (st C.cupool_status) {
@@ -78,6 +90,9 @@ func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.c
 	if err != nil {
 		return done(t, err)
 	}
+	if count > mostPieces {
+		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "no range is of %d pieces", uint64(count)))
+	}
 	r := device.SharedRange{Skip: int64(skip), Size: int64(size)}
 	for _, piece := range unsafe.Slice(pieces, int(count)) {
 		x := device.SharedPiece{Size: int64(piece.size)}
@@ -88,7 +103,7 @@ func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.c
 		case piece.fd < 0:
 			x.Name = name
 		default:
-			fd, err := syscall.Dup(int(piece.fd))
+			fd, err := dup(int(piece.fd))
 			if err != nil {
 				return done(t, errors.Join(err, r.Close()))
 			}

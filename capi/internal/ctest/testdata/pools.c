@@ -1,8 +1,11 @@
 /* Private pools: scopes and their filters, counts, checkpoints, memory of the program, sleep. */
 #include "test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static cupool_pool_id in_pool_of(void *p) {
   cupool_block_info info;
@@ -540,6 +543,57 @@ static void sharing(void) {
   OK(cupool_unimport(0, at));
   FAILS(CUPOOL_ERROR_INVALID, cupool_unimport(0, at));
   FAILS(CUPOOL_ERROR_FOREIGN_POINTER, cupool_export(&p, 8, &skip, pieces, &count));
+  const size_t impossible[] = {0, SIZE_MAX, SIZE_MAX / 2};
+  for (int i = 0; i < 3; i++) {
+    FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, skip, 5 * MIB, pieces, impossible[i], &at));
+    FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, skip, impossible[i], pieces, count, &at));
+  }
+  FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, SIZE_MAX, 5 * MIB, pieces, count, &at));
+  CHECK(at == NULL);
+  OK(cupool_free(p));
+}
+
+static int open_files(void) {
+  int n = 0;
+  for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
+  return n;
+}
+
+/* Too few descriptors: an export and an import that fail leave none open, and tell of none. */
+static void few_files(void) {
+  enum { MOST = 64 };
+  void *p, *at;
+  OK(cupool_alloc(0, 100 * MIB, NULL, &p));
+  size_t skip, count = MOST;
+  cupool_piece pieces[MOST];
+  OK(cupool_export(p, 100 * MIB, &skip, pieces, &count));
+  CHECK(count > 1);
+  for (size_t i = 0; i < count; i++) CHECK(fcntl(pieces[i].fd, F_GETFD) == FD_CLOEXEC && pieces[i].fd < 200);
+  int before = open_files(), failed[2] = {0, 0};
+  for (rlim_t room = 200; room > 3; room--) {
+    struct rlimit usual, few;
+    CHECK(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    few = usual, few.rlim_cur = room;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    cupool_piece again[MOST];
+    memset(again, 0x55, sizeof again);
+    size_t n = MOST;
+    if (cupool_export(p, 100 * MIB, &skip, again, &n) == CUPOOL_OK) {
+      for (size_t i = 0; i < n; i++) CHECK(close(again[i].fd) == 0);
+    } else {
+      failed[0]++;
+      for (size_t i = 0; i < MOST; i++) CHECK(again[i].fd == 0x55555555);
+    }
+    if (cupool_import(0, skip, 100 * MIB, pieces, count, &at) == CUPOOL_OK) {
+      OK(cupool_unimport(0, at));
+    } else {
+      failed[1]++;
+    }
+    CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    CHECK(open_files() == before);
+  }
+  CHECK(failed[0] > 0 && failed[1] > 0);
+  for (size_t i = 0; i < count; i++) close(pieces[i].fd);
   OK(cupool_free(p));
 }
 
@@ -579,6 +633,7 @@ int main(void) {
   checkpoints(CUPOOL_POOL_SEGMENTS);
   sleeping();
   sharing();
+  few_files();
   forget_at_once();
   resets();
   agree(0, CUPOOL_ALL);
