@@ -52,7 +52,7 @@ func (d *driver) closeHandles(note func(call string, r cudadrv.Result)) {
 func (d *driver) closeMemory(note func(call string, r cudadrv.Result)) {
 	ctx := d.ctx.handle
 	all := func(struct{}) bool { return true }
-	for _, p := range d.opened.takeAll(all) {
+	for _, p := range d.opened.takeAll() {
 		note("cuIpcCloseMemHandle", cudadrv.IPCCloseMem(ctx, p))
 	}
 	for _, b := range d.pinned.takeAll() {

@@ -21,7 +21,7 @@ type driver struct {
 
 	handles handleSet[int64]    // of physical memory, with its size in bytes
 	pools   handleSet[struct{}] // native pools that it made or imported
-	opened  handleSet[struct{}] // other processes' memory that it maps
+	opened  openings            // other processes' memory that it maps
 	pinned  registrations       // Go memory that it has page-locked
 	imports imports             // other processes' ranges that it maps
 	blas    blasHandles

@@ -102,7 +102,8 @@ type MemoryIPC interface {
 	// OpenMemory maps another process's allocation. It fails with an *Error
 	// in the process that exported it.
 	OpenMemory(h IPCHandle) (Ptr, error)
-	// CloseMemory unmaps memory of OpenMemory by its address. It fails with
+	// CloseMemory unmaps memory of OpenMemory by its address, which is closed as often
+	// as it was opened. It fails with
 	// cupool.ErrInvalidRange for any other address.
 	CloseMemory(p Ptr) error
 }

@@ -50,7 +50,10 @@ func TestShareMemory(t *testing.T) {
 	if h, ok := shared(t); ok {
 		p, err := d.OpenMemory(IPCHandle(h))
 		require.NoError(t, err)
-		expect(t, d, p, s, 7, 8)
+		again, err := d.OpenMemory(IPCHandle(h))
+		require.NoError(t, err)
+		require.NoError(t, d.CloseMemory(again))
+		expect(t, d, p, s, 7, 8) // it is open still
 		require.NoError(t, d.CloseMemory(p))
 		require.ErrorIs(t, d.CloseMemory(p), device.ErrInvalidRange)
 		return

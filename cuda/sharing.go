@@ -16,22 +16,14 @@ var _ device.RangeSharing = (*driver)(nil)
 type imports struct {
 	mu     sync.Mutex
 	ranges map[Ptr]imported
-	opened map[IPCHandle]*opened
 }
 
 // imported is a range by where it was mapped.
 type imported struct {
 	base  Ptr   // of the pieces
 	total int64 // bytes of the pieces
-	name  IPCHandle
-	count int // of imports at the address
-}
-
-// opened is an allocation of another process. CUDA gives it the same address
-// however often it is opened.
-type opened struct {
-	base  Ptr
-	count int
+	named bool  // an allocation of OpenMemory
+	count int   // of imports at the address
 }
 
 // ExportRange implements device.RangeSharing: virtual memory by the file
@@ -107,11 +99,12 @@ func (d *driver) ImportRange(r device.SharedRange) (Ptr, error) {
 		return 0, fmt.Errorf("cupool: %s: ImportRange: %w: only Drivers of device memory import", d.label, device.ErrNotSupported)
 	}
 	i := imported{total: total}
-	if r.Pieces[0].File == nil && r.Pieces[0].Fabric == (IPCHandle{}) {
-		i.name = r.Pieces[0].Name
-		i.base, err = d.openShared(i.name, len(r.Pieces))
-	} else {
+	if i.named = r.Pieces[0].File == nil && r.Pieces[0].Fabric == (IPCHandle{}); !i.named {
 		i.base, err = d.mapShared(r.Pieces, total)
+	} else if len(r.Pieces) == 1 {
+		i.base, err = d.OpenMemory(r.Pieces[0].Name)
+	} else {
+		err = fmt.Errorf("cupool: %s: ImportRange: %w: %d pieces have one name", d.label, device.ErrInvalidRange, len(r.Pieces))
 	}
 	if err != nil {
 		return 0, err
@@ -124,28 +117,6 @@ func (d *driver) ImportRange(r device.SharedRange) (Ptr, error) {
 	}
 	i.count = d.imports.ranges[p].count + 1
 	d.imports.ranges[p] = i
-	return p, nil
-}
-
-// openShared opens another process's allocation, once.
-func (d *driver) openShared(name IPCHandle, pieces int) (Ptr, error) {
-	if pieces != 1 {
-		return 0, fmt.Errorf("cupool: %s: ImportRange: %w: %d pieces have one name", d.label, device.ErrInvalidRange, pieces)
-	}
-	d.imports.mu.Lock()
-	defer d.imports.mu.Unlock()
-	if o := d.imports.opened[name]; o != nil {
-		o.count++
-		return o.base, nil
-	}
-	p, err := d.OpenMemory(name)
-	if err != nil {
-		return 0, err
-	}
-	if d.imports.opened == nil {
-		d.imports.opened = map[IPCHandle]*opened{}
-	}
-	d.imports.opened[name] = &opened{p, 1}
 	return p, nil
 }
 
@@ -223,17 +194,11 @@ func (d *driver) CloseRange(p Ptr) error {
 	if !ok {
 		return fmt.Errorf("cupool: %s: CloseRange of %v: %w: ImportRange did not return it", d.label, p, device.ErrInvalidRange)
 	}
-	o := d.imports.opened[i.name]
 	var err error
-	switch {
-	case o == nil:
+	if i.named {
+		err = d.CloseMemory(i.base)
+	} else {
 		err = d.unmapShared(i.base, i.total, i.total)
-	case o.count == 1:
-		if err = d.CloseMemory(o.base); err == nil {
-			delete(d.imports.opened, i.name)
-		}
-	default:
-		o.count--
 	}
 	if err != nil {
 		return err

@@ -80,6 +80,9 @@ typedef struct {
 	int64_t offset;      // in the device's store; -1: not in it
 	unsigned access;     // MAPPED: a bit for each device that cuMemSetAccess let in
 	uint64_t owner;      // MAPPED: the handle; POOLED: the pool
+	int pid, fd;         // IMPORTED: whose store it is of,
+	int64_t source;      // where in that,
+	unsigned more;       // and how often it was opened again
 } range;
 
 extern pthread_rwlock_t fake_mem; // guards all ranges
@@ -88,6 +91,8 @@ bool fake_covered(addr p, size_t n);
 char *fake_translate(addr p, size_t *room); // NULL: nothing there that the thread's actor may touch
 void fake_range_add(range r);
 bool fake_range_remove(addr start, memory_kind kind, range *out);
+bool fake_range_again(int pid, int fd, int64_t source, addr *out);
+bool fake_range_less(addr start);
 void fake_ranges_drop(CUcontext ctx);
 void fake_range_close(range *r);
 

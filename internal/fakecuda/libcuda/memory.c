@@ -169,6 +169,32 @@ bool fake_range_remove(addr start, memory_kind kind, range *out) {
 	return ok;
 }
 
+// fake_range_again opens another process's memory once more that the current context has open, and
+// fake_range_less takes one of these back.
+bool fake_range_again(int pid, int fd, int64_t source, addr *out) {
+	bool ok = false;
+	pthread_rwlock_wrlock(&fake_mem);
+	for (range *r = ranges; r < ranges + nranges && !ok; r++) {
+		ok = r->kind == IMPORTED && r->ctx == fake_current() && r->pid == pid && r->fd == fd && r->source == source;
+		if (ok) {
+			r->more++;
+			*out = r->start;
+		}
+	}
+	pthread_rwlock_unlock(&fake_mem);
+	return ok;
+}
+
+bool fake_range_less(addr start) {
+	pthread_rwlock_wrlock(&fake_mem);
+	range *r = fake_range(start);
+	bool ok = r != NULL && r->kind == IMPORTED && r->start == start && r->more > 0;
+	if (ok)
+		r->more--;
+	pthread_rwlock_unlock(&fake_mem);
+	return ok;
+}
+
 // fake_range_close gives back what a removed range held.
 void fake_range_close(range *r) {
 	size_t n = fake_round(r->size, PAGE);

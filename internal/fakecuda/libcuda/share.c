@@ -54,7 +54,8 @@ char *fake_ticket_map(const ticket *t) {
 }
 
 CUresult fake_ticket_import(const ticket *t, memory_kind kind, addr *out) {
-	range r = {.size = t->size, .kind = kind, .ctx = fake_current(), .device = fake_current()->device, .offset = -1};
+	range r = {.size = t->size, .kind = kind, .ctx = fake_current(), .device = fake_current()->device, .offset = -1,
+		   .pid = t->pid, .fd = t->fd, .source = t->offset};
 	r.bytes = fake_ticket_map(t);
 	r.start = r.bytes != NULL ? fake_addresses(t->size, PAGE) : 0;
 	if (r.start == 0)
@@ -86,6 +87,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (t.pid == getpid()) // as CUDA: not in the process that made it
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (fake_range_again(t.pid, t.fd, t.offset, (addr *)p)) // as CUDA, which counts
+		return CUDA_SUCCESS;
 	return fake_ticket_import(&t, IMPORTED, (addr *)p);
 }
 
@@ -93,6 +96,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
 	FAKE_CALL(true);
 	range r;
 	fake_sync_device(fake_current()->device);
+	if (fake_range_less(p))
+		return CUDA_SUCCESS;
 	if (!fake_range_remove(p, IMPORTED, &r))
 		return CUDA_ERROR_INVALID_VALUE;
 	fake_range_close(&r);
