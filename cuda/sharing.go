@@ -76,13 +76,14 @@ func (d *driver) exportMapping(m mapping) (x device.SharedPiece, err error) {
 			x.Fabric = fabric
 		}
 	}
-	if released := cudadrv.MemRelease(d.ctx.handle, h); released != cudadrv.Success {
-		return x, d.ctx.fail("cuMemRelease", released, detail)
-	}
+	released := cudadrv.MemRelease(d.ctx.handle, h)
 	if r != cudadrv.Success {
 		return x, d.ctx.fail("cuMemExportToShareableHandle", r, detail)
 	}
 	x.Size, x.File = m.size, os.NewFile(uintptr(fd), "memory")
+	if released != cudadrv.Success {
+		return x, errors.Join(d.ctx.fail("cuMemRelease", released, detail), x.File.Close())
+	}
 	return x, nil
 }
 

@@ -101,6 +101,37 @@ func TestImportRangeGarbage(t *testing.T) {
 	}
 }
 
+// TestExportFails: an export that fails leaves no file open.
+func TestExportFails(t *testing.T) {
+	needFake(t)
+	d := openShareable(t)
+	g := d.VMMGranularity()
+	at, err := d.AddressReserve(2 * g)
+	require.NoError(t, err)
+	for i := range Ptr(2) {
+		h, err := d.MemCreate(g)
+		require.NoError(t, err)
+		require.NoError(t, d.MemMap(at+i*Ptr(g), g, h))
+		require.NoError(t, d.MemRelease(h))
+	}
+	for _, call := range []string{"cuMemRetainAllocationHandle", "cuMemExportToShareableHandle", "cuMemRelease"} {
+		for nth := range 2 {
+			before := openFiles(t)
+			fakecuda.Fail(call, 1+nth, 999, 1)
+			_, err = d.ExportRange(at, 2*g)
+			require.ErrorContains(t, err, call)
+			require.Equal(t, before, openFiles(t), call)
+			fakecuda.Reset()
+		}
+	}
+}
+
+func openFiles(t *testing.T) int {
+	files, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(files)
+}
+
 func openShareable(t *testing.T) *driver {
 	if d := openTest(t); d.VMMGranularity() == 0 || d.ctx.attribute(attrShareFD) == 0 {
 		t.Skip("the GPU does not share virtual memory by file descriptor")

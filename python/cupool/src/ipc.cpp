@@ -124,6 +124,15 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
   }
   check(status);
   found.resize(count);
+  const auto fabricOf = [](const cupool_piece& piece) {
+    Fabric fabric;
+    std::memcpy(fabric.data(), piece.name, fabric.size());
+    return fabric;
+  };
+  std::vector<std::shared_ptr<Descriptor>> held; // from here on, whatever fails
+  for (const auto& piece : found) {
+    held.push_back(std::make_shared<Descriptor>(piece.fd, fabricOf(piece)));
+  }
   TORCH_CHECK(count > 0, "cupool: ", p, " has no memory that can be shared");
 
   std::ostringstream handle;
@@ -134,15 +143,11 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
     handle.write(found[0].name, sizeof found[0].name);
     return {offset, handle.str()};
   }
-  const auto fabricOf = [](const cupool_piece& piece) {
-    Fabric fabric;
-    std::memcpy(fabric.data(), piece.name, fabric.size());
-    return fabric;
-  };
   bool same = true, fabric = true;
-  for (const auto& piece : found) {
-    same = same && piece.size == found[0].size;
-    fabric = fabric && fabricOf(piece) != Fabric{};
+  for (size_t i = 0; i < count; i++) {
+    TORCH_CHECK(found[i].fd >= 0, "cupool: ", p, " has pieces of several kinds and cannot be shared");
+    same = same && found[i].size == found[0].size;
+    fabric = fabric && held[i]->fabric != Fabric{};
   }
   handle.put(same ? uniform : pieces);
   Header header;
@@ -154,11 +159,9 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
 
   std::unique_lock<std::mutex> lock(shares_->sending);
   char* const from = static_cast<char*>(block.address) - skip;
-  std::vector<std::shared_ptr<Descriptor>> held;
   char* at = from;
-  for (const auto& piece : found) {
-    TORCH_CHECK(piece.fd >= 0, "cupool: ", p, " has pieces of several kinds and cannot be shared");
-    auto own = std::make_shared<Descriptor>(piece.fd, fabricOf(piece));
+  for (size_t i = 0; i < count; i++) {
+    auto& own = held[i];
     // While a block of the piece is shared, the piece stays where it is, and so does its descriptor.
     auto& known = shares_->ofPiece[at];
     if (auto earlier = known.lock()) {
@@ -172,10 +175,9 @@ native::ShareableHandle Allocator::shareIpcHandle(void* p) {
       put(handle, own->fd);
     }
     if (!same) {
-      put(handle, piece.size);
+      put(handle, found[i].size);
     }
-    held.push_back(std::move(own));
-    at += piece.size;
+    at += found[i].size;
   }
   shares_->sent[block.address] = {from, at, std::move(held)};
   shareCount_ = shares_->sent.size();
