@@ -86,7 +86,12 @@ func (a access) AllocAt(p Ptr, size, requested int64, stream any) error {
 	fail := func(reason error, detail string) error {
 		return &BlockError{Op: "allocation at", Ptr: p, Size: size, Stream: s.handle, Err: reason, Detail: detail}
 	}
-	if c.sanitizer != nil {
+	switch unit := c.space.Policy.MinBlock; {
+	case size <= 0 || size%unit != 0:
+		return fail(ErrInvalidSize, fmt.Sprintf("a block has a multiple of %d bytes", unit))
+	case requested <= 0 || requested > size:
+		return fail(ErrInvalidSize, fmt.Sprintf("%d bytes of it cannot have been requested", requested))
+	case c.sanitizer != nil:
 		return fail(ErrNotSupported, "blocks of a pool with Config.Sanitize have room beside them")
 	}
 	if h := c.heaps.of(s); h != nil {

@@ -152,7 +152,9 @@ func allocAt(t *testing.T, c, p *cupool.Pool, stitched bool) {
 	for _, seg := range want.Segments {
 		for _, b := range seg.Blocks {
 			if b.State == snapshot.Live {
-				require.ErrorIs(t, a.AllocAt(b.Address, b.Size, b.Size+1, s), device.ErrInvalidRange)
+				for _, n := range [][2]int64{{b.Size, b.Size + 1}, {b.Size, 0}, {b.Size, -1}, {b.Size - 1, 1}, {0, 0}, {-512, -512}} {
+					require.ErrorIs(t, a.AllocAt(b.Address, n[0], n[1], s), cupool.ErrInvalidSize, n)
+				}
 				require.ErrorIs(t, a.AllocAt(b.Address+1, b.Size, b.Size, s), device.ErrInvalidRange)
 				require.ErrorIs(t, a.AllocAt(b.Address, 1<<40, 1, s), device.ErrInvalidRange)
 				require.ErrorIs(t, a.AllocAt(b.Address, math.MaxInt64&^511, 1, s), device.ErrInvalidRange)

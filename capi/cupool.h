@@ -200,7 +200,7 @@ CUPOOL_API cupool_status cupool_alloc_in(int device, cupool_pool_id pool, size_t
                                          void **p) CUPOOL_NOEXCEPT;
 
 /* Allocates exactly the bytes [p, p + size) of a pool, for checkpoints of a pool's layout: a block of size bytes, a
- * multiple of 512 (of the setting min_block), that counts as requested with so many bytes (at most size). All of the range
+ * multiple of 512 (of the setting min_block), that counts as requested with so many bytes (1 to size). All of the range
  * must be free memory of the pool that belongs to the stream; its contents stay. Take a pool with
  * CUPOOL_POOL_ISOLATED, whose addresses stay good: in others free memory may have moved or gone meanwhile. Fails
  * with CUPOOL_ERROR_OCCUPIED, CUPOOL_ERROR_NOT_FOUND and CUPOOL_ERROR_FOREIGN_POINTER. */

@@ -183,12 +183,10 @@ func (h *Heap) HandOut(size, rounded int64, id block.ID, b *block.Block, misses 
 
 // TakeAt makes exactly size bytes at an address of a segment the program's, or returns 0
 // where they are no part of one free block, or no block of the segment's kind. With no
-// segment the address is one of an idle stitched range.
+// segment the address is one of an idle stitched range. The size is a multiple of the unit of
+// blocks, and positive.
 func (h *Heap) TakeAt(seg *block.Segment, addr uint64, size, requested int64) (block.ID, *block.Block) {
 	p := &h.space.Policy
-	if size <= 0 || requested <= 0 || requested > size || size%p.MinBlock != 0 {
-		return 0, nil
-	}
 	if seg == nil {
 		return h.takeStitchedAt(addr, size, requested)
 	}

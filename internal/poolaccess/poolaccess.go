@@ -53,7 +53,8 @@ type Access interface {
 	// requested with so many bytes. They must be free memory of the pool, in the order of a
 	// *cupool.Stream (nil: the default one); the contents stay. It fails with
 	// device.ErrInvalidRange where not all of them are free or the small and the large
-	// kind would mix, and with device.ErrForeignPointer, ErrForeignStream, ErrNotSupported or
+	// kind would mix, with device.ErrInvalidSize for a size that is no multiple of Config.MinBlock
+	// and for a request of none or of more, and with device.ErrForeignPointer, ErrForeignStream, ErrNotSupported or
 	// what an allocation fails with.
 	AllocAt(p device.Ptr, size, requested int64, stream any) error
 

@@ -469,6 +469,8 @@ static void checkpoints(unsigned flags) {
     free_all(between);
     for (int i = 0; i < was->n; i++) {
       if (!was->live[i]) continue;
+      FAILS(CUPOOL_ERROR_INVALID, cupool_alloc_at(0, id, was->address[i], was->size[i], 0, stream));
+      FAILS(CUPOOL_ERROR_INVALID, cupool_alloc_at(0, id, was->address[i], was->size[i] - 1, 1, stream));
       OK(cupool_alloc_at(0, id, was->address[i], was->size[i], was->requested[i], stream));
       FAILS(CUPOOL_ERROR_OCCUPIED, cupool_alloc_at(0, id, was->address[i], was->size[i], was->requested[i], stream));
     }
