@@ -206,14 +206,32 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 	return cfg, ownOrder, nil
 }
 
-// onStream returns a device as of does, and its pool's side of a stream.
-func onStream(ordinal C.int, handle C.uintptr_t) (*gpu, *cupool.Stream, error) {
-	g, err := of(ordinal)
-	if err != nil {
-		return nil, nil, err
-	}
+// onStream calls f with the pool's side of a stream. Where that was forgotten meanwhile, the handle is
+// another stream's, and f is called once more.
+func (g *gpu) onStream(handle C.uintptr_t, f func(s *cupool.Stream) error) error {
 	s, err := g.stream(handle)
-	return g, s, err
+	if err != nil {
+		return err
+	}
+	for {
+		if err = f(s); s == nil || !errors.Is(err, cupool.ErrClosed) {
+			return err
+		}
+		next, failed := g.root.AdoptStream(cupool.StreamHandle(handle))
+		if failed != nil || next == s { // something else is closed
+			return err
+		}
+		g.streams.Store(uintptr(handle), next)
+		s = next
+	}
+}
+
+// allocating is onStream for what may take memory of the device, which is told of as the stream's.
+func (g *gpu) allocating(t *C.thread, stream C.uintptr_t, f func(s *cupool.Stream) error) error {
+	before := t.stream
+	t.stream = stream
+	defer func() { t.stream = before }()
+	return g.onStream(stream, f)
 }
 
 // stream returns the pool's side of a stream.

@@ -19,13 +19,10 @@ type pointer = unsafe.Pointer
 //export cupoolGoAlloc
 func cupoolGoAlloc(t *C.thread, ordinal C.int, id C.cupool_pool_id, size C.size_t, stream C.uintptr_t, p *C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	g, s, err := onStream(ordinal, stream)
+	g, err := of(ordinal)
 	if err != nil {
 		return done(t, err)
 	}
-	before := t.stream
-	t.stream = stream
-	defer func() { t.stream = before }()
 	from := g.root
 	private := idOf(id) != poolID{}
 	if private {
@@ -34,11 +31,14 @@ func cupoolGoAlloc(t *C.thread, ordinal C.int, id C.cupool_pool_id, size C.size_
 		}
 	}
 	var b cupool.Block
-	if t.labels > 0 {
-		b, err = g.withLabel(from, C.GoString(t.label[t.labels-1])).Alloc(int64(size), s)
-	} else {
-		b, err = from.Alloc(int64(size), s)
-	}
+	err = g.allocating(t, stream, func(s *cupool.Stream) (err error) {
+		if t.labels > 0 {
+			b, err = g.withLabel(from, C.GoString(t.label[t.labels-1])).Alloc(int64(size), s)
+		} else {
+			b, err = from.Alloc(int64(size), s)
+		}
+		return err
+	})
 	if err != nil {
 		return done(t, err)
 	}
@@ -112,11 +112,7 @@ func cupoolGoRecordStream(t *C.thread, p, stream C.uintptr_t) (st C.cupool_statu
 		if err != nil {
 			return err
 		}
-		s, err := g.stream(stream)
-		if err != nil {
-			return err
-		}
-		return g.root.RecordStream(b, s)
+		return g.onStream(stream, func(s *cupool.Stream) error { return g.root.RecordStream(b, s) })
 	}))
 }
 
@@ -172,12 +168,9 @@ func cupoolGoCollect(t *C.thread, ordinal C.int, blocks *C.size_t) (st C.cupool_
 //export cupoolGoReserve
 func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	g, s, err := onStream(ordinal, stream)
+	g, err := of(ordinal)
 	if err == nil {
-		before := t.stream
-		t.stream = stream
-		defer func() { t.stream = before }()
-		err = g.root.Reserve(int64(size), s)
+		err = g.allocating(t, stream, func(s *cupool.Stream) error { return g.root.Reserve(int64(size), s) })
 	}
 	return done(t, err)
 }
@@ -185,13 +178,15 @@ func cupoolGoReserve(t *C.thread, ordinal C.int, size C.size_t, stream C.uintptr
 //export cupoolGoAllocAt
 func cupoolGoAllocAt(t *C.thread, ordinal C.int, id C.cupool_pool_id, p C.uintptr_t, size, requested C.size_t, stream C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
-	g, s, err := onStream(ordinal, stream)
+	g, err := of(ordinal)
 	if err != nil {
 		return done(t, err)
 	}
 	from, err := g.private(idOf(id))
 	if err == nil {
-		err = poolaccess.Of(from).AllocAt(ptr(p), int64(size), int64(requested), s)
+		err = g.onStream(stream, func(s *cupool.Stream) error {
+			return poolaccess.Of(from).AllocAt(ptr(p), int64(size), int64(requested), s)
+		})
 	}
 	if errors.Is(err, device.ErrInvalidRange) {
 		return fail(t, C.CUPOOL_ERROR_OCCUPIED, err.Error())

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -620,6 +621,33 @@ static void forget_at_once(void) {
   for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
 }
 
+static atomic_int going;
+
+static void *forgets(void *stream) {
+  while (going) OK(cupool_forget_stream(0, stream));
+  return NULL;
+}
+
+/* Allocations go on beside one who says that their stream was destroyed: it is another one then. */
+static void forget_in_use(void) {
+  void *stream = new_stream(), *mine;
+  pthread_t t;
+  going = 1;
+  pthread_create(&t, NULL, forgets, stream);
+  uint64_t random = 50;
+  for (int i = 0; i < 5000; i++) {
+    void *p = alloc(1 + next_random(&random) % (4 * MIB), stream);
+    OK(cupool_record_stream(p, stream));
+    if (i % 64 == 0) OK(cupool_reserve(0, 1000, stream));
+    OK(cupool_free(p));
+  }
+  going = 0;
+  pthread_join(t, NULL);
+  mine = alloc(1000, stream);
+  OK(cupool_record_stream(mine, NULL));
+  OK(cupool_free(mine));
+}
+
 int main(void) {
   use_device();
   scopes();
@@ -637,6 +665,7 @@ int main(void) {
   sharing();
   few_files();
   forget_at_once();
+  forget_in_use();
   resets();
   agree(0, CUPOOL_ALL);
   return 0;
