@@ -508,7 +508,7 @@ typedef struct cupool_visitor {
  * CUPOOL_ERROR_NOT_FOUND. */
 CUPOOL_API cupool_status cupool_snapshot(int device, cupool_pool_id pool, const cupool_visitor *visitor) CUPOOL_NOEXCEPT;
 
-/* Writes a file of what all pools of a device, or of all devices with -1, hold: for PyTorch's viewer
+/* Writes a file of what all pools of a device, or with -1 of all devices that are open, hold: for PyTorch's viewer
  * (pytorch.org/memory_viz), for go tool pprof, or as JSON of cupool's own tools. An existing file is replaced
  * once the new one is whole. Fails with CUPOOL_ERROR_IO. */
 enum { CUPOOL_FILE_TORCH = 0, CUPOOL_FILE_PPROF = 1, CUPOOL_FILE_JSON = 2 };

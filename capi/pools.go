@@ -291,6 +291,7 @@ func (m member) unlessGone(err error) error {
 
 // chosen returns the pools that an id means. Pools of which nothing was allocated are none.
 func (g *gpu) chosen(id poolID) (list []member, err error) {
+	g.sweep()
 	switch id {
 	case everyPool:
 		return g.members(), nil

@@ -126,7 +126,6 @@ func cupoolGoSnapshot(t *C.thread, ordinal C.int, id C.cupool_pool_id, v *C.cupo
 	if err != nil {
 		return done(t, err)
 	}
-	g.sweep()
 	list, err := g.chosen(idOf(id))
 	if err != nil {
 		return done(t, err)
@@ -152,8 +151,9 @@ func cupoolGoSnapshot(t *C.thread, ordinal C.int, id C.cupool_pool_id, v *C.cupo
 }
 
 // takenOf returns the snapshots of a device, or of all that are open.
-func takenOf(ordinal C.int) (list []cupool.Snapshot, err error) {
-	if ordinal < 0 {
+func takenOf(ordinal C.int) ([]cupool.Snapshot, error) {
+	if ordinal == -1 {
+		list := []cupool.Snapshot{} // in JSON nil is no list
 		each(func(g *gpu) { list = append(list, g.root.Snapshot()) })
 		return list, nil
 	}

@@ -176,6 +176,7 @@ const char *cupool_status_name(cupool_status status) {
 }
 
 cupool_status cupool_label_push(const char *label) {
+  if (!*ours) return forked();
   thread *t = cupool_thread();
   if (label == NULL || *label == 0) return cupool_invalid("cupool: a label is empty");
   if (t == NULL || t->labels == MAX_LABELS) return cupool_say(t, CUPOOL_ERROR_BUSY, "cupool: 32 labels are pushed on this thread");
@@ -185,6 +186,7 @@ cupool_status cupool_label_push(const char *label) {
 }
 
 cupool_status cupool_label_pop(void) {
+  if (!*ours) return forked();
   thread *t = cupool_thread();
   if (t == NULL || t->labels == 0) return cupool_invalid("cupool: no label is pushed on this thread");
   free(t->label[--t->labels]);

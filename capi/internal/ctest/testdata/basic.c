@@ -69,6 +69,13 @@ int main(int argc, char **argv) {
   OK(cupool_device_count(&count));
   CHECK(count == 2 && !cupool_is_open(0));
   use_device();
+  char path[4096];
+  for (int format = 0; format < 3; format++) { /* of no pool */
+    snprintf(path, sizeof path, "%s/empty%d", argv[1], format);
+    OK(cupool_write(-1, format, path));
+  }
+  CHECK(has(path, "[]"));
+  FAILS(CUPOOL_ERROR_INVALID, cupool_write(-2, 0, path));
 
   /* Opening. */
   cupool_config c;
@@ -195,7 +202,6 @@ int main(int argc, char **argv) {
   v.event = NULL, v.segment = stop_at_once, v.user = &visits;
   OK(cupool_snapshot(0, CUPOOL_ALL, &v));
   CHECK(visits == 1);
-  char path[4096];
   const char *const what[] = {"segment_pool_id", "\x1f\x8b", "\"segments\""};
   for (int format = 0; format < 3; format++) {
     snprintf(path, sizeof path, "%s/file%d", argv[1], format);

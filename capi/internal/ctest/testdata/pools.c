@@ -600,6 +600,25 @@ static void few_files(void) {
   OK(cupool_free(p));
 }
 
+/* A released pool that is gone, since another one lacked its memory, has no id. */
+static void gone_for_others(void) {
+  cupool_pool_id id = {60, 0};
+  OK(cupool_pool_create(0, id, NULL));
+  void *p, *q;
+  OK(cupool_alloc_in(0, id, 64 * MIB, NULL, &p));
+  OK(cupool_pool_release(0, id));
+  OK(cupool_sleep(0, id, CUPOOL_KEEP)); /* its block is live */
+  OK(cupool_wake(0, id));
+  OK(cupool_free(p));
+  OK(cupool_set_limit(0, (size_t)stats_of(CUPOOL_ALL).reserved_bytes.all.current));
+  q = alloc(64 * MIB, NULL);
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_sleep(0, id, CUPOOL_KEEP));
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_wake(0, id));
+  FAILS(CUPOOL_ERROR_NOT_FOUND, cupool_trim(0, id, 0, NULL));
+  OK(cupool_set_limit(0, 0));
+  OK(cupool_free(q));
+}
+
 static void *forgotten;
 
 static void *forgetting(void *allocates) {
@@ -662,6 +681,7 @@ int main(void) {
   checkpoints(0);
   checkpoints(CUPOOL_POOL_SEGMENTS);
   sleeping();
+  gone_for_others();
   sharing();
   few_files();
   forget_at_once();

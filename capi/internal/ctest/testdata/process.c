@@ -41,6 +41,8 @@ static void forks(void) {
       FAILS(CUPOOL_ERROR_FORKED, cupool_record_stream(&q, NULL));
       FAILS(CUPOOL_ERROR_FORKED, cupool_trim(0, CUPOOL_ALL, 0, NULL));
       FAILS(CUPOOL_ERROR_FORKED, cupool_begin(0, CUPOOL_POOL_ID(1, 1), NULL, NULL));
+      FAILS(CUPOOL_ERROR_FORKED, cupool_label_push("mine"));
+      FAILS(CUPOOL_ERROR_FORKED, cupool_label_pop());
       CHECK(!cupool_is_open(0) && !cupool_history_enabled(0));
       if (fork() == 0) {
         FAILS(CUPOOL_ERROR_FORKED, cupool_alloc(0, 1000, NULL, &q));
