@@ -354,6 +354,11 @@ class Package(unittest.TestCase):
         module.sleep("weights")
         module.sleep("cache", keep=False)
         module.sleep()
+        for f in module.sleep, module.wake:
+            with self.assertRaisesRegex(ValueError, "'wights'.*'cache', 'weights'"):
+                f("wights")
+            with self.assertRaisesRegex(ValueError, "'weights'.*device 1"):
+                f("weights", device=1)
         module.wake("weights")
         module.wake()
         self.assertEqual(self.said(), [

@@ -246,6 +246,7 @@ def _index(device):
 
 
 _tags = threading.local()
+_known = set()  # (device, name) of each tag that there was
 
 
 @contextlib.contextmanager
@@ -263,6 +264,7 @@ def tag(name, device=None):
         yield
         return
     pool = _pool(device, name)
+    _known.add((device, name))
     _library.call("begin", device, pool, None, None)
     active.append((device, name))
     try:
@@ -279,17 +281,27 @@ def _pool(device, name):
     return pool
 
 
+def _tagged(device, tag):
+    if tag is None:
+        return _library.ALL
+    if (device, tag) not in _known:
+        there = ", ".join(repr(name) for of, name in sorted(_known) if of == device) or "none"
+        raise ValueError(f"there was no tag {tag!r} on device {device}; there were: {there}")
+    return _pool(device, tag)
+
+
 def sleep(tag=None, *, keep=True, device=None):
     """Gives the memory of a tag, or with None all that can sleep, back to the device, until wake. Addresses stay, so
     CUDA graphs stay good. keep=True holds the contents in the computer's memory; otherwise they are lost. The streams'
-    work is waited for. Nothing may use the tensors meanwhile, and nothing of the tag can be allocated."""
+    work is waited for. Nothing may use the tensors meanwhile, and nothing of the tag can be allocated. Raises ValueError
+    for a tag that there was not on the device."""
     _ready()
     device = _index(device)
-    _library.call("sleep", device, _library.ALL if tag is None else _pool(device, tag), int(bool(keep)))
+    _library.call("sleep", device, _tagged(device, tag), int(bool(keep)))
 
 
 def wake(tag=None, *, device=None):
     """Gets memory for what sleeps, at the same addresses, with the contents that were kept."""
     _ready()
     device = _index(device)
-    _library.call("wake", device, _library.ALL if tag is None else _pool(device, tag))
+    _library.call("wake", device, _tagged(device, tag))
