@@ -224,11 +224,11 @@ func TestParseAllocConf(t *testing.T) {
 // Every error names the key, the value and what is allowed.
 func TestParseAllocConfErrors(t *testing.T) {
 	for conf, want := range map[string]struct{ field, reason string }{
-		"max_split_size":                    {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
-		"decay:1s,":                         {"CUPOOL_ALLOC_CONF", "KEY:VALUE"},
-		"max_split_size_bytes:512":          {cupool.AllocConf, "is no key; the nearest is max_split_size_mb"},
+		"max_split_size":                    {"settings", "KEY:VALUE"},
+		"decay:1s,":                         {"settings", "KEY:VALUE"},
+		"max_split_size_bytes:512":          {"settings", "is no key; the nearest is max_split_size_mb"},
 		"backend:cudaMallocAsync":           {"backend", "must be native"},
-		"Decay:1s":                          {"CUPOOL_ALLOC_CONF", "is no key"},
+		"Decay:1s":                          {"settings", "is no key"},
 		"max_split_size_mb:0":               {"max_split_size_mb", "whole number of MiB, at least 1"},
 		"max_split_size_mb:1.5":             {"max_split_size_mb", "whole number of MiB, at least 1"},
 		"max_split_size_mb:9999999999999":   {"max_split_size_mb", "whole number of MiB"},
@@ -259,7 +259,7 @@ func TestParseAllocConfErrors(t *testing.T) {
 		"decay:1s,decay:2s":                                {"decay", "contradicts decay = 1s"},
 		"backing:vmm,expandable_segments:False":            {"expandable_segments", "contradicts backing = vmm"},
 		"backing:vmm,max_split_size_mb:512":                {"max_split_size_mb", "is for segments, not for backing vmm"},
-		"garbage_collection_treshold:0.8":                  {cupool.AllocConf, "the nearest is garbage_collection_threshold"},
+		"garbage_collection_treshold:0.8":                  {"settings", "the nearest is garbage_collection_threshold"},
 		"strategy:power-of-two,roundup_power2_divisions:8": {"roundup_power2_divisions", "must not be set with strategy power-of-two"},
 		"limit:1G,initial_size:2G":                         {"initial_size", "must not be larger than limit (1 GiB)"},
 	} {

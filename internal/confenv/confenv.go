@@ -301,9 +301,9 @@ func (t *Table[C]) read(variable, conf string) (all []given, err error) {
 		k, x := t.key(name), t.idle(name)
 		switch {
 		case !ok:
-			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: item, Reason: "must be KEY:VALUE"}
+			return nil, &device.ConfigError{Field: cmp.Or(variable, "settings"), Value: item, Reason: "must be KEY:VALUE"}
 		case k == nil && x == nil:
-			return nil, &device.ConfigError{Field: cmp.Or(variable, t.Variable), Value: name, Reason: t.unknown(name)}
+			return nil, &device.ConfigError{Field: cmp.Or(variable, "settings"), Value: name, Reason: t.unknown(name)}
 		case k == nil:
 			k = &Key{Name: name}
 			if x.Value != "" && value != x.Value {

@@ -77,10 +77,10 @@ func TestParse(t *testing.T) {
 		{Key: "pinned_that", Value: "[a,b]", Source: Program, Unused: "nothing is pinned"},
 	}, idle)
 	for conf, want := range map[string]string{
-		"size":                 "CONFENV_TEST = size: must be KEY:VALUE",
-		"fly:1":                "CONFENV_TEST = fly: is no key; the keys are color, go, loud, part, sides, size, size_mb, spare, wait",
-		"sizes:1":              "CONFENV_TEST = sizes: is no key; the nearest is sides",
-		"colour:red":           "CONFENV_TEST = colour: is no key; the nearest is color",
+		"size":                 "settings = size: must be KEY:VALUE",
+		"fly:1":                "settings = fly: is no key; the keys are color, go, loud, part, sides, size, size_mb, spare, wait",
+		"sizes:1":              "settings = sizes: is no key; the nearest is sides",
+		"colour:red":           "settings = colour: is no key; the nearest is color",
 		"backend:other":        "backend = other: must be native: there is one",
 		"color:blue":           "color = blue: must be one of red, green",
 		"go:yes":               "go = yes: must be True or False",
