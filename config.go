@@ -203,7 +203,7 @@ type Config struct {
 	// and more. 0: 2 MiB, the page of the GPU.
 	SegmentRounding int64
 	// MaxChunk is the size of the largest piece of physical memory that virtual memory consists
-	// of, a power of two. Costs of the driver go by pieces, of which a large pool has larger
+	// of, a power of two, from 2 MiB. Costs of the driver go by pieces, of which a large pool has larger
 	// ones. With 2 MiB, the page of the GPU, all pieces have one size, as PyTorch's allocator
 	// needs to map memory of another process. 0: 32 MiB.
 	MaxChunk int64
@@ -389,6 +389,7 @@ const (
 const (
 	maxCanaries     = 1 << 20
 	maxGrowthFactor = 64
+	leastChunk      = 2 << 20 // the page of the GPU
 )
 
 // withDefaults returns the Config with every zero field set, or a
@@ -455,7 +456,7 @@ func (cfg *Config) validate() error {
 		{"Strategy", cfg.Strategy, cfg.Strategy >= BestFit && cfg.Strategy <= PowerOfTwo, "must be BestFit, FirstFit, Segregated or PowerOfTwo"},
 		{"IdleOrder", cfg.IdleOrder, cfg.IdleOrder >= OwnerOrder && cfg.IdleOrder <= DeviceOrder, "must be OwnerOrder or DeviceOrder"},
 		{"MinSplit", cfg.MinSplit, cfg.MinSplit >= min(q, cfg.MinBlock), "must be at least 512, or MinBlock where that is less"},
-		{"MaxChunk", cfg.MaxChunk, cfg.MaxChunk > 0 && cfg.MaxChunk&(cfg.MaxChunk-1) == 0, "must be a power of two"},
+		{"MaxChunk", cfg.MaxChunk, cfg.MaxChunk >= leastChunk && cfg.MaxChunk&(cfg.MaxChunk-1) == 0, "must be a power of two, from 2 MiB"},
 		{"MinBlock", cfg.MinBlock, cfg.minBlockOK(), "must be a power of two, from 256, which CUDA aligns memory to, to SmallLimit" + bytes(cfg.SmallLimit) + ", that divides SmallSegment" + bytes(cfg.SmallSegment) + ", LargeSegment" + bytes(cfg.LargeSegment) + " and SegmentRounding" + bytes(cfg.SegmentRounding)},
 		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.MaxSplit >= cfg.LargeSegment, "must be at least LargeSegment" + bytes(cfg.LargeSegment) + "; 0 means none"},
 		{"MaxSplit", cfg.MaxSplit, cfg.MaxSplit == 0 || cfg.Backing != BackingVMM, "is for segments, not for Backing vmm, which splits and joins all blocks"},

@@ -33,7 +33,7 @@ func TestConfigErrors(t *testing.T) {
 		"LargeLimit":                 {{LargeLimit: -1}},
 		"LargeSegment":               {{LargeSegment: -512}, {LargeSegment: 10<<20 - 512}, {LargeSegment: 20<<20 + 8}, {LargeSegment: math.MaxInt64 &^ 511}, {LargeLimit: 40 << 20}},
 		"SegmentRounding":            {{SegmentRounding: -512}, {SegmentRounding: 1000}, {SegmentRounding: math.MaxInt64 &^ 511}},
-		"MaxChunk":                   {{MaxChunk: -1}, {MaxChunk: 3 << 20}, {MaxChunk: math.MinInt64}},
+		"MaxChunk":                   {{MaxChunk: -1}, {MaxChunk: 1}, {MaxChunk: 1 << 20}, {MaxChunk: 3 << 20}, {MaxChunk: math.MinInt64}},
 		"MinSplit":                   {{MinSplit: -1}, {MinSplit: 511}, {MinSplit: 255, MinBlock: 256}},
 		"Backing":                    {{Backing: -1}, {Backing: cupool.BackingVMM + 1}},
 		"IdleOrder":                  {{IdleOrder: -1}, {IdleOrder: cupool.DeviceOrder + 1}},
