@@ -3,6 +3,7 @@ package tensorop
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 
@@ -87,26 +88,26 @@ func (ops *Ops) Repeat(t tensor.Tensor, axis int, repeats []int) (r tensor.Tenso
 		return nil, err
 	}
 	defer operand.KeepAlive(t)
-	if r, ok, err := ops.gpu.Repeat(t, nil, axis, repeats); ok {
-		return r, err
-	}
-	if ops.m.HostAccessible() && operand.IsContiguous(t) && ops.serves(t) {
-		if shape, times, ok := repeatedShape(t, axis, repeats); ok {
-			return ops.into(t.Dtype(), shape, func(out *tensor.Dense) error {
-				copyRepeated(out, t, axis, times)
-				return nil
-			})
-		}
-	}
-	return ops.run("Repeat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
-		shape, times, ok := repeatedShape(h[0], axis, repeats)
-		if !ok {
+	if d, ok := t.(*tensor.Dense); !ok || d.IsMasked() || !operand.IsPlain(d.Dtype().Type) {
+		return ops.run("Repeat", func(h []tensor.Tensor, _ []tensor.FuncOpt) (tensor.Tensor, error) {
 			return tensor.StdEng{}.Repeat(h[0], axis, repeats...)
+		}, nil, t)
+	}
+	shape, times, _, err := t.Shape().Repeat(axis, repeats...)
+	if err != nil {
+		return nil, err
+	}
+	sum := 0
+	for _, n := range times {
+		if n < 0 || n > math.MaxInt-sum {
+			return nil, ops.m.Error("Repeat", fmt.Errorf("tensor of shape %v, %v times: %w", t.Shape(), repeats, device.ErrOutOfMemory))
 		}
-		out := tensor.NewDense(t.Dtype(), shape)
-		copyRepeated(out, h[0], axis, times)
-		return out, nil
-	}, nil, t)
+		sum += n
+	}
+	return ops.into(t.Dtype(), shape, func(out *tensor.Dense) error { // before anything that is as large
+		_, err := ops.RepeatReuse(t, out, axis, repeats)
+		return err
+	})
 }
 
 // RepeatReuse computes StdEng.RepeatReuse.

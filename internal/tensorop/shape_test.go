@@ -1,6 +1,7 @@
 package tensorop_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,37 @@ func TestRepeatReuse(t *testing.T) {
 			require.Equal(t, want.Data(), must(e.ToHost(fresh)).Data())
 			e.FreeAll(x, dst, fresh)
 		}
+	})
+}
+
+// TestRepeatsTooOften: what no memory can hold is refused, and not tried in Go's heap.
+func TestRepeatsTooOften(t *testing.T) {
+	both(t, func(t *testing.T, e *bench) {
+		x := e.From(random(e.Rand, tensor.Float64, 4, 3))
+		view := must(x.Slice(nil, tensor.S(0, 2))).(*tensor.Dense)
+		one := e.From(tensor.New(tensor.WithBacking([]float64{7})))
+		live := e.Live()
+		for _, n := range []int{1 << 40, 1 << 60, 1 << 61, 1 << 62, math.MaxInt} {
+			for _, axis := range []int{tensor.AllAxes, 0, 1} {
+				for _, of := range []*tensor.Dense{x, view} {
+					_, err := tensor.Repeat(of, axis, n)
+					require.Error(t, err, "%v along %d, %d times", of.Shape(), axis, n)
+				}
+			}
+			for _, of := range []*tensor.Dense{x, view} {
+				_, err := tensor.Repeat(of, 0, 1, n, n, 1)
+				require.Error(t, err, n)
+			}
+			_, err := tensor.Repeat(one, 0, n)
+			require.Error(t, err, n)
+		}
+		require.Equal(t, live, e.Live())
+		for axis, repeats := range [][]int{{2}, {3, 0}} {
+			r := must(tensor.Repeat(view, axis, repeats...))
+			require.Equal(t, must(tensor.Repeat(must(e.ToHost(view)), axis, repeats...)).Data(), must(e.ToHost(r)).Data())
+			e.FreeAll(r)
+		}
+		e.FreeAll(x, one)
 	})
 }
 
