@@ -51,9 +51,14 @@ func (s *StockSolver) Step(model []gorgonia.ValueGrad) (err error) {
 		return fmt.Errorf("gorgoniavm: solver: %w", cupool.ErrClosed)
 	}
 	scope := s.e.Scope()
-	err = cupool.Try(func() error { return s.solver.Step(model) })
+	defer func() { err = errors.Join(err, s.leave(scope, model)) }() // the solver may panic
+	return cupool.Try(func() error { return s.solver.Step(model) })
+}
+
+// leave ends a step.
+func (s *StockSolver) leave(scope *cupool.Scope, model []gorgonia.ValueGrad) error {
 	scope.Leave()
-	err = errors.Join(err, keepModel(scope, model))
+	err := keepModel(scope, model)
 	if s.first == nil {
 		s.first = scope
 		return err

@@ -61,6 +61,29 @@ func TestStockSolverErrors(t *testing.T) {
 	require.ErrorIs(t, s.Step(nil), cupool.ErrClosed)
 }
 
+// panicking is a solver that panics after it took memory.
+type panicking struct{ eng *cupool.Engine }
+
+func (p panicking) Step([]gorgonia.ValueGrad) error {
+	_, _ = p.eng.Empty(tensor.Float64, 100)
+	panic("of a solver")
+}
+
+// TestStockSolverPanics: what the program allocates after a solver's panic is not the step's.
+func TestStockSolverPanics(t *testing.T) {
+	eng, pool := newMeter(t)
+	s, err := gorgoniavm.NewStockSolver(eng, panicking{eng})
+	require.NoError(t, err)
+	for range 3 {
+		require.PanicsWithValue(t, "of a solver", func() { _ = s.Step(nil) })
+	}
+	d, err := eng.Empty(tensor.Float64, 7)
+	require.NoError(t, err)
+	require.Equal(t, int64(3), pool.Stats().All.Allocation.Current, "of the first and the last step, and this one")
+	require.NoError(t, s.Close())
+	require.NoError(t, eng.FreeTensor(d))
+}
+
 // With a VM, stock solvers train as with a tape machine in Go's memory, and leak
 // nothing.
 func TestStockSolverWithVM(t *testing.T) {
