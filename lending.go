@@ -372,6 +372,7 @@ func (l *lending) inherit(s *Stream, def *streamHeap) (h *streamHeap, err error)
 	if h.InUse() {
 		h.moveLocked(def)
 	}
+	h.MoveKept(&def.Heap)
 	h.checkLocked()
 	unlock()
 	l.left = append(l.left, h)

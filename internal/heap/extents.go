@@ -316,6 +316,15 @@ func (h *Heap) moveRanges(k ledger.Kind, to *Heap) {
 	h.ranges[k], h.kept[k] = nil, 0
 }
 
+// MoveKept moves the note of how much of the ranges was reserved on purpose, for a heap whose
+// chunks go to others one by one.
+func (h *Heap) MoveKept(to *Heap) {
+	for k, n := range h.kept {
+		to.kept[k] += n
+	}
+	h.kept = [2]int64{}
+}
+
 // MoveAll moves everything to another heap of the pool. The magazines are empty.
 func (h *Heap) MoveAll(to *Heap) {
 	for _, seg := range h.segs {
