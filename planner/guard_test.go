@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -157,13 +158,16 @@ func TestIterationErrors(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	c := newPool(t, sim(0))
-	for field, cfg := range map[string]planner.Config{
-		"Confirm": {Confirm: -1}, "Budget": {Budget: -1}, "MaxRequests": {MaxRequests: 1 << 30}, "Joint": {Joint: true, Detect: true},
+	for field, bad := range map[string][]planner.Config{
+		"Confirm": {{Confirm: -1}, {Confirm: math.MaxInt, Detect: true}}, "Budget": {{Budget: -1}},
+		"MaxRequests": {{MaxRequests: -1}, {MaxRequests: 1 << 30}}, "Joint": {{Joint: true, Detect: true}},
 	} {
-		_, err := planner.New(c, cfg)
-		var e *cupool.ConfigError
-		require.ErrorAs(t, err, &e)
-		require.Equal(t, field, e.Field)
+		for _, cfg := range bad {
+			_, err := planner.New(c, cfg)
+			var e *cupool.ConfigError
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, field, e.Field)
+		}
 	}
 	_, err := planner.New(nil, planner.Config{})
 	require.ErrorIs(t, err, cupool.ErrInvalidConfig)

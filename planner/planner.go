@@ -33,7 +33,9 @@ var ErrIteration = errors.New("not at this point of the iteration")
 type Config struct {
 	// Confirm is the number of iterations in a row that have to make the same
 	// requests before one is planned. 0: 2, because programs often make some
-	// of their state in the first iteration. 1 plans after the first.
+	// of their state in the first iteration. 1 plans after the first, or, with
+	// Detect, for which one iteration alone is none, after the second. At most
+	// 1,048,576.
 	Confirm int
 
 	// Detect has the Planner find the iterations: it plans the requests on a
@@ -63,6 +65,7 @@ const (
 	defaultConfirm     = 2
 	defaultBudget      = 5 * time.Second
 	defaultMaxRequests = 1 << 20
+	mostConfirm        = 1 << 20 // of MaxRequests each: their product is a number of requests
 )
 
 // Planner is a cupool.Allocator that serves repeating iterations of a program by
@@ -118,7 +121,7 @@ func New(c *cupool.Pool, cfg Config) (*Planner, error) {
 		reason string
 	}{
 		{"Pool", c, c != nil, "a planner needs one"},
-		{"Confirm", cfg.Confirm, cfg.Confirm >= 0, "must not be negative; 0 means 2"},
+		{"Confirm", cfg.Confirm, cfg.Confirm >= 0 && cfg.Confirm <= mostConfirm, "must not be negative or above 1,048,576; 0 means 2"},
 		{"Budget", cfg.Budget, cfg.Budget >= 0, "must not be negative; 0 means 5s"},
 		{"Joint", cfg.Joint, !cfg.Joint || !cfg.Detect, "iterations are detected on each stream by itself"},
 		{"MaxRequests", cfg.MaxRequests, cfg.MaxRequests >= 0 && cfg.MaxRequests <= math.MaxInt32/2, "must not be negative or above 1,073,741,823; 0 means 1,048,576"},
