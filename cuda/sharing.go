@@ -170,7 +170,11 @@ func (d *driver) mapPiece(at Ptr, x device.SharedPiece) error {
 		})
 	}
 	if r := cudadrv.MemRelease(d.ctx.handle, h); r != cudadrv.Success {
-		err = errors.Join(err, d.ctx.fail("cuMemRelease", r, fmt.Sprintf("%d bytes", x.Size)))
+		failed := d.ctx.fail("cuMemRelease", r, fmt.Sprintf("%d bytes", x.Size))
+		if err == nil { // who fails has mapped nothing
+			err = d.MemUnmap(at, x.Size)
+		}
+		err = errors.Join(failed, err)
 	}
 	return err
 }

@@ -101,8 +101,8 @@ func TestImportRangeGarbage(t *testing.T) {
 	}
 }
 
-// TestExportFails: an export that fails leaves no file open.
-func TestExportFails(t *testing.T) {
+// TestShareFails: an export that fails leaves no file open, and an import no memory mapped.
+func TestShareFails(t *testing.T) {
 	needFake(t)
 	d := openShareable(t)
 	g := d.VMMGranularity()
@@ -122,6 +122,22 @@ func TestExportFails(t *testing.T) {
 			require.ErrorContains(t, err, call)
 			require.Equal(t, before, openFiles(t), call)
 			fakecuda.Reset()
+		}
+	}
+	r, err := d.ExportRange(at, 2*g)
+	require.NoError(t, err)
+	defer r.Close()
+	held := d.Held()
+	for _, call := range []string{"cuMemAddressReserve", "cuMemImportFromShareableHandle", "cuMemMap", "cuMemRelease", "cuMemSetAccess"} {
+		for nth := range 2 {
+			if nth == 1 && (call == "cuMemAddressReserve" || call == "cuMemSetAccess") {
+				continue // it is called once
+			}
+			fakecuda.Fail(call, 1+nth, 999, 1)
+			_, err = d.ImportRange(r)
+			require.ErrorContains(t, err, call)
+			fakecuda.Reset()
+			require.Equal(t, held, d.Held(), "%s %d", call, nth)
 		}
 	}
 }
