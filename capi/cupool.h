@@ -539,9 +539,9 @@ typedef struct cupool_callbacks {
   void (*before_grow)(void *user, int device, size_t size);
   /* Everything failed. Not 0: memory was freed, look once more. Called as before_grow. */
   int (*on_oom)(void *user, int device, size_t size);
-  /* A segment came, or is about to go: once for each. pool is CUPOOL_MAIN for virtual memory of private pools, too.
-   * It is called with locks held, by any thread: it only takes a note, calls nothing of cupool, and waits for
-   * no lock that an allocating thread holds (Python's GIL). */
+  /* A segment came, or is about to go: once for each. One that the driver refuses to take back comes again. pool is
+   * CUPOOL_MAIN for virtual memory of private pools, too. It is called with locks held, by any thread: it only takes
+   * a note, calls nothing of cupool, and waits for no lock that an allocating thread holds (Python's GIL). */
   void (*segment)(void *user, int device, cupool_segment_action action, cupool_pool_id pool, void *address, size_t size,
                   void *stream);
   void *user;

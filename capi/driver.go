@@ -58,8 +58,9 @@ func (d *driver) free(p cupool.Ptr, of poolID) error {
 	d.of.tell(C.CUPOOL_SEGMENT_FREE, of, p, bytes, 0)
 	defer relaxed()()
 	err := d.Driver.MemFree(p)
-	if err != nil {
+	if err != nil { // it is still there
 		d.sizes.Store(p, bytes)
+		d.of.tell(C.CUPOOL_SEGMENT_ALLOC, of, p, bytes, 0)
 	}
 	return err
 }
@@ -86,7 +87,11 @@ func (d *driver) MemMap(p cupool.Ptr, size int64, handle uintptr) error {
 func (d *driver) MemUnmap(p cupool.Ptr, size int64) error {
 	d.of.tell(C.CUPOOL_SEGMENT_UNMAP, poolID{}, p, size, 0)
 	defer relaxed()()
-	return d.Driver.MemUnmap(p, size)
+	err := d.Driver.MemUnmap(p, size)
+	if err != nil { // it is still there
+		d.of.tell(C.CUPOOL_SEGMENT_MAP, poolID{}, p, size, 0)
+	}
+	return err
 }
 
 func (d *driver) MemSetAccess(p cupool.Ptr, size int64) error {

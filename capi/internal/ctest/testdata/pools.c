@@ -556,6 +556,61 @@ static void sharing(void) {
   OK(cupool_free(p));
 }
 
+/* How often each address came and went. */
+static struct tale {
+  void *address;
+  int there;
+} tales[64];
+
+static void tell(void *user, int device, cupool_segment_action action, cupool_pool_id pool, void *address, size_t size, void *stream) {
+  (void)user, (void)device, (void)pool, (void)size, (void)stream;
+  int came = action == CUPOOL_SEGMENT_ALLOC || action == CUPOOL_SEGMENT_MAP;
+  for (int i = 0; i < 64; i++) {
+    if (tales[i].address != NULL && tales[i].address != address) continue;
+    tales[i].address = address;
+    CHECK(tales[i].there == !came);
+    tales[i].there = came;
+    return;
+  }
+  CHECK(!"room for an address");
+}
+
+static int there(void) {
+  int n = 0;
+  for (int i = 0; i < 64; i++) n += tales[i].there;
+  return n;
+}
+
+/* A segment that the driver does not take back is there, and told of when it goes. */
+static void refused_segments(void) {
+  void (*fail)(const char *, int, int, int) = (void (*)(const char *, int, int, int))driver("fakecuda_fail");
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  cupool_callbacks c;
+  cupool_init(&c, sizeof c);
+  c.segment = tell;
+  OK(cupool_set_callbacks(0, &c));
+  for (unsigned flags = 0; flags <= CUPOOL_POOL_SEGMENTS; flags += CUPOOL_POOL_SEGMENTS) {
+    cupool_pool_id id = {70, flags};
+    cupool_pool_config pc;
+    cupool_init(&pc, sizeof pc);
+    pc.flags = flags;
+    OK(cupool_pool_create(0, id, &pc));
+    void *p;
+    OK(cupool_alloc_in(0, id, 30 * MIB, NULL, &p));
+    OK(cupool_free(p));
+    int held = there();
+    CHECK(held > 0);
+    fail(flags ? "cuMemFree_v2" : "cuMemUnmap", 1, 999, 1);
+    FAILS(CUPOOL_ERROR_DRIVER, cupool_trim(0, id, 0, NULL));
+    ((void (*)(void))driver("fakecuda_reset"))();
+    CHECK(there() > 0);
+    OK(cupool_trim(0, id, 0, NULL));
+    CHECK(there() == 0);
+    OK(cupool_pool_release(0, id));
+  }
+  OK(cupool_set_callbacks(0, NULL));
+}
+
 static int open_files(void) {
   int n = 0;
   for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
@@ -682,6 +737,7 @@ int main(void) {
   checkpoints(CUPOOL_POOL_SEGMENTS);
   sleeping();
   gone_for_others();
+  refused_segments();
   sharing();
   few_files();
   forget_at_once();
