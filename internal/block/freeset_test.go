@@ -36,12 +36,17 @@ type sortedBlocks []refBlock
 
 type refBlock struct {
 	size int64
+	seg  uint32
 	addr uint64
 	id   ID
 }
 
 func (r refBlock) compare(o refBlock) int {
-	return cmp.Or(cmp.Compare(r.size, o.size), cmp.Compare(r.addr, o.addr))
+	return cmp.Or(cmp.Compare(r.size, o.size), r.place(o))
+}
+
+func (r refBlock) place(o refBlock) int {
+	return cmp.Or(cmp.Compare(r.seg, o.seg), cmp.Compare(r.addr, o.addr))
 }
 
 func (s *sortedBlocks) insert(b refBlock) {
@@ -57,11 +62,12 @@ func (s sortedBlocks) bestFit(size int64) ID {
 	return s[i].id
 }
 
-// firstFit returns the block of at least size and less than below bytes at the lowest address.
+// firstFit returns the block of at least size and less than below bytes in the first segment, at
+// the lowest address there.
 func (s sortedBlocks) firstFit(size, below int64) ID {
 	var first refBlock
 	for _, b := range s {
-		if b.size >= size && b.size < below && (first.id == 0 || b.addr < first.addr) {
+		if b.size >= size && b.size < below && (first.id == 0 || b.place(first) < 0) {
 			first = b
 		}
 	}
@@ -91,6 +97,8 @@ func TestFreeSetAgainstSortedSlice(t *testing.T) {
 					}
 					var block *Block
 					b.id, block = free(b.addr, b.size)
+					b.seg = uint32(r.IntN(3))
+					block.Seg = b.seg
 					ref.insert(b)
 					set.Insert(b.id, block)
 				}

@@ -155,6 +155,55 @@ func TestTakeAmongLarge(t *testing.T) {
 	}
 }
 
+// TestTakeMergesFew: a small request that no small block serves merges the largest of the fast
+// bins. Where these bring nothing, the others stay as they are, if large memory serves.
+func TestTakeMergesFew(t *testing.T) {
+	const n = 2 * fewMerges
+	for name, tc := range map[string]struct {
+		beside bool // the freed blocks are neighbours
+		large  bool // large memory is free
+		size   int64
+		in     ledger.Kind
+		left   int // in the fast bins
+	}{
+		"the largest serve":        {true, true, 192 * kib, ledger.Small, n - 2},
+		"large memory serves":      {false, true, 192 * kib, ledger.Large, n - fewMerges},
+		"nothing else, all merged": {true, false, 128 * n * kib, ledger.Small, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policy
+			p.FastLimit = mib
+			r := newRig(t, 1, true, p)
+			h := r.heaps[0]
+			var freed, live []block.ID
+			for range n {
+				freed = append(freed, r.alloc(h, 128*kib))
+				if !tc.beside {
+					live = append(live, r.alloc(h, 512))
+				}
+			}
+			for id := h.free[ledger.Small].Largest(); id != 0; id = h.free[ledger.Small].Largest() { // nothing else is free
+				live = append(live, r.alloc(h, min(r.block(id).Size, mib)))
+			}
+			if tc.large {
+				id := r.alloc(h, 4*mib)
+				live = append(live, r.alloc(h, 2*mib))
+				r.free(id)
+			}
+			r.free(freed...)
+			held := h.Held()
+			id := r.alloc(h, tc.size)
+			require.Equal(t, held, h.Held())
+			require.Equal(t, tc.in, h.Kind(r.block(id)))
+			require.Equal(t, tc.left, h.fast.Len())
+			r.check()
+			r.free(id)
+			r.free(live...)
+			r.close()
+		})
+	}
+}
+
 func TestPolicy(t *testing.T) {
 	p := Policy{SmallLimit: mib, MaxSplit: 8 * mib, MaxNonSplitRounding: 2 * mib}
 	require.Equal(t, ledger.Small, p.KindOf(mib))
