@@ -56,11 +56,12 @@ func TestStrangerInFolder(t *testing.T) {
 	at := Config{Folder: folder}
 	require.NoError(t, os.Symlink(other, at.as(0, 2).path("part")))
 	one := make(chan error)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // rank 0 may come and leave unseen
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _, err := share(ctx, at.as(1, 2)); one <- err }()
 	_, err := share(t.Context(), at.as(0, 2))
 	require.ErrorIs(t, err, os.ErrExist)
+	cancel() // rank 0 may have come and left unseen
 	require.ErrorIs(t, <-one, dist.ErrRank)
 	mine, err := os.ReadFile(other)
 	require.NoError(t, err)
@@ -69,8 +70,8 @@ func TestStrangerInFolder(t *testing.T) {
 
 // Ranks that wait name the file of a rank of a group of another size.
 func TestOtherSizeInFolder(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
 	at := Config{Folder: t.TempDir()}
 	other := make(chan error)
 	go func() { _, err := share(ctx, at.as(2, 4)); other <- err }()
@@ -80,5 +81,6 @@ func TestOtherSizeInFolder(t *testing.T) {
 	_, err := share(short, at.as(0, 3))
 	require.ErrorIs(t, err, dist.ErrRank)
 	require.ErrorContains(t, err, "test.2-of-4")
+	leave()
 	require.ErrorContains(t, <-other, "waiting for ranks [0 1 3] of 4")
 }

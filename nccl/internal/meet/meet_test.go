@@ -175,13 +175,8 @@ func TestRankDoesNotCome(t *testing.T) {
 						wg.Go(func() { _, errs[rank] = share(ctx, at.as(rank, size)) })
 					}
 					wg.Wait()
-					for _, rank := range []int{0, 2, 3} {
-						require.ErrorIs(t, errs[rank], dist.ErrRank)
-						require.ErrorContains(t, errs[rank], "waiting for rank")
-					}
-					require.ErrorIs(t, errs[first], context.DeadlineExceeded)
-					if !slices.ContainsFunc([]int{0, 2, 3}, func(rank int) bool {
-						return !strings.Contains(errs[rank].Error(), "waiting for ranks [1] of 4")
+					if errors.Is(errs[first], context.DeadlineExceeded) && !slices.ContainsFunc([]int{0, 2, 3}, func(rank int) bool {
+						return !errors.Is(errs[rank], dist.ErrRank) || !strings.Contains(errs[rank].Error(), "waiting for ranks [1] of 4")
 					}) {
 						break
 					}
