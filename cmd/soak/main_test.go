@@ -38,11 +38,25 @@ func TestSoak(t *testing.T) {
 	})
 }
 
+// soakUntil runs for longer each time, until that was enough, as few programs run and few
+// samples are taken on a loaded machine.
+func soakUntil(t *testing.T, o options, enough func(summary) bool) summary {
+	t.Helper()
+	for ; ; o.duration *= 2 {
+		sum, err := soakFor(context.Background(), o, io.Discard)
+		require.NoError(t, err)
+		if enough(sum) || o.duration > time.Minute {
+			return sum
+		}
+	}
+}
+
 func testSoak(t *testing.T, args ...string) {
 	o, err := parse(append(small(t), args...), io.Discard)
 	require.NoError(t, err)
-	sum, err := soakFor(context.Background(), o, io.Discard)
-	require.NoError(t, err)
+	sum := soakUntil(t, o, func(sum summary) bool {
+		return !sum.OK || sum.Programs > sum.Allocators && sum.Allocators > int64(o.workers) && sum.Trainings > 0
+	})
 	require.True(t, sum.OK, "%s\nseed %d", sum.Found, sum.Seed)
 	require.False(t, sum.Judged)
 	require.Greater(t, sum.Programs, sum.Allocators, "programs share allocators")
@@ -107,8 +121,7 @@ func TestFinds(t *testing.T) {
 			if c.breaks != nil { // which ends the run; the samples are of all of it
 				o.duration = time.Minute
 			}
-			sum, err := soakFor(context.Background(), o, io.Discard)
-			require.NoError(t, err)
+			sum := soakUntil(t, o, func(sum summary) bool { return c.breaks != nil || len(sum.Grown) > 0 })
 			require.False(t, sum.OK)
 			require.Regexp(t, c.found, strings.Join(append(sum.Found, sum.Grown...), "\n"), "seed %d", sum.Seed)
 		})
