@@ -589,9 +589,9 @@ func TestLogLateWork(t *testing.T) {
 	_, err := c.Alloc(60*mib, nil)
 	require.ErrorIs(t, err, cupool.ErrOutOfMemory)
 	g.Open()
-	require.NoError(t, u.Sync())
+	require.NoError(t, pooltest.Patiently(u.Sync))
 	late := told()[0]
 	require.Contains(t, late, `level=WARN msg="work was late; an allocation looks elsewhere"`)
 	require.Contains(t, late, u.Handle().String())
-	require.NoError(t, c.Close())
+	require.NoError(t, pooltest.Patiently(c.Close))
 }

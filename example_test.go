@@ -409,10 +409,18 @@ func ExampleWaitError() {
 		fmt.Println("the stream is late:", late.Stream == stream.Handle(), errors.Is(err, context.DeadlineExceeded))
 	}
 	close(done) // it goes on after all
-	fmt.Println(stream.Sync(), stream.Close(), pool.Close())
+	for _, end := range []func() error{stream.Sync, stream.Close, pool.Close} {
+		err := end()
+		for errors.As(err, &late) {
+			err = end()
+		}
+		fmt.Println(err)
+	}
 	// Output:
 	// the stream is late: true true
-	// <nil> <nil> <nil>
+	// <nil>
+	// <nil>
+	// <nil>
 }
 
 // A Buffer is an array in device memory.

@@ -187,16 +187,16 @@ func TestWakeLetsTheWorkFree(t *testing.T) {
 // Wake goes on later.
 func TestWakeTimeout(t *testing.T) {
 	d := pooltest.OpenHost(t)
-	c := pooltest.Open(t, cupool.Config{Driver: d, WaitTimeout: 50 * time.Millisecond})
+	c := pooltest.Open(t, cupool.Config{Driver: d, WaitTimeout: time.Millisecond})
 	b := pooltest.Alloc(t, c, 4096, nil)
 	require.NoError(t, c.DefaultStream().Memset(b.Ptr(), 7, 4096))
-	require.NoError(t, c.Sleep(func(cupool.Block) bool { return true }))
+	require.NoError(t, pooltest.Patiently(func() error { return c.Sleep(func(cupool.Block) bool { return true }) }))
 	gate := make(chan struct{})
 	require.NoError(t, c.DefaultStream().Launch(func() { <-gate }))
 	var late *cupool.WaitError
 	require.ErrorAs(t, c.Wake(), &late)
 	close(gate)
-	require.NoError(t, c.Wake())
+	require.NoError(t, pooltest.Patiently(c.Wake))
 	gate = make(chan struct{})
 	require.NoError(t, c.DefaultStream().Launch(func() { <-gate }))
 	require.NoError(t, c.Wake(), "it is awake, and waits for nothing")
@@ -206,9 +206,9 @@ func TestWakeTimeout(t *testing.T) {
 	require.Positive(t, late.Age, "of the event that was recorded for it")
 	close(gate)
 	got := make([]byte, 4096)
-	require.NoError(t, c.DefaultStream().CopyOut(got, b.Ptr()))
+	require.NoError(t, pooltest.Patiently(func() error { return c.DefaultStream().CopyOut(got, b.Ptr()) }))
 	require.Equal(t, bytes.Repeat([]byte{7}, 4096), got)
 	require.NoError(t, c.Free(b))
-	require.NoError(t, c.Close())
+	require.NoError(t, pooltest.Patiently(c.Close))
 	require.NoError(t, d.Close())
 }

@@ -34,17 +34,6 @@ func requireLate(t *testing.T, err error, u *cupool.Stream, what string) {
 	require.Positive(t, late.Age, what)
 }
 
-// patiently repeats a call whose wait timed out: on a busy machine even an empty stream may
-// take longer than a timeout of 2 ms.
-func patiently(call func() error) error {
-	for {
-		var late *cupool.WaitError
-		if err := call(); !errors.As(err, &late) {
-			return err
-		}
-	}
-}
-
 // TestWaitTimeout: with events that never complete every call that waits ends with
 // an error that names the stream, the allocator works on other streams, and when
 // the work is done after all, everything works and nothing was lost.
@@ -64,7 +53,7 @@ func TestWaitTimeout(t *testing.T) {
 			x, err := c.Alloc(9000, nil)
 			require.NoError(t, err, what)
 			require.NoError(t, c.DefaultStream().Memset(x.Ptr(), 1, 9000), what)
-			require.NoError(t, patiently(c.DefaultStream().Sync), what)
+			require.NoError(t, pooltest.Patiently(c.DefaultStream().Sync), what)
 			require.NoError(t, c.Free(x), what)
 			require.NoError(t, errors.Join(c.Check(), p.Check()), what)
 		}
@@ -101,16 +90,16 @@ func TestWaitTimeout(t *testing.T) {
 		works("Alloc")
 
 		open()
-		require.NoError(t, patiently(u.Sync))
+		require.NoError(t, pooltest.Patiently(u.Sync))
 		require.NoError(t, c.Free(pooltest.Alloc(t, c, 50*pooltest.MiB, nil)))
 		require.NoError(t, c.Free(live))
 		require.NoError(t, before.Close())
-		require.NoError(t, patiently(u.Close))
-		require.NoError(t, patiently(p.Close))
-		require.NoError(t, patiently(c.EmptyCache))
+		require.NoError(t, pooltest.Patiently(u.Close))
+		require.NoError(t, pooltest.Patiently(p.Close))
+		require.NoError(t, pooltest.Patiently(c.EmptyCache))
 		require.Zero(t, c.Stats().All.ReservedBytes.Current)
 		require.Zero(t, c.Stats().BlocksPending)
-		require.NoError(t, patiently(c.Close))
+		require.NoError(t, pooltest.Patiently(c.Close))
 		require.ErrorIs(t, c.Close(), cupool.ErrClosed)
 	})
 }
@@ -123,7 +112,7 @@ func TestWaitTimeoutFreesTheRest(t *testing.T) {
 	requireLate(t, c.EmptyCache(), u, "EmptyCache")
 	require.EqualValues(t, 20*pooltest.MiB, c.Stats().All.ReservedBytes.Current)
 	open()
-	require.NoError(t, patiently(c.Close))
+	require.NoError(t, pooltest.Patiently(c.Close))
 }
 
 // TestAllocContextBehindOthers: a request can be cancelled while another goroutine,

@@ -119,6 +119,17 @@ func Returns(done <-chan error) (early bool, err error) {
 	}
 }
 
+// Patiently repeats a call whose wait timed out: on a busy machine even an empty stream may
+// take longer than a short Config.WaitTimeout.
+func Patiently(call func() error) error {
+	for {
+		var late *cupool.WaitError
+		if err := call(); !errors.As(err, &late) {
+			return err
+		}
+	}
+}
+
 // Start runs a call in a goroutine of its own.
 func Start(f func() error) <-chan error {
 	done := make(chan error, 1)
