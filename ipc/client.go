@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cupool/cupool"
@@ -23,9 +24,10 @@ type Client struct {
 	peer Peer
 	done chan struct{} // closed when the connection has ended
 
-	// mapping is held for reading while memory is mapped, and by Close, which must not
-	// miss what is.
+	// mapping is held for reading while memory is mapped, and by Close until it knows what is.
+	// While closing is not 0, nothing more is.
 	mapping sync.RWMutex
+	closing atomic.Int32 // calls of Close
 
 	mu      sync.Mutex
 	err     error // why the connection has ended
@@ -264,7 +266,11 @@ func (c *Client) keep(name string, a answer) (*Memory, error) {
 		return nil, errors.Join(errClientClosed, a.memory.Close())
 	}
 	defer c.mapping.RUnlock()
-	if err := c.Err(); err != nil {
+	err := c.Err()
+	if c.closing.Load() > 0 {
+		err = errClientClosed
+	}
+	if err != nil {
 		return nil, errors.Join(err, a.memory.Close())
 	}
 	p, err := c.dev.ImportRange(a.memory)
@@ -317,8 +323,11 @@ func (c *Client) Close(ctx context.Context) error {
 	if c.isNone() || ctx == nil {
 		return nothing("Client or context")
 	}
-	c.mapping.Lock() // so that nothing is mapped any more
-	defer c.mapping.Unlock()
+	c.closing.Add(1)
+	defer c.closing.Add(-1)
+	c.mapping.Lock() // what is just being mapped is open then
+	//lint:ignore SA2001 to have waited is all
+	c.mapping.Unlock()
 	c.mu.Lock()
 	if errors.Is(c.err, errClientClosed) {
 		defer c.mu.Unlock()

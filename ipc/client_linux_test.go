@@ -162,6 +162,32 @@ func TestCloseMemoryTwice(t *testing.T) {
 	require.NoError(t, g.server.Close(t.Context()))
 }
 
+// TestCloseClientTwice: while Close of a Client waits for a stream, another one is bounded by its own
+// context, and nothing is opened.
+func TestCloseClientTwice(t *testing.T) {
+	g := newRig(t, ipc.Config{})
+	g.share("x", 1000)
+	c := g.connect()
+	m, err := c.Open(t.Context(), "x")
+	require.NoError(t, err)
+	gate := make(chan struct{})
+	require.NoError(t, g.other.DefaultStream().Launch(func() { <-gate }))
+	closed, waits := make(chan error, 1), make(chan struct{})
+	go func() { closed <- c.Close(asked{t.Context(), sync.OnceFunc(func() { close(waits) })}) }()
+	<-waits
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	var late *cupool.WaitError
+	testkit.Finishes(t, "Close", func() { require.ErrorAs(t, c.Close(ctx), &late) })
+	_, err = c.Open(t.Context(), "x")
+	require.ErrorIs(t, err, cupool.ErrClosed)
+	close(gate)
+	require.NoError(t, <-closed)
+	require.ErrorIs(t, m.Close(t.Context()), cupool.ErrClosed)
+	require.ErrorIs(t, c.Close(t.Context()), cupool.ErrClosed)
+	require.NoError(t, g.server.Close(t.Context()))
+}
+
 // TestCloseUnanswered: what a process closed before it closed the connection is closed,
 // though nobody reads the answers.
 func TestCloseUnanswered(t *testing.T) {
