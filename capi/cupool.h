@@ -91,7 +91,7 @@ enum {
   CUPOOL_ERROR_NO_DEVICE = 16,     /* no driver, or no such device */
   CUPOOL_ERROR_DEVICE_LOST = 17,   /* the device failed for good: nothing will work again */
   CUPOOL_ERROR_DRIVER = 18,        /* another failure of the driver; the text has its name */
-  CUPOOL_ERROR_IO = 19,            /* a file or an address of the network */
+  CUPOOL_ERROR_IO = 19,            /* a file, a descriptor or an address of the network */
   CUPOOL_ERROR_FORKED = 20,        /* this process is a child of the one that loaded the library */
   CUPOOL_ERROR_INTERNAL = 21       /* a defect of the library; the text has the place */
 };
@@ -566,11 +566,13 @@ typedef struct cupool_piece {
  * which the range begins skip bytes behind the first one's start. It fills in at most *count pieces and sets
  * *count to how many there are; where they do not fit, it fails with CUPOOL_ERROR_INVALID and gives none. The
  * caller closes the descriptors. The memory has to stay as long as others map it. Fails with
- * CUPOOL_ERROR_NOT_SUPPORTED where the memory was not made shareable. */
+ * CUPOOL_ERROR_NOT_SUPPORTED where the memory was not made shareable, and with CUPOOL_ERROR_IO where the process has
+ * too many descriptors. */
 CUPOOL_API cupool_status cupool_export(const void *p, size_t size, size_t *skip, cupool_piece *pieces,
                                        size_t *count) CUPOOL_NOEXCEPT;
 
-/* Maps what another process exported, and gives the address of the range. The caller closes the descriptors. */
+/* Maps what another process exported, and gives the address of the range. The caller closes the descriptors. Fails
+ * with CUPOOL_ERROR_IO for a descriptor that is not open. */
 CUPOOL_API cupool_status cupool_import(int device, size_t skip, size_t size, const cupool_piece *pieces, size_t count,
                                        void **p) CUPOOL_NOEXCEPT;
 

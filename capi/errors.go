@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"runtime/debug"
 	"unsafe"
 
@@ -68,6 +69,9 @@ func codeOf(err error) C.cupool_status {
 		return C.CUPOOL_ERROR_DRIVER
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return C.CUPOOL_ERROR_IO
+	}
+	if _, ok := errors.AsType[*os.SyscallError](err); ok {
 		return C.CUPOOL_ERROR_IO
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {

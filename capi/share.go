@@ -4,7 +4,6 @@ package main
 import "C"
 
 import (
-	"errors"
 	"os"
 	"runtime"
 	"syscall"
@@ -94,24 +93,26 @@ func cupoolGoImport(t *C.thread, ordinal C.int, skip, size C.size_t, pieces *C.c
 		return done(t, faultf(C.CUPOOL_ERROR_INVALID, "no range is of %d pieces", uint64(count)))
 	}
 	r := device.SharedRange{Skip: int64(skip), Size: int64(size)}
+	defer r.Close()
 	for _, piece := range unsafe.Slice(pieces, int(count)) {
 		x := device.SharedPiece{Size: int64(piece.size)}
 		name := *(*[64]byte)(unsafe.Pointer(&piece.name))
 		switch {
 		case piece.fd == C.CUPOOL_BY_FABRIC:
 			x.Fabric = name
-		case piece.fd < 0:
+		case piece.fd == -1:
 			x.Name = name
+		case piece.fd < 0:
+			return done(t, faultf(C.CUPOOL_ERROR_INVALID, "a piece of %d bytes has the descriptor %d", uint64(piece.size), int(piece.fd)))
 		default:
 			fd, err := dup(int(piece.fd))
 			if err != nil {
-				return done(t, errors.Join(err, r.Close()))
+				return done(t, err)
 			}
 			x.File = os.NewFile(uintptr(fd), "memory")
 		}
 		r.Pieces = append(r.Pieces, x)
 	}
-	defer r.Close()
 	defer relaxed()()
 	at, err := s.ImportRange(r)
 	*p = C.uintptr_t(at)

@@ -552,6 +552,13 @@ static void sharing(void) {
     FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, skip, impossible[i], pieces, count, &at));
   }
   FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, SIZE_MAX, 5 * MIB, pieces, count, &at));
+  cupool_piece wrong[100];
+  memcpy(wrong, pieces, sizeof wrong);
+  wrong[count - 1].fd = -3;
+  FAILS(CUPOOL_ERROR_INVALID, cupool_import(0, skip, 5 * MIB, wrong, count, &at));
+  wrong[count - 1].fd = 255; /* which is not open */
+  FAILS(CUPOOL_ERROR_IO, cupool_import(0, skip, 5 * MIB, wrong, count, &at));
+  for (size_t i = 0; i < count; i++) CHECK(close(pieces[i].fd) == 0);
   CHECK(at == NULL);
   OK(cupool_free(p));
 }
