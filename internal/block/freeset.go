@@ -31,30 +31,11 @@ type FreeSet struct {
 	// From a FirstFit to the next Sweep each block knows the first of its subtree, and the
 	// first of each group of bins is known.
 	firsts bool
-	groups [sizeclass.Bins / groupBins]place
+	groups [sizeclass.Bins / groupBins]ID
 }
 
 // groupBins is how many bins a group has.
 const groupBins = 16
-
-// place is a block with what FirstFit orders it by. The zero place is none, and comes last.
-type place struct {
-	addr uint64
-	seg  uint32
-	id   ID
-}
-
-func placeOf(id ID, b *Block) place { return place{b.addr, b.Seg, id} }
-
-func (p place) precedes(o place) bool {
-	switch {
-	case o.id == 0 || p.id == 0:
-		return p.id != 0
-	case p.seg != o.seg:
-		return p.seg < o.seg
-	}
-	return p.addr < o.addr
-}
 
 // Len returns the number of free blocks.
 func (f *FreeSet) Len() int { return f.count }
@@ -102,9 +83,8 @@ func (f *FreeSet) Insert(id ID, b *Block) {
 		f.insertAt(root, id, b)
 	}
 	if f.firsts {
-		if g, p := &f.groups[bin/groupBins], placeOf(id, b); p.precedes(*g) {
-			*g = p
-		}
+		g := &f.groups[bin/groupBins]
+		*g = f.earlier(*g, id)
 	}
 }
 
@@ -161,7 +141,7 @@ func (f *FreeSet) Remove(id ID, b *Block) {
 		if root != 0 && noted {
 			f.noteFirsts(root, b)
 		}
-		if g := bin / groupBins; f.groups[g].id == id {
+		if g := bin / groupBins; f.groups[g] == id {
 			f.groups[g] = f.firstOfGroup(g)
 		}
 	}
@@ -237,7 +217,7 @@ func (f *FreeSet) BestFit(size int64) ID {
 // FirstFit returns the block of at least size and less than below bytes that
 // comes first by segment number and address, or 0. It stays in the set. It looks at the
 // blocks of few bins, but at all blocks the first time.
-func (f *FreeSet) FirstFit(size, below int64) ID {
+func (f *FreeSet) FirstFit(size, below int64) (first ID) {
 	if !f.firsts {
 		f.firsts = true
 		for bin := f.nextBin(0); bin >= 0; bin = f.nextBin(bin + 1) {
@@ -247,42 +227,34 @@ func (f *FreeSet) FirstFit(size, below int64) ID {
 			f.groups[g] = f.firstOfGroup(g)
 		}
 	}
-	var first place
 	from, to := sizeclass.Bin(size), sizeclass.Bin(below)
 	for bin := f.nextBin(from); bin >= 0 && bin <= to; {
 		g := bin / groupBins
-		p, next := f.groups[g], (g+1)*groupBins
+		id, next := f.groups[g], (g+1)*groupBins
 		if g == from/groupBins || g == to/groupBins {
-			p, next = f.firstOfBin(bin, size, below), bin+1
+			id, next = f.firstOfBin(bin, size, below), bin+1
 		}
-		if p.precedes(first) {
-			first = p
-		}
+		first = f.earlier(first, id)
 		bin = f.nextBin(next)
 	}
-	return first.id
+	return first
 }
 
-// firstOfBin returns the first block of a bin that has at least size and less than below bytes.
-func (f *FreeSet) firstOfBin(bin int, size, below int64) place {
+// firstOfBin returns the first block of a bin that has at least size and less than below bytes, or 0.
+func (f *FreeSet) firstOfBin(bin int, size, below int64) ID {
 	if lock.Invariants {
 		step(Looking)
 	}
-	id := f.Table.At(f.roots[bin]).first()
 	if bin == sizeclass.Bin(size) || bin == sizeclass.Bin(below) {
-		if id = f.firstOf(f.roots[bin], size, below); id == 0 {
-			return place{}
-		}
+		return f.firstOf(f.roots[bin], size, below)
 	}
-	return placeOf(id, f.Table.At(id))
+	return f.Table.At(f.roots[bin]).first()
 }
 
-// firstOfGroup returns the first block of a group of bins.
-func (f *FreeSet) firstOfGroup(g int) (first place) {
+// firstOfGroup returns the first block of a group of bins, or 0.
+func (f *FreeSet) firstOfGroup(g int) (first ID) {
 	for bin := f.nextBin(g * groupBins); bin >= 0 && bin/groupBins == g; bin = f.nextBin(bin + 1) {
-		if p := f.firstOfBin(bin, 0, 0); p.precedes(first) {
-			first = p
-		}
+		first = f.earlier(first, f.firstOfBin(bin, 0, 0))
 	}
 	return first
 }
@@ -436,7 +408,7 @@ func (f *FreeSet) Check() error {
 	}
 	for g := 0; f.firsts && g < len(f.groups) && err == nil; g++ {
 		if first := f.firstOfGroup(g); f.groups[g] != first {
-			err = fmt.Errorf("B3: group %d has block %d for its first, which is %d", g, f.groups[g].id, first.id)
+			err = fmt.Errorf("B3: group %d has block %d for its first, which is %d", g, f.groups[g], first)
 		}
 	}
 	if err == nil && (count != f.count || sum != f.bytes) {
