@@ -207,22 +207,17 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 }
 
 // onStream calls f with the pool's side of a stream. Where that was forgotten meanwhile, the handle is
-// another stream's, and f is called once more.
+// another stream's, and f is called again.
 func (g *gpu) onStream(handle C.uintptr_t, f func(s *cupool.Stream) error) error {
-	s, err := g.stream(handle)
-	if err != nil {
-		return err
-	}
-	for {
-		if err = f(s); s == nil || !errors.Is(err, cupool.ErrClosed) {
+	for last := (*cupool.Stream)(nil); ; {
+		s, err := g.stream(handle)
+		if err != nil {
 			return err
 		}
-		next, failed := g.root.AdoptStream(cupool.StreamHandle(handle))
-		if failed != nil || next == s { // something else is closed
+		if err = f(s); s == last || !errors.Is(err, cupool.ErrClosed) { // the default stream is nil
 			return err
 		}
-		g.streams.Store(uintptr(handle), next)
-		s = next
+		last = s
 	}
 }
 
