@@ -156,6 +156,9 @@ class Allocator final : public native::CUDAAllocator {
   static void onSegment(void* user, int device, cupool_segment_action action, cupool_pool_id pool, void* address,
                         size_t size, void* stream);
 
+  // pools.cpp
+  void createPool(c10::DeviceIndex device, MempoolId_t id, const cupool_pool_config& config); // with mutex_ held
+
   // errors.cpp
   [[noreturn]] void failAllocation(cupool_status status, c10::DeviceIndex device, size_t size, cudaStream_t stream);
   [[noreturn]] void raiseOutOfMemory(c10::DeviceIndex device, size_t size, cudaStream_t stream);
@@ -171,10 +174,7 @@ class Allocator final : public native::CUDAAllocator {
   void dropShares(void* address, size_t size);
 
   // stats.cpp
-  template <typename Stats>
-  void addPools(c10::DeviceIndex device, Stats* to);
-  template <typename F>
-  void eachReserved(c10::DeviceIndex device, F f);
+  void eachReserved(c10::DeviceIndex device, const std::function<void(cupool_stat*)>& f);
   struct Layout;
   Layout layout(c10::DeviceIndex device, cupool_pool_id id, cupool_status* status);
   void addSegments(c10::DeviceIndex device, MempoolId_t id, std::vector<SegmentInfo>* segments);
@@ -186,7 +186,7 @@ class Allocator final : public native::CUDAAllocator {
   std::string extra_;
   std::string applied_; // changeableSettings, when they were last looked at
   std::map<PoolKey, std::unique_ptr<std::function<bool(cudaStream_t)>>> filters_;
-  std::map<PoolKey, cupool_stats3> reserved_; // of each private pool ever made, when it was last looked at
+  std::map<PoolKey, cupool_stats3> reserved_; // by each private pool ever made, when last looked at; see reportsPools
   std::vector<std::unique_ptr<PoolAllocator>> sources_;
   std::vector<native::OutOfMemoryObserver> observers_;
   Ring<AnnotationEntry> annotations_;
@@ -214,6 +214,9 @@ struct Allocator::Layout {
   };
   std::vector<Segment> segments;
 };
+
+// Looks again at what a private pool has reserved. One that is gone keeps its past.
+void lookAgain(c10::DeviceIndex device, MempoolId_t id, cupool_stats3* reserved);
 
 // Settings as one text.
 std::string join(const std::map<std::string, std::string>& settings);

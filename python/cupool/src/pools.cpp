@@ -46,6 +46,13 @@ cupool_pool_config poolConfig() {
 
 } // namespace
 
+void Allocator::createPool(c10::DeviceIndex device, MempoolId_t id, const cupool_pool_config& config) {
+  check(lib.pool_create_(device, poolId(id), &config));
+  if (reportsPools) {
+    reserved_.emplace(PoolKey(device, id), cupool_stats3{});
+  }
+}
+
 void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, PoolAllocator allocator) {
   opened(device);
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -61,8 +68,7 @@ void Allocator::createOrIncrefPool(c10::DeviceIndex device, MempoolId_t id, Pool
     config.free = freeTo;
     config.user = source->get();
   }
-  check(lib.pool_create_(device, poolId(id), &config));
-  reserved_.emplace(PoolKey(device, id), cupool_stats3{});
+  createPool(device, id, config);
 }
 
 // Older versions of PyTorch keep the allocator themselves.
@@ -78,9 +84,7 @@ void Allocator::beginAllocateToPool(c10::DeviceIndex device, MempoolId_t id,
   int count = 0;
   check(lib.pool_use_count_(device, poolId(id), &count));
   if (count == 0) {
-    const cupool_pool_config config = poolConfig();
-    check(lib.pool_create_(device, poolId(id), &config));
-    reserved_.emplace(PoolKey(device, id), cupool_stats3{});
+    createPool(device, id, poolConfig());
   }
   auto& kept = filters_[{device, id}];
   kept = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
@@ -111,8 +115,12 @@ void Allocator::endAllocateToPool(c10::DeviceIndex device, MempoolId_t id) {
 
 void Allocator::releasePool(c10::DeviceIndex device, MempoolId_t id) {
   known(device);
-  DeviceStats stats;
-  addPools(device, &stats); // which are kept of a pool that goes
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto last = reserved_.find({device, id}); last != reserved_.end()) {
+      lookAgain(device, id, &last->second); // it may go now
+    }
+  }
   const cupool_status status = lib.pool_release_(device, poolId(id));
   TORCH_INTERNAL_ASSERT(status != CUPOOL_ERROR_NOT_FOUND, "no such pool: ", lib.last_error_());
   check(status);

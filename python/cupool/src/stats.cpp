@@ -37,35 +37,28 @@ bool reportsExpandable() { return c10::CachingAllocator::AcceleratorAllocatorCon
 
 } // namespace
 
-template <typename F>
-void Allocator::eachReserved(c10::DeviceIndex device, F f) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [key, stats] : reserved_) {
-    if (key.first == device) {
-      f(key.second, &stats);
-    }
+void lookAgain(c10::DeviceIndex device, MempoolId_t id, cupool_stats3* reserved) {
+  cupool_stats stats{};
+  stats.struct_size = sizeof stats;
+  if (lib.get_stats_(device, poolId(id), &stats) == CUPOOL_OK) {
+    *reserved = stats.reserved_bytes;
+    return;
+  }
+  for (cupool_stat* s : {&reserved->all, &reserved->small, &reserved->large}) {
+    s->freed += s->current;
+    s->current = 0;
   }
 }
 
-// Adds what private pools have reserved, where this PyTorch asks for that. A pool that is gone keeps its past until it is
-// reset.
-template <typename Stats>
-void Allocator::addPools(c10::DeviceIndex device, Stats* to) {
-  const auto pools = reservedByPools(to, 0);
-  if constexpr (!std::is_null_pointer_v<decltype(pools)>) {
-    eachReserved(device, [&](MempoolId_t id, cupool_stats3* last) {
-      cupool_stats stats{};
-      stats.struct_size = sizeof stats;
-      if (lib.get_stats_(device, poolId(id), &stats) == CUPOOL_OK) {
-        *last = stats.reserved_bytes;
-      } else {
-        for (cupool_stat* s : {&last->all, &last->small, &last->large}) {
-          s->freed += s->current;
-          s->current = 0;
-        }
-      }
-      (*pools)[id] = stats3(*last);
-    });
+// Calls f for each statistic of what the private pools of a device have reserved.
+void Allocator::eachReserved(c10::DeviceIndex device, const std::function<void(cupool_stat*)>& f) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [key, reserved] : reserved_) {
+    if (key.first == device) {
+      f(&reserved.all);
+      f(&reserved.small);
+      f(&reserved.large);
+    }
   }
 }
 
@@ -104,7 +97,13 @@ DeviceStats Allocator::getDeviceStats(c10::DeviceIndex device) {
   to.num_device_alloc = from.num_device_alloc;
   to.num_device_free = from.num_device_free;
   to.max_split_size = from.max_split_size;
-  addPools(device, &to);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [key, reserved] : reserved_) {
+    if (key.first == device) {
+      lookAgain(device, key.second, &reserved);
+      setReserved(&to, key.second, stats3(reserved), 0);
+    }
+  }
   return to;
 }
 
@@ -112,11 +111,7 @@ void Allocator::resetAccumulatedStats(c10::DeviceIndex device) {
   known(device);
   if (hasPool(device)) {
     check(lib.reset_accumulated_(device));
-    eachReserved(device, [](MempoolId_t, cupool_stats3* of) {
-      for (cupool_stat* s : {&of->all, &of->small, &of->large}) {
-        s->allocated = s->freed = 0;
-      }
-    });
+    eachReserved(device, [](cupool_stat* s) { s->allocated = s->freed = 0; });
   }
 }
 
@@ -124,11 +119,7 @@ void Allocator::resetPeakStats(c10::DeviceIndex device) {
   known(device);
   if (hasPool(device)) {
     check(lib.reset_peaks_(device));
-    eachReserved(device, [](MempoolId_t, cupool_stats3* of) {
-      for (cupool_stat* s : {&of->all, &of->small, &of->large}) {
-        s->peak = s->current;
-      }
-    });
+    eachReserved(device, [](cupool_stat* s) { s->peak = s->current; });
   }
 }
 

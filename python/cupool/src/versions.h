@@ -15,7 +15,6 @@
 #error "cupool's class for PyTorch needs PyTorch 2.9 or later"
 #endif
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -73,14 +72,19 @@ auto setPinnedSizes(Info* to, const Config*, int)
 template <typename Info, typename Config>
 void setPinnedSizes(Info*, const Config*, long) {}
 
-template <typename Stats>
-auto reservedByPools(Stats* of, int) -> decltype(&of->reserved_bytes_by_private_pools) {
-  return &of->reserved_bytes_by_private_pools;
+template <typename Stats, typename Reserved>
+auto setReserved(Stats* to, MempoolId_t pool, const Reserved& reserved, int)
+    -> decltype(to->reserved_bytes_by_private_pools[pool] = reserved, std::true_type()) {
+  to->reserved_bytes_by_private_pools[pool] = reserved;
+  return {};
 }
-template <typename Stats>
-std::nullptr_t reservedByPools(Stats*, long) {
-  return nullptr;
+template <typename Stats, typename Reserved>
+std::false_type setReserved(Stats*, MempoolId_t, const Reserved&, long) {
+  return {};
 }
+// Whether statistics have what each private pool has reserved.
+constexpr bool reportsPools =
+    decltype(setReserved(static_cast<DeviceStats*>(nullptr), MempoolId_t(), c10::CachingAllocator::StatArray(), 0))::value;
 
 template <typename Entry>
 auto annotateAction(int) -> decltype(std::optional<typename Entry::Action>(Entry::ANNOTATE)) {
