@@ -209,16 +209,14 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 // onStream calls f with the pool's side of a stream. Where that was forgotten meanwhile, the handle is
 // another stream's, and f is called again.
 func (g *gpu) onStream(handle C.uintptr_t, f func(s *cupool.Stream) error) error {
-	for last := (*cupool.Stream)(nil); ; {
-		s, err := g.stream(handle)
-		if err != nil {
-			return err
-		}
-		if err = f(s); s == last || !errors.Is(err, cupool.ErrClosed) { // the default stream is nil
+	s, err := g.stream(handle)
+	for last := (*cupool.Stream)(nil); err == nil; s, err = g.adopt(handle) {
+		if err = f(s); s == last || !errors.Is(err, cupool.ErrClosed) { // of the stream that is open something else is closed
 			return err
 		}
 		last = s
 	}
+	return err
 }
 
 // allocating is onStream for what may take memory of the device, which is told of as the stream's.
@@ -229,23 +227,25 @@ func (g *gpu) allocating(t *C.thread, stream C.uintptr_t, f func(s *cupool.Strea
 	return g.onStream(stream, f)
 }
 
-// stream returns the pool's side of a stream.
+// stream returns the pool's side of a stream, nil for the default one. It may have been forgotten just now.
 func (g *gpu) stream(handle C.uintptr_t) (*cupool.Stream, error) {
-	h := uintptr(handle)
-	if h <= uintptr(cuda.LegacyStream) {
+	if uintptr(handle) <= uintptr(cuda.LegacyStream) {
 		return nil, nil
 	}
-	if known, ok := g.streams.Load(h); ok {
-		if s := known.(*cupool.Stream); !s.Closed() { // else it was forgotten as it was entered
-			return s, nil
-		}
+	if s, ok := g.streams.Load(uintptr(handle)); ok {
+		return s.(*cupool.Stream), nil
 	}
-	if h == uintptr(cuda.PerThreadStream) {
+	return g.adopt(handle)
+}
+
+// adopt is stream that asks the pool. Who enters a stream that was forgotten meanwhile finds that out by its use.
+func (g *gpu) adopt(handle C.uintptr_t) (*cupool.Stream, error) {
+	if uintptr(handle) == uintptr(cuda.PerThreadStream) {
 		return nil, faultf(C.CUPOOL_ERROR_FOREIGN_STREAM, "CU_STREAM_PER_THREAD is another stream for each thread: give the pool a stream that was made")
 	}
-	s, err := g.root.AdoptStream(cupool.StreamHandle(h))
+	s, err := g.root.AdoptStream(cupool.StreamHandle(handle))
 	if err == nil {
-		g.streams.Store(h, s)
+		g.streams.Store(uintptr(handle), s)
 	}
 	return s, err
 }

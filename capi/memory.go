@@ -123,17 +123,22 @@ func cupoolGoForgetStream(t *C.thread, ordinal C.int, stream C.uintptr_t) (st C.
 	if err != nil {
 		return done(t, err)
 	}
-	known, ok := g.streams.LoadAndDelete(uintptr(stream)) // from here on the handle is another stream's
-	if !ok {
-		return C.CUPOOL_OK
+	for {
+		known, ok := g.streams.LoadAndDelete(uintptr(stream)) // from here on the handle is another stream's
+		if !ok {
+			return C.CUPOOL_OK
+		}
+		s := known.(*cupool.Stream)
+		switch err = s.Close(); {
+		case errors.Is(err, cupool.ErrClosed): // it was entered as it was forgotten
+			continue
+		case s.Closed():
+			C.cupool_forget_hints()
+		default:
+			g.streams.LoadOrStore(uintptr(stream), s)
+		}
+		return done(t, err)
 	}
-	s := known.(*cupool.Stream)
-	if err = s.Close(); !s.Closed() {
-		g.streams.LoadOrStore(uintptr(stream), s)
-	} else {
-		C.cupool_forget_hints()
-	}
-	return done(t, err)
 }
 
 //export cupoolGoWait

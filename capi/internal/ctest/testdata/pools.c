@@ -709,21 +709,30 @@ static void *forgets(void *stream) {
   return NULL;
 }
 
-/* Allocations go on beside one who says that their stream was destroyed: it is another one then. */
-static void forget_in_use(void) {
-  void *stream = new_stream(), *mine;
-  pthread_t t;
-  going = 1;
-  pthread_create(&t, NULL, forgets, stream);
+static void *uses(void *stream) {
   uint64_t random = 50;
-  for (int i = 0; i < 5000; i++) {
+  for (int i = 0; i < 3000; i++) {
     void *p = alloc(1 + next_random(&random) % (4 * MIB), stream);
     OK(cupool_record_stream(p, stream));
     if (i % 64 == 0) OK(cupool_reserve(0, 1000, stream));
     OK(cupool_free(p));
   }
+  return NULL;
+}
+
+/* Allocations go on beside those who say that their stream was destroyed: it is another one then. */
+static void forget_in_use(void) {
+  enum { THREADS = 2 };
+  void *stream = new_stream(), *mine;
+  pthread_t forgetting[THREADS], using[THREADS];
+  going = 1;
+  for (int i = 0; i < THREADS; i++) {
+    pthread_create(&forgetting[i], NULL, forgets, stream);
+    pthread_create(&using[i], NULL, uses, stream);
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(using[i], NULL);
   going = 0;
-  pthread_join(t, NULL);
+  for (int i = 0; i < THREADS; i++) pthread_join(forgetting[i], NULL);
   mine = alloc(1000, stream);
   OK(cupool_record_stream(mine, NULL));
   OK(cupool_free(mine));
