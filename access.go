@@ -2,6 +2,7 @@ package cupool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"unsafe"
@@ -117,6 +118,17 @@ func (a access) AllocAt(p Ptr, size, requested int64, stream any) error {
 		return fail(ErrInvalidRange, "not all of it is one free block that may be cut there")
 	}
 	_, err := h.handleLocked(context.Background(), id, b)
+	return err
+}
+
+func (a access) ForgetStream(h StreamHandle) (err error) {
+	for _, s := range a.c.dev.streams.All() {
+		if s.adopted && s.handle == h && !s.Closed() {
+			if e := s.Close(); !errors.Is(e, ErrClosed) {
+				err = errors.Join(err, e)
+			}
+		}
+	}
 	return err
 }
 

@@ -29,7 +29,7 @@ type gpu struct {
 	root     *cupool.Pool
 	access   poolaccess.Access
 	ownOrder bool     // nobody has said an idle_order
-	streams  sync.Map // handle to *cupool.Stream
+	streams  sync.Map // handle to *cupool.Stream; the pool knows whether that is open
 
 	mu      sync.RWMutex // guards what follows
 	pools   map[poolID]*pool
@@ -208,7 +208,7 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 
 // onStream calls f with the pool's side of a stream. Where that was forgotten meanwhile, the handle is
 // another stream's, and f is called again.
-func (g *gpu) onStream(handle C.uintptr_t, f func(s *cupool.Stream) error) error {
+func (g *gpu) onStream(handle cupool.StreamHandle, f func(s *cupool.Stream) error) error {
 	s, err := g.stream(handle)
 	for last := (*cupool.Stream)(nil); err == nil; s, err = g.adopt(handle) {
 		if err = f(s); s == last || !errors.Is(err, cupool.ErrClosed) { // of the stream that is open something else is closed
@@ -224,30 +224,42 @@ func (g *gpu) allocating(t *C.thread, stream C.uintptr_t, f func(s *cupool.Strea
 	before := t.stream
 	t.stream = stream
 	defer func() { t.stream = before }()
-	return g.onStream(stream, f)
+	return g.onStream(cupool.StreamHandle(stream), f)
 }
 
-// stream returns the pool's side of a stream, nil for the default one. It may have been forgotten just now.
-func (g *gpu) stream(handle C.uintptr_t) (*cupool.Stream, error) {
-	if uintptr(handle) <= uintptr(cuda.LegacyStream) {
+// stream returns the pool's side of a stream, nil for the default one. It may have been forgotten meanwhile, which
+// shows in its use.
+func (g *gpu) stream(handle cupool.StreamHandle) (*cupool.Stream, error) {
+	if handle <= cuda.LegacyStream {
 		return nil, nil
 	}
-	if s, ok := g.streams.Load(uintptr(handle)); ok {
+	if s, ok := g.streams.Load(handle); ok {
 		return s.(*cupool.Stream), nil
 	}
 	return g.adopt(handle)
 }
 
-// adopt is stream that asks the pool. Who enters a stream that was forgotten meanwhile finds that out by its use.
-func (g *gpu) adopt(handle C.uintptr_t) (*cupool.Stream, error) {
-	if uintptr(handle) == uintptr(cuda.PerThreadStream) {
+// adopt is stream that asks the pool.
+func (g *gpu) adopt(handle cupool.StreamHandle) (*cupool.Stream, error) {
+	if handle == cuda.PerThreadStream {
 		return nil, faultf(C.CUPOOL_ERROR_FOREIGN_STREAM, "CU_STREAM_PER_THREAD is another stream for each thread: give the pool a stream that was made")
 	}
-	s, err := g.root.AdoptStream(cupool.StreamHandle(handle))
+	s, err := g.root.AdoptStream(handle)
 	if err == nil {
-		g.streams.Store(uintptr(handle), s)
+		g.streams.Store(handle, s)
 	}
 	return s, err
+}
+
+// forget closes a stream. From then on the handle is another stream's.
+func (g *gpu) forget(handle cupool.StreamHandle) error {
+	if handle <= cuda.LegacyStream {
+		return nil
+	}
+	err := g.access.ForgetStream(handle)
+	g.streams.Delete(handle)
+	C.cupool_forget_hints()
+	return err
 }
 
 //export cupoolGoOpen

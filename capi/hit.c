@@ -36,6 +36,8 @@ static _Atomic unsigned version = 1;
 
 void cupool_forget_hints(void) { atomic_fetch_add(&version, 1); }
 
+unsigned cupool_hints(void) { return atomic_load(&version); }
+
 static inline unsigned set_of(int device, size_t size, void *stream) {
   uint64_t h = (uint64_t)size ^ (uint64_t)(uintptr_t)stream << 20 ^ (uint64_t)(unsigned)device << 56;
   return (unsigned)(h * 0x9E3779B97F4A7C15u >> 58) % SETS;
@@ -103,16 +105,16 @@ static void note_place(uint64_t addr, struct home *home) {
   atomic_store_explicit(&to->home, home, memory_order_release);
 }
 
-/* Notes where the home of a live block is that Go handed out to the thread. */
-void cupool_learn(thread *t, int device, size_t size, uintptr_t of, uintptr_t p, void *at, uint32_t owner) {
+/* Notes where the home of a live block is that Go handed out to the thread. hints is what cupool_hints returned before
+ * that: where the stream was forgotten meanwhile, the owner may be another stream's by now. */
+void cupool_learn(thread *t, unsigned hints, int device, size_t size, uintptr_t of, uintptr_t p, void *at, uint32_t owner) {
   struct home *home = at;
   void *stream = (void *)of;
-  unsigned now = atomic_load(&version);
-  if (t->version != now) {
-    memset(t->hints, 0, sizeof t->hints);
-    t->version = now;
-  }
   note_place(p, home);
+  if (t->version != hints) {
+    memset(t->hints, 0, sizeof t->hints);
+    t->version = hints;
+  }
   unsigned n = set_of(device, size, stream);
   hint *set = t->hints[n], *to = NULL;
   for (int i = 0; i < WAYS; i++) {

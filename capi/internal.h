@@ -56,7 +56,8 @@ cupool_status cupool_leave(thread *t, cupool_status status);
 /* hit.c */
 void *cupool_take(thread *t, int device, size_t size, void *stream);
 int cupool_put(void *p);
-void cupool_learn(thread *t, int device, size_t size, uintptr_t stream, uintptr_t p, void *home, uint32_t owner);
+unsigned cupool_hints(void);
+void cupool_learn(thread *t, unsigned hints, int device, size_t size, uintptr_t stream, uintptr_t p, void *home, uint32_t owner);
 void cupool_forget_hints(void);
 
 /* Not 0 while any pool has begun: allocations ask the filters then. */

@@ -17,7 +17,7 @@ import (
 type pointer = unsafe.Pointer
 
 //export cupoolGoAlloc
-func cupoolGoAlloc(t *C.thread, ordinal C.int, id C.cupool_pool_id, size C.size_t, stream C.uintptr_t, p *C.uintptr_t) (st C.cupool_status) {
+func cupoolGoAlloc(t *C.thread, hints C.unsigned, ordinal C.int, id C.cupool_pool_id, size C.size_t, stream C.uintptr_t, p *C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
 	g, err := of(ordinal)
 	if err != nil {
@@ -45,7 +45,7 @@ func cupoolGoAlloc(t *C.thread, ordinal C.int, id C.cupool_pool_id, size C.size_
 	*p = C.uintptr_t(b.Ptr())
 	if !private {
 		if home, owner := g.access.Home(b.Ptr()); home != nil {
-			C.cupool_learn(t, ordinal, size, stream, *p, home, C.uint32_t(owner))
+			C.cupool_learn(t, hints, ordinal, size, stream, *p, home, C.uint32_t(owner))
 		}
 	}
 	return C.CUPOOL_OK
@@ -112,33 +112,27 @@ func cupoolGoRecordStream(t *C.thread, p, stream C.uintptr_t) (st C.cupool_statu
 		if err != nil {
 			return err
 		}
-		return g.onStream(stream, func(s *cupool.Stream) error { return g.root.RecordStream(b, s) })
+		return g.onStream(cupool.StreamHandle(stream), func(s *cupool.Stream) error { return g.record(b, s) })
 	}))
+}
+
+// record notes the use of a block on a stream. It fails with ErrClosed for a closed one, on which nothing is noted.
+func (g *gpu) record(b cupool.Block, s *cupool.Stream) error {
+	err := g.root.RecordStream(b, s)
+	if err == nil && s != nil && s.Closed() {
+		return cupool.ErrClosed
+	}
+	return err
 }
 
 //export cupoolGoForgetStream
 func cupoolGoForgetStream(t *C.thread, ordinal C.int, stream C.uintptr_t) (st C.cupool_status) {
 	defer caught(t, &st)
 	g, err := of(ordinal)
-	if err != nil {
-		return done(t, err)
+	if err == nil {
+		err = g.forget(cupool.StreamHandle(stream))
 	}
-	for {
-		known, ok := g.streams.LoadAndDelete(uintptr(stream)) // from here on the handle is another stream's
-		if !ok {
-			return C.CUPOOL_OK
-		}
-		s := known.(*cupool.Stream)
-		switch err = s.Close(); {
-		case errors.Is(err, cupool.ErrClosed): // it was entered as it was forgotten
-			continue
-		case s.Closed():
-			C.cupool_forget_hints()
-		default:
-			g.streams.LoadOrStore(uintptr(stream), s)
-		}
-		return done(t, err)
-	}
+	return done(t, err)
 }
 
 //export cupoolGoWait
@@ -189,7 +183,7 @@ func cupoolGoAllocAt(t *C.thread, ordinal C.int, id C.cupool_pool_id, p C.uintpt
 	}
 	from, err := g.private(idOf(id))
 	if err == nil {
-		err = g.onStream(stream, func(s *cupool.Stream) error {
+		err = g.onStream(cupool.StreamHandle(stream), func(s *cupool.Stream) error {
 			return poolaccess.Of(from).AllocAt(ptr(p), int64(size), int64(requested), s)
 		})
 	}

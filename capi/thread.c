@@ -208,7 +208,7 @@ cupool_status cupool_alloc(int device, size_t size, void *stream, void **p) {
   if (!*ours) return forked();
   cupool_pool_id pool = cupool_scope_of(device, stream); /* calls functions of the program */
   if ((t = cupool_enter()) == NULL) return cupool_refused();
-  return cupool_leave(t, cupoolGoAlloc(t, device, pool, size, (uintptr_t)stream, (uintptr_t *)p));
+  return cupool_leave(t, cupoolGoAlloc(t, cupool_hints(), device, pool, size, (uintptr_t)stream, (uintptr_t *)p));
 }
 
 cupool_status cupool_alloc_in(int device, cupool_pool_id pool, size_t size, void *stream, void **p) {
@@ -216,7 +216,7 @@ cupool_status cupool_alloc_in(int device, cupool_pool_id pool, size_t size, void
   *p = NULL;
   thread *t = cupool_enter();
   if (t == NULL) return cupool_refused();
-  return cupool_leave(t, cupoolGoAlloc(t, device, pool, size, (uintptr_t)stream, (uintptr_t *)p));
+  return cupool_leave(t, cupoolGoAlloc(t, cupool_hints(), device, pool, size, (uintptr_t)stream, (uintptr_t *)p));
 }
 
 cupool_status cupool_free(void *p) {

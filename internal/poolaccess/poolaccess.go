@@ -58,6 +58,10 @@ type Access interface {
 	// what an allocation fails with.
 	AllocAt(p device.Ptr, size, requested int64, stream any) error
 
+	// ForgetStream closes the streams that AdoptStream made for a handle and that are open: one, or
+	// more where one could not be closed before. Where another goroutine closes one, it waits for that.
+	ForgetStream(h device.Stream) error
+
 	// SetLimit bounds what the allocator and its pools reserve, in bytes, beside the limit
 	// that New was given; 0 ends that. Where they have more already, they get no more.
 	// Pool.Config has limit and fraction then, from which the bytes come.

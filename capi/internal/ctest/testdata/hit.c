@@ -42,8 +42,9 @@ static void *user(void *of) {
   uint64_t random = (uint64_t)(uintptr_t)of;
   for (int i = 0; i < ROUNDS; i++) {
     size_t size = next_random(&random) % 2 ? 100 : 200;
+    unsigned hints = cupool_hints();
     if (i % 100 == 0) {
-      for (int n = 0; n < BLOCKS; n++) cupool_learn(t, 0, size, 0, (uintptr_t)address(n), &homes[n], 5);
+      for (int n = 0; n < BLOCKS; n++) cupool_learn(t, hints, 0, size, 0, (uintptr_t)address(n), &homes[n], 5);
     }
     void *p = cupool_take(t, 0, size, NULL);
     if (p == NULL) continue;
@@ -78,7 +79,7 @@ int main(void) {
   thread *one = calloc(1, sizeof *one);
   struct home *h = &homes[0];
   *h = (struct home){1 << 8 | CACHED | HOMED, 4096, 100, 5, 9};
-  cupool_learn(one, 0, 100, 0, 4096, h, 5);
+  cupool_learn(one, cupool_hints(), 0, 100, 0, 4096, h, 5);
   const struct {
     uint64_t word;
     int64_t requested;
@@ -98,6 +99,13 @@ int main(void) {
     *h = (struct home){cases[i].word, 4096, cases[i].requested, cases[i].owner, cases[i].last};
     CHECK((cupool_take(one, cases[i].device, cases[i].size, cases[i].stream) == (void *)4096) == cases[i].taken);
     CHECK(h->word == (cases[i].taken ? (2 << 8 | LIVE | HOMED) : cases[i].word));
+  }
+  unsigned before = cupool_hints();
+  for (int forgotten = 0; forgotten < 2; forgotten++) { /* between the allocation and its hint */
+    *h = (struct home){1 << 8 | CACHED | HOMED, 4096, 100, 5, 9};
+    if (forgotten) cupool_forget_hints();
+    cupool_learn(one, before, 0, 100, 0, 4096, h, 5);
+    CHECK((cupool_take(one, 0, 100, NULL) == (void *)4096) == !forgotten);
   }
   *h = (struct home){1 << 8 | LIVE | HOMED, 8192, 100, 5, 9};
   CHECK(!cupool_put((void *)4096)); /* the hint is of an earlier life */

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/cuda"
+	"github.com/cupool/cupool/internal/poolaccess"
+	"github.com/cupool/cupool/internal/testkit/pooltest"
+)
+
+// newGPU returns a device over a driver that counts, and the handle of a stream.
+func newGPU(t *testing.T) (*gpu, *pooltest.Driver, cupool.StreamHandle) {
+	c, d := pooltest.New(t, 64<<20)
+	h := cupool.StreamHandle(0)
+	for h <= cuda.PerThreadStream { // these are no streams that were made
+		var err error
+		h, err = d.NewStream()
+		require.NoError(t, err)
+	}
+	return &gpu{root: c, access: poolaccess.Of(c)}, d, h
+}
+
+// closedStream enters a closed stream, as a thread does that is late.
+func closedStream(t *testing.T, g *gpu, h cupool.StreamHandle) *cupool.Stream {
+	s, err := g.root.AdoptStream(h)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	g.streams.Store(h, s)
+	return s
+}
+
+// TestRecordOnLateStream: a use of a stream's handle is not noted on a stream that is closed, as if it were over.
+func TestRecordOnLateStream(t *testing.T) {
+	g, d, h := newGPU(t)
+	closed := closedStream(t, g, h)
+	b := pooltest.Alloc(t, g.root, 4096, nil)
+	require.NoError(t, g.onStream(h, func(s *cupool.Stream) error { return g.record(b, s) }))
+	open, err := g.root.AdoptStream(h)
+	require.NoError(t, err)
+	require.NotSame(t, closed, open)
+	d.Busy(open)
+	require.NoError(t, g.root.Free(b))
+	require.EqualValues(t, 4096, g.root.Stats().PendingBytes)
+	d.Idle(open)
+}
+
+// TestForgetAll: no stream of a handle stays open that was forgotten, whatever is known of the handle.
+func TestForgetAll(t *testing.T) {
+	g, d, h := newGPU(t)
+	open, err := g.root.AdoptStream(h)
+	require.NoError(t, err)
+	require.NoError(t, g.forget(h))
+	require.True(t, open.Closed(), "it was never entered")
+
+	late := closedStream(t, g, h)
+	use := func(s *cupool.Stream) error { open = s; return s.Sync() }
+	require.NoError(t, g.onStream(h, use))
+	require.NotSame(t, late, open)
+	g.streams.Store(h, late)
+	require.NoError(t, g.forget(h))
+	require.True(t, open.Closed(), "a closed one was entered")
+
+	refused := errors.New("the device refuses")
+	require.NoError(t, g.onStream(h, use))
+	first := open
+	d.Fail("SyncStream", refused)
+	require.ErrorIs(t, g.forget(h), refused)
+	d.Fail("SyncStream", nil)
+	require.NoError(t, g.onStream(h, use))
+	require.Same(t, first, open, "it is open still")
+	require.NoError(t, g.forget(h))
+	require.True(t, open.Closed())
+	require.NoError(t, g.forget(0))
+	require.False(t, g.root.DefaultStream().Closed())
+}
