@@ -43,6 +43,8 @@ type gpu struct {
 	syncs     atomic.Int64 // calls that wait for all streams
 	callbacks atomic.Pointer[C.cupool_callbacks]
 	labeled   sync.Map // labelKey to cupool.Allocator
+
+	configuring sync.Mutex // held while settings change: each change begins with what the last one left
 }
 
 var (
@@ -121,6 +123,13 @@ func (g *gpu) begin(cfg cupool.Config) (err error) {
 // setLimit bounds what all pools reserve: by bytes, by a part of the device's memory, by the
 // smaller one of both, or with 0 and 0 by nothing.
 func (g *gpu) setLimit(bytes int64, part float64) error {
+	g.configuring.Lock()
+	defer g.configuring.Unlock()
+	return g.changeLimit(bytes, part)
+}
+
+// changeLimit is setLimit with gpu.configuring held.
+func (g *gpu) changeLimit(bytes int64, part float64) error {
 	limit := bytes
 	switch {
 	case bytes < 0:
@@ -332,11 +341,13 @@ func cupoolGoConfigure(t *C.thread, ordinal C.int, text *C.char) (st C.cupool_st
 
 // configure changes settings while the pool is open.
 func (g *gpu) configure(text string) error {
+	g.configuring.Lock()
+	defer g.configuring.Unlock()
 	if err := g.root.Configure(text); err != nil {
 		return err
 	}
 	cfg := g.root.Config()
-	return g.setLimit(cfg.Limit, cfg.Fraction)
+	return g.changeLimit(cfg.Limit, cfg.Fraction)
 }
 
 // copyText writes as much of a text as there is room for, and a 0 behind.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ func newGPU(t *testing.T) (*gpu, *pooltest.Driver, cupool.StreamHandle) {
 		h, err = d.NewStream()
 		require.NoError(t, err)
 	}
-	return &gpu{root: c, access: poolaccess.Of(c)}, d, h
+	return &gpu{root: c, access: poolaccess.Of(c), pools: map[poolID]*pool{}}, d, h
 }
 
 // closedStream enters a closed stream, as a thread does that is late.
@@ -76,4 +77,36 @@ func TestForgetAll(t *testing.T) {
 	require.True(t, open.Closed())
 	require.NoError(t, g.forget(0))
 	require.False(t, g.root.DefaultStream().Closed())
+}
+
+// TestLimitBesideSettings: a limit stays that is set while other settings change.
+func TestLimitBesideSettings(t *testing.T) {
+	g, _, _ := newGPU(t)
+	limited := make(chan error)
+	go func() {
+		defer close(limited)
+		for i := range int64(2000) {
+			limit := (i%7 + 1) << 20
+			if err := g.setLimit(limit, 0); err != nil {
+				limited <- err
+				return
+			}
+			g.mu.RLock()
+			now := g.limit
+			g.mu.RUnlock()
+			if now != limit || g.root.Config().Limit != limit {
+				limited <- fmt.Errorf("%d: the limit is %d and %d", limit, now, g.root.Config().Limit)
+				return
+			}
+		}
+	}()
+	for i := 0; ; i++ {
+		select {
+		case err := <-limited:
+			require.NoError(t, err)
+			return
+		default:
+			require.NoError(t, g.configure(fmt.Sprintf("divisions:%d", 4<<(i%2))))
+		}
+	}
 }

@@ -32,10 +32,10 @@ func (id poolID) c() C.cupool_pool_id {
 
 func (id poolID) String() string { return fmt.Sprintf("pool (%d, %d)", id.first, id.second) }
 
-// pool is a private pool. What has no type of sync/atomic is guarded by gpu.mu.
+// pool is a private pool. What changes and has no type of sync/atomic is guarded by gpu.mu.
 type pool struct {
 	id    poolID
-	set   poolSettings
+	set   poolSettings // of which the flags change
 	uses  int
 	base  account // what its sums began with anew
 	of    *gpu
@@ -394,7 +394,7 @@ func (p *pool) addFlags(flags C.unsigned) error {
 			return faultf(C.CUPOOL_ERROR_BUSY, "%v has virtual memory already: it has no segments", p.id)
 		}
 	}
-	p.set = set
+	p.set.flags = set.flags
 	return nil
 }
 
