@@ -17,6 +17,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/cuda"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/commtest"
 	"github.com/cupool/cupool/nccl"
 )
@@ -102,10 +103,8 @@ func sumOfRanks(r rank, at float64, registered bool) error {
 func start(t *testing.T, role string, n int, env ...string) (all []*exec.Cmd) {
 	t.Helper()
 	skipWithout(t, n)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	host, port, err := net.SplitHostPort(testkit.FreeAddress(t))
 	require.NoError(t, err)
-	host, port, err := net.SplitHostPort(free.Addr().String())
-	require.NoError(t, errors.Join(err, free.Close()))
 	for i := range n {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(append(os.Environ(), roleVar+"="+role, "RANK="+strconv.Itoa(i), "LOCAL_RANK="+strconv.Itoa(i), "WORLD_SIZE="+strconv.Itoa(n),

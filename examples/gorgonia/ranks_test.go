@@ -44,11 +44,8 @@ func TestRanks(t *testing.T) {
 // trainedTogether returns the losses that so many processes print, a rank each.
 func trainedTogether(t *testing.T, ranks int, args string) (losses []float64) {
 	t.Helper()
-	l, err := stdnet.Listen("tcp", "127.0.0.1:0")
+	host, port, err := stdnet.SplitHostPort(testkit.FreeAddress(t))
 	require.NoError(t, err)
-	host, port, err := stdnet.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
 	all, outs, errs := make([]*exec.Cmd, ranks), make([]bytes.Buffer, ranks), make([]bytes.Buffer, ranks)
 	for i := range all {
 		all[i] = testkit.Program(t, args, "MASTER_ADDR="+host, "MASTER_PORT="+port,

@@ -142,7 +142,7 @@ func TestSignals(t *testing.T) {
 // So does one whose ranks wait for those of other machines.
 func TestSignalBeforeAllCame(t *testing.T) {
 	needGPUs(t, 2)
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	p := start(t, "", "-device cuda -gpus 1 -nodes 2 -rank 0 -rendezvous "+address)
 	require.Eventually(t, func() bool {
 		c, err := net.Dial("tcp", address)
@@ -164,15 +164,6 @@ func TestNoDriver(t *testing.T) {
 	require.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
 }
 
-// freeAddress is an address of this computer that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Processes learn what one does: as machines with two ranks each, and as what
 // torchrun starts, a rank each. Only the first prints.
 func TestProcesses(t *testing.T) {
@@ -191,7 +182,7 @@ func TestProcesses(t *testing.T) {
 			if name == "machines" {
 				needGPUs(t, 4)
 			}
-			address := freeAddress(t)
+			address := testkit.FreeAddress(t)
 			second, first := launch(1, address), launch(0, address)
 			out, status := first.ends(t)
 			require.Equal(t, training.ExitOK, status, first.stderr.String())
@@ -211,7 +202,7 @@ func TestKilled(t *testing.T) {
 	for _, c := range []struct{ ranks, killed int }{{2, 0}, {2, 1}, {3, 0}, {3, 2}} {
 		t.Run(fmt.Sprintf("rank %d of %d", c.killed, c.ranks), func(t *testing.T) {
 			needGPUs(t, c.ranks)
-			address, killed := freeAddress(t), c.killed
+			address, killed := testkit.FreeAddress(t), c.killed
 			var all []*process
 			for i := range c.ranks {
 				all = append(all, start(t, "", fmt.Sprintf("-device cuda:%d -shift 0 -train-samples 12 -batch 6 -epochs 1000000 -timeout 20s -nodes %d -rank %d -rendezvous %s", i, c.ranks, i, address)))

@@ -15,6 +15,7 @@ import (
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
 	"github.com/cupool/cupool/internal/gate"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // come is a rank that asks by hand. It returns when rank 0 has answered with a
@@ -63,7 +64,7 @@ func begin(t *testing.T, at Config) (end func() error) {
 // What is not a rank of the group is told so at once, and changes nothing for the
 // others.
 func TestRefused(t *testing.T) {
-	at := Config{Address: freeAddress(t), Token: "secret"}
+	at := Config{Address: testkit.FreeAddress(t), Token: "secret"}
 	end := begin(t, at)
 	first := come(t, at.as(1, 3))
 	require.Equal(t, http.StatusOK, first.StatusCode)
@@ -110,7 +111,7 @@ func TestRefused(t *testing.T) {
 
 // Without a token nobody listens but to this machine, and to no page of a browser.
 func TestLoopback(t *testing.T) {
-	_, port, err := net.SplitHostPort(freeAddress(t))
+	_, port, err := net.SplitHostPort(testkit.FreeAddress(t))
 	require.NoError(t, err)
 	at := Config{Address: "localhost:" + port}
 	end := begin(t, at)
@@ -140,7 +141,7 @@ func TestLoopback(t *testing.T) {
 
 // A rank that waits ends when rank 0 is killed.
 func TestRankZeroIsKilled(t *testing.T) {
-	at := Config{Address: freeAddress(t), Token: "secret"}
+	at := Config{Address: testkit.FreeAddress(t), Token: "secret"}
 	zero, one := start(t, at.as(0, 3)), start(t, at.as(1, 3))
 	time.Sleep(200 * time.Millisecond) // it waits by then, or comes to the same later
 	zero.kill()
@@ -202,7 +203,7 @@ func TestCrowd(t *testing.T) {
 		"another token": "GET /test?rank=1&size=3 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\nContent-Length: 10\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := Config{Address: freeAddress(t), Token: "secret"}
+			at := Config{Address: testkit.FreeAddress(t), Token: "secret"}
 			end := begin(t, at)
 			require.Equal(t, http.StatusUnauthorized, come(t, Config{Address: at.Address, Name: "test"}).StatusCode) // it listens
 			for range gate.Waiting + 20 {

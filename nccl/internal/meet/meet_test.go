@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/dist"
+	"github.com/cupool/cupool/internal/testkit"
 )
 
 // patient is longer than anything here takes that does not hang.
@@ -81,19 +81,11 @@ func (p *process) kill() {
 	_ = p.Wait()
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // places are where ranks meet.
 func places(t *testing.T) map[string]Config {
 	return map[string]Config{
-		"token":    {Address: freeAddress(t), Token: "secret"},
-		"loopback": {Address: strings.Replace(freeAddress(t), "127.0.0.1", "localhost", 1)},
+		"token":    {Address: testkit.FreeAddress(t), Token: "secret"},
+		"loopback": {Address: strings.Replace(testkit.FreeAddress(t), "127.0.0.1", "localhost", 1)},
 		"folder":   {Folder: t.TempDir()},
 	}
 }
