@@ -182,11 +182,12 @@ func (c *Comm) await(ctx context.Context, call string) (r ncclapi.Result, err er
 	defer cancel()
 	for wait := time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
 		time.Sleep(wait)
-		if ctx.Err() != nil {
-			return 0, c.fail(c.late(ctx, call))
-		}
+		over := ctx.Err() != nil // before the look: what is done by then is not late
 		if r, err = c.state(); err != nil || r != ncclapi.InProgress {
 			return r, err
+		}
+		if over {
+			return 0, c.fail(c.late(ctx, call))
 		}
 	}
 }

@@ -476,6 +476,17 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
+// TestStopped: the process gets no processor until the Timeout is over. What is done by then is
+// not late.
+func TestStopped(t *testing.T) {
+	play(t, Config{Timeout: 2 * time.Millisecond}, nil, func(t *testing.T, r *scripted) {
+		r.nccl.set(answers{"Run": {ncclapi.InProgress}, "State": progress(looks+10+2, ncclapi.Success)}) // two looks are the watch's
+		began := time.Now()
+		require.NoError(t, r.sum())
+		require.Greater(t, time.Since(began), r.cfg.Timeout)
+	})
+}
+
 // TestNoTimeout: a call is in progress for longer than anything.
 func TestNoTimeout(t *testing.T) {
 	play(t, Config{Timeout: -1}, nil, func(t *testing.T, r *scripted) {
