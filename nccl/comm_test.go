@@ -83,9 +83,16 @@ func newRanks(t testing.TB, n int, cfg nccl.Config, pool ...cupool.Config) []ran
 	pools := openPools(t, n, append(pool, cupool.Config{})[0])
 	comms, err := nccl.NewLocal(context.Background(), pools, cfg)
 	require.NoError(t, err)
-	ranks := make([]rank, n)
+	return ranksOf(t, comms, pools)
+}
+
+// ranksOf returns Comms as ranks with streams of their own. The test's end closes them.
+func ranksOf(t testing.TB, comms []*nccl.Comm, pools []*cupool.Pool) []rank {
+	t.Helper()
+	ranks := make([]rank, len(comms))
 	for i, c := range comms {
 		ranks[i] = rankOf(c, pools[i])
+		var err error
 		ranks[i].Stream, err = pools[i].NewStream()
 		require.NoError(t, err)
 	}

@@ -29,13 +29,33 @@ func onStandIn(t *testing.T) {
 	}
 }
 
-// brief is a Timeout that a test waits for. NCCL takes seconds to make ranks on GPUs,
-// which it bounds, too.
+// brief is a Timeout that a test waits for. It bounds the making of ranks, too, which takes
+// NCCL seconds on GPUs: where it is too short for that, a test takes a longer one.
 func brief() time.Duration {
 	if fakecuda.Loaded() {
 		return time.Second
 	}
 	return 10 * time.Second
+}
+
+// newBrief makes two ranks with a Timeout that a test waits for, and which have worked.
+func newBrief(t *testing.T) []rank {
+	t.Helper()
+	pools := openPools(t, 2, cupool.Config{})
+	for within := brief(); ; within *= 2 { // longer, until neither was late
+		comms, err := nccl.NewLocal(t.Context(), pools, nccl.Config{Timeout: within})
+		if err == nil {
+			err = errors.Join(sumAll(comms, pools), comms[0].Err(), comms[1].Err())
+		}
+		if err == nil {
+			return ranksOf(t, comms, pools)
+		}
+		require.ErrorIs(t, err, dist.ErrRank)
+		require.Less(t, within, patience)
+		for _, c := range comms {
+			require.NoError(t, c.Abort())
+		}
+	}
 }
 
 // eventually waits until Err is an error, and returns it.
@@ -60,7 +80,11 @@ func queueSum(r rank) error {
 // TestRankAborts aborts one rank while the others wait for it.
 func TestRankAborts(t *testing.T) {
 	n := upTo(t, 4)
-	ranks := newRanks(t, n, nccl.Config{Timeout: max(5*time.Second, brief())})
+	var cfg nccl.Config
+	if !fakecuda.Loaded() { // NCCL does not notice it over NVLink: the Timeout ends the wait
+		cfg.Timeout = brief()
+	}
+	ranks := newRanks(t, n, cfg)
 	require.NoError(t, each(ranks, queueSum))
 	require.NoError(t, each(ranks, func(r rank) error {
 		if r.Rank() == n-1 {
@@ -79,7 +103,7 @@ func TestRankAborts(t *testing.T) {
 		require.Equal(t, n, failed.Size)
 		if fakecuda.Loaded() {
 			require.ErrorContains(t, failed, "another rank is gone")
-		} else { // NCCL does not notice it over NVLink: Config.Timeout ends the wait
+		} else {
 			require.ErrorIs(t, failed, context.DeadlineExceeded)
 		}
 		require.ErrorIs(t, r.Close(), dist.ErrRank)
@@ -93,8 +117,7 @@ func TestRankAborts(t *testing.T) {
 
 // TestRankIsLate has one rank make no call: the others give up.
 func TestRankIsLate(t *testing.T) {
-	ranks := newRanks(t, 2, nccl.Config{Timeout: brief()})
-	require.NoError(t, each(ranks, queueSum))
+	ranks := newBrief(t)
 	require.NoError(t, queueSum(ranks[0]))
 	err := eventually(ranks[0].Comm)
 	require.ErrorIs(t, err, dist.ErrRank)
@@ -106,8 +129,7 @@ func TestRankIsLate(t *testing.T) {
 
 // TestCloseIsLate closes a rank whose work waits for another one.
 func TestCloseIsLate(t *testing.T) {
-	ranks := newRanks(t, 2, nccl.Config{Timeout: brief()})
-	require.NoError(t, each(ranks, queueSum))
+	ranks := newBrief(t)
 	require.NoError(t, queueSum(ranks[0]))
 	require.ErrorIs(t, ranks[0].Close(), dist.ErrRank)
 	require.NoError(t, ranks[0].Stream.Sync())

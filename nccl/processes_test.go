@@ -23,8 +23,11 @@ import (
 )
 
 // roleVar is what the processes that a test starts do: "sums", the same in registered
-// memory ("registered"), or, of the last rank, "stops".
+// memory ("registered"), or, of the last rank, "stops" and "dies".
 const roleVar = "CUPOOL_NCCL_ROLE"
+
+// timeoutVar is the Timeout of the ranks of such processes.
+const timeoutVar = "CUPOOL_NCCL_TIMEOUT"
 
 // runRole is a rank in a process of its own. It returns the exit status.
 func runRole(role string) int {
@@ -48,18 +51,23 @@ func process(role string) error {
 	if err != nil {
 		return err
 	}
-	cfg := nccl.Config{Rank: l.Rank, Size: l.Size, Address: l.Address, Token: l.Token, Name: role}
-	if role == "stops" {
-		cfg.Timeout = max(5*time.Second, 2*brief())
-	}
+	timeout, _ := time.ParseDuration(os.Getenv(timeoutVar)) // 0 where there is none
+	cfg := nccl.Config{Rank: l.Rank, Size: l.Size, Address: l.Address, Token: l.Token, Name: role, Timeout: timeout}
 	c, err := nccl.New(context.Background(), pool, cfg)
 	if err != nil {
 		return err
 	}
 	for i := range 20 {
-		if role == "stops" && l.Rank == l.Size-1 && i == 10 {
-			fmt.Println("stopped")
-			select {}
+		if i == 10 && l.Rank == l.Size-1 {
+			switch role {
+			case "stops":
+				fmt.Println("stopped")
+				select {}
+			case "dies":
+				fmt.Println("stopped")
+				self, err := os.FindProcess(os.Getpid())
+				return errors.Join(err, self.Kill())
+			}
 		}
 		if err := sumOfRanks(rankOf(c, pool), float64(i), role == "registered"); err != nil {
 			return err
@@ -131,21 +139,24 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestProcessEnds stops the last process, or kills it: all others end. NCCL does not
+// TestProcessEnds has the last process stop, or die: all others end. NCCL does not
 // see the death of another process of its machine, so the Timeout ends them.
 func TestProcessEnds(t *testing.T) {
 	n := upTo(t, 3)
-	for _, killed := range []bool{true, false} {
-		all := start(t, "stops", n)
-		last := all[n-1]
-		if killed {
-			time.AfterFunc(max(2*time.Second, brief()), func() { _ = last.Process.Kill() })
+	for _, role := range []string{"dies", "stops"} {
+		for within := 2 * brief(); ; within *= 2 { // longer, until the last one has come so far
+			all := start(t, role, n, fmt.Sprint(timeoutVar, "=", within))
+			last := all[n-1]
+			for i, cmd := range all[:n-1] {
+				require.Error(t, cmd.Wait(), "rank %d", i)
+				require.Contains(t, fmt.Sprint(cmd.Stdout), dist.ErrRank.Error(), "rank %d", i)
+			}
+			_ = last.Process.Kill()
+			_ = last.Wait()
+			if fmt.Sprint(last.Stdout) == "stopped\n" {
+				break
+			}
+			require.Less(t, within, patience, "%s", last.Stdout)
 		}
-		for i, cmd := range all[:n-1] {
-			require.Error(t, cmd.Wait(), "rank %d", i)
-			require.Contains(t, fmt.Sprint(cmd.Stdout), dist.ErrRank.Error(), "rank %d", i)
-		}
-		_ = last.Process.Kill()
-		_ = last.Wait()
 	}
 }
