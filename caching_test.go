@@ -16,6 +16,7 @@ import (
 
 	"github.com/cupool/cupool"
 	"github.com/cupool/cupool/internal/simdev"
+	"github.com/cupool/cupool/internal/testkit"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
 
@@ -444,7 +445,7 @@ func TestHitTakesNoLock(t *testing.T) {
 	select {
 	case err := <-done:
 		require.NoError(t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("it waits for a lock")
 	}
 }

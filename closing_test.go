@@ -104,7 +104,7 @@ func closeUnderWork(t *testing.T, setUp func(*pooltest.Watched, func()) cupool.P
 	if closing {
 		before := d.Calls("SyncStream")
 		streamClosed = pooltest.Start(s.Close)
-		require.Eventually(t, func() bool { return d.Calls("SyncStream") > before }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return d.Calls("SyncStream") > before }, testkit.Patience, time.Millisecond)
 	}
 	closed := pooltest.Start(p.Close)
 	tooEarly, closeErr := pooltest.Returns(closed)

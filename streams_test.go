@@ -185,7 +185,7 @@ func TestStreamLocks(t *testing.T) {
 		select {
 		case err := <-done:
 			require.NoError(t, err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Error("it waits for the lock of the stream that grows")
 		}
 	}

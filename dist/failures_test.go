@@ -183,7 +183,7 @@ func TestLateRank(t *testing.T) {
 			if alone {
 				return
 			}
-			require.Less(t, within, patient/8, "%v", errs)
+			require.Less(t, within, patient, "%v", errs)
 		}
 	})
 }

@@ -219,7 +219,7 @@ func TestStreamClosedMeanwhile(t *testing.T) {
 			called := pooltest.Start(func() error { return call(p) })
 			select {
 			case err = <-called:
-			case <-time.After(10 * time.Second):
+			case <-time.After(testkit.Patience):
 				require.FailNow(t, "the call and Close wait for each other")
 			}
 			require.Nil(t, before, "the device was not asked")

@@ -69,7 +69,7 @@ func TestToldAfterClose(t *testing.T) {
 	select {
 	case err := <-closed:
 		require.NoError(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("Close hangs")
 	}
 	require.Len(t, told, 2)

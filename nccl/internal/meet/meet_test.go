@@ -172,7 +172,7 @@ func TestRankDoesNotCome(t *testing.T) {
 					}) {
 						break
 					}
-					require.Less(t, within, patient/8, "%v", errs)
+					require.Less(t, within, patient, "%v", errs)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
