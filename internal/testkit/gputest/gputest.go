@@ -30,7 +30,7 @@ type Kernels struct {
 // they are not released: a kernel cannot be stopped.
 const (
 	maxBusy  = 1 << 14
-	holdTime = 10 * time.Second
+	holdTime = time.Minute
 )
 
 // Load loads the kernels into a context (cuda.Handles) and runs
@@ -66,7 +66,7 @@ func (k *Kernels) Spin(stream uintptr, d time.Duration) error {
 	return result("spin", cudadrv.Launch(k.ctx, k.spin, 1, 1, stream, uint64(d.Nanoseconds())))
 }
 
-// Busy keeps a stream busy until release is called, or for ten seconds.
+// Busy keeps a stream busy until release is called, or for a minute.
 func (k *Kernels) Busy(stream uintptr) (release func(), err error) {
 	p := k.flags + uintptr(4*(k.busy.Add(1)%maxBusy))
 	flag := *(**atomic.Uint32)(unsafe.Pointer(&p))
