@@ -55,22 +55,34 @@ func testSoak(t *testing.T, args ...string) {
 	o, err := parse(append(small(t), args...), io.Discard)
 	require.NoError(t, err)
 	sum := soakUntil(t, o, func(sum summary) bool {
-		return !sum.OK || sum.Programs > sum.Allocators && sum.Allocators > int64(o.workers) && sum.Trainings > 0
+		most, _ := sampled(t, o.out)
+		return !sum.OK || sum.Programs > sum.Allocators && sum.Allocators > int64(o.workers) && sum.Trainings > 0 && most.Reserved > 0 && most.Streams > 0
 	})
 	require.True(t, sum.OK, "%s\nseed %d", sum.Found, sum.Seed)
 	require.False(t, sum.Judged)
 	require.Greater(t, sum.Programs, sum.Allocators, "programs share allocators")
 	require.Greater(t, sum.Allocators, int64(o.workers), "and some are replaced")
 	require.NotZero(t, sum.Trainings)
-	text, err := os.ReadFile(o.out)
+	most, n := sampled(t, o.out)
+	require.Equal(t, sum.Samples, n)
+	require.NotZero(t, most.Programs)
+	require.NotZero(t, most.Reserved)
+	require.NotZero(t, most.Streams)
+}
+
+// sampled returns the most that the samples in a file say, and how many they are. A single
+// one may be of a moment between programs.
+func sampled(t *testing.T, file string) (most sample, n int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	require.Len(t, lines, sum.Samples)
-	var s sample
-	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &s))
-	require.NotZero(t, s.Programs)
-	require.NotZero(t, s.Reserved)
-	require.NotZero(t, s.Streams)
+	for line := range strings.Lines(string(text)) {
+		var s sample
+		require.NoError(t, json.Unmarshal([]byte(line), &s))
+		most.Programs, most.Reserved, most.Streams = max(most.Programs, s.Programs), max(most.Reserved, s.Reserved), max(most.Streams, s.Streams)
+		n++
+	}
+	return most, n
 }
 
 // forgets is an allocator that frees nothing, or knows no other stream's use. It takes
