@@ -259,16 +259,19 @@ func (h *streamHeap) awaitIdle(ctx context.Context) error {
 	return h.c.dev.order.Await(ctx, &h.stream.calls, freedAt)
 }
 
-// firstHold is how long awaitLocked holds the heap's lock at first.
-const firstHold = time.Millisecond
+// awaitLocked holds the heap's lock for so long at first, and at most.
+const (
+	firstHold   = time.Millisecond
+	longestHold = 4 * time.Second
+)
 
 // awaitLocked waits until the heap's streams have passed a time of the device, which until
 // returns anew after each wait. The work may be a function of Go that waits for the heap's
 // lock. So the lock is given away, and the heap may have changed then. More may have been freed
-// meanwhile: that is waited for with the lock held, for twice as long each time.
+// meanwhile: that is waited for with the lock held, for twice as long each time up to longestHold.
 func (h *streamHeap) awaitLocked(ctx context.Context, until func() uint64) (err error) {
 	order := &h.c.dev.order
-	for hold := epoch.Patience(firstHold); ; hold *= 2 {
+	for hold := epoch.Patience(firstHold); ; hold = min(2*hold, epoch.Patience(longestHold)) {
 		at := until()
 		h.unlocked(func() { err = order.Await(ctx, &h.stream.calls, at) })
 		if err != nil {
