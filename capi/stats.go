@@ -49,7 +49,7 @@ func accountOf(p *cupool.Pool) (a account) {
 		*to(&a.active) = statOf(k.at.Active)
 		*to(&a.inactive_split) = seenAs(k.at.InactiveSplit, k.shape.Free)
 		*to(&a.allocated_bytes) = statOf(k.at.AllocatedBytes)
-		*to(&a.reserved_bytes) = statOf(k.at.ReservedBytes)
+		*to(&a.reserved_bytes) = seenAs(k.at.ReservedBytes, k.at.ReservedBytes.Current-k.shape.Lent)
 		*to(&a.active_bytes) = statOf(k.at.ActiveBytes)
 		*to(&a.inactive_split_bytes) = seenAs(k.at.InactiveSplitBytes, k.shape.FreeBytes)
 		*to(&a.requested_bytes) = statOf(k.at.ActiveRequestedBytes)

@@ -11,6 +11,7 @@ type Shape struct {
 	Segments  int64
 	Free      int64 // free blocks of segments that have others, those in the magazines too
 	FreeBytes int64
+	Lent      int64 // bytes of the small ranges in stitched blocks; less than 0 for the large kind, which has them there
 }
 
 // AddShape adds the heap's segments, small and large apart.
@@ -33,7 +34,14 @@ func (h *Heap) AddShape(sum *[2]Shape) {
 		}
 		seg.Each(&h.space.Blocks, func(_ block.ID, b *block.Block) {
 			switch b.Word().State() {
-			case block.Gap, block.Part:
+			case block.Part:
+				if !seg.Large {
+					sum[ledger.Small].Lent += b.Size
+					sum[ledger.Large].Lent -= b.Size
+				}
+				end()
+				return
+			case block.Gap:
 				end()
 				return
 			case block.Free, block.Cached:

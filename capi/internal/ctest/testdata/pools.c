@@ -682,6 +682,21 @@ static void gone_for_others(void) {
   OK(cupool_free(q));
 }
 
+/* A large block may lie in memory of the small ranges, of which a snapshot shows the block alone. */
+static void lent_to_large(void) {
+  enum { BLOCKS = 800 }; /* pools of less than 256 MiB grow in place of that */
+  void *p[BLOCKS], *q, *stream = new_stream();
+  OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
+  for (int i = 0; i < BLOCKS; i++) p[i] = alloc(400 * KIB, stream);
+  for (int i = 0; i < BLOCKS; i++) OK(cupool_free(p[i]));
+  int64_t small = stats_of(CUPOOL_MAIN).reserved_bytes.small.current;
+  q = alloc(45 * MIB + 3 * KIB, stream);
+  agree(0, CUPOOL_MAIN);
+  CHECK(stats_of(CUPOOL_MAIN).reserved_bytes.small.current < small);
+  OK(cupool_free(q));
+  agree(0, CUPOOL_MAIN);
+}
+
 static void *forgotten;
 
 static void *forgetting(void *allocates) {
@@ -762,6 +777,7 @@ int main(void) {
   refused_segments();
   sharing();
   few_files();
+  lent_to_large();
   forget_at_once();
   forget_in_use();
   resets();
