@@ -108,25 +108,25 @@ type Ledger struct {
 // rooms are how much may be added to what all ledgers hold, of each kind and of both.
 type rooms struct {
 	room, splitRoom [3]room
-	requested       [3]int64 // bytes that may be requested by blocks that go out
-	activeRoom      [3]room  // once anything was pending
-	activeRequested [3]int64 // the same
+	activeRoom      [3]room // once anything was pending
 }
 
 // room is how much may be added before a peak is reached.
-type room struct{ blocks, bytes int64 }
+type room struct{ blocks, bytes, requested int64 }
 
 // take makes the room smaller by one block and returns a negative number when
 // there was none left.
-func (r *room) take(bytes int64) int64 {
+func (r *room) take(bytes, requested int64) int64 {
 	r.blocks--
 	r.bytes -= bytes
-	return r.blocks | r.bytes
+	r.requested -= requested
+	return r.blocks | r.bytes | r.requested
 }
 
-func (r *room) give(blocks, bytes int64) {
+func (r *room) give(blocks, bytes, requested int64) {
 	r.blocks += blocks
 	r.bytes += bytes
+	r.requested += requested
 }
 
 // Guard is the lock of a heap.
@@ -234,11 +234,9 @@ func (l *Ledger) raiseLocked() {
 		for q := range left {
 			left[q] = b.peaks[k][q] - b.sum[k][q]
 		}
-		l.room[k] = room{left[OutBlocks], left[OutBytes]}
-		l.requested[k] = left[RequestedBytes]
-		l.activeRoom[k] = room{left[ActiveBlocks], left[ActiveBytes]}
-		l.activeRequested[k] = left[ActiveRequested]
-		l.splitRoom[k] = room{left[Splits], left[SplitBytes]}
+		l.room[k] = room{left[OutBlocks], left[OutBytes], left[RequestedBytes]}
+		l.activeRoom[k] = room{left[ActiveBlocks], left[ActiveBytes], left[ActiveRequested]}
+		l.splitRoom[k] = room{left[Splits], left[SplitBytes], 0}
 	}
 }
 
@@ -312,13 +310,9 @@ func (l *Ledger) Out(k Kind, size, requested int64) {
 	p[OutBlocks].Added++
 	p[OutBytes].Added += size
 	p[RequestedBytes].Added += requested
-	l.requested[k] -= requested
-	l.requested[All] -= requested
-	left := l.room[k].take(size) | l.room[All].take(size) | l.requested[k] | l.requested[All]
+	left := l.room[k].take(size, requested) | l.room[All].take(size, requested)
 	if l.book.crossed.Load() {
-		l.activeRequested[k] -= requested
-		l.activeRequested[All] -= requested
-		left |= l.activeRoom[k].take(size) | l.activeRoom[All].take(size) | l.activeRequested[k] | l.activeRequested[All]
+		left |= l.activeRoom[k].take(size, requested) | l.activeRoom[All].take(size, requested)
 	}
 	if left < 0 {
 		l.raise()
@@ -335,10 +329,8 @@ func (l *Ledger) Freed(k Kind, size, requested int64) {
 }
 
 func (l *Ledger) back(k Kind, size, requested int64) {
-	l.room[k].give(1, size)
-	l.room[All].give(1, size)
-	l.requested[k] += requested
-	l.requested[All] += requested
+	l.room[k].give(1, size, requested)
+	l.room[All].give(1, size, requested)
 	p := &l.pools[k]
 	p[OutBlocks].Taken++
 	p[OutBytes].Taken += size
@@ -369,10 +361,8 @@ func (l *Ledger) Done(k Kind, size, requested int64) {
 }
 
 func (l *Ledger) inactive(k Kind, size, requested int64) {
-	l.activeRoom[k].give(1, size)
-	l.activeRoom[All].give(1, size)
-	l.activeRequested[k] += requested
-	l.activeRequested[All] += requested
+	l.activeRoom[k].give(1, size, requested)
+	l.activeRoom[All].give(1, size, requested)
 }
 
 // Hits counts a block that went out of a magazine and back n times.
@@ -392,9 +382,9 @@ func (l *Ledger) Split(k Kind, size, n, bytes int64) {
 	l.add(k, SplitBytes, size)
 	l.remove(k, Splits, n)
 	l.remove(k, SplitBytes, bytes)
-	l.splitRoom[k].give(n, bytes)
-	l.splitRoom[All].give(n, bytes)
-	if l.splitRoom[k].take(size)|l.splitRoom[All].take(size) < 0 {
+	l.splitRoom[k].give(n, bytes, 0)
+	l.splitRoom[All].give(n, bytes, 0)
+	if l.splitRoom[k].take(size, 0)|l.splitRoom[All].take(size, 0) < 0 {
 		l.raise()
 	}
 }
@@ -402,8 +392,8 @@ func (l *Ledger) Split(k Kind, size, n, bytes int64) {
 // Unsplit counts n such blocks that left the free sets.
 func (l *Ledger) Unsplit(k Kind, n, bytes int64) {
 	l.touch()
-	l.splitRoom[k].give(n, bytes)
-	l.splitRoom[All].give(n, bytes)
+	l.splitRoom[k].give(n, bytes, 0)
+	l.splitRoom[All].give(n, bytes, 0)
 	l.remove(k, Splits, n)
 	l.remove(k, SplitBytes, bytes)
 }
@@ -414,8 +404,8 @@ func (l *Ledger) Resplit(k Kind, bytes int64) {
 	l.touch()
 	l.remove(k, Splits, -1)
 	l.remove(k, SplitBytes, -bytes)
-	l.splitRoom[k].take(bytes)
-	l.splitRoom[All].take(bytes)
+	l.splitRoom[k].take(bytes, 0)
+	l.splitRoom[All].take(bytes, 0)
 }
 
 // Segment counts a segment, or a chunk of virtual memory, that came from the
