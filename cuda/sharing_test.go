@@ -27,12 +27,7 @@ func TestShareRangeVirtual(t *testing.T) {
 	}
 	at, err := d.AddressReserve(4 * g)
 	require.NoError(t, err)
-	for i := range Ptr(3) {
-		h, err := d.MemCreate(g)
-		require.NoError(t, err)
-		require.NoError(t, d.MemMap(at+i*Ptr(g), g, h))
-		require.NoError(t, d.MemRelease(h))
-	}
+	mapPieces(t, d, at, 3)
 	require.NoError(t, d.MemSetAccess(at, 3*g))
 	p := at + Ptr(g) + 512
 	sendRange(t, d, s, p, 2)
@@ -108,12 +103,7 @@ func TestShareFails(t *testing.T) {
 	g := d.VMMGranularity()
 	at, err := d.AddressReserve(2 * g)
 	require.NoError(t, err)
-	for i := range Ptr(2) {
-		h, err := d.MemCreate(g)
-		require.NoError(t, err)
-		require.NoError(t, d.MemMap(at+i*Ptr(g), g, h))
-		require.NoError(t, d.MemRelease(h))
-	}
+	mapPieces(t, d, at, 2)
 	for _, call := range []string{"cuMemRetainAllocationHandle", "cuMemExportToShareableHandle", "cuMemRelease"} {
 		for nth := range 2 {
 			before := openFiles(t)
@@ -153,6 +143,18 @@ func openShareable(t *testing.T) *driver {
 		t.Skip("the GPU does not share virtual memory by file descriptor")
 	}
 	return openTest(t, Shareable())
+}
+
+// mapPieces maps so many handles of the least size side by side.
+func mapPieces(t *testing.T, d *driver, at Ptr, n int) {
+	t.Helper()
+	g := d.VMMGranularity()
+	for i := range Ptr(n) {
+		h, err := d.MemCreate(g)
+		require.NoError(t, err)
+		require.NoError(t, d.MemMap(at+i*Ptr(g), g, h))
+		require.NoError(t, d.MemRelease(h))
+	}
 }
 
 // sendRange has another process read and write a range, and checks what it wrote.

@@ -133,6 +133,20 @@ func TestCloseWhileOpening(t *testing.T) {
 	require.NoError(t, g.server.Close(t.Context()))
 }
 
+// closing calls a Close that waits for a stream, whose error comes later. Another call of it
+// meanwhile is bounded by its own context.
+func closing(t *testing.T, end func(context.Context) error) <-chan error {
+	t.Helper()
+	closed, waits := make(chan error, 1), make(chan struct{})
+	go func() { closed <- end(asked{t.Context(), sync.OnceFunc(func() { close(waits) })}) }()
+	<-waits
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	var late *cupool.WaitError
+	testkit.Finishes(t, "Close", func() { require.ErrorAs(t, end(ctx), &late) })
+	return closed
+}
+
 // TestCloseMemoryTwice: while Close of a Memory waits for a stream, another one is bounded by its
 // own context, and the stream's work may record a stream, which is waited for, too.
 func TestCloseMemoryTwice(t *testing.T) {
@@ -146,13 +160,7 @@ func TestCloseMemoryTwice(t *testing.T) {
 	var recorded error
 	require.NoError(t, g.other.DefaultStream().Launch(func() { <-gate; recorded = m.RecordStream(s) }))
 	require.NoError(t, s.Launch(func() { <-last }))
-	closed, waits := make(chan error, 1), make(chan struct{})
-	go func() { closed <- m.Close(asked{t.Context(), sync.OnceFunc(func() { close(waits) })}) }()
-	<-waits
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	var late *cupool.WaitError
-	testkit.Finishes(t, "Close", func() { require.ErrorAs(t, m.Close(ctx), &late) })
+	closed := closing(t, m.Close)
 	close(gate)
 	require.NoError(t, g.other.DefaultStream().Sync())
 	require.NoError(t, recorded)
@@ -172,13 +180,7 @@ func TestCloseClientTwice(t *testing.T) {
 	require.NoError(t, err)
 	gate := make(chan struct{})
 	require.NoError(t, g.other.DefaultStream().Launch(func() { <-gate }))
-	closed, waits := make(chan error, 1), make(chan struct{})
-	go func() { closed <- c.Close(asked{t.Context(), sync.OnceFunc(func() { close(waits) })}) }()
-	<-waits
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	var late *cupool.WaitError
-	testkit.Finishes(t, "Close", func() { require.ErrorAs(t, c.Close(ctx), &late) })
+	closed := closing(t, c.Close)
 	_, err = c.Open(t.Context(), "x")
 	require.ErrorIs(t, err, cupool.ErrClosed)
 	close(gate)
