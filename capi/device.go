@@ -220,7 +220,7 @@ func (set settingsOf) config() (cfg cupool.Config, ownOrder bool, err error) {
 func (g *gpu) onStream(handle cupool.StreamHandle, f func(s *cupool.Stream) error) error {
 	s, err := g.stream(handle)
 	for last := (*cupool.Stream)(nil); err == nil; s, err = g.adopt(handle) {
-		if err = f(s); s == last || !errors.Is(err, cupool.ErrClosed) { // of the stream that is open something else is closed
+		if err = f(s); s == last || !errors.Is(err, cupool.ErrClosed) { // s is open, so something else is closed
 			return err
 		}
 		last = s

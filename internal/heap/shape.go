@@ -11,7 +11,7 @@ type Shape struct {
 	Segments  int64
 	Free      int64 // free blocks of segments that have others, those in the magazines too
 	FreeBytes int64
-	Lent      int64 // bytes of the small ranges in stitched blocks; less than 0 for the large kind, which has them there
+	Lent      int64 // reserved bytes that are seen in the other kind: in stitched blocks, which are large, of small ranges
 }
 
 // AddShape adds the heap's segments, small and large apart.

@@ -684,7 +684,7 @@ static void gone_for_others(void) {
 
 /* A large block may lie in memory of the small ranges, of which a snapshot shows the block alone. */
 static void lent_to_large(void) {
-  enum { BLOCKS = 800 }; /* pools of less than 256 MiB grow in place of that */
+  enum { BLOCKS = 800 }; /* a pool of less than 256 MiB grows instead */
   void *p[BLOCKS], *q, *stream = new_stream();
   OK(cupool_trim(0, CUPOOL_ALL, 0, NULL));
   for (int i = 0; i < BLOCKS; i++) p[i] = alloc(400 * KIB, stream);
