@@ -167,6 +167,9 @@ func (h *streamHeap) putFree(id block.ID, b *block.Block) {
 	if h.watched(b) && h.forgetLocked(id, b) && h.Rehome(id, b) {
 		return
 	}
+	if h.quarantine != nil {
+		b.SetGivenBack(h.stream.clock.Now()) // the sanitizer filled and read it meanwhile
+	}
 	h.Put(id, b)
 	if h.c.guards != nil {
 		h.dropSegmentsLocked()

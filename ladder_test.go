@@ -623,6 +623,36 @@ func TestTakeOlder(t *testing.T) {
 	}
 }
 
+// TestTakePended: a stream takes memory of another one that it used itself until both passed
+// the free, though the other has been given work since.
+func TestTakePended(t *testing.T) {
+	for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
+		t.Run(order.String(), func(t *testing.T) {
+			d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
+			c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: time.Nanosecond})
+			owner, user := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+			var live []cupool.Block
+			for range 8 {
+				live = append(live, pooltest.Alloc(t, c, 64*mib, owner))
+			}
+			for _, b := range live {
+				require.NoError(t, owner.Memset(b.Ptr(), 1, b.Size()))
+				require.NoError(t, user.Memset(b.Ptr(), 1, b.Size()))
+				require.NoError(t, c.RecordStream(b, user))
+				require.NoError(t, c.Free(b))
+			}
+			d.CompleteAll()
+			require.NoError(t, owner.Launch(func() {}))
+			b := pooltest.Alloc(t, c, 64*mib, user)
+			require.EqualValues(t, 512*mib, c.Stats().All.ReservedBytes.Current)
+			d.CompleteAll()
+			require.NoError(t, c.Err(), "no work lost its memory")
+			require.NoError(t, c.Free(b))
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 // TestGrowWait: before a pool grows it waits for what is pending, no longer than it has to,
 // and only where the stream has more to do.
 func TestGrowWait(t *testing.T) {

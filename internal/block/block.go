@@ -83,6 +83,7 @@ func (w Word) With(s State) Word { return w&^stateMask | Word(s) }
 //	link        Free              children in the free set's tree  lock                  lock
 //	            Cached, no home   the next of the fast bin, and    lock                  lock
 //	                              the largest size of these
+//	            Pending           when it was given back           lock                  lock
 //	Seg         all with memory   the segment in the heap's table  lock                  lock
 //	uses        Live, Pending     streams recorded on it; 0: none  lock                  lock
 //	            Free              the first of its subtree         lock                  lock
@@ -133,6 +134,12 @@ func (b *Block) Requested() int64 { return b.requested }
 
 // SetRequested changes the bytes that the program asked for.
 func (b *Block) SetRequested(n int64) { b.requested = n }
+
+// GivenBack returns the device's time at which the program gave a Pending block back.
+func (b *Block) GivenBack() uint64 { return uint64(b.link[1])<<32 | uint64(b.link[0]) }
+
+// SetGivenBack changes that time.
+func (b *Block) SetGivenBack(time uint64) { b.link = [2]ID{ID(time), ID(time >> 32)} }
 
 // IdleSince returns the tick at which a Free block became what it is, where the heap
 // notes that.

@@ -53,7 +53,7 @@ var corruptions = map[string]map[string]func(r *rig, h *Heap){
 			r.second().SetWord(block.MakeWord(1, block.Pending))
 			r.second().SetUses(1)
 		},
-		"a wait for no block": func(r *rig, _ *Heap) { r.pending = 512 },
+		"a wait for no block": func(r *rig, _ *Heap) { r.extra = 512 },
 	},
 	"C4": {
 		"homed bytes": func(_ *rig, h *Heap) { h.homedBytes += 512 },
@@ -141,7 +141,7 @@ func TestCheck(t *testing.T) {
 				}
 				r.check()
 				corrupt(r, r.heaps[0])
-				require.ErrorContains(t, r.heaps[0].Check(r.pending), rule+": ")
+				require.ErrorContains(t, r.heaps[0].Check(r.extra), rule+": ")
 			})
 		}
 	}

@@ -10,9 +10,14 @@ import (
 // insert adds a block that is in no set to the free blocks, merged with its free
 // neighbours, and returns the bytes that these are together.
 func (h *Heap) insert(seg *block.Segment, id block.ID, b *block.Block) int64 {
+	return h.insertFreed(seg, id, b, h.freedAt)
+}
+
+// insertFreed is insert of a block that was given back at a time of the device, or before.
+func (h *Heap) insertFreed(seg *block.Segment, id block.ID, b *block.Block, at uint64) int64 {
 	k := ledger.KindOf(seg.Large)
 	if seg.Virtual && h.space.Policy.TrackFrees {
-		h.noteFreed(b, k)
+		h.noteFreed(b, k, at)
 	}
 	id, b, merged, mergedBytes := seg.Coalesce(id, b, &h.free[k], &h.slots)
 	h.free[k].Insert(id, b)
@@ -32,10 +37,10 @@ func (h *Heap) insert(seg *block.Segment, id block.ID, b *block.Block) int64 {
 	return b.Size
 }
 
-// noteFreed notes at the chunks behind a block that their memory was freed last by now. A
-// chunk that is free was used until its last block was freed, and this is not before that:
-// a block comes here when it is free, and no other way makes memory of an address range free.
-func (h *Heap) noteFreed(b *block.Block, k ledger.Kind) {
+// noteFreed notes at the chunks behind a block that it was given back at a time of the device,
+// or before. A chunk that is free was used until the last of its blocks was given back. A block
+// comes here when it is free, and no other way makes memory of an address range free.
+func (h *Heap) noteFreed(b *block.Block, k ledger.Kind, at uint64) {
 	r := h.rangeOf(b, k)
 	from := int64(b.Addr() - r.seg.Base)
 	i := r.chunkAt(from)
@@ -43,7 +48,7 @@ func (h *Heap) noteFreed(b *block.Block, k ledger.Kind) {
 		i--
 	}
 	for ; i < len(r.chunks) && r.chunks[i].off < from+b.Size; i++ {
-		r.chunks[i].freedAt = h.freedAt
+		r.chunks[i].freedAt = max(r.chunks[i].freedAt, at)
 	}
 }
 

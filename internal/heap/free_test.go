@@ -45,18 +45,35 @@ func TestPend(t *testing.T) {
 	r := newRig(t, 1, false, policy)
 	h := r.heaps[0]
 	a, b := r.alloc(h, 4*mib), r.alloc(h, 16*mib)
-	r.block(a).SetUses(1)
-	h.Pend(r.block(a))
-	r.pending = 4 * mib
+	r.pend(a)
 	r.free(b)
 	require.Equal(t, "large [Pending 4M][Free 16M]", r.layout(h))
 	require.Equal(t, noHomesAfterPending, h.noHomes)
 	require.True(t, h.InUse())
 	r.check()
-	r.block(a).SetUses(0)
-	r.free(a)
-	r.pending = 0
+	r.finish(a)
 	require.Equal(t, "large [Free 20M]", r.layout(h))
 	r.check()
+	r.close()
+}
+
+// TestPendSince: memory of a block that was pending is free since the program gave it back,
+// but for chunks with other blocks that were given back later.
+func TestPendSince(t *testing.T) {
+	p := policy
+	p.TrackFrees = true
+	r := newRig(t, 1, true, p)
+	h, now := r.heaps[0], r.space.Time
+	before := func(time uint64) (n int64) { return h.WholeChunks().FreedBefore(time).Bytes() }
+	a, b, c := r.alloc(h, 16*mib), r.alloc(h, 15*mib), r.alloc(h, mib+mib/2)
+	r.pend(a, b) // at 1 and 2
+	r.free(c)    // at 3
+	now.Store(9)
+	r.finish(b, a)
+	require.EqualValues(t, 3, h.FreedAt())
+	require.Zero(t, before(1))
+	require.EqualValues(t, 16*mib, before(2))
+	require.EqualValues(t, 30*mib, before(3), "but for the handle that it shares with the third")
+	require.EqualValues(t, 34*mib, before(4))
 	r.close()
 }

@@ -245,6 +245,7 @@ func (h *Heap) Kind(b *block.Block) ledger.Kind { return h.kind(b) }
 // magazines.
 func (h *Heap) Pend(b *block.Block) {
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Pending))
+	b.SetGivenBack(h.space.Time.Load())
 	h.Ledger.Pending(h.kind(b), b.Size, b.Requested())
 	h.noHomes = noHomesAfterPending
 }
@@ -253,27 +254,29 @@ func (h *Heap) Pend(b *block.Block) {
 // bins, others merged with their free neighbours. The block is Live, Cached or
 // Pending.
 func (h *Heap) Put(id block.ID, b *block.Block) {
-	h.freedAt = h.space.Time.Load()
 	k := h.kind(b)
 	if k == ledger.Large {
 		h.lives.ended(b.Size)
 	}
+	at := h.space.Time.Load()
 	if b.Word().State() == block.Pending {
+		at = b.GivenBack() // nothing was done with it since
 		h.Ledger.Done(k, b.Size, b.Requested())
 	} else {
 		h.Ledger.Freed(k, b.Size, b.Requested())
 	}
+	h.freedAt = max(h.freedAt, at)
 	if b.Size <= h.space.Policy.FastLimit && k == ledger.Small {
 		h.fast.Push(id, b)
 	} else if seg := h.segs[b.Seg]; seg.Stitched {
-		h.unstitch(seg, id, b)
+		h.unstitch(seg, id, b, at)
 	} else {
-		h.insert(seg, id, b)
+		h.insertFreed(seg, id, b, at)
 	}
 }
 
-// FreedAt returns the device's time at which the last block became free, or later. What
-// the magazines hold becomes free by Flush.
+// FreedAt returns the device's time at which the program gave the last of the free blocks back,
+// or later. What the magazines hold becomes free by Flush.
 func (h *Heap) FreedAt() uint64 { return h.freedAt }
 
 // KeepSegment notes that a segment was reserved on purpose.

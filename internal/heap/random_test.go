@@ -170,7 +170,7 @@ func (p *program) allocate() {
 	p.live = append(p.live, id)
 }
 
-// release gives a block back: to the magazines, or to the free blocks.
+// release gives a block back: to the magazines, to the free blocks, or as pending.
 func (p *program) release() {
 	n := len(p.live)
 	if n == 0 {
@@ -187,6 +187,10 @@ func (p *program) release() {
 		return
 	}
 	require.True(p.t, h.Unhome(id, b))
+	if p.rnd.IntN(8) == 0 {
+		p.pend(id)
+		return
+	}
 	none := h.noHomes > 0 || b.Size > p.space.Policy.HomeLimit
 	if p.rnd.IntN(4) > 0 || !h.Rehome(id, b) {
 		p.free(id)
@@ -301,8 +305,12 @@ func (p *program) step() {
 	switch x := p.rnd.IntN(100); {
 	case x < 44 && (len(p.live) < 16 || p.homes() && len(p.live) < 40):
 		p.allocate()
-	case x < 80:
+	case x < 76:
 		p.release()
+	case x < 80:
+		if n := len(p.late); n > 0 {
+			p.finish(p.late[p.rnd.IntN(n)])
+		}
 	case x < 84:
 		p.lend()
 	case !p.virtual(): // the others are about ranges
@@ -366,6 +374,7 @@ func TestRandom(t *testing.T) {
 		}
 		require.EqualValues(t, p.hits, hits)
 		p.free(p.live...)
+		p.finish(slices.Clone(p.late)...)
 		p.close()
 		found += p.found
 	}

@@ -30,12 +30,13 @@ var policy = Policy{SmallLimit: mib, FastLimit: 0, MinSplit: mib, MaxChunk: 32 *
 // rig is a pool of some heaps over a device without memory behind it, with
 // virtual memory or segments.
 type rig struct {
-	t       *testing.T
-	d       *device1
-	space   *Space
-	heaps   []*Heap
-	budget  *budget.Pool
-	pending int64 // bytes of Pending blocks of the first heap
+	t      *testing.T
+	d      *device1
+	space  *Space
+	heaps  []*Heap
+	budget *budget.Pool
+	late   []block.ID // Pending blocks
+	extra  int64      // bytes that are said to be of more, of the first heap
 
 	told map[device.Ptr]int64 // what Space.Tell said is mapped
 }
@@ -145,6 +146,27 @@ func (r *rig) free(ids ...block.ID) {
 	}
 }
 
+// pend gives blocks back that a stream still uses, and finish frees them, which nothing has
+// used since.
+func (r *rig) pend(ids ...block.ID) {
+	for _, id := range ids {
+		b := r.block(id)
+		r.noteFreed(id)
+		b.SetUses(1)
+		r.heaps[b.Owner()].Pend(b)
+		r.late = append(r.late, id)
+	}
+}
+
+func (r *rig) finish(ids ...block.ID) {
+	for _, id := range ids {
+		b := r.block(id)
+		b.SetUses(0)
+		r.late = slices.DeleteFunc(r.late, func(l block.ID) bool { return l == id })
+		r.heaps[b.Owner()].Put(id, b)
+	}
+}
+
 func (r *rig) block(id block.ID) *block.Block { return r.space.Blocks.At(id) }
 
 // at returns the small and the large block that the space knows at an address.
@@ -184,7 +206,12 @@ func (r *rig) check() {
 	for i, h := range r.heaps {
 		pending := int64(0)
 		if i == 0 {
-			pending = r.pending
+			pending = r.extra
+		}
+		for _, id := range r.late {
+			if b := r.block(id); r.heaps[b.Owner()] == h {
+				pending += b.Size
+			}
 		}
 		require.NoError(r.t, h.Check(pending))
 		h.Count(&found)

@@ -363,17 +363,17 @@ func (h *Heap) takeParts(st *stitch, need int64, runs []run) {
 }
 
 // unstitch makes the memory of a stitched block free where its chunks are mapped
-// first.
-func (h *Heap) unstitch(seg *block.Segment, id block.ID, b *block.Block) {
+// first. It was given back at a time of the device.
+func (h *Heap) unstitch(seg *block.Segment, id block.ID, b *block.Block, at uint64) {
 	i := slices.IndexFunc(h.stitches, func(st *stitch) bool { return st.seg == seg })
 	st := h.stitches[i]
 	b.SetWord(block.MakeWord(b.Word().Gen(), block.Free))
 	h.slots.Put(id, b)
 	h.space.Index.remove(seg)
 	h.dropSegment(seg.Index)
-	st.seg, st.freedAt = nil, h.freedAt
+	st.seg, st.freedAt = nil, at
 	for _, p := range st.parts {
-		h.insert(p.r.seg, p.id, h.space.Blocks.At(p.id))
+		h.insertFreed(p.r.seg, p.id, h.space.Blocks.At(p.id), at)
 	}
 	st.parts = st.parts[:0]
 }
