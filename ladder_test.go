@@ -683,7 +683,7 @@ func TestGrowWait(t *testing.T) {
 			require.NoError(t, c.Close())
 
 			for _, few := range []int{1, 4} {
-				c, _, _ = growWaiting(t, backing, time.Minute, few)
+				c, _, _ = growWaiting(t, backing, time.Hour, few)
 				pooltest.Alloc(t, c, 64*mib, nil)
 				require.EqualValues(t, 576*mib, c.Stats().All.ReservedBytes.Current, "the device would be idle")
 				require.Error(t, c.Close(), "a leak")
