@@ -653,6 +653,44 @@ func TestTakePended(t *testing.T) {
 	}
 }
 
+// TestTakeOrdered: memory that is free because its stream waits for its user is not taken before
+// the stream has passed that wait, whenever the program freed it.
+func TestTakeOrdered(t *testing.T) {
+	for _, users := range []int{1, 2} { // the second is done and asked about
+		for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
+			t.Run(fmt.Sprint(order, " ", users), func(t *testing.T) {
+				d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
+				c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: time.Nanosecond})
+				owner, user, taker := pooltest.NewStream(t, c), pooltest.NewStream(t, c), pooltest.NewStream(t, c)
+				var live []cupool.Block
+				for range 8 {
+					live = append(live, pooltest.Alloc(t, c, 64*mib, owner))
+				}
+				for _, b := range live {
+					require.NoError(t, user.Memset(b.Ptr(), 1, b.Size()))
+					require.NoError(t, c.RecordStream(b, user))
+					if users > 1 {
+						require.NoError(t, c.RecordStream(b, taker))
+					}
+					require.NoError(t, c.Free(b)) // the owner has no work, and passes it at once
+				}
+				require.NoError(t, owner.WaitStream(user))
+				if users > 1 {
+					_, err := c.ProcessDeferred()
+					require.NoError(t, err)
+				}
+				require.Zero(t, c.Stats().BlocksPending)
+				b := pooltest.Alloc(t, c, 64*mib, taker)
+				require.EqualValues(t, 576*mib, c.Stats().All.ReservedBytes.Current)
+				d.CompleteAll()
+				require.NoError(t, c.Err(), "no work lost its memory")
+				require.NoError(t, c.Free(b))
+				require.NoError(t, c.Close())
+			})
+		}
+	}
+}
+
 // TestGrowWait: before a pool grows it waits for what is pending, no longer than it has to,
 // and only where the stream has more to do.
 func TestGrowWait(t *testing.T) {

@@ -49,7 +49,7 @@ func (d *deviceState) learned(s *Stream, proofs []epoch.Point) {
 	}
 	d.eachHeap(s, func(h *streamHeap) {
 		for _, p := range proofs {
-			h.pending.Pop(p.Clock, p.Epoch, h.putOne)
+			h.pending.Pop(p.Clock, p.Epoch, h.stream.clock.Now(), h.putOne)
 		}
 		h.checkLocked()
 	})

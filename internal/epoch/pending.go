@@ -253,22 +253,23 @@ func (p *Pending) Advance(how Insist) (err error) {
 func (p *Pending) Collect(done func(block.ID, *block.Block)) (n int) {
 	for i := range p.lists {
 		l := &p.lists[i]
-		n += p.pop(l, l.clock.Done(), done)
+		n += p.pop(l, l.clock.Done(), 0, done)
 	}
 	return n
 }
 
-// Pop is Collect after one stream was found to be past an epoch.
-func (p *Pending) Pop(k *Clock, upTo uint64, done func(block.ID, *block.Block)) {
+// Pop is Collect for what the heap's stream comes after from a time of the device on: an epoch of
+// another stream, which may go on until then. So the blocks were given back no earlier.
+func (p *Pending) Pop(k *Clock, upTo, time uint64, done func(block.ID, *block.Block)) {
 	if l := p.find(k); l != nil {
-		p.pop(l, upTo, done)
+		p.pop(l, upTo, time, done)
 	}
 }
 
 // End is Collect for a stream that has ended. Its list goes.
 func (p *Pending) End(k *Clock, done func(block.ID, *block.Block)) {
 	if i := slices.IndexFunc(p.lists, func(l waitList) bool { return l.clock == k }); i >= 0 {
-		p.pop(&p.lists[i], math.MaxUint64, done)
+		p.pop(&p.lists[i], math.MaxUint64, 0, done)
 		p.lists = slices.Delete(p.lists, i, i+1)
 	}
 }
@@ -308,12 +309,16 @@ func (p *Pending) MoveWaits(to *Pending) {
 // Drop forgets all waits, for a heap that is given back as a whole.
 func (p *Pending) Drop() { p.lists, p.bytes = nil, 0 }
 
-// pop ends the waits of a list up to an epoch.
-func (p *Pending) pop(l *waitList, upTo uint64, done func(block.ID, *block.Block)) (n int) {
+// pop ends the waits of a list up to an epoch. The blocks were given back at a time of the
+// device, or later.
+func (p *Pending) pop(l *waitList, upTo, time uint64, done func(block.ID, *block.Block)) (n int) {
 	for l.head < len(l.fifo) && l.fifo[l.head].epoch <= upTo {
 		id := l.fifo[l.head].id
 		l.head++
 		b := p.Table.At(id)
+		if b.GivenBack() < time {
+			b.SetGivenBack(time)
+		}
 		if set := p.set(b); set != nil {
 			if set.waiting--; set.waiting > 0 {
 				continue
