@@ -656,9 +656,9 @@ func TestTakePended(t *testing.T) {
 // TestTakeOrdered: memory that is free because its stream waits for its user is not taken before
 // the stream has passed that wait, whenever the program freed it.
 func TestTakeOrdered(t *testing.T) {
-	for _, users := range []int{1, 2} { // the second is done and asked about
+	for _, how := range []string{"recorded", "recorded with one that is done", "held"} {
 		for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
-			t.Run(fmt.Sprint(order, " ", users), func(t *testing.T) {
+			t.Run(fmt.Sprint(how, "/", order), func(t *testing.T) {
 				d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
 				c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: time.Nanosecond})
 				owner, user, taker := pooltest.NewStream(t, c), pooltest.NewStream(t, c), pooltest.NewStream(t, c)
@@ -666,19 +666,27 @@ func TestTakeOrdered(t *testing.T) {
 				for range 8 {
 					live = append(live, pooltest.Alloc(t, c, 64*mib, owner))
 				}
+				var holds []func()
 				for _, b := range live {
 					require.NoError(t, user.Memset(b.Ptr(), 1, b.Size()))
-					require.NoError(t, c.RecordStream(b, user))
-					if users > 1 {
+					if how == "held" {
+						release, err := c.Hold(b)
+						require.NoError(t, err)
+						holds = append(holds, release)
+					} else {
+						require.NoError(t, c.RecordStream(b, user))
+					}
+					if how == "recorded with one that is done" {
 						require.NoError(t, c.RecordStream(b, taker))
 					}
 					require.NoError(t, c.Free(b)) // the owner has no work, and passes it at once
 				}
 				require.NoError(t, owner.WaitStream(user))
-				if users > 1 {
-					_, err := c.ProcessDeferred()
-					require.NoError(t, err)
+				for _, release := range holds {
+					release()
 				}
+				_, err := c.ProcessDeferred()
+				require.NoError(t, err)
 				require.Zero(t, c.Stats().BlocksPending)
 				b := pooltest.Alloc(t, c, 64*mib, taker)
 				require.EqualValues(t, 576*mib, c.Stats().All.ReservedBytes.Current)
