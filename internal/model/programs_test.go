@@ -195,10 +195,41 @@ func TestRandomPrograms(t *testing.T) {
 	}
 	t.Logf("CUPOOL_SEED=%d", seed)
 	for i := range testkit.Rounds(400) {
-		data := Random(rand.New(rand.NewPCG(seed, uint64(i))))
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		data := Random(rng)
+		if i%4 == 3 {
+			data = runsBehind(rng)
+		}
 		res := Run(data, Options{GrowWait: time.Duration(i % 2)})
 		require.Empty(t, res.Errs, "program %d: %q\n%s", i, data, res.Log)
 	}
+}
+
+// runsBehind returns a program of three streams that are at work, use each other's blocks, and want
+// the same memory: with a GrowWait they take what another one has passed the free of.
+func runsBehind(rng *rand.Rand) []byte {
+	n := func(n int) int { return rng.IntN(n) }
+	steps := []any{"new stream", "new stream"}
+	for range 40 + n(60) {
+		switch n(12) {
+		case 0, 1, 2, 3:
+			steps = append(steps, "alloc", root, n(3), 9+n(6), written) // 2 to 16 MiB
+		case 4:
+			steps = append(steps, "read", n(256), n(3), 1)
+		case 5, 6, 7:
+			steps = append(steps, "free", n(256), 0)
+		case 8:
+			steps = append(steps, "free on", n(256), n(3), n(2))
+		case 9:
+			steps = append(steps, "wait for a stream", n(3), n(3))
+		default:
+			for s := n(3); n(4) > 0; {
+				steps = append(steps, "complete", s, 0)
+			}
+		}
+	}
+	const capacity, limits = 1, 6 // 64 MiB with a soft limit of 16
+	return assemble(string([]byte{byte(n(2) * 2), capacity, limits, 0, 0}), steps...)
 }
 
 // TestScenarios runs the scenarios by name.
