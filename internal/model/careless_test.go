@@ -20,8 +20,11 @@ func TestCarelessPrograms(t *testing.T) {
 	early := 0
 	for i := range testkit.Rounds(400) {
 		data := Random(rng)
-		if i%2 == 0 {
+		switch {
+		case i%2 == 0:
 			data = takesTurns(rng)
+		case i%8 == 5:
+			data = runsBehind(rng)
 		}
 		together := []int{0, 0, 2, 3}[i%4]                 // 0: as the bytes say
 		wait := []time.Duration{0, time.Nanosecond}[i/4%2] // which has memory of streams at work move
