@@ -326,7 +326,7 @@ func (d *deviceState) syncAll(ctx context.Context) (err error) {
 type Event struct {
 	s      *Stream // nil: closed
 	handle EventHandle
-	epoch  uint64       // of s, that it closed
+	epoch  uint64       // of s, that it closed; 0: it is part of a graph
 	seen   []epoch.Past // what s was ordered after at that point
 }
 
@@ -337,6 +337,9 @@ func (s *Stream) Record() (e *Event, err error) {
 		seen := s.seen.Now()
 		epoch := s.clock.Mark() // before the event: see package epoch
 		h, err := s.root.dev.events.Record(s.handle)
+		if s.clock.Captured() { // it says nothing about what came before the capture
+			seen, epoch = nil, 0
+		}
 		e = &Event{s: s, handle: h, epoch: epoch, seen: seen}
 		return err
 	})
@@ -395,7 +398,8 @@ func (e *Event) Close() error {
 // Wait makes everything that is submitted to the stream from now on wait for
 // the event, on the device. Blocks of this stream that were freed while the
 // event's stream still used them, before the event was recorded, are ready
-// for reuse on this stream from then on. An event may be another device's, where the
+// for reuse on this stream from then on, but for waits of a capture, which are part of
+// its graph. An event may be another device's, where the
 // Drivers can do that. It fails with ErrForeignStream for other events of another
 // allocator, with ErrClosed, or what the device says.
 func (s *Stream) Wait(e *Event) error {
@@ -413,7 +417,7 @@ func (s *Stream) Wait(e *Event) error {
 		return fmt.Errorf("cupool: %s: %w: it is of another allocator, on %s", op, ErrForeignStream, peer.Name())
 	}
 	err := s.do(op, func(d Driver) error { return d.StreamWaitEvent(s.handle, e.handle) })
-	if err == nil {
+	if err == nil && e.epoch > 0 && !s.clock.Captured() { // else a graph waits, and no later work of the stream
 		streams := s.root.dev.streams.All()
 		at := func(slot uint32) (uint64, *epoch.Clock) { return streams[slot].number, streams[slot].clock }
 		s.root.dev.learned(s, s.seen.Learn(s.number, e.seen, e.s.slot, epoch.Past{Stream: e.s.number, Epoch: e.epoch}, at))

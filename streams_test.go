@@ -808,6 +808,22 @@ func TestFailedWaitFreesNothing(t *testing.T) {
 	require.Equal(t, "0 large: [Free 20M]", x.Layout())
 }
 
+// TestWaitInCapture: a wait of a capture is part of its graph. It orders no other work of the
+// streams, which may go on with what they were given before the capture.
+func TestWaitInCapture(t *testing.T) {
+	for _, captured := range []string{"2", "1"} { // the one that waits, the one that is waited for
+		c, d := pooltest.New(t, 1<<30)
+		x := pooltest.NewScript(t, c, d).Run("a=20M@2 busy:1 free:a@1")
+		end, err := x.Stream(captured).Capture()
+		require.NoError(t, err)
+		x.Run("mark:e@1 wait:2<e")
+		end()
+		require.Equal(t, "2 large: [Pending 20M]", x.Layout(), captured)
+		x.Run("wait:2<1")
+		require.Equal(t, "2 large: [Free 20M]", x.Layout(), captured)
+	}
+}
+
 // TestWaitOtherDevice: a stream waits for an event of another device, where both
 // can do that.
 func TestWaitOtherDevice(t *testing.T) {
