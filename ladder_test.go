@@ -544,20 +544,29 @@ func growWaiting(t *testing.T, backing cupool.Backing, wait time.Duration, block
 // leftBehind returns a pool that holds 512 MiB in eight pieces which a stream freed one after
 // the other, each with work on it that is not done, and another stream, which is idle.
 func leftBehind(t *testing.T, order cupool.IdleOrder, wait time.Duration) (c *cupool.Pool, d *simdev.Device, busy, idle *cupool.Stream) {
-	d = simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
-	c = pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: wait})
+	c, d = movingPool(t, order, wait)
 	busy, idle = pooltest.NewStream(t, c), pooltest.NewStream(t, c)
 	leaveBehind(t, c, busy)
 	return c, d, busy, idle
 }
 
+// movingPool returns a pool in which memory of streams at work moves.
+func movingPool(t *testing.T, order cupool.IdleOrder, wait time.Duration) (*cupool.Pool, *simdev.Device) {
+	d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
+	return pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: wait}), d
+}
+
+// eightPieces allocates eight pieces of 64 MiB on a stream.
+func eightPieces(t *testing.T, c *cupool.Pool, s *cupool.Stream) (live []cupool.Block) {
+	for range 8 {
+		live = append(live, pooltest.Alloc(t, c, 64*mib, s))
+	}
+	return live
+}
+
 // leaveBehind has a stream free eight pieces of 64 MiB, each with work on it that is not done.
 func leaveBehind(t *testing.T, c *cupool.Pool, busy *cupool.Stream) {
-	var live []cupool.Block
-	for range 8 {
-		live = append(live, pooltest.Alloc(t, c, 64*mib, busy))
-	}
-	for _, b := range live {
+	for _, b := range eightPieces(t, c, busy) {
 		require.NoError(t, busy.Memset(b.Ptr(), 1, b.Size()))
 		require.NoError(t, c.Free(b))
 	}
@@ -628,14 +637,9 @@ func TestTakeOlder(t *testing.T) {
 func TestTakePended(t *testing.T) {
 	for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
 		t.Run(order.String(), func(t *testing.T) {
-			d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
-			c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: time.Nanosecond})
+			c, d := movingPool(t, order, time.Nanosecond)
 			owner, user := pooltest.NewStream(t, c), pooltest.NewStream(t, c)
-			var live []cupool.Block
-			for range 8 {
-				live = append(live, pooltest.Alloc(t, c, 64*mib, owner))
-			}
-			for _, b := range live {
+			for _, b := range eightPieces(t, c, owner) {
 				require.NoError(t, owner.Memset(b.Ptr(), 1, b.Size()))
 				require.NoError(t, user.Memset(b.Ptr(), 1, b.Size()))
 				require.NoError(t, c.RecordStream(b, user))
@@ -643,12 +647,7 @@ func TestTakePended(t *testing.T) {
 			}
 			d.CompleteAll()
 			require.NoError(t, owner.Launch(func() {}))
-			b := pooltest.Alloc(t, c, 64*mib, user)
-			require.EqualValues(t, 512*mib, c.Stats().All.ReservedBytes.Current)
-			d.CompleteAll()
-			require.NoError(t, c.Err(), "no work lost its memory")
-			require.NoError(t, c.Free(b))
-			require.NoError(t, c.Close())
+			lastPiece(t, c, d, user, 512*mib)
 		})
 	}
 }
@@ -659,15 +658,10 @@ func TestTakeOrdered(t *testing.T) {
 	for _, how := range []string{"recorded", "recorded with one that is done", "held"} {
 		for _, order := range []cupool.IdleOrder{cupool.OwnerOrder, cupool.DeviceOrder} {
 			t.Run(fmt.Sprint(how, "/", order), func(t *testing.T) {
-				d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true, IdleEvents: true})
-				c := pooltest.Open(t, cupool.Config{Driver: d, Backing: cupool.BackingVMM, IdleOrder: order, GrowWait: time.Nanosecond})
+				c, d := movingPool(t, order, time.Nanosecond)
 				owner, user, taker := pooltest.NewStream(t, c), pooltest.NewStream(t, c), pooltest.NewStream(t, c)
-				var live []cupool.Block
-				for range 8 {
-					live = append(live, pooltest.Alloc(t, c, 64*mib, owner))
-				}
 				var holds []func()
-				for _, b := range live {
+				for _, b := range eightPieces(t, c, owner) {
 					require.NoError(t, user.Memset(b.Ptr(), 1, b.Size()))
 					if how == "held" {
 						release, err := c.Hold(b)
@@ -688,15 +682,22 @@ func TestTakeOrdered(t *testing.T) {
 				_, err := c.ProcessDeferred()
 				require.NoError(t, err)
 				require.Zero(t, c.Stats().BlocksPending)
-				b := pooltest.Alloc(t, c, 64*mib, taker)
-				require.EqualValues(t, 576*mib, c.Stats().All.ReservedBytes.Current)
-				d.CompleteAll()
-				require.NoError(t, c.Err(), "no work lost its memory")
-				require.NoError(t, c.Free(b))
-				require.NoError(t, c.Close())
+				lastPiece(t, c, d, taker, 576*mib)
 			})
 		}
 	}
+}
+
+// lastPiece allocates 64 MiB on a stream, after which the pool holds so much, has the device
+// finish, and closes the pool.
+func lastPiece(t *testing.T, c *cupool.Pool, d *simdev.Device, s *cupool.Stream, holds int64) {
+	t.Helper()
+	b := pooltest.Alloc(t, c, 64*mib, s)
+	require.Equal(t, holds, c.Stats().All.ReservedBytes.Current)
+	d.CompleteAll()
+	require.NoError(t, c.Err(), "no work lost its memory")
+	require.NoError(t, c.Free(b))
+	require.NoError(t, c.Close())
 }
 
 // TestGrowWait: before a pool grows it waits for what is pending, no longer than it has to,

@@ -395,7 +395,7 @@ func (t *heapTable) unhold(b Block) {
 	h, x := t.lockBlock(b.id())
 	defer h.mu.Unlock()
 	t.held.Add(-1)
-	x.SetGivenBack(h.stream.clock.Now()) // whoever held it may have had the stream wait for that
+	x.SetGivenBack(h.stream.clock.Now()) // the stream may only have been told to wait for the holder
 	h.pending.Unhold(b.id(), x, h.putOne)
 	h.checkLocked()
 }

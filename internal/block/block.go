@@ -135,7 +135,8 @@ func (b *Block) Requested() int64 { return b.requested }
 // SetRequested changes the bytes that the program asked for.
 func (b *Block) SetRequested(n int64) { b.requested = n }
 
-// GivenBack returns the device's time at which the program gave a Pending block back.
+// GivenBack returns the device's time at which a Pending block counts as given back: when the
+// program freed it, or later.
 func (b *Block) GivenBack() uint64 { return uint64(b.link[1])<<32 | uint64(b.link[0]) }
 
 // SetGivenBack changes that time.

@@ -258,8 +258,8 @@ func (p *Pending) Collect(done func(block.ID, *block.Block)) (n int) {
 	return n
 }
 
-// Pop is Collect for what the heap's stream comes after from a time of the device on: an epoch of
-// another stream, which may go on until then. So the blocks were given back no earlier.
+// Pop is Collect where the heap's stream was told to wait for an epoch of another stream, which may
+// not be over. So the blocks count as given back no earlier than at the device's time of that wait.
 func (p *Pending) Pop(k *Clock, upTo, time uint64, done func(block.ID, *block.Block)) {
 	if l := p.find(k); l != nil {
 		p.pop(l, upTo, time, done)
@@ -309,8 +309,8 @@ func (p *Pending) MoveWaits(to *Pending) {
 // Drop forgets all waits, for a heap that is given back as a whole.
 func (p *Pending) Drop() { p.lists, p.bytes = nil, 0 }
 
-// pop ends the waits of a list up to an epoch. The blocks were given back at a time of the
-// device, or later.
+// pop ends the waits of a list up to an epoch. Their blocks count as given back no earlier than at
+// a time of the device.
 func (p *Pending) pop(l *waitList, upTo, time uint64, done func(block.ID, *block.Block)) (n int) {
 	for l.head < len(l.fifo) && l.fifo[l.head].epoch <= upTo {
 		id := l.fifo[l.head].id
