@@ -110,7 +110,7 @@ func (h *streamHeap) pendingFor(r *request) []epoch.Point {
 // workBehind is how many events a stream has in flight behind one that is waited for while
 // the device could be asked. Each is of a large block that was freed, or of many, so some
 // kernels are between two: the device has work until the program goes on.
-const workBehind = 4
+const workBehind = 3
 
 // pendingAhead returns what to wait for, by Config.GrowWait, before a request has the pool
 // reserve more than it ever did: the oldest pending blocks that make up for it.
