@@ -46,10 +46,8 @@ func changes() (list []change) {
 
 	add(constant("part of the pool that a chunk is", vmm, ranges, "chunkFraction = ", "128", "64", "256"))
 	add(constant("largest chunk, MiB", vmm, config, "defaultMaxChunk        = ", "32 << 20", "16 << 20", "64 << 20"))
-	add(without("larger handles for big requests", vmm, edit{ranges, "return powerOfTwo(min(need, request/handlesOfBig", "return 0 * powerOfTwo(min(need, request/handlesOfBig"}))
-	add(without("big requests", vmm, edit{ranges, "return request > have/bigFraction && request", "return false && request > have/bigFraction && request"}))
-	add(constant("part of the range that is big", vmm, ranges, "bigFraction  = ", "5", "3", "10"))
-	add(constant("handles of a big request", vmm, ranges, "handlesOfBig = ", "10", "5", "20"))
+	add(without("larger handles for large requests", vmm, edit{ranges, "return powerOfTwo(min(need, request/handlesOfRequest", "return 0 * powerOfTwo(min(need, request/handlesOfRequest"}))
+	add(constant("handles of a request", vmm, ranges, "handlesOfRequest = ", "10", "5", "20"))
 	add(constant("part that small ranges grow by", vmm, ranges, "smallGrowth = ", "1024", "512", "2048", "(1 << 50)"))
 	add(without("a fragmented heap", vmm, edit{fragmentation, "\t\th.fragmented = true", ""}))
 	add([]change{{"best fit of large blocks", "first fit", vmm, []edit{{take, " || h.fragmented && k == ledger.Large", " || h.space.Memory != nil && k == ledger.Large"}}}})

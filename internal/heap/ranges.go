@@ -69,29 +69,19 @@ func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	return sizeclass.RoundTo(size, g)
 }
 
-// A request of more than a bigFraction of its range, and of so many of the smallest
-// handles, is big. The range is small beside the blocks that it is for, and most of it
-// would have to be stitched for each of them. So it gets larger handles, of which such a
-// block has at least handlesOfBig: what these blocks leave free is a small part of them.
-const (
-	bigFraction  = 5
-	handlesOfBig = 10
-)
+// handlesOfRequest is how many handles a large block has at least, where the pool's chunks
+// would be smaller: each costs calls of the driver whenever it is stitched. What such a block
+// leaves free is a small part of it.
+const handlesOfRequest = 10
 
-// isBig reports whether a large request of so many bytes is big beside a range of have.
-func (h *Heap) isBig(request, have int64) bool {
-	return request > have/bigFraction && request >= handlesOfBig*h.space.Memory.Granularity
-}
-
-// bigChunkSize returns the bytes of the next handle of a range of have bytes that lacks
-// need for a big request, or 0 where it need not be larger for that: the chunks of a
-// fragmented heap are larger anyway.
-func (h *Heap) bigChunkSize(k ledger.Kind, have, need, request int64) int64 {
-	if k != ledger.Large || h.fragmented || !h.isBig(request, have) {
+// requestChunkSize returns the bytes of the next handle for a request that lacks need, or 0
+// where it need not be larger for that: the chunks of a fragmented heap are larger anyway.
+func (h *Heap) requestChunkSize(k ledger.Kind, need, request int64) int64 {
+	if k != ledger.Large || h.fragmented {
 		return 0
 	}
 	g := h.space.Memory.Granularity
-	return powerOfTwo(min(need, request/handlesOfBig, h.space.Policy.MaxChunk)) / g * g
+	return powerOfTwo(min(need, request/handlesOfRequest, h.space.Policy.MaxChunk)) / g * g
 }
 
 // powerOfTwo rounds down a positive number.
@@ -170,7 +160,7 @@ func (h *Heap) grow(k ledger.Kind, need, request int64) error {
 	var sizes []int64
 	total, held := int64(0), h.space.Memory.Held()
 	for total < need {
-		size := max(h.chunkSize(k, held+total, need-total), h.bigChunkSize(k, r.seg.Size, need-total, request))
+		size := max(h.chunkSize(k, held+total, need-total), h.requestChunkSize(k, need-total, request))
 		sizes = append(sizes, size)
 		total += size
 	}

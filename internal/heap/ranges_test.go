@@ -115,7 +115,7 @@ func TestChunkSizes(t *testing.T) {
 	require.EqualValues(t, 8*mib, h.chunkSize(ledger.Large, 100*gib, 100*mib))
 	h.fragmented = false
 	require.EqualValues(t, 8*mib, h.chunkSize(ledger.Large, 100*gib, 100*mib))
-	require.EqualValues(t, 8*mib, h.bigChunkSize(ledger.Large, gib, gib, gib))
+	require.EqualValues(t, 8*mib, h.requestChunkSize(ledger.Large, gib, gib))
 	r.space.Policy.MaxChunk = 1
 	require.EqualValues(t, unit, h.chunkSize(ledger.Large, 100*gib, 100*mib))
 	r.space.Policy.MaxChunk = 32 * mib
@@ -135,22 +135,20 @@ func TestChunkSizes(t *testing.T) {
 	r.check()
 }
 
-// TestBigChunkSize: a range grows by larger handles for a request that is big beside it,
-// also where it lacks little.
-func TestBigChunkSize(t *testing.T) {
+// TestRequestChunkSize: a range grows by larger handles for a large request, also where it
+// lacks little.
+func TestRequestChunkSize(t *testing.T) {
 	r := newRig(t, 1, true, policy)
 	h := r.heaps[0]
-	for _, c := range []struct{ have, need, request, want int64 }{ // MiB
-		{0, 19, 19, 0}, {0, 20, 20, 2}, {0, 39, 39, 2}, {0, 40, 40, 4}, {0, 1000, 1000, 32},
-		{100, 20, 20, 0}, {250, 50, 50, 0}, {250, 51, 51, 4},
-		{100, 5, 60, 4}, {100, 3, 60, 2}, {100, 1, 60, 0},
-		{4096, 900, 900, 32},
+	for _, c := range []struct{ need, request, want int64 }{ // MiB
+		{19, 19, 0}, {20, 20, 2}, {39, 39, 2}, {40, 40, 4}, {1000, 1000, 32},
+		{5, 60, 4}, {3, 60, 2}, {1, 60, 0},
 	} {
-		require.EqualValues(t, c.want*mib, h.bigChunkSize(ledger.Large, c.have*mib, c.need*mib, c.request*mib), "%+v", c)
-		require.Zero(t, h.bigChunkSize(ledger.Small, c.have*mib, c.need*mib, c.request*mib))
+		require.EqualValues(t, c.want*mib, h.requestChunkSize(ledger.Large, c.need*mib, c.request*mib), "%+v", c)
+		require.Zero(t, h.requestChunkSize(ledger.Small, c.need*mib, c.request*mib))
 	}
 	h.fragmented = true
-	require.Zero(t, h.bigChunkSize(ledger.Large, 0, 40*mib, 40*mib))
+	require.Zero(t, h.requestChunkSize(ledger.Large, 40*mib, 40*mib))
 	h.fragmented = false
 	first := r.alloc(h, 50*mib)
 	require.Len(t, h.ranges[ledger.Large][0].chunks, 12+1)
