@@ -522,8 +522,8 @@ func TestMissWaitsForRelease(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// growWaiting returns a pool that holds 512 MiB, or less where that is no multiple of 64 MiB for
-// each, in so many blocks that wait for a stream, each with work of its own, and their stream.
+// growWaiting returns a pool whose blocks, so many, wait for a stream, each with work of its own,
+// and their stream. The blocks have 512 MiB together; three have 384.
 func growWaiting(t *testing.T, backing cupool.Backing, wait time.Duration, blocks int) (*cupool.Pool, *simdev.Device, *cupool.Stream) {
 	d := simdev.New(simdev.Config{Capacity: 8 << 30, ManualEvents: true})
 	c := pooltest.Open(t, cupool.Config{Driver: d, Backing: backing, GrowWait: wait})

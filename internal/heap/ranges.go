@@ -69,13 +69,13 @@ func (h *Heap) chunkSize(k ledger.Kind, have, need int64) int64 {
 	return sizeclass.RoundTo(size, g)
 }
 
-// handlesOfRequest is how many handles a large block has at least, where the pool's chunks
-// would be smaller: each costs calls of the driver whenever it is stitched. What such a block
-// leaves free is a small part of it.
+// handlesOfRequest is the part of a large request that the handles which a range gets for it may
+// have. What other blocks leave free of such a handle is small beside the request. Where the
+// pool's chunks are smaller, handles of that size save calls of the driver.
 const handlesOfRequest = 10
 
-// requestChunkSize returns the bytes of the next handle for a request that lacks need, or 0
-// where it need not be larger for that: the chunks of a fragmented heap are larger anyway.
+// requestChunkSize returns the bytes of the next handle by handlesOfRequest, for a request that
+// lacks need, or 0 where chunkSize alone counts: the chunks of a fragmented heap are larger anyway.
 func (h *Heap) requestChunkSize(k ledger.Kind, need, request int64) int64 {
 	if k != ledger.Large || h.fragmented {
 		return 0
