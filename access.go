@@ -32,6 +32,7 @@ func (a access) Events(after uint64) []snapshot.Event {
 }
 
 func (a access) Home(p Ptr) (line unsafe.Pointer, owner uint32) {
+	a.c.heaps.mapAddresses()
 	for _, k := range [...]ledger.Kind{small, large} {
 		id := a.c.space.At(k, uint64(p))
 		if id == 0 {

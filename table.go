@@ -208,6 +208,13 @@ func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 	return b, err
 }
 
+// mapAddresses has the heaps keep maps of their blocks by address from now on.
+func (t *heapTable) mapAddresses() {
+	if t.space.MapAddresses() {
+		t.each(func(h *streamHeap) { h.NoteAddresses() })
+	}
+}
+
 // freeAt frees the homed block that begins at an address and is of a size,
 // if that is not negative, without a lock. It reports whether there is one.
 func (t *heapTable) freeAt(p Ptr, size int64) bool {
@@ -252,6 +259,7 @@ func (t *heapTable) lookup(op string, p Ptr, size int64, exact bool) (Block, err
 		}
 		return Block{}, e
 	}
+	t.mapAddresses()
 	h, seg := t.lockSegment(p)
 	if h != nil {
 		defer h.mu.Unlock()

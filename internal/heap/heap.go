@@ -15,6 +15,7 @@ package heap
 import (
 	"errors"
 	"math"
+	"math/bits"
 	"slices"
 	"sync/atomic"
 
@@ -108,7 +109,7 @@ type Space struct {
 
 	asked, mapped atomic.Int64 // bytes that heaps were asked for, and chunks of all stitches
 
-	byAddr   [2]*addrmap.Map // blocks that went out, by address, of each kind
+	byAddr   [2]atomic.Pointer[addrmap.Map] // see MapAddresses; blocks that went out, of each kind
 	found    found
 	marks    atomic.Uint64 // of chunks, which may change heaps
 	idleTick atomic.Uint64 // of Segment.IdleSince
@@ -117,38 +118,73 @@ type Space struct {
 // Init sets up a space whose exported fields are set.
 func (s *Space) Init() {
 	s.Index.mu.Init(lock.Segments, 0)
-	unit := func(size int64) uint {
-		n := uint(0)
-		for ; size > 1; size /= 2 {
-			n++
-		}
-		return n
-	}
 	if s.Policy.fine() {
 		s.Policy.FastLimit = min(s.Policy.FastLimit, block.FastLimit/2)
 	}
 	if s.Time == nil {
 		s.Time = new(atomic.Uint64)
 	}
-	s.byAddr[ledger.Small] = addrmap.New(unit(s.Policy.MinBlock))   // no two blocks begin in the same
-	s.byAddr[ledger.Large] = addrmap.New(unit(s.Policy.SmallLimit)) // no large block is smaller
+}
+
+// MapAddresses begins the maps of blocks by address, unless there are any, and reports whether
+// it did. They are kept from then on: who names all blocks by their handles does not pay for
+// them. What is out has to be entered by NoteAddresses of each heap.
+func (s *Space) MapAddresses() (began bool) {
+	units := [...]int64{s.Policy.MinBlock, s.Policy.SmallLimit} // in which no two blocks of the kind begin
+	for k, unit := range units {
+		if s.byAddr[k].Load() == nil {
+			began = s.byAddr[k].CompareAndSwap(nil, addrmap.New(uint(bits.Len64(uint64(unit)-1))))
+		}
+	}
+	return began
+}
+
+// NoteAddresses enters the blocks of the heap that are out, or may go out without a search, in
+// the maps that MapAddresses began.
+func (h *Heap) NoteAddresses() {
+	h.Each(func(_ *block.Segment, id block.ID, b *block.Block) {
+		if st := b.Word().State(); st == block.Live || st == block.Cached {
+			h.space.note(h.space.Policy.KindOf(b.Size), id, b)
+		}
+	})
+}
+
+// note enters a block, that serves a request of a kind, in the maps that there are.
+func (s *Space) note(k ledger.Kind, id block.ID, b *block.Block) {
+	if m := s.byAddr[k].Load(); m != nil {
+		m.Set(b.Addr(), uint32(id))
+	}
 }
 
 // At returns the block of a kind that began at an address when it last went out, or 0. The
-// maps are overwritten, never cleared, so the block may be another by now.
-func (s *Space) At(k ledger.Kind, addr uint64) block.ID { return block.ID(s.byAddr[k].Get(addr)) }
+// maps are overwritten, never cleared, so the block may be another by now. There may be none
+// yet, and NoteAddresses may be at work: who finds nothing has to look at the segment.
+func (s *Space) At(k ledger.Kind, addr uint64) block.ID {
+	if m := s.byAddr[k].Load(); m != nil {
+		return block.ID(m.Get(addr))
+	}
+	return 0
+}
 
 // forget gives back what the space knows about size bytes of addresses, where no
 // memory is.
 func (s *Space) forget(addr uint64, size int64) {
-	for _, m := range s.byAddr {
-		m.Forget(addr, uint64(size))
+	for k := range s.byAddr {
+		if m := s.byAddr[k].Load(); m != nil {
+			m.Forget(addr, uint64(size))
+		}
 	}
 }
 
 // Bytes returns the memory that the space's books take.
 func (s *Space) Bytes() int64 {
-	return s.Blocks.Bytes() + s.byAddr[ledger.Small].Bytes() + s.byAddr[ledger.Large].Bytes() + s.Index.bytes()
+	n := s.Blocks.Bytes() + s.Index.bytes()
+	for k := range s.byAddr {
+		if m := s.byAddr[k].Load(); m != nil {
+			n += m.Bytes()
+		}
+	}
+	return n
 }
 
 // Change is what happened to addresses.

@@ -361,7 +361,7 @@ func TestRangesAreForgotten(t *testing.T) {
 	r := newRig(t, 1, true, policy)
 	h := r.heaps[0]
 	r.alloc(h, 3*mib) // at addresses of its own
-	small := r.space.byAddr[ledger.Small]
+	small := r.space.byAddr[ledger.Small].Load()
 	var first, most block.ID // of the numbers of blocks
 	for round := range 200 {
 		var ids []block.ID

@@ -86,6 +86,7 @@ func newRig(t *testing.T, n int, virtual bool, p Policy) *rig {
 	r.told = map[device.Ptr]int64{}
 	r.space.Tell = r.tell
 	r.space.Init()
+	r.space.MapAddresses()
 	for i := range n {
 		h := &Heap{}
 		h.Init(r.space, uint32(i), new(ledger.Guard))

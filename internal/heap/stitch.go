@@ -306,7 +306,7 @@ func (h *Heap) takeStitchedAt(addr uint64, size, requested int64) (block.ID, *bl
 	if err != nil {
 		return 0, nil
 	}
-	h.space.byAddr[ledger.Large].Set(addr, uint32(id))
+	h.space.note(ledger.Large, id, b)
 	return h.out(requested, ledger.Large, id, b, 0)
 }
 

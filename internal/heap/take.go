@@ -177,7 +177,7 @@ func (h *Heap) HandOut(size, rounded int64, id block.ID, b *block.Block, misses 
 	} else if n > 0 {
 		h.Ledger.Unsplit(k, n, bytes)
 	}
-	h.space.byAddr[wanted].Set(b.Addr(), uint32(id))
+	h.space.note(wanted, id, b)
 	return h.out(size, k, id, b, misses)
 }
 
@@ -202,7 +202,7 @@ func (h *Heap) TakeAt(seg *block.Segment, addr uint64, size, requested int64) (b
 		return 0, nil
 	}
 	id, b, _ = h.carve(seg, id, int64(addr-seg.Base), size)
-	h.space.byAddr[p.KindOf(size)].Set(addr, uint32(id))
+	h.space.note(p.KindOf(size), id, b)
 	return h.out(requested, k, id, b, 0)
 }
 
