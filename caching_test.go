@@ -212,15 +212,15 @@ func TestPoolPathAllocatesNothing(t *testing.T) {
 	require.Equal(t, before, d.Total(), "driver calls")
 }
 
-// Magazines are bounded in bytes, and blocks beyond a quarter of the bound
+// Magazines are bounded in bytes, and blocks beyond half of the bound
 // go to the pool.
 func TestMagazineBound(t *testing.T) {
-	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 2 << 20 })
+	c, d := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.MagazineBytes = 1 << 20 })
 	x := pooltest.NewScript(t, c, d)
 	for range 4 {
 		x.Run("a=513K free:a")
 	}
-	require.Zero(t, c.Stats().MagazineHits, "more than a quarter")
+	require.Zero(t, c.Stats().MagazineHits, "more than half")
 	_, err := c.Trim(2 << 20) // else that block serves the others
 	require.NoError(t, err)
 	for range 4 {
@@ -230,7 +230,7 @@ func TestMagazineBound(t *testing.T) {
 	for range 4 {
 		x.Run("a=512K b=512K c=512K d=512K e=512K f=512K free:a free:b free:c free:d free:e free:f")
 	}
-	require.Equal(t, int64(2<<20), c.HomedBytes(), "2M in all")
+	require.Equal(t, int64(1<<20), c.HomedBytes(), "1M in all")
 	require.NoError(t, c.Check())
 }
 

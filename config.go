@@ -257,8 +257,8 @@ type Config struct {
 	Strategy Strategy
 
 	// MagazineBytes bounds the blocks of each stream that are kept for
-	// lock-free reuse, in bytes; single blocks may take up to a quarter of
-	// it. 0: 256 MiB. Negative: none, and small blocks are merged with
+	// lock-free reuse, in bytes; a single block may take up to half of
+	// it. 0: 64 MiB. Negative: none, and small blocks are merged with
 	// their neighbours at once, which makes placement depend on nothing but
 	// the sequence of calls.
 	MagazineBytes int64
@@ -380,7 +380,7 @@ const (
 	defaultSegmentRounding = 2 << 20
 	defaultMaxChunk        = 32 << 20
 	defaultMinSplit        = 1<<20 + sizeclass.Quantum
-	defaultMagazineBytes   = 256 << 20
+	defaultMagazineBytes   = 64 << 20
 	defaultNonSplitRest    = 20 << 20
 	defaultQuarantine      = 64 << 20
 	segregatedDivisions    = 8
@@ -529,7 +529,7 @@ func (cfg *Config) policy(noSplit bool) heap.Policy {
 		if cfg.Strategy != FirstFit {
 			p.FastLimit = min(cfg.SmallLimit, block.FastLimit)
 		}
-		p.HomeLimit = cfg.MagazineBytes / 4
+		p.HomeLimit = cfg.MagazineBytes / 2
 	}
 	return p
 }

@@ -315,7 +315,7 @@ func TestConfigFromEnv(t *testing.T) {
 		{Field: "LargeSegment", Key: "large_segment", Value: "20M", Source: cupool.SourceDefault},
 		{Field: "Divisions", Key: "divisions", Value: "8", Source: cupool.SourceDefault},    // of segregated
 		{Field: "Backing", Key: "backing", Value: "segments", Source: cupool.SourceDefault}, // for MaxSplit
-		{Field: "MagazineBytes", Key: "magazine_bytes", Value: "256M", Source: cupool.SourceDefault},
+		{Field: "MagazineBytes", Key: "magazine_bytes", Value: "64M", Source: cupool.SourceDefault},
 	} {
 		require.Equal(t, want, by[want.Field])
 	}
