@@ -18,7 +18,8 @@ import (
 )
 
 // A table of what each mechanism is good for: all programs are replayed by the allocator
-// with a change in its sources.
+// with a change in its sources. It has its magazines, as in a program: what a rule does to the
+// placement alone may be another thing.
 
 // seeds are those that the table is made with. Others judge what was chosen by it.
 var seeds = []uint64{1, 2, 3, 4}
@@ -128,7 +129,7 @@ func replayChanged(dir string, edits []edit, backing string, files []string) (ma
 	if text, err := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./cmd/cupool").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, text)
 	}
-	lines, err := exec.Command(program, append([]string{"replay", "-json", "-backing", backing}, files...)...).Output()
+	lines, err := exec.Command(program, append([]string{"replay", "-json", "-magazines", "-backing", backing}, files...)...).Output()
 	if err != nil {
 		return nil, err
 	}

@@ -92,6 +92,8 @@ func changes() (list []change) {
 	add(constant("times its size", segments, lifetimes, "spareFactor    = ", "3", "2", "6"))
 	add(without("… or the size that small blocks share", segments, edit{take, "return max(spareFactor*rounded, p.SharedSegment)", "return spareFactor * rounded"}))
 
+	add(constant("magazines of a stream, MiB", "", config, "defaultMagazineBytes   = ", "64 << 20", "32 << 20", "128 << 20", "256 << 20"))
+	add(constant("blocks of the fast bins that a miss merges", "", take, "const fewMerges = ", "4", "2", "8", "(1 << 30)"))
 	add(constant("small segment, MiB", "", config, "defaultSmallSegment    = ", "2 << 20", "1 << 20", "4 << 20"))
 	add(constant("shared segment, MiB", segments, config, "defaultLargeSegment    = ", "20 << 20", "10 << 20", "40 << 20"))
 	add(constant("requests that share one, MiB", segments, config, "defaultLargeLimit      = ", "10 << 20", "5 << 20", "20 << 20"))
