@@ -7,7 +7,7 @@
 //
 // PICTURE has a bar for each of PyTorch's two allocators and for cupool with virtual
 // memory. The second form prints what is lost, on these programs and on made-up ones, without
-// each rule of placement and reclaim whose name matches; "." for all takes hours.
+// each rule of placement and reclaim whose name matches; "." for all takes a quarter of an hour.
 //
 // It runs in the repository's root, on any machine, and takes a few minutes. The
 // figures are what "cupool replay -json" prints.
