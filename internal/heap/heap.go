@@ -130,10 +130,10 @@ func (s *Space) Init() {
 // it did. They are kept from then on: who names all blocks by their handles does not pay for
 // them. What is out has to be entered by NoteAddresses of each heap.
 func (s *Space) MapAddresses() (began bool) {
-	units := [...]int64{s.Policy.MinBlock, s.Policy.SmallLimit} // in which no two blocks of the kind begin
-	for k, unit := range units {
+	for k, least := range [...]int64{s.Policy.MinBlock, s.Policy.SmallLimit} {
+		unitBits := bits.Len64(uint64(least)) - 1 // no two blocks of the kind begin in one unit
 		if s.byAddr[k].Load() == nil {
-			began = s.byAddr[k].CompareAndSwap(nil, addrmap.New(uint(bits.Len64(uint64(unit)-1))))
+			began = s.byAddr[k].CompareAndSwap(nil, addrmap.New(uint(unitBits)))
 		}
 	}
 	return began
@@ -149,7 +149,7 @@ func (h *Heap) NoteAddresses() {
 	})
 }
 
-// note enters a block, that serves a request of a kind, in the maps that there are.
+// note enters a block that serves a request of a kind in the maps, if there are any.
 func (s *Space) note(k ledger.Kind, id block.ID, b *block.Block) {
 	if m := s.byAddr[k].Load(); m != nil {
 		m.Set(b.Addr(), uint32(id))

@@ -13,7 +13,7 @@ import (
 // has what is out and what lies in the fast bins, and what goes out later.
 func TestMapAddresses(t *testing.T) {
 	p := policy
-	p.FastLimit = mib
+	p.FastLimit, p.SmallLimit = mib, 3*mib/2 // no power of two
 	r := newRig(t, 1, true, p)
 	h := r.heaps[0]
 	for k := range r.space.byAddr {
@@ -35,8 +35,14 @@ func TestMapAddresses(t *testing.T) {
 	require.Equal(t, []block.ID{large}, r.at(r.block(large).Addr()))
 	require.Equal(t, freed, r.alloc(h, 5000))
 	require.Equal(t, []block.ID{freed}, r.at(again))
-	later := r.alloc(h, 5*mib)
-	require.Equal(t, []block.ID{later}, r.at(r.block(later).Addr()))
-	r.free(small, freed, large, later)
+	var later []block.ID
+	for range 8 {
+		later = append(later, r.alloc(h, p.SmallLimit+512))
+	}
+	for _, id := range later {
+		require.Equal(t, []block.ID{id}, r.at(r.block(id).Addr()))
+	}
+	r.free(small, freed, large)
+	r.free(later...)
 	r.close()
 }
