@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cupool/cupool"
+	"github.com/cupool/cupool/internal/poolaccess"
 	"github.com/cupool/cupool/internal/simdev"
 	"github.com/cupool/cupool/internal/testkit/pooltest"
 )
@@ -162,6 +163,21 @@ func TestLookupWithMagazines(t *testing.T) {
 	x.Run("a=1000")
 	require.ErrorIs(t, c.FreePtr(a.Ptr(), 1001), cupool.ErrSizeMismatch)
 	require.NoError(t, c.FreePtr(a.Ptr(), 1000))
+}
+
+// The first question by address enters what is there already, of every stream.
+func TestFirstLookup(t *testing.T) {
+	c, d := pooltest.New(t, 1<<30, pooltest.WithMagazines)
+	before := c.Stats().MetadataBytes
+	x := pooltest.NewScript(t, c, d).Run("a=1000 free:a a=1000 free:a a=1000 b=1000@1 free:b@1 b=1000@1 free:b@1 b=1000@1 c=3M")
+	named := c.Stats().MetadataBytes
+	require.Less(t, named-before, int64(256<<10), "no map so far")
+	for _, name := range []string{"a", "b"} {
+		line, _ := poolaccess.Of(c).Home(x.Block(name).Ptr())
+		require.NotNil(t, line, "%s is mapped", name)
+	}
+	require.Greater(t, c.Stats().MetadataBytes, named)
+	x.Run("free:a free:b@1 free:c")
 }
 
 // A look-up beside allocations and frees of the same addresses finds a block as

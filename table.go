@@ -208,10 +208,18 @@ func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 	return b, err
 }
 
-// mapAddresses has the heaps keep maps of their blocks by address from now on.
+// mapAddresses has the heaps keep maps of their blocks by address from now on. The first call
+// enters those that there are, block by block, and keeps others from a heap no longer than that.
 func (t *heapTable) mapAddresses() {
-	if t.space.MapAddresses() {
-		t.each(func(h *streamHeap) { h.NoteAddresses() })
+	if !t.space.MapAddresses() {
+		return
+	}
+	end := t.space.Blocks.End()
+	for id := block.ID(1); id < end; id++ {
+		if h, b := t.lockBlock(id); h != nil {
+			h.NoteAddress(id, b)
+			h.mu.Unlock()
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func (s *Space) Init() {
 
 // MapAddresses begins the maps of blocks by address, unless there are any, and reports whether
 // it did. They are kept from then on: who names all blocks by their handles does not pay for
-// them. What is out has to be entered by NoteAddresses of each heap.
+// them. NoteAddress has to enter the blocks that there are.
 func (s *Space) MapAddresses() (began bool) {
 	for k, least := range [...]int64{s.Policy.MinBlock, s.Policy.SmallLimit} {
 		unitBits := bits.Len64(uint64(least)) - 1 // no two blocks of the kind begin in one unit
@@ -139,14 +139,12 @@ func (s *Space) MapAddresses() (began bool) {
 	return began
 }
 
-// NoteAddresses enters the blocks of the heap that are out, or may go out without a search, in
-// the maps that MapAddresses began.
-func (h *Heap) NoteAddresses() {
-	h.Each(func(_ *block.Segment, id block.ID, b *block.Block) {
-		if st := b.Word().State(); st == block.Live || st == block.Cached {
-			h.space.note(h.space.Policy.KindOf(b.Size), id, b)
-		}
-	})
+// NoteAddress enters a block of the heap in the maps that MapAddresses began, if it is out or
+// may go out without a search.
+func (h *Heap) NoteAddress(id block.ID, b *block.Block) {
+	if st := b.Word().State(); st == block.Live || st == block.Cached {
+		h.space.note(h.space.Policy.KindOf(b.Size), id, b)
+	}
 }
 
 // note enters a block that serves a request of a kind in the maps, if there are any.
@@ -158,7 +156,7 @@ func (s *Space) note(k ledger.Kind, id block.ID, b *block.Block) {
 
 // At returns the block of a kind that began at an address when it last went out, or 0. The
 // maps are overwritten, never cleared, so the block may be another by now. There may be none
-// yet, and NoteAddresses may be at work: who finds nothing has to look at the segment.
+// yet, or not all blocks may be entered: who finds nothing has to look at the segment.
 func (s *Space) At(k ledger.Kind, addr uint64) block.ID {
 	if m := s.byAddr[k].Load(); m != nil {
 		return block.ID(m.Get(addr))
