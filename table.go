@@ -209,7 +209,7 @@ func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 }
 
 // mapAddresses has the heaps keep maps of their blocks by address from now on. The first call
-// enters those that there are, block by block, and keeps others from a heap no longer than that.
+// enters the blocks that there are, and holds a heap's lock for one of them at a time.
 func (t *heapTable) mapAddresses() {
 	if !t.space.MapAddresses() {
 		return

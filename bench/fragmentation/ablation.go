@@ -18,8 +18,8 @@ import (
 )
 
 // A table of what each mechanism is good for: all programs are replayed by the allocator
-// with a change in its sources. It has its magazines, as in a program: what a rule does to the
-// placement alone may be another thing.
+// with a change in its sources. The allocator has magazines, as in a program: without them, some
+// rules look better or worse than they are.
 
 // seeds are those that the table is made with. Others judge what was chosen by it.
 var seeds = []uint64{1, 2, 3, 4}
