@@ -216,8 +216,12 @@ func (t *heapTable) mapAddresses() {
 	}
 	end := t.space.Blocks.End()
 	for id := block.ID(1); id < end; id++ {
-		if h, b := t.lockBlock(id); h != nil {
-			h.NoteAddress(id, b)
+		b := t.space.Blocks.At(id)
+		if h := t.at(b.Owner()); h != nil {
+			h.mu.Lock()
+			if h.owns(b) { // if it has moved, a look-up walks its segment
+				h.NoteAddress(id, b)
+			}
 			h.mu.Unlock()
 		}
 	}
