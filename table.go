@@ -209,21 +209,12 @@ func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 }
 
 // mapAddresses has the heaps keep maps of their blocks by address from now on. The first call
-// enters the blocks that there are, and holds a heap's lock for one of them at a time.
+// enters the blocks that there are.
 func (t *heapTable) mapAddresses() {
-	if !t.space.MapAddresses() {
-		return
-	}
-	end := t.space.Blocks.End()
-	for id := block.ID(1); id < end; id++ {
-		b := t.space.Blocks.At(id)
-		if h := t.at(b.Owner()); h != nil {
-			h.mu.Lock()
-			if h.owns(b) { // if it has moved, a look-up walks its segment
-				h.NoteAddress(id, b)
-			}
-			h.mu.Unlock()
-		}
+	if t.space.MapAddresses() {
+		t.each(func(h *streamHeap) {
+			h.Each(func(_ *block.Segment, id block.ID, b *block.Block) { h.NoteAddress(id, b) })
+		})
 	}
 }
 
