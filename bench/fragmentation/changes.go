@@ -57,19 +57,19 @@ func changes() (list []change) {
 	add(without("fragmented: larger chunks", vmm, edit{ranges, "\tif h.fragmented && have", "\tif false && have"}))
 	add(constant("fragmented: part that a chunk is", vmm, fragmentation, "fragmentedChunkFraction = ", "24", "12", "48"))
 	add(constant("fragmented: largest chunk, MiB", vmm, fragmentation, "fragmentedMaxChunk      = ", "10 << 20", "4 << 20", "16 << 20"))
-	add(without("stitched ranges serve again", vmm, edit{reuse, "if len(h.stitches) == 0 {", "if true {"}))
-	add(without("stitched ranges become longer", vmm, edit{reuse, "w = h.endWindow()", "w.st = nil"}))
+	add(without("stitched ranges serve again", vmm, edit{reuse, "h.reuseWindow(h.bestWindow(need))", "nil"}, edit{reuse, "w := h.endWindow()", "w := window{}"}))
+	add(without("stitched ranges become longer", vmm, edit{reuse, "w := h.endWindow()", "w := window{}"}))
 	add(constant("addresses beside it", vmm, reuse, "addressesBeside = ", "2", "1", "4"))
 	add(constant("stitched ranges that are kept", vmm, stitches, "maxStitches = ", "512", "256", "1024"))
 	add(without("parts of chunks in stitched ranges", vmm,
-		edit{stitches, "h.idleRuns(ledger.Large, true)", "h.idleRuns(ledger.Large, false)"}, edit{stitches, "h.eachIdleRun(ledger.Large, true,", "h.eachIdleRun(ledger.Large, false,"}))
+		edit{stitches, "h.idleRuns(h.runs[:0], ledger.Large, true)", "h.idleRuns(h.runs[:0], ledger.Large, false)"}, edit{stitches, "h.eachIdleRun(ledger.Large, true,", "h.eachIdleRun(ledger.Large, false,"}))
 	add(constant("least free block that a stitch takes of", vmm, stitches, "h.free[k].EachFrom(", "h.space.Memory.Granularity", "256<<10", "1<<20"))
 	add(without("two parts where whole chunks are too few", vmm,
 		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}, edit{stitches, "if total += front + back;", "if total += 0 * (front + back);"}, edit{stitches, "return total+front+back < need", "return total < need"}))
 	add(without("chunks of small ranges in stitched ones", vmm, edit{ladder, "SmallChunks: c.budget.Held() >= idleFloor", "SmallChunks: false"}))
 	add(without("small blocks among large ones", vmm, edit{take, "case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes()", "case false && h.free[ledger.Large].Bytes()"}))
 	add(constant("part that is free for large blocks", vmm, take, "sparePart = ", "32", "16", "64"))
-	add(without("longest rows first", vmm, edit{stitches, "cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base", "cmp.Or(cmp.Compare(a.r.seg.Base"}))
+	add(without("longest rows first", vmm, edit{stitches, "cmp.Compare(b.size, a.size), ", ""}))
 	add(without("stitched ranges map what others took", vmm, edit{"internal/heap/extents.go", "return h.detachUpTo(runs, need, true)", "return h.detachUpTo(runs, need, false)"}))
 
 	add(without("memory of open streams", "", edit{lending, "if need <= 0 {\n\t\treturn found, nil", "if true {\n\t\treturn found, nil"}))

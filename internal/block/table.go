@@ -47,13 +47,6 @@ func (t *Table) Known(id ID) bool {
 	return id != 0 && id>>chunkBits < maxChunks && t.chunks[id>>chunkBits].Load() != nil
 }
 
-// End returns the ID from which on none was ever handed out.
-func (t *Table) End() ID {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.next
-}
-
 // refill appends up to n unused slots to dst. Recycled slots come first.
 func (t *Table) refill(dst []ID, n int) ([]ID, error) {
 	t.mu.Lock()

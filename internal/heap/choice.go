@@ -50,9 +50,9 @@ type run struct {
 	since    uint64
 }
 
-// without returns the rows of chunks that are left of a run without some. What it knows of
-// its block is not theirs.
-func (r run) without(taken func(*chunk) bool) (rows []run) {
+// without appends to rows those of chunks that are left of a run without some. What it knows
+// of its block is not theirs.
+func (r run) without(rows []run, taken func(*chunk) bool) []run {
 	if r.front > 0 && taken(r.r.chunks[r.lo-1]) {
 		r.front = 0
 	}

@@ -41,9 +41,9 @@ func (r Runs) Empty() bool { return len(r.list) == 0 }
 func (h *Heap) WholeChunks() (r Runs) {
 	h.MergeFast()
 	for _, k := range [...]ledger.Kind{ledger.Large, ledger.Small} {
-		runs, _ := h.idleRuns(k, false)
-		r.list = append(r.list, runs...)
+		r.list, _ = h.idleRuns(r.list, k, false)
 	}
+	sortRuns(r.list)
 	return r
 }
 
@@ -74,7 +74,7 @@ func (r Runs) UpTo(tick uint64) Runs {
 func (r Runs) FreedBefore(time uint64) (before Runs) {
 	for _, x := range r.list {
 		best := run{}
-		for _, row := range x.without(func(c *chunk) bool { return c.freedAt >= time }) {
+		for _, row := range x.without(nil, func(c *chunk) bool { return c.freedAt >= time }) {
 			if row.size > best.size {
 				best = row
 			}

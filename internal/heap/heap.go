@@ -236,6 +236,8 @@ type Heap struct {
 	work     Work               // so far
 	ranges   [2][]*addressRange // of virtual memory; the newest grows
 	stitches []*stitch
+	runs     []run  // of the last stitchable
+	rest     []run  // of the last without
 	listing  uint64 // counts what was noted of the chunks that are free
 	window   uint64 // counts windows
 	fragmentation

@@ -29,9 +29,7 @@ func TestMapAddresses(t *testing.T) {
 
 	require.True(t, r.space.MapAddresses())
 	require.False(t, r.space.MapAddresses(), "they are kept already")
-	for id := block.ID(1); id < r.space.Blocks.End(); id++ {
-		h.NoteAddress(id, r.block(id))
-	}
+	h.Each(func(_ *block.Segment, id block.ID, b *block.Block) { h.NoteAddress(id, b) })
 	require.Greater(t, r.space.Bytes(), before)
 	require.Equal(t, []block.ID{small}, r.at(r.block(small).Addr()))
 	require.Equal(t, []block.ID{large}, r.at(r.block(large).Addr()))

@@ -15,33 +15,30 @@ import (
 const addressesBeside = 2
 
 // reuse returns an idle range with need bytes of free memory in a row, from its skip on,
-// or nil; and how many chunks it mapped for that.
-func (h *Heap) reuse(need int64, runs []run) (st *stitch, mapped int, err error) {
-	if len(h.stitches) == 0 {
-		return nil, 0, nil
-	}
+// or nil.
+func (h *Heap) reuse(need int64, runs []run) *stitch {
 	h.mark(runs)
-	w := h.bestWindow(need)
-	if w.st == nil {
-		w = h.endWindow()
-	}
-	switch {
-	case w.st == nil:
-		return nil, 0, nil
-	case w.size() >= need: // the last window seen from its end, where a chunk is mapped twice
-		h.space.StitchReuses.Add(1)
-		w.st.skip = w.from
-		return w.st, 0, nil
-	default:
-		return h.lengthen(&w, need, runs)
-	}
+	return h.reuseWindow(h.bestWindow(need))
 }
 
-// lengthen maps chunks of the runs beside a window until it holds need bytes. It returns
-// the window's range and how many chunks it mapped, or nil where a new one is better.
-func (h *Heap) lengthen(w *window, need int64, runs []run) (_ *stitch, mapped int, err error) {
+func (h *Heap) reuseWindow(w window) *stitch {
+	if w.st != nil {
+		h.space.StitchReuses.Add(1)
+		w.st.skip = w.from
+	}
+	return w.st
+}
+
+// lengthen maps chunks of the runs beside the window at an end of a range until it holds
+// need bytes. It returns the range and how many chunks it mapped, or nil where a new range
+// is better.
+func (h *Heap) lengthen(need int64, runs []run) (_ *stitch, mapped int, err error) {
+	w := h.endWindow()
+	if w.size() >= need || w.st == nil { // the last window seen from its end, where a chunk is mapped twice
+		return h.reuseWindow(w), 0, nil
+	}
 	st, more, front := w.st, &stitch{}, w.to != w.st.size
-	if !more.chooseBeside(need-w.size(), h.without(w, runs), front) {
+	if !more.chooseBeside(need-w.size(), h.without(&w, runs), front) {
 		return nil, 0, nil
 	}
 	room := st.at + device.Ptr(st.limit) - st.base - device.Ptr(st.size)

@@ -126,7 +126,7 @@ func TestChunkTwice(t *testing.T) {
 	five := r.alloc(h, 5*mib)
 	r.free(r.alloc(h, 13*mib)) // begins in the chunk that the 5 MiB end in
 	r.free(five)
-	runs, _ := h.idleRuns(ledger.Large, true)
+	runs, _ := h.idleRuns(nil, ledger.Large, true)
 	h.mark(runs)
 	windows := func(least int64) (sizes []int64) {
 		h.eachWindow(h.stitches[0], least*mib, func(w window) { sizes = append(sizes, w.size()/mib) })
@@ -318,7 +318,7 @@ func TestWithout(t *testing.T) {
 		"0123": {{r: x, lo: 4, hi: 4, back: 2}},
 	} {
 		whole := run{r: x, id: 7, lo: 1, hi: 4, size: 3 * unit, front: 1, back: 2}
-		got := whole.without(func(c *chunk) bool {
+		got := whole.without(nil, func(c *chunk) bool {
 			return strings.Contains(taken, strconv.Itoa(slices.Index(x.chunks, c)))
 		})
 		require.Equal(t, want, got, "without %q", taken)

@@ -59,20 +59,24 @@ type Allow struct {
 // DropStitchesBefore and tries again with Allow.MoreStitches: those that work may use stay.
 var ErrStitches = errors.New("cupool: too many stitched ranges")
 
-// idleRuns lists the free blocks of a kind's ranges that a chunk begins or ends in,
-// those with the most bytes of whole chunks first, and sums these up. What is
-// smaller than the smallest chunk is not worth a mapping. Without parts, only whole
-// chunks are listed.
-func (h *Heap) idleRuns(k ledger.Kind, parts bool) (runs []run, total int64) {
+// idleRuns appends to runs the free blocks of a kind's ranges that a chunk begins or ends
+// in, and sums up the bytes of whole chunks. What is smaller than the smallest chunk is not
+// worth a mapping. Without parts, only whole chunks are listed.
+func (h *Heap) idleRuns(runs []run, k ledger.Kind, parts bool) (_ []run, total int64) {
 	h.eachIdleRun(k, parts, func(x run) bool {
 		runs = append(runs, x)
 		total += x.size
 		return true
 	})
-	slices.SortFunc(runs, func(a, b run) int {
-		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.from, b.from))
-	})
 	return runs, total
+}
+
+// sortRuns puts those of the large ranges first, and of these the ones with the most bytes
+// of whole chunks.
+func sortRuns(runs []run) {
+	slices.SortFunc(runs, func(a, b run) int {
+		return cmp.Or(cmp.Compare(b.r.kind(), a.r.kind()), cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.from, b.from))
+	})
 }
 
 // eachIdleRun calls f for what idleRuns lists, by size of the block, until f returns false.
@@ -103,18 +107,20 @@ func (h *Heap) runOf(id block.ID, b *block.Block, k ledger.Kind) run {
 	return x
 }
 
-// stitchable lists the whole chunks that are free for a large block of need
-// bytes: those of the large ranges and behind them, where these are too few and
-// it is allowed, those that the small ranges have no use for.
+// stitchable lists the chunks that are free for a large block of need bytes: those of the
+// large ranges and, where these are too few and it is allowed, the whole ones that the small
+// ranges have no use for. The list is good until the next call.
 func (h *Heap) stitchable(need int64, allow Allow) (runs []run, total int64) {
-	runs, total = h.idleRuns(ledger.Large, true)
+	runs, total = h.idleRuns(h.runs[:0], ledger.Large, true)
 	front, back := longestParts(runs)
-	if total += front.front + back.back; total >= need || !allow.SmallChunks {
-		return runs, total
+	if total += front.front + back.back; total < need && allow.SmallChunks {
+		h.MergeFast()
+		more := int64(0)
+		runs, more = h.idleRuns(runs, ledger.Small, false)
+		total += more
 	}
-	h.MergeFast()
-	lent, more := h.idleRuns(ledger.Small, false)
-	return append(runs, lent...), total + more
+	h.runs = runs
+	return runs, total
 }
 
 func (h *Heap) rangeOf(b *block.Block, k ledger.Kind) *addressRange {
@@ -186,7 +192,12 @@ func (h *Heap) TakeVirtual(k ledger.Kind, rounded int64, allow Allow) (block.ID,
 // stitch returns a block on chunks of the runs, which together are large enough:
 // on a range that is mapped already or on a new one.
 func (h *Heap) stitch(need int64, runs []run, allow Allow) (block.ID, *block.Block, error) {
-	st, chunks, err := h.reuse(need, runs)
+	chunks, err := 0, error(nil)
+	st := h.reuse(need, runs)
+	if st == nil {
+		sortRuns(runs)
+		st, chunks, err = h.lengthen(need, runs)
+	}
 	if st == nil && err == nil {
 		if st, err = h.mapStitch(need, runs, allow); err == nil {
 			chunks = len(st.chunks)
@@ -343,20 +354,20 @@ func (h *Heap) takeParts(st *stitch, need int64, runs []run) {
 		cuts = append(cuts, c)
 		return true
 	})
-	// From left to right, so that what is left behind a piece is known as
-	// the block in which the next one lies.
+	// From left to right, so that what is left behind a piece is the block in which the
+	// next one of the same run lies.
 	slices.SortFunc(cuts, func(a, b cut) int {
 		return cmp.Or(cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.off, b.off))
 	})
-	behind := map[block.ID]block.ID{}
+	last, rest := -1, block.ID(0)
 	for _, c := range cuts {
-		r := runs[c.in(runs)]
-		in := r.id
-		if next, ok := behind[in]; ok {
-			in = next
+		i := c.in(runs)
+		in := runs[i].id
+		if i == last {
+			in = rest
 		}
-		id, b, rest := h.carve(c.r.seg, in, c.off, c.size)
-		behind[r.id] = rest
+		id, b, behind := h.carve(c.r.seg, in, c.off, c.size)
+		last, rest = i, behind
 		b.SetWord(block.MakeWord(b.Word().Gen(), block.Part))
 		st.parts = append(st.parts, part{c.r, id})
 	}

@@ -149,8 +149,8 @@ func (h *Heap) backWindow(st *stitch) window {
 }
 
 // without returns the runs without the chunks of a window, those with the most bytes of
-// whole chunks first.
-func (h *Heap) without(w *window, runs []run) (rest []run) {
+// whole chunks first. The list is good until the next call.
+func (h *Heap) without(w *window, runs []run) []run {
 	h.window = h.space.marks.Add(1)
 	off := int64(0)
 	for _, c := range w.st.chunks {
@@ -159,9 +159,11 @@ func (h *Heap) without(w *window, runs []run) (rest []run) {
 		}
 		off += c.size
 	}
-	for _, r := range runs {
-		rest = append(rest, r.without(func(c *chunk) bool { return c.window == h.window })...)
+	rest := h.rest[:0]
+	for i := range runs {
+		rest = runs[i].without(rest, func(c *chunk) bool { return c.window == h.window })
 	}
+	h.rest = rest
 	slices.SortStableFunc(rest, func(a, b run) int { return cmp.Compare(b.size, a.size) })
 	return rest
 }
