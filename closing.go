@@ -22,10 +22,11 @@ type lifecycle struct {
 
 // Close waits for the stream's work and destroys it, unless it was adopted. Its
 // idle memory goes to the next stream that needs some. Blocks that are live count as
-// allocated on the default stream from then on; where there are any, DeviceOrder has
-// Close wait for the work of all streams. The default stream cannot be closed:
-// ErrNotSupported. Closing twice is ErrClosed. When the device fails to wait, or the work
-// is not done after Config.WaitTimeout, the stream stays open, and the error is returned.
+// allocated on the default stream from the beginning of Close on; where there are any,
+// DeviceOrder has Close wait for the work that all streams have by then. The default stream
+// cannot be closed: ErrNotSupported. Closing twice is ErrClosed. When the device fails to
+// wait, or the work is not done after Config.WaitTimeout, the stream stays open, and the
+// error is returned.
 func (s *Stream) Close() error {
 	if s == nil || s.root == nil {
 		return fmt.Errorf("cupool: closing no stream: %w", ErrInvalidHandle)

@@ -150,6 +150,7 @@ type work struct {
 type tenant struct {
 	b     *Block
 	owner *Stream
+	heir  *Stream // where the owner was being closed: the default stream, whose the block may be already
 	work
 }
 
@@ -235,7 +236,7 @@ func (m *Model) born(b *Block) {
 			m.failLocked("early reuse: %v was handed out while %v is held", b, t.b)
 		}
 		uses := t.uses
-		if b.on != t.owner { // its own stream may have it sooner
+		if b.on != t.owner && b.on != t.heir { // its own stream may have it sooner
 			uses = slices.Concat(uses, t.careless)
 		}
 		for _, u := range uses {
@@ -293,6 +294,9 @@ func (m *Model) dies(b *Block, later bool) {
 // leaveLocked takes a block out of those that are live.
 func (m *Model) leaveLocked(b *Block) *tenant {
 	t := &tenant{b: b, owner: m.ownerLocked(b), work: m.workLocked(b)}
+	if b.on.state == closing && b.of == nil {
+		t.heir = m.streams[0]
+	}
 	m.past = slices.DeleteFunc(m.past, m.done)
 	m.past = append(m.past, t)
 	m.live = slices.DeleteFunc(m.live, func(o *Block) bool { return o == b })
