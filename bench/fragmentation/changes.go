@@ -62,10 +62,10 @@ func changes() (list []change) {
 	add(constant("addresses beside it", vmm, reuse, "addressesBeside = ", "2", "1", "4"))
 	add(constant("stitched ranges that are kept", vmm, stitches, "maxStitches = ", "512", "256", "1024"))
 	add(without("parts of chunks in stitched ranges", vmm,
-		edit{stitches, "h.idleRuns(h.runs[:0], ledger.Large, true)", "h.idleRuns(h.runs[:0], ledger.Large, false)"}, edit{stitches, "h.eachIdleRun(ledger.Large, true,", "h.eachIdleRun(ledger.Large, false,"}))
+		edit{stitches, "h.idleRuns(h.runs[:0], ledger.Large, true)", "h.idleRuns(h.runs[:0], ledger.Large, false)"}))
 	add(constant("least free block that a stitch takes of", vmm, stitches, "h.free[k].EachFrom(", "h.space.Memory.Granularity", "256<<10", "1<<20"))
 	add(without("two parts where whole chunks are too few", vmm,
-		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}, edit{stitches, "if total += front + back;", "if total += 0 * (front + back);"}, edit{stitches, "return total+front+back < need", "return total < need"}))
+		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}))
 	add(without("chunks of small ranges in stitched ones", vmm, edit{ladder, "SmallChunks: c.budget.Held() >= idleFloor", "SmallChunks: false"}))
 	add(without("small blocks among large ones", vmm, edit{take, "case m != nil && len(h.ranges[ledger.Small]) > 0 && h.free[ledger.Large].Bytes()", "case false && h.free[ledger.Large].Bytes()"}))
 	add(constant("part that is free for large blocks", vmm, take, "sparePart = ", "32", "16", "64"))

@@ -63,8 +63,14 @@ var ErrStitches = errors.New("cupool: too many stitched ranges")
 // in, and sums up the bytes of whole chunks. What is smaller than the smallest chunk is not
 // worth a mapping. Without parts, only whole chunks are listed.
 func (h *Heap) idleRuns(runs []run, k ledger.Kind, parts bool) (_ []run, total int64) {
-	h.eachIdleRun(k, parts, func(x run) bool {
-		runs = append(runs, x)
+	h.free[k].EachFrom(h.space.Memory.Granularity, func(id block.ID, b *block.Block) bool {
+		x := h.runOf(id, b, k)
+		if !parts {
+			x.front, x.back = 0, 0
+		}
+		if x.size+x.front+x.back > 0 {
+			runs = append(runs, x)
+		}
 		total += x.size
 		return true
 	})
@@ -76,17 +82,6 @@ func (h *Heap) idleRuns(runs []run, k ledger.Kind, parts bool) (_ []run, total i
 func sortRuns(runs []run) {
 	slices.SortFunc(runs, func(a, b run) int {
 		return cmp.Or(cmp.Compare(b.r.kind(), a.r.kind()), cmp.Compare(b.size, a.size), cmp.Compare(a.r.seg.Base, b.r.seg.Base), cmp.Compare(a.from, b.from))
-	})
-}
-
-// eachIdleRun calls f for what idleRuns lists, by size of the block, until f returns false.
-func (h *Heap) eachIdleRun(k ledger.Kind, parts bool, f func(run) bool) {
-	h.free[k].EachFrom(h.space.Memory.Granularity, func(id block.ID, b *block.Block) bool {
-		x := h.runOf(id, b, k)
-		if !parts {
-			x.front, x.back = 0, 0
-		}
-		return x.size+x.front+x.back == 0 || f(x)
 	})
 }
 
@@ -141,25 +136,9 @@ func (h *Heap) Missing(k ledger.Kind, rounded int64, allow Allow) int64 {
 	case k == ledger.Small:
 		return max(rounded-h.tail(ledger.Small), 0)
 	default:
-		return max(rounded-h.stitchableBytes(rounded, allow), 0)
+		_, total := h.stitchable(rounded, allow)
+		return max(rounded-total, 0)
 	}
-}
-
-// stitchableBytes returns the bytes of what stitchable lists, or need where these are more.
-func (h *Heap) stitchableBytes(need int64, allow Allow) int64 {
-	total, front, back := int64(0), int64(0), int64(0)
-	h.eachIdleRun(ledger.Large, true, func(x run) bool {
-		total, front, back = total+x.size, max(front, x.front), max(back, x.back)
-		return total+front+back < need
-	})
-	if total += front + back; total < need && allow.SmallChunks {
-		h.MergeFast()
-		h.eachIdleRun(ledger.Small, false, func(x run) bool {
-			total += x.size
-			return total < need
-		})
-	}
-	return min(total, need)
 }
 
 // TakeVirtual makes a block for a request out of virtual memory: stitched from
