@@ -62,7 +62,7 @@ func changes() (list []change) {
 	add(constant("addresses beside it", vmm, reuse, "addressesBeside = ", "2", "1", "4"))
 	add(constant("stitched ranges that are kept", vmm, stitches, "maxStitches = ", "512", "256", "1024"))
 	add(without("parts of chunks in stitched ranges", vmm,
-		edit{stitches, "h.idleRuns(h.runs[:0], ledger.Large, true)", "h.idleRuns(h.runs[:0], ledger.Large, false)"}))
+		edit{stitches, "		if x.size+x.front", "		x.front, x.back = 0, 0\n		if x.size+x.front"}))
 	add(constant("least free block that a stitch takes of", vmm, stitches, "h.free[k].EachFrom(", "h.space.Memory.Granularity", "256<<10", "1<<20"))
 	add(without("two parts where whole chunks are too few", vmm,
 		edit{stitches, "if total += front.front + back.back;", "if total += 0 * (front.front + back.back);"}))

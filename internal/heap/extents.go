@@ -41,8 +41,9 @@ func (r Runs) Empty() bool { return len(r.list) == 0 }
 func (h *Heap) WholeChunks() (r Runs) {
 	h.MergeFast()
 	for _, k := range [...]ledger.Kind{ledger.Large, ledger.Small} {
-		r.list, _ = h.idleRuns(r.list, k, false)
+		r.list, _ = h.idleRuns(r.list, k)
 	}
+	r.list = slices.DeleteFunc(r.list, func(x run) bool { return x.size == 0 })
 	sortRuns(r.list)
 	return r
 }

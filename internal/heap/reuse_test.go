@@ -126,7 +126,7 @@ func TestChunkTwice(t *testing.T) {
 	five := r.alloc(h, 5*mib)
 	r.free(r.alloc(h, 13*mib)) // begins in the chunk that the 5 MiB end in
 	r.free(five)
-	runs, _ := h.idleRuns(nil, ledger.Large, true)
+	runs, _ := h.idleRuns(nil, ledger.Large)
 	h.mark(runs)
 	windows := func(least int64) (sizes []int64) {
 		h.eachWindow(h.stitches[0], least*mib, func(w window) { sizes = append(sizes, w.size()/mib) })

@@ -21,8 +21,8 @@ import (
 // beside a block serves, too. In the address range the pieces are taken as Parts
 // until the block is freed; then they are free there again and merge. The mapping
 // stays and is used again when its memory is free again. Small blocks are cut from
-// address ranges alone, those of large blocks among them (sparePart), but the whole chunks
-// that they leave free serve stitched blocks too.
+// address ranges alone, those of large blocks among them (sparePart), but what they leave
+// free serves stitched blocks too.
 
 // stitch is a range of addresses that chunks are mapped to a second time.
 type stitch struct {
@@ -51,7 +51,7 @@ const maxStitches = 512
 
 // Allow says what may serve a large request, beside its own free chunks.
 type Allow struct {
-	SmallChunks  bool // free chunks of the small ranges
+	SmallChunks  bool // what is free of the small ranges
 	MoreStitches bool // more stitched ranges than a heap keeps
 }
 
@@ -61,13 +61,10 @@ var ErrStitches = errors.New("cupool: too many stitched ranges")
 
 // idleRuns appends to runs the free blocks of a kind's ranges that a chunk begins or ends
 // in, and sums up the bytes of whole chunks. What is smaller than the smallest chunk is not
-// worth a mapping. Without parts, only whole chunks are listed.
-func (h *Heap) idleRuns(runs []run, k ledger.Kind, parts bool) (_ []run, total int64) {
+// worth a mapping.
+func (h *Heap) idleRuns(runs []run, k ledger.Kind) (_ []run, total int64) {
 	h.free[k].EachFrom(h.space.Memory.Granularity, func(id block.ID, b *block.Block) bool {
 		x := h.runOf(id, b, k)
-		if !parts {
-			x.front, x.back = 0, 0
-		}
 		if x.size+x.front+x.back > 0 {
 			runs = append(runs, x)
 		}
@@ -102,16 +99,16 @@ func (h *Heap) runOf(id block.ID, b *block.Block, k ledger.Kind) run {
 	return x
 }
 
-// stitchable lists the chunks that are free for a large block of need bytes: those of the
-// large ranges and, where these are too few and it is allowed, the whole ones that the small
-// ranges have no use for. The list is good until the next call.
+// stitchable lists what is free for a large block of need bytes, of the large ranges and,
+// where this is too little and it is allowed, of the small ones. The list is good until the
+// next call.
 func (h *Heap) stitchable(need int64, allow Allow) (runs []run, total int64) {
-	runs, total = h.idleRuns(h.runs[:0], ledger.Large, true)
+	runs, total = h.idleRuns(h.runs[:0], ledger.Large)
 	front, back := longestParts(runs)
 	if total += front.front + back.back; total < need && allow.SmallChunks {
 		h.MergeFast()
 		more := int64(0)
-		runs, more = h.idleRuns(runs, ledger.Small, false)
+		runs, more = h.idleRuns(runs, ledger.Small)
 		total += more
 	}
 	h.runs = runs
