@@ -26,7 +26,7 @@ go test -c -o "$dir/test" .
 rows='Hit/size=1MiB 30000 1 30 mutex-pair
 ParallelHit/stream=own 100000 16 60 mutex-pairs
 RandomLive1000/backing=segments 2000 1 20 mutex-pair
-RandomLive1000/backing=auto 5000 1 4 mutex-pair
+RandomLive1000/backing=auto 100000 1 4 mutex-pair
 CrossStream/device=idle 10000 1 30 mutex-pair
 CrossStream/device=busy 6000 1 20 mutex-pair
 MissSplit 10000 1 30 mutex-pair
