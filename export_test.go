@@ -193,9 +193,19 @@ func HoldMemory(c *Pool) (a Allocator, release func() error) {
 	return h, h.release
 }
 
+// Mapped returns how many of the blocks the pool's maps by address have.
+func (c *Pool) Mapped(blocks []Block) (n int) {
+	for _, b := range blocks {
+		if c.space.At(c.space.Policy.KindOf(b.Size()), uint64(b.Ptr())) == b.id() {
+			n++
+		}
+	}
+	return n
+}
+
 // SnapshotBetween is a Snapshot of the pool alone that looks at n blocks a portion (0: as many as
-// Snapshot does), and calls
-// between before each portion but the first. It returns how many blocks each portion had.
+// Snapshot does), and calls between before each portion but the first. It returns how many
+// blocks each portion had.
 func (c *Pool) SnapshotBetween(n int, between func()) (s Snapshot, portions []int) {
 	t := c.heaps.tour(everyBlock)
 	t.size, t.between = cmp.Or(n, t.size), func() {

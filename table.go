@@ -209,12 +209,12 @@ func (t *heapTable) blockAt(p Ptr, size int64) (Block, error) {
 }
 
 // mapAddresses has the heaps keep maps of their blocks by address from now on. The first call
-// enters the blocks that there are.
+// enters the blocks that there are, in portions.
 func (t *heapTable) mapAddresses() {
 	if t.space.MapAddresses() {
-		t.each(func(h *streamHeap) {
-			h.Each(func(_ *block.Segment, id block.ID, b *block.Block) { h.NoteAddress(id, b) })
-		})
+		w := t.tour(everyBlock)
+		w.visit = func(h *streamHeap, id block.ID, b *block.Block) { h.NoteAddress(id, b) }
+		w.each(func(*piece) {})
 	}
 }
 

@@ -24,6 +24,10 @@ type tour struct {
 	size  int    // blocks of a portion
 	began func() // called with all locks held after the first portion; nil: nothing is
 
+	// visit is called for each block, with its heap's lock held, in place of what the pieces
+	// would have of it. nil: they have it.
+	visit func(*streamHeap, block.ID, *block.Block)
+
 	between func() // called without locks after each portion, by tests; nil: nothing is
 
 	portions int
@@ -187,7 +191,11 @@ func (w *tour) pieceLocked(h *streamHeap, seg *block.Segment, n int) (came int) 
 		w.place.Begin(seg)
 	}
 	from, stacks := len(w.seen), &h.c.stacks
-	came, done := w.place.Next(&h.c.space.Blocks, n, func(_ block.ID, b *block.Block) {
+	came, done := w.place.Next(&h.c.space.Blocks, n, func(id block.ID, b *block.Block) {
+		if w.visit != nil {
+			w.visit(h, id, b)
+			return
+		}
 		x := seenBlock{addr: b.Addr(), size: b.Size, requested: b.Requested(), state: b.Word().State()}
 		if id := b.Origin(); id != 0 {
 			w.origins = append(w.origins, stacks.At(id))

@@ -178,7 +178,7 @@ func ownerOf(w *walk, b cupool.Block) *cupool.Pool {
 }
 
 // A pool of many blocks: a portion has a bounded number of them, the statistics look at none,
-// and the report of an out of memory at a bounded number of them.
+// the report of an out of memory at a bounded number of them, and the first look-up at all.
 func TestLargePool(t *testing.T) {
 	const portion, reported = 2048, 1 << 14
 	n := reported + portion + 100
@@ -187,8 +187,9 @@ func TestLargePool(t *testing.T) {
 	}
 	c, _ := pooltest.New(t, 1<<30, func(cfg *cupool.Config) { cfg.Limit = 512 * mib })
 	s := pooltest.NewStream(t, c)
-	for i := range n {
-		pooltest.Alloc(t, c, 512, []*cupool.Stream{nil, s}[i%2])
+	blocks := make([]cupool.Block, n)
+	for i := range blocks {
+		blocks[i] = pooltest.Alloc(t, c, 512, []*cupool.Stream{nil, s}[i%2])
 	}
 	pic, portions := c.SnapshotBetween(0, nil)
 	requireTiled(t, pic)
@@ -224,6 +225,11 @@ func TestLargePool(t *testing.T) {
 	require.EqualValues(t, n, counted)
 	require.LessOrEqual(t, counted-rest, int64(reported))
 	require.Equal(t, n > reported, counted-rest > reported-2*portion && rest > 0)
+
+	require.Zero(t, c.Mapped(blocks))
+	_, err = c.Lookup(blocks[0].Ptr())
+	require.NoError(t, err)
+	require.Equal(t, n, c.Mapped(blocks), "the first look-up enters all of them")
 }
 
 // A report that looks at few blocks has the segments of large blocks first, and its sums are
