@@ -26,25 +26,58 @@ func (p *place) Init(r Rank, number uint64) { p.rank, p.number = r, number }
 
 func (p *place) String() string { return fmt.Sprintf("%v %d", p.rank, p.number) }
 
-// locksOf has the locks that each goroutine holds, a *[]*place, by what self returns.
-var locksOf sync.Map
+// holder is a goroutine with the locks that it holds. A later one may be known by the same
+// number: the mutex orders the two.
+type holder struct {
+	mu    sync.Mutex
+	holds []*place
+}
 
-// mine returns the locks that the goroutine holds.
-func mine() *[]*place {
+// holders has them by what self returns.
+var holders sync.Map
+
+func me() *holder {
 	g := self()
-	list, ok := locksOf.Load(g)
+	h, ok := holders.Load(g)
 	if !ok {
-		list, _ = locksOf.LoadOrStore(g, new([]*place))
+		h, _ = holders.LoadOrStore(g, new(holder))
 	}
-	return list.(*[]*place)
+	return h.(*holder)
+}
+
+// notAfter returns a lock that the goroutine holds and that p may not be taken after, or nil.
+func (g *holder) notAfter(p *place) *place {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range g.holds {
+		if p.rank < h.rank || p.rank == h.rank && p.number <= h.number {
+			return h
+		}
+	}
+	return nil
+}
+
+func (g *holder) add(p *place) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holds = append(g.holds, p)
+}
+
+// remove reports whether the goroutine held the lock.
+func (g *holder) remove(p *place) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.holds, p)
+	if i >= 0 {
+		g.holds = slices.Delete(g.holds, i, i+1)
+	}
+	return i >= 0
 }
 
 // wait is called before the lock is waited for.
 func (p *place) wait(m mode) {
-	for _, h := range *mine() {
-		if p.rank < h.rank || p.rank == h.rank && p.number <= h.number {
-			panic(fmt.Sprintf("lock: %v is taken after %v", p, h))
-		}
+	if h := me().notAfter(p); h != nil {
+		panic(fmt.Sprintf("lock: %v is taken after %v", p, h))
 	}
 	call(Step{at: p, mode: m})
 }
@@ -54,8 +87,7 @@ func (p *place) try(m mode) { call(Step{at: p, mode: m, tries: true}) }
 
 // took is called when the goroutine has the lock.
 func (p *place) took(m mode) {
-	list := mine()
-	*list = append(*list, p)
+	me().add(p)
 	if m == shared {
 		p.readers.Add(1)
 	} else {
@@ -65,12 +97,9 @@ func (p *place) took(m mode) {
 
 // gave is called before the lock is given back.
 func (p *place) gave(m mode) {
-	list := mine()
-	i := slices.Index(*list, p)
-	if i < 0 {
+	if !me().remove(p) {
 		panic(fmt.Sprintf("lock: %v is given back by a goroutine that does not hold it", p))
 	}
-	*list = slices.Delete(*list, i, i+1)
 	if m == shared {
 		p.readers.Add(-1)
 	} else {
