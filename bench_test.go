@@ -663,10 +663,10 @@ type busyWork struct {
 	times int // that the block is set in a batch
 }
 
-// newBusyWork takes memory that takes a while to set: a few hundred
-// microseconds at a GPU's bandwidth, and as many at a processor's. A processor
-// sets a small block many times, which leaves the rest of its caches alone, as
-// a GPU's work does.
+// newBusyWork takes memory that takes longer to set than a batch takes, of some
+// ten microseconds: a few hundred on a GPU, some seventy on a processor. That
+// one sets a small block many times, which leaves the rest of its caches alone,
+// as a GPU's work does.
 func newBusyWork(b *testing.B, c *cupool.Pool, s *cupool.Stream) *busyWork {
 	size, times := int64(64<<10), 64
 	if strings.HasPrefix(os.Getenv("CUPOOL_DEVICE"), "cuda") {

@@ -11,9 +11,10 @@
 # multiples differ by processor. Where the file has none for this one, the table alone is
 # printed.
 #
-# A row and its ruler run in turn, many times in each of ROUNDS (3) rounds, for a
+# A row and its ruler run in turn, many times in each of ROUNDS (3) rounds, most for a
 # millisecond or two, and the least counts: a busy machine makes rows slower and none faster,
-# and leaves so short a time alone now and then. A row that is too slow is measured up to
+# and leaves so short a time alone now and then. A pool of virtual memory runs for thirty, as
+# it grows at first. A row that is too slow is measured up to
 # ten times more, ten seconds apart: neighbours of a machine may take longer than a round.
 set -euo pipefail
 cd "$(dirname "$0")/.."
